@@ -1,0 +1,51 @@
+# The commands of a day.  CMake does the work: see CMakeLists.txt for its options, which can be given
+# here as well: make CMAKE_ARGS=-DMUSEC_BLAS=blis
+
+BUILD      ?= build
+PREFIX     ?= /usr/local
+CMAKE_ARGS ?=
+ARGS       ?=
+C_FILES     = $$(find include src bench tests -name '*.[ch]')
+
+configure = cmake -S . -B $(1) -G Ninja $(CMAKE_ARGS)
+
+.PHONY: all test asan bench install format lint clean help
+
+all: ## build the program and the libraries into build/
+	@command -v cmake >/dev/null && command -v ninja >/dev/null || { \
+	    echo "cmake or ninja is missing: run scripts/setup --build" >&2; exit 1; }
+	$(call configure,$(BUILD)) --log-level=WARNING
+	cmake --build $(BUILD)
+
+test: ## install what is missing, build, run every test and check
+	scripts/setup
+	$(MAKE) --no-print-directory all
+	scripts/run_tests $(BUILD) $(ARGS)
+
+asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan/
+	scripts/setup
+	$(call configure,build-asan) -DMUSEC_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug --log-level=WARNING
+	cmake --build build-asan
+	scripts/run_tests build-asan $(ARGS)
+
+bench: all ## time the operators on this machine
+	$(BUILD)/musec bench ops $(ARGS)
+
+install: ## install below DESTDIR and PREFIX (default /usr/local)
+	$(call configure,$(BUILD)) -DCMAKE_INSTALL_PREFIX=$(PREFIX) --log-level=WARNING
+	cmake --build $(BUILD)
+	DESTDIR=$(DESTDIR) cmake --install $(BUILD)
+
+format: ## format every C file
+	clang-format -i $(C_FILES)
+
+lint: all ## the style check, clang-tidy and cppcheck alone
+	scripts/check_style
+	cmake --build $(BUILD) --target lint -- -k 0
+	scripts/run_cppcheck $(BUILD)
+
+clean: ## remove what was built
+	rm -rf $(BUILD) build-asan
+
+help: ## list these commands
+	@sed -n 's/^\([a-z]*\):.* ## /  make \1\t/p' Makefile | expand -t 16

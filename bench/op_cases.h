@@ -1,0 +1,123 @@
+/* op_cases.h - one list of cases for every op of the device table.
+ *
+ * device_ops_test.c checks their values and gradients on every device, op_bench.c times them, and
+ * neither knows an op by name: a row of the table (op_kinds.c) says which operands an op has, how it
+ * is called, how exact it must be and what its gradient is.  To run a case:
+ *
+ *     op_args a;
+ *     op_setup(&a, d, &cases[i], 0);   // device memory, random inputs
+ *     op_run(&a);                      // one call of the op
+ *     op_bytes(&a), op_flops(&a);      // what that call moves and computes
+ *     op_teardown(&a);
+ *
+ * Every matrix operand has a buffer of its own, in which the matrices of the stack lie as the case
+ * says.  What is not part of a matrix, and all that an op is to write without reading it, holds a
+ * NaN of special bits: a stray read shows as NaN, a stray write as a changed bit. */
+#ifndef MS_BENCH_OP_CASES_H
+#define MS_BENCH_OP_CASES_H
+
+#include "device/device.h"
+
+enum { OP_MATS = 8, OP_VECS = 32 };
+
+typedef struct op_case {
+    const char *op;      /* the row's name in ms_device_ops */
+    int64_t     m, n, k; /* sizes; what they are of: op_kinds.c */
+    int64_t     count;
+    musec_dtype dtype;
+    int64_t     pad;     /* unused elements after each row and matrix and before the first; 0: dense */
+    unsigned    trans;   /* bit i: matrix operand i is stored transposed */
+    int         variant; /* coefficients, absent operands, in place: op_kinds.c */
+    bool        timing;  /* of a realistic size: to be timed, too slow for `ref` */
+} op_case;
+
+/* All cases, small ones first; malloc'ed, NULL if there is no memory. */
+op_case *op_cases(size_t *n);
+/* "gemm 17x33x9 f32, 5 matrices, variant 1, trans 3, pad 3" */
+void     op_case_name(const op_case *c, char *text, size_t bytes);
+
+typedef enum op_role { OP_IN, OP_OUT, OP_INOUT } op_role;
+
+typedef struct op_mat {
+    op_role role;
+    ms_mat  mat;       /* as the op is given it; data NULL: absent */
+    bool    host;      /* in host memory: the far side of upload and download */
+    bool    symmetric; /* and to stay so where a test perturbs it */
+    bool    basis;     /* singular or eigenvectors: known up to a sign, so not compared */
+    int     like;      /* the operand whose memory it shares, or -1 */
+    int64_t elems;     /* of the buffer */
+    int64_t first;     /* where the first matrix begins in it */
+    void   *buffer;    /* device memory */
+    void   *image;     /* host memory: what op_reset puts there */
+} op_mat;
+
+typedef struct op_vec {
+    op_role role;
+    ms_vec  vec;
+    double *image; /* host memory, (count) */
+} op_vec;
+
+struct op_kind;
+
+typedef struct op_args {
+    ms_device            *d;
+    op_case               c;
+    const struct op_kind *kind;
+    unsigned              how;
+    op_mat                mat[OP_MATS];
+    op_vec                vec[OP_VECS];
+    int                   n_mats, n_vecs;
+} op_args;
+
+enum {
+    OP_AS_F64   = 1, /* store the same values as float64, whatever the case's dtype */
+    OP_ABSOLUTE = 2, /* absolute values of inputs and coefficients: what rounding errors scale with */
+};
+
+musec_status op_setup(op_args *a, ms_device *d, const op_case *c, unsigned how);
+musec_status op_reset(op_args *a); /* all operands as after op_setup */
+musec_status op_run(op_args *a);
+void         op_teardown(op_args *a);
+double       op_bytes(const op_args *a); /* read and written by one run, each operand once */
+double       op_flops(const op_args *a);
+
+/* An image or a downloaded buffer of operand i as a matrix in host memory. */
+ms_mat       op_host_view(const op_args *a, int i, void *image);
+musec_status op_download(const op_args *a, int i, void *image); /* the whole buffer: elems */
+/* The operands of matrix b alone: same memory, count 1.  Never to be torn down. */
+op_args      op_slice(const op_args *a, int64_t b);
+
+/* The gradient of  sum <g, output>  over the outputs that have one (data not NULL). */
+typedef struct op_cotangent {
+    ms_mat mat[OP_MATS];
+    ms_vec vec[OP_VECS];
+} op_cotangent;
+
+typedef struct op_kind {
+    const char *name;
+    size_t      row; /* its offset in ms_device_ops */
+    void (*operands)(op_args *a);
+    musec_status (*run)(op_args *a);
+    double (*flops)(const op_case *c); /* of one matrix; NULL: none worth counting */
+    /* |got - want| <= rounding(c) eps |op|, |op| being the op on absolute values and eps that of the
+     * output; 0: exactly what `ref` gives, rounded.  NULL: nothing to compare. */
+    double (*rounding)(const op_case *c);
+    /* d of `sum <g, output>` by operand `by`, into out; uses the ops and what a run left in a */
+    musec_status (*grad)(op_args *a, const op_cotangent *g, int by, ms_mat out);
+    unsigned grad_by;      /* bit i: by operand i */
+    int      grad_variant; /* the variant that has these gradients */
+    int      shapes;       /* which list of sizes in op_cases.c */
+    int      variants;     /* 0 .. variants - 1 */
+} op_kind;
+
+enum { OP_SHAPES_PLAIN, OP_SHAPES_PRODUCT, OP_SHAPES_SQUARE, OP_SHAPES_SVD, OP_SHAPES_MEMORY };
+
+extern const op_kind op_kinds[]; /* one per row of ms_device_ops */
+extern const size_t  op_kinds_count;
+const op_kind       *op_kind_of(const char *name); /* NULL: there is none */
+
+/* For op_kinds.c, to declare operands in order. */
+op_mat *op_add_mat(op_args *a, op_role role, int64_t rows, int64_t cols);
+op_vec *op_add_vec(op_args *a, op_role role);
+
+#endif

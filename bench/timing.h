@@ -1,0 +1,23 @@
+/* timing.h - how everything is timed here.
+ *
+ * Machines are shared and noisy, so figures are ratios taken in one run: the candidates of a group
+ * run in turn, round after round, and what is reported is the median over the rounds of each one's
+ * time, and of each one's time divided by the first one's IN THE SAME ROUND. */
+#ifndef MS_BENCH_TIMING_H
+#define MS_BENCH_TIMING_H
+
+#include "device/device.h"
+
+#define MS_TIMING_MAX 12 /* candidates in a group */
+
+typedef struct ms_candidate {
+    musec_status (*run)(ms_device *d, void *state);
+    void  *state;
+    double ms;    /* out: median time */
+    double ratio; /* out: median of its time over the first candidate's */
+} ms_candidate;
+
+/* One round to warm up, then `rounds` rounds. */
+musec_status ms_time_group(ms_device *d, ms_candidate *candidates, int n, int rounds);
+
+#endif

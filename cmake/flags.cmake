@@ -1,0 +1,26 @@
+# How everything is compiled: musec_flags, which every target links.
+#
+# Never fast-math: it lets the compiler drop the test for NaN.  No contraction either: a fused
+# multiply-add changes the last bit, and results must not depend on where the compiler found one.
+# Assertions stay in Release: they cost nothing beside a matrix product.
+
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_C_FLAGS_RELEASE "-O3 -g")
+
+add_library(musec_flags INTERFACE)
+target_compile_options(musec_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wvla -Werror -ffp-contract=off
+  $<$<BOOL:${MUSEC_NATIVE}>:-march=native>)
+
+if(MUSEC_SANITIZE)
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(musec_flags INTERFACE -O1 ${sanitize})
+  target_link_options(musec_flags INTERFACE ${sanitize})
+endif()
+if(MUSEC_STATIC_DEPS) # a shared library that remains is looked for beside the program as well
+  target_link_options(musec_flags INTERFACE -static-libgcc)
+  set(CMAKE_BUILD_RPATH "$ORIGIN")
+endif()

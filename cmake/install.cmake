@@ -1,0 +1,50 @@
+# make install: header, libraries, musec.pc, CMake package, program, manual, completions, documents.
+
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/musec)
+
+install(FILES include/musec/musec.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/musec)
+install(TARGETS musec EXPORT musecTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS musec_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS musec_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# musec.pc finds its prefix from where it lies, so a staged or moved tree works too.
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+  set(pc_prefix ${CMAKE_INSTALL_PREFIX})
+else()
+  file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  string(REGEX REPLACE "/$" "" up "${up}")
+  set(pc_prefix "\${pcfiledir}/${up}")
+endif()
+foreach(dir LIBDIR INCLUDEDIR)
+  set(pc_${dir} "\${prefix}/${CMAKE_INSTALL_${dir}}")
+  if(IS_ABSOLUTE "${CMAKE_INSTALL_${dir}}")
+    set(pc_${dir} ${CMAKE_INSTALL_${dir}})
+  endif()
+endforeach()
+configure_file(cmake/musec.pc.in musec.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/musec.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+configure_package_config_file(cmake/musecConfig.cmake.in musecConfig.cmake
+  INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(musecConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/musecConfig.cmake ${PROJECT_BINARY_DIR}/musecConfigVersion.cmake
+  DESTINATION ${package_dir})
+install(EXPORT musecTargets NAMESPACE musec:: DESTINATION ${package_dir})
+
+install(FILES docs/musec.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
+if(NOT CMAKE_CROSSCOMPILING) # the program writes its own completions
+  set(completions ${PROJECT_BINARY_DIR}/completions)
+  file(MAKE_DIRECTORY ${completions})
+  add_custom_command(OUTPUT ${completions}/musec ${completions}/_musec
+    COMMAND musec_program completion bash > ${completions}/musec
+    COMMAND musec_program completion zsh > ${completions}/_musec
+    DEPENDS musec_program)
+  add_custom_target(completions ALL DEPENDS ${completions}/musec ${completions}/_musec)
+  install(FILES ${completions}/musec
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${completions}/_musec DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+endif()
+install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")

@@ -1,0 +1,24 @@
+# libmusec.so and libmusec.a as they are installed: both export musec_* alone.
+
+add_library(musec SHARED $<TARGET_OBJECTS:musec_objects>)
+target_link_libraries(musec PRIVATE musec_flags musec_dependencies)
+target_include_directories(musec INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+set_target_properties(musec PROPERTIES
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C)
+
+# The archive is one object in which every internal name has become local.
+
+find_program(CMAKE_OBJCOPY NAMES objcopy llvm-objcopy)
+if(CMAKE_OBJCOPY AND NOT APPLE)
+  set(whole ${PROJECT_BINARY_DIR}/musec_whole.o)
+  add_custom_command(OUTPUT ${whole}
+    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${whole} $<TARGET_OBJECTS:musec_objects>
+    COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${whole}
+    DEPENDS musec_objects $<TARGET_OBJECTS:musec_objects>
+    COMMAND_EXPAND_LISTS VERBATIM)
+  add_library(musec_static STATIC ${whole})
+  set_source_files_properties(${whole} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+else() # no tool for it: internal names stay visible under their prefix ms_
+  add_library(musec_static STATIC $<TARGET_OBJECTS:musec_objects>)
+endif()
+set_target_properties(musec_static PROPERTIES OUTPUT_NAME musec LINKER_LANGUAGE C)

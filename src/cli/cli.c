@@ -1,0 +1,159 @@
+/* cli.c - failures in one line, contexts by name, JSON that cannot be half there. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "cli/cli.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device.h"
+
+int ms_cli_fail(const ms_command *cmd, const ms_error *error)
+{
+    fprintf(stderr, "%s: %s\n", cmd->name, error->text);
+    return EXIT_FAILED;
+}
+
+int ms_cli_usage(const ms_command *cmd, const char *fmt, ...)
+{
+    va_list args;
+    fprintf(stderr, "%s: ", cmd->name);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fprintf(stderr, "; see %s --help\n", cmd->name);
+    return EXIT_USAGE;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+enum { NAME_MAX_LEN = 32 };
+
+/* Levenshtein's distance, one row at a time; long names are never near. */
+static size_t edit_distance(const char *a, const char *b)
+{
+    const size_t n = strlen(b);
+    size_t       row[NAME_MAX_LEN + 1];
+
+    if (n > NAME_MAX_LEN || strlen(a) > NAME_MAX_LEN) return NAME_MAX_LEN;
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0]          = i;
+        for (size_t j = 1; j <= n; j++) {
+            const size_t change = diagonal + (a[i - 1] != b[j - 1]);
+            const size_t insert = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
+            diagonal            = row[j];
+            row[j]              = change < insert ? change : insert;
+        }
+    }
+    return row[n];
+}
+
+const char *ms_cli_nearest(const char *name, const char *const *names, size_t n)
+{
+    const char *best       = NULL;
+    size_t      best_score = 1 + strlen(name) / 2; /* more than half wrong is another word */
+
+    for (size_t i = 0; i < n; i++) {
+        const size_t score = edit_distance(name, names[i]);
+        if (score < best_score) {
+            best       = names[i];
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+static const struct {
+    musec_dtype dtype;
+    const char *name;
+} dtypes[] = {
+#define X(name, code, text, bytes) { MUSEC_##name, text },
+    MUSEC_DTYPE_MAP(X)
+#undef X
+};
+
+musec_dtype ms_cli_dtype(const char *name, musec_dtype otherwise)
+{
+    for (size_t i = 0; name != NULL && i < COUNT(dtypes); i++)
+        if (strcmp(dtypes[i].name, name) == 0) return dtypes[i].dtype;
+    return otherwise;
+}
+
+const char *ms_cli_dtype_name(musec_dtype dtype)
+{
+    for (size_t i = 0; i < COUNT(dtypes); i++)
+        if (dtypes[i].dtype == dtype) return dtypes[i].name;
+    return "?";
+}
+
+/* ---- contexts -------------------------------------------------------------------------------- */
+
+musec_status ms_cli_open(ms_error *error, const char *device, musec_ctx **out)
+{
+    const musec_status st         = musec_ctx_create(out, device);
+    char               names[256] = "";
+    size_t             used       = 0;
+
+    if (st == MUSEC_OK) return st;
+    if (st != MUSEC_EINVAL)
+        return ms_fail(error, st, "device %s cannot be opened (%s); musec info says which can",
+                       device != NULL ? device : "best", musec_status_text(st));
+    for (size_t i = 0; ms_device_kind_at(i) != NULL && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
+                                 ms_device_kind_at(i)->name);
+    return ms_fail(error, st, "there is no device \"%s\"; this build has %s", device, names);
+}
+
+musec_status ms_cli_check(ms_error *error, const musec_ctx *ctx, musec_status status)
+{
+    if (status == MUSEC_OK) return status;
+    return ms_fail(error, status, "%s", musec_ctx_error(ctx));
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+json_t *ms_cli_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+json_t *ms_cli_string(const char *text)
+{
+    json_t *value = json_string(text);
+    char   *copy;
+
+    if (value != NULL) return value;
+    copy = strdup(text); /* a path may hold any bytes; JSON only UTF-8 */
+    if (copy == NULL) return json_null();
+    for (char *c = copy; *c != '\0'; c++)
+        if ((unsigned char)*c >= 0x80) *c = '?';
+    value = json_string(copy);
+    free(copy);
+    return value;
+}
+
+musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *args, json_t **out)
+{
+    char  *text  = NULL;
+    size_t bytes = 0;
+    FILE  *f     = open_memstream(&text, &bytes);
+
+    *out = NULL;
+    if (f != NULL) {
+        ms_options_json(cmd, args, f);
+        if (fclose(f) == 0) *out = json_loadb(text, bytes, 0, NULL);
+    }
+    free(text);
+    if (*out == NULL) return ms_fail(error, MUSEC_ENOMEM, "not enough memory for the options");
+    return MUSEC_OK;
+}
+
+musec_status ms_cli_print_json(ms_error *error, const json_t *value, FILE *to)
+{
+    if (value == NULL) return ms_fail(error, MUSEC_ENOMEM, "not enough memory for the result");
+    if (json_dumpf(value, to, JSON_INDENT(2)) != 0 || fputc('\n', to) == EOF)
+        return ms_fail(error, MUSEC_EIO, "the result cannot be written: is the disk full?");
+    return MUSEC_OK;
+}

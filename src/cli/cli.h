@@ -1,0 +1,76 @@
+/* cli.h - what the subcommands share: the table of them, exit codes, failures, JSON.
+ *
+ * A subcommand parses its table of options, calls the library and prints.  Results go to stdout,
+ * everything else to stderr; a failure is one line there. */
+#ifndef MS_CLI_CLI_H
+#define MS_CLI_CLI_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "core/options.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+typedef struct ms_cli_command {
+    const char *name;
+    const ms_command *(*describe)(void); /* its summary, options and help */
+    int (*run)(int argc, char **argv);   /* argv[0] is the name; returns the exit code */
+} ms_cli_command;
+
+/* The subcommands in the order of --help: index 0, 1, ... until NULL. */
+const ms_cli_command *ms_cli_command_at(size_t index);
+
+const ms_command *clip_command(void);
+const ms_command *spectrum_command(void);
+const ms_command *info_command(void);
+const ms_command *bench_command(void);
+const ms_command *completion_command(void);
+
+int cmd_clip(int argc, char **argv);
+int cmd_spectrum(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_completion(int argc, char **argv);
+
+/* Options that several subcommands have, worded once.  `args`: the struct they are parsed into. */
+#define MS_CLI_DEVICE(args)                                                 \
+    {                                                                       \
+        "device", MS_OPT_STR, offsetof(args, device), "DEVICE",             \
+            "where to compute, as listed by musec info [the best one here]" \
+    }
+#define MS_CLI_DTYPE(args)                                        \
+    {                                                             \
+        "dtype", MS_OPT_CHOICE, offsetof(args, dtype), "f32|f64", \
+            "arithmetic to compute in [the file's own]"           \
+    }
+#define MS_CLI_JSON(args)                                                           \
+    {                                                                               \
+        "json", MS_OPT_FLAG, offsetof(args, json), NULL, "print the result as JSON" \
+    }
+
+/* "musec clip: <text>" on stderr; returns EXIT_FAILED. */
+int ms_cli_fail(const ms_command *cmd, const ms_error *error);
+/* The same for wrong usage, with a word on where to look; returns EXIT_USAGE. */
+int ms_cli_usage(const ms_command *cmd, const char *fmt, ...) MS_PRINTF(2, 3);
+
+/* The most similar of `n` names, or NULL if none is near enough to be what was meant. */
+const char *ms_cli_nearest(const char *name, const char *const *names, size_t n);
+
+/* A context on `device` (NULL: the best one present); a failure says where to find the names. */
+musec_status ms_cli_open(ms_error *error, const char *device, musec_ctx **out);
+/* Passes a status of the library on, with the context's words in `error` if it is a failure. */
+musec_status ms_cli_check(ms_error *error, const musec_ctx *ctx, musec_status status);
+
+musec_dtype ms_cli_dtype(const char *name, musec_dtype otherwise); /* name NULL: otherwise */
+const char *ms_cli_dtype_name(musec_dtype dtype);
+
+/* JSON values that always exist: null for a number that is not finite, and text with '?' for the
+ * bytes that are not UTF-8. */
+json_t *ms_cli_real(double value);
+json_t *ms_cli_string(const char *text);
+/* Every option of `cmd` as it was chosen, an object. */
+musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *args, json_t **out);
+musec_status ms_cli_print_json(ms_error *error, const json_t *value, FILE *to);
+
+#endif

@@ -1,0 +1,284 @@
+/* cmd_clip.c - musec clip: one operator on the matrices of an .npy file.
+ *
+ * The names of the operators, their order and their words come from the library's registry, so the
+ * choices of --op, its --help and the completion cannot disagree with it. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/stack.h"
+#include "cli/table.h"
+
+struct args {
+    const char *op;
+    double      threshold; /* NaN: not given */
+    int64_t     iters;
+    double      tol;
+    const char *coeffs;
+    int         literal;
+    const char *device, *dtype;
+    int         json;
+};
+
+static char op_names[256]; /* "hard|soft|...", filled by clip_command() */
+static char op_words[2048];
+
+static const ms_option options[] = {
+    { "op", MS_OPT_CHOICE, offsetof(struct args, op), op_names, "the operator [hard]" },
+    { "threshold", MS_OPT_F64, offsetof(struct args, threshold), "D",
+      "bound on the singular values, > 0; polar and ns5 need none" },
+    { "iters", MS_OPT_I64, offsetof(struct args, iters), "K", "ssc, ns5: steps, 1 to 100 [5]" },
+    { "tol", MS_OPT_F64, offsetof(struct args, tol), "X",
+      "accurate: relative error of the gain, 1e-12 to 0.5 [1e-3]" },
+    { "coeffs", MS_OPT_CHOICE, offsetof(struct args, coeffs), "keller|polar-express",
+      "ns5: coefficients of the steps [keller]" },
+    { "literal", MS_OPT_FLAG, offsetof(struct args, literal), NULL,
+      "ssc: the paper's own order of products [by savings]" },
+    MS_CLI_DEVICE(struct args),
+    MS_CLI_DTYPE(struct args),
+    MS_CLI_JSON(struct args),
+};
+
+static const char details[] =
+    "IN.npy holds a matrix or a 3-D stack of float32 or float64; OUT.npy gets the\n"
+    "result in the dtype of the arithmetic, whole or not at all.\n\n"
+    "Operators on the singular values s:\n";
+
+const ms_command *clip_command(void)
+{
+    static const ms_command command = {
+        .name         = "musec clip",
+        .operands     = "IN.npy OUT.npy",
+        .summary      = "apply a spectral operator to a matrix or a stack of matrices",
+        .details      = op_words,
+        .options      = options,
+        .n_options    = COUNT(options),
+        .min_operands = 2,
+        .max_operands = 2,
+    };
+    const char *help  = NULL;
+    const char *name  = NULL;
+    size_t      names = 0, words = 0;
+
+    words += (size_t)snprintf(op_words, sizeof op_words, "%s", details);
+    for (size_t i = 0; (name = musec_clip_op(i, &help)) != NULL; i++) {
+        if (names < sizeof op_names)
+            names += (size_t)snprintf(op_names + names, sizeof op_names - names, "%s%s",
+                                      i == 0 ? "" : "|", name);
+        if (words < sizeof op_words)
+            words += (size_t)snprintf(op_words + words, sizeof op_words - words, "  %-10s%s\n",
+                                      name, help);
+    }
+    if (words < sizeof op_words)
+        snprintf(op_words + words, sizeof op_words - words,
+                 "\nExample: musec clip --op fast --threshold 0.5 grad.npy clipped.npy\n");
+    return &command;
+}
+
+/* One run: the arrays in host memory, and what is known of each matrix. */
+struct job {
+    const struct args    *args;
+    const char           *in_path, *out_path;
+    ms_npy                in, out;
+    ms_stack_shape        shape;
+    musec_clip_config     config;
+    musec_ctx            *ctx;
+    musec_clip_report    *report;         /* (count) */
+    musec_spectrum_stats *before, *after; /* (count) */
+};
+
+/* Only these two have no threshold: they send every singular value to 1. */
+static int needs_threshold(const char *op)
+{
+    return strcmp(op, "polar") != 0 && strcmp(op, "ns5") != 0;
+}
+
+static musec_status configure(ms_error *error, struct job *j)
+{
+    const struct args *a  = j->args;
+    musec_status       st = musec_clip_config_init(&j->config, sizeof j->config, a->op);
+
+    if (st != MUSEC_OK) return ms_fail(error, st, "--op %s: %s", a->op, musec_status_text(st));
+    if (!isnan(a->threshold)) {
+        if (!(a->threshold > 0.0))
+            return ms_fail(error, MUSEC_EINVAL, "--threshold must be above 0, not %g",
+                           a->threshold);
+        j->config.threshold = a->threshold;
+    }
+    if (a->iters < 1 || a->iters > 100)
+        return ms_fail(error, MUSEC_EINVAL, "--iters must be 1 to 100, not %lld",
+                       (long long)a->iters);
+    if (!(a->tol >= 1e-12 && a->tol <= 0.5))
+        return ms_fail(error, MUSEC_EINVAL, "--tol must be 1e-12 to 0.5, not %g", a->tol);
+    j->config.iters   = (int32_t)a->iters;
+    j->config.tol     = a->tol;
+    j->config.coeffs  = a->coeffs;
+    j->config.literal = a->literal;
+    return MUSEC_OK;
+}
+
+static musec_status load(ms_error *error, struct job *j)
+{
+    musec_status st;
+
+    TRY(ms_npy_read(error, j->in_path, &j->in));
+    TRY(ms_stack_shape_of(error, j->in_path, j->in.ndim, j->in.shape, 0, &j->shape));
+    TRY(ms_stack_check_finite(error, j->in_path, &j->in));
+    TRY(ms_stack_convert(error, j->in_path, ms_cli_dtype(j->args->dtype, j->in.dtype), &j->in));
+    j->out      = j->in; /* the same shape and dtype, in memory of its own */
+    j->out.data = calloc((size_t)j->shape.count * (size_t)j->shape.rows,
+                         (size_t)j->shape.cols * ms_dtype_bytes(j->in.dtype));
+    j->report   = calloc((size_t)j->shape.count, sizeof *j->report);
+    j->before   = calloc((size_t)j->shape.count, sizeof *j->before);
+    j->after    = calloc((size_t)j->shape.count, sizeof *j->after);
+    if (j->out.data == NULL || j->report == NULL || j->before == NULL || j->after == NULL)
+        return ms_fail(error, MUSEC_ENOMEM, "%s: not enough memory", j->in_path);
+done:
+    return st;
+}
+
+static musec_status compute(ms_error *error, struct job *j)
+{
+    const double threshold = isnan(j->args->threshold) ? 0.0 : j->args->threshold;
+    musec_view   in = { 0 }, out = { 0 };
+    musec_status st;
+
+    TRY(ms_stack_alloc(error, j->ctx, j->in.dtype, j->shape, &in));
+    TRY(ms_stack_alloc(error, j->ctx, j->in.dtype, j->shape, &out));
+    TRY(ms_stack_upload(error, j->ctx, j->in.data, in));
+    TRY(ms_cli_check(error, j->ctx, musec_clip(j->ctx, &j->config, in, out, j->report)));
+    TRY(ms_cli_check(error, j->ctx, musec_spectrum(j->ctx, in, threshold, NULL, j->before)));
+    TRY(ms_cli_check(error, j->ctx, musec_spectrum(j->ctx, out, threshold, NULL, j->after)));
+    TRY(ms_stack_download(error, j->ctx, out, j->out.data));
+done:
+    ms_stack_free(j->ctx, &out);
+    ms_stack_free(j->ctx, &in);
+    return st;
+}
+
+static musec_status print_table(ms_error *error, const struct job *j, FILE *to)
+{
+    ms_table     table = { .align = "rlrrrrrrlr" };
+    musec_status st;
+
+    static const char *const head[] = { "matrix", "shape",  "sigma1",   "eff.rank", "above D",
+                                        "->",     "sigma1", "eff.rank", "path",     "products" };
+    for (size_t i = 0; i < COUNT(head); i++)
+        ms_table_add(&table, "%s", head[i]);
+    for (int64_t i = 0; i < j->shape.count; i++) {
+        ms_table_add(&table, "%lld", (long long)i);
+        ms_table_add(&table, "%lldx%lld", (long long)j->shape.rows, (long long)j->shape.cols);
+        ms_table_add(&table, "%.6g", j->before[i].norm2);
+        ms_table_add(&table, "%.5g", j->before[i].effective_rank);
+        if (isnan(j->args->threshold))
+            ms_table_add(&table, "-");
+        else
+            ms_table_add(&table, "%.1f%%", 100.0 * j->before[i].share_above);
+        ms_table_add(&table, "->");
+        ms_table_add(&table, "%.6g", j->after[i].norm2);
+        ms_table_add(&table, "%.5g", j->after[i].effective_rank);
+        ms_table_add(&table, "%s", j->report[i].path);
+        ms_table_add(&table, "%d", (int)j->report[i].products);
+    }
+    st = ms_table_print(error, &table, to);
+    ms_table_free(&table);
+    return st;
+}
+
+static json_t *matrix_json(const struct job *j, int64_t i)
+{
+    const double share  = isnan(j->args->threshold) ? NAN : j->before[i].share_above;
+    json_t      *matrix = json_object(), *before = json_object(), *after = json_object();
+
+    json_object_set_new(before, "norm2", ms_cli_real(j->before[i].norm2));
+    json_object_set_new(before, "effective_rank", ms_cli_real(j->before[i].effective_rank));
+    json_object_set_new(before, "share_above", ms_cli_real(share));
+    json_object_set_new(after, "norm2", ms_cli_real(j->after[i].norm2));
+    json_object_set_new(after, "effective_rank", ms_cli_real(j->after[i].effective_rank));
+    json_object_set_new(matrix, "index", json_integer(i));
+    json_object_set_new(matrix, "rows", json_integer(j->shape.rows));
+    json_object_set_new(matrix, "cols", json_integer(j->shape.cols));
+    json_object_set_new(matrix, "before", before);
+    json_object_set_new(matrix, "after", after);
+    json_object_set_new(matrix, "path", ms_cli_string(j->report[i].path));
+    json_object_set_new(matrix, "products", json_integer(j->report[i].products));
+    json_object_set_new(matrix, "u_low", ms_cli_real(j->report[i].u_low));
+    json_object_set_new(matrix, "alpha", ms_cli_real(j->report[i].alpha));
+    return matrix;
+}
+
+static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
+{
+    json_t      *root = json_object(), *matrices = json_array(), *chosen = NULL;
+    musec_status st;
+
+    TRY(ms_cli_options(error, clip_command(), j->args, &chosen));
+    for (int64_t i = 0; i < j->shape.count; i++)
+        json_array_append_new(matrices, matrix_json(j, i));
+    json_object_set_new(root, "in", ms_cli_string(j->in_path));
+    json_object_set_new(root, "out", ms_cli_string(j->out_path));
+    json_object_set_new(root, "op", ms_cli_string(j->args->op));
+    json_object_set_new(root, "threshold", ms_cli_real(j->args->threshold));
+    json_object_set_new(root, "dtype", ms_cli_string(ms_cli_dtype_name(j->out.dtype)));
+    json_object_set_new(root, "device", ms_cli_string(musec_ctx_device(j->ctx)));
+    json_object_set(root, "options", chosen);
+    json_object_set(root, "matrices", matrices);
+    TRY(ms_cli_print_json(error, root, to));
+done:
+    json_decref(root);
+    json_decref(matrices);
+    json_decref(chosen);
+    return st;
+}
+
+/* The summary must not run into the array where that goes to stdout. */
+static FILE *summary_stream(const char *out_path)
+{
+    struct stat file, standard;
+    if (stat(out_path, &file) != 0 || fstat(STDOUT_FILENO, &standard) != 0) return stdout;
+    return file.st_dev == standard.st_dev && file.st_ino == standard.st_ino ? stderr : stdout;
+}
+
+static musec_status run(ms_error *error, struct job *j)
+{
+    FILE        *to = summary_stream(j->out_path); /* before a rename gives the path a new file */
+    musec_status st;
+
+    TRY(configure(error, j));
+    TRY(load(error, j));
+    TRY(ms_cli_open(error, j->args->device, &j->ctx));
+    TRY(compute(error, j));
+    TRY(ms_npy_write(error, j->out_path, &j->out));
+    TRY(j->args->json ? print_json(error, j, to) : print_table(error, j, to));
+done:
+    return st;
+}
+
+int cmd_clip(int argc, char **argv)
+{
+    const ms_command *cmd = clip_command();
+    struct args a = { .op = "hard", .threshold = NAN, .iters = 5, .tol = 1e-3, .coeffs = "keller" };
+    const int   n = ms_options_parse(cmd, &a, argc, argv);
+    struct job  j = { .args = &a };
+    ms_error    error = { "" };
+    int         code  = EXIT_OK;
+
+    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (needs_threshold(a.op) && isnan(a.threshold))
+        return ms_cli_usage(cmd, "--op %s needs --threshold D, the bound to clip at", a.op);
+    j.in_path  = argv[1];
+    j.out_path = argv[2];
+    if (run(&error, &j) != MUSEC_OK) code = ms_cli_fail(cmd, &error);
+    musec_ctx_destroy(j.ctx);
+    free(j.after);
+    free(j.before);
+    free(j.report);
+    ms_npy_free(&j.out);
+    ms_npy_free(&j.in);
+    return code;
+}

@@ -1,0 +1,265 @@
+/* cmd_info.c - musec info: what this build is, what it stands on and what this machine gives it. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/peak.h"
+#include "cli/table.h"
+#include "device/device.h"
+
+struct args {
+    int         no_peak;
+    const char *device;
+    int         json;
+};
+
+static const ms_option options[] = {
+    { "no-peak", MS_OPT_FLAG, offsetof(struct args, no_peak), NULL,
+      "do not measure bandwidth and GEMM speed" },
+    MS_CLI_DEVICE(struct args),
+    MS_CLI_JSON(struct args),
+};
+
+const ms_command *info_command(void)
+{
+    static const ms_command command = {
+        .name     = "musec info",
+        .operands = "",
+        .summary  = "version, devices, libraries found, peak figures of this machine",
+        .details =
+            "The peak figures are measured on --device, through the operations that the\n"
+            "operators are made of: copying 64 MiB, and the largest product that is quick.\n",
+        .options   = options,
+        .n_options = COUNT(options),
+    };
+    return &command;
+}
+
+/* ---- how it was built ------------------------------------------------------------------------ */
+
+#if defined(__clang__)
+#define COMPILER "clang " __clang_version__
+#elif defined(__GNUC__)
+#define COMPILER "gcc " __VERSION__
+#else
+#define COMPILER "unknown compiler"
+#endif
+
+#if defined(__x86_64__)
+#define MACHINE "x86-64"
+#elif defined(__aarch64__)
+#define MACHINE "arm64"
+#else
+#define MACHINE "another architecture"
+#endif
+
+#if defined(__AVX512F__)
+#define VECTORS ", AVX-512"
+#elif defined(__AVX2__)
+#define VECTORS ", AVX2"
+#else
+#define VECTORS ""
+#endif
+
+#ifdef __OPTIMIZE__
+#define OPTIMIZED "optimized"
+#else
+#define OPTIMIZED "not optimized"
+#endif
+
+#ifdef __SANITIZE_ADDRESS__
+#define SANITIZED ", sanitizers"
+#else
+#define SANITIZED ""
+#endif
+
+#define X(name, code, text, bytes) " " text
+static const char         build_text[] =
+    COMPILER ", " MACHINE VECTORS ", " OPTIMIZED SANITIZED ", arithmetic" MUSEC_DTYPE_MAP(X);
+#undef X
+
+/* ---- what is here ---------------------------------------------------------------------------- */
+
+/* Programs that some commands or documents run; the library needs none of them. */
+static const struct {
+    const char *program, *package, *purpose;
+} programs[] = {
+    { "gnuplot", "gnuplot", "plots" },
+};
+
+/* Writes where `program` lies on PATH; 0 if it is nowhere. */
+static int find_program(const char *program, char *path, size_t bytes)
+{
+    const char *dir = getenv("PATH");
+
+    while (dir != NULL && *dir != '\0') {
+        const size_t n = strcspn(dir, ":");
+        snprintf(path, bytes, "%.*s/%s", n == 0 ? 1 : (int)n, n == 0 ? "." : dir, program);
+        if (access(path, X_OK) == 0) return 1;
+        dir += n + (dir[n] == ':');
+    }
+    path[0] = '\0';
+    return 0;
+}
+
+/* Can the device be opened here?  Otherwise `why` has the words. */
+static int opens(const char *name, ms_error *why)
+{
+    musec_ctx *ctx = NULL;
+    const int  yes = ms_cli_open(why, name, &ctx) == MUSEC_OK;
+    musec_ctx_destroy(ctx);
+    return yes;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+struct facts {
+    char           blas[256];
+    int            threads;
+    const char    *measured_on; /* NULL: not measured */
+    const ms_peak *peak;
+};
+
+static musec_status print_text(ms_error *error, const struct facts *facts)
+{
+    ms_table     table = { .align = "ll" };
+    char         path[1024];
+    ms_error     why;
+    musec_status st;
+
+#define ROW(label, ...) (ms_table_add(&table, label), ms_table_add(&table, __VA_ARGS__))
+    ROW("musec", "%s", musec_version());
+    ROW("built by", "%s", build_text);
+    for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
+        const ms_device_kind *kind = ms_device_kind_at(i);
+        const int             yes  = opens(kind->name, &why);
+        ROW("device", "%s: %s%s%s", kind->name, kind->words,
+            yes ? "" : " - absent here: ", yes ? "" : why.text);
+    }
+    ROW("blas", "%s", facts->blas);
+    ROW("threads", "%d", facts->threads);
+    ROW("jansson", "%s", jansson_version_str());
+    ROW("openmp", "%d", _OPENMP);
+    for (size_t i = 0; i < COUNT(programs); i++) {
+        if (find_program(programs[i].program, path, sizeof path))
+            ROW("program", "%s: %s", programs[i].program, path);
+        else
+            ROW("program", "%s: absent; for %s install the package %s", programs[i].program,
+                programs[i].purpose, programs[i].package);
+    }
+    if (facts->peak != NULL) {
+        ROW("peak on", "%s", facts->measured_on);
+        ROW("copy", "%.1f GB/s", facts->peak->copy_gb_s);
+        ROW("gemm f32", "%.1f GFLOP/s", facts->peak->gemm_f32_gflop_s);
+        ROW("gemm f64", "%.1f GFLOP/s", facts->peak->gemm_f64_gflop_s);
+    }
+#undef ROW
+    st = ms_table_print(error, &table, stdout);
+    ms_table_free(&table);
+    return st;
+}
+
+static json_t *devices_json(void)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
+        const ms_device_kind *kind = ms_device_kind_at(i);
+        ms_error              why  = { "" };
+        const int             yes  = opens(kind->name, &why);
+        json_t               *row  = json_object();
+
+        json_object_set_new(row, "name", ms_cli_string(kind->name));
+        json_object_set_new(row, "words", ms_cli_string(kind->words));
+        json_object_set_new(row, "opens", json_boolean(yes));
+        json_object_set_new(row, "error", yes ? json_null() : ms_cli_string(why.text));
+        json_array_append_new(list, row);
+    }
+    return list;
+}
+
+static json_t *programs_json(void)
+{
+    json_t *list = json_array();
+    char    path[1024];
+
+    for (size_t i = 0; i < COUNT(programs); i++) {
+        const int found = find_program(programs[i].program, path, sizeof path);
+        json_t   *row   = json_object();
+
+        json_object_set_new(row, "name", ms_cli_string(programs[i].program));
+        json_object_set_new(row, "package", ms_cli_string(programs[i].package));
+        json_object_set_new(row, "purpose", ms_cli_string(programs[i].purpose));
+        json_object_set_new(row, "path", found ? ms_cli_string(path) : json_null());
+        json_array_append_new(list, row);
+    }
+    return list;
+}
+
+static json_t *peak_json(const struct facts *facts)
+{
+    json_t *peak;
+
+    if (facts->peak == NULL) return json_null();
+    peak = json_object();
+    json_object_set_new(peak, "device", ms_cli_string(facts->measured_on));
+    json_object_set_new(peak, "copy_gb_s", ms_cli_real(facts->peak->copy_gb_s));
+    json_object_set_new(peak, "gemm_f32_gflop_s", ms_cli_real(facts->peak->gemm_f32_gflop_s));
+    json_object_set_new(peak, "gemm_f64_gflop_s", ms_cli_real(facts->peak->gemm_f64_gflop_s));
+    return peak;
+}
+
+static musec_status print_json(ms_error *error, const struct facts *facts)
+{
+    json_t      *root = json_object(), *libraries = json_object();
+    musec_status st;
+
+    json_object_set_new(libraries, "blas", ms_cli_string(facts->blas));
+    json_object_set_new(libraries, "jansson", ms_cli_string(jansson_version_str()));
+    json_object_set_new(libraries, "openmp", json_integer(_OPENMP));
+    json_object_set_new(root, "version", ms_cli_string(musec_version()));
+    json_object_set_new(root, "build", ms_cli_string(build_text));
+    json_object_set_new(root, "devices", devices_json());
+    json_object_set_new(root, "threads", json_integer(facts->threads));
+    json_object_set_new(root, "libraries", libraries);
+    json_object_set_new(root, "programs", programs_json());
+    json_object_set_new(root, "peak", peak_json(facts));
+    st = ms_cli_print_json(error, root, stdout);
+    json_decref(root);
+    return st;
+}
+
+static musec_status run(ms_error *error, const struct args *a)
+{
+    struct facts facts = { .threads = omp_get_max_threads() };
+    ms_peak      peak  = { 0 };
+    musec_ctx   *ctx   = NULL;
+    musec_status st;
+
+    ms_device_cpu_describe(facts.blas, sizeof facts.blas);
+    TRY(ms_cli_open(error, a->device, &ctx));
+    if (!a->no_peak) {
+        TRY(ms_peak_measure(error, ctx, &peak));
+        facts.peak        = &peak;
+        facts.measured_on = musec_ctx_device(ctx);
+    }
+    TRY(a->json ? print_json(error, &facts) : print_text(error, &facts));
+done:
+    musec_ctx_destroy(ctx);
+    return st;
+}
+
+int cmd_info(int argc, char **argv)
+{
+    const ms_command *cmd   = info_command();
+    struct args       a     = { 0 };
+    const int         n     = ms_options_parse(cmd, &a, argc, argv);
+    ms_error          error = { "" };
+
+    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    return run(&error, &a) == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
+}

@@ -1,0 +1,82 @@
+/* main.c - the musec program: one table of subcommands, and the way to them. */
+#include <errno.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "device/cpu/prepare.h"
+
+static const ms_cli_command commands[] = {
+    { "clip", clip_command, cmd_clip },
+    { "spectrum", spectrum_command, cmd_spectrum },
+    { "bench", bench_command, cmd_bench },
+    { "info", info_command, cmd_info },
+    { "completion", completion_command, cmd_completion },
+};
+
+const ms_cli_command *ms_cli_command_at(size_t index)
+{
+    return index < COUNT(commands) ? &commands[index] : NULL;
+}
+
+static void print_help(FILE *to)
+{
+    fprintf(to, "Usage: musec SUBCOMMAND [--option value]...\n"
+                "       musec --help | --version\n\n"
+                "Spectral clipping of matrices: bounds singular values, keeps singular vectors.\n\n"
+                "Subcommands:\n");
+    for (size_t i = 0; i < COUNT(commands); i++)
+        fprintf(to, "  %-12s%s\n", commands[i].name, commands[i].describe()->summary);
+    fprintf(to, "\nmusec SUBCOMMAND --help says more.  Exit status: 0 done, 1 failed, 2 wrong "
+                "usage.\n");
+}
+
+static int unknown(const char *name)
+{
+    const char *names[COUNT(commands)];
+    const char *near;
+
+    for (size_t i = 0; i < COUNT(commands); i++)
+        names[i] = commands[i].name;
+    near = ms_cli_nearest(name, names, COUNT(names));
+    fprintf(stderr, "musec: there is no %s \"%s\"", name[0] == '-' ? "option" : "subcommand", name);
+    if (near != NULL)
+        fprintf(stderr, "; did you mean \"%s\"?\n", near);
+    else
+        fprintf(stderr, "; musec --help lists the subcommands\n");
+    return EXIT_USAGE;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : NULL;
+
+    if (name == NULL) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        print_help(stdout);
+        return EXIT_OK;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("musec %s\n", musec_version());
+        return EXIT_OK;
+    }
+    for (size_t i = 0; i < COUNT(commands); i++)
+        if (strcmp(commands[i].name, name) == 0) return commands[i].run(argc - 1, argv + 1);
+    return unknown(name);
+}
+
+int main(int argc, char **argv)
+{
+    int code;
+
+    ms_device_cpu_prepare(argv); /* may start the program again, so before anything else */
+    code = dispatch(argc, argv);
+    /* Output is buffered: only now is it known whether the result arrived. */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_OK) {
+        fprintf(stderr, "musec: stdout cannot be written: %s\n", strerror(errno));
+        code = EXIT_FAILED;
+    }
+    return code;
+}

@@ -1,0 +1,105 @@
+/* peak.c - the best of a few tries: noise on a busy machine only ever makes them slower.
+ *
+ * Copies are of 64 MiB, beyond most caches.  Products double in size until the next one would
+ * overrun its share of time, so that a slow device answers as soon as a fast one. */
+#include "cli/peak.h"
+
+#include "cli/cli.h"
+#include "cli/stack.h"
+
+enum { TRIES = 3, COPY_SIDE = 4096, GEMM_FIRST = 128, GEMM_LAST = 2048 };
+
+static const double gemm_budget_ms = 200.0; /* for each dtype */
+
+static ms_mat mat_of(musec_view view)
+{
+    return (ms_mat){ .data   = view.data,
+                     .rows   = view.rows,
+                     .cols   = view.cols,
+                     .ld     = view.ld,
+                     .count  = view.count,
+                     .stride = view.stride,
+                     .dtype  = view.dtype };
+}
+
+static musec_status measure_copy(ms_error *error, ms_device *d, double *gb_s)
+{
+    const ms_stack_shape shape = { 1, COPY_SIDE, COPY_SIDE };
+    const double         bytes = 2.0 * sizeof(float) * COPY_SIDE * COPY_SIDE;
+    musec_view           from = { 0 }, to = { 0 };
+    musec_status         st;
+
+    TRY(ms_stack_alloc(error, d, MUSEC_F32, shape, &from));
+    TRY(ms_stack_alloc(error, d, MUSEC_F32, shape, &to));
+    TRY(ms_cli_check(error, d, d->ops->fill(d, 1.0, mat_of(from)))); /* pages come on first touch */
+    TRY(ms_cli_check(error, d, d->ops->fill(d, 0.0, mat_of(to))));
+    *gb_s = 0.0;
+    for (int i = 0; i < TRIES; i++) {
+        double begin = 0.0, end = 0.0;
+        TRY(ms_cli_check(error, d, d->ops->now_ms(d, &begin)));
+        TRY(ms_cli_check(error, d, d->ops->copy(d, mat_of(from), mat_of(to))));
+        TRY(ms_cli_check(error, d, d->ops->now_ms(d, &end)));
+        if (end > begin && bytes / (end - begin) / 1e6 > *gb_s) *gb_s = bytes / (end - begin) / 1e6;
+    }
+done:
+    ms_stack_free(d, &to);
+    ms_stack_free(d, &from);
+    return st;
+}
+
+/* The best time of an n x n x n product.  Tries again until a larger one would fit into what is left
+ * of `budget_ms`, of which it takes what it used: a first slow try never ends the search. */
+static musec_status time_gemm(ms_error *error, ms_device *d, musec_dtype dtype, int64_t n,
+                              double *budget_ms, double *best_ms)
+{
+    const ms_stack_shape shape = { 1, n, n };
+    musec_view           a = { 0 }, b = { 0 }, c = { 0 };
+    musec_status         st;
+
+    TRY(ms_stack_alloc(error, d, dtype, shape, &a));
+    TRY(ms_stack_alloc(error, d, dtype, shape, &b));
+    TRY(ms_stack_alloc(error, d, dtype, shape, &c));
+    TRY(ms_cli_check(error, d, d->ops->fill(d, 0.5, mat_of(a))));
+    TRY(ms_cli_check(error, d, d->ops->fill(d, 0.25, mat_of(b))));
+    *best_ms = 0.0;
+    for (int i = 0; i < TRIES || (*budget_ms > 0.0 && 8.0 * TRIES * *best_ms > *budget_ms); i++) {
+        double begin = 0.0, end = 0.0;
+        TRY(ms_cli_check(error, d, d->ops->now_ms(d, &begin)));
+        TRY(ms_cli_check(error, d, d->ops->gemm(d, 1.0, mat_of(a), mat_of(b), 0.0, mat_of(c))));
+        TRY(ms_cli_check(error, d, d->ops->now_ms(d, &end)));
+        if (i == 0 || end - begin < *best_ms) *best_ms = end - begin;
+        *budget_ms -= end - begin;
+    }
+done:
+    ms_stack_free(d, &c);
+    ms_stack_free(d, &b);
+    ms_stack_free(d, &a);
+    return st;
+}
+
+static musec_status measure_gemm(ms_error *error, ms_device *d, musec_dtype dtype, double *gflop_s)
+{
+    double       budget_ms = gemm_budget_ms;
+    musec_status st        = MUSEC_OK;
+
+    *gflop_s = 0.0;
+    for (int64_t n = GEMM_FIRST; n <= GEMM_LAST && budget_ms > 0.0; n *= 2) {
+        const double flop = 2.0 * (double)n * (double)n * (double)n;
+        double       ms   = 0.0;
+        TRY(time_gemm(error, d, dtype, n, &budget_ms, &ms));
+        if (ms > 0.0 && flop / ms / 1e6 > *gflop_s) *gflop_s = flop / ms / 1e6;
+    }
+done:
+    return st;
+}
+
+musec_status ms_peak_measure(ms_error *error, ms_device *d, ms_peak *out)
+{
+    musec_status st;
+
+    TRY(measure_copy(error, d, &out->copy_gb_s));
+    TRY(measure_gemm(error, d, MUSEC_F32, &out->gemm_f32_gflop_s));
+    TRY(measure_gemm(error, d, MUSEC_F64, &out->gemm_f64_gflop_s));
+done:
+    return st;
+}

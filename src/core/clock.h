@@ -1,0 +1,7 @@
+/* clock.h - a clock that never runs backwards. */
+#ifndef MS_CORE_CLOCK_H
+#define MS_CORE_CLOCK_H
+
+double ms_clock_ms(void); /* milliseconds since some fixed moment */
+
+#endif

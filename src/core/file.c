@@ -1,0 +1,282 @@
+/* file.c - reading with clear failures, writing whole or not at all.
+ *
+ * What ms_out_open does depends on what stands at the path:
+ *
+ *     nothing            a part beside it, renamed at the end
+ *     a regular file     the same; the old file's owner and mode are kept as far as we may
+ *     a link to one      the same beside the file it leads to: the link stays a link
+ *     a link to nothing  an error: a typing mistake more often than a wish
+ *     a directory        an error
+ *     anything else      written directly (devices, pipes)
+ *
+ * One case looks like a link to a regular file and is none: /dev/stdout of a process whose output
+ * goes to a file.  There we write through the descriptor itself, at its position, so that what the
+ * program printed before and prints after stands around the data and not on top of it. */
+#define _XOPEN_SOURCE 700 /* realpath */
+#include "core/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PART_TRIES 100
+
+typedef enum target_kind { TARGET_NEW, TARGET_FILE, TARGET_DIRECT } target_kind;
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+musec_status ms_file_open_read(ms_error *e, const char *path, FILE **out)
+{
+    struct stat  sb;
+    FILE        *f  = NULL;
+    musec_status st = MUSEC_OK;
+
+    *out = NULL;
+    f    = fopen(path, "rb");
+    if (f == NULL || fstat(fileno(f), &sb) != 0) {
+        st = ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s)", path, strerror(errno));
+        goto done;
+    }
+    if (S_ISDIR(sb.st_mode)) {
+        st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s); give a file in it", path,
+                     strerror(EISDIR));
+        goto done;
+    }
+    *out = f;
+    f    = NULL;
+done:
+    if (f != NULL) fclose(f);
+    return st;
+}
+
+int64_t ms_file_bytes(FILE *f)
+{
+    struct stat sb;
+    if (fstat(fileno(f), &sb) != 0 || !S_ISREG(sb.st_mode)) return -1;
+    return (int64_t)sb.st_size;
+}
+
+musec_status ms_file_read(ms_error *e, FILE *f, const char *path, void *buf, size_t bytes)
+{
+    const size_t got = bytes == 0 ? 0 : fread(buf, 1, bytes, f);
+
+    if (got == bytes) return MUSEC_OK;
+    if (ferror(f)) return ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno));
+    return ms_fail(e, MUSEC_EFORMAT, "%s: ends too early: %zu bytes are needed here, %zu are left",
+                   path, bytes, got);
+}
+
+/* ---- writing: where to ----------------------------------------------------------------------- */
+
+/* stdout's or stderr's descriptor if that is the file of `sb`, else -1. */
+static int own_descriptor(const struct stat *sb)
+{
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        struct stat own;
+        if (fstat(fd, &own) == 0 && own.st_dev == sb->st_dev && own.st_ino == sb->st_ino) return fd;
+    }
+    return -1;
+}
+
+static musec_status cannot_create(ms_error *e, const char *path, int why)
+{
+    const char *hint = "";
+    if (why == ENOENT) hint = "; its directory does not exist: create it first";
+    if (why == EACCES) hint = "; the file and its directory must be writable";
+    return ms_fail(e, MUSEC_EIO, "%s: cannot create (%s)%s", path, strerror(why), hint);
+}
+
+static musec_status set_path(ms_error *e, const char *path, ms_out_file *out)
+{
+    const size_t bytes = strlen(path) + 1;
+    if (bytes > sizeof out->path) return cannot_create(e, path, ENAMETOOLONG);
+    memcpy(out->path, path, bytes);
+    return MUSEC_OK;
+}
+
+/* There is a regular file at `path`: which name is to be renamed over? */
+static musec_status find_file(ms_error *e, const char *path, const struct stat *sb,
+                              ms_out_file *out, target_kind *kind)
+{
+    char        *real = NULL;
+    struct stat  link;
+    musec_status st = MUSEC_OK;
+
+    *kind = TARGET_FILE;
+    if (lstat(path, &link) != 0) return cannot_create(e, path, errno);
+    if (S_ISLNK(link.st_mode)) {
+        if (own_descriptor(sb) >= 0) {
+            *kind = TARGET_DIRECT;
+            return MUSEC_OK;
+        }
+        real = realpath(path, NULL);
+        if (real == NULL) return cannot_create(e, path, errno);
+        TRY(set_path(e, real, out));
+    }
+    /* A rename would get round a write protection that is there for a reason. */
+    if (access(out->path, W_OK) != 0) st = cannot_create(e, path, errno);
+done:
+    free(real);
+    return st;
+}
+
+static musec_status find_target(ms_error *e, const char *path, ms_out_file *out, struct stat *sb,
+                                target_kind *kind)
+{
+    musec_status st;
+
+    if (path[0] == '\0') return ms_fail(e, MUSEC_EIO, "cannot create a file: its name is empty");
+    TRY(set_path(e, path, out));
+    if (stat(path, sb) == 0) {
+        if (S_ISDIR(sb->st_mode)) {
+            st = ms_fail(e, MUSEC_EIO, "%s: cannot write (%s); give a file in it", path,
+                         strerror(EISDIR));
+        } else if (S_ISREG(sb->st_mode)) {
+            st = find_file(e, path, sb, out, kind);
+        } else {
+            *kind = TARGET_DIRECT;
+        }
+        goto done;
+    }
+    *kind = TARGET_NEW;
+    if (errno != ENOENT) {
+        st = cannot_create(e, path, errno);
+    } else if (path[strlen(path) - 1] == '/') {
+        st = ms_fail(e, MUSEC_EIO, "%s: cannot create (a file name does not end in /)", path);
+    } else if (lstat(path, sb) == 0) {
+        st = ms_fail(e, MUSEC_EIO, "%s: cannot create (it is a link to a missing file)", path);
+    }
+done:
+    return st;
+}
+
+/* ---- writing: how ---------------------------------------------------------------------------- */
+
+static int open_direct(const char *path, const struct stat *sb)
+{
+    const int own = own_descriptor(sb); /* also opens what open() cannot: a socket */
+    return own >= 0 ? dup(own) : open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+}
+
+/* Creates the part.  Its name may be taken by another thread of ours, by a process of equal number
+ * on another machine, or by one that died: none of them is disturbed, the next name is tried. */
+static int open_part(ms_out_file *out)
+{
+    int fd = -1;
+    for (int i = 0; i < PART_TRIES && fd < 0; i++) {
+        char      suffix[32] = "";
+        const int n          = i == 0 ? 0 : snprintf(suffix, sizeof suffix, ".%d", i);
+        const int bytes      = snprintf(out->part, sizeof out->part, "%s.part.%ld%.*s", out->path,
+                                        (long)getpid(), n, suffix);
+        if (bytes < 0 || (size_t)bytes >= sizeof out->part) {
+            errno = ENAMETOOLONG;
+            break;
+        }
+        fd = open(out->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST) break;
+    }
+    if (fd < 0) out->part[0] = '\0'; /* whatever has that name is not ours to remove */
+    return fd;
+}
+
+/* As much of the old file's owner and mode as this process may set. */
+static void keep_owner_and_mode(int fd, const struct stat *old)
+{
+    if (fchown(fd, old->st_uid, old->st_gid) != 0) errno = 0; /* then it is the writer's */
+    (void)fchmod(fd, old->st_mode & 0777); /* no set-id bits: the owner may be another now */
+}
+
+musec_status ms_out_open(ms_error *e, const char *path, ms_out_file *out)
+{
+    target_kind  kind = TARGET_NEW;
+    struct stat  sb   = { 0 };
+    int          fd   = -1;
+    musec_status st;
+
+    out->f       = NULL;
+    out->path[0] = out->part[0] = '\0';
+    TRY(find_target(e, path, out, &sb, &kind));
+    fd = kind == TARGET_DIRECT ? open_direct(out->path, &sb) : open_part(out);
+    if (fd < 0) {
+        st = cannot_create(e, path, errno);
+        goto done;
+    }
+    if (kind == TARGET_FILE) keep_owner_and_mode(fd, &sb);
+    out->f = fdopen(fd, "wb");
+    if (out->f == NULL) {
+        st = cannot_create(e, path, errno);
+        goto done;
+    }
+    fd = -1;
+done:
+    if (fd >= 0) close(fd);
+    if (st != MUSEC_OK) ms_out_abandon(out);
+    return st;
+}
+
+static musec_status cannot_write(ms_error *e, const ms_out_file *out)
+{
+    const int   why  = errno == 0 ? EIO : errno; /* 0: the failure was an earlier one */
+    const char *hint = why == ENOSPC || why == EDQUOT ? "; free some space or write elsewhere" : "";
+    return ms_fail(e, MUSEC_EIO, "%s: cannot write (%s)%s", out->path, strerror(why), hint);
+}
+
+musec_status ms_out_write(ms_error *e, ms_out_file *out, const void *buf, size_t bytes)
+{
+    errno = 0;
+    if (bytes == 0 || fwrite(buf, 1, bytes, out->f) == bytes) return MUSEC_OK;
+    return cannot_write(e, out);
+}
+
+/* Makes the renaming last.  Some file systems cannot sync a directory, and some directories cannot
+ * be opened: only a failure of the disk counts. */
+static int sync_directory(const char *path)
+{
+    char        dir[MS_PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    const int   n     = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
+    int         fd, failed;
+
+    snprintf(dir, sizeof dir, "%.*s", n, slash == NULL ? "." : path);
+    fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    failed = fsync(fd) != 0 && errno == EIO;
+    close(fd);
+    if (failed) errno = EIO;
+    return failed ? -1 : 0;
+}
+
+musec_status ms_out_commit(ms_error *e, ms_out_file *out)
+{
+    const bool   beside = out->part[0] != '\0';
+    FILE        *f      = out->f;
+    musec_status st     = MUSEC_OK;
+
+    errno = 0;
+    if (fflush(f) != 0 || ferror(f) || (beside && fsync(fileno(f)) != 0)) {
+        st = cannot_write(e, out);
+        goto done;
+    }
+    out->f = NULL;
+    if (fclose(f) != 0 || (beside && rename(out->part, out->path) != 0)) {
+        st = cannot_write(e, out);
+        goto done;
+    }
+    out->part[0] = '\0'; /* from here on the name belongs to nobody */
+    if (beside && sync_directory(out->path) != 0) st = cannot_write(e, out);
+done:
+    ms_out_abandon(out);
+    return st;
+}
+
+void ms_out_abandon(ms_out_file *out)
+{
+    if (out->f != NULL) fclose(out->f);
+    if (out->part[0] != '\0') remove(out->part);
+    out->f       = NULL;
+    out->part[0] = '\0';
+}

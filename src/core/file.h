@@ -1,0 +1,32 @@
+/* file.h - files that are whole or absent.
+ *
+ * A file is written under "<path>.part.<pid>" and renamed over its final name once it is complete
+ * and on disk.  A target that exists and is no regular file (/dev/stdout, /dev/full, a pipe) is
+ * written directly, never renamed over. */
+#ifndef MS_CORE_FILE_H
+#define MS_CORE_FILE_H
+
+#include <stdio.h>
+
+#include "core/status.h"
+
+#define MS_PATH_MAX 4096
+
+typedef struct ms_out_file { /* { 0 } is "nothing open" */
+    FILE *f;
+    char  path[MS_PATH_MAX], part[MS_PATH_MAX]; /* part is "" when written directly */
+} ms_out_file;
+
+/* Opens a regular file (or stdin/pipe) for reading; a directory is an error that says so. */
+musec_status ms_file_open_read(ms_error *e, const char *path, FILE **out);
+/* Bytes of a file open for reading, or -1 if it has no fixed size (a pipe). */
+int64_t      ms_file_bytes(FILE *f);
+musec_status ms_file_read(ms_error *e, FILE *f, const char *path, void *buf, size_t bytes);
+
+musec_status ms_out_open(ms_error *e, const char *path, ms_out_file *out);
+musec_status ms_out_write(ms_error *e, ms_out_file *out, const void *buf, size_t bytes);
+musec_status ms_out_commit(ms_error *e, ms_out_file *out); /* flush, fsync, close, rename */
+/* Closes, and removes the part.  Does nothing after a commit (even a failed one) or on { 0 }. */
+void         ms_out_abandon(ms_out_file *out);
+
+#endif

@@ -1,0 +1,83 @@
+/* log.c - lines and one progress line on a stream.
+ *
+ * A line is put together first and written in one piece, so that the lines of several processes
+ * that share a terminal do not mix.  The progress line is cut to the terminal's width: a line that
+ * wraps cannot be redrawn with a carriage return. */
+#define _POSIX_C_SOURCE 200809L
+#include "core/log.h"
+
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define LINE_MAX_BYTES 4096
+#define WIDTH_DEFAULT  80
+
+ms_log ms_log_open(FILE *to, ms_log_level level)
+{
+    const int fd = fileno(to); /* -1 for a stream in memory */
+    return (ms_log){ .to = to, .level = level, .live = fd >= 0 && isatty(fd) };
+}
+
+static size_t terminal_width(FILE *to)
+{
+#ifdef TIOCGWINSZ /* not in POSIX, but on every system with a terminal */
+    struct winsize size = { 0 };
+    if (ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+#else
+    (void)to;
+#endif
+    return WIDTH_DEFAULT;
+}
+
+/* Cuts `text` to `columns`, counting a UTF-8 character as one and never splitting it. */
+static void cut_to(char *text, size_t columns)
+{
+    for (char *c = text; *c != '\0'; c++) {
+        if (((unsigned char)*c & 0xC0) == 0x80) continue; /* inside a character */
+        if (columns == 0) {
+            *c = '\0';
+            return;
+        }
+        columns--;
+    }
+}
+
+void ms_log_say(ms_log *log, ms_log_level level, const char *fmt, ...)
+{
+    char    line[LINE_MAX_BYTES];
+    va_list args;
+
+    if (level > log->level) return;
+    ms_log_end(log);
+    va_start(args, fmt);
+    if (vsnprintf(line, sizeof line - 1, fmt, args) < 0) line[0] = '\0'; /* room for the newline */
+    va_end(args);
+    memcpy(line + strlen(line), "\n", 2);
+    fputs(line, log->to); /* nobody is left to tell that stderr failed */
+    fflush(log->to);
+}
+
+void ms_log_progress(ms_log *log, const char *fmt, ...)
+{
+    char    line[LINE_MAX_BYTES];
+    va_list args;
+
+    if (!log->live || log->level < MS_LOG_NORMAL) return;
+    va_start(args, fmt);
+    if (vsnprintf(line, sizeof line, fmt, args) < 0) line[0] = '\0';
+    va_end(args);
+    cut_to(line, terminal_width(log->to) - 1); /* a full last column makes some terminals wrap */
+    fprintf(log->to, "\r%s\033[K", line);      /* ESC [ K erases what a longer line left behind */
+    fflush(log->to);
+    log->dangling = 1;
+}
+
+void ms_log_end(ms_log *log)
+{
+    if (!log->dangling) return;
+    fputc('\n', log->to);
+    fflush(log->to);
+    log->dangling = 0;
+}

@@ -1,0 +1,27 @@
+/* log.h - what the program tells a person while it works, on stderr.
+ *
+ * Not for the library: that never prints.  A log is a value that its owner passes on. */
+#ifndef MS_CORE_LOG_H
+#define MS_CORE_LOG_H
+
+#include <stdio.h>
+
+#include "core/status.h"
+
+typedef enum ms_log_level { MS_LOG_QUIET, MS_LOG_NORMAL, MS_LOG_VERBOSE } ms_log_level;
+
+typedef struct ms_log {
+    FILE        *to;       /* usually stderr */
+    ms_log_level level;    /* lines above it are dropped */
+    int          live;     /* to is a terminal: a progress line may be redrawn in place */
+    int          dangling; /* a progress line stands there without its newline */
+} ms_log;
+
+ms_log ms_log_open(FILE *to, ms_log_level level);
+/* One line, shown if `level` is not above the log's; the newline is added. */
+void   ms_log_say(ms_log *log, ms_log_level level, const char *fmt, ...) MS_PRINTF(3, 4);
+/* Redraws one line on a terminal; elsewhere it does nothing.  ms_log_say goes below it. */
+void   ms_log_progress(ms_log *log, const char *fmt, ...) MS_PRINTF(2, 3);
+void   ms_log_end(ms_log *log); /* ends a dangling progress line */
+
+#endif

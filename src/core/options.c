@@ -1,0 +1,395 @@
+/* options.c - the command line, --help and JSON from one table.
+ *
+ * A value is the next argument whatever it begins with, so that "--lr -1" works, but for one that
+ * begins with "--": there a value was forgotten.  (One that must begin so is written --name=--x.)
+ * What is wrong is told once, in one line; the first mistake from the left wins.
+ *
+ * Numbers follow the C locale, which a program that never calls setlocale is in. */
+#include "core/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HELP_NAME   "help"
+#define HELP_LABEL  "-h, --help"
+#define HELP_TEXT   "print this text and stop"
+#define WIDTH       80 /* columns of --help */
+#define LABEL_WIDTH 26 /* labels longer than that get a line of their own */
+#define NAME_MAX_CH 64 /* longer names are nobody's typing mistake */
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static musec_status wrong_number(ms_error *e, const ms_option *o, const char *text,
+                                 const char *want)
+{
+    return ms_fail(e, MUSEC_EINVAL, "--%s wants %s, not '%s'", o->name, want, text);
+}
+
+static musec_status too_far(ms_error *e, const ms_option *o, const char *text)
+{
+    return ms_fail(e, MUSEC_EINVAL, "--%s %s is out of the range of numbers", o->name, text);
+}
+
+static musec_status parse_i64(ms_error *e, const ms_option *o, const char *text, int64_t *out)
+{
+    char     *end = NULL;
+    long long v;
+
+    errno = 0;
+    v     = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || isspace((unsigned char)text[0]))
+        return wrong_number(e, o, text, "a whole number");
+    if (errno == ERANGE) return too_far(e, o, text);
+    *out = v;
+    return MUSEC_OK;
+}
+
+static musec_status parse_u64(ms_error *e, const ms_option *o, const char *text, uint64_t *out)
+{
+    char              *end = NULL;
+    unsigned long long v;
+
+    errno = 0;
+    v     = strtoull(text, &end, 10);
+    if (end == text || *end != '\0' || !isdigit((unsigned char)text[0])) /* "-1" would wrap */
+        return wrong_number(e, o, text, "a whole number from 0 up");
+    if (errno == ERANGE) return too_far(e, o, text);
+    *out = v;
+    return MUSEC_OK;
+}
+
+static musec_status parse_f64(ms_error *e, const ms_option *o, const char *text, double *out)
+{
+    char  *end = NULL;
+    double v;
+
+    errno = 0;
+    v     = strtod(text, &end);
+    if (end == text || *end != '\0' || isspace((unsigned char)text[0]))
+        return wrong_number(e, o, text, "a number");
+    if (errno == ERANGE && (v == 0.0 || isinf(v))) return too_far(e, o, text); /* subnormals pass */
+    if (!isfinite(v)) return wrong_number(e, o, text, "a finite number");
+    *out = v;
+    return MUSEC_OK;
+}
+
+static musec_status parse_choice(ms_error *e, const ms_option *o, const char *text,
+                                 const char **out)
+{
+    const size_t n = strlen(text);
+    for (const char *c = o->meta; *c != '\0'; c += *c == '|') {
+        const size_t bytes = strcspn(c, "|");
+        if (bytes == n && memcmp(c, text, n) == 0) {
+            *out = text;
+            return MUSEC_OK;
+        }
+        c += bytes;
+    }
+    return ms_fail(e, MUSEC_EINVAL, "--%s '%s' is none of %s", o->name, text, o->meta);
+}
+
+static musec_status store(ms_error *e, const ms_option *o, const char *text, void *args)
+{
+    void *field = (char *)args + o->offset;
+
+    switch (o->type) {
+    case MS_OPT_FLAG: *(int *)field = 1; return MUSEC_OK;
+    case MS_OPT_I64: return parse_i64(e, o, text, field);
+    case MS_OPT_U64: return parse_u64(e, o, text, field);
+    case MS_OPT_F64: return parse_f64(e, o, text, field);
+    case MS_OPT_STR: *(const char **)field = text; return MUSEC_OK;
+    case MS_OPT_CHOICE: return parse_choice(e, o, text, field);
+    }
+    return MUSEC_EINVAL;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* Letters to insert, delete, replace or swap with their neighbour to make b of a. */
+static size_t distance(const char *a, const char *b)
+{
+    const size_t na = strlen(a), nb = strlen(b);
+    size_t       row[3][NAME_MAX_CH + 1]; /* the last two rows and this one, in turn */
+
+    if (na > NAME_MAX_CH || nb > NAME_MAX_CH) return NAME_MAX_CH;
+    for (size_t j = 0; j <= nb; j++)
+        row[0][j] = j;
+    for (size_t i = 1; i <= na; i++) {
+        size_t *const       now    = row[i % 3];
+        const size_t *const above  = row[(i + 2) % 3];
+        const size_t *const above2 = row[(i + 1) % 3];
+        now[0]                     = i;
+        for (size_t j = 1; j <= nb; j++) {
+            size_t d = above[j - 1] + (a[i - 1] != b[j - 1]);
+            if (d > above[j] + 1) d = above[j] + 1;
+            if (d > now[j - 1] + 1) d = now[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                d > above2[j - 2] + 1)
+                d = above2[j - 2] + 1;
+            now[j] = d;
+        }
+    }
+    return row[na % 3][nb];
+}
+
+/* The name most likely meant: a third of its letters may be wrong, or its end be missing. */
+static const char *nearest(const ms_command *cmd, const char *name)
+{
+    const char *best   = NULL;
+    size_t      best_d = NAME_MAX_CH;
+
+    if (name[0] == '\0') return NULL;
+    for (size_t i = 0; i <= cmd->n_options; i++) {
+        const char *known = i < cmd->n_options ? cmd->options[i].name : HELP_NAME;
+        size_t      d     = distance(name, known);
+        if (d > (strlen(known) + 2) / 3) {
+            if (strncmp(name, known, strlen(name)) != 0) continue;
+            d = NAME_MAX_CH - 1; /* a beginning: better than nothing, worse than a misspelling */
+        }
+        if (d < best_d) {
+            best   = known;
+            best_d = d;
+        }
+    }
+    return best;
+}
+
+static musec_status unknown(ms_error *e, const ms_command *cmd, const char *arg)
+{
+    const int   bytes = (int)strcspn(arg, "="); /* with the hyphens, without a value */
+    char        name[NAME_MAX_CH + 1];
+    const char *meant = NULL;
+
+    snprintf(name, sizeof name, "%.*s", bytes, arg);
+    if (bytes <= NAME_MAX_CH) meant = nearest(cmd, name + strspn(name, "-"));
+    if (meant == NULL)
+        return ms_fail(e, MUSEC_EINVAL, "unknown option %.*s (%s --help lists all)",
+                       bytes < 200 ? bytes : 200, arg, cmd->name);
+    return ms_fail(e, MUSEC_EINVAL, "unknown option %s; did you mean --%s? (%s --help lists all)",
+                   name, meant, cmd->name);
+}
+
+/* ---- parsing --------------------------------------------------------------------------------- */
+
+static musec_status take_option(ms_error *e, const ms_command *cmd, void *args, int argc,
+                                char **argv, int *i)
+{
+    const char      *arg   = argv[*i];
+    const size_t     n     = strcspn(arg + 2, "=");
+    const char      *value = arg[2 + n] == '=' ? arg + 2 + n + 1 : NULL;
+    const ms_option *o     = NULL;
+
+    for (size_t k = 0; k < cmd->n_options && o == NULL; k++)
+        if (strlen(cmd->options[k].name) == n && memcmp(cmd->options[k].name, arg + 2, n) == 0)
+            o = &cmd->options[k];
+    if (o == NULL) return unknown(e, cmd, arg);
+    if (o->type == MS_OPT_FLAG) {
+        if (value != NULL) return ms_fail(e, MUSEC_EINVAL, "--%s takes no value", o->name);
+    } else if (value == NULL) {
+        if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0)
+            return ms_fail(e, MUSEC_EINVAL, "--%s needs a value: %s", o->name, o->meta);
+        value = argv[++*i];
+    }
+    return store(e, o, value, args);
+}
+
+static musec_status check_operands(ms_error *e, const ms_command *cmd, int n, char **argv)
+{
+    const int max = cmd->max_operands;
+
+    if (n < cmd->min_operands)
+        return ms_fail(e, MUSEC_EINVAL, "wants %s, but got %d of %d (%s --help says more)",
+                       cmd->operands, n, cmd->min_operands, cmd->name);
+    if (max < 0 || n <= max) return MUSEC_OK;
+    if (max == 0)
+        return ms_fail(e, MUSEC_EINVAL, "takes no operand, but got '%s' (%s --help says more)",
+                       argv[1], cmd->name);
+    return ms_fail(e, MUSEC_EINVAL, "wants only %s, but got '%s' too (%s --help says more)",
+                   cmd->operands, argv[1 + max], cmd->name);
+}
+
+int ms_options_parse(const ms_command *cmd, void *args, int argc, char **argv)
+{
+    ms_error     e     = { "" };
+    int          n     = 0; /* operands so far, now in argv[1..n] */
+    bool         ended = false;
+    musec_status st    = MUSEC_OK;
+
+    for (int i = 1; i < argc; i++) {
+        char *arg = argv[i];
+        if (ended || arg[0] != '-' || arg[1] == '\0') {
+            argv[1 + n++] = arg;
+        } else if (strcmp(arg, "--") == 0) {
+            ended = true;
+        } else if (strcmp(arg, "-h") == 0 || strcmp(arg, "--" HELP_NAME) == 0) {
+            ms_options_help(cmd, stdout);
+            return MS_OPT_HELP;
+        } else if (arg[1] != '-') {
+            TRY(unknown(&e, cmd, arg));
+        } else {
+            TRY(take_option(&e, cmd, args, argc, argv, &i));
+        }
+    }
+    TRY(check_operands(&e, cmd, n, argv));
+done:
+    if (st == MUSEC_OK) return n;
+    fprintf(stderr, "%s: %s\n", cmd->name, e.text);
+    return MS_OPT_WRONG;
+}
+
+/* ---- help ------------------------------------------------------------------------------------ */
+
+static size_t columns(const char *text, size_t bytes) /* a UTF-8 character is one column */
+{
+    size_t n = 0;
+    for (size_t i = 0; i < bytes; i++)
+        n += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return n;
+}
+
+/* Prints words from column `at`, broken so that no line but one of a single word is over WIDTH;
+ * further lines begin at `indent`. */
+static void print_wrapped(FILE *to, const char *text, size_t at, size_t indent)
+{
+    bool first = true;
+    for (text += strspn(text, " "); *text != '\0'; text += strspn(text, " ")) {
+        const size_t bytes = strcspn(text, " ");
+        const size_t n     = columns(text, bytes);
+        if (!first && at + 1 + n > WIDTH) {
+            fprintf(to, "\n%*s", (int)indent, "");
+            at    = indent;
+            first = true;
+        }
+        fprintf(to, "%s%.*s", first ? "" : " ", (int)bytes, text);
+        at += n + !first;
+        first = false;
+        text += bytes;
+    }
+    fputc('\n', to);
+}
+
+static size_t label_columns(const ms_option *o) /* "  --name META" */
+{
+    const size_t meta = o->meta == NULL ? 0 : 1 + columns(o->meta, strlen(o->meta));
+    return 4 + strlen(o->name) + meta;
+}
+
+/* The rest of a row whose label of `label` columns stands there already. */
+static void print_row(FILE *to, size_t label, size_t indent, const char *help)
+{
+    if (label + 2 > indent) {
+        fputc('\n', to);
+        label = 0;
+    }
+    fprintf(to, "%*s", (int)(indent - label), "");
+    print_wrapped(to, help, indent, indent);
+}
+
+void ms_options_help(const ms_command *cmd, FILE *to)
+{
+    const bool has_operands = cmd->operands != NULL && cmd->operands[0] != '\0';
+    size_t     indent       = 2 + strlen(HELP_LABEL);
+
+    for (size_t i = 0; i < cmd->n_options; i++) {
+        const size_t label = label_columns(&cmd->options[i]);
+        if (label <= LABEL_WIDTH && label > indent) indent = label;
+    }
+    indent += 2;
+    fprintf(to, "Usage: %s%s%s%s\n\n", cmd->name, cmd->n_options > 0 ? " [OPTION]..." : "",
+            has_operands ? " " : "", has_operands ? cmd->operands : "");
+    if (cmd->summary != NULL) {
+        print_wrapped(to, cmd->summary, 0, 0);
+        fputc('\n', to);
+    }
+    fputs("Options:\n", to);
+    for (size_t i = 0; i < cmd->n_options; i++) {
+        const ms_option *o = &cmd->options[i];
+        fprintf(to, "  --%s%s%s", o->name, o->meta == NULL ? "" : " ",
+                o->meta == NULL ? "" : o->meta);
+        print_row(to, label_columns(o), indent, o->help);
+    }
+    fputs("  " HELP_LABEL, to);
+    print_row(to, 2 + strlen(HELP_LABEL), indent, HELP_TEXT);
+    if (cmd->details != NULL) {
+        const size_t n = strlen(cmd->details);
+        fprintf(to, "\n%s%s", cmd->details, n > 0 && cmd->details[n - 1] == '\n' ? "" : "\n");
+    }
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* Bytes of the UTF-8 character at `s`, or 0 if it is none (a stray or cut sequence, an overlong
+ * form, a surrogate, a code beyond U+10FFFF). */
+static size_t utf8_bytes(const unsigned char *s)
+{
+    const size_t n = s[0] < 0x80   ? 1
+                     : s[0] < 0xC2 ? 0
+                     : s[0] < 0xE0 ? 2
+                     : s[0] < 0xF0 ? 3
+                     : s[0] < 0xF5 ? 4
+                                   : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xC0) != 0x80) return 0; /* so is the end of the string */
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
+        return 0;
+    return n;
+}
+
+static void json_text(FILE *to, const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+
+    if (text == NULL) {
+        fputs("null", to);
+        return;
+    }
+    fputc('"', to);
+    while (*s != '\0') {
+        const size_t n = utf8_bytes(s);
+        if (n == 0)
+            fputs("\\ufffd", to); /* a file name may be any bytes, JSON may not */
+        else if (*s < 0x20)
+            fprintf(to, "\\u%04x", *s);
+        else
+            fprintf(to, "%s%.*s", *s == '"' || *s == '\\' ? "\\" : "", (int)n, (const char *)s);
+        s += n == 0 ? 1 : n;
+    }
+    fputc('"', to);
+}
+
+static void json_double(FILE *to, double v) /* the shortest digits that read back as v */
+{
+    char text[32] = "null"; /* JSON has no NaN and no infinity */
+    for (int digits = 1; isfinite(v) && digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v) break;
+    }
+    fputs(text, to);
+}
+
+void ms_options_json(const ms_command *cmd, const void *args, FILE *to)
+{
+    fputc('{', to);
+    for (size_t i = 0; i < cmd->n_options; i++) {
+        const ms_option *o     = &cmd->options[i];
+        const void      *field = (const char *)args + o->offset;
+        fputs(i == 0 ? "\"" : ", \"", to);
+        for (const char *c = o->name; *c != '\0'; c++)
+            fputc(*c == '-' ? '_' : *c, to);
+        fputs("\": ", to);
+        switch (o->type) {
+        case MS_OPT_FLAG: fputs(*(const int *)field ? "true" : "false", to); break;
+        case MS_OPT_I64: fprintf(to, "%lld", (long long)*(const int64_t *)field); break;
+        case MS_OPT_U64: fprintf(to, "%llu", (unsigned long long)*(const uint64_t *)field); break;
+        case MS_OPT_F64: json_double(to, *(const double *)field); break;
+        case MS_OPT_STR:
+        case MS_OPT_CHOICE: json_text(to, *(const char *const *)field); break;
+        }
+    }
+    fputc('}', to);
+}

@@ -1,0 +1,353 @@
+/* safetensors.c - reading .safetensors files.
+ *
+ *     8 bytes   length n of the header, little-endian
+ *     n bytes   JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...,
+ *               "__metadata__": {"key": "text", ...}}
+ *     the rest  the tensors, which must fill it without gap or overlap
+ *
+ * Every number of the header is checked when the file is opened, so that a tensor can be read later
+ * without a doubt about its place.  A dtype that is not in our table may have any length and is
+ * refused when read: new ones appear, and the other tensors of such a file are good all the same.
+ *
+ * F16 and BF16 are read into the upper half of the float32 array that they become and widened from
+ * its start: element i is written at or below where element i+1 is read. */
+#define _POSIX_C_SOURCE 200809L /* fseeko, strdup */
+#include "core/safetensors.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/size.h"
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "musec keeps numbers in files as they are in memory: it needs a little-endian host"
+#endif
+
+#define LENGTH_BYTES 8
+#define HEADER_MAX   ((uint64_t)100 * 1000 * 1000) /* bytes, the format's own limit */
+#define METADATA     "__metadata__"
+
+/* ---- element types --------------------------------------------------------------------------- */
+
+static void widen_f16(const void *in, void *out)
+{
+    uint16_t h;
+    uint32_t sign, exponent, mantissa, bits;
+
+    memcpy(&h, in, sizeof h);
+    sign     = (uint32_t)(h & 0x8000u) << 16;
+    exponent = (h >> 10) & 0x1Fu;
+    mantissa = h & 0x3FFu;
+    if (exponent == 0x1F) { /* infinity, or NaN with its payload */
+        bits = sign | 0x7F800000u | mantissa << 13;
+    } else if (exponent > 0) {
+        bits = sign | (exponent + 127 - 15) << 23 | mantissa << 13;
+    } else { /* zero and subnormal: mantissa / 2^24, which float32 holds exactly */
+        const float value = (float)mantissa * 0x1p-24f;
+        memcpy(&bits, &value, sizeof bits);
+        bits |= sign;
+    }
+    memcpy(out, &bits, sizeof bits);
+}
+
+static void widen_bf16(const void *in, void *out) /* the upper half of a float32 */
+{
+    uint16_t h;
+    uint32_t bits;
+    memcpy(&h, in, sizeof h);
+    bits = (uint32_t)h << 16;
+    memcpy(out, &bits, sizeof bits);
+}
+
+typedef struct element {
+    const char *name;
+    unsigned    bits;
+    musec_dtype dtype;                        /* what it is read as; 0: it is not */
+    void (*widen)(const void *in, void *out); /* NULL: as it is */
+} element;
+
+static const element elements[] = {
+    { "F32", 32, MUSEC_F32, NULL },
+    { "F64", 64, MUSEC_F64, NULL },
+    { "F16", 16, MUSEC_F32, widen_f16 },
+    { "BF16", 16, MUSEC_F32, widen_bf16 },
+    { "BOOL", 8, 0, NULL },
+    { "U8", 8, 0, NULL },
+    { "I8", 8, 0, NULL },
+    { "U16", 16, 0, NULL },
+    { "I16", 16, 0, NULL },
+    { "U32", 32, 0, NULL },
+    { "I32", 32, 0, NULL },
+    { "U64", 64, 0, NULL },
+    { "I64", 64, 0, NULL },
+    { "C64", 64, 0, NULL },
+    { "F8_E4M3", 8, 0, NULL },
+    { "F8_E5M2", 8, 0, NULL },
+    { "F8_E8M0", 8, 0, NULL },
+    { "F6_E2M3", 6, 0, NULL },
+    { "F6_E3M2", 6, 0, NULL },
+    { "F4", 4, 0, NULL },
+};
+
+static const element *find_element(const char *name) /* NULL: unknown */
+{
+    for (size_t i = 0; i < COUNT(elements); i++)
+        if (strcmp(elements[i].name, name) == 0) return &elements[i];
+    return NULL;
+}
+
+int ms_safetensors_readable(const ms_tensor_info *t)
+{
+    const element *el = find_element(t->dtype);
+    return el != NULL && el->dtype != 0;
+}
+
+/* ---- the header ------------------------------------------------------------------------------ */
+
+static musec_status bad_tensor(ms_error *e, const char *path, const char *name, const char *what)
+{
+    return ms_fail(e, MUSEC_EFORMAT, "%s: tensor '%.100s': %s", path, name, what);
+}
+
+/* A JSON array of whole numbers that are not negative. */
+static bool is_count_array(const json_t *array)
+{
+    if (!json_is_array(array)) return false;
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_t *v = json_array_get(array, i);
+        if (!json_is_integer(v) || json_integer_value(v) < 0) return false;
+    }
+    return true;
+}
+
+static uint64_t count_at(const json_t *array, size_t i)
+{
+    return (uint64_t)json_integer_value(json_array_get(array, i));
+}
+
+/* Bits of the whole tensor.  Empty axes count as 1 in the check, so that no partial product of the
+ * shape overflows for whoever forms one. */
+static bool tensor_bits(const json_t *shape, unsigned each, size_t *out)
+{
+    size_t bits  = each;
+    bool   empty = false;
+
+    for (size_t i = 0; i < json_array_size(shape); i++) {
+        const uint64_t dim = count_at(shape, i);
+        empty              = empty || dim == 0;
+        if (!ms_size_mul(bits, dim == 0 ? 1 : (size_t)dim, &bits)) return false;
+    }
+    *out = empty ? 0 : bits;
+    return true;
+}
+
+static musec_status read_entry(ms_error *e, const char *path, const char *name, const json_t *entry,
+                               ms_tensor_info *t)
+{
+    const char    *dtype   = json_string_value(json_object_get(entry, "dtype"));
+    const json_t  *shape   = json_object_get(entry, "shape");
+    const json_t  *offsets = json_object_get(entry, "data_offsets");
+    const element *el;
+    size_t         bits = 0;
+
+    if (dtype == NULL || strlen(dtype) >= sizeof t->dtype)
+        return bad_tensor(e, path, name, "no dtype, or one that is no short text");
+    if (!is_count_array(shape) || json_array_size(shape) > INT32_MAX)
+        return bad_tensor(e, path, name, "no shape, or one that is no list of dimensions");
+    if (!is_count_array(offsets) || json_array_size(offsets) != 2 ||
+        count_at(offsets, 0) > count_at(offsets, 1))
+        return bad_tensor(e, path, name, "no data_offsets, or not [begin, end]");
+    t->begin = count_at(offsets, 0);
+    t->end   = count_at(offsets, 1);
+    t->ndim  = (int)json_array_size(shape);
+    for (int i = 0; i < t->ndim && i < MS_NPY_DIMS; i++)
+        t->shape[i] = (int64_t)count_at(shape, (size_t)i);
+    memcpy(t->dtype, dtype, strlen(dtype) + 1);
+    el = find_element(dtype);
+    if (!tensor_bits(shape, el == NULL ? 1 : el->bits, &bits))
+        return bad_tensor(e, path, name, "its shape is beyond any memory");
+    if (el != NULL && (bits % 8 != 0 || bits / 8 != t->end - t->begin))
+        return ms_fail(e, MUSEC_EFORMAT,
+                       "%s: tensor '%.100s': its shape takes %zu bits of %s, its data_offsets "
+                       "enclose %llu bytes",
+                       path, name, bits, t->dtype, (unsigned long long)(t->end - t->begin));
+    t->name = strdup(name);
+    if (t->name == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
+    return MUSEC_OK;
+}
+
+static int by_offset(const void *pa, const void *pb) /* empty ones first, then by name: total */
+{
+    const ms_tensor_info *a = pa, *b = pb;
+    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
+    if (a->end != b->end) return a->end < b->end ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+/* The tensors, sorted, must fill `bytes` exactly. */
+static musec_status check_cover(ms_error *e, const ms_safetensors *s, uint64_t bytes)
+{
+    uint64_t at = 0;
+
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        const ms_tensor_info *t = &s->tensors[i];
+        if (t->begin < at) return bad_tensor(e, s->path, t->name, "overlaps the tensor before it");
+        if (t->begin > at)
+            return bad_tensor(e, s->path, t->name, "before it lies a gap that is no tensor's");
+        at = t->end;
+    }
+    if (at == bytes) return MUSEC_OK;
+    return ms_fail(e, MUSEC_EFORMAT, "%s: %s: its tensors take %llu bytes, the file holds %llu",
+                   s->path, at > bytes ? "truncated" : "too long", (unsigned long long)at,
+                   (unsigned long long)bytes);
+}
+
+static musec_status read_entries(ms_error *e, json_t *root, ms_safetensors *s)
+{
+    const char  *name;
+    json_t      *entry;
+    musec_status st = MUSEC_OK;
+
+    s->tensors = calloc(json_object_size(root) + 1, sizeof *s->tensors);
+    if (s->tensors == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->path);
+    json_object_foreach(root, name, entry)
+    {
+        if (strcmp(name, METADATA) == 0) continue;
+        TRY(read_entry(e, s->path, name, entry, &s->tensors[s->n_tensors]));
+        s->n_tensors++;
+    }
+    qsort(s->tensors, s->n_tensors, sizeof *s->tensors, by_offset);
+done:
+    return st;
+}
+
+static musec_status read_header(ms_error *e, uint64_t file_bytes, ms_safetensors *s)
+{
+    unsigned char length[LENGTH_BYTES];
+    uint64_t      bytes = 0;
+    char         *text  = NULL;
+    json_t       *root  = NULL;
+    json_error_t  why;
+    musec_status  st;
+
+    TRY(ms_file_read(e, s->f, s->path, length, sizeof length));
+    for (size_t i = 0; i < sizeof length; i++)
+        bytes |= (uint64_t)length[i] << (8 * i);
+    if (bytes > HEADER_MAX || bytes > file_bytes - LENGTH_BYTES) {
+        st = ms_fail(e, MUSEC_EFORMAT,
+                     "%s: is not a .safetensors file, or is truncated (a header of %llu bytes in a "
+                     "file of %llu)",
+                     s->path, (unsigned long long)bytes, (unsigned long long)file_bytes);
+        goto done;
+    }
+    text = malloc((size_t)bytes + 1);
+    if (text == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its header", s->path);
+        goto done;
+    }
+    TRY(ms_file_read(e, s->f, s->path, text, (size_t)bytes));
+    root = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &why);
+    if (!json_is_object(root)) {
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: damaged .safetensors header: %s", s->path,
+                     root == NULL ? why.text : "it is no JSON object");
+        goto done;
+    }
+    TRY(read_entries(e, root, s));
+    s->data_at = LENGTH_BYTES + bytes;
+    TRY(check_cover(e, s, file_bytes - s->data_at));
+done:
+    json_decref(root);
+    free(text);
+    return st;
+}
+
+musec_status ms_safetensors_open(ms_error *e, const char *path, ms_safetensors *out)
+{
+    int64_t      bytes;
+    musec_status st;
+
+    memset(out, 0, sizeof *out);
+    TRY(ms_file_open_read(e, path, &out->f));
+    bytes     = ms_file_bytes(out->f);
+    out->path = strdup(path);
+    if (out->path == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
+        goto done;
+    }
+    if (bytes < 0) {
+        st = ms_fail(e, MUSEC_EIO, "%s: cannot read tensors from a pipe or device; give a file",
+                     path);
+        goto done;
+    }
+    if (bytes < LENGTH_BYTES) {
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: is not a .safetensors file: it has only %lld bytes",
+                     path, (long long)bytes);
+        goto done;
+    }
+    TRY(read_header(e, (uint64_t)bytes, out));
+done:
+    if (st != MUSEC_OK) ms_safetensors_close(out);
+    return st;
+}
+
+void ms_safetensors_close(ms_safetensors *s)
+{
+    for (size_t i = 0; i < s->n_tensors; i++)
+        free(s->tensors[i].name);
+    free(s->tensors);
+    free(s->path);
+    if (s->f != NULL) fclose(s->f);
+    memset(s, 0, sizeof *s);
+}
+
+/* ---- a tensor -------------------------------------------------------------------------------- */
+
+musec_status ms_safetensors_read(ms_error *e, ms_safetensors *s, size_t index, ms_npy *out)
+{
+    const ms_tensor_info *t;
+    const element        *el;
+    unsigned char        *data  = NULL;
+    size_t                bytes = 0, raw, skip;
+    musec_status          st    = MUSEC_OK;
+
+    memset(out, 0, sizeof *out);
+    if (index >= s->n_tensors)
+        return ms_fail(e, MUSEC_EINVAL, "%s: has no tensor number %zu", s->path, index);
+    t   = &s->tensors[index];
+    el  = find_element(t->dtype);
+    raw = (size_t)(t->end - t->begin);
+    if (el == NULL || el->dtype == 0)
+        return ms_fail(e, MUSEC_EFORMAT,
+                       "%s: tensor '%.100s' is of type %s; musec reads F32, F64, F16 and BF16",
+                       s->path, t->name, t->dtype);
+    if (t->ndim > MS_NPY_DIMS)
+        return ms_fail(e, MUSEC_EFORMAT,
+                       "%s: tensor '%.100s' has %d dimensions; musec reads up to %d", s->path,
+                       t->name, t->ndim, MS_NPY_DIMS);
+    if (ms_size_mul(raw, el->widen == NULL ? 1 : 2, &bytes) && bytes <= PTRDIFF_MAX)
+        data = malloc(bytes == 0 ? 1 : bytes); /* never NULL for no elements */
+    if (data == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "%s: tensor '%.100s': not enough memory for its %zu bytes",
+                     s->path, t->name, raw);
+        goto done;
+    }
+    if (fseeko(s->f, (off_t)(s->data_at + t->begin), SEEK_SET) != 0) {
+        st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", s->path, strerror(errno));
+        goto done;
+    }
+    skip = bytes - raw;
+    TRY(ms_file_read(e, s->f, s->path, data + skip, raw));
+    if (el->widen != NULL)
+        for (size_t i = 0; i < raw / 2; i++)
+            el->widen(data + skip + 2 * i, data + 4 * i);
+    *out = (ms_npy){ .data = data, .dtype = el->dtype, .ndim = t->ndim };
+    memcpy(out->shape, t->shape, sizeof out->shape);
+    data = NULL;
+done:
+    free(data);
+    return st;
+}

@@ -1,0 +1,36 @@
+/* size.h - size arithmetic that cannot wrap around. */
+#ifndef MS_CORE_SIZE_H
+#define MS_CORE_SIZE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+static inline bool ms_size_mul(size_t a, size_t b, size_t *out) /* false: it does not fit */
+{
+    if (b != 0 && a > SIZE_MAX / b) return false;
+    *out = a * b;
+    return true;
+}
+
+static inline bool ms_size_add(size_t a, size_t b, size_t *out)
+{
+    if (a > SIZE_MAX - b) return false;
+    *out = a + b;
+    return true;
+}
+
+/* count * rows * cols * each as bytes that also fit a ptrdiff_t; false if a factor is negative. */
+static inline bool ms_size_stack(int64_t count, int64_t rows, int64_t cols, size_t each,
+                                 size_t *out)
+{
+    size_t n = 0;
+    if (count < 0 || rows < 0 || cols < 0) return false;
+    if (!ms_size_mul((size_t)count, (size_t)rows, &n) || !ms_size_mul(n, (size_t)cols, &n) ||
+        !ms_size_mul(n, each, &n) || n > PTRDIFF_MAX)
+        return false;
+    *out = n;
+    return true;
+}
+
+#endif

@@ -1,0 +1,53 @@
+/* cpu.c - the CPU device: its table, and what it runs on.
+ *
+ * Threads are ours, not the BLAS's.  Every op cuts its work into tasks whose borders depend on the
+ * shape of one matrix alone, and runs the tasks of the whole stack in one OpenMP loop, each with a
+ * sequential BLAS call.  So the bits of a result depend neither on the number of threads nor on how
+ * matrices are stacked, and a stack of small matrices keeps all cores busy. */
+#include "device/cpu/cpu.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifdef MS_HAVE_OPENBLAS
+char *openblas_get_config(void); /* none of these is in every cblas.h */
+char *openblas_get_corename(void);
+int   openblas_get_parallel(void);
+void  openblas_set_num_threads(int n);
+#endif
+
+void ms_device_cpu_ops(ms_device_ops *table)
+{
+    ms_device_ref_ops(table);
+    table->name = "cpu";
+    ms_cpu_element_ops(table);
+    ms_cpu_blas_ops(table);
+    ms_cpu_lapack_ops(table);
+}
+
+/* An OpenBLAS built on OpenMP is sequential inside a parallel region by itself; one that has threads
+ * of its own would start them in each of our tasks. */
+musec_status ms_device_cpu_open(ms_device *d, int index)
+{
+    if (index != 0)
+        return ms_fail(&d->error, MUSEC_EINVAL, "there is one device \"cpu\", not \"%s\"", d->name);
+#ifdef MS_HAVE_OPENBLAS
+    const int own_threads = 1;
+    if (openblas_get_parallel() == own_threads) openblas_set_num_threads(1);
+#endif
+    return MUSEC_OK;
+}
+
+void ms_device_cpu_describe(char *text, size_t bytes)
+{
+#ifdef MS_HAVE_OPENBLAS
+    const char *config  = openblas_get_config(); /* "OpenBLAS 0.3.21 NO_AFFINITY ..." */
+    const char *version = strchr(config, ' ');
+    version             = version == NULL ? config : version + 1;
+    snprintf(text, bytes, "OpenBLAS %.*s, %s kernels, %d threads", (int)strcspn(version, " "),
+             version, openblas_get_corename(), omp_get_max_threads());
+#else
+    snprintf(text, bytes, "CBLAS and LAPACKE as linked, %d threads", omp_get_max_threads());
+#endif
+}

@@ -1,0 +1,11 @@
+/* cpu.h - what the files of the CPU device share. */
+#ifndef MS_DEVICE_CPU_CPU_H
+#define MS_DEVICE_CPU_CPU_H
+
+#include "device/device.h"
+
+void ms_cpu_element_ops(ms_device_ops *table); /* element.c: element ops, reductions, random */
+void ms_cpu_blas_ops(ms_device_ops *table);    /* blas.c: products */
+void ms_cpu_lapack_ops(ms_device_ops *table);  /* lapack.c: decompositions */
+
+#endif

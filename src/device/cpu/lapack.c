@@ -1,0 +1,177 @@
+/* lapack.c - decompositions on the CPU: LAPACK by divide and conquer, one matrix per thread.
+ *
+ * LAPACK counts by columns.  A row-major X is, to it, X^T = V diag(s) U^T: its "U" is our V^T by rows
+ * and its "V^T" our U by rows, so nothing has to be transposed.  Of a symmetric matrix our lower
+ * triangle is its upper one, and its eigenvectors come out as rows. */
+#include "device/cpu/cpu.h"
+
+#include <lapacke.h>
+#include <limits.h>
+#include <omp.h>
+
+/* What one thread works with. */
+typedef struct workspace {
+    void       *work;
+    lapack_int *iwork;
+    lapack_int  lwork, liwork;
+} workspace;
+
+/* One workspace per lane.  Lane l takes the matrices l, l + lanes, ...; the loop over lanes is always
+ * run by the full team, even for one matrix: inside it the BLAS is sequential, outside it may not be,
+ * and then a matrix alone would not give the bits it gives in a stack. */
+typedef struct workspaces {
+    workspace first;
+    size_t    work_bytes, iwork_bytes;
+    int64_t   lanes;
+} workspaces;
+
+static workspace of_lane(const workspaces *all, int64_t lane)
+{
+    workspace w = all->first;
+    w.work      = (char *)w.work + (size_t)lane * all->work_bytes;
+    w.iwork     = (lapack_int *)(void *)((char *)w.iwork + (size_t)lane * all->iwork_bytes);
+    return w;
+}
+
+static musec_status take_workspaces(ms_device *d, musec_dtype dtype, int64_t count, lapack_int lwork,
+                                    lapack_int liwork, workspaces *out)
+{
+    musec_status st    = MUSEC_OK;
+    void        *iwork = NULL;
+    out->lanes         = omp_get_max_threads() < count ? omp_get_max_threads() : count;
+    out->work_bytes    = (size_t)lwork * ms_dtype_bytes(dtype);
+    out->iwork_bytes   = (size_t)liwork * sizeof(lapack_int);
+    out->first         = (workspace){ .lwork = lwork, .liwork = liwork };
+    TRY(ms_scratch_bytes(d, out->work_bytes * (size_t)out->lanes, &out->first.work));
+    TRY(ms_scratch_bytes(d, out->iwork_bytes * (size_t)out->lanes, &iwork));
+    out->first.iwork = iwork;
+done:
+    return st;
+}
+
+static void *row_at(ms_mat x, int64_t b)
+{
+    if (x.data == NULL) return NULL;
+    return (char *)x.data + (size_t)(b * x.stride) * ms_dtype_bytes(x.dtype);
+}
+
+static lapack_int ld_of(ms_mat x) { return x.data == NULL ? 1 : (lapack_int)x.ld; }
+
+static musec_status check_int(ms_device *d, const char *what, ms_mat x)
+{
+    /* gesdd's workspace is about 4 k^2 + 7 k elements and must be counted in an int, too */
+    const int64_t k = x.rows < x.cols ? x.rows : x.cols;
+    if (x.rows > INT_MAX || x.cols > INT_MAX || k > 20000)
+        return ms_fail(&d->error, MUSEC_ENOTSUP, "%s: %lld x %lld is larger than LAPACK can index",
+                       what, (long long)x.rows, (long long)x.cols);
+    return MUSEC_OK;
+}
+
+/* ---- singular values --------------------------------------------------------------------------- */
+
+/* One thin SVD of the dense rows x cols matrix at `x`, which it destroys. */
+static lapack_int gesdd(ms_mat shape, char job, void *x, void *u, lapack_int ldu, void *s, void *vt,
+                        lapack_int ldvt, workspace w)
+{
+    const lapack_int m = (lapack_int)shape.cols, n = (lapack_int)shape.rows; /* as LAPACK sees it */
+    if (shape.dtype == MUSEC_F32)
+        return LAPACKE_sgesdd_work(LAPACK_COL_MAJOR, job, m, n, x, m, s, vt, ldvt, u, ldu, w.work,
+                                   w.lwork, w.iwork);
+    return LAPACKE_dgesdd_work(LAPACK_COL_MAJOR, job, m, n, x, m, s, vt, ldvt, u, ldu, w.work,
+                               w.lwork, w.iwork);
+}
+
+static lapack_int wanted(musec_dtype dtype, const void *answer)
+{
+    /* float32 rounds large sizes, possibly down: take the next number up */
+    return dtype == MUSEC_F32 ? (lapack_int)(*(const float *)answer * 1.000001f) + 1
+                              : (lapack_int) * (const double *)answer + 1;
+}
+
+static musec_status cpu_svd(ms_device *d, ms_mat x, ms_mat u, ms_mat s, ms_mat vt)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    const int64_t k    = x.rows < x.cols ? x.rows : x.cols;
+    const char    job  = u.data == NULL ? 'N' : 'S';
+    double        answer = 0.0;
+    workspaces    all;
+    ms_mat        dense;
+    lapack_int    failed = 0;
+    musec_status  st     = MUSEC_OK;
+
+    TRY(check_int(d, "svd", x));
+    TRY(ms_scratch_mat(d, x.dtype, x.count, x.rows, x.cols, &dense));
+    TRY(d->ops->copy(d, x, dense));
+    if (gesdd(dense, job, dense.data, u.data, ld_of(u), s.data, vt.data, ld_of(vt),
+              (workspace){ .work = &answer, .lwork = -1, .iwork = &failed }) != 0)
+        TRY(ms_fail(&d->error, MUSEC_EDEVICE, "svd: LAPACK refuses %lld x %lld", (long long)x.rows,
+                    (long long)x.cols));
+    failed = 0;
+    TRY(take_workspaces(d, x.dtype, x.count, wanted(x.dtype, &answer), (lapack_int)(8 * k), &all));
+
+#pragma omp parallel for schedule(static, 1) reduction(max : failed)
+    for (int64_t lane = 0; lane < all.lanes; lane++)
+        for (int64_t b = lane; b < x.count; b += all.lanes) {
+            const lapack_int info = gesdd(dense, job, row_at(dense, b), row_at(u, b), ld_of(u),
+                                          row_at(s, b), row_at(vt, b), ld_of(vt), of_lane(&all, lane));
+            failed = info > failed ? info : failed;
+        }
+    if (failed != 0)
+        st = ms_fail(&d->error, MUSEC_EDEVICE, "svd of %lld x %lld did not converge",
+                     (long long)x.rows, (long long)x.cols);
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+/* ---- eigenvalues ------------------------------------------------------------------------------- */
+
+static lapack_int syevd(musec_dtype dtype, char job, lapack_int n, void *a, void *w_out, workspace w)
+{
+    if (dtype == MUSEC_F32)
+        return LAPACKE_ssyevd_work(LAPACK_COL_MAJOR, job, 'U', n, a, n, w_out, w.work, w.lwork,
+                                   w.iwork, w.liwork);
+    return LAPACKE_dsyevd_work(LAPACK_COL_MAJOR, job, 'U', n, a, n, w_out, w.work, w.lwork, w.iwork,
+                               w.liwork);
+}
+
+static musec_status cpu_eigh(ms_device *d, ms_mat a, ms_mat w, ms_mat v)
+{
+    const ms_mark    mark    = ms_arena_mark(&d->scratch);
+    const char       job     = v.data == NULL ? 'N' : 'V';
+    const lapack_int n       = (lapack_int)a.rows;
+    double           answer  = 0.0;
+    lapack_int       ianswer = 0, failed = 0;
+    workspaces       all;
+    ms_mat           dense;
+    musec_status     st = MUSEC_OK;
+
+    TRY(check_int(d, "eigh", a));
+    TRY(ms_scratch_mat(d, a.dtype, a.count, a.rows, a.cols, &dense));
+    TRY(d->ops->copy(d, a, dense));
+    if (syevd(a.dtype, job, n, dense.data, w.data,
+              (workspace){ .work = &answer, .lwork = -1, .iwork = &ianswer, .liwork = -1 }) != 0)
+        TRY(ms_fail(&d->error, MUSEC_EDEVICE, "eigh: LAPACK refuses %lld rows", (long long)a.rows));
+    TRY(take_workspaces(d, a.dtype, a.count, wanted(a.dtype, &answer), ianswer, &all));
+
+#pragma omp parallel for schedule(static, 1) reduction(max : failed)
+    for (int64_t lane = 0; lane < all.lanes; lane++)
+        for (int64_t b = lane; b < a.count; b += all.lanes) {
+            const lapack_int info =
+                syevd(a.dtype, job, n, row_at(dense, b), row_at(w, b), of_lane(&all, lane));
+            failed = info > failed ? info : failed;
+        }
+    if (failed != 0)
+        TRY(ms_fail(&d->error, MUSEC_EDEVICE, "eigh of %lld rows did not converge",
+                    (long long)a.rows));
+    if (v.data != NULL) TRY(d->ops->copy(d, ms_t(dense), v)); /* eigenvectors lie in rows */
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+void ms_cpu_lapack_ops(ms_device_ops *table)
+{
+    table->svd  = cpu_svd;
+    table->eigh = cpu_eigh;
+}

@@ -1,0 +1,321 @@
+/* ref.c - every op in plain loops: this file, with ref_svd.c, is what the ops MEAN.
+ *
+ * Elements are read as float64, all arithmetic is float64, and the one rounding is that of the store.
+ * Nothing is blocked, unrolled or run in parallel; any layout is read through ms_at and written
+ * through ms_put.  A faster device is right if it agrees with these loops within the bounds stated
+ * in device_ops_test.c. */
+#include "device/cpu/ref.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/rng.h"
+#include "device/scalar_fn.h"
+
+/* b, i, j over the stack x */
+#define foreach(x)                             \
+    for (int64_t b = 0; b < (x).count; b++)    \
+        for (int64_t i = 0; i < (x).rows; i++) \
+            for (int64_t j = 0; j < (x).cols; j++)
+
+static int64_t diagonal(ms_mat x) { return x.rows < x.cols ? x.rows : x.cols; }
+
+/* ---- memory and queue ------------------------------------------------------------------------ */
+
+enum { ALIGN = 64 };
+
+static musec_status ref_alloc(ms_device *d, size_t bytes, void **out)
+{
+    *out = NULL; /* aligned_alloc wants a multiple of the alignment; 0 bytes still get an address */
+    if (bytes <= PTRDIFF_MAX - ALIGN) *out = aligned_alloc(ALIGN, bytes / ALIGN * ALIGN + ALIGN);
+    if (*out == NULL)
+        return ms_fail(&d->error, MUSEC_ENOMEM, "%zu bytes could not be allocated", bytes);
+    return MUSEC_OK;
+}
+
+static void ref_free(ms_device *d, void *p)
+{
+    (void)d;
+    free(p);
+}
+
+static musec_status ref_upload(ms_device *d, const void *host, size_t bytes, void *device)
+{
+    (void)d;
+    memcpy(device, host, bytes);
+    return MUSEC_OK;
+}
+
+static musec_status ref_download(ms_device *d, const void *device, size_t bytes, void *host)
+{
+    (void)d;
+    memcpy(host, device, bytes);
+    return MUSEC_OK;
+}
+
+static musec_status ref_sync(ms_device *d)
+{
+    (void)d;
+    return MUSEC_OK;
+}
+
+static musec_status ref_now_ms(ms_device *d, double *ms)
+{
+    (void)d;
+    *ms = ms_clock_ms();
+    return MUSEC_OK;
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+static double product_at(ms_mat a, ms_mat x, int64_t b, int64_t i, int64_t j)
+{
+    double sum = 0.0;
+    for (int64_t l = 0; l < a.cols; l++)
+        sum += ms_at(a, b, i, l) * ms_at(x, b, l, j);
+    return sum;
+}
+
+static musec_status ref_gemm(ms_device *d, double alpha, ms_mat a, ms_mat x, double beta, ms_mat c)
+{
+    (void)d;
+    assert(a.cols == x.rows && c.rows == a.rows && c.cols == x.cols);
+    foreach (c) {
+        const double kept = beta == 0.0 ? 0.0 : beta * ms_at(c, b, i, j);
+        ms_put(c, b, i, j, alpha * product_at(a, x, b, i, j) + kept);
+    }
+    return MUSEC_OK;
+}
+
+static musec_status ref_gemm_sym(ms_device *d, double alpha, ms_mat a, ms_mat x, double beta,
+                                 ms_mat c)
+{
+    (void)d;
+    assert(a.cols == x.rows && c.rows == a.rows && c.cols == x.cols && c.rows == c.cols);
+    foreach (c) {
+        if (j > i) continue;
+        const double kept  = beta == 0.0 ? 0.0 : beta * ms_at(c, b, i, j);
+        const double value = alpha * product_at(a, x, b, i, j) + kept;
+        ms_put(c, b, i, j, value);
+        ms_put(c, b, j, i, value);
+    }
+    return MUSEC_OK;
+}
+
+static musec_status ref_gram(ms_device *d, ms_mat x, ms_mat c)
+{
+    return ref_gemm_sym(d, 1.0, x, ms_t(x), 0.0, c);
+}
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+static musec_status ref_copy(ms_device *d, ms_mat x, ms_mat out)
+{
+    (void)d;
+    assert(x.rows == out.rows && x.cols == out.cols && x.count == out.count);
+    const size_t bytes = ms_dtype_bytes(x.dtype);
+    foreach (out) {
+        if (x.dtype != out.dtype) {
+            ms_put(out, b, i, j, ms_at(x, b, i, j));
+        } else { /* as bytes, so that even a signalling NaN keeps its bits */
+            const char *from = (const char *)x.data + (size_t)ms_mat_offset(x, b, i, j) * bytes;
+            memmove((char *)out.data + (size_t)ms_mat_offset(out, b, i, j) * bytes, from, bytes);
+        }
+    }
+    return MUSEC_OK;
+}
+
+static musec_status ref_fill(ms_device *d, double value, ms_mat out)
+{
+    (void)d;
+    foreach (out)
+        ms_put(out, b, i, j, value);
+    return MUSEC_OK;
+}
+
+static musec_status ref_add_diag(ms_device *d, ms_num value, ms_mat x)
+{
+    (void)d;
+    for (int64_t b = 0; b < x.count; b++)
+        for (int64_t i = 0; i < diagonal(x); i++)
+            ms_put(x, b, i, i, ms_at(x, b, i, i) + ms_num_at(value, b));
+    return MUSEC_OK;
+}
+
+static musec_status ref_scale(ms_device *d, ms_num factor, ms_mat x)
+{
+    (void)d;
+    foreach (x) {
+        const double f = ms_num_at(factor, b);
+        if (f != 1.0) ms_put(x, b, i, j, f * ms_at(x, b, i, j));
+    }
+    return MUSEC_OK;
+}
+
+static musec_status ref_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y)
+{
+    (void)d;
+    assert(x.rows == y.rows && x.cols == y.cols);
+    foreach (y) {
+        const double keep = ms_num_at(beta, b);
+        const double kept = keep == 0.0 ? 0.0 : keep * ms_at(y, b, i, j);
+        ms_put(y, b, i, j, ms_num_at(alpha, b) * ms_at(x, b, i, j) + kept);
+    }
+    return MUSEC_OK;
+}
+
+static musec_status ref_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n_terms)
+{
+    (void)d;
+    assert(n_terms >= 1 && n_terms <= 4);
+    foreach (terms[0].out) {
+        const double xv = x.data != NULL ? ms_at(x, b, i, j) : 0.0;
+        const double yv = y.data != NULL ? ms_at(y, b, i, j) : 0.0;
+        for (int t = 0; t < n_terms; t++) { /* x and y were read: an out may lie on them */
+            double value = i == j ? ms_num_at(terms[t].diag, b) : 0.0;
+            if (x.data != NULL) value += ms_num_at(terms[t].x_coef, b) * xv;
+            if (y.data != NULL) value += ms_num_at(terms[t].y_coef, b) * yv;
+            ms_put(terms[t].out, b, i, j, value);
+        }
+    }
+    return MUSEC_OK;
+}
+
+static musec_status ref_scale_rows(ms_device *d, ms_mat v, ms_mat x)
+{
+    (void)d;
+    assert(v.rows == 1 && v.cols == x.rows);
+    foreach (x)
+        ms_put(x, b, i, j, ms_at(v, b, 0, i) * ms_at(x, b, i, j));
+    return MUSEC_OK;
+}
+
+static musec_status ref_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer,
+                                 ms_mat *scaled)
+{
+    (void)d;
+    foreach (x)
+        ms_put(buffer, b, i, j, factor.data[b] * ms_at(x, b, i, j));
+    *scaled = buffer;
+    return MUSEC_OK;
+}
+
+/* ---- reductions ------------------------------------------------------------------------------ */
+
+static musec_status ref_sum(ms_device *d, ms_mat x, ms_vec out)
+{
+    (void)d;
+    for (int64_t b = 0; b < x.count; b++)
+        out.data[b] = 0.0;
+    foreach (x)
+        out.data[b] += ms_at(x, b, i, j);
+    return MUSEC_OK;
+}
+
+static musec_status ref_sumsq(ms_device *d, ms_mat x, ms_vec out)
+{
+    (void)d;
+    for (int64_t b = 0; b < x.count; b++)
+        out.data[b] = 0.0;
+    foreach (x)
+        out.data[b] += ms_at(x, b, i, j) * ms_at(x, b, i, j);
+    return MUSEC_OK;
+}
+
+static musec_status ref_trace(ms_device *d, ms_mat x, ms_vec out)
+{
+    (void)d;
+    for (int64_t b = 0; b < x.count; b++) {
+        out.data[b] = 0.0;
+        for (int64_t i = 0; i < diagonal(x); i++)
+            out.data[b] += ms_at(x, b, i, i);
+    }
+    return MUSEC_OK;
+}
+
+static musec_status ref_absmax(ms_device *d, ms_mat x, ms_vec out)
+{
+    (void)d;
+    for (int64_t b = 0; b < x.count; b++)
+        out.data[b] = 0.0;
+    foreach (x) {
+        const double size = fabs(ms_at(x, b, i, j));
+        if (size > out.data[b] || isnan(size)) out.data[b] = size; /* no size exceeds a NaN */
+    }
+    return MUSEC_OK;
+}
+
+static musec_status ref_count_nonfinite(ms_device *d, ms_mat x, ms_vec out)
+{
+    (void)d;
+    for (int64_t b = 0; b < x.count; b++)
+        out.data[b] = 0.0;
+    foreach (x)
+        out.data[b] += isfinite(ms_at(x, b, i, j)) ? 0.0 : 1.0;
+    return MUSEC_OK;
+}
+
+/* ---- random numbers, scalars ----------------------------------------------------------------- */
+
+static musec_status ref_normal(ms_device *d, uint64_t key, double mean, double sd, ms_mat out)
+{
+    (void)d;
+    foreach (out) {
+        const uint64_t index = (uint64_t)((b * out.rows + i) * out.cols + j);
+        ms_put(out, b, i, j, mean + sd * ms_rand_normal(key, index));
+    }
+    return MUSEC_OK;
+}
+
+static musec_status ref_scalars(ms_device *d, ms_scalar_fn fn, const double *params, int n_params,
+                                const ms_num *in, const ms_vec *out)
+{
+    (void)d;
+    const int n_in = ms_scalar_n_in(fn), n_out = ms_scalar_n_out(fn, params);
+    double    from[MS_SCALAR_MAX_IO], to[MS_SCALAR_MAX_IO];
+    assert(n_in <= MS_SCALAR_MAX_IO && n_out <= MS_SCALAR_MAX_IO);
+    for (int64_t b = 0; b < out[0].count; b++) {
+        for (int k = 0; k < n_in; k++)
+            from[k] = ms_num_at(in[k], b);
+        ms_scalar_eval(fn, params, n_params, from, to);
+        for (int k = 0; k < n_out; k++) /* all were read: an out may be an in */
+            out[k].data[b] = to[k];
+    }
+    return MUSEC_OK;
+}
+
+void ms_device_ref_ops(ms_device_ops *table)
+{
+    *table = (ms_device_ops){
+        .name            = "ref",
+        .alloc           = ref_alloc,
+        .free            = ref_free,
+        .upload          = ref_upload,
+        .download        = ref_download,
+        .sync            = ref_sync,
+        .now_ms          = ref_now_ms,
+        .gemm            = ref_gemm,
+        .gemm_sym        = ref_gemm_sym,
+        .gram            = ref_gram,
+        .svd             = ms_ref_svd,
+        .eigh            = ms_ref_eigh,
+        .copy            = ref_copy,
+        .fill            = ref_fill,
+        .add_diag        = ref_add_diag,
+        .scale           = ref_scale,
+        .axpby           = ref_axpby,
+        .combine         = ref_combine,
+        .scale_rows      = ref_scale_rows,
+        .prescale        = ref_prescale,
+        .sum             = ref_sum,
+        .sumsq           = ref_sumsq,
+        .trace           = ref_trace,
+        .absmax          = ref_absmax,
+        .count_nonfinite = ref_count_nonfinite,
+        .normal          = ref_normal,
+        .scalars         = ref_scalars,
+    };
+}

@@ -1,0 +1,192 @@
+/* device.h - the op table: everything a device can do, and the only way to reach it.
+ *
+ * Three nouns.  A matrix (ms_mat) is a stack of equal matrices in device memory, with a leading
+ * dimension, a distance between matrices and a transposition that costs nothing.  A vector (ms_vec)
+ * holds one float64 per matrix of a stack: norms, scales, coefficients.  It stays on the device, so
+ * that a number needed later never makes the host wait.  A number (ms_num) is an operand of an
+ * element op: a constant, or one value per matrix read from a vector.
+ *
+ * Device first, output last.  Ops queue work: they never wait and never allocate (workspace comes
+ * from the device's scratch arena), so only `sync`, `download` and `now_ms` wait and only `alloc`
+ * allocates.  Operands are checked by the callers' contracts, not by the ops; what an op checks it
+ * asserts.  Unless an op says otherwise, all matrix operands of one call share dtype and count, and
+ * the output overlaps no input.
+ *
+ * `ref` implements each row in plain loops and thereby defines it.  `cpu` starts as a copy of `ref`
+ * and overrides rows; no row is NULL. */
+#ifndef MS_DEVICE_DEVICE_H
+#define MS_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+
+#include "core/arena.h"
+#include "core/status.h"
+
+typedef struct musec_ctx ms_device; /* what the public header calls a context */
+
+/* A stack of matrices.  Element (i, j) of matrix b: data[b*stride + i*ld + j], or, transposed,
+ * data[b*stride + j*ld + i].  rows and cols are those of the matrix as seen, after transposition. */
+typedef struct ms_mat {
+    void       *data;
+    int64_t     rows, cols, ld;
+    int64_t     count, stride;
+    musec_dtype dtype;
+    bool        trans;
+} ms_mat;
+
+typedef struct ms_vec { /* one float64 per matrix, on the device */
+    double *data;
+    int64_t count;
+} ms_vec;
+
+typedef struct ms_num { /* `each` if it has data, else `value` */
+    double value;
+    ms_vec each;
+} ms_num;
+
+/* One output of `combine`: out = x_coef X + y_coef Y + diag I. */
+typedef struct ms_term {
+    ms_num x_coef, y_coef, diag;
+    ms_mat out;
+} ms_term;
+
+/* Small programs over the scalars of a stack: for each matrix, some vectors in, some out.  They are
+ * what lets a plan be chosen on the device.  Each is defined in scalar_fn.h, once for all devices. */
+typedef enum ms_scalar_fn {
+#define X(name, n_params, n_in, n_out) MS_SCALAR_##name,
+#include "device/scalar_list.h"
+#undef X
+    MS_SCALAR_FN_COUNT
+} ms_scalar_fn;
+
+/* What an operator makes of a singular value s: min(s, D); D s / sqrt(s^2 + D^2); 1 if s > 0. */
+typedef enum ms_map { MS_MAP_HARD, MS_MAP_SOFT, MS_MAP_POLAR } ms_map;
+
+typedef struct ms_device_ops {
+    const char *name;
+
+    /* memory and queue; bytes, not elements */
+    musec_status (*alloc)(ms_device *d, size_t bytes, void **out); /* aligned to 64 bytes or more */
+    void (*free)(ms_device *d, void *p);                            /* NULL is allowed */
+    musec_status (*upload)(ms_device *d, const void *host, size_t bytes, void *device);
+    musec_status (*download)(ms_device *d, const void *device, size_t bytes, void *host); /* waits */
+    musec_status (*sync)(ms_device *d);                                                   /* waits */
+    musec_status (*now_ms)(ms_device *d, double *ms); /* waits, then reads a monotonic clock */
+
+    /* matrices: products.  Reading c is skipped if beta is 0, so it may hold anything then. */
+    musec_status (*gemm)(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c);
+    /* c <- alpha a b + beta c where a b and c are KNOWN to be symmetric (a and b polynomials in one
+     * symmetric matrix): one triangle is computed and mirrored.  Mirroring is not always stable:
+     * numerics decide where this may stand in for gemm (docs/operators.md). */
+    musec_status (*gemm_sym)(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c);
+    musec_status (*gram)(ms_device *d, ms_mat x, ms_mat c); /* c <- x x^T, exactly symmetric */
+
+    /* matrices: decompositions; x and a are kept; values are (count, 1, k) rows of the same dtype */
+    /* thin SVD, k = min(rows, cols): u (rows x k), s descending, vt (k x cols).  u.data and vt.data
+     * both NULL: values only. */
+    musec_status (*svd)(ms_device *d, ms_mat x, ms_mat u, ms_mat s, ms_mat vt);
+    /* symmetric a = v diag(w) v^T, w ascending; only the lower triangle of a is read.  v.data NULL:
+     * values only. */
+    musec_status (*eigh)(ms_device *d, ms_mat a, ms_mat w, ms_mat v);
+
+    /* elements; in place (out is x) is allowed throughout */
+    musec_status (*copy)(ms_device *d, ms_mat x, ms_mat out); /* converts dtype; keeps the bits otherwise */
+    musec_status (*fill)(ms_device *d, double value, ms_mat out);
+    musec_status (*add_diag)(ms_device *d, ms_num value, ms_mat x);   /* x <- x + value I */
+    musec_status (*scale)(ms_device *d, ms_num factor, ms_mat x);     /* x <- factor x, the product
+                                                                          formed in float64: any power of
+                                                                          two is safe; 1 costs nothing */
+    musec_status (*axpby)(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y); /* y <- alpha x
+                                                                          + beta y; beta 0 never reads y */
+    /* n_terms <= 4 linear combinations of x, y (data NULL: absent) and I, in one pass; an out may be
+     * x or y */
+    musec_status (*combine)(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n_terms);
+    musec_status (*scale_rows)(ms_device *d, ms_mat v, ms_mat x); /* row i of x times v(0, i) */
+    /* Brings a stack to a safe range: *scaled is factor * x, in `buffer` (same shape and dtype), or
+     * x itself where the device finds every factor of the stack unneeded: it then sets them to 1. */
+    musec_status (*prescale)(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer, ms_mat *scaled);
+
+    /* reductions: one float64 per matrix, accumulated in float64, in an order that depends on the
+     * shape alone */
+    musec_status (*sum)(ms_device *d, ms_mat x, ms_vec out);
+    musec_status (*sumsq)(ms_device *d, ms_mat x, ms_vec out);
+    musec_status (*trace)(ms_device *d, ms_mat x, ms_vec out);
+    musec_status (*absmax)(ms_device *d, ms_mat x, ms_vec out); /* NaN if any element is NaN */
+    musec_status (*count_nonfinite)(ms_device *d, ms_mat x, ms_vec out);
+
+    /* random: element (b, i, j) is a function of (key, its index in the dense stack) alone */
+    musec_status (*normal)(ms_device *d, uint64_t key, double mean, double sd, ms_mat out);
+
+    /* per-matrix scalars: n_in, n_out and n_params are the fn's own (scalar_list.h); params is host
+     * memory, read before the call returns */
+    musec_status (*scalars)(ms_device *d, ms_scalar_fn fn, const double *params, int n_params,
+                            const ms_num *in, const ms_vec *out);
+} ms_device_ops;
+
+struct musec_ctx {
+    const ms_device_ops *ops;     /* = &table: each context assembles its own, nothing is shared */
+    ms_device_ops        table;
+    const struct ms_device_kind *kind;
+    ms_error             error;
+    ms_arena             scratch; /* in device memory */
+    void                *impl;    /* the device's own: queue, handles, plan caches */
+    char                 name[32];
+};
+
+/* A device that is compiled in.  open and close may be NULL: nothing to do. */
+typedef struct ms_device_kind {
+    const char *name;
+    const char *words; /* for `musec info` and --help */
+    void (*ops)(ms_device_ops *table);
+    musec_status (*open)(ms_device *d, int index);
+    void (*close)(ms_device *d);
+} ms_device_kind;
+
+/* The kinds, best first: index 0, 1, ... until NULL. */
+const ms_device_kind *ms_device_kind_at(size_t index);
+
+void ms_device_ref_ops(ms_device_ops *table); /* every row, in plain loops */
+void ms_device_cpu_ops(ms_device_ops *table); /* ref, with what CBLAS, LAPACKE and OpenMP make faster */
+
+musec_status ms_device_cpu_open(ms_device *d, int index);
+
+/* What the CPU device runs on, in words: "OpenBLAS 0.3.21 SkylakeX, 2 threads". */
+void ms_device_cpu_describe(char *text, size_t bytes);
+
+/* ---- views ----------------------------------------------------------------------------------- */
+
+size_t  ms_dtype_bytes(musec_dtype dtype);
+double  ms_dtype_eps(musec_dtype dtype);  /* distance from 1 to the next number */
+double  ms_dtype_tiny(musec_dtype dtype); /* smallest normal number */
+
+/* Is this a view that may be used?  Fills the error: which (`what`), what is wrong with it. */
+musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, ms_mat *out);
+
+static inline ms_mat ms_t(ms_mat x)
+{
+    const int64_t rows = x.rows;
+    x.rows  = x.cols;
+    x.cols  = rows;
+    x.trans = !x.trans;
+    return x;
+}
+
+/* Matrices first .. first + count - 1 of the stack. */
+ms_mat ms_mat_slice(ms_mat x, int64_t first, int64_t count);
+ms_vec ms_vec_slice(ms_vec v, int64_t first, int64_t count);
+
+static inline ms_num ms_const(double value) { return (ms_num){ .value = value }; }
+static inline ms_num ms_each(ms_vec vec) { return (ms_num){ .each = vec }; }
+
+/* ---- scratch: device memory that a function takes and gives back on every path ----------------- */
+
+/* The pattern:  const ms_mark mark = ms_arena_mark(&d->scratch); ... done: ms_arena_reset(.., mark) */
+musec_status ms_scratch_mat(ms_device *d, musec_dtype dtype, int64_t count, int64_t rows,
+                            int64_t cols, ms_mat *out);
+musec_status ms_scratch_vec(ms_device *d, int64_t count, ms_vec *out);
+musec_status ms_scratch_bytes(ms_device *d, size_t bytes, void **out);
+
+/* vec[i] of every matrix to host memory; waits. */
+musec_status ms_vec_download(ms_device *d, ms_vec vec, double *host);
+
+#endif

@@ -1,0 +1,141 @@
+/* scalar_fn.h - the per-matrix scalar programs, written once for all devices.
+ *
+ * They are the arithmetic between two reductions and the next element op: a few float64 numbers per
+ * matrix that would otherwise make the host wait.  Names and the numbers they take: scalar_list.h. */
+#ifndef MS_DEVICE_SCALAR_FN_H
+#define MS_DEVICE_SCALAR_FN_H
+
+#include <float.h>
+#include <math.h>
+
+#include "device/device.h"
+
+#ifndef MS_FN /* a CUDA file defines it as static __host__ __device__ inline */
+#define MS_FN static inline
+#endif
+
+#define MS_SCALAR_MAX_IO 16 /* most numbers in or out of one program */
+
+/* s = 2^-ceil(log2 max(absmax, D)), kept where both s and 1/s are normal numbers. */
+MS_FN double ms_scalar_pow2_scale(double absmax, double threshold)
+{
+    const double top = absmax > threshold ? absmax : threshold;
+    int          e   = 0;
+    if (!(top > 0.0)) return 1.0;
+    if (frexp(top, &e) == 0.5) e--;
+    if (e > 1022) e = 1022;
+    if (e < -1022) e = -1022;
+    return ldexp(1.0, -e);
+}
+
+/* The factor D / sqrt(alpha) on the result, as gain * rest: `gain` is small enough to ride on the
+ * coefficients of the last polynomial in any precision, `rest` is a power of two, nearly always 1. */
+MS_FN void ms_scalar_gain(double threshold, double alpha, double *gain, double *rest)
+{
+    const double c = threshold / sqrt(alpha);
+    int          e = 0;
+    frexp(c, &e);
+    *rest = e > 40 ? ldexp(1.0, e - 40) : e < -40 ? ldexp(1.0, e + 40) : 1.0;
+    *gain = c / *rest;
+}
+
+/* alpha = a |A|_F with the bound of fourth moments, A1 = A / |A|_F, m = tr A1 / r:
+ *     |lambda_max - m|^4 <= sum (lambda_i - m)^4 = |(A1 - m I)^2|_F^2 = quart */
+MS_FN void ms_scalar_alpha_c4(const double *params, const double *in, double *out)
+{
+    const double m     = in[1] / params[0];
+    const double bound = m + sqrt(sqrt(in[2]));
+    const double a     = (bound < 1.0 ? bound : 1.0) * (1.0 + params[1]);
+    const double alpha = a * sqrt(in[0]);
+    out[0]             = 1.0 / a;
+    out[1]             = alpha;
+    out[2]             = in[3] / sqrt(alpha);
+    ms_scalar_gain(in[4], alpha, &out[3], &out[4]);
+}
+
+/* params: rows, cols, one key per row, then the rows.  Keys fall from row to row. */
+MS_FN void ms_scalar_pick(const double *params, double x, double *out)
+{
+    const int     rows = (int)params[0], cols = (int)params[1];
+    const double *keys = params + 2, *table = keys + rows;
+    int           row  = 0;
+    while (row < rows - 1 && !(x >= keys[row])) row++;
+    for (int j = 0; j < cols; j++) out[j] = table[row * cols + j];
+}
+
+/* A matrix with one row has one singular value: the operators are a factor on it. */
+MS_FN double ms_scalar_vector_gain(ms_map map, double sumsq, double s, double sd)
+{
+    const double norm = sqrt(sumsq);
+    if (map == MS_MAP_SOFT) return sd > 0.0 ? sd / hypot(norm, sd) : 0.0;
+    if (map == MS_MAP_HARD) return norm > sd ? sd / norm : 1.0;
+    return norm > 0.0 ? s / norm : 0.0;
+}
+
+MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, const double *in,
+                          double *out)
+{
+    (void)n_params;
+    switch (fn) {
+    case MS_SCALAR_POW2_SCALE: out[0] = ms_scalar_pow2_scale(in[0], in[1]); break;
+    case MS_SCALAR_THRESHOLD:
+        out[0] = in[0] * in[1];
+        out[1] = out[0] * out[0] > params[0] ? out[0] * out[0] : params[0];
+        break;
+    case MS_SCALAR_RECIPROCAL: out[0] = 1.0 / in[0]; break;
+    case MS_SCALAR_INV_SQRT: out[0] = in[0] > 0.0 ? 1.0 / sqrt(in[0]) : 0.0; break;
+    case MS_SCALAR_INV_NORM: out[0] = 1.0 / (params[0] * sqrt(in[0]) + params[1]); break;
+    case MS_SCALAR_INV_RESIDUAL:
+        out[0] = sqrt(in[0]) > params[0] * sqrt(in[1]) ? 1.0 / sqrt(in[0]) : 0.0;
+        break;
+    case MS_SCALAR_MEAN_SHIFT:
+        out[0] = -2.0 * (in[0] / params[0]);
+        out[1] = (in[0] / params[0]) * (in[0] / params[0]);
+        break;
+    case MS_SCALAR_ALPHA_FRO:
+        out[0] = sqrt(in[0]);
+        out[1] = in[1] / sqrt(out[0]);
+        ms_scalar_gain(in[2], out[0], &out[2], &out[3]);
+        break;
+    case MS_SCALAR_ALPHA_C4: ms_scalar_alpha_c4(params, in, out); break;
+    case MS_SCALAR_PICK: ms_scalar_pick(params, in[0], out); break;
+    case MS_SCALAR_STAGE: /* T = (V V + q0)^2 + t1 W + t0, V = v1 W + v0: V has degree 1/4 of T */
+        out[0] = in[0] * in[5] * sqrt(sqrt(in[6]));
+        out[1] = in[1] * sqrt(sqrt(in[6]));
+        out[2] = in[2] * sqrt(in[6]);
+        out[3] = in[3] * in[5] * in[6];
+        out[4] = in[4] * in[6];
+        break;
+    case MS_SCALAR_SQUARE:
+        out[0] = in[0] * in[0];
+        out[1] = 2.0 * in[0] * in[1];
+        out[2] = in[1] * in[1] + in[2];
+        break;
+    case MS_SCALAR_VECTOR_GAIN:
+        out[0] = ms_scalar_vector_gain((ms_map)params[0], in[0], in[1], in[2]);
+        break;
+    case MS_SCALAR_FN_COUNT: break;
+    }
+}
+
+MS_FN int ms_scalar_n_in(ms_scalar_fn fn)
+{
+    static const int n[] = {
+#define X(name, n_params, n_in, n_out) n_in,
+#include "device/scalar_list.h"
+#undef X
+    };
+    return n[fn];
+}
+
+MS_FN int ms_scalar_n_out(ms_scalar_fn fn, const double *params)
+{
+    static const int n[] = {
+#define X(name, n_params, n_in, n_out) n_out,
+#include "device/scalar_list.h"
+#undef X
+    };
+    return fn == MS_SCALAR_PICK ? (int)params[1] : n[fn];
+}
+
+#endif

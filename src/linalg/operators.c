@@ -1,0 +1,239 @@
+/* operators.c - the operators by name: one table, and the public functions that check their
+ * arguments and go through it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "linalg/linalg.h"
+
+#define MAX_ITERS 100
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+typedef struct call { /* a checked call */
+    const musec_clip_config *cfg;
+    ms_mat                   in, out;
+    ms_num                   threshold;
+    ms_report               *report;
+} call;
+
+static musec_status run_hard(ms_device *d, const call *c)
+{
+    return ms_exact(d, MS_MAP_HARD, c->in, c->threshold, c->out, c->report);
+}
+
+static musec_status run_soft(ms_device *d, const call *c)
+{
+    return ms_exact(d, MS_MAP_SOFT, c->in, c->threshold, c->out, c->report);
+}
+
+static musec_status run_polar(ms_device *d, const call *c)
+{
+    return ms_exact(d, MS_MAP_POLAR, c->in, c->threshold, c->out, c->report);
+}
+
+static musec_status run_ssc(ms_device *d, const call *c)
+{
+    ms_plan plan;
+    if (c->cfg->literal)
+        return ms_ssc_literal(d, c->in, c->threshold, c->cfg->iters, c->out, c->report);
+    ms_plan_newton_schulz(c->cfg->iters, &plan);
+    return ms_ssc_plan(d, c->in, c->threshold, &plan, c->out, c->report);
+}
+
+static musec_status run_paper7(ms_device *d, const call *c)
+{
+    ms_plan plan;
+    ms_plan_paper7(&plan);
+    return ms_ssc_plan(d, c->in, c->threshold, &plan, c->out, c->report);
+}
+
+static musec_status run_fast(ms_device *d, const call *c)
+{
+    return ms_soft_fast(d, c->in, c->threshold, c->out, c->report);
+}
+
+static musec_status run_accurate(ms_device *d, const call *c)
+{
+    return ms_soft_accurate(d, c->in, c->threshold, c->cfg->tol, c->out, c->report);
+}
+
+static musec_status run_ns5(ms_device *d, const call *c)
+{
+    ms_report_path(c->report, c->in.count, c->cfg->coeffs, c->cfg->iters);
+    return ms_newton_schulz(d, c->in, ms_quintic_list_find(c->cfg->coeffs), c->cfg->iters, c->out);
+}
+
+static const struct {
+    const char *name, *help;
+    bool        clips; /* uses the threshold */
+    musec_status (*run)(ms_device *d, const call *c);
+} operators[] = {
+    { "hard", "min(s, D), exactly", true, run_hard },
+    { "soft", "D s / sqrt(s^2 + D^2), exactly", true, run_soft },
+    { "ssc", "the paper's Newton-Schulz steps towards soft", true, run_ssc },
+    { "paper7", "ssc with 5 steps by 7 products", true, run_paper7 },
+    { "fast", "soft by 7 products, closer than ssc with 5 steps", true, run_fast },
+    { "accurate", "soft within --tol by the fewest products", true, run_accurate },
+    { "polar", "1 for every s > 0, exactly", false, run_polar },
+    { "ns5", "Muon's quintic steps towards polar", false, run_ns5 },
+};
+
+/* ---- checks ------------------------------------------------------------------------------------ */
+
+const char *musec_clip_op(size_t index, const char **help)
+{
+    if (index >= COUNT(operators)) return NULL;
+    if (help != NULL) *help = operators[index].help;
+    return operators[index].name;
+}
+
+static int find_operator(const char *name)
+{
+    for (size_t i = 0; name != NULL && i < COUNT(operators); i++)
+        if (strcmp(operators[i].name, name) == 0) return (int)i;
+    return -1;
+}
+
+musec_status musec_clip_config_init(musec_clip_config *cfg, size_t size, const char *op)
+{
+    const int               row    = find_operator(op);
+    const musec_clip_config preset = { .size = (uint32_t)size, .iters = 5, .threshold = 1.0,
+                                       .tol = 1e-3, .coeffs = "keller",
+                                       .op = row < 0 ? NULL : operators[row].name };
+    if (cfg == NULL || row < 0 || size < sizeof preset || size > UINT32_MAX) return MUSEC_EINVAL;
+    memset(cfg, 0, size); /* a caller built with a newer header has fields that we do not know */
+    *cfg = preset;
+    return MUSEC_OK;
+}
+
+static musec_status check_config(ms_device *d, const musec_clip_config *cfg, int *row)
+{
+    if (cfg == NULL || cfg->size < sizeof *cfg)
+        return ms_fail(&d->error, MUSEC_EINVAL,
+                       "clip: the config must come from musec_clip_config_init()");
+    *row = find_operator(cfg->op);
+    if (*row < 0)
+        return ms_fail(&d->error, MUSEC_EINVAL, "clip: there is no operator \"%s\"",
+                       cfg->op == NULL ? "(null)" : cfg->op);
+    if (operators[*row].clips && !(cfg->threshold > 0.0 && cfg->threshold < INFINITY))
+        return ms_fail(&d->error, MUSEC_EINVAL,
+                       "clip: the threshold is %g; it must be a finite number above 0",
+                       cfg->threshold);
+    if (cfg->iters < 1 || cfg->iters > MAX_ITERS)
+        return ms_fail(&d->error, MUSEC_EINVAL, "clip: %d iterations; it must be 1 to %d", cfg->iters,
+                       MAX_ITERS);
+    if (!(cfg->tol >= 1e-12 && cfg->tol <= 0.5))
+        return ms_fail(&d->error, MUSEC_EINVAL, "clip: tol is %g; it must be 1e-12 to 0.5", cfg->tol);
+    if (ms_quintic_list_find(cfg->coeffs) == NULL)
+        return ms_fail(&d->error, MUSEC_EINVAL, "clip: there are no coefficients \"%s\"",
+                       cfg->coeffs == NULL ? "(null)" : cfg->coeffs);
+    return MUSEC_OK;
+}
+
+/* The addresses from the first to behind the last element of a stack. */
+static void extent(ms_mat x, uintptr_t *begin, uintptr_t *end)
+{
+    const int64_t n = (x.count - 1) * x.stride + (x.rows - 1) * x.ld + x.cols;
+    *begin          = (uintptr_t)x.data;
+    *end            = *begin + (uintptr_t)n * ms_dtype_bytes(x.dtype);
+}
+
+static musec_status check_pair(ms_device *d, ms_mat in, ms_mat out)
+{
+    uintptr_t in_begin, in_end, out_begin, out_end;
+    if (in.rows != out.rows || in.cols != out.cols || in.count != out.count || in.dtype != out.dtype)
+        return ms_fail(&d->error, MUSEC_EINVAL,
+                       "clip: in (%lld x %lld x %lld) and out (%lld x %lld x %lld) must agree in "
+                       "shape and dtype",
+                       (long long)in.count, (long long)in.rows, (long long)in.cols,
+                       (long long)out.count, (long long)out.rows, (long long)out.cols);
+    extent(in, &in_begin, &in_end);
+    extent(out, &out_begin, &out_end);
+    if (in_begin < out_end && out_begin < in_end)
+        return ms_fail(&d->error, MUSEC_EINVAL, "clip: in and out overlap");
+    return MUSEC_OK;
+}
+
+static musec_status check_finite(ms_device *d, const char *what, ms_mat x)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    ms_vec        bad;
+    musec_status  st = MUSEC_OK;
+    TRY(ms_scratch_vec(d, x.count, &bad));
+    TRY(d->ops->count_nonfinite(d, x, bad));
+    for (int64_t b = 0; b < x.count; b++) {
+        double n = 0.0;
+        TRY(ms_vec_download(d, ms_vec_slice(bad, b, 1), &n));
+        if (!(n == 0.0))
+            TRY(ms_fail(&d->error, MUSEC_ENONFINITE,
+                        "%s: matrix %lld holds %.0f elements that are NaN or infinite", what,
+                        (long long)b, n));
+    }
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+/* ---- public functions -------------------------------------------------------------------------- */
+
+musec_status musec_clip(musec_ctx *ctx, const musec_clip_config *cfg, musec_view in, musec_view out,
+                        musec_clip_report *report)
+{
+    call         c   = { .cfg = cfg, .report = report };
+    int          row = 0;
+    musec_status st  = MUSEC_OK;
+    if (ctx == NULL) return MUSEC_EINVAL;
+    TRY(check_config(ctx, cfg, &row));
+    TRY(ms_mat_from_view(ctx, "clip: in", in, &c.in));
+    TRY(ms_mat_from_view(ctx, "clip: out", out, &c.out));
+    TRY(check_pair(ctx, c.in, c.out));
+    TRY(check_finite(ctx, "clip", c.in));
+    c.threshold = ms_const(cfg->threshold);
+    TRY(operators[row].run(ctx, &c));
+done:
+    return st;
+}
+
+musec_status musec_spectrum(musec_ctx *ctx, musec_view x, double threshold, double *values,
+                            musec_spectrum_stats *stats)
+{
+    double      *own = NULL;
+    ms_mat       m;
+    musec_status st = MUSEC_OK;
+    if (ctx == NULL) return MUSEC_EINVAL;
+    if (!(threshold >= 0.0 && threshold < INFINITY))
+        return ms_fail(&ctx->error, MUSEC_EINVAL,
+                       "spectrum: the threshold is %g; it must be a finite number above 0, or 0 for "
+                       "none",
+                       threshold);
+    TRY(ms_mat_from_view(ctx, "spectrum", x, &m));
+    TRY(check_finite(ctx, "spectrum", m));
+    const int64_t r = m.rows < m.cols ? m.rows : m.cols;
+    if (values == NULL) { /* count * r elements fit: the view itself has as many */
+        own = malloc((size_t)(m.count * r) * sizeof *own);
+        if (own == NULL) TRY(ms_fail(&ctx->error, MUSEC_ENOMEM, "spectrum: no memory for the values"));
+        values = own;
+    }
+    TRY(ms_singular_values(ctx, m, values));
+    for (int64_t b = 0; stats != NULL && b < m.count; b++)
+        ms_spectrum_stats_of(values + b * r, r, threshold, &stats[b]);
+done:
+    free(own);
+    return st;
+}
+
+musec_status musec_norm2_estimate(musec_ctx *ctx, musec_view x, int steps, uint64_t seed, double *norm)
+{
+    ms_mat       m;
+    musec_status st = MUSEC_OK;
+    if (ctx == NULL) return MUSEC_EINVAL;
+    if (norm == NULL || steps < 2 || steps > 10000)
+        return ms_fail(&ctx->error, MUSEC_EINVAL, "norm2: %d steps; it must be 2 to 10000, and norm not "
+                                                  "NULL", steps);
+    TRY(ms_mat_from_view(ctx, "norm2", x, &m));
+    TRY(check_finite(ctx, "norm2", m));
+    TRY(ms_norm2_lanczos(ctx, m, steps, seed, norm));
+done:
+    return st;
+}

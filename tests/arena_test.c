@@ -1,0 +1,197 @@
+/* arena_test.c - the arena on memory of our own that counts, refuses and misaligns. */
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arena.h"
+#include "core/rng.h"
+
+typedef struct heap {
+    size_t       live;  /* allocations not yet freed */
+    size_t       limit; /* a larger request is refused */
+    size_t       shift; /* bytes that each address is off a multiple of 256 */
+    musec_status refusal;
+} heap;
+
+static musec_status heap_alloc(void *owner, size_t bytes, void **out)
+{
+    heap          *h = owner;
+    unsigned char *p;
+
+    if (bytes > h->limit) return h->refusal;
+    p = aligned_alloc(256, (bytes + h->shift + 255) / 256 * 256);
+    if (p == NULL) return MUSEC_ENOMEM;
+    *out = p + h->shift;
+    h->live++;
+    return MUSEC_OK;
+}
+
+static void heap_free(void *owner, void *p)
+{
+    heap *h = owner;
+    free((unsigned char *)p - h->shift);
+    h->live--;
+}
+
+static heap heap_make(void)
+{
+    return (heap){ .limit = (size_t)1 << 30, .shift = 16, .refusal = MUSEC_ENOMEM };
+}
+
+static void takes_are_aligned_and_apart(void **state)
+{
+    static const size_t sizes[] = { 1, 0, 255, 256, 257, 100000, 3, 1 << 20, 0, 7 };
+    heap                h       = heap_make();
+    ms_arena            a;
+    unsigned char      *got[COUNT(sizes)];
+    size_t              sum = 0;
+    (void)state;
+
+    ms_arena_init(&a, &h, heap_alloc, heap_free);
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        void *p = NULL;
+        CHECK(ms_arena_take(&a, sizes[i], &p) == MUSEC_OK && p != NULL, "take %zu", i);
+        CHECK((uintptr_t)p % MS_ARENA_ALIGN == 0, "take %zu: %p", i, p);
+        memset(p, (int)i, sizes[i]); /* ASan sees the end of a chunk, the loop below the rest */
+        got[i] = p;
+        sum += sizes[i] == 0 ? 256 : (sizes[i] + 255) / 256 * 256;
+    }
+    CHECK(a.in_use == sum && a.peak == sum, "%zu in use, peak %zu, not %zu", a.in_use, a.peak, sum);
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        for (size_t j = 0; j < sizes[i]; j++)
+            CHECK(got[i][j] == i, "take %zu was overwritten at %zu", i, j);
+    CHECK(got[1] != got[2], "an empty take has its own address");
+    ms_arena_destroy(&a);
+    CHECK(h.live == 0 && a.in_use == 0, "%zu chunks left", h.live);
+    ms_arena_destroy(&a); /* twice is once */
+}
+
+/* One round of a computation: nested marks, of which the inner ones grow into new chunks. */
+static void one_round(ms_arena *a, size_t unit)
+{
+    const ms_mark outer = ms_arena_mark(a);
+    void         *p, *q, *r;
+
+    CHECK(ms_arena_take(a, unit, &p) == MUSEC_OK, "outer");
+    memset(p, 1, unit);
+    for (size_t k = 1; k <= 6; k++) {
+        const ms_mark inner = ms_arena_mark(a);
+        CHECK(ms_arena_take(a, k * unit, &q) == MUSEC_OK, "inner %zu", k);
+        CHECK(ms_arena_take(a, 3 * k * unit, &r) == MUSEC_OK, "inner %zu", k);
+        memset(q, 2, k * unit);
+        memset(r, 3, 3 * k * unit);
+        ms_arena_reset(a, inner);
+    }
+    for (size_t i = 0; i < unit; i++)
+        CHECK(((unsigned char *)p)[i] == 1, "the outer take was overwritten at %zu", i);
+    ms_arena_reset(a, outer);
+}
+
+static void second_round_joins_third_is_silent(void **state)
+{
+    heap     h = heap_make();
+    ms_arena a;
+    size_t   allocs;
+    (void)state;
+
+    ms_arena_init(&a, &h, heap_alloc, heap_free);
+    one_round(&a, 50000);
+    CHECK(a.n_chunks > 1, "%d chunks: the round is too small for this test", a.n_chunks);
+    CHECK(a.in_use == 0, "%zu", a.in_use);
+    one_round(&a, 50000);
+    CHECK(a.n_chunks == 1 && h.live == 1, "%d chunks, %zu live", a.n_chunks, h.live);
+    allocs = a.n_allocs;
+    for (int i = 0; i < 5; i++)
+        one_round(&a, 50000);
+    CHECK(a.n_allocs == allocs, "%zu more allocations", a.n_allocs - allocs);
+    CHECK(a.peak == 25 * 50176, "%zu", a.peak); /* 50000 is 50176 when rounded; 25 units at k = 6 */
+    ms_arena_destroy(&a);
+    CHECK(h.live == 0, "%zu chunks left", h.live);
+}
+
+static void nothing_moves_while_in_use(void **state)
+{
+    enum { N = 1500 };
+    static unsigned char *got[N];
+    static size_t         size[N];
+    heap                  h = heap_make();
+    ms_arena              a;
+    (void)state;
+
+    ms_arena_init(&a, &h, heap_alloc, heap_free);
+    for (size_t i = 0; i < N; i++) { /* small and large mixed, so that chunks are skipped */
+        void *p = NULL;
+        size[i] = ms_rand_u64(1, i) % (i % 50 == 0 ? 500000 : 3000) + 1;
+        CHECK(ms_arena_take(&a, size[i], &p) == MUSEC_OK, "take %zu, %d chunks", i, a.n_chunks);
+        got[i] = p;
+        memset(p, (int)(i % 251), size[i]);
+    }
+    for (size_t i = 0; i < N; i++)
+        CHECK(got[i][0] == i % 251 && got[i][size[i] - 1] == i % 251, "take %zu", i);
+    ms_arena_destroy(&a);
+}
+
+static void refusals(void **state)
+{
+    heap     h = heap_make();
+    ms_arena a;
+    void    *p = &h;
+    (void)state;
+
+    ms_arena_init(&a, &h, heap_alloc, heap_free);
+    CHECK(ms_arena_take(&a, SIZE_MAX, &p) == MUSEC_ENOMEM && p == NULL, "SIZE_MAX");
+    CHECK(ms_arena_take(&a, SIZE_MAX - 255, &p) == MUSEC_ENOMEM, "the last multiple of 256");
+    CHECK(ms_arena_take(&a, SIZE_MAX - 600, &p) == MUSEC_ENOMEM, "no room for the alignment");
+    CHECK(a.in_use == 0 && a.peak == 0 && h.live == 0, "a refusal leaves no trace");
+
+    h.limit = 1100; /* less than the chunk we wish for, enough for the request */
+    CHECK(ms_arena_take(&a, 500, &p) == MUSEC_OK, "falls back to what is needed");
+    CHECK(ms_arena_take(&a, 5000, &p) == MUSEC_ENOMEM && p == NULL, "but not below it");
+    CHECK(ms_arena_take(&a, 12, &p) == MUSEC_OK, "and goes on");
+
+    h.refusal       = MUSEC_EDEVICE;
+    const size_t was = a.n_allocs;
+    CHECK(ms_arena_take(&a, 5000, &p) == MUSEC_EDEVICE, "the device's own failure comes through");
+    CHECK(a.n_allocs == was + 1, "and is not tried twice");
+
+    h.refusal = MUSEC_ENOMEM;
+    for (int i = 0; i < 100; i++) /* no chunk is ever larger than one request: slots run out */
+        if (ms_arena_take(&a, 700, &p) != MUSEC_OK) break;
+    CHECK(p == NULL && a.n_chunks == MS_ARENA_CHUNKS, "%d chunks", a.n_chunks);
+    ms_arena_destroy(&a);
+    CHECK(h.live == 0, "%zu chunks left", h.live);
+}
+
+static void joining_survives_a_refusal(void **state)
+{
+    heap          h = heap_make();
+    ms_arena      a;
+    const ms_mark empty = { 0 };
+    void         *p;
+    (void)state;
+
+    ms_arena_init(&a, &h, heap_alloc, heap_free);
+    for (int i = 0; i < 3; i++)
+        CHECK(ms_arena_take(&a, 100000, &p) == MUSEC_OK, "take %d", i);
+    ms_arena_reset(&a, empty);
+    h.limit = 150000; /* the joint chunk does not fit any more */
+    CHECK(ms_arena_take(&a, 100000, &p) == MUSEC_OK, "the request itself still fits");
+    ms_arena_reset(&a, empty);
+    CHECK(ms_arena_take(&a, 200000, &p) == MUSEC_ENOMEM, "this one does not");
+    CHECK(ms_arena_take(&a, 1000, &p) == MUSEC_OK, "and the arena goes on");
+    ms_arena_destroy(&a);
+    CHECK(h.live == 0, "%zu chunks left", h.live);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_are_aligned_and_apart),
+        cmocka_unit_test(second_round_joins_third_is_silent),
+        cmocka_unit_test(nothing_moves_while_in_use),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(joining_survives_a_refusal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

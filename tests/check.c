@@ -1,0 +1,75 @@
+/* check.c - see check.h. */
+#define _XOPEN_SOURCE 700
+#include "check.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static char tmp_dir[64];
+
+void check_failed(const char *file, int line, const char *cond, const char *fmt, ...)
+{
+    char    text[2048];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    print_error("%s:%d: CHECK(%s): %s\n", file, line, cond, text);
+    _fail(file, line);
+}
+
+void check_skipping(const char *fmt, ...)
+{
+    char    text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    print_message("skipped: %s\n", text);
+}
+
+void check_each_device(const char *name, void (*body)(ms_device *dev))
+{
+    for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
+        const char *kind = ms_device_kind_at(i)->name;
+        ms_device  *dev  = NULL;
+        if (musec_ctx_create(&dev, kind) != MUSEC_OK) {
+            print_message("skipped: %s on %s: the device is not here\n", name, kind);
+            continue;
+        }
+        print_message("%s on %s\n", name, kind);
+        body(dev);
+        musec_ctx_destroy(dev);
+    }
+}
+
+const char *check_data_dir(void) { return MS_TEST_DATA_DIR; } /* set by the build */
+
+const char *check_shared_data_dir(void)
+{
+    static const char *const beside = MS_TEST_DATA_DIR "/../../../shared/data";
+    const char              *set    = getenv("MUSEC_DATA");
+    struct stat              sb;
+    if (set != NULL && stat(set, &sb) == 0) return set;
+    return stat(beside, &sb) == 0 ? beside : NULL;
+}
+
+static int remove_one(const char *path, const struct stat *sb, int type, struct FTW *ftw)
+{
+    (void)sb, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static void remove_tmp_dir(void) { nftw(tmp_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+
+const char *check_tmp_dir(void)
+{
+    if (tmp_dir[0] == '\0') {
+        snprintf(tmp_dir, sizeof tmp_dir, "/tmp/musec-test-XXXXXX");
+        if (mkdtemp(tmp_dir) == NULL) check_failed(__FILE__, __LINE__, "mkdtemp", "no directory in /tmp");
+        atexit(remove_tmp_dir);
+    }
+    return tmp_dir;
+}

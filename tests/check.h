@@ -1,0 +1,70 @@
+/* check.h - what every test is written with, on top of cmocka.
+ *
+ * A bound reads `err <= tol` inside CHECK, so NaN fails.  A test that cannot run says why through
+ * SKIP and counts as skipped, never as passed. */
+#ifndef MS_TESTS_CHECK_H
+#define MS_TESTS_CHECK_H
+
+/* cmocka wants these before it */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "device/device.h"
+
+/* Fails the running test with a formatted message; the condition's text is printed too. */
+#define CHECK(cond, ...)                                                    \
+    do {                                                                    \
+        if (!(cond)) check_failed(__FILE__, __LINE__, #cond, __VA_ARGS__);  \
+    } while (0)
+
+/* The call must return MUSEC_OK; otherwise the device's words are shown. */
+#define CHECK_OK(dev, call)                                                                     \
+    do {                                                                                        \
+        const musec_status check_st = (call);                                                   \
+        if (check_st != MUSEC_OK)                                                               \
+            check_failed(__FILE__, __LINE__, #call, "%s: %s", musec_status_name(check_st),      \
+                         (dev)->error.text);                                                    \
+    } while (0)
+
+/* The same for functions of core, which write to an ms_error. */
+#define CHECK_OK_ERR(err, call)                                                                 \
+    do {                                                                                        \
+        const musec_status check_st = (call);                                                   \
+        if (check_st != MUSEC_OK)                                                               \
+            check_failed(__FILE__, __LINE__, #call, "%s: %s", musec_status_name(check_st),      \
+                         (err)->text);                                                          \
+    } while (0)
+
+#define SKIP(...)               \
+    do {                        \
+        check_skipping(__VA_ARGS__); \
+        skip();                 \
+    } while (0)
+
+/* TEST_EACH_DEVICE(name, dev) { ... }: a cmocka test that runs its body on every device of this
+ * build that can be opened here, `dev` being an ms_device *. */
+#define TEST_EACH_DEVICE(name, dev)                 \
+    static void name##_on(ms_device *dev);          \
+    static void name(void **state)                  \
+    {                                               \
+        (void)state;                                \
+        check_each_device(#name, name##_on);        \
+    }                                               \
+    static void name##_on(ms_device *dev)
+
+void check_failed(const char *file, int line, const char *cond, const char *fmt, ...) MS_PRINTF(4, 5);
+void check_skipping(const char *fmt, ...) MS_PRINTF(1, 2);
+void check_each_device(const char *name, void (*body)(ms_device *dev));
+
+/* The directory of tests/data in the source tree, and of the shared data ($MUSEC_DATA, or
+ * ../shared/data beside the checkout), NULL if there is none. */
+const char *check_data_dir(void);
+const char *check_shared_data_dir(void);
+
+/* A fresh empty directory for this test program, removed at its end. */
+const char *check_tmp_dir(void);
+
+#endif

@@ -1,0 +1,77 @@
+# completion.sh - the completion scripts at work in their shells.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+
+"$MUSEC" completion bash >musec.bash
+check "bash reads it" bash -n musec.bash
+# shellcheck source=/dev/null
+. ./musec.bash
+compopt() { :; } # outside of a real completion there is nothing to set
+
+# completes "WORDS TO WHAT IS TYPED" "WORDS OFFERED"
+completes() {
+    local typed=$1 got
+    read -ra COMP_WORDS <<<"$typed"
+    COMP_WORDS[0]=$MUSEC
+    [[ $typed == *' ' ]] && COMP_WORDS+=("")
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    _musec
+    got=${COMPREPLY[*]-}
+    if [ "$got" = "$2" ]; then pass; else fail "'$typed' completes to '$got', not '$2'"; fi
+}
+completes 'musec cl' 'clip'
+completes 'musec --v' '--version'
+completes 'musec clip --op p' 'paper7 polar'
+completes 'musec clip --thr' '--threshold'
+completes 'musec clip --threshold ' ''
+completes 'musec clip in.npy out.npy --js' '--json'
+completes 'musec clip --dtype ' 'f32 f64'
+completes 'musec spectrum --device c' 'cpu'
+completes 'musec spectrum --device r' 'ref'
+completes 'musec spectrum x' ''
+completes 'musec bench o' 'ops'
+completes 'musec completion ' '--help bash zsh'
+completes 'musec info --no' '--no-peak'
+completes 'musec nonsense --x' ''
+
+# zsh completes in a pseudo-terminal; ^X notes what the line has become.
+if zsh -f -c 'zmodload zsh/zpty' 2>/dev/null; then
+    mkdir -p bin fpath
+    ln -s "$MUSEC" bin/musec
+    "$MUSEC" completion zsh >fpath/_musec
+    check "zsh reads it" zsh -n fpath/_musec
+    cat >try.zsh <<'ZSH'
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "path=($PWD/bin \$path); fpath=($PWD/fpath \$fpath); autoload -Uz compinit; compinit -u -D
+report() { print -r -- \$BUFFER >>$PWD/became; BUFFER= }; zle -N report; bindkey '^X' report; echo rea''dy"
+zpty -r -m shell out '*ready*'
+integer lines=0
+for typed in "$@"; do
+    zpty -w -n shell "$typed"$'\t\C-x'
+    (( lines++ ))
+    for try in {1..100}; do
+        (( $(wc -l <became) >= lines )) && break
+        sleep 0.1
+    done
+done
+zpty -d shell
+ZSH
+    : >became
+    timeout 120 zsh -f try.zsh 'musec spec' 'musec clip --op pap' 'musec clip --thr' 'musec bench o' \
+        'musec spectrum --device re' 'musec clip try.z' 'musec --v' 'musec completion z'
+    sed 's/ $//' became >lines
+    check "zsh completes: $(cat lines)" cmp lines - <<'LINES'
+musec spectrum
+musec clip --op paper7
+musec clip --threshold
+musec bench ops
+musec spectrum --device ref
+musec clip try.zsh
+musec --version
+musec completion zsh
+LINES
+else
+    skip "no zsh"
+fi
+finish

@@ -1,0 +1,43 @@
+# info.sh - musec info and musec bench ops: they answer, quickly, and in JSON where asked.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+
+succeeds info --no-peak
+prints "^musec +$("$MUSEC" --version | cut -d' ' -f2)$"
+prints '^built by +(gcc|clang) '
+prints '^device +cpu: '
+prints '^device +ref: '
+prints '^blas +.*thread'
+prints '^threads +[0-9]+$'
+prints '^jansson +[0-9]'
+prints '^program +gnuplot: (/|absent; .* install the package gnuplot)'
+check "no figures without measuring" test "$(grep -c 'FLOP/s' stdout)" -eq 0
+PATH=/nowhere succeeds info --no-peak
+prints '^program +gnuplot: absent; for plots install the package gnuplot$'
+succeeds info
+prints '^peak on +[a-z]'
+prints '^copy +[0-9.]+ GB/s$'
+prints '^gemm f32 +[0-9.]+ GFLOP/s$'
+prints '^gemm f64 +[0-9.]+ GFLOP/s$'
+succeeds info --device ref
+prints '^peak on +ref$'
+
+succeeds bench ops --quick --repeats 1
+check "a table" test "$(wc -l <stdout)" -ge 2
+succeeds bench ops --quick --repeats 1 --filter no-such-case-has-this-name
+
+if have_python; then
+    succeeds info --json
+    check "valid JSON" python3 -m json.tool stdout
+    check "version" test "$(json version)" = "$("$MUSEC" --version | cut -d' ' -f2)"
+    check "the cpu opens" test "$(json devices 0 opens)" = true
+    check "peak" awk -v x="$(json peak gemm_f32_gflop_s)" 'BEGIN {exit !(x > 0)}'
+    succeeds info --json --no-peak
+    check "valid JSON" python3 -m json.tool stdout
+    check "no peak" test "$(json peak)" = null
+    succeeds bench ops --quick --repeats 1 --json
+    check "valid JSON" python3 -m json.tool stdout
+else
+    skip "JSON: no python3"
+fi
+finish

@@ -1,0 +1,85 @@
+# spectrum.sh - musec spectrum on matrices whose singular values are plain to see.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+
+# safetensors FILE HEADER DATA: the length of the header in 8 bytes, the header, the data.
+safetensors() {
+    local n=${#2}
+    {
+        # shellcheck disable=SC2059  # the escapes are the point
+        printf "\\x$(printf %02x $((n % 256)))\\x$(printf %02x $((n / 256)))\\0\\0\\0\\0\\0\\0"
+        printf '%s' "$2"
+        # shellcheck disable=SC2059
+        printf "$3"
+    } >"$1"
+}
+
+npy x.npy '<f8' '(2, 3)' False "$f8_0$f8_4$f8_0$f8_1$f8_0$f8_0" # s = 4, 1
+succeeds spectrum x.npy
+prints '^matrix +shape +sigma1 +frobenius +nuclear +eff.rank +largest$'
+prints '^x.npy +2x3 +4 +4\.12311 +5 +1\.6494 +4 1$'
+succeeds spectrum x.npy --threshold 2 --top 1
+prints '^matrix .* above D +largest$'
+prints '^x.npy .* 50\.0% +4$'
+succeeds spectrum x.npy --top 0
+prints '^x.npy +2x3 +4 +4\.12311 +5 +1\.6494$'
+succeeds spectrum x.npy --values
+prints '^x.npy 0 4$'
+prints '^x.npy 1 1$'
+succeeds spectrum x.npy --estimate 3
+prints '^x.npy +2x3 +4$'
+succeeds spectrum x.npy --dtype f32 --device ref
+prints '^x.npy +2x3 +4 '
+
+npy stack.npy '<f4' '(2, 2, 2)' False "$f4_3$f4_0$f4_0$f4_1$f4_0$f4_0$f4_0$f4_0"
+succeeds spectrum stack.npy
+prints '^stack.npy\[0\] +2x2 +3 '
+prints '^stack.npy\[1\] +2x2 +0 +0 +0 +0 +0 0$'
+npy conv.npy '<f4' '(2, 1, 1, 2)' False "$f4_3$f4_0$f4_0$f4_1"
+succeeds spectrum conv.npy
+prints '^conv.npy +2x2 +3 '
+"$MUSEC" clip x.npy /dev/stdout --op polar 2>/dev/null | "$MUSEC" spectrum /dev/stdin >stdout 2>stderr
+prints '^stdin +2x3 +1 .* 1 1$'
+
+# of a .safetensors file every floating matrix, and a word on what is left out
+safetensors model.safetensors '{"__metadata__":{"format":"pt"},
+"w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},
+"bias":{"dtype":"F32","shape":[2],"data_offsets":[16,24]},
+"conv":{"dtype":"BF16","shape":[2,1,2],"data_offsets":[24,32]},
+"ids":{"dtype":"I32","shape":[1,1],"data_offsets":[32,36]},
+"none":{"dtype":"F32","shape":[0,4],"data_offsets":[36,36]}}' \
+    "$f4_3$f4_0$f4_0$f4_1$f4_1$f4_2"'\x80\x40\0\0\0\0\x80\x3f'"$f4_1"
+run spectrum model.safetensors
+check "exit 0" test "$code" -eq 0
+prints '^w +2x2 +3 '
+prints '^conv\[0\] +1x2 +4 +4 +4 +1 +4$'
+prints '^conv\[1\] +1x2 +1 '
+check "three matrices and a heading" test "$(wc -l <stdout)" -eq 4
+check "what was skipped, in one line" test "$(wc -l <stderr)" -eq 1
+check "and why" grep -q \
+    '^musec spectrum: skipped 3 of the tensors: 1 vectors or scalars, 1 not floating, 1 empty$' stderr
+safetensors vectors.safetensors '{"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' "$f4_1$f4_2"
+fails 1 'vectors.safetensors: no matrix among its 1 tensors' spectrum vectors.safetensors
+safetensors nan.safetensors '{"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},
+"b.w":{"dtype":"F32","shape":[1,2],"data_offsets":[4,12]}}' "$f4_1$f4_1$f4_nan"
+fails 1 'b.w: element \[0, 1\] is nan' spectrum nan.safetensors
+
+if have_python; then
+    succeeds spectrum x.npy --json --threshold 2 --values
+    check "valid JSON" python3 -m json.tool stdout
+    check "name" test "$(json matrices 0 name)" = x.npy
+    check "shape" test "$(json matrices 0 rows) $(json matrices 0 cols)" = '2 3'
+    check "norms" near 1e-13 "$(json matrices 0 norm2) $(json matrices 0 nuclear)" '4 5'
+    check "share" test "$(json matrices 0 share_above)" = 0.5
+    check "values" test "$(json matrices 0 values)" = '[4.0, 1.0]'
+    succeeds spectrum x.npy --json --estimate 4
+    check "valid JSON" python3 -m json.tool stdout
+    check "steps" test "$(json estimate)" = 4
+    check "estimate" near 1e-12 "$(json matrices 0 norm2)" 4
+    run spectrum model.safetensors --json
+    check "valid JSON" python3 -m json.tool stdout
+    check "skipped" test "$(json skipped 0 name) $(json skipped 1 why)" = 'bias I32'
+else
+    skip "JSON: no python3"
+fi
+finish

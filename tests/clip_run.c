@@ -1,0 +1,216 @@
+/* clip_run.c - see clip_run.h. */
+#include "clip_run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle.h"
+
+/* ---- stacks in device memory ----------------------------------------------------------------- */
+
+static void *take(int64_t n, size_t bytes)
+{
+    void *p = calloc(n > 0 ? (size_t)n : 1, bytes);
+    if (p == NULL) abort();
+    return p;
+}
+
+/* Where element e of the dense stack lies in the padded one. */
+static int64_t place(const musec_view *v, int64_t e)
+{
+    const int64_t b = e / (v->rows * v->cols), i = e / v->cols % v->rows, j = e % v->cols;
+    return b * v->stride + i * v->ld + j;
+}
+
+run_stack run_stack_make(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols,
+                         run_layout layout, const double *dense, double padding)
+{
+    run_stack s = { .view = { .rows = rows, .cols = cols, .ld = cols + layout.pad,
+                              .count = layout.more + 1, .dtype = dtype } };
+    s.view.stride = rows * s.view.ld + layout.gap;
+    s.n           = s.view.count * s.view.stride;
+
+    double *all = take(s.n, sizeof *all);
+    for (int64_t i = 0; i < s.n; i++)
+        all[i] = padding;
+    for (int64_t e = 0; dense != NULL && e < s.view.count * rows * cols; e++)
+        all[place(&s.view, e)] = dense[e];
+    void        *stored = oracle_stored(all, s.n, dtype);
+    const size_t bytes  = (size_t)s.n * ms_dtype_bytes(dtype);
+    CHECK_OK(dev, dev->ops->alloc(dev, bytes, &s.view.data));
+    CHECK_OK(dev, dev->ops->upload(dev, stored, bytes, s.view.data));
+    CHECK_OK(dev, dev->ops->sync(dev));
+    free(all), free(stored);
+    return s;
+}
+
+/* Everything, padding included. */
+static double *read_all(ms_device *dev, const run_stack *s)
+{
+    const size_t bytes  = (size_t)s->n * ms_dtype_bytes(s->view.dtype);
+    void        *stored = take(s->n, ms_dtype_bytes(s->view.dtype));
+    CHECK_OK(dev, dev->ops->download(dev, s->view.data, bytes, stored));
+    double *all = oracle_loaded(stored, s->n, s->view.dtype);
+    free(stored);
+    return all;
+}
+
+static double rounded(double x, musec_dtype dtype) { return dtype == MUSEC_F32 ? (float)x : x; }
+
+double *run_stack_read(ms_device *dev, const run_stack *s, double padding)
+{
+    const int64_t n     = s->view.count * s->view.rows * s->view.cols;
+    double       *all   = read_all(dev, s);
+    double       *dense = take(n, sizeof *dense);
+    for (int64_t e = 0; e < n; e++) {
+        dense[e]                 = all[place(&s->view, e)];
+        all[place(&s->view, e)] = rounded(padding, s->view.dtype);
+    }
+    for (int64_t i = 0; i < s->n; i++)
+        CHECK(all[i] == rounded(padding, s->view.dtype), "element %lld of the padding is %g",
+              (long long)i, all[i]);
+    free(all);
+    return dense;
+}
+
+bool run_stack_holds(ms_device *dev, const run_stack *s, double value)
+{
+    double *all  = read_all(dev, s);
+    bool    same = true;
+    for (int64_t i = 0; i < s->n; i++)
+        same = same && all[i] == rounded(value, s->view.dtype);
+    free(all);
+    return same;
+}
+
+void run_stack_free(ms_device *dev, run_stack *s)
+{
+    dev->ops->free(dev, s->view.data);
+    *s = (run_stack){ 0 };
+}
+
+/* ---- operators ------------------------------------------------------------------------------- */
+
+musec_clip_config run_config(const char *op, double threshold)
+{
+    musec_clip_config cfg;
+    const musec_status st = musec_clip_config_init(&cfg, sizeof cfg, op);
+    CHECK(st == MUSEC_OK, "%s: %s", op, musec_status_name(st));
+    cfg.threshold = threshold;
+    return cfg;
+}
+
+double *run_clip_in(ms_device *dev, const musec_clip_config *cfg, musec_dtype dtype,
+                    const double *x, int64_t rows, int64_t cols, run_layout layout,
+                    musec_clip_report *report)
+{
+    const double untouched = -7.25;
+    run_stack    in  = run_stack_make(dev, dtype, rows, cols, layout, x, NAN);
+    run_stack    out = run_stack_make(dev, dtype, rows, cols, layout, NULL, untouched);
+    CHECK_OK(dev, musec_clip(dev, cfg, in.view, out.view, report));
+    CHECK_OK(dev, musec_ctx_sync(dev));
+    double *got = run_stack_read(dev, &out, untouched);
+    run_stack_free(dev, &in), run_stack_free(dev, &out);
+    return got;
+}
+
+double *run_clip(ms_device *dev, const musec_clip_config *cfg, musec_dtype dtype, const double *x,
+                 int64_t rows, int64_t cols, musec_clip_report *report)
+{
+    return run_clip_in(dev, cfg, dtype, x, rows, cols, (run_layout){ 0 }, report);
+}
+
+bool run_is_slow(const ms_device *dev) { return strcmp(musec_ctx_device(dev), "ref") == 0; }
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+double run_fro_diff(const double *a, const double *b, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        const double diff = a[i] - (b != NULL ? b[i] : 0.0);
+        if (diff != diff) return NAN; /* hypot(inf, NaN) is infinity */
+        sum = hypot(sum, diff);
+    }
+    return sum;
+}
+
+double run_fro(const double *a, int64_t n) { return run_fro_diff(a, NULL, n); }
+
+/* m <- m / |m|_F; returns the norm. */
+static double normalise(double *m, int64_t n)
+{
+    const double norm = run_fro(m, n);
+    for (int64_t i = 0; i < n && norm > 0.0; i++)
+        m[i] /= norm;
+    return norm;
+}
+
+double run_norm2_diff(const double *a, const double *b, int64_t rows, int64_t cols)
+{
+    const int64_t r = rows < cols ? rows : cols;
+    double       *e = take(rows * cols, sizeof *e);
+    for (int64_t i = 0; i < rows * cols; i++)
+        e[i] = a[i] - b[i];
+    const double size = normalise(e, rows * cols);
+    if (!(size > 0.0)) { /* equal, or NaN */
+        free(e);
+        return size;
+    }
+    double *et   = oracle_transpose(e, rows, cols);
+    double *g    = rows < cols ? oracle_product(e, et, rows, cols, rows)
+                               : oracle_product(et, e, cols, rows, cols);
+    double  bits = 0.5 * log2(normalise(g, r * r)); /* log2 of the norm so far */
+    for (int p = 1; p <= 5; p++) { /* g is (E E^T)^(2^(p-1)) up to its norm */
+        double *square = oracle_product(g, g, r, r, r);
+        free(g);
+        g = square;
+        bits += log2(normalise(g, r * r)) * exp2(-p - 1);
+    }
+    free(e), free(et), free(g);
+    return size * exp2(bits);
+}
+
+bool run_same_bits(const double *a, const double *b, int64_t n)
+{
+    return memcmp(a, b, (size_t)n * sizeof *a) == 0;
+}
+
+/* ---- scalar laws ----------------------------------------------------------------------------- */
+
+double law_soft(double s, double threshold) { return threshold * (s / hypot(s, threshold)); }
+
+double law_steps(double u, int iters)
+{
+    for (int k = 0; k < iters; k++)
+        u *= (3.0 - u * u) / 2.0;
+    return u;
+}
+
+double law_alpha_fro(const double *s, int64_t r, double threshold)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < r; i++)
+        sum = hypot(sum, s[i] * s[i] + threshold * threshold);
+    return sum;
+}
+
+double law_alpha_c4(const double *s, int64_t r, double threshold)
+{
+    double mean = 0.0, spread = 0.0;
+    for (int64_t i = 0; i < r; i++)
+        mean += (s[i] * s[i] + threshold * threshold) / (double)r;
+    for (int64_t i = 0; i < r; i++) {
+        const double off = s[i] * s[i] + threshold * threshold - mean;
+        spread = hypot(spread, off * off);
+    }
+    return fmin(law_alpha_fro(s, r, threshold), mean + sqrt(spread));
+}
+
+double law_ssc_of(double s, const void *arg)
+{
+    const law_ssc *law = arg;
+    return law_soft(s, law->threshold) *
+           law_steps(hypot(s, law->threshold) / sqrt(law->alpha), law->iters);
+}

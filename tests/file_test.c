@@ -1,0 +1,325 @@
+/* file_test.c - files whole or absent, on real file systems and their failures. */
+#define _XOPEN_SOURCE 700
+#include "check.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/file.h"
+
+/* A path in this test's directory; each call forgets the one four calls before. */
+static const char *at(const char *name)
+{
+    static char paths[4][512];
+    static int  next;
+    char       *out = paths[next++ % 4];
+    snprintf(out, sizeof paths[0], "%s/%s", check_tmp_dir(), name);
+    return out;
+}
+
+static int parts_left(void)
+{
+    DIR           *d = opendir(check_tmp_dir());
+    struct dirent *entry;
+    int            n = 0;
+    CHECK(d != NULL, "opendir");
+    while ((entry = readdir(d)) != NULL)
+        n += strstr(entry->d_name, ".part.") != NULL;
+    closedir(d);
+    return n;
+}
+
+static void put(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "wb");
+    CHECK(f != NULL && fputs(text, f) >= 0 && fclose(f) == 0, "%s", path);
+}
+
+static void expect(const char *path, const char *want)
+{
+    char   got[256] = "";
+    FILE  *f        = fopen(path, "rb");
+    size_t n;
+    CHECK(f != NULL, "%s is missing", path);
+    n      = fread(got, 1, sizeof got - 1, f);
+    got[n] = '\0';
+    fclose(f);
+    CHECK(strcmp(got, want) == 0, "%s holds '%s', not '%s'", path, got, want);
+}
+
+static musec_status write_text(ms_error *e, const char *path, const char *text)
+{
+    ms_out_file  out = { 0 };
+    musec_status st;
+    TRY(ms_out_open(e, path, &out));
+    TRY(ms_out_write(e, &out, text, strlen(text)));
+    TRY(ms_out_commit(e, &out));
+done:
+    ms_out_abandon(&out);
+    return st;
+}
+
+static void whole_or_absent(void **state)
+{
+    const char *path = at("new.txt");
+    ms_out_file out;
+    ms_error    e;
+    struct stat sb;
+    (void)state;
+
+    CHECK_OK_ERR(&e, ms_out_open(&e, path, &out));
+    CHECK_OK_ERR(&e, ms_out_write(&e, &out, "abc", 3));
+    CHECK_OK_ERR(&e, ms_out_write(&e, &out, NULL, 0));
+    CHECK(stat(path, &sb) != 0, "nothing under the name before the commit");
+    CHECK(parts_left() == 1 && strncmp(out.part, path, strlen(path)) == 0, "%s", out.part);
+    CHECK_OK_ERR(&e, ms_out_commit(&e, &out));
+    ms_out_abandon(&out);
+    expect(path, "abc");
+
+    CHECK_OK_ERR(&e, ms_out_open(&e, path, &out));
+    CHECK_OK_ERR(&e, ms_out_write(&e, &out, "other", 5));
+    ms_out_abandon(&out);
+    ms_out_abandon(&out);
+    expect(path, "abc");
+    CHECK(parts_left() == 0, "%d parts", parts_left());
+}
+
+static void mode_of_the_old_file_is_kept(void **state)
+{
+    static const mode_t modes[] = { 0640, 0600, 0755, 0666 };
+    const char         *path    = at("mode.txt");
+    const mode_t        mask    = umask(027);
+    ms_error            e;
+    struct stat         sb;
+    (void)state;
+
+    CHECK_OK_ERR(&e, write_text(&e, path, "a"));
+    CHECK(stat(path, &sb) == 0 && (sb.st_mode & 07777) == 0640, "new: %o", sb.st_mode & 07777);
+    for (size_t i = 0; i < COUNT(modes); i++) {
+        CHECK(chmod(path, modes[i]) == 0, "chmod");
+        CHECK_OK_ERR(&e, write_text(&e, path, "b"));
+        CHECK(stat(path, &sb) == 0 && (sb.st_mode & 07777) == modes[i], "%o instead of %o",
+              sb.st_mode & 07777, modes[i]);
+    }
+    umask(mask);
+}
+
+static void links_stay_links(void **state)
+{
+    const char *real = at("real.txt"), *link1 = at("link1"), *link2 = at("link2");
+    ms_error    e;
+    struct stat sb;
+    (void)state;
+
+    put(real, "old");
+    CHECK(symlink("real.txt", link1) == 0 && symlink("link1", link2) == 0, "symlink");
+    CHECK_OK_ERR(&e, write_text(&e, link2, "new"));
+    CHECK(lstat(link1, &sb) == 0 && S_ISLNK(sb.st_mode), "the first link is gone");
+    CHECK(lstat(link2, &sb) == 0 && S_ISLNK(sb.st_mode), "the second link is gone");
+    expect(real, "new");
+    CHECK(parts_left() == 0, "%d parts", parts_left());
+}
+
+static void taken_part_names_are_left_alone(void **state)
+{
+    const char *path = at("busy.txt");
+    char        stale[600];
+    ms_out_file a, b;
+    ms_error    e;
+    (void)state;
+
+    snprintf(stale, sizeof stale, "%s.part.%ld", path, (long)getpid());
+    put(stale, "somebody's");
+    CHECK_OK_ERR(&e, ms_out_open(&e, path, &a));
+    CHECK_OK_ERR(&e, ms_out_open(&e, path, &b)); /* two writers at once: the last commit wins */
+    CHECK_OK_ERR(&e, ms_out_write(&e, &a, "a", 1));
+    CHECK_OK_ERR(&e, ms_out_write(&e, &b, "b", 1));
+    CHECK_OK_ERR(&e, ms_out_commit(&e, &b));
+    CHECK_OK_ERR(&e, ms_out_commit(&e, &a));
+    expect(path, "a");
+    expect(stale, "somebody's");
+    remove(stale);
+    CHECK(parts_left() == 0, "%d parts", parts_left());
+}
+
+static void refused_targets(void **state)
+{
+    static char  too_long[MS_PATH_MAX + 10];
+    const char  *dangling = at("dangling"), *readonly = at("readonly.txt");
+    const struct {
+        const char *path, *words;
+    } cases[] = {
+        { "", "empty" },
+        { check_tmp_dir(), "Is a directory" },
+        { at("no/such/dir.txt"), "create it first" },
+        { at("newdir/"), "does not end in /" },
+        { dangling, "link to a missing file" },
+        { too_long, "too long" },
+        { "/dev/null/x", "Not a directory" },
+    };
+    ms_error    e;
+    ms_out_file out;
+    (void)state;
+
+    memset(too_long, 'x', sizeof too_long - 1);
+    CHECK(symlink("nowhere", dangling) == 0, "symlink");
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        e.text[0] = '\0';
+        CHECK(ms_out_open(&e, cases[i].path, &out) == MUSEC_EIO, "case %zu", i);
+        CHECK(strstr(e.text, cases[i].words) != NULL || i == 5, "case %zu: %s", i, e.text);
+        CHECK(strncmp(e.text, cases[i].path, strlen(cases[i].path)) == 0 || i == 5,
+              "case %zu does not name the path: %s", i, e.text);
+        CHECK(out.f == NULL && out.part[0] == '\0', "case %zu leaves something open", i);
+        ms_out_abandon(&out);
+    }
+    CHECK(parts_left() == 0, "%d parts", parts_left());
+    put(readonly, "keep");
+    CHECK(chmod(readonly, 0444) == 0, "chmod");
+    if (geteuid() == 0) SKIP("root may write everything: read-only target not tested");
+    CHECK(write_text(&e, readonly, "lost") == MUSEC_EIO, "a protected file");
+    expect(readonly, "keep");
+}
+
+static void full_device_is_reported(void **state)
+{
+    static char big[1 << 16];
+    ms_error    e;
+    ms_out_file out;
+    struct stat sb;
+    (void)state;
+
+    if (stat("/dev/full", &sb) != 0) SKIP("no /dev/full here");
+    CHECK(write_text(&e, "/dev/full", "abc") == MUSEC_EIO, "buffered: seen at the commit");
+    CHECK(strstr(e.text, "/dev/full: cannot write (No space left") == e.text, "%s", e.text);
+    CHECK_OK_ERR(&e, ms_out_open(&e, "/dev/full", &out));
+    CHECK(ms_out_write(&e, &out, big, sizeof big) == MUSEC_EIO, "large: seen at once");
+    CHECK(ms_out_commit(&e, &out) == MUSEC_EIO, "and still there at the commit");
+    CHECK(out.f == NULL, "a failed commit closes");
+    CHECK(stat("/dev/full", &sb) == 0 && S_ISCHR(sb.st_mode), "the device is still there");
+    CHECK_OK_ERR(&e, write_text(&e, "/dev/null", "abc"));
+}
+
+/* A file system that takes no more, by way of the limit on file sizes. */
+static void full_disk_leaves_the_old_file(void **state)
+{
+    static char   big[1 << 16];
+    static size_t sizes[] = { 5000, sizeof big }; /* below and above stdio's buffer */
+    const char   *path    = at("quota.bin");
+    struct rlimit was, tight = { 4096, 4096 };
+    ms_error      e;
+    (void)state;
+
+    put(path, "old");
+    CHECK(getrlimit(RLIMIT_FSIZE, &was) == 0, "getrlimit");
+    tight.rlim_max = was.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        ms_out_file  out;
+        musec_status st;
+        CHECK_OK_ERR(&e, ms_out_open(&e, path, &out));
+        CHECK(setrlimit(RLIMIT_FSIZE, &tight) == 0, "setrlimit");
+        st = ms_out_write(&e, &out, big, sizes[i]);
+        if (st == MUSEC_OK) st = ms_out_commit(&e, &out);
+        ms_out_abandon(&out);
+        CHECK(setrlimit(RLIMIT_FSIZE, &was) == 0, "setrlimit");
+        CHECK(st == MUSEC_EIO, "%zu bytes", sizes[i]);
+        CHECK(strstr(e.text, "cannot write (File too large)") != NULL, "%s", e.text);
+        expect(path, "old");
+        CHECK(parts_left() == 0, "%d parts", parts_left());
+    }
+    signal(SIGXFSZ, SIG_DFL);
+}
+
+static void fifo_is_written_directly(void **state)
+{
+    const char *path    = at("fifo");
+    char        got[16] = "";
+    ms_error    e;
+    struct stat sb;
+    int         fd;
+    (void)state;
+
+    CHECK(mkfifo(path, 0600) == 0, "mkfifo");
+    fd = open(path, O_RDWR); /* a reader that is there already: opening does not wait */
+    CHECK(fd >= 0, "open");
+    CHECK_OK_ERR(&e, write_text(&e, path, "abc"));
+    CHECK(read(fd, got, sizeof got) == 3 && strcmp(got, "abc") == 0, "'%s'", got);
+    close(fd);
+    CHECK(lstat(path, &sb) == 0 && S_ISFIFO(sb.st_mode), "the fifo is still there");
+    CHECK(parts_left() == 0, "%d parts", parts_left());
+}
+
+/* stdout into a regular file: the data stands between what is printed before and after. */
+static void stdout_in_a_file_is_shared(void **state)
+{
+    const char *path = at("redirected.txt");
+    int         status = -1;
+    pid_t       child;
+    (void)state;
+
+    if (access("/dev/stdout", F_OK) != 0) SKIP("no /dev/stdout here");
+    put(path, "");
+    child = fork();
+    CHECK(child >= 0, "fork");
+    if (child == 0) {
+        ms_error  e;
+        const int fd = open(path, O_WRONLY);
+        int       ok = fd >= 0 && dup2(fd, 1) == 1 && write(1, "before ", 7) == 7;
+        ok           = ok && write_text(&e, "/dev/stdout", "data") == MUSEC_OK;
+        ok           = ok && write(1, " after", 6) == 6;
+        _exit(ok ? 0 : 1);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0,
+          "child: %d", status);
+    expect(path, "before data after");
+}
+
+static void reading(void **state)
+{
+    const char *path = at("read.txt");
+    char        buf[8];
+    ms_error    e;
+    FILE       *f = NULL;
+    (void)state;
+
+    put(path, "12345");
+    CHECK_OK_ERR(&e, ms_file_open_read(&e, path, &f));
+    CHECK(ms_file_bytes(f) == 5, "%lld", (long long)ms_file_bytes(f));
+    CHECK_OK_ERR(&e, ms_file_read(&e, f, path, buf, 3));
+    CHECK_OK_ERR(&e, ms_file_read(&e, f, path, NULL, 0));
+    CHECK(ms_file_read(&e, f, path, buf, 3) == MUSEC_EFORMAT, "past the end");
+    CHECK(strstr(e.text, "3 bytes are needed here, 2 are left") != NULL, "%s", e.text);
+    fclose(f);
+    CHECK(ms_file_open_read(&e, at("missing"), &f) == MUSEC_EIO && f == NULL, "missing");
+    CHECK(strstr(e.text, "missing: cannot open for reading (No such file") != NULL, "%s", e.text);
+    CHECK(ms_file_open_read(&e, check_tmp_dir(), &f) == MUSEC_EIO && f == NULL, "directory");
+    CHECK(strstr(e.text, "Is a directory") != NULL, "%s", e.text);
+    CHECK_OK_ERR(&e, ms_file_open_read(&e, "/dev/null", &f));
+    CHECK(ms_file_bytes(f) == -1, "a device has no size");
+    fclose(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_or_absent),
+        cmocka_unit_test(mode_of_the_old_file_is_kept),
+        cmocka_unit_test(links_stay_links),
+        cmocka_unit_test(taken_part_names_are_left_alone),
+        cmocka_unit_test(refused_targets),
+        cmocka_unit_test(full_device_is_reported),
+        cmocka_unit_test(full_disk_leaves_the_old_file),
+        cmocka_unit_test(fifo_is_written_directly),
+        cmocka_unit_test(stdout_in_a_file_is_shared),
+        cmocka_unit_test(reading),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

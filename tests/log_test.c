@@ -1,0 +1,118 @@
+/* log_test.c - what stands on the stream after a few calls. */
+#define _POSIX_C_SOURCE 200809L
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+
+typedef struct screen { /* a log that writes into memory */
+    char  *text;
+    size_t bytes;
+    FILE  *f;
+    ms_log log;
+} screen;
+
+static void screen_open(screen *s, ms_log_level level, int live)
+{
+    memset(s, 0, sizeof *s);
+    s->f = open_memstream(&s->text, &s->bytes);
+    CHECK(s->f != NULL, "open_memstream");
+    s->log = ms_log_open(s->f, level);
+    CHECK(!s->log.live && !s->log.dangling, "memory is no terminal");
+    s->log.live = live;
+}
+
+static void screen_expect(screen *s, const char *want)
+{
+    fflush(s->f);
+    CHECK(strcmp(s->text, want) == 0, "'%s' instead of '%s'", s->text, want);
+    fclose(s->f);
+    free(s->text);
+}
+
+static void levels_decide(void **state)
+{
+    static const char *const want[] = { "0\n", "0\n1\n", "0\n1\n2\n" };
+    (void)state;
+
+    for (int level = MS_LOG_QUIET; level <= MS_LOG_VERBOSE; level++) {
+        screen s;
+        screen_open(&s, (ms_log_level)level, 0);
+        for (int i = MS_LOG_QUIET; i <= MS_LOG_VERBOSE; i++)
+            ms_log_say(&s.log, (ms_log_level)i, "%d", i);
+        screen_expect(&s, want[level]);
+    }
+}
+
+static void progress_needs_a_terminal(void **state)
+{
+    screen s;
+    (void)state;
+
+    screen_open(&s, MS_LOG_VERBOSE, 0);
+    ms_log_progress(&s.log, "step 1");
+    ms_log_end(&s.log);
+    screen_expect(&s, "");
+    screen_open(&s, MS_LOG_QUIET, 1);
+    ms_log_progress(&s.log, "step 1");
+    ms_log_end(&s.log);
+    screen_expect(&s, "");
+}
+
+static void lines_go_below_progress(void **state)
+{
+    screen s;
+    (void)state;
+
+    screen_open(&s, MS_LOG_NORMAL, 1);
+    ms_log_progress(&s.log, "step %d", 1);
+    ms_log_progress(&s.log, "step %d", 2);
+    ms_log_say(&s.log, MS_LOG_VERBOSE, "dropped: the progress line stays as it is");
+    ms_log_say(&s.log, MS_LOG_NORMAL, "note");
+    ms_log_progress(&s.log, "step %d", 3);
+    ms_log_end(&s.log);
+    ms_log_end(&s.log);
+    screen_expect(&s, "\rstep 1\033[K\rstep 2\033[K\nnote\n\rstep 3\033[K\n");
+}
+
+static void long_lines_are_cut(void **state)
+{
+    screen s;
+    char   big[6000], want[256];
+    (void)state;
+
+    memset(big, 'x', sizeof big - 1);
+    big[sizeof big - 1] = '\0';
+    screen_open(&s, MS_LOG_NORMAL, 1);
+    ms_log_progress(&s.log, "%s", big); /* memory has no width: 80 is assumed */
+    snprintf(want, sizeof want, "\r%.79s\033[K", big);
+    screen_expect(&s, want);
+
+    memcpy(big, "\xcf\x83\xcf\x83", 4); /* two sigmas: two columns in four bytes */
+    screen_open(&s, MS_LOG_NORMAL, 1);
+    ms_log_progress(&s.log, "%s", big);
+    snprintf(want, sizeof want, "\r%.81s\033[K", big);
+    screen_expect(&s, want);
+
+    screen_open(&s, MS_LOG_NORMAL, 0);
+    ms_log_say(&s.log, MS_LOG_NORMAL, "%s", big);
+    fflush(s.f);
+    CHECK(s.bytes > 4000 && s.text[s.bytes - 1] == '\n', "%zu bytes", s.bytes);
+    CHECK(strchr(s.text, '\n') == s.text + s.bytes - 1, "one line");
+    fclose(s.f);
+    free(s.text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(levels_decide),
+        cmocka_unit_test(progress_needs_a_terminal),
+        cmocka_unit_test(lines_go_below_progress),
+        cmocka_unit_test(long_lines_are_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

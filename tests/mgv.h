@@ -1,0 +1,33 @@
+/* mgv.h - reader of .mgv files, the container of the golden vectors.
+ *
+ * Little endian: the magic "MUSECGV1", uint32 number of records, uint32 0; then for each record 32
+ * bytes of name (ASCII, NUL padded), uint32 rows, uint32 cols, and rows * cols float64, row major.
+ * Scalars are 1x1 records.  What is in the files is described in data/golden/README.md.
+ *
+ * A record remembers whether it was ever looked up, so that a test of "every record" can tell. */
+#ifndef MS_TESTS_MGV_H
+#define MS_TESTS_MGV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct mgv_record {
+    char    name[33];
+    int64_t rows, cols;
+    double *data; /* (rows, cols) */
+    bool    used;
+} mgv_record;
+
+typedef struct mgv_file { /* { 0 } is empty */
+    mgv_record *records;
+    size_t      n_records;
+} mgv_file;
+
+/* Each fails the running test, saying why, if the file or the record is not as it should be. */
+mgv_file          mgv_load(const char *path);
+const mgv_record *mgv_find(mgv_file *f, const char *name);
+double            mgv_scalar(mgv_file *f, const char *name); /* of a 1x1 record */
+void              mgv_free(mgv_file *f);
+
+#endif

@@ -1,0 +1,330 @@
+/* options_test.c - a table of options of every type, held to what it parses, prints and writes. */
+#define _POSIX_C_SOURCE 200809L
+#include "check.h"
+
+#include <float.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/options.h"
+
+struct args {
+    int         json;
+    int64_t     iters;
+    uint64_t    seed;
+    double      threshold, lr;
+    const char *out, *op;
+};
+
+static const ms_option options[] = {
+    { "json", MS_OPT_FLAG, offsetof(struct args, json), NULL, "print the result as JSON" },
+    { "iters", MS_OPT_I64, offsetof(struct args, iters), "K", "steps to take [5]" },
+    { "seed", MS_OPT_U64, offsetof(struct args, seed), "N", "of the start vector [1]" },
+    { "threshold", MS_OPT_F64, offsetof(struct args, threshold), "D",
+      "singular values above D are clipped to it, or saturate there where the operator is a soft "
+      "one; a number above 0 [1]" },
+    { "lr-scale", MS_OPT_F64, offsetof(struct args, lr), "X", "factor [1]" },
+    { "out", MS_OPT_STR, offsetof(struct args, out), "FILE", "file to write [none]" },
+    { "op", MS_OPT_CHOICE, offsetof(struct args, op), "hard|soft|ssc|paper7|fast|accurate",
+      "operator [fast]" },
+};
+
+static const ms_command command = {
+    .name = "musec clip", .operands = "IN.npy OUT.npy", .summary = "Clips singular values.",
+    .details = "Example:\n  musec clip in.npy out.npy", .options = options,
+    .n_options = COUNT(options), .min_operands = 2, .max_operands = 2,
+};
+
+static const ms_command free_command = { /* any operands */
+    .name = "musec clip", .operands = "[FILE...]", .options = options,
+    .n_options = COUNT(options), .max_operands = -1,
+};
+
+#define MAX_ARGS 12
+
+/* What a parse left behind: its result, the fields, the operands and both streams. */
+typedef struct outcome {
+    int         result;
+    struct args a;
+    char       *argv[MAX_ARGS];
+    char        out[4096], err[1024];
+} outcome;
+
+/* Turns a descriptor to a file, and back with its content. */
+static int divert(FILE *stream, FILE *to)
+{
+    int saved;
+    fflush(stream);
+    saved = dup(fileno(stream));
+    CHECK(saved >= 0 && dup2(fileno(to), fileno(stream)) >= 0, "dup2");
+    return saved;
+}
+
+static void restore(FILE *stream, int saved, FILE *from, char *text, size_t size)
+{
+    size_t n;
+    fflush(stream);
+    dup2(saved, fileno(stream));
+    close(saved);
+    rewind(from);
+    n       = fread(text, 1, size - 1, from);
+    text[n] = '\0';
+    fclose(from);
+}
+
+static void parse(const ms_command *cmd, const char *const *words, outcome *o)
+{
+    FILE *out = tmpfile(), *err = tmpfile();
+    int   saved_out, saved_err, argc = 1;
+
+    memset(o, 0, sizeof *o);
+    o->a       = (struct args){ .iters = 5, .seed = 1, .threshold = 1.0, .lr = 1.0, .op = "fast" };
+    o->argv[0] = (char *)"clip";
+    for (; argc < MAX_ARGS && words[argc - 1] != NULL; argc++)
+        o->argv[argc] = (char *)words[argc - 1];
+    CHECK(out != NULL && err != NULL, "tmpfile");
+    saved_out = divert(stdout, out);
+    saved_err = divert(stderr, err);
+    o->result = ms_options_parse(cmd, &o->a, argc, o->argv);
+    restore(stderr, saved_err, err, o->err, sizeof o->err);
+    restore(stdout, saved_out, out, o->out, sizeof o->out);
+}
+
+#define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+static void every_type_and_spelling(void **state)
+{
+    outcome o;
+    (void)state;
+
+    parse(&command, WORDS("a", "--json", "--iters", "-7", "--seed=18446744073709551615", "b",
+                          "--threshold", "-1e-3", "--op", "soft"), &o);
+    CHECK(o.result == 2, "%d: %s", o.result, o.err);
+    CHECK(strcmp(o.argv[1], "a") == 0 && strcmp(o.argv[2], "b") == 0, "operands to the front");
+    CHECK(o.a.json == 1 && o.a.iters == -7 && o.a.seed == UINT64_MAX, "integers");
+    CHECK(o.a.threshold == -1e-3 && strcmp(o.a.op, "soft") == 0, "the others");
+    CHECK(o.a.lr == 1.0 && o.a.out == NULL, "what is not given stays");
+    CHECK(o.out[0] == '\0' && o.err[0] == '\0', "nothing is said");
+
+    parse(&command, WORDS("--iters=1", "--iters", "2", "--out=", "--op=ssc", "--", "--json", "-"), &o);
+    CHECK(o.result == 2 && o.a.iters == 2, "the last one wins");
+    CHECK(o.a.out != NULL && o.a.out[0] == '\0', "an empty value is a value");
+    CHECK(o.a.json == 0 && strcmp(o.argv[1], "--json") == 0 && strcmp(o.argv[2], "-") == 0,
+          "after -- all are operands");
+
+    parse(&command, WORDS("a", "-", "--out", "-", "--lr-scale=-.5", "--out=--x=y"), &o);
+    CHECK(o.result == 2 && strcmp(o.a.out, "--x=y") == 0 && o.a.lr == -0.5, "%s", o.err);
+
+    parse(&free_command, (const char *const[]){ NULL }, &o);
+    CHECK(o.result == 0, "no arguments at all: %d", o.result);
+}
+
+static void extreme_numbers(void **state)
+{
+    outcome o;
+    (void)state;
+
+    parse(&free_command, WORDS("--iters", "-9223372036854775808", "--threshold",
+                               "1.7976931348623157e308", "--lr-scale", "4.9e-324"), &o);
+    CHECK(o.result == 0, "%s", o.err);
+    CHECK(o.a.iters == INT64_MIN && o.a.threshold == DBL_MAX && o.a.lr == 0x1p-1074, "limits");
+}
+
+static void mistakes_take_one_line(void **state)
+{
+    static const struct {
+        const char *words[4];
+        const char *want; /* behind "musec clip: " */
+    } cases[] = {
+        { { "--treshold", "1" },
+          "unknown option --treshold; did you mean --threshold? (musec clip --help lists all)" },
+        { { "--treshold=1" },
+          "unknown option --treshold; did you mean --threshold? (musec clip --help lists all)" },
+        { { "--thr", "1" },
+          "unknown option --thr; did you mean --threshold? (musec clip --help lists all)" },
+        { { "--lr_scale", "1" },
+          "unknown option --lr_scale; did you mean --lr-scale? (musec clip --help lists all)" },
+        { { "--jsno" }, "unknown option --jsno; did you mean --json? (musec clip --help lists all)" },
+        { { "--hepl" }, "unknown option --hepl; did you mean --help? (musec clip --help lists all)" },
+        { { "-iters", "3" },
+          "unknown option -iters; did you mean --iters? (musec clip --help lists all)" },
+        { { "--banana" }, "unknown option --banana (musec clip --help lists all)" },
+        { { "-x" }, "unknown option -x (musec clip --help lists all)" },
+        { { "--=3" }, "unknown option -- (musec clip --help lists all)" },
+        { { "--new\nline" }, "unknown option --new?line (musec clip --help lists all)" },
+        { { "--iters" }, "--iters needs a value: K" },
+        { { "--out", "--json" }, "--out needs a value: FILE" },
+        { { "--op" }, "--op needs a value: hard|soft|ssc|paper7|fast|accurate" },
+        { { "--json=1" }, "--json takes no value" },
+        { { "--iters", "1e3" }, "--iters wants a whole number, not '1e3'" },
+        { { "--iters", "" }, "--iters wants a whole number, not ''" },
+        { { "--iters= 3" }, "--iters wants a whole number, not ' 3'" },
+        { { "--iters=3 " }, "--iters wants a whole number, not '3 '" },
+        { { "--iters", "0x10" }, "--iters wants a whole number, not '0x10'" },
+        { { "--iters", "9223372036854775808" },
+          "--iters 9223372036854775808 is out of the range of numbers" },
+        { { "--seed", "-1" }, "--seed wants a whole number from 0 up, not '-1'" },
+        { { "--seed", "18446744073709551616" },
+          "--seed 18446744073709551616 is out of the range of numbers" },
+        { { "--threshold", "1,5" }, "--threshold wants a number, not '1,5'" },
+        { { "--threshold", "one" }, "--threshold wants a number, not 'one'" },
+        { { "--threshold", "nan" }, "--threshold wants a finite number, not 'nan'" },
+        { { "--threshold", "-inf" }, "--threshold wants a finite number, not '-inf'" },
+        { { "--threshold", "1e999" }, "--threshold 1e999 is out of the range of numbers" },
+        { { "--threshold", "1e-999" }, "--threshold 1e-999 is out of the range of numbers" },
+        { { "--op", "sof" }, "--op 'sof' is none of hard|soft|ssc|paper7|fast|accurate" },
+        { { "--op", "soft|ssc" }, "--op 'soft|ssc' is none of hard|soft|ssc|paper7|fast|accurate" },
+        { { "--op=" }, "--op '' is none of hard|soft|ssc|paper7|fast|accurate" },
+        { { "a" }, "wants IN.npy OUT.npy, but got 1 of 2 (musec clip --help says more)" },
+        { { "--json" }, "wants IN.npy OUT.npy, but got 0 of 2 (musec clip --help says more)" },
+        { { "a", "b", "c" },
+          "wants only IN.npy OUT.npy, but got 'c' too (musec clip --help says more)" },
+    };
+    const ms_command none = { .name = "musec info" };
+    char             name[200];
+    outcome          o;
+    (void)state;
+
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        char want[256];
+        snprintf(want, sizeof want, "musec clip: %s\n", cases[c].want);
+        parse(&command, cases[c].words, &o);
+        CHECK(o.result == MS_OPT_WRONG, "case %zu gives %d", c, o.result);
+        CHECK(strcmp(o.err, want) == 0, "case %zu: %s instead of %s", c, o.err, want);
+        CHECK(o.out[0] == '\0', "case %zu writes to stdout", c);
+    }
+    parse(&none, WORDS("x"), &o);
+    CHECK(strcmp(o.err, "musec info: takes no operand, but got 'x' (musec info --help says more)\n") ==
+              0, "%s", o.err);
+    memset(name, 'j', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    memcpy(name, "--", 2);
+    parse(&command, WORDS(name), &o);
+    CHECK(o.result == MS_OPT_WRONG && strstr(o.err, "did you mean") == NULL, "%s", o.err);
+}
+
+static void help_is_a_table(void **state)
+{
+    static const char want[] =
+        "Usage: musec clip [OPTION]... IN.npy OUT.npy\n"
+        "\n"
+        "Clips singular values.\n"
+        "\n"
+        "Options:\n"
+        "  --json         print the result as JSON\n"
+        "  --iters K      steps to take [5]\n"
+        "  --seed N       of the start vector [1]\n"
+        "  --threshold D  singular values above D are clipped to it, or saturate there\n"
+        "                 where the operator is a soft one; a number above 0 [1]\n"
+        "  --lr-scale X   factor [1]\n"
+        "  --out FILE     file to write [none]\n"
+        "  --op hard|soft|ssc|paper7|fast|accurate\n"
+        "                 operator [fast]\n"
+        "  -h, --help     print this text and stop\n"
+        "\n"
+        "Example:\n"
+        "  musec clip in.npy out.npy\n";
+    static const ms_command bare = { .name = "musec info", .summary = "Says what is here." };
+    outcome                 o;
+    (void)state;
+
+    parse(&command, WORDS("x", "--help", "--banana"), &o);
+    CHECK(o.result == MS_OPT_HELP && o.err[0] == '\0', "%d", o.result);
+    CHECK(strcmp(o.out, want) == 0, "%s", o.out);
+    parse(&command, WORDS("-h"), &o);
+    CHECK(o.result == MS_OPT_HELP && strcmp(o.out, want) == 0, "%s", o.out);
+    parse(&bare, WORDS("-h"), &o);
+    CHECK(strcmp(o.out, "Usage: musec info\n\nSays what is here.\n\nOptions:\n"
+                        "  -h, --help  print this text and stop\n") == 0, "%s", o.out);
+}
+
+/* Writes the JSON of `a` and parses it again with a reader that is not ours. */
+static json_t *json_of(const struct args *a, char **text)
+{
+    size_t  bytes = 0;
+    FILE   *f     = open_memstream(text, &bytes);
+    json_t *root;
+    CHECK(f != NULL, "open_memstream");
+    ms_options_json(&command, a, f);
+    fclose(f);
+    root = json_loads(*text, JSON_REJECT_DUPLICATES, NULL);
+    CHECK(root != NULL, "not JSON: %s", *text);
+    return root;
+}
+
+static void json_round_trip(void **state)
+{
+    static const double values[] = { 0.0, 1.0, 0.1, -1e-3, 1.0 / 3.0, 1e22, 123456789.125,
+                                     DBL_MAX, DBL_MIN, 0x1p-1074, 2.0 / 3.0 * 1e-7 };
+    struct args a = { .json = 1, .iters = INT64_MIN, .seed = 77, .threshold = 0.25, .lr = 1e-4,
+                      .op = "fast" };
+    char       *text = NULL;
+    json_t     *root = json_of(&a, &text);
+    (void)state;
+
+    CHECK(strcmp(text, "{\"json\": true, \"iters\": -9223372036854775808, \"seed\": 77, "
+                       "\"threshold\": 0.25, \"lr_scale\": 0.0001, \"out\": null, "
+                       "\"op\": \"fast\"}") == 0, "%s", text);
+    json_decref(root);
+    free(text);
+    for (size_t i = 0; i < COUNT(values); i++) {
+        a.lr = values[i];
+        root = json_of(&a, &text);
+        CHECK(json_number_value(json_object_get(root, "lr_scale")) == values[i], "%s", text);
+        json_decref(root);
+        free(text);
+    }
+    a.lr = (double)NAN;
+    root = json_of(&a, &text);
+    CHECK(json_is_null(json_object_get(root, "lr_scale")), "%s", text);
+    json_decref(root);
+    free(text);
+}
+
+static void json_strings_are_always_valid(void **state)
+{
+    static const struct {
+        const char *in, *out; /* NULL: comes back as it is */
+    } cases[] = {
+        { "plain", NULL },
+        { "", NULL },
+        { "quote \" backslash \\ slash /", NULL },
+        { "tab\tnewline\nbell\a\x01\x1f", NULL },
+        { "\xcf\x83 \xe2\x89\xa5 \xf0\x9f\x98\x80 \xed\x9f\xbf \xf4\x8f\xbf\xbf", NULL },
+        { "\xff", "\xef\xbf\xbd" },                                       /* no UTF-8 at all */
+        { "a\xcf", "a\xef\xbf\xbd" },                                     /* cut */
+        { "\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd" },                       /* overlong */
+        { "\xe0\x80\xaf", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" },       /* overlong */
+        { "\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" },       /* surrogate */
+        { "\xf4\x90\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" }, /* too large */
+    };
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct args a    = { .out = cases[i].in };
+        char       *text = NULL;
+        json_t     *root = json_of(&a, &text);
+        const char *want = cases[i].out == NULL ? cases[i].in : cases[i].out;
+        CHECK(strcmp(json_string_value(json_object_get(root, "out")), want) == 0, "case %zu: %s", i,
+              text);
+        json_decref(root);
+        free(text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type_and_spelling),
+        cmocka_unit_test(extreme_numbers),
+        cmocka_unit_test(mistakes_take_one_line),
+        cmocka_unit_test(help_is_a_table),
+        cmocka_unit_test(json_round_trip),
+        cmocka_unit_test(json_strings_are_always_valid),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

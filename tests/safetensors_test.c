@@ -1,0 +1,361 @@
+/* safetensors_test.c - .safetensors files put together here, good ones and damaged ones. */
+#define _XOPEN_SOURCE 700
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/rng.h"
+#include "core/safetensors.h"
+
+static const char *at(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", check_tmp_dir(), name);
+    return path;
+}
+
+static void put(const char *path, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    CHECK(f != NULL && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "%s", path);
+}
+
+/* Length, header and data, one behind the other; returns the bytes of all. */
+static size_t make(unsigned char *out, const char *header, const void *data, size_t data_bytes)
+{
+    const size_t n = strlen(header);
+    for (size_t i = 0; i < 8; i++)
+        out[i] = (unsigned char)((uint64_t)n >> (8 * i));
+    memcpy(out + 8, header, n);
+    if (data_bytes > 0) memcpy(out + 8 + n, data, data_bytes);
+    return 8 + n + data_bytes;
+}
+
+static void expect_failure(const char *path, const char *words, const char *what)
+{
+    ms_error       e = { "" };
+    ms_safetensors s;
+    CHECK(ms_safetensors_open(&e, path, &s) != MUSEC_OK, "%s was opened", what);
+    CHECK(s.f == NULL && s.tensors == NULL && s.n_tensors == 0, "%s left something open", what);
+    CHECK(strncmp(e.text, path, strlen(path)) == 0, "%s: no path in: %s", what, e.text);
+    CHECK(strstr(e.text, words) != NULL, "%s: no '%s' in: %s", what, words, e.text);
+    ms_safetensors_close(&s);
+}
+
+#define MIXED                                                                              \
+    "{\"__metadata__\":{\"format\":\"pt\"},"                                               \
+    "\"w.bf16\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[44,48]},"              \
+    "\"w.f32\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"               \
+    "\"w.f64\":{\"dtype\":\"F64\",\"shape\":[1,2,1],\"data_offsets\":[24,40]},"            \
+    "\"w.f16\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[40,44]},"                \
+    "\"ids\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[48,56]},"                   \
+    "\"none\":{\"dtype\":\"F32\",\"shape\":[0,3],\"data_offsets\":[56,56]},"               \
+    "\"new\":{\"dtype\":\"F5_E2M2\",\"shape\":[3],\"data_offsets\":[56,58]}}      "
+
+static size_t make_mixed(unsigned char *out)
+{
+    const float    f32[6]  = { 1, 2, 3, 4, 5, 6 };
+    const double   f64[2]  = { 0.1, -1e300 };
+    const uint16_t f16[2]  = { 0x3C00, 0xC000 }; /* 1, -2 */
+    const uint16_t bf16[2] = { 0x3F80, 0x4049 }; /* 1, 3.140625 */
+    unsigned char  data[58] = { 0 };
+    memcpy(data, f32, 24);
+    memcpy(data + 24, f64, 16);
+    memcpy(data + 40, f16, 4);
+    memcpy(data + 44, bf16, 4);
+    return make(out, MIXED, data, sizeof data);
+}
+
+static void reads_all_float_types(void **state)
+{
+    static const struct {
+        const char *name, *dtype;
+        int         readable, ndim;
+        musec_dtype as;
+        int64_t     shape[3];
+        double      first, last;
+    } want[] = { /* in the order of their offsets */
+        { "w.f32", "F32", 1, 2, MUSEC_F32, { 2, 3 }, 1, 6 },
+        { "w.f64", "F64", 1, 3, MUSEC_F64, { 1, 2, 1 }, 0.1, -1e300 },
+        { "w.f16", "F16", 1, 1, MUSEC_F32, { 2 }, 1, -2 },
+        { "w.bf16", "BF16", 1, 1, MUSEC_F32, { 2 }, 1, 3.140625 },
+        { "ids", "I64", 0, 0, 0, { 0 }, 0, 0 },
+        { "none", "F32", 1, 2, MUSEC_F32, { 0, 3 }, 0, 0 },
+        { "new", "F5_E2M2", 0, 1, 0, { 3 }, 0, 0 },
+    };
+    unsigned char  file[2048];
+    ms_error       e;
+    ms_safetensors s;
+    ms_npy         a;
+    (void)state;
+
+    put(at("mixed.safetensors"), file, make_mixed(file));
+    CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("mixed.safetensors"), &s));
+    CHECK(s.n_tensors == COUNT(want), "%zu tensors", s.n_tensors);
+    for (size_t i = 0; i < COUNT(want); i++) {
+        const ms_tensor_info *t = &s.tensors[i];
+        size_t                n = 1;
+        CHECK(strcmp(t->name, want[i].name) == 0, "%zu is %s", i, t->name);
+        CHECK(strcmp(t->dtype, want[i].dtype) == 0, "%s is %s", t->name, t->dtype);
+        CHECK(t->ndim == want[i].ndim, "%s has %d dimensions", t->name, t->ndim);
+        CHECK(memcmp(t->shape, want[i].shape, sizeof want[i].shape) == 0, "%s: shape", t->name);
+        CHECK(ms_safetensors_readable(t) == want[i].readable, "%s", t->name);
+        if (!want[i].readable) {
+            CHECK(ms_safetensors_read(&e, &s, i, &a) == MUSEC_EFORMAT, "%s", t->name);
+            CHECK(strstr(e.text, t->name) && strstr(e.text, t->dtype), "%s", e.text);
+            continue;
+        }
+        CHECK_OK_ERR(&e, ms_safetensors_read(&e, &s, i, &a));
+        CHECK(a.dtype == want[i].as && a.ndim == t->ndim && a.data != NULL, "%s", t->name);
+        for (int k = 0; k < a.ndim; k++)
+            n *= (size_t)a.shape[k];
+        if (n > 0) {
+            const double first = a.dtype == MUSEC_F32 ? ((float *)a.data)[0] : ((double *)a.data)[0];
+            const double last =
+                a.dtype == MUSEC_F32 ? ((float *)a.data)[n - 1] : ((double *)a.data)[n - 1];
+            CHECK(first == want[i].first && last == want[i].last, "%s: %g, %g", t->name, first, last);
+        }
+        ms_npy_free(&a);
+    }
+    CHECK(ms_safetensors_read(&e, &s, COUNT(want), &a) == MUSEC_EINVAL, "one beyond the last");
+    ms_safetensors_close(&s);
+    ms_safetensors_close(&s);
+}
+
+/* All 65536 patterns of both 16-bit types, each against the definition of its format. */
+static void half_precision_is_exact(void **state)
+{
+    enum { N = 65536 };
+    static uint16_t      half[2][N];
+    static unsigned char file[sizeof half + 1024];
+    ms_error             e;
+    ms_safetensors       s;
+    (void)state;
+
+    for (size_t i = 0; i < N; i++)
+        half[0][i] = half[1][i] = (uint16_t)i;
+    put(at("half.safetensors"), file,
+        make(file,
+             "{\"a\":{\"dtype\":\"F16\",\"shape\":[256,256],\"data_offsets\":[0,131072]},"
+             "\"b\":{\"dtype\":\"BF16\",\"shape\":[65536],\"data_offsets\":[131072,262144]}}",
+             half, sizeof half));
+    CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("half.safetensors"), &s));
+    for (size_t t = 0; t < 2; t++) {
+        const int mant_bits = t == 0 ? 10 : 7, bias = t == 0 ? 15 : 127;
+        ms_npy    a;
+        CHECK_OK_ERR(&e, ms_safetensors_read(&e, &s, t, &a));
+        for (unsigned i = 0; i < N; i++) {
+            const float    got  = ((const float *)a.data)[i];
+            const unsigned mant = i & ((1u << mant_bits) - 1), expo = (i & 0x7FFF) >> mant_bits;
+            const double   sign = i & 0x8000 ? -1.0 : 1.0;
+            double         want = ldexp(mant, 1 - bias - mant_bits); /* subnormal */
+            if (expo > 0) want = ldexp((1u << mant_bits) + mant, (int)expo - bias - mant_bits);
+            if (expo == (0x7FFFu >> mant_bits)) want = mant == 0 ? (double)INFINITY : (double)NAN;
+            if (isnan(want))
+                CHECK(isnan(got), "type %zu, pattern %04x: %g", t, i, (double)got);
+            else
+                CHECK((double)got == sign * want, "type %zu, pattern %04x: %g", t, i, (double)got);
+            CHECK(!signbit(got) == !(i & 0x8000), "type %zu, pattern %04x: sign", t, i);
+        }
+        ms_npy_free(&a);
+    }
+    ms_safetensors_close(&s);
+}
+
+#define T(name, dtype, shape, offsets) \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+
+static void damaged_headers(void **state)
+{
+    static const struct {
+        const char *header;
+        size_t      data_bytes;
+        const char *words;
+    } cases[] = {
+        { "", 0, "damaged .safetensors header" },
+        { "[]", 0, "no JSON object" },
+        { "{", 0, "damaged .safetensors header" },
+        { "{} x", 0, "damaged .safetensors header" },
+        { "{\"a\":1}", 0, "tensor 'a'" },
+        { "{\"a\":{}}", 0, "tensor 'a': no dtype" },
+        { "{" T("a", "F32", "[2]", "[0,8]") "," T("a", "F32", "[2]", "[0,8]") "}", 8, "duplicate" },
+        { "{" T("a", "F32_OF_THE_FUTURE", "[2]", "[0,8]") "}", 8, "'a': no dtype, or one" },
+        { "{\"a\":{\"dtype\":4,\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "'a': no dtype" },
+        { "{" T("a", "F32", "2", "[0,8]") "}", 8, "'a': no shape" },
+        { "{" T("a", "F32", "[-2]", "[0,8]") "}", 8, "'a': no shape" },
+        { "{" T("a", "F32", "[2.0]", "[0,8]") "}", 8, "'a': no shape" },
+        { "{" T("a", "F32", "[[2]]", "[0,8]") "}", 8, "'a': no shape" },
+        { "{" T("a", "F32", "[2]", "[0]") "}", 8, "'a': no data_offsets" },
+        { "{" T("a", "F32", "[2]", "[0,8,9]") "}", 8, "'a': no data_offsets" },
+        { "{" T("a", "F32", "[2]", "[8,0]") "}", 8, "'a': no data_offsets" },
+        { "{" T("a", "F32", "[2]", "[-8,0]") "}", 8, "'a': no data_offsets" },
+        { "{" T("a", "F32", "[2]", "[0,99999999999999999999]") "}", 8, "damaged" },
+        { "{" T("a", "F32", "[3]", "[0,8]") "}", 8, "takes 96 bits of F32, its data_offsets" },
+        { "{" T("a", "F4", "[3]", "[0,2]") "}", 2, "takes 12 bits of F4" },
+        { "{" T("a", "F32", "[4611686018427387904,4611686018427387904]", "[0,8]") "}", 8,
+          "'a': its shape is beyond" },
+        { "{" T("a", "F32", "[4611686018427387904,0,4611686018427387904]", "[0,0]") "}", 0,
+          "'a': its shape is beyond" },
+        { "{" T("a", "NEW", "[4611686018427387904,4611686018427387904]", "[0,8]") "}", 8,
+          "'a': its shape is beyond" },
+        { "{" T("a", "F32", "[2]", "[0,8]") "," T("b", "F32", "[2]", "[4,12]") "}", 12,
+          "tensor 'b': overlaps" },
+        { "{" T("a", "F32", "[2]", "[0,8]") "," T("b", "F32", "[2]", "[0,8]") "}", 8,
+          "tensor 'b': overlaps" },
+        { "{" T("a", "F32", "[2]", "[0,8]") "," T("b", "F32", "[2]", "[12,20]") "}", 20,
+          "tensor 'b': before it lies a gap" },
+        { "{" T("a", "F32", "[2]", "[4,12]") "}", 12, "tensor 'a': before it lies a gap" },
+        { "{" T("a", "F32", "[2]", "[0,8]") "}", 7, "truncated: its tensors take 8 bytes" },
+        { "{" T("a", "F32", "[2]", "[0,8]") "}", 9, "too long: its tensors take 8 bytes" },
+        { "{}", 1, "too long" },
+        { "{\"__metadata__\":{}}", 1, "too long" },
+        { "{" T("a", "F32", "[2305843009213693951]", "[0,9223372036854775804]") "}", 8, "'a': its" },
+        { "{" T("a", "U8", "[2305843009213693951]", "[0,2305843009213693951]") "}", 8, "truncated" },
+        { "{" T("a\\nb", "F32", "[2]", "[0,7]") "}", 8, "tensor 'a?b'" },
+        { "{" T("a\\u0000b", "F32", "[2]", "[0,8]") "}", 8, "damaged" },
+    };
+    const unsigned char zeros[32] = { 0 };
+    unsigned char       file[512];
+    (void)state;
+
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        put(at("bad.st"), file, make(file, cases[c].header, zeros, cases[c].data_bytes));
+        expect_failure(at("bad.st"), cases[c].words, cases[c].header);
+    }
+}
+
+static void damaged_files(void **state)
+{
+    unsigned char file[64] = { 0 };
+    (void)state;
+
+    expect_failure(at("missing.st"), "cannot open for reading (No such file", "no file");
+    expect_failure(check_tmp_dir(), "Is a directory", "a directory");
+    expect_failure("/dev/null", "from a pipe or device", "a device");
+    put(at("x.st"), file, 0);
+    expect_failure(at("x.st"), "only 0 bytes", "an empty file");
+    put(at("x.st"), "\x93NUMPY\1\0aaaaaaaaaa", 18);
+    expect_failure(at("x.st"), "is not a .safetensors file", "an .npy file");
+    memset(file, 0xFF, 8);
+    put(at("x.st"), file, sizeof file);
+    expect_failure(at("x.st"), "header of 18446744073709551615 bytes", "the longest header");
+    make(file, "{}", NULL, 0);
+    file[0] = 57; /* one more than there is */
+    put(at("x.st"), file, sizeof file);
+    expect_failure(at("x.st"), "header of 57 bytes in a file of 64", "a header beyond the file");
+    CHECK(ms_safetensors_open(NULL, at("x.st"), &(ms_safetensors){ 0 }) == MUSEC_EFORMAT,
+          "nobody listens");
+}
+
+static void too_many_dimensions_only_matter_when_read(void **state)
+{
+    unsigned char  file[512], zeros[8] = { 0 };
+    ms_error       e;
+    ms_safetensors s;
+    ms_npy         a;
+    (void)state;
+
+    put(at("dims.st"), file,
+        make(file, "{" T("a", "F32", "[1,1,1,1,1,1,1,1,2]", "[0,8]") "}", zeros, 8));
+    CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("dims.st"), &s));
+    CHECK(s.tensors[0].ndim == 9, "%d", s.tensors[0].ndim);
+    CHECK(ms_safetensors_read(&e, &s, 0, &a) == MUSEC_EFORMAT && a.data == NULL, "nine dimensions");
+    CHECK(strstr(e.text, "tensor 'a' has 9 dimensions") != NULL, "%s", e.text);
+    ms_safetensors_close(&s);
+}
+
+static void file_that_shrinks_after_opening(void **state)
+{
+    unsigned char  file[2048];
+    const size_t   n = make_mixed(file);
+    ms_error       e;
+    ms_safetensors s;
+    ms_npy         a;
+    (void)state;
+
+    put(at("shrink.st"), file, n);
+    CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("shrink.st"), &s));
+    put(at("shrink.st"), file, 100);
+    CHECK(ms_safetensors_read(&e, &s, 1, &a) == MUSEC_EFORMAT && a.data == NULL, "%s", e.text);
+    CHECK(strstr(e.text, "ends too early") != NULL, "%s", e.text);
+    ms_safetensors_close(&s);
+}
+
+static void every_truncation_is_an_error(void **state)
+{
+    unsigned char file[2048];
+    const size_t  n = make_mixed(file);
+    (void)state;
+
+    for (size_t cut = 0; cut < n; cut++) {
+        char what[64];
+        snprintf(what, sizeof what, "%zu of %zu bytes", cut, n);
+        put(at("cut.st"), file, cut);
+        expect_failure(at("cut.st"), "", what);
+    }
+}
+
+/* Random damage: whatever comes, the reader decides and never crashes (ASan watches). */
+static void random_mutations(void **state)
+{
+    static const char alphabet[] = "{}[],:\"0123456789FBI_-.eE \\u\n";
+    const uint64_t    key        = ms_rand_key(1, "safetensors_test mutations");
+    unsigned char     file[2048];
+    uint64_t          draw = 0;
+    int               opened = 0;
+    (void)state;
+
+    for (int round = 0; round < 5000; round++) {
+        size_t         n     = make_mixed(file);
+        const int      edits = 1 + (int)(ms_rand_u64(key, draw++) % 3);
+        ms_error       e     = { "" };
+        ms_safetensors s;
+        for (int i = 0; i < edits; i++) {
+            const uint64_t r   = ms_rand_u64(key, draw++);
+            const size_t   pos = (size_t)(r >> 32) % n;
+            if (r % 8 == 0) { /* the length follows, so that the JSON parser sees the damage */
+                memmove(file + pos, file + pos + 1, n - pos - 1);
+                n--;
+                file[0]--;
+            } else if (r % 8 == 1) {
+                file[pos] = (unsigned char)(r >> 8);
+            } else {
+                file[pos] = (unsigned char)alphabet[(r >> 8) % (sizeof alphabet - 1)];
+            }
+        }
+        put(at("fuzz.st"), file, n);
+        if (ms_safetensors_open(&e, at("fuzz.st"), &s) == MUSEC_OK) {
+            opened++;
+            for (size_t t = 0; t < s.n_tensors; t++) {
+                ms_npy a;
+                CHECK(ms_safetensors_read(&e, &s, t, &a) == MUSEC_OK ||
+                          (a.data == NULL && e.text[0] != '\0'),
+                      "round %d, tensor %zu", round, t);
+                ms_npy_free(&a);
+            }
+        } else {
+            CHECK(s.tensors == NULL && e.text[0] != '\0', "round %d: %s", round, e.text);
+        }
+        ms_safetensors_close(&s);
+    }
+    CHECK(opened > 0 && opened < 5000, "%d files were opened: all or nothing", opened);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_all_float_types),
+        cmocka_unit_test(half_precision_is_exact),
+        cmocka_unit_test(damaged_headers),
+        cmocka_unit_test(damaged_files),
+        cmocka_unit_test(too_many_dimensions_only_matter_when_read),
+        cmocka_unit_test(file_that_shrinks_after_opening),
+        cmocka_unit_test(every_truncation_is_an_error),
+        cmocka_unit_test(random_mutations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,67 @@
+/* status_test.c - names, texts, the version, and messages that stay one line. */
+#include "check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/status.h"
+
+static void every_code_has_name_and_text(void **state)
+{
+    static const struct {
+        musec_status status;
+        int          code;
+        const char  *name, *text;
+    } codes[] = {
+#define X(name, code, text) { MUSEC_##name, code, #name, text },
+        MUSEC_STATUS_MAP(X)
+#undef X
+    };
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(codes); i++) {
+        const musec_status st = (musec_status)codes[i].code;
+        CHECK(st == codes[i].status, "code %d", codes[i].code);
+        CHECK(strcmp(musec_status_name(st), codes[i].name) == 0, "%s", codes[i].name);
+        CHECK(strcmp(musec_status_text(st), codes[i].text) == 0, "%s", codes[i].name);
+    }
+    CHECK(musec_status_name((musec_status)9999)[0] != '\0', "an unknown code has a name");
+    CHECK(musec_status_text((musec_status)9999)[0] != '\0', "an unknown code has a text");
+}
+
+static void version_is_the_header_s(void **state)
+{
+    char want[32];
+    (void)state;
+    snprintf(want, sizeof want, "%d.%d.%d", MUSEC_VERSION_MAJOR, MUSEC_VERSION_MINOR,
+             MUSEC_VERSION_PATCH);
+    CHECK(strcmp(musec_version(), want) == 0, "%s, header %s", musec_version(), want);
+}
+
+static void fail_writes_one_line(void **state)
+{
+    ms_error e = { "old" };
+    char     big[4000];
+    (void)state;
+
+    CHECK(ms_fail(&e, MUSEC_EIO, "%s: %d", "a\nb\x1b[1m", 7) == MUSEC_EIO, "returns the status");
+    CHECK(strcmp(e.text, "a?b?[1m: 7") == 0, "%s", e.text);
+    ms_fail(&e, MUSEC_EIO, "in %s", e.text);
+    CHECK(strcmp(e.text, "in a?b?[1m: 7") == 0, "its own text as an argument: %s", e.text);
+    memset(big, 'x', sizeof big - 1);
+    big[sizeof big - 1] = '\0';
+    ms_fail(&e, MUSEC_EIO, "%s", big);
+    CHECK(strlen(e.text) == sizeof e.text - 1, "%zu", strlen(e.text));
+    CHECK(strcmp(e.text + sizeof e.text - 5, "x...") == 0, "a cut message shows it");
+    CHECK(ms_fail(NULL, MUSEC_EINVAL, "nobody listens") == MUSEC_EINVAL, "NULL is allowed");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_code_has_name_and_text),
+        cmocka_unit_test(version_is_the_header_s),
+        cmocka_unit_test(fail_writes_one_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
