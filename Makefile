@@ -5,7 +5,7 @@ BUILD      ?= build
 PREFIX     ?= /usr/local
 CMAKE_ARGS ?=
 ARGS       ?=
-C_FILES     = $$(find include src bench tests -name '*.[ch]')
+C_FILES     = $$(find include src bench tests docs -name '*.[ch]')
 
 configure = cmake -S . -B $(1) -G Ninja $(CMAKE_ARGS)
 

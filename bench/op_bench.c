@@ -1,10 +1,9 @@
 /* op_bench.c - three questions, answered in one run:
  *
- *   products   what does going through the op table cost against calling CBLAS directly, and what does
- *              a symmetric product save?
- *   operators  how long does each way to clip take against the literal form of the paper, 3K + 2 full
- *              products through the same op table?
- *   ops        what does each op of the case list reach, in bytes and FLOP/s?
+ *   products   what does going through the op table cost against calling CBLAS directly, and what
+ * does a symmetric product save? operators  how long does each way to clip take against the literal
+ * form of the paper, 3K + 2 full products through the same op table? ops        what does each op
+ * of the case list reach, in bytes and FLOP/s?
  *
  * "of peak" is a share of the fastest n = 2048 product that the BLAS itself did in this run. */
 #include "op_bench.h"
@@ -31,9 +30,10 @@ typedef struct bench {
     double                  peak; /* GFLOP/s in float32 */
 } bench;
 
-/* ---- the BLAS itself --------------------------------------------------------------------------- */
+/* ---- the BLAS itself ------------------------------------------------------------------------- */
 
-/* The CPU device keeps an OpenBLAS with threads of its own sequential; a direct call gets them all. */
+/* The CPU device keeps an OpenBLAS with threads of its own sequential; a direct call
+ * gets them all. */
 static void blas_threads(int n)
 {
 #ifdef MS_HAVE_OPENBLAS
@@ -87,7 +87,7 @@ static musec_status run_gram(ms_device *d, void *state)
     return d->ops->gram(d, p->a, p->c);
 }
 
-/* ---- rows of output ---------------------------------------------------------------------------- */
+/* ---- rows of output -------------------------------------------------------------------------- */
 
 static bool wanted(const bench *b, const char *section, const char *name, const char *shape)
 {
@@ -101,10 +101,10 @@ static void put_row(bench *b, const char *section, const char *name, const char 
                     double gflop_s, double gb_s, double ratio, const char *against)
 {
     if (b->rows != NULL) {
-        json_array_append_new(
-            b->rows, json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:s?}", "section", section,
-                               "name", name, "shape", shape, "ms", ms, "gflop_s", gflop_s, "gb_s",
-                               gb_s, "ratio", ratio, "against", against));
+        json_array_append_new(b->rows,
+                              json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:s?}", "section",
+                                        section, "name", name, "shape", shape, "ms", ms, "gflop_s",
+                                        gflop_s, "gb_s", gb_s, "ratio", ratio, "against", against));
         return;
     }
     fprintf(b->out, "  %-22s %-26s %10.3f ms", name, shape, ms);
@@ -121,7 +121,7 @@ static void put_heading(const bench *b, const char *text)
     if (b->rows == NULL) fprintf(b->out, "\n%s\n", text);
 }
 
-/* ---- products ---------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 static musec_status take_random(bench *b, int64_t count, int64_t rows, int64_t cols, double sd,
                                 ms_mat *out)
@@ -138,7 +138,8 @@ static musec_status find_peak(bench *b)
     const ms_mark mark = ms_arena_mark(&b->d->scratch);
     const int64_t n    = b->opt->quick ? 512 : 2048;
     product       p;
-    ms_candidate  c  = { .run = strcmp(b->d->ops->name, "cpu") == 0 ? run_cblas : run_gemm, .state = &p };
+    ms_candidate  c  = { .run   = strcmp(b->d->ops->name, "cpu") == 0 ? run_cblas : run_gemm,
+                         .state = &p };
     musec_status  st = MUSEC_OK;
     TRY(take_random(b, 1, n, n, 1.0, &p.a));
     TRY(take_random(b, 1, n, n, 1.0, &p.b));
@@ -146,7 +147,7 @@ static musec_status find_peak(bench *b)
     for (int i = 0; i < 5; i++) { /* the best: noise only ever slows a product down */
         TRY(ms_time_group(b->d, &c, 1, 1));
         b->peak = 2e-6 * (double)(n * n * n) / c.ms > b->peak ? 2e-6 * (double)(n * n * n) / c.ms
-                                                               : b->peak;
+                                                              : b->peak;
     }
 done:
     ms_arena_reset(&b->d->scratch, mark);
@@ -155,17 +156,20 @@ done:
 
 static musec_status bench_product(bench *b, int64_t m, int64_t n, int64_t k)
 {
-    static const char *const names[] = { "cblas_sgemm", "gemm", "gemm_sym", "gemm_sym a a", "gram" };
-    const ms_mark mark   = ms_arena_mark(&b->d->scratch);
-    const bool    cpu    = strcmp(b->d->ops->name, "cpu") == 0;
-    const bool    square = m == n && n == k;
-    const double  gflop  = 2e-9 * BATCH * (double)m * (double)n * (double)k;
-    product       p;
-    ms_candidate  c[] = { { cpu ? run_cblas : run_gemm, &p, 0, 0 }, { run_gemm, &p, 0, 0 },
-                          { run_gemm_sym, &p, 0, 0 },               { run_square, &p, 0, 0 },
-                          { run_gram, &p, 0, 0 } };
-    char          shape[64];
-    musec_status  st = MUSEC_OK;
+    static const char *const names[] = { "cblas_sgemm", "gemm", "gemm_sym", "gemm_sym a a",
+                                         "gram" };
+    const ms_mark            mark    = ms_arena_mark(&b->d->scratch);
+    const bool               cpu     = strcmp(b->d->ops->name, "cpu") == 0;
+    const bool               square  = m == n && n == k;
+    const double             gflop   = 2e-9 * BATCH * (double)m * (double)n * (double)k;
+    product                  p;
+    ms_candidate             c[] = { { cpu ? run_cblas : run_gemm, &p, 0, 0 },
+                                     { run_gemm, &p, 0, 0 },
+                                     { run_gemm_sym, &p, 0, 0 },
+                                     { run_square, &p, 0, 0 },
+                                     { run_gram, &p, 0, 0 } };
+    char                     shape[64];
+    musec_status             st = MUSEC_OK;
 
     snprintf(shape, sizeof shape, "%lldx%lldx%lld f32, batch %d", (long long)m, (long long)n,
              (long long)k, BATCH);
@@ -185,7 +189,7 @@ done:
     return st;
 }
 
-/* ---- operators --------------------------------------------------------------------------------- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 typedef struct clip_job {
     const char *name;
@@ -234,12 +238,12 @@ static musec_status bench_operators(bench *b, int64_t r, int64_t n)
     ms_mat        in, out;
     char          shape[64];
     clip_job      jobs[] = {
-        { .name = "ssc --literal", .run = clip_literal, .half = 0, .full = 3 * ITERS },
-        { .name = "ssc", .run = clip_plan, .plan = &paper, .half = 6, .full = 4 },
-        { .name = "paper7", .run = clip_plan, .plan = &paper7, .half = 5, .full = 2 },
-        { .name = "fast", .run = clip_fast, .half = 5, .full = 2 },
-        { .name = "accurate --tol 1e-3", .run = clip_accurate },
-        { .name = "ns5", .run = clip_ns5 },
+             { .name = "ssc --literal", .run = clip_literal, .half = 0, .full = 3 * ITERS },
+             { .name = "ssc", .run = clip_plan, .plan = &paper, .half = 6, .full = 4 },
+             { .name = "paper7", .run = clip_plan, .plan = &paper7, .half = 5, .full = 2 },
+             { .name = "fast", .run = clip_fast, .half = 5, .full = 2 },
+             { .name = "accurate --tol 1e-3", .run = clip_accurate },
+             { .name = "ns5", .run = clip_ns5 },
     };
     ms_candidate c[COUNT(jobs)] = { { 0 } };
     musec_status st             = MUSEC_OK;
@@ -264,15 +268,15 @@ static musec_status bench_operators(bench *b, int64_t r, int64_t n)
             jobs[i].full > 0
                 ? BATCH * (r3 * (jobs[i].half + 2 * jobs[i].full) + n_r2 * (i == 0 ? 4.0 : 3.0))
                 : 0.0;
-        put_row(b, "operators", jobs[i].name, shape, c[i].ms, 1e-6 * flop / c[i].ms, 0.0, c[i].ratio,
-                "literal");
+        put_row(b, "operators", jobs[i].name, shape, c[i].ms, 1e-6 * flop / c[i].ms, 0.0,
+                c[i].ratio, "literal");
     }
 done:
     ms_arena_reset(&b->d->scratch, mark);
     return st;
 }
 
-/* ---- every op of the case list ----------------------------------------------------------------- */
+/* ---- every op of the case list --------------------------------------------------------------- */
 
 static musec_status run_case(ms_device *d, void *state)
 {
@@ -292,8 +296,8 @@ static musec_status bench_case(bench *b, const op_case *c)
     TRY(op_setup(&args, b->d, c, 0));
     TRY(ms_time_group(b->d, &one, 1, b->rounds));
     const char *shape = strchr(name, ' ');
-    put_row(b, "ops", c->op, shape == NULL ? "" : shape + 1, one.ms, 1e-6 * op_flops(&args) / one.ms,
-            1e-6 * op_bytes(&args) / one.ms, 0.0, NULL);
+    put_row(b, "ops", c->op, shape == NULL ? "" : shape + 1, one.ms,
+            1e-6 * op_flops(&args) / one.ms, 1e-6 * op_bytes(&args) / one.ms, 0.0, NULL);
 done:
     op_teardown(&args);
     return st;
@@ -312,7 +316,7 @@ done:
     return st;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static musec_status run_all(bench *b)
 {
@@ -347,19 +351,21 @@ static void describe(const bench *b, char *text, size_t bytes)
 
 musec_status ms_bench_ops(const ms_bench_options *opt, ms_log *log, FILE *out, ms_error *error)
 {
-    bench        b  = { .opt = opt, .log = log, .out = out };
+    bench        b = { .opt = opt, .log = log, .out = out };
     char         about[128];
     musec_status st = musec_ctx_create(&b.d, opt->device);
-    if (st != MUSEC_OK)
-        return ms_fail(error, st, "there is no device \"%s\" here", opt->device);
-    b.rounds = opt->repeats > 0 ? (int)(opt->repeats < 1000 ? opt->repeats : 1000)
-                                : (opt->quick ? 3 : 9);
+    if (st != MUSEC_OK) return ms_fail(error, st, "there is no device \"%s\" here", opt->device);
+    b.rounds =
+        opt->repeats > 0 ? (int)(opt->repeats < 1000 ? opt->repeats : 1000) : (opt->quick ? 3 : 9);
     if (opt->json) b.rows = json_array();
     describe(&b, about, sizeof about);
     TRY(find_peak(&b));
     if (b.rows == NULL)
-        fprintf(out, "device %s: %s\npeak: %.1f GFLOP/s, the best float32 product of this run; medians of "
-                     "%d rounds\n", b.d->name, about, b.peak, b.rounds);
+        fprintf(
+            out,
+            "device %s: %s\npeak: %.1f GFLOP/s, the best float32 product of this run; medians of "
+            "%d rounds\n",
+            b.d->name, about, b.peak, b.rounds);
     TRY(run_all(&b));
     ms_log_end(log);
     if (b.rows != NULL) {

@@ -1,8 +1,8 @@
 /* op_cases.h - one list of cases for every op of the device table.
  *
  * device_ops_test.c checks their values and gradients on every device, op_bench.c times them, and
- * neither knows an op by name: a row of the table (op_kinds.c) says which operands an op has, how it
- * is called, how exact it must be and what its gradient is.  To run a case:
+ * neither knows an op by name: a row of the table (op_kinds.c) says which operands an op has, how
+ * it is called, how exact it must be and what its gradient is.  To run a case:
  *
  *     op_args a;
  *     op_setup(&a, d, &cases[i], 0);   // device memory, random inputs
@@ -25,7 +25,7 @@ typedef struct op_case {
     int64_t     m, n, k; /* sizes; what they are of: op_kinds.c */
     int64_t     count;
     musec_dtype dtype;
-    int64_t     pad;     /* unused elements after each row and matrix and before the first; 0: dense */
+    int64_t     pad; /* unused elements after each row and matrix and before the first; 0: dense */
     unsigned    trans;   /* bit i: matrix operand i is stored transposed */
     int         variant; /* coefficients, absent operands, in place: op_kinds.c */
     bool        timing;  /* of a realistic size: to be timed, too slow for `ref` */
@@ -34,21 +34,30 @@ typedef struct op_case {
 /* All cases, small ones first; malloc'ed, NULL if there is no memory. */
 op_case *op_cases(size_t *n);
 /* "gemm 17x33x9 f32, 5 matrices, variant 1, trans 3, pad 3" */
-void     op_case_name(const op_case *c, char *text, size_t bytes);
+void op_case_name(const op_case *c, char *text, size_t bytes);
 
 typedef enum op_role { OP_IN, OP_OUT, OP_INOUT } op_role;
 
+typedef enum op_make {                /* what an input holds */
+                       OP_RANDOM,     /* uniform in (-1, 1) */
+                       OP_SYMMETRIC,  /* the same, mirrored */
+                       OP_LOWER,      /* the same, with NaN in place of its strict upper triangle */
+                       OP_POLYNOMIAL, /* 2 I - X / 2 of the symmetric operand 0 */
+} op_make;
+
 typedef struct op_mat {
     op_role role;
-    ms_mat  mat;       /* as the op is given it; data NULL: absent */
-    bool    host;      /* in host memory: the far side of upload and download */
-    bool    symmetric; /* and to stay so where a test perturbs it */
-    bool    basis;     /* singular or eigenvectors: known up to a sign, so not compared */
-    int     like;      /* the operand whose memory it shares, or -1 */
-    int64_t elems;     /* of the buffer */
-    int64_t first;     /* where the first matrix begins in it */
-    void   *buffer;    /* device memory */
-    void   *image;     /* host memory: what op_reset puts there */
+    ms_mat  mat; /* as the op is given it */
+    op_make make;
+    bool    host;   /* in host memory: the far side of upload and download */
+    bool    absent; /* the op gets data NULL */
+    bool    row;    /* a row of values: never stored transposed */
+    bool    basis;  /* singular or eigenvectors: known up to a sign, so not compared */
+    int     like;   /* the operand that it is, memory and all, or -1 */
+    int64_t elems;  /* of the buffer */
+    int64_t first;  /* where the first matrix begins in it */
+    void   *buffer; /* device memory */
+    void   *image;  /* host memory: what op_reset puts there */
 } op_mat;
 
 typedef struct op_vec {
@@ -70,8 +79,9 @@ typedef struct op_args {
 } op_args;
 
 enum {
-    OP_AS_F64   = 1, /* store the same values as float64, whatever the case's dtype */
-    OP_ABSOLUTE = 2, /* absolute values of inputs and coefficients: what rounding errors scale with */
+    OP_AS_F64 = 1, /* store the same values as float64, whatever the case's dtype */
+    OP_ABSOLUTE =
+        2, /* absolute values of inputs and coefficients: what rounding errors scale with */
 };
 
 musec_status op_setup(op_args *a, ms_device *d, const op_case *c, unsigned how);
@@ -85,7 +95,7 @@ double       op_flops(const op_args *a);
 ms_mat       op_host_view(const op_args *a, int i, void *image);
 musec_status op_download(const op_args *a, int i, void *image); /* the whole buffer: elems */
 /* The operands of matrix b alone: same memory, count 1.  Never to be torn down. */
-op_args      op_slice(const op_args *a, int64_t b);
+op_args op_slice(const op_args *a, int64_t b);
 
 /* The gradient of  sum <g, output>  over the outputs that have one (data not NULL). */
 typedef struct op_cotangent {
@@ -99,8 +109,8 @@ typedef struct op_kind {
     void (*operands)(op_args *a);
     musec_status (*run)(op_args *a);
     double (*flops)(const op_case *c); /* of one matrix; NULL: none worth counting */
-    /* |got - want| <= rounding(c) eps |op|, |op| being the op on absolute values and eps that of the
-     * output; 0: exactly what `ref` gives, rounded.  NULL: nothing to compare. */
+    /* |got - want| <= rounding(c) eps |op|, |op| being the op on absolute values and eps that of
+     * the output; 0: exactly what `ref` gives, rounded.  NULL: nothing to compare. */
     double (*rounding)(const op_case *c);
     /* d of `sum <g, output>` by operand `by`, into out; uses the ops and what a run left in a */
     musec_status (*grad)(op_args *a, const op_cotangent *g, int by, ms_mat out);
@@ -108,9 +118,17 @@ typedef struct op_kind {
     int      grad_variant; /* the variant that has these gradients */
     int      shapes;       /* which list of sizes in op_cases.c */
     int      variants;     /* 0 .. variants - 1 */
+    bool     by_stack;     /* what happens to a matrix depends on the stack it is in */
 } op_kind;
 
-enum { OP_SHAPES_PLAIN, OP_SHAPES_PRODUCT, OP_SHAPES_SQUARE, OP_SHAPES_SVD, OP_SHAPES_MEMORY };
+enum {
+    OP_SHAPES_PLAIN,
+    OP_SHAPES_PRODUCT,
+    OP_SHAPES_SQUARE,
+    OP_SHAPES_SVD,
+    OP_SHAPES_ONE,    /* 1 x 1: the op has no matrix */
+    OP_SHAPES_MEMORY, /* dense, a single matrix */
+};
 
 extern const op_kind op_kinds[]; /* one per row of ms_device_ops */
 extern const size_t  op_kinds_count;

@@ -32,19 +32,10 @@ install(FILES ${PROJECT_BINARY_DIR}/musecConfig.cmake ${PROJECT_BINARY_DIR}/muse
   DESTINATION ${package_dir})
 install(EXPORT musecTargets NAMESPACE musec:: DESTINATION ${package_dir})
 
-install(FILES docs/musec.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
-if(NOT CMAKE_CROSSCOMPILING) # the program writes its own completions
-  set(completions ${PROJECT_BINARY_DIR}/completions)
-  file(MAKE_DIRECTORY ${completions})
-  add_custom_command(OUTPUT ${completions}/musec ${completions}/_musec
-    COMMAND musec_program completion bash > ${completions}/musec
-    COMMAND musec_program completion zsh > ${completions}/_musec
-    DEPENDS musec_program)
-  add_custom_target(completions ALL DEPENDS ${completions}/musec ${completions}/_musec)
-  install(FILES ${completions}/musec
-    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-  install(FILES ${completions}/_musec DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-endif()
+install(FILES docs/musec.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES completions/musec.bash RENAME musec
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES completions/_musec DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}
   FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")

@@ -15,47 +15,48 @@
 #include "device/device.h"
 
 /* Fails the running test with a formatted message; the condition's text is printed too. */
-#define CHECK(cond, ...)                                                    \
-    do {                                                                    \
-        if (!(cond)) check_failed(__FILE__, __LINE__, #cond, __VA_ARGS__);  \
+#define CHECK(cond, ...)                                                   \
+    do {                                                                   \
+        if (!(cond)) check_failed(__FILE__, __LINE__, #cond, __VA_ARGS__); \
     } while (0)
 
 /* The call must return MUSEC_OK; otherwise the device's words are shown. */
-#define CHECK_OK(dev, call)                                                                     \
-    do {                                                                                        \
-        const musec_status check_st = (call);                                                   \
-        if (check_st != MUSEC_OK)                                                               \
-            check_failed(__FILE__, __LINE__, #call, "%s: %s", musec_status_name(check_st),      \
-                         (dev)->error.text);                                                    \
+#define CHECK_OK(dev, call)                                                                \
+    do {                                                                                   \
+        const musec_status check_st = (call);                                              \
+        if (check_st != MUSEC_OK)                                                          \
+            check_failed(__FILE__, __LINE__, #call, "%s: %s", musec_status_name(check_st), \
+                         (dev)->error.text);                                               \
     } while (0)
 
 /* The same for functions of core, which write to an ms_error. */
-#define CHECK_OK_ERR(err, call)                                                                 \
-    do {                                                                                        \
-        const musec_status check_st = (call);                                                   \
-        if (check_st != MUSEC_OK)                                                               \
-            check_failed(__FILE__, __LINE__, #call, "%s: %s", musec_status_name(check_st),      \
-                         (err)->text);                                                          \
+#define CHECK_OK_ERR(err, call)                                                            \
+    do {                                                                                   \
+        const musec_status check_st = (call);                                              \
+        if (check_st != MUSEC_OK)                                                          \
+            check_failed(__FILE__, __LINE__, #call, "%s: %s", musec_status_name(check_st), \
+                         (err)->text);                                                     \
     } while (0)
 
-#define SKIP(...)               \
-    do {                        \
+#define SKIP(...)                    \
+    do {                             \
         check_skipping(__VA_ARGS__); \
-        skip();                 \
+        skip();                      \
     } while (0)
 
 /* TEST_EACH_DEVICE(name, dev) { ... }: a cmocka test that runs its body on every device of this
  * build that can be opened here, `dev` being an ms_device *. */
-#define TEST_EACH_DEVICE(name, dev)                 \
-    static void name##_on(ms_device *dev);          \
-    static void name(void **state)                  \
-    {                                               \
-        (void)state;                                \
-        check_each_device(#name, name##_on);        \
-    }                                               \
+#define TEST_EACH_DEVICE(name, dev)          \
+    static void name##_on(ms_device *dev);   \
+    static void name(void **state)           \
+    {                                        \
+        (void)state;                         \
+        check_each_device(#name, name##_on); \
+    }                                        \
     static void name##_on(ms_device *dev)
 
-void check_failed(const char *file, int line, const char *cond, const char *fmt, ...) MS_PRINTF(4, 5);
+_Noreturn void check_failed(const char *file, int line, const char *cond, const char *fmt, ...)
+    MS_PRINTF(4, 5);
 void check_skipping(const char *fmt, ...) MS_PRINTF(1, 2);
 void check_each_device(const char *name, void (*body)(ms_device *dev));
 

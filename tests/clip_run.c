@@ -26,8 +26,11 @@ static int64_t place(const musec_view *v, int64_t e)
 run_stack run_stack_make(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols,
                          run_layout layout, const double *dense, double padding)
 {
-    run_stack s = { .view = { .rows = rows, .cols = cols, .ld = cols + layout.pad,
-                              .count = layout.more + 1, .dtype = dtype } };
+    run_stack s   = { .view = { .rows  = rows,
+                                .cols  = cols,
+                                .ld    = cols + layout.pad,
+                                .count = layout.more + 1,
+                                .dtype = dtype } };
     s.view.stride = rows * s.view.ld + layout.gap;
     s.n           = s.view.count * s.view.stride;
 
@@ -64,7 +67,7 @@ double *run_stack_read(ms_device *dev, const run_stack *s, double padding)
     double       *all   = read_all(dev, s);
     double       *dense = take(n, sizeof *dense);
     for (int64_t e = 0; e < n; e++) {
-        dense[e]                 = all[place(&s->view, e)];
+        dense[e]                = all[place(&s->view, e)];
         all[place(&s->view, e)] = rounded(padding, s->view.dtype);
     }
     for (int64_t i = 0; i < s->n; i++)
@@ -94,7 +97,7 @@ void run_stack_free(ms_device *dev, run_stack *s)
 
 musec_clip_config run_config(const char *op, double threshold)
 {
-    musec_clip_config cfg;
+    musec_clip_config  cfg;
     const musec_status st = musec_clip_config_init(&cfg, sizeof cfg, op);
     CHECK(st == MUSEC_OK, "%s: %s", op, musec_status_name(st));
     cfg.threshold = threshold;
@@ -106,8 +109,8 @@ double *run_clip_in(ms_device *dev, const musec_clip_config *cfg, musec_dtype dt
                     musec_clip_report *report)
 {
     const double untouched = -7.25;
-    run_stack    in  = run_stack_make(dev, dtype, rows, cols, layout, x, NAN);
-    run_stack    out = run_stack_make(dev, dtype, rows, cols, layout, NULL, untouched);
+    run_stack    in        = run_stack_make(dev, dtype, rows, cols, layout, x, NAN);
+    run_stack    out       = run_stack_make(dev, dtype, rows, cols, layout, NULL, untouched);
     CHECK_OK(dev, musec_clip(dev, cfg, in.view, out.view, report));
     CHECK_OK(dev, musec_ctx_sync(dev));
     double *got = run_stack_read(dev, &out, untouched);
@@ -162,7 +165,7 @@ double run_norm2_diff(const double *a, const double *b, int64_t rows, int64_t co
     double *g    = rows < cols ? oracle_product(e, et, rows, cols, rows)
                                : oracle_product(et, e, cols, rows, cols);
     double  bits = 0.5 * log2(normalise(g, r * r)); /* log2 of the norm so far */
-    for (int p = 1; p <= 5; p++) { /* g is (E E^T)^(2^(p-1)) up to its norm */
+    for (int p = 1; p <= 5; p++) {                  /* g is (E E^T)^(2^(p-1)) up to its norm */
         double *square = oracle_product(g, g, r, r, r);
         free(g);
         g = square;
@@ -203,7 +206,7 @@ double law_alpha_c4(const double *s, int64_t r, double threshold)
         mean += (s[i] * s[i] + threshold * threshold) / (double)r;
     for (int64_t i = 0; i < r; i++) {
         const double off = s[i] * s[i] + threshold * threshold - mean;
-        spread = hypot(spread, off * off);
+        spread           = hypot(spread, off * off);
     }
     return fmin(law_alpha_fro(s, r, threshold), mean + sqrt(spread));
 }

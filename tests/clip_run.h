@@ -26,9 +26,9 @@ typedef struct run_stack {
 run_stack run_stack_make(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols,
                          run_layout layout, const double *dense, double padding);
 /* The matrices, malloc'ed; fails the test if the padding is no longer what it was. */
-double   *run_stack_read(ms_device *dev, const run_stack *s, double padding);
-bool      run_stack_holds(ms_device *dev, const run_stack *s, double value); /* and nothing else */
-void      run_stack_free(ms_device *dev, run_stack *s);
+double *run_stack_read(ms_device *dev, const run_stack *s, double padding);
+bool    run_stack_holds(ms_device *dev, const run_stack *s, double value); /* and nothing else */
+void    run_stack_free(ms_device *dev, run_stack *s);
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
@@ -58,8 +58,8 @@ bool   run_same_bits(const double *a, const double *b, int64_t n);
 
 /* ---- scalar laws ----------------------------------------------------------------------------- */
 
-double law_soft(double s, double threshold);      /* h(s) = D s / sqrt(s^2 + D^2) */
-double law_steps(double u, int iters);            /* phi_K(u): K times u (3 - u^2) / 2 */
+double law_soft(double s, double threshold); /* h(s) = D s / sqrt(s^2 + D^2) */
+double law_steps(double u, int iters);       /* phi_K(u): K times u (3 - u^2) / 2 */
 double law_alpha_fro(const double *s, int64_t r, double threshold); /* |X X^T + D^2 I|_F */
 double law_alpha_c4(const double *s, int64_t r, double threshold);  /* the fourth-moment bound */
 

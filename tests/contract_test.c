@@ -5,6 +5,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,10 +129,10 @@ TEST_EACH_DEVICE(bad_arguments_are_refused, dev)
         size_t      tried = 0;
         for (size_t j = 0; j < COUNT(spoilers); j++) {
             const musec_dtype dtype = j % 2 ? MUSEC_F32 : MUSEC_F64;
-            run_stack in  = run_stack_make(dev, dtype, 6, 9, layout, NULL, 0.5);
-            run_stack out = run_stack_make(dev, dtype, 6, 9, layout, NULL, UNTOUCHED);
-            call      c   = { .cfg = run_config(op, 1.0), .in = in.view, .out = out.view };
-            c.use         = &c.cfg;
+            run_stack         in    = run_stack_make(dev, dtype, 6, 9, layout, NULL, 0.5);
+            run_stack         out   = run_stack_make(dev, dtype, 6, 9, layout, NULL, UNTOUCHED);
+            call              c = { .cfg = run_config(op, 1.0), .in = in.view, .out = out.view };
+            c.use               = &c.cfg;
             if (spoilers[j].ops == NULL || strstr(spoilers[j].ops, op) != NULL) {
                 spoilers[j].spoil(&c);
                 check_refused(dev, &c, &in, &out, MUSEC_EINVAL, op, spoilers[j].what);
@@ -146,9 +147,9 @@ TEST_EACH_DEVICE(bad_arguments_are_refused, dev)
 static void no_context_is_refused(void **state)
 {
     float                   x[4] = { 1, 2, 3, 4 }, y[4] = { 0 };
-    const musec_clip_config cfg  = run_config("hard", 1.0);
-    const musec_view        in   = musec_view_dense(x, MUSEC_F32, 1, 2, 2);
-    const musec_view        out  = musec_view_dense(y, MUSEC_F32, 1, 2, 2);
+    const musec_clip_config cfg = run_config("hard", 1.0);
+    const musec_view        in  = musec_view_dense(x, MUSEC_F32, 1, 2, 2);
+    const musec_view        out = musec_view_dense(y, MUSEC_F32, 1, 2, 2);
     (void)state;
     assert_int_equal(musec_clip(NULL, &cfg, in, out, NULL), MUSEC_EINVAL);
     CHECK(y[0] == 0 && y[1] == 0 && y[2] == 0 && y[3] == 0, "the output was written");
@@ -172,15 +173,18 @@ static void bad_configs_are_refused(void **state)
 /* A caller built with a later header, whose struct has grown at the end. */
 TEST_EACH_DEVICE(a_longer_config_is_welcome, dev)
 {
-    struct { musec_clip_config cfg; unsigned char later[64]; } c;
+    struct {
+        musec_clip_config cfg;
+        unsigned char     later[64];
+    } c;
     double *x = oracle_gaussian(4, 6, 3);
     memset(&c, 0x55, sizeof c);
     assert_int_equal(musec_clip_config_init(&c.cfg, sizeof c, "soft"), MUSEC_OK);
     for (size_t i = 0; i < sizeof c.later; i++)
         CHECK(c.later[i] == 0, "byte %zu of what is not known is %d", i, c.later[i]);
-    const musec_clip_config cfg = run_config("soft", 1.0);
-    double *got = run_clip(dev, &c.cfg, MUSEC_F64, x, 4, 6, NULL);
-    double *want = run_clip(dev, &cfg, MUSEC_F64, x, 4, 6, NULL);
+    const musec_clip_config cfg  = run_config("soft", 1.0);
+    double                 *got  = run_clip(dev, &c.cfg, MUSEC_F64, x, 4, 6, NULL);
+    double                 *want = run_clip(dev, &cfg, MUSEC_F64, x, 4, 6, NULL);
     CHECK(c.cfg.size == sizeof c && run_same_bits(got, want, 24), "size %u", (unsigned)c.cfg.size);
     free(x), free(got), free(want);
 }
@@ -211,10 +215,10 @@ static void check_nonfinite(ms_device *dev, const char *op, musec_dtype dtype, i
     const run_layout layout = { .more = 2, .pad = 1, .gap = 4 };
     double          *x      = oracle_gaussian(3 * rows, cols, 11);
     x[where]                = bad;
-    run_stack in  = run_stack_make(dev, dtype, rows, cols, layout, x, 0.0);
-    run_stack out = run_stack_make(dev, dtype, rows, cols, layout, NULL, UNTOUCHED);
-    call      c   = { .cfg = run_config(op, 1.0), .in = in.view, .out = out.view };
-    c.use         = &c.cfg;
+    run_stack in            = run_stack_make(dev, dtype, rows, cols, layout, x, 0.0);
+    run_stack out           = run_stack_make(dev, dtype, rows, cols, layout, NULL, UNTOUCHED);
+    call      c             = { .cfg = run_config(op, 1.0), .in = in.view, .out = out.view };
+    c.use                   = &c.cfg;
     check_refused(dev, &c, NULL, &out, MUSEC_ENONFINITE, op, "not finite");
     run_stack_free(dev, &in), run_stack_free(dev, &out);
     free(x);
@@ -223,8 +227,13 @@ static void check_nonfinite(ms_device *dev, const char *op, musec_dtype dtype, i
 TEST_EACH_DEVICE(nan_and_infinity_are_refused, dev)
 {
     static const double bad[] = { NAN, INFINITY, -INFINITY };
-    static const struct { int64_t rows, cols; } shapes[] = {
-        { 5, 8 }, { 8, 5 }, { 1, 7 }, { 7, 1 },
+    static const struct {
+        int64_t rows, cols;
+    } shapes[] = {
+        { 5, 8 },
+        { 8, 5 },
+        { 1, 7 },
+        { 7, 1 },
     };
     for (size_t i = 0; musec_clip_op(i, NULL) != NULL; i++) {
         for (size_t j = 0; j < COUNT(shapes); j++) {
@@ -257,7 +266,9 @@ TEST_EACH_DEVICE(a_refusal_leaves_no_trace, dev)
 
 TEST_EACH_DEVICE(zero_gives_zero, dev)
 {
-    static const struct { int64_t rows, cols; } shapes[] = {
+    static const struct {
+        int64_t rows, cols;
+    } shapes[] = {
         { 1, 1 }, { 1, 9 }, { 9, 1 }, { 6, 10 }, { 10, 6 }, { 8, 8 },
     };
     const double zeros[80] = { 0 };
@@ -267,7 +278,7 @@ TEST_EACH_DEVICE(zero_gives_zero, dev)
             const musec_clip_config cfg = run_config(musec_clip_op(i, NULL), j % 3 ? 0.5 : 1e-30);
             musec_clip_report       report;
             const musec_dtype       dtype = j % 2 ? MUSEC_F64 : MUSEC_F32;
-            double *got = run_clip(dev, &cfg, dtype, zeros, rows, cols, &report);
+            double                 *got   = run_clip(dev, &cfg, dtype, zeros, rows, cols, &report);
             CHECK(run_fro(got, rows * cols) == 0.0, "%s, %d x %d: not zero", cfg.op, (int)rows,
                   (int)cols);
             CHECK(isfinite(report.alpha) && isfinite(report.u_low), "%s: alpha %g, u_low %g",
@@ -344,21 +355,24 @@ static double law_slack(const char *op)
 
 TEST_EACH_DEVICE(vectors_obey_the_law_exactly, dev)
 {
-    static const struct { int64_t rows, cols; double norm, threshold; } cases[] = {
-        { 1, 1, 3.0, 1.0 },   { 1, 1, 0.5, 2.0 },    { 1, 9, 4.0, 0.25 },  { 9, 1, 4.0, 0.25 },
+    static const struct {
+        int64_t rows, cols;
+        double  norm, threshold;
+    } cases[] = {
+        { 1, 1, 3.0, 1.0 },   { 1, 1, 0.5, 2.0 },   { 1, 9, 4.0, 0.25 },  { 9, 1, 4.0, 0.25 },
         { 1, 50, 1e-3, 1.0 }, { 50, 1, 1e6, 1e-3 }, { 1, 200, 2.0, 2.0 }, { 200, 1, 1.9, 2.0 },
     };
     for (size_t i = 0; i < 2 * COUNT(cases); i++) {
         const musec_dtype dtype = i % 2 ? MUSEC_F64 : MUSEC_F32;
         const double      D     = cases[i / 2].threshold;
-        const int64_t     rows  = cases[i / 2].rows, cols = cases[i / 2].cols, n = rows * cols;
+        const int64_t     rows = cases[i / 2].rows, cols = cases[i / 2].cols, n = rows * cols;
         oracle            o     = oracle_make_from(rows, cols, &cases[i / 2].norm, i);
         void             *x     = oracle_stored(o.x, n, dtype);
         double           *exact = oracle_loaded(x, n, dtype); /* what the operator is given */
         const double      norm  = run_fro(exact, n);
         for (size_t j = 0; musec_clip_op(j, NULL) != NULL; j++) {
-            const char *op = musec_clip_op(j, NULL);
-            const law   l  = law_of(op, &norm, 1, D);
+            const char             *op   = musec_clip_op(j, NULL);
+            const law               l    = law_of(op, &norm, 1, D);
             const musec_clip_config cfg  = run_config(op, D);
             double                 *got  = run_clip(dev, &cfg, dtype, exact, rows, cols, NULL);
             const double            gain = law_apply(norm, &l) / norm;
@@ -381,12 +395,12 @@ static const struct size_case {
     musec_dtype dtype;
     double      size, threshold; /* of the entries, about; of the clip */
 } size_cases[] = {
-    { MUSEC_F32, 1e30, 1.0 },     { MUSEC_F32, 1e30, 1e30 },     { MUSEC_F32, 1e-30, 1.0 },
-    { MUSEC_F32, 1e-30, 1e-30 },  { MUSEC_F32, 1.0, 1e30 },      { MUSEC_F32, 1.0, 1e-30 },
-    { MUSEC_F32, 1e37, 1e-37 },   { MUSEC_F32, 1e-40, 1.0 },     { MUSEC_F32, 1e-40, 1e-40 },
-    { MUSEC_F32, 1e-40, 1e-3 },   { MUSEC_F64, 1e200, 1.0 },     { MUSEC_F64, 1e200, 1e200 },
-    { MUSEC_F64, 1e-200, 1.0 },   { MUSEC_F64, 1e-200, 1e-200 }, { MUSEC_F64, 1.0, 1e200 },
-    { MUSEC_F64, 1.0, 1e-200 },   { MUSEC_F64, 1e300, 1e-300 },  { MUSEC_F64, 1e-310, 1.0 },
+    { MUSEC_F32, 1e30, 1.0 },      { MUSEC_F32, 1e30, 1e30 },     { MUSEC_F32, 1e-30, 1.0 },
+    { MUSEC_F32, 1e-30, 1e-30 },   { MUSEC_F32, 1.0, 1e30 },      { MUSEC_F32, 1.0, 1e-30 },
+    { MUSEC_F32, 1e37, 1e-37 },    { MUSEC_F32, 1e-40, 1.0 },     { MUSEC_F32, 1e-40, 1e-40 },
+    { MUSEC_F32, 1e-40, 1e-3 },    { MUSEC_F64, 1e200, 1.0 },     { MUSEC_F64, 1e200, 1e200 },
+    { MUSEC_F64, 1e-200, 1.0 },    { MUSEC_F64, 1e-200, 1e-200 }, { MUSEC_F64, 1.0, 1e200 },
+    { MUSEC_F64, 1.0, 1e-200 },    { MUSEC_F64, 1e300, 1e-300 },  { MUSEC_F64, 1e-310, 1.0 },
     { MUSEC_F64, 1e-310, 1e-310 }, { MUSEC_F64, 1e306, 1e305 },
 };
 
@@ -403,7 +417,7 @@ static void check_size(ms_device *dev, const struct size_case *c, const char *op
     /* 1e-4 and 1e-11 are rounding, as for entries of ordinary size; below the normal numbers an
      * element of the input and one of the output, magnified by no operator but polar and ns5, are
      * off by half a quantum each, and the products of the input by some more */
-    const double quantum = c->dtype == MUSEC_F32 ? 0x1p-149 : 0x1p-1074;
+    const double quantum  = c->dtype == MUSEC_F32 ? 0x1p-149 : 0x1p-1074;
     const double relative = (c->dtype == MUSEC_F32 ? 1e-4 : 1e-11) + law_slack(op) +
                             4.0 * quantum * sqrt((double)n) / c->size;
     const double want = run_fro(o.want, n), err = run_fro_diff(got, o.want, n);
@@ -416,7 +430,9 @@ static void check_size(ms_device *dev, const struct size_case *c, const char *op
 
 TEST_EACH_DEVICE(huge_and_tiny_matrices_obey_the_law, dev)
 {
-    static const struct { int64_t rows, cols; } shapes[] = { { 8, 12 }, { 12, 8 }, { 1, 5 } };
+    static const struct {
+        int64_t rows, cols;
+    } shapes[] = { { 8, 12 }, { 12, 8 }, { 1, 5 } };
     for (size_t i = 0; i < COUNT(size_cases); i++) {
         for (size_t j = 0; musec_clip_op(j, NULL) != NULL; j++) {
             const char *op = musec_clip_op(j, NULL);
@@ -432,11 +448,14 @@ TEST_EACH_DEVICE(huge_and_tiny_matrices_obey_the_law, dev)
 /* Matrices as different as can be: each takes its own plan, path or scale. */
 static double *mixed_stack(int64_t rows, int64_t cols, int64_t *count)
 {
-    static const struct { oracle_kind kind; double top, bottom; } spectra[] = {
-        { ORACLE_FLAT, 0.5, 0.5 },         { ORACLE_LINEAR, 3.0, 0.1 },
-        { ORACLE_GEOMETRIC, 40.0, 0.01 },  { ORACLE_ONE, 3e3, 1.0 },
-        { ORACLE_LINEAR, 1e9, 1e8 },       { ORACLE_ONE, 2.0, 0.0 },
-        { ORACLE_HALF, 1e-9, 1e-12 },      { ORACLE_GEOMETRIC, 1e6, 1e-3 },
+    static const struct {
+        oracle_kind kind;
+        double      top, bottom;
+    } spectra[] = {
+        { ORACLE_FLAT, 0.5, 0.5 },        { ORACLE_LINEAR, 3.0, 0.1 },
+        { ORACLE_GEOMETRIC, 40.0, 0.01 }, { ORACLE_ONE, 3e3, 1.0 },
+        { ORACLE_LINEAR, 1e9, 1e8 },      { ORACLE_ONE, 2.0, 0.0 },
+        { ORACLE_HALF, 1e-9, 1e-12 },     { ORACLE_GEOMETRIC, 1e6, 1e-3 },
         { ORACLE_LINEAR, 2.9, 0.1 },
     };
     double *all = malloc(COUNT(spectra) * (size_t)(rows * cols) * sizeof *all);
@@ -452,9 +471,9 @@ static double *mixed_stack(int64_t rows, int64_t cols, int64_t *count)
 static void check_stack(ms_device *dev, const char *op, musec_dtype dtype, int64_t rows,
                         int64_t cols)
 {
-    int64_t                 count = 0;
-    double                 *x     = mixed_stack(rows, cols, &count);
-    const musec_clip_config cfg   = run_config(op, 1.0);
+    int64_t                 count  = 0;
+    double                 *x      = mixed_stack(rows, cols, &count);
+    const musec_clip_config cfg    = run_config(op, 1.0);
     const run_layout        layout = { .more = count - 1, .pad = 3, .gap = 7 };
     musec_clip_report       reports[16], report;
 
@@ -478,13 +497,40 @@ static void check_stack(ms_device *dev, const char *op, musec_dtype dtype, int64
 
 TEST_EACH_DEVICE(a_stack_is_its_matrices, dev)
 {
-    static const struct { int64_t rows, cols; } shapes[] = {
-        { 12, 20 }, { 20, 12 }, { 1, 6 }, { 6, 1 },
+    static const struct {
+        int64_t rows, cols;
+    } shapes[] = {
+        { 11, 19 }, { 19, 11 }, { 12, 12 }, { 1, 7 }, { 7, 1 }, /* odd: no address is aligned */
     };
     for (size_t i = 0; musec_clip_op(i, NULL) != NULL; i++)
         for (size_t j = 0; j < COUNT(shapes); j++)
             for (musec_dtype dtype = MUSEC_F32; dtype <= MUSEC_F64; dtype++)
                 check_stack(dev, musec_clip_op(i, NULL), dtype, shapes[j].rows, shapes[j].cols);
+}
+
+/* How many threads share the work is not to be seen in the result. */
+TEST_EACH_DEVICE(threads_do_not_matter, dev)
+{
+    enum { ROWS = 33, COLS = 47, MORE = 4 };
+    const int        usual  = omp_get_max_threads();
+    const int64_t    n      = (MORE + 1) * ROWS * COLS;
+    const run_layout layout = { .more = MORE };
+    double          *x      = oracle_gaussian((MORE + 1) * ROWS, COLS, 41);
+    for (size_t i = 0; musec_clip_op(i, NULL) != NULL; i++) {
+        for (musec_dtype dtype = MUSEC_F32; dtype <= MUSEC_F64; dtype++) {
+            const musec_clip_config cfg = run_config(musec_clip_op(i, NULL), 3.0);
+            double *want = run_clip_in(dev, &cfg, dtype, x, ROWS, COLS, layout, NULL);
+            for (int threads = 1; threads <= 3; threads += 2) {
+                omp_set_num_threads(threads);
+                double *got = run_clip_in(dev, &cfg, dtype, x, ROWS, COLS, layout, NULL);
+                omp_set_num_threads(usual);
+                CHECK(run_same_bits(got, want, n), "%s with %d threads", cfg.op, threads);
+                free(got);
+            }
+            free(want);
+        }
+    }
+    free(x);
 }
 
 int main(void)
@@ -502,6 +548,7 @@ int main(void)
         cmocka_unit_test(vectors_obey_the_law_exactly),
         cmocka_unit_test(huge_and_tiny_matrices_obey_the_law),
         cmocka_unit_test(a_stack_is_its_matrices),
+        cmocka_unit_test(threads_do_not_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

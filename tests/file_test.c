@@ -30,7 +30,7 @@ static int parts_left(void)
     DIR           *d = opendir(check_tmp_dir());
     struct dirent *entry;
     int            n = 0;
-    CHECK(d != NULL, "opendir");
+    assert_non_null(d);
     while ((entry = readdir(d)) != NULL)
         n += strstr(entry->d_name, ".part.") != NULL;
     closedir(d);
@@ -48,7 +48,7 @@ static void expect(const char *path, const char *want)
     char   got[256] = "";
     FILE  *f        = fopen(path, "rb");
     size_t n;
-    CHECK(f != NULL, "%s is missing", path);
+    assert_non_null(f);
     n      = fread(got, 1, sizeof got - 1, f);
     got[n] = '\0';
     fclose(f);
@@ -152,8 +152,8 @@ static void taken_part_names_are_left_alone(void **state)
 
 static void refused_targets(void **state)
 {
-    static char  too_long[MS_PATH_MAX + 10];
-    const char  *dangling = at("dangling"), *readonly = at("readonly.txt");
+    static char too_long[MS_PATH_MAX + 10];
+    const char *dangling = at("dangling");
     const struct {
         const char *path, *words;
     } cases[] = {
@@ -181,11 +181,34 @@ static void refused_targets(void **state)
         ms_out_abandon(&out);
     }
     CHECK(parts_left() == 0, "%d parts", parts_left());
-    put(readonly, "keep");
-    CHECK(chmod(readonly, 0444) == 0, "chmod");
-    if (geteuid() == 0) SKIP("root may write everything: read-only target not tested");
-    CHECK(write_text(&e, readonly, "lost") == MUSEC_EIO, "a protected file");
-    expect(readonly, "keep");
+}
+
+/* A rename could replace a file that may not be written: it must not.  Root may write everything,
+ * so it becomes somebody else for a while. */
+static void protected_files_and_directories(void **state)
+{
+    const char  *path = at("protected.txt"), *fresh = at("fresh.txt");
+    const uid_t  was = geteuid();
+    ms_error     e   = { "" };
+    musec_status st[2];
+    struct stat  sb;
+    (void)state;
+
+    put(path, "keep");
+    CHECK(chmod(path, 0444) == 0 && chmod(check_tmp_dir(), 0777) == 0, "chmod");
+    if (was == 0 && seteuid(65534) != 0) SKIP("cannot become another user");
+    st[0] = write_text(&e, path, "lost"); /* no CHECK before the way back */
+    CHECK(seteuid(was) == 0, "seteuid");
+    CHECK(st[0] == MUSEC_EIO, "a protected file");
+    CHECK(strstr(e.text, "cannot create (Permission denied); the file and") != NULL, "%s", e.text);
+    expect(path, "keep");
+
+    CHECK(chmod(check_tmp_dir(), 0555) == 0, "chmod");
+    if (was == 0 && seteuid(65534) != 0) SKIP("cannot become another user");
+    st[1] = write_text(&e, fresh, "lost");
+    CHECK(seteuid(was) == 0 && chmod(check_tmp_dir(), 0700) == 0, "back");
+    CHECK(st[1] == MUSEC_EIO && stat(fresh, &sb) != 0, "a protected directory");
+    CHECK(strstr(e.text, "Permission denied") != NULL, "%s", e.text);
 }
 
 static void full_device_is_reported(void **state)
@@ -260,7 +283,7 @@ static void fifo_is_written_directly(void **state)
 /* stdout into a regular file: the data stands between what is printed before and after. */
 static void stdout_in_a_file_is_shared(void **state)
 {
-    const char *path = at("redirected.txt");
+    const char *path   = at("redirected.txt");
     int         status = -1;
     pid_t       child;
     (void)state;
@@ -315,6 +338,7 @@ int main(void)
         cmocka_unit_test(links_stay_links),
         cmocka_unit_test(taken_part_names_are_left_alone),
         cmocka_unit_test(refused_targets),
+        cmocka_unit_test(protected_files_and_directories),
         cmocka_unit_test(full_device_is_reported),
         cmocka_unit_test(full_disk_leaves_the_old_file),
         cmocka_unit_test(fifo_is_written_directly),

@@ -1,7 +1,7 @@
 /* npy_test.c - .npy files: as NumPy writes them, odd but legal ones, and damaged ones.
  *
- * Files are put together here byte by byte and not by ms_npy_write, which is held to the exact bytes
- * of NumPy's own writer. */
+ * Files are put together here byte by byte and not by ms_npy_write, which is held to the bytes of
+ * NumPy's own writer. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -26,7 +26,9 @@ static const char *at(const char *name)
 
 static void put(const char *path, const void *bytes, size_t n)
 {
-    FILE *f = fopen(path, "wb");
+    FILE *f;
+    remove(path); /* some file systems wait for the disk when a file is overwritten */
+    f = fopen(path, "wb");
     CHECK(f != NULL && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "%s", path);
 }
 
@@ -62,14 +64,12 @@ static void written_as_numpy_does(void **state)
         ms_npy      array;
         const char *dict;
     } cases[] = {
-        { { .dtype = MUSEC_F32, .ndim = 2, .shape = { 2, 3 } },
-          HEAD "(2, 3), }" },
+        { { .dtype = MUSEC_F32, .ndim = 2, .shape = { 2, 3 } }, HEAD "(2, 3), }" },
         { { .dtype = MUSEC_F64, .ndim = 1, .shape = { 3 } },
           "{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }" },
         { { .dtype = MUSEC_F64, .ndim = 0 },
           "{'descr': '<f8', 'fortran_order': False, 'shape': (), }" },
-        { { .dtype = MUSEC_F32, .ndim = 3, .shape = { 4, 0, 7 } },
-          HEAD "(4, 0, 7), }" },
+        { { .dtype = MUSEC_F32, .ndim = 3, .shape = { 4, 0, 7 } }, HEAD "(4, 0, 7), }" },
         { { .dtype = MUSEC_F32, .ndim = 8, .shape = { 1, 1, 2, 1, 1, 1, 1, 3 } },
           HEAD "(1, 1, 2, 1, 1, 1, 1, 3), }" },
     };
@@ -80,7 +80,7 @@ static void written_as_numpy_does(void **state)
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)i;
     for (size_t c = 0; c < COUNT(cases); c++) {
-        const size_t n     = strlen(cases[c].dict), head = 128;
+        const size_t n = strlen(cases[c].dict), head = 128;
         size_t       bytes = cases[c].array.dtype == MUSEC_F32 ? 4 : 8, file_bytes;
         ms_npy       a     = cases[c].array, b;
         ms_error     e;
@@ -156,13 +156,16 @@ static void odd_but_legal_headers(void **state)
         { 1, HEAD "(0,), }\n", 0, 1, { 0 } },
         { 1, HEAD "(3, 0, 5), }\n", 0, 3, { 3, 0, 5 } },
         { 1, "{\"shape\":(2,3),\"descr\":\"<f4\",\"fortran_order\":False}", 24, 2, { 2, 3 } },
-        { 1, " {\n 'fortran_order' : False ,\t'shape' : ( 2 , 3 ) , 'descr' : '<f4' , } ", 24, 2,
+        { 1,
+          " {\n 'fortran_order' : False ,\t'shape' : ( 2 , 3 ) , 'descr' : '<f4' , } ",
+          24,
+          2,
           { 2, 3 } },
         { 1, "{'descr': '<f8', 'fortran_order': True, 'shape': (3,), }\n", 24, 1, { 3 } },
         { 1, "{'descr': '<f8', 'fortran_order': True, 'shape': (), }\n", 8, 0, { 0 } },
         { 1, "{'descr': '<f8', 'fortran_order': True, 'shape': (0, 3), }\n", 0, 2, { 0, 3 } },
     };
-    unsigned char file[512];
+    unsigned char file[512] = { 0 };
     ms_error      e;
     ms_npy        a;
     (void)state;
@@ -174,8 +177,9 @@ static void odd_but_legal_headers(void **state)
         CHECK(a.ndim == cases[c].ndim, "case %zu: %d dimensions", c, a.ndim);
         for (int i = 0; i < a.ndim; i++)
             CHECK(a.shape[i] == cases[c].shape[i], "case %zu: axis %d", c, i);
-        CHECK(a.data != NULL, "case %zu", c);
-        CHECK(memcmp(a.data, file + n - cases[c].data_bytes, cases[c].data_bytes) == 0, "case %zu", c);
+        CHECK(a.data != NULL &&
+                  memcmp(a.data, file + n - cases[c].data_bytes, cases[c].data_bytes) == 0,
+              "case %zu", c);
         ms_npy_free(&a);
     }
 }
@@ -220,7 +224,8 @@ static void damaged_headers(void **state)
         { HEAD "(1152921504606846976,), }", "truncated" },
         { HEAD "(1, 1, 1, 1, 1, 1, 1, 1, 6), }", "more than 8 dimensions" },
         { "{'descr': '<f4', 'fortran_order': 0, 'shape': (2, 3), }", "neither True nor False" },
-        { "{'descr': '<f4', 'fortran_order': True False, 'shape': (2, 3), }", "a comma is missing" },
+        { "{'descr': '<f4', 'fortran_order': True False, 'shape': (2, 3), }",
+          "a comma is missing" },
         { "{'descr': '<f4\\'', 'fortran_order': False, 'shape': (2, 3), }", "odd character" },
         { "{'descr': '<f4, 'fortran_order': False, 'shape': (2, 3), }", "a comma is missing" },
         { "{'descr': \"<f4', 'fortran_order': False, 'shape': (2, 3), }", "a quote is missing" },
@@ -231,7 +236,7 @@ static void damaged_headers(void **state)
         { HEAD "(), }", "too long: shape () of <f4 takes 4 bytes, the file holds 24" },
         { HEAD "(0, 5), }", "too long" },
     };
-    unsigned char file[512];
+    unsigned char file[512] = { 0 };
     (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
@@ -242,7 +247,7 @@ static void damaged_headers(void **state)
 
 static void damaged_files(void **state)
 {
-    unsigned char file[512];
+    unsigned char file[512] = { 0 };
     size_t        n;
     (void)state;
 
@@ -277,13 +282,13 @@ static void damaged_files(void **state)
 
 static void every_truncation_is_an_error(void **state)
 {
-    unsigned char file[512];
+    unsigned char file[512] = { 0 };
     (void)state;
 
     for (int version = 1; version <= 3; version++) {
         const size_t n = make(file, version, HEAD "(2, 3), }         \n", 24);
         for (size_t cut = 0; cut < n; cut++) {
-            char what[64];
+            char what[96];
             snprintf(what, sizeof what, "version %d, %zu of %zu bytes", version, cut, n);
             put(at("cut.npy"), file, cut);
             expect_failure(at("cut.npy"), "", what);
@@ -298,19 +303,23 @@ static void fortran_order_is_turned_round(void **state)
         int     ndim;
         int64_t shape[MS_NPY_DIMS];
     } cases[] = {
-        { 1, { 5 } },           { 2, { 3, 4 } },
-        { 2, { 1, 7 } },        { 2, { 70, 33 } }, /* more than one tile, not a multiple */
-        { 3, { 2, 3, 4 } },     { 3, { 40, 3, 35 } },
-        { 4, { 2, 3, 1, 5 } },  { 5, { 3, 2, 2, 3, 2 } },
+        { 1, { 5 } },
+        { 2, { 3, 4 } },
+        { 2, { 1, 7 } },
+        { 2, { 70, 33 } }, /* more than one tile, not a multiple */
+        { 3, { 2, 3, 4 } },
+        { 3, { 40, 3, 35 } },
+        { 4, { 2, 3, 1, 5 } },
+        { 5, { 3, 2, 2, 3, 2 } },
         { 8, { 2, 1, 3, 2, 1, 2, 2, 3 } },
     };
     (void)state;
 
     for (size_t c = 0; c < 2 * COUNT(cases); c++) {
-        const int      ndim  = cases[c / 2].ndim;
-        const int64_t *shape = cases[c / 2].shape;
-        const size_t   each  = c % 2 == 0 ? 4 : 8;
-        unsigned char  file[60000];
+        const int      ndim        = cases[c / 2].ndim;
+        const int64_t *shape       = cases[c / 2].shape;
+        const size_t   each        = c % 2 == 0 ? 4 : 8;
+        unsigned char  file[60000] = { 0 };
         char           header[256], dims[128] = "";
         size_t         count = 1, n, at_char = 0;
         ms_error       e;
@@ -318,10 +327,11 @@ static void fortran_order_is_turned_round(void **state)
 
         for (int k = 0; k < ndim; k++) {
             count *= (size_t)shape[k];
-            at_char += (size_t)snprintf(dims + at_char, sizeof dims - at_char, "%d,", (int)shape[k]);
+            at_char +=
+                (size_t)snprintf(dims + at_char, sizeof dims - at_char, "%d,", (int)shape[k]);
         }
-        snprintf(header, sizeof header, "{'descr': '<f%zu', 'fortran_order': True, 'shape': (%s)}\n",
-                 each, dims);
+        snprintf(header, sizeof header,
+                 "{'descr': '<f%zu', 'fortran_order': True, 'shape': (%s)}\n", each, dims);
         n = make(file, 1, header, 0);
         for (size_t i = 0; i < count; i++) { /* element i of the file is the number i */
             const float  f = (float)i;
@@ -391,7 +401,8 @@ static void pipes(void **state)
     CHECK(strstr(e.text, "is empty") != NULL, "%s", e.text);
     /* a quarter of an exabyte is promised and 24 bytes come: no memory for more is asked */
     CHECK(read_through_fifo(&e, file, make(file, 1, HEAD "(72057594037927936,)}", 24), &a) ==
-              MUSEC_EFORMAT, "a false promise");
+              MUSEC_EFORMAT,
+          "a false promise");
     CHECK(strstr(e.text, "truncated") != NULL, "%s", e.text);
     free(file);
 }
@@ -405,9 +416,9 @@ static void random_mutations(void **state)
     };
     static const char alphabet[] = "{}()[],:'\"<>f48 0123456789TrueFalse\\\n\t-Lx";
     const uint64_t    key        = ms_rand_key(1, "npy_test mutations");
-    unsigned char     file[512];
-    uint64_t          draw = 0;
-    int               read = 0;
+    unsigned char     file[512]  = { 0 };
+    uint64_t          draw       = 0;
+    int               read       = 0;
     (void)state;
 
     for (int round = 0; round < 6000; round++) {
@@ -426,9 +437,7 @@ static void random_mutations(void **state)
                 memmove(file + pos + 1, file + pos, n - pos);
                 n++;
                 break;
-            default: /* remove a byte */
-                memmove(file + pos, file + pos + 1, n - pos - 1);
-                n--;
+            default: /* remove a byte */ memmove(file + pos, file + pos + 1, n - pos - 1); n--;
             }
         }
         put(at("fuzz.npy"), file, n);
@@ -448,7 +457,7 @@ static void random_mutations(void **state)
 
 static void refused_arrays(void **state)
 {
-    float        x[4] = { 0 };
+    float        x[4]  = { 0 };
     const ms_npy bad[] = {
         { .data = x, .dtype = (musec_dtype)9, .ndim = 1, .shape = { 4 } },
         { .data = x, .dtype = MUSEC_F32, .ndim = -1 },

@@ -34,13 +34,19 @@ static const ms_option options[] = {
 };
 
 static const ms_command command = {
-    .name = "musec clip", .operands = "IN.npy OUT.npy", .summary = "Clips singular values.",
-    .details = "Example:\n  musec clip in.npy out.npy", .options = options,
-    .n_options = COUNT(options), .min_operands = 2, .max_operands = 2,
+    .name         = "musec clip",
+    .operands     = "IN.npy OUT.npy",
+    .summary      = "Clips singular values.",
+    .details      = "Example:\n  musec clip in.npy out.npy",
+    .options      = options,
+    .n_options    = COUNT(options),
+    .min_operands = 2,
+    .max_operands = 2,
 };
 
-static const ms_command free_command = { /* any operands */
-    .name = "musec clip", .operands = "[FILE...]", .options = options,
+static const ms_command free_command = {
+    /* any operands */
+    .name = "musec clip",        .operands = "[FILE...]", .options = options,
     .n_options = COUNT(options), .max_operands = -1,
 };
 
@@ -86,7 +92,8 @@ static void parse(const ms_command *cmd, const char *const *words, outcome *o)
     o->argv[0] = (char *)"clip";
     for (; argc < MAX_ARGS && words[argc - 1] != NULL; argc++)
         o->argv[argc] = (char *)words[argc - 1];
-    CHECK(out != NULL && err != NULL, "tmpfile");
+    assert_non_null(out);
+    assert_non_null(err);
     saved_out = divert(stdout, out);
     saved_err = divert(stderr, err);
     o->result = ms_options_parse(cmd, &o->a, argc, o->argv);
@@ -101,8 +108,10 @@ static void every_type_and_spelling(void **state)
     outcome o;
     (void)state;
 
-    parse(&command, WORDS("a", "--json", "--iters", "-7", "--seed=18446744073709551615", "b",
-                          "--threshold", "-1e-3", "--op", "soft"), &o);
+    parse(&command,
+          WORDS("a", "--json", "--iters", "-7", "--seed=18446744073709551615", "b", "--threshold",
+                "-1e-3", "--op", "soft"),
+          &o);
     CHECK(o.result == 2, "%d: %s", o.result, o.err);
     CHECK(strcmp(o.argv[1], "a") == 0 && strcmp(o.argv[2], "b") == 0, "operands to the front");
     CHECK(o.a.json == 1 && o.a.iters == -7 && o.a.seed == UINT64_MAX, "integers");
@@ -110,7 +119,8 @@ static void every_type_and_spelling(void **state)
     CHECK(o.a.lr == 1.0 && o.a.out == NULL, "what is not given stays");
     CHECK(o.out[0] == '\0' && o.err[0] == '\0', "nothing is said");
 
-    parse(&command, WORDS("--iters=1", "--iters", "2", "--out=", "--op=ssc", "--", "--json", "-"), &o);
+    parse(&command, WORDS("--iters=1", "--iters", "2", "--out=", "--op=ssc", "--", "--json", "-"),
+          &o);
     CHECK(o.result == 2 && o.a.iters == 2, "the last one wins");
     CHECK(o.a.out != NULL && o.a.out[0] == '\0', "an empty value is a value");
     CHECK(o.a.json == 0 && strcmp(o.argv[1], "--json") == 0 && strcmp(o.argv[2], "-") == 0,
@@ -128,8 +138,10 @@ static void extreme_numbers(void **state)
     outcome o;
     (void)state;
 
-    parse(&free_command, WORDS("--iters", "-9223372036854775808", "--threshold",
-                               "1.7976931348623157e308", "--lr-scale", "4.9e-324"), &o);
+    parse(&free_command,
+          WORDS("--iters", "-9223372036854775808", "--threshold", "1.7976931348623157e308",
+                "--lr-scale", "4.9e-324"),
+          &o);
     CHECK(o.result == 0, "%s", o.err);
     CHECK(o.a.iters == INT64_MIN && o.a.threshold == DBL_MAX && o.a.lr == 0x1p-1074, "limits");
 }
@@ -148,8 +160,10 @@ static void mistakes_take_one_line(void **state)
           "unknown option --thr; did you mean --threshold? (musec clip --help lists all)" },
         { { "--lr_scale", "1" },
           "unknown option --lr_scale; did you mean --lr-scale? (musec clip --help lists all)" },
-        { { "--jsno" }, "unknown option --jsno; did you mean --json? (musec clip --help lists all)" },
-        { { "--hepl" }, "unknown option --hepl; did you mean --help? (musec clip --help lists all)" },
+        { { "--jsno" },
+          "unknown option --jsno; did you mean --json? (musec clip --help lists all)" },
+        { { "--hepl" },
+          "unknown option --hepl; did you mean --help? (musec clip --help lists all)" },
         { { "-iters", "3" },
           "unknown option -iters; did you mean --iters? (musec clip --help lists all)" },
         { { "--banana" }, "unknown option --banana (musec clip --help lists all)" },
@@ -198,8 +212,9 @@ static void mistakes_take_one_line(void **state)
         CHECK(o.out[0] == '\0', "case %zu writes to stdout", c);
     }
     parse(&none, WORDS("x"), &o);
-    CHECK(strcmp(o.err, "musec info: takes no operand, but got 'x' (musec info --help says more)\n") ==
-              0, "%s", o.err);
+    CHECK(strcmp(o.err,
+                 "musec info: takes no operand, but got 'x' (musec info --help says more)\n") == 0,
+          "%s", o.err);
     memset(name, 'j', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     memcpy(name, "--", 2);
@@ -239,7 +254,8 @@ static void help_is_a_table(void **state)
     CHECK(o.result == MS_OPT_HELP && strcmp(o.out, want) == 0, "%s", o.out);
     parse(&bare, WORDS("-h"), &o);
     CHECK(strcmp(o.out, "Usage: musec info\n\nSays what is here.\n\nOptions:\n"
-                        "  -h, --help  print this text and stop\n") == 0, "%s", o.out);
+                        "  -h, --help  print this text and stop\n") == 0,
+          "%s", o.out);
 }
 
 /* Writes the JSON of `a` and parses it again with a reader that is not ours. */
@@ -248,7 +264,7 @@ static json_t *json_of(const struct args *a, char **text)
     size_t  bytes = 0;
     FILE   *f     = open_memstream(text, &bytes);
     json_t *root;
-    CHECK(f != NULL, "open_memstream");
+    assert_non_null(f);
     ms_options_json(&command, a, f);
     fclose(f);
     root = json_loads(*text, JSON_REJECT_DUPLICATES, NULL);
@@ -258,17 +274,21 @@ static json_t *json_of(const struct args *a, char **text)
 
 static void json_round_trip(void **state)
 {
-    static const double values[] = { 0.0, 1.0, 0.1, -1e-3, 1.0 / 3.0, 1e22, 123456789.125,
-                                     DBL_MAX, DBL_MIN, 0x1p-1074, 2.0 / 3.0 * 1e-7 };
-    struct args a = { .json = 1, .iters = INT64_MIN, .seed = 77, .threshold = 0.25, .lr = 1e-4,
-                      .op = "fast" };
-    char       *text = NULL;
-    json_t     *root = json_of(&a, &text);
+    static const double values[] = {
+        0.0,           1.0,     0.1,     -1e-3,     1.0 / 3.0,       1e22,
+        123456789.125, DBL_MAX, DBL_MIN, 0x1p-1074, 2.0 / 3.0 * 1e-7
+    };
+    struct args a = {
+        .json = 1, .iters = INT64_MIN, .seed = 77, .threshold = 0.25, .lr = 1e-4, .op = "fast"
+    };
+    char   *text = NULL;
+    json_t *root = json_of(&a, &text);
     (void)state;
 
     CHECK(strcmp(text, "{\"json\": true, \"iters\": -9223372036854775808, \"seed\": 77, "
                        "\"threshold\": 0.25, \"lr_scale\": 0.0001, \"out\": null, "
-                       "\"op\": \"fast\"}") == 0, "%s", text);
+                       "\"op\": \"fast\"}") == 0,
+          "%s", text);
     json_decref(root);
     free(text);
     for (size_t i = 0; i < COUNT(values); i++) {
@@ -295,11 +315,11 @@ static void json_strings_are_always_valid(void **state)
         { "quote \" backslash \\ slash /", NULL },
         { "tab\tnewline\nbell\a\x01\x1f", NULL },
         { "\xcf\x83 \xe2\x89\xa5 \xf0\x9f\x98\x80 \xed\x9f\xbf \xf4\x8f\xbf\xbf", NULL },
-        { "\xff", "\xef\xbf\xbd" },                                       /* no UTF-8 at all */
-        { "a\xcf", "a\xef\xbf\xbd" },                                     /* cut */
-        { "\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd" },                       /* overlong */
-        { "\xe0\x80\xaf", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" },       /* overlong */
-        { "\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" },       /* surrogate */
+        { "\xff", "\xef\xbf\xbd" },                                 /* no UTF-8 at all */
+        { "a\xcf", "a\xef\xbf\xbd" },                               /* cut */
+        { "\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd" },                 /* overlong */
+        { "\xe0\x80\xaf", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" }, /* overlong */
+        { "\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" }, /* surrogate */
         { "\xf4\x90\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" }, /* too large */
     };
     (void)state;
@@ -319,12 +339,9 @@ static void json_strings_are_always_valid(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_and_spelling),
-        cmocka_unit_test(extreme_numbers),
-        cmocka_unit_test(mistakes_take_one_line),
-        cmocka_unit_test(help_is_a_table),
-        cmocka_unit_test(json_round_trip),
-        cmocka_unit_test(json_strings_are_always_valid),
+        cmocka_unit_test(every_type_and_spelling), cmocka_unit_test(extreme_numbers),
+        cmocka_unit_test(mistakes_take_one_line),  cmocka_unit_test(help_is_a_table),
+        cmocka_unit_test(json_round_trip),         cmocka_unit_test(json_strings_are_always_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

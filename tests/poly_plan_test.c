@@ -6,79 +6,14 @@
 #include "check.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "coeffs.h"
 #include "linalg/poly_plan.h"
 
 #define GRID 4000 /* points of a fine grid, ends included: GRID + 1 */
-
-/* ---- data/golden/coeffs.txt ------------------------------------------------------------------ */
-
-typedef struct file_stage {
-    int    q;
-    double error, wmax;
-    double c[MS_STAGE_Q + 1], k[MS_STAGE_Q + 1];
-    bool   has_cheb;
-} file_stage;
-
-typedef struct file_plan {
-    char       name[24];
-    double     u_d, tol;
-    int        products, n_stages;
-    file_stage stage[4];
-} file_plan;
-
-/* The numbers of a line behind its key word: `head` of them, then n more. */
-static int numbers(const char *line, double *out, int max)
-{
-    int n = 0;
-    for (char *end = NULL; n < max; n++, line = end) {
-        out[n] = strtod(line, &end);
-        if (end == line) break;
-    }
-    return n;
-}
-
-static size_t read_plans(file_plan *plans, size_t max)
-{
-    char   path[512], line[1024];
-    size_t n = 0;
-    int    stages = 0; /* of the current plan so far */
-    double v[2 + MS_STAGE_Q + 1];
-
-    snprintf(path, sizeof path, "%s/golden/coeffs.txt", check_data_dir());
-    FILE *f = fopen(path, "r");
-    CHECK(f != NULL, "%s cannot be opened", path);
-    while (fgets(line, sizeof line, f) != NULL) {
-        file_plan *p = n > 0 ? &plans[n - 1] : NULL;
-        int        after = 0;
-        if (sscanf(line, "plan %23s%n", plans[n < max ? n : 0].name, &after) == 1) {
-            CHECK(n < max && numbers(line + after, v, 4) == 4, "%s", line);
-            plans[n].u_d = v[0], plans[n].tol = v[3];
-            plans[n].products = (int)v[1], plans[n].n_stages = (int)v[2];
-            n++, stages = 0;
-        } else if (strncmp(line, "stage ", 6) == 0) {
-            CHECK(p != NULL && stages < p->n_stages && stages < 4, "%s", line);
-            file_stage *s = &p->stage[stages++];
-            CHECK(numbers(line + 6, v, 7) == (s->q = (int)v[0]) + 3, "%s", line);
-            s->error = v[1];
-            memcpy(s->c, v + 2, (size_t)(s->q + 1) * sizeof *v);
-        } else if (strncmp(line, "cheb ", 5) == 0) {
-            CHECK(p != NULL && stages > 0, "%s", line);
-            file_stage *s = &p->stage[stages - 1];
-            CHECK(numbers(line + 5, v, 7) == s->q + 3 && (int)v[0] == s->q, "%s", line);
-            s->wmax = v[1], s->has_cheb = true;
-            memcpy(s->k, v + 2, (size_t)(s->q + 1) * sizeof *v);
-        } else {
-            CHECK(line[0] == '#' || line[0] == '\n', "%s", line);
-        }
-    }
-    fclose(f);
-    return n;
-}
 
 static double monomials(int q, const double *c, double w) /* sum c_j w^j */
 {
@@ -93,12 +28,13 @@ static double chebyshev(int q, const double *k, double v) /* sum k_j T_j(v), by 
     double b1 = 0.0, b2 = 0.0;
     for (int j = q; j >= 1; j--) {
         const double b = 2.0 * v * b1 - b2 + k[j];
-        b2 = b1, b1 = b;
+        b2             = b1;
+        b1             = b;
     }
     return v * b1 - b2 + k[0];
 }
 
-static double file_gain(const file_plan *p, double u)
+static double file_gain(const coeffs_plan *p, double u)
 {
     for (int i = 0; i < p->n_stages; i++)
         u *= monomials(p->stage[i].q, p->stage[i].c, u * u);
@@ -113,7 +49,7 @@ static double phi(double u, int iters)
 }
 
 /* The largest distance of a plan from a stored one on [0, 1]. */
-static double distance(const ms_plan *got, const file_plan *want)
+static double distance(const ms_plan *got, const coeffs_plan *want)
 {
     double worst = 0.0;
     for (int i = 0; i <= GRID; i++) {
@@ -127,19 +63,19 @@ static double distance(const ms_plan *got, const file_plan *want)
 /* ---- against the file ------------------------------------------------------------------------ */
 
 /* A plan made by the generator for an interval: all in the file but the two special ones. */
-static bool has_interval(const file_plan *p) { return p->u_d > 0.0; }
+static bool has_interval(const coeffs_plan *p) { return p->u_d > 0.0; }
 
 static void generator_agrees_with_the_file(void **state)
 {
-    file_plan    plans[24] = { 0 };
-    const size_t n         = read_plans(plans, COUNT(plans));
+    coeffs_plan  plans[24] = { 0 };
+    const size_t n         = coeffs_read(plans, COUNT(plans));
     size_t       made      = 0;
 
     (void)state;
     for (size_t i = 0; i < n; i++) {
-        const file_plan *p = &plans[i];
-        ms_plan          got;
-        int              q[4];
+        const coeffs_plan *p = &plans[i];
+        ms_plan            got;
+        int                q[4];
         if (!has_interval(p)) continue;
         for (int s = 0; s < p->n_stages; s++)
             q[s] = p->stage[s].q;
@@ -151,8 +87,8 @@ static void generator_agrees_with_the_file(void **state)
         CHECK(fabs(got.tol - p->tol) <= 1e-9 * p->tol + 2e-15, "%s: tol %.17g, file %.17g", p->name,
               got.tol, p->tol);
         for (int s = 0; s < p->n_stages; s++) { /* E of a stage shows in the next one's wmax */
-            const double error = s + 1 < p->n_stages ? sqrt(got.stage[s + 1].wmax) - 1.0
-                                                     : got.tol / (2.0 - got.tol);
+            const double error =
+                s + 1 < p->n_stages ? sqrt(got.stage[s + 1].wmax) - 1.0 : got.tol / (2.0 - got.tol);
             assert_int_equal(got.stage[s].q, q[s]);
             CHECK(fabs(error - p->stage[s].error) <= 1e-9 * p->stage[s].error + 2e-15,
                   "%s stage %d: E %.17g, file %.17g", p->name, s, error, p->stage[s].error);
@@ -164,31 +100,40 @@ static void generator_agrees_with_the_file(void **state)
     CHECK(made == 13, "the file has %zu plans made for an interval", made);
 }
 
-static void special_plans_agree_with_the_file(void **state)
+/* Plans whose coefficients are stored in the library as well.  What remains is rounding: 20
+ * operations on numbers up to 224. */
+static void stored_plans_agree_with_the_file(void **state)
 {
-    file_plan    plans[24] = { 0 };
-    const size_t n         = read_plans(plans, COUNT(plans));
-    int          seen      = 0;
+    coeffs_plan  plans[24] = { 0 };
+    const size_t n         = coeffs_read(plans, COUNT(plans));
+    ms_plan      got[2 + MS_FAST_PLANS];
+    size_t       seen = 0;
 
     (void)state;
-    for (size_t i = 0; i < n; i++) {
-        ms_plan got;
-        if (strcmp(plans[i].name, "paper7") == 0) ms_plan_paper7(&got);
-        else if (strcmp(plans[i].name, "ns2") == 0) ms_plan_newton_schulz(2, &got);
-        else continue;
-        assert_int_equal(got.n_stages, plans[i].n_stages);
-        /* the same coefficients: what remains is rounding, 20 operations on numbers up to 17 */
-        CHECK(distance(&got, &plans[i]) <= 1e-13, "%s is off by %g", plans[i].name,
-              distance(&got, &plans[i]));
+    ms_plan_paper7(&got[0]);
+    ms_plan_newton_schulz(2, &got[1]);
+    snprintf(got[1].name, sizeof got[1].name, "ns2"); /* as the file calls it */
+    for (int i = 0; i < MS_FAST_PLANS; i++)
+        ms_plan_fast(i, &got[2 + i]);
+    for (size_t i = 0; i < n * COUNT(got); i++) {
+        const coeffs_plan *want = &plans[i / COUNT(got)];
+        const ms_plan     *p    = &got[i % COUNT(got)];
+        if (strcmp(want->name, p->name) != 0) continue;
+        assert_int_equal(p->n_stages, want->n_stages);
+        CHECK(distance(p, want) <= 2e-13, "%s is off by %g", p->name, distance(p, want));
+        CHECK(p->u_d == want->u_d && p->tol == want->tol, "%s: u_d %g, tol %g", p->name, p->u_d,
+              p->tol);
+        for (int s = 0; s < p->n_stages && want->stage[s].has_cheb; s++)
+            CHECK(p->stage[s].wmax == want->stage[s].wmax, "%s stage %d: wmax", p->name, s);
         seen++;
     }
-    assert_int_equal(seen, 2);
+    CHECK(seen == COUNT(got), "%zu of them are in the file", seen);
 }
 
 static void products_agree_with_the_file(void **state)
 {
-    file_plan    plans[24] = { 0 };
-    const size_t n         = read_plans(plans, COUNT(plans));
+    coeffs_plan  plans[24] = { 0 };
+    const size_t n         = coeffs_read(plans, COUNT(plans));
 
     (void)state;
     for (size_t i = 0; i < n; i++) {
@@ -218,22 +163,25 @@ static void check_forms(const char *name, int s, int q, const double *c, const d
 
 static void chebyshev_rows_are_the_monomials(void **state)
 {
-    static const int q9[] = { 4, 4, 4, 4 };
-    file_plan        plans[24] = { 0 };
-    const size_t     n         = read_plans(plans, COUNT(plans));
+    static const int q9[]      = { 4, 4, 4, 4 };
+    coeffs_plan      plans[24] = { 0 };
+    const size_t     n         = coeffs_read(plans, COUNT(plans));
 
     (void)state;
     for (size_t i = 0; i < n; i++) {
         for (int s = 0; s < plans[i].n_stages; s++) {
-            const file_stage *f = &plans[i].stage[s];
+            const coeffs_stage *f = &plans[i].stage[s];
             if (f->has_cheb) check_forms(plans[i].name, s, f->q, f->c, f->k, f->wmax);
         }
     }
     for (int kind = 0; kind < 4; kind++) {
         ms_plan p;
-        if (kind == 0) ms_plan_paper7(&p);
-        else if (kind == 1) ms_plan_newton_schulz(7, &p);
-        else assert_int_equal(ms_plan_minimax(q9, kind, kind == 2 ? 0.4 : 0.0125, &p), MUSEC_OK);
+        if (kind == 0)
+            ms_plan_paper7(&p);
+        else if (kind == 1)
+            ms_plan_newton_schulz(7, &p);
+        else
+            assert_int_equal(ms_plan_minimax(q9, kind, kind == 2 ? 0.4 : 0.0125, &p), MUSEC_OK);
         for (int s = 0; s < p.n_stages; s++)
             check_forms(p.name, s, p.stage[s].q, p.stage[s].c, p.stage[s].k, p.stage[s].wmax);
     }
@@ -241,9 +189,11 @@ static void chebyshev_rows_are_the_monomials(void **state)
 
 /* ---- what defines a best polynomial ---------------------------------------------------------- */
 
-static const struct { double lo, hi; } intervals[] = {
-    { 0.001, 1.0 }, { 0.02, 1.0 }, { 0.09, 1.0 }, { 0.3, 1.0 }, { 0.55, 1.0 }, { 0.8, 1.0 },
-    { 0.17, 1.83 }, { 0.7, 1.3 }, { 0.05, 20.0 }, { 1e-4, 1e-2 },
+static const struct {
+    double lo, hi;
+} intervals[] = {
+    { 0.001, 1.0 }, { 0.02, 1.0 },  { 0.09, 1.0 }, { 0.3, 1.0 },   { 0.55, 1.0 },
+    { 0.8, 1.0 },   { 0.17, 1.83 }, { 0.7, 1.3 },  { 0.05, 20.0 }, { 1e-4, 1e-2 },
 };
 
 static double odd(int q, const double *c, double x) { return x * monomials(q, c, x * x); }
@@ -258,7 +208,7 @@ static void cubic_has_its_closed_form(void **state)
         double       c[2], error;
         assert_int_equal(ms_minimax_odd(1, l, u, c, &error), MUSEC_OK);
         for (int j = 0; j <= 100; j++) {
-            const double x = l + (u - l) * j / 100.0; /* values are near 1 */
+            const double x    = l + (u - l) * j / 100.0; /* values are near 1 */
             const double want = 1.5 * a * b * x - 0.5 * a * a * a * b * x * x * x;
             CHECK(fabs(odd(1, c, x) - want) <= 1e-12, "[%g, %g] at %g: %.17g, not %.17g", l, u, x,
                   odd(1, c, x), want);
@@ -319,22 +269,28 @@ static void narrow_intervals_give_one(void **state)
 
 static void bad_intervals_are_refused(void **state)
 {
-    static const struct { int q; double lo, hi; } bad[] = {
+    static const struct {
+        int    q;
+        double lo, hi;
+    } bad[] = {
         { 0, 0.1, 1.0 }, { 5, 0.1, 1.0 }, { 2, 0.0, 1.0 }, { 2, -0.1, 1.0 },
         { 2, 1.0, 0.5 }, { 2, NAN, 1.0 }, { 2, 0.1, NAN }, { 2, 0.1, INFINITY },
     };
     double c[MS_STAGE_Q + 1], error;
     (void)state;
     for (size_t i = 0; i < COUNT(bad); i++)
-        CHECK(ms_minimax_odd(bad[i].q, bad[i].lo, bad[i].hi, c, &error) == MUSEC_EINVAL,
-              "row %zu", i);
+        CHECK(ms_minimax_odd(bad[i].q, bad[i].lo, bad[i].hi, c, &error) == MUSEC_EINVAL, "row %zu",
+              i);
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 static void newton_schulz_plan_is_its_iteration(void **state)
 {
-    static const struct { int iters, products; } cost[] = { /* first c+2, middle c+3, last c+1 */
+    static const struct {
+        int iters, products;
+    } cost[] = {
+        /* first c+2, middle c+3, last c+1 */
         { 1, 0 }, { 2, 2 }, { 3, 5 }, { 4, 7 }, { 5, 10 }, { 6, 12 }, { 7, 15 }, { 10, 22 },
     };
     ms_plan p;
@@ -376,8 +332,8 @@ static double squares(const ms_stage *s, double w)
     const ms_stage_form f = ms_stage_squares(s);
     const double        v = f.v1 * w + f.v0;
     switch (s->q) {
-    case 4:  return (v * v + f.q0) * (v * v + f.q0) + f.t1 * w + f.t0;
-    case 2:  return v * v + f.t1 * w + f.t0;
+    case 4: return (v * v + f.q0) * (v * v + f.q0) + f.t1 * w + f.t0;
+    case 2: return v * v + f.t1 * w + f.t0;
     default: return f.t1 * w + f.t0;
     }
 }
@@ -447,8 +403,10 @@ static double smallest_u_d(const struct menu_row *row, double tol)
     for (int i = 0; i < 40; i++) {
         const double mid = sqrt(lo * hi);
         assert_int_equal(ms_plan_minimax(row->q, row->n, mid, &p), MUSEC_OK);
-        if (p.tol <= tol) hi = mid;
-        else lo = mid;
+        if (p.tol <= tol)
+            hi = mid;
+        else
+            lo = mid;
     }
     return hi;
 }
@@ -462,8 +420,8 @@ static void menu_reaches_its_printed_intervals(void **state)
             const double unit = pow(10.0, 1.0 - (double)strlen(text)); /* of the last digit */
             const double u_d  = smallest_u_d(&menu_rows[i], menu_tols[t]);
             const double over = strtod(text, NULL) - u_d;
-            CHECK(fabs(over) <= 0.55 * unit, "%s, tol %g: u_d %.6f, printed %s",
-                  menu_rows[i].name, menu_tols[t], u_d, text);
+            CHECK(fabs(over) <= 0.55 * unit, "%s, tol %g: u_d %.6f, printed %s", menu_rows[i].name,
+                  menu_tols[t], u_d, text);
         }
     }
 }
@@ -526,7 +484,7 @@ static void check_promise(const ms_plan *p, double tol, double u_low)
 static void menu_takes_the_cheapest_row_that_will_do(void **state)
 {
     static const double tols[]  = { 0.5, 2e-2, 2e-3, 1e-4, 1e-5, 1e-8, 1e-10, 1e-12 };
-    static const double u_low[] = { 1.0,  0.99, 0.9,  0.8,  0.7,   0.56,  0.4,    0.25,  0.17,
+    static const double u_low[] = { 1.0,  0.99, 0.9,  0.8,  0.7,   0.56,  0.4,    0.25, 0.17,
                                     0.11, 0.06, 0.03, 0.02, 0.013, 0.006, 0.0017, 4e-4, 1e-5 };
     size_t              refused = 0;
     (void)state;
@@ -537,8 +495,10 @@ static void menu_takes_the_cheapest_row_that_will_do(void **state)
             int                least = st == MUSEC_OK ? ms_plan_products(&p) : 1000;
             const int         *q;
             CHECK(st == MUSEC_OK || st == MUSEC_ENOTSUP, "%s", musec_status_name(st));
-            if (st == MUSEC_OK) check_promise(&p, tols[t], u_low[i]);
-            else refused++;
+            if (st == MUSEC_OK)
+                check_promise(&p, tols[t], u_low[i]);
+            else
+                refused++;
             for (size_t row = 0; ms_plan_menu_row(row, &q) > 0; row++) {
                 const int n = ms_plan_menu_row(row, &q);
                 assert_int_equal(ms_plan_minimax(q, n, u_low[i], &other), MUSEC_OK);
@@ -566,7 +526,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(generator_agrees_with_the_file),
-        cmocka_unit_test(special_plans_agree_with_the_file),
+        cmocka_unit_test(stored_plans_agree_with_the_file),
         cmocka_unit_test(products_agree_with_the_file),
         cmocka_unit_test(chebyshev_rows_are_the_monomials),
         cmocka_unit_test(cubic_has_its_closed_form),

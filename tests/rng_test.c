@@ -170,8 +170,8 @@ static void keys_do_not_meet(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_known_answers), cmocka_unit_test(draws_follow_the_layout),
-        cmocka_unit_test(uniform_is_uniform),   cmocka_unit_test(normal_is_normal),
+        cmocka_unit_test(philox_known_answers),  cmocka_unit_test(draws_follow_the_layout),
+        cmocka_unit_test(uniform_is_uniform),    cmocka_unit_test(normal_is_normal),
         cmocka_unit_test(pairs_are_independent), cmocka_unit_test(keys_do_not_meet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

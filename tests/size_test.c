@@ -55,16 +55,16 @@ static void stack(void **state)
         { 1, -3, 4, 8, false, 0 },
         { 1, 3, -4, 8, false, 0 },
         { 1, 1, INT64_MAX, 1, true, INT64_MAX },
-        { 1, 1, INT64_MAX, 2, false, 0 },          /* fits a size_t, not a ptrdiff_t */
+        { 1, 1, INT64_MAX, 2, false, 0 }, /* fits a size_t, not a ptrdiff_t */
         { 1, INT64_MAX, INT64_MAX, 1, false, 0 },
         { (int64_t)1 << 31, (int64_t)1 << 31, 4, 4, false, 0 },
     };
     (void)state;
 
     for (size_t i = 0; i < COUNT(cases); i++) {
-        size_t     out  = 77;
-        const bool fits = ms_size_stack(cases[i].count, cases[i].rows, cases[i].cols, cases[i].each,
-                                        &out);
+        size_t     out = 77;
+        const bool fits =
+            ms_size_stack(cases[i].count, cases[i].rows, cases[i].cols, cases[i].each, &out);
         CHECK(fits == cases[i].fits, "case %zu", i);
         CHECK(out == (fits ? cases[i].bytes : 77), "case %zu: %zu", i, out);
     }

@@ -63,8 +63,9 @@ MUSEC_API const char *musec_status_text(musec_status status); /* the words above
 
 /* ---- matrices -------------------------------------------------------------------------------- */
 
-#define MUSEC_DTYPE_MAP(X) /* name, code, spelling, bytes; codes are ABI: append, never renumber */ \
-    X(F32, 1, "f32", 4)                                                                             \
+#define MUSEC_DTYPE_MAP(                                                        \
+    X) /* name, code, spelling, bytes; codes are ABI: append, never renumber */ \
+    X(F32, 1, "f32", 4)                                                         \
     X(F64, 2, "f64", 8)
 
 typedef enum musec_dtype {
@@ -93,44 +94,45 @@ typedef struct musec_ctx musec_ctx; /* one device and its queue; one thread at a
 /* device: "cpu", "ref" (plain loops: slow, the definition of every operation), or NULL for the
  * best one present.  On failure *out is NULL; every destroy accepts NULL. */
 MUSEC_API musec_status musec_ctx_create(musec_ctx **out, const char *device);
-MUSEC_API musec_status musec_ctx_sync(musec_ctx *ctx);        /* waits; reports errors of queued work */
-MUSEC_API const char  *musec_ctx_error(const musec_ctx *ctx); /* last failure in words, never NULL */
-MUSEC_API const char  *musec_ctx_device(const musec_ctx *ctx); /* the device's name, as created */
 MUSEC_API void         musec_ctx_destroy(musec_ctx *ctx);
+MUSEC_API musec_status musec_ctx_sync(musec_ctx *ctx); /* waits; reports errors of queued work */
+/* The last failure in words, and the device's name as created; never NULL. */
+MUSEC_API const char *musec_ctx_error(const musec_ctx *ctx);
+MUSEC_API const char *musec_ctx_device(const musec_ctx *ctx);
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
 /* Each operator maps the singular values of every matrix in the stack, M = U diag(s) V^T, and
  * leaves the singular vectors alone.  With h(s) = D s / sqrt(s^2 + D^2):
  *
- *   hard      min(s, D), by SVD.  M itself, bit for bit, if no s exceeds D
+ *   hard      min(s, D), exactly.  M itself, bit for bit, if no s exceeds D
  *   soft      h(s), exactly, by eigenvalues or SVD
  *   ssc       the paper's K coupled Newton-Schulz steps towards h
  *   paper7    ssc with K = 5 by seven products, to 2e-6 of it
- *   fast      h by seven products, at least as close to h as ssc with K = 5 for every s
+ *   fast      h by seven products, for every s within 2.3e-3 of it or nearer than ssc with K = 5
  *   accurate  h within the relative error `tol`, by the cheapest products that reach it
  *   polar     1 for every s > 0 (a partial isometry if M is rank deficient)
  *   ns5       Muon's `iters` quintic Newton-Schulz steps towards polar
  *
  * Cost, accuracy and when to use which: docs/operators.md. */
 typedef struct musec_clip_config { /* fill with musec_clip_config_init(), then change */
-    uint32_t    size;      /* sizeof in the caller: fields may be added at the end */
-    int32_t     iters;     /* ssc, ns5: steps, 1..100 [5] */
-    const char *op;        /* one of the names above, set by init; static storage */
-    double      threshold; /* D > 0 [1]; not used by polar and ns5 */
-    double      tol;       /* accurate: relative error of the gain, 1e-12..0.5 [1e-3] */
-    const char *coeffs;    /* ns5: "keller" or "polar-express" ["keller"] */
-    int32_t     literal;   /* ssc: not 0 = the paper's own order of 3K+2 products [0] */
-    int32_t     reserved;  /* 0 */
+    uint32_t    size;              /* sizeof in the caller: fields may be added at the end */
+    int32_t     iters;             /* ssc, ns5: steps, 1..100 [5] */
+    const char *op;                /* one of the names above, set by init; static storage */
+    double      threshold;         /* D > 0 [1]; not used by polar and ns5 */
+    double      tol;               /* accurate: relative error of the gain, 1e-12..0.5 [1e-3] */
+    const char *coeffs;            /* ns5: "keller" or "polar-express" ["keller"] */
+    int32_t     literal;           /* ssc: not 0 = the paper's own order of 3K products [0] */
+    int32_t     reserved;          /* 0 */
 } musec_clip_config;
 
 /* What was done to one matrix of the stack. */
 typedef struct musec_clip_report {
-    char    path[32]; /* the plan taken: "paper 2+2+1", "p9x9c", "svd", ... */
-    int32_t products; /* r x r x r products it took (r = the smaller side), Gram and apply not counted */
+    char    path[32]; /* the plan taken: "paper K=5", "p9x9c", "svd", ... */
+    int32_t products; /* r x r x r products (r = the smaller side), Gram matrix and apply apart */
     int32_t reserved;
-    double  u_low;    /* smallest u = sqrt((s^2 + D^2) / alpha) that could occur; 0 if not used */
-    double  alpha;    /* the bound on s_1^2 + D^2 that normalised the iteration; 0 if not used */
+    double  u_low; /* smallest u = sqrt((s^2 + D^2) / alpha) that could occur; 0 if not used */
+    double  alpha; /* the bound on s_1^2 + D^2 that normalised the iteration; 0 if not used */
 } musec_clip_report;
 
 /* The operators by name: index 0, 1, ... until NULL.  `help` may be NULL. */
@@ -157,8 +159,8 @@ typedef struct musec_spectrum_stats {
 /* Exact spectra.  values: NULL or count * min(rows, cols) doubles in host memory, descending for
  * each matrix.  stats: NULL or `count` entries in host memory.  threshold: D > 0 for share_above,
  * or 0 for none.  Waits for the queue. */
-MUSEC_API musec_status musec_spectrum(musec_ctx *ctx, musec_view x, double threshold, double *values,
-                                      musec_spectrum_stats *stats);
+MUSEC_API musec_status musec_spectrum(musec_ctx *ctx, musec_view x, double threshold,
+                                      double *values, musec_spectrum_stats *stats);
 
 /* The spectral norm from `steps` >= 2 Lanczos steps on the smaller Gram matrix, from a start vector
  * drawn from `seed`.  norm[i] never exceeds the true norm (but for rounding); the error of its

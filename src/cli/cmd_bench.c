@@ -16,9 +16,9 @@ struct args {
 
 static const ms_option options[] = {
     { "filter", MS_OPT_STR, offsetof(struct args, filter), "TEXT",
-      "only the cases whose name holds TEXT [all]" },
+      "only the rows whose name holds TEXT [all]" },
     { "repeats", MS_OPT_I64, offsetof(struct args, repeats), "N",
-      "times to run each case, the median counts; 0 chooses by its length [0]" },
+      "rounds to run, of which the median counts; 0: 9, or 3 with --quick [0]" },
     { "quick", MS_OPT_FLAG, offsetof(struct args, quick), NULL, "small sizes only, in seconds" },
     MS_CLI_DEVICE(struct args),
     MS_CLI_JSON(struct args),

@@ -76,7 +76,7 @@ struct job {
     ms_log             log;
     struct entry      *entries;
     size_t             n_entries, room;
-    json_t            *skipped;                     /* [{"name", "why"}] */
+    json_t            *skipped;                     /* [{"name", "dtype", "why"}] */
     size_t             n_vectors, n_empty, n_other; /* of the skipped: what they were */
 };
 
@@ -187,7 +187,7 @@ static const char *why_skip(struct job *j, const ms_tensor_info *t)
 {
     if (!ms_safetensors_readable(t)) {
         j->n_other++;
-        return t->dtype;
+        return "not floating";
     }
     if (t->ndim < 2) {
         j->n_vectors++;
@@ -201,28 +201,37 @@ static const char *why_skip(struct job *j, const ms_tensor_info *t)
     return NULL;
 }
 
+static musec_status take_tensor(ms_error *error, struct job *j, ms_safetensors *file, size_t index)
+{
+    const ms_tensor_info *t     = &file->tensors[index];
+    const char           *why   = why_skip(j, t);
+    ms_npy                array = { 0 };
+    musec_status          st    = MUSEC_OK;
+
+    if (why != NULL) {
+        json_t *row = json_object();
+        json_object_set_new(row, "name", ms_cli_string(t->name));
+        json_object_set_new(row, "dtype", ms_cli_string(t->dtype));
+        json_object_set_new(row, "why", ms_cli_string(why));
+        json_array_append_new(j->skipped, row);
+        return st;
+    }
+    ms_log_progress(&j->log, "%zu/%zu %s", index + 1, file->n_tensors, t->name);
+    TRY(ms_safetensors_read(error, file, index, &array));
+    TRY(take_array(error, j, t->name, &array));
+done:
+    ms_npy_free(&array);
+    return st;
+}
+
 static musec_status take_safetensors(ms_error *error, struct job *j)
 {
-    ms_safetensors file  = { 0 };
-    ms_npy         array = { 0 };
+    ms_safetensors file = { 0 };
     musec_status   st;
 
     TRY(ms_safetensors_open(error, j->path, &file));
-    for (size_t i = 0; i < file.n_tensors; i++) {
-        const ms_tensor_info *t   = &file.tensors[i];
-        const char           *why = why_skip(j, t);
-        if (why != NULL) {
-            json_t *row = json_object();
-            json_object_set_new(row, "name", ms_cli_string(t->name));
-            json_object_set_new(row, "why", ms_cli_string(why));
-            json_array_append_new(j->skipped, row);
-            continue;
-        }
-        ms_log_progress(&j->log, "%zu/%zu %s", i + 1, file.n_tensors, t->name);
-        TRY(ms_safetensors_read(error, &file, i, &array));
-        TRY(take_array(error, j, t->name, &array));
-        ms_npy_free(&array);
-    }
+    for (size_t i = 0; i < file.n_tensors; i++)
+        TRY(take_tensor(error, j, &file, i));
     if (j->n_entries == 0)
         st = ms_fail(error, MUSEC_EINVAL,
                      "%s: no matrix among its %zu tensors (%zu vectors or scalars, %zu not "
@@ -230,7 +239,6 @@ static musec_status take_safetensors(ms_error *error, struct job *j)
                      j->path, file.n_tensors, j->n_vectors, j->n_other, j->n_empty);
 done:
     ms_log_end(&j->log);
-    ms_npy_free(&array);
     ms_safetensors_close(&file);
     return st;
 }
@@ -260,7 +268,7 @@ static int64_t shown_values(const struct job *j, const struct entry *entry)
 
 static void add_top(ms_table *table, const struct job *j, const struct entry *entry)
 {
-    char   text[LINE_TOP * 16] = "";
+    char   text[LINE_TOP * 14] = "";
     size_t used                = 0;
 
     for (int64_t i = 0; i < shown_values(j, entry) && used < sizeof text; i++)
@@ -270,10 +278,7 @@ static void add_top(ms_table *table, const struct job *j, const struct entry *en
 }
 
 /* All values, or more of them than fit a line of the table: a line each, exact to the last bit. */
-static int lists_values(const struct job *j)
-{
-    return j->args->values || (j->args->top != NOT_GIVEN && j->args->top > LINE_TOP);
-}
+static int lists_values(const struct job *j) { return j->args->values || j->args->top > LINE_TOP; }
 
 static musec_status print_text(ms_error *error, const struct job *j, FILE *to)
 {

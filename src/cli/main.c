@@ -74,8 +74,10 @@ int main(int argc, char **argv)
     ms_device_cpu_prepare(argv); /* may start the program again, so before anything else */
     code = dispatch(argc, argv);
     /* Output is buffered: only now is it known whether the result arrived. */
+    errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_OK) {
-        fprintf(stderr, "musec: stdout cannot be written: %s\n", strerror(errno));
+        fprintf(stderr, "musec: stdout cannot be written: %s\n",
+                errno != 0 ? strerror(errno) : "an earlier write failed");
         code = EXIT_FAILED;
     }
     return code;

@@ -47,8 +47,8 @@ done:
     return st;
 }
 
-/* The best time of an n x n x n product.  Tries again until a larger one would fit into what is left
- * of `budget_ms`, of which it takes what it used: a first slow try never ends the search. */
+/* The best time of an n x n x n product.  Tries again until a larger one would fit into what is
+ * left of `budget_ms`, of which it takes what it used: one slow try never ends the search. */
 static musec_status time_gemm(ms_error *error, ms_device *d, musec_dtype dtype, int64_t n,
                               double *budget_ms, double *best_ms)
 {

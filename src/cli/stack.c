@@ -47,8 +47,8 @@ static double element(const ms_npy *array, size_t i)
 /* "[1, 0, 3]", the place of element `at` in the array. */
 static void place_text(const ms_npy *array, size_t at, char *text, size_t bytes)
 {
-    size_t index[MS_NPY_DIMS];
-    size_t used = 0;
+    size_t index[MS_NPY_DIMS] = { 0 };
+    size_t used               = 0;
 
     for (int i = array->ndim; i-- > 0;) {
         index[i] = at % (size_t)array->shape[i];
@@ -85,7 +85,7 @@ musec_status ms_stack_convert(ms_error *error, const char *name, musec_dtype dty
     char         place[24 * MS_NPY_DIMS];
 
     if (array->dtype == dtype) return MUSEC_OK;
-    data = ms_size_mul(n, ms_dtype_bytes(dtype), &bytes) ? malloc(bytes) : NULL;
+    data = ms_size_mul(n, ms_dtype_bytes(dtype), &bytes) && bytes > 0 ? malloc(bytes) : NULL;
     if (data == NULL) return ms_fail(error, MUSEC_ENOMEM, "%s: not enough memory", name);
     for (size_t i = 0; i < n; i++) {
         const double value = element(array, i);

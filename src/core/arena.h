@@ -14,7 +14,7 @@
 typedef struct ms_arena {
     musec_status (*alloc)(void *owner, size_t bytes, void **out);
     void (*free)(void *owner, void *p);
-    void  *owner;
+    void *owner;
     struct {
         unsigned char *base; /* as allocated */
         size_t         bytes, used;

@@ -118,7 +118,7 @@ static musec_status find_file(ms_error *e, const char *path, const struct stat *
         TRY(set_path(e, real, out));
     }
     /* A rename would get round a write protection that is there for a reason. */
-    if (access(out->path, W_OK) != 0) st = cannot_create(e, path, errno);
+    if (faccessat(AT_FDCWD, out->path, W_OK, AT_EACCESS) != 0) st = cannot_create(e, path, errno);
 done:
     free(real);
     return st;

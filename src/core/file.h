@@ -27,6 +27,6 @@ musec_status ms_out_open(ms_error *e, const char *path, ms_out_file *out);
 musec_status ms_out_write(ms_error *e, ms_out_file *out, const void *buf, size_t bytes);
 musec_status ms_out_commit(ms_error *e, ms_out_file *out); /* flush, fsync, close, rename */
 /* Closes, and removes the part.  Does nothing after a commit (even a failed one) or on { 0 }. */
-void         ms_out_abandon(ms_out_file *out);
+void ms_out_abandon(ms_out_file *out);
 
 #endif

@@ -19,9 +19,9 @@ typedef struct ms_log {
 
 ms_log ms_log_open(FILE *to, ms_log_level level);
 /* One line, shown if `level` is not above the log's; the newline is added. */
-void   ms_log_say(ms_log *log, ms_log_level level, const char *fmt, ...) MS_PRINTF(3, 4);
+void ms_log_say(ms_log *log, ms_log_level level, const char *fmt, ...) MS_PRINTF(3, 4);
 /* Redraws one line on a terminal; elsewhere it does nothing.  ms_log_say goes below it. */
-void   ms_log_progress(ms_log *log, const char *fmt, ...) MS_PRINTF(2, 3);
-void   ms_log_end(ms_log *log); /* ends a dangling progress line */
+void ms_log_progress(ms_log *log, const char *fmt, ...) MS_PRINTF(2, 3);
+void ms_log_end(ms_log *log); /* ends a dangling progress line */
 
 #endif

@@ -189,6 +189,7 @@ static musec_status take_option(ms_error *e, const ms_command *cmd, void *args, 
     if (o == NULL) return unknown(e, cmd, arg);
     if (o->type == MS_OPT_FLAG) {
         if (value != NULL) return ms_fail(e, MUSEC_EINVAL, "--%s takes no value", o->name);
+        value = "";
     } else if (value == NULL) {
         if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0)
             return ms_fail(e, MUSEC_EINVAL, "--%s needs a value: %s", o->name, o->meta);

@@ -29,7 +29,7 @@ typedef struct ms_option {
     const char    *help;   /* one line, ends with the default in brackets: "steps to take [5]" */
 } ms_option;
 
-typedef struct ms_command { /* what --help says around the table */
+typedef struct ms_command {    /* what --help says around the table */
     const char      *name;     /* "musec clip" */
     const char      *operands; /* "IN.npy OUT.npy" */
     const char      *summary;  /* one line */

@@ -39,14 +39,14 @@ const char *musec_status_text(musec_status status)
     return "an unknown status code";
 }
 
-musec_status ms_fail(ms_error *error, musec_status status, const char *fmt, ...)
+void ms_error_set(ms_error *error, const char *fmt, ...)
 {
     static const char cut[] = "...";
     ms_error          line; /* apart: an argument may be error->text itself */
     va_list           args;
     int               n;
 
-    if (error == NULL) return status;
+    if (error == NULL) return;
     va_start(args, fmt);
     n = vsnprintf(line.text, sizeof line.text, fmt, args);
     va_end(args);
@@ -56,5 +56,4 @@ musec_status ms_fail(ms_error *error, musec_status status, const char *fmt, ...)
     for (char *c = line.text; *c != '\0'; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     *error = line;
-    return status;
 }

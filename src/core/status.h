@@ -15,14 +15,20 @@ typedef struct ms_error {
 #define MS_PRINTF(fmt, args)
 #endif
 
-/* Writes the message and returns `status`, so that a failure is one line: return ms_fail(...). */
-musec_status ms_fail(ms_error *error, musec_status status, const char *fmt, ...) MS_PRINTF(3, 4);
+void ms_error_set(ms_error *error, const char *fmt, ...) MS_PRINTF(2, 3);
+
+static inline musec_status ms_status_itself(musec_status status) { return status; }
+
+/* Writes the message and is `status`, so that a failure is one line: return ms_fail(...).  A macro,
+ * so that whoever reads the caller alone, a checker of null pointers for one, sees which status it
+ * is. */
+#define ms_fail(error, status, ...) (ms_error_set(error, __VA_ARGS__), ms_status_itself(status))
 
 /* st = call; on failure go to the function's one exit. */
-#define TRY(call)                        \
-    do {                                 \
-        st = (call);                     \
-        if (st != MUSEC_OK) goto done;   \
+#define TRY(call)                      \
+    do {                               \
+        st = (call);                   \
+        if (st != MUSEC_OK) goto done; \
     } while (0)
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -9,9 +9,10 @@
 
 #include "core/size.h"
 
-/* ---- kinds and contexts ------------------------------------------------------------------------ */
+/* ---- kinds and contexts ---------------------------------------------------------------------- */
 
-static const ms_device_kind kinds[] = { /* best first: the default is the first that opens */
+static const ms_device_kind kinds[] = {
+    /* best first: the default is the first that opens */
     { "cpu", "CBLAS, LAPACKE and OpenMP", ms_device_cpu_ops, ms_device_cpu_open, NULL },
     { "ref", "plain loops in float64: slow, the definition of every op", ms_device_ref_ops, NULL,
       NULL },
@@ -79,7 +80,8 @@ musec_status musec_ctx_create(musec_ctx **out, const char *device)
         const ms_device_kind *kind = find_kind(device, &index);
         return kind == NULL ? MUSEC_EINVAL : open_kind(kind, index, out);
     }
-    for (size_t i = 0; i < COUNT(kinds) && st != MUSEC_OK; i++) st = open_kind(&kinds[i], 0, out);
+    for (size_t i = 0; i < COUNT(kinds) && st != MUSEC_OK; i++)
+        st = open_kind(&kinds[i], 0, out);
     return st;
 }
 
@@ -100,7 +102,7 @@ void musec_ctx_destroy(musec_ctx *ctx)
     free(ctx);
 }
 
-/* ---- views ------------------------------------------------------------------------------------- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 size_t ms_dtype_bytes(musec_dtype dtype)
 {
@@ -117,10 +119,16 @@ double ms_dtype_eps(musec_dtype dtype) { return dtype == MUSEC_F32 ? FLT_EPSILON
 
 double ms_dtype_tiny(musec_dtype dtype) { return dtype == MUSEC_F32 ? FLT_MIN : DBL_MIN; }
 
-musec_view musec_view_dense(void *data, musec_dtype dtype, int64_t count, int64_t rows, int64_t cols)
+musec_view musec_view_dense(void *data, musec_dtype dtype, int64_t count, int64_t rows,
+                            int64_t cols)
 {
-    return (musec_view){ .data = data, .rows = rows, .cols = cols, .ld = cols,
-                         .count = count, .stride = rows * cols, .dtype = dtype };
+    return (musec_view){ .data   = data,
+                         .rows   = rows,
+                         .cols   = cols,
+                         .ld     = cols,
+                         .count  = count,
+                         .stride = rows * cols,
+                         .dtype  = dtype };
 }
 
 musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, ms_mat *out)
@@ -145,8 +153,13 @@ musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, m
                        "%s: stride %lld lets matrices of %lld x %lld (ld %lld) overlap", what,
                        (long long)view.stride, (long long)view.rows, (long long)view.cols,
                        (long long)view.ld);
-    *out = (ms_mat){ .data = view.data, .rows = view.rows, .cols = view.cols, .ld = view.ld,
-                     .count = view.count, .stride = view.stride, .dtype = view.dtype };
+    *out = (ms_mat){ .data   = view.data,
+                     .rows   = view.rows,
+                     .cols   = view.cols,
+                     .ld     = view.ld,
+                     .count  = view.count,
+                     .stride = view.stride,
+                     .dtype  = view.dtype };
     return MUSEC_OK;
 }
 
@@ -163,7 +176,25 @@ ms_vec ms_vec_slice(ms_vec v, int64_t first, int64_t count)
     return (ms_vec){ .data = v.data == NULL ? NULL : v.data + first, .count = count };
 }
 
-/* ---- scratch ----------------------------------------------------------------------------------- */
+musec_status ms_mat_layout(ms_device *d, musec_dtype dtype, int64_t count, int64_t rows,
+                           int64_t cols, ms_mat *out, size_t *bytes)
+{
+    const size_t each = ms_dtype_bytes(dtype), align = 64; /* bytes */
+    size_t       one = 0;
+    if (!ms_size_stack(1, rows, cols, each, &one) || !ms_size_add(one, align - 1, &one) ||
+        !ms_size_stack(count, 1, (int64_t)(one / align * align), 1, bytes))
+        return ms_fail(&d->error, MUSEC_EINVAL, "%s: a stack of %lld x %lld x %lld is too large",
+                       d->name, (long long)count, (long long)rows, (long long)cols);
+    *out = (ms_mat){ .rows   = rows,
+                     .cols   = cols,
+                     .ld     = cols,
+                     .count  = count,
+                     .stride = (int64_t)(one / align * align / each),
+                     .dtype  = dtype };
+    return MUSEC_OK;
+}
+
+/* ---- scratch --------------------------------------------------------------------------------- */
 
 musec_status ms_scratch_bytes(ms_device *d, size_t bytes, void **out)
 {
@@ -178,11 +209,7 @@ musec_status ms_scratch_mat(ms_device *d, musec_dtype dtype, int64_t count, int6
 {
     size_t       bytes = 0;
     musec_status st    = MUSEC_OK;
-    if (!ms_size_stack(count, rows, cols, ms_dtype_bytes(dtype), &bytes))
-        return ms_fail(&d->error, MUSEC_EINVAL, "%s: a workspace of %lld x %lld x %lld is too large",
-                       d->name, (long long)count, (long long)rows, (long long)cols);
-    *out = (ms_mat){ .rows = rows, .cols = cols, .ld = cols, .count = count,
-                     .stride = rows * cols, .dtype = dtype };
+    TRY(ms_mat_layout(d, dtype, count, rows, cols, out, &bytes));
     TRY(ms_scratch_bytes(d, bytes, &out->data));
 done:
     return st;

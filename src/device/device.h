@@ -25,7 +25,8 @@
 typedef struct musec_ctx ms_device; /* what the public header calls a context */
 
 /* A stack of matrices.  Element (i, j) of matrix b: data[b*stride + i*ld + j], or, transposed,
- * data[b*stride + j*ld + i].  rows and cols are those of the matrix as seen, after transposition. */
+ * data[b*stride + j*ld + i].  rows and cols are those of the matrix as
+ * seen, after transposition. */
 typedef struct ms_mat {
     void       *data;
     int64_t     rows, cols, ld;
@@ -51,7 +52,8 @@ typedef struct ms_term {
 } ms_term;
 
 /* Small programs over the scalars of a stack: for each matrix, some vectors in, some out.  They are
- * what lets a plan be chosen on the device.  Each is defined in scalar_fn.h, once for all devices. */
+ * what lets a plan be chosen on the device.  Each is defined in scalar_fn.h, once
+ * for all devices. */
 typedef enum ms_scalar_fn {
 #define X(name, n_params, n_in, n_out) MS_SCALAR_##name,
 #include "device/scalar_list.h"
@@ -67,11 +69,12 @@ typedef struct ms_device_ops {
 
     /* memory and queue; bytes, not elements */
     musec_status (*alloc)(ms_device *d, size_t bytes, void **out); /* aligned to 64 bytes or more */
-    void (*free)(ms_device *d, void *p);                            /* NULL is allowed */
+    void (*free)(ms_device *d, void *p);                           /* NULL is allowed */
     musec_status (*upload)(ms_device *d, const void *host, size_t bytes, void *device);
-    musec_status (*download)(ms_device *d, const void *device, size_t bytes, void *host); /* waits */
-    musec_status (*sync)(ms_device *d);                                                   /* waits */
-    musec_status (*now_ms)(ms_device *d, double *ms); /* waits, then reads a monotonic clock */
+    /* these wait; now_ms then reads a monotonic clock */
+    musec_status (*download)(ms_device *d, const void *device, size_t bytes, void *host);
+    musec_status (*sync)(ms_device *d);
+    musec_status (*now_ms)(ms_device *d, double *ms);
 
     /* matrices: products.  Reading c is skipped if beta is 0, so it may hold anything then. */
     musec_status (*gemm)(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c);
@@ -81,7 +84,7 @@ typedef struct ms_device_ops {
     musec_status (*gemm_sym)(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c);
     musec_status (*gram)(ms_device *d, ms_mat x, ms_mat c); /* c <- x x^T, exactly symmetric */
 
-    /* matrices: decompositions; x and a are kept; values are (count, 1, k) rows of the same dtype */
+    /* matrices: decompositions.  x and a are kept; values are (count, 1, k) rows of their dtype */
     /* thin SVD, k = min(rows, cols): u (rows x k), s descending, vt (k x cols).  u.data and vt.data
      * both NULL: values only. */
     musec_status (*svd)(ms_device *d, ms_mat x, ms_mat u, ms_mat s, ms_mat vt);
@@ -90,20 +93,21 @@ typedef struct ms_device_ops {
     musec_status (*eigh)(ms_device *d, ms_mat a, ms_mat w, ms_mat v);
 
     /* elements; in place (out is x) is allowed throughout */
-    musec_status (*copy)(ms_device *d, ms_mat x, ms_mat out); /* converts dtype; keeps the bits otherwise */
+    /* out <- x; converts the dtype, keeps the bits otherwise */
+    musec_status (*copy)(ms_device *d, ms_mat x, ms_mat out);
     musec_status (*fill)(ms_device *d, double value, ms_mat out);
-    musec_status (*add_diag)(ms_device *d, ms_num value, ms_mat x);   /* x <- x + value I */
-    musec_status (*scale)(ms_device *d, ms_num factor, ms_mat x);     /* x <- factor x, the product
-                                                                          formed in float64: any power of
-                                                                          two is safe; 1 costs nothing */
-    musec_status (*axpby)(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y); /* y <- alpha x
-                                                                          + beta y; beta 0 never reads y */
-    /* n_terms <= 4 linear combinations of x, y (data NULL: absent) and I, in one pass; an out may be
-     * x or y */
+    musec_status (*add_diag)(ms_device *d, ms_num value, ms_mat x); /* x <- x + value I */
+    /* x <- factor x, the product formed in float64: any power of two is safe; 1 costs nothing */
+    musec_status (*scale)(ms_device *d, ms_num factor, ms_mat x);
+    /* y <- alpha x + beta y; where beta is the constant 0, y is not read */
+    musec_status (*axpby)(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y);
+    /* n_terms <= 4 linear combinations of x, y (data NULL: absent) and I, in one pass; an out may
+     * be x or y */
     musec_status (*combine)(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n_terms);
     musec_status (*scale_rows)(ms_device *d, ms_mat v, ms_mat x); /* row i of x times v(0, i) */
     /* Brings a stack to a safe range: *scaled is factor * x, in `buffer` (same shape and dtype), or
-     * x itself where the device finds every factor of the stack unneeded: it then sets them to 1. */
+     * x itself where the device finds every factor of the stack unneeded: it then sets
+     * them to 1. */
     musec_status (*prescale)(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer, ms_mat *scaled);
 
     /* reductions: one float64 per matrix, accumulated in float64, in an order that depends on the
@@ -124,13 +128,13 @@ typedef struct ms_device_ops {
 } ms_device_ops;
 
 struct musec_ctx {
-    const ms_device_ops *ops;     /* = &table: each context assembles its own, nothing is shared */
+    const ms_device_ops *ops; /* = &table: each context assembles its own, nothing is shared */
     ms_device_ops        table;
     const struct ms_device_kind *kind;
-    ms_error             error;
-    ms_arena             scratch; /* in device memory */
-    void                *impl;    /* the device's own: queue, handles, plan caches */
-    char                 name[32];
+    ms_error                     error;
+    ms_arena                     scratch; /* in device memory */
+    void                        *impl;    /* the device's own: queue, handles, plan caches */
+    char                         name[32];
 };
 
 /* A device that is compiled in.  open and close may be NULL: nothing to do. */
@@ -146,7 +150,7 @@ typedef struct ms_device_kind {
 const ms_device_kind *ms_device_kind_at(size_t index);
 
 void ms_device_ref_ops(ms_device_ops *table); /* every row, in plain loops */
-void ms_device_cpu_ops(ms_device_ops *table); /* ref, with what CBLAS, LAPACKE and OpenMP make faster */
+void ms_device_cpu_ops(ms_device_ops *table); /* ref, and what is faster */
 
 musec_status ms_device_cpu_open(ms_device *d, int index);
 
@@ -155,9 +159,9 @@ void ms_device_cpu_describe(char *text, size_t bytes);
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-size_t  ms_dtype_bytes(musec_dtype dtype);
-double  ms_dtype_eps(musec_dtype dtype);  /* distance from 1 to the next number */
-double  ms_dtype_tiny(musec_dtype dtype); /* smallest normal number */
+size_t ms_dtype_bytes(musec_dtype dtype);
+double ms_dtype_eps(musec_dtype dtype);  /* distance from 1 to the next number */
+double ms_dtype_tiny(musec_dtype dtype); /* smallest normal number */
 
 /* Is this a view that may be used?  Fills the error: which (`what`), what is wrong with it. */
 musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, ms_mat *out);
@@ -165,9 +169,9 @@ musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, m
 static inline ms_mat ms_t(ms_mat x)
 {
     const int64_t rows = x.rows;
-    x.rows  = x.cols;
-    x.cols  = rows;
-    x.trans = !x.trans;
+    x.rows             = x.cols;
+    x.cols             = rows;
+    x.trans            = !x.trans;
     return x;
 }
 
@@ -178,9 +182,15 @@ ms_vec ms_vec_slice(ms_vec v, int64_t first, int64_t count);
 static inline ms_num ms_const(double value) { return (ms_num){ .value = value }; }
 static inline ms_num ms_each(ms_vec vec) { return (ms_num){ .each = vec }; }
 
-/* ---- scratch: device memory that a function takes and gives back on every path ----------------- */
+/* A stack without data, whose matrices are dense and begin at multiples of 64 bytes (some BLAS and
+ * LAPACK kernels sum in another order where they do not), and the bytes that it needs. */
+musec_status ms_mat_layout(ms_device *d, musec_dtype dtype, int64_t count, int64_t rows,
+                           int64_t cols, ms_mat *out, size_t *bytes);
 
-/* The pattern:  const ms_mark mark = ms_arena_mark(&d->scratch); ... done: ms_arena_reset(.., mark) */
+/* ---- scratch: device memory that a function takes and gives back on every path --------------- */
+
+/* The pattern:  const ms_mark mark = ms_arena_mark(&d->scratch); ...
+ * done: ms_arena_reset(.., mark) */
 musec_status ms_scratch_mat(ms_device *d, musec_dtype dtype, int64_t count, int64_t rows,
                             int64_t cols, ms_mat *out);
 musec_status ms_scratch_vec(ms_device *d, int64_t count, ms_vec *out);

@@ -1,7 +1,8 @@
 /* scalar_fn.h - the per-matrix scalar programs, written once for all devices.
  *
  * They are the arithmetic between two reductions and the next element op: a few float64 numbers per
- * matrix that would otherwise make the host wait.  Names and the numbers they take: scalar_list.h. */
+ * matrix that would otherwise make the host wait.  Names and the numbers
+ * they take: scalar_list.h. */
 #ifndef MS_DEVICE_SCALAR_FN_H
 #define MS_DEVICE_SCALAR_FN_H
 
@@ -28,18 +29,22 @@ MS_FN double ms_scalar_pow2_scale(double absmax, double threshold)
     return ldexp(1.0, -e);
 }
 
-/* The factor D / sqrt(alpha) on the result, as gain * rest: `gain` is small enough to ride on the
- * coefficients of the last polynomial in any precision, `rest` is a power of two, nearly always 1. */
-MS_FN void ms_scalar_gain(double threshold, double alpha, double *gain, double *rest)
+/* The factor D / sqrt(alpha) on the result (alpha being that of s M) as gain * rest: `gain` rides
+ * on the coefficients of the last polynomial and must not underflow there in any precision, `rest`
+ * is a power of two, nearly always 1.  gain is s times the factor, which is the same for c M and c
+ * D, and so are its bits; where that is tiny, only its mantissa counts. */
+MS_FN void ms_scalar_gain(double threshold, double alpha, double s, double *gain, double *rest)
 {
-    const double c = threshold / sqrt(alpha);
-    int          e = 0;
-    frexp(c, &e);
-    *rest = e > 40 ? ldexp(1.0, e - 40) : e < -40 ? ldexp(1.0, e + 40) : 1.0;
-    *gain = c / *rest;
+    const double factor = threshold / sqrt(alpha);
+    int          e      = 0;
+    *gain               = factor * s;
+    *rest               = 1.0 / s;
+    if (*gain >= 0x1p-40) return;
+    *gain = ldexp(frexp(factor, &e), -40);
+    *rest = ldexp(1.0, e + 40);
 }
 
-/* alpha = a |A|_F with the bound of fourth moments, A1 = A / |A|_F, m = tr A1 / r:
+/* alpha = a |A|_F with the bound of fourth moments, A1 = A / |A|_F, m = tr A1 / r, both certain:
  *     |lambda_max - m|^4 <= sum (lambda_i - m)^4 = |(A1 - m I)^2|_F^2 = quart */
 MS_FN void ms_scalar_alpha_c4(const double *params, const double *in, double *out)
 {
@@ -50,7 +55,7 @@ MS_FN void ms_scalar_alpha_c4(const double *params, const double *in, double *ou
     out[0]             = 1.0 / a;
     out[1]             = alpha;
     out[2]             = in[3] / sqrt(alpha);
-    ms_scalar_gain(in[4], alpha, &out[3], &out[4]);
+    ms_scalar_gain(in[5], alpha, in[4], &out[3], &out[4]);
 }
 
 /* params: rows, cols, one key per row, then the rows.  Keys fall from row to row. */
@@ -58,18 +63,36 @@ MS_FN void ms_scalar_pick(const double *params, double x, double *out)
 {
     const int     rows = (int)params[0], cols = (int)params[1];
     const double *keys = params + 2, *table = keys + rows;
-    int           row  = 0;
-    while (row < rows - 1 && !(x >= keys[row])) row++;
-    for (int j = 0; j < cols; j++) out[j] = table[row * cols + j];
+    int           row = 0;
+    while (row < rows - 1 && !(x >= keys[row]))
+        row++;
+    for (int j = 0; j < cols; j++)
+        out[j] = table[row * cols + j];
 }
 
-/* A matrix with one row has one singular value: the operators are a factor on it. */
-MS_FN double ms_scalar_vector_gain(ms_map map, double sumsq, double s, double sd)
+/* A matrix with one row has one singular value: the operators are a factor on it, here in two,
+ * since their product may be too small for float64 where the result is not.  in: |s x|^2, s, s D,
+ * D. */
+MS_FN void ms_scalar_vector_gain(ms_map map, const double *in, double *out)
 {
-    const double norm = sqrt(sumsq);
-    if (map == MS_MAP_SOFT) return sd > 0.0 ? sd / hypot(norm, sd) : 0.0;
-    if (map == MS_MAP_HARD) return norm > sd ? sd / norm : 1.0;
-    return norm > 0.0 ? s / norm : 0.0;
+    const double norm = sqrt(in[0]), sd = in[2];
+    out[0] = in[1];
+    out[1] = norm > 0.0 ? 1.0 / norm : 0.0;
+    if (map == MS_MAP_SOFT) out[1] = in[3] / hypot(norm, sd);
+    if (map == MS_MAP_HARD) out[1] = in[3] / norm;
+    if (map == MS_MAP_HARD && !(norm > sd)) out[0] = out[1] = 1.0; /* bit for bit */
+}
+
+/* T = (V V + q0 I)^2 + t1 W + t0 I with V = v1 W + v0 I: V has a quarter of the degree of T.  in:
+ * the five numbers, win, gain, shift; W is win (B + shift I), given as B. */
+MS_FN void ms_scalar_stage(const double *in, double *out)
+{
+    const double v1 = in[0] * in[5], t1 = in[3] * in[5], root = sqrt(in[6]), root4 = sqrt(root);
+    out[1] = (in[1] + v1 * in[7]) * root4;
+    out[4] = (in[4] + t1 * in[7]) * in[6];
+    out[0] = v1 * root4;
+    out[2] = in[2] * root;
+    out[3] = t1 * in[6];
 }
 
 MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, const double *in,
@@ -82,38 +105,29 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
         out[0] = in[0] * in[1];
         out[1] = out[0] * out[0] > params[0] ? out[0] * out[0] : params[0];
         break;
-    case MS_SCALAR_RECIPROCAL: out[0] = 1.0 / in[0]; break;
     case MS_SCALAR_INV_SQRT: out[0] = in[0] > 0.0 ? 1.0 / sqrt(in[0]) : 0.0; break;
     case MS_SCALAR_INV_NORM: out[0] = 1.0 / (params[0] * sqrt(in[0]) + params[1]); break;
     case MS_SCALAR_INV_RESIDUAL:
         out[0] = sqrt(in[0]) > params[0] * sqrt(in[1]) ? 1.0 / sqrt(in[0]) : 0.0;
         break;
     case MS_SCALAR_MEAN_SHIFT:
-        out[0] = -2.0 * (in[0] / params[0]);
-        out[1] = (in[0] / params[0]) * (in[0] / params[0]);
+        out[0] = in[0] / params[0];
+        out[1] = -out[0];
         break;
     case MS_SCALAR_ALPHA_FRO:
         out[0] = sqrt(in[0]);
         out[1] = in[1] / sqrt(out[0]);
-        ms_scalar_gain(in[2], out[0], &out[2], &out[3]);
+        ms_scalar_gain(in[3], out[0], in[2], &out[2], &out[3]);
         break;
     case MS_SCALAR_ALPHA_C4: ms_scalar_alpha_c4(params, in, out); break;
     case MS_SCALAR_PICK: ms_scalar_pick(params, in[0], out); break;
-    case MS_SCALAR_STAGE: /* T = (V V + q0)^2 + t1 W + t0, V = v1 W + v0: V has degree 1/4 of T */
-        out[0] = in[0] * in[5] * sqrt(sqrt(in[6]));
-        out[1] = in[1] * sqrt(sqrt(in[6]));
-        out[2] = in[2] * sqrt(in[6]);
-        out[3] = in[3] * in[5] * in[6];
-        out[4] = in[4] * in[6];
-        break;
+    case MS_SCALAR_STAGE: ms_scalar_stage(in, out); break;
     case MS_SCALAR_SQUARE:
         out[0] = in[0] * in[0];
         out[1] = 2.0 * in[0] * in[1];
         out[2] = in[1] * in[1] + in[2];
         break;
-    case MS_SCALAR_VECTOR_GAIN:
-        out[0] = ms_scalar_vector_gain((ms_map)params[0], in[0], in[1], in[2]);
-        break;
+    case MS_SCALAR_VECTOR_GAIN: ms_scalar_vector_gain((ms_map)params[0], in, out); break;
     case MS_SCALAR_FN_COUNT: break;
     }
 }

@@ -1,15 +1,17 @@
 /* scalar_list.h - the per-matrix scalar programs: X(name, params, numbers in, vectors out).
  * Included several times; -1 is "as many as the caller says".  What each computes: scalar_fn.h. */
-X(POW2_SCALE, 0, 2, 1)    /* absmax, D -> s */
-X(THRESHOLD, 1, 2, 2)     /* {tiny} s, D -> s D, max((s D)^2, tiny) */
-X(RECIPROCAL, 0, 1, 1)    /* x -> 1 / x */
-X(INV_SQRT, 0, 1, 1)      /* x -> 1 / sqrt(x), 0 for 0 */
-X(INV_NORM, 2, 1, 1)      /* {f, eps} x -> 1 / (f sqrt(x) + eps) */
-X(INV_RESIDUAL, 1, 2, 1)  /* {eps} x, y -> 1 / sqrt(x), 0 where sqrt(x) <= eps sqrt(y) */
-X(MEAN_SHIFT, 1, 1, 2)    /* {r} tr A -> -2 m, m^2 with m = tr A / r */
-X(ALPHA_FRO, 0, 3, 4)     /* |A|_F^2, s D, D -> alpha, u_low, gain, rest */
-X(ALPHA_C4, 2, 5, 5)      /* {r, margin} |A|_F^2, tr A1, quart, s D, D -> 1/a, alpha, u_low, gain, rest */
-X(PICK, -1, 1, -1)        /* {rows, cols, keys, table} x -> the first row with key <= x, else the last */
-X(STAGE, 0, 7, 5)         /* v1 v0 q0 t1 t0, win, gain -> the same for gain * T(win W) */
-X(SQUARE, 0, 3, 3)        /* v1 v0 q0 -> (v1 W + v0 I)^2 + q0 I as coefficients of W^2, W, I */
-X(VECTOR_GAIN, 1, 3, 1)   /* {map} |s x|^2, s, s D -> the factor on x that an ms_map is */
+X(POW2_SCALE, 0, 2, 1)   /* absmax, D -> s */
+X(THRESHOLD, 1, 2, 2)    /* {tiny} s, D -> s D, max((s D)^2, tiny) */
+X(INV_SQRT, 0, 1, 1)     /* x -> 1 / sqrt(x), 0 for 0 */
+X(INV_NORM, 2, 1, 1)     /* {f, eps} x -> 1 / (f sqrt(x) + eps) */
+X(INV_RESIDUAL, 1, 2, 1) /* {eps} x, y -> 1 / sqrt(x), 0 where sqrt(x) <= eps sqrt(y) */
+X(MEAN_SHIFT, 1, 1, 2)   /* {r} tr A -> m, -m with m = tr A / r */
+X(ALPHA_FRO, 0, 4, 4)    /* |A|_F^2, s D, s, D -> alpha, u_low, gain, rest */
+/* {r, margin} |A|_F^2, tr A1, quart, s D, s, D -> 1/a, alpha, u_low, gain, rest */
+X(ALPHA_C4, 2, 6, 5)
+/* {rows, cols, keys, table} x -> the first row with key <= x, else the last */
+X(PICK, -1, 1, -1)
+/* v1 v0 q0 t1 t0, win, gain, m -> the same numbers for gain T(win (B + m I)) as a function of B */
+X(STAGE, 0, 8, 5)
+X(SQUARE, 0, 3, 3)      /* v1 v0 q0 -> (v1 W + v0 I)^2 + q0 I as coefficients of W^2, W, I */
+X(VECTOR_GAIN, 1, 4, 2) /* {map} |s x|^2, s, s D, D -> the two factors on x that an ms_map is */

@@ -1,12 +1,12 @@
 /* exact.c - the operators by eigenvalues or singular values, in float64 whatever the input is.
  *
- * The hard clip min(s, D), the soft clip D s / sqrt(s^2 + D^2) and the polar factor 1.  The clips are
- * a gain on s that is 1 for small s, so they can be had from the smaller Gram matrix alone:
- *     X X^T = V diag(s^2) V^T,   result = V diag(g(s)) V^T X.
- * Forming the Gram matrix squares the condition: the error is about 2e-16 (s_1 / D)^2 of D.  Beyond
- * GRAM_LIMIT of s_1 / D the SVD (error 1e-15 s_1 / D) takes over: for float32 data where the former
- * would come near their own rounding, for float64 data early.  The polar factor has no D that hides
- * small singular values: it always takes the SVD. */
+ * The hard clip min(s, D), the soft clip D s / sqrt(s^2 + D^2) and the polar factor 1.  The clips
+ * are a gain on s that is 1 for small s, so they can be had from the smaller Gram matrix alone: X
+ * X^T = V diag(s^2) V^T,   result = V diag(g(s)) V^T X. Forming the Gram matrix squares the
+ * condition: the error is about 2e-16 (s_1 / D)^2 of D.  Beyond GRAM_LIMIT of s_1 / D the SVD
+ * (error 1e-15 s_1 / D) takes over: for float32 data where the former would come near their own
+ * rounding, for float64 data early.  The polar factor has no D that hides small singular values: it
+ * always takes the SVD. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -21,25 +21,31 @@ static double gain_of(ms_map map, double s, double sd)
     return s > sd ? sd / s : 1.0;
 }
 
-static double value_of(ms_map map, double s, double sd, double cut)
+/* The singular value of the result, in the caller's own scale: D itself may be too small
+ * for s D. */
+static double value_of(ms_map map, double value, double s, double sd, double threshold, double cut)
 {
-    if (map == MS_MAP_POLAR) return s > cut ? 1.0 : 0.0;
-    return gain_of(map, s, sd) * s;
+    if (map == MS_MAP_POLAR) return value > cut ? 1.0 : 0.0;
+    if (map == MS_MAP_SOFT) return value > 0.0 ? threshold * (value / hypot(value, sd)) : 0.0;
+    return value > sd ? threshold : value / s;
 }
 
-/* One matrix: x is (1, r, n) in float64, the result replaces it. */
-static musec_status by_gram(ms_device *d, ms_map map, double sd, ms_mat w, ms_mat v, ms_mat x)
+/* One matrix: x is (1, r, n) in float64, the result, in the caller's own scale, replaces it. */
+static musec_status by_gram(ms_device *d, ms_map map, double s, double sd, ms_mat w, ms_mat v,
+                            ms_mat x)
 {
     const ms_device_ops *op   = d->ops;
     const ms_mark        mark = ms_arena_mark(&d->scratch);
     const int64_t        r    = x.rows;
-    double              *gain = malloc((size_t)r * sizeof *gain); /* host: the maps need few numbers */
-    ms_mat               on_device, scaled, z, old;
-    musec_status         st = MUSEC_OK;
+    double      *gain = malloc((size_t)r * sizeof *gain); /* host: the maps need few numbers */
+    ms_mat       on_device, scaled, z, old;
+    musec_status st = MUSEC_OK;
 
-    if (gain == NULL) TRY(ms_fail(&d->error, MUSEC_ENOMEM, "no memory for %lld gains", (long long)r));
+    if (gain == NULL)
+        TRY(ms_fail(&d->error, MUSEC_ENOMEM, "no memory for %lld gains", (long long)r));
     TRY(op->download(d, w.data, (size_t)r * sizeof *gain, gain));
-    for (int64_t i = 0; i < r; i++) gain[i] = gain_of(map, sqrt(fmax(gain[i], 0.0)), sd);
+    for (int64_t i = 0; i < r; i++)
+        gain[i] = gain_of(map, sqrt(fmax(gain[i], 0.0)), sd);
     TRY(ms_scratch_mat(d, MUSEC_F64, 1, 1, r, &on_device));
     TRY(ms_scratch_mat(d, MUSEC_F64, 1, r, r, &scaled));
     TRY(ms_scratch_mat(d, MUSEC_F64, 1, r, r, &z));
@@ -50,42 +56,46 @@ static musec_status by_gram(ms_device *d, ms_map map, double sd, ms_mat w, ms_ma
     TRY(op->gemm(d, 1.0, v, scaled, 0.0, z));
     TRY(op->copy(d, x, old));
     TRY(op->gemm(d, 1.0, z, old, 0.0, x));
+    TRY(op->scale(d, ms_const(1.0 / s), x));
 done:
     free(gain);
     ms_arena_reset(&d->scratch, mark);
     return st;
 }
 
-/* The same by SVD.  `changed` tells whether any singular value was. */
-static musec_status by_svd(ms_device *d, ms_map map, double sd, double eps, ms_mat x, bool *changed)
+/* By SVD.  `changed` tells whether any singular value was. */
+static musec_status by_svd(ms_device *d, ms_map map, double s, double sd, double threshold,
+                           double eps, ms_mat x, bool *changed)
 {
     const ms_device_ops *op   = d->ops;
     const ms_mark        mark = ms_arena_mark(&d->scratch);
     const int64_t        r    = x.rows;
-    double              *s    = malloc((size_t)r * sizeof *s);
+    double              *host = malloc((size_t)r * sizeof *host);
     ms_mat               u, values, vt;
     musec_status         st = MUSEC_OK;
 
-    if (s == NULL) TRY(ms_fail(&d->error, MUSEC_ENOMEM, "no memory for %lld values", (long long)r));
+    if (host == NULL)
+        TRY(ms_fail(&d->error, MUSEC_ENOMEM, "no memory for %lld values", (long long)r));
     TRY(ms_scratch_mat(d, MUSEC_F64, 1, r, r, &u));
     TRY(ms_scratch_mat(d, MUSEC_F64, 1, 1, r, &values));
     TRY(ms_scratch_mat(d, MUSEC_F64, 1, r, x.cols, &vt));
     TRY(op->svd(d, x, u, values, vt));
-    TRY(op->download(d, values.data, (size_t)r * sizeof *s, s));
-    *changed = map != MS_MAP_HARD || s[0] > sd;
+    TRY(op->download(d, values.data, (size_t)r * sizeof *host, host));
+    *changed = map != MS_MAP_HARD || host[0] > sd;
     if (!*changed) goto done;
-    const double cut = (double)(x.rows > x.cols ? x.rows : x.cols) * eps * s[0];
-    for (int64_t i = 0; i < r; i++) s[i] = value_of(map, s[i], sd, cut);
-    TRY(op->upload(d, s, (size_t)r * sizeof *s, values.data));
+    const double cut = (double)x.cols * eps * host[0]; /* cols is the larger side */
+    for (int64_t i = 0; i < r; i++)
+        host[i] = value_of(map, host[i], s, sd, threshold, cut);
+    TRY(op->upload(d, host, (size_t)r * sizeof *host, values.data));
     TRY(op->scale_rows(d, values, vt));
     TRY(op->gemm(d, 1.0, u, vt, 0.0, x));
 done:
-    free(s);
+    free(host);
     ms_arena_reset(&d->scratch, mark);
     return st;
 }
 
-/* ---- choosing, for each matrix ----------------------------------------------------------------- */
+/* ---- choosing, for each matrix --------------------------------------------------------------- */
 
 typedef enum route { BELOW, EIGH, SVD } route;
 static const char *const route_name[] = { "below D", "eigh", "svd" };
@@ -102,27 +112,29 @@ static route choose(ms_map map, musec_dtype dtype, double top, double sd)
 }
 
 /* Works on matrix b of x in place and says what was done. */
-static musec_status exact_one(ms_device *d, ms_map map, const ms_prepared *p, musec_dtype dtype,
-                              int64_t b, ms_mat w, ms_mat v, ms_mat x, route *taken)
+static musec_status exact_one(ms_device *d, ms_map map, const ms_prepared *p, ms_num threshold,
+                              musec_dtype dtype, int64_t b, ms_mat w, ms_mat v, ms_mat x,
+                              route *taken)
 {
-    const ms_device_ops *op = d->ops;
-    double               top = 0.0, s = 1.0, sd = 0.0;
+    const ms_device_ops *op  = d->ops;
+    double               top = 0.0, s = 1.0, sd = 0.0, limit = threshold.value;
     bool                 changed = true;
     musec_status         st      = MUSEC_OK;
 
     *taken = SVD;
     TRY(ms_vec_download(d, ms_vec_slice(p->s, b, 1), &s));
     TRY(ms_vec_download(d, ms_vec_slice(p->sd, b, 1), &sd));
+    if (threshold.each.data != NULL)
+        TRY(ms_vec_download(d, ms_vec_slice(threshold.each, b, 1), &limit));
     if (w.data != NULL) {
         TRY(op->download(d, (double *)w.data + b * w.stride + p->r - 1, sizeof top, &top));
         *taken = choose(map, dtype, top, sd);
     }
     x = ms_mat_slice(x, b, 1);
     if (*taken == EIGH)
-        TRY(by_gram(d, map, sd, ms_mat_slice(w, b, 1), ms_mat_slice(v, b, 1), x));
-    if (*taken == SVD) TRY(by_svd(d, map, sd, ms_dtype_eps(dtype), x, &changed));
+        TRY(by_gram(d, map, s, sd, ms_mat_slice(w, b, 1), ms_mat_slice(v, b, 1), x));
+    if (*taken == SVD) TRY(by_svd(d, map, s, sd, limit, ms_dtype_eps(dtype), x, &changed));
     if (!changed) *taken = BELOW;
-    if (*taken != BELOW && map != MS_MAP_POLAR) TRY(op->scale(d, ms_const(1.0 / s), x));
 done:
     return st;
 }
@@ -140,13 +152,13 @@ musec_status ms_exact(ms_device *d, ms_map map, ms_mat in, ms_num threshold, ms_
 
     TRY(ms_prepare(d, in, gram ? threshold : ms_const(0.0), &p));
     if (p.r == 1) {
-        TRY(ms_vector_map(d, map, &p, in, out));
+        TRY(ms_vector_map(d, map, &p, threshold, in, out));
         ms_report_path(report, in.count, "vector", 0);
         goto done;
     }
     routes = calloc((size_t)in.count, sizeof *routes);
-    if (routes == NULL) TRY(ms_fail(&d->error, MUSEC_ENOMEM, "no memory for %lld matrices",
-                                    (long long)in.count));
+    if (routes == NULL)
+        TRY(ms_fail(&d->error, MUSEC_ENOMEM, "no memory for %lld matrices", (long long)in.count));
     TRY(ms_scratch_mat(d, MUSEC_F64, in.count, p.x.rows, p.x.cols, &x));
     TRY(op->copy(d, p.x, x));
     if (gram) {
@@ -157,10 +169,11 @@ musec_status ms_exact(ms_device *d, ms_map map, ms_mat in, ms_num threshold, ms_
         TRY(op->eigh(d, a, w, v));
     }
     for (int64_t b = 0; b < in.count; b++)
-        TRY(exact_one(d, map, &p, in.dtype, b, w, v, x, &routes[b]));
+        TRY(exact_one(d, map, &p, threshold, in.dtype, b, w, v, x, &routes[b]));
     for (int64_t b = 0; b < in.count; b++) { /* nothing is written before all is known */
         const ms_mat result = ms_mat_slice(p.turned ? ms_t(x) : x, b, 1);
-        TRY(op->copy(d, routes[b] == BELOW ? ms_mat_slice(in, b, 1) : result, ms_mat_slice(out, b, 1)));
+        TRY(op->copy(d, routes[b] == BELOW ? ms_mat_slice(in, b, 1) : result,
+                     ms_mat_slice(out, b, 1)));
         ms_report_path(report == NULL ? NULL : report + b, 1, route_name[routes[b]], 0);
     }
 done:

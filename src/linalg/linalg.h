@@ -11,29 +11,30 @@
 #include "device/device.h"
 #include "linalg/poly_plan.h"
 
-/* ---- what all operators begin and end with ----------------------------------------------------- */
+/* ---- what all operators begin and end with --------------------------------------------------- */
 
-typedef struct ms_prepared {  /* lives in the scratch of the caller's mark */
-    ms_mat  x;                /* the matrix times s, turned so that rows <= cols */
-    bool    turned;           /* it was transposed: so is the output */
-    int64_t r;                /* rows of x */
-    ms_vec  s, sd, sd2;       /* s, s D, and (s D)^2 or at least the smallest normal number */
+typedef struct ms_prepared { /* lives in the scratch of the caller's mark */
+    ms_mat  x;               /* the matrix times s, turned so that rows <= cols */
+    bool    turned;          /* it was transposed: so is the output */
+    int64_t r;               /* rows of x */
+    ms_vec  s, sd, sd2;      /* s, s D, and (s D)^2 or at least the smallest normal number */
 } ms_prepared;
 
 musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, ms_prepared *p);
 /* out <- z x for symmetric z, or x^T z where x was turned. */
 musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out);
 /* The operators where r is 1: a factor. */
-musec_status ms_vector_map(ms_device *d, ms_map map, const ms_prepared *p, ms_mat in, ms_mat out);
+musec_status ms_vector_map(ms_device *d, ms_map map, const ms_prepared *p, ms_num threshold,
+                           ms_mat in, ms_mat out);
 
-/* What was done to each matrix: an array of in.count entries, or NULL where nobody asks.  Filling it
- * waits for the device. */
+/* What was done to each matrix: an array of in.count entries, or NULL where nobody asks.  Filling
+ * it waits for the device. */
 typedef musec_clip_report ms_report;
 void ms_report_path(ms_report *report, int64_t count, const char *path, int products);
 
-/* ---- soft clipping by products ----------------------------------------------------------------- */
+/* ---- soft clipping by products --------------------------------------------------------------- */
 
-/* The paper's SSC(M, D, K) in its literal order: 3K + 2 full products. */
+/* The paper's SSC(M, D, K) as it is written: 3K + 2 full products. */
 musec_status ms_ssc_literal(ms_device *d, ms_mat in, ms_num threshold, int iters, ms_mat out,
                             ms_report *report);
 /* Any plan with alpha = |A|_F: with ms_plan_newton_schulz(K) the same polynomial, far cheaper. */
@@ -41,16 +42,18 @@ musec_status ms_ssc_plan(ms_device *d, ms_mat in, ms_num threshold, const ms_pla
                          ms_report *report);
 /* Seven products, alpha = C4, the plan chosen on the device for each matrix. */
 musec_status ms_soft_fast(ms_device *d, ms_mat in, ms_num threshold, ms_mat out, ms_report *report);
-/* Within tol of the exact soft clip, by the cheapest plan for each matrix: waits for one number each. */
+/* Within tol of the exact soft clip, by the cheapest plan for each matrix: waits for one number
+ * each. */
 musec_status ms_soft_accurate(ms_device *d, ms_mat in, ms_num threshold, double tol, ms_mat out,
                               ms_report *report);
 
-/* ---- exact, by eigenvalues or SVD: these wait ---------------------------------------------------- */
+/* ---- exact, by eigenvalues or SVD: these wait
+ * ---------------------------------------------------- */
 
 musec_status ms_exact(ms_device *d, ms_map map, ms_mat in, ms_num threshold, ms_mat out,
                       ms_report *report);
 
-/* ---- Muon -------------------------------------------------------------------------------------- */
+/* ---- Muon ------------------------------------------------------------------------------------ */
 
 typedef struct ms_quintic { /* X <- a X + b (X X^T) X + c (X X^T)^2 X */
     double a, b, c;
@@ -67,7 +70,8 @@ const ms_quintic_list *ms_quintic_list_find(const char *name); /* NULL: unknown 
 musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *list, int iters,
                               ms_mat out);
 
-/* ---- spectra: these wait -------------------------------------------------------------------------- */
+/* ---- spectra: these wait
+ * -------------------------------------------------------------------------- */
 
 /* count * min(rows, cols) singular values, descending, to host memory. */
 musec_status ms_singular_values(ms_device *d, ms_mat x, double *values);

@@ -3,9 +3,9 @@
  * From X = M / (f |M|_F + eps), turned so that rows <= cols, each step is
  *     A = X X^T,   X <- (a I + b A + c A^2) X,
  * which maps every singular value by x <- a x + b x^3 + c x^5.  The coefficients are chosen to lift
- * small singular values fast, not to converge: five of Keller Jordan's steps leave them between 0.68
- * and 1.13.  f and eps belong to the definition, so nothing else scales the input.
- * Cost per step: a Gram matrix and a square, both one triangle, and a product with X. */
+ * small singular values fast, not to converge: five of Keller Jordan's steps leave them between
+ * 0.68 and 1.13.  f and eps belong to the definition, so nothing else scales the input. Cost per
+ * step: a Gram matrix and a square, both one triangle, and a product with X. */
 #include <string.h>
 
 #include "linalg/linalg.h"
@@ -57,7 +57,7 @@ musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *li
     TRY(op->copy(d, x0, x));
     TRY(op->scale(d, ms_each(scale), x));
     for (int k = 0; k < iters; k++) {
-        const ms_quintic s = list->step[k < list->n_steps ? k : list->n_steps - 1];
+        const ms_quintic s      = list->step[k < list->n_steps ? k : list->n_steps - 1];
         const ms_term    linear = { .x_coef = ms_const(s.b), .diag = ms_const(s.a), .out = b };
         TRY(op->gram(d, x, a));
         TRY(op->combine(d, a, (ms_mat){ 0 }, &linear, 1));

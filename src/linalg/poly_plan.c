@@ -1,9 +1,11 @@
-/* poly_plan.c - minimax polynomials for the inverse square root, and the menu of their compositions.
+/* poly_plan.c - minimax polynomials for the inverse square root, and the menu of their
+ * compositions.
  *
  * The best odd polynomial p of degree 2q+1 to 1 on [lo, hi] touches 1 - E and 1 + E in turn at q+2
- * points, both ends among them.  Remez' exchange finds it: solve for (c, E) on a guess of the points,
- * move the inner points to the zeros of p', repeat.  p' is a polynomial of degree q in y = x^2, whose
- * roots are bracketed by those of its own derivative, so no root is missed and no guess is needed.
+ * points, both ends among them.  Remez' exchange finds it: solve for (c, E) on a guess of the
+ * points, move the inner points to the zeros of p', repeat.  p' is a polynomial of degree q in y =
+ * x^2, whose roots are bracketed by those of its own derivative, so no root is missed and no guess
+ * is needed.
  *
  * Composing the best stage for each interval [1 - E, 1 + E] left by the one before is the best
  * composition of those degrees.  Where E falls below rounding, Remez' system is singular to working
@@ -16,12 +18,13 @@
 
 #define POINTS (MS_STAGE_Q + 2)
 
-/* ---- small dense algebra ----------------------------------------------------------------------- */
+/* ---- small dense algebra --------------------------------------------------------------------- */
 
 static double poly(const double *c, int degree, double x)
 {
     double sum = c[degree];
-    for (int j = degree - 1; j >= 0; j--) sum = sum * x + c[j];
+    for (int j = degree - 1; j >= 0; j--)
+        sum = sum * x + c[j];
     return sum;
 }
 
@@ -43,12 +46,14 @@ static bool solve(double a[POINTS][POINTS], double *b, int n)
         b[pivot]       = t;
         for (int i = k + 1; i < n; i++) {
             const double f = a[i][k] / a[k][k];
-            for (int j = k; j < n; j++) a[i][j] -= f * a[k][j];
+            for (int j = k; j < n; j++)
+                a[i][j] -= f * a[k][j];
             b[i] -= f * b[k];
         }
     }
     for (int i = n - 1; i >= 0; i--) {
-        for (int j = i + 1; j < n; j++) b[i] -= a[i][j] * b[j];
+        for (int j = i + 1; j < n; j++)
+            b[i] -= a[i][j] * b[j];
         b[i] /= a[i][i];
     }
     return true;
@@ -69,13 +74,15 @@ static double bisect(const double *c, int degree, double lo, double hi)
     return 0.5 * (lo + hi);
 }
 
-/* All simple roots in (lo, hi), ascending; between two zeros of the derivative there is at most one. */
+/* All simple roots in (lo, hi), ascending; between two zeros of the derivative there is at most
+ * one. */
 static int roots(const double *c, int degree, double lo, double hi, double *out)
 {
     double slope[MS_STAGE_Q + 1] = { 0 }, edge[MS_STAGE_Q + 2];
     int    n_edges = 0, n = 0;
     if (degree < 1) return 0;
-    for (int j = 1; j <= degree; j++) slope[j - 1] = j * c[j];
+    for (int j = 1; j <= degree; j++)
+        slope[j - 1] = j * c[j];
     edge[n_edges++] = lo;
     n_edges += roots(slope, degree - 1, lo, hi, edge + 1);
     edge[n_edges++] = hi;
@@ -85,20 +92,23 @@ static int roots(const double *c, int degree, double lo, double hi, double *out)
     return n;
 }
 
-/* ---- one stage --------------------------------------------------------------------------------- */
+/* ---- one stage ------------------------------------------------------------------------------- */
 
 /* p = t sum_j binom(2j, j) / 4^j (1 - t^2)^j, t = 2 x / (lo + hi), in powers of x. */
 static void binomial_series(int q, double lo, double hi, double *c, double *error)
 {
     const double scale             = 2.0 / (lo + hi);
     double       power[POINTS + 1] = { 1.0 }; /* (1 - z)^j by powers of z = t^2 */
-    double       series[POINTS]    = { 0 }, weight = 1.0, x = scale;
+    double       series[POINTS] = { 0 }, weight = 1.0, x = scale;
     for (int j = 0; j <= q; j++) {
-        for (int i = 0; i <= j; i++) series[i] += weight * power[i];
-        for (int i = j + 1; i > 0; i--) power[i] -= power[i - 1];
+        for (int i = 0; i <= j; i++)
+            series[i] += weight * power[i];
+        for (int i = j + 1; i > 0; i--)
+            power[i] -= power[i - 1];
         weight *= (2.0 * j + 1.0) / (2.0 * j + 2.0);
     }
-    for (int j = 0; j <= q; j++, x *= scale * scale) c[j] = series[j] * x;
+    for (int j = 0; j <= q; j++, x *= scale * scale)
+        c[j] = series[j] * x;
     *error = fmax(fabs(1.0 - lo * poly(c, q, lo * lo)), fabs(1.0 - hi * poly(c, q, hi * hi)));
 }
 
@@ -107,12 +117,14 @@ static bool remez_solve(int q, const double *x, double *c, double *error)
     double a[POINTS][POINTS], b[POINTS];
     for (int i = 0; i < q + 2; i++) {
         double power = x[i];
-        for (int j = 0; j <= q; j++, power *= x[i] * x[i]) a[i][j] = power;
+        for (int j = 0; j <= q; j++, power *= x[i] * x[i])
+            a[i][j] = power;
         a[i][q + 1] = i % 2 == 0 ? 1.0 : -1.0;
         b[i]        = 1.0;
     }
     if (!solve(a, b, q + 2)) return false;
-    for (int j = 0; j <= q; j++) c[j] = b[j];
+    for (int j = 0; j <= q; j++)
+        c[j] = b[j];
     *error = fabs(b[q + 1]);
     return true;
 }
@@ -134,7 +146,8 @@ musec_status ms_minimax_odd(int q, double lo, double hi, double *c, double *erro
     for (int round = 0; round < 30; round++) {
         double moved = 0.0;
         if (!remez_solve(q, x, c, error)) return MUSEC_EINVAL;
-        for (int j = 0; j <= q; j++) slope[j] = (2 * j + 1) * c[j];
+        for (int j = 0; j <= q; j++)
+            slope[j] = (2 * j + 1) * c[j];
         if (roots(slope, q, x[0] * x[0], 1.0, y) != q) break; /* E is at the rounding level */
         for (int i = 0; i < q; i++) {
             moved    = fmax(moved, fabs(sqrt(y[i]) - x[i + 1]));
@@ -143,17 +156,19 @@ musec_status ms_minimax_odd(int q, double lo, double hi, double *c, double *erro
         if (moved < 1e-9) break;
     }
     double scale = 1.0 / hi;
-    for (int j = 0; j <= q; j++, scale /= hi * hi) c[j] *= scale;
+    for (int j = 0; j <= q; j++, scale /= hi * hi)
+        c[j] *= scale;
     return MUSEC_OK;
 }
 
 /* k_j of sum_j k_j T_j(v) from c_j of sum_j c_j w^j, w = wmax (v + 1) / 2. */
 static void to_chebyshev(ms_stage *s)
 {
-    double v[MS_STAGE_Q + 1] = { 0 }; /* by powers of v */
+    double v[MS_STAGE_Q + 1]     = { 0 }; /* by powers of v */
     double power[MS_STAGE_Q + 2] = { 1.0 };
     for (int j = 0; j <= s->q; j++) { /* power holds w^j */
-        for (int i = 0; i <= j; i++) v[i] += s->c[j] * power[i];
+        for (int i = 0; i <= j; i++)
+            v[i] += s->c[j] * power[i];
         for (int i = j + 1; i >= 0; i--)
             power[i] = 0.5 * s->wmax * (power[i] + (i > 0 ? power[i - 1] : 0.0));
     }
@@ -164,7 +179,7 @@ static void to_chebyshev(ms_stage *s)
     s->k[4] = v[4] / 8;
 }
 
-/* ---- plans ------------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 musec_status ms_plan_minimax(const int *q, int n_stages, double u_d, ms_plan *out)
 {
@@ -182,7 +197,8 @@ musec_status ms_plan_minimax(const int *q, int n_stages, double u_d, ms_plan *ou
         lo = 1.0 - error;
         hi = 1.0 + error;
         if (i == n_stages - 1)
-            for (int j = 0; j <= s->q; j++) s->c[j] /= hi;
+            for (int j = 0; j <= s->q; j++)
+                s->c[j] /= hi;
         to_chebyshev(s);
         used += (size_t)snprintf(out->name + used, sizeof out->name - used, "%s%d", i ? "x" : "",
                                  2 * q[i] + 1);
@@ -196,7 +212,9 @@ musec_status ms_plan_minimax(const int *q, int n_stages, double u_d, ms_plan *ou
 void ms_plan_newton_schulz(int iters, ms_plan *out)
 {
     static const ms_stage one = { .q = 1, .wmax = 1.0, .c = { 1.5, -0.5 } };
-    static const ms_stage two = { .q = 4, .wmax = 1.0, .c = { 2.25, -2.4375, 1.6875, -0.5625, 0.0625 } };
+    static const ms_stage two = { .q    = 4,
+                                  .wmax = 1.0,
+                                  .c    = { 2.25, -2.4375, 1.6875, -0.5625, 0.0625 } };
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "paper K=%d", iters);
     for (int left = iters; left > 0 && out->n_stages < MS_PLAN_STAGES; left -= 2) {
@@ -207,8 +225,8 @@ void ms_plan_newton_schulz(int iters, ms_plan *out)
 }
 
 /* Plans whose numbers are kept, each stage as its c_0..c_4 and the largest w that reaches it. */
-static void stored_plan(const char *name, double u_d, double tol, double wmax2, const double c[2][5],
-                        ms_plan *out)
+static void stored_plan(const char *name, double u_d, double tol, double wmax2,
+                        const double c[2][5], ms_plan *out)
 {
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", name);
@@ -241,17 +259,26 @@ void ms_plan_fast(int index, ms_plan *out)
         const char *name;
         double      u_d, tol, wmax2, c[2][5];
     } plans[MS_FAST_PLANS] = {
-        { "p9x9d", 0.40, 2.6291318856243182e-11, 1.0154178065950503,
+        { "p9x9d",
+          0.40,
+          2.6291318856243182e-11,
+          1.0154178065950503,
           { { 3.9260913422103574, -12.214458024098169, 23.068711452446891, -21.074439353142104,
               7.3017739991610595 },
             { 2.4610161099671601, -3.2814918740632835, 2.9533789555089065, -1.4063467330356754,
               0.2734435416095779 } } },
-        { "p9x9c", 0.16, 3.3272166621534274e-05, 1.271079575672496,
+        { "p9x9c",
+          0.16,
+          3.3272166621534274e-05,
+          1.271079575672496,
           { { 6.3292280343694145, -36.697338302480013, 100.36022522801846, -116.467806192853,
               47.60311288240576 },
             { 2.4828224198512254, -3.3488446925406934, 3.0239464177163793, -1.4330584745831736,
               0.27511418519917569 } } },
-        { "p9x9", 0.09, 0.0022823009656698892, 1.6775840306322991,
+        { "p9x9",
+          0.09,
+          0.0022823009656698892,
+          1.6775840306322991,
           { { 8.3104745562215712, -60.669371207155926, 182.91664044217134, -223.78355101174353,
               94.521023044464982 },
             { 2.5828654600092729, -3.6667364192675764, 3.3529808688262595, -1.5533404844119134,
@@ -263,9 +290,11 @@ void ms_plan_fast(int index, ms_plan *out)
 
 /* By cost.  Rows that begin with q = 1 need one product less than the next row but leave the
  * square of A, which the bound C4 has paid for, unused. */
-static const struct { int n, q[4]; } menu[] = {
-    { 1, { 4 } },       { 2, { 1, 4 } },    { 2, { 2, 4 } },
-    { 2, { 4, 4 } },    { 3, { 1, 4, 4 } }, { 3, { 2, 4, 4 } },
+static const struct {
+    int n, q[4];
+} menu[] = {
+    { 1, { 4 } },       { 2, { 1, 4 } },       { 2, { 2, 4 } },
+    { 2, { 4, 4 } },    { 3, { 1, 4, 4 } },    { 3, { 2, 4, 4 } },
     { 3, { 4, 4, 4 } }, { 4, { 1, 4, 4, 4 } }, { 4, { 4, 4, 4, 4 } },
 };
 
@@ -286,7 +315,8 @@ musec_status ms_plan_menu(double tol, double u_low, ms_plan *out)
 
 double ms_plan_gain(const ms_plan *plan, double u)
 {
-    for (int i = 0; i < plan->n_stages; i++) u *= poly(plan->stage[i].c, plan->stage[i].q, u * u);
+    for (int i = 0; i < plan->n_stages; i++)
+        u *= poly(plan->stage[i].c, plan->stage[i].q, u * u);
     return u;
 }
 
@@ -309,7 +339,7 @@ int ms_plan_products(const ms_plan *plan)
 ms_stage_form ms_stage_squares(const ms_stage *s)
 {
     const double *k = s->k, to_v = 2.0 / s->wmax;
-    ms_stage_form f = { 0 };
+    ms_stage_form f      = { 0 };
     double        linear = k[1], constant = k[0]; /* of the part outside the square, in v */
 
     if (s->q == 4) {

@@ -1,8 +1,9 @@
 /* poly_plan.h - polynomials that drive a spectrum to one: their coefficients, and which to take.
  *
- * With w = u^2 in (0, 1], a stage is an odd polynomial p(u) = u T(w), T of degree q in w, and a plan
- * is a composition of stages whose value, the gain, should be near 1 on [u_d, 1] and never above it.
- * Soft clipping multiplies D s / sqrt(s^2 + D^2) by the gain at u = sqrt((s^2 + D^2) / alpha). */
+ * With w = u^2 in (0, 1], a stage is an odd polynomial p(u) = u T(w), T of degree q in w, and a
+ * plan is a composition of stages whose value, the gain, should be near 1 on [u_d, 1] and never
+ * above it. Soft clipping multiplies D s / sqrt(s^2 + D^2) by the gain at u = sqrt((s^2 + D^2) /
+ * alpha). */
 #ifndef MS_LINALG_POLY_PLAN_H
 #define MS_LINALG_POLY_PLAN_H
 
@@ -41,8 +42,8 @@ void ms_plan_newton_schulz(int iters, ms_plan *out);
 /* Five Newton-Schulz steps by two stages of q = 4, to 1.6e-6. */
 void ms_plan_paper7(ms_plan *out);
 
-/* The plans of `fast`, two stages of q = 4 for u_d = 0.40, 0.16, 0.09: the first one whose u_d is not
- * above the smallest u is taken, the last one in any case. */
+/* The plans of `fast`, two stages of q = 4 for u_d = 0.40, 0.16, 0.09: the first one whose u_d is
+ * not above the smallest u is taken, the last one in any case. */
 #define MS_FAST_PLANS 3
 void ms_plan_fast(int index, ms_plan *out);
 
@@ -50,7 +51,8 @@ void ms_plan_fast(int index, ms_plan *out);
  * menu has none. */
 musec_status ms_plan_menu(double tol, double u_low, ms_plan *out);
 
-/* The rows of the menu by cost: the q of their stages; returns the number of stages, 0 at the end. */
+/* The rows of the menu by cost: the q of their stages; returns the number of stages, 0
+ * at the end. */
 int ms_plan_menu_row(size_t index, const int **q);
 
 double ms_plan_gain(const ms_plan *plan, double u); /* the composition, in float64 */

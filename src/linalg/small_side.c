@@ -1,8 +1,8 @@
 /* small_side.c - what all operators begin and end with: the smaller side, and a safe range.
  *
  * With g the largest |entry| and s = 2^-ceil(log2 max(g, D)), an operator f with threshold D obeys
- * f(M, D) = f(s M, s D) / s exactly, and neither s M nor s D exceeds 1: no Gram matrix and no norm can
- * overflow, and what underflows is below rounding. */
+ * f(M, D) = f(s M, s D) / s exactly, and neither s M nor s D exceeds 1: no Gram matrix and no norm
+ * can overflow, and what underflows is below rounding. */
 #include "linalg/linalg.h"
 
 musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, ms_prepared *p)
@@ -23,7 +23,8 @@ musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, ms_prepared *
     TRY(ms_scratch_mat(d, in.dtype, in.count, p->turned ? in.cols : in.rows,
                        p->turned ? in.rows : in.cols, &buffer));
     TRY(op->absmax(d, in, top));
-    TRY(op->scalars(d, MS_SCALAR_POW2_SCALE, NULL, 0, (ms_num[]){ ms_each(top), threshold }, &p->s));
+    TRY(op->scalars(d, MS_SCALAR_POW2_SCALE, NULL, 0, (ms_num[]){ ms_each(top), threshold },
+                    &p->s));
     TRY(op->prescale(d, in, p->s, p->turned ? ms_t(buffer) : buffer, &p->x));
     TRY(op->scalars(d, MS_SCALAR_THRESHOLD, &tiny, 1, (ms_num[]){ ms_each(p->s), threshold },
                     (ms_vec[]){ p->sd, p->sd2 }));
@@ -38,19 +39,23 @@ musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out)
 }
 
 /* One row: one singular value, no products. */
-musec_status ms_vector_map(ms_device *d, ms_map map, const ms_prepared *p, ms_mat in, ms_mat out)
+musec_status ms_vector_map(ms_device *d, ms_map map, const ms_prepared *p, ms_num threshold,
+                           ms_mat in, ms_mat out)
 {
     const ms_device_ops *op     = d->ops;
     const double         params = map;
-    ms_vec               sumsq, factor;
+    ms_vec               sumsq, factor[2];
     musec_status         st = MUSEC_OK;
     TRY(ms_scratch_vec(d, in.count, &sumsq));
-    TRY(ms_scratch_vec(d, in.count, &factor));
+    for (int i = 0; i < 2; i++)
+        TRY(ms_scratch_vec(d, in.count, &factor[i]));
     TRY(op->sumsq(d, p->x, sumsq));
     TRY(op->scalars(d, MS_SCALAR_VECTOR_GAIN, &params, 1,
-                    (ms_num[]){ ms_each(sumsq), ms_each(p->s), ms_each(p->sd) }, &factor));
+                    (ms_num[]){ ms_each(sumsq), ms_each(p->s), ms_each(p->sd), threshold },
+                    factor));
     TRY(op->copy(d, in, out));
-    TRY(op->scale(d, ms_each(factor), out));
+    for (int i = 0; i < 2; i++)
+        TRY(op->scale(d, ms_each(factor[i]), out));
 done:
     return st;
 }

@@ -3,18 +3,18 @@
  * Exact values: float64 data by SVD.  float32 data by the eigenvalues of the Gram matrix formed in
  * float64, whose error, 1e-8 s_1, is below that of the data themselves.
  *
- * Estimate of the largest: Lanczos on X X^T with full reorthogonalisation.  After k steps the largest
- * eigenvalue of the k x k tridiagonal matrix is the maximum of the Rayleigh quotient over the Krylov
- * space, hence never above lambda_1; for a start vector uniform on the sphere its expected relative
- * error is at most 0.103 (ln(r (k-1)^4) / (k-1))^2, whatever the gaps (Kuczynski and Wozniakowski,
- * SIAM J. Matrix Anal. Appl. 13, 1992). */
+ * Estimate of the largest: Lanczos on X X^T with full reorthogonalisation.  After k steps the
+ * largest eigenvalue of the k x k tridiagonal matrix is the maximum of the Rayleigh quotient over
+ * the Krylov space, hence never above lambda_1; for a start vector uniform on the sphere its
+ * expected relative error is at most 0.103 (ln(r (k-1)^4) / (k-1))^2, whatever the gaps (Kuczynski
+ * and Wozniakowski, SIAM J. Matrix Anal. Appl. 13, 1992). */
 #include <math.h>
 #include <stdlib.h>
 
 #include "core/rng.h"
 #include "linalg/linalg.h"
 
-/* ---- exact values ------------------------------------------------------------------------------ */
+/* ---- exact values ---------------------------------------------------------------------------- */
 
 static musec_status values_f64(ms_device *d, ms_mat x, ms_mat values)
 {
@@ -52,9 +52,10 @@ musec_status ms_singular_values(ms_device *d, ms_mat x, double *values)
     TRY(ms_prepare(d, x, ms_const(0.0), &p));
     TRY(ms_scratch_mat(d, MUSEC_F64, x.count, 1, p.r, &found));
     TRY(x.dtype == MUSEC_F64 ? values_f64(d, p.x, found) : values_f32(d, p.x, found));
-    TRY(d->ops->download(d, found.data, (size_t)(x.count * p.r) * sizeof *values, values));
     for (int64_t b = 0; b < x.count; b++) {
         double *of_b = values + b * p.r, s = 1.0;
+        TRY(d->ops->download(d, (double *)found.data + b * found.stride,
+                             (size_t)p.r * sizeof *values, of_b));
         TRY(ms_vec_download(d, ms_vec_slice(p.s, b, 1), &s));
         for (int64_t i = 0; i < p.r; i++)
             of_b[i] = (x.dtype == MUSEC_F64 ? of_b[i] : sqrt(fmax(of_b[i], 0.0))) / s;
@@ -65,22 +66,29 @@ done:
     return st;
 }
 
+/* value / top, where a largest value beyond float64 counts alone. */
+static double share_of(double value, double top)
+{
+    if (top == INFINITY) return value == INFINITY ? 1.0 : 0.0;
+    return top > 0.0 ? value / top : 0.0;
+}
+
 void ms_spectrum_stats_of(const double *values, int64_t r, double threshold,
                           musec_spectrum_stats *stats)
 {
-    double  sum = 0.0, sumsq = 0.0, entropy = 0.0;
-    int64_t above = 0;
-    const double top = values[0];
+    double       sum = 0.0, sumsq = 0.0, entropy = 0.0;
+    int64_t      above = 0;
+    const double top   = values[0];
 
     *stats = (musec_spectrum_stats){ .norm2 = top };
     for (int64_t i = 0; i < r; i++) {
-        const double part = top > 0.0 ? values[i] / top : 0.0; /* neither sum can overflow */
+        const double part = share_of(values[i], top); /* neither sum can overflow */
         sum += part;
         sumsq += part * part;
         above += threshold > 0.0 && values[i] > threshold;
     }
     for (int64_t i = 0; i < r && sum > 0.0; i++) {
-        const double share = values[i] / top / sum;
+        const double share = share_of(values[i], top) / sum;
         if (share > 0.0) entropy -= share * log(share);
     }
     stats->nuclear        = top * sum;
@@ -89,7 +97,7 @@ void ms_spectrum_stats_of(const double *values, int64_t r, double threshold,
     stats->share_above    = (double)above / (double)r;
 }
 
-/* ---- the largest, estimated -------------------------------------------------------------------- */
+/* ---- the largest, estimated ------------------------------------------------------------------ */
 
 /* How many eigenvalues of the symmetric tridiagonal matrix exceed x (Sturm's sequence). */
 static int count_above(const double *diag, const double *off, int n, double x)
@@ -131,7 +139,7 @@ static musec_status lanczos_row(ms_device *d, double eps, ms_mat basis, int64_t 
 {
     const ms_device_ops *op  = d->ops;
     ms_mat               row = basis, done_rows = basis, h_used = h;
-    musec_status         st  = MUSEC_OK;
+    musec_status         st = MUSEC_OK;
     row.data       = (char *)basis.data + (size_t)(j * basis.ld) * ms_dtype_bytes(basis.dtype);
     row.rows       = 1;
     done_rows.rows = j;
@@ -165,7 +173,8 @@ static musec_status lanczos(ms_device *d, ms_mat x, int steps, uint64_t seed, ms
     TRY(ms_scratch_mat(d, x.dtype, x.count, 1, steps, &h));
     TRY(ms_scratch_vec(d, x.count, &fresh2));
     TRY(ms_scratch_vec(d, x.count, &inverse));
-    TRY(op->normal(d, ms_rand_key(seed, "lanczos start"), 0.0, 1.0, w));
+    for (int64_t b = 0; b < x.count; b++) /* the same start for each: alone or in a stack */
+        TRY(op->normal(d, ms_rand_key(seed, "lanczos start"), 0.0, 1.0, ms_mat_slice(w, b, 1)));
     for (int j = 0; j < steps; j++) {
         ms_mat row = basis;
         TRY(lanczos_row(d, eps, basis, j, w, h, fresh2, length2[j], inverse));
@@ -194,7 +203,8 @@ musec_status ms_norm2_lanczos(ms_device *d, ms_mat x, int steps, uint64_t seed, 
     host = calloc(2 * (size_t)steps, sizeof *host);
     if (vecs == NULL || host == NULL)
         TRY(ms_fail(&d->error, MUSEC_ENOMEM, "no memory for %d Lanczos steps", steps));
-    for (int j = 0; j < 2 * steps; j++) TRY(ms_scratch_vec(d, x.count, &vecs[j]));
+    for (int j = 0; j < 2 * steps; j++)
+        TRY(ms_scratch_vec(d, x.count, &vecs[j]));
     TRY(lanczos(d, p.x, steps, seed, vecs, vecs + steps));
     for (int64_t b = 0; b < x.count; b++) {
         double *diag = host, *off = host + steps, s = 1.0;

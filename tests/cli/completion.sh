@@ -6,6 +6,7 @@
 check "bash reads it" bash -n musec.bash
 # shellcheck source=/dev/null
 . ./musec.bash
+# shellcheck disable=SC2317  # called by the completion
 compopt() { :; } # outside of a real completion there is nothing to set
 
 # completes "WORDS TO WHAT IS TYPED" "WORDS OFFERED"

@@ -79,7 +79,7 @@ for shape in shapes:
     base = rng.standard_normal(shape)
     for dtype, order in [("<f8", "C"), ("<f8", "F"), ("<f4", "C"), ("<f4", "F")]:
         x = np.asarray(base, dtype=dtype, order=order)
-        for d in (0.75, 3.0):
+        for d in (0.75, 3.0) if order == "C" else (0.75,):
             for op, args, want, tol in cases(x, d):
                 what = f"{op} {args} on {shape} {dtype} {order}"
                 got = clip(x, "--op", op, *args)

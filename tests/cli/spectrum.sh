@@ -78,7 +78,7 @@ if have_python; then
     check "estimate" near 1e-12 "$(json matrices 0 norm2)" 4
     run spectrum model.safetensors --json
     check "valid JSON" python3 -m json.tool stdout
-    check "skipped" test "$(json skipped 0 name) $(json skipped 1 why)" = 'bias I32'
+    check "skipped" test "$(json skipped 0 name) $(json skipped 1 dtype)" = 'bias I32'
 else
     skip "JSON: no python3"
 fi

@@ -1,4 +1,4 @@
-/* clip_example.c - a program outside the tree: clips two matrices and compares with hand-made answers.
+/* clip_example.c - a program outside the tree: clips two matrices, compares with answers by hand.
  * The first is diag(3, 0.5); the second has the same singular values off its diagonal. */
 #include <math.h>
 #include <musec/musec.h>

@@ -2,8 +2,8 @@
  *
  * A product is cut into tiles of about TILE x 2 TILE elements of the result, whatever the number of
  * threads; a symmetric one into square tiles of its lower triangle, each mirrored while it is in
- * cache.  Tiles on the diagonal are computed by syrk where the product is a square (exactly half the
- * work), else as a staircase of SUB rows (9/16 of it). */
+ * cache.  Tiles on the diagonal are computed by syrk where the product is a square (exactly half
+ * the work), else as a staircase of SUB rows (9/16 of it). */
 #include "device/cpu/cpu.h"
 
 #include <cblas.h>
@@ -11,19 +11,19 @@
 
 enum { TILE = 512, SUB = 96, MIRROR = 32, ROUND = 16 };
 
-/* ---- one tile, either type --------------------------------------------------------------------- */
+/* ---- one tile, either type ------------------------------------------------------------------- */
 
 typedef struct tile { /* a matrix of the stack, or a part of one */
-    void   *data;
-    int     ld;
-    bool    trans;
+    void *data;
+    int   ld;
+    bool  trans;
 } tile;
 
 /* Matrix b of the stack from row i and column j on. */
 static tile tile_at(ms_mat x, int64_t b, int64_t i, int64_t j)
 {
     const int64_t at = b * x.stride + (x.trans ? j * x.ld + i : i * x.ld + j);
-    return (tile){ (char *)x.data + (size_t)at * ms_dtype_bytes(x.dtype), (int)x.ld, x.trans };
+    return (tile){ (char *)x.data + ms_dtype_bytes(x.dtype) * (size_t)at, (int)x.ld, x.trans };
 }
 
 static CBLAS_TRANSPOSE cblas_trans(bool trans) { return trans ? CblasTrans : CblasNoTrans; }
@@ -32,11 +32,11 @@ static void tile_gemm(musec_dtype dtype, int64_t m, int64_t n, int64_t k, double
                       tile b, double beta, tile c)
 {
     if (dtype == MUSEC_F32)
-        cblas_sgemm(CblasRowMajor, cblas_trans(a.trans), cblas_trans(b.trans), (int)m, (int)n, (int)k,
-                    (float)alpha, a.data, a.ld, b.data, b.ld, (float)beta, c.data, c.ld);
+        cblas_sgemm(CblasRowMajor, cblas_trans(a.trans), cblas_trans(b.trans), (int)m, (int)n,
+                    (int)k, (float)alpha, a.data, a.ld, b.data, b.ld, (float)beta, c.data, c.ld);
     else
-        cblas_dgemm(CblasRowMajor, cblas_trans(a.trans), cblas_trans(b.trans), (int)m, (int)n, (int)k,
-                    alpha, a.data, a.ld, b.data, b.ld, beta, c.data, c.ld);
+        cblas_dgemm(CblasRowMajor, cblas_trans(a.trans), cblas_trans(b.trans), (int)m, (int)n,
+                    (int)k, alpha, a.data, a.ld, b.data, b.ld, beta, c.data, c.ld);
 }
 
 static void tile_syrk(musec_dtype dtype, int64_t n, int64_t k, double alpha, tile a, double beta,
@@ -86,7 +86,7 @@ static int64_t even_step(int64_t n, int64_t most)
 
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* ---- gemm -------------------------------------------------------------------------------------- */
+/* ---- gemm ------------------------------------------------------------------------------------ */
 
 static musec_status cpu_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c)
 {
@@ -96,7 +96,8 @@ static musec_status cpu_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, dou
         b               = at;
         c               = ms_t(c);
     }
-    const int64_t k = a.cols, step_i = even_step(c.rows, TILE), step_j = even_step(c.cols, 2 * TILE);
+    const int64_t k = a.cols, step_i = even_step(c.rows, TILE),
+                  step_j = even_step(c.cols, 2 * TILE);
     const int64_t n_i = (c.rows + step_i - 1) / step_i, n_j = (c.cols + step_j - 1) / step_j;
     musec_status  st = MUSEC_OK;
     TRY(check_int(d, a));
@@ -105,7 +106,8 @@ static musec_status cpu_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, dou
 
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t task = 0; task < c.count * n_i * n_j; task++) {
-        const int64_t m = task / (n_i * n_j), i = task / n_j % n_i * step_i, j = task % n_j * step_j;
+        const int64_t m = task / (n_i * n_j), i = task / n_j % n_i * step_i,
+                      j    = task % n_j * step_j;
         const int64_t rows = at_most(step_i, c.rows - i), cols = at_most(step_j, c.cols - j);
         const tile    ta = tile_at(a, m, i, 0), tb = tile_at(b, m, 0, j), tc = tile_at(c, m, i, j);
         if (c.cols == 1)
@@ -121,7 +123,7 @@ done:
     return st;
 }
 
-/* ---- symmetric results ------------------------------------------------------------------------- */
+/* ---- symmetric results ----------------------------------------------------------------------- */
 
 /* Copies rows x cols elements from `from` to their mirror image at `to`, by blocks that fit L1. */
 static void mirror(musec_dtype dtype, int64_t rows, int64_t cols, tile from, tile to)
@@ -148,8 +150,8 @@ static void mirror_triangle(musec_dtype dtype, int64_t n, tile c)
                 else
                     ((double *)c.data)[l * c.ld + i] = ((double *)c.data)[i * c.ld + l];
         if (j + width < n) {
-            const size_t each = ms_dtype_bytes(dtype);
-            tile below = c, right = c;
+            const size_t each  = ms_dtype_bytes(dtype);
+            tile         below = c, right = c;
             below.data = (char *)c.data + (size_t)((j + width) * c.ld + j) * each;
             right.data = (char *)c.data + (size_t)(j * c.ld + j + width) * each;
             mirror(dtype, n - j - width, width, below, right);
@@ -165,8 +167,8 @@ static void diagonal_tile(double alpha, ms_mat a, ms_mat b, bool square, double 
         tile_syrk(c.dtype, n, a.cols, alpha, tile_at(a, m, i, 0), beta, tile_at(c, m, i, i));
     for (int64_t s = 0; !square && s < n; s += SUB) {
         const int64_t rows = at_most(SUB, n - s);
-        tile_gemm(c.dtype, rows, s + rows, a.cols, alpha, tile_at(a, m, i + s, 0), tile_at(b, m, 0, i),
-                  beta, tile_at(c, m, i + s, i));
+        tile_gemm(c.dtype, rows, s + rows, a.cols, alpha, tile_at(a, m, i + s, 0),
+                  tile_at(b, m, 0, i), beta, tile_at(c, m, i + s, i));
     }
     mirror_triangle(c.dtype, n, tile_at(c, m, i, i));
 }
@@ -185,9 +187,10 @@ static musec_status symmetric(ms_device *d, double alpha, ms_mat a, ms_mat b, bo
 
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t task = 0; task < c.count * tiles; task++) {
-        const int64_t m = task / tiles;
+        const int64_t m   = task / tiles;
         int64_t       row = 0, col = task % tiles; /* tile (row, col), col <= row */
-        while (col > row) col -= ++row;
+        while (col > row)
+            col -= ++row;
         const int64_t i = row * step, j = col * step, rows = at_most(step, c.rows - i);
         if (row == col) {
             diagonal_tile(alpha, a, b, square, beta, c, m, i, rows);
@@ -201,7 +204,8 @@ done:
     return st;
 }
 
-static musec_status cpu_gemm_sym(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c)
+static musec_status cpu_gemm_sym(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta,
+                                 ms_mat c)
 {
     const bool square = a.data == b.data && a.ld == b.ld && a.stride == b.stride;
     return symmetric(d, alpha, a, square ? ms_t(a) : b, square, beta, c);

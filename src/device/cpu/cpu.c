@@ -26,8 +26,8 @@ void ms_device_cpu_ops(ms_device_ops *table)
     ms_cpu_lapack_ops(table);
 }
 
-/* An OpenBLAS built on OpenMP is sequential inside a parallel region by itself; one that has threads
- * of its own would start them in each of our tasks. */
+/* An OpenBLAS built on OpenMP is sequential inside a parallel region by itself; one that has
+ * threads of its own would start them in each of our tasks. */
 musec_status ms_device_cpu_open(ms_device *d, int index)
 {
     if (index != 0)

@@ -1,13 +1,14 @@
 /* element.c - element ops, reductions and random numbers on the CPU: memory speed, on all cores.
  *
- * A stack is cut into tiles of about TILE elements.  Their borders depend on the shape of one matrix
- * alone, never on the number of threads, of matrices, or on the leading dimension; one parallel loop
- * runs over the tiles of the whole stack.  A reduction leaves one number per tile and adds these in
- * order, so its bits depend on the shape alone as well (that of the matrix as stored: a transposed
- * view sums in the order of its memory).
+ * A stack is cut into tiles of about TILE elements.  Their borders depend on the shape of one
+ * matrix alone, never on the number of threads, of matrices, or on the leading dimension; one
+ * parallel loop runs over the tiles of the whole stack.  A reduction leaves one number per tile and
+ * adds these in order, so its bits depend on the shape alone as well (that of the matrix as stored:
+ * a transposed view sums in the order of its memory).
  *
  * Operands that are all transposed are all turned upright.  Where only some are, copy transposes by
  * blocks and the others do what `ref` does. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -39,7 +40,8 @@ static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static tiling tiling_of(ms_mat x, int64_t max_width)
 {
-    tiling g   = { .rows = x.rows, .cols = x.cols, .width = at_most(x.cols, max_width) };
+    tiling g = { .rows = x.rows, .cols = x.cols, .width = at_most(x.cols, max_width) };
+    assert(x.rows > 0 && x.cols > 0);
     g.height   = g.width < TILE ? at_most(x.rows, TILE / g.width) : 1;
     g.n_down   = (x.rows + g.height - 1) / g.height;
     g.n_across = (x.cols + g.width - 1) / g.width;
@@ -186,7 +188,7 @@ static musec_status cpu_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta,
 
 static musec_status cpu_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n_terms)
 {
-    ms_term    up[4];
+    ms_term    up[4] = { 0 };
     const bool trans = terms[0].out.trans;
     bool       mixed = (x.data != NULL && x.trans != trans) || (y.data != NULL && y.trans != trans);
     bool       keep  = false;
@@ -238,11 +240,13 @@ static musec_status cpu_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat b
                                  ms_mat *scaled)
 {
     bool needed = false;
-    for (int64_t b = 0; b < x.count; b++)
-        needed = needed || !harmless(factor.data[b]);
-    if (!needed) {
-        for (int64_t b = 0; b < x.count; b++)
+    for (int64_t b = 0; b < x.count; b++) { /* each alone: bits must not depend on its neighbours */
+        if (harmless(factor.data[b]))
             factor.data[b] = 1.0;
+        else
+            needed = true;
+    }
+    if (!needed) {
         *scaled = x;
         return MUSEC_OK;
     }

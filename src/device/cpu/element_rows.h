@@ -1,10 +1,10 @@
 /* element_rows.h - the inner loops of element.c over one tile, for one type.
  *
- * Included once for float and once for double: REAL is the type, ABS its absolute value, FN(name)
- * the name for it.
- * Rows are contiguous: transposition was dealt with before.  The loops are written so that GCC turns
- * them into vector code without fast-math: `omp simd` says that elements do not depend on each other
- * (in place included), and reductions keep LANES sums of their own, which also fixes their order. */
+ * Included once for float and once for double: REAL is the type, ABS its absolute value,
+ * FN(name) the name for it. Rows are contiguous: transposition was dealt with before.  The loops
+ * are written so that GCC turns them into vector code without fast-math: `omp simd` says that
+ * elements do not depend on each other (in place included), and reductions keep LANES sums of
+ * their own, which also fixes their order. */
 
 /* A cache line: enough to hide the latency of an addition. */
 enum { FN(LANES) = 64 / sizeof(REAL) };
@@ -30,8 +30,8 @@ static void FN(copy)(tile t, ms_mat x, ms_mat out)
         memcpy(FN(row)(t, out, i), FN(row)(t, x, i), (size_t)t.cols * sizeof(REAL));
 }
 
-/* The tile of out, whose elements lie transposed in x: by squares of one cache line's width, so that
- * a line once read or written stays in L1 until all of it was. */
+/* The tile of out, whose elements lie transposed in x: by squares of one cache line's width, so
+ * that a line once read or written stays in L1 until all of it was. */
 static void FN(transpose)(tile t, ms_mat x, ms_mat out)
 {
     enum { N = FN(LANES) };
@@ -140,7 +140,7 @@ static void FN(combine)(tile t, ms_mat x, ms_mat y, const ms_term *terms, int n_
     }
 }
 
-/* ---- reductions: the lanes, pairwise, then what is left at the ends of the rows ---------------- */
+/* ---- reductions: the lanes, pairwise, then what is left at the ends of the rows -------------- */
 
 static double FN(join)(double *lane)
 {

@@ -1,8 +1,8 @@
 /* lapack.c - decompositions on the CPU: LAPACK by divide and conquer, one matrix per thread.
  *
- * LAPACK counts by columns.  A row-major X is, to it, X^T = V diag(s) U^T: its "U" is our V^T by rows
- * and its "V^T" our U by rows, so nothing has to be transposed.  Of a symmetric matrix our lower
- * triangle is its upper one, and its eigenvectors come out as rows. */
+ * LAPACK counts by columns.  A row-major X is, to it, X^T = V diag(s) U^T: its "U" is our V^T by
+ * rows and its "V^T" our U by rows, so nothing has to be transposed.  Of a symmetric matrix our
+ * lower triangle is its upper one, and its eigenvectors come out as rows. */
 #include "device/cpu/cpu.h"
 
 #include <lapacke.h>
@@ -16,9 +16,9 @@ typedef struct workspace {
     lapack_int  lwork, liwork;
 } workspace;
 
-/* One workspace per lane.  Lane l takes the matrices l, l + lanes, ...; the loop over lanes is always
- * run by the full team, even for one matrix: inside it the BLAS is sequential, outside it may not be,
- * and then a matrix alone would not give the bits it gives in a stack. */
+/* One workspace per lane.  Lane l takes the matrices l, l + lanes, ...; the loop over lanes is
+ * always run by the full team, even for one matrix: inside it the BLAS is sequential, outside it
+ * may not be, and then a matrix alone would not give the bits it gives in a stack. */
 typedef struct workspaces {
     workspace first;
     size_t    work_bytes, iwork_bytes;
@@ -33,14 +33,20 @@ static workspace of_lane(const workspaces *all, int64_t lane)
     return w;
 }
 
-static musec_status take_workspaces(ms_device *d, musec_dtype dtype, int64_t count, lapack_int lwork,
-                                    lapack_int liwork, workspaces *out)
+/* Some kernels sum in another order where their operands begin at another alignment. */
+static size_t aligned(size_t bytes)
+{
+    return (bytes + MS_ARENA_ALIGN - 1) / MS_ARENA_ALIGN * MS_ARENA_ALIGN;
+}
+
+static musec_status take_workspaces(ms_device *d, musec_dtype dtype, int64_t count,
+                                    lapack_int lwork, lapack_int liwork, workspaces *out)
 {
     musec_status st    = MUSEC_OK;
     void        *iwork = NULL;
     out->lanes         = omp_get_max_threads() < count ? omp_get_max_threads() : count;
-    out->work_bytes    = (size_t)lwork * ms_dtype_bytes(dtype);
-    out->iwork_bytes   = (size_t)liwork * sizeof(lapack_int);
+    out->work_bytes    = aligned((size_t)lwork * ms_dtype_bytes(dtype));
+    out->iwork_bytes   = aligned((size_t)liwork * sizeof(lapack_int));
     out->first         = (workspace){ .lwork = lwork, .liwork = liwork };
     TRY(ms_scratch_bytes(d, out->work_bytes * (size_t)out->lanes, &out->first.work));
     TRY(ms_scratch_bytes(d, out->iwork_bytes * (size_t)out->lanes, &iwork));
@@ -67,7 +73,7 @@ static musec_status check_int(ms_device *d, const char *what, ms_mat x)
     return MUSEC_OK;
 }
 
-/* ---- singular values --------------------------------------------------------------------------- */
+/* ---- singular values ------------------------------------------------------------------------- */
 
 /* One thin SVD of the dense rows x cols matrix at `x`, which it destroys. */
 static lapack_int gesdd(ms_mat shape, char job, void *x, void *u, lapack_int ldu, void *s, void *vt,
@@ -88,11 +94,12 @@ static lapack_int wanted(musec_dtype dtype, const void *answer)
                               : (lapack_int) * (const double *)answer + 1;
 }
 
-static musec_status cpu_svd(ms_device *d, ms_mat x, ms_mat u, ms_mat s, ms_mat vt)
+static musec_status cpu_svd(ms_device *d, ms_mat x, ms_mat u_out, ms_mat s, ms_mat vt_out)
 {
     const ms_mark mark = ms_arena_mark(&d->scratch);
-    const int64_t k    = x.rows < x.cols ? x.rows : x.cols;
-    const char    job  = u.data == NULL ? 'N' : 'S';
+    ms_mat u = u_out, vt = vt_out; /* LAPACK writes them by rows, so not where they are turned */
+    const int64_t k      = x.rows < x.cols ? x.rows : x.cols;
+    const char    job    = u.data == NULL ? 'N' : 'S';
     double        answer = 0.0;
     workspaces    all;
     ms_mat        dense;
@@ -102,6 +109,8 @@ static musec_status cpu_svd(ms_device *d, ms_mat x, ms_mat u, ms_mat s, ms_mat v
     TRY(check_int(d, "svd", x));
     TRY(ms_scratch_mat(d, x.dtype, x.count, x.rows, x.cols, &dense));
     TRY(d->ops->copy(d, x, dense));
+    if (u_out.trans) TRY(ms_scratch_mat(d, x.dtype, x.count, u.rows, u.cols, &u));
+    if (vt_out.trans) TRY(ms_scratch_mat(d, x.dtype, x.count, vt.rows, vt.cols, &vt));
     if (gesdd(dense, job, dense.data, u.data, ld_of(u), s.data, vt.data, ld_of(vt),
               (workspace){ .work = &answer, .lwork = -1, .iwork = &failed }) != 0)
         TRY(ms_fail(&d->error, MUSEC_EDEVICE, "svd: LAPACK refuses %lld x %lld", (long long)x.rows,
@@ -112,21 +121,25 @@ static musec_status cpu_svd(ms_device *d, ms_mat x, ms_mat u, ms_mat s, ms_mat v
 #pragma omp parallel for schedule(static, 1) reduction(max : failed)
     for (int64_t lane = 0; lane < all.lanes; lane++)
         for (int64_t b = lane; b < x.count; b += all.lanes) {
-            const lapack_int info = gesdd(dense, job, row_at(dense, b), row_at(u, b), ld_of(u),
-                                          row_at(s, b), row_at(vt, b), ld_of(vt), of_lane(&all, lane));
+            const lapack_int info =
+                gesdd(dense, job, row_at(dense, b), row_at(u, b), ld_of(u), row_at(s, b),
+                      row_at(vt, b), ld_of(vt), of_lane(&all, lane));
             failed = info > failed ? info : failed;
         }
     if (failed != 0)
-        st = ms_fail(&d->error, MUSEC_EDEVICE, "svd of %lld x %lld did not converge",
-                     (long long)x.rows, (long long)x.cols);
+        TRY(ms_fail(&d->error, MUSEC_EDEVICE, "svd of %lld x %lld did not converge",
+                    (long long)x.rows, (long long)x.cols));
+    if (u_out.trans) TRY(d->ops->copy(d, u, u_out));
+    if (vt_out.trans) TRY(d->ops->copy(d, vt, vt_out));
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
 }
 
-/* ---- eigenvalues ------------------------------------------------------------------------------- */
+/* ---- eigenvalues ----------------------------------------------------------------------------- */
 
-static lapack_int syevd(musec_dtype dtype, char job, lapack_int n, void *a, void *w_out, workspace w)
+static lapack_int syevd(musec_dtype dtype, char job, lapack_int n, void *a, void *w_out,
+                        workspace w)
 {
     if (dtype == MUSEC_F32)
         return LAPACKE_ssyevd_work(LAPACK_COL_MAJOR, job, 'U', n, a, n, w_out, w.work, w.lwork,

@@ -29,9 +29,10 @@ void ms_device_cpu_prepare(char **argv)
     static const char *const old_cores[] = { "Prescott", "Core2",   "Penryn",      "Dunnington",
                                              "Nehalem",  "Generic", "Sandybridge", "Atom",
                                              "Unknown",  "Katmai",  "Northwood",   "Banias" };
-    const char *core = openblas_get_corename(), *want = wanted_core();
-    bool        old  = false;
-    for (size_t i = 0; i < COUNT(old_cores); i++) old = old || strcmp(core, old_cores[i]) == 0;
+    const char              *core = openblas_get_corename(), *want = wanted_core();
+    bool                     old = false;
+    for (size_t i = 0; i < COUNT(old_cores); i++)
+        old = old || strcmp(core, old_cores[i]) == 0;
     if (!old || want == NULL || getenv("OPENBLAS_CORETYPE") != NULL) return;
     if (setenv("OPENBLAS_CORETYPE", want, 1) == 0) execv("/proc/self/exe", argv);
     /* Only a failed exec comes here: slower, but as right as before. */

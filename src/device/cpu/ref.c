@@ -1,9 +1,9 @@
 /* ref.c - every op in plain loops: this file, with ref_svd.c, is what the ops MEAN.
  *
- * Elements are read as float64, all arithmetic is float64, and the one rounding is that of the store.
- * Nothing is blocked, unrolled or run in parallel; any layout is read through ms_at and written
- * through ms_put.  A faster device is right if it agrees with these loops within the bounds stated
- * in device_ops_test.c. */
+ * Elements are read as float64, all arithmetic is float64, and the one rounding is that of the
+ * store. Nothing is blocked, unrolled or run in parallel; any layout is read through ms_at and
+ * written through ms_put.  A faster device is right if it agrees with these loops within the
+ * bounds stated in device_ops_test.c. */
 #include "device/cpu/ref.h"
 
 #include <assert.h>
@@ -275,7 +275,7 @@ static musec_status ref_scalars(ms_device *d, ms_scalar_fn fn, const double *par
 {
     (void)d;
     const int n_in = ms_scalar_n_in(fn), n_out = ms_scalar_n_out(fn, params);
-    double    from[MS_SCALAR_MAX_IO], to[MS_SCALAR_MAX_IO];
+    double    from[MS_SCALAR_MAX_IO] = { 0 }, to[MS_SCALAR_MAX_IO] = { 0 };
     assert(n_in <= MS_SCALAR_MAX_IO && n_out <= MS_SCALAR_MAX_IO);
     for (int64_t b = 0; b < out[0].count; b++) {
         for (int k = 0; k < n_in; k++)

@@ -1,10 +1,10 @@
 /* ref_svd.c - the decompositions of `ref`, by Jacobi's rotations, in float64.
  *
- * svd, one-sided (Hestenes): with rows <= cols (else the transpose is taken), rotate pairs of rows of
- * W = X until all are orthogonal.  The rotations gather in an orthogonal R with W = R X, so the
+ * svd, one-sided (Hestenes): with rows <= cols (else the transpose is taken), rotate pairs of rows
+ * of W = X until all are orthogonal.  The rotations gather in an orthogonal R with W = R X, so the
  * lengths of the rows of W are the singular values, the rows of R the left and those of W, divided
- * by their lengths, the right singular vectors.  A row shorter than eps |X|_F is a rounding error of
- * the others: it takes no part, and its right vector is any one that completes the basis.
+ * by their lengths, the right singular vectors.  A row shorter than eps |X|_F is a rounding error
+ * of the others: it takes no part, and its right vector is any one that completes the basis.
  *
  * eigh, two-sided and cyclic: A <- J A J^T with the angle that clears A(p, q), until all off the
  * diagonal is below eps/8 max|A|; V gathers the J.
@@ -39,7 +39,7 @@ static void rotate(double *a, double *b, int64_t n, int64_t step, double c, doub
     }
 }
 
-/* The rotation that clears the off-diagonal of [[pp, pq], [pq, qq]]: the smaller of the two angles. */
+/* The smaller of the two rotations that clear the off-diagonal of [[pp, pq], [pq, qq]]. */
 static void angle(double pp, double qq, double pq, double *c, double *s)
 {
     const double zeta = (qq - pp) / (2.0 * pq);

@@ -1,0 +1,424 @@
+/* op_cases.c - the list of cases, and the operands of one: see op_cases.h.
+ *
+ * The list is the product of what is written down here (sizes, types, layouts) with what a row of
+ * op_kinds.c says (variants, operands).  Small sizes are odd on purpose; the larger ones cross the
+ * borders of the tiles that devices cut matrices into. */
+#include "op_cases.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu/ref.h"
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+typedef struct sizes {
+    int64_t m, n, k;
+} sizes;
+
+static const sizes plain[]   = { { 1, 1, 0 },     { 1, 9, 0 },    { 9, 1, 0 },
+                                 { 3, 5, 0 },     { 17, 33, 0 },  { 64, 64, 0 },
+                                 { 130, 170, 0 }, { 2, 5001, 0 }, { 5001, 2, 0 } };
+static const sizes product[] = {
+    { 1, 1, 1 },   { 1, 7, 3 },    { 7, 1, 2 },     { 3, 5, 4 },
+    { 17, 33, 9 }, { 64, 64, 64 }, { 130, 70, 50 }, { 520, 1030, 3 },
+};
+static const sizes square[] = { { 1, 1, 1 }, { 3, 3, 3 }, { 17, 17, 17 }, { 70, 70, 70 } };
+static const sizes svd[]    = { { 1, 1, 0 }, { 1, 7, 0 }, { 7, 1, 0 }, { 3, 5, 0 }, { 33, 17, 0 } };
+static const sizes single_element[] = { { 1, 1, 0 } };
+static const sizes memory[]         = { { 1, 1, 0 }, { 64, 64, 0 } };
+
+static const struct {
+    const sizes *list;
+    size_t       n;
+} shapes[] = {
+    [OP_SHAPES_PLAIN]   = { plain, COUNT(plain) },
+    [OP_SHAPES_PRODUCT] = { product, COUNT(product) },
+    [OP_SHAPES_SQUARE]  = { square, COUNT(square) },
+    [OP_SHAPES_SVD]     = { svd, COUNT(svd) },
+    [OP_SHAPES_ONE]     = { single_element, COUNT(single_element) },
+    [OP_SHAPES_MEMORY]  = { memory, COUNT(memory) },
+};
+
+/* How a stack lies in memory.  Mask: which operands are transposed. */
+static const struct {
+    int64_t  count, pad;
+    unsigned trans;
+    bool     small_only;
+} layouts[] = {
+    { 1, 0, 0x00, false }, { 5, 3, 0x00, false }, { 2, 0, 0xff, false }, { 5, 3, 0x01, true },
+    { 5, 3, 0x02, true },  { 3, 1, 0x04, true },  { 2, 2, 0x03, true },  { 2, 7, 0x05, true },
+    { 2, 3, 0x06, true },  { 3, 3, 0x55, true },
+};
+
+static const op_case single[] = {
+    /* one of a kind: several tiles of a symmetric product */
+    { .op      = "gemm_sym",
+      .m       = 530,
+      .n       = 530,
+      .k       = 530,
+      .count   = 1,
+      .dtype   = MUSEC_F32,
+      .variant = 0 },
+    { .op      = "gemm_sym",
+      .m       = 530,
+      .n       = 530,
+      .k       = 530,
+      .count   = 1,
+      .dtype   = MUSEC_F64,
+      .variant = 1 },
+};
+
+static const struct { /* what is timed: each row for float32 and float64 */
+    const char *op;
+    sizes       s;
+    int64_t     count;
+    unsigned    trans;
+    int         variant;
+} timed[] = {
+    { "gemm", { 768, 768, 768 }, 4, 0, 0 },
+    { "gemm", { 768, 3072, 768 }, 4, 0, 0 },
+    { "gemm", { 1024, 4096, 1024 }, 1, 0, 0 },
+    { "gemm_sym", { 768, 768, 768 }, 4, 0, 0 },
+    { "gemm_sym", { 768, 768, 768 }, 4, 0, 1 },
+    { "gram", { 768, 768, 768 }, 4, 0, 0 },
+    { "gram", { 768, 768, 3072 }, 4, 0, 0 },
+    { "gram", { 768, 768, 3072 }, 4, 1, 0 },
+    { "gram", { 1024, 1024, 4096 }, 1, 0, 0 },
+    { "svd", { 256, 768, 0 }, 1, 0, 0 },
+    { "eigh", { 768, 768, 768 }, 1, 0, 0 },
+    { "upload", { 1024, 4096, 0 }, 1, 0, 0 },
+    { "download", { 1024, 4096, 0 }, 1, 0, 0 },
+    { "copy", { 1024, 4096, 0 }, 4, 0, 0 },
+    { "copy", { 1024, 4096, 0 }, 4, 1, 0 },
+    { "copy", { 1024, 4096, 0 }, 4, 0, 1 },
+    { "fill", { 1024, 4096, 0 }, 4, 0, 0 },
+    { "add_diag", { 768, 768, 0 }, 4, 0, 0 },
+    { "scale", { 1024, 4096, 0 }, 4, 0, 0 },
+    { "axpby", { 1024, 4096, 0 }, 4, 0, 0 },
+    { "combine", { 768, 768, 0 }, 4, 0, 0 },
+    { "combine", { 768, 768, 0 }, 4, 0, 1 },
+    { "combine", { 768, 768, 0 }, 4, 0, 2 },
+    { "scale_rows", { 768, 3072, 0 }, 4, 0, 0 },
+    { "prescale", { 1024, 4096, 0 }, 4, 0, 0 },
+    { "sum", { 1024, 4096, 0 }, 4, 0, 0 },
+    { "sumsq", { 1024, 4096, 0 }, 4, 0, 0 },
+    { "sumsq", { 768, 768, 0 }, 1, 0, 0 },
+    { "trace", { 768, 768, 0 }, 4, 0, 0 },
+    { "absmax", { 1024, 4096, 0 }, 4, 0, 0 },
+    { "count_nonfinite", { 1024, 4096, 0 }, 4, 0, 0 },
+    { "normal", { 1024, 4096, 0 }, 1, 0, 0 },
+};
+
+static const musec_dtype dtypes[] = { MUSEC_F32, MUSEC_F64 };
+
+typedef struct list {
+    op_case *at;
+    size_t   n, room;
+} list;
+
+static void append(list *l, op_case c) /* counts on when there is no memory: op_cases sees it */
+{
+    if (l->n < l->room) l->at[l->n] = c;
+    l->n++;
+}
+
+static void append_kind(list *l, const op_kind *kind)
+{
+    const size_t n_layouts = kind->shapes == OP_SHAPES_MEMORY ? 1 : COUNT(layouts);
+    for (size_t s = 0; s < shapes[kind->shapes].n; s++) {
+        const sizes   at    = shapes[kind->shapes].list[s];
+        const int64_t elems = at.m * at.n, most = elems > 2000 ? elems > 50000 ? 1 : 2 : 5;
+        for (size_t y = 0; y < n_layouts; y++) {
+            op_case c = { .op = kind->name, .m = at.m, .n = at.n, .k = at.k };
+            c.count   = layouts[y].count < most ? layouts[y].count : most;
+            c.pad     = layouts[y].pad;
+            c.trans   = layouts[y].trans;
+            if (layouts[y].small_only && elems > 2000) continue;
+            for (c.variant = 0; c.variant < kind->variants; c.variant++) {
+                for (size_t t = 0; t < COUNT(dtypes); t++) {
+                    c.dtype = dtypes[t];
+                    append(l, c);
+                }
+            }
+        }
+    }
+}
+
+static void append_all(list *l)
+{
+    for (size_t i = 0; i < op_kinds_count; i++)
+        append_kind(l, &op_kinds[i]);
+    for (size_t i = 0; i < COUNT(single); i++)
+        append(l, single[i]);
+    for (size_t i = 0; i < COUNT(timed); i++)
+        for (size_t t = 0; t < COUNT(dtypes); t++)
+            append(l, (op_case){ .op      = timed[i].op,
+                                 .m       = timed[i].s.m,
+                                 .n       = timed[i].s.n,
+                                 .k       = timed[i].s.k,
+                                 .count   = timed[i].count,
+                                 .dtype   = dtypes[t],
+                                 .trans   = timed[i].trans,
+                                 .variant = timed[i].variant,
+                                 .timing  = true });
+}
+
+op_case *op_cases(size_t *n)
+{
+    list l = { 0 };
+    append_all(&l); /* once to count, once to write */
+    l = (list){ .at = calloc(l.n, sizeof *l.at), .room = l.n };
+    if (l.at == NULL) return NULL;
+    append_all(&l);
+    *n = l.n;
+    return l.at;
+}
+
+void op_case_name(const op_case *c, char *text, size_t bytes)
+{
+    char   size[64];
+    size_t used = 0;
+    snprintf(size, sizeof size, c->k > 0 ? "%lldx%lldx%lld" : "%lldx%lld", (long long)c->m,
+             (long long)c->n, (long long)c->k);
+    used += (size_t)snprintf(text, bytes, "%s %s %s", c->op, size,
+                             c->dtype == MUSEC_F32 ? "f32" : "f64");
+    if (c->count > 1 && used < bytes)
+        used += (size_t)snprintf(text + used, bytes - used, " x%lld", (long long)c->count);
+    if (c->variant > 0 && used < bytes)
+        used += (size_t)snprintf(text + used, bytes - used, ", variant %d", c->variant);
+    if (c->trans != 0 && used < bytes)
+        used += (size_t)snprintf(text + used, bytes - used, ", trans 0x%02x", c->trans);
+    if (c->pad > 0 && used < bytes)
+        snprintf(text + used, bytes - used, ", pad %lld", (long long)c->pad);
+}
+
+const op_kind *op_kind_of(const char *name)
+{
+    for (size_t i = 0; i < op_kinds_count; i++)
+        if (strcmp(op_kinds[i].name, name) == 0) return &op_kinds[i];
+    return NULL;
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+op_mat *op_add_mat(op_args *a, op_role role, int64_t rows, int64_t cols)
+{
+    op_mat *o = &a->mat[a->n_mats++];
+    *o        = (op_mat){ .role = role, .like = -1 };
+    o->mat    = (ms_mat){ .rows = rows, .cols = cols, .count = a->c.count, .dtype = a->c.dtype };
+    return o;
+}
+
+op_vec *op_add_vec(op_args *a, op_role role)
+{
+    op_vec *o = &a->vec[a->n_vecs++];
+    *o        = (op_vec){ .role = role };
+    return o;
+}
+
+ms_mat op_host_view(const op_args *a, int i, void *image)
+{
+    ms_mat x = a->mat[i].mat;
+    x.data   = (char *)image + (size_t)a->mat[i].first * ms_dtype_bytes(x.dtype);
+    return x;
+}
+
+/* A number in (-1, 1) from the operand and the element (splitmix64). */
+static double value_of(uint64_t operand, uint64_t element)
+{
+    uint64_t z = (operand << 48) + (element + 1) * 0x9e3779b97f4a7c15u;
+    z          = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z          = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return ((double)((z ^ (z >> 31)) >> 11) + 0.5) * 0x1p-52 - 1.0;
+}
+
+/* Quiet NaNs of special bits, for all that no op may touch or read. */
+static void set_sentinels(void *image, musec_dtype dtype, int64_t n)
+{
+    const uint32_t s32 = 0x7fc5a5a5u;
+    const uint64_t s64 = 0x7ff8a5a5a5a5a5a5u;
+    for (int64_t i = 0; i < n; i++) {
+        if (dtype == MUSEC_F32)
+            memcpy((char *)image + (size_t)i * sizeof s32, &s32, sizeof s32);
+        else
+            memcpy((char *)image + (size_t)i * sizeof s64, &s64, sizeof s64);
+    }
+}
+
+static double input_at(const op_args *a, int i, int64_t b, int64_t row, int64_t col)
+{
+    const op_mat *o      = &a->mat[i];
+    const bool    mirror = o->make != OP_RANDOM && col > row;
+    const int64_t r = mirror ? col : row, c = mirror ? row : col;
+    double        x = value_of((uint64_t)i, (uint64_t)((b * o->mat.rows + r) * o->mat.cols + c));
+    if (o->make == OP_LOWER && col > row) return (double)NAN;
+    if (o->make == OP_POLYNOMIAL) {
+        const op_mat *of = &a->mat[0];
+        x = (row == col ? 2.0 : 0.0) - 0.5 * ms_at(op_host_view(a, 0, of->image), b, row, col);
+    }
+    return x;
+}
+
+/* dtype: what the values are rounded to, which need not be what they are stored as */
+static void fill_image(op_args *a, int i, musec_dtype dtype)
+{
+    op_mat      *o = &a->mat[i];
+    const ms_mat x = op_host_view(a, i, o->image);
+    set_sentinels(o->image, x.dtype, o->elems);
+    if (o->role == OP_OUT) return;
+    for (int64_t b = 0; b < x.count; b++) {
+        for (int64_t r = 0; r < x.rows; r++) {
+            for (int64_t c = 0; c < x.cols; c++) {
+                double value = input_at(a, i, b, r, c);
+                if (dtype == MUSEC_F32) value = (double)(float)value;
+                ms_put(x, b, r, c, (a->how & OP_ABSOLUTE) != 0 ? fabs(value) : value);
+            }
+        }
+    }
+}
+
+static musec_status setup_mat(op_args *a, int i)
+{
+    op_mat           *o     = &a->mat[i];
+    const musec_dtype dtype = o->mat.dtype;
+    const int64_t     pad   = a->c.pad;
+    musec_status      st    = MUSEC_OK;
+    if (o->absent) return MUSEC_OK;
+    if (o->like >= 0) { /* the same view, so that it is in place */
+        o->mat   = a->mat[o->like].mat;
+        o->first = a->mat[o->like].first;
+        o->elems = a->mat[o->like].elems;
+        return MUSEC_OK;
+    }
+    if ((a->how & OP_AS_F64) != 0) o->mat.dtype = MUSEC_F64;
+    o->mat.trans       = !o->row && (a->c.trans >> i & 1u) != 0;
+    o->mat.ld          = (o->mat.trans ? o->mat.rows : o->mat.cols) + pad;
+    o->mat.stride      = (o->mat.trans ? o->mat.cols : o->mat.rows) * o->mat.ld + pad;
+    o->first           = pad;
+    o->elems           = pad + o->mat.count * o->mat.stride;
+    const size_t bytes = (size_t)o->elems * ms_dtype_bytes(o->mat.dtype);
+    o->image           = malloc(bytes);
+    if (o->image == NULL) return ms_fail(&a->d->error, MUSEC_ENOMEM, "no memory for a case");
+    fill_image(a, i, dtype);
+    if (!o->host) {
+        TRY(a->d->ops->alloc(a->d, bytes, &o->buffer));
+    } else if ((o->buffer = malloc(bytes)) == NULL) {
+        return ms_fail(&a->d->error, MUSEC_ENOMEM, "no memory for a case");
+    }
+    o->mat.data = (char *)o->buffer + (size_t)o->first * ms_dtype_bytes(o->mat.dtype);
+done:
+    return st;
+}
+
+static musec_status setup_vec(op_args *a, int i)
+{
+    op_vec      *o     = &a->vec[i];
+    const size_t bytes = (size_t)a->c.count * sizeof(double);
+    void        *data  = NULL;
+    musec_status st;
+    o->image = malloc(bytes);
+    if (o->image == NULL) return ms_fail(&a->d->error, MUSEC_ENOMEM, "no memory for a case");
+    for (int64_t b = 0; b < a->c.count; b++) { /* positive, and a 1: what scale may skip */
+        o->image[b] = b == 1 ? 1.0 : 0.25 + fabs(value_of(100 + (uint64_t)i, (uint64_t)b));
+        if (o->role == OP_OUT) o->image[b] = (double)NAN;
+    }
+    TRY(a->d->ops->alloc(a->d, bytes, &data));
+    o->vec = (ms_vec){ .data = data, .count = a->c.count };
+done:
+    return st;
+}
+
+musec_status op_setup(op_args *a, ms_device *d, const op_case *c, unsigned how)
+{
+    musec_status st = MUSEC_OK;
+    *a              = (op_args){ .d = d, .c = *c, .kind = op_kind_of(c->op), .how = how };
+    if (a->kind == NULL) return ms_fail(&d->error, MUSEC_EINVAL, "no op is called %s", c->op);
+    a->kind->operands(a);
+    for (int i = 0; i < a->n_mats; i++)
+        TRY(setup_mat(a, i));
+    for (int i = 0; i < a->n_vecs; i++)
+        TRY(setup_vec(a, i));
+    TRY(op_reset(a));
+done:
+    if (st != MUSEC_OK) op_teardown(a);
+    return st;
+}
+
+musec_status op_reset(op_args *a)
+{
+    musec_status st = MUSEC_OK;
+    for (int i = 0; i < a->n_mats; i++) {
+        op_mat      *o     = &a->mat[i];
+        const size_t bytes = (size_t)o->elems * ms_dtype_bytes(o->mat.dtype);
+        if (o->absent || o->like >= 0) continue;
+        if (o->host)
+            memcpy(o->buffer, o->image, bytes);
+        else
+            TRY(a->d->ops->upload(a->d, o->image, bytes, o->buffer));
+    }
+    for (int i = 0; i < a->n_vecs; i++)
+        TRY(a->d->ops->upload(a->d, a->vec[i].image, (size_t)a->c.count * sizeof(double),
+                              a->vec[i].vec.data));
+    TRY(a->d->ops->sync(a->d)); /* the images may change as soon as this returns */
+done:
+    return st;
+}
+
+musec_status op_run(op_args *a) { return a->kind->run(a); }
+
+void op_teardown(op_args *a)
+{
+    for (int i = 0; i < a->n_mats; i++) {
+        if (a->mat[i].like >= 0) continue;
+        if (a->mat[i].host)
+            free(a->mat[i].buffer);
+        else
+            a->d->ops->free(a->d, a->mat[i].buffer);
+        free(a->mat[i].image);
+    }
+    for (int i = 0; i < a->n_vecs; i++) {
+        a->d->ops->free(a->d, a->vec[i].vec.data);
+        free(a->vec[i].image);
+    }
+    *a = (op_args){ 0 };
+}
+
+musec_status op_download(const op_args *a, int i, void *image)
+{
+    const op_mat *o     = &a->mat[i];
+    const size_t  bytes = (size_t)o->elems * ms_dtype_bytes(o->mat.dtype);
+    if (!o->host) return a->d->ops->download(a->d, o->buffer, bytes, image);
+    memcpy(image, o->buffer, bytes);
+    return MUSEC_OK;
+}
+
+op_args op_slice(const op_args *a, int64_t b)
+{
+    op_args one = *a;
+    one.c.count = 1;
+    for (int i = 0; i < one.n_mats; i++)
+        if (!one.mat[i].absent) one.mat[i].mat = ms_mat_slice(one.mat[i].mat, b, 1);
+    for (int i = 0; i < one.n_vecs; i++)
+        one.vec[i].vec = ms_vec_slice(one.vec[i].vec, b, 1);
+    return one;
+}
+
+double op_bytes(const op_args *a)
+{
+    double bytes = 0.0;
+    for (int i = 0; i < a->n_mats; i++) {
+        const op_mat *o = &a->mat[i];
+        if (o->absent || o->like >= 0) continue;
+        bytes += (o->role == OP_INOUT ? 2.0 : 1.0) * (double)ms_dtype_bytes(o->mat.dtype) *
+                 (double)(o->mat.count * o->mat.rows * o->mat.cols);
+    }
+    return bytes;
+}
+
+double op_flops(const op_args *a)
+{
+    return a->kind->flops == NULL ? 0.0 : (double)a->c.count * a->kind->flops(&a->c);
+}

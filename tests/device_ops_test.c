@@ -1,0 +1,467 @@
+/* device_ops_test.c - every case of every op, on every device.
+ *
+ * The cases are those that op_bench times (op_cases.h).  Each is held to `ref` on the same
+ * inputs in float64, within the bound that its row states; to touching nothing but its outputs;
+ * to giving the same bits whatever the number of threads and however matrices are stacked; to
+ * allocating nothing once warm; and its gradients, computed with the ops themselves, to finite
+ * differences. */
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "device/cpu/ref.h"
+#include "op_cases.h"
+#include "oracle.h"
+
+static op_case *cases;
+static size_t   n_cases;
+
+static int make_cases(void **state)
+{
+    (void)state;
+    cases = op_cases(&n_cases);
+    return cases == NULL;
+}
+
+static int free_cases(void **state)
+{
+    (void)state;
+    free(cases);
+    return 0;
+}
+
+static const char *name_of(const op_case *c)
+{
+    static char text[128];
+    op_case_name(c, text, sizeof text);
+    return text;
+}
+
+/* Timing cases are for op_bench; what is large is not worth the time on `ref`, with nothing to gain
+ * from holding it to itself. */
+static bool is_left_out(const ms_device *dev, const op_case *c)
+{
+    const op_kind *kind  = op_kind_of(c->op);
+    const double   flops = kind->flops == NULL ? 0.0 : kind->flops(c);
+    return c->timing || (flops > 1e7 && strcmp(dev->name, "ref") == 0);
+}
+
+static void *take(size_t bytes)
+{
+    void *p = malloc(bytes > 0 ? bytes : 1);
+    CHECK(p != NULL, "no memory for %zu bytes", bytes);
+    return p;
+}
+
+static ms_device *open_ref(void)
+{
+    ms_device *ref = NULL;
+    CHECK(musec_ctx_create(&ref, "ref") == MUSEC_OK, "no ref");
+    return ref;
+}
+
+static bool is_own(const op_mat *o) { return !o->absent && o->like < 0; } /* has its own buffer */
+
+static size_t bytes_of(const op_mat *o) { return (size_t)o->elems * ms_dtype_bytes(o->mat.dtype); }
+
+/* All buffers as bytes, to be compared bit for bit; the caller frees them. */
+static unsigned char *download_all(op_args *a, size_t *bytes)
+{
+    const size_t   vec_bytes = (size_t)a->vec[0].vec.count * sizeof(double);
+    unsigned char *all;
+    *bytes = (size_t)a->n_vecs * vec_bytes;
+    for (int i = 0; i < a->n_mats; i++)
+        *bytes += is_own(&a->mat[i]) ? bytes_of(&a->mat[i]) : 0;
+    all       = take(*bytes);
+    size_t at = 0;
+    for (int i = 0; i < a->n_mats; i++) {
+        if (!is_own(&a->mat[i])) continue;
+        CHECK_OK(a->d, op_download(a, i, all + at));
+        at += bytes_of(&a->mat[i]);
+    }
+    for (int i = 0; i < a->n_vecs; i++, at += vec_bytes)
+        CHECK_OK(a->d, a->d->ops->download(a->d, a->vec[i].vec.data, vec_bytes, all + at));
+    return all;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+TEST_EACH_DEVICE(no_row_is_missing, dev)
+{
+    void (*row)(void);
+    for (size_t i = 0; i < op_kinds_count; i++) {
+        memcpy(&row, (const char *)dev->ops + op_kinds[i].row, sizeof row);
+        CHECK(row != NULL, "%s has no %s", dev->name, op_kinds[i].name);
+    }
+}
+
+static void every_row_has_cases(void **state)
+{
+    (void)state;
+    const size_t rows =
+        (sizeof(ms_device_ops) - offsetof(ms_device_ops, alloc)) / sizeof(void (*)(void));
+    CHECK(op_kinds_count == rows, "%zu rows, %zu of them have cases", rows, op_kinds_count);
+    for (size_t i = 0; i < op_kinds_count; i++) {
+        size_t n = 0;
+        for (size_t j = 0; j < n_cases; j++)
+            n += strcmp(cases[j].op, op_kinds[i].name) == 0;
+        CHECK(n > 0, "no case for %s", op_kinds[i].name);
+        for (size_t j = 0; j < i; j++)
+            CHECK(op_kinds[i].row != op_kinds[j].row, "%s is there twice", op_kinds[i].name);
+    }
+}
+
+/* ---- values, and nothing else ---------------------------------------------------------------- */
+
+/* The bits of a matrix's buffer that are none of its elements, and all of an input, stay. */
+static void check_untouched(const op_args *a, int i, void *got, const char *name)
+{
+    const op_mat *o     = &a->mat[i];
+    const size_t  bytes = bytes_of(o), each = ms_dtype_bytes(o->mat.dtype);
+    if (o->role != OP_IN) { /* put the elements back: the rest must be equal */
+        const ms_mat now = op_host_view(a, i, got), was = op_host_view(a, i, o->image);
+        for (int64_t b = 0; b < now.count; b++)
+            for (int64_t r = 0; r < now.rows; r++)
+                for (int64_t c = 0; c < now.cols; c++) {
+                    const size_t at = (size_t)ms_mat_offset(now, b, r, c) * each;
+                    memcpy((char *)now.data + at, (const char *)was.data + at, each);
+                }
+    }
+    CHECK(memcmp(got, o->image, bytes) == 0, "%s: operand %d: %s", name, i,
+          o->role == OP_IN ? "an input changed" : "something beside the matrix changed");
+}
+
+/* got against want: within factor * eps * scale, or what rounding want gives; NaN only where want
+ * has one. */
+static bool agrees(double got, double want, double factor, double eps, double scale)
+{
+    if (isnan(want)) return isnan(got);
+    if (factor == 0.0) return got == want || (eps > 1e-10 && got == (double)(float)want);
+    return fabs(got - want) <= factor * eps * scale;
+}
+
+static void check_mat(const op_args *a, int i, ms_mat got, ms_mat want, ms_mat size)
+{
+    const bool   spectrum = a->mat[a->n_mats - 1].basis; /* of size |X|_2 throughout */
+    const double factor = a->kind->rounding(&a->c), eps = ms_dtype_eps(got.dtype);
+    for (int64_t b = 0; b < got.count; b++) {
+        double norm = 0.0;
+        for (int64_t c = 0; spectrum && c < want.cols; c++)
+            norm = fmax(norm, fabs(ms_at(want, b, 0, c)));
+        for (int64_t r = 0; r < got.rows; r++)
+            for (int64_t c = 0; c < got.cols; c++) {
+                const double g = ms_at(got, b, r, c), w = ms_at(want, b, r, c);
+                const double s = spectrum ? norm : fabs(ms_at(size, b, r, c));
+                CHECK(agrees(g, w, factor, eps, s),
+                      "%s: operand %d (%lld, %lld, %lld): %.17g, ref %.17g, allowed %g",
+                      name_of(&a->c), i, (long long)b, (long long)r, (long long)c, g, w,
+                      factor * eps * s);
+            }
+    }
+}
+
+static void check_vec(op_args *a, int i, op_args *want, op_args *size)
+{
+    const size_t count = (size_t)a->c.count;
+    double *g = take(count * sizeof *g), *w = take(count * sizeof *w), *s = take(count * sizeof *s);
+    CHECK_OK(a->d, ms_vec_download(a->d, a->vec[i].vec, g));
+    CHECK_OK(want->d, ms_vec_download(want->d, want->vec[i].vec, w));
+    CHECK_OK(size->d, ms_vec_download(size->d, size->vec[i].vec, s));
+    for (size_t b = 0; b < count; b++) {
+        const double factor = a->vec[i].role == OP_IN ? 0.0 : a->kind->rounding(&a->c);
+        CHECK(agrees(g[b], w[b], factor, 0x1p-52, fabs(s[b])),
+              "%s: vector %d (%zu): %.17g, ref %.17g", name_of(&a->c), i, b, g[b], w[b]);
+    }
+    free(g), free(w), free(s);
+}
+
+static void check_case(ms_device *dev, ms_device *ref, const op_case *c)
+{
+    op_args a, want, size;
+    CHECK_OK(dev, op_setup(&a, dev, c, 0));
+    CHECK_OK(ref, op_setup(&want, ref, c, OP_AS_F64));
+    CHECK_OK(ref, op_setup(&size, ref, c, OP_AS_F64 | OP_ABSOLUTE));
+    CHECK_OK(dev, op_run(&a));
+    CHECK_OK(ref, op_run(&want));
+    CHECK_OK(ref, op_run(&size));
+    for (int i = 0; i < a.n_mats; i++) {
+        if (!is_own(&a.mat[i])) continue;
+        void *image = take(bytes_of(&a.mat[i]));
+        CHECK_OK(dev, op_download(&a, i, image));
+        if (a.mat[i].role != OP_IN && !a.mat[i].basis)
+            check_mat(&a, i, op_host_view(&a, i, image), want.mat[i].mat, size.mat[i].mat);
+        check_untouched(&a, i, image, name_of(c));
+        free(image);
+    }
+    for (int i = 0; i < a.n_vecs; i++)
+        check_vec(&a, i, &want, &size);
+    op_teardown(&a), op_teardown(&want), op_teardown(&size);
+}
+
+TEST_EACH_DEVICE(values_match_ref, dev)
+{
+    ms_device *ref = open_ref();
+    for (size_t i = 0; i < n_cases; i++)
+        if (!is_left_out(dev, &cases[i])) check_case(dev, ref, &cases[i]);
+    musec_ctx_destroy(ref);
+}
+
+/* Mirrored results are symmetric to the last bit, not only within rounding. */
+TEST_EACH_DEVICE(symmetric_means_symmetric, dev)
+{
+    for (size_t i = 0; i < n_cases; i++) {
+        const bool gram = strcmp(cases[i].op, "gram") == 0;
+        if (is_left_out(dev, &cases[i]) || (!gram && strcmp(cases[i].op, "gemm_sym") != 0))
+            continue;
+        op_args   a;
+        const int out = gram ? 1 : 2;
+        CHECK_OK(dev, op_setup(&a, dev, &cases[i], 0));
+        CHECK_OK(dev, op_run(&a));
+        void *image = take(bytes_of(&a.mat[out]));
+        CHECK_OK(dev, op_download(&a, out, image));
+        const ms_mat x = op_host_view(&a, out, image);
+        for (int64_t b = 0; b < x.count; b++)
+            for (int64_t r = 0; r < x.rows; r++)
+                for (int64_t c = 0; c < r; c++)
+                    CHECK(ms_at(x, b, r, c) == ms_at(x, b, c, r), "%s: (%lld, %lld)",
+                          name_of(&cases[i]), (long long)r, (long long)c);
+        free(image);
+        op_teardown(&a);
+    }
+}
+
+/* ---- the same bits --------------------------------------------------------------------------- */
+
+TEST_EACH_DEVICE(a_stack_is_its_matrices, dev)
+{
+    for (size_t i = 0; i < n_cases; i++) {
+        op_args a;
+        size_t  bytes;
+        if (is_left_out(dev, &cases[i]) || cases[i].count == 1 || op_kind_of(cases[i].op)->by_stack)
+            continue;
+        CHECK_OK(dev, op_setup(&a, dev, &cases[i], 0));
+        CHECK_OK(dev, op_run(&a));
+        unsigned char *whole = download_all(&a, &bytes);
+        CHECK_OK(dev, op_reset(&a));
+        for (int64_t b = 0; b < cases[i].count; b++) {
+            op_args one = op_slice(&a, b);
+            CHECK_OK(dev, op_run(&one));
+        }
+        unsigned char *parts = download_all(&a, &bytes);
+        CHECK(memcmp(whole, parts, bytes) == 0, "%s: one by one it differs", name_of(&cases[i]));
+        free(whole), free(parts);
+        op_teardown(&a);
+    }
+}
+
+TEST_EACH_DEVICE(threads_change_nothing, dev)
+{
+    const int threads = omp_get_max_threads();
+    if (strcmp(dev->name, "ref") == 0) return; /* it has none */
+    for (size_t i = 0; i < n_cases; i++) {
+        op_args a;
+        size_t  bytes;
+        if (is_left_out(dev, &cases[i])) continue;
+        CHECK_OK(dev, op_setup(&a, dev, &cases[i], 0));
+        omp_set_num_threads(1);
+        CHECK_OK(dev, op_run(&a));
+        unsigned char *one = download_all(&a, &bytes);
+        for (int n = 2; n <= 3; n++) {
+            omp_set_num_threads(n);
+            CHECK_OK(dev, op_reset(&a));
+            CHECK_OK(dev, op_run(&a));
+            unsigned char *more = download_all(&a, &bytes);
+            CHECK(memcmp(one, more, bytes) == 0, "%s: %d threads differ from one",
+                  name_of(&cases[i]), n);
+            free(more);
+        }
+        free(one);
+        op_teardown(&a);
+    }
+    omp_set_num_threads(threads);
+}
+
+/* The first run may make the workspace grow, the second joins its chunks; then it is there. */
+TEST_EACH_DEVICE(warm_runs_allocate_nothing, dev)
+{
+    for (size_t i = 0; i < n_cases; i++) {
+        op_args a;
+        if (is_left_out(dev, &cases[i])) continue;
+        CHECK_OK(dev, op_setup(&a, dev, &cases[i], 0));
+        CHECK_OK(dev, op_run(&a));
+        CHECK_OK(dev, op_run(&a));
+        const size_t n_allocs = dev->scratch.n_allocs;
+        CHECK_OK(dev, op_run(&a));
+        CHECK(dev->scratch.n_allocs == n_allocs, "%s allocates", name_of(&cases[i]));
+        CHECK(dev->scratch.in_use == 0, "%s keeps workspace", name_of(&cases[i]));
+        op_teardown(&a);
+    }
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* G for every output that is compared: dense, float64, in device memory. */
+static void make_cotangents(op_args *a, op_cotangent *g)
+{
+    const ms_device_ops *op = a->d->ops;
+    *g                      = (op_cotangent){ 0 };
+    for (int i = 0; i < a->n_mats; i++) {
+        const ms_mat x = a->mat[i].mat;
+        if (!is_own(&a->mat[i]) || a->mat[i].role == OP_IN || a->mat[i].basis) continue;
+        g->mat[i] = (ms_mat){ .rows   = x.rows,
+                              .cols   = x.cols,
+                              .ld     = x.cols,
+                              .count  = x.count,
+                              .stride = x.rows * x.cols,
+                              .dtype  = MUSEC_F64 };
+        CHECK_OK(a->d, op->alloc(a->d, (size_t)(x.count * x.rows * x.cols) * 8, &g->mat[i].data));
+        CHECK_OK(a->d, op->normal(a->d, 77 + (uint64_t)i, 0.0, 1.0, g->mat[i]));
+    }
+    for (int i = 0; i < a->n_vecs; i++) {
+        void *data = NULL;
+        if (a->vec[i].role == OP_IN) continue;
+        CHECK_OK(a->d, op->alloc(a->d, (size_t)a->c.count * 8, &data));
+        g->vec[i]        = (ms_vec){ .data = data, .count = a->c.count };
+        const ms_mat row = { .data   = data,
+                             .rows   = 1,
+                             .cols   = a->c.count,
+                             .ld     = a->c.count,
+                             .count  = 1,
+                             .stride = a->c.count,
+                             .dtype  = MUSEC_F64 };
+        CHECK_OK(a->d, op->normal(a->d, 99 + (uint64_t)i, 0.0, 1.0, row));
+    }
+}
+
+static void free_cotangents(op_args *a, op_cotangent *g)
+{
+    for (int i = 0; i < OP_MATS; i++)
+        a->d->ops->free(a->d, g->mat[i].data);
+    for (int i = 0; i < OP_VECS; i++)
+        a->d->ops->free(a->d, g->vec[i].data);
+}
+
+/* sum <G, x> over a matrix operand: x in its buffer, G dense; both on the device */
+static double inner(op_args *a, int i, ms_mat g)
+{
+    const size_t n     = (size_t)(g.count * g.rows * g.cols);
+    double      *dense = take(n * sizeof *dense), sum = 0.0;
+    void        *image = take(bytes_of(&a->mat[i]));
+    CHECK_OK(a->d, a->d->ops->download(a->d, g.data, n * sizeof *dense, dense));
+    CHECK_OK(a->d, op_download(a, i, image));
+    const ms_mat x = op_host_view(a, i, image);
+    for (int64_t b = 0, at = 0; b < x.count; b++)
+        for (int64_t r = 0; r < x.rows; r++)
+            for (int64_t c = 0; c < x.cols; c++, at++)
+                sum += dense[at] * ms_at(x, b, r, c);
+    free(dense), free(image);
+    return sum;
+}
+
+static double objective(op_args *a, const op_cotangent *g) /* of what a run has left */
+{
+    double sum = 0.0;
+    for (int i = 0; i < a->n_mats; i++)
+        if (g->mat[i].data != NULL) sum += inner(a, i, g->mat[i]);
+    for (int i = 0; i < a->n_vecs; i++) {
+        if (g->vec[i].data == NULL) continue;
+        double x[16], w[16];
+        CHECK(g->vec[i].count <= 16, "a stack of %lld", (long long)g->vec[i].count);
+        CHECK_OK(a->d, ms_vec_download(a->d, a->vec[i].vec, x));
+        CHECK_OK(a->d, ms_vec_download(a->d, g->vec[i], w));
+        for (int64_t b = 0; b < g->vec[i].count; b++)
+            sum += w[b] * x[b];
+    }
+    return sum;
+}
+
+/* x <- x + h E in the image of an operand; E dense, symmetric where the operand is */
+static void move(op_args *a, int by, const double *e, double h)
+{
+    const ms_mat x = op_host_view(a, by, a->mat[by].image);
+    for (int64_t b = 0, at = 0; b < x.count; b++)
+        for (int64_t r = 0; r < x.rows; r++)
+            for (int64_t c = 0; c < x.cols; c++, at++)
+                ms_put(x, b, r, c, ms_at(x, b, r, c) + h * e[at]);
+}
+
+static double *direction(const op_args *a, int by)
+{
+    const ms_mat x = a->mat[by].mat;
+    double      *e = oracle_gaussian(x.count * x.rows, x.cols, 31 + (uint64_t)by);
+    for (int64_t b = 0; b < x.count && a->mat[by].make != OP_RANDOM; b++)
+        for (int64_t r = 0; r < x.rows; r++)
+            for (int64_t c = 0; c < r; c++)
+                e[(b * x.rows + c) * x.cols + r] = e[(b * x.rows + r) * x.cols + c];
+    return e;
+}
+
+/* d f / d h along E by the gradient and by (f(h) - f(-h)) / 2h.  Its error is h^2 f'''/6 plus
+ * eps |f| / h: with h = 1e-5 about 1e-10 and 1e-11 of f, whose size the norms of E and of the
+ * gradient bound; 1e-7 of that leaves room for the close singular values of random matrices. */
+static void check_gradient(ms_device *dev, const op_case *c, int by)
+{
+    const double h = 1e-5;
+    op_args      a;
+    op_cotangent g;
+    CHECK_OK(dev, op_setup(&a, dev, c, 0));
+    make_cotangents(&a, &g);
+    const ms_mat x   = a.mat[by].mat;
+    const size_t n   = (size_t)(x.count * x.rows * x.cols);
+    ms_mat       out = { .rows   = x.rows,
+                         .cols   = x.cols,
+                         .ld     = x.cols,
+                         .count  = x.count,
+                         .stride = x.rows * x.cols,
+                         .dtype  = MUSEC_F64 };
+    double      *e = direction(&a, by), *grad = take(n * sizeof *grad), f[2];
+    CHECK_OK(dev, dev->ops->alloc(dev, n * sizeof *grad, &out.data));
+    CHECK_OK(dev, op_run(&a));
+    CHECK_OK(dev, a.kind->grad(&a, &g, by, out));
+    CHECK_OK(dev, dev->ops->download(dev, out.data, n * sizeof *grad, grad));
+    for (int side = 0; side < 2; side++) {
+        move(&a, by, e, side == 0 ? -h : 2.0 * h);
+        CHECK_OK(dev, op_reset(&a));
+        CHECK_OK(dev, op_run(&a));
+        f[side] = objective(&a, &g);
+    }
+    double along = 0.0, e_norm = 0.0, grad_norm = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        along += grad[i] * e[i];
+        e_norm    = hypot(e_norm, e[i]);
+        grad_norm = hypot(grad_norm, grad[i]);
+    }
+    const double slope = (f[1] - f[0]) / (2.0 * h);
+    CHECK(fabs(slope - along) <= 1e-7 * (1.0 + e_norm * grad_norm),
+          "%s: by operand %d: gradient %.12g, differences %.12g", name_of(c), by, along, slope);
+    free(e), free(grad);
+    dev->ops->free(dev, out.data);
+    free_cotangents(&a, &g);
+    op_teardown(&a);
+}
+
+TEST_EACH_DEVICE(gradients_match_differences, dev)
+{
+    for (size_t i = 0; i < n_cases; i++) {
+        const op_case *c    = &cases[i];
+        const op_kind *kind = op_kind_of(c->op);
+        const bool     fits = !is_left_out(dev, c) && c->m * c->n <= 5000 && c->dtype == MUSEC_F64;
+        if (!fits || kind->grad == NULL || c->variant != kind->grad_variant) continue;
+        for (int by = 0; by < OP_MATS; by++)
+            if ((kind->grad_by >> by & 1u) != 0) check_gradient(dev, c, by);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_row_is_missing),          cmocka_unit_test(every_row_has_cases),
+        cmocka_unit_test(values_match_ref),           cmocka_unit_test(symmetric_means_symmetric),
+        cmocka_unit_test(a_stack_is_its_matrices),    cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(warm_runs_allocate_nothing), cmocka_unit_test(gradients_match_differences),
+    };
+    return cmocka_run_group_tests(tests, make_cases, free_cases);
+}

@@ -1,0 +1,365 @@
+/* device_values_test.c - what single ops promise beyond the cases of device_ops_test.c: values that
+ * are none, bits that are kept, draws that know their index, and decompositions of matrices that
+ * are hard to decompose.
+ *
+ * Decompositions are held to algebra, U diag(s) V^T = X and U^T U = I, and to the singular values
+ * that the oracle chose.  Bounds: LAPACK's are p(n) eps with a modest polynomial p, relative to the
+ * norm of the matrix (Users' Guide, section 4.9); here p(n) = 4 (rows + cols). */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "device/cpu/ref.h"
+#include "oracle.h"
+
+/* ---- values that are none, and rows that promise bits ---------------------------------------- */
+
+typedef struct stack { /* a dense stack on a device, its elements known on the host */
+    ms_device *d;
+    ms_mat     mat;
+    size_t     bytes;
+    void      *host;
+} stack;
+
+static stack stack_make(ms_device *d, musec_dtype dtype, int64_t count, int64_t rows, int64_t cols)
+{
+    stack s = { .d = d, .bytes = (size_t)(count * rows * cols) * ms_dtype_bytes(dtype) };
+    s.mat   = (ms_mat){ .rows   = rows,
+                        .cols   = cols,
+                        .ld     = cols,
+                        .count  = count,
+                        .stride = rows * cols,
+                        .dtype  = dtype };
+    s.host  = calloc(1, s.bytes);
+    CHECK(s.host != NULL, "no memory for %zu bytes", s.bytes);
+    CHECK_OK(d, d->ops->alloc(d, s.bytes, &s.mat.data));
+    return s;
+}
+
+static void stack_put(stack *s, int64_t b, int64_t i, int64_t j, double value) /* on the host */
+{
+    ms_mat host = s->mat;
+    host.data   = s->host;
+    ms_put(host, b, i, j, value);
+}
+
+static void stack_send(stack *s)
+{
+    CHECK_OK(s->d, s->d->ops->upload(s->d, s->host, s->bytes, s->mat.data));
+    CHECK_OK(s->d, s->d->ops->sync(s->d));
+}
+
+static void stack_receive(stack *s)
+{
+    CHECK_OK(s->d, s->d->ops->download(s->d, s->mat.data, s->bytes, s->host));
+}
+
+static void stack_free(stack *s)
+{
+    s->d->ops->free(s->d, s->mat.data);
+    free(s->host);
+}
+
+/* Wherever it stands: in a vector of elements, at the end of a row, in the last tile. */
+TEST_EACH_DEVICE(a_nan_is_found_anywhere, dev)
+{
+    static const int64_t places[][2] = {
+        { 0, 0 }, { 0, 76 }, { 100, 33 }, { 298, 5 }, { 299, 76 }
+    };
+    double host[3];
+    for (int dtype = MUSEC_F32; dtype <= MUSEC_F64; dtype++) {
+        stack x    = stack_make(dev, (musec_dtype)dtype, 3, 300, 77);
+        void *data = NULL;
+        CHECK_OK(dev, dev->ops->alloc(dev, sizeof host, &data));
+        const ms_vec out = { .data = data, .count = 3 };
+        for (size_t p = 0; p < COUNT(places); p++) {
+            stack_put(&x, 1, places[p][0], places[p][1], (double)NAN);
+            stack_put(&x, 2, places[p][0], places[p][1], (double)-INFINITY);
+            stack_put(&x, 0, places[p][0], places[p][1], -3.0);
+            stack_send(&x);
+            CHECK_OK(dev, dev->ops->absmax(dev, x.mat, out));
+            CHECK_OK(dev, ms_vec_download(dev, out, host));
+            CHECK(host[0] == 3.0 && isnan(host[1]) && isinf(host[2]), "place %zu: %g %g %g", p,
+                  host[0], host[1], host[2]);
+            CHECK_OK(dev, dev->ops->count_nonfinite(dev, ms_t(x.mat), out));
+            CHECK_OK(dev, ms_vec_download(dev, out, host));
+            CHECK(host[0] == 0.0 && host[1] == 1.0 && host[2] == 1.0, "place %zu: %g %g %g", p,
+                  host[0], host[1], host[2]);
+            for (int64_t b = 0; b < 3; b++)
+                stack_put(&x, b, places[p][0], places[p][1], 0.0);
+        }
+        dev->ops->free(dev, data);
+        stack_free(&x);
+    }
+}
+
+/* copy, either way round, and scale by 1 keep every bit, those of signalling NaNs as well. */
+TEST_EACH_DEVICE(bits_are_kept, dev)
+{
+    enum { N = 17 };
+    for (int dtype = MUSEC_F32; dtype <= MUSEC_F64; dtype++) {
+        stack          x    = stack_make(dev, (musec_dtype)dtype, 1, N, N);
+        stack          y    = stack_make(dev, (musec_dtype)dtype, 1, N, N);
+        unsigned char *back = malloc(x.bytes);
+        for (size_t i = 0; i < x.bytes; i += ms_dtype_bytes(x.mat.dtype)) {
+            const uint32_t s32 = 0x7f800001u + (uint32_t)i;
+            const uint64_t s64 = 0xfff0000000000001u + i;
+            memcpy((char *)x.host + i, dtype == MUSEC_F32 ? (const void *)&s32 : &s64,
+                   ms_dtype_bytes(x.mat.dtype));
+        }
+        stack_send(&x);
+        CHECK_OK(dev, dev->ops->scale(dev, ms_const(1.0), x.mat));
+        CHECK_OK(dev, dev->ops->copy(dev, ms_t(x.mat), ms_t(y.mat)));
+        CHECK_OK(dev, dev->ops->copy(dev, ms_t(y.mat), x.mat)); /* the transpose ... */
+        CHECK_OK(dev, dev->ops->copy(dev, ms_t(x.mat), y.mat)); /* ... and back */
+        CHECK_OK(dev, dev->ops->download(dev, y.mat.data, y.bytes, back));
+        CHECK(memcmp(back, x.host, x.bytes) == 0, "%s", dtype == MUSEC_F32 ? "f32" : "f64");
+        free(back);
+        stack_free(&x), stack_free(&y);
+    }
+}
+
+/* Scaled or not: the stack that comes back is the new factor times x, and x is as before. */
+TEST_EACH_DEVICE(prescale_says_what_it_did, dev)
+{
+    static const double factors[][2] = {
+        { 0x1p-20, 4.0 }, { 0x1p-21, 1.0 }, { 3.0, 1.0 }, { 1.0, 0x1p60 }
+    };
+    enum { N = 300 };
+    stack  x = stack_make(dev, MUSEC_F32, 2, N, N), buffer = stack_make(dev, MUSEC_F32, 2, N, N);
+    void  *data = NULL, *back = malloc(x.bytes);
+    double now[2];
+    CHECK_OK(dev, dev->ops->alloc(dev, sizeof now, &data));
+    const ms_vec factor = { .data = data, .count = 2 };
+    for (int64_t i = 0; i < 2 * N * N; i++)
+        stack_put(&x, 0, 0, i, 1.0 + (double)i / (2 * N * N));
+    stack_send(&x);
+    for (size_t f = 0; f < COUNT(factors); f++) {
+        ms_mat scaled;
+        CHECK_OK(dev, dev->ops->upload(dev, factors[f], sizeof now, data));
+        CHECK_OK(dev, dev->ops->prescale(dev, x.mat, factor, buffer.mat, &scaled));
+        CHECK_OK(dev, ms_vec_download(dev, factor, now));
+        CHECK_OK(dev, dev->ops->download(dev, scaled.data, x.bytes, back));
+        for (int64_t i = 0; i < 2 * N * N; i++) {
+            const double want = now[i / (N * N)] * (double)((const float *)x.host)[i];
+            CHECK(((const float *)back)[i] == (float)want, "factors %zu: element %lld", f,
+                  (long long)i);
+        }
+        for (int b = 0; b < 2; b++)
+            CHECK(now[b] == 1.0 || (now[b] == factors[f][b] && scaled.data != x.mat.data),
+                  "factors %zu: %g became %g", f, factors[f][b], now[b]);
+        CHECK_OK(dev, dev->ops->download(dev, x.mat.data, x.bytes, back));
+        CHECK(memcmp(back, x.host, x.bytes) == 0, "factors %zu: x changed", f);
+    }
+    dev->ops->free(dev, data);
+    free(back);
+    stack_free(&x), stack_free(&buffer);
+}
+
+/* Element (b, i, j) as seen draws number (b rows + i) cols + j, however it is stored; on devices
+ * that share the host's libm, to the last bit. */
+TEST_EACH_DEVICE(normal_draws_by_index, dev)
+{
+    ms_device   *ref   = NULL;
+    const bool   host  = strcmp(dev->name, "cpu") == 0 || strcmp(dev->name, "ref") == 0;
+    const double close = host ? 0.0 : 1e-14;
+    CHECK(musec_ctx_create(&ref, "ref") == MUSEC_OK, "no ref");
+    for (int trans = 0; trans < 2; trans++) {
+        stack x    = stack_make(dev, MUSEC_F64, 2, 130, 257),
+              want = stack_make(ref, MUSEC_F64, 2, 130, 257);
+        ms_mat out = x.mat;
+        if (trans == 1) { /* 257 x 130 in memory, 130 x 257 as seen */
+            out.rows = 257, out.cols = out.ld = 130;
+            out = ms_t(out);
+        }
+        CHECK_OK(dev, dev->ops->normal(dev, 42, 0.5, 3.0, out));
+        CHECK_OK(ref, ref->ops->normal(ref, 42, 0.5, 3.0, want.mat));
+        CHECK_OK(dev, dev->ops->download(dev, x.mat.data, x.bytes, x.host));
+        out.data = x.host;
+        for (int64_t b = 0; b < 2; b++)
+            for (int64_t i = 0; i < 130; i++)
+                for (int64_t j = 0; j < 257; j++) {
+                    const double g = ms_at(out, b, i, j), w = ms_at(want.mat, b, i, j);
+                    CHECK(fabs(g - w) <= close, "(%lld, %lld, %lld): %.17g, ref %.17g",
+                          (long long)b, (long long)i, (long long)j, g, w);
+                }
+        stack_free(&x), stack_free(&want);
+    }
+    musec_ctx_destroy(ref);
+}
+
+TEST_EACH_DEVICE(alloc_says_how_much_it_could_not, dev)
+{
+    char  bytes[32];
+    void *p = &p;
+    snprintf(bytes, sizeof bytes, "%zu", SIZE_MAX);
+    CHECK(dev->ops->alloc(dev, SIZE_MAX, &p) == MUSEC_ENOMEM, "more than there is");
+    CHECK(strstr(dev->error.text, bytes) != NULL, "the message: %s", dev->error.text);
+}
+
+TEST_EACH_DEVICE(time_goes_on, dev)
+{
+    double before, after;
+    CHECK_OK(dev, dev->ops->now_ms(dev, &before));
+    for (int i = 0; i < 1000; i++) {
+        CHECK_OK(dev, dev->ops->now_ms(dev, &after));
+        CHECK(after >= before, "%g ms after %g ms", after, before);
+        before = after;
+    }
+}
+
+/* ---- decompositions -------------------------------------------------------------------------- */
+
+static const struct { /* spectra that are hard: equal, missing, far apart, huge, tiny */
+    int64_t     rows, cols;
+    oracle_kind kind;
+    double      top, bottom;
+    bool        f32; /* in its range */
+} spectra[] = {
+    { 1, 1, ORACLE_FLAT, 0.0, 0.0, true },        { 5, 5, ORACLE_FLAT, 0.0, 0.0, true },
+    { 1, 9, ORACLE_FLAT, 0.0, 0.0, true },        { 4, 7, ORACLE_ONE, 2.0, 0.0, true },
+    { 9, 1, ORACLE_ONE, 3.0, 0.0, true },         { 7, 4, ORACLE_ONE, 2.0, 0.0, true },
+    { 12, 12, ORACLE_HALF, 1.0, 0.0, true },      { 20, 11, ORACLE_HALF, 1.0, 0.0, true },
+    { 16, 16, ORACLE_FLAT, 1.0, 0.0, true },      { 30, 18, ORACLE_GEOMETRIC, 1.0, 1e-14, true },
+    { 18, 30, ORACLE_GEOMETRIC, 1.0, 0.0, true }, { 33, 33, ORACLE_LINEAR, 5.0, 0.1, true },
+    { 9, 6, ORACLE_LINEAR, 1e30, 1e29, true },    { 6, 9, ORACLE_LINEAR, 1e-30, 1e-31, true },
+    { 9, 6, ORACLE_LINEAR, 1e200, 1e199, false }, { 6, 9, ORACLE_LINEAR, 1e-200, 1e-201, false },
+};
+
+/* |x - left diag(mid) right|_F; left (rows, k), right (k, cols), all dense in double */
+static double residual(const double *x, const double *left, const double *mid, const double *right,
+                       int64_t rows, int64_t k, int64_t cols)
+{
+    double off = 0.0;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < cols; j++) {
+            double sum = 0.0;
+            for (int64_t l = 0; l < k; l++)
+                sum += left[i * k + l] * mid[l] * right[l * cols + j];
+            off = hypot(off, x[i * cols + j] - sum);
+        }
+    }
+    return off;
+}
+
+static double *received(stack *s) /* all of it, as double */
+{
+    stack_receive(s);
+    return oracle_loaded(s->host, s->mat.count * s->mat.rows * s->mat.cols, s->mat.dtype);
+}
+
+static void fill_stack(stack *x, const double *values)
+{
+    for (int64_t i = 0; i < x->mat.rows; i++)
+        for (int64_t j = 0; j < x->mat.cols; j++)
+            stack_put(x, 0, i, j, values[i * x->mat.cols + j]);
+    stack_send(x);
+}
+
+static void check_svd(ms_device *dev, const oracle *o, musec_dtype dtype, size_t at)
+{
+    const double tol = 4.0 * (double)(o->rows + o->cols) * ms_dtype_eps(dtype);
+    stack        x   = stack_make(dev, dtype, 1, o->rows, o->cols);
+    stack u = stack_make(dev, dtype, 1, o->rows, o->k), s = stack_make(dev, dtype, 1, 1, o->k);
+    stack vt = stack_make(dev, dtype, 1, o->k, o->cols), only = stack_make(dev, dtype, 1, 1, o->k);
+    fill_stack(&x, o->x);
+    CHECK_OK(dev, dev->ops->svd(dev, x.mat, u.mat, s.mat, vt.mat));
+    CHECK_OK(dev, dev->ops->svd(dev, x.mat, (ms_mat){ 0 }, only.mat, (ms_mat){ 0 }));
+    double *xs = received(&x), *us = received(&u), *ss = received(&s), *vs = received(&vt);
+    double *alone = received(&only), *vst = oracle_transpose(vs, o->k, o->cols);
+    double  norm = 0.0; /* Frobenius: also what float32 has moved each value by, times eps */
+    for (int64_t l = 0; l < o->k; l++)
+        norm = hypot(norm, o->s[l]);
+    for (int64_t l = 0; l < o->k; l++) {
+        CHECK(fabs(ss[l] - o->s[l]) <= tol * norm, "svd %zu: s_%lld is %g, not %g", at,
+              (long long)l, ss[l], o->s[l]);
+        CHECK(fabs(ss[l] - alone[l]) <= tol * norm, "svd %zu: values alone differ", at);
+        CHECK(ss[l] >= 0.0 && (l == 0 || ss[l] <= ss[l - 1]), "svd %zu: s is not in order", at);
+    }
+    const double off = residual(xs, us, ss, vs, o->rows, o->k, o->cols);
+    CHECK(off <= tol * norm, "svd %zu: |X - U S V^T| = %g |X|", at, off / norm);
+    const double u_off = oracle_orthogonality(us, MUSEC_F64, o->rows, o->k);
+    const double v_off = oracle_orthogonality(vst, MUSEC_F64, o->cols, o->k);
+    CHECK(u_off <= tol && v_off <= tol, "svd %zu: orthogonal to %g, %g", at, u_off, v_off);
+    free(xs), free(us), free(ss), free(vs), free(alone), free(vst);
+    stack_free(&x), stack_free(&u), stack_free(&s), stack_free(&vt), stack_free(&only);
+}
+
+TEST_EACH_DEVICE(svd_decomposes, dev)
+{
+    for (size_t i = 0; i < COUNT(spectra); i++) {
+        oracle o = oracle_make(spectra[i].rows, spectra[i].cols, spectra[i].kind, spectra[i].top,
+                               spectra[i].bottom, i);
+        check_svd(dev, &o, MUSEC_F64, i);
+        if (spectra[i].f32) check_svd(dev, &o, MUSEC_F32, i);
+        oracle_free(&o);
+    }
+}
+
+/* A = Q diag(w) Q^T with the singular values as eigenvalues, every other one negative. */
+static void check_eigh(ms_device *dev, const oracle *o, musec_dtype dtype, size_t at)
+{
+    const int64_t n   = o->k;
+    const double  tol = 8.0 * (double)n * ms_dtype_eps(dtype);
+    stack         a = stack_make(dev, dtype, 1, n, n), w = stack_make(dev, dtype, 1, 1, n);
+    stack         v = stack_make(dev, dtype, 1, n, n), only = stack_make(dev, dtype, 1, 1, n);
+    double       *signed_rows = oracle_loaded(o->u, n * n, MUSEC_F64); /* row l: +-s_l u_l */
+    double       *ut = oracle_transpose(o->u, n, n), norm = 0.0;
+    for (int64_t l = 0; l < n; l++) {
+        norm = hypot(norm, o->s[l]);
+        for (int64_t j = 0; j < n; j++)
+            signed_rows[l * n + j] *= l % 2 == 0 ? o->s[l] : -o->s[l];
+    }
+    double *full = oracle_product(ut, signed_rows, n, n, n);
+    for (int64_t i = 0; i < n; i++) /* symmetric to the last bit */
+        for (int64_t j = 0; j < i; j++)
+            full[j * n + i] = full[i * n + j];
+    fill_stack(&a, full);
+    CHECK_OK(dev, dev->ops->eigh(dev, a.mat, w.mat, v.mat));
+    CHECK_OK(dev, dev->ops->eigh(dev, a.mat, only.mat, (ms_mat){ 0 }));
+    double *as = received(&a), *ws = received(&w), *vs = received(&v), *alone = received(&only);
+    double *vst = oracle_transpose(vs, n, n);
+    for (int64_t l = 0; l < n; l++) {
+        double near = INFINITY; /* the chosen values are sorted otherwise */
+        for (int64_t j = 0; j < n; j++)
+            near = fmin(near, fabs(ws[l] - (j % 2 == 0 ? o->s[j] : -o->s[j])));
+        CHECK(near <= tol * norm, "eigh %zu: w_%lld = %g is no eigenvalue", at, (long long)l,
+              ws[l]);
+        CHECK(fabs(ws[l] - alone[l]) <= tol * norm, "eigh %zu: values alone differ", at);
+        CHECK(l == 0 || ws[l] >= ws[l - 1], "eigh %zu: w is not in order", at);
+    }
+    const double off = residual(as, vs, ws, vst, n, n, n);
+    CHECK(off <= tol * norm, "eigh %zu: |A - V W V^T| = %g |A|", at, off / norm);
+    const double v_off = oracle_orthogonality(vs, MUSEC_F64, n, n);
+    CHECK(v_off <= tol, "eigh %zu: orthogonal to %g", at, v_off);
+    free(signed_rows), free(ut), free(full), free(as), free(ws), free(vs), free(alone), free(vst);
+    stack_free(&a), stack_free(&w), stack_free(&v), stack_free(&only);
+}
+
+TEST_EACH_DEVICE(eigh_decomposes, dev)
+{
+    for (size_t i = 0; i < COUNT(spectra); i++) {
+        oracle o = oracle_make(spectra[i].rows, spectra[i].rows, spectra[i].kind, spectra[i].top,
+                               spectra[i].bottom, 50 + i);
+        check_eigh(dev, &o, MUSEC_F64, i);
+        if (spectra[i].f32) check_eigh(dev, &o, MUSEC_F32, i);
+        oracle_free(&o);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_nan_is_found_anywhere),
+        cmocka_unit_test(bits_are_kept),
+        cmocka_unit_test(prescale_says_what_it_did),
+        cmocka_unit_test(normal_draws_by_index),
+        cmocka_unit_test(alloc_says_how_much_it_could_not),
+        cmocka_unit_test(time_goes_on),
+        cmocka_unit_test(svd_decomposes),
+        cmocka_unit_test(eigh_decomposes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
