@@ -53,23 +53,11 @@ static const struct {
     { 2, 3, 0x06, true },  { 3, 3, 0x55, true },
 };
 
-static const op_case single[] = {
-    /* one of a kind: several tiles of a symmetric product */
-    { .op      = "gemm_sym",
-      .m       = 530,
-      .n       = 530,
-      .k       = 530,
-      .count   = 1,
-      .dtype   = MUSEC_F32,
-      .variant = 0 },
-    { .op      = "gemm_sym",
-      .m       = 530,
-      .n       = 530,
-      .k       = 530,
-      .count   = 1,
-      .dtype   = MUSEC_F64,
-      .variant = 1 },
-};
+/* One of a kind: a symmetric product of several tiles. */
+static const struct {
+    musec_dtype dtype;
+    int         variant;
+} large_sym[] = { { MUSEC_F32, 0 }, { MUSEC_F64, 1 } };
 
 static const struct { /* what is timed: each row for float32 and float64 */
     const char *op;
@@ -151,8 +139,12 @@ static void append_all(list *l)
 {
     for (size_t i = 0; i < op_kinds_count; i++)
         append_kind(l, &op_kinds[i]);
-    for (size_t i = 0; i < COUNT(single); i++)
-        append(l, single[i]);
+    for (size_t i = 0; i < COUNT(large_sym); i++) {
+        op_case c = { .op = "gemm_sym", .m = 530, .n = 530, .k = 530, .count = 1 };
+        c.dtype   = large_sym[i].dtype;
+        c.variant = large_sym[i].variant;
+        append(l, c);
+    }
     for (size_t i = 0; i < COUNT(timed); i++)
         for (size_t t = 0; t < COUNT(dtypes); t++)
             append(l, (op_case){ .op      = timed[i].op,

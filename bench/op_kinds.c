@@ -1,7 +1,7 @@
 /* op_kinds.c - what the cases need to know of each op: one row per row of ms_device_ops.
  *
  * Sizes: m x n is the result, or the matrix of an op that has one; k is the inner size of a
- * product. Variants of an op differ in coefficients (constants or one per matrix), in absent
+ * product.  Variants of an op differ in coefficients (constants or one per matrix), in absent
  * operands, and in what lies in place; each is described where its operands are declared.
  *
  * A gradient is that of f = sum <G, output> and is computed with the ops themselves, from what the

@@ -150,29 +150,29 @@ static double normalise(double *m, int64_t n)
     return norm;
 }
 
-double run_norm2_diff(const double *a, const double *b, int64_t rows, int64_t cols)
+double run_norm2_diff(const double *a, const double *b, int64_t rows, int64_t cols, double enough)
 {
     const int64_t r = rows < cols ? rows : cols;
     double       *e = take(rows * cols, sizeof *e);
     for (int64_t i = 0; i < rows * cols; i++)
         e[i] = a[i] - b[i];
     const double size = normalise(e, rows * cols);
-    if (!(size > 0.0)) { /* equal, or NaN */
+    if (!(size > enough)) { /* also where it is NaN */
         free(e);
         return size;
     }
     double *et   = oracle_transpose(e, rows, cols);
     double *g    = rows < cols ? oracle_product(e, et, rows, cols, rows)
                                : oracle_product(et, e, cols, rows, cols);
-    double  bits = 0.5 * log2(normalise(g, r * r)); /* log2 of the norm so far */
-    for (int p = 1; p <= 5; p++) {                  /* g is (E E^T)^(2^(p-1)) up to its norm */
+    double  norm = size * sqrt(normalise(g, r * r));
+    for (int p = 1; p <= 5 && norm > enough; p++) { /* g is (E E^T)^(2^(p-1)) up to its norm */
         double *square = oracle_product(g, g, r, r, r);
         free(g);
         g = square;
-        bits += log2(normalise(g, r * r)) * exp2(-p - 1);
+        norm *= pow(normalise(g, r * r), exp2(-p - 1));
     }
     free(e), free(et), free(g);
-    return size * exp2(bits);
+    return norm;
 }
 
 bool run_same_bits(const double *a, const double *b, int64_t n)

@@ -51,9 +51,10 @@ bool run_is_slow(const ms_device *dev);
 
 double run_fro(const double *a, int64_t n);                       /* |a|_F; NaN stays NaN */
 double run_fro_diff(const double *a, const double *b, int64_t n); /* |a - b|_F */
-/* An upper bound of |a - b|_2, at most r^(1/128) (1.05 for r = 256) times it: the Schatten norm of
- * order 128, by squaring the Gram matrix five times. */
-double run_norm2_diff(const double *a, const double *b, int64_t rows, int64_t cols);
+/* An upper bound of |a - b|_2: the Schatten norms of order 2, 4, 8, ..., by squaring the Gram
+ * matrix, until one is not above `enough` or the order is 128, when it is at most r^(1/128) (1.05
+ * for r = 256) times the norm. */
+double run_norm2_diff(const double *a, const double *b, int64_t rows, int64_t cols, double enough);
 bool   run_same_bits(const double *a, const double *b, int64_t n);
 
 /* ---- scalar laws ----------------------------------------------------------------------------- */

@@ -137,8 +137,10 @@ TEST_EACH_DEVICE(a_stack_is_its_matrices, dev)
     double               all[COUNT_OF * R], one[R];
     musec_spectrum_stats stats[COUNT_OF], of_one;
 
-    for (int64_t j = 0; j < ROWS * COLS; j++)
-XX
+    for (int64_t j = 0; j < ROWS * COLS; j++) { /* one huge, one zero */
+        x[ROWS * COLS + j] *= 1e12;
+        x[2 * ROWS * COLS + j] = 0.0;
+    }
     for (musec_dtype dtype = MUSEC_F32; dtype <= MUSEC_F64; dtype++) {
         spectrum(dev, dtype, x, ROWS, COLS, layout, 1.0, all, stats);
         for (int64_t b = 0; b < COUNT_OF; b++) {

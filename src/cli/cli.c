@@ -29,45 +29,6 @@ int ms_cli_usage(const ms_command *cmd, const char *fmt, ...)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-enum { NAME_MAX_LEN = 32 };
-
-/* Levenshtein's distance, one row at a time; long names are never near. */
-static size_t edit_distance(const char *a, const char *b)
-{
-    const size_t n = strlen(b);
-    size_t       row[NAME_MAX_LEN + 1];
-
-    if (n > NAME_MAX_LEN || strlen(a) > NAME_MAX_LEN) return NAME_MAX_LEN;
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 1; a[i - 1] != '\0'; i++) {
-        size_t diagonal = row[0];
-        row[0]          = i;
-        for (size_t j = 1; j <= n; j++) {
-            const size_t change = diagonal + (a[i - 1] != b[j - 1]);
-            const size_t insert = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
-            diagonal            = row[j];
-            row[j]              = change < insert ? change : insert;
-        }
-    }
-    return row[n];
-}
-
-const char *ms_cli_nearest(const char *name, const char *const *names, size_t n)
-{
-    const char *best       = NULL;
-    size_t      best_score = 1 + strlen(name) / 2; /* more than half wrong is another word */
-
-    for (size_t i = 0; i < n; i++) {
-        const size_t score = edit_distance(name, names[i]);
-        if (score < best_score) {
-            best       = names[i];
-            best_score = score;
-        }
-    }
-    return best;
-}
-
 static const struct {
     musec_dtype dtype;
     const char *name;

@@ -54,9 +54,6 @@ int ms_cli_fail(const ms_command *cmd, const ms_error *error);
 /* The same for wrong usage, with a word on where to look; returns EXIT_USAGE. */
 int ms_cli_usage(const ms_command *cmd, const char *fmt, ...) MS_PRINTF(2, 3);
 
-/* The most similar of `n` names, or NULL if none is near enough to be what was meant. */
-const char *ms_cli_nearest(const char *name, const char *const *names, size_t n);
-
 /* A context on `device` (NULL: the best one present); a failure says where to find the names. */
 musec_status ms_cli_open(ms_error *error, const char *device, musec_ctx **out);
 /* Passes a status of the library on, with the context's words in `error` if it is a failure. */

@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 #include "cli/stack.h"
 #include "cli/table.h"
+#include "linalg/linalg.h"
 
 struct args {
     const char *op;
@@ -91,12 +92,6 @@ struct job {
     musec_clip_report    *report;         /* (count) */
     musec_spectrum_stats *before, *after; /* (count) */
 };
-
-/* Only these two have no threshold: they send every singular value to 1. */
-static int needs_threshold(const char *op)
-{
-    return strcmp(op, "polar") != 0 && strcmp(op, "ns5") != 0;
-}
 
 static musec_status configure(ms_error *error, struct job *j)
 {
@@ -269,7 +264,7 @@ int cmd_clip(int argc, char **argv)
     int         code  = EXIT_OK;
 
     if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
-    if (needs_threshold(a.op) && isnan(a.threshold))
+    if (ms_operator_clips(a.op) && isnan(a.threshold))
         return ms_cli_usage(cmd, "--op %s needs --threshold D, the bound to clip at", a.op);
     j.in_path  = argv[1];
     j.out_path = argv[2];

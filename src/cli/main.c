@@ -37,7 +37,7 @@ static int unknown(const char *name)
 
     for (size_t i = 0; i < COUNT(commands); i++)
         names[i] = commands[i].name;
-    near = ms_cli_nearest(name, names, COUNT(names));
+    near = ms_name_nearest(name, names, COUNT(names));
     fprintf(stderr, "musec: there is no %s \"%s\"", name[0] == '-' ? "option" : "subcommand", name);
     if (near != NULL)
         fprintf(stderr, "; did you mean \"%s\"?\n", near);

@@ -136,26 +136,37 @@ static size_t distance(const char *a, const char *b)
     return row[na % 3][nb];
 }
 
-/* The name most likely meant: a third of its letters may be wrong, or its end be missing. */
-static const char *nearest(const ms_command *cmd, const char *name)
+/* May `known` be meant, and rather than what has distance *best?  A third of its letters may be
+ * wrong, or its end be missing. */
+static bool nearer(const char *name, const char *known, size_t *best)
 {
-    const char *best   = NULL;
-    size_t      best_d = NAME_MAX_CH;
-
-    if (name[0] == '\0') return NULL;
-    for (size_t i = 0; i <= cmd->n_options; i++) {
-        const char *known = i < cmd->n_options ? cmd->options[i].name : HELP_NAME;
-        size_t      d     = distance(name, known);
-        if (d > (strlen(known) + 2) / 3) {
-            if (strncmp(name, known, strlen(name)) != 0) continue;
-            d = NAME_MAX_CH - 1; /* a beginning: better than nothing, worse than a misspelling */
-        }
-        if (d < best_d) {
-            best   = known;
-            best_d = d;
-        }
+    size_t d = distance(name, known);
+    if (name[0] == '\0') return false;
+    if (d > (strlen(known) + 2) / 3) {
+        if (strncmp(name, known, strlen(name)) != 0) return false;
+        d = NAME_MAX_CH - 1; /* a beginning: better than nothing, worse than a misspelling */
     }
-    return best;
+    if (d >= *best) return false;
+    *best = d;
+    return true;
+}
+
+const char *ms_name_nearest(const char *name, const char *const *names, size_t n)
+{
+    const char *meant = NULL;
+    size_t      best  = NAME_MAX_CH;
+    for (size_t i = 0; strlen(name) <= NAME_MAX_CH && i < n; i++)
+        if (nearer(name, names[i], &best)) meant = names[i];
+    return meant;
+}
+
+static const char *nearest_option(const ms_command *cmd, const char *name)
+{
+    const char *meant = NULL;
+    size_t      best  = NAME_MAX_CH;
+    for (size_t i = 0; i < cmd->n_options; i++)
+        if (nearer(name, cmd->options[i].name, &best)) meant = cmd->options[i].name;
+    return nearer(name, HELP_NAME, &best) ? HELP_NAME : meant;
 }
 
 static musec_status unknown(ms_error *e, const ms_command *cmd, const char *arg)
@@ -165,7 +176,7 @@ static musec_status unknown(ms_error *e, const ms_command *cmd, const char *arg)
     const char *meant = NULL;
 
     snprintf(name, sizeof name, "%.*s", bytes, arg);
-    if (bytes <= NAME_MAX_CH) meant = nearest(cmd, name + strspn(name, "-"));
+    if (bytes <= NAME_MAX_CH) meant = nearest_option(cmd, name + strspn(name, "-"));
     if (meant == NULL)
         return ms_fail(e, MUSEC_EINVAL, "unknown option %.*s (%s --help lists all)",
                        bytes < 200 ? bytes : 200, arg, cmd->name);

@@ -49,4 +49,7 @@ void ms_options_help(const ms_command *cmd, FILE *to);
 /* {"threshold": 0.25, "op": "fast"} of every option, in table order. */
 void ms_options_json(const ms_command *cmd, const void *args, FILE *to);
 
+/* The name that a misspelt or cut one is near to, or NULL. */
+const char *ms_name_nearest(const char *name, const char *const *names, size_t n);
+
 #endif

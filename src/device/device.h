@@ -102,12 +102,12 @@ typedef struct ms_device_ops {
     /* y <- alpha x + beta y; where beta is the constant 0, y is not read */
     musec_status (*axpby)(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y);
     /* n_terms <= 4 linear combinations of x, y (data NULL: absent) and I, in one pass; an out may
-     * be x or y */
+     * be x or y; a coefficient of 0 still reads its operand */
     musec_status (*combine)(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n_terms);
     musec_status (*scale_rows)(ms_device *d, ms_mat v, ms_mat x); /* row i of x times v(0, i) */
-    /* Brings a stack to a safe range: *scaled is factor * x, in `buffer` (same shape and dtype), or
-     * x itself where the device finds every factor of the stack unneeded: it then sets
-     * them to 1. */
+    /* Brings a stack to a safe range: *scaled is factor * x, in `buffer` (same shape and dtype).  A
+     * device may set a factor that it does not need to 1, each by itself; with all of them 1,
+     * *scaled may be x. */
     musec_status (*prescale)(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer, ms_mat *scaled);
 
     /* reductions: one float64 per matrix, accumulated in float64, in an order that depends on the

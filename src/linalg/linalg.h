@@ -79,4 +79,8 @@ void         ms_spectrum_stats_of(const double *values, int64_t r, double thresh
                                   musec_spectrum_stats *stats);
 musec_status ms_norm2_lanczos(ms_device *d, ms_mat x, int steps, uint64_t seed, double *norm);
 
+/* ---- the operators of musec_clip() ----------------------------------------------------------- */
+
+bool ms_operator_clips(const char *op); /* does it take a threshold? */
+
 #endif

@@ -95,6 +95,12 @@ static int find_operator(const char *name)
     return -1;
 }
 
+bool ms_operator_clips(const char *op)
+{
+    const int row = find_operator(op);
+    return row >= 0 && operators[row].clips;
+}
+
 musec_status musec_clip_config_init(musec_clip_config *cfg, size_t size, const char *op)
 {
     const int               row    = find_operator(op);

@@ -152,8 +152,8 @@ done:
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
-/* Prepares in, and brings A = X X^T + D^2 I, normalised, to e->w.  r is at least 2.  literal: by full
- * products only, as the paper is written. */
+/* Prepares in, and brings A = X X^T + D^2 I, normalised, to e->w.  r is at least 2.  literal: by
+ * full products only, as the paper is written. */
 static musec_status begin(ms_device *d, ms_mat in, ms_num threshold, bool literal, engine *e)
 {
     const ms_device_ops *op     = d->ops;

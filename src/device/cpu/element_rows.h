@@ -1,7 +1,7 @@
 /* element_rows.h - the inner loops of element.c over one tile, for one type.
  *
  * Included once for float and once for double: REAL is the type, ABS its absolute value,
- * FN(name) the name for it. Rows are contiguous: transposition was dealt with before.  The loops
+ * FN(name) the name for it.  Rows are contiguous: transposition was dealt with before.  The loops
  * are written so that GCC turns them into vector code without fast-math: `omp simd` says that
  * elements do not depend on each other (in place included), and reductions keep LANES sums of
  * their own, which also fixes their order. */
