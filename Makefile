@@ -5,7 +5,7 @@ BUILD      ?= build
 PREFIX     ?= /usr/local
 CMAKE_ARGS ?=
 ARGS       ?=
-C_FILES     = $$(find include src bench tests docs -name '*.[ch]')
+C_FILES     = $$(find include src bench tests examples docs -name '*.[ch]')
 
 configure = cmake -S . -B $(1) -G Ninja $(CMAKE_ARGS)
 
@@ -28,8 +28,9 @@ asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in bui
 	cmake --build build-asan
 	scripts/run_tests build-asan $(ARGS)
 
-bench: all ## time the operators on this machine
+bench: all ## time the operators and the optimizers on this machine
 	$(BUILD)/musec bench ops $(ARGS)
+	$(BUILD)/musec bench step $(ARGS)
 
 install: ## install below DESTDIR and PREFIX (default /usr/local)
 	$(call configure,$(BUILD)) -DCMAKE_INSTALL_PREFIX=$(PREFIX) --log-level=WARNING

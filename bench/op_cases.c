@@ -91,6 +91,11 @@ static const struct { /* what is timed: each row for float32 and float64 */
     { "combine", { 768, 768, 0 }, 4, 0, 2 },
     { "scale_rows", { 768, 3072, 0 }, 4, 0, 0 },
     { "prescale", { 1024, 4096, 0 }, 4, 0, 0 },
+    { "sign", { 768, 3072, 0 }, 4, 0, 0 },
+    { "moments", { 768, 3072, 0 }, 4, 0, 0 },
+    { "moments", { 768, 3072, 0 }, 4, 0, 2 }, /* with a slow average */
+    { "decay_add", { 768, 3072, 0 }, 4, 0, 0 },
+    { "decay_add", { 768, 3072, 0 }, 4, 0, 2 }, /* cautious */
     { "sum", { 1024, 4096, 0 }, 4, 0, 0 },
     { "sumsq", { 1024, 4096, 0 }, 4, 0, 0 },
     { "sumsq", { 768, 768, 0 }, 1, 0, 0 },
@@ -243,10 +248,11 @@ static void set_sentinels(void *image, musec_dtype dtype, int64_t n)
 static double input_at(const op_args *a, int i, int64_t b, int64_t row, int64_t col)
 {
     const op_mat *o      = &a->mat[i];
-    const bool    mirror = o->make != OP_RANDOM && col > row;
+    const bool    mirror = o->make != OP_RANDOM && o->make != OP_POSITIVE && col > row;
     const int64_t r = mirror ? col : row, c = mirror ? row : col;
     double        x = value_of((uint64_t)i, (uint64_t)((b * o->mat.rows + r) * o->mat.cols + c));
     if (o->make == OP_LOWER && col > row) return (double)NAN;
+    if (o->make == OP_POSITIVE) return fabs(x);
     if (o->make == OP_POLYNOMIAL) {
         const op_mat *of = &a->mat[0];
         x = (row == col ? 2.0 : 0.0) - 0.5 * ms_at(op_host_view(a, 0, of->image), b, row, col);
@@ -313,8 +319,9 @@ static musec_status setup_vec(op_args *a, int i)
     musec_status st;
     o->image = malloc(bytes);
     if (o->image == NULL) return ms_fail(&a->d->error, MUSEC_ENOMEM, "no memory for a case");
-    for (int64_t b = 0; b < a->c.count; b++) { /* positive, and a 1: what scale may skip */
+    for (int64_t b = 0; b < a->c.count; b++) { /* and a 1: what scale may skip */
         o->image[b] = b == 1 ? 1.0 : 0.25 + fabs(value_of(100 + (uint64_t)i, (uint64_t)b));
+        if (o->negative) o->image[b] = -o->image[b];
         if (o->role == OP_OUT) o->image[b] = (double)NAN;
     }
     TRY(a->d->ops->alloc(a->d, bytes, &data));

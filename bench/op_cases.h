@@ -40,6 +40,7 @@ typedef enum op_role { OP_IN, OP_OUT, OP_INOUT } op_role;
 
 typedef enum op_make {                /* what an input holds */
                        OP_RANDOM,     /* uniform in (-1, 1) */
+                       OP_POSITIVE,   /* uniform in (0, 1) */
                        OP_SYMMETRIC,  /* the same, mirrored */
                        OP_LOWER,      /* the same, with NaN in place of its strict upper triangle */
                        OP_POLYNOMIAL, /* 2 I - X / 2 of the symmetric operand 0 */
@@ -63,7 +64,8 @@ typedef struct op_mat {
 typedef struct op_vec {
     op_role role;
     ms_vec  vec;
-    double *image; /* host memory, (count) */
+    bool    negative; /* its numbers are, instead of positive */
+    double *image;    /* host memory, (count) */
 } op_vec;
 
 struct op_kind;

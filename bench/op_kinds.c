@@ -12,6 +12,7 @@
 
 #include "device/scalar_fn.h"
 #include "op_cases.h"
+#include "op_updates.h"
 
 /* A coefficient of the case, or its absolute value where magnitudes are computed. */
 static double coef(const op_args *a, double x) { return (a->how & OP_ABSOLUTE) != 0 ? fabs(x) : x; }
@@ -568,6 +569,13 @@ const op_kind op_kinds[] = {
       .grad = scale_rows_grad, .grad_by = 0x2, .shapes = OP_SHAPES_PLAIN },
     { ROW(prescale, 1), .operands = prescale_operands, .run = prescale_run, .rounding = exact,
       .shapes = OP_SHAPES_PLAIN, .by_stack = true },
+    { ROW(sign, 2), .operands = op_sign_operands, .run = op_sign_run, .rounding = exact,
+      .shapes = OP_SHAPES_PLAIN },
+    { ROW(moments, 4), .operands = op_moments_operands, .run = op_moments_run,
+      .rounding = op_moments_rounding, .shapes = OP_SHAPES_PLAIN },
+    { ROW(decay_add, 4), .operands = op_decay_add_operands, .run = op_decay_add_run,
+      .rounding = few, .grad = op_decay_add_grad, .grad_by = 0x3, .grad_variant = 1,
+      .shapes = OP_SHAPES_PLAIN },
     { ROW(sum, 1), .operands = reduce_operands, .run = reduce_run, .rounding = sum_rounding,
       .grad = sum_grad, .grad_by = 0x1, .shapes = OP_SHAPES_PLAIN },
     { ROW(sumsq, 1), .operands = reduce_operands, .run = reduce_run, .rounding = sum_rounding,

@@ -18,7 +18,7 @@ if(NOT tidy_fits)
 endif()
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS include/*.h src/*.h bench/*.h tests/*.h)
-musec_sources(test_sources tests)
+musec_sources(test_sources tests examples)
 set(stamps "")
 foreach(file ${library_sources} ${bench_sources} ${program_sources} ${test_sources})
   file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${file})

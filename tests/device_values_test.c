@@ -158,6 +158,99 @@ TEST_EACH_DEVICE(prescale_says_what_it_did, dev)
     stack_free(&x), stack_free(&buffer);
 }
 
+/* ---- optimizers ------------------------------------------------------------------------------ */
+
+static stack stack_of(ms_device *d, musec_dtype dtype, const double *row, int64_t n)
+{
+    stack s = stack_make(d, dtype, 1, 1, n);
+    for (int64_t j = 0; j < n; j++)
+        stack_put(&s, 0, 0, j, row[j]);
+    stack_send(&s);
+    return s;
+}
+
+static double stack_at(const stack *s, int64_t j)
+{
+    ms_mat host = s->mat;
+    host.data   = s->host;
+    return ms_at(host, 0, 0, j);
+}
+
+static void check_row(stack *got, const double *want, int64_t n, const char *what)
+{
+    stack_receive(got);
+    for (int64_t j = 0; j < n; j++) {
+        const double g = stack_at(got, j);
+        const double w = got->mat.dtype == MUSEC_F32 ? (double)(float)want[j] : want[j];
+        CHECK(g == w || (isnan(g) && isnan(w)), "%s, element %lld: %g, not %g", what, (long long)j,
+              g, w);
+    }
+    stack_free(got);
+}
+
+TEST_EACH_DEVICE(sign_knows_zero_and_nan, dev)
+{
+    static const double in[]   = { 0.0, -0.0, 1e-38, -1e-38, INFINITY, -INFINITY, NAN, 7.0, -0.5 };
+    static const double want[] = { 0.0, 0.0, 1.0, -1.0, 1.0, -1.0, NAN, 1.0, -1.0 };
+    for (int dtype = MUSEC_F32; dtype <= MUSEC_F64; dtype++) {
+        stack x = stack_of(dev, (musec_dtype)dtype, in, COUNT(in));
+        CHECK_OK(dev, dev->ops->sign(dev, x.mat, x.mat));
+        check_row(&x, want, COUNT(want), "sign");
+    }
+}
+
+/* Powers of two throughout: w - (decay w + step u) is exact.  The third and fourth products are 0
+ * in float32, though their factors have signs. */
+TEST_EACH_DEVICE(caution_goes_by_signs, dev)
+{
+    static const double u[] = { 1.0, -1.0, 0x1p-100, -0x1p-100, 0.0, -0.0, 1.0, NAN, 1.0, -1.0 };
+    static const double w[] = { 2.0, 2.0, -0x1p-100, -0x1p-100, 2.0, 2.0, 0.0, 2.0, NAN, -2.0 };
+    static const double plain[] = {
+        1.0, 2.0, -0x1.4p-100, -0x1p-102, 1.5, 1.5, -0.5, NAN, NAN, -1.0
+    };
+    static const double careful[] = { 1.0, 2.5,  -0x1.8p-100, -0x1p-102, 1.5,
+                                      1.5, -0.5, NAN,         NAN,       -1.0 };
+    for (int dtype = MUSEC_F32; dtype <= MUSEC_F64; dtype++) {
+        for (int cautious = 0; cautious < 2; cautious++) {
+            stack us = stack_of(dev, (musec_dtype)dtype, u, COUNT(u));
+            stack ws = stack_of(dev, (musec_dtype)dtype, w, COUNT(w));
+            CHECK_OK(dev, dev->ops->decay_add(dev, ms_const(0.5), us.mat, ms_const(0.25),
+                                              cautious == 1, ws.mat));
+            check_row(&ws, cautious == 1 ? careful : plain, COUNT(w), "decay_add");
+            stack_free(&us);
+        }
+    }
+}
+
+/* The first step from zero, rates that are powers of two: u is g / |g|; and a NaN stays where it
+ * is, in all that is kept. */
+TEST_EACH_DEVICE(moments_begin_with_the_sign, dev)
+{
+    static const ms_moments rates = { 0.5, 0.75, 0.875, 2.0, 0.0, 0.5, 0.25 };
+    static const double     g[]   = { 4.0, -0.5, NAN, 0x1p-20, -0x1p10 };
+    static const double     m[]   = { 2.0, -0.25, NAN, 0x1p-21, -0x1p9 };
+    static const double     v[]   = { 4.0, 0x1p-4, NAN, 0x1p-42, 0x1p18 };
+    static const double     s[]   = { 0.5, -0x1p-4, NAN, 0x1p-23, -0x1p7 };
+    static const double     one[] = { 1.0, -1.0, NAN, 1.0, -1.0 }, zero[COUNT(g)] = { 0 };
+    static const double     mix[] = { 1.25, -1.25, NAN, 1.25, -1.25 }; /* 1 + alpha/8 */
+    for (int dtype = MUSEC_F32; dtype <= MUSEC_F64; dtype++) {
+        for (int with = 0; with < 2; with++) {
+            stack gs = stack_of(dev, (musec_dtype)dtype, g, COUNT(g));
+            stack ms = stack_of(dev, (musec_dtype)dtype, zero, COUNT(g));
+            stack vs = stack_of(dev, (musec_dtype)dtype, zero, COUNT(g));
+            stack ss = stack_of(dev, (musec_dtype)dtype, zero, COUNT(g));
+            CHECK_OK(dev, dev->ops->moments(dev, rates, gs.mat, ms.mat, vs.mat,
+                                            with == 1 ? ss.mat : (ms_mat){ 0 }, gs.mat));
+            check_row(&gs, with == 1 ? mix : one, COUNT(g), "u");
+            check_row(&ms, m, COUNT(g), "m");
+            check_row(&vs, v, COUNT(g), "v");
+            check_row(&ss, with == 1 ? s : zero, COUNT(g), "slow");
+        }
+    }
+}
+
+/* ---- random numbers and the rest ------------------------------------------------------------- */
+
 /* Element (b, i, j) as seen draws number (b rows + i) cols + j, however it is stored; on devices
  * that share the host's libm, to the last bit. */
 TEST_EACH_DEVICE(normal_draws_by_index, dev)
@@ -355,6 +448,9 @@ int main(void)
         cmocka_unit_test(a_nan_is_found_anywhere),
         cmocka_unit_test(bits_are_kept),
         cmocka_unit_test(prescale_says_what_it_did),
+        cmocka_unit_test(sign_knows_zero_and_nan),
+        cmocka_unit_test(caution_goes_by_signs),
+        cmocka_unit_test(moments_begin_with_the_sign),
         cmocka_unit_test(normal_draws_by_index),
         cmocka_unit_test(alloc_says_how_much_it_could_not),
         cmocka_unit_test(time_goes_on),

@@ -1,4 +1,5 @@
-/* safetensors_test.c - .safetensors files put together here, good ones and damaged ones. */
+/* safetensors_test.c - .safetensors files put together here, good ones and damaged ones, and those
+ * that we write. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -220,6 +221,8 @@ static void damaged_headers(void **state)
         { "{" T("a", "F32", "[2]", "[0,8]") "}", 9, "too long: its tensors take 8 bytes" },
         { "{}", 1, "too long" },
         { "{\"__metadata__\":{}}", 1, "too long" },
+        { "{\"__metadata__\":[]}", 0, "no map of texts" },
+        { "{\"__metadata__\":{\"a\":\"b\",\"k\":1}}", 0, "'k' is no text" },
         { "{" T("a", "F32", "[2305843009213693951]", "[0,9223372036854775804]") "}", 8,
           "'a': its" },
         { "{" T("a", "U8", "[2305843009213693951]", "[0,2305843009213693951]") "}", 8,
@@ -354,6 +357,151 @@ static void random_mutations(void **state)
     CHECK(opened > 0 && opened < 5000, "%d files were opened: all or nothing", opened);
 }
 
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static size_t get(const char *path, unsigned char *out, size_t bytes)
+{
+    FILE  *f = fopen(path, "rb");
+    size_t n;
+    CHECK(f != NULL, "%s", path);
+    n = fread(out, 1, bytes, f);
+    CHECK(n < bytes && fclose(f) == 0, "%s", path);
+    return n;
+}
+
+/* Byte for byte what the format's description says, f64 ahead of f32. */
+static void writes_the_format_exactly(void **state)
+{
+    static const char header[] =
+        "{\"__metadata__\":{\"step\":\"7\",\"k\\\"\":\"\xC3\xA4\"},"
+        "\"wide\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},"
+        "\"a/b\":{\"dtype\":\"F32\",\"shape\":[1,3],\"data_offsets\":[8,20]},"
+        "\"none\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[20,20]}}";
+    const float         f32[3]     = { 1.5f, -2.0f, 3.0f };
+    const double        f64[1]     = { 0.1 };
+    const char *const   words[][2] = { { "step", "7" }, { "k\"", "\xC3\xA4" } };
+    const ms_tensor_out tensors[]  = { { "a/b", MUSEC_F32, 2, { 1, 3 }, f32 },
+                                       { "wide", MUSEC_F64, 0, { 0 }, f64 },
+                                       { "none", MUSEC_F32, 2, { 0, 5 }, NULL } };
+    const size_t        length     = (sizeof header - 1 + 7) / 8 * 8;
+    unsigned char       want[512]  = { 0 }, got[512];
+    ms_error            e;
+    (void)state;
+
+    want[0] = (unsigned char)length; /* below 65536 */
+    want[1] = (unsigned char)(length >> 8);
+    memset(want + 8, ' ', length);
+    memcpy(want + 8, header, sizeof header - 1);
+    memcpy(want + 8 + length, f64, sizeof f64);
+    memcpy(want + 16 + length, f32, sizeof f32);
+    CHECK_OK_ERR(&e, ms_safetensors_write(&e, at("out.st"), tensors, 3, words, 2));
+    CHECK(get(at("out.st"), got, sizeof got) == 28 + length, "its length");
+    CHECK(memcmp(got, want, 28 + length) == 0, "its header is %.*s", (int)length, got + 8);
+    CHECK_OK_ERR(&e, ms_safetensors_write(&e, at("out.st"), NULL, 0, NULL, 0));
+    CHECK(get(at("out.st"), got, sizeof got) == 16, "the length of an empty file");
+    CHECK(memcmp(got, "\x8\0\0\0\0\0\0\0{}      ", 16) == 0, "an empty file");
+}
+
+static musec_status countdown(ms_error *e, void *arg, size_t index, const void **data)
+{
+    static float value[2];
+    int         *left = arg;
+    if ((*left)-- == 0) return ms_fail(e, MUSEC_EDEVICE, "nothing left");
+    value[0] = (float)index;
+    value[1] = -1.0f;
+    *data    = value;
+    return MUSEC_OK;
+}
+
+static void written_files_are_read_back(void **state)
+{
+    const char *const           words[][2] = { { "format", "musec" }, { "empty", "" } };
+    const double                f64[2]     = { -0.0, 1e-310 };
+    const ms_tensor_out         tensors[]  = { { "x", MUSEC_F32, 1, { 2 }, NULL },
+                                               { "y", MUSEC_F64, 2, { 2, 1 }, f64 },
+                                               { "z", MUSEC_F32, 1, { 2 }, NULL } };
+    int                         left       = 2;
+    const ms_safetensors_writer writer     = { countdown, &left };
+    ms_error                    e;
+    ms_safetensors              s;
+    ms_npy                      a;
+    (void)state;
+
+    CHECK_OK_ERR(&e, ms_safetensors_write_from(&e, at("rt.st"), &writer, tensors, 3, words, 2));
+    CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("rt.st"), &s));
+    CHECK(s.n_tensors == 3 && s.n_metadata == 2, "%zu and %zu", s.n_tensors, s.n_metadata);
+    CHECK(strcmp(ms_safetensors_metadata(&s, "format"), "musec") == 0, "format");
+    CHECK(strcmp(ms_safetensors_metadata(&s, "empty"), "") == 0, "empty");
+    CHECK(ms_safetensors_metadata(&s, "none") == NULL, "none");
+    CHECK_OK_ERR(&e, ms_safetensors_read(&e, &s, 0, &a));
+    CHECK(a.dtype == MUSEC_F64 && a.ndim == 2 && memcmp(a.data, f64, sizeof f64) == 0, "y");
+    ms_npy_free(&a);
+    CHECK_OK_ERR(&e, ms_safetensors_read(&e, &s, 2, &a));
+    CHECK(strcmp(s.tensors[2].name, "z") == 0 && ((float *)a.data)[0] == 2.0f, "z");
+    ms_npy_free(&a);
+    ms_safetensors_close(&s);
+
+    left = 1; /* the source fails in the middle: the old file stays */
+    CHECK(ms_safetensors_write_from(&e, at("rt.st"), &writer, tensors, 3, NULL, 0) == MUSEC_EDEVICE,
+          "a source that fails");
+    CHECK(strcmp(e.text, "nothing left") == 0, "%s", e.text);
+    CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("rt.st"), &s));
+    CHECK(s.n_metadata == 2, "the old file was replaced");
+    ms_safetensors_close(&s);
+}
+
+static void expect_refusal(const ms_tensor_out *tensors, size_t n, const char *const (*words)[2],
+                           size_t n_words, const char *why)
+{
+    ms_error e = { "" };
+    CHECK(ms_safetensors_write(&e, at("no.st"), tensors, n, words, n_words) == MUSEC_EINVAL, "%s",
+          why);
+    CHECK(strstr(e.text, why) != NULL, "no '%s' in: %s", why, e.text);
+    CHECK(access(at("no.st"), F_OK) != 0, "%s: a file was left", why);
+}
+
+static void what_cannot_be_written(void **state)
+{
+    static const float x[2] = { 1, 2 };
+    static const struct {
+        ms_tensor_out t[2];
+        const char   *why;
+    } cases[] = {
+        { { { "a", MUSEC_F32, 1, { 2 }, x }, { "a", MUSEC_F32, 1, { 1 }, x } }, "two tensors" },
+        { { { "a", MUSEC_F32, 1, { 2 }, x }, { "a", MUSEC_F64, 0, { 1 }, x } }, "two tensors" },
+        { { { "a", MUSEC_F32, 1, { 2 }, x }, { NULL, MUSEC_F32, 1, { 2 }, x } }, "no name" },
+        { { { "a", MUSEC_F32, 1, { 2 }, x }, { "__metadata__", MUSEC_F32, 1, { 2 }, x } },
+          "no name" },
+        { { { "a", MUSEC_F32, 1, { 2 }, x }, { "\xFF", MUSEC_F32, 1, { 2 }, x } }, "UTF-8" },
+        { { { "a", MUSEC_F32, 1, { 2 }, x }, { "b", 0, 1, { 2 }, x } }, "neither f32 nor f64" },
+        { { { "a", MUSEC_F32, 1, { 2 }, x }, { "b", MUSEC_F32, 9, { 2 }, x } }, "too many" },
+        { { { "a", MUSEC_F32, 1, { 2 }, x }, { "b", MUSEC_F32, 1, { -2 }, x } }, "negative" },
+        { { { "a", MUSEC_F32, 1, { 2 }, x }, { "b", MUSEC_F32, 1, { 2 }, NULL } }, "no data" },
+        { { { "a", MUSEC_F32, 1, { INT64_MAX }, x }, { "b", MUSEC_F32, 1, { 2 }, x } },
+          "beyond any memory" },
+        { { { "a", MUSEC_F64, 2, { 1LL << 59, 2 }, x }, { "b", MUSEC_F32, 0, { 0 }, x } },
+          "beyond any memory" },
+        { { { "a", MUSEC_F64, 3, { 1LL << 40, 0, 1LL << 40 }, x },
+            { "b", MUSEC_F32, 0, { 0 }, x } },
+          "beyond any memory" },
+    };
+    const char *const twice[][2]    = { { "k", "1" }, { "k", "2" } };
+    const char *const not_utf8[][2] = { { "k", "\xC0" } };
+    const char *const missing[][2]  = { { "k", NULL } };
+    ms_error          e;
+    (void)state;
+
+    for (size_t c = 0; c < COUNT(cases); c++)
+        expect_refusal(cases[c].t, 2, NULL, 0, cases[c].why);
+    expect_refusal(NULL, 0, twice, 2, "same key");
+    expect_refusal(NULL, 0, not_utf8, 1, "UTF-8");
+    expect_refusal(NULL, 0, missing, 1, "missing");
+    CHECK(ms_safetensors_write(&e, "/dev/full", cases[0].t, 1, NULL, 0) == MUSEC_EIO, "/dev/full");
+    CHECK(strstr(e.text, "/dev/full") != NULL, "%s", e.text);
+    CHECK(ms_safetensors_write(&e, at("none/x.st"), cases[0].t, 1, NULL, 0) == MUSEC_EIO,
+          "no folder");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,6 +513,9 @@ int main(void)
         cmocka_unit_test(file_that_shrinks_after_opening),
         cmocka_unit_test(every_truncation_is_an_error),
         cmocka_unit_test(random_mutations),
+        cmocka_unit_test(writes_the_format_exactly),
+        cmocka_unit_test(written_files_are_read_back),
+        cmocka_unit_test(what_cannot_be_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

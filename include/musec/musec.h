@@ -169,6 +169,209 @@ MUSEC_API musec_status musec_spectrum(musec_ctx *ctx, musec_view x, double thres
 MUSEC_API musec_status musec_norm2_estimate(musec_ctx *ctx, musec_view x, int steps, uint64_t seed,
                                             double *norm);
 
+/* ---- optimizers ------------------------------------------------------------------------------ */
+
+/* What a parameter is for.  The first four are matrices, updated by the optimizer that the config
+ * names; the others are updated element by element, by AdamW with the aux_ settings.  Nothing is
+ * guessed from names or shapes. */
+#define MUSEC_ROLE_MAP(X) /* name, code, spelling, is a matrix; append, never renumber */ \
+    X(MATRIX, 0, "matrix", 1)                                                             \
+    X(QK, 1, "qk", 1)                                                                     \
+    X(VO, 2, "vo", 1)                                                                     \
+    X(MLP, 3, "mlp", 1)                                                                   \
+    X(EMBED, 4, "embed", 0)                                                               \
+    X(HEAD, 5, "head", 0)                                                                 \
+    X(VECTOR, 6, "vector", 0)
+#define MUSEC_MATRIX_ROLES 4
+
+typedef enum musec_role {
+#define X(name, code, text, matrix) MUSEC_ROLE_##name = code,
+    MUSEC_ROLE_MAP(X)
+#undef X
+} musec_role;
+
+/* A part of a parameter that is one matrix to the optimizer (or `count` equal ones).  Row i lies in
+ * group i / group_rows; element (b, i, j) is, counted from the parameter's first element,
+ *     offset + b stride + (i / group_rows) group_step + (i % group_rows) row_step + j.
+ * Rows of a fused weight: offset and rows.  Columns: offset and cols.  Heads as separate matrices:
+ * count and stride.  Q out of rows that alternate q, k, v by head: group_rows and group_step.
+ * Blocks must not overlap; elements in none of them are never touched. */
+typedef struct musec_block {
+    int64_t offset, rows, cols, row_step;
+    int64_t group_rows, group_step; /* group_rows 0: one group */
+    int64_t count, stride;          /* count 0 means 1 */
+} musec_block;
+
+typedef struct musec_param { /* start from { 0 } */
+    const char        *name; /* unique; copied */
+    musec_role         role;
+    musec_view         weight; /* a stack of matrices is that many matrices (experts) */
+    const musec_block *blocks; /* NULL: every matrix of the view is one; copied */
+    int64_t            n_blocks;
+    double             lr_factor; /* on the learning rate of this parameter; 0 means 1 */
+} musec_param;
+
+/* The choices of the config, in the order of their spellings on the command line; codes are ABI. */
+typedef enum musec_threshold_rule {
+    MUSEC_THRESHOLD_FIXED,    /* D = threshold */
+    MUSEC_THRESHOLD_RMS,      /* D = threshold * |M|_F / sqrt(min(rows, cols)), per matrix, step */
+    MUSEC_THRESHOLD_QUANTILE, /* D = that quantile of the singular values of M, estimated */
+} musec_threshold_rule;
+typedef enum musec_update_scale {
+    MUSEC_SCALE_PAPER,
+    MUSEC_SCALE_UNIT, /* the step is divided by D: a Muon learning rate carries over */
+} musec_update_scale;
+typedef enum musec_clip_form { MUSEC_CLIP_HARD, MUSEC_CLIP_SOFT } musec_clip_form;
+typedef enum musec_ns_mode {
+    MUSEC_NS_PAPER,
+    MUSEC_NS_PAPER7,
+    MUSEC_NS_FAST,
+    MUSEC_NS_ACCURATE,
+    MUSEC_NS_EXACT,
+} musec_ns_mode;
+typedef enum musec_ns_coeffs { MUSEC_COEFFS_KELLER, MUSEC_COEFFS_POLAR_EXPRESS } musec_ns_coeffs;
+typedef enum musec_decay_form {
+    MUSEC_DECAY_DECOUPLED,    /* W <- (1 - lr wd) W, lr being the base rate */
+    MUSEC_DECAY_INDEPENDENT,  /* W <- (1 - wd) W */
+    MUSEC_DECAY_LR2,          /* W <- (1 - lr^2 wd) W */
+    MUSEC_DECAY_CAUTIOUS,     /* decoupled, where update and weight have no opposite signs */
+    MUSEC_DECAY_CAUTIOUS_LR2, /* the same by lr_eff wd lr, lr_eff with all factors */
+    MUSEC_DECAY_COUPLED,      /* G <- G + wd W */
+} musec_decay_form;
+typedef enum musec_shape_rule { /* factor on the update of an m x n matrix */
+                                MUSEC_SHAPE_NONE,
+                                MUSEC_SHAPE_KELLER,    /* sqrt(max(1, m / n)) */
+                                MUSEC_SHAPE_MOONLIGHT, /* 0.2 sqrt(max(m, n)) */
+                                MUSEC_SHAPE_MUP,       /* sqrt(m / n) */
+} musec_shape_rule;
+typedef enum musec_momentum_form {
+    MUSEC_MOMENTUM_EMA,   /* M <- (1 - beta) M + beta G */
+    MUSEC_MOMENTUM_HEAVY, /* M <- (1 - beta) M + G */
+} musec_momentum_form;
+typedef enum musec_momentum_init { MUSEC_INIT_FIRST, MUSEC_INIT_ZERO } musec_momentum_init;
+typedef enum musec_nonfinite { MUSEC_NONFINITE_STOP, MUSEC_NONFINITE_SKIP } musec_nonfinite;
+
+/* Everything an optimizer can be told.  Fill with musec_optim_config_init(), which sets what the
+ * row `name` defaults to, then change fields, or use musec_optim_config_set() with the names and
+ * spellings of the command line; musec_optim_option() lists them with their meaning and default. */
+typedef struct musec_optim_config {
+    uint32_t    size; /* sizeof in the caller: fields may be added at the end */
+    int32_t     ns_iters;
+    const char *name; /* the registry row, set by init; static storage */
+    const char *base; /* spectra: "sgdm", "adamw", "signum", "ademamix" */
+    double      lr;
+    double      beta; /* weighs the NEW gradient: M <- (1 - beta) M + beta G */
+    double      threshold;
+    int32_t     threshold_rule; /* musec_threshold_rule, and so on */
+    int32_t     update_scale;
+    int32_t     clip; /* spectra */
+    int32_t     ns_mode;
+    int32_t     ns_coeffs; /* muon */
+    int32_t     decay_form;
+    int32_t     nesterov; /* 0, 1 */
+    int32_t     shape_rule;
+    int32_t     momentum_form;
+    int32_t     momentum_init; /* first: M = G at the first step */
+    int32_t     nonfinite;
+    int32_t     literal; /* 0, 1: ns_mode paper in the paper's own order */
+    double      ns_tol;
+    double      weight_decay[MUSEC_MATRIX_ROLES]; /* by musec_role */
+    double      beta1, beta2, beta3, eps, alpha;  /* adam, adamw, ademamix */
+    int64_t     alpha_warmup, beta3_warmup;       /* ademamix: steps, 0 none */
+    double      aux_lr, aux_beta1, aux_beta2, aux_eps, aux_weight_decay; /* embed, head, vector */
+    double      qk_tau, qk_alpha;                                        /* muonclip */
+    int64_t     avg_steps, avg_epochs; /* T and K of epoch averages; 0 none */
+    uint64_t    seed;                  /* of the epoch picked, and of norm estimates */
+    int64_t     report_every;          /* steps between full reports; 0 never */
+    uint64_t    workspace;             /* bytes that one step may use at most, if it can */
+} musec_optim_config;
+
+typedef struct musec_optim musec_optim; /* an optimizer and what it keeps for each matrix */
+
+/* The optimizers by name, and the options of config_set by name: index 0, 1, ... until NULL. */
+MUSEC_API const char *musec_optim_name(size_t index, const char **help);
+MUSEC_API const char *musec_optim_option(size_t index, const char **values, const char **help);
+
+MUSEC_API musec_status musec_optim_config_init(musec_optim_config *cfg, size_t size,
+                                               const char *name);
+/* key and value as on the command line: "threshold", "rms:0.5". */
+MUSEC_API musec_status musec_optim_config_set(musec_optim_config *cfg, const char *key,
+                                              const char *value);
+
+MUSEC_API musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx,
+                                          const musec_optim_config *cfg);
+/* Before the first step, and before memory or state are asked for.  *index is the parameter's place
+ * in `grads` of every step. */
+MUSEC_API musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t *index);
+
+/* One step with lr * lr_scale.  grads: one view per parameter, of the weight's shape, ld, stride
+ * and dtype; data NULL: no gradient, and the parameter is left untouched, decay included.  With NaN
+ * or infinity in a gradient: policy stop returns MUSEC_ENONFINITE, skip counts and returns
+ * MUSEC_OK; weights and momentum stay as they were either way. */
+MUSEC_API musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t n_grads,
+                                        double lr_scale);
+MUSEC_API void         musec_optim_destroy(musec_optim *opt);
+
+/* Bytes of workspace that one step needs and of state that is kept; all parameters are there. */
+MUSEC_API musec_status musec_optim_memory(musec_optim *opt, uint64_t *workspace, uint64_t *state);
+
+/* What was chosen for every parameter and why, in lines for people.  Writes at most `bytes` with
+ * the final NUL and returns the length of the whole, as snprintf does. */
+MUSEC_API size_t musec_optim_describe(const musec_optim *opt, char *text, size_t bytes);
+
+/* QK-Clip (muonclip): which rows of the weights are whose.  Head h has head_rows rows of q from
+ * q_row + h q_step on, and its key those of group h / (heads / kv_heads) from k_row on, k_step
+ * apart. MLA: the last rot_rows of each q head are rotary and scaled by gamma alone; the shared
+ * rotary key is no part of k. */
+typedef struct musec_attention {
+    size_t  q, k; /* parameters, by index */
+    int64_t heads, kv_heads;
+    int64_t q_row, q_step, k_row, k_step;
+    int64_t head_rows, k_head_rows; /* k_head_rows 0: as head_rows - rot_rows */
+    int64_t rot_rows;               /* 0 unless MLA */
+} musec_attention;
+
+MUSEC_API musec_status musec_optim_add_attention(musec_optim *opt, const musec_attention *attention,
+                                                 size_t *index);
+/* The largest attention logit of each head (softmax scale included) of the forward pass, before
+ * each step; a head whose logit is NaN or was not set since the last step is left alone. */
+MUSEC_API musec_status musec_optim_set_logits(musec_optim *opt, size_t attention,
+                                              const double *max_logit, int64_t heads);
+
+/* One matrix at the last measured step.  threshold, sigma1_over_d and share_above are 0 for
+ * optimizers that do not clip; numbers of a matrix that is not finite are NaN. */
+typedef struct musec_optim_report {
+    const char *param;
+    int64_t     block; /* which matrix of the parameter */
+    int64_t     rows, cols;
+    int64_t     step;         /* the step that the numbers are of; 0: none yet */
+    char        path[32];     /* operator path taken */
+    double      threshold;    /* D */
+    double      update_norm2; /* of what the weight moved by, divided by -lr (decay not counted) */
+    double      update_rms;
+    double      update_erank;
+    double      sigma1_over_d; /* of the momentum before clipping */
+    double      share_above;   /* of its singular values above D */
+    double      weight_norm2;
+} musec_optim_report;
+
+/* The matrices of all matrix-role parameters: index 0, 1, ... ; MUSEC_EINVAL behind the last. */
+MUSEC_API musec_status musec_optim_get_report(const musec_optim *opt, size_t index,
+                                              musec_optim_report *report);
+/* Steps taken, and steps skipped because a gradient was not finite. */
+MUSEC_API int64_t musec_optim_steps(const musec_optim *opt);
+MUSEC_API int64_t musec_optim_skipped(const musec_optim *opt);
+
+/* The state of one matrix to host memory, dense, in the weight's dtype: "momentum", "m", "v",
+ * "slow", "average".  Waits. */
+MUSEC_API musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block,
+                                             const char *state, void *host, size_t bytes);
+
+/* State to and from a safetensors file, keyed by parameter name.  Loading converts between momentum
+ * forms and refuses, with the reason, what does not fit; then nothing is changed. */
+MUSEC_API musec_status musec_optim_save(musec_optim *opt, const char *path);
+MUSEC_API musec_status musec_optim_load(musec_optim *opt, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

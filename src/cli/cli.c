@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "device/device.h"
 
@@ -74,6 +76,14 @@ musec_status ms_cli_check(ms_error *error, const musec_ctx *ctx, musec_status st
 {
     if (status == MUSEC_OK) return status;
     return ms_fail(error, status, "%s", musec_ctx_error(ctx));
+}
+
+FILE *ms_cli_summary(const char *out_path)
+{
+    struct stat file, standard;
+    if (out_path == NULL || stat(out_path, &file) != 0 || fstat(STDOUT_FILENO, &standard) != 0)
+        return stdout;
+    return file.st_dev == standard.st_dev && file.st_ino == standard.st_ino ? stderr : stdout;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */

@@ -23,12 +23,14 @@ const ms_cli_command *ms_cli_command_at(size_t index);
 
 const ms_command *clip_command(void);
 const ms_command *spectrum_command(void);
+const ms_command *replay_command(void);
 const ms_command *info_command(void);
 const ms_command *bench_command(void);
 const ms_command *completion_command(void);
 
 int cmd_clip(int argc, char **argv);
 int cmd_spectrum(int argc, char **argv);
+int cmd_replay(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
@@ -58,6 +60,10 @@ int ms_cli_usage(const ms_command *cmd, const char *fmt, ...) MS_PRINTF(2, 3);
 musec_status ms_cli_open(ms_error *error, const char *device, musec_ctx **out);
 /* Passes a status of the library on, with the context's words in `error` if it is a failure. */
 musec_status ms_cli_check(ms_error *error, const musec_ctx *ctx, musec_status status);
+
+/* Where a summary goes: stdout, but stderr where the output file (NULL: none) is stdout itself, so
+ * that it does not run into the array.  To be asked before a rename gives the path a new file. */
+FILE *ms_cli_summary(const char *out_path);
 
 musec_dtype ms_cli_dtype(const char *name, musec_dtype otherwise); /* name NULL: otherwise */
 const char *ms_cli_dtype_name(musec_dtype dtype);

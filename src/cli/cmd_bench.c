@@ -5,11 +5,12 @@
 #include "cli/cli.h"
 #include "core/log.h"
 #include "op_bench.h"
+#include "step_bench.h"
 
 struct args {
     const char *filter;
     int64_t     repeats;
-    int         quick;
+    int         quick, all;
     const char *device;
     int         json;
 };
@@ -19,7 +20,10 @@ static const ms_option options[] = {
       "only the rows whose name holds TEXT [all]" },
     { "repeats", MS_OPT_I64, offsetof(struct args, repeats), "N",
       "rounds to run, of which the median counts; 0: 9, or 3 with --quick [0]" },
-    { "quick", MS_OPT_FLAG, offsetof(struct args, quick), NULL, "small sizes only, in seconds" },
+    { "quick", MS_OPT_FLAG, offsetof(struct args, quick), NULL,
+      "small sizes only, in seconds; step: two layers" },
+    { "all", MS_OPT_FLAG, offsetof(struct args, all), NULL,
+      "step: the slow ones too, by SVD and in the paper's order" },
     MS_CLI_DEVICE(struct args),
     MS_CLI_JSON(struct args),
 };
@@ -28,10 +32,12 @@ const ms_command *bench_command(void)
 {
     static const ms_command command = {
         .name      = "musec bench",
-        .operands  = "ops",
-        .summary   = "time operators and the operations below them, beside their naive forms",
+        .operands  = "ops|step",
+        .summary   = "time operators, optimizer steps and the operations below them",
         .details   = "ops: matrix products as a share of CBLAS called directly, and each operator\n"
-                     "beside the literal form of the paper, all in one run.\n\n"
+                     "beside the literal form of the paper, all in one run.\n"
+                     "step: one optimizer step over the matrices of a GPT of 11 layers of width\n"
+                     "768, beside Muon with five quintic steps, all in one run.\n\n"
                      "Example: musec bench ops --filter fast\n",
         .options   = options,
         .n_options = COUNT(options),
@@ -41,6 +47,11 @@ const ms_command *bench_command(void)
     return &command;
 }
 
+static const struct {
+    const char *name;
+    musec_status (*run)(const ms_bench_options *opt, ms_log *log, FILE *out, ms_error *error);
+} benches[] = { { "ops", ms_bench_ops }, { "step", ms_bench_step } };
+
 int cmd_bench(int argc, char **argv)
 {
     const ms_command *cmd   = bench_command();
@@ -49,11 +60,15 @@ int cmd_bench(int argc, char **argv)
     ms_error          error = { "" };
     ms_log            log   = ms_log_open(stderr, MS_LOG_NORMAL);
     ms_bench_options  opt;
+    size_t            which = 0;
     musec_status      st;
 
     if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
-    if (strcmp(argv[1], "ops") != 0)
-        return ms_cli_usage(cmd, "there is nothing called \"%s\" to time, only \"ops\"", argv[1]);
+    while (which < COUNT(benches) && strcmp(argv[1], benches[which].name) != 0)
+        which++;
+    if (which == COUNT(benches))
+        return ms_cli_usage(cmd, "there is nothing called \"%s\" to time, only %s", argv[1],
+                            cmd->operands);
     if (a.repeats < 0) {
         ms_fail(&error, MUSEC_EINVAL, "--repeats must be 0 or more, not %lld",
                 (long long)a.repeats);
@@ -63,8 +78,9 @@ int cmd_bench(int argc, char **argv)
                               .filter  = a.filter,
                               .json    = a.json,
                               .repeats = a.repeats,
-                              .quick   = a.quick };
-    st  = ms_bench_ops(&opt, &log, stdout, &error);
+                              .quick   = a.quick,
+                              .all     = a.all };
+    st  = benches[which].run(&opt, &log, stdout, &error);
     ms_log_end(&log);
     return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
 }

@@ -2,13 +2,9 @@
  *
  * The names of the operators, their order and their words come from the library's registry, so the
  * choices of --op, its --help and the completion cannot disagree with it. */
-#define _POSIX_C_SOURCE 200809L
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/stack.h"
@@ -231,17 +227,9 @@ done:
     return st;
 }
 
-/* The summary must not run into the array where that goes to stdout. */
-static FILE *summary_stream(const char *out_path)
-{
-    struct stat file, standard;
-    if (stat(out_path, &file) != 0 || fstat(STDOUT_FILENO, &standard) != 0) return stdout;
-    return file.st_dev == standard.st_dev && file.st_ino == standard.st_ino ? stderr : stdout;
-}
-
 static musec_status run(ms_error *error, struct job *j)
 {
-    FILE        *to = summary_stream(j->out_path); /* before a rename gives the path a new file */
+    FILE        *to = ms_cli_summary(j->out_path); /* before a rename gives the path a new file */
     musec_status st;
 
     TRY(configure(error, j));

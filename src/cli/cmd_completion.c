@@ -1,8 +1,8 @@
 /* cmd_completion.c - musec completion: shell completion, written from the tables of options.
  *
- * What may follow an option is read off its row: a CHOICE lists its values, and for DEVICE the
- * script asks the program, since builds differ.  Operands are files unless they are words in lower
- * case, which stand for themselves ("ops", "bash|zsh"). */
+ * What may follow an option is read off its row: a CHOICE lists its values, X.npy is a file, and
+ * for DEVICE the script asks the program, since builds differ.  Operands are files unless they are
+ * words in lower case, which stand for themselves ("ops", "bash|zsh"). */
 #include <ctype.h>
 #include <string.h>
 
@@ -36,6 +36,12 @@ static int is_device(const ms_option *option)
     return option->meta != NULL && strcmp(option->meta, "DEVICE") == 0;
 }
 
+static int is_file(const ms_option *option)
+{
+    const size_t n = option->meta == NULL ? 0 : strlen(option->meta);
+    return n > 4 && strcmp(option->meta + n - 4, ".npy") == 0;
+}
+
 static int has_literal_operands(const ms_command *cmd)
 {
     return islower((unsigned char)cmd->operands[0]);
@@ -53,6 +59,8 @@ static void bash_values(const char *command, const ms_option *option)
         printf("' ;;\n");
     } else if (is_device(option)) {
         printf("words=" DEVICE_WORDS " ;;\n", "\"${COMP_WORDS[0]}\"");
+    } else if (is_file(option)) {
+        printf("files=1 ;;\n");
     } else {
         printf("return ;;\n"); /* a number or a text of the user's own */
     }
@@ -124,13 +132,17 @@ static void zsh_option(const ms_option *option)
     put_zsh(option->help);
     putchar(']');
     if (option->type != MS_OPT_FLAG) {
-        printf(":%s:", option->type == MS_OPT_CHOICE ? "value" : option->meta);
+        putchar(':');
+        put_zsh(option->type == MS_OPT_CHOICE ? "value" : option->meta);
+        putchar(':');
         if (option->type == MS_OPT_CHOICE) {
             putchar('(');
             put_words(option->meta);
             putchar(')');
         } else if (is_device(option)) {
             fputs("_musec_devices", stdout);
+        } else if (is_file(option)) {
+            fputs("_files", stdout);
         }
     }
     fputs("' \\\n", stdout);

@@ -69,7 +69,7 @@ musec_status ms_stack_check_finite(ms_error *error, const char *name, const ms_n
         if (isfinite(value)) continue;
         place_text(array, i, place, sizeof place);
         return ms_fail(error, MUSEC_ENONFINITE,
-                       "%s: element %s is %s; singular values need finite numbers", name, place,
+                       "%s: element %s is %s; every element must be finite", name, place,
                        isnan(value) ? "nan"
                        : value > 0  ? "inf"
                                     : "-inf");
@@ -91,7 +91,7 @@ musec_status ms_stack_convert(ms_error *error, const char *name, musec_dtype dty
         const double value = element(array, i);
         if (dtype == MUSEC_F64)
             ((double *)data)[i] = value;
-        else if (fabs(value) <= FLT_MAX)
+        else if (!(fabs(value) > FLT_MAX) || isinf(value))
             ((float *)data)[i] = (float)value;
         else {
             free(data);

@@ -17,7 +17,7 @@ musec_status ms_stack_shape_of(ms_error *error, const char *name, int ndim, cons
 /* Every element is finite; otherwise says which is the first that is not, and what it is. */
 musec_status ms_stack_check_finite(ms_error *error, const char *name, const ms_npy *array);
 
-/* Converts the array to `dtype` in place; a float64 that float32 cannot hold is an error. */
+/* Converts the array to `dtype` in place; a finite float64 that float32 cannot hold is an error. */
 musec_status ms_stack_convert(ms_error *error, const char *name, musec_dtype dtype, ms_npy *array);
 
 /* A dense stack in device memory, uninitialised or filled from `host`.  Free it with

@@ -458,10 +458,9 @@ static size_t format_header(const ms_npy *in, const char *descr, char *out, size
     return total;
 }
 
-musec_status ms_npy_write(ms_error *e, const char *path, const ms_npy *in)
+musec_status ms_npy_write_to(ms_error *e, ms_out_file *out, const ms_npy *in)
 {
     const element *each = NULL;
-    ms_out_file    out  = { 0 };
     char           head[512 + ALIGN];
     size_t         bytes = 0;
     musec_status   st;
@@ -471,10 +470,20 @@ musec_status ms_npy_write(ms_error *e, const char *path, const ms_npy *in)
     if (each == NULL || in->ndim < 0 || in->ndim > MS_NPY_DIMS ||
         !data_bytes(in->ndim, in->shape, each->bytes, &bytes) || (bytes > 0 && in->data == NULL))
         return ms_fail(e, MUSEC_EINVAL, "%s: no such array can be written: dtype %d, %d dimensions",
-                       path, (int)in->dtype, in->ndim);
+                       out->path, (int)in->dtype, in->ndim);
+    TRY(ms_out_write(e, out, head, format_header(in, each->descr, head, sizeof head)));
+    TRY(ms_out_write(e, out, in->data, bytes));
+done:
+    return st;
+}
+
+musec_status ms_npy_write(ms_error *e, const char *path, const ms_npy *in)
+{
+    ms_out_file  out = { 0 };
+    musec_status st;
+
     TRY(ms_out_open(e, path, &out));
-    TRY(ms_out_write(e, &out, head, format_header(in, each->descr, head, sizeof head)));
-    TRY(ms_out_write(e, &out, in->data, bytes));
+    TRY(ms_npy_write_to(e, &out, in));
     TRY(ms_out_commit(e, &out));
 done:
     ms_out_abandon(&out);

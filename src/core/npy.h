@@ -5,7 +5,7 @@
 #ifndef MS_CORE_NPY_H
 #define MS_CORE_NPY_H
 
-#include "core/status.h"
+#include "core/file.h"
 
 #define MS_NPY_DIMS 8
 
@@ -18,6 +18,8 @@ typedef struct ms_npy { /* { 0 } is empty */
 
 musec_status ms_npy_read(ms_error *e, const char *path, ms_npy *out);
 musec_status ms_npy_write(ms_error *e, const char *path, const ms_npy *in); /* whole or absent */
+/* The same into a file that the caller opened and commits, for several that belong together. */
+musec_status ms_npy_write_to(ms_error *e, ms_out_file *out, const ms_npy *in);
 void         ms_npy_free(ms_npy *npy);
 
 #endif

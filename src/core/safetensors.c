@@ -1,4 +1,4 @@
-/* safetensors.c - reading .safetensors files.
+/* safetensors.c - reading and writing .safetensors files.
  *
  *     8 bytes   length n of the header, little-endian
  *     n bytes   JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...,
@@ -10,7 +10,9 @@
  * refused when read: new ones appear, and the other tensors of such a file are good all the same.
  *
  * F16 and BF16 are read into the upper half of the float32 array that they become and widened from
- * its start: element i is written at or below where element i+1 is read. */
+ * its start: element i is written at or below where element i+1 is read.
+ *
+ * The header that we write is padded with blanks, so that the tensors begin at a multiple of 8. */
 #define _POSIX_C_SOURCE 200809L /* fseeko, strdup */
 #include "core/safetensors.h"
 
@@ -206,6 +208,32 @@ static musec_status check_cover(ms_error *e, const ms_safetensors *s, uint64_t b
                    (unsigned long long)bytes);
 }
 
+/* Texts by key, or nothing: what else it may be, other readers of the format refuse as well. */
+static musec_status read_metadata(ms_error *e, json_t *map, ms_safetensors *s)
+{
+    const char *key;
+    json_t     *text;
+
+    if (json_is_null(map)) return MUSEC_OK;
+    if (!json_is_object(map))
+        return ms_fail(e, MUSEC_EFORMAT, "%s: its %s is no map of texts", s->path, METADATA);
+    s->metadata = calloc(json_object_size(map) + 1, sizeof *s->metadata);
+    if (s->metadata == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->path);
+    json_object_foreach(map, key, text)
+    {
+        char **pair = s->metadata[s->n_metadata];
+        if (!json_is_string(text))
+            return ms_fail(e, MUSEC_EFORMAT, "%s: its %s '%.100s' is no text", s->path, METADATA,
+                           key);
+        s->n_metadata++;
+        pair[0] = strdup(key);
+        pair[1] = strdup(json_string_value(text));
+        if (pair[0] == NULL || pair[1] == NULL)
+            return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->path);
+    }
+    return MUSEC_OK;
+}
+
 static musec_status read_entries(ms_error *e, json_t *root, ms_safetensors *s)
 {
     const char  *name;
@@ -216,7 +244,10 @@ static musec_status read_entries(ms_error *e, json_t *root, ms_safetensors *s)
     if (s->tensors == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->path);
     json_object_foreach(root, name, entry)
     {
-        if (strcmp(name, METADATA) == 0) continue;
+        if (strcmp(name, METADATA) == 0) {
+            TRY(read_metadata(e, entry, s));
+            continue;
+        }
         TRY(read_entry(e, s->path, name, entry, &s->tensors[s->n_tensors]));
         s->n_tensors++;
     }
@@ -298,10 +329,22 @@ void ms_safetensors_close(ms_safetensors *s)
 {
     for (size_t i = 0; i < s->n_tensors; i++)
         free(s->tensors[i].name);
+    for (size_t i = 0; i < s->n_metadata; i++) {
+        free(s->metadata[i][0]);
+        free(s->metadata[i][1]);
+    }
+    free(s->metadata);
     free(s->tensors);
     free(s->path);
     if (s->f != NULL) fclose(s->f);
     memset(s, 0, sizeof *s);
+}
+
+const char *ms_safetensors_metadata(const ms_safetensors *s, const char *key)
+{
+    for (size_t i = 0; i < s->n_metadata; i++)
+        if (strcmp(s->metadata[i][0], key) == 0) return s->metadata[i][1];
+    return NULL;
 }
 
 /* ---- a tensor -------------------------------------------------------------------------------- */
@@ -350,4 +393,154 @@ musec_status ms_safetensors_read(ms_error *e, ms_safetensors *s, size_t index, m
 done:
     free(data);
     return st;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static musec_status refuse(ms_error *e, const char *path, const char *name, const char *why)
+{
+    return ms_fail(e, MUSEC_EINVAL, "%s: cannot write '%.100s': %s", path, name, why);
+}
+
+static const element *element_of(musec_dtype dtype) /* what is kept as it is; NULL: not ours */
+{
+    for (size_t i = 0; i < COUNT(elements); i++)
+        if (elements[i].dtype == dtype && elements[i].widen == NULL)
+            return dtype == 0 ? NULL : &elements[i];
+    return NULL;
+}
+
+/* Checks the tensor and enters it in the header at byte *at, which moves to its end. */
+static musec_status put_entry(ms_error *e, const char *path, const ms_tensor_out *t, size_t *at,
+                              json_t *root)
+{
+    const element *el = element_of(t->dtype);
+    json_t        *shape, *entry;
+    size_t         bits, end = 0;
+    musec_status   st = MUSEC_OK;
+
+    if (t->name == NULL || strcmp(t->name, METADATA) == 0)
+        return refuse(e, path, t->name == NULL ? "" : t->name, "this is no name of a tensor");
+    if (json_object_get(root, t->name) != NULL)
+        return refuse(e, path, t->name, "two tensors have this name");
+    if (el == NULL) return refuse(e, path, t->name, "its type is neither f32 nor f64");
+    if (t->ndim < 0 || t->ndim > MS_NPY_DIMS)
+        return refuse(e, path, t->name, "it has too many dimensions");
+    shape = json_array();
+    for (int i = 0; i < t->ndim; i++)
+        json_array_append_new(shape, json_integer(t->shape[i]));
+    if (!is_count_array(shape))
+        st = refuse(e, path, t->name, "a dimension is negative");
+    else if (!tensor_bits(shape, el->bits, &bits) || !ms_size_add(*at, bits / 8, &end) ||
+             end > PTRDIFF_MAX)
+        st = refuse(e, path, t->name, "its shape is beyond any memory");
+    if (st != MUSEC_OK) {
+        json_decref(shape);
+        return st;
+    }
+    entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", el->name, "shape", shape, "data_offsets",
+                      (json_int_t)*at, (json_int_t)end);
+    if (entry == NULL || json_object_set_new(root, t->name, entry) != 0)
+        return refuse(e, path, t->name, "its name is not UTF-8, or there is not enough memory");
+    *at = end;
+    return MUSEC_OK;
+}
+
+static musec_status put_metadata(ms_error *e, const char *path, const char *const (*metadata)[2],
+                                 size_t n, json_t *root)
+{
+    json_t *map = n == 0 ? NULL : json_object();
+
+    for (size_t i = 0; i < n; i++) {
+        const char *why = NULL;
+        if (metadata[i][0] == NULL || metadata[i][1] == NULL)
+            why = "a key or a text is missing";
+        else if (json_object_get(map, metadata[i][0]) != NULL)
+            why = "two texts have the same key";
+        else if (json_object_set_new(map, metadata[i][0], json_string(metadata[i][1])) != 0)
+            why = "a text is not UTF-8, or there is not enough memory";
+        if (why != NULL) {
+            json_decref(map);
+            return refuse(e, path, METADATA, why);
+        }
+    }
+    if (n > 0 && json_object_set_new(root, METADATA, map) != 0)
+        return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its header", path);
+    return MUSEC_OK;
+}
+
+static musec_status write_header(ms_error *e, ms_out_file *out, const json_t *root)
+{
+    static const char blanks[LENGTH_BYTES] = { ' ', ' ', ' ', ' ', ' ', ' ', ' ', ' ' };
+    unsigned char     length[LENGTH_BYTES];
+    char             *text = json_dumps(root, JSON_COMPACT);
+    const size_t      n    = text == NULL ? 0 : strlen(text);
+    const size_t      pad  = (LENGTH_BYTES - n % LENGTH_BYTES) % LENGTH_BYTES;
+    musec_status      st;
+
+    if (text == NULL || n + pad > HEADER_MAX) {
+        st = ms_fail(e, text == NULL ? MUSEC_ENOMEM : MUSEC_EINVAL,
+                     "%s: its header of %zu bytes is more than %s", out->path, n,
+                     text == NULL ? "there is memory for" : "the format allows");
+        goto done;
+    }
+    for (size_t i = 0; i < sizeof length; i++)
+        length[i] = (unsigned char)((uint64_t)(n + pad) >> (8 * i));
+    TRY(ms_out_write(e, out, length, sizeof length));
+    TRY(ms_out_write(e, out, text, n));
+    TRY(ms_out_write(e, out, blanks, pad));
+done:
+    free(text);
+    return st;
+}
+
+static musec_status write_tensor(ms_error *e, ms_out_file *out, const ms_safetensors_writer *writer,
+                                 const ms_tensor_out *t, size_t index)
+{
+    const void  *data  = t->data;
+    size_t       bytes = element_of(t->dtype)->bits / 8;
+    musec_status st    = MUSEC_OK;
+
+    for (int i = 0; i < t->ndim; i++)
+        bytes *= (size_t)t->shape[i];
+    if (bytes == 0) return MUSEC_OK;
+    if (data == NULL && writer != NULL) TRY(writer->source(e, writer->arg, index, &data));
+    if (data == NULL) return refuse(e, out->path, t->name, "it has no data");
+    TRY(ms_out_write(e, out, data, bytes));
+done:
+    return st;
+}
+
+musec_status ms_safetensors_write_from(ms_error *e, const char *path,
+                                       const ms_safetensors_writer *writer,
+                                       const ms_tensor_out *tensors, size_t     n,
+                                       const char *const (*metadata)[2], size_t n_metadata)
+{
+    ms_out_file  out  = { 0 };
+    json_t      *root = json_object();
+    size_t       at   = 0;
+    musec_status st;
+
+    TRY(put_metadata(e, path, metadata, n_metadata, root));
+    for (int wide = 1; wide >= 0; wide--)
+        for (size_t i = 0; i < n; i++)
+            if ((tensors[i].dtype == MUSEC_F64) == wide)
+                TRY(put_entry(e, path, &tensors[i], &at, root));
+    TRY(ms_out_open(e, path, &out));
+    TRY(write_header(e, &out, root));
+    for (int wide = 1; wide >= 0; wide--)
+        for (size_t i = 0; i < n; i++)
+            if ((tensors[i].dtype == MUSEC_F64) == wide)
+                TRY(write_tensor(e, &out, writer, &tensors[i], i));
+    TRY(ms_out_commit(e, &out));
+done:
+    ms_out_abandon(&out);
+    json_decref(root);
+    return st;
+}
+
+musec_status ms_safetensors_write(ms_error *e, const char *path, const ms_tensor_out *tensors,
+                                  size_t n, const char *const (*metadata)[2], size_t n_metadata)
+{
+    return ms_safetensors_write_from(e, path, NULL, tensors, n, metadata, n_metadata);
 }

@@ -64,6 +64,11 @@ typedef enum ms_scalar_fn {
 /* What an operator makes of a singular value s: min(s, D); D s / sqrt(s^2 + D^2); 1 if s > 0. */
 typedef enum ms_map { MS_MAP_HARD, MS_MAP_SOFT, MS_MAP_POLAR } ms_map;
 
+/* Rates of `moments`; correct1 and correct2 undo the start from zero. */
+typedef struct ms_moments {
+    double beta1, beta2, beta3, alpha, eps, correct1, correct2;
+} ms_moments;
+
 typedef struct ms_device_ops {
     const char *name;
 
@@ -109,6 +114,18 @@ typedef struct ms_device_ops {
      * device may set a factor that it does not need to 1, each by itself; with all of them 1,
      * *scaled may be x. */
     musec_status (*prescale)(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer, ms_mat *scaled);
+
+    /* optimizers */
+    musec_status (*sign)(ms_device *d, ms_mat x,
+                         ms_mat out); /* -1, 0 or 1; NaN stays; in place too */
+    /* m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g g,
+     * slow <- beta3 slow + (1 - beta3) g (data NULL: absent, as if alpha were 0),
+     * u <- (m / correct1 + alpha slow) / (sqrt(v / correct2) + eps); u may be g */
+    musec_status (*moments)(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
+                            ms_mat slow, ms_mat u);
+    /* w <- (1 - decay) w - step u; cautious: where u w < 0 the weight is not decayed */
+    musec_status (*decay_add)(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
+                              ms_mat w);
 
     /* reductions: one float64 per matrix, accumulated in float64, in an order that depends on the
      * shape alone */

@@ -110,6 +110,11 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
     case MS_SCALAR_INV_RESIDUAL:
         out[0] = sqrt(in[0]) > params[0] * sqrt(in[1]) ? 1.0 / sqrt(in[0]) : 0.0;
         break;
+    case MS_SCALAR_DIVIDE: out[0] = params[0] / in[0]; break;
+    case MS_SCALAR_RMS:
+        out[0] = params[0] * sqrt(in[0] / params[1]);
+        if (!(out[0] > 0.0)) out[0] = 1.0; /* nothing to clip, and nothing to divide by 0 */
+        break;
     case MS_SCALAR_MEAN_SHIFT:
         out[0] = in[0] / params[0];
         out[1] = -out[0];

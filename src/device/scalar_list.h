@@ -5,6 +5,8 @@ X(THRESHOLD, 1, 2, 2)    /* {tiny} s, D -> s D, max((s D)^2, tiny) */
 X(INV_SQRT, 0, 1, 1)     /* x -> 1 / sqrt(x), 0 for 0 */
 X(INV_NORM, 2, 1, 1)     /* {f, eps} x -> 1 / (f sqrt(x) + eps) */
 X(INV_RESIDUAL, 1, 2, 1) /* {eps} x, y -> 1 / sqrt(x), 0 where sqrt(x) <= eps sqrt(y) */
+X(DIVIDE, 1, 1, 1)       /* {c} x -> c / x */
+X(RMS, 2, 1, 1)          /* {k, r} |M|_F^2 -> k |M|_F / sqrt(r), 1 where that is 0 */
 X(MEAN_SHIFT, 1, 1, 2)   /* {r} tr A -> m, -m with m = tr A / r */
 X(ALPHA_FRO, 0, 4, 4)    /* |A|_F^2, s D, s, D -> alpha, u_low, gain, rest */
 /* {r, margin} |A|_F^2, tr A1, quart, s D, s, D -> 1/a, alpha, u_low, gain, rest */

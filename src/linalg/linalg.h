@@ -78,6 +78,9 @@ musec_status ms_singular_values(ms_device *d, ms_mat x, double *values);
 void         ms_spectrum_stats_of(const double *values, int64_t r, double threshold,
                                   musec_spectrum_stats *stats);
 musec_status ms_norm2_lanczos(ms_device *d, ms_mat x, int steps, uint64_t seed, double *norm);
+/* The q-quantile (0 < q <= 1) of the singular values of each matrix, from the Gauss rule of 16
+ * Lanczos steps (stochastic Lanczos quadrature): good to a few percent of the spectrum's width. */
+musec_status ms_quantile_estimate(ms_device *d, ms_mat x, double q, uint64_t seed, double *values);
 
 /* ---- the operators of musec_clip() ----------------------------------------------------------- */
 

@@ -189,7 +189,12 @@ done:
     return st;
 }
 
-musec_status ms_norm2_lanczos(ms_device *d, ms_mat x, int steps, uint64_t seed, double *norm)
+/* Calls `visit` with the tridiagonal matrix of each matrix of the stack, in the scale of s x. */
+typedef void visit_fn(void *state, int64_t b, const double *diag, const double *off, int n,
+                      double s);
+
+static musec_status each_tridiagonal(ms_device *d, ms_mat x, int steps, uint64_t seed,
+                                     visit_fn *visit, void *state)
 {
     const ms_mark mark = ms_arena_mark(&d->scratch);
     ms_vec       *vecs = NULL;
@@ -215,11 +220,109 @@ musec_status ms_norm2_lanczos(ms_device *d, ms_mat x, int steps, uint64_t seed, 
         }
         for (int j = 0; j + 1 < steps; j++) /* an exhausted space has no coupling further on */
             off[j] = diag[j + 1] > 0.0 ? sqrt(off[j]) : 0.0;
-        norm[b] = sqrt(largest_eigenvalue(diag, off, steps)) / s;
+        visit(state, b, diag, off, steps, s);
     }
 done:
     free(vecs);
     free(host);
     ms_arena_reset(&d->scratch, mark);
     return st;
+}
+
+static void visit_norm(void *state, int64_t b, const double *diag, const double *off, int n,
+                       double s)
+{
+    ((double *)state)[b] = sqrt(largest_eigenvalue(diag, off, n)) / s;
+}
+
+musec_status ms_norm2_lanczos(ms_device *d, ms_mat x, int steps, uint64_t seed, double *norm)
+{
+    return each_tridiagonal(d, x, steps, seed, visit_norm, norm);
+}
+
+/* ---- quantiles, estimated -------------------------------------------------------------------- */
+
+#define QUADRATURE 16 /* Lanczos steps: nodes of the Gauss rule */
+
+typedef struct node { /* a singular value and the share of the spectrum that it stands for */
+    double value, weight;
+} node;
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = ((const node *)a)->value, y = ((const node *)b)->value;
+    return (x > y) - (x < y);
+}
+
+/* Turns rows and columns p, q of the symmetric a so that a[p][q] becomes 0; `first` holds the first
+ * components of the eigenvectors. */
+static void rotate(double a[QUADRATURE][QUADRATURE], double *first, int n, int p, int q)
+{
+    if (a[p][q] == 0.0) return;
+    const double theta = (a[q][q] - a[p][p]) / (2.0 * a[p][q]);
+    const double t     = (theta < 0.0 ? -1.0 : 1.0) / (fabs(theta) + sqrt(theta * theta + 1.0));
+    const double c = 1.0 / sqrt(t * t + 1.0), s = t * c;
+    for (int i = 0; i < n; i++) {
+        const double x = a[i][p], y = a[i][q];
+        a[i][p] = c * x - s * y;
+        a[i][q] = s * x + c * y;
+    }
+    for (int i = 0; i < n; i++) {
+        const double x = a[p][i], y = a[q][i];
+        a[p][i] = c * x - s * y;
+        a[q][i] = s * x + c * y;
+    }
+    const double x = first[p], y = first[q];
+    first[p] = c * x - s * y;
+    first[q] = s * x + c * y;
+}
+
+/* The Gauss rule of the spectral measure: eigenvalues of the tridiagonal matrix, by Jacobi's
+ * rotations, and the squares of their vectors' first components. */
+static void gauss_rule(const double *diag, const double *off, int n, node *nodes)
+{
+    double a[QUADRATURE][QUADRATURE] = { { 0 } }, first[QUADRATURE] = { 1.0 };
+    for (int i = 0; i < n; i++) {
+        a[i][i] = diag[i];
+        if (i + 1 < n) a[i][i + 1] = a[i + 1][i] = off[i];
+    }
+    for (int sweep = 0; sweep < 12; sweep++)
+        for (int p = 0; p < n; p++)
+            for (int q = p + 1; q < n; q++)
+                rotate(a, first, n, p, q);
+    for (int i = 0; i < n; i++)
+        nodes[i] = (node){ sqrt(fmax(a[i][i], 0.0)), first[i] * first[i] };
+    qsort(nodes, (size_t)n, sizeof *nodes, by_value);
+}
+
+typedef struct quantile_state {
+    double  q;
+    double *values;
+} quantile_state;
+
+/* Each node stands in the middle of its share; between two of them the quantile is linear. */
+static void visit_quantile(void *state, int64_t b, const double *diag, const double *off, int n,
+                           double s)
+{
+    const quantile_state *want              = state;
+    node                  nodes[QUADRATURE] = { { 0 } };
+    double                below = 0.0, at = 0.0, value = 0.0;
+    gauss_rule(diag, off, n, nodes);
+    for (int i = 0; i < n; i++) {
+        if (!(nodes[i].weight > 1e-9)) continue; /* from an exhausted space: no singular value */
+        const double middle = below + nodes[i].weight / 2.0;
+        if (below == 0.0)
+            value = nodes[i].value;
+        else if (want->q > at)
+            value += (nodes[i].value - value) * fmin(1.0, (want->q - at) / (middle - at));
+        at = middle;
+        below += nodes[i].weight;
+    }
+    want->values[b] = value / s;
+}
+
+musec_status ms_quantile_estimate(ms_device *d, ms_mat x, double q, uint64_t seed, double *values)
+{
+    quantile_state state = { q, values };
+    return each_tridiagonal(d, x, QUADRATURE, seed, visit_quantile, &state);
 }

@@ -31,6 +31,11 @@ completes 'musec spectrum --device c' 'cpu'
 completes 'musec spectrum --device r' 'ref'
 completes 'musec spectrum x' ''
 completes 'musec bench o' 'ops'
+completes 'musec bench s' 'step'
+completes 'musec replay --optimizer mu' 'musec muon muonclip'
+completes 'musec replay --momentum-' '--momentum-out --momentum-form --momentum-init'
+completes 'musec replay --lr ' ''
+completes 'musec replay --w0 ' ''
 completes 'musec completion ' '--help bash zsh'
 completes 'musec info --no' '--no-peak'
 completes 'musec nonsense --x' ''
@@ -60,7 +65,8 @@ zpty -d shell
 ZSH
     : >became
     timeout 120 zsh -f try.zsh 'musec spec' 'musec clip --op pap' 'musec clip --thr' 'musec bench o' \
-        'musec spectrum --device re' 'musec clip try.z' 'musec --v' 'musec completion z'
+        'musec spectrum --device re' 'musec clip try.z' 'musec --v' 'musec completion z' \
+        'musec replay --w0 try.z' 'musec replay --threshold 1 --decay-form ind'
     sed 's/ $//' became >lines
     check "zsh completes: $(cat lines)" cmp lines - <<'LINES'
 musec spectrum
@@ -71,6 +77,8 @@ musec spectrum --device ref
 musec clip try.zsh
 musec --version
 musec completion zsh
+musec replay --w0 try.zsh
+musec replay --threshold 1 --decay-form independent
 LINES
 else
     skip "no zsh"

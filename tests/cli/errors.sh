@@ -60,6 +60,7 @@ fails 1 '--estimate must be 2 steps or more' spectrum good.npy --estimate 1
 fails 1 'no device "abacus"' spectrum good.npy --device abacus
 fails 1 'no device "abacus"' info --device abacus
 fails 1 'device' bench ops --quick --device abacus
+fails 1 'device' bench step --quick --device abacus
 fails 1 '--repeats must be 0 or more' bench ops --repeats -1
 
 # shapes

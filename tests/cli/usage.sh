@@ -6,7 +6,7 @@ subcommands() { "$MUSEC" --help | awk '/^Subcommands:/ {on = 1; next} /^$/ {on =
 
 succeeds --help
 prints '^Usage: musec SUBCOMMAND'
-for s in clip spectrum bench info completion; do prints "^  $s  +[a-z]"; done
+for s in clip spectrum replay bench info completion; do prints "^  $s  +[a-z]"; done
 succeeds -h
 succeeds --version
 prints '^musec [0-9]+\.[0-9]+\.[0-9]+$'
@@ -21,7 +21,8 @@ for s in $(subcommands); do
     fails 2 "unknown option --no-such-thing" "$s" --no-such-thing
 done
 succeeds bench ops --help
-for s in clip spectrum bench info; do # what every command that computes must offer
+succeeds bench step --help
+for s in clip spectrum replay bench info; do # what every command that computes must offer
     run "$s" --help
     prints '^  --json'
     prints '^  --device'
@@ -56,7 +57,7 @@ done
 fails 2 '--estimate gives the norm alone' spectrum in.npy --estimate 4 --values
 fails 2 '--estimate gives the norm alone' spectrum in.npy --estimate 4 --threshold 1
 fails 2 'wants FILE' spectrum
-fails 2 "only \"ops\"" bench steps
+fails 2 'only ops\|step' bench steps
 fails 2 'ops' bench
 fails 2 'bash and zsh' completion fish
 fails 2 "takes no operand" info please

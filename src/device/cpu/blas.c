@@ -104,7 +104,7 @@ static musec_status cpu_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, dou
     TRY(check_int(d, b));
     TRY(check_int(d, c));
 
-#pragma omp parallel for schedule(dynamic, 1)
+#pragma omp parallel for schedule(dynamic, 1) if (ms_cpu_needs_team(c.count * n_i * n_j))
     for (int64_t task = 0; task < c.count * n_i * n_j; task++) {
         const int64_t m = task / (n_i * n_j), i = task / n_j % n_i * step_i,
                       j    = task % n_j * step_j;
@@ -185,7 +185,7 @@ static musec_status symmetric(ms_device *d, double alpha, ms_mat a, ms_mat b, bo
     TRY(check_int(d, c));
     c.trans = false; /* it is its own transpose */
 
-#pragma omp parallel for schedule(dynamic, 1)
+#pragma omp parallel for schedule(dynamic, 1) if (ms_cpu_needs_team(c.count * tiles))
     for (int64_t task = 0; task < c.count * tiles; task++) {
         const int64_t m   = task / tiles;
         int64_t       row = 0, col = task % tiles; /* tile (row, col), col <= row */

@@ -17,6 +17,17 @@ int   openblas_get_parallel(void);
 void  openblas_set_num_threads(int n);
 #endif
 
+bool ms_cpu_needs_team(int64_t tasks)
+{
+#ifdef MS_HAVE_OPENBLAS
+    const int on_openmp = 2;
+    return tasks > 1 || openblas_get_parallel() == on_openmp;
+#else
+    (void)tasks;
+    return true;
+#endif
+}
+
 void ms_device_cpu_ops(ms_device_ops *table)
 {
     ms_device_ref_ops(table);

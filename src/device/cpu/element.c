@@ -1,4 +1,5 @@
-/* element.c - element ops, reductions and random numbers on the CPU: memory speed, on all cores.
+/* element.c - element ops, optimizers, reductions and random numbers on the CPU: memory speed, on
+ * all cores.
  *
  * A stack is cut into tiles of about TILE elements.  Their borders depend on the shape of one
  * matrix alone, never on the number of threads, of matrices, or on the leading dimension; one
@@ -66,17 +67,21 @@ static double larger(double a, double b) { return a > b || a != a ? a : b; }
 
 #define REAL     float
 #define ABS      fabsf
+#define SQRT     sqrtf
 #define FN(name) name##_f32
 #include "device/cpu/element_rows.h"
 #undef REAL
 #undef ABS
+#undef SQRT
 #undef FN
 #define REAL     double
 #define ABS      fabs
+#define SQRT     sqrt
 #define FN(name) name##_f64
 #include "device/cpu/element_rows.h"
 #undef REAL
 #undef ABS
+#undef SQRT
 #undef FN
 
 #define BY_DTYPE(dtype, name, ...)   \
@@ -263,6 +268,54 @@ static musec_status cpu_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat b
     return MUSEC_OK;
 }
 
+/* ---- optimizers ------------------------------------------------------------------------------ */
+
+static musec_status cpu_sign(ms_device *d, ms_mat x, ms_mat out)
+{
+    if (x.trans != out.trans) return ref_ops().sign(d, x, out);
+    x              = upright(x);
+    out            = upright(out);
+    const tiling g = tiling_of(out, TILE_COLS);
+#pragma omp parallel for schedule(static) if (g.parallel)
+    for (int64_t k = 0; k < g.total; k++)
+        BY_DTYPE(out.dtype, sign, tile_at(&g, k), x, out);
+    return MUSEC_OK;
+}
+
+static musec_status cpu_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
+                                ms_mat slow, ms_mat u)
+{
+    const bool turned = u.trans, mixed = g.trans != turned || m.trans != turned ||
+                                         v.trans != turned ||
+                                         (slow.data != NULL && slow.trans != turned);
+    if (mixed) return ref_ops().moments(d, rates, g, m, v, slow, u);
+    if (turned) g = ms_t(g), m = ms_t(m), v = ms_t(v), slow = ms_t(slow), u = ms_t(u);
+    const tiling tiles = tiling_of(u, TILE_COLS);
+#pragma omp parallel for schedule(static) if (tiles.parallel)
+    for (int64_t k = 0; k < tiles.total; k++)
+        BY_DTYPE(u.dtype, moments, tile_at(&tiles, k), rates, g, m, v, slow, u);
+    return MUSEC_OK;
+}
+
+static musec_status cpu_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
+                                  ms_mat w)
+{
+    if (u.trans != w.trans) return ref_ops().decay_add(d, step, u, decay, cautious, w);
+    u              = upright(u);
+    w              = upright(w);
+    const tiling g = tiling_of(w, TILE_COLS);
+#pragma omp parallel for schedule(static) if (g.parallel)
+    for (int64_t k = 0; k < g.total; k++) {
+        const tile   t  = tile_at(&g, k);
+        const double by = ms_num_at(step, t.b), rate = ms_num_at(decay, t.b);
+        if (cautious)
+            BY_DTYPE(w.dtype, decay_add_cautious, t, by, u, rate, w);
+        else
+            BY_DTYPE(w.dtype, decay_add, t, by, u, rate, w);
+    }
+    return MUSEC_OK;
+}
+
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 typedef double tile_fn(tile t, ms_mat x);
@@ -356,6 +409,9 @@ void ms_cpu_element_ops(ms_device_ops *table)
     table->combine         = cpu_combine;
     table->scale_rows      = cpu_scale_rows;
     table->prescale        = cpu_prescale;
+    table->sign            = cpu_sign;
+    table->moments         = cpu_moments;
+    table->decay_add       = cpu_decay_add;
     table->sum             = cpu_sum;
     table->sumsq           = cpu_sumsq;
     table->trace           = cpu_trace;

@@ -1,6 +1,6 @@
 /* element_rows.h - the inner loops of element.c over one tile, for one type.
  *
- * Included once for float and once for double: REAL is the type, ABS its absolute value,
+ * Included once for float and once for double: REAL is the type, ABS and SQRT its functions,
  * FN(name) the name for it.  Rows are contiguous: transposition was dealt with before.  The loops
  * are written so that GCC turns them into vector code without fast-math: `omp simd` says that
  * elements do not depend on each other (in place included), and reductions keep LANES sums of
@@ -136,6 +136,78 @@ static void FN(combine)(tile t, ms_mat x, ms_mat y, const ms_term *terms, int n_
         for (int k = 0; k < n_terms && on_diag >= 0 && on_diag < t.cols; k++) {
             REAL *o = FN(row)(t, terms[k].out, i) + on_diag;
             *o      = (REAL)((double)*o + ms_num_at(terms[k].diag, t.b));
+        }
+    }
+}
+
+/* ---- optimizers ------------------------------------------------------------------------------ */
+
+static void FN(sign)(tile t, ms_mat x, ms_mat out)
+{
+    for (int64_t i = 0; i < t.rows; i++) {
+        const REAL *in = FN(row)(t, x, i);
+        REAL       *o  = FN(row)(t, out, i);
+#pragma omp simd
+        for (int64_t j = 0; j < t.cols; j++) {
+            const REAL value = in[j], above = value > 0 ? 1 : 0, below = value < 0 ? 1 : 0;
+            o[j] = value == value ? above - below : value;
+        }
+    }
+}
+
+/* (1 - beta2) g g is formed from the left, where large g overflow last. */
+static void FN(moments)(tile t, ms_moments r, ms_mat g, ms_mat m, ms_mat v, ms_mat slow, ms_mat u)
+{
+    const REAL keep1 = (REAL)r.beta1, new1 = (REAL)(1.0 - r.beta1);
+    const REAL keep2 = (REAL)r.beta2, new2 = (REAL)(1.0 - r.beta2);
+    const REAL keep3 = (REAL)r.beta3, new3 = (REAL)(1.0 - r.beta3);
+    const REAL scale1 = (REAL)(1.0 / r.correct1), scale2 = (REAL)(1.0 / sqrt(r.correct2));
+    const REAL alpha = (REAL)r.alpha, eps = (REAL)r.eps;
+    for (int64_t i = 0; i < t.rows; i++) {
+        const REAL *gs = FN(row)(t, g, i);
+        REAL       *ms = FN(row)(t, m, i), *vs = FN(row)(t, v, i), *o = FN(row)(t, u, i);
+        if (slow.data == NULL) {
+#pragma omp simd
+            for (int64_t j = 0; j < t.cols; j++) {
+                ms[j] = keep1 * ms[j] + new1 * gs[j];
+                vs[j] = keep2 * vs[j] + new2 * gs[j] * gs[j];
+                o[j]  = scale1 * ms[j] / (scale2 * SQRT(vs[j]) + eps);
+            }
+        } else {
+            REAL *ss = FN(row)(t, slow, i);
+#pragma omp simd
+            for (int64_t j = 0; j < t.cols; j++) {
+                ms[j] = keep1 * ms[j] + new1 * gs[j];
+                vs[j] = keep2 * vs[j] + new2 * gs[j] * gs[j];
+                ss[j] = keep3 * ss[j] + new3 * gs[j];
+                o[j]  = (scale1 * ms[j] + alpha * ss[j]) / (scale2 * SQRT(vs[j]) + eps);
+            }
+        }
+    }
+}
+
+static void FN(decay_add)(tile t, double step, ms_mat u, double decay, ms_mat w)
+{
+    const REAL by = (REAL)step, rate = (REAL)decay;
+    for (int64_t i = 0; i < t.rows; i++) {
+        const REAL *us = FN(row)(t, u, i);
+        REAL       *o  = FN(row)(t, w, i);
+#pragma omp simd
+        for (int64_t j = 0; j < t.cols; j++)
+            o[j] -= rate * o[j] + by * us[j];
+    }
+}
+
+static void FN(decay_add_cautious)(tile t, double step, ms_mat u, double decay, ms_mat w)
+{
+    const REAL by = (REAL)step, rate = (REAL)decay;
+    for (int64_t i = 0; i < t.rows; i++) {
+        const REAL *us = FN(row)(t, u, i);
+        REAL       *o  = FN(row)(t, w, i);
+#pragma omp simd
+        for (int64_t j = 0; j < t.cols; j++) { /* no && and ||: a branch is no vector code */
+            const bool against = ((us[j] < 0) & (o[j] > 0)) | ((us[j] > 0) & (o[j] < 0));
+            o[j] -= (against ? 0 : rate) * o[j] + by * us[j];
         }
     }
 }

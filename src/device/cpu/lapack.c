@@ -16,9 +16,7 @@ typedef struct workspace {
     lapack_int  lwork, liwork;
 } workspace;
 
-/* One workspace per lane.  Lane l takes the matrices l, l + lanes, ...; the loop over lanes is
- * always run by the full team, even for one matrix: inside it the BLAS is sequential, outside it
- * may not be, and then a matrix alone would not give the bits it gives in a stack. */
+/* One workspace per lane.  Lane l takes the matrices l, l + lanes, ... */
 typedef struct workspaces {
     workspace first;
     size_t    work_bytes, iwork_bytes;
@@ -118,7 +116,8 @@ static musec_status cpu_svd(ms_device *d, ms_mat x, ms_mat u_out, ms_mat s, ms_m
     failed = 0;
     TRY(take_workspaces(d, x.dtype, x.count, wanted(x.dtype, &answer), (lapack_int)(8 * k), &all));
 
-#pragma omp parallel for schedule(static, 1) reduction(max : failed)
+#pragma omp parallel for schedule(static, 1) reduction(max \
+                                                       : failed) if (ms_cpu_needs_team(all.lanes))
     for (int64_t lane = 0; lane < all.lanes; lane++)
         for (int64_t b = lane; b < x.count; b += all.lanes) {
             const lapack_int info =
@@ -167,7 +166,8 @@ static musec_status cpu_eigh(ms_device *d, ms_mat a, ms_mat w, ms_mat v)
         TRY(ms_fail(&d->error, MUSEC_EDEVICE, "eigh: LAPACK refuses %lld rows", (long long)a.rows));
     TRY(take_workspaces(d, a.dtype, a.count, wanted(a.dtype, &answer), ianswer, &all));
 
-#pragma omp parallel for schedule(static, 1) reduction(max : failed)
+#pragma omp parallel for schedule(static, 1) reduction(max \
+                                                       : failed) if (ms_cpu_needs_team(all.lanes))
     for (int64_t lane = 0; lane < all.lanes; lane++)
         for (int64_t b = lane; b < a.count; b += all.lanes) {
             const lapack_int info =

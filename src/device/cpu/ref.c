@@ -203,6 +203,57 @@ static musec_status ref_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat b
     return MUSEC_OK;
 }
 
+/* ---- optimizers ------------------------------------------------------------------------------ */
+
+static musec_status ref_sign(ms_device *d, ms_mat x, ms_mat out)
+{
+    (void)d;
+    assert(x.rows == out.rows && x.cols == out.cols);
+    foreach (out) {
+        const double value = ms_at(x, b, i, j);
+        ms_put(out, b, i, j, isnan(value) ? value : (double)((value > 0.0) - (value < 0.0)));
+    }
+    return MUSEC_OK;
+}
+
+/* x <- beta x + (1 - beta) value; gives what was stored, so that u is that of the state kept */
+static double average(ms_mat x, int64_t b, int64_t i, int64_t j, double beta, double value)
+{
+    ms_put(x, b, i, j, beta * ms_at(x, b, i, j) + (1.0 - beta) * value);
+    return ms_at(x, b, i, j);
+}
+
+static musec_status ref_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
+                                ms_mat slow, ms_mat u)
+{
+    (void)d;
+    foreach (u) {
+        const double gv   = ms_at(g, b, i, j); /* read once: u may lie on it */
+        const double size = sqrt(average(v, b, i, j, rates.beta2, gv * gv) / rates.correct2);
+        double       top  = average(m, b, i, j, rates.beta1, gv) / rates.correct1;
+        if (slow.data != NULL) top += rates.alpha * average(slow, b, i, j, rates.beta3, gv);
+        ms_put(u, b, i, j, top / (size + rates.eps));
+    }
+    return MUSEC_OK;
+}
+
+/* Signs are compared, not u w with 0: the product of small numbers is 0.  And w - decay w, not
+ * (1 - decay) w: a device that does this in float32 would round 1 - decay, and with it a decay of
+ * 1e-6 by up to 3 %, at every step the same way. */
+static musec_status ref_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
+                                  ms_mat w)
+{
+    (void)d;
+    assert(u.rows == w.rows && u.cols == w.cols);
+    foreach (w) {
+        const double uv = ms_at(u, b, i, j), wv = ms_at(w, b, i, j);
+        const bool   against = (uv < 0.0 && wv > 0.0) || (uv > 0.0 && wv < 0.0);
+        const double rate    = cautious && against ? 0.0 : ms_num_at(decay, b);
+        ms_put(w, b, i, j, wv - (rate * wv + ms_num_at(step, b) * uv));
+    }
+    return MUSEC_OK;
+}
+
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 static musec_status ref_sum(ms_device *d, ms_mat x, ms_vec out)
@@ -310,6 +361,9 @@ void ms_device_ref_ops(ms_device_ops *table)
         .combine         = ref_combine,
         .scale_rows      = ref_scale_rows,
         .prescale        = ref_prescale,
+        .sign            = ref_sign,
+        .moments         = ref_moments,
+        .decay_add       = ref_decay_add,
         .sum             = ref_sum,
         .sumsq           = ref_sumsq,
         .trace           = ref_trace,

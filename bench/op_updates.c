@@ -1,0 +1,85 @@
+/* op_updates.c - the ops of optimizers as cases: operands, calls, gradients.  Their rows are in
+ * op_kinds.c, which also says what sizes, variants and gradients are. */
+#include "op_updates.h"
+
+static bool is_absolute(const op_args *a) { return (a->how & OP_ABSOLUTE) != 0; }
+
+/* variant 0: out of place; 1: in place */
+void op_sign_operands(op_args *a)
+{
+    op_add_mat(a, a->c.variant == 1 ? OP_INOUT : OP_IN, a->c.m, a->c.n);
+    op_mat *out = op_add_mat(a, OP_OUT, a->c.m, a->c.n);
+    if (a->c.variant == 1) out->like = 0;
+}
+
+musec_status op_sign_run(op_args *a) { return a->d->ops->sign(a->d, a->mat[0].mat, a->mat[1].mat); }
+
+/* variant 0: no slow average; 1: the same, u is g; 2: a slow average; 3: the same, u is g.  alpha
+ * is given throughout: without a slow average it counts for nothing. */
+void op_moments_operands(op_args *a)
+{
+    const bool in_place = a->c.variant % 2 == 1;
+    op_add_mat(a, in_place ? OP_INOUT : OP_IN, a->c.m, a->c.n);
+    op_add_mat(a, OP_INOUT, a->c.m, a->c.n);
+    op_add_mat(a, OP_INOUT, a->c.m, a->c.n)->make   = OP_POSITIVE;
+    op_add_mat(a, OP_INOUT, a->c.m, a->c.n)->absent = a->c.variant < 2;
+    op_mat *u                                       = op_add_mat(a, OP_OUT, a->c.m, a->c.n);
+    if (in_place) u->like = 0;
+}
+
+musec_status op_moments_run(op_args *a)
+{
+    const ms_moments rates = { .beta1    = 0.9,
+                               .beta2    = 0.97,
+                               .beta3    = 0.99,
+                               .alpha    = is_absolute(a) ? 3.0 : -3.0,
+                               .eps      = 1e-3,
+                               .correct1 = 1.0 - 0.9 * 0.9,
+                               .correct2 = 1.0 - 0.97 * 0.97 };
+    return a->d->ops->moments(a->d, rates, a->mat[0].mat, a->mat[1].mat, a->mat[2].mat,
+                              a->mat[3].mat, a->mat[4].mat);
+}
+
+/* In units of eps/2, one operation: m and slow 3 (coefficient, product, sum), v 4 of itself, being
+ * a sum of positive numbers.  Above the line 3 + 2 + 1; below it 4/2 for v, 1 for the root, 2 for
+ * its correction, 1 for the sum with eps; and the division: 13, that is 6.5 eps. */
+double op_moments_rounding(const op_case *c)
+{
+    (void)c;
+    return 8.0;
+}
+
+/* Bit 0 of the variant: one step and decay per matrix; bit 1: cautious.  Where magnitudes are
+ * computed both are negative, and everything is added. */
+void op_decay_add_operands(op_args *a)
+{
+    op_add_mat(a, OP_IN, a->c.m, a->c.n);
+    op_add_mat(a, OP_INOUT, a->c.m, a->c.n);
+    op_add_vec(a, OP_IN)->negative = is_absolute(a);
+    op_add_vec(a, OP_IN)->negative = is_absolute(a);
+}
+
+static ms_num number(const op_args *a, int vec, double value)
+{
+    if (a->c.variant % 2 == 1) return ms_each(a->vec[vec].vec);
+    return ms_const(is_absolute(a) ? -value : value);
+}
+
+static ms_num step_of(const op_args *a) { return number(a, 0, 0.3); }
+static ms_num decay_of(const op_args *a) { return number(a, 1, 0.2); }
+
+musec_status op_decay_add_run(op_args *a)
+{
+    return a->d->ops->decay_add(a->d, step_of(a), a->mat[0].mat, decay_of(a), a->c.variant >= 2,
+                                a->mat[1].mat);
+}
+
+musec_status op_decay_add_grad(op_args *a, const op_cotangent *g, int by, ms_mat out)
+{
+    const ms_device_ops *op = a->d->ops; /* -step G, or G - decay G */
+    musec_status         st;
+    TRY(op->axpby(a->d, by == 0 ? step_of(a) : decay_of(a), g->mat[1], ms_const(0.0), out));
+    TRY(op->axpby(a->d, ms_const(by == 0 ? 0.0 : 1.0), g->mat[1], ms_const(-1.0), out));
+done:
+    return st;
+}

@@ -1,0 +1,532 @@
+/* cmd_replay.c - musec replay: an optimizer on recorded gradients, from .npy to .npy.
+ *
+ * Optimizers and their options, with choices and words, come from the library's tables; what was
+ * given is handed on as text, so that the library's own parser judges it. */
+#include <assert.h>
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/stack.h"
+#include "cli/table.h"
+#include "optim/optim.h"
+
+enum { MAX_SETTINGS = 64 };
+
+struct args {
+    const char *optimizer, *w0, *grads, *out, *momentum_out, *state_in, *state_out, *role;
+    int         explain;
+    const char *device, *dtype;
+    int         json;
+    const char *settings[MAX_SETTINGS]; /* by musec_optim_option(); NULL: not given */
+};
+
+static const struct {
+    musec_role  role;
+    const char *name;
+    int         matrix;
+} roles[] = {
+#define X(name, code, text, matrix) { MUSEC_ROLE_##name, text, matrix },
+    MUSEC_ROLE_MAP(X)
+#undef X
+};
+
+#define X(name, code, text, matrix) "|" text
+static const char role_names[] = MUSEC_ROLE_MAP(X); /* "|matrix|qk|..." */
+#undef X
+
+static char optimizer_names[256], optimizer_words[2048]; /* filled by replay_command() */
+
+static const ms_option before[] = {
+    { "optimizer", MS_OPT_CHOICE, offsetof(struct args, optimizer), optimizer_names,
+      "which one; must be given" },
+    { "w0", MS_OPT_STR, offsetof(struct args, w0), "W.npy",
+      "the weight to start from, (rows, cols); must be given" },
+    { "grads", MS_OPT_STR, offsetof(struct args, grads), "G.npy",
+      "a gradient for every step, (steps, rows, cols)" },
+    { "out", MS_OPT_STR, offsetof(struct args, out), "W_all.npy",
+      "the weight after every step, (steps, rows, cols)" },
+    { "momentum-out", MS_OPT_STR, offsetof(struct args, momentum_out), "M_all.npy",
+      "the momentum carried after every step (Adam's first moment) [none]" },
+    { "state-in", MS_OPT_STR, offsetof(struct args, state_in), "S.safetensors",
+      "begin with the state that --state-out kept [none]" },
+    { "state-out", MS_OPT_STR, offsetof(struct args, state_out), "S.safetensors",
+      "keep the optimizer's state after the last step [none]" },
+    { "role", MS_OPT_CHOICE, offsetof(struct args, role), role_names + 1,
+      "what the weight is; embed, head and vector get AdamW [matrix]" },
+    { "explain", MS_OPT_FLAG, offsetof(struct args, explain), NULL,
+      "print what would be done and why, and stop" },
+};
+static const ms_option after[] = {
+    MS_CLI_DEVICE(struct args),
+    MS_CLI_DTYPE(struct args),
+    MS_CLI_JSON(struct args),
+};
+static ms_option options[COUNT(before) + MAX_SETTINGS + COUNT(after)];
+
+static const char details[] =
+    "Results go to W_all.npy and M_all.npy, both whole or not at all.  --explain needs\n"
+    "--optimizer and --w0 alone.  With --report-every N, a row for every N-th step\n"
+    "tells of its spectrum; without, one for the last.  docs/optimizers.md has the rules.\n\n"
+    "Optimizers:\n";
+
+/* "a|b-c" and no names of values in capitals: a list of words. */
+static int is_choice(const char *values)
+{
+    for (const char *c = values; *c != '\0'; c++)
+        if (!islower((unsigned char)*c) && !isdigit((unsigned char)*c) && strchr("-|", *c) == NULL)
+            return 0;
+    return strchr(values, '|') != NULL;
+}
+
+static size_t fill_options(void)
+{
+    const char *name = NULL, *values = NULL, *help = NULL;
+    size_t      n = COUNT(before);
+
+    memcpy(options, before, sizeof before);
+    for (size_t i = 0; (name = musec_optim_option(i, &values, &help)) != NULL; i++) {
+        assert(i < MAX_SETTINGS);
+        options[n++] = (ms_option){
+            .name   = name,
+            .type   = is_choice(values) ? MS_OPT_CHOICE : MS_OPT_STR,
+            .offset = offsetof(struct args, settings) + i * sizeof(const char *),
+            .meta   = values,
+            .help   = help,
+        };
+    }
+    memcpy(options + n, after, sizeof after);
+    return n + COUNT(after);
+}
+
+const ms_command *replay_command(void)
+{
+    static ms_command command = {
+        .name     = "musec replay",
+        .operands = "",
+        .summary  = "run an optimizer on recorded gradients",
+        .details  = optimizer_words,
+        .options  = options,
+    };
+    const char *name = NULL, *help = NULL;
+    size_t      names = 0, words = 0;
+
+    words += (size_t)snprintf(optimizer_words, sizeof optimizer_words, "%s", details);
+    for (size_t i = 0; (name = musec_optim_name(i, &help)) != NULL; i++) {
+        if (names < sizeof optimizer_names)
+            names += (size_t)snprintf(optimizer_names + names, sizeof optimizer_names - names,
+                                      "%s%s", i == 0 ? "" : "|", name);
+        if (words < sizeof optimizer_words)
+            words += (size_t)snprintf(optimizer_words + words, sizeof optimizer_words - words,
+                                      "  %-12s%s\n", name, help);
+    }
+    if (words < sizeof optimizer_words)
+        snprintf(optimizer_words + words, sizeof optimizer_words - words,
+                 "\nExample: musec replay --optimizer soft-musec --threshold rms:0.5 --lr 0.1 \\\n"
+                 "             --w0 w.npy --grads g.npy --out w_all.npy\n");
+    command.n_options = fill_options();
+    return &command;
+}
+
+/* ---- what was given -------------------------------------------------------------------------- */
+
+static int is_number(const char *text, size_t bytes)
+{
+    char        *end = NULL;
+    const double x   = strtod(text, &end);
+    return bytes > 0 && end == text + bytes && !isspace((unsigned char)text[0]) && isfinite(x);
+}
+
+static int is_whole(const char *text)
+{
+    const size_t sign = text[0] == '-';
+    return text[sign] != '\0' && strspn(text + sign, "0123456789") == strlen(text + sign);
+}
+
+/* "0.5", "rms:0.5", "qk=1,mlp=2": numbers behind names or not, with commas between. */
+static int is_list(const char *text)
+{
+    for (;; text++) {
+        const size_t bytes = strcspn(text, ","), name = strcspn(text, ":=,");
+        const size_t skip = name < bytes ? name + 1 : 0;
+        if (!is_number(text + skip, bytes - skip)) return 0;
+        text += bytes;
+        if (*text == '\0') return 1;
+    }
+}
+
+/* A value that cannot be read is wrong usage; whether it is in range the library says. */
+static const char *unreadable(const ms_option *o, const char *value)
+{
+    if (o->type == MS_OPT_CHOICE) return NULL; /* parsed already */
+    if (strchr(o->meta, '|') != NULL) return is_list(value) ? NULL : o->meta;
+    if (strcmp(o->meta, "X") == 0) return is_number(value, strlen(value)) ? NULL : "a number";
+    return is_whole(value) ? NULL : "a whole number";
+}
+
+static int check_usage(const ms_command *cmd, const struct args *a)
+{
+    if (a->optimizer == NULL) return ms_cli_usage(cmd, "--optimizer must say which");
+    if (a->w0 == NULL) return ms_cli_usage(cmd, "--w0 must name the weight to start from");
+    if (!a->explain && a->grads == NULL)
+        return ms_cli_usage(cmd, "--grads must name the gradients");
+    if (!a->explain && a->out == NULL) return ms_cli_usage(cmd, "--out must name the output");
+    if (a->momentum_out != NULL && a->out != NULL && strcmp(a->momentum_out, a->out) == 0)
+        return ms_cli_usage(cmd, "--out and --momentum-out are the same file");
+    for (size_t i = COUNT(before); i < cmd->n_options - COUNT(after); i++) {
+        const ms_option *o     = &cmd->options[i];
+        const char      *value = a->settings[i - COUNT(before)];
+        const char      *want  = value == NULL ? NULL : unreadable(o, value);
+        if (want != NULL) return ms_cli_usage(cmd, "--%s wants %s, not '%s'", o->name, want, value);
+    }
+    return EXIT_OK;
+}
+
+/* ---- a run ----------------------------------------------------------------------------------- */
+
+struct job {
+    const struct args   *args;
+    ms_npy               weight, grads;
+    ms_npy               weights, momenta; /* (steps, rows, cols); momenta.data NULL: not wanted */
+    ms_stack_shape       shape;            /* of the gradients: count is the number of steps */
+    musec_optim_config   config;
+    int                  matrix; /* a matrix role */
+    musec_ctx           *ctx;
+    musec_view           w, g; /* on the device */
+    musec_optim         *optim;
+    musec_optim_report  *reports; /* (steps) */
+    int64_t              n_reports;
+    musec_spectrum_stats last; /* of the weight that came out */
+};
+
+static size_t matrix_bytes(const struct job *j)
+{
+    return (size_t)j->shape.rows * (size_t)j->shape.cols * ms_dtype_bytes(j->weight.dtype);
+}
+
+static int is_given(const struct args *a, const char *setting)
+{
+    const char *name;
+    for (size_t i = 0; (name = musec_optim_option(i, NULL, NULL)) != NULL; i++)
+        if (strcmp(name, setting) == 0) return a->settings[i] != NULL;
+    return 0;
+}
+
+static musec_status configure(ms_error *error, struct job *j)
+{
+    musec_optim_config *cfg = &j->config;
+    ms_error            why = { "" };
+    musec_status        st  = musec_optim_config_init(cfg, sizeof *cfg, j->args->optimizer);
+    const char         *name;
+
+    if (st != MUSEC_OK) return ms_fail(error, st, "there is no optimizer %s", j->args->optimizer);
+    for (size_t i = 0; (name = musec_optim_option(i, NULL, NULL)) != NULL; i++) {
+        if (j->args->settings[i] == NULL) continue;
+        st = ms_optim_config_set(&why, cfg, name, j->args->settings[i]);
+        if (st != MUSEC_OK) return ms_fail(error, st, "--%s", why.text);
+    }
+    return MUSEC_OK;
+}
+
+static musec_status load_weight(ms_error *error, struct job *j)
+{
+    const char    *path = j->args->w0;
+    ms_stack_shape one;
+    musec_status   st;
+
+    TRY(ms_npy_read(error, path, &j->weight));
+    TRY(ms_stack_shape_of(error, path, j->weight.ndim, j->weight.shape, 0, &one));
+    if (j->weight.ndim != 2)
+        return ms_fail(error, MUSEC_EINVAL, "%s: the weight must be one matrix, not a stack", path);
+    TRY(ms_stack_check_finite(error, path, &j->weight));
+    TRY(ms_stack_convert(error, path, ms_cli_dtype(j->args->dtype, j->weight.dtype), &j->weight));
+    j->shape = one;
+done:
+    return st;
+}
+
+static musec_status load_grads(ms_error *error, struct job *j)
+{
+    const char    *path = j->args->grads;
+    ms_stack_shape all;
+    musec_status   st;
+
+    TRY(ms_npy_read(error, path, &j->grads));
+    TRY(ms_stack_shape_of(error, path, j->grads.ndim, j->grads.shape, 0, &all));
+    if (j->grads.ndim != 3)
+        return ms_fail(error, MUSEC_EINVAL, "%s: the gradients must be (steps, rows, cols)", path);
+    if (all.rows != j->shape.rows || all.cols != j->shape.cols)
+        return ms_fail(error, MUSEC_EINVAL,
+                       "%s: gradients of %lldx%lld do not fit the weight of %lldx%lld in %s", path,
+                       (long long)all.rows, (long long)all.cols, (long long)j->shape.rows,
+                       (long long)j->shape.cols, j->args->w0);
+    TRY(ms_stack_convert(error, path, j->weight.dtype, &j->grads));
+    j->shape = all;
+done:
+    return st;
+}
+
+static musec_status take_memory(ms_error *error, struct job *j)
+{
+    const size_t steps = (size_t)j->shape.count;
+
+    j->weights      = j->grads; /* the same shape and dtype, in memory of its own */
+    j->weights.data = calloc(steps, matrix_bytes(j));
+    j->momenta      = j->weights;
+    j->momenta.data = j->args->momentum_out == NULL ? NULL : calloc(steps, matrix_bytes(j));
+    j->reports      = calloc(steps, sizeof *j->reports);
+    if (j->weights.data == NULL || j->reports == NULL ||
+        (j->args->momentum_out != NULL && j->momenta.data == NULL))
+        return ms_fail(error, MUSEC_ENOMEM, "not enough memory for %zu steps", steps);
+    return MUSEC_OK;
+}
+
+/* The optimizer, with the weight as its only parameter. */
+static musec_status prepare(ms_error *error, struct job *j)
+{
+    const ms_stack_shape one   = { 1, j->shape.rows, j->shape.cols };
+    musec_param          param = { .name = "W" };
+    musec_status         st;
+
+    for (size_t i = 0; i < COUNT(roles); i++)
+        if (strcmp(roles[i].name, j->args->role) == 0) {
+            param.role = roles[i].role;
+            j->matrix  = roles[i].matrix;
+        }
+    TRY(ms_cli_open(error, j->args->device, &j->ctx));
+    TRY(ms_stack_alloc(error, j->ctx, j->weight.dtype, one, &j->w));
+    TRY(ms_stack_alloc(error, j->ctx, j->weight.dtype, one, &j->g));
+    TRY(ms_stack_upload(error, j->ctx, j->weight.data, j->w));
+    param.weight = j->w;
+    TRY(ms_cli_check(error, j->ctx, musec_optim_create(&j->optim, j->ctx, &j->config)));
+    TRY(ms_cli_check(error, j->ctx, musec_optim_add(j->optim, &param, NULL)));
+done:
+    return st;
+}
+
+static musec_status explain(ms_error *error, const struct job *j)
+{
+    const size_t bytes = musec_optim_describe(j->optim, NULL, 0) + 1;
+    char        *text  = malloc(bytes);
+    json_t      *root  = NULL;
+    musec_status st    = MUSEC_OK;
+
+    if (text == NULL) return ms_fail(error, MUSEC_ENOMEM, "not enough memory for the description");
+    musec_optim_describe(j->optim, text, bytes);
+    if (j->args->json) {
+        root = json_object();
+        json_object_set_new(root, "optimizer", ms_cli_string(j->args->optimizer));
+        json_object_set_new(root, "description", ms_cli_string(text));
+        TRY(ms_cli_print_json(error, root, stdout));
+    } else {
+        fputs(text, stdout);
+    }
+done:
+    json_decref(root);
+    free(text);
+    return st;
+}
+
+static musec_status step(ms_error *error, struct job *j, int64_t i, const char *momentum)
+{
+    const size_t bytes = matrix_bytes(j), at = (size_t)i * bytes;
+    musec_status st;
+
+    TRY(ms_stack_upload(error, j->ctx, (const char *)j->grads.data + at, j->g));
+    st = musec_optim_step(j->optim, &j->g, 1, 1.0);
+    if (st != MUSEC_OK) /* it names the step */
+        return ms_fail(error, st, "%s: %s", j->args->grads, musec_ctx_error(j->ctx));
+    TRY(ms_stack_download(error, j->ctx, j->w, (char *)j->weights.data + at));
+    if (j->momenta.data != NULL)
+        TRY(ms_cli_check(
+            error, j->ctx,
+            musec_optim_get_state(j->optim, 0, 0, momentum, (char *)j->momenta.data + at, bytes)));
+    if (musec_optim_get_report(j->optim, 0, &j->reports[j->n_reports]) == MUSEC_OK &&
+        j->reports[j->n_reports].step > 0 &&
+        (j->n_reports == 0 || j->reports[j->n_reports].step > j->reports[j->n_reports - 1].step))
+        j->n_reports++;
+done:
+    return st;
+}
+
+static musec_status compute(ms_error *error, struct job *j)
+{
+    const ms_base *base = ms_base_find(j->matrix ? j->config.base : "adamw");
+    musec_status   st   = MUSEC_OK;
+
+    assert(base != NULL); /* musec_optim_create has checked it */
+    for (int64_t i = 0; i < j->shape.count; i++)
+        TRY(step(error, j, i, base->states[0]));
+    /* A weight that ran away to infinity is a result; only its norms are not numbers. */
+    st = musec_spectrum(j->ctx, j->w, 0.0, NULL, &j->last);
+    if (st == MUSEC_ENONFINITE) {
+        j->last = (musec_spectrum_stats){ .norm2 = NAN, .fro = NAN };
+        st      = MUSEC_OK;
+    }
+    TRY(ms_cli_check(error, j->ctx, st));
+done:
+    return st;
+}
+
+/* Both are complete before either takes its name. */
+static musec_status write_results(ms_error *error, const struct job *j)
+{
+    ms_out_file  weights = { 0 }, momenta = { 0 };
+    musec_status st;
+
+    TRY(ms_out_open(error, j->args->out, &weights));
+    TRY(ms_npy_write_to(error, &weights, &j->weights));
+    if (j->momenta.data != NULL) {
+        TRY(ms_out_open(error, j->args->momentum_out, &momenta));
+        TRY(ms_npy_write_to(error, &momenta, &j->momenta));
+        TRY(ms_out_commit(error, &momenta));
+    }
+    TRY(ms_out_commit(error, &weights));
+done:
+    ms_out_abandon(&momenta);
+    ms_out_abandon(&weights);
+    return st;
+}
+
+/* ---- what it says ---------------------------------------------------------------------------- */
+
+static int clips(const struct job *j)
+{
+    const ms_optim_map map = ms_optim_kind_find(j->config.name)->map;
+    return map == MS_UPDATE_HARD || map == MS_UPDATE_SOFT;
+}
+
+static musec_status print_text(ms_error *error, const struct job *j, FILE *to)
+{
+    static const char *const head[] = { "step",  "D",      "sigma1/D", "above D", "|U|2",
+                                        "U rms", "U rank", "|W|2",     "path" };
+    ms_table                 table  = { .align = "rrrrrrrrl" };
+    musec_status             st     = MUSEC_OK;
+
+    for (size_t i = 0; i < COUNT(head); i++)
+        ms_table_add(&table, "%s", head[i]);
+    for (int64_t i = 0; i < j->n_reports; i++) {
+        const musec_optim_report *r = &j->reports[i];
+        ms_table_add(&table, "%lld", (long long)r->step);
+        if (clips(j)) {
+            ms_table_add(&table, "%.5g", r->threshold);
+            ms_table_add(&table, "%.4g", r->sigma1_over_d);
+            ms_table_add(&table, "%.1f%%", 100.0 * r->share_above);
+        } else {
+            for (int k = 0; k < 3; k++)
+                ms_table_add(&table, "-");
+        }
+        ms_table_add(&table, "%.5g", r->update_norm2);
+        ms_table_add(&table, "%.4g", r->update_rms);
+        ms_table_add(&table, "%.4g", r->update_erank);
+        ms_table_add(&table, "%.5g", r->weight_norm2);
+        ms_table_add(&table, "%s", r->path[0] == '\0' ? "-" : r->path);
+    }
+    if (j->n_reports > 0) TRY(ms_table_print(error, &table, to));
+    fprintf(to, "%s, %lld steps on %lldx%lld %s", j->args->optimizer,
+            (long long)musec_optim_steps(j->optim), (long long)j->shape.rows,
+            (long long)j->shape.cols, ms_cli_dtype_name(j->weights.dtype));
+    if (musec_optim_skipped(j->optim) > 0)
+        fprintf(to, ", %lld skipped", (long long)musec_optim_skipped(j->optim));
+    fprintf(to, ": |W|2 %.6g, |W|F %.6g\n", j->last.norm2, j->last.fro);
+done:
+    ms_table_free(&table);
+    return st;
+}
+
+static json_t *report_json(const struct job *j, const musec_optim_report *r)
+{
+    const int clip   = clips(j);
+    json_t   *object = json_object();
+
+    json_object_set_new(object, "step", json_integer(r->step));
+    json_object_set_new(object, "path", ms_cli_string(r->path));
+    json_object_set_new(object, "threshold", ms_cli_real(clip ? r->threshold : NAN));
+    json_object_set_new(object, "sigma1_over_d", ms_cli_real(clip ? r->sigma1_over_d : NAN));
+    json_object_set_new(object, "share_above", ms_cli_real(clip ? r->share_above : NAN));
+    json_object_set_new(object, "update_norm2", ms_cli_real(r->update_norm2));
+    json_object_set_new(object, "update_rms", ms_cli_real(r->update_rms));
+    json_object_set_new(object, "update_erank", ms_cli_real(r->update_erank));
+    json_object_set_new(object, "weight_norm2", ms_cli_real(r->weight_norm2));
+    return object;
+}
+
+static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
+{
+    json_t      *root = json_object(), *reports = json_array(), *chosen = NULL;
+    musec_status st;
+
+    TRY(ms_cli_options(error, replay_command(), j->args, &chosen));
+    for (int64_t i = 0; i < j->n_reports; i++)
+        json_array_append_new(reports, report_json(j, &j->reports[i]));
+    json_object_set_new(root, "optimizer", ms_cli_string(j->args->optimizer));
+    json_object_set_new(root, "rows", json_integer(j->shape.rows));
+    json_object_set_new(root, "cols", json_integer(j->shape.cols));
+    json_object_set_new(root, "dtype", ms_cli_string(ms_cli_dtype_name(j->weights.dtype)));
+    json_object_set_new(root, "device", ms_cli_string(musec_ctx_device(j->ctx)));
+    json_object_set_new(root, "steps", json_integer(musec_optim_steps(j->optim)));
+    json_object_set_new(root, "skipped", json_integer(musec_optim_skipped(j->optim)));
+    json_object_set_new(root, "norm2", ms_cli_real(j->last.norm2));
+    json_object_set_new(root, "fro", ms_cli_real(j->last.fro));
+    json_object_set(root, "reports", reports);
+    json_object_set(root, "options", chosen);
+    TRY(ms_cli_print_json(error, root, to));
+done:
+    json_decref(root);
+    json_decref(reports);
+    json_decref(chosen);
+    return st;
+}
+
+static musec_status run(ms_error *error, struct job *j)
+{
+    FILE *to = ms_cli_summary(j->args->out);
+    if (to == stdout) to = ms_cli_summary(j->args->momentum_out);
+    musec_status st;
+
+    TRY(configure(error, j));
+    TRY(load_weight(error, j));
+    if (!j->args->explain) {
+        TRY(load_grads(error, j));
+        TRY(take_memory(error, j));
+        if (!is_given(j->args, "report-every")) j->config.report_every = j->shape.count;
+    }
+    TRY(prepare(error, j));
+    if (j->args->explain) return explain(error, j);
+    if (j->args->state_in != NULL)
+        TRY(ms_cli_check(error, j->ctx, musec_optim_load(j->optim, j->args->state_in)));
+    TRY(compute(error, j));
+    if (j->args->state_out != NULL)
+        TRY(ms_cli_check(error, j->ctx, musec_optim_save(j->optim, j->args->state_out)));
+    TRY(write_results(error, j));
+    TRY(j->args->json ? print_json(error, j, to) : print_text(error, j, to));
+done:
+    return st;
+}
+
+int cmd_replay(int argc, char **argv)
+{
+    const ms_command *cmd   = replay_command();
+    struct args       a     = { .role = "matrix" };
+    const int         n     = ms_options_parse(cmd, &a, argc, argv);
+    struct job        j     = { .args = &a };
+    ms_error          error = { "" };
+    int               code  = EXIT_OK;
+
+    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    code = check_usage(cmd, &a);
+    if (code != EXIT_OK) return code;
+    if (run(&error, &j) != MUSEC_OK) code = ms_cli_fail(cmd, &error);
+    musec_optim_destroy(j.optim);
+    ms_stack_free(j.ctx, &j.g);
+    ms_stack_free(j.ctx, &j.w);
+    musec_ctx_destroy(j.ctx);
+    free(j.reports);
+    ms_npy_free(&j.momenta);
+    ms_npy_free(&j.weights);
+    ms_npy_free(&j.grads);
+    ms_npy_free(&j.weight);
+    return code;
+}

@@ -1,0 +1,133 @@
+/* bases.c - what proposes an update: momentum, its sign, or Adam's moments.
+ *
+ *   sgdm      M <- (1 - beta) M + beta G       (ema; heavy-ball: M <- (1 - beta) M + G)
+ *             proposes M, or with Nesterov (1 - beta) M + beta G (heavy-ball: (1 - beta) M + G)
+ *   signum    the sign of what sgdm proposes
+ *   adamw     m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2
+ *             proposes (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+ *   ademamix  adds alpha_t s to the numerator, s <- b3_t s + (1 - b3_t) g, which is not corrected
+ * for its start; alpha_t grows linearly and the half-life of b3_t, from b1's, likewise
+ *
+ * At the first step the momentum is G itself (momentum-init first) or follows from zero.  Under
+ * heavy-ball both are G. */
+#include <math.h>
+
+#include "optim/optim.h"
+
+/* ---- momentum -------------------------------------------------------------------------------- */
+
+/* out <- keep M + add G (+ add coupled W), out being M or another matrix. */
+static musec_status average(ms_device *d, const ms_proposal *p, double keep, double add, ms_mat m,
+                            ms_mat out)
+{
+    const ms_device_ops *op   = d->ops;
+    const ms_term        term = { .x_coef = ms_const(keep), .y_coef = ms_const(add), .out = out };
+    musec_status         st   = MUSEC_OK;
+    if (keep == 0.0) /* what the state holds must not matter, not even a NaN */
+        TRY(op->axpby(d, ms_const(add), p->g, ms_const(0.0), out));
+    else
+        TRY(op->combine(d, m, p->g, &term, 1));
+    if (p->coupled != 0.0) TRY(op->axpby(d, ms_const(add * p->coupled), p->w, ms_const(1.0), out));
+done:
+    return st;
+}
+
+static musec_status propose_sgdm(ms_device *d, const ms_proposal *p)
+{
+    const musec_optim_config *cfg   = p->cfg;
+    const bool                heavy = cfg->momentum_form == MUSEC_MOMENTUM_HEAVY;
+    const bool                first = p->t == 1 && cfg->momentum_init == MUSEC_INIT_FIRST;
+    const double              add   = heavy || first ? 1.0 : cfg->beta;
+    const double              keep  = p->t == 1 ? 0.0 : 1.0 - cfg->beta;
+    musec_status              st    = MUSEC_OK;
+    const double              ahead = heavy ? 1.0 : cfg->beta;
+    if (p->mode == MS_PROPOSE_KEEP) return average(d, p, keep, add, p->state[0], p->u);
+    if (p->mode == MS_PROPOSE_AHEAD)
+        return average(d, p, 1.0 - cfg->beta, ahead, p->state[0], p->u);
+    TRY(average(d, p, keep, add, p->state[0], p->state[0]));
+    if (cfg->nesterov)
+        TRY(average(d, p, 1.0 - cfg->beta, ahead, p->state[0], p->u));
+    else
+        TRY(d->ops->copy(d, p->state[0], p->u));
+done:
+    return st;
+}
+
+static musec_status propose_signum(ms_device *d, const ms_proposal *p)
+{
+    musec_status st = MUSEC_OK;
+    TRY(propose_sgdm(d, p));
+    TRY(d->ops->sign(d, p->u, p->u));
+done:
+    return st;
+}
+
+/* ---- moments --------------------------------------------------------------------------------- */
+
+/* g, or g + coupled w in u where there is coupled decay: u is written last. */
+static musec_status gradient(ms_device *d, const ms_proposal *p, ms_mat *g)
+{
+    musec_status st = MUSEC_OK;
+    *g              = p->g;
+    if (p->coupled != 0.0) {
+        const ms_term term = { .x_coef = ms_const(1.0),
+                               .y_coef = ms_const(p->coupled),
+                               .out    = p->u };
+        TRY(d->ops->combine(d, p->g, p->w, &term, 1));
+        *g = p->u;
+    }
+done:
+    return st;
+}
+
+static ms_moments moments_of(const ms_proposal *p)
+{
+    const musec_optim_config *cfg = p->cfg;
+    return (ms_moments){ .beta1    = cfg->beta1,
+                         .beta2    = cfg->beta2,
+                         .eps      = cfg->eps,
+                         .correct1 = 1.0 - pow(cfg->beta1, (double)p->t),
+                         .correct2 = 1.0 - pow(cfg->beta2, (double)p->t) };
+}
+
+static musec_status propose_adamw(ms_device *d, const ms_proposal *p)
+{
+    ms_mat       g;
+    musec_status st = MUSEC_OK;
+    TRY(gradient(d, p, &g));
+    TRY(d->ops->moments(d, moments_of(p), g, p->state[0], p->state[1], (ms_mat){ 0 }, p->u));
+done:
+    return st;
+}
+
+/* A rate as the half-life that it stands for, and back. */
+static double half_life(double beta) { return log(0.5) / log(beta + 1e-8) - 1.0; }
+static double rate(double life) { return pow(0.5, 1.0 / (life + 1.0)); }
+
+static musec_status propose_ademamix(ms_device *d, const ms_proposal *p)
+{
+    const musec_optim_config *cfg = p->cfg;
+    const double              t   = (double)p->t;
+    ms_moments                m   = moments_of(p);
+    ms_mat                    g;
+    musec_status              st = MUSEC_OK;
+    m.alpha                      = cfg->alpha;
+    m.beta3                      = cfg->beta3;
+    if (cfg->alpha_warmup > 0) m.alpha *= fmin(1.0, t / (double)cfg->alpha_warmup);
+    if (cfg->beta3_warmup > 0 && p->t < cfg->beta3_warmup) {
+        const double s = t / (double)cfg->beta3_warmup;
+        m.beta3        = rate((1.0 - s) * half_life(cfg->beta1) + s * half_life(cfg->beta3));
+    }
+    TRY(gradient(d, p, &g));
+    TRY(d->ops->moments(d, m, g, p->state[0], p->state[1], p->state[2], p->u));
+done:
+    return st;
+}
+
+const ms_base ms_bases[] = {
+    { "sgdm", { "momentum" }, propose_sgdm },
+    { "adamw", { "m", "v" }, propose_adamw },
+    { "signum", { "momentum" }, propose_signum },
+    { "ademamix", { "m", "v", "slow" }, propose_ademamix },
+    { NULL, { NULL }, NULL },
+};

@@ -1,0 +1,360 @@
+/* config.c - the options of the optimizers: one table that names, explains, parses
+ * and checks them. */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optim/optim.h"
+
+typedef enum field_type { NUMBER, INTEGER, UNSIGNED, CHOICE, SPECIAL } field_type;
+
+typedef struct field {
+    const char *name;
+    field_type  type;
+    size_t      offset;
+    double      min, max;
+    const char *values; /* the choices, "a|b|c", in the order of their codes; else what to write */
+    const char *help;
+    musec_status (*set)(ms_error *e, musec_optim_config *cfg, const char *value); /* SPECIAL */
+} field;
+
+static musec_status set_threshold(ms_error *e, musec_optim_config *cfg, const char *value);
+static musec_status set_decay(ms_error *e, musec_optim_config *cfg, const char *value);
+static musec_status set_base(ms_error *e, musec_optim_config *cfg, const char *value);
+
+#define AT(name) offsetof(musec_optim_config, name)
+#define ABOVE_0  1e-300
+
+static const field fields[] = {
+    { "lr", NUMBER, AT(lr), 0, 1e9, "X", "learning rate [0.02]", NULL },
+    { "beta", NUMBER, AT(beta), 0, 1, "X", "weight of the NEW gradient in the momentum [0.05]",
+      NULL },
+    { "threshold", SPECIAL, 0, 0, 0, "D|rms:K|quantile:Q",
+      "bound on singular values: a number, K times their RMS, or a quantile of them [1]",
+      set_threshold },
+    { "update-scale", CHOICE, AT(update_scale), 0, 0, "paper|unit",
+      "unit divides the step by D, so that a Muon learning rate carries over [paper]", NULL },
+    { "base", SPECIAL, 0, 0, 0, "sgdm|adamw|signum|ademamix",
+      "spectra: whose update to clip [sgdm]", set_base },
+    { "clip", CHOICE, AT(clip), 0, 0, "hard|soft", "spectra: how to clip [soft]", NULL },
+    { "ns-mode", CHOICE, AT(ns_mode), 0, 0, "paper|paper7|fast|accurate|exact",
+      "how soft clips are computed; muon has paper (quintic steps) and exact [paper]", NULL },
+    { "ns-iters", INTEGER, AT(ns_iters), 1, 100, "K", "Newton-Schulz steps of ns-mode paper [5]",
+      NULL },
+    { "ns-tol", NUMBER, AT(ns_tol), 1e-12, 0.5, "X", "relative error of ns-mode accurate [1e-3]",
+      NULL },
+    { "ns-coeffs", CHOICE, AT(ns_coeffs), 0, 0, "keller|polar-express",
+      "muon: coefficients of the quintic steps [keller]", NULL },
+    { "literal", CHOICE, AT(literal), 0, 0, "no|yes", "ns-mode paper in the paper's own order [no]",
+      NULL },
+    { "weight-decay", SPECIAL, 0, 0, 0, "X|qk=X,vo=X,mlp=X",
+      "one number, or one for each role that has one [0]", set_decay },
+    { "decay-form", CHOICE, AT(decay_form), 0, 0,
+      "decoupled|independent|lr2|cautious|cautious-lr2|coupled",
+      "what weight decay means [decoupled; adam: coupled]", NULL },
+    { "nesterov", CHOICE, AT(nesterov), 0, 0, "no|yes", "look ahead by one gradient [no]", NULL },
+    { "shape-rule", CHOICE, AT(shape_rule), 0, 0, "none|keller|moonlight|mup",
+      "factor on the update: 1, sqrt(max(1, m/n)), 0.2 sqrt(max(m, n)), sqrt(m/n) [none]", NULL },
+    { "momentum-form", CHOICE, AT(momentum_form), 0, 0, "ema|heavy-ball",
+      "(1-beta) M + beta G, or (1-beta) M + G [ema]", NULL },
+    { "momentum-init", CHOICE, AT(momentum_init), 0, 0, "first|zero",
+      "the momentum starts as the first gradient or at zero [first]", NULL },
+    { "nonfinite", CHOICE, AT(nonfinite), 0, 0, "stop|skip",
+      "what a NaN or an infinity in a gradient does [stop]", NULL },
+    { "beta1", NUMBER, AT(beta1), 0, 0.99999998, "X", "adam: keeps the first moment [0.9]", NULL },
+    { "beta2", NUMBER, AT(beta2), 0, 0.99999998, "X", "adam: keeps the second moment [0.999]",
+      NULL },
+    { "eps", NUMBER, AT(eps), 0, 1e9, "X", "adam: added to the root of the second moment [1e-8]",
+      NULL },
+    { "beta3", NUMBER, AT(beta3), 0, 0.99999998, "X", "ademamix: keeps the slow average [0.9999]",
+      NULL },
+    { "alpha", NUMBER, AT(alpha), 0, 1e9, "X", "ademamix: weight of the slow average [8]", NULL },
+    { "alpha-warmup", INTEGER, AT(alpha_warmup), 0, 1e15, "N", "ademamix: steps to reach alpha [0]",
+      NULL },
+    { "beta3-warmup", INTEGER, AT(beta3_warmup), 0, 1e15, "N", "ademamix: steps to reach beta3 [0]",
+      NULL },
+    { "qk-tau", NUMBER, AT(qk_tau), ABOVE_0, 1e9, "X", "muonclip: largest logit left alone [100]",
+      NULL },
+    { "qk-alpha", NUMBER, AT(qk_alpha), 0, 1, "X",
+      "muonclip: W_q takes the power alpha of the factor, W_k the rest [0.5]", NULL },
+    { "avg-steps", INTEGER, AT(avg_steps), 0, 1e15, "T",
+      "average the weights over epochs of T steps [0: no]", NULL },
+    { "avg-epochs", INTEGER, AT(avg_epochs), 0, 1e15, "K",
+      "of K epochs, return one picked at random [1]", NULL },
+    { "seed", UNSIGNED, AT(seed), 0, 0, "N", "of the epoch picked and of norm estimates [0]",
+      NULL },
+    { "report-every", INTEGER, AT(report_every), 0, 1e15, "N",
+      "steps between measurements of norms and ranks, 0 never [1000]", NULL },
+    { "workspace", UNSIGNED, AT(workspace), 0, 0, "BYTES", "memory that a step may use [1 GiB]",
+      NULL },
+    { "aux-lr", NUMBER, AT(aux_lr), 0, 1e9, "X", "AdamW of embeddings, head, vectors [3e-4]",
+      NULL },
+    { "aux-beta1", NUMBER, AT(aux_beta1), 0, 0.99999998, "X", "likewise [0.9]", NULL },
+    { "aux-beta2", NUMBER, AT(aux_beta2), 0, 0.99999998, "X", "likewise [0.95]", NULL },
+    { "aux-eps", NUMBER, AT(aux_eps), 0, 1e9, "X", "likewise [1e-8]", NULL },
+    { "aux-weight-decay", NUMBER, AT(aux_weight_decay), 0, 1e9, "X", "likewise, decoupled [0]",
+      NULL },
+};
+
+/* ---- parsing --------------------------------------------------------------------------------- */
+
+static musec_status wrong(ms_error *e, const char *name, const char *value, const char *expected)
+{
+    return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\"; it must be %s", name, value, expected);
+}
+
+static bool parse_number(const char *text, double min, double max, double *out)
+{
+    char        *end = NULL;
+    const double x   = strtod(text, &end);
+    if (end == text || *end != '\0' || !(x >= min && x <= max)) return false;
+    *out = x;
+    return true;
+}
+
+/* The place of `value` among "a|b|c", or -1. */
+static int choice_index(const char *values, const char *value)
+{
+    const size_t length = strlen(value);
+    int          index  = 0;
+    for (const char *at = values; *at != '\0'; index++) {
+        const size_t n = strcspn(at, "|");
+        if (n == length && strncmp(at, value, n) == 0) return index;
+        at += n + (at[n] == '|');
+    }
+    return -1;
+}
+
+static musec_status set_threshold(ms_error *e, musec_optim_config *cfg, const char *value)
+{
+    static const char *const rules[] = { "", "rms:", "quantile:" }; /* by musec_threshold_rule */
+    int                      rule    = MUSEC_THRESHOLD_FIXED;
+    double                   x       = 0.0;
+    for (int i = 1; i < (int)COUNT(rules); i++)
+        if (strncmp(value, rules[i], strlen(rules[i])) == 0) rule = i;
+    const double max = rule == MUSEC_THRESHOLD_QUANTILE ? 1.0 : 1e300;
+    if (!parse_number(value + strlen(rules[rule]), ABOVE_0, max, &x))
+        return wrong(e, "threshold", value,
+                     "a number above 0, rms:K with K > 0, or quantile:Q with Q in (0, 1]");
+    cfg->threshold      = x;
+    cfg->threshold_rule = rule;
+    return MUSEC_OK;
+}
+
+static const char *const role_names[MUSEC_MATRIX_ROLES] = { "matrix", "qk", "vo", "mlp" };
+
+/* "0.1" for all roles, or "qk=1.2,mlp=0.3", which leaves the others as they are. */
+static musec_status set_decay(ms_error *e, musec_optim_config *cfg, const char *value)
+{
+    static const char expected[] = "a number, or role=number,... with roles qk, vo, mlp, matrix";
+    double            decay[MUSEC_MATRIX_ROLES], x = 0.0;
+    char              text[256];
+    if (parse_number(value, 0.0, 1e9, &x)) {
+        for (int i = 0; i < MUSEC_MATRIX_ROLES; i++)
+            cfg->weight_decay[i] = x;
+        return MUSEC_OK;
+    }
+    if (strlen(value) >= sizeof text) return wrong(e, "weight-decay", value, expected);
+    snprintf(text, sizeof text, "%s", value);
+    memcpy(decay, cfg->weight_decay, sizeof decay);
+    for (char *part = text, *next; part != NULL; part = next) {
+        char *comma = strchr(part, ','), *equal = strchr(part, '=');
+        int   role = 0;
+        next       = comma == NULL ? NULL : comma + 1;
+        if (comma != NULL) *comma = '\0';
+        if (equal == NULL || (comma != NULL && equal > comma))
+            return wrong(e, "weight-decay", value, expected);
+        *equal = '\0';
+        while (role < MUSEC_MATRIX_ROLES && strcmp(role_names[role], part) != 0)
+            role++;
+        if (role == MUSEC_MATRIX_ROLES || !parse_number(equal + 1, 0.0, 1e9, &decay[role]))
+            return wrong(e, "weight-decay", value, expected);
+    }
+    memcpy(cfg->weight_decay, decay, sizeof decay);
+    return MUSEC_OK;
+}
+
+static musec_status set_base(ms_error *e, musec_optim_config *cfg, const char *value)
+{
+    const ms_base *base = ms_base_find(value);
+    if (base == NULL) return wrong(e, "base", value, "one of sgdm, adamw, signum, ademamix");
+    cfg->base = base->name;
+    return MUSEC_OK;
+}
+
+static musec_status set_integer(ms_error *e, const field *f, void *at, const char *value)
+{
+    char     *end = NULL;
+    long long x;
+    char      range[64];
+    errno = 0;
+    x     = strtoll(value, &end, 10);
+    if (end == value || *end != '\0' || errno != 0 || (double)x < f->min || (double)x > f->max) {
+        snprintf(range, sizeof range, "a whole number from %.0f to %.0f", f->min, f->max);
+        return wrong(e, f->name, value, range);
+    }
+    if (f->offset == AT(ns_iters))
+        *(int32_t *)at = (int32_t)x;
+    else
+        *(int64_t *)at = x;
+    return MUSEC_OK;
+}
+
+static musec_status set_field(ms_error *e, const field *f, musec_optim_config *cfg,
+                              const char *value)
+{
+    void              *at  = (char *)cfg + f->offset;
+    char              *end = NULL;
+    char               text[320];
+    int                index;
+    unsigned long long unsigned_value;
+    switch (f->type) {
+    case NUMBER:
+        snprintf(text, sizeof text, "a number from %g to %g", f->min, f->max);
+        return parse_number(value, f->min, f->max, at) ? MUSEC_OK : wrong(e, f->name, value, text);
+    case INTEGER: return set_integer(e, f, at, value);
+    case UNSIGNED:
+        errno          = 0;
+        unsigned_value = strtoull(value, &end, 10);
+        if (end == value || *end != '\0' || errno != 0 || !isdigit((unsigned char)value[0]))
+            return wrong(e, f->name, value, "a whole number, 0 or more");
+        *(uint64_t *)at = unsigned_value;
+        return MUSEC_OK;
+    case CHOICE:
+        index = choice_index(f->values, value);
+        if (index < 0) {
+            snprintf(text, sizeof text, "one of %s", f->values);
+            return wrong(e, f->name, value, text);
+        }
+        *(int32_t *)at = index;
+        return MUSEC_OK;
+    case SPECIAL: return f->set(e, cfg, value);
+    }
+    return MUSEC_EINVAL;
+}
+
+/* Hyphens and underscores are the same in a name. */
+static bool same_name(const char *a, const char *b)
+{
+    for (; *a != '\0' && *b != '\0'; a++, b++)
+        if ((*a == '_' ? '-' : *a) != (*b == '_' ? '-' : *b)) return false;
+    return *a == *b;
+}
+
+musec_status ms_optim_config_set(ms_error *e, musec_optim_config *cfg, const char *key,
+                                 const char *value)
+{
+    for (size_t i = 0; i < COUNT(fields); i++)
+        if (same_name(fields[i].name, key)) return set_field(e, &fields[i], cfg, value);
+    return ms_fail(e, MUSEC_EINVAL, "there is no option \"%s\"", key);
+}
+
+/* ---- public functions ------------------------------------------------------------------------ */
+
+const char *musec_optim_option(size_t index, const char **values, const char **help)
+{
+    if (index >= COUNT(fields)) return NULL;
+    if (values != NULL) *values = fields[index].values;
+    if (help != NULL) *help = fields[index].help;
+    return fields[index].name;
+}
+
+musec_status musec_optim_config_init(musec_optim_config *cfg, size_t size, const char *name)
+{
+    const ms_optim_kind *kind = ms_optim_kind_find(name);
+    if (cfg == NULL || kind == NULL || size < sizeof *cfg || size > UINT32_MAX) return MUSEC_EINVAL;
+    memset(cfg, 0, size); /* a caller built with a newer header has fields that we do not know */
+    *cfg = (musec_optim_config){
+        .size         = (uint32_t)size,
+        .name         = kind->name,
+        .base         = kind->base == NULL ? "sgdm" : kind->base,
+        .lr           = 0.02,
+        .beta         = 0.05,
+        .threshold    = 1.0,
+        .clip         = MUSEC_CLIP_SOFT,
+        .ns_iters     = 5,
+        .ns_tol       = 1e-3,
+        .decay_form   = kind->decay_form,
+        .beta1        = 0.9,
+        .beta2        = 0.999,
+        .beta3        = 0.9999,
+        .eps          = 1e-8,
+        .alpha        = 8.0,
+        .aux_lr       = 3e-4,
+        .aux_beta1    = 0.9,
+        .aux_beta2    = 0.95,
+        .aux_eps      = 1e-8,
+        .qk_tau       = 100.0,
+        .qk_alpha     = 0.5,
+        .avg_epochs   = 1,
+        .report_every = 1000,
+        .workspace    = (uint64_t)1 << 30,
+    };
+    return MUSEC_OK;
+}
+
+musec_status musec_optim_config_set(musec_optim_config *cfg, const char *key, const char *value)
+{
+    if (cfg == NULL || key == NULL || value == NULL || cfg->size < sizeof *cfg) return MUSEC_EINVAL;
+    return ms_optim_config_set(NULL, cfg, key, value);
+}
+
+/* ---- checking what was set by hand ----------------------------------------------------------- */
+
+static musec_status check_field(ms_error *e, const field *f, const musec_optim_config *cfg)
+{
+    const void *at = (const char *)cfg + f->offset;
+    double      x  = 0.0;
+    if (f->type == NUMBER)
+        x = *(const double *)at;
+    else if (f->type == INTEGER)
+        x = f->offset == AT(ns_iters) ? *(const int32_t *)at : (double)*(const int64_t *)at;
+    else if (f->type == CHOICE) {
+        int n = 1;
+        for (const char *c = f->values; *c != '\0'; c++)
+            n += *c == '|';
+        const int32_t code = *(const int32_t *)at;
+        if (code < 0 || code >= n)
+            return ms_fail(e, MUSEC_EINVAL, "%s is code %d; it must be one of %s", f->name, code,
+                           f->values);
+        return MUSEC_OK;
+    } else
+        return MUSEC_OK;
+    if (!(x >= f->min && x <= f->max))
+        return ms_fail(e, MUSEC_EINVAL, "%s is %g; it must be from %g to %g", f->name, x, f->min,
+                       f->max);
+    return MUSEC_OK;
+}
+
+musec_status ms_optim_config_check(ms_error *e, const musec_optim_config *cfg)
+{
+    musec_status         st = MUSEC_OK;
+    const ms_optim_kind *kind;
+    if (cfg == NULL || cfg->size < sizeof *cfg || (kind = ms_optim_kind_find(cfg->name)) == NULL)
+        return ms_fail(e, MUSEC_EINVAL, "the config must come from musec_optim_config_init()");
+    for (size_t i = 0; i < COUNT(fields); i++)
+        TRY(check_field(e, &fields[i], cfg));
+    for (int i = 0; i < MUSEC_MATRIX_ROLES; i++)
+        if (!(cfg->weight_decay[i] >= 0.0 && cfg->weight_decay[i] < INFINITY))
+            return ms_fail(e, MUSEC_EINVAL, "weight-decay of %s is %g; it must be 0 or more",
+                           role_names[i], cfg->weight_decay[i]);
+    if (!(cfg->threshold > 0.0 && cfg->threshold < INFINITY) || cfg->threshold_rule < 0 ||
+        cfg->threshold_rule > MUSEC_THRESHOLD_QUANTILE ||
+        (cfg->threshold_rule == MUSEC_THRESHOLD_QUANTILE && cfg->threshold > 1.0))
+        return ms_fail(e, MUSEC_EINVAL, "threshold is %g by rule %d; it must be above 0 and finite",
+                       cfg->threshold, cfg->threshold_rule);
+    if (ms_base_find(cfg->base) == NULL ||
+        (kind->base != NULL && strcmp(kind->base, cfg->base) != 0))
+        return ms_fail(e, MUSEC_EINVAL, "base is \"%s\"; %s", cfg->base == NULL ? "" : cfg->base,
+                       kind->base == NULL ? "it must be sgdm, adamw, signum or ademamix"
+                                          : "only spectra has a choice of it");
+    if (kind->map == MS_UPDATE_POLAR && cfg->ns_mode != MUSEC_NS_PAPER &&
+        cfg->ns_mode != MUSEC_NS_EXACT)
+        return ms_fail(e, MUSEC_EINVAL, "%s has ns-mode paper and exact only", cfg->name);
+done:
+    return st;
+}

@@ -1,0 +1,159 @@
+/* optim.h - what the files of the optimizer share.
+ *
+ * Every optimizer is a base that proposes an update from the gradient and its own state, and a map
+ * of the proposal's singular values:
+ *     U^ = base(G, state);   U = map(U^);   W <- decay(W) - lr scale U;   state <- feeds_back ? U :
+ * state^ Parameters are cut into matrices (blocks); equal ones, of whatever parameter, form a
+ * group, whose state lies in contiguous stacks, so that one batched call maps them all.  A group is
+ * worked through in chunks that fit the workspace. */
+#ifndef MS_OPTIM_OPTIM_H
+#define MS_OPTIM_OPTIM_H
+
+#include "linalg/linalg.h"
+
+#define MS_STATES 3 /* most buffers that a base keeps */
+
+typedef enum ms_optim_map {
+    MS_UPDATE_AS_IS,
+    MS_UPDATE_POLAR,
+    MS_UPDATE_HARD,
+    MS_UPDATE_SOFT
+} ms_optim_map;
+
+static inline bool ms_map_clips(ms_optim_map map)
+{
+    return map == MS_UPDATE_HARD || map == MS_UPDATE_SOFT;
+}
+
+/* ---- bases and kinds (registry.c, bases.c) --------------------------------------------------- */
+
+typedef enum ms_proposal_mode {
+    MS_PROPOSE,      /* update the state, propose from it */
+    MS_PROPOSE_KEEP, /* propose the new momentum, but leave the state: the caller stores the clip */
+    MS_PROPOSE_AHEAD, /* propose Nesterov's look-ahead from the state as it is */
+} ms_proposal_mode;
+
+/* One matrix at one step.  g and w are strided parts of the caller's memory; state[i] and u are
+ * dense. */
+typedef struct ms_proposal {
+    const musec_optim_config *cfg;
+    int64_t                   t; /* 1 at the first step of this matrix */
+    ms_mat                    g, w;
+    ms_mat                    state[MS_STATES];
+    ms_mat                    u;       /* out */
+    double                    coupled; /* weight decay to add to the gradient, 0 none */
+    ms_proposal_mode          mode;
+} ms_proposal;
+
+typedef struct ms_base {
+    const char *name;
+    const char *states[MS_STATES + 1]; /* names of its buffers, NULL ends */
+    musec_status (*propose)(ms_device *d, const ms_proposal *p);
+} ms_base;
+
+extern const ms_base ms_bases[]; /* a row with name NULL ends */
+const ms_base       *ms_base_find(const char *name);
+
+typedef struct ms_optim_kind {
+    const char  *name, *words;
+    const char  *base; /* NULL: the config says */
+    ms_optim_map map;  /* MS_UPDATE_SOFT of spectra is what `clip` says */
+    bool         feeds_back, qk_clip;
+    int          decay_form; /* its default */
+} ms_optim_kind;
+
+const ms_optim_kind *ms_optim_kind_find(const char *name);
+
+/* config.c: like the public function, with words. */
+musec_status ms_optim_config_set(ms_error *e, musec_optim_config *cfg, const char *key,
+                                 const char *value);
+musec_status ms_optim_config_check(ms_error *e, const musec_optim_config *cfg);
+
+/* ---- parameters and groups (params.c) -------------------------------------------------------- */
+
+typedef struct ms_param {
+    char        *name;
+    musec_role   role;
+    ms_mat       weight;
+    musec_block *blocks; /* normalised: counts and group sizes filled in */
+    int64_t      n_blocks, n_matrices;
+    double       lr_factor;
+    int64_t      t;       /* steps that it took part in */
+    ms_mat       average; /* data NULL unless epoch averages are kept */
+} ms_param;
+
+typedef struct ms_member { /* one matrix of a group */
+    size_t  param;
+    int64_t block, index; /* matrix `index` of that block */
+    int64_t matrix;       /* its number within the parameter */
+} ms_member;
+
+typedef struct ms_group {
+    int64_t             rows, cols, count;
+    musec_dtype         dtype;
+    bool                aux; /* element roles: AdamW with the aux settings */
+    const ms_base      *base;
+    ms_optim_map        map;
+    ms_member          *members;
+    ms_mat              state[MS_STATES]; /* (count, rows, cols) each */
+    musec_optim_report *reports;          /* one per member; matrix roles only */
+    int64_t             chunk;            /* matrices mapped at once */
+} ms_group;
+
+typedef struct ms_attention {
+    musec_attention shape;
+    double         *logits; /* heads; NaN: none since the last step */
+} ms_attention;
+
+struct musec_optim {
+    ms_device           *d;
+    musec_optim_config   cfg, aux_cfg; /* aux_cfg: what the element roles see */
+    const ms_optim_kind *kind;
+    ms_optim_map         map; /* of the matrix roles */
+    ms_param            *params;
+    size_t               n_params;
+    ms_group            *groups; /* made at the first step */
+    size_t               n_groups;
+    ms_attention        *attentions;
+    size_t               n_attentions;
+    bool                 ready;
+    int64_t              t, skipped;
+};
+
+/* Part (block, index) of x, which has the weight's shape, as matrices: `groups` of them of
+ * group_rows rows each, whose rows follow each other in the block. */
+typedef struct ms_part {
+    ms_mat  first; /* group 0 */
+    int64_t groups, group_step;
+} ms_part;
+ms_part ms_block_part(ms_mat x, const musec_block *block, int64_t index);
+ms_mat  ms_part_group(ms_part part, int64_t g);
+/* The rows of a dense matrix that group g of the part corresponds to. */
+ms_mat ms_dense_group(ms_mat dense, ms_part part, int64_t g);
+
+musec_status ms_optim_prepare(musec_optim *opt); /* groups, state; once */
+uint64_t ms_map_bytes(const musec_optim_config *cfg, ms_optim_map map, int64_t rows, int64_t cols,
+                      musec_dtype dtype); /* scratch of one matrix */
+
+/* ---- a step (step.c, threshold.c, qk_clip.c, report.c)
+ * ------------------------------------------- */
+
+/* D of every matrix of the stack: a constant, or a vector in scratch. */
+musec_status ms_threshold(musec_optim *opt, ms_mat x, ms_num *threshold);
+
+double       ms_shape_factor(int rule, int64_t rows, int64_t cols);
+musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_mat in, ms_num threshold,
+                              ms_mat out, ms_report *report);
+musec_status ms_qk_clip(musec_optim *opt);
+void         ms_qk_forget(musec_optim *opt);     /* the logits of a step that is not taken */
+int64_t ms_picked_epoch(const musec_optim *opt); /* whose weights are averaged; 0 is the first */
+
+/* What the operators say of n matrices, in host memory. */
+musec_status ms_report_paths(musec_optim *opt, int64_t n, ms_report **out);
+void         ms_report_paths_free(ms_report *paths);
+/* Measures members first, first + 1, ...: `before` is what was proposed, `after`
+ * what was applied. */
+musec_status ms_report_members(musec_optim *opt, ms_group *g, int64_t first, ms_mat before,
+                               ms_num threshold, ms_mat after, const ms_report *paths);
+
+#endif

@@ -1,0 +1,424 @@
+/* params.c - parameters as data: their blocks, and groups of equal blocks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rng.h"
+#include "core/size.h"
+#include "optim/optim.h"
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+ms_part ms_block_part(ms_mat x, const musec_block *block, int64_t index)
+{
+    const int64_t at = block->offset + index * block->stride;
+    ms_part       p  = { .first      = x,
+                         .groups     = block->rows / block->group_rows,
+                         .group_step = block->group_step };
+    p.first.data     = (char *)x.data + (size_t)at * ms_dtype_bytes(x.dtype);
+    p.first.rows     = block->group_rows;
+    p.first.cols     = block->cols;
+    p.first.ld       = block->row_step;
+    p.first.count    = 1;
+    p.first.stride   = block->group_rows * block->row_step;
+    return p;
+}
+
+ms_mat ms_part_group(ms_part part, int64_t g)
+{
+    part.first.data =
+        (char *)part.first.data + (size_t)(g * part.group_step) * ms_dtype_bytes(part.first.dtype);
+    return part.first;
+}
+
+ms_mat ms_dense_group(ms_mat dense, ms_part part, int64_t g)
+{
+    dense.data =
+        (char *)dense.data + (size_t)(g * part.first.rows * dense.ld) * ms_dtype_bytes(dense.dtype);
+    dense.rows = part.first.rows;
+    return dense;
+}
+
+/* Fills in what a block may leave out. */
+static musec_block normalised(musec_block b)
+{
+    if (b.count == 0) b.count = 1;
+    if (b.group_rows == 0) {
+        b.group_rows = b.rows;
+        b.group_step = 0;
+    }
+    return b;
+}
+
+/* Does the block lie inside the parameter, and do its own rows not overlap? */
+static bool block_fits(const musec_block *b, ms_mat w)
+{
+    const int64_t total  = (w.count - 1) * w.stride + (w.rows - 1) * w.ld + w.cols;
+    const int64_t limit  = INT64_MAX / 4;
+    const int64_t groups = b->rows / (b->group_rows > 0 ? b->group_rows : 1);
+    size_t        n      = 0;
+    if (b->rows < 1 || b->cols < 1 || b->count < 1 || b->group_rows < 1 || b->offset < 0 ||
+        b->rows % b->group_rows != 0 || b->row_step < b->cols || b->row_step > limit ||
+        b->group_step < 0 || b->stride < 0 || b->stride > limit || b->group_step > limit)
+        return false;
+    if (b->offset > total || b->rows > total || b->cols > total || b->count > total) return false;
+    if ((groups > 1 && b->group_step == 0) || (b->count > 1 && b->stride == 0)) return false;
+    if (!ms_size_stack(b->count, 1, b->stride + 1, 1, &n) ||
+        !ms_size_stack(groups, 1, b->group_step + 1, 1, &n) ||
+        !ms_size_stack(b->group_rows, 1, b->row_step, 1, &n))
+        return false;
+    return b->offset + (b->count - 1) * b->stride + (groups - 1) * b->group_step +
+               (b->group_rows - 1) * b->row_step + b->cols <=
+           total;
+}
+
+/* Marks the elements of one row; false if one of them was marked before. */
+static bool mark_row(unsigned char *marks, int64_t first, int64_t n)
+{
+    for (int64_t i = first; i < first + n; i++) {
+        const unsigned char bit = (unsigned char)(1u << (i % 8));
+        if ((marks[i / 8] & bit) != 0) return false;
+        marks[i / 8] |= bit;
+    }
+    return true;
+}
+
+static bool mark_block(unsigned char *marks, const musec_block *b)
+{
+    for (int64_t k = 0; k < b->count; k++)
+        for (int64_t i = 0; i < b->rows; i++) {
+            const int64_t group = i / b->group_rows, row = i % b->group_rows;
+            const int64_t first =
+                b->offset + k * b->stride + group * b->group_step + row * b->row_step;
+            if (!mark_row(marks, first, b->cols)) return false;
+        }
+    return true;
+}
+
+/* What lies between the rows and the matrices of a weight is nobody's: it counts as taken. */
+static void clear_elements(unsigned char *marks, ms_mat w)
+{
+    for (int64_t b = 0; b < w.count; b++)
+        for (int64_t i = 0; i < w.rows; i++)
+            for (int64_t j = 0; j < w.cols; j++) {
+                const int64_t at = b * w.stride + i * w.ld + j;
+                marks[at / 8] &= (unsigned char)~(1u << (at % 8));
+            }
+}
+
+/* An element in two blocks would be updated twice.  All blocks lie inside the weight. */
+static musec_status check_apart(musec_optim *opt, const ms_param *p, const char *name)
+{
+    const ms_mat   w     = p->weight;
+    const int64_t  total = (w.count - 1) * w.stride + (w.rows - 1) * w.ld + w.cols;
+    unsigned char *marks = malloc((size_t)(total / 8 + 1));
+    musec_status   st    = MUSEC_OK;
+    if (marks == NULL)
+        return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory to check the blocks of %s", name);
+    memset(marks, 0xff, (size_t)(total / 8 + 1));
+    clear_elements(marks, w);
+    for (int64_t i = 0; i < p->n_blocks && st == MUSEC_OK; i++)
+        if (!mark_block(marks, &p->blocks[i]))
+            st = ms_fail(&opt->d->error, MUSEC_EINVAL,
+                         "%s: block %lld holds elements of another block, or between rows", name,
+                         (long long)i);
+    free(marks);
+    return st;
+}
+
+/* ---- adding ---------------------------------------------------------------------------------- */
+
+static bool is_matrix_role(musec_role role) { return (int)role >= 0 && role < MUSEC_MATRIX_ROLES; }
+
+static musec_status copy_blocks(musec_optim *opt, const musec_param *param, ms_param *p)
+{
+    const musec_block  whole = { .rows     = p->weight.rows,
+                                 .cols     = p->weight.cols,
+                                 .row_step = p->weight.ld,
+                                 .count    = p->weight.count,
+                                 .stride   = p->weight.stride };
+    const musec_block *from  = param->n_blocks > 0 ? param->blocks : &whole;
+    p->n_blocks              = param->n_blocks > 0 ? param->n_blocks : 1;
+    p->blocks                = calloc((size_t)p->n_blocks, sizeof *p->blocks);
+    if (p->blocks == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the blocks");
+    for (int64_t i = 0; i < p->n_blocks; i++) {
+        p->blocks[i] = normalised(from[i]);
+        if (!block_fits(&p->blocks[i], p->weight))
+            return ms_fail(&opt->d->error, MUSEC_EINVAL,
+                           "%s: block %lld (%lld x %lld at %lld) does not fit the weight of %lld x "
+                           "%lld x %lld",
+                           param->name, (long long)i, (long long)from[i].rows,
+                           (long long)from[i].cols, (long long)from[i].offset,
+                           (long long)p->weight.count, (long long)p->weight.rows,
+                           (long long)p->weight.cols);
+        p->n_matrices += p->blocks[i].count;
+    }
+    return param->n_blocks > 0 ? check_apart(opt, p, param->name) : MUSEC_OK;
+}
+
+static void free_param(musec_optim *opt, ms_param *p)
+{
+    opt->d->ops->free(opt->d, p->average.data);
+    free(p->name);
+    free(p->blocks);
+}
+
+musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t *index)
+{
+    ms_param     p  = { 0 }, *grown;
+    musec_status st = MUSEC_OK;
+    if (opt == NULL || param == NULL) return MUSEC_EINVAL;
+    ms_error *e = &opt->d->error;
+    if (opt->ready)
+        return ms_fail(
+            e, MUSEC_EINVAL,
+            "parameters must be added before the first step, save, load or look at state");
+    if (param->name == NULL || param->name[0] == '\0')
+        return ms_fail(e, MUSEC_EINVAL, "a parameter needs a name");
+    for (size_t i = 0; i < opt->n_params; i++)
+        if (strcmp(opt->params[i].name, param->name) == 0)
+            return ms_fail(e, MUSEC_EINVAL, "there is a parameter \"%s\" already", param->name);
+    if ((int)param->role < 0 || param->role > MUSEC_ROLE_VECTOR || param->n_blocks < 0 ||
+        (param->n_blocks > 0 && param->blocks == NULL) || !(param->lr_factor >= 0.0))
+        return ms_fail(e, MUSEC_EINVAL, "%s: role %d, %lld blocks, lr_factor %g", param->name,
+                       (int)param->role, (long long)param->n_blocks, param->lr_factor);
+    TRY(ms_mat_from_view(opt->d, param->name, param->weight, &p.weight));
+    p.role      = param->role;
+    p.lr_factor = param->lr_factor == 0.0 ? 1.0 : param->lr_factor;
+    TRY(copy_blocks(opt, param, &p));
+    p.name = malloc(strlen(param->name) + 1);
+    grown  = realloc(opt->params, (opt->n_params + 1) * sizeof *grown);
+    if (grown != NULL) opt->params = grown;
+    if (p.name == NULL || grown == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "no memory for parameter %s", param->name));
+    memcpy(p.name, param->name, strlen(param->name) + 1);
+    if (index != NULL) *index = opt->n_params;
+    opt->params[opt->n_params++] = p;
+done:
+    if (st != MUSEC_OK) free_param(opt, &p);
+    return st;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static ms_group *find_group(musec_optim *opt, const musec_block *b, musec_dtype dtype, bool aux)
+{
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        ms_group *g = &opt->groups[i];
+        if (g->rows == b->rows && g->cols == b->cols && g->dtype == dtype && g->aux == aux)
+            return g;
+    }
+    return NULL;
+}
+
+static musec_status add_member(musec_optim *opt, const musec_block *b, const ms_param *p,
+                               ms_member m)
+{
+    const bool aux = !is_matrix_role(p->role);
+    ms_group  *g   = find_group(opt, b, p->weight.dtype, aux);
+    if (g == NULL) {
+        ms_group *grown = realloc(opt->groups, (opt->n_groups + 1) * sizeof *grown);
+        if (grown == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the groups");
+        opt->groups = grown;
+        g           = &grown[opt->n_groups++];
+        *g          = (ms_group){ .rows  = b->rows,
+                                  .cols  = b->cols,
+                                  .dtype = p->weight.dtype,
+                                  .aux   = aux,
+                                  .map   = aux ? MS_UPDATE_AS_IS : opt->map };
+        g->base     = ms_base_find(aux ? "adamw" : opt->cfg.base);
+    }
+    ms_member *grown = realloc(g->members, (size_t)(g->count + 1) * sizeof *grown);
+    if (grown == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the groups");
+    g->members             = grown;
+    g->members[g->count++] = m;
+    return MUSEC_OK;
+}
+
+static musec_status make_groups(musec_optim *opt)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < opt->n_params; i++) {
+        const ms_param *p      = &opt->params[i];
+        int64_t         matrix = 0;
+        for (int64_t b = 0; b < p->n_blocks; b++)
+            for (int64_t k = 0; k < p->blocks[b].count; k++)
+                TRY(add_member(opt, &p->blocks[b], p, (ms_member){ i, b, k, matrix++ }));
+    }
+done:
+    return st;
+}
+
+static musec_status take_stack(musec_optim *opt, int64_t count, int64_t rows, int64_t cols,
+                               musec_dtype dtype, ms_mat *out)
+{
+    size_t       bytes = 0;
+    musec_status st    = MUSEC_OK;
+    TRY(ms_mat_layout(opt->d, dtype, count, rows, cols, out, &bytes));
+    TRY(opt->d->ops->alloc(opt->d, bytes, &out->data));
+    TRY(opt->d->ops->fill(opt->d, 0.0, *out));
+done:
+    return st;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* What the operator takes for one matrix besides the proposal and the result; the arena rounds each
+ * piece up. */
+uint64_t ms_map_bytes(const musec_optim_config *cfg, ms_optim_map map, int64_t rows, int64_t cols,
+                      musec_dtype dtype)
+{
+    const uint64_t r    = (uint64_t)(rows < cols ? rows : cols),
+                   n    = (uint64_t)(rows < cols ? cols : rows);
+    const uint64_t each = ms_dtype_bytes(dtype), vectors = (uint64_t)128 * MS_ARENA_ALIGN;
+    if (map == MS_UPDATE_AS_IS) return 0;
+    if (map == MS_UPDATE_POLAR && cfg->ns_mode == MUSEC_NS_PAPER)
+        return vectors + each * (2 * n * r + 2 * r * r);
+    if (map == MS_UPDATE_SOFT && cfg->ns_mode != MUSEC_NS_EXACT &&
+        cfg->ns_mode != MUSEC_NS_ACCURATE)
+        return vectors + each * (n * r + 5 * r * r);
+    /* float64 copies, the decompositions and their workspace (gesdd: about 5 r^2 + the copy) */
+    return vectors + each * (n * r + 5 * r * r) + 8 * (4 * n * r + 14 * r * r + 64 * n);
+}
+
+/* Of each matrix in a chunk: proposal, result, look-ahead, and what the operator takes. */
+static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
+{
+    const uint64_t one = (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN;
+    return 4 * one + ms_map_bytes(&opt->cfg, g->map, g->rows, g->cols, g->dtype);
+}
+
+/* Once: a gradient and a weight whose rows are gathered, small vectors, and, where steps are
+ * measured, a spectrum in float64. */
+static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
+{
+    const uint64_t size  = (uint64_t)(g->rows * g->cols);
+    const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
+    const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
+    uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN;
+    if (opt->cfg.report_every > 0 && !g->aux)
+        bytes += 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
+    return bytes;
+}
+
+static void choose_chunk(const musec_optim *opt, ms_group *g)
+{
+    const uint64_t once = once_bytes(opt, g), cap = opt->cfg.workspace;
+    const uint64_t fits = cap > once ? (cap - once) / matrix_bytes(opt, g) : 0;
+    g->chunk            = fits < 1 ? 1 : fits > (uint64_t)g->count ? g->count : (int64_t)fits;
+}
+
+static void free_groups(musec_optim *opt)
+{
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        for (int k = 0; k < MS_STATES; k++)
+            opt->d->ops->free(opt->d, opt->groups[i].state[k].data);
+        free(opt->groups[i].members);
+        free(opt->groups[i].reports);
+    }
+    free(opt->groups);
+    opt->groups   = NULL;
+    opt->n_groups = 0;
+}
+
+musec_status ms_optim_prepare(musec_optim *opt)
+{
+    musec_status st = MUSEC_OK;
+    if (opt->ready) return MUSEC_OK;
+    TRY(make_groups(opt));
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        ms_group *g = &opt->groups[i];
+        choose_chunk(opt, g);
+        for (int s = 0; g->base->states[s] != NULL; s++)
+            TRY(take_stack(opt, g->count, g->rows, g->cols, g->dtype, &g->state[s]));
+        g->reports = calloc((size_t)g->count, sizeof *g->reports);
+        if (g->reports == NULL)
+            TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the reports"));
+        for (int64_t m = 0; m < g->count; m++)
+            g->reports[m] = (musec_optim_report){ .param = opt->params[g->members[m].param].name,
+                                                  .block = g->members[m].matrix,
+                                                  .rows  = g->rows,
+                                                  .cols  = g->cols };
+    }
+    for (size_t i = 0; opt->cfg.avg_steps > 0 && i < opt->n_params; i++)
+        TRY(take_stack(opt, opt->params[i].weight.count, opt->params[i].weight.rows,
+                       opt->params[i].weight.cols, opt->params[i].weight.dtype,
+                       &opt->params[i].average));
+    opt->ready = true;
+done:
+    if (st != MUSEC_OK) free_groups(opt); /* so that another try begins anew */
+    return st;
+}
+
+musec_status musec_optim_memory(musec_optim *opt, uint64_t *workspace, uint64_t *state)
+{
+    uint64_t     most = 0, kept = 0;
+    musec_status st = MUSEC_OK;
+    if (opt == NULL) return MUSEC_EINVAL;
+    TRY(ms_optim_prepare(opt));
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g     = &opt->groups[i];
+        const uint64_t  bytes = matrix_bytes(opt, g) * (uint64_t)g->chunk + once_bytes(opt, g);
+        const uint64_t  stack = (uint64_t)(g->count * g->rows * g->cols) * ms_dtype_bytes(g->dtype);
+        most                  = bytes > most ? bytes : most;
+        for (int s = 0; g->base->states[s] != NULL; s++)
+            kept += stack;
+        if (opt->cfg.avg_steps > 0) kept += stack;
+    }
+    if (workspace != NULL) *workspace = most;
+    if (state != NULL) *state = kept;
+done:
+    return st;
+}
+
+/* ---- create and destroy ---------------------------------------------------------------------- */
+
+musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_optim_config *cfg)
+{
+    musec_optim *opt = NULL;
+    musec_status st  = MUSEC_OK;
+    if (out == NULL) return MUSEC_EINVAL;
+    *out = NULL;
+    if (ctx == NULL) return MUSEC_EINVAL;
+    TRY(ms_optim_config_check(&ctx->error, cfg));
+    opt = calloc(1, sizeof *opt);
+    if (opt == NULL) return ms_fail(&ctx->error, MUSEC_ENOMEM, "no memory for the optimizer");
+    opt->d    = ctx;
+    opt->cfg  = *cfg;
+    opt->kind = ms_optim_kind_find(cfg->name);
+    opt->map =
+        opt->kind->base == NULL && cfg->clip == MUSEC_CLIP_HARD ? MS_UPDATE_HARD : opt->kind->map;
+    opt->aux_cfg              = *cfg;
+    opt->aux_cfg.beta1        = cfg->aux_beta1;
+    opt->aux_cfg.beta2        = cfg->aux_beta2;
+    opt->aux_cfg.eps          = cfg->aux_eps;
+    opt->aux_cfg.lr           = cfg->aux_lr;
+    opt->aux_cfg.decay_form   = MUSEC_DECAY_DECOUPLED;
+    opt->aux_cfg.shape_rule   = MUSEC_SHAPE_NONE;
+    opt->aux_cfg.update_scale = MUSEC_SCALE_PAPER;
+    *out                      = opt;
+done:
+    return st;
+}
+
+void musec_optim_destroy(musec_optim *opt)
+{
+    if (opt == NULL) return;
+    free_groups(opt);
+    for (size_t i = 0; i < opt->n_params; i++)
+        free_param(opt, &opt->params[i]);
+    for (size_t i = 0; i < opt->n_attentions; i++)
+        free(opt->attentions[i].logits);
+    free(opt->attentions);
+    free(opt->params);
+    free(opt);
+}
+
+int64_t ms_picked_epoch(const musec_optim *opt)
+{
+    const double  u = ms_rand_uniform(ms_rand_key(opt->cfg.seed, "picked epoch"), 0);
+    const int64_t k = opt->cfg.avg_epochs > 0 ? opt->cfg.avg_epochs : 1;
+    return (int64_t)(u * (double)k);
+}
+
+int64_t musec_optim_steps(const musec_optim *opt) { return opt == NULL ? 0 : opt->t; }
+int64_t musec_optim_skipped(const musec_optim *opt) { return opt == NULL ? 0 : opt->skipped; }

@@ -1,0 +1,251 @@
+/* report.c - what an optimizer did: a description of what was chosen, and measurements.
+ *
+ * Measurements are made at steps that are multiples of report_every and cost about as much as an
+ * exact clip of every matrix; all other steps pay nothing.  The spectra of the proposal and of the
+ * update are exact; the weight's norm is a Lanczos estimate from below. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optim/optim.h"
+
+#define NORM_STEPS 12 /* of the estimate of a weight's norm */
+
+/* ---- measurements ---------------------------------------------------------------------------- */
+
+musec_status ms_report_paths(musec_optim *opt, int64_t n, ms_report **out)
+{
+    *out = calloc((size_t)n, sizeof **out);
+    if (*out == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the reports");
+    return MUSEC_OK;
+}
+
+void ms_report_paths_free(ms_report *paths) { free(paths); }
+
+static musec_status is_finite(ms_device *d, ms_mat x, bool *finite)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    double        bad  = 0.0;
+    ms_vec        count;
+    musec_status  st = MUSEC_OK;
+    TRY(ms_scratch_vec(d, 1, &count));
+    TRY(d->ops->count_nonfinite(d, x, count));
+    TRY(ms_vec_download(d, count, &bad));
+    *finite = bad == 0.0;
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+/* The norm of a block whose rows lie in groups is that of its gathered rows. */
+static musec_status weight_norm(musec_optim *opt, const ms_member *m, int64_t rows, double *norm)
+{
+    const ms_param *p      = &opt->params[m->param];
+    const ms_part   part   = ms_block_part(p->weight, &p->blocks[m->block], m->index);
+    const ms_mark   mark   = ms_arena_mark(&opt->d->scratch);
+    bool            finite = false;
+    ms_mat          dense;
+    musec_status    st = MUSEC_OK;
+    TRY(ms_scratch_mat(opt->d, p->weight.dtype, 1, rows, part.first.cols, &dense));
+    for (int64_t k = 0; k < part.groups; k++)
+        TRY(opt->d->ops->copy(opt->d, ms_part_group(part, k), ms_dense_group(dense, part, k)));
+    TRY(is_finite(opt->d, dense, &finite));
+    *norm = NAN;
+    if (finite) TRY(ms_norm2_lanczos(opt->d, dense, NORM_STEPS, opt->cfg.seed, norm));
+done:
+    ms_arena_reset(&opt->d->scratch, mark);
+    return st;
+}
+
+/* The spectrum of one matrix; NaN throughout where it has none: the step is taken already, and a
+ * measurement must not fail it. */
+static musec_status spectrum_of(ms_device *d, ms_mat x, double threshold, double *values,
+                                musec_spectrum_stats *stats)
+{
+    const int64_t r      = x.rows < x.cols ? x.rows : x.cols;
+    bool          finite = false;
+    musec_status  st     = MUSEC_OK;
+    *stats               = (musec_spectrum_stats){
+                      .norm2 = NAN, .fro = NAN, .effective_rank = NAN, .share_above = NAN
+    };
+    TRY(is_finite(d, x, &finite));
+    if (!finite) return MUSEC_OK;
+    TRY(ms_singular_values(d, x, values));
+    ms_spectrum_stats_of(values, r, threshold, stats);
+done:
+    return st;
+}
+
+static musec_status measure(musec_optim *opt, ms_group *g, int64_t m, ms_mat before,
+                            double threshold, ms_mat after, double *values)
+{
+    const bool           clips = ms_map_clips(g->map);
+    musec_optim_report  *out   = &g->reports[m];
+    musec_spectrum_stats stats;
+    musec_status         st = MUSEC_OK;
+
+    if (clips) {
+        TRY(spectrum_of(opt->d, before, threshold, values, &stats));
+        out->threshold     = threshold;
+        out->sigma1_over_d = stats.norm2 / threshold;
+        out->share_above   = stats.share_above;
+    }
+    TRY(spectrum_of(opt->d, after, 0.0, values, &stats));
+    const double scale = ms_shape_factor(opt->cfg.shape_rule, g->rows, g->cols) /
+                         (clips && opt->cfg.update_scale == MUSEC_SCALE_UNIT ? threshold : 1.0);
+    out->update_norm2 = stats.norm2 * scale;
+    out->update_rms   = stats.fro * scale / sqrt((double)(g->rows * g->cols));
+    out->update_erank = stats.effective_rank;
+    TRY(weight_norm(opt, &g->members[m], g->rows, &out->weight_norm2));
+    out->step = opt->t + 1;
+done:
+    return st;
+}
+
+musec_status ms_report_members(musec_optim *opt, ms_group *g, int64_t first, ms_mat before,
+                               ms_num threshold, ms_mat after, const ms_report *paths)
+{
+    const int64_t r      = g->rows < g->cols ? g->rows : g->cols;
+    double       *values = malloc((size_t)r * sizeof *values);
+    musec_status  st     = MUSEC_OK;
+    if (values == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for a spectrum"));
+    for (int64_t i = 0; i < before.count; i++) {
+        double d = threshold.value;
+        if (threshold.each.data != NULL)
+            TRY(ms_vec_download(opt->d, ms_vec_slice(threshold.each, i, 1), &d));
+        TRY(measure(opt, g, first + i, ms_mat_slice(before, i, 1), d, ms_mat_slice(after, i, 1),
+                    values));
+        if (paths != NULL) memcpy(g->reports[first + i].path, paths[i].path, sizeof paths[i].path);
+    }
+done:
+    free(values);
+    return st;
+}
+
+musec_status musec_optim_get_report(const musec_optim *opt, size_t index,
+                                    musec_optim_report *report)
+{
+    if (opt == NULL || report == NULL) return MUSEC_EINVAL;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g = &opt->groups[i];
+        if (g->aux) continue;
+        if (index < (size_t)g->count) {
+            *report = g->reports[index];
+            return MUSEC_OK;
+        }
+        index -= (size_t)g->count;
+    }
+    return MUSEC_EINVAL; /* behind the last: how a caller's loop ends */
+}
+
+/* ---- description ----------------------------------------------------------------------------- */
+
+typedef struct text {
+    char  *at;
+    size_t bytes, length;
+} text;
+
+static void add(text *t, const char *fmt, ...) MS_PRINTF(2, 3);
+static void add(text *t, const char *fmt, ...)
+{
+    const size_t left = t->length < t->bytes ? t->bytes - t->length : 0;
+    va_list      args;
+    int          n;
+    va_start(args, fmt);
+    n = vsnprintf(left > 0 ? t->at + t->length : NULL, left, fmt, args);
+    va_end(args);
+    if (n > 0) t->length += (size_t)n;
+}
+
+static void describe_base(const musec_optim *opt, text *t)
+{
+    const musec_optim_config *c = &opt->cfg;
+    if (strcmp(c->base, "adamw") == 0 || strcmp(c->base, "ademamix") == 0)
+        add(t, "  base %s, lr %g, betas %g %g, eps %g\n", c->base, c->lr, c->beta1, c->beta2,
+            c->eps);
+    else
+        add(t, "  base %s, lr %g, beta %g (weighs the new gradient), %s from %s, nesterov %s\n",
+            c->base, c->lr, c->beta,
+            c->momentum_form == MUSEC_MOMENTUM_HEAVY ? "heavy-ball" : "ema",
+            c->momentum_init == MUSEC_INIT_FIRST ? "the first gradient" : "zero",
+            c->nesterov ? "on" : "off");
+    if (strcmp(c->base, "ademamix") == 0)
+        add(t, "  slow average: beta3 %g over %lld steps, alpha %g over %lld steps\n", c->beta3,
+            (long long)c->beta3_warmup, c->alpha, (long long)c->alpha_warmup);
+}
+
+static void describe_map(const musec_optim *opt, text *t)
+{
+    static const char *const  modes[]  = { "paper", "paper7", "fast", "accurate", "exact" };
+    static const char *const  coeffs[] = { "keller", "polar-express" };
+    static const char *const  rules[]  = { "", "rms:", "quantile:" };
+    const musec_optim_config *c        = &opt->cfg;
+    if (ms_map_clips(opt->map))
+        add(t, "  threshold %s%g, %s clip, update-scale %s, %s\n", rules[c->threshold_rule],
+            c->threshold, opt->map == MS_UPDATE_HARD ? "hard" : "soft",
+            c->update_scale == MUSEC_SCALE_UNIT ? "unit" : "paper",
+            opt->kind->feeds_back ? "the clipped momentum is carried on"
+                                  : "the state is carried on unclipped");
+    if (opt->map == MS_UPDATE_SOFT)
+        add(t, "  ns-mode %s, ns-iters %d, ns-tol %g\n", modes[c->ns_mode], c->ns_iters, c->ns_tol);
+    if (opt->map == MS_UPDATE_POLAR)
+        add(t, "  ns-mode %s, ns-iters %d, ns-coeffs %s\n", modes[c->ns_mode], c->ns_iters,
+            coeffs[c->ns_coeffs]);
+    if (opt->kind->qk_clip)
+        add(t, "  QK-Clip above %g, %zu attentions, alpha %g\n", c->qk_tau, opt->n_attentions,
+            c->qk_alpha);
+}
+
+static void describe_rule(const musec_optim *opt, text *t)
+{
+    static const char *const  decays[] = { "decoupled", "independent",  "lr2",
+                                           "cautious",  "cautious-lr2", "coupled" };
+    static const char *const  shapes[] = { "none", "keller", "moonlight", "mup" };
+    const musec_optim_config *c        = &opt->cfg;
+    add(t, "%s: %s\n", opt->kind->name, opt->kind->words);
+    describe_base(opt, t);
+    describe_map(opt, t);
+    add(t, "  weight decay %s, qk %g vo %g mlp %g matrix %g; shape rule %s\n",
+        decays[c->decay_form], c->weight_decay[MUSEC_ROLE_QK], c->weight_decay[MUSEC_ROLE_VO],
+        c->weight_decay[MUSEC_ROLE_MLP], c->weight_decay[MUSEC_ROLE_MATRIX], shapes[c->shape_rule]);
+    if (c->avg_steps > 0)
+        add(t, "  averages over epochs of %lld steps, epoch %lld of %lld is picked\n",
+            (long long)c->avg_steps, (long long)ms_picked_epoch(opt) + 1, (long long)c->avg_epochs);
+    add(t, "  a gradient that is not finite: %s\n",
+        c->nonfinite == MUSEC_NONFINITE_STOP ? "stop" : "skip the step");
+    add(t, "  embed, head, vector: adamw, lr %g, betas %g %g, eps %g, decay %g\n", c->aux_lr,
+        c->aux_beta1, c->aux_beta2, c->aux_eps, c->aux_weight_decay);
+}
+
+static void describe_param(const musec_optim *opt, const ms_param *p, text *t)
+{
+    static const char *const roles[] = {
+#define X(name, code, words, matrix) words,
+        MUSEC_ROLE_MAP(X)
+#undef X
+    };
+    const bool matrix = p->role < MUSEC_MATRIX_ROLES;
+    add(t, "%s: role %s, %s", p->name, roles[p->role], matrix ? opt->kind->name : "adamw");
+    for (int64_t b = 0; b < p->n_blocks; b++) {
+        const musec_block *k = &p->blocks[b];
+        add(t, "%s %lld x (%lld x %lld)", b == 0 ? ";" : ",", (long long)k->count,
+            (long long)k->rows, (long long)k->cols);
+        if (k->rows != k->group_rows)
+            add(t, " in %lld groups of rows", (long long)(k->rows / k->group_rows));
+        if (matrix) add(t, " factor %g", ms_shape_factor(opt->cfg.shape_rule, k->rows, k->cols));
+    }
+    if (p->lr_factor != 1.0) add(t, "; lr times %g", p->lr_factor);
+    add(t, "\n");
+}
+
+size_t musec_optim_describe(const musec_optim *opt, char *out, size_t bytes)
+{
+    text t = { .at = out, .bytes = out == NULL ? 0 : bytes };
+    if (opt == NULL) return 0;
+    describe_rule(opt, &t);
+    for (size_t i = 0; i < opt->n_params; i++)
+        describe_param(opt, &opt->params[i], &t);
+    return t.length;
+}

@@ -1,0 +1,334 @@
+/* state.c - what an optimizer keeps, read one by one and as a safetensors file.
+ *
+ * In the file the state of matrix m of parameter p is the tensor "p/m/NAME" (rows x cols), epoch
+ * averages are "p/average"; the metadata hold the rule, the momentum form and its beta, the steps
+ * taken, and for each parameter the steps it took part in.  Loading reads and checks everything
+ * before it changes anything.  Heavy-ball momentum is that of the average divided by beta. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/safetensors.h"
+#include "core/size.h"
+#include "optim/optim.h"
+
+#define FORMAT         "musec-optim-1"
+#define NAME_MAX_BYTES 512
+
+/* ---- one by one ------------------------------------------------------------------------------ */
+
+static const ms_group *find_member(const musec_optim *opt, size_t param, int64_t matrix, int64_t *m)
+{
+    for (size_t i = 0; i < opt->n_groups; i++)
+        for (*m = 0; *m < opt->groups[i].count; (*m)++)
+            if (opt->groups[i].members[*m].param == param &&
+                opt->groups[i].members[*m].matrix == matrix)
+                return &opt->groups[i];
+    return NULL;
+}
+
+static size_t matrix_bytes(ms_mat x) { return (size_t)(x.rows * x.cols) * ms_dtype_bytes(x.dtype); }
+
+/* Dense matrices (stacks of them may have gaps between) to and from dense host memory. */
+static musec_status fetch(ms_device *d, ms_mat x, void *host)
+{
+    musec_status st = MUSEC_OK;
+    for (int64_t b = 0; b < x.count; b++)
+        TRY(d->ops->download(d, ms_mat_slice(x, b, 1).data, matrix_bytes(x),
+                             (char *)host + (size_t)b * matrix_bytes(x)));
+done:
+    return st;
+}
+
+static musec_status put(ms_device *d, const void *host, ms_mat x)
+{
+    musec_status st = MUSEC_OK;
+    for (int64_t b = 0; b < x.count; b++)
+        TRY(d->ops->upload(d, (const char *)host + (size_t)b * matrix_bytes(x), matrix_bytes(x),
+                           ms_mat_slice(x, b, 1).data));
+done:
+    return st;
+}
+
+musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block, const char *state,
+                                   void *host, size_t bytes)
+{
+    const ms_group *g;
+    ms_mat          x  = { 0 };
+    int64_t         m  = 0;
+    musec_status    st = MUSEC_OK;
+    if (opt == NULL || state == NULL || host == NULL || param >= opt->n_params) return MUSEC_EINVAL;
+    TRY(ms_optim_prepare(opt));
+    g = find_member(opt, param, block, &m);
+    if (strcmp(state, "average") == 0)
+        x = opt->params[param].average;
+    else
+        for (int s = 0; g != NULL && g->base->states[s] != NULL; s++)
+            if (strcmp(g->base->states[s], state) == 0) x = ms_mat_slice(g->state[s], m, 1);
+    if (x.data == NULL || bytes != matrix_bytes(x) * (size_t)x.count)
+        return ms_fail(&opt->d->error, MUSEC_EINVAL,
+                       "%s keeps no \"%s\" of %zu bytes for matrix %lld", opt->params[param].name,
+                       state, bytes, (long long)block);
+    TRY(fetch(opt->d, x, host));
+done:
+    return st;
+}
+
+/* ---- all of it as a list of tensors ---------------------------------------------------------- */
+
+typedef struct item {
+    char   name[NAME_MAX_BYTES];
+    ms_mat where;
+    bool   momentum; /* in the units of the momentum form */
+    void  *host;
+} item;
+
+typedef struct items {
+    item  *list;
+    size_t n;
+} items;
+
+static void free_items(items *all)
+{
+    for (size_t i = 0; all->list != NULL && i < all->n; i++)
+        free(all->list[i].host);
+    free(all->list);
+}
+
+static musec_status add_item(musec_optim *opt, items *all, ms_mat where, bool momentum,
+                             const char *param, int64_t matrix, const char *state)
+{
+    item *grown = realloc(all->list, (all->n + 1) * sizeof *grown);
+    if (grown == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state");
+    all->list   = grown;
+    item *one   = &grown[all->n++];
+    *one        = (item){ .where = where, .momentum = momentum };
+    const int n = matrix < 0 ? snprintf(one->name, sizeof one->name, "%s/%s", param, state)
+                             : snprintf(one->name, sizeof one->name, "%s/%lld/%s", param,
+                                        (long long)matrix, state);
+    if (n < 0 || n >= (int)sizeof one->name)
+        return ms_fail(&opt->d->error, MUSEC_EINVAL, "the name of parameter %s is too long", param);
+    one->host = malloc(matrix_bytes(where) * (size_t)where.count);
+    if (one->host == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state");
+    return MUSEC_OK;
+}
+
+static musec_status list_items(musec_optim *opt, items *all)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g = &opt->groups[i];
+        for (int64_t m = 0; m < g->count; m++)
+            for (int s = 0; g->base->states[s] != NULL; s++)
+                TRY(add_item(opt, all, ms_mat_slice(g->state[s], m, 1),
+                             strcmp(g->base->states[s], "momentum") == 0,
+                             opt->params[g->members[m].param].name, g->members[m].matrix,
+                             g->base->states[s]));
+    }
+    for (size_t i = 0; i < opt->n_params; i++)
+        if (opt->params[i].average.data != NULL)
+            TRY(add_item(opt, all, opt->params[i].average, false, opt->params[i].name, -1,
+                         "average"));
+done:
+    return st;
+}
+
+/* ---- save ------------------------------------------------------------------------------------ */
+
+typedef struct pair {
+    char key[NAME_MAX_BYTES], value[64];
+} pair;
+
+enum { FIXED_PAIRS = 6 };
+
+static musec_status make_metadata(musec_optim *opt, pair **out, size_t *n)
+{
+    pair *p = calloc(FIXED_PAIRS + opt->n_params, sizeof *p);
+    *out    = p;
+    *n      = FIXED_PAIRS + opt->n_params;
+    if (p == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state");
+    p[0] = (pair){ "format", FORMAT };
+    snprintf(p[1].key, sizeof p[1].key, "optimizer");
+    snprintf(p[1].value, sizeof p[1].value, "%s", opt->kind->name);
+    snprintf(p[2].key, sizeof p[2].key, "base");
+    snprintf(p[2].value, sizeof p[2].value, "%s", opt->cfg.base);
+    snprintf(p[3].key, sizeof p[3].key, "momentum_form");
+    snprintf(p[3].value, sizeof p[3].value, "%s",
+             opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY ? "heavy-ball" : "ema");
+    snprintf(p[4].key, sizeof p[4].key, "beta");
+    snprintf(p[4].value, sizeof p[4].value, "%.17g", opt->cfg.beta);
+    snprintf(p[5].key, sizeof p[5].key, "steps");
+    snprintf(p[5].value, sizeof p[5].value, "%lld %lld", (long long)opt->t,
+             (long long)opt->skipped);
+    for (size_t i = 0; i < opt->n_params; i++) {
+        pair *q = &p[FIXED_PAIRS + i];
+        if (snprintf(q->key, sizeof q->key, "steps of %s", opt->params[i].name) >=
+            (int)sizeof q->key)
+            return ms_fail(&opt->d->error, MUSEC_EINVAL, "the name of parameter %s is too long",
+                           opt->params[i].name);
+        snprintf(q->value, sizeof q->value, "%lld", (long long)opt->params[i].t);
+    }
+    return MUSEC_OK;
+}
+
+musec_status musec_optim_save(musec_optim *opt, const char *path)
+{
+    items all               = { 0 };
+    pair *metadata          = NULL;
+    const char *(*pairs)[2] = NULL;
+    ms_tensor_out *tensors  = NULL;
+    size_t         n_pairs  = 0;
+    musec_status   st       = MUSEC_OK;
+    if (opt == NULL || path == NULL) return MUSEC_EINVAL;
+    TRY(ms_optim_prepare(opt));
+    TRY(list_items(opt, &all));
+    TRY(make_metadata(opt, &metadata, &n_pairs));
+    tensors = calloc(all.n + 1, sizeof *tensors);
+    pairs   = calloc(n_pairs, sizeof *pairs);
+    if (tensors == NULL || pairs == NULL)
+        TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
+    for (size_t i = 0; i < n_pairs; i++) {
+        pairs[i][0] = metadata[i].key;
+        pairs[i][1] = metadata[i].value;
+    }
+    for (size_t i = 0; i < all.n; i++) {
+        const item *one = &all.list[i];
+        TRY(fetch(opt->d, one->where, one->host));
+        tensors[i] = (ms_tensor_out){ .name  = one->name,
+                                      .dtype = one->where.dtype,
+                                      .ndim  = 2,
+                                      .shape = { one->where.rows, one->where.cols },
+                                      .data  = one->host };
+        if (one->where.count > 1) {
+            tensors[i].ndim     = 3;
+            tensors[i].shape[0] = one->where.count;
+            tensors[i].shape[1] = one->where.rows;
+            tensors[i].shape[2] = one->where.cols;
+        }
+    }
+    TRY(ms_safetensors_write(&opt->d->error, path, tensors, all.n, (const char *const(*)[2])pairs,
+                             n_pairs));
+done:
+    free(pairs);
+    free(tensors);
+    free(metadata);
+    free_items(&all);
+    return st;
+}
+
+/* ---- load ------------------------------------------------------------------------------------ */
+
+static musec_status want(musec_optim *opt, const ms_safetensors *s, const char *key,
+                         const char *value)
+{
+    const char *found = ms_safetensors_metadata(s, key);
+    if (found == NULL || strcmp(found, value) != 0)
+        return ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: its %s is %s, this optimizer's is %s",
+                       s->path, key, found == NULL ? "missing" : found, value);
+    return MUSEC_OK;
+}
+
+static musec_status read_number(musec_optim *opt, const ms_safetensors *s, const char *key,
+                                double *first, double *second)
+{
+    const char *found = ms_safetensors_metadata(s, key);
+    char       *end   = NULL;
+    if (found == NULL)
+        return ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is missing from its metadata",
+                       s->path, key);
+    *first = strtod(found, &end);
+    if (end == found || !(*first >= 0.0 && *first < 1e15))
+        return ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is \"%s\"", s->path, key, found);
+    if (second != NULL) *second = strtod(end, NULL);
+    return MUSEC_OK;
+}
+
+static musec_status read_item(musec_optim *opt, ms_safetensors *s, item *one, double factor)
+{
+    ms_npy       npy = { 0 };
+    size_t       at  = 0;
+    musec_status st  = MUSEC_OK;
+    while (at < s->n_tensors && strcmp(s->tensors[at].name, one->name) != 0)
+        at++;
+    if (at == s->n_tensors)
+        return ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: there is no tensor \"%s\"", s->path,
+                       one->name);
+    TRY(ms_safetensors_read(&opt->d->error, s, at, &npy));
+    const int     lead = one->where.count > 1;
+    const int64_t rows = npy.ndim == 2 + lead ? npy.shape[lead] : -1;
+    const int64_t cols = npy.ndim == 2 + lead ? npy.shape[lead + 1] : -1;
+    if (rows != one->where.rows || cols != one->where.cols || npy.dtype != one->where.dtype ||
+        (lead && npy.shape[0] != one->where.count))
+        TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT,
+                    "%s: \"%s\" is not %lld x %lld of this weight's dtype", s->path, one->name,
+                    (long long)one->where.rows, (long long)one->where.cols));
+    const size_t n = (size_t)(rows * cols * one->where.count);
+    for (size_t i = 0; one->momentum && factor != 1.0 && i < n; i++)
+        if (npy.dtype == MUSEC_F32)
+            ((float *)npy.data)[i] = (float)(factor * ((float *)npy.data)[i]);
+        else
+            ((double *)npy.data)[i] *= factor;
+    memcpy(one->host, npy.data, n * ms_dtype_bytes(npy.dtype));
+done:
+    ms_npy_free(&npy);
+    return st;
+}
+
+/* Momentum in the file, times this, is momentum here. */
+static musec_status convert_factor(musec_optim *opt, const ms_safetensors *s, double *factor)
+{
+    const char  *form = ms_safetensors_metadata(s, "momentum_form");
+    double       beta = 0.0;
+    musec_status st   = MUSEC_OK;
+    *factor           = 1.0;
+    TRY(read_number(opt, s, "beta", &beta, NULL));
+    const bool from_heavy = form != NULL && strcmp(form, "heavy-ball") == 0;
+    const bool to_heavy   = opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY;
+    if (from_heavy && !to_heavy) *factor = beta;
+    if (!from_heavy && to_heavy && !(opt->cfg.beta > 0.0))
+        return ms_fail(&opt->d->error, MUSEC_EFORMAT,
+                       "%s: an average with beta 0 cannot become heavy-ball momentum", s->path);
+    if (!from_heavy && to_heavy) *factor = 1.0 / opt->cfg.beta;
+done:
+    return st;
+}
+
+musec_status musec_optim_load(musec_optim *opt, const char *path)
+{
+    ms_safetensors s     = { 0 };
+    items          all   = { 0 };
+    double        *steps = NULL, t = 0.0, skipped = 0.0, factor = 1.0;
+    char           key[NAME_MAX_BYTES];
+    musec_status   st = MUSEC_OK;
+    if (opt == NULL || path == NULL) return MUSEC_EINVAL;
+    TRY(ms_optim_prepare(opt));
+    TRY(ms_safetensors_open(&opt->d->error, path, &s));
+    TRY(want(opt, &s, "format", FORMAT));
+    TRY(want(opt, &s, "optimizer", opt->kind->name));
+    TRY(want(opt, &s, "base", opt->cfg.base));
+    TRY(convert_factor(opt, &s, &factor));
+    TRY(read_number(opt, &s, "steps", &t, &skipped));
+    steps = calloc(opt->n_params + 1, sizeof *steps);
+    if (steps == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
+    for (size_t i = 0; i < opt->n_params; i++) {
+        snprintf(key, sizeof key, "steps of %s", opt->params[i].name);
+        TRY(read_number(opt, &s, key, &steps[i], NULL));
+    }
+    TRY(list_items(opt, &all));
+    if (s.n_tensors != all.n)
+        TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT,
+                    "%s: %zu tensors, where these parameters have %zu", path, s.n_tensors, all.n));
+    for (size_t i = 0; i < all.n; i++)
+        TRY(read_item(opt, &s, &all.list[i], factor));
+    for (size_t i = 0; i < all.n; i++)
+        TRY(put(opt->d, all.list[i].host, all.list[i].where));
+    for (size_t i = 0; i < opt->n_params; i++)
+        opt->params[i].t = (int64_t)steps[i];
+    opt->t       = (int64_t)t;
+    opt->skipped = (int64_t)skipped;
+done:
+    free(steps);
+    free_items(&all);
+    ms_safetensors_close(&s);
+    return st;
+}

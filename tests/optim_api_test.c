@@ -1,0 +1,316 @@
+/* optim_api_test.c - what the header promises of the optimizers besides their arithmetic: options
+ * and their spellings, refusals, roles, missing and broken gradients, memory. */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optim_rig.h"
+#include "oracle.h"
+
+/* ---- config ---------------------------------------------------------------------------------- */
+
+static void config_knows_its_size(void **state)
+{
+    struct {
+        musec_optim_config cfg;
+        unsigned char      more[16];
+    } newer;
+    (void)state;
+    for (size_t i = 0; musec_optim_name(i, NULL) != NULL; i++) {
+        const char *name = musec_optim_name(i, NULL), *help = NULL;
+        musec_optim_name(i, &help);
+        CHECK(help != NULL && help[0] != '\0', "%s has no words", name);
+        memset(&newer, 0xab, sizeof newer);
+        CHECK(musec_optim_config_init(&newer.cfg, sizeof newer, name) == MUSEC_OK, "%s", name);
+        CHECK(newer.cfg.size == sizeof newer && strcmp(newer.cfg.name, name) == 0, "%s", name);
+        for (size_t b = 0; b < sizeof newer.more; b++)
+            CHECK(newer.more[b] == 0, "a field that we do not know holds %d", newer.more[b]);
+        CHECK(musec_optim_config_init(&newer.cfg, sizeof newer.cfg - 1, name) == MUSEC_EINVAL,
+              "%s: a config too small", name);
+    }
+    CHECK(musec_optim_config_init(&newer.cfg, sizeof newer.cfg, "lion") == MUSEC_EINVAL, "lion");
+    CHECK(musec_optim_config_init(&newer.cfg, sizeof newer.cfg, NULL) == MUSEC_EINVAL, "NULL");
+    CHECK(musec_optim_config_init(NULL, sizeof newer.cfg, "muon") == MUSEC_EINVAL, "NULL");
+}
+
+/* Every choice that an option lists is one, in the order of its codes. */
+static void every_listed_choice_can_be_set(void **state)
+{
+    (void)state;
+    for (size_t i = 0; musec_optim_option(i, NULL, NULL) != NULL; i++) {
+        const char *values = NULL, *help = NULL, *name = musec_optim_option(i, &values, &help);
+        char        text[160];
+        CHECK(values != NULL && help != NULL && strchr(help, '[') != NULL,
+              "%s: its help names no default", name);
+        if (strchr(values, '|') == NULL || strpbrk(values, "XDKTQN") != NULL) continue;
+        snprintf(text, sizeof text, "%s", values);
+        for (char *at = text, *next; at != NULL; at = next) {
+            musec_optim_config cfg = rig_config("spectra", "");
+            next                   = strchr(at, '|');
+            if (next != NULL) *next++ = '\0';
+            CHECK(musec_optim_config_set(&cfg, name, at) == MUSEC_OK, "%s is \"%s\"", name, at);
+        }
+    }
+}
+
+static void spellings_set_fields(void **state)
+{
+    musec_optim_config c = rig_config("spectra", "lr=3e-2 beta=1 threshold=0.5 base=ademamix");
+    (void)state;
+    CHECK(c.lr == 0.03 && c.beta == 1.0 && strcmp(c.base, "ademamix") == 0, "numbers");
+    CHECK(c.threshold == 0.5 && c.threshold_rule == MUSEC_THRESHOLD_FIXED, "number");
+    c = rig_config("soft-musec", "threshold=rms:2.5 update-scale=unit ns-mode=accurate ns-iters=7");
+    CHECK(c.threshold == 2.5 && c.threshold_rule == MUSEC_THRESHOLD_RMS, "rms");
+    CHECK(c.update_scale == 1 && c.ns_mode == 3 && c.ns_iters == 7, "codes");
+    c = rig_config("soft-musec", "threshold=quantile:1 update_scale=paper decay_form=cautious-lr2");
+    CHECK(c.threshold == 1.0 && c.threshold_rule == MUSEC_THRESHOLD_QUANTILE, "quantile");
+    CHECK(c.update_scale == 0 && c.decay_form == 4, "underscores");
+    c = rig_config("muon",
+                   "weight-decay=0.5 weight-decay=qk=1.2,mlp=0.3 seed=18446744073709551615");
+    CHECK(c.weight_decay[MUSEC_ROLE_QK] == 1.2 && c.weight_decay[MUSEC_ROLE_MLP] == 0.3 &&
+              c.weight_decay[MUSEC_ROLE_VO] == 0.5 && c.weight_decay[MUSEC_ROLE_MATRIX] == 0.5,
+          "decay by role");
+    CHECK(c.seed == UINT64_MAX, "seed");
+    CHECK(rig_config("adam", "").decay_form == 5 && rig_config("adamw", "").decay_form == 0,
+          "adam's decay is coupled");
+}
+
+static void bad_options_are_refused_and_change_nothing(void **state)
+{
+    static const struct {
+        const char *key, *value;
+    } bad[] = {
+        { "learning-rate", "1" },
+        { "", "1" },
+        { "lr", "" },
+        { "lr", "fast" },
+        { "lr", "-1" },
+        { "lr", "nan" },
+        { "lr", "inf" },
+        { "lr", "0.1x" },
+        { "beta", "1.5" },
+        { "beta1", "1" },
+        { "threshold", "0" },
+        { "threshold", "-2" },
+        { "threshold", "rms:" },
+        { "threshold", "rms:0" },
+        { "threshold", "rms:nan" },
+        { "threshold", "quantile:1.5" },
+        { "threshold", "quantile" },
+        { "threshold", "max:2" },
+        { "update-scale", "Unit" },
+        { "ns-mode", "pape" },
+        { "ns-mode", "paper|fast" },
+        { "ns-mode", "" },
+        { "ns-iters", "0" },
+        { "ns-iters", "101" },
+        { "ns-iters", "5.5" },
+        { "ns-iters", "99999999999999999999" },
+        { "base", "muon" },
+        { "base", "" },
+        { "weight-decay", "-1" },
+        { "weight-decay", "head=1" },
+        { "weight-decay", "qk" },
+        { "weight-decay", "qk=" },
+        { "weight-decay", "qk=1,," },
+        { "weight-decay", "qk=1,vo=x" },
+        { "nesterov", "true" },
+        { "seed", "-1" },
+        { "seed", "1.5" },
+        { "seed", "99999999999999999999" },
+        { "seed", "" },
+        { "workspace", "1GiB" },
+        { "workspace", " -3" },
+        { "avg-steps", "-1" },
+        { "eps", "-1e-9" },
+        { "qk-tau", "0" },
+        { "qk-alpha", "1.1" },
+        { "ns-tol", "0" },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        const musec_optim_config before = rig_config("spectra", "seed=5 weight-decay=0.25");
+        musec_optim_config       after  = before;
+        CHECK(musec_optim_config_set(&after, bad[i].key, bad[i].value) == MUSEC_EINVAL,
+              "%s is \"%s\"", bad[i].key, bad[i].value);
+        CHECK(memcmp(&before, &after, sizeof after) == 0, "%s is \"%s\": it was changed",
+              bad[i].key, bad[i].value);
+    }
+    musec_optim_config cfg = rig_config("muon", "");
+    CHECK(musec_optim_config_set(NULL, "lr", "1") == MUSEC_EINVAL, "NULL");
+    CHECK(musec_optim_config_set(&cfg, NULL, "1") == MUSEC_EINVAL, "NULL");
+    CHECK(musec_optim_config_set(&cfg, "lr", NULL) == MUSEC_EINVAL, "NULL");
+    cfg.size--;
+    CHECK(musec_optim_config_set(&cfg, "lr", "1") == MUSEC_EINVAL, "an older config");
+}
+
+/* What config_set cannot see, or was never asked. */
+static void change_config(musec_optim_config *cfg, int which)
+{
+    switch (which) {
+    case 0: cfg->lr = NAN; break;
+    case 1: cfg->beta = -0.1; break;
+    case 2: cfg->threshold = 0.0; break;
+    case 3: cfg->threshold = INFINITY; break;
+    case 4: cfg->threshold_rule = 3; break;
+    case 5: cfg->ns_mode = 5; break;
+    case 6: cfg->decay_form = -1; break;
+    case 7: cfg->weight_decay[2] = NAN; break;
+    case 8: cfg->base = "lion"; break;
+    case 9: cfg->base = NULL; break;
+    case 10: cfg->base = "adamw"; break; /* only spectra has a choice */
+    case 11: cfg->size--; break;
+    case 12: cfg->name = "lion"; break;
+    case 13: cfg->ns_iters = 0; break;
+    case 14: cfg->avg_steps = -1; break;
+    default: *cfg = rig_config("muon", "ns-mode=fast"); break; /* quintic steps or exact */
+    }
+}
+
+TEST_EACH_DEVICE(create_checks_what_was_set_by_hand, dev)
+{
+    musec_optim *opt = NULL;
+    for (int which = 0; which <= 15; which++) {
+        musec_optim_config cfg = rig_config("soft-musec", "");
+        change_config(&cfg, which);
+        dev->error.text[0]    = '\0';
+        opt                   = (musec_optim *)dev;
+        const musec_status st = musec_optim_create(&opt, dev, &cfg);
+        CHECK(st == MUSEC_EINVAL && opt == NULL, "change %d: %s", which, musec_status_name(st));
+        CHECK(strlen(musec_ctx_error(dev)) > 10, "change %d has no words", which);
+    }
+    CHECK(musec_optim_create(&opt, dev, NULL) == MUSEC_EINVAL, "NULL");
+    musec_optim_destroy(NULL);
+}
+
+/* ---- adding and describing ------------------------------------------------------------------- */
+
+static const musec_block bad_blocks[][2] = {
+    { { .rows = 5, .cols = 6, .row_step = 6 } },               /* behind the end */
+    { { .offset = 1, .rows = 4, .cols = 6, .row_step = 6 } },  /* by one */
+    { { .offset = -1, .rows = 4, .cols = 6, .row_step = 6 } }, /* before it */
+    { { .rows = 0, .cols = 6, .row_step = 6 } },               /* empty */
+    { { .rows = 4, .cols = 6, .row_step = 5 } },               /* rows overlap */
+    { { .rows = 4, .cols = 6, .row_step = 6, .group_rows = 3, .group_step = 6 } }, /* 4 / 3 */
+    { { .rows = 4, .cols = 6, .row_step = 6, .group_rows = 2, .group_step = 6 } }, /* overlap */
+    { { .rows = 2, .cols = 6, .row_step = 6, .count = 2, .stride = 0 } }, /* all the same */
+    { { .rows = 2, .cols = 6, .row_step = 6, .count = 2, .stride = 6 } }, /* overlap */
+    { { .rows = 2, .cols = 6, .row_step = 6, .count = INT64_MAX, .stride = INT64_MAX } },
+    { { .rows = 1, .cols = 1, .row_step = 1, .count = INT64_MAX / 8, .stride = 1 } },
+    { { .offset = INT64_MAX, .rows = 1, .cols = 6, .row_step = 6 } },
+    { { .rows = 3, .cols = 6, .row_step = 6 },
+      { .offset = 12, .rows = 2, .cols = 6, .row_step = 6 } },
+    { { .rows = 4, .cols = 4, .row_step = 6 },
+      { .offset = 3, .rows = 4, .cols = 3, .row_step = 6 } },
+};
+
+static void check_refused(rig *r, const musec_param *param, const char *what)
+{
+    r->dev->error.text[0] = '\0';
+    const musec_status st = musec_optim_add(r->opt, param, NULL);
+    CHECK(st == MUSEC_EINVAL, "%s: %s", what, musec_status_name(st));
+    CHECK(strlen(musec_ctx_error(r->dev)) > 10, "%s: said \"%s\"", what, musec_ctx_error(r->dev));
+}
+
+TEST_EACH_DEVICE(parameters_that_cannot_be_are_refused, dev)
+{
+    static const rig_param first = { .name = "w", .rows = 4, .cols = 6 };
+    rig                    r     = rig_make(dev, "soft-musec", "", MUSEC_F32, &first, 1, 0);
+    const musec_param      good  = { .name = "v", .weight = r.g[0].view };
+    musec_param            bad   = good;
+    bad.name                     = "w";
+    check_refused(&r, &bad, "a name twice");
+    CHECK(strstr(musec_ctx_error(dev), "w") != NULL, "%s", musec_ctx_error(dev));
+    bad.name = NULL, check_refused(&r, &bad, "no name");
+    bad.name = "", check_refused(&r, &bad, "an empty name");
+    bad = good, bad.role = (musec_role)7, check_refused(&r, &bad, "no role");
+    bad = good, bad.lr_factor = -1.0, check_refused(&r, &bad, "a factor below 0");
+    bad = good, bad.lr_factor = NAN, check_refused(&r, &bad, "a factor that is none");
+    bad = good, bad.weight.data = NULL, check_refused(&r, &bad, "no weight");
+    bad = good, bad.weight.ld = 5, check_refused(&r, &bad, "rows that overlap");
+    bad = good, bad.n_blocks = 1, check_refused(&r, &bad, "no blocks where one is said to be");
+    for (size_t b = 0; b < COUNT(bad_blocks); b++) {
+        char what[32];
+        snprintf(what, sizeof what, "blocks %zu", b);
+        bad          = good;
+        bad.blocks   = bad_blocks[b];
+        bad.n_blocks = bad_blocks[b][1].rows > 0 ? 2 : 1;
+        check_refused(&r, &bad, what);
+    }
+    const musec_block in_padding = { .rows = 3, .cols = 6, .row_step = 6 };
+    bad = good, bad.weight.cols = 5, bad.blocks = &in_padding, bad.n_blocks = 1;
+    check_refused(&r, &bad, "a block over the padding");
+    rig_step(&r, 0, 1.0);
+    check_refused(&r, &good, "after the first step");
+    CHECK(musec_optim_add(NULL, &good, NULL) == MUSEC_EINVAL, "NULL");
+    CHECK(musec_optim_add(r.opt, NULL, NULL) == MUSEC_EINVAL, "NULL");
+    rig_free(&r);
+}
+
+TEST_EACH_DEVICE(the_description_names_every_parameter, dev)
+{
+    static const rig_param params[] = {
+        { .name = "layer.0.attention", .role = MUSEC_ROLE_QK, .rows = 4, .cols = 6 },
+        { .name = "layer.0.mlp", .role = MUSEC_ROLE_MLP, .rows = 9, .cols = 4, .lr_factor = 2.0 },
+        { .name = "embedding", .role = MUSEC_ROLE_EMBED, .rows = 6, .cols = 4 },
+    };
+    static const char *const words[] = {
+        "layer.0.attention", "layer.0.mlp", "embedding", "qk",  "mlp",  "embed",   "adamw",
+        "rms:0.5",           "soft-musec",  "keller",    "1.5", "unit", "cautious"
+    };
+    const char *options =
+        "threshold=rms:0.5 update-scale=unit shape-rule=keller decay-form=cautious";
+    char         text[4096], part[64];
+    rig          r      = rig_make(dev, "soft-musec", options, MUSEC_F32, params, COUNT(params), 0);
+    const size_t length = musec_optim_describe(r.opt, text, sizeof text);
+    CHECK(length == strlen(text) && length < sizeof text, "%zu characters", length);
+    for (size_t i = 0; i < COUNT(words); i++)
+        CHECK(strstr(text, words[i]) != NULL, "\"%s\" is missing from:\n%s", words[i], text);
+    memset(part, 'x', sizeof part);
+    CHECK(musec_optim_describe(r.opt, part, 32) == length, "a short buffer");
+    CHECK(strlen(part) == 31 && strncmp(part, text, 31) == 0 && part[32] == 'x', "cut: %s", part);
+    CHECK(musec_optim_describe(r.opt, NULL, 0) == length, "no buffer");
+    rig_free(&r);
+}
+
+/* ---- roles ----------------------------------------------------------------------------------- */
+
+TEST_EACH_DEVICE(embeddings_heads_and_vectors_get_adamw, dev)
+{
+    rig_param   params[] = { { .name = "a", .role = MUSEC_ROLE_EMBED, .rows = 7, .cols = 4 },
+                             { .name = "b", .role = MUSEC_ROLE_HEAD, .rows = 7, .cols = 4 },
+                             { .name = "c", .role = MUSEC_ROLE_VECTOR, .rows = 1, .cols = 9 },
+                             { .name = "d", .role = MUSEC_ROLE_MLP, .rows = 7, .cols = 4 } };
+    const char *aux = "aux-lr=0.1 aux-beta1=0.8 aux-beta2=0.9 aux-eps=1e-3 aux-weight-decay=0.4 "
+                      "weight-decay=9 decay-form=coupled shape-rule=moonlight nesterov=yes "
+                      "update-scale=unit threshold=0.1";
+    rig         a   = rig_make(dev, "soft-musec", aux, MUSEC_F32, params, COUNT(params), 3);
+    for (size_t p = 0; p < COUNT(params); p++)
+        params[p].role = MUSEC_ROLE_MATRIX;
+    rig b = rig_make(dev, "adamw", "lr=0.1 beta1=0.8 beta2=0.9 eps=1e-3 weight-decay=0.4",
+                     MUSEC_F32, params, COUNT(params), 3);
+    rig_steps(&a, 0, 4), rig_steps(&b, 0, 4);
+    for (size_t p = 0; p < 3; p++)
+        CHECK(rig_same_weight(&a, p, &b, p), "%s: apart by %g", params[p].name,
+              rig_apart(&a, &b, p));
+    CHECK(!rig_same_weight(&a, 3, &b, 3), "a matrix got AdamW");
+    rig_free(&a), rig_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(config_knows_its_size),
+        cmocka_unit_test(every_listed_choice_can_be_set),
+        cmocka_unit_test(spellings_set_fields),
+        cmocka_unit_test(bad_options_are_refused_and_change_nothing),
+        cmocka_unit_test(create_checks_what_was_set_by_hand),
+        cmocka_unit_test(parameters_that_cannot_be_are_refused),
+        cmocka_unit_test(the_description_names_every_parameter),
+        cmocka_unit_test(embeddings_heads_and_vectors_get_adamw),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,294 @@
+/* optim_blocks_test.c - parameters as data: a block of a fused weight is updated bit for bit as the
+ * same matrix given as a parameter of its own, and how matrices are batched changes nothing. */
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optim_rig.h"
+#include "oracle.h"
+
+enum { MATRICES = 4, STEPS = 3 };
+
+/* What a block is: element (b, i, j), read as the header says. */
+static int64_t place(const musec_block *b, int64_t index, int64_t i, int64_t j)
+{
+    const int64_t in_group = b->group_rows > 0 ? b->group_rows : b->rows;
+    return b->offset + index * b->stride + i / in_group * b->group_step +
+           i % in_group * b->row_step + j;
+}
+
+typedef struct fused_case {
+    const char *what;
+    rig_param   whole;
+    musec_block blocks[MATRICES];
+    int64_t     n_blocks;
+} fused_case;
+
+static const fused_case fused[] = {
+    { "q, k, v one below the other",
+      { .name = "w", .rows = 18, .cols = 8 },
+      { { .offset = 0, .rows = 6, .cols = 8, .row_step = 8 },
+        { .offset = 48, .rows = 6, .cols = 8, .row_step = 8 },
+        { .offset = 96, .rows = 6, .cols = 8, .row_step = 8 } },
+      3 },
+    { "grouped queries: more rows of q",
+      { .name = "w", .rows = 16, .cols = 8 },
+      { { .offset = 0, .rows = 8, .cols = 8, .row_step = 8 },
+        { .offset = 64, .rows = 4, .cols = 8, .row_step = 8 },
+        { .offset = 96, .rows = 4, .cols = 8, .row_step = 8 } },
+      3 },
+    { "rows that alternate: two of q, one of k, one of v",
+      { .name = "w", .rows = 12, .cols = 7, .layout = { .pad = 2 } },
+      { { .offset = 0, .rows = 6, .cols = 7, .row_step = 9, .group_rows = 2, .group_step = 36 },
+        { .offset = 18, .rows = 3, .cols = 7, .row_step = 9, .group_rows = 1, .group_step = 36 },
+        { .offset = 27, .rows = 3, .cols = 7, .row_step = 9, .group_rows = 1, .group_step = 36 } },
+      3 },
+    { "columns, unequal",
+      { .name = "w", .rows = 6, .cols = 15, .layout = { .pad = 1 } },
+      { { .offset = 0, .rows = 6, .cols = 8, .row_step = 16 },
+        { .offset = 8, .rows = 6, .cols = 4, .row_step = 16 },
+        { .offset = 12, .rows = 6, .cols = 3, .row_step = 16 } },
+      3 },
+    { "heads as a batch, by rows",
+      { .name = "w", .rows = 16, .cols = 10 },
+      { { .rows = 4, .cols = 10, .row_step = 10, .count = 4, .stride = 40 } },
+      1 },
+    { "heads as a batch, by columns",
+      { .name = "w", .rows = 10, .cols = 16 },
+      { { .rows = 10, .cols = 4, .row_step = 16, .count = 4, .stride = 4 } },
+      1 },
+    { "experts: a stack with gaps",
+      { .name = "w", .rows = 5, .cols = 8, .layout = { .more = 3, .pad = 1, .gap = 4 } },
+      { { .rows = 5, .cols = 8, .row_step = 9, .count = 4, .stride = 49 } },
+      1 },
+    { "a convolution, 4 x 3 x (2 x 2), flattened",
+      { .name = "w", .rows = 3, .cols = 4, .layout = { .more = 3 } },
+      { { .rows = 4, .cols = 12, .row_step = 12 } },
+      1 },
+};
+
+static const struct {
+    const char *name, *options;
+} rules[] = {
+    { "musec", "threshold=1 lr=0.1 beta=0.3 weight-decay=0.2" },
+    { "soft-musec", "threshold=rms:0.8 update-scale=unit lr=0.1 shape-rule=keller" },
+    { "soft-musec", "threshold=0.7 ns-mode=fast nesterov=yes decay-form=cautious weight-decay=1" },
+    { "muon", "lr=0.1 shape-rule=moonlight weight-decay=0.5 decay-form=cautious-lr2" },
+    { "spectra", "base=ademamix threshold=1 weight-decay=0.4 decay-form=coupled" },
+    { "adamw", "lr=0.1 weight-decay=0.1" },
+};
+
+/* The matrix of the block, out of memory laid out as the weight is; and back. */
+static void cut(const double *all, const musec_block *b, int64_t index, double *out)
+{
+    for (int64_t i = 0; i < b->rows; i++)
+        for (int64_t j = 0; j < b->cols; j++)
+            out[i * b->cols + j] = all[place(b, index, i, j)];
+}
+
+/* A dense stack as its memory is, padding 0. */
+static double *laid_out(const run_stack *s, const double *dense)
+{
+    const musec_view *v   = &s->view;
+    double           *all = calloc((size_t)s->n, sizeof *all);
+    CHECK(all != NULL, "no memory");
+    for (int64_t e = 0; e < v->count * v->rows * v->cols; e++)
+        all[e / (v->rows * v->cols) * v->stride + e / v->cols % v->rows * v->ld + e % v->cols] =
+            dense[e];
+    return all;
+}
+
+typedef struct pieces { /* each matrix of each block as a parameter of its own */
+    rig     r;
+    int64_t block[RIG_MAX], index[RIG_MAX];
+} pieces;
+
+static pieces make_pieces(ms_device *dev, const fused_case *c, const musec_optim_config *cfg,
+                          musec_dtype dtype, uint64_t seed)
+{
+    static const char *const names[] = { "a", "b", "c", "d" };
+    rig_param                params[MATRICES];
+    pieces                   out = { .r = { 0 } };
+    size_t                   n   = 0;
+    for (int64_t b = 0; b < c->n_blocks; b++)
+        for (int64_t k = 0; k < (c->blocks[b].count > 0 ? c->blocks[b].count : 1); k++, n++) {
+            CHECK(n < MATRICES, "%s", c->what);
+            params[n]    = (rig_param){ .name = names[n],
+                                        .rows = c->blocks[b].rows,
+                                        .cols = c->blocks[b].cols };
+            out.block[n] = b;
+            out.index[n] = k;
+        }
+    out.r = rig_make_with(dev, cfg, dtype, params, n, seed);
+    return out;
+}
+
+static void check_pieces(pieces *p, rig *whole, const fused_case *c, const char *rule)
+{
+    double *w = rig_weight(whole, 0), *all = laid_out(&whole->w[0], w);
+    for (size_t i = 0; i < p->r.n; i++) {
+        const int64_t n = rig_elems(&p->r, i);
+        double        want[256], *got = rig_weight(&p->r, i);
+        CHECK(n <= (int64_t)COUNT(want), "%s", c->what);
+        cut(all, &c->blocks[p->block[i]], p->index[i], want);
+        CHECK(run_same_bits(got, want, n), "%s, %s: matrix %zu is apart by %g", c->what, rule, i,
+              run_fro_diff(got, want, n));
+        free(got);
+    }
+    free(w), free(all);
+}
+
+static void split_gradient(pieces *p, rig *whole, const fused_case *c, const double *g, bool weight)
+{
+    double *all = laid_out(&whole->w[0], g);
+    for (size_t i = 0; i < p->r.n; i++) {
+        double part[256];
+        cut(all, &c->blocks[p->block[i]], p->index[i], part);
+        if (weight)
+            rig_set_weight(&p->r, i, part);
+        else
+            rig_set_grad(&p->r, i, part);
+    }
+    free(all);
+}
+
+TEST_EACH_DEVICE(blocks_are_parameters_of_their_own, dev)
+{
+    for (size_t c = 0; c < COUNT(fused); c++) {
+        for (size_t k = 0; k < COUNT(rules); k++) {
+            const musec_dtype        dtype = (c + k) % 2 == 0 ? MUSEC_F32 : MUSEC_F64;
+            const musec_optim_config cfg   = rig_config(rules[k].name, rules[k].options);
+            rig_param                param = fused[c].whole;
+            param.blocks                   = fused[c].blocks;
+            param.n_blocks                 = fused[c].n_blocks;
+            rig     whole                  = rig_make_with(dev, &cfg, dtype, &param, 1, c);
+            pieces  p                      = make_pieces(dev, &fused[c], &cfg, dtype, c);
+            double *start                  = rig_start(&whole, 0);
+            split_gradient(&p, &whole, &fused[c], start, true);
+            for (int step = 0; step < STEPS; step++) {
+                double *g = rig_normal(&whole, 0, step);
+                rig_set_grad(&whole, 0, g);
+                split_gradient(&p, &whole, &fused[c], g, false);
+                rig_go(&whole), rig_go(&p.r);
+                free(g);
+            }
+            check_pieces(&p, &whole, &fused[c], rules[k].name);
+            free(start);
+            rig_free(&whole), rig_free(&p.r);
+        }
+    }
+}
+
+/* A stack without blocks is that many matrices. */
+TEST_EACH_DEVICE(a_stack_is_as_many_matrices, dev)
+{
+    static const rig_param stack = {
+        .name = "w", .rows = 5, .cols = 8, .layout = { .more = 3, .pad = 1, .gap = 4 }
+    };
+    for (size_t k = 0; k < COUNT(rules); k++) {
+        rig_param blocks = stack;
+        blocks.blocks    = fused[6].blocks;
+        blocks.n_blocks  = 1;
+        rig a            = rig_make(dev, rules[k].name, rules[k].options, MUSEC_F32, &stack, 1, 5);
+        rig b            = rig_make(dev, rules[k].name, rules[k].options, MUSEC_F32, &blocks, 1, 5);
+        rig_steps(&a, 0, STEPS), rig_steps(&b, 0, STEPS);
+        CHECK(rig_same_weight(&a, 0, &b, 0), "%s", rules[k].name);
+        rig_free(&a), rig_free(&b);
+    }
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static const char *const eight[] = { "a", "b", "c", "d", "e", "f", "g", "h" };
+
+/* On the plain loops a few steps of small ones suffice. */
+TEST_EACH_DEVICE(eight_together_are_eight_alone, dev)
+{
+    static const struct {
+        int64_t rows, cols;
+        bool    big;
+    } sizes[] = { { 6, 10, false }, { 10, 6, false }, { 96, 160, true } };
+    for (size_t s = 0; s < COUNT(sizes); s++) {
+        if (sizes[s].big && run_is_slow(dev)) continue;
+        for (size_t k = 0; k < COUNT(rules); k++) {
+            rig_param params[COUNT(eight)];
+            for (size_t p = 0; p < COUNT(eight); p++)
+                params[p] =
+                    (rig_param){ .name = eight[p], .rows = sizes[s].rows, .cols = sizes[s].cols };
+            rig all =
+                rig_make(dev, rules[k].name, rules[k].options, MUSEC_F32, params, COUNT(eight), 2);
+            rig_steps(&all, 0, 2);
+            for (size_t p = 0; p < COUNT(eight); p++) {
+                rig one =
+                    rig_make(dev, rules[k].name, rules[k].options, MUSEC_F32, &params[p], 1, 2);
+                rig_steps(&one, 0, 2);
+                CHECK(rig_same_weight(&all, p, &one, 0), "%s, %lld x %lld: matrix %zu apart by %g",
+                      rules[k].name, (long long)sizes[s].rows, (long long)sizes[s].cols, p,
+                      rig_apart(&one, &one, 0));
+                rig_free(&one);
+            }
+            rig_free(&all);
+        }
+    }
+}
+
+/* One byte of workspace: one matrix at a time. */
+TEST_EACH_DEVICE(a_workspace_cap_changes_nothing, dev)
+{
+    rig_param params[COUNT(eight)];
+    for (size_t p = 0; p < COUNT(eight); p++)
+        params[p] = (rig_param){ .name = eight[p], .rows = p % 3 == 0 ? 9 : 6, .cols = 8 };
+    for (size_t k = 0; k < COUNT(rules); k++) {
+        musec_optim_config cfg   = rig_config(rules[k].name, rules[k].options);
+        uint64_t           large = 0, small = 0;
+        rig                a = rig_make_with(dev, &cfg, MUSEC_F64, params, COUNT(eight), 4);
+        cfg.workspace        = 1;
+        rig b                = rig_make_with(dev, &cfg, MUSEC_F64, params, COUNT(eight), 4);
+        CHECK_OK(dev, musec_optim_memory(a.opt, &large, NULL));
+        CHECK_OK(dev, musec_optim_memory(b.opt, &small, NULL));
+        CHECK(small < large, "%s: %llu bytes under the cap, %llu without", rules[k].name,
+              (unsigned long long)small, (unsigned long long)large);
+        rig_steps(&a, 0, STEPS), rig_steps(&b, 0, STEPS);
+        for (size_t p = 0; p < COUNT(eight); p++)
+            CHECK(rig_same_weight(&a, p, &b, p), "%s: %s", rules[k].name, eight[p]);
+        rig_free(&a), rig_free(&b);
+    }
+}
+
+/* Missing gradients break a batch into runs, which changes nothing for the others. */
+TEST_EACH_DEVICE(missing_gradients_leave_the_others_alone, dev)
+{
+    rig_param params[COUNT(eight)];
+    for (size_t p = 0; p < COUNT(eight); p++)
+        params[p] = (rig_param){ .name = eight[p], .rows = 6, .cols = 8 };
+    for (size_t k = 0; k < COUNT(rules); k++) {
+        rig a = rig_make(dev, rules[k].name, rules[k].options, MUSEC_F32, params, COUNT(eight), 9);
+        rig b = rig_make(dev, rules[k].name, rules[k].options, MUSEC_F32, params, COUNT(eight), 9);
+        b.without[0] = b.without[3] = b.without[4] = true;
+        rig_steps(&a, 0, STEPS), rig_steps(&b, 0, STEPS);
+        for (size_t p = 0; p < COUNT(eight); p++) {
+            double *start = rig_start(&b, p), *got = rig_weight(&b, p);
+            for (int64_t e = 0; e < rig_elems(&b, p); e++)
+                start[e] = (float)start[e];
+            CHECK(b.without[p] ? run_same_bits(start, got, rig_elems(&b, p))
+                               : rig_same_weight(&a, p, &b, p),
+                  "%s: %s", rules[k].name, eight[p]);
+            free(start), free(got);
+        }
+        rig_free(&a), rig_free(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_are_parameters_of_their_own),
+        cmocka_unit_test(a_stack_is_as_many_matrices),
+        cmocka_unit_test(eight_together_are_eight_alone),
+        cmocka_unit_test(a_workspace_cap_changes_nothing),
+        cmocka_unit_test(missing_gradients_leave_the_others_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,292 @@
+/* optim_state_test.c - the state of an optimizer as a file: to go on from it is not to have
+ * stopped, and what does not fit is refused and changes nothing. */
+#define _XOPEN_SOURCE 700
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "optim_rig.h"
+#include "oracle.h"
+
+static const musec_block halves[] = {
+    { .offset = 0, .rows = 4, .cols = 6, .row_step = 6, .group_rows = 2, .group_step = 24 },
+    { .offset = 12, .rows = 4, .cols = 6, .row_step = 6, .group_rows = 2, .group_step = 24 },
+};
+static const rig_param model[] = {
+    { .name = "plain", .rows = 6, .cols = 8, .layout = { .pad = 2 } },
+    { .name     = "fused",
+      .role     = MUSEC_ROLE_QK,
+      .rows     = 8,
+      .cols     = 6,
+      .blocks   = halves,
+      .n_blocks = 2 },
+    { .name = "experts", .role = MUSEC_ROLE_MLP, .rows = 4, .cols = 6, .layout = { .more = 2 } },
+    { .name = "odd \"name\" \\ of/it", .role = MUSEC_ROLE_HEAD, .rows = 6, .cols = 8 },
+};
+
+static const char *path_of(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s.safetensors", check_tmp_dir(), name);
+    return path;
+}
+
+/* Everything that an optimizer holds, in the order of parameters; malloc'ed. */
+static double *snapshot(rig *r, bool averages, int64_t *n)
+{
+    static const char *const states[] = { "momentum", "m", "v", "slow" };
+    double                  *all      = calloc(4096, sizeof *all);
+    CHECK(all != NULL, "no memory");
+    *n = 0;
+    for (size_t p = 0; p < r->n; p++) {
+        double *w = rig_weight(r, p);
+        memcpy(all + *n, w, (size_t)rig_elems(r, p) * sizeof *w);
+        *n += rig_elems(r, p);
+        free(w);
+        for (int64_t b = 0; b < 3; b++) {
+            double host[64];
+            for (size_t s = 0; s < COUNT(states); s++) {
+                const rig_param *param  = &r->params[p];
+                const int64_t    matrix = param->rows * param->cols / (param->n_blocks > 0 ? 2 : 1);
+                const size_t     bytes  = (size_t)matrix * ms_dtype_bytes(r->dtype);
+                if (musec_optim_get_state(r->opt, p, b, states[s], host, bytes) != MUSEC_OK)
+                    continue;
+                memcpy(all + *n, host, bytes);
+                *n += matrix;
+            }
+        }
+        if (averages) {
+            double *average = rig_state(r, p, 0, "average", rig_elems(r, p));
+            memcpy(all + *n, average, (size_t)rig_elems(r, p) * sizeof *average);
+            *n += rig_elems(r, p);
+            free(average);
+        }
+    }
+    CHECK(*n <= 4096, "%d numbers", (int)*n);
+    return all;
+}
+
+static bool same_everything(rig *a, rig *b, bool averages)
+{
+    int64_t    n = 0, m = 0;
+    double    *x = snapshot(a, averages, &n), *y = snapshot(b, averages, &m);
+    const bool same = n == m && run_same_bits(x, y, n) &&
+                      musec_optim_steps(a->opt) == musec_optim_steps(b->opt) &&
+                      musec_optim_skipped(a->opt) == musec_optim_skipped(b->opt);
+    free(x), free(y);
+    return same;
+}
+
+static void copy_weights(rig *from, rig *to)
+{
+    for (size_t p = 0; p < from->n; p++) {
+        double *w = rig_weight(from, p);
+        rig_set_weight(to, p, w);
+        free(w);
+    }
+}
+
+/* ---- going on -------------------------------------------------------------------------------- */
+
+/* Five steps, in the second and third of which `plain` has no gradient, and one that is skipped. */
+static void some_steps(rig *r, int64_t first, int64_t last)
+{
+    for (int64_t step = first; step < last; step++) {
+        r->without[0] = step == 1 || step == 2;
+        rig_step(r, step, 1.0);
+        if (step != 1) continue;
+        double *bad = rig_normal(r, 3, 0);
+        bad[5]      = INFINITY;
+        rig_set_grad(r, 3, bad);
+        rig_go(r);
+        free(bad);
+    }
+}
+
+static void stop_and_go(ms_device *dev, const musec_optim_config *cfg, musec_dtype dtype,
+                        const char *what)
+{
+    const bool averages = cfg->avg_steps > 0;
+    rig        through  = rig_make_with(dev, cfg, dtype, model, COUNT(model), 1);
+    rig        before   = rig_make_with(dev, cfg, dtype, model, COUNT(model), 1);
+    rig        after    = rig_make_with(dev, cfg, dtype, model, COUNT(model), 1);
+    some_steps(&through, 0, 5);
+    some_steps(&before, 0, 3);
+    CHECK_OK(dev, musec_optim_save(before.opt, path_of("going-on")));
+    CHECK_OK(dev, musec_optim_load(after.opt, path_of("going-on")));
+    copy_weights(&before, &after);
+    CHECK(same_everything(&before, &after, averages), "%s: loaded is not what was saved", what);
+    CHECK(musec_optim_steps(after.opt) == 3 && musec_optim_skipped(after.opt) == 1,
+          "%s: %lld steps and %lld skipped", what, (long long)musec_optim_steps(after.opt),
+          (long long)musec_optim_skipped(after.opt));
+    some_steps(&after, 3, 5);
+    CHECK(same_everything(&through, &after, averages), "%s: going on is another run", what);
+    rig_free(&through), rig_free(&before), rig_free(&after);
+}
+
+TEST_EACH_DEVICE(going_on_is_not_having_stopped, dev)
+{
+    static const char *const options[] = {
+        "nonfinite=skip weight-decay=0.1 alpha-warmup=4 beta3-warmup=6",
+        "nonfinite=skip nesterov=yes momentum-init=zero momentum-form=heavy-ball",
+        "nonfinite=skip avg-steps=2 avg-epochs=2 seed=0 report-every=2",
+        "nonfinite=skip avg-steps=2 avg-epochs=2 seed=1",
+        "nonfinite=skip avg-steps=2 avg-epochs=2 seed=2",
+        "nonfinite=skip avg-steps=2 avg-epochs=2 seed=3",
+    };
+    for (size_t k = 0; musec_optim_name(k, NULL) != NULL; k++)
+        for (size_t o = 0; o < COUNT(options); o++) {
+            const musec_optim_config cfg = rig_config(musec_optim_name(k, NULL), options[o]);
+            stop_and_go(dev, &cfg, (k + o) % 2 == 0 ? MUSEC_F32 : MUSEC_F64, cfg.name);
+        }
+}
+
+TEST_EACH_DEVICE(spectra_goes_on_over_every_base, dev)
+{
+    static const char *const bases[] = { "sgdm", "adamw", "signum", "ademamix" };
+    for (size_t b = 0; b < COUNT(bases); b++) {
+        musec_optim_config cfg = rig_config("spectra", "nonfinite=skip threshold=0.5 ns-mode=fast");
+        CHECK(musec_optim_config_set(&cfg, "base", bases[b]) == MUSEC_OK, "%s", bases[b]);
+        stop_and_go(dev, &cfg, MUSEC_F32, bases[b]);
+    }
+}
+
+/* ---- momentum forms -------------------------------------------------------------------------- */
+
+/* Heavy-ball momentum is the average divided by beta.  With a power of two both ways are exact,
+ * and the run that changes its form in the middle, with (D / beta, eta beta), is the one that does
+ * not. */
+TEST_EACH_DEVICE(loading_converts_the_momentum, dev)
+{
+    musec_optim_config ema =
+        rig_config("soft-musec", "lr=0.4 beta=0.0625 threshold=0.25 ns-mode=fast");
+    musec_optim_config heavy = ema;
+    heavy.momentum_form      = 1;
+    heavy.threshold          = ema.threshold / ema.beta;
+    heavy.lr                 = ema.lr * ema.beta;
+    for (int way = 0; way < 2; way++) {
+        const musec_optim_config *from = way == 0 ? &ema : &heavy, *to = way == 0 ? &heavy : &ema;
+        rig                       through = rig_make_with(dev, from, MUSEC_F32, model, 3, 2);
+        rig                       before  = rig_make_with(dev, from, MUSEC_F32, model, 3, 2);
+        rig                       after   = rig_make_with(dev, to, MUSEC_F32, model, 3, 2);
+        rig_steps(&through, 0, 6), rig_steps(&before, 0, 3);
+        CHECK_OK(dev, musec_optim_save(before.opt, path_of("form")));
+        CHECK_OK(dev, musec_optim_load(after.opt, path_of("form")));
+        double *m = rig_state(&before, 0, 0, "momentum", 48);
+        double *c = rig_state(&after, 0, 0, "momentum", 48);
+        for (int e = 0; e < 48; e++)
+            m[e] *= way == 0 ? 16.0 : 0.0625;
+        CHECK(run_same_bits(m, c, 48), "way %d", way);
+        copy_weights(&before, &after);
+        rig_steps(&after, 3, 3);
+        for (size_t p = 0; p < 3; p++)
+            CHECK(rig_same_weight(&through, p, &after, p), "way %d: %s", way, model[p].name);
+        free(m), free(c);
+        rig_free(&through), rig_free(&before), rig_free(&after);
+    }
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+/* The optimizer that must refuse the file of "soft-musec" over model[0..2] in float32. */
+static const struct {
+    const char *what, *name, *options;
+    musec_dtype dtype;
+    size_t      first, n; /* of others[] */
+} refusals[] = {
+    { "rule", "musec", "", MUSEC_F32, 0, 2 },
+    { "base", "spectra", "base=adamw", MUSEC_F32, 0, 2 },
+    { "dtype", "soft-musec", "", MUSEC_F64, 0, 2 },
+    { "average", "soft-musec", "avg-steps=3", MUSEC_F32, 0, 2 },
+    { "shape", "soft-musec", "", MUSEC_F32, 2, 2 },
+    { "a parameter less", "soft-musec", "", MUSEC_F32, 0, 1 },
+    { "another name", "soft-musec", "", MUSEC_F32, 4, 2 },
+    { "other blocks", "soft-musec", "", MUSEC_F32, 6, 2 },
+};
+static const rig_param others[] = {
+    { .name = "a", .rows = 6, .cols = 8 },
+    { .name = "b", .rows = 8, .cols = 6, .blocks = halves, .n_blocks = 2 },
+    { .name = "a", .rows = 8, .cols = 6 }, /* as many elements, turned */
+    { .name = "b", .rows = 8, .cols = 6, .blocks = halves, .n_blocks = 2 },
+    { .name = "a", .rows = 6, .cols = 8 },
+    { .name = "c", .rows = 8, .cols = 6, .blocks = halves, .n_blocks = 2 },
+    { .name = "a", .rows = 6, .cols = 8 },
+    { .name = "b", .rows = 8, .cols = 6 },
+};
+
+static void check_refused(rig *r, const char *path, const char *what, musec_status want)
+{
+    const bool averages = strcmp(what, "average") == 0;
+    int64_t    n = 0, m = 0;
+    double    *before        = snapshot(r, averages, &n);
+    r->dev->error.text[0]    = '\0';
+    const musec_status st    = musec_optim_load(r->opt, path);
+    double            *after = snapshot(r, averages, &m);
+    CHECK(st == want, "%s: %s", what, musec_status_name(st));
+    CHECK(strlen(musec_ctx_error(r->dev)) > 10, "%s: said \"%s\"", what, musec_ctx_error(r->dev));
+    CHECK(n == m && run_same_bits(before, after, n), "%s: something was changed", what);
+    CHECK(musec_optim_steps(r->opt) == 2, "%s: the steps were changed", what);
+    free(before), free(after);
+}
+
+TEST_EACH_DEVICE(what_does_not_fit_is_refused, dev)
+{
+    char path[256];
+    rig  saved = rig_make(dev, "soft-musec", "", MUSEC_F32, others, 2, 1);
+    rig_steps(&saved, 0, 3);
+    snprintf(path, sizeof path, "%s", path_of("refused"));
+    CHECK_OK(dev, musec_optim_save(saved.opt, path));
+    for (size_t c = 0; c < COUNT(refusals); c++) {
+        rig r = rig_make(dev, refusals[c].name, refusals[c].options, refusals[c].dtype,
+                         others + refusals[c].first, refusals[c].n, 2);
+        rig_steps(&r, 0, 2);
+        check_refused(&r, path, refusals[c].what, MUSEC_EFORMAT);
+        rig_free(&r);
+    }
+    rig_free(&saved);
+}
+
+/* Cut at every length that matters, and other things that are no such file. */
+TEST_EACH_DEVICE(a_damaged_file_is_refused, dev)
+{
+    static const double parts[] = { 0.0, 0.001, 0.1, 0.5, 0.9, 0.999 };
+    char                path[256], bytes[16384];
+    rig                 r = rig_make(dev, "soft-musec", "", MUSEC_F32, others, 2, 1);
+    rig_steps(&r, 0, 2);
+    snprintf(path, sizeof path, "%s", path_of("damaged"));
+    CHECK_OK(dev, musec_optim_save(r.opt, path));
+    FILE *f = fopen(path, "rb");
+    CHECK(f != NULL, "%s", path);
+    const size_t n = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    CHECK(n > 100 && n < sizeof bytes, "%zu bytes", n);
+    for (size_t c = 0; c < COUNT(parts); c++) {
+        CHECK(truncate(path, (off_t)((double)n * parts[c])) == 0, "truncate");
+        check_refused(&r, path, "cut", MUSEC_EFORMAT);
+        f = fopen(path, "wb");
+        CHECK(f != NULL && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "%s", path);
+    }
+    CHECK_OK(dev, musec_optim_load(r.opt, path));
+    check_refused(&r, path_of("not-there"), "missing", MUSEC_EIO);
+    CHECK(musec_optim_load(NULL, path) == MUSEC_EINVAL, "NULL");
+    CHECK(musec_optim_save(r.opt, NULL) == MUSEC_EINVAL, "NULL");
+    snprintf(path, sizeof path, "%s/no/such/folder.safetensors", check_tmp_dir());
+    CHECK(musec_optim_save(r.opt, path) == MUSEC_EIO, "a folder that is not there");
+    rig_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(going_on_is_not_having_stopped),
+        cmocka_unit_test(spectra_goes_on_over_every_base),
+        cmocka_unit_test(loading_converts_the_momentum),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(a_damaged_file_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,360 @@
+/* optim_step_test.c - what a step must not do: touch what has no gradient, keep half of a step that
+ * failed, allocate, use more memory than was said; and what it measures. */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optim_rig.h"
+#include "oracle.h"
+
+static const musec_dtype dtypes[] = { MUSEC_F64, MUSEC_F32 };
+
+static const rig_param model[] = {
+    { .name = "a", .rows = 6, .cols = 8, .layout = { .pad = 1 } },
+    { .name = "b", .role = MUSEC_ROLE_QK, .rows = 6, .cols = 8 },
+    { .name = "c", .role = MUSEC_ROLE_EMBED, .rows = 5, .cols = 4 },
+};
+
+/* ---- missing gradients ----------------------------------------------------------------------- */
+
+/* Neither decay nor momentum, and its own first step comes later. */
+TEST_EACH_DEVICE(without_a_gradient_nothing_moves, dev)
+{
+    const char *options = "weight-decay=0.5 aux-weight-decay=0.5 momentum-init=first beta=0.3";
+    for (size_t k = 0; musec_optim_name(k, NULL) != NULL; k++) {
+        rig a = rig_make(dev, musec_optim_name(k, NULL), options, MUSEC_F32, model, 3, 1);
+        rig b = rig_make(dev, musec_optim_name(k, NULL), options, MUSEC_F32, model, 3, 1);
+        rig_step(&b, 7, 1.0); /* moves b and c of both alike */
+        a.without[0] = b.without[0] = true;
+        rig_step(&a, 7, 1.0);
+        double *start = rig_start(&a, 0), *got = rig_weight(&a, 0);
+        for (int e = 0; e < 48; e++)
+            start[e] = (float)start[e];
+        CHECK(run_same_bits(start, got, 48), "%s moved", musec_optim_name(k, NULL));
+        CHECK(rig_same_weight(&a, 1, &b, 1), "%s", musec_optim_name(k, NULL));
+        free(start), free(got);
+        rig fresh    = rig_make(dev, musec_optim_name(k, NULL), options, MUSEC_F32, model, 1, 1);
+        a.without[0] = false;
+        rig_steps(&a, 0, 3), rig_steps(&fresh, 0, 3);
+        CHECK(rig_same_weight(&a, 0, &fresh, 0), "%s: a late start is another start",
+              musec_optim_name(k, NULL));
+        rig_free(&a), rig_free(&b), rig_free(&fresh);
+    }
+}
+
+/* ---- not finite ------------------------------------------------------------------------------ */
+
+static void check_untouched(ms_device *dev, const char *name, double bad, bool skip)
+{
+    const char *options = skip ? "nonfinite=skip weight-decay=0.5 avg-steps=9"
+                               : "nonfinite=stop weight-decay=0.5 avg-steps=9";
+    rig         a       = rig_make(dev, name, options, MUSEC_F32, model, 3, 4);
+    rig         b       = rig_make(dev, name, options, MUSEC_F32, model, 3, 4);
+    for (size_t p = 0; p < 3; p++) { /* each parameter at its turn, and before the first step too */
+        double *g               = rig_normal(&a, p, 99);
+        g[rig_elems(&a, p) - 1] = bad;
+        for (size_t q = 0; q < 3; q++) {
+            double *fine = rig_normal(&a, q, 98);
+            rig_set_grad(&a, q, q == p ? g : fine);
+            free(fine);
+        }
+        const musec_status st = rig_try(&a, 1.0);
+        CHECK(st == (skip ? MUSEC_OK : MUSEC_ENONFINITE), "%s: %s", name, musec_status_name(st));
+        CHECK(skip || strstr(musec_ctx_error(dev), model[p].name) != NULL, "%s: %s", name,
+              musec_ctx_error(dev));
+        CHECK(musec_optim_steps(a.opt) == (int64_t)p, "%s: the step was counted", name);
+        CHECK(musec_optim_skipped(a.opt) == (skip ? (int64_t)p + 1 : 0), "%s: %d skipped", name,
+              (int)musec_optim_skipped(a.opt));
+        for (size_t q = 0; q < 3; q++)
+            CHECK(rig_same_weight(&a, q, &b, q), "%s: %s moved", name, model[q].name);
+        rig_step(&a, (int64_t)p, 1.0), rig_step(&b, (int64_t)p, 1.0);
+        for (size_t q = 0; q < 3; q++) /* the momentum was the same, or this would not be */
+            CHECK(rig_same_weight(&a, q, &b, q), "%s: the state of %s was touched", name,
+                  model[q].name);
+        double *x = rig_state(&a, 1, 0, "average", 48), *y = rig_state(&b, 1, 0, "average", 48);
+        CHECK(run_same_bits(x, y, 48), "%s: the average was touched", name);
+        free(x), free(y), free(g);
+    }
+    rig_free(&a), rig_free(&b);
+}
+
+TEST_EACH_DEVICE(a_gradient_that_is_not_finite_changes_nothing, dev)
+{
+    static const double bad[] = { NAN, INFINITY, -INFINITY };
+    for (size_t k = 0; musec_optim_name(k, NULL) != NULL; k++)
+        for (size_t i = 0; i < COUNT(bad); i++)
+            for (int skip = 0; skip < 2; skip++)
+                check_untouched(dev, musec_optim_name(k, NULL), bad[i], skip);
+}
+
+TEST_EACH_DEVICE(gradients_of_another_shape_are_refused, dev)
+{
+    rig r = rig_make(dev, "soft-musec", "", MUSEC_F32, model, 3, 4);
+    for (int which = 0; which < 8; which++) {
+        musec_view grads[3] = { r.g[0].view, r.g[1].view, r.g[2].view };
+        size_t     n        = 3;
+        double     scale    = 1.0;
+        switch (which) {
+        case 0: grads[1].rows--; break;
+        case 1: grads[1].cols--; break;
+        case 2: grads[1].dtype = MUSEC_F64; break;
+        case 3: grads[1].count = 2; break;
+        case 4: grads[1].ld = 6; break;
+        case 5: n = 2; break;
+        case 6: scale = NAN; break;
+        default: scale = -1.0; break;
+        }
+        dev->error.text[0]    = '\0';
+        const musec_status st = musec_optim_step(r.opt, grads, n, scale);
+        CHECK(st == MUSEC_EINVAL, "change %d: %s", which, musec_status_name(st));
+        CHECK(strlen(musec_ctx_error(dev)) > 10, "change %d has no words", which);
+        CHECK(which > 4 || strstr(musec_ctx_error(dev), "b") != NULL, "%s", musec_ctx_error(dev));
+    }
+    CHECK(musec_optim_step(r.opt, NULL, 3, 1.0) == MUSEC_EINVAL, "NULL");
+    CHECK(musec_optim_steps(r.opt) == 0, "a step was counted");
+    rig_free(&r);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static const musec_block rows_of[] = {
+    { .rows = 20, .cols = 30, .row_step = 30, .group_rows = 5, .group_step = 300 },
+    { .offset = 150, .rows = 20, .cols = 30, .row_step = 30, .group_rows = 5, .group_step = 300 },
+};
+static const rig_param sizes[] = {
+    { .name = "a", .rows = 24, .cols = 64 },
+    { .name = "b", .rows = 24, .cols = 64 },
+    { .name = "c", .rows = 65, .cols = 17 },
+    { .name = "d", .role = MUSEC_ROLE_VECTOR, .rows = 1, .cols = 40 },
+    { .name = "e", .rows = 40, .cols = 30, .blocks = rows_of, .n_blocks = 2 },
+    { .name = "f", .rows = 1, .cols = 50 },
+    { .name = "g", .rows = 33, .cols = 33, .layout = { .more = 4 } },
+};
+
+static const struct memory_case {
+    const char *name, *options;
+    uint64_t    buffers; /* that the matrix rule keeps */
+} memory_cases[] = {
+    { "musec", "", 1 },
+    { "musec", "threshold=1e6", 1 },
+    { "musec", "threshold=1e-6", 1 },
+    { "soft-musec", "", 1 },
+    { "soft-musec", "literal=yes", 1 },
+    { "soft-musec", "nesterov=yes ns-mode=paper7", 1 },
+    { "soft-musec", "ns-mode=fast threshold=quantile:0.5", 1 },
+    { "soft-musec", "ns-mode=accurate ns-tol=1e-9 threshold=1e-3", 1 },
+    { "soft-musec", "ns-mode=exact threshold=rms:1 update-scale=unit", 1 },
+    { "soft-musec", "workspace=100000 avg-steps=2", 2 },
+    { "soft-musec", "report-every=1", 1 },
+    { "musec", "report-every=1 nesterov=yes", 1 },
+    { "muon", "decay-form=coupled weight-decay=1", 1 },
+    { "muon", "ns-mode=exact", 1 },
+    { "muonclip", "ns-coeffs=polar-express", 1 },
+    { "spectra", "base=ademamix clip=hard", 3 },
+    { "sgdm", "decay-form=coupled weight-decay=1", 1 },
+    { "sgdm", "decay-form=coupled weight-decay=1 workspace=1", 1 },
+    { "sgdm", "report-every=1", 1 },
+    { "adamw", "decay-form=coupled weight-decay=1 report-every=2 workspace=1", 2 },
+    { "adam", "weight-decay=1", 2 },
+    { "signum", "avg-steps=3", 2 },
+    { "ademamix", "workspace=1", 3 },
+};
+
+/* Some of the parameters in a context of its own, whose peak is that of the steps; returns the
+ * bytes of state. */
+static uint64_t check_workspace(const char *device, const struct memory_case *c, musec_dtype dtype,
+                                size_t first, size_t n)
+{
+    uint64_t   workspace = 0, state = 0;
+    ms_device *dev = NULL;
+    CHECK(musec_ctx_create(&dev, device) == MUSEC_OK, "%s", device);
+    rig r = rig_make(dev, c->name, c->options, dtype, sizes + first, n, 1);
+    CHECK_OK(dev, musec_optim_memory(r.opt, &workspace, &state));
+    rig_steps(&r, 0, 3);
+    CHECK(dev->scratch.peak <= workspace,
+          "%s %s, %s over %zu from %s on: said %llu bytes of workspace, used %llu", c->name,
+          c->options, dtype == MUSEC_F32 ? "f32" : "f64", n, sizes[first].name,
+          (unsigned long long)workspace, (unsigned long long)dev->scratch.peak);
+    rig_free(&r);
+    musec_ctx_destroy(dev);
+    return state;
+}
+
+static void check_memory(const char *device, const struct memory_case *c, musec_dtype dtype)
+{
+    const uint64_t matrices = 24 * 64 * 2 + 65 * 17 + 40 * 30 + 50 + 5 * 33 * 33, vectors = 40;
+    const uint64_t averages = strstr(c->options, "avg-steps") != NULL;
+    const uint64_t want =
+        ms_dtype_bytes(dtype) * (c->buffers * matrices + (2 + averages) * vectors);
+    const uint64_t state = check_workspace(device, c, dtype, 0, COUNT(sizes));
+    CHECK(state == want, "%s %s: said %llu bytes of state, not %llu", c->name, c->options,
+          (unsigned long long)state, (unsigned long long)want);
+    for (size_t p = 0; p < COUNT(sizes); p++)
+        check_workspace(device, c, dtype, p, 1);
+}
+
+TEST_EACH_DEVICE(a_step_takes_no_more_memory_than_said, dev)
+{
+    if (run_is_slow(dev)) return;
+    for (size_t c = 0; c < COUNT(memory_cases); c++)
+        for (size_t t = 0; t < COUNT(dtypes); t++)
+            check_memory(musec_ctx_device(dev), &memory_cases[c], dtypes[t]);
+}
+
+/* Every allocation of a device goes through its row. */
+static musec_status (*real_alloc)(ms_device *d, size_t bytes, void **out);
+static int allocations;
+
+static musec_status counting_alloc(ms_device *d, size_t bytes, void **out)
+{
+    allocations++;
+    return real_alloc(d, bytes, out);
+}
+
+TEST_EACH_DEVICE(after_two_steps_nothing_allocates, dev)
+{
+    if (run_is_slow(dev)) return;
+    real_alloc       = dev->ops->alloc;
+    dev->table.alloc = counting_alloc;
+    for (size_t c = 0; c < COUNT(memory_cases); c++) {
+        rig r = rig_make(dev, memory_cases[c].name, memory_cases[c].options, MUSEC_F32, sizes,
+                         COUNT(sizes), 1);
+        rig_steps(&r, 0, 2);
+        const int    before  = allocations;
+        const size_t scratch = dev->scratch.n_allocs;
+        rig_steps(&r, 2, 3);
+        CHECK(allocations == before && dev->scratch.n_allocs == scratch, "%s %s: %d allocations",
+              memory_cases[c].name, memory_cases[c].options, allocations - before);
+        rig_free(&r);
+    }
+    dev->table.alloc = real_alloc;
+}
+
+/* ---- reports --------------------------------------------------------------------------------- */
+
+static double same(double s, const void *arg) { return (void)arg, s; }
+static double hard(double s, const void *arg) { return fmin(s, *(const double *)arg); }
+static double soft(double s, const void *arg) { return law_soft(s, *(const double *)arg); }
+static double polar(double s, const void *arg) { return (void)arg, s > 0.0 ? 1.0 : 0.0; }
+
+static const struct report_case {
+    const char *name, *options, *op; /* op: the operator whose path it takes, NULL: none */
+    double (*map)(double s, const void *arg);
+    double D;      /* 0: there is none */
+    double factor; /* of the update: shape rule, and 1 / D for unit */
+} report_cases[] = {
+    { "musec", "threshold=2", "hard", hard, 2.0, 1.0 },
+    { "musec", "threshold=50", "hard", hard, 50.0, 1.0 },
+    { "musec", "threshold=2 nesterov=yes beta=0.5", "hard", hard, 2.0, 1.0 }, /* clips twice */
+    { "soft-musec", "threshold=2 ns-mode=exact", "soft", soft, 2.0, 1.0 },
+    { "soft-musec", "threshold=2 ns-mode=exact update-scale=unit", "soft", soft, 2.0, 0.5 },
+    { "soft-musec", "threshold=2 ns-mode=accurate ns-tol=1e-10", NULL, soft, 2.0, 1.0 },
+    { "soft-musec", "threshold=2 ns-mode=exact shape-rule=keller", "soft", soft, 2.0, 1.5 },
+    { "muon", "ns-mode=exact shape-rule=moonlight", "polar", polar, 0.0, 0.2 * 3.0 },
+    { "spectra", "clip=hard threshold=2", "hard", hard, 2.0, 1.0 },
+    { "sgdm", "", NULL, same, 0.0, 1.0 },
+};
+
+static void check_number(double got, double want, double bound, const char *what,
+                         const struct report_case *c)
+{
+    CHECK(fabs(got - want) <= bound * fabs(want), "%s %s: %s is %.12g, not %.12g", c->name,
+          c->options, what, got, want);
+}
+
+/* The momentum is the first gradient, whose SVD was chosen.  Exact spectra are good to 1e-12,
+ * those of ns-tol 1e-10 to a few of it; twelve Lanczos steps on four dimensions find the weight's
+ * norm. */
+TEST_EACH_DEVICE(reports_agree_with_the_oracle, dev)
+{
+    for (size_t i = 0; i < COUNT(report_cases); i++) {
+        const struct report_case *c     = &report_cases[i];
+        const rig_param           param = { .name = "w", .rows = 9, .cols = 4 };
+        oracle                    o     = oracle_make(9, 4, ORACLE_LINEAR, 4.0, 1.6, i);
+        musec_optim_report        got;
+        char                      options[128];
+        double                    fro = 0.0, sum = 0.0, entropy = 0.0, s1 = 0.0, above = 0.0;
+        snprintf(options, sizeof options, "report-every=1 lr=0.1 weight-decay=0.3 %s", c->options);
+        rig r = rig_make(dev, c->name, options, MUSEC_F64, &param, 1, 1);
+        rig_set_grad(&r, 0, o.x);
+        rig_go(&r);
+        for (int64_t l = 0; l < o.k; l++) {
+            const double s = c->factor * c->map(o.s[l], &c->D);
+            fro            = hypot(fro, s);
+            sum += s;
+            s1 = fmax(s1, s);
+            above += c->D > 0.0 && o.s[l] > c->D ? 0.25 : 0.0;
+        }
+        for (int64_t l = 0; l < o.k; l++) {
+            const double p = c->factor * c->map(o.s[l], &c->D) / sum;
+            entropy -= p * log(p);
+        }
+        CHECK_OK(dev, musec_optim_get_report(r.opt, 0, &got));
+        CHECK(strcmp(got.param, "w") == 0 && got.block == 0 && got.rows == 9 && got.cols == 4 &&
+                  got.step == 1,
+              "%s: %s %d", c->name, got.param, (int)got.step);
+        check_number(got.update_norm2, s1, 1e-9, "update_norm2", c);
+        check_number(got.update_rms, fro / 6.0, 1e-9, "update_rms", c);
+        check_number(got.update_erank, exp(entropy), 1e-9, "update_erank", c);
+        check_number(got.threshold, c->D, 1e-15, "threshold", c);
+        check_number(got.sigma1_over_d, c->D > 0.0 ? 4.0 / c->D : 0.0, 1e-12, "sigma1_over_d", c);
+        check_number(got.share_above, above, 1e-15, "share_above", c);
+        double *w = rig_weight(&r, 0);
+        check_number(got.weight_norm2, oracle_norm2(w, MUSEC_F64, 9, 4), 1e-6, "weight_norm2", c);
+        if (c->op != NULL) {
+            const musec_clip_config cfg = run_config(c->op, c->D > 0.0 ? c->D : 1.0);
+            musec_clip_report       clip;
+            free(run_clip(dev, &cfg, MUSEC_F64, o.x, 9, 4, &clip));
+            CHECK(strcmp(got.path, clip.path) == 0, "%s: path %s, not %s", c->name, got.path,
+                  clip.path);
+        }
+        free(w);
+        rig_free(&r);
+        oracle_free(&o);
+    }
+}
+
+/* All matrices, element roles apart, at the steps that are multiples. */
+TEST_EACH_DEVICE(reports_come_at_their_interval, dev)
+{
+    rig                r = rig_make(dev, "soft-musec", "report-every=3", MUSEC_F32, sizes, 7, 1);
+    musec_optim_report report;
+    for (int64_t step = 1; step <= 4; step++) {
+        int seen[7] = { 0 };
+        rig_step(&r, step, 1.0);
+        for (size_t i = 0; i < 12; i++) {
+            const musec_status st = musec_optim_get_report(r.opt, i, &report);
+            CHECK(st == (i < 11 ? MUSEC_OK : MUSEC_EINVAL), "report %zu: %s", i,
+                  musec_status_name(st));
+            if (i == 11) break;
+            seen[report.param[0] - 'a']++;
+            CHECK(report.step == (step < 3 ? 0 : 3), "step %d: report of step %d", (int)step,
+                  (int)report.step);
+        }
+        for (int p = 0; p < 7; p++)
+            CHECK(seen[p] == (p == 3   ? 0
+                              : p == 4 ? 2
+                              : p == 6 ? 5
+                                       : 1),
+                  "%c has %d reports", 'a' + p, seen[p]);
+    }
+    CHECK(musec_optim_get_report(NULL, 0, &report) == MUSEC_EINVAL, "NULL");
+    rig_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_gradient_nothing_moves),
+        cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),
+        cmocka_unit_test(gradients_of_another_shape_are_refused),
+        cmocka_unit_test(a_step_takes_no_more_memory_than_said),
+        cmocka_unit_test(after_two_steps_nothing_allocates),
+        cmocka_unit_test(reports_agree_with_the_oracle),
+        cmocka_unit_test(reports_come_at_their_interval),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

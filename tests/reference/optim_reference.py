@@ -1,0 +1,446 @@
+#!/usr/bin/env python3
+"""optim_reference.py - trajectories of every optimizer in plain NumPy float64.
+
+    python3 tests/reference/optim_reference.py [DIRECTORY]     (default: tests/data)
+
+writes optim_reference.txt, a line for each case, "name optimizer shape lr-factor option=value ...",
+and optim_reference.mgv with their numbers:
+
+    lr_scale                the factor on lr at each step
+    SHAPE.W0, SHAPE.G       the weight before the first step; the gradients, one below the other
+    CASE.W                  the weights after each step, one below the other
+    CASE.momentum m v slow  the state after the last step
+    mha.* gqa.* mla.*       QK-Clip, shape "qk": see qk_cases()
+
+The option role=embed is the parameter's role, not one of the optimizer.
+
+The numbers come from the definitions, by the singular value decomposition wherever a spectral map
+is exact; nothing is shared with the library.  The inputs are float32 numbers, so that a float32 run
+starts from the same ones.
+
+Conventions.  G is the gradient, with lambda W added under coupled decay; eta = lr * lr_scale *
+lr-factor; c the shape rule's factor of an m x n matrix; U what the optimizer proposes.
+
+    W <- W - eta c U                            and before that, by the decay form,
+    decoupled    W <- (1 - eta lambda) W        independent  W <- (1 - lambda) W
+    lr2          W <- (1 - eta^2 lambda) W
+    cautious     as decoupled                   cautious-lr2  W <- (1 - c eta eta_0 lambda) W
+                 but only those entries where U and W do not differ in sign
+"""
+import os
+import struct
+import sys
+
+import numpy as np
+
+STEPS = 8
+SHAPES = {"6x9": (6, 9), "9x6": (9, 6), "7x7": (7, 7)}
+LR_SCALE = [1.0, 1.0, 0.9, 0.8, 0.75, 0.6, 0.5, 0.25]
+
+# ---- spectral maps -------------------------------------------------------------------------------
+
+
+def on_singular_values(x, f):
+    u, s, vt = np.linalg.svd(x, full_matrices=False)
+    return (u * f(s)) @ vt
+
+
+def polar(x):
+    u, s, vt = np.linalg.svd(x, full_matrices=False)
+    keep = s > max(x.shape) * 2.2e-16 * s[0]
+    return u[:, keep] @ vt[keep]
+
+
+def hard(x, d):
+    return on_singular_values(x, lambda s: np.minimum(s, d))
+
+
+def soft(x, d):
+    return on_singular_values(x, lambda s: d * s / np.sqrt(s * s + d * d))
+
+
+def small_side(f):
+    def turned(x, *args):
+        return f(x, *args) if x.shape[0] <= x.shape[1] else f(x.T, *args).T
+    return turned
+
+
+@small_side
+def ssc(x, d, iters):
+    eye = np.eye(x.shape[0])
+    a = x @ x.T + d * d * eye
+    alpha = np.linalg.norm(a)
+    y, z = a / alpha, eye
+    for _ in range(iters):
+        t = 0.5 * (3.0 * eye - z @ y)
+        y, z = y @ t, t @ z
+    return d / np.sqrt(alpha) * (z @ x)
+
+
+KELLER = [(3.4445, -4.7750, 2.0315)] * 5
+POLAR_EXPRESS = [  # with the safety factor 1.02
+    (8.156554524902461, -22.48329292557795, 15.878769915207462),
+    (4.042929935166739, -2.808917465908714, 0.5000178451051316),
+    (3.8916678022926607, -2.772484153217685, 0.5060648178503393),
+    (3.285753657755655, -2.3681294933425376, 0.46449024233003106),
+    (2.3465413258596377, -1.7097828382687081, 0.42323551169305323),
+]
+
+
+@small_side
+def quintic(x, coeffs, norm_factor):
+    x = x / (np.linalg.norm(x) * norm_factor + 1e-7)
+    for a, b, c in coeffs:
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x
+
+
+def orthogonal(x, o):
+    """What muon makes of its momentum."""
+    if o.get("ns-mode") == "exact":
+        return polar(x)
+    if o.get("ns-coeffs") == "polar-express":
+        return quintic(x, POLAR_EXPRESS, 1.02)
+    return quintic(x, KELLER, 1.0)
+
+
+def clipped(x, d, kind, o):
+    if kind == "hard":
+        return hard(x, d)
+    return soft(x, d) if o.get("ns-mode") == "exact" else ssc(x, d, 5)
+
+
+# ---- what proposes an update ---------------------------------------------------------------------
+
+
+def propose_momentum(state, g, o, _t):
+    beta = o["beta"]
+    new = 1.0 if o.get("momentum-form") == "heavy-ball" else beta
+    if "momentum" in state:
+        state["momentum"] = (1.0 - beta) * state["momentum"] + new * g
+    else:
+        state["momentum"] = g if o.get("momentum-init", "first") == "first" else new * g
+    if o.get("nesterov") == "yes":
+        return (1.0 - beta) * state["momentum"] + new * g
+    return state["momentum"]
+
+
+def propose_sign(state, g, o, t):
+    return np.sign(propose_momentum(state, g, o, t))
+
+
+def moments(state, g, o):
+    zero = np.zeros_like(g)
+    state["m"] = o["beta1"] * state.get("m", zero) + (1.0 - o["beta1"]) * g
+    state["v"] = o["beta2"] * state.get("v", zero) + (1.0 - o["beta2"]) * g * g
+
+
+def propose_adam(state, g, o, t):
+    moments(state, g, o)
+    v_hat = state["v"] / (1.0 - o["beta2"] ** t)
+    return state["m"] / (1.0 - o["beta1"] ** t) / (np.sqrt(v_hat) + o["eps"])
+
+
+def warm_alpha(o, t):
+    steps = o.get("alpha-warmup", 0)
+    return o["alpha"] * t / steps if t < steps else o["alpha"]
+
+
+def warm_beta3(o, t):
+    """From beta1 to beta3, linear in the half-life."""
+    def life(beta):
+        return np.log(0.5) / np.log(beta + 1e-8) - 1.0
+    steps = o.get("beta3-warmup", 0)
+    if t >= steps:
+        return o["beta3"]
+    s = t / steps
+    return 0.5 ** (1.0 / ((1.0 - s) * life(o["beta1"]) + s * life(o["beta3"]) + 1.0))
+
+
+def propose_ademamix(state, g, o, t):
+    moments(state, g, o)
+    beta3 = warm_beta3(o, t)
+    state["slow"] = beta3 * state.get("slow", np.zeros_like(g)) + (1.0 - beta3) * g
+    top = state["m"] / (1.0 - o["beta1"] ** t) + warm_alpha(o, t) * state["slow"]
+    return top / (np.sqrt(state["v"]) / np.sqrt(1.0 - o["beta2"] ** t) + o["eps"])
+
+
+PROPOSE = {"sgdm": propose_momentum, "signum": propose_sign, "adam": propose_adam,
+           "adamw": propose_adam, "ademamix": propose_ademamix}
+
+
+def threshold(x, o):
+    text = str(o["threshold"])
+    if text.startswith("rms:"):
+        return float(text[4:]) * np.linalg.norm(x) / np.sqrt(min(x.shape))
+    return float(text)
+
+
+def carry_clipped(state, g, d, kind, o):
+    """The clipped momentum is what is kept; Nesterov looks ahead from it and clips again."""
+    state["momentum"] = clipped(state["momentum"], d, kind, o)
+    if o.get("nesterov") != "yes":
+        return state["momentum"]
+    new = 1.0 if o.get("momentum-form") == "heavy-ball" else o["beta"]
+    return clipped((1.0 - o["beta"]) * state["momentum"] + new * g, d, kind, o)
+
+
+def direction(name, state, g, o, t):
+    """U of one matrix; the state moves on."""
+    if name in ("muon", "muonclip"):
+        return orthogonal(propose_momentum(state, g, o, t), o)
+    if name in PROPOSE:
+        return PROPOSE[name](state, g, o, t)
+    x = PROPOSE[o.get("base", "sgdm")](state, g, o, t)
+    d = threshold(x if name == "spectra" else state["momentum"], o)
+    kind = {"spectra": o.get("clip"), "musec": "hard", "soft-musec": "soft"}[name]
+    if name == "spectra":
+        u = clipped(x, d, kind, o)
+    else:
+        u = carry_clipped(state, g, d, kind, o)
+    return u / d if o.get("update-scale") == "unit" else u
+
+
+# ---- the step ------------------------------------------------------------------------------------
+
+
+def shape_factor(shape, rule):
+    m, n = shape
+    return {"none": 1.0, "keller": np.sqrt(max(1.0, m / n)), "moonlight": 0.2 * np.sqrt(max(m, n)),
+            "mup": np.sqrt(m / n)}[rule]
+
+
+def decayed(w, u, o, form, base, eta, c):
+    wd = o.get("weight-decay", 0.0)
+    if form == "coupled":
+        return w
+    rate = {"decoupled": eta * wd, "cautious": eta * wd, "independent": wd, "lr2": eta * eta * wd,
+            "cautious-lr2": c * eta * base * wd}[form]
+    return w - rate * w * (u * w >= 0.0) if form.startswith("cautious") else (1.0 - rate) * w
+
+
+def one_step(name, w, g, state, o, t, base, lr_factor):
+    eta = base * lr_factor
+    form = o.get("decay-form", "coupled" if name == "adam" else "decoupled")
+    if form == "coupled":
+        g = g + o.get("weight-decay", 0.0) * w
+    u = direction(name, state, g, o, t)
+    c = shape_factor(w.shape, o.get("shape-rule", "none"))
+    return decayed(w, u, o, form, base, eta, c) - eta * c * u
+
+
+def trajectory(name, w, grads, o, lr_factor):
+    state, out = {}, []
+    if o.get("role") == "embed":  # whatever the optimizer, AdamW with settings of its own
+        name, o = "adamw", {key[4:]: value for key, value in o.items() if key.startswith("aux-")}
+    for t, g in enumerate(grads, 1):
+        w = one_step(name, w, g, state, o, t, o["lr"] * LR_SCALE[t - 1], lr_factor)
+        out.append(w)
+    return out, state
+
+
+# ---- the cases -----------------------------------------------------------------------------------
+
+MOMENTUM = {"lr": 0.05, "beta": 0.3, "weight-decay": 0.8}
+ADAM = {"lr": 0.05, "beta1": 0.8, "beta2": 0.9, "eps": 1e-6, "weight-decay": 0.8}
+MIX = {**ADAM, "beta3": 0.97, "alpha": 4}
+DECAY = {"decoupled": 0.8, "independent": 0.03, "lr2": 8, "cautious": 0.8, "cautious-lr2": 8,
+         "coupled": 0.8}
+
+
+def momentum_cases():
+    for rule in ("none", "keller", "moonlight", "mup"):
+        for shape in SHAPES:
+            yield "muon." + rule, "muon", shape, 1, {**MOMENTUM, "shape-rule": rule}
+    for form, wd in DECAY.items():
+        o = {**MOMENTUM, "weight-decay": wd, "decay-form": form}
+        yield "muon." + form, "muon", "9x6", 0.5, {**o, "shape-rule": "keller"}
+        yield "sgdm." + form, "sgdm", "6x9", 2, o
+    for shape in SHAPES:
+        yield "muon.express", "muon", shape, 1, {**MOMENTUM, "ns-coeffs": "polar-express"}
+        yield "muon.exact", "muon", shape, 1, {**MOMENTUM, "ns-mode": "exact"}
+    for name, shape in (("muon", "6x9"), ("sgdm", "7x7")):
+        for form in ("ema", "heavy-ball"):
+            for nesterov in ("no", "yes"):
+                for init in ("first", "zero"):
+                    o = {"momentum-form": form, "nesterov": nesterov, "momentum-init": init}
+                    title = ".".join((name, form[0] + nesterov[0] + init[0]))
+                    yield title, name, shape, 1, {**MOMENTUM, **o}
+
+
+def other_cases():
+    for shape in ("6x9", "9x6"):
+        yield "adam", "adam", shape, 1, ADAM
+        yield "adamw", "adamw", shape, 0.5, ADAM
+        ahead = "no" if shape == "6x9" else "yes"
+        yield "signum", "signum", shape, 1, {**MOMENTUM, "nesterov": ahead}
+        yield "ademamix", "ademamix", shape, 1, MIX
+    yield "ademamix.warm", "ademamix", "7x7", 1, {**MIX, "alpha-warmup": 5, "beta3-warmup": 6}
+    yield "ademamix.long", "ademamix", "7x7", 1, {**MIX, "alpha-warmup": 20, "beta3-warmup": 12}
+    yield "adamw.cautious", "adamw", "7x7", 1, {**ADAM, "decay-form": "cautious"}
+    aux = {"aux-" + key: value for key, value in {**ADAM, "lr": 0.03}.items()}
+    yield "aux", "muon", "6x9", 0.5, {**MOMENTUM, "role": "embed", **aux}
+    aux["decay-form"] = "coupled"  # which concerns matrices alone
+    yield "aux.coupled", "muon", "6x9", 1, {**MOMENTUM, "role": "embed", **aux}
+    bases = {"sgdm": (MOMENTUM, 0.7), "adamw": (ADAM, 1.5), "signum": (MOMENTUM, 2.0),
+             "ademamix": (MIX, 2.5)}
+    for i, (base, (o, d)) in enumerate(bases.items()):
+        for clip in ("hard", "soft"):
+            spectra = {**o, "base": base, "clip": clip, "ns-mode": "exact", "threshold": d}
+            yield ".".join(("spectra", base, clip)), "spectra", list(SHAPES)[i % 3], 1, spectra
+    o = {**MOMENTUM, "clip": "soft", "threshold": 0.7}
+    yield "spectra.ssc", "spectra", "9x6", 1, {**o, "base": "adamw", **ADAM}
+    yield "spectra.keller", "spectra", "9x6", 1, {**o, "base": "sgdm", "shape-rule": "keller"}
+    yield "spectra.rms", "spectra", "7x7", 1, {**o, "base": "sgdm", "threshold": "rms:0.5",
+                                                "ns-mode": "exact", "update-scale": "unit"}
+    unit = {**MOMENTUM, "threshold": "rms:0.6", "update-scale": "unit"}
+    for shape in SHAPES:
+        yield "soft-musec.rms", "soft-musec", shape, 1, {**unit, "ns-mode": "exact"}
+    yield "soft-musec.ssc", "soft-musec", "9x6", 1, unit
+    yield "soft-musec.zero", "soft-musec", "6x9", 1, {**unit, "momentum-init": "zero"}
+    yield "soft-musec.paper", "soft-musec", "7x7", 2, {**unit, "update-scale": "paper"}
+    yield "soft-musec.fixed", "soft-musec", "6x9", 1, {**unit, "threshold": 0.5}
+    yield "musec.rms", "musec", "9x6", 1, unit
+    ahead = {**MOMENTUM, "threshold": 0.5, "nesterov": "yes"}
+    yield "musec.ahead", "musec", "9x6", 1, ahead
+    yield "musec.ahead-l2", "musec", "7x7", 1, {**ahead, "decay-form": "coupled"}
+    yield "musec.heavy", "musec", "6x9", 1, {**unit, "threshold": 1.5,
+                                              "momentum-form": "heavy-ball"}
+
+
+# ---- QK-Clip -------------------------------------------------------------------------------------
+
+QK = {"lr": 0.05, "beta": 0.3, "weight-decay": 0.8, "shape-rule": "moonlight",
+      "momentum-form": "heavy-ball", "qk-tau": 1.5}
+ALPHA = {"mha": 0.5, "gqa": 0.3, "mla": 0.5}
+
+
+def gammas(logits, group, tau):
+    """One for each key: from the largest logit of its query heads."""
+    worst = np.array(logits).reshape(-1, group).max(axis=1)
+    return np.where(worst > tau, tau / worst, 1.0)
+
+
+def qk_clip_mha(q, k, logits, heads, tau):
+    rows = q.shape[0] // heads
+    for h, gamma in enumerate(gammas(logits, 1, tau)):
+        q[h * rows:(h + 1) * rows] *= np.sqrt(gamma)
+        k[h * rows:(h + 1) * rows] *= np.sqrt(gamma)
+
+
+def qk_clip_gqa(q, k, logits, heads, kv_heads, tau, alpha):
+    rows, group = q.shape[0] // heads, heads // kv_heads
+    for j, gamma in enumerate(gammas(logits, group, tau)):
+        k[j * rows:(j + 1) * rows] *= gamma ** (1.0 - alpha)
+        for h in range(j * group, (j + 1) * group):
+            q[h * rows:(h + 1) * rows] *= gamma ** alpha
+
+
+def qk_clip_mla(q, k, logits, heads, plain, rotary, tau):
+    """For each head q has `plain`, then `rotary` rows; k `plain` rows and `rotary` of others."""
+    step = plain + rotary
+    for h, gamma in enumerate(gammas(logits, 1, tau)):
+        q[h * step:h * step + plain] *= np.sqrt(gamma)
+        q[h * step + plain:(h + 1) * step] *= gamma
+        k[h * step:h * step + plain] *= np.sqrt(gamma)
+    assert heads * step == q.shape[0] == k.shape[0]
+
+
+def qk_run(q, k, gq, gk, logits, clip):
+    """The weights after each step, q and k below each other, and the momenta at the end."""
+    sq, sk, out = {}, {}, []
+    for t in range(1, STEPS + 1):
+        eta = QK["lr"] * LR_SCALE[t - 1]
+        q = one_step("muonclip", q, gq[t - 1], sq, QK, t, eta, 1.0)
+        k = one_step("muonclip", k, gk[t - 1], sk, QK, t, eta, 1.0)
+        if not np.isnan(logits[t - 1]).any():  # NaN: no logits came before this step
+            clip(q, k, logits[t - 1])
+        out.append(np.vstack((q, k)))
+    return out, np.vstack((sq["momentum"], sk["momentum"]))
+
+
+def qk_cases(draw):
+    """mha: 3 heads of 2 rows, q and k alternating by head in one 12 x 7 weight, two matrices to the
+    optimizer.  gqa: 4 query heads and 2 keys of 3 rows.  mla: 2 heads of 3 + 2 rows, and keys of 3
+    rows followed by 2 that are not keys.  .W0, .G, .W, .momentum: q over k; of G and W as many as
+    there are steps, below each other.  .logits: one row a step, NaN where none are given."""
+    sizes = {"mha": (6, 6, 3), "gqa": (12, 6, 4), "mla": (10, 10, 2)}
+    clips = {"mha": lambda q, k, s: qk_clip_mha(q, k, s, 3, QK["qk-tau"]),
+             "gqa": lambda q, k, s: qk_clip_gqa(q, k, s, 4, 2, QK["qk-tau"], ALPHA["gqa"]),
+             "mla": lambda q, k, s: qk_clip_mla(q, k, s, 2, 3, 2, QK["qk-tau"])}
+    out = {}
+    for name, (rows_q, rows_k, heads) in sizes.items():
+        w = draw(rows_q + rows_k, 7)
+        g = [draw(rows_q + rows_k, 7) for _ in range(STEPS)]
+        logits = 1.5 + 1.5 * draw(STEPS, heads)  # some below tau, some negative
+        logits[3] = np.nan
+        assert (logits > 3.0).any() and (logits < 0.0).any()
+        ws, momentum = qk_run(w[:rows_q], w[rows_q:], [x[:rows_q] for x in g],
+                              [x[rows_q:] for x in g], logits, clips[name])
+        out[name] = {"W0": w, "G": np.vstack(g), "logits": logits, "W": np.vstack(ws),
+                     "momentum": momentum}
+    return out
+
+
+# ---- output --------------------------------------------------------------------------------------
+
+
+def write_mgv(path, records):
+    with open(path, "wb") as f:
+        f.write(b"MUSECGV1" + struct.pack("<II", len(records), 0))
+        for name, a in records.items():
+            a = np.atleast_2d(np.asarray(a, dtype="<f8"))
+            assert len(name) <= 32 and a.ndim == 2, name
+            f.write(name.encode().ljust(32, b"\0") + struct.pack("<II", *a.shape) + a.tobytes())
+
+
+def check_case(case, ws, state, w0, grads, name, o, factor):
+    """The case must depend on its decay, and stay away from decisions that rounding makes."""
+    assert all(np.isfinite(w).all() for w in ws), case
+    none = {"weight-decay": 0.0, "aux-weight-decay": 0.0}
+    without, _ = trajectory(name, w0, grads, {**o, **none}, factor)
+    effect = np.linalg.norm(without[-1] - ws[-1]) / np.linalg.norm(ws[-1])
+    assert effect > 0.01, (case, "decay hardly matters", effect)
+    if "momentum" in state:
+        s = np.linalg.svd(state["momentum"], compute_uv=False)
+        assert s[-1] > 1e-3 * s[0], (case, "badly conditioned", s)
+
+
+def line_of(case, name, shape, factor, o):
+    return " ".join([case, name, shape, "%g" % factor] + ["%s=%s" % pair for pair in o.items()])
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(here, "..", "data")
+    rng = np.random.RandomState(20240817)  # its stream never changes
+
+    def draw(rows, cols):
+        return rng.standard_normal((rows, cols)).astype(np.float32).astype(np.float64)
+
+    records, lines, inputs = {"lr_scale": LR_SCALE}, [], {}
+    for shape, (m, n) in SHAPES.items():
+        inputs[shape] = draw(m, n), [draw(m, n) for _ in range(STEPS)]
+        records[shape + ".W0"] = inputs[shape][0]
+        records[shape + ".G"] = np.vstack(inputs[shape][1])
+    for generator in (momentum_cases, other_cases):
+        for title, name, shape, factor, o in generator():
+            case = title + "." + shape
+            assert case + ".W" not in records, case
+            ws, state = trajectory(name, *inputs[shape], o, factor)
+            check_case(case, ws, state, *inputs[shape], name, o, factor)
+            records[case + ".W"] = np.vstack(ws)
+            records.update({case + "." + key: value for key, value in state.items()})
+            lines.append(line_of(case, name, shape, factor, o))
+    for name, numbers in qk_cases(draw).items():
+        records.update({name + "." + key: value for key, value in numbers.items()})
+        lines.append(line_of(name, "muonclip", "qk", 1, {**QK, "qk-alpha": ALPHA[name]}))
+    write_mgv(os.path.join(target, "optim_reference.mgv"), records)
+    with open(os.path.join(target, "optim_reference.txt"), "w", encoding="ascii") as f:
+        f.write("\n".join(lines) + "\n")
+    print("%d cases, %d records" % (len(lines), len(records)))
+
+
+if __name__ == "__main__":
+    main()
