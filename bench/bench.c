@@ -1,5 +1,6 @@
-/* bench.c - see bench.h.  The peak is the fastest float32 product of n = 2048 (512 if quick) that
- * the BLAS itself did in this run: noise only ever slows a product down. */
+/* bench.c - see bench.h.  The peak is the fastest float32 product seen before the run, one of n =
+ * 2048 or four of 1024 (a quarter of that if quick), by the BLAS itself or through the op table:
+ * noise only ever slows a product down. */
 #include "bench.h"
 
 #include <cblas.h>
@@ -55,24 +56,35 @@ done:
     return st;
 }
 
-static musec_status find_peak(ms_bench *b)
+static musec_status try_peak(ms_bench *b, int64_t count, int64_t n)
 {
-    const ms_mark mark = ms_arena_mark(&b->d->scratch);
-    const int64_t n    = b->opt->quick ? 512 : 2048;
+    const ms_mark mark  = ms_arena_mark(&b->d->scratch);
+    const double  gflop = 2e-9 * (double)(count * n * n * n);
+    const bool    cpu   = strcmp(b->d->ops->name, "cpu") == 0;
     ms_product    p;
-    ms_candidate  c = { .run = strcmp(b->d->ops->name, "cpu") == 0 ? ms_bench_cblas : ms_bench_gemm,
-                        .state = &p };
-    musec_status  st = MUSEC_OK;
-    TRY(ms_bench_random(b, 1, n, n, 1.0, &p.a));
-    TRY(ms_bench_random(b, 1, n, n, 1.0, &p.b));
-    TRY(ms_bench_random(b, 1, n, n, 1.0, &p.c));
-    for (int i = 0; i < 5; i++) {
-        TRY(ms_time_group(b->d, &c, 1, 1));
-        const double gflop_s = 2e-6 * (double)(n * n * n) / c.ms;
-        b->peak              = gflop_s > b->peak ? gflop_s : b->peak;
+    ms_candidate  c[] = { { .run = ms_bench_gemm, .state = &p, .settle = true },
+                          { .run = ms_bench_cblas, .state = &p, .settle = true } };
+    musec_status  st  = MUSEC_OK;
+    TRY(ms_bench_random(b, count, n, n, 1.0, &p.a));
+    TRY(ms_bench_random(b, count, n, n, 1.0, &p.b));
+    TRY(ms_bench_random(b, count, n, n, 1.0, &p.c));
+    for (int i = 0; i < 6; i++) {
+        TRY(ms_time_group(b->d, c, cpu ? 2 : 1, 1));
+        for (int k = 0; k < (cpu ? 2 : 1); k++)
+            if (1e3 * gflop / c[k].ms > b->peak) b->peak = 1e3 * gflop / c[k].ms;
     }
 done:
     ms_arena_reset(&b->d->scratch, mark);
+    return st;
+}
+
+static musec_status find_peak(ms_bench *b)
+{
+    musec_status st = MUSEC_OK;
+    ms_log_progress(b->log, "peak");
+    TRY(try_peak(b, 1, b->opt->quick ? 512 : 2048));
+    TRY(try_peak(b, 4, b->opt->quick ? 256 : 1024));
+done:
     return st;
 }
 
@@ -136,8 +148,8 @@ musec_status ms_bench_run(const ms_bench_options *opt, ms_log *log, FILE *out,
     if (b.rows == NULL)
         fprintf(
             out,
-            "device %s: %s\npeak: %.1f GFLOP/s, the best float32 product of this run; medians of "
-            "%d rounds\n",
+            "device %s: %s\npeak: %.1f GFLOP/s, the best float32 product seen first; medians of %d "
+            "rounds\n",
             b.d->name, about, b.peak, b.rounds);
     TRY(body(&b));
     ms_log_end(log);

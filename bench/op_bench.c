@@ -47,11 +47,11 @@ static musec_status bench_product(ms_bench *b, int64_t m, int64_t n, int64_t k)
     const bool               square  = m == n && n == k;
     const double             gflop   = 2e-9 * BATCH * (double)m * (double)n * (double)k;
     ms_product               p;
-    ms_candidate             c[] = { { cpu ? ms_bench_cblas : ms_bench_gemm, &p, 0, 0 },
-                                     { ms_bench_gemm, &p, 0, 0 },
-                                     { run_gemm_sym, &p, 0, 0 },
-                                     { run_square, &p, 0, 0 },
-                                     { run_gram, &p, 0, 0 } };
+    ms_candidate             c[] = { { cpu ? ms_bench_cblas : ms_bench_gemm, &p, true, 0, 0 },
+                                     { ms_bench_gemm, &p, true, 0, 0 },
+                                     { run_gemm_sym, &p, false, 0, 0 },
+                                     { run_square, &p, false, 0, 0 },
+                                     { run_gram, &p, false, 0, 0 } };
     char                     shape[64];
     musec_status             st = MUSEC_OK;
 
@@ -62,7 +62,7 @@ static musec_status bench_product(ms_bench *b, int64_t m, int64_t n, int64_t k)
     TRY(ms_bench_random(b, BATCH, m, k, 1.0, &p.a));
     TRY(ms_bench_random(b, BATCH, k, n, 1.0, &p.b));
     TRY(ms_bench_random(b, BATCH, m, n, 1.0, &p.c));
-    TRY(ms_time_group(b->d, c, square ? 5 : 2, 2 * b->rounds + 1));
+    TRY(ms_time_group(b->d, c, square ? 5 : 2, b->rounds + 4));
     for (int i = cpu ? 0 : 1; i < (square ? 5 : 2); i++) {
         const double done = i >= 2 ? gflop / 2 : gflop; /* a symmetric product needs half of it */
         ms_bench_row(b, "products", names[i], shape, c[i].ms, 1e3 * done / c[i].ms, 0.0, c[i].ratio,

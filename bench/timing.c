@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+static const double settle_ms = 150.0;
+
 static int ascending(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -19,6 +21,11 @@ static musec_status time_once(ms_device *d, const ms_candidate *c, double *ms)
 {
     double       begin = 0.0, end = 0.0;
     musec_status st = MUSEC_OK;
+    TRY(d->ops->now_ms(d, &begin));
+    for (double now = begin; c->settle && now - begin < settle_ms;) {
+        TRY(c->run(d, c->state));
+        TRY(d->ops->now_ms(d, &now));
+    }
     TRY(d->ops->now_ms(d, &begin));
     TRY(c->run(d, c->state));
     TRY(d->ops->now_ms(d, &end));

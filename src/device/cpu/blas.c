@@ -1,15 +1,24 @@
 /* blas.c - products on the CPU: CBLAS on tiles.
  *
- * A product is cut into tiles of about TILE x 2 TILE elements of the result, whatever the number of
- * threads; a symmetric one into square tiles of its lower triangle, each mirrored while it is in
- * cache.  Tiles on the diagonal are computed by syrk where the product is a square (exactly half
- * the work), else as a staircase of SUB rows (9/16 of it). */
+ * A product is cut into tiles of about AREA elements of the result, whatever the number of threads:
+ * across its longer side, so that little is packed twice, and in two at least where it is not small.
+ * A symmetric one is cut into square tiles of its lower triangle, each mirrored while it is in cache.
+ * Tiles on the diagonal are computed by syrk where the product is a square (exactly half the work),
+ * else as a staircase of SUB rows (9/16 of it). */
 #include "device/cpu/cpu.h"
 
 #include <cblas.h>
 #include <limits.h>
 
-enum { TILE = 512, SUB = 96, MIRROR = 32, ROUND = 16 };
+enum {
+    AREA   = 1 << 20, /* elements of a tile of a product, at most about */
+    SMALL  = 1 << 18, /* elements of a result that one thread does */
+    NARROW = 512,     /* a tile's longer side is not cut below that */
+    TILE   = 512,     /* the side of a square tile, at most */
+    SUB    = 96,
+    MIRROR = 32,
+    ROUND  = 16,
+};
 
 /* ---- one tile, either type ------------------------------------------------------------------- */
 
@@ -77,16 +86,28 @@ static musec_status check_int(ms_device *d, ms_mat x)
     return MUSEC_OK;
 }
 
-/* The step that cuts n into equal parts of at most `most`. */
-static int64_t even_step(int64_t n, int64_t most)
+/* The step that cuts n into equal parts. */
+static int64_t even_step(int64_t n, int64_t parts)
 {
-    const int64_t parts = (n + most - 1) / most, step = (n + parts - 1) / parts;
+    const int64_t step = (n + parts - 1) / parts;
     return (step + ROUND - 1) / ROUND * ROUND;
 }
 
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- gemm ------------------------------------------------------------------------------------ */
+
+/* The height and width of the tiles of a rows x cols product. */
+static void tile_shape(int64_t rows, int64_t cols, int64_t *height, int64_t *width)
+{
+    const int64_t area = rows * cols, longer = rows > cols ? rows : cols;
+    const int64_t parts = area < SMALL ? 1 : area < AREA ? 2 : (area + AREA - 1) / AREA;
+    int64_t       step  = even_step(longer, parts);
+    if (step < NARROW && parts > 2) step = NARROW;
+    const int64_t across = (parts + (longer + step - 1) / step - 1) / ((longer + step - 1) / step);
+    *height              = rows > cols ? step : even_step(rows, across);
+    *width               = rows > cols ? even_step(cols, across) : step;
+}
 
 static musec_status cpu_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c)
 {
@@ -96,8 +117,9 @@ static musec_status cpu_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, dou
         b               = at;
         c               = ms_t(c);
     }
-    const int64_t k = a.cols, step_i = even_step(c.rows, TILE),
-                  step_j = even_step(c.cols, 2 * TILE);
+    const int64_t k = a.cols;
+    int64_t       step_i, step_j;
+    tile_shape(c.rows, c.cols, &step_i, &step_j);
     const int64_t n_i = (c.rows + step_i - 1) / step_i, n_j = (c.cols + step_j - 1) / step_j;
     musec_status  st = MUSEC_OK;
     TRY(check_int(d, a));
@@ -177,7 +199,8 @@ static void diagonal_tile(double alpha, ms_mat a, ms_mat b, bool square, double 
 static musec_status symmetric(ms_device *d, double alpha, ms_mat a, ms_mat b, bool square,
                               double beta, ms_mat c)
 {
-    const int64_t step = even_step(c.rows, TILE), n = (c.rows + step - 1) / step;
+    const int64_t step  = even_step(c.rows, (c.rows + TILE - 1) / TILE);
+    const int64_t n     = (c.rows + step - 1) / step;
     const int64_t tiles = n * (n + 1) / 2;
     musec_status  st    = MUSEC_OK;
     TRY(check_int(d, a));
