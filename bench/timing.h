@@ -10,8 +10,8 @@
 
 #define MS_TIMING_MAX 12 /* candidates in a group */
 
-/* `settle` runs the candidate untimed for a while first: for groups whose candidates have different
- * threads.  Those of the one before (a BLAS keeps its own spinning for some 100 ms) fall asleep, and
+/* `settle` runs the candidate untimed for a while first, for groups whose candidates have different
+ * threads: those of the one before (a BLAS keeps its own spinning for some 100 ms) fall asleep, and
  * its own are awake and on cores of their own. */
 typedef struct ms_candidate {
     musec_status (*run)(ms_device *d, void *state);

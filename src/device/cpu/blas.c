@@ -1,10 +1,10 @@
 /* blas.c - products on the CPU: CBLAS on tiles.
  *
  * A product is cut into tiles of about AREA elements of the result, whatever the number of threads:
- * across its longer side, so that little is packed twice, and in two at least where it is not small.
- * A symmetric one is cut into square tiles of its lower triangle, each mirrored while it is in cache.
- * Tiles on the diagonal are computed by syrk where the product is a square (exactly half the work),
- * else as a staircase of SUB rows (9/16 of it). */
+ * across its longer side, so that little is packed twice, and in two at least where it is not
+ * small.  A symmetric one is cut into square tiles of its lower triangle, each mirrored while it is
+ * in cache.  Tiles on the diagonal are computed by syrk where the product is a square (exactly half
+ * the work), else as a staircase of SUB rows (9/16 of it). */
 #include "device/cpu/cpu.h"
 
 #include <cblas.h>
