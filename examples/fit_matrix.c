@@ -1,4 +1,4 @@
-/* fit_matrix.c - finds X with A X = B, B being noisy, by Soft Musec on |A X - B|^2 / (2 N).
+/* fit_matrix.c - finds W with A W = B, B being noisy, by Soft Musec on |A W - B|^2 / (2 N).
  *     cc fit_matrix.c $(pkg-config --cflags --libs musec) -lm && ./a.out
  * D follows the momentum (rms:1) and a step is measured in units of D, so that the learning rate
  * does not depend on the scale of the loss. */
@@ -7,8 +7,7 @@
 #include <stdio.h>
 
 enum { N = 200, IN = 24, OUT = 16, STEPS = 300 };
-static double A[N][IN], B[N][OUT], X
-[IN][OUT], G[IN][OUT];
+static double A[N][IN], B[N][OUT], W[IN][OUT], G[IN][OUT];
 
 static double noise(void) /* uniform, variance 1, the same in every run */
 {
@@ -17,7 +16,7 @@ static double noise(void) /* uniform, variance 1, the same in every run */
     return sqrt(12.0) * (state / 4294967296.0 - 0.5);
 }
 
-static double loss_and_gradient(void) /* G <- A^T (A X - B) / N */
+static double loss_and_gradient(void) /* G <- A^T (A W - B) / N */
 {
     double loss = 0.0;
     for (int k = 0; k < IN * OUT; k++)
@@ -26,8 +25,7 @@ static double loss_and_gradient(void) /* G <- A^T (A X - B) / N */
         for (int j = 0; j < OUT; j++) {
             double r = -B[i][j];
             for (int k = 0; k < IN; k++)
-                r += A[i][k] * X
-            [k][j];
+                r += A[i][k] * W[k][j];
             for (int k = 0; k < IN; k++)
                 G[k][j] += A[i][k] * r / N;
             loss += r * r / (2 * N);
@@ -41,18 +39,18 @@ int main(void)
         { "lr", "0.05" },           { "beta", "0.3" },     { "threshold", "rms:1" },
         { "update-scale", "unit" }, { "ns-mode", "fast" },
     };
-    const musec_view   grad  = musec_view_dense(G, MUSEC_F64, 1, IN, OUT);
-    const musec_param  param = {.name = "X", .weight = musec_view_dense(X, MUSEC_F64, 1, IN, OUT) };
-    const double       sought = 0.01 * OUT / 2; /* loss of the X sought: noise of variance 0.01 */
-    musec_ctx         *ctx    = NULL;
-    musec_optim       *optim  = NULL;
+    const musec_view  grad  = musec_view_dense(G, MUSEC_F64, 1, IN, OUT);
+    const musec_param param = { .name = "W", .weight = musec_view_dense(W, MUSEC_F64, 1, IN, OUT) };
+    const double      sought = 0.01 * OUT / 2; /* loss of the W sought: noise of variance 0.01 */
+    musec_ctx        *ctx    = NULL;
+    musec_optim      *optim  = NULL;
     musec_optim_config cfg;
     musec_status       st;
 
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < IN; k++)
             A[i][k] = noise();
-        for (int j = 0; j < OUT; j++) /* the X sought is 1 on its diagonal, else 0 */
+        for (int j = 0; j < OUT; j++) /* the W sought is 1 on its diagonal, else 0 */
             B[i][j] = A[i][j] + 0.1 * noise();
     }
     if (musec_ctx_create(&ctx, "cpu") != MUSEC_OK) return 1;
@@ -67,7 +65,7 @@ int main(void)
         st = musec_optim_step(optim, &grad, 1, 1.0 - (double)t / STEPS); /* lr falls to 0 */
     }
     if (st != MUSEC_OK) fprintf(stderr, "fit_matrix: %s\n", musec_ctx_error(ctx));
-    printf("step %3d  loss %.6f; the X sought has %.6f\n", STEPS, loss_and_gradient(), sought);
+    printf("step %3d  loss %.6f; the W sought has %.6f\n", STEPS, loss_and_gradient(), sought);
     musec_optim_destroy(optim);
     musec_ctx_destroy(ctx);
     return st == MUSEC_OK && loss_and_gradient() < sought ? 0 : 1;

@@ -246,8 +246,8 @@ TEST_EACH_DEVICE(a_workspace_cap_changes_nothing, dev)
         rig                a = rig_make_with(dev, &cfg, MUSEC_F64, params, COUNT(eight), 4);
         cfg.workspace        = 1;
         rig b                = rig_make_with(dev, &cfg, MUSEC_F64, params, COUNT(eight), 4);
-        CHECK_OK(dev, musec_optim_memory(a.opt, &large, NULL));
-        CHECK_OK(dev, musec_optim_memory(b.opt, &small, NULL));
+        CHECK_OK(dev, musec_optim_workspace(a.opt, &large, NULL));
+        CHECK_OK(dev, musec_optim_workspace(b.opt, &small, NULL));
         CHECK(small < large, "%s: %llu bytes under the cap, %llu without", rules[k].name,
               (unsigned long long)small, (unsigned long long)large);
         rig_steps(&a, 0, STEPS), rig_steps(&b, 0, STEPS);

@@ -172,7 +172,7 @@ static uint64_t check_workspace(const char *device, const struct memory_case *c,
     ms_device *dev = NULL;
     CHECK(musec_ctx_create(&dev, device) == MUSEC_OK, "%s", device);
     rig r = rig_make(dev, c->name, c->options, dtype, sizes + first, n, 1);
-    CHECK_OK(dev, musec_optim_memory(r.opt, &workspace, &state));
+    CHECK_OK(dev, musec_optim_workspace(r.opt, &workspace, &state));
     rig_steps(&r, 0, 3);
     CHECK(dev->scratch.peak <= workspace,
           "%s %s, %s over %zu from %s on: said %llu bytes of workspace, used %llu", c->name,

@@ -313,7 +313,8 @@ MUSEC_API musec_status musec_optim_step(musec_optim *opt, const musec_view *grad
 MUSEC_API void         musec_optim_destroy(musec_optim *opt);
 
 /* Bytes of workspace that one step needs and of state that is kept; all parameters are there. */
-MUSEC_API musec_status musec_optim_memory(musec_optim *opt, uint64_t *workspace, uint64_t *state);
+MUSEC_API musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace,
+                                             uint64_t *state);
 
 /* What was chosen for every parameter and why, in lines for people.  Writes at most `bytes` with
  * the final NUL and returns the length of the whole, as snprintf does. */

@@ -349,7 +349,7 @@ done:
     return st;
 }
 
-musec_status musec_optim_memory(musec_optim *opt, uint64_t *workspace, uint64_t *state)
+musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64_t *state)
 {
     uint64_t     most = 0, kept = 0;
     musec_status st = MUSEC_OK;
