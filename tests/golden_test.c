@@ -4,10 +4,8 @@
  * Float64 is held to the relative Frobenius error that the vectors' README expects of each method.
  * Float32 gets the same matrix, rounded, and is held to twice the rounding bounds measured for the
  * method (docs/operators.md), in spectral norm and relative to D. */
-#define _XOPEN_SOURCE 700
 #include "check.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -371,17 +369,8 @@ static void every_record_has_a_test(void **state)
 
 static void every_file_has_a_row(void **state)
 {
-    char           path[512];
-    size_t         n = 0;
-    struct dirent *entry;
-
     (void)state;
-    snprintf(path, sizeof path, "%s/golden", check_data_dir());
-    DIR *dir = opendir(path);
-    CHECK(dir != NULL, "%s cannot be read", path);
-    while ((entry = readdir(dir)) != NULL)
-        n += strncmp(entry->d_name, "op_", 3) == 0;
-    closedir(dir);
+    const size_t n = mgv_count_files("op_");
     CHECK(n == COUNT(files), "%zu files op_*, %zu rows", n, COUNT(files));
 }
 

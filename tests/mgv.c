@@ -1,6 +1,8 @@
 /* mgv.c - see mgv.h. */
+#define _XOPEN_SOURCE 700
 #include "mgv.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,4 +89,19 @@ void mgv_free(mgv_file *f)
         free(f->records[i].data);
     free(f->records);
     *f = (mgv_file){ 0 };
+}
+
+size_t mgv_count_files(const char *prefix)
+{
+    char           path[512];
+    size_t         n = 0;
+    struct dirent *entry;
+
+    snprintf(path, sizeof path, "%s/golden", check_data_dir());
+    DIR *dir = opendir(path);
+    CHECK(dir != NULL, "%s cannot be read", path);
+    while ((entry = readdir(dir)) != NULL)
+        n += strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+    closedir(dir);
+    return n;
 }

@@ -29,5 +29,7 @@ mgv_file          mgv_load(const char *path);
 const mgv_record *mgv_find(mgv_file *f, const char *name);
 double            mgv_scalar(mgv_file *f, const char *name); /* of a 1x1 record */
 void              mgv_free(mgv_file *f);
+/* How many golden files have a name that begins so. */
+size_t mgv_count_files(const char *prefix);
 
 #endif

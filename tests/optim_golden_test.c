@@ -4,10 +4,8 @@
  * Weights and carried momentum are held to 1e-12 in float64 and to 1e-5 in float32, relative and
  * in the Frobenius norm.  The vectors' README expects 1e-12 of a float64 implementation (an
  * independent one reaches 6e-15); ten float32 steps from rounded inputs accumulate a few 1e-7. */
-#define _XOPEN_SOURCE 700
 #include "check.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,17 +130,8 @@ TEST_EACH_DEVICE(trajectories_agree_in_float32, dev) { run_all(dev, MUSEC_F32); 
 
 static void every_file_has_a_row(void **state)
 {
-    char           path[512];
-    size_t         n = 0;
-    struct dirent *entry;
-
     (void)state;
-    snprintf(path, sizeof path, "%s/golden", check_data_dir());
-    DIR *dir = opendir(path);
-    CHECK(dir != NULL, "%s cannot be read", path);
-    while ((entry = readdir(dir)) != NULL)
-        n += strncmp(entry->d_name, "traj_", 5) == 0;
-    closedir(dir);
+    const size_t n = mgv_count_files("traj_");
     CHECK(n == COUNT(files), "%zu files traj_*, %zu rows", n, COUNT(files));
 }
 

@@ -11,17 +11,6 @@ enum { TRIES = 3, COPY_SIDE = 4096, GEMM_FIRST = 128, GEMM_LAST = 2048 };
 
 static const double gemm_budget_ms = 200.0; /* for each dtype */
 
-static ms_mat mat_of(musec_view view)
-{
-    return (ms_mat){ .data   = view.data,
-                     .rows   = view.rows,
-                     .cols   = view.cols,
-                     .ld     = view.ld,
-                     .count  = view.count,
-                     .stride = view.stride,
-                     .dtype  = view.dtype };
-}
-
 static musec_status measure_copy(ms_error *error, ms_device *d, double *gb_s)
 {
     const ms_stack_shape shape = { 1, COPY_SIDE, COPY_SIDE };
@@ -31,13 +20,14 @@ static musec_status measure_copy(ms_error *error, ms_device *d, double *gb_s)
 
     TRY(ms_stack_alloc(error, d, MUSEC_F32, shape, &from));
     TRY(ms_stack_alloc(error, d, MUSEC_F32, shape, &to));
-    TRY(ms_cli_check(error, d, d->ops->fill(d, 1.0, mat_of(from)))); /* pages come on first touch */
-    TRY(ms_cli_check(error, d, d->ops->fill(d, 0.0, mat_of(to))));
+    TRY(ms_cli_check(error, d,
+                     d->ops->fill(d, 1.0, ms_mat_of(from)))); /* pages come on first touch */
+    TRY(ms_cli_check(error, d, d->ops->fill(d, 0.0, ms_mat_of(to))));
     *gb_s = 0.0;
     for (int i = 0; i < TRIES; i++) {
         double begin = 0.0, end = 0.0;
         TRY(ms_cli_check(error, d, d->ops->now_ms(d, &begin)));
-        TRY(ms_cli_check(error, d, d->ops->copy(d, mat_of(from), mat_of(to))));
+        TRY(ms_cli_check(error, d, d->ops->copy(d, ms_mat_of(from), ms_mat_of(to))));
         TRY(ms_cli_check(error, d, d->ops->now_ms(d, &end)));
         if (end > begin && bytes / (end - begin) / 1e6 > *gb_s) *gb_s = bytes / (end - begin) / 1e6;
     }
@@ -59,13 +49,14 @@ static musec_status time_gemm(ms_error *error, ms_device *d, musec_dtype dtype, 
     TRY(ms_stack_alloc(error, d, dtype, shape, &a));
     TRY(ms_stack_alloc(error, d, dtype, shape, &b));
     TRY(ms_stack_alloc(error, d, dtype, shape, &c));
-    TRY(ms_cli_check(error, d, d->ops->fill(d, 0.5, mat_of(a))));
-    TRY(ms_cli_check(error, d, d->ops->fill(d, 0.25, mat_of(b))));
+    TRY(ms_cli_check(error, d, d->ops->fill(d, 0.5, ms_mat_of(a))));
+    TRY(ms_cli_check(error, d, d->ops->fill(d, 0.25, ms_mat_of(b))));
     *best_ms = 0.0;
     for (int i = 0; i < TRIES || (*budget_ms > 0.0 && 8.0 * TRIES * *best_ms > *budget_ms); i++) {
         double begin = 0.0, end = 0.0;
         TRY(ms_cli_check(error, d, d->ops->now_ms(d, &begin)));
-        TRY(ms_cli_check(error, d, d->ops->gemm(d, 1.0, mat_of(a), mat_of(b), 0.0, mat_of(c))));
+        TRY(ms_cli_check(error, d,
+                         d->ops->gemm(d, 1.0, ms_mat_of(a), ms_mat_of(b), 0.0, ms_mat_of(c))));
         TRY(ms_cli_check(error, d, d->ops->now_ms(d, &end)));
         if (i == 0 || end - begin < *best_ms) *best_ms = end - begin;
         *budget_ms -= end - begin;

@@ -131,6 +131,17 @@ musec_view musec_view_dense(void *data, musec_dtype dtype, int64_t count, int64_
                          .dtype  = dtype };
 }
 
+ms_mat ms_mat_of(musec_view view)
+{
+    return (ms_mat){ .data   = view.data,
+                     .rows   = view.rows,
+                     .cols   = view.cols,
+                     .ld     = view.ld,
+                     .count  = view.count,
+                     .stride = view.stride,
+                     .dtype  = view.dtype };
+}
+
 musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, ms_mat *out)
 {
     const size_t each  = ms_dtype_bytes(view.dtype);
@@ -153,13 +164,7 @@ musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, m
                        "%s: stride %lld lets matrices of %lld x %lld (ld %lld) overlap", what,
                        (long long)view.stride, (long long)view.rows, (long long)view.cols,
                        (long long)view.ld);
-    *out = (ms_mat){ .data   = view.data,
-                     .rows   = view.rows,
-                     .cols   = view.cols,
-                     .ld     = view.ld,
-                     .count  = view.count,
-                     .stride = view.stride,
-                     .dtype  = view.dtype };
+    *out = ms_mat_of(view);
     return MUSEC_OK;
 }
 

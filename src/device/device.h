@@ -180,6 +180,8 @@ size_t ms_dtype_bytes(musec_dtype dtype);
 double ms_dtype_eps(musec_dtype dtype);  /* distance from 1 to the next number */
 double ms_dtype_tiny(musec_dtype dtype); /* smallest normal number */
 
+ms_mat ms_mat_of(musec_view view); /* unchecked */
+
 /* Is this a view that may be used?  Fills the error: which (`what`), what is wrong with it. */
 musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, ms_mat *out);
 
