@@ -93,6 +93,7 @@ static void bad_options_are_refused_and_change_nothing(void **state)
         { "lr", "0.1x" },
         { "beta", "1.5" },
         { "beta1", "1" },
+        { "eps", "0" }, /* 0 / 0 for an element that never had a gradient */
         { "threshold", "0" },
         { "threshold", "-2" },
         { "threshold", "rms:" },
@@ -201,6 +202,14 @@ static const musec_block bad_blocks[][2] = {
     { { .rows = 2, .cols = 6, .row_step = 6, .count = INT64_MAX, .stride = INT64_MAX } },
     { { .rows = 1, .cols = 1, .row_step = 1, .count = INT64_MAX / 8, .stride = 1 } },
     { { .offset = INT64_MAX, .rows = 1, .cols = 6, .row_step = 6 } },
+    { { .offset     = 20, /* each step fits an int64_t, their sum does not */
+        .rows       = 3,
+        .cols       = 1,
+        .row_step   = 1,
+        .group_rows = 1,
+        .group_step = INT64_MAX / 4,
+        .count      = 3,
+        .stride     = INT64_MAX / 4 } },
     { { .rows = 3, .cols = 6, .row_step = 6 },
       { .offset = 12, .rows = 2, .cols = 6, .row_step = 6 } },
     { { .rows = 4, .cols = 4, .row_step = 6 },

@@ -231,7 +231,7 @@ typedef enum musec_ns_mode {
 } musec_ns_mode;
 typedef enum musec_ns_coeffs { MUSEC_COEFFS_KELLER, MUSEC_COEFFS_POLAR_EXPRESS } musec_ns_coeffs;
 typedef enum musec_decay_form {
-    MUSEC_DECAY_DECOUPLED,    /* W <- (1 - lr wd) W, lr being the base rate */
+    MUSEC_DECAY_DECOUPLED,    /* W <- (1 - lr wd) W, lr without the shape factor */
     MUSEC_DECAY_INDEPENDENT,  /* W <- (1 - wd) W */
     MUSEC_DECAY_LR2,          /* W <- (1 - lr^2 wd) W */
     MUSEC_DECAY_CAUTIOUS,     /* decoupled, where update and weight have no opposite signs */
@@ -305,9 +305,9 @@ MUSEC_API musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx,
 MUSEC_API musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t *index);
 
 /* One step with lr * lr_scale.  grads: one view per parameter, of the weight's shape, ld, stride
- * and dtype; data NULL: no gradient, and the parameter is left untouched, decay included.  With NaN
- * or infinity in a gradient: policy stop returns MUSEC_ENONFINITE, skip counts and returns
- * MUSEC_OK; weights and momentum stay as they were either way. */
+ * and dtype; data NULL: no gradient, and the parameter is left untouched by the update, decay
+ * included.  With NaN or infinity in a gradient: policy stop returns MUSEC_ENONFINITE, skip counts
+ * and returns MUSEC_OK; weights and momentum stay as they were either way. */
 MUSEC_API musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t n_grads,
                                         double lr_scale);
 MUSEC_API void         musec_optim_destroy(musec_optim *opt);
@@ -335,7 +335,8 @@ typedef struct musec_attention {
 MUSEC_API musec_status musec_optim_add_attention(musec_optim *opt, const musec_attention *attention,
                                                  size_t *index);
 /* The largest attention logit of each head (softmax scale included) of the forward pass, before
- * each step; a head whose logit is NaN or was not set since the last step is left alone. */
+ * each step; NaN, or nothing since the last step: no limit is passed.  Where
+ * heads share a key, the largest logit of the group counts for all of it. */
 MUSEC_API musec_status musec_optim_set_logits(musec_optim *opt, size_t attention,
                                               const double *max_logit, int64_t heads);
 

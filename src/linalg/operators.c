@@ -60,8 +60,11 @@ static musec_status run_accurate(ms_device *d, const call *c)
 
 static musec_status run_ns5(ms_device *d, const call *c)
 {
+    musec_status st = MUSEC_OK;
+    TRY(ms_newton_schulz(d, c->in, ms_quintic_list_find(c->cfg->coeffs), c->cfg->iters, c->out));
     ms_report_path(c->report, c->in.count, c->cfg->coeffs, c->cfg->iters);
-    return ms_newton_schulz(d, c->in, ms_quintic_list_find(c->cfg->coeffs), c->cfg->iters, c->out);
+done:
+    return st;
 }
 
 static const struct {

@@ -11,7 +11,8 @@
 
 #include "linalg/linalg.h"
 
-#define MS_STATES 3 /* most buffers that a base keeps */
+#define MS_PARAM_NAME_MAX 400 /* bytes: a name goes into the keys of a state file */
+#define MS_STATES         3   /* most buffers that a base keeps */
 
 typedef enum ms_optim_map {
     MS_UPDATE_AS_IS,
@@ -148,12 +149,14 @@ musec_status ms_qk_clip(musec_optim *opt);
 void         ms_qk_forget(musec_optim *opt);     /* the logits of a step that is not taken */
 int64_t ms_picked_epoch(const musec_optim *opt); /* whose weights are averaged; 0 is the first */
 
+musec_status ms_all_finite(ms_device *d, ms_mat x, bool *finite); /* waits */
+
 /* What the operators say of n matrices, in host memory. */
 musec_status ms_report_paths(musec_optim *opt, int64_t n, ms_report **out);
 void         ms_report_paths_free(ms_report *paths);
 /* Measures members first, first + 1, ...: `before` is what was proposed, `after`
  * what was applied. */
-musec_status ms_report_members(musec_optim *opt, ms_group *g, int64_t first, ms_mat before,
-                               ms_num threshold, ms_mat after, const ms_report *paths);
+void ms_report_members(musec_optim *opt, ms_group *g, int64_t first, ms_mat before,
+                       ms_num threshold, ms_mat after, const ms_report *paths);
 
 #endif

@@ -1,4 +1,5 @@
 /* params.c - parameters as data: their blocks, and groups of equal blocks. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,26 +50,27 @@ static musec_block normalised(musec_block b)
     return b;
 }
 
+/* Does (n - 1) * step still fit into what is left?  Takes it away. */
+static bool takes(int64_t n, int64_t step, int64_t *left)
+{
+    if (n > 1 && step > *left / (n - 1)) return false;
+    *left -= (n - 1) * step;
+    return true;
+}
+
 /* Does the block lie inside the parameter, and do its own rows not overlap? */
 static bool block_fits(const musec_block *b, ms_mat w)
 {
-    const int64_t total  = (w.count - 1) * w.stride + (w.rows - 1) * w.ld + w.cols;
-    const int64_t limit  = INT64_MAX / 4;
-    const int64_t groups = b->rows / (b->group_rows > 0 ? b->group_rows : 1);
-    size_t        n      = 0;
+    int64_t left = (w.count - 1) * w.stride + (w.rows - 1) * w.ld + w.cols;
     if (b->rows < 1 || b->cols < 1 || b->count < 1 || b->group_rows < 1 || b->offset < 0 ||
-        b->rows % b->group_rows != 0 || b->row_step < b->cols || b->row_step > limit ||
-        b->group_step < 0 || b->stride < 0 || b->stride > limit || b->group_step > limit)
+        b->rows % b->group_rows != 0 || b->row_step < b->cols || b->group_step < 0 || b->stride < 0)
         return false;
-    if (b->offset > total || b->rows > total || b->cols > total || b->count > total) return false;
+    const int64_t groups = b->rows / b->group_rows;
     if ((groups > 1 && b->group_step == 0) || (b->count > 1 && b->stride == 0)) return false;
-    if (!ms_size_stack(b->count, 1, b->stride + 1, 1, &n) ||
-        !ms_size_stack(groups, 1, b->group_step + 1, 1, &n) ||
-        !ms_size_stack(b->group_rows, 1, b->row_step, 1, &n))
-        return false;
-    return b->offset + (b->count - 1) * b->stride + (groups - 1) * b->group_step +
-               (b->group_rows - 1) * b->row_step + b->cols <=
-           total;
+    if (b->offset > left || b->cols > left - b->offset) return false;
+    left -= b->offset + b->cols;
+    return takes(b->count, b->stride, &left) && takes(groups, b->group_step, &left) &&
+           takes(b->group_rows, b->row_step, &left);
 }
 
 /* Marks the elements of one row; false if one of them was marked before. */
@@ -172,13 +174,15 @@ musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t 
         return ms_fail(
             e, MUSEC_EINVAL,
             "parameters must be added before the first step, save, load or look at state");
-    if (param->name == NULL || param->name[0] == '\0')
-        return ms_fail(e, MUSEC_EINVAL, "a parameter needs a name");
+    if (param->name == NULL || param->name[0] == '\0' || strlen(param->name) > MS_PARAM_NAME_MAX)
+        return ms_fail(e, MUSEC_EINVAL, "a parameter needs a name of 1 to %d bytes",
+                       MS_PARAM_NAME_MAX);
     for (size_t i = 0; i < opt->n_params; i++)
         if (strcmp(opt->params[i].name, param->name) == 0)
             return ms_fail(e, MUSEC_EINVAL, "there is a parameter \"%s\" already", param->name);
     if ((int)param->role < 0 || param->role > MUSEC_ROLE_VECTOR || param->n_blocks < 0 ||
-        (param->n_blocks > 0 && param->blocks == NULL) || !(param->lr_factor >= 0.0))
+        (param->n_blocks > 0 && param->blocks == NULL) ||
+        !(param->lr_factor >= 0.0 && param->lr_factor < INFINITY))
         return ms_fail(e, MUSEC_EINVAL, "%s: role %d, %lld blocks, lr_factor %g", param->name,
                        (int)param->role, (long long)param->n_blocks, param->lr_factor);
     TRY(ms_mat_from_view(opt->d, param->name, param->weight, &p.weight));
@@ -267,9 +271,10 @@ done:
 uint64_t ms_map_bytes(const musec_optim_config *cfg, ms_optim_map map, int64_t rows, int64_t cols,
                       musec_dtype dtype)
 {
-    const uint64_t r    = (uint64_t)(rows < cols ? rows : cols),
-                   n    = (uint64_t)(rows < cols ? cols : rows);
-    const uint64_t each = ms_dtype_bytes(dtype), vectors = (uint64_t)128 * MS_ARENA_ALIGN;
+    const uint64_t r       = (uint64_t)(rows < cols ? rows : cols),
+                   n       = (uint64_t)(rows < cols ? cols : rows);
+    const uint64_t each    = ms_dtype_bytes(dtype),
+                   vectors = (uint64_t)(128 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
     if (map == MS_UPDATE_AS_IS) return 0;
     if (map == MS_UPDATE_POLAR && cfg->ns_mode == MUSEC_NS_PAPER)
         return vectors + each * (2 * n * r + 2 * r * r);
@@ -345,7 +350,13 @@ musec_status ms_optim_prepare(musec_optim *opt)
                        &opt->params[i].average));
     opt->ready = true;
 done:
-    if (st != MUSEC_OK) free_groups(opt); /* so that another try begins anew */
+    if (st != MUSEC_OK) { /* so that another try begins anew */
+        free_groups(opt);
+        for (size_t i = 0; i < opt->n_params; i++) {
+            opt->d->ops->free(opt->d, opt->params[i].average.data);
+            opt->params[i].average = (ms_mat){ 0 };
+        }
+    }
     return st;
 }
 
@@ -362,7 +373,10 @@ musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64
         most                  = bytes > most ? bytes : most;
         for (int s = 0; g->base->states[s] != NULL; s++)
             kept += stack;
-        if (opt->cfg.avg_steps > 0) kept += stack;
+    }
+    for (size_t i = 0; i < opt->n_params; i++) {
+        const ms_mat m = opt->params[i].average;
+        if (m.data != NULL) kept += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
     }
     if (workspace != NULL) *workspace = most;
     if (state != NULL) *state = kept;
@@ -382,12 +396,14 @@ musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_o
     TRY(ms_optim_config_check(&ctx->error, cfg));
     opt = calloc(1, sizeof *opt);
     if (opt == NULL) return ms_fail(&ctx->error, MUSEC_ENOMEM, "no memory for the optimizer");
-    opt->d    = ctx;
-    opt->cfg  = *cfg;
-    opt->kind = ms_optim_kind_find(cfg->name);
+    opt->d        = ctx;
+    opt->cfg      = *cfg;
+    opt->kind     = ms_optim_kind_find(cfg->name);
+    opt->cfg.name = opt->kind->name; /* the caller's own strings may go */
+    opt->cfg.base = ms_base_find(cfg->base)->name;
     opt->map =
         opt->kind->base == NULL && cfg->clip == MUSEC_CLIP_HARD ? MS_UPDATE_HARD : opt->kind->map;
-    opt->aux_cfg              = *cfg;
+    opt->aux_cfg              = opt->cfg;
     opt->aux_cfg.beta1        = cfg->aux_beta1;
     opt->aux_cfg.beta2        = cfg->aux_beta2;
     opt->aux_cfg.eps          = cfg->aux_eps;

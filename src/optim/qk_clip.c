@@ -18,8 +18,8 @@ static musec_status check_rows(musec_optim *opt, const char *what, size_t param,
     if (param >= opt->n_params)
         return ms_fail(&opt->d->error, MUSEC_EINVAL, "attention: there is no parameter %zu", param);
     const ms_mat w = opt->params[param].weight;
-    if (w.count != 1 || first < 0 || rows < 1 || step < 0 || (heads > 1 && step < 1) ||
-        first > w.rows || step > w.rows || heads > w.rows ||
+    if (w.count != 1 || first < 0 || rows < 1 || step < 0 || rows > w.rows ||
+        (heads > 1 && step < rows) || first > w.rows || step > w.rows || heads > w.rows ||
         first + (heads - 1) * step + rows > w.rows)
         return ms_fail(
             &opt->d->error, MUSEC_EINVAL,
@@ -35,6 +35,9 @@ musec_status musec_optim_add_attention(musec_optim *opt, const musec_attention *
 {
     musec_status st = MUSEC_OK;
     if (opt == NULL || attention == NULL) return MUSEC_EINVAL;
+    if (!opt->kind->qk_clip)
+        return ms_fail(&opt->d->error, MUSEC_EINVAL,
+                       "attention: %s does not clip logits, muonclip does", opt->kind->name);
     musec_attention a     = *attention;
     ms_attention   *grown = NULL;
     double         *logits;

@@ -24,16 +24,19 @@ musec_status ms_report_paths(musec_optim *opt, int64_t n, ms_report **out)
 
 void ms_report_paths_free(ms_report *paths) { free(paths); }
 
-static musec_status is_finite(ms_device *d, ms_mat x, bool *finite)
+musec_status ms_all_finite(ms_device *d, ms_mat x, bool *finite)
 {
     const ms_mark mark = ms_arena_mark(&d->scratch);
-    double        bad  = 0.0;
     ms_vec        count;
     musec_status  st = MUSEC_OK;
-    TRY(ms_scratch_vec(d, 1, &count));
+    *finite          = true;
+    TRY(ms_scratch_vec(d, x.count, &count));
     TRY(d->ops->count_nonfinite(d, x, count));
-    TRY(ms_vec_download(d, count, &bad));
-    *finite = bad == 0.0;
+    for (int64_t b = 0; b < x.count; b++) {
+        double bad = 0.0;
+        TRY(ms_vec_download(d, ms_vec_slice(count, b, 1), &bad));
+        if (!(bad == 0.0)) *finite = false;
+    }
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
@@ -51,7 +54,7 @@ static musec_status weight_norm(musec_optim *opt, const ms_member *m, int64_t ro
     TRY(ms_scratch_mat(opt->d, p->weight.dtype, 1, rows, part.first.cols, &dense));
     for (int64_t k = 0; k < part.groups; k++)
         TRY(opt->d->ops->copy(opt->d, ms_part_group(part, k), ms_dense_group(dense, part, k)));
-    TRY(is_finite(opt->d, dense, &finite));
+    TRY(ms_all_finite(opt->d, dense, &finite));
     *norm = NAN;
     if (finite) TRY(ms_norm2_lanczos(opt->d, dense, NORM_STEPS, opt->cfg.seed, norm));
 done:
@@ -70,7 +73,7 @@ static musec_status spectrum_of(ms_device *d, ms_mat x, double threshold, double
     *stats               = (musec_spectrum_stats){
                       .norm2 = NAN, .fro = NAN, .effective_rank = NAN, .share_above = NAN
     };
-    TRY(is_finite(d, x, &finite));
+    TRY(ms_all_finite(d, x, &finite));
     if (!finite) return MUSEC_OK;
     TRY(ms_singular_values(d, x, values));
     ms_spectrum_stats_of(values, r, threshold, stats);
@@ -104,24 +107,32 @@ done:
     return st;
 }
 
-musec_status ms_report_members(musec_optim *opt, ms_group *g, int64_t first, ms_mat before,
-                               ms_num threshold, ms_mat after, const ms_report *paths)
+/* A report that could not be made: the step is taken, and its numbers are not known. */
+static void report_nothing(const musec_optim *opt, musec_optim_report *out)
+{
+    out->step      = opt->t + 1;
+    out->threshold = out->sigma1_over_d = out->share_above = out->weight_norm2 = NAN;
+    out->update_norm2 = out->update_rms = out->update_erank = NAN;
+}
+
+void ms_report_members(musec_optim *opt, ms_group *g, int64_t first, ms_mat before,
+                       ms_num threshold, ms_mat after, const ms_report *paths)
 {
     const int64_t r      = g->rows < g->cols ? g->rows : g->cols;
     double       *values = malloc((size_t)r * sizeof *values);
-    musec_status  st     = MUSEC_OK;
-    if (values == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for a spectrum"));
     for (int64_t i = 0; i < before.count; i++) {
-        double d = threshold.value;
-        if (threshold.each.data != NULL)
-            TRY(ms_vec_download(opt->d, ms_vec_slice(threshold.each, i, 1), &d));
-        TRY(measure(opt, g, first + i, ms_mat_slice(before, i, 1), d, ms_mat_slice(after, i, 1),
-                    values));
-        if (paths != NULL) memcpy(g->reports[first + i].path, paths[i].path, sizeof paths[i].path);
+        musec_optim_report *out = &g->reports[first + i];
+        double              d   = threshold.value;
+        musec_status        st  = values == NULL ? MUSEC_ENOMEM : MUSEC_OK;
+        if (st == MUSEC_OK && threshold.each.data != NULL)
+            st = ms_vec_download(opt->d, ms_vec_slice(threshold.each, i, 1), &d);
+        if (st == MUSEC_OK)
+            st = measure(opt, g, first + i, ms_mat_slice(before, i, 1), d,
+                         ms_mat_slice(after, i, 1), values);
+        if (st != MUSEC_OK) report_nothing(opt, out);
+        if (paths != NULL) memcpy(out->path, paths[i].path, sizeof paths[i].path);
     }
-done:
     free(values);
-    return st;
 }
 
 musec_status musec_optim_get_report(const musec_optim *opt, size_t index,

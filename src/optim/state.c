@@ -240,6 +240,8 @@ static musec_status read_number(musec_optim *opt, const ms_safetensors *s, const
     if (end == found || !(*first >= 0.0 && *first < 1e15))
         return ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is \"%s\"", s->path, key, found);
     if (second != NULL) *second = strtod(end, NULL);
+    if (second != NULL && !(*second >= 0.0 && *second < 1e15))
+        return ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is \"%s\"", s->path, key, found);
     return MUSEC_OK;
 }
 

@@ -61,25 +61,21 @@ static musec_status check_grads(musec_optim *opt, const musec_view *grads, size_
     return MUSEC_OK;
 }
 
-/* The first parameter whose gradient is not finite, or n_params. */
+/* The first parameter whose gradient is not finite, or n_params; under coupled decay the weight is
+ * a part of the gradient. */
 static musec_status find_nonfinite(musec_optim *opt, const musec_view *grads, size_t *found)
 {
-    const ms_mark mark = ms_arena_mark(&opt->d->scratch);
-    musec_status  st   = MUSEC_OK;
+    const bool   coupled = opt->cfg.decay_form == MUSEC_DECAY_COUPLED;
+    bool         finite  = true;
+    musec_status st      = MUSEC_OK;
     for (*found = 0; *found < opt->n_params; (*found)++) {
-        ms_vec bad;
+        const ms_param *p = &opt->params[*found];
         if (grads[*found].data == NULL) continue;
-        const ms_mat g = grad_mat(&opt->params[*found], grads[*found]);
-        TRY(ms_scratch_vec(opt->d, g.count, &bad));
-        TRY(opt->d->ops->count_nonfinite(opt->d, g, bad));
-        for (int64_t b = 0; b < g.count; b++) {
-            double n = 0.0;
-            TRY(ms_vec_download(opt->d, ms_vec_slice(bad, b, 1), &n));
-            if (!(n == 0.0)) goto done;
-        }
+        TRY(ms_all_finite(opt->d, grad_mat(p, grads[*found]), &finite));
+        if (finite && coupled) TRY(ms_all_finite(opt->d, p->weight, &finite));
+        if (!finite) break;
     }
 done:
-    ms_arena_reset(&opt->d->scratch, mark);
     return st;
 }
 
@@ -244,7 +240,7 @@ static musec_status run_members(musec_optim *opt, ms_group *g, int64_t first, in
     }
     for (int64_t i = 0; i < n; i++)
         TRY(apply(opt, g, first + i, a, threshold, i, ms_mat_slice(v, i, 1)));
-    if (a->report && !g->aux) TRY(ms_report_members(opt, g, first, u, threshold, v, paths));
+    if (a->report && !g->aux) ms_report_members(opt, g, first, u, threshold, v, paths);
 done:
     ms_report_paths_free(paths);
     ms_arena_reset(&opt->d->scratch, mark);

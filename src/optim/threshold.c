@@ -14,14 +14,22 @@
 
 #include "optim/optim.h"
 
-static musec_status quantiles(musec_optim *opt, ms_mat x, ms_vec out)
+#define LEAST_OF_RMS 1e-3 /* a quantile counts as at least this much of the root mean square */
+
+/* out holds |x|_F^2 of each matrix and gets D. */
+static musec_status quantiles(musec_optim *opt, ms_mat x, double r, ms_vec out)
 {
     double      *host = malloc((size_t)x.count * sizeof *host);
     musec_status st   = MUSEC_OK;
     if (host == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the thresholds"));
     TRY(ms_quantile_estimate(opt->d, x, opt->cfg.threshold, opt->cfg.seed, host));
-    for (int64_t b = 0; b < x.count; b++)
+    for (int64_t b = 0; b < x.count; b++) {
+        double sumsq = 0.0; /* the quantile of a rank-deficient matrix may be rounding, or 0 */
+        TRY(ms_vec_download(opt->d, ms_vec_slice(out, b, 1), &sumsq));
+        const double least = LEAST_OF_RMS * sqrt(sumsq / r);
+        if (!(host[b] > least)) host[b] = least;
         if (!(host[b] > 0.0)) host[b] = 1.0; /* a matrix of zeros: nothing to clip */
+    }
     TRY(opt->d->ops->upload(opt->d, host, (size_t)x.count * sizeof *host, out.data));
 done:
     free(host);
@@ -32,20 +40,18 @@ musec_status ms_threshold(musec_optim *opt, ms_mat x, ms_num *threshold)
 {
     const ms_device_ops *op = opt->d->ops;
     const double         r  = (double)(x.rows < x.cols ? x.rows : x.cols);
-    ms_vec               d, sumsq;
+    ms_vec               d;
     musec_status         st = MUSEC_OK;
 
     *threshold = ms_const(opt->cfg.threshold);
     if (opt->cfg.threshold_rule == MUSEC_THRESHOLD_FIXED) return MUSEC_OK;
     TRY(ms_scratch_vec(opt->d, x.count, &d));
-    if (opt->cfg.threshold_rule == MUSEC_THRESHOLD_RMS) {
-        TRY(ms_scratch_vec(opt->d, x.count, &sumsq));
-        TRY(op->sumsq(opt->d, x, sumsq));
+    TRY(op->sumsq(opt->d, x, d));
+    if (opt->cfg.threshold_rule == MUSEC_THRESHOLD_RMS)
         TRY(op->scalars(opt->d, MS_SCALAR_RMS, (double[]){ opt->cfg.threshold, r }, 2,
-                        (ms_num[]){ ms_each(sumsq) }, &d));
-    } else {
-        TRY(quantiles(opt, x, d));
-    }
+                        (ms_num[]){ ms_each(d) }, &d));
+    else
+        TRY(quantiles(opt, x, r, d));
     *threshold = ms_each(d);
 done:
     return st;

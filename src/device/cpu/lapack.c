@@ -123,7 +123,7 @@ static musec_status cpu_svd(ms_device *d, ms_mat x, ms_mat u_out, ms_mat s, ms_m
             const lapack_int info =
                 gesdd(dense, job, row_at(dense, b), row_at(u, b), ld_of(u), row_at(s, b),
                       row_at(vt, b), ld_of(vt), of_lane(&all, lane));
-            failed = info > failed ? info : failed;
+            failed = info != 0 ? 1 : failed;
         }
     if (failed != 0)
         TRY(ms_fail(&d->error, MUSEC_EDEVICE, "svd of %lld x %lld did not converge",
@@ -172,7 +172,7 @@ static musec_status cpu_eigh(ms_device *d, ms_mat a, ms_mat w, ms_mat v)
         for (int64_t b = lane; b < a.count; b += all.lanes) {
             const lapack_int info =
                 syevd(a.dtype, job, n, row_at(dense, b), row_at(w, b), of_lane(&all, lane));
-            failed = info > failed ? info : failed;
+            failed = info != 0 ? 1 : failed;
         }
     if (failed != 0)
         TRY(ms_fail(&d->error, MUSEC_EDEVICE, "eigh of %lld rows did not converge",
