@@ -41,9 +41,9 @@ _musec() {
         replay:--ns-coeffs) words='keller polar-express' ;;
         replay:--literal) words='no yes' ;;
         replay:--weight-decay) return ;;
-        replay:--decay-form) words='decoupled independent lr2 cautious cautious-lr2 coupled' ;;
+        replay:--decay-form) words='decoupled independent lr2 cautious cautious-lr2 coupled after frank-wolfe' ;;
         replay:--nesterov) words='no yes' ;;
-        replay:--shape-rule) words='none keller moonlight mup' ;;
+        replay:--shape-rule) words='none keller moonlight mup rms normuon' ;;
         replay:--momentum-form) words='ema heavy-ball' ;;
         replay:--momentum-init) words='first zero' ;;
         replay:--nonfinite) words='stop skip' ;;

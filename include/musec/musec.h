@@ -237,12 +237,17 @@ typedef enum musec_decay_form {
     MUSEC_DECAY_CAUTIOUS,     /* decoupled, where update and weight have no opposite signs */
     MUSEC_DECAY_CAUTIOUS_LR2, /* the same by lr_eff wd lr, lr_eff with all factors */
     MUSEC_DECAY_COUPLED,      /* G <- G + wd W */
+    MUSEC_DECAY_AFTER,        /* as decoupled, but of the weight that the step has moved */
+    MUSEC_DECAY_FRANK_WOLFE,  /* W <- (1 - lr) W, whatever wd is */
 } musec_decay_form;
-typedef enum musec_shape_rule { /* factor on the update of an m x n matrix */
-                                MUSEC_SHAPE_NONE,
-                                MUSEC_SHAPE_KELLER,    /* sqrt(max(1, m / n)) */
-                                MUSEC_SHAPE_MOONLIGHT, /* 0.2 sqrt(max(m, n)) */
-                                MUSEC_SHAPE_MUP,       /* sqrt(m / n) */
+/* The factor on the update U of an m x n matrix. */
+typedef enum musec_shape_rule {
+    MUSEC_SHAPE_NONE,
+    MUSEC_SHAPE_KELLER,    /* sqrt(max(1, m / n)) */
+    MUSEC_SHAPE_MOONLIGHT, /* 0.2 sqrt(max(m, n)) */
+    MUSEC_SHAPE_MUP,       /* sqrt(m / n) */
+    MUSEC_SHAPE_RMS,       /* sqrt(max(m, n)) */
+    MUSEC_SHAPE_NORMUON,   /* 0.2 sqrt(m n) / |U|_F: an RMS of 0.2 */
 } musec_shape_rule;
 typedef enum musec_momentum_form {
     MUSEC_MOMENTUM_EMA,   /* M <- (1 - beta) M + beta G */

@@ -96,8 +96,11 @@ static musec_status measure(musec_optim *opt, ms_group *g, int64_t m, ms_mat bef
         out->share_above   = stats.share_above;
     }
     TRY(spectrum_of(opt->d, after, 0.0, values, &stats));
-    const double scale = ms_shape_factor(opt->cfg.shape_rule, g->rows, g->cols) /
-                         (clips && opt->cfg.update_scale == MUSEC_SCALE_UNIT ? threshold : 1.0);
+    double scale = ms_shape_factor(opt->cfg.shape_rule, g->rows, g->cols);
+    if (opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON)
+        scale = stats.fro > 0.0 ? scale / stats.fro : 0.0;
+    else if (clips && opt->cfg.update_scale == MUSEC_SCALE_UNIT)
+        scale /= threshold;
     out->update_norm2 = stats.norm2 * scale;
     out->update_rms   = stats.fro * scale / sqrt((double)(g->rows * g->cols));
     out->update_erank = stats.effective_rank;
@@ -211,9 +214,9 @@ static void describe_map(const musec_optim *opt, text *t)
 
 static void describe_rule(const musec_optim *opt, text *t)
 {
-    static const char *const  decays[] = { "decoupled", "independent",  "lr2",
-                                           "cautious",  "cautious-lr2", "coupled" };
-    static const char *const  shapes[] = { "none", "keller", "moonlight", "mup" };
+    static const char *const  decays[] = { "decoupled",    "independent", "lr2",   "cautious",
+                                           "cautious-lr2", "coupled",     "after", "frank-wolfe" };
+    static const char *const  shapes[] = { "none", "keller", "moonlight", "mup", "rms", "normuon" };
     const musec_optim_config *c        = &opt->cfg;
     add(t, "%s: %s\n", opt->kind->name, opt->kind->words);
     describe_base(opt, t);

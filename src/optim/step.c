@@ -21,6 +21,8 @@ double ms_shape_factor(int rule, int64_t rows, int64_t cols)
     case MUSEC_SHAPE_KELLER: return sqrt(fmax(1.0, m / n));
     case MUSEC_SHAPE_MOONLIGHT: return 0.2 * sqrt(fmax(m, n));
     case MUSEC_SHAPE_MUP: return sqrt(m / n);
+    case MUSEC_SHAPE_RMS: return sqrt(fmax(m, n));
+    case MUSEC_SHAPE_NORMUON: return 0.2 * sqrt(m * n); /* divided by the norm of each update */
     default: return 1.0;
     }
 }
@@ -164,12 +166,38 @@ static double decay_of(const musec_optim_config *cfg, double wd, double base, do
 {
     switch (cfg->decay_form) {
     case MUSEC_DECAY_DECOUPLED:
+    case MUSEC_DECAY_AFTER:
     case MUSEC_DECAY_CAUTIOUS: return lr * wd;
+    case MUSEC_DECAY_FRANK_WOLFE: return lr;
     case MUSEC_DECAY_INDEPENDENT: return wd;
     case MUSEC_DECAY_LR2: return lr * lr * wd;
     case MUSEC_DECAY_CAUTIOUS_LR2: return lr * shape * wd * base;
     default: return 0.0;
     }
+}
+
+/* The factor on the update u of one matrix: `size`, divided by what only the device knows. */
+static musec_status step_size(musec_optim *opt, const ms_group *g, double size, ms_num threshold,
+                              ms_mat u, ms_num *step)
+{
+    const ms_device_ops *op = opt->d->ops;
+    ms_vec               each;
+    musec_status         st = MUSEC_OK;
+    *step                   = ms_const(size);
+    if (g->aux || size == 0.0) return MUSEC_OK;
+    TRY(ms_scratch_vec(opt->d, 1, &each));
+    if (opt->cfg.shape_rule ==
+        MUSEC_SHAPE_NORMUON) { /* the norm cancels any scale, that of D too */
+        TRY(op->sumsq(opt->d, u, each));
+        TRY(op->scalars(opt->d, MS_SCALAR_INV_NORM, (double[]){ 1.0 / size, 1e-30 }, 2,
+                        (ms_num[]){ ms_each(each) }, &each));
+        *step = ms_each(each);
+    } else if (opt->cfg.update_scale == MUSEC_SCALE_UNIT && ms_map_clips(g->map)) {
+        TRY(op->scalars(opt->d, MS_SCALAR_DIVIDE, &size, 1, &threshold, &each));
+        *step = ms_each(each);
+    }
+done:
+    return st;
 }
 
 static musec_status apply(musec_optim *opt, const ms_group *g, int64_t m, const step_args *a,
@@ -182,24 +210,20 @@ static musec_status apply(musec_optim *opt, const ms_group *g, int64_t m, const 
     const double  lr   = cfg->lr * a->lr_scale * param->lr_factor;
     const double  shape = g->aux ? 1.0 : ms_shape_factor(cfg->shape_rule, g->rows, g->cols);
     const double  wd    = g->aux ? cfg->aux_weight_decay : cfg->weight_decay[param->role];
-    const ms_num  decay = ms_const(decay_of(cfg, wd, cfg->lr * a->lr_scale, lr, shape));
+    const double  known = cfg->shape_rule == MUSEC_SHAPE_NORMUON ? 1.0 : shape; /* beforehand */
+    const double  decay = decay_of(cfg, wd, cfg->lr * a->lr_scale, lr, known);
+    const double  kept  = cfg->decay_form == MUSEC_DECAY_AFTER ? 1.0 - decay : 1.0;
     const bool    cautious =
         cfg->decay_form == MUSEC_DECAY_CAUTIOUS || cfg->decay_form == MUSEC_DECAY_CAUTIOUS_LR2;
     const ms_mark mark = ms_arena_mark(&opt->d->scratch);
-    double        size = lr * shape;
-    ms_num        step = ms_const(size);
-    ms_vec        each;
+    ms_num        step;
     musec_status  st = MUSEC_OK;
 
-    if (cfg->update_scale == MUSEC_SCALE_UNIT && ms_map_clips(g->map)) {
-        TRY(ms_scratch_vec(opt->d, 1, &each));
-        if (threshold.each.data != NULL) threshold.each = ms_vec_slice(threshold.each, in_chunk, 1);
-        TRY(opt->d->ops->scalars(opt->d, MS_SCALAR_DIVIDE, &size, 1, &threshold, &each));
-        step = ms_each(each);
-    }
+    if (threshold.each.data != NULL) threshold.each = ms_vec_slice(threshold.each, in_chunk, 1);
+    TRY(step_size(opt, g, lr * shape * kept, threshold, u, &step));
     for (int64_t k = 0; k < part.groups; k++)
-        TRY(opt->d->ops->decay_add(opt->d, step, ms_dense_group(u, part, k), decay, cautious,
-                                   ms_part_group(part, k)));
+        TRY(opt->d->ops->decay_add(opt->d, step, ms_dense_group(u, part, k), ms_const(decay),
+                                   cautious, ms_part_group(part, k)));
 done:
     ms_arena_reset(&opt->d->scratch, mark);
     return st;

@@ -26,6 +26,7 @@ lr-factor; c the shape rule's factor of an m x n matrix; U what the optimizer pr
     lr2          W <- (1 - eta^2 lambda) W
     cautious     as decoupled                   cautious-lr2  W <- (1 - c eta eta_0 lambda) W
                  but only those entries where U and W do not differ in sign
+    frank-wolfe  W <- (1 - eta) W               after        (1 - eta lambda) (W - eta c U)
 """
 import os
 import struct
@@ -208,15 +209,15 @@ def direction(name, state, g, o, t):
 def shape_factor(shape, rule):
     m, n = shape
     return {"none": 1.0, "keller": np.sqrt(max(1.0, m / n)), "moonlight": 0.2 * np.sqrt(max(m, n)),
-            "mup": np.sqrt(m / n)}[rule]
+            "mup": np.sqrt(m / n), "rms": np.sqrt(max(m, n)), "normuon": 0.2 * np.sqrt(m * n)}[rule]
 
 
 def decayed(w, u, o, form, base, eta, c):
     wd = o.get("weight-decay", 0.0)
-    if form == "coupled":
+    if form in ("coupled", "after"):
         return w
     rate = {"decoupled": eta * wd, "cautious": eta * wd, "independent": wd, "lr2": eta * eta * wd,
-            "cautious-lr2": c * eta * base * wd}[form]
+            "cautious-lr2": c * eta * base * wd, "frank-wolfe": eta}[form]
     return w - rate * w * (u * w >= 0.0) if form.startswith("cautious") else (1.0 - rate) * w
 
 
@@ -226,8 +227,10 @@ def one_step(name, w, g, state, o, t, base, lr_factor):
     if form == "coupled":
         g = g + o.get("weight-decay", 0.0) * w
     u = direction(name, state, g, o, t)
-    c = shape_factor(w.shape, o.get("shape-rule", "none"))
-    return decayed(w, u, o, form, base, eta, c) - eta * c * u
+    rule = o.get("shape-rule", "none")
+    c = shape_factor(w.shape, rule) / (np.linalg.norm(u) if rule == "normuon" else 1.0)
+    moved = decayed(w, u, o, form, base, eta, c) - eta * c * u
+    return (1.0 - eta * o["weight-decay"]) * moved if form == "after" else moved
 
 
 def trajectory(name, w, grads, o, lr_factor):
@@ -246,11 +249,11 @@ MOMENTUM = {"lr": 0.05, "beta": 0.3, "weight-decay": 0.8}
 ADAM = {"lr": 0.05, "beta1": 0.8, "beta2": 0.9, "eps": 1e-6, "weight-decay": 0.8}
 MIX = {**ADAM, "beta3": 0.97, "alpha": 4}
 DECAY = {"decoupled": 0.8, "independent": 0.03, "lr2": 8, "cautious": 0.8, "cautious-lr2": 8,
-         "coupled": 0.8}
+         "coupled": 0.8, "after": 0.8, "frank-wolfe": 0.8}
 
 
 def momentum_cases():
-    for rule in ("none", "keller", "moonlight", "mup"):
+    for rule in ("none", "keller", "moonlight", "mup", "rms", "normuon"):
         for shape in SHAPES:
             yield "muon." + rule, "muon", shape, 1, {**MOMENTUM, "shape-rule": rule}
     for form, wd in DECAY.items():
@@ -399,6 +402,8 @@ def check_case(case, ws, state, w0, grads, name, o, factor):
     """The case must depend on its decay, and stay away from decisions that rounding makes."""
     assert all(np.isfinite(w).all() for w in ws), case
     none = {"weight-decay": 0.0, "aux-weight-decay": 0.0}
+    if o.get("decay-form") == "frank-wolfe":  # which has no lambda: decoupled with 0 is no decay
+        none["decay-form"] = "decoupled"
     without, _ = trajectory(name, w0, grads, {**o, **none}, factor)
     effect = np.linalg.norm(without[-1] - ws[-1]) / np.linalg.norm(ws[-1])
     assert effect > 0.01, (case, "decay hardly matters", effect)
