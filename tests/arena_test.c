@@ -50,7 +50,7 @@ static void takes_are_aligned_and_apart(void **state)
     ms_arena_init(&a, &h, heap_alloc, heap_free);
     for (size_t i = 0; i < COUNT(sizes); i++) {
         void *p = NULL;
-        CHECK(ms_arena_take(&a, sizes[i], &p) == MUSEC_OK, "take %zu", i);
+        CHECK(ms_arena_take(&a, sizes[i], &p) == MUSEC_OK && p != NULL, "take %zu", i);
         CHECK((uintptr_t)p % MS_ARENA_ALIGN == 0, "take %zu: %p", i, p);
         memset(p, (int)i, sizes[i]); /* ASan sees the end of a chunk, the loop below the rest */
         got[i] = p;

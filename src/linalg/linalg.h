@@ -27,6 +27,9 @@ musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out);
 musec_status ms_vector_map(ms_device *d, ms_map map, const ms_prepared *p, ms_num threshold,
                            ms_mat in, ms_mat out);
 
+/* The first matrix of the stack that holds a NaN or an infinity, and how many; -1: none.  Waits. */
+musec_status ms_first_nonfinite(ms_device *d, ms_mat x, int64_t *matrix, double *count);
+
 /* What was done to each matrix: an array of in.count entries, or NULL where nobody asks.  Filling
  * it waits for the device. */
 typedef musec_clip_report ms_report;

@@ -171,21 +171,15 @@ static musec_status check_pair(ms_device *d, ms_mat in, ms_mat out)
 
 static musec_status check_finite(ms_device *d, const char *what, ms_mat x)
 {
-    const ms_mark mark = ms_arena_mark(&d->scratch);
-    ms_vec        bad;
-    musec_status  st = MUSEC_OK;
-    TRY(ms_scratch_vec(d, x.count, &bad));
-    TRY(d->ops->count_nonfinite(d, x, bad));
-    for (int64_t b = 0; b < x.count; b++) {
-        double n = 0.0;
-        TRY(ms_vec_download(d, ms_vec_slice(bad, b, 1), &n));
-        if (!(n == 0.0))
-            TRY(ms_fail(&d->error, MUSEC_ENONFINITE,
-                        "%s: matrix %lld holds %.0f elements that are NaN or infinite", what,
-                        (long long)b, n));
-    }
+    int64_t      matrix = -1;
+    double       n      = 0.0;
+    musec_status st     = MUSEC_OK;
+    TRY(ms_first_nonfinite(d, x, &matrix, &n));
+    if (matrix >= 0)
+        TRY(ms_fail(&d->error, MUSEC_ENONFINITE,
+                    "%s: matrix %lld holds %.0f elements that are NaN or infinite", what,
+                    (long long)matrix, n));
 done:
-    ms_arena_reset(&d->scratch, mark);
     return st;
 }
 

@@ -59,3 +59,21 @@ musec_status ms_vector_map(ms_device *d, ms_map map, const ms_prepared *p, ms_nu
 done:
     return st;
 }
+
+musec_status ms_first_nonfinite(ms_device *d, ms_mat x, int64_t *matrix, double *count)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    ms_vec        bad;
+    musec_status  st = MUSEC_OK;
+    *matrix          = -1;
+    *count           = 0.0;
+    TRY(ms_scratch_vec(d, x.count, &bad));
+    TRY(d->ops->count_nonfinite(d, x, bad));
+    for (int64_t b = 0; b < x.count && *matrix < 0; b++) {
+        TRY(ms_vec_download(d, ms_vec_slice(bad, b, 1), count));
+        if (!(*count == 0.0)) *matrix = b;
+    }
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}

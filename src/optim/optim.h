@@ -149,8 +149,6 @@ musec_status ms_qk_clip(musec_optim *opt);
 void         ms_qk_forget(musec_optim *opt);     /* the logits of a step that is not taken */
 int64_t ms_picked_epoch(const musec_optim *opt); /* whose weights are averaged; 0 is the first */
 
-musec_status ms_all_finite(ms_device *d, ms_mat x, bool *finite); /* waits */
-
 /* What the operators say of n matrices, in host memory. */
 musec_status ms_report_paths(musec_optim *opt, int64_t n, ms_report **out);
 void         ms_report_paths_free(ms_report *paths);

@@ -24,39 +24,22 @@ musec_status ms_report_paths(musec_optim *opt, int64_t n, ms_report **out)
 
 void ms_report_paths_free(ms_report *paths) { free(paths); }
 
-musec_status ms_all_finite(ms_device *d, ms_mat x, bool *finite)
-{
-    const ms_mark mark = ms_arena_mark(&d->scratch);
-    ms_vec        count;
-    musec_status  st = MUSEC_OK;
-    *finite          = true;
-    TRY(ms_scratch_vec(d, x.count, &count));
-    TRY(d->ops->count_nonfinite(d, x, count));
-    for (int64_t b = 0; b < x.count; b++) {
-        double bad = 0.0;
-        TRY(ms_vec_download(d, ms_vec_slice(count, b, 1), &bad));
-        if (!(bad == 0.0)) *finite = false;
-    }
-done:
-    ms_arena_reset(&d->scratch, mark);
-    return st;
-}
-
 /* The norm of a block whose rows lie in groups is that of its gathered rows. */
 static musec_status weight_norm(musec_optim *opt, const ms_member *m, int64_t rows, double *norm)
 {
-    const ms_param *p      = &opt->params[m->param];
-    const ms_part   part   = ms_block_part(p->weight, &p->blocks[m->block], m->index);
-    const ms_mark   mark   = ms_arena_mark(&opt->d->scratch);
-    bool            finite = false;
+    const ms_param *p     = &opt->params[m->param];
+    const ms_part   part  = ms_block_part(p->weight, &p->blocks[m->block], m->index);
+    const ms_mark   mark  = ms_arena_mark(&opt->d->scratch);
+    int64_t         bad   = -1;
+    double          count = 0.0;
     ms_mat          dense;
     musec_status    st = MUSEC_OK;
     TRY(ms_scratch_mat(opt->d, p->weight.dtype, 1, rows, part.first.cols, &dense));
     for (int64_t k = 0; k < part.groups; k++)
         TRY(opt->d->ops->copy(opt->d, ms_part_group(part, k), ms_dense_group(dense, part, k)));
-    TRY(ms_all_finite(opt->d, dense, &finite));
+    TRY(ms_first_nonfinite(opt->d, dense, &bad, &count));
     *norm = NAN;
-    if (finite) TRY(ms_norm2_lanczos(opt->d, dense, NORM_STEPS, opt->cfg.seed, norm));
+    if (bad < 0) TRY(ms_norm2_lanczos(opt->d, dense, NORM_STEPS, opt->cfg.seed, norm));
 done:
     ms_arena_reset(&opt->d->scratch, mark);
     return st;
@@ -67,14 +50,15 @@ done:
 static musec_status spectrum_of(ms_device *d, ms_mat x, double threshold, double *values,
                                 musec_spectrum_stats *stats)
 {
-    const int64_t r      = x.rows < x.cols ? x.rows : x.cols;
-    bool          finite = false;
-    musec_status  st     = MUSEC_OK;
-    *stats               = (musec_spectrum_stats){
-                      .norm2 = NAN, .fro = NAN, .effective_rank = NAN, .share_above = NAN
+    const int64_t r     = x.rows < x.cols ? x.rows : x.cols;
+    int64_t       bad   = -1;
+    double        count = 0.0;
+    musec_status  st    = MUSEC_OK;
+    *stats              = (musec_spectrum_stats){
+                     .norm2 = NAN, .fro = NAN, .effective_rank = NAN, .share_above = NAN
     };
-    TRY(ms_all_finite(d, x, &finite));
-    if (!finite) return MUSEC_OK;
+    TRY(ms_first_nonfinite(d, x, &bad, &count));
+    if (bad >= 0) return MUSEC_OK;
     TRY(ms_singular_values(d, x, values));
     ms_spectrum_stats_of(values, r, threshold, stats);
 done:

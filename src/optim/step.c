@@ -68,14 +68,15 @@ static musec_status check_grads(musec_optim *opt, const musec_view *grads, size_
 static musec_status find_nonfinite(musec_optim *opt, const musec_view *grads, size_t *found)
 {
     const bool   coupled = opt->cfg.decay_form == MUSEC_DECAY_COUPLED;
-    bool         finite  = true;
+    int64_t      bad     = -1;
+    double       count   = 0.0;
     musec_status st      = MUSEC_OK;
     for (*found = 0; *found < opt->n_params; (*found)++) {
         const ms_param *p = &opt->params[*found];
         if (grads[*found].data == NULL) continue;
-        TRY(ms_all_finite(opt->d, grad_mat(p, grads[*found]), &finite));
-        if (finite && coupled) TRY(ms_all_finite(opt->d, p->weight, &finite));
-        if (!finite) break;
+        TRY(ms_first_nonfinite(opt->d, grad_mat(p, grads[*found]), &bad, &count));
+        if (bad < 0 && coupled) TRY(ms_first_nonfinite(opt->d, p->weight, &bad, &count));
+        if (bad >= 0) break;
     }
 done:
     return st;
