@@ -27,6 +27,14 @@
 
 typedef enum target_kind { TARGET_NEW, TARGET_FILE, TARGET_DIRECT } target_kind;
 
+musec_status ms_path_join(ms_error *e, const char *dir, const char *name, char out[MS_PATH_MAX])
+{
+    const int n = snprintf(out, MS_PATH_MAX, "%s/%s", dir, name);
+    if (n >= 0 && n < MS_PATH_MAX) return MUSEC_OK;
+    out[0] = '\0';
+    return ms_fail(e, MUSEC_EIO, "%.200s.../%s: the path is too long", dir, name);
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 musec_status ms_file_open_read(ms_error *e, const char *path, FILE **out)
@@ -279,4 +287,22 @@ void ms_out_abandon(ms_out_file *out)
     if (out->part[0] != '\0') remove(out->part);
     out->f       = NULL;
     out->part[0] = '\0';
+}
+
+musec_status ms_directory_make(ms_error *e, const char *path)
+{
+    char        part[MS_PATH_MAX];
+    struct stat info;
+
+    if (path[0] == '\0') return ms_fail(e, MUSEC_EINVAL, "a directory without a name");
+    for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return ms_fail(e, MUSEC_EIO, "%s: %s", part, strerror(errno));
+    }
+    if (mkdir(path, 0777) == 0) return MUSEC_OK;
+    if (errno != EEXIST) return ms_fail(e, MUSEC_EIO, "%s: %s", path, strerror(errno));
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
+        return ms_fail(e, MUSEC_EIO, "%s: is no directory; take another name", path);
+    return MUSEC_OK;
 }

@@ -12,6 +12,12 @@
 
 #define MS_PATH_MAX 4096
 
+/* "dir/name"; one that does not fit is an error that says so. */
+musec_status ms_path_join(ms_error *e, const char *dir, const char *name, char out[MS_PATH_MAX]);
+
+/* The directory and those above it, where they are not there yet. */
+musec_status ms_directory_make(ms_error *e, const char *path);
+
 typedef struct ms_out_file { /* { 0 } is "nothing open" */
     FILE *f;
     char  path[MS_PATH_MAX], part[MS_PATH_MAX]; /* part is "" when written directly */

@@ -92,6 +92,15 @@ static musec_status parse_choice(ms_error *e, const ms_option *o, const char *te
     return ms_fail(e, MUSEC_EINVAL, "--%s '%s' is none of %s", o->name, text, o->meta);
 }
 
+static musec_status append(ms_error *e, const ms_option *o, const char *text, ms_option_list *list)
+{
+    if (list->n == MS_OPTION_LIST)
+        return ms_fail(e, MUSEC_EINVAL, "--%s is given more than %d times", o->name,
+                       MS_OPTION_LIST);
+    list->item[list->n++] = text;
+    return MUSEC_OK;
+}
+
 static musec_status store(ms_error *e, const ms_option *o, const char *text, void *args)
 {
     void *field = (char *)args + o->offset;
@@ -103,6 +112,7 @@ static musec_status store(ms_error *e, const ms_option *o, const char *text, voi
     case MS_OPT_F64: return parse_f64(e, o, text, field);
     case MS_OPT_STR: *(const char **)field = text; return MUSEC_OK;
     case MS_OPT_CHOICE: return parse_choice(e, o, text, field);
+    case MS_OPT_LIST: return append(e, o, text, field);
     }
     return MUSEC_EINVAL;
 }
@@ -384,6 +394,15 @@ static void json_double(FILE *to, double v) /* the shortest digits that read bac
     fputs(text, to);
 }
 
+static void json_list(FILE *to, const ms_option_list *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        fputs(i == 0 ? "[" : ", ", to);
+        json_text(to, list->item[i]);
+    }
+    fputs(list->n == 0 ? "[]" : "]", to);
+}
+
 void ms_options_json(const ms_command *cmd, const void *args, FILE *to)
 {
     fputc('{', to);
@@ -401,6 +420,7 @@ void ms_options_json(const ms_command *cmd, const void *args, FILE *to)
         case MS_OPT_F64: json_double(to, *(const double *)field); break;
         case MS_OPT_STR:
         case MS_OPT_CHOICE: json_text(to, *(const char *const *)field); break;
+        case MS_OPT_LIST: json_list(to, field); break;
         }
     }
     fputc('}', to);

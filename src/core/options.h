@@ -19,7 +19,15 @@ typedef enum ms_option_type {
     MS_OPT_F64,    /* double; "nan" and "inf" are refused */
     MS_OPT_STR,    /* const char *: points into argv */
     MS_OPT_CHOICE, /* const char *: one of `meta`, "a|b|c", which --help shows as it is */
+    MS_OPT_LIST,   /* ms_option_list: may be given again, all are kept */
 } ms_option_type;
+
+enum { MS_OPTION_LIST = 64 };
+
+typedef struct ms_option_list { /* { 0 } is empty */
+    const char *item[MS_OPTION_LIST];
+    size_t      n;
+} ms_option_list;
 
 typedef struct ms_option {
     const char    *name; /* without the hyphens */

@@ -1,0 +1,20 @@
+/* scratch.h - small files in directories that are the test's own. */
+#ifndef MS_TESTS_SCRATCH_H
+#define MS_TESTS_SCRATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct blob { /* a small file */
+    size_t        n;
+    unsigned char p[65536];
+} blob;
+
+void get_file(const char *path, blob *b);
+void put_file(const char *path, const void *p, size_t n);
+
+/* An empty directory, and a path in a directory; four of these live at a time. */
+const char *fresh_dir(void);
+const char *path_in(const char *dir, const char *name);
+
+#endif
