@@ -29,28 +29,60 @@ static const sizes square[] = { { 1, 1, 1 }, { 3, 3, 3 }, { 17, 17, 17 }, { 70, 
 static const sizes svd[]    = { { 1, 1, 0 }, { 1, 7, 0 }, { 7, 1, 0 }, { 3, 5, 0 }, { 33, 17, 0 } };
 static const sizes single_element[] = { { 1, 1, 0 } };
 static const sizes memory[]         = { { 1, 1, 0 }, { 64, 64, 0 } };
+static const sizes embed[]          = {
+             { 1, 1, 1 }, { 7, 9, 5 }, { 65, 33, 3 }, { 130, 170, 40 }, { 257, 64, 300 }
+};
+static const sizes loss[]  = { { 1, 1, 0 },    { 1, 2, 0 },   { 7, 9, 0 },   { 65, 33, 0 },
+                               { 130, 96, 0 }, { 257, 7, 0 }, { 3, 5001, 0 } };
+static const sizes heads[] = {
+    { 1, 6, 0 }, { 7, 6, 0 }, { 65, 64, 0 }, { 130, 128, 0 }, { 257, 64, 0 }
+};
+static const sizes attention[] = { { 1, 6, 0 }, { 7, 6, 0 }, { 19, 4, 0 } };
 
 static const struct {
     const sizes *list;
     size_t       n;
 } shapes[] = {
-    [OP_SHAPES_PLAIN]   = { plain, COUNT(plain) },
-    [OP_SHAPES_PRODUCT] = { product, COUNT(product) },
-    [OP_SHAPES_SQUARE]  = { square, COUNT(square) },
-    [OP_SHAPES_SVD]     = { svd, COUNT(svd) },
-    [OP_SHAPES_ONE]     = { single_element, COUNT(single_element) },
-    [OP_SHAPES_MEMORY]  = { memory, COUNT(memory) },
+    [OP_SHAPES_PLAIN]     = { plain, COUNT(plain) },
+    [OP_SHAPES_PRODUCT]   = { product, COUNT(product) },
+    [OP_SHAPES_SQUARE]    = { square, COUNT(square) },
+    [OP_SHAPES_SVD]       = { svd, COUNT(svd) },
+    [OP_SHAPES_ONE]       = { single_element, COUNT(single_element) },
+    [OP_SHAPES_MEMORY]    = { memory, COUNT(memory) },
+    [OP_SHAPES_EMBED]     = { embed, COUNT(embed) },
+    [OP_SHAPES_LOSS]      = { loss, COUNT(loss) },
+    [OP_SHAPES_HEADS]     = { heads, COUNT(heads) },
+    [OP_SHAPES_ATTENTION] = { attention, COUNT(attention) },
 };
 
 /* How a stack lies in memory.  Mask: which operands are transposed. */
-static const struct {
+typedef struct layout {
     int64_t  count, pad;
     unsigned trans;
-    bool     small_only;
-} layouts[] = {
-    { 1, 0, 0x00, false }, { 5, 3, 0x00, false }, { 2, 0, 0xff, false }, { 5, 3, 0x01, true },
-    { 5, 3, 0x02, true },  { 3, 1, 0x04, true },  { 2, 2, 0x03, true },  { 2, 7, 0x05, true },
-    { 2, 3, 0x06, true },  { 3, 3, 0x55, true },
+    bool     small_only, fused;
+} layout;
+
+static const layout any_stack[] = {
+    { 1, 0, 0x00, false, false }, { 5, 3, 0x00, false, false }, { 2, 0, 0xff, false, false },
+    { 5, 3, 0x01, true, false },  { 5, 3, 0x02, true, false },  { 3, 1, 0x04, true, false },
+    { 2, 2, 0x03, true, false },  { 2, 7, 0x05, true, false },  { 2, 3, 0x06, true, false },
+    { 3, 3, 0x55, true, false },
+};
+static const layout upright[]    = { { 1, 0, 0, false, false }, { 5, 3, 0, false, false } };
+static const layout head_stack[] = { { 1, 0, 0, false, false },
+                                     { 5, 3, 0, false, false },
+                                     { 3, 0, 0, false, true },
+                                     { 4, 3, 0, true, true } };
+static const layout one_matrix[] = { { 1, 0, 0, false, false }, { 1, 3, 0, false, false } };
+
+static const struct {
+    const layout *list;
+    size_t        n;
+} stacks[] = {
+    [OP_STACKS_ANY]     = { any_stack, COUNT(any_stack) },
+    [OP_STACKS_UPRIGHT] = { upright, COUNT(upright) },
+    [OP_STACKS_HEADS]   = { head_stack, COUNT(head_stack) },
+    [OP_STACKS_ONE]     = { one_matrix, COUNT(one_matrix) },
 };
 
 /* One of a kind: a symmetric product of several tiles. */
@@ -59,7 +91,22 @@ static const struct {
     int         variant;
 } large_sym[] = { { MUSEC_F32, 0 }, { MUSEC_F64, 1 } };
 
-static const struct { /* what is timed: each row for float32 and float64 */
+/* What costs `ref` much, each a few times: attention and its gradient, both dtypes. */
+static const struct {
+    int64_t rows, head, count, pad;
+    bool    fused;
+    int     variant;
+} large_attention[] = {
+    { 65, 64, 2, 0, true, 0 },    { 65, 64, 1, 3, false, 1 },  { 65, 64, 2, 3, true, 4 },
+    { 65, 6, 3, 1, true, 3 },     { 65, 6, 2, 0, false, 5 },   { 65, 128, 1, 0, false, 7 },
+    { 130, 128, 1, 0, false, 0 }, { 130, 128, 2, 5, true, 4 }, { 130, 6, 2, 0, true, 3 },
+    { 130, 6, 2, 3, false, 8 },   { 257, 6, 2, 3, true, 0 },   { 257, 6, 1, 0, false, 1 },
+    { 257, 6, 3, 0, true, 2 },    { 257, 6, 1, 1, false, 6 },  { 257, 6, 1, 0, false, 7 },
+    { 257, 64, 1, 0, false, 3 },  { 257, 64, 2, 0, true, 2 },
+};
+static const char *const attentions[] = { "attention", "attention_grad" };
+
+static const struct { /* what is timed: each row for float32 and float64, networks in float32 */
     const char *op;
     sizes       s;
     int64_t     count;
@@ -95,6 +142,24 @@ static const struct { /* what is timed: each row for float32 and float64 */
     { "moments", { 768, 3072, 0 }, 4, 0, 2 }, /* with a slow average */
     { "decay_add", { 768, 3072, 0 }, 4, 0, 0 },
     { "decay_add", { 768, 3072, 0 }, 4, 0, 2 }, /* cautious */
+    { "embed", { 4096, 768, 50304 }, 1, 0, 0 },
+    { "embed_grad", { 4096, 768, 50304 }, 1, 0, 0 },
+    { "rmsnorm", { 4096, 768, 0 }, 1, 0, 0 },
+    { "rmsnorm_grad", { 4096, 768, 0 }, 1, 0, 3 }, /* added to what is there */
+    { "rope", { 4096, 128, 0 }, 6, 0, 2 },         /* with its norm */
+    { "rope_grad", { 4096, 128, 0 }, 6, 0, 2 },
+    { "relu2", { 4096, 3072, 0 }, 1, 0, 0 },
+    { "relu2_grad", { 4096, 3072, 0 }, 1, 0, 1 },
+    { "attention", { 4096, 64, 0 }, 4, 0, 9 },   /* documents of 256 */
+    { "attention", { 2048, 128, 0 }, 6, 0, 10 }, /* a window of 512 */
+    { "attention_grad", { 4096, 64, 0 }, 4, 0, 9 },
+    { "attention_grad", { 2048, 128, 0 }, 6, 0, 10 },
+    { "gate", { 4096, 128, 0 }, 6, 0, 1 },
+    { "gate_grad", { 4096, 128, 0 }, 6, 0, 0 },
+    { "mix", { 4096, 768, 0 }, 1, 0, 0 },
+    { "mix_grad", { 4096, 768, 0 }, 1, 0, 0 },
+    { "xent", { 1024, 50304, 0 }, 1, 0, 2 }, /* three weights, the sigmoid cap */
+    { "xent", { 4096, 320, 0 }, 1, 0, 0 },
     { "sum", { 1024, 4096, 0 }, 4, 0, 0 },
     { "sumsq", { 1024, 4096, 0 }, 4, 0, 0 },
     { "sumsq", { 768, 768, 0 }, 1, 0, 0 },
@@ -118,7 +183,8 @@ static void append(list *l, op_case c) /* counts on when there is no memory: op_
 
 static void append_kind(list *l, const op_kind *kind)
 {
-    const size_t n_layouts = kind->shapes == OP_SHAPES_MEMORY ? 1 : COUNT(layouts);
+    const size_t  n_layouts = kind->shapes == OP_SHAPES_MEMORY ? 1 : stacks[kind->stacks].n;
+    const layout *layouts   = stacks[kind->stacks].list;
     for (size_t s = 0; s < shapes[kind->shapes].n; s++) {
         const sizes   at    = shapes[kind->shapes].list[s];
         const int64_t elems = at.m * at.n, most = elems > 2000 ? elems > 50000 ? 1 : 2 : 5;
@@ -127,6 +193,7 @@ static void append_kind(list *l, const op_kind *kind)
             c.count   = layouts[y].count < most ? layouts[y].count : most;
             c.pad     = layouts[y].pad;
             c.trans   = layouts[y].trans;
+            c.fused   = layouts[y].fused;
             if (layouts[y].small_only && elems > 2000) continue;
             for (c.variant = 0; c.variant < kind->variants; c.variant++) {
                 for (size_t t = 0; t < COUNT(dtypes); t++) {
@@ -138,10 +205,33 @@ static void append_kind(list *l, const op_kind *kind)
     }
 }
 
+static void append_attention(list *l)
+{
+    for (size_t k = 0; k < COUNT(attentions); k++)
+        for (size_t i = 0; i < COUNT(large_attention); i++)
+            for (size_t t = 0; t < COUNT(dtypes); t++)
+                append(l, (op_case){ .op      = attentions[k],
+                                     .m       = large_attention[i].rows,
+                                     .n       = large_attention[i].head,
+                                     .count   = large_attention[i].count,
+                                     .dtype   = dtypes[t],
+                                     .pad     = large_attention[i].pad,
+                                     .fused   = large_attention[i].fused,
+                                     .variant = large_attention[i].variant });
+}
+
+static bool is_of_network(const char *op)
+{
+    for (size_t i = 0; i < op_network_kinds_count; i++)
+        if (strcmp(op_network_kinds[i].name, op) == 0) return true;
+    return false;
+}
+
 static void append_all(list *l)
 {
-    for (size_t i = 0; i < op_kinds_count; i++)
-        append_kind(l, &op_kinds[i]);
+    for (size_t i = 0; op_kind_at(i) != NULL; i++)
+        append_kind(l, op_kind_at(i));
+    append_attention(l);
     for (size_t i = 0; i < COUNT(large_sym); i++) {
         op_case c = { .op = "gemm_sym", .m = 530, .n = 530, .k = 530, .count = 1 };
         c.dtype   = large_sym[i].dtype;
@@ -149,7 +239,7 @@ static void append_all(list *l)
         append(l, c);
     }
     for (size_t i = 0; i < COUNT(timed); i++)
-        for (size_t t = 0; t < COUNT(dtypes); t++)
+        for (size_t t = 0; t < (is_of_network(timed[i].op) ? 1 : COUNT(dtypes)); t++)
             append(l, (op_case){ .op      = timed[i].op,
                                  .m       = timed[i].s.m,
                                  .n       = timed[i].s.n,
@@ -186,14 +276,22 @@ void op_case_name(const op_case *c, char *text, size_t bytes)
         used += (size_t)snprintf(text + used, bytes - used, ", variant %d", c->variant);
     if (c->trans != 0 && used < bytes)
         used += (size_t)snprintf(text + used, bytes - used, ", trans 0x%02x", c->trans);
+    if (c->fused && used < bytes) used += (size_t)snprintf(text + used, bytes - used, ", fused");
     if (c->pad > 0 && used < bytes)
         snprintf(text + used, bytes - used, ", pad %lld", (long long)c->pad);
 }
 
+const op_kind *op_kind_at(size_t index)
+{
+    if (index < op_kinds_count) return &op_kinds[index];
+    index -= op_kinds_count;
+    return index < op_network_kinds_count ? &op_network_kinds[index] : NULL;
+}
+
 const op_kind *op_kind_of(const char *name)
 {
-    for (size_t i = 0; i < op_kinds_count; i++)
-        if (strcmp(op_kinds[i].name, name) == 0) return &op_kinds[i];
+    for (size_t i = 0; op_kind_at(i) != NULL; i++)
+        if (strcmp(op_kind_at(i)->name, name) == 0) return op_kind_at(i);
     return NULL;
 }
 
@@ -210,7 +308,14 @@ op_mat *op_add_mat(op_args *a, op_role role, int64_t rows, int64_t cols)
 op_vec *op_add_vec(op_args *a, op_role role)
 {
     op_vec *o = &a->vec[a->n_vecs++];
-    *o        = (op_vec){ .role = role };
+    *o        = (op_vec){ .role = role, .vec.count = a->c.count };
+    return o;
+}
+
+op_ids *op_add_ids(op_args *a, int64_t count, int32_t (*at)(const op_args *a, int64_t i))
+{
+    op_ids *o = &a->ids[a->n_ids++];
+    *o        = (op_ids){ .ids.count = count, .at = at };
     return o;
 }
 
@@ -219,6 +324,11 @@ ms_mat op_host_view(const op_args *a, int i, void *image)
     ms_mat x = a->mat[i].mat;
     x.data   = (char *)image + (size_t)a->mat[i].first * ms_dtype_bytes(x.dtype);
     return x;
+}
+
+ms_ids op_host_ids(const op_args *a, int i)
+{
+    return (ms_ids){ .data = a->ids[i].image + a->ids[i].first, .count = a->ids[i].ids.count };
 }
 
 /* A number in (-1, 1) from the operand and the element (splitmix64). */
@@ -246,11 +356,13 @@ static void set_sentinels(void *image, musec_dtype dtype, int64_t n)
 static double input_at(const op_args *a, int i, int64_t b, int64_t row, int64_t col)
 {
     const op_mat *o      = &a->mat[i];
-    const bool    mirror = o->make != OP_RANDOM && o->make != OP_POSITIVE && col > row;
+    const bool    dense  = o->make == OP_RANDOM || o->make == OP_POSITIVE || o->make == OP_HUGE;
+    const bool    mirror = !dense && col > row;
     const int64_t r = mirror ? col : row, c = mirror ? row : col;
     double        x = value_of((uint64_t)i, (uint64_t)((b * o->mat.rows + r) * o->mat.cols + c));
     if (o->make == OP_LOWER && col > row) return (double)NAN;
     if (o->make == OP_POSITIVE) return fabs(x);
+    if (o->make == OP_HUGE) return 1e4 * x;
     if (o->make == OP_POLYNOMIAL) {
         const op_mat *of = &a->mat[0];
         x = (row == col ? 2.0 : 0.0) - 0.5 * ms_at(op_host_view(a, 0, of->image), b, row, col);
@@ -290,11 +402,16 @@ static musec_status setup_mat(op_args *a, int i)
         return MUSEC_OK;
     }
     if ((a->how & OP_AS_F64) != 0) o->mat.dtype = MUSEC_F64;
-    o->mat.trans       = !o->row && (a->c.trans >> i & 1u) != 0;
-    o->mat.ld          = (o->mat.trans ? o->mat.rows : o->mat.cols) + pad;
-    o->mat.stride      = (o->mat.trans ? o->mat.cols : o->mat.rows) * o->mat.ld + pad;
-    o->first           = pad;
-    o->elems           = pad + o->mat.count * o->mat.stride;
+    o->mat.trans  = !o->row && (a->c.trans >> i & 1u) != 0;
+    o->mat.ld     = (o->mat.trans ? o->mat.rows : o->mat.cols) + pad;
+    o->mat.stride = (o->mat.trans ? o->mat.cols : o->mat.rows) * o->mat.ld + pad;
+    o->first      = pad;
+    o->elems      = pad + o->mat.count * o->mat.stride;
+    if (a->c.fused && o->head) {
+        o->mat.stride = o->mat.cols;
+        o->mat.ld     = 3 * o->mat.count * o->mat.cols + pad;
+        o->elems      = pad + o->mat.rows * o->mat.ld;
+    }
     const size_t bytes = (size_t)o->elems * ms_dtype_bytes(o->mat.dtype);
     o->image           = malloc(bytes);
     if (o->image == NULL) return ms_fail(&a->d->error, MUSEC_ENOMEM, "no memory for a case");
@@ -312,18 +429,37 @@ done:
 static musec_status setup_vec(op_args *a, int i)
 {
     op_vec      *o     = &a->vec[i];
-    const size_t bytes = (size_t)a->c.count * sizeof(double);
+    const size_t bytes = (size_t)o->vec.count * sizeof(double);
     void        *data  = NULL;
     musec_status st;
     o->image = malloc(bytes);
     if (o->image == NULL) return ms_fail(&a->d->error, MUSEC_ENOMEM, "no memory for a case");
-    for (int64_t b = 0; b < a->c.count; b++) { /* and a 1: what scale may skip */
+    for (int64_t b = 0; b < o->vec.count; b++) { /* and a 1: what scale may skip */
         o->image[b] = b == 1 ? 1.0 : 0.25 + fabs(value_of(100 + (uint64_t)i, (uint64_t)b));
         if (o->negative) o->image[b] = -o->image[b];
         if (o->role == OP_OUT) o->image[b] = (double)NAN;
     }
     TRY(a->d->ops->alloc(a->d, bytes, &data));
-    o->vec = (ms_vec){ .data = data, .count = a->c.count };
+    o->vec.data = data;
+done:
+    return st;
+}
+
+static musec_status setup_ids(op_args *a, int i)
+{
+    const int64_t margin = 4;
+    op_ids       *o      = &a->ids[i];
+    musec_status  st;
+    o->first = margin + a->c.pad;
+    o->elems = o->first + o->ids.count + margin;
+    o->image = malloc((size_t)o->elems * sizeof *o->image);
+    if (o->image == NULL) return ms_fail(&a->d->error, MUSEC_ENOMEM, "no memory for a case");
+    for (int64_t e = 0; e < o->elems; e++) {
+        const bool inside = e >= o->first && e < o->first + o->ids.count;
+        o->image[e]       = inside ? o->at(a, e - o->first) : INT32_MIN;
+    }
+    TRY(a->d->ops->alloc(a->d, (size_t)o->elems * sizeof *o->image, &o->buffer));
+    o->ids.data = (int32_t *)o->buffer + o->first;
 done:
     return st;
 }
@@ -338,6 +474,9 @@ musec_status op_setup(op_args *a, ms_device *d, const op_case *c, unsigned how)
         TRY(setup_mat(a, i));
     for (int i = 0; i < a->n_vecs; i++)
         TRY(setup_vec(a, i));
+    for (int i = 0; i < a->n_ids; i++)
+        TRY(setup_ids(a, i));
+    if (a->kind->prepare != NULL) TRY(a->kind->prepare(a));
     TRY(op_reset(a));
 done:
     if (st != MUSEC_OK) op_teardown(a);
@@ -357,8 +496,11 @@ musec_status op_reset(op_args *a)
             TRY(a->d->ops->upload(a->d, o->image, bytes, o->buffer));
     }
     for (int i = 0; i < a->n_vecs; i++)
-        TRY(a->d->ops->upload(a->d, a->vec[i].image, (size_t)a->c.count * sizeof(double),
+        TRY(a->d->ops->upload(a->d, a->vec[i].image, (size_t)a->vec[i].vec.count * sizeof(double),
                               a->vec[i].vec.data));
+    for (int i = 0; i < a->n_ids; i++)
+        TRY(a->d->ops->upload(a->d, a->ids[i].image, (size_t)a->ids[i].elems * sizeof(int32_t),
+                              a->ids[i].buffer));
     TRY(a->d->ops->sync(a->d)); /* the images may change as soon as this returns */
 done:
     return st;
@@ -380,6 +522,10 @@ void op_teardown(op_args *a)
         a->d->ops->free(a->d, a->vec[i].vec.data);
         free(a->vec[i].image);
     }
+    for (int i = 0; i < a->n_ids; i++) {
+        a->d->ops->free(a->d, a->ids[i].buffer);
+        free(a->ids[i].image);
+    }
     *a = (op_args){ 0 };
 }
 
@@ -392,12 +538,22 @@ musec_status op_download(const op_args *a, int i, void *image)
     return MUSEC_OK;
 }
 
+static ms_mat column(ms_mat x, int64_t b)
+{
+    x.data = (char *)x.data + (size_t)ms_mat_offset(x, 0, 0, b) * ms_dtype_bytes(x.dtype);
+    x.cols = 1;
+    return x;
+}
+
 op_args op_slice(const op_args *a, int64_t b)
 {
     op_args one = *a;
     one.c.count = 1;
-    for (int i = 0; i < one.n_mats; i++)
-        if (!one.mat[i].absent) one.mat[i].mat = ms_mat_slice(one.mat[i].mat, b, 1);
+    for (int i = 0; i < one.n_mats; i++) {
+        op_mat *o = &one.mat[i];
+        if (o->column) o->mat = column(o->mat, b);
+        if (!o->absent && o->mat.count == a->c.count) o->mat = ms_mat_slice(o->mat, b, 1);
+    }
     for (int i = 0; i < one.n_vecs; i++)
         one.vec[i].vec = ms_vec_slice(one.vec[i].vec, b, 1);
     return one;
@@ -409,8 +565,9 @@ double op_bytes(const op_args *a)
     for (int i = 0; i < a->n_mats; i++) {
         const op_mat *o = &a->mat[i];
         if (o->absent || o->like >= 0) continue;
+        const int64_t rows = o->used > 0 ? o->used : o->mat.rows;
         bytes += (o->role == OP_INOUT ? 2.0 : 1.0) * (double)ms_dtype_bytes(o->mat.dtype) *
-                 (double)(o->mat.count * o->mat.rows * o->mat.cols);
+                 (double)(o->mat.count * rows * o->mat.cols);
     }
     return bytes;
 }

@@ -12,13 +12,14 @@
  *
  * Every matrix operand has a buffer of its own, in which the matrices of the stack lie as the case
  * says.  What is not part of a matrix, and all that an op is to write without reading it, holds a
- * NaN of special bits: a stray read shows as NaN, a stray write as a changed bit. */
+ * NaN of special bits: a stray read shows as NaN, a stray write as a changed bit.  Around ids lie
+ * numbers that point far outside of everything. */
 #ifndef MS_BENCH_OP_CASES_H
 #define MS_BENCH_OP_CASES_H
 
 #include "device/device.h"
 
-enum { OP_MATS = 8, OP_VECS = 32 };
+enum { OP_MATS = 10, OP_VECS = 32, OP_IDS = 2 };
 
 typedef struct op_case {
     const char *op;      /* the row's name in ms_device_ops */
@@ -27,6 +28,7 @@ typedef struct op_case {
     musec_dtype dtype;
     int64_t     pad; /* unused elements after each row and matrix and before the first; 0: dense */
     unsigned    trans;   /* bit i: matrix operand i is stored transposed */
+    bool        fused;   /* heads lie side by side in the rows of a buffer three times as wide */
     int         variant; /* coefficients, absent operands, in place: op_kinds.c */
     bool        timing;  /* of a realistic size: to be timed, too slow for `ref` */
 } op_case;
@@ -44,6 +46,7 @@ typedef enum op_make {                /* what an input holds */
                        OP_SYMMETRIC,  /* the same, mirrored */
                        OP_LOWER,      /* the same, with NaN in place of its strict upper triangle */
                        OP_POLYNOMIAL, /* 2 I - X / 2 of the symmetric operand 0 */
+                       OP_HUGE,       /* uniform in (-1e4, 1e4) */
 } op_make;
 
 typedef struct op_mat {
@@ -54,19 +57,34 @@ typedef struct op_mat {
     bool    absent; /* the op gets data NULL */
     bool    row;    /* a row of values: never stored transposed */
     bool    basis;  /* singular or eigenvectors: known up to a sign, so not compared */
+    bool    head;   /* one of the operands that a fused case is about */
+    bool    column; /* one matrix for the stack: column b belongs to matrix b */
+    bool    aside;  /* an output that gradients do not start from */
     int     like;   /* the operand that it is, memory and all, or -1 */
+    int64_t used;   /* rows that a run reads or writes; 0: all */
     int64_t elems;  /* of the buffer */
     int64_t first;  /* where the first matrix begins in it */
     void   *buffer; /* device memory */
     void   *image;  /* host memory: what op_reset puts there */
 } op_mat;
 
+struct op_args;
+
 typedef struct op_vec {
     op_role role;
     ms_vec  vec;
     bool    negative; /* its numbers are, instead of positive */
+    bool    aside;    /* an output that gradients do not start from */
     double *image;    /* host memory, (count) */
 } op_vec;
+
+typedef struct op_ids { /* always an input; what lies around is no id and no row */
+    ms_ids ids;
+    int32_t (*at)(const struct op_args *a, int64_t i);
+    int64_t  elems, first; /* of the buffer, and where the ids begin in it */
+    void    *buffer;       /* device memory */
+    int32_t *image;        /* host memory, (elems) */
+} op_ids;
 
 struct op_kind;
 
@@ -77,7 +95,8 @@ typedef struct op_args {
     unsigned              how;
     op_mat                mat[OP_MATS];
     op_vec                vec[OP_VECS];
-    int                   n_mats, n_vecs;
+    op_ids                ids[OP_IDS];
+    int                   n_mats, n_vecs, n_ids;
 } op_args;
 
 enum {
@@ -96,6 +115,7 @@ double       op_flops(const op_args *a);
 /* An image or a downloaded buffer of operand i as a matrix in host memory. */
 ms_mat       op_host_view(const op_args *a, int i, void *image);
 musec_status op_download(const op_args *a, int i, void *image); /* the whole buffer: elems */
+ms_ids       op_host_ids(const op_args *a, int i);              /* of the image */
 /* The operands of matrix b alone: same memory, count 1.  Never to be torn down. */
 op_args op_slice(const op_args *a, int64_t b);
 
@@ -109,19 +129,33 @@ typedef struct op_kind {
     const char *name;
     size_t      row; /* its offset in ms_device_ops */
     void (*operands)(op_args *a);
+    /* NULL, or what makes inputs from others: changes images, in host memory */
+    musec_status (*prepare)(op_args *a);
     musec_status (*run)(op_args *a);
     double (*flops)(const op_case *c); /* of one matrix; NULL: none worth counting */
     /* |got - want| <= rounding(c) eps |op|, |op| being the op on absolute values and eps that of
      * the output; 0: exactly what `ref` gives, rounded.  NULL: nothing to compare. */
     double (*rounding)(const op_case *c);
+    /* NULL, or what stands in for |op| where absolute values do not give it: writes it to the
+     * outputs of operands that are float64 and in host memory */
+    void (*size)(op_args *a);
     /* d of `sum <g, output>` by operand `by`, into out; uses the ops and what a run left in a */
     musec_status (*grad)(op_args *a, const op_cotangent *g, int by, ms_mat out);
     unsigned grad_by;      /* bit i: by operand i */
-    int      grad_variant; /* the variant that has these gradients */
+    int      grad_variant; /* the variant that has these gradients, */
+    int      more_grads;   /* and so many after it */
     int      shapes;       /* which list of sizes in op_cases.c */
     int      variants;     /* 0 .. variants - 1 */
+    int      stacks;       /* which layouts in op_cases.c */
     bool     by_stack;     /* what happens to a matrix depends on the stack it is in */
 } op_kind;
+
+enum {
+    OP_STACKS_ANY,
+    OP_STACKS_UPRIGHT, /* nothing transposed */
+    OP_STACKS_HEADS,   /* nor here; matrices may interleave: see fused */
+    OP_STACKS_ONE,     /* nor here; a single matrix */
+};
 
 enum {
     OP_SHAPES_PLAIN,
@@ -130,14 +164,20 @@ enum {
     OP_SHAPES_SVD,
     OP_SHAPES_ONE,    /* 1 x 1: the op has no matrix */
     OP_SHAPES_MEMORY, /* dense, a single matrix */
+    OP_SHAPES_EMBED,
+    OP_SHAPES_LOSS,
+    OP_SHAPES_HEADS,     /* an even number of columns */
+    OP_SHAPES_ATTENTION, /* the same, small; the larger ones are listed one by one */
 };
 
-extern const op_kind op_kinds[]; /* one per row of ms_device_ops */
-extern const size_t  op_kinds_count;
+extern const op_kind op_kinds[], op_network_kinds[]; /* one per row of ms_device_ops */
+extern const size_t  op_kinds_count, op_network_kinds_count;
+const op_kind       *op_kind_at(size_t index);     /* 0, 1, ... until NULL */
 const op_kind       *op_kind_of(const char *name); /* NULL: there is none */
 
-/* For op_kinds.c, to declare operands in order. */
+/* For op_kinds.c and op_network.c, to declare operands in order. */
 op_mat *op_add_mat(op_args *a, op_role role, int64_t rows, int64_t cols);
 op_vec *op_add_vec(op_args *a, op_role role);
+op_ids *op_add_ids(op_args *a, int64_t count, int32_t (*at)(const op_args *a, int64_t i));
 
 #endif

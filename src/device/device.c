@@ -2,6 +2,7 @@
  * scratch memory. */
 #include "device/device.h"
 
+#include <assert.h>
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,6 +180,24 @@ ms_mat ms_mat_slice(ms_mat x, int64_t first, int64_t count)
 ms_vec ms_vec_slice(ms_vec v, int64_t first, int64_t count)
 {
     return (ms_vec){ .data = v.data == NULL ? NULL : v.data + first, .count = count };
+}
+
+ms_mat ms_mat_part(ms_mat x, int64_t row, int64_t rows, int64_t col, int64_t cols)
+{
+    const int64_t at = x.trans ? col * x.ld + row : row * x.ld + col;
+    if (x.data != NULL) x.data = (char *)x.data + (size_t)at * ms_dtype_bytes(x.dtype);
+    x.rows = rows;
+    x.cols = cols;
+    return x;
+}
+
+ms_mat ms_mat_heads(ms_mat x, int64_t count)
+{
+    assert(x.count == 1 && x.cols % count == 0 && !x.trans);
+    x.cols /= count;
+    x.count  = count;
+    x.stride = x.cols;
+    return x;
 }
 
 musec_status ms_mat_layout(ms_device *d, musec_dtype dtype, int64_t count, int64_t rows,

@@ -40,6 +40,11 @@ typedef struct ms_vec { /* one float64 per matrix, on the device */
     int64_t count;
 } ms_vec;
 
+typedef struct ms_ids { /* token ids or row numbers, on the device */
+    int32_t *data;
+    int64_t  count;
+} ms_ids;
+
 typedef struct ms_num { /* `each` if it has data, else `value` */
     double value;
     ms_vec each;
@@ -68,6 +73,44 @@ typedef enum ms_map { MS_MAP_HARD, MS_MAP_SOFT, MS_MAP_POLAR } ms_map;
 typedef struct ms_moments {
     double beta1, beta2, beta3, alpha, eps, correct1, correct2;
 } ms_moments;
+
+/* Rotary positions of the rows of a head.  Pair j of the columns is (2j, 2j+1) if `adjacent`, else
+ * (j, j + cols/2); row i turns pair j < cos.cols by the angle of cos(i, j) and sin(i, j):
+ *     (p, r) -> (p cos + r sin, r cos - p sin).
+ * The other columns are position-free.  norm_eps >= 0: rows are first normalised as by `rmsnorm`
+ * with that eps (QK-norm); below 0 they are not. */
+typedef struct ms_rope {
+    ms_mat cos, sin; /* one matrix each: (positions >= rows, pairs), shared by the stack */
+    bool   adjacent;
+    double norm_eps;
+} ms_rope;
+
+/* Who sees whom: query i sees the keys j with max(doc[i], i - window) <= j <= i. */
+typedef struct ms_attn {
+    double  scale;   /* logit = scale q.k */
+    double  softcap; /* c > 0: the softmax is of c tanh(logit / c); 0: of the logit */
+    int64_t window;  /* >= 0: keys before its own that a query sees */
+    ms_ids  doc;     /* (rows) first row of the document that row i is in: <= i, never falling */
+} ms_attn;
+
+typedef enum ms_cap { MS_CAP_NONE, MS_CAP_TANH, MS_CAP_SIGMOID } ms_cap;
+
+enum { MS_XENT_TARGETS = 8 };
+
+/* The loss of a chunk of rows of a stream.  Logits z of the raw ones y: z = y (none),
+ * scale tanh(y / scale) (tanh), scale / (1 + exp(-(y + shift) / width)) (sigmoid).  Row t of the
+ * stream is scored against its next n_weights tokens:
+ *     l_t = sum_{k < n_weights, t + k < targets.count} weights[k] (logsumexp(z_t) - z_t[targets[t +
+ * k]]). */
+typedef struct ms_xent {
+    ms_cap  cap;
+    double  cap_scale, cap_shift, cap_width;
+    ms_ids  targets; /* the stream's: targets[t] follows row t */
+    int64_t first;   /* the chunk's first row in the stream */
+    int     n_weights;
+    double  weights[MS_XENT_TARGETS];
+    double  grad_scale; /* on the gradient; 0: the losses alone, logits are kept */
+} ms_xent;
 
 typedef struct ms_device_ops {
     const char *name;
@@ -126,6 +169,45 @@ typedef struct ms_device_ops {
     /* w <- (1 - decay) w - step u; cautious: where u w < 0 the weight is not decayed */
     musec_status (*decay_add)(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
                               ms_mat w);
+
+    /* networks.  Rows are tokens; heads are a stack of (tokens x head) matrices, wherever they lie.
+     * Nothing is transposed.  A _grad op is given what its op was given and the gradient of its
+     * output. */
+    musec_status (*embed)(ms_device *d, ms_ids ids, ms_mat table,
+                          ms_mat out); /* out_i = table[ids_i] */
+    /* dtable[ids_i] += dout_i, each row in the order of i */
+    musec_status (*embed_grad)(ms_device *d, ms_ids ids, ms_mat dout, ms_mat dtable);
+    /* each row x -> x / sqrt(mean(x^2) + eps); in place is allowed */
+    musec_status (*rmsnorm)(ms_device *d, double eps, ms_mat x, ms_mat out);
+    /* dx <- beta dx + J^T dout; where beta is 0, dx is not read; dx may then be dout */
+    musec_status (*rmsnorm_grad)(ms_device *d, double eps, ms_mat x, ms_mat dout, double beta,
+                                 ms_mat dx);
+    musec_status (*rope)(ms_device *d, ms_rope r, ms_mat x, ms_mat out); /* in place is allowed */
+    musec_status (*rope_grad)(ms_device *d, ms_rope r, ms_mat x, ms_mat dout,
+                              ms_mat dx); /* dx may be dout */
+    musec_status (*relu2)(ms_device *d, ms_mat x,
+                          ms_mat out); /* max(x, 0)^2; in place is allowed */
+    musec_status (*relu2_grad)(ms_device *d, ms_mat x, ms_mat dout,
+                               ms_mat dx); /* dx may be dout, x */
+    /* out <- softmax(logits) v, per head; lse (heads, 1, rows): logsumexp of each row's logits;
+     * max_logit[h] <- max(max_logit[h], the largest scale q.k that a query of head h saw) */
+    musec_status (*attention)(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v, ms_mat out,
+                              ms_mat lse, ms_vec max_logit);
+    musec_status (*attention_grad)(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v,
+                                   ms_mat out, ms_mat lse, ms_mat dout, ms_mat dq, ms_mat dk,
+                                   ms_mat dv);
+    /* row i of head h of y times the logistic function of s(i, h), s being one (rows x heads)
+     * matrix; in place is allowed, and dy may be dout */
+    musec_status (*gate)(ms_device *d, ms_mat s, ms_mat y, ms_mat out);
+    musec_status (*gate_grad)(ms_device *d, ms_mat s, ms_mat y, ms_mat dout, ms_mat dy, ms_mat ds);
+    /* out <- w(0, 0) x + w(0, 1) y; out may be x */
+    musec_status (*mix)(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat out);
+    /* dx <- w(0, 0) dout, dy += w(0, 1) dout, dw += (<dout, x>, <dout, y>); dx may be dout */
+    musec_status (*mix_grad)(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat dout, ms_mat dx,
+                             ms_mat dy, ms_mat dw);
+    /* loss[0] += sum l_t, loss[1] += sum of the terms k = 0 unweighted, rows in order; then logits
+     * <- grad_scale d(sum l_t) / d(raw logits), unless grad_scale is 0 */
+    musec_status (*xent)(ms_device *d, ms_xent x, ms_mat logits, ms_vec loss);
 
     /* reductions: one float64 per matrix, accumulated in float64, in an order that depends on the
      * shape alone */
@@ -197,6 +279,10 @@ static inline ms_mat ms_t(ms_mat x)
 /* Matrices first .. first + count - 1 of the stack. */
 ms_mat ms_mat_slice(ms_mat x, int64_t first, int64_t count);
 ms_vec ms_vec_slice(ms_vec v, int64_t first, int64_t count);
+/* Rows row .. row + rows - 1 and columns col .. col + cols - 1 of every matrix, as seen. */
+ms_mat ms_mat_part(ms_mat x, int64_t row, int64_t rows, int64_t col, int64_t cols);
+/* `count` matrices of equal width side by side in x, one matrix, as a stack: the heads of a row. */
+ms_mat ms_mat_heads(ms_mat x, int64_t count);
 
 static inline ms_num ms_const(double value) { return (ms_num){ .value = value }; }
 static inline ms_num ms_each(ms_vec vec) { return (ms_num){ .each = vec }; }

@@ -28,13 +28,48 @@ bool ms_cpu_needs_team(int64_t tasks)
 #endif
 }
 
+int ms_cpu_level(void)
+{
+#ifdef MS_CPU_HAVE_LEVELS
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2"))
+        return 0;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512cd"))
+        return 4;
+    return 3;
+#else
+    return 0;
+#endif
+}
+
+void ms_cpu_level_ops(int level, ms_device_ops *table)
+{
+#define FILES_OF(level)                                                               \
+    {                                                                                 \
+        ms_cpu_element_ops##level, ms_cpu_nn_ops##level, ms_cpu_attention_ops##level, \
+            ms_cpu_xent_ops##level                                                    \
+    }
+    static ms_cpu_ops *const files[][4] = {
+        FILES_OF(),
+#ifdef MS_CPU_HAVE_LEVELS
+        [3] = FILES_OF(_v3),
+        [4] = FILES_OF(_v4),
+#endif
+    };
+    for (size_t i = 0; i < COUNT(files[0]); i++)
+        files[level][i](table);
+}
+
 void ms_device_cpu_ops(ms_device_ops *table)
 {
     ms_device_ref_ops(table);
     table->name = "cpu";
-    ms_cpu_element_ops(table);
     ms_cpu_blas_ops(table);
     ms_cpu_lapack_ops(table);
+    ms_cpu_level_ops(ms_cpu_level(), table);
 }
 
 /* An OpenBLAS built on OpenMP is sequential inside a parallel region by itself; one that has

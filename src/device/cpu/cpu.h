@@ -9,8 +9,33 @@
  * bits. */
 bool ms_cpu_needs_team(int64_t tasks);
 
-void ms_cpu_element_ops(ms_device_ops *table); /* element.c: element ops, reductions, random */
-void ms_cpu_blas_ops(ms_device_ops *table);    /* blas.c: products */
-void ms_cpu_lapack_ops(ms_device_ops *table);  /* lapack.c: decompositions */
+void ms_cpu_blas_ops(ms_device_ops *table);   /* blas.c: products */
+void ms_cpu_lapack_ops(ms_device_ops *table); /* lapack.c: decompositions */
+
+/* Some files are compiled several times, each time for another level of instructions, which CMake
+ * names in MS_CPU_LEVEL; without it they are for every processor.  What such a file exports is
+ * called MS_CPU_FN(name): name, name_v3, name_v4.  The rows that a file sets are the only way into
+ * it, so the table is where a level is chosen, once (cpu.c). */
+#ifdef MS_CPU_LEVEL
+#define MS_CPU_PASTE(name, level)  name##_##level
+#define MS_CPU_EXPAND(name, level) MS_CPU_PASTE(name, level)
+#define MS_CPU_FN(name)            MS_CPU_EXPAND(name, MS_CPU_LEVEL)
+#else
+#define MS_CPU_FN(name) name
+#endif
+
+typedef void ms_cpu_ops(ms_device_ops *table);
+
+#define MS_CPU_LEVELS(name) ms_cpu_ops name, name##_v3, name##_v4
+
+MS_CPU_LEVELS(ms_cpu_element_ops);   /* element.c: element ops, reductions, random */
+MS_CPU_LEVELS(ms_cpu_nn_ops);        /* nn.c: rows and elements of networks */
+MS_CPU_LEVELS(ms_cpu_xent_ops);      /* xent.c: the loss */
+MS_CPU_LEVELS(ms_cpu_attention_ops); /* attention.c */
+
+/* The best level of this processor: 0 (any), 3 or 4 (of x86-64). */
+int ms_cpu_level(void);
+/* The rows of the files above, of a level that this processor has. */
+void ms_cpu_level_ops(int level, ms_device_ops *table);
 
 #endif

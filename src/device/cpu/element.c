@@ -399,7 +399,7 @@ static musec_status cpu_normal(ms_device *d, uint64_t key, double mean, double s
     return MUSEC_OK;
 }
 
-void ms_cpu_element_ops(ms_device_ops *table)
+void MS_CPU_FN(ms_cpu_element_ops)(ms_device_ops *table)
 {
     table->copy            = cpu_copy;
     table->fill            = cpu_fill;

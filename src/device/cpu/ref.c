@@ -1,4 +1,4 @@
-/* ref.c - every op in plain loops: this file, with ref_svd.c, is what the ops MEAN.
+/* ref.c - every op in plain loops: this file, ref_svd.c and ref_nn.c are what the ops MEAN.
  *
  * Elements are read as float64, all arithmetic is float64, and the one rounding is that of the
  * store. Nothing is blocked, unrolled or run in parallel; any layout is read through ms_at and
@@ -372,4 +372,5 @@ void ms_device_ref_ops(ms_device_ops *table)
         .normal          = ref_normal,
         .scalars         = ref_scalars,
     };
+    ms_ref_nn_ops(table);
 }

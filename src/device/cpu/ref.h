@@ -32,5 +32,6 @@ static inline double ms_num_at(ms_num x, int64_t b)
 
 musec_status ms_ref_svd(ms_device *d, ms_mat x, ms_mat u, ms_mat s, ms_mat vt);
 musec_status ms_ref_eigh(ms_device *d, ms_mat a, ms_mat w, ms_mat v);
+void         ms_ref_nn_ops(ms_device_ops *table); /* the network ops */
 
 #endif

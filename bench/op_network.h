@@ -1,0 +1,37 @@
+/* op_network.h - what the rows of op_network.c need from op_attention.c and op_loss.c. */
+#ifndef MS_BENCH_OP_NETWORK_H
+#define MS_BENCH_OP_NETWORK_H
+
+#include "op_cases.h"
+
+/* Variants of attention: 0 to 6 have gradients, 7 and 8 have huge logits, the others are timed. */
+enum { OP_ATTENTION_VARIANTS = 9, OP_ATTENTION_GRADS = 7 };
+
+void         op_attention_operands(op_args *a);
+musec_status op_attention_run(op_args *a);
+double       op_attention_flops(const op_case *c);
+void         op_attention_size(op_args *a);
+musec_status op_attention_grad(op_args *a, const op_cotangent *g, int by, ms_mat out);
+
+void         op_attention_grad_operands(op_args *a);
+musec_status op_attention_grad_prepare(op_args *a);
+musec_status op_attention_grad_run(op_args *a);
+double       op_attention_grad_flops(const op_case *c);
+void         op_attention_grad_size(op_args *a);
+
+/* Variants of xent: 0 to 4 have gradients. */
+enum { OP_XENT_VARIANTS = 9, OP_XENT_GRADS = 5 };
+
+void         op_xent_operands(op_args *a);
+musec_status op_xent_run(op_args *a);
+void         op_xent_size(op_args *a);
+musec_status op_xent_grad(op_args *a, const op_cotangent *g, int by, ms_mat out);
+
+/* The bound is what `size` gives, times eps. */
+static inline double op_as_sized(const op_case *c)
+{
+    (void)c;
+    return 1.0;
+}
+
+#endif

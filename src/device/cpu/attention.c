@@ -1,0 +1,510 @@
+/* attention.c - causal attention on the CPU in float32, and its gradients, tile by tile.
+ *
+ * A tile is up to KEYS keys by QUERIES queries of one head.  It is kept with the keys as its rows:
+ * logits are k Q^T, where Q^T, a block of queries turned round, is made once for all its keys, and
+ * what belongs to a query (its maximum, its sum, D) is a lane of a vector.  So no sum runs along a
+ * vector.  Of a row of a tile only the vectors in which somebody sees the key are computed; there,
+ * pairs that do not see each other hold -infinity, whose exponential is 0, and elsewhere 0.
+ *
+ * Forward: one pass over the tiles of a block of queries; what was summed relative to a smaller
+ * maximum is scaled when that changes.  Backward, of a tile, from the kept logsumexp:
+ *     P = exp(logits - lse),  dV += P^T dO,  dS = scale P (dO V^T - D),  dK += dS^T Q,  dQ += dS K.
+ *
+ * Tasks: the rows are cut into chunks, at the borders of documents where these are short.  Forward,
+ * a task is a head and a chunk of queries.  Backward, it is a head, a chunk of keys and a chunk of
+ * queries, and tasks run in rounds: in round r, queries are r chunks behind their keys, so no two
+ * tasks of a round add to the same rows, and each row is added to in the same order whatever the
+ * number of threads.  Pairs outside the window or the document make no task and no tile.
+ *
+ * NaN and infinity spread to what sees them, and may spread to the other rows of their tile.
+ * Transposed operands and float64 are left to `ref`. */
+#include <assert.h>
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/tile_product.h"
+#include "device/cpu/vector.h"
+
+enum {
+    QUERIES = 64,
+    KEYS    = 96,
+    CHUNK   = 256, /* rows, at most */
+};
+
+typedef struct plan {
+    ms_attn  a;
+    ms_mat   q, k, v, out, lse;
+    ms_mat   dout, dq, dk, dv;
+    int64_t *start; /* chunk c is rows start[c] .. start[c + 1] - 1 */
+    int64_t  n_chunks;
+    float   *delta; /* (heads x rows) <dout, out> */
+    float   *work;  /* work_each for each thread */
+    int64_t  work_each;
+} plan;
+
+/* What one thread works on, in its part of plan.work.  Rows of `cols` floats are padded. */
+typedef struct bench {
+    float *q, *dout;                              /* (QUERIES x cols) a block */
+    float *q_t, *dout_t;                          /* (cols x QUERIES) and turned round */
+    float *kv;                                    /* (KEYS x cols) keys, or values, of a tile */
+    float *s, *ds;                                /* (KEYS x QUERIES) a tile */
+    float *o;                                     /* (QUERIES x cols) sums of P V */
+    float *top, *sum, *most, *lse, *delta, *zero; /* (QUERIES) */
+} bench;
+
+typedef struct block { /* of queries */
+    int64_t head, first, n;
+} block;
+
+typedef struct tile { /* keys first .. first + n - 1, and a block */
+    block   b;
+    int64_t first, n;
+    span    seen[KEYS];    /* queries that see a key */
+    span    lanes[KEYS];   /* the same in whole vectors */
+    span    sees[QUERIES]; /* keys that a query sees */
+} tile;
+
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t padded(int64_t n) { return (n + PAD - 1) / PAD * PAD; }
+
+static float *row_of(ms_mat x, int64_t b, int64_t i)
+{
+    return (float *)x.data + b * x.stride + i * x.ld;
+}
+
+static int64_t first_key(const ms_attn *a, int64_t i)
+{
+    return at_least(a->doc.data[i], i - a->window);
+}
+
+static int64_t work_cols(const plan *p) { return padded(at_least(p->q.cols, p->v.cols)); }
+
+static int64_t work_elems(const plan *p)
+{
+    return (5 * QUERIES + KEYS) * work_cols(p) + (6 + 2 * KEYS) * QUERIES;
+}
+
+static float *take(float **at, int64_t n)
+{
+    float *p = *at;
+    *at += n;
+    return p;
+}
+
+static bench bench_of(const plan *p)
+{
+    float        *at       = p->work + omp_get_thread_num() * p->work_each;
+    const int64_t cols     = work_cols(p);
+    bench         w        = { 0 };
+    float **const blocks[] = { &w.q, &w.dout, &w.q_t, &w.dout_t, &w.o };
+    float **const lanes[]  = { &w.top, &w.sum, &w.most, &w.lse, &w.delta, &w.zero };
+    for (size_t i = 0; i < COUNT(blocks); i++)
+        *blocks[i] = take(&at, cols * QUERIES);
+    for (size_t i = 0; i < COUNT(lanes); i++)
+        *lanes[i] = take(&at, QUERIES);
+    w.kv = take(&at, KEYS * cols);
+    w.s  = take(&at, KEYS * QUERIES);
+    w.ds = take(&at, KEYS * QUERIES);
+    return w;
+}
+
+/* ---- pieces of a tile ------------------------------------------------------------------------ */
+
+/* Rows of a head, dense and padded with zeros. */
+static void gather(ms_mat x, int64_t head, int64_t first, int64_t n, float *out)
+{
+    const int64_t width = padded(x.cols);
+    for (int64_t i = 0; i < n; i++, out += width) {
+        memcpy(out, row_of(x, head, first + i), (size_t)x.cols * sizeof(float));
+        for (int64_t l = x.cols; l < width; l++)
+            out[l] = 0.0f;
+    }
+}
+
+/* A block, dense in `rows`, those that it has not got being 0, and turned round.  By squares of
+ * fixed size, which the compiler unrolls. */
+static void gather_block(ms_mat x, block b, float *rows, float *turned)
+{
+    const int64_t width = padded(x.cols);
+    gather(x, b.head, b.first, b.n, rows);
+    memset(rows + b.n * width, 0, (size_t)((QUERIES - b.n) * width) * sizeof(float));
+    for (int64_t i = 0; i < QUERIES; i += PAD)
+        for (int64_t l = 0; l < width; l += PAD)
+            for (int k = 0; k < PAD; k++)
+                for (int m = 0; m < PAD; m++)
+                    turned[(l + k) * QUERIES + i + m] = rows[(i + m) * width + l + k];
+}
+
+/* Who sees whom: as keys and queries grow, neither end of what they see falls. */
+static void look(const ms_attn *a, tile *t)
+{
+    int64_t end = 0; /* queries before it see back to the key, or further */
+    for (int64_t j = 0; j < t->n; j++) {
+        const int64_t key = t->first + j, begin = at_least(key - t->b.first, 0);
+        while (end < t->b.n && first_key(a, t->b.first + end) <= key)
+            end++;
+        t->seen[j]  = (span){ (int32_t)begin, (int32_t)end };
+        t->lanes[j] = (span){ (int32_t)(begin / PAD * PAD), (int32_t)padded(end) };
+    }
+    for (int64_t i = 0; i < t->b.n; i++) {
+        const int64_t query = t->b.first + i;
+        t->sees[i].begin    = (int32_t)at_most(at_least(first_key(a, query) - t->first, 0), t->n);
+        t->sees[i].end      = (int32_t)at_most(at_least(query + 1 - t->first, 0), t->n);
+    }
+}
+
+/* Pairs that do not see each other, and what is not computed of ds (NULL: there is none). */
+static void hide(const tile *t, float *s, float *ds)
+{
+    for (int64_t j = 0; j < t->n; j++, s += QUERIES) {
+        const span seen = t->seen[j], lanes = t->lanes[j];
+        for (int32_t i = 0; i < lanes.begin; i++)
+            s[i] = 0.0f;
+        for (int32_t i = lanes.begin; i < seen.begin; i++)
+            s[i] = -INFINITY;
+        for (int32_t i = seen.end; i < lanes.end; i++)
+            s[i] = -INFINITY;
+        for (int32_t i = lanes.end; i < QUERIES; i++)
+            s[i] = 0.0f;
+        if (ds == NULL) continue;
+        for (int32_t i = 0; i < lanes.begin; i++)
+            ds[j * QUERIES + i] = 0.0f;
+        for (int32_t i = lanes.end; i < QUERIES; i++)
+            ds[j * QUERIES + i] = 0.0f;
+    }
+}
+
+/* out <- alpha x y^T, x being keys or values of the tile and y_t its block turned round. */
+static void pair_up(const tile *t, float alpha, ms_mat x, const float *y_t, float *out)
+{
+    const tile_product by = { x.ld, 1, y_t, QUERIES, alpha, false, QUERIES };
+    tile_multiply(&by, t->n, QUERIES, x.cols, row_of(x, t->b.head, t->first), t->lanes, NULL, out);
+}
+
+/* Keys' rows of out += s y, y being the block, gathered. */
+static void add_to_keys(const tile *t, const float *s, const float *y, ms_mat out)
+{
+    const tile_product by = { QUERIES, 1, y, padded(out.cols), 1.0f, true, out.ld };
+    tile_multiply(&by, t->n, out.cols, t->b.n, s, NULL, t->seen, row_of(out, t->b.head, t->first));
+}
+
+/* The block's rows, from out on, += s^T y, y being the keys or values, gathered. */
+static void add_to_queries(const tile *t, const float *s, const float *y, int64_t cols, bool add,
+                           int64_t ld, float *out)
+{
+    const tile_product by = { 1, QUERIES, y, padded(cols), 1.0f, add, ld };
+    tile_multiply(&by, t->b.n, cols, t->n, s, NULL, t->sees, out);
+}
+
+static void soft_cap(const tile *t, float cap, float *s)
+{
+    const float over = 1.0f / cap;
+    for (int64_t j = 0; j < t->n; j++, s += QUERIES)
+#pragma omp simd
+        for (int32_t i = t->lanes[j].begin; i < t->lanes[j].end; i++) {
+            float slope;
+            s[i] = cap * ms_tanh(over * s[i], &slope);
+        }
+}
+
+/* top <- the larger one, lane by lane, of it and the rows of s; NaN stays. */
+static void raise(const tile *t, const float *s, float *top)
+{
+    for (int64_t j = 0; j < t->n; j++, s += QUERIES)
+#pragma omp simd
+        for (int32_t i = t->lanes[j].begin; i < t->lanes[j].end; i++)
+            top[i] = ((s[i] <= top[i]) | (top[i] != top[i])) ? top[i] : s[i];
+}
+
+/* s <- exp(s - top), added up in sum. */
+static void exp_tile(const tile *t, const float *top, float *s, float *sum)
+{
+    for (int64_t j = 0; j < t->n; j++, s += QUERIES)
+#pragma omp simd
+        for (int32_t i = t->lanes[j].begin; i < t->lanes[j].end; i++) {
+            s[i] = ms_exp(s[i] - top[i]);
+            sum[i] += s[i];
+        }
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* The next tile of a block; `first`: there was none before. */
+static void forward_tile(const plan *p, const bench *w, tile *t, bool first)
+{
+    const int64_t cols = p->v.cols;
+    float         above[QUERIES], shrink[QUERIES];
+    look(&p->a, t);
+    pair_up(t, (float)p->a.scale, p->k, w->q_t, w->s);
+    hide(t, w->s, NULL);
+    if (p->a.softcap > 0.0) {
+        raise(t, w->s, w->most);
+        soft_cap(t, (float)p->a.softcap, w->s);
+        hide(t, w->s, NULL);
+    }
+    memcpy(above, w->top, sizeof above);
+    raise(t, w->s, above);
+#pragma omp simd
+    for (int64_t i = 0; i < QUERIES; i++) {
+        const float base = above[i] == -INFINITY ? 0.0f : above[i]; /* nothing seen yet */
+        shrink[i]        = ms_exp(w->top[i] - base);
+        w->top[i]        = above[i];
+        above[i]         = base;
+        w->sum[i] *= shrink[i];
+    }
+    exp_tile(t, above, w->s, w->sum);
+    for (int64_t i = 0; i < t->b.n && !first; i++) {
+        float *o = w->o + i * padded(cols);
+#pragma omp simd
+        for (int64_t l = 0; l < cols; l++)
+            o[l] *= shrink[i];
+    }
+    gather(p->v, t->b.head, t->first, t->n, w->kv);
+    add_to_queries(t, w->s, w->kv, cols, !first, padded(cols), w->o);
+}
+
+/* Returns the largest logit of the block. */
+static float forward_block(const plan *p, const bench *w, block b)
+{
+    const int64_t begin = first_key(&p->a, b.first), end = b.first + b.n, cols = p->v.cols;
+    const float  *tops = p->a.softcap > 0.0 ? w->most : w->top;
+    float         most = -INFINITY;
+    tile          t    = { .b = b };
+    for (int64_t i = 0; i < QUERIES; i++) {
+        w->top[i] = w->most[i] = -INFINITY;
+        w->sum[i]              = 0.0f;
+    }
+    gather_block(p->q, b, w->q, w->q_t);
+    for (t.first = begin; t.first < end; t.first += KEYS) {
+        t.n = at_most(KEYS, end - t.first);
+        forward_tile(p, w, &t, t.first == begin);
+    }
+    for (int64_t i = 0; i < b.n; i++) {
+        const float  factor = 1.0f / w->sum[i];
+        const float *o      = w->o + i * padded(cols);
+        float       *out    = row_of(p->out, b.head, b.first + i);
+#pragma omp simd
+        for (int64_t l = 0; l < cols; l++)
+            out[l] = factor * o[l];
+        row_of(p->lse, b.head, 0)[b.first + i] = w->top[i] + logf(w->sum[i]);
+        most                                   = (tops[i] <= most || most != most) ? most : tops[i];
+    }
+    return most;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+/* s <- its soft cap z, ds <- dz / ds (ds - delta). */
+static void soft_cap_grad(const tile *t, float cap, const float *delta, float *s, float *ds)
+{
+    const float over = 1.0f / cap;
+    for (int64_t j = 0; j < t->n; j++, s += QUERIES, ds += QUERIES)
+#pragma omp simd
+        for (int32_t i = t->lanes[j].begin; i < t->lanes[j].end; i++) {
+            float slope;
+            s[i]  = cap * ms_tanh(over * s[i], &slope);
+            ds[i] = slope * (ds[i] - delta[i]);
+        }
+}
+
+/* s <- P = exp(s - lse), ds <- scale P (ds - delta). */
+static void soft_max_grad(const tile *t, float scale, const float *lse, const float *delta,
+                          float *s, float *ds)
+{
+    for (int64_t j = 0; j < t->n; j++, s += QUERIES, ds += QUERIES)
+#pragma omp simd
+        for (int32_t i = t->lanes[j].begin; i < t->lanes[j].end; i++) {
+            const float prob = ms_exp(s[i] - lse[i]);
+            s[i]             = prob;
+            ds[i]            = scale * prob * (ds[i] - delta[i]);
+        }
+}
+
+static void backward_tile(const plan *p, const bench *w, tile *t)
+{
+    const float scale = (float)p->a.scale, cap = (float)p->a.softcap;
+    look(&p->a, t);
+    pair_up(t, scale, p->k, w->q_t, w->s);
+    pair_up(t, 1.0f, p->v, w->dout_t, w->ds);
+    if (p->a.softcap > 0.0) soft_cap_grad(t, cap, w->delta, w->s, w->ds);
+    hide(t, w->s, w->ds);
+    soft_max_grad(t, scale, w->lse, p->a.softcap > 0.0 ? w->zero : w->delta, w->s, w->ds);
+    add_to_keys(t, w->s, w->dout, p->dv);
+    add_to_keys(t, w->ds, w->q, p->dk);
+    gather(p->k, t->b.head, t->first, t->n, w->kv);
+    add_to_queries(t, w->ds, w->kv, p->q.cols, true, p->dq.ld,
+                   row_of(p->dq, t->b.head, t->b.first));
+}
+
+/* A block and those of the keys begin .. end - 1 that it sees. */
+static void backward_block(const plan *p, const bench *w, block b, int64_t begin, int64_t end)
+{
+    const float *lse = row_of(p->lse, b.head, 0), *delta = p->delta + b.head * p->q.rows;
+    tile         t = { .b = b };
+    begin          = at_least(begin, first_key(&p->a, b.first));
+    end            = at_most(end, b.first + b.n);
+    if (begin >= end) return;
+    gather_block(p->q, b, w->q, w->q_t);
+    gather_block(p->dout, b, w->dout, w->dout_t);
+    for (int64_t i = 0; i < QUERIES; i++) {
+        w->lse[i]   = i < b.n ? lse[b.first + i] : 0.0f;
+        w->delta[i] = i < b.n ? delta[b.first + i] : 0.0f;
+        w->zero[i]  = 0.0f;
+    }
+    for (t.first = begin; t.first < end; t.first += KEYS) {
+        t.n = at_most(KEYS, end - t.first);
+        backward_tile(p, w, &t);
+    }
+}
+
+/* What the first round does beside its tiles: D, and results from 0. */
+static void begin_chunk(const plan *p, int64_t head, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; i++) {
+        const float *o = row_of(p->out, head, i), *g = row_of(p->dout, head, i);
+        double       sum = 0.0;
+        for (int64_t l = 0; l < p->v.cols; l++)
+            sum += (double)o[l] * (double)g[l];
+        p->delta[head * p->q.rows + i] = (float)sum;
+        memset(row_of(p->dq, head, i), 0, (size_t)p->q.cols * sizeof(float));
+        memset(row_of(p->dk, head, i), 0, (size_t)p->q.cols * sizeof(float));
+        memset(row_of(p->dv, head, i), 0, (size_t)p->v.cols * sizeof(float));
+    }
+}
+
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+/* Cuts the rows into chunks: whole documents as long as they fit, a longer one into equal parts. */
+static int64_t cut(const ms_attn *a, int64_t rows, int64_t *start)
+{
+    int64_t n = 0, open = 0; /* the chunk that is not closed begins there */
+    for (int64_t i = 0; i < rows;) {
+        int64_t next = i + 1; /* the document is rows i .. next - 1 */
+        while (next < rows && a->doc.data[next] <= i)
+            next++;
+        if (next - open > CHUNK && i > open) {
+            start[n++] = open;
+            open       = i;
+        }
+        const int64_t parts = (next - i + CHUNK - 1) / CHUNK, step = (next - i + parts - 1) / parts;
+        for (int64_t at = i + step; parts > 1 && at < next; at += step) {
+            start[n++] = open;
+            open       = at;
+        }
+        i = next;
+    }
+    start[n++] = open;
+    start[n]   = rows;
+    return n;
+}
+
+static bool usable(ms_mat x) { return x.dtype == MUSEC_F32 && !x.trans; }
+
+/* Chunks and workspace. */
+static musec_status prepare(ms_device *d, plan *p)
+{
+    const int64_t rows = p->q.rows, threads = omp_get_max_threads();
+    void         *start, *work;
+    musec_status  st;
+
+    assert(p->a.doc.count == rows && p->q.cols == p->k.cols && p->v.cols == p->out.cols);
+    p->work_each = work_elems(p);
+    TRY(ms_scratch_bytes(d, (size_t)(rows + 1) * sizeof(int64_t), &start));
+    TRY(ms_scratch_bytes(d, (size_t)(threads * p->work_each) * sizeof(float), &work));
+    p->start    = start;
+    p->work     = work;
+    p->n_chunks = cut(&p->a, rows, p->start);
+done:
+    return st;
+}
+
+static musec_status cpu_attention(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v, ms_mat out,
+                                  ms_mat lse, ms_vec max_logit)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    plan          p    = { .a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse };
+    ms_vec        most; /* of each task */
+    musec_status  st;
+
+    if (!usable(q) || !usable(k) || !usable(v) || !usable(out) || !usable(lse)) {
+        ms_device_ops ref;
+        ms_device_ref_ops(&ref);
+        return ref.attention(d, a, q, k, v, out, lse, max_logit);
+    }
+    TRY(prepare(d, &p));
+    const int64_t n = p.n_chunks, tasks = q.count * n;
+    TRY(ms_scratch_vec(d, tasks, &most));
+#pragma omp parallel for schedule(dynamic, 1) if (tasks > 1)
+    for (int64_t task = tasks - 1; task >= 0; task--) { /* later chunks may see more keys */
+        const int64_t chunk = task / q.count, head = task % q.count;
+        const bench   w   = bench_of(&p);
+        float         top = -INFINITY;
+        for (int64_t i = p.start[chunk]; i < p.start[chunk + 1]; i += QUERIES) {
+            const block b  = { head, i, at_most(QUERIES, p.start[chunk + 1] - i) };
+            const float in = forward_block(&p, &w, b);
+            top            = in <= top || top != top ? top : in;
+        }
+        most.data[task] = (double)top;
+    }
+    for (int64_t task = 0; task < tasks; task++) {
+        double *to = &max_logit.data[task % q.count];
+        if (most.data[task] > *to || most.data[task] != most.data[task]) *to = most.data[task];
+    }
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+/* Round `round` of one task: keys of a chunk, queries that many chunks behind. */
+static void backward_task(const plan *p, int64_t head, int64_t chunk, int64_t round)
+{
+    const int64_t begin = p->start[chunk], end = p->start[chunk + 1], queries = chunk + round;
+    const bench   w = bench_of(p);
+    if (round == 0) begin_chunk(p, head, begin, end);
+    for (int64_t i = p->start[queries]; i < p->start[queries + 1]; i += QUERIES)
+        backward_block(p, &w, (block){ head, i, at_most(QUERIES, p->start[queries + 1] - i) },
+                       begin, end);
+}
+
+static musec_status cpu_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v,
+                                       ms_mat out, ms_mat lse, ms_mat dout, ms_mat dq, ms_mat dk,
+                                       ms_mat dv)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    plan          p    = { a, q, k, v, out, lse, dout, dq, dk, dv, NULL, 0, NULL, NULL, 0 };
+    void         *delta;
+    musec_status  st;
+
+    if (!usable(q) || !usable(k) || !usable(v) || !usable(out) || !usable(lse) || !usable(dout) ||
+        !usable(dq) || !usable(dk) || !usable(dv)) {
+        ms_device_ops ref;
+        ms_device_ref_ops(&ref);
+        return ref.attention_grad(d, a, q, k, v, out, lse, dout, dq, dk, dv);
+    }
+    TRY(prepare(d, &p));
+    TRY(ms_scratch_bytes(d, (size_t)(q.count * q.rows) * sizeof(float), &delta));
+    p.delta        = delta;
+    int64_t rounds = 1, behind = 0; /* the chunk of the first key that a chunk sees */
+    for (int64_t c = 0; c < p.n_chunks; c++) {
+        while (first_key(&a, p.start[c]) >= p.start[behind + 1])
+            behind++;
+        rounds = at_least(rounds, c - behind + 1);
+    }
+#pragma omp parallel if (q.count * p.n_chunks > 1)
+    for (int64_t round = 0; round < rounds; round++)
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t task = 0; task < q.count * (p.n_chunks - round); task++)
+            backward_task(&p, task % q.count, task / q.count, round);
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+void MS_CPU_FN(ms_cpu_attention_ops)(ms_device_ops *table)
+{
+    table->attention      = cpu_attention;
+    table->attention_grad = cpu_attention_grad;
+}

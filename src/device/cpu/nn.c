@@ -1,0 +1,460 @@
+/* nn.c - rows and elements of networks on the CPU, in float32: embeddings, norms, rotations, gates.
+ *
+ * A task is a few rows of every matrix of the stack: heads that lie side by side are read as they
+ * lie.  Its borders depend on the shape alone.  Sums along a row are float64, in LANES parts that
+ * are added in a fixed order; elements are float32.  An op reads its operands from memory once;
+ * what it needs twice is a row, which is still in L1.
+ *
+ * Transposed operands and float64 are left to `ref`. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/vector.h"
+
+enum {
+    TASK  = 16384, /* elements: one thread does as many faster than two would */
+    LANES = 16,    /* a cache line of them */
+    AHEAD = 4,     /* rows */
+    BAND  = 64,    /* columns of a table that one thread adds to */
+    GATES = 64,    /* heads whose gates are computed together */
+};
+
+static ms_device_ops ref_ops(void)
+{
+    ms_device_ops table;
+    ms_device_ref_ops(&table);
+    return table;
+}
+
+static bool is_plain(ms_mat x) { return x.dtype == MUSEC_F32 && !x.trans; }
+
+static float *row_of(ms_mat x, int64_t b, int64_t i)
+{
+    return (float *)x.data + b * x.stride + i * x.ld;
+}
+
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Rows of a task, at least one. */
+static int64_t task_rows(ms_mat x)
+{
+    const int64_t width = x.cols * x.count;
+    return width < TASK ? TASK / width : 1;
+}
+
+/* Runs `body` for rows first .. last - 1, task by task. */
+#define EACH_TASK(x, first, last)                                                                  \
+    const int64_t step_ = task_rows(x), tasks_ = ((x).rows + step_ - 1) / step_;                   \
+    _Pragma(                                                                                       \
+        "omp parallel for schedule(static) if (tasks_ > 1)") for (int64_t task_ = 0;               \
+                                                                  task_ < tasks_;                  \
+                                                                  task_++) for (int64_t first =    \
+                                                                                    task_ * step_, \
+                                                                                last = at_most(    \
+                                                                                    first + step_, \
+                                                                                    (x).rows);     \
+                                                                                first < last;      \
+                                                                                first = last)
+
+/* Row i + AHEAD of all matrices on its way into cache: rows of heads are short, and too far apart
+ * for the processor to guess the next. */
+static void fetch_ahead(ms_mat x, int64_t i)
+{
+    if (i + AHEAD >= x.rows) return;
+    for (int64_t b = 0; b < x.count; b++) {
+        const float *row = row_of(x, b, i + AHEAD);
+        for (int64_t j = 0; j < x.cols; j += LANES)
+            __builtin_prefetch(row + j);
+    }
+}
+
+/* ---- sums along a row ------------------------------------------------------------------------ */
+
+/* Pairwise; written out, since a loop that halves its own bound is not unrolled. */
+static double join(double *lane)
+{
+    for (int l = 0; l < 8; l++)
+        lane[l] += lane[l + 8];
+    for (int l = 0; l < 4; l++)
+        lane[l] += lane[l + 4];
+    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
+}
+
+/* sum[0] <- <x, x>, sum[1] <- <x, y> */
+static void dots(int64_t n, const float *x, const float *y, double *sum)
+{
+    double  own[LANES] = { 0.0 }, cross[LANES] = { 0.0 }, own_rest = 0.0, cross_rest = 0.0;
+    int64_t j = 0;
+    for (; j + LANES <= n; j += LANES)
+#pragma omp simd
+        for (int l = 0; l < LANES; l++) {
+            own[l] += (double)x[j + l] * (double)x[j + l];
+            cross[l] += (double)x[j + l] * (double)y[j + l];
+        }
+    for (; j < n; j++) {
+        own_rest += (double)x[j] * (double)x[j];
+        cross_rest += (double)x[j] * (double)y[j];
+    }
+    sum[0] = join(own) + own_rest;
+    sum[1] = join(cross) + cross_rest;
+}
+
+static double dot(int64_t n, const float *x, const float *y)
+{
+    double  lane[LANES] = { 0.0 }, rest = 0.0;
+    int64_t j = 0;
+    for (; j + LANES <= n; j += LANES)
+#pragma omp simd
+        for (int l = 0; l < LANES; l++)
+            lane[l] += (double)x[j + l] * (double)y[j + l];
+    for (; j < n; j++)
+        rest += (double)x[j] * (double)y[j];
+    return join(lane) + rest;
+}
+
+static double inverse_rms(int64_t n, const float *x, double eps)
+{
+    return 1.0 / sqrt(dot(n, x, x) / (double)n + eps);
+}
+
+/* ---- embeddings ------------------------------------------------------------------------------ */
+
+static musec_status cpu_embed(ms_device *d, ms_ids ids, ms_mat table, ms_mat out)
+{
+    if (!is_plain(table) || !is_plain(out)) return ref_ops().embed(d, ids, table, out);
+    assert(ids.count == out.rows && table.cols == out.cols && table.count == 1);
+    EACH_TASK(out, first, last)
+    {
+        for (int64_t i = first; i < last; i++)
+            memcpy(row_of(out, 0, i), row_of(table, 0, ids.data[i]),
+                   (size_t)out.cols * sizeof(float));
+    }
+    return MUSEC_OK;
+}
+
+/* By bands of columns: each row of the table is added to in order, whoever does it. */
+static musec_status cpu_embed_grad(ms_device *d, ms_ids ids, ms_mat dout, ms_mat dtable)
+{
+    if (!is_plain(dout) || !is_plain(dtable)) return ref_ops().embed_grad(d, ids, dout, dtable);
+#pragma omp parallel for schedule(static) if (dout.rows * dout.cols > TASK)
+    for (int64_t band = 0; band < dout.cols; band += BAND) {
+        const int64_t n = at_most(BAND, dout.cols - band);
+        for (int64_t i = 0; i < dout.rows; i++) {
+            const float *in = row_of(dout, 0, i) + band;
+            float       *o  = row_of(dtable, 0, ids.data[i]) + band;
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++)
+                o[j] += in[j];
+        }
+    }
+    return MUSEC_OK;
+}
+
+/* ---- norms ----------------------------------------------------------------------------------- */
+
+static musec_status cpu_rmsnorm(ms_device *d, double eps, ms_mat x, ms_mat out)
+{
+    if (!is_plain(x) || !is_plain(out)) return ref_ops().rmsnorm(d, eps, x, out);
+    EACH_TASK(x, first, last)
+    {
+        for (int64_t i = first; i < last; i++)
+            for (int64_t b = 0; b < x.count; b++) {
+                const float *in = row_of(x, b, i);
+                float       *o  = row_of(out, b, i);
+                const float  r  = (float)inverse_rms(x.cols, in, eps);
+#pragma omp simd
+                for (int64_t j = 0; j < x.cols; j++)
+                    o[j] = r * in[j];
+            }
+    }
+    return MUSEC_OK;
+}
+
+/* dx <- beta dx + r (dy - y mean(dy y)), y = r x; dx may be dy where beta is 0. */
+static void norm_grad_row(int64_t n, double eps, const float *x, const float *dy, float beta,
+                          float *dx)
+{
+    double sum[2];
+    dots(n, x, dy, sum);
+    const double exact = 1.0 / sqrt(sum[0] / (double)n + eps);
+    const float  r = (float)exact, along = (float)(exact * sum[1] / (double)n);
+    if (beta == 0.0f) {
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++)
+            dx[j] = r * (dy[j] - along * (r * x[j]));
+    } else {
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++)
+            dx[j] = beta * dx[j] + r * (dy[j] - along * (r * x[j]));
+    }
+}
+
+static musec_status cpu_rmsnorm_grad(ms_device *d, double eps, ms_mat x, ms_mat dout, double beta,
+                                     ms_mat dx)
+{
+    if (!is_plain(x) || !is_plain(dout) || !is_plain(dx))
+        return ref_ops().rmsnorm_grad(d, eps, x, dout, beta, dx);
+    EACH_TASK(x, first, last)
+    {
+        for (int64_t i = first; i < last; i++)
+            for (int64_t b = 0; b < x.count; b++)
+                norm_grad_row(x.cols, eps, row_of(x, b, i), row_of(dout, b, i), (float)beta,
+                              row_of(dx, b, i));
+    }
+    return MUSEC_OK;
+}
+
+/* ---- rotations ------------------------------------------------------------------------------- */
+
+/* The first `pairs` pairs of a row of n, times `factor`, turned; sign -1 turns back.  Columns that
+ * are turned by nothing are only scaled.  In place is allowed. */
+static void turn_row(bool adjacent, int64_t n, int64_t pairs, const float *cosine,
+                     const float *sine, float sign, float factor, const float *x, float *out)
+{
+    const int64_t half = n / 2;
+    if (adjacent) {
+#pragma omp simd
+        for (int64_t j = 0; j < pairs; j++) {
+            const float c = factor * cosine[j], s = factor * sign * sine[j];
+            const float p = x[2 * j], q = x[2 * j + 1];
+            out[2 * j]     = p * c + q * s;
+            out[2 * j + 1] = q * c - p * s;
+        }
+#pragma omp simd
+        for (int64_t j = 2 * pairs; j < n; j++)
+            out[j] = factor * x[j];
+    } else {
+#pragma omp simd
+        for (int64_t j = 0; j < pairs; j++) {
+            const float c = factor * cosine[j], s = factor * sign * sine[j];
+            const float p = x[j], q = x[half + j];
+            out[j]        = p * c + q * s;
+            out[half + j] = q * c - p * s;
+        }
+#pragma omp simd
+        for (int64_t j = pairs; j < half; j++) {
+            out[j]        = factor * x[j];
+            out[half + j] = factor * x[half + j];
+        }
+    }
+}
+
+static musec_status cpu_rope(ms_device *d, ms_rope r, ms_mat x, ms_mat out)
+{
+    if (!is_plain(x) || !is_plain(out) || !is_plain(r.cos) || !is_plain(r.sin))
+        return ref_ops().rope(d, r, x, out);
+    assert(x.cols % 2 == 0 && r.cos.cols <= x.cols / 2 && r.cos.rows >= x.rows);
+    EACH_TASK(x, first, last)
+    {
+        for (int64_t i = first; i < last; i++) {
+            fetch_ahead(x, i);
+            for (int64_t b = 0; b < x.count; b++) {
+                const float *in     = row_of(x, b, i);
+                const double factor = r.norm_eps >= 0.0 ? inverse_rms(x.cols, in, r.norm_eps) : 1.0;
+                turn_row(r.adjacent, x.cols, r.cos.cols, row_of(r.cos, 0, i), row_of(r.sin, 0, i),
+                         1.0f, (float)factor, in, row_of(out, b, i));
+            }
+        }
+    }
+    return MUSEC_OK;
+}
+
+static musec_status cpu_rope_grad(ms_device *d, ms_rope r, ms_mat x, ms_mat dout, ms_mat dx)
+{
+    const bool normed = r.norm_eps >= 0.0; /* else x is not read */
+    if ((normed && !is_plain(x)) || !is_plain(dout) || !is_plain(dx) || !is_plain(r.cos) ||
+        !is_plain(r.sin))
+        return ref_ops().rope_grad(d, r, x, dout, dx);
+    EACH_TASK(dx, first, last)
+    {
+        for (int64_t i = first; i < last; i++) {
+            fetch_ahead(dout, i);
+            if (normed) fetch_ahead(x, i);
+            for (int64_t b = 0; b < dx.count; b++) {
+                float *o = row_of(dx, b, i);
+                turn_row(r.adjacent, dx.cols, r.cos.cols, row_of(r.cos, 0, i), row_of(r.sin, 0, i),
+                         -1.0f, 1.0f, row_of(dout, b, i), o);
+                if (normed) norm_grad_row(dx.cols, r.norm_eps, row_of(x, b, i), o, 0.0f, o);
+            }
+        }
+    }
+    return MUSEC_OK;
+}
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+static musec_status cpu_relu2(ms_device *d, ms_mat x, ms_mat out)
+{
+    if (!is_plain(x) || !is_plain(out)) return ref_ops().relu2(d, x, out);
+    EACH_TASK(x, first, last)
+    {
+        for (int64_t i = first; i < last; i++)
+            for (int64_t b = 0; b < x.count; b++) {
+                const float *in = row_of(x, b, i);
+                float       *o  = row_of(out, b, i);
+#pragma omp simd
+                for (int64_t j = 0; j < x.cols; j++)
+                    o[j] = in[j] <= 0.0f ? 0.0f : in[j] * in[j]; /* so written, NaN stays */
+            }
+    }
+    return MUSEC_OK;
+}
+
+static musec_status cpu_relu2_grad(ms_device *d, ms_mat x, ms_mat dout, ms_mat dx)
+{
+    if (!is_plain(x) || !is_plain(dout) || !is_plain(dx))
+        return ref_ops().relu2_grad(d, x, dout, dx);
+    EACH_TASK(x, first, last)
+    {
+        for (int64_t i = first; i < last; i++)
+            for (int64_t b = 0; b < x.count; b++) {
+                const float *in = row_of(x, b, i), *dy = row_of(dout, b, i);
+                float       *o = row_of(dx, b, i);
+#pragma omp simd
+                for (int64_t j = 0; j < x.cols; j++)
+                    o[j] = in[j] <= 0.0f ? 0.0f : 2.0f * in[j] * dy[j];
+            }
+    }
+    return MUSEC_OK;
+}
+
+/* The gates of heads h .. h + n - 1 in row i. */
+static void gates_of(ms_mat s, int64_t i, int64_t h, int64_t n, float *gate, float *rest)
+{
+    const float *in = row_of(s, 0, i) + h;
+#pragma omp simd
+    for (int64_t k = 0; k < n; k++)
+        gate[k] = ms_logistic(in[k], &rest[k]);
+}
+
+static musec_status cpu_gate(ms_device *d, ms_mat s, ms_mat y, ms_mat out)
+{
+    if (!is_plain(s) || !is_plain(y) || !is_plain(out)) return ref_ops().gate(d, s, y, out);
+    assert(s.rows == y.rows && s.cols == y.count);
+    EACH_TASK(y, first, last)
+    {
+        float gate[GATES], rest[GATES];
+        for (int64_t i = first; i < last; i++)
+            for (int64_t b = 0; b < y.count; b++) {
+                if (b % GATES == 0) gates_of(s, i, b, at_most(GATES, y.count - b), gate, rest);
+                const float  g  = gate[b % GATES];
+                const float *in = row_of(y, b, i);
+                float       *o  = row_of(out, b, i);
+#pragma omp simd
+                for (int64_t j = 0; j < y.cols; j++)
+                    o[j] = g * in[j];
+            }
+    }
+    return MUSEC_OK;
+}
+
+static musec_status cpu_gate_grad(ms_device *d, ms_mat s, ms_mat y, ms_mat dout, ms_mat dy,
+                                  ms_mat ds)
+{
+    if (!is_plain(s) || !is_plain(y) || !is_plain(dout) || !is_plain(dy) || !is_plain(ds))
+        return ref_ops().gate_grad(d, s, y, dout, dy, ds);
+    EACH_TASK(y, first, last)
+    {
+        float gate[GATES], rest[GATES];
+        for (int64_t i = first; i < last; i++)
+            for (int64_t b = 0; b < y.count; b++) {
+                if (b % GATES == 0) gates_of(s, i, b, at_most(GATES, y.count - b), gate, rest);
+                const float  g  = gate[b % GATES];
+                const float *in = row_of(dout, b, i);
+                float       *o  = row_of(dy, b, i);
+                row_of(ds, 0, i)[b] =
+                    (float)((double)(g * rest[b % GATES]) * dot(y.cols, in, row_of(y, b, i)));
+#pragma omp simd
+                for (int64_t j = 0; j < y.cols; j++)
+                    o[j] = g * in[j];
+            }
+    }
+    return MUSEC_OK;
+}
+
+static musec_status cpu_mix(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat out)
+{
+    if (!is_plain(w) || !is_plain(x) || !is_plain(y) || !is_plain(out))
+        return ref_ops().mix(d, w, x, y, out);
+    const float of_x = row_of(w, 0, 0)[0], of_y = row_of(w, 0, 0)[1];
+    x.count = 1;
+    EACH_TASK(x, first, last)
+    {
+        for (int64_t i = first; i < last; i++) {
+            const float *xs = row_of(x, 0, i), *ys = row_of(y, 0, i);
+            float       *o = row_of(out, 0, i);
+#pragma omp simd
+            for (int64_t j = 0; j < x.cols; j++)
+                o[j] = of_x * xs[j] + of_y * ys[j];
+        }
+    }
+    return MUSEC_OK;
+}
+
+/* One row of mix_grad; what it adds to dw goes to part. */
+static void mix_grad_row(int64_t n, const float *w, const float *x, const float *y, const float *in,
+                         float *dx, float *dy, double *part)
+{
+    const float of_x = w[0], of_y = w[1];
+    part[0] += dot(n, in, x); /* in is read anyway: the second time it is in L1 */
+    part[1] += dot(n, in, y);
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) {
+        const float g = in[j];
+        dy[j] += of_y * g;
+        dx[j] = of_x * g;
+    }
+}
+
+static musec_status cpu_mix_grad(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat dout, ms_mat dx,
+                                 ms_mat dy, ms_mat dw)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    ms_vec        part; /* two per task */
+    musec_status  st;
+
+    if (!is_plain(w) || !is_plain(x) || !is_plain(y) || !is_plain(dout) || !is_plain(dx) ||
+        !is_plain(dy) || !is_plain(dw))
+        return ref_ops().mix_grad(d, w, x, y, dout, dx, dy, dw);
+    x.count             = 1;
+    const int64_t step  = task_rows(x);
+    const int64_t tasks = (x.rows + step - 1) / step;
+    TRY(ms_scratch_vec(d, 2 * tasks, &part));
+#pragma omp parallel for schedule(static) if (tasks > 1)
+    for (int64_t t = 0; t < tasks; t++) {
+        double sum[2] = { 0.0, 0.0 };
+        for (int64_t i = t * step; i < at_most((t + 1) * step, x.rows); i++)
+            mix_grad_row(x.cols, row_of(w, 0, 0), row_of(x, 0, i), row_of(y, 0, i),
+                         row_of(dout, 0, i), row_of(dx, 0, i), row_of(dy, 0, i), sum);
+        part.data[2 * t]     = sum[0];
+        part.data[2 * t + 1] = sum[1];
+    }
+    for (int k = 0; k < 2; k++) {
+        double sum = 0.0;
+        for (int64_t t = 0; t < tasks; t++)
+            sum += part.data[2 * t + k];
+        float *o = row_of(dw, 0, 0) + k;
+        *o       = (float)((double)*o + sum);
+    }
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+void MS_CPU_FN(ms_cpu_nn_ops)(ms_device_ops *table)
+{
+    table->embed        = cpu_embed;
+    table->embed_grad   = cpu_embed_grad;
+    table->rmsnorm      = cpu_rmsnorm;
+    table->rmsnorm_grad = cpu_rmsnorm_grad;
+    table->rope         = cpu_rope;
+    table->rope_grad    = cpu_rope_grad;
+    table->relu2        = cpu_relu2;
+    table->relu2_grad   = cpu_relu2_grad;
+    table->gate         = cpu_gate;
+    table->gate_grad    = cpu_gate_grad;
+    table->mix          = cpu_mix;
+    table->mix_grad     = cpu_mix_grad;
+}

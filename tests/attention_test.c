@@ -1,0 +1,251 @@
+/* attention_test.c - what is special about attention on the CPU: that it is cut into tiles, chunks
+ * and rounds, and compiled once for every level of instructions.
+ *
+ * Heads lie interleaved in one buffer of queries, keys and values, as the model has them.  `ref` in
+ * float64 is the judge; the bound is 2e-5 of the largest element, some 20 times what is seen. */
+#include "check.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rng.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/tile_product.h"
+
+static const struct {
+    int64_t rows, heads, head, window, doc; /* doc: 0 is one document, -1 are random ones */
+    double  softcap;
+} cases[] = {
+    { 1, 1, 64, 0, 0, 0.0 },          /* one pair */
+    { 257, 2, 64, 1 << 30, 0, 0.0 },  /* one document, cut in two */
+    { 600, 1, 16, 150, 0, 0.0 },      /* a window across chunks */
+    { 300, 2, 32, 1 << 30, 7, 0.0 },  /* many documents in a tile */
+    { 520, 1, 128, 64, -1, 0.0 },     /* tiles that all is cut from */
+    { 300, 3, 24, 1 << 30, -1, 8.0 }, /* a soft cap; a head that is no whole number of vectors */
+    { 130, 1, 10, 3, 1, 5.0 },        /* every row alone */
+};
+
+typedef struct problem {
+    ms_device *d;
+    ms_attn    a;
+    ms_mat     q, k, v, out, lse, dout, dq, dk, dv;
+    ms_vec     most;
+    float     *f32[5]; /* qkv, out, lse, dout, dqkv */
+    size_t     elems[5];
+    int32_t   *doc;
+} problem;
+
+static void *take(size_t bytes)
+{
+    void *p = malloc(bytes > 0 ? bytes : 1);
+    CHECK(p != NULL, "no memory for %zu bytes", bytes);
+    return p;
+}
+
+static ms_mat heads_in(void *data, musec_dtype dtype, int64_t at, size_t c, int64_t ld)
+{
+    return (ms_mat){ (char *)data + (size_t)at * ms_dtype_bytes(dtype),
+                     cases[c].rows,
+                     cases[c].head,
+                     ld,
+                     cases[c].heads,
+                     cases[c].head,
+                     dtype,
+                     false };
+}
+
+/* All operands of case c, of one type; the same numbers for both types. */
+static problem problem_make(size_t c, musec_dtype dtype)
+{
+    const int64_t rows = cases[c].rows, heads = cases[c].heads, width = heads * cases[c].head;
+    const int64_t cols[] = { 3 * width, width, heads, width, 3 * width };
+    problem       p      = { .doc = take((size_t)rows * sizeof(int32_t)) };
+    CHECK(musec_ctx_create(&p.d, dtype == MUSEC_F32 ? "cpu" : "ref") == MUSEC_OK, "no device");
+    for (int i = 0; i < 5; i++) {
+        p.elems[i] = (size_t)(rows * cols[i]);
+        p.f32[i]   = take(p.elems[i] * ms_dtype_bytes(dtype));
+        for (size_t j = 0; j < p.elems[i]; j++) {
+            const float x = (float)ms_rand_normal(c + 100 * (uint64_t)i, j);
+            if (dtype == MUSEC_F32)
+                p.f32[i][j] = x;
+            else
+                ((double *)(void *)p.f32[i])[j] = (double)x;
+        }
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t len = cases[c].doc;
+        const bool    begins =
+            len > 0 ? i % len == 0 : len < 0 && ms_rand_u64(c, (uint64_t)i) % 40 == 0;
+        p.doc[i] = (int32_t)(begins || i == 0 ? i : p.doc[i - 1]);
+    }
+    p.a    = (ms_attn){ 0.3, cases[c].softcap, cases[c].window, { p.doc, rows } };
+    p.q    = heads_in(p.f32[0], dtype, 0, c, 3 * width);
+    p.k    = heads_in(p.f32[0], dtype, width, c, 3 * width);
+    p.v    = heads_in(p.f32[0], dtype, 2 * width, c, 3 * width);
+    p.out  = heads_in(p.f32[1], dtype, 0, c, width);
+    p.lse  = (ms_mat){ p.f32[2], 1, rows, rows, heads, rows, dtype, false };
+    p.dout = heads_in(p.f32[3], dtype, 0, c, width);
+    p.dq   = heads_in(p.f32[4], dtype, 0, c, 3 * width);
+    p.dk   = heads_in(p.f32[4], dtype, width, c, 3 * width);
+    p.dv   = heads_in(p.f32[4], dtype, 2 * width, c, 3 * width);
+    p.most = (ms_vec){ take((size_t)heads * sizeof(double)), heads };
+    return p;
+}
+
+static void problem_free(problem *p)
+{
+    for (int i = 0; i < 5; i++)
+        free(p->f32[i]);
+    free(p->doc);
+    free(p->most.data);
+    musec_ctx_destroy(p->d);
+}
+
+static void run(const ms_device_ops *op, problem *p)
+{
+    for (int64_t h = 0; h < p->most.count; h++)
+        p->most.data[h] = -INFINITY;
+    CHECK_OK(p->d, op->attention(p->d, p->a, p->q, p->k, p->v, p->out, p->lse, p->most));
+    CHECK_OK(p->d, op->attention_grad(p->d, p->a, p->q, p->k, p->v, p->out, p->lse, p->dout, p->dq,
+                                      p->dk, p->dv));
+}
+
+/* The largest difference from the float64 result, by its largest element. */
+static double apart(const float *got, const float *want, size_t n)
+{
+    const double *exact = (const double *)(const void *)want;
+    double        most = 0.0, size = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        most = fmax(most, fabs((double)got[i] - exact[i]));
+        size = fmax(size, fabs(exact[i]));
+        if (isnan(got[i])) return NAN;
+    }
+    return most / size;
+}
+
+static void every_level_agrees_with_ref(void **state)
+{
+    static const int levels[] = { 0, 3, 4 };
+    (void)state;
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        problem want = problem_make(c, MUSEC_F64), got = problem_make(c, MUSEC_F32);
+        run(want.d->ops, &want);
+        for (size_t l = 0; l < COUNT(levels) && levels[l] <= ms_cpu_level(); l++) {
+            ms_device_ops op = *got.d->ops;
+            ms_cpu_level_ops(levels[l], &op);
+            run(&op, &got);
+            for (int i = 1; i < 5; i++) {
+                const double err = apart(got.f32[i], want.f32[i], got.elems[i]);
+                CHECK(err <= 2e-5, "case %zu, level %d, result %d: %g", c, levels[l], i, err);
+            }
+            for (int64_t h = 0; h < got.most.count; h++)
+                CHECK(fabs(got.most.data[h] - want.most.data[h]) <= 1e-5 * fabs(want.most.data[h]),
+                      "case %zu, head %lld: %g, not %g", c, (long long)h, got.most.data[h],
+                      want.most.data[h]);
+        }
+        problem_free(&want);
+        problem_free(&got);
+    }
+}
+
+static void bits_do_not_depend_on_threads(void **state)
+{
+    const int threads = omp_get_max_threads();
+    (void)state;
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        problem one = problem_make(c, MUSEC_F32), many = problem_make(c, MUSEC_F32);
+        omp_set_num_threads(1);
+        run(one.d->ops, &one);
+        for (int n = 2; n <= 5; n += 3) {
+            omp_set_num_threads(n);
+            run(many.d->ops, &many);
+            for (int i = 1; i < 5; i++)
+                CHECK(memcmp(one.f32[i], many.f32[i], one.elems[i] * sizeof(float)) == 0,
+                      "case %zu, %d threads, result %d", c, n, i);
+        }
+        problem_free(&one);
+        problem_free(&many);
+    }
+    omp_set_num_threads(threads);
+}
+
+/* Large logits: one key takes all, and nothing overflows on the way. */
+static void large_logits_choose_one_key(void **state)
+{
+    (void)state;
+    problem p = problem_make(1, MUSEC_F32);
+    p.a.scale = 1e4;
+    run(p.d->ops, &p);
+    for (int i = 1; i < 5; i++)
+        for (size_t j = 0; j < p.elems[i]; j++)
+            CHECK(isfinite(p.f32[i][j]), "result %d, element %zu: %g", i, j, (double)p.f32[i][j]);
+    problem_free(&p);
+}
+
+/* What a NaN is seen by is NaN; the maximum says so too; other heads know nothing of it. */
+static void a_nan_is_passed_on(void **state)
+{
+    (void)state;
+    problem       p                  = problem_make(1, MUSEC_F32);
+    const int64_t at                 = 100;
+    ((float *)p.k.data)[at * p.k.ld] = NAN;
+    run(p.d->ops, &p);
+    for (int64_t i = at; i < p.q.rows; i++) {
+        CHECK(isnan(((float *)p.out.data)[i * p.out.ld]), "out, row %lld", (long long)i);
+        CHECK(isnan(((float *)p.lse.data)[i]), "lse, row %lld", (long long)i);
+        CHECK(isfinite(((float *)p.out.data)[p.out.stride + i * p.out.ld]), "the other head");
+    }
+    CHECK(isnan(p.most.data[0]) && isfinite(p.most.data[1]), "maxima");
+    problem_free(&p);
+}
+
+/* ---- products of tiles, at the level that tests are compiled for ----------------------------- */
+
+/* Row i of A is zero outside inner[i]; columns outside cols[i] are not asked for. */
+static void tiles_multiply(void **state)
+{
+    enum { M = 23, N = 45, K = 19, LDB = 48, LDC = 50 };
+    float a[M * K], b[K * LDB], c[M * LDC], before[M * LDC];
+    span  inner[M], cols[M];
+    (void)state;
+    for (int i = 0; i < M; i++) {
+        inner[i] = (span){ i / 3, i < 12 ? K - 6 + i / 2 : K };
+        cols[i]  = (span){ i, i < 5 ? 16 : N };
+    }
+    for (int i = 0; i < M; i++)
+        for (int l = 0; l < K; l++)
+            a[i * K + l] = l >= inner[i].begin && l < inner[i].end ? (float)(i + 2 * l % 7) : 0.0f;
+    for (int i = 0; i < K * LDB; i++)
+        b[i] = (float)(i % 11 - 5);
+    for (int add = 0; add < 2; add++) {
+        for (int i = 0; i < M * LDC; i++)
+            c[i] = before[i] = (float)(i % 13);
+        const tile_product by = { K, 1, b, LDB, 0.5f, add == 1, LDC };
+        tile_multiply(&by, M, N, K, a, cols, inner, c);
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < LDC; j++) {
+                double want = 0.0;
+                for (int l = 0; l < K && j < N; l++)
+                    want += 0.5 * (double)a[i * K + l] * (double)b[l * LDB + j];
+                want += add == 1 ? (double)before[i * LDC + j] : 0.0;
+                const double got = (double)c[i * LDC + j]; /* all are small integers or halves */
+                if (j >= N) CHECK(c[i * LDC + j] == before[i * LDC + j], "(%d, %d) touched", i, j);
+                if (j >= cols[i].begin && j < cols[i].end)
+                    CHECK(got == want, "add %d, (%d, %d): %g, not %g", add, i, j, got, want);
+            }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_level_agrees_with_ref),
+        cmocka_unit_test(bits_do_not_depend_on_threads),
+        cmocka_unit_test(large_logits_choose_one_key),
+        cmocka_unit_test(a_nan_is_passed_on),
+        cmocka_unit_test(tiles_multiply),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
