@@ -1,0 +1,66 @@
+/* bytes.c - the byte tokenizer.
+ *
+ * The text is cut at each separator, from left to right, like this (| is the separator):
+ *
+ *     "ab|c|"   two documents, ab and c: every document is followed by a separator
+ *     "ab|c"    the same: the separator behind the last may be missing
+ *     "ab||c"   three, of which the middle one is empty: a start id and nothing else
+ *     ""        none */
+#include "data/bytes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/size.h"
+
+static const char separator[] = "\n<|endoftext|>\n";
+enum { SEPARATOR_BYTES = sizeof separator - 1 };
+
+/* Where the document that begins at `from` ends: at a separator, or at the end of the text. */
+static size_t document_end(const char *text, size_t bytes, size_t from)
+{
+    size_t at = from;
+    while (bytes - at >= SEPARATOR_BYTES) {
+        const char *line = memchr(text + at, '\n', bytes - at - SEPARATOR_BYTES + 1);
+        if (line == NULL) break;
+        if (memcmp(line, separator, SEPARATOR_BYTES) == 0) return (size_t)(line - text);
+        at = (size_t)(line - text) + 1;
+    }
+    return bytes;
+}
+
+/* Writes the tokens if `out` is not NULL; returns their number. */
+static size_t encode(const char *text, size_t bytes, uint16_t *out)
+{
+    size_t n = 0, from = 0;
+    while (from < bytes) {
+        const size_t end = document_end(text, bytes, from);
+        if (out != NULL) {
+            out[n] = MS_BYTES_START;
+            for (size_t i = from; i < end; i++)
+                out[n + 1 + i - from] = (unsigned char)text[i];
+        }
+        n += 1 + end - from;
+        from = end == bytes ? bytes : end + SEPARATOR_BYTES;
+    }
+    return n;
+}
+
+musec_status ms_bytes_encode(ms_error *e, const char *text, size_t bytes, uint16_t **tokens,
+                             int64_t *n)
+{
+    const size_t count = encode(text, bytes, NULL); /* at most bytes + 1: no document is free */
+    size_t       size  = 0;
+    uint16_t    *out   = NULL;
+
+    *tokens = NULL;
+    *n      = 0;
+    if (count <= INT64_MAX && ms_size_mul(count, sizeof *out, &size) && size <= PTRDIFF_MAX)
+        out = malloc(size == 0 ? 1 : size);
+    if (out == NULL)
+        return ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu tokens of text", count);
+    encode(text, bytes, out);
+    *tokens = out;
+    *n      = (int64_t)count;
+    return MUSEC_OK;
+}

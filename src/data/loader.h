@@ -1,0 +1,59 @@
+/* loader.h - micro-batches of packed documents, in order, ahead of time, from any saved place.
+ *
+ * A micro-batch has `tokens` inputs and, one place later, as many targets.  Documents begin at the
+ * start token.  What becomes of a document longer than max_doc, and of the rest of the last one:
+ *     skip   left out: each document is cut to max_doc, and the next micro-batch begins at the next
+ *            start token (the rule of the paper's code base)
+ *     keep   it goes on as a document of its own: nothing of the text is lost.  The next
+ *            micro-batch begins with the last target of this one
+ * A piece of the source that has no more for a whole micro-batch is left for the next one; after
+ * the last the first comes again and the epoch counts one more.  For validation (`once`) nothing
+ * is left so: the last micro-batch of each piece is as short as it must be, and after that of the
+ * last piece there are none.
+ *
+ * A thread packs the micro-batch after the one handed out, supposing that it will be asked for with
+ * the same numbers; if not it is packed again.  What is delivered depends on the position and the
+ * numbers asked for alone. */
+#ifndef MS_DATA_LOADER_H
+#define MS_DATA_LOADER_H
+
+#include <stdbool.h>
+
+#include "data/source.h"
+
+typedef struct ms_batch { /* host memory, the loader's */
+    const int32_t *inputs, *targets;
+    const int32_t *doc; /* row of the first token of the document that row i is in */
+    int64_t        tokens;
+    int64_t        epoch;
+} ms_batch;
+
+typedef struct ms_position { /* the next micro-batch begins there; { 0 } is the beginning */
+    int64_t epoch, piece, token;
+} ms_position;
+
+typedef struct ms_loader_config {
+    ms_source_config source;
+    int64_t          max_tokens; /* in one micro-batch, at most */
+    bool             keep_rest;
+    bool             once;
+} ms_loader_config;
+
+typedef struct ms_loader ms_loader;
+
+/* Fails if the source cannot fill one micro-batch of one token. */
+musec_status ms_loader_open(ms_error *e, const ms_loader_config *cfg, ms_loader **out);
+void         ms_loader_close(ms_loader *l);
+/* *out is valid until the next call; its tokens are 0 at the end of a `once`.  tokens and max_doc
+ * must be at least 1; a source whose largest piece cannot fill a micro-batch is an error that says
+ * how many tokens there are. */
+musec_status ms_loader_next(ms_error *e, ms_loader *l, int64_t tokens, int64_t max_doc,
+                            ms_batch *out);
+/* Where the micro-batch after the one delivered last begins. */
+ms_position      ms_loader_position(const ms_loader *l);
+musec_status     ms_loader_seek(ms_error *e, ms_loader *l, ms_position at);
+const ms_source *ms_loader_source(const ms_loader *l);
+/* Host memory that it will hold at most, about. */
+uint64_t ms_loader_bytes(const ms_loader *l);
+
+#endif

@@ -1,0 +1,155 @@
+/* shard.c - reading and writing .bin files of tokens.
+ *
+ *     1024 bytes  256 int32: 20240520, 1, number of tokens n, zeros
+ *     2 n bytes   the tokens, uint16
+ *
+ * all little-endian.  A file must be exactly as long as its header says: a shard that was cut by a
+ * full disk or a broken download is found before anything is trained on it. */
+#include "data/shard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/size.h"
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "musec keeps numbers in files as they are in memory: it needs a little-endian host"
+#endif
+
+#define VERSION 1
+#define IDS     65536 /* a token has 16 bits */
+
+static musec_status check_length(ms_error *e, const char *path, int64_t n, int64_t bytes)
+{
+    const int64_t want = MS_SHARD_HEADER_BYTES + n * (int64_t)sizeof(uint16_t); /* n < 2^31 */
+
+    if (bytes == want) return MUSEC_OK;
+    if (bytes < want)
+        return ms_fail(
+            e, MUSEC_EFORMAT,
+            "%s: truncated: its header counts %lld tokens, which take %lld bytes, but it "
+            "has %lld; copy or write it again",
+            path, (long long)n, (long long)want, (long long)bytes);
+    return ms_fail(e, MUSEC_EFORMAT,
+                   "%s: too long: its header counts %lld tokens, which take %lld bytes, but it has "
+                   "%lld; copy or write it again",
+                   path, (long long)n, (long long)want, (long long)bytes);
+}
+
+/* Leaves the file at its first token. */
+static musec_status read_header(ms_error *e, FILE *f, const char *path, int64_t *n)
+{
+    int32_t       header[MS_SHARD_HEADER_BYTES / sizeof(int32_t)];
+    const int64_t bytes = ms_file_bytes(f);
+    musec_status  st;
+
+    if (bytes < 0)
+        return ms_fail(e, MUSEC_EIO, "%s: cannot read tokens from a pipe or device; give a file",
+                       path);
+    if (bytes < MS_SHARD_HEADER_BYTES)
+        return ms_fail(e, MUSEC_EFORMAT,
+                       "%s: is no shard of tokens: it has %lld bytes, the header alone takes %d",
+                       path, (long long)bytes, MS_SHARD_HEADER_BYTES);
+    TRY(ms_file_read(e, f, path, header, sizeof header));
+    if (header[0] != MS_SHARD_MAGIC) {
+        st = ms_fail(e, MUSEC_EFORMAT,
+                     "%s: is no shard of tokens: it begins with the number %ld, not with %d (bare "
+                     "uint16 without a header must be given one)",
+                     path, (long)header[0], MS_SHARD_MAGIC);
+    } else if (header[1] != VERSION) {
+        st = ms_fail(e, MUSEC_EFORMAT,
+                     "%s: is a shard of version %ld; musec reads version %d (16-bit tokens)", path,
+                     (long)header[1], VERSION);
+    } else if (header[2] < 0) {
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: damaged: its header counts %ld tokens", path,
+                     (long)header[2]);
+    } else {
+        *n = header[2];
+        st = check_length(e, path, *n, bytes);
+    }
+done:
+    return st;
+}
+
+musec_status ms_shard_tokens(ms_error *e, const char *path, int64_t *n)
+{
+    FILE        *f = NULL;
+    musec_status st;
+
+    *n = 0;
+    TRY(ms_file_open_read(e, path, &f));
+    TRY(read_header(e, f, path, n));
+done:
+    if (f != NULL) fclose(f);
+    return st;
+}
+
+static musec_status check_ids(ms_error *e, const char *path, const uint16_t *tokens, int64_t n,
+                              int64_t vocab)
+{
+    uint16_t largest = 0;
+
+    if (vocab >= IDS) return MUSEC_OK;
+    for (int64_t i = 0; i < n; i++) /* without a way out in between: this loop is vector code */
+        largest = tokens[i] > largest ? tokens[i] : largest;
+    if (largest < vocab) return MUSEC_OK;
+    for (int64_t i = 0; i < n; i++)
+        if (tokens[i] >= vocab)
+            return ms_fail(e, MUSEC_EFORMAT,
+                           "%s: token %lld has the id %u, but ids must be below %lld (the largest "
+                           "in the file is %u): it was made with another tokenizer; tokenize the "
+                           "text anew, or train with a larger vocabulary",
+                           path, (long long)i, tokens[i], (long long)vocab, largest);
+    return MUSEC_OK;
+}
+
+musec_status ms_shard_read(ms_error *e, const char *path, int64_t vocab, uint16_t **tokens,
+                           int64_t *n)
+{
+    FILE        *f     = NULL;
+    uint16_t    *data  = NULL;
+    size_t       bytes = 0;
+    musec_status st;
+
+    *tokens = NULL;
+    *n      = 0;
+    TRY(ms_file_open_read(e, path, &f));
+    TRY(read_header(e, f, path, n));
+    if (ms_size_stack(1, 1, *n, sizeof *data, &bytes)) data = malloc(bytes == 0 ? 1 : bytes);
+    if (data == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its %lld tokens", path,
+                     (long long)*n);
+        goto done;
+    }
+    TRY(ms_file_read(e, f, path, data, bytes));
+    TRY(check_ids(e, path, data, *n, vocab));
+    *tokens = data;
+    data    = NULL;
+done:
+    if (st != MUSEC_OK) *n = 0;
+    free(data);
+    if (f != NULL) fclose(f);
+    return st;
+}
+
+musec_status ms_shard_write(ms_error *e, const char *path, const uint16_t *tokens, int64_t n)
+{
+    int32_t      header[MS_SHARD_HEADER_BYTES / sizeof(int32_t)] = { MS_SHARD_MAGIC, VERSION };
+    ms_out_file  out                                             = { 0 };
+    musec_status st;
+
+    if (n < 0 || n > INT32_MAX)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s: a shard of %lld tokens cannot be written: its header counts up to %ld; "
+                       "write several",
+                       path, (long long)n, (long)INT32_MAX);
+    header[2] = (int32_t)n;
+    TRY(ms_out_open(e, path, &out));
+    TRY(ms_out_write(e, &out, header, sizeof header));
+    TRY(ms_out_write(e, &out, tokens, (size_t)n * sizeof *tokens));
+    TRY(ms_out_commit(e, &out));
+done:
+    ms_out_abandon(&out);
+    return st;
+}

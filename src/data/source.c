@@ -1,0 +1,582 @@
+/* source.c - pieces of tokens from the built-in corpus, from shards and from texts.
+ *
+ * A piece is a file, or what one side has of it, or BUILTIN_DOCUMENTS documents of the built-in
+ * corpus.  One piece is in memory at a time.  Everything but that is settled when the source is
+ * opened: which files there are, which part of each belongs to this side, how many tokens that is.
+ * Shards are only looked at for that; texts are read, because only then their tokens are known.
+ *
+ * The documents of the built-in corpus are numbered from 0; those of the validation side begin at
+ * 2^62, so that no document is on both. */
+#define _POSIX_C_SOURCE 200809L /* strdup */
+#include "data/source.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/file.h"
+#include "data/bytes.h"
+#include "data/corpus.h"
+#include "data/shard.h"
+
+#define BUILTIN           "builtin"
+#define BUILTIN_DOCUMENTS 512                /* in a piece */
+#define BUILTIN_VAL_FIRST ((int64_t)1 << 62) /* and as many documents on either side */
+#define TEXT_MAX          ((int64_t)2 << 30) /* bytes */
+#define VAL_SHARE         10                 /* one of so many tokens is for validation */
+
+typedef struct part { /* of a file, the tokens from begin to end */
+    char   *path;
+    int64_t begin, end, all;
+} part;
+
+struct ms_source {
+    char    *path;
+    ms_split split;
+    int64_t  vocab;
+    int32_t  start_id;
+
+    bool     endless; /* the built-in corpus, of this seed */
+    uint64_t seed;
+
+    bool    text;
+    bool    cut; /* the last of the files is shared between the sides */
+    bool    directory;
+    part   *parts;
+    int64_t n_parts;
+    int64_t tokens;
+
+    int64_t   loaded; /* the piece in memory, or -1 */
+    uint16_t *data;   /* of the whole file */
+    int64_t   n_data;
+};
+
+static const char *side(const ms_source *s)
+{
+    return s->split == MS_SPLIT_TRAIN ? "training" : "validation";
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *suffix, *unpack;
+} packed[] = {
+    { ".xz", "xz -dk" },     { ".gz", "gzip -dk" }, { ".zst", "zstd -dk" },
+    { ".bz2", "bzip2 -dk" }, { ".lz4", "lz4 -dk" }, { ".zip", "unzip" },
+};
+
+static bool ends_with(const char *name, const char *suffix)
+{
+    const size_t n = strlen(name), m = strlen(suffix);
+    return n >= m && strcmp(name + n - m, suffix) == 0;
+}
+
+static const char *how_to_unpack(const char *name) /* NULL: it is not packed */
+{
+    for (size_t i = 0; i < COUNT(packed); i++)
+        if (ends_with(name, packed[i].suffix)) return packed[i].unpack;
+    return NULL;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* ---- the files of a directory ---------------------------------------------------------------- */
+
+typedef struct names {
+    char **at;
+    size_t n, room;
+} names;
+
+static void free_names(names *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->at[i]);
+    free(list->at);
+    *list = (names){ 0 };
+}
+
+static bool add_name(names *list, const char *name)
+{
+    if (list->n == list->room) {
+        const size_t room  = list->room == 0 ? 64 : 2 * list->room;
+        char       **wider = realloc(list->at, room * sizeof *wider);
+        if (wider == NULL) return false;
+        list->at   = wider;
+        list->room = room;
+    }
+    list->at[list->n] = strdup(name);
+    return list->at[list->n] != NULL && ++list->n > 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* All names but hidden ones, sorted. */
+static musec_status read_directory(ms_error *e, const char *path, names *list)
+{
+    DIR           *dir = opendir(path);
+    struct dirent *entry;
+    musec_status   st = MUSEC_OK;
+
+    if (dir == NULL)
+        return ms_fail(e, MUSEC_EIO, "%s: cannot list the directory (%s)", path, strerror(errno));
+    errno = 0;
+    while ((entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] != '.' && !add_name(list, entry->d_name)) {
+            st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its file names", path);
+            goto done;
+        }
+        errno = 0;
+    }
+    if (errno != 0)
+        st = ms_fail(e, MUSEC_EIO, "%s: cannot list the directory (%s)", path, strerror(errno));
+    if (list->n > 0) qsort(list->at, list->n, sizeof *list->at, by_name);
+done:
+    closedir(dir);
+    return st;
+}
+
+static bool for_validation(const char *name) { return strstr(name, "val") != NULL; }
+
+static musec_status nothing_usable(ms_error *e, const ms_source *s, const names *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (how_to_unpack(list->at[i]) != NULL)
+            return ms_fail(
+                e, MUSEC_EFORMAT,
+                "%s: has no *.bin and no *.txt, only packed files; decompress them first: "
+                "%s %s/%s",
+                s->path, how_to_unpack(list->at[i]), s->path, list->at[i]);
+    return ms_fail(
+        e, MUSEC_EFORMAT,
+        "%s: has neither shards (*.bin) nor texts (*.txt); give a directory that has, or "
+        "a file",
+        s->path);
+}
+
+static musec_status add_part(ms_error *e, ms_source *s, const char *dir, const char *name)
+{
+    const size_t bytes = strlen(dir) + strlen(name) + 2;
+    char        *path  = malloc(bytes);
+
+    if (path == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->path);
+    snprintf(path, bytes, "%s%s%s", dir, dir[0] == '\0' || ends_with(dir, "/") ? "" : "/", name);
+    s->parts[s->n_parts++] = (part){ .path = path };
+    return MUSEC_OK;
+}
+
+/* The files of this side; whether the last has to be cut. */
+static musec_status choose_files(ms_error *e, ms_source *s, const names *list)
+{
+    const char  *suffix = ".txt";
+    size_t       usable = 0, vals = 0;
+    musec_status st = MUSEC_OK;
+
+    for (size_t i = 0; i < list->n; i++)
+        if (ends_with(list->at[i], ".bin")) suffix = ".bin";
+    for (size_t i = 0; i < list->n; i++) {
+        usable += ends_with(list->at[i], suffix);
+        vals += ends_with(list->at[i], suffix) && for_validation(list->at[i]);
+    }
+    if (usable == 0) return nothing_usable(e, s, list);
+    if (vals == usable && s->split == MS_SPLIT_TRAIN)
+        return ms_fail(
+            e, MUSEC_EFORMAT,
+            "%s: every *%s in it has \"val\" in its name and is for validation; training "
+            "needs others",
+            s->path, suffix);
+    s->text  = strcmp(suffix, ".txt") == 0;
+    s->cut   = vals == 0 && s->split != MS_SPLIT_VAL_ONLY;
+    s->parts = calloc(usable, sizeof *s->parts);
+    if (s->parts == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->path);
+    for (size_t i = 0; i < list->n; i++)
+        if (ends_with(list->at[i], suffix) &&
+            (vals == 0 || for_validation(list->at[i]) == (s->split != MS_SPLIT_TRAIN)))
+            TRY(add_part(e, s, s->path, list->at[i]));
+done:
+    return st;
+}
+
+/* ---- reading a file -------------------------------------------------------------------------- */
+
+static musec_status read_text(ms_error *e, const char *path, uint16_t **tokens, int64_t *n)
+{
+    FILE        *f    = NULL;
+    char        *text = NULL;
+    int64_t      bytes;
+    musec_status st;
+
+    TRY(ms_file_open_read(e, path, &f));
+    bytes = ms_file_bytes(f);
+    if (bytes < 0) {
+        st = ms_fail(e, MUSEC_EIO,
+                     "%s: cannot train on a pipe or device, which is read once; give a file", path);
+        goto done;
+    }
+    if (bytes > TEXT_MAX) {
+        st = ms_fail(e, MUSEC_EFORMAT,
+                     "%s: a text of %lld bytes is too long, up to %lld fit; split it into several "
+                     "files in a directory",
+                     path, (long long)bytes, (long long)TEXT_MAX);
+        goto done;
+    }
+    text = malloc((size_t)bytes + 1);
+    if (text == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its %lld bytes", path,
+                     (long long)bytes);
+        goto done;
+    }
+    TRY(ms_file_read(e, f, path, text, (size_t)bytes));
+    TRY(ms_bytes_encode(e, text, (size_t)bytes, tokens, n));
+done:
+    free(text);
+    if (f != NULL) fclose(f);
+    return st;
+}
+
+static void unload(ms_source *s)
+{
+    free(s->data);
+    s->data   = NULL;
+    s->n_data = 0;
+    s->loaded = -1;
+}
+
+static musec_status load_file(ms_error *e, ms_source *s, int64_t index)
+{
+    const char  *path = s->parts[index].path;
+    musec_status st   = MUSEC_OK;
+
+    if (s->loaded == index) return MUSEC_OK;
+    unload(s);
+    if (s->text) {
+        TRY(read_text(e, path, &s->data, &s->n_data));
+    } else {
+        TRY(ms_shard_read(e, path, s->vocab, &s->data, &s->n_data));
+    }
+    s->loaded = index;
+done:
+    return st;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static musec_status check_byte_ids(ms_error *e, const ms_source *s)
+{
+    if (s->vocab > MS_BYTES_START && (s->start_id == MS_BYTES_START || s->endless)) return MUSEC_OK;
+    return ms_fail(e, MUSEC_EINVAL,
+                   "%s: is text, which becomes bytes: ids up to %d, which starts a document; the "
+                   "model has %lld ids and starts documents with %ld; tokenize the text for it, or "
+                   "train with bytes",
+                   s->path, MS_BYTES_START, (long long)s->vocab, (long)s->start_id);
+}
+
+/* How many tokens each file has.  Files without any are left out. */
+static musec_status measure(ms_error *e, ms_source *s)
+{
+    int64_t      n  = 0;
+    musec_status st = MUSEC_OK;
+
+    for (int64_t i = 0; i < s->n_parts; i++) {
+        part *p = &s->parts[i];
+        if (s->text) {
+            TRY(load_file(e, s, i));
+            p->all = s->n_data;
+        } else {
+            TRY(ms_shard_tokens(e, p->path, &p->all));
+        }
+        p->end = p->all;
+    }
+    if (s->n_parts > 1) unload(s); /* numbers change below */
+    for (int64_t i = 0; i < s->n_parts; i++) {
+        if (s->parts[i].all > 0) {
+            s->parts[n++] = s->parts[i];
+        } else {
+            free(s->parts[i].path);
+        }
+    }
+    s->n_parts = n;
+    if (n == 0)
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: has no tokens for %s; give a file that is not empty",
+                     s->path, side(s));
+done:
+    return st;
+}
+
+/* The last tenth of the last file is the validation side, the rest the training side. */
+static musec_status cut_last(ms_error *e, ms_source *s)
+{
+    const int64_t last = s->n_parts - 1;
+    part          p    = s->parts[last];
+    int64_t       cut  = p.all - p.all / VAL_SHARE;
+    musec_status  st;
+
+    TRY(load_file(e, s, last));
+    if (s->n_data != p.all) {
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: changes while it is read", p.path);
+        goto done;
+    }
+    for (int64_t i = cut; i < p.all; i++)
+        if (s->data[i] == s->start_id) {
+            cut = i;
+            break;
+        }
+    if (s->split == MS_SPLIT_TRAIN) {
+        s->parts[last].end = cut;
+        goto done;
+    }
+    if (cut == p.all) {
+        st = ms_fail(e, MUSEC_EFORMAT,
+                     "%s: %lld tokens are too few: the last tenth would be for validation", p.path,
+                     (long long)p.all);
+        goto done;
+    }
+    for (int64_t i = 0; i < last; i++)
+        free(s->parts[i].path);
+    s->parts[0]       = p;
+    s->parts[0].begin = cut;
+    s->n_parts        = 1;
+    s->loaded         = 0;
+done:
+    return st;
+}
+
+static musec_status open_files(ms_error *e, ms_source *s)
+{
+    names        list = { 0 };
+    struct stat  sb;
+    musec_status st;
+
+    if (stat(s->path, &sb) != 0) {
+        st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s); give a file, a directory or " BUILTIN,
+                     s->path, strerror(errno));
+        goto done;
+    }
+    if (S_ISDIR(sb.st_mode)) {
+        s->directory = true;
+        TRY(read_directory(e, s->path, &list));
+        TRY(choose_files(e, s, &list));
+    } else if (how_to_unpack(s->path) != NULL) {
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: is packed; decompress it first: %s %s", s->path,
+                     how_to_unpack(s->path), s->path);
+        goto done;
+    } else {
+        s->text  = !ends_with(s->path, ".bin");
+        s->cut   = s->split != MS_SPLIT_VAL_ONLY;
+        s->parts = calloc(1, sizeof *s->parts);
+        if (s->parts == NULL) {
+            st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->path);
+            goto done;
+        }
+        TRY(add_part(e, s, "", s->path));
+    }
+    if (s->text) TRY(check_byte_ids(e, s));
+    TRY(measure(e, s));
+    if (s->cut) TRY(cut_last(e, s));
+    for (int64_t i = 0; i < s->n_parts; i++)
+        s->tokens += s->parts[i].end - s->parts[i].begin;
+done:
+    free_names(&list);
+    return st;
+}
+
+static musec_status open_builtin(ms_error *e, ms_source *s)
+{
+    const char *seed = s->path + strlen(BUILTIN);
+    char       *end  = NULL;
+
+    s->endless = true;
+    s->tokens  = -1;
+    if (seed[0] == ':') {
+        errno   = 0;
+        s->seed = strtoull(seed + 1, &end, 10);
+        if (!isdigit((unsigned char)seed[1]) || *end != '\0' || errno != 0)
+            return ms_fail(e, MUSEC_EINVAL,
+                           "%s: the seed of the built-in corpus is a whole number, as in " BUILTIN
+                           ":42",
+                           s->path);
+    }
+    return check_byte_ids(e, s);
+}
+
+musec_status ms_source_open(ms_error *e, const ms_source_config *cfg, ms_source **out)
+{
+    ms_source   *s  = NULL;
+    musec_status st = MUSEC_OK;
+
+    *out = NULL;
+    if (cfg->path == NULL || cfg->path[0] == '\0')
+        return ms_fail(e, MUSEC_EINVAL, "no data: give a file, a directory or " BUILTIN);
+    if (cfg->start_id < 0 || cfg->start_id > UINT16_MAX || cfg->start_id >= cfg->vocab)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s: the id %ld cannot start documents: with a vocabulary of %lld, ids are "
+                       "from 0 to %lld",
+                       cfg->path, (long)cfg->start_id, (long long)cfg->vocab,
+                       (long long)cfg->vocab - 1);
+    s = calloc(1, sizeof *s);
+    if (s != NULL) s->path = strdup(cfg->path);
+    if (s == NULL || s->path == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", cfg->path);
+        goto done;
+    }
+    s->split    = cfg->split;
+    s->vocab    = cfg->vocab;
+    s->start_id = cfg->start_id;
+    s->loaded   = -1;
+    if (strcmp(s->path, BUILTIN) == 0 || strncmp(s->path, BUILTIN ":", sizeof BUILTIN) == 0) {
+        TRY(open_builtin(e, s));
+    } else {
+        TRY(open_files(e, s));
+    }
+    *out = s;
+    s    = NULL;
+done:
+    ms_source_close(s);
+    return st;
+}
+
+void ms_source_close(ms_source *s)
+{
+    if (s == NULL) return;
+    unload(s);
+    for (int64_t i = 0; i < s->n_parts; i++)
+        free(s->parts[i].path);
+    free(s->parts);
+    free(s->path);
+    free(s);
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+int64_t ms_source_pieces(const ms_source *s) { return s->endless ? INT64_MAX : s->n_parts; }
+int64_t ms_source_tokens(const ms_source *s) { return s->tokens; }
+
+/* Room for `more` tokens behind the n_data that are there. */
+static bool grow(ms_source *s, int64_t *room, int64_t more)
+{
+    uint16_t *wider;
+    if (s->data != NULL && *room - s->n_data >= more) return true;
+    *room = 2 * (*room + more);
+    wider = realloc(s->data, (size_t)*room * sizeof *wider);
+    if (wider != NULL) s->data = wider;
+    return wider != NULL;
+}
+
+static musec_status make_documents(ms_error *e, ms_source *s, int64_t index)
+{
+    const int64_t first =
+        index * BUILTIN_DOCUMENTS + (s->split == MS_SPLIT_TRAIN ? 0 : BUILTIN_VAL_FIRST);
+    int64_t      room = 0;
+    musec_status st   = MUSEC_OK;
+
+    unload(s);
+    for (int64_t i = 0; i < BUILTIN_DOCUMENTS; i++) {
+        char  *text  = NULL;
+        size_t bytes = 0;
+        TRY(ms_corpus_document(e, s->seed, first + i, &text, &bytes));
+        if (!grow(s, &room, (int64_t)bytes + 1)) {
+            free(text);
+            st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for a piece", s->path);
+            goto done;
+        }
+        s->data[s->n_data++] = (uint16_t)s->start_id;
+        for (size_t k = 0; k < bytes; k++)
+            s->data[s->n_data++] = (unsigned char)text[k];
+        free(text);
+    }
+    s->loaded = index;
+done:
+    return st;
+}
+
+musec_status ms_source_piece(ms_error *e, ms_source *s, int64_t index, const uint16_t **tokens,
+                             int64_t *n)
+{
+    const int64_t pieces = s->endless ? BUILTIN_VAL_FIRST / BUILTIN_DOCUMENTS : s->n_parts;
+    musec_status  st     = MUSEC_OK;
+
+    *tokens = NULL;
+    *n      = 0;
+    if (index < 0 || index >= pieces)
+        return ms_fail(e, MUSEC_EINVAL, "%s: there is no piece %lld, only %lld from 0 on", s->path,
+                       (long long)index, (long long)pieces);
+    if (s->endless) {
+        if (s->loaded != index) TRY(make_documents(e, s, index));
+        *tokens = s->data;
+        *n      = s->n_data;
+        goto done;
+    }
+    TRY(load_file(e, s, index));
+    if (s->n_data != s->parts[index].all) {
+        st = ms_fail(e, MUSEC_EFORMAT,
+                     "%s: had %lld tokens when it was opened and has %lld now: do not change it "
+                     "while it is in use",
+                     s->parts[index].path, (long long)s->parts[index].all, (long long)s->n_data);
+        unload(s);
+        goto done;
+    }
+    *tokens = s->data + s->parts[index].begin;
+    *n      = s->parts[index].end - s->parts[index].begin;
+done:
+    return st;
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+/* The names of the files as one: what they begin with alike, a star, the suffix. */
+static void describe_names(const ms_source *s, char *text, size_t bytes)
+{
+    const char *first = base_name(s->parts[0].path);
+    const char *last  = base_name(s->parts[s->n_parts - 1].path);
+    int         alike = 0;
+
+    if (s->n_parts == 1) {
+        snprintf(text, bytes, "%s", first);
+        return;
+    }
+    while (first[alike] != '\0' && first[alike] == last[alike]) /* sorted: so do those between */
+        alike++;
+    snprintf(text, bytes, "%.*s*%s", alike, first, s->text ? ".txt" : ".bin");
+}
+
+void ms_source_describe(const ms_source *s, char *text, size_t bytes)
+{
+    const char *what = s->text ? "text" : "shard";
+    const char *cut  = "";
+    char        name[512], in[MS_PATH_MAX + 8] = "";
+
+    if (s->endless) {
+        snprintf(text, bytes, "built-in corpus, seed %llu, %s documents without end",
+                 (unsigned long long)s->seed, side(s));
+        return;
+    }
+    describe_names(s, name, sizeof name);
+    if (s->cut && s->split == MS_SPLIT_VAL) cut = ", its last tenth";
+    if (s->cut && s->split == MS_SPLIT_TRAIN)
+        cut = s->n_parts == 1 ? ", all but its last tenth" : ", all but the last tenth of the last";
+    snprintf(in, sizeof in, " in %s", s->path);
+    snprintf(text, bytes, "%s%s, %lld %s%s%s, %lld tokens", s->directory ? name : s->path,
+             s->directory ? in : "", (long long)s->n_parts, what, s->n_parts == 1 ? "" : "s", cut,
+             (long long)s->tokens);
+}
+
+uint64_t ms_source_bytes(const ms_source *s)
+{
+    const uint64_t builtin =
+        (uint64_t)BUILTIN_DOCUMENTS * 4096; /* a document has some 1000 bytes */
+    uint64_t most = 0;
+    for (int64_t i = 0; i < s->n_parts; i++)
+        if ((uint64_t)s->parts[i].all > most) most = (uint64_t)s->parts[i].all;
+    return s->endless ? builtin : most * (sizeof(uint16_t) + (s->text ? 1 : 0));
+}

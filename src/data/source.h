@@ -1,0 +1,52 @@
+/* source.h - where tokens come from: numbered pieces of a stream, each of which fits in memory.
+ *
+ * A source is named by a text:
+ *     builtin, builtin:SEED   the built-in corpus (corpus.h), without end
+ *     FILE.bin                one shard: 256 int32 (20240520, 1, tokens), then uint16 tokens
+ *     FILE                    any other file: text, through the byte tokenizer (bytes.h)
+ *     DIR                     its *.bin files in the order of their names; without any, its *.txt
+ * and has two sides, training and validation, which share nothing.  Of a directory, the files whose
+ * name holds "val" are the validation side, and if there are none, the last tenth of its last file;
+ * of one file, its last tenth (counted in tokens, moved to the next start of a document where there
+ * is one in the last tenth) is.  Of the built-in corpus, documents from number 2^62 on are.
+ *
+ * A piece is what this side has of a file, or 512 documents of the built-in corpus.  A text has at
+ * most 2 GiB.  Files without a token are passed over; packed ones (.xz, .gz, ...) are refused. */
+#ifndef MS_DATA_SOURCE_H
+#define MS_DATA_SOURCE_H
+
+#include "core/status.h"
+
+typedef enum ms_split {
+    MS_SPLIT_TRAIN,
+    MS_SPLIT_VAL,
+    MS_SPLIT_VAL_ONLY, /* nothing of it is for training: a file as a whole, a directory without
+                          validation files as well */
+} ms_split;
+
+typedef struct ms_source_config {
+    const char *path;
+    ms_split    split;
+    int64_t     vocab; /* ids must be below it: file, place and id are named otherwise */
+    /* stands before each document: 50256 in GPT-2's ids, 256 in bytes; the built-in corpus has
+     * bytes with any start, so that every model can be tried on it */
+    int32_t start_id;
+} ms_source_config;
+
+typedef struct ms_source ms_source;
+
+musec_status ms_source_open(ms_error *e, const ms_source_config *cfg, ms_source **out);
+void         ms_source_close(ms_source *s);
+/* Pieces that there are; INT64_MAX of a source without end. */
+int64_t ms_source_pieces(const ms_source *s);
+/* Piece `index`, to be valid until the next call; never empty. */
+musec_status ms_source_piece(ms_error *e, ms_source *s, int64_t index, const uint16_t **tokens,
+                             int64_t *n);
+/* What it is, for people: "train_*.bin in data/fineweb, 3 shards, 300000000 tokens". */
+void ms_source_describe(const ms_source *s, char *text, size_t bytes);
+/* All tokens of this side; -1 without end. */
+int64_t ms_source_tokens(const ms_source *s);
+/* Host memory that it will hold at most, about. */
+uint64_t ms_source_bytes(const ms_source *s);
+
+#endif

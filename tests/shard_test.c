@@ -1,0 +1,206 @@
+/* shard_test.c - shards written by us and by others, good ones and damaged ones. */
+#define _XOPEN_SOURCE 700
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/rng.h"
+#include "data/shard.h"
+
+static const char *at(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", check_tmp_dir(), name);
+    return path;
+}
+
+/* A file of `bytes`, of which the first are this header. */
+static void put(const char *path, int32_t magic, int32_t version, int32_t n, size_t bytes)
+{
+    unsigned char file[4096] = { 0 };
+    const int32_t head[3]    = { magic, version, n };
+    FILE         *f;
+
+    memcpy(file, head, sizeof head);
+    remove(path);
+    f = fopen(path, "wb");
+    CHECK(f != NULL && fwrite(file, 1, bytes, f) == bytes && fclose(f) == 0, "%s", path);
+}
+
+static void expect_failure(const char *path, int64_t vocab, musec_status want, const char *words)
+{
+    ms_error     e      = { "" };
+    uint16_t    *tokens = NULL;
+    int64_t      n      = 7;
+    musec_status st     = ms_shard_read(&e, path, vocab, &tokens, &n);
+
+    CHECK(st == want, "%s: %s: %s", words, musec_status_name(st), e.text);
+    CHECK(tokens == NULL && n == 0, "%s: something was left", words);
+    CHECK(strncmp(e.text, path, strlen(path)) == 0, "%s: no path in: %s", words, e.text);
+    CHECK(strstr(e.text, words) != NULL, "no '%s' in: %s", words, e.text);
+}
+
+static void written_shards_are_read_back(void **state)
+{
+    static const int64_t sizes[] = { 0, 1, 2, 1000, 100003 };
+    (void)state;
+
+    for (size_t c = 0; c < COUNT(sizes); c++) {
+        uint16_t *tokens = malloc((size_t)sizes[c] * 2 + 1), *back = NULL;
+        int64_t   n = -1;
+        ms_error  e;
+        CHECK(tokens != NULL, "memory");
+        for (int64_t i = 0; i < sizes[c]; i++)
+            tokens[i] = (uint16_t)ms_rand_u64(c, (uint64_t)i);
+        CHECK_OK_ERR(&e, ms_shard_write(&e, at("x.bin"), tokens, sizes[c]));
+        CHECK_OK_ERR(&e, ms_shard_tokens(&e, at("x.bin"), &n));
+        CHECK(n == sizes[c], "%lld tokens", (long long)n);
+        CHECK_OK_ERR(&e, ms_shard_read(&e, at("x.bin"), 65536, &back, &n));
+        CHECK(n == sizes[c] && memcmp(back, tokens, (size_t)n * 2) == 0, "size %zu", c);
+        free(back);
+        free(tokens);
+    }
+}
+
+static void the_format_is_exact(void **state)
+{
+    static const unsigned char head[12]  = { 0x88, 0xD8, 0x34, 0x01, 1, 0, 0, 0, 3, 0, 0, 0 };
+    static const unsigned char body[6]   = { 0x50, 0xC4, 1, 0, 0xFF, 0xFF };
+    static const uint16_t      tokens[3] = { 50256, 1, 65535 };
+    unsigned char              file[1031];
+    ms_error                   e;
+    FILE                      *f;
+    (void)state;
+
+    CHECK_OK_ERR(&e, ms_shard_write(&e, at("x.bin"), tokens, 3));
+    f = fopen(at("x.bin"), "rb");
+    CHECK(f != NULL && fread(file, 1, sizeof file, f) == 1030 && fclose(f) == 0, "its length");
+    CHECK(memcmp(file, head, sizeof head) == 0, "its header");
+    for (size_t i = sizeof head; i < MS_SHARD_HEADER_BYTES; i++)
+        CHECK(file[i] == 0, "byte %zu", i);
+    CHECK(memcmp(file + MS_SHARD_HEADER_BYTES, body, sizeof body) == 0, "its tokens");
+}
+
+static void damaged_files(void **state)
+{
+    static const struct {
+        int32_t      magic, version, n;
+        size_t       bytes;
+        musec_status st;
+        const char  *words;
+    } cases[] = {
+        { 20240521, 1, 2, 1028, MUSEC_EFORMAT,
+          "begins with the number 20240521, not with 20240520" },
+        { 0, 0, 0, 1024, MUSEC_EFORMAT, "begins with the number 0" },
+        { 20240520, 2, 2, 1028, MUSEC_EFORMAT, "version 2" },
+        { 20240520, 1, 2, 1027, MUSEC_EFORMAT, "truncated" },
+        { 20240520, 1, 2, 1024, MUSEC_EFORMAT, "truncated" },
+        { 20240520, 1, 2, 1029, MUSEC_EFORMAT, "too long" },
+        { 20240520, 1, 0, 1026, MUSEC_EFORMAT, "too long" },
+        { 20240520, 1, 2, 0, MUSEC_EFORMAT, "it has 0 bytes" },
+        { 20240520, 1, 2, 1023, MUSEC_EFORMAT, "it has 1023 bytes" },
+        { 20240520, 1, -1, 1022 + 2, MUSEC_EFORMAT, "counts -1 tokens" },
+        { 20240520, 1, INT32_MIN, 1024, MUSEC_EFORMAT, "counts -2147483648 tokens" },
+        { 20240520, 1, INT32_MAX, 1024, MUSEC_EFORMAT, "counts 2147483647 tokens" },
+    };
+    int64_t  n;
+    ms_error e;
+    (void)state;
+
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        put(at("bad.bin"), cases[c].magic, cases[c].version, cases[c].n, cases[c].bytes);
+        expect_failure(at("bad.bin"), 65536, cases[c].st, cases[c].words);
+        CHECK(ms_shard_tokens(&e, at("bad.bin"), &n) == cases[c].st, "case %zu: the header", c);
+        CHECK(strstr(e.text, cases[c].words) != NULL, "case %zu: %s", c, e.text);
+    }
+    expect_failure(at("none.bin"), 65536, MUSEC_EIO, "No such file");
+    expect_failure(check_tmp_dir(), 65536, MUSEC_EIO, "directory");
+    expect_failure("/dev/null", 65536, MUSEC_EIO, "give a file");
+}
+
+static void ids_beyond_the_vocabulary(void **state)
+{
+    static const uint16_t tokens[] = { 256, 3, 319, 320, 50256, 0 };
+    ms_error              e;
+    uint16_t             *back = NULL;
+    int64_t               n    = 0;
+    (void)state;
+
+    CHECK_OK_ERR(&e, ms_shard_write(&e, at("ids.bin"), tokens, COUNT(tokens)));
+    expect_failure(at("ids.bin"), 320, MUSEC_EFORMAT,
+                   "token 3 has the id 320, but ids must be below 320");
+    expect_failure(at("ids.bin"), 320, MUSEC_EFORMAT, "tokenize the text anew");
+    expect_failure(at("ids.bin"), 50256, MUSEC_EFORMAT, "token 4 has the id 50256");
+    expect_failure(at("ids.bin"), 1, MUSEC_EFORMAT, "token 0 has the id 256");
+    CHECK_OK_ERR(&e, ms_shard_read(&e, at("ids.bin"), 50257, &back, &n));
+    free(back);
+    CHECK_OK_ERR(&e, ms_shard_read(&e, at("ids.bin"), (int64_t)1 << 40, &back, &n));
+    free(back);
+}
+
+static void what_cannot_be_written(void **state)
+{
+    static const uint16_t tokens[1] = { 0 };
+    ms_error              e;
+    struct stat           sb;
+    (void)state;
+
+    CHECK(ms_shard_write(&e, at("big.bin"), tokens, (int64_t)1 << 31) == MUSEC_EINVAL, "2^31");
+    CHECK(strstr(e.text, "write several") != NULL, "%s", e.text);
+    CHECK(ms_shard_write(&e, at("big.bin"), tokens, -1) == MUSEC_EINVAL, "-1");
+    CHECK(stat(at("big.bin"), &sb) != 0, "a file was left");
+    CHECK(ms_shard_write(&e, "/dev/full", tokens, 1) == MUSEC_EIO, "/dev/full");
+    CHECK(ms_shard_write(&e, at("none/x.bin"), tokens, 1) == MUSEC_EIO, "no folder");
+}
+
+/* The files of somebody else: what was found in them by hand. */
+static void real_shards(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t     n;
+        uint16_t    first[4];
+    } cases[] = {
+        { "tiny_shakespeare_train.bin", 305260, { 0 } },
+        { "tiny_shakespeare_val.bin", 32768, { 50256, 5962, 22307, 25 } }, /* First Citizen: */
+    };
+    const char *dir = check_shared_data_dir();
+    (void)state;
+
+    if (dir == NULL) SKIP("no shared data: set MUSEC_DATA");
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        char        path[1024];
+        uint16_t   *tokens = NULL;
+        int64_t     n = 0, starts = 0;
+        ms_error    e;
+        struct stat sb;
+        snprintf(path, sizeof path, "%s/text/%s", dir, cases[c].name);
+        if (stat(path, &sb) != 0) SKIP("no %s", path);
+        CHECK_OK_ERR(&e, ms_shard_read(&e, path, 50257, &tokens, &n));
+        CHECK(n == cases[c].n, "%s: %lld tokens", path, (long long)n);
+        if (cases[c].first[0] != 0)
+            CHECK(memcmp(tokens, cases[c].first, sizeof cases[c].first) == 0, "%s: %u %u %u %u",
+                  path, tokens[0], tokens[1], tokens[2], tokens[3]);
+        for (int64_t i = 0; i < n; i++)
+            starts += tokens[i] == 50256;
+        CHECK(starts > 100, "%s: %lld documents", path, (long long)starts);
+        free(tokens);
+        expect_failure(path, 320, MUSEC_EFORMAT, "ids must be below 320");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(written_shards_are_read_back),
+        cmocka_unit_test(the_format_is_exact),
+        cmocka_unit_test(damaged_files),
+        cmocka_unit_test(ids_beyond_the_vocabulary),
+        cmocka_unit_test(what_cannot_be_written),
+        cmocka_unit_test(real_shards),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

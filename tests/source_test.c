@@ -1,0 +1,368 @@
+/* source_test.c - what sources are made of: files, directories, the built-in corpus. */
+#define _XOPEN_SOURCE 700
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "data/bytes.h"
+#include "data/corpus.h"
+#include "data/shard.h"
+#include "data/source.h"
+
+#define SEP "\n<|endoftext|>\n"
+
+/* A path in the scratch directory; the last four stay valid. */
+static const char *at(const char *name)
+{
+    static char paths[4][512];
+    static int  next;
+    char       *path = paths[next++ % 4];
+    snprintf(path, 512, "%s/%s", check_tmp_dir(), name);
+    return path;
+}
+
+static void put_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "wb");
+    CHECK(f != NULL && fputs(text, f) >= 0 && fclose(f) == 0, "%s", path);
+}
+
+static void make_dir(const char *path) { CHECK(mkdir(path, 0777) == 0, "%s", path); }
+
+/* Shard of n tokens first, first + 1, ...; every `each` of them is the start id 9999. */
+static void put_shard(const char *path, int first, int n, int each)
+{
+    uint16_t *tokens = malloc((size_t)n * 2 + 1);
+    ms_error  e;
+    CHECK(tokens != NULL, "memory");
+    for (int i = 0; i < n; i++)
+        tokens[i] = (uint16_t)(each > 0 && i % each == 0 ? 9999 : first + i);
+    CHECK_OK_ERR(&e, ms_shard_write(&e, path, tokens, n));
+    free(tokens);
+}
+
+static ms_source_config shards(const char *path, ms_split split)
+{
+    return (ms_source_config){ path, split, 10000, 9999 };
+}
+
+static ms_source_config bytes(const char *path, ms_split split)
+{
+    return (ms_source_config){ path, split, MS_BYTES_VOCAB, MS_BYTES_START };
+}
+
+static ms_source *open_ok(ms_source_config cfg)
+{
+    ms_source *s = NULL;
+    ms_error   e;
+    CHECK_OK_ERR(&e, ms_source_open(&e, &cfg, &s));
+    return s;
+}
+
+static void expect_failure(ms_source_config cfg, musec_status want, const char *words)
+{
+    ms_source   *s  = (ms_source *)&cfg;
+    ms_error     e  = { "" };
+    musec_status st = ms_source_open(&e, &cfg, &s);
+    CHECK(st == want && s == NULL, "%s: %s: %s", cfg.path, musec_status_name(st), e.text);
+    CHECK(strstr(e.text, words) != NULL, "no '%s' in: %s", words, e.text);
+    CHECK(strncmp(e.text, cfg.path, strlen(cfg.path)) == 0, "no path in: %s", e.text);
+}
+
+/* Pieces, their lengths and their first tokens; the sum. */
+static void expect_pieces(ms_source *s, int64_t pieces, const int64_t *n, const int *first)
+{
+    int64_t sum = 0;
+    CHECK(ms_source_pieces(s) == pieces, "%lld pieces", (long long)ms_source_pieces(s));
+    for (int round = 0; round < 2; round++) /* the second time from the last to the first */
+        for (int64_t k = 0; k < pieces; k++) {
+            const int64_t   i = round == 0 ? k : pieces - 1 - k;
+            const uint16_t *tokens;
+            int64_t         got;
+            ms_error        e;
+            CHECK_OK_ERR(&e, ms_source_piece(&e, s, i, &tokens, &got));
+            CHECK(got == n[i], "piece %lld has %lld", (long long)i, (long long)got);
+            CHECK(tokens[0] == first[i], "piece %lld begins with %u", (long long)i, tokens[0]);
+            sum += got;
+        }
+    CHECK(ms_source_tokens(s) == sum / 2, "%lld tokens", (long long)ms_source_tokens(s));
+}
+
+static void expect_description(const ms_source *s, const char *want)
+{
+    char text[600], small[8];
+    ms_source_describe(s, text, sizeof text);
+    CHECK(strcmp(text, want) == 0, "is '%s', not '%s'", text, want);
+    ms_source_describe(s, small, sizeof small);
+    CHECK(strncmp(small, want, 7) == 0, "cut to '%s'", small);
+}
+
+static void one_file_is_cut_at_nine_tenths(void **state)
+{
+    static const struct {
+        int n, each;
+        int cut; /* the first token of the validation side */
+    } cases[] = {
+        { 100, 0, 90 },  /* no document begins anywhere */
+        { 100, 7, 91 },  /* one begins at 91 */
+        { 100, 30, 90 }, /* one begins just there */
+        { 100, 60, 90 }, /* none in the last tenth */
+        { 100, 99, 99 }, /* one at the last token */
+        { 10, 0, 9 },    { 19, 0, 18 },
+    };
+    (void)state;
+
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        const int     n = cases[c].n, cut = cases[c].cut, each = cases[c].each;
+        const int64_t train = cut, val = n - cut;
+        const int     first = each > 0 ? 9999 : 50;
+        const int     then  = each > 0 && cut % each == 0 ? 9999 : 50 + cut;
+        ms_source    *s;
+        put_shard(at("one.bin"), 50, n, each);
+        s = open_ok(shards(at("one.bin"), MS_SPLIT_TRAIN));
+        expect_pieces(s, 1, &train, &first);
+        ms_source_close(s);
+        s = open_ok(shards(at("one.bin"), MS_SPLIT_VAL));
+        expect_pieces(s, 1, &val, &then);
+        ms_source_close(s);
+    }
+    put_shard(at("short.bin"), 50, 9, 0);
+    ms_source_close(open_ok(shards(at("short.bin"), MS_SPLIT_TRAIN)));
+    expect_failure(shards(at("short.bin"), MS_SPLIT_VAL), MUSEC_EFORMAT, "9 tokens are too few");
+}
+
+static void a_text_goes_through_the_byte_tokenizer(void **state)
+{
+    const int64_t train = 25, val = 2;
+    const int     start = MS_BYTES_START;
+    char          want[600];
+    ms_source    *s;
+    (void)state;
+
+    put_text(at("t.txt"), "abcdefghijk" SEP "0123456789" SEP "z" SEP "y" SEP); /* 12, 11, 2, 2 */
+    s = open_ok(bytes(at("t.txt"), MS_SPLIT_TRAIN));
+    expect_pieces(s, 1, &train, &start);
+    snprintf(want, sizeof want, "%s, 1 text, all but its last tenth, 25 tokens", at("t.txt"));
+    expect_description(s, want);
+    ms_source_close(s);
+    s = open_ok(bytes(at("t.txt"), MS_SPLIT_VAL));
+    expect_pieces(s, 1, &val, &start);
+    snprintf(want, sizeof want, "%s, 1 text, its last tenth, 2 tokens", at("t.txt"));
+    expect_description(s, want);
+    ms_source_close(s);
+}
+
+static void a_directory_has_sides_by_name(void **state)
+{
+    const int64_t train[] = { 30, 20, 25 }, val[] = { 11, 10 };
+    const int     first[] = { 100, 200, 300 }, vfirst[] = { 400, 500 };
+    char          want[600];
+    ms_source    *s;
+    (void)state;
+
+    make_dir(at("set"));
+    put_shard(at("set/train_000003.bin"), 300, 25, 0);
+    put_shard(at("set/train_000001.bin"), 100, 30, 0);
+    put_shard(at("set/train_000002.bin"), 200, 20, 0);
+    put_shard(at("set/train_000004.bin"), 300, 0, 0); /* without tokens: passed over */
+    put_shard(at("set/val_000000.bin"), 400, 11, 0);
+    put_shard(at("set/val_000001.bin"), 500, 10, 0);
+    put_shard(at("set/.hidden.bin"), 0, 5, 0);
+    put_text(at("set/notes.txt"), "no shard, but there are shards");
+    put_text(at("set/more.bin.xz"), "");
+    s = open_ok(shards(at("set"), MS_SPLIT_TRAIN));
+    expect_pieces(s, 3, train, first);
+    snprintf(want, sizeof want, "train_00000*.bin in %s, 3 shards, 75 tokens", at("set"));
+    expect_description(s, want);
+    ms_source_close(s);
+    s = open_ok(shards(at("set/"), MS_SPLIT_VAL));
+    expect_pieces(s, 2, val, vfirst);
+    ms_source_close(s);
+}
+
+static void a_directory_without_validation_files(void **state)
+{
+    const int64_t train[] = { 6, 40 - 4 }, val = 4;
+    const int     first[] = { MS_BYTES_START, MS_BYTES_START }, vfirst = '5';
+    char          want[600];
+    ms_source    *s;
+    (void)state;
+
+    make_dir(at("texts"));
+    put_text(at("texts/a.txt"), "first");
+    put_text(at("texts/b.txt"), "012345678901234567890123456789012345678"); /* 40 tokens */
+    put_text(at("texts/c.txt"), "");
+    s = open_ok(bytes(at("texts"), MS_SPLIT_TRAIN));
+    expect_pieces(s, 2, train, first);
+    snprintf(want, sizeof want,
+             "*.txt in %s, 2 texts, all but the last tenth of the last, 42 tokens", at("texts"));
+    expect_description(s, want);
+    ms_source_close(s);
+    s = open_ok(bytes(at("texts"), MS_SPLIT_VAL));
+    expect_pieces(s, 1, &val, &vfirst);
+    snprintf(want, sizeof want, "b.txt in %s, 1 text, its last tenth, 4 tokens", at("texts"));
+    expect_description(s, want);
+    ms_source_close(s);
+}
+
+static void what_is_refused(void **state)
+{
+    (void)state;
+
+    expect_failure(bytes(at("none"), MS_SPLIT_TRAIN), MUSEC_EIO, "give a file, a directory or");
+    make_dir(at("empty"));
+    expect_failure(bytes(at("empty"), MS_SPLIT_TRAIN), MUSEC_EFORMAT, "neither shards");
+    put_text(at("empty/a.txt.xz"), "x");
+    expect_failure(bytes(at("empty"), MS_SPLIT_TRAIN), MUSEC_EFORMAT,
+                   "decompress them first: xz -dk");
+    expect_failure(bytes(at("empty/a.txt.xz"), MS_SPLIT_TRAIN), MUSEC_EFORMAT,
+                   "decompress it first: xz -dk");
+    put_text(at("empty/b.gz"), "x");
+    expect_failure(bytes(at("empty/b.gz"), MS_SPLIT_VAL), MUSEC_EFORMAT, "gzip -dk");
+    make_dir(at("vals"));
+    put_shard(at("vals/val_0.bin"), 0, 20, 0);
+    expect_failure(shards(at("vals"), MS_SPLIT_TRAIN), MUSEC_EFORMAT, "training needs others");
+    ms_source_close(open_ok(shards(at("vals"), MS_SPLIT_VAL)));
+    put_text(at("nothing.txt"), "");
+    expect_failure(bytes(at("nothing.txt"), MS_SPLIT_TRAIN), MUSEC_EFORMAT,
+                   "no tokens for training");
+    make_dir(at("holes"));
+    make_dir(at("holes/dir.txt"));
+    {
+        ms_source_config cfg = bytes(at("holes"), MS_SPLIT_TRAIN);
+        ms_source       *s   = NULL;
+        ms_error         e   = { "" };
+        CHECK(ms_source_open(&e, &cfg, &s) == MUSEC_EIO && strstr(e.text, "dir.txt") != NULL, "%s",
+              e.text);
+    }
+    put_shard(at("ids.bin"), 9000, 2000, 0);
+    expect_failure(shards(at("ids.bin"), MS_SPLIT_TRAIN), MUSEC_EFORMAT,
+                   "token 1000 has the id 10000, but ids must be below 10000");
+    expect_failure(bytes("/dev/null", MS_SPLIT_TRAIN), MUSEC_EIO, "pipe or device");
+    if (geteuid() != 0) {
+        make_dir(at("locked"));
+        CHECK(chmod(at("locked"), 0) == 0, "chmod");
+        expect_failure(bytes(at("locked"), MS_SPLIT_TRAIN), MUSEC_EIO, "Permission denied");
+        CHECK(chmod(at("locked"), 0700) == 0, "chmod");
+    }
+}
+
+static void what_is_configured_wrongly(void **state)
+{
+    ms_source_config cfg = { "", MS_SPLIT_TRAIN, 320, 256 };
+    ms_source       *s   = NULL;
+    ms_error         e   = { "" };
+    (void)state;
+
+    CHECK(ms_source_open(&e, &cfg, &s) == MUSEC_EINVAL && s == NULL, "%s", e.text);
+    put_text(at("t.txt"), "text");
+    cfg = (ms_source_config){ at("t.txt"), MS_SPLIT_TRAIN, 50304, 50256 };
+    expect_failure(cfg, MUSEC_EINVAL, "tokenize the text for it");
+    cfg = (ms_source_config){ at("t.txt"), MS_SPLIT_TRAIN, 256, 255 };
+    expect_failure(cfg, MUSEC_EINVAL, "the model has 256 ids");
+    cfg = (ms_source_config){ "builtin", MS_SPLIT_TRAIN, 200, 199 };
+    expect_failure(cfg, MUSEC_EINVAL, "train with bytes");
+    cfg = (ms_source_config){ "builtin", MS_SPLIT_TRAIN, 50304, 50256 }; /* to try a large model */
+    CHECK_OK_ERR(&e, ms_source_open(&e, &cfg, &s));
+    ms_source_close(s);
+    cfg = (ms_source_config){ "builtin", MS_SPLIT_TRAIN, 256, 256 };
+    expect_failure(cfg, MUSEC_EINVAL, "cannot start documents");
+    cfg.start_id = -1;
+    expect_failure(cfg, MUSEC_EINVAL, "cannot start documents");
+    expect_failure(bytes("builtin:", MS_SPLIT_TRAIN), MUSEC_EINVAL, "whole number");
+    expect_failure(bytes("builtin:x", MS_SPLIT_TRAIN), MUSEC_EINVAL, "whole number");
+    expect_failure(bytes("builtin:-1", MS_SPLIT_TRAIN), MUSEC_EINVAL, "whole number");
+    expect_failure(bytes("builtin:1 ", MS_SPLIT_TRAIN), MUSEC_EINVAL, "whole number");
+    expect_failure(bytes("builtin:18446744073709551616", MS_SPLIT_TRAIN), MUSEC_EINVAL,
+                   "whole number");
+    ms_source_close(NULL);
+}
+
+/* Piece `index` is these documents, each behind a start token. */
+static void expect_documents(ms_source *s, uint64_t seed, int64_t index, int64_t first)
+{
+    const uint16_t *tokens;
+    int64_t         n, k = 0;
+    ms_error        e;
+
+    CHECK_OK_ERR(&e, ms_source_piece(&e, s, index, &tokens, &n));
+    for (int64_t d = 0; d < 512; d++) {
+        char  *text;
+        size_t length;
+        CHECK_OK_ERR(&e, ms_corpus_document(&e, seed, first + d, &text, &length));
+        CHECK(k < n && tokens[k++] == MS_BYTES_START, "document %lld", (long long)d);
+        for (size_t i = 0; i < length; i++, k++)
+            CHECK(k < n && tokens[k] == (unsigned char)text[i], "document %lld", (long long)d);
+        free(text);
+    }
+    CHECK(k == n, "%lld tokens more", (long long)(n - k));
+}
+
+static void the_builtin_corpus(void **state)
+{
+    const int64_t   last = ((int64_t)1 << 62) / 512 - 1;
+    const uint16_t *tokens;
+    int64_t         n;
+    ms_error        e;
+    ms_source      *s = open_ok(bytes("builtin", MS_SPLIT_TRAIN));
+    (void)state;
+
+    CHECK(ms_source_pieces(s) == INT64_MAX && ms_source_tokens(s) == -1, "it has no end");
+    expect_description(s, "built-in corpus, seed 0, training documents without end");
+    expect_documents(s, 0, 0, 0);
+    expect_documents(s, 0, 3, 3 * 512);
+    expect_documents(s, 0, last, ((int64_t)1 << 62) - 512);
+    CHECK(ms_source_piece(&e, s, last + 1, &tokens, &n) == MUSEC_EINVAL, "beyond the last");
+    CHECK(ms_source_piece(&e, s, -1, &tokens, &n) == MUSEC_EINVAL, "before the first");
+    ms_source_close(s);
+    s = open_ok(bytes("builtin:18446744073709551615", MS_SPLIT_VAL));
+    expect_description(s,
+                       "built-in corpus, seed 18446744073709551615, validation documents without "
+                       "end");
+    expect_documents(s, UINT64_MAX, 0, (int64_t)1 << 62);
+    expect_documents(s, UINT64_MAX, last, INT64_MAX - 511);
+    ms_source_close(s);
+}
+
+static void a_file_that_changes(void **state)
+{
+    const uint16_t *tokens;
+    int64_t         n;
+    ms_error        e;
+    ms_source      *s;
+    (void)state;
+
+    make_dir(at("live"));
+    put_shard(at("live/a.bin"), 0, 20, 0);
+    put_shard(at("live/b.bin"), 0, 20, 0);
+    put_shard(at("live/val.bin"), 0, 20, 0);
+    s = open_ok(shards(at("live"), MS_SPLIT_TRAIN));
+    put_shard(at("live/b.bin"), 0, 30, 0);
+    CHECK_OK_ERR(&e, ms_source_piece(&e, s, 0, &tokens, &n));
+    CHECK(ms_source_piece(&e, s, 1, &tokens, &n) == MUSEC_EFORMAT, "it changed");
+    CHECK(strstr(e.text, "had 20 tokens when it was opened and has 30 now") != NULL, "%s", e.text);
+    put_shard(at("live/b.bin"), 7, 20, 0);
+    CHECK_OK_ERR(&e, ms_source_piece(&e, s, 1, &tokens, &n));
+    CHECK(n == 20 && tokens[0] == 7, "read again");
+    CHECK(ms_source_piece(&e, s, 2, &tokens, &n) == MUSEC_EINVAL, "there are two");
+    ms_source_close(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_file_is_cut_at_nine_tenths),
+        cmocka_unit_test(a_text_goes_through_the_byte_tokenizer),
+        cmocka_unit_test(a_directory_has_sides_by_name),
+        cmocka_unit_test(a_directory_without_validation_files),
+        cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(what_is_configured_wrongly),
+        cmocka_unit_test(the_builtin_corpus),
+        cmocka_unit_test(a_file_that_changes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
