@@ -1,0 +1,510 @@
+/* gpt.c - the GPT of gpt.h: creation, the way forward, the way back.
+ *
+ * A layer keeps the stream before and after attention, q, k, v as projected and as turned, the
+ * output of attention and the MLP before its activation.  Norms, activations and gated outputs are
+ * made anew on the way back: a pass over memory each, and a third of the memory saved.
+ *
+ * The logits are made, scored and turned into their gradient chunk by chunk, so that they are never
+ * there whole: with 50304 ids and 2048 tokens they would take more than the rest of the model. */
+#include "model/gpt.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/layout.h"
+
+struct ms_gpt {
+    ms_device     *d;
+    ms_gpt_config  cfg;
+    musec_dtype    dtype;
+    int64_t        max_tokens;
+    void          *weight_memory, *grad_memory, *act_memory; /* device */
+    size_t         weight_bytes;
+    ms_gpt_weights w, g;
+    ms_gpt_acts    acts; /* of max_tokens */
+    ms_gpt_acts    now;  /* the same memory, of the pass that runs */
+    ms_gpt_tensor *params;
+    size_t         n_params;
+    int64_t        tokens; /* since the last ms_gpt_take */
+};
+
+/* ---- creation -------------------------------------------------------------------------------- */
+
+/* Angles in float64, rounded once.  Frequencies base^(-j / (pairs - 1)). */
+static musec_status upload_angles(ms_gpt *g)
+{
+    const int64_t pairs = ms_gpt_rope_pairs(&g->cfg), n = g->max_tokens * pairs;
+    const size_t  each = ms_dtype_bytes(g->dtype);
+    char         *host = malloc(n > 0 ? (size_t)n * each : 1);
+    musec_status  st   = MUSEC_OK;
+
+    if (host == NULL) return ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory for angles");
+    for (int part = 0; part < 2; part++) {
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t row = i / pairs, j = i % pairs;
+            const double  power = pairs > 1 ? (double)j / (double)(pairs - 1) : 0.0;
+            const double  angle = (double)row * pow(g->cfg.rope_base, -power);
+            const double  x     = part == 0 ? cos(angle) : sin(angle);
+            if (g->dtype == MUSEC_F32)
+                ((float *)(void *)host)[i] = (float)x;
+            else
+                ((double *)(void *)host)[i] = x;
+        }
+        TRY(g->d->ops->upload(g->d, host, (size_t)n * each,
+                              part == 0 ? g->acts.cos.data : g->acts.sin.data));
+    }
+done:
+    free(host);
+    return st;
+}
+
+static ms_mat vec_as_row(ms_vec v)
+{
+    return (ms_mat){ .data   = v.data,
+                     .rows   = 1,
+                     .cols   = v.count,
+                     .ld     = v.count,
+                     .count  = 1,
+                     .stride = v.count,
+                     .dtype  = MUSEC_F64 };
+}
+
+static musec_status start_gathering(ms_gpt *g)
+{
+    musec_status st;
+    g->tokens = 0;
+    TRY(g->d->ops->fill(g->d, 0.0, vec_as_row(g->acts.loss)));
+    TRY(g->d->ops->fill(g->d, -INFINITY, vec_as_row(g->acts.max_logit)));
+done:
+    return st;
+}
+
+static musec_status take_memory(ms_gpt *g)
+{
+    const ms_gpt_config *cfg = &g->cfg;
+    ms_gpt_sizes         sizes;
+    ms_carver            weights = { 0 }, grads = { 0 }, acts = { 0 };
+    musec_status         st;
+
+    TRY(ms_gpt_measure(&g->d->error, cfg, g->dtype, g->max_tokens, &sizes));
+    g->weight_bytes = sizes.weights;
+    TRY(g->d->ops->alloc(g->d, sizes.weights, &g->weight_memory));
+    TRY(g->d->ops->alloc(g->d, sizes.grads, &g->grad_memory));
+    TRY(g->d->ops->alloc(g->d, sizes.activations, &g->act_memory));
+    weights.base = g->weight_memory;
+    grads.base   = g->grad_memory;
+    acts.base    = g->act_memory;
+    ms_gpt_carve_weights(&weights, cfg, g->dtype, &g->w);
+    ms_gpt_carve_weights(&grads, cfg, g->dtype, &g->g);
+    ms_gpt_carve_acts(&acts, cfg, g->dtype, g->max_tokens, &g->acts);
+    g->n_params = ms_gpt_count_params(cfg);
+    g->params   = calloc(g->n_params, sizeof *g->params);
+    if (g->params == NULL) return ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory");
+    ms_gpt_list_params(cfg, &g->w, &g->g, g->params);
+    TRY(upload_angles(g));
+    TRY(start_gathering(g));
+done:
+    return st;
+}
+
+musec_status ms_gpt_create(ms_gpt **out, ms_device *d, const ms_gpt_config *cfg, musec_dtype dtype,
+                           int64_t max_tokens)
+{
+    ms_gpt      *g = calloc(1, sizeof *g);
+    musec_status st;
+
+    *out = NULL;
+    if (g == NULL) return ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory");
+    *g = (ms_gpt){ .d = d, .cfg = *cfg, .dtype = dtype, .max_tokens = max_tokens };
+    st = take_memory(g);
+    if (st == MUSEC_OK)
+        *out = g;
+    else
+        ms_gpt_destroy(g);
+    return st;
+}
+
+void ms_gpt_destroy(ms_gpt *g)
+{
+    if (g == NULL) return;
+    g->d->ops->free(g->d, g->act_memory);
+    g->d->ops->free(g->d, g->grad_memory);
+    g->d->ops->free(g->d, g->weight_memory);
+    free(g->params);
+    free(g);
+}
+
+musec_status ms_gpt_init(ms_gpt *g, uint64_t seed)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < g->n_params; i++)
+        TRY(ms_gpt_draw(g->d, &g->cfg, &g->params[i], seed));
+done:
+    return st;
+}
+
+size_t               ms_gpt_n_params(const ms_gpt *g) { return g->n_params; }
+const ms_gpt_tensor *ms_gpt_param(const ms_gpt *g, size_t index) { return &g->params[index]; }
+const ms_gpt_config *ms_gpt_config_of(const ms_gpt *g) { return &g->cfg; }
+
+musec_status ms_gpt_zero_grad(ms_gpt *g)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < g->n_params; i++)
+        TRY(g->d->ops->fill(g->d, 0.0, g->params[i].grad));
+done:
+    return st;
+}
+
+/* ---- views of a pass ------------------------------------------------------------------------- */
+
+static void shorten(ms_mat *x, int64_t rows)
+{
+    if (x->data != NULL) x->rows = rows;
+}
+
+/* The buffers as those of a pass over `tokens`. */
+static void set_tokens(ms_gpt *g, int64_t tokens)
+{
+    ms_gpt_acts *n = &g->now;
+    *n             = g->acts;
+    for (int64_t l = 0; l < g->cfg.layers; l++) {
+        ms_layer_acts *y     = &n->layer[l];
+        ms_mat *const  all[] = { &y->x, &y->mixed, &y->qkv, &y->qk, &y->y, &y->s, &y->mid, &y->h };
+        for (size_t i = 0; i < COUNT(all); i++)
+            shorten(all[i], tokens);
+        y->lse.cols = tokens;
+    }
+    ms_mat *const all[] = { &n->x,     &n->norm, &n->act, &n->gated, &n->dx, &n->dx0,
+                            &n->dnorm, &n->dh,   &n->dy,  &n->dqkv,  &n->ds };
+    for (size_t i = 0; i < COUNT(all); i++)
+        shorten(all[i], tokens);
+    n->inputs.count = n->targets.count = n->doc.count = tokens;
+}
+
+static ms_mat rows_of(ms_mat x, int64_t first, int64_t rows)
+{
+    return ms_mat_part(x, first, rows, 0, x.cols);
+}
+
+/* Third `which` of a fused (T, 3a) or (T, 2a), as heads. */
+static ms_mat heads_of(const ms_gpt *g, ms_mat fused, int64_t which)
+{
+    const int64_t a = g->cfg.heads * g->cfg.head;
+    return ms_mat_heads(ms_mat_part(fused, 0, fused.rows, which * a, a), g->cfg.heads);
+}
+
+static ms_mat gate_input(const ms_gpt *g)
+{
+    return ms_mat_part(g->now.norm, 0, g->now.norm.rows, 0, g->cfg.gate_width);
+}
+
+static ms_rope rope_of(const ms_gpt *g)
+{
+    return (ms_rope){ .cos      = g->now.cos,
+                      .sin      = g->now.sin,
+                      .adjacent = g->cfg.rope_adjacent != 0,
+                      .norm_eps = g->cfg.qk_norm ? g->cfg.norm_eps : -1.0 };
+}
+
+static ms_attn attn_of(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
+{
+    const ms_gpt_config *cfg     = &g->cfg;
+    const bool           is_long = cfg->long_layers >> layer & 1;
+    const double         natural = 1.0 / sqrt((double)cfg->head);
+    return (ms_attn){ .scale   = cfg->attn_scale > 0.0 ? cfg->attn_scale : natural,
+                      .softcap = cfg->attn_softcap,
+                      .window  = is_long ? pass->window_long : pass->window_short,
+                      .doc     = g->now.doc };
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+/* Where a layer's largest logits gather: those of a validation pass nowhere. */
+static ms_vec logits_seen(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
+{
+    const int64_t heads = g->cfg.heads;
+    return pass->grad_scale == 0.0 ? g->now.unused
+                                   : ms_vec_slice(g->now.max_logit, layer * heads, heads);
+}
+
+static musec_status attention_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
+{
+    const ms_device_ops    *op      = g->d->ops;
+    const ms_layer_weights *w       = &g->w.layer[layer];
+    ms_layer_acts          *a       = &g->now.layer[layer];
+    const ms_mat            heads_y = ms_mat_heads(a->y, g->cfg.heads);
+    const ms_vec            seen    = logits_seen(g, pass, layer);
+    ms_mat                  y       = a->y;
+    musec_status            st;
+
+    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mixed, g->now.norm));
+    TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->qkv), 0.0, a->qkv));
+    for (int64_t i = 0; i < 2; i++)
+        TRY(op->rope(g->d, rope_of(g), heads_of(g, a->qkv, i), heads_of(g, a->qk, i)));
+    TRY(op->attention(g->d, attn_of(g, pass, layer), heads_of(g, a->qk, 0), heads_of(g, a->qk, 1),
+                      heads_of(g, a->qkv, 2), heads_y, a->lse, seen));
+    if (g->cfg.head_gates) {
+        y = g->now.gated;
+        TRY(op->gemm(g->d, 1.0, gate_input(g), ms_t(w->gate), 0.0, a->s));
+        TRY(op->gate(g->d, a->s, heads_y, ms_mat_heads(y, g->cfg.heads)));
+    }
+    TRY(op->copy(g->d, a->mixed, a->mid));
+    TRY(op->gemm(g->d, 1.0, y, ms_t(w->o), 1.0, a->mid));
+done:
+    return st;
+}
+
+static musec_status layer_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
+{
+    const ms_device_ops    *op   = g->d->ops;
+    const ms_layer_weights *w    = &g->w.layer[layer];
+    ms_layer_acts          *a    = &g->now.layer[layer];
+    const ms_mat            next = layer + 1 < g->cfg.layers ? a[1].x : g->now.x;
+    musec_status            st;
+
+    if (g->cfg.x0_mix) TRY(op->mix(g->d, w->mix, a->x, g->now.layer[0].x, a->mixed));
+    TRY(attention_forward(g, pass, layer));
+    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, g->now.norm));
+    TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->up), 0.0, a->h));
+    TRY(op->relu2(g->d, a->h, g->now.act));
+    TRY(op->copy(g->d, a->mid, next));
+    TRY(op->gemm(g->d, 1.0, g->now.act, w->down, 1.0, next));
+done:
+    return st;
+}
+
+static musec_status forward(ms_gpt *g, const ms_gpt_pass *pass)
+{
+    const ms_device_ops *op = g->d->ops;
+    const ms_mat         x0 = g->now.layer[0].x;
+    musec_status         st;
+
+    TRY(op->embed(g->d, g->now.inputs, g->w.embed, x0));
+    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, x0, x0));
+    for (int64_t l = 0; l < g->cfg.layers; l++)
+        TRY(layer_forward(g, pass, l));
+    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, g->now.x, g->now.norm));
+done:
+    return st;
+}
+
+/* ---- head and loss, both ways ---------------------------------------------------------------- */
+
+/* Leaves the gradient of the normalised state in dnorm, if there is to be one. */
+static musec_status head_and_loss(ms_gpt *g, const ms_gpt_pass *pass)
+{
+    const ms_device_ops *op     = g->d->ops;
+    const int64_t        tokens = g->now.x.rows;
+    ms_xent              x      = { .cap        = (ms_cap)g->cfg.cap,
+                                    .cap_scale  = g->cfg.cap_scale,
+                                    .cap_shift  = g->cfg.cap_shift,
+                                    .cap_width  = g->cfg.cap_width,
+                                    .targets    = g->now.targets,
+                                    .n_weights  = pass->n_weights,
+                                    .grad_scale = pass->grad_scale };
+    musec_status         st     = MUSEC_OK;
+
+    memcpy(x.weights, pass->weights, sizeof x.weights);
+    for (x.first = 0; x.first < tokens; x.first += g->now.logits.rows) {
+        const int64_t rest   = tokens - x.first;
+        const int64_t rows   = rest < g->now.logits.rows ? rest : g->now.logits.rows;
+        const ms_mat  norm   = rows_of(g->now.norm, x.first, rows);
+        const ms_mat  logits = rows_of(g->now.logits, 0, rows);
+        TRY(op->gemm(g->d, 1.0, norm, ms_t(g->w.head), 0.0, logits));
+        TRY(op->xent(g->d, x, logits, g->now.loss));
+        if (pass->grad_scale == 0.0) continue;
+        TRY(op->gemm(g->d, 1.0, ms_t(logits), norm, 1.0, g->g.head));
+        TRY(op->gemm(g->d, 1.0, logits, g->w.head, 0.0, rows_of(g->now.dnorm, x.first, rows)));
+    }
+done:
+    return st;
+}
+
+/* ---- backward: dx holds the gradient of the stream ------------------------------------------- */
+
+static musec_status mlp_backward(ms_gpt *g, int64_t layer)
+{
+    const ms_device_ops    *op = g->d->ops;
+    const ms_layer_weights *w = &g->w.layer[layer], *dw = &g->g.layer[layer];
+    const ms_layer_acts    *a = &g->now.layer[layer];
+    ms_gpt_acts            *n = &g->now;
+    musec_status            st;
+
+    TRY(op->relu2(g->d, a->h, n->act));
+    TRY(op->gemm(g->d, 1.0, ms_t(n->act), n->dx, 1.0, dw->down));
+    TRY(op->gemm(g->d, 1.0, n->dx, ms_t(w->down), 0.0, n->dh));
+    TRY(op->relu2_grad(g->d, a->h, n->dh, n->dh));
+    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, n->norm));
+    TRY(op->gemm(g->d, 1.0, ms_t(n->dh), n->norm, 1.0, dw->up));
+    TRY(op->gemm(g->d, 1.0, n->dh, w->up, 0.0, n->dnorm));
+    TRY(op->rmsnorm_grad(g->d, g->cfg.norm_eps, a->mid, n->dnorm, 1.0, n->dx));
+done:
+    return st;
+}
+
+/* From dx to dy, the gradient of the ungated output of attention, and the weights in between. */
+static musec_status output_backward(ms_gpt *g, int64_t layer)
+{
+    const ms_device_ops    *op = g->d->ops;
+    const ms_layer_weights *w = &g->w.layer[layer], *dw = &g->g.layer[layer];
+    const ms_layer_acts    *a        = &g->now.layer[layer];
+    ms_gpt_acts            *n        = &g->now;
+    const ms_mat            heads_y  = ms_mat_heads(a->y, g->cfg.heads);
+    const ms_mat            heads_dy = ms_mat_heads(n->dy, g->cfg.heads);
+    ms_mat                  y        = a->y;
+    musec_status            st;
+
+    if (g->cfg.head_gates) {
+        y = n->gated;
+        TRY(op->gate(g->d, a->s, heads_y, ms_mat_heads(y, g->cfg.heads)));
+    }
+    TRY(op->gemm(g->d, 1.0, ms_t(n->dx), y, 1.0, dw->o));
+    TRY(op->gemm(g->d, 1.0, n->dx, w->o, 0.0, n->dy));
+    if (g->cfg.head_gates) {
+        TRY(op->gate_grad(g->d, a->s, heads_y, heads_dy, heads_dy, n->ds));
+        TRY(op->gemm(g->d, 1.0, ms_t(n->ds), gate_input(g), 1.0, dw->gate));
+    }
+done:
+    return st;
+}
+
+static musec_status attention_backward(ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
+{
+    const ms_device_ops    *op = g->d->ops;
+    const ms_layer_weights *w = &g->w.layer[layer], *dw = &g->g.layer[layer];
+    const ms_layer_acts    *a = &g->now.layer[layer];
+    ms_gpt_acts            *n = &g->now;
+    musec_status            st;
+
+    TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mixed, n->norm));
+    TRY(output_backward(g, layer));
+    TRY(op->attention_grad(g->d, attn_of(g, pass, layer), heads_of(g, a->qk, 0),
+                           heads_of(g, a->qk, 1), heads_of(g, a->qkv, 2),
+                           ms_mat_heads(a->y, g->cfg.heads), a->lse,
+                           ms_mat_heads(n->dy, g->cfg.heads), heads_of(g, n->dqkv, 0),
+                           heads_of(g, n->dqkv, 1), heads_of(g, n->dqkv, 2)));
+    for (int64_t i = 0; i < 2; i++)
+        TRY(op->rope_grad(g->d, rope_of(g), heads_of(g, a->qkv, i), heads_of(g, n->dqkv, i),
+                          heads_of(g, n->dqkv, i)));
+    TRY(op->gemm(g->d, 1.0, ms_t(n->dqkv), n->norm, 1.0, dw->qkv));
+    TRY(op->gemm(g->d, 1.0, n->dqkv, w->qkv, 0.0, n->dnorm));
+    if (g->cfg.head_gates)
+        TRY(op->gemm(g->d, 1.0, n->ds, w->gate, 1.0,
+                     ms_mat_part(n->dnorm, 0, n->dnorm.rows, 0, g->cfg.gate_width)));
+    TRY(op->rmsnorm_grad(g->d, g->cfg.norm_eps, a->mixed, n->dnorm, 1.0, n->dx));
+done:
+    return st;
+}
+
+static musec_status backward(ms_gpt *g, const ms_gpt_pass *pass)
+{
+    const ms_device_ops *op = g->d->ops;
+    ms_gpt_acts         *n  = &g->now;
+    const ms_mat         x0 = n->layer[0].x;
+    musec_status         st;
+
+    TRY(op->rmsnorm_grad(g->d, g->cfg.norm_eps, n->x, n->dnorm, 0.0, n->dx));
+    if (g->cfg.x0_mix) TRY(op->fill(g->d, 0.0, n->dx0));
+    for (int64_t l = g->cfg.layers - 1; l >= 0; l--) {
+        TRY(mlp_backward(g, l));
+        TRY(attention_backward(g, pass, l));
+        if (g->cfg.x0_mix)
+            TRY(op->mix_grad(g->d, g->w.layer[l].mix, n->layer[l].x, x0, n->dx, n->dx, n->dx0,
+                             g->g.layer[l].mix));
+    }
+    if (g->cfg.x0_mix) TRY(op->axpby(g->d, ms_const(1.0), n->dx0, ms_const(1.0), n->dx));
+    TRY(op->embed(g->d, n->inputs, g->w.embed, n->norm)); /* x0 before its norm */
+    TRY(op->rmsnorm_grad(g->d, g->cfg.norm_eps, n->norm, n->dx, 0.0, n->dx));
+    TRY(op->embed_grad(g->d, n->inputs, n->dx, g->g.embed));
+done:
+    return st;
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+static musec_status upload_ids(ms_gpt *g, const int32_t *host, ms_ids to)
+{
+    return g->d->ops->upload(g->d, host, (size_t)to.count * sizeof *host, to.data);
+}
+
+static musec_status check_tokens(ms_gpt *g, int64_t tokens)
+{
+    if (tokens < 1 || tokens > g->max_tokens)
+        return ms_fail(&g->d->error, MUSEC_EINVAL, "%lld tokens in a model made for 1 to %lld",
+                       (long long)tokens, (long long)g->max_tokens);
+    return MUSEC_OK;
+}
+
+musec_status ms_gpt_run(ms_gpt *g, const ms_gpt_batch *batch, const ms_gpt_pass *pass)
+{
+    musec_status st;
+
+    TRY(check_tokens(g, batch->tokens));
+    set_tokens(g, batch->tokens);
+    TRY(upload_ids(g, batch->inputs, g->now.inputs));
+    TRY(upload_ids(g, batch->targets, g->now.targets));
+    TRY(upload_ids(g, batch->doc, g->now.doc));
+    TRY(forward(g, pass));
+    TRY(head_and_loss(g, pass));
+    if (pass->grad_scale != 0.0) TRY(backward(g, pass));
+    g->tokens += batch->tokens;
+done:
+    return st;
+}
+
+musec_status ms_gpt_take(ms_gpt *g, ms_gpt_result *out, double *max_logit)
+{
+    double       loss[2];
+    musec_status st;
+
+    TRY(ms_vec_download(g->d, g->acts.loss, loss));
+    if (max_logit != NULL) TRY(ms_vec_download(g->d, g->acts.max_logit, max_logit));
+    *out = (ms_gpt_result){ .objective = loss[0], .loss = loss[1], .tokens = g->tokens };
+    TRY(start_gathering(g));
+done:
+    return st;
+}
+
+static double capped(const ms_gpt_config *cfg, double raw)
+{
+    if (cfg->cap == MS_CAP_TANH) return cfg->cap_scale * tanh(raw / cfg->cap_scale);
+    if (cfg->cap == MS_CAP_SIGMOID)
+        return cfg->cap_scale / (1.0 + exp(-(raw + cfg->cap_shift) / cfg->cap_width));
+    return raw;
+}
+
+musec_status ms_gpt_next(ms_gpt *g, const int32_t *ids, int64_t n, const ms_gpt_pass *pass,
+                         double *logits)
+{
+    const int64_t vocab = g->cfg.vocab;
+    const size_t  bytes = (size_t)vocab * ms_dtype_bytes(g->dtype);
+    ms_gpt_pass   only  = *pass;
+    int32_t      *doc   = NULL;
+    void         *raw   = NULL;
+    musec_status  st;
+
+    TRY(check_tokens(g, n));
+    doc = calloc((size_t)n, sizeof *doc);
+    raw = malloc(bytes);
+    if (doc == NULL || raw == NULL) {
+        st = ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory for %lld ids", (long long)n);
+        goto done;
+    }
+    only.grad_scale = 0.0;
+    set_tokens(g, n);
+    TRY(upload_ids(g, ids, g->now.inputs));
+    TRY(upload_ids(g, doc, g->now.doc));
+    TRY(forward(g, &only));
+    TRY(g->d->ops->gemm(g->d, 1.0, rows_of(g->now.norm, n - 1, 1), ms_t(g->w.head), 0.0,
+                        rows_of(g->now.logits, 0, 1)));
+    TRY(g->d->ops->download(g->d, g->now.logits.data, bytes, raw));
+    for (int64_t i = 0; i < vocab; i++)
+        logits[i] =
+            capped(&g->cfg, g->dtype == MUSEC_F32 ? (double)((float *)raw)[i] : ((double *)raw)[i]);
+done:
+    free(raw);
+    free(doc);
+    return st;
+}

@@ -1,0 +1,103 @@
+/* gpt.h - the GPT that the optimizers are compared on, written once against the op table.
+ *
+ * With norm(x) = x / sqrt(mean(x^2) + eps), rows being tokens:
+ *
+ *     x  = x0 = norm(embed[token])
+ *     per layer:  x <- r x + a x0                               (x0_mix: learned r, a)
+ *                 n  = norm(x);  q, k, v = n Wq^T, n Wk^T, n Wv^T, cut into heads
+ *                 q, k <- rope(norm(q)), rope(norm(k))          (norm: qk_norm)
+ *                 y  = softmax(scale q k^T) v                   (window, documents; softcap)
+ *                 y_h <- y_h sigmoid(n[0:gate_width] . u_h)     (head_gates)
+ *                 x <- x + y Wo^T
+ *                 x <- x + relu(norm(x) A^T)^2 B                (A, B both (mlp, width))
+ *     raw = norm(x) head^T;  z = cap(raw);  loss of z against the next n tokens
+ *
+ * Q, K, V of a layer lie one behind the other, so that one product makes all three.  Memory is
+ * taken at creation, for max_tokens; nothing is allocated after the first pass. */
+#ifndef MS_MODEL_GPT_H
+#define MS_MODEL_GPT_H
+
+#include "device/device.h"
+
+enum { MS_GPT_LAYERS = 64 };
+
+typedef struct ms_gpt_config {
+    int64_t  layers, width, heads, head, mlp;   /* heads * head need not be width */
+    int64_t  vocab;                             /* padded; ids are below it */
+    int64_t  qk_norm, tied, head_gates, x0_mix; /* 0 or 1 */
+    int64_t  gate_width;                        /* columns of n that the gates read */
+    int64_t  cap;                               /* ms_cap */
+    double   cap_scale, cap_shift, cap_width;
+    double   attn_scale;    /* 0: 1 / sqrt(head) */
+    double   attn_softcap;  /* 0: none */
+    double   rope_base;     /* frequencies base^(-j / (pairs - 1)), j < pairs */
+    double   rope_share;    /* of a head's columns that turn: 0.5 is half */
+    int64_t  rope_adjacent; /* pairs (2j, 2j+1); else (j, j + head/2) */
+    uint64_t long_layers;   /* bit i: layer i has the long window */
+    double   norm_eps;
+    /* starting values: standard deviations; 0 starts at zero */
+    double init_qkv, init_up;     /* uniform, in units of width^(-1/2) */
+    double init_out, init_down;   /* the same; 0 as in the paper's code base */
+    double init_embed, init_head; /* normal; tied: embed is the head */
+    double init_residual;         /* r of x0_mix */
+} ms_gpt_config;
+
+/* A parameter as the optimizer is to see it. */
+typedef struct ms_gpt_tensor {
+    char       name[48]; /* "layer.3.attn.q" */
+    musec_role role;
+    ms_mat     weight, grad;
+} ms_gpt_tensor;
+
+typedef struct ms_gpt_sizes {                    /* what creation takes, for --explain; bytes */
+    int64_t n_matrix, n_embed, n_head, n_vector; /* parameters by kind */
+    size_t  weights, grads, activations;
+} ms_gpt_sizes;
+
+typedef struct ms_gpt_batch { /* host memory, as a loader gives it */
+    const int32_t *inputs, *targets, *doc;
+    int64_t        tokens;
+} ms_gpt_batch;
+
+typedef struct ms_gpt_pass {           /* what may differ from step to step */
+    int64_t window_short, window_long; /* keys before its own that a query sees */
+    int     n_weights;                 /* of the multi-token loss */
+    double  weights[MS_XENT_TARGETS];
+    double  grad_scale; /* on the gradient of the summed loss; 0: the loss alone */
+} ms_gpt_pass;
+
+typedef struct ms_gpt_result { /* sums since the last ms_gpt_take */
+    double  objective;         /* the weighted multi-token loss, summed */
+    double  loss;              /* next-token cross entropy, summed */
+    int64_t tokens;
+} ms_gpt_result;
+
+typedef struct ms_gpt ms_gpt;
+
+musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg); /* says which field and why */
+musec_status ms_gpt_measure(ms_error *e, const ms_gpt_config *cfg, musec_dtype dtype,
+                            int64_t max_tokens, ms_gpt_sizes *out);
+musec_status ms_gpt_create(ms_gpt **out, ms_device *d, const ms_gpt_config *cfg, musec_dtype dtype,
+                           int64_t max_tokens);
+void         ms_gpt_destroy(ms_gpt *g);
+/* Starting values: tensor and element decide each draw, not the order. */
+musec_status ms_gpt_init(ms_gpt *g, uint64_t seed);
+
+size_t               ms_gpt_n_params(const ms_gpt *g);
+const ms_gpt_tensor *ms_gpt_param(const ms_gpt *g, size_t index);
+const ms_gpt_config *ms_gpt_config_of(const ms_gpt *g);
+
+musec_status ms_gpt_zero_grad(ms_gpt *g);
+/* Queues a pass; losses and largest logits gather on the device, gradients in the parameters. */
+musec_status ms_gpt_run(ms_gpt *g, const ms_gpt_batch *batch, const ms_gpt_pass *pass);
+/* Waits; gives what has gathered and starts again.  max_logit: NULL or layers * heads doubles. */
+musec_status ms_gpt_take(ms_gpt *g, ms_gpt_result *out, double *max_logit);
+/* Capped logits (vocab, host memory) of what follows the ids; waits. */
+musec_status ms_gpt_next(ms_gpt *g, const int32_t *ids, int64_t n, const ms_gpt_pass *pass,
+                         double *logits);
+/* Floating-point operations of one pass forward and backward over `tokens`, each query seeing
+ * `keys` keys in the mean: 6 (matrix + head parameters) tokens, and attention apart. */
+double ms_gpt_flops(const ms_gpt_config *cfg, double tokens);
+double ms_gpt_attention_flops(const ms_gpt_config *cfg, double visible_pairs);
+
+#endif

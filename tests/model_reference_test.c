@@ -1,0 +1,387 @@
+/* model_reference_test.c - the GPT against passes that PyTorch computed in float64.
+ *
+ * Each file of data/gpt is a case, written by reference/gpt_reference.py, which says what is in it
+ * and by which formulas.  On every device the model is built from the file's config, its parameters
+ * are set by name, and a pass must give the file's sums, largest attention logits, gradients of
+ * every parameter and, row by row, capped logits.
+ *
+ * A logit of row t is asked for with the tokens of t's document alone: rotary positions matter by
+ * their differences only and nothing else reaches across documents, so the row is the same.
+ *
+ * Bounds.  PyTorch in float32 is 1.5e-6 from its float64 at most (--check of the script), which is
+ * 25 unit roundoffs: what the products, norms and softmaxes of these cases amplify rounding by.  In
+ * float64 the measure is the largest difference against the largest entry of a tensor; 25 roundoffs
+ * are 3e-15, 1.3e-14 is seen, and 1e-12 leaves room for other orders of summation and other
+ * libraries' exp, tanh and cos.  In float32 it is the Frobenius norm of the difference against that
+ * of the tensor; 1.7e-6 is seen, and the bound is 1e-4.  Each of the mistakes that --mutants of the
+ * script makes is off by 7e-2 or more in some case. */
+#define _XOPEN_SOURCE 700
+#include "check.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/safetensors.h"
+#include "model/gpt.h"
+#include "oracle.h"
+
+#define BOUND_F64 1e-12
+#define BOUND_F32 1e-4
+#define ROOM      3 /* for more tokens than there are, which must not matter */
+
+typedef struct ref_settings {
+    ms_gpt_config cfg;
+    ms_gpt_pass   pass;
+} ref_settings;
+
+typedef struct ref_case {
+    char           name[64];
+    ref_settings   set;
+    ms_safetensors file;
+    bool          *used; /* by tensor */
+    int32_t       *inputs, *targets, *doc;
+    int64_t        tokens;
+} ref_case;
+
+typedef struct replay {
+    ms_device  *dev;
+    musec_dtype dtype;
+    ref_case   *c;
+    ms_gpt     *g;
+    double      worst; /* error of any comparison */
+    int         failed;
+} replay;
+
+/* ---- the config: a flat JSON object, as json.dumps writes it --------------------------------- */
+
+typedef enum field_kind { FIELD_INT, FIELD_BITS, FIELD_REAL, FIELD_CAP, FIELD_WEIGHTS } field_kind;
+
+#define OF(part, field) #field, offsetof(ref_settings, part.field)
+
+static const struct field {
+    const char *name;
+    size_t      offset;
+    field_kind  kind;
+} fields[] = {
+    { OF(cfg, layers), FIELD_INT },        { OF(cfg, width), FIELD_INT },
+    { OF(cfg, heads), FIELD_INT },         { OF(cfg, head), FIELD_INT },
+    { OF(cfg, mlp), FIELD_INT },           { OF(cfg, vocab), FIELD_INT },
+    { OF(cfg, qk_norm), FIELD_INT },       { OF(cfg, tied), FIELD_INT },
+    { OF(cfg, head_gates), FIELD_INT },    { OF(cfg, x0_mix), FIELD_INT },
+    { OF(cfg, gate_width), FIELD_INT },    { OF(cfg, cap), FIELD_CAP },
+    { OF(cfg, cap_scale), FIELD_REAL },    { OF(cfg, cap_shift), FIELD_REAL },
+    { OF(cfg, cap_width), FIELD_REAL },    { OF(cfg, attn_scale), FIELD_REAL },
+    { OF(cfg, attn_softcap), FIELD_REAL }, { OF(cfg, rope_base), FIELD_REAL },
+    { OF(cfg, rope_share), FIELD_REAL },   { OF(cfg, rope_adjacent), FIELD_INT },
+    { OF(cfg, long_layers), FIELD_BITS },  { OF(cfg, norm_eps), FIELD_REAL },
+    { OF(pass, window_short), FIELD_INT }, { OF(pass, window_long), FIELD_INT },
+    { OF(pass, weights), FIELD_WEIGHTS },  { OF(pass, grad_scale), FIELD_REAL },
+};
+
+static const char *past(const char *at, const char *token)
+{
+    CHECK(strncmp(at, token, strlen(token)) == 0, "no '%s' at '%.20s' of the config", token, at);
+    return at + strlen(token);
+}
+
+static const char *parse_cap(const char *at, int64_t *cap)
+{
+    static const struct {
+        const char *text;
+        ms_cap      cap;
+    } caps[] = { { "\"none\"", MS_CAP_NONE },
+                 { "\"tanh\"", MS_CAP_TANH },
+                 { "\"sigmoid\"", MS_CAP_SIGMOID } };
+    for (size_t i = 0; i < COUNT(caps); i++) {
+        if (strncmp(at, caps[i].text, strlen(caps[i].text)) != 0) continue;
+        *cap = caps[i].cap;
+        return at + strlen(caps[i].text);
+    }
+    check_failed(__FILE__, __LINE__, "parse_cap", "no cap: %.20s", at);
+}
+
+static const char *parse_weights(const char *at, ms_gpt_pass *pass)
+{
+    for (at = past(at, "["); pass->n_weights < MS_XENT_TARGETS; at = past(at, ", ")) {
+        char *end;
+        pass->weights[pass->n_weights++] = strtod(at, &end);
+        CHECK(end != at, "no number: %.20s", at);
+        at = end;
+        if (*at == ']') return at + 1;
+    }
+    check_failed(__FILE__, __LINE__, "parse_weights", "too many weights");
+}
+
+static const char *parse_value(const char *at, const struct field *f, ref_settings *out)
+{
+    char *end   = NULL;
+    void *value = (char *)out + f->offset;
+    switch (f->kind) {
+    case FIELD_INT: *(int64_t *)value = strtoll(at, &end, 10); break;
+    case FIELD_BITS: *(uint64_t *)value = strtoull(at, &end, 10); break;
+    case FIELD_REAL: *(double *)value = strtod(at, &end); break;
+    case FIELD_CAP: return parse_cap(at, value);
+    case FIELD_WEIGHTS: return parse_weights(at, &out->pass);
+    }
+    CHECK(end != at, "%s: no number: %.20s", f->name, at);
+    return end;
+}
+
+/* Every field once, and no other. */
+static void parse_settings(const char *text, ref_settings *out)
+{
+    bool   set[COUNT(fields)] = { false };
+    size_t n                  = 0;
+    *out                      = (ref_settings){ 0 };
+    for (const char *at = past(text, "{"); *at != '}';) {
+        size_t i = 0, length;
+        if (n > 0) at = past(at, ", ");
+        at     = past(at, "\"");
+        length = strcspn(at, "\"");
+        while (i < COUNT(fields) &&
+               (strlen(fields[i].name) != length || strncmp(fields[i].name, at, length) != 0))
+            i++;
+        CHECK(i < COUNT(fields) && !set[i], "unknown or repeated: %.30s", at);
+        set[i] = true;
+        at     = parse_value(past(at + length, "\": "), &fields[i], out);
+        n++;
+    }
+    CHECK(n == COUNT(fields), "%zu fields, %zu expected", n, COUNT(fields));
+}
+
+/* ---- tensors of the file --------------------------------------------------------------------- */
+
+/* As float64; fails unless there is one of this name and size. */
+static double *load(ref_case *c, const char *prefix, const char *name, int64_t rows, int64_t cols)
+{
+    char     title[80];
+    ms_error e;
+    snprintf(title, sizeof title, "%s%s", prefix, name);
+    for (size_t i = 0; i < c->file.n_tensors; i++) {
+        const ms_tensor_info *t = &c->file.tensors[i];
+        ms_npy                stored;
+        if (strcmp(t->name, title) != 0) continue;
+        CHECK(t->ndim == (rows > 0 ? 2 : 1) && t->shape[0] == (rows > 0 ? rows : cols) &&
+                  t->shape[t->ndim - 1] == cols,
+              "%s: %s has another shape", c->name, title);
+        CHECK_OK_ERR(&e, ms_safetensors_read(&e, &c->file, i, &stored));
+        double *out = oracle_loaded(stored.data, (rows > 0 ? rows : 1) * cols, stored.dtype);
+        ms_npy_free(&stored);
+        c->used[i] = true;
+        return out;
+    }
+    check_failed(__FILE__, __LINE__, "load", "%s: there is no %s", c->name, title);
+}
+
+static double *load_row(ref_case *c, const char *name, int64_t n)
+{
+    return load(c, "", name, 0, n);
+}
+
+static int32_t *load_ids(ref_case *c, const char *name)
+{
+    double  *numbers = load_row(c, name, c->tokens);
+    int32_t *ids     = calloc((size_t)c->tokens, sizeof *ids);
+    CHECK(ids != NULL, "no memory");
+    for (int64_t i = 0; i < c->tokens; i++)
+        ids[i] = (int32_t)numbers[i];
+    free(numbers);
+    return ids;
+}
+
+static void open_case(ref_case *c, const char *directory, const char *file_name)
+{
+    char     path[1024];
+    ms_error e;
+    *c = (ref_case){ 0 };
+    snprintf(path, sizeof path, "%s/%s", directory, file_name);
+    snprintf(c->name, sizeof c->name, "%.*s", (int)strcspn(file_name, "."), file_name);
+    CHECK_OK_ERR(&e, ms_safetensors_open(&e, path, &c->file));
+    const char *text = ms_safetensors_metadata(&c->file, "config");
+    CHECK(text != NULL, "%s: no config", path);
+    parse_settings(text, &c->set);
+    c->used = calloc(c->file.n_tensors + 1, sizeof *c->used);
+    CHECK(c->used != NULL, "no memory");
+    for (size_t i = 0; i < c->file.n_tensors; i++)
+        if (strcmp(c->file.tensors[i].name, "inputs") == 0) c->tokens = c->file.tensors[i].shape[0];
+    CHECK(c->tokens > 0, "%s: no inputs", path);
+    c->inputs  = load_ids(c, "inputs");
+    c->targets = load_ids(c, "targets");
+    c->doc     = load_ids(c, "doc");
+}
+
+/* What nobody looked at is a parameter that the model does not have. */
+static void close_case(ref_case *c)
+{
+    for (size_t i = 0; i < c->file.n_tensors; i++)
+        CHECK(c->used[i], "%s: nobody looked at %s", c->name, c->file.tensors[i].name);
+    ms_safetensors_close(&c->file);
+    free(c->used), free(c->inputs), free(c->targets), free(c->doc);
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+/* Says what differs and goes on: the whole list shows which part it is that is wrong. */
+static void check_close(replay *r, const double *got, const double *want, int64_t n,
+                        const char *what)
+{
+    const double bound = r->dtype == MUSEC_F64 ? BOUND_F64 : BOUND_F32;
+    double       err = 0.0, largest = 0.0;
+    if (r->dtype == MUSEC_F64) {
+        for (int64_t i = 0; i < n; i++)
+            largest = fmax(largest, fabs(want[i]));
+        err = oracle_max_err(got, MUSEC_F64, want, n) / largest;
+    } else {
+        err = oracle_rel_err(got, MUSEC_F64, want, n);
+    }
+    if (!(err <= r->worst)) r->worst = err;
+    if (err <= bound) return;
+    print_error("%s, %s: %s: relative error %g, bound %g\n", r->c->name,
+                r->dtype == MUSEC_F64 ? "f64" : "f32", what, err, bound);
+    r->failed++;
+}
+
+static size_t row_bytes(ms_mat x) { return (size_t)x.cols * ms_dtype_bytes(x.dtype); }
+
+static char *row_of(ms_mat x, int64_t i)
+{
+    return (char *)x.data + (size_t)(i * x.ld) * ms_dtype_bytes(x.dtype);
+}
+
+static void set_weight(replay *r, size_t index)
+{
+    const char  *name   = ms_gpt_param(r->g, index)->name;
+    const ms_mat w      = ms_gpt_param(r->g, index)->weight;
+    double      *dense  = load(r->c, "", name, w.rows, w.cols);
+    char        *stored = oracle_stored(dense, w.rows * w.cols, w.dtype);
+    CHECK(w.count == 1 && !w.trans && w.dtype == r->dtype, "%s", name);
+    for (int64_t i = 0; i < w.rows; i++)
+        CHECK_OK(r->dev, r->dev->ops->upload(r->dev, stored + (size_t)i * row_bytes(w),
+                                             row_bytes(w), row_of(w, i)));
+    CHECK_OK(r->dev, r->dev->ops->sync(r->dev)); /* before the numbers go */
+    free(stored), free(dense);
+}
+
+/* passes: that have gathered in the gradients. */
+static void check_gradient(replay *r, size_t index, int passes)
+{
+    const char   *name   = ms_gpt_param(r->g, index)->name;
+    const ms_mat  x      = ms_gpt_param(r->g, index)->grad;
+    const int64_t n      = x.rows * x.cols;
+    double       *want   = load(r->c, "grad.", name, x.rows, x.cols);
+    char         *stored = calloc((size_t)n, ms_dtype_bytes(x.dtype));
+    CHECK(stored != NULL, "no memory");
+    CHECK(x.count == 1 && !x.trans && x.dtype == r->dtype, "%s", name);
+    for (int64_t i = 0; i < x.rows; i++)
+        CHECK_OK(r->dev, r->dev->ops->download(r->dev, row_of(x, i), row_bytes(x),
+                                               stored + (size_t)i * row_bytes(x)));
+    double *got = oracle_loaded(stored, n, x.dtype);
+    for (int64_t i = 0; i < n; i++)
+        got[i] /= passes;
+    check_close(r, got, want, n, name);
+    free(got), free(stored), free(want);
+}
+
+static void check_gradients(replay *r, int passes)
+{
+    for (size_t i = 0; i < ms_gpt_n_params(r->g); i++)
+        check_gradient(r, i, passes);
+}
+
+static void check_sums(replay *r, int passes)
+{
+    const int64_t n    = r->c->set.cfg.layers * r->c->set.cfg.heads;
+    double       *sums = load_row(r->c, "sums", 2), *got = calloc((size_t)n, sizeof *got);
+    double       *want = load(r->c, "", "max_logit", r->c->set.cfg.layers, r->c->set.cfg.heads);
+    ms_gpt_result result;
+    CHECK(got != NULL, "no memory");
+    CHECK_OK(r->dev, ms_gpt_take(r->g, &result, got));
+    CHECK(result.tokens == passes * r->c->tokens, "%s: %lld tokens", r->c->name,
+          (long long)result.tokens);
+    check_close(r, &(double){ result.objective / passes }, &sums[0], 1, "objective");
+    check_close(r, &(double){ result.loss / passes }, &sums[1], 1, "loss");
+    check_close(r, got, want, n, "max_logit");
+    free(want), free(got), free(sums);
+}
+
+static void check_logits(replay *r)
+{
+    const ref_case *c     = r->c;
+    const int64_t   vocab = c->set.cfg.vocab;
+    double         *want  = load(r->c, "", "logits", c->tokens, vocab);
+    double         *got   = calloc((size_t)(c->tokens * vocab), sizeof *got);
+    CHECK(got != NULL, "no memory");
+    for (int64_t t = 0; t < c->tokens; t++)
+        CHECK_OK(r->dev, ms_gpt_next(r->g, c->inputs + c->doc[t], t + 1 - c->doc[t], &c->set.pass,
+                                     got + t * vocab));
+    check_close(r, got, want, c->tokens * vocab, "logits");
+    free(got), free(want);
+}
+
+/* ---- all cases ------------------------------------------------------------------------------- */
+
+/* A pass with gradients, one of the losses alone, which must leave the gradients as they are, and
+ * one with gradients again, which adds to them. */
+static void replay_case(replay *r)
+{
+    const ref_case    *c         = r->c;
+    const ms_gpt_batch batch     = { c->inputs, c->targets, c->doc, c->tokens };
+    ms_gpt_pass        loss_only = c->set.pass;
+
+    loss_only.grad_scale = 0.0;
+    CHECK_OK(r->dev, ms_gpt_create(&r->g, r->dev, &c->set.cfg, r->dtype, c->tokens + ROOM));
+    for (size_t i = 0; i < ms_gpt_n_params(r->g); i++) {
+        set_weight(r, i);
+        CHECK_OK(r->dev, r->dev->ops->fill(r->dev, NAN, ms_gpt_param(r->g, i)->grad));
+    }
+    CHECK_OK(r->dev, ms_gpt_zero_grad(r->g));
+    CHECK_OK(r->dev, ms_gpt_run(r->g, &batch, &c->set.pass));
+    CHECK_OK(r->dev, ms_gpt_run(r->g, &batch, &loss_only));
+    check_sums(r, 2);
+    check_gradients(r, 1);
+    CHECK_OK(r->dev, ms_gpt_run(r->g, &batch, &c->set.pass));
+    check_sums(r, 1);
+    check_gradients(r, 2);
+    check_logits(r);
+    ms_gpt_destroy(r->g);
+}
+
+static void replay_all(ms_device *dev, musec_dtype dtype)
+{
+    char   directory[512];
+    size_t cases = 0;
+    replay r     = { .dev = dev, .dtype = dtype };
+
+    snprintf(directory, sizeof directory, "%s/gpt", check_data_dir());
+    DIR *d = opendir(directory);
+    CHECK(d != NULL, "%s cannot be opened", directory);
+    for (struct dirent *entry = readdir(d); entry != NULL; entry = readdir(d)) {
+        ref_case c;
+        if (strstr(entry->d_name, ".safetensors") == NULL) continue;
+        open_case(&c, directory, entry->d_name);
+        r.c = &c;
+        replay_case(&r);
+        close_case(&c);
+        cases++;
+    }
+    closedir(d);
+    CHECK(cases > 0, "%s is empty", directory);
+    print_message("%zu cases, %s: largest error %.1e\n", cases, dtype == MUSEC_F64 ? "f64" : "f32",
+                  r.worst);
+    CHECK(r.failed == 0, "%d comparisons failed", r.failed);
+}
+
+TEST_EACH_DEVICE(passes_agree_in_float64, dev) { replay_all(dev, MUSEC_F64); }
+TEST_EACH_DEVICE(passes_agree_in_float32, dev) { replay_all(dev, MUSEC_F32); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(passes_agree_in_float64),
+        cmocka_unit_test(passes_agree_in_float32),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
