@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optim/optim.h"
 #include "optim_rig.h"
 #include "oracle.h"
 
@@ -76,6 +77,41 @@ static void spellings_set_fields(void **state)
     CHECK(c.seed == UINT64_MAX, "seed");
     CHECK(rig_config("adam", "").decay_form == 5 && rig_config("adamw", "").decay_form == 0,
           "adam's decay is coupled");
+}
+
+/* What config_get writes sets the same bits again, and no option writes nothing. */
+static void every_option_comes_back_bit_for_bit(void **state)
+{
+    static const char *const values[] = {
+        "0",        "1",       "3",       "0.1",         "0.30000000000000004", /* has 17 digits */
+        "1e-300",   "5e-324",  "0.75",    "rms:2.5",     "quantile:0.3",
+        "rms",      "no",      "yes",     "paper",       "unit",
+        "exact",    "hard",    "soft",    "ademamix",    "signum",
+        "keller",   "zero",    "skip",    "lr2",         "polar-express",
+        "first",    "ema",     "stop",    "coupled",     "qk=1.2,vo=0.1,mlp=3e-17",
+        "matrix=1", "1e15",    "1000000", "none",        "heavy-ball",
+        "sgdm",     "rms:0.1", "0.99",    "frank-wolfe", "18446744073709551615",
+    };
+    char text[256];
+    (void)state;
+    for (size_t i = 0; musec_optim_option(i, NULL, NULL) != NULL; i++) {
+        const char *name  = musec_optim_option(i, NULL, NULL);
+        int         taken = 0;
+        for (size_t v = 0; v < COUNT(values); v++) {
+            musec_optim_config a = rig_config("spectra", ""), b = rig_config("spectra", "");
+            if (musec_optim_config_set(&a, name, values[v]) != MUSEC_OK) continue;
+            taken++;
+            CHECK(ms_optim_config_get(&a, name, text, sizeof text) == MUSEC_OK, "%s", name);
+            CHECK(musec_optim_config_set(&b, name, text) == MUSEC_OK, "%s is \"%s\"", name, text);
+            CHECK(memcmp(&a, &b, sizeof a) == 0, "%s: \"%s\" became \"%s\"", name, values[v], text);
+        }
+        CHECK(taken >= 2, "%s took %d values", name, taken);
+    }
+    const musec_optim_config cfg = rig_config("spectra", "");
+    CHECK(ms_optim_config_get(&cfg, "no-such-option", text, sizeof text) == MUSEC_EINVAL,
+          "unknown");
+    CHECK(ms_optim_config_get(&cfg, "report_every", text, 3) == MUSEC_OK && strcmp(text, "10") == 0,
+          "a short buffer: %s", text);
 }
 
 static void bad_options_are_refused_and_change_nothing(void **state)
@@ -315,6 +351,7 @@ int main(void)
         cmocka_unit_test(config_knows_its_size),
         cmocka_unit_test(every_listed_choice_can_be_set),
         cmocka_unit_test(spellings_set_fields),
+        cmocka_unit_test(every_option_comes_back_bit_for_bit),
         cmocka_unit_test(bad_options_are_refused_and_change_nothing),
         cmocka_unit_test(create_checks_what_was_set_by_hand),
         cmocka_unit_test(parameters_that_cannot_be_are_refused),

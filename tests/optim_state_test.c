@@ -190,6 +190,49 @@ TEST_EACH_DEVICE(loading_converts_the_momentum, dev)
     }
 }
 
+/* ---- another beta ---------------------------------------------------------------------------- */
+
+/* Set on the way, it is that of a fresh optimizer that goes on from the same state. */
+TEST_EACH_DEVICE(beta_may_change_on_the_way, dev)
+{
+    static const char *const names[] = { "soft-musec", "muon", "signum" };
+    for (size_t i = 0; i < COUNT(names); i++) {
+        rig changed = rig_make(dev, names[i], "beta=0.3", MUSEC_F32, model, COUNT(model), 1);
+        rig same    = rig_make(dev, names[i], "beta=0.3", MUSEC_F32, model, COUNT(model), 1);
+        rig fresh   = rig_make(dev, names[i], "beta=0.1", MUSEC_F32, model, COUNT(model), 1);
+        rig_steps(&changed, 0, 3), rig_steps(&same, 0, 3);
+        CHECK_OK(dev, musec_optim_save(changed.opt, path_of("beta")));
+        CHECK_OK(dev, musec_optim_load(fresh.opt, path_of("beta")));
+        copy_weights(&changed, &fresh);
+        CHECK_OK(dev, musec_optim_set_beta(changed.opt, 0.1));
+        rig_steps(&changed, 3, 3), rig_steps(&fresh, 3, 3), rig_steps(&same, 3, 3);
+        CHECK(same_everything(&changed, &fresh, false), "%s: not that of a fresh one", names[i]);
+        CHECK(!same_everything(&changed, &same, false), "%s: beta did nothing", names[i]);
+        rig_free(&changed), rig_free(&same), rig_free(&fresh);
+    }
+}
+
+TEST_EACH_DEVICE(a_beta_that_is_none_is_refused, dev)
+{
+    static const double bad[] = {
+        NAN, -1.0, 2.0, INFINITY, -INFINITY, -1e-300, 1.0000000000000002
+    };
+    rig a = rig_make(dev, "soft-musec", "", MUSEC_F32, model, COUNT(model), 1);
+    rig b = rig_make(dev, "soft-musec", "", MUSEC_F32, model, COUNT(model), 1);
+    rig_steps(&a, 0, 2), rig_steps(&b, 0, 2);
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        dev->error.text[0] = '\0';
+        CHECK(musec_optim_set_beta(a.opt, bad[i]) == MUSEC_EINVAL, "%g", bad[i]);
+        CHECK(strstr(musec_ctx_error(dev), "beta") != NULL, "said \"%s\"", musec_ctx_error(dev));
+    }
+    rig_steps(&a, 2, 2), rig_steps(&b, 2, 2);
+    CHECK(same_everything(&a, &b, false), "a refused beta changed something");
+    CHECK_OK(dev, musec_optim_set_beta(a.opt, 0.0));
+    CHECK_OK(dev, musec_optim_set_beta(a.opt, 1.0));
+    CHECK(musec_optim_set_beta(NULL, 0.1) == MUSEC_EINVAL, "NULL");
+    rig_free(&a), rig_free(&b);
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 /* The optimizer that must refuse the file of "soft-musec" over model[0..2] in float32. */
@@ -285,6 +328,8 @@ int main(void)
         cmocka_unit_test(going_on_is_not_having_stopped),
         cmocka_unit_test(spectra_goes_on_over_every_base),
         cmocka_unit_test(loading_converts_the_momentum),
+        cmocka_unit_test(beta_may_change_on_the_way),
+        cmocka_unit_test(a_beta_that_is_none_is_refused),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_damaged_file_is_refused),
     };

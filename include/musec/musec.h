@@ -317,6 +317,9 @@ MUSEC_API musec_status musec_optim_step(musec_optim *opt, const musec_view *grad
                                         double lr_scale);
 MUSEC_API void         musec_optim_destroy(musec_optim *opt);
 
+/* The weight of the new gradient from the next step on, 0..1: momentum may be warmed up. */
+MUSEC_API musec_status musec_optim_set_beta(musec_optim *opt, double beta);
+
 /* Bytes of workspace that one step needs and of state that is kept; all parameters are there. */
 MUSEC_API musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace,
                                              uint64_t *state);

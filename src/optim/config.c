@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/real.h"
 #include "optim/optim.h"
 
 typedef enum field_type { NUMBER, INTEGER, UNSIGNED, CHOICE, SPECIAL } field_type;
@@ -131,12 +132,15 @@ static int choice_index(const char *values, const char *value)
     return -1;
 }
 
+/* by musec_threshold_rule */
+static const char *const threshold_rules[] = { "", "rms:", "quantile:" };
+
 static musec_status set_threshold(ms_error *e, musec_optim_config *cfg, const char *value)
 {
-    static const char *const rules[] = { "", "rms:", "quantile:" }; /* by musec_threshold_rule */
-    int                      rule    = MUSEC_THRESHOLD_FIXED;
-    double                   x       = 0.0;
-    for (int i = 1; i < (int)COUNT(rules); i++)
+    const char *const *rules = threshold_rules;
+    int                rule  = MUSEC_THRESHOLD_FIXED;
+    double             x     = 0.0;
+    for (int i = 1; i < (int)COUNT(threshold_rules); i++)
         if (strncmp(value, rules[i], strlen(rules[i])) == 0) rule = i;
     const double max = rule == MUSEC_THRESHOLD_QUANTILE ? 1.0 : 1e300;
     if (!parse_number(value + strlen(rules[rule]), ABOVE_0, max, &x))
@@ -253,6 +257,61 @@ musec_status ms_optim_config_set(ms_error *e, musec_optim_config *cfg, const cha
     for (size_t i = 0; i < COUNT(fields); i++)
         if (same_name(fields[i].name, key)) return set_field(e, &fields[i], cfg, value);
     return ms_fail(e, MUSEC_EINVAL, "there is no option \"%s\"", key);
+}
+
+/* ---- back to text ---------------------------------------------------------------------------- */
+
+/* Choice number `index` of "a|b|c". */
+static void choice_text(const char *values, int index, char *text, size_t bytes)
+{
+    for (; index > 0 && *values != '\0'; index--)
+        values += strcspn(values, "|") + 1;
+    snprintf(text, bytes, "%.*s", (int)strcspn(values, "|"), values);
+}
+
+static void special_text(const field *f, const musec_optim_config *cfg, char *text, size_t bytes)
+{
+    char number[4][MS_REAL_TEXT];
+    if (f->set == set_base) {
+        snprintf(text, bytes, "%s", cfg->base);
+    } else if (f->set == set_threshold) {
+        ms_real_text(cfg->threshold, number[0]);
+        snprintf(text, bytes, "%s%s", threshold_rules[cfg->threshold_rule], number[0]);
+    } else {
+        for (int i = 0; i < 4; i++)
+            ms_real_text(cfg->weight_decay[i], number[i]);
+        snprintf(text, bytes, "matrix=%s,qk=%s,vo=%s,mlp=%s", number[0], number[1], number[2],
+                 number[3]);
+    }
+}
+
+musec_status ms_optim_config_get(const musec_optim_config *cfg, const char *key, char *text,
+                                 size_t bytes)
+{
+    char number[MS_REAL_TEXT];
+    for (size_t i = 0; i < COUNT(fields); i++) {
+        const field *f  = &fields[i];
+        const void  *at = (const char *)cfg + f->offset;
+        if (!same_name(f->name, key)) continue;
+        switch (f->type) {
+        case NUMBER:
+            ms_real_text(*(const double *)at, number);
+            snprintf(text, bytes, "%s", number);
+            break;
+        case INTEGER:
+            snprintf(text, bytes, "%lld",
+                     f->offset == AT(ns_iters) ? (long long)*(const int32_t *)at
+                                               : (long long)*(const int64_t *)at);
+            break;
+        case UNSIGNED:
+            snprintf(text, bytes, "%llu", (unsigned long long)*(const uint64_t *)at);
+            break;
+        case CHOICE: choice_text(f->values, *(const int32_t *)at, text, bytes); break;
+        case SPECIAL: special_text(f, cfg, text, bytes); break;
+        }
+        return MUSEC_OK;
+    }
+    return MUSEC_EINVAL;
 }
 
 /* ---- public functions ------------------------------------------------------------------------ */

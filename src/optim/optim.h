@@ -68,6 +68,9 @@ const ms_optim_kind *ms_optim_kind_find(const char *name);
 /* config.c: like the public function, with words. */
 musec_status ms_optim_config_set(ms_error *e, musec_optim_config *cfg, const char *key,
                                  const char *value);
+/* The value as text that ms_optim_config_set reads back to the same bits. */
+musec_status ms_optim_config_get(const musec_optim_config *cfg, const char *key, char *text,
+                                 size_t bytes);
 musec_status ms_optim_config_check(ms_error *e, const musec_optim_config *cfg);
 
 /* ---- parameters and groups (params.c) -------------------------------------------------------- */

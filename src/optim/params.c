@@ -285,11 +285,12 @@ uint64_t ms_map_bytes(const musec_optim_config *cfg, ms_optim_map map, int64_t r
     return vectors + each * (n * r + 5 * r * r) + 8 * (4 * n * r + 14 * r * r + 64 * n);
 }
 
-/* Of each matrix in a chunk: proposal, result, look-ahead, and what the operator takes. */
+/* Of each matrix in a chunk: proposal, result, look-ahead (Nesterov), and the operator's own. */
 static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t one = (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN;
-    return 4 * one + ms_map_bytes(&opt->cfg, g->map, g->rows, g->cols, g->dtype);
+    return (opt->cfg.nesterov ? 3 : 2) * one +
+           ms_map_bytes(&opt->cfg, g->map, g->rows, g->cols, g->dtype);
 }
 
 /* Once: a gradient and a weight whose rows are gathered, small vectors, and, where steps are

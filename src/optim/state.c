@@ -80,7 +80,7 @@ typedef struct item {
     char   name[NAME_MAX_BYTES];
     ms_mat where;
     bool   momentum; /* in the units of the momentum form */
-    void  *host;
+    void  *host;     /* what was read, malloc'ed */
 } item;
 
 typedef struct items {
@@ -108,8 +108,6 @@ static musec_status add_item(musec_optim *opt, items *all, ms_mat where, bool mo
                                         (long long)matrix, state);
     if (n < 0 || n >= (int)sizeof one->name)
         return ms_fail(&opt->d->error, MUSEC_EINVAL, "the name of parameter %s is too long", param);
-    one->host = malloc(matrix_bytes(where) * (size_t)where.count);
-    if (one->host == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state");
     return MUSEC_OK;
 }
 
@@ -171,11 +169,37 @@ static musec_status make_metadata(musec_optim *opt, pair **out, size_t *n)
     return MUSEC_OK;
 }
 
+/* The state is written tensor by tensor: there need not be room for all of it once more. */
+struct source {
+    ms_device  *d;
+    const item *list;
+    void       *host; /* room for the largest */
+};
+
+static musec_status next_item(ms_error *e, void *arg, size_t index, const void **data)
+{
+    const struct source *s = arg;
+    (void)e; /* of the device, which has said it */
+    *data = s->host;
+    return fetch(s->d, s->list[index].where, s->host);
+}
+
+static size_t item_bytes(ms_mat where) { return matrix_bytes(where) * (size_t)where.count; }
+
+static size_t largest(const items *all)
+{
+    size_t most = 1;
+    for (size_t i = 0; i < all->n; i++)
+        if (item_bytes(all->list[i].where) > most) most = item_bytes(all->list[i].where);
+    return most;
+}
+
 musec_status musec_optim_save(musec_optim *opt, const char *path)
 {
     items all               = { 0 };
     pair *metadata          = NULL;
     const char *(*pairs)[2] = NULL;
+    struct source  source   = { 0 };
     ms_tensor_out *tensors  = NULL;
     size_t         n_pairs  = 0;
     musec_status   st       = MUSEC_OK;
@@ -185,7 +209,8 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
     TRY(make_metadata(opt, &metadata, &n_pairs));
     tensors = calloc(all.n + 1, sizeof *tensors);
     pairs   = calloc(n_pairs, sizeof *pairs);
-    if (tensors == NULL || pairs == NULL)
+    source  = (struct source){ opt->d, all.list, malloc(largest(&all)) };
+    if (tensors == NULL || pairs == NULL || source.host == NULL)
         TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
     for (size_t i = 0; i < n_pairs; i++) {
         pairs[i][0] = metadata[i].key;
@@ -193,12 +218,10 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
     }
     for (size_t i = 0; i < all.n; i++) {
         const item *one = &all.list[i];
-        TRY(fetch(opt->d, one->where, one->host));
-        tensors[i] = (ms_tensor_out){ .name  = one->name,
-                                      .dtype = one->where.dtype,
-                                      .ndim  = 2,
-                                      .shape = { one->where.rows, one->where.cols },
-                                      .data  = one->host };
+        tensors[i]      = (ms_tensor_out){ .name  = one->name,
+                                           .dtype = one->where.dtype,
+                                           .ndim  = 2,
+                                           .shape = { one->where.rows, one->where.cols } };
         if (one->where.count > 1) {
             tensors[i].ndim     = 3;
             tensors[i].shape[0] = one->where.count;
@@ -206,9 +229,11 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
             tensors[i].shape[2] = one->where.cols;
         }
     }
-    TRY(ms_safetensors_write(&opt->d->error, path, tensors, all.n, (const char *const(*)[2])pairs,
-                             n_pairs));
+    TRY(ms_safetensors_write_from(&opt->d->error, path,
+                                  &(ms_safetensors_writer){ next_item, &source }, tensors, all.n,
+                                  (const char *const(*)[2])pairs, n_pairs));
 done:
+    free(source.host);
     free(pairs);
     free(tensors);
     free(metadata);
@@ -270,7 +295,8 @@ static musec_status read_item(musec_optim *opt, ms_safetensors *s, item *one, do
             ((float *)npy.data)[i] = (float)(factor * ((float *)npy.data)[i]);
         else
             ((double *)npy.data)[i] *= factor;
-    memcpy(one->host, npy.data, n * ms_dtype_bytes(npy.dtype));
+    one->host = npy.data; /* handed over */
+    npy.data  = NULL;
 done:
     ms_npy_free(&npy);
     return st;

@@ -305,6 +305,15 @@ done:
     return st;
 }
 
+musec_status musec_optim_set_beta(musec_optim *opt, double beta)
+{
+    if (opt == NULL) return MUSEC_EINVAL;
+    if (!(beta >= 0.0 && beta <= 1.0))
+        return ms_fail(&opt->d->error, MUSEC_EINVAL, "beta is %g; it must be from 0 to 1", beta);
+    opt->cfg.beta = beta;
+    return MUSEC_OK;
+}
+
 musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t n_grads,
                               double lr_scale)
 {
