@@ -1,0 +1,547 @@
+/* checkpoint.c - see checkpoint.h.
+ *
+ * What may lie in DIR/checkpoint, whenever the process was stopped:
+ *     step_00000060           a checkpoint: complete, since it got this name when it was
+ *     .step_00000060.part.7   being written, or being removed, by process 7
+ *     .step_00000060.old.7    complete; process 7 was putting another one in its place
+ * The next write clears up behind processes that are no more: a part goes, an old one gets its name
+ * back unless the other one made it.  Process numbers say nothing about other machines; two of them
+ * that share a run directory are in each other's way regardless.
+ *
+ * state.json ends with its own sum, that of all bytes in front of the sum's digits:
+ *     {"state": {...}, "files": {"model.safetensors": {"bytes": n, "sha256": "..."}, ...},
+ *      "sha256": "..."}
+ * so the bytes decide and not how some version of a JSON library prints them, and
+ *     head -c -68 state.json | sha256sum
+ * finds it too. */
+#define _XOPEN_SOURCE 700 /* nftw */
+#include "train/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/sha256.h"
+
+#define STATE_MAX (64 << 20)
+#define SEAL      "\"\n}\n" /* behind the digits of state.json's own sum */
+
+enum { SEAL_BYTES = sizeof SEAL - 1, DIGITS = MS_SHA256_HEX - 1, WARNING_BYTES = 1024 };
+
+static const char *const tensor_files[] = { "model.safetensors", "optim.safetensors" };
+
+static musec_status io_failed(ms_error *e, const char *path, const char *what)
+{
+    const int   why  = errno;
+    const char *hint = why == ENOSPC || why == EDQUOT ? "; free some space" : "";
+    return ms_fail(e, MUSEC_EIO, "%s: cannot %s (%s)%s", path, what, strerror(why), hint);
+}
+
+static musec_status no_memory(ms_error *e, const char *path)
+{
+    return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+typedef enum entry_kind { ENTRY_WHOLE, ENTRY_OLD, ENTRY_PART } entry_kind;
+
+typedef struct entry {
+    entry_kind kind;
+    int64_t    step;
+    long       pid; /* of a part or an old one */
+    char       name[96];
+} entry;
+
+static const char *const kind_marks[] = { "", ".old.", ".part." };
+
+static void make_name(entry *x, entry_kind kind, int64_t step, long pid)
+{
+    *x = (entry){ .kind = kind, .step = step, .pid = pid };
+    if (kind == ENTRY_WHOLE)
+        snprintf(x->name, sizeof x->name, "step_%08" PRId64, step);
+    else
+        snprintf(x->name, sizeof x->name, ".step_%08" PRId64 "%s%ld", step, kind_marks[kind], pid);
+}
+
+/* False: not a name that make_name gives. */
+static bool parse_name(const char *name, entry *x)
+{
+    const char *p    = name + (name[0] == '.');
+    char       *end  = NULL;
+    long        pid  = 0;
+    entry_kind  kind = ENTRY_WHOLE;
+    long long   step;
+
+    if (strncmp(p, "step_", 5) != 0 || p[5] < '0' || p[5] > '9') return false;
+    step = strtoll(p + 5, &end, 10);
+    for (entry_kind k = ENTRY_OLD; k <= ENTRY_PART; k++) {
+        const size_t n = strlen(kind_marks[k]);
+        if (name[0] != '.' || strncmp(end, kind_marks[k], n) != 0) continue;
+        kind = k;
+        pid  = strtol(end + n, &end, 10);
+        if (pid <= 0) return false;
+        break;
+    }
+    make_name(x, kind, (int64_t)step, pid);
+    return strcmp(x->name, name) == 0; /* numbers out of range end here */
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    if (x->step != y->step) return x->step < y->step ? 1 : -1;
+    return (int)x->kind - (int)y->kind;
+}
+
+/* What of ours lies in `root`, the newest first; nothing if there is no such directory. */
+static musec_status list_entries(ms_error *e, const char *root, entry **out, size_t *n)
+{
+    DIR           *d    = NULL;
+    entry         *list = NULL;
+    size_t         room = 0;
+    struct dirent *item;
+    musec_status   st = MUSEC_OK;
+
+    *out = NULL;
+    *n   = 0;
+    d    = opendir(root);
+    if (d == NULL) return errno == ENOENT ? MUSEC_OK : io_failed(e, root, "read the directory");
+    while (errno = 0, (item = readdir(d)) != NULL) {
+        entry x;
+        if (!parse_name(item->d_name, &x)) continue;
+        if (*n == room) {
+            entry *more = realloc(list, (2 * room + 16) * sizeof *list);
+            if (more == NULL) {
+                st = no_memory(e, root);
+                goto done;
+            }
+            list = more;
+            room = 2 * room + 16;
+        }
+        list[(*n)++] = x;
+    }
+    if (errno != 0) {
+        st = io_failed(e, root, "read the directory");
+        goto done;
+    }
+    if (*n > 0) qsort(list, *n, sizeof *list, newest_first);
+    *out = list;
+    list = NULL;
+done:
+    free(list);
+    closedir(d);
+    return st;
+}
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
+static int remove_one(const char *path, const struct stat *sb, int type, struct FTW *ftw)
+{
+    (void)sb, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static int remove_tree(const char *path) { return nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
+
+static musec_status sync_path(ms_error *e, const char *path)
+{
+    const int    fd = open(path, O_RDONLY | O_CLOEXEC);
+    musec_status st = MUSEC_OK;
+
+    if (fd < 0) return io_failed(e, path, "open");
+    if (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP) /* directories of some systems */
+        st = io_failed(e, path, "write");
+    close(fd);
+    return st;
+}
+
+static bool is_gone(long pid)
+{
+    if (pid == (long)getpid()) return true; /* it had our number, or we failed to clear up */
+    return kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+/* What processes that are no more left in the middle of their work.  What cannot be removed now
+ * will be tried again. */
+static musec_status clear_up(ms_error *e, const char *root)
+{
+    entry       *list = NULL;
+    size_t       n    = 0;
+    musec_status st;
+
+    TRY(list_entries(e, root, &list, &n));
+    for (size_t i = 0; i < n; i++) {
+        char  path[MS_PATH_MAX], whole[MS_PATH_MAX];
+        entry x;
+        if (list[i].kind == ENTRY_WHOLE || !is_gone(list[i].pid)) continue;
+        make_name(&x, ENTRY_WHOLE, list[i].step, 0);
+        TRY(ms_path_join(e, root, list[i].name, path));
+        TRY(ms_path_join(e, root, x.name, whole));
+        if (list[i].kind == ENTRY_OLD && rename(path, whole) == 0) continue;
+        (void)remove_tree(path);
+    }
+done:
+    free(list);
+    return st;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* state.json of `part`: the state, what is known of the files, and the sum. */
+static musec_status write_state(ms_error *e, const char *part, const json_t *state,
+                                const json_t *files)
+{
+    char         path[MS_PATH_MAX], sum[MS_SHA256_HEX], blank[MS_SHA256_HEX];
+    json_t      *root = NULL;
+    char        *text = NULL;
+    size_t       head;
+    ms_out_file  out = { 0 };
+    ms_sha256    s;
+    musec_status st;
+
+    TRY(ms_path_join(e, part, "state.json", path));
+    memset(blank, '0', DIGITS);
+    blank[DIGITS] = '\0';
+    root          = json_pack("{s:o,s:o,s:s}", "state", json_deep_copy(state), "files",
+                              json_deep_copy(files), "sha256", blank);
+    text          = root == NULL ? NULL : json_dumps(root, JSON_INDENT(1));
+    if (text == NULL) {
+        st = no_memory(e, path);
+        goto done;
+    }
+    head = strlen(text) - DIGITS - (SEAL_BYTES - 1); /* the dump has no newline at its end */
+    ms_sha256_init(&s);
+    ms_sha256_add(&s, text, head);
+    ms_sha256_end(&s, sum);
+    TRY(ms_out_open(e, path, &out));
+    TRY(ms_out_write(e, &out, text, head));
+    TRY(ms_out_write(e, &out, sum, DIGITS));
+    TRY(ms_out_write(e, &out, SEAL, SEAL_BYTES));
+    TRY(ms_out_commit(e, &out));
+done:
+    ms_out_abandon(&out);
+    free(text);
+    json_decref(root);
+    return st;
+}
+
+/* Size and sum of a file, as it lies there. */
+static musec_status measure(ms_error *e, const char *path, int64_t *bytes, char sum[MS_SHA256_HEX])
+{
+    struct stat sb;
+    if (stat(path, &sb) != 0) return io_failed(e, path, "read");
+    *bytes = (int64_t)sb.st_size;
+    return ms_sha256_file(e, path, sum);
+}
+
+/* All files of a checkpoint into the directory `part`, on the disk after. */
+static musec_status fill(ms_error *e, const char *part, const ms_checkpoint_writer *writer,
+                         const json_t *state)
+{
+    json_t      *files = json_object();
+    musec_status st    = files == NULL ? no_memory(e, part) : MUSEC_OK;
+
+    for (size_t i = 0; st == MUSEC_OK && i < COUNT(tensor_files); i++) {
+        char    path[MS_PATH_MAX], sum[MS_SHA256_HEX];
+        int64_t bytes = 0;
+        TRY(ms_path_join(e, part, tensor_files[i], path));
+        TRY((i == 0 ? writer->model : writer->optim)(e, writer->arg, path));
+        TRY(sync_path(e, path));
+        TRY(measure(e, path, &bytes, sum));
+        if (json_object_set_new(
+                files, tensor_files[i],
+                json_pack("{s:I,s:s}", "bytes", (json_int_t)bytes, "sha256", sum)) != 0)
+            st = no_memory(e, path);
+    }
+    if (st != MUSEC_OK) goto done;
+    TRY(write_state(e, part, state, files));
+    TRY(sync_path(e, part));
+done:
+    json_decref(files);
+    return st;
+}
+
+/* Gives `part` its final name.  A checkpoint of that name steps aside first: at every moment one of
+ * the two is there and complete. */
+static musec_status put_in_place(ms_error *e, const char *root, const char *part, int64_t step)
+{
+    char         whole[MS_PATH_MAX], old[MS_PATH_MAX];
+    entry        x;
+    bool         aside = false, in_place;
+    musec_status st;
+
+    make_name(&x, ENTRY_WHOLE, step, 0);
+    TRY(ms_path_join(e, root, x.name, whole));
+    make_name(&x, ENTRY_OLD, step, (long)getpid());
+    TRY(ms_path_join(e, root, x.name, old));
+    in_place = rename(part, whole) == 0;
+    if (!in_place && (errno == ENOTEMPTY || errno == EEXIST)) {
+        aside    = rename(whole, old) == 0;
+        in_place = aside && rename(part, whole) == 0;
+    }
+    if (!in_place) {
+        st = io_failed(e, whole, "put the checkpoint in place");
+        if (aside) (void)rename(old, whole);
+        goto done;
+    }
+    TRY(sync_path(e, root));
+    if (aside && remove_tree(old) != 0) st = io_failed(e, old, "remove");
+done:
+    return st;
+}
+
+/* Removes all but the `keep` newest of the steps up to this one.  A later one is damaged, or the
+ * run would have gone on from there; it is left for a person to look at. */
+static musec_status prune(ms_error *e, const char *root, int64_t step, int64_t keep)
+{
+    entry       *list = NULL;
+    size_t       n    = 0;
+    int64_t      seen = 0;
+    musec_status st;
+
+    if (keep <= 0) return MUSEC_OK;
+    TRY(list_entries(e, root, &list, &n));
+    for (size_t i = 0; i < n; i++) {
+        char  path[MS_PATH_MAX], part[MS_PATH_MAX];
+        entry x;
+        if (list[i].kind != ENTRY_WHOLE || list[i].step > step || ++seen <= keep) continue;
+        make_name(&x, ENTRY_PART, list[i].step, (long)getpid());
+        TRY(ms_path_join(e, root, list[i].name, path));
+        TRY(ms_path_join(e, root, x.name, part));
+        if (rename(path, part) != 0 || remove_tree(part) != 0) {
+            st = io_failed(e, path, "remove the checkpoint");
+            goto done;
+        }
+    }
+done:
+    free(list);
+    return st;
+}
+
+static musec_status check_arguments(ms_error *e, int64_t step, const json_t *state, int64_t keep)
+{
+    const json_t *s = json_object_get(state, "step");
+    if (step >= 0 && keep >= 0 && json_is_integer(s) && json_integer_value(s) == step)
+        return MUSEC_OK;
+    return ms_fail(e, MUSEC_EINVAL,
+                   "checkpoint: step %" PRId64 ", keep %" PRId64 ": both must be 0 or more, and "
+                   "the state must hold the same \"step\"",
+                   step, keep);
+}
+
+musec_status ms_checkpoint_write(ms_error *e, const char *dir, int64_t step,
+                                 const ms_checkpoint_writer *writer, const json_t *state,
+                                 int64_t keep)
+{
+    char         root[MS_PATH_MAX] = "", part[MS_PATH_MAX] = "";
+    bool         made_root = false, made_part = false;
+    entry        x;
+    musec_status st;
+
+    TRY(check_arguments(e, step, state, keep));
+    make_name(&x, ENTRY_PART, step, (long)getpid());
+    TRY(ms_path_join(e, dir, "checkpoint", root));
+    TRY(ms_path_join(e, root, x.name, part));
+    made_root = mkdir(root, 0777) == 0;
+    if (!made_root && errno != EEXIST) {
+        st = io_failed(e, root, "create the directory");
+        goto done;
+    }
+    if (made_root) TRY(sync_path(e, dir));
+    TRY(clear_up(e, root));
+    made_part = mkdir(part, 0777) == 0;
+    if (!made_part) {
+        st = io_failed(e, part, "create the directory");
+        goto done;
+    }
+    TRY(fill(e, part, writer, state));
+    TRY(put_in_place(e, root, part, step));
+    made_part = made_root = false;
+    TRY(prune(e, root, step, keep));
+done:
+    if (st != MUSEC_OK && made_part) (void)remove_tree(part);
+    if (st != MUSEC_OK && made_root) (void)rmdir(root);
+    return st;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static musec_status damaged(ms_error *e, const char *path, const char *what)
+{
+    return ms_fail(e, MUSEC_EFORMAT, "%s: damaged: %s; use another checkpoint", path, what);
+}
+
+/* The whole of state.json, its sum checked, as JSON. */
+static musec_status read_state(ms_error *e, const char *path, json_t **out)
+{
+    char         sum[MS_SHA256_HEX];
+    FILE        *f    = NULL;
+    char        *text = NULL;
+    int64_t      bytes;
+    size_t       head;
+    ms_sha256    s;
+    musec_status st;
+
+    *out = NULL;
+    TRY(ms_file_open_read(e, path, &f));
+    bytes = ms_file_bytes(f);
+    if (bytes < DIGITS + SEAL_BYTES || bytes > STATE_MAX) {
+        st = damaged(e, path, "it cannot be the state of a run by its size");
+        goto done;
+    }
+    text = malloc((size_t)bytes);
+    if (text == NULL) {
+        st = no_memory(e, path);
+        goto done;
+    }
+    TRY(ms_file_read(e, f, path, text, (size_t)bytes));
+    head = (size_t)bytes - DIGITS - SEAL_BYTES;
+    ms_sha256_init(&s);
+    ms_sha256_add(&s, text, head);
+    ms_sha256_end(&s, sum);
+    if (memcmp(text + head, sum, DIGITS) != 0 ||
+        memcmp(text + head + DIGITS, SEAL, SEAL_BYTES) != 0) {
+        st = damaged(e, path, "it does not have the sha256 at its end, or was edited");
+        goto done;
+    }
+    *out = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, NULL);
+    if (*out == NULL) st = damaged(e, path, "it is no JSON object");
+done:
+    free(text);
+    if (f != NULL) fclose(f);
+    return st;
+}
+
+/* One of the tensor files against what state.json says of it. */
+static musec_status check_file(ms_error *e, const char *dir, const char *state_path,
+                               const json_t *root, const char *name)
+{
+    const json_t *said  = json_object_get(json_object_get(root, "files"), name);
+    const json_t *bytes = json_object_get(said, "bytes"), *sum = json_object_get(said, "sha256");
+    char          path[MS_PATH_MAX], found[MS_SHA256_HEX];
+    int64_t       size = 0;
+    musec_status  st;
+
+    if (!json_is_integer(bytes) || !json_is_string(sum))
+        return ms_fail(e, MUSEC_EFORMAT,
+                       "%s: \"files\" has no bytes and sha256 of %s; use another checkpoint",
+                       state_path, name);
+    TRY(ms_path_join(e, dir, name, path));
+    TRY(measure(e, path, &size, found));
+    if (size != (int64_t)json_integer_value(bytes))
+        st = ms_fail(e, MUSEC_EFORMAT,
+                     "%s: damaged: %" PRId64 " bytes, written were %" JSON_INTEGER_FORMAT
+                     "; use another checkpoint",
+                     path, size, json_integer_value(bytes));
+    else if (strcmp(found, json_string_value(sum)) != 0)
+        st = damaged(e, path, "its sha256 is not that of what was written");
+done:
+    return st;
+}
+
+/* The last part of a path, slashes at its end aside, if it is a name that make_name gives. */
+static bool parse_path(const char *path, entry *x)
+{
+    char   name[sizeof x->name];
+    size_t end = strlen(path), begin;
+
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    for (begin = end; begin > 0 && path[begin - 1] != '/';)
+        begin--;
+    if (end - begin >= sizeof name) return false;
+    snprintf(name, sizeof name, "%.*s", (int)(end - begin), path + begin);
+    return parse_name(name, x);
+}
+
+musec_status ms_checkpoint_open(ms_error *e, const char *dir, ms_checkpoint *out)
+{
+    char          path[MS_PATH_MAX];
+    json_t       *root = NULL, *state;
+    const json_t *step;
+    entry         x;
+    musec_status  st;
+
+    *out = (ms_checkpoint){ .step = -1 };
+    if (strlen(dir) >= sizeof out->dir)
+        return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", dir);
+    TRY(ms_path_join(e, dir, "state.json", path));
+    TRY(read_state(e, path, &root));
+    state = json_object_get(root, "state");
+    step  = json_object_get(state, "step");
+    if (!json_is_integer(step) || json_integer_value(step) < 0) {
+        st = damaged(e, path, "its \"state\" has no \"step\" of 0 or more");
+        goto done;
+    }
+    if (parse_path(dir, &x) && x.step != (int64_t)json_integer_value(step)) {
+        st = ms_fail(e, MUSEC_EFORMAT,
+                     "%s: is of step %" JSON_INTEGER_FORMAT ", its directory is called %s; give it "
+                     "back its name",
+                     path, json_integer_value(step), x.name);
+        goto done;
+    }
+    for (size_t i = 0; i < COUNT(tensor_files); i++)
+        TRY(check_file(e, dir, path, root, tensor_files[i]));
+    memcpy(out->dir, dir, strlen(dir) + 1);
+    out->step  = (int64_t)json_integer_value(step);
+    out->state = json_incref(state);
+done:
+    json_decref(root);
+    return st;
+}
+
+musec_status ms_checkpoint_newest(ms_error *e, const char *run_dir, ms_checkpoint *out,
+                                  char *warning)
+{
+    char         root[MS_PATH_MAX], path[MS_PATH_MAX];
+    ms_error     first = { "" }, why;
+    entry       *list  = NULL;
+    size_t       n = 0, bad   = 0;
+    musec_status st, first_st = MUSEC_OK;
+
+    *out       = (ms_checkpoint){ .step = -1 };
+    warning[0] = '\0';
+    TRY(ms_path_join(e, run_dir, "checkpoint", root));
+    TRY(list_entries(e, root, &list, &n));
+    for (size_t i = 0; i < n; i++) {
+        if (list[i].kind == ENTRY_PART) continue;
+        TRY(ms_path_join(e, root, list[i].name, path));
+        st = ms_checkpoint_open(&why, path, out);
+        if (st == MUSEC_OK) {
+            if (bad > 0)
+                snprintf(warning, WARNING_BYTES, "%zu damaged, going back to %s: %.*s", bad,
+                         list[i].name, WARNING_BYTES / 2, first.text);
+            goto done;
+        }
+        if (st == MUSEC_ENOMEM) { /* says nothing about the checkpoint */
+            ms_error_set(e, "%s", why.text);
+            goto done;
+        }
+        if (bad++ == 0) {
+            first    = why;
+            first_st = st;
+        }
+    }
+    st = first_st;
+    if (bad > 0)
+        ms_error_set(e, "%.600s (of %zu checkpoints in %.300s none is whole)", first.text, bad,
+                     root);
+done:
+    free(list);
+    return st;
+}
+
+void ms_checkpoint_close(ms_checkpoint *c)
+{
+    json_decref(c->state);
+    *c = (ms_checkpoint){ .step = -1 };
+}

@@ -1,0 +1,149 @@
+/* explain.c - what a run will be, in words, before it is started: the model, the schedule, the rule
+ * of every parameter, and the memory that it will take. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/parts.h"
+
+enum { MIB = 1 << 20 };
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Text, libraries, and what BLAS and OpenMP take for themselves: measured, not derived. */
+static const uint64_t program_bytes = 16 * (uint64_t)MIB;
+
+/* What a checkpoint is written through: the largest tensor. */
+static uint64_t checkpoint_bytes(const ms_gpt *gpt)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < ms_gpt_n_params(gpt); i++) {
+        const ms_mat   w     = ms_gpt_param(gpt, i)->weight;
+        const uint64_t bytes = (uint64_t)w.rows * (uint64_t)w.cols * ms_dtype_bytes(w.dtype);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+static musec_status measure(ms_error *e, const ms_train *t, ms_train_sizes *out)
+{
+    musec_status st;
+
+    TRY(ms_gpt_measure(e, &t->cfg.model, MUSEC_F32, t->schedule.max_tokens, &out->model));
+    TRY(ms_train_check(e, t->ctx,
+                       musec_optim_workspace(t->optim, &out->workspace, &out->optim_state)));
+    out->data       = ms_loader_bytes(t->train) + ms_loader_bytes(t->val);
+    out->checkpoint = checkpoint_bytes(t->gpt);
+    out->total = out->checkpoint + out->model.weights + out->model.grads + out->model.activations +
+                 out->optim_state + out->workspace + out->data + program_bytes;
+done:
+    return st;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static void explain_model(const ms_train *t, const ms_train_sizes *s, FILE *to)
+{
+    const ms_gpt_config *m = &t->cfg.model;
+    fprintf(to,
+            "model: %lld layers of %lld, %lld heads of %lld, MLP %lld, %lld ids\n"
+            "  parameters: %lld in matrices, %lld embed, %lld head, %lld others\n"
+            "  QK-norm %s, %s, head gates %s, x0 mixing %s, RoPE on %g of a head, %s pairs\n",
+            (long long)m->layers, (long long)m->width, (long long)m->heads, (long long)m->head,
+            (long long)m->mlp, (long long)m->vocab, (long long)s->model.n_matrix,
+            (long long)s->model.n_embed, (long long)s->model.n_head, (long long)s->model.n_vector,
+            m->qk_norm ? "on" : "off", m->tied ? "tied" : "untied", m->head_gates ? "on" : "off",
+            m->x0_mix ? "on" : "off", m->rope_share, m->rope_adjacent ? "adjacent" : "split");
+    if (m->cap == MS_CAP_SIGMOID)
+        fprintf(to, "  logits %g sigmoid((y + %g) / %g)\n", m->cap_scale, m->cap_shift,
+                m->cap_width);
+    else if (m->cap == MS_CAP_TANH)
+        fprintf(to, "  logits %g tanh(y / %g)\n", m->cap_scale, m->cap_scale);
+}
+
+static void explain_schedule(const ms_train *t, FILE *to)
+{
+    const ms_schedule *s = &t->schedule;
+    fprintf(to, "schedule: %lld steps, gradient of the %s\n", (long long)s->steps,
+            t->cfg.grad_reduction == MS_REDUCTION_MEAN ? "mean over tokens"
+                                                       : "sum over tokens, divided by 8");
+    for (int i = 0; i < s->n_stages; i++) {
+        const ms_train_stage *g = &s->stage[i];
+        fprintf(to,
+                "  steps %lld-%lld: %lld tokens in %lld micro-batches, documents to %lld, windows "
+                "%lld/%lld, lr x %g, loss weights",
+                (long long)g->first + 1, (long long)g->end, (long long)g->batch,
+                (long long)g->micro_batches, (long long)g->max_doc, (long long)g->window_short,
+                (long long)g->window_long, g->lr);
+        for (int k = 0; k < g->n_weights; k++)
+            fprintf(to, g->weights[k] == g->weights_end[k] ? " %g" : " %g>%g", g->weights[k],
+                    g->weights_end[k]);
+        fputc('\n', to);
+    }
+    if (s->cooldown > 0.0)
+        fprintf(to, "  lr falls to %g of it over the last %g %% of the steps\n", s->cooldown_to,
+                100.0 * s->cooldown);
+    if (s->momentum_warmup > 0 || s->momentum_cooldown > 0)
+        fprintf(to, "  beta %g -> %g over %lld steps, and back over the last %lld\n",
+                s->momentum_from, s->beta, (long long)s->momentum_warmup,
+                (long long)s->momentum_cooldown);
+}
+
+static void explain_memory(const ms_train_sizes *s, FILE *to)
+{
+    const struct {
+        const char *name;
+        uint64_t    bytes;
+    } rows[] = {
+        { "weights", s->model.weights },
+        { "gradients", s->model.grads },
+        { "activations", s->model.activations },
+        { "optimizer state", s->optim_state },
+        { "workspace", s->workspace },
+        { "data", s->data },
+        { "checkpoint", s->checkpoint },
+        { "program", program_bytes },
+        { "total", s->total },
+    };
+    fprintf(to, "memory:\n");
+    for (size_t i = 0; i < COUNT(rows); i++)
+        fprintf(to, "  %-16s %9.1f MiB\n", rows[i].name, (double)rows[i].bytes / MIB);
+}
+
+static musec_status explain_rules(ms_error *e, const ms_train *t, FILE *to)
+{
+    const size_t bytes = musec_optim_describe(t->optim, NULL, 0) + 1;
+    char        *text  = malloc(bytes);
+    if (text == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
+    musec_optim_describe(t->optim, text, bytes);
+    fprintf(to, "optimizer: %s", text);
+    free(text);
+    return MUSEC_OK;
+}
+
+static void explain_data(const char *what, const ms_loader *l, FILE *to)
+{
+    char text[512];
+    ms_source_describe(ms_loader_source(l), text, sizeof text);
+    fprintf(to, "  %s: %s\n", what, text);
+}
+
+musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to)
+{
+    ms_train       t = { .cfg = *cfg };
+    ms_train_sizes sizes;
+    musec_status   st;
+
+    TRY(ms_train_build(e, &t, 1)); /* activations are counted, not taken */
+    TRY(measure(e, &t, &sizes));
+    explain_model(&t, &sizes, to);
+    fprintf(to, "data:\n");
+    explain_data("training", t.train, to);
+    explain_data("validation", t.val, to);
+    explain_schedule(&t, to);
+    TRY(explain_rules(e, &t, to));
+    explain_memory(&sizes, to);
+done:
+    ms_train_unbuild(&t);
+    return st;
+}

@@ -1,0 +1,342 @@
+/* loop.c - the training loop.
+ *
+ * Gradients are those of the loss summed over the tokens of a step, times 1/tokens (mean) or 1/8
+ * (sum8).  A run has diverged when its loss is not finite, a gradient is not, or the loss is above
+ * diverge_factor times the first one for diverge_steps steps in a row; that is a result, not a
+ * failure. */
+#define _POSIX_C_SOURCE 200809L /* stat, rmdir */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "train/parts.h"
+
+enum { MS_PER_S = 1000 };
+
+/* ---- one step -------------------------------------------------------------------------------- */
+
+typedef struct step_times {
+    double data, model, optim;
+} step_times;
+
+static ms_gpt_pass pass_of(const ms_train *t, const ms_step_plan *plan)
+{
+    const double scale =
+        t->cfg.grad_reduction == MS_REDUCTION_MEAN ? 1.0 / (double)plan->stage->batch : 1.0 / 8.0;
+    ms_gpt_pass pass = { .window_short = plan->stage->window_short,
+                         .window_long  = plan->stage->window_long,
+                         .n_weights    = plan->n_weights,
+                         .grad_scale   = scale };
+    memcpy(pass.weights, plan->weights, sizeof pass.weights);
+    return pass;
+}
+
+static musec_status run_batch(ms_error *e, ms_train *t, ms_loader *from, int64_t tokens,
+                              int64_t max_doc, const ms_gpt_pass *pass, ms_batch *batch,
+                              step_times *times)
+{
+    const double start = ms_clock_ms();
+    double       loaded;
+    musec_status st;
+
+    TRY(ms_loader_next(e, from, tokens, max_doc, batch));
+    loaded = ms_clock_ms();
+    times->data += loaded - start;
+    if (batch->tokens > 0) {
+        const ms_gpt_batch b = { batch->inputs, batch->targets, batch->doc, batch->tokens };
+        TRY(ms_train_check(e, t->ctx, ms_gpt_run(t->gpt, &b, pass)));
+    }
+    times->model += ms_clock_ms() - loaded;
+done:
+    return st;
+}
+
+/* The gradients of a step, and what the forward passes told. */
+static musec_status gradients(ms_error *e, ms_train *t, const ms_step_plan *plan, ms_log_line *line,
+                              step_times *times)
+{
+    const ms_gpt_pass pass  = pass_of(t, plan);
+    const double      start = ms_clock_ms();
+    ms_gpt_result     result;
+    ms_batch          batch = { 0 };
+    musec_status      st;
+
+    TRY(ms_train_check(e, t->ctx, ms_gpt_zero_grad(t->gpt)));
+    times->model += ms_clock_ms() - start;
+    for (int64_t i = 0; i < plan->stage->micro_batches; i++)
+        TRY(run_batch(e, t, t->train, plan->tokens, plan->stage->max_doc, &pass, &batch, times));
+    const double waits = ms_clock_ms();
+    TRY(ms_train_check(e, t->ctx, ms_gpt_take(t->gpt, &result, t->max_logit)));
+    times->model += ms_clock_ms() - waits;
+    line->epoch     = batch.epoch;
+    line->loss      = result.loss / (double)result.tokens;
+    line->objective = result.objective / (double)result.tokens;
+    line->max_logit = -INFINITY;
+    for (int64_t i = 0; i < t->cfg.model.layers * t->cfg.model.heads; i++)
+        if (t->max_logit[i] > line->max_logit || isnan(t->max_logit[i]))
+            line->max_logit = t->max_logit[i];
+    t->progress.tokens += result.tokens;
+done:
+    return st;
+}
+
+/* ENONFINITE is passed on with its words: the run has diverged. */
+static musec_status update(ms_error *e, ms_train *t, const ms_step_plan *plan)
+{
+    const int64_t heads = t->cfg.model.heads;
+    musec_status  st    = MUSEC_OK;
+    for (int64_t l = 0; l < t->cfg.model.layers && ms_train_clips_logits(&t->cfg); l++)
+        TRY(ms_train_check(
+            e, t->ctx,
+            musec_optim_set_logits(t->optim, (size_t)l, t->max_logit + l * heads, heads)));
+    TRY(ms_train_check(e, t->ctx, musec_optim_set_beta(t->optim, plan->beta)));
+    TRY(ms_train_check(
+        e, t->ctx, musec_optim_step(t->optim, t->grads, ms_gpt_n_params(t->gpt), plan->lr_scale)));
+    TRY(ms_train_check(e, t->ctx, musec_ctx_sync(t->ctx)));
+done:
+    return st;
+}
+
+/* ---- what was measured ----------------------------------------------------------------------- */
+
+static int group_of(const char *name)
+{
+    if (strstr(name, "attn.q") != NULL || strstr(name, "attn.k") != NULL) return MS_GROUP_QK;
+    if (strstr(name, "attn.") != NULL) return MS_GROUP_VO;
+    return MS_GROUP_MLP;
+}
+
+static double larger(double a, double b) { return a > b || isnan(a) ? a : b; }
+
+static void gather_groups(const ms_train *t, ms_log_line *line)
+{
+    const int64_t      step         = musec_optim_steps(t->optim);
+    int                n[MS_GROUPS] = { 0 };
+    musec_optim_report r;
+
+    for (size_t i = 0; musec_optim_get_report(t->optim, i, &r) == MUSEC_OK; i++) {
+        if (r.step != step) continue;
+        const int       which = group_of(r.param);
+        ms_group_stats *g     = &line->groups[which];
+        n[which]++;
+        g->w_norm        = larger(r.weight_norm2, g->w_norm);
+        g->u_norm        = larger(r.update_norm2, g->u_norm);
+        g->sigma1_over_d = larger(r.sigma1_over_d, g->sigma1_over_d);
+        g->u_rms += r.update_rms;
+        g->u_erank += r.update_erank;
+        g->share_above += r.share_above;
+        line->has_groups = true;
+    }
+    for (int k = 0; k < MS_GROUPS; k++) {
+        line->groups[k].u_rms /= n[k];
+        line->groups[k].u_erank /= n[k];
+        line->groups[k].share_above /= n[k];
+    }
+}
+
+/* ---- validation ------------------------------------------------------------------------------ */
+
+static musec_status validate(ms_error *e, ms_train *t, const ms_step_plan *plan, double *loss)
+{
+    const ms_gpt_pass pass   = { .window_short = plan->stage->window_short,
+                                 .window_long  = plan->stage->window_long,
+                                 .n_weights    = 1,
+                                 .weights      = { 1.0 } };
+    const int64_t     chunk  = t->schedule.max_tokens;
+    step_times        unused = { 0 };
+    ms_gpt_result     result;
+    ms_batch          batch;
+    musec_status      st;
+
+    TRY(ms_loader_seek(e, t->val, (ms_position){ 0 }));
+    for (int64_t left = t->cfg.val_tokens; left > 0; left -= batch.tokens) {
+        TRY(run_batch(e, t, t->val, left < chunk ? left : chunk, chunk, &pass, &batch, &unused));
+        if (batch.tokens == 0) break;
+    }
+    TRY(ms_train_check(e, t->ctx, ms_gpt_take(t->gpt, &result, NULL)));
+    *loss = result.loss / (double)result.tokens;
+done:
+    return st;
+}
+
+/* ---- the guard ------------------------------------------------------------------------------- */
+
+/* Why the run has diverged, or NULL. */
+static const char *guard(ms_train *t, const ms_log_line *line)
+{
+    ms_progress *p = &t->progress;
+    if (!isfinite(line->loss)) return "the loss is not finite";
+    if (p->step == 1) p->first_loss = line->loss;
+    p->too_high = line->loss > t->cfg.diverge_factor * p->first_loss ? p->too_high + 1 : 0;
+    return p->too_high >= t->cfg.diverge_steps ? "the loss stays far above its first value" : NULL;
+}
+
+static void note_losses(ms_progress *p, const ms_log_line *line)
+{
+    p->last_loss = line->loss;
+    if (!(p->best_loss <= line->loss)) p->best_loss = line->loss;
+    if (!line->has_val) return;
+    p->last_val_loss = line->val_loss;
+    if (!(p->best_val_loss <= line->val_loss)) p->best_val_loss = line->val_loss;
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+
+/* One step and all that follows from it.  *why: the run has diverged. */
+static musec_status step_once(ms_error *e, ms_train *t, char *why, size_t why_bytes)
+{
+    const ms_step_plan plan  = ms_schedule_at(&t->schedule, t->progress.step);
+    const double       start = ms_clock_ms();
+    const int64_t      seen  = t->progress.tokens;
+    step_times         times = { 0 };
+    ms_log_line  line = { .step = t->progress.step + 1, .lr = t->cfg.optim.lr * plan.lr_scale };
+    const char  *reason;
+    musec_status st;
+
+    TRY(gradients(e, t, &plan, &line, &times));
+    t->progress.step++;
+    reason = guard(t, &line);
+    if (reason == NULL) {
+        const double begins = ms_clock_ms();
+        st                  = update(e, t, &plan);
+        times.optim         = ms_clock_ms() - begins;
+        if (st == MUSEC_ENONFINITE) reason = e->text;
+        if (st != MUSEC_OK && reason == NULL) goto done;
+        if (reason == NULL) gather_groups(t, &line);
+    }
+    snprintf(why, why_bytes, "%s", reason != NULL ? reason : "");
+    line.tokens = t->progress.tokens;
+    if (reason == NULL && (is_due(line.step, t->cfg.val_every) || line.step == t->schedule.steps)) {
+        TRY(validate(e, t, &plan, &line.val_loss));
+        line.has_val = true;
+    }
+    note_losses(&t->progress, &line);
+    line.ms_data  = times.data;
+    line.ms_model = times.model;
+    line.ms_optim = times.optim;
+    line.ms_rest  = ms_clock_ms() - start - times.data - times.model - times.optim;
+    line.tok_s = (double)(line.tokens - seen) * MS_PER_S / (times.data + times.model + times.optim);
+    line.time_s        = t->resumed_s + (ms_clock_ms() - t->started) / MS_PER_S;
+    t->progress.time_s = line.time_s;
+    st                 = MUSEC_OK;
+    if (t->runlog != NULL) TRY(ms_runlog_write(e, t->runlog, &line));
+    if (t->setup.on_step != NULL) t->setup.on_step(t->setup.arg, &line);
+done:
+    return st;
+}
+
+static bool wants_stop(const ms_train *t) { return t->setup.stop != NULL && *t->setup.stop != 0; }
+
+musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
+{
+    static char  why[sizeof(ms_error)]; /* outlives the call: the summary points to it */
+    musec_status st = MUSEC_OK;
+
+    t->started = ms_clock_ms();
+    why[0]     = '\0';
+    while (t->progress.step < t->schedule.steps && why[0] == '\0' && !wants_stop(t)) {
+        TRY(step_once(e, t, why, sizeof why));
+        if (t->setup.out != NULL && why[0] == '\0' &&
+            is_due(t->progress.step, t->cfg.checkpoint_every))
+            TRY(ms_train_save(e, t));
+    }
+    const bool done = t->progress.step == t->schedule.steps;
+    if (t->setup.out != NULL && why[0] == '\0' && t->saved_step != t->progress.step)
+        TRY(ms_train_save(e, t));
+    *out = (ms_summary){ .status        = why[0] != '\0' ? "diverged"
+                                          : done         ? "done"
+                                                         : "interrupted",
+                         .reason        = why[0] != '\0' ? why : NULL,
+                         .steps         = t->progress.step,
+                         .tokens        = t->progress.tokens,
+                         .last_loss     = t->progress.last_loss,
+                         .best_loss     = t->progress.best_loss,
+                         .last_val_loss = t->progress.last_val_loss,
+                         .best_val_loss = t->progress.best_val_loss,
+                         .time_s        = t->progress.time_s };
+    if (t->setup.out != NULL) TRY(ms_summary_write(e, t->setup.out, out));
+done:
+    return st;
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+/* A run that could not begin leaves no directory behind. */
+static void remove_directory(ms_train *t)
+{
+    static const char *const files[] = { "log.jsonl", "events.out.tfevents.musec" };
+    char                     path[MS_PATH_MAX + 32];
+
+    (void)ms_runlog_close(NULL, t->runlog);
+    t->runlog = NULL;
+    for (size_t i = 0; i < COUNT(files); i++) {
+        snprintf(path, sizeof path, "%s/%s", t->setup.out, files[i]);
+        (void)remove(path);
+    }
+    (void)rmdir(t->setup.out);
+}
+
+static musec_status open_directory(ms_error *e, ms_train *t)
+{
+    char         path[MS_PATH_MAX];
+    struct stat  info;
+    bool         made = false;
+    musec_status st;
+
+    if (snprintf(path, sizeof path, "%s/config.json", t->setup.out) >= (int)sizeof path)
+        return ms_fail(e, MUSEC_EINVAL, "%s: the name is too long", t->setup.out);
+    if (!t->setup.resume && stat(path, &info) == 0)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s: there is a run already; go on with --resume %s, or take another --out",
+                       t->setup.out, t->setup.out);
+    made = stat(t->setup.out, &info) != 0;
+    TRY(ms_directory_make(e, t->setup.out));
+    TRY(ms_runlog_open(e, t->setup.out, t->progress.step, &t->runlog));
+    TRY(ms_train_config_write(e, path, &t->cfg)); /* last: it makes the directory a run */
+    t->resumed_s = t->progress.time_s = ms_runlog_time(t->runlog);
+done:
+    if (st != MUSEC_OK && made) remove_directory(t);
+    return st;
+}
+
+musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **out)
+{
+    ms_train    *t = calloc(1, sizeof *t);
+    musec_status st;
+
+    *out = NULL;
+    if (t == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
+    *t = (ms_train){ .setup      = *setup,
+                     .cfg        = setup->config,
+                     .progress   = { .last_loss     = NAN,
+                                     .best_loss     = NAN,
+                                     .last_val_loss = NAN,
+                                     .best_val_loss = NAN },
+                     .saved_step = -1 };
+    TRY(ms_train_build(e, t, 0));
+    if (setup->resume) TRY(ms_train_restore(e, t));
+    if (t->progress.step == 0) TRY(ms_train_check(e, t->ctx, ms_gpt_init(t->gpt, t->cfg.seed)));
+    if (setup->out != NULL) TRY(open_directory(e, t));
+    *out = t;
+    return MUSEC_OK;
+done:
+    ms_train_close(t);
+    return st;
+}
+
+int64_t ms_train_step(const ms_train *t) { return t->progress.step; }
+
+void ms_train_close(ms_train *t)
+{
+    ms_error ignored;
+    if (t == NULL) return;
+    ms_runlog_close(&ignored, t->runlog);
+    ms_train_unbuild(t);
+    free(t);
+}

@@ -1,0 +1,184 @@
+/* resume.c - a run to and from its checkpoints.
+ *
+ * state.json keeps the whole config, so that a checkpoint stands alone, and the numbers of
+ * ms_progress in a form that gives the same bits back.  Times are not kept: the same step of two
+ * runs is the same bytes. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/parts.h"
+#include "train/weights.h"
+
+/* ---- progress and JSON ----------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    size_t      offset;
+} whole[] = {
+    { "step", offsetof(ms_progress, step) },
+    { "tokens", offsetof(ms_progress, tokens) },
+    { "epoch", offsetof(ms_progress, position.epoch) },
+    { "piece", offsetof(ms_progress, position.piece) },
+    { "token", offsetof(ms_progress, position.token) },
+    { "too_high", offsetof(ms_progress, too_high) },
+}, real[] = {
+    { "first_loss", offsetof(ms_progress, first_loss) },
+    { "last_loss", offsetof(ms_progress, last_loss) },
+    { "best_loss", offsetof(ms_progress, best_loss) },
+    { "last_val_loss", offsetof(ms_progress, last_val_loss) },
+    { "best_val_loss", offsetof(ms_progress, best_val_loss) },
+};
+
+static json_t *state_of(const ms_train *t)
+{
+    json_t *state = json_object();
+    char    text[40];
+    for (size_t i = 0; i < COUNT(whole); i++)
+        json_object_set_new(
+            state, whole[i].name,
+            json_integer(
+                *(const int64_t *)(const void *)((const char *)&t->progress + whole[i].offset)));
+    for (size_t i = 0; i < COUNT(real); i++) { /* %a has all bits, and a form for NaN */
+        snprintf(text, sizeof text, "%a",
+                 *(const double *)(const void *)((const char *)&t->progress + real[i].offset));
+        json_object_set_new(state, real[i].name, json_string(text));
+    }
+    json_object_set_new(state, "config", ms_train_config_json(&t->cfg));
+    return state;
+}
+
+static musec_status read_state(ms_error *e, const ms_checkpoint *c, ms_progress *out)
+{
+    for (size_t i = 0; i < COUNT(whole); i++) {
+        const json_t *value = json_object_get(c->state, whole[i].name);
+        if (!json_is_integer(value) || json_integer_value(value) < 0)
+            return ms_fail(e, MUSEC_EFORMAT, "%s/state.json: \"%s\" must be a whole number", c->dir,
+                           whole[i].name);
+        *(int64_t *)(void *)((char *)out + whole[i].offset) = json_integer_value(value);
+    }
+    for (size_t i = 0; i < COUNT(real); i++) {
+        const char *text = json_string_value(json_object_get(c->state, real[i].name));
+        char       *end  = NULL;
+        if (text != NULL) *(double *)(void *)((char *)out + real[i].offset) = strtod(text, &end);
+        if (text == NULL || end == text || *end != '\0')
+            return ms_fail(e, MUSEC_EFORMAT, "%s/state.json: \"%s\" must be a number in a text",
+                           c->dir, real[i].name);
+    }
+    return MUSEC_OK;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static musec_status write_model(ms_error *e, void *arg, const char *path)
+{
+    ms_train *t = arg;
+    return ms_weights_write(e, path, t->ctx, t->gpt);
+}
+
+static musec_status write_optim(ms_error *e, void *arg, const char *path)
+{
+    ms_train *t = arg;
+    return ms_train_check(e, t->ctx, musec_optim_save(t->optim, path));
+}
+
+musec_status ms_train_save(ms_error *e, ms_train *t)
+{
+    const ms_checkpoint_writer writer = { write_model, write_optim, t };
+    json_t                    *state;
+    musec_status               st;
+
+    t->progress.position = ms_loader_position(t->train);
+    state                = state_of(t);
+    st                   = t->runlog != NULL ? ms_runlog_sync(e, t->runlog) : MUSEC_OK;
+    if (st == MUSEC_OK)
+        st = ms_checkpoint_write(e, t->setup.out, t->progress.step, &writer, state, t->cfg.keep);
+    if (st == MUSEC_OK) t->saved_step = t->progress.step;
+    json_decref(state);
+    return st;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* What may be changed when a run goes on. */
+static const char *const changeable[] = {
+    "steps",    "checkpoint-every", "keep",      "device",       "data",
+    "val-data", "workspace",        "val-every", "report-every", NULL
+};
+
+musec_status ms_train_config_same(ms_error *e, const char *what, const ms_train_config *was,
+                                  const ms_train_config *now)
+{
+    const char *field = ms_train_config_differs(was, now, changeable);
+    char        before[256], after[256];
+
+    if (field == NULL) return MUSEC_OK;
+    if (strcmp(field, "optimizer") == 0) {
+        snprintf(before, sizeof before, "%s", was->optim.name);
+        snprintf(after, sizeof after, "%s", now->optim.name);
+    } else {
+        ms_train_config_get(was, field, before, sizeof before);
+        ms_train_config_get(now, field, after, sizeof after);
+    }
+    return ms_fail(e, MUSEC_EINVAL,
+                   "%s says %s %s, not %s: a run cannot change that; start another with --out",
+                   what, field, before, after);
+}
+
+static musec_status check_config(ms_error *e, const ms_train *t, const ms_checkpoint *c)
+{
+    ms_train_config was;
+    char            what[MS_PATH_MAX + 16];
+    musec_status    st;
+
+    snprintf(what, sizeof what, "%s/state.json", c->dir);
+    TRY(ms_train_config_from_json(e, what, json_object_get(c->state, "config"), &was));
+    TRY(ms_train_config_check(e, &was));
+    TRY(ms_train_config_same(e, what, &was, &t->cfg));
+done:
+    return st;
+}
+
+static musec_status load(ms_error *e, ms_train *t, const ms_checkpoint *c)
+{
+    char         path[MS_PATH_MAX + 32];
+    musec_status st;
+
+    TRY(check_config(e, t, c));
+    TRY(read_state(e, c, &t->progress));
+    snprintf(path, sizeof path, "%s/model.safetensors", c->dir);
+    TRY(ms_weights_read(e, path, t->ctx, t->gpt));
+    snprintf(path, sizeof path, "%s/optim.safetensors", c->dir);
+    TRY(ms_train_check(e, t->ctx, musec_optim_load(t->optim, path)));
+    TRY(ms_loader_seek(e, t->train, t->progress.position));
+    if (t->progress.step > t->cfg.steps)
+        st = ms_fail(e, MUSEC_EINVAL, "%s is of step %lld, beyond the %lld steps asked for", c->dir,
+                     (long long)t->progress.step, (long long)t->cfg.steps);
+done:
+    return st;
+}
+
+musec_status ms_train_restore(ms_error *e, ms_train *t)
+{
+    ms_checkpoint newest = { .step = -1 };
+    char          warning[sizeof(ms_error)];
+    musec_status  st;
+
+    TRY(ms_checkpoint_newest(e, t->setup.out, &newest, warning));
+    if (warning[0] != '\0' && t->setup.log != NULL)
+        ms_log_say(t->setup.log, MS_LOG_QUIET, "warning: %s", warning);
+    if (newest.step < 0) {
+        if (t->setup.log != NULL)
+            ms_log_say(t->setup.log, MS_LOG_NORMAL, "%s has no checkpoint yet: starting at step 0",
+                       t->setup.out);
+        goto done;
+    }
+    TRY(load(e, t, &newest));
+    t->saved_step = newest.step;
+    if (t->setup.log != NULL)
+        ms_log_say(t->setup.log, MS_LOG_NORMAL, "going on from %s", newest.dir);
+done:
+    ms_checkpoint_close(&newest);
+    return st;
+}

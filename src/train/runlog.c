@@ -1,0 +1,292 @@
+/* runlog.c - see runlog.h. */
+#define _POSIX_C_SOURCE 200809L /* getline */
+#include "train/runlog.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/real.h"
+#include "train/append.h"
+#include "train/events.h"
+
+struct ms_runlog {
+    ms_append log;
+    ms_events events;
+    double    time_s; /* of the last line that was kept */
+};
+
+/* ---- what a line is made of ------------------------------------------------------------------ */
+
+typedef struct field {
+    const char *key;
+    size_t      at; /* of a double */
+} field;
+
+static const char *const group_keys[MS_GROUPS] = { "qk", "vo", "mlp" };
+static const field       group_fields[]        = {
+                 { "w_norm", offsetof(ms_group_stats, w_norm) },
+                 { "u_norm", offsetof(ms_group_stats, u_norm) },
+                 { "u_rms", offsetof(ms_group_stats, u_rms) },
+                 { "u_erank", offsetof(ms_group_stats, u_erank) },
+                 { "sigma1_over_d", offsetof(ms_group_stats, sigma1_over_d) },
+                 { "share_above", offsetof(ms_group_stats, share_above) },
+};
+static const struct {
+    const char *key, *tag;
+    size_t      at;
+} times[] = {
+    { "data", "data_ms", offsetof(ms_log_line, ms_data) },
+    { "model", "model_ms", offsetof(ms_log_line, ms_model) },
+    { "optim", "optim_ms", offsetof(ms_log_line, ms_optim) },
+    { "rest", "rest_ms", offsetof(ms_log_line, ms_rest) },
+};
+
+static double value_at(const void *base, size_t at)
+{
+    double x;
+    memcpy(&x, (const char *)base + at, sizeof x);
+    return x;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+typedef struct text {
+    size_t n;
+    char   s[4096]; /* a full line takes 1200 */
+} text;
+
+static void put(text *t, const char *fmt, ...) MS_PRINTF(2, 3);
+static void put(text *t, const char *fmt, ...)
+{
+    va_list args;
+    int     n;
+    va_start(args, fmt);
+    n = vsnprintf(t->s + t->n, sizeof t->s - t->n, fmt, args);
+    va_end(args);
+    assert(n >= 0 && (size_t)n < sizeof t->s - t->n);
+    t->n += (size_t)n;
+}
+
+static void put_number(text *t, const char *before, const char *key, double x)
+{
+    char digits[MS_REAL_TEXT];
+    ms_real_text(x, digits);
+    put(t, "%s\"%s\": %s", before, key, isfinite(x) ? digits : "null");
+}
+
+static void put_line(text *t, const ms_log_line *l)
+{
+    put(t, "{\"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"epoch\": %" PRId64, l->step,
+        l->tokens, l->epoch);
+    put_number(t, ", ", "loss", l->loss);
+    put_number(t, ", ", "objective", l->objective);
+    if (l->has_val) put_number(t, ", ", "val_loss", l->val_loss);
+    put_number(t, ", ", "lr", l->lr);
+    put_number(t, ", ", "tok_s", l->tok_s);
+    put_number(t, ", ", "time_s", l->time_s);
+    put_number(t, ", ", "max_logit", l->max_logit);
+    if (l->has_groups) {
+        for (size_t g = 0; g < MS_GROUPS; g++) {
+            put(t, "%s\"%s\": {", g == 0 ? ", \"groups\": {" : ", ", group_keys[g]);
+            for (size_t i = 0; i < COUNT(group_fields); i++)
+                put_number(t, i == 0 ? "" : ", ", group_fields[i].key,
+                           value_at(&l->groups[g], group_fields[i].at));
+            put(t, "}");
+        }
+        put(t, "}");
+    }
+    for (size_t i = 0; i < COUNT(times); i++)
+        put_number(t, i == 0 ? ", \"ms\": {" : ", ", times[i].key, value_at(l, times[i].at));
+    put(t, "}}\n");
+}
+
+static void put_event(ms_event *ev, const ms_log_line *l)
+{
+    ms_event_begin(ev, l->step);
+    ms_event_add(ev, NULL, "loss", l->loss);
+    ms_event_add(ev, NULL, "objective", l->objective);
+    if (l->has_val) ms_event_add(ev, NULL, "val_loss", l->val_loss);
+    ms_event_add(ev, NULL, "lr", l->lr);
+    ms_event_add(ev, NULL, "tok_s", l->tok_s);
+    ms_event_add(ev, NULL, "max_logit", l->max_logit);
+    if (l->has_groups)
+        for (size_t g = 0; g < MS_GROUPS; g++)
+            for (size_t i = 0; i < COUNT(group_fields); i++)
+                ms_event_add(ev, group_keys[g], group_fields[i].key,
+                             value_at(&l->groups[g], group_fields[i].at));
+    for (size_t i = 0; i < COUNT(times); i++)
+        ms_event_add(ev, "time", times[i].tag, value_at(l, times[i].at));
+}
+
+/* ---- taking up an old log -------------------------------------------------------------------- */
+
+/* The step and time of a line.  False with the reason in *why: it is not a line that we wrote. */
+static bool line_step(const char *line, size_t bytes, int64_t *step, double *time_s,
+                      const char **why)
+{
+    json_t       *root = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *s    = json_object_get(root, "step"); /* NULL of no object, too */
+    const bool    ok   = json_is_integer(s) && json_integer_value(s) > 0;
+
+    *why = root == NULL ? "no whole JSON object" : "no \"step\" above 0 in it";
+    if (ok) *step = (int64_t)json_integer_value(s);
+    *time_s = json_number_value(json_object_get(root, "time_s"));
+    json_decref(root);
+    return ok;
+}
+
+/* Writes the lines up to from_step to a new file and puts it in the old one's place.  A killed
+ * process may have left half a line: it has no newline, and is the last. */
+static musec_status cut_log(ms_error *e, const char *path, int64_t from_step, double *time_s)
+{
+    FILE        *f    = NULL;
+    char        *line = NULL;
+    size_t       room = 0;
+    ms_out_file  out  = { 0 };
+    musec_status st;
+
+    TRY(ms_file_open_read(e, path, &f));
+    TRY(ms_out_open(e, path, &out));
+    for (long long number = 1;; number++) {
+        const ssize_t got  = getline(&line, &room, f);
+        const size_t  n    = got < 0 ? 0 : (size_t)got;
+        const char   *why  = NULL;
+        int64_t       step = 0;
+        double        time = 0.0;
+        if (got < 0) break;
+        if (!line_step(line, n, &step, &time, &why)) {
+            if (line[n - 1] != '\n') break; /* torn */
+            st = ms_fail(e, MUSEC_EFORMAT,
+                         "%s: line %lld is damaged: %s; mend or remove that line, then resume",
+                         path, number, why);
+            goto done;
+        }
+        if (step > from_step) continue;
+        *time_s = time;
+        TRY(ms_out_write(e, &out, line, n));
+        if (line[n - 1] != '\n') TRY(ms_out_write(e, &out, "\n", 1));
+    }
+    if (!feof(f)) {
+        st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno));
+        goto done;
+    }
+    TRY(ms_out_commit(e, &out));
+done:
+    ms_out_abandon(&out);
+    free(line);
+    if (f != NULL) fclose(f);
+    return st;
+}
+
+/* ---- the run log ----------------------------------------------------------------------------- */
+
+musec_status ms_runlog_open(ms_error *e, const char *dir, int64_t from_step, ms_runlog **out)
+{
+    ms_runlog   *r = NULL;
+    char         path[MS_PATH_MAX];
+    musec_status st;
+
+    *out = NULL;
+    if (from_step < 0)
+        return ms_fail(e, MUSEC_EINVAL, "%s: no run goes on from step %" PRId64, dir, from_step);
+    r = malloc(sizeof *r);
+    if (r == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for a log", dir);
+    r->log.fd = r->events.file.fd = -1;
+    r->time_s                     = 0.0;
+    TRY(ms_path_join(e, dir, "log.jsonl", path));
+    if (from_step > 0 && access(path, F_OK) == 0) TRY(cut_log(e, path, from_step, &r->time_s));
+    TRY(ms_append_open(e, path, from_step == 0, &r->log));
+    TRY(ms_path_join(e, dir, "events.out.tfevents.musec", path));
+    TRY(ms_events_open(e, path, from_step, &r->events));
+    *out = r;
+    r    = NULL;
+done:
+    (void)ms_runlog_close(NULL, r);
+    return st;
+}
+
+double ms_runlog_time(const ms_runlog *r) { return r->time_s; }
+
+musec_status ms_runlog_write(ms_error *e, ms_runlog *r, const ms_log_line *line)
+{
+    text         t = { .n = 0 };
+    ms_event     ev;
+    musec_status st;
+
+    put_line(&t, line);
+    put_event(&ev, line);
+    TRY(ms_append_write(e, &r->log, t.s, t.n));
+    TRY(ms_events_write(e, &r->events, &ev));
+done:
+    return st;
+}
+
+musec_status ms_runlog_sync(ms_error *e, ms_runlog *r)
+{
+    musec_status st;
+    TRY(ms_append_sync(e, &r->log));
+    TRY(ms_append_sync(e, &r->events.file));
+done:
+    return st;
+}
+
+musec_status ms_runlog_close(ms_error *e, ms_runlog *r)
+{
+    musec_status st, events;
+
+    if (r == NULL) return MUSEC_OK;
+    st     = ms_append_close(e, &r->log);
+    events = ms_append_close(st == MUSEC_OK ? e : NULL, &r->events.file); /* the first one speaks */
+    free(r);
+    return st != MUSEC_OK ? st : events;
+}
+
+/* ---- the summary ----------------------------------------------------------------------------- */
+
+static musec_status put_string(ms_error *e, text *t, const char *before, const char *key,
+                               const char *value)
+{
+    json_t      *string = value == NULL ? json_null() : json_string(value);
+    char        *quoted = string == NULL ? NULL : json_dumps(string, JSON_ENCODE_ANY);
+    musec_status st     = MUSEC_OK;
+
+    if (quoted == NULL || strlen(quoted) > sizeof t->s / 4)
+        st = ms_fail(e, MUSEC_EINVAL, "summary.json: \"%s\" is too long or no UTF-8", key);
+    else
+        put(t, "%s\"%s\": %s", before, key, quoted);
+    free(quoted);
+    json_decref(string);
+    return st;
+}
+
+musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
+{
+    char         path[MS_PATH_MAX];
+    ms_out_file  out = { 0 };
+    text         t   = { .n = 0 };
+    musec_status st;
+
+    TRY(put_string(e, &t, "{\n  ", "status", s->status));
+    TRY(put_string(e, &t, ",\n  ", "reason", s->reason));
+    put(&t, ",\n  \"steps\": %" PRId64 ",\n  \"tokens\": %" PRId64, s->steps, s->tokens);
+    put_number(&t, ",\n  ", "last_loss", s->last_loss);
+    put_number(&t, ",\n  ", "best_loss", s->best_loss);
+    put_number(&t, ",\n  ", "last_val_loss", s->last_val_loss);
+    put_number(&t, ",\n  ", "best_val_loss", s->best_val_loss);
+    put_number(&t, ",\n  ", "time_s", s->time_s);
+    put(&t, "\n}\n");
+    TRY(ms_path_join(e, dir, "summary.json", path));
+    TRY(ms_out_open(e, path, &out));
+    TRY(ms_out_write(e, &out, t.s, t.n));
+    TRY(ms_out_commit(e, &out));
+done:
+    ms_out_abandon(&out);
+    return st;
+}

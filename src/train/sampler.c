@@ -1,0 +1,211 @@
+/* sampler.c - draws tokens from a checkpoint.
+ *
+ * What was said is run through the model again for every token, the last `context` of it at most:
+ * the model saw no longer documents.  Draw number n of a seed is the n-th number of its stream, so
+ * that a sample can be repeated. */
+#include "train/sampler.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rng.h"
+#include "data/bytes.h"
+#include "train/checkpoint.h"
+#include "train/parts.h"
+#include "train/weights.h"
+
+struct ms_sampler {
+    ms_checkpoint   checkpoint;
+    char            warning[sizeof(ms_error)];
+    ms_train_config cfg;
+    ms_gpt_pass     pass;
+    int64_t         ids; /* that mean something; the rest is padding */
+    int64_t         context;
+    musec_ctx      *ctx;
+    ms_gpt         *gpt;
+    int32_t        *said; /* (context) */
+    int64_t         n_said;
+    uint64_t        n_drawn;
+    double         *logits; /* (vocab) */
+    int32_t        *order;  /* (ids) likeliest first */
+};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static musec_status open_checkpoint(ms_error *e, const char *path, ms_sampler *s)
+{
+    char         inside[MS_PATH_MAX];
+    FILE        *f = NULL;
+    musec_status st;
+
+    if (snprintf(inside, sizeof inside, "%s/state.json", path) >= (int)sizeof inside)
+        return ms_fail(e, MUSEC_EINVAL, "%s: the name is too long", path);
+    f = fopen(inside, "rb");
+    if (f != NULL) {
+        fclose(f);
+        return ms_checkpoint_open(e, path, &s->checkpoint);
+    }
+    TRY(ms_checkpoint_newest(e, path, &s->checkpoint, s->warning));
+    if (s->checkpoint.step < 0)
+        st =
+            ms_fail(e, MUSEC_EINVAL,
+                    "%s: there is no checkpoint; give a run directory or a checkpoint in it", path);
+done:
+    return st;
+}
+
+static musec_status take_memory(ms_error *e, ms_sampler *s)
+{
+    s->said   = calloc((size_t)s->context, sizeof *s->said);
+    s->logits = calloc((size_t)s->cfg.model.vocab, sizeof *s->logits);
+    s->order  = calloc((size_t)s->ids, sizeof *s->order);
+    if (s->said == NULL || s->logits == NULL || s->order == NULL)
+        return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
+    return MUSEC_OK;
+}
+
+static musec_status open_model(ms_error *e, ms_sampler *s, const char *device)
+{
+    char         path[MS_PATH_MAX + 32];
+    ms_schedule  schedule;
+    musec_status st;
+
+    snprintf(path, sizeof path, "%s/state.json", s->checkpoint.dir);
+    TRY(ms_train_config_from_json(e, path, json_object_get(s->checkpoint.state, "config"),
+                                  &s->cfg));
+    TRY(ms_train_config_check(e, &s->cfg));
+    TRY(ms_schedule_make(e, &s->cfg, &schedule));
+    const ms_step_plan    plan = ms_schedule_at(&schedule, s->checkpoint.step - 1);
+    const ms_train_stage *last = plan.stage;
+    s->pass = (ms_gpt_pass){ .window_short = last->window_short, .window_long = last->window_long };
+    s->context = last->max_doc < plan.tokens ? last->max_doc : plan.tokens;
+    s->ids     = s->cfg.tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START + 1 : 50257;
+    TRY(take_memory(e, s));
+    st = musec_ctx_create(&s->ctx, device);
+    if (st != MUSEC_OK)
+        return ms_fail(e, st, "there is no device \"%s\"; musec info lists them", device);
+    TRY(ms_train_check(e, s->ctx,
+                       ms_gpt_create(&s->gpt, s->ctx, &s->cfg.model, MUSEC_F32, s->context)));
+    snprintf(path, sizeof path, "%s/model.safetensors", s->checkpoint.dir);
+    TRY(ms_weights_read(e, path, s->ctx, s->gpt));
+done:
+    return st;
+}
+
+musec_status ms_sampler_open(ms_error *e, const char *path, const char *device, ms_sampler **out)
+{
+    ms_sampler  *s = calloc(1, sizeof *s);
+    musec_status st;
+
+    *out = NULL;
+    if (s == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
+    TRY(open_checkpoint(e, path, s));
+    TRY(open_model(e, s, device));
+    ms_sampler_new_document(s);
+    *out = s;
+    return MUSEC_OK;
+done:
+    ms_sampler_close(s);
+    return st;
+}
+
+void ms_sampler_close(ms_sampler *s)
+{
+    if (s == NULL) return;
+    ms_gpt_destroy(s->gpt);
+    musec_ctx_destroy(s->ctx);
+    ms_checkpoint_close(&s->checkpoint);
+    free(s->order);
+    free(s->logits);
+    free(s->said);
+    free(s);
+}
+
+const ms_train_config *ms_sampler_config(const ms_sampler *s) { return &s->cfg; }
+const char            *ms_sampler_checkpoint(const ms_sampler *s) { return s->checkpoint.dir; }
+const char            *ms_sampler_warning(const ms_sampler *s) { return s->warning; }
+
+/* ---- talking --------------------------------------------------------------------------------- */
+
+static int32_t start_id(const ms_sampler *s) { return (int32_t)(s->ids - 1); } /* in either */
+
+static void say_one(ms_sampler *s, int32_t id)
+{
+    if (s->n_said == s->context) {
+        memmove(s->said, s->said + 1, (size_t)(s->n_said - 1) * sizeof *s->said);
+        s->n_said--;
+    }
+    s->said[s->n_said++] = id;
+}
+
+void ms_sampler_new_document(ms_sampler *s)
+{
+    s->said[0] = start_id(s);
+    s->n_said  = 1;
+}
+
+musec_status ms_sampler_say(ms_error *e, ms_sampler *s, const int32_t *ids, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= s->ids)
+            return ms_fail(e, MUSEC_EINVAL, "id %d is none of the tokenizer's %lld", (int)ids[i],
+                           (long long)s->ids);
+    for (int64_t i = 0; i < n; i++)
+        say_one(s, ids[i]);
+    return MUSEC_OK;
+}
+
+/* The k likeliest of the ids to the front of `order`, likeliest first, by insertion. */
+static int64_t likeliest(ms_sampler *s, int64_t k)
+{
+    int64_t n = 0;
+    for (int32_t id = 0; id < s->ids; id++) {
+        int64_t at = n < k ? n++ : k;
+        if (at == k && !(s->logits[id] > s->logits[s->order[k - 1]])) continue;
+        if (at == k) at--;
+        for (; at > 0 && s->logits[id] > s->logits[s->order[at - 1]]; at--)
+            s->order[at] = s->order[at - 1];
+        s->order[at] = id;
+    }
+    return n;
+}
+
+static int32_t draw_id(ms_sampler *s, const ms_draw *draw)
+{
+    const int64_t  most = draw->top_k > 0 && draw->top_k < s->ids ? draw->top_k : s->ids;
+    const int64_t  k    = draw->temperature == 0.0 ? 1 : most;
+    const int64_t  n    = likeliest(s, k);
+    const uint64_t key  = ms_rand_key(draw->seed, "sample");
+    const double   top  = s->logits[s->order[0]];
+    double         sum  = 0.0, at;
+
+    if (n == 1) return s->order[0];
+    for (int64_t i = 0; i < n; i++)
+        sum += exp((s->logits[s->order[i]] - top) / draw->temperature);
+    at = sum * ms_rand_uniform(key, s->n_drawn);
+    for (int64_t i = 0; i < n; i++) {
+        at -= exp((s->logits[s->order[i]] - top) / draw->temperature);
+        if (at <= 0.0) return s->order[i];
+    }
+    return s->order[n - 1];
+}
+
+musec_status ms_sampler_next(ms_error *e, ms_sampler *s, const ms_draw *draw, int32_t *id)
+{
+    musec_status st;
+
+    TRY(ms_train_check(e, s->ctx, ms_gpt_next(s->gpt, s->said, s->n_said, &s->pass, s->logits)));
+    for (int64_t i = 0; i < s->ids; i++)
+        if (!isfinite(s->logits[i]))
+            return ms_fail(e, MUSEC_ENONFINITE, "%s: the model's logits are not finite",
+                           s->checkpoint.dir);
+    *id = draw_id(s, draw);
+    s->n_drawn++;
+    if (*id == start_id(s))
+        ms_sampler_new_document(s);
+    else
+        say_one(s, *id);
+done:
+    return st;
+}

@@ -1,0 +1,28 @@
+/* sampler.h - draws tokens from a checkpoint: the same seed, the same tokens. */
+#ifndef MS_TRAIN_SAMPLER_H
+#define MS_TRAIN_SAMPLER_H
+
+#include "train/config.h"
+
+typedef struct ms_sampler ms_sampler;
+
+typedef struct ms_draw {  /* how the next token is chosen */
+    double   temperature; /* 0: the likeliest */
+    int64_t  top_k;       /* among the k likeliest; 0: all */
+    uint64_t seed;
+} ms_draw;
+
+/* path: a checkpoint, or a run directory, of which the newest counts. */
+musec_status ms_sampler_open(ms_error *e, const char *path, const char *device, ms_sampler **out);
+void         ms_sampler_close(ms_sampler *s);
+const ms_train_config *ms_sampler_config(const ms_sampler *s);
+const char            *ms_sampler_checkpoint(const ms_sampler *s); /* its directory */
+const char            *ms_sampler_warning(const ms_sampler *s); /* of damaged newer ones; else "" */
+
+/* Puts ids behind what was said so far; a new document forgets it. */
+musec_status ms_sampler_say(ms_error *e, ms_sampler *s, const int32_t *ids, int64_t n);
+void         ms_sampler_new_document(ms_sampler *s);
+/* Draws the next id and says it.  The start of a document begins a new one. */
+musec_status ms_sampler_next(ms_error *e, ms_sampler *s, const ms_draw *draw, int32_t *id);
+
+#endif

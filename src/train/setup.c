@@ -1,0 +1,171 @@
+/* setup.c - puts a run together: device, model, optimizer, data; and says what it will be. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/bytes.h"
+#include "optim/optim.h"
+#include "train/parts.h"
+
+enum { GPT2_START = 50256 };
+
+musec_status ms_train_check(ms_error *e, const musec_ctx *ctx, musec_status status)
+{
+    if (status != MUSEC_OK) ms_error_set(e, "%s", musec_ctx_error(ctx));
+    return status;
+}
+
+/* ---- optimizer ------------------------------------------------------------------------------- */
+
+static musec_view view_of(ms_mat x)
+{
+    return (musec_view){ .data   = x.data,
+                         .rows   = x.rows,
+                         .cols   = x.cols,
+                         .ld     = x.ld,
+                         .count  = x.count,
+                         .stride = x.stride,
+                         .dtype  = x.dtype };
+}
+
+static double lr_factor(const ms_train_config *cfg, const ms_gpt_tensor *p)
+{
+    const bool down = strstr(p->name, "mlp.down") != NULL;
+    if (p->role == MUSEC_ROLE_QK) return cfg->lr_qk;
+    if (p->role == MUSEC_ROLE_VO) return cfg->lr_vo;
+    if (p->role == MUSEC_ROLE_MLP) return down ? cfg->lr_down : cfg->lr_up;
+    return 1.0;
+}
+
+/* The q and k of a layer follow each other in the list of parameters. */
+static musec_status add_attention(musec_optim *optim, const ms_gpt_config *model, size_t q,
+                                  size_t k)
+{
+    const musec_attention a = { .q         = q,
+                                .k         = k,
+                                .heads     = model->heads,
+                                .kv_heads  = model->heads,
+                                .q_step    = model->head,
+                                .k_step    = model->head,
+                                .head_rows = model->head };
+    return musec_optim_add_attention(optim, &a, NULL);
+}
+
+bool ms_train_clips_logits(const ms_train_config *cfg)
+{
+    return ms_optim_kind_find(cfg->optim.name)->qk_clip;
+}
+
+musec_status ms_train_build_optim(ms_error *e, const ms_train_config *cfg, ms_gpt *gpt,
+                                  musec_ctx *ctx, musec_optim **out)
+{
+    size_t       q = 0, index;
+    musec_status st;
+
+    TRY(ms_train_check(e, ctx, musec_optim_create(out, ctx, &cfg->optim)));
+    for (size_t i = 0; i < ms_gpt_n_params(gpt); i++) {
+        const ms_gpt_tensor *p     = ms_gpt_param(gpt, i);
+        const musec_param    param = { .name      = p->name,
+                                       .role      = p->role,
+                                       .weight    = view_of(p->weight),
+                                       .lr_factor = lr_factor(cfg, p) };
+        if (param.lr_factor == 0.0)
+            return ms_fail(e, MUSEC_EINVAL, "the factor on lr of %s is 0; it must be above",
+                           p->name);
+        TRY(ms_train_check(e, ctx, musec_optim_add(*out, &param, &index)));
+        if (strstr(p->name, "attn.q") != NULL) q = index;
+        if (strstr(p->name, "attn.k") != NULL && ms_train_clips_logits(cfg))
+            TRY(ms_train_check(e, ctx, add_attention(*out, &cfg->model, q, index)));
+    }
+done:
+    return st;
+}
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+static musec_status open_data(ms_error *e, ms_train *t)
+{
+    const ms_train_config *cfg = &t->cfg;
+    const int32_t    start     = cfg->tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START : GPT2_START;
+    ms_loader_config load      = { .source     = { .path     = cfg->data,
+                                                   .split    = MS_SPLIT_TRAIN,
+                                                   .vocab    = cfg->model.vocab,
+                                                   .start_id = start },
+                                   .max_tokens = t->schedule.max_tokens,
+                                   .keep_rest  = cfg->keep_rest != 0 };
+    musec_status     st;
+
+    TRY(ms_loader_open(e, &load, &t->train));
+    load.source.split = MS_SPLIT_VAL;
+    if (cfg->val_data[0] != '\0') {
+        load.source.path  = cfg->val_data;
+        load.source.split = MS_SPLIT_VAL_ONLY;
+    }
+    load.keep_rest = true; /* nothing is left out, and documents are cut by chunks alone */
+    load.once      = true;
+    TRY(ms_loader_open(e, &load, &t->val));
+done:
+    return st;
+}
+
+/* Has the data what a step of every stage takes?  Better known now than in the middle of a run. */
+static musec_status try_data(ms_error *e, ms_train *t)
+{
+    const ms_position begin = { 0 };
+    ms_batch          batch;
+    musec_status      st = MUSEC_OK;
+
+    for (int i = 0; i < t->schedule.n_stages; i++) {
+        const ms_train_stage *stage = &t->schedule.stage[i];
+        TRY(ms_loader_seek(e, t->train, begin));
+        TRY(ms_loader_next(e, t->train, stage->batch / stage->micro_batches, stage->max_doc,
+                           &batch));
+    }
+    TRY(ms_loader_seek(e, t->train, begin));
+done:
+    return st;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static musec_status open_device(ms_error *e, const ms_train_config *cfg, musec_ctx **out)
+{
+    const musec_status st = musec_ctx_create(out, cfg->device[0] == '\0' ? NULL : cfg->device);
+    if (st != MUSEC_OK)
+        return ms_fail(e, st, "there is no device \"%s\"; musec info lists them", cfg->device);
+    return MUSEC_OK;
+}
+
+musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
+{
+    const ms_gpt_config *model = &t->cfg.model;
+    musec_status         st;
+
+    TRY(ms_schedule_make(e, &t->cfg, &t->schedule));
+    TRY(open_data(e, t)); /* first: it is what is most often wrong */
+    TRY(try_data(e, t));
+    TRY(open_device(e, &t->cfg, &t->ctx));
+    TRY(ms_train_check(e, t->ctx,
+                       ms_gpt_create(&t->gpt, t->ctx, model, MUSEC_F32,
+                                     max_tokens > 0 ? max_tokens : t->schedule.max_tokens)));
+    TRY(ms_train_build_optim(e, &t->cfg, t->gpt, t->ctx, &t->optim));
+    t->grads     = calloc(ms_gpt_n_params(t->gpt), sizeof *t->grads);
+    t->max_logit = calloc((size_t)(model->layers * model->heads), sizeof *t->max_logit);
+    if (t->grads == NULL || t->max_logit == NULL)
+        return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
+    for (size_t i = 0; i < ms_gpt_n_params(t->gpt); i++)
+        t->grads[i] = view_of(ms_gpt_param(t->gpt, i)->grad);
+done:
+    return st;
+}
+
+void ms_train_unbuild(ms_train *t)
+{
+    musec_optim_destroy(t->optim);
+    ms_gpt_destroy(t->gpt);
+    musec_ctx_destroy(t->ctx);
+    ms_loader_close(t->val);
+    ms_loader_close(t->train);
+    free(t->max_logit);
+    free(t->grads);
+}

@@ -1,0 +1,49 @@
+/* train.h - a run: model, optimizer, data, schedule and what is written down, put together.
+ *
+ *     ms_train *t;
+ *     ms_train_open(&e, &setup, &t);     new, or resumed from a run directory
+ *     ms_train_run(&e, t, &summary);     to the end, an interruption, or divergence
+ *     ms_train_close(t);
+ *
+ * A step: gradients of all micro-batches, the largest logits to the optimizer, the optimizer's
+ * step, then validation, checkpoint, log line.  A run is a function of its config: times apart, the
+ * log and the checkpoints of two runs are the same bytes, whether or not one was interrupted. */
+#ifndef MS_TRAIN_TRAIN_H
+#define MS_TRAIN_TRAIN_H
+
+#include "core/log.h"
+#include "train/config.h"
+#include "train/runlog.h"
+
+typedef struct ms_train_setup {
+    ms_train_config config; /* checked */
+    const char     *out;    /* the run directory; NULL: nothing is written */
+    bool            resume; /* go on with the newest checkpoint in `out` */
+    ms_log         *log;    /* NULL: silent */
+    /* Becomes not 0 when the run is to stop after the step at hand (a signal); or NULL. */
+    const volatile int *stop;
+    /* Called after every step; or NULL. */
+    void (*on_step)(void *arg, const ms_log_line *line);
+    void *arg;
+} ms_train_setup;
+
+typedef struct ms_train ms_train;
+
+/* May a run that began with `was` go on with `now`?  If not, the field and its values are named. */
+musec_status ms_train_config_same(ms_error *e, const char *what, const ms_train_config *was,
+                                  const ms_train_config *now);
+
+typedef struct ms_train_sizes { /* bytes */
+    ms_gpt_sizes model;
+    uint64_t     optim_state, workspace, data, checkpoint, total;
+} ms_train_sizes;
+
+musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **out);
+musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out);
+void         ms_train_close(ms_train *t);      /* accepts NULL */
+int64_t      ms_train_step(const ms_train *t); /* steps done */
+
+/* What will be done, for people: model, schedule, every parameter's rule, memory. */
+musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to);
+
+#endif

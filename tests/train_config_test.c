@@ -1,0 +1,505 @@
+/* train_config_test.c - the fields of a run: to text and back, to config.json and back, and what is
+ * refused in which words. */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/schedule.h"
+
+/* Values that some field or other takes; each field takes at least two of them. */
+static const char *const values[] = {
+    "0",
+    "1",
+    "2",
+    "3",
+    "64",
+    "258",
+    "65536",
+    "0.1",
+    "1e-3",
+    "0.30000000000000004", /* has 17 digits */
+    "0.5",
+    "1.1920929e-07",
+    "0.9999",
+    "-0.25",
+    "1e-300",
+    "5e-324",
+    "123456.789012345",
+    "rms:2.5",
+    "quantile:0.3",
+    "no",
+    "yes",
+    "byte",
+    "gpt2",
+    "skip",
+    "keep",
+    "mean",
+    "sum8",
+    "none",
+    "tanh",
+    "sigmoid",
+    "split",
+    "adjacent",
+    "paper",
+    "unit",
+    "sgdm",
+    "adamw",
+    "hard",
+    "soft",
+    "fast",
+    "exact",
+    "keller",
+    "polar-express",
+    "lr2",
+    "after",
+    "mup",
+    "rms",
+    "ema",
+    "heavy-ball",
+    "first",
+    "zero",
+    "stop",
+    "decoupled",
+    "coupled",
+    "0.3,0.1",
+    "qk=1.2,vo=0.1,mlp=3e-17",
+    "18446744073709551615",
+    "a \"text\" of \xc3\xa4, \\ and\ttab",
+    "0,4,11",
+    "1,0.5>1,0",
+    "10 lr=2; rest",
+    "",
+};
+
+static ms_train_config preset(const char *name, const char *optimizer)
+{
+    ms_train_config cfg;
+    ms_error        e;
+    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, name, optimizer));
+    return cfg;
+}
+
+static const char *text_of(const ms_train_config *cfg, const char *name)
+{
+    static char text[MS_PATH_MAX];
+    CHECK(ms_train_config_get(cfg, name, text, sizeof text) == MUSEC_OK, "%s", name);
+    return text;
+}
+
+/* Sets the field to the last of `values` that it takes and does not have; false: there is none. */
+static bool change(ms_train_config *cfg, const char *name)
+{
+    ms_error e;
+    char     was[MS_PATH_MAX];
+    snprintf(was, sizeof was, "%s", text_of(cfg, name));
+    for (size_t i = COUNT(values); i-- > 0;) {
+        ms_train_config copy = *cfg;
+        if (ms_train_config_set(&e, &copy, name, values[i]) != MUSEC_OK) continue;
+        if (strcmp(text_of(&copy, name), was) == 0) continue;
+        *cfg = copy;
+        return true;
+    }
+    return false;
+}
+
+/* ---- text and back --------------------------------------------------------------------------- */
+
+static void every_field_comes_back_bit_for_bit(void **state)
+{
+    const ms_train_config start = preset("medium", "spectra");
+    ms_train_field        f;
+    ms_error              e;
+    size_t                n = 0;
+    (void)state;
+    for (; ms_train_field_at(n, &f); n++) {
+        int taken = 0;
+        for (size_t v = 0; v < COUNT(values); v++) {
+            ms_train_config a, b;
+            char            text[MS_PATH_MAX];
+            memcpy(&a, &start, sizeof a), memcpy(&b, &start, sizeof b); /* padding too */
+            if (ms_train_config_set(&e, &a, f.name, values[v]) != MUSEC_OK) {
+                CHECK(memcmp(&a, &start, sizeof a) == 0, "%s: refused and changed", f.name);
+                CHECK(strstr(e.text, f.name) != NULL, "%s is \"%s\": %s", f.name, values[v],
+                      e.text);
+                continue;
+            }
+            taken++;
+            CHECK(ms_train_config_get(&a, f.name, text, sizeof text) == MUSEC_OK, "%s", f.name);
+            CHECK_OK_ERR(&e, ms_train_config_set(&e, &b, f.name, text));
+            CHECK(memcmp(&a, &b, sizeof a) == 0, "%s: \"%s\" became \"%s\"", f.name, values[v],
+                  text);
+        }
+        CHECK(taken >= 2, "%s took %d values", f.name, taken);
+    }
+    CHECK(n > 90, "%zu fields", n);
+    CHECK(ms_train_config_get(&start, "no-such-field", (char[8]){ "" }, 8) == MUSEC_EINVAL, "get");
+}
+
+static void hyphens_and_underscores_are_the_same(void **state)
+{
+    ms_train_config cfg = preset("pico", "muon");
+    ms_error        e;
+    (void)state;
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "val_every", "17"));
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "val-tokens", "18"));
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "aux_lr", "0.5"));
+    CHECK(cfg.val_every == 17 && cfg.val_tokens == 18 && cfg.optim.aux_lr == 0.5, "fields");
+    CHECK(strcmp(text_of(&cfg, "val_every"), "17") == 0, "get");
+}
+
+/* The number in the brackets of a field's help is the preset's. */
+static void helps_name_the_defaults_of_nano(void **state)
+{
+    const ms_train_config nano = preset("nano", "muon");
+    ms_train_field        f;
+    ms_error              e;
+    (void)state;
+    for (size_t i = 0; ms_train_field_at(i, &f); i++) {
+        ms_train_config copy = nano;
+        char            text[64];
+        const char     *open = strrchr(f.help, '[');
+        CHECK(open != NULL && f.help[strlen(f.help) - 1] == ']', "%s: %s", f.name, f.help);
+        for (size_t k = 0; musec_optim_option(k, NULL, NULL) != NULL; k++)
+            if (strcmp(musec_optim_option(k, NULL, NULL), f.name) == 0) open = NULL;
+        if (open == NULL || strcmp(f.name, "norm-eps") == 0) continue; /* there it is rounded */
+        snprintf(text, sizeof text, "%.*s", (int)strcspn(open + 1, "]"), open + 1);
+        if (strpbrk(f.values, "ADETW0") != NULL) continue; /* texts are told in words */
+        CHECK_OK_ERR(&e, ms_train_config_set(&e, &copy, f.name, text));
+        CHECK(ms_train_config_differs(&nano, &copy, (const char *const[]){ NULL }) == NULL,
+              "%s: the help says %s, nano has %s", f.name, text, text_of(&nano, f.name));
+    }
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void unknown_names_are_met_with_the_nearest(void **state)
+{
+    static const struct {
+        const char *key, *near;
+    } cases[] = {
+        { "widht", "\"width\"" },
+        { "lr_qq", "\"lr-qk\"" },
+        { "treshold", "\"threshold\"" },
+        { "val_evry", "\"val-every\"" },
+        { "weight_dekay", "\"weight-decay\"" },
+        { "xyzzyxyzzy", "musec train --help" },
+    };
+    ms_train_config cfg = preset("pico", "muon");
+    ms_error        e;
+    char            huge[3000];
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        CHECK(ms_train_config_set(&e, &cfg, cases[i].key, "1") == MUSEC_EINVAL, "%s", cases[i].key);
+        CHECK(strstr(e.text, cases[i].key) != NULL && strstr(e.text, cases[i].near) != NULL,
+              "%s: %s", cases[i].key, e.text);
+    }
+    memset(huge, 'w', sizeof huge - 1);
+    huge[sizeof huge - 1] = '\0';
+    CHECK(ms_train_config_set(&e, &cfg, huge, "1") == MUSEC_EINVAL, "a long name");
+    CHECK(ms_train_config_set(&e, &cfg, "", "1") == MUSEC_EINVAL, "no name");
+    CHECK(ms_train_config_set(&e, &cfg, "layers", huge) == MUSEC_EINVAL, "a long value");
+    CHECK(ms_train_config_set(&e, &cfg, "stages", huge) == MUSEC_EINVAL &&
+              strstr(e.text, "stages is longer than 1023") != NULL,
+          "%s", e.text);
+    CHECK(ms_train_config_set(&e, &cfg, "data", "a\xff") == MUSEC_EINVAL &&
+              strstr(e.text, "data") != NULL && strstr(e.text, "UTF-8") != NULL,
+          "%s", e.text);
+}
+
+static void what_is_out_of_range_is_refused_by_name(void **state)
+{
+    static const struct {
+        const char *key, *value;
+    } bad[] = {
+        { "steps", "0" },
+        { "steps", "-1" },
+        { "steps", "1.5" },
+        { "steps", "" },
+        { "steps", "1e3" },
+        { "steps", "10x" },
+        { "steps", "99999999999999999999" },
+        { "batch", "0" },
+        { "micro-batches", "0" },
+        { "max-doc", "0" },
+        { "layers", "65" },
+        { "layers", "0" },
+        { "head", "1" },
+        { "vocab", "65537" },
+        { "vocab", "-1" },
+        { "qk-norm", "maybe" },
+        { "qk-norm", "1" },
+        { "qk-norm", "" },
+        { "cap", "tan" },
+        { "cap-scale", "-1" },
+        { "cap-scale", "nan" },
+        { "cap-shift", "inf" },
+        { "rope-base", "0" },
+        { "rope-share", "1.5" },
+        { "norm-eps", "0" },
+        { "cooldown", "1.1" },
+        { "cooldown", "nan" },
+        { "momentum-from", "2" },
+        { "seed", "-1" },
+        { "seed", "1.0" },
+        { "seed", "" },
+        { "diverge-factor", "0.5" },
+        { "diverge-steps", "0" },
+        { "tokenizer", "gpt" },
+        { "lr-qk", "-1" },
+        { "tokenizer", "byte|gpt2" },
+        { "val-tokens", "0" },
+        { "keep", "-1" },
+        { "lr", "-1" },
+        { "beta", "2" },
+        { "threshold", "0" },
+        { "weight-decay", "head=1" },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        ms_train_config start = preset("nano", "muon"), cfg;
+        ms_error        e     = { "" };
+        memcpy(&cfg, &start, sizeof cfg);
+        CHECK(ms_train_config_set(&e, &cfg, bad[i].key, bad[i].value) == MUSEC_EINVAL,
+              "%s is \"%s\"", bad[i].key, bad[i].value);
+        CHECK(strncmp(e.text, bad[i].key, strlen(bad[i].key)) == 0 &&
+                  strstr(e.text, "must be") != NULL,
+              "%s is \"%s\": said \"%s\"", bad[i].key, bad[i].value, e.text);
+        CHECK(memcmp(&cfg, &start, sizeof cfg) == 0, "%s: it was changed", bad[i].key);
+    }
+}
+
+static void fields_are_checked_together(void **state)
+{
+    static const struct {
+        const char *key, *value, *what;
+    } bad[] = {
+        { "vocab", "256", "vocab is 256" },
+        { "tokenizer", "gpt2", NULL }, /* the vocabulary follows */
+        { "long-layers", "0,x", "long-layers is \"0,x\"" },
+        { "long-layers", "", "long-layers" },
+        { "long-layers", "0,", "long-layers" },
+        { "long-layers", "64", "long-layers" },
+        { "long-layers", "99999999999999999999", "long-layers" },
+        { "long-layers", "-1", "long-layers" },
+        { "long-layers", "0,63", NULL },
+        { "head", "63", "head is 63" },
+        { "cap-scale", "0", "cap_scale is 0" },
+        { "width", "8", NULL }, /* narrower than the gates that are not there */
+        { "ns-mode", "fast", "ns-mode" },
+        { "base", "adamw", "base is" },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        ms_train_config cfg = preset("nano", "muon");
+        ms_error        e   = { "" };
+        CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, bad[i].key, bad[i].value));
+        const musec_status st = ms_train_config_check(&e, &cfg);
+        CHECK(st == (bad[i].what == NULL ? MUSEC_OK : MUSEC_EINVAL), "%s is \"%s\": %s", bad[i].key,
+              bad[i].value, e.text);
+        CHECK(bad[i].what == NULL || strstr(e.text, bad[i].what) != NULL, "said \"%s\"", e.text);
+    }
+    ms_train_config cfg = preset("small", "muon");
+    ms_error        e;
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "seed", "9"));
+    CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
+    CHECK(cfg.model.vocab == 50304 && cfg.model.long_layers == 1032 && cfg.optim.seed == 9,
+          "filled");
+}
+
+/* ---- presets --------------------------------------------------------------------------------- */
+
+static void every_preset_works_with_every_optimizer(void **state)
+{
+    const char *name, *optimizer, *help = NULL;
+    ms_error    e;
+    size_t      n = 0;
+    (void)state;
+    for (; (name = ms_preset_name(n, &help)) != NULL; n++)
+        for (size_t o = 0; (optimizer = musec_optim_name(o, NULL)) != NULL; o++) {
+            ms_train_config cfg = preset(name, optimizer);
+            ms_schedule     s;
+            ms_gpt_sizes    sizes;
+            CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
+            CHECK_OK_ERR(&e, ms_schedule_make(&e, &cfg, &s));
+            CHECK_OK_ERR(&e, ms_gpt_measure(&e, &cfg.model, MUSEC_F32, s.max_tokens, &sizes));
+            CHECK(strcmp(cfg.optim.name, optimizer) == 0 && strlen(help) > 10, "%s", name);
+        }
+    CHECK(n == 5, "%zu presets", n);
+    ms_train_config cfg;
+    CHECK(ms_train_config_init(&e, &cfg, "tiny", "muon") == MUSEC_EINVAL &&
+              strstr(e.text, "tiny") != NULL && strstr(e.text, "pico|nano") != NULL,
+          "%s", e.text);
+    CHECK(ms_train_config_init(&e, &cfg, "nano", "lion") == MUSEC_EINVAL &&
+              strstr(e.text, "lion") != NULL,
+          "%s", e.text);
+}
+
+/* A preset's lr is for whoever has none of its own. */
+static void optimizers_keep_their_own_rates(void **state)
+{
+    static const struct {
+        const char *preset, *optimizer;
+        double      lr;
+    } rates[] = {
+        { "nano", "muon", 0.02 },       { "nano", "soft-musec", 0.2 },
+        { "nano", "adamw", 0.003 },     { "nano", "signum", 0.0003 },
+        { "small", "muon", 0.023 },     { "small", "muonclip", 0.023 },
+        { "small", "soft-musec", 0.1 }, { "small", "spectra", 0.1 },
+        { "small", "adamw", 0.003 },    { "medium", "muon", 0.015 },
+        { "medium", "musec", 0.1 },     { "medium", "signum", 0.0003 },
+        { "wide", "ademamix", 0.003 },  { "pico", "sgdm", 0.01 },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rates); i++) {
+        const ms_train_config cfg = preset(rates[i].preset, rates[i].optimizer);
+        CHECK(cfg.optim.lr == rates[i].lr, "%s, %s: lr is %g", rates[i].preset, rates[i].optimizer,
+              cfg.optim.lr);
+    }
+}
+
+/* ---- differences ----------------------------------------------------------------------------- */
+
+static void each_single_change_is_found(void **state)
+{
+    const ms_train_config start = preset("nano", "spectra"), other = preset("nano", "muon");
+    const char *const     none[] = { NULL };
+    ms_train_field        f;
+    (void)state;
+    CHECK(ms_train_config_differs(&start, &start, none) == NULL, "nothing was changed");
+    CHECK(strcmp(ms_train_config_differs(&start, &other, none), "optimizer") == 0, "optimizer");
+    for (size_t i = 0; ms_train_field_at(i, &f); i++) {
+        ms_train_config   cfg       = start;
+        const char *const allowed[] = { "no-such-field", f.name, NULL };
+        CHECK(change(&cfg, f.name), "%s cannot be changed", f.name);
+        const char *found = ms_train_config_differs(&start, &cfg, none);
+        CHECK(found != NULL && strcmp(found, f.name) == 0, "%s was changed, %s was found", f.name,
+              found == NULL ? "nothing" : found);
+        CHECK(ms_train_config_differs(&start, &cfg, allowed) == NULL, "%s is allowed", f.name);
+    }
+}
+
+/* ---- config.json ----------------------------------------------------------------------------- */
+
+static const char *path_of(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", check_tmp_dir(), name);
+    return path;
+}
+
+static void a_file_gives_the_config_back(void **state)
+{
+    const char *const none[] = { NULL };
+    const char       *optimizer;
+    ms_train_field    f;
+    ms_error          e;
+    (void)state;
+    for (size_t o = 0; (optimizer = musec_optim_name(o, NULL)) != NULL; o++) {
+        ms_train_config cfg = preset("small", optimizer), back;
+        for (size_t i = 0; o > 0 && ms_train_field_at(i, &f); i++)
+            CHECK(change(&cfg, f.name), "%s cannot be changed", f.name);
+        CHECK_OK_ERR(&e, ms_train_config_write(&e, path_of("config.json"), &cfg));
+        CHECK_OK_ERR(&e, ms_train_config_read(&e, path_of("config.json"), &back));
+        const char *differs = ms_train_config_differs(&cfg, &back, none);
+        CHECK(differs == NULL && back.preset == cfg.preset, "%s: %s", optimizer, differs);
+    }
+}
+
+static void write_file(const char *path, const char *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    CHECK(f != NULL && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "%s", path);
+}
+
+static void check_damaged(const char *what, const char *bytes, size_t n, const char *says)
+{
+    const char     *path = path_of("damaged.json");
+    ms_train_config cfg;
+    ms_error        e = { "" };
+    write_file(path, bytes, n);
+    const musec_status st = ms_train_config_read(&e, path, &cfg);
+    CHECK(st == MUSEC_EFORMAT || st == MUSEC_EINVAL, "%s: %s", what, musec_status_name(st));
+    CHECK(strstr(e.text, path) == e.text && strlen(e.text) > strlen(path) + 8 &&
+              strchr(e.text, '\n') == NULL,
+          "%s: said \"%s\"", what, e.text);
+    CHECK(strstr(e.text, says) != NULL, "%s: said \"%s\"", what, e.text);
+}
+
+static void damaged_files_are_refused_in_one_line(void **state)
+{
+#define BEGIN "{\"preset\": \"nano\", \"optimizer\": \"muon\""
+    static const struct {
+        const char *what, *text, *says;
+    } bad[] = {
+        { "empty", "", "" },
+        { "no JSON", "layers = 4\n", "" },
+        { "an array", "[1, 2]", "object" },
+        { "a number", "7", "" },
+        { "no preset", "{\"optimizer\": \"muon\"}", "preset" },
+        { "no optimizer", "{\"preset\": \"nano\"}", "optimizer" },
+        { "a preset of no type", "{\"preset\": 1, \"optimizer\": \"muon\"}", "preset" },
+        { "no such preset", "{\"preset\": \"huge\", \"optimizer\": \"muon\"}", "huge" },
+        { "no such optimizer", "{\"preset\": \"nano\", \"optimizer\": \"lion\"}", "lion" },
+        { "a number for a text", BEGIN ", \"layers\": 4}", "layers" },
+        { "null", BEGIN ", \"layers\": null}", "layers" },
+        { "a list", BEGIN ", \"layers\": [\"4\"]}", "layers" },
+        { "an object", BEGIN ", \"mtp\": {\"1\": \"2\"}}", "mtp" },
+        { "twice", BEGIN ", \"layers\": \"4\", \"layers\": \"4\"}", "duplicate" },
+        { "unknown", BEGIN ", \"layer\": \"4\"}", "\"layers\"" },
+        { "out of range", BEGIN ", \"layers\": \"99\"}", "layers is \"99\"" },
+        { "something behind", BEGIN "} {}", "" },
+        { "a zero byte", BEGIN ", \"data\": \"a\\u0000b\"}", "" },
+        { "not UTF-8", BEGIN ", \"data\": \"\xff\"}", "" },
+    };
+#undef BEGIN
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad); i++)
+        check_damaged(bad[i].what, bad[i].text, strlen(bad[i].text), bad[i].says);
+    ms_train_config cfg;
+    ms_error        e;
+    CHECK(ms_train_config_read(&e, path_of("not-there.json"), &cfg) == MUSEC_EIO, "missing");
+    CHECK(strstr(e.text, "not-there.json") != NULL, "%s", e.text);
+    CHECK(ms_train_config_read(&e, check_tmp_dir(), &cfg) != MUSEC_OK, "a directory");
+    cfg = preset("nano", "muon");
+    CHECK(ms_train_config_write(&e, path_of("no/such/folder.json"), &cfg) == MUSEC_EIO,
+          "no folder");
+}
+
+/* Cut anywhere but behind its last brace. */
+static void cut_files_are_refused(void **state)
+{
+    const ms_train_config cfg = preset("medium", "spectra");
+    ms_error              e;
+    char                  bytes[16384];
+    (void)state;
+    CHECK_OK_ERR(&e, ms_train_config_write(&e, path_of("whole.json"), &cfg));
+    FILE *f = fopen(path_of("whole.json"), "rb");
+    CHECK(f != NULL, "it was written");
+    const size_t n = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    CHECK(n > 1000 && n < sizeof bytes, "%zu bytes", n);
+    for (size_t cut = 0; cut + 2 <= n; cut += cut < 100 || cut + 20 > n ? 1 : 17)
+        check_damaged("cut", bytes, cut, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_field_comes_back_bit_for_bit),
+        cmocka_unit_test(hyphens_and_underscores_are_the_same),
+        cmocka_unit_test(helps_name_the_defaults_of_nano),
+        cmocka_unit_test(unknown_names_are_met_with_the_nearest),
+        cmocka_unit_test(what_is_out_of_range_is_refused_by_name),
+        cmocka_unit_test(fields_are_checked_together),
+        cmocka_unit_test(every_preset_works_with_every_optimizer),
+        cmocka_unit_test(optimizers_keep_their_own_rates),
+        cmocka_unit_test(each_single_change_is_found),
+        cmocka_unit_test(a_file_gives_the_config_back),
+        cmocka_unit_test(damaged_files_are_refused_in_one_line),
+        cmocka_unit_test(cut_files_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

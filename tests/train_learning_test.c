@@ -1,0 +1,346 @@
+/* train_learning_test.c - runs that learn: every optimizer overfits one batch, QK-Clip holds the
+ * attention logits and touches nothing else, and a gradient is the same however its batch is cut.
+ *
+ * The data is one text of as many bytes as a step has tokens, so every step sees the same batch. */
+#define _POSIX_C_SOURCE 200809L /* strtok_r */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scratch.h"
+#include "train/parts.h"
+
+enum { TOKENS = 64, MAX_STEPS = 200 };
+
+static const char text[TOKENS + 1] =
+    "the quick brown fox jumps over the lazy dog while bright vixens s";
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+typedef struct trace { /* what the steps said */
+    int         steps;
+    double      loss[MAX_STEPS], max_logit[MAX_STEPS];
+    ms_log_line last;
+} trace;
+
+static void note(void *arg, const ms_log_line *line)
+{
+    trace *t = arg;
+    CHECK(t->steps < MAX_STEPS, "more than %d steps", MAX_STEPS);
+    t->loss[t->steps]      = line->loss;
+    t->max_logit[t->steps] = line->max_logit;
+    t->steps++;
+    t->last = *line;
+}
+
+/* A directory whose training text is `text`. */
+static const char *data_dir(void)
+{
+    static char dir[512];
+    if (dir[0] == '\0') {
+        snprintf(dir, sizeof dir, "%s", fresh_dir());
+        put_file(path_in(dir, "train.txt"), text, TOKENS);
+        put_file(path_in(dir, "val.txt"), text, TOKENS);
+    }
+    return dir;
+}
+
+static void set(ms_train_config *cfg, const char *key, const char *value)
+{
+    ms_error e = { "" };
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, cfg, key, value));
+}
+
+/* One layer of 32 on the text; `settings`: "key=value ..." */
+static ms_train_config configure(const char *optimizer, const char *settings)
+{
+    static const char common[] =
+        "layers=1 width=32 heads=2 head=16 mlp=64 max_doc=64 val_every=0 val_tokens=64 cap=none "
+        "cooldown=0.5 aux_lr=0.01 device=cpu batch=64";
+    ms_train_config cfg;
+    ms_error        e = { "" };
+    char            all[512], *rest = NULL;
+
+    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, "pico", optimizer));
+    set(&cfg, "data", data_dir());
+    snprintf(all, sizeof all, "%s %s", common, settings);
+    for (char *word = strtok_r(all, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+        char *equal = strchr(word, '=');
+        *equal      = '\0';
+        set(&cfg, word, equal + 1);
+    }
+    CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
+    return cfg;
+}
+
+/* Runs to its end and stays open, for its weights and gradients to be looked at. */
+static ms_train *run(const ms_train_config *cfg, trace *out)
+{
+    *out                       = (trace){ 0 };
+    const ms_train_setup setup = { .config = *cfg, .on_step = note, .arg = out };
+    ms_error             e     = { "" };
+    ms_train            *t     = NULL;
+    ms_summary           summary;
+
+    CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
+    CHECK_OK_ERR(&e, ms_train_run(&e, t, &summary));
+    CHECK(strcmp(summary.status, "done") == 0, "%s: %s", summary.status, summary.reason);
+    CHECK(out->steps == cfg->steps, "%d steps", out->steps);
+    return t;
+}
+
+/* A parameter or gradient, in host memory; malloc'ed. */
+static float *fetch(ms_train *t, ms_mat x)
+{
+    const size_t bytes = (size_t)(x.rows * x.cols) * sizeof(float);
+    float       *out   = malloc(bytes);
+    CHECK(out != NULL && x.dtype == MUSEC_F32 && x.ld == x.cols, "not dense float32");
+    CHECK_OK(t->ctx, t->ctx->ops->download(t->ctx, x.data, bytes, out));
+    return out;
+}
+
+/* |a - scale b| / |b| over all elements. */
+static double distance(ms_train *s, ms_mat a, ms_train *t, ms_mat b, double scale)
+{
+    float *x = fetch(s, a), *y = fetch(t, b);
+    double diff = 0.0, size = 0.0;
+    for (int64_t i = 0; i < a.rows * a.cols; i++) {
+        diff += pow(x[i] - scale * y[i], 2.0);
+        size += pow(scale * y[i], 2.0);
+    }
+    free(x);
+    free(y);
+    return size > 0.0 ? sqrt(diff / size) : sqrt(diff);
+}
+
+/* ---- every optimizer learns ------------------------------------------------------------------ */
+
+static const struct {
+    const char *name, *lr;
+} learning[] = {
+    { "musec", "0.3" },   { "soft-musec", "0.3" }, { "muon", "0.03" }, { "muonclip", "0.03" },
+    { "spectra", "0.3" }, { "sgdm", "0.3" },       { "adam", "0.01" }, { "adamw", "0.01" },
+    { "signum", "0.01" }, { "ademamix", "0.01" },
+};
+
+static double final_loss(const char *optimizer, const char *settings)
+{
+    const ms_train_config cfg = configure(optimizer, settings);
+    static trace          got;
+    ms_train_close(run(&cfg, &got));
+    return got.last.loss;
+}
+
+static void every_optimizer_overfits_one_batch(void **state)
+{
+    const char *name;
+    (void)state;
+    for (size_t i = 0; (name = musec_optim_name(i, NULL)) != NULL; i++) {
+        size_t at = 0;
+        char   settings[64];
+        while (at < COUNT(learning) && strcmp(learning[at].name, name) != 0)
+            at++;
+        CHECK(at < COUNT(learning), "%s has no learning rate here", name);
+        snprintf(settings, sizeof settings, "steps=150 lr=%s", learning[at].lr);
+        const double loss = final_loss(name, settings);
+        CHECK(loss < 0.05, "%s: the loss ends at %g", name, loss);
+    }
+    /* It was them: head and embedding, which all have AdamW, cannot do it alone. */
+    const double loss = final_loss("sgdm", "steps=150 lr=0");
+    CHECK(loss > 0.5, "without the matrices the loss ends at %g", loss);
+}
+
+/* Options that change what is done to a matrix. */
+static void options_learn_too(void **state)
+{
+    static const char *const cases[][2] = {
+        { "soft-musec", "ns_mode=fast lr=0.3" },
+        { "soft-musec", "ns_mode=accurate lr=0.3 threshold=rms:1" },
+        { "spectra", "base=adamw clip=hard lr=0.01" },
+        { "spectra", "base=signum lr=0.01" },
+        { "muon", "nesterov=yes ns_coeffs=polar-express lr=0.03" },
+        { "muon", "lr=0.03 shape_rule=moonlight weight_decay=0.1 decay_form=cautious" },
+        { "soft-musec", "lr=0.3 qk_norm=no tied=yes head_gates=yes x0_mix=yes" },
+        { "adamw", "lr=0.01 batch=32 micro_batches=2 mtp=1,0.5>1,0 attn_softcap=20 cap=tanh" },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char settings[160];
+        snprintf(settings, sizeof settings, "steps=150 %s", cases[i][1]);
+        const double loss = final_loss(cases[i][0], settings);
+        CHECK(loss < 0.1, "%s %s: the loss ends at %g", cases[i][0], settings, loss);
+    }
+}
+
+/* ---- QK-Clip --------------------------------------------------------------------------------- */
+
+#define HOT "qk_norm=no cooldown=0 lr=0.5 steps=30 "
+
+/* Logits that start far too large are at tau one step later, and stay about there while the
+ * learning rate drives them up; without the clip they only grow. */
+static void qk_clip_brings_logits_back(void **state)
+{
+    static const double tau = 20.0;
+    static trace        plain, clipped;
+    ms_train_config     cfg;
+    (void)state;
+
+    cfg = configure("muon", HOT);
+    ms_train_close(run(&cfg, &plain));
+    CHECK(plain.max_logit[29] > 10.0 * tau, "only %g", plain.max_logit[29]);
+    cfg = configure("muonclip", HOT "qk_tau=20");
+    ms_train_close(run(&cfg, &clipped));
+    for (int i = 0; i < 30; i++)
+        CHECK(clipped.max_logit[i] < 1.7 * tau, "step %d: %g", i + 1, clipped.max_logit[i]);
+
+    cfg = configure("muon", HOT "init_qkv=8 lr=0.02");
+    ms_train_close(run(&cfg, &plain));
+    cfg = configure("muonclip", HOT "init_qkv=8 lr=0.02 qk_tau=20");
+    ms_train_close(run(&cfg, &clipped));
+    CHECK(clipped.max_logit[0] > 5.0 * tau, "starts with %g", clipped.max_logit[0]);
+    for (int i = 1; i < 30; i++) {
+        CHECK(plain.max_logit[i] > 5.0 * tau, "step %d: %g", i + 1, plain.max_logit[i]);
+        CHECK(clipped.max_logit[i] < 1.2 * tau, "step %d: %g", i + 1, clipped.max_logit[i]);
+    }
+}
+
+/* Rows of head h of q or k: those of `plain`, times the factor. */
+static void check_head(ms_train *clipped, ms_train *plain, size_t param, int64_t h, double factor)
+{
+    const ms_mat  a = ms_gpt_param(clipped->gpt, param)->weight;
+    const ms_mat  b = ms_gpt_param(plain->gpt, param)->weight;
+    const int64_t n = 16 * a.cols;
+    float        *x = fetch(clipped, a), *y = fetch(plain, b);
+    for (int64_t i = h * n; i < (h + 1) * n; i++)
+        CHECK(factor == 1.0 ? x[i] == y[i]
+                            : fabs(x[i] - factor * y[i]) <= 1e-6 * fabs((double)y[i]),
+              "%s, head %lld: %.9g is not %.9g times %.9g", ms_gpt_param(plain->gpt, param)->name,
+              (long long)h, x[i], factor, y[i]);
+    free(x);
+    free(y);
+}
+
+/* The last step with a larger logit than all before it. */
+static int last_record(const trace *t)
+{
+    int    last = 0;
+    double most = t->max_logit[0];
+    for (int i = 1; i < t->steps; i++)
+        if (t->max_logit[i] > most) {
+            most = t->max_logit[i];
+            last = i;
+        }
+    CHECK(last > 3, "the logits stop growing at step %d", last + 1);
+    return last;
+}
+
+/* tau lies below the largest logit of the last step and above those before: up to there muonclip is
+ * muon bit for bit, so in that step both start from the same state. */
+static void qk_clip_touches_q_and_k_alone(void **state)
+{
+    static trace    plain, clipped;
+    ms_train_config cfg = configure("muon", HOT);
+    ms_train       *p, *c;
+    char            tau[40];
+    int             heads_clipped = 0;
+    (void)state;
+
+    ms_train_close(run(&cfg, &plain));
+    const int last = last_record(&plain);
+    cfg.steps      = last + 1;
+    p              = run(&cfg, &plain);
+    double before  = 0.0;
+    for (int i = 0; i < last; i++)
+        before = fmax(before, plain.max_logit[i]);
+    const double t = 0.5 * (before + plain.max_logit[last]);
+    cfg            = configure("muonclip", HOT);
+    cfg.steps      = last + 1;
+    snprintf(tau, sizeof tau, "%.17g", t);
+    set(&cfg, "qk_tau", tau);
+    c = run(&cfg, &clipped);
+    for (int i = 0; i <= last; i++)
+        CHECK(clipped.loss[i] == plain.loss[i] && clipped.max_logit[i] == plain.max_logit[i],
+              "step %d differs before the clip", i + 1);
+    for (size_t i = 0; i < ms_gpt_n_params(p->gpt); i++) {
+        const ms_gpt_tensor *x = ms_gpt_param(c->gpt, i), *y = ms_gpt_param(p->gpt, i);
+        const bool qk = strstr(x->name, "attn.q") != NULL || strstr(x->name, "attn.k") != NULL;
+        if (!qk) {
+            CHECK(distance(c, x->weight, p, y->weight, 1.0) == 0.0, "%s was touched", x->name);
+            continue;
+        }
+        for (int64_t h = 0; h < 2; h++) {
+            const double gamma = fmin(1.0, t / p->max_logit[h]);
+            heads_clipped += gamma < 1.0;
+            check_head(c, p, i, h, sqrt(gamma));
+        }
+    }
+    CHECK(heads_clipped >= 2, "only %d heads of q and k were clipped", heads_clipped);
+    ms_train_close(c);
+    ms_train_close(p);
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* Documents of 16 tokens: none is in two micro-batches of a batch cut in four. */
+static void accumulated_gradients_are_those_of_the_whole_batch(void **state)
+{
+    static trace          one, four;
+    const ms_train_config whole = configure("sgdm", "steps=1 max_doc=16 init_out=1 init_down=1");
+    const ms_train_config parts =
+        configure("sgdm", "steps=1 max_doc=16 init_out=1 init_down=1 micro_batches=4");
+    ms_train *a = run(&whole, &one), *b = run(&parts, &four);
+    (void)state;
+
+    CHECK(fabs(one.loss[0] - four.loss[0]) <= 1e-6, "losses %.9g, %.9g", one.loss[0], four.loss[0]);
+    CHECK(one.max_logit[0] == four.max_logit[0], "%g, %g", one.max_logit[0], four.max_logit[0]);
+    CHECK(one.last.tokens == TOKENS && four.last.tokens == TOKENS, "not the same tokens");
+    for (size_t i = 0; i < ms_gpt_n_params(a->gpt); i++) {
+        const ms_gpt_tensor *x = ms_gpt_param(a->gpt, i), *y = ms_gpt_param(b->gpt, i);
+        const double         err = distance(b, y->grad, a, x->grad, 1.0);
+        CHECK(err <= 2e-6, "%s: gradients differ by %g", x->name, err);
+        CHECK(distance(b, y->weight, a, x->weight, 1.0) <= 2e-6, "%s: weights differ", x->name);
+    }
+    ms_train_close(b);
+    ms_train_close(a);
+}
+
+/* The gradient of the sum over 8 is tokens / 8 times that of the mean; 64 / 8 is a power of two, so
+ * there is no rounding to forgive.  The log shows it as the norm of sgdm's first update. */
+static void reductions_differ_by_their_scale(void **state)
+{
+    static trace          sum, mean;
+    const ms_train_config by_sum  = configure("sgdm", "steps=1 report_every=1 init_out=1"),
+                          by_mean = configure("sgdm", "steps=1 report_every=1 init_out=1 "
+                                                      "grad_reduction=mean");
+    ms_train *a = run(&by_sum, &sum), *b = run(&by_mean, &mean);
+    (void)state;
+
+    CHECK(sum.loss[0] == mean.loss[0], "the loss is another: %g, %g", sum.loss[0], mean.loss[0]);
+    for (size_t i = 0; i < ms_gpt_n_params(a->gpt); i++) {
+        const ms_gpt_tensor *x = ms_gpt_param(a->gpt, i), *y = ms_gpt_param(b->gpt, i);
+        CHECK(distance(a, x->grad, b, y->grad, TOKENS / 8.0) == 0.0, "%s", x->name);
+    }
+    CHECK(sum.last.has_groups && mean.last.has_groups, "no report");
+    for (int g = 0; g < MS_GROUPS; g++) {
+        const double ratio = sum.last.groups[g].u_norm / mean.last.groups[g].u_norm;
+        CHECK(fabs(ratio - TOKENS / 8.0) <= 1e-6, "group %d: updates differ by %g", g, ratio);
+    }
+    ms_train_close(b);
+    ms_train_close(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_optimizer_overfits_one_batch),
+        cmocka_unit_test(options_learn_too),
+        cmocka_unit_test(qk_clip_brings_logits_back),
+        cmocka_unit_test(qk_clip_touches_q_and_k_alone),
+        cmocka_unit_test(accumulated_gradients_are_those_of_the_whole_batch),
+        cmocka_unit_test(reductions_differ_by_their_scale),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
