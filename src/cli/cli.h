@@ -21,6 +21,9 @@ typedef struct ms_cli_command {
 /* The subcommands in the order of --help: index 0, 1, ... until NULL. */
 const ms_cli_command *ms_cli_command_at(size_t index);
 
+const ms_command *demo_command(void);
+const ms_command *train_command(void);
+const ms_command *sample_command(void);
 const ms_command *clip_command(void);
 const ms_command *spectrum_command(void);
 const ms_command *replay_command(void);
@@ -28,6 +31,9 @@ const ms_command *info_command(void);
 const ms_command *bench_command(void);
 const ms_command *completion_command(void);
 
+int cmd_demo(int argc, char **argv);
+int cmd_train(int argc, char **argv);
+int cmd_sample(int argc, char **argv);
 int cmd_clip(int argc, char **argv);
 int cmd_spectrum(int argc, char **argv);
 int cmd_replay(int argc, char **argv);

@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "op_bench.h"
 #include "step_bench.h"
+#include "train_bench.h"
 
 struct args {
     const char *filter;
@@ -21,7 +22,7 @@ static const ms_option options[] = {
     { "repeats", MS_OPT_I64, offsetof(struct args, repeats), "N",
       "rounds to run, of which the median counts; 0: 9, or 3 with --quick [0]" },
     { "quick", MS_OPT_FLAG, offsetof(struct args, quick), NULL,
-      "small sizes only, in seconds; step: two layers" },
+      "small sizes only, in seconds; step: two layers; train: pico" },
     { "all", MS_OPT_FLAG, offsetof(struct args, all), NULL,
       "step: the slow ones too, by SVD and in the paper's order" },
     MS_CLI_DEVICE(struct args),
@@ -32,12 +33,14 @@ const ms_command *bench_command(void)
 {
     static const ms_command command = {
         .name      = "musec bench",
-        .operands  = "ops|step",
-        .summary   = "time operators, optimizer steps and the operations below them",
+        .operands  = "ops|step|train",
+        .summary   = "time operators, optimizer steps and training steps",
         .details   = "ops: matrix products as a share of CBLAS called directly, and each operator\n"
                      "beside the literal form of the paper, all in one run.\n"
                      "step: one optimizer step over the matrices of a GPT of 11 layers of width\n"
-                     "768, beside Muon with five quintic steps, all in one run.\n\n"
+                     "768, beside Muon with five quintic steps, all in one run.\n"
+                     "train: a training step of the preset nano and its parts, as a share of the\n"
+                     "rate of a matrix product of 1024 in the same run.\n\n"
                      "Example: musec bench ops --filter fast\n",
         .options   = options,
         .n_options = COUNT(options),
@@ -50,7 +53,7 @@ const ms_command *bench_command(void)
 static const struct {
     const char *name;
     musec_status (*run)(const ms_bench_options *opt, ms_log *log, FILE *out, ms_error *error);
-} benches[] = { { "ops", ms_bench_ops }, { "step", ms_bench_step } };
+} benches[] = { { "ops", ms_bench_ops }, { "step", ms_bench_step }, { "train", ms_bench_train } };
 
 int cmd_bench(int argc, char **argv)
 {

@@ -3,12 +3,12 @@
  * Optimizers and their options, with choices and words, come from the library's tables; what was
  * given is handed on as text, so that the library's own parser judges it. */
 #include <assert.h>
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/settings.h"
 #include "cli/stack.h"
 #include "cli/table.h"
 #include "optim/optim.h"
@@ -72,31 +72,16 @@ static const char details[] =
     "tells of its spectrum; without, one for the last.  docs/optimizers.md has the rules.\n\n"
     "Optimizers:\n";
 
-/* "a|b-c" and no names of values in capitals: a list of words. */
-static int is_choice(const char *values)
+static const char *option_at(size_t index, const char **values, const char **help)
 {
-    for (const char *c = values; *c != '\0'; c++)
-        if (!islower((unsigned char)*c) && !isdigit((unsigned char)*c) && strchr("-|", *c) == NULL)
-            return 0;
-    return strchr(values, '|') != NULL;
+    return musec_optim_option(index, values, help);
 }
 
 static size_t fill_options(void)
 {
-    const char *name = NULL, *values = NULL, *help = NULL;
-    size_t      n = COUNT(before);
-
+    size_t n = COUNT(before);
     memcpy(options, before, sizeof before);
-    for (size_t i = 0; (name = musec_optim_option(i, &values, &help)) != NULL; i++) {
-        assert(i < MAX_SETTINGS);
-        options[n++] = (ms_option){
-            .name   = name,
-            .type   = is_choice(values) ? MS_OPT_CHOICE : MS_OPT_STR,
-            .offset = offsetof(struct args, settings) + i * sizeof(const char *),
-            .meta   = values,
-            .help   = help,
-        };
-    }
+    n += ms_settings_options(option_at, offsetof(struct args, settings), options + n, MAX_SETTINGS);
     memcpy(options + n, after, sizeof after);
     return n + COUNT(after);
 }
@@ -110,61 +95,19 @@ const ms_command *replay_command(void)
         .details  = optimizer_words,
         .options  = options,
     };
-    const char *name = NULL, *help = NULL;
-    size_t      names = 0, words = 0;
+    size_t n = (size_t)snprintf(optimizer_words, sizeof optimizer_words, "%s", details);
 
-    words += (size_t)snprintf(optimizer_words, sizeof optimizer_words, "%s", details);
-    for (size_t i = 0; (name = musec_optim_name(i, &help)) != NULL; i++) {
-        if (names < sizeof optimizer_names)
-            names += (size_t)snprintf(optimizer_names + names, sizeof optimizer_names - names,
-                                      "%s%s", i == 0 ? "" : "|", name);
-        if (words < sizeof optimizer_words)
-            words += (size_t)snprintf(optimizer_words + words, sizeof optimizer_words - words,
-                                      "  %-12s%s\n", name, help);
-    }
-    if (words < sizeof optimizer_words)
-        snprintf(optimizer_words + words, sizeof optimizer_words - words,
-                 "\nExample: musec replay --optimizer soft-musec --threshold rms:0.5 --lr 0.1 \\\n"
-                 "             --w0 w.npy --grads g.npy --out w_all.npy\n");
+    ms_settings_optimizers(optimizer_names, sizeof optimizer_names, optimizer_words + n,
+                           sizeof optimizer_words - n);
+    n = strlen(optimizer_words);
+    snprintf(optimizer_words + n, sizeof optimizer_words - n,
+             "\nExample: musec replay --optimizer soft-musec --threshold rms:0.5 --lr 0.1 \\\n"
+             "             --w0 w.npy --grads g.npy --out w_all.npy\n");
     command.n_options = fill_options();
     return &command;
 }
 
 /* ---- what was given -------------------------------------------------------------------------- */
-
-static int is_number(const char *text, size_t bytes)
-{
-    char        *end = NULL;
-    const double x   = strtod(text, &end);
-    return bytes > 0 && end == text + bytes && !isspace((unsigned char)text[0]) && isfinite(x);
-}
-
-static int is_whole(const char *text)
-{
-    const size_t sign = text[0] == '-';
-    return text[sign] != '\0' && strspn(text + sign, "0123456789") == strlen(text + sign);
-}
-
-/* "0.5", "rms:0.5", "qk=1,mlp=2": numbers behind names or not, with commas between. */
-static int is_list(const char *text)
-{
-    for (;; text++) {
-        const size_t bytes = strcspn(text, ","), name = strcspn(text, ":=,");
-        const size_t skip = name < bytes ? name + 1 : 0;
-        if (!is_number(text + skip, bytes - skip)) return 0;
-        text += bytes;
-        if (*text == '\0') return 1;
-    }
-}
-
-/* A value that cannot be read is wrong usage; whether it is in range the library says. */
-static const char *unreadable(const ms_option *o, const char *value)
-{
-    if (o->type == MS_OPT_CHOICE) return NULL; /* parsed already */
-    if (strchr(o->meta, '|') != NULL) return is_list(value) ? NULL : o->meta;
-    if (strcmp(o->meta, "X") == 0) return is_number(value, strlen(value)) ? NULL : "a number";
-    return is_whole(value) ? NULL : "a whole number";
-}
 
 static int check_usage(const ms_command *cmd, const struct args *a)
 {
@@ -175,13 +118,8 @@ static int check_usage(const ms_command *cmd, const struct args *a)
     if (!a->explain && a->out == NULL) return ms_cli_usage(cmd, "--out must name the output");
     if (a->momentum_out != NULL && a->out != NULL && strcmp(a->momentum_out, a->out) == 0)
         return ms_cli_usage(cmd, "--out and --momentum-out are the same file");
-    for (size_t i = COUNT(before); i < cmd->n_options - COUNT(after); i++) {
-        const ms_option *o     = &cmd->options[i];
-        const char      *value = a->settings[i - COUNT(before)];
-        const char      *want  = value == NULL ? NULL : unreadable(o, value);
-        if (want != NULL) return ms_cli_usage(cmd, "--%s wants %s, not '%s'", o->name, want, value);
-    }
-    return EXIT_OK;
+    return ms_settings_usage(cmd, options + COUNT(before), a->settings,
+                             cmd->n_options - COUNT(before) - COUNT(after));
 }
 
 /* ---- a run ----------------------------------------------------------------------------------- */

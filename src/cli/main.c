@@ -6,9 +6,15 @@
 #include "device/cpu/prepare.h"
 
 static const ms_cli_command commands[] = {
-    { "clip", clip_command, cmd_clip },       { "spectrum", spectrum_command, cmd_spectrum },
-    { "replay", replay_command, cmd_replay }, { "bench", bench_command, cmd_bench },
-    { "info", info_command, cmd_info },       { "completion", completion_command, cmd_completion },
+    { "demo", demo_command, cmd_demo },
+    { "train", train_command, cmd_train },
+    { "sample", sample_command, cmd_sample },
+    { "clip", clip_command, cmd_clip },
+    { "spectrum", spectrum_command, cmd_spectrum },
+    { "replay", replay_command, cmd_replay },
+    { "bench", bench_command, cmd_bench },
+    { "info", info_command, cmd_info },
+    { "completion", completion_command, cmd_completion },
 };
 
 const ms_cli_command *ms_cli_command_at(size_t index)

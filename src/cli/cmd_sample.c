@@ -1,0 +1,117 @@
+/* cmd_sample.c - musec sample: draws text from a checkpoint. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "data/bytes.h"
+#include "train/sampler.h"
+
+struct args {
+    const char *prompt;
+    int64_t     tokens;
+    double      temperature;
+    int64_t     top_k;
+    uint64_t    seed;
+    const char *device;
+};
+
+static const ms_option options[] = {
+    { "prompt", MS_OPT_STR, offsetof(struct args, prompt), "TEXT",
+      "text to go on from [the start of a document]" },
+    { "tokens", MS_OPT_I64, offsetof(struct args, tokens), "N", "tokens to draw [500]" },
+    { "temperature", MS_OPT_F64, offsetof(struct args, temperature), "X",
+      "below 1 likelier, above 1 wilder; 0: always the likeliest [0.8]" },
+    { "top-k", MS_OPT_I64, offsetof(struct args, top_k), "K",
+      "draw from the K likeliest only; 0: all [0]" },
+    { "seed", MS_OPT_U64, offsetof(struct args, seed), "N", "the same gives the same text [0]" },
+    MS_CLI_DEVICE(struct args),
+};
+
+const ms_command *sample_command(void)
+{
+    static const ms_command command = {
+        .name     = "musec sample",
+        .operands = "CHECKPOINT",
+        .summary  = "draw text from a checkpoint",
+        .details =
+            "CHECKPOINT is a run directory, of which the newest checkpoint counts, or one\n"
+            "checkpoint in it.  The text, prompt included, goes to stdout; where a document\n"
+            "ends, a line <|endoftext|> stands and another begins.  Of a model of GPT-2's\n"
+            "ids, the ids are printed.\n\n"
+            "Example: musec sample runs/a --prompt \"The \" --tokens 300\n",
+        .options      = options,
+        .n_options    = COUNT(options),
+        .min_operands = 1,
+        .max_operands = 1,
+    };
+    return &command;
+}
+
+static musec_status check(ms_error *e, const struct args *a)
+{
+    if (a->tokens < 0) return ms_fail(e, MUSEC_EINVAL, "--tokens must be 0 or more");
+    if (a->top_k < 0) return ms_fail(e, MUSEC_EINVAL, "--top-k must be 0 or more");
+    if (!(a->temperature == 0.0 || (a->temperature >= 1e-3 && a->temperature <= 1e3)))
+        return ms_fail(e, MUSEC_EINVAL, "--temperature must be 0, or 0.001 to 1000");
+    return MUSEC_OK;
+}
+
+static musec_status say_prompt(ms_error *e, ms_sampler *s, const char *prompt)
+{
+    const size_t n   = strlen(prompt);
+    int32_t     *ids = malloc((n + 1) * sizeof *ids);
+    musec_status st;
+
+    if (ids == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the prompt");
+    for (size_t i = 0; i < n; i++)
+        ids[i] = (unsigned char)prompt[i];
+    st = ms_sampler_say(e, s, ids, (int64_t)n);
+    if (st == MUSEC_OK) fputs(prompt, stdout);
+    free(ids);
+    return st;
+}
+
+static musec_status sample(ms_error *e, const struct args *a, ms_sampler *s)
+{
+    const ms_draw draw  = { a->temperature, a->top_k, a->seed };
+    const bool    bytes = ms_sampler_config(s)->tokenizer == MS_TOKENIZER_BYTE;
+    int32_t       id;
+    musec_status  st = MUSEC_OK;
+
+    if (a->prompt != NULL && !bytes)
+        return ms_fail(e, MUSEC_ENOTSUP,
+                       "--prompt is for models of bytes; this one has GPT-2's ids");
+    if (a->prompt != NULL) TRY(say_prompt(e, s, a->prompt));
+    for (int64_t i = 0; i < a->tokens; i++) {
+        TRY(ms_sampler_next(e, s, &draw, &id));
+        if (!bytes)
+            printf("%d ", (int)id);
+        else if (id == MS_BYTES_START)
+            fputs("\n<|endoftext|>\n", stdout);
+        else
+            putchar(id);
+        fflush(stdout);
+    }
+    putchar('\n');
+done:
+    return st;
+}
+
+int cmd_sample(int argc, char **argv)
+{
+    const ms_command *cmd   = sample_command();
+    struct args       a     = { .tokens = 500, .temperature = 0.8 };
+    const int         n     = ms_options_parse(cmd, &a, argc, argv);
+    ms_error          error = { "" };
+    ms_sampler       *s     = NULL;
+    musec_status      st;
+
+    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    TRY(check(&error, &a));
+    TRY(ms_sampler_open(&error, argv[1], a.device, &s));
+    if (ms_sampler_warning(s)[0] != '\0') fprintf(stderr, "warning: %s\n", ms_sampler_warning(s));
+    TRY(sample(&error, &a, s));
+done:
+    ms_sampler_close(s);
+    return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
+}

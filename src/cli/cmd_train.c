@@ -1,0 +1,354 @@
+/* cmd_train.c - musec train: trains a GPT, from a preset and what is changed of it.
+ *
+ * Every field of the config is an option, and --set reaches them all by the names of config.json.
+ * SIGINT and SIGTERM let the step at hand finish, write a checkpoint and leave; a second one ends
+ * the program at once. */
+#define _XOPEN_SOURCE 700 /* SA_RESETHAND */
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/settings.h"
+#include "core/clock.h"
+#include "train/train.h"
+
+enum { MAX_SETTINGS = 160, LINE_EVERY_MS = 5000 };
+
+struct args {
+    const char    *preset, *optimizer, *config, *out, *resume;
+    ms_option_list set;
+    int            explain, quiet, json;
+    const char    *settings[MAX_SETTINGS]; /* by ms_train_field_at(); NULL: not given */
+};
+
+static char optimizer_names[256], words[4096]; /* filled by train_command() */
+
+static const ms_option before[] = {
+    { "preset", MS_OPT_CHOICE, offsetof(struct args, preset), "pico|nano|small|medium|wide",
+      "what to begin with [pico]" },
+    { "optimizer", MS_OPT_CHOICE, offsetof(struct args, optimizer), optimizer_names,
+      "of the attention and MLP matrices; the rest gets AdamW [soft-musec]" },
+    { "config", MS_OPT_STR, offsetof(struct args, config), "FILE",
+      "begin with the config.json of another run instead [none]" },
+    { "out", MS_OPT_STR, offsetof(struct args, out), "DIR",
+      "run directory, to be made [runs/PRESET-OPTIMIZER-lrLR-sSEED]" },
+    { "resume", MS_OPT_STR, offsetof(struct args, resume), "DIR",
+      "go on with that run from its newest checkpoint; a larger --steps extends it" },
+    { "set", MS_OPT_LIST, offsetof(struct args, set), "FIELD=VALUE",
+      "any field by its name in config.json; may be repeated" },
+    { "explain", MS_OPT_FLAG, offsetof(struct args, explain), NULL,
+      "print what would be done, with every parameter's rule and the memory, and stop" },
+    { "quiet", MS_OPT_FLAG, offsetof(struct args, quiet), NULL, "no progress" },
+    MS_CLI_JSON(struct args),
+};
+static ms_option options[COUNT(before) + MAX_SETTINGS];
+
+static const char details[] =
+    "Defaults in brackets are those of the preset nano, for the optimizer's own options those\n"
+    "of the library; --explain shows what applies.\n"
+    "The run directory gets config.json, log.jsonl, TensorBoard events, summary.json and\n"
+    "checkpoints (docs/formats.md).  A run that diverges is a result: it is logged as such.\n\n"
+    "Optimizers:\n";
+static const char example[] =
+    "\nExamples: musec train --preset nano --data book.txt --optimizer soft-musec --out runs/a\n"
+    "          musec train --resume runs/a --steps 1200\n";
+
+static const char *setting_at(size_t index, const char **values, const char **help)
+{
+    ms_train_field f;
+    if (!ms_train_field_at(index, &f)) return NULL;
+    *values = f.values;
+    *help   = f.help;
+    return f.name;
+}
+
+const ms_command *train_command(void)
+{
+    static ms_command command = {
+        .name     = "musec train",
+        .operands = "",
+        .summary  = "train a GPT",
+        .details  = words,
+        .options  = options,
+    };
+    size_t n = (size_t)snprintf(words, sizeof words, "%s", details);
+
+    ms_settings_optimizers(optimizer_names, sizeof optimizer_names, words + n, sizeof words - n);
+    n = strlen(words);
+    snprintf(words + n, sizeof words - n, "%s", example);
+    memcpy(options, before, sizeof before);
+    command.n_options =
+        COUNT(before) + ms_settings_options(setting_at, offsetof(struct args, settings),
+                                            options + COUNT(before), MAX_SETTINGS);
+    return &command;
+}
+
+/* ---- the config ------------------------------------------------------------------------------ */
+
+static musec_status apply(ms_error *e, const struct args *a, ms_train_config *cfg)
+{
+    ms_error       why = { "" };
+    char           key[64];
+    ms_train_field f;
+    musec_status   st = MUSEC_OK;
+
+    for (size_t i = 0; ms_train_field_at(i, &f); i++) {
+        if (a->settings[i] == NULL) continue;
+        st = ms_train_config_set(&why, cfg, f.name, a->settings[i]);
+        if (st != MUSEC_OK) return ms_fail(e, st, "--%s", why.text);
+    }
+    for (size_t i = 0; i < a->set.n; i++) {
+        const char *equal = strchr(a->set.item[i], '=');
+        snprintf(key, sizeof key, "%.*s", (int)(equal - a->set.item[i]), a->set.item[i]);
+        st = ms_train_config_set(&why, cfg, key, equal + 1);
+        if (st != MUSEC_OK) return ms_fail(e, st, "--set: %s", why.text);
+    }
+    return st;
+}
+
+static bool is_given(const struct args *a, const char *name)
+{
+    ms_train_field f;
+    const size_t   n = strlen(name);
+    for (size_t i = 0; ms_train_field_at(i, &f); i++)
+        if (strcmp(f.name, name) == 0 && a->settings[i] != NULL) return true;
+    for (size_t i = 0; i < a->set.n; i++) {
+        size_t k = 0;
+        while (k < n &&
+               (a->set.item[i][k] == name[k] || (a->set.item[i][k] == '_' && name[k] == '-')))
+            k++;
+        if (k == n && a->set.item[i][k] == '=') return true;
+    }
+    return false;
+}
+
+/* What is given replaces what the preset's stages say of it, and a short run has no extension;
+ * both are told. */
+static void shorten(const struct args *a, ms_train_config *cfg)
+{
+    static const char *const staged[] = { "batch",        "micro-batches", "max-doc",
+                                          "window-short", "window-long",   "mtp" };
+    for (size_t i = 0; i < COUNT(staged) && cfg->stages[0] != '\0'; i++) {
+        if (!is_given(a, staged[i]) || is_given(a, "stages")) continue;
+        cfg->stages[0] = '\0';
+        if (!a->quiet)
+            fprintf(stderr, "--%s stands in place of the preset's stages: there is one\n",
+                    staged[i]);
+    }
+    if (cfg->extension >= cfg->steps && !is_given(a, "extension")) {
+        cfg->extension = 0;
+        if (!a->quiet) fprintf(stderr, "%lld steps have no extension\n", (long long)cfg->steps);
+    }
+}
+
+static musec_status configure(ms_error *e, const struct args *a, ms_train_config *cfg)
+{
+    char            path[MS_PATH_MAX];
+    ms_train_config was;
+    musec_status    st;
+
+    if (a->resume != NULL) {
+        snprintf(path, sizeof path, "%s/config.json", a->resume);
+        TRY(ms_train_config_read(e, path, cfg));
+        TRY(ms_train_config_check(e, cfg));
+        was = *cfg;
+        TRY(apply(e, a, cfg));
+        TRY(ms_train_config_check(e, cfg));
+        TRY(ms_train_config_same(e, path, &was, cfg));
+    } else {
+        if (a->config != NULL)
+            TRY(ms_train_config_read(e, a->config, cfg));
+        else
+            TRY(ms_train_config_init(e, cfg, a->preset, a->optimizer));
+        TRY(apply(e, a, cfg));
+        shorten(a, cfg);
+        TRY(ms_train_config_check(e, cfg));
+    }
+done:
+    return st;
+}
+
+static int check_usage(const ms_command *cmd, const struct args *a)
+{
+    for (size_t i = 0; i < a->set.n; i++)
+        if (strchr(a->set.item[i], '=') == NULL)
+            return ms_cli_usage(cmd, "--set wants FIELD=VALUE, not '%s'", a->set.item[i]);
+    if (a->resume != NULL && (a->out != NULL || a->config != NULL))
+        return ms_cli_usage(cmd, "--resume goes on in its directory: without --out and --config");
+    if ((a->resume != NULL || a->config != NULL) && (a->preset != NULL || a->optimizer != NULL))
+        return ms_cli_usage(cmd, "--preset and --optimizer are what %s says already",
+                            a->resume != NULL ? "--resume" : "--config");
+    return ms_settings_usage(cmd, options + COUNT(before), a->settings,
+                             cmd->n_options - COUNT(before));
+}
+
+static musec_status default_out(ms_error *e, const ms_train_config *cfg, char *path, size_t bytes)
+{
+    const char *preset = ms_preset_name((size_t)cfg->preset, NULL);
+    const int   n      = snprintf(path, bytes, "runs/%s-%s-lr%g-s%llu", preset, cfg->optim.name,
+                                  cfg->optim.lr, (unsigned long long)cfg->seed);
+    if (n >= (int)bytes) return ms_fail(e, MUSEC_EINVAL, "give the run a name: --out");
+    return MUSEC_OK;
+}
+
+/* ---- while it runs --------------------------------------------------------------------------- */
+
+static volatile int stop_asked; /* the one thing that a signal handler can tell */
+
+static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
+
+static void catch_signals(void)
+{
+    struct sigaction act = { .sa_handler = ask_to_stop, .sa_flags = SA_RESETHAND };
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+}
+
+struct progress {
+    ms_log *log;
+    int64_t steps;
+    double  started, last_line;
+    int64_t first_step;
+    double  val_loss;
+    int     has_val;
+};
+
+static void on_step(void *arg, const ms_log_line *line)
+{
+    struct progress *p   = arg;
+    const double     now = ms_clock_ms();
+    char             text[256], val[32] = "";
+
+    if (line->has_val) {
+        p->val_loss = line->val_loss;
+        p->has_val  = 1;
+    }
+    if (p->has_val) snprintf(val, sizeof val, ", val %.4f", p->val_loss);
+    const double each = (now - p->started) / (double)(line->step - p->first_step) / 1000.0;
+    const long   left = (long)(each * (double)(p->steps - line->step));
+    snprintf(text, sizeof text, "step %lld/%lld: loss %.4f%s, lr %.3g, %.0f tok/s, %ld:%02ld left",
+             (long long)line->step, (long long)p->steps, line->loss, val, line->lr, line->tok_s,
+             left / 60, left % 60);
+    ms_log_progress(p->log, "%s", text);
+    if (line->has_val || (!p->log->live && now - p->last_line > LINE_EVERY_MS)) {
+        ms_log_say(p->log, MS_LOG_NORMAL, "%s", text);
+        p->last_line = now;
+    }
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static musec_status print_summary(ms_error *e, const struct args *a, const char *out,
+                                  const ms_summary *s)
+{
+    musec_status st   = MUSEC_OK;
+    json_t      *root = NULL;
+
+    if (!a->json) {
+        printf("%s%s%s after %lld steps, %lld tokens, %.1f s: loss %.4f", s->status,
+               s->reason != NULL ? ": " : "", s->reason != NULL ? s->reason : "",
+               (long long)s->steps, (long long)s->tokens, s->time_s,
+               isnan(s->last_loss) ? NAN : s->last_loss); /* some systems print a NaN's sign */
+        if (!isnan(s->last_val_loss)) printf(", val %.4f", s->last_val_loss);
+        printf("; %s\n", out);
+        return MUSEC_OK;
+    }
+    root = json_object();
+    json_object_set_new(root, "out", ms_cli_string(out));
+    json_object_set_new(root, "status", ms_cli_string(s->status));
+    json_object_set_new(root, "reason", s->reason != NULL ? ms_cli_string(s->reason) : json_null());
+    json_object_set_new(root, "steps", json_integer(s->steps));
+    json_object_set_new(root, "tokens", json_integer(s->tokens));
+    json_object_set_new(root, "last_loss", ms_cli_real(s->last_loss));
+    json_object_set_new(root, "best_loss", ms_cli_real(s->best_loss));
+    json_object_set_new(root, "last_val_loss", ms_cli_real(s->last_val_loss));
+    json_object_set_new(root, "best_val_loss", ms_cli_real(s->best_val_loss));
+    json_object_set_new(root, "time_s", ms_cli_real(s->time_s));
+    TRY(ms_cli_print_json(e, root, stdout));
+done:
+    json_decref(root);
+    return st;
+}
+
+static musec_status run(ms_error *e, const struct args *a, const ms_train_config *cfg)
+{
+    char            out[MS_PATH_MAX];
+    ms_log          log      = ms_log_open(stderr, a->quiet ? MS_LOG_QUIET : MS_LOG_NORMAL);
+    struct progress progress = { .log = &log, .steps = cfg->steps };
+    ms_train_setup  setup    = { .config  = *cfg,
+                                 .out     = out,
+                                 .resume  = a->resume != NULL,
+                                 .log     = &log,
+                                 .stop    = &stop_asked,
+                                 .on_step = on_step,
+                                 .arg     = &progress };
+    ms_train       *t        = NULL;
+    ms_summary      summary;
+    musec_status    st;
+
+    if (a->resume != NULL || a->out != NULL)
+        snprintf(out, sizeof out, "%s", a->resume != NULL ? a->resume : a->out);
+    else
+        TRY(default_out(e, cfg, out, sizeof out));
+    catch_signals(); /* before there is a directory: a run that is interrupted says so in it */
+    TRY(ms_train_open(e, &setup, &t));
+    progress.started = progress.last_line = ms_clock_ms();
+    progress.first_step                   = ms_train_step(t);
+    TRY(ms_train_run(e, t, &summary));
+    ms_log_end(&log);
+    if (strcmp(summary.status, "interrupted") == 0)
+        ms_log_say(&log, MS_LOG_NORMAL, "interrupted; go on with: musec train --resume %s", out);
+    TRY(print_summary(e, a, out, &summary));
+done:
+    ms_log_end(&log);
+    ms_train_close(t);
+    return st;
+}
+
+/* ---- before it runs -------------------------------------------------------------------------- */
+
+static musec_status explain(ms_error *e, const struct args *a, const ms_train_config *cfg)
+{
+    char        *text = NULL;
+    size_t       bytes;
+    json_t      *root = NULL;
+    FILE        *to   = a->json ? open_memstream(&text, &bytes) : stdout;
+    musec_status st;
+
+    if (to == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the description");
+    st = ms_train_explain(e, cfg, to);
+    if (!a->json) return st;
+    if (fclose(to) != 0 && st == MUSEC_OK)
+        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the description");
+    if (st != MUSEC_OK) goto done;
+    root = json_object();
+    json_object_set_new(root, "description", ms_cli_string(text));
+    TRY(ms_cli_print_json(e, root, stdout));
+done:
+    json_decref(root);
+    free(text);
+    return st;
+}
+
+int cmd_train(int argc, char **argv)
+{
+    const ms_command *cmd   = train_command();
+    struct args       a     = { 0 };
+    const int         n     = ms_options_parse(cmd, &a, argc, argv);
+    ms_error          error = { "" };
+    ms_train_config   cfg;
+    musec_status      st;
+    int               code;
+
+    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    code = check_usage(cmd, &a);
+    if (code != EXIT_OK) return code;
+    if (a.preset == NULL) a.preset = "pico";
+    if (a.optimizer == NULL) a.optimizer = "soft-musec";
+    st = configure(&error, &a, &cfg);
+    if (st == MUSEC_OK) st = a.explain ? explain(&error, &a, &cfg) : run(&error, &a, &cfg);
+    return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
+}

@@ -1,0 +1,96 @@
+/* settings.c - options that come from a table of the library. */
+#include "cli/settings.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "a|b-c" and no names of values in capitals: a list of words. */
+static int is_choice(const char *values)
+{
+    for (const char *c = values; *c != '\0'; c++)
+        if (!islower((unsigned char)*c) && !isdigit((unsigned char)*c) && strchr("-|", *c) == NULL)
+            return 0;
+    return strchr(values, '|') != NULL;
+}
+
+size_t ms_settings_options(ms_setting_at at, size_t offset, ms_option *out, size_t room)
+{
+    const char *name = NULL, *values = NULL, *help = NULL;
+    size_t      n = 0;
+    for (; (name = at(n, &values, &help)) != NULL; n++) {
+        assert(n < room);
+        out[n] = (ms_option){ .name   = name,
+                              .type   = is_choice(values) ? MS_OPT_CHOICE : MS_OPT_STR,
+                              .offset = offset + n * sizeof(const char *),
+                              .meta   = values,
+                              .help   = help };
+    }
+    return n;
+}
+
+/* ---- can it be read? ------------------------------------------------------------------------- */
+
+static int is_number(const char *text, size_t bytes)
+{
+    char        *end = NULL;
+    const double x   = strtod(text, &end);
+    return bytes > 0 && end == text + bytes && !isspace((unsigned char)text[0]) && isfinite(x);
+}
+
+static int is_whole(const char *text)
+{
+    const size_t sign = text[0] == '-';
+    return text[sign] != '\0' && strspn(text + sign, "0123456789") == strlen(text + sign);
+}
+
+/* "0.5", "rms:0.5", "qk=1,mlp=2": numbers behind names or not, with commas between. */
+static int is_list(const char *text)
+{
+    for (;; text++) {
+        const size_t bytes = strcspn(text, ","), name = strcspn(text, ":=,");
+        const size_t skip = name < bytes ? name + 1 : 0;
+        if (!is_number(text + skip, bytes - skip)) return 0;
+        text += bytes;
+        if (*text == '\0') return 1;
+    }
+}
+
+/* What the value should have been, or NULL.  Whether it is in range the library says. */
+static const char *unreadable(const ms_option *o, const char *value)
+{
+    static const char *const whole[] = { "N", "K", "T", "BYTES" };
+    if (o->type == MS_OPT_CHOICE) return NULL; /* parsed already */
+    if (strchr(o->meta, '|') != NULL) return is_list(value) ? NULL : o->meta;
+    if (strcmp(o->meta, "X") == 0) return is_number(value, strlen(value)) ? NULL : "a number";
+    for (size_t i = 0; i < COUNT(whole); i++)
+        if (strcmp(o->meta, whole[i]) == 0) return is_whole(value) ? NULL : "a whole number";
+    return NULL;
+}
+
+int ms_settings_usage(const ms_command *cmd, const ms_option *options, const char *const *values,
+                      size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *want = values[i] == NULL ? NULL : unreadable(&options[i], values[i]);
+        if (want != NULL)
+            return ms_cli_usage(cmd, "--%s wants %s, not '%s'", options[i].name, want, values[i]);
+    }
+    return EXIT_OK;
+}
+
+/* ---- optimizers ------------------------------------------------------------------------------ */
+
+void ms_settings_optimizers(char *names, size_t names_bytes, char *words, size_t words_bytes)
+{
+    const char *name = NULL, *help = NULL;
+    size_t      n = 0, w = 0;
+    for (size_t i = 0; (name = musec_optim_name(i, &help)) != NULL; i++) {
+        if (n < names_bytes)
+            n += (size_t)snprintf(names + n, names_bytes - n, "%s%s", i == 0 ? "" : "|", name);
+        if (w < words_bytes)
+            w += (size_t)snprintf(words + w, words_bytes - w, "  %-12s%s\n", name, help);
+    }
+}

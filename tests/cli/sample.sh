@@ -1,0 +1,106 @@
+# sample.sh - text from checkpoints: what decides it, and what cannot be sampled.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
+
+tiny=(train --quiet --layers 1 --width 32 --heads 2 --head 16 --mlp 64 --batch 256 --max-doc 64
+    --val-tokens 512 --steps 40 --checkpoint-every 20)
+succeeds "${tiny[@]}" --out a
+newest=a/checkpoint/step_00000040
+
+# draws FILE ARGUMENT...: samples `a` into the file.
+draws() {
+    local file=$1
+    shift
+    succeeds sample a "$@"
+    cp stdout "$file"
+}
+draws first --tokens 40 --prompt 'The '
+check "the prompt comes first" test "$(head -c 4 first)" = 'The '
+check "a newline at the end" test "$(tail -c 1 first | od -An -c | tr -d ' ')" = '\n'
+draws again --tokens 40 --prompt 'The '
+check "the same seed, the same text" cmp first again
+draws zero --tokens 40 --prompt 'The ' --seed 0
+check "which is 0" cmp first zero
+draws other --tokens 40 --prompt 'The ' --seed 1
+check "another seed, another text" test "$(cmp first other | wc -l)" -eq 1
+draws longer --tokens 50 --prompt 'The '
+check "more tokens go on from there" cmp <(head -c -1 first) <(head -c "$(($(wc -c <first) - 1))" longer)
+draws warm --tokens 40 --prompt 'The ' --temperature 3
+check "the temperature matters" test "$(cmp first warm | wc -l)" -eq 1
+
+draws likeliest --tokens 30 --prompt 'The ' --temperature 0
+draws one --tokens 30 --prompt 'The ' --top-k 1 --seed 7
+check "of one, the likeliest" cmp likeliest one
+draws cold --tokens 30 --prompt 'The ' --temperature 0.001 --seed 7
+check "nearly 0 is 0" cmp likeliest cold
+draws all --tokens 40 --prompt 'The ' --top-k 1000000
+check "of all, as without" cmp first all
+draws few --tokens 40 --prompt 'The ' --top-k 3
+check "of three, another text" test "$(cmp first few | wc -l)" -eq 1
+
+draws nothing --tokens 0
+check "no token, a newline" test "$(wc -c <nothing)" -eq 1
+draws prompt --tokens 0 --prompt 'as it is'
+check "no token, the prompt" test "$(cat prompt)" = 'as it is'
+draws empty --tokens 30 --prompt ''
+draws none --tokens 30
+check "an empty prompt is none" cmp empty none
+long=$(head -c 500 /dev/zero | tr '\0' 'x')
+draws long --tokens 5 --prompt "$long"
+check "a prompt longer than a document" test "$(head -c 500 long)" = "$long"
+draws bytes --tokens 5 --prompt $'\xff\xfe'
+check "a prompt of any bytes" test "$(head -c 2 bytes)" = $'\xff\xfe'
+
+# a run directory is its newest checkpoint
+succeeds sample "$newest" --tokens 40 --prompt 'The '
+check "the newest checkpoint" cmp stdout first
+succeeds sample a/ --tokens 40 --prompt 'The '
+check "a slash at the end" cmp stdout first
+succeeds sample a/checkpoint/step_00000020 --tokens 40 --prompt 'The '
+check "an older checkpoint" test "$(cmp stdout first | wc -l)" -eq 1
+cp stdout older
+cp -r "$newest" elsewhere
+succeeds sample elsewhere --tokens 40 --prompt 'The '
+check "a copied checkpoint" cmp stdout first
+# documents of any length: what fits a micro-batch decides
+succeeds "${tiny[@]}" --steps 1 --max-doc 999999999999 --out endless
+succeeds sample endless --tokens 3
+# models of GPT-2's ids print them
+succeeds "${tiny[@]}" --steps 1 --tokenizer gpt2 --out gpt2
+succeeds sample gpt2 --tokens 3
+prints '^[0-9]+ [0-9]+ [0-9]+ $'
+fails 1 '--prompt is for models of bytes' sample gpt2 --tokens 3 --prompt The
+
+# ---- what cannot be --------------------------------------------------------------------------------
+
+fails 2 'wants CHECKPOINT' sample
+fails 2 "wants only CHECKPOINT, but got 'b' too" sample a b
+fails 2 "--temperature wants a number, not 'hot'" sample a --temperature hot
+fails 2 '--tokens wants a whole number' sample a --tokens 2.5
+fails 2 '--seed' sample a --seed -1
+fails 2 'did you mean --temperature' sample a --temprature 1
+fails 1 '--temperature must be 0, or 0.001 to 1000' sample a --temperature -1
+fails 1 '--temperature must be' sample a --temperature 1e-9
+fails 1 '--tokens must be 0 or more' sample a --tokens -1
+fails 1 '--top-k must be 0 or more' sample a --top-k -1
+fails 1 'no device "abacus"' sample a --device abacus
+fails 1 'missing: there is no checkpoint; give a run directory or a checkpoint in it' sample missing
+fails 1 'a/checkpoint: there is no checkpoint' sample a/checkpoint
+fails 1 'a/config.json.*Not a directory' sample a/config.json
+mkdir bare
+cp a/config.json bare
+fails 1 'bare: there is no checkpoint' sample bare
+if [ -e /dev/full ]; then
+    "$MUSEC" sample a --tokens 5 >/dev/full 2>stderr
+    code=$?
+    check "a full disk: exit 1" test $code -eq 1
+    check "a full disk: says so" grep -q 'No space left' stderr
+fi
+# damaged: the one before it, with a warning; a checkpoint by name is that or nothing
+printf x | dd of="$newest/model.safetensors" bs=1 seek=2000 conv=notrunc 2>/dev/null
+fails 1 'model.safetensors: damaged' sample "$newest"
+run sample a --tokens 40 --prompt 'The '
+check "the older one" cmp stdout older
+check "with a warning" grep -q '^warning: 1 damaged, going back to step_00000020: ' stderr
+finish

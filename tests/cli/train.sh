@@ -1,0 +1,242 @@
+# train.sh - runs as a user makes them: what they leave behind, going on after whatever stopped
+# them, bit for bit, and what counts as divergence.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
+
+tiny=(train --quiet --layers 1 --width 32 --heads 2 --head 16 --mlp 64 --batch 128 --max-doc 64
+    --val-tokens 256 --val-every 20 --report-every 7)
+small=("${tiny[@]}" --steps 60 --checkpoint-every 30 --keep 0)
+for i in $(seq 1 400); do
+    echo "line $i of a text that is read again and again, since it is short: $((i * i % 97))"
+done >text.txt
+
+# untimed DIR: the log without its times.
+untimed() { sed -E 's/"(tok_s|time_s)": [^,]*, //g; s/, "ms": \{[^}]*\}//' "$1/log.jsonl"; }
+# same WHAT DIR DIR STEP: the same log, but for times, and the same checkpoint of that step.
+same() {
+    local at f
+    untimed "$2" >a.log
+    untimed "$3" >b.log
+    check "$1: a log" test -s a.log
+    check "$1: the same log" cmp a.log b.log
+    at=checkpoint/step_$(printf '%08d' "$4")
+    for f in model.safetensors optim.safetensors state.json; do
+        check "$1: the same $f" cmp "$2/$at/$f" "$3/$at/$f"
+    done
+}
+# torn DIR NEW: NEW is DIR as a process killed after step 30's checkpoint would have left it.
+torn() {
+    rm -rf "$2"
+    cp -r "$1" "$2"
+    rm -r "$2/checkpoint/step_00000060" "$2/summary.json"
+    mkdir "$2/checkpoint/.step_00000060.part.999999999"
+    { head -n 41 "$1/log.jsonl" && printf '{"step": 42, "tok'; } >"$2/log.jsonl"
+}
+summary() { grep -Eq "\"$2\": $3" "$1/summary.json"; }
+
+# ---- a run -----------------------------------------------------------------------------------------
+
+succeeds "${small[@]}" --out a
+prints '^done after 60 steps, 7680 tokens, [0-9.]+ s: loss [0-9.]+, val [0-9.]+; a$'
+for f in config.json log.jsonl summary.json events.out.tfevents.musec; do
+    check "$f" test -s "a/$f"
+done
+check "a line a step" test "$(wc -l <a/log.jsonl)" -eq 60
+check "steps in order" test "$(sed -E 's/^\{"step": ([0-9]+),.*/\1/' a/log.jsonl | tr '\n' ' ')" \
+    = "$(seq -s ' ' 1 60) "
+check "validations" test "$(grep -c val_loss a/log.jsonl)" -eq 3
+check "groups" test "$(grep -c '"groups": {"qk": {"w_norm": [0-9]' a/log.jsonl)" -eq 8
+# shellcheck disable=SC2016  # awk's own
+check "it learns" awk 'BEGIN { RS = "," } $1 ~ /"loss":/ { n++; if (n == 1) first = $2; last = $2 }
+    END { exit !(last < first - 1) }' a/log.jsonl
+check "done" summary a status '"done"'
+check "no reason" summary a reason null
+check "two checkpoints" test "$(ls a/checkpoint)" = "$(printf 'step_00000030\nstep_00000060')"
+check "nothing else" test "$(find a -type f | wc -l)" -eq 10
+check "typed numbers stay as typed" grep -q '"lr": "0.2"' a/config.json
+
+succeeds "${small[@]}" --out b
+same "the same seed" a b 60
+succeeds "${small[@]}" --seed 1 --out other
+untimed other >other.log
+check "another seed is another run" test "$(cmp a.log other.log | wc -l)" -eq 1
+succeeds train --quiet --config a/config.json --out replayed
+same "config.json replays the run" a replayed 60
+check "config.json is the same" cmp a/config.json replayed/config.json
+OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 OMP_WAIT_POLICY=passive run "${small[@]}" --out threads
+# shellcheck disable=SC2016  # awk's own
+loss_at='{ if (match($0, /"loss": [0-9.e+-]+/)) print substr($0, RSTART + 8, RLENGTH - 8) }'
+check "two threads come to the same" near 1e-4 \
+    "$(awk "$loss_at" threads/log.jsonl | sed -n 20p)" "$(awk "$loss_at" a/log.jsonl | sed -n 20p)"
+
+# lines, not a line redrawn, where stderr is no terminal
+run train "${tiny[@]:2}" --steps 20 --out plain
+check "exit 0" test "$code" -eq 0
+check "a line for the validation" grep -Eq '^step 20/20: loss [0-9.]+, val [0-9.]+, lr' stderr
+check "no carriage return" test -z "$(tr -dc '\r\033' <stderr)"
+
+# --explain prints and stops
+succeeds "${small[@]}" --out never --explain
+for p in '^model: 1 layers of 32' '^  steps 1-60: 128 tokens' '^layer.0.attn.q: role qk, soft-musec' \
+    '^  total +[0-9.]+ MiB'; do
+    prints "$p"
+done
+check "--explain writes nothing" test ! -e never
+if have_python; then
+    succeeds "${small[@]}" --out never --explain --json
+    check "json: the description" test -n "$(json description)"
+    succeeds "${tiny[@]}" --steps 5 --out json --json
+    check "json: status" test "$(json status)" = "done"
+    check "json: reason" test "$(json reason)" = null
+    check "json: steps" test "$(json steps)" = 5
+    check "json: out" test "$(json out)" = json
+    check "json: loss" test "$(json last_loss | cut -c1-3)" = 5.4
+    check "each line is JSON" python3 -c 'import json
+for n, line in enumerate(open("a/log.jsonl"), 1): assert json.loads(line)["step"] == n
+assert json.load(open("a/summary.json"))["steps"] == 60
+assert json.load(open("a/config.json"))["stages"] == ""'
+else
+    skip "no python3"
+fi
+if python3 -c 'import safetensors, numpy' 2>/dev/null; then
+    check "the safetensors package reads a checkpoint" python3 -c '
+from safetensors import safe_open
+with safe_open("a/checkpoint/step_00000060/model.safetensors", "np") as f:
+    assert f.get_tensor("layer.0.mlp.up").shape == (64, 32) and len(list(f.keys())) == 8
+with safe_open("a/checkpoint/step_00000060/optim.safetensors", "np") as f:
+    assert f.metadata()["optimizer"] == "soft-musec" and len(list(f.keys())) > 8
+    for k in f.keys(): f.get_tensor(k)'
+else
+    skip "the safetensors package is not here"
+fi
+succeeds spectrum a/checkpoint/step_00000060/model.safetensors
+prints 'layer.0.attn.q'
+
+# ---- going on, bit for bit -------------------------------------------------------------------------
+
+# resumes WHAT ARGUMENT...: 60 steps in one go, and 30 that another process goes on from.
+resumes() {
+    local what=$1
+    shift
+    rm -rf whole
+    succeeds "${small[@]}" "$@" --out whole
+    torn whole torn
+    succeeds train --quiet --resume torn
+    same "$what" whole torn 60
+    check "$what: the part is gone" test -z "$(find torn -name '*.part.*')"
+}
+resumes "stages" --stages "50% batch=128 window=31/63 mtp=1,0.5>1,0; rest batch=256 window=15/63 micro=2 lr=1.5"
+resumes "muonclip" --optimizer muonclip --qk-norm no --qk-tau 0.5 --lr 0.1
+resumes "adamw, momentum warm-up" --optimizer adamw --momentum-warmup 40 --momentum-cooldown 25
+resumes "muon, warm-up" --optimizer muon --momentum-warmup 40 --nesterov yes --weight-decay 0.1
+resumes "another epoch" --data text.txt --batch 512
+check "which comes after the checkpoint" test "$(sed -n 30p whole/log.jsonl | grep -o 'epoch": [0-9]*')" \
+    != "$(sed -n 60p whole/log.jsonl | grep -o 'epoch": [0-9]*')"
+resumes "documents cut" --doc-rest skip --optimizer musec
+
+# nothing left to do
+cp -r a again
+succeeds train --quiet --resume again
+prints '^done after 60 steps'
+same "nothing left to do" a again 60
+check "its time is still known" test "$(grep time_s again/summary.json)" = "$(grep time_s a/summary.json)"
+# more steps; without a cooldown the first ones are the same
+succeeds "${tiny[@]}" --cooldown 0 --steps 60 --out longer
+succeeds train --quiet --resume longer --steps 90
+prints '^done after 90 steps'
+succeeds "${tiny[@]}" --cooldown 0 --steps 90 --val-every 30 --out at_once
+succeeds "${tiny[@]}" --cooldown 0 --steps 60 --val-every 30 --out longer30
+succeeds train --quiet --resume longer30 --steps 90
+same "extended" at_once longer30 90
+check "a line a step, extended" test "$(wc -l <longer/log.jsonl)" -eq 90
+fails 1 'longer/checkpoint/step_00000090 is of step 90, beyond the 20 steps' \
+    train --quiet --resume longer --steps 20
+check "config.json still says 90" grep -q '"steps": "90"' longer/config.json
+# a config and no checkpoint
+mkdir bare
+cp a/config.json bare
+run train --resume bare
+check "exit 0" test "$code" -eq 0
+check "says that it starts at 0" grep -q '^bare has no checkpoint yet: starting at step 0$' stderr
+same "from a config alone" a bare 60
+# logs that are gone begin anew
+torn a lost
+rm lost/log.jsonl lost/events.out.tfevents.musec
+succeeds train --quiet --resume lost
+check "the rest is logged" test "$(wc -l <lost/log.jsonl)" -eq 30
+
+# ---- killed and interrupted ------------------------------------------------------------------------
+
+# stopped SIGNAL DIR FILE ARGUMENT...: musec is sent the signal once the file is there; tried again
+# if it was faster.  Its exit code is in $code.
+stopped() {
+    local signal=$1 dir=$2 file=$3 pid
+    shift 3
+    for _ in 1 2 3 4 5; do
+        rm -rf "$dir"
+        "$MUSEC" "$@" --out "$dir" >stdout 2>stderr &
+        pid=$!
+        until [ -e "$dir/$file" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
+        kill -s "$signal" $pid 2>/dev/null
+        wait $pid 2>/dev/null
+        code=$?
+        if ! summary "$dir" status '"done"' 2>/dev/null; then return; fi
+    done
+}
+slow=("${small[@]}" --batch 1024)
+succeeds "${slow[@]}" --out slow
+{ stopped KILL killed checkpoint/step_00000030 "${slow[@]}"; } 2>/dev/null
+check "killed" test "$code" -eq 137
+check "no summary of a killed run" test ! -e killed/summary.json
+succeeds train --quiet --resume killed
+same "kill -9" slow killed 60
+for signal in INT TERM; do
+    # a background job of a script ignores SIGINT unless job control is on
+    set -m
+    stopped $signal stopped log.jsonl train "${slow[@]:2}"
+    set +m
+    check "SIG$signal: exit 0" test "$code" -eq 0
+    check "SIG$signal: says how to go on" grep -q \
+        '^interrupted; go on with: musec train --resume stopped$' stderr
+    check "SIG$signal: the summary" summary stopped status '"interrupted"'
+    prints '^interrupted after [0-9]+ steps'
+    last=$(tail -n 1 stopped/log.jsonl | sed -E 's/^\{"step": ([0-9]+),.*/\1/')
+    check "SIG$signal: a checkpoint of its last step" \
+        test -e "stopped/checkpoint/step_$(printf '%08d' "$last")/state.json"
+    succeeds train --quiet --resume stopped
+    same "SIG$signal" slow stopped 60
+    check "SIG$signal: the summary after" summary stopped status '"done"'
+done
+
+# ---- divergence is a result ------------------------------------------------------------------------
+
+# diverges PATTERN STEPS ARGUMENT...
+diverges() {
+    local pattern=$1 steps=$2
+    shift 2
+    rm -rf wild
+    succeeds "${tiny[@]}" --steps 40 --out wild --cap none "$@"
+    prints "^diverged: $pattern after $steps steps"
+    check "$*: status" summary wild status '"diverged"'
+    check "$*: reason" summary wild reason "\"$pattern"
+    check "$*: logged" test "$(wc -l <wild/log.jsonl)" -eq "$steps"
+}
+diverges 'the loss stays far above its first value' 11 --aux-lr 1e8 --checkpoint-every 5
+check "the last good checkpoints are there" test -e wild/checkpoint/step_00000010
+check "none of the step that diverged" test ! -e wild/checkpoint/step_00000011
+succeeds train --quiet --resume wild
+prints '^diverged: .* after 11 steps'
+diverges 'the loss stays far above its first value' 4 --aux-lr 1e8 --diverge-steps 3
+diverges 'the loss is not finite' 3 --optimizer sgdm --lr 1e9 --aux-lr 1e9
+check "null in the log" grep -q '"loss": null' wild/log.jsonl
+check "null in the summary" summary wild last_loss null
+prints ': loss nan; wild$'
+overflow=(--init-embed 0 --norm-eps 1e-30 --init-head 9e8)
+diverges 'step 1: the gradient of embed holds a NaN.*' 1 "${overflow[@]}"
+rm -rf wild
+succeeds "${tiny[@]}" --steps 3 --out wild --cap none "${overflow[@]}" --nonfinite skip
+prints '^done after 3 steps'
+succeeds "${tiny[@]}" --steps 12 --out calm --cap none --aux-lr 1e8 --diverge-factor 1e9 --diverge-steps 3
+prints '^done after 12 steps'
+finish

@@ -1,0 +1,234 @@
+# train_errors.sh - runs that cannot be: one clear line, exit 1 (2 for wrong usage), nothing left
+# behind; and checkpoints that are damaged or have no room.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
+
+tiny=(train --quiet --layers 1 --width 32 --heads 2 --head 16 --mlp 64 --batch 256 --max-doc 64
+    --val-tokens 512 --steps 20 --checkpoint-every 10)
+listing() { find . ! -name stdout ! -name stderr ! -name '*.before' | sort; }
+# refuses CODE PATTERN ARGUMENT...: fails so, and leaves no file.
+refuses() {
+    local code=$1 pattern=$2
+    shift 2
+    listing >files.before
+    fails "$code" "$pattern" "${tiny[@]}" "$@"
+    listing >files.now.before
+    check "train $* leaves no file" cmp files.before files.now.before
+}
+
+# ---- wrong usage: exit 2 ---------------------------------------------------------------------------
+
+refuses 2 'unknown option --learning-rate' --learning-rate 1
+refuses 2 'did you mean --layers' --layer 1
+refuses 2 "--lr wants a number, not 'fast'" --lr fast
+refuses 2 "--lr wants a number, not 'nan'" --lr nan
+refuses 2 "--steps wants a whole number, not '1.5'" --steps 1.5
+refuses 2 "--threshold wants D\\|rms:K.*, not 'rms:'" --threshold rms:
+refuses 2 "--preset 'tiny' is none of pico\\|nano" --preset tiny
+refuses 2 "--optimizer 'lion' is none of musec\\|" --optimizer lion
+refuses 2 "--qk-norm 'maybe' is none of no\\|yes" --qk-norm maybe
+refuses 2 "--set wants FIELD=VALUE, not 'lr'" --set lr
+refuses 2 'takes no operand' more
+refuses 2 'without --out and --config' --resume here --out there
+refuses 2 '--preset and --optimizer are what --config says already' --config c.json --preset nano
+
+# ---- values out of range: exit 1 -------------------------------------------------------------------
+
+refuses 1 'there is no field "lyers"; did you mean "layers"\?' --set lyers=3
+refuses 1 'there is no field "windowshort"; did you mean "window-short"\?' --set windowshort=3
+refuses 1 'there is no field "colour"; musec train --help lists them' --set colour=red
+refuses 1 '--lr is "-1"; it must be a number from 0' --lr -1
+refuses 1 '--set: lr is "fast"; it must be a number' --set lr=fast
+refuses 1 '--set: tied is "1"; it must be one of no\|yes' --set tied=1
+refuses 1 '--set: layers is ""; it must be a whole number from 1 to 64' --set layers=
+refuses 1 '--layers is "65"' --layers 65
+refuses 1 '--steps is "0"' --steps 0
+refuses 1 '--steps is "999999999999999999999"' --steps 999999999999999999999
+refuses 1 '--beta is "2"' --beta 2
+refuses 1 '--seed is "-1"' --seed -1
+refuses 1 'head is 15; .*even' --head 15
+refuses 1 'heads \* head is 268435456' --head 16384 --heads 16384
+refuses 1 'vocab is 100; the tokenizer has 257 ids' --vocab 100
+refuses 1 'extension is 20; it must be below the 20 steps' --extension 20
+refuses 1 'batch must be a multiple of its micro-batches.*batch 256, micro-batches 3' \
+    --micro-batches 3
+refuses 1 'more than 2\^26 tokens; raise micro_batches' --batch 99999999999999
+refuses 1 'the factor on lr of layer.0.mlp.up is 0' --lr-up 0
+refuses 1 'mtp is "0,1"' --mtp 0,1
+refuses 1 'long-layers is "0,x"' --long-layers 0,x
+refuses 1 'muon has ns-mode paper and exact only' --optimizer muon --ns-mode fast
+refuses 1 'no device "abacus"' --device abacus
+refuses 1 'stages: stage 1 lasts "soon"; that must be steps' --stages 'soon batch=64'
+refuses 1 'stages: stage 1 lasts "110%"' --stages '110%'
+refuses 1 'stages: "colour=red" of stage 2 is none of batch=N' --stages '5 lr=1; rest colour=red'
+refuses 1 'stages: "window=3" of stage 1' --stages '5 window=3'
+refuses 1 'stages: stage 2 is empty' --stages '5 lr=1;; rest'
+refuses 1 'stage 2: its batch must be a multiple' --stages '5; rest batch=100 micro=7'
+refuses 1 '--data is "caf.*"; it must be UTF-8' --data $'caf\xe9.txt'
+
+# ---- data ------------------------------------------------------------------------------------------
+
+# shard FILE MAGIC COUNT: a header that counts COUNT, and 3000 tokens of id 0x0141 (321)
+shard() {
+    {
+        # shellcheck disable=SC2059  # the escapes are the point
+        printf "$(printf '%08x%08x%08x' "$2" 1 "$3" | sed -E 's/(..)(..)(..)(..)/\\x\4\\x\3\\x\2\\x\1/g')"
+        head -c 1012 /dev/zero
+        yes | head -n 3000 | tr 'y\n' 'A\1'
+    } >"$1"
+}
+refuses 1 'missing.txt: cannot read \(No such file' --data missing.txt
+refuses 1 'missing.txt: cannot read \(No such file' --val-data missing.txt
+mkdir empty
+refuses 1 'empty: has neither shards' --data empty
+: >nothing.txt
+refuses 1 'nothing.txt: has no tokens' --data nothing.txt
+head -c 300 /dev/zero | tr '\0' 'x' >short.txt
+refuses 1 'short.txt: cannot fill a micro-batch of 512 tokens: its largest piece has 270' \
+    --data short.txt --batch 512
+refuses 1 'short.txt: cannot fill a micro-batch of 512' --data short.txt --stages '5; rest batch=512'
+refuses 1 'short.txt: cannot fill' --data short.txt --batch 512 --explain
+shard magic.bin 20240521 3000
+refuses 1 'magic.bin: is no shard of tokens: it begins with the number 20240521' --data magic.bin
+shard cut.bin 20240520 4000
+refuses 1 'cut.bin: truncated: its header counts 4000 tokens' --data cut.bin
+head -c 100 cut.bin >stub.bin
+refuses 1 'stub.bin: is no shard of tokens: it has 100 bytes' --data stub.bin
+shard ids.bin 20240520 3000
+refuses 1 'ids.bin: token 0 has the id 321, but ids must be below 320' --data ids.bin
+succeeds "${tiny[@]}" --data ids.bin --vocab 384 --out ids
+refuses 1 'builtin:x: the seed' --data builtin:x
+
+# ---- where it is to go -----------------------------------------------------------------------------
+
+echo 'not a directory' >file
+refuses 1 'file/run: Not a directory' --out file/run
+refuses 1 'a directory without a name' --out ''
+refuses 1 'file: is no directory; take another name' --out file
+[ -d /proc ] && refuses 1 '^musec train: /proc/' --out /proc/run
+succeeds "${tiny[@]}" --out a
+find a -type f -exec sha256sum {} + >sums
+refuses 1 'a: there is a run already; go on with --resume a, or take another --out' --out a
+check "the old run is as it was" sha256sum -c sums
+refuses 1 'c.json: cannot open for reading \(No such file' --config c.json
+echo '{"preset": "pico"}' >c.json
+refuses 1 'c.json: no "preset" or no "optimizer"' --config c.json
+echo '{"preset": "pico", "optimizer": "muon", "lr": 1}' >c.json
+refuses 1 'c.json: lr must be a text, in quotes' --config c.json
+echo '{"preset": "pico", "optimizer": "muon", "lrr": "1"}' >c.json
+refuses 1 'c.json: there is no field "lrr"' --config c.json
+echo '{"preset": ' >c.json
+refuses 1 'c.json:[0-9]: ' --config c.json
+
+# ---- going on with what cannot go on ---------------------------------------------------------------
+
+resume=(train --quiet --resume)
+fails 1 'missing/config.json: .*No such file' "${resume[@]}" missing
+fails 1 'empty/config.json: .*No such file' "${resume[@]}" empty
+check "nothing is written there" test -z "$(ls empty)"
+fails 1 'a/config.json says lr 0.2, not 0.3: a run cannot change that' "${resume[@]}" a --lr 0.3
+fails 1 'a/config.json says layers 1, not 2' "${resume[@]}" a --layers 2
+fails 1 'a/config.json says batch 256, not 512' "${resume[@]}" a --set batch=512
+fails 1 'a/config.json says seed 0, not 1' "${resume[@]}" a --seed 1
+check "the run is as it was" sha256sum -c sums
+# an edited config.json, which its checkpoints know nothing of
+cp -r a edited
+sed -i 's/"mlp": "64"/"mlp": "128"/' edited/config.json
+fails 1 'step_00000020/state.json says mlp 64, not 128' "${resume[@]}" edited
+cp -r a torn_log
+sed -i '3s/.*/what is this/' torn_log/log.jsonl
+fails 1 'torn_log/log.jsonl: line 3 is damaged' "${resume[@]}" torn_log
+
+# ---- damaged checkpoints ---------------------------------------------------------------------------
+
+# flip FILE OFFSET: changes one bit of a byte.
+flip() {
+    local byte
+    byte=$(od -An -t u1 -j "$2" -N 1 "$1")
+    # shellcheck disable=SC2059  # the escapes are the point
+    printf "\\x$(printf %02x $((byte ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
+}
+for f in model.safetensors optim.safetensors state.json; do
+    rm -rf damaged
+    cp -r a damaged
+    at=damaged/checkpoint/step_00000020
+    bytes=$(wc -c <$at/$f)
+    flip $at/$f $((bytes / 2))
+    run "${resume[@]}" damaged
+    check "$f: goes back to the older one" test "$code" -eq 0
+    check "$f: with one line" test "$(wc -l <stderr)" -eq 1
+    check "$f: a warning" grep -Eq \
+        "^warning: 1 damaged, going back to step_00000010: $at/$f: damaged: .*sha256" stderr
+    for g in model.safetensors optim.safetensors state.json; do
+        check "$f: and makes the same $g again" cmp a/checkpoint/step_00000020/$g $at/$g
+    done
+    for step in 10 20; do
+        at=damaged/checkpoint/step_000000$step/$f
+        flip $at $(($(wc -c <$at) - 1))
+    done
+    find damaged -type f -exec sha256sum {} + >damaged.sums
+    fails 1 "damaged/checkpoint/step_00000020/$f: damaged: .* \\(of 2 checkpoints .* none is whole\\)" \
+        "${resume[@]}" damaged
+    check "$f: nothing is changed" sha256sum -c damaged.sums
+done
+cp -r a short
+head -c 1000 a/checkpoint/step_00000020/model.safetensors >short/checkpoint/step_00000020/model.safetensors
+rm -r short/checkpoint/step_00000010
+fails 1 'model.safetensors: damaged: 1000 bytes, written were' "${resume[@]}" short
+rm short/checkpoint/step_00000020/model.safetensors
+fails 1 'model.safetensors: cannot read' "${resume[@]}" short
+
+# ---- no room ---------------------------------------------------------------------------------------
+
+more=("${tiny[@]}" --steps 60 --keep 0)
+succeeds "${more[@]}" --out whole
+# whole_still DIR: its checkpoints are those of the run that had room, and nothing half is there.
+whole_still() {
+    local c
+    check "$1: some checkpoint" test -e "$1/checkpoint/step_00000010/state.json"
+    for c in "$1"/checkpoint/step_*; do
+        check "$c is whole" diff -r "$c" "whole/checkpoint/${c##*/}"
+    done
+    check "$1: no part" test -z "$(find "$1" -name '*.part.*')"
+}
+# A limit on the size of files: model.safetensors passes, optim.safetensors does not.
+cp -r whole limited
+rm -r limited/checkpoint/step_000000[2-6]0
+(
+    trap '' XFSZ
+    ulimit -f 150 || exit 77 # units of 1024 bytes
+    exec "$MUSEC" "${resume[@]}" limited >stdout 2>stderr
+)
+code=$?
+if [ $code -eq 77 ]; then
+    skip "the size of files cannot be limited here"
+else
+    check "a file too large: exit 1" test $code -eq 1
+    check "a file too large: one line" test "$(wc -l <stderr)" -eq 1
+    check "a file too large: says which" grep -q 'limited/.*optim.safetensors.*File too large' stderr
+    whole_still limited
+    succeeds "${resume[@]}" limited
+    whole_still limited
+fi
+mkdir disk
+if mount -t tmpfs -o size=900k tmpfs disk 2>/dev/null; then
+    trap 'umount disk' EXIT
+    fails 1 'disk/full/.*No space left on device.*free some space' "${more[@]}" --out disk/full
+    whole_still disk/full
+    mount -o remount,size=8m disk
+    succeeds "${resume[@]}" disk/full
+    whole_still disk/full
+    check "and it is complete" cmp whole/checkpoint/step_00000060/state.json \
+        disk/full/checkpoint/step_00000060/state.json
+    rm -r disk/full
+    head -c 7950k /dev/zero >disk/fill
+    head -c 1m /dev/zero >>disk/fill 2>/dev/null # to the brim
+    fails 1 'No space left' "${more[@]}" --out disk/none
+    check "no run, no directory" test ! -e disk/none
+    umount disk
+    trap - EXIT
+else
+    skip "no small disk can be mounted here: a full one while checkpointing"
+fi
+finish
