@@ -148,6 +148,8 @@ static musec_status configure(ms_error *e, const char *preset, job *j)
     TRY(ms_train_config_set(e, &j->cfg, "report-every", "0"));
     TRY(ms_train_config_set(e, &j->cfg, "lr", "1e-9")); /* rounds must not differ */
     TRY(ms_train_config_set(e, &j->cfg, "aux-lr", "1e-9"));
+    TRY(ms_train_config_set(e, &j->cfg, "init-out", "0.5"));  /* from zero, and never moved, most */
+    TRY(ms_train_config_set(e, &j->cfg, "init-down", "0.5")); /* gradients would be subnormal */
     TRY(ms_train_config_check(e, &j->cfg));
     TRY(ms_schedule_make(e, &j->cfg, &j->schedule));
     j->plan = ms_schedule_at(&j->schedule, 0);

@@ -11,13 +11,15 @@
 #include <limits.h>
 
 enum {
-    AREA   = 1 << 20, /* elements of a tile of a product, at most about */
-    SMALL  = 1 << 18, /* elements of a result that one thread does */
-    NARROW = 512,     /* a tile's longer side is not cut below that */
-    TILE   = 512,     /* the side of a square tile, at most */
-    SUB    = 96,
-    MIRROR = 32,
-    ROUND  = 16,
+    AREA       = 1 << 20, /* elements of a tile of a product, at most about */
+    SMALL      = 1 << 18, /* elements of a result that one thread does, */
+    SMALL_WORK = 1 << 27, /* unless each takes so many products that there are as many of them */
+    SLICE      = 1024,    /* what is longer than that is cut so, where the other side is not */
+    NARROW     = 512,     /* a tile's longer side is not cut below that */
+    TILE       = 512,     /* the side of a square tile, at most */
+    SUB        = 96,
+    MIRROR     = 32,
+    ROUND      = 16,
 };
 
 /* ---- one tile, either type ------------------------------------------------------------------- */
@@ -97,12 +99,22 @@ static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- gemm ------------------------------------------------------------------------------------ */
 
-/* The height and width of the tiles of a rows x cols product. */
-static void tile_shape(int64_t rows, int64_t cols, int64_t *height, int64_t *width)
+/* The number of tiles of a product of inner size k.  What is tall or wide is cut finely: that packs
+ * little twice, and the last tile keeps no one waiting. */
+static int64_t tile_count(int64_t rows, int64_t cols, int64_t k)
 {
     const int64_t area = rows * cols, longer = rows > cols ? rows : cols;
-    const int64_t parts = area < SMALL ? 1 : area < AREA ? 2 : (area + AREA - 1) / AREA;
-    int64_t       step  = even_step(longer, parts);
+    const int64_t shorter = area / longer, slices = longer / SLICE;
+    if (area < SMALL && area * k < SMALL_WORK) return 1;
+    const int64_t parts = area <= 2 * AREA ? 2 : (area + AREA - 1) / AREA;
+    return shorter <= SLICE && slices > parts ? slices : parts;
+}
+
+/* The height and width of the tiles of a rows x cols product of inner size k. */
+static void tile_shape(int64_t rows, int64_t cols, int64_t k, int64_t *height, int64_t *width)
+{
+    const int64_t longer = rows > cols ? rows : cols, parts = tile_count(rows, cols, k);
+    int64_t       step = even_step(longer, parts);
     if (step < NARROW && parts > 2) step = NARROW;
     const int64_t across = (parts + (longer + step - 1) / step - 1) / ((longer + step - 1) / step);
     *height              = rows > cols ? step : even_step(rows, across);
@@ -119,7 +131,7 @@ static musec_status cpu_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, dou
     }
     const int64_t k = a.cols;
     int64_t       step_i, step_j;
-    tile_shape(c.rows, c.cols, &step_i, &step_j);
+    tile_shape(c.rows, c.cols, k, &step_i, &step_j);
     const int64_t n_i = (c.rows + step_i - 1) / step_i, n_j = (c.cols + step_j - 1) / step_j;
     musec_status  st = MUSEC_OK;
     TRY(check_int(d, a));
