@@ -149,6 +149,30 @@ endforeach()
 string(APPEND MUSEC_LIBS_PRIVATE "${fortran_flags} -lpthread -lm")
 string(STRIP "${MUSEC_LIBS_PRIVATE}" MUSEC_LIBS_PRIVATE)
 
+# ---- what only the trainer uses, and can do without -----------------------------------------------
+
+# musec_optional(NAME HEADER MODULE LIBRARY WHAT): if it is here, musec_trainer_dependencies has it
+# and defines MS_HAVE_NAME; else there is no WHAT.  musec info lists them all.
+add_library(musec_trainer_dependencies INTERFACE)
+function(musec_optional name header module library what)
+  musec_find(MUSEC_${name} ${header} ${module} ${library})
+  if(MUSEC_${name}_FOUND)
+    target_include_directories(musec_trainer_dependencies SYSTEM INTERFACE ${MUSEC_${name}_INCLUDE})
+    target_link_libraries(musec_trainer_dependencies INTERFACE ${MUSEC_${name}_LIBRARY})
+    target_compile_definitions(musec_trainer_dependencies INTERFACE MS_HAVE_${name})
+  else()
+    message(STATUS "${module} is missing: no ${what}")
+  endif()
+endfunction()
+
+musec_optional(UTF8PROC utf8proc.h libutf8proc utf8proc "GPT-2 tokenizer") # classes of characters
+musec_optional(ZLIB zlib.h zlib z "reading of .gz files")
+musec_optional(ZSTD zstd.h libzstd zstd "reading of .zst files")
+musec_optional(LZMA lzma.h liblzma lzma "reading of .xz files")
+if(NOT MUSEC_STATIC_DEPS) # a static one drags in a dozen others
+  musec_optional(CURL curl/curl.h libcurl curl "fetching of data sets")
+endif()
+
 if(MUSEC_TESTS)
   musec_find(MUSEC_CMOCKA cmocka.h cmocka cmocka)
   if(NOT MUSEC_CMOCKA_FOUND)

@@ -16,9 +16,13 @@ target_compile_options(musec_flags INTERFACE
   -Wall -Wextra -Wshadow -Wvla -Werror -ffp-contract=off -fno-math-errno
   $<$<BOOL:${MUSEC_NATIVE}>:-march=native>)
 
-if(MUSEC_SANITIZE)
-  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  target_compile_options(musec_flags INTERFACE -O1 ${sanitize})
+if(MUSEC_SANITIZE OR MUSEC_FUZZ)
+  set(sanitize -fsanitize=address,undefined$<$<BOOL:${MUSEC_FUZZ}>:,fuzzer-no-link>
+    -fno-sanitize-recover=all -fno-omit-frame-pointer
+    $<$<BOOL:${MUSEC_FUZZ}>:-fsanitize-coverage-ignorelist=${PROJECT_SOURCE_DIR}/fuzz/uncovered.txt>)
+  # at this level, clang warns of every loop that was asked to be vector code and is not
+  target_compile_options(musec_flags INTERFACE -O1 ${sanitize}
+    $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed>)
   target_link_options(musec_flags INTERFACE ${sanitize})
 endif()
 if(MUSEC_STATIC_DEPS) # a shared library that remains is looked for beside the program as well

@@ -36,6 +36,7 @@ install(FILES docs/musec.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES completions/musec.bash RENAME musec
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 install(FILES completions/_musec DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES data/sources.json DESTINATION ${CMAKE_INSTALL_DATADIR}/musec)
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}
   FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")

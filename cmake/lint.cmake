@@ -17,8 +17,9 @@ if(NOT tidy_fits)
   return()
 endif()
 
-file(GLOB_RECURSE headers CONFIGURE_DEPENDS include/*.h src/*.h bench/*.h tests/*.h)
-musec_sources(test_sources tests examples)
+file(GLOB_RECURSE headers CONFIGURE_DEPENDS include/*.h src/*.h bench/*.h tests/*.h
+  fuzz/*.h)
+musec_sources(test_sources tests fuzz examples)
 set(stamps "")
 foreach(file ${library_sources} ${trainer_sources} ${bench_sources} ${program_sources} ${test_sources})
   file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${file})

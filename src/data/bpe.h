@@ -1,0 +1,50 @@
+/* bpe.h - GPT-2's tokenizer, exactly: text is cut into words by a fixed rule, each word's bytes are
+ * joined pair by pair, the pair of lowest rank first (the leftmost of equals), and what is left
+ * over is looked up.
+ *
+ * The vocabulary is read from whichever file is there:
+ *     encoder.json and vocab.bpe   OpenAI's: tokens with their ids, and the merges in order
+ *     r50k_base.tiktoken           base64 of a token's bytes and its rank, a line each
+ *     gpt2_tokenizer.bin           llm.c's table of bytes by id, versions 1 and 2
+ * All three give the same tokenizer: id 256 + i is what merge i makes, and bytes come first.
+ *
+ * Any bytes can be encoded.  Those that are no valid UTF-8 are words of one byte each
+ * (docs/data.md); decode(encode(x)) is x, whatever x is.  A tokenizer is never changed after
+ * loading: many threads may use one, each with a cache of its own. */
+#ifndef MS_DATA_BPE_H
+#define MS_DATA_BPE_H
+
+#include <stdbool.h>
+
+#include "core/file.h"
+
+enum { MS_BPE_IDS = 50257, MS_BPE_START = 50256 }; /* <|endoftext|> is the last id */
+
+typedef struct ms_bpe       ms_bpe;
+typedef struct ms_bpe_cache ms_bpe_cache; /* words seen and their ids; of bounded size */
+
+/* path: one of the files above, or a directory that has one of the sets. */
+musec_status ms_bpe_load(ms_error *e, const char *path, ms_bpe **out);
+void         ms_bpe_free(ms_bpe *bpe);
+
+/* Where the user's own vocabulary is kept, be it there or not: ~/.local/share/musec/gpt2. */
+musec_status ms_bpe_default_path(ms_error *e, char out[MS_PATH_MAX]);
+/* The path itself, or for NULL ./data/gpt2 or the default path, whichever is there; if neither is,
+ * a failure that says how to get it. */
+musec_status ms_bpe_find(ms_error *e, const char *path, char out[MS_PATH_MAX]);
+
+musec_status ms_bpe_cache_make(ms_error *e, const ms_bpe *bpe, ms_bpe_cache **out);
+void         ms_bpe_cache_free(ms_bpe_cache *cache);
+
+/* Ids that any text of so many bytes can become, at most: room to give to ms_bpe_encode. */
+static inline size_t ms_bpe_room(size_t bytes) { return bytes + 1; }
+
+/* ids has room for ms_bpe_room(bytes), all of which may be written to; returns how many ids there
+ * are.  special: the text <|endoftext|> becomes MS_BPE_START; else it is text like any other. */
+size_t ms_bpe_encode(const ms_bpe *bpe, ms_bpe_cache *cache, const char *text, size_t bytes,
+                     bool special, uint16_t *ids);
+
+/* The bytes of an id, MS_BPE_START being "<|endoftext|>"; NULL beyond the vocabulary. */
+const char *ms_bpe_bytes(const ms_bpe *bpe, int32_t id, size_t *bytes);
+
+#endif
