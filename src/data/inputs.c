@@ -1,0 +1,209 @@
+/* inputs.c - walking directories for files that can be read as documents.
+ *
+ * Names are compared byte by byte, a directory's contents stand where its name does: the order is
+ * the same on every machine. */
+#define _POSIX_C_SOURCE 200809L
+#include "data/inputs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/file.h"
+#include "data/unpack.h"
+
+enum { MAX_DEPTH = 40 }; /* of directories: a link that leads upwards ends here */
+
+static const struct {
+    const char *suffix;
+    bool        json;
+} suffixes[] = { { ".jsonl", true }, { ".json", true }, { ".txt", false } };
+
+/* Does the name end like one of documents?  Then *json says of which. */
+static bool is_known(const char *path, bool *json)
+{
+    const char  *packed = ms_unpack_suffix(path);
+    const size_t n      = packed != NULL ? (size_t)(packed - path) : strlen(path);
+
+    *json = false;
+    for (size_t i = 0; i < COUNT(suffixes); i++) {
+        const size_t bytes = strlen(suffixes[i].suffix);
+        if (n < bytes || memcmp(path + n - bytes, suffixes[i].suffix, bytes) != 0) continue;
+        *json = suffixes[i].json;
+        return true;
+    }
+    return false;
+}
+
+static musec_status add(ms_error *e, ms_inputs *in, const char *path, const struct stat *sb)
+{
+    const bool regular = sb != NULL && S_ISREG(sb->st_mode);
+    ms_input   one     = { .bytes = -1 };
+
+    if (in->n == in->room) {
+        const size_t room = in->room == 0 ? 16 : 2 * in->room; /* of paths: they fit */
+        ms_input    *more = realloc(in->at, room * sizeof *more);
+        if (more == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
+        in->at   = more;
+        in->room = room;
+    }
+    is_known(path, &one.json);
+    if (regular) {
+        one.bytes    = (int64_t)sb->st_size;
+        one.mtime_ns = (int64_t)sb->st_mtim.tv_sec * 1000000000 + sb->st_mtim.tv_nsec;
+    }
+    one.path = strdup(path);
+    if (one.path == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
+    in->at[in->n++] = one;
+    return MUSEC_OK;
+}
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
+typedef struct names {
+    char **at;
+    size_t n, room;
+} names;
+
+static void free_names(names *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->at[i]);
+    free(list->at);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool keep(names *list, const char *name)
+{
+    if (list->n == list->room) {
+        const size_t room = list->room == 0 ? 64 : 2 * list->room;
+        char       **more = realloc(list->at, room * sizeof *more);
+        if (more == NULL) return false;
+        list->at   = more;
+        list->room = room;
+    }
+    list->at[list->n] = strdup(name);
+    return list->at[list->n++] != NULL;
+}
+
+static musec_status list_directory(ms_error *e, const char *path, names *list)
+{
+    DIR           *dir = opendir(path);
+    musec_status   st  = MUSEC_OK;
+    struct dirent *entry;
+
+    if (dir == NULL) return ms_fail(e, MUSEC_EIO, "%s: cannot list (%s)", path, strerror(errno));
+    for (errno = 0; (entry = readdir(dir)) != NULL; errno = 0) {
+        if (entry->d_name[0] == '.') continue;
+        if (!keep(list, entry->d_name)) {
+            list->n -= list->n > 0 && list->at[list->n - 1] == NULL;
+            st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to list it", path);
+            goto done;
+        }
+    }
+    if (errno != 0) st = ms_fail(e, MUSEC_EIO, "%s: cannot list (%s)", path, strerror(errno));
+    if (list->n > 1) qsort(list->at, list->n, sizeof *list->at, by_bytes);
+done:
+    closedir(dir);
+    return st;
+}
+
+static musec_status walk(ms_error *e, ms_inputs *in, const char *path, int depth)
+{
+    names        list = { 0 };
+    char         below[MS_PATH_MAX];
+    struct stat  sb;
+    bool         json;
+    musec_status st;
+
+    if (depth > MAX_DEPTH)
+        return ms_fail(e, MUSEC_EIO, "%s: too deep: does a link in it lead back to itself?", path);
+    TRY(list_directory(e, path, &list));
+    for (size_t i = 0; i < list.n; i++) {
+        TRY(ms_path_join(e, path, list.at[i], below));
+        if (stat(below, &sb) != 0) {
+            if (!is_known(below, &json)) continue; /* a broken link of no interest */
+            st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", below, strerror(errno));
+            goto done;
+        }
+        if (S_ISDIR(sb.st_mode)) {
+            TRY(walk(e, in, below, depth + 1));
+        } else if (S_ISREG(sb.st_mode) && is_known(below, &json)) {
+            TRY(add(e, in, below, &sb));
+        }
+    }
+done:
+    free_names(&list);
+    return st;
+}
+
+/* ---- all paths ------------------------------------------------------------------------------- */
+
+static musec_status add_directory(ms_error *e, ms_inputs *in, const char *path)
+{
+    const size_t before = in->n;
+    musec_status st;
+    char         plain[MS_PATH_MAX];
+    size_t       n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/') /* names of files in it read better so */
+        n--;
+    if (n >= sizeof plain) return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", path);
+    memcpy(plain, path, n);
+    plain[n] = '\0';
+    TRY(walk(e, in, plain, 0));
+    if (in->n == before)
+        st = ms_fail(e, MUSEC_EFORMAT,
+                     "%s: has no file called *.txt, *.jsonl or *.json, packed (.gz, .zst, .xz) or "
+                     "not; name the files themselves",
+                     path);
+done:
+    return st;
+}
+
+musec_status ms_inputs_find(ms_error *e, const char *const *paths, size_t n, ms_inputs *out)
+{
+    bool         has_stdin = false;
+    musec_status st        = MUSEC_OK;
+
+    *out = (ms_inputs){ 0 };
+    if (n == 0) return ms_fail(e, MUSEC_EINVAL, "nothing to read: give files or directories");
+    for (size_t i = 0; i < n; i++) {
+        struct stat sb;
+        if (strcmp(paths[i], "-") == 0) {
+            if (has_stdin) {
+                st = ms_fail(e, MUSEC_EINVAL, "-: stdin can be read only once");
+                goto done;
+            }
+            has_stdin = true;
+            TRY(add(e, out, paths[i], NULL));
+            continue;
+        }
+        if (stat(paths[i], &sb) != 0) {
+            st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", paths[i], strerror(errno));
+            goto done;
+        }
+        if (S_ISDIR(sb.st_mode)) {
+            TRY(add_directory(e, out, paths[i]));
+        } else {
+            TRY(add(e, out, paths[i], &sb));
+        }
+    }
+done:
+    if (st != MUSEC_OK) ms_inputs_free(out);
+    return st;
+}
+
+void ms_inputs_free(ms_inputs *inputs)
+{
+    for (size_t i = 0; i < inputs->n; i++)
+        free(inputs->at[i].path);
+    free(inputs->at);
+    *inputs = (ms_inputs){ 0 };
+}

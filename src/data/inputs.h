@@ -1,0 +1,26 @@
+/* inputs.h - which files are meant by a list of paths. */
+#ifndef MS_DATA_INPUTS_H
+#define MS_DATA_INPUTS_H
+
+#include <stdbool.h>
+
+#include "core/status.h"
+
+typedef struct ms_input {
+    char   *path;
+    int64_t bytes;    /* -1: not known (a pipe) */
+    int64_t mtime_ns; /* of its last change, since 1970; 0 with a pipe */
+    bool    json;     /* it is called .jsonl or .json, packed or not */
+} ms_input;
+
+typedef struct ms_inputs { /* { 0 } is empty */
+    ms_input *at;
+    size_t    n, room;
+} ms_inputs;
+
+/* Files as they are named, whatever their names; of directories, all files below that are called
+ * .txt, .jsonl or .json, packed or not, in the order of their names, hidden ones passed over. */
+musec_status ms_inputs_find(ms_error *e, const char *const *paths, size_t n, ms_inputs *out);
+void         ms_inputs_free(ms_inputs *inputs);
+
+#endif

@@ -1,0 +1,252 @@
+/* manifest.c - reading, writing and comparing manifest.json (docs/data.md has its fields). */
+#define _POSIX_C_SOURCE 200809L
+#include "data/manifest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT  "musec shards"
+#define VERSION 1
+
+json_t *ms_manifest_text(const char *text)
+{
+    json_t *value = json_string(text);
+    char   *copy;
+
+    if (value != NULL) return value;
+    copy = strdup(text); /* a path may hold any bytes, JSON only UTF-8 */
+    for (char *c = copy; c != NULL && *c != '\0'; c++)
+        if ((unsigned char)*c >= 0x80) *c = '?';
+    value = copy == NULL ? NULL : json_string(copy);
+    free(copy);
+    return value;
+}
+
+int64_t ms_manifest_tokens(const ms_manifest *m)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < m->n; i++)
+        n += m->shards[i].tokens;
+    return n;
+}
+
+musec_status ms_manifest_add(ms_error *e, ms_manifest *m, const ms_made_shard *shard)
+{
+    if (m->n == m->room) {
+        const size_t   room = m->room == 0 ? 16 : 2 * m->room; /* of files: they fit */
+        ms_made_shard *more = realloc(m->shards, room * sizeof *more);
+        if (more == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the manifest");
+        m->shards = more;
+        m->room   = room;
+    }
+    m->shards[m->n++] = *shard;
+    return MUSEC_OK;
+}
+
+void ms_manifest_free(ms_manifest *m)
+{
+    json_decref(m->settings);
+    json_decref(m->inputs);
+    free(m->shards);
+    *m = (ms_manifest){ 0 };
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static json_t *shard_json(const ms_made_shard *s)
+{
+    return json_pack("{ss, sI, sI, ss, s{sI, sI, sI}, s{sI, sI, sI}}", "name", s->name, "tokens",
+                     (json_int_t)s->tokens, "documents", (json_int_t)s->documents, "sha256",
+                     s->sha256, "next", "file", (json_int_t)s->next.file, "record",
+                     (json_int_t)s->next.record, "token", (json_int_t)s->next.token, "so_far",
+                     "documents", (json_int_t)s->so_far.documents, "text_bytes",
+                     (json_int_t)s->so_far.text_bytes, "bad", (json_int_t)s->so_far.bad);
+}
+
+static json_t *manifest_json(const ms_manifest *m) /* NULL: no memory */
+{
+    json_t *shards = json_array();
+
+    for (size_t i = 0; shards != NULL && i < m->n; i++)
+        if (json_array_append_new(shards, shard_json(&m->shards[i])) != 0) {
+            json_decref(shards);
+            return NULL;
+        }
+    if (shards == NULL) return NULL;
+    return json_pack("{ss, si, sb, sO, sO, so, s{sI, sI, sI, sI, sI}}", "format", FORMAT, "version",
+                     VERSION, "complete", (int)m->complete, "settings", m->settings, "inputs",
+                     m->inputs, "shards", shards, "totals", "shards", (json_int_t)m->n, "tokens",
+                     (json_int_t)ms_manifest_tokens(m), "documents",
+                     (json_int_t)m->totals.documents, "text_bytes",
+                     (json_int_t)m->totals.text_bytes, "bad", (json_int_t)m->totals.bad);
+}
+
+musec_status ms_manifest_write(ms_error *e, const char *path, const ms_manifest *m)
+{
+    json_t      *root = manifest_json(m);
+    char        *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
+    ms_out_file  out  = { 0 };
+    musec_status st;
+
+    if (text == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
+        goto done;
+    }
+    TRY(ms_out_open(e, path, &out));
+    TRY(ms_out_write(e, &out, text, strlen(text)));
+    TRY(ms_out_write(e, &out, "\n", 1));
+    TRY(ms_out_commit(e, &out));
+done:
+    ms_out_abandon(&out);
+    free(text);
+    json_decref(root);
+    return st;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Names of ours: they are joined to the directory, so nothing else may stand there. */
+static bool is_name(const char *name)
+{
+    return strlen(name) < sizeof((ms_made_shard *)0)->name && strchr(name, '/') == NULL &&
+           name[0] != '.' && name[0] != '\0';
+}
+
+static bool read_shard(json_t *row, ms_made_shard *out)
+{
+    const char *name = NULL, *sha = NULL;
+    json_int_t  tokens, documents, file, record, token, all, text_bytes, bad;
+
+    if (json_unpack(row, "{ss, sI, sI, ss, s{sI, sI, sI}, s{sI, sI, sI}}", "name", &name, "tokens",
+                    &tokens, "documents", &documents, "sha256", &sha, "next", "file", &file,
+                    "record", &record, "token", &token, "so_far", "documents", &all, "text_bytes",
+                    &text_bytes, "bad", &bad) != 0)
+        return false;
+    if (!is_name(name) || strlen(sha) != MS_SHA256_HEX - 1 || tokens < 1 || tokens > INT32_MAX ||
+        documents < 0 || file < 0 || record < 0 || token < 0 || all < 0 || text_bytes < 0 ||
+        bad < 0)
+        return false;
+    *out = (ms_made_shard){ .tokens    = tokens,
+                            .documents = documents,
+                            .next      = { file, record, token },
+                            .so_far    = { all, text_bytes, bad } };
+    memcpy(out->name, name, strlen(name) + 1);
+    memcpy(out->sha256, sha, MS_SHA256_HEX);
+    return true;
+}
+
+musec_status ms_manifest_read(ms_error *e, const char *path, ms_manifest *out)
+{
+    json_error_t  error;
+    json_t       *root = NULL, *shards = NULL;
+    const char   *format = NULL;
+    int           version, complete;
+    json_int_t    documents, text_bytes, bad;
+    ms_made_shard shard;
+    FILE         *f = NULL;
+    musec_status  st;
+
+    *out = (ms_manifest){ 0 };
+    TRY(ms_file_open_read(e, path, &f));
+    root = json_loadf(f, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL) {
+        st = ms_fail(e, MUSEC_EFORMAT, "%s:%d: is not JSON: %s; remove it to start over", path,
+                     error.line, error.text);
+        goto done;
+    }
+    if (json_unpack(root, "{ss, si, sb, so, so, so, s{sI, sI, sI}}", "format", &format, "version",
+                    &version, "complete", &complete, "settings", &out->settings, "inputs",
+                    &out->inputs, "shards", &shards, "totals", "documents", &documents,
+                    "text_bytes", &text_bytes, "bad", &bad) != 0 ||
+        strcmp(format, FORMAT) != 0 || version != VERSION || !json_is_object(out->settings) ||
+        !json_is_array(out->inputs) || !json_is_array(shards)) {
+        out->settings = out->inputs = NULL;
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: is no manifest of shards of version %d", path, VERSION);
+        goto done;
+    }
+    json_incref(out->settings);
+    json_incref(out->inputs);
+    out->complete = complete;
+    out->totals   = (ms_counts){ documents, text_bytes, bad };
+    for (size_t i = 0; i < json_array_size(shards); i++) {
+        if (!read_shard(json_array_get(shards, i), &shard)) {
+            st = ms_fail(e, MUSEC_EFORMAT, "%s: damaged: shard %zu of its list", path, i);
+            goto done;
+        }
+        TRY(ms_manifest_add(e, out, &shard));
+    }
+done:
+    if (f != NULL) fclose(f);
+    json_decref(root);
+    if (st != MUSEC_OK) ms_manifest_free(out);
+    return st;
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+static void value_text(json_t *value, char *out, size_t bytes)
+{
+    char *text = value == NULL ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+    snprintf(out, bytes, "%s", text != NULL ? text : "nothing");
+    free(text);
+}
+
+/* The first key of `a` that `b` has otherwise; NULL: none. */
+static const char *first_difference(json_t *a, json_t *b)
+{
+    const char *key;
+    json_t     *value;
+    json_object_foreach(a, key, value)
+    {
+        if (!json_equal(value, json_object_get(b, key))) return key;
+    }
+    return NULL;
+}
+
+static musec_status same_settings(ms_error *e, const char *path, json_t *was, json_t *now)
+{
+    const char *key = first_difference(now, was);
+    char        old_text[128], new_text[128];
+
+    if (key == NULL) key = first_difference(was, now);
+    if (key == NULL) return MUSEC_OK;
+    value_text(json_object_get(was, key), old_text, sizeof old_text);
+    value_text(json_object_get(now, key), new_text, sizeof new_text);
+    return ms_fail(e, MUSEC_EINVAL,
+                   "%s: these shards were begun with %s %s, not %s; go on as they were begun, or "
+                   "write elsewhere",
+                   path, key, old_text, new_text);
+}
+
+static musec_status same_inputs(ms_error *e, const char *path, json_t *was, json_t *now)
+{
+    const size_t n_was = json_array_size(was), n_now = json_array_size(now);
+
+    for (size_t i = 0; i < n_was && i < n_now; i++) {
+        json_t     *a = json_array_get(was, i), *b = json_array_get(now, i);
+        const char *file = json_string_value(json_object_get(a, "path"));
+        const char *key  = first_difference(b, a);
+        char        old_text[256], new_text[256];
+        if (key == NULL) continue;
+        value_text(json_object_get(a, key), old_text, sizeof old_text);
+        value_text(json_object_get(b, key), new_text, sizeof new_text);
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s: input %zu, %s, has changed: its %s was %s and is %s; write elsewhere",
+                       path, i, file != NULL ? file : "?", key, old_text, new_text);
+    }
+    if (n_was == n_now) return MUSEC_OK;
+    return ms_fail(e, MUSEC_EINVAL,
+                   "%s: these shards were begun from %zu files, not %zu; go on as they were begun, "
+                   "or write elsewhere",
+                   path, n_was, n_now);
+}
+
+musec_status ms_manifest_same(ms_error *e, const char *path, const ms_manifest *was,
+                              const ms_manifest *now)
+{
+    musec_status st;
+    TRY(same_settings(e, path, was->settings, now->settings));
+    TRY(same_inputs(e, path, was->inputs, now->inputs));
+done:
+    return st;
+}

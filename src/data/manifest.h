@@ -1,0 +1,56 @@
+/* manifest.h - manifest.json of a directory of shards: what they were made of, how, and how far.
+ *
+ * It is written whole after every shard.  Whoever goes on finds in it where the next shard begins:
+ * which token of which record of which file. */
+#ifndef MS_DATA_MANIFEST_H
+#define MS_DATA_MANIFEST_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "core/file.h"
+#include "core/sha256.h"
+
+#define MS_MANIFEST_NAME "manifest.json"
+
+typedef struct ms_place { /* in the input: the token of the record of the file */
+    int64_t file, record, token;
+} ms_place;
+
+typedef struct ms_counts { /* up to some place */
+    int64_t documents, text_bytes, bad;
+} ms_counts;
+
+typedef struct ms_made_shard {
+    char      name[32];
+    int64_t   tokens, documents; /* documents that begin in it */
+    char      sha256[MS_SHA256_HEX];
+    ms_place  next;   /* where the next one begins */
+    ms_counts so_far; /* up to there */
+} ms_made_shard;
+
+typedef struct ms_manifest { /* { 0 } is empty */
+    json_t        *settings; /* object: name, value */
+    json_t        *inputs;   /* array of objects: path, bytes, mtime_ns */
+    ms_made_shard *shards;
+    size_t         n, room;
+    ms_counts      totals;
+    bool           complete;
+} ms_manifest;
+
+musec_status ms_manifest_read(ms_error *e, const char *path, ms_manifest *out);
+musec_status ms_manifest_write(ms_error *e, const char *path, const ms_manifest *m);
+void         ms_manifest_free(ms_manifest *m);
+
+musec_status ms_manifest_add(ms_error *e, ms_manifest *m, const ms_made_shard *shard);
+int64_t      ms_manifest_tokens(const ms_manifest *m);
+
+/* May a run with the settings and inputs of `now` go on where `was` is?  A failure names what is
+ * different. */
+musec_status ms_manifest_same(ms_error *e, const char *path, const ms_manifest *was,
+                              const ms_manifest *now);
+
+/* Text as JSON, with '?' for bytes that are no UTF-8; NULL if there is no memory. */
+json_t *ms_manifest_text(const char *text);
+
+#endif

@@ -1,0 +1,55 @@
+/* pipeline.h - records in, tokens out: one thread reads, several encode, the caller gets blocks of
+ * documents in the order of the input.
+ *
+ * There are so many blocks and no more: who is ahead waits.  So memory does not depend on the
+ * input, but for a document that is longer than a block. */
+#ifndef MS_DATA_PIPELINE_H
+#define MS_DATA_PIPELINE_H
+
+#include "data/bpe.h"
+#include "data/reader.h"
+
+typedef struct ms_piece { /* a record and what became of it */
+    ms_record record;     /* its data is ours */
+    size_t    offset;     /* of its data in the block */
+    bool      bad;        /* passed over: no tokens */
+    size_t    text_bytes, tokens;
+} ms_piece;
+
+typedef struct ms_block {
+    ms_piece    *pieces;
+    size_t       n;        /* pieces that can be used; if there was a failure, those before it */
+    uint16_t    *tokens;   /* of all pieces, one behind the other */
+    int64_t      consumed; /* bytes of input up to its end */
+    bool         last;     /* nothing follows */
+    musec_status st;       /* what came behind the pieces; a failure is always in the last block */
+    ms_error     error;
+    /* the pipeline's own */
+    char  *raw;
+    size_t bytes, raw_room, n_records, piece_room, token_room;
+    int    state;
+} ms_block;
+
+typedef struct ms_pipeline ms_pipeline;
+
+/* The reader belongs to the pipeline's thread until ms_pipeline_free; `quit` is what it has as its
+ * `stop`.  bpe NULL: bytes.  skip_bad: lines that cannot be used are pieces marked as bad. */
+typedef struct ms_pipeline_config {
+    ms_reader    *reader;
+    atomic_bool  *quit;
+    const ms_bpe *bpe;
+    int           threads;
+    bool          skip_bad;
+    int64_t       file, record; /* where to begin: see ms_reader_seek */
+} ms_pipeline_config;
+
+musec_status ms_pipeline_make(ms_error *e, const ms_pipeline_config *cfg, ms_pipeline **out);
+/* The next block, or NULL if it is not there within some 100 ms. */
+ms_block *ms_pipeline_next(ms_pipeline *p);
+void      ms_pipeline_done(ms_pipeline *p, ms_block *block); /* gives it back */
+void      ms_pipeline_free(ms_pipeline *p);                  /* at any time; sets *quit */
+
+/* The id that stands before each document. */
+uint16_t ms_pipeline_start_id(const ms_bpe *bpe);
+
+#endif

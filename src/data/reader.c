@@ -1,0 +1,452 @@
+/* reader.c - cutting files into records, and records into documents.
+ *
+ * The buffer holds buf[begin .. end) of the file at hand.  A record ends where the separator of its
+ * kind begins, or with the file:
+ *
+ *     JSON lines   "\n"
+ *     eot          "\n<|endoftext|>\n"
+ *     blank        "\n\n", which stays part of the record
+ *     file         none
+ *
+ * No separator begins in the first `scanned` bytes of the record, so that every byte is looked at
+ * once however long the record is.  The buffer grows up to the longest record allowed.  Nothing
+ * follows the last separator of a file: "a|b|" and "a|b" are both two records. */
+#define _POSIX_C_SOURCE 200809L
+#include "data/reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/unpack.h"
+
+enum { BUF_MIN = 1 << 18, READ_MIN = 1 << 16, KEYS_SHOWN = 8 };
+
+typedef struct separator {
+    const char *text; /* NULL: only the end of the file ends a record */
+    size_t      bytes, kept;
+} separator;
+
+static const separator at_lines = { "\n", 1, 0 };
+static const separator splits[] = {
+    [MS_SPLIT_EOT]   = { "\n<|endoftext|>\n", 15, 0 },
+    [MS_SPLIT_BLANK] = { "\n\n", 2, 2 },
+    [MS_SPLIT_FILE]  = { NULL, 0, 0 },
+};
+
+struct ms_reader {
+    ms_reader_config cfg; /* its paths are not kept, its field is ours */
+    char            *field;
+    ms_inputs        inputs;
+    size_t           file; /* the one at hand */
+    ms_unpack       *in;   /* NULL: not open */
+    bool             json, ended, dropping;
+    char            *buf;
+    size_t           begin, end, room, scanned;
+    int64_t          number;     /* of the next record */
+    int64_t          documents;  /* so far in this file */
+    int64_t          bytes_done; /* of the files before */
+    int64_t          bad;
+    json_t          *root; /* of the last document */
+};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+musec_status ms_reader_open(ms_error *e, const ms_reader_config *cfg, ms_reader **out)
+{
+    ms_reader   *r  = calloc(1, sizeof *r);
+    musec_status st = MUSEC_OK;
+
+    *out = NULL;
+    if (r != NULL) {
+        r->cfg   = *cfg;
+        r->room  = BUF_MIN;
+        r->buf   = malloc(r->room);
+        r->field = strdup(cfg->field);
+    }
+    if (r == NULL || r->buf == NULL || r->field == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory to read documents");
+        goto done;
+    }
+    if (cfg->max_document == 0 || cfg->max_document > PTRDIFF_MAX / 4) {
+        st = ms_fail(e, MUSEC_EINVAL, "documents of up to %zu bytes cannot be read",
+                     cfg->max_document);
+        goto done;
+    }
+    TRY(ms_inputs_find(e, cfg->paths, cfg->n_paths, &r->inputs));
+    r->cfg.paths   = NULL;
+    r->cfg.n_paths = 0;
+    r->cfg.field   = r->field;
+    *out           = r;
+    r              = NULL;
+done:
+    ms_reader_close(r);
+    return st;
+}
+
+void ms_reader_close(ms_reader *r)
+{
+    if (r == NULL) return;
+    json_decref(r->root);
+    ms_unpack_close(r->in);
+    ms_inputs_free(&r->inputs);
+    free(r->field);
+    free(r->buf);
+    free(r);
+}
+
+/* ---- the buffer ------------------------------------------------------------------------------ */
+
+/* A failure within a file of lines says in which of them. */
+static void add_line(ms_error *e, const ms_reader *r)
+{
+    const size_t n = strlen(e->text);
+    if (r->json)
+        snprintf(e->text + n, sizeof e->text - n, " (in line %lld)", (long long)r->number + 1);
+    else
+        snprintf(e->text + n, sizeof e->text - n, " (in document %lld)", (long long)r->number + 1);
+}
+
+/* Reads on behind what is there. */
+static musec_status fill(ms_error *e, ms_reader *r)
+{
+    size_t       got = 0;
+    musec_status st;
+
+    if (r->begin > 0) {
+        memmove(r->buf, r->buf + r->begin, r->end - r->begin);
+        r->end -= r->begin;
+        r->begin = 0;
+    }
+    if (r->room - r->end < READ_MIN) {
+        char *more = realloc(r->buf, 2 * r->room); /* at most 4 times max_document: it fits */
+        if (more == NULL)
+            return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for a document of %zu bytes",
+                           ms_reader_file(r, r->file), r->end);
+        r->buf = more;
+        r->room *= 2;
+    }
+    st = ms_unpack_read(e, r->in, r->buf + r->end, r->room - r->end, &got);
+    if (st != MUSEC_OK) add_line(e, r);
+    r->ended = st == MUSEC_OK && got == 0;
+    r->end += got;
+    return st;
+}
+
+static bool begins_with_object(const ms_reader *r)
+{
+    size_t i = r->begin;
+    while (i < r->end && strchr(" \t\r\n", r->buf[i]) != NULL && r->buf[i] != '\0')
+        i++;
+    return i < r->end && r->buf[i] == '{';
+}
+
+static musec_status open_next(ms_error *e, ms_reader *r)
+{
+    const ms_input *in = &r->inputs.at[r->file];
+    musec_status    st;
+
+    r->begin = r->end = r->scanned = 0;
+    r->number = r->documents = 0;
+    r->ended = r->dropping = false;
+    r->json                = r->cfg.format == MS_FORMAT_JSON || in->json;
+    if (r->cfg.format == MS_FORMAT_TEXT) r->json = false;
+    TRY(ms_unpack_open(e, in->path, r->cfg.stop, &r->in));
+    if (r->cfg.format == MS_FORMAT_AUTO && strcmp(in->path, "-") == 0) {
+        TRY(fill(e, r));
+        r->json = begins_with_object(r);
+    }
+done:
+    return st;
+}
+
+static void close_file(ms_reader *r)
+{
+    r->bytes_done += ms_unpack_consumed(r->in);
+    ms_unpack_close(r->in);
+    r->in = NULL;
+    r->file++;
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+static const separator *separator_of(const ms_reader *r)
+{
+    return r->json ? &at_lines : &splits[r->cfg.split];
+}
+
+/* Looks for the separator in what is there; *bytes is where it begins in the record. */
+static bool find_end(ms_reader *r, const separator *s, size_t *bytes)
+{
+    const char  *record = r->buf + r->begin;
+    const size_t n      = r->end - r->begin;
+
+    if (s->text == NULL) return false;
+    while (n - r->scanned >= s->bytes) {
+        const char *at = memchr(record + r->scanned, s->text[0], n - r->scanned - s->bytes + 1);
+        if (at == NULL) {
+            r->scanned = n - s->bytes + 1;
+            break;
+        }
+        *bytes = (size_t)(at - record);
+        if (memcmp(at, s->text, s->bytes) == 0) return true;
+        r->scanned = *bytes + 1;
+    }
+    return false;
+}
+
+static musec_status too_long(ms_error *e, const ms_reader *r)
+{
+    return ms_fail(e, MUSEC_EFORMAT,
+                   "%s: document %lld is longer than %zu bytes; allow more with --max-document%s",
+                   ms_reader_file(r, r->file), (long long)r->number + 1, r->cfg.max_document,
+                   r->cfg.split == MS_SPLIT_FILE ? "" : ", or choose another --split");
+}
+
+/* The record at hand, without its separator, and how far the next one is; at the end of the file
+ * *step is 0.  A line that is too long is said to be so at once; the rest of it is dropped by the
+ * next call. */
+static musec_status cut(ms_error *e, ms_reader *r, size_t *bytes, size_t *step, bool *long_line)
+{
+    const separator *s  = separator_of(r);
+    musec_status     st = MUSEC_OK;
+
+    *long_line = false;
+    for (;;) {
+        const bool   found = find_end(r, s, bytes);
+        const bool   whole = found || r->ended;
+        const size_t n     = r->end - r->begin;
+
+        *step  = found ? *bytes + s->bytes : n;
+        *bytes = found ? *bytes + s->kept : n;
+        if (r->dropping) {
+            r->begin += *step;
+            r->scanned  = 0;
+            r->dropping = !whole;
+            if (whole) continue;
+        } else if (*bytes > r->cfg.max_document + (whole ? 0 : s->bytes)) {
+            if (!r->json) return too_long(e, r);
+            *long_line  = true;
+            r->dropping = !whole;
+            break;
+        } else if (whole) {
+            break;
+        }
+        TRY(fill(e, r));
+    }
+done:
+    return st;
+}
+
+static bool is_blank(const char *line, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
+    return true;
+}
+
+musec_status ms_reader_record(ms_error *e, ms_reader *r, ms_record *out)
+{
+    size_t       bytes, step;
+    bool         long_line;
+    musec_status st = MUSEC_OK;
+
+    *out = (ms_record){ 0 };
+    while (r->file < r->inputs.n) {
+        if (r->in == NULL) TRY(open_next(e, r));
+        TRY(cut(e, r, &bytes, &step, &long_line));
+        if (step == 0) {
+            close_file(r);
+            continue;
+        }
+        *out = (ms_record){ .data     = r->buf + r->begin,
+                            .bytes    = long_line ? 0 : bytes,
+                            .file     = (int64_t)r->file,
+                            .number   = r->number++,
+                            .json     = r->json,
+                            .too_long = long_line };
+        r->begin += step;
+        r->scanned = 0;
+        if (!r->json || long_line || !is_blank(out->data, bytes)) goto done;
+        *out = (ms_record){ 0 };
+    }
+done:
+    return st;
+}
+
+musec_status ms_reader_seek(ms_error *e, ms_reader *r, int64_t file, int64_t number)
+{
+    size_t       bytes, step;
+    bool         long_line;
+    musec_status st = MUSEC_OK;
+
+    if (file < 0 || (size_t)file > r->inputs.n || number < 0)
+        return ms_fail(e, MUSEC_EINVAL, "there is no file %lld, record %lld to go on from",
+                       (long long)file, (long long)number);
+    for (; r->file < (size_t)file; r->file++)
+        if (r->inputs.at[r->file].bytes > 0) r->bytes_done += r->inputs.at[r->file].bytes;
+    if (number == 0 || r->file == r->inputs.n) return st;
+    TRY(open_next(e, r));
+    while (r->number < number) {
+        TRY(cut(e, r, &bytes, &step, &long_line));
+        if (step == 0) {
+            st = ms_fail(e, MUSEC_EFORMAT,
+                         "%s: has %lld records and had %lld or more before: it was changed",
+                         ms_reader_file(r, r->file), (long long)r->number, (long long)number);
+            goto done;
+        }
+        r->begin += step;
+        r->scanned = 0;
+        r->number++;
+    }
+done:
+    return st;
+}
+
+/* ---- documents ------------------------------------------------------------------------------- */
+
+/* ": it has a, b, c" of an object, for those who look for the right name. */
+static void list_keys(json_t *root, char *text, size_t bytes)
+{
+    size_t      used = 0, n = 0;
+    const char *key;
+    json_t     *value;
+
+    text[0] = '\0';
+    json_object_foreach(root, key, value)
+    {
+        if (used + strlen(key) + 8 > bytes || ++n > KEYS_SHOWN) break;
+        used +=
+            (size_t)snprintf(text + used, bytes - used, "%s%s", n == 1 ? "; it has " : ", ", key);
+    }
+}
+
+static const char *type_name(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER:
+    case JSON_REAL: return "a number";
+    case JSON_NULL: return "null";
+    default: return "true or false";
+    }
+}
+
+static musec_status bad_line(ms_error *e, const ms_reader *r, const ms_record *rec, const char *why)
+{
+    return ms_fail(e, MUSEC_EFORMAT, "%s:%lld: %s (--skip-bad passes over such lines)",
+                   ms_reader_file(r, (size_t)rec->file), (long long)rec->number + 1, why);
+}
+
+static musec_status json_text(ms_error *e, const ms_reader *r, const ms_record *rec,
+                              const char **text, size_t *bytes, json_t **root)
+{
+    const bool mark = rec->number == 0 && rec->bytes >= 3 &&
+                      memcmp(rec->data, "\xEF\xBB\xBF", 3) == 0; /* a byte order mark */
+    const size_t skip = mark ? 3 : 0;
+    char         why[512], keys[256];
+    json_error_t error;
+    json_t      *value;
+
+    /* numbers of other fields may be of any size: as reals they all fit */
+    *root = json_loadb(rec->data + skip, rec->bytes - skip,
+                       JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
+    if (*root == NULL) {
+        snprintf(why, sizeof why, "is not JSON: %.300s at byte %d", error.text, error.position);
+        return bad_line(e, r, rec, why);
+    }
+    if (!json_is_object(*root)) {
+        snprintf(why, sizeof why, "is %s; each line must be an object", type_name(*root));
+        return bad_line(e, r, rec, why);
+    }
+    value = json_object_get(*root, r->field);
+    if (value == NULL) {
+        list_keys(*root, keys, sizeof keys);
+        snprintf(why, sizeof why, "has no field \"%.100s\"%s; choose one with --field", r->field,
+                 keys);
+        return bad_line(e, r, rec, why);
+    }
+    if (!json_is_string(value)) {
+        snprintf(why, sizeof why, "the field \"%.100s\" is %s, not a string", r->field,
+                 type_name(value));
+        return bad_line(e, r, rec, why);
+    }
+    *text  = json_string_value(value);
+    *bytes = json_string_length(value);
+    return MUSEC_OK;
+}
+
+musec_status ms_record_text(ms_error *e, const ms_reader *r, const ms_record *record,
+                            const char **text, size_t *bytes, json_t **root)
+{
+    char         why[128];
+    musec_status st;
+
+    *text  = record->data;
+    *bytes = record->bytes;
+    *root  = NULL;
+    if (record->too_long) {
+        snprintf(why, sizeof why, "is longer than %zu bytes; allow more with --max-document",
+                 r->cfg.max_document);
+        return bad_line(e, r, record, why);
+    }
+    if (!record->json) return MUSEC_OK;
+    st = json_text(e, r, record, text, bytes, root);
+    if (st != MUSEC_OK) {
+        json_decref(*root);
+        *root = NULL;
+    }
+    return st;
+}
+
+musec_status ms_reader_next(ms_error *e, ms_reader *r, ms_document *out)
+{
+    ms_record    record;
+    const char  *text;
+    musec_status st;
+
+    *out = (ms_document){ 0 };
+    json_decref(r->root);
+    r->root = NULL;
+    for (;;) {
+        TRY(ms_reader_record(e, r, &record));
+        if (record.data == NULL) break;
+        st = ms_record_text(e, r, &record, &text, &out->bytes, &r->root);
+        if (st == MUSEC_EFORMAT && r->cfg.skip_bad) {
+            r->bad++;
+            continue;
+        }
+        if (st != MUSEC_OK) break;
+        out->text   = (char *)text;
+        out->file   = record.file;
+        out->number = r->documents++;
+        break;
+    }
+done:
+    return st;
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+size_t      ms_reader_files(const ms_reader *r) { return r->inputs.n; }
+const char *ms_reader_file(const ms_reader *r, size_t index) { return r->inputs.at[index].path; }
+
+const ms_input *ms_reader_input(const ms_reader *r, size_t index) { return &r->inputs.at[index]; }
+
+int64_t ms_reader_consumed(const ms_reader *r)
+{
+    return r->bytes_done + (r->in != NULL ? ms_unpack_consumed(r->in) : 0);
+}
+
+int64_t ms_reader_total(const ms_reader *r)
+{
+    int64_t total = 0;
+    for (size_t i = 0; i < r->inputs.n; i++) {
+        if (r->inputs.at[i].bytes < 0) return -1;
+        total += r->inputs.at[i].bytes;
+    }
+    return total;
+}
+
+int64_t ms_reader_bad(const ms_reader *r) { return r->bad; }

@@ -1,0 +1,444 @@
+/* tokenize.c - the caller's side of the pipeline: blocks of tokens into shards, and the manifest.
+ *
+ * All tokens in a row, val_tokens of them, then shard_tokens again and again:
+ *
+ *     S d0 d0 d0 S d1 d1 | d1 d1 S d2 | S d3 d3 ...       S the start id, | the end of a shard
+ *
+ * Behind each shard its end is known as a place in the input: (file, record, token of the record).
+ * A run that goes on seeks there, encodes that record, and drops the tokens before the place.  The
+ * manifest is there before the first shard, so that a directory of ours is always known as one. */
+#define _XOPEN_SOURCE 700 /* realpath */
+#include "data/tokenize.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "data/manifest.h"
+#include "data/pipeline.h"
+#include "data/shard.h"
+#include "data/shard_out.h"
+
+enum { PROGRESS_MS = 250 };
+
+static const char *const split_names[]  = { "eot", "blank", "file" };
+static const char *const format_names[] = { "auto", "text", "jsonl" };
+
+typedef struct writer {
+    const ms_tokenize_config *cfg;
+    ms_manifest               manifest;
+    char                      path[MS_PATH_MAX]; /* of the manifest */
+    ms_made_shard             made;              /* the shard that is open */
+    ms_shard_out              shard;
+    bool                      open, full; /* full: limit_tokens are there */
+    int64_t                   tokens;     /* of all shards */
+    int64_t                   skip;       /* tokens of the next record that were written before */
+    ms_counts                 counts;
+    int64_t                   kept, listed;
+} writer;
+
+/* ---- what the manifest says of this run ------------------------------------------------------ */
+
+/* All vocabularies of equal ids and bytes are one, whatever file they came from. */
+static void vocabulary_sha(const ms_bpe *bpe, char hex[MS_SHA256_HEX])
+{
+    ms_sha256 sha;
+
+    ms_sha256_init(&sha);
+    for (int32_t id = 0; bpe != NULL && id < MS_BPE_IDS; id++) {
+        size_t         bytes  = 0;
+        const char    *text   = ms_bpe_bytes(bpe, id, &bytes);
+        const uint32_t length = (uint32_t)bytes;
+        ms_sha256_add(&sha, &length, sizeof length);
+        if (text != NULL) ms_sha256_add(&sha, text, bytes);
+    }
+    ms_sha256_end(&sha, hex);
+}
+
+static json_t *settings_json(const ms_tokenize_config *cfg) /* NULL: no memory */
+{
+    char hex[MS_SHA256_HEX];
+
+    vocabulary_sha(cfg->bpe, hex);
+    return json_pack("{ss, ss*, ss, ss, so, sb, sI, sI, sI, sI}", "tokenizer",
+                     cfg->bpe != NULL ? "gpt2" : "byte", "vocabulary_sha256",
+                     cfg->bpe != NULL ? hex : NULL, "format", format_names[cfg->reader.format],
+                     "split", split_names[cfg->reader.split], "field",
+                     ms_manifest_text(cfg->reader.field), "skip_bad", (int)cfg->reader.skip_bad,
+                     "max_document", (json_int_t)cfg->reader.max_document, "shard_tokens",
+                     (json_int_t)cfg->shard_tokens, "val_tokens", (json_int_t)cfg->val_tokens,
+                     "limit_tokens", (json_int_t)cfg->limit_tokens);
+}
+
+static json_t *inputs_json(const ms_reader *r)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; list != NULL && i < ms_reader_files(r); i++) {
+        const ms_input *in = ms_reader_input(r, i);
+        if (json_array_append_new(list,
+                                  json_pack("{so, sI, sI}", "path", ms_manifest_text(in->path),
+                                            "bytes", (json_int_t)in->bytes, "mtime_ns",
+                                            (json_int_t)in->mtime_ns)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static musec_status describe(ms_error *e, const ms_tokenize_config *cfg, const ms_reader *r,
+                             ms_manifest *m)
+{
+    m->settings = settings_json(cfg);
+    m->inputs   = inputs_json(r);
+    if (m->settings == NULL || m->inputs == NULL)
+        return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the manifest");
+    return MUSEC_OK;
+}
+
+/* ---- the directory --------------------------------------------------------------------------- */
+
+/* Shards within an input would be an input of the next run, its manifest to begin with. */
+static musec_status check_apart(ms_error *e, const ms_tokenize_config *cfg)
+{
+    char        *out = realpath(cfg->out, NULL), *in = NULL;
+    musec_status st = MUSEC_OK;
+
+    if (out == NULL)
+        return ms_fail(e, MUSEC_EIO, "%s: cannot find (%s)", cfg->out, strerror(errno));
+    for (size_t i = 0; i < cfg->reader.n_paths && st == MUSEC_OK; i++) {
+        struct stat sb;
+        if (stat(cfg->reader.paths[i], &sb) != 0 || !S_ISDIR(sb.st_mode)) continue;
+        in             = realpath(cfg->reader.paths[i], NULL);
+        const size_t n = in == NULL ? 0 : strlen(in);
+        if (n > 0 && strncmp(in, out, n) == 0 && (out[n] == '/' || out[n] == '\0' || n == 1))
+            st = ms_fail(e, MUSEC_EINVAL, "%s: lies within the input %s; write elsewhere", cfg->out,
+                         cfg->reader.paths[i]);
+        free(in);
+    }
+    free(out);
+    return st;
+}
+
+static bool ends_with(const char *name, const char *suffix)
+{
+    const size_t n = strlen(name), m = strlen(suffix);
+    return n >= m && strcmp(name + n - m, suffix) == 0;
+}
+
+static bool is_ours(const char *name, size_t bytes) /* its first bytes, before ".part." */
+{
+    return (bytes > 4 && memcmp(name + bytes - 4, ".bin", 4) == 0) ||
+           (bytes == strlen(MS_MANIFEST_NAME) && memcmp(name, MS_MANIFEST_NAME, bytes) == 0);
+}
+
+/* Removes what a killed run left half done.  `stranger` becomes the name of a shard, if any. */
+static musec_status clean(ms_error *e, const char *out, char *stranger, size_t bytes)
+{
+    DIR           *dir = opendir(out);
+    struct dirent *entry;
+    char           path[MS_PATH_MAX];
+    musec_status   st = MUSEC_OK;
+
+    stranger[0] = '\0';
+    if (dir == NULL) return ms_fail(e, MUSEC_EIO, "%s: cannot list (%s)", out, strerror(errno));
+    while ((entry = readdir(dir)) != NULL) {
+        const char *part = strstr(entry->d_name, ".part.");
+        if (ends_with(entry->d_name, ".bin")) snprintf(stranger, bytes, "%s", entry->d_name);
+        if (part == NULL || !is_ours(entry->d_name, (size_t)(part - entry->d_name))) continue;
+        TRY(ms_path_join(e, out, entry->d_name, path));
+        if (unlink(path) != 0 && errno != ENOENT) {
+            st = ms_fail(e, MUSEC_EIO, "%s: cannot remove what a killed run left (%s)", path,
+                         strerror(errno));
+            goto done;
+        }
+    }
+done:
+    closedir(dir);
+    return st;
+}
+
+/* Is the shard on disk as the manifest has it? */
+static bool is_whole(const ms_tokenize_config *cfg, const ms_made_shard *s)
+{
+    char     path[MS_PATH_MAX], hex[MS_SHA256_HEX];
+    ms_error why = { "" };
+    int64_t  n   = 0;
+
+    if (ms_path_join(&why, cfg->out, s->name, path) != MUSEC_OK ||
+        ms_shard_tokens(&why, path, &n) != MUSEC_OK || n != s->tokens)
+        return false;
+    return !cfg->verify ||
+           (ms_sha256_file(&why, path, hex) == MUSEC_OK && strcmp(hex, s->sha256) == 0);
+}
+
+/* Takes over what an earlier run did: its shards up to the first that is not whole. */
+static musec_status take_over(ms_error *e, writer *w)
+{
+    ms_manifest  was = { 0 };
+    musec_status st;
+
+    TRY(ms_manifest_read(e, w->path, &was));
+    if (!w->cfg->resume) {
+        st = ms_fail(e, MUSEC_EINVAL, "%s: has %zu shards already and is %s; write elsewhere%s",
+                     w->cfg->out, was.n, was.complete ? "complete" : "not complete",
+                     was.complete ? "" : ", or go on with --resume");
+        goto done;
+    }
+    TRY(ms_manifest_same(e, w->path, &was, &w->manifest));
+    for (size_t i = 0; i < was.n && is_whole(w->cfg, &was.shards[i]); i++)
+        TRY(ms_manifest_add(e, &w->manifest, &was.shards[i]));
+    w->listed            = (int64_t)was.n;
+    w->kept              = (int64_t)w->manifest.n;
+    w->manifest.complete = was.complete && w->kept == w->listed;
+    if (w->kept > 0) w->counts = was.shards[w->kept - 1].so_far;
+    if (w->manifest.complete) w->counts = was.totals;
+    w->manifest.totals = w->counts;
+    w->tokens          = ms_manifest_tokens(&w->manifest);
+done:
+    ms_manifest_free(&was);
+    return st;
+}
+
+static musec_status open_directory(ms_error *e, writer *w)
+{
+    const char  *out = w->cfg->out;
+    char         stranger[256];
+    struct stat  sb;
+    musec_status st;
+
+    TRY(ms_directory_make(e, out));
+    TRY(check_apart(e, w->cfg));
+    TRY(ms_path_join(e, out, MS_MANIFEST_NAME, w->path));
+    if (stat(w->path, &sb) == 0) {
+        TRY(take_over(e, w));
+        if (w->manifest.complete) goto done;
+    }
+    TRY(clean(e, out, stranger, sizeof stranger));
+    if (stranger[0] != '\0' && stat(w->path, &sb) != 0) {
+        st = ms_fail(e, MUSEC_EINVAL,
+                     "%s: has %s and no %s: shards of somebody else are not written over; write "
+                     "elsewhere",
+                     out, stranger, MS_MANIFEST_NAME);
+        goto done;
+    }
+    TRY(ms_manifest_write(e, w->path, &w->manifest));
+done:
+    return st;
+}
+
+/* ---- shards ---------------------------------------------------------------------------------- */
+
+static musec_status open_shard(ms_error *e, writer *w)
+{
+    const ms_tokenize_config *cfg  = w->cfg;
+    const size_t              done = w->manifest.n;
+    const bool                val  = cfg->val_tokens > 0 && done == 0;
+    int64_t                   most = val ? cfg->val_tokens : cfg->shard_tokens;
+    char                      path[MS_PATH_MAX];
+    musec_status              st;
+
+    if (cfg->limit_tokens > 0 && cfg->limit_tokens - w->tokens < most)
+        most = cfg->limit_tokens - w->tokens;
+    w->made = (ms_made_shard){ .tokens = 0 };
+    snprintf(w->made.name, sizeof w->made.name, "%s_%06zu.bin", val ? "val" : "train",
+             val ? 0 : done + (cfg->val_tokens == 0));
+    TRY(ms_path_join(e, cfg->out, w->made.name, path));
+    TRY(ms_shard_out_open(e, path, most, &w->shard));
+    w->open = true;
+done:
+    return st;
+}
+
+static musec_status close_shard(ms_error *e, writer *w, ms_place next)
+{
+    musec_status st;
+
+    w->open        = false;
+    w->made.tokens = w->shard.n;
+    w->made.next   = next;
+    w->made.so_far = w->counts;
+    TRY(ms_shard_out_commit(e, &w->shard, w->made.sha256));
+    TRY(ms_manifest_add(e, &w->manifest, &w->made));
+    w->manifest.totals = w->counts;
+    TRY(ms_manifest_write(e, w->path, &w->manifest));
+done:
+    return st;
+}
+
+/* The tokens of a record, into as many shards as they take. */
+static musec_status write_piece(ms_error *e, writer *w, const ms_piece *p, const uint16_t *tokens)
+{
+    const int64_t n    = (int64_t)p->tokens;
+    int64_t       from = w->skip;
+    musec_status  st   = MUSEC_OK;
+
+    w->skip = 0;
+    while (from < n && !w->full) {
+        if (!w->open) TRY(open_shard(e, w));
+        const int64_t room = w->shard.most - w->shard.n, take = n - from < room ? n - from : room;
+        if (from == 0) {
+            w->made.documents++;
+            w->counts.documents++;
+            w->counts.text_bytes += (int64_t)p->text_bytes;
+        }
+        TRY(ms_shard_out_add(e, &w->shard, tokens + from, take));
+        from += take;
+        w->tokens += take;
+        w->full = w->cfg->limit_tokens > 0 && w->tokens == w->cfg->limit_tokens;
+        if (w->shard.n == w->shard.most) {
+            const ms_place next = { p->record.file, p->record.number + (from == n),
+                                    from == n ? 0 : from };
+            TRY(close_shard(e, w, next));
+        }
+    }
+done:
+    return st;
+}
+
+static musec_status write_block(ms_error *e, writer *w, const ms_block *b)
+{
+    size_t       at = 0;
+    musec_status st = MUSEC_OK;
+
+    for (size_t i = 0; i < b->n && !w->full; i++) {
+        const ms_piece *p = &b->pieces[i];
+        if (p->bad) w->counts.bad++;
+        if (!p->bad) TRY(write_piece(e, w, p, b->tokens + at));
+        at += p->tokens;
+    }
+done:
+    return st;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static void tell(const writer *w, const ms_reader *r, int64_t consumed, ms_tokenize_progress *out)
+{
+    *out = (ms_tokenize_progress){ .bytes_in    = consumed,
+                                   .bytes_total = ms_reader_total(r),
+                                   .text_bytes  = w->counts.text_bytes,
+                                   .documents   = w->counts.documents,
+                                   .tokens      = w->tokens,
+                                   .shards      = (int64_t)w->manifest.n,
+                                   .bad         = w->counts.bad,
+                                   .listed      = w->listed,
+                                   .kept        = w->kept,
+                                   .complete    = w->manifest.complete };
+}
+
+static musec_status check(ms_error *e, const ms_tokenize_config *cfg)
+{
+    if (cfg->shard_tokens < 1 || cfg->shard_tokens > INT32_MAX)
+        return ms_fail(e, MUSEC_EINVAL, "--shard-tokens must be from 1 to %ld, not %lld",
+                       (long)INT32_MAX, (long long)cfg->shard_tokens);
+    if (cfg->val_tokens < 0 || cfg->val_tokens > INT32_MAX)
+        return ms_fail(e, MUSEC_EINVAL, "--val-tokens must be from 0 to %ld, not %lld",
+                       (long)INT32_MAX, (long long)cfg->val_tokens);
+    if (cfg->limit_tokens < 0)
+        return ms_fail(e, MUSEC_EINVAL, "--limit-tokens must be at least 0, not %lld",
+                       (long long)cfg->limit_tokens);
+    if (cfg->out[0] == '\0') return ms_fail(e, MUSEC_EINVAL, "the output directory has no name");
+    return MUSEC_OK;
+}
+
+/* Blocks as they come, until the end of the input or of what is wanted. */
+static musec_status write_all(ms_error *e, writer *w, const ms_reader *r, ms_pipeline *pipeline,
+                              ms_tokenize_progress *out)
+{
+    const ms_tokenize_config *cfg  = w->cfg;
+    double                    last = ms_clock_ms();
+    bool                      end  = false;
+    musec_status              st   = MUSEC_OK;
+
+    while (!end && !w->full) {
+        ms_block *b = ms_pipeline_next(pipeline);
+        if (cfg->stop != NULL && *cfg->stop != 0) {
+            st = ms_fail(e, MUSEC_EIO,
+                         "interrupted with %zu whole shards in %s; go on with --resume",
+                         w->manifest.n, cfg->out);
+            goto done;
+        }
+        if (b != NULL) {
+            TRY(write_block(e, w, b));
+            out->bytes_in = b->consumed;
+            end           = b->last;
+            if (b->st != MUSEC_OK && !w->full) {
+                *e = b->error;
+                st = b->st;
+                goto done;
+            }
+            ms_pipeline_done(pipeline, b);
+        }
+        if (cfg->on_progress != NULL && ms_clock_ms() - last >= PROGRESS_MS) {
+            tell(w, r, out->bytes_in, out);
+            cfg->on_progress(cfg->arg, out);
+            last = ms_clock_ms();
+        }
+    }
+done:
+    return st;
+}
+
+static musec_status finish(ms_error *e, writer *w, const ms_reader *r)
+{
+    const ms_place end = { (int64_t)ms_reader_files(r), 0, 0 };
+    musec_status   st  = MUSEC_OK;
+
+    if (w->open) TRY(close_shard(e, w, end));
+    if (w->tokens == 0) {
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: there is no document in the input (%zu files)",
+                     ms_reader_file(r, 0), ms_reader_files(r));
+        goto done;
+    }
+    w->manifest.complete = true;
+    w->manifest.totals   = w->counts;
+    TRY(ms_manifest_write(e, w->path, &w->manifest));
+done:
+    return st;
+}
+
+musec_status ms_tokenize(ms_error *e, const ms_tokenize_config *cfg, ms_tokenize_progress *out)
+{
+    writer           w        = { .cfg = cfg };
+    ms_place         next     = { 0 };
+    ms_reader_config reading  = cfg->reader;
+    ms_reader       *r        = NULL;
+    ms_pipeline     *pipeline = NULL;
+    atomic_bool      quit     = false;
+    musec_status     st;
+
+    *out = (ms_tokenize_progress){ .bytes_total = -1 };
+    TRY(check(e, cfg));
+    reading.stop = &quit;
+    TRY(ms_reader_open(e, &reading, &r));
+    TRY(describe(e, cfg, r, &w.manifest));
+    TRY(open_directory(e, &w));
+    if (w.manifest.complete) goto done;
+    if (w.manifest.n > 0) next = w.manifest.shards[w.manifest.n - 1].next;
+    w.skip = next.token;
+    w.full = cfg->limit_tokens > 0 && w.tokens >= cfg->limit_tokens;
+    TRY(ms_pipeline_make(e,
+                         &(ms_pipeline_config){ .reader   = r,
+                                                .quit     = &quit,
+                                                .bpe      = cfg->bpe,
+                                                .threads  = cfg->threads,
+                                                .skip_bad = cfg->reader.skip_bad,
+                                                .file     = next.file,
+                                                .record   = next.record },
+                         &pipeline));
+    TRY(write_all(e, &w, r, pipeline, out));
+    TRY(finish(e, &w, r));
+done:
+    ms_pipeline_free(pipeline);
+    ms_shard_out_abandon(&w.shard);
+    if (r != NULL) tell(&w, r, out->bytes_in, out);
+    ms_manifest_free(&w.manifest);
+    ms_reader_close(r);
+    return st;
+}

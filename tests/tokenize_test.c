@@ -1,0 +1,508 @@
+/* tokenize_test.c - shards from documents: the same bytes for any threads and after any stop. */
+#define _XOPEN_SOURCE 700
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/rng.h"
+#include "core/sha256.h"
+#include "data/bytes.h"
+#include "data/manifest.h"
+#include "data/shard.h"
+#include "data/tokenize.h"
+#include "scratch.h"
+
+enum { MAX_TOKENS = 1 << 21 };
+
+/* ---- documents and what must come of them ---------------------------------------------------- */
+
+static char     text[MAX_TOKENS];
+static uint16_t want[MAX_TOKENS], got[MAX_TOKENS];
+
+/* A file of JSON lines with some bad ones among them; `want` gets its tokens, *bad the bad lines.
+ * Returns how many tokens. */
+static int64_t make_lines(const char *path, int lines, uint64_t seed, int64_t *bad)
+{
+    size_t  bytes = 0;
+    int64_t n     = 0;
+
+    *bad = 0;
+    for (int i = 0; i < lines; i++) {
+        const uint64_t dice   = ms_rand_u64(seed, (uint64_t)i);
+        const size_t   length = (size_t)(dice >> 8) % (i % 50 == 7 ? 10000 : 200);
+        if (dice % 16 == 0) {
+            bytes +=
+                (size_t)snprintf(text + bytes, 64, "%s\n", i % 2 == 0 ? "{\"id\": 7}" : "no JSON");
+            ++*bad;
+            continue;
+        }
+        bytes += (size_t)snprintf(text + bytes, 64, "{\"text\": \"");
+        want[n++] = MS_BYTES_START;
+        for (size_t k = 0; k < length; k++) {
+            const char c  = (char)('a' + ms_rand_u64(dice, k) % 26);
+            text[bytes++] = c;
+            want[n++]     = (unsigned char)c;
+        }
+        bytes += (size_t)snprintf(text + bytes, 64, "\", \"id\": %d}\n", i);
+    }
+    put_file(path, text, bytes);
+    return n;
+}
+
+static ms_tokenize_config config_of(const char *const *paths, size_t n, const char *out)
+{
+    return (ms_tokenize_config){
+        .reader       = { .paths = paths, .n_paths = n, .field = "text", .max_document = 1 << 20 },
+        .out          = out,
+        .shard_tokens = 10000,
+        .threads      = 2
+    };
+}
+
+/* The tokens of a directory's shards in the order of the manifest, into `got`; all that it says of
+ * them must be true. */
+static int64_t read_shards(const char *dir, ms_manifest *m)
+{
+    ms_error e;
+    int64_t  n = 0;
+
+    CHECK_OK_ERR(&e, ms_manifest_read(&e, path_in(dir, MS_MANIFEST_NAME), m));
+    for (size_t i = 0; i < m->n; i++) {
+        char      path[1024], hex[MS_SHA256_HEX];
+        uint16_t *tokens = NULL;
+        int64_t   here = 0, starts = 0;
+        snprintf(path, sizeof path, "%s/%s", dir, m->shards[i].name);
+        CHECK_OK_ERR(&e, ms_shard_read(&e, path, 257, &tokens, &here));
+        CHECK_OK_ERR(&e, ms_sha256_file(&e, path, hex));
+        CHECK(strcmp(hex, m->shards[i].sha256) == 0, "%s: %s", path, hex);
+        for (int64_t k = 0; k < here; k++)
+            starts += tokens[k] == MS_BYTES_START;
+        CHECK(here == m->shards[i].tokens && starts == m->shards[i].documents, "%s", path);
+        CHECK(n + here <= MAX_TOKENS, "room");
+        memcpy(got + n, tokens, (size_t)here * sizeof *tokens);
+        n += here;
+        free(tokens);
+    }
+    CHECK(n == ms_manifest_tokens(m), "tokens of the manifest");
+    return n;
+}
+
+static void expect_tokens(const char *dir, int64_t n, bool complete)
+{
+    ms_manifest   m  = { 0 };
+    const int64_t is = read_shards(dir, &m);
+    CHECK(is == n && memcmp(got, want, (size_t)n * sizeof *got) == 0, "%s: %lld of %lld tokens",
+          dir, (long long)is, (long long)n);
+    CHECK(m.complete == complete, "%s: complete", dir);
+    ms_manifest_free(&m);
+}
+
+static void expect_failure(const ms_tokenize_config *cfg, musec_status st, const char *words)
+{
+    ms_tokenize_progress p;
+    ms_error             e   = { "" };
+    const musec_status   was = ms_tokenize(&e, cfg, &p);
+    CHECK(was == st, "%s: %s: %s", words, musec_status_name(was), e.text);
+    CHECK(strstr(e.text, words) != NULL, "no '%s' in: %s", words, e.text);
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    char     hex[2][MS_SHA256_HEX];
+    ms_error e;
+    return ms_sha256_file(&e, a, hex[0]) == MUSEC_OK && ms_sha256_file(&e, b, hex[1]) == MUSEC_OK &&
+           strcmp(hex[0], hex[1]) == 0;
+}
+
+/* ---- whole runs ------------------------------------------------------------------------------ */
+
+static void shards_hold_the_documents(void **state)
+{
+    static const struct {
+        int64_t     shard, val, limit;
+        int         threads;
+        const char *first;
+    } cases[] = {
+        { 10000, 0, 0, 1, "train_000001.bin" },     { 10000, 0, 0, 2, "train_000001.bin" },
+        { 10000, 0, 0, 7, "train_000001.bin" },     { 1 << 30, 0, 0, 2, "train_000001.bin" },
+        { 10000, 7777, 0, 2, "val_000000.bin" },    { 50000, 1 << 30, 0, 2, "val_000000.bin" },
+        { 777, 777, 0, 3, "val_000000.bin" },       { 10000, 500, 12345, 2, "val_000000.bin" },
+        { 10000, 0, 10000, 2, "train_000001.bin" }, { 10000, 5000, 3000, 2, "val_000000.bin" },
+        { 10000, 0, 1, 2, "train_000001.bin" },
+    };
+    char        path[512];
+    const char *paths[1] = { path };
+    int64_t     n, bad;
+    (void)state;
+
+    snprintf(path, sizeof path, "%s/a.jsonl", check_tmp_dir());
+    n = make_lines(path, 1000, 1, &bad);
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        const int64_t        limit = cases[c].limit;
+        char                 out[512];
+        ms_tokenize_progress p;
+        ms_manifest          m = { 0 };
+        ms_error             e;
+        snprintf(out, sizeof out, "%s/out/%zu", check_tmp_dir(), c);
+        ms_tokenize_config cfg = config_of(paths, 1, out);
+        cfg.reader.skip_bad    = true;
+        cfg.shard_tokens       = cases[c].shard;
+        cfg.val_tokens         = cases[c].val;
+        cfg.limit_tokens       = limit;
+        cfg.threads            = cases[c].threads;
+        CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+        expect_tokens(out, limit > 0 ? limit : n, true);
+        read_shards(out, &m);
+        CHECK(strcmp(m.shards[0].name, cases[c].first) == 0, "case %zu", c);
+        for (size_t i = 0; i + 1 < m.n; i++)
+            CHECK(m.shards[i].tokens ==
+                      (i == 0 && cases[c].val > 0 ? cases[c].val : cfg.shard_tokens),
+                  "case %zu: shard %zu", c, i);
+        CHECK(p.complete && p.tokens == ms_manifest_tokens(&m) && p.shards == (int64_t)m.n,
+              "case %zu", c);
+        CHECK(p.bad == m.totals.bad && (limit > 0 || p.bad == bad), "case %zu: %lld bad", c,
+              (long long)p.bad);
+        CHECK(p.text_bytes >= p.tokens - p.documents, "case %zu", c);
+        ms_manifest_free(&m);
+    }
+}
+
+/* More than all blocks hold, and documents longer than a block. */
+static void long_documents(void **state)
+{
+    char                 out[512], path[512];
+    size_t               bytes = 0;
+    int64_t              n     = 0;
+    ms_tokenize_progress p;
+    ms_error             e;
+    const char          *paths[1] = { path };
+    (void)state;
+
+    snprintf(path, sizeof path, "%s/long.txt", check_tmp_dir());
+    for (int d = 0; d < 6; d++) {
+        const size_t length = d % 2 == 0 ? 300000 : 1000;
+        want[n++]           = MS_BYTES_START;
+        for (size_t k = 0; k < length; k++) {
+            text[bytes++] = (char)(ms_rand_u64((uint64_t)d, k) % 256);
+            want[n++]     = (unsigned char)text[bytes - 1];
+        }
+        bytes += (size_t)snprintf(text + bytes, 32, "\n<|endoftext|>\n");
+    }
+    put_file(path, text, bytes);
+    for (int threads = 1; threads <= 3; threads++) {
+        snprintf(out, sizeof out, "%s/long-%d", check_tmp_dir(), threads);
+        ms_tokenize_config cfg = config_of(paths, 1, out);
+        cfg.shard_tokens       = 123456;
+        cfg.threads            = threads;
+        CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+        expect_tokens(out, n, true);
+        CHECK(p.bytes_in == (int64_t)bytes && p.bytes_total == (int64_t)bytes, "bytes");
+    }
+}
+
+/* ---- runs that go on ------------------------------------------------------------------------- */
+
+/* What a run leaves that is killed behind shard `k`, between that and the manifest's next writing
+ * included: the manifest of then, shards of which some are not in it, a part. */
+static void rewind_to(const char *out, size_t k, const char *name)
+{
+    ms_manifest m = { 0 };
+    ms_error    e;
+
+    CHECK_OK_ERR(&e, ms_manifest_read(&e, path_in(out, MS_MANIFEST_NAME), &m));
+    CHECK(k <= m.n, "shards");
+    for (size_t i = k + 1; i < m.n; i++)
+        remove(path_in(out, m.shards[i].name));
+    m.n        = k;
+    m.complete = false;
+    m.totals   = k > 0 ? m.shards[k - 1].so_far : (ms_counts){ 0 };
+    CHECK_OK_ERR(&e, ms_manifest_write(&e, path_in(out, MS_MANIFEST_NAME), &m));
+    put_file(path_in(out, name), "half", 4);
+    ms_manifest_free(&m);
+}
+
+static void a_killed_run_goes_on(void **state)
+{
+    char                 whole[512], out[512], part[600], path[3][512];
+    const char          *paths[3] = { path[0], path[1], path[2] };
+    ms_tokenize_progress p, first;
+    int64_t              bad;
+    struct stat          sb;
+    ms_error             e;
+    (void)state;
+
+    for (int i = 0; i < 3; i++) {
+        snprintf(path[i], sizeof path[i], "%s/k%d.jsonl", check_tmp_dir(), i);
+        make_lines(path[i], 400, 10 + (uint64_t)i, &bad);
+    }
+    snprintf(whole, sizeof whole, "%s/whole", check_tmp_dir());
+    snprintf(out, sizeof out, "%s/killed", check_tmp_dir());
+    ms_tokenize_config cfg = config_of(paths, 3, whole);
+    cfg.reader.skip_bad    = true;
+    cfg.val_tokens         = 5000;
+    cfg.shard_tokens       = 20001;
+    CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &first));
+    CHECK(first.shards > 6, "%lld shards", (long long)first.shards);
+    cfg.out = out;
+    CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+    cfg.resume = true;
+    for (size_t k = 0; k <= (size_t)first.shards; k++) {
+        rewind_to(out, k, "train_000007.bin.part.99999");
+        cfg.threads = 1 + (int)k % 3;
+        CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+        CHECK(p.kept == (int64_t)k && p.listed == (int64_t)k && p.complete, "%zu kept", k);
+        CHECK(p.tokens == first.tokens && p.documents == first.documents && p.bad == first.bad &&
+                  p.text_bytes == first.text_bytes,
+              "behind %zu shards", k);
+        CHECK(same_file(path_in(whole, MS_MANIFEST_NAME), path_in(out, MS_MANIFEST_NAME)),
+              "manifest after going on behind %zu shards", k);
+        for (int64_t i = 0; i < first.shards; i++) {
+            snprintf(part, sizeof part, i == 0 ? "val_%06d.bin" : "train_%06d.bin", (int)i);
+            CHECK(same_file(path_in(whole, part), path_in(out, part)), "%s behind %zu", part, k);
+        }
+        CHECK(stat(path_in(out, "train_000007.bin.part.99999"), &sb) != 0, "the part is there");
+    }
+    CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p)); /* nothing is left to do */
+    CHECK(p.kept == first.shards && p.tokens == first.tokens && p.bad == first.bad, "complete");
+}
+
+static void damaged_shards_are_made_again(void **state)
+{
+    char                 out[512], path[512], shard[600], before[MS_SHA256_HEX];
+    const char          *paths[1] = { path };
+    ms_tokenize_progress p;
+    int64_t              bad;
+    ms_error             e;
+    FILE                *f;
+    (void)state;
+
+    snprintf(path, sizeof path, "%s/d.jsonl", check_tmp_dir());
+    snprintf(out, sizeof out, "%s/damaged", check_tmp_dir());
+    snprintf(shard, sizeof shard, "%s/train_000002.bin", out);
+    make_lines(path, 300, 3, &bad);
+    ms_tokenize_config cfg = config_of(paths, 1, out);
+    cfg.reader.skip_bad    = true;
+    CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+    const int64_t shards = p.shards;
+    CHECK_OK_ERR(&e, ms_sha256_file(&e, shard, before));
+    cfg.resume = true;
+    remove(shard);
+    CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+    CHECK(p.kept == 1 && p.listed == shards && p.complete, "%lld kept", (long long)p.kept);
+    CHECK(truncate(shard, 2000) == 0, "truncate");
+    CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+    CHECK(p.kept == 1 && p.complete, "%lld kept", (long long)p.kept);
+    f = fopen(shard, "r+b");
+    CHECK(f != NULL && fseek(f, 5000, SEEK_SET) == 0 && fputc(0xFF, f) == 0xFF && fclose(f) == 0,
+          "damage");
+    CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+    CHECK(p.kept == shards, "its size is right");
+    cfg.verify = true;
+    CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+    CHECK(p.kept == 1 && p.complete, "its sum is not");
+    char after[MS_SHA256_HEX];
+    CHECK_OK_ERR(&e, ms_sha256_file(&e, shard, after));
+    CHECK(strcmp(before, after) == 0, "made again");
+}
+
+static void other_runs_do_not_go_on(void **state)
+{
+    char                 out[512], path[512];
+    const char          *paths[2] = { path, path };
+    ms_tokenize_progress p;
+    int64_t              bad;
+    ms_error             e;
+    (void)state;
+
+    snprintf(path, sizeof path, "%s/o.jsonl", check_tmp_dir());
+    snprintf(out, sizeof out, "%s/other", check_tmp_dir());
+    make_lines(path, 300, 3, &bad);
+    ms_tokenize_config cfg = config_of(paths, 1, out);
+    cfg.reader.skip_bad    = true;
+    CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+    expect_failure(&cfg, MUSEC_EINVAL, "has 7 shards already and is complete");
+    rewind_to(out, 2, "manifest.json.part.1");
+    expect_failure(&cfg, MUSEC_EINVAL, "not complete; write elsewhere, or go on with --resume");
+    cfg.resume                 = true;
+    ms_tokenize_config bad_cfg = cfg;
+    bad_cfg.shard_tokens       = 9999;
+    expect_failure(&bad_cfg, MUSEC_EINVAL, "begun with shard_tokens 10000, not 9999");
+    bad_cfg                 = cfg;
+    bad_cfg.reader.skip_bad = false;
+    expect_failure(&bad_cfg, MUSEC_EINVAL, "skip_bad true, not false");
+    bad_cfg              = cfg;
+    bad_cfg.reader.field = "body";
+    expect_failure(&bad_cfg, MUSEC_EINVAL, "field \"text\", not \"body\"");
+    bad_cfg                = cfg;
+    bad_cfg.reader.n_paths = 2;
+    expect_failure(&bad_cfg, MUSEC_EINVAL, "from 1 files, not 2");
+    make_lines(path, 301, 3, &bad);
+    expect_failure(&cfg, MUSEC_EINVAL, "o.jsonl, has changed: its bytes was");
+    put_file(path_in(out, MS_MANIFEST_NAME), "{}", 2);
+    expect_failure(&cfg, MUSEC_EFORMAT, "is no manifest");
+    put_file(path_in(out, MS_MANIFEST_NAME), "{", 1);
+    expect_failure(&cfg, MUSEC_EFORMAT, "is not JSON");
+    remove(path_in(out, MS_MANIFEST_NAME));
+    expect_failure(&cfg, MUSEC_EINVAL, "no manifest.json");
+}
+
+/* ---- failures on the way --------------------------------------------------------------------- */
+
+static void a_bad_line_keeps_the_shards_before(void **state)
+{
+    char        out[512], path[512];
+    const char *paths[1] = { path };
+    size_t      bytes    = 0;
+    (void)state;
+
+    snprintf(path, sizeof path, "%s/b.jsonl", check_tmp_dir());
+    for (int i = 0; i < 3000; i++) {
+        if (i == 2500) bytes += (size_t)snprintf(text + bytes, 64, "{\"text\": 1}\n");
+        bytes += (size_t)snprintf(text + bytes, 256, "{\"text\": \"%0200d\"}\n", i);
+    }
+    put_file(path, text, bytes);
+    for (int threads = 1; threads <= 5; threads += 2) {
+        ms_manifest m = { 0 };
+        snprintf(out, sizeof out, "%s/bad-%d", check_tmp_dir(), threads);
+        ms_tokenize_config cfg = config_of(paths, 1, out);
+        cfg.threads            = threads;
+        expect_failure(&cfg, MUSEC_EFORMAT, "b.jsonl:2501: the field \"text\" is a number");
+        read_shards(out, &m);
+        CHECK(m.n == 50 && !m.complete, "%zu shards", m.n); /* 2500 * 201 / 10000 */
+        ms_manifest_free(&m);
+        cfg.resume = true;
+        expect_failure(&cfg, MUSEC_EFORMAT, "b.jsonl:2501");
+    }
+}
+
+static void a_stop_keeps_the_shards_before(void **state)
+{
+    char                 out[512], path[512];
+    const char          *paths[1] = { path };
+    volatile int         stop     = 15;
+    int64_t              n, bad;
+    ms_tokenize_progress p;
+    ms_error             e;
+    (void)state;
+
+    snprintf(path, sizeof path, "%s/s.jsonl", check_tmp_dir());
+    snprintf(out, sizeof out, "%s/stopped", check_tmp_dir());
+    n                      = make_lines(path, 300, 4, &bad);
+    ms_tokenize_config cfg = config_of(paths, 1, out);
+    cfg.reader.skip_bad    = true;
+    cfg.stop               = &stop;
+    expect_failure(&cfg, MUSEC_EIO, "interrupted with 0 whole shards");
+    expect_tokens(out, 0, false);
+    stop       = 0;
+    cfg.resume = true;
+    CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+    expect_tokens(out, n, true);
+}
+
+static void where_shards_do_not_go(void **state)
+{
+    char        dir[512], inside[600], path[600];
+    const char *paths[1] = { dir };
+    (void)state;
+
+    snprintf(dir, sizeof dir, "%s/in", check_tmp_dir());
+    snprintf(path, sizeof path, "%s/a.txt", dir);
+    snprintf(inside, sizeof inside, "%s/shards", dir);
+    CHECK(mkdir(dir, 0777) == 0, "mkdir");
+    put_file(path, "abc", 3);
+    ms_tokenize_config cfg = config_of(paths, 1, inside);
+    expect_failure(&cfg, MUSEC_EINVAL, "lies within the input");
+    cfg.out = dir;
+    expect_failure(&cfg, MUSEC_EINVAL, "lies within the input");
+    snprintf(inside, sizeof inside, "%s/file", check_tmp_dir());
+    put_file(inside, "abc", 3);
+    cfg.out = inside;
+    expect_failure(&cfg, MUSEC_EIO, "/file");
+    put_file(path, "", 0);
+    snprintf(inside, sizeof inside, "%s/nothing", check_tmp_dir());
+    cfg.out = inside;
+    expect_failure(&cfg, MUSEC_EFORMAT, "there is no document");
+    cfg.shard_tokens = 0;
+    expect_failure(&cfg, MUSEC_EINVAL, "--shard-tokens must be from 1");
+    cfg.shard_tokens = 1;
+    cfg.val_tokens   = -1;
+    expect_failure(&cfg, MUSEC_EINVAL, "--val-tokens must be from 0");
+}
+
+/* ---- real data ------------------------------------------------------------------------------- */
+
+/* What others' tokenizers made of these texts, down to the file's bytes. */
+static void the_shards_of_others(void **state)
+{
+    static const struct {
+        const char     *text;
+        ms_reader_split split;
+        int64_t         val;
+        const char     *shard, *sha;
+    } cases[] = {
+        { "text/val-c4.txt", MS_SPLIT_EOT, 0, "train_000001.bin", NULL },
+        { "text/val-owt.txt", MS_SPLIT_EOT, 0, "train_000001.bin", NULL },
+        { "text/tinyshakespeare.txt", MS_SPLIT_BLANK, 32768, "val_000000.bin",
+          "text/tiny_shakespeare_val.bin" },
+        { "text/tinyshakespeare.txt", MS_SPLIT_BLANK, 32768, "train_000001.bin",
+          "text/tiny_shakespeare_train.bin" },
+    };
+    const char *data = check_shared_data_dir();
+    char        path[1024], vocab[1024], out[1024], line[1024], hex[MS_SHA256_HEX];
+    ms_bpe     *bpe = NULL;
+    ms_error    e;
+    (void)state;
+
+    if (data == NULL) SKIP("no shared data: set MUSEC_DATA");
+    snprintf(vocab, sizeof vocab, "%s/gpt2", data);
+    if (ms_bpe_load(&e, vocab, &bpe) == MUSEC_ENOTSUP) SKIP("%s", e.text);
+    CHECK(bpe != NULL, "%s", e.text);
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        ms_tokenize_progress p;
+        const char          *paths[1] = { path };
+        snprintf(path, sizeof path, "%s/%s", data, cases[c].text);
+        snprintf(out, sizeof out, "%s/real-%zu", check_tmp_dir(), c);
+        ms_tokenize_config cfg = config_of(paths, 1, out);
+        cfg.bpe                = bpe;
+        cfg.reader.split       = cases[c].split;
+        cfg.val_tokens         = cases[c].val;
+        cfg.shard_tokens       = 100000000;
+        cfg.threads            = c % 2 == 0 ? 2 : 7;
+        CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+        if (cases[c].sha != NULL) {
+            snprintf(line, sizeof line, "%s/%s", data, cases[c].sha);
+            CHECK(same_file(path_in(out, cases[c].shard), line), "%s", line);
+            continue;
+        }
+        bool found = false;
+        snprintf(line, sizeof line, "%s/text/expected-tokens.tsv", data);
+        FILE *f = fopen(line, "r");
+        CHECK(f != NULL, "%s", line);
+        CHECK_OK_ERR(&e, ms_sha256_file(&e, path_in(out, cases[c].shard), hex));
+        while (!found && fgets(line, sizeof line, f) != NULL)
+            found = strstr(line, hex) != NULL; /* it is of one text alone */
+        fclose(f);
+        CHECK(found, "%s: %s is not expected", cases[c].text, hex);
+    }
+    ms_bpe_free(bpe);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shards_hold_the_documents),
+        cmocka_unit_test(long_documents),
+        cmocka_unit_test(a_killed_run_goes_on),
+        cmocka_unit_test(damaged_shards_are_made_again),
+        cmocka_unit_test(other_runs_do_not_go_on),
+        cmocka_unit_test(a_bad_line_keeps_the_shards_before),
+        cmocka_unit_test(a_stop_keeps_the_shards_before),
+        cmocka_unit_test(where_shards_do_not_go),
+        cmocka_unit_test(the_shards_of_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
