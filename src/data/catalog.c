@@ -1,0 +1,318 @@
+/* catalog.c - sources.json read, checked and written out file by file.
+ *
+ * Everything is checked when it is loaded: a mistake in the list is told before the first byte is
+ * fetched. */
+#include "data/catalog.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/embedded.h"
+
+#define OWN_NAME "data/sources.json"
+
+enum { MAX_FILES = 1000000, MAX_DIGITS = 9, MAX_LIST = 1 << 24 };
+
+static const char *const kinds[] = { "vocab", "shards", "jsonl", "parquet" };
+
+const char *ms_catalog_kind_name(ms_catalog_kind kind) { return kinds[kind]; }
+
+/* ---- ranges ---------------------------------------------------------------------------------- */
+
+typedef struct range { /* "{000001..000103}" in a text */
+    const char *begin, *end;
+    int         digits;
+    int64_t     first, n;
+} range;
+
+/* false: there is something in braces that is no range.  Without braces n is 1. */
+static bool find_range(const char *text, range *out)
+{
+    int64_t     last = 0;
+    const char *at   = strchr(text, '{');
+
+    *out = (range){ .n = 1 };
+    if (at == NULL) return strchr(text, '}') == NULL;
+    out->begin = at++;
+    for (; isdigit((unsigned char)*at) && out->digits < MAX_DIGITS; at++, out->digits++)
+        out->first = 10 * out->first + (*at - '0');
+    if (out->digits == 0 || strncmp(at, "..", 2) != 0) return false;
+    at += 2;
+    for (int i = 0; i < out->digits; i++, at++) {
+        if (!isdigit((unsigned char)*at)) return false;
+        last = 10 * last + (*at - '0');
+    }
+    out->end = at + 1;
+    out->n   = last - out->first + 1;
+    return *at == '}' && out->n >= 1 && out->n <= MAX_FILES && strpbrk(out->end, "{}") == NULL;
+}
+
+/* The text of the range's member `index`; false: it does not fit. */
+static bool write_out(const char *text, int64_t index, char *to, size_t room)
+{
+    range r;
+    int   n;
+
+    if (!find_range(text, &r)) return false;
+    n = r.begin == NULL ? snprintf(to, room, "%s", text)
+                        : snprintf(to, room, "%.*s%0*lld%s", (int)(r.begin - text), text, r.digits,
+                                   (long long)(r.first + index), r.end);
+    return n >= 0 && (size_t)n < room;
+}
+
+/* ---- reading the list ------------------------------------------------------------------------ */
+
+typedef struct context { /* for the words of a failure */
+    ms_error   *e;
+    const char *path, *set;
+} context;
+
+static musec_status wrong(const context *c, const char *what, const char *text)
+{
+    return ms_fail(c->e, MUSEC_EFORMAT, "%s: data set %s: %s%s%s%s", c->path, c->set, what,
+                   text == NULL ? "" : " '", text == NULL ? "" : text, text == NULL ? "" : "'");
+}
+
+static bool is_plain_name(const char *name)
+{
+    return name[0] != '\0' && name[0] != '.' && strchr(name, '/') == NULL &&
+           strlen(name) < MS_CATALOG_NAME - 16;
+}
+
+static bool is_address(const char *url) /* with a server in it */
+{
+    size_t n = 0;
+    if (strncmp(url, "https://", 8) == 0) n = 8;
+    if (strncmp(url, "http://", 7) == 0) n = 7;
+    return n > 0 && url[n] != '\0' && url[n] != '/';
+}
+
+static musec_status read_urls(const context *c, const json_t *urls, const ms_catalog_row *row)
+{
+    if (!json_is_array(urls) || json_array_size(urls) == 0 ||
+        json_array_size(urls) > MS_CATALOG_URLS)
+        return wrong(c, "a file needs from 1 to 16 addresses in \"urls\":", row->name);
+    for (size_t i = 0; i < json_array_size(urls); i++) {
+        const char *url = json_string_value(json_array_get(urls, i));
+        range       r;
+        if (url == NULL || !is_address(url) || strlen(url) >= MS_CATALOG_URL - 16)
+            return wrong(c, "an address begins with https:// or http://, unlike", url);
+        if (!find_range(url, &r) || r.n != row->n)
+            return wrong(c, "name and address must have ranges of the same number of files:", url);
+    }
+    return MUSEC_OK;
+}
+
+static musec_status read_row(const context *c, json_t *from, ms_catalog_row *row)
+{
+    const char *part = "";
+    json_t     *urls = NULL;
+    json_int_t  most = 0;
+    range       r;
+
+    if (json_unpack(from, "{s:s, s:o, s?s, s?I}", "name", &row->name, "urls", &urls, "part", &part,
+                    "limit_tokens", &most) != 0)
+        return wrong(c, "a file has \"name\", \"urls\" and perhaps \"part\", \"limit_tokens\"",
+                     NULL);
+    if (!is_plain_name(row->name) || !find_range(row->name, &r))
+        return wrong(c, "not the name of a file:", row->name);
+    if (part[0] != '\0' && strcmp(part, "val") != 0 && strcmp(part, "train") != 0)
+        return wrong(c, "\"part\" is train or val, not", part);
+    if (most < 0) return wrong(c, "\"limit_tokens\" is negative for", row->name);
+    row->n            = r.n;
+    row->val          = strcmp(part, "val") == 0;
+    row->limit_tokens = most;
+    row->urls         = urls;
+    return read_urls(c, urls, row);
+}
+
+static musec_status read_known(const context *c, json_t *known)
+{
+    const char *name;
+    json_t     *value;
+
+    json_object_foreach(known, name, value)
+    {
+        const char *sha256 = NULL;
+        json_int_t  bytes  = 0;
+        if (json_unpack(value, "{s?I, s?s}", "bytes", &bytes, "sha256", &sha256) != 0 ||
+            bytes < 0 ||
+            (sha256 != NULL && (strlen(sha256) != 64 || strspn(sha256, "0123456789abcdef") != 64)))
+            return wrong(c, "\"known\" has \"bytes\" and \"sha256\" (64 digits), unlike", name);
+    }
+    return MUSEC_OK;
+}
+
+static musec_status read_set(context *c, json_t *from, ms_catalog_set *set)
+{
+    const char  *kind  = "";
+    json_t      *files = NULL, *known = NULL;
+    int          tried = 0;
+    size_t       k     = 0;
+    musec_status st;
+
+    set->field = "text";
+    set->about = set->licence = "";
+    if (json_unpack(from, "{s:s, s:s, s:o, s?s, s?s, s?s, s?b, s?o}", "name", &set->name, "kind",
+                    &kind, "files", &files, "about", &set->about, "licence", &set->licence, "field",
+                    &set->field, "tried", &tried, "known", &known) != 0)
+        return wrong(c, "it needs \"name\", \"kind\" and \"files\"", NULL);
+    c->set = set->name;
+    while (k < COUNT(kinds) && strcmp(kinds[k], kind) != 0)
+        k++;
+    if (k == COUNT(kinds))
+        return wrong(c, "\"kind\" is vocab, shards, jsonl or parquet, not", kind);
+    if (!is_plain_name(set->name)) return wrong(c, "not a name for a data set:", set->name);
+    set->kind  = (ms_catalog_kind)k;
+    set->tried = tried != 0;
+    set->known = known;
+    if (!json_is_array(files) || json_array_size(files) == 0)
+        return wrong(c, "\"files\" is a list of them", NULL);
+    set->rows = calloc(json_array_size(files), sizeof *set->rows);
+    if (set->rows == NULL) return ms_fail(c->e, MUSEC_ENOMEM, "%s: not enough memory", c->path);
+    TRY(read_known(c, known));
+    for (; set->n_rows < json_array_size(files); set->n_rows++)
+        TRY(read_row(c, json_array_get(files, set->n_rows), &set->rows[set->n_rows]));
+done:
+    return st;
+}
+
+static musec_status parse(ms_error *e, const char *path, json_t **out)
+{
+    json_error_t problem = { .text = "" };
+    FILE        *f       = NULL;
+    musec_status st      = MUSEC_OK;
+
+    if (path == NULL) {
+        *out =
+            json_loadb((const char *)ms_embedded_sources, ms_embedded_sources_bytes, 0, &problem);
+        path = OWN_NAME;
+    } else {
+        TRY(ms_file_open_read(e, path, &f));
+        if (ms_file_bytes(f) > MAX_LIST) {
+            st = ms_fail(e, MUSEC_EFORMAT, "%s: is no list of data sets: it is too long", path);
+            goto done;
+        }
+        *out = json_loadf(f, 0, &problem);
+    }
+    if (*out == NULL)
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: line %d: %s", path, problem.line, problem.text);
+done:
+    if (f != NULL) fclose(f);
+    return st;
+}
+
+musec_status ms_catalog_load(ms_error *e, const char *path, ms_catalog *out)
+{
+    context       c = { .e = e, .path = path == NULL ? OWN_NAME : path, .set = "?" };
+    const json_t *sets;
+    musec_status  st;
+
+    *out = (ms_catalog){ 0 };
+    TRY(parse(e, path, &out->root));
+    sets = json_object_get(out->root, "sets");
+    if (json_array_size(sets) == 0) {
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: has no list \"sets\"", c.path);
+        goto done;
+    }
+    out->sets = calloc(json_array_size(sets), sizeof *out->sets);
+    if (out->sets == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", c.path);
+        goto done;
+    }
+    for (size_t i = 0; i < json_array_size(sets); i++) {
+        out->n = i + 1;
+        TRY(read_set(&c, json_array_get(sets, i), &out->sets[i]));
+    }
+done:
+    if (st != MUSEC_OK) ms_catalog_free(out);
+    return st;
+}
+
+void ms_catalog_free(ms_catalog *c)
+{
+    for (size_t i = 0; c->sets != NULL && i < c->n; i++)
+        free(c->sets[i].rows);
+    free(c->sets);
+    json_decref(c->root);
+    *c = (ms_catalog){ 0 };
+}
+
+/* ---- asking it ------------------------------------------------------------------------------- */
+
+musec_status ms_catalog_find(ms_error *e, const ms_catalog *c, const char *name,
+                             const ms_catalog_set **out)
+{
+    char   names[512] = "";
+    size_t used       = 0;
+
+    for (size_t i = 0; i < c->n; i++) {
+        if (strcmp(c->sets[i].name, name) == 0) {
+            *out = &c->sets[i];
+            return MUSEC_OK;
+        }
+        if (used < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
+                                     c->sets[i].name);
+    }
+    return ms_fail(e, MUSEC_EINVAL, "there is no data set '%s'; there are %s", name, names);
+}
+
+/* "https://server/path" at a mirror: "MIRROR/path".  (Of http:// this skips a letter of the server,
+ * which has one.) */
+static bool at_mirror(const char *mirror, const char *url, char *to)
+{
+    const char *path = strchr(url + strlen("https://"), '/');
+    size_t      n    = strlen(mirror);
+    int         bytes;
+
+    while (n > 0 && mirror[n - 1] == '/')
+        n--;
+    bytes = snprintf(to, MS_CATALOG_URL, "%.*s%s", (int)n, mirror, path == NULL ? "/" : path);
+    return bytes >= 0 && bytes < MS_CATALOG_URL;
+}
+
+static bool is_listed(const ms_catalog_file *f, const char *url)
+{
+    for (size_t i = 0; i < f->n_urls; i++)
+        if (strcmp(f->urls[i], url) == 0) return true;
+    return false;
+}
+
+musec_status ms_catalog_expand(ms_error *e, const ms_catalog_set *set, size_t row, int64_t index,
+                               const char *const *mirrors, size_t n_mirrors, ms_catalog_file *out)
+{
+    const ms_catalog_row *r     = &set->rows[row];
+    json_int_t            bytes = -1;
+    char                  url[MS_CATALOG_URL];
+
+    out->n_urls = 0;
+    out->sha256 = NULL;
+    if (!write_out(r->name, index, out->name, sizeof out->name))
+        return ms_fail(e, MUSEC_EFORMAT, "%s: the name of a file is too long", r->name);
+    for (size_t m = 0; m <= n_mirrors; m++) {
+        for (size_t i = 0; i < json_array_size(r->urls); i++) {
+            char *to;
+            if (!write_out(json_string_value(json_array_get(r->urls, i)), index, url, sizeof url))
+                return ms_fail(e, MUSEC_EFORMAT, "%s: an address of it is too long", out->name);
+            if (out->n_urls == MS_CATALOG_URLS)
+                return ms_fail(e, MUSEC_EINVAL,
+                               "%s: has more than %d addresses; give fewer "
+                               "mirrors",
+                               out->name, MS_CATALOG_URLS);
+            to = out->urls[out->n_urls];
+            if (m == n_mirrors) {
+                memcpy(to, url, sizeof url);
+            } else if (!is_address(mirrors[m]) || !at_mirror(mirrors[m], url, to)) {
+                return ms_fail(e, MUSEC_EINVAL,
+                               "--mirror begins with https:// or http://, unlike '%s'", mirrors[m]);
+            }
+            if (!is_listed(out, to)) out->n_urls++;
+        }
+    }
+    json_unpack(json_object_get(set->known, out->name), "{s?I, s?s}", "bytes", &bytes, "sha256",
+                &out->sha256);
+    out->bytes = bytes;
+    return MUSEC_OK;
+}

@@ -1,0 +1,52 @@
+/* fetch.h - one file from one of several addresses: whole and checked under its name, or not there.
+ *
+ * PATH.part grows, PATH.part.json says what it is a part of: the address, the tag that the server
+ * gave the file (ETag, Last-Modified), its length.  A later call goes on where the part ends, with
+ * Range and If-Range, so that a file that has changed meanwhile is fetched anew; so does a call
+ * after kill -9.  Length and sha256 are checked before the part is renamed.
+ *
+ * A failure that may pass (the line, 408, 429, 5xx, a checksum that a resumed part does not have)
+ * is tried again at the same address, after delay_ms, twice that, four times that, ...; a try that
+ * brought the file further does not count.  Other failures (404, another file than expected) and
+ * `retries` of the first kind in a row lead to the next address. */
+#ifndef MS_DATA_FETCH_H
+#define MS_DATA_FETCH_H
+
+#include <stdbool.h>
+
+#include "core/file.h"
+#include "core/sha256.h"
+
+enum { MS_FETCH_RETRIES = 5, MS_FETCH_DELAY_MS = 1000, MS_FETCH_STALL_S = 30 };
+
+typedef struct ms_fetch_progress {
+    int64_t have, total; /* bytes of the file; total -1: not known */
+    int64_t resumed;     /* bytes that were there before this call */
+    double  seconds;     /* since the call */
+} ms_fetch_progress;
+
+typedef struct ms_fetch_config {
+    const char *const  *urls;
+    size_t              n_urls;
+    const char         *path;
+    int64_t             bytes;  /* -1: not known before */
+    const char         *sha256; /* NULL: not known before */
+    bool                verify; /* read a file that is there already for its sha256 */
+    int64_t             retries, delay_ms, stall_s;
+    const volatile int *stop; /* NULL, or: once it is not 0, fail and keep the part */
+    void (*on_progress)(void *arg, const ms_fetch_progress *p); /* a few times a second */
+    void (*on_notice)(void *arg, const char *text); /* what went wrong and is tried again */
+    void *arg;
+} ms_fetch_config;
+
+typedef struct ms_fetched {
+    bool        had;   /* it was there before the call; then only `bytes` is set */
+    int64_t     bytes; /* of the file */
+    int64_t     came;  /* bytes that this call received, thrown away ones too */
+    const char *url;   /* the one it came from, of the config's */
+    char        sha256[MS_SHA256_HEX];
+} ms_fetched;
+
+musec_status ms_fetch(ms_error *e, const ms_fetch_config *cfg, ms_fetched *out);
+
+#endif

@@ -1,0 +1,189 @@
+/* get.c - files of a set one after the other, with their checksums kept. */
+#include "data/get.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/get_parts.h"
+#include "data/parquet.h"
+#include "data/shard.h"
+
+/* ---- what is kept beside the data ------------------------------------------------------------ */
+
+musec_status ms_get_load(ms_error *e, const char *dir, const char *name, json_t **out)
+{
+    char         path[MS_PATH_MAX];
+    json_error_t problem = { .text = "" };
+    FILE        *f       = NULL;
+    musec_status st;
+
+    *out = NULL;
+    TRY(ms_path_join(e, dir, name, path));
+    f = fopen(path, "rb");
+    if (f == NULL && errno == ENOENT) {
+        *out = json_object();
+        if (*out == NULL) st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
+        goto done;
+    }
+    if (f == NULL) {
+        st = ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s)", path, strerror(errno));
+        goto done;
+    }
+    *out = json_loadf(f, 0, &problem);
+    if (!json_is_object(*out))
+        st = ms_fail(e, MUSEC_EFORMAT,
+                     "%s: line %d: %s; it is written by musec data get: remove it to begin anew",
+                     path, problem.line, *out == NULL ? problem.text : "is no object");
+done:
+    if (f != NULL) fclose(f);
+    if (st != MUSEC_OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+musec_status ms_get_save(ms_error *e, const char *dir, const char *name, const json_t *root)
+{
+    char         path[MS_PATH_MAX];
+    ms_out_file  out  = { 0 };
+    char        *text = json_dumps(root, JSON_INDENT(2));
+    musec_status st;
+
+    if (text == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s/%s: not enough memory", dir, name);
+    TRY(ms_path_join(e, dir, name, path));
+    TRY(ms_out_open(e, path, &out));
+    TRY(ms_out_write(e, &out, text, strlen(text)));
+    TRY(ms_out_write(e, &out, "\n", 1));
+    TRY(ms_out_commit(e, &out));
+done:
+    ms_out_abandon(&out);
+    free(text);
+    return st;
+}
+
+/* ---- one file -------------------------------------------------------------------------------- */
+
+static musec_status keep_checksum(ms_error *e, const ms_getting *g, const ms_fetched *f)
+{
+    json_t *row = json_pack("{s:I, s:s, s:s}", "bytes", (json_int_t)f->bytes, "sha256", f->sha256,
+                            "url", f->url);
+
+    if (row == NULL || json_object_set_new(g->checksums, g->file.name, row) != 0)
+        return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", g->file.name);
+    return ms_get_save(e, g->cfg->out, MS_GET_CHECKSUMS, g->checksums);
+}
+
+/* For callbacks, which are told the name of the file as well. */
+static void on_progress(void *arg, const ms_fetch_progress *p)
+{
+    const ms_getting *g = arg;
+    if (g->cfg->on_fetch != NULL) g->cfg->on_fetch(g->cfg->arg, g->file.name, p);
+}
+
+static void on_notice(void *arg, const char *text)
+{
+    const ms_getting *g = arg;
+    if (g->cfg->on_notice != NULL) g->cfg->on_notice(g->cfg->arg, text);
+}
+
+musec_status ms_get_file(ms_error *e, ms_getting *g, const char *dir, size_t row, int64_t index,
+                         char path[MS_PATH_MAX])
+{
+    const ms_get_config *cfg = g->cfg;
+    const char          *urls[MS_CATALOG_URLS];
+    const char          *learnt = NULL;
+    json_int_t           bytes  = -1;
+    ms_fetched           got;
+    musec_status         st;
+
+    TRY(ms_catalog_expand(e, cfg->set, row, index, cfg->mirrors, cfg->n_mirrors, &g->file));
+    TRY(ms_path_join(e, dir, g->file.name, path));
+    for (size_t i = 0; i < g->file.n_urls; i++)
+        urls[i] = g->file.urls[i];
+    json_unpack(json_object_get(g->checksums, g->file.name), "{s:I, s:s}", "bytes", &bytes,
+                "sha256", &learnt);
+    TRY(ms_fetch(e,
+                 &(ms_fetch_config){
+                     .urls        = urls,
+                     .n_urls      = g->file.n_urls,
+                     .path        = path,
+                     .bytes       = g->file.bytes >= 0 ? g->file.bytes : bytes,
+                     .sha256      = g->file.sha256 != NULL ? g->file.sha256 : learnt,
+                     .verify      = cfg->verify || learnt == NULL, /* not checked by us before */
+                     .retries     = cfg->retries,
+                     .delay_ms    = cfg->delay_ms,
+                     .stall_s     = cfg->stall_s,
+                     .stop        = cfg->stop,
+                     .on_progress = on_progress,
+                     .on_notice   = on_notice,
+                     .arg         = g,
+                 },
+                 &got));
+    g->out->files++;
+    g->out->had += got.had;
+    g->out->came += got.came;
+    if (!got.had) TRY(keep_checksum(e, g, &got));
+done:
+    return st;
+}
+
+/* ---- sets that stay as they are -------------------------------------------------------------- */
+
+static musec_status get_vocab(ms_error *e, ms_getting *g)
+{
+    const ms_catalog_set *set = g->cfg->set;
+    char                  path[MS_PATH_MAX];
+    musec_status          st = MUSEC_OK;
+
+    for (size_t row = 0; row < set->n_rows; row++)
+        for (int64_t i = 0; i < set->rows[row].n; i++)
+            TRY(ms_get_file(e, g, g->cfg->out, row, i, path));
+done:
+    return st;
+}
+
+static musec_status get_shards(ms_error *e, ms_getting *g)
+{
+    const ms_get_config *cfg = g->cfg;
+    char                 path[MS_PATH_MAX];
+    musec_status         st = MUSEC_OK;
+
+    for (size_t row = 0; row < cfg->set->n_rows; row++) {
+        const ms_catalog_row *r = &cfg->set->rows[row];
+        for (int64_t i = 0; i < r->n; i++) {
+            int64_t tokens = 0;
+            if (!r->val && cfg->limit_tokens > 0 && g->out->tokens >= cfg->limit_tokens) break;
+            TRY(ms_get_file(e, g, cfg->out, row, i, path));
+            TRY(ms_shard_tokens(e, path, &tokens));
+            *(r->val ? &g->out->val : &g->out->tokens) += tokens;
+            g->out->shards++;
+        }
+    }
+done:
+    return st;
+}
+
+musec_status ms_get(ms_error *e, const ms_get_config *cfg, ms_get_result *out)
+{
+    ms_getting  *g = malloc(sizeof *g); /* the addresses make it large */
+    musec_status st;
+
+    *out = (ms_get_result){ 0 };
+    if (g == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", cfg->set->name);
+    *g = (ms_getting){ .cfg = cfg, .out = out };
+    if (cfg->set->kind == MS_KIND_PARQUET) TRY(ms_parquet_check(e));
+    TRY(ms_directory_make(e, cfg->out));
+    TRY(ms_get_load(e, cfg->out, MS_GET_CHECKSUMS, &g->checksums));
+    switch (cfg->set->kind) {
+    case MS_KIND_VOCAB: st = get_vocab(e, g); break;
+    case MS_KIND_SHARDS: st = get_shards(e, g); break;
+    case MS_KIND_JSONL:
+    case MS_KIND_PARQUET: st = ms_get_text(e, g); break;
+    }
+done:
+    json_decref(g->checksums);
+    free(g);
+    return st;
+}

@@ -1,0 +1,285 @@
+/* get_text.c - texts fetched one at a time and made shards, so that the disk never holds more than
+ * one of them beside the tokens.
+ *
+ * A text is tokenized in DIR/raw/NAME.shards; its shards are then moved behind those of the texts
+ * before it, and shards.json is written.  Whoever is killed in between does the text at hand again:
+ * the shards get the same names and the same bytes.  The last shard of a text is shorter than the
+ * others, for a text ends where it ends.
+ *
+ * A text that was cut by the limit is not "whole"; a later call that wants more makes it again. */
+#define _XOPEN_SOURCE 700
+#include <errno.h>
+#include <ftw.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "data/get_parts.h"
+#include "data/manifest.h"
+#include "data/parquet.h"
+#include "data/shard.h"
+
+enum { MAX_DOCUMENT = 64 << 20, MAX_OPEN = 8 };
+
+typedef struct texts {
+    ms_getting *g;
+    ms_bpe     *bpe;
+    json_t     *made; /* shards.json */
+    char        raw[MS_PATH_MAX];
+    int64_t     shards[2], tokens[2]; /* so far, of training and of validation */
+} texts;
+
+typedef struct one { /* the text at hand */
+    size_t  row;
+    int64_t index;
+    bool    val;
+    int64_t limit; /* tokens of it; 0: all */
+    int64_t tokens, shards;
+    bool    whole;
+} one;
+
+/* ---- removing -------------------------------------------------------------------------------- */
+
+static int remove_entry(const char *path, const struct stat *sb, int flag, struct FTW *at)
+{
+    (void)sb, (void)flag, (void)at;
+    return remove(path);
+}
+
+static musec_status remove_tree(ms_error *e, const char *path)
+{
+    if (nftw(path, remove_entry, MAX_OPEN, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT)
+        return MUSEC_OK;
+    return ms_fail(e, MUSEC_EIO, "%s: cannot remove (%s)", path, strerror(errno));
+}
+
+/* ---- what is there --------------------------------------------------------------------------- */
+
+/* Where shard `number` of a side lies; validation counts from 0, training from 1. */
+static musec_status shard_path(ms_error *e, const texts *t, bool val, int64_t number,
+                               char path[MS_PATH_MAX])
+{
+    char            name[32];
+    const long long shown = val ? number : number + 1;
+    snprintf(name, sizeof name, "%s_%06lld.bin", val ? "val" : "train", shown);
+    return ms_path_join(e, t->g->cfg->out, name, path);
+}
+
+/* Was the text made before, at least as far as it is wanted, and is that still there? */
+static bool is_made(const texts *t, one *o, const char *name)
+{
+    json_int_t tokens = 0, shards = 0, found = 0;
+    int        whole = 0;
+    ms_error   ignored;
+
+    if (json_unpack(json_object_get(json_object_get(t->made, "texts"), name), "{s:I, s:I, s:b}",
+                    "tokens", &tokens, "shards", &shards, "whole", &whole) != 0)
+        return false;
+    if (!whole && (o->limit == 0 || tokens < o->limit)) return false;
+    for (int64_t i = 0; i < shards; i++) {
+        char    path[MS_PATH_MAX];
+        int64_t n = 0;
+        if (shard_path(&ignored, t, o->val, t->shards[o->val] + i, path) != MUSEC_OK ||
+            ms_shard_tokens(&ignored, path, &n) != MUSEC_OK)
+            return false;
+        found += n;
+    }
+    o->tokens = tokens;
+    o->shards = shards;
+    return found == tokens;
+}
+
+static musec_status check_settings(ms_error *e, const texts *t)
+{
+    const int64_t shard_tokens = t->g->cfg->shard_tokens;
+    const json_t *was          = json_object_get(t->made, "shard_tokens");
+
+    if (was != NULL && json_integer_value(was) != shard_tokens)
+        return ms_fail(
+            e, MUSEC_EINVAL,
+            "%s: was begun with --shard-tokens %lld; go on so, or take another directory",
+            t->g->cfg->out, (long long)json_integer_value(was));
+    if (json_object_set_new(t->made, "shard_tokens", json_integer(shard_tokens)) != 0 ||
+        (json_object_get(t->made, "texts") == NULL &&
+         json_object_set_new(t->made, "texts", json_object()) != 0))
+        return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", t->g->cfg->out);
+    return MUSEC_OK;
+}
+
+/* ---- one text -------------------------------------------------------------------------------- */
+
+static void on_progress(void *arg, const ms_tokenize_progress *p)
+{
+    const ms_getting *g = arg;
+    if (g->cfg->on_tokenize != NULL) g->cfg->on_tokenize(g->cfg->arg, g->file.name, p);
+}
+
+static musec_status tokenize(ms_error *e, texts *t, one *o, const char *text, const char *dir)
+{
+    const ms_get_config     *cfg = t->g->cfg;
+    const ms_tokenize_config how = { .reader       = { .paths        = &text,
+                                                       .n_paths      = 1,
+                                                       .format       = MS_FORMAT_JSON,
+                                                       .field        = cfg->set->field,
+                                                       .max_document = MAX_DOCUMENT },
+                                     .bpe          = t->bpe,
+                                     .out          = dir,
+                                     .shard_tokens = cfg->shard_tokens,
+                                     .limit_tokens = o->limit,
+                                     .threads      = cfg->threads,
+                                     .stop         = cfg->stop,
+                                     .on_progress  = on_progress,
+                                     .arg          = t->g };
+    ms_tokenize_progress     done;
+    musec_status             st;
+
+    TRY(ms_tokenize(e, &how, &done));
+    o->tokens = done.tokens;
+    o->shards = done.shards;
+    o->whole  = o->limit == 0 || done.tokens < o->limit;
+done:
+    if (st != MUSEC_OK && cfg->stop != NULL && *cfg->stop != 0)
+        st =
+            ms_fail(e, MUSEC_EIO, "%s: interrupted; the same command goes on with this text", text);
+    return st;
+}
+
+/* Shards of two vocabularies must not lie beside each other. */
+static musec_status check_vocabulary(ms_error *e, const texts *t, const char *dir)
+{
+    static const char key[] = "vocabulary_sha256";
+    ms_manifest       m     = { 0 };
+    char              path[MS_PATH_MAX];
+    const json_t     *was = json_object_get(t->made, key);
+    json_t           *is;
+    musec_status      st;
+
+    TRY(ms_path_join(e, dir, MS_MANIFEST_NAME, path));
+    TRY(ms_manifest_read(e, path, &m));
+    is = json_object_get(m.settings, key);
+    if (was == NULL)
+        json_object_set(t->made, key, is);
+    else if (!json_equal(was, is))
+        st = ms_fail(e, MUSEC_EINVAL,
+                     "%s: was begun with another vocabulary; go on with that one, or take another "
+                     "directory",
+                     t->g->cfg->out);
+done:
+    ms_manifest_free(&m);
+    return st;
+}
+
+/* The shards in `dir` get their places among the others. */
+static musec_status move_shards(ms_error *e, const texts *t, const one *o, const char *dir)
+{
+    char         from[MS_PATH_MAX], to[MS_PATH_MAX], name[32];
+    musec_status st = MUSEC_OK;
+
+    for (long long i = 0; i < o->shards; i++) {
+        snprintf(name, sizeof name, "train_%06lld.bin", i + 1);
+        TRY(ms_path_join(e, dir, name, from));
+        TRY(shard_path(e, t, o->val, t->shards[o->val] + i, to));
+        if (rename(from, to) != 0) {
+            st = ms_fail(e, MUSEC_EIO, "%s: cannot become %s (%s)", from, to, strerror(errno));
+            goto done;
+        }
+    }
+done:
+    return st;
+}
+
+static musec_status keep_account(ms_error *e, const texts *t, const one *o, const char *name)
+{
+    const json_int_t first = o->val ? t->shards[1] : t->shards[0] + 1;
+    json_t *row = json_pack("{s:s, s:I, s:I, s:I, s:b}", "part", o->val ? "val" : "train", "first",
+                            first, "shards", (json_int_t)o->shards, "tokens", (json_int_t)o->tokens,
+                            "whole", (int)o->whole);
+
+    if (row == NULL || json_object_set_new(json_object_get(t->made, "texts"), name, row) != 0)
+        return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", name);
+    return ms_get_save(e, t->g->cfg->out, MS_GET_SHARDS, t->made);
+}
+
+static musec_status make(ms_error *e, texts *t, one *o)
+{
+    const ms_get_config *cfg   = t->g->cfg;
+    const bool           lines = cfg->set->kind == MS_KIND_JSONL;
+    char                 raw[MS_PATH_MAX], text[MS_PATH_MAX], dir[MS_PATH_MAX];
+    musec_status         st;
+
+    TRY(ms_directory_make(e, t->raw));
+    TRY(ms_get_file(e, t->g, t->raw, o->row, o->index, raw));
+    if (snprintf(text, sizeof text, "%s%s", raw, lines ? "" : ".jsonl") >= (int)sizeof text ||
+        snprintf(dir, sizeof dir, "%s.shards", raw) >= (int)sizeof dir) {
+        st = ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", raw);
+        goto done;
+    }
+    TRY(remove_tree(e, dir));
+    if (!lines) TRY(ms_parquet_to_jsonl(e, raw, cfg->set->field, text));
+    TRY(tokenize(e, t, o, text, dir));
+    TRY(check_vocabulary(e, t, dir));
+    TRY(move_shards(e, t, o, dir));
+    TRY(keep_account(e, t, o, t->g->file.name));
+    TRY(remove_tree(e, dir));
+    if (!lines) TRY(remove_tree(e, text)); /* it can be made again */
+    if (!cfg->keep_raw) TRY(remove_tree(e, raw));
+done:
+    return st;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static musec_status get_one(ms_error *e, texts *t, one *o)
+{
+    const ms_get_config  *cfg = t->g->cfg;
+    const ms_catalog_row *r   = &cfg->set->rows[o->row];
+    musec_status          st;
+
+    o->val   = r->val;
+    o->limit = r->limit_tokens;
+    if (!r->val && cfg->limit_tokens > 0) {
+        const int64_t left = cfg->limit_tokens - t->tokens[0];
+        if (o->limit == 0 || left < o->limit) o->limit = left;
+    }
+    TRY(ms_catalog_expand(e, cfg->set, o->row, o->index, cfg->mirrors, cfg->n_mirrors,
+                          &t->g->file));
+    if (is_made(t, o, t->g->file.name)) {
+        t->g->out->files++;
+        t->g->out->had++;
+    } else {
+        TRY(make(e, t, o));
+    }
+    t->shards[o->val] += o->shards;
+    t->tokens[o->val] += o->tokens;
+done:
+    return st;
+}
+
+musec_status ms_get_text(ms_error *e, ms_getting *g)
+{
+    const ms_get_config *cfg = g->cfg;
+    texts                t   = { .g = g };
+    char                 vocab[MS_PATH_MAX];
+    musec_status         st;
+
+    TRY(ms_bpe_find(e, cfg->vocab, vocab)); /* before hours of fetching */
+    TRY(ms_bpe_load(e, vocab, &t.bpe));
+    TRY(ms_path_join(e, cfg->out, "raw", t.raw));
+    TRY(ms_get_load(e, cfg->out, MS_GET_SHARDS, &t.made));
+    TRY(check_settings(e, &t));
+    for (size_t row = 0; row < cfg->set->n_rows; row++)
+        for (int64_t i = 0; i < cfg->set->rows[row].n; i++) {
+            one o = { .row = row, .index = i };
+            if (!cfg->set->rows[row].val && cfg->limit_tokens > 0 &&
+                t.tokens[0] >= cfg->limit_tokens)
+                break;
+            TRY(get_one(e, &t, &o));
+        }
+    rmdir(t.raw); /* unless something is kept in it */
+done:
+    g->out->shards = t.shards[0] + t.shards[1];
+    g->out->tokens = t.tokens[0];
+    g->out->val    = t.tokens[1];
+    json_decref(t.made);
+    ms_bpe_free(t.bpe);
+    return st;
+}

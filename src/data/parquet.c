@@ -1,0 +1,117 @@
+/* parquet.c - another program does the reading: the format has more packings and encodings than a
+ * reader of one column would be worth. */
+#define _POSIX_C_SOURCE 200809L
+#include "data/parquet.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/file.h"
+#include "data/embedded.h"
+
+extern char **environ;
+
+enum { NOT_RUN = -1, KILLED = -2 };
+
+/* Runs argv[0] with its stdout in a file, and its stderr too unless `loud`.  Returns its exit code,
+ * NOT_RUN if there is no such program, KILLED if a signal ended it. */
+static int run(const char *const *argv, const char *out, bool loud)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t                      child  = 0;
+    int                        status = 0, failed;
+
+    if (posix_spawn_file_actions_init(&actions) != 0) return NOT_RUN;
+    failed = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0) ||
+             posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out,
+                                              O_WRONLY | O_CREAT | O_TRUNC, 0666) ||
+             (!loud && posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null",
+                                                        O_WRONLY, 0)) ||
+             posix_spawnp(&child, argv[0], &actions, NULL, (char *const *)argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed) return NOT_RUN;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return KILLED;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : KILLED;
+}
+
+static bool has_duckdb(void)
+{
+    static const char *const argv[] = { "duckdb", "--version", NULL };
+    return run(argv, "/dev/null", false) == 0;
+}
+
+static bool has_pyarrow(void)
+{
+    static const char *const argv[] = { "python3", "-c", "import pyarrow.parquet", NULL };
+    return run(argv, "/dev/null", false) == 0;
+}
+
+musec_status ms_parquet_check(ms_error *e)
+{
+    if (has_duckdb() || has_pyarrow()) return MUSEC_OK;
+    return ms_fail(e, MUSEC_ENOTSUP,
+                   "this data set comes as Parquet files, and there is no program to read them: "
+                   "install duckdb (duckdb.org), or pyarrow for python3 (pip install pyarrow)");
+}
+
+/* The statement for duckdb: names in their quotes, doubled where they hold one. */
+static musec_status write_statement(ms_error *e, const char *in, const char *field, char *sql,
+                                    size_t room)
+{
+    const struct {
+        const char *text;
+        char        quote; /* to be doubled; 0: none */
+    } pieces[] = {
+        { "COPY (SELECT \"", 0 },
+        { field, '"' },
+        { "\" FROM read_parquet('", 0 },
+        { in, '\'' },
+        { "') WHERE \"", 0 },
+        { field, '"' },
+        { "\" IS NOT NULL) TO '/dev/stdout' (FORMAT JSON)", 0 },
+    };
+    size_t n = 0;
+
+    for (size_t i = 0; i < COUNT(pieces); i++)
+        for (const char *c = pieces[i].text; *c != '\0'; c++) {
+            if (n + 3 > room) return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", in);
+            sql[n++] = *c;
+            if (*c == pieces[i].quote) sql[n++] = *c;
+        }
+    sql[n] = '\0';
+    return MUSEC_OK;
+}
+
+musec_status ms_parquet_to_jsonl(ms_error *e, const char *in, const char *field, const char *out)
+{
+    char              sql[2 * MS_PATH_MAX + 256], part[MS_PATH_MAX];
+    const bool        duck       = has_duckdb();
+    const char *const by_duck[]  = { "duckdb", "-c", sql, NULL };
+    const char *const by_arrow[] = { "python3", "-c",  (const char *)ms_embedded_parquet,
+                                     in,        field, NULL };
+    int               code;
+    musec_status      st;
+
+    if (snprintf(part, sizeof part, "%s.part", out) >= (int)sizeof part)
+        return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", out);
+    TRY(write_statement(e, in, field, sql, sizeof sql));
+    if (!duck) TRY(ms_parquet_check(e));
+    code = run(duck ? by_duck : by_arrow, part, true);
+    if (code != 0)
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: %s could not read it (%s %d)", in,
+                     duck ? "duckdb" : "python3 with pyarrow",
+                     code == KILLED ? "it was interrupted:" : "exit", code);
+    else if (rename(part, out) != 0)
+        st = ms_fail(e, MUSEC_EIO, "%s: cannot create (%s)", out, strerror(errno));
+done:
+    if (st != MUSEC_OK) remove(part);
+    return st;
+}

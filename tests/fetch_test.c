@@ -1,0 +1,516 @@
+/* fetch_test.c - files from a server that cuts, stalls, lies and fails
+ * (tests/tools/http_server.py): the right bytes in the end, or a clear failure and nothing under
+ * the final name. */
+#define _XOPEN_SOURCE 700
+#include "check.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/rng.h"
+#include "data/fetch.h"
+#include "data/http.h"
+#include "scratch.h"
+
+extern char **environ;
+
+enum { FILE_BYTES = 50000 };
+
+/* ---- the server ------------------------------------------------------------------------------ */
+
+static struct {
+    pid_t pid;
+    int   leash; /* its stdin: it ends with us */
+    int   port;
+    char  root[1024], log[1024];
+} server;
+
+static unsigned char content[FILE_BYTES];
+static char          content_sha256[MS_SHA256_HEX];
+
+static int start_server(void **state)
+{
+    static const char          script[] = MS_TEST_DATA_DIR "/../tools/http_server.py";
+    posix_spawn_file_actions_t actions;
+    int                        to[2], from[2];
+    char                       line[32] = "";
+    char     *argv[] = { (char *)"python3", (char *)script, server.root, server.log, NULL };
+    ms_sha256 sha;
+    FILE     *answer;
+
+    (void)state;
+    if (ms_http_version() == NULL) return 0;
+    snprintf(server.root, sizeof server.root, "%s", fresh_dir());
+    snprintf(server.log, sizeof server.log, "%s/log", fresh_dir());
+    for (size_t i = 0; i < FILE_BYTES; i++)
+        content[i] = (unsigned char)ms_rand_u64(7, i);
+    put_file(path_in(server.root, "file"), content, FILE_BYTES);
+    put_file(path_in(server.root, "empty"), content, 0);
+    ms_sha256_init(&sha);
+    ms_sha256_add(&sha, content, FILE_BYTES);
+    ms_sha256_end(&sha, content_sha256);
+    if (pipe(to) != 0 || pipe(from) != 0) return -1;
+    fcntl(to[1], F_SETFD, FD_CLOEXEC);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
+    if (posix_spawnp(&server.pid, argv[0], &actions, NULL, argv, environ) != 0) server.pid = 0;
+    posix_spawn_file_actions_destroy(&actions);
+    close(to[0]);
+    close(from[1]);
+    server.leash = to[1];
+    answer       = fdopen(from[0], "r");
+    if (answer != NULL && fgets(line, sizeof line, answer) != NULL)
+        server.port = (int)strtol(line, NULL, 10);
+    if (answer != NULL) fclose(answer);
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    if (server.pid > 0) {
+        close(server.leash);
+        kill(server.pid, SIGTERM);
+        waitpid(server.pid, NULL, 0);
+    }
+    return 0;
+}
+
+static void need_server(void)
+{
+    if (ms_http_version() == NULL) SKIP("no libcurl");
+    if (server.port == 0) SKIP("no python3");
+}
+
+static const char *address(const char *manners)
+{
+    static char url[4][256];
+    static int  turn;
+    turn = (turn + 1) % 4;
+    snprintf(url[turn], sizeof url[turn], "http://127.0.0.1:%d/%s", server.port, manners);
+    return url[turn];
+}
+
+/* Lines of the log for this path that have this text in them, since the log began. */
+static int requests(const char *manners, const char *text)
+{
+    char  line[1024], path[256];
+    FILE *f = fopen(server.log, "r");
+    int   n = 0;
+
+    snprintf(path, sizeof path, "/%s ", manners);
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        n += strncmp(line, path, strlen(path)) == 0 && strstr(line, text) != NULL;
+    if (f != NULL) fclose(f);
+    return n;
+}
+
+/* ---- a call ---------------------------------------------------------------------------------- */
+
+typedef struct call {
+    const char     *urls[3];
+    char            path[1024];
+    ms_fetch_config cfg;
+    ms_fetched      got;
+    ms_error        error;
+    int             notices;
+    char            last_notice[1024];
+} call;
+
+static void count_notice(void *arg, const char *text)
+{
+    call *c = arg;
+    c->notices++;
+    snprintf(c->last_notice, sizeof c->last_notice, "%s", text);
+}
+
+static void prepare(call *c, const char *manners)
+{
+    *c = (call){ .urls = { address(manners) } };
+    snprintf(c->path, sizeof c->path, "%s/got", fresh_dir());
+    c->cfg = (ms_fetch_config){ .urls      = c->urls,
+                                .n_urls    = 1,
+                                .path      = c->path,
+                                .bytes     = -1,
+                                .retries   = 2,
+                                .delay_ms  = 1,
+                                .stall_s   = 1,
+                                .on_notice = count_notice,
+                                .arg       = c };
+}
+
+static bool exists(const char *path, const char *suffix)
+{
+    char name[2048];
+    snprintf(name, sizeof name, "%s%s", path, suffix);
+    return access(name, F_OK) == 0;
+}
+
+static void check_got(call *c)
+{
+    static blob b;
+    get_file(c->path, &b);
+    CHECK(b.n == FILE_BYTES && memcmp(b.p, content, FILE_BYTES) == 0, "%zu bytes", b.n);
+    CHECK(strcmp(c->got.sha256, content_sha256) == 0 && c->got.bytes == FILE_BYTES, "%s",
+          c->got.sha256);
+    CHECK(!exists(c->path, ".part") && !exists(c->path, ".part.json"), "a part is left");
+}
+
+static void fetch_right(call *c)
+{
+    CHECK_OK_ERR(&c->error, ms_fetch(&c->error, &c->cfg, &c->got));
+    check_got(c);
+}
+
+/* A failure with these words; what has come is kept if `kept`. */
+static void fetch_wrong(call *c, const char *words, bool kept)
+{
+    const musec_status st = ms_fetch(&c->error, &c->cfg, &c->got);
+    CHECK(st != MUSEC_OK, "it worked");
+    CHECK(strstr(c->error.text, words) != NULL, "'%s' lacks '%s'", c->error.text, words);
+    CHECK(strchr(c->error.text, '\n') == NULL, "more than a line");
+    CHECK(!exists(c->path, ""), "there is a file");
+    CHECK(exists(c->path, ".part") == kept, "part");
+}
+
+/* ---- what comes right in the end ------------------------------------------------------------- */
+
+static void good_servers(void **state)
+{
+    static const char *const manners[] = {
+        "plain/file",
+        "redirect/file",
+        "nolength/file",
+        "notag/file",
+        "linked/file",
+        "norange/file",
+        "status:429:2/file",
+        "status:500:2/file",
+        "status:503:1,slow:9000/file",
+        "status:408:1/file",
+        "redirect,cut:9000:1/file",
+        "notag,cut:9000:2/file",
+    };
+    (void)state;
+    need_server();
+    for (size_t i = 0; i < COUNT(manners); i++) {
+        call c;
+        prepare(&c, manners[i]);
+        fetch_right(&c);
+    }
+}
+
+static void cut_lines_go_on(void **state)
+{
+    call c;
+
+    (void)state;
+    need_server();
+    prepare(&c, "cut:12000/file"); /* five times, which is more than the retries */
+    fetch_right(&c);
+    CHECK(c.got.came == FILE_BYTES, "%lld bytes came", (long long)c.got.came);
+    CHECK(requests("cut:12000/file", "bytes=12000- \"") == 1 &&
+              requests("cut:12000/file", "bytes=48000- \"") == 1,
+          "no ranges with If-Range");
+}
+
+static void second_call_goes_on(void **state)
+{
+    call c;
+
+    (void)state;
+    need_server();
+    prepare(&c, "cut:20000:1/file");
+    c.cfg.retries = 0;
+    fetch_wrong(&c, "http://", true);
+    CHECK(exists(c.path, ".part.json"), "no state");
+    fetch_right(&c);
+    CHECK(c.got.came == FILE_BYTES - 20000, "%lld bytes came", (long long)c.got.came);
+    CHECK(!c.got.had, "it was not there");
+    CHECK_OK_ERR(&c.error, ms_fetch(&c.error, &c.cfg, &c.got)); /* the third finds it */
+    CHECK(c.got.had && c.got.bytes == FILE_BYTES && requests("cut:20000:1/file", "") == 2, "had");
+}
+
+static void whole_part_is_enough(void **state)
+{
+    call c;
+    char part[2048];
+
+    (void)state;
+    need_server();
+    prepare(&c, "plain/file"); /* as if killed before the renaming */
+    fetch_right(&c);
+    snprintf(part, sizeof part, "%s.part", c.path);
+    CHECK(rename(c.path, part) == 0, "rename");
+    c.cfg.sha256 = content_sha256;
+    snprintf(part, sizeof part, "%s.part.json", c.path);
+    {
+        char      text[512];
+        const int n = snprintf(text, sizeof text,
+                               "{\"url\": \"%s\", \"tag\": \"\", \"bytes\": %d, \"sha256\": \"\"}",
+                               c.urls[0], FILE_BYTES);
+        put_file(part, text, (size_t)n);
+    }
+    fetch_right(&c);
+    CHECK(c.got.came == 0 && requests("plain/file", " 416\n") == 1, "it was fetched again");
+}
+
+static void no_ranges_begin_anew(void **state)
+{
+    call c;
+
+    (void)state;
+    need_server();
+    prepare(&c, "norange,cut:20000:2/file");
+    fetch_right(&c);
+    CHECK(c.got.came == FILE_BYTES + 40000, "%lld bytes came", (long long)c.got.came);
+    CHECK(requests("norange,cut:20000:2/file", "bytes=20000-") == 2, "no range was asked for");
+}
+
+static void changed_files_begin_anew(void **state)
+{
+    call c;
+
+    (void)state;
+    need_server();
+    prepare(&c, "newtag,cut:20000:1/file");
+    fetch_right(&c);
+    CHECK(requests("newtag,cut:20000:1/file", "bytes=20000- \"tag 0\"") == 1, "no If-Range");
+    CHECK(c.got.came == FILE_BYTES + 20000, "%lld bytes came", (long long)c.got.came);
+
+    prepare(&c, "liar,cut:20000:1/file"); /* its bytes are others each time: 206 must not be used */
+    CHECK_OK_ERR(&c.error, ms_fetch(&c.error, &c.cfg, &c.got));
+    {
+        static blob b;
+        get_file(c.path, &b);
+        for (size_t i = 0; i < FILE_BYTES; i++)
+            CHECK(b.p[i] == (content[i] ^ 2), "byte %zu is of another file", i);
+    }
+}
+
+static void damaged_parts_begin_anew(void **state)
+{
+    call c;
+    char part[2048];
+
+    (void)state;
+    need_server();
+    prepare(&c, "cut:20000:1/file");
+    c.urls[0]     = address("cut:20000:1,slow:30000/file");
+    c.cfg.sha256  = content_sha256;
+    c.cfg.retries = 0;
+    fetch_wrong(&c, "http://", true);
+    snprintf(part, sizeof part, "%s.part", c.path);
+    put_file(part, "other bytes than these were in the file", 39);
+    c.cfg.retries = 1;
+    fetch_right(&c);
+    CHECK(c.notices == 1 && strstr(c.last_notice, "sha256") != NULL, "%s", c.last_notice);
+}
+
+static void stalled_lines_are_given_up(void **state)
+{
+    const double begin = ms_clock_ms();
+    call         c;
+
+    (void)state;
+    need_server();
+    prepare(&c, "stall:30000:1/file");
+    fetch_right(&c);
+    CHECK(ms_clock_ms() - begin < 10000, "it waited for %.0f ms", ms_clock_ms() - begin);
+    CHECK(c.got.came == FILE_BYTES, "%lld bytes came", (long long)c.got.came);
+}
+
+static void mirrors_take_turns(void **state)
+{
+    call c;
+
+    (void)state;
+    need_server();
+    prepare(&c, "status:404/file");
+    c.urls[1]    = address("cut:20000,norange/file");
+    c.urls[2]    = address("plain,slow:25000/file");
+    c.cfg.n_urls = 3;
+    c.cfg.sha256 = content_sha256;
+    fetch_right(&c);
+    CHECK(c.got.url == c.urls[2], "from %s", c.got.url);
+    CHECK(requests("status:404/file", "") == 1, "404 was tried again");
+    CHECK(requests("cut:20000,norange/file", "") == 3, "not three tries");
+    /* the sha256 is known, so the third may go on with what the second gave */
+    CHECK(requests("plain,slow:25000/file", "bytes=20000-") == 1, "it began anew");
+}
+
+/* ---- what fails ------------------------------------------------------------------------------ */
+
+static void failures_say_why(void **state)
+{
+    static const struct {
+        const char *manners, *words;
+        int         tries; /* requests that must have come; 0: not counted */
+        bool        kept;
+    } cases[] = {
+        { "status:404,plain/file", "HTTP 404 (Not Found); the address may have moved", 1, false },
+        { "status:403/file", "HTTP 403 (Forbidden)", 1, false },
+        { "status:429/file", "HTTP 429 (Too Many Requests)", 3, false },
+        { "status:500/file", "HTTP 500 (Internal Server Error)", 3, false },
+        { "status:301/file", "HTTP 301", 1, false },
+        { "cut:100,norange/file", "file: ", 3, true },
+        { "loop/file", "redirects", 0, false },
+        { "newtag,cut:10,notag/file", "file: ", 3, true },
+    };
+    (void)state;
+    need_server();
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        call c;
+        prepare(&c, cases[i].manners);
+        fetch_wrong(&c, cases[i].words, cases[i].kept);
+        CHECK(cases[i].tries == 0 || requests(cases[i].manners, "") == cases[i].tries,
+              "%s: %d requests", cases[i].manners, requests(cases[i].manners, ""));
+    }
+}
+
+static void wrong_files_are_refused(void **state)
+{
+    call c;
+
+    (void)state;
+    need_server();
+    prepare(&c, "corrupt/file");
+    c.cfg.sha256 = content_sha256;
+    fetch_wrong(&c, content_sha256, false);
+    CHECK(requests("corrupt/file", "") == 1, "it was tried again");
+
+    prepare(&c, "longer/file");
+    c.cfg.bytes = FILE_BYTES;
+    fetch_wrong(&c, "has 50010 bytes there, 50000 were expected", false);
+
+    prepare(&c, "longer,nolength/file");
+    c.cfg.bytes = FILE_BYTES;
+    fetch_wrong(&c, "after 50010 of 50000 bytes", false);
+
+    prepare(&c, "linked,corrupt:1/file"); /* the redirect is counted apart */
+    fetch_right(&c);
+    CHECK(c.notices == 1 && strstr(c.last_notice, "sha256") != NULL, "%s", c.last_notice);
+}
+
+static void present_files_are_checked(void **state)
+{
+    call c;
+
+    (void)state;
+    need_server();
+    prepare(&c, "plain/file");
+    put_file(c.path, "short", 5);
+    c.cfg.bytes = FILE_BYTES;
+    CHECK(ms_fetch(&c.error, &c.cfg, &c.got) == MUSEC_EFORMAT &&
+              strstr(c.error.text, "has 5 bytes, 50000 were expected; remove it") != NULL,
+          "%s", c.error.text);
+    put_file(c.path, "short", 5);
+    c.cfg.bytes  = 5;
+    c.cfg.sha256 = content_sha256;
+    c.cfg.verify = true;
+    CHECK(ms_fetch(&c.error, &c.cfg, &c.got) == MUSEC_EFORMAT &&
+              strstr(c.error.text, "its sha256 is") != NULL,
+          "%s", c.error.text);
+}
+
+static void bad_addresses_are_not_tried_again(void **state)
+{
+    static const char *const urls[] = { "file:///etc/passwd", "ftp://localhost/x", "http://" };
+    (void)state;
+    need_server();
+    for (size_t i = 0; i < COUNT(urls); i++) {
+        call c;
+        prepare(&c, "plain/file");
+        c.urls[0] = urls[i];
+        fetch_wrong(&c, urls[i], false);
+        CHECK(c.notices == 0, "%s: tried again", urls[i]);
+    }
+}
+
+static void dead_servers_are_tried_again(void **state)
+{
+    call c;
+    (void)state;
+    need_server();
+    prepare(&c, "plain/file");
+    c.urls[0] = "http://127.0.0.1:9/nobody"; /* the discard port: nobody listens */
+    fetch_wrong(&c, "http://127.0.0.1:9/nobody: ", false);
+    CHECK(c.notices == 2, "%d notices", c.notices);
+}
+
+/* ---- stopping -------------------------------------------------------------------------------- */
+
+static volatile int stop;
+
+static void stop_soon(void *arg, const ms_fetch_progress *p)
+{
+    (void)arg;
+    if (p->have > 0) stop = 1;
+}
+
+static void a_stop_keeps_the_part(void **state)
+{
+    call c;
+
+    (void)state;
+    need_server();
+    stop = 0;
+    prepare(&c, "slow:1000/file");
+    c.cfg.stop        = &stop;
+    c.cfg.on_progress = stop_soon;
+    fetch_wrong(&c, "interrupted; ", true);
+    stop          = 0;
+    c.urls[0]     = address("slow:1000/file");
+    c.cfg.stop    = NULL;
+    c.cfg.bytes   = FILE_BYTES;
+    c.cfg.retries = 0;
+    fetch_right(&c);
+    CHECK(c.got.came < FILE_BYTES, "%lld bytes came", (long long)c.got.came);
+
+    stop = 1; /* between two tries */
+    prepare(&c, "status:500/file");
+    c.cfg.delay_ms = 50000;
+    c.cfg.stop     = &stop;
+    fetch_wrong(&c, "interrupted", false);
+}
+
+static void empty_files_are_files(void **state)
+{
+    call c;
+    (void)state;
+    need_server();
+    prepare(&c, "plain/empty");
+    CHECK_OK_ERR(&c.error, ms_fetch(&c.error, &c.cfg, &c.got));
+    CHECK(c.got.bytes == 0 && exists(c.path, "") && !exists(c.path, ".part"), "no file");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_servers),
+        cmocka_unit_test(cut_lines_go_on),
+        cmocka_unit_test(second_call_goes_on),
+        cmocka_unit_test(whole_part_is_enough),
+        cmocka_unit_test(no_ranges_begin_anew),
+        cmocka_unit_test(changed_files_begin_anew),
+        cmocka_unit_test(damaged_parts_begin_anew),
+        cmocka_unit_test(stalled_lines_are_given_up),
+        cmocka_unit_test(mirrors_take_turns),
+        cmocka_unit_test(failures_say_why),
+        cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(present_files_are_checked),
+        cmocka_unit_test(bad_addresses_are_not_tried_again),
+        cmocka_unit_test(dead_servers_are_tried_again),
+        cmocka_unit_test(a_stop_keeps_the_part),
+        cmocka_unit_test(empty_files_are_files),
+    };
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
