@@ -243,6 +243,16 @@ static void the_extension_is_the_last_stage(void **state)
     CHECK(ms_schedule_at(&s, 90).stage->window_long == 2, "in it");
     for (int64_t step = 90; step < 100; step++)
         CHECK(ms_schedule_at(&s, step).lr_scale == cfg.cooldown_to, "step %d", (int)step);
+    /* stages beyond the scheduled steps are not reached, however long the extension is */
+    cfg = hundred_steps("50 lr=2; rest lr=4 mtp=1,0>1,0.5");
+    set(&cfg, "extension", "80");
+    const ms_schedule early = made(&cfg);
+    CHECK(early.n_stages == 1 && early.stage[0].end == 100, "%d stages", early.n_stages);
+    /* but rounded shares do not shift the last one */
+    cfg = hundred_steps("50%; 50%; rest");
+    set(&cfg, "steps", "5"), set(&cfg, "extension", "2");
+    const ms_schedule odd = made(&cfg);
+    CHECK(odd.n_stages == 3 && odd.stage[1].end == 3 && odd.stage[2].first == 3, "rounded");
 }
 
 static void momentum_warms_up_and_cools_down(void **state)

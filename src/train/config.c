@@ -35,9 +35,10 @@ typedef struct field {
 #define MANY                      1e15
 
 static const field fields[] = {
-    { "data", TEXT_AT(data, "PATH"),
-      "a .bin shard, a text, a directory of either, or builtin[:SEED] [builtin]" },
-    { "val-data", TEXT_AT(val_data, "PATH"), "what to validate on [that of --data]" },
+    { "data", TEXT_AT(data, "PATH[=WEIGHT]"),
+      "a .bin shard, a text, a directory of either, or builtin[:SEED]; may be repeated, with "
+      "weights [builtin]" },
+    { "val-data", TEXT_AT(val_data, "PATH[=WEIGHT]"), "what to validate on [that of --data]" },
     { "tokenizer", CHOICE_AT(tokenizer, "byte|gpt2"), "what the ids of --data mean [byte]" },
     { "doc-rest", CHOICE_AT(keep_rest, "skip|keep"),
       "what lies beyond max-doc is left out, or goes on as a document of its own [keep]" },

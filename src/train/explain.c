@@ -32,7 +32,7 @@ static musec_status measure(ms_error *e, const ms_train *t, ms_train_sizes *out)
     TRY(ms_gpt_measure(e, &t->cfg.model, MUSEC_F32, t->schedule.max_tokens, &out->model));
     TRY(ms_train_check(e, t->ctx,
                        musec_optim_workspace(t->optim, &out->workspace, &out->optim_state)));
-    out->data       = ms_loader_bytes(t->train) + ms_loader_bytes(t->val);
+    out->data       = ms_mixture_bytes(t->train) + ms_mixture_bytes(t->val);
     out->checkpoint = checkpoint_bytes(t->gpt);
     out->total = out->checkpoint + out->model.weights + out->model.grads + out->model.activations +
                  out->optim_state + out->workspace + out->data + program_bytes;
@@ -121,11 +121,15 @@ static musec_status explain_rules(ms_error *e, const ms_train *t, FILE *to)
     return MUSEC_OK;
 }
 
-static void explain_data(const char *what, const ms_loader *l, FILE *to)
+static void explain_data(const char *what, const ms_mixture *m, FILE *to)
 {
     char text[512];
-    ms_source_describe(ms_loader_source(l), text, sizeof text);
-    fprintf(to, "  %s: %s\n", what, text);
+    for (size_t i = 0; i < ms_mixture_sets(m); i++) {
+        ms_source_describe(ms_loader_source(ms_mixture_set(m, i)), text, sizeof text);
+        fprintf(to, "  %s: %s", what, text);
+        if (ms_mixture_sets(m) > 1) fprintf(to, ", weight %g", ms_mixture_weight(m, i));
+        fputc('\n', to);
+    }
 }
 
 musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to)

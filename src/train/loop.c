@@ -35,24 +35,11 @@ static ms_gpt_pass pass_of(const ms_train *t, const ms_step_plan *plan)
     return pass;
 }
 
-static musec_status run_batch(ms_error *e, ms_train *t, ms_loader *from, int64_t tokens,
-                              int64_t max_doc, const ms_gpt_pass *pass, ms_batch *batch,
-                              step_times *times)
+static musec_status run_batch(ms_error *e, ms_train *t, const ms_batch *batch,
+                              const ms_gpt_pass *pass)
 {
-    const double start = ms_clock_ms();
-    double       loaded;
-    musec_status st;
-
-    TRY(ms_loader_next(e, from, tokens, max_doc, batch));
-    loaded = ms_clock_ms();
-    times->data += loaded - start;
-    if (batch->tokens > 0) {
-        const ms_gpt_batch b = { batch->inputs, batch->targets, batch->doc, batch->tokens };
-        TRY(ms_train_check(e, t->ctx, ms_gpt_run(t->gpt, &b, pass)));
-    }
-    times->model += ms_clock_ms() - loaded;
-done:
-    return st;
+    const ms_gpt_batch b = { batch->inputs, batch->targets, batch->doc, batch->tokens };
+    return ms_train_check(e, t->ctx, ms_gpt_run(t->gpt, &b, pass));
 }
 
 /* The gradients of a step, and what the forward passes told. */
@@ -66,13 +53,15 @@ static musec_status gradients(ms_error *e, ms_train *t, const ms_step_plan *plan
     musec_status      st;
 
     TRY(ms_train_check(e, t->ctx, ms_gpt_zero_grad(t->gpt)));
-    times->model += ms_clock_ms() - start;
-    for (int64_t i = 0; i < plan->stage->micro_batches; i++)
-        TRY(run_batch(e, t, t->train, plan->tokens, plan->stage->max_doc, &pass, &batch, times));
-    const double waits = ms_clock_ms();
+    for (int64_t i = 0; i < plan->stage->micro_batches; i++) {
+        const double asks = ms_clock_ms();
+        TRY(ms_mixture_next(e, t->train, plan->tokens, plan->stage->max_doc, &batch));
+        times->data += ms_clock_ms() - asks;
+        if (batch.epoch > line->epoch) line->epoch = batch.epoch;
+        TRY(run_batch(e, t, &batch, &pass));
+    }
     TRY(ms_train_check(e, t->ctx, ms_gpt_take(t->gpt, &result, t->max_logit)));
-    times->model += ms_clock_ms() - waits;
-    line->epoch     = batch.epoch;
+    times->model    = ms_clock_ms() - start - times->data;
     line->loss      = result.loss / (double)result.tokens;
     line->objective = result.objective / (double)result.tokens;
     line->max_logit = -INFINITY;
@@ -140,25 +129,43 @@ static void gather_groups(const ms_train *t, ms_log_line *line)
 
 /* ---- validation ------------------------------------------------------------------------------ */
 
-static musec_status validate(ms_error *e, ms_train *t, const ms_step_plan *plan, double *loss)
+/* The loss on one set of data. */
+static musec_status validate_set(ms_error *e, ms_train *t, const ms_step_plan *plan, ms_loader *set,
+                                 double *loss)
 {
-    const ms_gpt_pass pass   = { .window_short = plan->stage->window_short,
-                                 .window_long  = plan->stage->window_long,
-                                 .n_weights    = 1,
-                                 .weights      = { 1.0 } };
-    const int64_t     chunk  = t->schedule.max_tokens;
-    step_times        unused = { 0 };
+    const ms_gpt_pass pass  = { .window_short = plan->stage->window_short,
+                                .window_long  = plan->stage->window_long,
+                                .n_weights    = 1,
+                                .weights      = { 1.0 } };
+    const int64_t     chunk = t->schedule.max_tokens;
     ms_gpt_result     result;
     ms_batch          batch;
     musec_status      st;
 
-    TRY(ms_loader_seek(e, t->val, (ms_position){ 0 }));
+    TRY(ms_loader_seek(e, set, (ms_position){ 0 }));
     for (int64_t left = t->cfg.val_tokens; left > 0; left -= batch.tokens) {
-        TRY(run_batch(e, t, t->val, left < chunk ? left : chunk, chunk, &pass, &batch, &unused));
+        TRY(ms_loader_next(e, set, left < chunk ? left : chunk, chunk, &batch));
         if (batch.tokens == 0) break;
+        TRY(run_batch(e, t, &batch, &pass));
     }
     TRY(ms_train_check(e, t->ctx, ms_gpt_take(t->gpt, &result, NULL)));
     *loss = result.loss / (double)result.tokens;
+done:
+    return st;
+}
+
+/* On each set, and together by their weights. */
+static musec_status validate(ms_error *e, ms_train *t, const ms_step_plan *plan, ms_log_line *line)
+{
+    musec_status st = MUSEC_OK;
+    line->val_loss  = 0.0;
+    for (size_t i = 0; i < ms_mixture_sets(t->val); i++) {
+        TRY(validate_set(e, t, plan, ms_mixture_set(t->val, i), &line->val_losses[i]));
+        line->val_loss += ms_mixture_weight(t->val, i) * line->val_losses[i];
+        line->val_names[i] = ms_mixture_name(t->val, i);
+    }
+    line->n_val_sets = (int)ms_mixture_sets(t->val);
+    line->has_val    = true;
 done:
     return st;
 }
@@ -213,8 +220,7 @@ static musec_status step_once(ms_error *e, ms_train *t, char *why, size_t why_by
     snprintf(why, why_bytes, "%s", reason != NULL ? reason : "");
     line.tokens = t->progress.tokens;
     if (reason == NULL && (is_due(line.step, t->cfg.val_every) || line.step == t->schedule.steps)) {
-        TRY(validate(e, t, &plan, &line.val_loss));
-        line.has_val = true;
+        TRY(validate(e, t, &plan, &line));
     }
     note_losses(&t->progress, &line);
     line.ms_data  = times.data;

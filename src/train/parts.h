@@ -2,19 +2,19 @@
 #ifndef MS_TRAIN_PARTS_H
 #define MS_TRAIN_PARTS_H
 
-#include "data/loader.h"
+#include "data/mixture.h"
 #include "train/checkpoint.h"
 #include "train/schedule.h"
 #include "train/train.h"
 
 /* What a checkpoint keeps beside the tensors. */
 typedef struct ms_progress {
-    int64_t     step, tokens; /* done */
-    ms_position position;     /* of the training data */
-    double      first_loss;
-    int64_t     too_high; /* steps in a row with a loss that is */
-    double      last_loss, best_loss, last_val_loss, best_val_loss; /* NaN: none */
-    double      time_s;
+    int64_t             step, tokens; /* done */
+    ms_mixture_position position;     /* of the training data */
+    double              first_loss;
+    int64_t             too_high; /* steps in a row with a loss that is */
+    double              last_loss, best_loss, last_val_loss, best_val_loss; /* NaN: none */
+    double              time_s;
 } ms_progress;
 
 struct ms_train {
@@ -25,7 +25,7 @@ struct ms_train {
     ms_gpt         *gpt;
     musec_optim    *optim;
     musec_view     *grads; /* by the optimizer's index */
-    ms_loader      *train, *val;
+    ms_mixture     *train, *val;
     ms_runlog      *runlog;
     ms_progress     progress;
     double         *max_logit;  /* (layers * heads) of the step */

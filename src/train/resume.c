@@ -19,9 +19,6 @@ static const struct {
 } whole[] = {
     { "step", offsetof(ms_progress, step) },
     { "tokens", offsetof(ms_progress, tokens) },
-    { "epoch", offsetof(ms_progress, position.epoch) },
-    { "piece", offsetof(ms_progress, position.piece) },
-    { "token", offsetof(ms_progress, position.token) },
     { "too_high", offsetof(ms_progress, too_high) },
 }, real[] = {
     { "first_loss", offsetof(ms_progress, first_loss) },
@@ -30,6 +27,42 @@ static const struct {
     { "last_val_loss", offsetof(ms_progress, last_val_loss) },
     { "best_val_loss", offsetof(ms_progress, best_val_loss) },
 };
+
+/* Where each set of data goes on. */
+static json_t *sets_of(const ms_train *t)
+{
+    json_t *sets = json_array();
+    for (size_t i = 0; i < ms_mixture_sets(t->train); i++) {
+        const ms_position *at = &t->progress.position.at[i];
+        json_array_append_new(sets, json_pack("{s:I, s:I, s:I, s:I}", "epoch",
+                                              (json_int_t)at->epoch, "piece", (json_int_t)at->piece,
+                                              "token", (json_int_t)at->token, "tokens",
+                                              (json_int_t)t->progress.position.tokens[i]));
+    }
+    return sets;
+}
+
+static musec_status read_sets(ms_error *e, const ms_checkpoint *c, size_t n,
+                              ms_mixture_position *out)
+{
+    const json_t *sets = json_object_get(c->state, "sets");
+
+    if (json_array_size(sets) != n)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s is of a run on %zu sets of data, not %zu; name the same ones", c->dir,
+                       json_array_size(sets), n);
+    for (size_t i = 0; i < n; i++) {
+        json_int_t epoch, piece, token, tokens;
+        if (json_unpack(json_array_get(sets, i), "{s:I, s:I, s:I, s:I}", "epoch", &epoch, "piece",
+                        &piece, "token", &token, "tokens", &tokens) != 0 ||
+            epoch < 0 || piece < 0 || token < 0 || tokens < 0)
+            return ms_fail(e, MUSEC_EFORMAT, "%s/state.json: \"sets\" has no place for set %zu",
+                           c->dir, i);
+        out->at[i]     = (ms_position){ epoch, piece, token };
+        out->tokens[i] = tokens;
+    }
+    return MUSEC_OK;
+}
 
 static json_t *state_of(const ms_train *t)
 {
@@ -45,6 +78,7 @@ static json_t *state_of(const ms_train *t)
                  *(const double *)(const void *)((const char *)&t->progress + real[i].offset));
         json_object_set_new(state, real[i].name, json_string(text));
     }
+    json_object_set_new(state, "sets", sets_of(t));
     json_object_set_new(state, "config", ms_train_config_json(&t->cfg));
     return state;
 }
@@ -89,7 +123,7 @@ musec_status ms_train_save(ms_error *e, ms_train *t)
     json_t                    *state;
     musec_status               st;
 
-    t->progress.position = ms_loader_position(t->train);
+    t->progress.position = ms_mixture_where(t->train);
     state                = state_of(t);
     st                   = t->runlog != NULL ? ms_runlog_sync(e, t->runlog) : MUSEC_OK;
     if (st == MUSEC_OK)
@@ -151,7 +185,8 @@ static musec_status load(ms_error *e, ms_train *t, const ms_checkpoint *c)
     TRY(ms_weights_read(e, path, t->ctx, t->gpt));
     snprintf(path, sizeof path, "%s/optim.safetensors", c->dir);
     TRY(ms_train_check(e, t->ctx, musec_optim_load(t->optim, path)));
-    TRY(ms_loader_seek(e, t->train, t->progress.position));
+    TRY(read_sets(e, c, ms_mixture_sets(t->train), &t->progress.position));
+    TRY(ms_mixture_seek(e, t->train, &t->progress.position));
     if (t->progress.step > t->cfg.steps)
         st = ms_fail(e, MUSEC_EINVAL, "%s is of step %lld, beyond the %lld steps asked for", c->dir,
                      (long long)t->progress.step, (long long)t->cfg.steps);

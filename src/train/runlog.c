@@ -88,6 +88,11 @@ static void put_line(text *t, const ms_log_line *l)
     put_number(t, ", ", "loss", l->loss);
     put_number(t, ", ", "objective", l->objective);
     if (l->has_val) put_number(t, ", ", "val_loss", l->val_loss);
+    if (l->has_val && l->n_val_sets > 1) {
+        for (int i = 0; i < l->n_val_sets; i++)
+            put_number(t, i == 0 ? ", \"val_losses\": {" : ", ", l->val_names[i], l->val_losses[i]);
+        put(t, "}");
+    }
     put_number(t, ", ", "lr", l->lr);
     put_number(t, ", ", "tok_s", l->tok_s);
     put_number(t, ", ", "time_s", l->time_s);
@@ -113,6 +118,8 @@ static void put_event(ms_event *ev, const ms_log_line *l)
     ms_event_add(ev, NULL, "loss", l->loss);
     ms_event_add(ev, NULL, "objective", l->objective);
     if (l->has_val) ms_event_add(ev, NULL, "val_loss", l->val_loss);
+    for (int i = 0; l->has_val && l->n_val_sets > 1 && i < l->n_val_sets; i++)
+        ms_event_add(ev, "val_loss", l->val_names[i], l->val_losses[i]);
     ms_event_add(ev, NULL, "lr", l->lr);
     ms_event_add(ev, NULL, "tok_s", l->tok_s);
     ms_event_add(ev, NULL, "max_logit", l->max_logit);

@@ -6,6 +6,7 @@
  *    "groups": {"qk": {"w_norm": ..., "u_norm": ..., "u_rms": ..., "u_erank": ...,
  *               "sigma1_over_d": ..., "share_above": ...}, "vo": ..., "mlp": ...},
  *    "ms": {"data": 0.1, "model": 700, "optim": 40, "rest": 3}}
+ * Of several sets of data, "val_losses": {"NAME": ...} has each one's.
  * val_loss and groups stand where they were measured; a number that is not finite is null.  All but
  * tok_s, time_s and ms is the same for the same run. */
 #ifndef MS_TRAIN_RUNLOG_H
@@ -13,7 +14,7 @@
 
 #include <stdbool.h>
 
-#include "core/status.h"
+#include "data/mixture.h"
 
 enum { MS_GROUP_QK, MS_GROUP_VO, MS_GROUP_MLP, MS_GROUPS };
 
@@ -26,7 +27,10 @@ typedef struct ms_log_line {
     int64_t        step, tokens, epoch; /* step: 1 after the first */
     double         loss, objective, lr, max_logit;
     bool           has_val, has_groups;
-    double         val_loss;
+    double         val_loss; /* of all sets, by their weights */
+    int            n_val_sets;
+    const char    *val_names[MS_SETS];
+    double         val_losses[MS_SETS];
     ms_group_stats groups[MS_GROUPS];
     double         tok_s, time_s;
     double         ms_data, ms_model, ms_optim, ms_rest;

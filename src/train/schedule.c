@@ -93,12 +93,14 @@ static bool set_length(const ms_schedule *all, const char *word, int64_t first, 
     }
     at = read_number(word, "%", &share);
     if (at == NULL) return false;
-    if (*at == '%' && at[1] == '\0' && share <= 100.0)
+    if (*at == '%' && at[1] == '\0' && share <= 100.0) {
         *end = first + llround(share / 100.0 * (double)all->scheduled);
-    else if (*at == '\0' && share == floor(share))
+        if (first <= all->scheduled && *end > all->scheduled) *end = all->scheduled; /* rounding */
+    } else if (*at == '\0' && share == floor(share)) {
         *end = first + (int64_t)share;
-    else
+    } else {
         return false;
+    }
     return true;
 }
 
@@ -164,7 +166,7 @@ static musec_status read_stage(ms_error *e, char *text, reading *at, ms_schedule
     TRY(read_settings(e, &rest, at->number, &s));
     at->first = s.end;
     if (!at->rest && s.end > out->scheduled) s.end = out->scheduled;
-    if (s.end <= s.first) return MUSEC_OK; /* a short run does not reach it */
+    if (s.end <= s.first || s.first > out->scheduled) return MUSEC_OK; /* not reached */
     if (out->n_stages == MS_STAGES)
         return ms_fail(e, MUSEC_EINVAL, "stages: stage %d is one too many; %d are the most",
                        at->number, MS_STAGES);

@@ -95,7 +95,7 @@ static musec_status open_data(ms_error *e, ms_train *t)
                                    .keep_rest  = cfg->keep_rest != 0 };
     musec_status     st;
 
-    TRY(ms_loader_open(e, &load, &t->train));
+    TRY(ms_mixture_open(e, &load, &t->train));
     load.source.split = MS_SPLIT_VAL;
     if (cfg->val_data[0] != '\0') {
         load.source.path  = cfg->val_data;
@@ -103,7 +103,7 @@ static musec_status open_data(ms_error *e, ms_train *t)
     }
     load.keep_rest = true; /* nothing is left out, and documents are cut by chunks alone */
     load.once      = true;
-    TRY(ms_loader_open(e, &load, &t->val));
+    TRY(ms_mixture_open(e, &load, &t->val));
 done:
     return st;
 }
@@ -115,13 +115,16 @@ static musec_status try_data(ms_error *e, ms_train *t)
     ms_batch          batch;
     musec_status      st = MUSEC_OK;
 
-    for (int i = 0; i < t->schedule.n_stages; i++) {
-        const ms_train_stage *stage = &t->schedule.stage[i];
-        TRY(ms_loader_seek(e, t->train, begin));
-        TRY(ms_loader_next(e, t->train, stage->batch / stage->micro_batches, stage->max_doc,
-                           &batch));
+    for (size_t k = 0; k < ms_mixture_sets(t->train); k++) {
+        ms_loader *set = ms_mixture_set(t->train, k);
+        for (int i = 0; i < t->schedule.n_stages; i++) {
+            const ms_train_stage *stage = &t->schedule.stage[i];
+            TRY(ms_loader_seek(e, set, begin));
+            TRY(ms_loader_next(e, set, stage->batch / stage->micro_batches, stage->max_doc,
+                               &batch));
+        }
+        TRY(ms_loader_seek(e, set, begin));
     }
-    TRY(ms_loader_seek(e, t->train, begin));
 done:
     return st;
 }
@@ -164,8 +167,8 @@ void ms_train_unbuild(ms_train *t)
     musec_optim_destroy(t->optim);
     ms_gpt_destroy(t->gpt);
     musec_ctx_destroy(t->ctx);
-    ms_loader_close(t->val);
-    ms_loader_close(t->train);
+    ms_mixture_close(t->val);
+    ms_mixture_close(t->train);
     free(t->max_logit);
     free(t->grads);
 }

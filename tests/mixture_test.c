@@ -1,0 +1,143 @@
+/* mixture_test.c - several sets of data: who is next, where it goes on, and what is no list. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "data/mixture.h"
+
+enum { TOKENS = 100 };
+
+static const char *at(const char *name)
+{
+    static char path[2][4096];
+    static int  which;
+    which = !which;
+    snprintf(path[which], sizeof path[which], "%s/%s", check_tmp_dir(), name);
+    return path[which];
+}
+
+/* A text of one letter, so that a token says which set it is of. */
+static void put_text(const char *name, char letter)
+{
+    FILE *f = fopen(at(name), "wb");
+    CHECK(f != NULL, "%s cannot be written", name);
+    for (int i = 0; i < 5000; i++)
+        fputc(letter, f);
+    fclose(f);
+}
+
+static ms_loader_config config_of(const char *list)
+{
+    return (ms_loader_config){ .source     = { list, MS_SPLIT_TRAIN, 320, 256 },
+                               .max_tokens = TOKENS,
+                               .keep_rest  = true };
+}
+
+static ms_mixture *open_three(void)
+{
+    static char list[4 * 4096];
+    ms_mixture *m = NULL;
+    ms_error    e = { "" };
+    put_text("a.txt", 'a');
+    put_text("b.txt", 'b');
+    put_text("c.txt", 'c');
+    snprintf(list, sizeof list, "%s/a.txt;%s/b.txt=2.5;%s/c.txt=0.5", check_tmp_dir(),
+             check_tmp_dir(), check_tmp_dir());
+    const ms_loader_config cfg = config_of(list);
+    CHECK_OK_ERR(&e, ms_mixture_open(&e, &cfg, &m));
+    return m;
+}
+
+static int next_letter(ms_mixture *m)
+{
+    ms_error e = { "" };
+    ms_batch batch;
+    CHECK_OK_ERR(&e, ms_mixture_next(&e, m, TOKENS, 50, &batch));
+    CHECK(batch.tokens == TOKENS, "%lld tokens", (long long)batch.tokens);
+    return batch.inputs[TOKENS / 2];
+}
+
+static void shares_follow_the_weights(void **state)
+{
+    static const double share[] = { 0.25, 0.625, 0.125 };
+    ms_mixture         *m       = open_three();
+    int                 n[3]    = { 0 };
+    (void)state;
+
+    CHECK(ms_mixture_sets(m) == 3, "%zu sets", ms_mixture_sets(m));
+    for (size_t i = 0; i < 3; i++)
+        CHECK(ms_mixture_weight(m, i) == share[i], "weight %g", ms_mixture_weight(m, i));
+    CHECK(strcmp(ms_mixture_name(m, 1), "b.txt") == 0, "%s", ms_mixture_name(m, 1));
+    for (int i = 1; i <= 400; i++) {
+        n[next_letter(m) - 'a']++;
+        for (int k = 0; k < 3; k++) /* never more than one micro-batch away from its share */
+            CHECK(n[k] <= share[k] * i + 1.0 && n[k] >= share[k] * i - 1.0, "%d of %d from set %d",
+                  n[k], i, k);
+    }
+    ms_mixture_close(m);
+}
+
+static void a_saved_place_goes_on_the_same(void **state)
+{
+    ms_mixture *m = open_three(), *other = open_three();
+    ms_error    e = { "" };
+    (void)state;
+
+    for (int i = 0; i < 37; i++)
+        next_letter(m);
+    const ms_mixture_position where = ms_mixture_where(m);
+    CHECK_OK_ERR(&e, ms_mixture_seek(&e, other, &where));
+    for (int i = 0; i < 60; i++) {
+        ms_batch x, y;
+        CHECK_OK_ERR(&e, ms_mixture_next(&e, m, TOKENS, 50, &x));
+        CHECK_OK_ERR(&e, ms_mixture_next(&e, other, TOKENS, 50, &y));
+        CHECK(x.epoch == y.epoch && memcmp(x.inputs, y.inputs, TOKENS * sizeof *x.inputs) == 0 &&
+                  memcmp(x.doc, y.doc, TOKENS * sizeof *x.doc) == 0,
+              "micro-batch %d differs", i);
+    }
+    ms_mixture_close(other);
+    ms_mixture_close(m);
+}
+
+static void a_wrong_list_is_refused(void **state)
+{
+    static const struct {
+        const char *list, *words;
+    } wrong[] = { { "", "no data are named" },      { ";;", "no data are named" },
+                  { "builtin=0", "weight" },        { "builtin=-1", "weight" },
+                  { "builtin;nowhere", "nowhere" }, { "builtin=1e300", "weight" } };
+    (void)state;
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        const ms_loader_config cfg = config_of(wrong[i].list);
+        ms_mixture            *m   = NULL;
+        ms_error               e   = { "" };
+        CHECK(ms_mixture_open(&e, &cfg, &m) != MUSEC_OK && m == NULL, "\"%s\"", wrong[i].list);
+        CHECK(strstr(e.text, wrong[i].words) != NULL, "\"%s\": %s", wrong[i].list, e.text);
+    }
+}
+
+static void names_are_told_apart(void **state)
+{
+    const ms_loader_config cfg = config_of("builtin;builtin:1;builtin=2");
+    ms_mixture            *m   = NULL;
+    ms_error               e   = { "" };
+    (void)state;
+    CHECK_OK_ERR(&e, ms_mixture_open(&e, &cfg, &m));
+    CHECK(strcmp(ms_mixture_name(m, 0), "builtin") == 0, "%s", ms_mixture_name(m, 0));
+    CHECK(strcmp(ms_mixture_name(m, 1), "builtin_1") == 0, "%s", ms_mixture_name(m, 1));
+    CHECK(strcmp(ms_mixture_name(m, 2), "builtin-2") == 0, "%s", ms_mixture_name(m, 2));
+    CHECK(ms_mixture_bytes(m) > 0, "no bytes");
+    ms_mixture_close(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_follow_the_weights),
+        cmocka_unit_test(a_saved_place_goes_on_the_same),
+        cmocka_unit_test(a_wrong_list_is_refused),
+        cmocka_unit_test(names_are_told_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
