@@ -5,11 +5,11 @@ BUILD      ?= build
 PREFIX     ?= /usr/local
 CMAKE_ARGS ?=
 ARGS       ?=
-C_FILES     = $$(find include src bench tests examples docs -name '*.[ch]')
+C_FILES     = $$(find include src bench tests fuzz examples docs -name '*.[ch]')
 
 configure = cmake -S . -B $(1) -G Ninja $(CMAKE_ARGS)
 
-.PHONY: all demo test asan bench install format lint clean help
+.PHONY: all demo test asan fuzz bench install format lint clean help
 
 all: ## build the program and the libraries into build/
 	@command -v cmake >/dev/null && command -v ninja >/dev/null || { \
@@ -36,6 +36,10 @@ asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in bui
 	cmake --build build-asan
 	scripts/run_tests build-asan $(ARGS)
 
+fuzz: ## throw random bytes at what reads files, in build-fuzz/; ARGS="TARGET SECONDS"
+	scripts/setup --fuzz
+	scripts/fuzz $(ARGS)
+
 bench: all ## time operators, optimizer steps and training steps on this machine
 	$(BUILD)/musec bench ops $(ARGS)
 	$(BUILD)/musec bench step $(ARGS)
@@ -55,7 +59,7 @@ lint: all ## the style check, clang-tidy and cppcheck alone
 	scripts/run_cppcheck $(BUILD)
 
 clean: ## remove what was built
-	rm -rf $(BUILD) build-asan
+	rm -rf $(BUILD) build-asan build-fuzz
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):.* ## /  make \1\t/p' Makefile | expand -t 16

@@ -15,6 +15,8 @@ typedef struct ms_bench_options {
     int64_t     repeats; /* rounds; 0: 9, or 3 if quick */
     int         quick;   /* small sizes */
     int         all;     /* also what takes long */
+    const char *vocab;   /* tokenize: GPT-2's vocabulary; NULL: where it usually is */
+    const char *text;    /* tokenize: a file of text; NULL: the built-in corpus */
 } ms_bench_options;
 
 typedef struct ms_bench {

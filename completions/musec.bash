@@ -4,7 +4,7 @@ _musec() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words='--help --version demo train sample clip spectrum replay bench info completion'
+        words='--help --version demo train sample tokenize encode decode data clip spectrum replay bench info completion'
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
         return
     fi
@@ -116,11 +116,39 @@ _musec() {
         train:--aux-eps) return ;;
         train:--aux-weight-decay) return ;;
         sample:--prompt) return ;;
+        sample:--vocab) return ;;
         sample:--tokens) return ;;
         sample:--temperature) return ;;
         sample:--top-k) return ;;
         sample:--seed) return ;;
         sample:--device) words=$("${COMP_WORDS[0]}" info --no-peak 2>/dev/null | sed -n 's/^device  *\([^:]*\):.*/\1/p') ;;
+        tokenize:--out) return ;;
+        tokenize:--tokenizer) words='gpt2 byte' ;;
+        tokenize:--vocab) return ;;
+        tokenize:--split) words='eot blank file' ;;
+        tokenize:--format) words='auto text jsonl' ;;
+        tokenize:--field) return ;;
+        tokenize:--shard-tokens) return ;;
+        tokenize:--val-tokens) return ;;
+        tokenize:--limit-tokens) return ;;
+        tokenize:--max-document) return ;;
+        tokenize:--threads) return ;;
+        encode:--tokenizer) words='gpt2 byte' ;;
+        encode:--vocab) return ;;
+        decode:--tokenizer) words='gpt2 byte' ;;
+        decode:--vocab) return ;;
+        data:--tokenizer) words='auto gpt2 byte' ;;
+        data:--vocab) return ;;
+        data:--sample) return ;;
+        data:--out) return ;;
+        data:--limit-tokens) return ;;
+        data:--mirror) return ;;
+        data:--sources) return ;;
+        data:--shard-tokens) return ;;
+        data:--retries) return ;;
+        data:--retry-delay) return ;;
+        data:--stall) return ;;
+        data:--threads) return ;;
         clip:--op) words='hard soft ssc paper7 fast accurate polar ns5' ;;
         clip:--threshold) return ;;
         clip:--iters) return ;;
@@ -182,17 +210,23 @@ _musec() {
         replay:--dtype) words='f32 f64' ;;
         bench:--filter) return ;;
         bench:--repeats) return ;;
+        bench:--vocab) return ;;
+        bench:--text) return ;;
         bench:--device) words=$("${COMP_WORDS[0]}" info --no-peak 2>/dev/null | sed -n 's/^device  *\([^:]*\):.*/\1/p') ;;
         info:--device) words=$("${COMP_WORDS[0]}" info --no-peak 2>/dev/null | sed -n 's/^device  *\([^:]*\):.*/\1/p') ;;
         *)
             case ${COMP_WORDS[1]} in
                 demo) words='--help --out --steps --jobs --seed --json' ;;
                 train) words='--help --preset --optimizer --config --out --resume --set --explain --quiet --json --data --val-data --tokenizer --doc-rest --steps --batch --micro-batches --max-doc --window-short --window-long --long-layers --mtp --stages --cooldown --cooldown-to --extension --momentum-warmup --momentum-cooldown --momentum-from --grad-reduction --val-every --val-tokens --checkpoint-every --keep --seed --diverge-factor --diverge-steps --device --layers --width --heads --head --mlp --vocab --qk-norm --tied --head-gates --gate-width --x0-mix --cap --cap-scale --cap-shift --cap-width --attn-scale --attn-softcap --rope-base --rope-share --rope-pairs --norm-eps --init-qkv --init-out --init-up --init-down --init-embed --init-head --init-residual --lr-qk --lr-vo --lr-up --lr-down --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay' ;;
-                sample) words='--help --prompt --tokens --temperature --top-k --seed --device' files=1 ;;
+                sample) words='--help --prompt --vocab --tokens --temperature --top-k --seed --device' files=1 ;;
+                tokenize) words='--help --out --tokenizer --vocab --split --format --field --shard-tokens --val-tokens --limit-tokens --max-document --threads --skip-bad --resume --verify --quiet --json' files=1 ;;
+                encode) words='--help --tokenizer --vocab --special' ;;
+                decode) words='--help --tokenizer --vocab' ;;
+                data) words='--help --tokenizer --vocab --sample --json --out --limit-tokens --mirror --sources --shard-tokens --retries --retry-delay --stall --threads --keep-raw --verify --list --quiet inspect get'; [ "$COMP_CWORD" -gt 2 ] && files=1 ;;
                 clip) words='--help --op --threshold --iters --tol --coeffs --literal --device --dtype --json' files=1 ;;
                 spectrum) words='--help --threshold --values --top --estimate --device --dtype --json' files=1 ;;
                 replay) words='--help --optimizer --w0 --grads --out --momentum-out --state-in --state-out --role --explain --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --seed --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay --device --dtype --json' ;;
-                bench) words='--help --filter --repeats --quick --all --device --json ops step train' ;;
+                bench) words='--help --filter --repeats --quick --all --vocab --text --device --json ops step train tokenize' ;;
                 info) words='--help --no-peak --device --json' ;;
                 completion) words='--help bash zsh' ;;
             esac ;;

@@ -6,12 +6,14 @@
 #include "core/log.h"
 #include "op_bench.h"
 #include "step_bench.h"
+#include "tokenize_bench.h"
 #include "train_bench.h"
 
 struct args {
     const char *filter;
     int64_t     repeats;
     int         quick, all;
+    const char *vocab, *text;
     const char *device;
     int         json;
 };
@@ -25,6 +27,10 @@ static const ms_option options[] = {
       "small sizes only, in seconds; step: two layers; train: pico" },
     { "all", MS_OPT_FLAG, offsetof(struct args, all), NULL,
       "step: the slow ones too, by SVD and in the paper's order" },
+    { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
+      "tokenize: GPT-2's vocabulary [data/gpt2 or ~/.local/share/musec/gpt2]" },
+    { "text", MS_OPT_STR, offsetof(struct args, text), "FILE",
+      "tokenize: a text of 1 MB or more [the built-in corpus]" },
     MS_CLI_DEVICE(struct args),
     MS_CLI_JSON(struct args),
 };
@@ -33,14 +39,16 @@ const ms_command *bench_command(void)
 {
     static const ms_command command = {
         .name      = "musec bench",
-        .operands  = "ops|step|train",
-        .summary   = "time operators, optimizer steps and training steps",
+        .operands  = "ops|step|train|tokenize",
+        .summary   = "time operators, optimizer and training steps, the tokenizer",
         .details   = "ops: matrix products as a share of CBLAS called directly, and each operator\n"
                      "beside the literal form of the paper, all in one run.\n"
                      "step: one optimizer step over the matrices of a GPT of 11 layers of width\n"
                      "768, beside Muon with five quintic steps, all in one run.\n"
                      "train: a training step of the preset nano and its parts, as a share of the\n"
-                     "rate of a matrix product of 1024 in the same run.\n\n"
+                     "rate of a matrix product of 1024 in the same run.\n"
+                     "tokenize: GPT-2's tokenizer beside tiktoken, on two threads, and on\n"
+                     "the texts that are worst for it.\n\n"
                      "Example: musec bench ops --filter fast\n",
         .options   = options,
         .n_options = COUNT(options),
@@ -53,7 +61,10 @@ const ms_command *bench_command(void)
 static const struct {
     const char *name;
     musec_status (*run)(const ms_bench_options *opt, ms_log *log, FILE *out, ms_error *error);
-} benches[] = { { "ops", ms_bench_ops }, { "step", ms_bench_step }, { "train", ms_bench_train } };
+} benches[] = { { "ops", ms_bench_ops },
+                { "step", ms_bench_step },
+                { "train", ms_bench_train },
+                { "tokenize", ms_bench_tokenize } };
 
 int cmd_bench(int argc, char **argv)
 {
@@ -82,7 +93,9 @@ int cmd_bench(int argc, char **argv)
                               .json    = a.json,
                               .repeats = a.repeats,
                               .quick   = a.quick,
-                              .all     = a.all };
+                              .all     = a.all,
+                              .vocab   = a.vocab,
+                              .text    = a.text };
     st  = benches[which].run(&opt, &log, stdout, &error);
     ms_log_end(&log);
     return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);

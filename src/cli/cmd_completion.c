@@ -2,7 +2,8 @@
  *
  * What may follow an option is read off its row: a CHOICE lists its values, X.npy is a file, and
  * for DEVICE the script asks the program, since builds differ.  Operands are files unless they are
- * words in lower case, which stand for themselves ("ops", "bash|zsh"). */
+ * words in lower case, which stand for themselves ("ops", "bash|zsh"); behind such a word there may
+ * be files ("inspect SHARD"). */
 #include <ctype.h>
 #include <string.h>
 
@@ -24,10 +25,10 @@ const ms_command *completion_command(void)
     return &command;
 }
 
-/* Prints text with every '|' as a blank: "a|b" -> "a b". */
+/* Prints text up to a blank with every '|' as one: "a|b" -> "a b". */
 static void put_words(const char *text)
 {
-    for (; *text != '\0'; text++)
+    for (; *text != '\0' && *text != ' '; text++)
         putchar(*text == '|' ? ' ' : *text);
 }
 
@@ -45,6 +46,12 @@ static int is_file(const ms_option *option)
 static int has_literal_operands(const ms_command *cmd)
 {
     return islower((unsigned char)cmd->operands[0]);
+}
+
+/* The first operand is a word, and others follow it. */
+static int has_more_operands(const ms_command *cmd)
+{
+    return has_literal_operands(cmd) && strchr(cmd->operands, ' ') != NULL;
 }
 
 /* ---- bash ------------------------------------------------------------------------------------ */
@@ -98,7 +105,11 @@ static void print_bash(void)
             putchar(' ');
             put_words(cmd->operands);
         }
-        printf("'%s ;;\n", cmd->max_operands != 0 && !has_literal_operands(cmd) ? " files=1" : "");
+        if (has_more_operands(cmd))
+            printf("'; [ \"$COMP_CWORD\" -gt 2 ] && files=1 ;;\n");
+        else
+            printf("'%s ;;\n",
+                   cmd->max_operands != 0 && !has_literal_operands(cmd) ? " files=1" : "");
     }
     printf("            esac ;;\n"
            "    esac\n"
@@ -188,9 +199,9 @@ static void print_zsh(void)
             printf(" \\\n                '1:what:(");
             put_words(cmd->operands);
             printf(")'");
-        } else if (cmd->max_operands != 0) {
-            printf(" \\\n                '*:file:_files'");
         }
+        if (has_more_operands(cmd) || (cmd->max_operands != 0 && !has_literal_operands(cmd)))
+            printf(" \\\n                '*:file:_files'");
         printf(" ;;\n");
     }
     printf("    esac\n"

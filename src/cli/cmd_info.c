@@ -9,6 +9,9 @@
 #include "cli/cli.h"
 #include "cli/peak.h"
 #include "cli/table.h"
+#include "data/http.h"
+#include "data/unpack.h"
+#include "data/words.h"
 #include "device/device.h"
 
 struct args {
@@ -89,6 +92,7 @@ static const struct {
     const char *program, *package, *purpose;
 } programs[] = {
     { "gnuplot", "gnuplot", "plots" },
+    { "duckdb", "duckdb", "Parquet files (data get openwebtext)" },
 };
 
 /* Writes where `program` lies on PATH; 0 if it is nowhere. */
@@ -126,10 +130,11 @@ struct facts {
 
 static musec_status print_text(ms_error *error, const struct facts *facts)
 {
-    ms_table     table = { .align = "ll" };
-    char         path[1024];
-    ms_error     why;
-    musec_status st;
+    ms_table          table = { .align = "ll" };
+    ms_unpack_library library;
+    char              path[1024];
+    ms_error          why;
+    musec_status      st;
 
 #define ROW(label, ...) (ms_table_add(&table, label), ms_table_add(&table, __VA_ARGS__))
     ROW("musec", "%s", musec_version());
@@ -144,6 +149,21 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     ROW("threads", "%d", facts->threads);
     ROW("jansson", "%s", jansson_version_str());
     ROW("openmp", "%d", _OPENMP);
+    if (ms_words_utf8proc() != NULL)
+        ROW("utf8proc", "%s", ms_words_utf8proc());
+    else
+        ROW("utf8proc", "absent; for GPT-2's tokenizer install libutf8proc-dev and build again");
+    for (size_t i = 0; ms_unpack_library_at(i, &library); i++) {
+        if (library.version != NULL)
+            ROW(library.name, "%s", library.version);
+        else
+            ROW(library.name, "absent; to read %s install the package %s and build again",
+                library.packing, library.package);
+    }
+    if (ms_http_version() != NULL)
+        ROW("libcurl", "%s", ms_http_version());
+    else
+        ROW("libcurl", "absent; for data get install libcurl4-openssl-dev and build again");
     for (size_t i = 0; i < COUNT(programs); i++) {
         if (find_program(programs[i].program, path, sizeof path))
             ROW("program", "%s: %s", programs[i].program, path);
@@ -215,12 +235,21 @@ static json_t *peak_json(const struct facts *facts)
 
 static musec_status print_json(ms_error *error, const struct facts *facts)
 {
-    json_t      *root = json_object(), *libraries = json_object();
-    musec_status st;
+    json_t           *root = json_object(), *libraries = json_object();
+    ms_unpack_library library;
+    musec_status      st;
 
     json_object_set_new(libraries, "blas", ms_cli_string(facts->blas));
     json_object_set_new(libraries, "jansson", ms_cli_string(jansson_version_str()));
     json_object_set_new(libraries, "openmp", json_integer(_OPENMP));
+    json_object_set_new(libraries, "utf8proc",
+                        ms_words_utf8proc() == NULL ? json_null()
+                                                    : ms_cli_string(ms_words_utf8proc()));
+    for (size_t i = 0; ms_unpack_library_at(i, &library); i++)
+        json_object_set_new(libraries, library.name,
+                            library.version != NULL ? ms_cli_string(library.version) : json_null());
+    json_object_set_new(libraries, "libcurl",
+                        ms_http_version() == NULL ? json_null() : ms_cli_string(ms_http_version()));
     json_object_set_new(root, "version", ms_cli_string(musec_version()));
     json_object_set_new(root, "build", ms_cli_string(build_text));
     json_object_set_new(root, "devices", devices_json());

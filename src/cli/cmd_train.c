@@ -18,7 +18,7 @@ enum { MAX_SETTINGS = 160, LINE_EVERY_MS = 5000 };
 
 struct args {
     const char    *preset, *optimizer, *config, *out, *resume;
-    ms_option_list set;
+    ms_option_list set, data, val_data;
     int            explain, quiet, json;
     const char    *settings[MAX_SETTINGS]; /* by ms_train_field_at(); NULL: not given */
 };
@@ -64,6 +64,22 @@ static const char *setting_at(size_t index, const char **values, const char **he
     return f.name;
 }
 
+/* These may be repeated: the table of fields cannot say that. */
+static void allow_lists(ms_option *first, size_t n)
+{
+    const struct {
+        const char *name;
+        size_t      offset;
+    } lists[] = { { "data", offsetof(struct args, data) },
+                  { "val-data", offsetof(struct args, val_data) } };
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < COUNT(lists); k++)
+            if (strcmp(first[i].name, lists[k].name) == 0) {
+                first[i].type   = MS_OPT_LIST;
+                first[i].offset = lists[k].offset;
+            }
+}
+
 const ms_command *train_command(void)
 {
     static ms_command command = {
@@ -82,10 +98,30 @@ const ms_command *train_command(void)
     command.n_options =
         COUNT(before) + ms_settings_options(setting_at, offsetof(struct args, settings),
                                             options + COUNT(before), MAX_SETTINGS);
+    allow_lists(options + COUNT(before), command.n_options - COUNT(before));
     return &command;
 }
 
 /* ---- the config ------------------------------------------------------------------------------ */
+
+/* "PATH=WEIGHT;PATH=WEIGHT" of an option that was repeated. */
+static musec_status apply_list(ms_error *e, const char *name, const ms_option_list *list,
+                               ms_train_config *cfg)
+{
+    char   joined[MS_PATH_MAX];
+    size_t n = 0;
+
+    if (list->n == 0) return MUSEC_OK;
+    for (size_t i = 0; i < list->n; i++) {
+        const int k =
+            snprintf(joined + n, sizeof joined - n, "%s%s", i == 0 ? "" : ";", list->item[i]);
+        if (k < 0 || (size_t)k >= sizeof joined - n)
+            return ms_fail(e, MUSEC_EINVAL, "%s: the names are longer than %zu bytes together",
+                           name, sizeof joined - 1);
+        n += (size_t)k;
+    }
+    return ms_train_config_set(e, cfg, name, joined);
+}
 
 static musec_status apply(ms_error *e, const struct args *a, ms_train_config *cfg)
 {
@@ -99,6 +135,9 @@ static musec_status apply(ms_error *e, const struct args *a, ms_train_config *cf
         st = ms_train_config_set(&why, cfg, f.name, a->settings[i]);
         if (st != MUSEC_OK) return ms_fail(e, st, "--%s", why.text);
     }
+    st = apply_list(&why, "data", &a->data, cfg);
+    if (st == MUSEC_OK) st = apply_list(&why, "val-data", &a->val_data, cfg);
+    if (st != MUSEC_OK) return ms_fail(e, st, "--%s", why.text);
     for (size_t i = 0; i < a->set.n; i++) {
         const char *equal = strchr(a->set.item[i], '=');
         snprintf(key, sizeof key, "%.*s", (int)(equal - a->set.item[i]), a->set.item[i]);

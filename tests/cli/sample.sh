@@ -66,11 +66,22 @@ check "a copied checkpoint" cmp stdout first
 # documents of any length: what fits a micro-batch decides
 succeeds "${tiny[@]}" --steps 1 --max-doc 999999999999 --out endless
 succeeds sample endless --tokens 3
-# models of GPT-2's ids print them
+# models of GPT-2's ids print them where there is no vocabulary, and say so
+export HOME=$PWD/nowhere
 succeeds "${tiny[@]}" --steps 1 --tokenizer gpt2 --out gpt2
-succeeds sample gpt2 --tokens 3
+run sample gpt2 --tokens 3
+if [ "$code" -eq 0 ] && grep -q 'ids instead of text' stderr; then pass; else
+    fail "sample of ids: exit $code, stderr: $(cat stderr)"
+fi
 prints '^[0-9]+ [0-9]+ [0-9]+ $'
-fails 1 '--prompt is for models of bytes' sample gpt2 --tokens 3 --prompt The
+fails 1 "GPT-2's vocabulary is neither in" sample gpt2 --tokens 3 --prompt The
+vocab=${MUSEC_DATA:-$MUSEC_SOURCE/../shared/data}/gpt2
+if [ -d "$vocab" ]; then
+    succeeds sample gpt2 --tokens 3 --prompt 'The cat' --vocab "$vocab"
+    prints '^The cat'
+else
+    echo "skipped: no vocabulary to sample GPT-2's ids as text"
+fi
 
 # ---- what cannot be --------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ libdir=$(dirname "$PKG_CONFIG_PATH")
 [ -L "$libdir/libmusec.so" ] || fail "no libmusec.so"
 [ -f "$root/share/doc/musec/LICENSE" ] || fail "no licence"
 [ -f "$root/share/man/man1/musec.1" ] || fail "no manual page"
+[ -f "$root/share/musec/sources.json" ] || fail "no list of data sets"
 bash -n "$root/share/bash-completion/completions/musec" || fail "no bash completion"
 grep -q '^#compdef musec' "$root/share/zsh/site-functions/_musec" || fail "no zsh completion"
 version=$(pkg-config --modversion musec)

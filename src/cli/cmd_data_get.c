@@ -1,0 +1,312 @@
+/* cmd_data_get.c - musec data get: data sets from the network, checked, as token shards.
+ *
+ * SIGINT and SIGTERM keep what has come; the same command goes on from there.  A second one ends
+ * the program at once. */
+#define _XOPEN_SOURCE 700 /* SA_RESETHAND */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "data/get.h"
+
+enum { LINE_EVERY_MS = 5000 };
+
+struct args {
+    const char    *out, *sources, *vocab;
+    ms_option_list mirrors;
+    int64_t        limit_tokens, shard_tokens, retries, delay, stall, threads;
+    int            keep_raw, verify, list, quiet, json;
+};
+
+static const ms_option options[] = {
+    { "out", MS_OPT_STR, offsetof(struct args, out), "DIR",
+      "where it goes [data/NAME; gpt2-vocab: ~/.local/share/musec/gpt2]" },
+    { "limit-tokens", MS_OPT_I64, offsetof(struct args, limit_tokens), "N",
+      "fetch no more than so many training tokens need; 0: all [0]" },
+    { "mirror", MS_OPT_LIST, offsetof(struct args, mirrors), "URL",
+      "try URL/path before https://server/path; may be repeated" },
+    { "sources", MS_OPT_STR, offsetof(struct args, sources), "FILE",
+      "another list of data sets [the built-in data/sources.json]" },
+    { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
+      "GPT-2's vocabulary, for texts [data/gpt2 or ~/.local/share/musec/gpt2]" },
+    { "shard-tokens", MS_OPT_I64, offsetof(struct args, shard_tokens), "N",
+      "tokens of a shard made of texts, at most [100000000]" },
+    { "retries", MS_OPT_I64, offsetof(struct args, retries), "N",
+      "failures in a row before the next address is tried [5]" },
+    { "retry-delay", MS_OPT_I64, offsetof(struct args, delay), "MS",
+      "wait after the first failure; it doubles with each [1000]" },
+    { "stall", MS_OPT_I64, offsetof(struct args, stall), "SECONDS",
+      "take a line that gives nothing for so long for dead [30]" },
+    { "threads", MS_OPT_I64, offsetof(struct args, threads), "N",
+      "threads that encode; 0: one per core [0]" },
+    { "keep-raw", MS_OPT_FLAG, offsetof(struct args, keep_raw), NULL,
+      "keep texts in DIR/raw once they are shards" },
+    { "verify", MS_OPT_FLAG, offsetof(struct args, verify), NULL,
+      "check files that are there already by their sha256" },
+    { "list", MS_OPT_FLAG, offsetof(struct args, list), NULL, "print the data sets and stop" },
+    { "quiet", MS_OPT_FLAG, offsetof(struct args, quiet), NULL, "no progress" },
+    MS_CLI_JSON(struct args),
+};
+
+const ms_command *data_get_command(void)
+{
+    static const ms_command command = {
+        .name     = "musec data get",
+        .operands = "[NAME]",
+        .summary  = "fetch a data set: resumed, checked, as token shards",
+        .details =
+            "NAME: gpt2-vocab, fineweb, openwebtext or c4; --list says more of them.  A call that\n"
+            "was stopped is continued by the same call, one with a larger --limit-tokens adds to\n"
+            "what is there.  Checksums are known beforehand or kept from the first download, in\n"
+            "DIR/checksums.json.\n\n"
+            "Examples: musec data get gpt2-vocab\n"
+            "          musec data get fineweb --limit-tokens 1000000000\n"
+            "          musec data get c4 --limit-tokens 200000000 --mirror https://hf-mirror.com\n",
+        .options      = options,
+        .n_options    = COUNT(options),
+        .min_operands = 0,
+        .max_operands = 1,
+    };
+    return &command;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+static int64_t count_files(const ms_catalog_set *set)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < set->n_rows; i++)
+        n += set->rows[i].n;
+    return n;
+}
+
+static void print_list(const ms_catalog *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        const ms_catalog_set *set = &c->sets[i];
+        printf("%s%-12s %lld files, %s\n", i == 0 ? "" : "\n", set->name,
+               (long long)count_files(set), ms_catalog_kind_name(set->kind));
+        printf("%13s%s\n", "", set->about);
+        printf("%13slicence: %s\n", "", set->licence);
+        if (!set->tried) printf("%13sits addresses have not been tried yet\n", "");
+    }
+}
+
+static musec_status print_list_json(ms_error *e, const ms_catalog *c)
+{
+    json_t      *list = json_array();
+    musec_status st;
+
+    for (size_t i = 0; i < c->n; i++) {
+        const ms_catalog_set *set = &c->sets[i];
+        json_t               *row = json_object();
+        json_object_set_new(row, "name", ms_cli_string(set->name));
+        json_object_set_new(row, "kind", ms_cli_string(ms_catalog_kind_name(set->kind)));
+        json_object_set_new(row, "files", json_integer(count_files(set)));
+        json_object_set_new(row, "about", ms_cli_string(set->about));
+        json_object_set_new(row, "licence", ms_cli_string(set->licence));
+        json_object_set_new(row, "tried", json_boolean(set->tried));
+        json_array_append_new(list, row);
+    }
+    st = ms_cli_print_json(e, list, stdout);
+    json_decref(list);
+    return st;
+}
+
+/* ---- while it runs --------------------------------------------------------------------------- */
+
+static volatile int stop_asked; /* the one thing that a signal handler can tell */
+
+static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
+
+static void catch_signals(void)
+{
+    struct sigaction act  = { .sa_handler = ask_to_stop, .sa_flags = SA_RESETHAND };
+    struct sigaction none = { .sa_handler = SIG_IGN };
+    sigemptyset(&act.sa_mask);
+    sigemptyset(&none.sa_mask);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGXFSZ, &none, NULL); /* a file over the limit is a write that fails, with words */
+}
+
+struct progress {
+    ms_log log;
+    double last_line;
+};
+
+/* In place on a terminal, now and then a line elsewhere. */
+static void show(struct progress *p, const char *text)
+{
+    const double now = ms_clock_ms();
+
+    ms_log_progress(&p->log, "%s", text);
+    if (!p->log.live && now - p->last_line > LINE_EVERY_MS) {
+        ms_log_say(&p->log, MS_LOG_NORMAL, "%s", text);
+        p->last_line = now;
+    }
+}
+
+static void on_fetch(void *arg, const char *name, const ms_fetch_progress *now)
+{
+    const double mb_s =
+        now->seconds > 0 ? (double)(now->have - now->resumed) / 1e6 / now->seconds : 0;
+    char text[512], total[32] = "", left[32] = "";
+
+    if (now->total >= 0) {
+        snprintf(total, sizeof total, " of %.1f", (double)now->total / 1e6);
+        if (mb_s > 0) {
+            const long s = (long)((double)(now->total - now->have) / 1e6 / mb_s);
+            snprintf(left, sizeof left, ", %ld:%02ld left", s / 60, s % 60);
+        }
+    }
+    snprintf(text, sizeof text, "%s: %.1f%s MB, %.1f MB/s%s", name, (double)now->have / 1e6, total,
+             mb_s, left);
+    show(arg, text);
+}
+
+static void on_tokenize(void *arg, const char *name, const ms_tokenize_progress *now)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s: tokenizing, %lld tokens", name, (long long)now->tokens);
+    show(arg, text);
+}
+
+static void on_notice(void *arg, const char *text)
+{
+    struct progress *p = arg;
+    ms_log_say(&p->log, MS_LOG_NORMAL, "%s", text);
+}
+
+/* ---- the work -------------------------------------------------------------------------------- */
+
+static musec_status print_result(ms_error *e, const struct args *a, const char *out,
+                                 const ms_get_result *r, double seconds)
+{
+    json_t      *root;
+    musec_status st;
+
+    if (!a->json) {
+        printf("%s: %lld files (%lld were there), %.1f MB fetched", out, (long long)r->files,
+               (long long)r->had, (double)r->came / 1e6);
+        if (r->shards > 0)
+            printf("; %lld shards, %lld training and %lld validation tokens", (long long)r->shards,
+                   (long long)r->tokens, (long long)r->val);
+        printf(", %.1f s\n", seconds);
+        return MUSEC_OK;
+    }
+    root = json_object();
+    json_object_set_new(root, "out", ms_cli_string(out));
+    json_object_set_new(root, "files", json_integer(r->files));
+    json_object_set_new(root, "had", json_integer(r->had));
+    json_object_set_new(root, "fetched_bytes", json_integer(r->came));
+    json_object_set_new(root, "shards", json_integer(r->shards));
+    json_object_set_new(root, "tokens", json_integer(r->tokens));
+    json_object_set_new(root, "val_tokens", json_integer(r->val));
+    json_object_set_new(root, "seconds", ms_cli_real(seconds));
+    st = ms_cli_print_json(e, root, stdout);
+    json_decref(root);
+    return st;
+}
+
+/* DIR as it was given, or where the set usually goes. */
+static musec_status choose_out(ms_error *e, const struct args *a, const ms_catalog_set *set,
+                               char out[MS_PATH_MAX])
+{
+    if (a->out == NULL && set->kind == MS_KIND_VOCAB) return ms_bpe_default_path(e, out);
+    if (a->out == NULL) return ms_path_join(e, "data", set->name, out);
+    if (snprintf(out, MS_PATH_MAX, "%s", a->out) < MS_PATH_MAX) return MUSEC_OK;
+    return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", a->out);
+}
+
+static musec_status get(ms_error *e, const struct args *a, const ms_catalog *c, const char *name)
+{
+    const double    begin    = ms_clock_ms();
+    const long      cores    = sysconf(_SC_NPROCESSORS_ONLN);
+    struct progress progress = { ms_log_open(stderr, a->quiet ? MS_LOG_QUIET : MS_LOG_NORMAL),
+                                 begin };
+    char            out[MS_PATH_MAX];
+    ms_get_config   cfg = { .out          = out,
+                            .mirrors      = a->mirrors.item,
+                            .n_mirrors    = a->mirrors.n,
+                            .vocab        = a->vocab,
+                            .limit_tokens = a->limit_tokens,
+                            .shard_tokens = a->shard_tokens,
+                            .keep_raw     = a->keep_raw,
+                            .verify       = a->verify,
+                            .retries      = a->retries,
+                            .delay_ms     = a->delay,
+                            .stall_s      = a->stall,
+                            .threads      = (int)a->threads,
+                            .stop         = &stop_asked,
+                            .on_fetch     = on_fetch,
+                            .on_tokenize  = on_tokenize,
+                            .on_notice    = on_notice,
+                            .arg          = &progress };
+    ms_get_result   r;
+    musec_status    st;
+
+    if (a->threads == 0) cfg.threads = cores > 0 ? (int)cores : 1;
+    TRY(ms_catalog_find(e, c, name, &cfg.set));
+    TRY(choose_out(e, a, cfg.set, out));
+    catch_signals();
+    st = ms_get(e, &cfg, &r);
+    ms_log_end(&progress.log);
+    if (st == MUSEC_OK) st = print_result(e, a, out, &r, (ms_clock_ms() - begin) / 1000.0);
+done:
+    return st;
+}
+
+static musec_status check_ranges(ms_error *e, const struct args *a)
+{
+    const struct {
+        const char *name;
+        int64_t     value, least, most;
+    } ranges[] = {
+        { "limit-tokens", a->limit_tokens, 0, INT64_MAX },
+        { "shard-tokens", a->shard_tokens, 1, INT32_MAX },
+        { "retries", a->retries, 0, 1000 },
+        { "retry-delay", a->delay, 0, 60000 },
+        { "stall", a->stall, 1, 3600 },
+        { "threads", a->threads, 0, 512 },
+    };
+    for (size_t i = 0; i < COUNT(ranges); i++)
+        if (ranges[i].value < ranges[i].least || ranges[i].value > ranges[i].most)
+            return ms_fail(e, MUSEC_EINVAL, "--%s must be from %lld to %lld, not %lld",
+                           ranges[i].name, (long long)ranges[i].least, (long long)ranges[i].most,
+                           (long long)ranges[i].value);
+    return MUSEC_OK;
+}
+
+int cmd_data_get(int argc, char **argv)
+{
+    const ms_command *cmd     = data_get_command();
+    struct args       a       = { .shard_tokens = MS_GET_SHARD_TOKENS,
+                                  .retries      = MS_FETCH_RETRIES,
+                                  .delay        = MS_FETCH_DELAY_MS,
+                                  .stall        = MS_FETCH_STALL_S };
+    const int         n       = ms_options_parse(cmd, &a, argc, argv);
+    ms_catalog        catalog = { 0 };
+    ms_error          error   = { "" };
+    musec_status      st;
+
+    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n == 0 && !a.list)
+        return ms_cli_usage(cmd, "give the NAME of a data set, or --list to see them");
+    TRY(check_ranges(&error, &a));
+    TRY(ms_catalog_load(&error, a.sources, &catalog));
+    if (a.list) {
+        if (a.json)
+            TRY(print_list_json(&error, &catalog));
+        else
+            print_list(&catalog);
+    } else {
+        TRY(get(&error, &a, &catalog, argv[1]));
+    }
+done:
+    ms_catalog_free(&catalog);
+    return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
+}

@@ -1,0 +1,357 @@
+/* cmd_data_inspect.c - musec data inspect: what is in a shard of tokens.
+ *
+ * A document is a start token and what follows up to the next one.  Its length does not count the
+ * start token.  Tokens before the first start belong to a document of the shard before. */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/table.h"
+#include "data/bpe.h"
+#include "data/bytes.h"
+#include "data/shard.h"
+
+enum { BINS = 32, BAR = 40, IDS = 65536, SAMPLE_MAX = 1000000 };
+
+struct args {
+    const char *tokenizer, *vocab;
+    int64_t     sample;
+    int         json;
+};
+
+static const ms_option options[] = {
+    { "tokenizer", MS_OPT_CHOICE, offsetof(struct args, tokenizer), "auto|gpt2|byte",
+      "what the ids mean; auto: byte if all are below 320 [auto]" },
+    { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
+      "GPT-2's vocabulary [data/gpt2 or ~/.local/share/musec/gpt2; else ids are printed]" },
+    { "sample", MS_OPT_I64, offsetof(struct args, sample), "N",
+      "tokens of the first documents to print [200]" },
+    MS_CLI_JSON(struct args),
+};
+
+const ms_command *data_inspect_command(void)
+{
+    static const ms_command command = {
+        .name         = "musec data inspect",
+        .operands     = "SHARD",
+        .summary      = "header, counts, document lengths and a sample of a shard of tokens",
+        .details      = "Lengths of documents are in tokens, without the one that starts them.\n\n"
+                        "Example: musec data inspect data/c4/train_000001.bin --vocab gpt2/\n",
+        .options      = options,
+        .n_options    = COUNT(options),
+        .min_operands = 1,
+        .max_operands = 1,
+    };
+    return &command;
+}
+
+/* ---- counting -------------------------------------------------------------------------------- */
+
+typedef struct shard {
+    const char *path;
+    uint16_t   *tokens;
+    int64_t     n;
+    bool        bytes; /* the byte tokenizer */
+    int32_t     start, vocab;
+    int64_t     documents, before; /* before: tokens ahead of the first start */
+    int64_t     shortest, longest, empty;
+    int64_t     beyond; /* ids that the tokenizer does not have */
+    int32_t     largest;
+    int64_t     bin[BINS]; /* lengths from 2^k to 2^(k+1) - 1 */
+} shard;
+
+static int bin_of(int64_t length) /* from 1 up */
+{
+    int k = 0;
+    while (k < BINS - 1 && length >> (k + 1) > 0)
+        k++;
+    return k;
+}
+
+static void count_document(shard *s, int64_t length)
+{
+    if (s->documents == 0 || length < s->shortest) s->shortest = length;
+    if (length > s->longest) s->longest = length;
+    s->documents++;
+    if (length == 0)
+        s->empty++;
+    else
+        s->bin[bin_of(length)]++;
+}
+
+static void count(shard *s, const char *tokenizer)
+{
+    int64_t from = -1; /* of the document at hand */
+
+    for (int64_t i = 0; i < s->n; i++)
+        if (s->tokens[i] > s->largest) s->largest = s->tokens[i];
+    s->bytes = strcmp(tokenizer, "byte") == 0 ||
+               (strcmp(tokenizer, "auto") == 0 && s->largest < MS_BYTES_VOCAB);
+    s->start = s->bytes ? MS_BYTES_START : MS_BPE_START;
+    s->vocab = s->start + 1;
+    for (int64_t i = 0; i < s->n; i++) {
+        s->beyond += s->tokens[i] >= s->vocab;
+        if (s->tokens[i] != s->start) continue;
+        if (from < 0)
+            s->before = i;
+        else
+            count_document(s, i - from - 1);
+        from = i;
+    }
+    if (from >= 0)
+        count_document(s, s->n - from - 1);
+    else
+        s->before = s->n;
+}
+
+static double mean_length(const shard *s)
+{
+    return s->documents == 0 ? 0.0
+                             : (double)(s->n - s->before - s->documents) / (double)s->documents;
+}
+
+/* ---- the sample ------------------------------------------------------------------------------ */
+
+/* Bytes of a UTF-8 character, 0 for what is none. */
+static size_t character(const unsigned char *s, size_t n)
+{
+    const size_t want = s[0] < 0x80                   ? 1
+                        : s[0] >= 0xC2 && s[0] < 0xE0 ? 2
+                        : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
+                        : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
+                                                      : 0;
+    if (want == 0 || want > n) return 0;
+    for (size_t i = 1; i < want; i++)
+        if ((s[i] & 0xC0) != 0x80) return 0;
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F) || s[0] == 0x7F ||
+        (s[0] == 0xC2 && s[1] < 0xA0)) /* DEL, and the control characters from U+0080 on */
+        return 0;
+    return want;
+}
+
+/* Text as a terminal may see it: control characters and stray bytes as \xNN. */
+static void put_safely(const char *text, size_t bytes, FILE *to)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    while (bytes > 0) {
+        const size_t n = character(s, bytes);
+        if (n == 0 || (s[0] < 0x20 && s[0] != '\n' && s[0] != '\t'))
+            fprintf(to, "\\x%02x", s[0]);
+        else
+            fwrite(s, 1, n, to);
+        s += n == 0 ? 1 : n;
+        bytes -= n == 0 ? 1 : n;
+    }
+}
+
+/* The text of some tokens, malloc'ed; NULL: no memory, or no vocabulary. */
+static char *decode(const shard *s, const ms_bpe *bpe, const uint16_t *ids, int64_t n)
+{
+    char  *raw = NULL, *safe = NULL;
+    size_t raw_bytes = 0, safe_bytes = 0;
+    FILE  *f;
+
+    if (!s->bytes && bpe == NULL) return NULL;
+    f = open_memstream(&raw, &raw_bytes); /* whole first: a character may take several tokens */
+    for (int64_t i = 0; f != NULL && i < n; i++) {
+        size_t      bytes = 1;
+        const char  one   = (char)ids[i];
+        const char *text  = s->bytes ? &one : ms_bpe_bytes(bpe, ids[i], &bytes);
+        if (ids[i] >= s->vocab || text == NULL)
+            fprintf(f, "<%u>", ids[i]);
+        else
+            fwrite(text, 1, bytes, f);
+    }
+    if (f == NULL || fclose(f) != 0) goto done;
+    f = open_memstream(&safe, &safe_bytes);
+    if (f == NULL) goto done;
+    put_safely(raw, raw_bytes, f);
+    if (fclose(f) != 0) {
+        free(safe);
+        safe = NULL;
+    }
+done:
+    free(raw);
+    return safe;
+}
+
+typedef struct sampled { /* one document of the sample */
+    int64_t at, length, shown;
+} sampled;
+
+/* The document that begins at or behind `from`; false: none. */
+static bool next_document(const shard *s, int64_t from, int64_t room, sampled *out)
+{
+    int64_t end;
+    while (from < s->n && s->tokens[from] != s->start)
+        from++;
+    if (from >= s->n || room <= 0) return false;
+    for (end = from + 1; end < s->n && s->tokens[end] != s->start; end++) {}
+    out->at     = from + 1;
+    out->length = end - from - 1;
+    out->shown  = out->length < room ? out->length : room;
+    return true;
+}
+
+static void print_sample(const shard *s, const ms_bpe *bpe, int64_t room)
+{
+    sampled d;
+    int64_t number = 0;
+
+    for (int64_t from = s->before; next_document(s, from, room, &d); from = d.at + d.length) {
+        char *text = decode(s, bpe, s->tokens + d.at, d.shown);
+        printf("\ndocument %lld, %lld tokens%s\n", (long long)number++, (long long)d.length,
+               d.shown < d.length ? ", cut here" : "");
+        if (text != NULL) printf("%s\n", text);
+        for (int64_t i = 0; text == NULL && i < d.shown; i++)
+            printf("%u%s", s->tokens[d.at + i], i + 1 == d.shown || i % 16 == 15 ? "\n" : " ");
+        free(text);
+        room -= d.shown + 1;
+    }
+}
+
+static json_t *sample_json(const shard *s, const ms_bpe *bpe, int64_t room)
+{
+    json_t *list = json_array();
+    sampled d;
+
+    for (int64_t from = s->before; next_document(s, from, room, &d); from = d.at + d.length) {
+        char   *text = decode(s, bpe, s->tokens + d.at, d.shown);
+        json_t *one = json_object(), *ids = json_array();
+        for (int64_t i = 0; i < d.shown; i++)
+            json_array_append_new(ids, json_integer(s->tokens[d.at + i]));
+        json_object_set_new(one, "tokens", json_integer(d.length));
+        json_object_set_new(one, "ids", ids);
+        json_object_set_new(one, "text", text != NULL ? ms_cli_string(text) : json_null());
+        json_array_append_new(list, one);
+        free(text);
+        room -= d.shown + 1;
+    }
+    return list;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static musec_status print_histogram(ms_error *e, const shard *s)
+{
+    ms_table     table = { .align = "rrl" };
+    int64_t      most = s->empty, first = BINS, last = -1;
+    char         bar[BAR + 1];
+    musec_status st;
+
+    for (int k = BINS - 1; k >= 0; k--) {
+        if (s->bin[k] > most) most = s->bin[k];
+        if (s->bin[k] > 0) first = k;
+        if (s->bin[k] > 0 && last < 0) last = k;
+    }
+    if (s->documents == 0) return MUSEC_OK;
+    printf("\n");
+    for (int64_t k = s->empty > 0 ? -1 : first; k <= last; k++) {
+        const int64_t n     = k < 0 ? s->empty : s->bin[k];
+        const int     marks = (int)((n * BAR + most - 1) / most); /* something is never nothing */
+        if (k >= 0 && k < first) continue;
+        memset(bar, '#', (size_t)marks);
+        bar[marks] = '\0';
+        if (k < 1)
+            ms_table_add(&table, "%d", k < 0 ? 0 : 1);
+        else
+            ms_table_add(&table, "%lld-%lld", 1LL << k, (2LL << k) - 1);
+        ms_table_add(&table, "%lld", (long long)n);
+        ms_table_add(&table, "%s", bar);
+    }
+    st = ms_table_print(e, &table, stdout);
+    ms_table_free(&table);
+    return st;
+}
+
+static musec_status print_text(ms_error *e, const struct args *a, const shard *s, const ms_bpe *bpe)
+{
+    ms_table     table = { .align = "ll" };
+    musec_status st;
+
+#define ROW(label, ...) (ms_table_add(&table, label), ms_table_add(&table, __VA_ARGS__))
+    ROW("file", "%s", s->path);
+    ROW("header", "%d, version 1, %lld tokens of 16 bits", MS_SHARD_MAGIC, (long long)s->n);
+    ROW("tokenizer", "%s, documents start with %ld", s->bytes ? "byte" : "gpt2", (long)s->start);
+    ROW("largest id", "%ld", (long)s->largest);
+    ROW("beyond", "%lld ids at or beyond the vocabulary of %ld", (long long)s->beyond,
+        (long)s->vocab);
+    ROW("documents", "%lld", (long long)s->documents);
+    if (s->before > 0)
+        ROW("before", "%lld tokens of a document that began elsewhere", (long long)s->before);
+    ROW("lengths", "shortest %lld, mean %.1f, longest %lld tokens", (long long)s->shortest,
+        mean_length(s), (long long)s->longest);
+#undef ROW
+    st = ms_table_print(e, &table, stdout);
+    ms_table_free(&table);
+    if (st == MUSEC_OK) st = print_histogram(e, s);
+    if (st == MUSEC_OK) print_sample(s, bpe, a->sample);
+    return st;
+}
+
+static musec_status print_json(ms_error *e, const struct args *a, const shard *s, const ms_bpe *bpe)
+{
+    json_t      *root = json_object(), *bins = json_array();
+    musec_status st;
+
+    for (int k = -1; k < BINS; k++) {
+        const int64_t n = k < 0 ? s->empty : s->bin[k];
+        if (n > 0)
+            json_array_append_new(bins, json_pack("{sI, sI, sI}", "from",
+                                                  k < 0 ? (json_int_t)0 : (json_int_t)1 << k, "to",
+                                                  k < 0 ? (json_int_t)0 : ((json_int_t)2 << k) - 1,
+                                                  "documents", (json_int_t)n));
+    }
+    json_object_set_new(root, "file", ms_cli_string(s->path));
+    json_object_set_new(root, "tokens", json_integer(s->n));
+    json_object_set_new(root, "tokenizer", ms_cli_string(s->bytes ? "byte" : "gpt2"));
+    json_object_set_new(root, "start_id", json_integer(s->start));
+    json_object_set_new(root, "vocabulary", json_integer(s->vocab));
+    json_object_set_new(root, "largest_id", json_integer(s->largest));
+    json_object_set_new(root, "beyond", json_integer(s->beyond));
+    json_object_set_new(root, "documents", json_integer(s->documents));
+    json_object_set_new(root, "before", json_integer(s->before));
+    json_object_set_new(root, "shortest", json_integer(s->shortest));
+    json_object_set_new(root, "mean", ms_cli_real(mean_length(s)));
+    json_object_set_new(root, "longest", json_integer(s->longest));
+    json_object_set_new(root, "lengths", bins);
+    json_object_set_new(root, "sample", sample_json(s, bpe, a->sample));
+    st = ms_cli_print_json(e, root, stdout);
+    json_decref(root);
+    return st;
+}
+
+static musec_status run(ms_error *e, const struct args *a, const char *path)
+{
+    shard        s    = { .path = path };
+    ms_bpe      *bpe  = NULL;
+    ms_error     none = { "" }; /* without a vocabulary there are ids to show */
+    char         vocab[MS_PATH_MAX];
+    musec_status st;
+
+    if (a->sample < 0 || a->sample > SAMPLE_MAX)
+        return ms_fail(e, MUSEC_EINVAL, "--sample must be from 0 to %d, not %lld", SAMPLE_MAX,
+                       (long long)a->sample);
+    TRY(ms_shard_read(e, path, IDS, &s.tokens, &s.n));
+    count(&s, a->tokenizer);
+    if (a->vocab != NULL || (!s.bytes && ms_bpe_find(&none, NULL, vocab) == MUSEC_OK))
+        TRY(ms_bpe_load(e, a->vocab != NULL ? a->vocab : vocab, &bpe));
+    TRY(a->json ? print_json(e, a, &s, bpe) : print_text(e, a, &s, bpe));
+done:
+    ms_bpe_free(bpe);
+    free(s.tokens);
+    return st;
+}
+
+int cmd_data_inspect(int argc, char **argv)
+{
+    const ms_command *cmd   = data_inspect_command();
+    struct args       a     = { .tokenizer = "auto", .sample = 200 };
+    const int         n     = ms_options_parse(cmd, &a, argc, argv);
+    ms_error          error = { "" };
+
+    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    return run(&error, &a, argv[1]) == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
+}

@@ -1,0 +1,259 @@
+/* cmd_tokenize.c - musec tokenize: texts and JSON lines, packed or not, into shards of tokens.
+ *
+ * SIGINT and SIGTERM leave the shards that are whole and a manifest that --resume goes on from; a
+ * second one ends the program at once. */
+#define _XOPEN_SOURCE 700 /* SA_RESETHAND */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "data/tokenize.h"
+
+enum { LINE_EVERY_MS = 5000, MAX_DOCUMENT = 64 << 20 };
+
+struct args {
+    const char *out, *tokenizer, *vocab, *split, *format, *field;
+    int64_t     shard_tokens, val_tokens, limit_tokens, max_document, threads;
+    int         skip_bad, resume, verify, quiet, json;
+};
+
+static const ms_option options[] = {
+    { "out", MS_OPT_STR, offsetof(struct args, out), "DIR", "where the shards go, to be made" },
+    { "tokenizer", MS_OPT_CHOICE, offsetof(struct args, tokenizer), "gpt2|byte",
+      "what becomes a token [gpt2]" },
+    { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
+      "GPT-2's vocabulary, a file or its directory [data/gpt2 or ~/.local/share/musec/gpt2]" },
+    { "split", MS_OPT_CHOICE, offsetof(struct args, split), "eot|blank|file",
+      "what ends a document of a text: a line <|endoftext|>, an empty line, the file [eot]" },
+    { "format", MS_OPT_CHOICE, offsetof(struct args, format), "auto|text|jsonl",
+      "what the files are; auto goes by their names, and by the first byte of stdin [auto]" },
+    { "field", MS_OPT_STR, offsetof(struct args, field), "NAME",
+      "the document in a line of JSON [text]" },
+    { "shard-tokens", MS_OPT_I64, offsetof(struct args, shard_tokens), "N",
+      "tokens of a shard [100000000]" },
+    { "val-tokens", MS_OPT_I64, offsetof(struct args, val_tokens), "N",
+      "tokens at the beginning that are for validation [0]" },
+    { "limit-tokens", MS_OPT_I64, offsetof(struct args, limit_tokens), "N",
+      "stop after so many; 0: take all [0]" },
+    { "max-document", MS_OPT_I64, offsetof(struct args, max_document), "BYTES",
+      "a longer document or line is an error [67108864]" },
+    { "threads", MS_OPT_I64, offsetof(struct args, threads), "N",
+      "threads that encode; 0: one per core [0]" },
+    { "skip-bad", MS_OPT_FLAG, offsetof(struct args, skip_bad), NULL,
+      "count lines of JSON that cannot be used instead of failing" },
+    { "resume", MS_OPT_FLAG, offsetof(struct args, resume), NULL,
+      "go on behind the last whole shard in DIR" },
+    { "verify", MS_OPT_FLAG, offsetof(struct args, verify), NULL,
+      "with --resume: check the shards that are there by their sha256" },
+    { "quiet", MS_OPT_FLAG, offsetof(struct args, quiet), NULL, "no progress" },
+    MS_CLI_JSON(struct args),
+};
+
+const ms_command *tokenize_command(void)
+{
+    static const ms_command command = {
+        .name     = "musec tokenize",
+        .operands = "IN...",
+        .summary  = "text and JSON lines, packed or not, to shards of tokens",
+        .details =
+            "IN: texts, .jsonl and .json files of one object a line, each also as .gz, .zst or\n"
+            ".xz, directories of those, or - for stdin.  DIR gets val_000000.bin, if --val-tokens\n"
+            "is given, train_000001.bin and so on, and manifest.json.  The shards are the same\n"
+            "for any number of threads, and whether the run was interrupted or not.\n\n"
+            "Examples: musec tokenize book.txt --tokenizer byte --out data/book\n"
+            "          musec tokenize c4/ --vocab gpt2/ --out data/c4 --val-tokens 10000000\n"
+            "          zstdcat web.zst | musec tokenize - --vocab gpt2/ --out data/web\n",
+        .options      = options,
+        .n_options    = COUNT(options),
+        .min_operands = 1,
+        .max_operands = -1,
+    };
+    return &command;
+}
+
+/* ---- while it runs --------------------------------------------------------------------------- */
+
+static volatile int stop_asked; /* the one thing that a signal handler can tell */
+
+static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
+
+static void catch_signals(void)
+{
+    struct sigaction act  = { .sa_handler = ask_to_stop, .sa_flags = SA_RESETHAND };
+    struct sigaction none = { .sa_handler = SIG_IGN };
+    sigemptyset(&act.sa_mask);
+    sigemptyset(&none.sa_mask);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGXFSZ, &none, NULL); /* a file over the limit is a write that fails, with words */
+}
+
+struct progress {
+    ms_log *log;
+    double  started, last_line;
+    int64_t first_bytes; /* what a resumed run had not to read again */
+};
+
+static void on_progress(void *arg, const ms_tokenize_progress *now)
+{
+    struct progress *p       = arg;
+    const double     ms      = ms_clock_ms();
+    const double     seconds = (ms - p->started) / 1000.0;
+    char             text[256], left[32] = "", total[32] = "";
+    double           mb_s;
+
+    if (p->first_bytes < 0) p->first_bytes = now->bytes_in;
+    mb_s = (double)(now->bytes_in - p->first_bytes) / 1e6 / seconds;
+    if (now->bytes_total >= 0) {
+        snprintf(total, sizeof total, " of %.1f", (double)now->bytes_total / 1e6);
+        if (mb_s > 0) {
+            const long s = (long)((double)(now->bytes_total - now->bytes_in) / 1e6 / mb_s);
+            snprintf(left, sizeof left, ", %ld:%02ld left", s / 60, s % 60);
+        }
+    }
+    snprintf(text, sizeof text, "%.1f%s MB, %.1f MB/s, %lld tokens, %lld shards%s",
+             (double)now->bytes_in / 1e6, total, mb_s, (long long)now->tokens,
+             (long long)now->shards, left);
+    ms_log_progress(p->log, "%s", text);
+    if (!p->log->live && ms - p->last_line > LINE_EVERY_MS) {
+        ms_log_say(p->log, MS_LOG_NORMAL, "%s", text);
+        p->last_line = ms;
+    }
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void tell_of_before(ms_log *log, const struct args *a, const ms_tokenize_progress *p)
+{
+    if (!a->resume || p->listed == 0) return;
+    if (p->kept < p->listed)
+        ms_log_say(log, MS_LOG_NORMAL,
+                   "%lld of the %lld shards in %s were whole; those behind them were made again",
+                   (long long)p->kept, (long long)p->listed, a->out);
+    else if (p->complete && p->kept == p->shards)
+        ms_log_say(log, MS_LOG_NORMAL, "%s was complete already; nothing was done", a->out);
+}
+
+static musec_status print_result(ms_error *e, const struct args *a, const ms_tokenize_progress *p,
+                                 double seconds)
+{
+    json_t      *root;
+    musec_status st;
+
+    if (!a->json) {
+        printf("%s: %lld shards, %lld tokens, %lld documents of %.1f MB (%.2f bytes a token)",
+               a->out, (long long)p->shards, (long long)p->tokens, (long long)p->documents,
+               (double)p->text_bytes / 1e6, (double)p->text_bytes / (double)p->tokens);
+        if (p->bad > 0) printf(", %lld lines passed over", (long long)p->bad);
+        printf(", %.1f s\n", seconds);
+        return MUSEC_OK;
+    }
+    root = json_object();
+    json_object_set_new(root, "out", ms_cli_string(a->out));
+    json_object_set_new(root, "complete", json_boolean(p->complete));
+    json_object_set_new(root, "shards", json_integer(p->shards));
+    json_object_set_new(root, "kept", json_integer(p->kept));
+    json_object_set_new(root, "tokens", json_integer(p->tokens));
+    json_object_set_new(root, "documents", json_integer(p->documents));
+    json_object_set_new(root, "text_bytes", json_integer(p->text_bytes));
+    json_object_set_new(root, "bad", json_integer(p->bad));
+    json_object_set_new(root, "seconds", ms_cli_real(seconds));
+    st = ms_cli_print_json(e, root, stdout);
+    json_decref(root);
+    return st;
+}
+
+/* The place of a word in "a|b|c": what the enums of reader.h count. */
+static int choice(const char *word, const char *choices)
+{
+    int          index = 0;
+    const size_t n     = strlen(word);
+
+    for (const char *c = choices; *c != '\0'; c += *c == '|', index++) {
+        const size_t bytes = strcspn(c, "|");
+        if (bytes == n && memcmp(c, word, n) == 0) break;
+        c += bytes;
+    }
+    return index;
+}
+
+static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
+{
+    const long           cores    = sysconf(_SC_NPROCESSORS_ONLN);
+    ms_log               log      = ms_log_open(stderr, a->quiet ? MS_LOG_QUIET : MS_LOG_NORMAL);
+    const double         begin    = ms_clock_ms();
+    struct progress      progress = { &log, begin, begin, a->resume ? -1 : 0 };
+    ms_tokenize_progress p        = { 0 };
+    ms_bpe              *bpe      = NULL;
+    ms_tokenize_config   cfg      = { .reader       = { .paths        = (const char *const *)paths,
+                                                        .n_paths      = (size_t)n,
+                                                        .field        = a->field,
+                                                        .skip_bad     = a->skip_bad,
+                                                        .max_document = (size_t)a->max_document },
+                                      .out          = a->out,
+                                      .shard_tokens = a->shard_tokens,
+                                      .val_tokens   = a->val_tokens,
+                                      .limit_tokens = a->limit_tokens,
+                                      .threads      = (int)a->threads,
+                                      .resume       = a->resume,
+                                      .verify       = a->verify,
+                                      .stop         = &stop_asked,
+                                      .on_progress  = on_progress,
+                                      .arg          = &progress };
+    char                 vocab[MS_PATH_MAX];
+    musec_status         st;
+
+    cfg.reader.split  = (ms_reader_split)choice(a->split, "eot|blank|file");
+    cfg.reader.format = (ms_reader_format)choice(a->format, "auto|text|jsonl");
+    if (a->threads == 0) cfg.threads = cores > 0 ? (int)cores : 1;
+    if (strcmp(a->tokenizer, "gpt2") == 0) {
+        TRY(ms_bpe_find(e, a->vocab, vocab));
+        TRY(ms_bpe_load(e, vocab, &bpe));
+    }
+    cfg.bpe = bpe;
+    catch_signals();
+    TRY(ms_tokenize(e, &cfg, &p));
+    ms_log_end(&log);
+    tell_of_before(&log, a, &p);
+    TRY(print_result(e, a, &p, (ms_clock_ms() - begin) / 1000.0));
+done:
+    ms_log_end(&log);
+    ms_bpe_free(bpe);
+    return st;
+}
+
+static musec_status check_ranges(ms_error *e, const struct args *a)
+{
+    if (a->threads < 0 || a->threads > 512)
+        return ms_fail(e, MUSEC_EINVAL, "--threads must be from 0 to 512, not %lld",
+                       (long long)a->threads);
+    if (a->max_document < 1 || a->max_document > INT32_MAX)
+        return ms_fail(e, MUSEC_EINVAL, "--max-document must be from 1 to %ld, not %lld",
+                       (long)INT32_MAX, (long long)a->max_document);
+    return MUSEC_OK;
+}
+
+int cmd_tokenize(int argc, char **argv)
+{
+    const ms_command *cmd   = tokenize_command();
+    struct args       a     = { .tokenizer    = "gpt2",
+                                .split        = "eot",
+                                .format       = "auto",
+                                .field        = "text",
+                                .shard_tokens = 100000000,
+                                .max_document = MAX_DOCUMENT };
+    const int         n     = ms_options_parse(cmd, &a, argc, argv);
+    ms_error          error = { "" };
+    musec_status      st;
+
+    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (a.out == NULL) return ms_cli_usage(cmd, "--out DIR says where the shards go");
+    if (a.verify && !a.resume)
+        return ms_cli_usage(cmd, "--verify checks what --resume goes on from: give both");
+    st = check_ranges(&error, &a);
+    if (st == MUSEC_OK) st = run(&error, &a, argv + 1, n);
+    return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
+}
