@@ -292,6 +292,10 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
                (long long)s->steps, (long long)s->tokens, s->time_s,
                isnan(s->last_loss) ? NAN : s->last_loss); /* some systems print a NaN's sign */
         if (!isnan(s->last_val_loss)) printf(", val %.4f", s->last_val_loss);
+        for (int i = 0;
+             s->last_val != NULL && s->last_val->n_val_sets > 1 && i < s->last_val->n_val_sets; i++)
+            printf("%s%s %.4f%s", i == 0 ? " (" : ", ", s->last_val->val_names[i],
+                   s->last_val->val_losses[i], i + 1 == s->last_val->n_val_sets ? ")" : "");
         printf("; %s\n", out);
         return MUSEC_OK;
     }

@@ -223,6 +223,7 @@ static musec_status step_once(ms_error *e, ms_train *t, char *why, size_t why_by
         TRY(validate(e, t, &plan, &line));
     }
     note_losses(&t->progress, &line);
+    if (line.has_val) t->last_val = line;
     line.ms_data  = times.data;
     line.ms_model = times.model;
     line.ms_optim = times.optim;
@@ -265,6 +266,7 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
                          .best_loss     = t->progress.best_loss,
                          .last_val_loss = t->progress.last_val_loss,
                          .best_val_loss = t->progress.best_val_loss,
+                         .last_val      = t->last_val.has_val ? &t->last_val : NULL,
                          .time_s        = t->progress.time_s };
     if (t->setup.out != NULL) TRY(ms_summary_write(e, t->setup.out, out));
 done:

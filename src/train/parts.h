@@ -29,6 +29,7 @@ struct ms_train {
     ms_runlog      *runlog;
     ms_progress     progress;
     double         *max_logit;  /* (layers * heads) of the step */
+    ms_log_line     last_val;   /* the last step that was validated */
     double          resumed_s;  /* seconds of work before this process */
     double          started;    /* clock at its first step */
     int64_t         saved_step; /* of the newest checkpoint, -1: none */

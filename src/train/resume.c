@@ -34,7 +34,8 @@ static json_t *sets_of(const ms_train *t)
     json_t *sets = json_array();
     for (size_t i = 0; i < ms_mixture_sets(t->train); i++) {
         const ms_position *at = &t->progress.position.at[i];
-        json_array_append_new(sets, json_pack("{s:I, s:I, s:I, s:I}", "epoch",
+        json_array_append_new(sets, json_pack("{s:s, s:I, s:I, s:I, s:I}", "name",
+                                              ms_mixture_name(t->train, i), "epoch",
                                               (json_int_t)at->epoch, "piece", (json_int_t)at->piece,
                                               "token", (json_int_t)at->token, "tokens",
                                               (json_int_t)t->progress.position.tokens[i]));
@@ -42,22 +43,30 @@ static json_t *sets_of(const ms_train *t)
     return sets;
 }
 
-static musec_status read_sets(ms_error *e, const ms_checkpoint *c, size_t n,
+/* One set may have moved; of several each goes on as itself. */
+static musec_status read_sets(ms_error *e, const ms_checkpoint *c, const ms_mixture *data,
                               ms_mixture_position *out)
 {
     const json_t *sets = json_object_get(c->state, "sets");
+    const size_t  n    = ms_mixture_sets(data);
 
     if (json_array_size(sets) != n)
         return ms_fail(e, MUSEC_EINVAL,
                        "%s is of a run on %zu sets of data, not %zu; name the same ones", c->dir,
                        json_array_size(sets), n);
     for (size_t i = 0; i < n; i++) {
-        json_int_t epoch, piece, token, tokens;
-        if (json_unpack(json_array_get(sets, i), "{s:I, s:I, s:I, s:I}", "epoch", &epoch, "piece",
-                        &piece, "token", &token, "tokens", &tokens) != 0 ||
+        json_int_t  epoch, piece, token, tokens;
+        const char *name;
+        if (json_unpack(json_array_get(sets, i), "{s:s, s:I, s:I, s:I, s:I}", "name", &name,
+                        "epoch", &epoch, "piece", &piece, "token", &token, "tokens",
+                        &tokens) != 0 ||
             epoch < 0 || piece < 0 || token < 0 || tokens < 0)
             return ms_fail(e, MUSEC_EFORMAT, "%s/state.json: \"sets\" has no place for set %zu",
                            c->dir, i);
+        if (n > 1 && strcmp(name, ms_mixture_name(data, i)) != 0)
+            return ms_fail(e, MUSEC_EINVAL,
+                           "%s: set %zu of its data was %s, not %s; name them in the same order",
+                           c->dir, i + 1, name, ms_mixture_name(data, i));
         out->at[i]     = (ms_position){ epoch, piece, token };
         out->tokens[i] = tokens;
     }
@@ -185,7 +194,7 @@ static musec_status load(ms_error *e, ms_train *t, const ms_checkpoint *c)
     TRY(ms_weights_read(e, path, t->ctx, t->gpt));
     snprintf(path, sizeof path, "%s/optim.safetensors", c->dir);
     TRY(ms_train_check(e, t->ctx, musec_optim_load(t->optim, path)));
-    TRY(read_sets(e, c, ms_mixture_sets(t->train), &t->progress.position));
+    TRY(read_sets(e, c, t->train, &t->progress.position));
     TRY(ms_mixture_seek(e, t->train, &t->progress.position));
     if (t->progress.step > t->cfg.steps)
         st = ms_fail(e, MUSEC_EINVAL, "%s is of step %lld, beyond the %lld steps asked for", c->dir,

@@ -81,6 +81,16 @@ static void put_number(text *t, const char *before, const char *key, double x)
     put(t, "%s\"%s\": %s", before, key, isfinite(x) ? digits : "null");
 }
 
+/* The losses of several sets, by their names. */
+static void put_sets(text *t, const char *before, const ms_log_line *l)
+{
+    if (!l->has_val || l->n_val_sets < 2) return;
+    put(t, "%s\"val_losses\": {", before);
+    for (int i = 0; i < l->n_val_sets; i++)
+        put_number(t, i == 0 ? "" : ", ", l->val_names[i], l->val_losses[i]);
+    put(t, "}");
+}
+
 static void put_line(text *t, const ms_log_line *l)
 {
     put(t, "{\"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"epoch\": %" PRId64, l->step,
@@ -88,11 +98,7 @@ static void put_line(text *t, const ms_log_line *l)
     put_number(t, ", ", "loss", l->loss);
     put_number(t, ", ", "objective", l->objective);
     if (l->has_val) put_number(t, ", ", "val_loss", l->val_loss);
-    if (l->has_val && l->n_val_sets > 1) {
-        for (int i = 0; i < l->n_val_sets; i++)
-            put_number(t, i == 0 ? ", \"val_losses\": {" : ", ", l->val_names[i], l->val_losses[i]);
-        put(t, "}");
-    }
+    put_sets(t, ", ", l);
     put_number(t, ", ", "lr", l->lr);
     put_number(t, ", ", "tok_s", l->tok_s);
     put_number(t, ", ", "time_s", l->time_s);
@@ -287,6 +293,7 @@ musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
     put_number(&t, ",\n  ", "best_loss", s->best_loss);
     put_number(&t, ",\n  ", "last_val_loss", s->last_val_loss);
     put_number(&t, ",\n  ", "best_val_loss", s->best_val_loss);
+    if (s->last_val != NULL) put_sets(&t, ",\n  ", s->last_val);
     put_number(&t, ",\n  ", "time_s", s->time_s);
     put(&t, "\n}\n");
     TRY(ms_path_join(e, dir, "summary.json", path));

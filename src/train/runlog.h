@@ -50,11 +50,12 @@ double       ms_runlog_time(const ms_runlog *r);
 musec_status ms_runlog_close(ms_error *e, ms_runlog *r); /* syncs; accepts NULL */
 
 typedef struct ms_summary {
-    const char *status; /* "done", "diverged", "interrupted" */
-    const char *reason; /* of "diverged", or NULL */
-    int64_t     steps, tokens;
-    double      last_loss, best_loss, last_val_loss, best_val_loss; /* NaN: none */
-    double      time_s;
+    const char        *status; /* "done", "diverged", "interrupted" */
+    const char        *reason; /* of "diverged", or NULL */
+    int64_t            steps, tokens;
+    double             last_loss, best_loss, last_val_loss, best_val_loss; /* NaN: none */
+    double             time_s;
+    const ms_log_line *last_val; /* the last validation of this process, for its sets; or NULL */
 } ms_summary;
 
 musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s); /* summary.json */
