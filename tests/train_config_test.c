@@ -428,6 +428,21 @@ static void check_damaged(const char *what, const char *bytes, size_t n, const c
     CHECK(strstr(e.text, says) != NULL, "%s: said \"%s\"", what, e.text);
 }
 
+/* By hand, a number needs no quotes. */
+static void numbers_may_be_numbers(void **state)
+{
+    static const char text[] = "{\"preset\": \"nano\", \"optimizer\": \"muon\", \"layers\": 3, "
+                               "\"lr\": 0.1, \"weight_decay\": 0.25, \"seed\": 7}";
+    ms_train_config   cfg;
+    ms_error          e;
+    (void)state;
+    write_file(path_of("numbers.json"), text, strlen(text));
+    CHECK_OK_ERR(&e, ms_train_config_read(&e, path_of("numbers.json"), &cfg));
+    CHECK(cfg.model.layers == 3 && cfg.optim.lr == 0.1 && cfg.seed == 7 &&
+              cfg.optim.weight_decay[MUSEC_ROLE_QK] == 0.25,
+          "layers %lld, lr %g", (long long)cfg.model.layers, cfg.optim.lr);
+}
+
 static void damaged_files_are_refused_in_one_line(void **state)
 {
 #define BEGIN "{\"preset\": \"nano\", \"optimizer\": \"muon\""
@@ -443,7 +458,8 @@ static void damaged_files_are_refused_in_one_line(void **state)
         { "a preset of no type", "{\"preset\": 1, \"optimizer\": \"muon\"}", "preset" },
         { "no such preset", "{\"preset\": \"huge\", \"optimizer\": \"muon\"}", "huge" },
         { "no such optimizer", "{\"preset\": \"nano\", \"optimizer\": \"lion\"}", "lion" },
-        { "a number for a text", BEGIN ", \"layers\": 4}", "layers" },
+        { "a broken number", BEGIN ", \"layers\": 4.5}", "layers" },
+        { "true", BEGIN ", \"layers\": true}", "layers" },
         { "null", BEGIN ", \"layers\": null}", "layers" },
         { "a list", BEGIN ", \"layers\": [\"4\"]}", "layers" },
         { "an object", BEGIN ", \"mtp\": {\"1\": \"2\"}}", "mtp" },
@@ -498,6 +514,7 @@ int main(void)
         cmocka_unit_test(optimizers_keep_their_own_rates),
         cmocka_unit_test(each_single_change_is_found),
         cmocka_unit_test(a_file_gives_the_config_back),
+        cmocka_unit_test(numbers_may_be_numbers),
         cmocka_unit_test(damaged_files_are_refused_in_one_line),
         cmocka_unit_test(cut_files_are_refused),
     };

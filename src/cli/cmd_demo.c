@@ -20,7 +20,7 @@
 #include "core/log.h"
 #include "train/train.h"
 
-enum { RATES = 3, EXTRA = 6, MAX_ARGS = 32 };
+enum { RATES = 3, EXTRA = 6, MAX_ARGS = 32, NAMES = 128 /* room for names below --out */ };
 
 struct args {
     const char *out;
@@ -70,11 +70,11 @@ const ms_command *demo_command(void)
 typedef struct demo_run {
     const struct row *row;
     const char       *rate;
-    char              dir[MS_PATH_MAX - 64], output[MS_PATH_MAX], steps[24], seed[24], every[24];
-    const char       *args[MAX_ARGS];
-    bool              finished;
-    char              status[16]; /* of summary.json; "" if there is none */
-    double            val_loss, w_norm, u_norm, max_logit;
+    char        dir[MS_PATH_MAX - NAMES / 2], output[MS_PATH_MAX], steps[24], seed[24], every[24];
+    const char *args[MAX_ARGS];
+    bool        finished;
+    char        status[16]; /* of summary.json; "" if there is none */
+    double      val_loss, w_norm, u_norm, max_logit;
 } demo_run;
 
 static json_t *read_json(const char *dir, const char *name)
@@ -135,17 +135,32 @@ static bool exists(const char *dir, const char *name)
     return access(path, F_OK) == 0;
 }
 
-/* A run that is there must be of the same length and seed. */
+static bool has_value(const json_t *config, const char *key, const char *value)
+{
+    const char *found = json_string_value(json_object_get(config, key));
+    return found != NULL && strcmp(found, value) == 0;
+}
+
+/* A run that is there must be the one that would be made. */
 static musec_status check_same(ms_error *e, const demo_run *r)
 {
-    json_t      *config = read_json(r->dir, "config.json");
-    const char  *steps  = json_string_value(json_object_get(config, "steps"));
-    const char  *seed   = json_string_value(json_object_get(config, "seed"));
-    musec_status st     = MUSEC_OK;
-    if (steps == NULL || seed == NULL || strcmp(steps, r->steps) != 0 || strcmp(seed, r->seed) != 0)
-        st = ms_fail(e, MUSEC_EINVAL,
-                     "%s holds a run of %s steps with seed %s; take another --out, or remove it",
-                     r->dir, steps != NULL ? steps : "?", seed != NULL ? seed : "?");
+    json_t *config = read_json(r->dir, "config.json");
+    bool    same   = has_value(config, "steps", r->steps) && has_value(config, "seed", r->seed) &&
+                has_value(config, "lr", r->rate) &&
+                has_value(config, "optimizer", r->row->optimizer) &&
+                has_value(config, "qk_norm", "no");
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i + 1 < EXTRA && r->row->extra[i] != NULL; i += 2) {
+        char key[32];
+        snprintf(key, sizeof key, "%s", r->row->extra[i] + strlen("--"));
+        for (char *c = key; *c != '\0'; c++)
+            if (*c == '-') *c = '_';
+        same = same && has_value(config, key, r->row->extra[i + 1]);
+    }
+    if (!same)
+        st =
+            ms_fail(e, MUSEC_EINVAL,
+                    "%s holds a run with other settings; take another --out, or remove it", r->dir);
     json_decref(config);
     return st;
 }
@@ -258,7 +273,7 @@ static musec_status print_json(ms_error *e, const demo_run *runs, size_t n)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static volatile int stop_asked;
+static volatile sig_atomic_t stop_asked;
 
 static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
 
@@ -272,15 +287,16 @@ struct progress {
 
 static void on_end(void *arg, size_t job)
 {
-    struct progress *p = arg;
-    demo_run        *r = &p->runs[p->which[job]];
+    struct progress *p       = arg;
+    demo_run        *r       = &p->runs[p->which[job]];
+    char             val[32] = "";
 
     read_summary(r);
     p->done++;
     const double seconds = (ms_clock_ms() - p->started) / 1000.0;
-    ms_log_say(p->log, MS_LOG_NORMAL, "%zu of %zu runs, %.0f s: %s at lr %s: %s, val %.3f", p->done,
-               p->all, seconds, r->row->title, r->rate, r->status[0] != '\0' ? r->status : "failed",
-               r->val_loss);
+    if (isfinite(r->val_loss)) snprintf(val, sizeof val, ", val %.3f", r->val_loss);
+    ms_log_say(p->log, MS_LOG_NORMAL, "%zu of %zu runs, %.0f s: %s at lr %s: %s%s", p->done, p->all,
+               seconds, r->row->title, r->rate, r->status[0] != '\0' ? r->status : "failed", val);
 }
 
 static musec_status run_all(ms_error *e, const struct args *a, demo_run *runs, size_t n)
@@ -321,9 +337,9 @@ done:
 
 static musec_status make_directories(ms_error *e, const char *path)
 {
-    char part[MS_PATH_MAX];
-    if (strlen(path) + 64 > sizeof part || path[0] == '\0')
-        return ms_fail(e, MUSEC_EINVAL, "--out must be a name of 1 to %d bytes", MS_PATH_MAX - 128);
+    if (strlen(path) > MS_PATH_MAX - NAMES || path[0] == '\0')
+        return ms_fail(e, MUSEC_EINVAL, "--out must be a name of 1 to %d bytes",
+                       MS_PATH_MAX - NAMES);
     return ms_directory_make(e, path);
 }
 

@@ -113,6 +113,9 @@ static musec_status apply_list(ms_error *e, const char *name, const ms_option_li
 
     if (list->n == 0) return MUSEC_OK;
     for (size_t i = 0; i < list->n; i++) {
+        if (strchr(list->item[i], ';') != NULL)
+            return ms_fail(e, MUSEC_EINVAL, "%s: \"%s\" holds a ';', which parts the names of sets",
+                           name, list->item[i]);
         const int k =
             snprintf(joined + n, sizeof joined - n, "%s%s", i == 0 ? "" : ";", list->item[i]);
         if (k < 0 || (size_t)k >= sizeof joined - n)
@@ -234,7 +237,7 @@ static musec_status default_out(ms_error *e, const ms_train_config *cfg, char *p
 
 /* ---- while it runs --------------------------------------------------------------------------- */
 
-static volatile int stop_asked; /* the one thing that a signal handler can tell */
+static volatile sig_atomic_t stop_asked; /* the one thing that a signal handler can tell */
 
 static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
 

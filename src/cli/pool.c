@@ -31,6 +31,7 @@ static void become(const ms_job *job, int threads)
     memcpy(&argv[1], job->args, (size_t)n * sizeof *argv); /* exec does not change them */
     snprintf(text, sizeof text, "%d", threads);
     setenv("OMP_NUM_THREADS", text, 1);
+    setpgid(0, 0); /* a terminal's Ctrl-C is for the pool, which tells each job once */
     if (out >= 0 && dup2(out, STDOUT_FILENO) >= 0 && dup2(out, STDERR_FILENO) >= 0)
         execv("/proc/self/exe", argv);
     _exit(NOT_STARTED);
@@ -40,6 +41,7 @@ static musec_status start(ms_error *e, const ms_job *job, int threads, pid_t *pi
 {
     *pid = fork();
     if (*pid == 0) become(job, threads);
+    if (*pid > 0) setpgid(*pid, *pid); /* whoever of the two is first */
     if (*pid < 0) return ms_fail(e, MUSEC_EIO, "a run could not be started: %s", strerror(errno));
     return MUSEC_OK;
 }
@@ -53,8 +55,8 @@ static void rest(void)
 /* The slot whose process has ended, or -1 if none has yet. */
 static int ended(const pid_t *pids, int width, int *code)
 {
-    int         status;
-    const pid_t pid = waitpid(-1, &status, WNOHANG);
+    int         status = 0;
+    const pid_t pid    = waitpid(-1, &status, WNOHANG);
     for (int i = 0; pid > 0 && i < width; i++)
         if (pids[i] == pid) {
             *code = WIFSIGNALED(status) ? BY_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
@@ -72,6 +74,7 @@ musec_status ms_pool_run(ms_error *e, const ms_pool *pool, ms_job *jobs, size_t 
     bool         told    = false;
     musec_status st      = MUSEC_OK;
 
+    signal(SIGCHLD, SIG_DFL); /* if it was ignored, no one would tell how a job ended */
     for (size_t i = 0; i < n; i++)
         jobs[i].code = -1;
     while (running > 0 || (next < n && !told && st == MUSEC_OK)) {

@@ -2,6 +2,7 @@
 #ifndef MS_CLI_POOL_H
 #define MS_CLI_POOL_H
 
+#include <signal.h>
 #include <stdbool.h>
 
 #include "core/status.h"
@@ -13,9 +14,10 @@ typedef struct ms_job {
 } ms_job;
 
 typedef struct ms_pool {
-    int                 width;   /* jobs at once */
-    int                 threads; /* of each job */
-    const volatile int *stop;    /* not 0: no more jobs, those that run are asked to end; or NULL */
+    int width;   /* jobs at once */
+    int threads; /* of each job */
+    const volatile sig_atomic_t
+        *stop; /* not 0: no more jobs, those that run are asked to end; or NULL */
     void (*on_end)(void *arg, size_t job); /* or NULL */
     void *arg;
 } ms_pool;

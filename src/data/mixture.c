@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct ms_mixture {
     size_t     n;
@@ -26,7 +27,7 @@ static musec_status take_weight(ms_error *e, char *text, double *weight)
     *weight = 1.0;
     if (equal == NULL || equal[1] == '\0') return MUSEC_OK;
     x = strtod(equal + 1, &end);
-    if (*end != '\0') return MUSEC_OK;
+    if (*end != '\0' || access(text, F_OK) == 0) return MUSEC_OK; /* a file may be called so */
     if (!(x > 0.0 && x < 1e9))
         return ms_fail(e, MUSEC_EINVAL, "%s: a weight must be above 0 and below 1e9", text);
     *equal  = '\0';

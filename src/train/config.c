@@ -306,7 +306,8 @@ musec_status ms_train_config_get(const ms_train_config *cfg, const char *key, ch
 
 const char *ms_preset_name(size_t index, const char **help)
 {
-    if (index >= (size_t)choice_index(PRESETS, "wide") + 1) return NULL;
+    for (size_t i = 0; i <= index; i++)
+        if (ms_presets[i].name == NULL) return NULL;
     if (help != NULL) *help = ms_presets[index].help;
     return ms_presets[index].name;
 }
@@ -416,6 +417,21 @@ json_t *ms_train_config_json(const ms_train_config *cfg)
     return all;
 }
 
+/* Texts as they are written; by hand a number may be one. */
+static musec_status set_from_json(ms_error *e, ms_train_config *cfg, const char *key,
+                                  const json_t *value)
+{
+    char text[64];
+    if (json_is_string(value)) return ms_train_config_set(e, cfg, key, json_string_value(value));
+    if (json_is_integer(value))
+        snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        snprintf(text, sizeof text, "%.17g", json_real_value(value));
+    else
+        return ms_fail(e, MUSEC_EFORMAT, "%s must be a text or a number", key);
+    return ms_train_config_set(e, cfg, key, text);
+}
+
 musec_status ms_train_config_from_json(ms_error *e, const char *what, const json_t *json,
                                        ms_train_config *cfg)
 {
@@ -436,9 +452,7 @@ musec_status ms_train_config_from_json(ms_error *e, const char *what, const json
     {
         if (st != MUSEC_OK) break;
         if (strcmp(key, "preset") == 0 || strcmp(key, "optimizer") == 0) continue;
-        st = json_is_string(value)
-                 ? ms_train_config_set(&why, cfg, key, json_string_value(value))
-                 : ms_fail(&why, MUSEC_EFORMAT, "%s must be a text, in quotes", key);
+        st = set_from_json(&why, cfg, key, value);
     }
     if (st != MUSEC_OK) return ms_fail(e, st, "%s: %s", what, why.text);
     return MUSEC_OK;

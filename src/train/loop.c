@@ -242,13 +242,13 @@ static bool wants_stop(const ms_train *t) { return t->setup.stop != NULL && *t->
 
 musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
 {
-    static char  why[sizeof(ms_error)]; /* outlives the call: the summary points to it */
-    musec_status st = MUSEC_OK;
+    char *const  why = t->why;
+    musec_status st  = MUSEC_OK;
 
     t->started = ms_clock_ms();
     why[0]     = '\0';
     while (t->progress.step < t->schedule.steps && why[0] == '\0' && !wants_stop(t)) {
-        TRY(step_once(e, t, why, sizeof why));
+        TRY(step_once(e, t, why, sizeof t->why));
         if (t->setup.out != NULL && why[0] == '\0' &&
             is_due(t->progress.step, t->cfg.checkpoint_every))
             TRY(ms_train_save(e, t));
@@ -268,6 +268,7 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
                          .best_val_loss = t->progress.best_val_loss,
                          .last_val      = t->last_val.has_val ? &t->last_val : NULL,
                          .time_s        = t->progress.time_s };
+    if (t->runlog != NULL) TRY(ms_runlog_sync(e, t->runlog));
     if (t->setup.out != NULL) TRY(ms_summary_write(e, t->setup.out, out));
 done:
     return st;
@@ -290,6 +291,14 @@ static void remove_directory(ms_train *t)
     (void)rmdir(t->setup.out);
 }
 
+/* That of a run that goes on is not true any more. */
+static void forget_summary(const ms_train *t)
+{
+    char path[MS_PATH_MAX + 32];
+    snprintf(path, sizeof path, "%s/summary.json", t->setup.out);
+    (void)remove(path);
+}
+
 static musec_status open_directory(ms_error *e, ms_train *t)
 {
     char         path[MS_PATH_MAX];
@@ -307,6 +316,7 @@ static musec_status open_directory(ms_error *e, ms_train *t)
     TRY(ms_directory_make(e, t->setup.out));
     TRY(ms_runlog_open(e, t->setup.out, t->progress.step, &t->runlog));
     TRY(ms_train_config_write(e, path, &t->cfg)); /* last: it makes the directory a run */
+    if (t->progress.step < t->schedule.steps) forget_summary(t);
     t->resumed_s = t->progress.time_s = ms_runlog_time(t->runlog);
 done:
     if (st != MUSEC_OK && made) remove_directory(t);

@@ -28,11 +28,12 @@ struct ms_train {
     ms_mixture     *train, *val;
     ms_runlog      *runlog;
     ms_progress     progress;
-    double         *max_logit;  /* (layers * heads) of the step */
-    ms_log_line     last_val;   /* the last step that was validated */
-    double          resumed_s;  /* seconds of work before this process */
-    double          started;    /* clock at its first step */
-    int64_t         saved_step; /* of the newest checkpoint, -1: none */
+    double         *max_logit;             /* (layers * heads) of the step */
+    ms_log_line     last_val;              /* the last step that was validated */
+    char            why[sizeof(ms_error)]; /* it diverged; "" if not */
+    double          resumed_s;             /* seconds of work before this process */
+    double          started;               /* clock at its first step */
+    int64_t         saved_step;            /* of the newest checkpoint, -1: none */
 };
 
 /* setup.c: device, model, optimizer and data as the config says; weights not drawn yet.

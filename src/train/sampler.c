@@ -15,6 +15,11 @@
 #include "train/parts.h"
 #include "train/weights.h"
 
+typedef struct ms_choice {
+    double  logit;
+    int32_t id;
+} ms_choice;
+
 struct ms_sampler {
     ms_checkpoint   checkpoint;
     char            warning[sizeof(ms_error)];
@@ -28,7 +33,7 @@ struct ms_sampler {
     int64_t         n_said;
     uint64_t        n_drawn;
     double         *logits; /* (vocab) */
-    int32_t        *order;  /* (ids) likeliest first */
+    ms_choice      *order;  /* (ids) likeliest first */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -123,7 +128,6 @@ void ms_sampler_close(ms_sampler *s)
 }
 
 const ms_train_config *ms_sampler_config(const ms_sampler *s) { return &s->cfg; }
-const char            *ms_sampler_checkpoint(const ms_sampler *s) { return s->checkpoint.dir; }
 const char            *ms_sampler_warning(const ms_sampler *s) { return s->warning; }
 
 /* ---- talking --------------------------------------------------------------------------------- */
@@ -156,39 +160,38 @@ musec_status ms_sampler_say(ms_error *e, ms_sampler *s, const int32_t *ids, int6
     return MUSEC_OK;
 }
 
-/* The k likeliest of the ids to the front of `order`, likeliest first, by insertion. */
-static int64_t likeliest(ms_sampler *s, int64_t k)
+static int by_logit(const void *a, const void *b) /* the likeliest first, then the lower id */
 {
-    int64_t n = 0;
-    for (int32_t id = 0; id < s->ids; id++) {
-        int64_t at = n < k ? n++ : k;
-        if (at == k && !(s->logits[id] > s->logits[s->order[k - 1]])) continue;
-        if (at == k) at--;
-        for (; at > 0 && s->logits[id] > s->logits[s->order[at - 1]]; at--)
-            s->order[at] = s->order[at - 1];
-        s->order[at] = id;
-    }
-    return n;
+    const ms_choice *x = a, *y = b;
+    if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static void sort_choices(ms_sampler *s)
+{
+    for (int32_t id = 0; id < s->ids; id++)
+        s->order[id] = (ms_choice){ s->logits[id], id };
+    qsort(s->order, (size_t)s->ids, sizeof *s->order, by_logit);
 }
 
 static int32_t draw_id(ms_sampler *s, const ms_draw *draw)
 {
     const int64_t  most = draw->top_k > 0 && draw->top_k < s->ids ? draw->top_k : s->ids;
-    const int64_t  k    = draw->temperature == 0.0 ? 1 : most;
-    const int64_t  n    = likeliest(s, k);
+    const int64_t  n    = draw->temperature == 0.0 ? 1 : most;
     const uint64_t key  = ms_rand_key(draw->seed, "sample");
-    const double   top  = s->logits[s->order[0]];
     double         sum  = 0.0, at;
 
-    if (n == 1) return s->order[0];
+    sort_choices(s);
+    const double top = s->order[0].logit;
+    if (n == 1) return s->order[0].id;
     for (int64_t i = 0; i < n; i++)
-        sum += exp((s->logits[s->order[i]] - top) / draw->temperature);
+        sum += exp((s->order[i].logit - top) / draw->temperature);
     at = sum * ms_rand_uniform(key, s->n_drawn);
     for (int64_t i = 0; i < n; i++) {
-        at -= exp((s->logits[s->order[i]] - top) / draw->temperature);
-        if (at <= 0.0) return s->order[i];
+        at -= exp((s->order[i].logit - top) / draw->temperature);
+        if (at <= 0.0) return s->order[i].id;
     }
-    return s->order[n - 1];
+    return s->order[n - 1].id;
 }
 
 musec_status ms_sampler_next(ms_error *e, ms_sampler *s, const ms_draw *draw, int32_t *id)

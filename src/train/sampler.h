@@ -16,7 +16,6 @@ typedef struct ms_draw {  /* how the next token is chosen */
 musec_status ms_sampler_open(ms_error *e, const char *path, const char *device, ms_sampler **out);
 void         ms_sampler_close(ms_sampler *s);
 const ms_train_config *ms_sampler_config(const ms_sampler *s);
-const char            *ms_sampler_checkpoint(const ms_sampler *s); /* its directory */
 const char            *ms_sampler_warning(const ms_sampler *s); /* of damaged newer ones; else "" */
 
 /* Puts ids behind what was said so far; a new document forgets it. */

@@ -11,6 +11,8 @@
 #ifndef MS_TRAIN_TRAIN_H
 #define MS_TRAIN_TRAIN_H
 
+#include <signal.h>
+
 #include "core/log.h"
 #include "train/config.h"
 #include "train/runlog.h"
@@ -21,7 +23,7 @@ typedef struct ms_train_setup {
     bool            resume; /* go on with the newest checkpoint in `out` */
     ms_log         *log;    /* NULL: silent */
     /* Becomes not 0 when the run is to stop after the step at hand (a signal); or NULL. */
-    const volatile int *stop;
+    const volatile sig_atomic_t *stop;
     /* Called after every step; or NULL. */
     void (*on_step)(void *arg, const ms_log_line *line);
     void *arg;

@@ -1,0 +1,59 @@
+# demo.sh - the sweep that needs no data: its table, going on, interruptions, and what it refuses.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+
+export OMP_WAIT_POLICY=passive
+
+run demo --steps 2 --out 'a b/demo'
+if [ "$code" -eq 0 ] && grep -q '12 of 12 runs' stderr; then pass; else
+    fail "demo: exit $code, stderr: $(cat stderr)"
+fi
+prints '^validation loss +lr 0.02 +lr 0.1 +lr 0.5 +lost'
+for name in 'Soft Musec' SPECTRA MuonClip Muon; do
+    prints "^$name +[0-9.]+ +[0-9.]+ +[0-9.]+ +[+-][0-9.]+ +[0-9.]+"
+done
+
+# finished runs are not repeated
+touch -d '2001-01-01' 'a b/demo/muon-lr0.5/log.jsonl'
+succeeds demo --steps 2 --out 'a b/demo' --json
+python3 - <<'P' && pass || fail "JSON: $(cat stdout)"
+import json
+runs = json.load(open("stdout"))
+assert len(runs) == 12 and all(r["status"] == "done" for r in runs)
+assert all(r["val_loss"] > 0 and r["w_norm"] > 0 and r["u_norm"] > 0 for r in runs)
+P
+[ "$(date -r 'a b/demo/muon-lr0.5/log.jsonl' +%Y)" = 2001 ] && pass || fail "a run was repeated"
+
+# other settings
+fails 1 'holds a run with other settings' demo --steps 3 --out 'a b/demo'
+fails 1 'holds a run with other settings' demo --steps 2 --seed 1 --out 'a b/demo'
+fails 1 'steps must be at least 1' demo --steps 0
+fails 1 'bytes' demo --out "$(printf "x%.0s" $(seq 4000))"
+fails 1 'cannot|Not a directory|No such|directory' demo --out /dev/null/x
+
+# Ctrl-C is for the whole group: every run that was on its way has a checkpoint
+python3 - "$MUSEC" <<'P' && pass || fail "after Ctrl-C"
+import glob, os, signal, subprocess, sys, time
+job = subprocess.Popen([sys.argv[1], "demo", "--steps", "100000", "--jobs", "2", "--out", "stopped"],
+                       start_new_session=True, stderr=open("stopped.err", "w"))
+deadline = time.time() + 60
+while time.time() < deadline and len(glob.glob("stopped/*/log.jsonl")) < 2:
+    time.sleep(0.05)
+time.sleep(0.5)
+os.killpg(job.pid, signal.SIGINT)
+assert job.wait(60) == 1, job.returncode
+states = [open(f).read() for f in glob.glob("stopped/*/summary.json")]
+assert len(states) == 2 and all('"interrupted"' in s for s in states), states
+assert len(glob.glob("stopped/*/checkpoint/step_*")) == 2
+P
+grep -q 'interrupted; the same command goes on' stopped.err && pass || fail "$(cat stopped.err)"
+
+# a parent that ignores the end of its children changes nothing
+python3 - "$MUSEC" <<'P' && pass || fail "with SIGCHLD ignored"
+import signal, subprocess, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+job = subprocess.Popen([sys.argv[1], "demo", "--steps", "2", "--out", "a b/demo"],
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+job.wait(60)
+P
+finish
