@@ -123,28 +123,44 @@ static musec_status drop_part(transfer *t)
     return MUSEC_OK;
 }
 
-static musec_status open_part(transfer *t)
+/* The part, open and ours.  Between opening and locking, the process that had it may have renamed or
+ * removed it: then the lock is on a file that is no longer the part, and we open anew. */
+static musec_status lock_part(transfer *t)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-    struct stat  sb;
+    struct stat  ours, there;
+
+    for (;;) {
+        t->fd = open(t->part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (t->fd < 0)
+            return ms_fail(t->e, MUSEC_EIO, "%s: cannot create (%s)", t->part, strerror(errno));
+        if (fcntl(t->fd, F_SETLK, &lock) != 0 && (errno == EAGAIN || errno == EACCES))
+            return ms_fail(t->e, MUSEC_EIO, "%s: another process is fetching it; wait for that one",
+                           t->part);
+        if (fstat(t->fd, &ours) != 0) return cannot_write(t);
+        if (stat(t->part, &there) == 0 && there.st_dev == ours.st_dev &&
+            there.st_ino == ours.st_ino)
+            break;
+        close(t->fd);
+    }
+    t->have = (int64_t)ours.st_size;
+    return MUSEC_OK;
+}
+
+static musec_status open_part(transfer *t)
+{
     musec_status st = MUSEC_OK;
 
     if (snprintf(t->part, sizeof t->part, "%s.part", t->cfg->path) >= (int)sizeof t->part ||
         snprintf(t->state, sizeof t->state, "%s.part.json", t->cfg->path) >= (int)sizeof t->state)
         return ms_fail(t->e, MUSEC_EIO, "%.200s...: the path is too long", t->cfg->path);
-    t->fd = open(t->part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (t->fd < 0)
-        return ms_fail(t->e, MUSEC_EIO, "%s: cannot create (%s)", t->part, strerror(errno));
-    if (fcntl(t->fd, F_SETLK, &lock) != 0 && (errno == EAGAIN || errno == EACCES))
-        return ms_fail(t->e, MUSEC_EIO, "%s: another process is fetching it; wait for that one",
-                       t->part);
-    if (fstat(t->fd, &sb) != 0) return cannot_write(t);
-    t->have = (int64_t)sb.st_size;
+    TRY(lock_part(t));
     read_state(t);
     if (t->from.url[0] == '\0' || (t->from.bytes >= 0 && t->have > t->from.bytes))
         st = drop_part(t);
     t->resumed = t->have;
     t->mixed   = t->have > 0;
+done:
     return st;
 }
 
