@@ -186,10 +186,11 @@ static musec_status add_directory(ms_error *e, ms_inputs *in, const char *path)
     plain[n] = '\0';
     TRY(walk(e, in, plain, &up));
     if (in->n == before)
-        st = ms_fail(e, MUSEC_EFORMAT,
-                     "%s: has no file called *.txt, *.jsonl, *.ndjson or *.json, packed (.gz, .zst, "
-                     ".xz) or not; name the files themselves",
-                     path);
+        st =
+            ms_fail(e, MUSEC_EFORMAT,
+                    "%s: has no file called *.txt, *.jsonl, *.ndjson or *.json, packed (.gz, .zst, "
+                    ".xz) or not; name the files themselves",
+                    path);
 done:
     return st;
 }

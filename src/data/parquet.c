@@ -71,14 +71,8 @@ static musec_status write_statement(ms_error *e, const char *in, const char *fie
         const char *text;
         char        quote; /* to be doubled; 0: none */
     } pieces[] = {
-        { "COPY (SELECT \"", 0 },
-        { field, '"' },
-        { "\" FROM read_parquet('", 0 },
-        { in, '\'' },
-        { "') WHERE \"", 0 },
-        { field, '"' },
-        { "\" IS NOT NULL) TO '", 0 },
-        { out, '\'' },
+        { "COPY (SELECT \"", 0 }, { field, '"' }, { "\" FROM read_parquet('", 0 }, { in, '\'' },
+        { "') WHERE \"", 0 },     { field, '"' }, { "\" IS NOT NULL) TO '", 0 },   { out, '\'' },
         { "' (FORMAT JSON)", 0 },
     };
     size_t n = 0;
@@ -91,6 +85,18 @@ static musec_status write_statement(ms_error *e, const char *in, const char *fie
         }
     sql[n] = '\0';
     return MUSEC_OK;
+}
+
+bool ms_parquet_is(const char *path)
+{
+    static const char magic[] = { 'P', 'A', 'R', '1' };
+    char              begin[sizeof magic];
+    FILE             *f  = fopen(path, "rb");
+    const bool        is = f != NULL && fread(begin, 1, sizeof begin, f) == sizeof begin &&
+                    memcmp(begin, magic, sizeof magic) == 0;
+
+    if (f != NULL) fclose(f);
+    return is;
 }
 
 musec_status ms_parquet_to_jsonl(ms_error *e, const char *in, const char *field, const char *out)

@@ -1,9 +1,9 @@
 /* reader.h - documents out of files, one after the other, in memory that does not grow with the
  * file.
  *
- * Inputs: text (cut by --split), .jsonl, .ndjson and .json lines (one object a line, a field of it is the
- * document), each also as .gz, .zst or .xz (known by their first bytes, not by their names alone),
- * "-" for stdin, directories (all such files below, in the order of their names).
+ * Inputs: text (cut by --split), .jsonl, .ndjson and .json lines (one object a line, a field of it
+ * is the document), each also as .gz, .zst or .xz (known by their first bytes, not by their names
+ * alone), "-" for stdin, directories (all such files below, in the order of their names).
  *
  * There are two ways to read.  ms_reader_next gives documents.  ms_reader_record gives what the
  * file has of each, and ms_record_text makes documents of that: cutting a file is work for one

@@ -108,7 +108,7 @@ static musec_status describe(ms_error *e, const ms_tokenize_config *cfg, const m
 /* The real path of a directory, or of the nearest one above it that is there; to be freed. */
 static char *real_directory(const char *path)
 {
-    char  above[MS_PATH_MAX], *real = realpath(path, NULL), *slash;
+    char above[MS_PATH_MAX], *real = realpath(path, NULL), *slash;
 
     snprintf(above, sizeof above, "%s", path);
     while (real == NULL && errno == ENOENT) {
@@ -209,7 +209,8 @@ static musec_status take_over(ms_error *e, writer *w)
     if (!w->cfg->resume && was.n == 0) goto done; /* nothing came of that run: begin anew */
     if (!w->cfg->resume) {
         st = ms_fail(e, MUSEC_EINVAL, "%s: has %zu shard%s already and is %s; write elsewhere%s",
-                     w->cfg->out, was.n, was.n == 1 ? "" : "s", was.complete ? "complete" : "not complete",
+                     w->cfg->out, was.n, was.n == 1 ? "" : "s",
+                     was.complete ? "complete" : "not complete",
                      was.complete ? "" : ", or go on with --resume");
         goto done;
     }
