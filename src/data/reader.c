@@ -106,6 +106,13 @@ static void add_line(ms_error *e, const ms_reader *r)
         snprintf(e->text + n, sizeof e->text - n, " (in document %lld)", (long long)r->number + 1);
 }
 
+static bool is_blank(const char *line, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
+    return true;
+}
+
 static bool has_mark(const char *text, size_t bytes) /* a byte order mark */
 {
     return bytes >= MARK_BYTES && memcmp(text, "\xEF\xBB\xBF", MARK_BYTES) == 0;
@@ -148,7 +155,7 @@ static musec_status begins_with_object(ms_error *e, ms_reader *r, bool *object)
         TRY(fill(e, r));
     if (has_mark(r->buf, r->end)) at = MARK_BYTES;
     for (;;) {
-        while (at < r->end && memchr(" \t\r\n", r->buf[at], 4) != NULL)
+        while (at < r->end && (r->buf[at] == '\n' || is_blank(r->buf + at, 1)))
             at++;
         if (at < r->end || r->ended || at > r->cfg.max_document) break;
         TRY(fill(e, r));
@@ -251,13 +258,6 @@ static musec_status cut(ms_error *e, ms_reader *r, size_t *bytes, size_t *step, 
     }
 done:
     return st;
-}
-
-static bool is_blank(const char *line, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
-    return true;
 }
 
 musec_status ms_reader_record(ms_error *e, ms_reader *r, ms_record *out)
