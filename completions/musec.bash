@@ -222,7 +222,7 @@ _musec() {
                 tokenize) words='--help --out --tokenizer --vocab --split --format --field --shard-tokens --val-tokens --limit-tokens --max-document --threads --skip-bad --resume --verify --quiet --json' files=1 ;;
                 encode) words='--help --tokenizer --vocab --special' ;;
                 decode) words='--help --tokenizer --vocab' ;;
-                data) words='--help --tokenizer --vocab --sample --json --out --limit-tokens --mirror --sources --shard-tokens --retries --retry-delay --stall --threads --keep-raw --verify --list --quiet inspect get'; [ "$COMP_CWORD" -gt 2 ] && files=1 ;;
+                data) words='--help --tokenizer --vocab --sample --json --out --limit-tokens --mirror --sources --shard-tokens --retries --retry-delay --stall --threads --skip-bad --keep-raw --verify --list --quiet inspect get'; [ "$COMP_CWORD" -gt 2 ] && files=1 ;;
                 clip) words='--help --op --threshold --iters --tol --coeffs --literal --device --dtype --json' files=1 ;;
                 spectrum) words='--help --threshold --values --top --estimate --device --dtype --json' files=1 ;;
                 replay) words='--help --optimizer --w0 --grads --out --momentum-out --state-in --state-out --role --explain --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --seed --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay --device --dtype --json' ;;

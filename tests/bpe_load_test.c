@@ -300,6 +300,8 @@ static void paths(void **state)
     expect_failure(path_in(dir, "gone"), MS_BPE_IDS, "No such file");
     put_file(path_in(dir, "x.txt"), "x", 1);
     expect_failure(path_in(dir, "x.txt"), MS_BPE_IDS, "is no vocabulary by its name");
+    put_file(path_in(dir, "my-vocab.bpe"), "x", 1); /* ends like the name of the pair's */
+    expect_failure(path_in(dir, "my-vocab.bpe"), MS_BPE_IDS, "is no vocabulary by its name");
     expect_failure(dir, 256, "257 to 50257 ids, not 256");
     expect_failure(dir, 50258, "257 to 50257 ids, not 50258");
 

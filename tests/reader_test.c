@@ -170,6 +170,8 @@ static void json_lines(void **state)
           NULL },
         { "{\"text\": \"\"}\n", "[]", 0, NULL },
         { "{\"n\": 123456789012345678901234567890, \"text\": \"a\"}\n", "[a]", 0, NULL },
+        { "{\"n\": 1e300, \"text\": \"a\"}\n{\"n\": 1e999, \"text\": \"b\"}\n",
+          "a.jsonl:2: a number is too large at byte", 1, "[a]" },
         { "", "", 0, NULL },
         { "\n\n", "", 0, NULL },
         { "{\"text\": \"a\"}\nhello\n{\"text\": \"b\"}\n", "a.jsonl:2: is not JSON", 1, "[a][b]" },
@@ -406,7 +408,7 @@ static void directories_are_walked(void **state)
     CHECK(mkdir(at("tree/b/B"), 0777) == 0 && mkdir(at("tree/c"), 0777) == 0, "mkdir");
     put("tree/z.txt", "z");
     put("tree/a.json", "{\"text\": \"a\"}");
-    put("tree/B.jsonl", "{\"text\": \"B\"}");
+    put("tree/B.ndjson", "{\"text\": \"B\"}");
     put("tree/b/2.txt", "2");
     put("tree/b/10.txt", "10");
     put("tree/b/B/1.txt", "1");
@@ -432,7 +434,8 @@ static void directories_are_walked(void **state)
     cfg = config_of(&dir, 1);
     CHECK(strstr(read_all(&cfg, NULL), "has no file called") != NULL, "%s", read_all(&cfg, NULL));
     CHECK(symlink("..", at("tree/c/up")) == 0, "symlink");
-    CHECK(strstr(read_all(&cfg, NULL), "too deep") != NULL, "%s", read_all(&cfg, NULL));
+    CHECK(strstr(read_all(&cfg, NULL), "tree/c/up/c: leads back to a directory above it") != NULL,
+          "%s", read_all(&cfg, NULL));
 }
 
 static void what_is_not_there(void **state)
@@ -492,9 +495,11 @@ static void seeking(void **state)
 
 /* ---- pipes ----------------------------------------------------------------------------------- */
 
+/* The first bytes tell nothing yet: half of a byte order mark, then the rest of it. */
 static void *write_slowly(void *arg)
 {
-    static const char *const parts[] = { "{\"te", "xt\": \"a\"}\n{", "\"text\": \"b\"}", "\n" };
+    static const char *const parts[] = { "\xEF\xBB",         "\xBF", "{\"te", "xt\": \"a\"}\n{",
+                                         "\"text\": \"b\"}", "\n" };
     const int                fd      = *(int *)arg;
     for (size_t i = 0; i < COUNT(parts); i++) {
         const struct timespec pause = { .tv_nsec = 5000000 };
@@ -532,6 +537,40 @@ static void stdin_may_be_a_pipe(void **state)
     CHECK(strstr(words, "stopped waiting") != NULL, "%s", words);
 }
 
+static void *write_blanks_first(void *arg)
+{
+    static const char *const parts[] = { "\n", " \r\n", "{\"text\": \"a\"}" };
+    FILE                    *f       = fopen(arg, "wb");
+    for (size_t i = 0; f != NULL && i < COUNT(parts); i++) {
+        const struct timespec pause = { .tv_nsec = 5000000 };
+        fputs(parts[i], f);
+        fflush(f);
+        nanosleep(&pause, NULL);
+    }
+    if (f != NULL) fclose(f);
+    return NULL;
+}
+
+/* Without a suffix it is looked at, with one the name decides. */
+static void pipes_have_names_too(void **state)
+{
+    static const struct {
+        const char *name, *want;
+    } cases[] = { { "fifo", "[a]" }, { "fifo.txt", "[\n \r\n{\"text\": \"a\"}]" } };
+    (void)state;
+
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        const char      *path = at(cases[c].name), *was;
+        ms_reader_config cfg  = config_of(&path, 1);
+        pthread_t        thread;
+        CHECK(mkfifo(path, 0666) == 0, "mkfifo");
+        CHECK(pthread_create(&thread, NULL, write_blanks_first, (void *)path) == 0, "thread");
+        was = read_all(&cfg, NULL);
+        pthread_join(thread, NULL);
+        CHECK(strcmp(was, cases[c].want) == 0, "%s: %s", path, was);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -549,6 +588,7 @@ int main(void)
         cmocka_unit_test(what_is_not_there),
         cmocka_unit_test(seeking),
         cmocka_unit_test(stdin_may_be_a_pipe),
+        cmocka_unit_test(pipes_have_names_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

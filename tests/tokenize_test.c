@@ -11,6 +11,7 @@
 #include "core/rng.h"
 #include "core/sha256.h"
 #include "data/bytes.h"
+#include "data/lock.h"
 #include "data/manifest.h"
 #include "data/shard.h"
 #include "data/tokenize.h"
@@ -339,7 +340,7 @@ static void other_runs_do_not_go_on(void **state)
     expect_failure(&bad_cfg, MUSEC_EINVAL, "field \"text\", not \"body\"");
     bad_cfg                = cfg;
     bad_cfg.reader.n_paths = 2;
-    expect_failure(&bad_cfg, MUSEC_EINVAL, "from 1 files, not 2");
+    expect_failure(&bad_cfg, MUSEC_EINVAL, "from 1 file, not 2");
     make_lines(path, 301, 3, &bad);
     expect_failure(&cfg, MUSEC_EINVAL, "o.jsonl, has changed: its bytes was");
     put_file(path_in(out, MS_MANIFEST_NAME), "{}", 2);
@@ -416,6 +417,7 @@ static void where_shards_do_not_go(void **state)
     put_file(path, "abc", 3);
     ms_tokenize_config cfg = config_of(paths, 1, inside);
     expect_failure(&cfg, MUSEC_EINVAL, "lies within the input");
+    CHECK(access(inside, F_OK) != 0, "%s was left", inside);
     cfg.out = dir;
     expect_failure(&cfg, MUSEC_EINVAL, "lies within the input");
     snprintf(inside, sizeof inside, "%s/file", check_tmp_dir());
@@ -431,6 +433,52 @@ static void where_shards_do_not_go(void **state)
     cfg.shard_tokens = 1;
     cfg.val_tokens   = -1;
     expect_failure(&cfg, MUSEC_EINVAL, "--val-tokens must be from 0");
+}
+
+/* Whoever comes second leaves the first one's files alone. */
+static void one_process_at_a_time(void **state)
+{
+    char                 out[512], path[512], part[600];
+    const char          *paths[1] = { path };
+    int                  lock     = MS_NO_LOCK;
+    ms_tokenize_progress p;
+    ms_error             e;
+    (void)state;
+
+    snprintf(path, sizeof path, "%s/lock.txt", check_tmp_dir());
+    snprintf(out, sizeof out, "%s/locked", check_tmp_dir());
+    snprintf(part, sizeof part, "%s/train_000001.bin.part.1", out);
+    put_file(path, "abc", 3);
+    CHECK(mkdir(out, 0777) == 0, "mkdir");
+    put_file(part, "x", 1);
+    CHECK_OK_ERR(&e, ms_lock_take(&e, out, &lock));
+    if (lock == MS_NO_LOCK) skip();
+    ms_tokenize_config cfg = config_of(paths, 1, out);
+    cfg.resume             = true;
+    expect_failure(&cfg, MUSEC_EIO, "another process is writing there");
+    CHECK(access(part, F_OK) == 0, "%s was removed", part);
+    ms_lock_free(lock);
+    CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+    CHECK(access(part, F_OK) != 0 && p.tokens == 4, "%lld tokens", (long long)p.tokens);
+}
+
+static void nothing_written_is_nothing_begun(void **state)
+{
+    char                 out[512], path[512];
+    const char          *paths[1] = { path };
+    ms_tokenize_progress p;
+    ms_error             e;
+    (void)state;
+
+    snprintf(path, sizeof path, "%s/n.jsonl", check_tmp_dir());
+    snprintf(out, sizeof out, "%s/anew", check_tmp_dir());
+    put_file(path, "{\"body\": \"abc\"}\n", 16);
+    ms_tokenize_config cfg = config_of(paths, 1, out);
+    expect_failure(&cfg, MUSEC_EFORMAT, "has no field");
+    cfg.reader.field = "body";
+    CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+    CHECK(p.tokens == 4 && p.complete, "%lld tokens", (long long)p.tokens);
+    expect_failure(&cfg, MUSEC_EINVAL, "has 1 shard already and is complete");
 }
 
 /* ---- real data ------------------------------------------------------------------------------- */
@@ -502,6 +550,8 @@ int main(void)
         cmocka_unit_test(a_bad_line_keeps_the_shards_before),
         cmocka_unit_test(a_stop_keeps_the_shards_before),
         cmocka_unit_test(where_shards_do_not_go),
+        cmocka_unit_test(one_process_at_a_time),
+        cmocka_unit_test(nothing_written_is_nothing_begun),
         cmocka_unit_test(the_shards_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ struct args {
     const char    *out, *sources, *vocab;
     ms_option_list mirrors;
     int64_t        limit_tokens, shard_tokens, retries, delay, stall, threads;
-    int            keep_raw, verify, list, quiet, json;
+    int            skip_bad, keep_raw, verify, list, quiet, json;
 };
 
 static const ms_option options[] = {
@@ -42,6 +42,8 @@ static const ms_option options[] = {
       "take a line that gives nothing for so long for dead [30]" },
     { "threads", MS_OPT_I64, offsetof(struct args, threads), "N",
       "threads that encode; 0: one per core [0]" },
+    { "skip-bad", MS_OPT_FLAG, offsetof(struct args, skip_bad), NULL,
+      "count lines of texts that cannot be used instead of failing" },
     { "keep-raw", MS_OPT_FLAG, offsetof(struct args, keep_raw), NULL,
       "keep texts in DIR/raw once they are shards" },
     { "verify", MS_OPT_FLAG, offsetof(struct args, verify), NULL,
@@ -87,9 +89,10 @@ static void print_list(const ms_catalog *c)
 {
     for (size_t i = 0; i < c->n; i++) {
         const ms_catalog_set *set = &c->sets[i];
-        printf("%s%-12s %lld files, %s\n", i == 0 ? "" : "\n", set->name,
-               (long long)count_files(set), ms_catalog_kind_name(set->kind));
-        printf("%13s%s\n", "", set->about);
+        const long long       n   = count_files(set);
+        printf("%s%-12s %lld file%s, %s\n", i == 0 ? "" : "\n", set->name, n, n == 1 ? "" : "s",
+               ms_catalog_kind_name(set->kind));
+        if (set->about[0] != '\0') printf("%13s%s\n", "", set->about);
         printf("%13slicence: %s\n", "", set->licence);
         if (!set->tried) printf("%13sits addresses have not been tried yet\n", "");
     }
@@ -190,11 +193,14 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
     musec_status st;
 
     if (!a->json) {
-        printf("%s: %lld files (%lld were there), %.1f MB fetched", out, (long long)r->files,
-               (long long)r->had, (double)r->came / 1e6);
+        printf("%s: %lld file%s (%lld %s there), %.1f MB fetched", out, (long long)r->files,
+               r->files == 1 ? "" : "s", (long long)r->had, r->had == 1 ? "was" : "were",
+               (double)r->came / 1e6);
         if (r->shards > 0)
-            printf("; %lld shards, %lld training and %lld validation tokens", (long long)r->shards,
-                   (long long)r->tokens, (long long)r->val);
+            printf("; %lld shard%s, %lld training and %lld validation tokens", (long long)r->shards,
+                   r->shards == 1 ? "" : "s", (long long)r->tokens, (long long)r->val);
+        if (r->bad > 0)
+            printf(", %lld line%s passed over", (long long)r->bad, r->bad == 1 ? "" : "s");
         printf(", %.1f s\n", seconds);
         return MUSEC_OK;
     }
@@ -206,6 +212,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
     json_object_set_new(root, "shards", json_integer(r->shards));
     json_object_set_new(root, "tokens", json_integer(r->tokens));
     json_object_set_new(root, "val_tokens", json_integer(r->val));
+    json_object_set_new(root, "bad", json_integer(r->bad));
     json_object_set_new(root, "seconds", ms_cli_real(seconds));
     st = ms_cli_print_json(e, root, stdout);
     json_decref(root);
@@ -235,6 +242,7 @@ static musec_status get(ms_error *e, const struct args *a, const ms_catalog *c, 
                             .vocab        = a->vocab,
                             .limit_tokens = a->limit_tokens,
                             .shard_tokens = a->shard_tokens,
+                            .skip_bad     = a->skip_bad,
                             .keep_raw     = a->keep_raw,
                             .verify       = a->verify,
                             .retries      = a->retries,

@@ -12,7 +12,7 @@
 #include "core/log.h"
 #include "data/tokenize.h"
 
-enum { LINE_EVERY_MS = 5000, MAX_DOCUMENT = 64 << 20 };
+enum { LINE_EVERY_MS = 5000, MAX_DOCUMENT = 48 << 20 };
 
 struct args {
     const char *out, *tokenizer, *vocab, *split, *format, *field;
@@ -29,7 +29,7 @@ static const ms_option options[] = {
     { "split", MS_OPT_CHOICE, offsetof(struct args, split), "eot|blank|file",
       "what ends a document of a text: a line <|endoftext|>, an empty line, the file [eot]" },
     { "format", MS_OPT_CHOICE, offsetof(struct args, format), "auto|text|jsonl",
-      "what the files are; auto goes by their names, and by the first byte of stdin [auto]" },
+      "what the files are; auto goes by their names, and by the first byte of a pipe [auto]" },
     { "field", MS_OPT_STR, offsetof(struct args, field), "NAME",
       "the document in a line of JSON [text]" },
     { "shard-tokens", MS_OPT_I64, offsetof(struct args, shard_tokens), "N",
@@ -39,7 +39,7 @@ static const ms_option options[] = {
     { "limit-tokens", MS_OPT_I64, offsetof(struct args, limit_tokens), "N",
       "stop after so many; 0: take all [0]" },
     { "max-document", MS_OPT_I64, offsetof(struct args, max_document), "BYTES",
-      "a longer document or line is an error [67108864]" },
+      "a longer document or line is an error [50331648]" },
     { "threads", MS_OPT_I64, offsetof(struct args, threads), "N",
       "threads that encode; 0: one per core [0]" },
     { "skip-bad", MS_OPT_FLAG, offsetof(struct args, skip_bad), NULL,
@@ -59,8 +59,9 @@ const ms_command *tokenize_command(void)
         .operands = "IN...",
         .summary  = "text and JSON lines, packed or not, to shards of tokens",
         .details =
-            "IN: texts, .jsonl and .json files of one object a line, each also as .gz, .zst or\n"
-            ".xz, directories of those, or - for stdin.  DIR gets val_000000.bin, if --val-tokens\n"
+            "IN: texts, .jsonl, .ndjson and .json files of one object a line, each also as .gz,\n"
+            ".zst or .xz, directories of those, or - for stdin.  DIR gets val_000000.bin, if "
+            "--val-tokens\n"
             "is given, train_000001.bin and so on, and manifest.json.  The shards are the same\n"
             "for any number of threads, and whether the run was interrupted or not.\n\n"
             "Examples: musec tokenize book.txt --tokenizer byte --out data/book\n"
@@ -94,8 +95,26 @@ static void catch_signals(void)
 struct progress {
     ms_log *log;
     double  started, last_line;
-    int64_t first_bytes; /* what a resumed run had not to read again */
+    int64_t first_bytes, first_tokens; /* what a resumed run had before it began; -1: not known */
+    int64_t limit_tokens;
 };
+
+/* Seconds to the end of the input or to the limit, whichever comes first; -1: nobody knows. */
+static double seconds_left(const struct progress *p, const ms_tokenize_progress *now,
+                           double seconds)
+{
+    const double bytes = (double)(now->bytes_in - p->first_bytes);
+    const double taken = (double)(now->tokens - p->first_tokens);
+    double       left  = -1;
+
+    if (now->bytes_total >= 0 && bytes > 0)
+        left = (double)(now->bytes_total - now->bytes_in) * seconds / bytes;
+    if (p->limit_tokens > 0 && taken > 0) {
+        const double to_limit = (double)(p->limit_tokens - now->tokens) * seconds / taken;
+        if (left < 0 || to_limit < left) left = to_limit;
+    }
+    return left;
+}
 
 static void on_progress(void *arg, const ms_tokenize_progress *now)
 {
@@ -103,20 +122,21 @@ static void on_progress(void *arg, const ms_tokenize_progress *now)
     const double     ms      = ms_clock_ms();
     const double     seconds = (ms - p->started) / 1000.0;
     char             text[256], left[32] = "", total[32] = "";
-    double           mb_s;
+    double           mb_s, to_come;
 
-    if (p->first_bytes < 0) p->first_bytes = now->bytes_in;
-    mb_s = (double)(now->bytes_in - p->first_bytes) / 1e6 / seconds;
-    if (now->bytes_total >= 0) {
-        snprintf(total, sizeof total, " of %.1f", (double)now->bytes_total / 1e6);
-        if (mb_s > 0) {
-            const long s = (long)((double)(now->bytes_total - now->bytes_in) / 1e6 / mb_s);
-            snprintf(left, sizeof left, ", %ld:%02ld left", s / 60, s % 60);
-        }
+    if (p->first_bytes < 0) {
+        p->first_bytes  = now->bytes_in;
+        p->first_tokens = now->tokens;
     }
-    snprintf(text, sizeof text, "%.1f%s MB, %.1f MB/s, %lld tokens, %lld shards%s",
+    mb_s    = (double)(now->bytes_in - p->first_bytes) / 1e6 / seconds;
+    to_come = seconds_left(p, now, seconds);
+    if (now->bytes_total >= 0)
+        snprintf(total, sizeof total, " of %.1f", (double)now->bytes_total / 1e6);
+    if (to_come >= 0)
+        snprintf(left, sizeof left, ", %ld:%02ld left", (long)to_come / 60, (long)to_come % 60);
+    snprintf(text, sizeof text, "%.1f%s MB, %.1f MB/s, %lld tokens, %lld shard%s%s",
              (double)now->bytes_in / 1e6, total, mb_s, (long long)now->tokens,
-             (long long)now->shards, left);
+             (long long)now->shards, now->shards == 1 ? "" : "s", left);
     ms_log_progress(p->log, "%s", text);
     if (!p->log->live && ms - p->last_line > LINE_EVERY_MS) {
         ms_log_say(p->log, MS_LOG_NORMAL, "%s", text);
@@ -126,13 +146,16 @@ static void on_progress(void *arg, const ms_tokenize_progress *now)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
+static const char *s_of(int64_t n) { return n == 1 ? "" : "s"; }
+
 static void tell_of_before(ms_log *log, const struct args *a, const ms_tokenize_progress *p)
 {
     if (!a->resume || p->listed == 0) return;
     if (p->kept < p->listed)
         ms_log_say(log, MS_LOG_NORMAL,
-                   "%lld of the %lld shards in %s were whole; those behind them were made again",
-                   (long long)p->kept, (long long)p->listed, a->out);
+                   "%lld of the %lld shard%s in %s %s whole; what is behind was made again",
+                   (long long)p->kept, (long long)p->listed, s_of(p->listed), a->out,
+                   p->kept == 1 ? "was" : "were");
     else if (p->complete && p->kept == p->shards)
         ms_log_say(log, MS_LOG_NORMAL, "%s was complete already; nothing was done", a->out);
 }
@@ -144,10 +167,11 @@ static musec_status print_result(ms_error *e, const struct args *a, const ms_tok
     musec_status st;
 
     if (!a->json) {
-        printf("%s: %lld shards, %lld tokens, %lld documents of %.1f MB (%.2f bytes a token)",
-               a->out, (long long)p->shards, (long long)p->tokens, (long long)p->documents,
-               (double)p->text_bytes / 1e6, (double)p->text_bytes / (double)p->tokens);
-        if (p->bad > 0) printf(", %lld lines passed over", (long long)p->bad);
+        printf("%s: %lld shard%s, %lld token%s, %lld document%s of %.1f MB (%.2f bytes a token)",
+               a->out, (long long)p->shards, s_of(p->shards), (long long)p->tokens, s_of(p->tokens),
+               (long long)p->documents, s_of(p->documents), (double)p->text_bytes / 1e6,
+               (double)p->text_bytes / (double)p->tokens);
+        if (p->bad > 0) printf(", %lld line%s passed over", (long long)p->bad, s_of(p->bad));
         printf(", %.1f s\n", seconds);
         return MUSEC_OK;
     }
@@ -185,7 +209,7 @@ static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
     const long           cores    = sysconf(_SC_NPROCESSORS_ONLN);
     ms_log               log      = ms_log_open(stderr, a->quiet ? MS_LOG_QUIET : MS_LOG_NORMAL);
     const double         begin    = ms_clock_ms();
-    struct progress      progress = { &log, begin, begin, a->resume ? -1 : 0 };
+    struct progress      progress = { &log, begin, begin, a->resume ? -1 : 0, 0, a->limit_tokens };
     ms_tokenize_progress p        = { 0 };
     ms_bpe              *bpe      = NULL;
     ms_tokenize_config   cfg      = { .reader       = { .paths        = (const char *const *)paths,
@@ -218,6 +242,10 @@ static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
     TRY(ms_tokenize(e, &cfg, &p));
     ms_log_end(&log);
     tell_of_before(&log, a, &p);
+    if (a->val_tokens > 0 && p.tokens <= a->val_tokens)
+        ms_log_say(&log, MS_LOG_QUIET,
+                   "%s: there are no training shards: --val-tokens %lld took all %lld tokens",
+                   a->out, (long long)a->val_tokens, (long long)p.tokens);
     TRY(print_result(e, a, &p, (ms_clock_ms() - begin) / 1000.0));
 done:
     ms_log_end(&log);
@@ -253,6 +281,8 @@ int cmd_tokenize(int argc, char **argv)
     if (a.out == NULL) return ms_cli_usage(cmd, "--out DIR says where the shards go");
     if (a.verify && !a.resume)
         return ms_cli_usage(cmd, "--verify checks what --resume goes on from: give both");
+    if (a.vocab != NULL && strcmp(a.tokenizer, "byte") == 0)
+        return ms_cli_usage(cmd, "--vocab is GPT-2's; --tokenizer byte has none");
     st = check_ranges(&error, &a);
     if (st == MUSEC_OK) st = run(&error, &a, argv + 1, n);
     return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);

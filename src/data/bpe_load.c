@@ -410,6 +410,7 @@ static musec_status load_beside(ms_error *e, const char *path, ms_bpe *bpe)
 
 musec_status ms_bpe_load_sized(ms_error *e, const char *path, int32_t n_ids, ms_bpe **out)
 {
+    const char  *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
     ms_bpe      *bpe = NULL;
     struct stat  sb;
     musec_status st;
@@ -421,7 +422,7 @@ musec_status ms_bpe_load_sized(ms_error *e, const char *path, int32_t n_ids, ms_
                      strerror(errno));
     else if (S_ISDIR(sb.st_mode))
         st = load_directory(e, path, bpe);
-    else if (ends_with(path, encoder_name) || ends_with(path, merges_name))
+    else if (strcmp(base, encoder_name) == 0 || strcmp(base, merges_name) == 0)
         st = load_beside(e, path, bpe);
     else if (ends_with(path, ".tiktoken"))
         st = load_tiktoken(e, path, bpe);

@@ -123,28 +123,44 @@ static musec_status drop_part(transfer *t)
     return MUSEC_OK;
 }
 
-static musec_status open_part(transfer *t)
+/* The part, open and ours.  Between opening and locking, the process that had it may have renamed
+ * or removed it: then the lock is on a file that is no longer the part, and we open anew. */
+static musec_status lock_part(transfer *t)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-    struct stat  sb;
+    struct stat  ours, there;
+
+    for (;;) {
+        t->fd = open(t->part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (t->fd < 0)
+            return ms_fail(t->e, MUSEC_EIO, "%s: cannot create (%s)", t->part, strerror(errno));
+        if (fcntl(t->fd, F_SETLK, &lock) != 0 && (errno == EAGAIN || errno == EACCES))
+            return ms_fail(t->e, MUSEC_EIO, "%s: another process is fetching it; wait for that one",
+                           t->part);
+        if (fstat(t->fd, &ours) != 0) return cannot_write(t);
+        if (stat(t->part, &there) == 0 && there.st_dev == ours.st_dev &&
+            there.st_ino == ours.st_ino)
+            break;
+        close(t->fd);
+    }
+    t->have = (int64_t)ours.st_size;
+    return MUSEC_OK;
+}
+
+static musec_status open_part(transfer *t)
+{
     musec_status st = MUSEC_OK;
 
     if (snprintf(t->part, sizeof t->part, "%s.part", t->cfg->path) >= (int)sizeof t->part ||
         snprintf(t->state, sizeof t->state, "%s.part.json", t->cfg->path) >= (int)sizeof t->state)
         return ms_fail(t->e, MUSEC_EIO, "%.200s...: the path is too long", t->cfg->path);
-    t->fd = open(t->part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (t->fd < 0)
-        return ms_fail(t->e, MUSEC_EIO, "%s: cannot create (%s)", t->part, strerror(errno));
-    if (fcntl(t->fd, F_SETLK, &lock) != 0 && (errno == EAGAIN || errno == EACCES))
-        return ms_fail(t->e, MUSEC_EIO, "%s: another process is fetching it; wait for that one",
-                       t->part);
-    if (fstat(t->fd, &sb) != 0) return cannot_write(t);
-    t->have = (int64_t)sb.st_size;
+    TRY(lock_part(t));
     read_state(t);
     if (t->from.url[0] == '\0' || (t->from.bytes >= 0 && t->have > t->from.bytes))
         st = drop_part(t);
     t->resumed = t->have;
     t->mixed   = t->have > 0;
+done:
     return st;
 }
 
@@ -180,17 +196,30 @@ static bool goes_on(const transfer *t, const ms_http_response *r)
            strcmp(r->sha256, t->from.sha256) == 0;
 }
 
+/* The end of a message about another file than expected: `advice`, or who expected it. */
+static const char *expected_by(const ms_fetch_config *cfg, bool learnt, const char *advice,
+                               char text[MS_PATH_MAX])
+{
+    if (!learnt || cfg->learnt == NULL) return advice;
+    snprintf(text, MS_PATH_MAX,
+             ", as at the first download (%s; remove its row to accept another file)", cfg->learnt);
+    return text;
+}
+
 static bool on_begin(void *arg, const ms_http_response *r)
 {
     transfer              *t   = arg;
     const ms_fetch_config *cfg = t->cfg;
     const bool             all = r->status == 200;
+    char                   text[MS_PATH_MAX];
 
     if (cfg->bytes >= 0 && r->bytes >= 0 && r->bytes != cfg->bytes) {
-        ms_error_set(t->e,
-                     "%s: the file has %lld bytes there, %lld were expected; it is another one "
-                     "now: take another address (--mirror, --sources)",
-                     t->url, (long long)r->bytes, (long long)cfg->bytes);
+        ms_error_set(t->e, "%s: the file has %lld bytes there, %lld were expected%s", t->url,
+                     (long long)r->bytes, (long long)cfg->bytes,
+                     expected_by(cfg, cfg->learnt_bytes,
+                                 "; it is another one now: take another address (--mirror, "
+                                 "--sources)",
+                                 text));
         return unwanted(t, NEXT);
     }
     if (!all && !goes_on(t, r)) {
@@ -268,17 +297,18 @@ static outcome check_part(transfer *t)
 {
     const char *want      = t->cfg->sha256 != NULL ? t->cfg->sha256 : t->from.sha256;
     const bool  was_mixed = t->mixed;
-    char        hex[MS_SHA256_HEX];
+    char        hex[MS_SHA256_HEX], text[MS_PATH_MAX];
 
     if (fsync(t->fd) != 0) return fatal(t, cannot_write(t));
     if (hash_part(t, hex) != MUSEC_OK) return fatal(t, MUSEC_EIO);
     if (want[0] != '\0' && strcmp(want, hex) != 0) {
-        ms_error_set(t->e, "%s: the sha256 of the file is %s, %s was expected; %s", t->url, hex,
-                     want,
-                     t->cfg->sha256 != NULL
-                         ? "it was damaged on its way or is another one now: take another "
-                           "address (--mirror, --sources)"
-                         : "it was damaged on its way: try again");
+        ms_error_set(t->e, "%s: the sha256 of the file is %s, %s was expected%s", t->url, hex, want,
+                     expected_by(t->cfg, t->cfg->learnt_sha256,
+                                 t->cfg->sha256 != NULL
+                                     ? "; it was damaged on its way or is another one now: take "
+                                       "another address (--mirror, --sources)"
+                                     : "; it was damaged on its way: try again",
+                                 text));
         if (drop_part(t) != MUSEC_OK) return fatal(t, MUSEC_EIO);
         return was_mixed || t->cfg->sha256 == NULL ? AGAIN : NEXT;
     }
@@ -410,27 +440,30 @@ static outcome try_address(transfer *t)
 static musec_status check_present(ms_error *e, const ms_fetch_config *cfg, ms_fetched *out)
 {
     struct stat  sb;
-    char         hex[MS_SHA256_HEX];
-    musec_status st = MUSEC_OK;
+    char         hex[MS_SHA256_HEX] = "", text[MS_PATH_MAX];
+    musec_status st                 = MUSEC_OK;
 
     if (stat(cfg->path, &sb) != 0) return MUSEC_OK; /* not there, or a failure that will come */
     if (!S_ISREG(sb.st_mode))
         return ms_fail(e, MUSEC_EIO, "%s: is no file; choose another directory", cfg->path);
     if (cfg->bytes >= 0 && (int64_t)sb.st_size != cfg->bytes)
         return ms_fail(e, MUSEC_EFORMAT,
-                       "%s: has %lld bytes, %lld were expected; remove it to fetch it again",
-                       cfg->path, (long long)sb.st_size, (long long)cfg->bytes);
+                       "%s: has %lld bytes, %lld were expected; remove it to fetch it again%s",
+                       cfg->path, (long long)sb.st_size, (long long)cfg->bytes,
+                       expected_by(cfg, cfg->learnt_bytes, "", text));
     if (cfg->verify && cfg->sha256 != NULL) {
         TRY(ms_sha256_file(e, cfg->path, hex));
         if (strcmp(hex, cfg->sha256) != 0) {
             st = ms_fail(e, MUSEC_EFORMAT,
-                         "%s: its sha256 is %s, %s was expected; remove it to fetch it again",
-                         cfg->path, hex, cfg->sha256);
+                         "%s: its sha256 is %s, %s was expected; remove it to fetch it again%s",
+                         cfg->path, hex, cfg->sha256,
+                         expected_by(cfg, cfg->learnt_sha256, "", text));
             goto done;
         }
     }
     out->had   = true;
     out->bytes = (int64_t)sb.st_size;
+    memcpy(out->sha256, hex, sizeof hex);
 done:
     return st;
 }

@@ -31,6 +31,8 @@ typedef struct ms_fetch_config {
     const char         *path;
     int64_t             bytes;  /* -1: not known before */
     const char         *sha256; /* NULL: not known before */
+    const char         *learnt; /* NULL, or the file that has what was learnt at an earlier call: */
+    bool                learnt_bytes, learnt_sha256; /* which of the two comes from there */
     bool                verify; /* read a file that is there already for its sha256 */
     int64_t             retries, delay_ms, stall_s;
     const volatile int *stop; /* NULL, or: once it is not 0, fail and keep the part */
@@ -40,7 +42,8 @@ typedef struct ms_fetch_config {
 } ms_fetch_config;
 
 typedef struct ms_fetched {
-    bool        had;   /* it was there before the call; then only `bytes` is set */
+    bool had;          /* it was there before the call; then `url` is not set, and sha256 is "" */
+                       /* unless it was read */
     int64_t     bytes; /* of the file */
     int64_t     came;  /* bytes that this call received, thrown away ones too */
     const char *url;   /* the one it came from, of the config's */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/get_parts.h"
+#include "data/lock.h"
 #include "data/parquet.h"
 #include "data/shard.h"
 
@@ -65,14 +66,27 @@ done:
 
 /* ---- one file -------------------------------------------------------------------------------- */
 
-static musec_status keep_checksum(ms_error *e, const ms_getting *g, const ms_fetched *f)
+musec_status ms_get_keep(ms_error *e, const ms_getting *g)
 {
-    json_t *row = json_pack("{s:I, s:s, s:s}", "bytes", (json_int_t)f->bytes, "sha256", f->sha256,
-                            "url", f->url);
+    const ms_fetched *f = &g->fetched;
+    json_t           *row;
 
+    if (f->sha256[0] == '\0') return MUSEC_OK; /* its row is there */
+    row = json_pack("{s:I, s:s, s:s*}", "bytes", (json_int_t)f->bytes, "sha256", f->sha256, "url",
+                    f->url);
     if (row == NULL || json_object_set_new(g->checksums, g->file.name, row) != 0)
         return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", g->file.name);
     return ms_get_save(e, g->cfg->out, MS_GET_CHECKSUMS, g->checksums);
+}
+
+void ms_get_refuse(ms_error *e, const ms_getting *g, const char *path, bool useless)
+{
+    const size_t n    = strlen(e->text);
+    const bool   drop = g->first && useless && remove(path) == 0;
+
+    snprintf(e->text + n, sizeof e->text - n, "; %s%s", drop ? "what came was dropped" : path,
+             drop ? ": the address may give another file (--mirror, --sources)"
+                  : " is kept: remove it to fetch it again");
 }
 
 /* For callbacks, which are told the name of the file as well. */
@@ -93,11 +107,13 @@ musec_status ms_get_file(ms_error *e, ms_getting *g, const char *dir, size_t row
 {
     const ms_get_config *cfg = g->cfg;
     const char          *urls[MS_CATALOG_URLS];
+    char                 sums[MS_PATH_MAX];
     const char          *learnt = NULL;
     json_int_t           bytes  = -1;
-    ms_fetched           got;
+    ms_fetched          *got    = &g->fetched;
     musec_status         st;
 
+    TRY(ms_path_join(e, cfg->out, MS_GET_CHECKSUMS, sums));
     TRY(ms_catalog_expand(e, cfg->set, row, index, cfg->mirrors, cfg->n_mirrors, &g->file));
     TRY(ms_path_join(e, dir, g->file.name, path));
     for (size_t i = 0; i < g->file.n_urls; i++)
@@ -106,25 +122,31 @@ musec_status ms_get_file(ms_error *e, ms_getting *g, const char *dir, size_t row
                 "sha256", &learnt);
     TRY(ms_fetch(e,
                  &(ms_fetch_config){
-                     .urls        = urls,
-                     .n_urls      = g->file.n_urls,
-                     .path        = path,
-                     .bytes       = g->file.bytes >= 0 ? g->file.bytes : bytes,
-                     .sha256      = g->file.sha256 != NULL ? g->file.sha256 : learnt,
-                     .verify      = cfg->verify || learnt == NULL, /* not checked by us before */
-                     .retries     = cfg->retries,
-                     .delay_ms    = cfg->delay_ms,
-                     .stall_s     = cfg->stall_s,
-                     .stop        = cfg->stop,
-                     .on_progress = on_progress,
-                     .on_notice   = on_notice,
-                     .arg         = g,
+                     .urls          = urls,
+                     .n_urls        = g->file.n_urls,
+                     .path          = path,
+                     .bytes         = g->file.bytes >= 0 ? g->file.bytes : bytes,
+                     .sha256        = g->file.sha256 != NULL ? g->file.sha256 : learnt,
+                     .learnt        = sums,
+                     .learnt_bytes  = g->file.bytes < 0,
+                     .learnt_sha256 = g->file.sha256 == NULL && learnt != NULL,
+                     .verify        = cfg->verify || learnt == NULL, /* not checked by us before */
+                     .retries       = cfg->retries,
+                     .delay_ms      = cfg->delay_ms,
+                     .stall_s       = cfg->stall_s,
+                     .stop          = cfg->stop,
+                     .on_progress   = on_progress,
+                     .on_notice     = on_notice,
+                     .arg           = g,
                  },
-                 &got));
+                 got));
     g->out->files++;
-    g->out->had += got.had;
-    g->out->came += got.came;
-    if (!got.had) TRY(keep_checksum(e, g, &got));
+    g->out->had += got->had;
+    g->out->came += got->came;
+    g->first = !got->had && learnt == NULL && g->file.sha256 == NULL;
+    if (got->had && learnt != NULL) got->sha256[0] = '\0';
+    if (got->had && learnt == NULL && got->sha256[0] == '\0')
+        TRY(ms_sha256_file(e, path, got->sha256)); /* somebody else put it there */
 done:
     return st;
 }
@@ -138,8 +160,10 @@ static musec_status get_vocab(ms_error *e, ms_getting *g)
     musec_status          st = MUSEC_OK;
 
     for (size_t row = 0; row < set->n_rows; row++)
-        for (int64_t i = 0; i < set->rows[row].n; i++)
+        for (int64_t i = 0; i < set->rows[row].n; i++) {
             TRY(ms_get_file(e, g, g->cfg->out, row, i, path));
+            TRY(ms_get_keep(e, g));
+        }
 done:
     return st;
 }
@@ -156,7 +180,10 @@ static musec_status get_shards(ms_error *e, ms_getting *g)
             int64_t tokens = 0;
             if (!r->val && cfg->limit_tokens > 0 && g->out->tokens >= cfg->limit_tokens) break;
             TRY(ms_get_file(e, g, cfg->out, row, i, path));
-            TRY(ms_shard_tokens(e, path, &tokens));
+            st = ms_shard_tokens(e, path, &tokens);
+            if (st == MUSEC_EFORMAT) ms_get_refuse(e, g, path, true);
+            if (st != MUSEC_OK) goto done;
+            TRY(ms_get_keep(e, g));
             *(r->val ? &g->out->val : &g->out->tokens) += tokens;
             g->out->shards++;
         }
@@ -172,9 +199,10 @@ musec_status ms_get(ms_error *e, const ms_get_config *cfg, ms_get_result *out)
 
     *out = (ms_get_result){ 0 };
     if (g == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", cfg->set->name);
-    *g = (ms_getting){ .cfg = cfg, .out = out };
+    *g = (ms_getting){ .cfg = cfg, .out = out, .lock = MS_NO_LOCK };
     if (cfg->set->kind == MS_KIND_PARQUET) TRY(ms_parquet_check(e));
     TRY(ms_directory_make(e, cfg->out));
+    TRY(ms_lock_take(e, cfg->out, &g->lock));
     TRY(ms_get_load(e, cfg->out, MS_GET_CHECKSUMS, &g->checksums));
     switch (cfg->set->kind) {
     case MS_KIND_VOCAB: st = get_vocab(e, g); break;
@@ -184,6 +212,7 @@ musec_status ms_get(ms_error *e, const ms_get_config *cfg, ms_get_result *out)
     }
 done:
     json_decref(g->checksums);
+    ms_lock_free(g->lock);
     free(g);
     return st;
 }

@@ -7,8 +7,9 @@
  *     checksums.json: length, sha256 and address of every file that was fetched.  What the catalog
  *     does not know is learnt at the first download and held against the next;
  *     shards.json: which shards were made of which text.
- * Files that are there already are not fetched again.  A call that was killed is continued by the
- * same call; one with a larger limit_tokens adds to what is there. */
+ * Files that are there already are not fetched again; one without a row in checksums.json gets it.
+ * A call that was killed is continued by the same call; one with a larger limit_tokens adds to what
+ * is there.  Only one process at a time works in DIR. */
 #ifndef MS_DATA_GET_H
 #define MS_DATA_GET_H
 
@@ -30,6 +31,7 @@ typedef struct ms_get_config {
     int64_t               limit_tokens; /* of the training side; 0: all */
     int64_t               shard_tokens; /* of the shards made of texts */
     bool                  keep_raw, verify;
+    bool                  skip_bad; /* count lines of texts that cannot be used, do not fail */
     int64_t               retries, delay_ms, stall_s;
     int                   threads;
     const volatile int   *stop;
@@ -44,6 +46,7 @@ typedef struct ms_get_result {
     int64_t came;        /* bytes received */
     int64_t shards;      /* in DIR, both sides */
     int64_t tokens, val; /* of training and of validation */
+    int64_t bad;         /* lines passed over in the texts of this call */
 } ms_get_result;
 
 musec_status ms_get(ms_error *e, const ms_get_config *cfg, ms_get_result *out);

@@ -18,7 +18,7 @@
 #include "data/parquet.h"
 #include "data/shard.h"
 
-enum { MAX_DOCUMENT = 64 << 20, MAX_OPEN = 8 };
+enum { MAX_DOCUMENT = 48 << 20, MAX_OPEN = 8 };
 
 typedef struct texts {
     ms_getting *g;
@@ -33,7 +33,7 @@ typedef struct one { /* the text at hand */
     int64_t index;
     bool    val;
     int64_t limit; /* tokens of it; 0: all */
-    int64_t tokens, shards;
+    int64_t tokens, shards, documents;
     bool    whole;
 } one;
 
@@ -120,6 +120,7 @@ static musec_status tokenize(ms_error *e, texts *t, one *o, const char *text, co
                                                        .n_paths      = 1,
                                                        .format       = MS_FORMAT_JSON,
                                                        .field        = cfg->set->field,
+                                                       .skip_bad     = cfg->skip_bad,
                                                        .max_document = MAX_DOCUMENT },
                                      .bpe          = t->bpe,
                                      .out          = dir,
@@ -136,7 +137,9 @@ static musec_status tokenize(ms_error *e, texts *t, one *o, const char *text, co
     o->tokens = done.tokens;
     o->shards = done.shards;
     o->whole  = o->limit == 0 || done.tokens < o->limit;
+    t->g->out->bad += done.bad;
 done:
+    o->documents = done.documents;
     if (st != MUSEC_OK && cfg->stop != NULL && *cfg->stop != 0)
         st =
             ms_fail(e, MUSEC_EIO, "%s: interrupted; the same command goes on with this text", text);
@@ -214,8 +217,12 @@ static musec_status make(ms_error *e, texts *t, one *o)
         goto done;
     }
     TRY(remove_tree(e, dir));
-    if (!lines) TRY(ms_parquet_to_jsonl(e, raw, cfg->set->field, text));
-    TRY(tokenize(e, t, o, text, dir));
+    st = lines ? MUSEC_OK : ms_parquet_to_jsonl(e, raw, cfg->set->field, text);
+    if (st == MUSEC_OK) st = tokenize(e, t, o, text, dir);
+    if (st == MUSEC_EFORMAT)
+        ms_get_refuse(e, t->g, raw, lines ? o->documents == 0 : !ms_parquet_is(raw));
+    if (st != MUSEC_OK) goto done;
+    TRY(ms_get_keep(e, t->g));
     TRY(check_vocabulary(e, t, dir));
     TRY(move_shards(e, t, o, dir));
     TRY(keep_account(e, t, o, t->g->file.name));

@@ -14,12 +14,12 @@
 #include "core/file.h"
 #include "data/unpack.h"
 
-enum { MAX_DEPTH = 40 }; /* of directories: a link that leads upwards ends here */
+enum { MAX_DEPTH = 100 }; /* of directories */
 
 static const struct {
     const char *suffix;
     bool        json;
-} suffixes[] = { { ".jsonl", true }, { ".json", true }, { ".txt", false } };
+} suffixes[] = { { ".jsonl", true }, { ".ndjson", true }, { ".json", true }, { ".txt", false } };
 
 /* Does the name end like one of documents?  Then *json says of which. */
 static bool is_known(const char *path, bool *json)
@@ -49,7 +49,7 @@ static musec_status add(ms_error *e, ms_inputs *in, const char *path, const stru
         in->at   = more;
         in->room = room;
     }
-    is_known(path, &one.json);
+    one.named = is_known(path, &one.json);
     if (regular) {
         one.bytes    = (int64_t)sb->st_size;
         one.mtime_ns = (int64_t)sb->st_mtim.tv_sec * 1000000000 + sb->st_mtim.tv_nsec;
@@ -114,7 +114,33 @@ done:
     return st;
 }
 
-static musec_status walk(ms_error *e, ms_inputs *in, const char *path, int depth)
+typedef struct above { /* the directories that lead to the one at hand */
+    dev_t device[MAX_DEPTH];
+    ino_t inode[MAX_DEPTH];
+    int   n;
+} above;
+
+/* A link that leads upwards would give every file below once more, level after level. */
+static musec_status enter(ms_error *e, above *up, const char *path)
+{
+    struct stat sb;
+
+    if (stat(path, &sb) != 0)
+        return ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno));
+    for (int i = 0; i < up->n; i++)
+        if (up->device[i] == sb.st_dev && up->inode[i] == sb.st_ino)
+            return ms_fail(e, MUSEC_EIO,
+                           "%s: leads back to a directory above it; remove the link, or name what "
+                           "is to be read",
+                           path);
+    if (up->n == MAX_DEPTH)
+        return ms_fail(e, MUSEC_EIO, "%s: too deep: %d directories above it", path, MAX_DEPTH);
+    up->device[up->n]  = sb.st_dev;
+    up->inode[up->n++] = sb.st_ino;
+    return MUSEC_OK;
+}
+
+static musec_status walk(ms_error *e, ms_inputs *in, const char *path, above *up)
 {
     names        list = { 0 };
     char         below[MS_PATH_MAX];
@@ -122,8 +148,7 @@ static musec_status walk(ms_error *e, ms_inputs *in, const char *path, int depth
     bool         json;
     musec_status st;
 
-    if (depth > MAX_DEPTH)
-        return ms_fail(e, MUSEC_EIO, "%s: too deep: does a link in it lead back to itself?", path);
+    TRY(enter(e, up, path));
     TRY(list_directory(e, path, &list));
     for (size_t i = 0; i < list.n; i++) {
         TRY(ms_path_join(e, path, list.at[i], below));
@@ -133,11 +158,12 @@ static musec_status walk(ms_error *e, ms_inputs *in, const char *path, int depth
             goto done;
         }
         if (S_ISDIR(sb.st_mode)) {
-            TRY(walk(e, in, below, depth + 1));
+            TRY(walk(e, in, below, up));
         } else if (S_ISREG(sb.st_mode) && is_known(below, &json)) {
             TRY(add(e, in, below, &sb));
         }
     }
+    up->n--;
 done:
     free_names(&list);
     return st;
@@ -148,6 +174,7 @@ done:
 static musec_status add_directory(ms_error *e, ms_inputs *in, const char *path)
 {
     const size_t before = in->n;
+    above        up     = { .n = 0 };
     musec_status st;
     char         plain[MS_PATH_MAX];
     size_t       n = strlen(path);
@@ -157,12 +184,13 @@ static musec_status add_directory(ms_error *e, ms_inputs *in, const char *path)
     if (n >= sizeof plain) return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", path);
     memcpy(plain, path, n);
     plain[n] = '\0';
-    TRY(walk(e, in, plain, 0));
+    TRY(walk(e, in, plain, &up));
     if (in->n == before)
-        st = ms_fail(e, MUSEC_EFORMAT,
-                     "%s: has no file called *.txt, *.jsonl or *.json, packed (.gz, .zst, .xz) or "
-                     "not; name the files themselves",
-                     path);
+        st =
+            ms_fail(e, MUSEC_EFORMAT,
+                    "%s: has no file called *.txt, *.jsonl, *.ndjson or *.json, packed (.gz, .zst, "
+                    ".xz) or not; name the files themselves",
+                    path);
 done:
     return st;
 }

@@ -10,7 +10,8 @@ typedef struct ms_input {
     char   *path;
     int64_t bytes;    /* -1: not known (a pipe) */
     int64_t mtime_ns; /* of its last change, since 1970; 0 with a pipe */
-    bool    json;     /* it is called .jsonl or .json, packed or not */
+    bool    named;    /* like documents: .txt, .jsonl, .ndjson or .json, packed or not */
+    bool    json;     /* it is called one of the last three */
 } ms_input;
 
 typedef struct ms_inputs { /* { 0 } is empty */
@@ -19,7 +20,8 @@ typedef struct ms_inputs { /* { 0 } is empty */
 } ms_inputs;
 
 /* Files as they are named, whatever their names; of directories, all files below that are called
- * .txt, .jsonl or .json, packed or not, in the order of their names, hidden ones passed over. */
+ * .txt, .jsonl, .ndjson or .json, packed or not, in the order of their names, hidden ones passed
+ * over.  A directory that leads back to one above it is an error. */
 musec_status ms_inputs_find(ms_error *e, const char *const *paths, size_t n, ms_inputs *out);
 void         ms_inputs_free(ms_inputs *inputs);
 

@@ -235,10 +235,11 @@ static musec_status same_inputs(ms_error *e, const char *path, json_t *was, json
                        path, i, file != NULL ? file : "?", key, old_text, new_text);
     }
     if (n_was == n_now) return MUSEC_OK;
-    return ms_fail(e, MUSEC_EINVAL,
-                   "%s: these shards were begun from %zu files, not %zu; go on as they were begun, "
-                   "or write elsewhere",
-                   path, n_was, n_now);
+    return ms_fail(
+        e, MUSEC_EINVAL,
+        "%s: these shards were begun from %zu file%s, not %zu; go on as they were begun, "
+        "or write elsewhere",
+        path, n_was, n_was == 1 ? "" : "s", n_now);
 }
 
 musec_status ms_manifest_same(ms_error *e, const char *path, const ms_manifest *was,

@@ -62,21 +62,18 @@ musec_status ms_parquet_check(ms_error *e)
                    "install duckdb (duckdb.org), or pyarrow for python3 (pip install pyarrow)");
 }
 
-/* The statement for duckdb: names in their quotes, doubled where they hold one. */
-static musec_status write_statement(ms_error *e, const char *in, const char *field, char *sql,
-                                    size_t room)
+/* The statement for duckdb, which writes to a file: its stdout may carry words.  Names are in
+ * their quotes, doubled where they hold one. */
+static musec_status write_statement(ms_error *e, const char *in, const char *field, const char *out,
+                                    char *sql, size_t room)
 {
     const struct {
         const char *text;
         char        quote; /* to be doubled; 0: none */
     } pieces[] = {
-        { "COPY (SELECT \"", 0 },
-        { field, '"' },
-        { "\" FROM read_parquet('", 0 },
-        { in, '\'' },
-        { "') WHERE \"", 0 },
-        { field, '"' },
-        { "\" IS NOT NULL) TO '/dev/stdout' (FORMAT JSON)", 0 },
+        { "COPY (SELECT \"", 0 }, { field, '"' }, { "\" FROM read_parquet('", 0 }, { in, '\'' },
+        { "') WHERE \"", 0 },     { field, '"' }, { "\" IS NOT NULL) TO '", 0 },   { out, '\'' },
+        { "' (FORMAT JSON)", 0 },
     };
     size_t n = 0;
 
@@ -90,9 +87,21 @@ static musec_status write_statement(ms_error *e, const char *in, const char *fie
     return MUSEC_OK;
 }
 
+bool ms_parquet_is(const char *path)
+{
+    static const char magic[] = { 'P', 'A', 'R', '1' };
+    char              begin[sizeof magic];
+    FILE             *f  = fopen(path, "rb");
+    const bool        is = f != NULL && fread(begin, 1, sizeof begin, f) == sizeof begin &&
+                    memcmp(begin, magic, sizeof magic) == 0;
+
+    if (f != NULL) fclose(f);
+    return is;
+}
+
 musec_status ms_parquet_to_jsonl(ms_error *e, const char *in, const char *field, const char *out)
 {
-    char              sql[2 * MS_PATH_MAX + 256], part[MS_PATH_MAX];
+    char              sql[4 * MS_PATH_MAX + 256], part[MS_PATH_MAX];
     const bool        duck       = has_duckdb();
     const char *const by_duck[]  = { "duckdb", "-c", sql, NULL };
     const char *const by_arrow[] = { "python3", "-c",  (const char *)ms_embedded_parquet,
@@ -102,9 +111,9 @@ musec_status ms_parquet_to_jsonl(ms_error *e, const char *in, const char *field,
 
     if (snprintf(part, sizeof part, "%s.part", out) >= (int)sizeof part)
         return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", out);
-    TRY(write_statement(e, in, field, sql, sizeof sql));
+    TRY(write_statement(e, in, field, part, sql, sizeof sql));
     if (!duck) TRY(ms_parquet_check(e));
-    code = run(duck ? by_duck : by_arrow, part, true);
+    code = duck ? run(by_duck, "/dev/null", true) : run(by_arrow, part, true);
     if (code != 0)
         st = ms_fail(e, MUSEC_EFORMAT, "%s: %s could not read it (%s %d)", in,
                      duck ? "duckdb" : "python3 with pyarrow",

@@ -112,7 +112,6 @@ static void await_room(ms_pipeline *p, size_t bytes)
  * data until it is asked again. */
 static void fill_block(ms_pipeline *p, ms_block *b)
 {
-    empty_block(b);
     if (!p->begun) {
         b->st    = ms_reader_seek(&b->error, p->cfg.reader, p->cfg.file, p->cfg.record);
         b->last  = b->st != MUSEC_OK;
@@ -286,9 +285,12 @@ ms_block *ms_pipeline_next(ms_pipeline *p)
 
 void ms_pipeline_done(ms_pipeline *p, ms_block *block)
 {
+    const size_t bytes = block->bytes;
+
+    empty_block(block); /* what a long record took goes back before the next one comes */
     pthread_mutex_lock(&p->lock);
     block->state = EMPTY;
-    p->in_flight -= block->bytes;
+    p->in_flight -= bytes;
     p->next_out++;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);

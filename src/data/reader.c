@@ -19,7 +19,7 @@
 
 #include "data/unpack.h"
 
-enum { BUF_MIN = 1 << 18, READ_MIN = 1 << 16, KEYS_SHOWN = 8 };
+enum { BUF_MIN = 1 << 18, READ_MIN = 1 << 16, KEYS_SHOWN = 8, MARK_BYTES = 3 };
 
 typedef struct separator {
     const char *text; /* NULL: only the end of the file ends a record */
@@ -106,6 +106,18 @@ static void add_line(ms_error *e, const ms_reader *r)
         snprintf(e->text + n, sizeof e->text - n, " (in document %lld)", (long long)r->number + 1);
 }
 
+static bool is_blank(const char *line, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
+    return true;
+}
+
+static bool has_mark(const char *text, size_t bytes) /* a byte order mark */
+{
+    return bytes >= MARK_BYTES && memcmp(text, "\xEF\xBB\xBF", MARK_BYTES) == 0;
+}
+
 /* Reads on behind what is there. */
 static musec_status fill(ms_error *e, ms_reader *r)
 {
@@ -132,12 +144,25 @@ static musec_status fill(ms_error *e, ms_reader *r)
     return st;
 }
 
-static bool begins_with_object(const ms_reader *r)
+/* Is what begins here an object?  A pipe gives what it has, one byte even: read on until there is
+ * one that tells. */
+static musec_status begins_with_object(ms_error *e, ms_reader *r, bool *object)
 {
-    size_t i = r->begin;
-    while (i < r->end && strchr(" \t\r\n", r->buf[i]) != NULL && r->buf[i] != '\0')
-        i++;
-    return i < r->end && r->buf[i] == '{';
+    size_t       at = 0; /* what is before it is blank; nothing was taken from the buffer yet */
+    musec_status st = MUSEC_OK;
+
+    while (!r->ended && r->end < MARK_BYTES)
+        TRY(fill(e, r));
+    if (has_mark(r->buf, r->end)) at = MARK_BYTES;
+    for (;;) {
+        while (at < r->end && (r->buf[at] == '\n' || is_blank(r->buf + at, 1)))
+            at++;
+        if (at < r->end || r->ended || at > r->cfg.max_document) break;
+        TRY(fill(e, r));
+    }
+    *object = at < r->end && r->buf[at] == '{';
+done:
+    return st;
 }
 
 static musec_status open_next(ms_error *e, ms_reader *r)
@@ -151,10 +176,8 @@ static musec_status open_next(ms_error *e, ms_reader *r)
     r->json                = r->cfg.format == MS_FORMAT_JSON || in->json;
     if (r->cfg.format == MS_FORMAT_TEXT) r->json = false;
     TRY(ms_unpack_open(e, in->path, r->cfg.stop, &r->in));
-    if (r->cfg.format == MS_FORMAT_AUTO && strcmp(in->path, "-") == 0) {
-        TRY(fill(e, r));
-        r->json = begins_with_object(r);
-    }
+    if (r->cfg.format == MS_FORMAT_AUTO && in->bytes < 0 && !in->named) /* a pipe */
+        TRY(begins_with_object(e, r, &r->json));
 done:
     return st;
 }
@@ -235,13 +258,6 @@ static musec_status cut(ms_error *e, ms_reader *r, size_t *bytes, size_t *step, 
     }
 done:
     return st;
-}
-
-static bool is_blank(const char *line, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
-    return true;
 }
 
 musec_status ms_reader_record(ms_error *e, ms_reader *r, ms_record *out)
@@ -342,18 +358,20 @@ static musec_status bad_line(ms_error *e, const ms_reader *r, const ms_record *r
 static musec_status json_text(ms_error *e, const ms_reader *r, const ms_record *rec,
                               const char **text, size_t *bytes, json_t **root)
 {
-    const bool mark = rec->number == 0 && rec->bytes >= 3 &&
-                      memcmp(rec->data, "\xEF\xBB\xBF", 3) == 0; /* a byte order mark */
-    const size_t skip = mark ? 3 : 0;
+    const size_t skip = rec->number == 0 && has_mark(rec->data, rec->bytes) ? MARK_BYTES : 0;
     char         why[512], keys[256];
     json_error_t error;
     json_t      *value;
 
-    /* numbers of other fields may be of any size: as reals they all fit */
+    /* Numbers of other fields may be large: as reals all fit that a double holds. */
     *root = json_loadb(rec->data + skip, rec->bytes - skip,
                        JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
     if (*root == NULL) {
-        snprintf(why, sizeof why, "is not JSON: %.300s at byte %d", error.text, error.position);
+        if (json_error_code(&error) == json_error_numeric_overflow)
+            snprintf(why, sizeof why, "a number is too large at byte %d; doubles end at 1.8e308",
+                     error.position);
+        else
+            snprintf(why, sizeof why, "is not JSON: %.300s at byte %d", error.text, error.position);
         return bad_line(e, r, rec, why);
     }
     if (!json_is_object(*root)) {

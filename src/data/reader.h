@@ -1,9 +1,9 @@
 /* reader.h - documents out of files, one after the other, in memory that does not grow with the
  * file.
  *
- * Inputs: text (cut by --split), .jsonl and .json lines (one object a line, a field of it is the
- * document), each also as .gz, .zst or .xz (known by their first bytes, not by their names alone),
- * "-" for stdin, directories (all such files below, in the order of their names).
+ * Inputs: text (cut by --split), .jsonl, .ndjson and .json lines (one object a line, a field of it
+ * is the document), each also as .gz, .zst or .xz (known by their first bytes, not by their names
+ * alone), "-" for stdin, directories (all such files below, in the order of their names).
  *
  * There are two ways to read.  ms_reader_next gives documents.  ms_reader_record gives what the
  * file has of each, and ms_record_text makes documents of that: cutting a file is work for one
@@ -25,7 +25,7 @@ typedef enum ms_reader_split {
 } ms_reader_split;
 
 typedef enum ms_reader_format {
-    MS_FORMAT_AUTO, /* by the names; stdin is JSON lines if it begins with '{' */
+    MS_FORMAT_AUTO, /* by the names; stdin and pipes are JSON lines if they begin with '{' */
     MS_FORMAT_TEXT,
     MS_FORMAT_JSON,
 } ms_reader_format;

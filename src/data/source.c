@@ -153,11 +153,11 @@ static musec_status nothing_usable(ms_error *e, const ms_source *s, const names 
 {
     for (size_t i = 0; i < list->n; i++)
         if (how_to_unpack(list->at[i]) != NULL)
-            return ms_fail(
-                e, MUSEC_EFORMAT,
-                "%s: has no *.bin and no *.txt, only packed files; decompress them first: "
-                "%s %s/%s",
-                s->path, how_to_unpack(list->at[i]), s->path, list->at[i]);
+            return ms_fail(e, MUSEC_EFORMAT,
+                           "%s: has no *.bin and no *.txt, only packed files; musec tokenize reads "
+                           "them, or decompress them first: "
+                           "%s %s/%s",
+                           s->path, how_to_unpack(list->at[i]), s->path, list->at[i]);
     return ms_fail(
         e, MUSEC_EFORMAT,
         "%s: has neither shards (*.bin) nor texts (*.txt); give a directory that has, or "
@@ -368,8 +368,9 @@ static musec_status open_files(ms_error *e, ms_source *s)
         TRY(read_directory(e, s->path, &list));
         TRY(choose_files(e, s, &list));
     } else if (how_to_unpack(s->path) != NULL) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: is packed; decompress it first: %s %s", s->path,
-                     how_to_unpack(s->path), s->path);
+        st = ms_fail(e, MUSEC_EFORMAT,
+                     "%s: is packed; musec tokenize reads it, or decompress it first: %s %s",
+                     s->path, how_to_unpack(s->path), s->path);
         goto done;
     } else {
         s->text  = !ends_with(s->path, ".bin");

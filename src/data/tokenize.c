@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "data/lock.h"
 #include "data/manifest.h"
 #include "data/pipeline.h"
 #include "data/shard.h"
@@ -39,6 +40,7 @@ typedef struct writer {
     int64_t                   skip;       /* tokens of the next record that were written before */
     ms_counts                 counts;
     int64_t                   kept, listed;
+    int                       lock; /* on the directory */
 } writer;
 
 /* ---- what the manifest says of this run ------------------------------------------------------ */
@@ -103,10 +105,30 @@ static musec_status describe(ms_error *e, const ms_tokenize_config *cfg, const m
 
 /* ---- the directory --------------------------------------------------------------------------- */
 
+/* The real path of a directory, or of the nearest one above it that is there; to be freed. */
+static char *real_directory(const char *path)
+{
+    char above[MS_PATH_MAX], *real = realpath(path, NULL), *slash;
+
+    snprintf(above, sizeof above, "%s", path);
+    while (real == NULL && errno == ENOENT) {
+        const size_t n = strlen(above);
+        slash          = strrchr(above, '/');
+        if (slash != NULL && n > 1 && slash == above + n - 1) {
+            *slash = '\0';
+            continue;
+        }
+        if (slash == NULL) return realpath(".", NULL);
+        slash[slash == above] = '\0';
+        real                  = realpath(above, NULL);
+    }
+    return real;
+}
+
 /* Shards within an input would be an input of the next run, its manifest to begin with. */
 static musec_status check_apart(ms_error *e, const ms_tokenize_config *cfg)
 {
-    char        *out = realpath(cfg->out, NULL), *in = NULL;
+    char        *out = real_directory(cfg->out), *in = NULL;
     musec_status st = MUSEC_OK;
 
     if (out == NULL)
@@ -184,9 +206,11 @@ static musec_status take_over(ms_error *e, writer *w)
     musec_status st;
 
     TRY(ms_manifest_read(e, w->path, &was));
+    if (!w->cfg->resume && was.n == 0) goto done; /* nothing came of that run: begin anew */
     if (!w->cfg->resume) {
-        st = ms_fail(e, MUSEC_EINVAL, "%s: has %zu shards already and is %s; write elsewhere%s",
-                     w->cfg->out, was.n, was.complete ? "complete" : "not complete",
+        st = ms_fail(e, MUSEC_EINVAL, "%s: has %zu shard%s already and is %s; write elsewhere%s",
+                     w->cfg->out, was.n, was.n == 1 ? "" : "s",
+                     was.complete ? "complete" : "not complete",
                      was.complete ? "" : ", or go on with --resume");
         goto done;
     }
@@ -212,8 +236,10 @@ static musec_status open_directory(ms_error *e, writer *w)
     struct stat  sb;
     musec_status st;
 
+    TRY(check_apart(e, w->cfg)); /* before anything is made */
     TRY(ms_directory_make(e, out));
-    TRY(check_apart(e, w->cfg));
+    TRY(check_apart(e, w->cfg)); /* "new/.." leads elsewhere once it is there */
+    TRY(ms_lock_take(e, out, &w->lock));
     TRY(ms_path_join(e, out, MS_MANIFEST_NAME, w->path));
     if (stat(w->path, &sb) == 0) {
         TRY(take_over(e, w));
@@ -360,8 +386,8 @@ static musec_status write_all(ms_error *e, writer *w, const ms_reader *r, ms_pip
         ms_block *b = ms_pipeline_next(pipeline);
         if (cfg->stop != NULL && *cfg->stop != 0) {
             st = ms_fail(e, MUSEC_EIO,
-                         "interrupted with %zu whole shards in %s; go on with --resume",
-                         w->manifest.n, cfg->out);
+                         "interrupted with %zu whole shard%s in %s; go on with --resume",
+                         w->manifest.n, w->manifest.n == 1 ? "" : "s", cfg->out);
             goto done;
         }
         if (b != NULL) {
@@ -392,8 +418,8 @@ static musec_status finish(ms_error *e, writer *w, const ms_reader *r)
 
     if (w->open) TRY(close_shard(e, w, end));
     if (w->tokens == 0) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: there is no document in the input (%zu files)",
-                     ms_reader_file(r, 0), ms_reader_files(r));
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: there is no document in the input (%zu file%s)",
+                     ms_reader_file(r, 0), ms_reader_files(r), ms_reader_files(r) == 1 ? "" : "s");
         goto done;
     }
     w->manifest.complete = true;
@@ -405,7 +431,7 @@ done:
 
 musec_status ms_tokenize(ms_error *e, const ms_tokenize_config *cfg, ms_tokenize_progress *out)
 {
-    writer           w        = { .cfg = cfg };
+    writer           w        = { .cfg = cfg, .lock = MS_NO_LOCK };
     ms_place         next     = { 0 };
     ms_reader_config reading  = cfg->reader;
     ms_reader       *r        = NULL;
@@ -440,5 +466,6 @@ done:
     if (r != NULL) tell(&w, r, out->bytes_in, out);
     ms_manifest_free(&w.manifest);
     ms_reader_close(r);
+    ms_lock_free(w.lock);
     return st;
 }

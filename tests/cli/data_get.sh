@@ -99,15 +99,15 @@ get_fails() {
 big='{"name": "big", "urls": ["@/big"]}'
 list vocab plain "$big" "\"big\": {\"bytes\": 300000, \"sha256\": \"$(sum big)\"}"
 get --out vocab
-prints '^vocab: 1 files \(0 were there\), 0.3 MB fetched'
+prints '^vocab: 1 file \(0 were there\), 0.3 MB fetched'
 check "the file" cmp big vocab/big
 check "its checksum is kept" grep -q "$(sum big)" vocab/checksums.json
 get --out vocab
-prints '1 files \(1 were there\), 0.0 MB'
+prints '1 file \(1 was there\), 0.0 MB'
 check "it was fetched once" test "$(requests plain/big)" = 1
 mkdir home
 HOME=$PWD/home get
-prints "home/.local/share/musec/gpt2: 1 files"
+prints "home/.local/share/musec/gpt2: 1 file "
 printf x >>vocab/big
 get_fails 'vocab/big: has 300001 bytes, 300000 were expected; remove it' --out vocab
 {
@@ -140,9 +140,15 @@ list vocab plain "$big"
 get --out learnt
 rm learnt/big
 cp root/text_0.json.gz root/big
-get_fails 'expected; it is another one now' --out learnt
+get_fails 'expected, as at the first download \(learnt/checksums.json; remove its row to accept' \
+    --out learnt
 cp big root/big
 get --out learnt
+mkdir brought && cp big brought
+get --out brought
+check "what was there gets its row" grep -q "$(sum big)" brought/checksums.json
+succeeds data get --sources s.json --list
+check "no blank line: $(cat stdout)" test "$(grep -c '^ *$' stdout)" = 0
 
 # A mirror has other servers' files under their paths; the address itself comes after it.
 list vocab plain '{"name": "big", "urls": ["http://127.0.0.1:9/far/big"]}'
@@ -186,6 +192,7 @@ for signal in KILL INT TERM; do
     "$MUSEC" data get set --sources s.json --out "stop-$signal" --quiet 2>err &
     pid=$!
     wait_for_part "stop-$signal/big"
+    get_fails 'another process is writing there' --out "stop-$signal"
     kill -"$signal" $pid
     wait $pid 2>/dev/null
     code=$?
@@ -216,7 +223,8 @@ prints '4 shards, 2900 training and 700 validation tokens'
 check "no shard was fetched twice" test "$(requests plain/train_1.bin)" = 1
 succeeds data inspect shards/val_000000.bin
 list shards plain '{"name": "train_000001.bin", "urls": ["@/big"]}'
-get_fails 'train_000001.bin' --out noshards
+get_fails 'train_000001.bin: .*; what came was dropped' --out noshards
+check "neither file nor row is left" test -z "$(ls noshards)"
 
 # ---- texts ----
 
@@ -258,13 +266,28 @@ print(json.load(sys.stdin)["tokens"])')
     check "shards in a row" test "$(tail -qc +1025 small/train_*.bin | sha256sum)" = \
         "$(tail -qc +1025 want[012]/train_000001.bin | sha256sum)"
 
+    # Lines that cannot be used; what is no text at all is not kept, nor is its checksum.
+    zcat root/text_0.json.gz | sed '3s/.*/not JSON/' >root/bad.json
+    printf '<html>\n' >root/page.json
+    list jsonl plain '{"part": "train", "name": "bad.json", "urls": ["@/bad.json"]}'
+    get_fails 'bad.json:3: is not JSON.*--skip-bad.* is kept: remove it to fetch it again' \
+        --out bad --vocab $vocab
+    check "no checksum of what was not used" test ! -e bad/checksums.json
+    get --out bad --vocab $vocab --skip-bad
+    prints '1 file \(1 was there\), .* 1 shard, .*, 1 line passed over'
+    check "now there is one" grep -q "$(sum root/bad.json)" bad/checksums.json
+    list jsonl plain '{"part": "train", "name": "page.json", "urls": ["@/page.json"]}'
+    get_fails 'page.json:1: is not JSON.*; what came was dropped' --out page --vocab $vocab
+    check "nothing of it is here" test -z "$(find page -name 'page.json' -o -name checksums.json)"
+
     # Parquet through a duckdb of our own, which knows one statement.
     mkdir -p duck none
     cat >duck/duckdb <<'EOT'
 #!/bin/sh
 [ "$1" = --version ] && exit 0
-file=$(printf '%s' "$2" | sed -n "s/^COPY (SELECT \"text\" FROM read_parquet('\(.*\)') WHERE \"text\" IS NOT NULL) TO '.dev.stdout' (FORMAT JSON)$/\1/p")
-exec cat "$(printf '%s' "$file" | sed "s/''/'/g")"
+files=$(printf '%s' "$2" | sed -n "s/^COPY (SELECT \"text\" FROM read_parquet('\(.*\)') WHERE \"text\" IS NOT NULL) TO '\(.*\)' (FORMAT JSON)$/\1|\2/p" | sed "s/''/'/g")
+echo words of duckdb that are no lines
+exec cat "${files%|*}" >"${files#*|}"
 EOT
     printf '#!/bin/sh\nexit 1\n' >none/python3
     chmod +x duck/duckdb none/python3

@@ -18,7 +18,7 @@ ids() { # ids SHARD: its tokens, on one line
 printf 'ab%sc%s' "$eot" "$eot" >a.txt
 printf '{"text": "ab"}\n{"id": 1, "text": "c"}\n' >a.jsonl
 byte a.txt --out txt
-prints '^txt: 1 shards, 5 tokens, 2 documents of 0.0 MB'
+prints '^txt: 1 shard, 5 tokens, 2 documents of 0.0 MB'
 check "its tokens" test "$(ids txt/train_000001.bin)" = "256 97 98 256 99"
 for packing in gzip:gz:zlib zstd:zst:zstd xz:xz:liblzma; do
     IFS=: read -r pack suffix library <<<"$packing"
@@ -58,6 +58,12 @@ check "--split blank" test "$(ids blank/train_000001.bin)" = "256 97 10 10 256 9
 byte blank.txt --split file --out file --val-tokens 3 --shard-tokens 4
 check "--split file" test "$(ids file/val_000000.bin) $(ids file/train_000001.bin) \
 $(ids file/train_000002.bin)" = "256 97 10 10 98 10 10 99"
+run tokenize a.txt --tokenizer byte --out val-only --val-tokens 5
+check "no training shards" grep -q 'no training shards: --val-tokens 5 took all 5 tokens' stderr
+check "val alone" test "$code $(ls val-only)" = "0 $(printf 'manifest.json\nval_000000.bin')"
+mkdir loop && cp a.txt loop && ln -s . loop/self
+fails 1 'loop/self: leads back to a directory above it' tokenize loop --tokenizer byte --out of-loop
+check "nothing came of the loop" test ! -e of-loop
 printf '{"body": "x"}' >body.jsonl
 byte body.jsonl --field body --out body
 
@@ -67,6 +73,7 @@ fails 2 '--out DIR' tokenize a.txt --tokenizer byte
 fails 2 'wants IN' tokenize --out x
 fails 2 '--verify' tokenize a.txt --tokenizer byte --out x --verify
 fails 2 "--split 'line' is none of" tokenize a.txt --out x --split line
+fails 2 'tokenizer byte has none' tokenize a.txt --tokenizer byte --vocab x --out x
 fails 1 'none.txt: cannot read \(No such file' tokenize none.txt --tokenizer byte --out x
 fails 1 'body.jsonl:1: has no field "text"; it has body' tokenize body.jsonl --tokenizer byte --out x
 fails 1 '--threads' tokenize a.txt --tokenizer byte --out y --threads 1000
@@ -111,13 +118,15 @@ half=$(($(wc -c <web.jsonl) * 2 / 3))
     < <(head -c $half web.jsonl; exec sleep 30 2>/dev/null) >stdout 2>stderr &
 pid=$!
 wait_for killed/train_000003.bin
+fails 1 'killed: another process is writing there' tokenize web.jsonl --tokenizer byte --out killed \
+    --shard-tokens 300000 --val-tokens 12345 --resume
 kill -9 $pid
 wait $pid 2>/dev/null
 check "a killed run has its manifest" grep -q '"complete": false' killed/manifest.json
 fails 1 'not complete; write elsewhere, or go on with --resume' tokenize - --tokenizer byte --out killed
 "$MUSEC" tokenize - --tokenizer byte --out killed --shard-tokens 300000 --val-tokens 12345 --resume \
     <web.jsonl >stdout 2>stderr
-check "it goes on" grep -q ': [0-9]* shards' stdout
+check "it goes on" grep -q ': [0-9]* shards,' stdout
 same_shards t1 killed
 
 "$MUSEC" tokenize - --tokenizer byte --out stopped --shard-tokens 300000 --val-tokens 12345 \
