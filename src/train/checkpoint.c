@@ -299,8 +299,7 @@ done:
     return st;
 }
 
-/* Removes all but the `keep` newest of the steps up to this one.  A later one is damaged, or the
- * run would have gone on from there; it is left for a person to look at. */
+/* Removes all but the `keep` newest of the steps up to this one. */
 static musec_status prune(ms_error *e, const char *root, int64_t step, int64_t keep)
 {
     entry       *list = NULL;
@@ -535,6 +534,29 @@ musec_status ms_checkpoint_newest(ms_error *e, const char *run_dir, ms_checkpoin
     if (bad > 0)
         ms_error_set(e, "%.600s (of %zu checkpoints in %.300s none is whole)", first.text, bad,
                      root);
+done:
+    free(list);
+    return st;
+}
+
+musec_status ms_checkpoint_set_aside(ms_error *e, const char *run_dir, int64_t step)
+{
+    char         root[MS_PATH_MAX], path[MS_PATH_MAX], aside[MS_PATH_MAX + 16];
+    entry       *list = NULL;
+    size_t       n    = 0;
+    musec_status st;
+
+    TRY(ms_path_join(e, run_dir, "checkpoint", root));
+    TRY(list_entries(e, root, &list, &n));
+    for (size_t i = 0; i < n; i++) {
+        if (list[i].kind != ENTRY_WHOLE || list[i].step <= step) continue;
+        TRY(ms_path_join(e, root, list[i].name, path));
+        snprintf(aside, sizeof aside, "%s.damaged", path);
+        if (rename(path, aside) != 0 && (remove_tree(aside) != 0 || rename(path, aside) != 0)) {
+            st = io_failed(e, path, "rename the damaged checkpoint");
+            goto done;
+        }
+    }
 done:
     free(list);
     return st;

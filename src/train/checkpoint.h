@@ -43,5 +43,8 @@ musec_status ms_checkpoint_open(ms_error *e, const char *dir, ms_checkpoint *out
 musec_status ms_checkpoint_newest(ms_error *e, const char *run_dir, ms_checkpoint *out,
                                   char *warning);
 void         ms_checkpoint_close(ms_checkpoint *c);
+/* The run goes on from `step`: what is there of later ones was found damaged.  They are renamed to
+ * step_XXXXXXXX.damaged, for a person to look at, and count no more. */
+musec_status ms_checkpoint_set_aside(ms_error *e, const char *run_dir, int64_t step);
 
 #endif

@@ -314,6 +314,7 @@ static musec_status open_directory(ms_error *e, ms_train *t)
                        t->setup.out, t->setup.out);
     made = stat(t->setup.out, &info) != 0;
     TRY(ms_directory_make(e, t->setup.out));
+    if (t->lock == MS_NO_LOCK) TRY(ms_lock_take(e, t->setup.out, &t->lock));
     TRY(ms_runlog_open(e, t->setup.out, t->progress.step, &t->runlog));
     TRY(ms_train_config_write(e, path, &t->cfg)); /* last: it makes the directory a run */
     if (t->progress.step < t->schedule.steps) forget_summary(t);
@@ -336,9 +337,13 @@ musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **
                                      .best_loss     = NAN,
                                      .last_val_loss = NAN,
                                      .best_val_loss = NAN },
-                     .saved_step = -1 };
+                     .saved_step = -1,
+                     .lock       = MS_NO_LOCK };
     TRY(ms_train_build(e, t, 0));
-    if (setup->resume) TRY(ms_train_restore(e, t));
+    if (setup->resume) {
+        TRY(ms_lock_take(e, setup->out, &t->lock));
+        TRY(ms_train_restore(e, t));
+    }
     if (t->progress.step == 0) TRY(ms_train_check(e, t->ctx, ms_gpt_init(t->gpt, t->cfg.seed)));
     if (setup->out != NULL) TRY(open_directory(e, t));
     *out = t;
@@ -355,6 +360,7 @@ void ms_train_close(ms_train *t)
     ms_error ignored;
     if (t == NULL) return;
     ms_runlog_close(&ignored, t->runlog);
+    ms_lock_free(t->lock);
     ms_train_unbuild(t);
     free(t);
 }

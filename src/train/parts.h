@@ -2,6 +2,7 @@
 #ifndef MS_TRAIN_PARTS_H
 #define MS_TRAIN_PARTS_H
 
+#include "data/lock.h"
 #include "data/mixture.h"
 #include "train/checkpoint.h"
 #include "train/schedule.h"
@@ -27,6 +28,7 @@ struct ms_train {
     musec_view     *grads; /* by the optimizer's index */
     ms_mixture     *train, *val;
     ms_runlog      *runlog;
+    int             lock; /* on the run directory */
     ms_progress     progress;
     double         *max_logit;             /* (layers * heads) of the step */
     ms_log_line     last_val;              /* the last step that was validated */

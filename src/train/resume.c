@@ -219,6 +219,7 @@ musec_status ms_train_restore(ms_error *e, ms_train *t)
         goto done;
     }
     TRY(load(e, t, &newest));
+    if (warning[0] != '\0') TRY(ms_checkpoint_set_aside(e, t->setup.out, newest.step));
     t->saved_step = newest.step;
     if (t->setup.log != NULL)
         ms_log_say(t->setup.log, MS_LOG_NORMAL, "going on from %s", newest.dir);

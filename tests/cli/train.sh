@@ -239,4 +239,20 @@ succeeds "${tiny[@]}" --steps 3 --out wild --cap none "${overflow[@]}" --nonfini
 prints '^done after 3 steps'
 succeeds "${tiny[@]}" --steps 12 --out calm --cap none --aux-lr 1e8 --diverge-factor 1e9 --diverge-steps 3
 prints '^done after 12 steps'
+
+# ---- two at once -----------------------------------------------------------------------------------
+
+"$MUSEC" "${tiny[@]}" --steps 1000000 --out busy >/dev/null 2>&1 &
+first=$!
+for _ in $(seq 200); do
+    [ -s busy/log.jsonl ] && break
+    sleep 0.05
+done
+fails 1 'busy: another process is writing there' train --quiet --resume busy
+kill -TERM $first
+wait $first
+check "the first was not disturbed" summary busy status '"interrupted"'
+check "a run that goes on has no summary" sh -c '
+    "$0" train --quiet --resume busy --steps 2000000 >/dev/null 2>&1 &
+    sleep 1; kill -9 $!; wait $! 2>/dev/null; test ! -e busy/summary.json' "$MUSEC"
 finish

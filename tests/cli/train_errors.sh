@@ -160,6 +160,7 @@ for f in model.safetensors optim.safetensors state.json; do
     check "$f: with one line" test "$(wc -l <stderr)" -eq 1
     check "$f: a warning" grep -Eq \
         "^warning: 1 damaged, going back to step_00000010: $at/$f: damaged: .*sha256" stderr
+    check "$f: the damaged one is set aside" test -d $at.damaged
     for g in model.safetensors optim.safetensors state.json; do
         check "$f: and makes the same $g again" cmp a/checkpoint/step_00000020/$g $at/$g
     done
