@@ -2,12 +2,11 @@
  *
  * SIGINT and SIGTERM keep what has come; the same command goes on from there.  A second one ends
  * the program at once. */
-#define _XOPEN_SOURCE 700 /* SA_RESETHAND */
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/signals.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "data/get.h"
@@ -120,21 +119,6 @@ static musec_status print_list_json(ms_error *e, const ms_catalog *c)
 }
 
 /* ---- while it runs --------------------------------------------------------------------------- */
-
-static volatile int stop_asked; /* the one thing that a signal handler can tell */
-
-static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
-
-static void catch_signals(void)
-{
-    struct sigaction act  = { .sa_handler = ask_to_stop, .sa_flags = SA_RESETHAND };
-    struct sigaction none = { .sa_handler = SIG_IGN };
-    sigemptyset(&act.sa_mask);
-    sigemptyset(&none.sa_mask);
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-    sigaction(SIGXFSZ, &none, NULL); /* a file over the limit is a write that fails, with words */
-}
 
 struct progress {
     ms_log log;
@@ -249,7 +233,7 @@ static musec_status get(ms_error *e, const struct args *a, const ms_catalog *c, 
                             .delay_ms     = a->delay,
                             .stall_s      = a->stall,
                             .threads      = (int)a->threads,
-                            .stop         = &stop_asked,
+                            .stop         = ms_stop_flag(),
                             .on_fetch     = on_fetch,
                             .on_tokenize  = on_tokenize,
                             .on_notice    = on_notice,
@@ -260,7 +244,7 @@ static musec_status get(ms_error *e, const struct args *a, const ms_catalog *c, 
     if (a->threads == 0) cfg.threads = cores > 0 ? (int)cores : 1;
     TRY(ms_catalog_find(e, c, name, &cfg.set));
     TRY(choose_out(e, a, cfg.set, out));
-    catch_signals();
+    ms_stop_catch();
     st = ms_get(e, &cfg, &r);
     ms_log_end(&progress.log);
     if (st == MUSEC_OK) st = print_result(e, a, out, &r, (ms_clock_ms() - begin) / 1000.0);

@@ -4,10 +4,9 @@
  * off: with it attention logits are bounded, and MuonClip would have nothing to clip.  Every
  * optimizer has the same three learning rates; those that clip at D step by about lr D, so the
  * table also shows how large the applied updates were.  Runs that are finished are not repeated. */
-#define _XOPEN_SOURCE 700 /* SA_RESETHAND */
+#define _POSIX_C_SOURCE 200809L /* getline, sysconf */
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,6 +14,7 @@
 
 #include "cli/cli.h"
 #include "cli/pool.h"
+#include "cli/signals.h"
 #include "cli/table.h"
 #include "core/clock.h"
 #include "core/log.h"
@@ -273,10 +273,6 @@ static musec_status print_json(ms_error *e, const demo_run *runs, size_t n)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t stop_asked;
-
-static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
-
 struct progress {
     ms_log   *log;
     demo_run *runs;
@@ -301,18 +297,17 @@ static void on_end(void *arg, size_t job)
 
 static musec_status run_all(ms_error *e, const struct args *a, demo_run *runs, size_t n)
 {
-    ms_log           log = ms_log_open(stderr, MS_LOG_NORMAL);
-    ms_job           jobs[COUNT(rows) * RATES];
-    size_t           which[COUNT(rows) * RATES], n_jobs = 0;
-    struct progress  p     = { &log, runs, which, 0, 0, ms_clock_ms() };
-    const long       cores = sysconf(_SC_NPROCESSORS_ONLN);
-    const ms_pool    pool  = { .width   = a->jobs > 0 ? (int)a->jobs : (int)(cores > 0 ? cores : 1),
-                               .threads = 1,
-                               .stop    = &stop_asked,
-                               .on_end  = on_end,
-                               .arg     = &p };
-    struct sigaction act   = { .sa_handler = ask_to_stop, .sa_flags = SA_RESETHAND };
-    musec_status     st;
+    ms_log          log = ms_log_open(stderr, MS_LOG_NORMAL);
+    ms_job          jobs[COUNT(rows) * RATES];
+    size_t          which[COUNT(rows) * RATES], n_jobs = 0;
+    struct progress p     = { &log, runs, which, 0, 0, ms_clock_ms() };
+    const long      cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const ms_pool   pool  = { .width   = a->jobs > 0 ? (int)a->jobs : (int)(cores > 0 ? cores : 1),
+                              .threads = 1,
+                              .stop    = ms_stop_flag(),
+                              .on_end  = on_end,
+                              .arg     = &p };
+    musec_status    st;
 
     for (size_t i = 0; i < n; i++) {
         if (runs[i].finished) continue;
@@ -320,17 +315,16 @@ static musec_status run_all(ms_error *e, const struct args *a, demo_run *runs, s
         jobs[n_jobs++] = (ms_job){ .args = runs[i].args, .output = runs[i].output };
     }
     p.all = n_jobs;
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
+    ms_stop_catch();
     if (n_jobs > 0)
         ms_log_say(&log, MS_LOG_NORMAL, "%zu runs of %lld steps, %d at once, into %s", n_jobs,
                    (long long)a->steps, pool.width, a->out);
     TRY(ms_pool_run(e, &pool, jobs, n_jobs));
-    for (size_t i = 0; i < n_jobs && stop_asked == 0; i++)
+    for (size_t i = 0; i < n_jobs && *ms_stop_flag() == 0; i++)
         if (jobs[i].code != 0)
             return ms_fail(e, MUSEC_EIO, "the run %s failed: see %s", runs[which[i]].dir,
                            runs[which[i]].output);
-    if (stop_asked != 0) st = ms_fail(e, MUSEC_EIO, "interrupted; the same command goes on");
+    if (*ms_stop_flag() != 0) st = ms_fail(e, MUSEC_EIO, "interrupted; the same command goes on");
 done:
     return st;
 }

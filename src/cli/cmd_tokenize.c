@@ -2,12 +2,11 @@
  *
  * SIGINT and SIGTERM leave the shards that are whole and a manifest that --resume goes on from; a
  * second one ends the program at once. */
-#define _XOPEN_SOURCE 700 /* SA_RESETHAND */
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/signals.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "data/tokenize.h"
@@ -76,21 +75,6 @@ const ms_command *tokenize_command(void)
 }
 
 /* ---- while it runs --------------------------------------------------------------------------- */
-
-static volatile int stop_asked; /* the one thing that a signal handler can tell */
-
-static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
-
-static void catch_signals(void)
-{
-    struct sigaction act  = { .sa_handler = ask_to_stop, .sa_flags = SA_RESETHAND };
-    struct sigaction none = { .sa_handler = SIG_IGN };
-    sigemptyset(&act.sa_mask);
-    sigemptyset(&none.sa_mask);
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-    sigaction(SIGXFSZ, &none, NULL); /* a file over the limit is a write that fails, with words */
-}
 
 struct progress {
     ms_log *log;
@@ -224,7 +208,7 @@ static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
                                       .threads      = (int)a->threads,
                                       .resume       = a->resume,
                                       .verify       = a->verify,
-                                      .stop         = &stop_asked,
+                                      .stop         = ms_stop_flag(),
                                       .on_progress  = on_progress,
                                       .arg          = &progress };
     char                 vocab[MS_PATH_MAX];
@@ -238,7 +222,7 @@ static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
         TRY(ms_bpe_load(e, vocab, &bpe));
     }
     cfg.bpe = bpe;
-    catch_signals();
+    ms_stop_catch();
     TRY(ms_tokenize(e, &cfg, &p));
     ms_log_end(&log);
     tell_of_before(&log, a, &p);

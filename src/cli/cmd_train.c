@@ -3,14 +3,14 @@
  * Every field of the config is an option, and --set reaches them all by the names of config.json.
  * SIGINT and SIGTERM let the step at hand finish, write a checkpoint and leave; a second one ends
  * the program at once. */
-#define _XOPEN_SOURCE 700 /* SA_RESETHAND */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/settings.h"
+#include "cli/signals.h"
 #include "core/clock.h"
 #include "train/train.h"
 
@@ -237,18 +237,6 @@ static musec_status default_out(ms_error *e, const ms_train_config *cfg, char *p
 
 /* ---- while it runs --------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t stop_asked; /* the one thing that a signal handler can tell */
-
-static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
-
-static void catch_signals(void)
-{
-    struct sigaction act = { .sa_handler = ask_to_stop, .sa_flags = SA_RESETHAND };
-    sigemptyset(&act.sa_mask);
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-}
-
 struct progress {
     ms_log *log;
     int64_t steps;
@@ -328,7 +316,7 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
                                  .out     = out,
                                  .resume  = a->resume != NULL,
                                  .log     = &log,
-                                 .stop    = &stop_asked,
+                                 .stop    = ms_stop_flag(),
                                  .on_step = on_step,
                                  .arg     = &progress };
     ms_train       *t        = NULL;
@@ -339,7 +327,7 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
         snprintf(out, sizeof out, "%s", a->resume != NULL ? a->resume : a->out);
     else
         TRY(default_out(e, cfg, out, sizeof out));
-    catch_signals(); /* before there is a directory: a run that is interrupted says so in it */
+    ms_stop_catch(); /* before there is a directory: a run that is interrupted says so in it */
     TRY(ms_train_open(e, &setup, &t));
     progress.started = progress.last_line = ms_clock_ms();
     progress.first_step                   = ms_train_step(t);

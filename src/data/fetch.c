@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/json_file.h"
 #include "data/http.h"
 
 enum { MAX_DELAY_MS = 60000, NAP_MS = 100, PROGRESS_MS = 200, MAX_URL = 2048 };
@@ -88,28 +89,16 @@ static void read_state(transfer *t)
 
 static musec_status write_state(transfer *t)
 {
-    ms_out_file  out  = { 0 };
-    char        *text = NULL;
     json_t      *root = json_pack("{s:s%, s:s%, s:I, s:s}", "url", t->from.url, strlen(t->from.url),
                                   "tag", t->from.tag, strlen(t->from.tag), "bytes",
                                   (json_int_t)t->from.bytes, "sha256", t->from.sha256);
-    musec_status st   = MUSEC_OK;
+    musec_status st;
 
     if (root == NULL) { /* an address or a tag that is no UTF-8: then there is no going on */
         remove(t->state);
         return MUSEC_OK;
     }
-    text = json_dumps(root, JSON_INDENT(2));
-    if (text == NULL) {
-        st = ms_fail(t->e, MUSEC_ENOMEM, "%s: not enough memory", t->state);
-        goto done;
-    }
-    TRY(ms_out_open(t->e, t->state, &out));
-    TRY(ms_out_write(t->e, &out, text, strlen(text)));
-    TRY(ms_out_commit(t->e, &out));
-done:
-    ms_out_abandon(&out);
-    free(text);
+    st = ms_json_write(t->e, t->state, root);
     json_decref(root);
     return st;
 }

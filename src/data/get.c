@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json_file.h"
 #include "data/get_parts.h"
 #include "data/lock.h"
 #include "data/parquet.h"
@@ -48,19 +49,11 @@ done:
 musec_status ms_get_save(ms_error *e, const char *dir, const char *name, const json_t *root)
 {
     char         path[MS_PATH_MAX];
-    ms_out_file  out  = { 0 };
-    char        *text = json_dumps(root, JSON_INDENT(2));
     musec_status st;
 
-    if (text == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s/%s: not enough memory", dir, name);
     TRY(ms_path_join(e, dir, name, path));
-    TRY(ms_out_open(e, path, &out));
-    TRY(ms_out_write(e, &out, text, strlen(text)));
-    TRY(ms_out_write(e, &out, "\n", 1));
-    TRY(ms_out_commit(e, &out));
+    TRY(ms_json_write(e, path, root));
 done:
-    ms_out_abandon(&out);
-    free(text);
     return st;
 }
 

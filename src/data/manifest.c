@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "data/manifest.h"
 
+#include "core/json_file.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,22 +84,8 @@ static json_t *manifest_json(const ms_manifest *m) /* NULL: no memory */
 
 musec_status ms_manifest_write(ms_error *e, const char *path, const ms_manifest *m)
 {
-    json_t      *root = manifest_json(m);
-    char        *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
-    ms_out_file  out  = { 0 };
-    musec_status st;
-
-    if (text == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
-        goto done;
-    }
-    TRY(ms_out_open(e, path, &out));
-    TRY(ms_out_write(e, &out, text, strlen(text)));
-    TRY(ms_out_write(e, &out, "\n", 1));
-    TRY(ms_out_commit(e, &out));
-done:
-    ms_out_abandon(&out);
-    free(text);
+    json_t            *root = manifest_json(m);
+    const musec_status st   = ms_json_write(e, path, root);
     json_decref(root);
     return st;
 }

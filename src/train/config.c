@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json_file.h"
 #include "core/options.h"
 #include "core/real.h"
 #include "data/bytes.h"
@@ -481,22 +482,8 @@ done:
 
 musec_status ms_train_config_write(ms_error *e, const char *path, const ms_train_config *cfg)
 {
-    json_t      *json = ms_train_config_json(cfg);
-    char        *text = json_dumps(json, JSON_INDENT(2));
-    ms_out_file  out  = { 0 };
-    musec_status st;
-
-    if (text == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
-        goto done;
-    }
-    TRY(ms_out_open(e, path, &out));
-    TRY(ms_out_write(e, &out, text, strlen(text)));
-    TRY(ms_out_write(e, &out, "\n", 1));
-    TRY(ms_out_commit(e, &out));
-done:
-    ms_out_abandon(&out);
-    free(text);
+    json_t            *json = ms_train_config_json(cfg);
+    const musec_status st   = ms_json_write(e, path, json);
     json_decref(json);
     return st;
 }

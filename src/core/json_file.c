@@ -1,0 +1,24 @@
+/* json_file.c - a JSON value as a file. */
+#include "core/json_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+
+musec_status ms_json_write(ms_error *e, const char *path, const json_t *value)
+{
+    char        *text = value == NULL ? NULL : json_dumps(value, JSON_INDENT(2));
+    ms_out_file  out  = { 0 };
+    musec_status st;
+
+    if (text == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
+    TRY(ms_out_open(e, path, &out));
+    TRY(ms_out_write(e, &out, text, strlen(text)));
+    TRY(ms_out_write(e, &out, "\n", 1));
+    TRY(ms_out_commit(e, &out));
+done:
+    ms_out_abandon(&out);
+    free(text);
+    return st;
+}
