@@ -5,12 +5,12 @@
 #define _POSIX_C_SOURCE 200809L
 #include "data/inputs.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/directory.h"
 #include "core/file.h"
 #include "data/unpack.h"
 
@@ -62,58 +62,6 @@ static musec_status add(ms_error *e, ms_inputs *in, const char *path, const stru
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
-typedef struct names {
-    char **at;
-    size_t n, room;
-} names;
-
-static void free_names(names *list)
-{
-    for (size_t i = 0; i < list->n; i++)
-        free(list->at[i]);
-    free(list->at);
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static bool keep(names *list, const char *name)
-{
-    if (list->n == list->room) {
-        const size_t room = list->room == 0 ? 64 : 2 * list->room;
-        char       **more = realloc(list->at, room * sizeof *more);
-        if (more == NULL) return false;
-        list->at   = more;
-        list->room = room;
-    }
-    list->at[list->n] = strdup(name);
-    return list->at[list->n++] != NULL;
-}
-
-static musec_status list_directory(ms_error *e, const char *path, names *list)
-{
-    DIR           *dir = opendir(path);
-    musec_status   st  = MUSEC_OK;
-    struct dirent *entry;
-
-    if (dir == NULL) return ms_fail(e, MUSEC_EIO, "%s: cannot list (%s)", path, strerror(errno));
-    for (errno = 0; (entry = readdir(dir)) != NULL; errno = 0) {
-        if (entry->d_name[0] == '.') continue;
-        if (!keep(list, entry->d_name)) {
-            list->n -= list->n > 0 && list->at[list->n - 1] == NULL;
-            st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to list it", path);
-            goto done;
-        }
-    }
-    if (errno != 0) st = ms_fail(e, MUSEC_EIO, "%s: cannot list (%s)", path, strerror(errno));
-    if (list->n > 1) qsort(list->at, list->n, sizeof *list->at, by_bytes);
-done:
-    closedir(dir);
-    return st;
-}
-
 typedef struct above { /* the directories that lead to the one at hand */
     dev_t device[MAX_DEPTH];
     ino_t inode[MAX_DEPTH];
@@ -142,14 +90,14 @@ static musec_status enter(ms_error *e, above *up, const char *path)
 
 static musec_status walk(ms_error *e, ms_inputs *in, const char *path, above *up)
 {
-    names        list = { 0 };
+    ms_names     list = { 0 };
     char         below[MS_PATH_MAX];
     struct stat  sb;
     bool         json;
     musec_status st;
 
     TRY(enter(e, up, path));
-    TRY(list_directory(e, path, &list));
+    TRY(ms_directory_names(e, path, &list));
     for (size_t i = 0; i < list.n; i++) {
         TRY(ms_path_join(e, path, list.at[i], below));
         if (stat(below, &sb) != 0) {
@@ -165,7 +113,7 @@ static musec_status walk(ms_error *e, ms_inputs *in, const char *path, above *up
     }
     up->n--;
 done:
-    free_names(&list);
+    ms_names_free(&list);
     return st;
 }
 

@@ -11,7 +11,6 @@
 #include "data/source.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/directory.h"
 #include "core/file.h"
 #include "data/bytes.h"
 #include "data/corpus.h"
@@ -91,65 +91,9 @@ static const char *base_name(const char *path)
 
 /* ---- the files of a directory ---------------------------------------------------------------- */
 
-typedef struct names {
-    char **at;
-    size_t n, room;
-} names;
-
-static void free_names(names *list)
-{
-    for (size_t i = 0; i < list->n; i++)
-        free(list->at[i]);
-    free(list->at);
-    *list = (names){ 0 };
-}
-
-static bool add_name(names *list, const char *name)
-{
-    if (list->n == list->room) {
-        const size_t room  = list->room == 0 ? 64 : 2 * list->room;
-        char       **wider = realloc(list->at, room * sizeof *wider);
-        if (wider == NULL) return false;
-        list->at   = wider;
-        list->room = room;
-    }
-    list->at[list->n] = strdup(name);
-    return list->at[list->n] != NULL && ++list->n > 0;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* All names but hidden ones, sorted. */
-static musec_status read_directory(ms_error *e, const char *path, names *list)
-{
-    DIR           *dir = opendir(path);
-    struct dirent *entry;
-    musec_status   st = MUSEC_OK;
-
-    if (dir == NULL)
-        return ms_fail(e, MUSEC_EIO, "%s: cannot list the directory (%s)", path, strerror(errno));
-    errno = 0;
-    while ((entry = readdir(dir)) != NULL) {
-        if (entry->d_name[0] != '.' && !add_name(list, entry->d_name)) {
-            st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its file names", path);
-            goto done;
-        }
-        errno = 0;
-    }
-    if (errno != 0)
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot list the directory (%s)", path, strerror(errno));
-    if (list->n > 0) qsort(list->at, list->n, sizeof *list->at, by_name);
-done:
-    closedir(dir);
-    return st;
-}
-
 static bool for_validation(const char *name) { return strstr(name, "val") != NULL; }
 
-static musec_status nothing_usable(ms_error *e, const ms_source *s, const names *list)
+static musec_status nothing_usable(ms_error *e, const ms_source *s, const ms_names *list)
 {
     for (size_t i = 0; i < list->n; i++)
         if (how_to_unpack(list->at[i]) != NULL)
@@ -177,7 +121,7 @@ static musec_status add_part(ms_error *e, ms_source *s, const char *dir, const c
 }
 
 /* The files of this side; whether the last has to be cut. */
-static musec_status choose_files(ms_error *e, ms_source *s, const names *list)
+static musec_status choose_files(ms_error *e, ms_source *s, const ms_names *list)
 {
     const char  *suffix = ".txt";
     size_t       usable = 0, vals = 0;
@@ -354,7 +298,7 @@ done:
 
 static musec_status open_files(ms_error *e, ms_source *s)
 {
-    names        list = { 0 };
+    ms_names     list = { 0 };
     struct stat  sb;
     musec_status st;
 
@@ -365,7 +309,7 @@ static musec_status open_files(ms_error *e, ms_source *s)
     }
     if (S_ISDIR(sb.st_mode)) {
         s->directory = true;
-        TRY(read_directory(e, s->path, &list));
+        TRY(ms_directory_names(e, s->path, &list));
         TRY(choose_files(e, s, &list));
     } else if (how_to_unpack(s->path) != NULL) {
         st = ms_fail(e, MUSEC_EFORMAT,
@@ -388,7 +332,7 @@ static musec_status open_files(ms_error *e, ms_source *s)
     for (int64_t i = 0; i < s->n_parts; i++)
         s->tokens += s->parts[i].end - s->parts[i].begin;
 done:
-    free_names(&list);
+    ms_names_free(&list);
     return st;
 }
 

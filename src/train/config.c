@@ -11,6 +11,7 @@
 #include "core/json_file.h"
 #include "core/options.h"
 #include "core/real.h"
+#include "data/bpe.h"
 #include "data/bytes.h"
 #include "optim/optim.h"
 #include "train/presets.h"
@@ -382,8 +383,9 @@ static musec_status read_long_layers(ms_error *e, ms_train_config *cfg)
 
 musec_status ms_train_config_check(ms_error *e, ms_train_config *cfg)
 {
-    const int64_t gpt2_ids = 50304, least = cfg->tokenizer == MS_TOKENIZER_BYTE ? 257 : 50257;
-    musec_status  st;
+    const int64_t gpt2_ids = 50304,
+                  least    = cfg->tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START + 1 : MS_BPE_IDS;
+    musec_status st;
 
     if (cfg->model.vocab == 0)
         cfg->model.vocab = cfg->tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_VOCAB : gpt2_ids;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/rng.h"
+#include "data/bpe.h"
 #include "data/bytes.h"
 #include "train/checkpoint.h"
 #include "train/parts.h"
@@ -85,7 +86,7 @@ static musec_status open_model(ms_error *e, ms_sampler *s, const char *device)
     const ms_train_stage *last = plan.stage;
     s->pass = (ms_gpt_pass){ .window_short = last->window_short, .window_long = last->window_long };
     s->context = last->max_doc < plan.tokens ? last->max_doc : plan.tokens;
-    s->ids     = s->cfg.tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START + 1 : 50257;
+    s->ids     = s->cfg.tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START + 1 : MS_BPE_IDS;
     TRY(take_memory(e, s));
     st = musec_ctx_create(&s->ctx, device);
     if (st != MUSEC_OK)

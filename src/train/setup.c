@@ -3,11 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/bpe.h"
 #include "data/bytes.h"
 #include "optim/optim.h"
 #include "train/parts.h"
-
-enum { GPT2_START = 50256 };
 
 musec_status ms_train_check(ms_error *e, const musec_ctx *ctx, musec_status status)
 {
@@ -86,13 +85,13 @@ done:
 static musec_status open_data(ms_error *e, ms_train *t)
 {
     const ms_train_config *cfg = &t->cfg;
-    const int32_t    start     = cfg->tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START : GPT2_START;
-    ms_loader_config load      = { .source     = { .path     = cfg->data,
-                                                   .split    = MS_SPLIT_TRAIN,
-                                                   .vocab    = cfg->model.vocab,
-                                                   .start_id = start },
-                                   .max_tokens = t->schedule.max_tokens,
-                                   .keep_rest  = cfg->keep_rest != 0 };
+    const int32_t    start = cfg->tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START : MS_BPE_START;
+    ms_loader_config load  = { .source     = { .path     = cfg->data,
+                                               .split    = MS_SPLIT_TRAIN,
+                                               .vocab    = cfg->model.vocab,
+                                               .start_id = start },
+                               .max_tokens = t->schedule.max_tokens,
+                               .keep_rest  = cfg->keep_rest != 0 };
     musec_status     st;
 
     TRY(ms_mixture_open(e, &load, &t->train));

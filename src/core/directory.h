@@ -1,0 +1,16 @@
+/* directory.h - the names in a directory, in the order of their bytes. */
+#ifndef MS_CORE_DIRECTORY_H
+#define MS_CORE_DIRECTORY_H
+
+#include "core/status.h"
+
+typedef struct ms_names { /* { 0 } is empty */
+    char **at;
+    size_t n, room;
+} ms_names;
+
+/* Adds all names but hidden ones; on failure some may be there. */
+musec_status ms_directory_names(ms_error *e, const char *path, ms_names *out);
+void         ms_names_free(ms_names *list);
+
+#endif
