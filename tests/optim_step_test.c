@@ -299,6 +299,7 @@ TEST_EACH_DEVICE(reports_agree_with_the_oracle, dev)
         check_number(got.update_norm2, s1, 1e-9, "update_norm2", c);
         check_number(got.update_rms, fro / 6.0, 1e-9, "update_rms", c);
         check_number(got.update_erank, exp(entropy), 1e-9, "update_erank", c);
+        check_number(got.update_gain, c->map != same ? 1.0 : 0.0, 1e-9, "update_gain", c);
         check_number(got.threshold, c->D, 1e-15, "threshold", c);
         check_number(got.sigma1_over_d, c->D > 0.0 ? 4.0 / c->D : 0.0, 1e-12, "sigma1_over_d", c);
         check_number(got.share_above, above, 1e-15, "share_above", c);
@@ -312,6 +313,32 @@ TEST_EACH_DEVICE(reports_agree_with_the_oracle, dev)
                   clip.path);
         }
         free(w);
+        rig_free(&r);
+        oracle_free(&o);
+    }
+}
+
+/* K steps fall short of the exact clip by a known scalar map of each singular value. */
+TEST_EACH_DEVICE(the_gain_is_that_of_the_steps_taken, dev)
+{
+    for (int iters = 1; iters <= 9; iters += 2) {
+        const rig_param    param = { .name = "w", .rows = 9, .cols = 4 };
+        oracle             o     = oracle_make(9, 4, ORACLE_LINEAR, 4.0, 0.1, 3);
+        const law_ssc      law   = { 0.5, law_alpha_fro(o.s, o.k, 0.5), iters };
+        musec_optim_report got;
+        char               options[64];
+        double             took = 0.0, exact = 0.0;
+        snprintf(options, sizeof options, "report-every=1 threshold=0.5 ns-iters=%d", iters);
+        rig r = rig_make(dev, "soft-musec", options, MUSEC_F64, &param, 1, 1);
+        rig_set_grad(&r, 0, o.x);
+        rig_go(&r);
+        for (int64_t l = 0; l < o.k; l++) {
+            took  = hypot(took, law_ssc_of(o.s[l], &law));
+            exact = hypot(exact, law_soft(o.s[l], 0.5));
+        }
+        CHECK_OK(dev, musec_optim_get_report(r.opt, 0, &got));
+        CHECK(fabs(got.update_gain - took / exact) <= 1e-9, "%d steps: gain %.12g, not %.12g",
+              iters, got.update_gain, took / exact);
         rig_free(&r);
         oracle_free(&o);
     }
@@ -354,6 +381,7 @@ int main(void)
         cmocka_unit_test(a_step_takes_no_more_memory_than_said),
         cmocka_unit_test(after_two_steps_nothing_allocates),
         cmocka_unit_test(reports_agree_with_the_oracle),
+        cmocka_unit_test(the_gain_is_that_of_the_steps_taken),
         cmocka_unit_test(reports_come_at_their_interval),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,7 +53,8 @@ static ms_log_line line_of(int64_t step, int life)
     if (step != 3) {
         l.has_groups = true;
         for (int g = 0; g < MS_GROUPS; g++)
-            l.groups[g] = (ms_group_stats){ g + 0.1, g + 0.2, g + 0.3, g + 0.4, g + 0.5, x / 7 };
+            l.groups[g] =
+                (ms_group_stats){ g + 0.1, g + 0.2, g + 0.3, g + 0.4, g + 0.5, g + 0.6, x / 7 };
     }
     return l;
 }
@@ -123,11 +124,12 @@ static void expect_line(const json_t *j, const ms_log_line *l)
     CHECK(json_object_size(j) == 10u + l->has_val + l->has_groups, "%zu", json_object_size(j));
     for (int g = 0; l->has_groups && g < MS_GROUPS; g++) {
         const json_t *one = json_object_get(groups, names[g]);
-        CHECK(json_object_size(one) == 6, "%s", names[g]);
+        CHECK(json_object_size(one) == 7, "%s", names[g]);
         expect_number(one, "w_norm", l->groups[g].w_norm);
         expect_number(one, "u_norm", l->groups[g].u_norm);
         expect_number(one, "u_rms", l->groups[g].u_rms);
         expect_number(one, "u_erank", l->groups[g].u_erank);
+        expect_number(one, "u_gain", l->groups[g].u_gain);
         expect_number(one, "sigma1_over_d", l->groups[g].sigma1_over_d);
         expect_number(one, "share_above", l->groups[g].share_above);
     }
@@ -167,7 +169,7 @@ static void expect_events(const char *dir, int64_t seam, int64_t last)
     for (int i = 0; i < (int)last; i++) {
         const ms_log_line l = line_of(i + 1, i + 1 <= seam ? 0 : 1);
         CHECK(s[i].step == i + 1, "step %d", (int)s[i].step);
-        CHECK(s[i].n == 9 + l.has_val + (l.has_groups ? 18 : 0), "%d scalars", s[i].n);
+        CHECK(s[i].n == 9 + l.has_val + (l.has_groups ? 21 : 0), "%d scalars", s[i].n);
         CHECK(s[i].wall > 1.6e9 && (i == 0 || s[i].wall >= s[i - 1].wall), "%g", s[i].wall);
         expect_scalar(&s[i], "loss", l.loss);
         expect_scalar(&s[i], "objective", l.objective);

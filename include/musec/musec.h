@@ -363,6 +363,8 @@ typedef struct musec_optim_report {
     double      sigma1_over_d; /* of the momentum before clipping */
     double      share_above;   /* of its singular values above D */
     double      weight_norm2;
+    double      update_gain; /* Frobenius norm of the operator's result over that of the exact
+                                operator's: 1 where the iteration has converged; 0: no operator */
 } musec_optim_report;
 
 /* The matrices of all matrix-role parameters: index 0, 1, ... ; MUSEC_EINVAL behind the last. */

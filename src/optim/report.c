@@ -65,22 +65,39 @@ done:
     return st;
 }
 
+/* The Frobenius norm of what the exact operator makes of these singular values; NaN with them. */
+static double exact_norm(ms_optim_map map, const double *values, int64_t r, double threshold)
+{
+    double sum = 0.0;
+    if (map == MS_UPDATE_POLAR) return sqrt((double)r);
+    for (int64_t i = 0; i < r; i++) {
+        const double s = values[i];
+        const double y = map == MS_UPDATE_HARD ? fmin(s, threshold) : s / hypot(1.0, s / threshold);
+        sum += y * y;
+    }
+    return sqrt(sum);
+}
+
 static musec_status measure(musec_optim *opt, ms_group *g, int64_t m, ms_mat before,
                             double threshold, ms_mat after, double *values)
 {
     const bool           clips = ms_map_clips(g->map);
     musec_optim_report  *out   = &g->reports[m];
     musec_spectrum_stats stats;
-    musec_status         st = MUSEC_OK;
+    const int64_t        r     = g->rows < g->cols ? g->rows : g->cols;
+    double               exact = exact_norm(MS_UPDATE_POLAR, NULL, r, 0.0);
+    musec_status         st    = MUSEC_OK;
 
     if (clips) {
         TRY(spectrum_of(opt->d, before, threshold, values, &stats));
         out->threshold     = threshold;
         out->sigma1_over_d = stats.norm2 / threshold;
         out->share_above   = stats.share_above;
+        exact              = isnan(stats.fro) ? NAN : exact_norm(g->map, values, r, threshold);
     }
     TRY(spectrum_of(opt->d, after, 0.0, values, &stats));
-    double scale = ms_shape_factor(opt->cfg.shape_rule, g->rows, g->cols);
+    out->update_gain = g->map == MS_UPDATE_AS_IS ? 0.0 : exact > 0.0 ? stats.fro / exact : NAN;
+    double scale     = ms_shape_factor(opt->cfg.shape_rule, g->rows, g->cols);
     if (opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON)
         scale = stats.fro > 0.0 ? scale / stats.fro : 0.0;
     else if (clips && opt->cfg.update_scale == MUSEC_SCALE_UNIT)
@@ -99,7 +116,7 @@ static void report_nothing(const musec_optim *opt, musec_optim_report *out)
 {
     out->step      = opt->t + 1;
     out->threshold = out->sigma1_over_d = out->share_above = out->weight_norm2 = NAN;
-    out->update_norm2 = out->update_rms = out->update_erank = NAN;
+    out->update_norm2 = out->update_rms = out->update_erank = out->update_gain = NAN;
 }
 
 void ms_report_members(musec_optim *opt, ms_group *g, int64_t first, ms_mat before,

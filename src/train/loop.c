@@ -117,12 +117,14 @@ static void gather_groups(const ms_train *t, ms_log_line *line)
         g->sigma1_over_d = larger(r.sigma1_over_d, g->sigma1_over_d);
         g->u_rms += r.update_rms;
         g->u_erank += r.update_erank;
+        g->u_gain += r.update_gain;
         g->share_above += r.share_above;
         line->has_groups = true;
     }
     for (int k = 0; k < MS_GROUPS; k++) {
         line->groups[k].u_rms /= n[k];
         line->groups[k].u_erank /= n[k];
+        line->groups[k].u_gain /= n[k];
         line->groups[k].share_above /= n[k];
     }
 }

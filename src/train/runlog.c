@@ -35,6 +35,7 @@ static const field       group_fields[]        = {
                  { "u_norm", offsetof(ms_group_stats, u_norm) },
                  { "u_rms", offsetof(ms_group_stats, u_rms) },
                  { "u_erank", offsetof(ms_group_stats, u_erank) },
+                 { "u_gain", offsetof(ms_group_stats, u_gain) },
                  { "sigma1_over_d", offsetof(ms_group_stats, sigma1_over_d) },
                  { "share_above", offsetof(ms_group_stats, share_above) },
 };

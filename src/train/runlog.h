@@ -4,7 +4,7 @@
  *   {"step": 60, "tokens": 491520, "epoch": 0, "loss": 2.31, "objective": 2.31, "val_loss": 2.4,
  *    "lr": 0.02, "tok_s": 9000, "time_s": 55.1, "max_logit": 7.2,
  *    "groups": {"qk": {"w_norm": ..., "u_norm": ..., "u_rms": ..., "u_erank": ...,
- *               "sigma1_over_d": ..., "share_above": ...}, "vo": ..., "mlp": ...},
+ *               "u_gain": ..., "sigma1_over_d": ..., "share_above": ...}, "vo": ..., "mlp": ...},
  *    "ms": {"data": 0.1, "model": 700, "optim": 40, "rest": 3}}
  * Of several sets of data, "val_losses": {"NAME": ...} has each one's.
  * val_loss and groups stand where they were measured; a number that is not finite is null.  All but
@@ -20,7 +20,7 @@ enum { MS_GROUP_QK, MS_GROUP_VO, MS_GROUP_MLP, MS_GROUPS };
 
 typedef struct ms_group_stats { /* the largest over the group's matrices (w_norm, u_norm,
                                    sigma1_over_d), the mean (the others) */
-    double w_norm, u_norm, u_rms, u_erank, sigma1_over_d, share_above;
+    double w_norm, u_norm, u_rms, u_erank, u_gain, sigma1_over_d, share_above;
 } ms_group_stats;
 
 typedef struct ms_log_line {
