@@ -330,6 +330,24 @@ static void reading(void **state)
     fclose(f);
 }
 
+static void whole_texts(void **state)
+{
+    const char *path = at("whole.txt");
+    char       *text = NULL;
+    size_t      n    = 0;
+    ms_error    e;
+    (void)state;
+
+    put(path, "12345");
+    CHECK_OK_ERR(&e, ms_file_text(&e, path, 5, &text, &n));
+    CHECK(n == 5 && strcmp(text, "12345") == 0, "%zu bytes: %s", n, text);
+    free(text);
+    CHECK(ms_file_text(&e, path, 4, &text, &n) == MUSEC_EFORMAT && text == NULL && n == 0, "5 > 4");
+    CHECK(strstr(e.text, "at most 4 bytes") != NULL, "%s", e.text);
+    CHECK(ms_file_text(&e, "/dev/null", 4, &text, &n) == MUSEC_EFORMAT && text == NULL, "device");
+    CHECK(ms_file_text(&e, at("missing"), 4, &text, &n) == MUSEC_EIO && text == NULL, "missing");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +362,7 @@ int main(void)
         cmocka_unit_test(fifo_is_written_directly),
         cmocka_unit_test(stdout_in_a_file_is_shared),
         cmocka_unit_test(reading),
+        cmocka_unit_test(whole_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

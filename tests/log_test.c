@@ -62,6 +62,37 @@ static void progress_needs_a_terminal(void **state)
     screen_expect(&s, "");
 }
 
+static void a_block_is_redrawn_in_place(void **state)
+{
+    screen s;
+    (void)state;
+
+    screen_open(&s, MS_LOG_NORMAL, 1);
+    ms_log_block(&s.log, "a\nb\n");
+    ms_log_block(&s.log, "c\n");
+    ms_log_say(&s.log, MS_LOG_NORMAL, "note");
+    ms_log_block(&s.log, "d\n");
+    ms_log_block(&s.log, "");
+    ms_log_say(&s.log, MS_LOG_NORMAL, "end");
+    screen_expect(&s, "\ra\033[K\n\rb\033[K\n\033[J"
+                      "\033[2A\rc\033[K\n\033[J"
+                      "\033[1A\r\033[Jnote\n"
+                      "\rd\033[K\n\033[J"
+                      "\033[1A\033[J"
+                      "end\n");
+    screen_open(&s, MS_LOG_NORMAL, 0);
+    ms_log_block(&s.log, "a\n");
+    screen_expect(&s, "");
+    screen_open(&s, MS_LOG_NORMAL, 1); /* more lines than a screen of 24 has */
+    char many[200] = "";
+    for (int i = 0; i < 100; i++)
+        memcpy(many + i, "\n", 2);
+    ms_log_block(&s.log, many);
+    CHECK(s.log.lines == 23, "%d lines", s.log.lines);
+    fclose(s.f);
+    free(s.text);
+}
+
 static void lines_go_below_progress(void **state)
 {
     screen s;
@@ -109,9 +140,8 @@ static void long_lines_are_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(levels_decide),
-        cmocka_unit_test(progress_needs_a_terminal),
-        cmocka_unit_test(lines_go_below_progress),
+        cmocka_unit_test(levels_decide),           cmocka_unit_test(progress_needs_a_terminal),
+        cmocka_unit_test(lines_go_below_progress), cmocka_unit_test(a_block_is_redrawn_in_place),
         cmocka_unit_test(long_lines_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -222,6 +222,29 @@ static void mistakes_take_one_line(void **state)
     CHECK(o.result == MS_OPT_WRONG && strstr(o.err, "did you mean") == NULL, "%s", o.err);
 }
 
+static void pairs_have_a_name_and_a_value(void **state)
+{
+    static const struct {
+        const char *item, *name, *value; /* value NULL: it is no pair */
+    } cases[] = {
+        { "a=1", "a", "1" }, { "a=", "a", "" },  { "stages=b=2", "stages", "b=2" },
+        { "a", "", NULL },   { "=1", "", NULL }, { "", "", NULL },
+    };
+    char name[MS_OPTION_NAME], longest[MS_OPTION_NAME + 2] = "";
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const char *value = ms_option_pair(cases[i].item, name);
+        CHECK((value == NULL) == (cases[i].value == NULL), "%s", cases[i].item);
+        if (value == NULL) continue;
+        assert_string_equal(value, cases[i].value);
+        assert_string_equal(name, cases[i].name);
+    }
+    memset(longest, 'x', MS_OPTION_NAME);
+    longest[MS_OPTION_NAME] = '=';
+    CHECK(ms_option_pair(longest, name) == NULL, "a name that has no room");
+    CHECK(ms_option_pair(longest + 1, name) != NULL, "one that just has");
+}
+
 static void help_is_a_table(void **state)
 {
     static const char want[] =
@@ -339,9 +362,10 @@ static void json_strings_are_always_valid(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_and_spelling), cmocka_unit_test(extreme_numbers),
-        cmocka_unit_test(mistakes_take_one_line),  cmocka_unit_test(help_is_a_table),
-        cmocka_unit_test(json_round_trip),         cmocka_unit_test(json_strings_are_always_valid),
+        cmocka_unit_test(every_type_and_spelling),       cmocka_unit_test(extreme_numbers),
+        cmocka_unit_test(mistakes_take_one_line),        cmocka_unit_test(help_is_a_table),
+        cmocka_unit_test(pairs_have_a_name_and_a_value), cmocka_unit_test(json_round_trip),
+        cmocka_unit_test(json_strings_are_always_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

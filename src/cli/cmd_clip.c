@@ -8,7 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/stack.h"
-#include "cli/table.h"
+#include "core/table.h"
 #include "linalg/linalg.h"
 
 struct args {

@@ -3,12 +3,12 @@
  * SIGINT and SIGTERM keep what has come; the same command goes on from there.  A second one ends
  * the program at once. */
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/signals.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/process.h"
 #include "data/get.h"
 
 enum { LINE_EVERY_MS = 5000 };
@@ -216,7 +216,6 @@ static musec_status choose_out(ms_error *e, const struct args *a, const ms_catal
 static musec_status get(ms_error *e, const struct args *a, const ms_catalog *c, const char *name)
 {
     const double    begin    = ms_clock_ms();
-    const long      cores    = sysconf(_SC_NPROCESSORS_ONLN);
     struct progress progress = { ms_log_open(stderr, a->quiet ? MS_LOG_QUIET : MS_LOG_NORMAL),
                                  begin };
     char            out[MS_PATH_MAX];
@@ -241,7 +240,7 @@ static musec_status get(ms_error *e, const struct args *a, const ms_catalog *c, 
     ms_get_result   r;
     musec_status    st;
 
-    if (a->threads == 0) cfg.threads = cores > 0 ? (int)cores : 1;
+    if (a->threads == 0) cfg.threads = ms_process_cores();
     TRY(ms_catalog_find(e, c, name, &cfg.set));
     TRY(choose_out(e, a, cfg.set, out));
     ms_stop_catch();

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/table.h"
+#include "core/table.h"
 #include "data/bpe.h"
 #include "data/bytes.h"
 #include "data/shard.h"

@@ -15,7 +15,7 @@
 #include "cli/cli.h"
 #include "cli/pool.h"
 #include "cli/signals.h"
-#include "cli/table.h"
+#include "core/table.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "train/train.h"

@@ -8,7 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/peak.h"
-#include "cli/table.h"
+#include "core/table.h"
 #include "data/http.h"
 #include "data/unpack.h"
 #include "data/words.h"

@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "cli/stack.h"
-#include "cli/table.h"
+#include "core/table.h"
 #include "optim/optim.h"
 
 enum { MAX_SETTINGS = 64 };
@@ -387,6 +387,7 @@ static json_t *report_json(const struct job *j, const musec_optim_report *r)
     json_object_set_new(object, "update_norm2", ms_cli_real(r->update_norm2));
     json_object_set_new(object, "update_rms", ms_cli_real(r->update_rms));
     json_object_set_new(object, "update_erank", ms_cli_real(r->update_erank));
+    json_object_set_new(object, "update_gain", ms_cli_real(r->update_gain));
     json_object_set_new(object, "weight_norm2", ms_cli_real(r->weight_norm2));
     return object;
 }

@@ -11,9 +11,9 @@
 
 #include "cli/cli.h"
 #include "cli/stack.h"
-#include "cli/table.h"
 #include "core/log.h"
 #include "core/safetensors.h"
+#include "core/table.h"
 
 enum {
     DEFAULT_TOP = 5,

@@ -3,12 +3,12 @@
  * SIGINT and SIGTERM leave the shards that are whole and a manifest that --resume goes on from; a
  * second one ends the program at once. */
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/signals.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/process.h"
 #include "data/tokenize.h"
 
 enum { LINE_EVERY_MS = 5000, MAX_DOCUMENT = 48 << 20 };
@@ -190,7 +190,6 @@ static int choice(const char *word, const char *choices)
 
 static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
 {
-    const long           cores    = sysconf(_SC_NPROCESSORS_ONLN);
     ms_log               log      = ms_log_open(stderr, a->quiet ? MS_LOG_QUIET : MS_LOG_NORMAL);
     const double         begin    = ms_clock_ms();
     struct progress      progress = { &log, begin, begin, a->resume ? -1 : 0, 0, a->limit_tokens };
@@ -216,7 +215,7 @@ static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
 
     cfg.reader.split  = (ms_reader_split)choice(a->split, "eot|blank|file");
     cfg.reader.format = (ms_reader_format)choice(a->format, "auto|text|jsonl");
-    if (a->threads == 0) cfg.threads = cores > 0 ? (int)cores : 1;
+    if (a->threads == 0) cfg.threads = ms_process_cores();
     if (strcmp(a->tokenizer, "gpt2") == 0) {
         TRY(ms_bpe_find(e, a->vocab, vocab));
         TRY(ms_bpe_load(e, vocab, &bpe));

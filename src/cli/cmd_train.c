@@ -129,7 +129,7 @@ static musec_status apply_list(ms_error *e, const char *name, const ms_option_li
 static musec_status apply(ms_error *e, const struct args *a, ms_train_config *cfg)
 {
     ms_error       why = { "" };
-    char           key[64];
+    char           key[MS_OPTION_NAME];
     ms_train_field f;
     musec_status   st = MUSEC_OK;
 
@@ -142,52 +142,29 @@ static musec_status apply(ms_error *e, const struct args *a, ms_train_config *cf
     if (st == MUSEC_OK) st = apply_list(&why, "val-data", &a->val_data, cfg);
     if (st != MUSEC_OK) return ms_fail(e, st, "--%s", why.text);
     for (size_t i = 0; i < a->set.n; i++) {
-        const char *equal = strchr(a->set.item[i], '=');
-        snprintf(key, sizeof key, "%.*s", (int)(equal - a->set.item[i]), a->set.item[i]);
-        st = ms_train_config_set(&why, cfg, key, equal + 1);
+        const char *value = ms_option_pair(a->set.item[i], key); /* check_usage saw that it is */
+        st                = ms_train_config_set(&why, cfg, key, value);
         if (st != MUSEC_OK) return ms_fail(e, st, "--set: %s", why.text);
     }
     return st;
 }
 
-static bool is_given(const struct args *a, const char *name)
+static bool is_given(const void *arg, const char *name)
 {
-    ms_train_field f;
-    const size_t   n = strlen(name);
+    const struct args *a = arg;
+    ms_train_field     f;
+    char               key[MS_OPTION_NAME];
     for (size_t i = 0; ms_train_field_at(i, &f); i++)
         if (strcmp(f.name, name) == 0 && a->settings[i] != NULL) return true;
-    for (size_t i = 0; i < a->set.n; i++) {
-        size_t k = 0;
-        while (k < n &&
-               (a->set.item[i][k] == name[k] || (a->set.item[i][k] == '_' && name[k] == '-')))
-            k++;
-        if (k == n && a->set.item[i][k] == '=') return true;
-    }
+    for (size_t i = 0; i < a->set.n; i++)
+        if (ms_option_pair(a->set.item[i], key) != NULL && ms_train_field_same(key, name))
+            return true;
     return false;
-}
-
-/* What is given replaces what the preset's stages say of it, and a short run has no extension;
- * both are told. */
-static void shorten(const struct args *a, ms_train_config *cfg)
-{
-    static const char *const staged[] = { "batch",        "micro-batches", "max-doc",
-                                          "window-short", "window-long",   "mtp" };
-    for (size_t i = 0; i < COUNT(staged) && cfg->stages[0] != '\0'; i++) {
-        if (!is_given(a, staged[i]) || is_given(a, "stages")) continue;
-        cfg->stages[0] = '\0';
-        if (!a->quiet)
-            fprintf(stderr, "--%s stands in place of the preset's stages: there is one\n",
-                    staged[i]);
-    }
-    if (cfg->extension >= cfg->steps && !is_given(a, "extension")) {
-        cfg->extension = 0;
-        if (!a->quiet) fprintf(stderr, "%lld steps have no extension\n", (long long)cfg->steps);
-    }
 }
 
 static musec_status configure(ms_error *e, const struct args *a, ms_train_config *cfg)
 {
-    char            path[MS_PATH_MAX];
+    char            path[MS_PATH_MAX], told[MS_SETTLE_TEXT];
     ms_train_config was;
     musec_status    st;
 
@@ -205,7 +182,8 @@ static musec_status configure(ms_error *e, const struct args *a, ms_train_config
         else
             TRY(ms_train_config_init(e, cfg, a->preset, a->optimizer));
         TRY(apply(e, a, cfg));
-        shorten(a, cfg);
+        ms_train_config_settle(cfg, is_given, a, told);
+        if (!a->quiet) fputs(told, stderr);
         TRY(ms_train_config_check(e, cfg));
     }
 done:
@@ -214,8 +192,10 @@ done:
 
 static int check_usage(const ms_command *cmd, const struct args *a)
 {
+    char name[MS_OPTION_NAME];
+
     for (size_t i = 0; i < a->set.n; i++)
-        if (strchr(a->set.item[i], '=') == NULL)
+        if (ms_option_pair(a->set.item[i], name) == NULL)
             return ms_cli_usage(cmd, "--set wants FIELD=VALUE, not '%s'", a->set.item[i]);
     if (a->resume != NULL && (a->out != NULL || a->config != NULL))
         return ms_cli_usage(cmd, "--resume goes on in its directory: without --out and --config");

@@ -1,22 +1,23 @@
-/* directory.c - the names in a directory. */
-#define _POSIX_C_SOURCE 200809L /* strdup */
+/* directory.c - what is in a directory. */
+#define _XOPEN_SOURCE 700 /* strdup, nftw */
 #include "core/directory.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <ftw.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/grow.h"
+
 static bool add(ms_names *list, const char *name)
 {
-    if (list->n == list->room) {
-        const size_t room = list->room == 0 ? 64 : 2 * list->room;
-        char       **more = realloc(list->at, room * sizeof *more);
-        if (more == NULL) return false;
-        list->at   = more;
-        list->room = room;
-    }
+    char **more = ms_grow(list->at, list->n, &list->room, sizeof *more);
+
+    if (more == NULL) return false;
+    list->at          = more;
     list->at[list->n] = strdup(name);
     return list->at[list->n] != NULL && ++list->n > 0;
 }
@@ -53,4 +54,18 @@ void ms_names_free(ms_names *list)
         free(list->at[i]);
     free(list->at);
     *list = (ms_names){ 0 };
+}
+
+static int remove_one(const char *path, const struct stat *sb, int type, struct FTW *at)
+{
+    (void)sb, (void)type, (void)at;
+    return remove(path);
+}
+
+musec_status ms_directory_remove(ms_error *e, const char *path)
+{
+    enum { MAX_OPEN = 8 };
+    if (nftw(path, remove_one, MAX_OPEN, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT)
+        return MUSEC_OK;
+    return ms_fail(e, MUSEC_EIO, "%s: cannot remove (%s)", path, strerror(errno));
 }

@@ -78,6 +78,38 @@ musec_status ms_file_read(ms_error *e, FILE *f, const char *path, void *buf, siz
                    path, bytes, got);
 }
 
+musec_status ms_file_text(ms_error *e, const char *path, int64_t most, char **text, size_t *bytes)
+{
+    FILE        *f = NULL;
+    int64_t      n;
+    musec_status st;
+
+    *text  = NULL;
+    *bytes = 0;
+    TRY(ms_file_open_read(e, path, &f));
+    n = ms_file_bytes(f);
+    if (n < 0 || n > most) {
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: it must be a file of at most %lld bytes", path,
+                     (long long)most);
+        goto done;
+    }
+    *text = malloc((size_t)n + 1);
+    if (*text == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to read it", path);
+        goto done;
+    }
+    TRY(ms_file_read(e, f, path, *text, (size_t)n));
+    (*text)[n] = '\0';
+    *bytes     = (size_t)n;
+done:
+    if (f != NULL) fclose(f);
+    if (st != MUSEC_OK) {
+        free(*text);
+        *text = NULL;
+    }
+    return st;
+}
+
 /* ---- writing: where to ----------------------------------------------------------------------- */
 
 /* stdout's or stderr's descriptor if that is the file of `sb`, else -1. */

@@ -161,6 +161,15 @@ static bool nearer(const char *name, const char *known, size_t *best)
     return true;
 }
 
+const char *ms_option_pair(const char *item, char name[MS_OPTION_NAME])
+{
+    const size_t bytes = strcspn(item, "=");
+    if (bytes == 0 || bytes >= MS_OPTION_NAME || item[bytes] == '\0') return NULL;
+    memcpy(name, item, bytes);
+    name[bytes] = '\0';
+    return item + bytes + 1;
+}
+
 const char *ms_name_nearest(const char *name, const char *const *names, size_t n)
 {
     const char *meant = NULL;

@@ -22,7 +22,7 @@ typedef enum ms_option_type {
     MS_OPT_LIST,   /* ms_option_list: may be given again, all are kept */
 } ms_option_type;
 
-enum { MS_OPTION_LIST = 64 };
+enum { MS_OPTION_LIST = 64, MS_OPTION_NAME = 64 };
 
 typedef struct ms_option_list { /* { 0 } is empty */
     const char *item[MS_OPTION_LIST];
@@ -56,6 +56,9 @@ int  ms_options_parse(const ms_command *cmd, void *args, int argc, char **argv);
 void ms_options_help(const ms_command *cmd, FILE *to);
 /* {"threshold": 0.25, "op": "fast"} of every option, in table order. */
 void ms_options_json(const ms_command *cmd, const void *args, FILE *to);
+
+/* "NAME=VALUE" of a list's item: copies the name and returns the value; NULL: it is not so. */
+const char *ms_option_pair(const char *item, char name[MS_OPTION_NAME]);
 
 /* The name that a misspelt or cut one is near to, or NULL. */
 const char *ms_name_nearest(const char *name, const char *const *names, size_t n);

@@ -36,39 +36,6 @@ static where at_line(const char *path, size_t line)
     return w;
 }
 
-/* The whole file, with a NUL behind it; *text is malloc'ed. */
-static musec_status read_whole(ms_error *e, const char *path, char **text, size_t *n)
-{
-    FILE        *f = NULL;
-    int64_t      bytes;
-    musec_status st;
-
-    *text = NULL;
-    *n    = 0;
-    TRY(ms_file_open_read(e, path, &f));
-    bytes = ms_file_bytes(f);
-    if (bytes < 0 || bytes > MAX_FILE_BYTES) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: is no vocabulary: it must be a file of at most 64 MiB",
-                     path);
-        goto done;
-    }
-    *text = malloc((size_t)bytes + 1);
-    if (*text == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to read it", path);
-        goto done;
-    }
-    TRY(ms_file_read(e, f, path, *text, (size_t)bytes));
-    (*text)[bytes] = '\0';
-    *n             = (size_t)bytes;
-done:
-    if (f != NULL) fclose(f);
-    if (st != MUSEC_OK) {
-        free(*text);
-        *text = NULL;
-    }
-    return st;
-}
-
 /* Cuts the next line off, without its end; false behind the last. */
 static bool next_line(char **rest, const char *end, char **line, size_t *n)
 {
@@ -134,7 +101,7 @@ static musec_status read_encoder(ms_error *e, const char *path, ms_bpe *bpe)
     unsigned char  bytes[MS_BPE_TOKEN_BYTES];
     musec_status   st;
 
-    TRY(read_whole(e, path, &text, &n));
+    TRY(ms_file_text(e, path, MAX_FILE_BYTES, &text, &n));
     root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(root)) {
         st = ms_fail(e, MUSEC_EFORMAT, "%s, line %d: is no JSON object of tokens (%s)", path,
@@ -184,7 +151,7 @@ static musec_status check_merges(ms_error *e, const char *path, const ms_bpe *bp
     int32_t        id = 256;
     musec_status   st;
 
-    TRY(read_whole(e, path, &text, &bytes));
+    TRY(ms_file_text(e, path, MAX_FILE_BYTES, &text, &bytes));
     rest = text;
     while (next_line(&rest, text + bytes, &line, &n)) {
         const char *blank = memchr(line, ' ', n);
@@ -268,7 +235,7 @@ static musec_status load_tiktoken(ms_error *e, const char *path, ms_bpe *bpe)
     unsigned char token[MS_BPE_TOKEN_BYTES];
     musec_status  st;
 
-    TRY(read_whole(e, path, &text, &bytes));
+    TRY(ms_file_text(e, path, MAX_FILE_BYTES, &text, &bytes));
     rest = text;
     while (next_line(&rest, text + bytes, &line, &n)) {
         const where w     = at_line(path, ++number);
@@ -323,7 +290,7 @@ static musec_status load_bin(ms_error *e, const char *path, ms_bpe *bpe)
     size_t       bytes, at = sizeof header;
     musec_status st;
 
-    TRY(read_whole(e, path, &text, &bytes));
+    TRY(ms_file_text(e, path, MAX_FILE_BYTES, &text, &bytes));
     if (bytes < sizeof header) {
         st = ms_fail(e, MUSEC_EFORMAT,
                      "%s: is no table of tokens: it has %zu bytes, the header alone takes %zu",

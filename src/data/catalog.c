@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/embedded.h"
+#include "core/embedded.h"
 
 #define OWN_NAME "data/sources.json"
 

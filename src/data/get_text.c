@@ -9,16 +9,16 @@
  * A text that was cut by the limit is not "whole"; a later call that wants more makes it again. */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
-#include <ftw.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/directory.h"
 #include "data/get_parts.h"
 #include "data/manifest.h"
 #include "data/parquet.h"
 #include "data/shard.h"
 
-enum { MAX_DOCUMENT = 48 << 20, MAX_OPEN = 8 };
+enum { MAX_DOCUMENT = 48 << 20 };
 
 typedef struct texts {
     ms_getting *g;
@@ -36,21 +36,6 @@ typedef struct one { /* the text at hand */
     int64_t tokens, shards, documents;
     bool    whole;
 } one;
-
-/* ---- removing -------------------------------------------------------------------------------- */
-
-static int remove_entry(const char *path, const struct stat *sb, int flag, struct FTW *at)
-{
-    (void)sb, (void)flag, (void)at;
-    return remove(path);
-}
-
-static musec_status remove_tree(ms_error *e, const char *path)
-{
-    if (nftw(path, remove_entry, MAX_OPEN, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT)
-        return MUSEC_OK;
-    return ms_fail(e, MUSEC_EIO, "%s: cannot remove (%s)", path, strerror(errno));
-}
 
 /* ---- what is there --------------------------------------------------------------------------- */
 
@@ -216,7 +201,7 @@ static musec_status make(ms_error *e, texts *t, one *o)
         st = ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", raw);
         goto done;
     }
-    TRY(remove_tree(e, dir));
+    TRY(ms_directory_remove(e, dir));
     st = lines ? MUSEC_OK : ms_parquet_to_jsonl(e, raw, cfg->set->field, text);
     if (st == MUSEC_OK) st = tokenize(e, t, o, text, dir);
     if (st == MUSEC_EFORMAT)
@@ -226,9 +211,9 @@ static musec_status make(ms_error *e, texts *t, one *o)
     TRY(check_vocabulary(e, t, dir));
     TRY(move_shards(e, t, o, dir));
     TRY(keep_account(e, t, o, t->g->file.name));
-    TRY(remove_tree(e, dir));
-    if (!lines) TRY(remove_tree(e, text)); /* it can be made again */
-    if (!cfg->keep_raw) TRY(remove_tree(e, raw));
+    TRY(ms_directory_remove(e, dir));
+    if (!lines) TRY(ms_directory_remove(e, text)); /* it can be made again */
+    if (!cfg->keep_raw) TRY(ms_directory_remove(e, raw));
 done:
     return st;
 }

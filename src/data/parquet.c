@@ -1,57 +1,26 @@
 /* parquet.c - another program does the reading: the format has more packings and encodings than a
  * reader of one column would be worth. */
-#define _POSIX_C_SOURCE 200809L
 #include "data/parquet.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "core/embedded.h"
 #include "core/file.h"
-#include "data/embedded.h"
-
-extern char **environ;
-
-enum { NOT_RUN = -1, KILLED = -2 };
-
-/* Runs argv[0] with its stdout in a file, and its stderr too unless `loud`.  Returns its exit code,
- * NOT_RUN if there is no such program, KILLED if a signal ended it. */
-static int run(const char *const *argv, const char *out, bool loud)
-{
-    posix_spawn_file_actions_t actions;
-    pid_t                      child  = 0;
-    int                        status = 0, failed;
-
-    if (posix_spawn_file_actions_init(&actions) != 0) return NOT_RUN;
-    failed = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0) ||
-             posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out,
-                                              O_WRONLY | O_CREAT | O_TRUNC, 0666) ||
-             (!loud && posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null",
-                                                        O_WRONLY, 0)) ||
-             posix_spawnp(&child, argv[0], &actions, NULL, (char *const *)argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (failed) return NOT_RUN;
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR) return KILLED;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : KILLED;
-}
+#include "core/process.h"
 
 static bool has_duckdb(void)
 {
     static const char *const argv[] = { "duckdb", "--version", NULL };
-    return run(argv, "/dev/null", false) == 0;
+    return ms_process_run(argv, "/dev/null", "/dev/null") == 0;
 }
 
 static bool has_pyarrow(void)
 {
     static const char *const argv[] = { "python3", "-c", "import pyarrow.parquet", NULL };
-    return run(argv, "/dev/null", false) == 0;
+    return ms_process_run(argv, "/dev/null", "/dev/null") == 0;
 }
 
 musec_status ms_parquet_check(ms_error *e)
@@ -113,11 +82,11 @@ musec_status ms_parquet_to_jsonl(ms_error *e, const char *in, const char *field,
         return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", out);
     TRY(write_statement(e, in, field, part, sql, sizeof sql));
     if (!duck) TRY(ms_parquet_check(e));
-    code = duck ? run(by_duck, "/dev/null", true) : run(by_arrow, part, true);
+    code = ms_process_run(duck ? by_duck : by_arrow, duck ? "/dev/null" : part, NULL);
     if (code != 0)
         st = ms_fail(e, MUSEC_EFORMAT, "%s: %s could not read it (%s %d)", in,
                      duck ? "duckdb" : "python3 with pyarrow",
-                     code == KILLED ? "it was interrupted:" : "exit", code);
+                     code == MS_KILLED ? "it was interrupted:" : "exit", code);
     else if (rename(part, out) != 0)
         st = ms_fail(e, MUSEC_EIO, "%s: cannot create (%s)", out, strerror(errno));
 done:

@@ -14,13 +14,12 @@
  * so the bytes decide and not how some version of a JSON library prints them, and
  *     head -c -68 state.json | sha256sum
  * finds it too. */
-#define _XOPEN_SOURCE 700 /* nftw */
+#define _XOPEN_SOURCE 700
 #include "train/checkpoint.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -29,6 +28,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/directory.h"
 #include "core/sha256.h"
 
 #define STATE_MAX (64 << 20)
@@ -144,14 +144,6 @@ done:
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
-static int remove_one(const char *path, const struct stat *sb, int type, struct FTW *ftw)
-{
-    (void)sb, (void)type, (void)ftw;
-    return remove(path);
-}
-
-static int remove_tree(const char *path) { return nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
-
 static musec_status sync_path(ms_error *e, const char *path)
 {
     const int    fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -187,7 +179,7 @@ static musec_status clear_up(ms_error *e, const char *root)
         TRY(ms_path_join(e, root, list[i].name, path));
         TRY(ms_path_join(e, root, x.name, whole));
         if (list[i].kind == ENTRY_OLD && rename(path, whole) == 0) continue;
-        (void)remove_tree(path);
+        (void)ms_directory_remove(NULL, path);
     }
 done:
     free(list);
@@ -294,7 +286,7 @@ static musec_status put_in_place(ms_error *e, const char *root, const char *part
         goto done;
     }
     TRY(sync_path(e, root));
-    if (aside && remove_tree(old) != 0) st = io_failed(e, old, "remove");
+    if (aside) TRY(ms_directory_remove(e, old));
 done:
     return st;
 }
@@ -316,10 +308,11 @@ static musec_status prune(ms_error *e, const char *root, int64_t step, int64_t k
         make_name(&x, ENTRY_PART, list[i].step, (long)getpid());
         TRY(ms_path_join(e, root, list[i].name, path));
         TRY(ms_path_join(e, root, x.name, part));
-        if (rename(path, part) != 0 || remove_tree(part) != 0) {
+        if (rename(path, part) != 0) {
             st = io_failed(e, path, "remove the checkpoint");
             goto done;
         }
+        TRY(ms_directory_remove(e, part));
     }
 done:
     free(list);
@@ -367,7 +360,7 @@ musec_status ms_checkpoint_write(ms_error *e, const char *dir, int64_t step,
     made_part = made_root = false;
     TRY(prune(e, root, step, keep));
 done:
-    if (st != MUSEC_OK && made_part) (void)remove_tree(part);
+    if (st != MUSEC_OK && made_part) (void)ms_directory_remove(NULL, part);
     if (st != MUSEC_OK && made_root) (void)rmdir(root);
     return st;
 }
@@ -552,7 +545,9 @@ musec_status ms_checkpoint_set_aside(ms_error *e, const char *run_dir, int64_t s
         if (list[i].kind != ENTRY_WHOLE || list[i].step <= step) continue;
         TRY(ms_path_join(e, root, list[i].name, path));
         snprintf(aside, sizeof aside, "%s.damaged", path);
-        if (rename(path, aside) != 0 && (remove_tree(aside) != 0 || rename(path, aside) != 0)) {
+        if (rename(path, aside) == 0) continue;
+        TRY(ms_directory_remove(e, aside)); /* of an earlier time */
+        if (rename(path, aside) != 0) {
             st = io_failed(e, path, "rename the damaged checkpoint");
             goto done;
         }

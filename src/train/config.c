@@ -119,7 +119,7 @@ static const char *const not_ours[] = { "seed" };
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static bool same_name(const char *a, const char *b)
+bool ms_train_field_same(const char *a, const char *b)
 {
     for (; *a != '\0' && *b != '\0'; a++, b++)
         if ((*a == '_' ? '-' : *a) != (*b == '_' ? '-' : *b)) return false;
@@ -129,7 +129,7 @@ static bool same_name(const char *a, const char *b)
 static const field *find_field(const char *key)
 {
     for (size_t i = 0; i < COUNT(fields); i++)
-        if (same_name(fields[i].name, key)) return &fields[i];
+        if (ms_train_field_same(fields[i].name, key)) return &fields[i];
     return NULL;
 }
 
@@ -156,23 +156,40 @@ bool ms_train_field_at(size_t index, ms_train_field *out)
     return out->name != NULL;
 }
 
-static musec_status unknown(ms_error *e, const char *key)
-{
-    enum { MOST = 160 };
-    const char    *names[MOST], *near;
-    char           wanted[64];
-    size_t         n = 0;
-    ms_train_field f;
+enum { MOST_NAMES = 160 };
 
-    snprintf(wanted, sizeof wanted, "%s", key);
+static musec_status unknown(ms_error *e, const char *kind, const char *name,
+                            const char *const *names, size_t n)
+{
+    char        wanted[64];
+    const char *near;
+
+    snprintf(wanted, sizeof wanted, "%s", name);
     for (char *c = wanted; *c != '\0'; c++)
         if (*c == '_') *c = '-';
-    for (; n < MOST && ms_train_field_at(n, &f); n++)
-        names[n] = f.name;
     near = ms_name_nearest(wanted, names, n);
-    return ms_fail(e, MUSEC_EINVAL, "there is no field \"%s\"%s%s%s", key,
+    return ms_fail(e, MUSEC_EINVAL, "there is no %s \"%s\"%s%s%s", kind, name,
                    near != NULL ? "; did you mean \"" : "; musec train --help lists them",
                    near != NULL ? near : "", near != NULL ? "\"?" : "");
+}
+
+static musec_status unknown_field(ms_error *e, const char *key)
+{
+    const char    *names[MOST_NAMES];
+    size_t         n = 0;
+    ms_train_field f;
+    for (; n < MOST_NAMES && ms_train_field_at(n, &f); n++)
+        names[n] = f.name;
+    return unknown(e, "field", key, names, n);
+}
+
+static musec_status unknown_optimizer(ms_error *e, const char *name)
+{
+    const char *names[MOST_NAMES];
+    size_t      n = 0;
+    while (n < MOST_NAMES && (names[n] = musec_optim_name(n, NULL)) != NULL)
+        n++;
+    return unknown(e, "optimizer", name, names, n);
 }
 
 /* ---- text to value --------------------------------------------------------------------------- */
@@ -272,8 +289,8 @@ musec_status ms_train_config_set(ms_error *e, ms_train_config *cfg, const char *
     const char  *name;
     if (f != NULL) return set_field(e, f, cfg, value);
     for (size_t i = 0; (name = optim_field(i, NULL, NULL)) != NULL; i++)
-        if (same_name(name, key)) return ms_optim_config_set(e, &cfg->optim, name, value);
-    return unknown(e, key);
+        if (ms_train_field_same(name, key)) return ms_optim_config_set(e, &cfg->optim, name, value);
+    return unknown_field(e, key);
 }
 
 musec_status ms_train_config_get(const ms_train_config *cfg, const char *key, char *text,
@@ -347,14 +364,35 @@ musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char 
     if (index < 0)
         return ms_fail(e, MUSEC_EINVAL, "there is no preset \"%s\"; there are %s", preset, PRESETS);
     if (musec_optim_config_init(&cfg->optim, sizeof cfg->optim, optimizer) != MUSEC_OK)
-        return ms_fail(e, MUSEC_EINVAL,
-                       "there is no optimizer \"%s\"; musec train --help lists them", optimizer);
+        return unknown_optimizer(e, optimizer);
     for (int own = 0; own < 2; own++) {
         TRY(apply(e, cfg, ms_preset_common, own != 0));
         TRY(apply(e, cfg, ms_presets[index].settings, own != 0));
     }
 done:
     return st;
+}
+
+void ms_train_config_settle(ms_train_config *cfg,
+                            bool (*is_given)(const void *arg, const char *key), const void *arg,
+                            char told[MS_SETTLE_TEXT])
+{
+    static const char *const staged[] = { "batch",        "micro-batches", "max-doc",
+                                          "window-short", "window-long",   "mtp" };
+    int                      n        = 0;
+
+    told[0] = '\0';
+    for (size_t i = 0; i < COUNT(staged) && cfg->stages[0] != '\0'; i++) {
+        if (!is_given(arg, staged[i]) || is_given(arg, "stages")) continue;
+        cfg->stages[0] = '\0';
+        n = snprintf(told, MS_SETTLE_TEXT, "%s stands in place of the preset's stages\n",
+                     staged[i]);
+    }
+    if (cfg->extension >= cfg->steps && !is_given(arg, "extension")) {
+        cfg->extension = 0;
+        snprintf(told + n, (size_t)(MS_SETTLE_TEXT - n), "%lld steps have no extension\n",
+                 (long long)cfg->steps);
+    }
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -420,18 +458,19 @@ json_t *ms_train_config_json(const ms_train_config *cfg)
     return all;
 }
 
-/* Texts as they are written; by hand a number may be one. */
-static musec_status set_from_json(ms_error *e, ms_train_config *cfg, const char *key,
-                                  const json_t *value)
+musec_status ms_train_config_set_json(ms_error *e, ms_train_config *cfg, const char *key,
+                                      const json_t *value)
 {
-    char text[64];
+    char text[MS_REAL_TEXT];
     if (json_is_string(value)) return ms_train_config_set(e, cfg, key, json_string_value(value));
     if (json_is_integer(value))
         snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
     else if (json_is_real(value))
-        snprintf(text, sizeof text, "%.17g", json_real_value(value));
+        ms_real_text(json_real_value(value), text);
+    else if (json_is_boolean(value))
+        snprintf(text, sizeof text, "%s", json_is_true(value) ? "yes" : "no");
     else
-        return ms_fail(e, MUSEC_EFORMAT, "%s must be a text or a number", key);
+        return ms_fail(e, MUSEC_EFORMAT, "%s must be a text, a number or true/false", key);
     return ms_train_config_set(e, cfg, key, text);
 }
 
@@ -455,7 +494,7 @@ musec_status ms_train_config_from_json(ms_error *e, const char *what, const json
     {
         if (st != MUSEC_OK) break;
         if (strcmp(key, "preset") == 0 || strcmp(key, "optimizer") == 0) continue;
-        st = set_from_json(&why, cfg, key, value);
+        st = ms_train_config_set_json(&why, cfg, key, value);
     }
     if (st != MUSEC_OK) return ms_fail(e, st, "%s: %s", what, why.text);
     return MUSEC_OK;
@@ -463,22 +502,13 @@ musec_status ms_train_config_from_json(ms_error *e, const char *what, const json
 
 musec_status ms_train_config_read(ms_error *e, const char *path, ms_train_config *cfg)
 {
-    json_error_t where;
-    FILE        *f    = NULL;
     json_t      *json = NULL;
     musec_status st;
 
-    TRY(ms_file_open_read(e, path, &f));
-    json = json_loadf(f, JSON_REJECT_DUPLICATES, &where);
-    if (!json_is_object(json)) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s:%d: %s", path, json == NULL ? where.line : 1,
-                     json == NULL ? where.text : "not a JSON object");
-        goto done;
-    }
+    TRY(ms_json_read(e, path, &json));
     TRY(ms_train_config_from_json(e, path, json, cfg));
 done:
     json_decref(json);
-    if (f != NULL) fclose(f);
     return st;
 }
 

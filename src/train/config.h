@@ -12,7 +12,7 @@
 #include "core/file.h"
 #include "model/gpt.h"
 
-enum { MS_TEXT_MAX = 1024 };
+enum { MS_TEXT_MAX = 1024, MS_SETTLE_TEXT = 256 };
 
 typedef enum ms_tokenizer { MS_TOKENIZER_BYTE, MS_TOKENIZER_GPT2 } ms_tokenizer;
 typedef enum ms_reduction { MS_REDUCTION_MEAN, MS_REDUCTION_SUM8 } ms_reduction;
@@ -51,6 +51,7 @@ typedef struct ms_train_field {
 
 /* Fields 0, 1, ... until false; those of the optimizer last. */
 bool ms_train_field_at(size_t index, ms_train_field *out);
+bool ms_train_field_same(const char *a, const char *b); /* hyphens and underscores are alike */
 
 /* The presets: 0, 1, ... until NULL. */
 const char *ms_preset_name(size_t index, const char **help);
@@ -61,8 +62,16 @@ musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char 
 /* key with hyphens or underscores; unknown: the nearest is named. */
 musec_status ms_train_config_set(ms_error *e, ms_train_config *cfg, const char *key,
                                  const char *value);
+/* The same from a text, a number or true/false (yes/no). */
+musec_status ms_train_config_set_json(ms_error *e, ms_train_config *cfg, const char *key,
+                                      const json_t *value);
 musec_status ms_train_config_get(const ms_train_config *cfg, const char *key, char *text,
                                  size_t bytes);
+/* What is given (asked by its name with hyphens) replaces what the preset's stages say of it, and a
+ * short run has no extension.  told: a line for each, or "". */
+void ms_train_config_settle(ms_train_config *cfg,
+                            bool (*is_given)(const void *arg, const char *key), const void *arg,
+                            char told[MS_SETTLE_TEXT]);
 /* Are the fields, together, a run?  Fills what follows from others (vocab of 0, long layers). */
 musec_status ms_train_config_check(ms_error *e, ms_train_config *cfg);
 

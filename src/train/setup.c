@@ -128,6 +128,19 @@ done:
     return st;
 }
 
+musec_status ms_train_try_data(ms_error *e, const ms_train_config *cfg)
+{
+    ms_train     t = { .cfg = *cfg };
+    musec_status st;
+
+    TRY(ms_schedule_make(e, cfg, &t.schedule));
+    TRY(open_data(e, &t));
+    TRY(try_data(e, &t));
+done:
+    ms_train_unbuild(&t);
+    return st;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static musec_status open_device(ms_error *e, const ms_train_config *cfg, musec_ctx **out)

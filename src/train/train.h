@@ -45,6 +45,9 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out);
 void         ms_train_close(ms_train *t);      /* accepts NULL */
 int64_t      ms_train_step(const ms_train *t); /* steps done */
 
+/* Is the data there, and has it what a step of every stage takes? */
+musec_status ms_train_try_data(ms_error *e, const ms_train_config *cfg);
+
 /* What will be done, for people: model, schedule, every parameter's rule, memory. */
 musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to);
 

@@ -21,6 +21,7 @@ completes() {
     if [ "$got" = "$2" ]; then pass; else fail "'$typed' completes to '$got', not '$2'"; fi
 }
 completes 'musec cl' 'clip'
+completes 'musec sw' 'sweep'
 completes 'musec --v' '--version'
 completes 'musec clip --op p' 'paper7 polar'
 completes 'musec clip --thr' '--threshold'
@@ -35,6 +36,8 @@ completes 'musec bench s' 'step'
 completes 'musec replay --optimizer mu' 'musec muon muonclip'
 completes 'musec replay --momentum-' '--momentum-out --momentum-form --momentum-init'
 completes 'musec replay --lr ' ''
+completes 'musec sweep --th' '--threshold --threads'
+completes 'musec paper --no' '--no-run'
 completes 'musec replay --w0 ' ''
 completes 'musec completion ' '--help bash zsh'
 completes 'musec info --no' '--no-peak'

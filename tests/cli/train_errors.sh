@@ -115,7 +115,7 @@ refuses 1 'c.json: cannot open for reading \(No such file' --config c.json
 echo '{"preset": "pico"}' >c.json
 refuses 1 'c.json: no "preset" or no "optimizer"' --config c.json
 echo '{"preset": "pico", "optimizer": "muon", "lr": true}' >c.json
-refuses 1 'c.json: lr must be a text or a number' --config c.json
+refuses 1 'c.json: lr is "yes"; it must be a number' --config c.json
 echo '{"preset": "pico", "optimizer": "muon", "lrr": "1"}' >c.json
 refuses 1 'c.json: there is no field "lrr"' --config c.json
 echo '{"preset": ' >c.json

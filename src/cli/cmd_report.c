@@ -1,0 +1,198 @@
+/* cmd_report.c - musec report: run directories in, one self-contained page out. */
+#define _POSIX_C_SOURCE 200809L /* strdup, strtok_r, open_memstream */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "report/draw.h"
+#include "report/sections.h"
+
+struct args {
+    const char *out, *png, *csv, *title, *sections;
+    double      within;
+    int         omit_times, json;
+};
+
+static const ms_option options[] = {
+    { "out", MS_OPT_STR, offsetof(struct args, out), "FILE", "page to write [report.html]" },
+    { "png", MS_OPT_STR, offsetof(struct args, png), "DIR", "also each figure as a PNG file [no]" },
+    { "csv", MS_OPT_STR, offsetof(struct args, csv), "DIR",
+      "also the numbers of each figure and table [no]" },
+    { "title", MS_OPT_STR, offsetof(struct args, title), "TEXT", "of the page [Training runs]" },
+    { "sections", MS_OPT_STR, offsetof(struct args, sections), "A,B", "only these [all]" },
+    { "within", MS_OPT_F64, offsetof(struct args, within), "X",
+      "stability: share above the best loss that still counts [0.02]" },
+    { "omit-times", MS_OPT_FLAG, offsetof(struct args, omit_times), NULL,
+      "leave out what differs when the same runs are made again [no]" },
+    MS_CLI_JSON(struct args),
+};
+
+enum { MOST_SECTIONS = 32 };
+
+/* The list of sections comes from their table, so that it is never out of date. */
+static const char *details(void)
+{
+    static char text[4096];
+    const char *id, *title, *shows;
+    size_t      used;
+
+    used =
+        (size_t)snprintf(text, sizeof text,
+                         "RUN is a run directory (musec train --out), or a directory that holds "
+                         "some, up to four\nlevels below.  The page needs nothing but itself; its "
+                         "path goes to stdout.  Sections,\neach of which appears where the runs "
+                         "allow it:\n\n");
+    for (size_t i = 0; (id = ms_section_at(i, &title, &shows)) != NULL; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "  %-17s%s%s%s%s\n", id, title,
+                                 shows[0] != '\0' ? " (" : "", shows, shows[0] != '\0' ? ")" : "");
+    snprintf(text + used, sizeof text - used,
+             "\nDrawn by gnuplot, which must be installed.\n\n"
+             "Example: musec report runs --out report.html --csv numbers\n");
+    return text;
+}
+
+const ms_command *report_command(void)
+{
+    static ms_command command = {
+        .name         = "musec report",
+        .operands     = "RUN...",
+        .summary      = "draw training runs as one HTML page",
+        .options      = options,
+        .n_options    = COUNT(options),
+        .min_operands = 1,
+        .max_operands = -1,
+    };
+    command.details = details();
+    return &command;
+}
+
+typedef struct names { /* of sections; they point into `text` */
+    char       *text;
+    const char *at[MOST_SECTIONS];
+    size_t      n;
+} names;
+
+static musec_status read_names(ms_error *e, const char *list, names *out)
+{
+    char *rest = NULL;
+
+    out->text = strdup(list);
+    if (out->text == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
+    for (char *at = strtok_r(out->text, ", ", &rest); at != NULL;
+         at       = strtok_r(NULL, ", ", &rest)) {
+        if (out->n == MOST_SECTIONS)
+            return ms_fail(e, MUSEC_EINVAL, "--sections names more than %d", MOST_SECTIONS);
+        out->at[out->n++] = at;
+    }
+    if (out->n == 0)
+        return ms_fail(e, MUSEC_EINVAL, "--sections is empty; musec report --help lists them");
+    return ms_sections_check(e, out->at, out->n);
+}
+
+/* "12 runs of 2 methods, 1 diverged. Problems: pico, fineweb; pico, c4." */
+static char *lead_of(const ms_compare *c)
+{
+    char  *text  = NULL;
+    size_t bytes = 0, diverged = 0, unfinished = 0;
+    FILE  *to = open_memstream(&text, &bytes);
+
+    if (to == NULL) return NULL;
+    for (size_t i = 0; i < c->set->n; i++) {
+        diverged += c->set->at[i].status == MS_RUN_DIVERGED;
+        unfinished += c->set->at[i].status == MS_RUN_UNFINISHED;
+    }
+    fprintf(to, "%zu run%s of %zu method%s", c->set->n, c->set->n == 1 ? "" : "s", c->n_methods,
+            c->n_methods == 1 ? "" : "s");
+    if (diverged > 0) fprintf(to, ", %zu diverged", diverged);
+    if (unfinished > 0) fprintf(to, ", %zu unfinished", unfinished);
+    for (size_t i = 0; i < c->n_problems; i++)
+        fprintf(to, "%s%s", i == 0 ? ". Problems: " : "; ", c->problems[i].label);
+    fputc('.', to);
+    if (fclose(to) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+static musec_status make_page(ms_error *e, const struct args *a, const names *only,
+                              const ms_compare *c, ms_page *page)
+{
+    const ms_report_options o    = { .omit_times = a->omit_times != 0,
+                                     .within     = a->within,
+                                     .only       = only->n > 0 ? only->at : NULL,
+                                     .n_only     = only->n };
+    char                   *lead = lead_of(c);
+
+    if (lead == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the report");
+    ms_page_begin(page, a->title, lead);
+    free(lead);
+    return ms_sections_build(e, c, &o, page);
+}
+
+static musec_status print_json(ms_error *e, const struct args *a, const ms_compare *c,
+                               const ms_page *page)
+{
+    json_t      *sections = json_array(), *notes = json_array(), *all = json_object();
+    musec_status st;
+
+    for (size_t i = 0; i < page->n; i++)
+        json_array_append_new(sections, ms_cli_string(page->sections[i].id));
+    for (size_t i = 0; i < c->set->n_notes; i++)
+        json_array_append_new(notes, ms_cli_string(c->set->notes[i]));
+    json_object_set_new(all, "out", ms_cli_string(a->out));
+    json_object_set_new(all, "runs", json_integer((json_int_t)c->set->n));
+    json_object_set_new(all, "sections", sections);
+    json_object_set_new(all, "notes", notes);
+    st = ms_cli_print_json(e, all, stdout);
+    json_decref(all);
+    return st;
+}
+
+static musec_status report(ms_error *e, const struct args *a, const names *only, int n, char **runs,
+                           ms_runset *set)
+{
+    const ms_page_files files = { .html = a->out, .png_dir = a->png, .csv_dir = a->csv };
+    ms_compare          c     = { 0 };
+    ms_page             page  = { 0 };
+    musec_status        st;
+
+    TRY(ms_draw_ready(e));
+    for (int i = 0; i < n; i++)
+        TRY(ms_runset_add(e, set, runs[i]));
+    TRY(ms_compare_build(e, set, &c));
+    TRY(make_page(e, a, only, &c, &page));
+    TRY(ms_page_write(e, &page, &files));
+    for (size_t i = 0; i < set->n_notes; i++)
+        fprintf(stderr, "musec report: note: %s\n", set->notes[i]);
+    if (a->json)
+        TRY(print_json(e, a, &c, &page));
+    else
+        printf("%s\n", a->out);
+done:
+    ms_page_free(&page);
+    ms_compare_free(&c);
+    return st;
+}
+
+int cmd_report(int argc, char **argv)
+{
+    const ms_command *cmd  = report_command();
+    struct args       a    = { .out = "report.html", .title = "Training runs", .within = 0.02 };
+    const int         n    = ms_options_parse(cmd, &a, argc, argv);
+    names             only = { 0 };
+    ms_error          e    = { "" };
+    ms_runset         set  = { 0 };
+    int               code = EXIT_OK;
+
+    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (!(a.within >= 0.0 && a.within <= 1.0))
+        return ms_cli_usage(cmd, "--within is %g; it must be a share from 0 to 1", a.within);
+    if (a.sections != NULL && read_names(&e, a.sections, &only) != MUSEC_OK) {
+        ms_cli_fail(cmd, &e);
+        code = EXIT_USAGE;
+    } else if (report(&e, &a, &only, n, argv + 1, &set) != MUSEC_OK) {
+        code = ms_cli_fail(cmd, &e);
+    }
+    ms_runset_free(&set);
+    free(only.text);
+    return code;
+}

@@ -1,0 +1,163 @@
+/* table.c - cells are kept as text until all are there and the widths are known. */
+#include "core/table.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/grow.h"
+#include "core/text.h"
+
+enum { MAX_COLUMNS = 16 };
+
+void ms_table_add(ms_table *table, const char *fmt, ...)
+{
+    char  **cells = ms_grow(table->cells, table->n_cells, &table->room, sizeof *cells);
+    va_list args;
+    char   *text;
+
+    if (cells == NULL) {
+        table->out_of_memory = 1;
+        return;
+    }
+    table->cells = cells;
+    va_start(args, fmt);
+    text = ms_text_format(fmt, args);
+    va_end(args);
+    if (text == NULL)
+        table->out_of_memory = 1;
+    else
+        table->cells[table->n_cells++] = text;
+}
+
+musec_status ms_table_print(ms_error *error, const ms_table *table, FILE *to)
+{
+    const size_t n_cols             = strlen(table->align);
+    int          width[MAX_COLUMNS] = { 0 };
+
+    assert(n_cols <= MAX_COLUMNS);
+    if (table->out_of_memory)
+        return ms_fail(error, MUSEC_ENOMEM, "not enough memory for the table");
+    for (size_t i = 0; i < table->n_cells; i++) {
+        const int w = (int)ms_text_length(table->cells[i]);
+        if (w > width[i % n_cols]) width[i % n_cols] = w;
+    }
+    for (size_t i = 0; i < table->n_cells; i++) {
+        const size_t col    = i % n_cols;
+        const int    last   = col + 1 == n_cols;
+        const int    blanks = width[col] - (int)ms_text_length(table->cells[i]);
+        if (table->align[col] == 'r')
+            fprintf(to, "%*s%s", blanks, "", table->cells[i]);
+        else
+            fprintf(to, "%s%*s", table->cells[i], last ? 0 : blanks, ""); /* none at the end */
+        fputs(last ? "\n" : "  ", to);
+    }
+    return MUSEC_OK;
+}
+
+/* ---- other forms ----------------------------------------------------------------------------- */
+
+static musec_status whole(ms_error *error, const ms_table *table, size_t *n_cols)
+{
+    *n_cols = strlen(table->align);
+    if (table->out_of_memory || *n_cols == 0)
+        return ms_fail(error, MUSEC_ENOMEM, "not enough memory for the table");
+    return MUSEC_OK;
+}
+
+void ms_csv_text(const char *text, FILE *to)
+{
+    const int quoted = strpbrk(text, "\",\r\n") != NULL;
+    if (quoted) putc('"', to);
+    for (; *text != '\0'; text++) {
+        if (*text == '"') putc('"', to);
+        putc(*text, to);
+    }
+    if (quoted) putc('"', to);
+}
+
+musec_status ms_table_csv(ms_error *error, const ms_table *table, FILE *to)
+{
+    size_t             n_cols;
+    const musec_status st = whole(error, table, &n_cols);
+    for (size_t i = 0; st == MUSEC_OK && i < table->n_cells; i++) {
+        ms_csv_text(table->cells[i], to);
+        fputs((i + 1) % n_cols == 0 ? "\r\n" : ",", to);
+    }
+    return st;
+}
+
+void ms_html_text(const char *text, FILE *to)
+{
+    size_t bytes;
+    for (; *text != '\0'; text += bytes == 0 ? 1 : bytes) {
+        const unsigned char c = (unsigned char)*text;
+        bytes                 = ms_text_char(text);
+        switch (*text) {
+        case '&': fputs("&amp;", to); break;
+        case '<': fputs("&lt;", to); break;
+        case '>': fputs("&gt;", to); break;
+        case '"': fputs("&quot;", to); break;
+        case '\'': fputs("&#39;", to); break;
+        case '\n': putc('\n', to); break;
+        default:
+            if (bytes == 0)
+                fputs("\xef\xbf\xbd", to); /* U+FFFD, the mark of what is no character */
+            else if (c < ' ' || c == 0x7f || (c == 0xc2 && (unsigned char)text[1] < 0xa0))
+                putc(' ', to); /* control characters are not allowed in a page */
+            else
+                fwrite(text, 1, bytes, to);
+            break;
+        }
+    }
+}
+
+musec_status ms_table_html(ms_error *error, const ms_table *table, FILE *to)
+{
+    size_t             n_cols;
+    const musec_status st = whole(error, table, &n_cols);
+    if (st != MUSEC_OK) return st;
+    fputs("<div class=\"wide\"><table>\n<thead>\n", to); /* wide ones scroll inside their box */
+    for (size_t i = 0; i < table->n_cells; i++) {
+        const size_t col  = i % n_cols;
+        const char  *tag  = i < n_cols ? "th" : "td";
+        const char  *side = table->align[col] == 'r' ? " class=\"r\"" : "";
+        if (i == n_cols) fputs("</thead>\n<tbody>\n", to);
+        fprintf(to, "%s<%s%s>", col == 0 ? "<tr>" : "", tag, side);
+        ms_html_text(table->cells[i], to);
+        fprintf(to, "</%s>%s", tag, col + 1 == n_cols ? "</tr>\n" : "");
+    }
+    fprintf(to, "</%s>\n</table></div>\n", table->n_cells > n_cols ? "tbody" : "thead");
+    return st;
+}
+
+musec_status ms_table_markdown(ms_error *error, const ms_table *table, FILE *to)
+{
+    size_t             n_cols;
+    const musec_status st = whole(error, table, &n_cols);
+    for (size_t i = 0; st == MUSEC_OK && i < table->n_cells; i++) {
+        fputs("| ", to);
+        for (const char *c = table->cells[i]; *c != '\0'; c++) {
+            if (*c == '|') putc('\\', to);
+            putc(*c == '\n' ? ' ' : *c, to); /* a row is a line */
+        }
+        if ((i + 1) % n_cols != 0) {
+            putc(' ', to);
+            continue;
+        }
+        fputs(" |\n", to);
+        for (size_t k = 0; i + 1 == n_cols && k < n_cols; k++)
+            fprintf(to, "|%s%s", table->align[k] == 'r' ? "---:" : "---",
+                    k + 1 == n_cols ? "|\n" : "");
+    }
+    return st;
+}
+
+void ms_table_free(ms_table *table)
+{
+    for (size_t i = 0; i < table->n_cells; i++)
+        free(table->cells[i]);
+    free(table->cells);
+    *table = (ms_table){ .align = table->align };
+}

@@ -1,0 +1,16 @@
+/* text.h - text made by printf, and characters of UTF-8. */
+#ifndef MS_CORE_TEXT_H
+#define MS_CORE_TEXT_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+/* What vprintf would print, to be freed; NULL without memory. */
+char *ms_text_format(const char *fmt, va_list args);
+
+/* Bytes of the character of UTF-8 that begins here; 0 at the end and where none begins. */
+size_t ms_text_char(const char *text);
+/* Characters in it; a byte that belongs to none counts as one. */
+size_t ms_text_length(const char *text);
+
+#endif

@@ -1,0 +1,506 @@
+/* compare.c - runs sorted into problems, methods and settings.
+ *
+ * A run is described by three texts made from its config: the problem's (all fields but the
+ * optimizer, its options and the seed), the method's (the optimizer and those of its options that
+ * differ between runs of one optimizer on one problem, but for the tuned ones) and the setting's.
+ * Runs with equal texts belong together, so sorting finds the groups. */
+#define _POSIX_C_SOURCE 200809L /* open_memstream, strdup */
+#include "report/compare.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/compare_parts.h"
+
+/* Fields that change nothing that a comparison sees. */
+static const char *const ignored[] = { "seed",   "checkpoint_every", "keep",
+                                       "device", "report_every",     "val_every" };
+/* Options that are tuned: a method is its best over the last two. */
+static const char *const tuned[] = { "lr", "threshold", "weight_decay" };
+
+typedef struct entry { /* a run while it is sorted */
+    const ms_run *run;
+    char         *problem_key, *method_key;
+    size_t        problem, method;
+} entry;
+
+static bool is_among(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
+/* Option `index` of the optimizers with underscores, as configs have it; NULL behind the last. */
+static const char *option_at(size_t index, char name[64])
+{
+    const char *values, *help, *option = musec_optim_option(index, &values, &help);
+    if (option == NULL) return NULL;
+    snprintf(name, 64, "%s", option);
+    for (char *c = name; *c != '\0'; c++)
+        if (*c == '-') *c = '_';
+    return name;
+}
+
+static bool is_option(const char *field)
+{
+    char name[64];
+    for (size_t i = 0; option_at(i, name) != NULL; i++)
+        if (strcmp(name, field) == 0) return true;
+    return strcmp(field, "optimizer") == 0;
+}
+
+bool ms_is_problem_field(const char *field)
+{
+    return !is_option(field) && !is_among(field, ignored, COUNT(ignored));
+}
+
+static size_t registry_index(const char *optimizer)
+{
+    const char *help, *name;
+    size_t      i = 0;
+    for (; (name = musec_optim_name(i, &help)) != NULL; i++)
+        if (strcmp(name, optimizer) == 0) break;
+    return i;
+}
+
+static bool clips(const char *optimizer)
+{
+    static const char *const names[] = { "musec", "soft-musec", "spectra" };
+    return is_among(optimizer, names, COUNT(names));
+}
+
+bool ms_same_number(double a, double b)
+{
+    const double larger = fabs(a) > fabs(b) ? fabs(a) : fabs(b);
+    return fabs(a - b) <= 1e-9 * larger;
+}
+
+/* ---- texts that tell runs apart -------------------------------------------------------------- */
+
+musec_status ms_compare_no_memory(ms_error *e)
+{
+    return ms_fail(e, MUSEC_ENOMEM, "not enough memory to compare the runs");
+}
+
+/* Every field of the problem with its value, sorted by name: JSON objects keep no order.  An empty
+ * one says as much as none. */
+static char *problem_key(const ms_run *run)
+{
+    json_t     *fields = json_object(), *value;
+    const char *key;
+    char       *text;
+    json_object_foreach(run->config, key, value)
+    {
+        if (ms_is_problem_field(key) && ms_run_text(run, key)[0] != '\0')
+            json_object_set(fields, key, value);
+    }
+    text = json_dumps(fields, JSON_SORT_KEYS | JSON_COMPACT);
+    json_decref(fields);
+    return text;
+}
+
+/* Does this option differ between runs of the optimizer on one problem?  They are sorted by
+ * problem; each is held against the first of its own. */
+static bool varies(const entry *entries, size_t n, const char *optimizer, const char *option)
+{
+    const entry *first = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const entry *mine = &entries[i];
+        if (strcmp(mine->run->optimizer, optimizer) != 0) continue;
+        if (first == NULL || first->problem != mine->problem)
+            first = mine;
+        else if (strcmp(ms_run_text(first->run, option), ms_run_text(mine->run, option)) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Most methods run at the paper's five iterations in its own mode: that goes without saying. */
+static bool goes_without_saying(const char *option, const char *value)
+{
+    static const struct {
+        const char *option, *value;
+    } usual[] = { { "ns_mode", "paper" }, { "ns_iters", "5" } };
+    for (size_t i = 0; i < COUNT(usual); i++)
+        if (strcmp(option, usual[i].option) == 0 && strcmp(value, usual[i].value) == 0) return true;
+    return value[0] == '\0';
+}
+
+typedef struct options { /* names of some */
+    char   at[96][64];
+    size_t n;
+} options;
+
+/* "Soft Musec, exact", "Soft Musec, K=3", "Muon, nesterov yes". */
+static char *method_label(const ms_run *run, const options *differing)
+{
+    char  *text  = NULL;
+    size_t bytes = 0;
+    FILE  *to    = open_memstream(&text, &bytes);
+    if (to == NULL) return NULL;
+    fputs(ms_look_title(run->optimizer), to);
+    for (size_t i = 0; i < differing->n; i++) {
+        const char *option = differing->at[i], *value = ms_run_text(run, option);
+        if (goes_without_saying(option, value)) continue;
+        if (strcmp(option, "ns_mode") == 0)
+            fprintf(to, ", %s", value);
+        else if (strcmp(option, "ns_iters") == 0)
+            fprintf(to, ", K=%s", value);
+        else
+            fprintf(to, ", %s %s", option, value);
+    }
+    if (fclose(to) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+static int by_problem(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    const int    preset = strcmp(ms_run_text(x->run, "preset"), ms_run_text(y->run, "preset"));
+    const int    data   = strcmp(ms_run_text(x->run, "data"), ms_run_text(y->run, "data"));
+    const int    key    = strcmp(x->problem_key, y->problem_key);
+    const int    dir    = strcmp(x->run->dir, y->run->dir);
+    return preset != 0 ? preset : data != 0 ? data : key != 0 ? key : dir;
+}
+
+static musec_status find_problems(ms_error *e, ms_runset *set, entry *entries, size_t n,
+                                  ms_compare *c)
+{
+    c->problems = calloc(n > 0 ? n : 1, sizeof *c->problems);
+    if (c->problems == NULL) return ms_compare_no_memory(e);
+    for (size_t i = 0; i < n; i++) {
+        entries[i].problem_key = problem_key(entries[i].run);
+        if (entries[i].problem_key == NULL) return ms_compare_no_memory(e);
+    }
+    qsort(entries, n, sizeof *entries, by_problem);
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || strcmp(entries[i].problem_key, entries[i - 1].problem_key) != 0) {
+            ms_problem *p = &c->problems[c->n_problems++];
+            p->first      = entries[i].run;
+            p->preset     = ms_run_text(p->first, "preset");
+            p->set        = ms_set_label(ms_run_text(p->first, "data"));
+            if (p->set == NULL) return ms_compare_no_memory(e);
+        }
+        entries[i].problem = c->n_problems - 1;
+    }
+    return ms_label_problems(e, set, c);
+}
+
+/* ---- methods --------------------------------------------------------------------------------- */
+
+static int by_method(const void *a, const void *b)
+{
+    const ms_method *x = a, *y = b;
+    const size_t     i = registry_index(x->optimizer), k = registry_index(y->optimizer);
+    if (i != k) return i < k ? -1 : 1;
+    if (x->variant != y->variant) return x->variant ? 1 : -1;
+    return strcmp(x->label, y->label);
+}
+
+static size_t find_method(const ms_compare *c, const char *label)
+{
+    size_t i = 0;
+    while (i < c->n_methods && strcmp(c->methods[i].label, label) != 0)
+        i++;
+    return i;
+}
+
+/* Variants of one optimizer have its colour, and dashes of their own. */
+static void dash_variants(ms_compare *c)
+{
+    for (size_t i = 1; i < c->n_methods; i++)
+        if (c->methods[i].variant)
+            c->methods[i].look.dash =
+                strcmp(c->methods[i].optimizer, c->methods[i - 1].optimizer) == 0
+                    ? 1 + c->methods[i - 1].look.dash % 3
+                    : 1;
+}
+
+static void find_differing(const entry *entries, size_t n, const char *optimizer, options *out)
+{
+    char name[64];
+    out->n = 0;
+    for (size_t i = 0; out->n < COUNT(out->at) && option_at(i, name) != NULL; i++)
+        if (!is_among(name, tuned, COUNT(tuned)) && !is_among(name, ignored, COUNT(ignored)) &&
+            varies(entries, n, optimizer, name))
+            memcpy(out->at[out->n++], name, sizeof name);
+}
+
+/* Takes over the label. */
+static void add_method(ms_compare *c, char *label, const char *optimizer)
+{
+    c->methods[c->n_methods++] =
+        (ms_method){ .label     = label,
+                     .optimizer = optimizer,
+                     .variant   = strcmp(label, ms_look_title(optimizer)) != 0,
+                     .clips     = clips(optimizer),
+                     .look      = ms_look_of(optimizer) };
+}
+
+static musec_status find_methods(ms_error *e, entry *entries, size_t n, ms_compare *c)
+{
+    options differing;
+
+    c->n_methods = 0;
+    c->methods   = calloc(n > 0 ? n : 1, sizeof *c->methods);
+    if (c->methods == NULL) return ms_compare_no_memory(e);
+    for (size_t i = 0; i < n; i++) {
+        const char *optimizer = entries[i].run->optimizer;
+        if (entries[i].method_key != NULL) continue;
+        find_differing(entries, n, optimizer, &differing);
+        for (size_t k = i; k < n; k++) {
+            if (strcmp(entries[k].run->optimizer, optimizer) != 0) continue;
+            entries[k].method_key = method_label(entries[k].run, &differing);
+            if (entries[k].method_key == NULL) return ms_compare_no_memory(e);
+            if (find_method(c, entries[k].method_key) < c->n_methods) continue;
+            char *label = strdup(entries[k].method_key);
+            if (label == NULL) return ms_compare_no_memory(e);
+            add_method(c, label, optimizer);
+        }
+    }
+    qsort(c->methods, c->n_methods, sizeof *c->methods, by_method);
+    dash_variants(c);
+    for (size_t i = 0; i < n; i++)
+        entries[i].method = find_method(c, entries[i].method_key);
+    return MUSEC_OK;
+}
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+static int by_number(double a, double b)
+{
+    if (isnan(a) || isnan(b)) return isnan(a) - isnan(b);
+    return (a > b) - (a < b);
+}
+
+static const char *threshold_of(const ms_run *run)
+{
+    return clips(run->optimizer) ? ms_run_text(run, "threshold") : "";
+}
+
+static int same_setting(const entry *x, const entry *y)
+{
+    const bool clipping = clips(x->run->optimizer) && clips(y->run->optimizer);
+    int        order    = (x->problem > y->problem) - (x->problem < y->problem);
+    if (order == 0) order = (x->method > y->method) - (x->method < y->method);
+    if (order == 0) order = by_number(x->run->lr, y->run->lr);
+    if (order == 0 && clipping) order = by_number(x->run->threshold, y->run->threshold);
+    if (order == 0) order = strcmp(threshold_of(x->run), threshold_of(y->run));
+    if (order == 0)
+        order =
+            by_number(ms_run_number(x->run, "weight_decay"), ms_run_number(y->run, "weight_decay"));
+    if (order == 0)
+        order = strcmp(ms_run_text(x->run, "weight_decay"), ms_run_text(y->run, "weight_decay"));
+    return order;
+}
+
+static int by_setting(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    const int    order = same_setting(x, y);
+    const int    seed  = by_number(ms_run_number(x->run, "seed"), ms_run_number(y->run, "seed"));
+    return order != 0 ? order : seed != 0 ? seed : strcmp(x->run->dir, y->run->dir);
+}
+
+/* How much of a run was measured. */
+static size_t measured(const ms_run *run)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < run->n; i++)
+        n += (size_t)run->lines[i].has_val + (size_t)run->lines[i].has_groups;
+    return n;
+}
+
+/* A seed counts once: of two runs that differ in what is ignored, the one that measured more. */
+static musec_status add_to_setting(ms_error *e, ms_runset *set, ms_setting *s, const ms_run *run)
+{
+    const ms_run **last = s->n > 0 ? &s->runs[s->n - 1] : NULL, *out = run;
+    if (last == NULL || strcmp(ms_run_text(*last, "seed"), ms_run_text(run, "seed")) != 0) {
+        s->runs[s->n++] = run;
+        return MUSEC_OK;
+    }
+    if (measured(run) > measured(*last)) {
+        out   = *last;
+        *last = run;
+    }
+    return ms_runset_note(e, set, "%s: the same run as %s: it counts once", out->dir, (*last)->dir);
+}
+
+static void finish_setting(ms_setting *s)
+{
+    double sum = 0.0;
+    size_t n   = 0;
+    s->loss = s->low = s->high = NAN;
+    for (size_t i = 0; i < s->n; i++) {
+        const double loss = s->runs[i]->val_loss;
+        if (s->runs[i]->status == MS_RUN_DIVERGED || !isfinite(loss)) {
+            s->diverged++;
+            continue;
+        }
+        sum += loss;
+        n++;
+        if (!(s->low <= loss)) s->low = loss;
+        if (!(s->high >= loss)) s->high = loss;
+    }
+    if (n > 0) s->loss = sum / (double)n;
+}
+
+static musec_status find_settings(ms_error *e, ms_runset *set, entry *entries, size_t n,
+                                  ms_compare *c)
+{
+    musec_status st = MUSEC_OK;
+
+    c->settings = calloc(n > 0 ? n : 1, sizeof *c->settings);
+    if (c->settings == NULL) return ms_compare_no_memory(e);
+    qsort(entries, n, sizeof *entries, by_setting);
+    for (size_t i = 0, last; i < n; i = last) {
+        ms_setting   *s   = &c->settings[c->n_settings];
+        const ms_run *run = entries[i].run;
+        for (last = i + 1; last < n && same_setting(&entries[i], &entries[last]) == 0;)
+            last++;
+        *s      = (ms_setting){ .problem        = entries[i].problem,
+                                .method         = entries[i].method,
+                                .lr             = run->lr,
+                                .threshold      = clips(run->optimizer) ? run->threshold : NAN,
+                                .threshold_text = threshold_of(run),
+                                .decay          = ms_run_text(run, "weight_decay") };
+        s->runs = calloc(last - i, sizeof(void *));
+        if (s->runs == NULL) return ms_compare_no_memory(e);
+        c->n_settings++;
+        for (size_t k = i; k < last; k++)
+            TRY(add_to_setting(e, set, s, entries[k].run));
+        finish_setting(s);
+    }
+done:
+    return st;
+}
+
+static musec_status find_rates(ms_error *e, ms_compare *c)
+{
+    c->rates = calloc(c->n_settings > 0 ? c->n_settings : 1, sizeof *c->rates);
+    if (c->rates == NULL) return ms_compare_no_memory(e);
+    for (size_t i = 0; i < c->n_settings; i++)
+        c->rates[i] = c->settings[i].lr;
+    ms_sort_numbers(c->rates, c->n_settings);
+    for (size_t i = 0; i < c->n_settings; i++)
+        if (c->n_rates == 0 || !ms_same_number(c->rates[i], c->rates[c->n_rates - 1]))
+            c->rates[c->n_rates++] = c->rates[i];
+    return MUSEC_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+musec_status ms_compare_build(ms_error *e, ms_runset *set, ms_compare *out)
+{
+    entry       *entries = calloc(set->n > 0 ? set->n : 1, sizeof *entries);
+    size_t       n       = 0;
+    musec_status st;
+
+    *out = (ms_compare){ .set = set };
+    if (entries == NULL) return ms_compare_no_memory(e);
+    for (size_t i = 0; i < set->n; i++)
+        if (set->at[i].status != MS_RUN_UNFINISHED) entries[n++].run = &set->at[i];
+    TRY(find_problems(e, set, entries, n, out));
+    TRY(find_methods(e, entries, n, out));
+    TRY(find_settings(e, set, entries, n, out));
+    TRY(find_rates(e, out));
+done:
+    for (size_t i = 0; i < n; i++) {
+        free(entries[i].problem_key);
+        free(entries[i].method_key);
+    }
+    free(entries);
+    if (st != MUSEC_OK) ms_compare_free(out);
+    return st;
+}
+
+void ms_compare_free(ms_compare *c)
+{
+    for (size_t i = 0; i < c->n_problems; i++) {
+        free(c->problems[i].label);
+        free(c->problems[i].set);
+    }
+    for (size_t i = 0; i < c->n_methods; i++)
+        free(c->methods[i].label);
+    for (size_t i = 0; i < c->n_settings; i++)
+        free(c->settings[i].runs);
+    free(c->problems);
+    free(c->methods);
+    free(c->settings);
+    free(c->rates);
+    *c = (ms_compare){ 0 };
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+bool ms_setting_better(const ms_setting *a, const ms_setting *b)
+{
+    if (b == NULL) return true;
+    if (a->diverged * b->n != b->diverged * a->n) return a->diverged * b->n < b->diverged * a->n;
+    return a->loss < b->loss || (isnan(b->loss) && !isnan(a->loss));
+}
+
+const ms_setting *ms_compare_find(const ms_compare *c, size_t problem, size_t method, double lr,
+                                  double threshold, const char *decay)
+{
+    const ms_setting *best = NULL;
+    for (size_t i = 0; i < c->n_settings; i++) {
+        const ms_setting *s = &c->settings[i];
+        if (s->problem != problem || s->method != method) continue;
+        if (!isnan(lr) && !ms_same_number(s->lr, lr)) continue;
+        if (!isnan(threshold) && !ms_same_number(s->threshold, threshold)) continue;
+        if (decay != NULL && strcmp(s->decay, decay) != 0) continue;
+        if (ms_setting_better(s, best)) best = s;
+    }
+    return best;
+}
+
+const ms_setting *ms_compare_best(const ms_compare *c, size_t problem, size_t method, double lr)
+{
+    return ms_compare_find(c, problem, method, lr, NAN, NULL);
+}
+
+const ms_setting *ms_compare_tuned(const ms_compare *c, size_t problem, size_t method)
+{
+    return ms_compare_find(c, problem, method, NAN, NAN, NULL);
+}
+
+ms_step_time ms_compare_time(const ms_compare *c, size_t problem, size_t method)
+{
+    ms_step_time best = { NAN, NAN, 0 };
+    for (size_t i = 0; i < c->n_settings; i++) {
+        const ms_setting *s = &c->settings[i];
+        for (size_t k = 0; s->problem == problem && s->method == method && k < s->n; k++) {
+            double step, optim;
+            ms_run_step_ms(s->runs[k], &step, &optim);
+            if (isnan(step)) continue;
+            best.runs++;
+            if (best.step <= step) continue;
+            best.step  = step;
+            best.optim = optim;
+        }
+    }
+    return best;
+}
+
+size_t ms_compare_plain(const ms_compare *c, const char *optimizer)
+{
+    size_t best = c->n_methods, most = 0;
+    for (size_t m = 0; m < c->n_methods; m++) {
+        size_t runs = 0;
+        if (strcmp(c->methods[m].optimizer, optimizer) != 0) continue;
+        if (!c->methods[m].variant) return m;
+        for (size_t i = 0; i < c->n_settings; i++)
+            if (c->settings[i].method == m) runs += c->settings[i].n;
+        if (runs > most) {
+            best = m;
+            most = runs;
+        }
+    }
+    return best;
+}

@@ -1,0 +1,128 @@
+/* compare_labels.c - what sets of data and problems are called. */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/compare_parts.h"
+
+/* Bytes of a set's path: "=WEIGHT" is not of it; a path may hold an '=' that no number follows. */
+static size_t path_bytes(const char *set, size_t n)
+{
+    for (size_t i = n; i > 0; i--) {
+        char *end;
+        if (set[i - 1] != '=') continue;
+        (void)strtod(set + i, &end);
+        return i < n && end == set + n ? i - 1 : n;
+    }
+    return n;
+}
+
+/* "builtin", "fineweb", "fineweb + c4": last parts of the paths, without weights. */
+char *ms_set_label(const char *data)
+{
+    char  *text  = NULL;
+    size_t bytes = 0;
+    FILE  *to    = open_memstream(&text, &bytes);
+    if (to == NULL) return NULL;
+    for (const char *at = data; *at != '\0';) {
+        const size_t n   = strcspn(at, ";");
+        size_t       end = path_bytes(at, n), start;
+        while (end > 1 && at[end - 1] == '/')
+            end--;
+        for (start = end; start > 0 && at[start - 1] != '/';)
+            start--;
+        fprintf(to, "%s%.*s", at == data ? "" : " + ", (int)(end - start), at + start);
+        at += n + (at[n] == ';');
+    }
+    if (fclose(to) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+/* Do problems look alike by their preset and set? */
+static bool look_alike(const ms_problem *a, const ms_problem *b)
+{
+    return strcmp(a->preset, b->preset) == 0 && strcmp(a->set, b->set) == 0;
+}
+
+/* Is it a field of problems in which these two differ? */
+static bool differ_in(const ms_problem *a, const ms_problem *b, const char *field)
+{
+    return ms_is_problem_field(field) &&
+           strcmp(ms_run_text(a->first, field), ms_run_text(b->first, field)) != 0;
+}
+
+/* All fields of the problems that look like this one. */
+static json_t *fields_of_likes(const ms_compare *c, const ms_problem *p)
+{
+    json_t *fields = json_object();
+    for (size_t k = 0; k < c->n_problems; k++)
+        if (look_alike(p, &c->problems[k]))
+            json_object_update_missing(fields, c->problems[k].first->config);
+    return fields;
+}
+
+/* "pico, fineweb, steps 200": as many fields as tell it from all that look alike.  told: of those,
+ * a mark each, all false. */
+static void write_label(const ms_compare *c, const ms_problem *p, const json_t *fields, bool *told,
+                        FILE *to)
+{
+    const char *key;
+    json_t     *value;
+    fprintf(to, "%s, %s", p->preset, p->set);
+    json_object_foreach((json_t *)fields, key, value)
+    {
+        bool tells = false;
+        for (size_t k = 0; k < c->n_problems; k++) {
+            const ms_problem *other = &c->problems[k];
+            if (told[k] || !look_alike(p, other) || !differ_in(p, other, key)) continue;
+            told[k] = tells = true;
+        }
+        if (tells) fprintf(to, ", %s %s", key, ms_run_text(p->first, key));
+    }
+}
+
+/* Once for each problem and the next that looks alike. */
+static musec_status note_difference(ms_error *e, ms_runset *set, const ms_compare *c, size_t i,
+                                    const json_t *fields)
+{
+    const ms_problem *p = &c->problems[i], *next = NULL;
+    const char       *key;
+    json_t           *value;
+    for (size_t k = i + 1; k < c->n_problems && next == NULL; k++)
+        if (look_alike(p, &c->problems[k])) next = &c->problems[k];
+    json_object_foreach((json_t *)fields, key, value)
+    {
+        if (next != NULL && differ_in(p, next, key))
+            return ms_runset_note(
+                e, set,
+                "runs on %s, %s differ in %s (%s and %s): they are no comparison, and are drawn "
+                "apart",
+                p->preset, p->set, key, ms_run_text(p->first, key), ms_run_text(next->first, key));
+    }
+    return MUSEC_OK;
+}
+
+musec_status ms_label_problems(ms_error *e, ms_runset *set, ms_compare *c)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < c->n_problems && st == MUSEC_OK; i++) {
+        size_t  bytes  = 0;
+        json_t *fields = fields_of_likes(c, &c->problems[i]);
+        bool   *told   = calloc(c->n_problems, sizeof *told);
+        FILE   *to     = open_memstream(&c->problems[i].label, &bytes);
+
+        if (fields != NULL && told != NULL && to != NULL)
+            write_label(c, &c->problems[i], fields, told, to);
+        else
+            st = ms_compare_no_memory(e);
+        if (to != NULL && fclose(to) != 0) st = ms_compare_no_memory(e);
+        if (st == MUSEC_OK) st = note_difference(e, set, c, i, fields);
+        free(told);
+        json_decref(fields);
+    }
+    return st;
+}

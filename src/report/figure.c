@@ -1,0 +1,116 @@
+/* figure.c - what a plot shows, collected piece by piece. */
+#define _POSIX_C_SOURCE 200809L /* strdup */
+#include "report/figure.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/grow.h"
+#include "core/text.h"
+
+static char *copy(ms_figure *f, const char *text)
+{
+    char *own = strdup(text);
+    if (own == NULL) f->lost = true;
+    return own;
+}
+
+/* The list with room for one more; NULL, and the figure is lost, without memory. */
+static void *one_more(ms_figure *f, void *at, size_t n, size_t *room, size_t each)
+{
+    void *more = ms_grow(at, n, room, each);
+    if (more == NULL) f->lost = true;
+    return more;
+}
+
+void ms_figure_begin(ms_figure *f, const char *id, const char *title, const char *caption)
+{
+    *f         = (ms_figure){ 0 };
+    f->id      = copy(f, id);
+    f->title   = copy(f, title);
+    f->caption = copy(f, caption);
+}
+
+ms_panel *ms_figure_panel(ms_figure *f, const char *title, const char *x_label, const char *y_label)
+{
+    ms_panel *more = one_more(f, f->panels, f->n, &f->room, sizeof *f->panels);
+    ms_panel *p;
+
+    if (more == NULL) return NULL;
+    f->panels  = more;
+    p          = &more[f->n++];
+    *p         = (ms_panel){ .y_top = NAN, .x_rule = NAN };
+    p->title   = copy(f, title);
+    p->x_label = copy(f, x_label);
+    p->y_label = copy(f, y_label);
+    return p;
+}
+
+ms_curve *ms_panel_curve(ms_figure *f, ms_panel *p, const char *label, ms_look look)
+{
+    ms_curve *more, *c;
+
+    if (p == NULL) return NULL;
+    more = one_more(f, p->curves, p->n, &p->room, sizeof *p->curves);
+    if (more == NULL) return NULL;
+    p->curves = more;
+    c         = &more[p->n++];
+    *c        = (ms_curve){ .label = copy(f, label), .look = look };
+    return c;
+}
+
+void ms_curve_point(ms_figure *f, ms_curve *c, ms_point point, const char *tip, ...)
+{
+    ms_point *more;
+
+    if (c == NULL) return;
+    more = one_more(f, c->at, c->n, &c->room, sizeof *c->at);
+    if (more == NULL) return;
+    c->at     = more;
+    point.tip = NULL;
+    if (tip != NULL) {
+        va_list args;
+        va_start(args, tip);
+        point.tip = ms_text_format(tip, args);
+        va_end(args);
+        if (point.tip == NULL) f->lost = true;
+    }
+    c->at[c->n++] = point;
+}
+
+void ms_panel_rule(ms_figure *f, ms_panel *p, double x, const char *words)
+{
+    if (p == NULL) return;
+    free(p->rule_words);
+    p->x_rule     = x;
+    p->rule_words = copy(f, words);
+}
+
+static void panel_free(ms_panel *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        ms_curve *c = &p->curves[i];
+        for (size_t k = 0; k < c->n; k++)
+            free(c->at[k].tip);
+        free(c->at);
+        free(c->label);
+    }
+    free(p->curves);
+    free(p->title);
+    free(p->x_label);
+    free(p->y_label);
+    free(p->rule_words);
+}
+
+void ms_figure_free(ms_figure *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        panel_free(&f->panels[i]);
+    free(f->panels);
+    free(f->id);
+    free(f->title);
+    free(f->caption);
+    *f = (ms_figure){ 0 };
+}

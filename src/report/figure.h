@@ -1,0 +1,76 @@
+/* figure.h - what a plot shows, before anyone draws it.
+ *
+ * A figure is a row of panels (small multiples) with one legend; a panel has axes and curves; a
+ * curve has points in the order of x.  A point may have a band over seeds and may stand for a run
+ * that diverged: it has no y then, and is drawn as a cross on the panel's upper edge, so that
+ * nothing is dropped in silence; a value that an axis cannot show (0 on a logarithmic one) is drawn
+ * at its edge.  Every point carries the words that the page shows when it is pointed at.
+ * Building never fails by itself: without memory `lost` is set, and drawing says so. */
+#ifndef MS_REPORT_FIGURE_H
+#define MS_REPORT_FIGURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/status.h"
+
+typedef struct ms_point {
+    double x, y;      /* y NaN: a gap, or diverged */
+    double low, high; /* of the seeds; NaN: no band */
+    bool   diverged;
+    char  *tip; /* owned; NULL: "Muon: step 20, 3.1" is made of label, axis and numbers */
+} ms_point;
+
+typedef struct ms_look { /* one look per optimizer, everywhere (looks.c) */
+    const char *colour;  /* "#0072b2" */
+    int         dash;    /* 0 solid, 1 dashed, 2 dotted, 3 dash-dot: variants and controls */
+    int         mark;    /* gnuplot's point type; 0: none (long curves) */
+} ms_look;
+
+typedef struct ms_curve {
+    char     *label; /* owned; curves of one label share an entry of the legend */
+    ms_look   look;
+    ms_point *at;
+    size_t    n, room;
+} ms_curve;
+
+typedef struct ms_panel {
+    char     *title, *x_label, *y_label; /* owned; title may be "" */
+    bool      x_log, y_log;
+    bool      bars;   /* one bar per curve (its first point's y) instead of lines */
+    double    y_top;  /* values above it are drawn at the edge, as such; NaN: no limit */
+    double    x_rule; /* a vertical line with rule_words, such as a change of stage; NaN: none */
+    char     *rule_words;
+    ms_curve *curves;
+    size_t    n, room;
+} ms_panel;
+
+typedef struct ms_figure { /* { 0 } is empty */
+    char     *id;          /* "loss-lr": names its files and its place in the page */
+    char     *title, *caption;
+    ms_panel *panels;
+    size_t    n, room;
+    bool      lost;
+} ms_figure;
+
+void ms_figure_begin(ms_figure *f, const char *id, const char *title, const char *caption);
+/* Pointers returned here hold until the next panel (curve) is added; NULL when there is no memory:
+ * all functions below accept it. */
+ms_panel *ms_figure_panel(ms_figure *f, const char *title, const char *x_label,
+                          const char *y_label);
+ms_curve *ms_panel_curve(ms_figure *f, ms_panel *p, const char *label, ms_look look);
+/* tip: printf; NULL: none of its own. */
+void ms_curve_point(ms_figure *f, ms_curve *c, ms_point point, const char *tip, ...)
+    MS_PRINTF(4, 5);
+void ms_panel_rule(ms_figure *f, ms_panel *p, double x, const char *words);
+void ms_figure_free(ms_figure *f);
+
+/* looks.c: title and look of an optimizer by its name in the registry ("soft-musec"); one that is
+ * not known has its own name and grey.  The palette is safe for the colour-blind and readable on
+ * white and on black. */
+const char *ms_look_title(const char *optimizer);
+ms_look     ms_look_of(const char *optimizer);
+/* A sequence for ordered values (thresholds, iterations): number `index` of `n`. */
+ms_look ms_look_step(size_t index, size_t n);
+
+#endif

@@ -1,0 +1,288 @@
+/* page.c - a report's pieces collected, and its files written.
+ *
+ * Figures are drawn before any file is opened: without gnuplot nothing is written. */
+#define _POSIX_C_SOURCE 200809L /* strdup */
+#include "report/page.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/grow.h"
+#include "core/real.h"
+#include "core/text.h"
+#include "report/html.h"
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static char *copy(ms_page *p, const char *text)
+{
+    char *own = strdup(text);
+    if (own == NULL) p->lost = true;
+    return own;
+}
+
+void ms_page_begin(ms_page *p, const char *title, const char *lead)
+{
+    *p       = (ms_page){ 0 };
+    p->title = copy(p, title);
+    if (lead != NULL) p->lead = copy(p, lead);
+}
+
+static void *one_more(ms_page *p, void *at, size_t n, size_t *room, size_t each)
+{
+    void *more = ms_grow(at, n, room, each);
+    if (more == NULL) p->lost = true;
+    return more;
+}
+
+ms_section *ms_page_section(ms_page *p, const char *id, const char *title, const char *shows)
+{
+    ms_section *more = one_more(p, p->sections, p->n, &p->room, sizeof *p->sections);
+    ms_section *s;
+
+    if (more == NULL) return NULL;
+    p->sections = more;
+    s           = &more[p->n++];
+    *s          = (ms_section){ 0 };
+    s->id       = copy(p, id);
+    s->title    = copy(p, title);
+    s->shows    = copy(p, shows);
+    return s;
+}
+
+static ms_block *add_block(ms_page *p, ms_section *s, ms_block_kind kind)
+{
+    ms_block *more;
+
+    if (s == NULL) return NULL;
+    more = one_more(p, s->blocks, s->n, &s->room, sizeof *s->blocks);
+    if (more == NULL) return NULL;
+    s->blocks       = more;
+    s->blocks[s->n] = (ms_block){ .kind = kind };
+    return &s->blocks[s->n++];
+}
+
+void ms_section_words(ms_page *p, ms_section *s, const char *fmt, ...)
+{
+    ms_block *b = add_block(p, s, MS_BLOCK_WORDS);
+    va_list   args;
+
+    if (b == NULL) return;
+    va_start(args, fmt);
+    b->words = ms_text_format(fmt, args);
+    va_end(args);
+    if (b->words == NULL) p->lost = true;
+}
+
+void ms_section_figure(ms_page *p, ms_section *s, ms_figure *figure)
+{
+    ms_block *b = add_block(p, s, MS_BLOCK_FIGURE);
+
+    if (b == NULL) {
+        ms_figure_free(figure);
+        return;
+    }
+    if (figure->lost) p->lost = true;
+    b->figure = *figure;
+    *figure   = (ms_figure){ 0 };
+    if (b->figure.id != NULL) b->id = copy(p, b->figure.id);
+}
+
+void ms_section_table(ms_page *p, ms_section *s, const char *id, const char *caption,
+                      ms_table *table)
+{
+    ms_block *b = add_block(p, s, MS_BLOCK_TABLE);
+
+    if (b == NULL) {
+        ms_table_free(table);
+        return;
+    }
+    b->table = *table;
+    *table   = (ms_table){ .align = table->align };
+    b->id    = copy(p, id);
+    b->words = copy(p, caption);
+}
+
+void ms_page_free(ms_page *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        ms_section *s = &p->sections[i];
+        for (size_t k = 0; k < s->n; k++) {
+            ms_block *b = &s->blocks[k];
+            ms_figure_free(&b->figure);
+            ms_table_free(&b->table);
+            free(b->id);
+            free(b->words);
+        }
+        free(s->blocks);
+        free(s->id);
+        free(s->title);
+        free(s->shows);
+    }
+    free(p->sections);
+    free(p->title);
+    free(p->lead);
+    *p = (ms_page){ 0 };
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static bool fit_for_a_file(const char *id)
+{
+    return id[0] != '\0' && id[0] != '.' && strlen(id) <= 100 &&
+           strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
+               strlen(id);
+}
+
+/* Is one of the blocks before block k of section i called so as well? */
+static bool taken(const ms_page *p, size_t i, size_t k, const char *id)
+{
+    for (size_t s = 0; s <= i; s++)
+        for (size_t b = 0; b < (s < i ? p->sections[s].n : k); b++)
+            if (p->sections[s].blocks[b].id != NULL && strcmp(p->sections[s].blocks[b].id, id) == 0)
+                return true;
+    return false;
+}
+
+/* Ids name files and places in the page: they must be fit for both, and each there once. */
+static musec_status check_ids(ms_error *e, const ms_page *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        const ms_section *s = &p->sections[i];
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(p->sections[k].id, s->id) == 0)
+                return ms_fail(e, MUSEC_EINVAL, "the report has two sections called %s", s->id);
+        if (!fit_for_a_file(s->id))
+            return ms_fail(e, MUSEC_EINVAL, "a section cannot be called '%s'", s->id);
+        for (size_t k = 0; k < s->n; k++) {
+            const char *id = s->blocks[k].id;
+            if (s->blocks[k].kind == MS_BLOCK_WORDS) continue;
+            if (id == NULL || !fit_for_a_file(id))
+                return ms_fail(e, MUSEC_EINVAL, "a figure or table cannot be called '%s'",
+                               id == NULL ? "" : id);
+            if (taken(p, i, k, id))
+                return ms_fail(e, MUSEC_EINVAL, "the report has two figures or tables called %s",
+                               id);
+        }
+    }
+    return MUSEC_OK;
+}
+
+/* ---- CSV ------------------------------------------------------------------------------------- */
+
+static void put_real(double x, FILE *to) /* nothing for what is not there */
+{
+    char text[MS_REAL_TEXT];
+    ms_real_text(x, text);
+    fprintf(to, ",%s", isnan(x) ? "" : text);
+}
+
+static void put_figure_csv(const ms_figure *f, FILE *to)
+{
+    fputs("panel,curve,x,y,low,high,diverged\r\n", to);
+    for (size_t i = 0; i < f->n; i++)
+        for (size_t k = 0; k < f->panels[i].n; k++)
+            for (size_t j = 0; j < f->panels[i].curves[k].n; j++) {
+                const ms_point *at = &f->panels[i].curves[k].at[j];
+                if (f->panels[i].title[0] != '\0')
+                    ms_csv_text(f->panels[i].title, to);
+                else
+                    fprintf(to, "%zu", i + 1);
+                putc(',', to);
+                ms_csv_text(f->panels[i].curves[k].label, to);
+                put_real(at->x, to);
+                put_real(at->diverged ? NAN : at->y, to);
+                put_real(at->low, to);
+                put_real(at->high, to);
+                fprintf(to, ",%d\r\n", at->diverged ? 1 : 0);
+            }
+}
+
+static musec_status write_csv(ms_error *e, const ms_block *b, const char *dir, ms_out_file *out)
+{
+    char         name[128], path[MS_PATH_MAX];
+    musec_status st;
+
+    snprintf(name, sizeof name, "%s.csv", b->id);
+    TRY(ms_path_join(e, dir, name, path));
+    TRY(ms_out_open(e, path, out));
+    if (b->kind == MS_BLOCK_FIGURE)
+        put_figure_csv(&b->figure, out->f);
+    else
+        TRY(ms_table_csv(e, &b->table, out->f));
+    TRY(ms_out_commit(e, out));
+done:
+    ms_out_abandon(out);
+    return st;
+}
+
+static musec_status write_all_csv(ms_error *e, const ms_page *p, const char *dir, ms_out_file *out)
+{
+    musec_status st;
+
+    TRY(ms_directory_make(e, dir));
+    for (size_t i = 0; i < p->n; i++)
+        for (size_t k = 0; k < p->sections[i].n; k++)
+            if (p->sections[i].blocks[k].kind != MS_BLOCK_WORDS)
+                TRY(write_csv(e, &p->sections[i].blocks[k], dir, out));
+done:
+    return st;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* The page's figures one after the other, as they are: not to be freed one by one. */
+static size_t list_figures(const ms_page *p, ms_figure *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n; i++)
+        for (size_t k = 0; k < p->sections[i].n; k++) {
+            if (p->sections[i].blocks[k].kind != MS_BLOCK_FIGURE) continue;
+            if (out != NULL) out[n] = p->sections[i].blocks[k].figure;
+            n++;
+        }
+    return n;
+}
+
+static musec_status write_html(ms_error *e, const ms_page *p, const ms_drawing *drawings,
+                               const char *path, ms_out_file *out)
+{
+    musec_status st;
+
+    TRY(ms_out_open(e, path, out));
+    TRY(ms_html_page(e, p, drawings, out->f));
+    TRY(ms_out_commit(e, out));
+done:
+    ms_out_abandon(out);
+    return st;
+}
+
+musec_status ms_page_write(ms_error *e, const ms_page *p, const ms_page_files *files)
+{
+    const size_t n        = list_figures(p, NULL);
+    ms_figure   *figures  = calloc(n + 1, sizeof *figures);
+    ms_drawing  *drawings = calloc(n + 1, sizeof *drawings);
+    ms_out_file *out      = calloc(1, sizeof *out);
+    musec_status st       = MUSEC_OK;
+
+    if (p->lost || figures == NULL || drawings == NULL || out == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the report");
+        goto done;
+    }
+    TRY(check_ids(e, p));
+    list_figures(p, figures);
+    if (files->html != NULL || files->png_dir != NULL)
+        TRY(ms_draw(e, figures, n, files->html != NULL ? drawings : NULL, files->png_dir));
+    if (files->csv_dir != NULL) TRY(write_all_csv(e, p, files->csv_dir, out));
+    if (files->html != NULL) TRY(write_html(e, p, drawings, files->html, out));
+done:
+    for (size_t i = 0; drawings != NULL && i < n; i++)
+        ms_drawing_free(&drawings[i]);
+    free(out);
+    free(drawings);
+    free(figures);
+    return st;
+}

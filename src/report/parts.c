@@ -1,0 +1,318 @@
+/* parts.c - which runs a section takes, and its words for them. */
+#include "report/parts.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which ----------------------------------------------------------------------------------- */
+
+const ms_run *ms_part_run(const ms_compare *c, size_t problem, size_t method)
+{
+    for (size_t i = 0; i < c->n_settings; i++)
+        if (c->settings[i].problem == problem && c->settings[i].method == method &&
+            c->settings[i].n > 0)
+            return c->settings[i].runs[0];
+    return NULL;
+}
+
+static bool same_field(const ms_run *a, const ms_run *b, const char *field)
+{
+    return strcmp(ms_run_text(a, field), ms_run_text(b, field)) == 0;
+}
+
+bool ms_part_drawn(const ms_compare *c, size_t problem, size_t method)
+{
+    const ms_run *run   = ms_part_run(c, problem, method), *other;
+    const size_t  plain = ms_compare_plain(c, c->methods[method].optimizer);
+
+    if (run == NULL) return false;
+    if (plain == c->n_methods || plain == method) return true;
+    other = ms_part_run(c, problem, plain);
+    return other == NULL ||
+           (same_field(run, other, "ns_mode") && same_field(run, other, "ns_iters"));
+}
+
+const char *ms_part_left_out(const ms_compare *c)
+{
+    for (size_t p = 0; p < c->n_problems; p++)
+        for (size_t m = 0; m < c->n_methods; m++)
+            if (ms_part_run(c, p, m) != NULL && !ms_part_drawn(c, p, m))
+                return " Other iterations of a method stand in their own sections.";
+    return "";
+}
+
+bool ms_part_shown(const ms_compare *c, size_t problem)
+{
+    return c->n_problems <= MS_PART_MANY || problem == 0 ||
+           strcmp(c->problems[problem].preset, c->problems[problem - 1].preset) != 0;
+}
+
+size_t ms_part_methods_at(const ms_compare *c, size_t problem, double lr)
+{
+    size_t n = 0;
+    for (size_t m = 0; m < c->n_methods; m++)
+        n += ms_part_drawn(c, problem, m) && ms_compare_best(c, problem, m, lr) != NULL;
+    return n;
+}
+
+size_t ms_part_count_rates(const ms_compare *c, size_t problem, size_t method)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_rates; i++)
+        n += ms_compare_best(c, problem, method, c->rates[i]) != NULL;
+    return n;
+}
+
+double ms_part_rate(const ms_compare *c, size_t problem, double wanted, bool or_largest)
+{
+    double best = 0.0;
+    for (size_t least = 2; least > 0 && best == 0.0; least--) {
+        double best_far = INFINITY;
+        for (size_t i = 0; i < c->n_rates; i++) {
+            const double lr  = c->rates[i];
+            double       far = or_largest ? 1.0 / lr : fabs(log(lr / wanted));
+            if (ms_same_number(lr, wanted)) far = 0.0;
+            if (ms_part_methods_at(c, problem, lr) < least || far >= best_far) continue;
+            best     = lr;
+            best_far = far;
+        }
+    }
+    return best;
+}
+
+static bool has_rate(const double *rates, size_t n, double lr)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ms_same_number(rates[i], lr)) return true;
+    return false;
+}
+
+static void insert_rate(double *rates, size_t *n, double lr)
+{
+    size_t at = (*n)++;
+    for (; at > 0 && rates[at - 1] > lr; at--)
+        rates[at] = rates[at - 1];
+    rates[at] = lr;
+}
+
+size_t ms_part_rates(const ms_compare *c, ms_rate_test *passes, const void *of,
+                     double out[MS_PART_RATES])
+{
+    static const double paper[MS_PART_RATES] = { 0.1, 0.2, 0.5 };
+    size_t              n                    = 0;
+
+    for (size_t i = 0; i < MS_PART_RATES; i++)
+        if (passes(of, paper[i])) insert_rate(out, &n, paper[i]);
+    for (size_t i = c->n_rates; i > 0 && n < MS_PART_RATES; i--)
+        if (passes(of, c->rates[i - 1]) && !has_rate(out, n, c->rates[i - 1]))
+            insert_rate(out, &n, c->rates[i - 1]);
+    return n;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* Letters and digits, with hyphens between them. */
+static void slug(const char *text, char out[MS_PART_ID])
+{
+    size_t n = 0;
+    for (; *text != '\0' && n + 2 < MS_PART_ID / 2; text++)
+        if (isalnum((unsigned char)*text))
+            out[n++] = (char)tolower((unsigned char)*text);
+        else if (n > 0 && out[n - 1] != '-')
+            out[n++] = '-';
+    while (n > 0 && out[n - 1] == '-')
+        n--;
+    out[n] = '\0';
+}
+
+void ms_part_id(const ms_compare *c, const char *base, size_t problem, char out[MS_PART_ID])
+{
+    char mine[MS_PART_ID], other[MS_PART_ID];
+    bool twice = false;
+
+    slug(c->problems[problem].label, mine);
+    for (size_t p = 0; p < c->n_problems && !twice; p++) {
+        slug(c->problems[p].label, other);
+        twice = p != problem && strcmp(mine, other) == 0;
+    }
+    if (c->n_problems < 2)
+        snprintf(out, MS_PART_ID, "%s", base);
+    else if (twice || mine[0] == '\0')
+        snprintf(out, MS_PART_ID, "%s-%.40s-%zu", base, mine, problem + 1);
+    else
+        snprintf(out, MS_PART_ID, "%s-%.40s", base, mine);
+}
+
+void ms_part_title(const ms_compare *c, size_t problem, const char *what, char out[MS_PART_TEXT])
+{
+    const bool alone = c->n_problems == 1;
+    snprintf(out, MS_PART_TEXT, "%s%s%s", alone ? "" : c->problems[problem].label,
+             alone ? "" : ": ", what);
+}
+
+static const char *reduction_words(const ms_run *run)
+{
+    const char *name = ms_run_text(run, "grad_reduction");
+    if (strcmp(name, "sum8") == 0) return "sum over the tokens / 8 (sum8)";
+    if (strcmp(name, "mean") == 0) return "mean over the tokens (mean)";
+    return name[0] != '\0' ? name : "unknown";
+}
+
+/* The threshold of MuonClip belongs to it: without QK-norm it is what bounds the logits. */
+static void problem_conditions(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+{
+    const ms_run *run  = c->problems[problem].first;
+    const size_t  clip = ms_compare_plain(c, "muonclip");
+    const ms_run *of   = clip < c->n_methods ? ms_part_run(c, problem, clip) : NULL;
+    int n = snprintf(out, MS_PART_TEXT, "Gradients: %s. QK-norm %s.", reduction_words(run),
+                     strcmp(ms_run_text(run, "qk_norm"), "no") == 0 ? "off" : "on");
+    if (of != NULL && n > 0 && n < MS_PART_TEXT)
+        snprintf(out + n, (size_t)(MS_PART_TEXT - n), " MuonClip at tau %s.",
+                 ms_run_text(of, "qk_tau"));
+}
+
+static void seed_words(const ms_compare *c, size_t problem, char *out, size_t bytes)
+{
+    size_t least = SIZE_MAX, most = 0;
+    for (size_t i = 0; i < c->n_settings; i++) {
+        const size_t n = c->settings[i].n;
+        if (problem < c->n_problems && c->settings[i].problem != problem) continue;
+        if (n < least) least = n;
+        if (n > most) most = n;
+    }
+    if (most <= 1)
+        snprintf(out, bytes, " One seed.");
+    else if (least == most)
+        snprintf(out, bytes, " %zu seeds.", most);
+    else
+        snprintf(out, bytes, " %zu to %zu seeds.", least, most);
+}
+
+void ms_part_conditions(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+{
+    const bool all = problem >= c->n_problems;
+    char       other[MS_PART_TEXT];
+    size_t     n;
+
+    out[0] = '\0';
+    if (c->n_problems == 0) return;
+    problem_conditions(c, all ? 0 : problem, out);
+    for (size_t p = 1; all && p < c->n_problems; p++) {
+        problem_conditions(c, p, other);
+        if (strcmp(out, other) == 0) continue;
+        snprintf(
+            out, MS_PART_TEXT,
+            "Reduction of the gradients or QK-norm differ between the panels: the table of the "
+            "training has them.");
+        break;
+    }
+    n = strlen(out);
+    seed_words(c, problem, out + n, MS_PART_TEXT - n);
+}
+
+bool ms_part_decay(const char *text, double out[MS_RUN_GROUPS])
+{
+    static const char *const names[] = { "qk", "vo", "mlp", "matrix" };
+    double                   x[4]    = { NAN, NAN, NAN, NAN };
+    char                    *end     = NULL;
+    const double             one     = strtod(text, &end);
+
+    if (end != text && *end == '\0') {
+        for (int g = 0; g < MS_RUN_GROUPS; g++)
+            out[g] = one;
+        return true;
+    }
+    while (*text != '\0') {
+        size_t i = 0;
+        while (i < COUNT(names) &&
+               !(strncmp(text, names[i], strlen(names[i])) == 0 && text[strlen(names[i])] == '='))
+            i++;
+        if (i == COUNT(names)) return false;
+        text += strlen(names[i]) + 1;
+        x[i] = strtod(text, &end);
+        if (end == text || (*end != '\0' && *end != ',')) return false;
+        text = end + (*end == ',');
+    }
+    for (int g = 0; g < MS_RUN_GROUPS; g++)
+        out[g] = !isnan(x[g]) ? x[g] : !isnan(x[3]) ? x[3] : 0.0;
+    return true;
+}
+
+void ms_part_decay_text(const char *text, char out[MS_PART_TEXT])
+{
+    double x[MS_RUN_GROUPS];
+    if (!ms_part_decay(text, x))
+        snprintf(out, MS_PART_TEXT, "%s", text);
+    else if (x[0] == x[1] && x[1] == x[2])
+        snprintf(out, MS_PART_TEXT, "%g", x[0]);
+    else
+        snprintf(out, MS_PART_TEXT, "qk %g, vo %g, mlp %g", x[0], x[1], x[2]);
+}
+
+const char *ms_part_group_name(int group)
+{
+    static const char *const names[MS_RUN_GROUPS] = { "QK", "VO", "MLP" };
+    return names[group];
+}
+
+static const char *reason_of(const ms_setting *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->runs[i]->reason != NULL) return s->runs[i]->reason;
+    return "no loss";
+}
+
+void ms_part_tip(const char *label, const ms_setting *s, char out[MS_PART_TEXT])
+{
+    char         loss[MS_PART_TEXT / 4], clip[128] = "", part[64] = "", decay[MS_PART_TEXT];
+    const size_t left = s->n - s->diverged;
+
+    ms_part_decay_text(s->decay, decay);
+    if (left == 0)
+        snprintf(loss, sizeof loss, "diverged: %.200s", reason_of(s));
+    else if (left > 1)
+        snprintf(loss, sizeof loss, "loss %.4f (%.4f to %.4f)", s->loss, s->low, s->high);
+    else
+        snprintf(loss, sizeof loss, "loss %.4f", s->loss);
+    if (s->threshold_text[0] != '\0') snprintf(clip, sizeof clip, ", D %.100s", s->threshold_text);
+    if (left > 0 && s->diverged > 0)
+        snprintf(part, sizeof part, ", %zu of %zu diverged", s->diverged, s->n);
+    snprintf(out, MS_PART_TEXT, "%.100s: lr %g, %s%s, decay %.80s, %zu seed%s%s", label, s->lr,
+             loss, clip, decay, s->n, s->n == 1 ? "" : "s", part);
+}
+
+/* ---- points ---------------------------------------------------------------------------------- */
+
+ms_point ms_part_point(double x, const ms_setting *s)
+{
+    const size_t left  = s->n - s->diverged;
+    ms_point     point = { .x = x, .y = s->loss, .low = NAN, .high = NAN, .diverged = left == 0 };
+    if (left > 1) {
+        point.low  = s->low;
+        point.high = s->high;
+    }
+    return point;
+}
+
+void ms_part_limit(ms_panel *p)
+{
+    double *y = NULL, reach;
+    size_t  n = 0, room = 0;
+
+    if (p == NULL) return;
+    for (size_t i = 0; i < p->n; i++)
+        room += p->curves[i].n;
+    y = malloc((room > 0 ? room : 1) * sizeof *y);
+    if (y == NULL) return; /* only the look suffers */
+    for (size_t i = 0; i < p->n; i++)
+        for (size_t k = 0; k < p->curves[i].n; k++)
+            if (isfinite(p->curves[i].at[k].y)) y[n++] = p->curves[i].at[k].y;
+    if (n >= 4) {
+        ms_sort_numbers(y, n);
+        reach = y[(3 * n - 1) / 4] - y[0];
+        if (reach > 0.0 && y[n - 1] - y[0] > 3.0 * reach) p->y_top = y[0] + 2.0 * reach;
+    }
+    free(y);
+}

@@ -1,0 +1,138 @@
+/* parts.h - what the sections share while they are built: private to sections.c and section_*.c.
+ *
+ * A section builds figures and tables and hands them over.  The first of them opens it in the page:
+ * a section that hands over nothing is not there. */
+#ifndef MS_REPORT_PARTS_H
+#define MS_REPORT_PARTS_H
+
+#include "report/sections.h"
+
+enum { MS_PART_TEXT = 1024, MS_PART_ID = 96 };
+enum { MS_PART_MANY = 3 }; /* with more problems, some sections show one of each preset */
+
+typedef struct ms_build ms_build;
+typedef struct ms_build_kind { /* a row of the table of sections */
+    const char *id, *title, *shows;
+    const char *needs; /* "Needs ...": said where it was asked for and cannot be */
+    void (*build)(ms_build *b);
+} ms_build_kind;
+
+struct ms_build {
+    const ms_compare        *c;
+    const ms_report_options *options;
+    ms_page                 *page;
+    const ms_build_kind     *kind;
+    ms_section              *section; /* NULL until there is something in it */
+};
+
+void ms_build_words(ms_build *b, const char *fmt, ...) MS_PRINTF(2, 3);
+/* Both take over; one without panels or rows is dropped. */
+void ms_build_figure(ms_build *b, ms_figure *figure);
+void ms_build_table(ms_build *b, const char *id, const char *caption, ms_table *table);
+
+/* ---- which ----------------------------------------------------------------------------------- */
+
+/* Is the method drawn with others on this problem?  It has runs there and is not its optimizer with
+ * another iteration alone: those stand in the sections on iterations. */
+bool ms_part_drawn(const ms_compare *c, size_t problem, size_t method);
+/* Is anything left out by that?  Words to add to a caption, or "". */
+const char *ms_part_left_out(const ms_compare *c);
+/* Is this one of the problems that a section of many figures shows? */
+bool ms_part_shown(const ms_compare *c, size_t problem);
+/* Drawn methods that were run there at this rate. */
+size_t ms_part_methods_at(const ms_compare *c, size_t problem, double lr);
+/* Rates at which the method was run on the problem. */
+size_t ms_part_count_rates(const ms_compare *c, size_t problem, size_t method);
+/* The first run of a method on a problem; NULL: none. */
+const ms_run *ms_part_run(const ms_compare *c, size_t problem, size_t method);
+/* The rate `wanted` if methods were run there on the problem, otherwise the one nearest to it by
+ * their ratio, or the largest; rates that two methods share come before those that one has alone.
+ * 0: no run. */
+double ms_part_rate(const ms_compare *c, size_t problem, double wanted, bool or_largest);
+/* Up to three rates that pass the test, ascending: the paper's 0.1, 0.2 and 0.5 first, then the
+ * largest, where methods differ most. */
+enum { MS_PART_RATES = 3 };
+typedef bool ms_rate_test(const void *of, double lr);
+size_t       ms_part_rates(const ms_compare *c, ms_rate_test *passes, const void *of,
+                           double out[MS_PART_RATES]);
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* "loss-lr", and where there are several problems the problem's name behind it. */
+void ms_part_id(const ms_compare *c, const char *base, size_t problem, char out[MS_PART_ID]);
+/* "Gradients: sum over the tokens / 8 (sum8). QK-norm on. 2 seeds."; problem n_problems: of all. */
+void ms_part_conditions(const ms_compare *c, size_t problem, char out[MS_PART_TEXT]);
+/* "pico, fineweb: RMS"; of one problem alone just "RMS". */
+void ms_part_title(const ms_compare *c, size_t problem, const char *what, char out[MS_PART_TEXT]);
+/* What the pointer shows of a setting. */
+void ms_part_tip(const char *label, const ms_setting *s, char out[MS_PART_TEXT]);
+/* Weight decay of the groups QK, VO, MLP; false: the text is none. */
+bool ms_part_decay(const char *text, double out[MS_RUN_GROUPS]);
+/* The same, short: "0.3", "qk 1.2, vo 1.2, mlp 0.3". */
+void        ms_part_decay_text(const char *text, char out[MS_PART_TEXT]);
+const char *ms_part_group_name(int group); /* "QK" */
+
+/* ---- points ---------------------------------------------------------------------------------- */
+
+/* Mean of the seeds with their band; diverged if all did. */
+ms_point ms_part_point(double x, const ms_setting *s);
+/* Keeps a few bad points from flattening a panel: where one is more than three times as far above
+ * the lowest as three quarters of them are, the top is twice as far.  MS_PART_LIMIT says so in
+ * captions. */
+void ms_part_limit(ms_panel *p);
+#define MS_PART_LIMIT                                                                            \
+    "A triangle at the upper edge stands for a loss above it, in a panel with losses more than " \
+    "three times as far above the lowest as three quarters of them are."
+
+/* ---- curves over steps ----------------------------------------------------------------------- */
+
+/* The value of a line of the log; false: it was not measured there. */
+typedef bool ms_reading(const ms_run_line *line, int group, double *value);
+ms_reading   ms_read_loss, ms_read_val_loss, ms_read_w_norm, ms_read_u_erank, ms_read_u_gain,
+    ms_read_sigma1, ms_read_share;
+
+typedef struct ms_trace { /* what to draw of which runs */
+    const ms_setting *setting;
+    ms_reading       *read;
+    int               group;
+    const char       *label;
+    ms_look           look;
+} ms_trace;
+
+/* A curve of the setting's first run that did not diverge, with a band over the seeds; long ones
+ * are thinned to means.  Each run that diverged has a point of its own, diverged, where it did.
+ * Without any value no curve is added, and false returned. */
+bool ms_part_trace(ms_build *b, ms_figure *f, ms_panel *p, const ms_trace *trace);
+/* What captions say of such curves on a problem: the band, the crosses, the means; begins with "; "
+ * and ends with a full stop. */
+void ms_part_trace_words(const ms_compare *c, size_t problem, char out[MS_PART_TEXT]);
+/* Sets the panel's top to the highest loss after the first steps, in which it falls from far above
+ * all that follows, and not above that at the start; marks the first change of stage. */
+#define MS_PART_SETTLING 0.04 /* of the steps */
+#define MS_PART_TOP                                                                           \
+    "the first 4 %% of the steps, and what lies above the loss at the start, may be above a " \
+    "panel "                                                                                  \
+    "and are drawn at its edge"
+void ms_part_loss_panel(const ms_compare *c, size_t problem, ms_figure *f, ms_panel *p);
+/* The last step of the first stage, as the logs show it; 0: there is one stage alone. */
+int64_t ms_part_stage_change(const ms_compare *c, size_t problem);
+
+/* ---- the sections ---------------------------------------------------------------------------- */
+
+void ms_build_loss_lr(ms_build *b);
+void ms_build_controls(ms_build *b);
+void ms_build_effective_step(ms_build *b);
+void ms_build_stability(ms_build *b);
+void ms_build_dynamics(ms_build *b);
+void ms_build_weight_norm(ms_build *b);
+void ms_build_effective_rank(ms_build *b);
+void ms_build_clip_activity(ms_build *b);
+void ms_build_step_time(ms_build *b);
+void ms_build_threshold(ms_build *b);
+void ms_build_ns_iters(ms_build *b);
+void ms_build_architecture(ms_build *b);
+void ms_build_training(ms_build *b);
+void ms_build_hyperparameters(ms_build *b);
+void ms_build_runs(ms_build *b);
+
+#endif

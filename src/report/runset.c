@@ -1,0 +1,474 @@
+/* runset.c - run directories to numbers in memory. */
+#define _POSIX_C_SOURCE 200809L /* getline, strdup */
+#include "report/runset.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/directory.h"
+#include "core/file.h"
+#include "core/grow.h"
+#include "core/real.h"
+#include "core/text.h"
+
+enum { MAX_DEPTH = 4 };
+
+static const char *const group_names[MS_RUN_GROUPS] = { "qk", "vo", "mlp" };
+
+static const struct {
+    const char *name;
+    size_t      offset;
+} group_fields[] = {
+    { "w_norm", offsetof(ms_run_group, w_norm) },
+    { "u_norm", offsetof(ms_run_group, u_norm) },
+    { "u_rms", offsetof(ms_run_group, u_rms) },
+    { "u_erank", offsetof(ms_run_group, u_erank) },
+    { "u_gain", offsetof(ms_run_group, u_gain) },
+    { "sigma1_over_d", offsetof(ms_run_group, sigma1_over_d) },
+    { "share_above", offsetof(ms_run_group, share_above) },
+};
+
+static musec_status no_memory(ms_error *e)
+{
+    return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the runs");
+}
+
+musec_status ms_runset_note(ms_error *e, ms_runset *set, const char *fmt, ...)
+{
+    char  **notes = ms_grow(set->notes, set->n_notes, &set->notes_room, sizeof *notes);
+    va_list args;
+
+    if (notes == NULL) return no_memory(e);
+    set->notes = notes;
+    va_start(args, fmt);
+    notes[set->n_notes] = ms_text_format(fmt, args);
+    va_end(args);
+    if (notes[set->n_notes] == NULL) return no_memory(e);
+    set->n_notes++;
+    return MUSEC_OK;
+}
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+const char *ms_run_text(const ms_run *run, const char *field)
+{
+    const char *text = json_string_value(json_object_get(run->config, field));
+    return text != NULL ? text : "";
+}
+
+static double number_of_text(const char *text)
+{
+    char        *end = NULL;
+    const double x   = strtod(text, &end);
+    return end == text || *end != '\0' || !isfinite(x) ? NAN : x;
+}
+
+double ms_run_number(const ms_run *run, const char *field)
+{
+    return number_of_text(ms_run_text(run, field));
+}
+
+double ms_run_parameters(const ms_run *run)
+{
+    const double attention = ms_run_number(run, "heads") * ms_run_number(run, "head");
+    return ms_run_number(run, "layers") * ms_run_number(run, "width") *
+           (4.0 * attention + 2.0 * ms_run_number(run, "mlp"));
+}
+
+static double number_at(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* ---- a run's files --------------------------------------------------------------------------- */
+
+/* Configs hold texts; numbers that a person wrote into one become the same texts. */
+static json_t *as_text(const json_t *value)
+{
+    char    real[MS_REAL_TEXT], *text;
+    json_t *out;
+    if (json_is_real(value)) {
+        ms_real_text(json_real_value(value), real);
+        return json_string(real);
+    }
+    text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    out  = text != NULL ? json_string(text) : NULL;
+    free(text);
+    return out;
+}
+
+static musec_status read_config(ms_error *e, const char *dir, ms_run *run)
+{
+    const double most_steps = 1e15; /* as the trainer has it */
+    char         path[MS_PATH_MAX];
+    json_error_t why;
+    json_t      *value;
+    const char  *key;
+    double       steps;
+    musec_status st = ms_path_join(e, dir, "config.json", path);
+
+    if (st != MUSEC_OK) return st;
+    run->config = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+    if (!json_is_object(run->config))
+        return ms_fail(e, MUSEC_EINVAL, "%s: line %d: %s; it must be the config of a run", path,
+                       run->config == NULL ? why.line : 1,
+                       run->config == NULL ? why.text : "not a JSON object");
+    json_object_foreach(run->config, key, value)
+    {
+        if (!json_is_string(value) && json_object_set_new(run->config, key, as_text(value)) != 0)
+            return no_memory(e);
+    }
+    run->optimizer = ms_run_text(run, "optimizer");
+    run->lr        = ms_run_number(run, "lr");
+    run->threshold = ms_run_number(run, "threshold");
+    steps          = ms_run_number(run, "steps");
+    if (run->optimizer[0] == '\0' || !(run->lr > 0.0) || !(steps >= 1.0 && steps <= most_steps))
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s: no config of a run: it must have an optimizer, an lr above 0 and steps",
+                       path);
+    run->steps = (int64_t)steps;
+    return MUSEC_OK;
+}
+
+/* No summary: the run goes on, or was killed. */
+static musec_status read_summary(ms_error *e, const char *dir, ms_run *run)
+{
+    char         path[MS_PATH_MAX];
+    json_error_t why;
+    json_t      *summary;
+    const char  *status, *reason;
+    musec_status st = ms_path_join(e, dir, "summary.json", path);
+    struct stat  info;
+
+    if (st != MUSEC_OK || stat(path, &info) != 0) return st;
+    summary = json_load_file(path, 0, &why);
+    status  = json_string_value(json_object_get(summary, "status"));
+    reason  = json_string_value(json_object_get(summary, "reason"));
+    if (summary == NULL)
+        st = ms_fail(e, MUSEC_EINVAL, "%s: line %d: %s", path, why.line, why.text);
+    else if (status == NULL)
+        st = ms_fail(e, MUSEC_EINVAL, "%s: there is no \"status\"", path);
+    else if (strcmp(status, "done") == 0)
+        run->status = MS_RUN_DONE;
+    else if (strcmp(status, "diverged") == 0)
+        run->status = MS_RUN_DIVERGED;
+    if (run->status == MS_RUN_DONE) run->val_loss = number_at(summary, "last_val_loss");
+    if (st == MUSEC_OK && reason != NULL) {
+        run->reason = strdup(reason);
+        if (run->reason == NULL) st = no_memory(e);
+    }
+    json_decref(summary);
+    return st;
+}
+
+static ms_run_line line_of(const json_t *root)
+{
+    const json_t *ms     = json_object_get(root, "ms");
+    const json_t *groups = json_object_get(root, "groups");
+    ms_run_line   line   = {
+            .step       = (int64_t)json_integer_value(json_object_get(root, "step")),
+            .tokens     = number_at(root, "tokens"),
+            .loss       = number_at(root, "loss"),
+            .val_loss   = number_at(root, "val_loss"),
+            .lr         = number_at(root, "lr"),
+            .max_logit  = number_at(root, "max_logit"),
+            .ms_data    = number_at(ms, "data"),
+            .ms_model   = number_at(ms, "model"),
+            .ms_optim   = number_at(ms, "optim"),
+            .ms_rest    = number_at(ms, "rest"),
+            .has_val    = json_object_get(root, "val_loss") != NULL,
+            .has_groups = json_is_object(groups),
+    };
+    for (int g = 0; g < MS_RUN_GROUPS; g++) {
+        const json_t *group = json_object_get(groups, group_names[g]);
+        for (size_t i = 0; i < COUNT(group_fields); i++)
+            memcpy((char *)&line.groups[g] + group_fields[i].offset,
+                   &(double){ number_at(group, group_fields[i].name) }, sizeof(double));
+    }
+    return line;
+}
+
+/* Steps rise by one; a run that went on after a kill has cut its log to its checkpoint. */
+static musec_status add_line(ms_error *e, ms_run *run, const json_t *root, const char *path,
+                             size_t number)
+{
+    ms_run_line      *lines = ms_grow(run->lines, run->n, &run->room, sizeof *lines);
+    const ms_run_line line  = line_of(root);
+    if (lines == NULL) return no_memory(e);
+    run->lines = lines;
+    if (line.step < 1 || (run->n > 0 && line.step - 1 != run->lines[run->n - 1].step))
+        return ms_fail(e, MUSEC_EINVAL, "%s: line %zu: step %lld follows step %lld", path, number,
+                       (long long)line.step,
+                       (long long)(run->n > 0 ? run->lines[run->n - 1].step : 0));
+    run->lines[run->n++] = line;
+    return MUSEC_OK;
+}
+
+static musec_status read_log(ms_error *e, ms_runset *set, const char *dir, ms_run *run)
+{
+    char         path[MS_PATH_MAX], *text = NULL;
+    size_t       room = 0, number = 0;
+    FILE        *f = NULL;
+    ssize_t      n;
+    musec_status st;
+
+    TRY(ms_path_join(e, dir, "log.jsonl", path));
+    TRY(ms_file_open_read(e, path, &f));
+    while ((n = getline(&text, &room, f)) >= 0) {
+        json_error_t why;
+        json_t      *root = json_loadb(text, (size_t)n, 0, &why);
+        number++;
+        if (json_is_object(root))
+            st = add_line(e, run, root, path, number);
+        else if (text[n - 1] != '\n') /* only the last line can lack its end */
+            st = ms_runset_note(e, set, "%s: line %zu is cut off and left out", path, number);
+        else
+            st = ms_fail(e, MUSEC_EINVAL, "%s: line %zu: %s", path, number,
+                         root == NULL ? why.text : "not a JSON object");
+        json_decref(root);
+        if (st != MUSEC_OK) goto done;
+    }
+    if (ferror(f)) st = ms_fail(e, MUSEC_EIO, "%s: %s", path, strerror(errno));
+done:
+    free(text);
+    if (f != NULL) fclose(f);
+    return st;
+}
+
+static void free_run(ms_run *run)
+{
+    free(run->dir);
+    free(run->reason);
+    free(run->lines);
+    json_decref(run->config);
+}
+
+/* The last validation is in the summary of a run that is done even where its line was cut off. */
+static bool find_val_loss(ms_run *run)
+{
+    bool found = !isnan(run->val_loss);
+    for (size_t i = run->n; i > 0 && !found; i--) {
+        found = run->lines[i - 1].has_val;
+        if (found) run->val_loss = run->lines[i - 1].val_loss;
+    }
+    if (run->status == MS_RUN_DIVERGED) run->val_loss = NAN;
+    return found;
+}
+
+static musec_status read_run(ms_error *e, ms_runset *set, const char *dir, ms_run *run)
+{
+    musec_status st;
+    run->val_loss = NAN;
+    run->dir      = strdup(dir);
+    if (run->dir == NULL) return no_memory(e);
+    TRY(read_config(e, dir, run));
+    TRY(read_summary(e, dir, run));
+    TRY(read_log(e, set, dir, run));
+    if (!find_val_loss(run) && run->status == MS_RUN_DONE) {
+        run->status = MS_RUN_UNFINISHED;
+        TRY(ms_runset_note(e, set, "%s: it was never validated: not in the comparisons", dir));
+    } else if (run->n == 0) {
+        TRY(ms_runset_note(e, set, "%s: no step was made", dir));
+    } else if (run->status == MS_RUN_UNFINISHED) {
+        TRY(ms_runset_note(e, set, "%s: unfinished, %lld of %lld steps: not in the comparisons",
+                           dir, (long long)run->lines[run->n - 1].step, (long long)run->steps));
+    }
+done:
+    return st;
+}
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
+static bool has_file(const char *dir, const char *name)
+{
+    char        path[MS_PATH_MAX];
+    ms_error    unused;
+    struct stat info;
+    return ms_path_join(&unused, dir, name, path) == MUSEC_OK && stat(path, &info) == 0 &&
+           S_ISREG(info.st_mode);
+}
+
+static int by_directory(const void *a, const void *b)
+{
+    return strcmp(((const ms_run *)a)->dir, ((const ms_run *)b)->dir);
+}
+
+static musec_status add_run(ms_error *e, ms_runset *set, const char *dir, const struct stat *info)
+{
+    ms_run       run = { .device = (uint64_t)info->st_dev, .inode = (uint64_t)info->st_ino };
+    ms_run      *at;
+    musec_status st;
+
+    for (size_t i = 0; i < set->n; i++)
+        if (set->at[i].device == run.device && set->at[i].inode == run.inode) return MUSEC_OK;
+    at = ms_grow(set->at, set->n, &set->room, sizeof *at);
+    if (at == NULL) return no_memory(e);
+    set->at = at;
+    st      = read_run(e, set, dir, &run);
+    if (st == MUSEC_OK)
+        set->at[set->n++] = run;
+    else
+        free_run(&run);
+    return st;
+}
+
+typedef struct level { /* a directory on the way down: a link may lead back to it */
+    const struct level *above;
+    struct stat         info;
+    int                 depth;
+} level;
+
+static bool is_above(const level *at, const struct stat *info)
+{
+    for (; at != NULL; at = at->above)
+        if (at->info.st_dev == info->st_dev && at->info.st_ino == info->st_ino) return true;
+    return false;
+}
+
+/* *found counts runs, those that were there before included. */
+static musec_status add_below(ms_error *e, ms_runset *set, const char *path, const level *at,
+                              size_t *found)
+{
+    ms_names     names = { 0 };
+    char         below[MS_PATH_MAX];
+    level        next = { .above = at, .depth = at->depth + 1 };
+    musec_status st   = MUSEC_OK;
+
+    if (has_file(path, "config.json") && has_file(path, "log.jsonl")) {
+        ++*found;
+        return add_run(e, set, path, &at->info);
+    }
+    if (at->depth == MAX_DEPTH) return MUSEC_OK;
+    TRY(ms_directory_names(e, path, &names));
+    for (size_t i = 0; i < names.n; i++) {
+        TRY(ms_path_join(e, path, names.at[i], below));
+        if (stat(below, &next.info) == 0 && S_ISDIR(next.info.st_mode) && !is_above(at, &next.info))
+            TRY(add_below(e, set, below, &next, found));
+    }
+done:
+    ms_names_free(&names);
+    return st;
+}
+
+musec_status ms_runset_add(ms_error *e, ms_runset *set, const char *path)
+{
+    level        top   = { 0 };
+    size_t       found = 0;
+    musec_status st;
+
+    if (stat(path, &top.info) != 0) return ms_fail(e, MUSEC_EIO, "%s: %s", path, strerror(errno));
+    if (!S_ISDIR(top.info.st_mode))
+        return ms_fail(e, MUSEC_EINVAL, "%s: it must be a run directory, or one that holds some",
+                       path);
+    st = add_below(e, set, path, &top, &found);
+    if (st != MUSEC_OK) return st;
+    if (found == 0)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s: no run in it: a run directory has config.json and log.jsonl", path);
+    qsort(set->at, set->n, sizeof *set->at, by_directory);
+    return MUSEC_OK;
+}
+
+void ms_runset_free(ms_runset *set)
+{
+    for (size_t i = 0; i < set->n; i++)
+        free_run(&set->at[i]);
+    for (size_t i = 0; i < set->n_notes; i++)
+        free(set->notes[i]);
+    free(set->at);
+    free(set->notes);
+    *set = (ms_runset){ 0 };
+}
+
+/* ---- figures of a run ------------------------------------------------------------------------ */
+
+const ms_run_line *ms_run_last_groups(const ms_run *run)
+{
+    for (size_t i = run->n; i > 0; i--)
+        if (run->lines[i - 1].has_groups) return &run->lines[i - 1];
+    return NULL;
+}
+
+int64_t ms_run_stage_change(const ms_run *run)
+{
+    const double enough = 1.01; /* a last step may have a few tokens less, rounding is far below */
+    for (size_t i = 1; i < run->n; i++) {
+        const ms_run_line *line = &run->lines[i], *last = line - 1;
+        const double       before = i > 1 ? last[-1].tokens : last->step == 1 ? 0.0 : NAN;
+        const double       now = line->tokens - last->tokens, then = last->tokens - before;
+        if (now > enough * then || line->lr > enough * last->lr) return line->step;
+    }
+    return 0;
+}
+
+/* The factor of a group's matrices on the learning rate; where they have two, the larger, which the
+ * largest norm belongs to. */
+static double rate_factor(const ms_run *run, int group)
+{
+    static const char *const fields[MS_RUN_GROUPS][2] = { { "lr_qk", "lr_qk" },
+                                                          { "lr_vo", "lr_vo" },
+                                                          { "lr_up", "lr_down" } };
+    const double a = ms_run_number(run, fields[group][0]), b = ms_run_number(run, fields[group][1]);
+    const double larger = a > b ? a : b;
+    return isfinite(larger) ? larger : 1.0;
+}
+
+void ms_run_applied(const ms_run *run, double *norm, double *rms)
+{
+    double sum_norm = 0.0, sum_rms = 0.0;
+    size_t n = 0;
+    for (size_t i = 0; i < run->n; i++) {
+        const ms_run_line *line = &run->lines[i];
+        if (!line->has_groups) continue;
+        for (int g = 0; g < MS_RUN_GROUPS; g++) {
+            const double u = line->groups[g].u_norm, r = line->groups[g].u_rms;
+            if (!isfinite(u) || !isfinite(r) || !isfinite(line->lr)) continue;
+            sum_norm += line->lr * rate_factor(run, g) * u;
+            sum_rms += line->lr * rate_factor(run, g) * r;
+            n++;
+        }
+    }
+    *norm = n > 0 ? sum_norm / (double)n : NAN;
+    *rms  = n > 0 ? sum_rms / (double)n : NAN;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void ms_sort_numbers(double *values, size_t n)
+{
+    if (n > 0) qsort(values, n, sizeof *values, by_value);
+}
+
+double ms_median(double *values, size_t n)
+{
+    if (n == 0) return NAN;
+    ms_sort_numbers(values, n);
+    return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+void ms_run_step_ms(const ms_run *run, double *step, double *optim)
+{
+    double *values = malloc((run->n > 0 ? 2 * run->n : 1) * sizeof *values);
+    size_t  n      = 0;
+    *step = *optim = NAN;
+    if (values == NULL) return;
+    for (size_t i = 1; i < run->n; i++) {
+        const ms_run_line *line = &run->lines[i];
+        const double       all  = line->ms_data + line->ms_model + line->ms_optim + line->ms_rest;
+        if (line->has_val || line->has_groups || !isfinite(all)) continue;
+        values[n]            = all;
+        values[run->n + n++] = line->ms_optim;
+    }
+    *step  = ms_median(values, n);
+    *optim = ms_median(values + run->n, n);
+    free(values);
+}

@@ -1,0 +1,81 @@
+/* runset.h - finished and unfinished runs, read from their directories.
+ *
+ * A run directory holds config.json and log.jsonl, and summary.json once the run has ended (the
+ * trainer's docs/formats.md).  A last line that is cut off, as a killed process may leave it, is
+ * left out with a note; any other line that cannot be read is an error that names it. */
+#ifndef MS_REPORT_RUNSET_H
+#define MS_REPORT_RUNSET_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+enum { MS_RUN_QK, MS_RUN_VO, MS_RUN_MLP, MS_RUN_GROUPS };
+
+typedef struct ms_run_group { /* NaN: not measured.  docs/formats.md says what they are */
+    double w_norm, u_norm, u_rms, u_erank, u_gain, sigma1_over_d, share_above;
+} ms_run_group;
+
+typedef struct ms_run_line { /* numbers that are not there are NaN */
+    int64_t      step;
+    double       tokens, loss, val_loss, lr, max_logit;
+    double       ms_data, ms_model, ms_optim, ms_rest;
+    bool         has_val, has_groups; /* val_loss may be NaN all the same */
+    ms_run_group groups[MS_RUN_GROUPS];
+} ms_run_line;
+
+typedef enum ms_run_status { MS_RUN_UNFINISHED, MS_RUN_DONE, MS_RUN_DIVERGED } ms_run_status;
+
+typedef struct ms_run {
+    char         *dir; /* as found */
+    json_t       *config;
+    const char   *optimizer;     /* of the config, as are the next */
+    double        lr, threshold; /* threshold NaN where it is a rule such as rms:2 */
+    ms_run_status status;        /* no summary, interrupted, nothing validated: unfinished */
+    char         *reason;        /* it diverged, in words; or NULL */
+    ms_run_line  *lines;
+    size_t        n, room;
+    double        val_loss;      /* the last one measured; NaN: none, or diverged */
+    int64_t       steps;         /* asked for */
+    uint64_t      device, inode; /* of the directory: the same run is known by them */
+} ms_run;
+
+typedef struct ms_runset { /* { 0 } is empty */
+    ms_run *at;            /* in the order of their directories' names */
+    size_t  n, room;
+    char  **notes; /* what a reader should know: lines cut off, runs left out */
+    size_t  n_notes, notes_room;
+} ms_runset;
+
+/* Adds the run in `path`, or all runs in the directories below it (four levels at most).  No run in
+ * it is an error; one that was added before (the same directory) is not added again. */
+musec_status ms_runset_add(ms_error *e, ms_runset *set, const char *path);
+musec_status ms_runset_note(ms_error *e, ms_runset *set, const char *fmt, ...) MS_PRINTF(3, 4);
+void         ms_runset_free(ms_runset *set);
+
+/* The text of a config's field (underscores), "" if it has none. */
+const char *ms_run_text(const ms_run *run, const char *field);
+double      ms_run_number(const ms_run *run, const char *field); /* NaN if it is none */
+/* Numbers in the model's matrices: layers of four projections of the attention and two of the
+ * MLP. */
+double ms_run_parameters(const ms_run *run);
+
+/* The last line with group statistics, or NULL. */
+const ms_run_line *ms_run_last_groups(const ms_run *run);
+/* The first step of the run's second stage, as its log shows it: the tokens of a step grow, or the
+ * learning rate rises.  0: there is none. */
+int64_t ms_run_stage_change(const ms_run *run);
+/* Means over the run's lines with groups of lr times the update's norm (of a group's matrix with
+ * the largest) and RMS: how large the applied updates were.  Over the groups the mean is taken;
+ * factors on a group's rate count. */
+void ms_run_applied(const ms_run *run, double *norm, double *rms);
+/* Median over the steps, without the first, of the wall time in ms of a step that neither
+ * validated nor measured, and of its optimizer's part. */
+void ms_run_step_ms(const ms_run *run, double *step, double *optim);
+
+void   ms_sort_numbers(double *values, size_t n); /* ascending; none is NaN */
+double ms_median(double *values, size_t n);       /* sorts them; NaN of none */
+
+#endif

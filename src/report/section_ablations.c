@@ -1,0 +1,239 @@
+/* section_ablations.c - one option of a clipping method varied, all others fixed: its threshold, or
+ * its number of iterations.  What is fixed is what was run with most of the values. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/parts.h"
+
+enum { MOST_VALUES = 32 };
+
+typedef struct value { /* one curve */
+    double x;          /* D or K */
+    size_t method;
+} value;
+
+typedef struct ablation {
+    const ms_compare *c;
+    size_t            problem, method; /* the optimizer's first, the plain one if there is one */
+    bool              iterations;      /* K is varied, otherwise D */
+    value             values[MOST_VALUES];
+    size_t            n;
+    double            threshold; /* fixed, where K is varied */
+    const char       *decay;     /* fixed */
+} ablation;
+
+static const ms_setting *find(const ablation *a, const value *v, double lr)
+{
+    return ms_compare_find(a->c, a->problem, v->method, lr, a->iterations ? a->threshold : v->x,
+                           a->decay);
+}
+
+/* Values run at this rate with what is fixed. */
+static size_t count_at(const ablation *a, double lr)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < a->n; i++)
+        n += find(a, &a->values[i], lr) != NULL;
+    return n;
+}
+
+static bool two_at(const void *of, double lr) { return count_at(of, lr) >= 2; }
+
+/* Pairs of value and rate that can be compared. */
+static size_t count_all(const ablation *a)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < a->c->n_rates; i++) {
+        const size_t here = count_at(a, a->c->rates[i]);
+        if (here >= 2) n += here;
+    }
+    return n;
+}
+
+static void add_value(ablation *a, double x, size_t method)
+{
+    size_t at = a->n;
+    if (!isfinite(x) || a->n == MOST_VALUES) return;
+    for (size_t i = 0; i < a->n; i++)
+        if (ms_same_number(a->values[i].x, x)) return; /* the plainer method came first */
+    for (; at > 0 && a->values[at - 1].x > x; at--)
+        a->values[at] = a->values[at - 1];
+    a->values[at] = (value){ x, method };
+    a->n++;
+}
+
+/* Other methods count where they are the plain one with another number of iterations. */
+static void find_values(ablation *a)
+{
+    const ms_compare *c = a->c;
+    for (size_t i = 0; i < c->n_settings; i++) {
+        const ms_setting *s = &c->settings[i];
+        if (s->problem != a->problem || s->n == 0 ||
+            strcmp(c->methods[s->method].optimizer, c->methods[a->method].optimizer) != 0)
+            continue;
+        if (!a->iterations && s->method == a->method)
+            add_value(a, s->threshold, s->method);
+        else if (a->iterations && strcmp(ms_run_text(s->runs[0], "ns_mode"), "paper") == 0)
+            add_value(a, ms_run_number(s->runs[0], "ns_iters"), s->method);
+    }
+}
+
+/* The threshold and decay with most pairs; where K is varied, the paper's D first. */
+static size_t fix_others(ablation *a)
+{
+    const ms_compare *c    = a->c;
+    ablation          best = *a;
+    size_t            most = 0;
+    for (size_t i = 0; i < c->n_settings; i++) {
+        const ms_setting *s = &c->settings[i];
+        size_t            n;
+        if (s->problem != a->problem ||
+            strcmp(c->methods[s->method].optimizer, c->methods[a->method].optimizer) != 0 ||
+            (a->iterations && isnan(s->threshold)))
+            continue;
+        a->threshold = s->threshold;
+        a->decay     = s->decay;
+        n            = count_all(a);
+        if (n > 0 && a->iterations && ms_same_number(s->threshold, 0.05))
+            n += MOST_VALUES * c->n_rates;
+        if (n > most) {
+            most = n;
+            best = *a;
+        }
+    }
+    *a = best;
+    return most;
+}
+
+static void value_label(const ablation *a, const value *v, char out[64])
+{
+    snprintf(out, 64, "%s = %g", a->iterations ? "K" : "D", v->x);
+}
+
+static void step_panel(ms_build *b, const ablation *a, double lr, ms_figure *f)
+{
+    char      text[64];
+    ms_panel *p;
+
+    snprintf(text, sizeof text, "lr %g", lr);
+    p = ms_figure_panel(f, text, "step", "validation loss");
+    for (size_t i = 0; i < a->n; i++) {
+        ms_trace trace = { .setting = find(a, &a->values[i], lr),
+                           .read    = ms_read_val_loss,
+                           .label   = text,
+                           .look    = ms_look_step(i, a->n) };
+        value_label(a, &a->values[i], text);
+        trace.look.mark = 0;
+        ms_part_trace(b, f, p, &trace);
+    }
+    ms_part_loss_panel(a->c, a->problem, f, p);
+}
+
+static void fixed_words(const ablation *a, char out[2 * MS_PART_TEXT])
+{
+    char decay[MS_PART_TEXT];
+    ms_part_decay_text(a->decay, decay);
+    if (a->iterations)
+        snprintf(out, 2 * MS_PART_TEXT, "D %g, weight decay %s", a->threshold, decay);
+    else
+        snprintf(out, 2 * MS_PART_TEXT, "weight decay %s", decay);
+}
+
+static void step_figure(ms_build *b, const ablation *a, const char *base)
+{
+    const ms_compare *c      = b->c;
+    const char       *method = ms_look_title(c->methods[a->method].optimizer);
+    double            rates[MS_PART_RATES];
+    const size_t      n = ms_part_rates(c, two_at, a, rates);
+    ms_figure         f = { 0 };
+    char              id[MS_PART_ID], title[MS_PART_TEXT], fixed[2 * MS_PART_TEXT];
+    char              conditions[MS_PART_TEXT], words[MS_PART_TEXT], caption[5 * MS_PART_TEXT];
+
+    ms_part_trace_words(c, a->problem, words);
+    ms_part_id(c, base, a->problem, id);
+    ms_part_conditions(c, a->problem, conditions);
+    fixed_words(a, fixed);
+    snprintf(title, sizeof title, "%s with different %s: %s", method,
+             a->iterations ? "numbers of iterations K" : "thresholds D",
+             c->problems[a->problem].label);
+    snprintf(caption, sizeof caption, "Validation loss over the steps, %s; " MS_PART_TOP "%s %s",
+             fixed, words, conditions);
+    ms_figure_begin(&f, id, title, caption);
+    for (size_t i = 0; i < n; i++)
+        step_panel(b, a, rates[i], &f);
+    ms_build_figure(b, &f);
+}
+
+static void add_row(ms_table *t, const ablation *a, const value *v, const ms_setting *s)
+{
+    char decay[MS_PART_TEXT];
+
+    ms_part_decay_text(s->decay, decay);
+    ms_table_add(t, "%s", a->c->problems[a->problem].label);
+    ms_table_add(t, "%s", ms_look_title(a->c->methods[a->method].optimizer));
+    ms_table_add(t, "%g", s->lr);
+    ms_table_add(t, "%g", v->x);
+    if (a->iterations) ms_table_add(t, "%g", a->threshold);
+    ms_table_add(t, "%s", decay);
+    if (isfinite(s->loss))
+        ms_table_add(t, "%.4f", s->loss);
+    else
+        ms_table_add(t, "diverged");
+    ms_table_add(t, "%zu of %zu", s->diverged, s->n);
+}
+
+static void loss_rows(ms_table *t, const ablation *a)
+{
+    for (size_t i = 0; i < a->c->n_rates; i++)
+        for (size_t k = 0; k < a->n && count_at(a, a->c->rates[i]) >= 2; k++) {
+            const ms_setting *s = find(a, &a->values[k], a->c->rates[i]);
+            if (s != NULL) add_row(t, a, &a->values[k], s);
+        }
+}
+
+static void column_names(ms_table *t, bool iterations)
+{
+    static const char *const of_d[] = { "problem", "method",          "lr",      "D",
+                                        "decay",   "validation loss", "diverged" };
+    static const char *const of_k[] = { "problem", "method",          "lr",      "K", "D",
+                                        "decay",   "validation loss", "diverged" };
+    const char *const       *names  = iterations ? of_k : of_d;
+    for (size_t i = 0; i < strlen(t->align); i++)
+        ms_table_add(t, "%s", names[i]);
+}
+
+/* Plain methods stand before their variants. */
+static bool is_first(const ms_compare *c, size_t method)
+{
+    return method == 0 ||
+           strcmp(c->methods[method].optimizer, c->methods[method - 1].optimizer) != 0;
+}
+
+/* Of every clipping optimizer; Soft Musec's figures have the section's name alone. */
+static void build(ms_build *b, bool iterations, const char *base, const char *table)
+{
+    const ms_compare *c = b->c;
+    ms_table          t = { .align = iterations ? "llrrrlrr" : "llrrlrr" };
+
+    column_names(&t, iterations);
+    for (size_t m = 0; m < c->n_methods; m++)
+        for (size_t p = 0; p < c->n_problems; p++) {
+            ablation   a = { .c = c, .problem = p, .method = m, .iterations = iterations };
+            char       id[MS_PART_ID / 2];
+            const bool soft = strcmp(c->methods[m].optimizer, "soft-musec") == 0;
+            if (!c->methods[m].clips || !is_first(c, m)) continue;
+            find_values(&a);
+            if (a.n < 2 || fix_others(&a) == 0) continue;
+            snprintf(id, sizeof id, "%s%s%.20s", base, soft ? "" : "-",
+                     soft ? "" : c->methods[m].optimizer);
+            if (ms_part_shown(c, p)) step_figure(b, &a, id);
+            loss_rows(&t, &a);
+        }
+    ms_build_table(b, table, "Last validation losses: the mean of the seeds that did not diverge.",
+                   &t);
+}
+
+void ms_build_threshold(ms_build *b) { build(b, false, "threshold", "threshold-losses"); }
+
+void ms_build_ns_iters(ms_build *b) { build(b, true, "ns-iters", "ns-iters-losses"); }

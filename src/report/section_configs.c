@@ -1,0 +1,259 @@
+/* section_configs.c - what was trained and how, from the configs of the runs: a column for each
+ * kind of problem.  Problems that differ in their data alone share one. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/parts.h"
+
+enum { MOST_COLUMNS = 6 }; /* further ones go to the next table */
+
+typedef void cell_words(const ms_compare *c, size_t problem, char out[MS_PART_TEXT]);
+
+typedef struct row {
+    const char *name;
+    const char *field; /* of the config, or NULL: */
+    cell_words *words;
+} row;
+
+static void cell(const ms_compare *c, size_t problem, const row *r, char out[MS_PART_TEXT])
+{
+    if (r->words != NULL) {
+        r->words(c, problem, out);
+        return;
+    }
+    const char *text = ms_run_text(c->problems[problem].first, r->field);
+    snprintf(out, MS_PART_TEXT, "%s", text[0] != '\0' ? text : "-");
+}
+
+/* ---- cells that are more than a field -------------------------------------------------------- */
+
+static void matrix_parameters(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+{
+    const double n = ms_run_parameters(c->problems[problem].first);
+    if (isfinite(n))
+        snprintf(out, MS_PART_TEXT, "%.0f", n);
+    else
+        snprintf(out, MS_PART_TEXT, "-");
+}
+
+/* The batch in the text of a stage, or the config's own. */
+static void stage_batch(const ms_run *run, const char *stage, size_t bytes, char out[MS_PART_TEXT])
+{
+    static const char key[] = "batch=";
+    for (size_t i = 0; i + sizeof key - 1 < bytes; i++)
+        if ((i == 0 || stage[i - 1] == ' ') && strncmp(stage + i, key, sizeof key - 1) == 0) {
+            const char *from = stage + i + sizeof key - 1;
+            snprintf(out, MS_PART_TEXT, "%.*s", (int)strspn(from, "0123456789"), from);
+            return;
+        }
+    snprintf(out, MS_PART_TEXT, "%s", ms_run_text(run, "batch"));
+}
+
+static void first_batch(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+{
+    const ms_run *run    = c->problems[problem].first;
+    const char   *stages = ms_run_text(run, "stages");
+    stage_batch(run, stages, strcspn(stages, ";"), out);
+}
+
+static void last_batch(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+{
+    const ms_run *run    = c->problems[problem].first;
+    const char   *stages = ms_run_text(run, "stages"), *last = stages;
+    for (const char *at = stages; *at != '\0'; at++)
+        if (*at == ';' && at[1 + strspn(at + 1, " \t\n")] != '\0') last = at + 1;
+    stage_batch(run, last, strcspn(last, ";"), out);
+}
+
+/* Of the run that got furthest. */
+static void tokens(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+{
+    double most = NAN;
+    for (size_t i = 0; i < c->n_settings; i++)
+        for (size_t k = 0; c->settings[i].problem == problem && k < c->settings[i].n; k++) {
+            const ms_run *run = c->settings[i].runs[k];
+            if (run->n > 0) most = fmax(most, run->lines[run->n - 1].tokens);
+        }
+    if (isfinite(most))
+        snprintf(out, MS_PART_TEXT, "%.0f", most);
+    else
+        snprintf(out, MS_PART_TEXT, "-");
+}
+
+static void device(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+{
+    const char *name = ms_run_text(c->problems[problem].first, "device");
+    snprintf(out, MS_PART_TEXT, "%s", name[0] != '\0' ? name : "the default one");
+}
+
+/* A config without a device does not say which one it was. */
+static void precision(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+{
+    const char *name = ms_run_text(c->problems[problem].first, "device");
+    const bool  cuda = strncmp(name, "cuda", 4) == 0;
+    snprintf(out, MS_PART_TEXT, "%s",
+             name[0] == '\0' ? "float32; on a GPU bfloat16, float32 masters"
+             : cuda          ? "bfloat16, float32 masters"
+                             : "float32");
+}
+
+/* "cautious-lr2; AdamW: decoupled": of the first method, then those of optimizers that differ. */
+static void decay_forms(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+{
+    const char *usual = NULL, *last = "";
+    size_t      used = 0;
+
+    for (size_t m = 0; m < c->n_methods && used + 96 < MS_PART_TEXT; m++) {
+        const ms_run *run = ms_part_run(c, problem, m);
+        if (run == NULL || strcmp(run->optimizer, last) == 0) continue;
+        last             = run->optimizer;
+        const char *form = ms_run_text(run, "decay_form");
+        if (usual != NULL && strcmp(form, usual) == 0) continue;
+        used += (size_t)snprintf(out + used, 96, "%s%.30s%s%.30s", usual != NULL ? "; " : "",
+                                 usual != NULL ? ms_look_title(last) : "",
+                                 usual != NULL ? ": " : "", form[0] != '\0' ? form : "-");
+        if (usual == NULL) usual = form;
+    }
+}
+
+static void tau(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+{
+    const size_t  m   = ms_compare_plain(c, "muonclip");
+    const ms_run *run = m < c->n_methods ? ms_part_run(c, problem, m) : NULL;
+    snprintf(out, MS_PART_TEXT, "%s", run != NULL ? ms_run_text(run, "qk_tau") : "-");
+}
+
+static void stages(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+{
+    const char *text = ms_run_text(c->problems[problem].first, "stages");
+    snprintf(out, MS_PART_TEXT, "%s", text[0] != '\0' ? text : "one");
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static const row architecture[] = {
+    { "layers", "layers", NULL },
+    { "attention heads", "heads", NULL },
+    { "head dimension", "head", NULL },
+    { "width", "width", NULL },
+    { "MLP width", "mlp", NULL },
+    { "longest document", "max_doc", NULL },
+    { "vocabulary", "vocab", NULL },
+    { "tied embedding and head", "tied", NULL },
+    { "matrix parameters", NULL, matrix_parameters },
+};
+
+static const row training[] = {
+    { "steps", "steps", NULL },
+    { "batch of the first stage, tokens", NULL, first_batch },
+    { "batch of the last stage, tokens", NULL, last_batch },
+    { "tokens seen", NULL, tokens },
+    { "reduction of the gradients", "grad_reduction", NULL },
+    { "precision", NULL, precision },
+    { "device", NULL, device },
+    { "QK-norm", "qk_norm", NULL },
+    { "tau of MuonClip", NULL, tau },
+    { "form of the weight decay", NULL, decay_forms },
+    { "cooldown, share of the steps", "cooldown", NULL },
+    { "stages", NULL, stages },
+    { "tokenizer", "tokenizer", NULL },
+    { "validation tokens", "val_tokens", NULL },
+};
+
+/* The first problem with the same column; itself if there is none before it. */
+static size_t first_like(const ms_compare *c, size_t problem, const row *rows, size_t n)
+{
+    char mine[MS_PART_TEXT], other[MS_PART_TEXT];
+    for (size_t p = 0; p < problem; p++) {
+        bool same = strcmp(c->problems[p].preset, c->problems[problem].preset) == 0;
+        for (size_t i = 0; same && i < n; i++) {
+            cell(c, problem, &rows[i], mine);
+            cell(c, p, &rows[i], other);
+            same = strcmp(mine, other) == 0;
+        }
+        if (same) return p;
+    }
+    return problem;
+}
+
+/* The preset where it has one column, otherwise the problem's name. */
+static const char *heading(const ms_compare *c, size_t problem, const row *rows, size_t n)
+{
+    for (size_t p = 0; p < c->n_problems; p++)
+        if (strcmp(c->problems[p].preset, c->problems[problem].preset) == 0 &&
+            first_like(c, p, rows, n) != problem)
+            return c->problems[problem].label;
+    return c->problems[problem].preset;
+}
+
+/* The sets of all problems of a column. */
+static void data_row(ms_table *t, const ms_compare *c, const size_t *columns, size_t n_columns,
+                     const row *rows, size_t n)
+{
+    ms_table_add(t, "data");
+    for (size_t i = 0; i < n_columns; i++) {
+        char   text[MS_PART_TEXT] = "";
+        size_t used               = 0;
+        for (size_t p = columns[i]; p < c->n_problems && used + 96 < sizeof text; p++)
+            if (first_like(c, p, rows, n) == columns[i])
+                used += (size_t)snprintf(text + used, 80, "%s%.64s", used > 0 ? ", " : "",
+                                         c->problems[p].set);
+        ms_table_add(t, "%s", text);
+    }
+}
+
+static void add_table(ms_build *b, const size_t *columns, size_t n_columns, const row *rows,
+                      size_t n, const char *id, const char *caption)
+{
+    static const char *const aligns[MOST_COLUMNS + 1] = { "l",     "lr",     "lrr",    "lrrr",
+                                                          "lrrrr", "lrrrrr", "lrrrrrr" };
+    ms_table                 t                        = { .align = aligns[n_columns] };
+    char                     text[MS_PART_TEXT];
+
+    ms_table_add(&t, "%s", "");
+    for (size_t i = 0; i < n_columns; i++)
+        ms_table_add(&t, "%s", heading(b->c, columns[i], rows, n));
+    for (size_t k = 0; k < n; k++) {
+        ms_table_add(&t, "%s", rows[k].name);
+        for (size_t i = 0; i < n_columns; i++) {
+            cell(b->c, columns[i], &rows[k], text);
+            ms_table_add(&t, "%s", text);
+        }
+    }
+    data_row(&t, b->c, columns, n_columns, rows, n);
+    ms_build_table(b, id, caption, &t);
+}
+
+static void build(ms_build *b, const row *rows, size_t n, const char *base, const char *caption)
+{
+    size_t columns[MOST_COLUMNS], n_columns = 0, n_tables = 0;
+    char   id[MS_PART_ID];
+
+    for (size_t p = 0; p < b->c->n_problems; p++) {
+        if (first_like(b->c, p, rows, n) == p) columns[n_columns++] = p;
+        if (n_columns == 0 || (n_columns < MOST_COLUMNS && p + 1 < b->c->n_problems)) continue;
+        n_tables++;
+        snprintf(id, sizeof id, "%s", base);
+        if (n_tables > 1) snprintf(id, sizeof id, "%s-%zu", base, n_tables);
+        add_table(b, columns, n_columns, rows, n, id, caption);
+        n_columns = 0;
+    }
+}
+
+void ms_build_architecture(ms_build *b)
+{
+    build(b, architecture, COUNT(architecture), "architecture",
+          "From the configs of the runs. Matrix parameters are those of the attention and MLP "
+          "projections, which the methods update: layers x (4 x heads x head x width + 2 x width x "
+          "MLP).");
+}
+
+void ms_build_training(ms_build *b)
+{
+    build(
+        b, training, COUNT(training), "training",
+        "From the configs of the runs. The reduction decides what a threshold means: sum8 is the "
+        "sum over the tokens of the batch divided by 8, mean their mean, and the gradients differ "
+        "by tokens / 8. Thresholds of one are of no use with the other.");
+}

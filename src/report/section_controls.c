@@ -1,0 +1,226 @@
+/* section_controls.c - what a clipping method has to be held against.
+ *
+ * A clipped update has spectral norm D at most, Muon's about 1: at one learning rate the clipping
+ * method steps by about lr D, Muon by lr.  That a method with small steps is stable at a large
+ * learning rate says nothing of clipping; Muon at lr D is the control that takes steps of the same
+ * size.  And K = 5 iterations are far from the operator they stand for (an unclipped direction
+ * shrinks), so the exact operator and the fast polynomial at the same setting tell the operator's
+ * part from the iteration's. */
+#include <math.h>
+#include <string.h>
+
+#include "report/parts.h"
+
+enum { EXACT, FAST, N_FORMS };
+
+static const char *const form_names[N_FORMS] = { "exact", "fast" };
+
+typedef struct panel_of { /* one clipping method on one problem */
+    size_t problem, method, muon;
+    size_t form[N_FORMS]; /* methods; n_methods: not run */
+} panel_of;
+
+typedef struct at_rate { /* what is compared at one learning rate; NULL: not run */
+    const ms_setting *clip, *form[N_FORMS], *muon, *scaled;
+} at_rate;
+
+/* The optimizer's method with this ns_mode and otherwise as the plain one: the shortest label. */
+static size_t find_form(const ms_compare *c, size_t problem, size_t plain, const char *mode)
+{
+    size_t best = c->n_methods;
+    for (size_t m = 0; m < c->n_methods; m++) {
+        const ms_run *run = ms_part_run(c, problem, m);
+        if (m == plain || run == NULL || strcmp(ms_run_text(run, "ns_mode"), mode) != 0 ||
+            strcmp(c->methods[m].optimizer, c->methods[plain].optimizer) != 0)
+            continue;
+        if (best == c->n_methods || strlen(c->methods[m].label) < strlen(c->methods[best].label))
+            best = m;
+    }
+    return best;
+}
+
+static const ms_setting *find(const ms_compare *c, size_t problem, size_t method, double lr,
+                              double threshold, const char *decay)
+{
+    if (method >= c->n_methods) return NULL;
+    return ms_compare_find(c, problem, method, lr, threshold, decay);
+}
+
+/* How many forms were run with just this threshold and decay? */
+static size_t count_forms(const ms_compare *c, const panel_of *of, const ms_setting *s)
+{
+    size_t n = 0;
+    for (int k = 0; k < N_FORMS && !isnan(s->threshold); k++)
+        n += find(c, of->problem, of->form[k], s->lr, s->threshold, s->decay) != NULL;
+    return n;
+}
+
+/* The method's setting at this rate that most forms share, and of those the best. */
+static const ms_setting *shared_setting(const ms_compare *c, const panel_of *of, double lr)
+{
+    const ms_setting *chosen = ms_compare_best(c, of->problem, of->method, lr);
+    size_t            most   = chosen != NULL ? count_forms(c, of, chosen) : 0;
+    for (size_t i = 0; chosen != NULL && i < c->n_settings; i++) {
+        const ms_setting *s = &c->settings[i];
+        if (s->problem != of->problem || s->method != of->method || !ms_same_number(s->lr, lr))
+            continue;
+        const size_t n = count_forms(c, of, s);
+        if (n < most || (n == most && !ms_setting_better(s, chosen))) continue;
+        chosen = s;
+        most   = n;
+    }
+    return chosen;
+}
+
+static at_rate compare_at(const ms_compare *c, const panel_of *of, double lr)
+{
+    at_rate r = { .clip = shared_setting(c, of, lr) };
+
+    if (r.clip == NULL) return r;
+    r.muon = find(c, of->problem, of->muon, lr, NAN, NULL);
+    if (!isnan(r.clip->threshold)) {
+        r.scaled = find(c, of->problem, of->muon, lr * r.clip->threshold, NAN, NULL);
+        for (int k = 0; k < N_FORMS; k++)
+            r.form[k] = find(c, of->problem, of->form[k], lr, r.clip->threshold, r.clip->decay);
+    }
+    for (int k = 0; k < N_FORMS; k++)
+        if (r.form[k] == NULL) r.form[k] = find(c, of->problem, of->form[k], lr, NAN, NULL);
+    return r;
+}
+
+static void add_point(ms_figure *f, ms_curve *curve, const char *label, const ms_setting *s)
+{
+    char tip[MS_PART_TEXT];
+    if (s == NULL) return;
+    ms_part_tip(label, s, tip);
+    ms_curve_point(f, curve, ms_part_point(s->lr, s), "%s", tip);
+}
+
+static void scaled_curve(const ms_compare *c, const panel_of *of, ms_figure *f, ms_panel *p)
+{
+    ms_look   look = ms_look_of("muon");
+    ms_curve *curve;
+    char      tip[MS_PART_TEXT];
+
+    look.dash = 1;
+    curve     = ms_panel_curve(f, p, "Muon at lr·D", look);
+    for (size_t i = 0; i < c->n_rates; i++) {
+        const at_rate r = compare_at(c, of, c->rates[i]);
+        if (r.clip == NULL || r.scaled == NULL) continue;
+        ms_part_tip("Muon", r.scaled, tip);
+        ms_curve_point(f, curve, ms_part_point(r.clip->lr, r.scaled),
+                       "%s; its rate is lr %g x D %g, those of %s", tip, r.clip->lr,
+                       r.clip->threshold, c->methods[of->method].label);
+    }
+}
+
+static void control_panel(const ms_compare *c, const panel_of *of, ms_figure *f)
+{
+    const ms_method *clip = &c->methods[of->method];
+    char             title[MS_PART_TEXT];
+    ms_panel        *p;
+    ms_curve        *curve;
+
+    ms_part_title(c, of->problem, clip->label, title);
+    p = ms_figure_panel(f, title, "learning rate", "validation loss");
+    if (p == NULL) return;
+    p->x_log = true;
+    curve    = ms_panel_curve(f, p, clip->label, clip->look);
+    for (size_t i = 0; i < c->n_rates; i++)
+        add_point(f, curve, clip->label, compare_at(c, of, c->rates[i]).clip);
+    for (int k = 0; k < N_FORMS; k++) {
+        if (of->form[k] == c->n_methods) continue;
+        const ms_method *form = &c->methods[of->form[k]];
+        ms_look          look = clip->look;
+        look.dash             = 1 + k;
+        curve                 = ms_panel_curve(f, p, form->label, look);
+        for (size_t i = 0; i < c->n_rates; i++)
+            add_point(f, curve, form->label, compare_at(c, of, c->rates[i]).form[k]);
+    }
+    if (of->muon < c->n_methods && ms_part_run(c, of->problem, of->muon) != NULL) {
+        curve = ms_panel_curve(f, p, "Muon at lr", ms_look_of("muon"));
+        for (size_t i = 0; i < c->n_rates; i++)
+            add_point(f, curve, "Muon", compare_at(c, of, c->rates[i]).muon);
+        scaled_curve(c, of, f, p);
+    }
+    ms_part_limit(p);
+}
+
+/* Is there anything to hold the method against?  Rates at which Muon is missing are listed. */
+static bool has_control(const ms_compare *c, const panel_of *of, char missing[MS_PART_TEXT])
+{
+    size_t used = 0;
+    bool   any  = false;
+    missing[0]  = '\0';
+    for (size_t i = 0; i < c->n_rates; i++) {
+        const at_rate r = compare_at(c, of, c->rates[i]);
+        if (r.clip == NULL) continue;
+        any = any || r.scaled != NULL || r.form[EXACT] != NULL || r.form[FAST] != NULL;
+        if (r.scaled == NULL && !isnan(r.clip->threshold) && used + 80 < MS_PART_TEXT)
+            used +=
+                (size_t)snprintf(missing + used, 80, "%s%g (lr %g x D %g)", used > 0 ? ", " : "",
+                                 r.clip->lr * r.clip->threshold, r.clip->lr, r.clip->threshold);
+    }
+    return any;
+}
+
+static panel_of make_panel(const ms_compare *c, size_t problem, size_t method)
+{
+    panel_of of = { .problem = problem, .method = method, .muon = ms_compare_plain(c, "muon") };
+    for (int k = 0; k < N_FORMS; k++)
+        of.form[k] = find_form(c, problem, method, form_names[k]);
+    return of;
+}
+
+static bool is_clipping(const ms_compare *c, size_t problem, size_t method)
+{
+    return c->methods[method].clips && !c->methods[method].variant &&
+           ms_part_run(c, problem, method) != NULL;
+}
+
+static void say_missing(ms_build *b)
+{
+    const ms_compare *c = b->c;
+    char              missing[MS_PART_TEXT];
+    for (size_t p = 0; p < c->n_problems; p++)
+        for (size_t m = 0; m < c->n_methods; m++) {
+            if (!is_clipping(c, p, m)) continue;
+            const panel_of of = make_panel(c, p, m);
+            if (!has_control(c, &of, missing) || missing[0] == '\0') continue;
+            ms_build_words(b, "%s, %s: there is no run of Muon at %s.", c->problems[p].label,
+                           c->methods[m].label, missing);
+        }
+}
+
+void ms_build_controls(ms_build *b)
+{
+    const ms_compare *c = b->c;
+    ms_figure         f = { 0 };
+    char              conditions[MS_PART_TEXT], caption[2 * MS_PART_TEXT], missing[MS_PART_TEXT];
+
+    ms_part_conditions(c, c->n_problems, conditions);
+    snprintf(caption, sizeof caption,
+             "Each clipping method beside its controls. Muon at lr·D is Muon's best setting at the "
+             "method's learning rate times its threshold D, drawn at the method's rate; exact and "
+             "fast are the same operator without the five iterations, and where they were run the "
+             "method stands with their threshold and weight decay. " MS_PART_LIMIT " %s",
+             conditions);
+    ms_figure_begin(&f, "controls", "Clipping methods and their controls", caption);
+    for (size_t p = 0; p < c->n_problems; p++)
+        for (size_t m = 0; m < c->n_methods; m++) {
+            if (!is_clipping(c, p, m)) continue;
+            const panel_of of = make_panel(c, p, m);
+            if (has_control(c, &of, missing)) control_panel(c, &of, &f);
+        }
+    ms_build_figure(b, &f);
+    if (b->section == NULL) return;
+    ms_build_words(
+        b,
+        "Why these: an update clipped at D has a spectral norm of at most D, one of Muon has "
+        "about 1. At the same learning rate the clipping method therefore steps by about lr·D and "
+        "Muon by lr, and a method that takes small steps is stable at a large learning rate "
+        "whether or not clipping helps. Where Muon at lr·D lies on the clipping method's curve, "
+        "the size of the step explains what is seen. Where exact or fast lie elsewhere than the "
+        "method itself, the difference is due to its few iterations and not to the clip.");
+    say_missing(b);
+}

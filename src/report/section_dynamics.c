@@ -1,0 +1,126 @@
+/* section_dynamics.c - training and validation loss over the steps: each method at its best, and
+ * all of them at the same learning rates. */
+#include <math.h>
+#include <string.h>
+
+#include "report/parts.h"
+
+static size_t count_methods(const ms_compare *c, size_t problem)
+{
+    size_t n = 0;
+    for (size_t m = 0; m < c->n_methods; m++)
+        n += ms_part_drawn(c, problem, m);
+    return n;
+}
+
+typedef struct sharing {
+    const ms_compare *c;
+    size_t            problem, methods;
+} sharing;
+
+static bool most_share(const void *of, double lr)
+{
+    const sharing *s = of;
+    return 2 * ms_part_methods_at(s->c, s->problem, lr) > s->methods;
+}
+
+/* None where the problem has but one rate: the best is at it. */
+static size_t choose_rates(const ms_compare *c, size_t problem, double out[MS_PART_RATES])
+{
+    const sharing s     = { c, problem, count_methods(c, problem) };
+    size_t        there = 0;
+
+    for (size_t i = 0; i < c->n_rates; i++)
+        there += ms_part_methods_at(c, problem, c->rates[i]) > 0;
+    return there < 2 ? 0 : ms_part_rates(c, most_share, &s, out);
+}
+
+/* lr NaN: each method at its best. */
+static void loss_panel(ms_build *b, size_t problem, double lr, ms_reading *read, ms_figure *f)
+{
+    const ms_compare *c         = b->c;
+    char              title[64] = "best of each";
+    ms_panel         *p;
+
+    if (!isnan(lr)) snprintf(title, sizeof title, "lr %g", lr);
+    p = ms_figure_panel(f, title, "step",
+                        read == ms_read_loss ? "training loss" : "validation loss");
+    for (size_t m = 0; m < c->n_methods; m++) {
+        ms_trace trace = { .read = read, .label = c->methods[m].label, .look = c->methods[m].look };
+        if (!ms_part_drawn(c, problem, m)) continue;
+        trace.look.mark = 0;
+        trace.setting =
+            isnan(lr) ? ms_compare_tuned(c, problem, m) : ms_compare_best(c, problem, m, lr);
+        ms_part_trace(b, f, p, &trace);
+    }
+    ms_part_loss_panel(c, problem, f, p);
+}
+
+/* "best: Muon lr 0.02, Soft Musec lr 0.2 D 0.5". */
+static void best_words(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+{
+    size_t used = 0;
+    out[0]      = '\0';
+    for (size_t m = 0; m < c->n_methods && used + 128 < MS_PART_TEXT; m++) {
+        const ms_setting *s = ms_compare_tuned(c, problem, m);
+        if (s == NULL || !ms_part_drawn(c, problem, m)) continue;
+        used += (size_t)snprintf(out + used, 128, "%s%.60s lr %g%s%.30s", used > 0 ? ", " : "",
+                                 c->methods[m].label, s->lr,
+                                 s->threshold_text[0] != '\0' ? " D " : "", s->threshold_text);
+    }
+}
+
+static void loss_figure(ms_build *b, size_t problem, ms_reading *read)
+{
+    const ms_compare *c      = b->c;
+    const bool        train  = read == ms_read_loss;
+    const int64_t     change = ms_part_stage_change(c, problem);
+    double            rates[MS_PART_RATES];
+    const size_t      n = choose_rates(c, problem, rates);
+    char              id[MS_PART_ID], title[MS_PART_TEXT], best[MS_PART_TEXT], stage[128] = "";
+    char              conditions[MS_PART_TEXT], words[MS_PART_TEXT], caption[5 * MS_PART_TEXT];
+    ms_figure         f = { 0 };
+
+    ms_part_trace_words(c, problem, words);
+    ms_part_id(c, train ? "dynamics-train" : "dynamics-val", problem, id);
+    ms_part_conditions(c, problem, conditions);
+    best_words(c, problem, best);
+    snprintf(title, sizeof title, "%s loss over the steps: %s", train ? "Training" : "Validation",
+             c->problems[problem].label);
+    if (change > 0)
+        snprintf(stage, sizeof stage, " The second stage begins after step %lld.",
+                 (long long)change);
+    snprintf(caption, sizeof caption,
+             "%s of each method at its best setting (%s)%s; " MS_PART_TOP "%s%s %s%s",
+             train ? "Loss of the batches" : "Validation loss", best,
+             n > 0 ? ", and at its best threshold and weight decay for one learning rate" : "",
+             words, stage, conditions, ms_part_left_out(c));
+    ms_figure_begin(&f, id, title, caption);
+    loss_panel(b, problem, NAN, read, &f);
+    for (size_t i = 0; i < n; i++)
+        loss_panel(b, problem, rates[i], read, &f);
+    ms_build_figure(b, &f);
+}
+
+/* A curve needs two points. */
+static bool has_steps(const ms_compare *c, size_t problem, ms_reading *read)
+{
+    for (size_t i = 0; i < c->n_settings; i++)
+        for (size_t k = 0; c->settings[i].problem == problem && k < c->settings[i].n; k++) {
+            const ms_run *run = c->settings[i].runs[k];
+            size_t        n   = 0;
+            double        y;
+            for (size_t l = 0; l < run->n; l++)
+                n += read(&run->lines[l], 0, &y);
+            if (n >= 2) return true;
+        }
+    return false;
+}
+
+void ms_build_dynamics(ms_build *b)
+{
+    for (size_t p = 0; p < b->c->n_problems; p++) {
+        if (has_steps(b->c, p, ms_read_val_loss)) loss_figure(b, p, ms_read_val_loss);
+        if (has_steps(b->c, p, ms_read_loss)) loss_figure(b, p, ms_read_loss);
+    }
+}

@@ -1,0 +1,171 @@
+/* section_spectra.c - what happens to the matrices: norms of the weights, effective ranks of the
+ * updates, and whether the clip has anything to clip. */
+#include <math.h>
+#include <string.h>
+
+#include "report/parts.h"
+
+typedef struct subject {             /* one quantity, a panel for each group of matrices */
+    const char *base, *title, *axis; /* of the figure's id, of the figure, of y */
+    const char *words;               /* of the caption, up to ", at ..." */
+    ms_reading *read;
+    bool        y_log;
+    double      lr;   /* of all methods; NaN: each at its best */
+    double      line; /* drawn across, with line_label; NaN: none */
+    const char *line_label;
+} subject;
+
+static bool takes_part(const ms_compare *c, size_t problem, size_t method, const subject *s)
+{
+    return ms_part_drawn(c, problem, method) && (!isnan(s->lr) || c->methods[method].clips);
+}
+
+static const ms_setting *setting_of(const ms_compare *c, size_t problem, size_t m, const subject *s)
+{
+    return isnan(s->lr) ? ms_compare_tuned(c, problem, m) : ms_compare_best(c, problem, m, s->lr);
+}
+
+static void add_line(ms_figure *f, ms_panel *p, const subject *s)
+{
+    double       from = INFINITY, to = -INFINITY;
+    ms_curve    *curve;
+    const double y = s->line;
+
+    for (size_t i = 0; p != NULL && i < p->n; i++)
+        for (size_t k = 0; k < p->curves[i].n; k++) {
+            from = fmin(from, p->curves[i].at[k].x);
+            to   = fmax(to, p->curves[i].at[k].x);
+        }
+    if (isnan(y) || !(from < to)) return;
+    curve = ms_panel_curve(f, p, s->line_label, (ms_look){ .colour = "#888888", .dash = 2 });
+    for (int i = 0; i < 2; i++) {
+        const ms_point end = { .x = i == 0 ? from : to, .y = y, .low = NAN, .high = NAN };
+        ms_curve_point(f, curve, end, NULL);
+    }
+}
+
+/* Nothing measured in any panel: no figure. */
+static void group_figure(ms_build *b, size_t problem, const subject *s)
+{
+    const ms_compare *c = b->c;
+    char      id[MS_PART_ID], title[MS_PART_TEXT], where[64] = "at the best setting of each";
+    char      conditions[MS_PART_TEXT], words[MS_PART_TEXT], caption[5 * MS_PART_TEXT];
+    ms_figure f   = { 0 };
+    bool      any = false;
+
+    if (!isnan(s->lr))
+        snprintf(where, sizeof where, "at learning rate %g, the best setting of each", s->lr);
+    ms_part_id(c, s->base, problem, id);
+    ms_part_conditions(c, problem, conditions);
+    snprintf(title, sizeof title, "%s: %s", s->title, c->problems[problem].label);
+    ms_part_trace_words(c, problem, words);
+    snprintf(caption, sizeof caption, "%s, %s%s %s%s", s->words, where, words, conditions,
+             ms_part_left_out(c));
+    ms_figure_begin(&f, id, title, caption);
+    for (int g = 0; g < MS_RUN_GROUPS; g++) {
+        ms_panel *p = ms_figure_panel(&f, ms_part_group_name(g), "step", s->axis);
+        if (p == NULL) break;
+        p->y_log = s->y_log;
+        for (size_t m = 0; m < c->n_methods; m++) {
+            ms_trace trace = { .read  = s->read,
+                               .group = g,
+                               .label = c->methods[m].label,
+                               .look  = c->methods[m].look };
+            if (!takes_part(c, problem, m, s)) continue;
+            trace.look.mark = 0;
+            trace.setting   = setting_of(c, problem, m, s);
+            any             = ms_part_trace(b, &f, p, &trace) || any;
+        }
+        add_line(&f, p, s);
+    }
+    if (any)
+        ms_build_figure(b, &f);
+    else
+        ms_figure_free(&f);
+}
+
+static void say_shown(ms_build *b)
+{
+    if (b->section != NULL && b->c->n_problems > MS_PART_MANY)
+        ms_build_words(b, "Shown for the first problem of each preset.");
+}
+
+void ms_build_weight_norm(ms_build *b)
+{
+    for (size_t p = 0; p < b->c->n_problems; p++) {
+        const subject s = { .base  = "weight-norm",
+                            .title = "Spectral norm of the weights",
+                            .axis  = "largest spectral norm",
+                            .words =
+                                "Largest spectral norm of the weights of each group of matrices",
+                            .read  = ms_read_w_norm,
+                            .y_log = true,
+                            .lr    = ms_part_rate(b->c, p, 0.2, false),
+                            .line  = NAN };
+        if (ms_part_shown(b->c, p)) group_figure(b, p, &s);
+    }
+    say_shown(b);
+}
+
+void ms_build_effective_rank(ms_build *b)
+{
+    for (size_t p = 0; p < b->c->n_problems; p++) {
+        const subject s = {
+            .base  = "effective-rank",
+            .title = "Effective rank of the updates",
+            .axis  = "effective rank",
+            .words =
+                "Effective rank (the exponential of the entropy of the singular values) of the "
+                "updates, the mean over each group of matrices",
+            .read = ms_read_u_erank,
+            .lr   = ms_part_rate(b->c, p, 0.5, true),
+            .line = NAN
+        };
+        if (ms_part_shown(b->c, p)) group_figure(b, p, &s);
+    }
+    say_shown(b);
+}
+
+void ms_build_clip_activity(ms_build *b)
+{
+    static const subject subjects[] = {
+        { .base  = "clip-sigma",
+          .title = "Largest singular value before the clip",
+          .axis  = "σ1 / D",
+          .words = "Largest singular value of the momentum before it is clipped, in units of the "
+                   "threshold D, the largest of each group of matrices",
+          .read  = ms_read_sigma1,
+          .y_log = true,
+          .lr    = NAN,
+          .line  = 1.0,
+          .line_label = "σ1 = D" },
+        { .base  = "clip-share",
+          .title = "Share of the singular values above D",
+          .axis  = "share above D",
+          .words = "Share of the singular values of the momentum that lie above the threshold D, "
+                   "the mean over each group of matrices",
+          .read  = ms_read_share,
+          .lr    = NAN,
+          .line  = NAN },
+        { .base  = "clip-gain",
+          .title = "Gain of the operator",
+          .axis  = "applied / exact",
+          .words = "Frobenius norm of what was applied relative to that of what the exact operator "
+                   "gives for the same momentum, the mean over each group of matrices",
+          .read  = ms_read_u_gain,
+          .lr    = NAN,
+          .line  = 1.0,
+          .line_label = "exact" },
+    };
+    for (size_t p = 0; p < b->c->n_problems; p++)
+        for (size_t i = 0; i < COUNT(subjects); i++)
+            if (ms_part_shown(b->c, p)) group_figure(b, p, &subjects[i]);
+    if (b->section == NULL) return;
+    ms_build_words(
+        b, "Where σ1/D stays below 1, no singular value reaches the threshold: a hard clip does "
+           "nothing at all there, a soft one little, and the method is momentum SGD with another "
+           "name. The share above D says how much of the spectrum is clipped. A gain below 1 is "
+           "what the iteration takes away on top of the clip: the exact operator has 1, and "
+           "where it is small the learning rate is in effect that much smaller.");
+    say_shown(b);
+}

@@ -1,0 +1,230 @@
+/* section_tables.c - the stability table, the selected settings, and the list of all runs. */
+#include <math.h>
+#include <string.h>
+
+#include "report/parts.h"
+
+static void add_names(ms_table *t, const char *const *names)
+{
+    for (size_t i = 0; i < strlen(t->align); i++)
+        ms_table_add(t, "%s", names[i]);
+}
+
+/* ---- stability ------------------------------------------------------------------------------- */
+
+typedef struct range { /* rates in a row around the best, all of them good */
+    double low, high;
+    bool   at_low, at_high; /* it ends where the grid ends */
+} range;
+
+/* Within reach of the best loss, and with no run that diverged. */
+static bool is_good(const ms_setting *s, double limit)
+{
+    return s->diverged == 0 && s->loss <= limit;
+}
+
+static range find_range(const ms_compare *c, size_t problem, size_t method, const ms_setting *best,
+                        double within)
+{
+    const double limit = best->loss + within * fabs(best->loss);
+    range        r     = { best->lr, best->lr, true, true };
+
+    for (size_t i = 0; i < c->n_rates; i++) { /* upwards from the best to the first that is bad */
+        const ms_setting *s = ms_compare_best(c, problem, method, c->rates[i]);
+        if (s == NULL || s->lr <= best->lr || !r.at_high) continue;
+        if (is_good(s, limit))
+            r.high = s->lr;
+        else
+            r.at_high = false;
+    }
+    for (size_t i = c->n_rates; i > 0; i--) {
+        const ms_setting *s = ms_compare_best(c, problem, method, c->rates[i - 1]);
+        if (s == NULL || s->lr >= best->lr || !r.at_low) continue;
+        if (is_good(s, limit))
+            r.low = s->lr;
+        else
+            r.at_low = false;
+    }
+    return r;
+}
+
+static const ms_setting *at_largest_rate(const ms_compare *c, size_t problem, size_t method)
+{
+    const ms_setting *s = NULL;
+    for (size_t i = c->n_rates; i > 0 && s == NULL; i--)
+        s = ms_compare_best(c, problem, method, c->rates[i - 1]);
+    return s;
+}
+
+static void add_range(ms_table *t, const ms_compare *c, size_t problem, size_t method,
+                      const ms_setting *best, double within)
+{
+    const range r = find_range(c, problem, method, best, within);
+    ms_table_add(t, "%.4f", best->loss);
+    ms_table_add(t, "%g", best->lr);
+    ms_table_add(t, "%g", r.low);
+    ms_table_add(t, "%g", r.high);
+    ms_table_add(t, "%.3g", r.high / r.low);
+    ms_table_add(t, "%s",
+                 r.at_low && r.at_high ? "both"
+                 : r.at_low            ? "low"
+                 : r.at_high           ? "high"
+                                       : "-");
+}
+
+static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size_t method,
+                          double within)
+{
+    const ms_setting *best = ms_compare_tuned(c, problem, method);
+    const ms_setting *last = at_largest_rate(c, problem, method);
+    size_t            runs = 0, diverged = 0;
+
+    if (best == NULL || last == NULL || ms_part_count_rates(c, problem, method) < 2) return;
+    for (size_t i = 0; i < c->n_settings; i++)
+        if (c->settings[i].problem == problem && c->settings[i].method == method) {
+            runs += c->settings[i].n;
+            diverged += c->settings[i].diverged;
+        }
+    ms_table_add(t, "%s", c->problems[problem].label);
+    ms_table_add(t, "%s", c->methods[method].label);
+    if (isfinite(best->loss))
+        add_range(t, c, problem, method, best, within);
+    else
+        for (int i = 0; i < 6; i++)
+            ms_table_add(t, "-");
+    ms_table_add(t, "%g", last->lr);
+    if (isfinite(last->loss))
+        ms_table_add(t, "%.4f", last->loss);
+    else
+        ms_table_add(t, "diverged");
+    ms_table_add(t, "%zu of %zu", diverged, runs);
+    ms_table_add(t, "%zu", best->n);
+}
+
+void ms_build_stability(ms_build *b)
+{
+    static const char *const names[] = { "problem",    "method",           "best loss",
+                                         "at lr",      "from lr",          "to lr",
+                                         "to / from",  "edge of the grid", "largest lr",
+                                         "loss there", "diverged",         "seeds" };
+    char                     caption[MS_PART_TEXT];
+    ms_table                 t = { .align = "llrrrrrlrrrr" };
+
+    add_names(&t, names);
+    for (size_t p = 0; p < b->c->n_problems; p++)
+        for (size_t m = 0; m < b->c->n_methods; m++)
+            add_stability(&t, b->c, p, m, b->options->within);
+    snprintf(
+        caption, sizeof caption,
+        "Learning rates in a row around the best at which the loss is within %g %% of the "
+        "best and no run diverged. The width is that of the grid of rates that were run: where "
+        "the range ends at an edge of the grid (low, high, both), it may be wider. Diverged: "
+        "of all runs of the method, whatever their threshold and weight decay.",
+        100.0 * b->options->within);
+    ms_build_table(b, "stability", caption, &t);
+}
+
+/* ---- selected settings ----------------------------------------------------------------------- */
+
+static void add_selected(ms_table *t, const ms_compare *c, const ms_setting *s)
+{
+    double decay[MS_RUN_GROUPS];
+
+    ms_table_add(t, "%s", c->methods[s->method].label);
+    ms_table_add(t, "%g", s->lr);
+    if (ms_part_decay(s->decay, decay))
+        for (int g = 0; g < MS_RUN_GROUPS; g++)
+            ms_table_add(t, "%g", decay[g]);
+    else
+        for (int g = 0; g < MS_RUN_GROUPS; g++)
+            ms_table_add(t, "%s", s->decay);
+    ms_table_add(t, "%s", s->threshold_text[0] != '\0' ? s->threshold_text : "-");
+    if (isfinite(s->loss))
+        ms_table_add(t, "%.4f", s->loss);
+    else
+        ms_table_add(t, "diverged");
+    ms_table_add(t, "%zu of %zu", s->diverged, s->n);
+}
+
+void ms_build_hyperparameters(ms_build *b)
+{
+    static const char *const names[] = { "method",    "lr", "decay QK",        "decay VO",
+                                         "decay MLP", "D",  "validation loss", "diverged" };
+    const ms_compare        *c       = b->c;
+    char                     id[MS_PART_ID], caption[MS_PART_TEXT];
+
+    for (size_t p = 0; p < c->n_problems; p++) {
+        ms_table t = { .align = "lrrrrrrr" };
+        add_names(&t, names);
+        for (size_t m = 0; m < c->n_methods; m++)
+            for (size_t i = 0; i < c->n_rates; i++) {
+                const ms_setting *s = ms_compare_best(c, p, m, c->rates[i]);
+                if (s != NULL) add_selected(&t, c, s);
+            }
+        ms_part_id(c, "hyperparameters", p, id);
+        snprintf(
+            caption, sizeof caption,
+            "%.200s: weight decay and threshold of the lowest validation loss, for each method "
+            "and learning rate.",
+            c->problems[p].label);
+        ms_build_table(b, id, caption, &t);
+    }
+}
+
+/* ---- all runs -------------------------------------------------------------------------------- */
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
+/* NULL: the run is unfinished, or another of its seed counts. */
+static const ms_setting *setting_of(const ms_compare *c, const ms_run *run)
+{
+    for (size_t i = 0; i < c->n_settings; i++)
+        for (size_t k = 0; k < c->settings[i].n; k++)
+            if (c->settings[i].runs[k] == run) return &c->settings[i];
+    return NULL;
+}
+
+static void add_run(ms_table *t, const ms_compare *c, const ms_run *run)
+{
+    const long long   made  = run->n > 0 ? (long long)run->lines[run->n - 1].step : 0;
+    const ms_setting *s     = setting_of(c, run);
+    const bool        clips = s == NULL || c->methods[s->method].clips;
+    char              decay[MS_PART_TEXT];
+
+    ms_part_decay_text(ms_run_text(run, "weight_decay"), decay);
+    ms_table_add(t, "%s", last_part(run->dir));
+    ms_table_add(t, "%s", s != NULL ? c->problems[s->problem].label : "-");
+    ms_table_add(t, "%s", s != NULL ? c->methods[s->method].label : ms_look_title(run->optimizer));
+    ms_table_add(t, "%g", run->lr);
+    ms_table_add(t, "%s", clips ? ms_run_text(run, "threshold") : "-");
+    ms_table_add(t, "%s", decay);
+    ms_table_add(t, "%s", ms_run_text(run, "seed"));
+    if (run->status == MS_RUN_DIVERGED)
+        ms_table_add(t, "diverged: %s", run->reason != NULL ? run->reason : "no reason is known");
+    else
+        ms_table_add(t, "%s", run->status == MS_RUN_DONE ? "done" : "unfinished");
+    ms_table_add(t, "%lld of %lld", made, (long long)run->steps);
+    if (isfinite(run->val_loss))
+        ms_table_add(t, "%.4f", run->val_loss);
+    else
+        ms_table_add(t, "-");
+}
+
+void ms_build_runs(ms_build *b)
+{
+    static const char *const names[] = { "run",   "problem", "method", "lr",    "D",
+                                         "decay", "seed",    "status", "steps", "validation loss" };
+    const ms_runset         *set     = b->c->set;
+    ms_table                 t       = { .align = "lllrrlrlrr" };
+
+    add_names(&t, names);
+    for (size_t i = 0; i < set->n; i++)
+        add_run(&t, b->c, &set->at[i]);
+    ms_build_table(b, "runs", "Every run that was read, by the name of its directory.", &t);
+    for (size_t i = 0; i < set->n_notes; i++)
+        ms_build_words(b, "Note: %s.", set->notes[i]);
+}

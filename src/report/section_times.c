@@ -1,0 +1,70 @@
+/* section_times.c - wall time of a step by method. */
+#include <math.h>
+
+#include "report/parts.h"
+
+static void add_row(ms_table *t, const ms_compare *c, size_t problem, size_t method,
+                    ms_step_time ms, ms_step_time muon)
+{
+    ms_table_add(t, "%s", c->problems[problem].label);
+    ms_table_add(t, "%s", c->methods[method].label);
+    ms_table_add(t, "%.3f", ms.step);
+    ms_table_add(t, "%.3f", ms.optim);
+    ms_table_add(t, "%.1f", 100.0 * ms.optim / ms.step);
+    if (isfinite(muon.step))
+        ms_table_add(t, "%.3f", ms.step / muon.step);
+    else
+        ms_table_add(t, "-");
+    ms_table_add(t, "%zu", ms.runs);
+}
+
+static void time_panel(ms_build *b, size_t problem, ms_figure *f, ms_table *t)
+{
+    const ms_compare  *c     = b->c;
+    const size_t       plain = ms_compare_plain(c, "muon");
+    const ms_step_time muon  = ms_compare_time(c, problem, plain);
+    ms_panel          *p     = NULL;
+
+    for (size_t m = 0; m < c->n_methods; m++) {
+        const ms_step_time ms = ms_compare_time(c, problem, m);
+        ms_curve          *curve;
+        if (!isfinite(ms.step)) continue;
+        add_row(t, c, problem, m, ms, muon);
+        if (!ms_part_drawn(c, problem, m)) continue;
+        if (p == NULL) {
+            p = ms_figure_panel(f, c->problems[problem].label, "", "ms per step");
+            if (p == NULL) return;
+            p->bars = true;
+        }
+        curve = ms_panel_curve(f, p, c->methods[m].label, c->methods[m].look);
+        ms_curve_point(f, curve, (ms_point){ .x = 0.0, .y = ms.step, .low = NAN, .high = NAN },
+                       "%s: %.3g ms per step, of which the optimizer %.3g ms (%.0f %%)",
+                       c->methods[m].label, ms.step, ms.optim, 100.0 * ms.optim / ms.step);
+    }
+}
+
+void ms_build_step_time(ms_build *b)
+{
+    static const char *const names[] = { "problem",     "method",    "ms per step", "optimizer ms",
+                                         "optimizer %", "of Muon's", "runs" };
+    ms_figure                f       = { 0 };
+    ms_table                 t       = { .align = "llrrrrr" };
+
+    if (b->options->omit_times) return;
+    for (size_t i = 0; i < COUNT(names); i++)
+        ms_table_add(&t, "%s", names[i]);
+    ms_figure_begin(
+        &f, "step-time", "Time of a step",
+        "Wall time of a training step that neither validated nor measured: the median of a run "
+        "without its first step, of the method's quickest run. What else goes on in the machine "
+        "adds to a time and never takes away, so of several runs the quickest tells most; methods "
+        "that ran while it was busy still look slower than they are.");
+    for (size_t p = 0; p < b->c->n_problems; p++)
+        time_panel(b, p, &f, &t);
+    ms_build_figure(b, &f);
+    ms_build_table(
+        b, "step-times",
+        "The same as numbers, of all methods, with the optimizer's part, the ratio to Muon's step "
+        "and the number of runs of which the quickest counts.",
+        &t);
+}

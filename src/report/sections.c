@@ -1,0 +1,141 @@
+/* sections.c - the table of sections, and the way through it. */
+#include "report/sections.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "core/options.h"
+#include "report/parts.h"
+
+static const ms_build_kind kinds[] = {
+    { "loss-lr", "Loss against learning rate", "Figures 1, 4 and 5 of the paper",
+      "Needs finished runs of one method at two learning rates or more.", ms_build_loss_lr },
+    { "controls", "Controls of the clipping methods", "",
+      "Needs runs of a clipping method, and of Muon at its learning rate times D or of its exact "
+      "or "
+      "fast form.",
+      ms_build_controls },
+    { "effective-step", "Loss against effective step", "",
+      "Needs runs of one method at two learning rates or more that measured their updates "
+      "(report_every).",
+      ms_build_effective_step },
+    { "stability", "Width of the usable learning rates", "",
+      "Needs finished runs of one method at two learning rates or more.", ms_build_stability },
+    { "dynamics", "Loss over the steps", "Figures 2 and 6 to 8 of the paper",
+      "Needs a finished run of two steps or more.", ms_build_dynamics },
+    { "weight-norm", "Spectral norm of the weights", "Figure 3 of the paper",
+      "Needs runs that measured their matrices (report_every).", ms_build_weight_norm },
+    { "effective-rank", "Effective rank of the updates", "Figure 9 of the paper",
+      "Needs runs that measured their matrices (report_every).", ms_build_effective_rank },
+    { "clip-activity", "What the clip does", "",
+      "Needs runs of a clipping method that measured their matrices (report_every).",
+      ms_build_clip_activity },
+    { "step-time", "Time of a step", "Figure 10 of the paper",
+      "Needs runs with steps that neither validated nor measured; it is left out with times.",
+      ms_build_step_time },
+    { "threshold", "Thresholds", "Figure 11 of the paper",
+      "Needs runs of a clipping method with two thresholds at one learning rate and weight decay.",
+      ms_build_threshold },
+    { "ns-iters", "Iterations", "Figure 12 of the paper",
+      "Needs runs of a clipping method with two numbers of iterations at one learning rate, "
+      "threshold and weight decay.",
+      ms_build_ns_iters },
+    { "architecture", "Models", "Table 1 of the paper", "Needs a finished run.",
+      ms_build_architecture },
+    { "training", "Training", "Table 2 of the paper", "Needs a finished run.", ms_build_training },
+    { "hyperparameters", "Selected settings", "Tables 3 to 5 of the paper", "Needs a finished run.",
+      ms_build_hyperparameters },
+    { "runs", "All runs", "", "Needs a run.", ms_build_runs },
+};
+
+const char *ms_section_at(size_t index, const char **title, const char **shows)
+{
+    if (index >= COUNT(kinds)) return NULL;
+    *title = kinds[index].title;
+    *shows = kinds[index].shows;
+    return kinds[index].id;
+}
+
+musec_status ms_sections_check(ms_error *e, const char *const *only, size_t n)
+{
+    const char *names[COUNT(kinds)];
+
+    for (size_t i = 0; i < COUNT(kinds); i++)
+        names[i] = kinds[i].id;
+    for (size_t i = 0; i < n; i++) {
+        bool known = false;
+        for (size_t k = 0; k < COUNT(names) && !known; k++)
+            known = strcmp(names[k], only[i]) == 0;
+        if (known) continue;
+        const char *near = ms_name_nearest(only[i], names, COUNT(names));
+        return ms_fail(e, MUSEC_EINVAL, "there is no section \"%s\"%s%s%s", only[i],
+                       near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
+                       near != NULL ? "\"?" : "; musec report --help lists them");
+    }
+    return MUSEC_OK;
+}
+
+static bool is_wanted(const ms_report_options *o, const char *id)
+{
+    if (o->only == NULL) return true;
+    for (size_t i = 0; i < o->n_only; i++)
+        if (strcmp(o->only[i], id) == 0) return true;
+    return false;
+}
+
+musec_status ms_sections_build(ms_error *e, const ms_compare *c, const ms_report_options *options,
+                               ms_page *page)
+{
+    if (options->only != NULL) {
+        const musec_status st = ms_sections_check(e, options->only, options->n_only);
+        if (st != MUSEC_OK) return st;
+    }
+    if (!(options->within >= 0.0 && options->within <= 1.0))
+        return ms_fail(e, MUSEC_EINVAL, "within is %g; it must be a share from 0 to 1",
+                       options->within);
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        ms_build b = { .c = c, .options = options, .page = page, .kind = &kinds[i] };
+        if (!is_wanted(options, kinds[i].id)) continue;
+        kinds[i].build(&b);
+        if (b.section == NULL && options->only != NULL)
+            ms_build_words(&b, "Left out: these runs do not allow it. %s", kinds[i].needs);
+    }
+    if (page->lost) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the report");
+    return MUSEC_OK;
+}
+
+/* ---- what a section hands over --------------------------------------------------------------- */
+
+/* False: no memory, which the page knows. */
+static bool open_section(ms_build *b)
+{
+    if (b->section == NULL)
+        b->section = ms_page_section(b->page, b->kind->id, b->kind->title, b->kind->shows);
+    return b->section != NULL;
+}
+
+void ms_build_words(ms_build *b, const char *fmt, ...)
+{
+    char    text[4 * MS_PART_TEXT];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (open_section(b)) ms_section_words(b->page, b->section, "%s", text);
+}
+
+void ms_build_figure(ms_build *b, ms_figure *figure)
+{
+    b->page->lost = b->page->lost || figure->lost;
+    if (figure->n > 0 && open_section(b)) ms_section_figure(b->page, b->section, figure);
+    ms_figure_free(figure);
+}
+
+void ms_build_table(ms_build *b, const char *id, const char *caption, ms_table *table)
+{
+    b->page->lost = b->page->lost || table->out_of_memory;
+    if (table->n_cells > strlen(table->align) && open_section(b))
+        ms_section_table(b->page, b->section, id, caption, table);
+    ms_table_free(table);
+}

@@ -1,0 +1,253 @@
+# report.sh - runs of a few steps to a page: what is in it, in its PNG and CSV files, and what it
+# says of logs that are cut off, damaged, of different runs or not there.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
+
+if ! command -v gnuplot >/dev/null; then
+    fails 1 'gnuplot' report nothing
+    skip "there is no gnuplot here"
+    finish
+fi
+if ! have_python; then
+    skip "python3 reads the pages and numbers"
+    finish
+fi
+# A python that has the module, or nothing.
+python_with() {
+    local p
+    for p in python3 /usr/bin/python3; do
+        if "$p" -c "import $1" 2>/dev/null; then
+            echo "$p"
+            return
+        fi
+    done
+}
+# train NAME ARGUMENT...: a tiny run in runs/NAME.
+train() {
+    local name=$1
+    shift
+    run train --quiet --layers 1 --width 32 --heads 2 --head 16 --mlp 64 --batch 128 --max-doc 64 \
+        --val-tokens 256 --val-every 2 --report-every 4 --steps 8 --stages '25% lr=1; rest lr=1.5' \
+        "$@" --out "runs/$name"
+    check "$name is made" test "$code" -eq 0
+}
+train muon_a --optimizer muon --lr 0.05
+train muon_a1 --optimizer muon --lr 0.05 --seed 1
+train muon_b --optimizer muon --lr 0.2
+train muon_b1 --optimizer muon --lr 0.2 --seed 1
+train muon_wild --optimizer muon --lr 2 --weight-decay 1e9 # (1 - lr decay) W overflows
+check "it diverged" grep -q '"status": "diverged"' runs/muon_wild/summary.json
+for lr in 0.2 0.4; do
+    for threshold in 0.25 1; do
+        train "soft_${lr}_$threshold" --optimizer soft-musec --lr $lr --threshold $threshold
+    done
+done
+train soft_exact --optimizer soft-musec --lr 0.2 --threshold 0.25 --ns-mode exact
+train soft_k3 --optimizer soft-musec --lr 0.2 --threshold 0.25 --ns-iters 3
+
+# ---- the page --------------------------------------------------------------------------------------
+
+succeeds report runs --out page.html --png png --csv csv --title 'A <title> & "more"'
+check "its path on stdout" test "$(cat stdout)" = page.html
+check "a page" test -s page.html
+check "nothing left behind" test -z "$(find . -name '*.part*')"
+check "its title" grep -q 'A &lt;title&gt; &amp; &quot;more&quot;' page.html
+# the names of the SVG and XLink namespaces are no addresses
+check "nothing from elsewhere" test -z "$(sed -E 's,http://www.w3.org/(2000/svg|1999/xlink),,g' page.html |
+    grep -Ei 'https?:|["'"'"'(]//[a-z0-9-]|@import|<link|src=')"
+check "diverged is said" grep -q 'diverged: the loss is not finite' page.html
+for id in loss-lr controls effective-step stability dynamics weight-norm effective-rank \
+    clip-activity step-time threshold ns-iters architecture training hyperparameters runs; do
+    check "section $id" grep -q "id=\"$id\"" page.html
+done
+if command -v tidy >/dev/null; then
+    tidy -q -errors page.html >tidy.out 2>&1
+    check "tidy: $(head -3 tidy.out)" test "$(grep -cE ' - (Error|Warning)' tidy.out)" -eq 0
+else
+    skip "no tidy"
+fi
+html5=$(python_with html5lib)
+if [ -n "$html5" ]; then
+    check "HTML 5" "$html5" -c 'import html5lib
+html5lib.HTMLParser(strict=True).parse(open("page.html", encoding="utf-8"))'
+else
+    skip "no html5lib"
+fi
+
+# in a browser: every panel has the curves it should have, and pointing at them shows values
+expect='{"loss-lr": [["Soft Musec", "Muon"]],
+ "controls": [["Soft Musec", "Soft Musec, exact", "Muon at lr", "Muon at lr·D"]],
+ "threshold": [["D = 0.25", "D = 1"], ["D = 0.25", "D = 1"]],
+ "ns-iters": [["K = 3", "K = 5"]]}'
+python3 "$MUSEC_SOURCE/tests/tools/page_check.py" page.html --shots shots --expect "$expect" \
+    >browser.out 2>&1
+case $? in
+0) check "a screenshot" test -n "$(find shots -name '*.png' -size +10k)" ;;
+77) skip "$(tail -1 browser.out)" ;;
+*) fail "in the browser: $(cat browser.out)" ;;
+esac
+
+# width and height stand big-endian at byte 16
+check "PNG files of 1600 pixels or more" python3 -c 'import glob, struct
+files = glob.glob("png/*.png")
+assert len(files) >= 10, files
+for name in files:
+    head = open(name, "rb").read(24)
+    assert head[:8] == b"\x89PNG\r\n\x1a\n" and struct.unpack(">I", head[16:20])[0] >= 1600, name'
+
+# ---- the numbers, from the logs themselves -----------------------------------------------------------
+
+cat >numbers.py <<'END'
+import csv, json, math
+
+def table(name):
+    with open(f"csv/{name}.csv", newline="", encoding="utf-8") as f:
+        rows = list(csv.reader(f))
+    assert all(len(row) == len(rows[0]) for row in rows), name
+    return [dict(zip(rows[0], row)) for row in rows[1:]]
+
+def log(run):
+    return [json.loads(line) for line in open(f"runs/{run}/log.jsonl")]
+
+def last_val(run):
+    return [line["val_loss"] for line in log(run) if "val_loss" in line][-1]
+
+def curve(name, label, panel=None):
+    return {float(r["x"]): r for r in table(name)
+            if r["curve"] == label and (panel is None or r["panel"] == panel)}
+
+def near(a, b):
+    assert math.isclose(float(a), b, rel_tol=1e-9), (a, b)
+
+muon = curve("loss-lr", "Muon")
+assert sorted(muon) == [0.05, 0.2, 2.0], muon
+seeds = {0.05: [last_val("muon_a"), last_val("muon_a1")],
+         0.2: [last_val("muon_b"), last_val("muon_b1")]}
+for lr, losses in seeds.items():
+    near(muon[lr]["y"], sum(losses) / 2)
+    near(muon[lr]["low"], min(losses))
+    near(muon[lr]["high"], max(losses))
+assert muon[2.0]["y"] == "" and muon[2.0]["diverged"] == "1", muon[2.0]
+
+soft = curve("loss-lr", "Soft Musec")
+for lr in (0.2, 0.4):
+    near(soft[lr]["y"], min(last_val(f"soft_{lr}_{d}") for d in ("0.25", "1")))
+
+# Muon was run at 0.2 x 0.25, and exact with that threshold
+near(curve("controls", "Muon at lr·D")[0.2]["y"], sum(seeds[0.05]) / 2)
+near(curve("controls", "Soft Musec")[0.2]["y"], last_val("soft_0.2_0.25"))
+near(curve("controls", "Soft Musec, exact")[0.2]["y"], last_val("soft_exact"))
+
+# the curve of the only rate that most methods share
+val = curve("dynamics-val", "Muon", "lr 0.2")
+want = {line["step"]: line["val_loss"] for line in log("muon_b") if "val_loss" in line}
+assert sorted(val) == sorted(want) == [2, 4, 6, 8], val
+for step, y in want.items():
+    near(val[step]["y"], y)
+for group in ("qk", "vo", "mlp"):
+    got = curve("weight-norm", "Muon", group.upper())
+    for line in log("muon_b"):
+        if "groups" in line:
+            near(got[line["step"]]["y"], line["groups"][group]["w_norm"])
+
+applied = [line["lr"] * line["groups"][g]["u_norm"] for run in ("muon_a", "muon_a1")
+           for line in log(run) if "groups" in line for g in ("qk", "vo", "mlp")]
+xs = [r for r in table("effective-step") if r["curve"] == "Muon" and "norm" in r["panel"]]
+assert any(math.isclose(float(r["x"]), sum(applied) / len(applied), rel_tol=1e-9) for r in xs), xs
+
+runs = {r["run"]: r for r in table("runs")}
+assert len(runs) == 11 and runs["muon_wild"]["status"] == "diverged: the loss is not finite"
+assert runs["soft_k3"]["method"] == "Soft Musec, K=3" and runs["muon_b1"]["seed"] == "1"
+losses = {r["K"]: r["validation loss"] for r in table("ns-iters-losses")}
+assert losses == {"3": "%.4f" % last_val("soft_k3"), "5": "%.4f" % last_val("soft_0.2_0.25")}, losses
+row = [r for r in table("stability") if r["method"] == "Muon"][0]
+assert row["diverged"] == "1 of 5" and row["loss there"] == "diverged", row
+END
+python3 numbers.py >numbers.out 2>&1
+check "CSV: $(tail -1 numbers.out)" test ! -s numbers.out
+
+# ---- the same runs, the same page --------------------------------------------------------------------
+
+cp -r runs again
+python3 - <<'END'
+import glob, json
+for name in glob.glob("again/*/log.jsonl"):
+    lines = [json.loads(line) for line in open(name)]
+    for line in lines:
+        line.update(tok_s=1.5, time_s=line["step"] * 7.0)
+        line["ms"] = {key: 99.0 for key in line["ms"]}
+    with open(name, "w") as f:
+        f.writelines(json.dumps(line) + "\n" for line in lines)
+END
+succeeds report runs --omit-times --out one.html --csv one
+succeeds report again --omit-times --out two.html --csv two
+check "the same page although times differ" cmp one.html two.html
+check "the same numbers" diff -r one two
+check "no times" test ! -e one/step-time.csv
+succeeds report again --out three.html
+check "with times it is another" test "$(cmp two.html three.html | wc -l)" -eq 1
+succeeds report runs/muon_a runs/muon_b runs/muon_b --sections runs,threshold --json --out four.html
+check "json: runs" test "$(json runs)" -eq 2
+check "json: sections" test "$(json sections)" = '["threshold", "runs"]'
+check "a section that cannot be says why" grep -q 'Left out: these runs do not allow it. Needs' four.html
+
+# ---- logs as they are ---------------------------------------------------------------------------------
+
+cp -r runs cut
+python3 -c 'import os
+os.truncate("cut/muon_a/log.jsonl", os.path.getsize("cut/muon_a/log.jsonl") - 40)'
+run report cut --omit-times --out cut.html --csv csv_cut
+check "exit 0" test "$code" -eq 0
+check "one note" test "$(cat stderr)" \
+    = "musec report: note: cut/muon_a/log.jsonl: line 8 is cut off and left out"
+check "the page says so" grep -q 'line 8 is cut off and left out' cut.html
+check "only that line is lost" python3 -c 'import csv, json
+def rows(d): return {r["run"]: r for r in csv.DictReader(open(d + "/runs.csv"))}
+whole, cut = rows("csv"), rows("csv_cut")
+last = json.load(open("runs/muon_a/summary.json"))["last_val_loss"] # the summary has it still
+assert cut["muon_a"]["steps"] == "7 of 8" and cut["muon_a"]["validation loss"] == "%.4f" % last
+assert all(cut[name] == row for name, row in whole.items() if name != "muon_a")'
+
+cp -r runs damaged
+sed -i '3s/"loss"/"lo/' damaged/muon_b/log.jsonl
+fails 1 '^musec report: damaged/muon_b/log.jsonl: line 3: ' report damaged --out damaged.html
+check "no page" test ! -e damaged.html
+
+rm damaged/muon_b/log.jsonl damaged/muon_b/config.json
+rm damaged/muon_a/summary.json
+run report damaged --out unfinished.html
+check "unfinished runs are told" grep -q '^musec report: note: damaged/muon_a: unfinished, 8 of 8' stderr
+
+train longer --optimizer muon --lr 0.05 --steps 12
+run report runs --out mixed.html --csv mixed
+check "different runs: exit 0" test "$code" -eq 0
+check "different runs are told" grep -Eq '^musec report: note: .*differ in steps \((8 and 12|12 and 8)\)' stderr
+check "and drawn apart" python3 -c 'import csv
+rows = list(csv.DictReader(open("mixed/hyperparameters-pico-builtin-steps-12.csv")))
+assert len(rows) == 1 and rows[0]["lr"] == "0.05", rows'
+rm -r runs/longer
+
+# ---- what is wrong --------------------------------------------------------------------------------------
+
+mkdir empty
+fails 1 'empty: no run in it' report empty
+fails 1 'nowhere' report nowhere
+fails 2 'did you mean "loss-lr"' report runs --sections los-lr
+fails 2 'there is no section "xyz"' report runs --sections runs,xyz
+fails 2 '--sections is empty' report runs --sections ,
+fails 2 '--within' report runs --within 2
+fails 2 'RUN' report
+fails 1 'nodir' report runs --out nodir/page.html
+check "no directory was made" test ! -e nodir
+succeeds report --help
+prints '^  ns-iters +Iterations \(Figure 12 of the paper\)'
+
+mkdir bin # no gnuplot on it
+program=$MUSEC
+printf '#!/bin/sh\nPATH=%s exec "%s" "$@"\n' "$PWD/bin" "$program" >without
+chmod +x without
+MUSEC=$PWD/without
+fails 1 'gnuplot' report nowhere --out none.html
+check "nothing was written" test ! -e none.html
+finish

@@ -1,0 +1,58 @@
+# report_page.sh - the page of examples that page_test writes: valid HTML, and alive in a browser.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+
+page_test=$(dirname "$MUSEC")/tests/page_test
+if ! [ -x "$page_test" ]; then
+    skip "page_test is not built"
+    finish
+fi
+if ! command -v gnuplot >/dev/null; then
+    skip "gnuplot is not here"
+    finish
+fi
+check "the page of examples" "$page_test" --demo .
+
+if command -v tidy >/dev/null; then
+    tidy -q -e --show-warnings yes demo.html 2>tidy.txt && pass || fail "tidy: $(head -5 tidy.txt)"
+else
+    skip "tidy is not here"
+fi
+strict='import html5lib, sys
+html5lib.HTMLParser(strict=True).parse(open(sys.argv[1], "rb").read())'
+html5lib=""
+for python in python3 /usr/bin/python3; do
+    if "$python" -c 'import html5lib' 2>/dev/null; then html5lib=$python; fi
+done
+if [ -n "$html5lib" ]; then
+    "$html5lib" -c "$strict" demo.html 2>strict.txt && pass || fail "html5lib: $(tail -1 strict.txt)"
+else
+    skip "html5lib is not here"
+fi
+
+three='["Soft Musec", "Musec", "SPECTRA"]'
+six='["Soft Musec", "Musec", "SPECTRA", "Muon", "MuonClip", "AdamW"]'
+four='["Soft Musec", "Musec", "SPECTRA", "Muon"]'
+python3 "$MUSEC_SOURCE/tests/tools/page_check.py" demo.html --shots shots --expect \
+    "{\"loss-lr\": [$six, $six, $six], \"training\": [$four, $four], \"time-step\": [$six],
+      \"odd\": [[\"alone\"], [\"flat\"], $three]}" >browser.txt 2>&1
+case $? in
+0) pass ;;
+77) skip "$(tail -1 browser.txt | sed 's/^skipped: //')" ;;
+*) fail "$(cat browser.txt)" ;;
+esac
+
+# It does find what is wrong.
+sed -e 's/class="curve line" data-label="Muon"/class="gone"/' \
+    -e 's/var(--paper)/#808080/; s/<main>/<main><img src="x.png" alt=""><div style="width: 2000px">wide<\/div>/' demo.html >bad.html
+python3 "$MUSEC_SOURCE/tests/tools/page_check.py" bad.html >bad.txt 2>&1
+case $? in
+1)
+    for words in 'refers to something outside' 'pixels wide on a screen' 'asks for'; do
+        grep -q "$words" bad.txt && pass || fail "not found: $words: $(tail -3 bad.txt)"
+    done
+    ;;
+77) ;;
+*) fail "a bad page passes: $(cat bad.txt)" ;;
+esac
+finish

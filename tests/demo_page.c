@@ -1,0 +1,178 @@
+/* demo_page.c - see demo_page.h. */
+#include "demo_page.h"
+
+#include <math.h>
+
+static const char *const names[] = {
+    "soft-musec", "musec", "spectra", "muon", "muonclip", "adamw"
+};
+
+static double noise(unsigned n) /* -1..1, the same everywhere */
+{
+    n = n * 2654435761u + 12345u;
+    n ^= n >> 13;
+    n *= 2246822519u;
+    return (double)(n >> 8) / 8388608.0 - 1.0;
+}
+
+/* Bands, runs that diverged at the same place, labels that look like markup. */
+static void add_sweep(ms_page *page, ms_section *s)
+{
+    static const double      rates[] = { 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0 };
+    static const char *const sets[]  = { "FineWeb", "OpenWebText", "a<b & \"c\" 'd'" };
+    ms_figure                f;
+
+    ms_figure_begin(
+        &f, "loss-lr", "Validation loss against learning rate",
+        "Mean over three seeds; the band spans them. A cross on the upper edge is a run "
+        "that diverged. Lower and flatter is better.");
+    for (size_t i = 0; i < COUNT(sets); i++) {
+        ms_panel *p = ms_figure_panel(&f, sets[i], "learning rate", "validation loss");
+        p->x_log    = true;
+        for (size_t k = 0; k < COUNT(names); k++) {
+            ms_curve *c = ms_panel_curve(&f, p, ms_look_title(names[k]), ms_look_of(names[k]));
+            for (size_t j = 0; j < COUNT(rates); j++) {
+                const double x = log10(rates[j]) + 0.9 - 0.12 * (double)k;
+                const double y = 3.1 + 0.06 * (double)(k + i) + (0.09 + 0.06 * (double)k) * x * x;
+                const bool   gone = k >= 2 && rates[j] > (k == 2 ? 1.5 : 0.8);
+                ms_curve_point(
+                    &f, c, (ms_point){ rates[j], gone ? NAN : y, y - 0.03, y + 0.04, gone, NULL },
+                    "%s\nlearning rate %g: %s%.3f", ms_look_title(names[k]), rates[j],
+                    gone ? "diverged at " : "", y);
+            }
+        }
+    }
+    ms_section_figure(page, s, &f);
+}
+
+static void add_training(ms_page *page, ms_section *s)
+{
+    ms_figure f;
+
+    ms_figure_begin(&f, "training", "Loss against step",
+                    "The learning rate jumps at the dashed line.");
+    for (int part = 0; part < 2; part++) {
+        ms_panel *p = ms_figure_panel(&f, part == 0 ? "training" : "validation", "step", "loss");
+        p->y_top    = 8.0;
+        ms_panel_rule(&f, p, 2400.0, "stage 2");
+        for (size_t k = 0; k < 4; k++) {
+            ms_look   look = ms_look_of(names[k]);
+            ms_curve *c;
+            if (part == 0) look.mark = 0;
+            c = ms_panel_curve(&f, p, ms_look_title(names[k]), look);
+            for (unsigned i = 0; i < 4000; i += part == 0 ? 1 : 100) {
+                const double spike =
+                    i > 2400 ? (0.5 + 0.3 * (double)k) * exp(-(i - 2400.0) / 120.0) : 0.0;
+                const double wobble = part == 0 ? 0.08 * noise(i * 7u + (unsigned)k) : 0.0;
+                ms_curve_point(&f, c,
+                               (ms_point){ i,
+                                           3.2 + 0.05 * (double)k + 7.0 * exp(-(double)i / 180.0) +
+                                               0.9 * exp(-(double)i / 1500.0) + spike + wobble,
+                                           NAN, NAN, false, NULL },
+                               NULL);
+            }
+        }
+    }
+    ms_section_figure(page, s, &f);
+}
+
+static void add_steps(ms_page *page, ms_section *s)
+{
+    static const char *const thresholds[] = { "D = 0.05", "D = 0.125", "D = 0.25", "D = 0.5",
+                                              "D = 1" };
+    ms_figure                f;
+    ms_panel                *p;
+
+    ms_figure_begin(&f, "time-step", "Time per step",
+                    "Median of the steps after the first ten; the line spans the seeds.");
+    p       = ms_figure_panel(&f, "", "", "ms per step");
+    p->bars = true;
+    for (size_t k = 0; k < COUNT(names); k++) {
+        ms_curve    *c = ms_panel_curve(&f, p, ms_look_title(names[k]), ms_look_of(names[k]));
+        const double y = 11.0 + 1.7 * (double)((k * 5) % 7);
+        ms_curve_point(&f, c, (ms_point){ 0.0, y, y - 0.4, y + 0.5, k == 4, NULL }, NULL);
+    }
+    ms_section_figure(page, s, &f);
+
+    ms_figure_begin(&f, "threshold", "Spectral norm of the weights by threshold", "");
+    p        = ms_figure_panel(&f, "", "step", "‖W‖ (QK)");
+    p->x_log = p->y_log = true;
+    for (size_t k = 0; k < COUNT(thresholds); k++) {
+        ms_look   look = ms_look_step(k, COUNT(thresholds));
+        ms_curve *c;
+        look.dash = (int)k % 4;
+        c         = ms_panel_curve(&f, p, thresholds[k], look);
+        for (int i = 1; i <= 4096; i *= 2)
+            ms_curve_point(
+                &f, c,
+                (ms_point){ i, pow((double)i, 0.2 + 0.15 * (double)k), NAN, NAN, false, NULL },
+                NULL);
+    }
+    ms_section_figure(page, s, &f);
+}
+
+static void add_odd(ms_page *page, ms_section *s)
+{
+    ms_figure f;
+    ms_panel *p;
+    ms_curve *c;
+
+    ms_figure_begin(&f, "odd", "Panels that hold little",
+                    "One point, one value, only what diverged.");
+    p = ms_figure_panel(&f, "one point", "x", "y");
+    c = ms_panel_curve(&f, p, "alone", (ms_look){ "#0072b2", 0, 0 });
+    ms_curve_point(&f, c, (ms_point){ 1.0, 2.0, NAN, NAN, false, NULL }, NULL);
+    p = ms_figure_panel(&f,
+                        "one value, and a title that is much too long for the panel it stands on",
+                        "x", "a name of an axis that is too long for its height as well");
+    c = ms_panel_curve(&f, p, "flat", (ms_look){ "#d04f00", 1, 0 });
+    for (int i = 0; i < 5; i++)
+        ms_curve_point(&f, c, (ms_point){ i, 7e-9, NAN, NAN, false, NULL }, NULL);
+    p        = ms_figure_panel(&f, "all diverged", "learning rate", "y");
+    p->x_log = true;
+    for (size_t k = 0; k < 3; k++) {
+        c = ms_panel_curve(&f, p, ms_look_title(names[k]), ms_look_of(names[k]));
+        ms_curve_point(&f, c, (ms_point){ 0.1, NAN, NAN, NAN, true, NULL }, NULL);
+        ms_curve_point(&f, c, (ms_point){ 1.0, NAN, NAN, NAN, true, NULL }, NULL);
+    }
+    ms_section_figure(page, s, &f);
+}
+
+static void add_table(ms_page *page, ms_section *s)
+{
+    ms_table t = { .align = "lrrrrrl" };
+
+    for (const char *const *head = (const char *const[]){ "optimizer", "0.02", "0.1", "0.5", "2",
+                                                          "width", "words <b>&", NULL };
+         *head != NULL; head++)
+        ms_table_add(&t, "%s", *head);
+    for (size_t k = 0; k < COUNT(names); k++) {
+        ms_table_add(&t, "%s", ms_look_title(names[k]));
+        for (int i = 0; i < 4; i++)
+            ms_table_add(&t, "%.3f", 3.1 + 0.05 * (double)k + 0.02 * i);
+        ms_table_add(&t, "%.1f×", 2.0 + (double)k);
+        ms_table_add(&t, "a remark that is longer than the numbers, \"quoted\"");
+    }
+    ms_section_table(page, s, "stability",
+                     "Width of the range of learning rates within 2 % of the best loss.", &t);
+}
+
+void demo_page_make(ms_page *page)
+{
+    ms_section *s;
+
+    ms_page_begin(page, "A page of examples <&>",
+                  "Every kind of block and of panel, made of formulas; σ₁ ≤ D.");
+    s = ms_page_section(page, "learning-rate", "Loss against learning rate",
+                        "Figures 1, 4 and 5 of the paper");
+    ms_section_words(page, s,
+                     "%d optimizers on three sets; <i>this is no markup</i> & neither is that.", 6);
+    add_sweep(page, s);
+    add_table(page, s);
+    s = ms_page_section(page, "steps", "Loss against step", "Figures 2 and 6 to 8 of the paper");
+    add_training(page, s);
+    s = ms_page_section(page, "cost", "Cost and thresholds", "");
+    add_steps(page, s);
+    s = ms_page_section(page, "odd", "Odd ones", "");
+    add_odd(page, s);
+}

@@ -1,0 +1,43 @@
+/* fake_run.h - run directories with made-up figures, written by hand as docs/formats.md describes
+ * them, for those who read runs.
+ *
+ * A fake has FAKE_STEPS steps; validates every fifth, measures its groups every tenth; from step
+ * FAKE_CHANGE on its batch is doubled and its learning rate 1.52 times as high.  Its validation
+ * loss falls linearly from 1.5 times the last one; after the change it is higher by `spike` times
+ * the last one, which goes linearly to nothing in `recover` steps, and alternates by `wobble`
+ * times it. */
+#ifndef MS_TESTS_FAKE_RUN_H
+#define MS_TESTS_FAKE_RUN_H
+
+#include <stdbool.h>
+
+#include "report/compare.h"
+
+enum { FAKE_STEPS = 100, FAKE_CHANGE = 41, FAKE_SETTINGS = 200 };
+
+typedef struct fake {
+    const char *optimizer;
+    double      lr;
+    char        more[FAKE_SETTINGS]; /* further fields: "threshold=0.5 seed=1" */
+    double      loss;                /* the last validation loss */
+    bool        diverged;            /* by its summary; at step 60 */
+    double      spike, recover, wobble;
+    double      late;                       /* added to the validation at step 80, times loss */
+    double      norm[MS_RUN_GROUPS];        /* 0: 3 */
+    double      rank[MS_RUN_GROUPS];        /* of the smaller side; 0: 0.5 */
+    double      sigma, share, ms;           /* 0: 2, 0.5, 10 */
+    bool        no_groups, no_change, gone; /* gone: it is not written */
+} fake;
+
+/* Writes it as the next directory below `root`, and says which that is. */
+const char *fake_run(const char *root, const fake *f);
+/* A text as a file in the directory. */
+void fake_text(const char *dir, const char *name, const char *text);
+/* config.json with these fields alone, texts: "lr=0.1 steps=3". */
+void fake_config(const char *dir, const char *fields);
+
+/* Reads all runs below a directory and sorts them; and back. */
+void fake_read(const char *root, ms_runset *set, ms_compare *c);
+void fake_free(ms_runset *set, ms_compare *c);
+
+#endif

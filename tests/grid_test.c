@@ -1,0 +1,381 @@
+/* grid_test.c - descriptions become runs: how many, which, in which order, under which keys; and
+ * what is refused in which words. */
+#include "check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "train/grid.h"
+
+static json_t *parse(const char *text)
+{
+    json_error_t where;
+    json_t      *json = json_loads(text, JSON_DECODE_ANY, &where);
+    CHECK(json != NULL, "%s: %s", text, where.text);
+    return json;
+}
+
+static void add(ms_grid *grid, const char *text)
+{
+    ms_error e    = { "" };
+    json_t  *json = parse(text);
+    CHECK_OK_ERR(&e, ms_grid_add(&e, "g.json", json, grid));
+    json_decref(json);
+}
+
+static ms_grid grid_of(const char *text)
+{
+    ms_grid grid = { 0 };
+    add(&grid, text);
+    return grid;
+}
+
+/* The field of a run, as text. */
+static const char *get(const ms_grid *grid, size_t i, const char *field)
+{
+    static char text[4][MS_PATH_MAX]; /* a CHECK may hold several */
+    static int  next;
+    char       *out = text[next++ % 4];
+    CHECK(i < grid->n, "run %zu of %zu", i, grid->n);
+    CHECK(ms_train_config_get(&grid->at[i].config, field, out, MS_PATH_MAX) == MUSEC_OK, "%s",
+          field);
+    return out;
+}
+
+/* "optimizer lr threshold" of every run, in order. */
+static void expect(const ms_grid *grid, const char *const *want, size_t n)
+{
+    char line[256];
+    CHECK(grid->n == n, "%zu runs, not %zu", grid->n, n);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(line, sizeof line, "%s %s %s", grid->at[i].config.optim.name, get(grid, i, "lr"),
+                 get(grid, i, "threshold"));
+        CHECK(strcmp(line, want[i]) == 0, "run %zu is '%s', not '%s'", i, line, want[i]);
+    }
+}
+
+/* ---- combinations ---------------------------------------------------------------------------- */
+
+static void lists_are_combined_the_last_fastest(void **state)
+{
+    static const char *const want[] = {
+        "soft-musec 0.1 0.25", "soft-musec 0.1 1", "soft-musec 0.5 0.25", "soft-musec 0.5 1",
+        "spectra 0.1 0.25",    "spectra 0.1 1",    "spectra 0.5 0.25",    "spectra 0.5 1",
+    };
+    ms_grid grid = grid_of("{\"grids\": [{\"optimizer\": [\"soft-musec\", \"spectra\"],"
+                           "\"lr\": [0.1, \"0.50\"], \"threshold\": [0.25, 1]}]}");
+    (void)state;
+    expect(&grid, want, COUNT(want));
+    ms_grid_free(&grid);
+}
+
+/* Whatever stands there of it, under either spelling and in whatever place. */
+static void a_value_stands_in_place_of_all_others(void **state)
+{
+    json_t  *json  = parse("{\"preset\": \"nano\", \"set\": {\"weight-decay\": 1}, \"grids\": ["
+                             "{\"lr\": [0.1, 0.2], \"weight_decay\": [0.3, 0.6]},"
+                             "{\"rows\": [{\"lr\": 0.5, \"weight_decay\": 0.3}, {\"lr\": 0.6}]}]}");
+    json_t  *odd   = parse("{\"set\": 3, \"grids\": [1, {\"rows\": 2}]}");
+    json_t  *plain = parse("{\"grids\": [{\"lr\": 0.1}]}");
+    ms_grid  grid  = { 0 };
+    ms_error e     = { "" };
+    (void)state;
+    CHECK(ms_grid_set(json, "weight_decay", "1.2") && ms_grid_set(json, "preset", "pico"), "set");
+    CHECK_OK_ERR(&e, ms_grid_add(&e, "g.json", json, &grid));
+    CHECK(grid.n == 4, "%zu runs", grid.n);
+    for (size_t i = 0; i < grid.n; i++) {
+        CHECK(strcmp(ms_preset_name((size_t)grid.at[i].config.preset, NULL), "pico") == 0,
+              "run %zu", i);
+        CHECK(strstr(get(&grid, i, "weight-decay"), "qk=1.2,vo=1.2,mlp=1.2") != NULL, "run %zu: %s",
+              i, get(&grid, i, "weight-decay"));
+    }
+    CHECK(ms_grid_set(plain, "steps", "7") && json_object_get(plain, "set") != NULL, "a new set");
+    CHECK(!ms_grid_set(plain, "data", "\xff"), "no text that JSON can hold");
+    CHECK(ms_grid_set(odd, "lr", "1"), "another shape is left as it is");
+    json_decref(json);
+    json_decref(odd);
+    json_decref(plain);
+    ms_grid_free(&grid);
+}
+
+static void rows_are_crossed_with_lists(void **state)
+{
+    ms_grid grid = grid_of("{\"set\": {\"beta\": 0.25}, \"grids\": [{\"seed\": [3, 4],"
+                           "\"rows\": [{\"optimizer\": \"muon\", \"lr\": 0.02},"
+                           "           {\"optimizer\": \"spectra\", \"lr\": 0.5, \"beta\": 0.1},"
+                           "           {}]}]}");
+    (void)state;
+    CHECK(grid.n == 6, "%zu runs", grid.n);
+    for (size_t i = 0; i < 6; i++) {
+        static const char *const optimizer[] = { "muon", "spectra", "soft-musec" };
+        static const char *const lr[]        = { "0.02", "0.5", "0.2" }; /* the preset's: 0.2 */
+        CHECK(strcmp(get(&grid, i, "seed"), i < 3 ? "3" : "4") == 0, "seed of run %zu", i);
+        CHECK(strcmp(grid.at[i].config.optim.name, optimizer[i % 3]) == 0, "optimizer %zu", i);
+        CHECK(strcmp(get(&grid, i, "lr"), lr[i % 3]) == 0, "lr of run %zu", i);
+        CHECK(strcmp(get(&grid, i, "beta"), i % 3 == 1 ? "0.1" : "0.25") == 0,
+              "the row's own beta comes last: %s", get(&grid, i, "beta"));
+    }
+    ms_grid_free(&grid);
+}
+
+static void presets_may_vary_and_values_have_three_kinds(void **state)
+{
+    ms_grid grid = grid_of("{\"preset\": \"nano\", \"set\": {\"qk-norm\": false, \"tied\": true},"
+                           "\"grids\": [{}, {\"preset\": [\"pico\", \"nano\"], \"lr\": 1e-3,"
+                           " \"weight_decay\": \"qk=1.2,mlp=0.3\"}]}");
+    (void)state;
+    CHECK(grid.n == 3, "%zu runs", grid.n);
+    CHECK(strcmp(get(&grid, 0, "layers"), "4") == 0 && strcmp(get(&grid, 1, "layers"), "2") == 0 &&
+              strcmp(get(&grid, 2, "layers"), "4") == 0,
+          "presets");
+    for (size_t i = 0; i < 3; i++)
+        CHECK(strcmp(get(&grid, i, "qk-norm"), "no") == 0 &&
+                  strcmp(get(&grid, i, "tied"), "yes") == 0,
+              "run %zu", i);
+    CHECK(strcmp(get(&grid, 1, "lr"), "0.001") == 0, "%s", get(&grid, 1, "lr"));
+    CHECK(grid.at[1].config.optim.weight_decay[MUSEC_ROLE_QK] == 1.2, "decay");
+    ms_grid_free(&grid);
+}
+
+/* As musec train has it. */
+static void a_short_run_has_no_extension_and_a_batch_no_stages(void **state)
+{
+    ms_grid grid = grid_of("{\"preset\": \"small\", \"grids\": [{\"steps\": [5, 1390]},"
+                           "{\"batch\": 65536}, {\"batch\": 65536, \"stages\": \"rest lr=2\"}]}");
+    (void)state;
+    CHECK(strcmp(get(&grid, 0, "extension"), "0") == 0, "of 5 steps");
+    CHECK(strcmp(get(&grid, 1, "extension"), "10") == 0, "of 1390 steps");
+    CHECK(strlen(get(&grid, 1, "stages")) > 50, "the preset's");
+    CHECK(strcmp(get(&grid, 2, "stages"), "") == 0, "with a batch");
+    CHECK(strcmp(get(&grid, 3, "stages"), "rest lr=2") == 0, "both given");
+    ms_grid_free(&grid);
+}
+
+static void the_same_run_is_there_once(void **state)
+{
+    ms_grid grid = grid_of("{\"grids\": [{\"lr\": [0.1, \"0.10\", 1e-1, 0.2]},"
+                           "{\"lr\": 0.2, \"optimizer\": \"soft-musec\"}]}");
+    char    first[MS_GRID_NAME];
+    (void)state;
+    CHECK(grid.n == 2, "%zu runs", grid.n);
+    snprintf(first, sizeof first, "%s", grid.at[0].name);
+    add(&grid, "{\"grids\": [{\"lr\": [0.2, 0.3, 0.1]}]}");
+    CHECK(grid.n == 3, "%zu runs", grid.n);
+    CHECK(strcmp(grid.at[0].name, first) == 0, "what was there stays where it was");
+    ms_grid_free(&grid);
+    CHECK(grid.at == NULL && grid.n == 0, "free");
+}
+
+/* More than the first memory holds, all found again. */
+static void many_runs_are_told_apart(void **state)
+{
+    char    text[12000] = "{\"grids\": [{\"seed\": [0";
+    size_t  n           = strlen(text);
+    ms_grid grid        = { 0 };
+    (void)state;
+    for (int i = 1; i < 1000; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, ",%d", i);
+    snprintf(text + n, sizeof text - n, "]}]}");
+    add(&grid, text);
+    CHECK(grid.n == 1000, "%zu runs", grid.n);
+    add(&grid, text);
+    CHECK(grid.n == 1000, "%zu runs after the second time", grid.n);
+    for (size_t i = 0; i < grid.n; i++)
+        CHECK(grid.at[i].config.seed == i, "run %zu", i);
+    ms_grid_free(&grid);
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static void key_of(const ms_train_config *cfg, char key[MS_SHA256_HEX])
+{
+    ms_error e = { "" };
+    CHECK_OK_ERR(&e, ms_grid_key(&e, cfg, key));
+}
+
+static void keys_do_not_see_the_order_of_fields(void **state)
+{
+    ms_grid a = grid_of("{\"set\": {\"steps\": 9, \"width\": 64}, \"grids\": [{\"lr\": 0.3}]}");
+    ms_grid b = grid_of("{\"preset\": \"pico\", \"grids\": [{\"width\": \"64\", \"lr\": [0.30],"
+                        "\"optimizer\": \"soft-musec\", \"steps\": [9], \"keep\": 7,"
+                        "\"checkpoint-every\": 3, \"device\": \"cpu\"}]}");
+    (void)state;
+    CHECK(strlen(a.at[0].key) == 64 && strcmp(a.at[0].key, b.at[0].key) == 0, "%s and %s",
+          a.at[0].key, b.at[0].key);
+    CHECK(strcmp(a.at[0].name, b.at[0].name) == 0, "%s", b.at[0].name);
+    CHECK(strncmp(a.at[0].name, "pico-soft-musec-lr0.3-s0-", 25) == 0 &&
+              strncmp(a.at[0].name + 25, a.at[0].key, 12) == 0 && strlen(a.at[0].name) == 37,
+          "%s", a.at[0].name);
+    CHECK(ms_grid_differs(&a.at[0].config, &b.at[0].config) == NULL, "differs");
+    ms_grid_free(&a);
+    ms_grid_free(&b);
+}
+
+/* Any field but three changes the key; a value for each from a list that has one for all. */
+static void every_other_field_changes_the_key(void **state)
+{
+    static const char *const values[] = {
+        "1",
+        "2",
+        "3",
+        "0.5",
+        "no",
+        "yes",
+        "gpt2",
+        "skip",
+        "mean",
+        "tanh",
+        "split",
+        "sgdm",
+        "hard",
+        "exact",
+        "zero",
+        "other",
+        "lr2",
+        "keller",
+        "unit",
+        "moonlight",
+        "skip",
+        "adjacent",
+        "polar-express",
+        "none",
+        "0.25",
+        "heavy-ball",
+        "independent",
+        "rms",
+        "nesterov",
+        "after",
+        "before",
+        "coupled",
+        "adamw",
+    };
+    ms_train_config start;
+    ms_train_field  f;
+    char            before[MS_SHA256_HEX], after[MS_SHA256_HEX], was[MS_PATH_MAX], is[MS_PATH_MAX];
+    ms_error        e;
+    size_t          n = 0;
+    (void)state;
+    CHECK_OK_ERR(&e, ms_train_config_init(&e, &start, "pico", "spectra"));
+    key_of(&start, before);
+    for (size_t i = 0; ms_train_field_at(i, &f); i++) {
+        ms_train_config cfg      = start;
+        bool            changed  = false;
+        const bool      left_out = strcmp(f.name, "checkpoint-every") == 0 ||
+                              strcmp(f.name, "keep") == 0 || strcmp(f.name, "device") == 0;
+        (void)ms_train_config_get(&start, f.name, was, sizeof was);
+        for (size_t v = 0; v < COUNT(values) && !changed; v++) {
+            if (ms_train_config_set(&e, &cfg, f.name, values[v]) != MUSEC_OK) continue;
+            (void)ms_train_config_get(&cfg, f.name, is, sizeof is);
+            changed = strcmp(was, is) != 0;
+        }
+        CHECK(changed, "no other value for %s", f.name);
+        key_of(&cfg, after);
+        CHECK((strcmp(before, after) == 0) == left_out, "%s: %s", f.name, after);
+        CHECK((ms_grid_differs(&start, &cfg) == NULL) == left_out, "%s", f.name);
+        n++;
+    }
+    CHECK(n > 90, "%zu fields", n);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void refuse(const char *text, const char *says, const char *also)
+{
+    ms_grid      grid = { 0 };
+    ms_error     e    = { "" };
+    json_t      *json = parse(text);
+    musec_status st   = ms_grid_add(&e, "g.json", json, &grid);
+    CHECK(st == MUSEC_EINVAL || st == MUSEC_EFORMAT, "%s: %s", text, musec_status_name(st));
+    CHECK(strncmp(e.text, "g.json: ", 8) == 0, "%s: %s", text, e.text);
+    CHECK(strstr(e.text, says) != NULL && strstr(e.text, also) != NULL, "%s: said '%s'", text,
+          e.text);
+    json_decref(json);
+    ms_grid_free(&grid);
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    static const struct {
+        const char *text, *says, *also;
+    } bad[] = {
+        { "{\"grids\": [{}, {\"optimizer\": \"moun\"}]}", "grid 2: there is no optimizer \"moun\"",
+          "\"muon\"" },
+        { "{\"grids\": [{\"optimizer\": [\"muon\", \"soft_muse\"]}]}", "soft_muse",
+          "\"soft-musec\"" },
+        { "{\"grids\": [{\"preset\": \"huge\"}]}", "no preset \"huge\"", "pico" },
+        { "{\"preset\": 3, \"grids\": [{}]}", "preset must be a text", "" },
+        { "{\"grids\": [{\"optimizer\": 3}]}", "optimizer must be a text", "" },
+        { "{\"grids\": [{\"treshold\": 1}]}", "no field \"treshold\"", "\"threshold\"" },
+        { "{\"grids\": [{\"optimzer\": \"muon\"}]}", "no field \"optimzer\"", "\"optimizer\"" },
+        { "{\"grids\": [{\"rows\": [{\"lr\": 1}, {\"betta\": 1}]}]}", "betta", "\"beta\"" },
+        { "{\"set\": {\"widht\": 1}, \"grids\": [{}]}", "widht", "\"width\"" },
+        { "{\"grids\": [{\"lr\": [0.1, \"fast\"]}]}", "grid 1: lr", "fast" },
+        { "{\"grids\": [{\"lr\": [0.1, -1]}]}", "lr", "-1" },
+        { "{\"grids\": [{\"steps\": 1.5}]}", "steps", "1.5" },
+        { "{\"grids\": [{\"lr\": null}]}", "lr must be", "" },
+        { "{\"grids\": [{\"lr\": [[0.1]]}]}", "lr must be", "" },
+        { "{\"grids\": [{\"lr\": {\"a\": 1}}]}", "lr must be", "" },
+        { "{\"set\": {\"lr\": [1]}, \"grids\": [{}]}", "lr must be", "" },
+        { "{\"grids\": [{\"lr\": []}]}", "lr is an empty list", "" },
+        { "{\"grids\": [{\"rows\": []}]}", "rows is an empty list", "" },
+        { "{\"grids\": [{\"rows\": {\"lr\": 1}}]}", "rows must be a list", "" },
+        { "{\"grids\": [{\"rows\": [1]}]}", "row 1 must be an object", "" },
+        { "{\"grids\": [{\"lr\": 1, \"rows\": [{}, {\"lr\": 1}]}]}", "lr stands in a row", "" },
+        { "{\"grids\": [{\"lr_qk\": 1, \"lr-qk\": 2}]}", "lr-qk stands there twice", "" },
+        { "{\"grids\": [{\"vocab\": 3}]}", "grid 1: vocab is 3", "" },
+        { "{\"grids\": [{\"stages\": \"nonsense\"}]}", "stages", "" },
+        { "{\"grids\": [3]}", "grid 1: it must be an object", "" },
+        { "{\"grids\": {}}", "\"grids\" must be a list", "" },
+        { "{\"grids\": []}", "\"grids\" must be a list", "" },
+        { "{\"preset\": \"pico\"}", "\"grids\" must be a list", "" },
+        { "{\"gridz\": [{}]}", "gridz", "\"grids\"" },
+        { "{\"set\": [], \"grids\": [{}]}", "\"set\" must be an object", "" },
+        { "[]", "must be an object", "" },
+        { "3", "must be an object", "" },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad); i++)
+        refuse(bad[i].text, bad[i].says, bad[i].also);
+}
+
+/* 1000^k combinations: beyond the bound, and beyond what a size_t counts. */
+static void too_many_combinations_are_refused(void **state)
+{
+    static const char *const fields[] = { "seed",      "steps",      "batch",  "max_doc",
+                                          "val_every", "val_tokens", "layers", "width",
+                                          "heads",     "lr",         "aux_lr", "beta" };
+    (void)state;
+    for (size_t k = 2; k <= COUNT(fields); k += 5) {
+        ms_grid  grid = { 0 };
+        ms_error e    = { "" };
+        json_t  *list = json_array(), *one = json_object();
+        json_t  *whole = json_pack("{s:[o]}", "grids", one);
+        for (int i = 0; i < 1000; i++)
+            json_array_append_new(list, json_integer(i));
+        for (size_t i = 0; i < k; i++)
+            json_object_set(one, fields[i], list);
+        CHECK(ms_grid_add(&e, "g.json", whole, &grid) == MUSEC_EINVAL, "%zu fields", k);
+        CHECK(strstr(e.text, "grid 1: more than 20000 runs") != NULL, "%s", e.text);
+        CHECK(grid.n == 0 && grid.at == NULL, "nothing was made for them");
+        json_decref(list);
+        json_decref(whole);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lists_are_combined_the_last_fastest),
+        cmocka_unit_test(rows_are_crossed_with_lists),
+        cmocka_unit_test(a_value_stands_in_place_of_all_others),
+        cmocka_unit_test(presets_may_vary_and_values_have_three_kinds),
+        cmocka_unit_test(a_short_run_has_no_extension_and_a_batch_no_stages),
+        cmocka_unit_test(the_same_run_is_there_once),
+        cmocka_unit_test(many_runs_are_told_apart),
+        cmocka_unit_test(keys_do_not_see_the_order_of_fields),
+        cmocka_unit_test(every_other_field_changes_the_key),
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(too_many_combinations_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,55 @@
+/* process_test.c - other programs and how they end; the cores that are ours. */
+#define _GNU_SOURCE /* sched_setaffinity */
+#include "check.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+#include "core/process.h"
+
+static void programs_end_as_they_do(void **state)
+{
+    static const struct {
+        const char *const argv[4];
+        int               want;
+    } cases[] = {
+        { { "true" }, 0 },
+        { { "sh", "-c", "exit 3" }, 3 },
+        { { "sh", "-c", "kill -9 $$" }, MS_KILLED },
+        { { "no-such-program-anywhere" }, MS_NOT_RUN },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const int got = ms_process_run(cases[i].argv, NULL, NULL);
+        CHECK(got == cases[i].want, "%s: %d, not %d", cases[i].argv[0], got, cases[i].want);
+    }
+}
+
+static void cores_are_those_that_are_ours(void **state)
+{
+    const int all = ms_process_cores();
+    (void)state;
+    CHECK(all >= 1, "%d cores", all);
+#ifdef __linux__
+    cpu_set_t before, one;
+    int       first = 0;
+    CHECK(sched_getaffinity(0, sizeof before, &before) == 0, "no affinity");
+    while (!CPU_ISSET(first, &before))
+        first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "not bound to core %d", first);
+    CHECK(ms_process_cores() == 1, "%d cores of 1", ms_process_cores());
+    CHECK(sched_setaffinity(0, sizeof before, &before) == 0, "not set free again");
+    CHECK(ms_process_cores() == all, "%d cores of %d", ms_process_cores(), all);
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(programs_end_as_they_do),
+        cmocka_unit_test(cores_are_those_that_are_ours),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,490 @@
+/* runset_test.c - run directories, right and damaged, and what is read from them. */
+#define _XOPEN_SOURCE 700
+#include "report/runset.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "core/clock.h"
+#include "fake_run.h"
+#include "scratch.h"
+
+static const char usual[] = "optimizer=muon lr=0.1 steps=3 threshold=0.5 width=128";
+static const char done[]  = "{\"status\": \"done\", \"reason\": null}\n";
+
+/* A run with this log and summary (NULL: none). */
+static const char *make_run(const char *log, const char *summary)
+{
+    static char dir[256];
+    snprintf(dir, sizeof dir, "%s", fresh_dir());
+    fake_config(dir, usual);
+    fake_text(dir, "log.jsonl", log);
+    if (summary != NULL) fake_text(dir, "summary.json", summary);
+    return dir;
+}
+
+static ms_runset read_good(const char *path, size_t n_runs, size_t n_notes)
+{
+    ms_runset set = { 0 };
+    ms_error  e   = { "" };
+    CHECK_OK_ERR(&e, ms_runset_add(&e, &set, path));
+    CHECK(set.n == n_runs, "%zu runs, not %zu", set.n, n_runs);
+    CHECK(set.n_notes == n_notes, "%zu notes, not %zu: %s", set.n_notes, n_notes,
+          set.n_notes > 0 ? set.notes[0] : "");
+    return set;
+}
+
+static void check_fails(const char *path, const char *words)
+{
+    ms_runset set = { 0 };
+    ms_error  e   = { "" };
+    CHECK(ms_runset_add(&e, &set, path) == MUSEC_EINVAL, "%s: it was read", path);
+    CHECK(strstr(e.text, words) != NULL, "\"%s\" is not in \"%s\"", words, e.text);
+    CHECK(set.n == 0, "%zu runs", set.n);
+    ms_runset_free(&set);
+}
+
+static void check_note(const ms_runset *set, size_t i, const char *words)
+{
+    CHECK(strstr(set->notes[i], words) != NULL, "\"%s\" is not in \"%s\"", words, set->notes[i]);
+}
+
+/* ---- a whole run ----------------------------------------------------------------------------- */
+
+static void every_number_is_read(void **state)
+{
+    const char *dir = make_run(
+        "{\"step\": 1, \"tokens\": 64, \"epoch\": 0, \"loss\": 5.5, \"lr\": 0.1, \"tok_s\": 10, "
+        "\"time_s\": 1.5, \"max_logit\": 7, \"ms\": {\"data\": 1, \"model\": 2, \"optim\": 3, "
+        "\"rest\": 4}}\n"
+        "{\"step\": 2, \"loss\": null, \"val_loss\": 4.25, \"groups\": {\"qk\": {\"w_norm\": 1, "
+        "\"u_norm\": 2, \"u_rms\": 3, \"u_erank\": 4, \"u_gain\": 5, \"sigma1_over_d\": 6, "
+        "\"share_above\": 0.5}, \"vo\": {\"w_norm\": null}}}\n"
+        "{\"step\": 3, \"loss\": 3, \"val_loss\": 3.5}\n",
+        done);
+    ms_runset set = read_good(dir, 1, 0);
+    (void)state;
+
+    const ms_run       *run = &set.at[0];
+    const ms_run_line  *a = &run->lines[0], *b = &run->lines[1];
+    const ms_run_group *qk = &b->groups[MS_RUN_QK];
+    CHECK(strcmp(run->dir, dir) == 0 && strcmp(run->optimizer, "muon") == 0, "%s", run->dir);
+    CHECK(run->lr == 0.1 && run->threshold == 0.5 && run->steps == 3 && run->n == 3, "config");
+    CHECK(run->status == MS_RUN_DONE && run->reason == NULL && run->val_loss == 3.5, "end");
+    CHECK(a->step == 1 && a->tokens == 64 && a->loss == 5.5 && a->lr == 0.1, "line 1");
+    CHECK(a->max_logit == 7 && !a->has_val, "line 1");
+    CHECK(a->ms_data == 1 && a->ms_model == 2 && a->ms_optim == 3 && a->ms_rest == 4, "times");
+    CHECK(!a->has_groups && isnan(a->val_loss) && isnan(a->groups[0].w_norm), "line 1");
+    CHECK(b->has_val && b->val_loss == 4.25 && isnan(b->loss) && isnan(b->tokens), "line 2");
+    CHECK(b->has_groups && qk->w_norm == 1 && qk->u_norm == 2 && qk->u_rms == 3, "groups");
+    CHECK(qk->u_erank == 4 && qk->u_gain == 5 && qk->sigma1_over_d == 6, "groups");
+    CHECK(qk->share_above == 0.5 && isnan(b->groups[MS_RUN_VO].w_norm), "groups");
+    CHECK(isnan(b->groups[MS_RUN_MLP].w_norm) && ms_run_last_groups(run) == b, "groups");
+    CHECK(strcmp(ms_run_text(run, "width"), "128") == 0 && ms_run_number(run, "width") == 128,
+          "fields");
+    CHECK(strcmp(ms_run_text(run, "none"), "") == 0 && isnan(ms_run_number(run, "none")), "fields");
+    ms_runset_free(&set);
+}
+
+/* What the rig writes is what the trainer writes: the judges' tests stand on it. */
+static void figures_of_a_run(void **state)
+{
+    const fake f = {
+        .optimizer = "soft-musec", .lr = 0.5, .loss = 3.0, .ms = 12.5, .more = "lr_up=2 lr_down=4"
+    };
+    ms_runset set = { 0 };
+    ms_error  e   = { "" };
+    double    step, optim, norm, rms;
+    (void)state;
+
+    CHECK_OK_ERR(&e, ms_runset_add(&e, &set, fake_run(fresh_dir(), &f)));
+    CHECK(ms_run_stage_change(&set.at[0]) == FAKE_CHANGE, "%lld",
+          (long long)ms_run_stage_change(&set.at[0]));
+    ms_run_step_ms(&set.at[0], &step, &optim);
+    CHECK(step == 12.5 && optim == 2.0, "%g, %g", step, optim);
+    /* ten measurements, four before the change; MLP's larger factor is 4, the others' 1 */
+    ms_run_applied(&set.at[0], &norm, &rms);
+    CHECK(fabs(norm - 0.5 * 2.0 * (4.0 + 6.0 * 1.52) / 10.0) <= 1e-12, "%g", norm);
+    CHECK(fabs(rms - 0.1 * norm) <= 1e-12, "%g", rms);
+    ms_runset_free(&set);
+}
+
+static void figures_of_nothing_are_nan(void **state)
+{
+    const ms_run none = { 0 };
+    double       a = 0.0, b = 0.0;
+    (void)state;
+
+    ms_run_step_ms(&none, &a, &b);
+    CHECK(isnan(a) && isnan(b), "%g, %g", a, b);
+    a = b = 0.0;
+    ms_run_applied(&none, &a, &b);
+    CHECK(isnan(a) && isnan(b), "%g, %g", a, b);
+    CHECK(ms_run_stage_change(&none) == 0 && ms_run_last_groups(&none) == NULL, "none");
+}
+
+/* Validations, measurements and the first step are not a step's usual time. */
+static void step_times_leave_others_out(void **state)
+{
+    const char *dir = make_run(
+        "{\"step\": 1, \"ms\": {\"data\": 900, \"model\": 0, \"optim\": 900, \"rest\": 0}}\n"
+        "{\"step\": 2, \"ms\": {\"data\": 1, \"model\": 1, \"optim\": 1, \"rest\": 1}}\n"
+        "{\"step\": 3, \"val_loss\": 1, \"ms\": {\"data\": 9, \"model\": 9, \"optim\": 9, "
+        "\"rest\": 9}}\n"
+        "{\"step\": 4, \"groups\": {}, \"ms\": {\"data\": 9, \"model\": 9, \"optim\": 9, "
+        "\"rest\": 9}}\n"
+        "{\"step\": 5, \"ms\": {\"data\": 1, \"model\": 1, \"optim\": 3, \"rest\": 1}}\n"
+        "{\"step\": 6, \"ms\": {\"data\": 1, \"model\": null, \"optim\": 3, \"rest\": 1}}\n",
+        done);
+    ms_runset set = read_good(dir, 1, 0);
+    double    step, optim;
+    (void)state;
+
+    ms_run_step_ms(&set.at[0], &step, &optim);
+    CHECK(step == 5.0 && optim == 2.0, "%g, %g", step, optim);
+    ms_runset_free(&set);
+}
+
+/* ---- how a run ended ------------------------------------------------------------------------- */
+
+static void runs_without_an_end_are_unfinished(void **state)
+{
+    static const char *const summaries[] = { NULL, "{\"status\": \"interrupted\"}" };
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(summaries); i++) {
+        ms_runset set = read_good(make_run("{\"step\": 1, \"val_loss\": 2}\n", summaries[i]), 1, 1);
+        CHECK(set.at[0].status == MS_RUN_UNFINISHED && set.at[0].val_loss == 2.0, "status");
+        check_note(&set, 0, "unfinished, 1 of 3 steps");
+        ms_runset_free(&set);
+    }
+}
+
+static void diverged_runs_have_no_loss(void **state)
+{
+    ms_runset set = read_good(make_run("{\"step\": 1, \"val_loss\": 2}\n",
+                                       "{\"status\": \"diverged\", \"reason\": \"too high\", "
+                                       "\"last_val_loss\": 2}"),
+                              1, 0);
+    (void)state;
+    CHECK(set.at[0].status == MS_RUN_DIVERGED && isnan(set.at[0].val_loss), "status");
+    CHECK(strcmp(set.at[0].reason, "too high") == 0, "%s", set.at[0].reason);
+    ms_runset_free(&set);
+}
+
+static void empty_logs_are_noted(void **state)
+{
+    ms_runset set = read_good(make_run("", NULL), 1, 1);
+    (void)state;
+    check_note(&set, 0, "no step was made");
+    CHECK(set.at[0].status == MS_RUN_UNFINISHED && set.at[0].n == 0, "status");
+    ms_runset_free(&set);
+}
+
+/* A loss that was never measured is not one that went to infinity. */
+static void runs_that_never_validated_are_unfinished(void **state)
+{
+    static const char *const logs[] = { "", "{\"step\": 1, \"loss\": 2}\n" };
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(logs); i++) {
+        ms_runset set = read_good(make_run(logs[i], done), 1, 1);
+        CHECK(set.at[0].status == MS_RUN_UNFINISHED, "status");
+        check_note(&set, 0, "never validated");
+        ms_runset_free(&set);
+    }
+}
+
+static void null_losses_are_nan(void **state)
+{
+    ms_runset set = read_good(
+        make_run("{\"step\": 1, \"val_loss\": 2}\n{\"step\": 2, \"val_loss\": null}\n", done), 1,
+        0);
+    (void)state;
+    CHECK(set.at[0].status == MS_RUN_DONE && isnan(set.at[0].val_loss), "%g", set.at[0].val_loss);
+    CHECK(set.at[0].lines[1].has_val, "null was measured");
+    ms_runset_free(&set);
+}
+
+static void bad_summaries_are_named(void **state)
+{
+    (void)state;
+    check_fails(make_run("{\"step\": 1}\n", "{\"status\": "), "summary.json: line 1: ");
+    check_fails(make_run("{\"step\": 1}\n", "{}"), "summary.json: there is no \"status\"");
+    check_fails(make_run("{\"step\": 1}\n", "[]"), "summary.json: there is no \"status\"");
+    check_fails(make_run("{\"step\": 1}\n", "{\"status\": 3}"), "there is no \"status\"");
+}
+
+/* ---- damaged logs ---------------------------------------------------------------------------- */
+
+static void a_cut_last_line_is_left_out(void **state)
+{
+    static const char whole[] = "{\"step\": 1, \"val_loss\": 2}\n{\"step\": 2, \"val_loss\": 1}";
+    const size_t      first   = (size_t)(strchr(whole, '\n') + 1 - whole);
+    char              cut[sizeof whole];
+    (void)state;
+
+    for (size_t n = first; n < sizeof whole; n++) { /* the second line, cut at every byte */
+        const bool all = n == sizeof whole - 1, none = n == first;
+        memcpy(cut, whole, n);
+        cut[n]        = '\0';
+        ms_runset set = read_good(make_run(cut, done), 1, all || none ? 0 : 1);
+        CHECK(set.at[0].n == (all ? 2u : 1u), "%zu lines of %s", set.at[0].n, cut);
+        CHECK(set.at[0].val_loss == (all ? 1.0 : 2.0), "%g", set.at[0].val_loss);
+        if (!all && !none) check_note(&set, 0, "log.jsonl: line 2 is cut off and left out");
+        ms_runset_free(&set);
+    }
+}
+
+/* The summary has the last loss of a run that is done: a cut line does not move its end. */
+static void a_cut_line_keeps_the_last_loss(void **state)
+{
+    ms_runset set = read_good(make_run("{\"step\": 1, \"val_loss\": 2}\n{\"step\": 2, \"va",
+                                       "{\"status\": \"done\", \"last_val_loss\": 1.5}"),
+                              1, 1);
+    (void)state;
+    CHECK(set.at[0].val_loss == 1.5, "%g", set.at[0].val_loss);
+    ms_runset_free(&set);
+}
+
+static void damaged_lines_are_named(void **state)
+{
+    static const struct {
+        const char *log, *words;
+    } cases[] = {
+        { "{\"step\": 1}\n{\"step\": 2, \"lo\n{\"step\": 3}\n", "log.jsonl: line 2: " },
+        { "{\"step\": 1}\n\n{\"step\": 2}\n", "log.jsonl: line 2: " },
+        { "{\"step\": 1}\n[2]\n", "log.jsonl: line 2: not a JSON object" },
+        { "{\"step\": 1} x\n", "log.jsonl: line 1: " },
+        { "\xff\xfe\n", "log.jsonl: line 1: " },
+        { "{\"step\": 1}\n{\"step\": 3}\n", "log.jsonl: line 2: step 3 follows step 1" },
+        { "{\"step\": 2}\n{\"step\": 2}\n", "log.jsonl: line 2: step 2 follows step 2" },
+        { "{\"step\": 0}\n", "log.jsonl: line 1: step 0 follows step 0" },
+        { "{\"step\": -4}\n", "log.jsonl: line 1: step -4" },
+        { "{\"loss\": 1}\n", "log.jsonl: line 1: step 0" },
+        { "{\"step\": \"1\"}\n", "log.jsonl: line 1: step 0" },
+        { "{\"step\": 9223372036854775807}\n{\"step\": -9223372036854775808}\n", "line 2: step" },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        check_fails(make_run(cases[i].log, done), cases[i].words);
+}
+
+static void lines_may_have_anything_else(void **state)
+{
+    ms_runset set = read_good(
+        make_run("{\"step\": 7, \"loss\": \"x\", \"val_loss\": [], \"groups\": 3, \"ms\": "
+                 "null, \"more\": {\"a\": [1]}}\n",
+                 NULL),
+        1, 1);
+    const ms_run_line *line = &set.at[0].lines[0];
+    (void)state;
+    CHECK(line->step == 7 && isnan(line->loss) && isnan(line->val_loss), "line");
+    CHECK(!line->has_groups && isnan(line->ms_data), "line");
+    ms_runset_free(&set);
+}
+
+/* ---- configs --------------------------------------------------------------------------------- */
+
+static const char *with_config(const char *config)
+{
+    const char *dir = make_run("{\"step\": 1, \"val_loss\": 2}\n", done);
+    fake_text(dir, "config.json", config);
+    return dir;
+}
+
+static void numbers_in_a_config_are_texts(void **state)
+{
+    ms_runset set =
+        read_good(with_config("{\"optimizer\": \"muon\", \"lr\": 0.1, \"steps\": 100, "
+                              "\"weight_decay\": 0.3, \"tied\": false, \"mtp\": [1, 0.5]}"),
+                  1, 0);
+    const ms_run *run = &set.at[0];
+    (void)state;
+    CHECK(run->lr == 0.1 && run->steps == 100 && isnan(run->threshold), "%g", run->lr);
+    CHECK(strcmp(ms_run_text(run, "lr"), "0.1") == 0, "%s", ms_run_text(run, "lr"));
+    CHECK(strcmp(ms_run_text(run, "weight_decay"), "0.3") == 0, "%s",
+          ms_run_text(run, "weight_decay"));
+    CHECK(strcmp(ms_run_text(run, "steps"), "100") == 0, "%s", ms_run_text(run, "steps"));
+    CHECK(strcmp(ms_run_text(run, "tied"), "false") == 0, "%s", ms_run_text(run, "tied"));
+    ms_runset_free(&set);
+}
+
+static void bad_configs_are_named(void **state)
+{
+    static const struct {
+        const char *config, *words;
+    } cases[] = {
+        { "", "config.json: line 1: " },
+        { "[1]", "config.json: line 1: not a JSON object" },
+        { "{\n\"lr\": ", "config.json: line 2: " },
+        { "{\"lr\": \"1\", \"lr\": \"2\"}", "duplicate object key" },
+        { "{}", "config.json: no config of a run" },
+        { "{\"optimizer\": \"muon\", \"lr\": \"x\", \"steps\": \"3\"}", "no config of a run" },
+        { "{\"optimizer\": \"muon\", \"lr\": \"nan\", \"steps\": \"3\"}", "no config of a run" },
+        { "{\"optimizer\": \"muon\", \"lr\": \"inf\", \"steps\": \"3\"}", "no config of a run" },
+        { "{\"optimizer\": \"muon\", \"lr\": \"-1\", \"steps\": \"3\"}", "no config of a run" },
+        { "{\"optimizer\": \"muon\", \"lr\": \"1\", \"steps\": \"0\"}", "no config of a run" },
+        { "{\"optimizer\": \"muon\", \"lr\": \"1\", \"steps\": \"1e300\"}", "no config of a run" },
+        { "{\"optimizer\": \"muon\", \"lr\": \"1\", \"steps\": \"3x\"}", "no config of a run" },
+        { "{\"optimizer\": \"\", \"lr\": \"1\", \"steps\": \"3\"}", "no config of a run" },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        check_fails(with_config(cases[i].config), cases[i].words);
+}
+
+static void thresholds_by_a_rule_have_no_number(void **state)
+{
+    ms_runset set = read_good(with_config("{\"optimizer\": \"musec\", \"lr\": \"1\", \"steps\": "
+                                          "\"3\", \"threshold\": \"rms:2\"}"),
+                              1, 0);
+    (void)state;
+    CHECK(isnan(set.at[0].threshold), "%g", set.at[0].threshold);
+    CHECK(strcmp(ms_run_text(&set.at[0], "threshold"), "rms:2") == 0, "text");
+    ms_runset_free(&set);
+}
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
+static void make_below(const char *root, const char *name, bool is_run)
+{
+    const char *dir = path_in(root, name);
+    CHECK(mkdir(dir, 0777) == 0, "%s", dir);
+    if (!is_run) return;
+    fake_config(dir, usual);
+    fake_text(dir, "log.jsonl", "{\"step\": 1, \"val_loss\": 2}\n");
+    fake_text(dir, "summary.json", done);
+}
+
+static void runs_are_found_below(void **state)
+{
+    char      root[256];
+    ms_runset set;
+    ms_error  e = { "" };
+    (void)state;
+
+    snprintf(root, sizeof root, "%s", fresh_dir());
+    make_below(root, "b", true);
+    make_below(root, "b/inner", true); /* in a run: not one of its own */
+    make_below(root, "a", false);
+    make_below(root, "a/y", true);
+    make_below(root, "a/x", true);
+    make_below(root, "c", false);
+    make_below(root, "c/1", false);
+    make_below(root, "c/1/2", false);
+    make_below(root, "c/1/2/3", true);
+    make_below(root, "c/1/2/far", false);
+    make_below(root, "c/1/2/far/away", true); /* five levels below */
+    make_below(root, "empty", false);
+    fake_text(root, "config.json", "no run: it has no log");
+    set = read_good(root, 4, 0);
+    CHECK(strstr(set.at[0].dir, "/a/x") != NULL && strstr(set.at[1].dir, "/a/y") != NULL, "order");
+    CHECK(strstr(set.at[2].dir, "/b") != NULL && strstr(set.at[3].dir, "/c/1/2/3") != NULL,
+          "order");
+    /* again, and in other words */
+    CHECK_OK_ERR(&e, ms_runset_add(&e, &set, root));
+    CHECK_OK_ERR(&e, ms_runset_add(&e, &set, path_in(root, "b")));
+    CHECK_OK_ERR(&e, ms_runset_add(&e, &set, path_in(root, "a/../b/")));
+    CHECK(set.n == 4, "%zu runs", set.n);
+    /* one that holds none is wrong even beside others */
+    CHECK(ms_runset_add(&e, &set, path_in(root, "empty")) == MUSEC_EINVAL, "nothing was missed");
+    CHECK(strstr(e.text, "no run in it") != NULL, "%s", e.text);
+    CHECK(set.n == 4, "%zu runs", set.n);
+    ms_runset_free(&set);
+}
+
+static void what_is_no_run_is_refused(void **state)
+{
+    ms_runset   set = { 0 };
+    ms_error    e   = { "" };
+    const char *dir = fresh_dir();
+    (void)state;
+
+    check_fails(dir, "no run in it: a run directory has config.json and log.jsonl");
+    fake_text(dir, "file", "x");
+    check_fails(path_in(dir, "file"), "it must be a run directory");
+    CHECK(ms_runset_add(&e, &set, path_in(dir, "none")) == MUSEC_EIO, "%s", e.text);
+    CHECK(strstr(e.text, "none: No such file") != NULL, "%s", e.text);
+    CHECK(mkdir(path_in(dir, "config.json"), 0777) == 0, "%s", dir);
+    CHECK(mkdir(path_in(dir, "log.jsonl"), 0777) == 0, "%s", dir);
+    check_fails(dir, "no run in it");
+    ms_runset_free(&set);
+}
+
+/* Links back would be followed for ever, or, each to each, for four levels of forty. */
+static void links_do_not_lead_astray(void **state)
+{
+    char root[256], name[32];
+    (void)state;
+
+    snprintf(root, sizeof root, "%s", fresh_dir());
+    make_below(root, "run", true);
+    make_below(root, "sub", false);
+    for (int i = 0; i < 40; i++) {
+        snprintf(name, sizeof name, "loop%d", i);
+        CHECK(symlink("..", path_in(path_in(root, "sub"), name)) == 0, "%s", name);
+        CHECK(symlink(".", path_in(root, name)) == 0, "%s", name);
+    }
+    CHECK(symlink("run", path_in(root, "again")) == 0, "again");
+    CHECK(symlink("nowhere", path_in(root, "dangling")) == 0, "dangling");
+    ms_runset set = read_good(root, 1, 0);
+    ms_runset_free(&set);
+}
+
+/* A hundred thousand lines with groups, as a long run has them. */
+static void long_logs_are_read_quickly(void **state)
+{
+    const char *dir = make_run("", done);
+    FILE       *f   = fopen(path_in(dir, "log.jsonl"), "wb");
+    double      start;
+    (void)state;
+
+    CHECK(f != NULL, "%s", dir);
+    for (int i = 1; i <= 100000; i++)
+        fprintf(f,
+                "{\"step\": %d, \"tokens\": %d, \"epoch\": 0, \"loss\": 3.25, \"objective\": 3.25, "
+                "\"lr\": 0.1, \"tok_s\": 100000.5, \"time_s\": %d.5, \"max_logit\": 3.5%s, \"ms\": "
+                "{\"data\": 0.1, \"model\": 10.5, \"optim\": 2.5, \"rest\": 0.01}}\n",
+                i, 64 * i, i, i % 100 == 0 ? ", \"val_loss\": 2.5" : "");
+    CHECK(fclose(f) == 0, "%s", dir);
+    start         = ms_clock_ms();
+    ms_runset set = read_good(dir, 1, 0);
+    CHECK(ms_clock_ms() - start < 10e3, "%g ms", ms_clock_ms() - start);
+    print_message("100000 lines: %.0f ms\n", ms_clock_ms() - start);
+    CHECK(set.at[0].n == 100000 && set.at[0].val_loss == 2.5, "%zu lines", set.at[0].n);
+    ms_runset_free(&set);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_number_is_read),
+        cmocka_unit_test(figures_of_a_run),
+        cmocka_unit_test(figures_of_nothing_are_nan),
+        cmocka_unit_test(step_times_leave_others_out),
+        cmocka_unit_test(runs_without_an_end_are_unfinished),
+        cmocka_unit_test(diverged_runs_have_no_loss),
+        cmocka_unit_test(empty_logs_are_noted),
+        cmocka_unit_test(runs_that_never_validated_are_unfinished),
+        cmocka_unit_test(null_losses_are_nan),
+        cmocka_unit_test(bad_summaries_are_named),
+        cmocka_unit_test(a_cut_last_line_is_left_out),
+        cmocka_unit_test(a_cut_line_keeps_the_last_loss),
+        cmocka_unit_test(damaged_lines_are_named),
+        cmocka_unit_test(lines_may_have_anything_else),
+        cmocka_unit_test(numbers_in_a_config_are_texts),
+        cmocka_unit_test(bad_configs_are_named),
+        cmocka_unit_test(thresholds_by_a_rule_have_no_number),
+        cmocka_unit_test(runs_are_found_below),
+        cmocka_unit_test(what_is_no_run_is_refused),
+        cmocka_unit_test(links_do_not_lead_astray),
+        cmocka_unit_test(long_logs_are_read_quickly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,560 @@
+/* sections_test.c - runs made up in memory, and the numbers that the sections must make of them,
+ * worked out by hand. */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/sections.h"
+#include "run_rig.h"
+
+typedef struct rig {
+    ms_error   e;
+    ms_runset  set;
+    ms_compare c;
+    ms_page    page;
+} rig;
+
+static void make(rig *r, const made *runs, size_t n, const ms_report_options *options)
+{
+    *r = (rig){ 0 };
+    for (size_t i = 0; i < n; i++)
+        run_rig_add(&r->set, runs[i]);
+    CHECK_OK_ERR(&r->e, ms_compare_build(&r->e, &r->set, &r->c));
+    ms_page_begin(&r->page, "made", NULL);
+    CHECK_OK_ERR(&r->e, ms_sections_build(&r->e, &r->c, options, &r->page));
+}
+
+static const ms_report_options usual = { .within = 0.02 };
+
+static void release(rig *r)
+{
+    ms_page_free(&r->page);
+    ms_compare_free(&r->c);
+    ms_runset_free(&r->set);
+}
+
+/* ---- what is in the page --------------------------------------------------------------------- */
+
+static const ms_section *section(const rig *r, const char *id)
+{
+    for (size_t i = 0; i < r->page.n; i++)
+        if (strcmp(r->page.sections[i].id, id) == 0) return &r->page.sections[i];
+    return NULL;
+}
+
+static const ms_block *block(const rig *r, const char *id)
+{
+    for (size_t i = 0; i < r->page.n; i++)
+        for (size_t k = 0; k < r->page.sections[i].n; k++) {
+            const ms_block *b = &r->page.sections[i].blocks[k];
+            if (b->kind == MS_BLOCK_FIGURE && strcmp(b->figure.id, id) == 0) return b;
+            if (b->kind == MS_BLOCK_TABLE && strcmp(b->id, id) == 0) return b;
+        }
+    check_failed(__FILE__, __LINE__, "block", "there is no %s", id);
+}
+
+static const ms_curve *curve(const rig *r, const char *figure, size_t panel, const char *label)
+{
+    const ms_figure *f = &block(r, figure)->figure;
+    CHECK(panel < f->n, "%s has %zu panels", figure, f->n);
+    for (size_t i = 0; i < f->panels[panel].n; i++)
+        if (strcmp(f->panels[panel].curves[i].label, label) == 0)
+            return &f->panels[panel].curves[i];
+    check_failed(__FILE__, __LINE__, "curve", "panel %zu of %s has no %s", panel, figure, label);
+}
+
+static void check_point(const ms_curve *c, size_t at, double x, double y)
+{
+    CHECK(at < c->n, "%s has %zu points", c->label, c->n);
+    CHECK(fabs(c->at[at].x - x) <= 1e-12, "%s: x is %g, not %g", c->label, c->at[at].x, x);
+    if (isnan(y))
+        CHECK(isnan(c->at[at].y) && c->at[at].diverged, "%s at %g did not diverge", c->label, x);
+    else
+        CHECK(fabs(c->at[at].y - y) <= 1e-12, "%s at %g: y is %g, not %g", c->label, x, c->at[at].y,
+              y);
+}
+
+/* Row `row` of a table, 0 being the first below the names, as "a|b|c". */
+static void check_row(const rig *r, const char *table, size_t row, const char *want)
+{
+    const ms_table *t         = &block(r, table)->table;
+    const size_t    n         = strlen(t->align);
+    char            text[512] = "";
+    size_t          used      = 0;
+    CHECK((row + 2) * n <= t->n_cells, "%s has no row %zu", table, row);
+    for (size_t i = 0; i < n; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? "|" : "",
+                                 t->cells[(row + 1) * n + i]);
+    CHECK(strcmp(text, want) == 0, "%s, row %zu: %s", table, row, text);
+}
+
+static void check_rows(const rig *r, const char *table, size_t n)
+{
+    const ms_table *t = &block(r, table)->table;
+    CHECK(t->n_cells == (n + 1) * strlen(t->align), "%s has %zu cells", table, t->n_cells);
+}
+
+/* ---- losses ---------------------------------------------------------------------------------- */
+
+static const made sweep[] = {
+    { .optimizer = "muon", .lr = "0.01", .loss = 3.3 },
+    { .optimizer = "muon", .lr = "0.1", .loss = 3.2, .decay = "0.3" },
+    { .optimizer = "muon", .lr = "0.1", .loss = 3.1 },
+    { .optimizer = "muon", .lr = "0.2", .loss = 3.5 },
+    { .optimizer = "muon", .lr = "0.5", .loss = 9.0, .status = MS_RUN_DIVERGED },
+    { .optimizer = "soft-musec", .lr = "0.1", .threshold = "0.5", .loss = 3.0 },
+    { .optimizer = "soft-musec", .lr = "0.1", .threshold = "0.25", .loss = 2.9 },
+    { .optimizer = "soft-musec", .lr = "0.2", .threshold = "0.05", .seed = "1", .loss = 2.8 },
+    { .optimizer = "soft-musec", .lr = "0.2", .threshold = "0.05", .seed = "2", .loss = 3.0 },
+    { .optimizer = "soft-musec", .lr = "0.5", .threshold = "0.05", .seed = "1", .loss = 4.0 },
+    { .optimizer = "soft-musec",
+      .lr        = "0.5",
+      .threshold = "0.05",
+      .seed      = "2",
+      .loss      = 4.0,
+      .status    = MS_RUN_DIVERGED },
+};
+
+static void losses_are_those_of_the_best_settings(void **state)
+{
+    (void)state;
+    rig             r;
+    const ms_curve *c;
+
+    make(&r, sweep, COUNT(sweep), &usual);
+    c = curve(&r, "loss-lr", 0, "Muon");
+    assert_int_equal(c->n, 4);
+    check_point(c, 0, 0.01, 3.3);
+    check_point(c, 1, 0.1, 3.1);
+    check_point(c, 2, 0.2, 3.5);
+    check_point(c, 3, 0.5, NAN);
+    CHECK(strstr(c->at[3].tip, "diverged: loss is not finite") != NULL, "%s", c->at[3].tip);
+    CHECK(isnan(c->at[1].low), "one seed has no band");
+    c = curve(&r, "loss-lr", 0, "Soft Musec");
+    check_point(c, 0, 0.1, 2.9);
+    CHECK(strstr(c->at[0].tip, "D 0.25, decay 0, 1 seed") != NULL, "%s", c->at[0].tip);
+    check_point(c, 1, 0.2, 2.9);
+    CHECK(c->at[1].low == 2.8 && c->at[1].high == 3.0, "%g %g", c->at[1].low, c->at[1].high);
+    check_point(c, 2, 0.5, 4.0);
+    CHECK(strstr(c->at[2].tip, "1 of 2 diverged") != NULL, "%s", c->at[2].tip);
+    CHECK(strstr(block(&r, "loss-lr")->figure.caption, "(sum8). QK-norm on. 1 to 2 seeds.") != NULL,
+          "%s", block(&r, "loss-lr")->figure.caption);
+    release(&r);
+}
+
+/* Eight losses 3.0, 3.1, ... 3.6 and 50: three quarters reach 3.5, so the top is 4.0. */
+static void a_bad_point_does_not_flatten_the_rest(void **state)
+{
+    (void)state;
+    made        runs[8];
+    const char *rates[8] = { "0.01", "0.02", "0.03", "0.04", "0.05", "0.06", "0.07", "0.08" };
+    rig         r;
+
+    for (int i = 0; i < 8; i++)
+        runs[i] =
+            (made){ .optimizer = "muon", .lr = rates[i], .loss = i < 7 ? 3.0 + 0.1 * i : 50.0 };
+    make(&r, runs, 8, &usual);
+    CHECK(fabs(block(&r, "loss-lr")->figure.panels[0].y_top - 4.0) <= 1e-12, "top %g",
+          block(&r, "loss-lr")->figure.panels[0].y_top);
+    release(&r);
+    runs[7].loss = 4.4; /* a little higher, and seven alone: nothing is bad */
+    for (size_t n = 7; n <= 8; n++) {
+        make(&r, runs, n, &usual);
+        CHECK(isnan(block(&r, "loss-lr")->figure.panels[0].y_top), "no limit of %zu", n);
+        release(&r);
+    }
+}
+
+/* lr times the mean over groups of 0.5, 1, 1.5 (norm) and 0.25, 0.5, 0.75 (RMS). */
+static void effective_steps_are_rates_times_norms(void **state)
+{
+    (void)state;
+    rig r;
+    make(&r, sweep, COUNT(sweep), &usual);
+    check_point(curve(&r, "effective-step", 0, "Muon"), 1, 0.1 * 1.0, 3.1);
+    check_point(curve(&r, "effective-step", 1, "Muon"), 1, 0.1 * 0.5, 3.1);
+    check_point(curve(&r, "effective-step", 0, "Muon"), 3, 0.5 * 1.0, NAN);
+    release(&r);
+}
+
+/* ---- controls -------------------------------------------------------------------------------- */
+
+/* At lr 0.2 Soft Musec's best has D 0.05: Muon at 0.01.  At 0.1 its best has D 0.25, and Muon was
+ * not run at 0.025. */
+static void muon_is_paired_at_lr_times_d(void **state)
+{
+    (void)state;
+    rig             r;
+    const ms_curve *c;
+
+    make(&r, sweep, COUNT(sweep), &usual);
+    c = curve(&r, "controls", 0, "Muon at lr·D");
+    assert_int_equal(c->n, 1);
+    check_point(c, 0, 0.2, 3.3);
+    CHECK(strstr(c->at[0].tip, "lr 0.2 x D 0.05") != NULL, "%s", c->at[0].tip);
+    c = curve(&r, "controls", 0, "Muon at lr");
+    assert_int_equal(c->n, 3);
+    check_point(c, 1, 0.2, 3.5);
+    CHECK(strstr(section(&r, "controls")->blocks[2].words,
+                 "no run of Muon at 0.025 (lr 0.1 x D 0.25), 0.025 (lr 0.5 x D 0.05).") != NULL,
+          "%s", section(&r, "controls")->blocks[2].words);
+    release(&r);
+}
+
+/* The method's best at 0.1 has D 0.25, but exact was run with 0.5: that is what is compared. */
+static void forms_are_compared_at_their_setting(void **state)
+{
+    (void)state;
+    made runs[COUNT(sweep) + 2];
+    rig  r;
+
+    memcpy(runs, sweep, sizeof sweep);
+    runs[COUNT(sweep)] = (made){
+        .optimizer = "soft-musec", .lr = "0.1", .threshold = "0.5", .mode = "exact", .loss = 2.7
+    };
+    runs[COUNT(sweep) + 1] = (made){
+        .optimizer = "soft-musec", .lr = "0.2", .threshold = "1", .mode = "fast", .loss = 2.6
+    };
+    make(&r, runs, COUNT(runs), &usual);
+    check_point(curve(&r, "controls", 0, "Soft Musec"), 0, 0.1, 3.0);
+    check_point(curve(&r, "controls", 0, "Soft Musec, exact"), 0, 0.1, 2.7);
+    check_point(curve(&r, "controls", 0, "Soft Musec"), 1, 0.2, 2.9);
+    check_point(curve(&r, "controls", 0, "Soft Musec, fast"), 0, 0.2, 2.6);
+    /* among all methods the forms do not stand */
+    assert_int_equal(block(&r, "loss-lr")->figure.panels[0].n, 2);
+    check_point(curve(&r, "loss-lr", 0, "Soft Musec"), 0, 0.1, 2.9);
+    release(&r);
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static void ranges_end_at_bad_rates_and_edges(void **state)
+{
+    (void)state;
+    static const made runs[] = {
+        { .optimizer = "muon", .lr = "0.01", .loss = 2.03 },
+        { .optimizer = "muon", .lr = "0.02", .loss = 2.05 }, /* over 2.04: ends the range */
+        { .optimizer = "muon", .lr = "0.05", .loss = 2.039 },
+        { .optimizer = "muon", .lr = "0.1", .loss = 2.0 },
+        { .optimizer = "muon", .lr = "0.2", .loss = 2.01 },
+        { .optimizer = "muonclip", .lr = "0.1", .loss = 2.5 },
+        { .optimizer = "muonclip", .lr = "0.2", .loss = 2.4 },
+        { .optimizer = "muonclip", .lr = "0.5", .loss = 2.4, .status = MS_RUN_DIVERGED },
+    };
+    rig r;
+
+    make(&r, runs, COUNT(runs), &usual);
+    check_row(&r, "stability", 0,
+              "pico, builtin|Muon|2.0000|0.1|0.05|0.2|4|high|0.2|2.0100|0 of 5|1");
+    check_row(&r, "stability", 1,
+              "pico, builtin|MuonClip|2.4000|0.2|0.2|0.2|1|-|0.5|diverged|1 of 3|1");
+    check_rows(&r, "stability", 2);
+    release(&r);
+    make(&r, runs, COUNT(runs), &(ms_report_options){ .within = 0.05 });
+    check_row(&r, "stability", 0,
+              "pico, builtin|Muon|2.0000|0.1|0.01|0.2|20|both|0.2|2.0100|0 of 5|1");
+    release(&r);
+}
+
+static void selected_settings_have_their_decays(void **state)
+{
+    (void)state;
+    static const made runs[] = {
+        { .optimizer = "muon",
+          .lr        = "0.1",
+          .decay     = "matrix=0,qk=1.2,vo=1.2,mlp=0.3",
+          .loss      = 2.0 },
+        { .optimizer = "muon", .lr = "0.1", .decay = "0.6", .loss = 2.1 },
+        { .optimizer = "spectra", .lr = "0.1", .decay = "0.6", .threshold = "0.125", .loss = 2.2 },
+    };
+    rig r;
+
+    make(&r, runs, COUNT(runs), &usual);
+    check_row(&r, "hyperparameters", 0, "Muon|0.1|1.2|1.2|0.3|-|2.0000|0 of 1");
+    check_row(&r, "hyperparameters", 1, "SPECTRA|0.1|0.6|0.6|0.6|0.125|2.2000|0 of 1");
+    check_row(&r, "runs", 0,
+              "run_000|pico, builtin|Muon|0.1|-|qk 1.2, vo 1.2, mlp 0.3|0|done|4 of 4|2.0000");
+    check_row(&r, "runs", 2, "run_002|pico, builtin|SPECTRA|0.1|0.125|0.6|0|done|4 of 4|2.2000");
+    CHECK(section(&r, "loss-lr") == NULL && section(&r, "stability") == NULL &&
+              section(&r, "threshold") == NULL && section(&r, "ns-iters") == NULL,
+          "one learning rate is no sweep");
+    release(&r);
+}
+
+static void configs_are_tabled(void **state)
+{
+    (void)state;
+    static const made runs[] = {
+        { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .data = "a/fineweb" },
+        { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .data = "b/c4" },
+        { .optimizer = "adamw", .lr = "0.1", .loss = 2.0, .data = "a/fineweb" },
+        { .optimizer = "adamw", .lr = "0.1", .loss = 2.0, .data = "b/c4" },
+    };
+    rig r;
+
+    make(&r, runs, COUNT(runs), &usual);
+    check_row(&r, "architecture", 0, "layers|2");
+    check_row(&r, "architecture", 8, "matrix parameters|1148"); /* 2 (4 15 7 + 2 7 11) */
+    check_row(&r, "architecture", 9, "data|fineweb, c4");
+    check_row(&r, "training", 1, "batch of the first stage, tokens|128");
+    check_row(&r, "training", 3, "tokens seen|512");
+    check_row(&r, "training", 4, "reduction of the gradients|sum8");
+    check_row(&r, "training", 5, "precision|float32; on a GPU bfloat16, float32 masters");
+    check_row(&r, "training", 9, "form of the weight decay|cautious-lr2; AdamW: decoupled");
+    release(&r);
+}
+
+/* ---- over the steps -------------------------------------------------------------------------- */
+
+static void curves_follow_the_log(void **state)
+{
+    (void)state;
+    static const made runs[] = {
+        { .optimizer = "muon",
+          .lr        = "0.1",
+          .seed      = "1",
+          .loss      = 2.0,
+          .lines     = 10,
+          .stages    = "33% batch=64; rest batch=256 lr=1.52" },
+        { .optimizer = "muon",
+          .lr        = "0.1",
+          .seed      = "2",
+          .loss      = 2.5,
+          .lines     = 10,
+          .stages    = "33% batch=64; rest batch=256 lr=1.52" },
+        { .optimizer = "muonclip",
+          .lr        = "0.5",
+          .loss      = 2.0,
+          .lines     = 10,
+          .status    = MS_RUN_DIVERGED,
+          .stages    = "33% batch=64; rest batch=256 lr=1.52" },
+    };
+    rig             r;
+    const ms_curve *c;
+
+    make(&r, runs, COUNT(runs), &usual);
+    c = curve(&r, "dynamics-val", 0, "Muon");
+    assert_int_equal(c->n, 5);
+    check_point(c, 0, 2, 3.0);
+    check_point(c, 4, 10, 2.0);
+    CHECK(c->at[4].low == 2.0 && c->at[4].high == 2.5, "%g %g", c->at[4].low, c->at[4].high);
+    CHECK(block(&r, "dynamics-val")->figure.panels[0].x_rule == 3.0, "after 10 / 3 steps");
+    c = curve(&r, "dynamics-train", 0, "MuonClip");
+    assert_int_equal(c->n, 10);
+    check_point(c, 9, 10, 6.0 - 0.9);
+    check_point(c + 1, 0, 10, NAN); /* the cross */
+    CHECK(c[1].at[0].diverged && strcmp(c[1].label, "MuonClip") == 0, "%s", c[1].label);
+    check_row(&r, "training", 1, "batch of the first stage, tokens|64");
+    check_row(&r, "training", 2, "batch of the last stage, tokens|256");
+    /* QK: 10 + i at step i + 1 */
+    check_point(curve(&r, "weight-norm", 0, "Muon"), 1, 4, 13.0);
+    check_point(curve(&r, "weight-norm", 2, "Muon"), 0, 2, 31.0);
+    release(&r);
+}
+
+/* Of two seeds one diverged: the line is the other's, and the cross is there all the same. */
+static void every_divergence_has_its_cross(void **state)
+{
+    (void)state;
+    static const made runs[] = {
+        { .optimizer = "muon",
+          .lr        = "0.1",
+          .seed      = "1",
+          .loss      = 2.0,
+          .lines     = 4,
+          .status    = MS_RUN_DIVERGED },
+        { .optimizer = "muon", .lr = "0.1", .seed = "2", .loss = 2.5, .lines = 4 },
+    };
+    rig             r;
+    const ms_curve *c;
+
+    make(&r, runs, COUNT(runs), &usual);
+    c = curve(&r, "dynamics-val", 0, "Muon");
+    assert_int_equal(c->n, 2);
+    check_point(c, 1, 4, 2.5);
+    CHECK(c[1].n == 1 && c[1].at[0].diverged && c[1].at[0].x == 4.0, "%s", c[1].label);
+    CHECK(strstr(c[1].at[0].tip, "step 4, seed 1: loss is not finite") != NULL, "%s",
+          c[1].at[0].tip);
+    CHECK(strstr(block(&r, "dynamics-val")->figure.caption, "a cross is where a run diverged") !=
+              NULL,
+          "%s", block(&r, "dynamics-val")->figure.caption);
+    release(&r);
+}
+
+/* The first steps fall from 6: of 100, the fourth is the last that may leave the panel. */
+static void the_first_steps_do_not_make_the_range(void **state)
+{
+    (void)state;
+    static const made runs[] = { { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .lines = 100 } };
+    rig               r;
+
+    make(&r, runs, 1, &usual);
+    const double top = block(&r, "dynamics-train")->figure.panels[0].y_top;
+    CHECK(fabs(top - (6.0 - 0.04)) <= 1e-12, "%g", top);
+    release(&r);
+}
+
+/* 1000 lines in windows of 3: the first point is the mean of lines 0 to 2, the last line 999. */
+static void long_curves_are_thinned(void **state)
+{
+    (void)state;
+    static const made runs[] = { { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .lines = 1000 } };
+    rig               r;
+    const ms_curve   *c;
+
+    make(&r, runs, 1, &usual);
+    c = curve(&r, "dynamics-train", 0, "Muon");
+    assert_int_equal(c->n, 334);
+    check_point(c, 0, 3, 6.0 - 0.001);
+    check_point(c, 333, 1000, 6.0 - 0.999);
+    release(&r);
+}
+
+/* 0.2 for weights: Muon alone has it, both have 0.1.  For ranks 0.5 or the largest shared one. */
+static void rates_are_those_that_methods_share(void **state)
+{
+    (void)state;
+    static const made runs[] = {
+        { .optimizer = "muon", .lr = "0.05", .loss = 2.0 },
+        { .optimizer = "muon", .lr = "0.1", .loss = 2.0 },
+        { .optimizer = "muon", .lr = "0.2", .loss = 2.0 },
+        { .optimizer = "musec", .lr = "0.05", .loss = 2.0 },
+        { .optimizer = "musec", .lr = "0.1", .loss = 2.0 },
+    };
+    rig r;
+
+    make(&r, runs, COUNT(runs), &usual);
+    CHECK(strstr(block(&r, "weight-norm")->figure.caption, "at learning rate 0.1,") != NULL, "%s",
+          block(&r, "weight-norm")->figure.caption);
+    CHECK(strstr(block(&r, "effective-rank")->figure.caption, "at learning rate 0.1,") != NULL,
+          "%s", block(&r, "effective-rank")->figure.caption);
+    check_point(curve(&r, "effective-rank", 1, "Musec"), 0, 2, 4.0);
+    /* the clip: 0 cannot stand on a logarithmic axis */
+    CHECK(isnan(curve(&r, "clip-sigma", 0, "Musec")->at[0].y), "sigma 0");
+    check_point(curve(&r, "clip-sigma", 1, "Musec"), 0, 2, 2.0);
+    check_point(curve(&r, "clip-sigma", 1, "σ1 = D"), 1, 4, 1.0);
+    check_point(curve(&r, "clip-share", 2, "Musec"), 1, 4, 0.5);
+    check_point(curve(&r, "clip-gain", 2, "Musec"), 1, 4, 0.75);
+    assert_int_equal(block(&r, "clip-gain")->figure.panels[0].n, 2); /* Muon has no clip */
+    release(&r);
+}
+
+/* ---- ablations ------------------------------------------------------------------------------- */
+
+static void thresholds_and_iterations_are_compared_alone(void **state)
+{
+    (void)state;
+    static const made runs[] = {
+        { .optimizer = "soft-musec",
+          .lr        = "0.2",
+          .threshold = "0.05",
+          .decay     = "0.3",
+          .loss      = 3.0 },
+        { .optimizer = "soft-musec", .lr = "0.2", .threshold = "1", .decay = "0.3", .loss = 2.8 },
+        { .optimizer = "soft-musec", .lr = "0.2", .threshold = "0.5", .decay = "0.3", .loss = 2.9 },
+        { .optimizer = "soft-musec", .lr = "0.2", .threshold = "0.5", .decay = "0", .loss = 2.0 },
+        { .optimizer = "soft-musec",
+          .lr        = "0.2",
+          .threshold = "0.05",
+          .decay     = "0.3",
+          .iters     = "3",
+          .loss      = 3.1 },
+        { .optimizer = "soft-musec",
+          .lr        = "0.2",
+          .threshold = "0.05",
+          .decay     = "0.3",
+          .iters     = "8",
+          .loss      = 2.95 },
+        { .optimizer = "soft-musec",
+          .lr        = "0.2",
+          .threshold = "0.05",
+          .decay     = "0.3",
+          .mode      = "exact",
+          .loss      = 2.5 },
+    };
+    rig r;
+
+    make(&r, runs, COUNT(runs), &usual);
+    check_rows(&r, "threshold-losses", 3);
+    check_row(&r, "threshold-losses", 0, "pico, builtin|Soft Musec|0.2|0.05|0.3|3.0000|0 of 1");
+    check_row(&r, "threshold-losses", 1, "pico, builtin|Soft Musec|0.2|0.5|0.3|2.9000|0 of 1");
+    check_row(&r, "threshold-losses", 2, "pico, builtin|Soft Musec|0.2|1|0.3|2.8000|0 of 1");
+    check_point(curve(&r, "threshold", 0, "D = 0.5"), 1, 4, 2.9);
+    check_rows(&r, "ns-iters-losses", 3);
+    check_row(&r, "ns-iters-losses", 0, "pico, builtin|Soft Musec|0.2|3|0.05|0.3|3.1000|0 of 1");
+    check_row(&r, "ns-iters-losses", 1, "pico, builtin|Soft Musec|0.2|5|0.05|0.3|3.0000|0 of 1");
+    check_point(curve(&r, "ns-iters", 0, "K = 8"), 1, 4, 2.95);
+    assert_int_equal(block(&r, "ns-iters")->figure.panels[0].n, 3);
+    release(&r);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static void times_can_be_left_out(void **state)
+{
+    (void)state;
+    rig r;
+    make(&r, sweep, COUNT(sweep), &usual);
+    check_point(curve(&r, "step-time", 0, "Muon"), 0, 0, 10.0); /* 1 + 5 + 3 + 1 ms */
+    check_row(&r, "step-times", 0, "pico, builtin|Soft Musec|10.000|3.000|30.0|1.000|6");
+    release(&r);
+    make(&r, sweep, COUNT(sweep), &(ms_report_options){ .omit_times = true, .within = 0.02 });
+    CHECK(section(&r, "step-time") == NULL, "times are there");
+    release(&r);
+}
+
+static void sections_can_be_chosen(void **state)
+{
+    (void)state;
+    static const char *const only[]  = { "runs", "ns-iters" };
+    static const char *const wrong[] = { "runs", "los-lr" };
+    const ms_report_options  o       = { .within = 0.02, .only = only, .n_only = 2 };
+    rig                      r;
+    ms_error                 e;
+
+    make(&r, sweep, COUNT(sweep), &o);
+    assert_int_equal(r.page.n, 2);
+    CHECK(strstr(section(&r, "ns-iters")->blocks[0].words, "Needs runs of a clipping") != NULL,
+          "%s", section(&r, "ns-iters")->blocks[0].words);
+    release(&r);
+    assert_int_equal(ms_sections_check(&e, wrong, 2), MUSEC_EINVAL);
+    CHECK(strstr(e.text, "did you mean \"loss-lr\"") != NULL, "%s", e.text);
+}
+
+static void nothing_gives_nothing(void **state)
+{
+    (void)state;
+    rig r;
+    make(&r, NULL, 0, &usual);
+    assert_int_equal(r.page.n, 0);
+    assert_int_not_equal(
+        ms_sections_build(&r.e, &r.c, &(ms_report_options){ .within = NAN }, &r.page), MUSEC_OK);
+    release(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_are_those_of_the_best_settings),
+        cmocka_unit_test(a_bad_point_does_not_flatten_the_rest),
+        cmocka_unit_test(effective_steps_are_rates_times_norms),
+        cmocka_unit_test(muon_is_paired_at_lr_times_d),
+        cmocka_unit_test(forms_are_compared_at_their_setting),
+        cmocka_unit_test(ranges_end_at_bad_rates_and_edges),
+        cmocka_unit_test(selected_settings_have_their_decays),
+        cmocka_unit_test(configs_are_tabled),
+        cmocka_unit_test(curves_follow_the_log),
+        cmocka_unit_test(every_divergence_has_its_cross),
+        cmocka_unit_test(the_first_steps_do_not_make_the_range),
+        cmocka_unit_test(long_curves_are_thinned),
+        cmocka_unit_test(rates_are_those_that_methods_share),
+        cmocka_unit_test(thresholds_and_iterations_are_compared_alone),
+        cmocka_unit_test(times_can_be_left_out),
+        cmocka_unit_test(sections_can_be_chosen),
+        cmocka_unit_test(nothing_gives_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,118 @@
+/* table_test.c - one table in its forms. */
+#define _POSIX_C_SOURCE 200809L
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/table.h"
+
+typedef musec_status (*form)(ms_error *, const ms_table *, FILE *);
+
+static void expect(form print, const ms_table *t, const char *want)
+{
+    ms_error e;
+    char    *text  = NULL;
+    size_t   bytes = 0;
+    FILE    *to    = open_memstream(&text, &bytes);
+
+    CHECK(to != NULL, "open_memstream");
+    CHECK_OK_ERR(&e, print(&e, t, to));
+    fclose(to);
+    CHECK(strcmp(text, want) == 0, "'%s' instead of '%s'", text, want);
+    free(text);
+}
+
+static ms_table example(void)
+{
+    ms_table t = { .align = "lr" };
+    ms_table_add(&t, "name");
+    ms_table_add(&t, "loss");
+    ms_table_add(&t, "a,b");
+    ms_table_add(&t, "%.2f", 3.25);
+    ms_table_add(&t, "<i> & \"q\" | 'p'");
+    ms_table_add(&t, "%s", "");
+    return t;
+}
+
+static void every_form_has_its_quotes(void **state)
+{
+    ms_table t = example();
+    (void)state;
+
+    expect(ms_table_print, &t,
+           "name             loss\na,b              3.25\n<i> & \"q\" | 'p'      \n");
+    expect(ms_table_csv, &t, "name,loss\r\n\"a,b\",3.25\r\n\"<i> & \"\"q\"\" | 'p'\",\r\n");
+    expect(ms_table_markdown, &t,
+           "| name | loss |\n|---|---:|\n| a,b | 3.25 |\n| <i> & \"q\" \\| 'p' |  |\n");
+    expect(ms_table_html, &t,
+           "<div class=\"wide\"><table>\n<thead>\n<tr><th>name</th><th class=\"r\">loss</th></tr>\n"
+           "</thead>\n<tbody>\n<tr><td>a,b</td><td class=\"r\">3.25</td></tr>\n"
+           "<tr><td>&lt;i&gt; &amp; &quot;q&quot; | &#39;p&#39;</td><td class=\"r\"></td></tr>\n"
+           "</tbody>\n</table></div>\n");
+    ms_table_free(&t);
+}
+
+static void newlines_stay_in_their_cell(void **state)
+{
+    ms_table t = { .align = "l" };
+    (void)state;
+
+    ms_table_add(&t, "head");
+    ms_table_add(&t, "two\nlines");
+    expect(ms_table_csv, &t, "head\r\n\"two\nlines\"\r\n");
+    expect(ms_table_markdown, &t, "| head |\n|---|\n| two lines |\n");
+    ms_table_free(&t);
+}
+
+/* Columns are as wide as what is seen, not as its bytes. */
+static void characters_are_counted(void **state)
+{
+    ms_table t = { .align = "lr" };
+    (void)state;
+
+    ms_table_add(&t, "σ1");
+    ms_table_add(&t, "lr·D");
+    ms_table_add(&t, "abc");
+    ms_table_add(&t, "1");
+    expect(ms_table_print, &t, "σ1   lr·D\nabc     1\n");
+    ms_table_free(&t);
+}
+
+static void pages_hold_characters_only(void **state)
+{
+    char  *text  = NULL;
+    size_t bytes = 0;
+    FILE  *to    = open_memstream(&text, &bytes);
+    (void)state;
+
+    ms_html_text("\xcf\x83 \xff\x01\x7f\xc2\x85.", to);
+    fclose(to);
+    CHECK(strcmp(text, "\xcf\x83 \xef\xbf\xbd   .") == 0, "'%s'", text);
+    free(text);
+}
+
+static void without_memory_it_says_so(void **state)
+{
+    const form forms[] = { ms_table_print, ms_table_csv, ms_table_html, ms_table_markdown };
+    ms_table   t       = example();
+    (void)state;
+
+    t.out_of_memory = 1;
+    for (size_t i = 0; i < COUNT(forms); i++) {
+        ms_error e;
+        CHECK(forms[i](&e, &t, stdout) == MUSEC_ENOMEM, "form %zu", i);
+    }
+    ms_table_free(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_form_has_its_quotes), cmocka_unit_test(newlines_stay_in_their_cell),
+        cmocka_unit_test(characters_are_counted),    cmocka_unit_test(pages_hold_characters_only),
+        cmocka_unit_test(without_memory_it_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,36 @@
+/* text_test.c - which bytes are characters. */
+#include "check.h"
+
+#include "core/text.h"
+
+static void characters_have_their_bytes(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t      bytes;
+    } cases[] = {
+        { "", 0 },
+        { "a", 1 },
+        { "\xc3\xa9", 2 },         /* e with an accent */
+        { "\xe2\x82\xac", 3 },     /* the euro */
+        { "\xf0\x9d\x84\x9e", 4 }, /* a clef */
+        { "\xc0\xaf", 0 },         /* a slash in two bytes */
+        { "\xe0\x80\xaf", 0 },     /* in three */
+        { "\xed\xa0\x80", 0 },     /* half of a pair */
+        { "\xf4\x90\x80\x80", 0 }, /* beyond the last */
+        { "\xe2\x82", 0 },         /* cut off */
+        { "\x80", 0 },             /* its middle */
+        { "\xff", 0 },
+    };
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(cases); i++)
+        CHECK(ms_text_char(cases[i].text) == cases[i].bytes, "case %zu", i);
+    CHECK(ms_text_length("a\xc3\xa9\xff\xe2\x82\xac") == 4, "four");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(characters_have_their_bytes) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,553 @@
+/* verdict_test.c - a made-up world in which every claim holds, and small changes to it, each of
+ * which makes one claim fail or leaves it without the runs it needs.
+ *
+ * The world: rates 0.01, 0.1, 0.2 and 0.5; Soft Musec at three thresholds, K = 3, 5, 8 and the
+ * exact and fast operator; Muon also at lr D.  Losses are such that the margins of the bounds
+ * show. */
+#include "report/verdict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "fake_run.h"
+#include "scratch.h"
+
+enum { MOST_FAKES = 256, MOST_CLAIMS = 64 };
+
+typedef struct world {
+    fake   at[MOST_FAKES];
+    size_t n;
+} world;
+
+static const double rates[] = { 0.01, 0.1, 0.2, 0.5 };
+
+/* ---- the world ------------------------------------------------------------------------------- */
+
+static fake *add(world *w, const char *optimizer, double lr, double loss, const char *more)
+{
+    fake *f = &w->at[w->n++];
+    CHECK(w->n <= MOST_FAKES, "the world is too small");
+    *f = (fake){ .optimizer = optimizer, .lr = lr, .loss = loss, .spike = 0.1, .recover = 10.0 };
+    snprintf(f->more, sizeof f->more, "%s", more);
+    return f;
+}
+
+static void set_groups(fake *f, double qk, double vo, double mlp, double rank)
+{
+    f->norm[MS_RUN_QK]  = qk;
+    f->norm[MS_RUN_VO]  = vo;
+    f->norm[MS_RUN_MLP] = mlp;
+    for (int g = 0; g < MS_RUN_GROUPS; g++)
+        f->rank[g] = rank;
+}
+
+static void add_soft(world *w)
+{
+    static const double losses[]     = { 3.00, 2.90, 2.90, 2.95 };
+    static const char  *thresholds[] = { "threshold=0.05", "threshold=0.5", "threshold=1" };
+    for (size_t i = 0; i < COUNT(rates); i++)
+        for (size_t t = 0; t < COUNT(thresholds); t++) {
+            const double worse = t == 1 ? 0.0 : t == 2 && rates[i] == 0.5 ? 0.1 : 0.01;
+            fake        *f     = add(w, "soft-musec", rates[i], losses[i] + worse, thresholds[t]);
+            set_groups(f, 4.0, 4.0, 6.0, 0.5);
+            f->ms = 10.1;
+        }
+    for (size_t i = 1; i < COUNT(rates); i++) {
+        add(w, "soft-musec", rates[i], losses[i] + 0.03, "threshold=0.05 ns_iters=3");
+        add(w, "soft-musec", rates[i], losses[i] + 0.005, "threshold=0.05 ns_iters=8");
+    }
+    add(w, "soft-musec", 0.2, 2.89, "ns_mode=exact");
+    add(w, "soft-musec", 0.2, 2.91, "ns_mode=fast");
+}
+
+static void add_others(world *w)
+{
+    static const double muon[] = { 3.01, 3.05, 3.30, 3.40 }, clip[] = { 3.01, 3.04, 3.20, 3.60 };
+    static const double spectra[] = { 3.01, 2.91, 2.91, 2.96 };
+    for (size_t i = 0; i < COUNT(rates); i++) {
+        fake *f = add(w, "spectra", rates[i], spectra[i], "");
+        set_groups(f, 5.0, 5.0, 7.0, 0.6);
+        f           = add(w, "muon", rates[i], muon[i], "");
+        f->spike    = 0.3;
+        f->recover  = 50.0;
+        f->diverged = rates[i] == 0.5;
+        set_groups(f, 60.0, 60.0, 80.0, 0.95);
+        f         = add(w, "muonclip", rates[i], clip[i], "");
+        f->wobble = 0.01;
+        f->ms     = 10.2;
+        set_groups(f, 20.0, 58.0, 79.0, 0.95);
+    }
+    add(w, "muon", 0.25, 3.60, "");
+    add(w, "adam", 0.001, 3.20, "");
+    add(w, "adamw", 0.001, 3.18, "");
+}
+
+static void make_world(world *w)
+{
+    w->n = 0;
+    add_soft(w);
+    add_others(w);
+}
+
+/* The same runs again with other fields, Muon's losses from 0.2 on times `worse`. */
+static void repeat(world *w, const char *fields, double worse)
+{
+    const size_t n = w->n;
+    for (size_t i = 0; i < n; i++) {
+        char  more[FAKE_SETTINGS / 2];
+        fake *f = &w->at[w->n++];
+        CHECK(w->n <= MOST_FAKES, "the world is too small");
+        *f = w->at[i];
+        snprintf(more, sizeof more, "%s", f->more);
+        snprintf(f->more, sizeof f->more, "%s%s%s", more, more[0] != '\0' ? " " : "", fields);
+        if (strcmp(f->optimizer, "muon") == 0 && f->lr >= 0.2) f->loss *= worse;
+    }
+}
+
+/* ---- judging it ------------------------------------------------------------------------------ */
+
+/* Worlds differ in a few runs: each run is written once. */
+static const char *dir_of(const fake *f)
+{
+    static struct {
+        fake made;
+        char dir[512];
+    } cache[1024];
+    static char   root[256] = "";
+    static size_t n         = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&cache[i].made, f, sizeof *f) == 0) return cache[i].dir;
+    CHECK(n < COUNT(cache), "too many runs");
+    if (n == 0) snprintf(root, sizeof root, "%s", fresh_dir());
+    cache[n].made = *f;
+    snprintf(cache[n].dir, sizeof cache[n].dir, "%s", fake_run(root, f));
+    return cache[n++].dir;
+}
+
+static size_t judge_with(const world *w, bool omit_times, ms_finding findings[MOST_CLAIMS])
+{
+    ms_runset  set = { 0 };
+    ms_compare c;
+    ms_error   e = { "" };
+    size_t     n;
+
+    for (size_t i = 0; i < w->n; i++)
+        if (!w->at[i].gone) CHECK_OK_ERR(&e, ms_runset_add(&e, &set, dir_of(&w->at[i])));
+    CHECK_OK_ERR(&e, ms_compare_build(&e, &set, &c));
+    n = ms_verdict_find(&c, omit_times, NULL);
+    CHECK(n <= MOST_CLAIMS, "%zu claims", n);
+    CHECK(ms_verdict_find(&c, omit_times, findings) == n, "another number of claims");
+    fake_free(&set, &c);
+    return n;
+}
+
+static size_t judge(const world *w, ms_finding findings[MOST_CLAIMS])
+{
+    return judge_with(w, false, findings);
+}
+
+static const ms_finding *find(const ms_finding *findings, size_t n, const char *id)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(findings[i].id, id) == 0) return &findings[i];
+    check_failed(__FILE__, __LINE__, "find", "there is no claim %s", id);
+}
+
+static void expect(const ms_finding *f, ms_verdict want, const char *after)
+{
+    CHECK(f->verdict == want, "%s %s%s: %s, wanted: %s", f->id, after, ms_verdict_word(f->verdict),
+          f->result, ms_verdict_word(want));
+    CHECK(strlen(f->result) > 0 && strlen(f->result) < sizeof f->result, "%s: no result", f->id);
+}
+
+static void every_claim_holds_in_its_world(void **state)
+{
+    static world w;
+    ms_finding   findings[MOST_CLAIMS];
+    size_t       n;
+    (void)state;
+
+    make_world(&w);
+    repeat(&w, "data=data/c4", 1.0);
+    n = w.n;
+    for (size_t i = 0; i < n / 2; i++) { /* a larger model on the first set */
+        w.at[w.n] = w.at[i];
+        fake *f   = &w.at[w.n++];
+        snprintf(f->more + strlen(f->more), sizeof f->more - strlen(f->more),
+                 "%spreset=nano width=256 heads=4 mlp=1024 layers=4",
+                 f->more[0] != '\0' ? " " : "");
+        if (strcmp(f->optimizer, "muon") == 0 && f->lr >= 0.2) f->loss *= 1.05;
+        for (int g = 0; g < MS_RUN_GROUPS; g++)
+            f->rank[g] *= 2.0; /* of the larger side */
+    }
+    n = judge(&w, findings);
+    for (size_t i = 0; i < n; i++)
+        expect(&findings[i], strcmp(findings[i].id, "theory") == 0 ? MS_NOT_TESTED : MS_HOLDS, "");
+}
+
+/* ---- one change, one claim ------------------------------------------------------------------- */
+
+typedef enum what {
+    GONE,
+    LOSS,
+    DIVERGE,
+    CALM,
+    SPIKE,
+    RECOVER,
+    WOBBLE,
+    LATE,
+    NORM,
+    NORM_QK,
+    NORM_VO,
+    RANK,
+    SIGMA,
+    TIME,
+    NO_GROUPS,
+    NO_CHANGE
+} what;
+
+typedef struct change {
+    const char *claim;
+    const char *optimizer; /* NULL: all */
+    double      lr;        /* 0: all */
+    const char *more;      /* part of its settings; "": any */
+    what        what;
+    double      value;
+} change;
+
+static void apply(world *w, const change *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        fake *f = &w->at[i];
+        if ((c->optimizer != NULL && strcmp(f->optimizer, c->optimizer) != 0) ||
+            (c->lr > 0.0 && f->lr != c->lr) || strstr(f->more, c->more) == NULL)
+            continue;
+        n++;
+        switch (c->what) {
+        case GONE: f->gone = true; break;
+        case LOSS: f->loss = c->value; break;
+        case DIVERGE: f->diverged = true; break;
+        case CALM: f->diverged = false; break;
+        case SPIKE: f->spike = c->value; break;
+        case RECOVER: f->recover = c->value; break;
+        case WOBBLE: f->wobble = c->value; break;
+        case LATE: f->late = c->value; break;
+        case NORM: set_groups(f, c->value, c->value, c->value, f->rank[0]); break;
+        case NORM_QK: f->norm[MS_RUN_QK] = c->value; break;
+        case NORM_VO: f->norm[MS_RUN_VO] = c->value; break;
+        case RANK: set_groups(f, f->norm[0], f->norm[1], f->norm[2], c->value); break;
+        case SIGMA: f->sigma = c->value; break;
+        case TIME: f->ms = c->value; break;
+        case NO_GROUPS: f->no_groups = true; break;
+        case NO_CHANGE: f->no_change = true; break;
+        }
+    }
+    CHECK(n > 0, "%s: nothing to change", c->claim);
+}
+
+static const change failing[] = {
+    { "range", "soft-musec", 0.1, "", LOSS, 3.2 },
+    { "range", "muonclip", 0, "", LOSS, 3.0 },
+    { "tuned", "spectra", 0.1, "", LOSS, 2.8 },
+    { "tuned", "soft-musec", 0, "", DIVERGE, 0 },
+    { "small-lr", "muon", 0.01, "", LOSS, 3.08 },
+    { "small-lr", "spectra", 0.01, "", DIVERGE, 0 },
+    { "degrade", "muonclip", 0.5, "", LOSS, 3.1 },
+    { "degrade", "soft-musec", 0.5, "", LOSS, 3.2 },
+    { "degrade", "soft-musec", 0.5, "", DIVERGE, 0 },
+    { "largest-lr", "muon", 0.5, "", CALM, 0 },
+    { "largest-lr", "muonclip", 0.5, "", LOSS, 3.0 },
+    { "stable", "spectra", 0.2, "", DIVERGE, 0 },
+    { "stable", "soft-musec", 0.5, "", LOSS, 3.6 },
+    { "spectra", "spectra", 0.2, "", LOSS, 3.0 },
+    { "spectra", "spectra", 0.5, "", DIVERGE, 0 },
+    { "spectra-better", "spectra", 0, "", LOSS, 2.9 },
+    { "large-lr", "muonclip", 0.1, "", LOSS, 2.95 },
+    { "large-lr", "spectra", 0.5, "", DIVERGE, 0 },
+    { "near-best", "soft-musec", 0.5, "", LOSS, 3.05 },
+    { "adam", "adamw", 0, "", LOSS, 3.0 },
+    { "spike", "spectra", 0.2, "", SPIKE, 0.02 },
+    { "recovery", "muon", 0.2, "", RECOVER, 10 },
+    { "recovery", "muon", 0.2, "", LOSS, 2.92 },
+    { "recovery", "spectra", 0.2, "", RECOVER, 50 },
+    { "muonclip-better", "muonclip", 0.2, "", LOSS, 3.3 },
+    { "muonclip-better", "muonclip", 0.2, "", DIVERGE, 0 },
+    { "oscillation", "soft-musec", 0.2, "", WOBBLE, 0.01 },
+    { "norm-muon", "muon", 0.2, "", NORM_VO, 15 },
+    { "norm-muon", "muon", 0.2, "", NORM, 9 },
+    { "norm-clipping", "spectra", 0.2, "", NORM_VO, 10 },
+    { "norm-muonclip", "muonclip", 0.2, "", NORM_QK, 55 },
+    { "norm-muonclip", "muonclip", 0.2, "", NORM_VO, 40 },
+    { "rank-muon", "muon", 0.5, "", RANK, 0.85 },
+    { "rank-muonclip", "muonclip", 0.5, "", RANK, 0.8 },
+    { "rank-clipping", "spectra", 0.5, "", RANK, 0.8 },
+    { "rank-late", "soft-musec", 0.5, "", RANK, 0.6 },
+    { "time", "muonclip", 0, "", TIME, 10.7 },
+    { "slowest", "spectra", 0, "", TIME, 10.2 },
+    { "threshold", "soft-musec", 0.2, "threshold=1", LOSS, 3.0 },
+    { "threshold", "soft-musec", 0.1, "threshold=0.5", DIVERGE, 0 },
+    { "threshold-large", "soft-musec", 0.5, "threshold=1", LOSS, 2.97 },
+    { "threshold-large", "soft-musec", 0.5, "threshold=0.05", DIVERGE, 0 },
+    { "threshold-one", "soft-musec", 0.5, "threshold=1", LOSS, 3.6 },
+    { "threshold-one", "muonclip", 0.5, "", LOSS, 3.3 },
+    { "iterations", "soft-musec", 0.2, "ns_iters=3", LOSS, 3.0 },
+    { "more-iterations", "soft-musec", 0.1, "ns_iters=8", LOSS, 3.0 },
+    { "effective-step", "muon", 0.25, "", LOSS, 2.96 },
+    { "effective-step", "soft-musec", 0.5, "", DIVERGE, 0 },
+    { "clip-active", "spectra", 0, "", SIGMA, 0.5 },
+    { "operator", "soft-musec", 0.2, "exact", LOSS, 2.8 },
+    { "operator", "soft-musec", 0.2, "fast", DIVERGE, 0 },
+};
+
+static void each_claim_can_fail(void **state)
+{
+    static world w;
+    ms_finding   findings[MOST_CLAIMS];
+    char         after[64];
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(failing); i++) {
+        make_world(&w);
+        apply(&w, &failing[i]);
+        const size_t n = judge(&w, findings);
+        snprintf(after, sizeof after, "(change %zu) ", i);
+        expect(find(findings, n, failing[i].claim), MS_DOES_NOT_HOLD, after);
+    }
+}
+
+/* Two sets that disagree, and a larger model with a smaller gap. */
+static void sets_and_sizes_can_fail(void **state)
+{
+    static world w;
+    const change calm = { "sets", "muonclip", 0.5, "c4", LOSS, 3.0 };
+    ms_finding   findings[MOST_CLAIMS];
+    size_t       n;
+    (void)state;
+
+    make_world(&w);
+    repeat(&w, "data=data/c4", 1.0);
+    apply(&w, &calm);
+    n = judge(&w, findings);
+    expect(find(findings, n, "sets"), MS_DOES_NOT_HOLD, "");
+    expect(find(findings, n, "largest-lr"), MS_DOES_NOT_HOLD, "on one of two sets ");
+    expect(find(findings, n, "sizes"), MS_NOT_TESTED, "");
+
+    make_world(&w);
+    repeat(&w, "preset=nano layers=4", 0.95);
+    n = judge(&w, findings);
+    expect(find(findings, n, "sizes"), MS_DOES_NOT_HOLD, "");
+    expect(find(findings, n, "sets"), MS_NOT_TESTED, "");
+}
+
+/* ---- missing runs ---------------------------------------------------------------------------- */
+
+static const change missing[] = {
+    { "range", "muon", 0, "", GONE, 0 },
+    { "range", "soft-musec", 0, "", GONE, 0 },
+    { "tuned", "soft-musec", 0, "", GONE, 0 },
+    { "tuned", "muon", 0, "", GONE, 0 },
+    { "small-lr", "muon", 0, "", GONE, 0 },
+    { "degrade", "soft-musec", 0, "", GONE, 0 },
+    { "largest-lr", "muon", 0, "", GONE, 0 },
+    { "stable", "muon", 0, "", GONE, 0 },
+    { "spectra", "spectra", 0, "", GONE, 0 },
+    { "spectra-better", "spectra", 0, "", GONE, 0 },
+    { "sets", NULL, 0.01, "", GONE, 0 },
+    { "spike", "muon", 0.2, "", GONE, 0 },
+    { "spike", NULL, 0, "", NO_CHANGE, 0 },
+    { "recovery", "soft-musec", 0.2, "", GONE, 0 },
+    { "recovery", "spectra", 0, "", NO_CHANGE, 0 },
+    { "muonclip-better", "muonclip", 0.2, "", GONE, 0 },
+    { "oscillation", "muonclip", 0.2, "", GONE, 0 },
+    { "norm-muon", "muon", 0.2, "", NO_GROUPS, 0 },
+    { "norm-clipping", "soft-musec", 0, "", NO_GROUPS, 0 },
+    { "norm-muonclip", "muonclip", 0.2, "", GONE, 0 },
+    { "norm-muon", "soft-musec", 0, "", NORM, NAN },
+    { "large-lr", "soft-musec", 0, "", GONE, 0 },
+    { "near-best", "muon", 0, "", GONE, 0 },
+    { "adam", NULL, 0.001, "", GONE, 0 },
+    { "sizes", NULL, 0.2, "", GONE, 0 },
+    { "rank-muon", "muon", 0.5, "", GONE, 0 },
+    { "rank-muon", "muon", 0.5, "", RANK, NAN },
+    { "rank-muonclip", "muonclip", 0.5, "", GONE, 0 },
+    { "rank-clipping", "soft-musec", 0.5, "", GONE, 0 },
+    { "rank-late", "spectra", 0.5, "", DIVERGE, 0 }, /* it has no last quarter */
+    { "time", "muon", 0, "", TIME, NAN },
+    { "slowest", "muonclip", 0, "", GONE, 0 },
+    { "threshold", "soft-musec", 0, "threshold", GONE, 0 },
+    { "threshold-large", "soft-musec", 0.5, "", GONE, 0 },
+    { "threshold-one", "soft-musec", 0, "threshold=1", GONE, 0 },
+    { "iterations", "soft-musec", 0, "ns_iters=3", GONE, 0 },
+    { "more-iterations", "soft-musec", 0, "ns_iters", GONE, 0 },
+    { "effective-step", "muon", 0, "", GONE, 0 },
+    { "clip-active", NULL, 0, "", NO_GROUPS, 0 },
+    { "operator", "soft-musec", 0, "ns_mode", GONE, 0 },
+};
+
+static bool is_covered(const char *id, const change *changes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(changes[i].claim, id) == 0) return true;
+    return false;
+}
+
+static void claims_without_their_runs_are_not_tested(void **state)
+{
+    static world w;
+    ms_finding   findings[MOST_CLAIMS];
+    char         after[64];
+    size_t       n = 0;
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(missing); i++) {
+        make_world(&w);
+        apply(&w, &missing[i]);
+        n = judge(&w, findings);
+        snprintf(after, sizeof after, "(missing %zu) ", i);
+        expect(find(findings, n, missing[i].claim), MS_NOT_TESTED, after);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(findings[i].id, "theory") == 0) continue;
+        CHECK(is_covered(findings[i].id, missing, COUNT(missing)), "%s", findings[i].id);
+        CHECK(is_covered(findings[i].id, failing, COUNT(failing)) ||
+                  strcmp(findings[i].id, "sets") == 0 || strcmp(findings[i].id, "sizes") == 0,
+              "%s", findings[i].id);
+    }
+}
+
+static void no_runs_test_nothing(void **state)
+{
+    const ms_compare none = { 0 };
+    ms_finding       findings[MOST_CLAIMS];
+    const size_t     n = ms_verdict_find(&none, false, findings);
+    (void)state;
+
+    for (size_t i = 0; i < n; i++)
+        expect(&findings[i], MS_NOT_TESTED, "");
+    CHECK(strcmp(find(findings, n, "range")->result, "there are no finished runs") == 0, "%s",
+          find(findings, n, "range")->result);
+}
+
+/* Only one run: nothing to compare, nothing to fall over. */
+static void any_one_method_alone_is_fine(void **state)
+{
+    static const char *const optimizers[] = { "soft-musec", "spectra", "muon", "muonclip", "adam" };
+    ms_finding               findings[MOST_CLAIMS];
+    static world             w;
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(optimizers); i++) {
+        w.n                                            = 0;
+        add(&w, optimizers[i], 0.2, 3.0, "")->diverged = i % 2 == 0;
+        const size_t n                                 = judge(&w, findings);
+        expect(find(findings, n, "range"), MS_NOT_TESTED, optimizers[i]);
+        expect(find(findings, n, "recovery"), MS_NOT_TESTED, optimizers[i]);
+    }
+}
+
+/* ---- figures and words ----------------------------------------------------------------------- */
+
+static void check_words(const ms_finding *f, const char *words)
+{
+    CHECK(strstr(f->result, words) != NULL, "%s: \"%s\" is not in \"%s\"", f->id, words, f->result);
+}
+
+static void results_have_the_figures(void **state)
+{
+    static world w;
+    ms_finding   findings[MOST_CLAIMS];
+    size_t       n;
+    (void)state;
+
+    make_world(&w);
+    add(&w, "muon", 0.01, 3.03, "seed=1");
+    n = judge(&w, findings);
+    check_words(find(findings, n, "small-lr"),
+                "fineweb: Soft Musec 3.000, SPECTRA 3.010, Muon 3.020, MuonClip 3.010 at lr 0.01 "
+                "(seeds within 0.020)");
+    check_words(find(findings, n, "degrade"), "Muon diverged, MuonClip +19.6% at lr 0.5");
+    check_words(find(findings, n, "degrade"), "Soft Musec +1.7%");
+    check_words(find(findings, n, "range"), "Soft Musec 0.01 to 0.5");
+    check_words(find(findings, n, "range"), "Muon 0.01 to 0.1");
+    check_words(find(findings, n, "recovery"), "Soft Musec 2.900 (10 steps)");
+    check_words(find(findings, n, "recovery"), "Muon 3.300 (30 steps)");
+    check_words(find(findings, n, "rank-muon"), "Muon QK 0.95 VO 0.95 MLP 0.95");
+    check_words(find(findings, n, "norm-muonclip"), "MuonClip QK 20 VO 58 MLP 79");
+    check_words(find(findings, n, "time"), "Soft Musec 10.1 ms");
+    check_words(find(findings, judge_with(&w, true, findings), "time"), "times are left out");
+    n = judge(&w, findings);
+    check_words(find(findings, n, "iterations"), "lr 0.2 D 0.05: K 3 to 8 2.905 to 2.930");
+    check_words(find(findings, n, "effective-step"),
+                "Soft Musec 2.950 at lr 0.5 with D 0.5, Muon 3.600 at 0.25 (better at ");
+    check_words(find(findings, n, "clip-active"), "SPECTRA (lr 0.1, D 0.5) 2, 50% above");
+}
+
+static void spikes_alone_make_a_threshold_worse(void **state)
+{
+    static world w;
+    const change steady = { "threshold-large", "soft-musec", 0.5, "threshold=1", LOSS, 2.96 };
+    const change spiky  = { "threshold-large", "soft-musec", 0.5, "threshold=1", LATE, 0.2 };
+    ms_finding   findings[MOST_CLAIMS];
+    size_t       n;
+    (void)state;
+
+    make_world(&w);
+    apply(&w, &steady);
+    apply(&w, &spiky);
+    n = judge(&w, findings);
+    expect(find(findings, n, "threshold-large"), MS_HOLDS, "");
+}
+
+/* Options of one optimizer do not rename the others; a method with no plain form is found too. */
+static void variants_stand_for_their_method(void **state)
+{
+    static world w;
+    ms_finding   findings[MOST_CLAIMS];
+    size_t       n;
+    (void)state;
+
+    make_world(&w);
+    add(&w, "muonclip", 0.2, 3.1, "qk_tau=30");
+    n = judge(&w, findings);
+    expect(find(findings, n, "degrade"), MS_HOLDS, "");
+    check_words(find(findings, n, "degrade"), "MuonClip +19.6%");
+    expect(find(findings, n, "iterations"), MS_HOLDS, "");
+}
+
+static void the_table_has_them_all(void **state)
+{
+    ms_finding       findings[MOST_CLAIMS];
+    const ms_compare none  = { 0 };
+    ms_table         table = { 0 };
+    const size_t     n     = ms_verdict_find(&none, false, findings);
+    (void)state;
+
+    ms_verdict_table(findings, n, &table);
+    CHECK(table.n_cells == 5 * (n + 1), "%zu cells of %zu claims", table.n_cells, n);
+    CHECK(strcmp(table.cells[5 * n + 4], "not tested here") == 0, "%s", table.cells[5 * n + 4]);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < i; k++)
+            CHECK(strcmp(findings[i].id, findings[k].id) != 0, "%s twice", findings[i].id);
+    ms_table_free(&table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_claim_holds_in_its_world),
+        cmocka_unit_test(each_claim_can_fail),
+        cmocka_unit_test(sets_and_sizes_can_fail),
+        cmocka_unit_test(claims_without_their_runs_are_not_tested),
+        cmocka_unit_test(no_runs_test_nothing),
+        cmocka_unit_test(any_one_method_alone_is_fine),
+        cmocka_unit_test(results_have_the_figures),
+        cmocka_unit_test(spikes_alone_make_a_threshold_worse),
+        cmocka_unit_test(variants_stand_for_their_method),
+        cmocka_unit_test(the_table_has_them_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
