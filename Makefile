@@ -19,7 +19,7 @@ all: ## build the program and the libraries into build/
 
 # Without cmocka there are no tests to build; make test installs it and says that it wants them.
 demo: ## install what is missing, build, and compare four optimizers in two minutes
-	scripts/setup --build
+	scripts/setup --demo
 	$(call configure,$(BUILD)) $$(pkg-config --exists cmocka || echo -DMUSEC_TESTS=OFF) \
 	    --log-level=WARNING
 	cmake --build $(BUILD) --target musec_program

@@ -23,6 +23,7 @@ const ms_cli_command *ms_cli_command_at(size_t index);
 
 const ms_command *demo_command(void);
 const ms_command *train_command(void);
+const ms_command *sweep_command(void);
 const ms_command *report_command(void);
 const ms_command *sample_command(void);
 const ms_command *encode_command(void);
@@ -40,6 +41,7 @@ const ms_command *completion_command(void);
 
 int cmd_demo(int argc, char **argv);
 int cmd_train(int argc, char **argv);
+int cmd_sweep(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_sample(int argc, char **argv);
 int cmd_encode(int argc, char **argv);

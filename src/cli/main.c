@@ -8,6 +8,7 @@
 static const ms_cli_command commands[] = {
     { "demo", demo_command, cmd_demo },
     { "train", train_command, cmd_train },
+    { "sweep", sweep_command, cmd_sweep },
     { "report", report_command, cmd_report },
     { "sample", sample_command, cmd_sample },
     { "tokenize", tokenize_command, cmd_tokenize },

@@ -7,22 +7,36 @@
 
 #include "core/status.h"
 
+enum { MS_POOL_WIDTH = 256 /* at most */, MS_POOL_SIGNAL = 128 };
+
 typedef struct ms_job {
     const char *const *args;   /* behind the program's name; NULL ends */
-    const char        *output; /* file that gets what it prints */
-    int                code;   /* out: its exit code, 128 + the signal that ended it, -1: not run */
+    int                output; /* descriptor that gets what it prints */
+    bool               over;   /* out: it was started, or is not to be */
+    int                code;   /* out: its exit code, MS_POOL_SIGNAL + what ended it, -1: not run */
 } ms_job;
 
+typedef enum ms_pool_answer {
+    MS_POOL_START,
+    MS_POOL_LATER, /* ask again in a while */
+    MS_POOL_NEVER,
+} ms_pool_answer;
+
 typedef struct ms_pool {
-    int width;   /* jobs at once */
+    int width;   /* jobs at once, in slots 0 to width - 1 */
     int threads; /* of each job */
     const volatile sig_atomic_t
         *stop; /* not 0: no more jobs, those that run are asked to end; or NULL */
-    void (*on_end)(void *arg, size_t job); /* or NULL */
+    /* Fills in args and output of jobs[job], which is about to start.  A failure ends the pool as
+     * `stop` does, but for the jobs that run: they come to their end. */
+    musec_status (*on_start)(ms_error *e, void *arg, size_t job, int slot, ms_pool_answer *answer);
+    void (*on_end)(void *arg, size_t job); /* of one that was started */
+    void (*on_turn)(void *arg);            /* many times a second */
     void *arg;
 } ms_pool;
 
-/* Returns when all have ended.  A job that fails does not stop the others. */
+/* Returns when all have ended.  A job that fails does not stop the others.  If this process is
+ * killed, its jobs are asked to end (on Linux). */
 musec_status ms_pool_run(ms_error *e, const ms_pool *pool, ms_job *jobs, size_t n);
 
 #endif

@@ -13,8 +13,20 @@ for name in 'Soft Musec' SPECTRA MuonClip Muon; do
     prints "^$name +[0-9.]+ +[0-9.]+ +[0-9.]+ +[+-][0-9.]+ +[0-9.]+"
 done
 
+# and the plots, where they can be drawn
+if command -v gnuplot >/dev/null; then
+    prints '^The plots: a b/demo/report.html$'
+    check "a page" grep -q 'data-label="Soft Musec"' 'a b/demo/report.html'
+fi
+mkdir -p bin
+ln -sf "$(command -v env)" bin/env
+run_without_gnuplot() { PATH=$PWD/bin "$MUSEC" demo --steps 2 --out 'a b/demo' >stdout 2>stderr; }
+run_without_gnuplot && pass || fail "without gnuplot: $(cat stderr)"
+check "the reason" grep -q 'no page: .*gnuplot' stderr
+
 # finished runs are not repeated
-touch -d '2001-01-01' 'a b/demo/muon-lr0.5/log.jsonl'
+one=$(echo 'a b/demo/pico-muon-lr0.5-s0-'*)
+touch -d '2001-01-01' "$one/log.jsonl"
 succeeds demo --steps 2 --out 'a b/demo' --json
 python3 - <<'P' && pass || fail "JSON: $(cat stdout)"
 import json
@@ -22,13 +34,17 @@ runs = json.load(open("stdout"))
 assert len(runs) == 12 and all(r["status"] == "done" for r in runs)
 assert all(r["val_loss"] > 0 and r["w_norm"] > 0 and r["u_norm"] > 0 for r in runs)
 P
-[ "$(date -r 'a b/demo/muon-lr0.5/log.jsonl' +%Y)" = 2001 ] && pass || fail "a run was repeated"
+[ "$(date -r "$one/log.jsonl" +%Y)" = 2001 ] && pass || fail "a run was repeated"
+check "checkpoints stay, to draw samples from" test -d "$one/checkpoint/step_00000002"
 
-# other settings
-fails 1 'holds a run with other settings' demo --steps 3 --out 'a b/demo'
-fails 1 'holds a run with other settings' demo --steps 2 --seed 1 --out 'a b/demo'
+# other settings are other runs
+run demo --steps 1 --seed 18446744073709551615 --out 'a b/demo'
+check "exit 0: $(tail -n 1 stderr)" test "$code" -eq 0
+check "the first ones are still there" test -d "$one"
+check "24 runs" test "$(find 'a b/demo' -name summary.json | wc -l)" -eq 24
 fails 1 'steps must be at least 1' demo --steps 0
-fails 1 'bytes' demo --out "$(printf "x%.0s" $(seq 4000))"
+fails 1 '--jobs from 0' demo --jobs 1000
+fails 1 'too long' demo --out "$(printf "x%.0s" $(seq 4090))"
 fails 1 'cannot|Not a directory|No such|directory' demo --out /dev/null/x
 
 # Ctrl-C is for the whole group: every run that was on its way has a checkpoint

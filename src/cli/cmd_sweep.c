@@ -1,0 +1,255 @@
+/* cmd_sweep.c - musec sweep: a grid of runs.
+ *
+ * Flags and the file become one description (train/grid.h), which is also what OUT/sweep.json
+ * keeps: given back to musec sweep, it is the same sweep.  What a flag says of a field stands in
+ * place of all that the file says of it. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/device_list.h"
+#include "cli/sweep.h"
+#include "core/json_file.h"
+
+struct args {
+    const char    *preset, *optimizer, *lr, *threshold, *weight_decay, *ns_iters, *seed;
+    ms_option_list grid, set, data;
+    const char    *out, *device;
+    int64_t        jobs, threads;
+    int            keep_checkpoints, dry_run, json;
+};
+
+#define AT(field) offsetof(struct args, field)
+
+static const ms_option options[] = {
+    { "preset", MS_OPT_STR, AT(preset), "LIST", "what runs begin with [pico]" },
+    { "optimizer", MS_OPT_STR, AT(optimizer), "LIST",
+      "musec train --help names them [soft-musec]" },
+    { "lr", MS_OPT_STR, AT(lr), "LIST", "learning rates [the preset's]" },
+    { "threshold", MS_OPT_STR, AT(threshold), "LIST", "of clipping [the preset's]" },
+    { "weight-decay", MS_OPT_STR, AT(weight_decay), "LIST",
+      "such as 0.1,0.3 or \"qk=1.2,mlp=0.3;0.6\" [the preset's]" },
+    { "ns-iters", MS_OPT_STR, AT(ns_iters), "LIST", "Newton-Schulz steps [5]" },
+    { "seed", MS_OPT_STR, AT(seed), "LIST", "of the starting weights [0]" },
+    { "grid", MS_OPT_LIST, AT(grid), "FIELD=LIST",
+      "any other field, by its name in config.json; may be repeated [none]" },
+    { "set", MS_OPT_LIST, AT(set), "FIELD=VALUE", "of every run; may be repeated [none]" },
+    { "data", MS_OPT_LIST, AT(data), "PATH",
+      "as for musec train; if repeated, each is for runs of its own [builtin]" },
+    { "out", MS_OPT_STR, AT(out), "DIR", "gets a directory for each run [runs/sweep]" },
+    MS_SWEEP_BUDGET(struct args),
+    { "device", MS_OPT_STR, AT(device), "LIST",
+      "devices that share the runs, of those that musec info names [each run's own]" },
+    { "keep-checkpoints", MS_OPT_FLAG, AT(keep_checkpoints), NULL,
+      "do not remove those of runs that finish" },
+    { "dry-run", MS_OPT_FLAG, AT(dry_run), NULL, "print the runs and how they stand; start none" },
+    MS_CLI_JSON(struct args),
+};
+
+const ms_command *sweep_command(void)
+{
+    static const ms_command command = {
+        .name     = "musec sweep",
+        .operands = "[GRID.json]",
+        .summary  = "train at every combination of settings, several runs at once",
+        .details =
+            "A LIST has its values parted by ';' where there is one, else by ','; one with '='\n"
+            "and no ';' is one value.  All combinations of the lists are run.  GRID.json holds\n"
+            "  {\"preset\": \"pico\", \"set\": {\"steps\": 120}, \"grids\": [\n"
+            "    {\"optimizer\": [\"soft-musec\", \"spectra\"], \"lr\": [0.1, 0.5]},\n"
+            "    {\"optimizer\": \"muon\", \"rows\": [{\"lr\": 0.02, \"beta\": 0.05},\n"
+            "                                   {\"lr\": 0.05, \"beta\": 0.1}]}]}\n"
+            "where the fields of a row go together.  What a flag says of a field stands in every\n"
+            "grid of the file, in place of all that the file says of it.\n\n"
+            "A run that is finished, diverged or not, is not made again, by whatever grid it is\n"
+            "asked for; one that was interrupted goes on.  So the same command, given again,\n"
+            "makes what is missing.  OUT/sweep.json keeps the grid.  Exit status 0 also if runs\n"
+            "diverged: the table says so.\n\n"
+            "Example: musec sweep --optimizer soft-musec,muon --lr 0.02,0.1,0.5 --seed 0,1 \\\n"
+            "             --set steps=120 --out runs/lr\n",
+        .options      = options,
+        .n_options    = COUNT(options),
+        .max_operands = 1,
+    };
+    return &command;
+}
+
+/* ---- flags to JSON --------------------------------------------------------------------------- */
+
+/* "a,b" -> ["a", "b"]; NULL: a value is missing or no text that JSON can hold. */
+static json_t *list_of(const char *text)
+{
+    const char *between = strchr(text, ';') != NULL ? ";" : strchr(text, '=') != NULL ? "" : ",";
+    json_t     *list    = json_array();
+
+    for (;; text++) {
+        const size_t bytes = strcspn(text, between);
+        size_t       first = 0, end = bytes;
+        while (first < end && isspace((unsigned char)text[first]))
+            first++;
+        while (end > first && isspace((unsigned char)text[end - 1]))
+            end--;
+        if (first == end || json_array_append_new(list, json_stringn(text + first, end - first))) {
+            json_decref(list);
+            return NULL;
+        }
+        text += bytes;
+        if (*text == '\0') return list;
+    }
+}
+
+/* Takes `values`; NULL was said already. */
+static bool put_list(json_t *description, const char *field, json_t *values)
+{
+    json_t *grid;
+    size_t  i;
+
+    if (values == NULL) return false;
+    ms_grid_forget(description, field);
+    json_array_foreach(json_object_get(description, "grids"), i, grid)
+    {
+        (void)json_object_set(grid, field, values);
+    }
+    json_decref(values);
+    return true;
+}
+
+static json_t *list_of_items(const ms_option_list *items)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < items->n; i++)
+        if (json_array_append_new(list, json_string(items->item[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+/* EXIT_OK, or EXIT_USAGE and it said why. */
+static int add_flags(const ms_command *cmd, const struct args *a, json_t *description)
+{
+    const struct {
+        const char *name, *field, *text;
+    } lists[] = {
+        { "preset", "preset", a->preset },
+        { "optimizer", "optimizer", a->optimizer },
+        { "lr", "lr", a->lr },
+        { "threshold", "threshold", a->threshold },
+        { "weight-decay", "weight_decay", a->weight_decay },
+        { "ns-iters", "ns_iters", a->ns_iters },
+        { "seed", "seed", a->seed },
+    };
+    char        field[MS_OPTION_NAME];
+    const char *text;
+
+    for (size_t i = 0; i < COUNT(lists); i++)
+        if (lists[i].text != NULL && !put_list(description, lists[i].field, list_of(lists[i].text)))
+            return ms_cli_usage(cmd, "--%s wants values with ',' or ';' between, not '%s'",
+                                lists[i].name, lists[i].text);
+    for (size_t i = 0; i < a->grid.n; i++) {
+        text = ms_option_pair(a->grid.item[i], field);
+        if (text == NULL || !put_list(description, field, list_of(text)))
+            return ms_cli_usage(cmd, "--grid wants FIELD=VALUE,VALUE,..., not '%s'",
+                                a->grid.item[i]);
+    }
+    for (size_t i = 0; i < a->set.n; i++) {
+        text = ms_option_pair(a->set.item[i], field);
+        if (text == NULL || !ms_grid_set(description, field, text))
+            return ms_cli_usage(cmd, "--set wants FIELD=VALUE, not '%s'", a->set.item[i]);
+    }
+    if (a->data.n > 0 && !put_list(description, "data", list_of_items(&a->data)))
+        return ms_cli_usage(cmd, "--data wants names in UTF-8, to go into config.json");
+    return EXIT_OK;
+}
+
+static bool has_flags(const struct args *a)
+{
+    return a->preset != NULL || a->optimizer != NULL || a->lr != NULL || a->threshold != NULL ||
+           a->weight_decay != NULL || a->ns_iters != NULL || a->seed != NULL || a->grid.n > 0 ||
+           a->set.n > 0 || a->data.n > 0;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static musec_status run(ms_error *e, const struct args *a, const json_t *description,
+                        const ms_sweep *s, ms_sweep_run *runs)
+{
+    char         path[MS_PATH_MAX];
+    size_t       n[MS_SWEEP_STATES];
+    ms_error     ignored;
+    musec_status st;
+
+    TRY(ms_sweep_look(e, s, runs)); /* nothing is written beside runs that are not ours */
+    if (a->dry_run) return ms_sweep_print(e, s, runs, a->json != 0);
+    TRY(ms_directory_make(e, s->out));
+    TRY(ms_path_join(e, s->out, "sweep.json", path));
+    TRY(ms_json_write(e, path, description));
+    st = ms_sweep_run_all(e, s, runs);
+    ms_sweep_count(s, runs, n);
+    if (st == MUSEC_OK)
+        st = ms_sweep_print(e, s, runs, a->json != 0);
+    else if (n[MS_SWEEP_FAILED] > 0)
+        (void)ms_sweep_print(&ignored, s, runs, a->json != 0);
+done:
+    return st;
+}
+
+static musec_status sweep(ms_error *e, const struct args *a, const char *what,
+                          const json_t *description)
+{
+    ms_log         log     = ms_log_open(stderr, MS_LOG_NORMAL);
+    ms_grid        grid    = { 0 };
+    ms_device_list devices = { 0 };
+    ms_sweep_run  *runs    = NULL;
+    ms_sweep       s       = { .grid             = &grid,
+                               .out              = a->out,
+                               .devices          = devices.name,
+                               .keep_checkpoints = a->keep_checkpoints != 0,
+                               .log              = &log };
+    musec_status   st;
+
+    TRY(ms_sweep_budget(e, a->jobs, a->threads, &s));
+    TRY(ms_grid_add(e, what, description, &grid));
+    TRY(ms_device_list_read(e, a->device, &devices));
+    s.n_devices = devices.n;
+    runs        = calloc(grid.n, sizeof *runs);
+    if (runs == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", grid.n);
+        goto done;
+    }
+    TRY(run(e, a, description, &s, runs));
+done:
+    free(runs);
+    ms_device_list_free(&devices);
+    ms_grid_free(&grid);
+    return st;
+}
+
+int cmd_sweep(int argc, char **argv)
+{
+    const ms_command *cmd         = sweep_command();
+    struct args       a           = { .out = "runs/sweep", .threads = 1 };
+    const int         n           = ms_options_parse(cmd, &a, argc, argv);
+    const char       *file        = n > 0 ? argv[1] : NULL;
+    json_t           *description = NULL;
+    ms_error          error       = { "" };
+    musec_status      st          = MUSEC_OK;
+    int               code;
+
+    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (file == NULL && !has_flags(&a))
+        return ms_cli_usage(cmd, "it wants GRID.json, or flags that make a grid");
+    if (file != NULL)
+        st = ms_json_read(&error, file, &description);
+    else
+        description = json_pack("{s:[{}]}", "grids");
+    if (st != MUSEC_OK) return ms_cli_fail(cmd, &error);
+    code = add_flags(cmd, &a, description);
+    if (code == EXIT_OK) {
+        st   = sweep(&error, &a, file != NULL ? file : "these flags", description);
+        code = st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
+    }
+    json_decref(description);
+    return code;
+}

@@ -1,0 +1,19 @@
+/* device_list.h - the devices that share the runs of a sweep, from "cuda:0,cuda:1". */
+#ifndef MS_CLI_DEVICE_LIST_H
+#define MS_CLI_DEVICE_LIST_H
+
+#include "core/status.h"
+
+enum { MS_DEVICE_LIST = 64 };
+
+typedef struct ms_device_list { /* { 0 } is empty */
+    char       *text;
+    const char *name[MS_DEVICE_LIST];
+    size_t      n;
+} ms_device_list;
+
+/* Each can be opened: better known now than from every run.  list NULL: none. */
+musec_status ms_device_list_read(ms_error *e, const char *list, ms_device_list *out);
+void         ms_device_list_free(ms_device_list *list);
+
+#endif

@@ -1,0 +1,429 @@
+/* sweep.c - the runs of a grid, several at once.
+ *
+ * A run is claimed by a lock on its output.txt, which its process then has as its stdout: the claim
+ * lasts as long as this process or the run itself, and the kernel gives it up with the last of
+ * them.  So a sweep that was killed and is started again waits for runs that are still writing
+ * their last checkpoint, and two sweeps never make the same run. */
+#define _DEFAULT_SOURCE /* flock */
+#include "cli/sweep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "cli/pool.h"
+#include "cli/signals.h"
+#include "core/clock.h"
+#include "core/directory.h"
+#include "core/process.h"
+
+enum { MAX_ARGS = 8, DRAW_EVERY_MS = 400, LINE_BYTES = 256 };
+
+static const char output_name[] = "output.txt";
+
+typedef struct sweep {
+    const ms_sweep *s;
+    ms_sweep_run   *runs;
+    ms_job         *jobs;
+    size_t         *which; /* run of a job */
+    bool           *told;  /* by run: that it waits for another process */
+    size_t          n_jobs, n_ended;
+    int             width;
+    double          started, last_drawn; /* clock */
+    double          work, work_before;   /* of the jobs, and what of it was done at the start */
+    char            dir[MS_PATH_MAX];    /* of the run that is about to start */
+    const char     *args[MAX_ARGS];
+} sweep;
+
+const char *ms_sweep_word(ms_sweep_state state)
+{
+    static const char *const words[MS_SWEEP_STATES] = {
+        [MS_SWEEP_WAITING] = "waiting", [MS_SWEEP_RUNNING] = "running",
+        [MS_SWEEP_DONE] = "done",       [MS_SWEEP_DIVERGED] = "diverged",
+        [MS_SWEEP_FAILED] = "failed",   [MS_SWEEP_INTERRUPTED] = "interrupted",
+    };
+    return words[state];
+}
+
+static const char *plural(size_t n) { return n == 1 ? "" : "s"; }
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/* Of one step, in units that are the same for all runs: good enough to weigh them. */
+static double work_of_step(const ms_train_config *cfg)
+{
+    const double width = (double)cfg->model.width;
+    return (double)cfg->batch * width *
+           ((double)cfg->model.layers * (4.0 * width + 2.0 * (double)cfg->model.mlp) +
+            (double)cfg->model.vocab);
+}
+
+static double work_done(const sweep *w)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < w->n_jobs; i++) {
+        const size_t           k    = w->which[i];
+        const ms_train_config *cfg  = &w->s->grid->at[k].config;
+        const bool             over = ms_sweep_is_finished(&w->runs[k]) || w->jobs[i].code > 0;
+        sum += work_of_step(cfg) * (double)(over ? cfg->steps : w->runs[k].steps);
+    }
+    return sum;
+}
+
+static void follow_all(sweep *w)
+{
+    for (size_t i = 0; i < w->s->grid->n; i++)
+        if (w->runs[i].state == MS_SWEEP_RUNNING) ms_sweep_follow(w->s, i, &w->runs[i]);
+}
+
+/* Seconds, or NaN as long as there is nothing to go by. */
+static double time_left(const sweep *w)
+{
+    const double enough = 0.01; /* of the work: what is before says little */
+    const double gone   = (ms_clock_ms() - w->started) / 1000.0;
+    const double share  = (work_done(w) - w->work_before) / (w->work - w->work_before);
+
+    if (share > enough) return gone * (1.0 - share) / share;
+    return w->s->expected_s > gone ? w->s->expected_s - gone : NAN;
+}
+
+/* "1:02:03", "2:03". */
+static void time_text(double seconds, char *text, size_t bytes)
+{
+    const long s = isfinite(seconds) ? lround(seconds) : 0;
+    if (s >= 3600)
+        snprintf(text, bytes, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(text, bytes, "%ld:%02ld", s / 60, s % 60);
+}
+
+/* ---- the table while it runs ----------------------------------------------------------------- */
+
+static void number_text(double x, int digits, char *text, size_t bytes)
+{
+    if (isfinite(x))
+        snprintf(text, bytes, "%.*f", digits, x);
+    else
+        snprintf(text, bytes, "-");
+}
+
+static void draw_run(const sweep *w, size_t i, int name_width, FILE *to)
+{
+    const ms_sweep_run *r = &w->runs[i];
+    char                loss[32], val[32], tok_s[32], step[48];
+
+    snprintf(step, sizeof step, "%lld/%lld", (long long)r->steps,
+             (long long)w->s->grid->at[i].config.steps);
+    number_text(r->loss, 4, loss, sizeof loss);
+    number_text(r->val_loss, 4, val, sizeof val);
+    number_text(r->tok_s, 0, tok_s, sizeof tok_s);
+    fprintf(to, " %-*s %11s %7s %7s %7s\n", name_width, w->s->grid->at[i].name, step, loss, val,
+            tok_s);
+}
+
+static void draw_runs(const sweep *w, FILE *to)
+{
+    int width = 0;
+    for (size_t i = 0; i < w->s->grid->n; i++) {
+        const int n = (int)strlen(w->s->grid->at[i].name);
+        if (w->runs[i].state == MS_SWEEP_RUNNING && n > width) width = n;
+    }
+    if (width > 0)
+        fprintf(to, " %-*s %11s %7s %7s %7s\n", width, "running", "step", "loss", "val", "tok/s");
+    for (size_t i = 0; i < w->s->grid->n; i++)
+        if (w->runs[i].state == MS_SWEEP_RUNNING) draw_run(w, i, width, to);
+}
+
+static void draw(const sweep *w)
+{
+    static const ms_sweep_state shown[] = { MS_SWEEP_DONE, MS_SWEEP_DIVERGED, MS_SWEEP_FAILED,
+                                            MS_SWEEP_INTERRUPTED, MS_SWEEP_WAITING };
+    const double                left    = time_left(w);
+    size_t                      n[MS_SWEEP_STATES], bytes;
+    char                        time[32], *text = NULL;
+    FILE                       *to = open_memstream(&text, &bytes);
+
+    if (to == NULL) return; /* there will be another time */
+    ms_sweep_count(w->s, w->runs, n);
+    fprintf(to, "%zu run%s:", w->s->grid->n, plural(w->s->grid->n));
+    for (size_t i = 0; i < COUNT(shown); i++)
+        if (n[shown[i]] > 0) fprintf(to, " %zu %s,", n[shown[i]], ms_sweep_word(shown[i]));
+    time_text((ms_clock_ms() - w->started) / 1000.0, time, sizeof time);
+    fprintf(to, " %s gone", time);
+    time_text(left, time, sizeof time);
+    if (*ms_stop_flag() != 0)
+        fprintf(to, "; stopping: runs write their checkpoints");
+    else if (isfinite(left))
+        fprintf(to, ", about %s left", time);
+    fputc('\n', to);
+    draw_runs(w, to);
+    if (fclose(to) == 0) ms_log_block(w->s->log, text);
+    free(text);
+}
+
+static void on_turn(void *arg)
+{
+    sweep       *w   = arg;
+    const double now = ms_clock_ms();
+
+    if (!w->s->log->live || now - w->last_drawn < DRAW_EVERY_MS) return;
+    w->last_drawn = now;
+    follow_all(w);
+    draw(w);
+}
+
+/* ---- the beginning and the end of a run ------------------------------------------------------ */
+
+/* The run's output, locked; *fd is -1 if another process has it. */
+static musec_status claim(ms_error *e, const char *dir, int *fd)
+{
+    char         path[MS_PATH_MAX];
+    musec_status st;
+
+    *fd = -1;
+    TRY(ms_directory_make(e, dir));
+    TRY(ms_path_join(e, dir, output_name, path));
+    *fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (*fd < 0) return ms_fail(e, MUSEC_EIO, "%s: cannot open (%s)", path, strerror(errno));
+    if (flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(*fd);
+        *fd = -1;
+    } /* other failures: a file system without locks */
+done:
+    return st;
+}
+
+static musec_status write_config(ms_error *e, const sweep *w, size_t i)
+{
+    char         path[MS_PATH_MAX];
+    musec_status st;
+
+    TRY(ms_path_join(e, w->dir, "config.json", path));
+    if (access(path, F_OK) != 0) TRY(ms_train_config_write(e, path, &w->s->grid->at[i].config));
+done:
+    return st;
+}
+
+static void set_args(sweep *w, int slot)
+{
+    size_t n     = 0;
+    w->args[n++] = "train";
+    w->args[n++] = "--resume";
+    w->args[n++] = w->dir;
+    if (w->s->n_devices > 0) {
+        w->args[n++] = "--device";
+        w->args[n++] = w->s->devices[(size_t)slot % w->s->n_devices];
+    }
+    w->args[n] = NULL;
+}
+
+static musec_status on_start(ms_error *e, void *arg, size_t job, int slot, ms_pool_answer *answer)
+{
+    sweep       *w  = arg;
+    const size_t i  = w->which[job];
+    int          fd = -1;
+    musec_status st;
+
+    *answer = MS_POOL_LATER;
+    TRY(ms_path_join(e, w->s->out, w->s->grid->at[i].name, w->dir));
+    TRY(claim(e, w->dir, &fd));
+    if (fd < 0) {
+        if (!w->told[i])
+            ms_log_say(w->s->log, MS_LOG_NORMAL, "%s: another process is making it; waiting for it",
+                       w->s->grid->at[i].name);
+        w->told[i] = true;
+        goto done;
+    }
+    TRY(ms_sweep_look_at(e, w->s, i, &w->runs[i])); /* that of another sweep, by now */
+    if (ms_sweep_is_finished(&w->runs[i])) {
+        w->n_ended++;
+        *answer = MS_POOL_NEVER;
+        goto done;
+    }
+    TRY(write_config(e, w, i));
+    if (ftruncate(fd, 0) != 0) TRY(ms_fail(e, MUSEC_EIO, "%s: cannot write there", w->dir));
+    set_args(w, slot);
+    w->jobs[job].args   = w->args;
+    w->jobs[job].output = fd;
+    w->runs[i].state    = MS_SWEEP_RUNNING;
+    *answer             = MS_POOL_START;
+    return MUSEC_OK;
+done:
+    if (fd >= 0) close(fd);
+    return st;
+}
+
+/* Nothing depends on it, so a failure is a word only. */
+static void remove_checkpoints(const sweep *w, size_t i)
+{
+    char     dir[MS_PATH_MAX], path[MS_PATH_MAX];
+    ms_error e = { "" };
+    if (ms_path_join(&e, w->s->out, w->s->grid->at[i].name, dir) != MUSEC_OK ||
+        ms_path_join(&e, dir, "checkpoint", path) != MUSEC_OK ||
+        ms_directory_remove(&e, path) != MUSEC_OK)
+        ms_log_say(w->s->log, MS_LOG_NORMAL, "warning: %s", e.text);
+}
+
+static void say_end(const sweep *w, size_t i)
+{
+    const ms_sweep_run *r       = &w->runs[i];
+    const double        left    = time_left(w);
+    char                val[32] = "", rest[48] = "", time[32];
+
+    if (w->s->log->live && r->state != MS_SWEEP_FAILED) return; /* the table shows it */
+    if (isfinite(r->val_loss)) snprintf(val, sizeof val, ", val %.3f", r->val_loss);
+    if (isfinite(left) && w->n_ended < w->n_jobs && *ms_stop_flag() == 0) {
+        time_text(left, time, sizeof time);
+        snprintf(rest, sizeof rest, "; about %s left", time);
+    }
+    ms_log_say(w->s->log, MS_LOG_NORMAL, "%zu of %zu run%s, %.0f s: %s: %s%s%s", w->n_ended,
+               w->n_jobs, plural(w->n_jobs), (ms_clock_ms() - w->started) / 1000.0,
+               w->s->grid->at[i].name, ms_sweep_word(r->state), val, rest);
+}
+
+static void on_end(void *arg, size_t job)
+{
+    sweep        *w = arg;
+    const size_t  i = w->which[job];
+    ms_sweep_run *r = &w->runs[i];
+    ms_error      e = { "" };
+
+    if (ms_sweep_look_at(&e, w->s, i, r) != MUSEC_OK)
+        ms_log_say(w->s->log, MS_LOG_NORMAL, "warning: %s", e.text);
+    r->was_there = false;
+    if (!ms_sweep_is_finished(r))
+        r->state =
+            *ms_stop_flag() != 0 || w->jobs[job].code == 0 ? MS_SWEEP_INTERRUPTED : MS_SWEEP_FAILED;
+    else if (!w->s->keep_checkpoints)
+        remove_checkpoints(w, i);
+    close(w->jobs[job].output); /* from here on it may be another's */
+    w->n_ended++;
+    follow_all(w);
+    say_end(w, i);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+musec_status ms_sweep_budget(ms_error *e, int64_t jobs, int64_t threads, ms_sweep *s)
+{
+    if (!(jobs >= 0 && jobs <= MS_POOL_WIDTH && threads >= 1 && threads <= MS_SWEEP_THREADS))
+        return ms_fail(e, MUSEC_EINVAL, "--jobs must be from 0 to %d, --threads from 1 to %d",
+                       MS_POOL_WIDTH, MS_SWEEP_THREADS);
+    s->jobs    = (int)jobs;
+    s->threads = (int)threads;
+    return MUSEC_OK;
+}
+
+int ms_sweep_width(const ms_sweep *s)
+{
+    const long threads = s->threads > 0 ? s->threads : 1;
+    const long many    = s->n_devices > 0 ? (long)s->n_devices * (s->jobs > 0 ? s->jobs : 1)
+                         : s->jobs > 0    ? s->jobs
+                                          : ms_process_cores() / threads;
+    return many < 1 ? 1 : many > MS_POOL_WIDTH ? MS_POOL_WIDTH : (int)many;
+}
+
+/* How a process failed: by what it said last, if it could say something. */
+static void last_words(const char *path, int code, char words[LINE_BYTES])
+{
+    FILE *f = fopen(path, "r");
+    char  text[LINE_BYTES - 16];
+
+    snprintf(words, LINE_BYTES, "with exit code %d", code);
+    if (code > MS_POOL_SIGNAL) snprintf(words, LINE_BYTES, "by signal %d", code - MS_POOL_SIGNAL);
+    while (f != NULL && fgets(text, sizeof text, f) != NULL && code <= MS_POOL_SIGNAL)
+        if (text[0] != '\n')
+            snprintf(words, LINE_BYTES, "with \"%.*s\"", (int)strcspn(text, "\n"), text);
+    if (f != NULL) fclose(f);
+}
+
+/* The failure of them all, if there is one. */
+static musec_status judge(ms_error *e, const sweep *w)
+{
+    size_t       n[MS_SWEEP_STATES], first = 0;
+    char         dir[MS_PATH_MAX], path[MS_PATH_MAX], words[LINE_BYTES];
+    musec_status st = MUSEC_OK;
+
+    ms_sweep_count(w->s, w->runs, n);
+    if (*ms_stop_flag() != 0 || (n[MS_SWEEP_FAILED] == 0 && n[MS_SWEEP_INTERRUPTED] > 0))
+        return ms_fail(e, MUSEC_EIO, "interrupted; the same command goes on");
+    if (n[MS_SWEEP_FAILED] == 0) return MUSEC_OK;
+    while (w->runs[w->which[first]].state != MS_SWEEP_FAILED)
+        first++;
+    TRY(ms_path_join(e, w->s->out, w->s->grid->at[w->which[first]].name, dir));
+    TRY(ms_path_join(e, dir, output_name, path));
+    last_words(path, w->jobs[first].code, words);
+    st = ms_fail(e, MUSEC_EIO, "%zu of %zu run%s failed, the first %s: see %s", n[MS_SWEEP_FAILED],
+                 w->s->grid->n, plural(w->s->grid->n), words, path);
+done:
+    return st;
+}
+
+/* Those that are not finished. */
+static void choose_jobs(sweep *w)
+{
+    for (size_t i = 0; i < w->s->grid->n; i++) {
+        const ms_train_config *cfg = &w->s->grid->at[i].config;
+        if (ms_sweep_is_finished(&w->runs[i])) continue;
+        w->which[w->n_jobs++] = i;
+        w->work += work_of_step(cfg) * (double)cfg->steps;
+        w->work_before += work_of_step(cfg) * (double)w->runs[i].steps;
+    }
+}
+
+static musec_status run_jobs(ms_error *e, sweep *w)
+{
+    const int     threads = w->s->threads > 0 ? w->s->threads : 1;
+    const ms_pool pool    = { .width    = ms_sweep_width(w->s),
+                              .threads  = threads,
+                              .stop     = ms_stop_flag(),
+                              .on_start = on_start,
+                              .on_end   = on_end,
+                              .on_turn  = on_turn,
+                              .arg      = w };
+    musec_status  st;
+
+    choose_jobs(w);
+    if (w->n_jobs == 0) return MUSEC_OK;
+    ms_log_say(w->s->log, MS_LOG_NORMAL, "%zu run%s, %zu of them finished; %d at once, into %s",
+               w->s->grid->n, plural(w->s->grid->n), w->s->grid->n - w->n_jobs, pool.width,
+               w->s->out);
+    ms_stop_catch();
+    w->started = ms_clock_ms();
+    TRY(ms_pool_run(e, &pool, w->jobs, w->n_jobs));
+    TRY(judge(e, w));
+done:
+    ms_log_block(w->s->log, "");
+    return st;
+}
+
+musec_status ms_sweep_run_all(ms_error *e, const ms_sweep *s, ms_sweep_run *runs)
+{
+    const size_t n = s->grid->n;
+    sweep       *w = calloc(1, sizeof *w);
+    musec_status st;
+
+    if (w == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
+    *w = (sweep){ .s     = s,
+                  .runs  = runs,
+                  .jobs  = calloc(n, sizeof *w->jobs),
+                  .which = calloc(n, sizeof *w->which),
+                  .told  = calloc(n, sizeof *w->told) };
+    if (n > 0 && (w->jobs == NULL || w->which == NULL || w->told == NULL)) {
+        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", n);
+        goto done;
+    }
+    TRY(ms_sweep_look(e, s, runs));
+    TRY(ms_directory_make(e, s->out));
+    TRY(run_jobs(e, w));
+done:
+    free(w->told);
+    free(w->which);
+    free(w->jobs);
+    free(w);
+    return st;
+}

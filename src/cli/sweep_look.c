@@ -1,0 +1,180 @@
+/* sweep_look.c - what the directories of a sweep say of its runs.
+ *
+ * summary.json says how a run ended, log.jsonl how far one is that has not; config.json that it is
+ * the run that was asked for. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/sweep.h"
+
+enum { TAIL = 32768 }; /* bytes at the end of a log: many lines of it */
+
+bool ms_sweep_is_finished(const ms_sweep_run *run)
+{
+    return run->state == MS_SWEEP_DONE || run->state == MS_SWEEP_DIVERGED;
+}
+
+static musec_status path_in(ms_error *e, const ms_sweep *s, size_t i, const char *file,
+                            char path[MS_PATH_MAX])
+{
+    char         dir[MS_PATH_MAX];
+    musec_status st;
+
+    TRY(ms_path_join(e, s->out, s->grid->at[i].name, dir));
+    TRY(ms_path_join(e, dir, file, path));
+done:
+    return st;
+}
+
+/* ---- whose directory is it? ------------------------------------------------------------------ */
+
+/* A directory with results but no config is nobody's; an empty one may become the run's. */
+static musec_status check_no_config(ms_error *e, const ms_sweep *s, size_t i)
+{
+    static const char *const results[] = { "checkpoint", "log.jsonl", "summary.json" };
+    char                     path[MS_PATH_MAX];
+    musec_status             st = MUSEC_OK;
+
+    for (size_t k = 0; k < COUNT(results); k++) {
+        TRY(path_in(e, s, i, results[k], path));
+        if (access(path, F_OK) != 0) continue;
+        return ms_fail(e, MUSEC_EFORMAT,
+                       "%s is there, but the config.json beside it is not; remove the directory to "
+                       "make the run anew",
+                       path);
+    }
+done:
+    return st;
+}
+
+static musec_status check_config(ms_error *e, const ms_sweep *s, size_t i)
+{
+    const ms_train_config *want = &s->grid->at[i].config;
+    ms_train_config        found;
+    ms_error               why = { "" };
+    char                   path[MS_PATH_MAX], before[256], after[256];
+    const char            *field;
+    musec_status           st;
+
+    TRY(path_in(e, s, i, "config.json", path));
+    if (access(path, F_OK) != 0) return check_no_config(e, s, i);
+    st = ms_train_config_read(&why, path, &found);
+    if (st == MUSEC_OK) st = ms_train_config_check(&why, &found);
+    if (st != MUSEC_OK)
+        return ms_fail(e, st, "%s; remove the directory to make the run anew", why.text);
+    field = ms_grid_differs(&found, want);
+    if (field == NULL) return MUSEC_OK;
+    if (ms_train_config_get(&found, field, before, sizeof before) != MUSEC_OK ||
+        ms_train_config_get(want, field, after, sizeof after) != MUSEC_OK)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s is of a run with another %s; take another --out, or remove it", path,
+                       field);
+    st = ms_fail(e, MUSEC_EINVAL,
+                 "%s says %s %s, not %s; take another --out, or remove the directory", path, field,
+                 before, after);
+done:
+    return st;
+}
+
+/* ---- how it stands --------------------------------------------------------------------------- */
+
+static double number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static void read_summary(const json_t *summary, ms_sweep_run *run)
+{
+    static const struct {
+        const char    *word;
+        ms_sweep_state state;
+    } ends[]           = { { "done", MS_SWEEP_DONE },
+                           { "diverged", MS_SWEEP_DIVERGED },
+                           { "interrupted", MS_SWEEP_INTERRUPTED } };
+    const char *status = json_string_value(json_object_get(summary, "status"));
+
+    for (size_t i = 0; status != NULL && i < COUNT(ends); i++)
+        if (strcmp(ends[i].word, status) == 0) run->state = ends[i].state;
+    run->steps    = json_integer_value(json_object_get(summary, "steps"));
+    run->loss     = number_of(summary, "last_loss");
+    run->val_loss = number_of(summary, "last_val_loss");
+    run->time_s   = number_of(summary, "time_s");
+}
+
+musec_status ms_sweep_look_at(ms_error *e, const ms_sweep *s, size_t i, ms_sweep_run *run)
+{
+    char         path[MS_PATH_MAX];
+    json_t      *summary = NULL;
+    musec_status st;
+
+    *run = (ms_sweep_run){ .loss = NAN, .val_loss = NAN, .time_s = NAN, .tok_s = NAN };
+    TRY(check_config(e, s, i));
+    TRY(path_in(e, s, i, "summary.json", path));
+    summary = json_load_file(path, 0, NULL); /* none, or a damaged one: the run goes on */
+    if (summary != NULL) read_summary(summary, run);
+    run->was_there = ms_sweep_is_finished(run);
+done:
+    json_decref(summary);
+    return st;
+}
+
+musec_status ms_sweep_look(ms_error *e, const ms_sweep *s, ms_sweep_run *runs)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < s->grid->n; i++)
+        TRY(ms_sweep_look_at(e, s, i, &runs[i]));
+done:
+    return st;
+}
+
+/* ---- how far it is --------------------------------------------------------------------------- */
+
+/* The whole lines at the end of the file; the first may be cut, and the last if it is being
+ * written. */
+static size_t read_tail(const char *path, char text[TAIL + 1])
+{
+    FILE  *f = fopen(path, "rb");
+    long   bytes;
+    size_t n = 0;
+
+    text[0] = '\0';
+    if (f == NULL) return 0;
+    if (fseek(f, 0, SEEK_END) == 0 && (bytes = ftell(f)) > 0 &&
+        fseek(f, bytes > TAIL ? bytes - TAIL : 0, SEEK_SET) == 0)
+        n = fread(text, 1, TAIL, f);
+    fclose(f);
+    while (n > 0 && text[n - 1] != '\n')
+        n--;
+    text[n] = '\0';
+    return n;
+}
+
+void ms_sweep_follow(const ms_sweep *s, size_t i, ms_sweep_run *run)
+{
+    static char text[TAIL + 1];
+    char        path[MS_PATH_MAX];
+    json_t     *last = NULL, *val = NULL;
+
+    if (path_in(NULL, s, i, "log.jsonl", path) != MUSEC_OK || read_tail(path, text) == 0) return;
+    for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        *end = '\0';
+        if (end[1] == '\0') last = json_loads(line, 0, NULL);
+        if (strstr(line, "\"val_loss\"") == NULL) continue;
+        json_decref(val);
+        val = json_loads(line, 0, NULL);
+    }
+    if (last != NULL) {
+        run->steps  = json_integer_value(json_object_get(last, "step"));
+        run->loss   = number_of(last, "loss");
+        run->tok_s  = number_of(last, "tok_s");
+        run->time_s = number_of(last, "time_s");
+    }
+    if (val != NULL) run->val_loss = number_of(val, "val_loss");
+    json_decref(val);
+    json_decref(last);
+}

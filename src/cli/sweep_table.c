@@ -1,0 +1,190 @@
+/* sweep_table.c - the runs of a sweep as a table and as JSON.
+ *
+ * A field has a column of its own where it varies among the runs of one preset and optimizer: what
+ * only follows from the optimizer would be a column that says the same twice. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/sweep.h"
+#include "core/table.h"
+
+enum { MAX_FIELDS = 7, VALUE_BYTES = 64 };
+
+typedef struct columns {
+    bool        preset;
+    const char *field[MAX_FIELDS];
+    size_t      n;
+} columns;
+
+void ms_sweep_count(const ms_sweep *s, const ms_sweep_run *runs, size_t n[MS_SWEEP_STATES])
+{
+    memset(n, 0, MS_SWEEP_STATES * sizeof *n);
+    for (size_t i = 0; i < s->grid->n; i++)
+        n[runs[i].state]++;
+}
+
+/* ---- what varies ----------------------------------------------------------------------------- */
+
+static bool has_column(const char *field)
+{
+    return strcmp(field, "lr") == 0 || strcmp(field, "seed") == 0;
+}
+
+static bool are_kin(const ms_train_config *a, const ms_train_config *b)
+{
+    return a->preset == b->preset && strcmp(a->optim.name, b->optim.name) == 0;
+}
+
+/* Against the first of its kin is enough: if all are as that, none varies. */
+static bool varies(const ms_grid *grid, const size_t *kin, const char *field)
+{
+    char a[MS_PATH_MAX], b[MS_PATH_MAX];
+    for (size_t i = 0; i < grid->n; i++) {
+        if (kin[i] == i) continue;
+        (void)ms_train_config_get(&grid->at[kin[i]].config, field, a, sizeof a);
+        (void)ms_train_config_get(&grid->at[i].config, field, b, sizeof b);
+        if (strcmp(a, b) != 0) return true;
+    }
+    return false;
+}
+
+static musec_status find_columns(ms_error *e, const ms_grid *grid, columns *c)
+{
+    size_t        *kin = calloc(grid->n + 1, sizeof *kin); /* the first run of the same kin */
+    ms_train_field f;
+
+    *c = (columns){ 0 };
+    if (kin == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the table");
+    for (size_t i = 0; i < grid->n; i++) {
+        if (i > 0 && are_kin(&grid->at[kin[i - 1]].config, &grid->at[i].config))
+            kin[i] = kin[i - 1];
+        while (!are_kin(&grid->at[kin[i]].config, &grid->at[i].config))
+            kin[i]++;
+        if (grid->at[i].config.preset != grid->at[0].config.preset) c->preset = true;
+    }
+    for (size_t i = 0; ms_train_field_at(i, &f) && c->n < MAX_FIELDS; i++)
+        if (!has_column(f.name) && varies(grid, kin, f.name)) c->field[c->n++] = f.name;
+    free(kin);
+    return MUSEC_OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static void add_value(ms_table *t, const ms_train_config *cfg, const char *field)
+{
+    char text[MS_PATH_MAX];
+    if (ms_train_config_get(cfg, field, text, sizeof text) != MUSEC_OK) text[0] = '\0';
+    if (strlen(text) > VALUE_BYTES) /* the end of a path says most */
+        ms_table_add(t, "...%s", text + strlen(text) - VALUE_BYTES);
+    else
+        ms_table_add(t, "%s", text);
+}
+
+static void add_number(ms_table *t, double x, int digits, const char *unit)
+{
+    if (isfinite(x))
+        ms_table_add(t, "%.*f%s", digits, x, unit);
+    else
+        ms_table_add(t, "-");
+}
+
+static void add_row(ms_table *t, const columns *c, const ms_grid_run *run, const ms_sweep_run *r)
+{
+    const ms_train_config *cfg = &run->config;
+
+    if (c->preset) ms_table_add(t, "%s", ms_preset_name((size_t)cfg->preset, NULL));
+    ms_table_add(t, "%s", cfg->optim.name);
+    add_value(t, cfg, "lr");
+    for (size_t i = 0; i < c->n; i++)
+        add_value(t, cfg, c->field[i]);
+    add_value(t, cfg, "seed");
+    ms_table_add(t, "%s", ms_sweep_word(r->state));
+    ms_table_add(t, "%lld", (long long)r->steps);
+    add_number(t, r->val_loss, 4, "");
+    add_number(t, r->time_s, 1, " s");
+    ms_table_add(t, "%s", run->name);
+}
+
+static void add_head(ms_table *t, const columns *c)
+{
+    if (c->preset) ms_table_add(t, "preset");
+    ms_table_add(t, "optimizer");
+    ms_table_add(t, "lr");
+    for (size_t i = 0; i < c->n; i++)
+        ms_table_add(t, "%s", c->field[i]);
+    ms_table_add(t, "seed");
+    ms_table_add(t, "status");
+    ms_table_add(t, "steps");
+    ms_table_add(t, "val loss");
+    ms_table_add(t, "time");
+    ms_table_add(t, "directory");
+}
+
+static musec_status print_table(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs, FILE *to)
+{
+    char         align[32] = "";
+    ms_table     t         = { .align = align };
+    columns      c;
+    size_t       n[MS_SWEEP_STATES];
+    musec_status st;
+
+    TRY(find_columns(e, s->grid, &c));
+    snprintf(align, sizeof align, "%sl%.*sr%s", c.preset ? "l" : "", (int)c.n + 1, "rrrrrrrrrrrr",
+             "lrrrl");
+    add_head(&t, &c);
+    for (size_t i = 0; i < s->grid->n; i++)
+        add_row(&t, &c, &s->grid->at[i], &runs[i]);
+    TRY(ms_table_print(e, &t, to));
+    ms_sweep_count(s, runs, n);
+    fprintf(to, "\n%zu run%s in %s:", s->grid->n, s->grid->n == 1 ? "" : "s", s->out);
+    for (int i = 0, said = 0; i < MS_SWEEP_STATES; i++)
+        if (n[i] > 0)
+            fprintf(to, "%s %zu %s", said++ > 0 ? "," : "", n[i], ms_sweep_word((ms_sweep_state)i));
+    fputc('\n', to);
+done:
+    ms_table_free(&t);
+    return st;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+json_t *ms_sweep_json(const ms_sweep *s, const ms_sweep_run *runs)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < s->grid->n; i++) {
+        const ms_grid_run *run = &s->grid->at[i];
+        json_t            *one = json_object();
+        char               dir[MS_PATH_MAX];
+        if (ms_path_join(NULL, s->out, run->name, dir) != MUSEC_OK) dir[0] = '\0';
+        json_object_set_new(one, "dir", ms_cli_string(dir));
+        json_object_set_new(one, "key", ms_cli_string(run->key));
+        json_object_set_new(one, "optimizer", ms_cli_string(run->config.optim.name));
+        json_object_set_new(one, "lr", ms_cli_real(run->config.optim.lr));
+        json_object_set_new(one, "status", ms_cli_string(ms_sweep_word(runs[i].state)));
+        json_object_set_new(one, "was_there", json_boolean(runs[i].was_there));
+        json_object_set_new(one, "steps", json_integer(runs[i].steps));
+        json_object_set_new(one, "loss", ms_cli_real(runs[i].loss));
+        json_object_set_new(one, "val_loss", ms_cli_real(runs[i].val_loss));
+        json_object_set_new(one, "time_s", ms_cli_real(runs[i].time_s));
+        json_object_set_new(one, "config", ms_train_config_json(&run->config));
+        if (json_array_append_new(all, one) != 0) {
+            json_decref(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
+musec_status ms_sweep_print(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs, bool json)
+{
+    json_t      *all;
+    musec_status st;
+
+    if (!json) return print_table(e, s, runs, stdout);
+    all = ms_sweep_json(s, runs);
+    st  = ms_cli_print_json(e, all, stdout);
+    json_decref(all);
+    return st;
+}

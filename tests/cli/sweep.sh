@@ -1,0 +1,299 @@
+# sweep.sh - grids of runs: what they leave behind, going on after whatever stopped them, runs that
+# diverge, two sweeps at once, and what is refused.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+export OMP_WAIT_POLICY=passive
+
+tiny=(--set layers=1 --set width=16 --set heads=1 --set head=16 --set mlp=16 --set batch=64
+    --set max-doc=32 --set val-tokens=64)
+# 12 runs, one of which has a learning rate that no model survives
+cat >grid.json <<'J'
+{"preset": "pico",
+ "set": {"layers": 1, "width": 16, "heads": 1, "head": 16, "mlp": 16, "batch": 64, "max_doc": 32,
+         "val_tokens": 64, "report_every": 2, "steps": 8, "qk_norm": false,
+         "diverge_factor": 1.1, "diverge_steps": 2},
+ "grids": [
+   {"optimizer": ["soft-musec", "spectra"], "lr": [0.02, 0.1], "seed": [0, 1]},
+   {"optimizer": "muon", "rows": [{"lr": 0.02, "beta": 0.1}, {"lr": 0.05, "beta": 0.2},
+                                  {"lr": 0.1, "beta": 0.1}]},
+   {"optimizer": "sgdm", "lr": 0.1, "aux_lr": 1000}]}
+J
+
+# untimed DIR: the logs of a sweep without their times.
+untimed() {
+    local f
+    for f in "$1"/*/log.jsonl; do
+        echo "${f#"$1"/}"
+        sed -E 's/"(tok_s|time_s)": [^,]*, //g; s/, "ms": \{[^}]*\}//' "$f"
+    done
+}
+count() { echo $#; }
+stamps() { stat -c '%n %y %i' "$1"/*/summary.json; }
+# finishes DIR ARGUMENT...: the sweep comes to its end there, as undisturbed.
+finishes() {
+    local dir=$1
+    shift
+    run sweep "$@" --out "$dir"
+    check "$dir: exit 0, not $code: $(tail -n 3 stderr)" test "$code" -eq 0
+    untimed "$dir" >again.log
+    check "$dir: the logs are those of an undisturbed sweep" cmp calm.log again.log
+}
+
+# ---- nothing starts --------------------------------------------------------------------------------
+
+succeeds sweep grid.json --out calm --dry-run
+prints '^optimizer +lr +beta +seed +status +steps +val loss +time +directory$'
+prints '^soft-musec +0.02 +0.05 +0 +waiting +0 +- +- +pico-soft-musec-lr0.02-s0-[0-9a-f]{12}$'
+prints '^12 runs in calm: 12 waiting$'
+check "--dry-run makes nothing" test ! -e calm
+
+# ---- a sweep ---------------------------------------------------------------------------------------
+
+run sweep grid.json --out calm
+check "exit 0, though a run diverged" test "$code" -eq 0
+check "a line for each run" test "$(grep -Ec '^[0-9]+ of 12 runs, [0-9]+ s: pico-' stderr)" -eq 12
+check "no carriage return where stderr is no terminal" test -z "$(tr -dc '\r\033' <stderr)"
+prints '^sgdm +0.1 +0.05 +0 +diverged +[0-9]+ '
+prints '^12 runs in calm: 11 done, 1 diverged$'
+check "every table row is a directory" test "$(awk '/ pico-/ {print $NF}' stdout | sort)" \
+    = "$(cd calm && ls -d pico-*)"
+for f in config.json log.jsonl summary.json output.txt; do
+    check "a $f each" test "$(count calm/*/$f)" -eq 12
+done
+check "no checkpoints of finished runs" test ! -e "$(echo calm/*/checkpoint)"
+untimed calm >calm.log
+stamps calm >before
+succeeds sweep grid.json --out calm
+prints '^12 runs in calm: 11 done, 1 diverged$'
+stamps calm >after
+check "nothing is repeated" cmp before after
+if have_python; then
+    succeeds sweep grid.json --out calm --json
+    python3 - <<'P' && pass || fail "JSON: $(head -c 300 stdout)"
+import json, os
+runs = json.load(open("stdout"))
+assert len(runs) == 12 and len({r["key"] for r in runs}) == 12
+assert [r["status"] for r in runs] == ["done"] * 11 + ["diverged"]
+for r in runs:
+    assert r["was_there"] and os.path.isdir(r["dir"]) and r["dir"].endswith(r["key"][:12])
+    assert r["config"] == json.load(open(r["dir"] + "/config.json"))
+    assert r["status"] != "done" or (r["steps"] == 8 and r["val_loss"] > 0)
+assert json.load(open("calm/sweep.json")) == json.load(open("grid.json"))
+P
+else
+    skip "no python3"
+fi
+# what was kept of the sweep is the sweep; a run that another grid asks for is the same run
+succeeds sweep calm/sweep.json --out calm
+succeeds sweep grid.json --optimizer muon,spectra --lr 0.02 --seed 0 --out calm --dry-run
+prints '^8 runs in calm: 6 waiting, 2 done$'
+
+# the run that diverged is in the plot as what it is: at the upper edge, beside all others
+if command -v gnuplot >/dev/null && have_python; then
+    succeeds report calm --out calm.html --csv numbers
+    python3 - <<'P' && pass || fail "the run that diverged is not in the plot"
+import csv, re
+page = open("calm.html", encoding="utf-8").read()
+assert "12 runs of 5 methods, 1 diverged" in page
+plot = page[page.index('id="figure-loss-lr"'):]
+plot = plot[:plot.index("</figure>")]
+points = {title: float(y) for y, title in
+          re.findall(r'<circle[^>]*cy="([0-9.]+)"[^>]*><title>([^<]*)</title>', plot)}
+ill = [title for title in points if "diverged" in title]
+assert len(points) == 8 and len(ill) == 1 and ill[0].startswith("SGDM: lr 0.1, diverged"), points
+assert points[ill[0]] == min(points.values()), points # y goes down
+rows = list(csv.DictReader(open("numbers/loss-lr.csv")))
+assert [(r["curve"], r["y"]) for r in rows if r["diverged"] != "0"] == [("SGDM", "")], rows
+P
+else
+    skip "no gnuplot, or no python3"
+fi
+
+# ---- flags -----------------------------------------------------------------------------------------
+
+flags=(sweep --optimizer 'musec,muon' --lr '0.02, 0.1' --weight-decay 'qk=1.2,mlp=0.3;0' --ns-iters 3
+    --grid init-up=0.5 --set steps=3 "${tiny[@]}")
+succeeds "${flags[@]}" --dry-run --out flags
+prints '^optimizer +lr +weight-decay +seed'
+prints '^musec +0.1 +[a-z]*=0,qk=0,vo=0,mlp=0 +0 +waiting'
+prints '^muon +0.02 +[a-z]*=0,qk=1.2,vo=0,mlp=0.3 '
+prints '^8 runs in flags: 8 waiting$'
+succeeds "${flags[@]}" --data builtin --data builtin:3 --seed 0,1 --dry-run
+prints '^32 runs in runs/sweep: 32 waiting$'
+run sweep --lr 0.1 --set steps=3 "${tiny[@]}" --data builtin:3 --keep-checkpoints --device cpu,cpu \
+    --threads 1 --out kept
+check "exit 0: $(cat stderr)" test "$code" -eq 0
+check "checkpoints are kept if asked" test -d "$(echo kept/*/checkpoint)"
+check "the device is not the run's" test "$("$MUSEC" sweep kept/sweep.json --out kept | tail -n 1)" \
+    = "1 run in kept: 1 done"
+
+# ---- what stops a sweep ----------------------------------------------------------------------------
+
+# A longer one: runs are caught in their middle, so that each shall take about half a second.
+steps=400
+if have_python; then
+    run sweep --set steps=200 "${tiny[@]}" --out short --json
+    steps=$(python3 -c 'import json
+print(min(20000, max(100, int(0.6 * 200 / json.load(open("stdout"))[0]["time_s"]))))')
+fi
+cat >longer.json <<J
+{"set": {"layers": 1, "width": 16, "heads": 1, "head": 16, "mlp": 16, "batch": 64, "max_doc": 32,
+         "val_tokens": 64, "steps": $steps, "checkpoint_every": $((steps / 4))},
+ "grids": [{"optimizer": ["soft-musec", "muon"], "lr": [0.02, 0.05]}]}
+J
+run sweep longer.json --out long --jobs 2
+check "exit 0" test "$code" -eq 0
+untimed long >calm.log
+if have_python; then
+    # stop.py MUSEC OUT WHOM SIGNAL: starts the sweep, sends the signal when a run is in its middle
+    # and another has ended, and prints how the sweep ended.
+    cat >stop.py <<'P'
+import glob, json, os, signal, subprocess, sys, time
+musec, out, whom, name = sys.argv[1:]
+steps = json.load(open("longer.json"))["set"]["steps"]
+job = subprocess.Popen([musec, "sweep", "longer.json", "--out", out, "--jobs", "2"],
+                       start_new_session=True, stdout=subprocess.DEVNULL, stderr=open(out + ".err", "w"))
+def middle():
+    """A run of ours that is in its middle, or None."""
+    for pid in open(f"/proc/{job.pid}/task/{job.pid}/children").read().split():
+        try:
+            words = open(f"/proc/{pid}/cmdline").read().split("\0")
+            with open(words[words.index("--resume") + 1] + "/log.jsonl") as log:
+                if steps / 8 < sum(1 for _ in log) < steps * 5 / 8: return int(pid)
+        except (OSError, ValueError):
+            pass
+target = None
+while job.poll() is None and target is None:
+    if glob.glob(out + "/*/summary.json"): target = middle()
+    time.sleep(0.005)
+if whom == "group": os.killpg(job.pid, getattr(signal, name))
+else: os.kill(target if whom == "run" else job.pid, getattr(signal, name))
+print(job.wait(120))
+P
+    # What nobody waits for ends by itself: these steps would take hours.
+    python3 - "$MUSEC" <<'P' && pass || fail "runs go on without their sweep"
+import glob, os, subprocess, sys, time
+job = subprocess.Popen([sys.argv[1], "sweep", "longer.json", "--set", "steps=100000000", "--jobs", "2",
+                        "--out", "orphans"], stderr=subprocess.DEVNULL)
+def wait_for(what):
+    deadline = time.time() + 60
+    while not what():
+        assert time.time() < deadline
+        time.sleep(0.01)
+wait_for(lambda: len(glob.glob("orphans/*/log.jsonl")) == 2)
+job.kill()
+job.wait()
+wait_for(lambda: len(glob.glob("orphans/*/summary.json")) == 2)
+assert all('"interrupted"' in open(f).read() for f in glob.glob("orphans/*/summary.json"))
+P
+    # On a terminal: a table that is redrawn, and is gone at the end.
+    python3 - "$MUSEC" >screen <<'P' && pass || fail "on a terminal: $(cat -v screen)"
+import os, pty, subprocess, sys
+master, slave = pty.openpty()
+job = subprocess.Popen([sys.argv[1], "sweep", "longer.json", "--out", "shown", "--jobs", "2"],
+                       stdout=subprocess.DEVNULL, stderr=slave)
+os.close(slave)
+text = b""
+try:
+    while (more := os.read(master, 4096)): text += more
+except OSError: # the other side is closed
+    pass
+os.write(1, text)
+assert job.wait() == 0
+assert text.startswith(b"4 runs, 0 of them finished; 2 at once")
+assert b"4 runs: 2 waiting, 0:00 gone" in text and b"tok/s" in text and b"left" in text
+assert b" of 4 runs" not in text and text.rstrip().endswith(b"A\x1b[J"), text[-40:]
+P
+    check "the sweep is killed" test "$(python3 stop.py "$MUSEC" killed sweep SIGKILL)" = -9
+    check "it was in the middle" test "$(grep -l '"done"' killed/*/summary.json | wc -l)" -lt 4
+    grep -l '"done"' killed/*/summary.json >finished
+    xargs stat -c '%n %y %i' <finished >before
+    finishes killed longer.json --jobs 2 # at once: its runs may still be writing their checkpoints
+    xargs stat -c '%n %y %i' <finished >after
+    check "what was finished is not repeated" cmp before after
+    check "one run is killed: exit 1" test "$(python3 stop.py "$MUSEC" one run SIGKILL)" = 1
+    check "it is named: $(cat one.err)" grep -Eq \
+        'musec sweep: 1 of 4 runs failed, the first by signal 9: see one/pico-.*/output.txt$' one.err
+    check "the others went on" test "$(count one/*/summary.json)" -eq 3
+    finishes one longer.json
+
+    check "Ctrl-C: exit 1" test "$(python3 stop.py "$MUSEC" stopped group SIGINT)" = 1
+    check "it says how to go on: $(cat stopped.err)" \
+        grep -qx 'musec sweep: interrupted; the same command goes on' stopped.err
+    check "with checkpoints" test "$(grep -l interrupted stopped/*/summary.json | wc -l)" -ge 1
+    finishes stopped longer.json
+    check "SIGTERM: exit 1" test "$(python3 stop.py "$MUSEC" termed sweep SIGTERM)" = 1
+    finishes termed longer.json
+else
+    skip "no python3"
+fi
+
+# ---- two at once -----------------------------------------------------------------------------------
+
+"$MUSEC" sweep longer.json --jobs 2 --out both >first.out 2>first.err &
+finishes both longer.json --jobs 2
+check "both come to their end" wait $!
+check "both have the whole table" test "$(grep -c ' done ' first.out)" -eq 4
+check "no run was made twice" test "$(cat first.err stderr | grep -c ': done, val')" -eq 4
+
+# ---- what is wrong ---------------------------------------------------------------------------------
+
+fails 1 'these flags: grid 1: there is no optimizer "moun"; did you mean "muon"' sweep --optimizer moun
+fails 1 'lr is "fast"' sweep --lr fast
+fails 1 'no field "colour"' sweep --grid colour=red,blue
+echo '{"grids": [{}, {"optimizer": ["muon", "soft-musek"]}]}' >bad.json
+fails 1 'bad.json: grid 2: there is no optimizer "soft-musek"; did you mean "soft-musec"' sweep bad.json
+echo '{"grids": [{"lr": 1,}]}' >bad.json
+fails 1 'bad.json:1: ' sweep bad.json
+fails 1 'nowhere.json' sweep nowhere.json
+fails 1 'no device "abacus"' sweep --lr 0.1 --device cpu,abacus
+fails 1 '--jobs must be from 0' sweep --lr 0.1 --jobs 1000
+fails 1 'too long' sweep --lr 0.1 --out "$(printf "x%.0s" $(seq 4090))"
+fails 1 'cannot|Not a directory' sweep --lr 0.1 --out /dev/null/x
+fails 2 'wants GRID.json' sweep
+fails 2 'lr wants values' sweep --lr 0.1,,0.2
+fails 2 'grid wants FIELD=' sweep --grid lr
+fails 2 'set wants FIELD=' sweep --set lr
+fails 2 'wants only' sweep a.json b.json
+check "nothing came of all that" test ! -e runs
+
+# a run that cannot begin: the others are made, and the table has it
+run sweep --set steps=3 "${tiny[@]}" --data no-such-text.txt --data builtin --out partly
+check "exit 1" test "$code" -eq 1
+check "which and why: $(tail -n 1 stderr)" grep -Eq \
+    '1 of 2 runs failed, the first with "musec train: no-such-text.txt.*see partly/pico.*/output.txt' stderr
+prints '^2 runs in partly: 1 done, 1 failed$'
+
+# no room for checkpoints: it says so, and with room the same command goes on
+full=(--lr 0.1,0.2 --set steps=3 "${tiny[@]}" --keep-checkpoints --out full)
+(
+    ulimit -f 8 # blocks of a file
+    "$MUSEC" sweep "${full[@]}" >stdout 2>stderr
+)
+check "exit 1" test $? -eq 1
+check "which and why: $(tail -n 1 stderr)" grep -Eq \
+    '^musec sweep: 2 of 2 runs failed, the first with ".*checkpoint.*cannot write' stderr
+run sweep "${full[@]}"
+prints '^2 runs in full: 2 done$'
+
+# a summary that is none: the run is made to its end, the others are left alone
+untimed calm >calm.log
+cp -r calm torn
+for text in '' '{"status": "do' '[]' '{"status": "finished"}'; do
+    printf '%s' "$text" >"$(echo torn/pico-muon-lr0.1-*/summary.json)"
+    finishes torn grid.json
+    check "only that one" grep -q '^1 of 1 run, ' stderr
+done
+
+# directories that hold something else
+victim=$(cd calm && ls -d pico-muon-lr0.02*)
+cp -r calm edited
+sed -i 's/"beta": "0.1"/"beta": "0.3"/' "edited/$victim/config.json"
+fails 1 "edited/$victim/config.json says beta 0.3, not 0.1" sweep grid.json --out edited
+echo '{' >"edited/$victim/config.json"
+fails 1 "edited/$victim/config.json:.*remove the directory" sweep grid.json --out edited
+rm "edited/$victim/config.json"
+fails 1 "edited/$victim/log.jsonl is there, but the config.json" sweep grid.json --out edited
+rm -r "edited/$victim"
+finishes edited grid.json
+finish
