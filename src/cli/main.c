@@ -10,6 +10,7 @@ static const ms_cli_command commands[] = {
     { "train", train_command, cmd_train },
     { "sweep", sweep_command, cmd_sweep },
     { "report", report_command, cmd_report },
+    { "paper", paper_command, cmd_paper },
     { "sample", sample_command, cmd_sample },
     { "tokenize", tokenize_command, cmd_tokenize },
     { "encode", encode_command, cmd_encode },

@@ -1,0 +1,278 @@
+/* cmd_paper.c - musec paper: a figure or table of the paper, from nothing to its page.
+ *
+ * What an item is stands in experiments/ITEM.json (cli/experiment.h); here it is asked for, its
+ * missing runs are made, and its page is drawn. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/paper.h"
+#include "report/draw.h"
+#include "train/train.h"
+
+enum { MOST_SEEDS = 1000 };
+
+#define AT(field) offsetof(ms_paper_args, field)
+
+static const ms_option options[] = {
+    { "scale", MS_OPT_STR, AT(scale), "SCALE", "pico, nano, small, medium or wide [pico]" },
+    { "data", MS_OPT_LIST, AT(data), "PATH",
+      "as for musec train; if repeated, each is a panel of its own [builtin]" },
+    { "seeds", MS_OPT_STR, AT(seeds), "N[,N...]",
+      "runs that differ in the seed alone, by set of data; the last for the rest [1]" },
+    { "full", MS_OPT_FLAG, AT(full), NULL, "the full grid instead of the reduced one" },
+    { "set", MS_OPT_LIST, AT(set), "FIELD=VALUE",
+      "of every run, in place of what the item says; may be repeated [none]" },
+    { "out", MS_OPT_STR, AT(out), "DIR", "gets the pages, and the runs of all items [runs/paper]" },
+    MS_SWEEP_BUDGET(ms_paper_args),
+    { "device", MS_OPT_STR, AT(device), "LIST",
+      "devices that share the runs, of those that musec info names [the best one here]" },
+    { "png", MS_OPT_STR, AT(png), "DIR", "also each figure as a PNG file [no]" },
+    { "csv", MS_OPT_STR, AT(csv), "DIR", "also the numbers of each figure and table [no]" },
+    { "within", MS_OPT_F64, AT(within), "X",
+      "stability: share above the best loss that still counts [0.02]" },
+    { "omit-times", MS_OPT_FLAG, AT(omit_times), NULL,
+      "leave out what differs when the same runs are made again" },
+    { "no-run", MS_OPT_FLAG, AT(no_run), NULL,
+      "make no run: show what is there; list: do not measure" },
+    { "dry-run", MS_OPT_FLAG, AT(dry_run), NULL, "print the runs and how they stand; start none" },
+    { "recalibrate", MS_OPT_FLAG, AT(recalibrate), NULL,
+      "list: measure this machine again, though it was" },
+    MS_CLI_JSON(ms_paper_args),
+};
+
+const ms_command *paper_command(void)
+{
+    static const ms_command command = {
+        .name     = "musec paper",
+        .operands = "ITEM",
+        .summary  = "make the runs of a figure or table of the paper, and its page",
+        .details =
+            "ITEM is list, verdict, or one that list names: lr-sweep, dynamics, weight-norm,\n"
+            "effective-rank, step-time, threshold, ns-iters, architecture, training,\n"
+            "hyperparameters, effective-step, controls, clip-activity, stability; or the paper's\n"
+            "own number: fig1 to fig12, table1 to table5.\n"
+            "  list     all items with their runs, the time they take here and the data they "
+            "need;\n"
+            "           measures the machine for some seconds (pico) or minutes (the others) "
+            "first\n"
+            "  verdict  the paper's claims, and what the runs of all items say of them\n\n"
+            "Runs are kept in OUT/runs and shared by all items: one that is finished, diverged or\n"
+            "not, is not made again, one that was interrupted goes on.  So the same command, "
+            "given\n"
+            "again, makes what is missing.  The page is OUT/ITEM-SCALE.html.\n\n"
+            "Examples: musec paper lr-sweep\n"
+            "          musec paper fig11 --scale nano --data book.txt --full\n"
+            "          musec paper verdict --data one.txt --data other.txt --seeds 2,1\n",
+        .options      = options,
+        .n_options    = COUNT(options),
+        .min_operands = 1,
+        .max_operands = 1,
+    };
+    return &command;
+}
+
+/* ---- what was asked for ---------------------------------------------------------------------- */
+
+static musec_status read_seeds(ms_error *e, const char *text, ms_paper *p)
+{
+    const char *at = text;
+    char       *end;
+
+    if (text == NULL) return MUSEC_OK;
+    for (;; at = end + 1) {
+        const long n = strtol(at, &end, 10);
+        if (end == at || n < 1 || n > MOST_SEEDS || (*end != ',' && *end != '\0') ||
+            p->ask.n_seeds == COUNT(p->seeds))
+            return ms_fail(e, MUSEC_EINVAL,
+                           "--seeds is \"%s\"; it must be numbers from 1 to %d, such as 2,1,1",
+                           text, MOST_SEEDS);
+        p->seeds[p->ask.n_seeds++] = (unsigned)n;
+        if (*end == '\0') return MUSEC_OK;
+    }
+}
+
+static musec_status read_args(ms_error *e, const ms_paper_args *a, ms_paper *p)
+{
+    musec_status st;
+
+    *p = (ms_paper){ .args = a, .log = ms_log_open(stderr, MS_LOG_NORMAL) };
+    TRY(ms_experiments_load(e, &p->all));
+    TRY(ms_experiment_scale(e, &p->all, a->scale, &p->scale));
+    p->ask = (ms_experiment_ask){ .scale  = a->scale,
+                                  .full   = a->full != 0,
+                                  .data   = a->data.item,
+                                  .n_data = a->data.n,
+                                  .seeds  = p->seeds,
+                                  .set    = a->set.item,
+                                  .n_set  = a->set.n };
+    TRY(read_seeds(e, a->seeds, p));
+    TRY(ms_path_join(e, a->out, "runs", p->store));
+    TRY(ms_device_list_read(e, a->device, &p->devices));
+    p->sweep = (ms_sweep){ .out       = p->store,
+                           .devices   = p->devices.n > 0 ? p->devices.name : NULL,
+                           .n_devices = p->devices.n,
+                           .log       = &p->log };
+    TRY(ms_sweep_budget(e, a->jobs, a->threads, &p->sweep));
+done:
+    return st;
+}
+
+static void free_args(ms_paper *p)
+{
+    ms_device_list_free(&p->devices);
+    ms_experiments_free(&p->all);
+}
+
+/* ---- the runs of an item --------------------------------------------------------------------- */
+
+musec_status ms_paper_look(ms_error *e, const ms_paper *p, const ms_experiment *item,
+                           ms_paper_item *out)
+{
+    musec_status st;
+
+    *out = (ms_paper_item){ .item = item, .sweep = p->sweep };
+    TRY(ms_experiment_runs(e, &p->all, item, &p->ask, &out->grid));
+    out->sweep.grid = &out->grid;
+    out->runs       = calloc(out->grid.n + 1, sizeof *out->runs);
+    if (out->runs == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", out->grid.n);
+        goto done;
+    }
+    TRY(ms_sweep_look(e, &out->sweep, out->runs));
+done:
+    if (st != MUSEC_OK) ms_paper_item_free(out);
+    return st;
+}
+
+void ms_paper_item_free(ms_paper_item *item)
+{
+    free(item->runs);
+    ms_grid_free(&item->grid);
+    *item = (ms_paper_item){ 0 };
+}
+
+size_t ms_paper_finished(const ms_paper_item *item)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < item->grid.n; i++)
+        if (ms_sweep_is_finished(&item->runs[i])) n++;
+    return n;
+}
+
+/* Each set once, before any run is started. */
+static musec_status check_data(ms_error *e, const ms_paper *p, const ms_paper_item *item)
+{
+    const char  *before = "";
+    musec_status st     = MUSEC_OK;
+
+    if (json_is_true(json_object_get(p->scale, "needs_data")) && p->ask.n_data == 0)
+        return ms_fail(e, MUSEC_EINVAL, "the scale %s needs data: %s", p->ask.scale,
+                       json_string_value(json_object_get(p->scale, "data_note")));
+    for (size_t i = 0; i < item->grid.n; i++) {
+        const ms_train_config *cfg = &item->grid.at[i].config;
+        if (strcmp(cfg->data, before) == 0) continue;
+        before = cfg->data;
+        TRY(ms_train_try_data(e, cfg));
+    }
+done:
+    return st;
+}
+
+/* Says how long the missing runs will take, if this machine was measured. */
+static musec_status announce(ms_error *e, ms_paper *p, ms_paper_item *item)
+{
+    const ms_estimate_setup setup = {
+        .all = &p->all, .ask = &p->ask, .out = p->args->out, .sweep = &p->sweep
+    };
+    ms_estimate  est = { 0 };
+    char         text[32];
+    double       seconds;
+    musec_status st;
+
+    TRY(ms_estimate_open(e, &setup, &est));
+    seconds = ms_estimate_all(&est, &item->grid, item->runs);
+    if (isfinite(seconds)) {
+        item->sweep.expected_s = seconds;
+        ms_estimate_text(seconds, text, sizeof text);
+        ms_log_say(&p->log, MS_LOG_NORMAL, "%s at %s: %zu runs to make, about %s", item->item->name,
+                   p->ask.scale, item->grid.n - ms_paper_finished(item), text);
+    }
+done:
+    ms_estimate_free(&est);
+    return st;
+}
+
+static musec_status make_runs(ms_error *e, ms_paper *p, ms_paper_item *item)
+{
+    musec_status st = MUSEC_OK;
+
+    if (item->grid.n == 0 || p->args->no_run) return MUSEC_OK;
+    if (ms_paper_finished(item) == item->grid.n) return MUSEC_OK;
+    TRY(check_data(e, p, item));
+    TRY(announce(e, p, item));
+    TRY(ms_sweep_run_all(e, &item->sweep, item->runs));
+done:
+    return st;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static musec_status print_runs(ms_error *e, const ms_paper *p, const ms_paper_item *item)
+{
+    if (item->grid.n > 0 || p->args->json)
+        return ms_sweep_print(e, &item->sweep, item->runs, p->args->json != 0);
+    printf("%s needs no runs\n", item->item->name);
+    return MUSEC_OK;
+}
+
+static musec_status make_item(ms_error *e, ms_paper *p, const char *name)
+{
+    const ms_experiment *found;
+    ms_paper_item        item   = { 0 };
+    json_t              *result = json_object();
+    musec_status         st;
+
+    TRY(ms_experiment_find(e, &p->all, name, &found));
+    TRY(ms_paper_look(e, p, found, &item));
+    if (p->args->dry_run) {
+        TRY(print_runs(e, p, &item));
+        goto done;
+    }
+    if (item.grid.n > 0) TRY(ms_draw_ready(e)); /* before hours of work, not after */
+    TRY(make_runs(e, p, &item));
+    json_object_set_new(result, "item", ms_cli_string(found->name));
+    json_object_set_new(result, "scale", ms_cli_string(p->ask.scale));
+    TRY(ms_paper_page(e, p, &item, result));
+    json_object_set_new(result, "runs", ms_sweep_json(&item.sweep, item.runs));
+    if (p->args->json) TRY(ms_cli_print_json(e, result, stdout));
+done:
+    json_decref(result);
+    ms_paper_item_free(&item);
+    return st;
+}
+
+int cmd_paper(int argc, char **argv)
+{
+    const ms_command *cmd = paper_command();
+    ms_paper_args     a   = { .scale = "pico", .out = "runs/paper", .threads = 1, .within = 0.02 };
+    const int         n   = ms_options_parse(cmd, &a, argc, argv);
+    ms_error          error = { "" };
+    ms_paper          p     = { 0 };
+    char              field[MS_OPTION_NAME];
+    musec_status      st;
+
+    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    for (size_t i = 0; i < a.set.n; i++)
+        if (ms_option_pair(a.set.item[i], field) == NULL)
+            return ms_cli_usage(cmd, "--set wants FIELD=VALUE, not '%s'", a.set.item[i]);
+    if (!(a.within >= 0.0 && a.within <= 1.0))
+        return ms_cli_usage(cmd, "--within is %g; it must be a share from 0 to 1", a.within);
+    st = read_args(&error, &a, &p);
+    if (st == MUSEC_OK)
+        st = strcmp(argv[1], "list") == 0 ? ms_paper_list(&error, &p)
+                                          : make_item(&error, &p, argv[1]);
+    ms_log_end(&p.log);
+    free_args(&p);
+    return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
+}

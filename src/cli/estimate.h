@@ -1,0 +1,49 @@
+/* estimate.h - how long runs will take on this machine, from a short calibration.
+ *
+ * A calibration is a few short runs at a scale, as many at once as the sweep will have, so that
+ * what they take from each other counts.  It gives the time of a token in each stage, of an
+ * optimizer's step and of its measurements (by optimizer, operator and iterations), of a validated
+ * token, and of a run's start and end.  The time of a run is then a sum:
+ *
+ *     start + sum over stages of steps (tokens a + rest) + steps u + measurements r + validations v
+ *
+ * and that of many runs what a pool of so many slots takes for them in their order.  The scales
+ * small, medium and wide are not calibrated: nano's figures are taken, by floating operations,
+ * and such an estimate is "about".
+ *
+ * OUT/calibration.json keeps it for this machine, build and number of runs at once. */
+#ifndef MS_CLI_ESTIMATE_H
+#define MS_CLI_ESTIMATE_H
+
+#include "cli/experiment.h"
+#include "cli/sweep.h"
+
+typedef struct ms_estimate_setup {
+    const ms_experiments    *all;
+    const ms_experiment_ask *ask;   /* its scale and settings */
+    const char              *out;   /* where calibration.json is */
+    const ms_sweep          *sweep; /* how many at once, on what */
+} ms_estimate_setup;
+
+typedef struct ms_estimate { /* { 0 } knows nothing */
+    json_t *file;            /* calibration.json */
+    json_t *entry;           /* of it, for this setup; NULL: not calibrated yet */
+    bool    about;           /* it is another scale's */
+    int     width;           /* runs at once */
+} ms_estimate;
+
+/* Reads what is there.  A file of another machine, or a damaged one, is as none. */
+musec_status ms_estimate_open(ms_error *e, const ms_estimate_setup *setup, ms_estimate *out);
+/* Makes the calibration and keeps it: seconds at pico, a minute or two at nano. */
+musec_status ms_estimate_calibrate(ms_error *e, const ms_estimate_setup *setup, ms_log *log,
+                                   ms_estimate *est);
+void         ms_estimate_free(ms_estimate *est);
+
+/* Seconds; NaN: not known. */
+double ms_estimate_run(const ms_estimate *est, const ms_train_config *cfg);
+/* Of all runs that are not finished (runs NULL: all of them), at so many at once. */
+double ms_estimate_all(const ms_estimate *est, const ms_grid *grid, const ms_sweep_run *runs);
+/* "40 s", "7 min", "3.5 h", "12 days", "9 years"; "-" if it is not known. */
+void ms_estimate_text(double seconds, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,64 @@
+/* experiment.h - the figures and tables of the paper as data: experiments/NAME.json, one each.
+ *
+ *   {"order": 6, "aliases": ["fig11"], "title": "...", "shows": "Figure 11",
+ *    "sections": ["threshold", "runs"],         of the page, by their ids
+ *    "notes": ["..."],                          for its reader
+ *    "grids": [                                 as train/grid.h has them, and:
+ *      {"scales": ["pico"], "extent": "full",   only at these, only in the full grid
+ *       "optimizer": "muon", "lr": "@lr",       a list of scales.json
+ *       "weight_decay": [0.3, 1.2]},
+ *      {"optimizer": "muon", "lr": "@lr*threshold"},        all products of two lists
+ *      {"optimizer": ["muon", "spectra"], "lr": [0.1, 0.2], what the paper selected for that scale,
+ *       "rows": "selected"},                                optimizer and learning rate
+ *      {"optimizer": "muon", "rows": "selected*threshold"}, lr times threshold of Soft Musec's rows
+ *      {"runs_of": "lr-sweep", "only": {"lr": 0.2}}]}       another item's runs, or those of them
+ *
+ * `only` leaves grids that do not name a field as they are: {"threshold": 0.25} keeps Muon.  What
+ * all items share stands in scales.json, the paper's selections in hyperparameters.json.  The files
+ * are part of the program. */
+#ifndef MS_CLI_EXPERIMENT_H
+#define MS_CLI_EXPERIMENT_H
+
+#include <jansson.h>
+
+#include "train/grid.h"
+
+typedef struct ms_experiment { /* all point into the file */
+    const char   *name, *title, *shows;
+    const json_t *file;
+} ms_experiment;
+
+typedef struct ms_experiments { /* { 0 } is empty */
+    json_t        *files;       /* by name, scales.json too */
+    ms_experiment *at;          /* in their order */
+    size_t         n;
+} ms_experiments;
+
+typedef struct ms_experiment_ask {
+    const char        *scale;
+    bool               full;
+    const char *const *data; /* each a set of its own; none: as the preset says */
+    size_t             n_data;
+    const unsigned    *seeds; /* of each set, the last for those that follow; none: 1 */
+    size_t             n_seeds;
+    const char *const *set; /* FIELD=VALUE, in place of whatever the item says */
+    size_t             n_set;
+} ms_experiment_ask;
+
+musec_status ms_experiments_load(ms_error *e, ms_experiments *out);
+void         ms_experiments_free(ms_experiments *all);
+/* By name or alias; one that is not there: the nearest is named. */
+musec_status ms_experiment_find(ms_error *e, const ms_experiments *all, const char *name,
+                                const ms_experiment **out);
+/* A scale's object in scales.json; one that is not there: all are named. */
+musec_status ms_experiment_scale(ms_error *e, const ms_experiments *all, const char *name,
+                                 const json_t **out);
+/* The paper's selection at a scale: an array of rows, or NULL. */
+const json_t *ms_experiment_selected(const ms_experiments *all, const char *scale,
+                                     const char *optimizer);
+
+/* Adds the runs of an item. */
+musec_status ms_experiment_runs(ms_error *e, const ms_experiments *all, const ms_experiment *item,
+                                const ms_experiment_ask *ask, ms_grid *grid);
+
+#endif

@@ -1,0 +1,60 @@
+/* paper.h - what the files of musec paper share.
+ *
+ * All items keep their runs in one store, OUT/runs, so that a run that several of them want is made
+ * once; each has its page, OUT/ITEM-SCALE.html, which shows its own runs alone. */
+#ifndef MS_CLI_PAPER_H
+#define MS_CLI_PAPER_H
+
+#include "cli/cli.h"
+#include "cli/device_list.h"
+#include "cli/estimate.h"
+#include "cli/experiment.h"
+#include "cli/sweep.h"
+#include "report/page.h"
+
+typedef struct ms_paper_args {
+    const char    *scale, *seeds, *out, *device, *png, *csv;
+    ms_option_list data, set;
+    int64_t        jobs, threads;
+    double         within;
+    int            full, omit_times, no_run, dry_run, recalibrate, json;
+} ms_paper_args;
+
+typedef struct ms_paper { /* what was asked for, read */
+    const ms_paper_args *args;
+    ms_experiments       all;
+    const json_t        *scale; /* its part of scales.json */
+    ms_experiment_ask    ask;
+    unsigned             seeds[MS_OPTION_LIST];
+    ms_device_list       devices;
+    ms_log               log;
+    char                 store[MS_PATH_MAX]; /* OUT/runs */
+    ms_sweep             sweep;              /* without a grid */
+} ms_paper;
+
+typedef struct ms_paper_item { /* { 0 } is empty */
+    const ms_experiment *item;
+    ms_grid              grid;
+    ms_sweep_run        *runs; /* of the grid */
+    ms_sweep             sweep;
+} ms_paper_item;
+
+/* The runs of an item, and how they stand in the store. */
+musec_status ms_paper_look(ms_error *e, const ms_paper *p, const ms_experiment *item,
+                           ms_paper_item *out);
+void         ms_paper_item_free(ms_paper_item *item);
+size_t       ms_paper_finished(const ms_paper_item *item);
+
+/* paper_list.c: every item with its runs and their time. */
+musec_status ms_paper_list(ms_error *e, const ms_paper *p);
+
+/* paper_page.c: the page of an item, whose path is printed or goes into `result`; of the verdict
+ * also what it found.  Notes go to the log. */
+musec_status ms_paper_page(ms_error *e, ms_paper *p, const ms_paper_item *item, json_t *result);
+
+/* paper_tables.c: what comes from the presets and the paper rather than from runs. */
+void ms_paper_architecture(const ms_paper *p, const ms_experiment *item, ms_page *page);
+void ms_paper_training(const ms_paper *p, const ms_experiment *item, ms_page *page);
+void ms_paper_selected(const ms_paper *p, const ms_experiment *item, ms_page *page);
+
+#endif

@@ -1,0 +1,135 @@
+/* paper_list.c - musec paper list: every item, its runs, and the time that they will take here. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/paper.h"
+#include "core/table.h"
+
+typedef struct row {
+    size_t runs, full, finished;
+    double left_s, full_s; /* of the reduced runs that are not finished; of all in full */
+} row;
+
+static musec_status read_row(ms_error *e, const ms_paper *p, const ms_experiment *item,
+                             const ms_estimate *est, row *out)
+{
+    ms_paper      full = *p;
+    ms_paper_item some = { 0 }, all = { 0 };
+    musec_status  st;
+
+    full.ask.full = true;
+    TRY(ms_paper_look(e, p, item, &some));
+    TRY(ms_paper_look(e, &full, item, &all));
+    *out = (row){ .runs     = some.grid.n,
+                  .full     = all.grid.n,
+                  .finished = ms_paper_finished(&some),
+                  .left_s   = ms_estimate_all(est, &some.grid, some.runs),
+                  .full_s   = ms_estimate_all(est, &all.grid, all.runs) };
+done:
+    ms_paper_item_free(&some);
+    ms_paper_item_free(&all);
+    return st;
+}
+
+/* In a word; the scale's sentence about it stands below the table. */
+static const char *data_of(const ms_paper *p, const row *r)
+{
+    return r->runs == 0        ? "-"
+           : p->ask.n_data > 0 ? "as given"
+                               : json_string_value(json_object_get(p->scale, "data"));
+}
+
+static void add_time(ms_table *t, double seconds)
+{
+    char text[32];
+    ms_estimate_text(seconds, text, sizeof text);
+    ms_table_add(t, "%s", text);
+}
+
+static musec_status print_table(ms_error *e, const ms_paper *p, const ms_estimate *est,
+                                const row *rows)
+{
+    static const char *const head[] = { "item",  "shows", "runs",          "finished",
+                                        "to go", "full",  "to go in full", "data" };
+    ms_table                 t      = { .align = "llrrrrrl" };
+    musec_status             st;
+
+    for (size_t i = 0; i < COUNT(head); i++)
+        ms_table_add(&t, "%s", head[i]);
+    for (size_t i = 0; i < p->all.n; i++) {
+        ms_table_add(&t, "%s", p->all.at[i].name);
+        ms_table_add(&t, "%s", p->all.at[i].shows);
+        ms_table_add(&t, "%zu", rows[i].runs);
+        ms_table_add(&t, "%zu", rows[i].finished);
+        add_time(&t, rows[i].left_s);
+        ms_table_add(&t, "%zu", rows[i].full);
+        add_time(&t, rows[i].full_s);
+        ms_table_add(&t, "%s", data_of(p, &rows[i]));
+    }
+    st = ms_table_print(e, &t, stdout);
+    ms_table_free(&t);
+    printf(
+        "\nAt %s, %d run%s at once.  Items share their runs: what one has made, the others have.\n"
+        "Data: %s.\n",
+        p->ask.scale, est->width, est->width == 1 ? "" : "s",
+        json_string_value(json_object_get(p->scale, "data_note")));
+    if (est->entry == NULL)
+        printf("Times are not known: musec paper list measures, without --no-run and --dry-run.\n");
+    else if (est->about)
+        printf("Times are about: by operations, from what nano takes here.\n");
+    return st;
+}
+
+static musec_status print_json(ms_error *e, const ms_paper *p, const ms_estimate *est,
+                               const row *rows)
+{
+    json_t      *items = json_array(), *all = json_object();
+    musec_status st;
+
+    for (size_t i = 0; i < p->all.n; i++) {
+        const ms_experiment *item = &p->all.at[i];
+        json_t              *one  = json_object();
+        json_object_set_new(one, "item", json_string(item->name));
+        json_object_set(one, "aliases", json_object_get(item->file, "aliases"));
+        json_object_set_new(one, "title", json_string(item->title));
+        json_object_set_new(one, "shows", json_string(item->shows));
+        json_object_set_new(one, "runs", json_integer((json_int_t)rows[i].runs));
+        json_object_set_new(one, "finished", json_integer((json_int_t)rows[i].finished));
+        json_object_set_new(one, "to_go_s", ms_cli_real(rows[i].left_s));
+        json_object_set_new(one, "full_runs", json_integer((json_int_t)rows[i].full));
+        json_object_set_new(one, "full_to_go_s", ms_cli_real(rows[i].full_s));
+        json_object_set_new(one, "data", json_string(data_of(p, &rows[i])));
+        json_array_append_new(items, one);
+    }
+    json_object_set_new(all, "scale", json_string(p->ask.scale));
+    json_object_set_new(all, "at_once", json_integer(est->width));
+    json_object_set_new(all, "about", json_boolean(est->about));
+    json_object_set_new(all, "items", items);
+    st = ms_cli_print_json(e, all, stdout);
+    json_decref(all);
+    return st;
+}
+
+musec_status ms_paper_list(ms_error *e, const ms_paper *p)
+{
+    const ms_estimate_setup setup = {
+        .all = &p->all, .ask = &p->ask, .out = p->args->out, .sweep = &p->sweep
+    };
+    ms_estimate  est  = { 0 };
+    row         *rows = calloc(p->all.n + 1, sizeof *rows);
+    ms_log       log  = p->log;
+    musec_status st;
+
+    if (rows == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the list");
+    TRY(ms_estimate_open(e, &setup, &est));
+    if ((est.entry == NULL || p->args->recalibrate) && !p->args->no_run && !p->args->dry_run)
+        TRY(ms_estimate_calibrate(e, &setup, &log, &est));
+    for (size_t i = 0; i < p->all.n; i++)
+        TRY(read_row(e, p, &p->all.at[i], &est, &rows[i]));
+    TRY(p->args->json ? print_json(e, p, &est, rows) : print_table(e, p, &est, rows));
+done:
+    free(rows);
+    ms_estimate_free(&est);
+    return st;
+}

@@ -1,0 +1,248 @@
+/* paper_page.c - the page of an item: its notes, how it was made, its sections. */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/paper.h"
+#include "report/sections.h"
+#include "report/verdict.h"
+
+enum { SECTIONS = 32, FILE_NAME = 256 };
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static void put_notes(const json_t *object, FILE *to)
+{
+    const json_t *notes = json_object_get(object, "notes");
+    for (size_t i = 0; i < json_array_size(notes); i++)
+        fprintf(to, "%s ", json_string_value(json_array_get(notes, i)));
+}
+
+/* As a shell takes it: quotes where they are needed. */
+static void put_argument(const char *text, FILE *to)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_./,:=+%@";
+    if (text[0] != '\0' && text[strspn(text, plain)] == '\0') {
+        fputs(text, to);
+        return;
+    }
+    fputc('\'', to);
+    for (const char *c = text; *c != '\0'; c++)
+        if (*c == '\'')
+            fputs("'\\''", to);
+        else
+            fputc(*c, to);
+    fputc('\'', to);
+}
+
+static void put_option(const char *name, const char *value, FILE *to)
+{
+    fprintf(to, " --%s ", name);
+    put_argument(value, to);
+}
+
+/* The command that makes the same runs: what decides about them and nothing else. */
+static void put_command(const ms_paper *p, const ms_experiment *item, FILE *to)
+{
+    const ms_paper_args *a = p->args;
+    fprintf(to, "musec paper %s --scale %s", item->name, p->ask.scale);
+    for (size_t i = 0; i < a->data.n; i++)
+        put_option("data", a->data.item[i], to);
+    if (a->seeds != NULL) put_option("seeds", a->seeds, to);
+    if (a->full) fputs(" --full", to);
+    for (size_t i = 0; i < a->set.n; i++)
+        put_option("set", a->set.item[i], to);
+}
+
+static musec_status begin(ms_error *e, const ms_paper *p, const ms_paper_item *item, ms_page *page)
+{
+    char  *lead = NULL, title[FILE_NAME];
+    size_t bytes;
+    FILE  *to = open_memstream(&lead, &bytes);
+
+    if (to == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the page");
+    put_notes(item->item->file, to);
+    if (item->grid.n > 0) {
+        put_notes(json_object_get(p->all.files, "scales"), to);
+        put_notes(p->scale, to);
+    }
+    if (item->grid.n > 0 && p->ask.n_set > 0)
+        fputs("What --set says stands in place of what is said here. ", to);
+    fputs("Made by: ", to);
+    put_command(p, item->item, to);
+    if (fclose(to) != 0) {
+        free(lead);
+        return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the page");
+    }
+    if (item->grid.n > 0)
+        snprintf(title, sizeof title, "%s, %s", item->item->title, p->ask.scale);
+    else
+        snprintf(title, sizeof title, "%s", item->item->title);
+    ms_page_begin(page, title, lead);
+    free(lead);
+    return MUSEC_OK;
+}
+
+/* ---- sections -------------------------------------------------------------------------------- */
+
+/* The item's, and what a reader of any of them wants to know of the runs. */
+static size_t choose_sections(const ms_experiment *item, const char *ids[SECTIONS])
+{
+    static const char *const always[] = { "architecture", "training", "runs" };
+    const json_t            *named    = json_object_get(item->file, "sections");
+    size_t                   n        = 0;
+    for (size_t i = 0; i < json_array_size(named) && n < SECTIONS; i++)
+        ids[n++] = json_string_value(json_array_get(named, i));
+    for (size_t i = 0; i < COUNT(always) && n < SECTIONS; i++)
+        ids[n++] = always[i];
+    return n;
+}
+
+static musec_status read_runs(ms_error *e, const ms_paper *p, const ms_paper_item *item,
+                              ms_runset *set)
+{
+    char         path[MS_PATH_MAX];
+    size_t       missing = 0;
+    ms_error     why     = { "" };
+    musec_status st      = MUSEC_OK;
+
+    for (size_t i = 0; i < item->grid.n; i++) {
+        if (!ms_sweep_is_finished(&item->runs[i])) {
+            missing++;
+            continue;
+        }
+        TRY(ms_path_join(e, p->store, item->grid.at[i].name, path));
+        st = ms_runset_add(&why, set, path);
+        if (st != MUSEC_OK)
+            return ms_fail(e, st, "%s; remove %s, and the run is made anew", why.text, path);
+    }
+    if (missing == item->grid.n)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "none of the %zu runs of %s is in %s; make them without "
+                       "--no-run",
+                       item->grid.n, item->item->name, p->store);
+    if (missing > 0)
+        TRY(ms_runset_note(e, set, "%zu of %zu runs are not made yet", missing, item->grid.n));
+done:
+    return st;
+}
+
+static bool is_item(const ms_paper_item *item, const char *name)
+{
+    return strcmp(item->item->name, name) == 0;
+}
+
+static json_t *claims_json(const ms_finding *findings, size_t n)
+{
+    json_t *out = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s, s:o, s:s}", "id", findings[i].id,
+                                             "where", findings[i].where, "claim", findings[i].claim,
+                                             "measure", findings[i].measure, "result",
+                                             ms_cli_string(findings[i].result), "verdict",
+                                             ms_verdict_word(findings[i].verdict)));
+    return out;
+}
+
+static void print_claims(const ms_finding *findings, size_t n)
+{
+    size_t of[] = { [MS_NOT_TESTED] = 0, [MS_HOLDS] = 0, [MS_DOES_NOT_HOLD] = 0 };
+    for (size_t i = 0; i < n; i++) {
+        const ms_finding *f = &findings[i];
+        printf("%-15s  %s (%s)\n%17s%s\n", ms_verdict_word(f->verdict), f->claim, f->where, "",
+               f->result);
+        of[f->verdict]++;
+    }
+    printf("\n%zu claims: %zu hold, %zu do not, %zu are not tested here\n", n, of[MS_HOLDS],
+           of[MS_DOES_NOT_HOLD], of[MS_NOT_TESTED]);
+}
+
+/* The claims and what became of them: on the page, as markdown, on stdout or in `result`. */
+static musec_status add_verdict(ms_error *e, const ms_paper *p, const ms_compare *c,
+                                const char *markdown, ms_page *page, json_t *result)
+{
+    const size_t n        = ms_verdict_find(c, false, NULL);
+    ms_finding  *findings = calloc(n > 0 ? n : 1, sizeof *findings);
+    ms_section  *section;
+    ms_table     table = { 0 };
+    ms_out_file  file  = { 0 };
+    musec_status st    = MUSEC_OK;
+
+    if (findings == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the claims");
+    (void)ms_verdict_find(c, p->args->omit_times != 0, findings);
+    ms_verdict_table(findings, n, &table);
+    json_object_set_new(result, "claims", claims_json(findings, n));
+    json_object_set_new(result, "markdown", ms_cli_string(markdown));
+    if (!p->args->json) print_claims(findings, n);
+    TRY(ms_out_open(e, markdown, &file));
+    TRY(ms_table_markdown(e, &table, file.f));
+    TRY(ms_out_commit(e, &file));
+    section = ms_page_section(page, "verdict", "The claims and what these runs say", "");
+    ms_section_table(page, section, "verdict",
+                     "Each claim in our words, the measurement, and what it gave at this scale.",
+                     &table);
+done:
+    ms_out_abandon(&file);
+    ms_table_free(&table);
+    free(findings);
+    return st;
+}
+
+static musec_status add_runs(ms_error *e, ms_paper *p, const ms_paper_item *item,
+                             const char *markdown, ms_page *page, json_t *result)
+{
+    const char       *ids[SECTIONS];
+    ms_report_options options = { .omit_times = p->args->omit_times != 0,
+                                  .within     = p->args->within,
+                                  .only       = ids,
+                                  .n_only     = choose_sections(item->item, ids) };
+    ms_runset         set     = { 0 };
+    ms_compare        compare = { 0 };
+    musec_status      st;
+
+    TRY(read_runs(e, p, item, &set));
+    TRY(ms_compare_build(e, &set, &compare));
+    if (markdown != NULL) TRY(add_verdict(e, p, &compare, markdown, page, result));
+    TRY(ms_sections_build(e, &compare, &options, page));
+    for (size_t i = 0; i < set.n_notes; i++)
+        ms_log_say(&p->log, MS_LOG_NORMAL, "note: %s", set.notes[i]);
+done:
+    ms_compare_free(&compare);
+    ms_runset_free(&set);
+    return st;
+}
+
+/* OUT/ITEM-SCALE.ENDING */
+static musec_status file_of(ms_error *e, const ms_paper *p, const ms_paper_item *item,
+                            const char *ending, char path[MS_PATH_MAX])
+{
+    char name[FILE_NAME];
+    snprintf(name, sizeof name, "%s-%s.%s", item->item->name, p->ask.scale, ending);
+    return ms_path_join(e, p->args->out, name, path);
+}
+
+musec_status ms_paper_page(ms_error *e, ms_paper *p, const ms_paper_item *item, json_t *result)
+{
+    char                path[MS_PATH_MAX], markdown[MS_PATH_MAX];
+    const ms_page_files files = { .html = path, .png_dir = p->args->png, .csv_dir = p->args->csv };
+    ms_page             page  = { 0 };
+    musec_status        st;
+
+    TRY(file_of(e, p, item, "html", path));
+    TRY(file_of(e, p, item, "md", markdown));
+    TRY(ms_directory_make(e, p->args->out));
+    TRY(begin(e, p, item, &page));
+    if (is_item(item, "architecture")) ms_paper_architecture(p, item->item, &page);
+    if (is_item(item, "training")) ms_paper_training(p, item->item, &page);
+    if (is_item(item, "hyperparameters")) ms_paper_selected(p, item->item, &page);
+    if (item->grid.n > 0)
+        TRY(add_runs(e, p, item, is_item(item, "verdict") ? markdown : NULL, &page, result));
+    TRY(ms_page_write(e, &page, &files));
+    json_object_set_new(result, "page", ms_cli_string(path));
+    if (!p->args->json) printf("%s\n", path);
+done:
+    ms_page_free(&page);
+    return st;
+}

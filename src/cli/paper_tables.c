@@ -1,0 +1,245 @@
+/* paper_tables.c - the tables that come from the presets, beside what the paper prints. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/paper.h"
+#include "train/schedule.h"
+
+enum { CELL = 1024, PRESETS = 5 };
+
+/* ---- cells ----------------------------------------------------------------------------------- */
+
+typedef void (*cell_of)(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *sizes,
+                        const char *field, char *text);
+
+static void field_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *sizes,
+                       const char *field, char *text)
+{
+    (void)s, (void)sizes;
+    (void)ms_train_config_get(cfg, field, text, CELL);
+}
+
+static void count_text(double n, char *text)
+{
+    if (n >= 1e9)
+        snprintf(text, CELL, "%.2fB", n / 1e9);
+    else
+        snprintf(text, CELL, "%.*fM", n >= 1e8 ? 0 : n >= 1e7 ? 1 : 2, n / 1e6);
+}
+
+static void parameters_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
+                            const char *field, char *text)
+{
+    (void)cfg, (void)s, (void)field;
+    count_text((double)(n->n_matrix + n->n_embed + n->n_head + n->n_vector), text);
+}
+
+static void matrices_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
+                          const char *field, char *text)
+{
+    (void)cfg, (void)s, (void)field;
+    count_text((double)n->n_matrix, text);
+}
+
+static void batch_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
+                       const char *field, char *text)
+{
+    (void)cfg, (void)n, (void)field;
+    snprintf(text, CELL, "%lld to %lld", (long long)s->stage[0].batch,
+             (long long)s->stage[s->n_stages - 1].batch);
+}
+
+static void stages_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
+                        const char *field, char *text)
+{
+    size_t used = 0;
+    (void)cfg, (void)n, (void)field;
+    for (int i = 0; i < s->n_stages && used < CELL; i++)
+        used += (size_t)snprintf(text + used, CELL - used, "%s%lld: %g", i == 0 ? "" : ", ",
+                                 (long long)s->stage[i].first, s->stage[i].lr);
+}
+
+static void windows_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
+                         const char *field, char *text)
+{
+    const ms_train_stage *a = &s->stage[0], *b = &s->stage[s->n_stages - 1];
+    (void)cfg, (void)n, (void)field;
+    snprintf(text, CELL, "%lld/%lld to %lld/%lld", (long long)a->window_short,
+             (long long)a->window_long, (long long)b->window_short, (long long)b->window_long);
+}
+
+static void precision_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
+                           const char *field, char *text)
+{
+    (void)cfg, (void)s, (void)n, (void)field;
+    snprintf(text, CELL, "float32 on a CPU");
+}
+
+static void data_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
+                      const char *field, char *text)
+{
+    (void)s, (void)n, (void)field;
+    snprintf(text, CELL,
+             cfg->tokenizer == MS_TOKENIZER_BYTE ? "built in, or any text" : "any of GPT-2 tokens");
+}
+
+/* ---- a table over the presets ---------------------------------------------------------------- */
+
+typedef struct line {
+    const char *title;
+    cell_of     cell;
+    const char *field; /* of the config, and of what the file has of the paper */
+} line;
+
+typedef struct column {
+    const char     *preset;
+    const json_t   *paper; /* its own figures, or NULL */
+    bool            known;
+    ms_train_config cfg;
+    ms_schedule     schedule;
+    ms_gpt_sizes    sizes;
+} column;
+
+/* As the items run them: the first run of one that every scale has. */
+static void read_column(const ms_paper *p, const ms_experiment *item, size_t index, column *out)
+{
+    ms_experiment_ask    ask  = { .scale = ms_preset_name(index, NULL) };
+    ms_grid              grid = { 0 };
+    ms_error             ignored;
+    const ms_experiment *sweep;
+
+    *out       = (column){ .preset = ask.scale };
+    out->paper = json_object_get(json_object_get(item->file, "paper"), ask.scale);
+    if (ms_experiment_find(&ignored, &p->all, "threshold", &sweep) == MUSEC_OK &&
+        ms_experiment_runs(&ignored, &p->all, sweep, &ask, &grid) == MUSEC_OK && grid.n > 0) {
+        out->cfg = grid.at[0].config;
+        out->known =
+            ms_schedule_make(&ignored, &out->cfg, &out->schedule) == MUSEC_OK &&
+            ms_gpt_measure(&ignored, &out->cfg.model, MUSEC_F32, 1, &out->sizes) == MUSEC_OK;
+    }
+    ms_grid_free(&grid);
+}
+
+static void add_presets(const ms_paper *p, const ms_experiment *item, const char *caption,
+                        const line *lines, size_t n, ms_page *page)
+{
+    static column columns[PRESETS];
+    ms_section   *section = ms_page_section(page, item->name, item->title, item->shows);
+    ms_table      table   = { .align = "lrrrrrrrr" };
+    char          text[CELL];
+
+    ms_table_add(&table, "%s", "");
+    for (size_t i = 0; i < PRESETS; i++) {
+        read_column(p, item, i, &columns[i]);
+        ms_table_add(&table, "%s", columns[i].preset);
+        if (columns[i].paper != NULL) ms_table_add(&table, "%s, paper", columns[i].preset);
+    }
+    for (size_t k = 0; k < n; k++) {
+        ms_table_add(&table, "%s", lines[k].title);
+        for (size_t i = 0; i < PRESETS; i++) {
+            const column *c      = &columns[i];
+            const char   *theirs = json_string_value(json_object_get(c->paper, lines[k].field));
+            snprintf(text, sizeof text, "-");
+            if (c->known && lines[k].cell != NULL)
+                lines[k].cell(&c->cfg, &c->schedule, &c->sizes, lines[k].field, text);
+            ms_table_add(&table, "%s", text);
+            if (c->paper != NULL) ms_table_add(&table, "%s", theirs != NULL ? theirs : "-");
+        }
+    }
+    ms_section_table(page, section, item->name, caption, &table);
+    ms_table_free(&table);
+}
+
+void ms_paper_architecture(const ms_paper *p, const ms_experiment *item, ms_page *page)
+{
+    static const line lines[] = {
+        { "layers", field_cell, "layers" },
+        { "attention heads", field_cell, "heads" },
+        { "width of a head", field_cell, "head" },
+        { "model width", field_cell, "width" },
+        { "MLP width", field_cell, "mlp" },
+        { "longest document", field_cell, "max_doc" },
+        { "ids", field_cell, "vocab" },
+        { "parameters in matrices", matrices_cell, "matrices" },
+        { "parameters", parameters_cell, "parameters" },
+    };
+    add_presets(p, item, "The presets as they are built, beside the paper's figures.", lines,
+                COUNT(lines), page);
+}
+
+void ms_paper_training(const ms_paper *p, const ms_experiment *item, ms_page *page)
+{
+    static const line lines[] = {
+        { "steps", field_cell, "steps" },
+        { "tokens of a step", batch_cell, "batch" },
+        { "windows, short/long", windows_cell, "windows" },
+        { "first step of a stage: factor on lr", stages_cell, "stages" },
+        { "last share of the steps, in which lr falls", field_cell, "cooldown" },
+        { "to a factor of", field_cell, "cooldown_to" },
+        { "gradient", field_cell, "grad_reduction" },
+        { "weight decay", field_cell, "decay_form" },
+        { "tokenizer", field_cell, "tokenizer" },
+        { "precision", precision_cell, "precision" },
+        { "data", data_cell, "data" },
+        { "hardware", NULL, "hardware" },
+    };
+    add_presets(p, item,
+                "The runs of the items as they are configured, beside the paper's figures.", lines,
+                COUNT(lines), page);
+}
+
+/* ---- the paper's selections ------------------------------------------------------------------ */
+
+static const json_t *row_at(const json_t *rows, double lr)
+{
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        if (json_number_value(json_object_get(json_array_get(rows, i), "lr")) == lr)
+            return json_array_get(rows, i);
+    return NULL;
+}
+
+static void add_selected(const ms_paper *p, const char *scale, ms_page *page, ms_section *section)
+{
+    static const struct {
+        const char *optimizer, *title;
+    } methods[]         = { { "muon", "Muon" },
+                            { "muonclip", "MuonClip" },
+                            { "soft-musec", "Soft Musec, SPECTRA" } };
+    const json_t *rows  = ms_experiment_selected(&p->all, scale, "soft-musec");
+    ms_table      table = { .align = "rllll" };
+    char          id[64], caption[128];
+
+    ms_table_add(&table, "learning rate");
+    for (size_t i = 0; i < COUNT(methods); i++)
+        ms_table_add(&table, "%s", methods[i].title);
+    ms_table_add(&table, "threshold");
+    for (size_t k = 0; k < json_array_size(rows); k++) {
+        const json_t *row = json_array_get(rows, k);
+        const double  lr  = json_number_value(json_object_get(row, "lr"));
+        ms_table_add(&table, "%g", lr);
+        for (size_t i = 0; i < COUNT(methods); i++) {
+            const char *decay = json_string_value(json_object_get(
+                row_at(ms_experiment_selected(&p->all, scale, methods[i].optimizer), lr),
+                "weight_decay"));
+            ms_table_add(&table, "%s", decay != NULL ? decay : "-");
+        }
+        ms_table_add(&table, "%g", json_number_value(json_object_get(row, "threshold")));
+    }
+    snprintf(id, sizeof id, "selected-%s", scale);
+    snprintf(caption, sizeof caption, "Selected by the paper at %s: weight decays and threshold.",
+             scale);
+    ms_section_table(page, section, id, caption, &table);
+    ms_table_free(&table);
+}
+
+/* Those of the scale; of all three where the paper has none. */
+void ms_paper_selected(const ms_paper *p, const ms_experiment *item, ms_page *page)
+{
+    ms_section *section = ms_page_section(page, "selected", "What the paper selected", item->shows);
+    const bool  has     = ms_experiment_selected(&p->all, p->ask.scale, "muon") != NULL;
+    const char *scale;
+    for (size_t i = 0; (scale = ms_preset_name(i, NULL)) != NULL; i++)
+        if (ms_experiment_selected(&p->all, scale, "muon") != NULL &&
+            (!has || strcmp(scale, p->ask.scale) == 0))
+            add_selected(p, scale, page, section);
+}

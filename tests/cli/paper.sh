@@ -1,0 +1,143 @@
+# paper.sh - a figure of the paper from nothing to its page: killed in the middle, gone on, the same
+# page; what is listed, and what is refused.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+
+export OMP_WAIT_POLICY=passive
+tiny=(--set layers=1 --set width=32 --set heads=1 --set head=32 --set mlp=64 --set steps=6
+    --set val_every=2 --set val_tokens=512 --set report_every=2)
+
+# The runs, before there are any.
+succeeds paper threshold --dry-run --json
+python3 - <<'P' && pass || fail "--dry-run --json: $(head -c 300 stdout)"
+import json
+runs = json.load(open("stdout"))
+runs = runs["runs"] if isinstance(runs, dict) else runs
+assert len(runs) == 9, len(runs)
+P
+succeeds paper fig12 --dry-run --full
+prints '^18 runs in .*: 18 waiting'
+succeeds paper fig11 --full --dry-run --data builtin --data builtin:2 --data builtin:3 --seeds 2,1
+prints '^72 runs in .*: 72 waiting' # 18 settings: two seeds, and one on each of the other sets
+succeeds paper list --dry-run
+prints '^Times are not known'
+check "nothing was written" test ! -e runs
+succeeds paper table1 --dry-run
+prints 'needs no runs'
+
+if ! command -v gnuplot >/dev/null; then
+    fails 1 'gnuplot' paper threshold "${tiny[@]}"
+    skip "no gnuplot: no pages"
+    finish
+fi
+
+# Undisturbed.
+mkdir whole broken
+(cd whole && "$MUSEC" paper threshold "${tiny[@]}" --omit-times --csv csv >../stdout 2>../stderr)
+code=$?
+check "threshold: $(tail -n 1 stderr)" test "$code" -eq 0
+check "the path of the page is printed" grep -qx 'runs/paper/threshold-pico.html' stdout
+check "the page is there" test -s whole/runs/paper/threshold-pico.html
+check "its numbers too" test -n "$(ls whole/csv)"
+check "it says that QK-norm is off" grep -q 'without QK-norm' whole/runs/paper/threshold-pico.html
+check "and that --set comes before it" \
+    grep -q 'What --set says stands in place' whole/runs/paper/threshold-pico.html
+check "it says how it was made" \
+    grep -q 'musec paper threshold --scale pico --set layers=1' whole/runs/paper/threshold-pico.html
+check "nine runs" test "$(ls -d whole/runs/paper/runs/*/ | wc -l)" -eq 9
+
+# Killed when some runs are finished: what is there stays, and the page is the same.
+python3 - "$MUSEC" "${tiny[@]}" <<'P' && pass || fail "kill -9"
+import glob, os, signal, subprocess, sys, time
+job = subprocess.Popen([sys.argv[1], "paper", "threshold", *sys.argv[2:], "--jobs", "1"],
+                       cwd="broken", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+deadline = time.time() + 60
+while time.time() < deadline and len(glob.glob("broken/runs/paper/runs/*/summary.json")) < 3:
+    time.sleep(0.01)
+job.send_signal(signal.SIGKILL)
+job.wait(60)
+assert 3 <= len(glob.glob("broken/runs/paper/runs/*/summary.json")) < 9
+P
+check "no page of a part" test ! -e broken/runs/paper/threshold-pico.html
+sleep 0.5 # the run that lost its parent ends by itself
+finished=$(grep -l '"done"' broken/runs/paper/runs/*/summary.json)
+# shellcheck disable=SC2086  # names without blanks
+stat -c '%n %y %z' $finished >before
+(cd broken && "$MUSEC" paper threshold "${tiny[@]}" --omit-times >../stdout 2>../stderr)
+code=$?
+check "it goes on: $(tail -n 1 stderr)" test "$code" -eq 0
+# shellcheck disable=SC2086
+stat -c '%n %y %z' $finished >after
+check "finished runs are not made again" cmp before after
+check "the page is the same" \
+    cmp whole/runs/paper/threshold-pico.html broken/runs/paper/threshold-pico.html
+
+# A run that is not what it says to be is named.
+first=$(echo broken/runs/paper/runs/pico-soft-musec-lr0.1-*)
+first=${first%% *}
+rm "$first/log.jsonl"
+(cd broken && "$MUSEC" paper threshold "${tiny[@]}" >../stdout 2>../stderr) && fail "without a log" || pass
+check "what to do: $(cat stderr)" \
+    grep -q "remove ${first#broken/}, and the run is made anew" stderr
+
+# Another item takes the runs that are there.
+cd whole || exit 1
+run paper weight-norm "${tiny[@]}" --dry-run
+prints '3 done, 13 waiting|13 waiting, 3 done'
+run paper verdict "${tiny[@]}" --no-run --json
+check "verdict: $(cat stderr)" test "$code" -eq 0
+python3 - <<'P' && pass || fail "verdict --json: $(head -c 300 stdout)"
+import json, os
+v = json.load(open("stdout"))
+assert len(v["claims"]) > 10 and {c["verdict"] for c in v["claims"]} <= {
+    "holds", "does not hold", "not tested here"}
+assert os.path.getsize(v["page"]) > 1000 and open(v["markdown"]).read().startswith("|")
+P
+grep -q 'of 110 runs are not made yet' stderr && pass || fail "no note of runs that are missing"
+fails 1 'none of the 18 runs|none of the 9 runs' paper ns-iters --no-run --out elsewhere
+run paper table2
+check "table2: $(cat stderr)" grep -qx 'runs/paper/training-pico.html' stdout
+check "it has the paper's figures" grep -q '1049K' runs/paper/training-pico.html
+
+# The list, with times by a calibration that is made once.
+run paper list "${tiny[@]}" --json
+check "list: $(cat stderr)" test "$code" -eq 0
+check "it calibrates" grep -q '^calibrating at pico' stderr
+python3 - <<'P' && pass || fail "list --json: $(head -c 300 stdout)"
+import json
+items = {i["item"]: i for i in json.load(open("stdout"))["items"]}
+assert items["threshold"]["finished"] == 9 and items["threshold"]["to_go_s"] == 0
+assert items["lr-sweep"]["runs"] == 100 and items["lr-sweep"]["finished"] == 9
+assert 0 < items["ns-iters"]["to_go_s"] < items["lr-sweep"]["to_go_s"] < items["verdict"]["full_to_go_s"]
+assert items["architecture"]["runs"] == 0 and "fig11" in items["threshold"]["aliases"]
+P
+succeeds paper list "${tiny[@]}"
+prints '^threshold +Figure 11 +9 +9 +0 s +18'
+prints '^Data: the built-in corpus'
+succeeds paper list --scale medium --no-run
+prints '^threshold +Figure 11 +9 +0 +- +18 +- +GPT-2 tokens$'
+echo '{"format": 1' >runs/paper/calibration.json
+succeeds paper list "${tiny[@]}" --no-run # a damaged one is as none
+prints '^threshold +Figure 11 +9 +9 +0 s +18 +-'
+cd .. || exit 1
+
+# What is refused, in one line, before anything is made.
+rm -rf runs
+fails 1 'no item "treshold"; did you mean "threshold"' paper treshold
+fails 1 'no item "frobnicate".*musec paper list' paper frobnicate
+fails 1 'no scale "piko"; there are pico, nano' paper threshold --scale piko
+fails 1 'did you mean "steps"' paper threshold --set stepz=3
+fails 1 'the stages say what batch is' paper threshold --set batch=512
+fails 1 '--seeds says what seed is' paper threshold --seeds 2 --set seed=1
+fails 1 '--data says what data is' paper threshold --data a.txt --set data=b.txt
+fails 1 'seeds is "0"' paper threshold --seeds 0
+fails 1 'seeds is "2,x"' paper threshold --seeds 2,x
+fails 1 'jobs must be' paper threshold --jobs -1
+fails 1 'no device "gpu"' paper threshold --device gpu
+fails 1 'no-such-dir' paper threshold --data no-such-dir
+fails 1 'needs data' paper threshold --scale small
+fails 2 'ITEM' paper
+fails 2 'set wants FIELD=VALUE' paper threshold --set steps
+fails 2 'within' paper threshold --within 2
+check "nothing came of all that" test ! -e runs
+finish

@@ -1,0 +1,179 @@
+/* estimate_test.c - the time of runs from figures that are known: sums by hand, what is not known,
+ * slots that share the work, and whose calibration is read. */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/estimate.h"
+#include "core/json_file.h"
+
+/* A run of 100 steps in two stages of 1000 and 3000 tokens. */
+static ms_train_config run_of(const char *preset, const char *optimizer)
+{
+    static const char *const settings[][2] = {
+        { "steps", "100" },
+        { "extension", "0" },
+        { "stages", "40% batch=1000 window=63/63; rest batch=3000 window=127/127" },
+        { "micro_batches", "1" },
+        { "val_every", "30" },
+        { "val_tokens", "5000" },
+        { "report_every", "20" },
+    };
+    ms_error        e = { "" };
+    ms_train_config cfg;
+    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, preset, optimizer));
+    for (size_t i = 0; i < COUNT(settings); i++)
+        CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, settings[i][0], settings[i][1]));
+    CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
+    return cfg;
+}
+
+/* Figures that hold for pico itself.  Operations of a token: 6 (matrices + head), and 12 a column
+ * and key of each layer; documents of 128 show 64 keys in the mean to either window. */
+static json_t *figures(void)
+{
+    const double flops =
+        6.0 * (2 * (4 * 128.0 * 128 + 2 * 512.0 * 128) + 320 * 128.0) + 2 * 12.0 * 128 * 64;
+    const double work = 2 * (4 * 128.0 * 128 * 128 + 2 * 128.0 * 512 * 128);
+    return json_pack("{s:f, s:f, s:f, s:f, s:[{s:f, s:f}, {s:f, s:f}], s:{s:{s:f, s:f}}}",
+                     "start_s", 0.25, "rest_ms", 0.5, "val_ms_token", 0.01, "optim_work", work,
+                     "stages", "ms_token", 0.02, "flops_token", flops, "ms_token", 0.03,
+                     "flops_token", flops, "optim", "muon paper 5", "ms", 7.0, "report_ms", 40.0);
+}
+
+static void a_run_is_a_sum(void **state)
+{
+    ms_estimate           est = { .entry = figures(), .width = 1 };
+    const ms_train_config cfg = run_of("pico", "muon");
+    /* 40 steps of 1000 and 60 of 3000 tokens, 100 optimizer steps, 5 measurements, validations
+     * after 30, 60, 90 and at the end */
+    const double want = 0.25 + (40 * 1000 * 0.02 + 60 * 3000 * 0.03 + 100 * 0.5 + 100 * 7.0 +
+                                5 * 40.0 + 4 * 5000 * 0.01) /
+                                   1000.0;
+    const double got = ms_estimate_run(&est, &cfg);
+    (void)state;
+    CHECK(fabs(got - want) <= 1e-9 * want, "%.9g s, not %.9g", got, want);
+    json_decref(est.entry);
+}
+
+static void larger_models_go_by_operations(void **state)
+{
+    ms_estimate           est   = { .entry = figures(), .width = 1, .about = true };
+    const ms_train_config small = run_of("pico", "muon"), large = run_of("wide", "muon");
+    const double          ratio = ms_estimate_run(&est, &large) / ms_estimate_run(&est, &small);
+    /* matrices and head of the two by their sizes: 16 layers of 12 x 2048^2 and 50304 x 2048,
+     * against 2 of 12 x 128^2 and 320 x 128 */
+    const double tokens =
+        (16 * 12 * 2048.0 * 2048 + 50304 * 2048.0) / (2 * 12 * 128.0 * 128 + 320 * 128.0);
+    const double steps = 8.0 * 16 * 16 * 16; /* layers, and the width's cube */
+    (void)state;
+    CHECK(ratio > 0.5 * tokens && ratio < 1.5 * fmax(tokens, steps),
+          "%g times, tokens %g, steps %g", ratio, tokens, steps);
+    json_decref(est.entry);
+}
+
+static void what_is_not_known(void **state)
+{
+    ms_estimate           est = { .entry = figures(), .width = 1 }, none = { .width = 1 };
+    const ms_train_config muon = run_of("pico", "muon"), other = run_of("pico", "spectra");
+    ms_grid_run           runs[2] = { { .config = muon }, { .config = other } };
+    const ms_grid         one = { .at = runs, .n = 1 }, both = { .at = runs, .n = 2 };
+    char                  text[32];
+    (void)state;
+    CHECK(isnan(ms_estimate_run(&none, &muon)), "without a calibration");
+    CHECK(isnan(ms_estimate_run(&est, &other)), "an optimizer that was not measured");
+    CHECK(isfinite(ms_estimate_all(&est, &one, NULL)), "one that was");
+    CHECK(isnan(ms_estimate_all(&est, &both, NULL)), "a sum with one that was not");
+    ms_estimate_text(NAN, text, sizeof text);
+    assert_string_equal(text, "-");
+    json_decref(est.entry);
+}
+
+static void slots_share_the_runs(void **state)
+{
+    ms_estimate   est = { .entry = figures() };
+    ms_grid_run   runs[5];
+    ms_sweep_run  states[5] = { { .state = MS_SWEEP_DONE }, { .state = MS_SWEEP_DIVERGED } };
+    const ms_grid grid      = { .at = runs, .n = 5 };
+    (void)state;
+    for (size_t i = 0; i < 5; i++)
+        runs[i] = (ms_grid_run){ .config = run_of("pico", "muon") };
+    const double one = ms_estimate_run(&est, &runs[0].config);
+    for (est.width = 1; est.width <= 6; est.width++) {
+        const int rounds = (5 + est.width - 1) / est.width, left = (3 + est.width - 1) / est.width;
+        const double all = ms_estimate_all(&est, &grid, NULL);
+        CHECK(fabs(all - rounds * one) <= 1e-9 * all, "%d at once: %g, not %d x %g", est.width, all,
+              rounds, one);
+        CHECK(fabs(ms_estimate_all(&est, &grid, states) - left * one) <= 1e-9 * all,
+              "%d at once: the finished ones cost nothing", est.width);
+    }
+    json_decref(est.entry);
+}
+
+static void times_in_words(void **state)
+{
+    static const struct {
+        double      seconds;
+        const char *words;
+    } cases[] = { { 0.0, "0 s" },
+                  { 40.4, "40 s" },
+                  { 89.0, "89 s" },
+                  { 90.0, "2 min" },
+                  { 600.0, "10 min" },
+                  { 3600.0 * 5.0, "5.0 h" },
+                  { 86400.0 * 41.3, "41 days" },
+                  { 86400.0 * 3653.0, "10 years" } };
+    char text[32];
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        ms_estimate_text(cases[i].seconds, text, sizeof text);
+        assert_string_equal(text, cases[i].words);
+    }
+}
+
+static void a_calibration_is_this_machines(void **state)
+{
+    const ms_experiment_ask ask   = { .scale = "pico" };
+    const ms_sweep          sweep = { .jobs = 3, .threads = 2 };
+    const ms_estimate_setup setup = { .ask = &ask, .out = check_tmp_dir(), .sweep = &sweep };
+    ms_error                e     = { "" };
+    ms_estimate             est;
+    char                    path[MS_PATH_MAX];
+    (void)state;
+
+    CHECK_OK_ERR(&e, ms_path_join(&e, check_tmp_dir(), "calibration.json", path));
+    CHECK_OK_ERR(&e, ms_estimate_open(&e, &setup, &est));
+    CHECK(est.entry == NULL && est.width == 3, "out of nothing");
+    json_object_set_new(json_object_get(est.file, "entries"), "pico, 3 at once of 2 threads",
+                        figures());
+    CHECK_OK_ERR(&e, ms_json_write(&e, path, est.file));
+    ms_estimate_free(&est);
+
+    CHECK_OK_ERR(&e, ms_estimate_open(&e, &setup, &est));
+    CHECK(est.entry != NULL, "what was written is found");
+    json_object_set_new(json_object_get(est.file, "machine"), "cpu", json_string("another"));
+    CHECK_OK_ERR(&e, ms_json_write(&e, path, est.file));
+    ms_estimate_free(&est);
+
+    CHECK_OK_ERR(&e, ms_estimate_open(&e, &setup, &est));
+    CHECK(est.entry == NULL, "another machine's is not ours");
+    json_object_set_new(est.file, "entries", json_integer(3));
+    CHECK_OK_ERR(&e, ms_json_write(&e, path, est.file));
+    ms_estimate_free(&est);
+
+    CHECK_OK_ERR(&e, ms_estimate_open(&e, &setup, &est));
+    CHECK(json_is_object(json_object_get(est.file, "entries")), "a damaged one is as none");
+    ms_estimate_free(&est);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_is_a_sum),    cmocka_unit_test(larger_models_go_by_operations),
+        cmocka_unit_test(what_is_not_known), cmocka_unit_test(slots_share_the_runs),
+        cmocka_unit_test(times_in_words),    cmocka_unit_test(a_calibration_is_this_machines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

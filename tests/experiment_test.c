@@ -1,0 +1,424 @@
+/* experiment_test.c - the files of experiments/: that they say what the paper says, that every grid
+ * becomes runs at every scale, and how many. */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/experiment.h"
+#include "report/sections.h"
+#include "train/schedule.h"
+
+static ms_experiments all;
+
+static int load(void **state)
+{
+    ms_error e = { "" };
+    (void)state;
+    CHECK_OK_ERR(&e, ms_experiments_load(&e, &all));
+    return 0;
+}
+
+static int unload(void **state)
+{
+    (void)state;
+    ms_experiments_free(&all);
+    return 0;
+}
+
+static const ms_experiment *find(const char *name)
+{
+    ms_error             e = { "" };
+    const ms_experiment *item;
+    CHECK_OK_ERR(&e, ms_experiment_find(&e, &all, name, &item));
+    return item;
+}
+
+static ms_grid runs_of(const char *name, const ms_experiment_ask *ask)
+{
+    ms_error e    = { "" };
+    ms_grid  grid = { 0 };
+    CHECK_OK_ERR(&e, ms_experiment_runs(&e, &all, find(name), ask, &grid));
+    return grid;
+}
+
+static size_t count(const char *name, const char *scale, bool full)
+{
+    const ms_experiment_ask ask  = { .scale = scale, .full = full };
+    ms_grid                 grid = runs_of(name, &ask);
+    const size_t            n    = grid.n;
+    ms_grid_free(&grid);
+    return n;
+}
+
+static const char *text_of(const ms_train_config *cfg, const char *field)
+{
+    static char text[MS_PATH_MAX];
+    CHECK(ms_train_config_get(cfg, field, text, sizeof text) == MUSEC_OK, "%s", field);
+    return text;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static void every_figure_and_table_has_an_item(void **state)
+{
+    static const struct {
+        const char *alias, *item;
+    } cases[] = {
+        { "fig1", "lr-sweep" },          { "fig2", "dynamics" },
+        { "fig3", "weight-norm" },       { "fig4", "lr-sweep" },
+        { "fig5", "lr-sweep" },          { "fig6", "dynamics" },
+        { "fig7", "dynamics" },          { "fig8", "dynamics" },
+        { "fig9", "effective-rank" },    { "fig10", "step-time" },
+        { "fig11", "threshold" },        { "fig12", "ns-iters" },
+        { "table1", "architecture" },    { "table2", "training" },
+        { "table3", "hyperparameters" }, { "table4", "hyperparameters" },
+        { "table5", "hyperparameters" }, { "effective-step", "effective-step" },
+        { "controls", "controls" },      { "clip-activity", "clip-activity" },
+        { "stability", "stability" },    { "verdict", "verdict" },
+    };
+    ms_error             e = { "" };
+    const ms_experiment *item;
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        assert_string_equal(find(cases[i].alias)->name, cases[i].item);
+    for (size_t i = 0; i < all.n; i++)
+        CHECK(json_integer_value(json_object_get(all.at[i].file, "order")) == (json_int_t)i + 1,
+              "%s is out of order", all.at[i].name);
+    CHECK(ms_experiment_find(&e, &all, "treshold", &item) == MUSEC_EINVAL, "found");
+    CHECK(strstr(e.text, "did you mean \"threshold\"") != NULL, "%s", e.text);
+    CHECK(ms_experiment_find(&e, &all, "frobnicate", &item) == MUSEC_EINVAL, "found");
+    CHECK(strstr(e.text, "musec paper list") != NULL, "%s", e.text);
+}
+
+static void sections_exist(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < all.n; i++) {
+        const json_t *named = json_object_get(all.at[i].file, "sections");
+        for (size_t k = 0; k < json_array_size(named); k++) {
+            const char *id = json_string_value(json_array_get(named, k));
+            ms_error    e  = { "" };
+            CHECK_OK_ERR(&e, ms_sections_check(&e, &id, 1));
+        }
+    }
+}
+
+/* ---- the paper's tables ---------------------------------------------------------------------- */
+
+/* Tables 3, 4 and 5, a line a learning rate: Muon's, MuonClip's and Soft Musec's decays of QK, VO
+ * and MLP, then the threshold. */
+static const struct {
+    const char *scale;
+    double      lr, muon[3], muonclip[3], soft[3], threshold;
+} paper[] = {
+    { "small", 0.01, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 0.3 }, 0.5 },
+    { "small", 0.023, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 0.3 }, 0.5 },
+    { "small", 0.05, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 0.3 }, 0.1 },
+    { "small", 0.1, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 0.3 }, 0.1 },
+    { "small", 0.2, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 0.3 }, 0.1 },
+    { "small", 0.5, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 0.3 }, 0.1 },
+    { "medium", 0.01, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 0.3 }, 0.25 },
+    { "medium", 0.015, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 0.3 }, 0.25 },
+    { "medium", 0.05, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 0.3 }, 0.05 },
+    { "medium", 0.1, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 0.3 }, 0.05 },
+    { "medium", 0.2, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 0.3 }, 0.05 },
+    { "medium", 0.3, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 0.3 }, 0.05 },
+    { "medium", 0.5, { 0.3, 0.3, 0.3 }, { 0.3, 0.3, 0.3 }, { 0.3, 0.3, 0.3 }, 0.05 },
+    { "medium", 0.8, { 0.3, 0.3, 0.1 }, { 0.3, 0.3, 0.1 }, { 0.3, 0.3, 0.1 }, 0.05 },
+    { "wide", 0.01, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 0.3 }, 0.25 },
+    { "wide", 0.05, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 0.3 }, 0.05 },
+    { "wide", 0.1, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 0.3 }, 0.05 },
+    { "wide", 0.2, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 1.2 }, { 1.2, 1.2, 0.3 }, 0.05 },
+    { "wide", 0.3, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 0.3 }, { 1.2, 1.2, 0.3 }, 0.05 },
+    { "wide", 0.5, { 0.3, 0.3, 0.3 }, { 0.3, 0.3, 0.3 }, { 0.3, 0.3, 0.3 }, 0.05 },
+};
+
+/* The weight decay of QK, VO and MLP as the file has it. */
+static void write_decay(const double decay[3], char *text, size_t bytes)
+{
+    snprintf(text, bytes, "qk=%g,vo=%g,mlp=%g", decay[0], decay[1], decay[2]);
+}
+
+static void check_row(const char *scale, const char *optimizer, double lr, const double decay[3],
+                      double threshold)
+{
+    const json_t *rows = ms_experiment_selected(&all, scale, optimizer);
+    int           n    = 0;
+    char          want[64];
+    write_decay(decay, want, sizeof want);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row   = json_array_get(rows, i);
+        const json_t *limit = json_object_get(row, "threshold");
+        if (json_number_value(json_object_get(row, "lr")) != lr) continue;
+        n++;
+        assert_string_equal(json_string_value(json_object_get(row, "weight_decay")), want);
+        CHECK(isnan(threshold) ? limit == NULL : json_number_value(limit) == threshold, "%s %s %g",
+              scale, optimizer, lr);
+    }
+    CHECK(n == 1, "%s %s %g: %d rows", scale, optimizer, lr, n);
+}
+
+static void tables_are_the_papers(void **state)
+{
+    static const struct {
+        const char *scale;
+        size_t      rates;
+    } sizes[]                             = { { "small", 6 }, { "medium", 8 }, { "wide", 6 } };
+    static const char *const optimizers[] = { "muon", "muonclip", "soft-musec", "spectra" };
+    (void)state;
+    for (size_t i = 0; i < COUNT(paper); i++) {
+        check_row(paper[i].scale, "muon", paper[i].lr, paper[i].muon, NAN);
+        check_row(paper[i].scale, "muonclip", paper[i].lr, paper[i].muonclip, NAN);
+        check_row(paper[i].scale, "soft-musec", paper[i].lr, paper[i].soft, paper[i].threshold);
+        check_row(paper[i].scale, "spectra", paper[i].lr, paper[i].soft, paper[i].threshold);
+    }
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        for (size_t k = 0; k < COUNT(optimizers); k++)
+            CHECK(json_array_size(ms_experiment_selected(&all, sizes[i].scale, optimizers[k])) ==
+                      sizes[i].rates,
+                  "%s %s", sizes[i].scale, optimizers[k]);
+    CHECK(ms_experiment_selected(&all, "pico", "muon") == NULL, "the paper has no pico");
+}
+
+static bool is_list(const json_t *list, const double *values, size_t n)
+{
+    bool same = json_array_size(list) == n;
+    for (size_t i = 0; same && i < n; i++)
+        same = json_number_value(json_array_get(list, i)) == values[i];
+    return same;
+}
+
+static void lists_are_the_papers(void **state)
+{
+    static const double decay[]     = { 0.096, 0.3, 0.6, 1.2 };
+    static const double threshold[] = { 0.05, 0.125, 0.25, 0.5, 0.75, 1.0 };
+    static const double small[]     = { 0.01, 0.023, 0.05, 0.1, 0.2, 0.5 };
+    static const double medium[]    = { 0.01, 0.015, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8 };
+    static const double wide[]      = { 0.01, 0.05, 0.1, 0.2, 0.3, 0.5 };
+    const json_t       *scales      = json_object_get(all.files, "scales");
+    const json_t       *full        = json_object_get(scales, "full");
+    const struct {
+        const char   *scale;
+        const double *rates;
+        size_t        n;
+    } sizes[] = { { "small", small, 6 }, { "medium", medium, 8 }, { "wide", wide, 6 } };
+    (void)state;
+    CHECK(is_list(json_object_get(full, "weight_decay"), decay, COUNT(decay)), "weight_decay");
+    CHECK(is_list(json_object_get(full, "threshold"), threshold, COUNT(threshold)), "threshold");
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        const json_t *lists = json_object_get(json_object_get(scales, sizes[i].scale), "lists");
+        CHECK(is_list(json_object_get(lists, "lr"), sizes[i].rates, sizes[i].n), "%s",
+              sizes[i].scale);
+    }
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+/* What holds for a run of any item: MuonClip has something to clip, gradients are sums, and the
+ * first change of stage raises the learning rate, the batch and the window. */
+static void check_run(const ms_grid_run *run)
+{
+    const ms_train_config *cfg  = &run->config;
+    const bool             tiny = cfg->preset < 2;
+    const bool             adam = strncmp(cfg->optim.name, "adam", 4) == 0;
+    ms_error               e    = { "" };
+    ms_schedule            s;
+    const ms_train_stage  *first = &s.stage[0], *second = &s.stage[1];
+
+    CHECK(cfg->model.qk_norm == 0, "%s", run->name);
+    CHECK(strtod(text_of(cfg, "qk_tau"), NULL) == (tiny ? 30.0 : 100.0), "%s", run->name);
+    CHECK(cfg->grad_reduction == MS_REDUCTION_SUM8, "%s", run->name);
+    CHECK(adam || strcmp(text_of(cfg, "decay_form"), "cautious-lr2") == 0, "%s", run->name);
+    CHECK_OK_ERR(&e, ms_schedule_make(&e, cfg, &s));
+    CHECK(s.n_stages >= 3, "%s: %d stages", run->name, s.n_stages);
+    CHECK(fabs(second->lr / first->lr - 1.52) <= 1e-12, "%s", run->name);
+    CHECK(second->batch == 2 * first->batch, "%s", run->name);
+    CHECK(second->window_long > first->window_long, "%s", run->name);
+    CHECK(cfg->val_every > 0 && 4 * cfg->val_every <= first->end, "%s", run->name);
+    CHECK(tiny ? cfg->preset == 0 || cfg->checkpoint_every > 0 : cfg->checkpoint_every > 0, "%s",
+          run->name);
+}
+
+static void check_item(const char *name, const char *scale, bool full)
+{
+    const ms_experiment_ask ask = { .scale = scale, .full = full };
+    const bool none = strcmp(name, "architecture") == 0 || strcmp(name, "training") == 0;
+    ms_grid    grid = runs_of(name, &ask);
+
+    CHECK((grid.n == 0) == none, "%s at %s: %zu runs", name, scale, grid.n);
+    for (size_t i = 0; i < grid.n; i++) {
+        check_run(&grid.at[i]);
+        assert_string_equal(ms_preset_name((size_t)grid.at[i].config.preset, NULL), scale);
+    }
+    ms_grid_free(&grid);
+}
+
+static void every_grid_expands_at_every_scale(void **state)
+{
+    const char *scale;
+    (void)state;
+    for (size_t s = 0; (scale = ms_preset_name(s, NULL)) != NULL; s++) {
+        for (size_t i = 0; i < all.n; i++)
+            check_item(all.at[i].name, scale, false);
+        check_item("verdict", scale, true); /* has the runs of all */
+    }
+}
+
+static void run_counts(void **state)
+{
+    static const struct {
+        const char *item, *scale;
+        size_t      reduced, full;
+    } cases[] = {
+        /* muon, muonclip 8 each; spectra, soft-musec 24 each; 8 baselines; muon at 6 products with
+         * 2 decays; fast and exact of both clipping ones at 4 rates */
+        { "lr-sweep", "pico", 8 + 8 + 24 + 24 + 8 + 12 + 16, 0 },
+        { "dynamics", "pico", 8 + 8 + 24 + 24 + 8, 32 + 32 + 192 + 192 + 8 },
+        { "weight-norm", "pico", 2 + 2 + 6 + 6, 4 + 4 + 24 + 24 },
+        { "effective-rank", "pico", 2 + 2 + 6 + 6, 4 + 4 + 24 + 24 },
+        { "step-time", "pico", 4 + 4 + 1 + 2, 0 },
+        { "threshold", "pico", 9, 18 },
+        { "ns-iters", "pico", 9, 18 },
+        { "controls", "pico", 100 - 8 + 4, 0 },
+        /* the tables' rows; muon at lr times threshold, less those that are the same or in the
+         * table; fast; baselines */
+        { "lr-sweep", "small", 4 * 6 + 4 + 2 * 6 + 8, 0 },
+        { "lr-sweep", "medium", 4 * 8 + 7 + 2 * 8 + 8, 0 },
+        { "lr-sweep", "wide", 4 * 6 + 5 + 2 * 6 + 8, 0 },
+        { "weight-norm", "medium", 4, 0 },
+        { "threshold", "medium", 9, 18 },
+        { "ns-iters", "medium", 9, 18 },
+        { "hyperparameters", "medium", 32 + 2, 0 }, /* 0.01 and 0.015 are such products too */
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const size_t reduced = count(cases[i].item, cases[i].scale, false);
+        const size_t full    = count(cases[i].item, cases[i].scale, true);
+        CHECK(reduced == cases[i].reduced, "%s at %s: %zu runs, not %zu", cases[i].item,
+              cases[i].scale, reduced, cases[i].reduced);
+        CHECK(cases[i].full == 0 ? full >= reduced : full == cases[i].full,
+              "%s at %s in full: %zu runs, not %zu", cases[i].item, cases[i].scale, full,
+              cases[i].full);
+    }
+    /* All of it is one store of runs: what is beyond the sweep is little. */
+    CHECK(count("verdict", "pico", false) == 100 + 6 + 4, "%zu", count("verdict", "pico", false));
+    for (size_t i = 0; i < all.n; i++)
+        CHECK(count(all.at[i].name, "pico", false) <= 110, "%s", all.at[i].name);
+}
+
+static void fixed_conditions(void **state)
+{
+    static const struct {
+        const char *item, *field;
+        double      values[3];
+        size_t      n;
+    } cases[] = {
+        { "weight-norm", "lr", { 0.2 }, 1 },         { "effective-rank", "lr", { 0.5 }, 1 },
+        { "threshold", "lr", { 0.1, 0.2, 0.5 }, 3 }, { "ns-iters", "lr", { 0.1, 0.2, 0.5 }, 3 },
+        { "ns-iters", "threshold", { 0.05 }, 1 },
+    };
+    static const char *const scales[] = { "pico", "medium" };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases) * COUNT(scales); i++) {
+        const size_t            k       = i / COUNT(scales);
+        const ms_experiment_ask ask     = { .scale = scales[i % COUNT(scales)] };
+        ms_grid                 grid    = runs_of(cases[k].item, &ask);
+        bool                    seen[3] = { false };
+        for (size_t r = 0; r < grid.n; r++) {
+            const double x     = strtod(text_of(&grid.at[r].config, cases[k].field), NULL);
+            bool         known = false;
+            for (size_t v = 0; v < cases[k].n; v++)
+                if (x == cases[k].values[v]) known = seen[v] = true;
+            CHECK(known, "%s: %s %g", cases[k].item, cases[k].field, x);
+            CHECK(strcmp(cases[k].item, "ns-iters") != 0 || grid.at[r].config.optim.ns_iters >= 3,
+                  "%s", grid.at[r].name);
+        }
+        for (size_t v = 0; v < cases[k].n; v++)
+            CHECK(seen[v], "%s: no %s %g", cases[k].item, cases[k].field, cases[k].values[v]);
+        ms_grid_free(&grid);
+    }
+}
+
+/* ---- what is asked for ----------------------------------------------------------------------- */
+
+static void sets_and_seeds(void **state)
+{
+    static const char *const data[]  = { "a", "b", "c" };
+    static const unsigned    seeds[] = { 2, 1 };
+    const ms_experiment_ask  ask     = {
+             .scale = "pico", .data = data, .n_data = 3, .seeds = seeds, .n_seeds = 2
+    };
+    ms_grid grid = runs_of("threshold", &ask);
+    size_t  n[3] = { 0 }, second = 0;
+    (void)state;
+    for (size_t i = 0; i < grid.n; i++) {
+        for (size_t k = 0; k < 3; k++)
+            if (strcmp(grid.at[i].config.data, data[k]) == 0) n[k]++;
+        if (grid.at[i].config.seed == 1) second++;
+    }
+    CHECK(n[0] == 18 && n[1] == 9 && n[2] == 9, "%zu %zu %zu", n[0], n[1], n[2]);
+    CHECK(second == 9 && grid.n == 36, "%zu of %zu", second, grid.n);
+    ms_grid_free(&grid);
+}
+
+static void settings_come_last(void **state)
+{
+    static const char *const set[] = { "steps=240", "weight-decay=0.6", "lr=0.3" };
+    const ms_experiment_ask  ask   = { .scale = "medium", .set = set, .n_set = COUNT(set) };
+    ms_grid                  grid  = runs_of("threshold", &ask);
+    (void)state;
+    CHECK(grid.n == 3, "%zu runs: the learning rates fall together", grid.n);
+    for (size_t i = 0; i < grid.n; i++) {
+        CHECK(grid.at[i].config.steps == 240, "%s", grid.at[i].name);
+        CHECK(grid.at[i].config.optim.lr == 0.3, "%s", grid.at[i].name);
+        assert_string_equal(text_of(&grid.at[i].config, "weight_decay"),
+                            "matrix=0.6,qk=0.6,vo=0.6,mlp=0.6");
+    }
+    ms_grid_free(&grid);
+}
+
+static void what_is_refused(void **state)
+{
+    static const struct {
+        const char *scale, *set, *words;
+    } cases[] = {
+        { "pico", "stepz=3", "did you mean \"steps\"" },
+        { "pico", "steps=x", "whole number" },
+        { "pico", "batch=512", "the stages say what batch is" },
+        { "pico", "steps", "FIELD=VALUE" },
+        { "pico", "=3", "FIELD=VALUE" },
+        { "pico", "optimizer=muon", "no field \"optimizer\"" },
+        { "piko", "steps=3", "no scale \"piko\"; there are pico, nano, small, medium, wide" },
+        { "set", "steps=3", "no scale \"set\"" },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const ms_experiment_ask ask = { .scale = cases[i].scale, .set = &cases[i].set, .n_set = 1 };
+        ms_error                e   = { "" };
+        ms_grid                 grid = { 0 };
+        CHECK(ms_experiment_runs(&e, &all, find("threshold"), &ask, &grid) == MUSEC_EINVAL, "%s",
+              cases[i].set);
+        CHECK(strstr(e.text, cases[i].words) != NULL, "%s: %s", cases[i].set, e.text);
+        ms_grid_free(&grid);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_figure_and_table_has_an_item),
+        cmocka_unit_test(sections_exist),
+        cmocka_unit_test(tables_are_the_papers),
+        cmocka_unit_test(lists_are_the_papers),
+        cmocka_unit_test(every_grid_expands_at_every_scale),
+        cmocka_unit_test(run_counts),
+        cmocka_unit_test(fixed_conditions),
+        cmocka_unit_test(sets_and_seeds),
+        cmocka_unit_test(settings_come_last),
+        cmocka_unit_test(what_is_refused),
+    };
+    return cmocka_run_group_tests(tests, load, unload);
+}
