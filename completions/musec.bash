@@ -4,7 +4,7 @@ _musec() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words='--help --version demo train sample tokenize encode decode data clip spectrum replay bench info completion'
+        words='--help --version demo train sweep report paper sample tokenize encode decode data clip spectrum replay bench info completion'
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
         return
     fi
@@ -115,6 +115,37 @@ _musec() {
         train:--aux-beta2) return ;;
         train:--aux-eps) return ;;
         train:--aux-weight-decay) return ;;
+        sweep:--preset) return ;;
+        sweep:--optimizer) return ;;
+        sweep:--lr) return ;;
+        sweep:--threshold) return ;;
+        sweep:--weight-decay) return ;;
+        sweep:--ns-iters) return ;;
+        sweep:--seed) return ;;
+        sweep:--grid) return ;;
+        sweep:--set) return ;;
+        sweep:--data) return ;;
+        sweep:--out) return ;;
+        sweep:--jobs) return ;;
+        sweep:--threads) return ;;
+        sweep:--device) return ;;
+        report:--out) return ;;
+        report:--png) return ;;
+        report:--csv) return ;;
+        report:--title) return ;;
+        report:--sections) return ;;
+        report:--within) return ;;
+        paper:--scale) return ;;
+        paper:--data) return ;;
+        paper:--seeds) return ;;
+        paper:--set) return ;;
+        paper:--out) return ;;
+        paper:--jobs) return ;;
+        paper:--threads) return ;;
+        paper:--device) return ;;
+        paper:--png) return ;;
+        paper:--csv) return ;;
+        paper:--within) return ;;
         sample:--prompt) return ;;
         sample:--vocab) return ;;
         sample:--tokens) return ;;
@@ -218,6 +249,9 @@ _musec() {
             case ${COMP_WORDS[1]} in
                 demo) words='--help --out --steps --jobs --seed --json' ;;
                 train) words='--help --preset --optimizer --config --out --resume --set --explain --quiet --json --data --val-data --tokenizer --doc-rest --steps --batch --micro-batches --max-doc --window-short --window-long --long-layers --mtp --stages --cooldown --cooldown-to --extension --momentum-warmup --momentum-cooldown --momentum-from --grad-reduction --val-every --val-tokens --checkpoint-every --keep --seed --diverge-factor --diverge-steps --device --layers --width --heads --head --mlp --vocab --qk-norm --tied --head-gates --gate-width --x0-mix --cap --cap-scale --cap-shift --cap-width --attn-scale --attn-softcap --rope-base --rope-share --rope-pairs --norm-eps --init-qkv --init-out --init-up --init-down --init-embed --init-head --init-residual --lr-qk --lr-vo --lr-up --lr-down --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay' ;;
+                sweep) words='--help --preset --optimizer --lr --threshold --weight-decay --ns-iters --seed --grid --set --data --out --jobs --threads --device --keep-checkpoints --dry-run --json' files=1 ;;
+                report) words='--help --out --png --csv --title --sections --within --omit-times --json' files=1 ;;
+                paper) words='--help --scale --data --seeds --full --set --out --jobs --threads --device --png --csv --within --omit-times --no-run --dry-run --recalibrate --json' files=1 ;;
                 sample) words='--help --prompt --vocab --tokens --temperature --top-k --seed --device' files=1 ;;
                 tokenize) words='--help --out --tokenizer --vocab --split --format --field --shard-tokens --val-tokens --limit-tokens --max-document --threads --skip-bad --resume --verify --quiet --json' files=1 ;;
                 encode) words='--help --tokenizer --vocab --special' ;;
