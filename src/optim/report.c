@@ -45,18 +45,19 @@ done:
     return st;
 }
 
-/* The spectrum of one matrix; NaN throughout where it has none: the step is taken already, and a
- * measurement must not fail it. */
-static musec_status spectrum_of(ms_device *d, ms_mat x, double threshold, double *values,
+/* The spectrum of one matrix, r values; NaN throughout where it has none: the step is taken
+ * already, and a measurement must not fail it. */
+static musec_status spectrum_of(ms_device *d, ms_mat x, double threshold, int64_t r, double *values,
                                 musec_spectrum_stats *stats)
 {
-    const int64_t r     = x.rows < x.cols ? x.rows : x.cols;
-    int64_t       bad   = -1;
-    double        count = 0.0;
-    musec_status  st    = MUSEC_OK;
-    *stats              = (musec_spectrum_stats){
-                     .norm2 = NAN, .fro = NAN, .effective_rank = NAN, .share_above = NAN
+    int64_t      bad   = -1;
+    double       count = 0.0;
+    musec_status st    = MUSEC_OK;
+    *stats             = (musec_spectrum_stats){
+                    .norm2 = NAN, .fro = NAN, .effective_rank = NAN, .share_above = NAN
     };
+    for (int64_t i = 0; i < r; i++)
+        values[i] = NAN;
     TRY(ms_first_nonfinite(d, x, &bad, &count));
     if (bad >= 0) return MUSEC_OK;
     TRY(ms_singular_values(d, x, values));
@@ -71,8 +72,9 @@ static double exact_norm(ms_optim_map map, const double *values, int64_t r, doub
     double sum = 0.0;
     if (map == MS_UPDATE_POLAR) return sqrt((double)r);
     for (int64_t i = 0; i < r; i++) {
-        const double s = values[i];
-        const double y = map == MS_UPDATE_HARD ? fmin(s, threshold) : s / hypot(1.0, s / threshold);
+        const double s    = values[i];
+        const double hard = s > threshold ? threshold : s; /* NaN stays */
+        const double y    = map == MS_UPDATE_HARD ? hard : s / hypot(1.0, s / threshold);
         sum += y * y;
     }
     return sqrt(sum);
@@ -89,13 +91,13 @@ static musec_status measure(musec_optim *opt, ms_group *g, int64_t m, ms_mat bef
     musec_status         st    = MUSEC_OK;
 
     if (clips) {
-        TRY(spectrum_of(opt->d, before, threshold, values, &stats));
+        TRY(spectrum_of(opt->d, before, threshold, r, values, &stats));
         out->threshold     = threshold;
         out->sigma1_over_d = stats.norm2 / threshold;
         out->share_above   = stats.share_above;
-        exact              = isnan(stats.fro) ? NAN : exact_norm(g->map, values, r, threshold);
+        exact              = exact_norm(g->map, values, r, threshold);
     }
-    TRY(spectrum_of(opt->d, after, 0.0, values, &stats));
+    TRY(spectrum_of(opt->d, after, 0.0, r, values, &stats));
     out->update_gain = g->map == MS_UPDATE_AS_IS ? 0.0 : exact > 0.0 ? stats.fro / exact : NAN;
     double scale     = ms_shape_factor(opt->cfg.shape_rule, g->rows, g->cols);
     if (opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON)
