@@ -142,8 +142,8 @@ static const claim claims[] = {
     { "threshold-large", "F.5, Fig. 11",
       "At 0.5 it does: large thresholds bring spikes in the loss.",
       "The largest threshold against the smallest at lr 0.5: last loss, and the largest rise of "
-      "the validation loss above its lowest so far in the second half. Holds if the loss is more "
-      "than 2% higher, or it rises by more than 1% and by more than twice as much.",
+      "the validation loss above its lowest so far in the second half. Holds if the largest "
+      "threshold's rises by more than 1%, and by more than twice as much as the smallest's.",
       ms_judge_threshold_large, NULL, NULL },
     { "threshold-one", "F.5, Fig. 11",
       "Even with D = 1, Soft Musec converges at 0.5, where Muon and MuonClip diverge.",

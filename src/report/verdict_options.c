@@ -102,8 +102,7 @@ ms_verdict ms_judge_threshold_large(const ms_compare *c, size_t problem, ms_word
         else
             ms_say(w, "diverged");
     }
-    return ms_held(isfinite(loss[0]) && (ms_above(loss[1], loss[0]) > MS_COMPARABLE ||
-                                         (rise[1] > spike && rise[1] > 2.0 * rise[0])));
+    return ms_held(isfinite(loss[0]) && rise[1] > spike && rise[1] > 2.0 * rise[0]);
 }
 
 ms_verdict ms_judge_threshold_one(const ms_compare *c, size_t problem, ms_words *w)
