@@ -14,10 +14,18 @@ typedef struct ms_bench_options {
     int         json;    /* one JSON object instead of tables */
     int64_t     repeats; /* rounds; 0: 9, or 3 if quick */
     int         quick;   /* small sizes */
+    int         loose;   /* the device need not be deterministic */
     int         all;     /* also what takes long */
+    const char *preset;  /* step, train: of the model; NULL: as the bench says */
     const char *vocab;   /* tokenize: GPT-2's vocabulary; NULL: where it usually is */
     const char *text;    /* tokenize: a file of text; NULL: the built-in corpus */
 } ms_bench_options;
+
+/* What the device reached before the run: the roofs that figures are held against. */
+typedef struct ms_bench_peaks {
+    double gemm[MUSEC_F16 + 1]; /* GFLOP/s by dtype; 0: it has none */
+    double copy;                /* GB/s, read and written */
+} ms_bench_peaks;
 
 typedef struct ms_bench {
     const ms_bench_options *opt;
@@ -26,21 +34,31 @@ typedef struct ms_bench {
     ms_device              *d;
     json_t                 *rows; /* NULL unless JSON is wanted */
     int                     rounds;
-    double                  peak; /* GFLOP/s in float32 */
+    ms_bench_peaks          peaks;
 } ms_bench;
 
-/* Opens the device, finds its peak, calls `body` and prints what it put. */
+typedef struct ms_bench_figure {
+    const char *section, *name, *shape;
+    double      ms;
+    musec_dtype dtype;        /* of the products, whose peak it is held against */
+    double      flops, bytes; /* of a run; 0: not counted */
+    double      ratio;        /* of its time over that of `against`, or none if that is NULL */
+    const char *against;
+    double      tokens; /* of a run; 0: not counted */
+} ms_bench_figure;
+
+/* Opens the device, finds its peaks, calls `body` and prints what it put. */
 musec_status ms_bench_run(const ms_bench_options *opt, ms_log *log, FILE *out,
                           musec_status (*body)(ms_bench *b), ms_error *error);
 
 bool ms_bench_wanted(const ms_bench *b, const char *section, const char *name, const char *shape);
 void ms_bench_heading(const ms_bench *b, const char *text);
-/* One figure: ratio is against `against`, or none if that is NULL. */
-void ms_bench_row(ms_bench *b, const char *section, const char *name, const char *shape, double ms,
-                  double gflop_s, double gb_s, double ratio, const char *against);
-/* Normal float32 with mean 0 in scratch. */
-musec_status ms_bench_random(ms_bench *b, int64_t count, int64_t rows, int64_t cols, double sd,
-                             ms_mat *out);
+void ms_bench_row(ms_bench *b, const ms_bench_figure *f);
+void ms_bench_memory(ms_bench *b, const char *section, const char *name, const char *shape,
+                     double bytes);
+/* Normal with mean 0 in scratch. */
+musec_status ms_bench_random(ms_bench *b, musec_dtype dtype, int64_t count, int64_t rows,
+                             int64_t cols, double sd, ms_mat *out);
 
 /* c = a b as candidates for ms_time_group: by the BLAS itself, with all its threads, and through
  * the op table. */

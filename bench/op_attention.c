@@ -8,9 +8,17 @@
  *   - so each exp is off by a factor of at most e^d, d = (head + 6) u A + 8 u, and its share p of
  *     the sum, whose N terms cost N u, by e^(2 d + N u) at most;
  *   - an average of v with these weights is off by that much of sum p |v|, and by another N u.
- * In units of eps = 2 u, this makes (e^(c eps) - 1) / eps with c = (head + 6) A + N + 8 or more.
- * A logit of 1e4 in float32 leaves hardly anything of it, but still no NaN.
- * What is below the smallest normal number may be 0 instead: `tiny`. */
+ * With eps = 2 u, this makes e^(c eps) - 1 with c = (head + 6) A + N + 8 or more.  A logit of 1e4
+ * in float32 leaves hardly anything of it, but still no NaN.  What is below the smallest normal
+ * number may be 0 instead: `tiny`.
+ *
+ * Operands of 16 bits: logits and softmax are float32, so u above is that of float32; but the
+ * weights P are rounded to 16 bits before they meet V, and P and dS before they meet dO, K and Q,
+ * since that is what units for numbers of 16 bits multiply.  Let u16 be the error of that.  Then
+ * P, the sum that it is divided by (of rounded weights or not) and the result cost u16 each, of
+ * sum p |v|: 3 u16 in all; likewise P or dS, what dS is made of, and the result.  Below the
+ * smallest normal number f16 has an absolute error instead, `least`, relative to the largest
+ * weight. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +28,7 @@
 
 /* ---- variants -------------------------------------------------------------------------------- */
 
-typedef enum docs { DOCS_ONE, DOCS_MIXED, DOCS_SINGLE_ROWS, DOCS_256 } docs;
+typedef enum docs { DOCS_ONE, DOCS_MIXED, DOCS_SINGLE_ROWS, DOCS_EQUAL } docs;
 
 enum { WIDE = 1 << 20 }; /* a window that cuts nothing */
 
@@ -29,20 +37,25 @@ static const struct {
     docs    docs;
     double  softcap;
     double  sharpness; /* scale, times the root of head */
+    int64_t length;    /* of equal documents */
 } variants[] = {
-    { WIDE, DOCS_ONE, 0.0, 1.0 },         /* the usual thing */
-    { WIDE, DOCS_MIXED, 1.5, 4.0 },       /* the cap bends */
-    { 3, DOCS_MIXED, 0.0, 1.0 },          /* both edges */
-    { 64, DOCS_ONE, 1.5, 2.0 },           /* a window under a cap */
-    { 64, DOCS_MIXED, 0.0, -3.0 },        /* what is alike repels */
-    { 0, DOCS_ONE, 0.0, 1.0 },            /* everyone sees itself alone: so here, */
-    { WIDE, DOCS_SINGLE_ROWS, 0.0, 1.0 }, /* and here */
-    { WIDE, DOCS_MIXED, 0.0, 1e4 },       /* logits beyond what exp takes */
-    { WIDE, DOCS_ONE, 30.0, 1e4 },        /* the same, all of them capped */
-    { WIDE, DOCS_256, 0.0, 1.0 },         /* timed */
-    { 512, DOCS_ONE, 0.0, 1.0 },          /* timed */
+    { WIDE, DOCS_ONE, 0.0, 1.0, 0 },         /* the usual thing */
+    { WIDE, DOCS_MIXED, 1.5, 4.0, 0 },       /* the cap bends */
+    { 3, DOCS_MIXED, 0.0, 1.0, 0 },          /* both edges */
+    { 64, DOCS_ONE, 1.5, 2.0, 0 },           /* a window under a cap */
+    { 64, DOCS_MIXED, 0.0, -3.0, 0 },        /* what is alike repels */
+    { 0, DOCS_ONE, 0.0, 1.0, 0 },            /* everyone sees itself alone: so here, */
+    { WIDE, DOCS_SINGLE_ROWS, 0.0, 1.0, 0 }, /* and here */
+    { WIDE, DOCS_MIXED, 0.0, 1e4, 0 },       /* logits beyond what exp takes */
+    { WIDE, DOCS_ONE, 30.0, 1e4, 0 },        /* the same, all of them capped */
+    { WIDE, DOCS_EQUAL, 0.0, 1.0, 256 },     /* timed, and so are the others */
+    { 512, DOCS_ONE, 0.0, 1.0, 0 },
+    { 1024, DOCS_EQUAL, 0.0, 1.0, 2048 },
+    { 1024, DOCS_EQUAL, 0.0, 1.0, 4096 },
+    { 128, DOCS_EQUAL, 0.0, 1.0, 4096 },
+    { 3456, DOCS_EQUAL, 0.0, 1.0, 4096 },
 };
-_Static_assert(COUNT(variants) == OP_ATTENTION_VARIANTS + 2, "op_network.h");
+_Static_assert(COUNT(variants) == OP_ATTENTION_VARIANTS + 6, "op_network.h");
 
 static int64_t doc_start(const op_case *c, int64_t i)
 {
@@ -50,7 +63,7 @@ static int64_t doc_start(const op_case *c, int64_t i)
     int64_t              start     = 0;
     switch (variants[c->variant].docs) {
     case DOCS_SINGLE_ROWS: return i;
-    case DOCS_256: return i / 256 * 256;
+    case DOCS_EQUAL: return i - i % variants[c->variant].length;
     case DOCS_MIXED:
         for (size_t l = 0; start + lengths[l] <= i; l = (l + 1) % COUNT(lengths))
             start += lengths[l];
@@ -67,12 +80,34 @@ static int64_t first_key(const op_case *c, int64_t i)
 
 static int32_t doc_at(const op_args *a, int64_t i) { return (int32_t)doc_start(&a->c, i); }
 
+/* How many documents there are, and the rows of the longest. */
+static void measure_docs(const op_case *c, int64_t *n, int64_t *longest)
+{
+    const int64_t length = variants[c->variant].length;
+    switch (variants[c->variant].docs) {
+    case DOCS_SINGLE_ROWS: *n = c->m, *longest = 1; break;
+    case DOCS_EQUAL: *n = (c->m - 1) / length + 1, *longest = length; break;
+    case DOCS_MIXED:
+        *n = *longest = 0;
+        for (int64_t i = 0; i < c->m; i++) {
+            const int64_t start = doc_start(c, i);
+            if (start == i) (*n)++;
+            if (i - start + 1 > *longest) *longest = i - start + 1;
+        }
+        break;
+    default: *n = 1, *longest = c->m; break;
+    }
+}
+
+/* Heads that lie as in a model come with what a model knows of its documents. */
 static ms_attn attn_of(const op_args *a)
 {
-    return (ms_attn){ .scale   = variants[a->c.variant].sharpness / sqrt((double)a->c.n),
-                      .softcap = variants[a->c.variant].softcap,
-                      .window  = variants[a->c.variant].window,
-                      .doc     = a->ids[0].ids };
+    ms_attn attn = { .scale   = variants[a->c.variant].sharpness / sqrt((double)a->c.n),
+                     .softcap = variants[a->c.variant].softcap,
+                     .window  = variants[a->c.variant].window,
+                     .doc     = a->ids[0].ids };
+    if (a->c.fused) measure_docs(&a->c, &attn.docs, &attn.longest);
+    return attn;
 }
 
 static double visible_pairs(const op_case *c)
@@ -104,8 +139,8 @@ void op_attention_operands(op_args *a)
     for (int i = Q; i <= V; i++)
         add_head(a, OP_IN);
     add_head(a, OP_OUT);
-    op_add_mat(a, OP_OUT, 1, a->c.m)->aside = true;
-    op_add_vec(a, OP_INOUT)->aside          = true; /* some are above any logit, some are not */
+    op_wide(op_add_mat(a, OP_OUT, 1, a->c.m))->aside = true;
+    op_add_vec(a, OP_INOUT)->aside = true; /* some are above any logit, some are not */
     op_add_ids(a, a->c.m, doc_at);
 }
 
@@ -136,20 +171,20 @@ void op_attention_grad_operands(op_args *a)
 {
     for (int i = Q; i <= OUT; i++)
         add_head(a, OP_IN);
-    op_add_mat(a, OP_IN, 1, a->c.m);
+    op_wide(op_add_mat(a, OP_IN, 1, a->c.m));
     add_head(a, OP_IN);
     for (int i = DQ; i <= DV; i++)
         add_head(a, OP_OUT);
     op_add_ids(a, a->c.m, doc_at);
 }
 
-/* To the case's dtype, so that all devices are given the same numbers. */
+/* To the operand's dtype, so that all devices are given the same numbers. */
 static void round_values(ms_mat x, musec_dtype dtype)
 {
-    for (int64_t b = 0; b < x.count && dtype == MUSEC_F32; b++)
+    for (int64_t b = 0; b < x.count; b++)
         for (int64_t i = 0; i < x.rows; i++)
             for (int64_t j = 0; j < x.cols; j++)
-                ms_put(x, b, i, j, (double)(float)ms_at(x, b, i, j));
+                ms_put(x, b, i, j, op_rounded(ms_at(x, b, i, j), dtype));
 }
 
 /* out and lse are those of q, k and v, by `ref`.  A case that is timed does without. */
@@ -169,7 +204,7 @@ musec_status op_attention_grad_prepare(op_args *a)
     TRY(ref->ops->attention(ref, attn, x[Q], x[K], x[V], x[OUT], x[LSE],
                             (ms_vec){ .data = max_logit, .count = a->c.count }));
     round_values(x[OUT], a->c.dtype);
-    round_values(x[LSE], a->c.dtype);
+    round_values(x[LSE], ms_dtype_wide(a->c.dtype));
 done:
     musec_ctx_destroy(ref);
     free(max_logit);
@@ -234,40 +269,50 @@ static query query_room(const op_args *a)
     return q;
 }
 
-/* In units of eps: an error of c eps in an exponent, as a share of what it is the exponent of. */
-static double growth(const op_args *a, double c)
+/* What the bounds are made of: see the top. */
+typedef struct errors {
+    double eps, tiny;     /* of the arithmetic */
+    double stored, least; /* of operands of 16 bits, or 0 */
+} errors;
+
+static errors errors_of(const op_args *a)
 {
-    const double eps = ms_dtype_eps(a->c.dtype);
-    return expm1(c * eps) / eps;
+    const musec_dtype wide = ms_dtype_wide(a->c.dtype);
+    errors            e    = { .eps = ms_dtype_eps(wide), .tiny = ms_dtype_tiny(wide) };
+    if (op_is_half(a->c.dtype)) {
+        e.stored = 1.5 * ms_dtype_eps(a->c.dtype); /* 3 u16 */
+        e.least  = ms_dtype_eps(a->c.dtype) * ms_dtype_tiny(a->c.dtype);
+    }
+    return e;
 }
 
-static double tiny_of(const op_args *a)
+/* Of a weight p that an error of c eps in its exponent moves. */
+static double weight_error(const errors *e, double p, double c)
 {
-    return ms_dtype_tiny(a->c.dtype) / ms_dtype_eps(a->c.dtype);
+    return p * (expm1(c * e->eps) + e->stored) + e->tiny + e->least;
 }
 
 void op_attention_size(op_args *a)
 {
     const double head = (double)a->c.n;
+    const errors e    = errors_of(a);
     const ms_mat v    = a->mat[V].mat;
     query        q    = query_room(a);
     for (int64_t h = 0; h < a->c.count; h++) {
         double largest = 0.0;
         for (int64_t i = 0; i < a->c.m; i++) {
             look(a, h, i, &q);
-            const double keys  = (double)(q.last - q.first + 1);
-            const double share = growth(a, (head + 6.0) * q.largest + keys + 8.0);
+            const double known = (head + 6.0) * q.largest + (double)(q.last - q.first + 1) + 8.0;
             for (int64_t l = 0; l < v.cols; l++) {
-                double sum = 0.0;
+                double sum = e.least; /* of out itself */
                 for (int64_t j = q.first; j <= q.last; j++)
-                    sum += (q.p[j] * share + tiny_of(a)) * fabs(ms_at(v, h, j, l));
+                    sum += weight_error(&e, q.p[j], known) * fabs(ms_at(v, h, j, l));
                 ms_put(a->mat[OUT].mat, h, i, l, sum);
             }
-            ms_put(a->mat[LSE].mat, h, 0, i, (head + 6.0) * q.largest + keys + 8.0 + fabs(q.lse));
+            ms_put(a->mat[LSE].mat, h, 0, i, e.eps * (known + fabs(q.lse)));
             largest = fmax(largest, q.largest);
         }
-        /* checked as float64, but known only as well as the dtype knows it */
-        a->vec[0].vec.data[h] = (1.0 + (head + 2.0) * largest) * ms_dtype_eps(a->c.dtype) * 0x1p52;
+        a->vec[0].vec.data[h] = e.eps * (1.0 + (head + 2.0) * largest);
     }
     free(q.p);
 }
@@ -280,26 +325,28 @@ static void add_size(double factor, ms_mat x, int64_t i, ms_mat out, int64_t j, 
 
 /* dlogit = scale slope p (<dout, v> - <dout, out>): p as above, with lse as it was given, so with
  * |lse| u more; head u for the dots; the slope 1 - tanh^2 is at most 1 and moves less than the
- * logit; then sums over as many as all rows. */
+ * logit; then sums over as many as all rows.  dS may be stored with the scale or without. */
 void op_attention_grad_size(op_args *a)
 {
     const double head = (double)a->c.n, scale = fabs(attn_of(a).scale);
+    const errors e    = errors_of(a);
     const ms_mat dout = a->mat[DOUT].mat;
     query        q    = query_room(a);
     for (int i = DQ; i <= DV; i++)
-        (void)a->d->ops->fill(a->d, 0.0, a->mat[i].mat);
+        (void)a->d->ops->fill(a->d, e.least, a->mat[i].mat);
     for (int64_t h = 0; h < a->c.count; h++)
         for (int64_t i = 0; i < a->c.m; i++) {
             double with_out, with_v;
             look(a, h, i, &q);
-            const double share =
-                growth(a, (head + 6.0) * q.largest + fabs(q.lse) + head + (double)a->c.m + 16.0);
+            const double known =
+                (head + 6.0) * q.largest + fabs(q.lse) + head + (double)a->c.m + 16.0;
             (void)dot(dout, i, a->mat[OUT].mat, i, h, &with_out);
             for (int64_t j = q.first; j <= q.last; j++) {
-                const double p = q.p[j] * share + tiny_of(a);
+                const double p = weight_error(&e, q.p[j], known);
                 (void)dot(dout, i, a->mat[V].mat, j, h, &with_v);
-                add_size(scale * p * (with_v + with_out), a->mat[K].mat, j, a->mat[DQ].mat, i, h);
-                add_size(scale * p * (with_v + with_out), a->mat[Q].mat, i, a->mat[DK].mat, j, h);
+                const double ds = scale * p * (with_v + with_out) + (1.0 + scale) * e.least;
+                add_size(ds, a->mat[K].mat, j, a->mat[DQ].mat, i, h);
+                add_size(ds, a->mat[Q].mat, i, a->mat[DK].mat, j, h);
                 add_size(p, dout, i, a->mat[DV].mat, j, h);
             }
         }

@@ -1,11 +1,14 @@
 /* op_bench.c - three questions, answered in one run:
  *
- *   products   what does going through the op table cost against calling CBLAS directly, and what
- * does a symmetric product save? operators  how long does each way to clip take against the literal
- * form of the paper, 3K + 2 full products through the same op table? ops        what does each op
- * of the case list reach, in bytes and FLOP/s?
+ *   products: what does going through the op table cost against calling CBLAS directly, and what
+ *       does a symmetric product save?
+ *   operators: how long does each way to clip take against the literal form of the paper, 3K + 2
+ *       full products through the same op table?
+ *   ops: what does each op reach, in FLOP/s and in bytes, as a share of the fastest product and
+ *       of the fastest copy seen in this run, and which of the two holds it back?
  *
- * "of peak" is a share of the fastest n = 2048 product that the BLAS itself did in this run. */
+ * Where the device is not the host, the operands of an op are there several times and take turns,
+ * so that they come from memory and not from a cache. */
 #include "op_bench.h"
 
 #include <stdlib.h>
@@ -16,7 +19,7 @@
 #include "op_cases.h"
 #include "timing.h"
 
-enum { BATCH = 4, ITERS = 5 };
+enum { ITERS = 5 };
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -38,14 +41,14 @@ static musec_status run_gram(ms_device *d, void *state)
     return d->ops->gram(d, p->a, p->c);
 }
 
-static musec_status bench_product(ms_bench *b, int64_t m, int64_t n, int64_t k)
+static musec_status bench_product(ms_bench *b, int64_t batch, int64_t m, int64_t n, int64_t k)
 {
     static const char *const names[] = { "cblas_sgemm", "gemm", "gemm_sym", "gemm_sym a a",
                                          "gram" };
     const ms_mark            mark    = ms_arena_mark(&b->d->scratch);
     const bool               cpu     = strcmp(b->d->ops->name, "cpu") == 0;
     const bool               square  = m == n && n == k;
-    const double             gflop   = 2e-9 * BATCH * (double)m * (double)n * (double)k;
+    const double             flops   = 2.0 * (double)(batch * m * n * k);
     ms_product               p;
     ms_candidate             c[] = { { cpu ? ms_bench_cblas : ms_bench_gemm, &p, true, 0, 0 },
                                      { ms_bench_gemm, &p, true, 0, 0 },
@@ -55,18 +58,24 @@ static musec_status bench_product(ms_bench *b, int64_t m, int64_t n, int64_t k)
     char                     shape[64];
     musec_status             st = MUSEC_OK;
 
-    snprintf(shape, sizeof shape, "%lldx%lldx%lld f32, batch %d", (long long)m, (long long)n,
-             (long long)k, BATCH);
+    snprintf(shape, sizeof shape, "%lldx%lldx%lld f32, batch %lld", (long long)m, (long long)n,
+             (long long)k, (long long)batch);
     if (!ms_bench_wanted(b, "products", "gemm", shape)) return MUSEC_OK;
     ms_log_progress(b->log, "products: %s", shape);
-    TRY(ms_bench_random(b, BATCH, m, k, 1.0, &p.a));
-    TRY(ms_bench_random(b, BATCH, k, n, 1.0, &p.b));
-    TRY(ms_bench_random(b, BATCH, m, n, 1.0, &p.c));
+    TRY(ms_bench_random(b, MUSEC_F32, batch, m, k, 1.0, &p.a));
+    TRY(ms_bench_random(b, MUSEC_F32, batch, k, n, 1.0, &p.b));
+    TRY(ms_bench_random(b, MUSEC_F32, batch, m, n, 1.0, &p.c));
     TRY(ms_time_group(b->d, c, square ? 5 : 2, b->rounds + 4));
     for (int i = cpu ? 0 : 1; i < (square ? 5 : 2); i++) {
-        const double done = i >= 2 ? gflop / 2 : gflop; /* a symmetric product needs half of it */
-        ms_bench_row(b, "products", names[i], shape, c[i].ms, 1e3 * done / c[i].ms, 0.0, c[i].ratio,
-                     cpu ? "CBLAS directly" : "gemm");
+        const double done = i >= 2 ? flops / 2 : flops; /* a symmetric product needs half of it */
+        ms_bench_row(b, &(ms_bench_figure){ .section = "products",
+                                            .name    = names[i],
+                                            .shape   = shape,
+                                            .ms      = c[i].ms,
+                                            .dtype   = MUSEC_F32,
+                                            .flops   = done,
+                                            .ratio   = c[i].ratio,
+                                            .against = cpu ? "CBLAS directly" : "gemm" });
     }
 done:
     ms_arena_reset(&b->d->scratch, mark);
@@ -82,31 +91,32 @@ typedef struct clip_job {
     int            half, full; /* r x r x r products */
     ms_mat         in, out;
     double         threshold;
+    musec_dtype    operands; /* of products */
 } clip_job;
 
 static musec_status clip_literal(ms_device *d, const clip_job *j)
 {
-    return ms_ssc_literal(d, j->in, ms_const(j->threshold), ITERS, j->out, NULL);
+    return ms_ssc_literal(d, j->in, ms_const(j->threshold), ITERS, j->operands, j->out, NULL);
 }
 
 static musec_status clip_plan(ms_device *d, const clip_job *j)
 {
-    return ms_ssc_plan(d, j->in, ms_const(j->threshold), j->plan, j->out, NULL);
+    return ms_ssc_plan(d, j->in, ms_const(j->threshold), j->plan, j->operands, j->out, NULL);
 }
 
 static musec_status clip_fast(ms_device *d, const clip_job *j)
 {
-    return ms_soft_fast(d, j->in, ms_const(j->threshold), j->out, NULL);
+    return ms_soft_fast(d, j->in, ms_const(j->threshold), j->operands, j->out, NULL);
 }
 
 static musec_status clip_accurate(ms_device *d, const clip_job *j)
 {
-    return ms_soft_accurate(d, j->in, ms_const(j->threshold), 1e-3, j->out, NULL);
+    return ms_soft_accurate(d, j->in, ms_const(j->threshold), 1e-3, j->operands, j->out, NULL);
 }
 
 static musec_status clip_ns5(ms_device *d, const clip_job *j)
 {
-    return ms_newton_schulz(d, j->in, ms_quintic_list_find("keller"), ITERS, j->out);
+    return ms_newton_schulz(d, j->in, ms_quintic_list_find("keller"), ITERS, j->operands, j->out);
 }
 
 static musec_status run_clip(ms_device *d, void *state)
@@ -115,7 +125,7 @@ static musec_status run_clip(ms_device *d, void *state)
     return job->run(d, job);
 }
 
-static musec_status bench_operators(ms_bench *b, int64_t r, int64_t n)
+static musec_status bench_operators(ms_bench *b, int64_t batch, int64_t r, int64_t n)
 {
     const ms_mark mark = ms_arena_mark(&b->d->scratch);
     ms_plan       paper, paper7;
@@ -132,29 +142,37 @@ static musec_status bench_operators(ms_bench *b, int64_t r, int64_t n)
     ms_candidate c[COUNT(jobs)] = { { 0 } };
     musec_status st             = MUSEC_OK;
 
-    snprintf(shape, sizeof shape, "%lldx%lld f32, batch %d", (long long)r, (long long)n, BATCH);
+    snprintf(shape, sizeof shape, "%lldx%lld f32, batch %lld", (long long)r, (long long)n,
+             (long long)batch);
     if (!ms_bench_wanted(b, "operators", "ssc paper7 fast accurate ns5", shape)) return MUSEC_OK;
     ms_log_progress(b->log, "operators: %s", shape);
     ms_plan_newton_schulz(ITERS, &paper);
     ms_plan_paper7(&paper7);
-    TRY(ms_bench_random(b, BATCH, r, n, 0.02,
+    TRY(ms_bench_random(b, MUSEC_F32, batch, r, n, 0.02,
                         &in)); /* the largest singular value is about 1 to 2 */
-    TRY(ms_bench_random(b, BATCH, r, n, 0.02, &out));
+    TRY(ms_bench_random(b, MUSEC_F32, batch, r, n, 0.02, &out));
     for (size_t i = 0; i < COUNT(jobs); i++) {
         jobs[i].in        = in;
         jobs[i].out       = out;
         jobs[i].threshold = 0.25;
+        jobs[i].operands  = b->d->kind->operands;
         c[i]              = (ms_candidate){ .run = run_clip, .state = &jobs[i] };
     }
     TRY(ms_time_group(b->d, c, COUNT(jobs), b->rounds));
     for (size_t i = 0; i < COUNT(jobs); i++) {
         const double r3 = (double)(r * r * r), n_r2 = (double)(n * r * r);
-        const double flop =
-            jobs[i].full > 0
-                ? BATCH * (r3 * (jobs[i].half + 2 * jobs[i].full) + n_r2 * (i == 0 ? 4.0 : 3.0))
-                : 0.0;
-        ms_bench_row(b, "operators", jobs[i].name, shape, c[i].ms, 1e-6 * flop / c[i].ms, 0.0,
-                     c[i].ratio, "literal");
+        const double flop = jobs[i].full > 0
+                                ? (double)batch * (r3 * (jobs[i].half + 2 * jobs[i].full) +
+                                                   n_r2 * (i == 0 ? 4.0 : 3.0))
+                                : 0.0;
+        ms_bench_row(b, &(ms_bench_figure){ .section = "operators",
+                                            .name    = jobs[i].name,
+                                            .shape   = shape,
+                                            .ms      = c[i].ms,
+                                            .dtype   = jobs[i].operands,
+                                            .flops   = flop,
+                                            .ratio   = c[i].ratio,
+                                            .against = "literal" });
     }
 done:
     ms_arena_reset(&b->d->scratch, mark);
@@ -163,39 +181,71 @@ done:
 
 /* ---- every op of the case list --------------------------------------------------------------- */
 
-static musec_status run_case(ms_device *d, void *state)
+enum { MOST_TURNS = 16 };
+
+static const double beyond_caches = 256e6; /* bytes */
+
+typedef struct turns { /* the same case several times, one after the other */
+    op_args args[MOST_TURNS];
+    int     n, next;
+} turns;
+
+static musec_status run_turn(ms_device *d, void *state)
 {
+    turns *t = state;
     (void)d;
-    return op_run(state);
+    t->next = (t->next + 1) % t->n;
+    return op_run(&t->args[t->next]);
+}
+
+static musec_status make_turns(ms_bench *b, const op_case *c, turns *t)
+{
+    musec_status st = MUSEC_OK;
+    do {
+        TRY(op_setup(&t->args[t->n], b->d, c, 0));
+        t->n++;
+    } while (!ms_is_on_host(b->d) && t->n < MOST_TURNS &&
+             t->n * op_bytes(&t->args[0]) < beyond_caches);
+done:
+    return st;
 }
 
 static musec_status bench_case(ms_bench *b, const op_case *c)
 {
-    op_args      args;
-    ms_candidate one = { .run = run_case, .state = &args };
+    turns       *t   = calloc(1, sizeof *t);
+    ms_candidate one = { .run = run_turn, .state = t };
     char         name[128];
     musec_status st = MUSEC_OK;
     op_case_name(c, name, sizeof name);
-    if (!ms_bench_wanted(b, "ops", name, "")) return MUSEC_OK;
+    if (t == NULL) TRY(ms_fail(&b->d->error, MUSEC_ENOMEM, "no memory for a case"));
+    if (!ms_bench_wanted(b, "ops", name, "")) goto done;
     ms_log_progress(b->log, "ops: %s", name);
-    TRY(op_setup(&args, b->d, c, 0));
+    TRY(make_turns(b, c, t));
     TRY(ms_time_group(b->d, &one, 1, b->rounds));
     const char *shape = strchr(name, ' ');
-    ms_bench_row(b, "ops", c->op, shape == NULL ? "" : shape + 1, one.ms,
-                 1e-6 * op_flops(&args) / one.ms, 1e-6 * op_bytes(&args) / one.ms, 0.0, NULL);
+    ms_bench_row(b, &(ms_bench_figure){ .section = "ops",
+                                        .name    = c->op,
+                                        .shape   = shape == NULL ? "" : shape + 1,
+                                        .ms      = one.ms,
+                                        .dtype   = c->dtype,
+                                        .flops   = op_flops(&t->args[0]),
+                                        .bytes   = op_bytes(&t->args[0]) });
 done:
-    op_teardown(&args);
+    for (int i = 0; t != NULL && i < t->n; i++)
+        op_teardown(&t->args[i]);
+    free(t);
     return st;
 }
 
 static musec_status bench_cases(ms_bench *b)
 {
     size_t       n     = 0;
-    op_case     *cases = op_cases(&n);
+    op_case     *cases = op_timings(b->d, &n);
     musec_status st    = MUSEC_OK;
     if (cases == NULL) TRY(ms_fail(&b->d->error, MUSEC_ENOMEM, "no memory for the list of cases"));
     for (size_t i = 0; i < n; i++)
-        if (cases[i].timing) TRY(bench_case(b, &cases[i]));
+        if ((!cases[i].slow || b->opt->all) && op_fits(b->d, &cases[i]))
+            TRY(bench_case(b, &cases[i]));
 done:
     free(cases);
     return st;
@@ -203,21 +253,31 @@ done:
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+/* As many as fill the device; a GPU gets the matrices of a model at a time. */
+static const struct {
+    int64_t rows, cols, batch, on_gpu; /* batch 0: on a GPU only */
+} sizes[] = {
+    { 768, 768, 4, 44 },   { 768, 3072, 4, 22 },  { 1024, 4096, 4, 32 },
+    { 1024, 1024, 0, 64 }, { 2048, 2048, 0, 64 }, { 2048, 8192, 0, 32 },
+};
+
 static musec_status run_all(ms_bench *b)
 {
-    static const int64_t sizes[][2] = { { 768, 768 }, { 768, 3072 }, { 1024, 4096 } };
-    musec_status         st         = MUSEC_OK;
+    const bool    host  = ms_is_on_host(b->d);
+    const int64_t parts = b->opt->quick ? 4 : 1;
+    musec_status  st    = MUSEC_OK;
     ms_bench_heading(b, "products");
     for (size_t i = 0; i < COUNT(sizes); i++) {
-        const int64_t r = b->opt->quick ? sizes[i][0] / 4 : sizes[i][0];
-        const int64_t n = b->opt->quick ? sizes[i][1] / 4 : sizes[i][1];
-        TRY(bench_product(b, r, n, r));
-        if (r != n && n == 4096) TRY(bench_product(b, r, r, r));
+        const int64_t r = sizes[i].rows / parts, n = sizes[i].cols / parts;
+        const int64_t batch = host ? sizes[i].batch : sizes[i].on_gpu;
+        if (batch > 0) TRY(bench_product(b, batch, r, n, r));
+        if (host && r != n && sizes[i].cols == 4096) TRY(bench_product(b, batch, r, r, r));
     }
     ms_bench_heading(b, "operators, five steps where they have steps");
-    for (size_t i = 0; i < COUNT(sizes); i++)
-        TRY(bench_operators(b, b->opt->quick ? sizes[i][0] / 4 : sizes[i][0],
-                            b->opt->quick ? sizes[i][1] / 4 : sizes[i][1]));
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        const int64_t batch = host ? sizes[i].batch : sizes[i].on_gpu;
+        if (batch > 0) TRY(bench_operators(b, batch, sizes[i].rows / parts, sizes[i].cols / parts));
+    }
     if (!b->opt->quick) {
         ms_bench_heading(b, "ops");
         TRY(bench_cases(b));

@@ -1,7 +1,7 @@
 /* op_cases.c - the list of cases, and the operands of one: see op_cases.h.
  *
- * The list is the product of what is written down here (sizes, types, layouts) with what a row of
- * op_kinds.c says (variants, operands).  Small sizes are odd on purpose; the larger ones cross the
+ * The list is the product of what is written down here (sizes, types, layouts) with what the row of
+ * an op says (variants, operands).  Small sizes are odd on purpose; the larger ones cross the
  * borders of the tiles that devices cut matrices into. */
 #include "op_cases.h"
 
@@ -89,9 +89,9 @@ static const struct {
 static const struct {
     musec_dtype dtype;
     int         variant;
-} large_sym[] = { { MUSEC_F32, 0 }, { MUSEC_F64, 1 } };
+} large_sym[] = { { MUSEC_F32, 0 }, { MUSEC_F64, 1 }, { MUSEC_F16, 2 }, { MUSEC_BF16, 0 } };
 
-/* What costs `ref` much, each a few times: attention and its gradient, both dtypes. */
+/* What costs `ref` much, each a few times: attention and its gradient, all dtypes. */
 static const struct {
     int64_t rows, head, count, pad;
     bool    fused;
@@ -102,73 +102,11 @@ static const struct {
     { 130, 128, 1, 0, false, 0 }, { 130, 128, 2, 5, true, 4 }, { 130, 6, 2, 0, true, 3 },
     { 130, 6, 2, 3, false, 8 },   { 257, 6, 2, 3, true, 0 },   { 257, 6, 1, 0, false, 1 },
     { 257, 6, 3, 0, true, 2 },    { 257, 6, 1, 1, false, 6 },  { 257, 6, 1, 0, false, 7 },
-    { 257, 64, 1, 0, false, 3 },  { 257, 64, 2, 0, true, 2 },
+    { 257, 64, 1, 0, false, 3 },  { 257, 64, 2, 0, true, 2 },  { 530, 128, 1, 0, true, 4 },
 };
 static const char *const attentions[] = { "attention", "attention_grad" };
 
-static const struct { /* what is timed: each row for float32 and float64, networks in float32 */
-    const char *op;
-    sizes       s;
-    int64_t     count;
-    unsigned    trans;
-    int         variant;
-} timed[] = {
-    { "gemm", { 768, 768, 768 }, 4, 0, 0 },
-    { "gemm", { 768, 3072, 768 }, 4, 0, 0 },
-    { "gemm", { 1024, 4096, 1024 }, 1, 0, 0 },
-    { "gemm_sym", { 768, 768, 768 }, 4, 0, 0 },
-    { "gemm_sym", { 768, 768, 768 }, 4, 0, 1 },
-    { "gram", { 768, 768, 768 }, 4, 0, 0 },
-    { "gram", { 768, 768, 3072 }, 4, 0, 0 },
-    { "gram", { 768, 768, 3072 }, 4, 1, 0 },
-    { "gram", { 1024, 1024, 4096 }, 1, 0, 0 },
-    { "svd", { 256, 768, 0 }, 1, 0, 0 },
-    { "eigh", { 768, 768, 768 }, 1, 0, 0 },
-    { "upload", { 1024, 4096, 0 }, 1, 0, 0 },
-    { "download", { 1024, 4096, 0 }, 1, 0, 0 },
-    { "copy", { 1024, 4096, 0 }, 4, 0, 0 },
-    { "copy", { 1024, 4096, 0 }, 4, 1, 0 },
-    { "copy", { 1024, 4096, 0 }, 4, 0, 1 },
-    { "fill", { 1024, 4096, 0 }, 4, 0, 0 },
-    { "scale", { 1024, 4096, 0 }, 4, 0, 0 },
-    { "axpby", { 1024, 4096, 0 }, 4, 0, 0 },
-    { "combine", { 768, 768, 0 }, 4, 0, 0 },
-    { "combine", { 768, 768, 0 }, 4, 0, 1 },
-    { "combine", { 768, 768, 0 }, 4, 0, 2 },
-    { "scale_rows", { 768, 3072, 0 }, 4, 0, 0 },
-    { "prescale", { 1024, 4096, 0 }, 4, 0, 0 },
-    { "sign", { 768, 3072, 0 }, 4, 0, 0 },
-    { "moments", { 768, 3072, 0 }, 4, 0, 0 },
-    { "moments", { 768, 3072, 0 }, 4, 0, 2 }, /* with a slow average */
-    { "decay_add", { 768, 3072, 0 }, 4, 0, 0 },
-    { "decay_add", { 768, 3072, 0 }, 4, 0, 2 }, /* cautious */
-    { "embed", { 4096, 768, 50304 }, 1, 0, 0 },
-    { "embed_grad", { 4096, 768, 50304 }, 1, 0, 0 },
-    { "rmsnorm", { 4096, 768, 0 }, 1, 0, 0 },
-    { "rmsnorm_grad", { 4096, 768, 0 }, 1, 0, 3 }, /* added to what is there */
-    { "rope", { 4096, 128, 0 }, 6, 0, 2 },         /* with its norm */
-    { "rope_grad", { 4096, 128, 0 }, 6, 0, 2 },
-    { "relu2", { 4096, 3072, 0 }, 1, 0, 0 },
-    { "relu2_grad", { 4096, 3072, 0 }, 1, 0, 1 },
-    { "attention", { 4096, 64, 0 }, 4, 0, 9 },   /* documents of 256 */
-    { "attention", { 2048, 128, 0 }, 6, 0, 10 }, /* a window of 512 */
-    { "attention_grad", { 4096, 64, 0 }, 4, 0, 9 },
-    { "attention_grad", { 2048, 128, 0 }, 6, 0, 10 },
-    { "gate", { 4096, 128, 0 }, 6, 0, 1 },
-    { "gate_grad", { 4096, 128, 0 }, 6, 0, 0 },
-    { "mix", { 4096, 768, 0 }, 1, 0, 0 },
-    { "mix_grad", { 4096, 768, 0 }, 1, 0, 0 },
-    { "xent", { 1024, 50304, 0 }, 1, 0, 2 }, /* three weights, the sigmoid cap */
-    { "xent", { 4096, 320, 0 }, 1, 0, 0 },
-    { "sum", { 1024, 4096, 0 }, 4, 0, 0 },
-    { "sumsq", { 1024, 4096, 0 }, 4, 0, 0 },
-    { "sumsq", { 768, 768, 0 }, 1, 0, 0 },
-    { "absmax", { 1024, 4096, 0 }, 4, 0, 0 },
-    { "count_nonfinite", { 1024, 4096, 0 }, 4, 0, 0 },
-    { "normal", { 1024, 4096, 0 }, 1, 0, 0 },
-};
-
-static const musec_dtype dtypes[] = { MUSEC_F32, MUSEC_F64 };
+static const musec_dtype dtypes[] = { MUSEC_F32, MUSEC_F64, MUSEC_BF16, MUSEC_F16 };
 
 typedef struct list {
     op_case *at;
@@ -198,7 +136,7 @@ static void append_kind(list *l, const op_kind *kind)
             for (c.variant = 0; c.variant < kind->variants; c.variant++) {
                 for (size_t t = 0; t < COUNT(dtypes); t++) {
                     c.dtype = dtypes[t];
-                    append(l, c);
+                    if (kind->has == NULL || kind->has(&c)) append(l, c);
                 }
             }
         }
@@ -220,13 +158,6 @@ static void append_attention(list *l)
                                      .variant = large_attention[i].variant });
 }
 
-static bool is_of_network(const char *op)
-{
-    for (size_t i = 0; i < op_network_kinds_count; i++)
-        if (strcmp(op_network_kinds[i].name, op) == 0) return true;
-    return false;
-}
-
 static void append_all(list *l)
 {
     for (size_t i = 0; op_kind_at(i) != NULL; i++)
@@ -238,17 +169,6 @@ static void append_all(list *l)
         c.variant = large_sym[i].variant;
         append(l, c);
     }
-    for (size_t i = 0; i < COUNT(timed); i++)
-        for (size_t t = 0; t < (is_of_network(timed[i].op) ? 1 : COUNT(dtypes)); t++)
-            append(l, (op_case){ .op      = timed[i].op,
-                                 .m       = timed[i].s.m,
-                                 .n       = timed[i].s.n,
-                                 .k       = timed[i].s.k,
-                                 .count   = timed[i].count,
-                                 .dtype   = dtypes[t],
-                                 .trans   = timed[i].trans,
-                                 .variant = timed[i].variant,
-                                 .timing  = true });
 }
 
 op_case *op_cases(size_t *n)
@@ -268,34 +188,21 @@ void op_case_name(const op_case *c, char *text, size_t bytes)
     size_t used = 0;
     snprintf(size, sizeof size, c->k > 0 ? "%lldx%lldx%lld" : "%lldx%lld", (long long)c->m,
              (long long)c->n, (long long)c->k);
-    used += (size_t)snprintf(text, bytes, "%s %s %s", c->op, size,
-                             c->dtype == MUSEC_F32 ? "f32" : "f64");
+    used += (size_t)snprintf(text, bytes, "%s %s %s", c->op, size, ms_dtype_name(c->dtype));
     if (c->count > 1 && used < bytes)
         used += (size_t)snprintf(text + used, bytes - used, " x%lld", (long long)c->count);
     if (c->variant > 0 && used < bytes)
         used += (size_t)snprintf(text + used, bytes - used, ", variant %d", c->variant);
     if (c->trans != 0 && used < bytes)
         used += (size_t)snprintf(text + used, bytes - used, ", trans 0x%02x", c->trans);
+    if (c->lists != 0 && used < bytes)
+        used += (size_t)snprintf(text + used, bytes - used, ", lists 0x%02x", c->lists);
     if (c->fused && used < bytes) used += (size_t)snprintf(text + used, bytes - used, ", fused");
     if (c->pad > 0 && used < bytes)
         snprintf(text + used, bytes - used, ", pad %lld", (long long)c->pad);
 }
 
-const op_kind *op_kind_at(size_t index)
-{
-    if (index < op_kinds_count) return &op_kinds[index];
-    index -= op_kinds_count;
-    return index < op_network_kinds_count ? &op_network_kinds[index] : NULL;
-}
-
-const op_kind *op_kind_of(const char *name)
-{
-    for (size_t i = 0; op_kind_at(i) != NULL; i++)
-        if (strcmp(op_kind_at(i)->name, name) == 0) return op_kind_at(i);
-    return NULL;
-}
-
-/* ---- operands -------------------------------------------------------------------------------- */
+/* ---- operands of a kind ---------------------------------------------------------------------- */
 
 op_mat *op_add_mat(op_args *a, op_role role, int64_t rows, int64_t cols)
 {
@@ -331,10 +238,32 @@ ms_ids op_host_ids(const op_args *a, int i)
     return (ms_ids){ .data = a->ids[i].image + a->ids[i].first, .count = a->ids[i].ids.count };
 }
 
-/* A number in (-1, 1) from the operand and the element (splitmix64). */
-static double value_of(uint64_t operand, uint64_t element)
+bool op_fits(const ms_device *d, const op_case *c)
 {
-    uint64_t z = (operand << 48) + (element + 1) * 0x9e3779b97f4a7c15u;
+    op_args a = { .c = *c, .kind = op_kind_of(c->op) };
+    if (!ms_device_has(d, c->dtype)) return false;
+    a.kind->operands(&a);
+    for (int i = 0; i < a.n_mats; i++)
+        if (!a.mat[i].absent && !ms_device_has(d, a.mat[i].mat.dtype)) return false;
+    return true;
+}
+
+double op_rounded(double value, musec_dtype dtype)
+{
+    double       store; /* room for any */
+    const ms_mat one = {
+        .data = &store, .rows = 1, .cols = 1, .ld = 1, .count = 1, .dtype = dtype
+    };
+    ms_put(one, 0, 0, 0, value);
+    return ms_at(one, 0, 0, 0);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* A number in (-1, 1) from the seed, the operand and the element (splitmix64). */
+static double value_of(uint64_t seed, uint64_t operand, uint64_t element)
+{
+    uint64_t z = (operand << 48) + (element + 1) * 0x9e3779b97f4a7c15u + seed * 0xd1342543de82ef95u;
     z          = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z          = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return ((double)((z ^ (z >> 31)) >> 11) + 0.5) * 0x1p-52 - 1.0;
@@ -343,31 +272,36 @@ static double value_of(uint64_t operand, uint64_t element)
 /* Quiet NaNs of special bits, for all that no op may touch or read. */
 static void set_sentinels(void *image, musec_dtype dtype, int64_t n)
 {
-    const uint32_t s32 = 0x7fc5a5a5u;
-    const uint64_t s64 = 0x7ff8a5a5a5a5a5a5u;
-    for (int64_t i = 0; i < n; i++) {
-        if (dtype == MUSEC_F32)
-            memcpy((char *)image + (size_t)i * sizeof s32, &s32, sizeof s32);
-        else
-            memcpy((char *)image + (size_t)i * sizeof s64, &s64, sizeof s64);
-    }
+    const uint32_t s32  = 0x7fc5a5a5u;
+    const uint64_t s64  = 0x7ff8a5a5a5a5a5a5u;
+    const uint16_t s16  = dtype == MUSEC_BF16 ? 0x7fe5u : 0x7ea5u;
+    const size_t   each = ms_dtype_bytes(dtype);
+    const void    *from = each == 2 ? (const void *)&s16 : each == 4 ? (const void *)&s32 : &s64;
+    for (int64_t i = 0; i < n; i++)
+        memcpy((char *)image + (size_t)i * each, from, each);
 }
 
+/* The diagonal of a symmetric matrix is coarse: 2 - x/2 is exact in every dtype, so that the
+ * polynomial is one, and its products with the matrix are symmetric. */
 static double input_at(const op_args *a, int i, int64_t b, int64_t row, int64_t col)
 {
     const op_mat *o      = &a->mat[i];
     const bool    dense  = o->make == OP_RANDOM || o->make == OP_POSITIVE || o->make == OP_HUGE;
     const bool    mirror = !dense && col > row;
     const int64_t r = mirror ? col : row, c = mirror ? row : col;
-    double        x = value_of((uint64_t)i, (uint64_t)((b * o->mat.rows + r) * o->mat.cols + c));
-    if (o->make == OP_LOWER && col > row) return (double)NAN;
-    if (o->make == OP_POSITIVE) return fabs(x);
-    if (o->make == OP_HUGE) return 1e4 * x;
-    if (o->make == OP_POLYNOMIAL) {
-        const op_mat *of = &a->mat[0];
-        x = (row == col ? 2.0 : 0.0) - 0.5 * ms_at(op_host_view(a, 0, of->image), b, row, col);
+    const double  x =
+        value_of(a->c.seed, (uint64_t)i, (uint64_t)((b * o->mat.rows + r) * o->mat.cols + c));
+    switch (o->make) {
+    case OP_LOWER: return col > row ? (double)NAN : x;
+    case OP_POSITIVE: return 0.01 + 0.99 * fabs(x);
+    case OP_HUGE: return 1e4 * x;
+    case OP_SYMMETRIC: return row == col ? round(32.0 * x) / 32.0 : x;
+    case OP_POLYNOMIAL:
+        return (row == col ? 2.0 : 0.0) +
+               ((a->how & OP_ABSOLUTE) != 0 ? 0.5 : -0.5) *
+                   ms_at(op_host_view(a, 0, a->mat[0].image), b, row, col);
+    default: return x;
     }
-    return x;
 }
 
 /* dtype: what the values are rounded to, which need not be what they are stored as */
@@ -380,19 +314,57 @@ static void fill_image(op_args *a, int i, musec_dtype dtype)
     for (int64_t b = 0; b < x.count; b++) {
         for (int64_t r = 0; r < x.rows; r++) {
             for (int64_t c = 0; c < x.cols; c++) {
-                double value = input_at(a, i, b, r, c);
-                if (dtype == MUSEC_F32) value = (double)(float)value;
+                const double value = op_rounded(input_at(a, i, b, r, c), dtype);
                 ms_put(x, b, r, c, (a->how & OP_ABSOLUTE) != 0 ? fabs(value) : value);
             }
         }
     }
 }
 
+/* What is timed is large: the device draws it itself. */
+static musec_status draw(const op_args *a, int i)
+{
+    const op_mat *o    = &a->mat[i];
+    const double  high = o->make == OP_HUGE ? 1e4 : 1.0;
+    return a->d->ops->uniform(a->d, a->c.seed + (uint64_t)i, o->make == OP_POSITIVE ? 0.01 : -high,
+                              high, o->mat);
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+static musec_status no_memory(op_args *a)
+{
+    return ms_fail(&a->d->error, MUSEC_ENOMEM, "no memory for a case");
+}
+
+static void place(op_args *a, op_mat *o)
+{
+    const int64_t pad = a->c.pad;
+    o->mat.ld         = (o->mat.trans ? o->mat.rows : o->mat.cols) + pad;
+    o->mat.stride     = (o->mat.trans ? o->mat.cols : o->mat.rows) * o->mat.ld + pad;
+    o->first          = pad;
+    o->elems          = pad + o->mat.count * o->mat.stride;
+    if (a->c.fused && o->head) {
+        o->mat.stride = o->mat.cols;
+        o->mat.ld     = 3 * o->mat.count * o->mat.cols + pad;
+        o->elems      = pad + o->mat.rows * o->mat.ld;
+    }
+}
+
+static musec_status make_list(op_args *a, op_mat *o)
+{
+    o->places = calloc((size_t)o->mat.count, sizeof *o->places);
+    if (o->places == NULL) return no_memory(a);
+    for (int64_t b = 0; b < o->mat.count; b++)
+        o->places[b] = (ms_mat_place){ ms_mat_slice(o->mat, b, 1).data, o->mat.ld };
+    o->mat.places = o->places;
+    return MUSEC_OK;
+}
+
 static musec_status setup_mat(op_args *a, int i)
 {
     op_mat           *o     = &a->mat[i];
     const musec_dtype dtype = o->mat.dtype;
-    const int64_t     pad   = a->c.pad;
     musec_status      st    = MUSEC_OK;
     if (o->absent) return MUSEC_OK;
     if (o->like >= 0) { /* the same view, so that it is in place */
@@ -402,26 +374,21 @@ static musec_status setup_mat(op_args *a, int i)
         return MUSEC_OK;
     }
     if ((a->how & OP_AS_F64) != 0) o->mat.dtype = MUSEC_F64;
-    o->mat.trans  = !o->row && (a->c.trans >> i & 1u) != 0;
-    o->mat.ld     = (o->mat.trans ? o->mat.rows : o->mat.cols) + pad;
-    o->mat.stride = (o->mat.trans ? o->mat.cols : o->mat.rows) * o->mat.ld + pad;
-    o->first      = pad;
-    o->elems      = pad + o->mat.count * o->mat.stride;
-    if (a->c.fused && o->head) {
-        o->mat.stride = o->mat.cols;
-        o->mat.ld     = 3 * o->mat.count * o->mat.cols + pad;
-        o->elems      = pad + o->mat.rows * o->mat.ld;
-    }
+    o->mat.trans = !o->row && (a->c.trans >> i & 1u) != 0;
+    place(a, o);
     const size_t bytes = (size_t)o->elems * ms_dtype_bytes(o->mat.dtype);
-    o->image           = malloc(bytes);
-    if (o->image == NULL) return ms_fail(&a->d->error, MUSEC_ENOMEM, "no memory for a case");
-    fill_image(a, i, dtype);
+    if (!a->c.timing) {
+        if ((o->image = malloc(bytes)) == NULL) return no_memory(a);
+        fill_image(a, i, dtype);
+    }
     if (!o->host) {
         TRY(a->d->ops->alloc(a->d, bytes, &o->buffer));
-    } else if ((o->buffer = malloc(bytes)) == NULL) {
-        return ms_fail(&a->d->error, MUSEC_ENOMEM, "no memory for a case");
+    } else if ((o->buffer = calloc(1, bytes)) == NULL) {
+        return no_memory(a);
     }
     o->mat.data = (char *)o->buffer + (size_t)o->first * ms_dtype_bytes(o->mat.dtype);
+    if (a->c.timing && !o->host) TRY(draw(a, i));
+    if ((a->c.lists >> i & 1u) != 0) TRY(make_list(a, o));
 done:
     return st;
 }
@@ -433,9 +400,10 @@ static musec_status setup_vec(op_args *a, int i)
     void        *data  = NULL;
     musec_status st;
     o->image = malloc(bytes);
-    if (o->image == NULL) return ms_fail(&a->d->error, MUSEC_ENOMEM, "no memory for a case");
+    if (o->image == NULL) return no_memory(a);
     for (int64_t b = 0; b < o->vec.count; b++) { /* and a 1: what scale may skip */
-        o->image[b] = b == 1 ? 1.0 : 0.25 + fabs(value_of(100 + (uint64_t)i, (uint64_t)b));
+        o->image[b] =
+            b == 1 ? 1.0 : 0.25 + fabs(value_of(a->c.seed, 100 + (uint64_t)i, (uint64_t)b));
         if (o->negative) o->image[b] = -o->image[b];
         if (o->role == OP_OUT) o->image[b] = (double)NAN;
     }
@@ -453,7 +421,7 @@ static musec_status setup_ids(op_args *a, int i)
     o->first = margin + a->c.pad;
     o->elems = o->first + o->ids.count + margin;
     o->image = malloc((size_t)o->elems * sizeof *o->image);
-    if (o->image == NULL) return ms_fail(&a->d->error, MUSEC_ENOMEM, "no memory for a case");
+    if (o->image == NULL) return no_memory(a);
     for (int64_t e = 0; e < o->elems; e++) {
         const bool inside = e >= o->first && e < o->first + o->ids.count;
         o->image[e]       = inside ? o->at(a, e - o->first) : INT32_MIN;
@@ -489,7 +457,7 @@ musec_status op_reset(op_args *a)
     for (int i = 0; i < a->n_mats; i++) {
         op_mat      *o     = &a->mat[i];
         const size_t bytes = (size_t)o->elems * ms_dtype_bytes(o->mat.dtype);
-        if (o->absent || o->like >= 0) continue;
+        if (o->absent || o->like >= 0 || o->image == NULL) continue;
         if (o->host)
             memcpy(o->buffer, o->image, bytes);
         else
@@ -517,6 +485,7 @@ void op_teardown(op_args *a)
         else
             a->d->ops->free(a->d, a->mat[i].buffer);
         free(a->mat[i].image);
+        free(a->mat[i].places);
     }
     for (int i = 0; i < a->n_vecs; i++) {
         a->d->ops->free(a->d, a->vec[i].vec.data);

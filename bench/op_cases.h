@@ -17,6 +17,8 @@
 #ifndef MS_BENCH_OP_CASES_H
 #define MS_BENCH_OP_CASES_H
 
+#include <stddef.h>
+
 #include "device/device.h"
 
 enum { OP_MATS = 10, OP_VECS = 32, OP_IDS = 2 };
@@ -30,19 +32,26 @@ typedef struct op_case {
     unsigned    trans;   /* bit i: matrix operand i is stored transposed */
     bool        fused;   /* heads lie side by side in the rows of a buffer three times as wide */
     int         variant; /* coefficients, absent operands, in place: op_kinds.c */
-    bool        timing;  /* of a realistic size: to be timed, too slow for `ref` */
+    uint64_t    seed;    /* of the values */
+    bool        timing;  /* of a realistic size: to be timed, with values that the device draws */
+    bool        slow;    /* to be timed only where everything is */
+    unsigned    lists;   /* timing, bit i: operand i is given as a list of its matrices */
 } op_case;
 
 /* All cases, small ones first; malloc'ed, NULL if there is no memory. */
 op_case *op_cases(size_t *n);
+/* What is worth timing on a device, in the same way. */
+op_case *op_timings(const ms_device *d, size_t *n);
 /* "gemm 17x33x9 f32, 5 matrices, variant 1, trans 3, pad 3" */
 void op_case_name(const op_case *c, char *text, size_t bytes);
+/* Has the device all dtypes that the case's operands are of? */
+bool op_fits(const ms_device *d, const op_case *c);
 
 typedef enum op_role { OP_IN, OP_OUT, OP_INOUT } op_role;
 
 typedef enum op_make {                /* what an input holds */
                        OP_RANDOM,     /* uniform in (-1, 1) */
-                       OP_POSITIVE,   /* uniform in (0, 1) */
+                       OP_POSITIVE,   /* uniform in (0.01, 1): normal numbers even in 16 bits */
                        OP_SYMMETRIC,  /* the same, mirrored */
                        OP_LOWER,      /* the same, with NaN in place of its strict upper triangle */
                        OP_POLYNOMIAL, /* 2 I - X / 2 of the symmetric operand 0 */
@@ -65,7 +74,9 @@ typedef struct op_mat {
     int64_t elems;  /* of the buffer */
     int64_t first;  /* where the first matrix begins in it */
     void   *buffer; /* device memory */
-    void   *image;  /* host memory: what op_reset puts there */
+    void   *image;  /* host memory: what op_reset puts there; NULL if the case is timed */
+
+    ms_mat_place *places; /* host memory, of a list */
 } op_mat;
 
 struct op_args;
@@ -100,7 +111,7 @@ typedef struct op_args {
 } op_args;
 
 enum {
-    OP_AS_F64 = 1, /* store the same values as float64, whatever the case's dtype */
+    OP_AS_F64 = 1, /* store the same values as float64, whatever the operands' dtypes */
     OP_ABSOLUTE =
         2, /* absolute values of inputs and coefficients: what rounding errors scale with */
 };
@@ -116,6 +127,7 @@ double       op_flops(const op_args *a);
 ms_mat       op_host_view(const op_args *a, int i, void *image);
 musec_status op_download(const op_args *a, int i, void *image); /* the whole buffer: elems */
 ms_ids       op_host_ids(const op_args *a, int i);              /* of the image */
+double       op_rounded(double value, musec_dtype dtype);
 /* The operands of matrix b alone: same memory, count 1.  Never to be torn down. */
 op_args op_slice(const op_args *a, int64_t b);
 
@@ -133,12 +145,18 @@ typedef struct op_kind {
     musec_status (*prepare)(op_args *a);
     musec_status (*run)(op_args *a);
     double (*flops)(const op_case *c); /* of one matrix; NULL: none worth counting */
+    bool (*has)(const op_case *c);     /* is there such a case?  NULL: in every dtype */
     /* |got - want| <= rounding(c) eps |op|, |op| being the op on absolute values and eps that of
-     * the output; 0: exactly what `ref` gives, rounded.  NULL: nothing to compare. */
+     * the arithmetic: of the output, or of float32 where that has 16 bits; 0: exactly what `ref`
+     * gives, rounded.  NULL: nothing to compare.  An output of 16 bits is rounded once more, and so
+     * may be what lies between: by `stored` of its own eps of |op|, 0 meaning half of it. */
     double (*rounding)(const op_case *c);
+    double stored;
     /* NULL, or what stands in for |op| where absolute values do not give it: writes it to the
-     * outputs of operands that are float64 and in host memory */
+     * outputs of operands that are float64 and in host memory.  `bounded`: what it writes is the
+     * bound itself. */
     void (*size)(op_args *a);
+    bool bounded;
     /* d of `sum <g, output>` by operand `by`, into out; uses the ops and what a run left in a */
     musec_status (*grad)(op_args *a, const op_cotangent *g, int by, ms_mat out);
     unsigned grad_by;      /* bit i: by operand i */
@@ -170,12 +188,38 @@ enum {
     OP_SHAPES_ATTENTION, /* the same, small; the larger ones are listed one by one */
 };
 
-extern const op_kind op_kinds[], op_network_kinds[]; /* one per row of ms_device_ops */
-extern const size_t  op_kinds_count, op_network_kinds_count;
-const op_kind       *op_kind_at(size_t index);     /* 0, 1, ... until NULL */
-const op_kind       *op_kind_of(const char *name); /* NULL: there is none */
+/* One per row of ms_device_ops: memory, reductions and scalars; products and decompositions;
+ * elements, optimizers and random numbers; networks. */
+extern const op_kind op_kinds[], op_matrix_kinds[], op_element_kinds[], op_network_kinds[];
+extern const size_t  op_kinds_count, op_matrix_kinds_count, op_element_kinds_count,
+    op_network_kinds_count;
+const op_kind *op_kind_at(size_t index);     /* 0, 1, ... until NULL */
+const op_kind *op_kind_of(const char *name); /* NULL: there is none */
 
-/* For op_kinds.c and op_network.c, to declare operands in order. */
+/* ---- for the files of rows ------------------------------------------------------------------- */
+
+#define OP_ROW(op, n_variants) \
+    .name = #op, .row = offsetof(ms_device_ops, op), .variants = (n_variants)
+
+static inline bool op_is_half(musec_dtype dtype) { return ms_dtype_bytes(dtype) == 2; }
+
+static inline bool op_not_in_half(const op_case *c) { return !op_is_half(c->dtype); }
+
+/* A coefficient of the case, or its absolute value where magnitudes are computed. */
+double op_coef(const op_args *a, double x);
+
+/* rounding: factors of eps; u = eps/2 is the error of one operation */
+double op_exact(const op_case *c);   /* 0 */
+double op_few(const op_case *c);     /* coefficient rounded, products, sums: at most 8 u */
+double op_library(const op_case *c); /* log, cos, sqrt, pow of different libraries */
+
+static inline op_mat *op_wide(op_mat *o) /* a wide operand: see device.h */
+{
+    o->mat.dtype = ms_dtype_wide(o->mat.dtype);
+    return o;
+}
+
+/* To declare operands in order. */
 op_mat *op_add_mat(op_args *a, op_role role, int64_t rows, int64_t cols);
 op_vec *op_add_vec(op_args *a, op_role role);
 op_ids *op_add_ids(op_args *a, int64_t count, int32_t (*at)(const op_args *a, int64_t i));

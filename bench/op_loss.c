@@ -5,7 +5,8 @@
  * such error of a row, in units of eps.  The logsumexp is off by Z + n + |lse| (n terms of the sum,
  * differences to the largest), a loss by twice that and |z|; p = exp(z - lse) by
  * e^(2 Z + n + |lse| + 4) at most.  The gradient scale slope (total p - weights) adds the error of
- * the slope, which is 1 - tanh^2 or scale / width s (1 - s): of what it is at most, 4 + x. */
+ * the slope, which is 1 - tanh^2 or scale / width s (1 - s): of what it is at most, 4 + x.  eps is
+ * that of float32 where logits have 16 bits; their gradient is then rounded to that once. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -38,7 +39,8 @@ _Static_assert(COUNT(variants) == OP_XENT_VARIANTS, "op_network.h");
 static int32_t target_at(const op_args *a, int64_t i)
 {
     if (variants[a->c.variant].equal) return (int32_t)(a->c.n / 2);
-    return (int32_t)((uint64_t)(i + 11) * 0x9e3779b97f4a7c15u >> 33) % (int32_t)a->c.n;
+    const uint64_t draw = ((uint64_t)(i + 11) + a->c.seed) * 0x9e3779b97f4a7c15u >> 33;
+    return (int32_t)(draw % (uint64_t)a->c.n);
 }
 
 void op_xent_operands(op_args *a)
@@ -111,22 +113,25 @@ done:
 typedef struct capped {
     double z, error;           /* error in units of eps */
     double slope, slope_error; /* the same */
+    double steep;              /* factor on what of the slope may be too small a number */
 } capped;
 
 static capped cap(const ms_xent *x, double raw)
 {
-    capped r = { .z = raw, .slope = 1.0 };
+    capped r = { .z = raw, .slope = 1.0, .steep = 1.0 };
     if (x->cap == MS_CAP_TANH) {
         const double at = fabs(raw) / x->cap_scale, t = tanh(raw / x->cap_scale);
-        r       = (capped){ .z = x->cap_scale * t, .slope = 1.0 - t * t, .slope_error = 4.0 + at };
+        r = (capped){
+            .z = x->cap_scale * t, .slope = 1.0 - t * t, .slope_error = 4.0 + at, .steep = 1.0
+        };
         r.error = 2.0 * (fabs(r.z) + r.slope * at * x->cap_scale);
     } else if (x->cap == MS_CAP_SIGMOID) {
         const double at    = (fabs(raw) + fabs(x->cap_shift)) / x->cap_width;
         const double s     = 1.0 / (1.0 + exp(-(raw + x->cap_shift) / x->cap_width));
         const double steep = x->cap_scale / x->cap_width;
-        r                  = (capped){ .z = x->cap_scale * s, .slope = steep * s * (1.0 - s) };
-        r.error            = 2.0 * (r.z + r.slope * at * x->cap_width);
-        r.slope_error      = steep * (4.0 * s + s * (1.0 - s) * at);
+        r       = (capped){ .z = x->cap_scale * s, .slope = steep * s * (1.0 - s), .steep = steep };
+        r.error = 2.0 * (r.z + r.slope * at * x->cap_width);
+        r.slope_error = steep * (4.0 * s + s * (1.0 - s) * at);
     }
     return r;
 }
@@ -149,12 +154,15 @@ static double row_lse(const ms_xent *x, ms_mat logits, int64_t i, double *error)
 
 static void size_row(const op_args *a, const ms_xent *x, int64_t i, double *losses)
 {
-    const ms_mat  logits = a->mat[0].mat;
-    const int64_t t      = x->first + i;
-    const double  eps = ms_dtype_eps(a->c.dtype), tiny = ms_dtype_tiny(a->c.dtype) / eps;
-    double        error, total                         = 0.0;
-    const double  lse   = row_lse(x, logits, i, &error);
-    const double  known = 2.0 * error + (double)logits.cols + fabs(lse) + 4.0;
+    const ms_mat      logits = a->mat[0].mat;
+    const int64_t     t      = x->first + i;
+    const musec_dtype wide   = ms_dtype_wide(a->c.dtype);
+    const double      eps = ms_dtype_eps(wide), tiny = ms_dtype_tiny(wide);
+    const double      stored = op_is_half(a->c.dtype) ? 0.5 * ms_dtype_eps(a->c.dtype) : 0.0;
+    const double      least  = stored * ms_dtype_tiny(a->c.dtype);
+    double            error, total = 0.0;
+    const double      lse   = row_lse(x, logits, i, &error);
+    const double      known = 2.0 * error + (double)logits.cols + fabs(lse) + 4.0;
     for (int k = 0; k < x->n_weights && t + k < x->targets.count; k++) {
         const double z = cap(x, ms_at(logits, 0, i, x->targets.data[t + k])).z;
         losses[0] += fabs(x->weights[k]) * (known + fabs(z));
@@ -164,23 +172,25 @@ static void size_row(const op_args *a, const ms_xent *x, int64_t i, double *loss
     for (int64_t j = 0; j < logits.cols && x->grad_scale != 0.0; j++) {
         const capped c    = cap(x, ms_at(logits, 0, i, j));
         const double p    = exp(c.z - lse);
-        double       size = total * (p * expm1(known * eps) / eps + tiny) * c.slope;
+        double       size = total * (p * expm1(known * eps) + tiny) * c.slope;
         double       hit  = 0.0; /* weights of targets that are j */
         for (int k = 0; k < x->n_weights && t + k < x->targets.count; k++)
             if (x->targets.data[t + k] == j) hit += fabs(x->weights[k]);
-        size += (total * p + hit) * (c.slope_error + 2.0 * c.slope);
-        ms_put(logits, 0, i, j, fabs(x->grad_scale) * size + tiny);
+        size += (total * p + hit) *
+                ((c.slope_error + 2.0 * c.slope) * eps + c.slope * stored + c.steep * tiny);
+        ms_put(logits, 0, i, j, fabs(x->grad_scale) * size + tiny + least);
     }
 }
 
+/* Sums of losses are float64: m terms and what was there. */
 void op_xent_size(op_args *a)
 {
     const ms_xent x         = xent_of(a);
-    const double  as_f64    = ms_dtype_eps(a->c.dtype) * 0x1p52; /* losses are checked as such */
+    const double  eps       = ms_dtype_eps(ms_dtype_wide(a->c.dtype));
     double       *loss      = a->vec[0].vec.data;
     double        losses[2] = { 0.0, 0.0 };
     for (int64_t i = 0; i < a->c.m; i++)
         size_row(a, &x, i, losses);
     for (int k = 0; k < 2; k++)
-        loss[k] = as_f64 * losses[k] + ((double)a->c.m + 2.0) * (fabs(loss[k]) + losses[k]);
+        loss[k] = eps * losses[k] + ((double)a->c.m + 2.0) * 0x1p-52 * (fabs(loss[k]) + losses[k]);
 }

@@ -13,15 +13,8 @@
 #include "op_network.h"
 
 #include <math.h>
-#include <stddef.h>
 
 #include "device/cpu/ref.h"
-
-static double exact(const op_case *c)
-{
-    (void)c;
-    return 0.0;
-}
 
 static double few(const op_case *c) /* products, sums, a logistic function: at most 16 u */
 {
@@ -35,7 +28,8 @@ static double at_most(double value, double limit) { return value < limit ? value
 
 static int32_t random_id(const op_args *a, int64_t i)
 {
-    return (int32_t)((uint64_t)(i + 3) * 0x9e3779b97f4a7c15u >> 33) % (int32_t)a->c.k;
+    const uint64_t draw = ((uint64_t)(i + 3) + a->c.seed) * 0x9e3779b97f4a7c15u >> 33;
+    return (int32_t)(draw % (uint64_t)a->c.k);
 }
 
 static int32_t last_id(const op_args *a, int64_t i)
@@ -78,7 +72,7 @@ static void embed_grad_operands(op_args *a)
 {
     add_tokens(a);
     op_add_mat(a, OP_IN, a->c.m, a->c.n);
-    op_add_mat(a, OP_INOUT, a->c.k, a->c.n)->used = touched(a);
+    op_wide(op_add_mat(a, OP_INOUT, a->c.k, a->c.n))->used = touched(a);
 }
 
 static musec_status embed_grad_run(op_args *a)
@@ -191,8 +185,8 @@ enum { ROPE_GRADS = 4 };
 static void add_angles(op_args *a)
 {
     const int64_t pairs = rope_variants[a->c.variant].partly ? a->c.n / 4 : a->c.n / 2;
-    op_add_mat(a, OP_IN, a->c.m + 3, pairs)->mat.count = 1;
-    op_add_mat(a, OP_IN, a->c.m + 3, pairs)->mat.count = 1;
+    op_wide(op_add_mat(a, OP_IN, a->c.m + 3, pairs))->mat.count = 1;
+    op_wide(op_add_mat(a, OP_IN, a->c.m + 3, pairs))->mat.count = 1;
 }
 
 static ms_rope rope_of(const op_args *a, int first)
@@ -277,6 +271,7 @@ static void rope_grad_size(op_args *a)
         size_norm_grad(r.norm_eps, a->mat[0].mat, a->mat[2].mat, 0.0, a->mat[2].mat);
 }
 
+/* Between turning back and the norm's gradient dx may be stored, in 16 bits if it has so many. */
 static double rope_grad_rounding(const op_case *c)
 {
     return 3.0 + (rope_variants[c->variant].norm_eps >= 0.0 ? norm_grad_rounding(c) : 0.0);
@@ -339,8 +334,8 @@ static musec_status gate_run(op_args *a)
 /* A gate that is all but shut may be 0 instead: tiny. */
 static double open_by(const op_args *a, int64_t i, int64_t h)
 {
-    return logistic(ms_at(a->mat[0].mat, 0, i, h)) +
-           ms_dtype_tiny(a->c.dtype) / ms_dtype_eps(a->c.dtype);
+    const musec_dtype wide = ms_dtype_wide(a->c.dtype);
+    return logistic(ms_at(a->mat[0].mat, 0, i, h)) + ms_dtype_tiny(wide) / ms_dtype_eps(wide);
 }
 
 static void gate_size(op_args *a)
@@ -401,7 +396,7 @@ static void gate_grad_size(op_args *a)
 
 /* ---- mix ------------------------------------------------------------------------------------- */
 
-static void add_weights(op_args *a, op_role role) { op_add_mat(a, role, 1, 2); }
+static void add_weights(op_args *a, op_role role) { op_wide(op_add_mat(a, role, 1, 2)); }
 
 /* variant 0: out of place; 1: out is x */
 static void mix_operands(op_args *a)
@@ -456,8 +451,8 @@ static musec_status mix_grad_run(op_args *a)
                                a->mat[4].mat, a->mat[5].mat, a->mat[6].mat);
 }
 
-/* dw is a sum over everything: a device may add up to 1024 terms in the dtype, and must join the
- * parts in float64. */
+/* dw is a sum over everything: a device may add up to 1024 terms in the wide dtype, and must join
+ * the parts in float64. */
 static void mix_grad_size(op_args *a)
 {
     const ms_mat w = a->mat[0].mat, x = a->mat[1].mat, y = a->mat[2].mat, dout = a->mat[3].mat;
@@ -478,46 +473,44 @@ static void mix_grad_size(op_args *a)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-#define ROW(op, n_variants) \
-    .name = #op, .row = offsetof(ms_device_ops, op), .variants = (n_variants)
 #define CALLS(op) .operands = op##_operands, .run = op##_run
 
 const op_kind op_network_kinds[] = {
-    { ROW(embed, 2), CALLS(embed), .rounding = exact, .grad = embed_grad, .grad_by = 0x1,
+    { OP_ROW(embed, 2), CALLS(embed), .rounding = op_exact, .grad = embed_grad, .grad_by = 0x1,
       .more_grads = 1, .shapes = OP_SHAPES_EMBED, .stacks = OP_STACKS_ONE },
-    { ROW(embed_grad, 2), CALLS(embed_grad), .rounding = embed_grad_rounding,
+    { OP_ROW(embed_grad, 2), CALLS(embed_grad), .rounding = embed_grad_rounding,
       .shapes = OP_SHAPES_EMBED, .stacks = OP_STACKS_ONE },
-    { ROW(rmsnorm, 2), CALLS(norm), .rounding = norm_rounding, .grad = norm_grad, .grad_by = 0x1,
+    { OP_ROW(rmsnorm, 2), CALLS(norm), .rounding = norm_rounding, .grad = norm_grad, .grad_by = 0x1,
       .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_UPRIGHT },
-    { ROW(rmsnorm_grad, 4), CALLS(norm_grad), .rounding = norm_grad_rounding,
+    { OP_ROW(rmsnorm_grad, 4), CALLS(norm_grad), .rounding = norm_grad_rounding,
       .size = norm_grad_size, .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_UPRIGHT },
-    { ROW(rope, COUNT(rope_variants)), CALLS(rope), .rounding = rope_rounding, .size = rope_size,
+    { OP_ROW(rope, COUNT(rope_variants)), CALLS(rope), .rounding = rope_rounding, .size = rope_size,
       .grad = rope_grad, .grad_by = 0x1, .more_grads = ROPE_GRADS - 1, .shapes = OP_SHAPES_HEADS,
       .stacks = OP_STACKS_HEADS },
-    { ROW(rope_grad, COUNT(rope_variants)), CALLS(rope_grad), .rounding = rope_grad_rounding,
-      .size = rope_grad_size, .shapes = OP_SHAPES_HEADS, .stacks = OP_STACKS_HEADS },
-    { ROW(relu2, 2), .operands = norm_operands, .run = relu2_run, .rounding = exact,
+    { OP_ROW(rope_grad, COUNT(rope_variants)), CALLS(rope_grad), .rounding = rope_grad_rounding,
+      .stored = 1.0, .size = rope_grad_size, .shapes = OP_SHAPES_HEADS, .stacks = OP_STACKS_HEADS },
+    { OP_ROW(relu2, 2), .operands = norm_operands, .run = relu2_run, .rounding = op_exact,
       .grad = relu2_grad, .grad_by = 0x1, .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_UPRIGHT },
-    { ROW(relu2_grad, 3), CALLS(relu2_grad), .rounding = exact, .shapes = OP_SHAPES_PLAIN,
+    { OP_ROW(relu2_grad, 3), CALLS(relu2_grad), .rounding = op_exact, .shapes = OP_SHAPES_PLAIN,
       .stacks = OP_STACKS_UPRIGHT },
-    { ROW(attention, OP_ATTENTION_VARIANTS), CALLS(op_attention), .flops = op_attention_flops,
-      .rounding = op_as_sized, .size = op_attention_size, .grad = op_attention_grad, .grad_by = 0x7,
-      .more_grads = OP_ATTENTION_GRADS - 1, .shapes = OP_SHAPES_ATTENTION,
+    { OP_ROW(attention, OP_ATTENTION_VARIANTS), CALLS(op_attention), .flops = op_attention_flops,
+      .rounding = op_few, .size = op_attention_size, .bounded = true, .grad = op_attention_grad,
+      .grad_by = 0x7, .more_grads = OP_ATTENTION_GRADS - 1, .shapes = OP_SHAPES_ATTENTION,
       .stacks = OP_STACKS_HEADS },
-    { ROW(attention_grad, OP_ATTENTION_VARIANTS), CALLS(op_attention_grad),
-      .prepare = op_attention_grad_prepare, .flops = op_attention_grad_flops,
-      .rounding = op_as_sized, .size = op_attention_grad_size, .shapes = OP_SHAPES_ATTENTION,
+    { OP_ROW(attention_grad, OP_ATTENTION_VARIANTS), CALLS(op_attention_grad),
+      .prepare = op_attention_grad_prepare, .flops = op_attention_grad_flops, .rounding = op_few,
+      .size = op_attention_grad_size, .bounded = true, .shapes = OP_SHAPES_ATTENTION,
       .stacks = OP_STACKS_HEADS },
-    { ROW(gate, 3), CALLS(gate), .rounding = few, .size = gate_size, .grad = gate_grad,
+    { OP_ROW(gate, 3), CALLS(gate), .rounding = few, .size = gate_size, .grad = gate_grad,
       .grad_by = 0x3, .shapes = OP_SHAPES_HEADS, .stacks = OP_STACKS_HEADS },
-    { ROW(gate_grad, 2), CALLS(gate_grad), .rounding = few, .size = gate_grad_size,
+    { OP_ROW(gate_grad, 2), CALLS(gate_grad), .rounding = few, .size = gate_grad_size,
       .shapes = OP_SHAPES_HEADS, .stacks = OP_STACKS_HEADS },
-    { ROW(mix, 2), CALLS(mix), .rounding = few, .grad = mix_grad, .grad_by = 0x7,
+    { OP_ROW(mix, 2), CALLS(mix), .rounding = few, .grad = mix_grad, .grad_by = 0x7,
       .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_ONE },
-    { ROW(mix_grad, 2), CALLS(mix_grad), .rounding = few, .size = mix_grad_size,
+    { OP_ROW(mix_grad, 2), CALLS(mix_grad), .rounding = few, .size = mix_grad_size,
       .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_ONE },
-    { ROW(xent, OP_XENT_VARIANTS), CALLS(op_xent), .rounding = op_as_sized, .size = op_xent_size,
-      .grad = op_xent_grad, .grad_by = 0x1, .more_grads = OP_XENT_GRADS - 1,
+    { OP_ROW(xent, OP_XENT_VARIANTS), CALLS(op_xent), .rounding = op_few, .size = op_xent_size,
+      .bounded = true, .grad = op_xent_grad, .grad_by = 0x1, .more_grads = OP_XENT_GRADS - 1,
       .shapes = OP_SHAPES_LOSS, .stacks = OP_STACKS_ONE },
 };
 const size_t op_network_kinds_count = COUNT(op_network_kinds);

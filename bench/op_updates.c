@@ -1,5 +1,5 @@
 /* op_updates.c - the ops of optimizers as cases: operands, calls, gradients.  Their rows are in
- * op_kinds.c, which also says what sizes, variants and gradients are. */
+ * op_element.c; op_kinds.c says what sizes, variants and gradients are. */
 #include "op_updates.h"
 
 static bool is_absolute(const op_args *a) { return (a->how & OP_ABSOLUTE) != 0; }
@@ -49,19 +49,35 @@ double op_moments_rounding(const op_case *c)
     return 8.0;
 }
 
-/* Bit 0 of the variant: one step and decay per matrix; bit 1: cautious.  Where magnitudes are
- * computed both are negative, and everything is added. */
+/* each: one step and decay per matrix.  A copy of a weight of 16 bits has the weight's dtype: what
+ * it says is then rounded once.  Where magnitudes are computed both numbers are negative, and
+ * everything is added. */
+static const struct {
+    bool        each, cautious, copy;
+    musec_dtype dtype; /* of the copy; 0: the weight's */
+} decays[] = {
+    { false, false, false, 0 },         { true, false, false, 0 },
+    { false, true, false, 0 },          { true, true, false, 0 },
+    { false, false, true, MUSEC_BF16 }, { true, true, true, MUSEC_BF16 },
+    { true, false, true, 0 },           { false, false, true, MUSEC_F16 },
+};
+_Static_assert(COUNT(decays) == OP_DECAY_ADD_VARIANTS, "op_updates.h");
+
 void op_decay_add_operands(op_args *a)
 {
     op_add_mat(a, OP_IN, a->c.m, a->c.n);
     op_add_mat(a, OP_INOUT, a->c.m, a->c.n);
+    op_mat *copy = op_add_mat(a, OP_OUT, a->c.m, a->c.n);
+    copy->absent = !decays[a->c.variant].copy;
+    if (!op_is_half(a->c.dtype) && decays[a->c.variant].dtype != 0)
+        copy->mat.dtype = decays[a->c.variant].dtype;
     op_add_vec(a, OP_IN)->negative = is_absolute(a);
     op_add_vec(a, OP_IN)->negative = is_absolute(a);
 }
 
 static ms_num number(const op_args *a, int vec, double value)
 {
-    if (a->c.variant % 2 == 1) return ms_each(a->vec[vec].vec);
+    if (decays[a->c.variant].each) return ms_each(a->vec[vec].vec);
     return ms_const(is_absolute(a) ? -value : value);
 }
 
@@ -70,8 +86,8 @@ static ms_num decay_of(const op_args *a) { return number(a, 1, 0.2); }
 
 musec_status op_decay_add_run(op_args *a)
 {
-    return a->d->ops->decay_add(a->d, step_of(a), a->mat[0].mat, decay_of(a), a->c.variant >= 2,
-                                a->mat[1].mat);
+    return a->d->ops->decay_add(a->d, step_of(a), a->mat[0].mat, decay_of(a),
+                                decays[a->c.variant].cautious, a->mat[1].mat, a->mat[2].mat);
 }
 
 musec_status op_decay_add_grad(op_args *a, const op_cotangent *g, int by, ms_mat out)

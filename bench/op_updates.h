@@ -1,4 +1,4 @@
-/* op_updates.h - what the rows of op_kinds.c need for the ops of optimizers. */
+/* op_updates.h - what the rows of op_element.c need for the ops of optimizers. */
 #ifndef MS_BENCH_OP_UPDATES_H
 #define MS_BENCH_OP_UPDATES_H
 
@@ -10,6 +10,12 @@ musec_status op_sign_run(op_args *a);
 void         op_moments_operands(op_args *a);
 musec_status op_moments_run(op_args *a);
 double       op_moments_rounding(const op_case *c);
+/* In 16 bits u is that of the state as stored: half of eps for m and slow, a quarter for v, of
+ * which it takes the root, and half for u itself. */
+#define OP_MOMENTS_STORED 1.25
+
+/* From 4 on they have a copy. */
+enum { OP_DECAY_ADD_VARIANTS = 8 };
 
 void         op_decay_add_operands(op_args *a);
 musec_status op_decay_add_run(op_args *a);

@@ -1,11 +1,16 @@
 /* train_bench.c - a training step of a preset beside the matrix product that it is made of.
  *
- * Everything runs in turn, round after round, with a float32 product of 1024^3 first.  The ratio of
- * a row is its FLOP/s over that product's in the same round.  FLOPs are counted as is usual:
- * 6 (matrix and head parameters) per token, and 12 heads head per pair of query and visible key and
- * layer for attention (4 of them forward); what an implementation computes beyond that (masked
- * pairs, recomputed logits, norms, the optimizer) is time without FLOPs.  Documents fill the
- * context, the longest case. */
+ * Everything runs in turn, round after round, with a product first: of 1024^3 on the host, of
+ * 8192^3 on a GPU.  The ratio of a row is its FLOP/s over that product's in the same round.  FLOPs
+ * are counted as is usual: 6 (matrix and head parameters) per token, and 12 heads head per pair of
+ * query and visible key and layer for attention (4 of them forward); what an implementation
+ * computes beyond that (masked pairs, recomputed logits, norms, the optimizer) is time without
+ * FLOPs.
+ *
+ * pico and nano are timed as they are, in documents that fill the context, the longest case.  Of
+ * small, medium and wide the plain model is, as others have it too: no gates, nothing mixed in, one
+ * target per token, a window of 1024 in all layers, a micro-batch of 32768 tokens in sequences of
+ * 2048 (small) or 4096, each a document.  Activations are in what the device trains in. */
 #include "train_bench.h"
 
 #include <stdlib.h>
@@ -14,14 +19,20 @@
 #include "timing.h"
 #include "train/parts.h"
 
-enum { GEMM_SIDE = 1024 };
+enum { OPTIMS = 2 };
+
+static const struct {
+    const char *name, *optimizer, *key, *value;
+} optims[OPTIMS] = { { "soft-musec fast", "soft-musec", "ns-mode", "fast" },
+                     { "muon", "muon", "ns-iters", "5" } };
 
 typedef struct job {
     ms_train_config cfg;
     ms_schedule     schedule;
     ms_step_plan    plan;
+    musec_dtype     dtype; /* of activations */
     ms_gpt         *gpt;
-    musec_optim    *optim;
+    musec_optim    *optim[OPTIMS];
     musec_view     *grads;
     int32_t        *ids, *targets, *doc;
     double          pairs; /* of query and visible key, in one layer */
@@ -57,27 +68,44 @@ static musec_status run_backward(ms_device *d, void *state) /* and forward */
     return run_pass(j, 1.0 / (double)j->plan.tokens);
 }
 
-static musec_status run_optim(ms_device *d, void *state)
+static musec_status optimize(const job *j, int which)
 {
-    job *j = state;
-    (void)d;
-    return musec_optim_step(j->optim, j->grads, ms_gpt_n_params(j->gpt), 1.0);
+    return musec_optim_step(j->optim[which], j->grads, ms_gpt_n_params(j->gpt), 1.0);
 }
 
-static musec_status run_step(ms_device *d, void *state)
+static musec_status step(ms_device *d, job *j, int which)
 {
-    job         *j = state;
     musec_status st;
     TRY(ms_gpt_zero_grad(j->gpt));
     TRY(run_backward(d, j));
-    TRY(run_optim(d, j));
+    TRY(optimize(j, which));
 done:
     return st;
 }
 
+static musec_status run_step(ms_device *d, void *state) { return step(d, state, 0); }
+static musec_status run_muon_step(ms_device *d, void *state) { return step(d, state, 1); }
+
+static musec_status run_optim(ms_device *d, void *state)
+{
+    (void)d;
+    return optimize(state, 0);
+}
+
+static musec_status run_muon(ms_device *d, void *state)
+{
+    (void)d;
+    return optimize(state, 1);
+}
+
 static ms_attn attention_of(const job *j)
 {
-    return (ms_attn){ .scale = 0.125, .window = j->plan.stage->window_long, .doc = j->device_doc };
+    const int64_t longest = j->plan.stage->max_doc;
+    return (ms_attn){ .scale   = 0.125,
+                      .window  = j->plan.stage->window_long,
+                      .doc     = j->device_doc,
+                      .docs    = (j->plan.tokens - 1) / longest + 1,
+                      .longest = longest };
 }
 
 static musec_status run_attention(ms_device *d, void *state)
@@ -102,15 +130,16 @@ done:
 static musec_status make_batch(ms_bench *b, job *j)
 {
     const int64_t n = j->plan.tokens, longest = j->plan.stage->max_doc;
-    j->ids     = calloc((size_t)n, sizeof *j->ids);
-    j->targets = calloc((size_t)n, sizeof *j->targets);
-    j->doc     = calloc((size_t)n, sizeof *j->doc);
+    const int64_t known = j->cfg.model.vocab < 50257 ? 251 : 50257; /* ids that there are */
+    j->ids              = calloc((size_t)n, sizeof *j->ids);
+    j->targets          = calloc((size_t)n, sizeof *j->targets);
+    j->doc              = calloc((size_t)n, sizeof *j->doc);
     if (j->ids == NULL || j->targets == NULL || j->doc == NULL)
         return ms_fail(&b->d->error, MUSEC_ENOMEM, "not enough memory");
     for (int64_t i = 0; i < n; i++) {
         const int64_t start = i / longest * longest, window = j->plan.stage->window_long;
-        j->ids[i]     = (int32_t)(i * 7919 % 251);
-        j->targets[i] = (int32_t)((i + 1) * 7919 % 251);
+        j->ids[i]     = (int32_t)(i * 7919 % known);
+        j->targets[i] = (int32_t)((i + 1) * 7919 % known);
         j->doc[i]     = (int32_t)start;
         j->pairs += (double)(i - start < window ? i - start + 1 : window + 1);
     }
@@ -125,31 +154,66 @@ static musec_status make_attention(ms_bench *b, job *j)
     void                *doc   = NULL;
     musec_status         st    = MUSEC_OK;
     for (size_t i = 0; i < COUNT(all); i++) {
-        TRY(ms_bench_random(b, 1, n, a, 1.0, all[i]));
+        TRY(ms_bench_random(b, j->dtype, 1, n, a, 1.0, all[i]));
         *all[i] = ms_mat_heads(*all[i], m->heads);
     }
-    TRY(ms_scratch_mat(b->d, MUSEC_F32, m->heads, 1, n, &j->lse));
+    TRY(ms_scratch_mat(b->d, ms_dtype_wide(j->dtype), m->heads, 1, n, &j->lse));
     TRY(ms_scratch_vec(b->d, m->heads, &j->max_logit));
     TRY(ms_scratch_bytes(b->d, (size_t)n * sizeof(int32_t), &doc));
     TRY(b->d->ops->upload(b->d, j->doc, (size_t)n * sizeof(int32_t), doc));
     j->device_doc = (ms_ids){ doc, n };
-    TRY(ms_bench_random(b, 1, GEMM_SIDE, GEMM_SIDE, 1.0, &j->product.a));
-    TRY(ms_bench_random(b, 1, GEMM_SIDE, GEMM_SIDE, 1.0, &j->product.b));
-    TRY(ms_bench_random(b, 1, GEMM_SIDE, GEMM_SIDE, 1.0, &j->product.c));
+done:
+    return st;
+}
+
+static musec_status make_product(ms_bench *b, job *j)
+{
+    const int64_t side = ms_is_on_host(b->d) ? 1024 : 8192;
+    musec_status  st   = MUSEC_OK;
+    TRY(ms_bench_random(b, j->dtype, 1, side, side, 1.0, &j->product.a));
+    TRY(ms_bench_random(b, j->dtype, 1, side, side, 1.0, &j->product.b));
+    TRY(ms_bench_random(b, j->dtype, 1, side, side, 1.0, &j->product.c));
+done:
+    return st;
+}
+
+typedef struct setting {
+    const char *key, *value;
+} setting;
+
+static const setting always[] = {
+    { "report-every", "0" }, { "lr", "1e-9" },      /* rounds must not differ */
+    { "aux-lr", "1e-9" },    { "init-out", "0.5" }, /* from zero, and never moved, most */
+    { "init-down", "0.5" },                         /* gradients would be subnormal */
+};
+static const setting plain[] = {
+    { "head-gates", "no" }, { "x0-mix", "no" },         { "vocab", "50304" },
+    { "batch", "32768" },   { "micro-batches", "1" },   { "stages", "" },
+    { "mtp", "1" },         { "window-short", "1024" }, { "window-long", "1024" },
+};
+
+static bool is_of_the_paper(const char *preset)
+{
+    return strcmp(preset, "pico") != 0 && strcmp(preset, "nano") != 0;
+}
+
+static musec_status set_all(ms_error *e, ms_train_config *cfg, const setting *list, size_t n)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < n; i++)
+        TRY(ms_train_config_set(e, cfg, list[i].key, list[i].value));
 done:
     return st;
 }
 
 /* The config and what follows from it, with words of its own. */
-static musec_status configure(ms_error *e, const char *preset, job *j)
+static musec_status configure(ms_error *e, const char *preset, int which, job *j)
 {
     musec_status st;
-    TRY(ms_train_config_init(e, &j->cfg, preset, "soft-musec"));
-    TRY(ms_train_config_set(e, &j->cfg, "report-every", "0"));
-    TRY(ms_train_config_set(e, &j->cfg, "lr", "1e-9")); /* rounds must not differ */
-    TRY(ms_train_config_set(e, &j->cfg, "aux-lr", "1e-9"));
-    TRY(ms_train_config_set(e, &j->cfg, "init-out", "0.5"));  /* from zero, and never moved, most */
-    TRY(ms_train_config_set(e, &j->cfg, "init-down", "0.5")); /* gradients would be subnormal */
+    TRY(ms_train_config_init(e, &j->cfg, preset, optims[which].optimizer));
+    TRY(ms_train_config_set(e, &j->cfg, optims[which].key, optims[which].value));
+    TRY(set_all(e, &j->cfg, always, COUNT(always)));
+    if (is_of_the_paper(preset)) TRY(set_all(e, &j->cfg, plain, COUNT(plain)));
     TRY(ms_train_config_check(e, &j->cfg));
     TRY(ms_schedule_make(e, &j->cfg, &j->schedule));
     j->plan = ms_schedule_at(&j->schedule, 0);
@@ -157,30 +221,37 @@ done:
     return st;
 }
 
-static musec_status make_optim(ms_bench *b, job *j)
+static musec_status make_optims(ms_bench *b, const char *preset, job *j)
 {
-    ms_error           e  = { "" };
-    const musec_status st = ms_train_build_optim(&e, &j->cfg, j->gpt, b->d, &j->optim);
-    if (st != MUSEC_OK) return ms_fail(&b->d->error, st, "%s", e.text);
+    ms_error     e  = { "" };
+    musec_status st = MUSEC_OK;
+    for (int i = OPTIMS - 1; i >= 0; i--) { /* the first one's config stays */
+        TRY(configure(&b->d->error, preset, i, j));
+        st = ms_train_build_optim(&e, &j->cfg, j->gpt, b->d, &j->optim[i]);
+        if (st != MUSEC_OK) return ms_fail(&b->d->error, st, "%s", e.text);
+    }
     j->grads = calloc(ms_gpt_n_params(j->gpt), sizeof *j->grads);
     if (j->grads == NULL) return ms_fail(&b->d->error, MUSEC_ENOMEM, "not enough memory");
     for (size_t i = 0; i < ms_gpt_n_params(j->gpt); i++) {
         const ms_mat g = ms_gpt_param(j->gpt, i)->grad;
         j->grads[i]    = musec_view_dense(g.data, g.dtype, 1, g.rows, g.cols);
     }
-    return MUSEC_OK;
+done:
+    return st;
 }
 
 static musec_status make_job(ms_bench *b, const char *preset, job *j)
 {
     musec_status st;
-    TRY(configure(&b->d->error, preset, j));
+    j->dtype = b->d->kind->activations;
+    TRY(configure(&b->d->error, preset, 0, j));
     TRY(make_batch(b, j));
     TRY(make_attention(b, j));
-    TRY(ms_gpt_create(&j->gpt, b->d, &j->cfg.model, MUSEC_F32, j->plan.tokens));
+    TRY(make_product(b, j));
+    TRY(ms_gpt_create(&j->gpt, b->d, &j->cfg.model, j->dtype, j->plan.tokens));
     TRY(ms_gpt_init(j->gpt, 1));
     TRY(ms_gpt_zero_grad(j->gpt));
-    TRY(make_optim(b, j));
+    TRY(make_optims(b, preset, j));
     TRY(run_backward(b->d, j)); /* gradients to step with */
 done:
     return st;
@@ -188,7 +259,8 @@ done:
 
 static void free_job(job *j)
 {
-    musec_optim_destroy(j->optim);
+    for (int i = 0; i < OPTIMS; i++)
+        musec_optim_destroy(j->optim[i]);
     ms_gpt_destroy(j->gpt);
     free(j->grads);
     free(j->doc);
@@ -198,48 +270,86 @@ static void free_job(job *j)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
+static musec_status put_memory(ms_bench *b, job *j, const char *shape)
+{
+    ms_gpt_sizes sizes;
+    musec_status st;
+    TRY(ms_gpt_measure(&b->d->error, &j->cfg.model, j->dtype, j->plan.tokens, b->d->kind->temporary,
+                       &sizes));
+    ms_bench_memory(b, "train", "model", shape,
+                    (double)(sizes.weights + sizes.grads + sizes.activations));
+    for (int i = 0; i < OPTIMS; i++) {
+        uint64_t workspace = 0, state = 0;
+        TRY(musec_optim_workspace(j->optim[i], &workspace, &state));
+        ms_bench_memory(b, "train", optims[i].name, "state", (double)state);
+        ms_bench_memory(b, "train", optims[i].name, "workspace of a step", (double)workspace);
+    }
+done:
+    return st;
+}
+
+static musec_status time_rows(ms_bench *b, job *j, const char *shape)
+{
+    const double tokens = (double)j->plan.tokens, side = (double)j->product.a.rows;
+    const double pairs = ms_gpt_attention_flops(&j->cfg.model, j->pairs);
+    const double all   = ms_gpt_flops(&j->cfg.model, tokens) + (double)j->cfg.model.layers * pairs;
+    const struct {
+        const char *name;
+        musec_status (*run)(ms_device *d, void *state);
+        double flops, tokens;
+    } rows[] = {
+        { "product", NULL, 2.0 * side * side * side, 0.0 },
+        { "step, soft-musec fast", run_step, all, tokens },
+        { "step, muon", run_muon_step, all, tokens },
+        { "forward", run_forward, all / 3.0, tokens },
+        { "forward + backward", run_backward, all, tokens },
+        { "soft-musec fast", run_optim, 0.0, 0.0 },
+        { "muon", run_muon, 0.0, 0.0 },
+        { "attention forward", run_attention, pairs / 3.0, tokens },
+        { "attention f. + b.", run_attention_both, pairs, tokens },
+    };
+    ms_candidate c[COUNT(rows)];
+    char         square[64];
+    musec_status st;
+    for (size_t i = 0; i < COUNT(rows); i++)
+        c[i] = (ms_candidate){ .run = rows[i].run, .state = j };
+    c[0] = (ms_candidate){ .run = ms_bench_gemm, .state = &j->product };
+    snprintf(square, sizeof square, "%.0f^3 %s", side, ms_dtype_name(j->dtype));
+    TRY(ms_time_group(b->d, c, (int)COUNT(rows), b->rounds));
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        if (!ms_bench_wanted(b, "train", rows[i].name, shape)) continue;
+        ms_bench_row(
+            b, &(ms_bench_figure){ .section = "train",
+                                   .name    = rows[i].name,
+                                   .shape   = i == 0 ? square : shape,
+                                   .ms      = c[i].ms,
+                                   .dtype   = j->dtype,
+                                   .flops   = rows[i].flops,
+                                   .ratio   = rows[i].flops / rows[0].flops / c[i].ratio,
+                                   .against = rows[i].flops > 0.0 && i > 0 ? rows[0].name : NULL,
+                                   .tokens  = rows[i].tokens });
+    }
+done:
+    return st;
+}
+
 static musec_status run_all(ms_bench *b)
 {
-    const char   *preset = b->opt->quick ? "pico" : "nano";
+    const bool    host  = ms_is_on_host(b->d);
+    const char   *usual = host ? "nano" : "small", *quick = "pico";
+    const char   *preset = b->opt->preset != NULL ? b->opt->preset : b->opt->quick ? quick : usual;
     const ms_mark mark   = ms_arena_mark(&b->d->scratch);
     job           j      = { .pairs = 0.0 };
     char          shape[64];
     musec_status  st;
 
+    ms_log_progress(b->log, "train: %s", preset);
     TRY(make_job(b, preset, &j));
-    const ms_gpt_config *m        = &j.cfg.model;
-    const double         layers   = (double)m->layers;
-    const double         dense    = ms_gpt_flops(m, (double)j.plan.tokens);
-    const double         attended = ms_gpt_attention_flops(m, j.pairs);
-    const struct {
-        const char *name;
-        musec_status (*run)(ms_device *d, void *state);
-        double flops;
-    } rows[] = {
-        { "product of 1024", NULL, 2.0 * GEMM_SIDE * GEMM_SIDE * GEMM_SIDE },
-        { "step", run_step, dense + layers * attended },
-        { "forward", run_forward, (dense + layers * attended) / 3.0 },
-        { "forward + backward", run_backward, dense + layers * attended },
-        { "optimizer", run_optim, 0.0 },
-        { "attention forward", run_attention, attended / 3.0 },
-        { "attention f. + b.", run_attention_both, attended },
-    };
-    ms_candidate c[COUNT(rows)];
-    for (size_t i = 0; i < COUNT(rows); i++)
-        c[i] = (ms_candidate){ .run = rows[i].run, .state = &j };
-    c[0] = (ms_candidate){ .run = ms_bench_gemm, .state = &j.product };
-
-    snprintf(shape, sizeof shape, "%s, %lld tokens", preset, (long long)j.plan.tokens);
-    ms_bench_heading(b, "training with Soft Musec; the ratio is of FLOP/s");
-    ms_log_progress(b->log, "train: %s", shape);
-    TRY(ms_time_group(b->d, c, (int)COUNT(rows), b->rounds));
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        const double share = rows[i].flops / rows[0].flops / c[i].ratio;
-        if (!ms_bench_wanted(b, "train", rows[i].name, shape)) continue;
-        ms_bench_row(b, "train", rows[i].name, i == 0 ? "f32" : shape, c[i].ms,
-                     1e-6 * rows[i].flops / c[i].ms, 0.0, share,
-                     rows[i].flops > 0.0 && i > 0 ? rows[0].name : NULL);
-    }
+    snprintf(shape, sizeof shape, "%s, %lld tokens, %s", preset, (long long)j.plan.tokens,
+             ms_dtype_name(j.dtype));
+    ms_bench_heading(b, "training; the ratio is of FLOP/s");
+    TRY(time_rows(b, &j, shape));
+    TRY(put_memory(b, &j, shape));
 done:
     free_job(&j);
     ms_arena_reset(&b->d->scratch, mark);

@@ -47,6 +47,8 @@ _musec() {
         train:--diverge-factor) return ;;
         train:--diverge-steps) return ;;
         train:--device) words=$("${COMP_WORDS[0]}" info --no-peak 2>/dev/null | sed -n 's/^device  *\([^:]*\):.*/\1/p') ;;
+        train:--precision) words='auto f32 bf16 f16' ;;
+        train:--deterministic) words='no yes' ;;
         train:--layers) return ;;
         train:--width) return ;;
         train:--heads) return ;;
@@ -90,6 +92,7 @@ _musec() {
         train:--ns-tol) return ;;
         train:--ns-coeffs) words='keller polar-express' ;;
         train:--literal) words='no yes' ;;
+        train:--operands) words='auto f32 bf16 f16' ;;
         train:--weight-decay) return ;;
         train:--decay-form) words='decoupled independent lr2 cautious cautious-lr2 coupled after frank-wolfe' ;;
         train:--nesterov) words='no yes' ;;
@@ -185,6 +188,7 @@ _musec() {
         clip:--iters) return ;;
         clip:--tol) return ;;
         clip:--coeffs) words='keller polar-express' ;;
+        clip:--operands) words='f32 bf16 f16' ;;
         clip:--device) words=$("${COMP_WORDS[0]}" info --no-peak 2>/dev/null | sed -n 's/^device  *\([^:]*\):.*/\1/p') ;;
         clip:--dtype) words='f32 f64' ;;
         spectrum:--threshold) return ;;
@@ -211,6 +215,7 @@ _musec() {
         replay:--ns-tol) return ;;
         replay:--ns-coeffs) words='keller polar-express' ;;
         replay:--literal) words='no yes' ;;
+        replay:--operands) words='auto f32 bf16 f16' ;;
         replay:--weight-decay) return ;;
         replay:--decay-form) words='decoupled independent lr2 cautious cautious-lr2 coupled after frank-wolfe' ;;
         replay:--nesterov) words='no yes' ;;
@@ -241,6 +246,7 @@ _musec() {
         replay:--dtype) words='f32 f64' ;;
         bench:--filter) return ;;
         bench:--repeats) return ;;
+        bench:--preset) return ;;
         bench:--vocab) return ;;
         bench:--text) return ;;
         bench:--device) words=$("${COMP_WORDS[0]}" info --no-peak 2>/dev/null | sed -n 's/^device  *\([^:]*\):.*/\1/p') ;;
@@ -248,7 +254,7 @@ _musec() {
         *)
             case ${COMP_WORDS[1]} in
                 demo) words='--help --out --steps --jobs --seed --json' ;;
-                train) words='--help --preset --optimizer --config --out --resume --set --explain --quiet --json --data --val-data --tokenizer --doc-rest --steps --batch --micro-batches --max-doc --window-short --window-long --long-layers --mtp --stages --cooldown --cooldown-to --extension --momentum-warmup --momentum-cooldown --momentum-from --grad-reduction --val-every --val-tokens --checkpoint-every --keep --seed --diverge-factor --diverge-steps --device --layers --width --heads --head --mlp --vocab --qk-norm --tied --head-gates --gate-width --x0-mix --cap --cap-scale --cap-shift --cap-width --attn-scale --attn-softcap --rope-base --rope-share --rope-pairs --norm-eps --init-qkv --init-out --init-up --init-down --init-embed --init-head --init-residual --lr-qk --lr-vo --lr-up --lr-down --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay' ;;
+                train) words='--help --preset --optimizer --config --out --resume --set --explain --quiet --json --data --val-data --tokenizer --doc-rest --steps --batch --micro-batches --max-doc --window-short --window-long --long-layers --mtp --stages --cooldown --cooldown-to --extension --momentum-warmup --momentum-cooldown --momentum-from --grad-reduction --val-every --val-tokens --checkpoint-every --keep --seed --diverge-factor --diverge-steps --device --precision --deterministic --layers --width --heads --head --mlp --vocab --qk-norm --tied --head-gates --gate-width --x0-mix --cap --cap-scale --cap-shift --cap-width --attn-scale --attn-softcap --rope-base --rope-share --rope-pairs --norm-eps --init-qkv --init-out --init-up --init-down --init-embed --init-head --init-residual --lr-qk --lr-vo --lr-up --lr-down --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --operands --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay' ;;
                 sweep) words='--help --preset --optimizer --lr --threshold --weight-decay --ns-iters --seed --grid --set --data --out --jobs --threads --device --keep-checkpoints --dry-run --json' files=1 ;;
                 report) words='--help --out --png --csv --title --sections --within --omit-times --json' files=1 ;;
                 paper) words='--help --scale --data --seeds --full --set --out --jobs --threads --device --png --csv --within --omit-times --no-run --dry-run --recalibrate --json' files=1 ;;
@@ -257,10 +263,10 @@ _musec() {
                 encode) words='--help --tokenizer --vocab --special' ;;
                 decode) words='--help --tokenizer --vocab' ;;
                 data) words='--help --tokenizer --vocab --sample --json --out --limit-tokens --mirror --sources --shard-tokens --retries --retry-delay --stall --threads --skip-bad --keep-raw --verify --list --quiet inspect get'; [ "$COMP_CWORD" -gt 2 ] && files=1 ;;
-                clip) words='--help --op --threshold --iters --tol --coeffs --literal --device --dtype --json' files=1 ;;
+                clip) words='--help --op --threshold --iters --tol --coeffs --literal --operands --device --dtype --json' files=1 ;;
                 spectrum) words='--help --threshold --values --top --estimate --device --dtype --json' files=1 ;;
-                replay) words='--help --optimizer --w0 --grads --out --momentum-out --state-in --state-out --role --explain --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --seed --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay --device --dtype --json' ;;
-                bench) words='--help --filter --repeats --quick --all --vocab --text --device --json ops step train tokenize' ;;
+                replay) words='--help --optimizer --w0 --grads --out --momentum-out --state-in --state-out --role --explain --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --operands --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --seed --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay --device --dtype --json' ;;
+                bench) words='--help --filter --repeats --quick --all --loose --preset --vocab --text --device --json ops step train tokenize' ;;
                 info) words='--help --no-peak --device --json' ;;
                 completion) words='--help bash zsh' ;;
             esac ;;

@@ -80,9 +80,10 @@ static void check_model(const ms_train_config *cfg)
     ms_gpt_sizes sizes;
     ms_error     e = { "" };
 
-    if (fuzz_ok(ms_gpt_measure(&e, &cfg->model, MUSEC_F32, 1, &sizes), &e))
+    if (fuzz_ok(ms_gpt_measure(&e, &cfg->model, MUSEC_F32, 1, 1, &sizes), &e))
         REQUIRE(sizes.n_matrix > 0 && sizes.weights > 0);
-    (void)fuzz_ok(ms_gpt_measure(&e, &cfg->model, MUSEC_F64, 1 << 26, &sizes), &e);
+    (void)fuzz_ok(ms_gpt_measure(&e, &cfg->model, MUSEC_F64, 1 << 26, 1 << 28, &sizes), &e);
+    (void)fuzz_ok(ms_gpt_measure(&e, &cfg->model, MUSEC_BF16, 1 << 26, 1 << 28, &sizes), &e);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

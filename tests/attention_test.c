@@ -53,7 +53,8 @@ static ms_mat heads_in(void *data, musec_dtype dtype, int64_t at, size_t c, int6
                      cases[c].heads,
                      cases[c].head,
                      dtype,
-                     false };
+                     false,
+                     NULL };
 }
 
 /* All operands of case c, of one type; the same numbers for both types. */
@@ -80,12 +81,14 @@ static problem problem_make(size_t c, musec_dtype dtype)
             len > 0 ? i % len == 0 : len < 0 && ms_rand_u64(c, (uint64_t)i) % 40 == 0;
         p.doc[i] = (int32_t)(begins || i == 0 ? i : p.doc[i - 1]);
     }
-    p.a    = (ms_attn){ 0.3, cases[c].softcap, cases[c].window, { p.doc, rows } };
+    p.a = (ms_attn){
+        .scale = 0.3, .softcap = cases[c].softcap, .window = cases[c].window, .doc = { p.doc, rows }
+    };
     p.q    = heads_in(p.f32[0], dtype, 0, c, 3 * width);
     p.k    = heads_in(p.f32[0], dtype, width, c, 3 * width);
     p.v    = heads_in(p.f32[0], dtype, 2 * width, c, 3 * width);
     p.out  = heads_in(p.f32[1], dtype, 0, c, width);
-    p.lse  = (ms_mat){ p.f32[2], 1, rows, rows, heads, rows, dtype, false };
+    p.lse  = (ms_mat){ p.f32[2], 1, rows, rows, heads, rows, dtype, false, NULL };
     p.dout = heads_in(p.f32[3], dtype, 0, c, width);
     p.dq   = heads_in(p.f32[4], dtype, 0, c, 3 * width);
     p.dk   = heads_in(p.f32[4], dtype, width, c, 3 * width);

@@ -5,6 +5,7 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 static char tmp_dir[64];
@@ -31,13 +32,19 @@ void check_skipping(const char *fmt, ...)
     print_message("skipped: %s\n", text);
 }
 
+static const char *only_kind;
+
+void check_only(const char *kind) { only_kind = kind; }
+
 void check_each_device(const char *name, void (*body)(ms_device *dev))
 {
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
         const char *kind = ms_device_kind_at(i)->name;
         ms_device  *dev  = NULL;
-        if (musec_ctx_create(&dev, kind) != MUSEC_OK) {
-            print_message("skipped: %s on %s: the device is not here\n", name, kind);
+        char        why[256];
+        if (only_kind != NULL && strcmp(kind, only_kind) != 0) continue;
+        if (musec_ctx_create_why(&dev, kind, why, sizeof why) != MUSEC_OK) {
+            print_message("skipped: %s on %s: %s\n", name, kind, why);
             continue;
         }
         print_message("%s on %s\n", name, kind);
@@ -46,7 +53,12 @@ void check_each_device(const char *name, void (*body)(ms_device *dev))
     }
 }
 
-const char *check_data_dir(void) { return MS_TEST_DATA_DIR; } /* set by the build */
+/* Set by the build; a program that was carried elsewhere finds it where it is run. */
+const char *check_data_dir(void)
+{
+    struct stat sb;
+    return stat(MS_TEST_DATA_DIR, &sb) == 0 ? MS_TEST_DATA_DIR : "tests/data";
+}
 
 const char *check_shared_data_dir(void)
 {

@@ -55,12 +55,19 @@
     }                                        \
     static void name##_on(ms_device *dev)
 
+/* Runs what follows for each dtype up to `last` (f32, f64, bf16, f16) that the device has. */
+#define EACH_DTYPE_OF(dev, t, last)                                        \
+    for (musec_dtype t = MUSEC_F32; t <= (last); t = (musec_dtype)(t + 1)) \
+        if (ms_device_has(dev, t))
+
 _Noreturn void check_failed(const char *file, int line, const char *cond, const char *fmt, ...)
     MS_PRINTF(4, 5);
 void check_skipping(const char *fmt, ...) MS_PRINTF(1, 2);
 void check_each_device(const char *name, void (*body)(ms_device *dev));
+void check_only(const char *kind); /* of the devices, this one alone */
 
-/* The directory of tests/data in the source tree, and of the shared data ($MUSEC_DATA, or
+/* The directory of tests/data in the source tree (where that is not here, in the working
+ * directory), and of the shared data ($MUSEC_DATA, or
  * ../shared/data beside the checkout), NULL if there is none. */
 const char *check_data_dir(void);
 const char *check_shared_data_dir(void);

@@ -288,6 +288,13 @@ TEST_EACH_DEVICE(zero_gives_zero, dev)
     }
 }
 
+/* Bit for bit, or, where a device's products depend on the stack, within their rounding. */
+static bool is_as_alone(const ms_device *dev, const double *stacked, const double *alone, int64_t n)
+{
+    if (!dev->kind->stackwise) return run_same_bits(stacked, alone, n);
+    return run_fro_diff(stacked, alone, n) <= 1e-4 * run_fro(alone, n);
+}
+
 /* A matrix of zeros among others does not disturb them. */
 TEST_EACH_DEVICE(zero_in_a_stack_is_alone, dev)
 {
@@ -298,7 +305,7 @@ TEST_EACH_DEVICE(zero_in_a_stack_is_alone, dev)
         const musec_clip_config cfg = run_config(musec_clip_op(i, NULL), 1.0);
         double *all = run_clip_in(dev, &cfg, MUSEC_F32, x, 6, 8, (run_layout){ .more = 2 }, NULL);
         double *one = run_clip(dev, &cfg, MUSEC_F32, x + 2 * n, 6, 8, NULL);
-        CHECK(run_fro(all + n, n) == 0.0 && run_same_bits(all + 2 * n, one, n), "%s", cfg.op);
+        CHECK(run_fro(all + n, n) == 0.0 && is_as_alone(dev, all + 2 * n, one, n), "%s", cfg.op);
         free(all), free(one);
     }
     free(x);
@@ -482,12 +489,14 @@ static void check_stack(ms_device *dev, const char *op, musec_dtype dtype, int64
     double *quiet = run_clip_in(dev, &cfg, dtype, x, rows, cols, layout, NULL);
     CHECK(run_same_bits(all, quiet, count * rows * cols), "%s: asking for a report changes it", op);
     for (int64_t b = 0; b < count; b++) {
-        double *one = run_clip(dev, &cfg, dtype, x + b * rows * cols, rows, cols, &report);
-        CHECK(run_same_bits(one, all + b * rows * cols, rows * cols),
+        double      *one   = run_clip(dev, &cfg, dtype, x + b * rows * cols, rows, cols, &report);
+        const double close = dev->kind->stackwise ? 1e-4 : 0.0; /* of what is reported */
+        CHECK(is_as_alone(dev, all + b * rows * cols, one, rows * cols),
               "%s, %d x %d: matrix %d (%s) differs in a stack", op, (int)rows, (int)cols, (int)b,
               report.path);
         CHECK(strcmp(report.path, reports[b].path) == 0 && report.products == reports[b].products &&
-                  report.alpha == reports[b].alpha && report.u_low == reports[b].u_low,
+                  fabs(report.alpha - reports[b].alpha) <= close * report.alpha &&
+                  fabs(report.u_low - reports[b].u_low) <= close * report.u_low,
               "%s: report %d says %s in a stack, %s alone", op, (int)b, reports[b].path,
               report.path);
         free(one);

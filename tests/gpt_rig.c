@@ -88,6 +88,7 @@ gpt_rig gpt_rig_make(ms_device *dev, const ms_gpt_config *cfg, musec_dtype dtype
         const uint64_t       key = ms_rand_key(77, t->name);
         CHECK_OK(dev, dev->ops->normal(dev, key, 0.0, deviation(t), t->weight));
     }
+    CHECK_OK(dev, ms_gpt_refresh(r.g));
     CHECK_OK(dev, ms_gpt_zero_grad(r.g));
     return r;
 }

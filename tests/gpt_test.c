@@ -145,7 +145,8 @@ static ms_gpt_config chunked_config(void)
 {
     ms_gpt_config cfg = gpt_full;
     cfg.vocab = MANY, cfg.width = 19, cfg.mlp = 37, cfg.layers = 2, cfg.heads = 3, cfg.head = 10;
-    CHECK(2 * ms_gpt_chunk(&cfg, LONG) < LONG, "chunks of %d", (int)ms_gpt_chunk(&cfg, LONG));
+    CHECK(2 * ms_gpt_chunk(&cfg, LONG, 1 << 21) < LONG, "chunks of %d",
+          (int)ms_gpt_chunk(&cfg, LONG, 1 << 21));
     return cfg;
 }
 

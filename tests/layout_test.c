@@ -10,6 +10,8 @@
 #include "gpt_rig.h"
 #include "model/layout.h"
 
+enum { LOGITS = 1 << 21 }; /* elements of a chunk, as on the CPU */
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 #define OF(field) #field, offsetof(ms_gpt_config, field)
@@ -57,8 +59,8 @@ static void check_refused(const ms_gpt_config *cfg, const char *name, const char
     CHECK(ms_gpt_check(&e, cfg) == MUSEC_EINVAL, "%s is %s", name, value);
     CHECK(strncmp(e.text, name, strlen(name)) == 0 && strlen(e.text) > strlen(name) + 10,
           "%s is %s: said \"%s\"", name, value, e.text);
-    CHECK(ms_gpt_measure(&e, cfg, MUSEC_F32, 8, &sizes) == MUSEC_EINVAL, "%s is %s: measured", name,
-          value);
+    CHECK(ms_gpt_measure(&e, cfg, MUSEC_F32, 8, LOGITS, &sizes) == MUSEC_EINVAL,
+          "%s is %s: measured", name, value);
 }
 
 static void nonsense_is_refused_by_name(void **state)
@@ -107,14 +109,16 @@ static void sizes_that_do_not_fit_are_refused(void **state)
     ms_gpt_sizes  sizes;
     ms_error      e = { "" };
     (void)state;
-    CHECK(ms_gpt_measure(&e, &cfg, MUSEC_F32, 0, &sizes) == MUSEC_EINVAL, "no tokens");
+    CHECK(ms_gpt_measure(&e, &cfg, MUSEC_F32, 0, LOGITS, &sizes) == MUSEC_EINVAL, "no tokens");
     CHECK(strstr(e.text, "tokens") != NULL, "%s", e.text);
-    CHECK(ms_gpt_measure(&e, &cfg, MUSEC_F32, INT64_MAX, &sizes) == MUSEC_EINVAL, "too many");
+    CHECK(ms_gpt_measure(&e, &cfg, MUSEC_F32, INT64_MAX, LOGITS, &sizes) == MUSEC_EINVAL,
+          "too many");
     cfg.heads = 1 << 14, cfg.head = 1 << 14;
     CHECK(ms_gpt_check(&e, &cfg) == MUSEC_EINVAL && strstr(e.text, "heads * head") != NULL, "%s",
           e.text);
     cfg = gpt_full, cfg.layers = 64, cfg.width = cfg.mlp = 1 << 20;
-    CHECK_OK_ERR(&e, ms_gpt_measure(&e, &cfg, MUSEC_F64, 1 << 28, &sizes)); /* counts, no more */
+    CHECK_OK_ERR(
+        &e, ms_gpt_measure(&e, &cfg, MUSEC_F64, 1 << 28, LOGITS, &sizes)); /* counts, no more */
     CHECK(sizes.weights > (size_t)64 * 2 * 8 << 40, "%zu bytes", sizes.weights);
 }
 
@@ -140,18 +144,42 @@ static void counts_are_those_of_a_known_model(void **state)
     (void)state;
     cfg.layers = 12, cfg.width = 768, cfg.heads = 12, cfg.head = 64, cfg.mlp = 3072;
     cfg.vocab = 50304, cfg.tied = 1;
-    CHECK_OK_ERR(&e, ms_gpt_measure(&e, &cfg, MUSEC_F32, 1024, &sizes));
+    CHECK_OK_ERR(&e, ms_gpt_measure(&e, &cfg, MUSEC_F32, 1024, LOGITS, &sizes));
     CHECK(sizes.n_matrix == 84934656 && sizes.n_head == 38633472 && sizes.n_embed == 0 &&
               sizes.n_vector == 0,
           "%lld, %lld", (long long)sizes.n_matrix, (long long)sizes.n_head);
     CHECK(sizes.weights == 4u * (84934656u + 38633472u), "%zu bytes", sizes.weights);
     CHECK(ms_gpt_flops(&cfg, 10.0) == 60.0 * (84934656.0 + 38633472.0), "products");
     CHECK(ms_gpt_attention_flops(&cfg, 5.0) == 12.0 * 768.0 * 5.0, "attention");
-    CHECK(ms_gpt_chunk(&cfg, 1024) == 64 && ms_gpt_chunk(&cfg, 10) == 10, "chunks");
+    CHECK(ms_gpt_chunk(&cfg, 1024, LOGITS) == 64 && ms_gpt_chunk(&cfg, 10, LOGITS) == 10, "chunks");
     cfg.vocab = 320;
-    CHECK(ms_gpt_chunk(&cfg, 1 << 20) == (1 << 21) / 320, "chunks of a small vocabulary");
+    CHECK(ms_gpt_chunk(&cfg, 1 << 20, LOGITS) == LOGITS / 320, "chunks of a small vocabulary");
+    CHECK(ms_gpt_chunk(&cfg, 1 << 20, 1 << 28) == (1 << 28) / 320, "chunks of a device");
     cfg.head = 128, cfg.rope_share = 0.5;
     CHECK(ms_gpt_rope_pairs(&cfg) == 32, "half of the columns are 32 pairs");
+}
+
+/* With 16 bits: masters and gradients as in float32, half as many bytes of copies (all but the mix,
+ * but for what aligns them), and activations of about half the size. */
+static void sizes_in_16_bits(void **state)
+{
+    const musec_dtype halves[] = { MUSEC_BF16, MUSEC_F16 };
+    ms_gpt_config     cfg      = gpt_full;
+    ms_gpt_sizes      wide, half;
+    ms_error          e;
+    (void)state;
+    cfg.width = 256, cfg.heads = 4, cfg.head = 64, cfg.mlp = 1024, cfg.vocab = 320;
+    CHECK_OK_ERR(&e, ms_gpt_measure(&e, &cfg, MUSEC_F32, 512, LOGITS, &wide));
+    CHECK(wide.copies == 0 && wide.grads == wide.weights, "%zu bytes", wide.copies);
+    for (size_t i = 0; i < COUNT(halves); i++) {
+        CHECK_OK_ERR(&e, ms_gpt_measure(&e, &cfg, halves[i], 512, LOGITS, &half));
+        CHECK(half.weights == wide.weights && half.grads == wide.grads, "masters");
+        const size_t elements = (size_t)(half.n_matrix + half.n_head + half.n_vector - 2 * 3);
+        CHECK(half.copies >= 2 * elements && half.copies < 2 * elements + 3 * 256, "%zu bytes",
+              half.copies);
+        const double share = (double)half.activations / (double)wide.activations;
+        CHECK(share > 0.5 && share < 0.53, "activations of %g", share);
+    }
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -252,6 +280,7 @@ int main(void)
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
         cmocka_unit_test(what_cannot_be_made_is_not),
         cmocka_unit_test(counts_are_those_of_a_known_model),
+        cmocka_unit_test(sizes_in_16_bits),
         cmocka_unit_test(nothing_allocates_after_the_first_pass),
         cmocka_unit_test(room_does_not_matter),
         cmocka_unit_test(too_many_tokens_are_refused),

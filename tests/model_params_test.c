@@ -65,7 +65,7 @@ static void check_list(ms_device *dev, const ms_gpt_config *cfg)
     ms_gpt_sizes sizes;
     ms_error     e;
     gpt_rig      r = gpt_rig_make(dev, cfg, MUSEC_F32, 8);
-    CHECK_OK_ERR(&e, ms_gpt_measure(&e, cfg, MUSEC_F32, 8, &sizes));
+    CHECK_OK_ERR(&e, ms_gpt_measure(&e, cfg, MUSEC_F32, 8, 1 << 21, &sizes));
     for (size_t p = 0; p < ms_gpt_n_params(r.g); p++) {
         const ms_gpt_tensor *t = ms_gpt_param(r.g, p);
         CHECK(t->role == role_of(t->name), "%s has role %d", t->name, (int)t->role);

@@ -224,7 +224,7 @@ TEST_EACH_DEVICE(eight_together_are_eight_alone, dev)
                 rig one =
                     rig_make(dev, rules[k].name, rules[k].options, MUSEC_F32, &params[p], 1, 2);
                 rig_steps(&one, 0, 2);
-                CHECK(rig_same_weight(&all, p, &one, 0), "%s, %lld x %lld: matrix %zu apart by %g",
+                CHECK(rig_alike(&all, p, &one, 0), "%s, %lld x %lld: matrix %zu apart by %g",
                       rules[k].name, (long long)sizes[s].rows, (long long)sizes[s].cols, p,
                       rig_apart(&one, &one, 0));
                 rig_free(&one);
@@ -252,7 +252,7 @@ TEST_EACH_DEVICE(a_workspace_cap_changes_nothing, dev)
               (unsigned long long)small, (unsigned long long)large);
         rig_steps(&a, 0, STEPS), rig_steps(&b, 0, STEPS);
         for (size_t p = 0; p < COUNT(eight); p++)
-            CHECK(rig_same_weight(&a, p, &b, p), "%s: %s", rules[k].name, eight[p]);
+            CHECK(rig_alike(&a, p, &b, p), "%s: %s", rules[k].name, eight[p]);
         rig_free(&a), rig_free(&b);
     }
 }
@@ -273,7 +273,7 @@ TEST_EACH_DEVICE(missing_gradients_leave_the_others_alone, dev)
             for (int64_t e = 0; e < rig_elems(&b, p); e++)
                 start[e] = (float)start[e];
             CHECK(b.without[p] ? run_same_bits(start, got, rig_elems(&b, p))
-                               : rig_same_weight(&a, p, &b, p),
+                               : rig_alike(&a, p, &b, p),
                   "%s: %s", rules[k].name, eight[p]);
             free(start), free(got);
         }

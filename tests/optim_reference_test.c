@@ -71,6 +71,7 @@ static void configure(const ref_case *c, musec_optim_config *cfg)
     char         text[LINE];
     musec_status st = musec_optim_config_init(cfg, sizeof *cfg, c->optimizer);
     CHECK(st == MUSEC_OK, "%s: no optimizer %s", c->name, c->optimizer);
+    cfg->operands = MUSEC_F32; /* bounds are for that */
     snprintf(text, sizeof text, "%s", c->options);
     for (char *key = text, *next; key != NULL && *key != '\0'; key = next) {
         char *value = strchr(key, '=');

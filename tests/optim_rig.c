@@ -14,6 +14,7 @@ musec_optim_config rig_config(const char *name, const char *options)
     musec_optim_config cfg;
     char               text[512];
     CHECK(musec_optim_config_init(&cfg, sizeof cfg, name) == MUSEC_OK, "%s", name);
+    cfg.operands = MUSEC_F32; /* bounds are for that */
     snprintf(text, sizeof text, "%s", options);
     for (char *at = text; *at != '\0';) {
         const size_t n    = strcspn(at, " ");
@@ -67,7 +68,8 @@ rig rig_make_with(ms_device *dev, const musec_optim_config *cfg, musec_dtype dty
                                     .weight    = r.w[p].view,
                                     .blocks    = from->blocks,
                                     .n_blocks  = from->n_blocks,
-                                    .lr_factor = from->lr_factor };
+                                    .lr_factor = from->lr_factor,
+                                    .copy      = from->copy };
         CHECK_OK(dev, musec_optim_add(r.opt, &param, &index));
         CHECK(index == p, "parameter %zu has index %zu", p, index);
         free(start);
@@ -167,6 +169,17 @@ bool rig_same_weight(rig *a, size_t p, rig *b, size_t q)
     const bool same = rig_elems(a, p) == rig_elems(b, q) && run_same_bits(x, y, rig_elems(a, p));
     free(x), free(y);
     return same;
+}
+
+bool rig_alike(rig *a, size_t p, rig *b, size_t q)
+{
+    const double  bound = 256.0 * ms_dtype_eps(a->dtype);
+    const int64_t n     = rig_elems(a, p);
+    if (!a->dev->kind->stackwise) return rig_same_weight(a, p, b, q);
+    double    *x = rig_weight(a, p), *y = rig_weight(b, q), *start = rig_start(b, q);
+    const bool near = run_fro_diff(x, y, n) <= bound * run_fro_diff(y, start, n);
+    free(x), free(y), free(start);
+    return near;
 }
 
 double rig_apart(rig *a, rig *b, size_t p)

@@ -25,6 +25,7 @@ typedef struct rig_param {
     const musec_block *blocks;
     int64_t            n_blocks;
     double             lr_factor;
+    musec_view         copy; /* the test's own */
 } rig_param;
 
 typedef struct rig {
@@ -38,7 +39,7 @@ typedef struct rig {
     bool         without[RIG_MAX]; /* no gradient for this one */
 } rig;
 
-/* The row's defaults, changed by "key=value key=value ...". */
+/* The row's defaults, but with operands of f32, changed by "key=value key=value ...". */
 musec_optim_config rig_config(const char *name, const char *options);
 
 rig  rig_make_with(ms_device *dev, const musec_optim_config *cfg, musec_dtype dtype,
@@ -64,6 +65,10 @@ double *rig_state(rig *r, size_t p, int64_t block, const char *state, int64_t n)
 int64_t rig_elems(const rig *r, size_t p);
 /* Are the weights of parameter p of one the weights of parameter q of the other, bit for bit? */
 bool rig_same_weight(rig *a, size_t p, rig *b, size_t q);
+/* The same, though matrices were stacked otherwise: bit for bit, but where the device says that
+ * bits depend on the stack.  There the way that they moved is the same to 256 roundings: sums in
+ * another order, a dozen products in each of a few steps, and the momentum fed back. */
+bool rig_alike(rig *a, size_t p, rig *b, size_t q);
 /* |W_a - W_b|_F over the parameter's change since the start, |W_b - W_0|_F. */
 double rig_apart(rig *a, rig *b, size_t p);
 

@@ -34,12 +34,12 @@ TEST_EACH_DEVICE(without_a_gradient_nothing_moves, dev)
         for (int e = 0; e < 48; e++)
             start[e] = (float)start[e];
         CHECK(run_same_bits(start, got, 48), "%s moved", musec_optim_name(k, NULL));
-        CHECK(rig_same_weight(&a, 1, &b, 1), "%s", musec_optim_name(k, NULL));
+        CHECK(rig_alike(&a, 1, &b, 1), "%s", musec_optim_name(k, NULL));
         free(start), free(got);
         rig fresh    = rig_make(dev, musec_optim_name(k, NULL), options, MUSEC_F32, model, 1, 1);
         a.without[0] = false;
         rig_steps(&a, 0, 3), rig_steps(&fresh, 0, 3);
-        CHECK(rig_same_weight(&a, 0, &fresh, 0), "%s: a late start is another start",
+        CHECK(rig_alike(&a, 0, &fresh, 0), "%s: a late start is another start",
               musec_optim_name(k, NULL));
         rig_free(&a), rig_free(&b), rig_free(&fresh);
     }

@@ -36,7 +36,7 @@ static void philox_known_answers(void **state)
     }
 }
 
-/* The layout that rng.c documents, which other devices must follow. */
+/* The layout that rng.h documents, which other devices must follow. */
 static void draws_follow_the_layout(void **state)
 {
     static const uint64_t key = 0x0123456789abcdefu, index = 0x100000007u; /* odd, above 2^32 */

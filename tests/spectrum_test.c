@@ -52,12 +52,13 @@ TEST_EACH_DEVICE(values_agree_with_the_oracle, dev)
         /* float64: backward stable, some 2^-53 of the norm.  float32: by way of the Gram matrix in
          * float64, whose rounding a square root brings to 2^-26.5 of the norm at worst */
         const double err = oracle_max_err(got, MUSEC_F64, want, o.k) / want[0];
-        CHECK(err <= (dtype == MUSEC_F64 ? 1e-14 : 3e-8), "shape %zu: off by %g of the norm", i / 2,
+        const double f64 = dev->kind->stackwise ? 1e-13 : 1e-14; /* GPU solvers promise less */
+        CHECK(err <= (dtype == MUSEC_F64 ? f64 : 3e-8), "shape %zu: off by %g of the norm", i / 2,
               err);
         for (int64_t l = 1; l < o.k; l++)
             CHECK(got[l] <= got[l - 1] && got[l] >= 0.0, "shape %zu: not descending", i / 2);
         if (dtype == MUSEC_F64) /* the oracle made X from these */
-            CHECK(oracle_max_err(got, MUSEC_F64, o.s, o.k) <= 1e-14 * o.s[0], "shape %zu", i / 2);
+            CHECK(oracle_max_err(got, MUSEC_F64, o.s, o.k) <= f64 * o.s[0], "shape %zu", i / 2);
         free(x), free(got), free(want);
         oracle_free(&o);
     }
@@ -128,7 +129,8 @@ TEST_EACH_DEVICE(known_spectra_have_known_stats, dev)
     }
 }
 
-/* A stack gives what its matrices give one by one, to the bit. */
+/* A stack gives what its matrices give one by one, to the bit; or within rounding, where a device
+ * says so. */
 TEST_EACH_DEVICE(a_stack_is_its_matrices, dev)
 {
     enum { ROWS = 13, COLS = 9, R = 9, COUNT_OF = 5 };
@@ -146,6 +148,12 @@ TEST_EACH_DEVICE(a_stack_is_its_matrices, dev)
         for (int64_t b = 0; b < COUNT_OF; b++) {
             spectrum(dev, dtype, x + b * ROWS * COLS, ROWS, COLS, (run_layout){ 0 }, 1.0, one,
                      &of_one);
+            if (dev->kind->stackwise) {
+                CHECK(run_fro_diff(all + b * R, one, R) <= 1e-6 * one[0], "matrix %d", (int)b);
+                CHECK(fabs(stats[b].nuclear - of_one.nuclear) <= 1e-6 * of_one.nuclear, "stats %d",
+                      (int)b);
+                continue;
+            }
             CHECK(run_same_bits(all + b * R, one, R), "matrix %d differs in a stack", (int)b);
             CHECK(memcmp(&stats[b], &of_one, sizeof of_one) == 0, "stats %d", (int)b);
         }
@@ -263,7 +271,8 @@ TEST_EACH_DEVICE(estimate_depends_on_seed_and_matrix_alone, dev)
     CHECK(a == again, "the same call gives %.17g and %.17g", a, again);
     CHECK(a != estimate(dev, &one, 3, 11), "the start does not depend on the seed");
     CHECK_OK(dev, musec_norm2_estimate(dev, all.view, 3, 10, three));
-    CHECK(three[1] == a, "%.17g alone, %.17g in a stack", a, three[1]);
+    CHECK(fabs(three[1] - a) <= (dev->kind->stackwise ? 1e-12 * a : 0.0),
+          "%.17g alone, %.17g in a stack", a, three[1]);
     run_stack_free(dev, &one), run_stack_free(dev, &all);
     free(x);
 }

@@ -64,12 +64,18 @@ static const char *const values[] = {
     "stop",
     "decoupled",
     "coupled",
+    "auto",
+    "f32",
+    "bf16",
+    "f16",
     "0.3,0.1",
     "qk=1.2,vo=0.1,mlp=3e-17",
     "18446744073709551615",
     "a \"text\" of \xc3\xa4, \\ and\ttab",
     "0,4,11",
     "1,0.5>1,0",
+    "f16",
+    "bf16",
     "10 lr=2; rest",
     "",
 };
@@ -229,6 +235,9 @@ static void what_is_out_of_range_is_refused_by_name(void **state)
         { "head", "1" },
         { "vocab", "65537" },
         { "vocab", "-1" },
+        { "precision", "f64" },
+        { "precision", "" },
+        { "deterministic", "maybe" },
         { "qk-norm", "maybe" },
         { "qk-norm", "1" },
         { "qk-norm", "" },
@@ -324,7 +333,8 @@ static void every_preset_works_with_every_optimizer(void **state)
             ms_gpt_sizes    sizes;
             CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
             CHECK_OK_ERR(&e, ms_schedule_make(&e, &cfg, &s));
-            CHECK_OK_ERR(&e, ms_gpt_measure(&e, &cfg.model, MUSEC_F32, s.max_tokens, &sizes));
+            CHECK_OK_ERR(&e,
+                         ms_gpt_measure(&e, &cfg.model, MUSEC_F32, s.max_tokens, 1 << 21, &sizes));
             CHECK(strcmp(cfg.optim.name, optimizer) == 0 && strlen(help) > 10, "%s", name);
         }
     CHECK(n == 5, "%zu presets", n);

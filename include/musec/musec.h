@@ -66,7 +66,9 @@ MUSEC_API const char *musec_status_text(musec_status status); /* the words above
 #define MUSEC_DTYPE_MAP(                                                        \
     X) /* name, code, spelling, bytes; codes are ABI: append, never renumber */ \
     X(F32, 1, "f32", 4)                                                         \
-    X(F64, 2, "f64", 8)
+    X(F64, 2, "f64", 8)                                                         \
+    X(BF16, 3, "bf16", 2)                                                       \
+    X(F16, 4, "f16", 2)
 
 typedef enum musec_dtype {
 #define X(name, code, text, bytes) MUSEC_##name = code,
@@ -91,9 +93,16 @@ MUSEC_API musec_view musec_view_dense(void *data, musec_dtype dtype, int64_t cou
 
 typedef struct musec_ctx musec_ctx; /* one device and its queue; one thread at a time */
 
-/* device: "cpu", "ref" (plain loops: slow, the definition of every operation), or NULL for the
- * best one present.  On failure *out is NULL; every destroy accepts NULL. */
+/* device: "cpu", "cuda", "cuda:1", "ref" (plain loops: slow, the definition of every operation), or
+ * NULL for the best one present.  On failure *out is NULL; every destroy accepts NULL. */
 MUSEC_API musec_status musec_ctx_create(musec_ctx **out, const char *device);
+/* The same, with words: why it failed, or, where `device` is NULL, why a better device was not
+ * taken; else "". */
+MUSEC_API musec_status musec_ctx_create_why(musec_ctx **out, const char *device, char *why,
+                                            size_t bytes);
+/* 1 (as created): the same calls give the same bits on the same machine.  0 lets a GPU take what is
+ * faster, found by timing or not reproducible. */
+MUSEC_API musec_status musec_ctx_set_deterministic(musec_ctx *ctx, int deterministic);
 MUSEC_API void         musec_ctx_destroy(musec_ctx *ctx);
 MUSEC_API musec_status musec_ctx_sync(musec_ctx *ctx); /* waits; reports errors of queued work */
 /* The last failure in words, and the device's name as created; never NULL. */
@@ -123,7 +132,8 @@ typedef struct musec_clip_config { /* fill with musec_clip_config_init(), then c
     double      tol;               /* accurate: relative error of the gain, 1e-12..0.5 [1e-3] */
     const char *coeffs;            /* ns5: "keller" or "polar-express" ["keller"] */
     int32_t     literal;           /* ssc: not 0 = the paper's own order of 3K products [0] */
-    int32_t     reserved;          /* 0 */
+    int32_t     operands;          /* the musec_dtype that operands of products are rounded to, bf16
+                                      or f16, for float32 input; 0: they are not [0] */
 } musec_clip_config;
 
 /* What was done to one matrix of the stack. */
@@ -209,6 +219,9 @@ typedef struct musec_param { /* start from { 0 } */
     const musec_block *blocks; /* NULL: every matrix of the view is one; copied */
     int64_t            n_blocks;
     double             lr_factor; /* on the learning rate of this parameter; 0 means 1 */
+    musec_view copy; /* data NULL: none.  Of the weight's shape, ld and stride, in any dtype of
+                                the device, apart from the weight: a step that changes the weight
+                                leaves it there too, rounded.  The caller fills it first. */
 } musec_param;
 
 /* The choices of the config, in the order of their spellings on the command line; codes are ABI. */
@@ -288,7 +301,11 @@ typedef struct musec_optim_config {
     int64_t     avg_steps, avg_epochs; /* T and K of epoch averages; 0 none */
     uint64_t    seed;                  /* of the epoch picked, and of norm estimates */
     int64_t     report_every;          /* steps between full reports; 0 never */
-    uint64_t    workspace;             /* bytes that one step may use at most, if it can */
+    uint64_t    workspace; /* bytes that one step may use at most, if it can; 0: what the device
+                              has for it, 1 GiB on a CPU, 8 GiB on a GPU */
+    int32_t     operands;  /* the musec_dtype that operands of the operators' products are rounded
+                             to, f32, bf16 or f16, for float32 weights; 0: f16 on a GPU, else f32 */
+    int32_t     reserved;  /* 0 */
 } musec_optim_config;
 
 typedef struct musec_optim musec_optim; /* an optimizer and what it keeps for each matrix */

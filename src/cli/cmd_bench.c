@@ -12,8 +12,8 @@
 struct args {
     const char *filter;
     int64_t     repeats;
-    int         quick, all;
-    const char *vocab, *text;
+    int         quick, all, loose;
+    const char *preset, *vocab, *text;
     const char *device;
     int         json;
 };
@@ -26,7 +26,12 @@ static const ms_option options[] = {
     { "quick", MS_OPT_FLAG, offsetof(struct args, quick), NULL,
       "small sizes only, in seconds; step: two layers; train: pico" },
     { "all", MS_OPT_FLAG, offsetof(struct args, all), NULL,
-      "step: the slow ones too, by SVD and in the paper's order" },
+      "step: the slow ones too, by SVD and in the paper's order; ops on a GPU: decompositions" },
+    { "loose", MS_OPT_FLAG, offsetof(struct args, loose), NULL,
+      "what a GPU does with --deterministic no: products chosen by timing, attention's gradient "
+      "summed in any order" },
+    { "preset", MS_OPT_STR, offsetof(struct args, preset), "NAME",
+      "step, train: small, medium, wide; train: pico, nano too [small; train on a CPU: nano]" },
     { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
       "tokenize: GPT-2's vocabulary [data/gpt2 or ~/.local/share/musec/gpt2]" },
     { "text", MS_OPT_STR, offsetof(struct args, text), "FILE",
@@ -38,20 +43,22 @@ static const ms_option options[] = {
 const ms_command *bench_command(void)
 {
     static const ms_command command = {
-        .name      = "musec bench",
-        .operands  = "ops|step|train|tokenize",
-        .summary   = "time operators, optimizer and training steps, the tokenizer",
-        .details   = "ops: matrix products as a share of CBLAS called directly, and each operator\n"
-                     "beside the literal form of the paper, all in one run.\n"
-                     "step: one optimizer step over the matrices of a GPT of 11 layers of width\n"
-                     "768, beside Muon with five quintic steps, all in one run.\n"
-                     "train: a training step of the preset nano and its parts, as a share of the\n"
-                     "rate of a matrix product of 1024 in the same run.\n"
-                     "tokenize: GPT-2's tokenizer beside tiktoken, on two threads, and on\n"
-                     "the texts that are worst for it.\n\n"
-                     "Example: musec bench ops --filter fast\n",
-        .options   = options,
-        .n_options = COUNT(options),
+        .name         = "musec bench",
+        .operands     = "ops|step|train|tokenize",
+        .summary      = "time operators, optimizer and training steps, the tokenizer",
+        .details      = "ops: matrix products as a share of CBLAS called directly, each operator\n"
+                        "beside the literal form of the paper, and each operation as a share of\n"
+                        "the best product and the best copy seen, all in one run.\n"
+                        "step: one optimizer step over the matrices of a preset, beside Muon with\n"
+                        "five quintic steps, all in one run.\n"
+                        "train: a training step of a preset and its parts, as a share of the rate\n"
+                        "of a matrix product in the same run; of small, medium and wide the plain\n"
+                        "model, with 32768 tokens and a window of 1024.\n"
+                        "tokenize: GPT-2's tokenizer beside tiktoken, on two threads, and on\n"
+                        "the texts that are worst for it.\n\n"
+                        "Example: musec bench ops --filter fast\n",
+        .options      = options,
+        .n_options    = COUNT(options),
         .min_operands = 1,
         .max_operands = 1,
     };
@@ -93,7 +100,9 @@ int cmd_bench(int argc, char **argv)
                               .json    = a.json,
                               .repeats = a.repeats,
                               .quick   = a.quick,
+                              .loose   = a.loose,
                               .all     = a.all,
+                              .preset  = a.preset,
                               .vocab   = a.vocab,
                               .text    = a.text };
     st  = benches[which].run(&opt, &log, stdout, &error);

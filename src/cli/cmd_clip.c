@@ -18,6 +18,7 @@ struct args {
     double      tol;
     const char *coeffs;
     int         literal;
+    const char *operands; /* NULL: not given */
     const char *device, *dtype;
     int         json;
 };
@@ -36,6 +37,8 @@ static const ms_option options[] = {
       "ns5: coefficients of the steps [keller]" },
     { "literal", MS_OPT_FLAG, offsetof(struct args, literal), NULL,
       "ssc: the paper's own order of products [by savings]" },
+    { "operands", MS_OPT_CHOICE, offsetof(struct args, operands), "f32|bf16|f16",
+      "f32 input: what products round their operands to [nothing shorter]" },
     MS_CLI_DEVICE(struct args),
     MS_CLI_DTYPE(struct args),
     MS_CLI_JSON(struct args),
@@ -110,6 +113,10 @@ static musec_status configure(ms_error *error, struct job *j)
     j->config.tol     = a->tol;
     j->config.coeffs  = a->coeffs;
     j->config.literal = a->literal;
+    if (a->operands != NULL)
+        j->config.operands = strcmp(a->operands, "f16") == 0    ? MUSEC_F16
+                             : strcmp(a->operands, "bf16") == 0 ? MUSEC_BF16
+                                                                : MUSEC_F32;
     return MUSEC_OK;
 }
 

@@ -30,12 +30,12 @@ static const ms_option options[] = {
 const ms_command *info_command(void)
 {
     static const ms_command command = {
-        .name     = "musec info",
-        .operands = "",
-        .summary  = "version, devices, libraries found, peak figures of this machine",
-        .details =
-            "The peak figures are measured on --device, through the operations that the\n"
-            "operators are made of: copying 64 MiB, and the largest product that is quick.\n",
+        .name      = "musec info",
+        .operands  = "",
+        .summary   = "version, devices, libraries found, peak figures of this machine",
+        .details   = "The peak figures are measured on --device, through the operations that the\n"
+                     "operators are made of: copying 64 MiB, or 1 GiB on a GPU, and the largest\n"
+                     "product that is quick.\n",
         .options   = options,
         .n_options = COUNT(options),
     };
@@ -110,11 +110,15 @@ static int find_program(const char *program, char *path, size_t bytes)
     return 0;
 }
 
-/* Can the device be opened here?  Otherwise `why` has the words. */
-static int opens(const char *name, ms_error *why)
+enum { WORDS = 1024 };
+
+/* Can the device be opened here?  Then `what` says what it is, or "", else `why` why not. */
+static int opens(const ms_device_kind *kind, char what[WORDS], ms_error *why)
 {
     musec_ctx *ctx = NULL;
-    const int  yes = ms_cli_open(why, name, &ctx) == MUSEC_OK;
+    const int  yes = ms_cli_open(why, kind->name, &ctx) == MUSEC_OK;
+    what[0]        = '\0';
+    if (yes && kind->describe != NULL) kind->describe(ctx, what, WORDS);
     musec_ctx_destroy(ctx);
     return yes;
 }
@@ -132,7 +136,7 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
 {
     ms_table          table = { .align = "ll" };
     ms_unpack_library library;
-    char              path[1024];
+    char              path[1024], what[WORDS];
     ms_error          why;
     musec_status      st;
 
@@ -141,9 +145,12 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     ROW("built by", "%s", build_text);
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
         const ms_device_kind *kind = ms_device_kind_at(i);
-        const int             yes  = opens(kind->name, &why);
+        const int             yes  = opens(kind, what, &why);
         ROW("device", "%s: %s%s%s", kind->name, kind->words,
-            yes ? "" : " - absent here: ", yes ? "" : why.text);
+            !yes              ? " - absent here: "
+            : what[0] != '\0' ? " - here: "
+                              : "",
+            yes ? what : why.text);
     }
     ROW("blas", "%s", facts->blas);
     ROW("threads", "%d", facts->threads);
@@ -174,8 +181,11 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     if (facts->peak != NULL) {
         ROW("peak on", "%s", facts->measured_on);
         ROW("copy", "%.1f GB/s", facts->peak->copy_gb_s);
-        ROW("gemm f32", "%.1f GFLOP/s", facts->peak->gemm_f32_gflop_s);
-        ROW("gemm f64", "%.1f GFLOP/s", facts->peak->gemm_f64_gflop_s);
+        for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
+            if (facts->peak->gemm_gflop_s[t] <= 0.0) continue;
+            ms_table_add(&table, "gemm %s", ms_dtype_name(t));
+            ms_table_add(&table, "%.1f GFLOP/s", facts->peak->gemm_gflop_s[t]);
+        }
     }
 #undef ROW
     st = ms_table_print(error, &table, stdout);
@@ -186,16 +196,18 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
 static json_t *devices_json(void)
 {
     json_t *list = json_array();
+    char    what[WORDS];
 
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
         const ms_device_kind *kind = ms_device_kind_at(i);
         ms_error              why  = { "" };
-        const int             yes  = opens(kind->name, &why);
+        const int             yes  = opens(kind, what, &why);
         json_t               *row  = json_object();
 
         json_object_set_new(row, "name", ms_cli_string(kind->name));
         json_object_set_new(row, "words", ms_cli_string(kind->words));
         json_object_set_new(row, "opens", json_boolean(yes));
+        json_object_set_new(row, "here", what[0] != '\0' ? ms_cli_string(what) : json_null());
         json_object_set_new(row, "error", yes ? json_null() : ms_cli_string(why.text));
         json_array_append_new(list, row);
     }
@@ -228,8 +240,12 @@ static json_t *peak_json(const struct facts *facts)
     peak = json_object();
     json_object_set_new(peak, "device", ms_cli_string(facts->measured_on));
     json_object_set_new(peak, "copy_gb_s", ms_cli_real(facts->peak->copy_gb_s));
-    json_object_set_new(peak, "gemm_f32_gflop_s", ms_cli_real(facts->peak->gemm_f32_gflop_s));
-    json_object_set_new(peak, "gemm_f64_gflop_s", ms_cli_real(facts->peak->gemm_f64_gflop_s));
+    for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
+        char name[32];
+        snprintf(name, sizeof name, "gemm_%s_gflop_s", ms_dtype_name(t));
+        if (facts->peak->gemm_gflop_s[t] > 0.0)
+            json_object_set_new(peak, name, ms_cli_real(facts->peak->gemm_gflop_s[t]));
+    }
     return peak;
 }
 
@@ -270,7 +286,10 @@ static musec_status run(ms_error *error, const struct args *a)
     musec_status st;
 
     ms_device_cpu_describe(facts.blas, sizeof facts.blas);
-    TRY(ms_cli_open(error, a->device, &ctx));
+    if (a->device != NULL)
+        TRY(ms_cli_open(error, a->device, &ctx));
+    else /* the rows say what is absent */
+        TRY(ms_cli_check(error, ctx, musec_ctx_create(&ctx, NULL)));
     if (!a->no_peak) {
         TRY(ms_peak_measure(error, ctx, &peak));
         facts.peak        = &peak;

@@ -162,6 +162,7 @@ int cmd_sample(int argc, char **argv)
     TRY(check(&error, &a));
     TRY(ms_sampler_open(&error, argv[1], a.device, &s));
     if (ms_sampler_warning(s)[0] != '\0') fprintf(stderr, "warning: %s\n", ms_sampler_warning(s));
+    if (ms_sampler_note(s)[0] != '\0') fprintf(stderr, "%s\n", ms_sampler_note(s));
     TRY(open_voice(&error, &a, s, &v));
     TRY(sample(&error, &a, s, &v));
 done:

@@ -115,7 +115,7 @@ static void read_column(const ms_paper *p, const ms_experiment *item, size_t ind
         out->cfg = grid.at[0].config;
         out->known =
             ms_schedule_make(&ignored, &out->cfg, &out->schedule) == MUSEC_OK &&
-            ms_gpt_measure(&ignored, &out->cfg.model, MUSEC_F32, 1, &out->sizes) == MUSEC_OK;
+            ms_gpt_measure(&ignored, &out->cfg.model, MUSEC_F32, 1, 1, &out->sizes) == MUSEC_OK;
     }
     ms_grid_free(&grid);
 }

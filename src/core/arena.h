@@ -8,6 +8,10 @@
 
 #include "core/status.h"
 
+#ifdef __cplusplus /* CUDA files are */
+extern "C" {
+#endif
+
 #define MS_ARENA_ALIGN  256 /* bytes: enough for AVX-512, for cuBLASLt and for tensor-core loads */
 #define MS_ARENA_CHUNKS 32
 
@@ -37,4 +41,7 @@ ms_mark      ms_arena_mark(const ms_arena *arena);
 void         ms_arena_reset(ms_arena *arena, ms_mark mark);
 void         ms_arena_destroy(ms_arena *arena); /* frees all chunks */
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/half.h"
 #include "core/size.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -38,31 +39,19 @@
 static void widen_f16(const void *in, void *out)
 {
     uint16_t h;
-    uint32_t sign, exponent, mantissa, bits;
-
+    float    value;
     memcpy(&h, in, sizeof h);
-    sign     = (uint32_t)(h & 0x8000u) << 16;
-    exponent = (h >> 10) & 0x1Fu;
-    mantissa = h & 0x3FFu;
-    if (exponent == 0x1F) { /* infinity, or NaN with its payload */
-        bits = sign | 0x7F800000u | mantissa << 13;
-    } else if (exponent > 0) {
-        bits = sign | (exponent + 127 - 15) << 23 | mantissa << 13;
-    } else { /* zero and subnormal: mantissa / 2^24, which float32 holds exactly */
-        const float value = (float)mantissa * 0x1p-24f;
-        memcpy(&bits, &value, sizeof bits);
-        bits |= sign;
-    }
-    memcpy(out, &bits, sizeof bits);
+    value = ms_float_of_f16(h);
+    memcpy(out, &value, sizeof value);
 }
 
-static void widen_bf16(const void *in, void *out) /* the upper half of a float32 */
+static void widen_bf16(const void *in, void *out)
 {
     uint16_t h;
-    uint32_t bits;
+    float    value;
     memcpy(&h, in, sizeof h);
-    bits = (uint32_t)h << 16;
-    memcpy(out, &bits, sizeof bits);
+    value = ms_float_of_bf16(h);
+    memcpy(out, &value, sizeof value);
 }
 
 typedef struct element {

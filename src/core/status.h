@@ -15,7 +15,15 @@ typedef struct ms_error {
 #define MS_PRINTF(fmt, args)
 #endif
 
+#ifdef __cplusplus /* CUDA files are */
+extern "C" {
+#endif
+
 void ms_error_set(ms_error *error, const char *fmt, ...) MS_PRINTF(2, 3);
+
+#ifdef __cplusplus
+}
+#endif
 
 static inline musec_status ms_status_itself(musec_status status) { return status; }
 

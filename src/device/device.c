@@ -12,11 +12,53 @@
 
 /* ---- kinds and contexts ---------------------------------------------------------------------- */
 
+enum {
+    SINGLE_DOUBLE = 1u << MUSEC_F32 | 1u << MUSEC_F64,
+    ALL_DTYPES    = SINGLE_DOUBLE | 1u << MUSEC_BF16 | 1u << MUSEC_F16,
+    IN_CACHE      = 1 << 21, /* elements: 8 MiB of float32 */
+    ON_GPU        = 1 << 28, /* products that are large enough, and memory is plenty */
+};
+
+static void describe_cpu(ms_device *d, char *text, size_t bytes)
+{
+    (void)d;
+    ms_device_cpu_describe(text, bytes);
+}
+
 static const ms_device_kind kinds[] = {
-    /* best first: the default is the first that opens */
-    { "cpu", "CBLAS, LAPACKE and OpenMP", ms_device_cpu_ops, ms_device_cpu_open, NULL },
-    { "ref", "plain loops in float64: slow, the definition of every op", ms_device_ref_ops, NULL,
-      NULL },
+/* best first: the default is the first that opens */
+#ifdef MS_HAVE_CUDA
+    { .name        = "cuda",
+      .words       = "NVIDIA GPUs: cuBLASLt, cuSOLVER, cuDNN and kernels of our own",
+      .dtypes      = ALL_DTYPES,
+      .operands    = MUSEC_F16,
+      .activations = MUSEC_BF16,
+      .temporary   = ON_GPU,
+      .workspace   = (uint64_t)8 << 30,
+      .stackwise   = true,
+      .ops         = ms_device_cuda_ops,
+      .open        = ms_device_cuda_open,
+      .close       = ms_device_cuda_close,
+      .describe    = ms_device_cuda_describe },
+#endif
+    { .name        = "cpu",
+      .words       = "CBLAS, LAPACKE and OpenMP",
+      .dtypes      = SINGLE_DOUBLE,
+      .operands    = MUSEC_F32,
+      .activations = MUSEC_F32,
+      .temporary   = IN_CACHE,
+      .workspace   = (uint64_t)1 << 30,
+      .ops         = ms_device_cpu_ops,
+      .open        = ms_device_cpu_open,
+      .describe    = describe_cpu },
+    { .name        = "ref",
+      .words       = "plain loops in float64: slow, the definition of every op",
+      .dtypes      = ALL_DTYPES,
+      .operands    = MUSEC_F32,
+      .activations = MUSEC_F32,
+      .temporary   = IN_CACHE,
+      .workspace   = (uint64_t)1 << 30,
+      .ops         = ms_device_ref_ops },
 };
 
 const ms_device_kind *ms_device_kind_at(size_t index)
@@ -53,37 +95,65 @@ static void scratch_free(void *owner, void *p)
     d->ops->free(d, p);
 }
 
-static musec_status open_kind(const ms_device_kind *kind, int index, musec_ctx **out)
+static musec_status open_kind(const ms_device_kind *kind, int index, musec_ctx **out, ms_error *why)
 {
     ms_device   *d  = calloc(1, sizeof *d);
     musec_status st = MUSEC_OK;
-    if (d == NULL) return MUSEC_ENOMEM;
+    if (d == NULL) return ms_fail(why, MUSEC_ENOMEM, "not enough memory");
     kind->ops(&d->table);
-    d->ops  = &d->table;
-    d->kind = kind;
+    d->ops           = &d->table;
+    d->kind          = kind;
+    d->deterministic = true;
     snprintf(d->name, sizeof d->name, index > 0 ? "%s:%d" : "%s", kind->name, index);
     ms_arena_init(&d->scratch, d, scratch_alloc, scratch_free);
     if (kind->open != NULL) st = kind->open(d, index);
-    if (st == MUSEC_OK)
+    if (st == MUSEC_OK) {
         *out = d;
-    else
+    } else {
+        *why = d->error;
         free(d);
+    }
+    return st;
+}
+
+/* Like the public function; why->text is "" where there is nothing to say. */
+static musec_status create(musec_ctx **out, const char *device, ms_error *why)
+{
+    musec_status st    = MUSEC_EDEVICE;
+    int          index = 0;
+    why->text[0]       = '\0';
+    if (device != NULL) {
+        const ms_device_kind *kind = find_kind(device, &index);
+        if (kind != NULL) return open_kind(kind, index, out, why);
+        return ms_fail(why, MUSEC_EINVAL, "there is no device \"%s\" in this build", device);
+    }
+    for (size_t i = 0; i < COUNT(kinds) && st != MUSEC_OK; i++)
+        st = open_kind(&kinds[i], 0, out, why);
+    return st;
+}
+
+musec_status musec_ctx_create_why(musec_ctx **out, const char *device, char *why, size_t bytes)
+{
+    ms_error     words;
+    musec_status st = MUSEC_EINVAL;
+    if (why != NULL && bytes > 0) why[0] = '\0';
+    if (out == NULL) return st;
+    *out = NULL;
+    st   = create(out, device, &words);
+    if (why != NULL && bytes > 0) snprintf(why, bytes, "%s", words.text);
     return st;
 }
 
 musec_status musec_ctx_create(musec_ctx **out, const char *device)
 {
-    musec_status st    = MUSEC_EDEVICE;
-    int          index = 0;
-    if (out == NULL) return MUSEC_EINVAL;
-    *out = NULL;
-    if (device != NULL) {
-        const ms_device_kind *kind = find_kind(device, &index);
-        return kind == NULL ? MUSEC_EINVAL : open_kind(kind, index, out);
-    }
-    for (size_t i = 0; i < COUNT(kinds) && st != MUSEC_OK; i++)
-        st = open_kind(&kinds[i], 0, out);
-    return st;
+    return musec_ctx_create_why(out, device, NULL, 0);
+}
+
+musec_status musec_ctx_set_deterministic(musec_ctx *ctx, int deterministic)
+{
+    if (ctx == NULL) return MUSEC_EINVAL;
+    ctx->deterministic = deterministic != 0;
+    return MUSEC_OK;
 }
 
 musec_status musec_ctx_sync(musec_ctx *ctx)
@@ -107,18 +177,54 @@ void musec_ctx_destroy(musec_ctx *ctx)
 
 size_t ms_dtype_bytes(musec_dtype dtype)
 {
+    static const size_t of[] = {
+#define X(name, code, text, bytes) [MUSEC_##name] = (bytes),
+        MUSEC_DTYPE_MAP(X)
+#undef X
+    };
+    return (size_t)dtype < COUNT(of) ? of[dtype] : 0;
+}
+
+const char *ms_dtype_name(musec_dtype dtype)
+{
     switch (dtype) {
 #define X(name, code, text, bytes) \
-    case MUSEC_##name: return bytes;
+    case MUSEC_##name: return text;
         MUSEC_DTYPE_MAP(X)
 #undef X
     }
-    return 0;
+    return "unknown";
 }
 
-double ms_dtype_eps(musec_dtype dtype) { return dtype == MUSEC_F32 ? FLT_EPSILON : DBL_EPSILON; }
+musec_dtype ms_dtype_wide(musec_dtype dtype)
+{
+    return dtype == MUSEC_BF16 || dtype == MUSEC_F16 ? MUSEC_F32 : dtype;
+}
 
-double ms_dtype_tiny(musec_dtype dtype) { return dtype == MUSEC_F32 ? FLT_MIN : DBL_MIN; }
+bool ms_device_has(const ms_device *d, musec_dtype dtype)
+{
+    return (d->kind->dtypes >> dtype & 1u) != 0;
+}
+
+double ms_dtype_eps(musec_dtype dtype)
+{
+    switch (dtype) {
+    case MUSEC_F32: return FLT_EPSILON;
+    case MUSEC_BF16: return 0x1p-7;
+    case MUSEC_F16: return 0x1p-10;
+    default: return DBL_EPSILON;
+    }
+}
+
+double ms_dtype_tiny(musec_dtype dtype)
+{
+    switch (dtype) {
+    case MUSEC_F32:
+    case MUSEC_BF16: return FLT_MIN;
+    case MUSEC_F16: return 0x1p-14;
+    default: return DBL_MIN;
+    }
+}
 
 musec_view musec_view_dense(void *data, musec_dtype dtype, int64_t count, int64_t rows,
                             int64_t cols)
@@ -150,6 +256,9 @@ musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, m
     if (view.data == NULL) return ms_fail(&d->error, MUSEC_EINVAL, "%s: data is NULL", what);
     if (each == 0)
         return ms_fail(&d->error, MUSEC_EINVAL, "%s: unknown dtype %d", what, (int)view.dtype);
+    if (!ms_device_has(d, view.dtype))
+        return ms_fail(&d->error, MUSEC_ENOTSUP, "%s: the device %s has no arithmetic in %s", what,
+                       d->name, ms_dtype_name(view.dtype));
     if (view.rows < 1 || view.cols < 1 || view.count < 1)
         return ms_fail(&d->error, MUSEC_EINVAL,
                        "%s: %lld matrices of %lld x %lld: every dimension must be at least 1", what,
@@ -171,10 +280,23 @@ musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, m
 
 ms_mat ms_mat_slice(ms_mat x, int64_t first, int64_t count)
 {
-    if (x.data != NULL)
+    if (x.places != NULL) {
+        x.places += first;
+        x.data = x.places[0].data;
+        x.ld   = x.places[0].ld;
+        if (count == 1) x.places = NULL;
+    } else if (x.data != NULL) {
         x.data = (char *)x.data + (size_t)(first * x.stride) * ms_dtype_bytes(x.dtype);
+    }
     x.count = count;
     return x;
+}
+
+ms_num ms_num_slice(ms_num n, int64_t first, int64_t count)
+{
+    if (n.each.data != NULL) n.each = ms_vec_slice(n.each, first, count);
+    if (n.list != NULL) n.list += first;
+    return n;
 }
 
 ms_vec ms_vec_slice(ms_vec v, int64_t first, int64_t count)
@@ -185,6 +307,7 @@ ms_vec ms_vec_slice(ms_vec v, int64_t first, int64_t count)
 ms_mat ms_mat_part(ms_mat x, int64_t row, int64_t rows, int64_t col, int64_t cols)
 {
     const int64_t at = x.trans ? col * x.ld + row : row * x.ld + col;
+    assert(x.places == NULL);
     if (x.data != NULL) x.data = (char *)x.data + (size_t)at * ms_dtype_bytes(x.dtype);
     x.rows = rows;
     x.cols = cols;
@@ -205,6 +328,7 @@ musec_status ms_mat_layout(ms_device *d, musec_dtype dtype, int64_t count, int64
 {
     const size_t each = ms_dtype_bytes(dtype), align = 64; /* bytes */
     size_t       one = 0;
+    assert(each > 0); /* a dtype there is */
     if (!ms_size_stack(1, rows, cols, each, &one) || !ms_size_add(one, align - 1, &one) ||
         !ms_size_stack(count, 1, (int64_t)(one / align * align), 1, bytes))
         return ms_fail(&d->error, MUSEC_EINVAL, "%s: a stack of %lld x %lld x %lld is too large",

@@ -12,6 +12,14 @@
  * asserts.  Unless an op says otherwise, all matrix operands of one call share dtype and count, and
  * the output overlaps no input.
  *
+ * Numbers of 16 bits (bf16, f16) are for storage: arithmetic on them is float32 or wider, rounded
+ * when stored.  Where an op says "wide", the operand has the others' dtype, or float32 where that
+ * has 16 bits.  A device has the dtypes that its kind says.
+ *
+ * A list is a stack whose matrices lie anywhere: `places` in host memory says where.  The ops
+ * marked (lists) take at most two of them, each where a stack could be: one call updates all
+ * parameters.
+ *
  * `ref` implements each row in plain loops and thereby defines it.  `cpu` starts as a copy of `ref`
  * and overrides rows; no row is NULL. */
 #ifndef MS_DEVICE_DEVICE_H
@@ -22,7 +30,16 @@
 #include "core/arena.h"
 #include "core/status.h"
 
+#ifdef __cplusplus /* CUDA files are */
+extern "C" {
+#endif
+
 typedef struct musec_ctx ms_device; /* what the public header calls a context */
+
+typedef struct ms_mat_place { /* of one matrix of a list */
+    void   *data;
+    int64_t ld;
+} ms_mat_place;
 
 /* A stack of matrices.  Element (i, j) of matrix b: data[b*stride + i*ld + j], or, transposed,
  * data[b*stride + j*ld + i].  rows and cols are those of the matrix as
@@ -33,6 +50,10 @@ typedef struct ms_mat {
     int64_t     count, stride;
     musec_dtype dtype;
     bool        trans;
+    /* NULL, or (count) in host memory, read before the op returns: matrix b begins at
+     * places[b].data with the leading dimension places[b].ld; stride does not count then, and data
+     * is that of the first */
+    const ms_mat_place *places;
 } ms_mat;
 
 typedef struct ms_vec { /* one float64 per matrix, on the device */
@@ -45,9 +66,11 @@ typedef struct ms_ids { /* token ids or row numbers, on the device */
     int64_t  count;
 } ms_ids;
 
-typedef struct ms_num { /* `each` if it has data, else `value` */
-    double value;
-    ms_vec each;
+typedef struct ms_num { /* `each` if it has data, else `list` if there is one, else `value` */
+    double        value;
+    ms_vec        each;
+    const double *list; /* one per matrix in host memory, read before the op returns; decay_add and
+                           scalars alone take it */
 } ms_num;
 
 /* One output of `combine`: out = x_coef X + y_coef Y + diag I. */
@@ -80,7 +103,7 @@ typedef struct ms_moments {
  * The other columns are position-free.  norm_eps >= 0: rows are first normalised as by `rmsnorm`
  * with that eps (QK-norm); below 0 they are not. */
 typedef struct ms_rope {
-    ms_mat cos, sin; /* one matrix each: (positions >= rows, pairs), shared by the stack */
+    ms_mat cos, sin; /* one matrix each, wide: (positions >= rows, pairs), shared by the stack */
     bool   adjacent;
     double norm_eps;
 } ms_rope;
@@ -91,6 +114,9 @@ typedef struct ms_attn {
     double  softcap; /* c > 0: the softmax is of c tanh(logit / c); 0: of the logit */
     int64_t window;  /* >= 0: keys before its own that a query sees */
     ms_ids  doc;     /* (rows) first row of the document that row i is in: <= i, never falling */
+    /* documents, and rows of the longest: no less than there are, for a device that would choose by
+     * them; 0: not known */
+    int64_t docs, longest;
 } ms_attn;
 
 typedef enum ms_cap { MS_CAP_NONE, MS_CAP_TANH, MS_CAP_SIGMOID } ms_cap;
@@ -124,7 +150,8 @@ typedef struct ms_device_ops {
     musec_status (*sync)(ms_device *d);
     musec_status (*now_ms)(ms_device *d, double *ms);
 
-    /* matrices: products.  Reading c is skipped if beta is 0, so it may hold anything then. */
+    /* matrices: products.  a and b share their dtype, c is of it or wide.  Reading c is skipped if
+     * beta is 0, so it may hold anything then. */
     musec_status (*gemm)(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c);
     /* c <- alpha a b + beta c where a b and c are KNOWN to be symmetric (a and b polynomials in one
      * symmetric matrix): one triangle is computed and mirrored.  Mirroring is not always stable:
@@ -141,21 +168,22 @@ typedef struct ms_device_ops {
     musec_status (*eigh)(ms_device *d, ms_mat a, ms_mat w, ms_mat v);
 
     /* elements; in place (out is x) is allowed throughout */
-    /* out <- x; converts the dtype, keeps the bits otherwise */
+    /* out <- x; converts the dtype, keeps the bits otherwise (lists) */
     musec_status (*copy)(ms_device *d, ms_mat x, ms_mat out);
     musec_status (*fill)(ms_device *d, double value, ms_mat out);
     musec_status (*add_diag)(ms_device *d, ms_num value, ms_mat x); /* x <- x + value I */
     /* x <- factor x, the product formed in float64: any power of two is safe; 1 costs nothing */
     musec_status (*scale)(ms_device *d, ms_num factor, ms_mat x);
-    /* y <- alpha x + beta y; where beta is the constant 0, y is not read */
+    /* y <- alpha x + beta y; where beta is the constant 0, y is not read (lists) */
     musec_status (*axpby)(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y);
     /* n_terms <= 4 linear combinations of x, y (data NULL: absent) and I, in one pass; an out may
-     * be x or y; a coefficient of 0 still reads its operand */
+     * be x or y; a coefficient of 0 still reads its operand.  Dtypes may differ where none is
+     * float64; an out of another dtype lies on no input (lists) */
     musec_status (*combine)(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n_terms);
     musec_status (*scale_rows)(ms_device *d, ms_mat v, ms_mat x); /* row i of x times v(0, i) */
-    /* Brings a stack to a safe range: *scaled is factor * x, in `buffer` (same shape and dtype).  A
-     * device may set a factor that it does not need to 1, each by itself; with all of them 1,
-     * *scaled may be x. */
+    /* Brings a stack to a safe range: *scaled is factor * x, in `buffer` (of the same shape).  With
+     * equal dtypes, a device may set a factor that it does not need to 1, each by itself; with all
+     * of them 1, *scaled may be x. */
     musec_status (*prescale)(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer, ms_mat *scaled);
 
     /* optimizers */
@@ -163,19 +191,20 @@ typedef struct ms_device_ops {
                          ms_mat out); /* -1, 0 or 1; NaN stays; in place too */
     /* m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g g,
      * slow <- beta3 slow + (1 - beta3) g (data NULL: absent, as if alpha were 0),
-     * u <- (m / correct1 + alpha slow) / (sqrt(v / correct2) + eps); u may be g */
+     * u <- (m / correct1 + alpha slow) / (sqrt(v / correct2) + eps); u may be g (lists) */
     musec_status (*moments)(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
                             ms_mat slow, ms_mat u);
-    /* w <- (1 - decay) w - step u; cautious: where u w < 0 the weight is not decayed */
+    /* w <- (1 - decay) w - step u; cautious: where u w < 0 the weight is not decayed.  copy <- w as
+     * stored, rounded to the copy's own dtype; data NULL: none (lists) */
     musec_status (*decay_add)(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
-                              ms_mat w);
+                              ms_mat w, ms_mat copy);
 
     /* networks.  Rows are tokens; heads are a stack of (tokens x head) matrices, wherever they lie.
      * Nothing is transposed.  A _grad op is given what its op was given and the gradient of its
      * output. */
     musec_status (*embed)(ms_device *d, ms_ids ids, ms_mat table,
                           ms_mat out); /* out_i = table[ids_i] */
-    /* dtable[ids_i] += dout_i, each row in the order of i */
+    /* dtable[ids_i] += dout_i, each row in the order of i; dtable is wide */
     musec_status (*embed_grad)(ms_device *d, ms_ids ids, ms_mat dout, ms_mat dtable);
     /* each row x -> x / sqrt(mean(x^2) + eps); in place is allowed */
     musec_status (*rmsnorm)(ms_device *d, double eps, ms_mat x, ms_mat out);
@@ -189,8 +218,9 @@ typedef struct ms_device_ops {
                           ms_mat out); /* max(x, 0)^2; in place is allowed */
     musec_status (*relu2_grad)(ms_device *d, ms_mat x, ms_mat dout,
                                ms_mat dx); /* dx may be dout, x */
-    /* out <- softmax(logits) v, per head; lse (heads, 1, rows): logsumexp of each row's logits;
-     * max_logit[h] <- max(max_logit[h], the largest scale q.k that a query of head h saw) */
+    /* out <- softmax(logits) v, per head; lse (heads, 1, rows), wide: logsumexp of each row's
+     * logits; max_logit[h] <- max(max_logit[h], the largest scale q.k that a query of head h
+     * saw) */
     musec_status (*attention)(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v, ms_mat out,
                               ms_mat lse, ms_vec max_logit);
     musec_status (*attention_grad)(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v,
@@ -200,7 +230,7 @@ typedef struct ms_device_ops {
      * matrix; in place is allowed, and dy may be dout */
     musec_status (*gate)(ms_device *d, ms_mat s, ms_mat y, ms_mat out);
     musec_status (*gate_grad)(ms_device *d, ms_mat s, ms_mat y, ms_mat dout, ms_mat dy, ms_mat ds);
-    /* out <- w(0, 0) x + w(0, 1) y; out may be x */
+    /* out <- w(0, 0) x + w(0, 1) y; out may be x; w and dw are wide */
     musec_status (*mix)(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat out);
     /* dx <- w(0, 0) dout, dy += w(0, 1) dout, dw += (<dout, x>, <dout, y>); dx may be dout */
     musec_status (*mix_grad)(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat dout, ms_mat dx,
@@ -210,7 +240,7 @@ typedef struct ms_device_ops {
     musec_status (*xent)(ms_device *d, ms_xent x, ms_mat logits, ms_vec loss);
 
     /* reductions: one float64 per matrix, accumulated in float64, in an order that depends on the
-     * shape alone */
+     * shape alone (lists, but for trace) */
     musec_status (*sum)(ms_device *d, ms_mat x, ms_vec out);
     musec_status (*sumsq)(ms_device *d, ms_mat x, ms_vec out);
     musec_status (*trace)(ms_device *d, ms_mat x, ms_vec out);
@@ -219,6 +249,7 @@ typedef struct ms_device_ops {
 
     /* random: element (b, i, j) is a function of (key, its index in the dense stack) alone */
     musec_status (*normal)(ms_device *d, uint64_t key, double mean, double sd, ms_mat out);
+    musec_status (*uniform)(ms_device *d, uint64_t key, double low, double high, ms_mat out);
 
     /* per-matrix scalars: n_in, n_out and n_params are the fn's own (scalar_list.h); params is host
      * memory, read before the call returns */
@@ -234,33 +265,49 @@ struct musec_ctx {
     ms_arena                     scratch; /* in device memory */
     void                        *impl;    /* the device's own: queue, handles, plan caches */
     char                         name[32];
+    bool                         deterministic;
 };
 
-/* A device that is compiled in.  open and close may be NULL: nothing to do. */
+/* A device that is compiled in.  open, close and describe may be NULL: nothing to do, to say. */
 typedef struct ms_device_kind {
     const char *name;
-    const char *words; /* for `musec info` and --help */
+    const char *words;       /* for `musec info` and --help */
+    unsigned    dtypes;      /* bit 1 << dtype: it has it */
+    musec_dtype operands;    /* of the products of operators on float32 where speed counts */
+    musec_dtype activations; /* that networks are trained in, unless asked otherwise */
+    int64_t temporary; /* elements of a temporary that suit it: logits are made so many at a time */
+    uint64_t workspace; /* bytes that a step of an optimizer may use, unless told otherwise */
+    bool     stackwise; /* the bits of a matrix depend on the stack that it is in */
     void (*ops)(ms_device_ops *table);
     musec_status (*open)(ms_device *d, int index);
     void (*close)(ms_device *d);
+    /* what it runs on, in words: the chip, its memory, the libraries */
+    void (*describe)(ms_device *d, char *text, size_t bytes);
 } ms_device_kind;
 
 /* The kinds, best first: index 0, 1, ... until NULL. */
 const ms_device_kind *ms_device_kind_at(size_t index);
 
-void ms_device_ref_ops(ms_device_ops *table); /* every row, in plain loops */
-void ms_device_cpu_ops(ms_device_ops *table); /* ref, and what is faster */
+void ms_device_ref_ops(ms_device_ops *table);  /* every row, in plain loops */
+void ms_device_cpu_ops(ms_device_ops *table);  /* ref, and what is faster */
+void ms_device_cuda_ops(ms_device_ops *table); /* every row, in CUDA; only in builds that have it */
 
 musec_status ms_device_cpu_open(ms_device *d, int index);
+musec_status ms_device_cuda_open(ms_device *d, int index);
+void         ms_device_cuda_close(ms_device *d);
+void         ms_device_cuda_describe(ms_device *d, char *text, size_t bytes);
 
 /* What the CPU device runs on, in words: "OpenBLAS 0.3.21 SkylakeX, 2 threads". */
 void ms_device_cpu_describe(char *text, size_t bytes);
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-size_t ms_dtype_bytes(musec_dtype dtype);
-double ms_dtype_eps(musec_dtype dtype);  /* distance from 1 to the next number */
-double ms_dtype_tiny(musec_dtype dtype); /* smallest normal number */
+size_t      ms_dtype_bytes(musec_dtype dtype);
+const char *ms_dtype_name(musec_dtype dtype);
+musec_dtype ms_dtype_wide(musec_dtype dtype); /* float32 for 16 bits, else itself */
+bool        ms_device_has(const ms_device *d, musec_dtype dtype);
+double      ms_dtype_eps(musec_dtype dtype);  /* distance from 1 to the next number */
+double      ms_dtype_tiny(musec_dtype dtype); /* smallest normal number */
 
 ms_mat ms_mat_of(musec_view view); /* unchecked */
 
@@ -276,7 +323,7 @@ static inline ms_mat ms_t(ms_mat x)
     return x;
 }
 
-/* Matrices first .. first + count - 1 of the stack. */
+/* Matrices first .. first + count - 1 of the stack; one of a list is a plain matrix. */
 ms_mat ms_mat_slice(ms_mat x, int64_t first, int64_t count);
 ms_vec ms_vec_slice(ms_vec v, int64_t first, int64_t count);
 /* Rows row .. row + rows - 1 and columns col .. col + cols - 1 of every matrix, as seen. */
@@ -284,8 +331,29 @@ ms_mat ms_mat_part(ms_mat x, int64_t row, int64_t rows, int64_t col, int64_t col
 /* `count` matrices of equal width side by side in x, one matrix, as a stack: the heads of a row. */
 ms_mat ms_mat_heads(ms_mat x, int64_t count);
 
-static inline ms_num ms_const(double value) { return (ms_num){ .value = value }; }
-static inline ms_num ms_each(ms_vec vec) { return (ms_num){ .each = vec }; }
+static inline ms_num ms_const(double value)
+{
+    ms_num n = { 0 };
+    n.value  = value;
+    return n;
+}
+
+static inline ms_num ms_each(ms_vec vec)
+{
+    ms_num n = { 0 };
+    n.each   = vec;
+    return n;
+}
+
+static inline ms_num ms_list(const double *values)
+{
+    ms_num n = { 0 };
+    n.list   = values;
+    return n;
+}
+
+/* The numbers of matrices first, first + 1, ... */
+ms_num ms_num_slice(ms_num n, int64_t first, int64_t count);
 
 /* A stack without data, whose matrices are dense and begin at multiples of 64 bytes (some BLAS and
  * LAPACK kernels sum in another order where they do not), and the bytes that it needs. */
@@ -304,4 +372,7 @@ musec_status ms_scratch_bytes(ms_device *d, size_t bytes, void **out);
 /* vec[i] of every matrix to host memory; waits. */
 musec_status ms_vec_download(ms_device *d, ms_vec vec, double *host);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

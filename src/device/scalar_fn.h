@@ -9,11 +9,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "core/fn.h"
 #include "device/device.h"
-
-#ifndef MS_FN /* a CUDA file defines it as static __host__ __device__ inline */
-#define MS_FN static inline
-#endif
 
 #define MS_SCALAR_MAX_IO 16 /* most numbers in or out of one program */
 
@@ -29,16 +26,28 @@ MS_FN double ms_scalar_pow2_scale(double absmax, double threshold)
     return ldexp(1.0, -e);
 }
 
-/* The factor D / sqrt(alpha) on the result (alpha being that of s M) as gain * rest: `gain` rides
- * on the coefficients of the last polynomial and must not underflow there in any precision, `rest`
- * is a power of two, nearly always 1.  gain is s times the factor, which is the same for c M and c
- * D, and so are its bits; where that is tiny, only its mantissa counts. */
-MS_FN void ms_scalar_gain(double threshold, double alpha, double s, double *gain, double *rest)
+/* in: s, D, own, reach.  The factor D / sqrt(alpha) on the result (alpha being that of s M) as
+ * gain * rest: `gain` rides on the coefficients of the last polynomial and must not underflow there
+ * in any precision, `rest` is a power of two, nearly always 1.  gain is s times the factor, which
+ * is the same for c M and c D, and so are its bits; where that is tiny, only its mantissa counts.
+ * reach > 0: the polynomial has 16 bits and is applied to own M, and all of s / own times the
+ * factor rides if it is from 2^-reach to 2^reach: then `rest` takes no pass over the result. */
+MS_FN void ms_scalar_gain(double alpha, const double *in, double *gain, double *rest)
 {
-    const double factor = threshold / sqrt(alpha);
-    int          e      = 0;
-    *gain               = factor * s;
-    *rest               = 1.0 / s;
+    const double s = in[0], own = in[2], reach = in[3], factor = in[1] / sqrt(alpha);
+    int          e = 0, e_s = 0, e_own = 0;
+    if (reach > 0.0) {
+        const double mantissa = frexp(factor, &e);
+        (void)frexp(s, &e_s);
+        (void)frexp(own, &e_own);
+        e += e_s - e_own; /* s and own are powers of two; their quotient may not be a number */
+        const bool rides = e >= -reach && e <= reach;
+        *gain            = ldexp(mantissa, rides ? e : 0);
+        *rest            = ldexp(1.0, rides ? 0 : e);
+        return;
+    }
+    *gain = factor * s;
+    *rest = 1.0 / s;
     if (*gain >= 0x1p-40) return;
     *gain = ldexp(frexp(factor, &e), -40);
     *rest = ldexp(1.0, e + 40);
@@ -55,7 +64,25 @@ MS_FN void ms_scalar_alpha_c4(const double *params, const double *in, double *ou
     out[0]             = 1.0 / a;
     out[1]             = alpha;
     out[2]             = in[3] / sqrt(alpha);
-    ms_scalar_gain(in[5], alpha, in[4], &out[3], &out[4]);
+    ms_scalar_gain(alpha, in + 4, &out[3], &out[4]);
+}
+
+/* All terms of |A|_F^2 are positive, and m is taken off the diagonal before anything is rounded. */
+MS_FN void ms_scalar_gram(const double *params, const double *in, double *out)
+{
+    /* a Gram matrix of zeros has a scale of its own, which may be far from that of D */
+    const double r = params[0], ratio = in[1] > 0.0 ? in[3] / in[2] : 0.0, c = ratio * ratio;
+    double       d2 = in[4], fro = 0.0;
+    for (int round = 0; round < 2; round++) { /* the second with d2 as it has to be */
+        out[0] = c * c * in[0] + 2.0 * c * d2 * in[1] + r * d2 * d2;
+        fro    = sqrt(out[0]);
+        if (d2 < params[1] * fro) d2 = params[1] * fro;
+    }
+    out[1] = (c * in[1] + r * d2) / fro;
+    out[2] = out[1] / r;
+    out[3] = c / fro;
+    out[4] = d2 / fro;
+    out[5] = -out[3] * (in[1] / r);
 }
 
 /* params: rows, cols, one key per row, then the rows.  Keys fall from row to row. */
@@ -106,11 +133,11 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
         out[1] = out[0] * out[0] > params[0] ? out[0] * out[0] : params[0];
         break;
     case MS_SCALAR_INV_SQRT: out[0] = in[0] > 0.0 ? 1.0 / sqrt(in[0]) : 0.0; break;
-    case MS_SCALAR_INV_NORM: out[0] = 1.0 / (params[0] * sqrt(in[0]) + params[1]); break;
+    case MS_SCALAR_INV_NORM: out[0] = 1.0 / (in[1] * sqrt(in[0]) + params[0]); break;
     case MS_SCALAR_INV_RESIDUAL:
         out[0] = sqrt(in[0]) > params[0] * sqrt(in[1]) ? 1.0 / sqrt(in[0]) : 0.0;
         break;
-    case MS_SCALAR_DIVIDE: out[0] = params[0] / in[0]; break;
+    case MS_SCALAR_DIVIDE: out[0] = in[1] / in[0]; break;
     case MS_SCALAR_RMS:
         out[0] = params[0] * sqrt(in[0] / params[1]);
         if (!(out[0] > 0.0)) out[0] = 1.0; /* nothing to clip, and nothing to divide by 0 */
@@ -122,8 +149,9 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
     case MS_SCALAR_ALPHA_FRO:
         out[0] = sqrt(in[0]);
         out[1] = in[1] / sqrt(out[0]);
-        ms_scalar_gain(in[3], out[0], in[2], &out[2], &out[3]);
+        ms_scalar_gain(out[0], in + 2, &out[2], &out[3]);
         break;
+    case MS_SCALAR_GRAM: ms_scalar_gram(params, in, out); break;
     case MS_SCALAR_ALPHA_C4: ms_scalar_alpha_c4(params, in, out); break;
     case MS_SCALAR_PICK: ms_scalar_pick(params, in[0], out); break;
     case MS_SCALAR_STAGE: ms_scalar_stage(in, out); break;

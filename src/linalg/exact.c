@@ -150,7 +150,7 @@ musec_status ms_exact(ms_device *d, ms_map map, ms_mat in, ms_num threshold, ms_
     ms_mat               x, a, w = { 0 }, v = { 0 };
     musec_status         st = MUSEC_OK;
 
-    TRY(ms_prepare(d, in, gram ? threshold : ms_const(0.0), &p));
+    TRY(ms_prepare(d, in, gram ? threshold : ms_const(0.0), in.dtype, &p));
     if (p.r == 1) {
         TRY(ms_vector_map(d, map, &p, threshold, in, out));
         ms_report_path(report, in.count, "vector", 0);

@@ -13,19 +13,38 @@
 
 /* ---- what all operators begin and end with --------------------------------------------------- */
 
+/* The operators by products take the dtype that operands of products are rounded to: 0 or in.dtype,
+ * nothing is rounded further; bf16 or f16, for float32 input.  Products are accumulated in float32
+ * or wider whatever it is. */
+static inline musec_dtype ms_operands(ms_mat in, musec_dtype operands)
+{
+    return operands == 0 ? in.dtype : operands;
+}
+
+static inline bool ms_narrow(musec_dtype dtype) { return ms_dtype_bytes(dtype) == 2; }
+
+/* May the products of operators on such input have these operands (0: its own) on this device?
+ * Fills the error. */
+musec_status ms_operands_check(ms_device *d, const char *what, musec_dtype input, int operands);
+
 typedef struct ms_prepared { /* lives in the scratch of the caller's mark */
-    ms_mat  x;               /* the matrix times s, turned so that rows <= cols */
+    ms_mat  x;               /* the matrix times `own`, turned so that rows <= cols */
     bool    turned;          /* it was transposed: so is the output */
     int64_t r;               /* rows of x */
     ms_vec  s, sd, sd2;      /* s, s D, and (s D)^2 or at least the smallest normal number */
+    ms_vec  own;             /* s; where x has 16 bits, the same of the matrix alone, without D */
 } ms_prepared;
 
-musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, ms_prepared *p);
+musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
+                        ms_prepared *p);
 /* out <- z x for symmetric z, or x^T z where x was turned. */
 musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out);
 /* The operators where r is 1: a factor. */
 musec_status ms_vector_map(ms_device *d, ms_map map, const ms_prepared *p, ms_num threshold,
                            ms_mat in, ms_mat out);
+
+/* Does the memory from the first to the last element of a meet that of b?  Upright stacks. */
+bool ms_mat_overlap(ms_mat a, ms_mat b);
 
 /* The first matrix of the stack that holds a NaN or an infinity, and how many; -1: none.  Waits. */
 musec_status ms_first_nonfinite(ms_device *d, ms_mat x, int64_t *matrix, double *count);
@@ -34,21 +53,24 @@ musec_status ms_first_nonfinite(ms_device *d, ms_mat x, int64_t *matrix, double 
  * it waits for the device. */
 typedef musec_clip_report ms_report;
 void ms_report_path(ms_report *report, int64_t count, const char *path, int products);
+/* " f16" behind the path where operands have 16 bits. */
+void ms_report_operands(ms_report *report, int64_t count, musec_dtype operands);
 
 /* ---- soft clipping by products --------------------------------------------------------------- */
 
 /* The paper's SSC(M, D, K) as it is written: 3K + 2 full products. */
-musec_status ms_ssc_literal(ms_device *d, ms_mat in, ms_num threshold, int iters, ms_mat out,
-                            ms_report *report);
+musec_status ms_ssc_literal(ms_device *d, ms_mat in, ms_num threshold, int iters,
+                            musec_dtype operands, ms_mat out, ms_report *report);
 /* Any plan with alpha = |A|_F: with ms_plan_newton_schulz(K) the same polynomial, far cheaper. */
-musec_status ms_ssc_plan(ms_device *d, ms_mat in, ms_num threshold, const ms_plan *plan, ms_mat out,
-                         ms_report *report);
+musec_status ms_ssc_plan(ms_device *d, ms_mat in, ms_num threshold, const ms_plan *plan,
+                         musec_dtype operands, ms_mat out, ms_report *report);
 /* Seven products, alpha = C4, the plan chosen on the device for each matrix. */
-musec_status ms_soft_fast(ms_device *d, ms_mat in, ms_num threshold, ms_mat out, ms_report *report);
-/* Within tol of the exact soft clip, by the cheapest plan for each matrix: waits for one number
- * each. */
-musec_status ms_soft_accurate(ms_device *d, ms_mat in, ms_num threshold, double tol, ms_mat out,
-                              ms_report *report);
+musec_status ms_soft_fast(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
+                          ms_mat out, ms_report *report);
+/* Within tol of the exact soft clip, by the cheapest plan for each matrix: waits once, for a number
+ * of each.  Where operands of 16 bits would not do, in the precision of the input. */
+musec_status ms_soft_accurate(ms_device *d, ms_mat in, ms_num threshold, double tol,
+                              musec_dtype operands, ms_mat out, ms_report *report);
 
 /* ---- exact, by eigenvalues or SVD: these wait
  * ---------------------------------------------------- */
@@ -71,7 +93,7 @@ typedef struct ms_quintic_list {
 
 const ms_quintic_list *ms_quintic_list_find(const char *name); /* NULL: unknown */
 musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *list, int iters,
-                              ms_mat out);
+                              musec_dtype operands, ms_mat out);
 
 /* ---- spectra: these wait
  * -------------------------------------------------------------------------- */

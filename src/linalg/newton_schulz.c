@@ -5,7 +5,10 @@
  * which maps every singular value by x <- a x + b x^3 + c x^5.  The coefficients are chosen to lift
  * small singular values fast, not to converge: five of Keller Jordan's steps leave them between
  * 0.68 and 1.13.  f and eps belong to the definition, so nothing else scales the input. Cost per
- * step: a Gram matrix and a square, both one triangle, and a product with X. */
+ * step: a Gram matrix and a square, both one triangle, and a product with X.
+ *
+ * With operands of 16 bits everything but the input and the result is stored so, as Muon does, and
+ * X keeps the layout of the input: a tall matrix is seen transposed, never copied so. */
 #include <string.h>
 
 #include "linalg/linalg.h"
@@ -34,40 +37,61 @@ const ms_quintic_list *ms_quintic_list_find(const char *name)
     return NULL;
 }
 
-musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *list, int iters,
-                              ms_mat out)
+/* X / (f |X|_F + eps), turned so that rows <= cols; `next` is another one like it. */
+static musec_status normalised(ms_device *d, ms_mat in, const ms_quintic_list *list,
+                               musec_dtype operands, ms_mat *x, ms_mat *next)
 {
     const ms_device_ops *op     = d->ops;
-    const ms_mark        mark   = ms_arena_mark(&d->scratch);
-    const bool           turned = in.rows > in.cols;
-    const ms_mat         x0     = turned ? ms_t(in) : in;
-    ms_mat               x, next, a, b;
+    const bool           turned = in.rows > in.cols, narrow = ms_narrow(operands);
+    const ms_mat         as_is = in, upright = turned ? ms_t(in) : in;
+    const ms_mat         shape = narrow ? as_is : upright; /* as stored */
     ms_vec               sumsq, scale;
     musec_status         st = MUSEC_OK;
-
-    TRY(ms_scratch_mat(d, in.dtype, in.count, x0.rows, x0.cols, &x));
-    TRY(ms_scratch_mat(d, in.dtype, in.count, x0.rows, x0.cols, &next));
-    TRY(ms_scratch_mat(d, in.dtype, in.count, x0.rows, x0.rows, &a));
-    TRY(ms_scratch_mat(d, in.dtype, in.count, x0.rows, x0.rows, &b));
+    TRY(ms_scratch_mat(d, operands, in.count, shape.rows, shape.cols, x));
+    TRY(ms_scratch_mat(d, operands, in.count, shape.rows, shape.cols, next));
     TRY(ms_scratch_vec(d, in.count, &sumsq));
     TRY(ms_scratch_vec(d, in.count, &scale));
     TRY(op->sumsq(d, in, sumsq));
-    TRY(op->scalars(d, MS_SCALAR_INV_NORM, (double[]){ list->norm_factor, list->eps }, 2,
-                    (ms_num[]){ ms_each(sumsq) }, &scale));
-    TRY(op->copy(d, x0, x));
-    TRY(op->scale(d, ms_each(scale), x));
+    TRY(op->scalars(d, MS_SCALAR_INV_NORM, &list->eps, 1,
+                    (ms_num[]){ ms_each(sumsq), ms_const(list->norm_factor) }, &scale));
+    if (narrow) {
+        TRY(op->prescale(d, in, scale, *x, x));
+        *x    = turned ? ms_t(*x) : *x;
+        *next = turned ? ms_t(*next) : *next;
+    } else {
+        TRY(op->copy(d, upright, *x));
+        TRY(op->scale(d, ms_each(scale), *x));
+    }
+done:
+    return st;
+}
+
+musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *list, int iters,
+                              musec_dtype operands, ms_mat out)
+{
+    const ms_device_ops *op     = d->ops;
+    const ms_mark        mark   = ms_arena_mark(&d->scratch);
+    const ms_mat         result = in.rows > in.cols ? ms_t(out) : out;
+    ms_mat               x, next, a, b;
+    musec_status         st = MUSEC_OK;
+
+    operands = ms_operands(in, operands);
+    TRY(normalised(d, in, list, operands, &x, &next));
+    TRY(ms_scratch_mat(d, operands, in.count, x.rows, x.rows, &a));
+    TRY(ms_scratch_mat(d, operands, in.count, x.rows, x.rows, &b));
     for (int k = 0; k < iters; k++) {
         const ms_quintic s      = list->step[k < list->n_steps ? k : list->n_steps - 1];
         const ms_term    linear = { .x_coef = ms_const(s.b), .diag = ms_const(s.a), .out = b };
+        const bool       last   = k == iters - 1 && ms_narrow(operands);
         TRY(op->gram(d, x, a));
         TRY(op->combine(d, a, (ms_mat){ 0 }, &linear, 1));
         TRY(op->gemm_sym(d, s.c, a, a, 1.0, b));
-        TRY(op->gemm(d, 1.0, b, x, 0.0, next));
+        TRY(op->gemm(d, 1.0, b, x, 0.0, last ? result : next));
         const ms_mat t = x;
         x              = next;
         next           = t;
     }
-    TRY(op->copy(d, turned ? ms_t(x) : x, out));
+    if (!ms_narrow(operands)) TRY(op->copy(d, x, result));
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;

@@ -14,6 +14,7 @@ typedef struct call { /* a checked call */
     const musec_clip_config *cfg;
     ms_mat                   in, out;
     ms_num                   threshold;
+    musec_dtype              operands;
     ms_report               *report;
 } call;
 
@@ -36,33 +37,36 @@ static musec_status run_ssc(ms_device *d, const call *c)
 {
     ms_plan plan;
     if (c->cfg->literal)
-        return ms_ssc_literal(d, c->in, c->threshold, c->cfg->iters, c->out, c->report);
+        return ms_ssc_literal(d, c->in, c->threshold, c->cfg->iters, c->operands, c->out,
+                              c->report);
     ms_plan_newton_schulz(c->cfg->iters, &plan);
-    return ms_ssc_plan(d, c->in, c->threshold, &plan, c->out, c->report);
+    return ms_ssc_plan(d, c->in, c->threshold, &plan, c->operands, c->out, c->report);
 }
 
 static musec_status run_paper7(ms_device *d, const call *c)
 {
     ms_plan plan;
     ms_plan_paper7(&plan);
-    return ms_ssc_plan(d, c->in, c->threshold, &plan, c->out, c->report);
+    return ms_ssc_plan(d, c->in, c->threshold, &plan, c->operands, c->out, c->report);
 }
 
 static musec_status run_fast(ms_device *d, const call *c)
 {
-    return ms_soft_fast(d, c->in, c->threshold, c->out, c->report);
+    return ms_soft_fast(d, c->in, c->threshold, c->operands, c->out, c->report);
 }
 
 static musec_status run_accurate(ms_device *d, const call *c)
 {
-    return ms_soft_accurate(d, c->in, c->threshold, c->cfg->tol, c->out, c->report);
+    return ms_soft_accurate(d, c->in, c->threshold, c->cfg->tol, c->operands, c->out, c->report);
 }
 
 static musec_status run_ns5(ms_device *d, const call *c)
 {
     musec_status st = MUSEC_OK;
-    TRY(ms_newton_schulz(d, c->in, ms_quintic_list_find(c->cfg->coeffs), c->cfg->iters, c->out));
+    TRY(ms_newton_schulz(d, c->in, ms_quintic_list_find(c->cfg->coeffs), c->cfg->iters, c->operands,
+                         c->out));
     ms_report_path(c->report, c->in.count, c->cfg->coeffs, c->cfg->iters);
+    ms_report_operands(c->report, c->in.count, c->operands);
 done:
     return st;
 }
@@ -144,17 +148,20 @@ static musec_status check_config(ms_device *d, const musec_clip_config *cfg, int
     return MUSEC_OK;
 }
 
-/* The addresses from the first to behind the last element of a stack. */
-static void extent(ms_mat x, uintptr_t *begin, uintptr_t *end)
+/* Numbers of 16 bits are for operands: the operators' own arithmetic takes more. */
+static musec_status wide_mat(ms_device *d, const char *what, musec_view view, ms_mat *out)
 {
-    const int64_t n = (x.count - 1) * x.stride + (x.rows - 1) * x.ld + x.cols;
-    *begin          = (uintptr_t)x.data;
-    *end            = *begin + (uintptr_t)n * ms_dtype_bytes(x.dtype);
+    musec_status st = MUSEC_OK;
+    TRY(ms_mat_from_view(d, what, view, out));
+    if (ms_narrow(out->dtype))
+        TRY(ms_fail(&d->error, MUSEC_ENOTSUP, "%s: matrices must be f32 or f64, not %s", what,
+                    ms_dtype_name(out->dtype)));
+done:
+    return st;
 }
 
 static musec_status check_pair(ms_device *d, ms_mat in, ms_mat out)
 {
-    uintptr_t in_begin, in_end, out_begin, out_end;
     if (in.rows != out.rows || in.cols != out.cols || in.count != out.count ||
         in.dtype != out.dtype)
         return ms_fail(&d->error, MUSEC_EINVAL,
@@ -162,9 +169,7 @@ static musec_status check_pair(ms_device *d, ms_mat in, ms_mat out)
                        "shape and dtype",
                        (long long)in.count, (long long)in.rows, (long long)in.cols,
                        (long long)out.count, (long long)out.rows, (long long)out.cols);
-    extent(in, &in_begin, &in_end);
-    extent(out, &out_begin, &out_end);
-    if (in_begin < out_end && out_begin < in_end)
+    if (ms_mat_overlap(in, out))
         return ms_fail(&d->error, MUSEC_EINVAL, "clip: in and out overlap");
     return MUSEC_OK;
 }
@@ -193,11 +198,13 @@ musec_status musec_clip(musec_ctx *ctx, const musec_clip_config *cfg, musec_view
     musec_status st  = MUSEC_OK;
     if (ctx == NULL) return MUSEC_EINVAL;
     TRY(check_config(ctx, cfg, &row));
-    TRY(ms_mat_from_view(ctx, "clip: in", in, &c.in));
-    TRY(ms_mat_from_view(ctx, "clip: out", out, &c.out));
+    TRY(wide_mat(ctx, "clip: in", in, &c.in));
+    TRY(wide_mat(ctx, "clip: out", out, &c.out));
     TRY(check_pair(ctx, c.in, c.out));
+    TRY(ms_operands_check(ctx, "clip", c.in.dtype, cfg->operands));
     TRY(check_finite(ctx, "clip", c.in));
     c.threshold = ms_const(cfg->threshold);
+    c.operands  = (musec_dtype)cfg->operands;
     TRY(operators[row].run(ctx, &c));
 done:
     return st;
@@ -216,7 +223,7 @@ musec_status musec_spectrum(musec_ctx *ctx, musec_view x, double threshold, doub
             "spectrum: the threshold is %g; it must be a finite number above 0, or 0 for "
             "none",
             threshold);
-    TRY(ms_mat_from_view(ctx, "spectrum", x, &m));
+    TRY(wide_mat(ctx, "spectrum", x, &m));
     TRY(check_finite(ctx, "spectrum", m));
     const int64_t r = m.rows < m.cols ? m.rows : m.cols;
     if (values == NULL) { /* count * r elements fit: the view itself has as many */
@@ -244,7 +251,7 @@ musec_status musec_norm2_estimate(musec_ctx *ctx, musec_view x, int steps, uint6
                        "norm2: %d steps; it must be 2 to 10000, and norm not "
                        "NULL",
                        steps);
-    TRY(ms_mat_from_view(ctx, "norm2", x, &m));
+    TRY(wide_mat(ctx, "norm2", x, &m));
     TRY(check_finite(ctx, "norm2", m));
     TRY(ms_norm2_lanczos(ctx, m, steps, seed, norm));
 done:

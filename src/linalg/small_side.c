@@ -2,10 +2,47 @@
  *
  * With g the largest |entry| and s = 2^-ceil(log2 max(g, D)), an operator f with threshold D obeys
  * f(M, D) = f(s M, s D) / s exactly, and neither s M nor s D exceeds 1: no Gram matrix and no norm
- * can overflow, and what underflows is below rounding. */
+ * can overflow, and what underflows is below rounding.  A copy in 16 bits has the scale of M alone:
+ * f16 would lose what is far below D. */
+#include <stdlib.h>
+
 #include "linalg/linalg.h"
 
-musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, ms_prepared *p)
+musec_status ms_operands_check(ms_device *d, const char *what, musec_dtype input, int operands)
+{
+    const musec_dtype dtype = (musec_dtype)operands;
+    if (operands == 0 || dtype == input) return MUSEC_OK;
+    if (!ms_narrow(dtype))
+        return ms_fail(&d->error, MUSEC_EINVAL,
+                       "%s: operands of dtype %d; they may be the input's own, bf16 or f16", what,
+                       operands);
+    if (input != MUSEC_F32)
+        return ms_fail(&d->error, MUSEC_EINVAL, "%s: operands of %s are for f32, not for %s", what,
+                       ms_dtype_name(dtype), ms_dtype_name(input));
+    if (!ms_device_has(d, dtype))
+        return ms_fail(&d->error, MUSEC_ENOTSUP, "%s: the device %s has no arithmetic in %s", what,
+                       d->name, ms_dtype_name(dtype));
+    return MUSEC_OK;
+}
+
+/* The addresses from the first to behind the last element of a stack. */
+static void extent(ms_mat x, uintptr_t *begin, uintptr_t *end)
+{
+    const int64_t n = (x.count - 1) * x.stride + (x.rows - 1) * x.ld + x.cols;
+    *begin          = (uintptr_t)x.data;
+    *end            = *begin + (uintptr_t)n * ms_dtype_bytes(x.dtype);
+}
+
+bool ms_mat_overlap(ms_mat a, ms_mat b)
+{
+    uintptr_t a_begin, a_end, b_begin, b_end;
+    extent(a, &a_begin, &a_end);
+    extent(b, &b_begin, &b_end);
+    return a_begin < b_end && b_begin < a_end;
+}
+
+musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
+                        ms_prepared *p)
 {
     const ms_device_ops *op   = d->ops;
     const double         tiny = ms_dtype_tiny(in.dtype);
@@ -20,12 +57,18 @@ musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, ms_prepared *
     TRY(ms_scratch_vec(d, in.count, &p->s));
     TRY(ms_scratch_vec(d, in.count, &p->sd));
     TRY(ms_scratch_vec(d, in.count, &p->sd2));
-    TRY(ms_scratch_mat(d, in.dtype, in.count, p->turned ? in.cols : in.rows,
+    TRY(ms_scratch_mat(d, operands, in.count, p->turned ? in.cols : in.rows,
                        p->turned ? in.rows : in.cols, &buffer));
     TRY(op->absmax(d, in, top));
     TRY(op->scalars(d, MS_SCALAR_POW2_SCALE, NULL, 0, (ms_num[]){ ms_each(top), threshold },
                     &p->s));
-    TRY(op->prescale(d, in, p->s, p->turned ? ms_t(buffer) : buffer, &p->x));
+    p->own = p->s;
+    if (ms_narrow(operands)) {
+        TRY(ms_scratch_vec(d, in.count, &p->own));
+        TRY(op->scalars(d, MS_SCALAR_POW2_SCALE, NULL, 0, (ms_num[]){ ms_each(top), ms_const(0.0) },
+                        &p->own));
+    }
+    TRY(op->prescale(d, in, p->own, p->turned ? ms_t(buffer) : buffer, &p->x));
     TRY(op->scalars(d, MS_SCALAR_THRESHOLD, &tiny, 1, (ms_num[]){ ms_each(p->s), threshold },
                     (ms_vec[]){ p->sd, p->sd2 }));
 done:
@@ -34,6 +77,10 @@ done:
 
 musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out)
 {
+    /* Only rounding tells z from its transpose.  z is a product of stages of which the first one
+     * met must be the first one made: the other way about, its gain on small singular values would
+     * lift the rounding of the later ones.  In 16 bits that counts. */
+    if (p->turned && ms_narrow(z.dtype)) z = ms_t(z);
     if (p->turned) return d->ops->gemm(d, 1.0, ms_t(p->x), z, 0.0, out);
     return d->ops->gemm(d, 1.0, z, p->x, 0.0, out);
 }
@@ -63,17 +110,21 @@ done:
 musec_status ms_first_nonfinite(ms_device *d, ms_mat x, int64_t *matrix, double *count)
 {
     const ms_mark mark = ms_arena_mark(&d->scratch);
+    double       *host = malloc((size_t)x.count * sizeof *host);
     ms_vec        bad;
     musec_status  st = MUSEC_OK;
     *matrix          = -1;
     *count           = 0.0;
+    if (host == NULL) TRY(ms_fail(&d->error, MUSEC_ENOMEM, "no memory to look for NaN"));
     TRY(ms_scratch_vec(d, x.count, &bad));
     TRY(d->ops->count_nonfinite(d, x, bad));
+    TRY(ms_vec_download(d, bad, host));
     for (int64_t b = 0; b < x.count && *matrix < 0; b++) {
-        TRY(ms_vec_download(d, ms_vec_slice(bad, b, 1), count));
+        *count = host[b];
         if (!(*count == 0.0)) *matrix = b;
     }
 done:
+    free(host);
     ms_arena_reset(&d->scratch, mark);
     return st;
 }

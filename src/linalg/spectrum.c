@@ -49,7 +49,7 @@ musec_status ms_singular_values(ms_device *d, ms_mat x, double *values)
     ms_mat        found;
     musec_status  st = MUSEC_OK;
 
-    TRY(ms_prepare(d, x, ms_const(0.0), &p));
+    TRY(ms_prepare(d, x, ms_const(0.0), x.dtype, &p));
     TRY(ms_scratch_mat(d, MUSEC_F64, x.count, 1, p.r, &found));
     TRY(x.dtype == MUSEC_F64 ? values_f64(d, p.x, found) : values_f32(d, p.x, found));
     for (int64_t b = 0; b < x.count; b++) {
@@ -202,7 +202,7 @@ static musec_status each_tridiagonal(ms_device *d, ms_mat x, int steps, uint64_t
     ms_prepared   p;
     musec_status  st = MUSEC_OK;
 
-    TRY(ms_prepare(d, x, ms_const(0.0), &p));
+    TRY(ms_prepare(d, x, ms_const(0.0), x.dtype, &p));
     if (steps > p.r) steps = (int)p.r;
     vecs = calloc(2 * (size_t)steps, sizeof *vecs);
     host = calloc(2 * (size_t)steps, sizeof *host);

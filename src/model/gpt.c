@@ -12,21 +12,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/half.h"
 #include "model/layout.h"
 
 struct ms_gpt {
     ms_device     *d;
     ms_gpt_config  cfg;
-    musec_dtype    dtype;
+    musec_dtype    dtype; /* of activations */
     int64_t        max_tokens;
-    void          *weight_memory, *grad_memory, *act_memory; /* device */
-    size_t         weight_bytes;
-    ms_gpt_weights w, g;
-    ms_gpt_acts    acts; /* of max_tokens */
-    ms_gpt_acts    now;  /* the same memory, of the pass that runs */
+    void          *weight_memory, *copy_memory, *grad_memory, *act_memory; /* device */
+    ms_mat         all_grads; /* (1, n), with what lies between them */
+    ms_gpt_weights master, g; /* wide */
+    ms_gpt_weights w;         /* what the pass reads: the copies, or the masters themselves */
+    ms_gpt_acts    acts;      /* of max_tokens */
+    ms_gpt_acts    now;       /* the same memory, of the pass that runs */
     ms_gpt_tensor *params;
     size_t         n_params;
-    int64_t        tokens; /* since the last ms_gpt_take */
+    int64_t        tokens;        /* since the last ms_gpt_take */
+    int64_t        docs, longest; /* documents of the pass that runs, tokens of the longest */
 };
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -35,9 +38,10 @@ struct ms_gpt {
 static musec_status upload_angles(ms_gpt *g)
 {
     const int64_t pairs = ms_gpt_rope_pairs(&g->cfg), n = g->max_tokens * pairs;
-    const size_t  each = ms_dtype_bytes(g->dtype);
-    char         *host = malloc(n > 0 ? (size_t)n * each : 1);
-    musec_status  st   = MUSEC_OK;
+    const bool    is_double = g->acts.cos.dtype == MUSEC_F64;
+    const size_t  each      = ms_dtype_bytes(g->acts.cos.dtype);
+    char         *host      = malloc(n > 0 ? (size_t)n * each : 1);
+    musec_status  st        = MUSEC_OK;
 
     if (host == NULL) return ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory for angles");
     for (int part = 0; part < 2; part++) {
@@ -46,10 +50,10 @@ static musec_status upload_angles(ms_gpt *g)
             const double  power = pairs > 1 ? (double)j / (double)(pairs - 1) : 0.0;
             const double  angle = (double)row * pow(g->cfg.rope_base, -power);
             const double  x     = part == 0 ? cos(angle) : sin(angle);
-            if (g->dtype == MUSEC_F32)
-                ((float *)(void *)host)[i] = (float)x;
-            else
+            if (is_double)
                 ((double *)(void *)host)[i] = x;
+            else
+                ((float *)(void *)host)[i] = (float)x;
         }
         TRY(g->d->ops->upload(g->d, host, (size_t)n * each,
                               part == 0 ? g->acts.cos.data : g->acts.sin.data));
@@ -80,28 +84,54 @@ done:
     return st;
 }
 
+/* The parameters as a list, and which of weights and copies the pass reads. */
+static musec_status list_params(ms_gpt *g, const ms_gpt_weights *copies)
+{
+    g->n_params = ms_gpt_count_params(&g->cfg);
+    g->params   = calloc(g->n_params, sizeof *g->params);
+    if (g->params == NULL) return ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory");
+    ms_gpt_list_params(&g->cfg, &g->master, &g->g, copies, g->params);
+    g->w = g->copy_memory != NULL ? *copies : g->master;
+    for (int64_t l = 0; l < g->cfg.layers; l++)
+        g->w.layer[l].mix = g->master.layer[l].mix;
+    return MUSEC_OK;
+}
+
 static musec_status take_memory(ms_gpt *g)
 {
-    const ms_gpt_config *cfg = &g->cfg;
+    const ms_gpt_config *cfg       = &g->cfg;
+    const musec_dtype    wide      = ms_dtype_wide(g->dtype);
+    const int64_t        temporary = g->d->kind->temporary;
     ms_gpt_sizes         sizes;
-    ms_carver            weights = { 0 }, grads = { 0 }, acts = { 0 };
+    ms_gpt_weights       copied  = { 0 };
+    ms_carver            weights = { 0 }, copies = { 0 }, grads = { 0 }, acts = { 0 };
     musec_status         st;
 
-    TRY(ms_gpt_measure(&g->d->error, cfg, g->dtype, g->max_tokens, &sizes));
-    g->weight_bytes = sizes.weights;
+    if (!ms_device_has(g->d, g->dtype))
+        return ms_fail(&g->d->error, MUSEC_ENOTSUP, "the device %s has no arithmetic in %s",
+                       g->d->name, ms_dtype_name(g->dtype));
+    TRY(ms_gpt_measure(&g->d->error, cfg, g->dtype, g->max_tokens, temporary, &sizes));
     TRY(g->d->ops->alloc(g->d, sizes.weights, &g->weight_memory));
+    if (sizes.copies > 0) TRY(g->d->ops->alloc(g->d, sizes.copies, &g->copy_memory));
     TRY(g->d->ops->alloc(g->d, sizes.grads, &g->grad_memory));
     TRY(g->d->ops->alloc(g->d, sizes.activations, &g->act_memory));
     weights.base = g->weight_memory;
     grads.base   = g->grad_memory;
     acts.base    = g->act_memory;
-    ms_gpt_carve_weights(&weights, cfg, g->dtype, &g->w);
-    ms_gpt_carve_weights(&grads, cfg, g->dtype, &g->g);
-    ms_gpt_carve_acts(&acts, cfg, g->dtype, g->max_tokens, &g->acts);
-    g->n_params = ms_gpt_count_params(cfg);
-    g->params   = calloc(g->n_params, sizeof *g->params);
-    if (g->params == NULL) return ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory");
-    ms_gpt_list_params(cfg, &g->w, &g->g, g->params);
+    ms_gpt_carve_weights(&weights, cfg, wide, &g->master);
+    ms_gpt_carve_weights(&grads, cfg, wide, &g->g);
+    ms_gpt_carve_acts(&acts, cfg, g->dtype, g->max_tokens, temporary, &g->acts);
+    if (g->copy_memory != NULL) {
+        copies.base = g->copy_memory;
+        ms_gpt_carve_weights(&copies, cfg, g->dtype, &copied);
+    }
+    g->all_grads = (ms_mat){ .data  = g->grad_memory,
+                             .rows  = 1,
+                             .cols  = (int64_t)(sizes.grads / ms_dtype_bytes(wide)),
+                             .ld    = (int64_t)(sizes.grads / ms_dtype_bytes(wide)),
+                             .count = 1,
+                             .dtype = wide };
+    TRY(list_params(g, &copied));
     TRY(upload_angles(g));
     TRY(start_gathering(g));
 done:
@@ -130,6 +160,7 @@ void ms_gpt_destroy(ms_gpt *g)
     if (g == NULL) return;
     g->d->ops->free(g->d, g->act_memory);
     g->d->ops->free(g->d, g->grad_memory);
+    g->d->ops->free(g->d, g->copy_memory);
     g->d->ops->free(g->d, g->weight_memory);
     free(g->params);
     free(g);
@@ -140,6 +171,17 @@ musec_status ms_gpt_init(ms_gpt *g, uint64_t seed)
     musec_status st = MUSEC_OK;
     for (size_t i = 0; i < g->n_params; i++)
         TRY(ms_gpt_draw(g->d, &g->cfg, &g->params[i], seed));
+    TRY(ms_gpt_refresh(g));
+done:
+    return st;
+}
+
+musec_status ms_gpt_refresh(ms_gpt *g)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < g->n_params; i++)
+        if (g->params[i].copy.data != NULL)
+            TRY(g->d->ops->copy(g->d, g->params[i].weight, g->params[i].copy));
 done:
     return st;
 }
@@ -147,15 +189,9 @@ done:
 size_t               ms_gpt_n_params(const ms_gpt *g) { return g->n_params; }
 const ms_gpt_tensor *ms_gpt_param(const ms_gpt *g, size_t index) { return &g->params[index]; }
 const ms_gpt_config *ms_gpt_config_of(const ms_gpt *g) { return &g->cfg; }
+musec_dtype          ms_gpt_dtype(const ms_gpt *g) { return g->dtype; }
 
-musec_status ms_gpt_zero_grad(ms_gpt *g)
-{
-    musec_status st = MUSEC_OK;
-    for (size_t i = 0; i < g->n_params; i++)
-        TRY(g->d->ops->fill(g->d, 0.0, g->params[i].grad));
-done:
-    return st;
-}
+musec_status ms_gpt_zero_grad(ms_gpt *g) { return g->d->ops->fill(g->d, 0.0, g->all_grads); }
 
 /* ---- views of a pass ------------------------------------------------------------------------- */
 
@@ -176,8 +212,8 @@ static void set_tokens(ms_gpt *g, int64_t tokens)
             shorten(all[i], tokens);
         y->lse.cols = tokens;
     }
-    ms_mat *const all[] = { &n->x,     &n->norm, &n->act, &n->gated, &n->dx, &n->dx0,
-                            &n->dnorm, &n->dh,   &n->dy,  &n->dqkv,  &n->ds };
+    ms_mat *const all[] = { &n->x,     &n->norm, &n->act, &n->gated, &n->dx,  &n->dx0,
+                            &n->dnorm, &n->dh,   &n->dy,  &n->dqkv,  &n->dqk, &n->ds };
     for (size_t i = 0; i < COUNT(all); i++)
         shorten(all[i], tokens);
     n->inputs.count = n->targets.count = n->doc.count = tokens;
@@ -216,7 +252,9 @@ static ms_attn attn_of(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
     return (ms_attn){ .scale   = cfg->attn_scale > 0.0 ? cfg->attn_scale : natural,
                       .softcap = cfg->attn_softcap,
                       .window  = is_long ? pass->window_long : pass->window_short,
-                      .doc     = g->now.doc };
+                      .doc     = g->now.doc,
+                      .docs    = g->docs,
+                      .longest = g->longest };
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -383,10 +421,10 @@ static musec_status attention_backward(ms_gpt *g, const ms_gpt_pass *pass, int64
     TRY(op->attention_grad(g->d, attn_of(g, pass, layer), heads_of(g, a->qk, 0),
                            heads_of(g, a->qk, 1), heads_of(g, a->qkv, 2),
                            ms_mat_heads(a->y, g->cfg.heads), a->lse,
-                           ms_mat_heads(n->dy, g->cfg.heads), heads_of(g, n->dqkv, 0),
-                           heads_of(g, n->dqkv, 1), heads_of(g, n->dqkv, 2)));
+                           ms_mat_heads(n->dy, g->cfg.heads), heads_of(g, n->dqk, 0),
+                           heads_of(g, n->dqk, 1), heads_of(g, n->dqkv, 2)));
     for (int64_t i = 0; i < 2; i++)
-        TRY(op->rope_grad(g->d, rope_of(g), heads_of(g, a->qkv, i), heads_of(g, n->dqkv, i),
+        TRY(op->rope_grad(g->d, rope_of(g), heads_of(g, a->qkv, i), heads_of(g, n->dqk, i),
                           heads_of(g, n->dqkv, i)));
     TRY(op->gemm(g->d, 1.0, ms_t(n->dqkv), n->norm, 1.0, dw->qkv));
     TRY(op->gemm(g->d, 1.0, n->dqkv, w->qkv, 0.0, n->dnorm));
@@ -429,6 +467,17 @@ static musec_status upload_ids(ms_gpt *g, const int32_t *host, ms_ids to)
     return g->d->ops->upload(g->d, host, (size_t)to.count * sizeof *host, to.data);
 }
 
+/* What attention could use: known here alone, where the rows' documents are in host memory. */
+static void count_documents(ms_gpt *g, const int32_t *doc, int64_t tokens)
+{
+    g->docs = g->longest = 0;
+    for (int64_t i = 0; i < tokens; i++) {
+        const int64_t length = i - doc[i] + 1;
+        if (length == 1) g->docs++;
+        if (length > g->longest) g->longest = length;
+    }
+}
+
 static musec_status check_tokens(ms_gpt *g, int64_t tokens)
 {
     if (tokens < 1 || tokens > g->max_tokens)
@@ -443,6 +492,7 @@ musec_status ms_gpt_run(ms_gpt *g, const ms_gpt_batch *batch, const ms_gpt_pass 
 
     TRY(check_tokens(g, batch->tokens));
     set_tokens(g, batch->tokens);
+    count_documents(g, batch->doc, batch->tokens);
     TRY(upload_ids(g, batch->inputs, g->now.inputs));
     TRY(upload_ids(g, batch->targets, g->now.targets));
     TRY(upload_ids(g, batch->doc, g->now.doc));
@@ -475,6 +525,17 @@ static double capped(const ms_gpt_config *cfg, double raw)
     return raw;
 }
 
+/* Element i of host memory. */
+static double element(const void *p, musec_dtype dtype, int64_t i)
+{
+    switch (dtype) {
+    case MUSEC_F32: return ((const float *)p)[i];
+    case MUSEC_BF16: return ms_float_of_bf16(((const uint16_t *)p)[i]);
+    case MUSEC_F16: return ms_float_of_f16(((const uint16_t *)p)[i]);
+    default: return ((const double *)p)[i];
+    }
+}
+
 musec_status ms_gpt_next(ms_gpt *g, const int32_t *ids, int64_t n, const ms_gpt_pass *pass,
                          double *logits)
 {
@@ -494,6 +555,7 @@ musec_status ms_gpt_next(ms_gpt *g, const int32_t *ids, int64_t n, const ms_gpt_
     }
     only.grad_scale = 0.0;
     set_tokens(g, n);
+    count_documents(g, doc, n);
     TRY(upload_ids(g, ids, g->now.inputs));
     TRY(upload_ids(g, doc, g->now.doc));
     TRY(forward(g, &only));
@@ -501,8 +563,7 @@ musec_status ms_gpt_next(ms_gpt *g, const int32_t *ids, int64_t n, const ms_gpt_
                         rows_of(g->now.logits, 0, 1)));
     TRY(g->d->ops->download(g->d, g->now.logits.data, bytes, raw));
     for (int64_t i = 0; i < vocab; i++)
-        logits[i] =
-            capped(&g->cfg, g->dtype == MUSEC_F32 ? (double)((float *)raw)[i] : ((double *)raw)[i]);
+        logits[i] = capped(&g->cfg, element(raw, g->dtype, i));
 done:
     free(raw);
     free(doc);

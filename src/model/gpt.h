@@ -13,7 +13,11 @@
  *     raw = norm(x) head^T;  z = cap(raw);  loss of z against the next n tokens
  *
  * Q, K, V of a layer lie one behind the other, so that one product makes all three.  Memory is
- * taken at creation, for max_tokens; nothing is allocated after the first pass. */
+ * taken at creation, for max_tokens; nothing is allocated after the first pass.
+ *
+ * The dtype is that of activations.  With 16 bits, weights and gradients are float32 nevertheless:
+ * the pass reads a copy of every weight that goes into a product, rounded to 16 bits, and adds its
+ * gradient to a float32 sum.  Whoever changes weights brings their copies up to date. */
 #ifndef MS_MODEL_GPT_H
 #define MS_MODEL_GPT_H
 
@@ -46,12 +50,13 @@ typedef struct ms_gpt_config {
 typedef struct ms_gpt_tensor {
     char       name[48]; /* "layer.3.attn.q" */
     musec_role role;
-    ms_mat     weight, grad;
+    ms_mat     weight, grad; /* wide */
+    ms_mat     copy;         /* of the weight, in the dtype of activations; data NULL: none */
 } ms_gpt_tensor;
 
 typedef struct ms_gpt_sizes {                    /* what creation takes, for --explain; bytes */
     int64_t n_matrix, n_embed, n_head, n_vector; /* parameters by kind */
-    size_t  weights, grads, activations;
+    size_t  weights, copies, grads, activations;
 } ms_gpt_sizes;
 
 typedef struct ms_gpt_batch { /* host memory, as a loader gives it */
@@ -75,17 +80,21 @@ typedef struct ms_gpt_result { /* sums since the last ms_gpt_take */
 typedef struct ms_gpt ms_gpt;
 
 musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg); /* says which field and why */
+/* temporary: elements of a chunk of logits, about; a device's kind says what suits it. */
 musec_status ms_gpt_measure(ms_error *e, const ms_gpt_config *cfg, musec_dtype dtype,
-                            int64_t max_tokens, ms_gpt_sizes *out);
+                            int64_t max_tokens, int64_t temporary, ms_gpt_sizes *out);
 musec_status ms_gpt_create(ms_gpt **out, ms_device *d, const ms_gpt_config *cfg, musec_dtype dtype,
                            int64_t max_tokens);
 void         ms_gpt_destroy(ms_gpt *g);
 /* Starting values: tensor and element decide each draw, not the order. */
 musec_status ms_gpt_init(ms_gpt *g, uint64_t seed);
+/* The copies, if there are any, from weights that came from elsewhere. */
+musec_status ms_gpt_refresh(ms_gpt *g);
 
 size_t               ms_gpt_n_params(const ms_gpt *g);
 const ms_gpt_tensor *ms_gpt_param(const ms_gpt *g, size_t index);
 const ms_gpt_config *ms_gpt_config_of(const ms_gpt *g);
+musec_dtype          ms_gpt_dtype(const ms_gpt *g); /* of activations */
 
 musec_status ms_gpt_zero_grad(ms_gpt *g);
 /* Queues a pass; losses and largest logits gather on the device, gradients in the parameters. */

@@ -8,7 +8,6 @@
 
 enum {
     ALIGN       = 256,
-    LOGITS      = 1 << 21, /* elements of a chunk of logits, about: 8 MiB stay in the cache */
     CHUNK_LEAST = 64,
     SIDE_MOST   = 1 << 20, /* of any width: products of three of them still fit an int64 */
     TOKENS_MOST = 1 << 28,
@@ -139,7 +138,8 @@ void ms_gpt_carve_weights(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dt
                           ms_gpt_weights *out)
 {
     const int64_t a = cfg->heads * cfg->head, w = cfg->width;
-    *out = (ms_gpt_weights){ 0 };
+    const bool    is_copy = ms_dtype_wide(dtype) != dtype;
+    *out                  = (ms_gpt_weights){ 0 };
     for (int64_t l = 0; l < cfg->layers; l++) {
         ms_layer_weights *y = &out->layer[l];
         y->qkv              = take_mat(c, dtype, 1, 3 * a, w);
@@ -150,15 +150,15 @@ void ms_gpt_carve_weights(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dt
         y->up               = take_mat(c, dtype, 1, cfg->mlp, w);
         y->down             = take_mat(c, dtype, 1, cfg->mlp, w);
         if (cfg->head_gates) y->gate = take_mat(c, dtype, 1, cfg->heads, cfg->gate_width);
-        if (cfg->x0_mix) y->mix = take_mat(c, dtype, 1, 1, 2);
+        if (cfg->x0_mix && !is_copy) y->mix = take_mat(c, dtype, 1, 1, 2);
     }
     out->head  = take_mat(c, dtype, 1, cfg->vocab, w);
     out->embed = cfg->tied ? out->head : take_mat(c, dtype, 1, cfg->vocab, w);
 }
 
-int64_t ms_gpt_chunk(const ms_gpt_config *cfg, int64_t max_tokens)
+int64_t ms_gpt_chunk(const ms_gpt_config *cfg, int64_t max_tokens, int64_t temporary)
 {
-    int64_t rows = LOGITS / cfg->vocab;
+    int64_t rows = temporary / cfg->vocab;
     if (rows < CHUNK_LEAST) rows = CHUNK_LEAST;
     return rows < max_tokens ? rows : max_tokens;
 }
@@ -172,17 +172,18 @@ static void carve_layer(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtyp
     out->qkv   = take_mat(c, dtype, 1, tokens, 3 * a);
     out->qk    = take_mat(c, dtype, 1, tokens, 2 * a);
     out->y     = take_mat(c, dtype, 1, tokens, a);
-    out->lse   = take_mat(c, dtype, cfg->heads, 1, tokens);
+    out->lse   = take_mat(c, ms_dtype_wide(dtype), cfg->heads, 1, tokens);
     if (cfg->head_gates) out->s = take_mat(c, dtype, 1, tokens, cfg->heads);
     out->mid = take_mat(c, dtype, 1, tokens, w);
     out->h   = take_mat(c, dtype, 1, tokens, cfg->mlp);
 }
 
 void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype,
-                       int64_t max_tokens, ms_gpt_acts *out)
+                       int64_t max_tokens, int64_t temporary, ms_gpt_acts *out)
 {
     const int64_t a = cfg->heads * cfg->head, w = cfg->width, n = max_tokens;
-    *out = (ms_gpt_acts){ 0 };
+    const int64_t pairs = ms_gpt_rope_pairs(cfg);
+    *out                = (ms_gpt_acts){ 0 };
     for (int64_t l = 0; l < cfg->layers; l++)
         carve_layer(c, cfg, dtype, n, &out->layer[l]);
     out->x     = take_mat(c, dtype, 1, n, w);
@@ -193,14 +194,15 @@ void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype
     out->dh    = take_mat(c, dtype, 1, n, cfg->mlp);
     out->dy    = take_mat(c, dtype, 1, n, a);
     out->dqkv  = take_mat(c, dtype, 1, n, 3 * a);
+    out->dqk   = take_mat(c, dtype, 1, n, 2 * a);
     if (cfg->x0_mix) out->dx0 = take_mat(c, dtype, 1, n, w);
     if (cfg->head_gates) {
         out->gated = take_mat(c, dtype, 1, n, a);
         out->ds    = take_mat(c, dtype, 1, n, cfg->heads);
     }
-    out->logits    = take_mat(c, dtype, 1, ms_gpt_chunk(cfg, n), cfg->vocab);
-    out->cos       = take_mat(c, dtype, 1, n, ms_gpt_rope_pairs(cfg));
-    out->sin       = take_mat(c, dtype, 1, n, ms_gpt_rope_pairs(cfg));
+    out->logits    = take_mat(c, dtype, 1, ms_gpt_chunk(cfg, n, temporary), cfg->vocab);
+    out->cos       = take_mat(c, ms_dtype_wide(dtype), 1, n, pairs);
+    out->sin       = take_mat(c, ms_dtype_wide(dtype), 1, n, pairs);
     out->inputs    = take_ids(c, n);
     out->targets   = take_ids(c, n);
     out->doc       = take_ids(c, n);
@@ -212,19 +214,21 @@ void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype
 /* ---- counts ---------------------------------------------------------------------------------- */
 
 musec_status ms_gpt_measure(ms_error *e, const ms_gpt_config *cfg, musec_dtype dtype,
-                            int64_t max_tokens, ms_gpt_sizes *out)
+                            int64_t max_tokens, int64_t temporary, ms_gpt_sizes *out)
 {
-    ms_carver      weights = { 0 }, acts = { 0 };
-    ms_gpt_weights all;
-    ms_gpt_acts    made;
-    int64_t        a, w;
-    musec_status   st;
+    const musec_dtype wide    = ms_dtype_wide(dtype);
+    ms_carver         weights = { 0 }, copies = { 0 }, acts = { 0 };
+    ms_gpt_weights    all;
+    ms_gpt_acts       made;
+    int64_t           a, w;
+    musec_status      st;
 
     TRY(ms_gpt_check(e, cfg)); /* before anything is multiplied */
     TRY(check_range(e, "tokens of a micro-batch", max_tokens, 1, TOKENS_MOST));
-    ms_gpt_carve_weights(&weights, cfg, dtype, &all);
-    ms_gpt_carve_acts(&acts, cfg, dtype, max_tokens, &made);
-    if (weights.overflow || acts.overflow)
+    ms_gpt_carve_weights(&weights, cfg, wide, &all);
+    if (wide != dtype) ms_gpt_carve_weights(&copies, cfg, dtype, &all);
+    ms_gpt_carve_acts(&acts, cfg, dtype, max_tokens, temporary, &made);
+    if (weights.overflow || copies.overflow || acts.overflow)
         return ms_fail(e, MUSEC_EINVAL, "a model of this size does not fit an address space");
     a    = cfg->heads * cfg->head;
     w    = cfg->width;
@@ -235,6 +239,7 @@ musec_status ms_gpt_measure(ms_error *e, const ms_gpt_config *cfg, musec_dtype d
         .n_vector = cfg->layers *
                     ((cfg->head_gates ? cfg->heads * cfg->gate_width : 0) + (cfg->x0_mix ? 2 : 0)),
         .weights     = weights.used,
+        .copies      = copies.used,
         .grads       = weights.used,
         .activations = acts.used,
     };

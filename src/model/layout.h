@@ -1,4 +1,5 @@
-/* layout.h - where everything of a GPT lies: one table of weights, gradients alike, activations.
+/* layout.h - where everything of a GPT lies: one table of weights, gradients and copies alike,
+ * activations.
  *
  * Memory is carved from one block per kind.  The same function counts the bytes (base NULL) and
  * hands out the addresses, so that the plan and the memory cannot differ. */
@@ -16,7 +17,7 @@ typedef struct ms_carver {
 typedef struct ms_layer_weights {
     ms_mat qkv, q, k, v; /* (3a, width), and its thirds (a, width); a = heads * head */
     ms_mat o, up, down;  /* (width, a), (mlp, width), (mlp, width) */
-    ms_mat gate, mix;    /* (heads, gate_width), (1, 2); no data: absent */
+    ms_mat gate, mix;    /* (heads, gate_width), (1, 2); no data: absent.  No copy has a mix */
 } ms_layer_weights;
 
 typedef struct ms_gpt_weights {
@@ -28,7 +29,7 @@ typedef struct ms_gpt_weights {
 typedef struct ms_layer_acts {
     ms_mat x, mixed;  /* (T, width): what came in, and after x0_mix (else the same memory) */
     ms_mat qkv, qk;   /* (T, 3a) as projected, (T, 2a) normalised and turned */
-    ms_mat y, lse, s; /* (T, a) before the gates, (heads, 1, T), (T, heads) gate logits or absent */
+    ms_mat y, lse, s; /* (T, a) before the gates, (heads, 1, T) wide, (T, heads) gate logits */
     ms_mat mid, h;    /* (T, width) after attention, (T, mlp) before relu2 */
 } ms_layer_acts;
 
@@ -38,8 +39,9 @@ typedef struct ms_gpt_acts {
     ms_mat        norm, act, gated; /* (T, width), (T, mlp), (T, a): made anew on the way back */
     ms_mat        dx, dx0, dnorm;   /* (T, width) */
     ms_mat        dh, dy, dqkv, ds; /* (T, mlp), (T, a), (T, 3a), (T, heads) */
+    ms_mat        dqk;              /* (T, 2a) as turned: it lies as q and k do */
     ms_mat        logits;           /* (chunk, vocab) */
-    ms_mat        cos, sin;         /* (T, pairs) */
+    ms_mat        cos, sin;         /* (T, pairs), wide */
     ms_ids        inputs, targets, doc; /* (T) */
     ms_vec        loss;                 /* (2) */
     ms_vec        max_logit, unused;    /* (layers * heads), (heads) */
@@ -47,17 +49,20 @@ typedef struct ms_gpt_acts {
 
 int64_t ms_gpt_rope_pairs(const ms_gpt_config *cfg);
 
+/* Weights, gradients, or (16 bits) the copies of weights. */
 void ms_gpt_carve_weights(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype,
                           ms_gpt_weights *out);
 void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype,
-                       int64_t max_tokens, ms_gpt_acts *out);
+                       int64_t max_tokens, int64_t temporary, ms_gpt_acts *out);
 /* Rows of logits that are made at a time. */
-int64_t ms_gpt_chunk(const ms_gpt_config *cfg, int64_t max_tokens);
+int64_t ms_gpt_chunk(const ms_gpt_config *cfg, int64_t max_tokens, int64_t temporary);
 
-/* The parameters in their order; `out` has room for ms_gpt_count_params(). */
+/* The parameters in their order; `out` has room for ms_gpt_count_params().  Without data, `copies`
+ * are none. */
 size_t ms_gpt_count_params(const ms_gpt_config *cfg);
 void   ms_gpt_list_params(const ms_gpt_config *cfg, const ms_gpt_weights *weights,
-                          const ms_gpt_weights *grads, ms_gpt_tensor *out);
+                          const ms_gpt_weights *grads, const ms_gpt_weights *copies,
+                          ms_gpt_tensor *out);
 /* The starting values of one of them. */
 musec_status ms_gpt_draw(ms_device *d, const ms_gpt_config *cfg, const ms_gpt_tensor *p,
                          uint64_t seed);

@@ -4,7 +4,6 @@
  * neither on the device nor on what else the model has. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/rng.h"
@@ -17,10 +16,10 @@ size_t ms_gpt_count_params(const ms_gpt_config *cfg)
 }
 
 static void add(ms_gpt_tensor **at, int64_t layer, const char *name, musec_role role, ms_mat weight,
-                ms_mat grad)
+                ms_mat grad, ms_mat copy)
 {
     ms_gpt_tensor *p = (*at)++;
-    *p               = (ms_gpt_tensor){ .role = role, .weight = weight, .grad = grad };
+    *p = (ms_gpt_tensor){ .role = role, .weight = weight, .grad = grad, .copy = copy };
     if (layer < 0)
         snprintf(p->name, sizeof p->name, "%s", name);
     else
@@ -28,21 +27,25 @@ static void add(ms_gpt_tensor **at, int64_t layer, const char *name, musec_role 
 }
 
 void ms_gpt_list_params(const ms_gpt_config *cfg, const ms_gpt_weights *weights,
-                        const ms_gpt_weights *grads, ms_gpt_tensor *out)
+                        const ms_gpt_weights *grads, const ms_gpt_weights *copies,
+                        ms_gpt_tensor *out)
 {
-    if (!cfg->tied) add(&out, -1, "embed", MUSEC_ROLE_EMBED, weights->embed, grads->embed);
+    if (!cfg->tied)
+        add(&out, -1, "embed", MUSEC_ROLE_EMBED, weights->embed, grads->embed, copies->embed);
     for (int64_t l = 0; l < cfg->layers; l++) {
         const ms_layer_weights *w = &weights->layer[l], *g = &grads->layer[l];
-        if (cfg->x0_mix) add(&out, l, "mix", MUSEC_ROLE_VECTOR, w->mix, g->mix);
-        add(&out, l, "attn.q", MUSEC_ROLE_QK, w->q, g->q);
-        add(&out, l, "attn.k", MUSEC_ROLE_QK, w->k, g->k);
-        add(&out, l, "attn.v", MUSEC_ROLE_VO, w->v, g->v);
-        if (cfg->head_gates) add(&out, l, "attn.gate", MUSEC_ROLE_VECTOR, w->gate, g->gate);
-        add(&out, l, "attn.o", MUSEC_ROLE_VO, w->o, g->o);
-        add(&out, l, "mlp.up", MUSEC_ROLE_MLP, w->up, g->up);
-        add(&out, l, "mlp.down", MUSEC_ROLE_MLP, w->down, g->down);
+        const ms_layer_weights *c = &copies->layer[l];
+        if (cfg->x0_mix) add(&out, l, "mix", MUSEC_ROLE_VECTOR, w->mix, g->mix, c->mix);
+        add(&out, l, "attn.q", MUSEC_ROLE_QK, w->q, g->q, c->q);
+        add(&out, l, "attn.k", MUSEC_ROLE_QK, w->k, g->k, c->k);
+        add(&out, l, "attn.v", MUSEC_ROLE_VO, w->v, g->v, c->v);
+        if (cfg->head_gates)
+            add(&out, l, "attn.gate", MUSEC_ROLE_VECTOR, w->gate, g->gate, c->gate);
+        add(&out, l, "attn.o", MUSEC_ROLE_VO, w->o, g->o, c->o);
+        add(&out, l, "mlp.up", MUSEC_ROLE_MLP, w->up, g->up, c->up);
+        add(&out, l, "mlp.down", MUSEC_ROLE_MLP, w->down, g->down, c->down);
     }
-    add(&out, -1, "head", MUSEC_ROLE_HEAD, weights->head, grads->head);
+    add(&out, -1, "head", MUSEC_ROLE_HEAD, weights->head, grads->head, copies->head);
 }
 
 /* ---- starting values ------------------------------------------------------------------------- */
@@ -50,28 +53,8 @@ void ms_gpt_list_params(const ms_gpt_config *cfg, const ms_gpt_weights *weights,
 /* Uniform numbers of deviation sd. */
 static musec_status draw_uniform(ms_device *d, uint64_t key, double sd, ms_mat out)
 {
-    enum { PIECE = 1 << 18 };
-    const int64_t n    = out.rows * out.cols; /* parameters are dense */
-    const size_t  each = ms_dtype_bytes(out.dtype);
-    const double  half = sqrt(3.0) * sd;
-    void         *host = malloc(PIECE * each);
-    musec_status  st   = MUSEC_OK;
-
-    if (host == NULL) return ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory to draw weights");
-    for (int64_t at = 0; at < n; at += PIECE) {
-        const int64_t m = n - at < PIECE ? n - at : PIECE;
-        for (int64_t i = 0; i < m; i++) {
-            const double x = half * (2.0 * ms_rand_uniform(key, (uint64_t)(at + i)) - 1.0);
-            if (out.dtype == MUSEC_F32)
-                ((float *)host)[i] = (float)x;
-            else
-                ((double *)host)[i] = x;
-        }
-        TRY(d->ops->upload(d, host, (size_t)m * each, (char *)out.data + (size_t)at * each));
-    }
-done:
-    free(host);
-    return st;
+    const double half = sqrt(3.0) * sd;
+    return d->ops->uniform(d, key, -half, half, out);
 }
 
 static bool ends_with(const char *name, const char *end)

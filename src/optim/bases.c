@@ -47,7 +47,7 @@ static musec_status propose_sgdm(ms_device *d, const ms_proposal *p)
     TRY(average(d, p, keep, add, p->state[0], p->state[0]));
     if (cfg->nesterov)
         TRY(average(d, p, 1.0 - cfg->beta, ahead, p->state[0], p->u));
-    else
+    else if (p->u.data != p->state[0].data)
         TRY(d->ops->copy(d, p->state[0], p->u));
 done:
     return st;
@@ -125,9 +125,9 @@ done:
 }
 
 const ms_base ms_bases[] = {
-    { "sgdm", { "momentum" }, propose_sgdm },
-    { "adamw", { "m", "v" }, propose_adamw },
-    { "signum", { "momentum" }, propose_signum },
-    { "ademamix", { "m", "v", "slow" }, propose_ademamix },
-    { NULL, { NULL }, NULL },
+    { "sgdm", { "momentum" }, propose_sgdm, true },
+    { "adamw", { "m", "v" }, propose_adamw, false },
+    { "signum", { "momentum" }, propose_signum, false },
+    { "ademamix", { "m", "v", "slow" }, propose_ademamix, false },
+    { NULL, { NULL }, NULL, false },
 };

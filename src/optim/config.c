@@ -26,6 +26,7 @@ typedef struct field {
 static musec_status set_threshold(ms_error *e, musec_optim_config *cfg, const char *value);
 static musec_status set_decay(ms_error *e, musec_optim_config *cfg, const char *value);
 static musec_status set_base(ms_error *e, musec_optim_config *cfg, const char *value);
+static musec_status set_operands(ms_error *e, musec_optim_config *cfg, const char *value);
 
 #define AT(name) offsetof(musec_optim_config, name)
 #define ABOVE_0  1e-300
@@ -52,6 +53,9 @@ static const field fields[] = {
       "muon: coefficients of the quintic steps [keller]", NULL },
     { "literal", CHOICE, AT(literal), 0, 0, "no|yes", "ns-mode paper in the paper's own order [no]",
       NULL },
+    { "operands", SPECIAL, 0, 0, 0, "auto|f32|bf16|f16",
+      "what the products of f32 matrices round their operands to; auto: f16 on a GPU [auto]",
+      set_operands },
     { "weight-decay", SPECIAL, 0, 0, 0, "X|qk=X,vo=X,mlp=X",
       "one number, or one for each role that has one [0]", set_decay },
     { "decay-form", CHOICE, AT(decay_form), 0, 0,
@@ -92,8 +96,8 @@ static const field fields[] = {
       NULL },
     { "report-every", INTEGER, AT(report_every), 0, 1e15, "N",
       "steps between measurements of norms and ranks, 0 never [1000]", NULL },
-    { "workspace", UNSIGNED, AT(workspace), 0, 0, "BYTES", "memory that a step may use [1 GiB]",
-      NULL },
+    { "workspace", UNSIGNED, AT(workspace), 0, 0, "BYTES",
+      "memory that a step may use [0: 1 GiB, on a GPU 8 GiB]", NULL },
     { "aux-lr", NUMBER, AT(aux_lr), 0, 1e9, "X", "AdamW of embeddings, head, vectors [3e-4]",
       NULL },
     { "aux-beta1", NUMBER, AT(aux_beta1), 0, 0.99999998, "X", "likewise [0.9]", NULL },
@@ -192,6 +196,31 @@ static musec_status set_base(ms_error *e, musec_optim_config *cfg, const char *v
     return MUSEC_OK;
 }
 
+/* The spellings of musec_optim_config.operands. */
+static const struct {
+    const char *name;
+    int32_t     code;
+} operand_names[] = {
+    { "auto", 0 }, { "f32", MUSEC_F32 }, { "bf16", MUSEC_BF16 }, { "f16", MUSEC_F16 }
+};
+
+static const char *operands_text(int32_t code) /* NULL: none of them */
+{
+    for (size_t i = 0; i < COUNT(operand_names); i++)
+        if (operand_names[i].code == code) return operand_names[i].name;
+    return NULL;
+}
+
+static musec_status set_operands(ms_error *e, musec_optim_config *cfg, const char *value)
+{
+    for (size_t i = 0; i < COUNT(operand_names); i++)
+        if (strcmp(operand_names[i].name, value) == 0) {
+            cfg->operands = operand_names[i].code;
+            return MUSEC_OK;
+        }
+    return wrong(e, "operands", value, "one of auto, f32, bf16, f16");
+}
+
 static musec_status set_integer(ms_error *e, const field *f, void *at, const char *value)
 {
     char     *end = NULL;
@@ -274,6 +303,8 @@ static void special_text(const field *f, const musec_optim_config *cfg, char *te
     char number[4][MS_REAL_TEXT];
     if (f->set == set_base) {
         snprintf(text, bytes, "%s", cfg->base);
+    } else if (f->set == set_operands) {
+        snprintf(text, bytes, "%s", operands_text(cfg->operands));
     } else if (f->set == set_threshold) {
         ms_real_text(cfg->threshold, number[0]);
         snprintf(text, bytes, "%s%s", threshold_rules[cfg->threshold_rule], number[0]);
@@ -353,7 +384,6 @@ musec_status musec_optim_config_init(musec_optim_config *cfg, size_t size, const
         .qk_alpha     = 0.5,
         .avg_epochs   = 1,
         .report_every = 1000,
-        .workspace    = (uint64_t)1 << 30,
     };
     return MUSEC_OK;
 }
@@ -413,6 +443,9 @@ musec_status ms_optim_config_check(ms_error *e, const musec_optim_config *cfg)
         return ms_fail(e, MUSEC_EINVAL, "base is \"%s\"; %s", cfg->base == NULL ? "" : cfg->base,
                        kind->base == NULL ? "it must be sgdm, adamw, signum or ademamix"
                                           : "only spectra has a choice of it");
+    if (operands_text(cfg->operands) == NULL)
+        return ms_fail(e, MUSEC_EINVAL, "operands is code %d; it must be 0, f32, bf16 or f16",
+                       cfg->operands);
     if (kind->map == MS_UPDATE_POLAR && cfg->ns_mode != MUSEC_NS_PAPER &&
         cfg->ns_mode != MUSEC_NS_EXACT)
         return ms_fail(e, MUSEC_EINVAL, "%s has ns-mode paper and exact only", cfg->name);

@@ -34,14 +34,14 @@ typedef enum ms_proposal_mode {
     MS_PROPOSE_AHEAD, /* propose Nesterov's look-ahead from the state as it is */
 } ms_proposal_mode;
 
-/* One matrix at one step.  g and w are strided parts of the caller's memory; state[i] and u are
- * dense. */
+/* Some matrices of a group at one step.  g and w lie in the caller's memory, as a list or one
+ * strided matrix; state[i] and u are stacks. */
 typedef struct ms_proposal {
     const musec_optim_config *cfg;
     int64_t                   t; /* 1 at the first step of this matrix */
     ms_mat                    g, w;
     ms_mat                    state[MS_STATES];
-    ms_mat                    u;       /* out */
+    ms_mat                    u;       /* out; state[0] itself where the base proposes that */
     double                    coupled; /* weight decay to add to the gradient, 0 none */
     ms_proposal_mode          mode;
 } ms_proposal;
@@ -50,6 +50,7 @@ typedef struct ms_base {
     const char *name;
     const char *states[MS_STATES + 1]; /* names of its buffers, NULL ends */
     musec_status (*propose)(ms_device *d, const ms_proposal *p);
+    bool proposes_state; /* what it proposes, without Nesterov, is its first buffer */
 } ms_base;
 
 extern const ms_base ms_bases[]; /* a row with name NULL ends */
@@ -79,6 +80,7 @@ typedef struct ms_param {
     char        *name;
     musec_role   role;
     ms_mat       weight;
+    ms_mat       copy;   /* data NULL: none; of the weight's shape and steps */
     musec_block *blocks; /* normalised: counts and group sizes filled in */
     int64_t      n_blocks, n_matrices;
     double       lr_factor;
@@ -95,7 +97,8 @@ typedef struct ms_member { /* one matrix of a group */
 typedef struct ms_group {
     int64_t             rows, cols, count;
     musec_dtype         dtype;
-    bool                aux; /* element roles: AdamW with the aux settings */
+    musec_dtype         operands; /* of the operator's products */
+    bool                aux;      /* element roles: AdamW with the aux settings */
     const ms_base      *base;
     ms_optim_map        map;
     ms_member          *members;
@@ -122,6 +125,11 @@ struct musec_optim {
     size_t               n_attentions;
     bool                 ready;
     int64_t              t, skipped;
+    /* room for what calls on many matrices are told, in host memory */
+    int64_t       n_places; /* matrices at most: of all blocks, or of all weights */
+    ms_mat_place *places;   /* (3, n_places) where gradients, weights and copies lie */
+    double       *numbers;  /* (2, n_places) */
+    int64_t      *counted;  /* (2, n_params), see finite.c */
 };
 
 /* Part (block, index) of x, which has the weight's shape, as matrices: `groups` of them of
@@ -136,14 +144,21 @@ ms_mat  ms_part_group(ms_part part, int64_t g);
 ms_mat ms_dense_group(ms_mat dense, ms_part part, int64_t g);
 
 musec_status ms_optim_prepare(musec_optim *opt); /* groups, state; once */
-uint64_t ms_map_bytes(const musec_optim_config *cfg, ms_optim_map map, int64_t rows, int64_t cols,
-                      musec_dtype dtype); /* scratch of one matrix */
+/* What the operator's products on such matrices round their operands to. */
+musec_dtype ms_optim_operands(const musec_optim *opt, musec_dtype dtype);
+/* Scratch of one matrix. */
+uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g);
 
-/* ---- a step (step.c, threshold.c, qk_clip.c, report.c)
- * ------------------------------------------- */
+/* ---- a step (step.c, finite.c, threshold.c, qk_clip.c, report.c) ----------------------------- */
 
 /* D of every matrix of the stack: a constant, or a vector in scratch. */
 musec_status ms_threshold(musec_optim *opt, ms_mat x, ms_num *threshold);
+
+/* The gradient of a parameter as a matrix. */
+ms_mat ms_grad_mat(const ms_param *p, musec_view view);
+/* The first parameter whose gradient is not finite, or n_params; under coupled decay the weight is
+ * a part of the gradient.  Waits. */
+musec_status ms_optim_find_nonfinite(musec_optim *opt, const musec_view *grads, size_t *found);
 
 double       ms_shape_factor(int rule, int64_t rows, int64_t cols);
 musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_mat in, ms_num threshold,

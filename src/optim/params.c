@@ -1,5 +1,6 @@
 /* params.c - parameters as data: their blocks, and groups of equal blocks. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,6 +165,30 @@ static void free_param(musec_optim *opt, ms_param *p)
     free(p->blocks);
 }
 
+static musec_status check_copy(musec_optim *opt, const musec_param *param, ms_param *p)
+{
+    const ms_mat w = p->weight;
+    ms_mat       c;
+    char         what[MS_PARAM_NAME_MAX + 16];
+    musec_status st = MUSEC_OK;
+    if (param->copy.data == NULL) return MUSEC_OK;
+    snprintf(what, sizeof what, "the copy of %s", param->name);
+    TRY(ms_mat_from_view(opt->d, what, param->copy, &c));
+    if (c.rows != w.rows || c.cols != w.cols || c.count != w.count || c.ld != w.ld ||
+        (c.count > 1 && c.stride != w.stride))
+        TRY(ms_fail(&opt->d->error, MUSEC_EINVAL,
+                    "%s (%lld x %lld x %lld, ld %lld, stride %lld) must have the weight's shape "
+                    "and steps (%lld x %lld x %lld, ld %lld, stride %lld)",
+                    what, (long long)c.count, (long long)c.rows, (long long)c.cols, (long long)c.ld,
+                    (long long)c.stride, (long long)w.count, (long long)w.rows, (long long)w.cols,
+                    (long long)w.ld, (long long)w.stride));
+    if (ms_mat_overlap(w, c))
+        TRY(ms_fail(&opt->d->error, MUSEC_EINVAL, "%s overlaps the weight", what));
+    p->copy = c;
+done:
+    return st;
+}
+
 musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t *index)
 {
     ms_param     p  = { 0 }, *grown;
@@ -186,6 +211,12 @@ musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t 
         return ms_fail(e, MUSEC_EINVAL, "%s: role %d, %lld blocks, lr_factor %g", param->name,
                        (int)param->role, (long long)param->n_blocks, param->lr_factor);
     TRY(ms_mat_from_view(opt->d, param->name, param->weight, &p.weight));
+    if (ms_narrow(p.weight.dtype))
+        TRY(ms_fail(e, MUSEC_ENOTSUP, "%s: a weight must be f32 or f64, not %s; it may have a copy",
+                    param->name, ms_dtype_name(p.weight.dtype)));
+    TRY(check_copy(opt, param, &p));
+    if (is_matrix_role(param->role) && opt->cfg.operands != MUSEC_F32) /* f32: never shorter */
+        TRY(ms_operands_check(opt->d, param->name, p.weight.dtype, opt->cfg.operands));
     p.role      = param->role;
     p.lr_factor = param->lr_factor == 0.0 ? 1.0 : param->lr_factor;
     TRY(copy_blocks(opt, param, &p));
@@ -214,6 +245,12 @@ static ms_group *find_group(musec_optim *opt, const musec_block *b, musec_dtype 
     return NULL;
 }
 
+musec_dtype ms_optim_operands(const musec_optim *opt, musec_dtype dtype)
+{
+    if (dtype != MUSEC_F32) return dtype;
+    return opt->cfg.operands == 0 ? opt->d->kind->operands : (musec_dtype)opt->cfg.operands;
+}
+
 static musec_status add_member(musec_optim *opt, const musec_block *b, const ms_param *p,
                                ms_member m)
 {
@@ -230,6 +267,7 @@ static musec_status add_member(musec_optim *opt, const musec_block *b, const ms_
                                   .aux   = aux,
                                   .map   = aux ? MS_UPDATE_AS_IS : opt->map };
         g->base     = ms_base_find(aux ? "adamw" : opt->cfg.base);
+        g->operands = ms_optim_operands(opt, g->dtype);
     }
     ms_member *grown = realloc(g->members, (size_t)(g->count + 1) * sizeof *grown);
     if (grown == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the groups");
@@ -268,29 +306,30 @@ done:
 
 /* What the operator takes for one matrix besides the proposal and the result; the arena rounds each
  * piece up. */
-uint64_t ms_map_bytes(const musec_optim_config *cfg, ms_optim_map map, int64_t rows, int64_t cols,
-                      musec_dtype dtype)
+uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g)
 {
-    const uint64_t r       = (uint64_t)(rows < cols ? rows : cols),
-                   n       = (uint64_t)(rows < cols ? cols : rows);
-    const uint64_t each    = ms_dtype_bytes(dtype),
+    const uint64_t r   = (uint64_t)(g->rows < g->cols ? g->rows : g->cols),
+                   n   = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
+    const uint64_t own = ms_dtype_bytes(g->dtype), each = ms_dtype_bytes(g->operands),
                    vectors = (uint64_t)(128 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
-    if (map == MS_UPDATE_AS_IS) return 0;
-    if (map == MS_UPDATE_POLAR && cfg->ns_mode == MUSEC_NS_PAPER)
+    const bool     narrow  = ms_narrow(g->operands);
+    const uint64_t soft    = each * (n * r + 5 * r * r) + (narrow ? own * r * r : 0);
+    if (g->map == MS_UPDATE_AS_IS) return 0;
+    if (g->map == MS_UPDATE_POLAR && cfg->ns_mode == MUSEC_NS_PAPER)
         return vectors + each * (2 * n * r + 2 * r * r);
-    if (map == MS_UPDATE_SOFT && cfg->ns_mode != MUSEC_NS_EXACT &&
+    if (g->map == MS_UPDATE_SOFT && cfg->ns_mode != MUSEC_NS_EXACT &&
         cfg->ns_mode != MUSEC_NS_ACCURATE)
-        return vectors + each * (n * r + 5 * r * r);
+        return vectors + soft;
     /* float64 copies, the decompositions and their workspace (gesdd: about 5 r^2 + the copy) */
-    return vectors + each * (n * r + 5 * r * r) + 8 * (4 * n * r + 14 * r * r + 64 * n);
+    return vectors + soft + (narrow ? own * (n * r + 5 * r * r) : 0) +
+           8 * (4 * n * r + 14 * r * r + 64 * n);
 }
 
 /* Of each matrix in a chunk: proposal, result, look-ahead (Nesterov), and the operator's own. */
 static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t one = (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN;
-    return (opt->cfg.nesterov ? 3 : 2) * one +
-           ms_map_bytes(&opt->cfg, g->map, g->rows, g->cols, g->dtype);
+    return (opt->cfg.nesterov ? 3 : 2) * one + ms_map_bytes(&opt->cfg, g);
 }
 
 /* Once: a gradient and a weight whose rows are gathered, small vectors, and, where steps are
@@ -300,7 +339,8 @@ static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
     const uint64_t size  = (uint64_t)(g->rows * g->cols);
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
-    uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN;
+    uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
+                     2 * (uint64_t)opt->n_places * sizeof(double); /* finite.c */
     if (opt->cfg.report_every > 0 && !g->aux)
         bytes += 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
     return bytes;
@@ -308,7 +348,8 @@ static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
 
 static void choose_chunk(const musec_optim *opt, ms_group *g)
 {
-    const uint64_t once = once_bytes(opt, g), cap = opt->cfg.workspace;
+    const uint64_t once = once_bytes(opt, g);
+    const uint64_t cap  = opt->cfg.workspace > 0 ? opt->cfg.workspace : opt->d->kind->workspace;
     const uint64_t fits = cap > once ? (cap - once) / matrix_bytes(opt, g) : 0;
     g->chunk            = fits < 1 ? 1 : fits > (uint64_t)g->count ? g->count : (int64_t)fits;
 }
@@ -326,10 +367,37 @@ static void free_groups(musec_optim *opt)
     opt->n_groups = 0;
 }
 
+static musec_status take_lists(musec_optim *opt)
+{
+    int64_t blocks = 0, weights = 0;
+    for (size_t i = 0; i < opt->n_params; i++) {
+        blocks += opt->params[i].n_matrices;
+        weights += opt->params[i].weight.count;
+    }
+    opt->n_places = blocks > weights ? blocks : weights;
+    opt->places   = calloc(3 * (size_t)opt->n_places + 1, sizeof *opt->places);
+    opt->numbers  = calloc(2 * (size_t)opt->n_places + 1, sizeof *opt->numbers);
+    opt->counted  = calloc(2 * opt->n_params + 1, sizeof *opt->counted);
+    if (opt->places == NULL || opt->numbers == NULL || opt->counted == NULL)
+        return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for lists of matrices");
+    return MUSEC_OK;
+}
+
+static void free_lists(musec_optim *opt)
+{
+    free(opt->places);
+    free(opt->numbers);
+    free(opt->counted);
+    opt->places  = NULL;
+    opt->numbers = NULL;
+    opt->counted = NULL;
+}
+
 musec_status ms_optim_prepare(musec_optim *opt)
 {
     musec_status st = MUSEC_OK;
     if (opt->ready) return MUSEC_OK;
+    TRY(take_lists(opt));
     TRY(make_groups(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
         ms_group *g = &opt->groups[i];
@@ -352,6 +420,7 @@ musec_status ms_optim_prepare(musec_optim *opt)
     opt->ready = true;
 done:
     if (st != MUSEC_OK) { /* so that another try begins anew */
+        free_lists(opt);
         free_groups(opt);
         for (size_t i = 0; i < opt->n_params; i++) {
             opt->d->ops->free(opt->d, opt->params[i].average.data);
@@ -425,6 +494,7 @@ void musec_optim_destroy(musec_optim *opt)
         free_param(opt, &opt->params[i]);
     for (size_t i = 0; i < opt->n_attentions; i++)
         free(opt->attentions[i].logits);
+    free_lists(opt);
     free(opt->attentions);
     free(opt->params);
     free(opt);

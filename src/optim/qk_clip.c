@@ -5,8 +5,7 @@
  *     W_q of h <- gamma^a W_q,   W_k of h <- gamma^(1-a) W_k,   a = 1/2 by default,
  * so that the logits, bilinear in both, shrink by gamma.  Where query heads share a key head, S is
  * the largest of the group and all its heads are scaled alike.  Under MLA the rotary rows of a
- * query meet a key that all heads share and that is not touched: they take gamma alone. Weights
- * that are kept twice, say as bf16 copies, are refreshed by their owner after the step. */
+ * query meet a key that all heads share and that is not touched: they take gamma alone. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -85,11 +84,15 @@ musec_status musec_optim_set_logits(musec_optim *opt, size_t attention, const do
 static musec_status scale_rows_of(musec_optim *opt, size_t param, int64_t first, int64_t rows,
                                   double factor)
 {
-    ms_mat w = opt->params[param].weight;
+    const ms_mat w = opt->params[param].weight, copy = opt->params[param].copy;
+    const ms_mat part = ms_mat_part(w, first, rows, 0, w.cols);
+    musec_status st   = MUSEC_OK;
     if (rows == 0) return MUSEC_OK;
-    w.data = (char *)w.data + (size_t)(first * w.ld) * ms_dtype_bytes(w.dtype);
-    w.rows = rows;
-    return opt->d->ops->scale(opt->d, ms_const(factor), w);
+    TRY(opt->d->ops->scale(opt->d, ms_const(factor), part));
+    if (copy.data != NULL)
+        TRY(opt->d->ops->copy(opt->d, part, ms_mat_part(copy, first, rows, 0, w.cols)));
+done:
+    return st;
 }
 
 static musec_status clip_group(musec_optim *opt, const ms_attention *at, int64_t kv)

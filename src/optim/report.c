@@ -195,10 +195,14 @@ static void describe_base(const musec_optim *opt, text *t)
 
 static void describe_map(const musec_optim *opt, text *t)
 {
-    static const char *const  modes[]  = { "paper", "paper7", "fast", "accurate", "exact" };
-    static const char *const  coeffs[] = { "keller", "polar-express" };
-    static const char *const  rules[]  = { "", "rms:", "quantile:" };
-    const musec_optim_config *c        = &opt->cfg;
+    static const char *const  modes[]      = { "paper", "paper7", "fast", "accurate", "exact" };
+    static const char *const  coeffs[]     = { "keller", "polar-express" };
+    static const char *const  rules[]      = { "", "rms:", "quantile:" };
+    const musec_optim_config *c            = &opt->cfg;
+    const musec_dtype         dtype        = ms_optim_operands(opt, MUSEC_F32);
+    char                      operands[40] = "";
+    if (ms_narrow(dtype) && c->ns_mode != MUSEC_NS_EXACT)
+        snprintf(operands, sizeof operands, ", operands %s", ms_dtype_name(dtype));
     if (ms_map_clips(opt->map))
         add(t, "  threshold %s%g, %s clip, update-scale %s, %s\n", rules[c->threshold_rule],
             c->threshold, opt->map == MS_UPDATE_HARD ? "hard" : "soft",
@@ -206,10 +210,11 @@ static void describe_map(const musec_optim *opt, text *t)
             opt->kind->feeds_back ? "the clipped momentum is carried on"
                                   : "the state is carried on unclipped");
     if (opt->map == MS_UPDATE_SOFT)
-        add(t, "  ns-mode %s, ns-iters %d, ns-tol %g\n", modes[c->ns_mode], c->ns_iters, c->ns_tol);
+        add(t, "  ns-mode %s, ns-iters %d, ns-tol %g%s\n", modes[c->ns_mode], c->ns_iters,
+            c->ns_tol, operands);
     if (opt->map == MS_UPDATE_POLAR)
-        add(t, "  ns-mode %s, ns-iters %d, ns-coeffs %s\n", modes[c->ns_mode], c->ns_iters,
-            coeffs[c->ns_coeffs]);
+        add(t, "  ns-mode %s, ns-iters %d, ns-coeffs %s%s\n", modes[c->ns_mode], c->ns_iters,
+            coeffs[c->ns_coeffs], operands);
     if (opt->kind->qk_clip)
         add(t, "  QK-Clip above %g, %zu attentions, alpha %g\n", c->qk_tau, opt->n_attentions,
             c->qk_alpha);

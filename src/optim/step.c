@@ -1,8 +1,13 @@
 /* step.c - one step: propose, map, apply.
  *
  * Members of a group that have a gradient are worked through in runs of at most `chunk` matrices.
- * Proposals go to a stack of their own; the map writes into the state itself where the optimizer
- * carries the clipped momentum, else into a second stack; weights are updated where they lie. */
+ * Proposals go to a stack of their own, unless the momentum itself is what is proposed; the map
+ * writes into the state itself where the optimizer carries the clipped momentum, else into a second
+ * stack; weights are updated where they lie.
+ *
+ * Gradients, weights and their copies lie anywhere: a run of them is a list, and a call takes it
+ * whole.  Where neighbours differ in what a call has for all (the step count, the dtype of copies)
+ * it takes as many as agree, and a block whose rows lie in groups is gathered and goes alone. */
 #include <math.h>
 #include <string.h>
 
@@ -34,7 +39,7 @@ static const musec_optim_config *config_of(const musec_optim *opt, const ms_grou
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static ms_mat grad_mat(const ms_param *p, musec_view view)
+ms_mat ms_grad_mat(const ms_param *p, musec_view view)
 {
     ms_mat g = p->weight; /* the same shape; blocks are read with the weight's own steps */
     g.data   = view.data;
@@ -63,23 +68,45 @@ static musec_status check_grads(musec_optim *opt, const musec_view *grads, size_
     return MUSEC_OK;
 }
 
-/* The first parameter whose gradient is not finite, or n_params; under coupled decay the weight is
- * a part of the gradient. */
-static musec_status find_nonfinite(musec_optim *opt, const musec_view *grads, size_t *found)
+/* ---- members as lists ------------------------------------------------------------------------ */
+
+typedef enum lies_in { GRADS, WEIGHTS, COPIES } lies_in;
+
+static const ms_param *param_of(const musec_optim *opt, const ms_group *g, int64_t m)
 {
-    const bool   coupled = opt->cfg.decay_form == MUSEC_DECAY_COUPLED;
-    int64_t      bad     = -1;
-    double       count   = 0.0;
-    musec_status st      = MUSEC_OK;
-    for (*found = 0; *found < opt->n_params; (*found)++) {
-        const ms_param *p = &opt->params[*found];
-        if (grads[*found].data == NULL) continue;
-        TRY(ms_first_nonfinite(opt->d, grad_mat(p, grads[*found]), &bad, &count));
-        if (bad < 0 && coupled) TRY(ms_first_nonfinite(opt->d, p->weight, &bad, &count));
-        if (bad >= 0) break;
+    return &opt->params[g->members[m].param];
+}
+
+static ms_part part_of(const musec_optim *opt, const ms_group *g, int64_t m, const step_args *a,
+                       lies_in what)
+{
+    const ms_member *member = &g->members[m];
+    const ms_param  *param  = param_of(opt, g, m);
+    const ms_mat     x      = what == GRADS     ? ms_grad_mat(param, a->grads[member->param])
+                              : what == WEIGHTS ? param->weight
+                                                : param->copy;
+    return ms_block_part(x, &param->blocks[member->block], member->index);
+}
+
+/* Members first, first + 1, ..., each with its rows in one piece. */
+static ms_mat list_of(const musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
+                      const step_args *a, lies_in what)
+{
+    ms_mat_place *places = opt->places + (int64_t)what * opt->n_places;
+    ms_mat        x      = part_of(opt, g, first, a, what).first;
+    for (int64_t i = 0; i < n; i++) {
+        const ms_mat one = part_of(opt, g, first + i, a, what).first;
+        places[i]        = (ms_mat_place){ one.data, one.ld };
     }
-done:
-    return st;
+    x.count  = n;
+    x.places = n > 1 ? places : NULL;
+    return x;
+}
+
+static bool in_groups(const musec_optim *opt, const ms_group *g, int64_t m)
+{
+    const musec_block *b = &param_of(opt, g, m)->blocks[g->members[m].block];
+    return b->rows != b->group_rows;
 }
 
 /* ---- propose --------------------------------------------------------------------------------- */
@@ -98,50 +125,78 @@ done:
     return st;
 }
 
-static musec_status propose(musec_optim *opt, const ms_group *g, int64_t m, const step_args *a,
-                            ms_proposal_mode mode, ms_mat u)
+/* Weight decay that is a part of the gradient. */
+static double coupled_decay(const musec_optim *opt, const ms_group *g, int64_t m)
 {
-    const ms_member          *member = &g->members[m];
-    ms_param                 *param  = &opt->params[member->param];
-    const musec_block        *block  = &param->blocks[member->block];
-    const ms_mark             mark   = ms_arena_mark(&opt->d->scratch);
-    const musec_optim_config *cfg    = config_of(opt, g);
-    ms_proposal               p      = { .cfg = cfg, .t = param->t + 1, .u = u, .mode = mode };
-    musec_status              st     = MUSEC_OK;
+    if (g->aux || opt->cfg.decay_form != MUSEC_DECAY_COUPLED) return 0.0;
+    return opt->cfg.weight_decay[param_of(opt, g, m)->role];
+}
 
-    TRY(gathered(opt->d,
-                 ms_block_part(grad_mat(param, a->grads[member->param]), block, member->index),
-                 &p.g));
-    if (cfg->decay_form == MUSEC_DECAY_COUPLED && !g->aux) {
-        p.coupled = cfg->weight_decay[param->role];
-        TRY(gathered(opt->d, ms_block_part(param->weight, block, member->index), &p.w));
+static bool propose_alike(const musec_optim *opt, const ms_group *g, int64_t m, int64_t other)
+{
+    return !in_groups(opt, g, m) && !in_groups(opt, g, other) &&
+           param_of(opt, g, m)->t == param_of(opt, g, other)->t &&
+           coupled_decay(opt, g, m) == coupled_decay(opt, g, other);
+}
+
+static musec_status propose_some(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
+                                 const step_args *a, ms_proposal_mode mode, ms_mat u)
+{
+    const ms_mark mark = ms_arena_mark(&opt->d->scratch);
+    ms_proposal   p    = { .cfg     = config_of(opt, g),
+                           .t       = param_of(opt, g, first)->t + 1,
+                           .u       = u,
+                           .coupled = coupled_decay(opt, g, first),
+                           .mode    = mode };
+    musec_status  st   = MUSEC_OK;
+
+    if (in_groups(opt, g, first)) {
+        TRY(gathered(opt->d, part_of(opt, g, first, a, GRADS), &p.g));
+        if (p.coupled != 0.0) TRY(gathered(opt->d, part_of(opt, g, first, a, WEIGHTS), &p.w));
+    } else {
+        p.g = list_of(opt, g, first, n, a, GRADS);
+        p.w = list_of(opt, g, first, n, a, WEIGHTS);
     }
     for (int s = 0; g->base->states[s] != NULL; s++)
-        p.state[s] = ms_mat_slice(g->state[s], m, 1);
+        p.state[s] = ms_mat_slice(g->state[s], first, n);
     TRY(g->base->propose(opt->d, &p));
 done:
     ms_arena_reset(&opt->d->scratch, mark);
     return st;
 }
 
+static musec_status propose(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
+                            const step_args *a, ms_proposal_mode mode, ms_mat u)
+{
+    musec_status st = MUSEC_OK;
+    for (int64_t i = 0, next; i < n; i = next) {
+        for (next = i + 1; next < n && propose_alike(opt, g, first + i, first + next);)
+            next++;
+        TRY(propose_some(opt, g, first + i, next - i, a, mode, ms_mat_slice(u, i, next - i)));
+    }
+done:
+    return st;
+}
+
 /* ---- map ------------------------------------------------------------------------------------- */
 
-static musec_status soft_map(ms_device *d, const musec_optim_config *cfg, ms_mat in,
-                             ms_num threshold, ms_mat out, ms_report *report)
+static musec_status soft_map(ms_device *d, const musec_optim_config *cfg, musec_dtype operands,
+                             ms_mat in, ms_num threshold, ms_mat out, ms_report *report)
 {
     ms_plan plan;
     switch (cfg->ns_mode) {
     case MUSEC_NS_PAPER7:
         ms_plan_paper7(&plan);
-        return ms_ssc_plan(d, in, threshold, &plan, out, report);
-    case MUSEC_NS_FAST: return ms_soft_fast(d, in, threshold, out, report);
-    case MUSEC_NS_ACCURATE: return ms_soft_accurate(d, in, threshold, cfg->ns_tol, out, report);
+        return ms_ssc_plan(d, in, threshold, &plan, operands, out, report);
+    case MUSEC_NS_FAST: return ms_soft_fast(d, in, threshold, operands, out, report);
+    case MUSEC_NS_ACCURATE:
+        return ms_soft_accurate(d, in, threshold, cfg->ns_tol, operands, out, report);
     case MUSEC_NS_EXACT: return ms_exact(d, MS_MAP_SOFT, in, threshold, out, report);
     default: break;
     }
-    if (cfg->literal) return ms_ssc_literal(d, in, threshold, cfg->ns_iters, out, report);
+    if (cfg->literal) return ms_ssc_literal(d, in, threshold, cfg->ns_iters, operands, out, report);
     ms_plan_newton_schulz(cfg->ns_iters, &plan);
-    return ms_ssc_plan(d, in, threshold, &plan, out, report);
+    return ms_ssc_plan(d, in, threshold, &plan, operands, out, report);
 }
 
 musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_mat in, ms_num threshold,
@@ -149,13 +204,15 @@ musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_mat in, ms
 {
     static const char *const  coeffs[] = { "keller", "polar-express" };
     const musec_optim_config *cfg      = &opt->cfg;
-    if (g->map == MS_UPDATE_SOFT) return soft_map(opt->d, cfg, in, threshold, out, report);
+    if (g->map == MS_UPDATE_SOFT)
+        return soft_map(opt->d, cfg, g->operands, in, threshold, out, report);
     if (g->map == MS_UPDATE_HARD) return ms_exact(opt->d, MS_MAP_HARD, in, threshold, out, report);
     if (cfg->ns_mode == MUSEC_NS_EXACT)
         return ms_exact(opt->d, MS_MAP_POLAR, in, threshold, out, report);
     ms_report_path(report, in.count, coeffs[cfg->ns_coeffs], cfg->ns_iters);
+    ms_report_operands(report, in.count, g->operands);
     return ms_newton_schulz(opt->d, in, ms_quintic_list_find(coeffs[cfg->ns_coeffs]), cfg->ns_iters,
-                            out);
+                            g->operands, out);
 }
 
 /* ---- apply ----------------------------------------------------------------------------------- */
@@ -177,60 +234,121 @@ static double decay_of(const musec_optim_config *cfg, double wd, double base, do
     }
 }
 
-/* The factor on the update u of one matrix: `size`, divided by what only the device knows. */
-static musec_status step_size(musec_optim *opt, const ms_group *g, double size, ms_num threshold,
-                              ms_mat u, ms_num *step)
+/* What the update of a matrix is multiplied by, but for what only the device knows, and what the
+ * weight loses. */
+static void rates_of(const musec_optim *opt, const ms_group *g, int64_t m, const step_args *a,
+                     double *size, double *decay)
 {
-    const ms_device_ops *op = opt->d->ops;
+    const musec_optim_config *cfg   = config_of(opt, g);
+    const ms_param           *param = param_of(opt, g, m);
+    const double              lr    = cfg->lr * a->lr_scale * param->lr_factor;
+    const double shape = g->aux ? 1.0 : ms_shape_factor(cfg->shape_rule, g->rows, g->cols);
+    const double wd    = g->aux ? cfg->aux_weight_decay : cfg->weight_decay[param->role];
+    const double known = cfg->shape_rule == MUSEC_SHAPE_NORMUON ? 1.0 : shape; /* beforehand */
+    *decay             = decay_of(cfg, wd, cfg->lr * a->lr_scale, lr, known);
+    *size              = lr * shape * (cfg->decay_form == MUSEC_DECAY_AFTER ? 1.0 - *decay : 1.0);
+}
+
+/* The factors on the updates u: the sizes, divided by what only the device knows.  The sizes are
+ * all 0 or none is; they are overwritten where they have to be divided. */
+static musec_status step_sizes(musec_optim *opt, const ms_group *g, double *sizes, ms_num threshold,
+                               ms_mat u, ms_num *step)
+{
+    const ms_device_ops *op      = opt->d->ops;
+    const bool           normuon = opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON;
+    const bool           unit = opt->cfg.update_scale == MUSEC_SCALE_UNIT && ms_map_clips(g->map);
     ms_vec               each;
     musec_status         st = MUSEC_OK;
-    *step                   = ms_const(size);
-    if (g->aux || size == 0.0) return MUSEC_OK;
-    TRY(ms_scratch_vec(opt->d, 1, &each));
-    if (opt->cfg.shape_rule ==
-        MUSEC_SHAPE_NORMUON) { /* the norm cancels any scale, that of D too */
-        TRY(op->sumsq(opt->d, u, each));
-        TRY(op->scalars(opt->d, MS_SCALAR_INV_NORM, (double[]){ 1.0 / size, 1e-30 }, 2,
-                        (ms_num[]){ ms_each(each) }, &each));
-        *step = ms_each(each);
-    } else if (opt->cfg.update_scale == MUSEC_SCALE_UNIT && ms_map_clips(g->map)) {
-        TRY(op->scalars(opt->d, MS_SCALAR_DIVIDE, &size, 1, &threshold, &each));
-        *step = ms_each(each);
+    *step                   = ms_list(sizes);
+    if (g->aux || sizes[0] == 0.0 || (!normuon && !unit)) return MUSEC_OK;
+    if (!normuon && threshold.each.data == NULL) {
+        for (int64_t i = 0; i < u.count; i++)
+            sizes[i] /= threshold.value;
+        return MUSEC_OK;
     }
+    TRY(ms_scratch_vec(opt->d, u.count, &each));
+    if (normuon) { /* the norm cancels any scale, that of D too */
+        for (int64_t i = 0; i < u.count; i++)
+            sizes[i] = 1.0 / sizes[i];
+        TRY(op->sumsq(opt->d, u, each));
+        TRY(op->scalars(opt->d, MS_SCALAR_INV_NORM, (double[]){ 1e-30 }, 1,
+                        (ms_num[]){ ms_each(each), ms_list(sizes) }, &each));
+    } else {
+        TRY(op->scalars(opt->d, MS_SCALAR_DIVIDE, NULL, 0, (ms_num[]){ threshold, ms_list(sizes) },
+                        &each));
+    }
+    *step = ms_each(each);
 done:
     return st;
 }
 
-static musec_status apply(musec_optim *opt, const ms_group *g, int64_t m, const step_args *a,
-                          ms_num threshold, int64_t in_chunk, ms_mat u)
+static bool apply_alike(const musec_optim *opt, const ms_group *g, int64_t m, int64_t other,
+                        const step_args *a)
 {
-    const musec_optim_config *cfg    = config_of(opt, g);
-    const ms_member          *member = &g->members[m];
-    const ms_param           *param  = &opt->params[member->param];
-    const ms_part part = ms_block_part(param->weight, &param->blocks[member->block], member->index);
-    const double  lr   = cfg->lr * a->lr_scale * param->lr_factor;
-    const double  shape = g->aux ? 1.0 : ms_shape_factor(cfg->shape_rule, g->rows, g->cols);
-    const double  wd    = g->aux ? cfg->aux_weight_decay : cfg->weight_decay[param->role];
-    const double  known = cfg->shape_rule == MUSEC_SHAPE_NORMUON ? 1.0 : shape; /* beforehand */
-    const double  decay = decay_of(cfg, wd, cfg->lr * a->lr_scale, lr, known);
-    const double  kept  = cfg->decay_form == MUSEC_DECAY_AFTER ? 1.0 - decay : 1.0;
-    const bool    cautious =
-        cfg->decay_form == MUSEC_DECAY_CAUTIOUS || cfg->decay_form == MUSEC_DECAY_CAUTIOUS_LR2;
+    const ms_mat x = param_of(opt, g, m)->copy, y = param_of(opt, g, other)->copy;
+    double       size[2], decay[2];
+    rates_of(opt, g, m, a, &size[0], &decay[0]);
+    rates_of(opt, g, other, a, &size[1], &decay[1]);
+    return !in_groups(opt, g, m) && !in_groups(opt, g, other) &&
+           (x.data == NULL) == (y.data == NULL) && (x.data == NULL || x.dtype == y.dtype) &&
+           (size[0] == 0.0) == (size[1] == 0.0);
+}
+
+static musec_status apply_some(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
+                               const step_args *a, ms_num threshold, ms_mat u)
+{
+    const ms_device_ops *op   = opt->d->ops;
+    const int            form = config_of(opt, g)->decay_form;
+    const bool    cautious    = form == MUSEC_DECAY_CAUTIOUS || form == MUSEC_DECAY_CAUTIOUS_LR2;
+    const bool    copied      = param_of(opt, g, first)->copy.data != NULL;
+    double       *sizes = opt->numbers, *decays = sizes + opt->n_places;
     const ms_mark mark = ms_arena_mark(&opt->d->scratch);
+    ms_mat        copy = { 0 };
     ms_num        step;
     musec_status  st = MUSEC_OK;
 
-    if (threshold.each.data != NULL) threshold.each = ms_vec_slice(threshold.each, in_chunk, 1);
-    TRY(step_size(opt, g, lr * shape * kept, threshold, u, &step));
-    for (int64_t k = 0; k < part.groups; k++)
-        TRY(opt->d->ops->decay_add(opt->d, step, ms_dense_group(u, part, k), ms_const(decay),
-                                   cautious, ms_part_group(part, k)));
+    for (int64_t i = 0; i < n; i++)
+        rates_of(opt, g, first + i, a, &sizes[i], &decays[i]);
+    TRY(step_sizes(opt, g, sizes, threshold, u, &step));
+    if (!in_groups(opt, g, first)) {
+        if (copied) copy = list_of(opt, g, first, n, a, COPIES);
+        TRY(op->decay_add(opt->d, step, u, ms_list(decays), cautious,
+                          list_of(opt, g, first, n, a, WEIGHTS), copy));
+        goto done;
+    }
+    const ms_part part = part_of(opt, g, first, a, WEIGHTS);
+    for (int64_t k = 0; k < part.groups; k++) {
+        if (copied) copy = ms_part_group(part_of(opt, g, first, a, COPIES), k);
+        TRY(op->decay_add(opt->d, step, ms_dense_group(u, part, k), ms_list(decays), cautious,
+                          ms_part_group(part, k), copy));
+    }
 done:
     ms_arena_reset(&opt->d->scratch, mark);
     return st;
 }
 
+static musec_status apply(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
+                          const step_args *a, ms_num threshold, ms_mat u)
+{
+    musec_status st = MUSEC_OK;
+    for (int64_t i = 0, next; i < n; i = next) {
+        for (next = i + 1; next < n && apply_alike(opt, g, first + i, first + next, a);)
+            next++;
+        TRY(apply_some(opt, g, first + i, next - i, a, ms_num_slice(threshold, i, next - i),
+                       ms_mat_slice(u, i, next - i)));
+    }
+done:
+    return st;
+}
+
 /* ---- a run of members ------------------------------------------------------------------------ */
+
+/* Is the new momentum itself what is proposed?  Then nobody has to copy it. */
+static bool proposes_state(const musec_optim *opt, const ms_group *g)
+{
+    const bool carries = opt->kind->feeds_back && !g->aux;
+    return g->base->proposes_state && !carries && !opt->cfg.nesterov;
+}
 
 /* With Nesterov, an optimizer that carries the clipped momentum M looks ahead from it: the step is
  * the clip of (1 - beta) M + beta G (heavy-ball: + G). */
@@ -244,10 +362,11 @@ static musec_status run_members(musec_optim *opt, ms_group *g, int64_t first, in
     ms_report    *paths = NULL;
     musec_status  st    = MUSEC_OK;
 
-    TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &u));
-    for (int64_t i = 0; i < n; i++)
-        TRY(propose(opt, g, first + i, a, carries ? MS_PROPOSE_KEEP : MS_PROPOSE,
-                    ms_mat_slice(u, i, 1)));
+    if (proposes_state(opt, g))
+        u = ms_mat_slice(g->state[0], first, n);
+    else
+        TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &u));
+    TRY(propose(opt, g, first, n, a, carries ? MS_PROPOSE_KEEP : MS_PROPOSE, u));
     v = u;
     if (g->map != MS_UPDATE_AS_IS) {
         if (a->report) TRY(ms_report_paths(opt, n, &paths));
@@ -257,14 +376,12 @@ static musec_status run_members(musec_optim *opt, ms_group *g, int64_t first, in
         TRY(ms_optim_run_map(opt, g, u, threshold, v, paths));
         if (carries && opt->cfg.nesterov) {
             TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &ahead));
-            for (int64_t i = 0; i < n; i++)
-                TRY(propose(opt, g, first + i, a, MS_PROPOSE_AHEAD, ms_mat_slice(ahead, i, 1)));
+            TRY(propose(opt, g, first, n, a, MS_PROPOSE_AHEAD, ahead));
             TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &v));
             TRY(ms_optim_run_map(opt, g, ahead, threshold, v, NULL));
         }
     }
-    for (int64_t i = 0; i < n; i++)
-        TRY(apply(opt, g, first + i, a, threshold, i, ms_mat_slice(v, i, 1)));
+    TRY(apply(opt, g, first, n, a, threshold, v));
     if (a->report && !g->aux) ms_report_members(opt, g, first, u, threshold, v, paths);
 done:
     ms_report_paths_free(paths);
@@ -324,7 +441,7 @@ musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t 
         return ms_fail(&opt->d->error, MUSEC_EINVAL, "step: lr_scale is %g", lr_scale);
     TRY(ms_optim_prepare(opt));
     TRY(check_grads(opt, grads, n_grads));
-    TRY(find_nonfinite(opt, grads, &bad));
+    TRY(ms_optim_find_nonfinite(opt, grads, &bad));
     if (bad < opt->n_params) ms_qk_forget(opt);
     if (bad < opt->n_params && opt->cfg.nonfinite == MUSEC_NONFINITE_STOP)
         return ms_fail(

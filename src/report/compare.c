@@ -14,8 +14,9 @@
 #include "report/compare_parts.h"
 
 /* Fields that change nothing that a comparison sees. */
-static const char *const ignored[] = { "seed",   "checkpoint_every", "keep",
-                                       "device", "report_every",     "val_every" };
+static const char *const ignored[] = { "seed",          "checkpoint_every", "keep",
+                                       "device",        "report_every",     "val_every",
+                                       "deterministic", "workspace" };
 /* Options that are tuned: a method is its best over the last two. */
 static const char *const tuned[] = { "lr", "threshold", "weight_decay" };
 

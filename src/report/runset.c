@@ -57,7 +57,7 @@ musec_status ms_runset_note(ms_error *e, ms_runset *set, const char *fmt, ...)
 const char *ms_run_text(const ms_run *run, const char *field)
 {
     const char *text = json_string_value(json_object_get(run->config, field));
-    return text != NULL ? text : "";
+    return text != NULL && strcmp(text, "auto") != 0 ? text : "";
 }
 
 static double number_of_text(const char *text)

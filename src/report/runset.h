@@ -55,7 +55,7 @@ musec_status ms_runset_add(ms_error *e, ms_runset *set, const char *path);
 musec_status ms_runset_note(ms_error *e, ms_runset *set, const char *fmt, ...) MS_PRINTF(3, 4);
 void         ms_runset_free(ms_runset *set);
 
-/* The text of a config's field (underscores), "" if it has none. */
+/* The text of a config's field (underscores), "" if it has none or leaves it to the program. */
 const char *ms_run_text(const ms_run *run, const char *field);
 double      ms_run_number(const ms_run *run, const char *field); /* NaN if it is none */
 /* Numbers in the model's matrices: layers of four projections of the attention and two of the

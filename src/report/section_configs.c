@@ -87,15 +87,18 @@ static void device(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
     snprintf(out, MS_PART_TEXT, "%s", name[0] != '\0' ? name : "the default one");
 }
 
-/* A config without a device does not say which one it was. */
+/* A config without a precision and a device does not say what it was. */
 static void precision(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
 {
-    const char *name = ms_run_text(c->problems[problem].first, "device");
-    const bool  cuda = strncmp(name, "cuda", 4) == 0;
+    const ms_run *run   = c->problems[problem].first;
+    const char   *asked = ms_run_text(run, "precision"), *name = ms_run_text(run, "device");
+    const bool    cuda = strncmp(name, "cuda", 4) == 0, is_auto = asked[0] == '\0';
+    const bool    bf16 = strcmp(asked, "bf16") == 0 || (is_auto && cuda);
     snprintf(out, MS_PART_TEXT, "%s",
-             name[0] == '\0' ? "float32; on a GPU bfloat16, float32 masters"
-             : cuda          ? "bfloat16, float32 masters"
-                             : "float32");
+             bf16                         ? "bfloat16, float32 masters"
+             : strcmp(asked, "f16") == 0  ? "float16, float32 masters"
+             : is_auto && name[0] == '\0' ? "float32; on a GPU bfloat16, float32 masters"
+                                          : "float32");
 }
 
 /* "cautious-lr2; AdamW: decoupled": of the first method, then those of optimizers that differ. */

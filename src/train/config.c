@@ -78,6 +78,11 @@ static const field fields[] = {
       "steps with too high a loss that end the run as diverged [10]" },
     { "device", TEXT_AT(device, "DEVICE"),
       "where to compute, as listed by musec info [the best one here]" },
+    { "precision", CHOICE_AT(precision, "auto|f32|bf16|f16"),
+      "of activations; weights and gradients stay f32; auto: bf16 on a GPU, else f32; f16, which "
+      "has no loss scaling, is for comparisons [auto]" },
+    { "deterministic", CHOICE_AT(deterministic, "no|yes"),
+      "the same bits from run to run; no lets a GPU take what is faster [yes]" },
     { "layers", WHOLE_AT(model.layers, 1, MS_GPT_LAYERS), "transformer layers [4]" },
     { "width", WHOLE_AT(model.width, 1, 1 << 20), "of the residual stream [256]" },
     { "heads", WHOLE_AT(model.heads, 1, 1 << 14), "attention heads [4]" },

@@ -16,6 +16,13 @@ enum { MS_TEXT_MAX = 1024, MS_SETTLE_TEXT = 256 };
 
 typedef enum ms_tokenizer { MS_TOKENIZER_BYTE, MS_TOKENIZER_GPT2 } ms_tokenizer;
 typedef enum ms_reduction { MS_REDUCTION_MEAN, MS_REDUCTION_SUM8 } ms_reduction;
+/* What activations are kept in; auto: what suits the device. */
+typedef enum ms_precision {
+    MS_PRECISION_AUTO,
+    MS_PRECISION_F32,
+    MS_PRECISION_BF16,
+    MS_PRECISION_F16,
+} ms_precision;
 
 typedef struct ms_train_config {
     int64_t            preset;
@@ -39,7 +46,9 @@ typedef struct ms_train_config {
     uint64_t seed;
     double   diverge_factor;
     int64_t  diverge_steps;
-    char     device[64];
+    /* the machine */
+    char    device[64];
+    int64_t precision, deterministic;
 } ms_train_config;
 
 /* One field, for --help and --explain. */

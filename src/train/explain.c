@@ -1,5 +1,5 @@
-/* explain.c - what a run will be, in words, before it is started: the model, the schedule, the rule
- * of every parameter, and the memory that it will take. */
+/* explain.c - what a run will be, in words, before it is started: the device, the model, the
+ * schedule, the rule of every parameter, and the memory that it will take. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,22 +25,36 @@ static uint64_t checkpoint_bytes(const ms_gpt *gpt)
     return most;
 }
 
-static musec_status measure(ms_error *e, const ms_train *t, ms_train_sizes *out)
+musec_status ms_train_measure(ms_error *e, const ms_train *t, ms_train_sizes *out)
 {
-    musec_status st;
+    const ms_gpt_config *model = &t->cfg.model;
+    musec_status         st;
 
-    TRY(ms_gpt_measure(e, &t->cfg.model, MUSEC_F32, t->schedule.max_tokens, &out->model));
+    TRY(ms_gpt_measure(e, model, ms_gpt_dtype(t->gpt), t->schedule.max_tokens,
+                       t->ctx->kind->temporary, &out->model));
     TRY(ms_train_check(e, t->ctx,
                        musec_optim_workspace(t->optim, &out->workspace, &out->optim_state)));
     out->data       = ms_mixture_bytes(t->train) + ms_mixture_bytes(t->val);
     out->checkpoint = checkpoint_bytes(t->gpt);
-    out->total = out->checkpoint + out->model.weights + out->model.grads + out->model.activations +
-                 out->optim_state + out->workspace + out->data + program_bytes;
+    out->total      = out->checkpoint + out->model.weights + out->model.copies + out->model.grads +
+                 out->model.activations + out->optim_state + out->workspace + out->data +
+                 program_bytes;
 done:
     return st;
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
+
+static void explain_device(const ms_train *t, FILE *to)
+{
+    const musec_dtype dtype  = ms_gpt_dtype(t->gpt);
+    const bool        copies = ms_dtype_wide(dtype) != dtype;
+    fprintf(to, "device: %s, activations in %s%s%s, %s\n", musec_ctx_device(t->ctx),
+            ms_dtype_name(dtype), t->cfg.precision == MS_PRECISION_AUTO ? " (auto)" : "",
+            copies ? ", weights and gradients in f32" : "",
+            t->cfg.deterministic ? "deterministic" : "not deterministic");
+    if (t->note[0] != '\0') fprintf(to, "  %s\n", t->note);
+}
 
 static void explain_model(const ms_train *t, const ms_train_sizes *s, FILE *to)
 {
@@ -96,6 +110,7 @@ static void explain_memory(const ms_train_sizes *s, FILE *to)
         uint64_t    bytes;
     } rows[] = {
         { "weights", s->model.weights },
+        { "copies", s->model.copies },
         { "gradients", s->model.grads },
         { "activations", s->model.activations },
         { "optimizer state", s->optim_state },
@@ -107,7 +122,8 @@ static void explain_memory(const ms_train_sizes *s, FILE *to)
     };
     fprintf(to, "memory:\n");
     for (size_t i = 0; i < COUNT(rows); i++)
-        fprintf(to, "  %-16s %9.1f MiB\n", rows[i].name, (double)rows[i].bytes / MIB);
+        if (rows[i].bytes > 0)
+            fprintf(to, "  %-16s %9.1f MiB\n", rows[i].name, (double)rows[i].bytes / MIB);
 }
 
 static musec_status explain_rules(ms_error *e, const ms_train *t, FILE *to)
@@ -139,7 +155,8 @@ musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to)
     musec_status   st;
 
     TRY(ms_train_build(e, &t, 1)); /* activations are counted, not taken */
-    TRY(measure(e, &t, &sizes));
+    TRY(ms_train_measure(e, &t, &sizes));
+    explain_device(&t, to);
     explain_model(&t, &sizes, to);
     fprintf(to, "data:\n");
     explain_data("training", t.train, to);

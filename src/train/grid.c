@@ -20,7 +20,32 @@ static const char rows_key[] = "rows";
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static const char *const not_in_key[] = { "checkpoint-every", "keep", "device", NULL };
+static const char *const not_in_key[] = { "checkpoint-every", "keep", "device", "deterministic",
+                                          NULL };
+/* Runs were named before there were these: as long as they say nothing, names stay as they were. */
+static const char *const not_if_auto[] = { "precision", "operands", NULL };
+
+static void leave_out(json_t *json, const char *const *names, const char *only)
+{
+    const char *key;
+    json_t     *value;
+    void       *next;
+    for (; *names != NULL; names++)
+        json_object_foreach_safe(json, next, key, value)
+        {
+            if (!ms_train_field_same(key, *names)) continue;
+            if (only == NULL || strcmp(json_string_value(value), only) == 0)
+                (void)json_object_del(json, key);
+        }
+}
+
+/* The same for the workspace, whose default was a number before it became the device's. */
+static void name_workspace(json_t *json)
+{
+    const char *text = json_string_value(json_object_get(json, "workspace"));
+    if (text != NULL && strcmp(text, "0") == 0)
+        (void)json_object_set_new(json, "workspace", json_string("1073741824"));
+}
 
 musec_status ms_grid_key(ms_error *e, const ms_train_config *cfg, char key[MS_SHA256_HEX])
 {
@@ -29,15 +54,9 @@ musec_status ms_grid_key(ms_error *e, const ms_train_config *cfg, char key[MS_SH
     ms_sha256    sha;
     musec_status st = MUSEC_OK;
 
-    for (const char *const *name = not_in_key; *name != NULL; name++) {
-        const char *found;
-        json_t     *value;
-        void       *next;
-        json_object_foreach_safe(json, next, found, value)
-        {
-            if (ms_train_field_same(found, *name)) (void)json_object_del(json, found);
-        }
-    }
+    leave_out(json, not_in_key, NULL);
+    leave_out(json, not_if_auto, "auto");
+    name_workspace(json);
     text = json_dumps(json, JSON_SORT_KEYS | JSON_COMPACT);
     if (text != NULL) {
         ms_sha256_init(&sha);

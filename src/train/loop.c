@@ -85,7 +85,8 @@ static musec_status update(ms_error *e, ms_train *t, const ms_step_plan *plan)
     TRY(ms_train_check(e, t->ctx, musec_optim_set_beta(t->optim, plan->beta)));
     TRY(ms_train_check(
         e, t->ctx, musec_optim_step(t->optim, t->grads, ms_gpt_n_params(t->gpt), plan->lr_scale)));
-    TRY(ms_train_check(e, t->ctx, musec_ctx_sync(t->ctx)));
+    TRY(ms_train_check(e, t->ctx,
+                       musec_ctx_sync(t->ctx))); /* or its time would be the next step's */
 done:
     return st;
 }
@@ -273,6 +274,7 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
     if (t->runlog != NULL) TRY(ms_runlog_sync(e, t->runlog));
     if (t->setup.out != NULL) TRY(ms_summary_write(e, t->setup.out, out));
 done:
+    if (st != MUSEC_OK) ms_train_tell_failure(e, t, st);
     return st;
 }
 
@@ -348,9 +350,12 @@ musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **
     }
     if (t->progress.step == 0) TRY(ms_train_check(e, t->ctx, ms_gpt_init(t->gpt, t->cfg.seed)));
     if (setup->out != NULL) TRY(open_directory(e, t));
+    if (t->note[0] != '\0' && setup->log != NULL)
+        ms_log_say(setup->log, MS_LOG_NORMAL, "%s", t->note);
     *out = t;
     return MUSEC_OK;
 done:
+    ms_train_tell_failure(e, t, st);
     ms_train_close(t);
     return st;
 }

@@ -23,6 +23,7 @@ struct ms_train {
     ms_train_config cfg;
     ms_schedule     schedule;
     musec_ctx      *ctx;
+    char            note[sizeof(ms_error)]; /* why it is not a better one; "" */
     ms_gpt         *gpt;
     musec_optim    *optim;
     musec_view     *grads; /* by the optimizer's index */
@@ -42,12 +43,28 @@ struct ms_train {
  * max_tokens: what the model has room for; 0: what the schedule asks for. */
 musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens);
 void         ms_train_unbuild(ms_train *t);
+/* Of these, what is in the device's memory; there is none of it yet. */
+musec_status ms_train_build_model(ms_error *e, ms_train *t, int64_t max_tokens);
+void         ms_train_unbuild_model(ms_train *t);
 musec_status ms_train_build_optim(ms_error *e, const ms_train_config *cfg, ms_gpt *gpt,
                                   musec_ctx *ctx, musec_optim **out);
 /* Does the optimizer ask for the largest attention logits? */
 bool ms_train_clips_logits(const ms_train_config *cfg);
+/* device: "" for the best one present.  note: "cuda: there is no driver; using cpu", or "". */
+musec_status ms_train_open_device(ms_error *e, const char *device, char note[sizeof(ms_error)],
+                                  musec_ctx **out);
+/* The dtype of activations. */
+musec_status ms_train_dtype(ms_error *e, const ms_train_config *cfg, const musec_ctx *ctx,
+                            musec_dtype *out);
 /* Passes a status of the device or the library on, with its words in `e` if it is a failure. */
 musec_status ms_train_check(ms_error *e, const musec_ctx *ctx, musec_status status);
+
+/* explain.c: the memory of the run, whatever its model has room for now. */
+musec_status ms_train_measure(ms_error *e, const ms_train *t, ms_train_sizes *out);
+
+/* failure.c: adds to the words of a device that failed what the run would have taken, if there is
+ * not enough memory, and how to go on.  The run is over: its model may be gone. */
+void ms_train_tell_failure(ms_error *e, ms_train *t, musec_status status);
 
 /* resume.c: checkpoints of a run. */
 musec_status ms_train_save(ms_error *e, ms_train *t);

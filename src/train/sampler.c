@@ -23,7 +23,7 @@ typedef struct ms_choice {
 
 struct ms_sampler {
     ms_checkpoint   checkpoint;
-    char            warning[sizeof(ms_error)];
+    char            warning[sizeof(ms_error)], note[sizeof(ms_error)];
     ms_train_config cfg;
     ms_gpt_pass     pass;
     int64_t         ids; /* that mean something; the rest is padding */
@@ -88,11 +88,10 @@ static musec_status open_model(ms_error *e, ms_sampler *s, const char *device)
     s->context = last->max_doc < plan.tokens ? last->max_doc : plan.tokens;
     s->ids     = s->cfg.tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START + 1 : MS_BPE_IDS;
     TRY(take_memory(e, s));
-    st = musec_ctx_create(&s->ctx, device);
-    if (st != MUSEC_OK)
-        return ms_fail(e, st, "there is no device \"%s\"; musec info lists them", device);
-    TRY(ms_train_check(e, s->ctx,
-                       ms_gpt_create(&s->gpt, s->ctx, &s->cfg.model, MUSEC_F32, s->context)));
+    TRY(ms_train_open_device(e, device, s->note, &s->ctx));
+    TRY(ms_train_check(
+        e, s->ctx,
+        ms_gpt_create(&s->gpt, s->ctx, &s->cfg.model, s->ctx->kind->activations, s->context)));
     snprintf(path, sizeof path, "%s/model.safetensors", s->checkpoint.dir);
     TRY(ms_weights_read(e, path, s->ctx, s->gpt));
 done:
@@ -130,6 +129,7 @@ void ms_sampler_close(ms_sampler *s)
 
 const ms_train_config *ms_sampler_config(const ms_sampler *s) { return &s->cfg; }
 const char            *ms_sampler_warning(const ms_sampler *s) { return s->warning; }
+const char            *ms_sampler_note(const ms_sampler *s) { return s->note; }
 
 /* ---- talking --------------------------------------------------------------------------------- */
 

@@ -12,11 +12,13 @@ typedef struct ms_draw {  /* how the next token is chosen */
     uint64_t seed;
 } ms_draw;
 
-/* path: a checkpoint, or a run directory, of which the newest counts. */
+/* path: a checkpoint, or a run directory, of which the newest counts.  The precision is what suits
+ * the device, whatever the run's was. */
 musec_status ms_sampler_open(ms_error *e, const char *path, const char *device, ms_sampler **out);
 void         ms_sampler_close(ms_sampler *s);
 const ms_train_config *ms_sampler_config(const ms_sampler *s);
 const char            *ms_sampler_warning(const ms_sampler *s); /* of damaged newer ones; else "" */
+const char            *ms_sampler_note(const ms_sampler *s);    /* why no better device; else "" */
 
 /* Puts ids behind what was said so far; a new document forgets it. */
 musec_status ms_sampler_say(ms_error *e, ms_sampler *s, const int32_t *ids, int64_t n);

@@ -58,16 +58,20 @@ bool ms_train_clips_logits(const ms_train_config *cfg)
 musec_status ms_train_build_optim(ms_error *e, const ms_train_config *cfg, ms_gpt *gpt,
                                   musec_ctx *ctx, musec_optim **out)
 {
-    size_t       q = 0, index;
-    musec_status st;
+    musec_optim_config optim = cfg->optim;
+    size_t             q     = 0, index;
+    musec_status       st;
 
-    TRY(ms_train_check(e, ctx, musec_optim_create(out, ctx, &cfg->optim)));
+    /* a run in float32 is so throughout */
+    if (ms_gpt_dtype(gpt) == MUSEC_F32 && optim.operands == 0) optim.operands = MUSEC_F32;
+    TRY(ms_train_check(e, ctx, musec_optim_create(out, ctx, &optim)));
     for (size_t i = 0; i < ms_gpt_n_params(gpt); i++) {
         const ms_gpt_tensor *p     = ms_gpt_param(gpt, i);
         const musec_param    param = { .name      = p->name,
                                        .role      = p->role,
                                        .weight    = view_of(p->weight),
-                                       .lr_factor = lr_factor(cfg, p) };
+                                       .lr_factor = lr_factor(cfg, p),
+                                       .copy      = view_of(p->copy) };
         if (param.lr_factor == 0.0)
             return ms_fail(e, MUSEC_EINVAL, "the factor on lr of %s is 0; it must be above",
                            p->name);
@@ -143,12 +147,55 @@ done:
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static musec_status open_device(ms_error *e, const ms_train_config *cfg, musec_ctx **out)
+musec_status ms_train_open_device(ms_error *e, const char *device, char note[sizeof(ms_error)],
+                                  musec_ctx **out)
 {
-    const musec_status st = musec_ctx_create(out, cfg->device[0] == '\0' ? NULL : cfg->device);
-    if (st != MUSEC_OK)
-        return ms_fail(e, st, "there is no device \"%s\"; musec info lists them", cfg->device);
+    const bool         best = device == NULL || device[0] == '\0';
+    char               why[sizeof(ms_error) / 2];
+    const musec_status st = musec_ctx_create_why(out, best ? NULL : device, why, sizeof why);
+
+    note[0] = '\0';
+    if (st == MUSEC_EINVAL && !best)
+        return ms_fail(e, st, "there is no device \"%s\"; musec info lists them", device);
+    if (st != MUSEC_OK) return ms_fail(e, st, "%s", why);
+    if (why[0] != '\0')
+        snprintf(note, sizeof(ms_error), "%s; using %s", why, musec_ctx_device(*out));
     return MUSEC_OK;
+}
+
+musec_status ms_train_dtype(ms_error *e, const ms_train_config *cfg, const musec_ctx *ctx,
+                            musec_dtype *out)
+{
+    static const musec_dtype dtypes[] = { [MS_PRECISION_F32]  = MUSEC_F32,
+                                          [MS_PRECISION_BF16] = MUSEC_BF16,
+                                          [MS_PRECISION_F16]  = MUSEC_F16 };
+    *out = cfg->precision == MS_PRECISION_AUTO ? ctx->kind->activations : dtypes[cfg->precision];
+    if (!ms_device_has(ctx, *out))
+        return ms_fail(e, MUSEC_ENOTSUP,
+                       "precision is %s, which the device %s does not have; take auto or f32",
+                       ms_dtype_name(*out), musec_ctx_device(ctx));
+    return MUSEC_OK;
+}
+
+musec_status ms_train_build_model(ms_error *e, ms_train *t, int64_t max_tokens)
+{
+    musec_dtype  dtype;
+    musec_status st;
+
+    TRY(ms_train_dtype(e, &t->cfg, t->ctx, &dtype));
+    TRY(ms_train_check(e, t->ctx,
+                       ms_gpt_create(&t->gpt, t->ctx, &t->cfg.model, dtype, max_tokens)));
+    TRY(ms_train_build_optim(e, &t->cfg, t->gpt, t->ctx, &t->optim));
+done:
+    return st;
+}
+
+void ms_train_unbuild_model(ms_train *t)
+{
+    musec_optim_destroy(t->optim);
+    ms_gpt_destroy(t->gpt);
+    t->optim = NULL;
+    t->gpt   = NULL;
 }
 
 musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
@@ -159,11 +206,9 @@ musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
     TRY(ms_schedule_make(e, &t->cfg, &t->schedule));
     TRY(open_data(e, t)); /* first: it is what is most often wrong */
     TRY(try_data(e, t));
-    TRY(open_device(e, &t->cfg, &t->ctx));
-    TRY(ms_train_check(e, t->ctx,
-                       ms_gpt_create(&t->gpt, t->ctx, model, MUSEC_F32,
-                                     max_tokens > 0 ? max_tokens : t->schedule.max_tokens)));
-    TRY(ms_train_build_optim(e, &t->cfg, t->gpt, t->ctx, &t->optim));
+    TRY(ms_train_open_device(e, t->cfg.device, t->note, &t->ctx));
+    TRY(ms_train_check(e, t->ctx, musec_ctx_set_deterministic(t->ctx, t->cfg.deterministic != 0)));
+    TRY(ms_train_build_model(e, t, max_tokens > 0 ? max_tokens : t->schedule.max_tokens));
     t->grads     = calloc(ms_gpt_n_params(t->gpt), sizeof *t->grads);
     t->max_logit = calloc((size_t)(model->layers * model->heads), sizeof *t->max_logit);
     if (t->grads == NULL || t->max_logit == NULL)
@@ -176,8 +221,7 @@ done:
 
 void ms_train_unbuild(ms_train *t)
 {
-    musec_optim_destroy(t->optim);
-    ms_gpt_destroy(t->gpt);
+    ms_train_unbuild_model(t);
     musec_ctx_destroy(t->ctx);
     ms_mixture_close(t->val);
     ms_mixture_close(t->train);

@@ -48,7 +48,7 @@ int64_t      ms_train_step(const ms_train *t); /* steps done */
 /* Is the data there, and has it what a step of every stage takes? */
 musec_status ms_train_try_data(ms_error *e, const ms_train_config *cfg);
 
-/* What will be done, for people: model, schedule, every parameter's rule, memory. */
+/* What will be done, for people: device, model, schedule, every parameter's rule, memory. */
 musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to);
 
 #endif

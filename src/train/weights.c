@@ -114,6 +114,8 @@ musec_status ms_weights_read(ms_error *e, const char *path, ms_device *d, ms_gpt
         }
         ms_npy_free(&data);
     }
+    st = ms_gpt_refresh(gpt);
+    if (st != MUSEC_OK) ms_error_set(e, "%s: %s", path, d->error.text);
 done:
     ms_npy_free(&data);
     ms_safetensors_close(&file);

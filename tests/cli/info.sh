@@ -5,7 +5,13 @@
 succeeds info --no-peak
 prints "^musec +$("$MUSEC" --version | cut -d' ' -f2)$"
 prints '^built by +(gcc|clang) '
-prints '^device +cpu: '
+prints '^device +cpu: .* - here: .*thread'
+if grep -q '^device *cuda: ' stdout; then
+    prints '^device +cuda: .* - (absent here: .|here: .* GiB, compute capability [0-9]+\.[0-9], driver)'
+else
+    skip "no CUDA in this build"
+fi
+check "info lists, it does not warn" test -z "$note"
 prints '^device +ref: '
 prints '^blas +.*thread'
 prints '^threads +[0-9]+$'
@@ -21,6 +27,7 @@ prints '^gemm f32 +[0-9.]+ GFLOP/s$'
 prints '^gemm f64 +[0-9.]+ GFLOP/s$'
 succeeds info --device ref
 prints '^peak on +ref$'
+prints '^gemm bf16 +[0-9.]+ GFLOP/s$'
 
 succeeds bench ops --quick --repeats 1 --filter gemm # a few rows: all of them are make bench
 prints ' gemm .*[0-9]+x[0-9]+'
@@ -30,7 +37,11 @@ if have_python; then
     succeeds info --json
     check "valid JSON" python3 -m json.tool stdout
     check "version" test "$(json version)" = "$("$MUSEC" --version | cut -d' ' -f2)"
-    check "the cpu opens" test "$(json devices 0 opens)" = true
+    cpu=$(python3 -c 'import json
+print([d["name"] for d in json.load(open("stdout"))["devices"]].index("cpu"))')
+    check "the cpu opens" test "$(json devices "$cpu" opens)" = true
+    check "the cpu has words" grep -q thread <<<"$(json devices "$cpu" here)"
+    check "ref has none" test "$(json devices $((cpu + 1)) here)" = null
     check "peak" awk -v x="$(json peak gemm_f32_gflop_s)" 'BEGIN {exit !(x > 0)}'
     succeeds info --json --no-peak
     check "valid JSON" python3 -m json.tool stdout

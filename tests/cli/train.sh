@@ -78,11 +78,16 @@ check "no carriage return" test -z "$(tr -dc '\r\033' <stderr)"
 
 # --explain prints and stops
 succeeds "${small[@]}" --out never --explain
-for p in '^model: 1 layers of 32' '^  steps 1-60: 128 tokens' '^layer.0.attn.q: role qk, soft-musec' \
+for p in '^device: [a-z0-9:]+, activations in (f32|bf16) \(auto\)' '^model: 1 layers of 32' '^  steps 1-60: 128 tokens' '^layer.0.attn.q: role qk, soft-musec' \
     '^  total +[0-9.]+ MiB'; do
     prints "$p"
 done
 check "--explain writes nothing" test ! -e never
+succeeds "${small[@]}" --out never --explain --device ref --precision bf16 --deterministic no
+for p in '^device: ref, activations in bf16, weights and gradients in f32, not deterministic$' \
+    '^  weights +[0-9.]+ MiB' '^  copies +[0-9.]+ MiB'; do
+    prints "$p"
+done
 if have_python; then
     succeeds "${small[@]}" --out never --explain --json
     check "json: the description" test -n "$(json description)"

@@ -70,6 +70,7 @@ void ms_device_cpu_ops(ms_device_ops *table)
     ms_cpu_blas_ops(table);
     ms_cpu_lapack_ops(table);
     ms_cpu_level_ops(ms_cpu_level(), table);
+    ms_cpu_list_ops(table);
 }
 
 /* An OpenBLAS built on OpenMP is sequential inside a parallel region by itself; one that has

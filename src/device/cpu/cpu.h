@@ -33,6 +33,8 @@ MS_CPU_LEVELS(ms_cpu_nn_ops);        /* nn.c: rows and elements of networks */
 MS_CPU_LEVELS(ms_cpu_xent_ops);      /* xent.c: the loss */
 MS_CPU_LEVELS(ms_cpu_attention_ops); /* attention.c */
 
+ms_cpu_ops ms_cpu_list_ops; /* lists.c: lists, by the rows that take stacks */
+
 /* The best level of this processor: 0 (any), 3 or 4 (of x86-64). */
 int ms_cpu_level(void);
 /* The rows of the files above, of a level that this processor has. */

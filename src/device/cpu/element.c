@@ -298,9 +298,10 @@ static musec_status cpu_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat
 }
 
 static musec_status cpu_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
-                                  ms_mat w)
+                                  ms_mat w, ms_mat copy)
 {
-    if (u.trans != w.trans) return ref_ops().decay_add(d, step, u, decay, cautious, w);
+    if (u.trans != w.trans || copy.data != NULL) /* copies are lists.c's */
+        return ref_ops().decay_add(d, step, u, decay, cautious, w, copy);
     u              = upright(u);
     w              = upright(w);
     const tiling g = tiling_of(w, TILE_COLS);
@@ -399,6 +400,24 @@ static musec_status cpu_normal(ms_device *d, uint64_t key, double mean, double s
     return MUSEC_OK;
 }
 
+static musec_status cpu_uniform(ms_device *d, uint64_t key, double low, double high, ms_mat out)
+{
+    (void)d;
+    const double mid = 0.5 * (low + high), half = 0.5 * (high - low);
+    const tiling g = tiling_of(out, TILE_COLS);
+#pragma omp parallel for schedule(static) if (g.parallel)
+    for (int64_t k = 0; k < g.total; k++) {
+        const tile t = tile_at(&g, k);
+        for (int64_t i = t.i; i < t.i + t.rows; i++) {
+            for (int64_t j = t.j; j < t.j + t.cols; j++) {
+                const uint64_t at = (uint64_t)((t.b * out.rows + i) * out.cols + j);
+                ms_put(out, t.b, i, j, mid + half * (2.0 * ms_rand_uniform(key, at) - 1.0));
+            }
+        }
+    }
+    return MUSEC_OK;
+}
+
 void MS_CPU_FN(ms_cpu_element_ops)(ms_device_ops *table)
 {
     table->copy            = cpu_copy;
@@ -418,4 +437,5 @@ void MS_CPU_FN(ms_cpu_element_ops)(ms_device_ops *table)
     table->absmax          = cpu_absmax;
     table->count_nonfinite = cpu_count_nonfinite;
     table->normal          = cpu_normal;
+    table->uniform         = cpu_uniform;
 }

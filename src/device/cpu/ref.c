@@ -118,12 +118,10 @@ static musec_status ref_copy(ms_device *d, ms_mat x, ms_mat out)
     assert(x.rows == out.rows && x.cols == out.cols && x.count == out.count);
     const size_t bytes = ms_dtype_bytes(x.dtype);
     foreach (out) {
-        if (x.dtype != out.dtype) {
+        if (x.dtype != out.dtype)
             ms_put(out, b, i, j, ms_at(x, b, i, j));
-        } else { /* as bytes, so that even a signalling NaN keeps its bits */
-            const char *from = (const char *)x.data + (size_t)ms_mat_offset(x, b, i, j) * bytes;
-            memmove((char *)out.data + (size_t)ms_mat_offset(out, b, i, j) * bytes, from, bytes);
-        }
+        else /* as bytes, so that even a signalling NaN keeps its bits */
+            memmove(ms_mat_address(out, b, i, j), ms_mat_address(x, b, i, j), bytes);
     }
     return MUSEC_OK;
 }
@@ -241,7 +239,7 @@ static musec_status ref_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat
  * (1 - decay) w: a device that does this in float32 would round 1 - decay, and with it a decay of
  * 1e-6 by up to 3 %, at every step the same way. */
 static musec_status ref_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
-                                  ms_mat w)
+                                  ms_mat w, ms_mat copy)
 {
     (void)d;
     assert(u.rows == w.rows && u.cols == w.cols);
@@ -250,6 +248,7 @@ static musec_status ref_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num de
         const bool   against = (uv < 0.0 && wv > 0.0) || (uv > 0.0 && wv < 0.0);
         const double rate    = cautious && against ? 0.0 : ms_num_at(decay, b);
         ms_put(w, b, i, j, wv - (rate * wv + ms_num_at(step, b) * uv));
+        if (copy.data != NULL) ms_put(copy, b, i, j, ms_at(w, b, i, j));
     }
     return MUSEC_OK;
 }
@@ -321,6 +320,18 @@ static musec_status ref_normal(ms_device *d, uint64_t key, double mean, double s
     return MUSEC_OK;
 }
 
+static musec_status ref_uniform(ms_device *d, uint64_t key, double low, double high, ms_mat out)
+{
+    (void)d;
+    /* around the middle: where that is 0, there is one rounding */
+    const double mid = 0.5 * (low + high), half = 0.5 * (high - low);
+    foreach (out) {
+        const uint64_t index = (uint64_t)((b * out.rows + i) * out.cols + j);
+        ms_put(out, b, i, j, mid + half * (2.0 * ms_rand_uniform(key, index) - 1.0));
+    }
+    return MUSEC_OK;
+}
+
 static musec_status ref_scalars(ms_device *d, ms_scalar_fn fn, const double *params, int n_params,
                                 const ms_num *in, const ms_vec *out)
 {
@@ -370,6 +381,7 @@ void ms_device_ref_ops(ms_device_ops *table)
         .absmax          = ref_absmax,
         .count_nonfinite = ref_count_nonfinite,
         .normal          = ref_normal,
+        .uniform         = ref_uniform,
         .scalars         = ref_scalars,
     };
     ms_ref_nn_ops(table);

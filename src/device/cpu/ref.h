@@ -3,6 +3,9 @@
 #ifndef MS_DEVICE_CPU_REF_H
 #define MS_DEVICE_CPU_REF_H
 
+#include <string.h>
+
+#include "core/half.h"
 #include "device/device.h"
 
 static inline int64_t ms_mat_offset(ms_mat x, int64_t b, int64_t i, int64_t j)
@@ -10,24 +13,42 @@ static inline int64_t ms_mat_offset(ms_mat x, int64_t b, int64_t i, int64_t j)
     return b * x.stride + (x.trans ? j * x.ld + i : i * x.ld + j);
 }
 
+/* Where element (i, j) of matrix b lies. */
+static inline void *ms_mat_address(ms_mat x, int64_t b, int64_t i, int64_t j)
+{
+    if (x.places != NULL) {
+        x.data = x.places[b].data;
+        x.ld   = x.places[b].ld;
+        b      = 0;
+    }
+    return (char *)x.data + ms_mat_offset(x, b, i, j) * (int64_t)ms_dtype_bytes(x.dtype);
+}
+
 static inline double ms_at(ms_mat x, int64_t b, int64_t i, int64_t j)
 {
-    const int64_t o = ms_mat_offset(x, b, i, j);
-    return x.dtype == MUSEC_F32 ? (double)((const float *)x.data)[o] : ((const double *)x.data)[o];
+    const void *p = ms_mat_address(x, b, i, j);
+    switch (x.dtype) {
+    case MUSEC_F32: return (double)*(const float *)p;
+    case MUSEC_BF16: return (double)ms_float_of_bf16(*(const uint16_t *)p);
+    case MUSEC_F16: return (double)ms_float_of_f16(*(const uint16_t *)p);
+    default: return *(const double *)p;
+    }
 }
 
 static inline void ms_put(ms_mat x, int64_t b, int64_t i, int64_t j, double value)
 {
-    const int64_t o = ms_mat_offset(x, b, i, j);
-    if (x.dtype == MUSEC_F32)
-        ((float *)x.data)[o] = (float)value; /* the only rounding of `ref` */
-    else
-        ((double *)x.data)[o] = value;
+    void *p = ms_mat_address(x, b, i, j);
+    switch (x.dtype) { /* the only rounding of `ref` */
+    case MUSEC_F32: *(float *)p = (float)value; break;
+    case MUSEC_BF16: *(uint16_t *)p = ms_bf16_of_double(value); break;
+    case MUSEC_F16: *(uint16_t *)p = ms_f16_of_double(value); break;
+    default: *(double *)p = value; break;
+    }
 }
 
 static inline double ms_num_at(ms_num x, int64_t b)
 {
-    return x.each.data != NULL ? x.each.data[b] : x.value;
+    return x.each.data != NULL ? x.each.data[b] : x.list != NULL ? x.list[b] : x.value;
 }
 
 musec_status ms_ref_svd(ms_device *d, ms_mat x, ms_mat u, ms_mat s, ms_mat vt);

@@ -1,0 +1,271 @@
+/* op_timed.c - what op_bench times: sizes as they occur, on a CPU and on a GPU.
+ *
+ * A GPU has more of everything: products that fill it, all matrices of a model at once, a
+ * micro-batch of 32768 tokens.  small, medium and wide are the presets of width 768, 1024 and 2048,
+ * with 11, 16 and 16 layers. */
+#include <stdlib.h>
+
+#include "op_cases.h"
+#include "timing.h"
+
+enum { F32 = 1 << MUSEC_F32, F64 = 1 << MUSEC_F64, BF16 = 1 << MUSEC_BF16, F16 = 1 << MUSEC_F16 };
+enum { TOKENS = 32768, VOCAB = 50304 };
+
+typedef struct timed {
+    const char *op;
+    int64_t     m, n, k, count;
+    unsigned    in; /* dtypes */
+    unsigned    trans;
+    int         variant;
+    unsigned    lists;
+    bool        fused, slow;
+} timed;
+
+static const timed on_cpu[] = {
+    { "gemm", 768, 768, 768, 4, .in = F32 | F64 },
+    { "gemm", 768, 3072, 768, 4, .in = F32 | F64 },
+    { "gemm", 1024, 4096, 1024, 1, .in = F32 | F64 },
+    { "gemm_sym", 768, 768, 768, 4, .in = F32 | F64 },
+    { "gemm_sym", 768, 768, 768, 4, .in = F32 | F64, .variant = 1 },
+    { "gram", 768, 768, 768, 4, .in = F32 | F64 },
+    { "gram", 768, 768, 3072, 4, .in = F32 | F64 },
+    { "gram", 768, 768, 3072, 4, .in = F32 | F64, .trans = 1 },
+    { "gram", 1024, 1024, 4096, 1, .in = F32 | F64 },
+    { "svd", 256, 768, 0, 1, .in = F32 | F64 },
+    { "eigh", 768, 768, 768, 1, .in = F32 | F64 },
+    { "upload", 1024, 4096, 0, 1, .in = F32 | F64 },
+    { "download", 1024, 4096, 0, 1, .in = F32 | F64 },
+    { "copy", 1024, 4096, 0, 4, .in = F32 | F64 },
+    { "copy", 1024, 4096, 0, 4, .in = F32 | F64, .trans = 1 },
+    { "copy", 1024, 4096, 0, 4, .in = F32 | F64, .variant = 1 },
+    { "fill", 1024, 4096, 0, 4, .in = F32 | F64 },
+    { "scale", 1024, 4096, 0, 4, .in = F32 | F64 },
+    { "axpby", 1024, 4096, 0, 4, .in = F32 | F64 },
+    { "combine", 768, 768, 0, 4, .in = F32 | F64 },
+    { "combine", 768, 768, 0, 4, .in = F32 | F64, .variant = 1 },
+    { "combine", 768, 768, 0, 4, .in = F32 | F64, .variant = 2 },
+    { "scale_rows", 768, 3072, 0, 4, .in = F32 | F64 },
+    { "prescale", 1024, 4096, 0, 4, .in = F32 | F64 },
+    { "sign", 768, 3072, 0, 4, .in = F32 | F64 },
+    { "moments", 768, 3072, 0, 4, .in = F32 | F64 },
+    { "moments", 768, 3072, 0, 4, .in = F32 | F64, .variant = 2 }, /* with a slow average */
+    { "decay_add", 768, 3072, 0, 4, .in = F32 | F64 },
+    { "decay_add", 768, 3072, 0, 4, .in = F32 | F64, .variant = 2 }, /* cautious */
+    { "embed", 4096, 768, 50304, 1, .in = F32 },
+    { "embed_grad", 4096, 768, 50304, 1, .in = F32 },
+    { "rmsnorm", 4096, 768, 0, 1, .in = F32 },
+    { "rmsnorm_grad", 4096, 768, 0, 1, .in = F32, .variant = 3 }, /* added to what is there */
+    { "rope", 4096, 128, 0, 6, .in = F32, .variant = 2 },         /* with its norm */
+    { "rope_grad", 4096, 128, 0, 6, .in = F32, .variant = 2 },
+    { "relu2", 4096, 3072, 0, 1, .in = F32 },
+    { "relu2_grad", 4096, 3072, 0, 1, .in = F32, .variant = 1 },
+    { "attention", 4096, 64, 0, 4, .in = F32, .variant = 9 },   /* documents of 256 */
+    { "attention", 2048, 128, 0, 6, .in = F32, .variant = 10 }, /* a window of 512 */
+    { "attention_grad", 4096, 64, 0, 4, .in = F32, .variant = 9 },
+    { "attention_grad", 2048, 128, 0, 6, .in = F32, .variant = 10 },
+    { "gate", 4096, 128, 0, 6, .in = F32, .variant = 1 },
+    { "gate_grad", 4096, 128, 0, 6, .in = F32 },
+    { "mix", 4096, 768, 0, 1, .in = F32 },
+    { "mix_grad", 4096, 768, 0, 1, .in = F32 },
+    { "xent", 1024, 50304, 0, 1, .in = F32, .variant = 2 }, /* three weights, the sigmoid cap */
+    { "xent", 4096, 320, 0, 1, .in = F32 },
+    { "sum", 1024, 4096, 0, 4, .in = F32 | F64 },
+    { "sumsq", 1024, 4096, 0, 4, .in = F32 | F64 },
+    { "sumsq", 768, 768, 0, 1, .in = F32 | F64 },
+    { "absmax", 1024, 4096, 0, 4, .in = F32 | F64 },
+    { "count_nonfinite", 1024, 4096, 0, 4, .in = F32 | F64 },
+    { "normal", 1024, 4096, 0, 1, .in = F32 | F64 },
+};
+
+static const timed on_gpu[] = {
+    { "gemm", 768, 768, 768, 1, .in = BF16 },
+    { "gemm", 1024, 1024, 1024, 1, .in = BF16 },
+    { "gemm", 2048, 2048, 2048, 1, .in = BF16 },
+    { "gemm", 4096, 4096, 4096, 1, .in = BF16 },
+    { "gemm", 8192, 8192, 8192, 1, .in = BF16 },
+    { "gemm", 8192, 8192, 8192, 1, .in = F16 | F32 | F64 },
+    { "gemm", TOKENS, 2304, 768, 1, .in = BF16, .trans = 0x2 }, /* the products of small, forward */
+    { "gemm", TOKENS, 768, 768, 1, .in = BF16, .trans = 0x2 },
+    { "gemm", TOKENS, 3072, 768, 1, .in = BF16, .trans = 0x2 },
+    { "gemm", TOKENS, 768, 3072, 1, .in = BF16 },
+    { "gemm", TOKENS, VOCAB, 768, 1, .in = BF16, .trans = 0x2 },
+    { "gemm", 3072, 768, TOKENS, 1, .in = BF16, .trans = 0x1,
+      .variant = 3 }, /* and the gradients of weights */
+    { "gemm", VOCAB, 768, TOKENS, 1, .in = BF16, .trans = 0x1, .variant = 3 },
+    { "gemm", TOKENS, 3072, 1024, 1, .in = BF16, .trans = 0x2 }, /* of medium */
+    { "gemm", TOKENS, 1024, 1024, 1, .in = BF16, .trans = 0x2 },
+    { "gemm", TOKENS, 4096, 1024, 1, .in = BF16, .trans = 0x2 },
+    { "gemm", TOKENS, 1024, 4096, 1, .in = BF16 },
+    { "gemm", TOKENS, VOCAB, 1024, 1, .in = BF16, .trans = 0x2 },
+    { "gemm", 4096, 1024, TOKENS, 1, .in = BF16, .trans = 0x1,
+      .variant = 3 }, /* and the gradients of weights */
+    { "gemm", VOCAB, 1024, TOKENS, 1, .in = BF16, .trans = 0x1, .variant = 3 },
+    { "gemm", TOKENS, 6144, 2048, 1, .in = BF16, .trans = 0x2 }, /* of wide */
+    { "gemm", TOKENS, 2048, 2048, 1, .in = BF16, .trans = 0x2 },
+    { "gemm", TOKENS, 8192, 2048, 1, .in = BF16, .trans = 0x2 },
+    { "gemm", TOKENS, 2048, 8192, 1, .in = BF16 },
+    { "gemm", TOKENS, VOCAB, 2048, 1, .in = BF16, .trans = 0x2 },
+    { "gemm", 8192, 2048, TOKENS, 1, .in = BF16, .trans = 0x1,
+      .variant = 3 }, /* and the gradients of weights */
+    { "gemm", VOCAB, 2048, TOKENS, 1, .in = BF16, .trans = 0x1, .variant = 3 },
+    { "gemm", 768, 768, 768, 66, .in = F16 }, /* operators, over all matrices of a model */
+    { "gemm", 768, 768, 768, 66, .in = F16, .variant = 2 },
+    { "gemm_sym", 768, 768, 768, 66, .in = F16 },
+    { "gemm_sym", 768, 768, 768, 66, .in = F16, .variant = 2 },
+    { "gram", 768, 768, 768, 44, .in = F16, .variant = 1 },
+    { "gram", 768, 768, 3072, 22, .in = F16, .variant = 1, .trans = 0x1 },
+    { "gemm", 3072, 768, 768, 22, .in = F16, .variant = 2 }, /* the product that applies them */
+    { "combine", 768, 768, 0, 66, .in = F16 },
+    { "combine", 768, 768, 0, 66, .in = F32, .variant = 6 },
+    { "combine", 768, 768, 0, 66, .in = F32, .variant = 8 },
+    { "prescale", 3072, 768, 0, 22, .in = F32, .variant = 1 },
+    { "sumsq", 768, 768, 0, 66, .in = F32 | F16 },
+    { "gemm", 1024, 1024, 1024, 96, .in = F16 }, /* operators, over all matrices of a model */
+    { "gemm", 1024, 1024, 1024, 96, .in = F16, .variant = 2 },
+    { "gemm_sym", 1024, 1024, 1024, 96, .in = F16 },
+    { "gemm_sym", 1024, 1024, 1024, 96, .in = F16, .variant = 2 },
+    { "gram", 1024, 1024, 1024, 64, .in = F16, .variant = 1 },
+    { "gram", 1024, 1024, 4096, 32, .in = F16, .variant = 1, .trans = 0x1 },
+    { "gemm", 4096, 1024, 1024, 32, .in = F16, .variant = 2 }, /* the product that applies them */
+    { "combine", 1024, 1024, 0, 96, .in = F16 },
+    { "combine", 1024, 1024, 0, 96, .in = F32, .variant = 6 },
+    { "combine", 1024, 1024, 0, 96, .in = F32, .variant = 8 },
+    { "prescale", 4096, 1024, 0, 32, .in = F32, .variant = 1 },
+    { "sumsq", 1024, 1024, 0, 96, .in = F32 | F16 },
+    { "gemm", 2048, 2048, 2048, 96, .in = F16 }, /* operators, over all matrices of a model */
+    { "gemm", 2048, 2048, 2048, 96, .in = F16, .variant = 2 },
+    { "gemm_sym", 2048, 2048, 2048, 96, .in = F16 },
+    { "gemm_sym", 2048, 2048, 2048, 96, .in = F16, .variant = 2 },
+    { "gram", 2048, 2048, 2048, 64, .in = F16, .variant = 1 },
+    { "gram", 2048, 2048, 8192, 32, .in = F16, .variant = 1, .trans = 0x1 },
+    { "gemm", 8192, 2048, 2048, 32, .in = F16, .variant = 2 }, /* the product that applies them */
+    { "combine", 2048, 2048, 0, 96, .in = F16 },
+    { "combine", 2048, 2048, 0, 96, .in = F32, .variant = 6 },
+    { "combine", 2048, 2048, 0, 96, .in = F32, .variant = 8 },
+    { "prescale", 8192, 2048, 0, 32, .in = F32, .variant = 1 },
+    { "sumsq", 2048, 2048, 0, 96, .in = F32 | F16 },
+    { "gemm", 768, 768, 768, 66, .in = F32 },
+    { "gemm_sym", 768, 768, 768, 66, .in = F32 },
+    { "copy", 8192, 8192, 0, 8, .in = F32 },
+    { "copy", 8192, 8192, 0, 8, .in = F32, .trans = 0x1 },
+    { "copy", 8192, 8192, 0, 8, .in = F32, .variant = 2 }, /* to bf16 */
+    { "copy", 8192, 8192, 0, 8, .in = BF16, .trans = 0x1 },
+    { "fill", 8192, 8192, 0, 8, .in = F32 },
+    { "scale", 8192, 8192, 0, 4, .in = F32 },
+    { "axpby", 8192, 8192, 0, 4, .in = F32 },
+    { "scale_rows", 8192, 8192, 0, 4, .in = F32 },
+    { "sign", 8192, 8192, 0, 4, .in = F32 },
+    { "sum", 8192, 8192, 0, 8, .in = F32 | BF16 },
+    { "absmax", 8192, 8192, 0, 8, .in = F32 | BF16 },
+    { "count_nonfinite", 8192, 8192, 0, 8, .in = F32 | BF16 },
+    { "normal", 8192, 8192, 0, 4, .in = F32 },
+    { "uniform", 8192, 8192, 0, 4, .in = F32 },
+    { "axpby", 3072, 768, 0, 22, .in = F32, .lists = 0x1 }, /* all parameters at once */
+    { "moments", 3072, 768, 0, 22, .in = F32, .lists = 0x1 },
+    { "decay_add", 3072, 768, 0, 22, .in = F32, .variant = 4,
+      .lists = 0x6 }, /* with a copy in bf16 */
+    { "decay_add", 3072, 768, 0, 22, .in = F32, .variant = 5, .lists = 0x6 }, /* cautious */
+    { "decay_add", 8192, 2048, 0, 32, .in = F32, .variant = 5, .lists = 0x6 },
+    { "moments", VOCAB, 2048, 0, 1, .in = F32 },
+    { "embed", TOKENS, 768, VOCAB, 1, .in = BF16 },
+    { "embed_grad", TOKENS, 768, VOCAB, 1, .in = BF16 },
+    { "rmsnorm", TOKENS, 768, 0, 1, .in = BF16 },
+    { "rmsnorm_grad", TOKENS, 768, 0, 1, .in = BF16, .variant = 3 },
+    { "rope", TOKENS, 128, 0, 6, .in = BF16, .variant = 4,
+      .fused = true }, /* with its norm, half of the columns */
+    { "rope_grad", TOKENS, 128, 0, 6, .in = BF16, .variant = 4, .fused = true },
+    { "relu2", TOKENS, 3072, 0, 1, .in = BF16 },
+    { "relu2_grad", TOKENS, 3072, 0, 1, .in = BF16, .variant = 1 },
+    { "gate", TOKENS, 128, 0, 6, .in = BF16, .fused = true },
+    { "gate_grad", TOKENS, 128, 0, 6, .in = BF16, .fused = true },
+    { "mix", TOKENS, 768, 0, 1, .in = BF16 },
+    { "mix_grad", TOKENS, 768, 0, 1, .in = BF16 },
+    { "embed", TOKENS, 1024, VOCAB, 1, .in = BF16 },
+    { "embed_grad", TOKENS, 1024, VOCAB, 1, .in = BF16 },
+    { "rmsnorm", TOKENS, 1024, 0, 1, .in = BF16 },
+    { "rmsnorm_grad", TOKENS, 1024, 0, 1, .in = BF16, .variant = 3 },
+    { "rope", TOKENS, 128, 0, 8, .in = BF16, .variant = 4,
+      .fused = true }, /* with its norm, half of the columns */
+    { "rope_grad", TOKENS, 128, 0, 8, .in = BF16, .variant = 4, .fused = true },
+    { "relu2", TOKENS, 4096, 0, 1, .in = BF16 },
+    { "relu2_grad", TOKENS, 4096, 0, 1, .in = BF16, .variant = 1 },
+    { "gate", TOKENS, 128, 0, 8, .in = BF16, .fused = true },
+    { "gate_grad", TOKENS, 128, 0, 8, .in = BF16, .fused = true },
+    { "mix", TOKENS, 1024, 0, 1, .in = BF16 },
+    { "mix_grad", TOKENS, 1024, 0, 1, .in = BF16 },
+    { "embed", TOKENS, 2048, VOCAB, 1, .in = BF16 },
+    { "embed_grad", TOKENS, 2048, VOCAB, 1, .in = BF16 },
+    { "rmsnorm", TOKENS, 2048, 0, 1, .in = BF16 },
+    { "rmsnorm_grad", TOKENS, 2048, 0, 1, .in = BF16, .variant = 3 },
+    { "rope", TOKENS, 128, 0, 16, .in = BF16, .variant = 4,
+      .fused = true }, /* with its norm, half of the columns */
+    { "rope_grad", TOKENS, 128, 0, 16, .in = BF16, .variant = 4, .fused = true },
+    { "relu2", TOKENS, 8192, 0, 1, .in = BF16 },
+    { "relu2_grad", TOKENS, 8192, 0, 1, .in = BF16, .variant = 1 },
+    { "gate", TOKENS, 128, 0, 16, .in = BF16, .fused = true },
+    { "gate_grad", TOKENS, 128, 0, 16, .in = BF16, .fused = true },
+    { "mix", TOKENS, 2048, 0, 1, .in = BF16 },
+    { "mix_grad", TOKENS, 2048, 0, 1, .in = BF16 },
+    { "xent", TOKENS, VOCAB, 0, 1, .in = BF16, .variant = 2 }, /* three weights, the sigmoid cap */
+    { "xent", TOKENS, VOCAB, 0, 1, .in = BF16 },               /* one, no cap */
+    { "attention", TOKENS, 128, 0, 6, .in = BF16 | F16, .variant = 11,
+      .fused = true }, /* window 1024, documents of 2048 */
+    { "attention", TOKENS, 128, 0, 8, .in = BF16, .variant = 12, .fused = true }, /* 1024, 4096 */
+    { "attention", TOKENS, 128, 0, 8, .in = BF16, .variant = 13, .fused = true }, /* 128, 4096 */
+    { "attention", TOKENS, 128, 0, 8, .in = BF16, .variant = 14, .fused = true }, /* 3456, 4096 */
+    { "attention", TOKENS, 128, 0, 16, .in = BF16, .variant = 12, .fused = true },
+    { "attention_grad", TOKENS, 128, 0, 6, .in = BF16 | F16, .variant = 11,
+      .fused = true }, /* window 1024, documents of 2048 */
+    { "attention_grad", TOKENS, 128, 0, 8, .in = BF16, .variant = 12,
+      .fused = true }, /* 1024, 4096 */
+    { "attention_grad", TOKENS, 128, 0, 8, .in = BF16, .variant = 13,
+      .fused = true }, /* 128, 4096 */
+    { "attention_grad", TOKENS, 128, 0, 8, .in = BF16, .variant = 14,
+      .fused = true }, /* 3456, 4096 */
+    { "attention_grad", TOKENS, 128, 0, 16, .in = BF16, .variant = 12, .fused = true },
+    { "upload", 8192, 8192, 0, 1, .in = F32 },
+    { "download", 8192, 8192, 0, 1, .in = F32 },
+    { "eigh", 768, 768, 768, 1, .in = F32 | F64, .slow = true },
+    { "svd", 768, 768, 0, 1, .in = F32, .slow = true },
+};
+
+typedef struct list {
+    op_case *at;
+    size_t   n, room;
+} list;
+
+static void append(list *l, const timed *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
+            if ((from[i].in >> t & 1u) == 0) continue;
+            if (l->n < l->room)
+                l->at[l->n] = (op_case){ .op      = from[i].op,
+                                         .m       = from[i].m,
+                                         .n       = from[i].n,
+                                         .k       = from[i].k,
+                                         .count   = from[i].count,
+                                         .dtype   = t,
+                                         .trans   = from[i].trans,
+                                         .fused   = from[i].fused,
+                                         .variant = from[i].variant,
+                                         .timing  = true,
+                                         .slow    = from[i].slow,
+                                         .lists   = from[i].lists };
+            l->n++;
+        }
+}
+
+op_case *op_timings(const ms_device *d, size_t *n)
+{
+    const bool   host = ms_is_on_host(d);
+    const timed *from = host ? on_cpu : on_gpu;
+    const size_t rows = host ? COUNT(on_cpu) : COUNT(on_gpu);
+    list         l    = { 0 };
+    append(&l, from, rows); /* once to count, once to write */
+    l = (list){ .at = calloc(l.n, sizeof *l.at), .room = l.n };
+    if (l.at == NULL) return NULL;
+    append(&l, from, rows);
+    *n = l.n;
+    return l.at;
+}

@@ -1,0 +1,117 @@
+/* lists.c - lists on the CPU: one call per matrix, each spread over all threads as ever. */
+#include "device/cpu/cpu.h"
+
+static ms_device_ops of_stacks(void)
+{
+    ms_device_ops table;
+    ms_device_ref_ops(&table);
+    ms_cpu_level_ops(ms_cpu_level(), &table);
+    return table;
+}
+
+static ms_mat one(ms_mat x, int64_t b) { return x.data == NULL ? x : ms_mat_slice(x, b, 1); }
+
+static musec_status list_copy(ms_device *d, ms_mat x, ms_mat out)
+{
+    const ms_device_ops op = of_stacks();
+    musec_status        st = MUSEC_OK;
+    if (x.places == NULL && out.places == NULL) return op.copy(d, x, out);
+    for (int64_t b = 0; b < out.count; b++)
+        TRY(op.copy(d, one(x, b), one(out, b)));
+done:
+    return st;
+}
+
+static musec_status list_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y)
+{
+    const ms_device_ops op = of_stacks();
+    musec_status        st = MUSEC_OK;
+    if (x.places == NULL && y.places == NULL) return op.axpby(d, alpha, x, beta, y);
+    for (int64_t b = 0; b < y.count; b++)
+        TRY(op.axpby(d, ms_num_slice(alpha, b, 1), one(x, b), ms_num_slice(beta, b, 1), one(y, b)));
+done:
+    return st;
+}
+
+static musec_status list_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms,
+                                 int n_terms)
+{
+    const ms_device_ops op    = of_stacks();
+    bool                lists = x.places != NULL || y.places != NULL;
+    ms_term             of[4] = { 0 };
+    musec_status        st    = MUSEC_OK;
+    for (int t = 0; t < n_terms; t++)
+        lists = lists || terms[t].out.places != NULL;
+    if (!lists) return op.combine(d, x, y, terms, n_terms);
+    for (int64_t b = 0; b < terms[0].out.count; b++) {
+        for (int t = 0; t < n_terms; t++)
+            of[t] = (ms_term){ .x_coef = ms_num_slice(terms[t].x_coef, b, 1),
+                               .y_coef = ms_num_slice(terms[t].y_coef, b, 1),
+                               .diag   = ms_num_slice(terms[t].diag, b, 1),
+                               .out    = one(terms[t].out, b) };
+        TRY(op.combine(d, one(x, b), one(y, b), of, n_terms));
+    }
+done:
+    return st;
+}
+
+static musec_status list_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
+                                 ms_mat slow, ms_mat u)
+{
+    const ms_device_ops op = of_stacks();
+    musec_status        st = MUSEC_OK;
+    if (g.places == NULL && u.places == NULL) return op.moments(d, rates, g, m, v, slow, u);
+    for (int64_t b = 0; b < g.count; b++)
+        TRY(op.moments(d, rates, one(g, b), one(m, b), one(v, b), one(slow, b), one(u, b)));
+done:
+    return st;
+}
+
+static musec_status list_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
+                                   ms_mat w, ms_mat copy)
+{
+    const ms_device_ops op   = of_stacks();
+    const ms_mat        none = { 0 };
+    musec_status        st   = MUSEC_OK;
+    if (u.places == NULL && w.places == NULL && copy.places == NULL) {
+        TRY(op.decay_add(d, step, u, decay, cautious, w, none));
+        if (copy.data != NULL) TRY(op.copy(d, w, copy));
+        return st;
+    }
+    for (int64_t b = 0; b < w.count; b++) {
+        TRY(op.decay_add(d, ms_num_slice(step, b, 1), one(u, b), ms_num_slice(decay, b, 1),
+                         cautious, one(w, b), none));
+        if (copy.data != NULL) TRY(op.copy(d, one(w, b), one(copy, b)));
+    }
+done:
+    return st;
+}
+
+#define REDUCTION(name)                                                 \
+    static musec_status list_##name(ms_device *d, ms_mat x, ms_vec out) \
+    {                                                                   \
+        const ms_device_ops op = of_stacks();                           \
+        musec_status        st = MUSEC_OK;                              \
+        if (x.places == NULL) return op.name(d, x, out);                \
+        for (int64_t b = 0; b < x.count && st == MUSEC_OK; b++)         \
+            st = op.name(d, one(x, b), ms_vec_slice(out, b, 1));        \
+        return st;                                                      \
+    }
+
+REDUCTION(sum)
+REDUCTION(sumsq)
+REDUCTION(absmax)
+REDUCTION(count_nonfinite)
+
+void ms_cpu_list_ops(ms_device_ops *table)
+{
+    table->copy            = list_copy;
+    table->axpby           = list_axpby;
+    table->combine         = list_combine;
+    table->moments         = list_moments;
+    table->decay_add       = list_decay_add;
+    table->sum             = list_sum;
+    table->sumsq           = list_sumsq;
+    table->absmax          = list_absmax;
+    table->count_nonfinite = list_count_nonfinite;
+}

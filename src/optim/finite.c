@@ -1,0 +1,86 @@
+/* finite.c - are all gradients numbers?  Asked before a step changes anything.
+ *
+ * Parameters of equal shape are counted through in one call, whatever their blocks are; all counts
+ * come to the host at once, which is the one time that a step waits. */
+#include "optim/optim.h"
+
+static bool same_shape(ms_mat a, ms_mat b)
+{
+    return a.rows == b.rows && a.cols == b.cols && a.dtype == b.dtype;
+}
+
+/* The matrices of one stack, as places behind the n that are there. */
+static int64_t add_places(ms_mat x, ms_mat_place *places, int64_t n)
+{
+    for (int64_t b = 0; b < x.count; b++)
+        places[n++] = (ms_mat_place){ ms_mat_slice(x, b, 1).data, x.ld };
+    return n;
+}
+
+/* Counts in all gradients (or weights) of the shape of parameter `first`, into out from *at on.
+ * Notes in at_of where the counts of each parameter begin. */
+static musec_status count_shape(musec_optim *opt, const musec_view *grads, bool weights,
+                                size_t first, ms_vec out, int64_t *at, int64_t *at_of)
+{
+    ms_mat  x = opt->params[first].weight;
+    int64_t n = 0, members = 0;
+    for (size_t i = first; i < opt->n_params; i++) {
+        const ms_param *p = &opt->params[i];
+        if (grads[i].data == NULL || !same_shape(p->weight, x)) continue;
+        const ms_mat one = weights ? p->weight : ms_grad_mat(p, grads[i]);
+        if (members++ == 0) x = one;
+        at_of[i] = *at + n;
+        n        = add_places(one, opt->places, n);
+    }
+    if (members > 1) { /* one parameter is a stack as it is */
+        x.places = opt->places;
+        x.count  = n;
+    }
+    const musec_status st = opt->d->ops->count_nonfinite(opt->d, x, ms_vec_slice(out, *at, n));
+    *at += n;
+    return st;
+}
+
+static musec_status count_all(musec_optim *opt, const musec_view *grads, bool weights, ms_vec out,
+                              int64_t *at, int64_t *at_of)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < opt->n_params; i++)
+        at_of[i] = -1;
+    for (size_t i = 0; i < opt->n_params; i++)
+        if (grads[i].data != NULL && at_of[i] < 0)
+            TRY(count_shape(opt, grads, weights, i, out, at, at_of));
+done:
+    return st;
+}
+
+static bool any(const double *counts, int64_t at, int64_t n)
+{
+    bool found = false;
+    for (int64_t i = at; i < at + n; i++)
+        found = found || !(counts[i] == 0.0);
+    return found;
+}
+
+musec_status ms_optim_find_nonfinite(musec_optim *opt, const musec_view *grads, size_t *found)
+{
+    const bool    coupled = opt->cfg.decay_form == MUSEC_DECAY_COUPLED;
+    const ms_mark mark    = ms_arena_mark(&opt->d->scratch);
+    int64_t      *of_grad = opt->counted, *of_weight = opt->counted + opt->n_params, at = 0;
+    ms_vec        counts;
+    musec_status  st = MUSEC_OK;
+    *found           = opt->n_params;
+    TRY(ms_scratch_vec(opt->d, 2 * opt->n_places, &counts));
+    TRY(count_all(opt, grads, false, counts, &at, of_grad));
+    if (coupled) TRY(count_all(opt, grads, true, counts, &at, of_weight));
+    if (at > 0) TRY(ms_vec_download(opt->d, ms_vec_slice(counts, 0, at), opt->numbers));
+    for (size_t i = 0; i < opt->n_params && *found == opt->n_params; i++) {
+        const int64_t n = opt->params[i].weight.count;
+        if (grads[i].data == NULL) continue;
+        if (any(opt->numbers, of_grad[i], n) || (coupled && any(opt->numbers, of_weight[i], n)))
+            *found = i;
+    }
+done:
+    ms_arena_reset(&opt->d->scratch, mark);
+    return st;
+}

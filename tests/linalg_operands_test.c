@@ -1,0 +1,330 @@
+/* linalg_operands_test.c - products whose operands have 16 bits, on every device that has them.
+ *
+ * Each mode is held to its own scalar map in exact arithmetic, within twice the rounding that is
+ * tabled in docs/operators.md, whatever the scale of the matrix and of D. */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clip_run.h"
+#include "linalg/linalg.h"
+#include "oracle.h"
+
+static const musec_dtype narrow[] = { MUSEC_F16, MUSEC_BF16 };
+
+static const struct mode {
+    const char *op;
+    int         literal;
+    double      bound[2][3];  /* f16, bf16: |result - map|_2 / D for s_1 / D up to 1, 10, more */
+    double      excess[2][3]; /* |result|_2 / D - 1 */
+} modes[] = {
+    { "ssc",
+      0,
+      { { 3e-3, 3e-3, 3e-3 }, { 2e-2, 2e-2, 2e-2 } },
+      { { 2e-3, 2e-3, 2e-3 }, { 2e-2, 2e-2, 2e-2 } } },
+    { "ssc",
+      1,
+      { { 3e-3, 3e-3, 3e-3 }, { 2e-2, 2e-2, 2e-2 } },
+      { { 2e-3, 2e-3, 2e-3 }, { 2e-2, 2e-2, 2e-2 } } },
+    { "paper7",
+      0,
+      { { 3e-3, 3e-3, 3e-3 }, { 2e-2, 2e-2, 2e-2 } },
+      { { 2e-3, 2e-3, 2e-3 }, { 2e-2, 2e-2, 2e-2 } } },
+    { "fast",
+      0,
+      { { 1e-3, 4e-3, 7e-3 }, { 5e-3, 3e-2, 7e-2 } },
+      { { 2e-3, 2e-3, 7e-3 }, { 2e-2, 2e-2, 7e-2 } } },
+};
+
+/* ---- the scalar map -------------------------------------------------------------------------- */
+
+typedef struct law_plan {
+    double  threshold, alpha;
+    ms_plan plan;
+} law_plan;
+
+static double law_plan_of(double s, const void *arg)
+{
+    const law_plan *law = arg;
+    const double    u   = hypot(s, law->threshold) / sqrt(law->alpha);
+    return law_soft(s, law->threshold) * ms_plan_gain(&law->plan, u);
+}
+
+static law_plan law_of(const struct mode *m, const oracle *o, double threshold, musec_dtype dtype)
+{
+    law_plan law = { .threshold = threshold };
+    if (strcmp(m->op, "fast") != 0) {
+        law.alpha = law_alpha_fro(o->s, o->k, threshold);
+        if (strcmp(m->op, "paper7") == 0)
+            ms_plan_paper7(&law.plan);
+        else
+            ms_plan_newton_schulz(5, &law.plan);
+        return law;
+    }
+    law.alpha          = law_alpha_c4(o->s, o->k, threshold) * (dtype == MUSEC_F16 ? 1.002 : 1.01);
+    const double u_low = threshold / sqrt(law.alpha);
+    ms_plan_fast(u_low >= 0.40 ? 0 : u_low >= 0.16 ? 1 : 2, &law.plan);
+    return law;
+}
+
+/* One mode on one matrix, of which the oracle knows the singular values. */
+static void check_mode(ms_device *dev, const struct mode *m, int t, oracle *o, double D)
+{
+    const double      ratio = o->s[0] / D;
+    const int         size  = ratio <= 1.0 ? 0 : ratio <= 10.0 ? 1 : 2;
+    const law_plan    law   = law_of(m, o, D, narrow[t]);
+    musec_clip_config cfg   = run_config(m->op, D);
+    musec_clip_report report;
+    cfg.literal  = m->literal;
+    cfg.operands = narrow[t];
+    double *got  = run_clip(dev, &cfg, MUSEC_F32, o->x, o->rows, o->cols, &report);
+    oracle_map(o, law_plan_of, &law);
+    const double bound = 2.0 * m->bound[t][size] * D;
+    const double err   = run_norm2_diff(got, o->want, o->rows, o->cols, bound);
+    const double norm  = oracle_norm2(got, MUSEC_F64, o->rows, o->cols);
+    const char  *type  = strchr(report.path, '\0');
+    while (type > report.path && *type != ' ')
+        type--;
+    CHECK(strcmp(type, narrow[t] == MUSEC_F16 ? " f16" : " bf16") == 0, "path \"%s\"", report.path);
+    CHECK(err <= bound, "%s, %d x %d, s_1 = %g, D = %g: error %g D", report.path, (int)o->rows,
+          (int)o->cols, o->s[0], D, err / D);
+    CHECK(norm <= D * (1.0 + m->excess[t][size]), "%s, s_1 = %g, D = %g: the norm is %g D",
+          report.path, o->s[0], D, norm / D);
+    free(got);
+}
+
+static void check_modes(ms_device *dev, oracle *o, double D)
+{
+    for (int t = 0; t < (int)COUNT(narrow); t++)
+        for (size_t m = 0; ms_device_has(dev, narrow[t]) && m < COUNT(modes); m++)
+            check_mode(dev, &modes[m], t, o, D);
+}
+
+TEST_EACH_DEVICE(every_mode_follows_its_map, dev)
+{
+    static const int64_t shapes[][2] = { { 16, 48 }, { 64, 40 }, { 33, 33 }, { 96, 96 } };
+    static const double  ratios[]    = { 0.01, 1.0, 10.0, 100.0 };
+    for (size_t i = 0; i < COUNT(shapes) - (run_is_slow(dev) ? 1 : 0); i++)
+        for (int kind = 0; kind < ORACLE_KINDS; kind++)
+            for (size_t k = 0; k < COUNT(ratios); k++) {
+                const double D = 0.37, top = D * ratios[k];
+                const double bottom = kind == ORACLE_HALF ? 0.0 : 0.02 * top;
+                oracle o = oracle_make(shapes[i][0], shapes[i][1], (oracle_kind)kind, top, bottom,
+                                       (uint64_t)kind + 10 * i);
+                check_modes(dev, &o, D);
+                oracle_free(&o);
+            }
+}
+
+/* ---- scales ---------------------------------------------------------------------------------- */
+
+TEST_EACH_DEVICE(scales_do_not_matter, dev)
+{
+    static const struct {
+        double top, D;
+    } scales[] = {
+        { 1e20, 1e20 }, { 1e-20, 1e-20 },  { 1e20, 1.0 },   { 1.0, 1e20 },
+        { 1e-20, 1.0 }, { 1.0, 1e-20 },    { 1e-30, 1e30 }, { 1e30, 1e-3 },
+        { 1e-3, 1e-2 }, { 300.0, 1000.0 }, { 1e-36, 1e-3 },
+    };
+    for (size_t i = 0; i < COUNT(scales); i++) {
+        oracle o = oracle_make(12, 20, ORACLE_LINEAR, scales[i].top, 0.1 * scales[i].top, 3);
+        oracle t = oracle_make(20, 12, ORACLE_ONE, scales[i].top, 0.0, 4); /* rank one */
+        check_modes(dev, &o, scales[i].D);
+        check_modes(dev, &t, scales[i].D);
+        oracle_free(&o);
+        oracle_free(&t);
+    }
+}
+
+TEST_EACH_DEVICE(zeros_and_vectors_are_as_ever, dev)
+{
+    static const char *const ops[]     = { "ssc", "paper7", "fast", "accurate", "ns5" };
+    const double             zeros[40] = { 0 };
+    double                  *line      = oracle_gaussian(1, 40, 2);
+    for (size_t t = 0; t < COUNT(narrow); t++) {
+        if (!ms_device_has(dev, narrow[t])) continue;
+        for (size_t i = 0; i < COUNT(ops); i++) {
+            musec_clip_config cfg = run_config(ops[i], 0.3);
+            cfg.operands          = narrow[t];
+            double *got           = run_clip(dev, &cfg, MUSEC_F32, zeros, 5, 8, NULL);
+            CHECK(run_same_bits(got, zeros, 40), "%s of zeros", ops[i]);
+            free(got);
+            if (strcmp(ops[i], "ns5") == 0) continue;
+            double *narrow_line = run_clip(dev, &cfg, MUSEC_F32, line, 1, 40, NULL);
+            cfg.operands        = 0; /* one singular value takes no products */
+            double *wide_line   = run_clip(dev, &cfg, MUSEC_F32, line, 1, 40, NULL);
+            CHECK(run_same_bits(narrow_line, wide_line, 40), "%s of a vector", ops[i]);
+            free(narrow_line), free(wide_line);
+        }
+    }
+    free(line);
+}
+
+/* However many steps, whatever s_1 / D: a small eigenvalue that rounding made negative would run
+ * away. */
+TEST_EACH_DEVICE(many_steps_stay_in_the_ball, dev)
+{
+    static const int    many[]   = { 9, 20, 41 };
+    static const double ratios[] = { 10.0, 100.0, 1e4, 1e9 };
+    for (size_t i = 0; i < 4 * COUNT(many) * COUNT(ratios); i++) {
+        const musec_dtype type = narrow[i % 2];
+        const double      top  = ratios[i / 4 % COUNT(ratios)];
+        if (!ms_device_has(dev, type)) continue;
+        oracle            o   = oracle_make(24, 20, i % 3 ? ORACLE_GEOMETRIC : ORACLE_HALF, top,
+                               i % 3 ? top * 1e-5 : 0.0, i);
+        musec_clip_config cfg = run_config("ssc", 1.0);
+        cfg.iters             = many[i / 4 / COUNT(ratios)];
+        cfg.literal           = i / 2 % 2;
+        cfg.operands          = type;
+        double      *got      = run_clip(dev, &cfg, MUSEC_F32, o.x, 24, 20, NULL);
+        const double norm     = oracle_norm2(got, MUSEC_F64, 24, 20);
+        CHECK(norm <= (type == MUSEC_F16 ? 1.05 : 1.15), "K = %d%s, s_1 = %g, %s: norm %g",
+              cfg.iters, cfg.literal ? " literal" : "", top, type == MUSEC_F16 ? "f16" : "bf16",
+              norm);
+        free(got);
+        oracle_free(&o);
+    }
+}
+
+/* ---- accurate -------------------------------------------------------------------------------- */
+
+static double soft_of(double s, const void *arg) { return law_soft(s, *(const double *)arg); }
+
+/* A tolerance that 16 bits can keep is kept with them, another one without. */
+TEST_EACH_DEVICE(accurate_takes_what_keeps_its_promise, dev)
+{
+    static const double tols[] = { 1e-1, 2e-2, 5e-3, 1e-3, 1e-5 }, ratios[] = { 0.5, 3.0, 30.0 };
+    for (size_t t = 0; t < COUNT(narrow); t++) {
+        int by_narrow = 0, by_wide = 0;
+        for (size_t i = 0; ms_device_has(dev, narrow[t]) && i < COUNT(tols) * COUNT(ratios); i++) {
+            const double      D = 0.8, top = D * ratios[i / COUNT(tols)];
+            oracle            o   = oracle_make(20, 31, ORACLE_GEOMETRIC, top, 0.05 * top, i);
+            musec_clip_config cfg = run_config("accurate", D);
+            musec_clip_report report;
+            cfg.tol      = tols[i % COUNT(tols)];
+            cfg.operands = narrow[t];
+            double *got  = run_clip(dev, &cfg, MUSEC_F32, o.x, 20, 31, &report);
+            oracle_map(&o, soft_of, &D);
+            const double bound = (2.0 * cfg.tol + 1e-5) * D;
+            const double err   = run_norm2_diff(got, o.want, 20, 31, bound);
+            CHECK(err <= bound, "%s, tol %g, s_1 = %g D: error %g D", report.path, cfg.tol, top / D,
+                  err / D);
+            if (strstr(report.path, "f16") != NULL)
+                by_narrow++;
+            else
+                by_wide++;
+            CHECK(strstr(report.path, "f16") == NULL || cfg.tol > 1e-3, "%s for tol %g",
+                  report.path, cfg.tol);
+            free(got);
+            oracle_free(&o);
+        }
+        CHECK((by_narrow > 2 && by_wide > 2) || !ms_device_has(dev, narrow[t]), "%d and %d",
+              by_narrow, by_wide);
+    }
+}
+
+/* A stack of matrices that take different ways: each as it does alone. */
+TEST_EACH_DEVICE(accurate_matrices_of_a_stack_go_their_own_ways, dev)
+{
+    enum { N = 5, ROWS = 12, COLS = 18 };
+    static const double tops[N] = { 0.5, 40.0, 0.6, 3.0, 2000.0 };
+    double              x[N * ROWS * COLS];
+    musec_clip_config   cfg = run_config("accurate", 1.0);
+    musec_clip_report   together[N], alone;
+    if (!ms_device_has(dev, MUSEC_F16) || dev->kind->stackwise) return;
+    cfg.tol      = 2e-2;
+    cfg.operands = MUSEC_F16;
+    for (int i = 0; i < N; i++) {
+        oracle o = oracle_make(ROWS, COLS, ORACLE_LINEAR, tops[i], 0.1, (uint64_t)i);
+        memcpy(x + i * ROWS * COLS, o.x, sizeof x / N);
+        oracle_free(&o);
+    }
+    double *all = run_clip_in(dev, &cfg, MUSEC_F32, x, ROWS, COLS,
+                              (run_layout){ .more = N - 1, .pad = 1, .gap = 2 }, together);
+    for (int i = 0; i < N; i++) {
+        double *one = run_clip(dev, &cfg, MUSEC_F32, x + i * ROWS * COLS, ROWS, COLS, &alone);
+        CHECK(run_same_bits(one, all + i * ROWS * COLS, ROWS * COLS), "matrix %d", i);
+        CHECK(strcmp(alone.path, together[i].path) == 0, "matrix %d: %s and %s", i, alone.path,
+              together[i].path);
+        free(one);
+    }
+    free(all);
+}
+
+/* ---- Muon ------------------------------------------------------------------------------------ */
+
+static double quintic_of(double s, const void *arg)
+{
+    double x = s / (*(const double *)arg + 1e-7);
+    for (int k = 0; k < 5; k++)
+        x = 3.4445 * x - 4.7750 * pow(x, 3) + 2.0315 * pow(x, 5);
+    return x;
+}
+
+TEST_EACH_DEVICE(quintic_steps_follow_their_map, dev)
+{
+    static const int64_t shapes[][2] = { { 16, 40 }, { 40, 16 }, { 24, 24 }, { 1, 9 }, { 9, 1 } };
+    for (size_t i = 0; i < COUNT(shapes) * COUNT(narrow); i++) {
+        const int64_t     rows = shapes[i / 2][0], cols = shapes[i / 2][1];
+        const musec_dtype type = narrow[i % 2];
+        if (!ms_device_has(dev, type)) continue;
+        oracle            o   = oracle_make(rows, cols, ORACLE_LINEAR, 30.0, 3.0, i);
+        musec_clip_config cfg = run_config("ns5", 1.0);
+        const double      fro = run_fro(o.s, o.k);
+        cfg.operands          = type;
+        double *got           = run_clip(dev, &cfg, MUSEC_F32, o.x, rows, cols, NULL);
+        oracle_map(&o, quintic_of, &fro);
+        const double bound = type == MUSEC_F16 ? 1e-2 : 8e-2;
+        const double err   = run_norm2_diff(got, o.want, rows, cols, bound);
+        CHECK(err <= bound, "%d x %d: %g", (int)rows, (int)cols, err);
+        free(got);
+        oracle_free(&o);
+    }
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+static void refused(ms_device *dev, musec_dtype input, int operands, musec_status why,
+                    const char *words)
+{
+    double            x[6] = { 1, 2, 3, 4, 5, 6 };
+    run_stack         in   = run_stack_make(dev, input, 2, 3, (run_layout){ 0 }, x, 0.0);
+    run_stack         out  = run_stack_make(dev, input, 2, 3, (run_layout){ 0 }, NULL, 7.0);
+    musec_clip_config cfg  = run_config("fast", 1.0);
+    cfg.operands           = operands;
+    const musec_status st  = musec_clip(dev, &cfg, in.view, out.view, NULL);
+    CHECK(st == why && strstr(dev->error.text, words) != NULL, "operands %d of dtype %d: %s, %s",
+          operands, (int)input, musec_status_name(st), dev->error.text);
+    CHECK(run_stack_holds(dev, &out, 7.0), "something was written");
+    run_stack_free(dev, &in);
+    run_stack_free(dev, &out);
+}
+
+TEST_EACH_DEVICE(other_operands_are_refused, dev)
+{
+    refused(dev, MUSEC_F32, 17, MUSEC_EINVAL, "operands");
+    refused(dev, MUSEC_F32, MUSEC_F64, MUSEC_EINVAL, "operands");
+    refused(dev, MUSEC_F64, MUSEC_F32, MUSEC_EINVAL, "operands");
+    refused(dev, MUSEC_F64, MUSEC_F16, MUSEC_EINVAL, "f32");
+    if (!ms_device_has(dev, MUSEC_F16))
+        refused(dev, MUSEC_F32, MUSEC_F16, MUSEC_ENOTSUP, "no arithmetic in f16");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_mode_follows_its_map),
+        cmocka_unit_test(scales_do_not_matter),
+        cmocka_unit_test(zeros_and_vectors_are_as_ever),
+        cmocka_unit_test(many_steps_stay_in_the_ball),
+        cmocka_unit_test(accurate_takes_what_keeps_its_promise),
+        cmocka_unit_test(accurate_matrices_of_a_stack_go_their_own_ways),
+        cmocka_unit_test(quintic_steps_follow_their_map),
+        cmocka_unit_test(other_operands_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,293 @@
+/* model_half_test.c - the GPT with activations of 16 bits: held to the same model in float32 on
+ * `ref`, and the copies of its weights to their masters.
+ *
+ * A number that is stored as bf16 is off by 2^-9 of it at most, by 2^-12 as f16.  About twenty are
+ * stored one after the other on the way through a layer and back, and their errors are independent,
+ * so a gradient is off by some sqrt(20 layers) of the mean error, and by more where terms cancel:
+ * `ref` shows up to 2.7e-2 in bf16 and 3.7e-3 in f16.  The bounds leave room for a device whose
+ * attention rounds its probabilities.  In the two numbers of the mix of x0, sums over the whole
+ * stream, much more cancels (8e-2, 2e-2); in losses, sums over tokens, errors do (6e-4, 9e-5). */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/half.h"
+#include "gpt_rig.h"
+#include "oracle.h"
+#include "train/parts.h"
+
+enum { TOKENS = 120 };
+
+static const struct half {
+    musec_dtype dtype;
+    double      loss, grad, cosine, mix; /* errors, relative; 1 - cosine; error of the mix */
+} halves[] = {
+    { MUSEC_BF16, 3e-3, 4e-2, 1e-3, 0.2 },
+    { MUSEC_F16, 5e-4, 6e-3, 2e-5, 0.04 },
+};
+
+static ms_device *open_ref(void)
+{
+    ms_device *ref = NULL;
+    CHECK(musec_ctx_create(&ref, "ref") == MUSEC_OK, "ref is always there");
+    return ref;
+}
+
+/* Of a size at which errors are what they are in large models; nothing is a power of two. */
+static ms_gpt_config larger(const ms_gpt_config *like)
+{
+    ms_gpt_config cfg = *like;
+    cfg.width = 72, cfg.heads = 3, cfg.head = 24, cfg.mlp = 144, cfg.vocab = 99;
+    if (cfg.head_gates) cfg.gate_width = 20;
+    cfg.attn_scale = 0.0; /* logits of about 1: the error of a logit is that of its exponential */
+    return cfg;
+}
+
+/* As a model that learns has it: logits of about 2.  With larger ones their rounding is most of the
+ * error. */
+static gpt_rig make(ms_device *dev, const ms_gpt_config *cfg, musec_dtype dtype, int64_t tokens)
+{
+    gpt_rig      r    = gpt_rig_make(dev, cfg, dtype, tokens);
+    const ms_mat head = ms_gpt_param(r.g, gpt_rig_find(&r, "head"))->weight;
+    CHECK_OK(dev, dev->ops->scale(dev, ms_const(0.25), head));
+    CHECK_OK(dev, ms_gpt_refresh(r.g));
+    return r;
+}
+
+/* ---- against float32 ------------------------------------------------------------------------- */
+
+typedef struct closeness {
+    double error, cosine;
+} closeness;
+
+static closeness compare(const double *got, const double *want, int64_t n)
+{
+    double gg = 0.0, ww = 0.0, gw = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        gg += got[i] * got[i], ww += want[i] * want[i], gw += got[i] * want[i];
+    return (closeness){ oracle_rel_err(got, MUSEC_F64, want, n), gw / sqrt(gg * ww) };
+}
+
+static void check_gradients(const char *config, gpt_rig *a, gpt_rig *b, const struct half *h)
+{
+    double worst = 0.0;
+    for (size_t p = 0; p < ms_gpt_n_params(a->g); p++) {
+        const ms_gpt_tensor *t      = ms_gpt_param(a->g, p);
+        const bool           is_mix = strstr(t->name, "mix") != NULL;
+        double              *g      = gpt_rig_read(a, t->grad), *w;
+        w                           = gpt_rig_read(b, ms_gpt_param(b->g, p)->grad);
+        const closeness near        = compare(g, w, gpt_rig_elems(a, p));
+        CHECK(t->grad.dtype == MUSEC_F32 && t->weight.dtype == MUSEC_F32, "%s", t->name);
+        CHECK(near.error <= (is_mix ? h->mix : h->grad), "%s, %s in %s: off by %.2g", config,
+              t->name, ms_dtype_name(h->dtype), near.error);
+        CHECK(is_mix || near.cosine >= 1.0 - h->cosine, "%s, %s: cosine %.6f", config, t->name,
+              near.cosine);
+        if (!is_mix) worst = fmax(worst, near.error);
+        free(g), free(w);
+    }
+    print_message("%s in %s on %s: gradients are off by %.1e at most\n", config,
+                  ms_dtype_name(h->dtype), a->dev->name, worst);
+}
+
+static void check_close(ms_device *dev, const char *config, const ms_gpt_config *cfg,
+                        const ms_gpt_pass *pass, const struct half *h)
+{
+    ms_device    *ref = open_ref();
+    gpt_rig       a = make(dev, cfg, h->dtype, TOKENS + 3), b = make(ref, cfg, MUSEC_F32, TOKENS);
+    gpt_stream    s = gpt_stream_make(cfg, TOKENS, 5, 3);
+    double        max_a[64], max_b[64], z_a[128], z_b[128];
+    ms_gpt_result x, y;
+    CHECK(cfg->layers * cfg->heads <= 64 && cfg->vocab <= 128, "no room");
+    gpt_rig_run(&a, &s, TOKENS, pass), gpt_rig_run(&b, &s, TOKENS, pass);
+    CHECK_OK(dev, ms_gpt_take(a.g, &x, max_a));
+    CHECK_OK(ref, ms_gpt_take(b.g, &y, max_b));
+    CHECK(fabs(x.loss / y.loss - 1.0) <= h->loss, "%s: loss %g, not %g", config, x.loss, y.loss);
+    CHECK(fabs(x.objective / y.objective - 1.0) <= h->loss, "%g, not %g", x.objective, y.objective);
+    for (int64_t i = 0; i < cfg->layers * cfg->heads; i++)
+        CHECK(fabs(max_a[i] / max_b[i] - 1.0) <= 4.0 * h->grad, "logit %g, not %g", max_a[i],
+              max_b[i]);
+    check_gradients(config, &a, &b, h);
+    CHECK_OK(dev, ms_gpt_next(a.g, s.inputs, TOKENS, pass, z_a));
+    CHECK_OK(ref, ms_gpt_next(b.g, s.inputs, TOKENS, pass, z_b));
+    CHECK(oracle_rel_err(z_a, MUSEC_F64, z_b, cfg->vocab) <= h->grad, "next: off by %.2g",
+          oracle_rel_err(z_a, MUSEC_F64, z_b, cfg->vocab));
+    gpt_stream_free(&s);
+    gpt_rig_free(&a), gpt_rig_free(&b);
+    musec_ctx_destroy(ref);
+}
+
+TEST_EACH_DEVICE(losses_and_gradients_are_those_of_float32, dev)
+{
+    const ms_gpt_config full = larger(&gpt_full), plain = larger(&gpt_plain);
+    ms_gpt_config       untied = full;
+    untied.tied = 0, untied.cap = MS_CAP_NONE, untied.rope_adjacent = 0;
+    for (size_t i = 0; i < COUNT(halves); i++) {
+        if (!ms_device_has(dev, halves[i].dtype)) continue;
+        check_close(dev, "everything on", &full, &gpt_full_pass, &halves[i]);
+        check_close(dev, "plain", &plain, &gpt_plain_pass, &halves[i]);
+        check_close(dev, "untied", &untied, &gpt_full_pass, &halves[i]);
+    }
+}
+
+/* Two passes add up in float32: a gradient of 16 bits would lose what is small next to it. */
+TEST_EACH_DEVICE(gradients_add_up_in_float32, dev)
+{
+    const ms_gpt_config cfg = larger(&gpt_plain);
+    if (!ms_device_has(dev, MUSEC_BF16)) return;
+    gpt_rig     a     = gpt_rig_make(dev, &cfg, MUSEC_BF16, TOKENS);
+    gpt_stream  s     = gpt_stream_make(&cfg, TOKENS, 5, 3);
+    ms_gpt_pass small = gpt_plain_pass;
+    small.grad_scale  = 0x1p-12;
+    gpt_rig_run(&a, &s, TOKENS, &gpt_plain_pass);
+    double *once = gpt_rig_read(&a, ms_gpt_param(a.g, 1)->grad);
+    gpt_rig_run(&a, &s, TOKENS, &small);
+    double      *both = gpt_rig_read(&a, ms_gpt_param(a.g, 1)->grad);
+    const double far  = oracle_rel_err(both, MUSEC_F64, once, gpt_rig_elems(&a, 1));
+    CHECK(fabs(far / 0x1p-12 - 1.0) <= 0.05, "%g of the first were added", far);
+    free(once), free(both);
+    gpt_stream_free(&s);
+    gpt_rig_free(&a);
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+static void check_copy(ms_device *dev, const ms_gpt_tensor *t, const char *when)
+{
+    const size_t n      = (size_t)(t->weight.rows * t->weight.cols);
+    float       *master = malloc(n * sizeof *master);
+    uint16_t    *copy   = malloc(n * sizeof *copy);
+    CHECK(master != NULL && copy != NULL, "no memory");
+    CHECK_OK(dev, dev->ops->download(dev, t->weight.data, n * sizeof *master, master));
+    CHECK_OK(dev, dev->ops->download(dev, t->copy.data, n * sizeof *copy, copy));
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t want = t->copy.dtype == MUSEC_BF16 ? ms_bf16_of_double((double)master[i])
+                                                          : ms_f16_of_double((double)master[i]);
+        CHECK(copy[i] == want, "%s, %s: %zu of %zu is %04x, not %04x", when, t->name, i, n, copy[i],
+              want);
+    }
+    free(copy), free(master);
+}
+
+static void check_copies(ms_device *dev, const ms_gpt *g, const char *when)
+{
+    for (size_t p = 0; p < ms_gpt_n_params(g); p++) {
+        const ms_gpt_tensor *t = ms_gpt_param(g, p);
+        if (strstr(t->name, "mix") != NULL)
+            CHECK(t->copy.data == NULL, "%s has a copy", t->name);
+        else
+            check_copy(dev, t, when);
+    }
+}
+
+TEST_EACH_DEVICE(copies_are_rounded_masters, dev)
+{
+    for (size_t i = 0; i < COUNT(halves); i++) {
+        ms_gpt *g = NULL;
+        if (!ms_device_has(dev, halves[i].dtype)) continue;
+        CHECK_OK(dev, ms_gpt_create(&g, dev, &gpt_full, halves[i].dtype, 8));
+        CHECK_OK(dev, ms_gpt_init(g, 3));
+        check_copies(dev, g, "at the start");
+        ms_gpt_destroy(g);
+    }
+}
+
+TEST_EACH_DEVICE(a_wide_model_has_no_copies, dev)
+{
+    const musec_dtype wide[] = { MUSEC_F32, MUSEC_F64 };
+    for (size_t i = 0; i < COUNT(wide); i++) {
+        gpt_rig r = gpt_rig_make(dev, &gpt_full, wide[i], 8);
+        for (size_t p = 0; p < ms_gpt_n_params(r.g); p++)
+            CHECK(ms_gpt_param(r.g, p)->copy.data == NULL &&
+                      ms_gpt_param(r.g, p)->weight.dtype == wide[i],
+                  "%s", ms_gpt_param(r.g, p)->name);
+        gpt_rig_free(&r);
+    }
+}
+
+TEST_EACH_DEVICE(a_dtype_that_is_not_there_is_refused, dev)
+{
+    ms_gpt *g = (ms_gpt *)dev;
+    if (ms_device_has(dev, MUSEC_BF16)) return;
+    CHECK(ms_gpt_create(&g, dev, &gpt_full, MUSEC_BF16, 8) == MUSEC_ENOTSUP && g == NULL, "made");
+    CHECK(strstr(musec_ctx_error(dev), "bf16") != NULL, "%s", musec_ctx_error(dev));
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+enum { STEPS = 6 };
+
+typedef struct watcher {
+    double loss[STEPS + 1]; /* by step */
+} watcher;
+
+static void watch(void *arg, const ms_log_line *line)
+{
+    ((watcher *)arg)->loss[line->step] = line->loss;
+}
+
+static ms_train_config configure(const char *optimizer, const char *precision)
+{
+    static const char *const settings[][2] = {
+        { "layers", "2" },       { "width", "32" },       { "heads", "2" },
+        { "head", "16" },        { "mlp", "64" },         { "batch", "128" },
+        { "max_doc", "64" },     { "steps", "6" },        { "val_every", "0" },
+        { "val_tokens", "64" },  { "report_every", "0" }, { "device", "ref" },
+        { "head_gates", "yes" }, { "x0_mix", "yes" },     { "lr", "0.05" },
+    };
+    ms_train_config cfg;
+    ms_error        e = { "" };
+    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, "pico", optimizer));
+    for (size_t i = 0; i < COUNT(settings); i++)
+        CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, settings[i][0], settings[i][1]));
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "precision", precision));
+    CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
+    return cfg;
+}
+
+/* All steps; the copies are those of the weights at their end. */
+static watcher course(const char *optimizer, const char *precision)
+{
+    watcher              w     = { { 0 } };
+    const ms_train_setup setup = { .config  = configure(optimizer, precision),
+                                   .on_step = watch,
+                                   .arg     = &w };
+    ms_error             e     = { "" };
+    ms_train            *t     = NULL;
+    ms_summary           summary;
+    CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
+    CHECK_OK_ERR(&e, ms_train_run(&e, t, &summary));
+    CHECK(strcmp(summary.status, "done") == 0, "%s", summary.status);
+    if (ms_gpt_dtype(t->gpt) != MUSEC_F32) check_copies(t->ctx, t->gpt, "after some steps");
+    ms_train_close(t);
+    return w;
+}
+
+static void runs_follow_float32(void **state)
+{
+    static const char *const optimizers[] = { "soft-musec", "muonclip", "adamw" };
+    (void)state;
+    for (size_t i = 0; i < COUNT(optimizers); i++) {
+        const watcher wide = course(optimizers[i], "f32"), half = course(optimizers[i], "bf16");
+        for (int k = 1; k <= STEPS; k++)
+            CHECK(fabs(half.loss[k] / wide.loss[k] - 1.0) <= 2e-2, "%s, step %d: %g, not %g",
+                  optimizers[i], k, half.loss[k], wide.loss[k]);
+        CHECK(half.loss[STEPS] != wide.loss[STEPS], "%s: it was float32", optimizers[i]);
+        CHECK(wide.loss[STEPS] < 0.97 * wide.loss[1], "%s: nothing was learned", optimizers[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_and_gradients_are_those_of_float32),
+        cmocka_unit_test(gradients_add_up_in_float32),
+        cmocka_unit_test(copies_are_rounded_masters),
+        cmocka_unit_test(a_wide_model_has_no_copies),
+        cmocka_unit_test(a_dtype_that_is_not_there_is_refused),
+        cmocka_unit_test(runs_follow_float32),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

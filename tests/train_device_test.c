@@ -1,0 +1,287 @@
+/* train_device_test.c - runs and their devices: precisions, checkpoints that go on elsewhere, and
+ * what is said when a device fails.
+ *
+ * A device that fails is a context whose gemm fails after a while. */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/safetensors.h"
+#include "scratch.h"
+#include "train/parts.h"
+
+enum { STEPS = 8, HALFWAY = 4 };
+
+typedef struct watcher {
+    double  loss[STEPS + 1]; /* by step */
+    int64_t stop_after;      /* -1: never */
+    int     stop;
+} watcher;
+
+static void watch(void *arg, const ms_log_line *line)
+{
+    watcher *w          = arg;
+    w->loss[line->step] = line->loss;
+    if (line->step == w->stop_after) w->stop = 1;
+}
+
+static ms_train_config configure(const char *device, const char *precision)
+{
+    static const char *const settings[][2] = {
+        { "layers", "2" },    { "width", "32" },      { "heads", "2" },        { "head", "16" },
+        { "mlp", "64" },      { "batch", "128" },     { "max_doc", "64" },     { "steps", "8" },
+        { "val_every", "0" }, { "val_tokens", "64" }, { "report_every", "0" }, { "x0_mix", "yes" },
+        { "lr", "0.05" },
+    };
+    ms_train_config cfg;
+    ms_error        e = { "" };
+    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, "pico", "soft-musec"));
+    for (size_t i = 0; i < COUNT(settings); i++)
+        CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, settings[i][0], settings[i][1]));
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "device", device));
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "precision", precision));
+    CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
+    return cfg;
+}
+
+static ms_train_setup setup_of(watcher *w, const ms_train_config *cfg, const char *out, bool resume,
+                               int64_t stop_after)
+{
+    w->stop       = 0;
+    w->stop_after = stop_after;
+    return (ms_train_setup){
+        .config = *cfg, .out = out, .resume = resume, .stop = &w->stop, .on_step = watch, .arg = w
+    };
+}
+
+static void run(watcher *w, const ms_train_config *cfg, const char *out, bool resume,
+                int64_t stop_after)
+{
+    const ms_train_setup setup = setup_of(w, cfg, out, resume, stop_after);
+    ms_error             e     = { "" };
+    ms_train            *t     = NULL;
+    ms_summary           summary;
+    CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
+    CHECK_OK_ERR(&e, ms_train_run(&e, t, &summary));
+    ms_train_close(t);
+}
+
+/* ---- precisions ------------------------------------------------------------------------------ */
+
+static void auto_is_what_the_device_says(void **state)
+{
+    static const struct {
+        const char *device, *precision;
+        musec_dtype want;
+    } cases[] = {
+        { "cpu", "auto", MUSEC_F32 },  { "cpu", "f32", MUSEC_F32 }, { "ref", "auto", MUSEC_F32 },
+        { "ref", "bf16", MUSEC_BF16 }, { "ref", "f16", MUSEC_F16 },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        watcher              w     = { .stop = 0 };
+        ms_train_config      cfg   = configure(cases[i].device, cases[i].precision);
+        const ms_train_setup setup = setup_of(&w, &cfg, NULL, false, -1);
+        ms_error             e     = { "" };
+        ms_train            *t     = NULL;
+        CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
+        CHECK(ms_gpt_dtype(t->gpt) == cases[i].want, "%s, %s", cases[i].device, cases[i].precision);
+        CHECK(t->ctx->deterministic && t->note[0] == '\0', "%s", t->note);
+        ms_train_close(t);
+    }
+}
+
+static void a_run_may_be_not_deterministic(void **state)
+{
+    watcher         w   = { .stop = 0 };
+    ms_train_config cfg = configure("cpu", "auto");
+    ms_error        e   = { "" };
+    ms_train       *t   = NULL;
+    (void)state;
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "deterministic", "no"));
+    const ms_train_setup setup = setup_of(&w, &cfg, NULL, false, -1);
+    CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
+    CHECK(!t->ctx->deterministic, "it is");
+    ms_train_close(t);
+}
+
+static void a_precision_that_is_not_there_is_refused(void **state)
+{
+    watcher               w     = { .stop = 0 };
+    const ms_train_config cfg   = configure("cpu", "bf16");
+    const char           *dir   = fresh_dir();
+    const ms_train_setup  setup = setup_of(&w, &cfg, dir, false, -1);
+    ms_error              e     = { "" };
+    ms_train             *t     = NULL;
+    (void)state;
+    CHECK(ms_train_open(&e, &setup, &t) == MUSEC_ENOTSUP && t == NULL, "opened");
+    CHECK(strcmp(e.text, "precision is bf16, which the device cpu does not have; take auto or "
+                         "f32") == 0,
+          "%s", e.text);
+}
+
+/* ---- going on elsewhere ---------------------------------------------------------------------- */
+
+/* All that a checkpoint has of numbers is float32, whatever the activations were. */
+static void check_files(const char *dir)
+{
+    static const char *const files[] = { "model", "optim" };
+    for (size_t k = 0; k < COUNT(files); k++) {
+        char           path[MS_PATH_MAX + 64];
+        ms_safetensors file = { 0 };
+        ms_error       e    = { "" };
+        snprintf(path, sizeof path, "%s/checkpoint/step_%08d/%s.safetensors", dir, HALFWAY,
+                 files[k]);
+        CHECK_OK_ERR(&e, ms_safetensors_open(&e, path, &file));
+        for (size_t i = 0; i < file.n_tensors; i++)
+            CHECK(strcmp(file.tensors[i].dtype, "BF16") != 0 &&
+                      strcmp(file.tensors[i].dtype, "F16") != 0,
+                  "%s: %s is %s", path, file.tensors[i].name, file.tensors[i].dtype);
+        ms_safetensors_close(&file);
+    }
+}
+
+static void a_checkpoint_goes_on_in_another_precision(void **state)
+{
+    static const struct {
+        const char *first, *first_device, *then, *then_device;
+        double      bound; /* 0: the same bits */
+    } cases[] = {
+        { "bf16", "ref", "bf16", "ref", 0.0 },  { "f32", "ref", "f32", "ref", 0.0 },
+        { "bf16", "ref", "f32", "ref", 2e-2 },  { "f32", "ref", "bf16", "ref", 2e-2 },
+        { "bf16", "ref", "auto", "cpu", 2e-2 }, { "f32", "cpu", "f16", "ref", 2e-2 },
+    };
+    static watcher whole, parts;
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const ms_train_config first = configure(cases[i].first_device, cases[i].first),
+                              then  = configure(cases[i].then_device, cases[i].then);
+        const char *dir             = fresh_dir();
+        run(&whole, &then, NULL, false, -1);
+        run(&parts, &first, dir, false, HALFWAY);
+        check_files(dir);
+        run(&parts, &then, dir, true, -1);
+        for (int k = 1; k <= STEPS; k++)
+            CHECK(fabs(parts.loss[k] / whole.loss[k] - 1.0) <= cases[i].bound,
+                  "%s, then %s: step %d has %.9g, not %.9g", cases[i].first, cases[i].then, k,
+                  parts.loss[k], whole.loss[k]);
+    }
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+static int          gemms_left;
+static musec_status failure;
+static musec_status (*real_gemm)(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta,
+                                 ms_mat c);
+
+static musec_status failing_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta,
+                                 ms_mat c)
+{
+    if (gemms_left-- > 0) return real_gemm(d, alpha, a, b, beta, c);
+    return ms_fail(&d->error, failure, "cpu: the device caught fire");
+}
+
+/* A run whose device fails in the step behind `steps`. */
+static void fail_behind(const ms_train_setup *setup, int64_t steps, musec_status how, ms_error *e)
+{
+    watcher    *w = setup->arg;
+    ms_train   *t = NULL;
+    ms_summary  summary;
+    const char *status = NULL;
+
+    CHECK_OK_ERR(e, ms_train_open(e, setup, &t));
+    w->stop_after = steps;
+    if (steps > 0) {
+        CHECK_OK_ERR(e, ms_train_run(e, t, &summary));
+        status = summary.status;
+    }
+    CHECK(status == NULL || strcmp(status, "interrupted") == 0, "%s", status);
+    w->stop_after = -1, w->stop = 0;
+    failure = how, gemms_left = 3;
+    real_gemm          = t->ctx->table.gemm;
+    t->ctx->table.gemm = failing_gemm;
+    CHECK(ms_train_run(e, t, &summary) == how, "%s", e->text);
+    ms_train_close(t);
+}
+
+/* Nothing begins with a dot: no checkpoint is half there. */
+static bool is_clean(const char *dir)
+{
+    char command[MS_PATH_MAX + 64];
+    snprintf(command, sizeof command, "test -z \"$(find '%s' -name '.step*')\"", dir);
+    return system(command) == 0;
+}
+
+static void a_device_that_fails_says_where_to_go_on(void **state)
+{
+    static watcher        whole, parts;
+    const ms_train_config cfg   = configure("cpu", "auto");
+    const char           *dir   = fresh_dir();
+    const ms_train_setup  setup = setup_of(&parts, &cfg, dir, false, -1);
+    ms_error              e     = { "" };
+    char                  want[MS_PATH_MAX + 128];
+    (void)state;
+    run(&whole, &cfg, NULL, false, -1);
+    fail_behind(&setup, HALFWAY, MUSEC_EDEVICE, &e);
+    snprintf(want, sizeof want,
+             "cpu: the device caught fire; the checkpoint of step %d is whole: go on with musec "
+             "train --resume %s",
+             HALFWAY, dir);
+    CHECK(strcmp(e.text, want) == 0, "%s", e.text);
+    CHECK(is_clean(dir), "something is left");
+    run(&parts, &cfg, dir, true, -1);
+    for (int k = 1; k <= STEPS; k++)
+        CHECK(parts.loss[k] == whole.loss[k], "step %d: %.9g, not %.9g", k, parts.loss[k],
+              whole.loss[k]);
+}
+
+static void without_a_checkpoint_it_says_so(void **state)
+{
+    static watcher        w;
+    const ms_train_config cfg   = configure("cpu", "auto");
+    const char           *dir   = fresh_dir();
+    const ms_train_setup  setup = setup_of(&w, &cfg, dir, false, -1),
+                         silent = setup_of(&w, &cfg, NULL, false, -1);
+    ms_error e                  = { "" };
+    char     want[MS_PATH_MAX + 128];
+    (void)state;
+    fail_behind(&setup, 0, MUSEC_EDEVICE, &e);
+    snprintf(want, sizeof want,
+             "cpu: the device caught fire; there is no checkpoint yet: go on with musec train "
+             "--resume %s",
+             dir);
+    CHECK(strcmp(e.text, want) == 0, "%s", e.text);
+    fail_behind(&silent, 0, MUSEC_EDEVICE, &e);
+    CHECK(strcmp(e.text, "cpu: the device caught fire") == 0, "%s", e.text);
+}
+
+static void memory_that_is_missing_is_told(void **state)
+{
+    static watcher        w;
+    const ms_train_config cfg    = configure("cpu", "auto");
+    const ms_train_setup  silent = setup_of(&w, &cfg, NULL, false, -1);
+    ms_error              e      = { "" };
+    (void)state;
+    fail_behind(&silent, 0, MUSEC_ENOMEM, &e);
+    CHECK(strstr(e.text, "fire; the run needs 0.0 GiB, 0.0 of them for activations of 128 tokens: "
+                         "more micro-batches (now 1) or a smaller batch lower that") != NULL,
+          "%s", e.text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(auto_is_what_the_device_says),
+        cmocka_unit_test(a_run_may_be_not_deterministic),
+        cmocka_unit_test(a_precision_that_is_not_there_is_refused),
+        cmocka_unit_test(a_checkpoint_goes_on_in_another_precision),
+        cmocka_unit_test(a_device_that_fails_says_where_to_go_on),
+        cmocka_unit_test(without_a_checkpoint_it_says_so),
+        cmocka_unit_test(memory_that_is_missing_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
