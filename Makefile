@@ -5,7 +5,7 @@ BUILD      ?= build
 PREFIX     ?= /usr/local
 CMAKE_ARGS ?=
 ARGS       ?=
-C_FILES     = $$(find include src bench tests fuzz examples docs -name '*.[ch]')
+C_FILES     = $$(find include src bench tests fuzz examples docs -name '*.[ch]' -o -name '*.cu*')
 
 configure = cmake -S . -B $(1) -G Ninja $(CMAKE_ARGS)
 
@@ -32,7 +32,7 @@ test: ## install what is missing, build, run every test and check
 
 asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan/
 	scripts/setup
-	$(call configure,build-asan) -DMUSEC_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug --log-level=WARNING
+	$(call configure,build-asan) -DMUSEC_CUDA=OFF -DMUSEC_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug --log-level=WARNING
 	cmake --build build-asan
 	scripts/run_tests build-asan $(ARGS)
 

@@ -13,8 +13,9 @@ set(CMAKE_C_FLAGS_RELEASE "-O3 -g")
 
 add_library(musec_flags INTERFACE)
 target_compile_options(musec_flags INTERFACE
-  -Wall -Wextra -Wshadow -Wvla -Werror -ffp-contract=off -fno-math-errno
-  $<$<BOOL:${MUSEC_NATIVE}>:-march=native>)
+  $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wvla -Werror -ffp-contract=off -fno-math-errno>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-fno-gnu-unique -Werror=all-warnings>
+  $<$<AND:$<BOOL:${MUSEC_NATIVE}>,$<COMPILE_LANGUAGE:C>>:-march=native>)
 
 if(MUSEC_SANITIZE OR MUSEC_FUZZ)
   set(sanitize -fsanitize=address,undefined$<$<BOOL:${MUSEC_FUZZ}>:,fuzzer-no-link>

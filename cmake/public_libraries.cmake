@@ -3,6 +3,10 @@
 add_library(musec SHARED $<TARGET_OBJECTS:musec_objects>)
 target_link_libraries(musec PRIVATE musec_flags musec_dependencies)
 target_include_directories(musec INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+if(NOT APPLE)
+  target_link_options(musec PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map)
+  set_property(TARGET musec APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
+endif()
 set_target_properties(musec PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C)
 
@@ -13,7 +17,7 @@ if(CMAKE_OBJCOPY AND NOT APPLE)
   set(whole ${PROJECT_BINARY_DIR}/musec_whole.o)
   add_custom_command(OUTPUT ${whole}
     COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${whole} $<TARGET_OBJECTS:musec_objects>
-    COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${whole}
+    COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=musec_* ${whole}
     DEPENDS musec_objects $<TARGET_OBJECTS:musec_objects>
     COMMAND_EXPAND_LISTS VERBATIM)
   add_library(musec_static STATIC ${whole})

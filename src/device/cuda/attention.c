@@ -1,0 +1,66 @@
+/* attention.c - attention: who computes it.
+ *
+ * cuDNN where it serves, else tensor cores by kernels of our own (16-bit heads of 64 or 128), else
+ * the kernels that take anything.  All keep the same logsumexp, so the way back need not be the way
+ * there. */
+#include <assert.h>
+
+#include "device/cuda/cuda.h"
+
+static bool is_like(ms_mat x, ms_mat y)
+{
+    return x.rows == y.rows && x.cols == y.cols && x.count == y.count && x.dtype == y.dtype &&
+           !x.trans && !y.trans && x.places == NULL && y.places == NULL;
+}
+
+/* What can be checked from here: doc lies on the device. */
+static bool is_attention(const ms_cuda_attn *x)
+{
+    return x->a.window >= 0 && x->a.softcap >= 0.0 && x->a.doc.count == x->q.rows &&
+           is_like(x->q, x->k) && is_like(x->q, x->v) && is_like(x->q, x->out) &&
+           x->lse.rows == 1 && x->lse.cols == x->q.rows && x->lse.count == x->q.count &&
+           x->lse.dtype == ms_dtype_wide(x->q.dtype) && !x->lse.trans;
+}
+
+static bool is_empty(ms_mat x) { return x.count == 0 || x.rows == 0; }
+
+static musec_status cuda_attention(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v,
+                                   ms_mat out, ms_mat lse, ms_vec max_logit)
+{
+    const ms_cuda_attn x = {
+        .a = a, .q = q, .k = k, .v = v, .out = out, .lse = lse, .max_logit = max_logit
+    };
+    assert(is_attention(&x) && max_logit.count == q.count);
+    if (is_empty(q)) return MUSEC_OK;
+    if (ms_cuda_attention_dnn_serves(d, &x, false)) return ms_cuda_attention_dnn(d, &x);
+    if (ms_cuda_attention_mma_serves(d, &x, false)) return ms_cuda_attention_mma(d, &x);
+    return ms_cuda_attention_any(d, &x);
+}
+
+static musec_status cuda_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v,
+                                        ms_mat out, ms_mat lse, ms_mat dout, ms_mat dq, ms_mat dk,
+                                        ms_mat dv)
+{
+    const ms_cuda_attn x = { .a    = a,
+                             .q    = q,
+                             .k    = k,
+                             .v    = v,
+                             .out  = out,
+                             .lse  = lse,
+                             .dout = dout,
+                             .dq   = dq,
+                             .dk   = dk,
+                             .dv   = dv };
+    assert(is_attention(&x) && is_like(q, dout));
+    assert(is_like(q, dq) && is_like(q, dk) && is_like(q, dv));
+    if (is_empty(q)) return MUSEC_OK;
+    if (ms_cuda_attention_dnn_serves(d, &x, true)) return ms_cuda_attention_dnn_grad(d, &x);
+    if (ms_cuda_attention_mma_serves(d, &x, true)) return ms_cuda_attention_mma_grad(d, &x);
+    return ms_cuda_attention_any_grad(d, &x);
+}
+
+void ms_cuda_attention_ops(ms_device_ops *table)
+{
+    table->attention      = cuda_attention;
+    table->attention_grad = cuda_attention_grad;
+}

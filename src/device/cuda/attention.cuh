@@ -1,0 +1,119 @@
+/* attention.cuh - what the kernels of attention share: their operands, who sees whom, the largest
+ * logit.
+ *
+ * Query i sees the keys first_key(i) .. i, and key j is seen by the queries j .. last_query(j).
+ * Both ends never fall as the row grows: documents follow each other, and the window moves along.
+ * So what a block of rows needs of the others is one span, given by its first and its last row. */
+#ifndef MS_DEVICE_CUDA_ATTENTION_CUH
+#define MS_DEVICE_CUDA_ATTENTION_CUH
+
+#include <math_constants.h>
+
+#include "device/cuda/kernel.cuh"
+
+struct operand { /* a stack of heads: element (i, j) of head h at h*stride + i*ld + j */
+    void   *data;
+    int64_t ld, stride;
+};
+
+struct attn_job { /* what a kernel is given, forward or backward */
+    operand        q, k, v, out, lse;
+    operand        dout, dq, dk, dv;
+    musec_dtype    dtype, wide; /* wide: of lse */
+    double         scale, softcap;
+    const int32_t *doc;
+    double        *max_logit;
+    int            heads, rows, head, window; /* head: columns */
+};
+
+enum { ATTN_ROWS_MOST = 1 << 30 }; /* a tile beyond the end still has numbers for its rows */
+
+static inline operand operand_of(ms_mat x)
+{
+    operand o;
+    o.data   = x.data;
+    o.ld     = x.ld;
+    o.stride = x.stride;
+    return o;
+}
+
+static inline attn_job job_of(const ms_cuda_attn *x)
+{
+    attn_job j;
+    j.q = operand_of(x->q), j.k = operand_of(x->k), j.v = operand_of(x->v);
+    j.out = operand_of(x->out), j.lse = operand_of(x->lse);
+    j.dout = operand_of(x->dout), j.dq = operand_of(x->dq);
+    j.dk = operand_of(x->dk), j.dv = operand_of(x->dv);
+    j.dtype     = x->q.dtype;
+    j.wide      = x->lse.dtype;
+    j.scale     = x->a.scale;
+    j.softcap   = x->a.softcap;
+    j.doc       = x->a.doc.data;
+    j.max_logit = x->max_logit.data;
+    j.heads     = (int)x->q.count;
+    j.rows      = (int)x->q.rows;
+    j.head      = (int)x->q.cols;
+    j.window    = (int)(x->a.window < x->q.rows ? x->a.window : x->q.rows);
+    return j;
+}
+
+/* ---- who sees whom --------------------------------------------------------------------------- */
+
+static __device__ inline int first_key(const attn_job &j, int query)
+{
+    return max(j.doc[query], query - j.window);
+}
+
+struct span { /* rows first .. last, none if first > last */
+    int first, last;
+};
+
+static __device__ inline bool has(span s, int row) { return row >= s.first && row <= s.last; }
+
+/* No keys for a query beyond the end. */
+static __device__ inline span keys_seen(const attn_job &j, int query)
+{
+    if (query >= j.rows) return { j.rows, -1 };
+    return { first_key(j, query), query };
+}
+
+static __device__ inline int last_query(const attn_job &j, int key)
+{
+    int low = key, high = min(j.rows - 1, key + j.window); /* doc[low] <= key */
+    while (low < high) {
+        const int middle = low + (high - low + 1) / 2;
+        if (j.doc[middle] <= key)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* ---- the largest logit ----------------------------------------------------------------------- */
+
+/* NaN if either is. */
+template <typename Real> static __device__ inline Real larger(Real a, Real b)
+{
+    return a > b || isnan(a) ? a : b;
+}
+
+/* *to <- larger(*to, value) beside other threads that do the same: the order does not matter.
+ * Adding 0 makes one zero of the two. */
+static __device__ inline void raise_to(double *to, double value)
+{
+    unsigned long long *bits = (unsigned long long *)to;
+    unsigned long long  seen = *(volatile unsigned long long *)to;
+    value += 0.0;
+    for (;;) {
+        const double now = __longlong_as_double((long long)seen);
+        if (isnan(now) || !(value > now || isnan(value))) return;
+        const unsigned long long was =
+            atomicCAS(bits, seen,
+                      (unsigned long long)__double_as_longlong(isnan(value) ? CUDART_NAN : value));
+        if (was == seen) return;
+        seen = was;
+    }
+}
+
+#endif

@@ -1,0 +1,375 @@
+/* attention_dnn.c - attention by cuDNN: when it serves, its plans, what surrounds a call.
+ *
+ * cuDNN sees a pack of documents as a batch of sequences (attention_dnn_graph.h).  A plan takes it
+ * a second to make, so packs share plans: the number of documents and the rows of the longest are
+ * rounded up to powers of two, and both have to be known on the host.  Blocks of its kernels are
+ * launched for batch times longest rows and most of them find nothing to do, so where that is far
+ * more than there are rows, kernels of our own are faster.
+ *
+ * Largest logits come with the sums of exponentials instead of logsumexps; it gives the two or the
+ * one.  Backward it adds up dq in any order: deterministic contexts are not served.  Nor are
+ * gradients that lie otherwise than what they are of: 9.14 takes the plan and gives wrong rows. */
+#include "device/cuda/cuda.h"
+
+#include <stdio.h>
+
+#ifdef MS_HAVE_CUDNN
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/attention_dnn_docs.h"
+#include "device/cuda/attention_dnn_graph.h"
+
+enum {
+    VERSION_LEAST = 91400, /* cuDNN 9.14 */
+    CHIP          = 90,    /* Hopper, whose kernels take packs */
+    BATCH_LEAST   = 16,
+    LONGEST_LEAST = 512,
+    WASTE_MOST    = 16, /* batch times longest may be so many times the rows */
+    PLANS         = 128,
+};
+
+struct ms_cuda_dnn {
+    ms_dnn_api    api;
+    cudnnHandle_t handle;
+    bool          is_open;
+    ms_error      words; /* why it is not */
+    int           n_plans;
+    struct {
+        ms_dnn_shape shape;
+        ms_dnn_plan *plan; /* NULL: it cannot be made, for the reason in `words` */
+        char         words[256];
+    } plans[PLANS];
+};
+
+/* ---- the library ----------------------------------------------------------------------------- */
+
+static void close_library(ms_dnn_api *api)
+{
+    ms_cuda_library_close(api->library);
+    *api = (ms_dnn_api){ 0 };
+}
+
+static musec_status open_library(ms_error *e, ms_dnn_api *api)
+{
+    static const char *const names[]   = { "libcudnn.so.9", NULL };
+    const ms_cuda_symbol     symbols[] = {
+            { "cudnnGetVersion", (void **)&api->version },
+            { "cudnnGetErrorString", (void **)&api->error_words },
+            { "cudnnGetLastErrorString", (void **)&api->last_error },
+            { "cudnnCreate", (void **)&api->create },
+            { "cudnnDestroy", (void **)&api->destroy },
+            { "cudnnSetStream", (void **)&api->set_stream },
+            { "cudnnBackendCreateDescriptor", (void **)&api->make },
+            { "cudnnBackendSetAttribute", (void **)&api->set },
+            { "cudnnBackendGetAttribute", (void **)&api->get },
+            { "cudnnBackendFinalize", (void **)&api->finalize },
+            { "cudnnBackendExecute", (void **)&api->execute },
+            { "cudnnBackendDestroyDescriptor", (void **)&api->release },
+    };
+    const musec_status st = ms_cuda_library_open(e, "attention by cuDNN", names, symbols,
+                                                 COUNT(symbols), &api->library);
+    if (st != MUSEC_OK) return st;
+    const size_t v = api->version();
+    if (v >= VERSION_LEAST) return MUSEC_OK;
+    close_library(api);
+    return ms_fail(e, MUSEC_ENOTSUP, "cuDNN %zu.%zu is too old: %d.%d or later is needed",
+                   v / 10000, v / 100 % 100, VERSION_LEAST / 10000, VERSION_LEAST / 100 % 100);
+}
+
+static musec_status open_handle(ms_device *d, struct ms_cuda_dnn *n)
+{
+    musec_status  st = MUSEC_OK;
+    cudnnStatus_t code;
+    if (ms_cuda_of(d)->capability != CHIP)
+        return ms_fail(&n->words, MUSEC_ENOTSUP, "cuDNN is used on Hopper alone");
+    TRY(open_library(&n->words, &n->api));
+    code = n->api.create(&n->handle);
+    if (code == CUDNN_STATUS_SUCCESS) code = n->api.set_stream(n->handle, ms_cuda_of(d)->stream);
+    if (code != CUDNN_STATUS_SUCCESS)
+        TRY(ms_fail(&n->words, MUSEC_EDEVICE, "cuDNN: %s", n->api.error_words(code)));
+done:
+    return st;
+}
+
+/* NULL without memory; tried once. */
+static struct ms_cuda_dnn *library_of(ms_device *d)
+{
+    ms_cuda *c = ms_cuda_of(d);
+    if (c->dnn == NULL) {
+        c->dnn = calloc(1, sizeof *c->dnn);
+        if (c->dnn != NULL) c->dnn->is_open = open_handle(d, c->dnn) == MUSEC_OK;
+    }
+    return c->dnn;
+}
+
+void ms_cuda_dnn_free(ms_device *d)
+{
+    struct ms_cuda_dnn *n = ms_cuda_of(d)->dnn;
+    if (n == NULL) return;
+    for (int i = 0; i < n->n_plans; i++)
+        ms_dnn_plan_free(n->plans[i].plan);
+    if (n->handle != NULL)
+        (void)n->api.destroy(n->handle); /* the library stays open: gemm_plan.c */
+    free(n);
+    ms_cuda_of(d)->dnn = NULL;
+}
+
+void ms_cuda_dnn_describe(ms_device *d, char *text, size_t bytes)
+{
+    const struct ms_cuda_dnn *n = library_of(d);
+    if (n == NULL || !n->is_open) {
+        snprintf(text, bytes, "no cuDNN: %s", n == NULL ? "not enough memory" : n->words.text);
+        return;
+    }
+    const size_t v = n->api.version();
+    snprintf(text, bytes, "cuDNN %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+}
+
+/* ---- which plan ------------------------------------------------------------------------------ */
+
+static int64_t round_up(int64_t n, int64_t least)
+{
+    while (least < n)
+        least *= 2;
+    return least;
+}
+
+/* Is it a stack of heads that cuDNN reads in place? */
+static bool is_side(const ms_mat *x, const ms_mat *q)
+{
+    return x->dtype == q->dtype && !x->trans && x->places == NULL && x->rows == q->rows &&
+           x->cols == q->cols && x->count == q->count && x->ld % 8 == 0 && x->stride % 8 == 0 &&
+           (uintptr_t)x->data % 16 == 0;
+}
+
+/* By their numbers in attention_dnn_graph.h; those of the gradient last. */
+static void sides_of(const ms_cuda_attn *x, const ms_mat *sides[MS_DNN_SIDES])
+{
+    const ms_mat *const all[MS_DNN_SIDES] = {
+        [MS_DNN_Q] = &x->q,     [MS_DNN_K] = &x->k,       [MS_DNN_V] = &x->v,
+        [MS_DNN_OUT] = &x->out, [MS_DNN_DOUT] = &x->dout, [MS_DNN_DQ] = &x->dq,
+        [MS_DNN_DK] = &x->dk,   [MS_DNN_DV] = &x->dv,
+    };
+    memcpy(sides, all, sizeof all);
+}
+
+static bool lies_as(const ms_mat *x, const ms_mat *y)
+{
+    return x->ld == y->ld && x->stride == y->stride;
+}
+
+static int n_sides(bool backward) { return backward ? MS_DNN_SIDES : MS_DNN_OUT + 1; }
+
+static musec_status shape_of(ms_device *d, ms_error *e, const ms_cuda_attn *x, bool backward,
+                             ms_dnn_shape *shape)
+{
+    const ms_mat *sides[MS_DNN_SIDES];
+    sides_of(x, sides);
+    memset(shape, 0, sizeof *shape);
+    if ((x->q.dtype != MUSEC_BF16 && x->q.dtype != MUSEC_F16) ||
+        (x->q.cols != 64 && x->q.cols != 128) || x->a.softcap > 0.0)
+        return ms_fail(e, MUSEC_ENOTSUP, "cuDNN takes heads of 64 or 128 in 16 bits, uncapped");
+    if (backward && d->deterministic)
+        return ms_fail(e, MUSEC_ENOTSUP, "cuDNN's gradient of attention is not deterministic");
+    if (backward && (!lies_as(&x->dq, &x->q) || !lies_as(&x->dk, &x->k) || !lies_as(&x->dv, &x->v)))
+        return ms_fail(e, MUSEC_ENOTSUP, "cuDNN wants gradients to lie as q, k and v do");
+    if (x->a.docs <= 0 || x->a.longest <= 0)
+        return ms_fail(e, MUSEC_ENOTSUP, "the documents are not known on the host");
+    if (x->q.rows < 1 || x->q.rows > INT32_MAX || x->q.count > UINT16_MAX ||
+        x->lse.dtype != MUSEC_F32 || x->lse.trans || x->lse.places != NULL)
+        return ms_fail(e, MUSEC_ENOTSUP, "cuDNN does not take %lld rows of %lld heads",
+                       (long long)x->q.rows, (long long)x->q.count);
+    shape->dtype    = x->q.dtype;
+    shape->batch    = round_up(x->a.docs, BATCH_LEAST);
+    shape->longest  = round_up(x->a.longest, LONGEST_LEAST);
+    shape->heads    = x->q.count;
+    shape->head     = x->q.cols;
+    shape->backward = backward;
+    shape->windowed = x->a.window < shape->longest - 1;
+    shape->max      = !backward && x->max_logit.data != NULL;
+    if (shape->batch * shape->longest / WASTE_MOST > round_up(x->q.rows, LONGEST_LEAST))
+        return ms_fail(e, MUSEC_ENOTSUP, "cuDNN wastes time on %lld documents of up to %lld rows",
+                       (long long)x->a.docs, (long long)x->a.longest);
+    for (int i = 0; i < n_sides(backward); i++) {
+        if (!is_side(sides[i], &x->q))
+            return ms_fail(e, MUSEC_ENOTSUP, "cuDNN does not take heads that lie so");
+        shape->side[i].ld     = sides[i]->ld;
+        shape->side[i].stride = sides[i]->stride;
+    }
+    return MUSEC_OK;
+}
+
+/* The plan for these operands, made if it is not there yet; what cannot be made is not tried
+ * again. */
+static musec_status plan_of(ms_device *d, ms_error *e, const ms_cuda_attn *x, bool backward,
+                            ms_dnn_shape *shape, const ms_dnn_plan **out)
+{
+    struct ms_cuda_dnn *n  = library_of(d);
+    musec_status        st = MUSEC_OK;
+    int                 i  = 0;
+    *out                   = NULL;
+    if (n == NULL || !n->is_open)
+        return ms_fail(e, MUSEC_ENOTSUP, "%s", n == NULL ? "not enough memory" : n->words.text);
+    TRY(shape_of(d, e, x, backward, shape));
+    while (i < n->n_plans && memcmp(&n->plans[i].shape, shape, sizeof *shape) != 0)
+        i++;
+    if (i == PLANS) return ms_fail(e, MUSEC_ENOTSUP, "cuDNN has %d plans already", PLANS);
+    if (i == n->n_plans) {
+        n->plans[i].shape = *shape;
+        n->n_plans++;
+        if (ms_dnn_plan_make(e, &n->api, n->handle, shape, &n->plans[i].plan) != MUSEC_OK)
+            snprintf(n->plans[i].words, sizeof n->plans[i].words, "%.255s", e->text);
+    }
+    *out = n->plans[i].plan;
+    if (*out == NULL) return ms_fail(e, MUSEC_ENOTSUP, "%s", n->plans[i].words);
+done:
+    return st;
+}
+
+bool ms_cuda_attention_dnn_serves(ms_device *d, const ms_cuda_attn *x, bool backward)
+{
+    const ms_dnn_plan *plan;
+    ms_dnn_shape       shape;
+    ms_error           why;
+    return plan_of(d, &why, x, backward, &shape, &plan) == MUSEC_OK;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* What a plan is given, and the host's numbers among it. */
+typedef struct call {
+    ms_dnn_shape       shape;
+    const ms_dnn_plan *plan;
+    void              *data[MS_DNN_TENSORS];
+    float              scale, one, bound, outside;
+} call;
+
+static musec_status prepare_docs(ms_device *d, const ms_cuda_attn *x, call *c)
+{
+    const size_t batch = (size_t)c->shape.batch;
+    ms_dnn_docs  docs  = { .doc = x->a.doc.data, .rows = x->q.rows, .batch = c->shape.batch };
+    void        *p;
+    musec_status st;
+
+    TRY(ms_scratch_bytes(d, (batch + 1) * sizeof *docs.start, &p));
+    docs.start = p;
+    TRY(ms_scratch_bytes(d, batch * sizeof *docs.length, &p));
+    docs.length = c->data[MS_DNN_LENGTH] = p;
+    for (int i = 0; i <= MS_DNN_SIDES; i++) {
+        const bool of_rows = i == MS_DNN_SIDES; /* the last offsets are those of numbers of rows */
+        if (!of_rows && (i >= n_sides(c->shape.backward) || ms_dnn_offset_of(&c->shape, i) != i))
+            continue;
+        TRY(ms_scratch_bytes(d, (batch + 1) * sizeof *docs.offset[0], &p));
+        docs.ld[docs.n_offsets]       = of_rows ? c->shape.heads : c->shape.side[i].ld;
+        docs.offset[docs.n_offsets++] = c->data[MS_DNN_OFFSET + i] = p;
+    }
+    TRY(ms_dnn_docs_find(d, docs));
+done:
+    return st;
+}
+
+static musec_status prepare(ms_device *d, const ms_cuda_attn *x, bool backward, call *c)
+{
+    const ms_mat *sides[MS_DNN_SIDES];
+    musec_status  st;
+    *c = (call){ .scale   = (float)x->a.scale,
+                 .one     = 1.0f,
+                 .outside = -INFINITY,
+                 .bound   = x->a.window < INT32_MAX ? (float)(x->a.window + 1) : 0.0f };
+    TRY(plan_of(d, &d->error, x, backward, &c->shape, &c->plan));
+    sides_of(x, sides);
+    for (int i = 0; i < n_sides(backward); i++)
+        c->data[i] = sides[i]->data;
+    c->data[MS_DNN_SCALE] = &c->scale;
+    c->data[MS_DNN_ONE]   = &c->one;
+    c->data[MS_DNN_BOUND] = &c->bound;
+    for (int i = MS_DNN_OUTSIDE; i <= MS_DNN_OUTSIDE_WINDOW; i++)
+        c->data[i] = &c->outside;
+    TRY(prepare_docs(d, x, c));
+done:
+    return st;
+}
+
+static musec_status run(ms_device *d, const call *c)
+{
+    void        *workspace = NULL;
+    musec_status st;
+    TRY(ms_scratch_bytes(d, ms_dnn_plan_workspace(c->plan), &workspace));
+    TRY(ms_dnn_plan_run(&d->error, c->plan, ms_cuda_of(d)->dnn->handle, c->data, workspace));
+done:
+    return st;
+}
+
+musec_status ms_cuda_attention_dnn(ms_device *d, const ms_cuda_attn *x)
+{
+    const ms_mark mark  = ms_arena_mark(&d->scratch);
+    const size_t  bytes = (size_t)(x->q.rows * x->q.count) * sizeof(float);
+    call          c;
+    ms_vec        partial = { 0 };
+    musec_status  st;
+
+    TRY(prepare(d, x, false, &c));
+    const int first = c.shape.max ? MS_DNN_MAX : MS_DNN_LSE;
+    TRY(ms_scratch_bytes(d, bytes, &c.data[first]));
+    if (c.shape.max) {
+        TRY(ms_scratch_bytes(d, bytes, &c.data[MS_DNN_SUM]));
+        TRY(ms_scratch_vec(d, x->q.count * MS_DNN_PARTIALS, &partial));
+    }
+    TRY(run(d, &c));
+    TRY(ms_dnn_lse_from_rows(d, c.data[first], c.data[MS_DNN_SUM], x->lse, partial.data,
+                             x->max_logit));
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+musec_status ms_cuda_attention_dnn_grad(ms_device *d, const ms_cuda_attn *x)
+{
+    const ms_mark mark  = ms_arena_mark(&d->scratch);
+    const size_t  bytes = (size_t)(x->q.rows * x->q.count) * sizeof(float);
+    const int64_t last  = (x->q.rows - 1) * x->dq.ld + (x->q.count - 1) * x->dq.stride;
+    call          c;
+    musec_status  st;
+
+    TRY(prepare(d, x, true, &c));
+    TRY(ms_scratch_bytes(d, bytes, &c.data[MS_DNN_LSE]));
+    TRY(ms_scratch_bytes(d, bytes, &c.data[MS_DNN_DELTA]));
+    TRY(ms_scratch_bytes(d, (size_t)(last + x->q.cols) * sizeof(float), &c.data[MS_DNN_DQ_SUM]));
+    TRY(ms_dnn_lse_to_rows(d, x->lse, c.data[MS_DNN_LSE]));
+    TRY(run(d, &c));
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+#else
+
+void ms_cuda_dnn_free(ms_device *d) { (void)d; }
+
+void ms_cuda_dnn_describe(ms_device *d, char *text, size_t bytes)
+{
+    (void)d;
+    snprintf(text, bytes, "no cuDNN: this program was built without cudnn.h");
+}
+
+bool ms_cuda_attention_dnn_serves(ms_device *d, const ms_cuda_attn *x, bool backward)
+{
+    (void)d, (void)x, (void)backward;
+    return false;
+}
+
+musec_status ms_cuda_attention_dnn(ms_device *d, const ms_cuda_attn *x)
+{
+    (void)x;
+    return ms_fail(&d->error, MUSEC_ENOTSUP, "this program was built without cudnn.h");
+}
+
+musec_status ms_cuda_attention_dnn_grad(ms_device *d, const ms_cuda_attn *x)
+{
+    return ms_cuda_attention_dnn(d, x);
+}
+
+#endif

@@ -1,0 +1,259 @@
+/* context.c - the CUDA device: opening it, its memory, its queue, its errors.
+ *
+ * Uploads go through page-locked memory of our own, slot after slot, so that the caller's memory is
+ * free again when the call returns, and nothing waits unless the slots run out.  A failure of
+ * queued work shows at the next call that waits; from then on a context is of no use any more, and
+ * says why. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "device/cuda/cuda.h"
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static bool is_lost(cudaError_t code)
+{
+    switch (code) {
+    case cudaErrorAssert:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorDeviceUninitialized:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalAddress:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorNoDevice:
+    case cudaErrorSystemNotReady: return true;
+    default: return false;
+    }
+}
+
+musec_status ms_cuda_status(ms_device *d, cudaError_t code, const char *what)
+{
+    size_t left = 0, all = 0;
+    if (code == cudaSuccess) return MUSEC_OK;
+    (void)cudaGetLastError(); /* or the next launch would be blamed; what is fatal comes again */
+    if (code == cudaErrorMemoryAllocation) {
+        if (cudaMemGetInfo(&left, &all) != cudaSuccess) left = all = 0;
+        return ms_fail(&d->error, MUSEC_ENOMEM,
+                       "%s: %s: out of memory: %.1f of %.1f GiB are free on %s", d->name, what,
+                       (double)left / 0x1p30, (double)all / 0x1p30, ms_cuda_of(d)->chip);
+    }
+    return ms_fail(&d->error, MUSEC_EDEVICE, "%s: %s: %s%s", d->name, what,
+                   cudaGetErrorString(code),
+                   is_lost(code) ? "; the device is lost to this program" : "");
+}
+
+/* ---- memory and queue ------------------------------------------------------------------------ */
+
+static musec_status cuda_alloc(ms_device *d, size_t bytes, void **out)
+{
+    char what[64];
+    *out = NULL;
+    snprintf(what, sizeof what, "allocating %zu bytes", bytes);
+    return ms_cuda_status(d, cudaMalloc(out, bytes > 0 ? bytes : 1), what);
+}
+
+static void cuda_free(ms_device *d, void *p)
+{
+    (void)d;
+    if (p != NULL) (void)cudaFree(p); /* freeing nothing would start the run time */
+}
+
+static musec_status upload_piece(ms_device *d, const void *host, size_t bytes, void *device)
+{
+    ms_cuda     *c    = ms_cuda_of(d);
+    const int    slot = c->next_slot;
+    musec_status st   = MUSEC_OK;
+    c->next_slot      = (slot + 1) % MS_CUDA_STAGING_SLOTS;
+    TRY(ms_cuda_status(d, cudaEventSynchronize(c->staging[slot].free), "upload"));
+    memcpy(c->staging[slot].host, host, bytes);
+    TRY(ms_cuda_status(
+        d, cudaMemcpyAsync(device, c->staging[slot].host, bytes, cudaMemcpyHostToDevice, c->stream),
+        "upload"));
+    TRY(ms_cuda_status(d, cudaEventRecord(c->staging[slot].free, c->stream), "upload"));
+done:
+    return st;
+}
+
+static musec_status cuda_upload(ms_device *d, const void *host, size_t bytes, void *device)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t at = 0; at < bytes && st == MUSEC_OK; at += MS_CUDA_STAGING) {
+        const size_t n = bytes - at < MS_CUDA_STAGING ? bytes - at : MS_CUDA_STAGING;
+        st             = upload_piece(d, (const char *)host + at, n, (char *)device + at);
+    }
+    return st;
+}
+
+static musec_status cuda_sync(ms_device *d)
+{
+    return ms_cuda_status(d, cudaStreamSynchronize(ms_cuda_of(d)->stream), "queued work");
+}
+
+static musec_status cuda_download(ms_device *d, const void *device, size_t bytes, void *host)
+{
+    musec_status st = MUSEC_OK;
+    if (bytes == 0) return cuda_sync(d);
+    TRY(ms_cuda_status(
+        d, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, ms_cuda_of(d)->stream),
+        "download"));
+    TRY(cuda_sync(d));
+done:
+    return st;
+}
+
+static musec_status cuda_now_ms(ms_device *d, double *ms)
+{
+    const musec_status st = cuda_sync(d);
+    *ms                   = ms_clock_ms();
+    return st;
+}
+
+void ms_cuda_memory_ops(ms_device_ops *table)
+{
+    table->alloc    = cuda_alloc;
+    table->free     = cuda_free;
+    table->upload   = cuda_upload;
+    table->download = cuda_download;
+    table->sync     = cuda_sync;
+    table->now_ms   = cuda_now_ms;
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+musec_status ms_cuda_check_chip(ms_error *e, const char *chip, int capability)
+{
+    if (capability < MS_CUDA_CHIP_LEAST)
+        return ms_fail(e, MUSEC_ENOTSUP,
+                       "cuda: %s has compute capability %d.%d; this program needs %d.%d or later "
+                       "(A100, H100 and their like)",
+                       chip, capability / 10, capability % 10, MS_CUDA_CHIP_LEAST / 10,
+                       MS_CUDA_CHIP_LEAST % 10);
+    return MUSEC_OK;
+}
+
+static musec_status find_chip(ms_device *d, ms_cuda *c, int index)
+{
+    struct cudaDeviceProp p;
+    int                   n  = 0;
+    const cudaError_t     rc = cudaGetDeviceCount(&n);
+    if (rc == cudaErrorInsufficientDriver)
+        return ms_fail(&d->error, MUSEC_EDEVICE,
+                       "cuda: there is no NVIDIA driver here, or it is older than CUDA %d.%d",
+                       CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (rc != cudaSuccess)
+        return ms_fail(&d->error, MUSEC_EDEVICE, "cuda: %s", cudaGetErrorString(rc));
+    if (index >= n)
+        return ms_fail(&d->error, MUSEC_EDEVICE,
+                       "there is no %s: this machine has %d CUDA device%s", d->name, n,
+                       n == 1 ? "" : "s");
+    if (cudaGetDeviceProperties(&p, index) != cudaSuccess)
+        return ms_fail(&d->error, MUSEC_EDEVICE, "%s: the device does not answer", d->name);
+    c->index        = index;
+    c->capability   = p.major * 10 + p.minor;
+    c->processors   = p.multiProcessorCount;
+    c->shared_bytes = (int)p.sharedMemPerBlockOptin;
+    c->memory       = p.totalGlobalMem;
+    snprintf(c->chip, sizeof c->chip, "%s", p.name);
+    return ms_cuda_check_chip(&d->error, c->chip, c->capability);
+}
+
+static musec_status take_queue(ms_device *d, ms_cuda *c)
+{
+    musec_status st = MUSEC_OK;
+    TRY(ms_cuda_status(d, cudaSetDevice(c->index), "choosing the device"));
+    TRY(ms_cuda_status(d, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a queue"));
+    TRY(ms_cuda_status(d, cudaMalloc(&c->workspace, MS_CUDA_WORKSPACE), "workspace"));
+    for (int i = 0; i < MS_CUDA_STAGING_SLOTS; i++) {
+        TRY(ms_cuda_status(d, cudaMallocHost(&c->staging[i].host, MS_CUDA_STAGING), "staging"));
+        TRY(ms_cuda_status(d, cudaEventCreateWithFlags(&c->staging[i].free, cudaEventDisableTiming),
+                           "staging"));
+    }
+done:
+    return st;
+}
+
+void ms_device_cuda_close(ms_device *d)
+{
+    ms_cuda *c = ms_cuda_of(d);
+    if (c == NULL) return;
+    if (c->stream != NULL) (void)cudaStreamSynchronize(c->stream);
+    ms_cuda_dnn_free(d);
+    ms_cuda_solver_free(d);
+    ms_cuda_blas_free(d);
+    for (int i = 0; i < MS_CUDA_STAGING_SLOTS; i++) {
+        if (c->staging[i].free != NULL) (void)cudaEventDestroy(c->staging[i].free);
+        if (c->staging[i].host != NULL) (void)cudaFreeHost(c->staging[i].host);
+    }
+    cuda_free(d, c->workspace);
+    if (c->stream != NULL) (void)cudaStreamDestroy(c->stream);
+    free(c);
+    d->impl = NULL;
+}
+
+musec_status ms_device_cuda_open(ms_device *d, int index)
+{
+    ms_cuda     *c  = calloc(1, sizeof *c);
+    musec_status st = MUSEC_OK;
+    if (c == NULL) return ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory");
+    d->impl = c;
+    TRY(find_chip(d, c, index));
+    TRY(take_queue(d, c));
+done:
+    if (st != MUSEC_OK) ms_device_cuda_close(d);
+    return st;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+void ms_device_cuda_describe(ms_device *d, char *text, size_t bytes)
+{
+    void (*const libraries[])(ms_device *, char *, size_t) = { ms_cuda_blas_describe,
+                                                               ms_cuda_solver_describe,
+                                                               ms_cuda_dnn_describe };
+    const ms_cuda *c                                       = ms_cuda_of(d);
+    int            n = 0, driver = 0;
+    size_t         used;
+    char           library[256];
+
+    if (cudaGetDeviceCount(&n) != cudaSuccess) n = 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+    used = (size_t)snprintf(text, bytes,
+                            "%s (%d of %d), %.1f GiB, compute capability %d.%d, driver for CUDA "
+                            "%d.%d, built with %d.%d",
+                            c->chip, c->index + 1, n, (double)c->memory / 0x1p30,
+                            c->capability / 10, c->capability % 10, driver / 1000,
+                            driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    for (size_t i = 0; i < COUNT(libraries) && used < bytes; i++) {
+        libraries[i](d, library, sizeof library);
+        used += (size_t)snprintf(text + used, bytes - used, ", %s", library);
+    }
+}
+
+void ms_device_cuda_ops(ms_device_ops *table)
+{
+    *table = (ms_device_ops){ .name = "cuda" };
+    ms_cuda_memory_ops(table);
+    ms_cuda_gemm_ops(table);
+    ms_cuda_solver_ops(table);
+    ms_cuda_element_ops(table);
+    ms_cuda_combine_ops(table);
+    ms_cuda_update_ops(table);
+    ms_cuda_random_ops(table);
+    ms_cuda_reduce_ops(table);
+    ms_cuda_scalar_ops(table);
+    ms_cuda_norm_ops(table);
+    ms_cuda_rope_ops(table);
+    ms_cuda_gate_ops(table);
+    ms_cuda_network_ops(table);
+    ms_cuda_embed_ops(table);
+    ms_cuda_loss_ops(table);
+    ms_cuda_attention_ops(table);
+}

@@ -1,0 +1,121 @@
+/* cuda.h - what the files of the CUDA device share.
+ *
+ * C files do what the host does: memory, libraries, plans.  .cu files hold kernels and their
+ * launchers, and nothing leaves them but the functions declared below.  All work of a context goes
+ * to its one stream, so memory of the scratch arena may be given back while work on it is still
+ * queued.
+ *
+ * The run time is linked statically and needs no driver to start; cuBLASLt, cuSOLVER and cuDNN are
+ * opened when first needed (library.c).  So one program serves machines with and without a GPU. */
+#ifndef MS_DEVICE_CUDA_CUDA_H
+#define MS_DEVICE_CUDA_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "device/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    MS_CUDA_CHIP_LEAST    = 80,       /* compute capability 8.0 */
+    MS_CUDA_LIST          = 64,       /* matrices of a list in one launch: its places ride on it */
+    MS_CUDA_WORKSPACE     = 64 << 20, /* bytes, for cuBLASLt */
+    MS_CUDA_STAGING       = 8 << 20,  /* bytes of a slot of page-locked memory for uploads */
+    MS_CUDA_STAGING_SLOTS = 4,
+};
+
+typedef struct ms_cuda {
+    int          index;
+    char         chip[256];
+    int          capability;   /* 90 for 9.0 */
+    int          processors;   /* multiprocessors */
+    int          shared_bytes; /* shared memory that one block may have, opted in */
+    size_t       memory;       /* bytes */
+    cudaStream_t stream;
+    void        *workspace; /* MS_CUDA_WORKSPACE bytes of device memory, for cuBLASLt */
+    struct {
+        void       *host; /* page-locked */
+        cudaEvent_t free; /* the upload from it is done */
+    } staging[MS_CUDA_STAGING_SLOTS];
+    int next_slot;
+    /* each made at first use and freed by the file that it belongs to */
+    struct ms_cuda_blas   *blas;   /* gemm.c */
+    struct ms_cuda_solver *solver; /* solver.c */
+    struct ms_cuda_dnn    *dnn;    /* attention_dnn.c */
+} ms_cuda;
+
+static inline ms_cuda *ms_cuda_of(ms_device *d) { return (ms_cuda *)d->impl; }
+
+/* MUSEC_OK, or the error in words: "cuda: attention: an illegal memory access was encountered". */
+musec_status ms_cuda_status(ms_device *d, cudaError_t code, const char *what);
+/* May a chip of this capability be used?  The words say what is needed. */
+musec_status ms_cuda_check_chip(ms_error *e, const char *chip, int capability);
+
+/* ---- libraries that are opened at run time (library.c) --------------------------------------- */
+
+typedef struct ms_cuda_symbol {
+    const char *name;
+    void      **to;
+} ms_cuda_symbol;
+
+/* Opens the first of `names` (NULL ends) that is there, where the system looks for libraries and
+ * where CUDA is usually installed, and finds the symbols.  The words name what is missing and what
+ * it is for. */
+musec_status ms_cuda_library_open(ms_error *e, const char *purpose, const char *const *names,
+                                  const ms_cuda_symbol *symbols, size_t n_symbols, void **out);
+void         ms_cuda_library_close(void *library); /* accepts NULL */
+
+/* ---- the files: rows that each sets, what each frees ----------------------------------------- */
+
+void ms_cuda_memory_ops(ms_device_ops *table);    /* context.c: memory and queue */
+void ms_cuda_gemm_ops(ms_device_ops *table);      /* gemm.c: gemm, gemm_sym, gram */
+void ms_cuda_solver_ops(ms_device_ops *table);    /* solver.c: svd, eigh */
+void ms_cuda_element_ops(ms_device_ops *table);   /* element.cu: copies, factors, diagonals */
+void ms_cuda_combine_ops(ms_device_ops *table);   /* combine.cu: axpby, combine */
+void ms_cuda_update_ops(ms_device_ops *table);    /* update.cu: optimizers */
+void ms_cuda_random_ops(ms_device_ops *table);    /* random.cu: normal, uniform */
+void ms_cuda_reduce_ops(ms_device_ops *table);    /* reduce.cu: reductions */
+void ms_cuda_scalar_ops(ms_device_ops *table);    /* scalars.cu: scalars */
+void ms_cuda_norm_ops(ms_device_ops *table);      /* norm.cu: rmsnorm and its gradient */
+void ms_cuda_rope_ops(ms_device_ops *table);      /* rope.cu: rope and its gradient */
+void ms_cuda_gate_ops(ms_device_ops *table);      /* gate.cu: gate and its gradient */
+void ms_cuda_network_ops(ms_device_ops *table);   /* network.cu: relu2, mix, their gradients */
+void ms_cuda_embed_ops(ms_device_ops *table);     /* embed.cu: embed and its gradient */
+void ms_cuda_loss_ops(ms_device_ops *table);      /* loss.cu: xent */
+void ms_cuda_attention_ops(ms_device_ops *table); /* attention.c: chooses among those below */
+
+void ms_cuda_blas_free(ms_device *d); /* these accept that nothing was made */
+void ms_cuda_solver_free(ms_device *d);
+void ms_cuda_dnn_free(ms_device *d);
+
+/* What the libraries are, for `musec info`: "cuBLASLt 13.1.0", or why there is none. */
+void ms_cuda_blas_describe(ms_device *d, char *text, size_t bytes);
+void ms_cuda_solver_describe(ms_device *d, char *text, size_t bytes);
+void ms_cuda_dnn_describe(ms_device *d, char *text, size_t bytes);
+
+/* ---- attention: three ways, the operands as in the op table ---------------------------------- */
+
+typedef struct ms_cuda_attn {
+    ms_attn a;
+    ms_mat  q, k, v, out, lse;
+    ms_vec  max_logit;        /* forward */
+    ms_mat  dout, dq, dk, dv; /* backward */
+} ms_cuda_attn;
+
+/* May it serve these operands?  On this device, with this dtype, head and layout. */
+bool ms_cuda_attention_dnn_serves(ms_device *d, const ms_cuda_attn *x, bool backward);
+bool ms_cuda_attention_mma_serves(ms_device *d, const ms_cuda_attn *x, bool backward);
+
+musec_status ms_cuda_attention_dnn(ms_device *d, const ms_cuda_attn *x); /* attention_dnn.c */
+musec_status ms_cuda_attention_dnn_grad(ms_device *d, const ms_cuda_attn *x);
+musec_status ms_cuda_attention_mma(ms_device *d, const ms_cuda_attn *x);      /* attention_mma.cu */
+musec_status ms_cuda_attention_mma_grad(ms_device *d, const ms_cuda_attn *x); /* ..._grad.cu */
+musec_status ms_cuda_attention_any(ms_device *d, const ms_cuda_attn *x);      /* attention_any.cu */
+musec_status ms_cuda_attention_any_grad(ms_device *d, const ms_cuda_attn *x);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,185 @@
+/* element.cu - element ops of one matrix in and one out: copies, factors, diagonals. */
+#include "device/cuda/element.cuh"
+
+/* ---- copy and fill --------------------------------------------------------------------------- */
+
+/* Bits: an unsigned integer of the elements' size; what they mean does not count. */
+template <typename Bits> struct copy_bits : element_op {
+    typedef Bits Real;
+    enum { N = 2, W = 16 / sizeof(Bits) };
+    static constexpr bool turns = true;
+
+    __device__ void apply(const numbers &, Bits (&v)[N], int64_t, int64_t) const { v[1] = v[0]; }
+};
+
+template <typename R, int Width> struct convert : element_op {
+    typedef R Real;
+    enum { N = 2, W = Width };
+    static constexpr bool turns = true;
+
+    __device__ void apply(const numbers &, Real (&v)[N], int64_t, int64_t) const { v[1] = v[0]; }
+};
+
+static musec_status cuda_copy(ms_device *d, ms_mat x, ms_mat out)
+{
+    const element_call<2> call = { { x, out }, 1u, 2u, false, false };
+    assert(x.rows == out.rows && x.cols == out.cols && x.count == out.count);
+    if (x.dtype != out.dtype)
+        return has_f64(call) ? run_elements(d, "copy", convert<double, 2>(), call)
+                             : run_elements(d, "copy", convert<float, 4>(), call);
+    switch (ms_dtype_bytes(x.dtype)) {
+    case 2: return run_elements(d, "copy", copy_bits<uint16_t>(), call);
+    case 4: return run_elements(d, "copy", copy_bits<uint32_t>(), call);
+    default: return run_elements(d, "copy", copy_bits<uint64_t>(), call);
+    }
+}
+
+template <int Width> struct fill_op : element_op {
+    typedef double Real;
+    enum { N = 1, W = Width };
+    double value;
+
+    __device__ void apply(const numbers &, double (&v)[N], int64_t, int64_t) const { v[0] = value; }
+};
+
+static musec_status cuda_fill(ms_device *d, double value, ms_mat out)
+{
+    const element_call<1> call = { { out }, 0u, 1u, false, false };
+    fill_op<2>            two;
+    fill_op<4>            four;
+    two.value = four.value = value;
+    return has_f64(call) ? run_stacks(d, "fill", two, call) : run_stacks(d, "fill", four, call);
+}
+
+/* ---- factors --------------------------------------------------------------------------------- */
+
+/* x <- factor x */
+template <int Width> struct scale_op : element_op {
+    typedef double Real; /* 2^-300 is a factor too */
+    enum { N = 1, W = Width };
+    number factor;
+
+    struct numbers {
+        double factor;
+    };
+    __device__ numbers of(int64_t b, uint32_t) const { return { number_at(factor, b) }; }
+    __device__ bool    idle(const numbers &c) const { return c.factor == 1.0; }
+    __device__ void    apply(const numbers &c, double (&v)[N], int64_t, int64_t) const
+    {
+        v[0] = times(c.factor, v[0]);
+    }
+};
+
+static musec_status cuda_scale(ms_device *d, ms_num factor, ms_mat x)
+{
+    const element_call<1> call = { { x }, 1u, 1u, false, factor.each.data != NULL };
+    scale_op<2>           two;
+    scale_op<4>           four;
+    if (is_constant(factor, 1.0)) return MUSEC_OK;
+    two.factor = four.factor = number_of(factor);
+    return has_f64(call) ? run_stacks(d, "scale", two, call) : run_stacks(d, "scale", four, call);
+}
+
+/* out <- factor x */
+template <int Width> struct prescale_op : element_op {
+    typedef double Real;
+    enum { N = 2, W = Width };
+    static constexpr bool turns = true;
+    const double         *factor;
+
+    struct numbers {
+        double factor;
+    };
+    __device__ numbers of(int64_t b, uint32_t) const { return { factor[b] }; }
+    __device__ void    apply(const numbers &c, double (&v)[N], int64_t, int64_t) const
+    {
+        v[1] = times(c.factor, v[0]);
+    }
+};
+
+/* A pass that is always made costs less than asking the device whether it is needed. */
+static musec_status cuda_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer,
+                                  ms_mat *scaled)
+{
+    const element_call<2> call = { { x, buffer }, 1u, 2u, false, true };
+    prescale_op<2>        two;
+    prescale_op<4>        four;
+    two.factor = four.factor = factor.data;
+    *scaled                  = buffer;
+    return has_f64(call) ? run_stacks(d, "prescale", two, call)
+                         : run_stacks(d, "prescale", four, call);
+}
+
+/* Row i times v(0, i); the column where x lies transposed. */
+template <typename R, int Width> struct scale_rows_op : element_op {
+    typedef R Real;
+    enum { N = 1, W = Width };
+    const char *factor;
+    int64_t     step, stride; /* elements from one factor to the next, from matrix to matrix */
+    int         size;
+    musec_dtype dtype;
+    bool        columns;
+
+    struct numbers {
+        const char *factor;
+    };
+    __device__ numbers of(int64_t b, uint32_t) const { return { factor + b * stride * size }; }
+    __device__ void    apply(const numbers &c, Real (&v)[N], int64_t i, int64_t j) const
+    {
+        v[0] = times(load<Real>(c.factor, (columns ? j : i) * step, dtype), v[0]);
+    }
+};
+
+template <typename Op>
+static musec_status scale_rows_by(ms_device *d, const ms_mat &v, const element_call<1> &call)
+{
+    Op op;
+    op.factor  = (const char *)v.data;
+    op.step    = v.trans ? v.ld : 1;
+    op.stride  = v.stride;
+    op.size    = (int)ms_dtype_bytes(v.dtype);
+    op.dtype   = v.dtype;
+    op.columns = call.mat[0].trans;
+    return run_stacks(d, "scale_rows", op, call);
+}
+
+static musec_status cuda_scale_rows(ms_device *d, ms_mat v, ms_mat x)
+{
+    const element_call<1> call = { { x }, 1u, 1u, true, true };
+    assert(v.rows == 1 && v.cols == x.rows);
+    if (x.dtype == MUSEC_F64) return scale_rows_by<scale_rows_op<double, 2>>(d, v, call);
+    return scale_rows_by<scale_rows_op<float, 4>>(d, v, call);
+}
+
+/* ---- diagonals ------------------------------------------------------------------------------- */
+
+static __global__ void __launch_bounds__(ELEMENT_THREADS)
+    add_diag_k(number value, operand x, int64_t n, int64_t total)
+{
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < total; k += step) {
+        const int64_t b = k / n, at = b * x.stride + (k - b * n) * (x.ld + 1);
+        store<double>(x.data, at, x.dtype,
+                      plus(load<double>(x.data, at, x.dtype), number_at(value, b)));
+    }
+}
+
+static musec_status cuda_add_diag(ms_device *d, ms_num value, ms_mat x)
+{
+    const int64_t n = x.rows < x.cols ? x.rows : x.cols, total = n * x.count;
+    const operand o = { (char *)x.data, x.ld, x.stride, 0, x.dtype, false, -1 };
+    if (total == 0) return MUSEC_OK;
+    add_diag_k<<<blocks_for(d, total, ELEMENT_THREADS), ELEMENT_THREADS, 0,
+                 ms_cuda_of(d)->stream>>>(number_of(value), o, n, total);
+    return launched(d, "add_diag");
+}
+
+void ms_cuda_element_ops(ms_device_ops *table)
+{
+    table->copy       = cuda_copy;
+    table->fill       = cuda_fill;
+    table->add_diag   = cuda_add_diag;
+    table->scale      = cuda_scale;
+    table->scale_rows = cuda_scale_rows;
+    table->prescale   = cuda_prescale;
+}

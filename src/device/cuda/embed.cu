@@ -1,0 +1,254 @@
+/* embed.cu - rows of a table, and the gradient of the table.
+ *
+ * The gradient adds each row of dout to the row of the table that its id names, in the order of
+ * dout, so that the bits are those of one addition after the other: never by atomics.  The ids are
+ * sorted with their positions (radix sort is stable, so positions of equal ids stay in order); each
+ * run of equal ids is then summed by warps, one for every few columns, which load many rows ahead
+ * since a frequent id has thousands of them.  Runs are listed in any order: no two of them share a
+ * row of the table. */
+#include <assert.h>
+
+#include <cub/device/device_radix_sort.cuh>
+
+#include "device/cuda/row.cuh"
+
+enum {
+    COPIES   = 4,  /* units that a lane copies at once */
+    ROWS_FAR = 32, /* rows of a long run that are loaded at once */
+    ROWS_FEW = 8,  /* of a short one, or of what is left */
+    THREADS  = 256,
+};
+
+/* ---- embed ----------------------------------------------------------------------------------- */
+
+/* Unit: what rows are copied in.  Leading dimensions and `units` count them; a warp has a row. */
+template <typename Unit>
+static __global__ void gather(const int32_t *ids, int64_t n, const Unit *table, int64_t table_ld,
+                              int64_t units, Unit *out, int64_t out_ld)
+{
+    const int     lane = (int)threadIdx.x % WARP;
+    const int64_t step = (int64_t)gridDim.x * blockDim.x / WARP;
+    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / WARP; i < n; i += step) {
+        const Unit *from = table + ids[i] * table_ld;
+        Unit       *to   = out + i * out_ld;
+        Unit        v[COPIES];
+        for (int64_t j = lane; j < units; j += COPIES * WARP) {
+#pragma unroll
+            for (int k = 0; k < COPIES; k++)
+                if (j + k * WARP < units) v[k] = from[j + k * WARP];
+#pragma unroll
+            for (int k = 0; k < COPIES; k++)
+                if (j + k * WARP < units) to[j + k * WARP] = v[k];
+        }
+    }
+}
+
+template <typename Unit>
+static musec_status run_gather(ms_device *d, ms_ids ids, ms_mat table, ms_mat out)
+{
+    const int64_t each = (int64_t)ms_dtype_bytes(out.dtype), unit = (int64_t)sizeof(Unit);
+    gather<Unit><<<row_blocks(ids.count, WARP), ROW_THREADS, 0, ms_cuda_of(d)->stream>>>(
+        ids.data, ids.count, (const Unit *)table.data, table.ld * each / unit,
+        out.cols * each / unit, (Unit *)out.data, out.ld * each / unit);
+    return launched(d, "embed");
+}
+
+static musec_status cuda_embed(ms_device *d, ms_ids ids, ms_mat table, ms_mat out)
+{
+    const uint64_t each = ms_dtype_bytes(out.dtype);
+    const uint64_t ends = (uintptr_t)table.data | (uintptr_t)out.data | (uint64_t)out.cols * each |
+                          (uint64_t)table.ld * each | (uint64_t)out.ld * each;
+    if (ids.count == 0 || out.cols == 0) return MUSEC_OK;
+    if (ends % sizeof(uint4) == 0) return run_gather<uint4>(d, ids, table, out);
+    if (ends % sizeof(uint64_t) == 0) return run_gather<uint64_t>(d, ids, table, out);
+    if (ends % sizeof(uint32_t) == 0) return run_gather<uint32_t>(d, ids, table, out);
+    return run_gather<uint16_t>(d, ids, table, out);
+}
+
+/* ---- neighbours: the columns of a lane ------------------------------------------------------- */
+
+template <typename T, int V> struct columns { /* one */
+    T one;
+};
+template <> struct columns<float, 2> {
+    float2 two;
+};
+template <> struct columns<double, 2> {
+    double2 two;
+};
+template <> struct columns<__nv_bfloat16, 2> {
+    __nv_bfloat162 two;
+};
+template <> struct columns<__half, 2> {
+    __half2 two;
+};
+
+template <typename T> static __device__ inline void add(const columns<T, 1> &x, wide<T> (&sum)[1])
+{
+    sum[0] += widen(x.one);
+}
+
+template <typename T> static __device__ inline void add(const columns<T, 2> &x, wide<T> (&sum)[2])
+{
+    sum[0] += widen(x.two.x);
+    sum[1] += widen(x.two.y);
+}
+
+/* ---- embed_grad ------------------------------------------------------------------------------ */
+
+struct sorted {              /* device memory */
+    uint32_t *keys, *order;  /* (n) ids that never fall, and which rows of dout they are of */
+    uint32_t *runs;          /* (n) where the runs of equal ids begin, in any order */
+    uint32_t *n_runs;        /* one number */
+    uint32_t *ids, *counted; /* (n) the same before they are sorted */
+};
+
+static __global__ void number_ids(const int32_t *ids, int n, sorted s)
+{
+    const int step = (int)(gridDim.x * blockDim.x);
+    if (blockIdx.x == 0 && threadIdx.x == 0) *s.n_runs = 0;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+        s.ids[i]     = (uint32_t)ids[i];
+        s.counted[i] = (uint32_t)i;
+    }
+}
+
+static __global__ void list_runs(int n, sorted s)
+{
+    const int step = (int)(gridDim.x * blockDim.x);
+    for (int64_t p = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; p < n; p += step)
+        if (p == 0 || s.keys[p] != s.keys[p - 1]) s.runs[atomicAdd(s.n_runs, 1u)] = (uint32_t)p;
+}
+
+/* Up to N rows of dout, the first being that of lane k: in order into sum.  The whole warp calls;
+ * rows: how many there are in all lanes. */
+template <int N, typename T, int V>
+static __device__ inline void add_rows(const T *dout, int64_t ld, uint32_t row, int k, int rows,
+                                       bool mine, wide<T> (&sum)[V])
+{
+    columns<T, V> x[N];
+#pragma unroll
+    for (int u = 0; u < N; u++) {
+        const uint32_t i = __shfl_sync(0xffffffffu, row, (k + u) % WARP);
+        if (mine && k + u < rows) x[u] = *(const columns<T, V> *)(dout + (int64_t)i * ld);
+    }
+#pragma unroll
+    for (int u = 0; u < N; u++)
+        if (mine && k + u < rows) add<T>(x[u], sum);
+}
+
+/* A warp has one run and the columns of one tile. */
+template <typename T, int V>
+static __global__ void add_runs(sorted s, int n, lines<T> dout, int cols, lines<wide<T>> dtable)
+{
+    const int     lane  = (int)threadIdx.x % WARP;
+    const int64_t warps = (int64_t)gridDim.x * blockDim.x / WARP;
+    const int64_t tiles = (cols + WARP * V - 1) / (WARP * V), items = *s.n_runs * tiles;
+    for (int64_t item = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / WARP; item < items;
+         item += warps) {
+        int64_t run, tile;
+        divide(item, tiles, &run, &tile);
+        const uint32_t id   = s.keys[s.runs[run]];
+        const int      col  = ((int)tile * WARP + lane) * V;
+        const bool     mine = col < cols;
+        wide<T>       *to   = dtable.row(0, id) + col;
+        wide<T>        sum[V];
+        int            rows = WARP;
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            sum[e] = mine ? to[e] : (wide<T>)0;
+        for (int64_t at = s.runs[run] + lane; rows == WARP; at += WARP) {
+            const bool     same = at < n && s.keys[at] == id;
+            const uint32_t row  = same ? s.order[at] : 0;
+            int            k    = 0;
+            rows                = __popc(__ballot_sync(0xffffffffu, same));
+            for (; k + ROWS_FAR <= rows; k += ROWS_FAR)
+                add_rows<ROWS_FAR, T, V>(dout.data + col, dout.ld, row, k, rows, mine, sum);
+            for (; k < rows; k += ROWS_FEW)
+                add_rows<ROWS_FEW, T, V>(dout.data + col, dout.ld, row, k, rows, mine, sum);
+        }
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            if (mine) to[e] = sum[e];
+    }
+}
+
+/* ids: those of dout, up to 2^31 of them; s: its memory, not yet its contents. */
+static musec_status sort_ids(ms_device *d, ms_ids ids, int64_t vocab, sorted s)
+{
+    const cudaStream_t stream = ms_cuda_of(d)->stream;
+    const int          n      = (int)ids.count;
+    const unsigned     blocks = blocks_for(d, n, THREADS);
+    int                bits   = 1; /* of the largest id */
+    size_t             bytes  = 0;
+    void              *room   = NULL;
+    musec_status       st;
+    while (bits < 31 && (vocab - 1) >> bits != 0)
+        bits++;
+    number_ids<<<blocks, THREADS, 0, stream>>>(ids.data, n, s);
+    st = launched(d, "embed_grad");
+    if (st != MUSEC_OK) return st;
+    st = ms_cuda_status(d,
+                        cub::DeviceRadixSort::SortPairs(NULL, bytes, s.ids, s.keys, s.counted,
+                                                        s.order, n, 0, bits, stream),
+                        "embed_grad");
+    if (st != MUSEC_OK) return st;
+    st = ms_scratch_bytes(d, bytes, &room);
+    if (st != MUSEC_OK) return st;
+    st = ms_cuda_status(d,
+                        cub::DeviceRadixSort::SortPairs(room, bytes, s.ids, s.keys, s.counted,
+                                                        s.order, n, 0, bits, stream),
+                        "embed_grad");
+    if (st != MUSEC_OK) return st;
+    list_runs<<<blocks, THREADS, 0, stream>>>(n, s);
+    return launched(d, "embed_grad");
+}
+
+/* Do all rows begin where two elements may be read at once? */
+static bool is_paired(const ms_mat *x)
+{
+    const uintptr_t two = 2 * ms_dtype_bytes(x->dtype);
+    return (uintptr_t)x->data % two == 0 && x->ld % 2 == 0 && x->cols % 2 == 0;
+}
+
+static musec_status run_embed_grad(ms_device *d, ms_ids ids, ms_mat dout, ms_mat dtable)
+{
+    const cudaStream_t stream = ms_cuda_of(d)->stream;
+    const size_t       n      = (size_t)ids.count;
+    const int64_t      warps  = ids.count * ceil_div(dout.cols, WARP);
+    const unsigned     blocks = blocks_for(d, warps, THREADS / WARP);
+    void              *room   = NULL;
+    musec_status       st     = ms_scratch_bytes(d, (5 * n + 1) * sizeof(uint32_t), &room);
+    if (st != MUSEC_OK) return st;
+    uint32_t    *at = (uint32_t *)room;
+    const sorted s  = { at, at + n, at + 2 * n, at + 5 * n, at + 3 * n, at + 4 * n };
+    st              = sort_ids(d, ids, dtable.rows, s);
+    if (st != MUSEC_OK) return st;
+    return by_dtype(dout.dtype, [&](auto tag) {
+        typedef typename decltype(tag)::type T;
+        if (is_paired(&dout) && is_paired(&dtable))
+            add_runs<T, 2><<<blocks, THREADS, 0, stream>>>(
+                s, (int)n, lines_of<T>(dout), (int)dout.cols, lines_of<wide<T>>(dtable));
+        else
+            add_runs<T, 1><<<blocks, THREADS, 0, stream>>>(
+                s, (int)n, lines_of<T>(dout), (int)dout.cols, lines_of<wide<T>>(dtable));
+        return launched(d, "embed_grad");
+    });
+}
+
+static musec_status cuda_embed_grad(ms_device *d, ms_ids ids, ms_mat dout, ms_mat dtable)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    musec_status  st;
+    assert(ids.count <= INT32_MAX && dout.cols <= INT32_MAX / 2);
+    if (ids.count == 0 || dout.cols == 0) return MUSEC_OK;
+    st = run_embed_grad(d, ids, dout, dtable);
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+void ms_cuda_embed_ops(ms_device_ops *table)
+{
+    table->embed      = cuda_embed;
+    table->embed_grad = cuda_embed_grad;
+}

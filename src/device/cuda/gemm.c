@@ -1,0 +1,66 @@
+/* gemm.c - products: the rows of the table, and the cases that are no product.
+ *
+ * A transposed c is the transposed product, b^T a^T; an empty sum leaves beta c; a long stack goes
+ * in pieces.  What remains cuBLASLt does (gemm_plan.c), or where it has no algorithm for such
+ * operands (a 16-bit matrix at an odd address or of odd width) a kernel of our own (gemm_any.cu).
+ *
+ * Symmetric products are computed in full: cuBLASLt computes no triangle.  Element (i, j) and
+ * element (j, i) of x x^T are sums of the same numbers, and equal where a kernel sums both in one
+ * order, as most do; those that cut the sum at places which depend on the tile do not.  So the
+ * lower triangle is copied onto the upper one. */
+#include "device/cuda/gemm.h"
+
+#include <assert.h>
+
+static musec_status cuda_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c)
+{
+    musec_status st = MUSEC_OK;
+    assert(a.cols == b.rows && c.rows == a.rows && c.cols == b.cols);
+    assert(a.count == c.count && b.count == c.count && a.dtype == b.dtype);
+    assert(c.dtype == a.dtype || c.dtype == ms_dtype_wide(a.dtype));
+    if (c.trans) {
+        const ms_mat at = ms_t(a);
+        a               = ms_t(b);
+        b               = at;
+        c               = ms_t(c);
+    }
+    if (c.count == 0 || c.rows == 0 || c.cols == 0) return MUSEC_OK;
+    if (a.cols == 0)
+        return beta == 0.0 ? d->ops->fill(d, 0.0, c) : d->ops->scale(d, ms_const(beta), c);
+    for (int64_t first = 0; first < c.count; first += MS_CUDA_BATCH) {
+        const int64_t left = c.count - first, n = left < MS_CUDA_BATCH ? left : MS_CUDA_BATCH;
+        const ms_cuda_product p      = { .alpha = alpha,
+                                         .beta  = beta,
+                                         .a     = ms_mat_slice(a, first, n),
+                                         .b     = ms_mat_slice(b, first, n),
+                                         .c     = ms_mat_slice(c, first, n) };
+        bool                  served = false;
+        TRY(ms_cuda_gemm_planned(d, &p, &served));
+        if (!served) TRY(ms_cuda_gemm_any(d, &p));
+    }
+done:
+    return st;
+}
+
+static musec_status cuda_gemm_sym(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta,
+                                  ms_mat c)
+{
+    musec_status st = MUSEC_OK;
+    assert(c.rows == c.cols);
+    TRY(cuda_gemm(d, alpha, a, b, beta, c));
+    TRY(ms_cuda_mirror(d, c));
+done:
+    return st;
+}
+
+static musec_status cuda_gram(ms_device *d, ms_mat x, ms_mat c)
+{
+    return cuda_gemm_sym(d, 1.0, x, ms_t(x), 0.0, c);
+}
+
+void ms_cuda_gemm_ops(ms_device_ops *table)
+{
+    table->gemm     = cuda_gemm;
+    table->gemm_sym = cuda_gemm_sym;
+    table->gram     = cuda_gram;
+}

@@ -1,0 +1,32 @@
+/* gemm.h - what the files of the products share: gemm.c sets the rows of the table and reduces them
+ * to products of one form, gemm_plan.c gives those to cuBLASLt, gemm_any.cu takes what it does not
+ * serve. */
+#ifndef MS_DEVICE_CUDA_GEMM_H
+#define MS_DEVICE_CUDA_GEMM_H
+
+#include "device/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { MS_CUDA_BATCH = 65535 }; /* matrices of one product: cuBLASLt lays them along a grid's z */
+
+/* c <- alpha a b + beta c.  Nothing is empty, c is not transposed, and count is at most
+ * MS_CUDA_BATCH. */
+typedef struct ms_cuda_product {
+    double alpha, beta;
+    ms_mat a, b, c; /* (m x k), (k x n), (m x n) */
+} ms_cuda_product;
+
+/* By cuBLASLt, if it has an algorithm for such operands: *served tells. */
+musec_status ms_cuda_gemm_planned(ms_device *d, const ms_cuda_product *x, bool *served);
+/* By a kernel of our own: any layout, any alignment, slowly. */
+musec_status ms_cuda_gemm_any(ms_device *d, const ms_cuda_product *p);
+/* The lower triangle of every square matrix onto the upper one, bit for bit. */
+musec_status ms_cuda_mirror(ms_device *d, ms_mat c);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

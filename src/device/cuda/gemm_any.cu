@@ -1,0 +1,157 @@
+/* gemm_any.cu - products of any operands, and the mirror of a triangle.
+ *
+ * The product is for what cuBLASLt does not serve, so it is plain: a block computes a TILE x TILE
+ * part of c from slices of SLICE columns of a and rows of b in shared memory, a thread a part of
+ * EACH x EACH.  Sums run over k in order, in float for operands of at most 32 bits, else in double;
+ * so the result depends on nothing but the operands, and that of x x^T is exactly symmetric. */
+#include "device/cuda/gemm.h"
+#include "device/cuda/kernel.cuh"
+
+enum { TILE = 64, SLICE = 16, EACH = 4, ACROSS = TILE / EACH, THREADS = ACROSS * ACROSS };
+enum { MIRROR = 32, MIRROR_ROWS = 8 };
+
+struct strided { /* element (i, j) of matrix b: data[b*stride + i*row + j*col] */
+    void       *data;
+    int64_t     row, col, stride;
+    musec_dtype dtype;
+};
+
+static strided strided_of(ms_mat x)
+{
+    const int64_t row = x.trans ? 1 : x.ld, col = x.trans ? x.ld : 1;
+    return { x.data, row, col, x.stride, x.dtype };
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+struct tiled_product {
+    strided a, b, c;
+    int64_t m, n, k, down, across, tiles; /* tiles of a matrix: down x across; of the stack */
+    double  alpha, beta;
+};
+
+/* Elements (first + i, k0 + j) of x to part[j][i], 0 beyond its `lines` and `k`: x is a, or b
+ * transposed.  Neighbouring threads take neighbours in memory. */
+template <typename Real>
+static __device__ void load_slice(const strided &x, int64_t line, int64_t step, int64_t at,
+                                  int64_t first, int64_t lines, int64_t k0, int64_t k,
+                                  Real (&part)[SLICE][TILE + 1])
+{
+    for (int e = (int)threadIdx.x; e < TILE * SLICE; e += THREADS) {
+        const int  i = step == 1 ? e / SLICE : e % TILE, j = step == 1 ? e % SLICE : e / TILE;
+        const bool inside = first + i < lines && k0 + j < k;
+        part[j][i] = inside ? load<Real>(x.data, at + (first + i) * line + (k0 + j) * step, x.dtype)
+                            : (Real)0;
+    }
+}
+
+template <typename Real>
+static __global__ void __launch_bounds__(THREADS) any_kernel(const tiled_product p)
+{
+    __shared__ Real a[SLICE][TILE + 1], b[SLICE][TILE + 1];
+    const int       x = (int)threadIdx.x % ACROSS, y = (int)threadIdx.x / ACROSS;
+
+    for (int64_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        const int64_t matrix = tile / (p.down * p.across), in = tile % (p.down * p.across);
+        const int64_t top = in / p.across * TILE, left = in % p.across * TILE;
+        Real          sum[EACH][EACH] = {};
+
+        for (int64_t k0 = 0; k0 < p.k; k0 += SLICE) {
+            load_slice(p.a, p.a.row, p.a.col, matrix * p.a.stride, top, p.m, k0, p.k, a);
+            load_slice(p.b, p.b.col, p.b.row, matrix * p.b.stride, left, p.n, k0, p.k, b);
+            __syncthreads();
+#pragma unroll
+            for (int j = 0; j < SLICE; j++)
+#pragma unroll
+                for (int u = 0; u < EACH; u++)
+#pragma unroll
+                    for (int v = 0; v < EACH; v++)
+                        sum[u][v] += a[j][y + u * ACROSS] * b[j][x + v * ACROSS];
+            __syncthreads();
+        }
+#pragma unroll
+        for (int u = 0; u < EACH; u++)
+#pragma unroll
+            for (int v = 0; v < EACH; v++) {
+                const int64_t i = top + y + u * ACROSS, j = left + x + v * ACROSS;
+                if (i >= p.m || j >= p.n) continue;
+                const int64_t at    = matrix * p.c.stride + i * p.c.row + j * p.c.col;
+                Real          value = (Real)p.alpha * sum[u][v];
+                if (p.beta != 0.0) value += (Real)p.beta * load<Real>(p.c.data, at, p.c.dtype);
+                store(p.c.data, at, p.c.dtype, value);
+            }
+    }
+}
+
+/* ---- the mirror ------------------------------------------------------------------------------ */
+
+struct tiled_square {
+    int64_t n, row, col, stride, side, tiles; /* side x side tiles of a matrix; of the stack */
+};
+
+/* A block takes a tile at or below the diagonal and writes what of it lies below to its mirrored
+ * place.  Nothing below the diagonal is written, and nothing above is read by another block. */
+template <typename Word> static __global__ void mirror_kernel(const tiled_square s, Word *c)
+{
+    __shared__ Word part[MIRROR][MIRROR + 1];
+    const int       x = (int)threadIdx.x;
+
+    for (int64_t tile = blockIdx.x; tile < s.tiles; tile += gridDim.x) {
+        const int64_t matrix = tile / (s.side * s.side), in = tile % (s.side * s.side);
+        const int64_t top = in / s.side * MIRROR, left = in % s.side * MIRROR;
+        Word         *of = c + matrix * s.stride;
+        if (left > top)
+            continue; /* all threads of the block, so that none is missed at a barrier */
+        for (int y = (int)threadIdx.y; y < MIRROR; y += MIRROR_ROWS)
+            if (top + y < s.n && left + x < s.n)
+                part[y][x] = of[(top + y) * s.row + (left + x) * s.col];
+        __syncthreads();
+        for (int y = (int)threadIdx.y; y < MIRROR; y += MIRROR_ROWS) {
+            const int64_t i = left + y, j = top + x;
+            if (i < j && j < s.n) of[i * s.row + j * s.col] = part[x][y];
+        }
+        __syncthreads();
+    }
+}
+
+template <typename Word> static void launch_mirror(ms_device *d, const tiled_square &s, void *c)
+{
+    const unsigned blocks = blocks_for(d, s.tiles, 1);
+    const dim3     threads(MIRROR, MIRROR_ROWS);
+    mirror_kernel<<<blocks, threads, 0, ms_cuda_of(d)->stream>>>(s, (Word *)c);
+}
+
+musec_status ms_cuda_gemm_any(ms_device *d, const ms_cuda_product *p)
+{
+    tiled_product q = { strided_of(p->a), strided_of(p->b), strided_of(p->c) };
+    q.m             = p->c.rows;
+    q.n             = p->c.cols;
+    q.k             = p->a.cols;
+    q.down          = (q.m - 1) / TILE + 1;
+    q.across        = (q.n - 1) / TILE + 1;
+    q.tiles         = p->c.count * q.down * q.across;
+    q.alpha         = p->alpha;
+    q.beta          = p->beta;
+
+    const unsigned     blocks = blocks_for(d, q.tiles, 1);
+    const cudaStream_t stream = ms_cuda_of(d)->stream;
+    if (p->a.dtype == MUSEC_F64)
+        any_kernel<double><<<blocks, THREADS, 0, stream>>>(q);
+    else
+        any_kernel<float><<<blocks, THREADS, 0, stream>>>(q);
+    return launched(d, "gemm");
+}
+
+musec_status ms_cuda_mirror(ms_device *d, ms_mat c)
+{
+    const strided      o    = strided_of(c);
+    const int64_t      side = (c.rows - 1) / MIRROR + 1;
+    const tiled_square s    = { c.rows, o.row, o.col, o.stride, side, c.count * side * side };
+    if (c.count == 0 || c.rows < 2) return MUSEC_OK;
+    switch (ms_dtype_bytes(c.dtype)) {
+    case 2: launch_mirror<uint16_t>(d, s, c.data); break;
+    case 4: launch_mirror<uint32_t>(d, s, c.data); break;
+    default: launch_mirror<uint64_t>(d, s, c.data); break;
+    }
+    return launched(d, "mirror");
+}

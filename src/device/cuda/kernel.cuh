@@ -1,0 +1,145 @@
+/* kernel.cuh - what kernels share: elements of any dtype, sums over a block, grids.
+ *
+ * An operand carries its dtype to the kernel and loads branch on it: the branch is the same for all
+ * threads and costs nothing beside the memory.  So a kernel is compiled once for float (float32,
+ * bf16, f16) and, where it has to be, once more for double. */
+#ifndef MS_DEVICE_CUDA_KERNEL_CUH
+#define MS_DEVICE_CUDA_KERNEL_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+#include "device/cuda/cuda.h"
+
+enum { WARP = 32, VECTOR = 8 }; /* VECTOR: elements that a thread loads at once */
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+/* Real: float for operands of at most 32 bits, or double for any. */
+template <typename Real>
+static __device__ inline Real load(const void *p, int64_t i, musec_dtype dtype)
+{
+    switch (dtype) {
+    case MUSEC_F32: return (Real)((const float *)p)[i];
+    case MUSEC_BF16: return (Real)__bfloat162float(((const __nv_bfloat16 *)p)[i]);
+    case MUSEC_F16: return (Real)__half2float(((const __half *)p)[i]);
+    default: return (Real)((const double *)p)[i];
+    }
+}
+
+/* A double is rounded once, to nearest, also to 16 bits. */
+static __device__ inline __nv_bfloat16 to_bf16(float x) { return __float2bfloat16_rn(x); }
+static __device__ inline __nv_bfloat16 to_bf16(double x) { return __double2bfloat16(x); }
+static __device__ inline __half        to_f16(float x) { return __float2half_rn(x); }
+static __device__ inline __half        to_f16(double x) { return __double2half(x); }
+
+template <typename Real>
+static __device__ inline void store(void *p, int64_t i, musec_dtype dtype, Real x)
+{
+    switch (dtype) {
+    case MUSEC_F32: ((float *)p)[i] = (float)x; break;
+    case MUSEC_BF16: ((__nv_bfloat16 *)p)[i] = to_bf16(x); break;
+    case MUSEC_F16: ((__half *)p)[i] = to_f16(x); break;
+    default: ((double *)p)[i] = (double)x; break;
+    }
+}
+
+/* VECTOR elements from i on, i being a multiple of VECTOR and p aligned to 16 bytes. */
+static __device__ inline void load_vector(const void *p, int64_t i, musec_dtype dtype,
+                                          float (&x)[VECTOR])
+{
+    if (dtype == MUSEC_F32) {
+        const float4 a = ((const float4 *)p)[i / 4], b = ((const float4 *)p)[i / 4 + 1];
+        x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w;
+        x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
+        return;
+    }
+    const uint4    all     = ((const uint4 *)p)[i / VECTOR];
+    const uint32_t part[4] = { all.x, all.y, all.z, all.w };
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        float2 two;
+        if (dtype == MUSEC_BF16)
+            two = __bfloat1622float2(*(const __nv_bfloat162 *)&part[k]);
+        else
+            two = __half22float2(*(const __half2 *)&part[k]);
+        x[2 * k]     = two.x;
+        x[2 * k + 1] = two.y;
+    }
+}
+
+static __device__ inline void store_vector(void *p, int64_t i, musec_dtype dtype,
+                                           const float (&x)[VECTOR])
+{
+    if (dtype == MUSEC_F32) {
+        ((float4 *)p)[i / 4]     = make_float4(x[0], x[1], x[2], x[3]);
+        ((float4 *)p)[i / 4 + 1] = make_float4(x[4], x[5], x[6], x[7]);
+        return;
+    }
+    uint32_t part[4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        if (dtype == MUSEC_BF16)
+            *(__nv_bfloat162 *)&part[k] = __floats2bfloat162_rn(x[2 * k], x[2 * k + 1]);
+        else
+            *(__half2 *)&part[k] = __floats2half2_rn(x[2 * k], x[2 * k + 1]);
+    }
+    ((uint4 *)p)[i / VECTOR] = make_uint4(part[0], part[1], part[2], part[3]);
+}
+
+/* May rows of x be read in vectors?  Every row must begin at 16 bytes and hold whole vectors. */
+static inline bool is_vector(const ms_mat *x)
+{
+    const int64_t each = (int64_t)ms_dtype_bytes(x->dtype), in16 = 16 / each;
+    if (x->dtype == MUSEC_F64 || x->trans || x->cols % VECTOR != 0) return false;
+    if (x->places != NULL) {
+        for (int64_t b = 0; b < x->count; b++)
+            if ((uintptr_t)x->places[b].data % 16 != 0 || x->places[b].ld % in16 != 0) return false;
+        return true;
+    }
+    return (uintptr_t)x->data % 16 == 0 && x->ld % in16 == 0 &&
+           (x->count == 1 || x->stride % in16 == 0);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+template <typename Real> static __device__ inline Real warp_sum(Real x)
+{
+#pragma unroll
+    for (int step = WARP / 2; step > 0; step /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+
+/* Of all threads of a block (whole warps, at most 32), given to all of them, in an order that
+ * depends on their number alone.  `room` is shared memory for 32 numbers, free again after. */
+template <typename Real> static __device__ inline Real block_sum(Real x, Real *room)
+{
+    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    const int warps = (int)blockDim.x / WARP;
+    x               = warp_sum(x);
+    if (lane == 0) room[warp] = x;
+    __syncthreads();
+    x = warp_sum(lane < warps ? room[lane] : (Real)0);
+    __syncthreads();
+    return x;
+}
+
+/* ---- grids ----------------------------------------------------------------------------------- */
+
+/* Blocks of `threads` for n items, one each, but no more than fill the chip a few times: kernels
+ * stride over the rest.  n is at least 1. */
+static inline unsigned blocks_for(ms_device *d, int64_t n, int threads)
+{
+    const int64_t most = (int64_t)ms_cuda_of(d)->processors * 16, need = (n - 1) / threads + 1;
+    return (unsigned)(need < most ? need : most);
+}
+
+/* After a launch: was it taken?  What fails while it runs shows at the next wait. */
+static inline musec_status launched(ms_device *d, const char *what)
+{
+    return ms_cuda_status(d, cudaGetLastError(), what);
+}
+
+#endif

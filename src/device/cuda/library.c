@@ -1,0 +1,55 @@
+/* library.c - CUDA's libraries, opened when first needed. */
+#define _POSIX_C_SOURCE 200809L
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+
+/* Where installers put them when they tell the loader nothing. */
+static const char *const places[] = { "",
+                                      "/usr/local/cuda/lib64/",
+                                      "/usr/local/cuda/lib/",
+                                      "/opt/cuda/lib64/",
+                                      "/usr/lib/x86_64-linux-gnu/",
+                                      "/usr/lib/aarch64-linux-gnu/" };
+
+static void *open_first(const char *const *names)
+{
+    char  path[512];
+    void *library = NULL;
+    for (size_t n = 0; names[n] != NULL && library == NULL; n++)
+        for (size_t i = 0; i < COUNT(places) && library == NULL; i++) {
+            snprintf(path, sizeof path, "%s%s", places[i], names[n]);
+            library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        }
+    return library;
+}
+
+musec_status ms_cuda_library_open(ms_error *e, const char *purpose, const char *const *names,
+                                  const ms_cuda_symbol *symbols, size_t n_symbols, void **out)
+{
+    void *library = open_first(names);
+    *out          = NULL;
+    if (library == NULL)
+        return ms_fail(e, MUSEC_EDEVICE,
+                       "%s is missing: it is needed for %s; install CUDA's libraries, or put their "
+                       "directory into LD_LIBRARY_PATH",
+                       names[0], purpose);
+    for (size_t i = 0; i < n_symbols; i++) {
+        void *found = dlsym(library, symbols[i].name);
+        if (found == NULL) {
+            dlclose(library);
+            return ms_fail(e, MUSEC_EDEVICE, "%s has no %s, which is needed for %s: it is too old",
+                           names[0], symbols[i].name, purpose);
+        }
+        memcpy(symbols[i].to, &found, sizeof found);
+    }
+    *out = library;
+    return MUSEC_OK;
+}
+
+void ms_cuda_library_close(void *library)
+{
+    if (library != NULL) dlclose(library);
+}

@@ -1,0 +1,293 @@
+/* network.cu - elements of networks: relu2, mix and their gradients.
+ *
+ * Dense operands are one long row.  A thread has several pieces on their way at once; it reads what
+ * it writes and nothing else, so all may be in place.
+ *
+ * The gradient of mix needs two inner products of whole matrices: each block leaves its part in
+ * float64, and one block adds the parts in order.  The number of blocks depends on the shape alone,
+ * and so do the bits. */
+#include "device/cuda/row.cuh"
+
+enum {
+    THREADS = 256,
+    AHEAD   = 2,    /* pieces that a thread loads before it needs them */
+    PARTS   = 1024, /* of an inner product, at most: blocks of a launch */
+};
+
+/* ---- who does which -------------------------------------------------------------------------- */
+
+struct shape { /* rows of pieces */
+    int64_t pieces, per_row, count;
+};
+
+struct spot {
+    int64_t b, i, j;
+};
+
+static bool is_dense(const ms_mat *x)
+{
+    return (x->rows <= 1 || x->ld == x->cols) && (x->count == 1 || x->stride == x->rows * x->cols);
+}
+
+/* Of operands that are shaped like mats[0], in pieces of so many elements. */
+static shape shape_of(const ms_mat *const *mats, int n, int elements)
+{
+    const ms_mat *x     = mats[0];
+    bool          dense = true;
+    for (int k = 0; k < n; k++)
+        dense = dense && is_dense(mats[k]);
+    if (dense) {
+        const int64_t all = x->count * x->rows * x->cols / elements;
+        return shape{ all, all, 1 };
+    }
+    return shape{ x->count * x->rows * x->cols / elements, x->cols / elements, x->count };
+}
+
+static bool are_vectors(const ms_mat *const *mats, int n)
+{
+    bool all = true;
+    for (int k = 0; k < n; k++)
+        all = all && is_vector(mats[k]);
+    return all;
+}
+
+template <int V> static __device__ inline spot spot_of(const shape &s, int64_t at)
+{
+    spot    p = { 0, 0, at };
+    int64_t row;
+    if (s.pieces != s.per_row) {
+        divide(at, s.per_row, &row, &p.j);
+        place_of(row, s.count, &p.i, &p.b);
+    }
+    p.j *= V;
+    return p;
+}
+
+template <typename T> static __device__ inline T *at_spot(const lines<T> &x, const spot &p)
+{
+    return x.row(p.b, p.i) + p.j;
+}
+
+/* ---- one or two inputs, one output ----------------------------------------------------------- */
+
+struct relu2_of {
+    enum { INPUTS = 1 };
+    __device__ void begin() {}
+    /* so written, NaN stays */
+    template <typename Real> __device__ Real operator()(Real x, Real) const
+    {
+        return !(x <= 0) ? x * x : (Real)0;
+    }
+};
+
+struct relu2_grad_of {
+    enum { INPUTS = 2 };
+    __device__ void                          begin() {}
+    template <typename Real> __device__ Real operator()(Real x, Real dout) const
+    {
+        return !(x <= 0) ? 2 * x * dout : (Real)0;
+    }
+};
+
+template <typename Real> struct mix_of {
+    enum { INPUTS = 2 };
+    const Real     *weights; /* (2) in device memory */
+    Real            first, second;
+    __device__ void begin()
+    {
+        first  = weights[0];
+        second = weights[1];
+    }
+    __device__ Real operator()(Real x, Real y) const { return first * x + second * y; }
+};
+
+template <typename T, int V, typename Map>
+static __global__ void map_elements(Map map, shape s, lines<T> x, lines<T> y, lines<T> out)
+{
+    const int64_t threads = (int64_t)gridDim.x * blockDim.x;
+    piece<T, V>   a[AHEAD], b[AHEAD];
+    spot          p[AHEAD];
+    map.begin();
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.pieces;
+         at += AHEAD * threads) {
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            if (at + k * threads >= s.pieces) continue;
+            p[k] = spot_of<V>(s, at + k * threads);
+            a[k] = fetch<T, V>(at_spot(x, p[k]));
+            if (Map::INPUTS == 2) b[k] = fetch<T, V>(at_spot(y, p[k]));
+        }
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            wide<T> v[V], w[V] = {};
+            if (at + k * threads >= s.pieces) continue;
+            open(a[k], v);
+            if (Map::INPUTS == 2) open(b[k], w);
+#pragma unroll
+            for (int e = 0; e < V; e++)
+                v[e] = map(v[e], w[e]);
+            put(at_spot(out, p[k]), v);
+        }
+    }
+}
+
+/* Map_of(type_tag<T>): what maps elements of that type. */
+template <typename MapOf>
+static musec_status run_map(ms_device *d, const char *what, MapOf map_of, ms_mat x, ms_mat y,
+                            ms_mat out)
+{
+    const ms_mat *const mats[] = { &x, &y, &out };
+    const cudaStream_t  stream = ms_cuda_of(d)->stream;
+    if (x.count * x.rows * x.cols == 0) return MUSEC_OK;
+    if (are_vectors(mats, 3))
+        return by_vector(x.dtype, [&](auto tag) {
+            typedef typename decltype(tag)::type T;
+            const shape                          s = shape_of(mats, 3, VECTOR);
+            map_elements<T, VECTOR>
+                <<<blocks_for(d, ceil_div(s.pieces, AHEAD), THREADS), THREADS, 0, stream>>>(
+                    map_of(tag), s, lines_of<T>(x), lines_of<T>(y), lines_of<T>(out));
+            return launched(d, what);
+        });
+    return by_dtype(x.dtype, [&](auto tag) {
+        typedef typename decltype(tag)::type T;
+        const shape                          s = shape_of(mats, 3, 1);
+        map_elements<T, 1>
+            <<<blocks_for(d, ceil_div(s.pieces, AHEAD), THREADS), THREADS, 0, stream>>>(
+                map_of(tag), s, lines_of<T>(x), lines_of<T>(y), lines_of<T>(out));
+        return launched(d, what);
+    });
+}
+
+static musec_status cuda_relu2(ms_device *d, ms_mat x, ms_mat out)
+{
+    return run_map(
+        d, "relu2", [](auto) { return relu2_of(); }, x, x, out);
+}
+
+static musec_status cuda_relu2_grad(ms_device *d, ms_mat x, ms_mat dout, ms_mat dx)
+{
+    return run_map(
+        d, "relu2_grad", [](auto) { return relu2_grad_of(); }, x, dout, dx);
+}
+
+static musec_status cuda_mix(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat out)
+{
+    return run_map(
+        d, "mix",
+        [&](auto tag) {
+            typedef wide<typename decltype(tag)::type> Real;
+            return mix_of<Real>{ (const Real *)w.data, 0, 0 };
+        },
+        x, y, out);
+}
+
+/* ---- the gradient of mix --------------------------------------------------------------------- */
+
+template <typename T> struct mix_operands {
+    const wide<T> *weights; /* (2) */
+    lines<T>       x, y, dout, dx, dy;
+};
+
+/* parts: (blocks, 2) inner products of dout with x and y.  The elements of a piece are added in
+ * the type of the arithmetic, pieces in float64. */
+template <typename T, int V>
+static __global__ void mix_grad_parts(mix_operands<T> m, shape s, double *parts)
+{
+    __shared__ double room[WARP];
+    const int64_t     threads = (int64_t)gridDim.x * blockDim.x;
+    const wide<T>     first = m.weights[0], second = m.weights[1];
+    double            with_x = 0.0, with_y = 0.0;
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.pieces;
+         at += threads) {
+        const spot        p      = spot_of<V>(s, at);
+        const piece<T, V> g_bits = fetch<T, V>(at_spot(m.dout, p));
+        const piece<T, V> x_bits = fetch<T, V>(at_spot(m.x, p));
+        const piece<T, V> y_bits = fetch<T, V>(at_spot(m.y, p));
+        const piece<T, V> o_bits = fetch<T, V>(at_spot(m.dy, p));
+        wide<T>           g[V], v[V], w[V], o[V], by_x = 0, by_y = 0;
+        open(g_bits, g);
+        open(x_bits, v);
+        open(y_bits, w);
+        open(o_bits, o);
+#pragma unroll
+        for (int e = 0; e < V; e++) {
+            by_x += g[e] * v[e];
+            by_y += g[e] * w[e];
+            o[e] += second * g[e];
+            g[e] *= first;
+        }
+        with_x += (double)by_x;
+        with_y += (double)by_y;
+        put(at_spot(m.dx, p), g);
+        put(at_spot(m.dy, p), o);
+    }
+    with_x = block_sum(with_x, room);
+    with_y = block_sum(with_y, room);
+    if (threadIdx.x != 0) return;
+    parts[2 * blockIdx.x]     = with_x;
+    parts[2 * blockIdx.x + 1] = with_y;
+}
+
+/* One block: dw += the sums of n pairs. */
+template <typename Real> static __global__ void mix_grad_join(const double *parts, int n, Real *dw)
+{
+    __shared__ double room[WARP];
+    double            with_x = 0.0, with_y = 0.0;
+    for (int k = (int)threadIdx.x; k < n; k += (int)blockDim.x) {
+        with_x += parts[2 * k];
+        with_y += parts[2 * k + 1];
+    }
+    with_x = block_sum(with_x, room);
+    with_y = block_sum(with_y, room);
+    if (threadIdx.x != 0) return;
+    dw[0] = (Real)((double)dw[0] + with_x);
+    dw[1] = (Real)((double)dw[1] + with_y);
+}
+
+template <typename T, int V>
+static musec_status run_mix_grad(ms_device *d, const mix_operands<T> *m, const shape &s,
+                                 wide<T> *dw)
+{
+    const cudaStream_t stream = ms_cuda_of(d)->stream;
+    const ms_mark      mark   = ms_arena_mark(&d->scratch);
+    const int64_t      need   = ceil_div(s.pieces, THREADS);
+    const int          blocks = need < PARTS ? (int)need : (int)PARTS;
+    void              *parts  = NULL;
+    musec_status       st     = ms_scratch_bytes(d, 2 * (size_t)blocks * sizeof(double), &parts);
+    if (st == MUSEC_OK) {
+        mix_grad_parts<T, V><<<blocks, THREADS, 0, stream>>>(*m, s, (double *)parts);
+        st = launched(d, "mix_grad");
+    }
+    if (st == MUSEC_OK) {
+        mix_grad_join<<<1, THREADS, 0, stream>>>((const double *)parts, blocks, dw);
+        st = launched(d, "mix_grad");
+    }
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+static musec_status cuda_mix_grad(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat dout,
+                                  ms_mat dx, ms_mat dy, ms_mat dw)
+{
+    const ms_mat *const mats[] = { &x, &y, &dout, &dx, &dy };
+    const bool          vector = are_vectors(mats, 5);
+    if (x.rows * x.cols == 0) return MUSEC_OK;
+    return by_dtype(x.dtype, [&](auto tag) {
+        typedef typename decltype(tag)::type T;
+        const mix_operands<T> m = { (const wide<T> *)w.data, lines_of<T>(x),  lines_of<T>(y),
+                                    lines_of<T>(dout),       lines_of<T>(dx), lines_of<T>(dy) };
+        if constexpr (sizeof(T) < sizeof(double))
+            if (vector)
+                return run_mix_grad<T, VECTOR>(d, &m, shape_of(mats, 5, VECTOR),
+                                               (wide<T> *)dw.data);
+        return run_mix_grad<T, 1>(d, &m, shape_of(mats, 5, 1), (wide<T> *)dw.data);
+    });
+}
+
+void ms_cuda_network_ops(ms_device_ops *table)
+{
+    table->relu2      = cuda_relu2;
+    table->relu2_grad = cuda_relu2_grad;
+    table->mix        = cuda_mix;
+    table->mix_grad   = cuda_mix_grad;
+}

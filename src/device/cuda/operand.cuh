@@ -1,0 +1,257 @@
+/* operand.cuh - operands of any layout and dtype, as kernels see them: where their matrices lie,
+ * and how their elements are read and written, alone or 16 bytes at once.
+ *
+ * Indices are of 64 bits.  Lists put the places of at most MS_CUDA_LIST matrices, two operands of
+ * each, on the launch: 2 KiB of the 4 that there are. */
+#ifndef MS_DEVICE_CUDA_OPERAND_CUH
+#define MS_DEVICE_CUDA_OPERAND_CUH
+
+#include <assert.h>
+#include <type_traits>
+
+#include "device/cuda/kernel.cuh"
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+struct number { /* an ms_num without a list */
+    const double *each;
+    double        value;
+};
+
+static inline number number_of(ms_num n)
+{
+    assert(n.each.data != NULL || n.list == NULL);
+    return { n.each.data, n.value };
+}
+
+static __device__ inline double number_at(number n, int64_t b)
+{
+    return n.each != NULL ? n.each[b] : n.value;
+}
+
+static inline bool is_constant(ms_num n, double value)
+{
+    return n.each.data == NULL && n.list == NULL && n.value == value;
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+struct operand {
+    char       *data;
+    int64_t     ld, stride; /* elements */
+    int         size;       /* bytes of an element */
+    musec_dtype dtype;
+    bool        trans;
+    int         list; /* which of the launch's lists says where it lies; -1: none */
+};
+
+template <int N, bool Lists> struct operands {
+    operand  of[N];
+    int64_t  rows, cols, elems; /* of each matrix */
+    int64_t  first;             /* of the launch in the stack */
+    uint32_t chunks;            /* of each matrix: blocks */
+    uint32_t across;            /* squares in a row, where matrices are transposed */
+    unsigned reads, writes;     /* bit k: operand k */
+    bool     positions;         /* apply needs i and j */
+
+    ms_mat_place place[Lists ? 2 : 1][Lists ? MS_CUDA_LIST : 1];
+};
+
+struct view { /* an operand's matrix that a block is at */
+    char       *data;
+    int64_t     ld;
+    int         size;
+    musec_dtype dtype;
+    bool        trans;
+};
+
+template <int N, bool Lists>
+static __device__ inline view view_of(const operands<N, Lists> &a, int k, uint32_t slot)
+{
+    const operand &o = a.of[k];
+    view           v = { o.data, o.ld, o.size, o.dtype, o.trans };
+    if (Lists && o.list >= 0) {
+        v.data = (char *)a.place[o.list][slot].data;
+        v.ld   = a.place[o.list][slot].ld;
+    } else {
+        v.data += (int64_t)slot * o.stride * o.size;
+    }
+    return v;
+}
+
+/* Row and column of element e of a matrix; 64-bit division is slow, so only where it must be. */
+static __device__ inline void position_of(int64_t e, int64_t cols, int64_t elems, int64_t *i,
+                                          int64_t *j)
+{
+    if (elems <= (int64_t)UINT32_MAX)
+        *i = (uint32_t)e / (uint32_t)cols;
+    else
+        *i = e / cols;
+    *j = e - *i * cols;
+}
+
+/* ---- how the host says it -------------------------------------------------------------------- */
+
+static inline int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Operand k of a launch is m.  lists: those that the launch has so far. */
+template <int N, bool Lists>
+static void set_operand(operands<N, Lists> *a, int k, const ms_mat &m, const ms_mat_place **lists,
+                        int *n_lists)
+{
+    int list = -1;
+    if (m.places != NULL) {
+        for (list = 0; list < *n_lists && lists[list] != m.places;)
+            list++;
+        assert(Lists && list < 2);
+        if (list == *n_lists) {
+            lists[(*n_lists)++] = m.places;
+            for (int64_t b = 0; b < m.count; b++)
+                a->place[list][b] = m.places[b];
+        }
+    }
+    a->of[k] = { (char *)m.data, m.ld,    m.stride, (int)ms_dtype_bytes(m.dtype),
+                 m.dtype,        m.trans, list };
+}
+
+/* ---- one element ----------------------------------------------------------------------------- */
+
+template <typename Real> static __device__ inline Real load_one(const view &v, int64_t i, int64_t j)
+{
+    const int64_t at = v.trans ? j * v.ld + i : i * v.ld + j;
+    if constexpr (std::is_integral<Real>::value)
+        return ((const Real *)v.data)[at];
+    else
+        return load<Real>(v.data, at, v.dtype);
+}
+
+template <typename Real>
+static __device__ inline void store_one(const view &v, int64_t i, int64_t j, Real x)
+{
+    const int64_t at = v.trans ? j * v.ld + i : i * v.ld + j;
+    if constexpr (std::is_integral<Real>::value)
+        ((Real *)v.data)[at] = x;
+    else
+        store<Real>(v.data, at, v.dtype, x);
+}
+
+/* The same in two steps, so that loads need not wait for each other's conversions. */
+static __device__ inline uint64_t load_bits(const char *p, int64_t at, int size)
+{
+    if (size == 2) return ((const uint16_t *)p)[at];
+    return size == 4 ? ((const uint32_t *)p)[at] : ((const uint64_t *)p)[at];
+}
+
+template <typename Real> static __device__ inline Real value_of(uint64_t bits, musec_dtype dtype)
+{
+    if constexpr (std::is_integral<Real>::value) {
+        return (Real)bits;
+    } else {
+        switch (dtype) {
+        case MUSEC_F32: return (Real)__uint_as_float((uint32_t)bits);
+        case MUSEC_BF16: return (Real)__uint_as_float((uint32_t)bits << 16);
+        case MUSEC_F16: return (Real)__half2float(__ushort_as_half((unsigned short)bits));
+        default: return (Real)__longlong_as_double((long long)bits);
+        }
+    }
+}
+
+/* ---- vectors --------------------------------------------------------------------------------- */
+
+/* What lies in memory, up to 16 bytes.  It is loaded as it is and understood later: a conversion
+ * right after a load would wait for it before the next load. */
+struct raw_vector {
+    uint32_t word[4];
+};
+
+static __device__ inline raw_vector load_raw(const char *p, int bytes)
+{
+    raw_vector r = { { 0, 0, 0, 0 } };
+    if (bytes == 16) {
+        const uint4 v = *(const uint4 *)p;
+        r.word[0] = v.x, r.word[1] = v.y, r.word[2] = v.z, r.word[3] = v.w;
+    } else if (bytes == 8) {
+        const uint2 v = *(const uint2 *)p;
+        r.word[0] = v.x, r.word[1] = v.y;
+    } else {
+        r.word[0] = *(const uint32_t *)p;
+    }
+    return r;
+}
+
+static __device__ inline void store_raw(char *p, int bytes, const raw_vector &r)
+{
+    if (bytes == 16)
+        *(uint4 *)p = make_uint4(r.word[0], r.word[1], r.word[2], r.word[3]);
+    else if (bytes == 8)
+        *(uint2 *)p = make_uint2(r.word[0], r.word[1]);
+    else
+        *(uint32_t *)p = r.word[0];
+}
+
+static __device__ inline unsigned short half_word(const raw_vector &r, int k)
+{
+    return (unsigned short)(r.word[k / 2] >> (k % 2 * 16));
+}
+
+template <typename Real, int W>
+static __device__ inline void unpack(const raw_vector &r, musec_dtype dtype, Real (&x)[W])
+{
+#pragma unroll
+    for (int k = 0; k < W; k++) {
+        if constexpr (sizeof(Real) == 2) {
+            x[k] = (Real)half_word(r, k);
+        } else if constexpr (std::is_same<Real, uint32_t>::value) {
+            x[k] = r.word[k];
+        } else if constexpr (std::is_same<Real, uint64_t>::value) {
+            x[k] = (uint64_t)r.word[2 * k + 1] << 32 | r.word[2 * k];
+        } else {
+            if (dtype == MUSEC_F32)
+                x[k] = (Real)__uint_as_float(r.word[k]);
+            else if (dtype == MUSEC_BF16)
+                x[k] = (Real)__uint_as_float((uint32_t)half_word(r, k) << 16);
+            else if (dtype == MUSEC_F16)
+                x[k] = (Real)__half2float(__ushort_as_half(half_word(r, k)));
+            else if constexpr (W == 2) /* there are two of them at most */
+                x[k] = (Real)__hiloint2double((int)r.word[2 * k + 1], (int)r.word[2 * k]);
+        }
+    }
+}
+
+template <typename Real> static __device__ inline uint32_t pair_of(Real x, Real y, bool bf16)
+{
+    const unsigned short low =
+        bf16 ? __bfloat16_as_ushort(to_bf16(x)) : __half_as_ushort(to_f16(x));
+    const unsigned short high =
+        bf16 ? __bfloat16_as_ushort(to_bf16(y)) : __half_as_ushort(to_f16(y));
+    return (uint32_t)high << 16 | low;
+}
+
+template <typename Real, int W>
+static __device__ inline raw_vector pack(const Real (&x)[W], musec_dtype dtype)
+{
+    raw_vector r = { { 0, 0, 0, 0 } };
+#pragma unroll
+    for (int k = 0; k < W; k++) {
+        if constexpr (sizeof(Real) == 2) {
+            r.word[k / 2] |= (uint32_t)x[k] << (k % 2 * 16);
+        } else if constexpr (std::is_same<Real, uint32_t>::value) {
+            r.word[k] = x[k];
+        } else if constexpr (std::is_same<Real, uint64_t>::value) {
+            r.word[2 * k]     = (uint32_t)x[k];
+            r.word[2 * k + 1] = (uint32_t)(x[k] >> 32);
+        } else {
+            if (dtype == MUSEC_F32) {
+                r.word[k] = __float_as_uint((float)x[k]);
+            } else if (dtype == MUSEC_BF16 || dtype == MUSEC_F16) {
+                if (k % 2 == 0) r.word[k / 2] = pair_of(x[k], x[k + 1], dtype == MUSEC_BF16);
+            } else if constexpr (W == 2) {
+                r.word[2 * k]     = (uint32_t)__double2loint((double)x[k]);
+                r.word[2 * k + 1] = (uint32_t)__double2hiint((double)x[k]);
+            }
+        }
+    }
+    return r;
+}
+
+#endif

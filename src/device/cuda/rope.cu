@@ -1,0 +1,285 @@
+/* rope.cu - rotary positions with the norm of queries and keys, and their gradient.
+ *
+ * A row of a head is short, so a few lanes of a warp have it whole: each holds one vector of the
+ * first half of the columns and the one that lies half a row further, which are partners if pairs
+ * are (j, j + cols/2); pairs (2j, 2j + 1) lie in one vector anyway.  With r = (mean(x^2) +
+ * eps)^(-1/2), g the gradient turned back and y = x r:
+ *     out = turned(r x),   dx = r (g - y mean(g y)).
+ * Lanes read only what they write, so all may be in place.  Rows that cannot be read in vectors are
+ * a warp's, pair by pair. */
+#include "device/cuda/row.cuh"
+
+enum { TWO_VECTORS = 2 * VECTOR };
+
+/* How to turn; Real is the type of wide operands. */
+template <typename Real> struct turning {
+    const Real *cos, *sin;
+    int64_t     cos_ld, sin_ld, pairs;
+    Real        eps;
+    bool        adjacent, norm;
+    bool        vector; /* cos and sin may be read by fours */
+};
+
+template <typename Real> static __device__ inline void turn(Real c, Real s, Real *p, Real *q)
+{
+    const Real first = *p * c + *q * s, second = *q * c - *p * s;
+    *p = first;
+    *q = second;
+}
+
+/* ---- rows in registers ----------------------------------------------------------------------- */
+
+/* cos and sin of row i for N pairs from j on: 1 and 0 beyond the last. */
+template <int N>
+static __device__ inline void fetch_angles(const turning<float> &t, int64_t i, int64_t j,
+                                           float (&c)[N], float (&s)[N])
+{
+    const float *cosines = t.cos + i * t.cos_ld + j, *sines = t.sin + i * t.sin_ld + j;
+    if (t.vector && j + N <= t.pairs) {
+#pragma unroll
+        for (int k = 0; k < N; k += 4) {
+            const float4 a = *(const float4 *)(cosines + k), b = *(const float4 *)(sines + k);
+            c[k] = a.x, c[k + 1] = a.y, c[k + 2] = a.z, c[k + 3] = a.w;
+            s[k] = b.x, s[k + 1] = b.y, s[k + 2] = b.z, s[k + 3] = b.w;
+        }
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        c[k] = j + k < t.pairs ? cosines[k] : 1.0f;
+        s[k] = j + k < t.pairs ? sines[k] : 0.0f;
+    }
+}
+
+/* Pairs within one vector, the first being pair j of row i. */
+static __device__ inline void turn_within(const turning<float> &t, float sign, int64_t i, int64_t j,
+                                          float (&v)[VECTOR])
+{
+    float c[VECTOR / 2], s[VECTOR / 2];
+    fetch_angles(t, i, j, c, s);
+#pragma unroll
+    for (int k = 0; k < VECTOR / 2; k++)
+        turn(c[k], sign * s[k], &v[2 * k], &v[2 * k + 1]);
+}
+
+/* The vectors at columns `at` and `at` + cols/2 of row i; sign -1 turns back. */
+static __device__ inline void turn_vectors(const turning<float> &t, float sign, int64_t i, int at,
+                                           int cols, float (&v)[VECTOR], float (&w)[VECTOR])
+{
+    if (t.adjacent) {
+        turn_within(t, sign, i, at / 2, v);
+        turn_within(t, sign, i, (at + cols / 2) / 2, w);
+    } else {
+        float c[VECTOR], s[VECTOR];
+        fetch_angles(t, i, at, c, s);
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            turn(c[k], sign * s[k], &v[k], &w[k]);
+    }
+}
+
+/* `lanes` threads have a row; those beyond its last vector, or beyond the last row, have zeros. */
+template <typename T>
+static __global__ void rope_kept(turning<float> t, lines<T> x, int64_t rows, int64_t count,
+                                 int cols, int lanes, lines<T> out)
+{
+    const int64_t    n    = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / lanes;
+    const int        at   = (int)threadIdx.x % lanes * VECTOR;
+    const bool       mine = n < rows * count && at < cols / 2;
+    piece<T, VECTOR> one = {}, two = {};
+    float            v[VECTOR], w[VECTOR], sum = 0.0f, r = 1.0f;
+    int64_t          i, b;
+    place_of(n, count, &i, &b);
+    if (mine) {
+        one = fetch<T, VECTOR>(x.row(b, i) + at);
+        two = fetch<T, VECTOR>(x.row(b, i) + at + cols / 2);
+    }
+    open(one, v);
+    open(two, w);
+    if (t.norm) {
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            sum += v[k] * v[k] + w[k] * w[k];
+        r = inverse_rms(lanes_sum(sum, lanes), (float)cols, t.eps);
+    }
+    if (!mine) return;
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++) {
+        v[k] *= r;
+        w[k] *= r;
+    }
+    turn_vectors(t, 1.0f, i, at, cols, v, w);
+    put(out.row(b, i) + at, v);
+    put(out.row(b, i) + at + cols / 2, w);
+}
+
+template <typename T>
+static __global__ void rope_grad_kept(turning<float> t, lines<T> x, lines<T> dout, int64_t rows,
+                                      int64_t count, int cols, int lanes, lines<T> dx)
+{
+    const int64_t    n    = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / lanes;
+    const int        at   = (int)threadIdx.x % lanes * VECTOR;
+    const bool       mine = n < rows * count && at < cols / 2;
+    piece<T, VECTOR> one = {}, two = {}, x_one = {}, x_two = {};
+    float            v[VECTOR], w[VECTOR], xv[VECTOR], xw[VECTOR], square = 0.0f, cross = 0.0f;
+    int64_t          i, b;
+    place_of(n, count, &i, &b);
+    if (mine) {
+        one = fetch<T, VECTOR>(dout.row(b, i) + at);
+        two = fetch<T, VECTOR>(dout.row(b, i) + at + cols / 2);
+    }
+    if (mine && t.norm) {
+        x_one = fetch<T, VECTOR>(x.row(b, i) + at);
+        x_two = fetch<T, VECTOR>(x.row(b, i) + at + cols / 2);
+    }
+    open(one, v);
+    open(two, w);
+    if (mine) turn_vectors(t, -1.0f, i, at, cols, v, w);
+    if (t.norm) {
+        open(x_one, xv);
+        open(x_two, xw);
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++) {
+            square += xv[k] * xv[k] + xw[k] * xw[k];
+            cross += xv[k] * v[k] + xw[k] * w[k];
+        }
+        const float r     = inverse_rms(lanes_sum(square, lanes), (float)cols, t.eps);
+        const float along = r * lanes_sum(cross, lanes) / (float)cols; /* mean(g y) */
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++) {
+            v[k] = r * (v[k] - r * xv[k] * along);
+            w[k] = r * (w[k] - r * xw[k] * along);
+        }
+    }
+    if (!mine) return;
+    put(dx.row(b, i) + at, v);
+    put(dx.row(b, i) + at + cols / 2, w);
+}
+
+/* ---- any rows, a warp each ------------------------------------------------------------------- */
+
+/* Pair j of row i of what is at `row`, turned. */
+template <typename T>
+static __device__ inline void turned_pair(const turning<wide<T>> &t, wide<T> sign, const T *row,
+                                          int64_t i, int64_t j, int64_t first, int64_t second,
+                                          wide<T> *p, wide<T> *q)
+{
+    *p = widen(row[first]);
+    *q = widen(row[second]);
+    if (j < t.pairs) turn(t.cos[i * t.cos_ld + j], sign * t.sin[i * t.sin_ld + j], p, q);
+}
+
+template <typename T, bool BACK>
+static __global__ void rope_any(turning<wide<T>> t, lines<T> x, lines<T> from, int64_t rows,
+                                int64_t count, int64_t cols, lines<T> out)
+{
+    const int     lane = (int)threadIdx.x % WARP;
+    const int64_t step = (int64_t)gridDim.x * blockDim.x / WARP;
+    const wide<T> sign = BACK ? (wide<T>)-1 : (wide<T>)1;
+    int64_t       i, b;
+    for (int64_t n = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / WARP; n < rows * count;
+         n += step) {
+        wide<T> square = 0, cross = 0, r = 1, along = 0, p, q;
+        place_of(n, count, &i, &b);
+        const T *is = x.row(b, i), *in = from.row(b, i);
+        T       *to = out.row(b, i);
+        for (int64_t j = lane; j < cols / 2 && t.norm; j += WARP) {
+            const int64_t first  = t.adjacent ? 2 * j : j;
+            const int64_t second = t.adjacent ? 2 * j + 1 : j + cols / 2;
+            const wide<T> one = widen(is[first]), two = widen(is[second]);
+            square += one * one + two * two;
+            if (!BACK) continue;
+            turned_pair<T>(t, sign, in, i, j, first, second, &p, &q);
+            cross += p * one + q * two;
+        }
+        if (t.norm) r = inverse_rms(warp_sum(square), (wide<T>)cols, t.eps);
+        if (t.norm && BACK) along = r * r * warp_sum(cross) / (wide<T>)cols;
+        for (int64_t j = lane; j < cols / 2; j += WARP) {
+            const int64_t first  = t.adjacent ? 2 * j : j;
+            const int64_t second = t.adjacent ? 2 * j + 1 : j + cols / 2;
+            turned_pair<T>(t, sign, in, i, j, first, second, &p, &q);
+            if (t.norm && BACK) {
+                p -= along * widen(is[first]);
+                q -= along * widen(is[second]);
+            }
+            narrow(r * p, &to[first]);
+            narrow(r * q, &to[second]);
+        }
+    }
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+template <typename Real> static turning<Real> turning_of(const ms_rope *r)
+{
+    turning<Real> t;
+    t.cos      = (const Real *)r->cos.data;
+    t.sin      = (const Real *)r->sin.data;
+    t.cos_ld   = r->cos.ld;
+    t.sin_ld   = r->sin.ld;
+    t.pairs    = r->cos.cols;
+    t.eps      = (Real)r->norm_eps;
+    t.adjacent = r->adjacent;
+    t.norm     = r->norm_eps >= 0.0;
+    t.vector   = (uintptr_t)r->cos.data % 16 == 0 && (uintptr_t)r->sin.data % 16 == 0 &&
+               r->cos.ld % 4 == 0 && r->sin.ld % 4 == 0;
+    return t;
+}
+
+static bool is_kept(const ms_mat *x, const ms_mat *from, const ms_mat *out)
+{
+    return is_vector(x) && is_vector(from) && is_vector(out) && x->cols % TWO_VECTORS == 0 &&
+           x->cols <= TWO_VECTORS * WARP && x->rows * x->count < INT32_MAX;
+}
+
+static musec_status cuda_rope(ms_device *d, ms_rope r, ms_mat x, ms_mat out)
+{
+    const cudaStream_t stream = ms_cuda_of(d)->stream;
+    const int64_t      rows   = x.rows * x.count;
+    const int          lanes  = lanes_for(x.cols / TWO_VECTORS);
+    if (rows == 0 || x.cols == 0) return MUSEC_OK;
+    if (is_kept(&x, &x, &out))
+        return by_vector(x.dtype, [&](auto tag) {
+            typedef typename decltype(tag)::type T;
+            rope_kept<T><<<row_blocks(rows, lanes), ROW_THREADS, 0, stream>>>(
+                turning_of<float>(&r), lines_of<T>(x), x.rows, x.count, (int)x.cols, lanes,
+                lines_of<T>(out));
+            return launched(d, "rope");
+        });
+    return by_dtype(x.dtype, [&](auto tag) {
+        typedef typename decltype(tag)::type T;
+        rope_any<T, false><<<row_blocks(rows, WARP), ROW_THREADS, 0, stream>>>(
+            turning_of<wide<T>>(&r), lines_of<T>(x), lines_of<T>(x), x.rows, x.count, x.cols,
+            lines_of<T>(out));
+        return launched(d, "rope");
+    });
+}
+
+static musec_status cuda_rope_grad(ms_device *d, ms_rope r, ms_mat x, ms_mat dout, ms_mat dx)
+{
+    const cudaStream_t stream = ms_cuda_of(d)->stream;
+    const int64_t      rows   = x.rows * x.count;
+    const int          lanes  = lanes_for(x.cols / TWO_VECTORS);
+    if (rows == 0 || x.cols == 0) return MUSEC_OK;
+    if (is_kept(&x, &dout, &dx))
+        return by_vector(x.dtype, [&](auto tag) {
+            typedef typename decltype(tag)::type T;
+            rope_grad_kept<T><<<row_blocks(rows, lanes), ROW_THREADS, 0, stream>>>(
+                turning_of<float>(&r), lines_of<T>(x), lines_of<T>(dout), x.rows, x.count,
+                (int)x.cols, lanes, lines_of<T>(dx));
+            return launched(d, "rope_grad");
+        });
+    return by_dtype(x.dtype, [&](auto tag) {
+        typedef typename decltype(tag)::type T;
+        rope_any<T, true><<<row_blocks(rows, WARP), ROW_THREADS, 0, stream>>>(
+            turning_of<wide<T>>(&r), lines_of<T>(x), lines_of<T>(dout), x.rows, x.count, x.cols,
+            lines_of<T>(dx));
+        return launched(d, "rope_grad");
+    });
+}
+
+void ms_cuda_rope_ops(ms_device_ops *table)
+{
+    table->rope      = cuda_rope;
+    table->rope_grad = cuda_rope_grad;
+}

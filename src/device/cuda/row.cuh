@@ -1,0 +1,227 @@
+/* row.cuh - what the kernels of networks share: rows of one type, in pieces, and who does which.
+ *
+ * These kernels are compiled for each dtype by itself: a row that is kept in registers is loaded
+ * all at once, which a branch on the dtype between two loads would not allow.  A piece is what a
+ * thread loads at once: VECTOR elements where all operands lie well for that (is_vector), else one.
+ * Rows of stacks are counted in the order in which heads lie in memory: row i of every matrix, then
+ * row i + 1. */
+#ifndef MS_DEVICE_CUDA_ROW_CUH
+#define MS_DEVICE_CUDA_ROW_CUH
+
+#include "device/cuda/kernel.cuh"
+
+/* ---- types ----------------------------------------------------------------------------------- */
+
+/* What T is computed in; the type of wide operands as well. */
+template <typename T> struct wide_of {
+    typedef float type;
+};
+template <> struct wide_of<double> {
+    typedef double type;
+};
+template <typename T> using wide = typename wide_of<T>::type;
+
+static __device__ inline float  widen(float x) { return x; }
+static __device__ inline float  widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+static __device__ inline float  widen(__half x) { return __half2float(x); }
+static __device__ inline double widen(double x) { return x; }
+
+static __device__ inline void narrow(float x, float *to) { *to = x; }
+static __device__ inline void narrow(float x, __nv_bfloat16 *to) { *to = to_bf16(x); }
+static __device__ inline void narrow(float x, __half *to) { *to = to_f16(x); }
+static __device__ inline void narrow(double x, double *to) { *to = x; }
+
+template <typename T> struct type_tag {
+    typedef T type;
+};
+
+/* launch(type_tag<T>) of the dtype. */
+template <typename Launch> static inline musec_status by_dtype(musec_dtype dtype, Launch launch)
+{
+    switch (dtype) {
+    case MUSEC_F32: return launch(type_tag<float>());
+    case MUSEC_BF16: return launch(type_tag<__nv_bfloat16>());
+    case MUSEC_F16: return launch(type_tag<__half>());
+    default: return launch(type_tag<double>());
+    }
+}
+
+/* The same without float64, which has no vectors. */
+template <typename Launch> static inline musec_status by_vector(musec_dtype dtype, Launch launch)
+{
+    switch (dtype) {
+    case MUSEC_BF16: return launch(type_tag<__nv_bfloat16>());
+    case MUSEC_F16: return launch(type_tag<__half>());
+    default: return launch(type_tag<float>());
+    }
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+template <typename T, int V> struct piece { /* V is VECTOR; all bits 0 are zeros */
+    uint4 bits[V * sizeof(T) / sizeof(uint4)];
+};
+template <typename T> struct piece<T, 1> {
+    T one;
+};
+
+/* From p on, which is aligned to 16 bytes if V is VECTOR. */
+template <typename T, int V> static __device__ inline piece<T, V> fetch(const T *p)
+{
+    piece<T, V> x;
+    if constexpr (V == 1) {
+        x.one = *p;
+    } else {
+#pragma unroll
+        for (int k = 0; k < (int)(sizeof x / sizeof(uint4)); k++)
+            x.bits[k] = ((const uint4 *)p)[k];
+    }
+    return x;
+}
+
+static __device__ inline void open_word(uint32_t bits, __nv_bfloat16, float *x)
+{
+    x[0] = __uint_as_float(bits << 16);
+    x[1] = __uint_as_float(bits & 0xffff0000u);
+}
+
+static __device__ inline void open_word(uint32_t bits, __half, float *x)
+{
+    const float2 two = __half22float2(*(const __half2 *)&bits);
+    x[0]             = two.x;
+    x[1]             = two.y;
+}
+
+static __device__ inline void open_word(uint32_t bits, float, float *x)
+{
+    x[0] = __uint_as_float(bits);
+}
+
+static __device__ inline uint32_t shut_word(const float *x, __nv_bfloat16)
+{
+    const __nv_bfloat162 two = __floats2bfloat162_rn(x[0], x[1]);
+    return *(const uint32_t *)&two;
+}
+
+static __device__ inline uint32_t shut_word(const float *x, __half)
+{
+    const __half2 two = __floats2half2_rn(x[0], x[1]);
+    return *(const uint32_t *)&two;
+}
+
+static __device__ inline uint32_t shut_word(const float *x, float) { return __float_as_uint(x[0]); }
+
+template <typename T, int V>
+static __device__ inline void open(const piece<T, V> &from, wide<T> (&x)[V])
+{
+    if constexpr (V == 1) {
+        x[0] = widen(from.one);
+    } else {
+        constexpr int EACH = 4 / sizeof(T); /* elements of a word */
+#pragma unroll
+        for (int k = 0; k < (int)(sizeof from / sizeof(uint4)); k++) {
+            open_word(from.bits[k].x, T(), x + (4 * k + 0) * EACH);
+            open_word(from.bits[k].y, T(), x + (4 * k + 1) * EACH);
+            open_word(from.bits[k].z, T(), x + (4 * k + 2) * EACH);
+            open_word(from.bits[k].w, T(), x + (4 * k + 3) * EACH);
+        }
+    }
+}
+
+template <typename T, int V> static __device__ inline void put(T *p, const wide<T> (&x)[V])
+{
+    if constexpr (V == 1) {
+        narrow(x[0], p);
+    } else {
+        constexpr int EACH = 4 / sizeof(T);
+#pragma unroll
+        for (int k = 0; k < (int)(V * sizeof(T) / sizeof(uint4)); k++)
+            ((uint4 *)p)[k] = make_uint4(
+                shut_word(x + (4 * k + 0) * EACH, T()), shut_word(x + (4 * k + 1) * EACH, T()),
+                shut_word(x + (4 * k + 2) * EACH, T()), shut_word(x + (4 * k + 3) * EACH, T()));
+    }
+}
+
+/* The pieces at columns first, first + step, ... of a row; zeros beyond its end. */
+template <typename T, int N>
+static __device__ inline void fetch_row(const T *row, int first, int step, int cols,
+                                        piece<T, VECTOR> (&kept)[N])
+{
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        kept[k] = piece<T, VECTOR>{};
+        if (first + k * step < cols) kept[k] = fetch<T, VECTOR>(row + first + k * step);
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+template <typename T> struct lines { /* a stack as kernels are given it */
+    T      *data;
+    int64_t ld, stride;
+
+    __device__ T *row(int64_t b, int64_t i) const { return data + b * stride + i * ld; }
+};
+
+template <typename T> static inline lines<T> lines_of(ms_mat x)
+{
+    return lines<T>{ (T *)x.data, x.ld, x.stride };
+}
+
+/* n = quotient * by + rest.  Wide divisions are slow, and hardly ever needed. */
+static __device__ inline void divide(int64_t n, int64_t by, int64_t *quotient, int64_t *rest)
+{
+    if ((((uint64_t)n | (uint64_t)by) >> 32) == 0) {
+        *quotient = (uint32_t)n / (uint32_t)by;
+        *rest     = (uint32_t)n - (uint32_t)*quotient * (uint32_t)by;
+    } else {
+        *quotient = n / by;
+        *rest     = n % by;
+    }
+}
+
+/* Row i of matrix b is the n-th of a stack of `count`. */
+static __device__ inline void place_of(int64_t n, int64_t count, int64_t *i, int64_t *b)
+{
+    *i = n;
+    *b = 0;
+    if (count > 1) divide(n, count, i, b);
+}
+
+/* Of `lanes` neighbours of a warp, a power of two of them, given to all.  The whole warp calls. */
+template <typename Real> static __device__ inline Real lanes_sum(Real x, int lanes)
+{
+    for (int step = lanes / 2; step > 0; step /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+
+/* (mean(x^2) + eps)^(-1/2) of a row whose squares have that sum. */
+template <typename Real> static __device__ inline Real inverse_rms(Real sum, Real cols, Real eps)
+{
+    return (Real)1 / sqrt(sum / cols + eps);
+}
+
+/* ---- grids ----------------------------------------------------------------------------------- */
+
+enum { ROW_THREADS = 128 }; /* of a block whose warps work by themselves */
+
+static inline int64_t ceil_div(int64_t n, int64_t by) { return (n - 1) / by + 1; } /* n >= 1 */
+
+/* The least power of two that is not below n, at most a warp. */
+static inline int lanes_for(int64_t n)
+{
+    int lanes = 1;
+    while (lanes < n && lanes < WARP)
+        lanes *= 2;
+    return lanes;
+}
+
+/* Blocks of ROW_THREADS for so many rows, `lanes` threads each; kernels stride over the rest. */
+static inline unsigned row_blocks(int64_t rows, int lanes)
+{
+    const int64_t most = INT32_MAX, need = ceil_div(rows, ROW_THREADS / lanes);
+    return (unsigned)(need < most ? need : most);
+}
+
+#endif

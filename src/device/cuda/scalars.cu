@@ -1,0 +1,70 @@
+/* scalars.cu - the scalar programs of scalar_fn.h, a thread for each matrix.
+ *
+ * Parameters and numbers that lie in host memory ride on the launch; where these are more than it
+ * has room for, there are several launches. */
+#include "device/cuda/operand.cuh"
+#include "device/scalar_fn.h"
+
+enum { SCALAR_THREADS = 128, PARAMS = 64, LISTED = 256 };
+
+struct scalar_call {
+    ms_scalar_fn fn;
+    int          n_params, n_in, n_out;
+    int64_t      first, count; /* matrices of the launch */
+    number       in[MS_SCALAR_MAX_IO];
+    int          list[MS_SCALAR_MAX_IO]; /* where in `listed` the numbers of it begin; -1: none */
+    double      *out[MS_SCALAR_MAX_IO];
+    double       params[PARAMS], listed[LISTED];
+};
+
+static __global__ void __launch_bounds__(SCALAR_THREADS)
+    scalars_k(const __grid_constant__ scalar_call x)
+{
+    const int64_t slot = (int64_t)blockIdx.x * SCALAR_THREADS + threadIdx.x, b = x.first + slot;
+    double        from[MS_SCALAR_MAX_IO], to[MS_SCALAR_MAX_IO];
+    if (slot >= x.count) return;
+    for (int k = 0; k < x.n_in; k++)
+        from[k] = x.list[k] >= 0 ? x.listed[x.list[k] + slot] : number_at(x.in[k], b);
+    ms_scalar_eval(x.fn, x.params, x.n_params, from, to);
+    for (int k = 0; k < x.n_out; k++) /* all were read: an out may be an in */
+        x.out[k][b] = to[k];
+}
+
+static musec_status cuda_scalars(ms_device *d, ms_scalar_fn fn, const double *params, int n_params,
+                                 const ms_num *in, const ms_vec *out)
+{
+    scalar_call x       = {};
+    int64_t     n_lists = 0;
+    x.fn                = fn;
+    x.n_params          = n_params;
+    x.n_in              = ms_scalar_n_in(fn);
+    x.n_out             = ms_scalar_n_out(fn, params);
+    static_assert(sizeof x <= 4096, "kernel parameters");
+    assert(n_params <= PARAMS && x.n_in <= MS_SCALAR_MAX_IO && x.n_out <= MS_SCALAR_MAX_IO);
+    for (int k = 0; k < n_params; k++)
+        x.params[k] = params[k];
+    for (int k = 0; k < x.n_out; k++)
+        x.out[k] = out[k].data;
+    for (int k = 0; k < x.n_in; k++) {
+        x.in[k] = { in[k].each.data, in[k].value };
+        n_lists += in[k].each.data == NULL && in[k].list != NULL;
+    }
+    const int64_t most = n_lists > 0 ? LISTED / n_lists : out[0].count;
+    for (int64_t n_at = 0; x.first < out[0].count; x.first += most, n_at = 0) {
+        x.count = out[0].count - x.first < most ? out[0].count - x.first : most;
+        for (int k = 0; k < x.n_in; k++) {
+            x.list[k] = -1;
+            if (in[k].each.data != NULL || in[k].list == NULL) continue;
+            x.list[k] = (int)n_at;
+            for (int64_t b = 0; b < x.count; b++)
+                x.listed[n_at++] = in[k].list[x.first + b];
+        }
+        scalars_k<<<(unsigned)((x.count - 1) / SCALAR_THREADS + 1), SCALAR_THREADS, 0,
+                    ms_cuda_of(d)->stream>>>(x);
+        const musec_status st = launched(d, "scalars");
+        if (st != MUSEC_OK) return st;
+    }
+    return MUSEC_OK;
+}
+
+void ms_cuda_scalar_ops(ms_device_ops *table) { table->scalars = cuda_scalars; }
