@@ -11,6 +11,7 @@
 
 #include "check.h"
 #include "device_rig.h"
+#include "timing.h"
 
 typedef struct attending {
     ms_device *d;
@@ -256,7 +257,7 @@ static bool is_finite(ms_mat x)
  * computes, its weight is 1 exactly; a GPU may be off by what it rounds a logit by. */
 TEST_EACH_DEVICE(huge_logits_pick, dev)
 {
-    const bool host = strcmp(dev->kind->name, "cpu") == 0 || strcmp(dev->kind->name, "ref") == 0;
+    const bool host = ms_is_on_host(dev);
     EACH_DTYPE_OF(dev, t, MUSEC_BF16) /* gradients are beyond f16 */
     for (size_t s = 0; s < n_heads(dev, t); s++) {
         attending    a     = attending_make(dev, t, 150, head_sizes[s], 1000);

@@ -13,6 +13,7 @@
 #include "check.h"
 #include "device/cpu/ref.h"
 #include "oracle.h"
+#include "timing.h"
 
 /* ---- values that are none, and rows that promise bits ---------------------------------------- */
 
@@ -271,7 +272,7 @@ TEST_EACH_DEVICE(moments_begin_with_the_sign, dev)
 TEST_EACH_DEVICE(normal_draws_by_index, dev)
 {
     ms_device   *ref   = NULL;
-    const bool   host  = strcmp(dev->name, "cpu") == 0 || strcmp(dev->name, "ref") == 0;
+    const bool   host  = ms_is_on_host(dev);
     const double close = host ? 0.0 : 16.0 * 0x1p-52;
     CHECK(musec_ctx_create(&ref, "ref") == MUSEC_OK, "no ref");
     for (int trans = 0; trans < 2; trans++) {

@@ -235,7 +235,11 @@ TEST_EACH_DEVICE(accurate_matrices_of_a_stack_go_their_own_ways, dev)
     double              x[N * ROWS * COLS];
     musec_clip_config   cfg = run_config("accurate", 1.0);
     musec_clip_report   together[N], alone;
-    if (!ms_device_has(dev, MUSEC_F16) || dev->kind->stackwise) return;
+    if (!ms_device_has(dev, MUSEC_F16)) return;
+    if (dev->kind->stackwise) {
+        check_skipping("bits depend on the stack on %s", dev->name);
+        return;
+    }
     cfg.tol      = 2e-2;
     cfg.operands = MUSEC_F16;
     for (int i = 0; i < N; i++) {

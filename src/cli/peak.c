@@ -5,31 +5,25 @@
  * one.  A GPU gets numbers that differ: it is faster on such as are all alike. */
 #include "cli/peak.h"
 
-#include <string.h>
-
 #include "cli/cli.h"
 #include "cli/stack.h"
+#include "timing.h"
 
 enum { TRIES = 3, GEMM_FIRST = 128 };
 
 static const double gemm_budget_ms = 200.0; /* for each dtype */
 
-static bool is_on_host(const ms_device *d)
-{
-    return strcmp(d->kind->name, "cpu") == 0 || strcmp(d->kind->name, "ref") == 0;
-}
-
 static musec_status fill(ms_error *error, ms_device *d, double value, musec_view out)
 {
     const ms_device_ops *op = d->ops;
     return ms_cli_check(error, d,
-                        is_on_host(d) ? op->fill(d, value, ms_mat_of(out))
-                                      : op->uniform(d, 1, -value, value, ms_mat_of(out)));
+                        ms_is_on_host(d) ? op->fill(d, value, ms_mat_of(out))
+                                         : op->uniform(d, 1, -value, value, ms_mat_of(out)));
 }
 
 static musec_status measure_copy(ms_error *error, ms_device *d, double *gb_s)
 {
-    const int64_t        side  = is_on_host(d) ? 4096 : 16384;
+    const int64_t        side  = ms_is_on_host(d) ? 4096 : 16384;
     const ms_stack_shape shape = { 1, side, side };
     const double         bytes = 2.0 * sizeof(float) * (double)(side * side);
     musec_view           from = { 0 }, to = { 0 };
@@ -68,7 +62,7 @@ static musec_status time_gemm(ms_error *error, ms_device *d, musec_dtype dtype, 
     TRY(fill(error, d, 0.5, a));
     TRY(fill(error, d, 0.25, b));
     /* the first product of its kind opens libraries and finds a way */
-    if (!is_on_host(d))
+    if (!ms_is_on_host(d))
         TRY(ms_cli_check(error, d,
                          d->ops->gemm(d, 1.0, ms_mat_of(a), ms_mat_of(b), 0.0, ms_mat_of(c))));
     *best_ms = 0.0;
@@ -90,7 +84,7 @@ done:
 
 static musec_status measure_gemm(ms_error *error, ms_device *d, musec_dtype dtype, double *gflop_s)
 {
-    const int64_t last      = is_on_host(d) ? 2048 : 8192;
+    const int64_t last      = ms_is_on_host(d) ? 2048 : 8192;
     double        budget_ms = gemm_budget_ms;
     musec_status  st        = MUSEC_OK;
 
