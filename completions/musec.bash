@@ -4,7 +4,7 @@ _musec() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words='--help --version demo train sweep report paper sample tokenize encode decode data clip spectrum replay bench info completion'
+        words='--help --version demo train sweep report paper sample tokenize encode decode data clip spectrum replay theory bench info completion'
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
         return
     fi
@@ -244,6 +244,23 @@ _musec() {
         replay:--aux-weight-decay) return ;;
         replay:--device) words=$("${COMP_WORDS[0]}" info --no-peak 2>/dev/null | sed -n 's/^device  *\([^:]*\):.*/\1/p') ;;
         replay:--dtype) words='f32 f64' ;;
+        theory:--delta) return ;;
+        theory:--steps) return ;;
+        theory:--rank) return ;;
+        theory:--rho) return ;;
+        theory:--lipschitz) return ;;
+        theory:--sigma) return ;;
+        theory:--gap) return ;;
+        theory:--epsilon) return ;;
+        theory:--optimizer) return ;;
+        theory:--lr) return ;;
+        theory:--beta) return ;;
+        theory:--threshold) return ;;
+        theory:--set) return ;;
+        theory:--seed) return ;;
+        theory:--seeds) return ;;
+        theory:--samples) return ;;
+        theory:--out) return ;;
         bench:--filter) return ;;
         bench:--repeats) return ;;
         bench:--preset) return ;;
@@ -257,7 +274,7 @@ _musec() {
                 train) words='--help --preset --optimizer --config --out --resume --set --explain --quiet --json --data --val-data --tokenizer --doc-rest --steps --batch --micro-batches --max-doc --window-short --window-long --long-layers --mtp --stages --cooldown --cooldown-to --extension --momentum-warmup --momentum-cooldown --momentum-from --grad-reduction --val-every --val-tokens --checkpoint-every --keep --seed --diverge-factor --diverge-steps --device --precision --deterministic --layers --width --heads --head --mlp --vocab --qk-norm --tied --head-gates --gate-width --x0-mix --cap --cap-scale --cap-shift --cap-width --attn-scale --attn-softcap --rope-base --rope-share --rope-pairs --norm-eps --init-qkv --init-out --init-up --init-down --init-embed --init-head --init-residual --lr-qk --lr-vo --lr-up --lr-down --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --operands --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay' ;;
                 sweep) words='--help --preset --optimizer --lr --threshold --weight-decay --ns-iters --seed --grid --set --data --out --jobs --threads --device --keep-checkpoints --dry-run --json' files=1 ;;
                 report) words='--help --out --png --csv --title --sections --within --omit-times --json' files=1 ;;
-                paper) words='--help --scale --data --seeds --full --set --out --jobs --threads --device --png --csv --within --omit-times --no-run --dry-run --recalibrate --json' files=1 ;;
+                paper) words='--help --scale --data --seeds --full --quick --set --out --jobs --threads --device --png --csv --within --omit-times --no-run --dry-run --recalibrate --json' files=1 ;;
                 sample) words='--help --prompt --vocab --tokens --temperature --top-k --seed --device' files=1 ;;
                 tokenize) words='--help --out --tokenizer --vocab --split --format --field --shard-tokens --val-tokens --limit-tokens --max-document --threads --skip-bad --resume --verify --quiet --json' files=1 ;;
                 encode) words='--help --tokenizer --vocab --special' ;;
@@ -266,6 +283,7 @@ _musec() {
                 clip) words='--help --op --threshold --iters --tol --coeffs --literal --operands --device --dtype --json' files=1 ;;
                 spectrum) words='--help --threshold --values --top --estimate --device --dtype --json' files=1 ;;
                 replay) words='--help --optimizer --w0 --grads --out --momentum-out --state-in --state-out --role --explain --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --operands --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --seed --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay --device --dtype --json' ;;
+                theory) words='--help --delta --steps --rank --rho --lipschitz --sigma --gap --epsilon --json --optimizer --lr --beta --threshold --set --seed --seeds --samples --out params run'; [ "$COMP_CWORD" -gt 2 ] && files=1 ;;
                 bench) words='--help --filter --repeats --quick --all --loose --preset --vocab --text --device --json ops step train tokenize' ;;
                 info) words='--help --no-peak --device --json' ;;
                 completion) words='--help bash zsh' ;;

@@ -21,6 +21,7 @@ static const ms_option options[] = {
     { "seeds", MS_OPT_STR, AT(seeds), "N[,N...]",
       "runs that differ in the seed alone, by set of data; the last for the rest [1]" },
     { "full", MS_OPT_FLAG, AT(full), NULL, "the full grid instead of the reduced one" },
+    { "quick", MS_OPT_FLAG, AT(quick), NULL, "theory: few steps and two seeds, some seconds" },
     { "set", MS_OPT_LIST, AT(set), "FIELD=VALUE",
       "of every run, in place of what the item says; may be repeated [none]" },
     { "out", MS_OPT_STR, AT(out), "DIR", "gets the pages, and the runs of all items [runs/paper]" },
@@ -50,8 +51,8 @@ const ms_command *paper_command(void)
         .details =
             "ITEM is list, verdict, or one that list names: lr-sweep, dynamics, weight-norm,\n"
             "effective-rank, step-time, threshold, ns-iters, architecture, training,\n"
-            "hyperparameters, effective-step, controls, clip-activity, stability; or the paper's\n"
-            "own number: fig1 to fig12, table1 to table5.\n"
+            "hyperparameters, effective-step, controls, clip-activity, stability, theory; or the\n"
+            "paper's own number: fig1 to fig12, table1 to table5.\n"
             "  list     all items with their runs, the time they take here and the data they "
             "need;\n"
             "           measures the machine for some seconds (pico) or minutes (the others) "
@@ -235,6 +236,10 @@ static musec_status make_item(ms_error *e, ms_paper *p, const char *name)
 
     TRY(ms_experiment_find(e, &p->all, name, &found));
     TRY(ms_paper_look(e, p, found, &item));
+    if (strcmp(found->name, "theory") == 0) {
+        TRY(ms_paper_theory_runs(e, p, found));
+        if (p->args->dry_run) goto done;
+    }
     if (p->args->dry_run) {
         TRY(print_runs(e, p, &item));
         goto done;

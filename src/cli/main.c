@@ -19,6 +19,7 @@ static const ms_cli_command commands[] = {
     { "clip", clip_command, cmd_clip },
     { "spectrum", spectrum_command, cmd_spectrum },
     { "replay", replay_command, cmd_replay },
+    { "theory", theory_command, cmd_theory },
     { "bench", bench_command, cmd_bench },
     { "info", info_command, cmd_info },
     { "completion", completion_command, cmd_completion },

@@ -17,7 +17,7 @@ typedef struct ms_paper_args {
     ms_option_list data, set;
     int64_t        jobs, threads;
     double         within;
-    int            full, omit_times, no_run, dry_run, recalibrate, json;
+    int            full, quick, omit_times, no_run, dry_run, recalibrate, json;
 } ms_paper_args;
 
 typedef struct ms_paper { /* what was asked for, read */
@@ -56,5 +56,11 @@ musec_status ms_paper_page(ms_error *e, ms_paper *p, const ms_paper_item *item, 
 void ms_paper_architecture(const ms_paper *p, const ms_experiment *item, ms_page *page);
 void ms_paper_training(const ms_paper *p, const ms_experiment *item, ms_page *page);
 void ms_paper_selected(const ms_paper *p, const ms_experiment *item, ms_page *page);
+
+/* paper_theory.c: the item whose runs are not trainings.  Makes them, or with --dry-run says how
+ * they stand; then its sections. */
+musec_status ms_paper_theory_runs(ms_error *e, ms_paper *p, const ms_experiment *item);
+musec_status ms_paper_theory(ms_error *e, ms_paper *p, const ms_experiment *item, ms_page *page,
+                             json_t *result);
 
 #endif

@@ -52,6 +52,7 @@ static void put_command(const ms_paper *p, const ms_experiment *item, FILE *to)
         put_option("data", a->data.item[i], to);
     if (a->seeds != NULL) put_option("seeds", a->seeds, to);
     if (a->full) fputs(" --full", to);
+    if (a->quick) fputs(" --quick", to);
     for (size_t i = 0; i < a->set.n; i++)
         put_option("set", a->set.item[i], to);
 }
@@ -237,6 +238,7 @@ musec_status ms_paper_page(ms_error *e, ms_paper *p, const ms_paper_item *item, 
     if (is_item(item, "architecture")) ms_paper_architecture(p, item->item, &page);
     if (is_item(item, "training")) ms_paper_training(p, item->item, &page);
     if (is_item(item, "hyperparameters")) ms_paper_selected(p, item->item, &page);
+    if (is_item(item, "theory")) TRY(ms_paper_theory(e, p, item->item, &page, result));
     if (item->grid.n > 0)
         TRY(add_runs(e, p, item, is_item(item, "verdict") ? markdown : NULL, &page, result));
     TRY(ms_page_write(e, &page, &files));

@@ -1,0 +1,275 @@
+/* theory_params.c - musec theory params: the Corollary's parameters, constraints and bound. */
+#include <math.h>
+
+#include "cli/cli.h"
+#include "core/table.h"
+#include "theory/params.h"
+
+struct args {
+    double  delta, rho, lipschitz, sigma, gap, epsilon;
+    int64_t steps, rank;
+    int     json;
+};
+
+#define AT(field) offsetof(struct args, field)
+
+static const ms_option options[] = {
+    { "delta", MS_OPT_F64, AT(delta), "X", "radius of the Goldstein subdifferential [needed]" },
+    { "steps", MS_OPT_I64, AT(steps), "N", "stochastic gradients in all [needed]" },
+    { "rank", MS_OPT_I64, AT(rank), "R", "rows or columns of the matrix, the fewer [needed]" },
+    { "rho", MS_OPT_F64, AT(rho), "X", "f + (rho/2) |W|_F^2 is convex [1]" },
+    { "lipschitz", MS_OPT_F64, AT(lipschitz), "L", "no stochastic gradient is longer [1]" },
+    { "sigma", MS_OPT_F64, AT(sigma), "X", "deviation of the stochastic gradients [1]" },
+    { "gap", MS_OPT_F64, AT(gap), "X", "f(W_0) less the infimum of f [1]" },
+    { "epsilon", MS_OPT_F64, AT(epsilon), "E", "also the steps for a bound of E [no]" },
+    MS_CLI_JSON(struct args),
+};
+
+const ms_command *theory_params_command(void)
+{
+    static const ms_command command = {
+        .name     = "musec theory params",
+        .operands = "",
+        .summary  = "what the paper's Corollary chooses for N steps, and what it promises",
+        .details  = "T and K are whole numbers, rounded down.  A constraint that does not hold is\n"
+                    "named, with the least N at which all do; the bound says nothing then.  Norms\n"
+                    "are Frobenius norms.  Where noise is added to a gradient of norm L, give\n"
+                    "sqrt(L^2 + sigma^2) for L.\n\n"
+                    "Examples: musec theory params --delta 0.1 --steps 1000000 --rank 8\n"
+                    "          musec theory params --delta 1 --steps 4096 --rank 4 --epsilon 0.5\n",
+        .options  = options,
+        .n_options = COUNT(options),
+    };
+    return &command;
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+static musec_status print_values(ms_error *e, const ms_theory_params *p, FILE *to)
+{
+    const struct {
+        const char *name, *what;
+        double      value;
+    } rows[] = {
+        { "T", "steps in an epoch: (delta N)^(2/3), rounded down", (double)p->T },
+        { "K", "epochs: N / T, rounded down", (double)p->K },
+        { "D", "clipping threshold: (delta N)^(-1/3)", p->D },
+        { "beta", "weight of the new gradient: sqrt(r) (delta N)^(-2/3)", p->beta },
+        { "eta", "learning rate: delta^(2/3) r^(-1/2) N^(-1/3)", p->eta },
+        { "gamma", "beta / eta", p->gamma },
+    };
+    ms_table     table = { .align = "lrl" };
+    musec_status st;
+
+    ms_table_add(&table, "parameter");
+    ms_table_add(&table, "value");
+    ms_table_add(&table, "is");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        ms_table_add(&table, "%s", rows[i].name);
+        ms_table_add(&table, i < 2 ? "%.0f" : "%.6g", rows[i].value);
+        ms_table_add(&table, "%s", rows[i].what);
+    }
+    st = ms_table_print(e, &table, to);
+    ms_table_free(&table);
+    return st;
+}
+
+static musec_status print_constraints(ms_error *e, const ms_theory_params *p, FILE *to)
+{
+    ms_table     table = { .align = "llrrlr" };
+    musec_status st;
+
+    fputc('\n', to);
+    ms_table_add(&table, "constraint");
+    ms_table_add(&table, "is");
+    ms_table_add(&table, "left");
+    ms_table_add(&table, "right");
+    ms_table_add(&table, "holds");
+    ms_table_add(&table, "from N");
+    for (int i = 0; i < MS_THEORY_N_CONSTRAINTS; i++) {
+        const ms_theory_constraint *c = &p->constraint[i];
+        ms_table_add(&table, "%s", c->name);
+        ms_table_add(&table, "%s", c->formula);
+        ms_table_add(&table, "%.6g", c->left);
+        ms_table_add(&table, "%.6g", c->right);
+        ms_table_add(&table, c->holds ? "yes" : "NO");
+        ms_table_add(&table, "%.6g", fmax(1.0, c->steps));
+    }
+    st = ms_table_print(e, &table, to);
+    ms_table_free(&table);
+    for (int i = 0; i < MS_THEORY_N_CONSTRAINTS; i++)
+        if (!p->constraint[i].holds)
+            fprintf(to, "%s does not hold; it is there so that %s.\n", p->constraint[i].formula,
+                    p->constraint[i].why);
+    fprintf(to, "%s; the least N at which they do is %lld.\n",
+            p->all_hold ? "All constraints hold" : "Not all constraints hold",
+            (long long)p->least_steps);
+    return st;
+}
+
+static musec_status print_bound(ms_error *e, const ms_theory_params *p, FILE *to)
+{
+    const ms_theory_bound *b = &p->bound, *r = &p->bound_real;
+    const struct {
+        const char *name, *what;
+        double      whole, real;
+    } rows[] = {
+        { "noise", "sigma / sqrt(T)", b->noise, r->noise },
+        { "clip", "D", b->clip, r->clip },
+        { "start", "2 r D / (beta T)", b->start, r->start },
+        { "steps", "beta L^2 / D", b->steps, r->steps },
+        { "gap", "gamma gap / (beta D T K)", b->gap, r->gap },
+        { "bound", "on the mean distance from 0 to the subdifferential", b->total, r->total },
+    };
+    ms_table     table = { .align = "lrrl" };
+    musec_status st;
+
+    fputc('\n', to);
+    ms_table_add(&table, "term");
+    ms_table_add(&table, "T, K whole");
+    ms_table_add(&table, "not rounded");
+    ms_table_add(&table, "is");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        ms_table_add(&table, "%s", rows[i].name);
+        ms_table_add(&table, "%.6g", rows[i].whole);
+        ms_table_add(&table, "%.6g", rows[i].real);
+        ms_table_add(&table, "%s", rows[i].what);
+    }
+    st = ms_table_print(e, &table, to);
+    ms_table_free(&table);
+    return st;
+}
+
+static void print_complexity(double epsilon, const ms_theory_complexity *c, FILE *to)
+{
+    fprintf(to, "\nA bound of %g takes N = %.0f steps (the bound alone asks for %.6g", epsilon,
+            c->steps, c->steps_bound);
+    if (c->whole > 0)
+        fprintf(to, "), and N = %lld where T and K are whole.\n", (long long)c->whole);
+    else
+        fprintf(to, "): more than can be counted here.\n");
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *bound_json(const ms_theory_bound *b)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "noise", ms_cli_real(b->noise));
+    json_object_set_new(object, "clip", ms_cli_real(b->clip));
+    json_object_set_new(object, "start", ms_cli_real(b->start));
+    json_object_set_new(object, "steps", ms_cli_real(b->steps));
+    json_object_set_new(object, "gap", ms_cli_real(b->gap));
+    json_object_set_new(object, "total", ms_cli_real(b->total));
+    return object;
+}
+
+static json_t *constraints_json(const ms_theory_params *p)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < MS_THEORY_N_CONSTRAINTS; i++) {
+        const ms_theory_constraint *c      = &p->constraint[i];
+        json_t                     *object = json_object();
+        json_object_set_new(object, "name", ms_cli_string(c->name));
+        json_object_set_new(object, "formula", ms_cli_string(c->formula));
+        json_object_set_new(object, "left", ms_cli_real(c->left));
+        json_object_set_new(object, "right", ms_cli_real(c->right));
+        json_object_set_new(object, "holds", json_boolean(c->holds));
+        json_object_set_new(object, "from_steps", ms_cli_real(c->steps));
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
+static json_t *complexity_json(double epsilon, const ms_theory_complexity *c)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "epsilon", ms_cli_real(epsilon));
+    json_object_set_new(object, "constant", ms_cli_real(c->constant));
+    json_object_set_new(object, "steps_bound", ms_cli_real(c->steps_bound));
+    json_object_set_new(object, "steps", ms_cli_real(c->steps));
+    json_object_set_new(object, "steps_whole", c->whole > 0 ? json_integer(c->whole) : json_null());
+    return object;
+}
+
+static musec_status print_json(ms_error *e, const struct args *a, const ms_theory_params *p,
+                               const ms_theory_complexity *c, FILE *to)
+{
+    json_t      *root = json_object(), *given = NULL;
+    musec_status st;
+
+    TRY(ms_cli_options(e, theory_params_command(), a, &given));
+    json_object_set(root, "given", given);
+    json_object_set_new(root, "T", json_integer(p->T));
+    json_object_set_new(root, "K", json_integer(p->K));
+    json_object_set_new(root, "D", ms_cli_real(p->D));
+    json_object_set_new(root, "beta", ms_cli_real(p->beta));
+    json_object_set_new(root, "eta", ms_cli_real(p->eta));
+    json_object_set_new(root, "gamma", ms_cli_real(p->gamma));
+    json_object_set_new(root, "T_real", ms_cli_real(p->T_real));
+    json_object_set_new(root, "K_real", ms_cli_real(p->K_real));
+    json_object_set_new(root, "constraints", constraints_json(p));
+    json_object_set_new(root, "all_hold", json_boolean(p->all_hold));
+    json_object_set_new(root, "least_steps", json_integer(p->least_steps));
+    json_object_set_new(root, "bound", bound_json(&p->bound));
+    json_object_set_new(root, "bound_real", bound_json(&p->bound_real));
+    json_object_set_new(root, "complexity",
+                        c == NULL ? json_null() : complexity_json(a->epsilon, c));
+    st = ms_cli_print_json(e, root, to);
+done:
+    json_decref(given);
+    json_decref(root);
+    return st;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static musec_status run(ms_error *e, const struct args *a)
+{
+    const int            wants = !isnan(a->epsilon);
+    ms_theory_complexity c     = { 0 };
+    ms_theory_params     p     = { .delta     = a->delta,
+                                   .steps     = a->steps,
+                                   .rank      = (double)a->rank,
+                                   .rho       = a->rho,
+                                   .lipschitz = a->lipschitz,
+                                   .sigma     = a->sigma,
+                                   .gap       = a->gap };
+    musec_status         st;
+
+    TRY(ms_theory_params_set(e, &p));
+    if (wants) TRY(ms_theory_complexity_of(e, &p, a->epsilon, &c));
+    if (a->json) {
+        TRY(print_json(e, a, &p, wants ? &c : NULL, stdout));
+        goto done;
+    }
+    TRY(print_values(e, &p, stdout));
+    TRY(print_constraints(e, &p, stdout));
+    TRY(print_bound(e, &p, stdout));
+    if (wants) print_complexity(a->epsilon, &c, stdout);
+done:
+    return st;
+}
+
+int cmd_theory_params(int argc, char **argv)
+{
+    const ms_command *cmd = theory_params_command();
+    struct args       a   = { .delta     = NAN,
+                              .epsilon   = NAN,
+                              .steps     = INT64_MIN,
+                              .rank      = INT64_MIN,
+                              .rho       = 1.0,
+                              .lipschitz = 1.0,
+                              .sigma     = 1.0,
+                              .gap       = 1.0 };
+    const int         n   = ms_options_parse(cmd, &a, argc, argv);
+    ms_error          e   = { "" };
+
+    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (isnan(a.delta) || a.steps == INT64_MIN || a.rank == INT64_MIN)
+        return ms_cli_usage(cmd, "needs --%s",
+                            isnan(a.delta)         ? "delta"
+                            : a.steps == INT64_MIN ? "steps"
+                                                   : "rank");
+    return run(&e, &a) == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &e);
+}

@@ -1,0 +1,362 @@
+/* theory_run.c - musec theory run: an optimizer on a problem of known constants, measured the way
+ * the theorem speaks. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "core/clock.h"
+#include "core/json_file.h"
+#include "core/log.h"
+#include "core/table.h"
+#include "optim/optim.h"
+#include "theory/run.h"
+
+enum { MOST_SEEDS = 1000, WORDS_MS = 200 };
+
+struct args {
+    const char    *optimizer, *out;
+    int64_t        steps, rank, seeds, samples;
+    uint64_t       seed;
+    double         delta, sigma, lr, beta, threshold;
+    ms_option_list set;
+    int            json;
+};
+
+#define AT(field) offsetof(struct args, field)
+
+static const ms_option options[] = {
+    { "optimizer", MS_OPT_STR, AT(optimizer), "NAME", "as musec train names them [musec]" },
+    { "steps", MS_OPT_I64, AT(steps), "N", "stochastic gradients in all [10000]" },
+    { "delta", MS_OPT_F64, AT(delta), "X", "radius of the Goldstein subdifferential [0.1]" },
+    { "rank", MS_OPT_I64, AT(rank), "R", "a matrix of 2R x R [the problem's own]" },
+    { "sigma", MS_OPT_F64, AT(sigma), "X", "deviation of the stochastic gradients [0]" },
+    { "lr", MS_OPT_F64, AT(lr), "X", "in place of the Corollary's eta [the Corollary's]" },
+    { "beta", MS_OPT_F64, AT(beta), "X", "in place of the Corollary's [the Corollary's]" },
+    { "threshold", MS_OPT_F64, AT(threshold), "D",
+      "in place of the Corollary's [the Corollary's]" },
+    { "set", MS_OPT_LIST, AT(set), "OPTION=VALUE",
+      "of the optimizer, such as ns-mode=exact; may be repeated [none]" },
+    { "seed", MS_OPT_U64, AT(seed), "N", "of the problem, the noise and the epoch picked [0]" },
+    { "seeds", MS_OPT_I64, AT(seeds), "N",
+      "runs that differ in the seed alone, from --seed on [1]" },
+    { "samples", MS_OPT_I64, AT(samples), "N",
+      "subgradients in the hull around what is returned; 0: none [256]" },
+    { "out", MS_OPT_STR, AT(out), "FILE", "the JSON goes there [stdout]" },
+    MS_CLI_JSON(struct args),
+};
+
+const ms_command *theory_run_command(void)
+{
+    static const ms_command command = {
+        .name     = "musec theory run",
+        .operands = "PROBLEM",
+        .summary  = "an optimizer on a nonsmooth problem, beside the theorem's bound",
+        .details =
+            "PROBLEM is sensing, phase, completion, relu, max, kinks or quadratic; list says what\n"
+            "they are.  Algorithm 2 of the paper: N steps in K epochs of T, the mean of one epoch\n"
+            "is returned.  |Hbar| is the norm of an epoch's mean subgradient; the hull distance\n"
+            "is that from zero to the subgradients in the ball of radius delta around what is\n"
+            "returned: at most the first number, and of the sampled ones at least the second.\n"
+            "Other optimizers take a learning rate that moves them as far in an epoch.  The\n"
+            "bound is the theorem's, for Musec with the hard clip; L there is that of the noisy\n"
+            "gradients, sqrt(L^2 + sigma^2).  Float64, on the CPU.\n\n"
+            "Examples: musec theory run list\n"
+            "          musec theory run phase --steps 20000 --sigma 0.5 --seeds 5\n"
+            "          musec theory run kinks --optimizer muon --set ns-mode=exact --beta 0.5\n",
+        .options      = options,
+        .n_options    = COUNT(options),
+        .min_operands = 1,
+        .max_operands = 1,
+    };
+    return &command;
+}
+
+typedef struct one_run { /* of one seed */
+    uint64_t         seed;
+    ms_objective     problem;
+    ms_theory_setup  setup;
+    ms_theory_result result;
+    ms_hull          hull; /* samples 0: not measured */
+} one_run;
+
+typedef struct job {
+    const struct args *args;
+    const char        *problem;
+    one_run           *runs;
+    size_t             n;
+    ms_log             log;
+    double             said; /* clock */
+} job;
+
+/* ---- the runs -------------------------------------------------------------------------------- */
+
+static void tell(void *arg, int64_t steps)
+{
+    job *j = arg;
+    if (ms_clock_ms() - j->said < WORDS_MS) return;
+    j->said = ms_clock_ms();
+    ms_log_progress(&j->log, "%s, seed %llu: step %lld of %lld", j->problem,
+                    (unsigned long long)j->runs[j->n].seed, (long long)steps,
+                    (long long)j->args->steps);
+}
+
+static musec_status choose(ms_error *e, const struct args *a, ms_theory_setup *s)
+{
+    char         key[MS_OPTION_NAME];
+    musec_status st = MUSEC_OK;
+
+    if (!isnan(a->lr)) s->optim.lr = a->lr;
+    if (!isnan(a->beta)) s->optim.beta = a->beta;
+    if (!isnan(a->threshold)) s->optim.threshold = a->threshold;
+    for (size_t i = 0; i < a->set.n; i++) {
+        const char *value = ms_option_pair(a->set.item[i], key);
+        TRY(ms_optim_config_set(e, &s->optim, key, value));
+    }
+done:
+    return st;
+}
+
+static musec_status run_one(ms_error *e, job *j, uint64_t seed)
+{
+    const struct args *a = j->args;
+    one_run           *r = &j->runs[j->n];
+    musec_status       st;
+
+    r->seed = seed;
+    TRY(ms_objective_make(e, j->problem, 2 * a->rank, a->rank, seed, &r->problem));
+    TRY(ms_theory_setup_init(e, &r->problem, a->optimizer, a->steps, a->delta, a->sigma, seed,
+                             &r->setup));
+    TRY(choose(e, a, &r->setup));
+    TRY(ms_theory_run(e, &r->setup, tell, j, &r->result));
+    if (a->samples > 0 && !r->result.diverged)
+        TRY(ms_hull_distance(e, &r->problem, r->result.returned, a->delta, a->samples, seed,
+                             &r->hull));
+done:
+    return st;
+}
+
+static void free_runs(job *j)
+{
+    for (size_t i = 0; j->runs != NULL && i < (size_t)j->args->seeds; i++) {
+        ms_theory_result_free(&j->runs[i].result);
+        ms_objective_free(&j->runs[i].problem);
+    }
+    free(j->runs);
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+/* Does the theorem speak of this run at all? */
+static bool is_covered(const one_run *r)
+{
+    const musec_optim_config *c = &r->setup.optim;
+    const ms_theory_params   *p = &r->setup.params;
+    return strcmp(c->name, "musec") == 0 && r->setup.weakly_convex && p->all_hold &&
+           c->lr == p->eta && c->beta == p->beta && c->threshold == p->D &&
+           r->result.travel <= r->problem.radius;
+}
+
+static void print_chosen(const job *j, FILE *to)
+{
+    const one_run          *r = &j->runs[0];
+    const ms_theory_params *p = &r->setup.params;
+
+    fprintf(to, "%s, %lld x %lld: L %.4g, rho %.4g", j->problem, (long long)r->problem.rows,
+            (long long)r->problem.cols, r->problem.lipschitz, r->problem.rho);
+    if (!isnan(r->problem.minimum)) fprintf(to, ", minimum %.4g", r->problem.minimum);
+    fprintf(to, "\n%s: lr %.4g, beta %.4g", r->setup.optim.name, r->setup.optim.lr,
+            r->setup.optim.beta);
+    if (strstr(r->setup.optim.name, "musec") != NULL || strcmp(r->setup.optim.name, "spectra") == 0)
+        fprintf(to, ", D %.4g", r->setup.optim.threshold);
+    fprintf(to, "; %lld epochs of %lld steps, delta %g, sigma %g\n\n", (long long)p->K,
+            (long long)p->T, p->delta, r->setup.sigma);
+}
+
+static void add_row(ms_table *t, const one_run *r)
+{
+    const ms_theory_result *o = &r->result;
+
+    ms_table_add(t, "%llu", (unsigned long long)r->seed);
+    ms_table_add(t, "%.4g", o->f_start);
+    ms_table_add(t, "%.4g", o->f_end);
+    if (o->diverged) {
+        for (int i = 0; i < 5; i++)
+            ms_table_add(t, i == 1 ? "diverged" : "-");
+    } else {
+        ms_table_add(t, "%.4g", o->f_returned);
+        ms_table_add(t, "%.4g", o->hbar_mean);
+        ms_table_add(t, "%.4g", o->hbar[r->setup.params.K - 1]);
+        ms_table_add(t, r->hull.samples > 0 ? "%.4g" : "-", r->hull.upper);
+        ms_table_add(t, r->hull.samples > 0 ? "%.4g" : "-", r->hull.lower);
+    }
+    ms_table_add(t, "%.4g", r->setup.params.bound.total);
+    ms_table_add(t, "%s", is_covered(r) ? "yes" : "no");
+}
+
+static musec_status print_text(ms_error *e, const job *j, FILE *to)
+{
+    static const char *const names[] = { "seed",        "f(W_0)",   "f(W_N)",  "f(returned)",
+                                         "mean |Hbar|", "its last", "hull <=", "hull >=",
+                                         "bound",       "covered" };
+    ms_table                 t       = { .align = "rrrrrrrrrl" };
+    musec_status             st;
+
+    print_chosen(j, to);
+    for (size_t i = 0; i < COUNT(names); i++)
+        ms_table_add(&t, "%s", names[i]);
+    for (size_t i = 0; i < j->n; i++)
+        add_row(&t, &j->runs[i]);
+    st = ms_table_print(e, &t, to);
+    ms_table_free(&t);
+    if (!j->runs[0].setup.weakly_convex)
+        fprintf(to, "\nThe problem is not weakly convex: the theorem says nothing of it.\n");
+    return st;
+}
+
+static void print_problems(FILE *to)
+{
+    const char *name, *help;
+    for (size_t i = 0; (name = ms_objective_name(i, &help)) != NULL; i++)
+        fprintf(to, "%-12s%s\n", name, help);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *chosen_json(const ms_theory_setup *s)
+{
+    const ms_theory_params *p = &s->params;
+    return json_pack("{s:I, s:I, s:f, s:f, s:f}", "T", (json_int_t)p->T, "K", (json_int_t)p->K,
+                     "lr", s->optim.lr, "beta", s->optim.beta, "threshold", s->optim.threshold);
+}
+
+static json_t *problem_json(const one_run *r)
+{
+    const ms_objective *p    = &r->problem;
+    json_t             *json = json_object();
+    json_object_set_new(json, "rows", json_integer(p->rows));
+    json_object_set_new(json, "cols", json_integer(p->cols));
+    json_object_set_new(json, "lipschitz", ms_cli_real(p->lipschitz));
+    json_object_set_new(json, "rho", ms_cli_real(p->rho));
+    json_object_set_new(json, "radius", ms_cli_real(p->radius));
+    json_object_set_new(json, "minimum", ms_cli_real(p->minimum));
+    json_object_set_new(json, "gap", ms_cli_real(r->setup.params.gap));
+    return json;
+}
+
+static json_t *run_json(const one_run *r)
+{
+    const ms_theory_result *o    = &r->result;
+    json_t                 *json = json_object(), *epochs = json_array();
+
+    for (int64_t k = 0; !o->diverged && k < r->setup.params.K; k++)
+        json_array_append_new(epochs, ms_cli_real(o->hbar[k]));
+    json_object_set_new(json, "seed", json_integer((json_int_t)r->seed));
+    json_object_set_new(json, "problem", problem_json(r));
+    json_object_set_new(json, "chosen", chosen_json(&r->setup));
+    json_object_set_new(json, "steps", json_integer(o->steps));
+    json_object_set_new(json, "diverged", json_boolean(o->diverged));
+    json_object_set_new(json, "f_start", ms_cli_real(o->f_start));
+    json_object_set_new(json, "f_end", ms_cli_real(o->f_end));
+    json_object_set_new(json, "f_returned", ms_cli_real(o->f_returned));
+    json_object_set_new(json, "hbar_mean", ms_cli_real(o->hbar_mean));
+    json_object_set_new(json, "hbar", epochs);
+    json_object_set_new(json, "picked", json_integer(o->picked));
+    json_object_set_new(json, "spread", ms_cli_real(o->spread));
+    json_object_set_new(json, "travel", ms_cli_real(o->travel));
+    json_object_set_new(json, "hull_upper", ms_cli_real(r->hull.samples > 0 ? r->hull.upper : NAN));
+    json_object_set_new(json, "hull_lower", ms_cli_real(r->hull.samples > 0 ? r->hull.lower : NAN));
+    json_object_set_new(json, "hull_samples", json_integer(r->hull.samples));
+    json_object_set_new(json, "bound", ms_cli_real(r->setup.params.bound.total));
+    json_object_set_new(json, "covered", json_boolean(is_covered(r)));
+    json_object_set_new(json, "seconds", ms_cli_real(o->seconds));
+    return json;
+}
+
+static musec_status make_json(ms_error *e, const job *j, json_t **out)
+{
+    json_t      *given = NULL, *runs = json_array();
+    musec_status st;
+
+    *out = json_object();
+    TRY(ms_cli_options(e, theory_run_command(), j->args, &given));
+    for (size_t i = 0; i < j->n; i++)
+        json_array_append_new(runs, run_json(&j->runs[i]));
+    json_object_set_new(*out, "problem", ms_cli_string(j->problem));
+    json_object_set(*out, "given", given);
+    json_object_set(*out, "runs", runs);
+done:
+    json_decref(given);
+    json_decref(runs);
+    return st;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static musec_status run(ms_error *e, job *j)
+{
+    const struct args *a    = j->args;
+    json_t            *json = NULL;
+    musec_status       st   = MUSEC_OK;
+
+    j->runs = calloc((size_t)a->seeds, sizeof *j->runs);
+    if (j->runs == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for %lld runs", (long long)a->seeds));
+    for (; j->n < (size_t)a->seeds; j->n++)
+        TRY(run_one(e, j, a->seed + j->n));
+    ms_log_progress(&j->log, "%s", "");
+    if (a->out != NULL || a->json) TRY(make_json(e, j, &json));
+    if (a->out != NULL) TRY(ms_json_write(e, a->out, json));
+    if (a->out == NULL && a->json) TRY(ms_cli_print_json(e, json, stdout));
+    if (a->out == NULL && !a->json) TRY(print_text(e, j, stdout));
+done:
+    ms_log_end(&j->log);
+    json_decref(json);
+    return st;
+}
+
+static const char *wrong(const struct args *a)
+{
+    char key[MS_OPTION_NAME];
+    if (a->steps < 1) return "--steps must be 1 or more";
+    if (!(a->delta > 0.0)) return "--delta must be above 0";
+    if (!(a->sigma >= 0.0)) return "--sigma must be 0 or more";
+    if (a->rank < 0) return "--rank must be 1 or more";
+    if (a->samples < 0 || a->samples > 100000) return "--samples must be 0 to 100000";
+    if (a->seeds < 1 || a->seeds > MOST_SEEDS) return "--seeds must be 1 to 1000";
+    if (!isnan(a->lr) && !(a->lr >= 0.0)) return "--lr must be 0 or more";
+    if (!isnan(a->beta) && !(a->beta >= 0.0 && a->beta <= 1.0)) return "--beta must be 0 to 1";
+    if (!isnan(a->threshold) && !(a->threshold > 0.0)) return "--threshold must be above 0";
+    for (size_t i = 0; i < a->set.n; i++)
+        if (ms_option_pair(a->set.item[i], key) == NULL) return "--set wants OPTION=VALUE";
+    return NULL;
+}
+
+int cmd_theory_run(int argc, char **argv)
+{
+    const ms_command *cmd = theory_run_command();
+    struct args       a   = { .optimizer = "musec",
+                              .steps     = 10000,
+                              .seeds     = 1,
+                              .samples   = 256,
+                              .delta     = 0.1,
+                              .lr        = NAN,
+                              .beta      = NAN,
+                              .threshold = NAN };
+    const int         n   = ms_options_parse(cmd, &a, argc, argv);
+    ms_error          e   = { "" };
+    job               j   = { .args = &a };
+    int               code;
+
+    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (wrong(&a) != NULL) return ms_cli_usage(cmd, "%s", wrong(&a));
+    j.problem = argv[1];
+    if (strcmp(j.problem, "list") == 0) {
+        print_problems(stdout);
+        return EXIT_OK;
+    }
+    j.log = ms_log_open(stderr, MS_LOG_NORMAL);
+    code  = run(&e, &j) == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &e);
+    free_runs(&j);
+    return code;
+}

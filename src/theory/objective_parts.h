@@ -1,0 +1,50 @@
+/* objective_parts.h - what the files of the problems share. */
+#ifndef MS_THEORY_OBJECTIVE_PARTS_H
+#define MS_THEORY_OBJECTIVE_PARTS_H
+
+#include "theory/objective.h"
+
+struct ms_objective_kind {
+    const char *name, *help;
+    int64_t     rows, cols; /* unless others are asked for */
+    int64_t     least;      /* rows and cols at least */
+    /* Fills what the kind has of its own, and start, target and the constants. */
+    musec_status (*make)(ms_error *e, uint64_t seed, ms_objective *p);
+    double (*value)(const ms_objective *p, const double *w, double *h);
+};
+
+/* objective_linear.c */
+musec_status ms_objective_make_sensing(ms_error *e, uint64_t seed, ms_objective *p);
+double       ms_objective_sensing(const ms_objective *p, const double *w, double *h);
+musec_status ms_objective_make_max(ms_error *e, uint64_t seed, ms_objective *p);
+double       ms_objective_max(const ms_objective *p, const double *w, double *h);
+musec_status ms_objective_make_kinks(ms_error *e, uint64_t seed, ms_objective *p);
+double       ms_objective_kinks(const ms_objective *p, const double *w, double *h);
+musec_status ms_objective_make_quadratic(ms_error *e, uint64_t seed, ms_objective *p);
+double       ms_objective_quadratic(const ms_objective *p, const double *w, double *h);
+
+/* objective_product.c */
+musec_status ms_objective_make_phase(ms_error *e, uint64_t seed, ms_objective *p);
+double       ms_objective_phase(const ms_objective *p, const double *w, double *h);
+musec_status ms_objective_make_completion(ms_error *e, uint64_t seed, ms_objective *p);
+double       ms_objective_completion(const ms_objective *p, const double *w, double *h);
+musec_status ms_objective_make_relu(ms_error *e, uint64_t seed, ms_objective *p);
+double       ms_objective_relu(const ms_objective *p, const double *w, double *h);
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* Room for n numbers, zeroed, in *out; the problem frees it. */
+musec_status ms_objective_room(ms_error *e, int64_t n, double **out);
+/* Independent normals of this deviation, from the stream that (seed, purpose) names. */
+void ms_objective_draw(uint64_t seed, const char *purpose, double deviation, int64_t n,
+                       double *out);
+/* The largest singular value of a dense matrix, exactly but for rounding. */
+musec_status ms_objective_norm2(ms_error *e, const double *a, int64_t rows, int64_t cols,
+                                double *out);
+/* In eight sums side by side, which a compiler can keep in vector registers. */
+double ms_objective_dot(const double *x, const double *y, int64_t n);
+double ms_objective_norm(const double *x, int64_t n);
+void   ms_objective_axpy(double a, const double *x, int64_t n, double *y);
+double ms_objective_sign(double x); /* 0 at 0 */
+
+#endif

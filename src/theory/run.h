@@ -1,0 +1,50 @@
+/* run.h - Algorithm 2 of the paper on a problem of known constants, and every other optimizer of
+ * the library in its place.
+ *
+ * The optimizers are those of the public interface, on the CPU in float64.  With the parameters of
+ * the Corollary every one of them moves by at most delta in an epoch of T steps (Musec, Soft Musec,
+ * SPECTRA and SGDM by lr = eta; Muon, whose singular values are one instead of at most D, by eta D;
+ * those that move by the element, each of it by about one, by eta D sqrt(r) / sqrt(rows cols)). */
+#ifndef MS_THEORY_RUN_H
+#define MS_THEORY_RUN_H
+
+#include <stdbool.h>
+
+#include "theory/hull.h"
+#include "theory/params.h"
+
+typedef struct ms_theory_setup { /* fill with ms_theory_setup_init(), then change optim */
+    const ms_objective *problem;
+    ms_theory_params    params;        /* L of the stochastic gradients: sqrt(L^2 + sigma^2) */
+    bool                weakly_convex; /* else rho is infinite and the bound says nothing */
+    double              sigma;
+    uint64_t            seed; /* of the noise, of the epoch picked, of the hull's samples */
+    musec_optim_config  optim;
+} ms_theory_setup;
+
+typedef struct ms_theory_result { /* { 0 } is empty */
+    int64_t steps;                /* taken: K T, or fewer if it diverged */
+    bool    diverged;             /* a number was not finite; what could not be measured is NaN */
+    double  f_start, f_end, f_returned;
+    double *hbar;            /* (K) |Hbar^(k)|_F: the mean subgradient at W_1 ... W_T of epoch k */
+    double  hbar_mean;       /* the mean of them: what the theorem bounds */
+    int64_t picked;          /* the epoch returned, 0 ... K-1 */
+    double *returned;        /* (rows, cols) the mean of its W_0 ... W_{T-1} */
+    double *library_average; /* (rows, cols) the optimizer's own, of W_1 ... W_T */
+    double *epoch_move;      /* (rows, cols) W_T - W_0 of that epoch */
+    double  spread;          /* largest |W_t - returned|_F of that epoch, t = 0 ... T */
+    double  travel;          /* largest |W_n - W_0|_F */
+    double  seconds;
+} ms_theory_result;
+
+musec_status ms_theory_setup_init(ms_error *e, const ms_objective *problem, const char *optimizer,
+                                  int64_t steps, double delta, double sigma, uint64_t seed,
+                                  ms_theory_setup *out);
+
+/* on_step: called now and then with the steps taken, or NULL. */
+musec_status ms_theory_run(ms_error *e, const ms_theory_setup              *setup,
+                           void (*on_step)(void *arg, int64_t steps), void *arg,
+                           ms_theory_result *out);
+void         ms_theory_result_free(ms_theory_result *r);
+
+#endif

@@ -1,0 +1,61 @@
+# paper_theory.sh - musec paper theory: from nothing to its page, interrupted and gone on.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+
+succeeds paper theory --quick --dry-run
+prints '^[0-9]+ settings of 2 seeds in runs/paper/theory: 0 done, [0-9]+ waiting$'
+succeeds paper theorem --dry-run --json
+check "five seeds" test "$(json seeds)" = 5
+check "nothing was written" test ! -e runs
+fails 1 'none of the settings of theory' paper theory --quick --no-run
+rm -rf runs
+if ! command -v gnuplot >/dev/null; then
+    fails 1 'gnuplot' paper theory --quick
+    skip "no gnuplot: no pages"
+    finish
+fi
+
+# Interrupted when some settings are there: the same command makes the others.
+python3 - "$MUSEC" <<'P' && pass || fail "SIGINT"
+import glob, signal, subprocess, sys, time
+job = subprocess.Popen([sys.argv[1], "paper", "theory", "--quick"], stdout=subprocess.DEVNULL,
+                       stderr=subprocess.PIPE, text=True)
+deadline = time.time() + 60
+while time.time() < deadline and len(glob.glob("runs/paper/theory/*.json")) < 3:
+    time.sleep(0.01)
+job.send_signal(signal.SIGINT)
+assert "interrupted; the same command goes on" in job.communicate(timeout=60)[1] and job.returncode == 1
+P
+check "no page of a part" test ! -e runs/paper/theory-pico.html
+first=$(ls -tr runs/paper/theory/*.json | head -n 1)
+stat -c '%n %y' "$first" >before
+run paper theory --quick --json --csv csv
+check "it goes on: $(tail -n 1 stderr)" test "$code" -eq 0
+stat -c '%n %y' "$first" >after
+check "what was there is not made again" cmp before after
+python3 - <<'P' && pass || fail "--json: $(head -c 300 stdout)"
+import json, os
+d = json.load(open("stdout"))
+slopes = {(s["suite"], s["problem"], s["method"], s["sigma"]): s for s in d["slopes"]}
+assert os.path.getsize(d["page"]) > 10000
+for p in ("sensing", "phase", "max"):
+    assert slopes["rate", p, "Musec", 0]["slope"] < -0.2, slopes["rate", p, "Musec", 0]
+assert abs(slopes["polar", "kinks", "Muon, exact, beta 0.5", 0]["slope"]) < 0.2
+P
+for f in theory-rate-exact theory-rate-noise theory-rank theory-polar theory-clip theory-rate-slopes; do
+    check "numbers of $f" test -s "csv/$f.csv"
+done
+check "the page says how it was made" \
+    grep -q 'musec paper theory --scale pico --quick' runs/paper/theory-pico.html
+check "every run is inside the bound" \
+    test "$(cut -d, -f11 csv/theory-rate-slopes.csv | tail -n +2 | tr -d '\r' | sort -u)" = "6 of 6"
+
+# A file that is damaged is named.
+echo '{"runs": []}' >"$first"
+fails 1 'not 2 runs; remove it, and it is made anew' paper theory --quick --no-run
+echo '{' >"$first"
+fails 1 'remove it, and it is made anew' paper theory --quick --no-run
+rm "$first"
+run paper theory --quick --no-run
+check "what is missing is said: $(cat stderr)" grep -q 'settings are not made yet' stderr
+finish

@@ -1,0 +1,376 @@
+/* theory_objective_test.c - the problems of the theory: subgradients by differences, constants by
+ * samples, minima by certificates, noise by its moments. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "core/rng.h"
+#include "theory/objective.h"
+
+enum { SEEDS = 3, DRAWS = 40 };
+
+static const struct {
+    int64_t rows, cols; /* 0: the problem's own */
+} shapes[] = { { 0, 0 }, { 6, 10 }, { 5, 3 } };
+
+static double dot(const double *x, const double *y, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * y[i];
+    return sum;
+}
+
+static double norm(const double *x, int64_t n) { return sqrt(dot(x, x, n)); }
+
+static double *room(int64_t n)
+{
+    double *x = calloc((size_t)n, sizeof *x);
+    CHECK(x != NULL, "memory");
+    return x;
+}
+
+/* Uniform in direction, at this distance from the start at most. */
+static void draw_near(const ms_objective *p, double reach, uint64_t key, uint64_t *at, double *w)
+{
+    const int64_t n = ms_objective_size(p);
+    double        length;
+
+    for (int64_t i = 0; i < n; i++)
+        w[i] = ms_rand_normal(key, (*at)++);
+    length = reach * ms_rand_uniform(key, (*at)++) / norm(w, n);
+    for (int64_t i = 0; i < n; i++)
+        w[i] = p->start[i] + length * w[i];
+}
+
+static double reach_of(const ms_objective *p) { return isinf(p->radius) ? 10.0 : p->radius; }
+
+/* Calls `body` on every problem, shape and seed. */
+static void each_problem(void (*body)(const ms_objective *p, uint64_t key))
+{
+    ms_error e = { "" };
+    for (size_t k = 0; ms_objective_name(k, NULL) != NULL; k++)
+        for (size_t i = 0; i < COUNT(shapes); i++)
+            for (uint64_t seed = 0; seed < SEEDS; seed++) {
+                ms_objective p;
+                CHECK_OK_ERR(&e, ms_objective_make(&e, ms_objective_name(k, NULL), shapes[i].rows,
+                                                   shapes[i].cols, seed, &p));
+                body(&p, ms_rand_key(seed, ms_objective_name(k, NULL)));
+                ms_objective_free(&p);
+            }
+}
+
+/* Where the function is smooth between w - t d and w + t d, both halves have the slope <h, d>.  A
+ * kink between them shows as two different halves: such draws are left out, and must be few. */
+static void slope_is_the_difference(const ms_objective *p, uint64_t key)
+{
+    const int64_t n = ms_objective_size(p);
+    double       *w = room(n), *d = room(n), *h = room(n), *x = room(n);
+    const double  t    = 1e-6;
+    int           used = 0;
+    uint64_t      at   = 0;
+
+    for (int k = 0; k < DRAWS; k++) {
+        double here, ahead, behind, slope;
+        draw_near(p, fmin(reach_of(p), 2.0), key, &at, w);
+        for (int64_t i = 0; i < n; i++)
+            d[i] = ms_rand_normal(key, at++) / sqrt((double)n);
+        here = ms_objective_value(p, w, h);
+        for (int64_t i = 0; i < n; i++)
+            x[i] = w[i] + t * d[i];
+        ahead = ms_objective_value(p, x, NULL);
+        for (int64_t i = 0; i < n; i++)
+            x[i] = w[i] - t * d[i];
+        behind = ms_objective_value(p, x, NULL);
+        slope  = dot(h, d, n);
+        if (fabs((ahead - here) - (here - behind)) > 1e-11 * p->lipschitz + 1e-14) continue;
+        used++;
+        CHECK(fabs((ahead - behind) / (2.0 * t) - slope) <= 1e-7 * p->lipschitz + 1e-8,
+              "draw %d: %.12g, not %.12g", k, (ahead - behind) / (2.0 * t), slope);
+    }
+    CHECK(used >= DRAWS * 3 / 4, "only %d of %d draws are smooth", used, DRAWS);
+    free(x);
+    free(h);
+    free(d);
+    free(w);
+}
+
+static void subgradients_are_slopes(void **state)
+{
+    (void)state;
+    each_problem(slope_is_the_difference);
+}
+
+/* No chord and no subgradient in the ball is steeper than L; some are not much flatter. */
+static void no_slope_is_steeper(const ms_objective *p, uint64_t key)
+{
+    const int64_t n = ms_objective_size(p);
+    double       *w = room(n), *x = room(n), *h = room(n);
+    double        steepest = 0.0;
+    uint64_t      at       = 0;
+
+    for (int k = 0; k < DRAWS; k++) {
+        double f, g, apart = 0.0;
+        draw_near(p, reach_of(p), key, &at, w);
+        draw_near(p, reach_of(p), key, &at, x);
+        if (k % 2 == 1) /* close, and along the subgradient */
+            for (int64_t i = 0; i < n; i++)
+                x[i] = w[i];
+        f        = ms_objective_value(p, w, h);
+        steepest = fmax(steepest, norm(h, n));
+        for (int64_t i = 0; i < n && k % 2 == 1; i++)
+            x[i] -= 1e-3 * h[i] / fmax(norm(h, n), 1e-12);
+        g = ms_objective_value(p, x, NULL);
+        for (int64_t i = 0; i < n; i++)
+            apart += (w[i] - x[i]) * (w[i] - x[i]);
+        if (apart == 0.0) continue;
+        /* the chord's second end may lie 1e-3 outside of the ball */
+        steepest = fmax(steepest, fabs(f - g) / sqrt(apart) * (k % 2 == 1 ? 0.999 : 1.0));
+    }
+    CHECK(steepest <= p->lipschitz * (1.0 + 1e-9), "%.12g > L = %.12g", steepest, p->lipschitz);
+    CHECK(steepest >= 0.02 * p->lipschitz, "%.3g: L = %.3g says nothing", steepest, p->lipschitz);
+    free(h);
+    free(x);
+    free(w);
+}
+
+static void lipschitz_constants_hold(void **state)
+{
+    (void)state;
+    each_problem(no_slope_is_steeper);
+}
+
+/* f(x) >= f(w) + <h, x - w> - rho/2 |x - w|^2, near and far. */
+static void is_weakly_convex(const ms_objective *p, uint64_t key)
+{
+    const int64_t n = ms_objective_size(p);
+    double       *w = room(n), *x = room(n), *h = room(n);
+    uint64_t      at = 0;
+
+    for (int k = 0; k < DRAWS && isfinite(p->rho); k++) {
+        double f, g, line = 0.0, apart = 0.0;
+        draw_near(p, reach_of(p), key, &at, w);
+        draw_near(p, reach_of(p), key, &at, x);
+        for (int64_t i = 0; i < n; i++) {
+            x[i] = w[i] + (x[i] - w[i]) * pow(10.0, -(k % 4));
+            apart += (x[i] - w[i]) * (x[i] - w[i]);
+        }
+        f = ms_objective_value(p, w, h);
+        g = ms_objective_value(p, x, NULL);
+        for (int64_t i = 0; i < n; i++)
+            line += h[i] * (x[i] - w[i]);
+        CHECK(g - f - line + 0.5 * p->rho * apart >= -1e-12 * (fabs(f) + fabs(g) + fabs(line)),
+              "draw %d: %.6g below the parabola of rho = %g", k,
+              -(g - f - line + 0.5 * p->rho * apart), p->rho);
+    }
+    free(h);
+    free(x);
+    free(w);
+}
+
+static void weak_convexity_holds(void **state)
+{
+    (void)state;
+    each_problem(is_weakly_convex);
+}
+
+/* The network is not weakly convex: along a row whose output weight is negative the slope falls at
+ * a kink, by the same amount however short the way is. */
+static void the_network_is_not_weakly_convex(void **state)
+{
+    ms_objective p;
+    ms_error     e     = { "" };
+    double       worst = 0.0;
+    uint64_t     at    = 0;
+    (void)state;
+
+    CHECK_OK_ERR(&e, ms_objective_make(&e, "relu", 0, 0, 1, &p));
+    CHECK(isinf(p.rho), "rho %g", p.rho);
+    const int64_t n = ms_objective_size(&p);
+    double       *w = room(n), *x = room(n), *y = room(n), *h = room(n);
+    for (int k = 0; k < 4000; k++) { /* second differences over 1e-3 */
+        double bend;
+        draw_near(&p, 1.0, 77, &at, w);
+        for (int64_t i = 0; i < n; i++) {
+            const double d = 1e-3 * ms_rand_normal(78, at++) / sqrt((double)n);
+            x[i]           = w[i] + d;
+            y[i]           = w[i] - d;
+        }
+        bend = ms_objective_value(&p, x, NULL) + ms_objective_value(&p, y, NULL) -
+               2.0 * ms_objective_value(&p, w, NULL);
+        worst = fmin(worst, bend / 1e-6);
+    }
+    CHECK(worst < -0.5, "no kink points down: %g", worst);
+    free(h);
+    free(y);
+    free(x);
+    free(w);
+    ms_objective_free(&p);
+}
+
+static void minima_are_attained(const ms_objective *p, uint64_t key)
+{
+    const int64_t n  = ms_objective_size(p);
+    double       *w  = room(n);
+    uint64_t      at = 0;
+
+    if (!isnan(p->minimum)) {
+        CHECK(fabs(ms_objective_value(p, p->target, NULL) - p->minimum) <= 1e-12, "f(target) %g",
+              ms_objective_value(p, p->target, NULL));
+        CHECK(ms_objective_value(p, p->start, NULL) > p->minimum + 1e-3, "the start is no start");
+    }
+    for (int k = 0; k < DRAWS; k++) {
+        draw_near(p, reach_of(p), key, &at, w);
+        CHECK(ms_objective_value(p, w, NULL) >= (isnan(p->minimum) ? 0.0 : p->minimum), "draw %d",
+              k);
+    }
+    free(w);
+}
+
+static void known_minima_are_attained(void **state)
+{
+    (void)state;
+    each_problem(minima_are_attained);
+}
+
+/* r <- A_u^T A_u v for the rows of A (stored by entry) that are not wrong. */
+static void apply_gram(const ms_objective *p, const double *v, double *scratch, double *out)
+{
+    const int64_t size = ms_objective_size(p);
+    for (int64_t i = 0; i < p->n; i++) {
+        scratch[i] = 0.0;
+        for (int64_t k = 0; k < size && i % 20 != 0; k++)
+            scratch[i] += p->a[k * p->n + i] * v[k];
+    }
+    for (int64_t k = 0; k < size; k++)
+        out[k] = dot(p->a + k * p->n, scratch, p->n);
+}
+
+/* Sensing: signs in [-1, 1] for the right measurements that balance those of the wrong ones prove
+ * that the target is the minimum of this convex function.  Least squares finds them, by conjugate
+ * gradients. */
+static void the_target_of_sensing_is_its_minimum(void **state)
+{
+    ms_error e = { "" };
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        ms_objective p;
+        CHECK_OK_ERR(&e, ms_objective_make(&e, "sensing", 0, 0, seed, &p));
+        const int64_t size = ms_objective_size(&p);
+        double *b = room(size), *v = room(size), *r = room(size), *d = room(size), *q = room(size);
+        double *s = room(p.n), worst = 0.0;
+        for (int64_t k = 0; k < size; k++)
+            for (int64_t i = 0; i < p.n; i += 20) { /* residual at the target: -wrong */
+                double miss = -p.b[i];
+                for (int64_t j = 0; j < size; j++)
+                    miss += p.a[j * p.n + i] * p.target[j];
+                b[k] -= p.a[k * p.n + i] * (miss > 0.0 ? 1.0 : -1.0);
+            }
+        memcpy(r, b, (size_t)size * sizeof *r);
+        memcpy(d, b, (size_t)size * sizeof *d);
+        for (int it = 0; it < 400 && norm(r, size) > 1e-13 * norm(b, size); it++) {
+            const double rr = dot(r, r, size);
+            apply_gram(&p, d, s, q);
+            const double step = rr / dot(d, q, size);
+            for (int64_t k = 0; k < size; k++) {
+                v[k] += step * d[k];
+                r[k] -= step * q[k];
+            }
+            const double more = dot(r, r, size) / rr;
+            for (int64_t k = 0; k < size; k++)
+                d[k] = r[k] + more * d[k];
+        }
+        apply_gram(&p, v, s, q); /* s: the signs; q: what they add up to */
+        for (int64_t i = 0; i < p.n; i++)
+            worst = fmax(worst, fabs(s[i]));
+        for (int64_t k = 0; k < size; k++)
+            CHECK(fabs(q[k] - b[k]) <= 1e-9 * norm(b, size), "not balanced");
+        CHECK(worst <= 1.0, "seed %llu: a sign of %g", (unsigned long long)seed, worst);
+        free(s);
+        free(q);
+        free(d);
+        free(r);
+        free(v);
+        free(b);
+        ms_objective_free(&p);
+    }
+}
+
+/* Mean 0 and E|.|^2 = sigma^2 within five of their own deviations. */
+static void noise_has_its_moments(void **state)
+{
+    enum { STEPS = 4000 };
+    const double sigma = 0.7;
+    ms_objective p;
+    ms_error     e = { "" };
+    (void)state;
+
+    CHECK_OK_ERR(&e, ms_objective_make(&e, "max", 5, 4, 0, &p));
+    double *mean = room(20), *g = room(20), squares = 0.0;
+    for (int64_t t = 0; t < STEPS; t++) {
+        memset(g, 0, 20 * sizeof *g);
+        ms_objective_noise(&p, sigma, 3, t, g);
+        squares += dot(g, g, 20) / STEPS;
+        for (int i = 0; i < 20; i++)
+            mean[i] += g[i] / STEPS;
+    }
+    CHECK(fabs(squares - sigma * sigma) <= 5.0 * sigma * sigma * sqrt(2.0 / (20.0 * STEPS)),
+          "E|.|^2 = %g", squares);
+    CHECK(norm(mean, 20) <= 5.0 * sigma / sqrt((double)STEPS), "mean %g", norm(mean, 20));
+    memset(g, 0, 20 * sizeof *g);
+    ms_objective_noise(&p, 0.0, 3, 0, g);
+    CHECK(norm(g, 20) == 0.0, "sigma 0");
+    free(g);
+    free(mean);
+    ms_objective_free(&p);
+}
+
+static void the_seed_decides(void **state)
+{
+    ms_error e = { "" };
+    (void)state;
+    for (size_t k = 0; ms_objective_name(k, NULL) != NULL; k++) {
+        ms_objective a, b, c;
+        const char  *name = ms_objective_name(k, NULL);
+        CHECK_OK_ERR(&e, ms_objective_make(&e, name, 4, 6, 5, &a));
+        CHECK_OK_ERR(&e, ms_objective_make(&e, name, 4, 6, 5, &b));
+        CHECK_OK_ERR(&e, ms_objective_make(&e, name, 4, 6, 6, &c));
+        CHECK(memcmp(a.start, b.start, 24 * sizeof *a.start) == 0, "%s: another start", name);
+        CHECK(ms_objective_value(&a, c.start, NULL) == ms_objective_value(&b, c.start, NULL), "%s",
+              name);
+        CHECK(memcmp(a.start, c.start, 24 * sizeof *a.start) != 0, "%s: the same start", name);
+        ms_objective_free(&c);
+        ms_objective_free(&b);
+        ms_objective_free(&a);
+    }
+}
+
+static void what_is_not_there_is_refused(void **state)
+{
+    ms_objective p;
+    ms_error     e = { "" };
+    (void)state;
+    CHECK(ms_objective_make(&e, "phases", 0, 0, 0, &p) == MUSEC_EINVAL, "a wrong name");
+    CHECK(strstr(e.text, "\"phases\"; there are sensing, phase") != NULL, "%s", e.text);
+    CHECK(ms_objective_make(&e, "kinks", 1, 4, 0, &p) == MUSEC_EINVAL, "one row");
+    CHECK(strstr(e.text, "--rows is 1; kinks takes 2 to") != NULL, "%s", e.text);
+    CHECK(ms_objective_make(&e, "max", 4, -1, 0, &p) == MUSEC_EINVAL, "a negative side");
+    CHECK(p.start == NULL && p.a == NULL, "something is left");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(subgradients_are_slopes),
+        cmocka_unit_test(lipschitz_constants_hold),
+        cmocka_unit_test(weak_convexity_holds),
+        cmocka_unit_test(the_network_is_not_weakly_convex),
+        cmocka_unit_test(known_minima_are_attained),
+        cmocka_unit_test(the_target_of_sensing_is_its_minimum),
+        cmocka_unit_test(noise_has_its_moments),
+        cmocka_unit_test(the_seed_decides),
+        cmocka_unit_test(what_is_not_there_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

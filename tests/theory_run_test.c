@@ -1,0 +1,324 @@
+/* theory_run_test.c - Algorithm 2 by hand on one column, where the clip is a division; the hull
+ * where it is known; the polar step that never arrives; slopes of known powers. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "theory/fit.h"
+#include "theory/run.h"
+
+static double apart(const double *x, const double *y, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (x[i] - y[i]) * (x[i] - y[i]);
+    return sqrt(sum);
+}
+
+static double norm(const double *x, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    return sqrt(sum);
+}
+
+static void make(const char *name, int64_t rows, int64_t cols, uint64_t seed, ms_objective *p)
+{
+    ms_error e = { "" };
+    CHECK_OK_ERR(&e, ms_objective_make(&e, name, rows, cols, seed, p));
+}
+
+static void set_up(const ms_objective *p, const char *optimizer, int64_t steps, double sigma,
+                   ms_theory_setup *s)
+{
+    ms_error e = { "" };
+    CHECK_OK_ERR(&e, ms_theory_setup_init(&e, p, optimizer, steps, 0.1, sigma, 9, s));
+}
+
+static void run(const ms_theory_setup *s, ms_theory_result *r)
+{
+    ms_error e = { "" };
+    CHECK_OK_ERR(&e, ms_theory_run(&e, s, NULL, NULL, r));
+}
+
+/* ---- the algorithm --------------------------------------------------------------------------- */
+
+/* One column: the singular value of M is |M|.  Everything from the paper's text, kept whole. */
+static void the_algorithm_by_hand(void **state)
+{
+    enum { ROWS = 6, STEPS = 900 };
+    static const char *const names[] = { "quadratic", "phase" };
+    (void)state;
+
+    for (size_t k = 0; k < COUNT(names); k++) {
+        ms_objective     p;
+        ms_theory_setup  s;
+        ms_theory_result r;
+        make(names[k], ROWS, 1, 2, &p);
+        set_up(&p, "musec", STEPS, 0.3, &s);
+        run(&s, &r);
+        const double  dn = 0.1 * STEPS, D = pow(dn, -1.0 / 3.0), beta = pow(dn, -2.0 / 3.0);
+        const double  eta = pow(0.1, 2.0 / 3.0) * pow((double)STEPS, -1.0 / 3.0);
+        const int64_t T = (int64_t)pow(dn, 2.0 / 3.0), K = STEPS / T;
+        double(*w)[ROWS] = calloc((size_t)(K * T + 1), sizeof *w), m[ROWS] = { 0 }, h[ROWS];
+        double hbar = 0.0, sum[ROWS] = { 0 }, mean[ROWS] = { 0 };
+        CHECK(w != NULL, "memory");
+        CHECK(T == s.params.T && K == s.params.K && r.steps == K * T, "T %lld", (long long)T);
+        memcpy(w[0], p.start, sizeof w[0]);
+        for (int64_t n = 0; n <= K * T; n++) {
+            double g[ROWS], size;
+            (void)ms_objective_value(&p, w[n], h);
+            for (int i = 0; i < ROWS && n > 0; i++)
+                sum[i] += h[i];
+            if (n > 0 && n % T == 0) {
+                CHECK(fabs(norm(sum, ROWS) / (double)T - r.hbar[n / T - 1]) <= 1e-9, "epoch %lld",
+                      (long long)(n / T));
+                hbar += norm(sum, ROWS) / (double)T / (double)K;
+                memset(sum, 0, sizeof sum);
+            }
+            if (n == K * T) break;
+            memcpy(g, h, sizeof g);
+            ms_objective_noise(&p, 0.3, 9, n, g);
+            for (int i = 0; i < ROWS; i++)
+                m[i] = n == 0 ? g[i] : (1.0 - beta) * m[i] + beta * g[i];
+            size = norm(m, ROWS);
+            for (int i = 0; i < ROWS; i++) {
+                if (size > D) m[i] *= D / size;
+                w[n + 1][i] = w[n][i] - eta * m[i];
+            }
+        }
+        for (int64_t t = 0; t < T; t++)
+            for (int i = 0; i < ROWS; i++)
+                mean[i] += w[r.picked * T + t][i] / (double)T;
+        CHECK(fabs(hbar - r.hbar_mean) <= 1e-9, "%g, not %g", r.hbar_mean, hbar);
+        CHECK(apart(mean, r.returned, ROWS) <= 1e-9, "the point returned");
+        CHECK(r.picked >= 0 && r.picked < K, "epoch %lld", (long long)r.picked);
+        CHECK(fabs(ms_objective_value(&p, w[K * T], NULL) - r.f_end) <= 1e-9, "f at the end");
+        free(w);
+        ms_theory_result_free(&r);
+        ms_objective_free(&p);
+    }
+}
+
+/* The library averages W_1 ... W_T, the paper W_0 ... W_{T-1}: they differ by (W_T - W_0) / T.  An
+ * epoch stays in the ball, in half of it even.  What the theorem promises holds. */
+static void averages_balls_and_bounds(void **state)
+{
+    (void)state;
+    for (size_t k = 0; ms_objective_name(k, NULL) != NULL; k++)
+        for (uint64_t seed = 0; seed < 2; seed++) {
+            const char      *name = ms_objective_name(k, NULL);
+            ms_objective     p;
+            ms_theory_setup  s;
+            ms_theory_result r;
+            make(name, 0, 0, seed, &p);
+            set_up(&p, "musec", 2500, 0.5 * (double)seed, &s);
+            run(&s, &r);
+            const int64_t n = ms_objective_size(&p);
+            for (int64_t i = 0; i < n; i++)
+                CHECK(fabs(r.library_average[i] - r.returned[i] -
+                           r.epoch_move[i] / (double)s.params.T) <= 1e-13,
+                      "%s: the averages", name);
+            CHECK(r.spread <= 0.1 * (double)(s.params.T + 1) / (2.0 * (double)s.params.T) + 1e-12,
+                  "%s: spread %g", name, r.spread);
+            CHECK(r.travel <= p.radius, "%s left its ball: %g", name, r.travel);
+            CHECK(r.f_end < r.f_start, "%s: f from %g to %g", name, r.f_start, r.f_end);
+            if (s.weakly_convex && s.params.all_hold)
+                CHECK(r.hbar_mean <= s.params.bound.total, "%s: %g above %g", name, r.hbar_mean,
+                      s.params.bound.total);
+            ms_theory_result_free(&r);
+            ms_objective_free(&p);
+        }
+}
+
+/* The same bits again; another seed, another epoch or noise. */
+static void runs_repeat(void **state)
+{
+    ms_objective     p;
+    ms_theory_setup  s;
+    ms_theory_result a, b;
+    (void)state;
+    make("sensing", 0, 0, 4, &p);
+    set_up(&p, "soft-musec", 600, 0.5, &s);
+    run(&s, &a);
+    run(&s, &b);
+    CHECK(a.hbar_mean == b.hbar_mean && a.f_end == b.f_end, "another run");
+    ms_theory_result_free(&b);
+    s.seed = 10;
+    run(&s, &b);
+    CHECK(a.f_end != b.f_end, "the same noise");
+    ms_theory_result_free(&b);
+    ms_theory_result_free(&a);
+    ms_objective_free(&p);
+}
+
+/* ---- every optimizer ------------------------------------------------------------------------- */
+
+/* Each by its own step: an epoch moves no further than delta (those that divide by a running scale
+ * may be a little over it), and f falls. */
+static void every_optimizer_runs(void **state)
+{
+    (void)state;
+    for (size_t k = 0; musec_optim_name(k, NULL) != NULL; k++) {
+        const char      *name = musec_optim_name(k, NULL);
+        ms_objective     p;
+        ms_theory_setup  s;
+        ms_theory_result r;
+        make("sensing", 0, 0, 0, &p);
+        set_up(&p, name, 3000, 0.0, &s);
+        run(&s, &r);
+        CHECK(!r.diverged && r.f_end < r.f_start, "%s: f from %g to %g", name, r.f_start, r.f_end);
+        if (strcmp(name, "sgdm") != 0)
+            CHECK(r.spread <= 0.2, "%s moves %g in an epoch", name, r.spread);
+        ms_theory_result_free(&r);
+        ms_objective_free(&p);
+    }
+}
+
+/* Where the exact polar factor hops: <U, W> does not move at all, |Hbar| is 0.1 in every epoch but
+ * for the rest of one hop, and Musec arrives. */
+static void the_polar_step_hops(void **state)
+{
+    ms_objective     p;
+    ms_theory_setup  s;
+    ms_theory_result r;
+    (void)state;
+    make("kinks", 0, 0, 1, &p);
+    for (int64_t steps = 2000; steps <= 16000; steps *= 8) {
+        set_up(&p, "muon", steps, 0.0, &s);
+        s.optim.ns_mode = MUSEC_NS_EXACT;
+        s.optim.beta    = 0.5;
+        run(&s, &r);
+        CHECK(r.f_end >= 0.1, "f %g", r.f_end);
+        for (int64_t k = 0; k < s.params.K; k++)
+            CHECK(r.hbar[k] >= 0.1 * (1.0 - 1e-9) && r.hbar[k] <= 0.1 + 2.0 / (double)s.params.T,
+                  "epoch %lld: %g", (long long)k, r.hbar[k]);
+        ms_theory_result_free(&r);
+    }
+    set_up(&p, "musec", 16000, 0.0, &s);
+    run(&s, &r);
+    CHECK(r.f_end <= 0.01 && r.hbar_mean <= 0.06, "Musec: f %g, |Hbar| %g", r.f_end, r.hbar_mean);
+    ms_theory_result_free(&r);
+    ms_objective_free(&p);
+}
+
+static void divergence_is_a_result(void **state)
+{
+    ms_objective     p;
+    ms_theory_setup  s;
+    ms_theory_result r;
+    (void)state;
+    make("quadratic", 0, 0, 0, &p);
+    set_up(&p, "sgdm", 1000, 0.0, &s);
+    s.optim.lr   = 1e9;
+    s.optim.beta = 1.0;
+    run(&s, &r);
+    CHECK(r.diverged && r.steps < 1000 && isnan(r.hbar_mean), "%lld steps", (long long)r.steps);
+    ms_theory_result_free(&r);
+    ms_objective_free(&p);
+}
+
+static void setups_are_refused(void **state)
+{
+    ms_objective    p;
+    ms_theory_setup s;
+    ms_error        e = { "" };
+    (void)state;
+    make("max", 0, 0, 0, &p);
+    CHECK(ms_theory_setup_init(&e, &p, "musik", 1000, 0.1, 0.0, 0, &s) == MUSEC_EINVAL, "a name");
+    CHECK(strstr(e.text, "\"musik\"; there are musec, soft-musec") != NULL, "%s", e.text);
+    CHECK(ms_theory_setup_init(&e, &p, "musec", 1, 1000.0, 0.0, 0, &s) == MUSEC_EINVAL, "T > N");
+    CHECK(strstr(e.text, "more steps or a smaller --delta") != NULL, "%s", e.text);
+    CHECK(ms_theory_setup_init(&e, &p, "musec", 100, -1.0, 0.0, 0, &s) == MUSEC_EINVAL, "delta");
+    CHECK(ms_theory_setup_init(&e, &p, "musec", 100, 0.1, NAN, 0, &s) == MUSEC_EINVAL, "sigma");
+    ms_objective_free(&p);
+}
+
+/* ---- the hull -------------------------------------------------------------------------------- */
+
+static ms_hull hull_at(const ms_objective *p, const double *centre, double delta, int64_t samples)
+{
+    ms_error e = { "" };
+    ms_hull  h;
+    CHECK_OK_ERR(&e, ms_hull_distance(&e, p, centre, delta, samples, 5, &h));
+    CHECK(h.certified && h.lower <= h.upper, "%g to %g", h.lower, h.upper);
+    return h;
+}
+
+/* Crossed kinks: one side, two sides of V's kink, all four. */
+static void hulls_of_kinks(void **state)
+{
+    ms_objective p;
+    (void)state;
+    make("kinks", 4, 6, 3, &p); /* the start is U + V / 1000 or a little more */
+    CHECK(fabs(hull_at(&p, p.start, 0.0005, 64).upper - hypot(0.1, 1.0)) <= 1e-12, "one side");
+    CHECK(fabs(hull_at(&p, p.start, 0.1, 64).upper - 0.1) <= 1e-8, "two sides");
+    CHECK(hull_at(&p, p.target, 0.1, 64).upper <= 1e-8, "the minimum");
+    ms_objective_free(&p);
+}
+
+/* One row with weight 1: subgradients are W - W*, so the distance is |W - W*| - delta.  Samples
+ * come near it from above; the first alone is delta away. */
+static void hulls_of_a_ball(void **state)
+{
+    ms_objective p;
+    (void)state;
+    make("quadratic", 1, 12, 3, &p);
+    const double far = apart(p.start, p.target, 12), delta = 0.3;
+    const double h = hull_at(&p, p.start, delta, 200).upper;
+    CHECK(h >= far - delta - 1e-12 && h <= far - 0.95 * delta, "%g, not %g", h, far - delta);
+    CHECK(fabs(hull_at(&p, p.start, delta, 1).upper - far) <= 1e-12, "one sample");
+    CHECK(hull_at(&p, p.target, delta, 200).upper <= 1e-12, "at the minimum");
+    ms_objective_free(&p);
+}
+
+static void hulls_are_refused(void **state)
+{
+    ms_objective p;
+    ms_hull      h;
+    ms_error     e = { "" };
+    (void)state;
+    make("max", 0, 0, 0, &p);
+    CHECK(ms_hull_distance(&e, &p, p.start, 0.1, 0, 0, &h) == MUSEC_EINVAL, "no samples");
+    CHECK(ms_hull_distance(&e, &p, p.start, NAN, 8, 0, &h) == MUSEC_EINVAL, "no ball");
+    ms_objective_free(&p);
+}
+
+/* ---- slopes ---------------------------------------------------------------------------------- */
+
+static void slopes_of_powers(void **state)
+{
+    const double    x[] = { 1.0, 2.0, 4.0, 8.0 };
+    double          y[3][4];
+    ms_theory_slope s;
+    (void)state;
+    for (int i = 0; i < 3; i++) /* exponents -0.4, -0.3, -0.2: mean -0.3, deviation 0.1 */
+        for (int k = 0; k < 4; k++)
+            y[i][k] = (i + 1.0) * pow(x[k], -0.4 + 0.1 * i);
+    s = ms_theory_slope_fit(x, &y[0][0], 3, 4);
+    CHECK(fabs(s.mean + 0.3) <= 1e-12 && s.seeds == 3, "%g", s.mean);
+    CHECK(fabs(s.high - s.low - 2.0 * 4.30265 * 0.1 / sqrt(3.0)) <= 1e-4, "%g", s.high - s.low);
+    y[1][2] = 0.0; /* no logarithm: that seed is left out */
+    s       = ms_theory_slope_fit(x, &y[0][0], 3, 4);
+    CHECK(fabs(s.mean + 0.3) <= 1e-12 && s.seeds == 2, "%g", s.mean);
+    CHECK(isnan(ms_theory_slope_fit(x, &y[0][0], 1, 1).mean), "one point");
+    CHECK(isnan(ms_theory_slope_fit(x, &y[0][0], 1, 4).low), "one seed has no interval");
+    CHECK(fabs(ms_theory_student(10) - 2.22814) <= 1e-3 &&
+              fabs(ms_theory_student(30) - 2.04227) <= 1e-4,
+          "t(10) %g, t(30) %g", ms_theory_student(10), ms_theory_student(30));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_algorithm_by_hand), cmocka_unit_test(averages_balls_and_bounds),
+        cmocka_unit_test(runs_repeat),           cmocka_unit_test(every_optimizer_runs),
+        cmocka_unit_test(the_polar_step_hops),   cmocka_unit_test(divergence_is_a_result),
+        cmocka_unit_test(setups_are_refused),    cmocka_unit_test(hulls_of_kinks),
+        cmocka_unit_test(hulls_of_a_ball),       cmocka_unit_test(hulls_are_refused),
+        cmocka_unit_test(slopes_of_powers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
