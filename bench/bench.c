@@ -31,7 +31,7 @@ static void blas_threads(int n)
 
 musec_status ms_bench_cblas(ms_device *d, void *product)
 {
-    const ms_product *p = product;
+    const ms_bench_product *p = product;
     (void)d;
     blas_threads(omp_get_max_threads());
     for (int64_t i = 0; i < p->c.count; i++)
@@ -45,7 +45,7 @@ musec_status ms_bench_cblas(ms_device *d, void *product)
 
 musec_status ms_bench_gemm(ms_device *d, void *product)
 {
-    const ms_product *p = product;
+    const ms_bench_product *p = product;
     return d->ops->gemm(d, 1.0, p->a, p->b, 0.0, p->c);
 }
 
@@ -63,7 +63,7 @@ done:
 
 static musec_status run_copy(ms_device *d, void *state)
 {
-    const ms_product *p = state;
+    const ms_bench_product *p = state;
     return d->ops->copy(d, p->a, p->c);
 }
 
@@ -81,13 +81,13 @@ done:
 
 static musec_status try_products(ms_bench *b, musec_dtype dtype, int64_t count, int64_t n)
 {
-    const ms_mark mark = ms_arena_mark(&b->d->scratch);
-    const double  flop = 2.0 * (double)(count * n * n * n);
-    const bool    blas = dtype == MUSEC_F32 && strcmp(b->d->ops->name, "cpu") == 0;
-    ms_product    p;
-    ms_candidate  table  = { .run = ms_bench_gemm, .state = &p, .settle = true };
-    ms_candidate  direct = { .run = ms_bench_cblas, .state = &p, .settle = true };
-    musec_status  st     = MUSEC_OK;
+    const ms_mark    mark = ms_arena_mark(&b->d->scratch);
+    const double     flop = 2.0 * (double)(count * n * n * n);
+    const bool       blas = dtype == MUSEC_F32 && strcmp(b->d->ops->name, "cpu") == 0;
+    ms_bench_product p;
+    ms_candidate     table  = { .run = ms_bench_gemm, .state = &p, .settle = true };
+    ms_candidate     direct = { .run = ms_bench_cblas, .state = &p, .settle = true };
+    musec_status     st     = MUSEC_OK;
     TRY(ms_bench_random(b, dtype, count, n, n, 1.0, &p.a));
     TRY(ms_bench_random(b, dtype, count, n, n, 1.0, &p.b));
     TRY(ms_bench_random(b, dtype, count, n, n, 1.0, &p.c));
@@ -100,10 +100,10 @@ done:
 
 static musec_status try_copy(ms_bench *b, int64_t n)
 {
-    const ms_mark mark = ms_arena_mark(&b->d->scratch);
-    ms_product    p;
-    ms_candidate  c  = { .run = run_copy, .state = &p };
-    musec_status  st = MUSEC_OK;
+    const ms_mark    mark = ms_arena_mark(&b->d->scratch);
+    ms_bench_product p;
+    ms_candidate     c  = { .run = run_copy, .state = &p };
+    musec_status     st = MUSEC_OK;
     TRY(ms_bench_random(b, MUSEC_F32, 1, n, n, 1.0, &p.a));
     TRY(ms_bench_random(b, MUSEC_F32, 1, n, n, 1.0, &p.c));
     TRY(best_rate(b, &c, 2.0 * sizeof(float) * (double)(n * n), &b->peaks.copy));

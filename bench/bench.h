@@ -62,9 +62,9 @@ musec_status ms_bench_random(ms_bench *b, musec_dtype dtype, int64_t count, int6
 
 /* c = a b as candidates for ms_time_group: by the BLAS itself, with all its threads, and through
  * the op table. */
-typedef struct ms_product {
+typedef struct ms_bench_product {
     ms_mat a, b, c;
-} ms_product;
+} ms_bench_product;
 musec_status ms_bench_cblas(ms_device *d, void *product);
 musec_status ms_bench_gemm(ms_device *d, void *product);
 

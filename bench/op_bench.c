@@ -25,19 +25,19 @@ enum { ITERS = 5 };
 
 static musec_status run_gemm_sym(ms_device *d, void *state)
 {
-    const ms_product *p = state;
+    const ms_bench_product *p = state;
     return d->ops->gemm_sym(d, 1.0, p->a, p->b, 0.0, p->c);
 }
 
 static musec_status run_square(ms_device *d, void *state)
 {
-    const ms_product *p = state;
+    const ms_bench_product *p = state;
     return d->ops->gemm_sym(d, 1.0, p->a, p->a, 0.0, p->c);
 }
 
 static musec_status run_gram(ms_device *d, void *state)
 {
-    const ms_product *p = state;
+    const ms_bench_product *p = state;
     return d->ops->gram(d, p->a, p->c);
 }
 
@@ -49,7 +49,7 @@ static musec_status bench_product(ms_bench *b, int64_t batch, int64_t m, int64_t
     const bool               cpu     = strcmp(b->d->ops->name, "cpu") == 0;
     const bool               square  = m == n && n == k;
     const double             flops   = 2.0 * (double)(batch * m * n * k);
-    ms_product               p;
+    ms_bench_product         p;
     ms_candidate             c[] = { { cpu ? ms_bench_cblas : ms_bench_gemm, &p, true, 0, 0 },
                                      { ms_bench_gemm, &p, true, 0, 0 },
                                      { run_gemm_sym, &p, false, 0, 0 },

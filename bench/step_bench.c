@@ -134,6 +134,8 @@ static musec_status make_model(ms_bench *b, model *m)
     if (copy != MUSEC_F32) TRY(take(b, m, copy, m->copies));
     for (int64_t i = 0; i < m->n; i++)
         TRY(b->d->ops->normal(b->d, 7 + (uint64_t)i, 0.0, 0.02, ms_mat_of(m->weights[i])));
+    for (int64_t i = 0; i < m->n && copy != MUSEC_F32; i++)
+        TRY(b->d->ops->copy(b->d, ms_mat_of(m->weights[i]), ms_mat_of(m->copies[i])));
     for (int s = 0; s < m->sets; s++) {
         TRY(take(b, m, MUSEC_F32, m->grads[s]));
         for (int64_t i = 0; i < m->n; i++)

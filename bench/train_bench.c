@@ -27,19 +27,19 @@ static const struct {
                      { "muon", "muon", "ns-iters", "5" } };
 
 typedef struct job {
-    ms_train_config cfg;
-    ms_schedule     schedule;
-    ms_step_plan    plan;
-    musec_dtype     dtype; /* of activations */
-    ms_gpt         *gpt;
-    musec_optim    *optim[OPTIMS];
-    musec_view     *grads;
-    int32_t        *ids, *targets, *doc;
-    double          pairs; /* of query and visible key, in one layer */
-    ms_mat          q, k, v, o, dq, dk, dv, lse;
-    ms_ids          device_doc;
-    ms_vec          max_logit;
-    ms_product      product;
+    ms_train_config  cfg;
+    ms_schedule      schedule;
+    ms_step_plan     plan;
+    musec_dtype      dtype; /* of activations */
+    ms_gpt          *gpt;
+    musec_optim     *optim[OPTIMS];
+    musec_view      *grads;
+    int32_t         *ids, *targets, *doc;
+    double           pairs; /* of query and visible key, in one layer */
+    ms_mat           q, k, v, o, dq, dk, dv, lse;
+    ms_ids           device_doc;
+    ms_vec           max_logit;
+    ms_bench_product product;
 } job;
 
 /* ---- what is timed --------------------------------------------------------------------------- */

@@ -24,6 +24,23 @@ if(NOT CMAKE_CUDA_COMPILER)
   return()
 endif()
 
+# Its version is asked before the language is enabled: an old nvcc does not know the chips and
+# would end the configuration.
+execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_words ERROR_QUIET)
+string(REGEX MATCH "release ([0-9]+)\\.([0-9]+)" nvcc_release "${nvcc_words}")
+if(NOT nvcc_release OR CMAKE_MATCH_1 LESS 12)
+  set(nvcc_is "${CMAKE_CUDA_COMPILER} is of no known release")
+  if(nvcc_release)
+    set(nvcc_is "${CMAKE_CUDA_COMPILER} is of CUDA ${CMAKE_MATCH_1}.${CMAKE_MATCH_2}")
+  endif()
+  if(MUSEC_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "MUSEC_CUDA is ON, but ${nvcc_is}: install CUDA 12 or later and name its "
+      "nvcc with -DCMAKE_CUDA_COMPILER, or configure with -DMUSEC_CUDA=OFF")
+  endif()
+  message(STATUS "${nvcc_is}, 12 is needed: no CUDA device")
+  return()
+endif()
+
 set(CMAKE_CUDA_ARCHITECTURES ${MUSEC_CUDA_ARCHITECTURES})
 set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)

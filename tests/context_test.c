@@ -1,9 +1,16 @@
 /* context_test.c - the CUDA device when something is wrong: chips that are too old, memory that is
  * not there, a device that is lost, libraries that are missing. */
+#define _POSIX_C_SOURCE 200809L /* setenv */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
+#include "core/directory.h"
+#include "core/file.h"
 #include "device_rig.h"
+#include "scratch.h"
 
 #ifdef MS_HAVE_CUDA
 
@@ -55,6 +62,72 @@ static void a_device_that_is_not_there(void **state)
     CHECK(d == NULL && why[0] != '\0', "no words");
 }
 
+/* Contexts of two GPUs in turns, and from another thread: each chooses its own. */
+static void *fill_elsewhere(void *arg)
+{
+    stack *s = arg;
+    CHECK_OK(s->d, s->d->ops->fill(s->d, 3.0, s->mat));
+    CHECK_OK(s->d, s->d->ops->sync(s->d));
+    return NULL;
+}
+
+static void several_gpus_in_turns(void **state)
+{
+    ms_device *d[2] = { open_cuda(), NULL };
+    stack      s[2], c[2];
+    pthread_t  thread;
+    char       why[256];
+    (void)state;
+    if (musec_ctx_create_why(&d[1], "cuda:1", why, sizeof why) != MUSEC_OK) {
+        musec_ctx_destroy(d[0]);
+        SKIP("%s", why);
+    }
+    for (int i = 0; i < 2; i++)
+        s[i] = stack_random(d[i], MUSEC_F32, 1, 64, 64, 1);
+    for (int i = 0; i < 2; i++) {
+        CHECK(pthread_create(&thread, NULL, fill_elsewhere, &s[i]) == 0, "no thread");
+        CHECK(pthread_join(thread, NULL) == 0, "no end");
+        c[i] = stack_make(d[i], MUSEC_F32, 1, 64, 64);
+        CHECK_OK(d[i], d[i]->ops->gemm(d[i], 1.0, s[i].mat, s[i].mat, 0.0, c[i].mat));
+    }
+    for (int i = 0; i < 2; i++) {
+        stack_receive(&c[i]);
+        CHECK(ms_at(c[i].host, 0, 63, 63) == 64.0 * 9.0, "%g", ms_at(c[i].host, 0, 63, 63));
+        stack_free(&c[i]);
+        stack_free(&s[i]);
+        musec_ctx_destroy(d[i]);
+    }
+}
+
+/* What a context that is not deterministic has timed is there for the next, unless it is damaged:
+ * then it is timed again, and the product is the same. */
+static void timed_products_are_kept(void **state)
+{
+    ms_names files = { 0 };
+    ms_error e     = { "" };
+    char     dir[MS_PATH_MAX];
+    (void)state;
+    snprintf(dir, sizeof dir, "%s", fresh_dir());
+    setenv("MUSEC_CACHE", dir, 1);
+    for (int turn = 0; turn < 3; turn++) {
+        ms_device *d = open_cuda();
+        CHECK(musec_ctx_set_deterministic(d, 0) == MUSEC_OK, "not deterministic");
+        stack s = stack_make(d, MUSEC_F32, 1, 64, 64), c = stack_make(d, MUSEC_F32, 1, 64, 64);
+        CHECK_OK(d, d->ops->fill(d, 3.0, s.mat));
+        CHECK_OK(d, d->ops->gemm(d, 1.0, s.mat, s.mat, 0.0, c.mat));
+        stack_receive(&c);
+        CHECK(ms_at(c.host, 0, 63, 63) == 64.0 * 9.0, "%g", ms_at(c.host, 0, 63, 63));
+        stack_free(&c), stack_free(&s);
+        musec_ctx_destroy(d);
+        ms_names_free(&files);
+        CHECK_OK_ERR(&e, ms_directory_names(&e, dir, &files));
+        CHECK(files.n == 1, "%zu files", files.n);
+        if (turn == 1) put_file(path_in(dir, files.at[0]), "no plans", 8);
+    }
+    ms_names_free(&files);
+    unsetenv("MUSEC_CACHE");
+}
+
 /* After a refusal, all goes on. */
 static void memory_that_is_not_there(void **state)
 {
@@ -62,6 +135,8 @@ static void memory_that_is_not_there(void **state)
     (void)state;
     void *p = NULL;
     CHECK(d->ops->alloc(d, (size_t)1 << 46, &p) == MUSEC_ENOMEM && p == NULL, "64 TiB");
+    CHECK(strstr(d->error.text, "free on") != NULL, "the words: %s", d->error.text);
+    CHECK(ms_scratch_bytes(d, (size_t)1 << 46, &p) == MUSEC_ENOMEM && p == NULL, "workspace");
     CHECK(strstr(d->error.text, "free on") != NULL, "the words: %s", d->error.text);
     stack s = stack_random(d, MUSEC_F32, 1, 4, 4, 1);
     stack_receive(&s);
@@ -95,6 +170,8 @@ int main(void)
         cmocka_unit_test(old_chips_are_refused_by_name),
         cmocka_unit_test(missing_libraries_are_named),
         cmocka_unit_test(a_device_that_is_not_there),
+        cmocka_unit_test(several_gpus_in_turns),
+        cmocka_unit_test(timed_products_are_kept),
         cmocka_unit_test(memory_that_is_not_there),
         cmocka_unit_test(a_lost_device_says_so),
     };

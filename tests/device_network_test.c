@@ -5,6 +5,7 @@
  * Bounds are a few eps of the dtype for each operation, and n eps for a sum of n terms; where
  * numbers are small integers and powers of two nothing is rounded, and the answer is exact. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
@@ -39,6 +40,37 @@ TEST_EACH_DEVICE(embed_grad_adds_in_order, dev)
                       "token %lld is not row %d", (long long)i, tokens[i]);
         stack_free(&dout), stack_free(&dtab), stack_free(&want);
     }
+    dev->ops->free(dev, ids.data);
+}
+
+/* Ids of one token, of a few, and of so many that they are added in another way; rows that are read
+ * in vectors, in pairs and one by one. */
+TEST_EACH_DEVICE(embed_grad_of_frequent_ids_adds_in_order, dev)
+{
+    enum { TOKENS = 700, ROWS = 300 };
+    static const musec_dtype dtypes[] = { MUSEC_F32, MUSEC_BF16, MUSEC_F16 };
+    static const int64_t     widths[] = { 264, 6, 7 };
+    int32_t                  tokens[TOKENS];
+    for (int i = 0; i < TOKENS; i++)
+        tokens[i] = i % 3 != 0 ? 5 : i % 2 != 0 ? 7 + i % 4 : i % ROWS;
+    const ms_ids ids = ids_make(dev, tokens, TOKENS);
+    for (size_t t = 0; t < COUNT(dtypes); t++)
+        for (size_t w = 0; w < COUNT(widths) && ms_device_has(dev, dtypes[t]); w++) {
+            const int64_t cols = widths[w];
+            stack         dout = stack_random(dev, dtypes[t], 1, TOKENS, cols, 1);
+            stack         dtab = stack_random(dev, MUSEC_F32, 1, ROWS, cols, 2);
+            stack         want = stack_random(dev, MUSEC_F32, 1, ROWS, cols, 2);
+            for (int64_t i = 0; i < TOKENS; i++)
+                for (int64_t j = 0; j < cols; j++)
+                    ms_put(want.host, 0, tokens[i], j,
+                           ms_at(want.host, 0, tokens[i], j) + ms_at(dout.host, 0, i, j));
+            CHECK_OK(dev, dev->ops->embed_grad(dev, ids, dout.mat, dtab.mat));
+            stack_receive(&dtab);
+            CHECK(memcmp(dtab.host.data, want.host.data, want.bytes) == 0,
+                  "%s, %lld columns: another order or sum", ms_dtype_name(dtypes[t]),
+                  (long long)cols);
+            stack_free(&dout), stack_free(&dtab), stack_free(&want);
+        }
     dev->ops->free(dev, ids.data);
 }
 
@@ -436,15 +468,96 @@ TEST_EACH_DEVICE(xent_of_huge_logits, dev)
     dev->ops->free(dev, ids.data);
 }
 
+/* What the formulas of device.h give, in double. */
+static double softmax_grad(const ms_xent *x, const ms_mat raw, int64_t row, int64_t j, double *z,
+                           double *slope)
+{
+    double top = -INFINITY, sum = 0.0;
+    for (int64_t k = 0; k < raw.cols; k++) {
+        const double y = ms_at(raw, 0, row, k), t = tanh(y / x->cap_scale);
+        const double s = 1.0 / (1.0 + exp(-(y + x->cap_shift) / x->cap_width));
+        z[k] = y, slope[k] = 1.0;
+        if (x->cap == MS_CAP_TANH) z[k] = x->cap_scale * t, slope[k] = 1.0 - t * t;
+        if (x->cap == MS_CAP_SIGMOID)
+            z[k] = x->cap_scale * s, slope[k] = x->cap_scale / x->cap_width * s * (1.0 - s);
+        top = fmax(top, z[k]);
+    }
+    for (int64_t k = 0; k < raw.cols; k++)
+        sum += exp(z[k] - top);
+    return slope[j] * exp(z[j] - top) / sum;
+}
+
+/* More rows than a GPU has blocks, so that one goes from row to row; caps near and far from what
+ * exp takes; rows of one width for each way.  A few elements of every row are looked at: ends,
+ * middle, the target. */
+static void check_rows(ms_device *dev, musec_dtype t, int64_t rows, int64_t cols, ms_cap cap,
+                       double scale)
+{
+    stack    y       = stack_random(dev, t, 1, rows, cols, 77);
+    stack    was     = stack_random(dev, t, 1, rows, cols, 77);
+    int32_t *targets = malloc((size_t)rows * sizeof *targets);
+    double  *z = malloc((size_t)cols * sizeof *z), *slope = malloc((size_t)cols * sizeof *slope);
+    double   loss[2] = { 0.0, 0.0 };
+    for (int64_t i = 0; i < rows; i++)
+        targets[i] = (int32_t)(i * 7919 % cols);
+    const ms_ids  ids = ids_make(dev, targets, rows);
+    const ms_xent x   = { .cap        = cap,
+                          .cap_scale  = scale,
+                          .cap_shift  = 1.0,
+                          .cap_width  = 2.0,
+                          .targets    = ids,
+                          .n_weights  = 1,
+                          .weights    = { 1.0 },
+                          .grad_scale = 1.0 };
+    run_xent(dev, x, &y, loss);
+    CHECK(isfinite(loss[0]), "loss %g", loss[0]);
+    for (int64_t i = 0; i < rows; i += rows / 97 + 1) {
+        const int64_t look[] = { 0, cols / 2, cols - 1, targets[i] };
+        for (size_t k = 0; k < COUNT(look); k++) {
+            const double p    = softmax_grad(&x, was.host, i, look[k], z, slope);
+            const double want = p - (look[k] == targets[i] ? slope[look[k]] : 0.0);
+            const double got  = ms_at(y.host, 0, i, look[k]);
+            /* half an eps of the dtype; a capped logit is off by some eps of float32 times the
+             * cap, which is relative in p; the least numbers of f16 are 6e-8 apart */
+            CHECK(fabs(got - want) <=
+                      0.51 * ms_dtype_eps(t) * fabs(want) + 4e-5 * p + 1e-6 * slope[look[k]] + 4e-8,
+                  "%lld x %lld, cap %d of %g: (%lld, %lld) is %g, not %g", (long long)rows,
+                  (long long)cols, (int)cap, scale, (long long)i, (long long)look[k], got, want);
+        }
+    }
+    stack_free(&y), stack_free(&was);
+    dev->ops->free(dev, ids.data);
+    free(slope), free(z), free(targets);
+}
+
+TEST_EACH_DEVICE(xent_goes_from_row_to_row, dev)
+{
+    if (ms_device_has(dev, MUSEC_F16)) check_rows(dev, MUSEC_F16, 1300, 264, MS_CAP_SIGMOID, 23.0);
+    if (!ms_device_has(dev, MUSEC_BF16)) return;
+    check_rows(dev, MUSEC_BF16, 1300, 264, MS_CAP_NONE, 1.0);
+    check_rows(dev, MUSEC_BF16, 1300, 264, MS_CAP_TANH, 50.0);
+    check_rows(dev, MUSEC_BF16, 280, 14400, MS_CAP_NONE, 1.0);
+    check_rows(dev, MUSEC_BF16, 280, 14400, MS_CAP_TANH, 15.0);
+    check_rows(dev, MUSEC_BF16, 280, 14400, MS_CAP_SIGMOID, 60.0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(embed_grad_adds_in_order),  cmocka_unit_test(rmsnorm_gives_rms_one),
-        cmocka_unit_test(rmsnorm_adds_eps_and_beta), cmocka_unit_test(rope_is_relative),
-        cmocka_unit_test(rope_turns_the_right_pair), cmocka_unit_test(rope_may_normalise),
-        cmocka_unit_test(relu2_of_special_values),   cmocka_unit_test(gates_open_and_shut),
-        cmocka_unit_test(mix_grad_accumulates),      cmocka_unit_test(uniform_logits_cost_log_n),
-        cmocka_unit_test(caps_have_their_values),    cmocka_unit_test(xent_of_huge_logits),
+        cmocka_unit_test(embed_grad_adds_in_order),
+        cmocka_unit_test(embed_grad_of_frequent_ids_adds_in_order),
+        cmocka_unit_test(rmsnorm_gives_rms_one),
+        cmocka_unit_test(rmsnorm_adds_eps_and_beta),
+        cmocka_unit_test(rope_is_relative),
+        cmocka_unit_test(rope_turns_the_right_pair),
+        cmocka_unit_test(rope_may_normalise),
+        cmocka_unit_test(relu2_of_special_values),
+        cmocka_unit_test(gates_open_and_shut),
+        cmocka_unit_test(mix_grad_accumulates),
+        cmocka_unit_test(uniform_logits_cost_log_n),
+        cmocka_unit_test(caps_have_their_values),
+        cmocka_unit_test(xent_of_huge_logits),
+        cmocka_unit_test(xent_goes_from_row_to_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

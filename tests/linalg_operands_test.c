@@ -310,9 +310,9 @@ static void refused(ms_device *dev, musec_dtype input, int operands, musec_statu
 
 TEST_EACH_DEVICE(other_operands_are_refused, dev)
 {
-    refused(dev, MUSEC_F32, 17, MUSEC_EINVAL, "operands");
-    refused(dev, MUSEC_F32, MUSEC_F64, MUSEC_EINVAL, "operands");
-    refused(dev, MUSEC_F64, MUSEC_F32, MUSEC_EINVAL, "operands");
+    refused(dev, MUSEC_F32, 17, MUSEC_EINVAL, "operands of unknown (dtype 17)");
+    refused(dev, MUSEC_F32, MUSEC_F64, MUSEC_EINVAL, "operands of f64");
+    refused(dev, MUSEC_F64, MUSEC_F32, MUSEC_EINVAL, "operands of f32");
     refused(dev, MUSEC_F64, MUSEC_F16, MUSEC_EINVAL, "f32");
     if (!ms_device_has(dev, MUSEC_F16))
         refused(dev, MUSEC_F32, MUSEC_F16, MUSEC_ENOTSUP, "no arithmetic in f16");

@@ -260,6 +260,28 @@ static void check_operands(ms_device *dev, musec_dtype type, const struct rule *
     rig_free(&wide), rig_free(&narrow);
 }
 
+/* On a device that rounds those of float32 unless told otherwise. */
+TEST_EACH_DEVICE(operands_are_told_where_they_are_rounded, dev)
+{
+    static const rig_param   params[] = { { .name = "a", .rows = 12, .cols = 20 } };
+    const ms_device_kind    *real     = dev->kind;
+    ms_device_kind           other    = *real;
+    static const musec_dtype dtypes[] = { MUSEC_F32, MUSEC_F64 };
+    char                     text[4096];
+    musec_optim_config       cfg = rig_config("soft-musec", "ns-mode=fast");
+    cfg.operands                 = 0; /* auto */
+    other.operands               = MUSEC_F16;
+    dev->kind                    = &other;
+    for (size_t i = 0; i < COUNT(dtypes); i++) {
+        rig r = rig_make_with(dev, &cfg, dtypes[i], params, COUNT(params), 6);
+        musec_optim_describe(r.opt, text, sizeof text);
+        CHECK((strstr(text, "operands f16") != NULL) == (dtypes[i] == MUSEC_F32), "%s: %s",
+              ms_dtype_name(dtypes[i]), text);
+        rig_free(&r);
+    }
+    dev->kind = real;
+}
+
 TEST_EACH_DEVICE(operands_of_16_bits_come_near, dev)
 {
     static const struct rule these[] = {
@@ -463,6 +485,7 @@ int main(void)
         cmocka_unit_test(stacks_and_vectors_have_copies_too),
         cmocka_unit_test(clipped_heads_are_copied_anew),
         cmocka_unit_test(copies_that_do_not_fit_are_refused),
+        cmocka_unit_test(operands_are_told_where_they_are_rounded),
         cmocka_unit_test(operands_of_16_bits_come_near),
         cmocka_unit_test(a_narrow_step_keeps_to_its_workspace),
         cmocka_unit_test(operands_that_cannot_be_are_refused),

@@ -1,10 +1,12 @@
-/* process_test.c - other programs and how they end; the cores that are ours. */
+/* process_test.c - other programs and how they end; when this one began; cores that are ours. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include "check.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 
+#include "core/clock.h"
 #include "core/process.h"
 
 static void programs_end_as_they_do(void **state)
@@ -23,6 +25,20 @@ static void programs_end_as_they_do(void **state)
         const int got = ms_process_run(cases[i].argv, NULL, NULL);
         CHECK(got == cases[i].want, "%s: %d, not %d", cases[i].argv[0], got, cases[i].want);
     }
+}
+
+/* A test is started long after the machine and not long before it gets here. */
+static void this_process_has_begun(void **state)
+{
+    const double now = ms_clock_ms(), began = ms_process_start_ms();
+    (void)state;
+    CHECK(began <= now + 10.0 && now - began < 600e3, "%g ms ago", now - began);
+#ifdef __linux__
+    CHECK(ms_process_run((const char *const[]){ "sleep", "0.05", NULL }, NULL, NULL) == 0, "sleep");
+    CHECK(ms_clock_ms() - ms_process_start_ms() >= 40.0, "it is not the past");
+    CHECK(fabs(ms_process_start_ms() - began) <= 20.0, "it moved by %g ms",
+          ms_process_start_ms() - began);
+#endif
 }
 
 static void cores_are_those_that_are_ours(void **state)
@@ -49,6 +65,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_end_as_they_do),
+        cmocka_unit_test(this_process_has_begun),
         cmocka_unit_test(cores_are_those_that_are_ours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -393,15 +393,17 @@ static void summaries(void **state)
                         .best_loss     = 1.0 / 3,
                         .last_val_loss = 2.5,
                         .best_val_loss = (double)INFINITY,
-                        .time_s        = 0.1 };
+                        .time_s        = 0.1,
+                        .start_s       = 1.75,
+                        .computed      = { "cuda", "bf16", "f16" } };
     ms_error    e   = { "" };
-    json_t     *j;
+    json_t     *j, *computed;
     blob        b, now;
     (void)state;
 
     CHECK_OK_ERR(&e, ms_summary_write(&e, dir, &s));
     j = json_load_file(path_in(dir, "summary.json"), JSON_REJECT_DUPLICATES, NULL);
-    CHECK(json_object_size(j) == 9, "%zu", json_object_size(j));
+    CHECK(json_object_size(j) == 11, "%zu", json_object_size(j));
     CHECK(strcmp(json_string_value(json_object_get(j, "status")), s.status) == 0, "status");
     CHECK(strcmp(json_string_value(json_object_get(j, "reason")), s.reason) == 0, "reason");
     CHECK(json_integer_value(json_object_get(j, "tokens")) == s.tokens, "tokens");
@@ -411,6 +413,11 @@ static void summaries(void **state)
     expect_number(j, "last_val_loss", 2.5);
     expect_number(j, "best_val_loss", (double)NAN);
     expect_number(j, "time_s", 0.1);
+    expect_number(j, "start_s", 1.75);
+    computed =
+        json_pack("{s:s, s:s, s:s}", "device", "cuda", "precision", "bf16", "operands", "f16");
+    CHECK(json_equal(json_object_get(j, "computed"), computed), "computed");
+    json_decref(computed);
     json_decref(j);
     get_file(path_in(dir, "summary.json"), &b);
     s.reason = "\xff";

@@ -171,6 +171,48 @@ static void a_checkpoint_goes_on_in_another_precision(void **state)
     }
 }
 
+/* The warnings of a run that goes on. */
+static void resumed_words(const ms_train_config *cfg, const char *dir, char *words, size_t bytes)
+{
+    static watcher w;
+    FILE          *to    = tmpfile();
+    ms_log         log   = ms_log_open(to, MS_LOG_QUIET);
+    ms_train_setup setup = setup_of(&w, cfg, dir, true, -1);
+    ms_error       e     = { "" };
+    ms_train      *t     = NULL;
+    setup.log            = &log;
+    CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
+    ms_train_close(t);
+    rewind(to);
+    words[fread(words, 1, bytes - 1, to)] = '\0';
+    fclose(to);
+}
+
+static void what_auto_became_is_kept(void **state)
+{
+    static watcher        w;
+    const ms_train_config first = configure("ref", "bf16"), then = configure("ref", "f32");
+    const ms_train_setup  setup = setup_of(&w, &first, fresh_dir(), false, HALFWAY);
+    ms_error              e     = { "" };
+    ms_train             *t     = NULL;
+    ms_summary            s;
+    char                  words[MS_PATH_MAX + 256];
+    (void)state;
+    CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
+    CHECK_OK_ERR(&e, ms_train_run(&e, t, &s));
+    CHECK(strcmp(s.computed.device, "ref") == 0 && strcmp(s.computed.precision, "bf16") == 0 &&
+              strcmp(s.computed.operands, "f32") == 0,
+          "%s, %s, %s", s.computed.device, s.computed.precision, s.computed.operands);
+    CHECK(s.start_s > 0.0 && s.start_s < 600.0, "%g s until the first step", s.start_s);
+    ms_train_close(t);
+    resumed_words(&first, setup.out, words, sizeof words);
+    CHECK(words[0] == '\0', "%s", words);
+    resumed_words(&then, setup.out, words, sizeof words);
+    CHECK(strstr(words, "was computed on ref, activations in bf16, operands in f32; it goes on on "
+                        "ref, in f32 and f32") != NULL,
+          "%s", words);
+}
+
 /* ---- failures -------------------------------------------------------------------------------- */
 
 static int          gemms_left;
@@ -272,6 +314,27 @@ static void memory_that_is_missing_is_told(void **state)
           "%s", e.text);
 }
 
+/* With few tokens for many weights there is nothing to save by micro-batches. */
+static void missing_memory_of_weights_is_told(void **state)
+{
+    static const char *const settings[][2] = { { "width", "128" },
+                                               { "mlp", "512" },
+                                               { "batch", "16" },
+                                               { "max_doc", "16" },
+                                               { "workspace", "1" } };
+    static watcher           w;
+    ms_train_config          cfg = configure("cpu", "auto");
+    ms_error                 e   = { "" };
+    (void)state;
+    for (size_t i = 0; i < COUNT(settings); i++)
+        CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, settings[i][0], settings[i][1]));
+    const ms_train_setup silent = setup_of(&w, &cfg, NULL, false, -1);
+    fail_behind(&silent, 0, MUSEC_ENOMEM, &e);
+    CHECK(strstr(e.text, "of them for weights, gradients and the optimizer's state: more "
+                         "micro-batches would not help") != NULL,
+          "%s", e.text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,9 +342,11 @@ int main(void)
         cmocka_unit_test(a_run_may_be_not_deterministic),
         cmocka_unit_test(a_precision_that_is_not_there_is_refused),
         cmocka_unit_test(a_checkpoint_goes_on_in_another_precision),
+        cmocka_unit_test(what_auto_became_is_kept),
         cmocka_unit_test(a_device_that_fails_says_where_to_go_on),
         cmocka_unit_test(without_a_checkpoint_it_says_so),
         cmocka_unit_test(memory_that_is_missing_is_told),
+        cmocka_unit_test(missing_memory_of_weights_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

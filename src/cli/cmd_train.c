@@ -12,6 +12,7 @@
 #include "cli/settings.h"
 #include "cli/signals.h"
 #include "core/clock.h"
+#include "core/process.h"
 #include "train/train.h"
 
 enum { MAX_SETTINGS = 160, LINE_EVERY_MS = 5000 };
@@ -281,6 +282,7 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
     json_object_set_new(root, "last_val_loss", ms_cli_real(s->last_val_loss));
     json_object_set_new(root, "best_val_loss", ms_cli_real(s->best_val_loss));
     json_object_set_new(root, "time_s", ms_cli_real(s->time_s));
+    json_object_set_new(root, "start_s", ms_cli_real(s->start_s));
     TRY(ms_cli_print_json(e, root, stdout));
 done:
     json_decref(root);
@@ -295,6 +297,7 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
     ms_train_setup  setup    = { .config  = *cfg,
                                  .out     = out,
                                  .resume  = a->resume != NULL,
+                                 .began   = ms_process_start_ms(),
                                  .log     = &log,
                                  .stop    = ms_stop_flag(),
                                  .on_step = on_step,

@@ -20,6 +20,7 @@
 #include "core/clock.h"
 #include "core/directory.h"
 #include "core/process.h"
+#include "device/gpus.h"
 
 enum { MAX_ARGS = 8, DRAW_EVERY_MS = 400, LINE_BYTES = 256 };
 
@@ -32,10 +33,11 @@ typedef struct sweep {
     size_t         *which; /* run of a job */
     bool           *told;  /* by run: that it waits for another process */
     size_t          n_jobs, n_ended;
-    int             width;
+    int             width, gpus;
     double          started, last_drawn; /* clock */
     double          work, work_before;   /* of the jobs, and what of it was done at the start */
     char            dir[MS_PATH_MAX];    /* of the run that is about to start */
+    char            gpu[24];             /* that it gets */
     const char     *args[MAX_ARGS];
 } sweep;
 
@@ -208,15 +210,36 @@ done:
     return st;
 }
 
-static void set_args(sweep *w, int slot)
+/* "" is the best one present. */
+static bool is_gpu(const char *device)
 {
-    size_t n     = 0;
-    w->args[n++] = "train";
-    w->args[n++] = "--resume";
-    w->args[n++] = w->dir;
+    return device[0] == '\0' || strncmp(device, "cuda", strlen("cuda")) == 0;
+}
+
+/* GPUs that the runs share, each with one at a time, where no one said how many; 0: it was said, or
+ * there is none, or not all runs go to one. */
+static int gpus_shared(const ms_sweep *s)
+{
+    if (s->n_devices > 0 || s->jobs > 0) return 0;
+    for (size_t i = 0; s->grid != NULL && i < s->grid->n; i++)
+        if (!is_gpu(s->grid->at[i].config.device)) return 0;
+    return ms_device_gpus();
+}
+
+static void set_args(sweep *w, size_t i, int slot)
+{
+    const char *own = w->s->grid->at[i].config.device;
+    size_t      n   = 0;
+    w->args[n++]    = "train";
+    w->args[n++]    = "--resume";
+    w->args[n++]    = w->dir;
     if (w->s->n_devices > 0) {
         w->args[n++] = "--device";
         w->args[n++] = w->s->devices[(size_t)slot % w->s->n_devices];
+    } else if (w->gpus > 1 && own[0] == '\0') {
+        snprintf(w->gpu, sizeof w->gpu, "cuda:%d", slot % w->gpus);
+        w->args[n++] = "--device";
+        w->args[n++] = w->gpu;
     }
     w->args[n] = NULL;
 }
@@ -246,7 +269,7 @@ static musec_status on_start(ms_error *e, void *arg, size_t job, int slot, ms_po
     }
     TRY(write_config(e, w, i));
     if (ftruncate(fd, 0) != 0) TRY(ms_fail(e, MUSEC_EIO, "%s: cannot write there", w->dir));
-    set_args(w, slot);
+    set_args(w, i, slot);
     w->jobs[job].args   = w->args;
     w->jobs[job].output = fd;
     w->runs[i].state    = MS_SWEEP_RUNNING;
@@ -321,8 +344,10 @@ musec_status ms_sweep_budget(ms_error *e, int64_t jobs, int64_t threads, ms_swee
 int ms_sweep_width(const ms_sweep *s)
 {
     const long threads = s->threads > 0 ? s->threads : 1;
+    const int  gpus    = gpus_shared(s);
     const long many    = s->n_devices > 0 ? (long)s->n_devices * (s->jobs > 0 ? s->jobs : 1)
                          : s->jobs > 0    ? s->jobs
+                         : gpus > 0       ? gpus
                                           : ms_process_cores() / threads;
     return many < 1 ? 1 : many > MS_POOL_WIDTH ? MS_POOL_WIDTH : (int)many;
 }
@@ -387,6 +412,7 @@ static musec_status run_jobs(ms_error *e, sweep *w)
                               .arg      = w };
     musec_status  st;
 
+    w->gpus = gpus_shared(w->s);
     choose_jobs(w);
     if (w->n_jobs == 0) return MUSEC_OK;
     ms_log_say(w->s->log, MS_LOG_NORMAL, "%zu run%s, %zu of them finished; %d at once, into %s",

@@ -34,9 +34,11 @@ typedef struct ms_sweep_run { /* of the grid's run with the same number */
 
 typedef struct ms_sweep {
     const ms_grid *grid;
-    const char    *out;  /* holds the run directories; made if need be */
-    int            jobs; /* at once; 0: as many as cores / threads.  With devices: on each, 0: 1 */
-    int            threads;     /* of each; 0: 1 */
+    const char    *out; /* holds the run directories; made if need be */
+    /* at once; 0: one on each GPU if all runs go to one, else as many as cores / threads.  With
+     * devices: on each, 0: 1 */
+    int                jobs;
+    int                threads; /* of each; 0: 1 */
     const char *const *devices; /* in place of the configs'; NULL: those */
     size_t             n_devices;
     bool               keep_checkpoints; /* else those of runs that finish are removed */
@@ -46,12 +48,12 @@ typedef struct ms_sweep {
 } ms_sweep;
 
 /* Options of the commands that make runs.  `args`: the struct they are parsed into. */
-#define MS_SWEEP_BUDGET(args)                                                                   \
-    { "jobs", MS_OPT_I64, offsetof(args, jobs), "N",                                            \
-      "runs at once; with --device, on each device; 0: cores / threads, or one on each device " \
-      "[0]" },                                                                                  \
-    {                                                                                           \
-        "threads", MS_OPT_I64, offsetof(args, threads), "N", "of each run [1]"                  \
+#define MS_SWEEP_BUDGET(args)                                                                  \
+    { "jobs", MS_OPT_I64, offsetof(args, jobs), "N",                                           \
+      "runs at once; with --device, on each device; 0: one on each device or GPU, else cores " \
+      "/ threads [0]" },                                                                       \
+    {                                                                                          \
+        "threads", MS_OPT_I64, offsetof(args, threads), "N", "of each run [1]"                 \
     }
 
 /* Takes what was asked for, 0 jobs or more and 1 thread or more, or says what can be. */

@@ -1,4 +1,4 @@
-/* process.c - another program, run to its end, and the cores there are. */
+/* process.c - another program, run to its end, when this one began, and the cores there are. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "core/process.h"
 
@@ -7,8 +7,14 @@
 #include <sched.h>
 #include <spawn.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "core/clock.h"
 
 #ifndef __linux__ /* where unistd.h has it */
 extern char **environ;
@@ -38,6 +44,33 @@ int ms_process_run(const char *const *argv, const char *out, const char *err)
         if (errno != EINTR) return MS_KILLED;
     if (!WIFEXITED(status)) return MS_KILLED;
     return WEXITSTATUS(status) == SHELLS_NOT_FOUND ? MS_NOT_RUN : WEXITSTATUS(status);
+}
+
+/* Linux says it in ticks since the machine was started, as the 22nd field of a line whose second is
+ * a name in brackets that may hold anything; the monotonic clock does not count what a machine
+ * sleeps, so it goes by the age. */
+double ms_process_start_ms(void)
+{
+    const double now = ms_clock_ms();
+    double       age = 0.0;
+#ifdef __linux__
+    struct timespec    up    = { 0 };
+    const long         per_s = sysconf(_SC_CLK_TCK);
+    char               line[1024];
+    FILE              *f     = fopen("/proc/self/stat", "r");
+    const size_t       n     = f == NULL ? 0 : fread(line, 1, sizeof line - 1, f);
+    const char        *at    = NULL;
+    unsigned long long ticks = 0;
+    if (f != NULL) fclose(f);
+    line[n] = '\0';
+    at      = strrchr(line, ')');
+    for (int field = 2; at != NULL && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    if (at != NULL) ticks = strtoull(at, NULL, 10);
+    if (ticks > 0 && per_s > 0 && clock_gettime(CLOCK_BOOTTIME, &up) == 0)
+        age = 1e3 * ((double)up.tv_sec - (double)ticks / (double)per_s) + 1e-6 * (double)up.tv_nsec;
+#endif
+    return age > 0.0 ? now - age : now;
 }
 
 int ms_process_cores(void)

@@ -1,4 +1,4 @@
-/* process.h - another program, run to its end, and the cores there are. */
+/* process.h - another program, run to its end, when this one began, and the cores there are. */
 #ifndef MS_CORE_PROCESS_H
 #define MS_CORE_PROCESS_H
 
@@ -8,6 +8,9 @@ enum { MS_NOT_RUN = -1, MS_KILLED = -2 };
  * (NULL: as they are here).  Returns its exit code, MS_NOT_RUN if there is no such program,
  * MS_KILLED if a signal ended it. */
 int ms_process_run(const char *const *argv, const char *out, const char *err);
+/* Milliseconds of ms_clock_ms() at which this process was started, within 10 of them; where the
+ * system does not tell, now. */
+double ms_process_start_ms(void);
 /* Cores that this process may use, 1 or more: a batch system or taskset may leave it but some. */
 int ms_process_cores(void);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/size.h"
+#include "device/gpus.h"
 
 /* ---- kinds and contexts ---------------------------------------------------------------------- */
 
@@ -64,6 +65,15 @@ static const ms_device_kind kinds[] = {
 const ms_device_kind *ms_device_kind_at(size_t index)
 {
     return index < COUNT(kinds) ? &kinds[index] : NULL;
+}
+
+int ms_device_gpus(void)
+{
+#ifdef MS_HAVE_CUDA
+    return ms_device_cuda_count();
+#else
+    return 0;
+#endif
 }
 
 /* "cuda:1" is kind "cuda", index 1.  NULL: no such kind, or the index is no number. */
@@ -346,8 +356,9 @@ musec_status ms_mat_layout(ms_device *d, musec_dtype dtype, int64_t count, int64
 
 musec_status ms_scratch_bytes(ms_device *d, size_t bytes, void **out)
 {
-    const musec_status st = ms_arena_take(&d->scratch, bytes, out);
-    if (st == MUSEC_ENOMEM)
+    const uint64_t     asked = d->scratch.n_allocs;
+    const musec_status st    = ms_arena_take(&d->scratch, bytes, out);
+    if (st == MUSEC_ENOMEM && d->scratch.n_allocs == asked) /* else the device has said why */
         return ms_fail(&d->error, st, "%s: no memory for %zu bytes of workspace", d->name, bytes);
     return st;
 }

@@ -6,11 +6,14 @@
  * that a number needed later never makes the host wait.  A number (ms_num) is an operand of an
  * element op: a constant, or one value per matrix read from a vector.
  *
- * Device first, output last.  Ops queue work: they never wait and never allocate (workspace comes
- * from the device's scratch arena), so only `sync`, `download` and `now_ms` wait and only `alloc`
- * allocates.  Operands are checked by the callers' contracts, not by the ops; what an op checks it
- * asserts.  Unless an op says otherwise, all matrix operands of one call share dtype and count, and
- * the output overlaps no input.
+ * Device first, output last.  Ops queue work: as a rule they neither wait nor allocate (workspace
+ * comes from the device's scratch arena, which grows until it has seen the largest call); `sync`,
+ * `download` and `now_ms` wait, `alloc` allocates.  A GPU waits besides in `svd` and `eigh`, whose
+ * library does, and where a plan is made: at the first product of a kind in a context that is not
+ * deterministic, which times its proposals, and at the first attention of a kind by cuDNN.
+ * Operands are checked by the callers' contracts, not by the ops; what an op checks it asserts.
+ * Unless an op says otherwise, all matrix operands of one call share dtype and count, and the
+ * output overlaps no input.
  *
  * Numbers of 16 bits (bf16, f16) are for storage: arithmetic on them is float32 or wider, rounded
  * when stored.  Where an op says "wide", the operand has the others' dtype, or float32 where that
@@ -78,6 +81,22 @@ typedef struct ms_term {
     ms_num x_coef, y_coef, diag;
     ms_mat out;
 } ms_term;
+
+/* A product and what rides on it:  c <- alpha a b + beta z + diag I. */
+typedef struct ms_product {
+    ms_mat a, b;              /* one dtype */
+    ms_num alpha, beta, diag; /* no lists */
+    ms_mat z;                 /* data NULL: none, and beta does not count; of a dtype that `combine`
+                                 would mix with c's; may be c */
+    ms_mat c;                 /* of a's dtype or wide */
+    /* a b and z are KNOWN to be symmetric (a and b polynomials in one symmetric matrix): one
+     * triangle is computed and mirrored.  Mirroring is not always stable: numerics decide where it
+     * is allowed (docs/operators.md). */
+    bool   symmetric;
+    ms_vec sumsq, trace; /* of c before it is rounded to its dtype; data NULL: not wanted */
+    ms_vec when; /* data NULL: all; else only matrices where it is not 0, the others' c, sumsq and
+                    trace stay as they are */
+} ms_product;
 
 /* Small programs over the scalars of a stack: for each matrix, some vectors in, some out.  They are
  * what lets a plan be chosen on the device.  Each is defined in scalar_fn.h, once
@@ -158,6 +177,7 @@ typedef struct ms_device_ops {
      * numerics decide where this may stand in for gemm (docs/operators.md). */
     musec_status (*gemm_sym)(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c);
     musec_status (*gram)(ms_device *d, ms_mat x, ms_mat c); /* c <- x x^T, exactly symmetric */
+    musec_status (*product)(ms_device *d, const ms_product *p);
 
     /* matrices: decompositions.  x and a are kept; values are (count, 1, k) rows of their dtype */
     /* thin SVD, k = min(rows, cols): u (rows x k), s descending, vt (k x cols).  u.data and vt.data

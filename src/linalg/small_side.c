@@ -14,8 +14,9 @@ musec_status ms_operands_check(ms_device *d, const char *what, musec_dtype input
     if (operands == 0 || dtype == input) return MUSEC_OK;
     if (!ms_narrow(dtype))
         return ms_fail(&d->error, MUSEC_EINVAL,
-                       "%s: operands of dtype %d; they may be the input's own, bf16 or f16", what,
-                       operands);
+                       "%s: operands of %s (dtype %d); they may be the input's own, %s, or bf16 or "
+                       "f16",
+                       what, ms_dtype_name(dtype), operands, ms_dtype_name(input));
     if (input != MUSEC_F32)
         return ms_fail(&d->error, MUSEC_EINVAL, "%s: operands of %s are for f32, not for %s", what,
                        ms_dtype_name(dtype), ms_dtype_name(input));

@@ -41,15 +41,21 @@ static musec_status upload_angles(ms_gpt *g)
     const bool    is_double = g->acts.cos.dtype == MUSEC_F64;
     const size_t  each      = ms_dtype_bytes(g->acts.cos.dtype);
     char         *host      = malloc(n > 0 ? (size_t)n * each : 1);
+    double       *frequency = malloc((size_t)(pairs > 0 ? pairs : 1) * sizeof *frequency);
     musec_status  st        = MUSEC_OK;
 
-    if (host == NULL) return ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory for angles");
+    if (host == NULL || frequency == NULL) {
+        st = ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory for angles");
+        goto done;
+    }
+    for (int64_t j = 0; j < pairs; j++) {
+        const double power = pairs > 1 ? (double)j / (double)(pairs - 1) : 0.0;
+        frequency[j]       = pow(g->cfg.rope_base, -power);
+    }
     for (int part = 0; part < 2; part++) {
         for (int64_t i = 0; i < n; i++) {
-            const int64_t row = i / pairs, j = i % pairs;
-            const double  power = pairs > 1 ? (double)j / (double)(pairs - 1) : 0.0;
-            const double  angle = (double)row * pow(g->cfg.rope_base, -power);
-            const double  x     = part == 0 ? cos(angle) : sin(angle);
+            const double angle = (double)(i / pairs) * frequency[i % pairs];
+            const double x     = part == 0 ? cos(angle) : sin(angle);
             if (is_double)
                 ((double *)(void *)host)[i] = x;
             else
@@ -59,6 +65,7 @@ static musec_status upload_angles(ms_gpt *g)
                               part == 0 ? g->acts.cos.data : g->acts.sin.data));
     }
 done:
+    free(frequency);
     free(host);
     return st;
 }
@@ -231,6 +238,13 @@ static ms_mat heads_of(const ms_gpt *g, ms_mat fused, int64_t which)
     return ms_mat_heads(ms_mat_part(fused, 0, fused.rows, which * a, a), g->cfg.heads);
 }
 
+/* The heads of queries and keys of a fused one: what is the same for either takes one call. */
+static ms_mat queries_and_keys(const ms_gpt *g, ms_mat fused)
+{
+    const int64_t a = g->cfg.heads * g->cfg.head;
+    return ms_mat_heads(ms_mat_part(fused, 0, fused.rows, 0, 2 * a), 2 * g->cfg.heads);
+}
+
 static ms_mat gate_input(const ms_gpt *g)
 {
     return ms_mat_part(g->now.norm, 0, g->now.norm.rows, 0, g->cfg.gate_width);
@@ -279,8 +293,7 @@ static musec_status attention_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_
 
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mixed, g->now.norm));
     TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->qkv), 0.0, a->qkv));
-    for (int64_t i = 0; i < 2; i++)
-        TRY(op->rope(g->d, rope_of(g), heads_of(g, a->qkv, i), heads_of(g, a->qk, i)));
+    TRY(op->rope(g->d, rope_of(g), queries_and_keys(g, a->qkv), queries_and_keys(g, a->qk)));
     TRY(op->attention(g->d, attn_of(g, pass, layer), heads_of(g, a->qk, 0), heads_of(g, a->qk, 1),
                       heads_of(g, a->qkv, 2), heads_y, a->lse, seen));
     if (g->cfg.head_gates) {
@@ -423,9 +436,8 @@ static musec_status attention_backward(ms_gpt *g, const ms_gpt_pass *pass, int64
                            ms_mat_heads(a->y, g->cfg.heads), a->lse,
                            ms_mat_heads(n->dy, g->cfg.heads), heads_of(g, n->dqk, 0),
                            heads_of(g, n->dqk, 1), heads_of(g, n->dqkv, 2)));
-    for (int64_t i = 0; i < 2; i++)
-        TRY(op->rope_grad(g->d, rope_of(g), heads_of(g, a->qkv, i), heads_of(g, n->dqk, i),
-                          heads_of(g, n->dqkv, i)));
+    TRY(op->rope_grad(g->d, rope_of(g), queries_and_keys(g, a->qkv), queries_and_keys(g, n->dqk),
+                      queries_and_keys(g, n->dqkv)));
     TRY(op->gemm(g->d, 1.0, ms_t(n->dqkv), n->norm, 1.0, dw->qkv));
     TRY(op->gemm(g->d, 1.0, n->dqkv, w->qkv, 0.0, n->dnorm));
     if (g->cfg.head_gates)

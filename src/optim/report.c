@@ -193,13 +193,24 @@ static void describe_base(const musec_optim *opt, text *t)
             (long long)c->beta3_warmup, c->alpha, (long long)c->alpha_warmup);
 }
 
+/* Of the operator's products: those of float32 matrices alone may be shorter. */
+static musec_dtype map_operands(const musec_optim *opt)
+{
+    musec_dtype own = MUSEC_F32; /* of the matrices, if they are all of one dtype */
+    for (size_t i = 0; i < opt->n_params; i++) {
+        own = opt->params[i].weight.dtype;
+        if (own == MUSEC_F32) break;
+    }
+    return ms_optim_operands(opt, own);
+}
+
 static void describe_map(const musec_optim *opt, text *t)
 {
     static const char *const  modes[]      = { "paper", "paper7", "fast", "accurate", "exact" };
     static const char *const  coeffs[]     = { "keller", "polar-express" };
     static const char *const  rules[]      = { "", "rms:", "quantile:" };
     const musec_optim_config *c            = &opt->cfg;
-    const musec_dtype         dtype        = ms_optim_operands(opt, MUSEC_F32);
+    const musec_dtype         dtype        = map_operands(opt);
     char                      operands[40] = "";
     if (ms_narrow(dtype) && c->ns_mode != MUSEC_NS_EXACT)
         snprintf(operands, sizeof operands, ", operands %s", ms_dtype_name(dtype));

@@ -234,7 +234,8 @@ static musec_status step_once(ms_error *e, ms_train *t, char *why, size_t why_by
     line.tok_s = (double)(line.tokens - seen) * MS_PER_S / (times.data + times.model + times.optim);
     line.time_s        = t->resumed_s + (ms_clock_ms() - t->started) / MS_PER_S;
     t->progress.time_s = line.time_s;
-    st                 = MUSEC_OK;
+    if (isnan(t->start_s)) t->start_s = (ms_clock_ms() - t->began) / MS_PER_S;
+    st = MUSEC_OK;
     if (t->runlog != NULL) TRY(ms_runlog_write(e, t->runlog, &line));
     if (t->setup.on_step != NULL) t->setup.on_step(t->setup.arg, &line);
 done:
@@ -270,7 +271,9 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
                          .last_val_loss = t->progress.last_val_loss,
                          .best_val_loss = t->progress.best_val_loss,
                          .last_val      = t->last_val.has_val ? &t->last_val : NULL,
-                         .time_s        = t->progress.time_s };
+                         .time_s        = t->progress.time_s,
+                         .start_s       = t->start_s,
+                         .computed      = ms_train_computed(t) };
     if (t->runlog != NULL) TRY(ms_runlog_sync(e, t->runlog));
     if (t->setup.out != NULL) TRY(ms_summary_write(e, t->setup.out, out));
 done:
@@ -341,6 +344,8 @@ musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **
                                      .best_loss     = NAN,
                                      .last_val_loss = NAN,
                                      .best_val_loss = NAN },
+                     .began      = setup->began > 0.0 ? setup->began : ms_clock_ms(),
+                     .start_s    = NAN,
                      .saved_step = -1,
                      .lock       = MS_NO_LOCK };
     TRY(ms_train_build(e, t, 0));

@@ -35,7 +35,9 @@ struct ms_train {
     ms_log_line     last_val;              /* the last step that was validated */
     char            why[sizeof(ms_error)]; /* it diverged; "" if not */
     double          resumed_s;             /* seconds of work before this process */
-    double          started;               /* clock at its first step */
+    double          began;                 /* clock when the work of this process began, */
+    double          started;               /* and at its first step */
+    double          start_s;               /* from the one until the other was over; NaN */
     int64_t         saved_step;            /* of the newest checkpoint, -1: none */
 };
 
@@ -56,6 +58,8 @@ musec_status ms_train_open_device(ms_error *e, const char *device, char note[siz
 /* The dtype of activations. */
 musec_status ms_train_dtype(ms_error *e, const ms_train_config *cfg, const musec_ctx *ctx,
                             musec_dtype *out);
+/* What the device made of the config's `auto`; of a run that is built. */
+ms_computed ms_train_computed(const ms_train *t);
 /* Passes a status of the device or the library on, with its words in `e` if it is a failure. */
 musec_status ms_train_check(ms_error *e, const musec_ctx *ctx, musec_status status);
 

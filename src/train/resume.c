@@ -75,8 +75,9 @@ static musec_status read_sets(ms_error *e, const ms_checkpoint *c, const ms_mixt
 
 static json_t *state_of(const ms_train *t)
 {
-    json_t *state = json_object();
-    char    text[40];
+    const ms_computed computed = ms_train_computed(t);
+    json_t           *state    = json_object();
+    char              text[40];
     for (size_t i = 0; i < COUNT(whole); i++)
         json_object_set_new(
             state, whole[i].name,
@@ -89,6 +90,9 @@ static json_t *state_of(const ms_train *t)
     }
     json_object_set_new(state, "sets", sets_of(t));
     json_object_set_new(state, "config", ms_train_config_json(&t->cfg));
+    json_object_set_new(state, "computed",
+                        json_pack("{s:s, s:s, s:s}", "device", computed.device, "precision",
+                                  computed.precision, "operands", computed.operands));
     return state;
 }
 
@@ -184,12 +188,32 @@ done:
     return st;
 }
 
+/* A run may go on elsewhere, but its numbers will not be those that it would have had. */
+static void compare_computed(const ms_train *t, const ms_checkpoint *c)
+{
+    const ms_computed now = ms_train_computed(t);
+    const json_t     *all = json_object_get(c->state, "computed"); /* older ones have none */
+    const char       *device, *precision, *operands;
+
+    if (t->setup.log == NULL || json_unpack((json_t *)all, "{s:s, s:s, s:s}", "device", &device,
+                                            "precision", &precision, "operands", &operands) != 0)
+        return;
+    if (strcmp(device, now.device) != 0 || strcmp(precision, now.precision) != 0 ||
+        strcmp(operands, now.operands) != 0)
+        ms_log_say(t->setup.log, MS_LOG_QUIET,
+                   "warning: %s was computed on %s, activations in %s, operands in %s; it goes on "
+                   "on %s, in %s and %s",
+                   t->setup.out, device, precision, operands, now.device, now.precision,
+                   now.operands);
+}
+
 static musec_status load(ms_error *e, ms_train *t, const ms_checkpoint *c)
 {
     char         path[MS_PATH_MAX + 32];
     musec_status st;
 
     TRY(check_config(e, t, c));
+    compare_computed(t, c);
     TRY(read_state(e, c, &t->progress));
     snprintf(path, sizeof path, "%s/model.safetensors", c->dir);
     TRY(ms_weights_read(e, path, t->ctx, t->gpt));

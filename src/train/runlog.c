@@ -296,7 +296,12 @@ musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
     put_number(&t, ",\n  ", "best_val_loss", s->best_val_loss);
     if (s->last_val != NULL) put_sets(&t, ",\n  ", s->last_val);
     put_number(&t, ",\n  ", "time_s", s->time_s);
-    put(&t, "\n}\n");
+    put_number(&t, ",\n  ", "start_s", s->start_s);
+    put(&t, ",\n  \"computed\": {");
+    TRY(put_string(e, &t, "", "device", s->computed.device));
+    TRY(put_string(e, &t, ", ", "precision", s->computed.precision));
+    TRY(put_string(e, &t, ", ", "operands", s->computed.operands));
+    put(&t, "}\n}\n");
     TRY(ms_path_join(e, dir, "summary.json", path));
     TRY(ms_out_open(e, path, &out));
     TRY(ms_out_write(e, &out, t.s, t.n));

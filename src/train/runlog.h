@@ -49,12 +49,20 @@ musec_status ms_runlog_sync(ms_error *e, ms_runlog *r);
 double       ms_runlog_time(const ms_runlog *r);
 musec_status ms_runlog_close(ms_error *e, ms_runlog *r); /* syncs; accepts NULL */
 
+typedef struct ms_computed { /* what `auto` became: names */
+    const char *device;      /* its kind, "cuda" */
+    const char *precision;   /* of activations */
+    const char *operands;    /* of the operator's products on float32 matrices */
+} ms_computed;
+
 typedef struct ms_summary {
     const char        *status; /* "done", "diverged", "interrupted" */
     const char        *reason; /* of "diverged", or NULL */
     int64_t            steps, tokens;
     double             last_loss, best_loss, last_val_loss, best_val_loss; /* NaN: none */
     double             time_s;
+    double             start_s; /* until the first step of this process was over; NaN: none */
+    ms_computed        computed;
     const ms_log_line *last_val; /* the last validation of this process, for its sets; or NULL */
 } ms_summary;
 

@@ -1,4 +1,7 @@
 /* setup.c - puts a run together: device, model, optimizer, data; and says what it will be. */
+#define _POSIX_C_SOURCE 200809L /* pthread_sigmask */
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +180,13 @@ musec_status ms_train_dtype(ms_error *e, const ms_train_config *cfg, const musec
     return MUSEC_OK;
 }
 
+ms_computed ms_train_computed(const ms_train *t)
+{
+    return (ms_computed){ .device    = t->ctx->kind->name,
+                          .precision = ms_dtype_name(ms_gpt_dtype(t->gpt)),
+                          .operands  = ms_dtype_name(ms_optim_operands(t->optim, MUSEC_F32)) };
+}
+
 musec_status ms_train_build_model(ms_error *e, ms_train *t, int64_t max_tokens)
 {
     musec_dtype  dtype;
@@ -198,15 +208,58 @@ void ms_train_unbuild_model(ms_train *t)
     t->gpt   = NULL;
 }
 
+/* A device takes a while to open, and so does data to be read. */
+typedef struct opening {
+    ms_train    *t;
+    ms_error     error;
+    musec_status st;
+} opening;
+
+static void *open_beside(void *arg)
+{
+    opening *o = arg;
+    o->st      = ms_train_open_device(&o->error, o->t->cfg.device, o->t->note, &o->t->ctx);
+    return NULL;
+}
+
+/* The device in a thread of its own, the data in this one.  If both fail the data speaks: it is
+ * what is most often wrong. */
+static musec_status open_both(ms_error *e, ms_train *t)
+{
+    opening      o = { .t = t };
+    sigset_t     all, before; /* signals are for whoever runs the program */
+    pthread_t    thread;
+    bool         beside;
+    musec_status st;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    beside = pthread_create(&thread, NULL, open_beside, &o) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    st = open_data(e, t);
+    if (st == MUSEC_OK) st = try_data(e, t);
+    if (beside)
+        pthread_join(thread, NULL);
+    else if (st == MUSEC_OK)
+        (void)open_beside(&o);
+    if (st == MUSEC_OK && o.st != MUSEC_OK) {
+        *e = o.error;
+        st = o.st;
+    }
+    if (st != MUSEC_OK) { /* what follows is to know that it is not the device's failure */
+        musec_ctx_destroy(t->ctx);
+        t->ctx = NULL;
+    }
+    return st;
+}
+
 musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
 {
     const ms_gpt_config *model = &t->cfg.model;
     musec_status         st;
 
     TRY(ms_schedule_make(e, &t->cfg, &t->schedule));
-    TRY(open_data(e, t)); /* first: it is what is most often wrong */
-    TRY(try_data(e, t));
-    TRY(ms_train_open_device(e, t->cfg.device, t->note, &t->ctx));
+    TRY(open_both(e, t));
     TRY(ms_train_check(e, t->ctx, musec_ctx_set_deterministic(t->ctx, t->cfg.deterministic != 0)));
     TRY(ms_train_build_model(e, t, max_tokens > 0 ? max_tokens : t->schedule.max_tokens));
     t->grads     = calloc(ms_gpt_n_params(t->gpt), sizeof *t->grads);

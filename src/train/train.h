@@ -21,6 +21,7 @@ typedef struct ms_train_setup {
     ms_train_config config; /* checked */
     const char     *out;    /* the run directory; NULL: nothing is written */
     bool            resume; /* go on with the newest checkpoint in `out` */
+    double          began;  /* clock that start_s counts from; 0: ms_train_open */
     ms_log         *log;    /* NULL: silent */
     /* Becomes not 0 when the run is to stop after the step at hand (a signal); or NULL. */
     const volatile sig_atomic_t *stop;

@@ -11,14 +11,14 @@
 
 #include "device/cuda/kernel.cuh"
 
-struct operand { /* a stack of heads: element (i, j) of head h at h*stride + i*ld + j */
+struct head_stack { /* a stack of heads: element (i, j) of head h at h*stride + i*ld + j */
     void   *data;
     int64_t ld, stride;
 };
 
 struct attn_job { /* what a kernel is given, forward or backward */
-    operand        q, k, v, out, lse;
-    operand        dout, dq, dk, dv;
+    head_stack     q, k, v, out, lse;
+    head_stack     dout, dq, dk, dv;
     musec_dtype    dtype, wide; /* wide: of lse */
     double         scale, softcap;
     const int32_t *doc;
@@ -28,9 +28,9 @@ struct attn_job { /* what a kernel is given, forward or backward */
 
 enum { ATTN_ROWS_MOST = 1 << 30 }; /* a tile beyond the end still has numbers for its rows */
 
-static inline operand operand_of(ms_mat x)
+static inline head_stack heads_of(ms_mat x)
 {
-    operand o;
+    head_stack o;
     o.data   = x.data;
     o.ld     = x.ld;
     o.stride = x.stride;
@@ -40,10 +40,10 @@ static inline operand operand_of(ms_mat x)
 static inline attn_job job_of(const ms_cuda_attn *x)
 {
     attn_job j;
-    j.q = operand_of(x->q), j.k = operand_of(x->k), j.v = operand_of(x->v);
-    j.out = operand_of(x->out), j.lse = operand_of(x->lse);
-    j.dout = operand_of(x->dout), j.dq = operand_of(x->dq);
-    j.dk = operand_of(x->dk), j.dv = operand_of(x->dv);
+    j.q = heads_of(x->q), j.k = heads_of(x->k), j.v = heads_of(x->v);
+    j.out = heads_of(x->out), j.lse = heads_of(x->lse);
+    j.dout = heads_of(x->dout), j.dq = heads_of(x->dq);
+    j.dk = heads_of(x->dk), j.dv = heads_of(x->dv);
     j.dtype     = x->q.dtype;
     j.wide      = x->lse.dtype;
     j.scale     = x->a.scale;
@@ -96,6 +96,14 @@ static __device__ inline int last_query(const attn_job &j, int key)
 template <typename Real> static __device__ inline Real larger(Real a, Real b)
 {
     return a > b || isnan(a) ? a : b;
+}
+
+template <typename Real> static __device__ inline Real warp_larger(Real x)
+{
+#pragma unroll
+    for (int step = WARP / 2; step > 0; step /= 2)
+        x = larger(x, __shfl_xor_sync(0xffffffffu, x, step));
+    return x;
 }
 
 /* *to <- larger(*to, value) beside other threads that do the same: the order does not matter.

@@ -69,7 +69,7 @@ template <typename Real> static __device__ inline place place_here(const attn_jo
 /* ---- shared memory --------------------------------------------------------------------------- */
 
 template <typename Real>
-static __device__ inline Real element(const attn_job &j, const operand &x, int head, int row,
+static __device__ inline Real element(const attn_job &j, const head_stack &x, int head, int row,
                                       int col)
 {
     if (row >= j.rows || col >= j.head) return (Real)0;
@@ -79,7 +79,7 @@ static __device__ inline Real element(const attn_job &j, const operand &x, int h
 /* Piece `piece` of rows first .. first + TILE - 1 of x.  All threads of the block. */
 template <typename Real>
 static __device__ inline void stage_tile(room<Real> &s, held &now, const attn_job &j,
-                                         const place &p, const operand &x, int first, int piece)
+                                         const place &p, const head_stack &x, int first, int piece)
 {
     if (now.tile == x.data && now.tile_first == first && now.tile_piece == piece) return;
     __syncthreads(); /* what was there is done with */
@@ -96,7 +96,7 @@ static __device__ inline void stage_tile(room<Real> &s, held &now, const attn_jo
 /* Piece `piece` of the block's own rows of a and b. */
 template <typename Real>
 static __device__ inline void stage_own(room<Real> &s, held &now, const attn_job &j, const place &p,
-                                        const operand &a, const operand *b, int piece)
+                                        const head_stack &a, const head_stack *b, int piece)
 {
     if (now.own_piece == piece) return;
     __syncthreads();
@@ -162,7 +162,7 @@ static __device__ inline void blend(const room<Real> &s, const place &p, int pie
  * weights; the others help to load. */
 template <typename Real>
 static __device__ inline void blend_all(room<Real> &s, held &now, const attn_job &j, const place &p,
-                                        const operand &x, int first, bool active,
+                                        const head_stack &x, int first, bool active,
                                         Real (&sum)[EACH][PIECES * LANED])
 {
 #pragma unroll
@@ -180,7 +180,7 @@ static __device__ inline int cols_of(const attn_job &j, int piece)
 }
 
 template <typename Real>
-static __device__ inline void store_rows(const attn_job &j, const place &p, const operand &x,
+static __device__ inline void store_rows(const attn_job &j, const place &p, const head_stack &x,
                                          const Real (&factor)[EACH],
                                          const Real (&sum)[EACH][PIECES * LANED])
 {
@@ -197,14 +197,6 @@ static __device__ inline void store_rows(const attn_job &j, const place &p, cons
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
-
-template <typename Real> static __device__ inline Real warp_larger(Real x)
-{
-#pragma unroll
-    for (int step = WARP / 2; step > 0; step /= 2)
-        x = larger(x, __shfl_xor_sync(0xffffffffu, x, step));
-    return x;
-}
 
 template <typename Real> static __device__ inline Real capped(const attn_job &j, Real logit)
 {

@@ -2,9 +2,11 @@
  *
  * cuDNN sees a pack of documents as a batch of sequences (attention_dnn_graph.h).  A plan takes it
  * a second to make, so packs share plans: the number of documents and the rows of the longest are
- * rounded up to powers of two, and both have to be known on the host.  Blocks of its kernels are
- * launched for batch times longest rows and most of them find nothing to do, so where that is far
- * more than there are rows, kernels of our own are faster.
+ * rounded up to powers of two, and both have to be known on the host.  What a plan can be made from
+ * again without that second is kept in a file (core/cache.h) for later processes.
+ *
+ * Blocks of its kernels are launched for batch times longest rows and most of them find nothing to
+ * do, so where that is far more than there are rows, kernels of our own are faster.
  *
  * Largest logits come with the sums of exponentials instead of logsumexps; it gives the two or the
  * one.  Backward it adds up dq in any order: deterministic contexts are not served.  Nor are
@@ -19,12 +21,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/cache.h"
+#include "core/sha256.h"
 #include "device/cuda/attention_dnn_docs.h"
 #include "device/cuda/attention_dnn_graph.h"
 
 enum {
     VERSION_LEAST = 91400, /* cuDNN 9.14 */
-    CHIP          = 90,    /* Hopper, whose kernels take packs */
     BATCH_LEAST   = 16,
     LONGEST_LEAST = 512,
     WASTE_MOST    = 16, /* batch times longest may be so many times the rows */
@@ -36,9 +39,10 @@ struct ms_cuda_dnn {
     cudnnHandle_t handle;
     bool          is_open;
     ms_error      words; /* why it is not */
-    int           n_plans;
-    struct {
+    int64_t       clock; /* plans that were asked for so far */
+    struct cached {
         ms_dnn_shape shape;
+        int64_t      used; /* clock when it was last asked for; 0: the place is free */
         ms_dnn_plan *plan; /* NULL: it cannot be made, for the reason in `words` */
         char         words[256];
     } plans[PLANS];
@@ -83,7 +87,7 @@ static musec_status open_handle(ms_device *d, struct ms_cuda_dnn *n)
 {
     musec_status  st = MUSEC_OK;
     cudnnStatus_t code;
-    if (ms_cuda_of(d)->capability != CHIP)
+    if (ms_cuda_of(d)->capability != MS_CUDA_CHIP_DNN)
         return ms_fail(&n->words, MUSEC_ENOTSUP, "cuDNN is used on Hopper alone");
     TRY(open_library(&n->words, &n->api));
     code = n->api.create(&n->handle);
@@ -109,7 +113,7 @@ void ms_cuda_dnn_free(ms_device *d)
 {
     struct ms_cuda_dnn *n = ms_cuda_of(d)->dnn;
     if (n == NULL) return;
-    for (int i = 0; i < n->n_plans; i++)
+    for (int i = 0; i < PLANS; i++)
         ms_dnn_plan_free(n->plans[i].plan);
     if (n->handle != NULL)
         (void)n->api.destroy(n->handle); /* the library stays open: gemm_plan.c */
@@ -189,7 +193,6 @@ static musec_status shape_of(ms_device *d, ms_error *e, const ms_cuda_attn *x, b
     shape->head     = x->q.cols;
     shape->backward = backward;
     shape->windowed = x->a.window < shape->longest - 1;
-    shape->max      = !backward && x->max_logit.data != NULL;
     if (shape->batch * shape->longest / WASTE_MOST > round_up(x->q.rows, LONGEST_LEAST))
         return ms_fail(e, MUSEC_ENOTSUP, "cuDNN wastes time on %lld documents of up to %lld rows",
                        (long long)x->a.docs, (long long)x->a.longest);
@@ -202,29 +205,73 @@ static musec_status shape_of(ms_device *d, ms_error *e, const ms_cuda_attn *x, b
     return MUSEC_OK;
 }
 
-/* The plan for these operands, made if it is not there yet; what cannot be made is not tried
- * again. */
+/* The place of the plan of this shape: its own, else the one that was asked for longest ago, which
+ * is freed; a free one is older than any. */
+static musec_status place_of(ms_device *d, struct ms_cuda_dnn *n, const ms_dnn_shape *shape,
+                             struct cached **out)
+{
+    struct cached *oldest = &n->plans[0];
+    musec_status   st     = MUSEC_OK;
+    for (int i = 0; i < PLANS; i++) {
+        *out = &n->plans[i];
+        if ((*out)->used > 0 && memcmp(&(*out)->shape, shape, sizeof *shape) == 0) return st;
+        if ((*out)->used < oldest->used) oldest = *out;
+    }
+    *out = oldest;
+    if (oldest->plan != NULL) TRY(d->ops->sync(d)); /* queued work may still be by it */
+    ms_dnn_plan_free(oldest->plan);
+    *oldest = (struct cached){ .shape = *shape };
+done:
+    return st;
+}
+
+/* A plan of this shape, from the file if it has one. */
+static musec_status make_plan(ms_device *d, ms_error *e, struct ms_cuda_dnn *n,
+                              const ms_dnn_shape *shape, ms_dnn_plan **out)
+{
+    char         name[MS_CACHE_NAME], hex[MS_SHA256_HEX];
+    ms_sha256    sha;
+    void        *kept  = NULL;
+    char        *text  = NULL;
+    size_t       bytes = 0, n_text = 0;
+    musec_status st;
+
+    ms_sha256_init(&sha);
+    ms_sha256_add(&sha, shape, sizeof *shape);
+    ms_sha256_end(&sha, hex);
+    ms_cache_name(name, "attention-%s-cudnn-%zu-%s", hex, n->api.version(), ms_cuda_of(d)->chip);
+    (void)ms_cache_load(name, &kept, &bytes);
+    TRY(ms_dnn_plan_make(e, &n->api, n->handle, shape, kept, bytes, out));
+    if (ms_dnn_plan_text(*out, &text, &n_text) &&
+        (kept == NULL || n_text != bytes || memcmp(text, kept, bytes) != 0))
+        ms_cache_save(name, text, n_text);
+done:
+    free(text);
+    free(kept);
+    return st;
+}
+
+/* The plan for these operands, made if it is not there yet.  What cannot be made is not tried
+ * again, unless it was for want of memory. */
 static musec_status plan_of(ms_device *d, ms_error *e, const ms_cuda_attn *x, bool backward,
                             ms_dnn_shape *shape, const ms_dnn_plan **out)
 {
     struct ms_cuda_dnn *n  = library_of(d);
     musec_status        st = MUSEC_OK;
-    int                 i  = 0;
-    *out                   = NULL;
+    struct cached      *place;
+    *out = NULL;
     if (n == NULL || !n->is_open)
         return ms_fail(e, MUSEC_ENOTSUP, "%s", n == NULL ? "not enough memory" : n->words.text);
     TRY(shape_of(d, e, x, backward, shape));
-    while (i < n->n_plans && memcmp(&n->plans[i].shape, shape, sizeof *shape) != 0)
-        i++;
-    if (i == PLANS) return ms_fail(e, MUSEC_ENOTSUP, "cuDNN has %d plans already", PLANS);
-    if (i == n->n_plans) {
-        n->plans[i].shape = *shape;
-        n->n_plans++;
-        if (ms_dnn_plan_make(e, &n->api, n->handle, shape, &n->plans[i].plan) != MUSEC_OK)
-            snprintf(n->plans[i].words, sizeof n->plans[i].words, "%.255s", e->text);
+    TRY(place_of(d, n, shape, &place));
+    if (place->used == 0) {
+        st = make_plan(d, e, n, shape, &place->plan);
+        if (st == MUSEC_ENOMEM) return st;
+        snprintf(place->words, sizeof place->words, "%.255s", st == MUSEC_OK ? "" : e->text);
     }
-    *out = n->plans[i].plan;
-    if (*out == NULL) return ms_fail(e, MUSEC_ENOTSUP, "%s", n->plans[i].words);
+    place->used = ++n->clock;
+    *out        = place->plan;
+    st          = *out != NULL ? MUSEC_OK : ms_fail(e, MUSEC_ENOTSUP, "%s", place->words);
 done:
     return st;
 }
@@ -312,14 +359,11 @@ musec_status ms_cuda_attention_dnn(ms_device *d, const ms_cuda_attn *x)
     musec_status  st;
 
     TRY(prepare(d, x, false, &c));
-    const int first = c.shape.max ? MS_DNN_MAX : MS_DNN_LSE;
-    TRY(ms_scratch_bytes(d, bytes, &c.data[first]));
-    if (c.shape.max) {
-        TRY(ms_scratch_bytes(d, bytes, &c.data[MS_DNN_SUM]));
-        TRY(ms_scratch_vec(d, x->q.count * MS_DNN_PARTIALS, &partial));
-    }
+    TRY(ms_scratch_bytes(d, bytes, &c.data[MS_DNN_MAX]));
+    TRY(ms_scratch_bytes(d, bytes, &c.data[MS_DNN_SUM]));
+    TRY(ms_scratch_vec(d, x->q.count * MS_DNN_PARTIALS, &partial));
     TRY(run(d, &c));
-    TRY(ms_dnn_lse_from_rows(d, c.data[first], c.data[MS_DNN_SUM], x->lse, partial.data,
+    TRY(ms_dnn_lse_from_rows(d, c.data[MS_DNN_MAX], c.data[MS_DNN_SUM], x->lse, partial.data,
                              x->max_logit));
 done:
     ms_arena_reset(&d->scratch, mark);

@@ -2,13 +2,13 @@
  * begin, and logsumexps from its order (rows, heads) to ours, (heads, rows). */
 #include <assert.h>
 
+#include "device/cuda/attention.cuh"
 #include "device/cuda/attention_dnn_docs.h"
-#include "device/cuda/kernel.cuh"
 
 enum {
     DOC_THREADS = 1024,
     DOC_WARPS   = DOC_THREADS / WARP,
-    ROW_THREADS = 256,
+    LSE_THREADS = 256,
 };
 
 /* ---- documents ------------------------------------------------------------------------------- */
@@ -69,88 +69,76 @@ musec_status ms_dnn_docs_find(ms_device *d, ms_dnn_docs docs)
 
 /* ---- logsumexps ------------------------------------------------------------------------------ */
 
-/* The larger one, or NaN if one is. */
-static __device__ inline double larger(double x, double y) { return x > y || isnan(x) ? x : y; }
-
-static __device__ inline double warp_larger(double x)
-{
-#pragma unroll
-    for (int step = WARP / 2; step > 0; step /= 2)
-        x = larger(x, __shfl_xor_sync(0xffffffffu, x, step));
-    return x;
-}
-
-/* Of all ROW_THREADS threads; thread 0 has it. */
+/* Of all LSE_THREADS threads; thread 0 has it. */
 static __device__ inline double block_larger(double x)
 {
-    __shared__ double room[ROW_THREADS / WARP];
+    __shared__ double room[LSE_THREADS / WARP];
     x = warp_larger(x);
     if (threadIdx.x % WARP == 0) room[threadIdx.x / WARP] = x;
     __syncthreads();
-    for (int w = 1; w < ROW_THREADS / WARP && threadIdx.x == 0; w++)
+    for (int w = 1; w < LSE_THREADS / WARP && threadIdx.x == 0; w++)
         x = larger(x, room[w]);
     return x;
 }
 
-/* Block (x, h): rows of head h.  partial: (heads, blocks), or NULL */
-static __global__ void __launch_bounds__(ROW_THREADS)
+/* Block (x, h): rows of head h.  partial: (heads, blocks) */
+static __global__ void __launch_bounds__(LSE_THREADS)
     lse_from_rows_k(const float *max, const float *sum, int64_t rows, int64_t heads, float *lse,
                     int64_t stride, double *partial)
 {
-    const int64_t h = blockIdx.y, step = (int64_t)gridDim.x * ROW_THREADS;
+    const int64_t h = blockIdx.y, step = (int64_t)gridDim.x * LSE_THREADS;
     double        top = -INFINITY;
-    for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < rows; i += step) {
+    for (int64_t i = (int64_t)blockIdx.x * LSE_THREADS + threadIdx.x; i < rows; i += step) {
         const float m       = max[i * heads + h];
-        const float l       = sum != NULL ? m + logf(sum[i * heads + h]) : m;
+        const float l       = m + logf(sum[i * heads + h]);
         lse[h * stride + i] = l;
         top                 = larger(isnan(l) ? (double)l : (double)m, top);
     }
-    if (partial == NULL) return;
     top = block_larger(top);
     if (threadIdx.x == 0) partial[h * gridDim.x + blockIdx.x] = top;
 }
 
-static __global__ void __launch_bounds__(ROW_THREADS)
+static __global__ void __launch_bounds__(LSE_THREADS)
     largest_k(const double *partial, int n, double *max_logit)
 {
     double top = -INFINITY;
-    for (int i = (int)threadIdx.x; i < n; i += ROW_THREADS)
+    for (int i = (int)threadIdx.x; i < n; i += LSE_THREADS)
         top = larger(partial[(int64_t)blockIdx.x * n + i], top);
     top = block_larger(top);
     if (threadIdx.x == 0) max_logit[blockIdx.x] = larger(top, max_logit[blockIdx.x]);
 }
 
-static unsigned row_blocks(int64_t rows)
+static unsigned lse_blocks(int64_t rows)
 {
-    const int64_t need = (rows - 1) / ROW_THREADS + 1, most = MS_DNN_PARTIALS;
+    const int64_t need = (rows - 1) / LSE_THREADS + 1, most = MS_DNN_PARTIALS;
     return (unsigned)(need < most ? need : most);
 }
 
 musec_status ms_dnn_lse_from_rows(ms_device *d, const float *max, const float *sum, ms_mat lse,
                                   double *partial, ms_vec max_logit)
 {
-    const unsigned     blocks = row_blocks(lse.cols), heads = (unsigned)lse.count;
+    const unsigned     blocks = lse_blocks(lse.cols), heads = (unsigned)lse.count;
     const cudaStream_t stream = ms_cuda_of(d)->stream;
-    lse_from_rows_k<<<dim3(blocks, heads), ROW_THREADS, 0, stream>>>(
-        max, sum, lse.cols, lse.count, (float *)lse.data, lse.stride, sum != NULL ? partial : NULL);
+    lse_from_rows_k<<<dim3(blocks, heads), LSE_THREADS, 0, stream>>>(
+        max, sum, lse.cols, lse.count, (float *)lse.data, lse.stride, partial);
     const musec_status st = launched(d, "attention");
-    if (st != MUSEC_OK || sum == NULL) return st;
-    largest_k<<<heads, ROW_THREADS, 0, stream>>>(partial, (int)blocks, max_logit.data);
+    if (st != MUSEC_OK) return st;
+    largest_k<<<heads, LSE_THREADS, 0, stream>>>(partial, (int)blocks, max_logit.data);
     return launched(d, "attention");
 }
 
-static __global__ void __launch_bounds__(ROW_THREADS)
+static __global__ void __launch_bounds__(LSE_THREADS)
     lse_to_rows_k(const float *lse, int64_t stride, int64_t rows, int64_t heads, float *out)
 {
-    const int64_t h = blockIdx.y, step = (int64_t)gridDim.x * ROW_THREADS;
-    for (int64_t i = (int64_t)blockIdx.x * ROW_THREADS + threadIdx.x; i < rows; i += step)
+    const int64_t h = blockIdx.y, step = (int64_t)gridDim.x * LSE_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * LSE_THREADS + threadIdx.x; i < rows; i += step)
         out[i * heads + h] = lse[h * stride + i];
 }
 
 musec_status ms_dnn_lse_to_rows(ms_device *d, ms_mat lse, float *out)
 {
-    const dim3 grid(row_blocks(lse.cols), (unsigned)lse.count);
-    lse_to_rows_k<<<grid, ROW_THREADS, 0, ms_cuda_of(d)->stream>>>(
+    const dim3 grid(lse_blocks(lse.cols), (unsigned)lse.count);
+    lse_to_rows_k<<<grid, LSE_THREADS, 0, ms_cuda_of(d)->stream>>>(
         (const float *)lse.data, lse.stride, lse.cols, lse.count, out);
     return launched(d, "attention_grad");
 }

@@ -24,8 +24,7 @@ typedef struct ms_dnn_docs {
 musec_status ms_dnn_docs_find(ms_device *d, ms_dnn_docs docs);
 
 /* Of (rows, heads) numbers: lse(h, i) = max + log(sum), and max_logit[h] <- its maximum with all of
- * head h; NaN stays.  sum NULL: lse = max, and no max_logit.  partial: MS_DNN_PARTIALS numbers for
- * each head, work space. */
+ * head h; NaN stays.  partial: MS_DNN_PARTIALS numbers for each head, work space. */
 musec_status ms_dnn_lse_from_rows(ms_device *d, const float *max, const float *sum, ms_mat lse,
                                   double *partial, ms_vec max_logit);
 /* And back: (rows, heads) numbers of lse. */

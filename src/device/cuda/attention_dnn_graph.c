@@ -19,6 +19,7 @@
 #include <string.h>
 
 enum { DIMS = 4, OPS = 64, DESCRIPTORS = 256, FIRST_ID = 1, FIRST_VIRTUAL_ID = 1000, CONFIGS = 16 };
+enum { TEXT_MOST = 16 << 20 }; /* bytes of what a plan is made from again */
 
 typedef cudnnBackendDescriptor_t descriptor;
 
@@ -385,22 +386,15 @@ static descriptor scaled_logits(graph *g)
 
 static void forward(graph *g)
 {
-    const bool max = g->shape->max;
-    descriptor s   = seen(g, scaled_logits(g));
-    descriptor m   = max ? of_rows(g, MS_DNN_MAX) : row_numbers(g);
-    descriptor z   = max ? of_rows(g, MS_DNN_SUM) : row_numbers(g);
-    descriptor p   = logits(g, type_of(g));
+    descriptor s = seen(g, scaled_logits(g));
+    descriptor m = of_rows(g, MS_DNN_MAX);
+    descriptor z = of_rows(g, MS_DNN_SUM);
+    descriptor p = logits(g, type_of(g));
 
     reduce(g, CUDNN_REDUCE_TENSOR_MAX, s, m);
     descriptor below = to_logits(g, CUDNN_POINTWISE_SUB, s, m);
     descriptor e     = to_logits(g, CUDNN_POINTWISE_EXP, below, NULL);
     reduce(g, CUDNN_REDUCE_TENSOR_ADD, e, z);
-    if (!max) {
-        descriptor log_z = row_numbers(g);
-        pointwise(g, CUDNN_POINTWISE_LOG, CUDNN_DATA_FLOAT, NO_AXIS, z, NULL, NULL, log_z);
-        pointwise(g, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, NO_AXIS, m, log_z, NULL,
-                  of_rows(g, MS_DNN_LSE));
-    }
     pointwise(g, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, NO_AXIS, e, z, NULL, p);
     multiply(g, p, side(g, MS_DNN_V), SIZED_MK, side(g, MS_DNN_OUT));
 }
@@ -479,6 +473,15 @@ static int64_t find_configs(graph *g, cudnnHandle_t handle, descriptor *configs)
     return n < CONFIGS ? n : CONFIGS;
 }
 
+static void measure(graph *g)
+{
+    if (g->code == CUDNN_STATUS_SUCCESS)
+        (void)went_well(g,
+                        g->api->get(g->to->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                    CUDNN_TYPE_INT64, 1, NULL, &g->to->workspace),
+                        "a plan");
+}
+
 /* The first that can be made. */
 static void choose(graph *g, cudnnHandle_t handle)
 {
@@ -492,15 +495,41 @@ static void choose(graph *g, cudnnHandle_t handle)
         finalize(g, plan, "a plan");
         if (g->code == CUDNN_STATUS_SUCCESS) g->to->plan = plan;
     }
-    if (g->code == CUDNN_STATUS_SUCCESS)
-        (void)went_well(g,
-                        g->api->get(g->to->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                    CUDNN_TYPE_INT64, 1, NULL, &g->to->workspace),
-                        "a plan");
+    measure(g);
+}
+
+/* From what ms_dnn_plan_text gave; where cuDNN does not take that, nothing has happened. */
+static void restore(graph *g, cudnnHandle_t handle, const char *text, size_t bytes)
+{
+    if (text == NULL || g->code != CUDNN_STATUS_SUCCESS) return;
+    descriptor plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)bytes,
+        text);
+    finalize(g, plan, "a plan");
+    g->to->plan = plan;
+    measure(g);
+    if (g->code != CUDNN_STATUS_SUCCESS) g->to->plan = NULL;
+    g->code = CUDNN_STATUS_SUCCESS;
+}
+
+bool ms_dnn_plan_text(const ms_dnn_plan *plan, char **text, size_t *bytes)
+{
+    const cudnnBackendAttributeName_t what = CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION;
+    int64_t                           room = 0, n = 0;
+    *text = NULL;
+    if (plan->api->get(plan->plan, what, CUDNN_TYPE_CHAR, 0, &room, NULL) != CUDNN_STATUS_SUCCESS ||
+        room <= 0 || room > TEXT_MOST || (*text = malloc((size_t)room)) == NULL)
+        return false;
+    if (plan->api->get(plan->plan, what, CUDNN_TYPE_CHAR, room, &n, *text) != CUDNN_STATUS_SUCCESS)
+        n = 0;
+    *bytes = (size_t)(n < room ? n : room);
+    return n > 0;
 }
 
 musec_status ms_dnn_plan_make(ms_error *e, const ms_dnn_api *api, cudnnHandle_t handle,
-                              const ms_dnn_shape *shape, ms_dnn_plan **out)
+                              const ms_dnn_shape *shape, const char *text, size_t bytes,
+                              ms_dnn_plan **out)
 {
     graph g = { .api = api, .shape = shape, .next_id = FIRST_VIRTUAL_ID };
     *out    = NULL;
@@ -511,13 +540,16 @@ musec_status ms_dnn_plan_make(ms_error *e, const ms_dnn_api *api, cudnnHandle_t 
         backward(&g);
     else
         forward(&g);
-    choose(&g, handle);
+    restore(&g, handle, text, bytes);
+    if (g.to->plan == NULL) choose(&g, handle);
     if (g.code == CUDNN_STATUS_SUCCESS) {
         *out = g.to;
         return MUSEC_OK;
     }
     ms_dnn_plan_free(g.to);
-    return ms_fail(e, MUSEC_ENOTSUP, "cuDNN does not make %s: %s: %s", g.what,
+    const bool full = g.code == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+                      g.code == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+    return ms_fail(e, full ? MUSEC_ENOMEM : MUSEC_ENOTSUP, "cuDNN does not make %s: %s: %s", g.what,
                    api->error_words(g.code), g.words);
 }
 

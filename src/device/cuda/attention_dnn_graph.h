@@ -32,7 +32,7 @@ typedef struct ms_dnn_api { /* cuDNN, opened */
     cudnnStatus_t (*release)(cudnnBackendDescriptor_t what);
 } ms_dnn_api;
 
-/* The tensors that have data, which is given to ms_dnn_run at these places. */
+/* The tensors that have data, which is given to ms_dnn_plan_run at these places. */
 enum {
     MS_DNN_Q,
     MS_DNN_K,
@@ -44,11 +44,11 @@ enum {
     MS_DNN_DV,
     MS_DNN_SIDES, /* those above are strided as ms_dnn_shape says, in 16 bits */
 
-    /* float32, (rows, heads): a row's logsumexp; or its largest logit and the sum of exp(logit -
-     * the largest); or, backward, <dout, out> of a row */
-    MS_DNN_LSE = MS_DNN_SIDES,
-    MS_DNN_MAX,
+    /* float32, (rows, heads).  Forward: a row's largest logit and the sum of exp(logit - the
+     * largest).  Backward: its logsumexp and <dout, out> */
+    MS_DNN_MAX = MS_DNN_SIDES,
     MS_DNN_SUM,
+    MS_DNN_LSE,
     MS_DNN_DELTA,
     MS_DNN_DQ_SUM, /* float32, strided as dq */
 
@@ -71,7 +71,6 @@ typedef struct ms_dnn_shape {
     int64_t dtype; /* musec_dtype */
     int64_t batch, longest, heads, head;
     int64_t backward, windowed; /* 1 or 0 */
-    int64_t max;                /* forward: largest logits and sums, instead of logsumexp */
     struct {
         int64_t ld, stride; /* elements from row to row, from head to head */
     } side[MS_DNN_SIDES];
@@ -82,11 +81,15 @@ int ms_dnn_offset_of(const ms_dnn_shape *shape, int side);
 
 typedef struct ms_dnn_plan ms_dnn_plan;
 
-/* *out is NULL on failure; the words are cuDNN's. */
+/* *out is NULL on failure; the words are cuDNN's.  MUSEC_ENOMEM: it may be possible later.
+ * text: of the same plan, made by this cuDNN for this chip before, which saves time; or NULL. */
 musec_status ms_dnn_plan_make(ms_error *e, const ms_dnn_api *api, cudnnHandle_t handle,
-                              const ms_dnn_shape *shape, ms_dnn_plan **out);
-void         ms_dnn_plan_free(ms_dnn_plan *plan);            /* accepts NULL */
-size_t       ms_dnn_plan_workspace(const ms_dnn_plan *plan); /* bytes */
+                              const ms_dnn_shape *shape, const char *text, size_t bytes,
+                              ms_dnn_plan **out);
+/* What the plan can be made from again, to be freed in any case; false: cuDNN does not say. */
+bool   ms_dnn_plan_text(const ms_dnn_plan *plan, char **text, size_t *bytes);
+void   ms_dnn_plan_free(ms_dnn_plan *plan);            /* accepts NULL */
+size_t ms_dnn_plan_workspace(const ms_dnn_plan *plan); /* bytes */
 
 /* data[MS_DNN_TENSORS]: those that the plan does not have are not read. */
 musec_status ms_dnn_plan_run(ms_error *e, const ms_dnn_plan *plan, cudnnHandle_t handle,

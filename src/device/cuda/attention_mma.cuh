@@ -26,8 +26,6 @@ enum {
     MMA_SHARED_MOST = 99 << 10, /* bytes that a block has at most: chips of 8.6 give no more */
 };
 
-static constexpr float LOG2_E = 1.4426950408889634f;
-
 /* ---- instructions ---------------------------------------------------------------------------- */
 
 static __device__ inline uint32_t shared_address(const void *p)
@@ -107,13 +105,6 @@ __device__ inline void multiply<__half>(float (&c)[4], const uint32_t (&a)[4], u
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-static __device__ inline float exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 static __device__ inline float reciprocal_fast(float x)
 {
     float y;
@@ -172,7 +163,7 @@ static __device__ inline uint32_t columns(uint32_t at, int k)
 /* Rows first .. first + ROWS - 1 of a head to the tile at `to`, zeros from row `rows` on.  All
  * threads of the block; the copies are under way when this returns. */
 template <typename T, int HEAD, int ROWS>
-static __device__ inline void load_tile(uint32_t to, const operand &x, int head, int first,
+static __device__ inline void load_tile(uint32_t to, const head_stack &x, int head, int first,
                                         int rows)
 {
     constexpr int CHUNKS = HEAD / 8, STEP = MMA_THREADS / CHUNKS; /* STEP is a multiple of 8 */
@@ -236,7 +227,7 @@ static __device__ inline void blend(float (&out)[ROWS16][HEAD / 8][4],
 template <typename T, int HEAD, int ROWS16>
 static __device__ inline void store_rows(const float (&x)[ROWS16][HEAD / 8][4],
                                          const float (&factor)[ROWS16][2], unsigned char *tile,
-                                         const operand &to, int head, int first, int rows)
+                                         const head_stack &to, int head, int first, int rows)
 {
     constexpr int CHUNKS = HEAD / 8, STEP = WARP / CHUNKS;
     const int     lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;

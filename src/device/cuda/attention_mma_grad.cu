@@ -33,7 +33,7 @@ static __device__ inline void pair_grad(exponent e, float2 stats, float &s, floa
 /* The warp's rows times `scale`: see store_rows. */
 template <typename T, int HEAD, int ROWS16>
 static __device__ inline void store_scaled(const float (&x)[ROWS16][HEAD / 8][4], float scale,
-                                           unsigned char *tile, const operand &to, int head,
+                                           unsigned char *tile, const head_stack &to, int head,
                                            int first, int rows)
 {
     float factor[ROWS16][2];

@@ -1,5 +1,8 @@
 /* context.c - the CUDA device: opening it, its memory, its queue, its errors.
  *
+ * A context has one GPU and may be used from any thread, one at a time: every way to what it owns
+ * chooses its GPU for the calling thread (ms_cuda_of).
+ *
  * Uploads go through page-locked memory of our own, slot after slot, so that the caller's memory is
  * free again when the call returns, and nothing waits unless the slots run out.  A failure of
  * queued work shows at the next call that waits; from then on a context is of no use any more, and
@@ -10,6 +13,19 @@
 
 #include "core/clock.h"
 #include "device/cuda/cuda.h"
+#include "device/gpus.h"
+
+/* ---- whose turn it is ------------------------------------------------------------------------ */
+
+ms_cuda *ms_cuda_of(ms_device *d)
+{
+    ms_cuda *c   = d->impl;
+    int      now = -1;
+    if (c == NULL || c->stream == NULL) return c; /* not open yet: nothing to choose it for */
+    /* asking is cheaper than choosing; where choosing fails, what follows fails and says so */
+    if (cudaGetDevice(&now) != cudaSuccess || now != c->index) (void)cudaSetDevice(c->index);
+    return c;
+}
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
@@ -56,14 +72,16 @@ static musec_status cuda_alloc(ms_device *d, size_t bytes, void **out)
 {
     char what[64];
     *out = NULL;
+    (void)ms_cuda_of(d);
     snprintf(what, sizeof what, "allocating %zu bytes", bytes);
     return ms_cuda_status(d, cudaMalloc(out, bytes > 0 ? bytes : 1), what);
 }
 
 static void cuda_free(ms_device *d, void *p)
 {
-    (void)d;
-    if (p != NULL) (void)cudaFree(p); /* freeing nothing would start the run time */
+    if (p == NULL) return; /* freeing nothing would start the run time */
+    (void)ms_cuda_of(d);
+    (void)cudaFree(p);
 }
 
 static musec_status upload_piece(ms_device *d, const void *host, size_t bytes, void *device)
@@ -139,6 +157,19 @@ musec_status ms_cuda_check_chip(ms_error *e, const char *chip, int capability)
     return MUSEC_OK;
 }
 
+int ms_device_cuda_count(void)
+{
+    struct cudaDeviceProp p;
+    ms_error              ignored;
+    int                   n = 0, usable = 0;
+    if (cudaGetDeviceCount(&n) != cudaSuccess) n = 0;
+    while (usable < n && cudaGetDeviceProperties(&p, usable) == cudaSuccess &&
+           ms_cuda_check_chip(&ignored, p.name, p.major * 10 + p.minor) == MUSEC_OK)
+        usable++;
+    (void)cudaGetLastError();
+    return usable;
+}
+
 static musec_status find_chip(ms_device *d, ms_cuda *c, int index)
 {
     struct cudaDeviceProp p;
@@ -184,6 +215,7 @@ void ms_device_cuda_close(ms_device *d)
 {
     ms_cuda *c = ms_cuda_of(d);
     if (c == NULL) return;
+    ms_cuda_library_ahead_end(c);
     if (c->stream != NULL) (void)cudaStreamSynchronize(c->stream);
     ms_cuda_dnn_free(d);
     ms_cuda_solver_free(d);
@@ -205,6 +237,7 @@ musec_status ms_device_cuda_open(ms_device *d, int index)
     if (c == NULL) return ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory");
     d->impl = c;
     TRY(find_chip(d, c, index));
+    ms_cuda_library_ahead(c);
     TRY(take_queue(d, c));
 done:
     if (st != MUSEC_OK) ms_device_cuda_close(d);

@@ -11,6 +11,7 @@
 #define MS_DEVICE_CUDA_CUDA_H
 
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 
 #include "device/device.h"
 
@@ -20,6 +21,7 @@ extern "C" {
 
 enum {
     MS_CUDA_CHIP_LEAST    = 80,       /* compute capability 8.0 */
+    MS_CUDA_CHIP_DNN      = 90,       /* Hopper, where cuDNN's attention takes packs */
     MS_CUDA_LIST          = 64,       /* matrices of a list in one launch: its places ride on it */
     MS_CUDA_WORKSPACE     = 64 << 20, /* bytes, for cuBLASLt */
     MS_CUDA_STAGING       = 8 << 20,  /* bytes of a slot of page-locked memory for uploads */
@@ -41,12 +43,17 @@ typedef struct ms_cuda {
     } staging[MS_CUDA_STAGING_SLOTS];
     int next_slot;
     /* each made at first use and freed by the file that it belongs to */
-    struct ms_cuda_blas   *blas;   /* gemm.c */
-    struct ms_cuda_solver *solver; /* solver.c */
-    struct ms_cuda_dnn    *dnn;    /* attention_dnn.c */
+    struct ms_cuda_blas   *blas;     /* gemm_plan.c */
+    struct ms_cuda_solver *solver;   /* solver.c */
+    struct ms_cuda_dnn    *dnn;      /* attention_dnn.c */
+    pthread_t              ahead;    /* library.c: it opens libraries, */
+    bool                   is_ahead; /* if it was started */
 } ms_cuda;
 
-static inline ms_cuda *ms_cuda_of(ms_device *d) { return (ms_cuda *)d->impl; }
+/* The context's own, with its GPU made the calling thread's current one: that is a thread's own
+ * affair, and other contexts or the caller may have chosen another since the last call.  Whatever
+ * touches the GPU comes by here first; which GPU is current afterwards is not put back. */
+ms_cuda *ms_cuda_of(ms_device *d);
 
 /* MUSEC_OK, or the error in words: "cuda: attention: an illegal memory access was encountered". */
 musec_status ms_cuda_status(ms_device *d, cudaError_t code, const char *what);
@@ -66,6 +73,11 @@ typedef struct ms_cuda_symbol {
 musec_status ms_cuda_library_open(ms_error *e, const char *purpose, const char *const *names,
                                   const ms_cuda_symbol *symbols, size_t n_symbols, void **out);
 void         ms_cuda_library_close(void *library); /* accepts NULL */
+
+/* Begins to open what training is going to open, in a thread: files of hundreds of megabytes, while
+ * the driver takes its time with the device.  Nothing comes of it but that they are open. */
+void ms_cuda_library_ahead(ms_cuda *c);
+void ms_cuda_library_ahead_end(ms_cuda *c); /* waits for the thread, if there is one */
 
 /* ---- the files: rows that each sets, what each frees ----------------------------------------- */
 
@@ -100,7 +112,7 @@ void ms_cuda_dnn_describe(ms_device *d, char *text, size_t bytes);
 typedef struct ms_cuda_attn {
     ms_attn a;
     ms_mat  q, k, v, out, lse;
-    ms_vec  max_logit;        /* forward */
+    ms_vec  max_logit;        /* forward, where it always is */
     ms_mat  dout, dq, dk, dv; /* backward */
 } ms_cuda_attn;
 

@@ -3,9 +3,11 @@
  * The gradient adds each row of dout to the row of the table that its id names, in the order of
  * dout, so that the bits are those of one addition after the other: never by atomics.  The ids are
  * sorted with their positions (radix sort is stable, so positions of equal ids stay in order); each
- * run of equal ids is then summed by warps, one for every few columns, which load many rows ahead
- * since a frequent id has thousands of them.  Runs are listed in any order: no two of them share a
- * row of the table. */
+ * run of equal ids is then summed by warps, one for some of the columns.  Most runs are short, and
+ * a warp has as many columns as its lanes can load at once.  A frequent id has thousands of rows,
+ * which can only be added one after the other: there a lane has two columns and loads many rows
+ * ahead, and these runs are begun first.  Runs are listed in any order: no two of them share a row
+ * of the table. */
 #include <assert.h>
 
 #include <cub/device/device_radix_sort.cuh>
@@ -15,7 +17,8 @@
 enum {
     COPIES   = 4,  /* units that a lane copies at once */
     ROWS_FAR = 32, /* rows of a long run that are loaded at once */
-    ROWS_FEW = 8,  /* of a short one, or of what is left */
+    ROWS_FEW = 4,  /* of a short one, or of what is left */
+    LONG     = 64, /* rows of a run that is long */
     THREADS  = 256,
 };
 
@@ -67,9 +70,8 @@ static musec_status cuda_embed(ms_device *d, ms_ids ids, ms_mat table, ms_mat ou
 
 /* ---- neighbours: the columns of a lane ------------------------------------------------------- */
 
-template <typename T, int V> struct columns { /* one */
-    T one;
-};
+template <typename T, int V> struct columns : piece<T, V> {
+}; /* one, or a vector */
 template <> struct columns<float, 2> {
     float2 two;
 };
@@ -83,30 +85,43 @@ template <> struct columns<__half, 2> {
     __half2 two;
 };
 
-template <typename T> static __device__ inline void add(const columns<T, 1> &x, wide<T> (&sum)[1])
+template <typename T, int V> static __device__ inline columns<T, V> fetch_columns(const T *p)
 {
-    sum[0] += widen(x.one);
+    if constexpr (V == 2)
+        return *(const columns<T, V> *)p;
+    else
+        return columns<T, V>{ fetch<T, V>(p) };
 }
 
-template <typename T> static __device__ inline void add(const columns<T, 2> &x, wide<T> (&sum)[2])
+template <typename T, int V>
+static __device__ inline void add(const columns<T, V> &x, wide<T> (&sum)[V])
 {
-    sum[0] += widen(x.two.x);
-    sum[1] += widen(x.two.y);
+    if constexpr (V == 2) {
+        sum[0] += widen(x.two.x);
+        sum[1] += widen(x.two.y);
+    } else {
+        wide<T> v[V];
+        open<T, V>(x, v);
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            sum[e] += v[e];
+    }
 }
 
 /* ---- embed_grad ------------------------------------------------------------------------------ */
 
 struct sorted {              /* device memory */
     uint32_t *keys, *order;  /* (n) ids that never fall, and which rows of dout they are of */
-    uint32_t *runs;          /* (n) where the runs of equal ids begin, in any order */
-    uint32_t *n_runs;        /* one number */
+    uint32_t *runs;          /* (n) where the runs of equal ids begin, in any order: short ones from
+                              * the front on, long ones from the end */
+    uint32_t *n_runs;        /* (2) short ones, long ones */
     uint32_t *ids, *counted; /* (n) the same before they are sorted */
 };
 
 static __global__ void number_ids(const int32_t *ids, int n, sorted s)
 {
     const int step = (int)(gridDim.x * blockDim.x);
-    if (blockIdx.x == 0 && threadIdx.x == 0) *s.n_runs = 0;
+    if (blockIdx.x == 0 && threadIdx.x < 2) s.n_runs[threadIdx.x] = 0;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
         s.ids[i]     = (uint32_t)ids[i];
         s.counted[i] = (uint32_t)i;
@@ -117,7 +132,11 @@ static __global__ void list_runs(int n, sorted s)
 {
     const int step = (int)(gridDim.x * blockDim.x);
     for (int64_t p = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; p < n; p += step)
-        if (p == 0 || s.keys[p] != s.keys[p - 1]) s.runs[atomicAdd(s.n_runs, 1u)] = (uint32_t)p;
+        if (p == 0 || s.keys[p] != s.keys[p - 1]) {
+            const bool     is_long = p + LONG <= n && s.keys[p + LONG - 1] == s.keys[p];
+            const uint32_t at      = atomicAdd(&s.n_runs[is_long], 1u);
+            s.runs[is_long ? (uint32_t)n - 1 - at : at] = (uint32_t)p;
+        }
 }
 
 /* Up to N rows of dout, the first being that of lane k: in order into sum.  The whole warp calls;
@@ -130,46 +149,71 @@ static __device__ inline void add_rows(const T *dout, int64_t ld, uint32_t row, 
 #pragma unroll
     for (int u = 0; u < N; u++) {
         const uint32_t i = __shfl_sync(0xffffffffu, row, (k + u) % WARP);
-        if (mine && k + u < rows) x[u] = *(const columns<T, V> *)(dout + (int64_t)i * ld);
+        if (mine && k + u < rows) x[u] = fetch_columns<T, V>(dout + (int64_t)i * ld);
     }
 #pragma unroll
     for (int u = 0; u < N; u++)
-        if (mine && k + u < rows) add<T>(x[u], sum);
+        if (mine && k + u < rows) add<T, V>(x[u], sum);
 }
 
-/* A warp has one run and the columns of one tile. */
-template <typename T, int V>
-static __global__ void add_runs(sorted s, int n, lines<T> dout, int cols, lines<wide<T>> dtable)
+/* A warp: the run that begins at `start`, and the columns of one tile.  N rows at once. */
+template <int N, typename T, int V>
+static __device__ inline void add_run(const sorted &s, int n, uint32_t start, int tile,
+                                      const lines<T> &dout, int cols, const lines<wide<T>> &dtable)
 {
-    const int     lane  = (int)threadIdx.x % WARP;
+    const int      lane = (int)threadIdx.x % WARP, col = (tile * WARP + lane) * V;
+    const bool     mine = col < cols;
+    const uint32_t id   = s.keys[start];
+    wide<T>       *to   = dtable.row(0, id) + col;
+    wide<T>        sum[V];
+    int            rows = WARP;
+    if constexpr (V == VECTOR) {
+        piece<wide<T>, V> old = {};
+        if (mine) old = fetch<wide<T>, V>(to);
+        open(old, sum);
+    } else {
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            sum[e] = mine ? to[e] : (wide<T>)0;
+    }
+    int64_t  at   = (int64_t)start + lane;
+    bool     same = at < n && s.keys[at] == id;
+    uint32_t row  = same ? s.order[at] : 0;
+    while (rows == WARP) {
+        const uint32_t now = row;
+        int            k   = 0;
+        rows               = __popc(__ballot_sync(0xffffffffu, same));
+        at += WARP; /* the next ones are on their way while these are added */
+        same = rows == WARP && at < n && s.keys[at] == id;
+        row  = same ? s.order[at] : 0;
+        for (; k + N <= rows; k += N)
+            add_rows<N, T, V>(dout.data + col, dout.ld, now, k, rows, mine, sum);
+        for (; k < rows; k += ROWS_FEW)
+            add_rows<ROWS_FEW, T, V>(dout.data + col, dout.ld, now, k, rows, mine, sum);
+    }
+    if (!mine) return;
+    if constexpr (V == VECTOR) {
+        put(to, sum);
+    } else {
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            to[e] = sum[e];
+    }
+}
+
+/* The short runs, or the long ones: kernels of their own, for many rows ahead take registers. */
+template <typename T, int V, bool IS_LONG>
+static __global__ void __launch_bounds__(THREADS)
+    add_runs(sorted s, int n, lines<T> dout, int cols, lines<wide<T>> dtable)
+{
+    constexpr int N     = IS_LONG ? ROWS_FAR : ROWS_FEW;
     const int64_t warps = (int64_t)gridDim.x * blockDim.x / WARP;
-    const int64_t tiles = (cols + WARP * V - 1) / (WARP * V), items = *s.n_runs * tiles;
+    const int64_t tiles = (cols + WARP * V - 1) / (WARP * V), items = s.n_runs[IS_LONG] * tiles;
     for (int64_t item = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / WARP; item < items;
          item += warps) {
         int64_t run, tile;
         divide(item, tiles, &run, &tile);
-        const uint32_t id   = s.keys[s.runs[run]];
-        const int      col  = ((int)tile * WARP + lane) * V;
-        const bool     mine = col < cols;
-        wide<T>       *to   = dtable.row(0, id) + col;
-        wide<T>        sum[V];
-        int            rows = WARP;
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            sum[e] = mine ? to[e] : (wide<T>)0;
-        for (int64_t at = s.runs[run] + lane; rows == WARP; at += WARP) {
-            const bool     same = at < n && s.keys[at] == id;
-            const uint32_t row  = same ? s.order[at] : 0;
-            int            k    = 0;
-            rows                = __popc(__ballot_sync(0xffffffffu, same));
-            for (; k + ROWS_FAR <= rows; k += ROWS_FAR)
-                add_rows<ROWS_FAR, T, V>(dout.data + col, dout.ld, row, k, rows, mine, sum);
-            for (; k < rows; k += ROWS_FEW)
-                add_rows<ROWS_FEW, T, V>(dout.data + col, dout.ld, row, k, rows, mine, sum);
-        }
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            if (mine) to[e] = sum[e];
+        add_run<N, T, V>(s, n, s.runs[IS_LONG ? n - 1 - run : run], (int)tile, dout, cols, dtable);
     }
 }
 
@@ -211,14 +255,30 @@ static bool is_paired(const ms_mat *x)
     return (uintptr_t)x->data % two == 0 && x->ld % 2 == 0 && x->cols % 2 == 0;
 }
 
+/* V: columns of a lane in short runs, W: in long ones, which are begun first. */
+template <typename T, int V, int W>
+static musec_status launch_runs(ms_device *d, const sorted &s, int n, ms_mat dout, ms_mat dtable)
+{
+    const cudaStream_t   stream   = ms_cuda_of(d)->stream;
+    const lines<T>       from     = lines_of<T>(dout);
+    const lines<wide<T>> to       = lines_of<wide<T>>(dtable);
+    const int            cols     = (int)dout.cols;
+    const int64_t        in_long  = ceil_div(n, LONG) * ceil_div(cols, WARP * W);
+    const int64_t        in_short = n * ceil_div(cols, WARP * V);
+    add_runs<T, W, true>
+        <<<blocks_for(d, in_long, THREADS / WARP), THREADS, 0, stream>>>(s, n, from, cols, to);
+    const musec_status st = launched(d, "embed_grad");
+    if (st != MUSEC_OK) return st;
+    add_runs<T, V, false>
+        <<<blocks_for(d, in_short, THREADS / WARP), THREADS, 0, stream>>>(s, n, from, cols, to);
+    return launched(d, "embed_grad");
+}
+
 static musec_status run_embed_grad(ms_device *d, ms_ids ids, ms_mat dout, ms_mat dtable)
 {
-    const cudaStream_t stream = ms_cuda_of(d)->stream;
-    const size_t       n      = (size_t)ids.count;
-    const int64_t      warps  = ids.count * ceil_div(dout.cols, WARP);
-    const unsigned     blocks = blocks_for(d, warps, THREADS / WARP);
-    void              *room   = NULL;
-    musec_status       st     = ms_scratch_bytes(d, (5 * n + 1) * sizeof(uint32_t), &room);
+    const size_t n    = (size_t)ids.count;
+    void        *room = NULL;
+    musec_status st   = ms_scratch_bytes(d, (5 * n + 2) * sizeof(uint32_t), &room);
     if (st != MUSEC_OK) return st;
     uint32_t    *at = (uint32_t *)room;
     const sorted s  = { at, at + n, at + 2 * n, at + 5 * n, at + 3 * n, at + 4 * n };
@@ -226,13 +286,12 @@ static musec_status run_embed_grad(ms_device *d, ms_ids ids, ms_mat dout, ms_mat
     if (st != MUSEC_OK) return st;
     return by_dtype(dout.dtype, [&](auto tag) {
         typedef typename decltype(tag)::type T;
+        if constexpr (sizeof(T) < sizeof(double))
+            if (is_vector(&dout) && is_vector(&dtable))
+                return launch_runs<T, VECTOR, 2>(d, s, (int)n, dout, dtable);
         if (is_paired(&dout) && is_paired(&dtable))
-            add_runs<T, 2><<<blocks, THREADS, 0, stream>>>(
-                s, (int)n, lines_of<T>(dout), (int)dout.cols, lines_of<wide<T>>(dtable));
-        else
-            add_runs<T, 1><<<blocks, THREADS, 0, stream>>>(
-                s, (int)n, lines_of<T>(dout), (int)dout.cols, lines_of<wide<T>>(dtable));
-        return launched(d, "embed_grad");
+            return launch_runs<T, 2, 2>(d, s, (int)n, dout, dtable);
+        return launch_runs<T, 1, 1>(d, s, (int)n, dout, dtable);
     });
 }
 

@@ -12,7 +12,8 @@
  *
  * A deterministic context takes the first algorithm that cuBLASLt proposes.  Otherwise the first
  * product of its kind waits while the proposals are timed on its own operands, and the fastest is
- * taken from then on. */
+ * taken from then on, by later processes too: what was timed is kept in a file for this chip and
+ * this cuBLASLt (core/cache.h), which the library is asked about before it is believed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 
 #include <cublasLt.h>
 
+#include "core/cache.h"
 #include "device/cuda/gemm.h"
 
 enum {
@@ -27,7 +29,8 @@ enum {
     RUNS       = 3,       /* times each, after one that does not count */
     PLANS      = 1 << 14, /* kept at most; then all go and come back as they are needed */
     SLOTS      = 2 * PLANS,
-    ALIGN_MOST = 256, /* bytes: no algorithm asks for more */
+    ALIGN_MOST = 256,  /* bytes: no algorithm asks for more */
+    KEPT_MOST  = 4096, /* plans in the file */
 };
 
 /* ---- the library ----------------------------------------------------------------------------- */
@@ -56,6 +59,10 @@ enum {
       (cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,     \
        cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,            \
        cublasLtMatmulHeuristicResult_t *, int *))                                                  \
+    X(cublasStatus_t, cublasLtMatmulAlgoCheck,                                                     \
+      (cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,     \
+       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *,               \
+       cublasLtMatmulHeuristicResult_t *))                                                         \
     X(cublasStatus_t, cublasLtMatmul,                                                              \
       (cublasLtHandle_t, cublasLtMatmulDesc_t, const void *, const void *, cublasLtMatrixLayout_t, \
        const void *, cublasLtMatrixLayout_t, const void *, const void *, cublasLtMatrixLayout_t,   \
@@ -101,12 +108,23 @@ typedef struct plan {
     bool                   found; /* there is an algorithm */
 } plan;
 
+typedef struct kept { /* a plan that was timed, as the file has it */
+    key                  key;
+    cublasLtMatmulAlgo_t algo;
+} kept;
+
+/* What the file begins with: one that was written by another program is not read. */
+static const uint64_t kept_head[] = { 1 /* version */, sizeof(key), sizeof(cublasLtMatmulAlgo_t) };
+
 struct ms_cuda_blas {
     functions        lt;
     cublasLtHandle_t handle;
     plan           **slots; /* (SLOTS) open addressing */
     int              n_plans;
     cudaEvent_t      start, stop; /* for timing; made at its first use */
+    kept            *kept;        /* read when a plan would first be timed */
+    size_t           n_kept, n_new;
+    bool             kept_is_read;
 };
 
 static musec_status lt_status(ms_device *d, const functions *lt, cublasStatus_t code,
@@ -167,11 +185,83 @@ static void drop_plans(struct ms_cuda_blas *blas)
     blas->n_plans = 0;
 }
 
+/* ---- plans that were timed before ------------------------------------------------------------ */
+
+static void version_of(const functions *lt, int v[3])
+{
+    const libraryPropertyType parts[] = { MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL };
+    for (int i = 0; i < 3; i++)
+        if (lt->cublasLtGetProperty(parts[i], &v[i]) != CUBLAS_STATUS_SUCCESS) v[i] = 0;
+}
+
+static void kept_name(ms_device *d, const struct ms_cuda_blas *blas, char name[MS_CACHE_NAME])
+{
+    int v[3];
+    version_of(&blas->lt, v);
+    ms_cache_name(name, "gemm-cublasLt-%d.%d.%d-%s", v[0], v[1], v[2], ms_cuda_of(d)->chip);
+}
+
+static const kept *find_kept(const struct ms_cuda_blas *blas, const key *k)
+{
+    for (size_t i = 0; i < blas->n_kept; i++)
+        if (memcmp(&blas->kept[i].key, k, sizeof *k) == 0) return &blas->kept[i];
+    return NULL;
+}
+
+/* One more, unless it is there or they are enough. */
+static bool keep(struct ms_cuda_blas *blas, const kept *one)
+{
+    kept *grown;
+    if (blas->n_kept == KEPT_MOST || find_kept(blas, &one->key) != NULL) return false;
+    grown = realloc(blas->kept, (blas->n_kept + 1) * sizeof *grown);
+    if (grown == NULL) return false;
+    blas->kept                 = grown;
+    blas->kept[blas->n_kept++] = *one;
+    return true;
+}
+
+/* What the file has beyond what is known already. */
+static void read_kept(ms_device *d, struct ms_cuda_blas *blas)
+{
+    char   name[MS_CACHE_NAME];
+    void  *data  = NULL;
+    size_t bytes = 0;
+    kept   one;
+    blas->kept_is_read = true;
+    kept_name(d, blas, name);
+    if (!ms_cache_load(name, &data, &bytes)) return;
+    if (bytes >= sizeof kept_head && memcmp(data, kept_head, sizeof kept_head) == 0)
+        for (size_t at = sizeof kept_head; at + sizeof one <= bytes; at += sizeof one) {
+            memcpy(&one, (const char *)data + at, sizeof one);
+            (void)keep(blas, &one);
+        }
+    free(data);
+}
+
+/* With what other processes have added since. */
+static void save_kept(ms_device *d, struct ms_cuda_blas *blas)
+{
+    char   name[MS_CACHE_NAME], *data;
+    size_t bytes;
+    if (blas->n_new == 0) return;
+    read_kept(d, blas);
+    kept_name(d, blas, name);
+    bytes = sizeof kept_head + blas->n_kept * sizeof *blas->kept;
+    data  = malloc(bytes);
+    if (data == NULL) return;
+    memcpy(data, kept_head, sizeof kept_head);
+    memcpy(data + sizeof kept_head, blas->kept, blas->n_kept * sizeof *blas->kept);
+    ms_cache_save(name, data, bytes);
+    free(data);
+}
+
 void ms_cuda_blas_free(ms_device *d)
 {
     ms_cuda             *c    = ms_cuda_of(d);
     struct ms_cuda_blas *blas = c == NULL ? NULL : c->blas;
     if (blas == NULL) return;
+    save_kept(d, blas);
+    free(blas->kept);
     drop_plans(blas);
     if (blas->start != NULL) (void)cudaEventDestroy(blas->start);
     if (blas->stop != NULL) (void)cudaEventDestroy(blas->stop);
@@ -184,15 +274,13 @@ void ms_cuda_blas_free(ms_device *d)
 void ms_cuda_blas_describe(ms_device *d, char *text, size_t bytes)
 {
     struct ms_cuda_blas *blas;
-    int                  major = 0, minor = 0, patch = 0;
+    int                  v[3];
     if (blas_of(d, &blas) != MUSEC_OK) {
         snprintf(text, bytes, "%s", d->error.text);
         return;
     }
-    (void)blas->lt.cublasLtGetProperty(MAJOR_VERSION, &major);
-    (void)blas->lt.cublasLtGetProperty(MINOR_VERSION, &minor);
-    (void)blas->lt.cublasLtGetProperty(PATCH_LEVEL, &patch);
-    snprintf(text, bytes, "cuBLASLt %d.%d.%d", major, minor, patch);
+    version_of(&blas->lt, v);
+    snprintf(text, bytes, "cuBLASLt %d.%d.%d", v[0], v[1], v[2]);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -423,6 +511,22 @@ done:
     return st;
 }
 
+/* The algorithm that was the fastest before, if the library would still take it. */
+static bool recall(ms_device *d, struct ms_cuda_blas *blas, plan *p)
+{
+    cublasLtMatmulHeuristicResult_t result;
+    const kept                     *was;
+    if (!blas->kept_is_read) read_kept(d, blas);
+    was = find_kept(blas, &p->key);
+    if (was == NULL ||
+        blas->lt.cublasLtMatmulAlgoCheck(blas->handle, p->op, p->b, p->a, p->c, p->c, &was->algo,
+                                         &result) != CUBLAS_STATUS_SUCCESS ||
+        result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > MS_CUDA_WORKSPACE)
+        return false;
+    p->algo         = was->algo;
+    return p->found = true;
+}
+
 static musec_status make_plan(ms_device *d, struct ms_cuda_blas *blas, const key *k,
                               const ms_cuda_product *x, plan **out)
 {
@@ -436,13 +540,18 @@ static musec_status make_plan(ms_device *d, struct ms_cuda_blas *blas, const key
     if (p == NULL) return ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory");
     p->key = *k;
     TRY(describe(d, &blas->lt, p));
+    *out = p;
+    if (k->timed != 0 && recall(d, blas, p)) return MUSEC_OK;
     TRY(propose(d, blas, p, most, results, &n));
     if (n > 1) TRY(fastest(d, blas, p, x, results, n, &best));
     p->found = n > 0;
     if (p->found) p->algo = results[best].algo;
-    *out = p;
+    if (p->found && k->timed != 0 && keep(blas, &(kept){ *k, p->algo })) blas->n_new++;
 done:
-    if (st != MUSEC_OK) free_plan(&blas->lt, p);
+    if (st != MUSEC_OK) {
+        free_plan(&blas->lt, p);
+        *out = NULL;
+    }
     return st;
 }
 

@@ -1,4 +1,4 @@
-/* kernel.cuh - what kernels share: elements of any dtype, sums over a block, grids.
+/* kernel.cuh - what kernels share: elements of any dtype, powers, sums over a block, grids.
  *
  * An operand carries its dtype to the kernel and loads branch on it: the branch is the same for all
  * threads and costs nothing beside the memory.  So a kernel is compiled once for float (float32,
@@ -100,6 +100,18 @@ static inline bool is_vector(const ms_mat *x)
     }
     return (uintptr_t)x->data % 16 == 0 && x->ld % in16 == 0 &&
            (x->count == 1 || x->stride % in16 == 0);
+}
+
+/* ---- powers ---------------------------------------------------------------------------------- */
+
+static constexpr float LOG2_E = 1.4426950408889634f;
+
+/* 2^x within 2^-22 of it; below the smallest normal number it is 0. */
+static __device__ inline float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */

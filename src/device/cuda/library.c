@@ -1,6 +1,7 @@
-/* library.c - CUDA's libraries, opened when first needed. */
+/* library.c - CUDA's libraries, opened when first needed, or a little before. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,4 +53,39 @@ musec_status ms_cuda_library_open(ms_error *e, const char *purpose, const char *
 void ms_cuda_library_close(void *library)
 {
     if (library != NULL) dlclose(library);
+}
+
+/* ---- ahead ----------------------------------------------------------------------------------- */
+
+/* Products, then attention: cuDNN opens its parts by these names when a plan is first made.  They
+ * stay open, as those do that are opened where they are needed. */
+static const char *const ahead[][3] = { { "libcublasLt.so.13", "libcublasLt.so.12", NULL },
+                                        { "libcudnn.so.9", NULL },
+                                        { "libcudnn_graph.so.9", NULL },
+                                        { "libcudnn_heuristic.so.9", NULL },
+                                        { "libcudnn_engines_runtime_compiled.so.9", NULL },
+                                        { "libcudnn_engines_precompiled.so.9", NULL } };
+
+static void *open_ahead(void *arg)
+{
+    const ms_cuda *c = arg;
+    const size_t   n = c->capability == MS_CUDA_CHIP_DNN ? COUNT(ahead) : 1;
+    for (size_t i = 0; i < n; i++)
+        (void)open_first(ahead[i]);
+    return NULL;
+}
+
+void ms_cuda_library_ahead(ms_cuda *c)
+{
+    sigset_t all, before; /* signals are for whoever runs the program */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    c->is_ahead = pthread_create(&c->ahead, NULL, open_ahead, c) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void ms_cuda_library_ahead_end(ms_cuda *c)
+{
+    if (c->is_ahead) pthread_join(c->ahead, NULL);
+    c->is_ahead = false;
 }

@@ -8,24 +8,32 @@
  * rest of the row's formula put there.
  *
  * Rows of 16 bits whose products slope e fit into shared memory are read once and written once,
- * and each element takes its exponential functions once: what is written at last is only scaled.
- * The block goes from row to row, and while it writes one the next is on its way into registers.
+ * and each element takes its exponential functions once: what is written at last is only scaled.  A
+ * block goes from row to row, and in one loop over a thread's own columns it writes the row before,
+ * takes the exponential functions of this one and sends for the next: memory is busy all the time.
+ * So that nobody waits for the row's largest logit, exponentials are relative to a level that a
+ * thread knows by itself: the cap's bound if that is near enough, else the largest logit of its own
+ * columns; the sums are made relative to one top when all are done.
+ *
  * Other rows are read three times, the second and third time from cache.
  *
  * The losses of the rows go to workspace in float64; one block adds them, in an order that depends
  * on their number alone. */
+#include <assert.h>
+#include <float.h>
 #include <type_traits>
 
 #include "device/cuda/row.cuh"
 
 enum {
-    KEPT    = 7,    /* vectors of a row that a thread has in registers */
-    MANY    = 1024, /* threads of a block that has a row at once, */
-    FEW     = 128,  /* or these if they are enough: known when compiled, which saves registers */
+    KEPT    = 14,   /* vectors of a row that a thread has */
+    FAR     = 8,    /* of them on their way at once, where they need not all be there */
+    MANY    = 512,  /* threads of a block that has a row at once: more would lack registers, */
+    FEW     = 128,  /* or these if they are enough */
     THREADS = 512,  /* of one that goes through it, and of the one that adds up */
+    SPARE   = 1024, /* bytes of shared memory for all but the row that is kept */
+    BOUNDED = 40,   /* caps of at most this: exp(-2 BOUNDED) is far from the least number */
 };
-
-static const float LOG2_E = 1.4426950408889634f;
 
 /* ---- caps ------------------------------------------------------------------------------------ */
 
@@ -119,14 +127,6 @@ template <typename Real> static __device__ inline Real block_max(Real x, Real *r
 
 /* ---- rows of 16 bits, kept ------------------------------------------------------------------- */
 
-/* Within 2^-22 of it; below the smallest normal number it is 0. */
-static __device__ inline float exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 /* a <- 1 / a of four numbers in (1, 2], at the price of one. */
 static __device__ inline void invert_four(float *a)
 {
@@ -140,15 +140,16 @@ static __device__ inline void invert_four(float *a)
     a[2] = third;
 }
 
-/* Constants of a row: what raw logits are multiplied with and moved by, in units of log 2. */
+/* Constants of a thread and a row: what raw logits are multiplied with and moved by, in units of
+ * log 2, and what exponentials are relative to. */
 struct fast_row {
-    float by, plus, scale, top;
+    float by, plus, scale, level;
 };
 
 template <ms_cap CAP>
-static __device__ inline fast_row fast_row_of(const scoring<float> &x, float top)
+static __device__ inline fast_row fast_row_of(const scoring<float> &x, float level)
 {
-    fast_row r = { 1.0f, 0.0f, x.scale, top };
+    fast_row r = { 1.0f, 0.0f, x.scale, level };
     if (CAP == MS_CAP_TANH) r.by = 2.0f * LOG2_E / x.scale;
     if (CAP == MS_CAP_SIGMOID) {
         r.by   = LOG2_E / x.width;
@@ -163,47 +164,51 @@ template <ms_cap CAP> static __device__ inline float steepest(const scoring<floa
     return CAP == MS_CAP_TANH ? 4.0f : CAP == MS_CAP_SIGMOID ? x.scale / x.width : 1.0f;
 }
 
-/* v <- slope exp(z - top) of raw logits; returns the sum of exp(z - top).  With g = exp(-|h|) and
- * r = 1 / (1 + g), the logistic function of h is r or g r and its derivative g r^2;
- * tanh(h / 2) is (1 - g) r with the sign of h, its derivative by h / 2 four times that. */
+/* v <- slope exp(z - level) of raw logits; returns the sum of exp(z - level).  With g = exp(-|h|)
+ * and r = 1 / (1 + g), the logistic function of h is r or g r and its derivative g r^2; tanh(h / 2)
+ * is (1 - g) r with the sign of h, its derivative by h / 2 four times that. */
 template <ms_cap CAP> static __device__ inline float soften(const fast_row &f, float (&v)[VECTOR])
 {
     float sum = 0.0f;
     if constexpr (CAP == MS_CAP_NONE) {
 #pragma unroll
         for (int e = 0; e < VECTOR; e++) {
-            v[e] = exp2_fast((v[e] - f.top) * LOG2_E);
+            v[e] = exp2_fast((v[e] - f.level) * LOG2_E);
             sum += v[e];
         }
     } else {
-        float g[VECTOR], r[VECTOR];
 #pragma unroll
-        for (int e = 0; e < VECTOR; e++) {
-            v[e] = v[e] * f.by + f.plus;
-            g[e] = exp2_fast(-fabsf(v[e]));
-            r[e] = 1.0f + g[e];
-        }
-        invert_four(r);
-        invert_four(r + 4);
+        for (int four = 0; four < VECTOR; four += 4) {
+            float g[4], r[4];
 #pragma unroll
-        for (int e = 0; e < VECTOR; e++) {
-            const float t = CAP == MS_CAP_TANH ? copysignf((1.0f - g[e]) * r[e], v[e])
-                            : v[e] >= 0.0f     ? r[e]
-                                               : g[e] * r[e];
-            const float p = exp2_fast((f.scale * t - f.top) * LOG2_E);
-            v[e]          = p * (g[e] * r[e] * r[e]);
-            sum += p;
+            for (int e = 0; e < 4; e++) {
+                v[four + e] = v[four + e] * f.by + f.plus;
+                g[e]        = exp2_fast(-fabsf(v[four + e]));
+                r[e]        = 1.0f + g[e];
+            }
+            invert_four(r);
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const float h = v[four + e];
+                const float t = CAP == MS_CAP_TANH ? copysignf((1.0f - g[e]) * r[e], h)
+                                : h >= 0.0f        ? r[e]
+                                                   : g[e] * r[e];
+                const float p = exp2_fast((f.scale * t - f.level) * LOG2_E);
+                v[four + e]   = p * (g[e] * r[e] * r[e]);
+                sum += p;
+            }
         }
     }
     return sum;
 }
 
-/* The largest number of a row that is spread over the block. */
+/* The largest of a thread's own columns; the least number there is if it has none, so that minus
+ * infinity stays below it. */
 template <typename T>
-static __device__ inline float largest(const piece<T, VECTOR> (&raw)[KEPT], int first, int step,
-                                       int cols, float *room)
+static __device__ inline float own_largest(const piece<T, VECTOR> (&raw)[KEPT], int first, int step,
+                                           int cols)
 {
-    float top = -INFINITY, v[VECTOR];
+    float top = -FLT_MAX, v[VECTOR];
 #pragma unroll
     for (int k = 0; k < KEPT; k++) {
         if (first + k * step >= cols) continue;
@@ -212,63 +217,83 @@ static __device__ inline float largest(const piece<T, VECTOR> (&raw)[KEPT], int 
         for (int e = 0; e < VECTOR; e++)
             top = fmaxf(top, v[e]);
     }
-    return block_max(top, room);
+    return top;
 }
 
-/* losses: (rows, 2) */
-template <typename T, ms_cap CAP, int N_THREADS>
+template <typename T>
+static __device__ inline void put_scaled(T *to, float f, const float4 &a, const float4 &b)
+{
+    const float v[VECTOR] = {
+        f * a.x, f * a.y, f * a.z, f * a.w, f * b.x, f * b.y, f * b.z, f * b.w
+    };
+    put(to, v);
+}
+
+/* losses: (rows, 2).  BOUND: the cap's bound is the level.  Threads touch nobody's columns but
+ * their own, in memory and in `held`, until the targets' gradients are put over the others: behind
+ * a barrier that every row has. */
+template <typename T, ms_cap CAP, bool BOUND, int N_THREADS>
 static __global__ void __launch_bounds__(N_THREADS, MANY / N_THREADS)
     xent_kept(const __grid_constant__ scoring<float> x, lines<T> logits, int64_t rows, int cols,
               double *losses)
 {
     extern __shared__ float4 held[]; /* slope e of the row: first halves of its vectors, second */
     __shared__ float         room[WARP];
-    constexpr int            step  = N_THREADS * VECTOR;
-    const int                first = (int)threadIdx.x * VECTOR;
+    constexpr int            step    = N_THREADS * VECTOR;
+    constexpr int            AHEAD   = BOUND ? FAR : (int)KEPT; /* a level is of all columns */
+    const bool               written = x.grad_scale != 0.0f;
+    const int                first   = (int)threadIdx.x * VECTOR;
+    const int64_t            skip    = (int64_t)gridDim.x * logits.ld; /* from row to row */
     float4                  *low = held + threadIdx.x, *high = low + cols / VECTOR;
-    piece<T, VECTOR>         raw[KEPT];
-    T                        at_target = T();
-    float                    v[VECTOR], slope;
-    int                      target = target_of(x, blockIdx.x), next = -1;
-    fetch_row(logits.row(0, blockIdx.x), first, step, cols, raw);
-    for (int64_t i = blockIdx.x; i < rows; i += gridDim.x, target = next) {
-        T *row = logits.row(0, i);
-        if (target >= 0) at_target = row[target]; /* not needed until the end */
-        const float    top = capped(x, CAP, largest(raw, first, step, cols, room), &slope);
-        const fast_row f   = fast_row_of<CAP>(x, top);
-        float          sum = 0.0f;
+    T                       *own         = logits.row(0, blockIdx.x) + first;
+    piece<T, VECTOR>         raw[KEPT]   = {};
+    float                    factor      = 0.0f; /* of the row before, and its targets' gradients */
+    float                    target_grad = 0.0f;
+    int                      target_before = -1, target = target_of(x, blockIdx.x);
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++)
+        if (first + k * step < cols) raw[k] = fetch<T, VECTOR>(own + k * step);
+    for (int64_t i = blockIdx.x; i < rows; i += gridDim.x, own += skip) {
+        const bool  more = i + gridDim.x < rows, behind = written && i >= gridDim.x;
+        const T     at_target = target >= 0 ? own[target - first] : T(); /* for the end */
+        float       v[VECTOR], slope, sum = 0.0f;
+        const float level =
+            BOUND ? x.scale : capped(x, CAP, own_largest(raw, first, step, cols), &slope);
+        const fast_row f = fast_row_of<CAP>(x, level);
 #pragma unroll
         for (int k = 0; k < KEPT; k++) {
-            const int at = first + k * step;
-            if (at >= cols) continue;
-            open(raw[k], v);
-            sum += soften<CAP>(f, v);
-            low[k * N_THREADS]  = make_float4(v[0], v[1], v[2], v[3]);
-            high[k * N_THREADS] = make_float4(v[4], v[5], v[6], v[7]);
-        }
-        if (i + gridDim.x < rows) {
-            fetch_row(logits.row(0, i + gridDim.x), first, step, cols, raw);
-            next = target_of(x, i + gridDim.x);
-        }
-        sum         = block_sum(sum, room);
-        const int n = target_count(x, i);
-        if (x.grad_scale != 0.0f) {
-            const float factor = x.grad_scale * steepest<CAP>(x) * total_weight(x, n) / sum;
-#pragma unroll
-            for (int k = 0; k < KEPT; k++) {
-                const int at = first + k * step;
-                if (at >= cols) continue;
-                const float4 a = low[k * N_THREADS], b = high[k * N_THREADS];
-                v[0] = factor * a.x, v[1] = factor * a.y, v[2] = factor * a.z, v[3] = factor * a.w;
-                v[4] = factor * b.x, v[5] = factor * b.y, v[6] = factor * b.z, v[7] = factor * b.w;
-                put(row + at, v);
+            const int  then = (k + AHEAD) % KEPT, at = k * step;
+            const bool here = k + AHEAD < KEPT; /* else it is of the next row */
+            if (first + at < cols) {
+                if (behind)
+                    put_scaled(own - skip + at, factor, low[k * N_THREADS], high[k * N_THREADS]);
+                open(raw[k], v);
+                sum += soften<CAP>(f, v);
+                low[k * N_THREADS]  = make_float4(v[0], v[1], v[2], v[3]);
+                high[k * N_THREADS] = make_float4(v[4], v[5], v[6], v[7]);
             }
-            __syncthreads();
+            if (first + then * step < cols && (here || more))
+                raw[then] = fetch<T, VECTOR>((here ? own : own + skip) + then * step);
         }
+        const float top   = BOUND ? level : block_max(level, room);
+        const float share = BOUND ? 1.0f : exp2_fast((level - top) * LOG2_E);
+        sum               = block_sum(sum * share, room); /* and the row before is written */
+        const int n       = target_count(x, i);
+        factor            = share * x.grad_scale * steepest<CAP>(x) * total_weight(x, n) / sum;
         if (threadIdx.x >= WARP) continue;
-        const float grad = settle(x, CAP, n, target, widen(at_target), top, sum, losses + 2 * i);
-        if (x.grad_scale != 0.0f && target >= 0) narrow(grad, &row[target]);
+        if (behind && target_before >= 0) narrow(target_grad, own - skip - first + target_before);
+        target_grad   = settle(x, CAP, n, target, widen(at_target), top, sum, losses + 2 * i);
+        target_before = target;
+        target        = more ? target_of(x, i + gridDim.x) : -1;
     }
+    if (!written) return;
+    own -= skip;
+#pragma unroll
+    for (int k = 0; k < KEPT; k++)
+        if (first + k * step < cols)
+            put_scaled(own + k * step, factor, low[k * N_THREADS], high[k * N_THREADS]);
+    __syncthreads();
+    if (target_before >= 0) narrow(target_grad, own - first + target_before);
 }
 
 /* ---- any rows -------------------------------------------------------------------------------- */
@@ -359,42 +384,50 @@ static int64_t held_bytes(const ms_mat *logits) { return logits->cols * (int64_t
 
 static bool is_kept(ms_device *d, const ms_mat *logits)
 {
-    const int64_t spare = 1024; /* bytes of shared memory for all else */
     return ms_dtype_bytes(logits->dtype) == 2 && is_vector(logits) &&
            logits->cols <= (int64_t)KEPT * MANY * VECTOR &&
-           held_bytes(logits) + spare <= ms_cuda_of(d)->shared_bytes;
+           held_bytes(logits) + SPARE <= ms_cuda_of(d)->shared_bytes;
 }
 
-template <typename T, ms_cap CAP, int N_THREADS>
+template <typename T, ms_cap CAP, bool BOUND, int N_THREADS>
 static musec_status run_kept(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
 {
     const ms_cuda *c       = ms_cuda_of(d);
     const int64_t  bytes   = held_bytes(&logits);
-    const int64_t  at_once = smaller(MANY / N_THREADS, c->shared_bytes / (bytes + 1024));
+    const int64_t  at_once = smaller(MANY / N_THREADS, c->shared_bytes / (bytes + SPARE));
     const int64_t  blocks  = smaller(logits.rows, c->processors * (at_once > 0 ? at_once : 1));
-    const auto     larger  = cudaFuncAttributeMaxDynamicSharedMemorySize;
-    const void    *kernel  = (const void *)xent_kept<T, CAP, N_THREADS>;
-    musec_status   st = ms_cuda_status(d, cudaFuncSetAttribute(kernel, larger, (int)bytes), "xent");
-    if (st != MUSEC_OK) return st;
-    xent_kept<T, CAP, N_THREADS><<<(unsigned)blocks, N_THREADS, (size_t)bytes, c->stream>>>(
+    const auto     most    = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    const void    *kernel  = (const void *)xent_kept<T, CAP, BOUND, N_THREADS>;
+    /* the same for all rows: other contexts may be launching it as well */
+    const cudaError_t code = cudaFuncSetAttribute(kernel, most, c->shared_bytes - SPARE);
+    if (code != cudaSuccess) return ms_cuda_status(d, code, "xent");
+    xent_kept<T, CAP, BOUND, N_THREADS><<<(unsigned)blocks, N_THREADS, (size_t)bytes, c->stream>>>(
         scoring_of<float>(x), lines_of<T>(logits), logits.rows, (int)logits.cols, losses);
     return launched(d, "xent");
 }
 
-template <typename T, ms_cap CAP>
+template <typename T, ms_cap CAP, bool BOUND>
 static musec_status run_kept_width(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
 {
-    if (logits.cols <= KEPT * FEW * VECTOR) return run_kept<T, CAP, FEW>(d, x, logits, losses);
-    return run_kept<T, CAP, MANY>(d, x, logits, losses);
+    if (logits.cols <= KEPT * FEW * VECTOR)
+        return run_kept<T, CAP, BOUND, FEW>(d, x, logits, losses);
+    return run_kept<T, CAP, BOUND, MANY>(d, x, logits, losses);
+}
+
+template <typename T, ms_cap CAP>
+static musec_status run_kept_bound(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
+{
+    if (x->cap_scale <= BOUNDED) return run_kept_width<T, CAP, true>(d, x, logits, losses);
+    return run_kept_width<T, CAP, false>(d, x, logits, losses);
 }
 
 template <typename T>
 static musec_status run_kept_cap(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
 {
     switch (x->cap) {
-    case MS_CAP_TANH: return run_kept_width<T, MS_CAP_TANH>(d, x, logits, losses);
-    case MS_CAP_SIGMOID: return run_kept_width<T, MS_CAP_SIGMOID>(d, x, logits, losses);
-    default: return run_kept_width<T, MS_CAP_NONE>(d, x, logits, losses);
+    case MS_CAP_TANH: return run_kept_bound<T, MS_CAP_TANH>(d, x, logits, losses);
+    case MS_CAP_SIGMOID: return run_kept_bound<T, MS_CAP_SIGMOID>(d, x, logits, losses);
+    default: return run_kept_width<T, MS_CAP_NONE, false>(d, x, logits, losses);
     }
 }
 
@@ -427,6 +460,11 @@ static musec_status cuda_xent(ms_device *d, ms_xent x, ms_mat logits, ms_vec los
     const ms_mark mark   = ms_arena_mark(&d->scratch);
     void         *losses = NULL;
     musec_status  st;
+    assert(logits.count == 1 && !logits.trans && logits.places == NULL && loss.count == 2);
+    assert(x.n_weights >= 1 && x.n_weights <= MS_XENT_TARGETS);
+    assert(x.first >= 0 && x.first + logits.rows <= x.targets.count);
+    assert(logits.cols >= 1 && (x.cap == MS_CAP_NONE || x.cap_scale > 0.0));
+    assert(x.cap != MS_CAP_SIGMOID || x.cap_width > 0.0);
     if (logits.rows == 0) return MUSEC_OK;
     st = ms_scratch_bytes(d, 2 * (size_t)logits.rows * sizeof(double), &losses);
     if (st == MUSEC_OK) st = run_rows(d, &x, logits, (double *)losses);

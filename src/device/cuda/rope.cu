@@ -31,8 +31,8 @@ template <typename Real> static __device__ inline void turn(Real c, Real s, Real
 
 /* cos and sin of row i for N pairs from j on: 1 and 0 beyond the last. */
 template <int N>
-static __device__ inline void fetch_angles(const turning<float> &t, int64_t i, int64_t j,
-                                           float (&c)[N], float (&s)[N])
+static __device__ inline void fetch_pairs(const turning<float> &t, int64_t i, int64_t j, float *c,
+                                          float *s)
 {
     const float *cosines = t.cos + i * t.cos_ld + j, *sines = t.sin + i * t.sin_ld + j;
     if (t.vector && j + N <= t.pairs) {
@@ -51,31 +51,48 @@ static __device__ inline void fetch_angles(const turning<float> &t, int64_t i, i
     }
 }
 
-/* Pairs within one vector, the first being pair j of row i. */
-static __device__ inline void turn_within(const turning<float> &t, float sign, int64_t i, int64_t j,
-                                          float (&v)[VECTOR])
+struct angles { /* of the pairs of two vectors: those within the one, then those within the other */
+    float c[VECTOR], s[VECTOR];
+};
+
+/* Of the vectors at columns `at` and `at` + cols/2 of row i. */
+static __device__ inline angles fetch_angles(const turning<float> &t, int64_t i, int at, int cols)
 {
-    float c[VECTOR / 2], s[VECTOR / 2];
-    fetch_angles(t, i, j, c, s);
-#pragma unroll
-    for (int k = 0; k < VECTOR / 2; k++)
-        turn(c[k], sign * s[k], &v[2 * k], &v[2 * k + 1]);
+    constexpr int HALF = VECTOR / 2;
+    angles        a;
+    if (t.adjacent) {
+        fetch_pairs<HALF>(t, i, at / 2, a.c, a.s);
+        fetch_pairs<HALF>(t, i, (at + cols / 2) / 2, a.c + HALF, a.s + HALF);
+    } else {
+        fetch_pairs<VECTOR>(t, i, at, a.c, a.s);
+    }
+    return a;
 }
 
-/* The vectors at columns `at` and `at` + cols/2 of row i; sign -1 turns back. */
-static __device__ inline void turn_vectors(const turning<float> &t, float sign, int64_t i, int at,
-                                           int cols, float (&v)[VECTOR], float (&w)[VECTOR])
+/* sign -1 turns back. */
+static __device__ inline void turn_vectors(const angles &a, bool adjacent, float sign,
+                                           float (&v)[VECTOR], float (&w)[VECTOR])
 {
-    if (t.adjacent) {
-        turn_within(t, sign, i, at / 2, v);
-        turn_within(t, sign, i, (at + cols / 2) / 2, w);
+    constexpr int HALF = VECTOR / 2;
+    if (adjacent) {
+#pragma unroll
+        for (int k = 0; k < HALF; k++) {
+            turn(a.c[k], sign * a.s[k], &v[2 * k], &v[2 * k + 1]);
+            turn(a.c[HALF + k], sign * a.s[HALF + k], &w[2 * k], &w[2 * k + 1]);
+        }
     } else {
-        float c[VECTOR], s[VECTOR];
-        fetch_angles(t, i, at, c, s);
 #pragma unroll
         for (int k = 0; k < VECTOR; k++)
-            turn(c[k], sign * s[k], &v[k], &w[k]);
+            turn(a.c[k], sign * a.s[k], &v[k], &w[k]);
     }
+}
+
+/* Row i of matrix b is the n-th, which is below 2^31: is_kept sees to that. */
+static __device__ inline void short_place_of(uint32_t n, uint32_t count, int64_t *i, int64_t *b)
+{
+    const uint32_t row = n / count;
+    *i                 = row;
+    *b                 = n - row * count;
 }
 
 /* `lanes` threads have a row; those beyond its last vector, or beyond the last row, have zeros. */
@@ -88,11 +105,13 @@ static __global__ void rope_kept(turning<float> t, lines<T> x, int64_t rows, int
     const bool       mine = n < rows * count && at < cols / 2;
     piece<T, VECTOR> one = {}, two = {};
     float            v[VECTOR], w[VECTOR], sum = 0.0f, r = 1.0f;
+    angles           angled;
     int64_t          i, b;
-    place_of(n, count, &i, &b);
-    if (mine) {
-        one = fetch<T, VECTOR>(x.row(b, i) + at);
-        two = fetch<T, VECTOR>(x.row(b, i) + at + cols / 2);
+    short_place_of((uint32_t)n, (uint32_t)count, &i, &b);
+    if (mine) { /* angles too, so that nothing is waited for twice */
+        one    = fetch<T, VECTOR>(x.row(b, i) + at);
+        two    = fetch<T, VECTOR>(x.row(b, i) + at + cols / 2);
+        angled = fetch_angles(t, i, at, cols);
     }
     open(one, v);
     open(two, w);
@@ -108,7 +127,7 @@ static __global__ void rope_kept(turning<float> t, lines<T> x, int64_t rows, int
         v[k] *= r;
         w[k] *= r;
     }
-    turn_vectors(t, 1.0f, i, at, cols, v, w);
+    turn_vectors(angled, t.adjacent, 1.0f, v, w);
     put(out.row(b, i) + at, v);
     put(out.row(b, i) + at + cols / 2, w);
 }
@@ -122,11 +141,13 @@ static __global__ void rope_grad_kept(turning<float> t, lines<T> x, lines<T> dou
     const bool       mine = n < rows * count && at < cols / 2;
     piece<T, VECTOR> one = {}, two = {}, x_one = {}, x_two = {};
     float            v[VECTOR], w[VECTOR], xv[VECTOR], xw[VECTOR], square = 0.0f, cross = 0.0f;
+    angles           angled;
     int64_t          i, b;
-    place_of(n, count, &i, &b);
+    short_place_of((uint32_t)n, (uint32_t)count, &i, &b);
     if (mine) {
-        one = fetch<T, VECTOR>(dout.row(b, i) + at);
-        two = fetch<T, VECTOR>(dout.row(b, i) + at + cols / 2);
+        one    = fetch<T, VECTOR>(dout.row(b, i) + at);
+        two    = fetch<T, VECTOR>(dout.row(b, i) + at + cols / 2);
+        angled = fetch_angles(t, i, at, cols);
     }
     if (mine && t.norm) {
         x_one = fetch<T, VECTOR>(x.row(b, i) + at);
@@ -134,7 +155,7 @@ static __global__ void rope_grad_kept(turning<float> t, lines<T> x, lines<T> dou
     }
     open(one, v);
     open(two, w);
-    if (mine) turn_vectors(t, -1.0f, i, at, cols, v, w);
+    if (mine) turn_vectors(angled, t.adjacent, -1.0f, v, w);
     if (t.norm) {
         open(x_one, xv);
         open(x_two, xw);

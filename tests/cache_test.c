@@ -1,0 +1,109 @@
+/* cache_test.c - what is kept comes back as it was, or not at all. */
+#define _POSIX_C_SOURCE 200809L /* setenv */
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/cache.h"
+#include "core/file.h"
+#include "scratch.h"
+
+static bool holds(const char *name, const void *want, size_t bytes)
+{
+    void      *data = NULL;
+    size_t     n    = 0;
+    const bool is   = ms_cache_load(name, &data, &n) && n == bytes && memcmp(data, want, n) == 0;
+    free(data);
+    return is;
+}
+
+static bool is_empty(const char *name)
+{
+    void      *data = &data;
+    size_t     n    = 1;
+    const bool none = !ms_cache_load(name, &data, &n);
+    return none && data == NULL && n == 0;
+}
+
+static void what_is_kept_comes_back(void **state)
+{
+    static const char bytes[] = "any\0bytes\xff at all";
+    char              dir[MS_PATH_MAX];
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/a/b", fresh_dir());
+    setenv("MUSEC_CACHE", dir, 1);
+    CHECK(is_empty("one"), "there is something before anything was kept");
+    ms_cache_save("one", bytes, sizeof bytes);
+    ms_cache_save("none", "", 0);
+    CHECK(holds("one", bytes, sizeof bytes) && holds("none", "", 0), "it is not what was kept");
+    ms_cache_save("one", "other", 5);
+    CHECK(holds("one", "other", 5), "it is the old one");
+}
+
+static void what_is_damaged_is_not_there(void **state)
+{
+    const char *dir = fresh_dir();
+    char        path[MS_PATH_MAX];
+    (void)state;
+    setenv("MUSEC_CACHE", dir, 1);
+    snprintf(path, sizeof path, "%s/one", dir);
+    for (long at = 0; at < 64 + 8; at++) {
+        ms_cache_save("one", "12345678", 8);
+        FILE     *f = fopen(path, "r+b");
+        const int c = f == NULL || fseek(f, at, SEEK_SET) != 0 ? EOF : fgetc(f);
+        CHECK(c != EOF && fseek(f, at, SEEK_SET) == 0 && fputc(c ^ 1, f) != EOF, "byte %ld", at);
+        fclose(f);
+        CHECK(is_empty("one"), "byte %ld is another, and no one saw it", at);
+        CHECK(truncate(path, at) == 0 && is_empty("one"), "cut to %ld bytes", at);
+    }
+}
+
+static void it_lies_where_it_is_said(void **state)
+{
+    char dir[MS_PATH_MAX], path[MS_PATH_MAX + 64];
+    (void)state;
+    snprintf(dir, sizeof dir, "%s", fresh_dir());
+    unsetenv("MUSEC_CACHE");
+    setenv("XDG_CACHE_HOME", dir, 1);
+    ms_cache_save("one", "x", 1);
+    snprintf(path, sizeof path, "%s/musec/one", dir);
+    CHECK(access(path, R_OK) == 0, "%s is not there", path);
+    unsetenv("XDG_CACHE_HOME");
+    setenv("HOME", dir, 1);
+    CHECK(is_empty("one"), "found elsewhere");
+    ms_cache_save("one", "y", 1);
+    snprintf(path, sizeof path, "%s/.cache/musec/one", dir);
+    CHECK(access(path, R_OK) == 0 && holds("one", "y", 1), "%s is not there", path);
+    for (int i = 0; i < 2; i++) {
+        setenv("MUSEC_CACHE", i == 0 ? "off" : "", 1);
+        CHECK(is_empty("one"), "read although it is off");
+        ms_cache_save("two", "z", 1);
+        unsetenv("MUSEC_CACHE");
+        CHECK(is_empty("two"), "written although it is off");
+    }
+    setenv("MUSEC_CACHE", "/proc/no/such/place", 1); /* nothing can be kept: nothing happens */
+    ms_cache_save("one", "y", 1);
+    CHECK(is_empty("one"), "kept nowhere");
+}
+
+static void names_are_tame(void **state)
+{
+    char name[MS_CACHE_NAME];
+    (void)state;
+    ms_cache_name(name, "gemm %s %d.%d", "NVIDIA H200/../x", 13, 1);
+    CHECK(strcmp(name, "gemm-NVIDIA-H200-..-x-13.1") == 0, "%s", name);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_kept_comes_back),
+        cmocka_unit_test(what_is_damaged_is_not_there),
+        cmocka_unit_test(it_lies_where_it_is_said),
+        cmocka_unit_test(names_are_tame),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
