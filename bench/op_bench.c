@@ -23,28 +23,35 @@ enum { ITERS = 5 };
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-static musec_status run_gemm_sym(ms_device *d, void *state)
+static musec_status run_symmetric(ms_device *d, const ms_bench_product *p, ms_mat b)
+{
+    return d->ops->product(
+        d,
+        &(ms_product){ .a = p->a, .b = b, .alpha = ms_const(1.0), .c = p->c, .symmetric = true });
+}
+
+static musec_status run_polynomials(ms_device *d, void *state)
 {
     const ms_bench_product *p = state;
-    return d->ops->gemm_sym(d, 1.0, p->a, p->b, 0.0, p->c);
+    return run_symmetric(d, p, p->b);
 }
 
 static musec_status run_square(ms_device *d, void *state)
 {
     const ms_bench_product *p = state;
-    return d->ops->gemm_sym(d, 1.0, p->a, p->a, 0.0, p->c);
+    return run_symmetric(d, p, p->a);
 }
 
 static musec_status run_gram(ms_device *d, void *state)
 {
     const ms_bench_product *p = state;
-    return d->ops->gram(d, p->a, p->c);
+    return run_symmetric(d, p, ms_t(p->a));
 }
 
 static musec_status bench_product(ms_bench *b, int64_t batch, int64_t m, int64_t n, int64_t k)
 {
-    static const char *const names[] = { "cblas_sgemm", "gemm", "gemm_sym", "gemm_sym a a",
-                                         "gram" };
+    static const char *const names[] = { "cblas_sgemm", "gemm", "symmetric a b", "symmetric a a",
+                                         "symmetric a a^T" };
     const ms_mark            mark    = ms_arena_mark(&b->d->scratch);
     const bool               cpu     = strcmp(b->d->ops->name, "cpu") == 0;
     const bool               square  = m == n && n == k;
@@ -52,7 +59,7 @@ static musec_status bench_product(ms_bench *b, int64_t batch, int64_t m, int64_t
     ms_bench_product         p;
     ms_candidate             c[] = { { cpu ? ms_bench_cblas : ms_bench_gemm, &p, true, 0, 0 },
                                      { ms_bench_gemm, &p, true, 0, 0 },
-                                     { run_gemm_sym, &p, false, 0, 0 },
+                                     { run_polynomials, &p, false, 0, 0 },
                                      { run_square, &p, false, 0, 0 },
                                      { run_gram, &p, false, 0, 0 } };
     char                     shape[64];
@@ -273,6 +280,8 @@ static musec_status run_all(ms_bench *b)
         if (batch > 0) TRY(bench_product(b, batch, r, n, r));
         if (host && r != n && sizes[i].cols == 4096) TRY(bench_product(b, batch, r, r, r));
     }
+    for (size_t i = 0; i < COUNT(sizes) && !host; i++)
+        TRY(ms_bench_riding(b, sizes[i].on_gpu, sizes[i].rows / parts, sizes[i].cols / parts));
     ms_bench_heading(b, "operators, five steps where they have steps");
     for (size_t i = 0; i < COUNT(sizes); i++) {
         const int64_t batch = host ? sizes[i].batch : sizes[i].on_gpu;

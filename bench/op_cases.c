@@ -89,7 +89,8 @@ static const struct {
 static const struct {
     musec_dtype dtype;
     int         variant;
-} large_sym[] = { { MUSEC_F32, 0 }, { MUSEC_F64, 1 }, { MUSEC_F16, 2 }, { MUSEC_BF16, 0 } };
+} large_sym[] = { { MUSEC_F32, 6 }, { MUSEC_F32, 4 },  { MUSEC_F64, 5 },
+                  { MUSEC_F16, 4 }, { MUSEC_BF16, 6 }, { MUSEC_F32, 3 } };
 
 /* What costs `ref` much, each a few times: attention and its gradient, all dtypes. */
 static const struct {
@@ -164,7 +165,7 @@ static void append_all(list *l)
         append_kind(l, op_kind_at(i));
     append_attention(l);
     for (size_t i = 0; i < COUNT(large_sym); i++) {
-        op_case c = { .op = "gemm_sym", .m = 530, .n = 530, .k = 530, .count = 1 };
+        op_case c = { .op = "product", .m = 530, .n = 530, .k = 530, .count = 1 };
         c.dtype   = large_sym[i].dtype;
         c.variant = large_sym[i].variant;
         append(l, c);

@@ -44,6 +44,8 @@ op_case *op_cases(size_t *n);
 op_case *op_timings(const ms_device *d, size_t *n);
 /* "gemm 17x33x9 f32, 5 matrices, variant 1, trans 3, pad 3" */
 void op_case_name(const op_case *c, char *text, size_t bytes);
+/* Is its output, operand 1, to be symmetric to the last bit? */
+bool op_is_symmetric(const op_case *c);
 /* Has the device all dtypes that the case's operands are of? */
 bool op_fits(const ms_device *d, const op_case *c);
 

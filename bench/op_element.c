@@ -107,18 +107,20 @@ static const struct {
     bool        x, y, each;
     int         on[4];
     musec_dtype out[4];
+    bool        some; /* each term but the first is for every other matrix alone */
 } combine_variants[] = {
-    { 1, true, true, false, { 2 }, { 0 } },
-    { 4, true, true, true, { 2, 3, 4, 5 }, { 0 } },
-    { 2, true, true, false, { 0, 1 }, { 0 } },
-    { 2, true, false, true, { 0, 3 }, { 0 } },
-    { 3, false, true, false, { 2, 1, 4 }, { 0 } },
-    { 1, false, false, false, { 2 }, { 0 } },
-    { 3, true, true, true, { 2, 3, 4 }, { MUSEC_F32, MUSEC_BF16, MUSEC_F16 } },
-    { 3, true, true, false, { 0, 1, 4 }, { 0, 0, MUSEC_F16 } },
-    { 2, true, false, true, { 2, 3 }, { MUSEC_F16, MUSEC_BF16 } },
+    { 1, true, true, false, { 2 }, { 0 }, false },
+    { 4, true, true, true, { 2, 3, 4, 5 }, { 0 }, false },
+    { 2, true, true, false, { 0, 1 }, { 0 }, false },
+    { 2, true, false, true, { 0, 3 }, { 0 }, false },
+    { 3, false, true, false, { 2, 1, 4 }, { 0 }, false },
+    { 1, false, false, false, { 2 }, { 0 }, false },
+    { 3, true, true, true, { 2, 1, 4 }, { 0 }, true },
+    { 3, true, true, true, { 2, 3, 4 }, { MUSEC_F32, MUSEC_BF16, MUSEC_F16 }, false },
+    { 3, true, true, false, { 0, 1, 4 }, { 0, 0, MUSEC_F16 }, false },
+    { 2, true, false, true, { 2, 3 }, { MUSEC_F16, MUSEC_BF16 }, false },
 };
-enum { MIXED = 6 };
+enum { MIXED = 7 };
 
 static bool combine_has(const op_case *c) { return c->variant < MIXED || c->dtype != MUSEC_F64; }
 
@@ -144,8 +146,15 @@ static void combine_operands(op_args *a)
         else if (combine_variants[v].out[t] != 0)
             out->mat.dtype = combine_variants[v].out[t];
     }
-    for (int t = 0; t < 3; t++)
+    for (int t = 0; t < 4; t++) /* coefficients of the first term, when */
         op_add_vec(a, OP_IN);
+}
+
+static musec_status combine_prepare(op_args *a)
+{
+    for (int64_t b = 0; b < a->c.count; b++)
+        a->vec[3].image[b] = b % 2 == 0 ? -2.0 : 0.0;
+    return MUSEC_OK;
 }
 
 static ms_term term_of(const op_args *a, int t)
@@ -159,6 +168,7 @@ static ms_term term_of(const op_args *a, int t)
         term.y_coef = ms_each(a->vec[1].vec);
         term.diag   = ms_each(a->vec[2].vec);
     }
+    if (combine_variants[a->c.variant].some && t > 0) term.when = a->vec[3].vec;
     return term;
 }
 
@@ -256,9 +266,9 @@ const op_kind op_element_kinds[] = {
       .grad = scale_grad, .grad_by = 0x1, .grad_variant = 1, .shapes = OP_SHAPES_PLAIN },
     { OP_ROW(axpby, 4), .operands = axpby_operands, .run = axpby_run, .rounding = op_few,
       .grad = axpby_grad, .grad_by = 0x3, .grad_variant = 2, .shapes = OP_SHAPES_PLAIN },
-    { OP_ROW(combine, COUNT(combine_variants)), .operands = combine_operands, .run = combine_run,
-      .has = combine_has, .rounding = op_few, .grad = combine_grad, .grad_by = 0x3,
-      .grad_variant = 1, .shapes = OP_SHAPES_PLAIN },
+    { OP_ROW(combine, COUNT(combine_variants)), .operands = combine_operands,
+      .prepare = combine_prepare, .run = combine_run, .has = combine_has, .rounding = op_few,
+      .grad = combine_grad, .grad_by = 0x3, .grad_variant = 1, .shapes = OP_SHAPES_PLAIN },
     { OP_ROW(scale_rows, 1), .operands = scale_rows_operands, .run = scale_rows_run,
       .rounding = op_few, .grad = scale_rows_grad, .grad_by = 0x2, .shapes = OP_SHAPES_PLAIN },
     { OP_ROW(prescale, 3), .operands = prescale_operands, .run = prescale_run, .has = prescale_has,

@@ -46,15 +46,13 @@ static void *take(size_t bytes)
 
 static ms_mat heads_in(void *data, musec_dtype dtype, int64_t at, size_t c, int64_t ld)
 {
-    return (ms_mat){ (char *)data + (size_t)at * ms_dtype_bytes(dtype),
-                     cases[c].rows,
-                     cases[c].head,
-                     ld,
-                     cases[c].heads,
-                     cases[c].head,
-                     dtype,
-                     false,
-                     NULL };
+    return (ms_mat){ .data   = (char *)data + (size_t)at * ms_dtype_bytes(dtype),
+                     .rows   = cases[c].rows,
+                     .cols   = cases[c].head,
+                     .ld     = ld,
+                     .count  = cases[c].heads,
+                     .stride = cases[c].head,
+                     .dtype  = dtype };
 }
 
 /* All operands of case c, of one type; the same numbers for both types. */
@@ -88,7 +86,13 @@ static problem problem_make(size_t c, musec_dtype dtype)
     p.k    = heads_in(p.f32[0], dtype, width, c, 3 * width);
     p.v    = heads_in(p.f32[0], dtype, 2 * width, c, 3 * width);
     p.out  = heads_in(p.f32[1], dtype, 0, c, width);
-    p.lse  = (ms_mat){ p.f32[2], 1, rows, rows, heads, rows, dtype, false, NULL };
+    p.lse  = (ms_mat){ .data   = p.f32[2],
+                       .rows   = 1,
+                       .cols   = rows,
+                       .ld     = rows,
+                       .count  = heads,
+                       .stride = rows,
+                       .dtype  = dtype };
     p.dout = heads_in(p.f32[3], dtype, 0, c, width);
     p.dq   = heads_in(p.f32[4], dtype, 0, c, 3 * width);
     p.dk   = heads_in(p.f32[4], dtype, width, c, 3 * width);

@@ -195,15 +195,16 @@ static void combine_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_
 {
     const ms_device_ops *op   = dev->ops;
     ms_vec               coef = random_vec(dev, 7);
-    list    x = list_make(dev, dtype, rows, cols, 8), out = list_make(dev, dtype, rows, cols, 9);
-    list    same = list_make(dev, dtype, rows, cols, 8), one = list_make(dev, dtype, rows, cols, 9);
-    stack   y = stack_random(dev, dtype, COUNT_OF_LIST, rows, cols, 10);
-    stack   s = poisoned(dev, dtype, rows, cols), t = poisoned(dev, dtype, rows, cols);
-    ms_term terms[2] = {
-        { ms_each(coef), ms_const(0.4), ms_const(1.5), s.mat },
-        { ms_const(-1.25), ms_const(0.3), ms_each(coef), out.mat },
+    list  x = list_make(dev, dtype, rows, cols, 8), out = list_make(dev, dtype, rows, cols, 9);
+    list  same = list_make(dev, dtype, rows, cols, 8), one = list_make(dev, dtype, rows, cols, 9);
+    stack y = stack_random(dev, dtype, COUNT_OF_LIST, rows, cols, 10);
+    stack s = poisoned(dev, dtype, rows, cols), t = poisoned(dev, dtype, rows, cols);
+    const ms_vec all      = { 0 };
+    ms_term      terms[2] = {
+             { ms_each(coef), ms_const(0.4), ms_const(1.5), s.mat, all },
+             { ms_const(-1.25), ms_const(0.3), ms_each(coef), out.mat, all },
     };
-    ms_term in_place = { ms_const(0.9), ms_each(coef), ms_const(0.0), x.mat };
+    ms_term in_place = { ms_const(0.9), ms_each(coef), ms_const(0.0), x.mat, all };
 
     CHECK_OK(dev, op->combine(dev, x.mat, y.mat, terms, 2));
     CHECK_OK(dev, op->combine(dev, x.mat, y.mat, &in_place, 1));
@@ -212,10 +213,10 @@ static void combine_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_
         const ms_mat  xs = ms_mat_slice(same.mat, b, 1), ys = ms_mat_slice(y.mat, b, 1);
         const ms_num  c         = ms_num_slice(ms_each(coef), b, 1);
         const ms_term single[2] = {
-            { c, ms_const(0.4), ms_const(1.5), ms_mat_slice(t.mat, b, 1) },
-            { ms_const(-1.25), ms_const(0.3), c, ms_mat_slice(one.mat, b, 1) },
+            { c, ms_const(0.4), ms_const(1.5), ms_mat_slice(t.mat, b, 1), all },
+            { ms_const(-1.25), ms_const(0.3), c, ms_mat_slice(one.mat, b, 1), all },
         };
-        const ms_term here = { ms_const(0.9), c, ms_const(0.0), xs };
+        const ms_term here = { ms_const(0.9), c, ms_const(0.0), xs, all };
         CHECK_OK(dev, op->combine(dev, xs, ys, single, 2));
         CHECK_OK(dev, op->combine(dev, xs, ys, &here, 1));
     }
@@ -426,25 +427,25 @@ TEST_EACH_DEVICE(reductions_take_lists, dev) { each_case(dev, reduce_case); }
 TEST_EACH_DEVICE(scalars_take_lists, dev)
 {
     double *x[2] = { oracle_gaussian(1, COUNT_OF_LIST, 27), oracle_gaussian(1, COUNT_OF_LIST, 28) };
-    const ms_vec each = random_vec(dev, 29);
-    ms_vec       got[3], want[3];
-    for (int k = 0; k < 3; k++)
+    const ms_vec each  = random_vec(dev, 29);
+    const double stage = 0.0;
+    ms_vec       got[2], want[2];
+    for (int k = 0; k < 2; k++)
         got[k] = random_vec(dev, 30), want[k] = random_vec(dev, 31);
     for (int turn = 0; turn < 2; turn++) {
         const ms_num last = turn == 0 ? ms_each(each) : ms_const(0.25);
-        CHECK_OK(dev, dev->ops->scalars(dev, MS_SCALAR_SQUARE, NULL, 0,
+        CHECK_OK(dev, dev->ops->scalars(dev, MS_SCALAR_ENTRY, &stage, 1,
                                         (ms_num[]){ ms_list(x[0]), ms_list(x[1]), last }, got));
         EACH_MATRIX(b)
         {
             const ms_num in[]  = { ms_const(x[0][b]), ms_const(x[1][b]), ms_num_slice(last, b, 1) };
-            const ms_vec out[] = { ms_vec_slice(want[0], b, 1), ms_vec_slice(want[1], b, 1),
-                                   ms_vec_slice(want[2], b, 1) };
-            CHECK_OK(dev, dev->ops->scalars(dev, MS_SCALAR_SQUARE, NULL, 0, in, out));
+            const ms_vec out[] = { ms_vec_slice(want[0], b, 1), ms_vec_slice(want[1], b, 1) };
+            CHECK_OK(dev, dev->ops->scalars(dev, MS_SCALAR_ENTRY, &stage, 1, in, out));
         }
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; k < 2; k++)
             check_vecs(dev, got[k], want[k], "scalars");
     }
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 2; k++)
         dev->ops->free(dev, got[k].data), dev->ops->free(dev, want[k].data);
     dev->ops->free(dev, each.data);
     free(x[0]), free(x[1]);

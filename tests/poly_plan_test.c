@@ -511,6 +511,39 @@ static void menu_takes_the_cheapest_row_that_will_do(void **state)
     CHECK(refused > 0, "u = 1e-5 is below every row of the menu for tol %g", tols[1]);
 }
 
+/* Every row where it reaches tol by itself, found by halving; with a limit no row goes below it. */
+static void the_whole_menu_agrees_with_its_rows(void **state)
+{
+    static const double tols[] = { 0.5, 2e-2, 1e-3, 5e-4, 1e-6, 1e-8, 1e-10 }, least = 0.03;
+    ms_menu             all, part;
+    (void)state;
+    for (size_t t = 0; t < COUNT(tols); t++) {
+        const double most = tols[t] + 2e-15; /* the rounding of the generator, as above */
+        assert_int_equal(ms_plan_menu_all(tols[t], 0.0, &all), MUSEC_OK);
+        assert_int_equal(ms_plan_menu_all(tols[t], least, &part), MUSEC_OK);
+        CHECK(all.rows == MS_MENU_ROWS && all.longest == 4, "tol %g: %d rows", tols[t], all.rows);
+        for (int i = 0; i < all.rows; i++) {
+            const ms_plan *p   = &all.plan[i];
+            const double   u_d = smallest_u_d(&menu_rows[i], tols[t]);
+            CHECK(strcmp(p->name + 1, menu_rows[i].name) == 0, "row %d: %s", i, p->name);
+            CHECK(fabs(p->u_d - u_d) <= (1e-6 + 2e-15 / tols[t]) * u_d && p->tol <= most,
+                  "%s, tol %g: u_d %.12g with %g, not %.12g", p->name, tols[t], p->u_d, p->tol,
+                  u_d);
+            CHECK(i == 0 || p->u_d < all.plan[i - 1].u_d, "%s, tol %g: u_d %g", p->name, tols[t],
+                  p->u_d);
+            if (i >= part.rows) continue;
+            CHECK(part.plan[i].u_d == fmax(p->u_d, least) && part.plan[i].tol <= most,
+                  "%s, tol %g: u_d %g", part.plan[i].name, tols[t], part.plan[i].u_d);
+        }
+        CHECK(part.plan[part.rows - 1].u_d == least && part.plan[part.rows - 2].u_d > least,
+              "tol %g: ends with u_d %g", tols[t], part.plan[part.rows - 1].u_d);
+    }
+    CHECK(ms_plan_menu_all(0.0, 0.0, &all) == MUSEC_EINVAL &&
+              ms_plan_menu_all(1.0, 0.0, &all) == MUSEC_EINVAL &&
+              ms_plan_menu_all(NAN, 0.0, &all) == MUSEC_EINVAL,
+          "a tol outside of (0, 1)");
+}
+
 static void bad_plans_are_refused(void **state)
 {
     static const int    q[]   = { 4, 4 };
@@ -539,6 +572,7 @@ int main(void)
         cmocka_unit_test(menu_reaches_its_printed_intervals),
         cmocka_unit_test(menu_has_its_rows_by_cost),
         cmocka_unit_test(menu_takes_the_cheapest_row_that_will_do),
+        cmocka_unit_test(the_whole_menu_agrees_with_its_rows),
         cmocka_unit_test(bad_plans_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,7 +129,8 @@ typedef struct musec_clip_config { /* fill with musec_clip_config_init(), then c
     int32_t     iters;             /* ssc, ns5: steps, 1..100 [5] */
     const char *op;                /* one of the names above, set by init; static storage */
     double      threshold;         /* D > 0 [1]; not used by polar and ns5 */
-    double      tol;               /* accurate: relative error of the gain, 1e-12..0.5 [1e-3] */
+    double      tol;               /* accurate: relative error of the gain, 1e-12..0.5 [1e-3]; with
+                                      operands of 16 bits rounding comes on top */
     const char *coeffs;            /* ns5: "keller" or "polar-express" ["keller"] */
     int32_t     literal;           /* ssc: not 0 = the paper's own order of 3K products [0] */
     int32_t     operands;          /* the musec_dtype that operands of products are rounded to, bf16

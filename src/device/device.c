@@ -180,6 +180,7 @@ void musec_ctx_destroy(musec_ctx *ctx)
     if (ctx == NULL) return;
     ms_arena_destroy(&ctx->scratch);
     if (ctx->kind->close != NULL) ctx->kind->close(ctx);
+    free(ctx->menu);
     free(ctx);
 }
 
@@ -298,6 +299,7 @@ ms_mat ms_mat_slice(ms_mat x, int64_t first, int64_t count)
     } else if (x.data != NULL) {
         x.data = (char *)x.data + (size_t)(first * x.stride) * ms_dtype_bytes(x.dtype);
     }
+    if (x.own != NULL) x.own += first;
     x.count = count;
     return x;
 }

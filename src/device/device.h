@@ -57,6 +57,10 @@ typedef struct ms_mat {
      * places[b].data with the leading dimension places[b].ld; stride does not count then, and data
      * is that of the first */
     const ms_mat_place *places;
+    /* NULL, or (count) on the device: powers of two.  What lies here is own[b] times matrix b,
+     * rounded to 16 bits: input that is made so for the operators of linalg/, which know it.
+     * Ops see what lies there. */
+    double *own;
 } ms_mat;
 
 typedef struct ms_vec { /* one float64 per matrix, on the device */
@@ -80,6 +84,7 @@ typedef struct ms_num { /* `each` if it has data, else `list` if there is one, e
 typedef struct ms_term {
     ms_num x_coef, y_coef, diag;
     ms_mat out;
+    ms_vec when; /* data NULL: all; else only matrices where it is not 0, the others' out stays */
 } ms_term;
 
 /* A product and what rides on it:  c <- alpha a b + beta z + diag I. */
@@ -89,9 +94,9 @@ typedef struct ms_product {
     ms_mat z;                 /* data NULL: none, and beta does not count; of a dtype that `combine`
                                  would mix with c's; may be c */
     ms_mat c;                 /* of a's dtype or wide */
-    /* a b and z are KNOWN to be symmetric (a and b polynomials in one symmetric matrix): one
-     * triangle is computed and mirrored.  Mirroring is not always stable: numerics decide where it
-     * is allowed (docs/operators.md). */
+    /* a b and z are KNOWN to be symmetric (b is a^T, or both are polynomials in one symmetric
+     * matrix): one triangle is computed and mirrored.  Mirroring is not always stable: numerics
+     * decide where it is allowed (docs/operators.md). */
     bool   symmetric;
     ms_vec sumsq, trace; /* of c before it is rounded to its dtype; data NULL: not wanted */
     ms_vec when; /* data NULL: all; else only matrices where it is not 0, the others' c, sumsq and
@@ -172,11 +177,6 @@ typedef struct ms_device_ops {
     /* matrices: products.  a and b share their dtype, c is of it or wide.  Reading c is skipped if
      * beta is 0, so it may hold anything then. */
     musec_status (*gemm)(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c);
-    /* c <- alpha a b + beta c where a b and c are KNOWN to be symmetric (a and b polynomials in one
-     * symmetric matrix): one triangle is computed and mirrored.  Mirroring is not always stable:
-     * numerics decide where this may stand in for gemm (docs/operators.md). */
-    musec_status (*gemm_sym)(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c);
-    musec_status (*gram)(ms_device *d, ms_mat x, ms_mat c); /* c <- x x^T, exactly symmetric */
     musec_status (*product)(ms_device *d, const ms_product *p);
 
     /* matrices: decompositions.  x and a are kept; values are (count, 1, k) rows of their dtype */
@@ -284,6 +284,7 @@ struct musec_ctx {
     ms_error                     error;
     ms_arena                     scratch; /* in device memory */
     void                        *impl;    /* the device's own: queue, handles, plan caches */
+    void                        *menu;    /* of polynomials, kept by linalg; malloc'ed, or NULL */
     char                         name[32];
     bool                         deterministic;
 };

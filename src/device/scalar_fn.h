@@ -14,6 +14,20 @@
 
 #define MS_SCALAR_MAX_IO 16 /* most numbers in or out of one program */
 
+/* What SLOTS gives, in this order. */
+enum {
+    MS_SLOT_SQUARE,         /* the first stage has q = 4: its inner square is combined, */
+    MS_SLOT_NO_SQUARE,      /* or its T */
+    MS_SLOT_SINGLE,         /* n = 1 */
+    MS_SLOT_SEVERAL,        /* n >= 2 */
+    MS_SLOT_SEVERAL_SQUARE, /* n >= 2 and q = 4 */
+    MS_SLOT_SECOND,         /* n >= 3: stage 2 is in the middle */
+    MS_SLOT_THIRD,          /* n >= 4: so is stage 3 */
+    MS_SLOT_EVEN,           /* n = 2 or 4 */
+    MS_SLOT_ODD,            /* n = 3 */
+    MS_SLOTS
+};
+
 /* s = 2^-ceil(log2 max(absmax, D)), kept where both s and 1/s are normal numbers. */
 MS_FN double ms_scalar_pow2_scale(double absmax, double threshold)
 {
@@ -24,6 +38,18 @@ MS_FN double ms_scalar_pow2_scale(double absmax, double threshold)
     if (e > 1022) e = 1022;
     if (e < -1022) e = -1022;
     return ldexp(1.0, -e);
+}
+
+/* The scale of an average, from bounds of its terms, and the average's coefficients times it,
+ * which have to be numbers in float32 too: of what is so small, float32 itself has few digits.
+ * An average of zeros has the scale of D. */
+MS_FN void ms_scalar_average(const double *params, const double *in, double *out)
+{
+    const double top = params[0] * in[0] + params[1] * in[1];
+    const double own = ms_scalar_pow2_scale(top > 0.0 ? top : in[2], 0.0);
+    out[0]           = own < 0x1p120 ? own : 0x1p120;
+    out[1]           = out[0] * params[0];
+    out[2]           = out[0] * params[1];
 }
 
 /* in: s, D, own, reach.  The factor D / sqrt(alpha) on the result (alpha being that of s M) as
@@ -110,16 +136,49 @@ MS_FN void ms_scalar_vector_gain(ms_map map, const double *in, double *out)
     if (map == MS_MAP_HARD && !(norm > sd)) out[0] = out[1] = 1.0; /* bit for bit */
 }
 
-/* T = (V V + q0 I)^2 + t1 W + t0 I with V = v1 W + v0 I: V has a quarter of the degree of T.  in:
- * the five numbers, win, gain, shift; W is win (B + shift I), given as B. */
-MS_FN void ms_scalar_stage(const double *in, double *out)
+/* With V = v1 W + v0 I:  q = 4: T = (V V + q0 I)^2 + t1 W + t0 I;  q = 2: T = V V + t0 I;
+ * q = 1: T = t1 W + t0 I.  out: the inner square, or T itself where q is not 4, as coefficients of
+ * B B, B and I; then the rest outside the square. */
+MS_FN void ms_scalar_start(const double *in, double *out)
 {
-    const double v1 = in[0] * in[5], t1 = in[3] * in[5], root = sqrt(in[6]), root4 = sqrt(root);
-    out[1] = (in[1] + v1 * in[7]) * root4;
-    out[4] = (in[4] + t1 * in[7]) * in[6];
-    out[0] = v1 * root4;
-    out[2] = in[2] * root;
-    out[3] = t1 * in[6];
+    const double q = in[5], win = in[7], m = in[9], gain = in[6] < 1.5 ? in[8] : 1.0;
+    const double root = q > 3.0 ? sqrt(gain) : gain; /* on the square */
+    const double v1 = in[0] * win, v0 = in[1] + v1 * m, t1 = in[3] * win * gain;
+    const double t0 = (in[4] + in[3] * win * m) * gain;
+    out[0]          = q > 1.5 ? v1 * v1 * root : 0.0;
+    out[1]          = q > 1.5 ? 2.0 * v1 * v0 * root : t1;
+    out[2]          = q > 3.0 ? (v0 * v0 + in[2]) * root : q > 1.5 ? v0 * v0 * root + t0 : t0;
+    out[3]          = t1;
+    out[4]          = t0;
+    out[5]          = win * m;
+}
+
+/* q = 4: E is V, so Q = E E + q0 I and T = Q Q + z1 E + z0 I, W being (E - e0 I) / e1.  q = 1: E is
+ * T. */
+MS_FN void ms_scalar_last(const double *in, double *out)
+{
+    const double gain = in[6], root = sqrt(gain), root4 = sqrt(root);
+    const bool   square = in[5] > 3.0;
+    out[0]              = square ? in[0] * root4 : in[3] * gain;
+    out[1]              = square ? in[1] * root4 : in[4] * gain;
+    out[2]              = in[2] * root;
+    out[3]              = square ? in[3] * gain / out[0] : 0.0;
+    out[4]              = square ? in[4] * gain - out[3] * out[1] : 0.0;
+}
+
+/* Who takes part in what, of plans of n stages whose first has T of degree q. */
+MS_FN void ms_scalar_slots(double q, double n, double *out)
+{
+    const bool square = q > 3.0, several = n > 1.5, odd = n > 2.5 && n < 3.5;
+    out[MS_SLOT_SQUARE]         = square;
+    out[MS_SLOT_NO_SQUARE]      = !square;
+    out[MS_SLOT_SINGLE]         = !several;
+    out[MS_SLOT_SEVERAL]        = several;
+    out[MS_SLOT_SEVERAL_SQUARE] = several && square;
+    out[MS_SLOT_SECOND]         = n > 2.5;
+    out[MS_SLOT_THIRD]          = n > 3.5;
+    out[MS_SLOT_ODD]            = odd;
+    out[MS_SLOT_EVEN]           = several && !odd;
 }
 
 MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, const double *in,
@@ -127,13 +186,13 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
 {
     (void)n_params;
     switch (fn) {
+    case MS_SCALAR_AVERAGE: ms_scalar_average(params, in, out); break;
     case MS_SCALAR_POW2_SCALE: out[0] = ms_scalar_pow2_scale(in[0], in[1]); break;
     case MS_SCALAR_THRESHOLD:
         out[0] = in[0] * in[1];
         out[1] = out[0] * out[0] > params[0] ? out[0] * out[0] : params[0];
         break;
-    case MS_SCALAR_INV_SQRT: out[0] = in[0] > 0.0 ? 1.0 / sqrt(in[0]) : 0.0; break;
-    case MS_SCALAR_INV_NORM: out[0] = 1.0 / (in[1] * sqrt(in[0]) + params[0]); break;
+    case MS_SCALAR_INV_NORM: out[0] = 1.0 / (in[1] * sqrt(in[0]) + params[0] * in[2]); break;
     case MS_SCALAR_INV_RESIDUAL:
         out[0] = sqrt(in[0]) > params[0] * sqrt(in[1]) ? 1.0 / sqrt(in[0]) : 0.0;
         break;
@@ -141,10 +200,6 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
     case MS_SCALAR_RMS:
         out[0] = params[0] * sqrt(in[0] / params[1]);
         if (!(out[0] > 0.0)) out[0] = 1.0; /* nothing to clip, and nothing to divide by 0 */
-        break;
-    case MS_SCALAR_MEAN_SHIFT:
-        out[0] = in[0] / params[0];
-        out[1] = -out[0];
         break;
     case MS_SCALAR_ALPHA_FRO:
         out[0] = sqrt(in[0]);
@@ -154,12 +209,15 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
     case MS_SCALAR_GRAM: ms_scalar_gram(params, in, out); break;
     case MS_SCALAR_ALPHA_C4: ms_scalar_alpha_c4(params, in, out); break;
     case MS_SCALAR_PICK: ms_scalar_pick(params, in[0], out); break;
-    case MS_SCALAR_STAGE: ms_scalar_stage(in, out); break;
-    case MS_SCALAR_SQUARE:
-        out[0] = in[0] * in[0];
-        out[1] = 2.0 * in[0] * in[1];
-        out[2] = in[1] * in[1] + in[2];
+    case MS_SCALAR_START: ms_scalar_start(in, out); break;
+    case MS_SCALAR_LAST: ms_scalar_last(in, out); break;
+    case MS_SCALAR_ENTRY: {
+        const bool next_is_last = in[0] < params[0] + 1.5;
+        out[0]                  = next_is_last ? in[1] : 1.0;
+        out[1]                  = next_is_last ? in[2] : 0.0;
         break;
+    }
+    case MS_SCALAR_SLOTS: ms_scalar_slots(in[0], in[1], out); break;
     case MS_SCALAR_VECTOR_GAIN: ms_scalar_vector_gain((ms_map)params[0], in, out); break;
     case MS_SCALAR_FN_COUNT: break;
     }

@@ -165,7 +165,7 @@ musec_status ms_exact(ms_device *d, ms_map map, ms_mat in, ms_num threshold, ms_
         TRY(ms_scratch_mat(d, MUSEC_F64, in.count, p.r, p.r, &a));
         TRY(ms_scratch_mat(d, MUSEC_F64, in.count, 1, p.r, &w));
         TRY(ms_scratch_mat(d, MUSEC_F64, in.count, p.r, p.r, &v));
-        TRY(op->gram(d, x, a));
+        TRY(ms_gram(d, x, a));
         TRY(op->eigh(d, a, w, v));
     }
     for (int64_t b = 0; b < in.count; b++)

@@ -13,9 +13,10 @@
 
 /* ---- what all operators begin and end with --------------------------------------------------- */
 
-/* The operators by products take the dtype that operands of products are rounded to: 0 or in.dtype,
- * nothing is rounded further; bf16 or f16, for float32 input.  Products are accumulated in float32
- * or wider whatever it is. */
+/* The operators by products take the dtype that operands of products are rounded to: 0 or
+ * in.dtype, nothing is rounded further; bf16 or f16, for float32 input or for input that has
+ * these 16 bits and its own scale already (in.own; not for `accurate`, nor where rows or cols
+ * are 1).  Products are accumulated in float32 or wider whatever it is. */
 static inline musec_dtype ms_operands(ms_mat in, musec_dtype operands)
 {
     return operands == 0 ? in.dtype : operands;
@@ -35,6 +36,8 @@ typedef struct ms_prepared { /* lives in the scratch of the caller's mark */
     ms_vec  own;             /* s; where x has 16 bits, the same of the matrix alone, without D */
 } ms_prepared;
 
+/* Input that was scaled and rounded to these operands before (in.own) is taken as it is, and
+ * nothing is read.  Its scale may be anything: one that brings entries near 1 loses none in f16. */
 musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
                         ms_prepared *p);
 /* out <- z x for symmetric z, or x^T z where x was turned. */
@@ -42,6 +45,14 @@ musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out);
 /* The operators where r is 1: a factor. */
 musec_status ms_vector_map(ms_device *d, ms_map map, const ms_prepared *p, ms_num threshold,
                            ms_mat in, ms_mat out);
+
+/* c <- x x^T, exactly symmetric. */
+static inline musec_status ms_gram(ms_device *d, ms_mat x, ms_mat c)
+{
+    return d->ops->product(
+        d,
+        &(ms_product){ .a = x, .b = ms_t(x), .alpha = ms_const(1.0), .c = c, .symmetric = true });
+}
 
 /* Does the memory from the first to the last element of a meet that of b?  Upright stacks. */
 bool ms_mat_overlap(ms_mat a, ms_mat b);
@@ -67,8 +78,10 @@ musec_status ms_ssc_plan(ms_device *d, ms_mat in, ms_num threshold, const ms_pla
 /* Seven products, alpha = C4, the plan chosen on the device for each matrix. */
 musec_status ms_soft_fast(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
                           ms_mat out, ms_report *report);
-/* Within tol of the exact soft clip, by the cheapest plan for each matrix: waits once, for a number
- * of each.  Where operands of 16 bits would not do, in the precision of the input. */
+/* Within tol of the exact soft clip, by the cheapest plan for each matrix.  In float32 and float64
+ * by eigenvalues where no plan will do: waits once, for a number of each.  With operands of 16 bits
+ * tol is that of the polynomials and rounding comes on top; the plans are chosen on the device, and
+ * nothing waits. */
 musec_status ms_soft_accurate(ms_device *d, ms_mat in, ms_num threshold, double tol,
                               musec_dtype operands, ms_mat out, ms_report *report);
 

@@ -52,8 +52,10 @@ static musec_status normalised(ms_device *d, ms_mat in, const ms_quintic_list *l
     TRY(ms_scratch_vec(d, in.count, &sumsq));
     TRY(ms_scratch_vec(d, in.count, &scale));
     TRY(op->sumsq(d, in, sumsq));
+    const ms_num own =
+        in.own != NULL ? ms_each((ms_vec){ in.own, in.count }) : ms_const(1.0); /* see ms_prepare */
     TRY(op->scalars(d, MS_SCALAR_INV_NORM, &list->eps, 1,
-                    (ms_num[]){ ms_each(sumsq), ms_const(list->norm_factor) }, &scale));
+                    (ms_num[]){ ms_each(sumsq), ms_const(list->norm_factor), own }, &scale));
     if (narrow) {
         TRY(op->prescale(d, in, scale, *x, x));
         *x    = turned ? ms_t(*x) : *x;
@@ -80,18 +82,21 @@ musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *li
     TRY(ms_scratch_mat(d, operands, in.count, x.rows, x.rows, &a));
     TRY(ms_scratch_mat(d, operands, in.count, x.rows, x.rows, &b));
     for (int k = 0; k < iters; k++) {
-        const ms_quintic s      = list->step[k < list->n_steps ? k : list->n_steps - 1];
-        const ms_term    linear = { .x_coef = ms_const(s.b), .diag = ms_const(s.a), .out = b };
-        const bool       last   = k == iters - 1 && ms_narrow(operands);
-        TRY(op->gram(d, x, a));
-        TRY(op->combine(d, a, (ms_mat){ 0 }, &linear, 1));
-        TRY(op->gemm_sym(d, s.c, a, a, 1.0, b));
-        TRY(op->gemm(d, 1.0, b, x, 0.0, last ? result : next));
+        const ms_quintic s = list->step[k < list->n_steps ? k : list->n_steps - 1];
+        TRY(ms_gram(d, x, a));
+        TRY(op->product(d, &(ms_product){ .a         = a,
+                                          .b         = a,
+                                          .alpha     = ms_const(s.c),
+                                          .beta      = ms_const(s.b),
+                                          .z         = a,
+                                          .diag      = ms_const(s.a),
+                                          .c         = b,
+                                          .symmetric = true }));
+        TRY(op->gemm(d, 1.0, b, x, 0.0, k == iters - 1 ? result : next));
         const ms_mat t = x;
         x              = next;
         next           = t;
     }
-    if (!ms_narrow(operands)) TRY(op->copy(d, x, result));
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;

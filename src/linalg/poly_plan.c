@@ -292,7 +292,7 @@ void ms_plan_fast(int index, ms_plan *out)
  * square of A, which the bound C4 has paid for, unused. */
 static const struct {
     int n, q[4];
-} menu[] = {
+} menu[MS_MENU_ROWS] = {
     { 1, { 4 } },       { 2, { 1, 4 } },       { 2, { 2, 4 } },
     { 2, { 4, 4 } },    { 3, { 1, 4, 4 } },    { 3, { 2, 4, 4 } },
     { 3, { 4, 4, 4 } }, { 4, { 1, 4, 4, 4 } }, { 4, { 4, 4, 4, 4 } },
@@ -311,6 +311,67 @@ musec_status ms_plan_menu(double tol, double u_low, ms_plan *out)
         if (ms_plan_minimax(menu[i].q, menu[i].n, u_low, out) == MUSEC_OK && out->tol <= tol)
             return MUSEC_OK;
     return MUSEC_ENOTSUP;
+}
+
+/* By how much the error of the best polynomial on [ratio, 1] exceeds `error`, as a logarithm; x is
+ * log(ratio / (1 - ratio)). */
+static double excess(int q, double x, double error)
+{
+    double c[MS_STAGE_Q + 1], got = 1.0;
+    if (ms_minimax_odd(q, 1.0 / (1.0 + exp(-x)), 1.0, c, &got) != MUSEC_OK) got = 1.0;
+    return log(fmax(got, 1e-18) / error);
+}
+
+/* The smallest lo / hi for which the best polynomial errs by no more than this, to 1e-9 of the
+ * error.  The false position, with Illinois' rule against a side that stays. */
+static double smallest_ratio(int q, double error)
+{
+    const double close = 1e-9, aim = error * (1.0 - close);
+    double       lo = log(1e-7), hi = -log(1e-5), f_lo = excess(q, lo, aim);
+    double       f_hi = excess(q, hi, aim);
+    int          side = 0;
+    for (int i = 0; i < 100 && f_lo > 0.0 && f_hi < -close; i++) {
+        const double x = (f_lo * hi - f_hi * lo) / (f_lo - f_hi), f = excess(q, x, aim);
+        if (f > 0.0) {
+            lo   = x;
+            f_lo = f;
+            if (side > 0) f_hi /= 2.0;
+            side = 1;
+        } else {
+            hi   = x;
+            f_hi = f;
+            if (side < 0) f_lo /= 2.0;
+            side = -1;
+        }
+        if (fabs(f) <= close) return 1.0 / (1.0 + exp(-x));
+    }
+    return 1.0 / (1.0 + exp(-hi));
+}
+
+/* From the last stage backwards: a stage may leave an interval around 1 of half width e if those
+ * after it, all of q = 4, bring that to tol. */
+musec_status ms_plan_menu_all(double tol, double least, ms_menu *out)
+{
+    const int most = menu[MS_MENU_ROWS - 1].n;
+    double    e[8] = { tol / (2.0 - tol) }; /* what a stage may leave that so many follow */
+    if (!(tol > 0.0 && tol < 1.0)) return MUSEC_EINVAL;
+    for (int i = 1; i < most; i++) {
+        const double ratio = smallest_ratio(MS_STAGE_Q, e[i - 1]);
+        e[i]               = (1.0 - ratio) / (1.0 + ratio);
+    }
+    *out = (ms_menu){ .tol = tol };
+    for (int i = 0; i < MS_MENU_ROWS; i++) {
+        const double before = out->rows > 0 ? out->plan[out->rows - 1].u_d : 1.0;
+        const double reach  = smallest_ratio(menu[i].q[0], e[menu[i].n - 1]);
+        if (!(reach < before)) continue;
+        if (ms_plan_minimax(menu[i].q, menu[i].n, fmax(reach, least), &out->plan[out->rows]) !=
+            MUSEC_OK)
+            return MUSEC_EINVAL;
+        out->rows++;
+        out->longest = menu[i].n;
+        if (reach <= least) break;
+    }
+    return MUSEC_OK;
 }
 
 double ms_plan_gain(const ms_plan *plan, double u)

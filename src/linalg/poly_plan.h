@@ -51,6 +51,19 @@ void ms_plan_fast(int index, ms_plan *out);
  * menu has none. */
 musec_status ms_plan_menu(double tol, double u_low, ms_plan *out);
 
+/* All rows of the menu that have a use for this tol, each for the smallest u_d that it reaches:
+ * they fall from row to row, and the first one with u_d <= u_low is the cheapest that will do.
+ * None lies below `least`: the last row is then for that.  MUSEC_EINVAL if tol is not between 0 and
+ * 1. */
+#define MS_MENU_ROWS 9
+typedef struct ms_menu {
+    double  tol;
+    int     operands;      /* for the caller: what it is for */
+    int     rows, longest; /* the most stages */
+    ms_plan plan[MS_MENU_ROWS];
+} ms_menu;
+musec_status ms_plan_menu_all(double tol, double least, ms_menu *out);
+
 /* The rows of the menu by cost: the q of their stages; returns the number of stages, 0
  * at the end. */
 int ms_plan_menu_row(size_t index, const int **q);

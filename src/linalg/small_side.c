@@ -3,7 +3,8 @@
  * With g the largest |entry| and s = 2^-ceil(log2 max(g, D)), an operator f with threshold D obeys
  * f(M, D) = f(s M, s D) / s exactly, and neither s M nor s D exceeds 1: no Gram matrix and no norm
  * can overflow, and what underflows is below rounding.  A copy in 16 bits has the scale of M alone:
- * f16 would lose what is far below D. */
+ * f16 would lose what is far below D.  Who writes M may write that copy at once, with a scale `own`
+ * from a bound of |entries|; then 1 / own stands in for g. */
 #include <stdlib.h>
 
 #include "linalg/linalg.h"
@@ -42,34 +43,50 @@ bool ms_mat_overlap(ms_mat a, ms_mat b)
     return a_begin < b_end && b_begin < a_end;
 }
 
+/* in turned, largest |entries| in top: x, and its own scale. */
+static musec_status rounded(ms_device *d, ms_mat in, musec_dtype operands, ms_vec top,
+                            ms_prepared *p)
+{
+    ms_mat       buffer;
+    musec_status st = MUSEC_OK;
+    TRY(ms_scratch_mat(d, operands, in.count, p->turned ? in.cols : in.rows,
+                       p->turned ? in.rows : in.cols, &buffer));
+    p->own = p->s;
+    if (ms_narrow(operands)) {
+        TRY(ms_scratch_vec(d, in.count, &p->own));
+        TRY(d->ops->scalars(d, MS_SCALAR_POW2_SCALE, NULL, 0,
+                            (ms_num[]){ ms_each(top), ms_const(0.0) }, &p->own));
+    }
+    TRY(d->ops->prescale(d, in, p->own, p->turned ? ms_t(buffer) : buffer, &p->x));
+done:
+    return st;
+}
+
 musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
                         ms_prepared *p)
 {
     const ms_device_ops *op   = d->ops;
-    const double         tiny = ms_dtype_tiny(in.dtype);
+    const double         tiny = ms_dtype_tiny(ms_dtype_wide(in.dtype));
     ms_vec               top;
-    ms_mat               buffer;
     musec_status         st = MUSEC_OK;
 
     p->turned = in.rows > in.cols;
     if (p->turned) in = ms_t(in);
-    p->r = in.rows;
+    p->r   = in.rows;
+    p->x   = in;
+    p->own = (ms_vec){ in.own, in.count };
     TRY(ms_scratch_vec(d, in.count, &top));
     TRY(ms_scratch_vec(d, in.count, &p->s));
     TRY(ms_scratch_vec(d, in.count, &p->sd));
     TRY(ms_scratch_vec(d, in.count, &p->sd2));
-    TRY(ms_scratch_mat(d, operands, in.count, p->turned ? in.cols : in.rows,
-                       p->turned ? in.rows : in.cols, &buffer));
-    TRY(op->absmax(d, in, top));
+    if (in.own != NULL)
+        TRY(op->scalars(d, MS_SCALAR_DIVIDE, NULL, 0, (ms_num[]){ ms_each(p->own), ms_const(1.0) },
+                        &top));
+    else
+        TRY(op->absmax(d, in, top));
     TRY(op->scalars(d, MS_SCALAR_POW2_SCALE, NULL, 0, (ms_num[]){ ms_each(top), threshold },
                     &p->s));
-    p->own = p->s;
-    if (ms_narrow(operands)) {
-        TRY(ms_scratch_vec(d, in.count, &p->own));
-        TRY(op->scalars(d, MS_SCALAR_POW2_SCALE, NULL, 0, (ms_num[]){ ms_each(top), ms_const(0.0) },
-                        &p->own));
-    }
-    TRY(op->prescale(d, in, p->own, p->turned ? ms_t(buffer) : buffer, &p->x));
+    if (in.own == NULL) TRY(rounded(d, in, operands, top, p));
     TRY(op->scalars(d, MS_SCALAR_THRESHOLD, &tiny, 1, (ms_num[]){ ms_each(p->s), threshold },
                     (ms_vec[]){ p->sd, p->sd2 }));
 done:

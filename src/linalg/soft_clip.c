@@ -2,11 +2,14 @@
  *
  * `paper`, in the paper's own order or as a plan of fewer products, `fast` and `accurate` differ in
  * the polynomials and in the bound alpha; what they are made of, and why it works, is in
- * soft_engine.c.  Nothing here waits for the device but `accurate` and reports. */
+ * soft_engine.c.  Nothing here waits for the device but reports, and `accurate` where its operands
+ * are wide. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/scalar_fn.h"
 #include "linalg/soft_engine.h"
 
 /* ---- reports --------------------------------------------------------------------------------- */
@@ -68,23 +71,29 @@ musec_status ms_ssc_literal(ms_device *d, ms_mat in, ms_num threshold, int iters
 {
     const ms_device_ops *op   = d->ops;
     const ms_mark        mark = ms_arena_mark(&d->scratch);
+    const ms_mat         none = { 0 };
     ms_soft              e;
     musec_status         st = MUSEC_OK;
 
     if (is_vector(in)) return soft_vector(d, in, threshold, out, report);
     TRY(ms_soft_begin(d, in, threshold, ms_operands(in, operands),
                       (ms_soft_start){ .literal = true, .many = iters > MS_FEW_STEPS }, &e));
-    TRY(op->fill(d, 0.0, e.z));
-    TRY(op->add_diag(d, ms_const(1.0), e.z));
-    for (int k = 0; k < iters; k++) { /* w is the paper's Y */
-        TRY(op->gemm(d, -0.5, e.z, e.w, 0.0, e.t));
-        TRY(op->add_diag(d, ms_const(1.5), e.t));
-        TRY(op->gemm(d, 1.0, e.w, e.t, 0.0, e.v));
-        ms_mat_swap(&e.w, &e.v);
-        TRY(op->gemm(d, 1.0, e.t, e.z, 0.0, e.v));
-        ms_mat_swap(&e.z, &e.v);
+    const ms_term identity = { .diag = ms_const(1.0), .out = e.y };
+    TRY(op->combine(d, none, none, &identity, 1));
+    for (int k = 0; k < iters; k++) { /* b and y are the paper's Y and Z; the gain rides */
+        const bool last = k == iters - 1;
+        TRY(op->product(
+            d, &(ms_product){
+                   .a = e.y, .b = e.b, .alpha = ms_const(-0.5), .diag = ms_const(1.5), .c = e.t }));
+        TRY(op->gemm(d, 1.0, e.b, e.t, 0.0, e.q));
+        ms_mat_swap(&e.b, &e.q);
+        TRY(op->product(d, &(ms_product){ .a     = e.t,
+                                          .b     = e.y,
+                                          .alpha = last ? ms_each(e.gain) : ms_const(1.0),
+                                          .c     = e.q }));
+        ms_mat_swap(&e.y, &e.q);
     }
-    TRY(op->scale(d, ms_each(e.gain), e.z));
+    e.z = e.y;
     TRY(ms_soft_finish(d, &e, out));
     ms_report_path(report, in.count, "literal", 3 * iters);
     ms_report_operands(report, in.count, e.operands);
@@ -94,30 +103,80 @@ done:
     return st;
 }
 
-/* The numbers of every stage from a table of plans of the same stages: row i where
- * u_low >= key[i]. */
-static musec_status pick_plan(ms_device *d, const ms_plan *plans, const double *keys, int n_plans,
-                              ms_vec u_low, ms_stage_nums *nums)
+static void put_numbers(const ms_stage *stage, double *to)
 {
-    const ms_device_ops *op = d->ops;
-    double               params[2 + 4 + 4 * MS_STAGE_NUMBERS];
-    ms_vec               all;
-    musec_status         st = MUSEC_OK;
-    for (int s = 0; s < plans[0].n_stages; s++) {
-        double *at = params;
-        *at++      = n_plans;
-        *at++      = MS_STAGE_NUMBERS;
-        for (int i = 0; i < n_plans; i++)
-            *at++ = keys[i];
-        for (int i = 0; i < n_plans; i++) {
-            const ms_stage_form f = ms_stage_squares(&plans[i].stage[s]);
-            memcpy(at, (double[]){ f.v1, f.v0, f.q0, f.t1, f.t0 }, MS_STAGE_NUMBERS * sizeof *at);
-            at += MS_STAGE_NUMBERS;
-        }
-        TRY(ms_take_nums(d, u_low.count, &all, &nums[s]));
-        TRY(op->scalars(d, MS_SCALAR_PICK, params, (int)(at - params), (ms_num[]){ ms_each(u_low) },
-                        nums[s].v));
+    const ms_stage      none = { .q = 1, .wmax = 1.0 }; /* for a plan that has no such stage */
+    const ms_stage_form f    = ms_stage_squares(stage->q > 0 ? stage : &none);
+    memcpy(to, (double[]){ f.v1, f.v0, f.q0, f.t1, f.t0 }, MS_STAGE_NUMBERS * sizeof *to);
+}
+
+/* Columns of a table with a row for each plan, of which row i is taken where u_low >= u_d of plan
+ * i, or else the last one. */
+typedef struct table {
+    double params[2 + MS_MENU_ROWS * (1 + 2 * MS_STAGE_NUMBERS + 2)];
+    int    n_params, cols;
+} table;
+
+static double *table_start(const ms_plan *plans, int n_plans, int cols, table *t)
+{
+    t->cols      = cols;
+    t->n_params  = 2 + n_plans * (1 + cols);
+    t->params[0] = n_plans;
+    t->params[1] = cols;
+    for (int i = 0; i < n_plans; i++)
+        t->params[2 + i] = plans[i].u_d;
+    return t->params + 2 + n_plans;
+}
+
+static musec_status pick(ms_device *d, const table *t, ms_vec u_low, const ms_vec *out)
+{
+    return d->ops->scalars(d, MS_SCALAR_PICK, t->params, t->n_params, (ms_num[]){ ms_each(u_low) },
+                           out);
+}
+
+/* Stage s of the plans. */
+static musec_status pick_stage(ms_device *d, const ms_plan *plans, int n_plans, int s, ms_vec u_low,
+                               ms_stage_nums *nums)
+{
+    table        t;
+    double      *at = table_start(plans, n_plans, MS_STAGE_NUMBERS, &t);
+    musec_status st = MUSEC_OK;
+    for (int i = 0; i < n_plans; i++, at += MS_STAGE_NUMBERS)
+        put_numbers(&plans[i].stage[s], at);
+    TRY(ms_take_nums(d, u_low.count, nums));
+    TRY(pick(d, &t, u_low, nums->v));
+done:
+    return st;
+}
+
+/* The course of plans of the same stages: nothing depends on the matrix but numbers. */
+static musec_status same_course(ms_device *d, const ms_plan *plans, int n_plans, ms_vec u_low,
+                                ms_course *c)
+{
+    const ms_plan *p     = &plans[0];
+    const int      n     = p->n_stages;
+    const ms_who   do_it = { .any = true };
+    musec_status   st    = MUSEC_OK;
+    *c                   = (ms_course){ .n = n, .last_q = p->stage[n - 1].q };
+    c->q                 = ms_const(p->stage[0].q);
+    c->count             = ms_const(n);
+    TRY(pick_stage(d, plans, n_plans, 0, u_low, &c->first));
+    TRY(pick_stage(d, plans, n_plans, n - 1, u_low, &c->last));
+    for (int i = 1; i < n - 1; i++) {
+        TRY(pick_stage(d, plans, n_plans, i, u_low, &c->middle[i]));
+        c->in_middle[i] = do_it;
     }
+    if (p->stage[0].q == 4)
+        c->square = do_it;
+    else
+        c->no_square = do_it;
+    if (n == 1)
+        c->single = do_it;
+    else
+        c->several = do_it;
+    if (n > 1 && p->stage[0].q == 4) c->several_square = do_it;
+    if (n > 1 && n % 2 == 0) c->even = do_it;
+    if (n > 1 && n % 2 == 1) c->odd = do_it;
 done:
     return st;
 }
@@ -125,19 +184,19 @@ done:
 musec_status ms_ssc_plan(ms_device *d, ms_mat in, ms_num threshold, const ms_plan *plan,
                          musec_dtype operands, ms_mat out, ms_report *report)
 {
-    const ms_mark mark                 = ms_arena_mark(&d->scratch);
-    ms_stage_nums nums[MS_PLAN_STAGES] = { 0 };
-    int           q[MS_PLAN_STAGES];
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    ms_course     course;
     ms_soft       e;
     musec_status  st = MUSEC_OK;
 
     if (is_vector(in)) return soft_vector(d, in, threshold, out, report);
-    for (int i = 0; i < plan->n_stages; i++)
-        q[i] = plan->stage[i].q;
     TRY(ms_soft_begin(d, in, threshold, ms_operands(in, operands),
-                      (ms_soft_start){ .many = plan->n_stages > MS_FEW_STEPS / 2 }, &e));
-    TRY(pick_plan(d, plan, (double[]){ 0.0 }, 1, e.u_low, nums));
-    TRY(ms_run_stages(d, q, plan->n_stages, nums, ms_const(1.0), false, &e));
+                      (ms_soft_start){ .many   = plan->n_stages > MS_FEW_STEPS / 2,
+                                       .square = plan->stage[0].q > 1,
+                                       .stages = plan->n_stages },
+                      &e));
+    TRY(same_course(d, plan, 1, e.u_low, &course));
+    TRY(ms_run_stages(d, &course, ms_const(1.0), &e));
     TRY(ms_soft_finish(d, &e, out));
     ms_report_path(report, in.count, plan->name, ms_plan_products(plan));
     ms_report_operands(report, in.count, e.operands);
@@ -147,34 +206,37 @@ done:
     return st;
 }
 
+/* The plan that PICK took. */
+static const ms_plan *picked(const ms_plan *plans, int n_plans, double u_low)
+{
+    int i = 0;
+    while (i < n_plans - 1 && !(u_low >= plans[i].u_d))
+        i++;
+    return &plans[i];
+}
+
 musec_status ms_soft_fast(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
                           ms_mat out, ms_report *report)
 {
     const ms_mark mark = ms_arena_mark(&d->scratch);
     ms_plan       plans[MS_FAST_PLANS];
-    double        keys[MS_FAST_PLANS];
-    ms_stage_nums nums[2] = { 0 };
+    ms_course     course;
     ms_soft       e;
     musec_status  st = MUSEC_OK;
 
     if (is_vector(in)) return soft_vector(d, in, threshold, out, report);
-    for (int i = 0; i < MS_FAST_PLANS; i++) {
+    for (int i = 0; i < MS_FAST_PLANS; i++)
         ms_plan_fast(i, &plans[i]);
-        keys[i] = plans[i].u_d;
-    }
     TRY(ms_soft_begin(d, in, threshold, ms_operands(in, operands),
-                      (ms_soft_start){ .moments = true }, &e));
-    TRY(pick_plan(d, plans, keys, MS_FAST_PLANS, e.u_low, nums));
-    TRY(ms_run_stages(d, (int[]){ 4, 4 }, 2, nums, ms_each(e.inv_a), true, &e));
+                      (ms_soft_start){ .moments = true, .stages = 2 }, &e));
+    TRY(same_course(d, plans, MS_FAST_PLANS, e.u_low, &course));
+    TRY(ms_run_stages(d, &course, ms_each(e.inv_a), &e));
     TRY(ms_soft_finish(d, &e, out));
     ms_report_path(report, in.count, "", ms_plan_products(&plans[0]));
     TRY(report_bound(d, &e, report));
-    for (int64_t b = 0; report != NULL && b < in.count; b++) { /* the choice that PICK made */
-        int i = 0;
-        while (i < MS_FAST_PLANS - 1 && !(report[b].u_low >= keys[i]))
-            i++;
-        memcpy(report[b].path, plans[i].name, sizeof plans[i].name);
-    }
+    for (int64_t b = 0; report != NULL && b < in.count; b++)
+        memcpy(report[b].path, picked(plans, MS_FAST_PLANS, report[b].u_low)->name,
+               sizeof plans[0].name);
     ms_report_operands(report, in.count, e.operands);
 done:
     ms_arena_reset(&d->scratch, mark);
@@ -183,22 +245,59 @@ done:
 
 /* ---- accurate -------------------------------------------------------------------------------- */
 
-#define MENU_STAGES 4
-
-/* What rounding adds to the relative error, measured: in float32 that of the Gram matrix alone,
- * 1.5e-8 / u_low^2; with operands of 16 bits that of every product.  A tolerance below it takes
- * another way. */
-static double rounding_floor(musec_dtype operands, double u_low)
+/* The course of plans of a menu, each matrix its own. */
+static musec_status menu_course(ms_device *d, const ms_menu *menu, ms_vec u_low, ms_course *c)
 {
-    if (ms_narrow(operands)) return ms_dtype_eps(operands) / u_low;
-    return ms_dtype_eps(operands) / 8.0 / (u_low * u_low);
+    const int    cols = 2 * MS_STAGE_NUMBERS + 2;
+    const int    n = menu->rows, longest = menu->longest;
+    ms_vec       nums[2 * MS_STAGE_NUMBERS + 2], slots[MS_SLOTS];
+    table        t;
+    double      *at = table_start(menu->plan, n, cols, &t);
+    musec_status st = MUSEC_OK;
+
+    *c = (ms_course){ .n = longest, .last_q = 4 };
+    for (int i = 0; i < n; i++, at += cols) {
+        const ms_plan *p = &menu->plan[i];
+        put_numbers(&p->stage[0], at);
+        put_numbers(&p->stage[p->n_stages - 1], at + MS_STAGE_NUMBERS);
+        at[cols - 2] = p->stage[0].q;
+        at[cols - 1] = p->n_stages;
+        c->no_square.any |= p->stage[0].q < 4;
+        c->several_square.any |= p->stage[0].q == 4 && p->n_stages > 1;
+        c->single.any |= p->n_stages == 1;
+        c->even.any |= p->n_stages == 2 || p->n_stages == 4;
+        c->odd.any |= p->n_stages == 3;
+    }
+    for (int i = 0; i < cols; i++)
+        TRY(ms_scratch_vec(d, u_low.count, &nums[i]));
+    for (int i = 0; i < MS_SLOTS; i++)
+        TRY(ms_scratch_vec(d, u_low.count, &slots[i]));
+    TRY(pick(d, &t, u_low, nums));
+    memcpy(c->first.v, nums, sizeof c->first.v);
+    memcpy(c->last.v, nums + MS_STAGE_NUMBERS, sizeof c->last.v);
+    c->q     = ms_each(nums[cols - 2]);
+    c->count = ms_each(nums[cols - 1]);
+    TRY(d->ops->scalars(d, MS_SCALAR_SLOTS, NULL, 0, (ms_num[]){ c->q, c->count }, slots));
+    c->square              = (ms_who){ true, slots[MS_SLOT_SQUARE] };
+    c->several             = (ms_who){ longest > 1, slots[MS_SLOT_SEVERAL] };
+    c->no_square.when      = slots[MS_SLOT_NO_SQUARE];
+    c->single.when         = slots[MS_SLOT_SINGLE];
+    c->even.when           = slots[MS_SLOT_EVEN];
+    c->odd.when            = slots[MS_SLOT_ODD];
+    c->several_square.when = slots[MS_SLOT_SEVERAL_SQUARE];
+    for (int i = 1; i < longest - 1; i++) {
+        TRY(pick_stage(d, menu->plan, n, i, u_low, &c->middle[i]));
+        c->in_middle[i] = (ms_who){ true, slots[i == 1 ? MS_SLOT_SECOND : MS_SLOT_THIRD] };
+    }
+done:
+    return st;
 }
 
 /* Matrices first .. first + count - 1 of an engine. */
 static ms_soft soft_slice(const ms_soft *e, int64_t first, int64_t count)
 {
     ms_soft       one    = *e;
-    ms_mat *const mats[] = { &one.p.x, &one.w, &one.q, &one.t, &one.v, &one.z, &one.square };
+    ms_mat *const mats[] = { &one.p.x, &one.b, &one.q, &one.t, &one.y, &one.v, &one.square };
     ms_vec *const vecs[] = { &one.p.s,   &one.inv_a, &one.mean, &one.alpha,
                              &one.u_low, &one.gain,  &one.rest };
     for (size_t i = 0; i < COUNT(mats); i++)
@@ -208,100 +307,111 @@ static ms_soft soft_slice(const ms_soft *e, int64_t first, int64_t count)
     return one;
 }
 
-/* A run of matrices whose plans, different in their numbers, have the same stages. */
-static musec_status accurate_run(ms_device *d, const ms_plan *plans, ms_soft e, ms_mat out)
+/* All matrices of e by the plans of the menu. */
+static musec_status by_menu(ms_device *d, const ms_menu *menu, ms_soft e, ms_mat out,
+                            ms_report *report)
 {
-    const int64_t count             = out.count;
-    const size_t  bytes             = (size_t)(MS_STAGE_NUMBERS * count) * sizeof(double);
-    double       *host              = malloc(bytes);
-    ms_stage_nums nums[MENU_STAGES] = { 0 };
-    int           q[MENU_STAGES];
-    ms_vec        all;
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    ms_course     course;
     musec_status  st = MUSEC_OK;
-    if (host == NULL) TRY(ms_fail(&d->error, MUSEC_ENOMEM, "accurate: no memory for the plans"));
-    for (int s = 0; s < plans[0].n_stages; s++) {
-        q[s] = plans[0].stage[s].q;
-        for (int64_t b = 0; b < count; b++) {
-            const ms_stage_form f                        = ms_stage_squares(&plans[b].stage[s]);
-            const double        number[MS_STAGE_NUMBERS] = { f.v1, f.v0, f.q0, f.t1, f.t0 };
-            for (int i = 0; i < MS_STAGE_NUMBERS; i++)
-                host[i * count + b] = number[i];
-        }
-        TRY(ms_take_nums(d, count, &all, &nums[s]));
-        TRY(d->ops->upload(d, host, bytes, all.data));
-    }
-    TRY(ms_run_stages(d, q, plans[0].n_stages, nums, ms_each(e.inv_a), true, &e));
+    TRY(menu_course(d, menu, e.u_low, &course));
+    TRY(ms_run_stages(d, &course, ms_each(e.inv_a), &e));
     TRY(ms_soft_finish(d, &e, out));
+    ms_report_path(report, out.count, "", 0);
+    TRY(report_bound(d, &e, report));
+    for (int64_t b = 0; report != NULL && b < out.count; b++) {
+        const ms_plan *p = picked(menu->plan, menu->rows, report[b].u_low);
+        snprintf(report[b].path, sizeof report[b].path, "%.23s%s", p->name,
+                 report[b].u_low >= p->u_d ? "" : " short");
+        /* a first stage of q = 1 has no use for the square of A that the bound took */
+        report[b].products = ms_plan_products(p) + (p->stage[0].q == 1 ? 1 : 0);
+    }
+    ms_report_operands(report, out.count, e.operands);
 done:
-    free(host);
+    ms_arena_reset(&d->scratch, mark);
     return st;
 }
 
-/* The plan of each matrix; n_stages 0 where no polynomial of the menu reaches that
- * far down, or rounding would not let it. */
-static musec_status choose_plans(ms_device *d, const ms_soft *e, double tol, ms_plan *plans)
+/* Where no polynomial of the menu reaches that far down, or rounding would not let it, which is
+ * that of the Gram matrix: about eps / 8 / u_low^2, measured. */
+static bool needs_exact(const ms_menu *menu, musec_dtype operands, double u_low)
 {
-    const int64_t count = e->w.count;
-    const double  least = ms_operand_limits_of(e->operands).u_d;
-    double       *u_low = malloc((size_t)count * sizeof *u_low);
-    musec_status  st    = MUSEC_OK;
+    return !(u_low >= menu->plan[menu->rows - 1].u_d &&
+             menu->tol >= ms_dtype_eps(operands) / 8.0 / (u_low * u_low));
+}
+
+/* In the precision of the input, where tol is a promise: this waits, for a number of each matrix,
+ * and does by eigenvalues what has to be. */
+static musec_status by_menu_or_exact(ms_device *d, const ms_menu *menu, const ms_soft *e, ms_mat in,
+                                     ms_num threshold, ms_mat out, ms_report *report)
+{
+    double      *u_low = malloc((size_t)in.count * sizeof *u_low);
+    musec_status st    = MUSEC_OK;
     if (u_low == NULL) TRY(ms_fail(&d->error, MUSEC_ENOMEM, "accurate: no memory for the plans"));
     TRY(ms_vec_download(d, e->u_low, u_low));
-    for (int64_t b = 0; b < count; b++)
-        if (!(u_low[b] >= least && tol >= rounding_floor(e->operands, u_low[b])) ||
-            ms_plan_menu(tol, u_low[b], &plans[b]) != MUSEC_OK)
-            plans[b] = (ms_plan){ .n_stages = 0 };
+    for (int64_t first = 0, next; first < in.count; first = next) {
+        const bool exact = needs_exact(menu, e->operands, u_low[first]);
+        ms_report *about = report == NULL ? NULL : report + first;
+        for (next = first + 1;
+             next < in.count && needs_exact(menu, e->operands, u_low[next]) == exact;)
+            next++;
+        const int64_t n    = next - first;
+        const ms_mat  part = ms_mat_slice(out, first, n);
+        if (exact)
+            TRY(ms_exact(d, MS_MAP_SOFT, ms_mat_slice(in, first, n),
+                         ms_num_slice(threshold, first, n), part, about));
+        else
+            TRY(by_menu(d, menu, soft_slice(e, first, n), part, about));
+    }
 done:
     free(u_low);
     return st;
 }
 
-/* Matrices first .. first + n - 1 where no plan will do: products in the input's own precision, if
- * they were not, else by eigenvalues. */
-static musec_status without_plan(ms_device *d, ms_mat in, ms_num threshold, double tol,
-                                 musec_dtype operands, ms_mat out, ms_report *report)
+/* A menu takes long to make: the context keeps the last one.  With operands of 16 bits it ends with
+ * the plan for what lies below all others, and a tol far below rounding has no use. */
+static musec_status menu_of(ms_device *d, double tol, musec_dtype operands, const ms_menu **out)
 {
-    if (ms_narrow(operands)) return ms_soft_accurate(d, in, threshold, tol, in.dtype, out, report);
-    return ms_exact(d, MS_MAP_SOFT, in, threshold, out, report);
+    const ms_operand_limits limit     = ms_operand_limits_of(operands);
+    const double            short_tol = 1e-2, least_tol = 1e-6;
+    ms_menu                *menu = d->menu;
+    musec_status            st   = MUSEC_OK;
+    if (ms_narrow(operands) && tol < least_tol) tol = least_tol;
+    if (menu == NULL) {
+        menu = d->menu = calloc(1, sizeof *menu);
+        if (menu == NULL) TRY(ms_fail(&d->error, MUSEC_ENOMEM, "accurate: no memory for the menu"));
+    }
+    if (menu->rows == 0 || menu->tol != tol || menu->operands != (int)operands) {
+        bool made = ms_plan_menu_all(tol, limit.u_d, menu) == MUSEC_OK;
+        if (made && ms_narrow(operands))
+            made = ms_plan_menu(fmax(tol, short_tol), limit.short_u_d, &menu->plan[menu->rows++]) ==
+                   MUSEC_OK;
+        menu->operands = (int)operands;
+        if (!made) menu->rows = 0;
+        if (!made)
+            TRY(ms_fail(&d->error, MUSEC_EINVAL, "accurate: no polynomial for a tol of %g", tol));
+    }
+    *out = menu;
+done:
+    return st;
 }
 
 musec_status ms_soft_accurate(ms_device *d, ms_mat in, ms_num threshold, double tol,
                               musec_dtype operands, ms_mat out, ms_report *report)
 {
-    const ms_mark mark  = ms_arena_mark(&d->scratch);
-    ms_plan      *plans = NULL; /* in host memory: the choice is the host's */
-    ms_soft       e;
-    musec_status  st = MUSEC_OK;
+    const ms_mark  mark = ms_arena_mark(&d->scratch);
+    const ms_menu *menu = NULL;
+    ms_soft        e;
+    musec_status   st = MUSEC_OK;
 
     if (is_vector(in)) return soft_vector(d, in, threshold, out, report);
-    plans = calloc((size_t)in.count, sizeof *plans);
-    if (plans == NULL) TRY(ms_fail(&d->error, MUSEC_ENOMEM, "accurate: no memory for the plans"));
-    TRY(ms_soft_begin(d, in, threshold, ms_operands(in, operands),
-                      (ms_soft_start){ .moments = true }, &e));
-    TRY(choose_plans(d, &e, tol, plans));
-    for (int64_t first = 0, next; first < in.count; first = next) {
-        const ms_plan *plan  = &plans[first];
-        ms_report     *about = report == NULL ? NULL : report + first;
-        for (next = first + 1; next < in.count && strcmp(plans[next].name, plan->name) == 0;)
-            next++;
-        const int64_t n     = next - first;
-        const ms_mark inner = ms_arena_mark(&d->scratch);
-        const ms_soft part  = soft_slice(&e, first, n);
-        if (plan->n_stages > 0) {
-            TRY(accurate_run(d, plan, part, ms_mat_slice(out, first, n)));
-            /* a first stage of q = 1 has no use for the square of A that the bound took */
-            ms_report_path(about, n, plan->name,
-                           ms_plan_products(plan) + (plan->stage[0].q == 1 ? 1 : 0));
-            ms_report_operands(about, n, e.operands);
-            TRY(report_bound(d, &part, about));
-        } else {
-            TRY(without_plan(d, ms_mat_slice(in, first, n), ms_num_slice(threshold, first, n), tol,
-                             e.operands, ms_mat_slice(out, first, n), about));
-        }
-        ms_arena_reset(&d->scratch, inner);
-    }
+    operands = ms_operands(in, operands);
+    TRY(menu_of(d, tol, operands, &menu));
+    TRY(ms_soft_begin(d, in, threshold, operands,
+                      (ms_soft_start){ .moments = true, .stages = menu->longest }, &e));
+    TRY(ms_narrow(operands) ? by_menu(d, menu, e, out, report)
+                            : by_menu_or_exact(d, menu, &e, in, threshold, out, report));
 done:
-    free(plans);
     ms_arena_reset(&d->scratch, mark);
     return st;
 }

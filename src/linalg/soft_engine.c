@@ -20,17 +20,27 @@
  * A that it needs is the first product of the first stage.  The factor D / sqrt(alpha) rides on the
  * coefficients of the last stage.  Nothing here waits for the device.
  *
- * With operands of 16 bits, X, W, T and all that is multiplied are stored so, while the Gram matrix
- * G, the square that C4 needs and the result stay in float32.  A = c G + d I is never formed: its
- * norm follows from that of G and the trace, and one pass over G writes W and W - m I, rounded when
- * all is added up. */
+ * All that is linear rides on products.  A = c G + d I, G being the Gram matrix, is never formed:
+ * its norm follows from that of G and the trace, and one pass over G writes B = w - m I,
+ * w = A / |A|_F, m = tr w / r, rounded when all is added up.  The first stage works on B and B B.
+ * What a stage hands on is E = e1 W + e0 I, written by the product T (W T) itself: V to the last
+ * stage, which takes its linear terms from V too, and W to a middle one, which multiplies by it
+ * once more and would lose digits if it were taken from V.
+ *
+ * With operands of 16 bits, X, B, T and all that is multiplied are stored so, while the Gram
+ * matrix, B B and the result stay in float32.
+ *
+ * Of `accurate` each matrix has a plan of its own.  Then every call says which matrices take part,
+ * and where Z lies depends on the number of stages alone: no matrix is ever copied. */
 #include "linalg/soft_engine.h"
 
 ms_operand_limits ms_operand_limits_of(musec_dtype operands)
 {
-    static const ms_operand_limits f16 = { .margin = 2e-3, .least = 2e-4, .u_d = 0.03, .reach = 8 };
+    static const ms_operand_limits f16 = {
+        .margin = 2e-3, .least = 2e-4, .u_d = 0.03, .short_u_d = 0.03, .reach = 8
+    };
     static const ms_operand_limits bf16 = {
-        .margin = 1e-2, .least = 1.6e-3, .u_d = 0.05, .reach = 60
+        .margin = 1e-2, .least = 1.6e-3, .u_d = 0.05, .short_u_d = 0.07, .reach = 60
     };
     static const ms_operand_limits wide = { .margin = 1e-5 };
     return operands == MUSEC_F16 ? f16 : operands == MUSEC_BF16 ? bf16 : wide;
@@ -40,175 +50,227 @@ ms_operand_limits ms_operand_limits_of(musec_dtype operands)
 
 enum { V1, V0, Q0, T1, T0 };
 
-musec_status ms_take_nums(ms_device *d, int64_t count, ms_vec *all, ms_stage_nums *n)
+static musec_status take_vecs(ms_device *d, int64_t count, int n, ms_vec *v)
 {
-    const musec_status st = ms_scratch_vec(d, MS_STAGE_NUMBERS * count, all);
-    for (int i = 0; i < MS_STAGE_NUMBERS; i++)
-        n->v[i] = ms_vec_slice(*all, i * count, count);
+    musec_status st = MUSEC_OK;
+    for (int i = 0; i < n; i++)
+        TRY(ms_scratch_vec(d, count, &v[i]));
+done:
     return st;
 }
 
-/* gain * p(win (B + shift I)) as a polynomial of B, instead of p(W), in place. */
-static musec_status adapt_nums(ms_device *d, ms_num win, ms_num gain, ms_num shift,
-                               const ms_stage_nums *n)
+musec_status ms_take_nums(ms_device *d, int64_t count, ms_stage_nums *n)
 {
-    ms_num in[MS_STAGE_NUMBERS + 3];
+    return take_vecs(d, count, MS_STAGE_NUMBERS, n->v);
+}
+
+static int stage_inputs(const ms_stage_nums *n, ms_num *in)
+{
     for (int i = 0; i < MS_STAGE_NUMBERS; i++)
         in[i] = ms_each(n->v[i]);
-    in[MS_STAGE_NUMBERS]     = win;
-    in[MS_STAGE_NUMBERS + 1] = gain;
-    in[MS_STAGE_NUMBERS + 2] = shift;
-    return d->ops->scalars(d, MS_SCALAR_STAGE, NULL, 0, in, n->v);
+    return MS_STAGE_NUMBERS;
 }
 
-/* T = p(W) of degree q into e->t.  centred: e->v holds B = w - m I and e->square holds B B, and the
- * numbers are for B. */
-static musec_status stage_poly(ms_device *d, int q, const ms_stage_nums *n, bool centred,
-                               ms_soft *e)
+/* c <- x x + beta z + diag I, symmetric; z without data: none. */
+static musec_status square(ms_device *d, ms_who who, ms_mat x, ms_num beta, ms_mat z, ms_num diag,
+                           ms_mat c)
 {
-    const ms_device_ops *op = d->ops;
-    const ms_term into_t = { .x_coef = ms_each(n->v[T1]), .diag = ms_each(n->v[T0]), .out = e->t };
-    const ms_mat  none = { 0 }, x = centred ? e->v : e->w;
-    const ms_mark mark = ms_arena_mark(&d->scratch);
-    ms_vec        sq[3];
-    musec_status  st = MUSEC_OK;
+    if (!who.any) return MUSEC_OK;
+    return d->ops->product(d, &(ms_product){ .a         = x,
+                                             .b         = x,
+                                             .alpha     = ms_const(1.0),
+                                             .beta      = beta,
+                                             .z         = z,
+                                             .diag      = diag,
+                                             .c         = c,
+                                             .symmetric = true,
+                                             .when      = who.when });
+}
 
-    if (q == 1) {
-        TRY(op->combine(d, x, none, &into_t, 1));
-    } else if (q == 2 && centred) { /* all of it from B B, B and I: no product */
-        for (int i = 0; i < 3; i++)
-            TRY(ms_scratch_vec(d, e->w.count, &sq[i]));
-        TRY(op->scalars(d, MS_SCALAR_SQUARE, NULL, 0,
-                        (ms_num[]){ ms_each(n->v[V1]), ms_each(n->v[V0]), ms_each(n->v[T0]) }, sq));
-        const ms_term all = {
-            .x_coef = ms_each(sq[1]), .y_coef = ms_each(sq[0]), .diag = ms_each(sq[2]), .out = e->t
-        };
-        TRY(op->combine(d, x, e->square, &all, 1));
-    } else if (q == 2) {
-        const ms_term into_q = { .x_coef = ms_each(n->v[V1]),
-                                 .diag   = ms_each(n->v[V0]),
-                                 .out    = e->q };
-        TRY(op->combine(d, x, none, (ms_term[]){ into_q, into_t }, 2));
-        TRY(op->gemm_sym(d, 1.0, e->q, e->q, 1.0, e->t));
-    } else if (centred) { /* V V + q0 I without V: from B B, B and I */
-        for (int i = 0; i < 3; i++)
-            TRY(ms_scratch_vec(d, e->w.count, &sq[i]));
-        TRY(op->scalars(d, MS_SCALAR_SQUARE, NULL, 0,
-                        (ms_num[]){ ms_each(n->v[V1]), ms_each(n->v[V0]), ms_each(n->v[Q0]) }, sq));
-        const ms_term into_q = {
-            .x_coef = ms_each(sq[1]), .y_coef = ms_each(sq[0]), .diag = ms_each(sq[2]), .out = e->q
-        };
-        TRY(op->combine(d, x, e->square, (ms_term[]){ into_q, into_t }, 2));
-        TRY(op->gemm_sym(d, 1.0, e->q, e->q, 1.0, e->t));
-    } else {
-        const ms_term into_v = { .x_coef = ms_each(n->v[V1]),
-                                 .diag   = ms_each(n->v[V0]),
-                                 .out    = e->v };
-        TRY(op->combine(d, x, none, (ms_term[]){ into_v, into_t }, 2));
-        TRY(op->gemm_sym(d, 1.0, e->v, e->v, 0.0, e->q));
-        TRY(op->add_diag(d, ms_each(n->v[Q0]), e->q));
-        TRY(op->gemm_sym(d, 1.0, e->q, e->q, 1.0, e->t));
+/* c <- a b */
+static musec_status times(ms_device *d, ms_who who, ms_mat a, ms_mat b, ms_mat c)
+{
+    if (!who.any) return MUSEC_OK;
+    return d->ops->product(
+        d, &(ms_product){ .a = a, .b = b, .alpha = ms_const(1.0), .c = c, .when = who.when });
+}
+
+/* What a stage that is not the last hands on: E = e1 W + e0 I into e->b, W being the T (W T) of the
+ * stage.  The middle stages need W, the last one V. */
+static musec_status hand_on(ms_device *d, const ms_course *c, int stage, ms_who who, ms_mat t,
+                            ms_mat p, const ms_vec *last, ms_soft *e)
+{
+    const double at     = stage;
+    ms_num       one[2] = { ms_const(1.0), ms_const(0.0) };
+    ms_vec       some[2];
+    musec_status st = MUSEC_OK;
+    if (stage == c->n - 1) { /* the next is the last of all plans that have come so far */
+        one[0] = ms_each(last[0]);
+        one[1] = ms_each(last[1]);
+    } else if (c->count.each.data != NULL) {
+        TRY(take_vecs(d, e->b.count, 2, some));
+        TRY(d->ops->scalars(d, MS_SCALAR_ENTRY, &at, 1,
+                            (ms_num[]){ c->count, ms_each(last[0]), ms_each(last[1]) }, some));
+        one[0] = ms_each(some[0]);
+        one[1] = ms_each(some[1]);
     }
+    TRY(d->ops->product(d, &(ms_product){ .a         = t,
+                                          .b         = p,
+                                          .alpha     = one[0],
+                                          .diag      = one[1],
+                                          .c         = e->b,
+                                          .symmetric = true,
+                                          .when      = who.when }));
 done:
-    ms_arena_reset(&d->scratch, mark);
     return st;
 }
 
-musec_status ms_run_stages(ms_device *d, const int *q, int n_stages, const ms_stage_nums *nums,
-                           ms_num win, bool centred, ms_soft *e)
+/* From B and B B: T into e->t, and what follows; of a single stage Z, into e->b, or e->t where it
+ * is no square. */
+static musec_status first_stage(ms_device *d, const ms_course *c, ms_num win, const ms_vec *last,
+                                ms_soft *e)
 {
-    const ms_device_ops *op = d->ops;
-    musec_status         st = MUSEC_OK;
-    for (int i = 0; i < n_stages; i++) {
-        const bool last = i == n_stages - 1, shifted = centred && i == 0;
-        TRY(adapt_nums(d, win, last ? ms_each(e->gain) : ms_const(1.0),
-                       shifted ? ms_each(e->mean) : ms_const(0.0), &nums[i]));
-        TRY(stage_poly(d, q[i], &nums[i], shifted, e));
-        if (!last) {
-            TRY(op->gemm(d, 1.0, e->w, e->t, 0.0, e->v));
-            TRY(op->gemm_sym(d, 1.0, e->t, e->v, 0.0, e->w));
-        }
-        if (i == 0) {
-            ms_mat_swap(&e->z, &e->t);
-        } else {
-            TRY(op->gemm(d, 1.0, e->t, e->z, 0.0, e->q));
-            ms_mat_swap(&e->z, &e->q);
-        }
+    const ms_mat none = { 0 };
+    ms_num       in[MS_STAGE_NUMBERS + 5];
+    ms_vec       k[6]; /* c2 c1 c0 t1 t0, win m */
+    ms_term      terms[2];
+    int          n = stage_inputs(&c->first, in), n_terms = 0;
+    musec_status st = MUSEC_OK;
+
+    in[n++] = c->q;
+    in[n++] = c->count;
+    in[n++] = win;
+    in[n++] = ms_each(e->gain);
+    in[n++] = ms_each(e->mean);
+    TRY(take_vecs(d, e->b.count, 6, k));
+    TRY(d->ops->scalars(d, MS_SCALAR_START, NULL, 0, in, k));
+    const ms_term poly = { .x_coef = ms_each(k[1]),
+                           .y_coef = ms_each(k[0]),
+                           .diag   = ms_each(k[2]) };
+    if (c->square.any) {
+        terms[n_terms]        = poly;
+        terms[n_terms].out    = e->q;
+        terms[n_terms++].when = c->square.when;
     }
+    if (c->no_square.any) {
+        terms[n_terms]        = poly;
+        terms[n_terms].out    = e->t;
+        terms[n_terms++].when = c->no_square.when;
+    }
+    const bool linear = c->q.each.data == NULL && c->q.value == 1.0; /* B B is not there */
+    TRY(d->ops->combine(d, e->b, linear ? none : e->square, terms, n_terms));
+    TRY(square(d, c->several_square, e->q, ms_each(k[3]), e->b, ms_each(k[4]), e->t));
+    if (c->square.any) TRY(square(d, c->single, e->q, ms_each(k[3]), e->b, ms_each(k[4]), e->b));
+    e->z = c->square.any ? e->b : e->t;
+    if (!c->several.any) goto done;
+    TRY(d->ops->product(d, &(ms_product){ .a     = e->b,
+                                          .b     = e->t,
+                                          .alpha = win,
+                                          .beta  = ms_each(k[5]),
+                                          .z     = e->t,
+                                          .c     = e->y,
+                                          .when  = c->several.when }));
+    TRY(hand_on(d, c, 1, c->several, e->t, e->y, last, e));
+done:
+    return st;
+}
+
+/* W is in e->b, and the Z so far in `from`: the next goes to `to`. */
+static musec_status middle_stage(ms_device *d, const ms_course *c, int stage, const ms_vec *last,
+                                 ms_mat from, ms_mat to, ms_soft *e)
+{
+    const ms_mat  none = { 0 };
+    const ms_who  who  = c->in_middle[stage - 1];
+    const ms_vec *n    = c->middle[stage - 1].v;
+    const ms_num  nil  = ms_const(0.0);
+    const ms_term term = {
+        .x_coef = ms_each(n[V1]), .diag = ms_each(n[V0]), .out = e->y, .when = who.when
+    };
+    musec_status st = MUSEC_OK;
+    TRY(d->ops->combine(d, e->b, none, &term, 1));
+    TRY(square(d, who, e->y, nil, none, ms_each(n[Q0]), e->q));
+    TRY(square(d, who, e->q, ms_each(n[T1]), e->b, ms_each(n[T0]), e->y));
+    TRY(times(d, who, e->b, e->y, e->q));
+    TRY(times(d, who, e->y, from, to));
+    TRY(hand_on(d, c, stage, who, e->y, e->q, last, e));
+done:
+    return st;
+}
+
+/* From E in e->b, and Z in e->t after an odd number of stages, in e->v after an even one. */
+static musec_status last_stage(ms_device *d, const ms_course *c, const ms_vec *k, ms_soft *e)
+{
+    const ms_mat none = { 0 };
+    musec_status st   = MUSEC_OK;
+    ms_mat       t = e->b, out = e->q;
+    if (c->last_q == 4) {
+        TRY(square(d, c->several, e->b, ms_const(0.0), none, ms_each(k[2]), e->q));
+        TRY(square(d, c->several, e->q, ms_each(k[3]), e->b, ms_each(k[4]), e->y));
+        t   = e->y;
+        out = e->b;
+    }
+    TRY(times(d, c->even, t, e->t, out));
+    TRY(times(d, c->odd, t, e->v, out));
+    e->z = out;
+done:
+    return st;
+}
+
+musec_status ms_run_stages(ms_device *d, const ms_course *c, ms_num win, ms_soft *e)
+{
+    ms_num       in[MS_STAGE_NUMBERS + 2];
+    ms_vec       last[5] = { { 0 } }; /* e1 e0, q0, z1 z0 */
+    musec_status st      = MUSEC_OK;
+    if (c->several.any) {
+        int n   = stage_inputs(&c->last, in);
+        in[n++] = ms_const(c->last_q);
+        in[n++] = ms_each(e->gain);
+        TRY(take_vecs(d, e->b.count, 5, last));
+        TRY(d->ops->scalars(d, MS_SCALAR_LAST, NULL, 0, in, last));
+    }
+    TRY(first_stage(d, c, win, last, e));
+    for (int stage = 2; stage < c->n; stage++) {
+        const bool even = stage % 2 == 0;
+        TRY(middle_stage(d, c, stage, last, even ? e->t : e->v, even ? e->v : e->t, e));
+    }
+    if (c->several.any) TRY(last_stage(d, c, last, e));
 done:
     return st;
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
-/* From the Gram matrix in e->w: A, and in its place A / |A|_F. */
+/* From G in e->square: w = A / |A|_F, or B = w - m I, in e->b, in one pass and rounded once. */
 static musec_status normalise(ms_device *d, ms_soft_start how, ms_soft *e)
-{
-    const ms_device_ops *op   = d->ops;
-    const double         r    = (double)e->p.r;
-    const ms_mark        mark = ms_arena_mark(&d->scratch);
-    ms_vec               minus_mean;
-    musec_status         st = MUSEC_OK;
-    TRY(op->add_diag(d, ms_each(e->p.sd2), e->w));
-    TRY(op->sumsq(d, e->w, e->fro2));
-    TRY(op->scalars(d, MS_SCALAR_INV_SQRT, NULL, 0, (ms_num[]){ ms_each(e->fro2) }, &e->inv_f));
-    const ms_term normed = { .x_coef = ms_each(e->inv_f), .out = e->w };
-    TRY(op->combine(d, e->w, (ms_mat){ 0 }, &normed, 1));
-    if (!how.moments) goto done;
-    TRY(ms_scratch_vec(d, e->w.count, &minus_mean));
-    TRY(op->trace(d, e->w, e->trace));
-    TRY(op->scalars(d, MS_SCALAR_MEAN_SHIFT, &r, 1, (ms_num[]){ ms_each(e->trace) },
-                    (ms_vec[]){ e->mean, minus_mean }));
-    const ms_term centred = { .x_coef = ms_const(1.0), .diag = ms_each(minus_mean), .out = e->v };
-    TRY(op->combine(d, e->w, (ms_mat){ 0 }, &centred, 1));
-done:
-    ms_arena_reset(&d->scratch, mark);
-    return st;
-}
-
-/* The same from G = X X^T in e->square, in one pass and rounded once. */
-static musec_status normalise_narrow(ms_device *d, ms_soft_start how, ms_soft *e)
 {
     const ms_device_ops *op       = d->ops;
     const double         least    = how.many ? ms_operand_limits_of(e->operands).least : 0.0;
     const double         params[] = { (double)e->p.r, least };
     const ms_mark        mark     = ms_arena_mark(&d->scratch);
-    ms_vec               coef, diag, shifted;
+    ms_vec               k[3]; /* coef, diag, shifted */
     musec_status         st = MUSEC_OK;
-    TRY(ms_scratch_vec(d, e->w.count, &coef));
-    TRY(ms_scratch_vec(d, e->w.count, &diag));
-    TRY(ms_scratch_vec(d, e->w.count, &shifted));
-    TRY(op->sumsq(d, e->square, e->fro2));
-    TRY(op->trace(d, e->square, e->trace));
+    TRY(take_vecs(d, e->b.count, 3, k));
     TRY(op->scalars(d, MS_SCALAR_GRAM, params, 2,
                     (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->p.own),
                                 ms_each(e->p.s), ms_each(e->p.sd2) },
-                    (ms_vec[]){ e->fro2, e->trace, e->mean, coef, diag, shifted }));
-    const ms_term normed  = { .x_coef = ms_each(coef), .diag = ms_each(diag), .out = e->w };
-    const ms_term centred = { .x_coef = ms_each(coef), .diag = ms_each(shifted), .out = e->v };
-    TRY(op->combine(d, e->square, (ms_mat){ 0 }, (ms_term[]){ normed, centred },
-                    how.moments ? 2 : 1));
+                    (ms_vec[]){ e->fro2, e->trace, e->mean, k[0], k[1], k[2] }));
+    const ms_term term = { .x_coef = ms_each(k[0]),
+                           .diag   = ms_each(how.literal ? k[1] : k[2]),
+                           .out    = e->b };
+    TRY(op->combine(d, e->square, (ms_mat){ 0 }, &term, 1));
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
 }
 
-/* B is formed before it is squared: the fourth moments of a flat spectrum would drown in the
- * rounding of w w, and the fourth root makes much of it. */
 static musec_status alpha_c4(ms_device *d, ms_num threshold, ms_soft *e)
 {
-    const ms_operand_limits p  = ms_operand_limits_of(e->operands);
-    const ms_device_ops    *op = d->ops;
-    musec_status            st = MUSEC_OK;
-    TRY(op->gemm_sym(d, 1.0, e->v, e->v, 0.0, e->square));
-    TRY(op->sumsq(d, e->square, e->quart));
-    TRY(op->scalars(d, MS_SCALAR_ALPHA_C4, (double[]){ (double)e->p.r, p.margin }, 2,
-                    (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->quart),
-                                ms_each(e->p.sd), ms_each(e->p.s), threshold, ms_each(e->p.own),
-                                ms_const(p.reach) },
-                    (ms_vec[]){ e->inv_a, e->alpha, e->u_low, e->gain, e->rest }));
-done:
-    return st;
+    const ms_operand_limits p = ms_operand_limits_of(e->operands);
+    return d->ops->scalars(d, MS_SCALAR_ALPHA_C4, (double[]){ (double)e->p.r, p.margin }, 2,
+                           (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->quart),
+                                       ms_each(e->p.sd), ms_each(e->p.s), threshold,
+                                       ms_each(e->p.own), ms_const(p.reach) },
+                           (ms_vec[]){ e->inv_a, e->alpha, e->u_low, e->gain, e->rest });
 }
 
 static musec_status alpha_fro(ms_device *d, ms_num threshold, ms_soft *e)
@@ -224,24 +286,36 @@ musec_status ms_soft_begin(ms_device *d, ms_mat in, ms_num threshold, musec_dtyp
                            ms_soft_start how, ms_soft *e)
 {
     const ms_device_ops *op     = d->ops;
-    const bool           narrow = ms_narrow(operands);
-    ms_mat *const        mats[] = { &e->w, &e->q, &e->t, &e->v, &e->z };
-    ms_vec *const        vecs[] = { &e->fro2, &e->trace, &e->quart, &e->inv_f, &e->inv_a,
-                                    &e->mean, &e->alpha, &e->u_low, &e->gain,  &e->rest };
+    const musec_dtype    wide   = ms_dtype_wide(operands);
+    ms_mat *const        mats[] = { &e->b, &e->q, &e->t, &e->y, &e->v };
+    ms_vec *const        vecs[] = { &e->fro2,  &e->trace, &e->quart, &e->inv_a, &e->mean,
+                                    &e->alpha, &e->u_low, &e->gain,  &e->rest };
+    const size_t         n_mats = COUNT(mats) - (how.stages < 3 ? 1 : 0);
     musec_status         st     = MUSEC_OK;
-    e->operands                 = operands;
+    *e                          = (ms_soft){ .operands = operands };
     TRY(ms_prepare(d, in, threshold, operands, &e->p));
-    for (size_t i = 0; i < COUNT(mats); i++)
+    for (size_t i = 0; i < n_mats; i++)
         TRY(ms_scratch_mat(d, operands, in.count, e->p.r, e->p.r, mats[i]));
     for (size_t i = 0; i < COUNT(vecs); i++)
         TRY(ms_scratch_vec(d, in.count, vecs[i]));
-    e->square = e->q;
-    if (narrow)
-        TRY(ms_scratch_mat(d, ms_dtype_wide(operands), in.count, e->p.r, e->p.r, &e->square));
-    const ms_mat gram = narrow ? e->square : e->w;
-    TRY(how.literal ? op->gemm(d, 1.0, e->p.x, ms_t(e->p.x), 0.0, gram)
-                    : op->gram(d, e->p.x, gram));
-    TRY(narrow ? normalise_narrow(d, how, e) : normalise(d, how, e));
+    TRY(ms_scratch_mat(d, wide, in.count, e->p.r, e->p.r, &e->square));
+    TRY(op->product(d, &(ms_product){ .a         = e->p.x,
+                                      .b         = ms_t(e->p.x),
+                                      .alpha     = ms_const(1.0),
+                                      .c         = e->square,
+                                      .symmetric = !how.literal,
+                                      .sumsq     = e->fro2,
+                                      .trace     = e->trace }));
+    TRY(normalise(d, how, e));
+    /* B is formed before it is squared: the fourth moments of a flat spectrum would drown in the
+     * rounding of w w, and the fourth root makes much of it. */
+    if (how.moments || how.square)
+        TRY(op->product(d, &(ms_product){ .a         = e->b,
+                                          .b         = e->b,
+                                          .alpha     = ms_const(1.0),
+                                          .c         = e->square,
+                                          .symmetric = true,
+                                          .sumsq     = e->quart }));
     TRY(how.moments ? alpha_c4(d, threshold, e) : alpha_fro(d, threshold, e));
 done:
     return st;
@@ -249,8 +323,11 @@ done:
 
 musec_status ms_soft_finish(ms_device *d, const ms_soft *e, ms_mat out)
 {
-    musec_status st = MUSEC_OK;
-    TRY(ms_apply(d, &e->p, e->z, out));
+    /* ms_apply sees to the order of the stages in 16 bits; in others rounding, if less, is as much
+     * a matter of it */
+    const bool   turn = e->p.turned && !ms_narrow(e->operands);
+    musec_status st   = MUSEC_OK;
+    TRY(ms_apply(d, &e->p, turn ? ms_t(e->z) : e->z, out));
     TRY(d->ops->scale(d, ms_each(e->rest), out));
 done:
     return st;

@@ -19,27 +19,23 @@ typedef struct ms_operand_limits {
                       drown in the rounding of W and leave it indefinite, and they would make more
                       and more of that */
     double u_d;   /* the lowest that a plan of `accurate` may have; 0 as low as the menu goes */
-    double reach; /* 2^-reach to 2^reach may ride on the coefficients; 0: see ms_scalar_gain */
+    double
+        short_u_d; /* that of the plan for matrices with a lower u; rounding takes more from these,
+                         so its tol is 1e-2 */
+    double reach;  /* 2^-reach to 2^reach may ride on the coefficients; 0: see ms_scalar_gain */
 } ms_operand_limits;
 
 ms_operand_limits ms_operand_limits_of(musec_dtype operands);
 
-typedef struct ms_stage_nums { /* ms_stage_form, one of each per matrix */
-    ms_vec v[MS_STAGE_NUMBERS];
-} ms_stage_nums;
-
-/* Side by side in `all`: one upload fills them. */
-musec_status ms_take_nums(ms_device *d, int64_t count, ms_vec *all, ms_stage_nums *n);
-
 typedef struct ms_soft { /* lives in the scratch of the caller's mark */
     ms_prepared p;
     musec_dtype operands;
-    ms_mat      w, q, t, v, z;            /* (count, r, r), operands */
-    ms_mat      square;                   /* (W - m I)^2; first the Gram matrix if operands are
-                                             narrow, else it is q */
-    ms_vec      fro2, trace, quart;       /* |A|_F^2, tr A1, |(A1 - m I)^2|_F^2 */
-    ms_vec      inv_f, inv_a;             /* W = inv_a * w;  w = A / |A|_F */
-    ms_vec      mean;                     /* m = tr w / r */
+    ms_mat      b, q, t, y, v;            /* (count, r, r), operands; v if there are 3 stages */
+    ms_mat      square;                   /* the same, wide: the Gram matrix, then B B */
+    ms_mat      z;                        /* one of those: what X is multiplied by */
+    ms_vec      fro2, trace, quart;       /* |A|_F^2, tr A1, |B B|_F^2 */
+    ms_vec      inv_a;                    /* W = inv_a * w;  w = A / |A|_F */
+    ms_vec      mean;                     /* m = tr w / r;  B = w - m I */
     ms_vec      alpha, u_low, gain, rest; /* the result is gain * rest * Z X */
 } ms_soft;
 
@@ -47,17 +43,42 @@ typedef struct ms_soft { /* lives in the scratch of the caller's mark */
 enum { MS_FEW_STEPS = 8 };
 
 typedef struct ms_soft_start {
-    bool literal; /* full products only, as the paper is written */
+    bool literal; /* full products only, as the paper is written: leaves w in e->b; else B */
     bool many;    /* more than MS_FEW_STEPS */
-    bool moments; /* alpha is C4: leaves B = w - m I in e->v and B B in e->square; else |A|_F */
+    bool moments; /* alpha is C4; else |A|_F */
+    bool square;  /* leaves B B in e->square; moments do anyway */
+    int  stages;  /* of the longest plan that may follow */
 } ms_soft_start;
 
-/* Prepares in, brings A, normalised, to e->w, and finds alpha.  r is at least 2. */
+/* Prepares in, brings A, normalised, to e->b, and finds alpha.  r is at least 2. */
 musec_status ms_soft_begin(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
                            ms_soft_start how, ms_soft *e);
-/* All stages, of degrees q, from W = win e->w to e->z.  centred: as `moments` left it. */
-musec_status ms_run_stages(ms_device *d, const int *q, int n_stages, const ms_stage_nums *nums,
-                           ms_num win, bool centred, ms_soft *e);
+
+typedef struct ms_stage_nums { /* ms_stage_form, one of each per matrix */
+    ms_vec v[MS_STAGE_NUMBERS];
+} ms_stage_nums;
+
+musec_status ms_take_nums(ms_device *d, int64_t count, ms_stage_nums *n);
+
+typedef struct ms_who { /* which matrices take part: none, or those where `when` is not 0 */
+    bool   any;
+    ms_vec when; /* data NULL: all */
+} ms_who;
+
+/* The plans of a stack.  All of them have the same one, or (each its own) one that lies in a menu:
+ * then stages of different plans that stand in the same place are done by one call. */
+typedef struct ms_course {
+    int           n;        /* stages of the longest plan */
+    int           last_q;   /* of the last stage: 4, or 1 where all have the same plan */
+    ms_num        q, count; /* of the first stage; how many there are */
+    ms_stage_nums first, last, middle[MS_PLAN_STAGES];
+    ms_who        square, no_square, single, several, several_square; /* see MS_SLOT_SQUARE */
+    ms_who        even, odd;                                          /* by number of stages */
+    ms_who        in_middle[MS_PLAN_STAGES]; /* stage i + 1 is neither first nor last */
+} ms_course;
+
+/* All stages, from W = win (B + m I) to e->z. */
+musec_status ms_run_stages(ms_device *d, const ms_course *c, ms_num win, ms_soft *e);
 musec_status ms_soft_finish(ms_device *d, const ms_soft *e, ms_mat out);
 
 #endif

@@ -30,7 +30,7 @@ static musec_status values_f32(ms_device *d, ms_mat x, ms_mat values)
     TRY(ms_scratch_mat(d, MUSEC_F64, x.count, x.rows, x.cols, &wide));
     TRY(ms_scratch_mat(d, MUSEC_F64, x.count, x.rows, x.rows, &a));
     TRY(op->copy(d, x, wide));
-    TRY(op->gram(d, wide, a));
+    TRY(ms_gram(d, wide, a));
     TRY(op->eigh(d, a, values, (ms_mat){ 0 }));
 done:
     return st;

@@ -32,6 +32,44 @@ done:
     return st;
 }
 
+typedef struct weights { /* m M + g G */
+    double m, g;
+} weights;
+
+/* What a step keeps of M and adds of G, and the weights of what it proposes. */
+static musec_status propose_narrow(ms_device *d, const ms_proposal *p, weights keep, weights look)
+{
+    const ms_mat  none = { 0 }, m = p->state[0];
+    const ms_mark mark    = ms_arena_mark(&d->scratch);
+    ms_term       term[3] = { 0 };
+    int           n       = 0;
+    ms_vec        to[3]   = { { p->x.own, p->x.count } };
+    musec_status  st      = MUSEC_OK;
+
+    for (int i = 1; i < 3; i++)
+        TRY(ms_scratch_vec(d, p->x.count, &to[i]));
+    TRY(d->ops->scalars(d, MS_SCALAR_AVERAGE, (double[]){ look.m, look.g }, 2,
+                        (ms_num[]){ ms_list(p->top), ms_list(p->top_g), ms_const(p->zero) }, to));
+    term[n++] = (ms_term){ .x_coef = ms_each(to[1]), .y_coef = ms_each(to[2]), .out = p->x };
+    if (p->u.data != NULL && p->u.data != m.data)
+        term[n++] =
+            (ms_term){ .x_coef = ms_const(look.m), .y_coef = ms_const(look.g), .out = p->u };
+    if (p->mode == MS_PROPOSE)
+        term[n++] = (ms_term){ .x_coef = ms_const(keep.m), .y_coef = ms_const(keep.g), .out = m };
+    if (look.m != 0.0) {
+        TRY(d->ops->combine(d, m, p->g, term, n));
+    } else { /* what the state holds must not matter, not even a NaN */
+        for (int i = 0; i < n; i++)
+            term[i].x_coef = term[i].y_coef;
+        TRY(d->ops->combine(d, p->g, none, term, n));
+    }
+    for (int64_t i = 0; p->mode != MS_PROPOSE_AHEAD && i < p->x.count; i++)
+        p->top[i] = keep.m * p->top[i] + keep.g * p->top_g[i];
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
 static musec_status propose_sgdm(ms_device *d, const ms_proposal *p)
 {
     const musec_optim_config *cfg   = p->cfg;
@@ -41,6 +79,14 @@ static musec_status propose_sgdm(ms_device *d, const ms_proposal *p)
     const double              keep  = p->t == 1 ? 0.0 : 1.0 - cfg->beta;
     musec_status              st    = MUSEC_OK;
     const double              ahead = heavy ? 1.0 : cfg->beta;
+    if (p->x.data != NULL) {
+        const weights stored = { keep, add };
+        weights       look   = stored;
+        if (p->mode == MS_PROPOSE_AHEAD) look = (weights){ 1.0 - cfg->beta, ahead };
+        if (p->mode == MS_PROPOSE && cfg->nesterov) /* from M as it will be */
+            look = (weights){ (1.0 - cfg->beta) * keep, (1.0 - cfg->beta) * add + ahead };
+        return propose_narrow(d, p, stored, look);
+    }
     if (p->mode == MS_PROPOSE_KEEP) return average(d, p, keep, add, p->state[0], p->u);
     if (p->mode == MS_PROPOSE_AHEAD)
         return average(d, p, 1.0 - cfg->beta, ahead, p->state[0], p->u);

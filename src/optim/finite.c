@@ -1,7 +1,12 @@
-/* finite.c - are all gradients numbers?  Asked before a step changes anything.
+/* finite.c - are all gradients numbers, and how large are they?  Asked before a step changes
+ * anything.
  *
- * Parameters of equal shape are counted through in one call, whatever their blocks are; all counts
- * come to the host at once, which is the one time that a step waits. */
+ * The largest |element| of a matrix is a NaN or infinite if one of them is.  Parameters of equal
+ * shape are read through in one call, whatever their blocks are; all answers come to the host at
+ * once, which is the one time that a step waits.  They stay there for the step: what bounds a
+ * gradient bounds the momentum that it goes into. */
+#include <math.h>
+
 #include "optim/optim.h"
 
 static bool same_shape(ms_mat a, ms_mat b)
@@ -17,10 +22,10 @@ static int64_t add_places(ms_mat x, ms_mat_place *places, int64_t n)
     return n;
 }
 
-/* Counts in all gradients (or weights) of the shape of parameter `first`, into out from *at on.
- * Notes in at_of where the counts of each parameter begin. */
-static musec_status count_shape(musec_optim *opt, const musec_view *grads, bool weights,
-                                size_t first, ms_vec out, int64_t *at, int64_t *at_of)
+/* The largest of all gradients (or weights) of the shape of parameter `first`, into out from *at
+ * on. Notes in at_of where those of each parameter begin. */
+static musec_status largest_of_shape(musec_optim *opt, const musec_view *grads, bool weights,
+                                     size_t first, ms_vec out, int64_t *at, int64_t *at_of)
 {
     ms_mat  x = opt->params[first].weight;
     int64_t n = 0, members = 0;
@@ -36,30 +41,44 @@ static musec_status count_shape(musec_optim *opt, const musec_view *grads, bool 
         x.places = opt->places;
         x.count  = n;
     }
-    const musec_status st = opt->d->ops->count_nonfinite(opt->d, x, ms_vec_slice(out, *at, n));
+    const musec_status st = opt->d->ops->absmax(opt->d, x, ms_vec_slice(out, *at, n));
     *at += n;
     return st;
 }
 
-static musec_status count_all(musec_optim *opt, const musec_view *grads, bool weights, ms_vec out,
-                              int64_t *at, int64_t *at_of)
+static musec_status largest_of_all(musec_optim *opt, const musec_view *grads, bool weights,
+                                   ms_vec out, int64_t *at, int64_t *at_of)
 {
     musec_status st = MUSEC_OK;
     for (size_t i = 0; i < opt->n_params; i++)
         at_of[i] = -1;
     for (size_t i = 0; i < opt->n_params; i++)
         if (grads[i].data != NULL && at_of[i] < 0)
-            TRY(count_shape(opt, grads, weights, i, out, at, at_of));
+            TRY(largest_of_shape(opt, grads, weights, i, out, at, at_of));
 done:
     return st;
 }
 
-static bool any(const double *counts, int64_t at, int64_t n)
+static bool any_nonfinite(const double *largest, int64_t at, int64_t n)
 {
     bool found = false;
     for (int64_t i = at; i < at + n; i++)
-        found = found || !(counts[i] == 0.0);
+        found = found || !(largest[i] < INFINITY); /* so written, NaN is found too */
     return found;
+}
+
+double ms_optim_grad_bound(const musec_optim *opt, const ms_member *m)
+{
+    const ms_param    *p    = &opt->params[m->param];
+    const musec_block *b    = &p->blocks[m->block];
+    const int64_t      from = b->offset + m->index * b->stride;
+    const int64_t      to   = from + (b->rows / b->group_rows - 1) * b->group_step +
+                       (b->group_rows - 1) * b->row_step + b->cols - 1;
+    const int64_t step = p->weight.count > 1 ? p->weight.stride : to + 1;
+    double        top  = 0.0;
+    for (int64_t i = from / step; i <= to / step; i++)
+        top = fmax(top, opt->largest[opt->counted[m->param] + i]);
+    return top;
 }
 
 musec_status ms_optim_find_nonfinite(musec_optim *opt, const musec_view *grads, size_t *found)
@@ -67,17 +86,18 @@ musec_status ms_optim_find_nonfinite(musec_optim *opt, const musec_view *grads, 
     const bool    coupled = opt->cfg.decay_form == MUSEC_DECAY_COUPLED;
     const ms_mark mark    = ms_arena_mark(&opt->d->scratch);
     int64_t      *of_grad = opt->counted, *of_weight = opt->counted + opt->n_params, at = 0;
-    ms_vec        counts;
+    ms_vec        tops;
     musec_status  st = MUSEC_OK;
     *found           = opt->n_params;
-    TRY(ms_scratch_vec(opt->d, 2 * opt->n_places, &counts));
-    TRY(count_all(opt, grads, false, counts, &at, of_grad));
-    if (coupled) TRY(count_all(opt, grads, true, counts, &at, of_weight));
-    if (at > 0) TRY(ms_vec_download(opt->d, ms_vec_slice(counts, 0, at), opt->numbers));
+    TRY(ms_scratch_vec(opt->d, 2 * opt->n_places, &tops));
+    TRY(largest_of_all(opt, grads, false, tops, &at, of_grad));
+    if (coupled) TRY(largest_of_all(opt, grads, true, tops, &at, of_weight));
+    if (at > 0) TRY(ms_vec_download(opt->d, ms_vec_slice(tops, 0, at), opt->largest));
     for (size_t i = 0; i < opt->n_params && *found == opt->n_params; i++) {
         const int64_t n = opt->params[i].weight.count;
         if (grads[i].data == NULL) continue;
-        if (any(opt->numbers, of_grad[i], n) || (coupled && any(opt->numbers, of_weight[i], n)))
+        if (any_nonfinite(opt->largest, of_grad[i], n) ||
+            (coupled && any_nonfinite(opt->largest, of_weight[i], n)))
             *found = i;
     }
 done:

@@ -41,9 +41,16 @@ typedef struct ms_proposal {
     int64_t                   t; /* 1 at the first step of this matrix */
     ms_mat                    g, w;
     ms_mat                    state[MS_STATES];
-    ms_mat                    u;       /* out; state[0] itself where the base proposes that */
-    double                    coupled; /* weight decay to add to the gradient, 0 none */
-    ms_proposal_mode          mode;
+    /* out; state[0] itself where the base proposes that; data NULL: not wanted, only with x */
+    ms_mat u;
+    /* out, data NULL: none; else what is proposed, in 16 bits and times x.own, which is out too, by
+     * the same pass: only bases that propose their state, without coupled decay */
+    ms_mat           x;
+    const double    *top_g;   /* with x: bounds of |entries| of g */
+    double          *top;     /* and of state[0], in and, but for MS_PROPOSE_AHEAD, as it will be */
+    double           zero;    /* what the scale is of where all entries are 0 */
+    double           coupled; /* weight decay to add to the gradient, 0 none */
+    ms_proposal_mode mode;
 } ms_proposal;
 
 typedef struct ms_base {
@@ -103,8 +110,9 @@ typedef struct ms_group {
     ms_optim_map        map;
     ms_member          *members;
     ms_mat              state[MS_STATES]; /* (count, rows, cols) each */
-    musec_optim_report *reports;          /* one per member; matrix roles only */
-    int64_t             chunk;            /* matrices mapped at once */
+    double             *top;     /* (count) of ms_optim_rounds_at_once, see step.c; < 0: unknown */
+    musec_optim_report *reports; /* one per member; matrix roles only */
+    int64_t             chunk;   /* matrices mapped at once */
 } ms_group;
 
 typedef struct ms_attention {
@@ -129,7 +137,8 @@ struct musec_optim {
     int64_t       n_places; /* matrices at most: of all blocks, or of all weights */
     ms_mat_place *places;   /* (3, n_places) where gradients, weights and copies lie */
     double       *numbers;  /* (2, n_places) */
-    int64_t      *counted;  /* (2, n_params), see finite.c */
+    double       *largest;  /* (2, n_places) |elements|, see finite.c */
+    int64_t      *counted;  /* (2, n_params) where those of a parameter begin */
 };
 
 /* Part (block, index) of x, which has the weight's shape, as matrices: `groups` of them of
@@ -159,7 +168,11 @@ ms_mat ms_grad_mat(const ms_param *p, musec_view view);
 /* The first parameter whose gradient is not finite, or n_params; under coupled decay the weight is
  * a part of the gradient.  Waits. */
 musec_status ms_optim_find_nonfinite(musec_optim *opt, const musec_view *grads, size_t *found);
+/* Of |elements| of the gradient of one matrix, at the step that this was asked for. */
+double ms_optim_grad_bound(const musec_optim *opt, const ms_member *m);
 
+/* Is what it proposes rounded to 16 bits by the pass that averages? */
+bool         ms_optim_rounds_at_once(const musec_optim *opt, const ms_group *g);
 double       ms_shape_factor(int rule, int64_t rows, int64_t cols);
 musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_mat in, ms_num threshold,
                               ms_mat out, ms_report *report);

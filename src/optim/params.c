@@ -361,6 +361,7 @@ static void free_groups(musec_optim *opt)
             opt->d->ops->free(opt->d, opt->groups[i].state[k].data);
         free(opt->groups[i].members);
         free(opt->groups[i].reports);
+        free(opt->groups[i].top);
     }
     free(opt->groups);
     opt->groups   = NULL;
@@ -377,8 +378,9 @@ static musec_status take_lists(musec_optim *opt)
     opt->n_places = blocks > weights ? blocks : weights;
     opt->places   = calloc(3 * (size_t)opt->n_places + 1, sizeof *opt->places);
     opt->numbers  = calloc(2 * (size_t)opt->n_places + 1, sizeof *opt->numbers);
+    opt->largest  = calloc(2 * (size_t)opt->n_places + 1, sizeof *opt->largest);
     opt->counted  = calloc(2 * opt->n_params + 1, sizeof *opt->counted);
-    if (opt->places == NULL || opt->numbers == NULL || opt->counted == NULL)
+    if (opt->places == NULL || opt->numbers == NULL || opt->largest == NULL || opt->counted == NULL)
         return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for lists of matrices");
     return MUSEC_OK;
 }
@@ -387,9 +389,11 @@ static void free_lists(musec_optim *opt)
 {
     free(opt->places);
     free(opt->numbers);
+    free(opt->largest);
     free(opt->counted);
     opt->places  = NULL;
     opt->numbers = NULL;
+    opt->largest = NULL;
     opt->counted = NULL;
 }
 
@@ -405,7 +409,8 @@ musec_status ms_optim_prepare(musec_optim *opt)
         for (int s = 0; g->base->states[s] != NULL; s++)
             TRY(take_stack(opt, g->count, g->rows, g->cols, g->dtype, &g->state[s]));
         g->reports = calloc((size_t)g->count, sizeof *g->reports);
-        if (g->reports == NULL)
+        g->top     = calloc((size_t)g->count, sizeof *g->top);
+        if (g->reports == NULL || g->top == NULL)
             TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the reports"));
         for (int64_t m = 0; m < g->count; m++)
             g->reports[m] = (musec_optim_report){ .param = opt->params[g->members[m].param].name,

@@ -1,9 +1,12 @@
 /* state.c - what an optimizer keeps, read one by one and as a safetensors file.
  *
  * In the file the state of matrix m of parameter p is the tensor "p/m/NAME" (rows x cols), epoch
- * averages are "p/average"; the metadata hold the rule, the momentum form and its beta, the steps
- * taken, and for each parameter the steps it took part in.  Loading reads and checks everything
- * before it changes anything.  Heavy-ball momentum is that of the average divided by beta. */
+ * averages are "p/average"; the metadata hold the rule, the momentum form and its beta, the
+ * steps taken, for each parameter the steps it took part in, and, where products have operands
+ * of 16 bits, the bounds that their scales came from, so that a run goes on with the same bits;
+ * files without them are read too.  Loading reads and checks everything before it changes
+ * anything.  Heavy-ball momentum is that of the average divided by beta. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,11 +142,42 @@ typedef struct pair {
 
 enum { FIXED_PAIRS = 6 };
 
+static musec_status bound_key(musec_optim *opt, const ms_member *m, char *key, size_t bytes)
+{
+    const char *name = opt->params[m->param].name;
+    const int   n    = snprintf(key, bytes, "bound of %s/%lld", name, (long long)m->matrix);
+    if (n < 0 || n >= (int)bytes)
+        return ms_fail(&opt->d->error, MUSEC_EINVAL, "the name of parameter %s is too long", name);
+    return MUSEC_OK;
+}
+
+/* Those that are known, of all groups: into p, or, where that is NULL, only their number. */
+static musec_status bound_pairs(musec_optim *opt, pair *p, size_t *n)
+{
+    musec_status st = MUSEC_OK;
+    *n              = 0;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g = &opt->groups[i];
+        for (int64_t m = 0; ms_optim_rounds_at_once(opt, g) && m < g->count; m++) {
+            if (!(g->top[m] >= 0.0)) continue;
+            if (p != NULL) {
+                TRY(bound_key(opt, &g->members[m], p[*n].key, sizeof p[*n].key));
+                snprintf(p[*n].value, sizeof p[*n].value, "%.17g", g->top[m]);
+            }
+            ++*n;
+        }
+    }
+done:
+    return st;
+}
+
 static musec_status make_metadata(musec_optim *opt, pair **out, size_t *n)
 {
-    pair *p = calloc(FIXED_PAIRS + opt->n_params, sizeof *p);
+    size_t bounds = 0;
+    (void)bound_pairs(opt, NULL, &bounds);
+    pair *p = calloc(FIXED_PAIRS + opt->n_params + bounds, sizeof *p);
     *out    = p;
-    *n      = FIXED_PAIRS + opt->n_params;
+    *n      = FIXED_PAIRS + opt->n_params + bounds;
     if (p == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state");
     p[0] = (pair){ "format", FORMAT };
     snprintf(p[1].key, sizeof p[1].key, "optimizer");
@@ -166,7 +200,7 @@ static musec_status make_metadata(musec_optim *opt, pair **out, size_t *n)
                            opt->params[i].name);
         snprintf(q->value, sizeof q->value, "%lld", (long long)opt->params[i].t);
     }
-    return MUSEC_OK;
+    return bound_pairs(opt, p + FIXED_PAIRS + opt->n_params, &bounds);
 }
 
 /* The state is written tensor by tensor: there need not be room for all of it once more. */
@@ -302,6 +336,40 @@ done:
     return st;
 }
 
+/* What bounds the momentum of each matrix, in units of the file; -1 where it does not say.  An
+ * array of all members of all groups. */
+static musec_status read_bounds(musec_optim *opt, const ms_safetensors *s, double **out)
+{
+    size_t       n = 0, at = 0;
+    char         key[NAME_MAX_BYTES];
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < opt->n_groups; i++)
+        n += (size_t)opt->groups[i].count;
+    *out = calloc(n + 1, sizeof **out);
+    if (*out == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
+    for (size_t i = 0; i < opt->n_groups; i++)
+        for (int64_t m = 0; m < opt->groups[i].count; m++, at++) {
+            (*out)[at] = -1.0;
+            TRY(bound_key(opt, &opt->groups[i].members[m], key, sizeof key));
+            const char *found = ms_safetensors_metadata(s, key);
+            char       *end   = NULL;
+            if (found == NULL) continue;
+            (*out)[at] = strtod(found, &end);
+            if (end == found || *end != '\0' || !((*out)[at] >= 0.0 && (*out)[at] < INFINITY))
+                TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is \"%s\"", s->path, key,
+                            found));
+        }
+done:
+    return st;
+}
+
+static void set_bounds(musec_optim *opt, const double *bounds, double factor)
+{
+    for (size_t i = 0, at = 0; i < opt->n_groups; i++)
+        for (int64_t m = 0; m < opt->groups[i].count; m++, at++)
+            opt->groups[i].top[m] = bounds[at] < 0.0 ? -1.0 : bounds[at] * factor;
+}
+
 /* Momentum in the file, times this, is momentum here. */
 static musec_status convert_factor(musec_optim *opt, const ms_safetensors *s, double *factor)
 {
@@ -325,7 +393,7 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
 {
     ms_safetensors s     = { 0 };
     items          all   = { 0 };
-    double        *steps = NULL, t = 0.0, skipped = 0.0, factor = 1.0;
+    double        *steps = NULL, *bounds = NULL, t = 0.0, skipped = 0.0, factor = 1.0;
     char           key[NAME_MAX_BYTES];
     musec_status   st = MUSEC_OK;
     if (opt == NULL || path == NULL) return MUSEC_EINVAL;
@@ -342,6 +410,7 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
         snprintf(key, sizeof key, "steps of %s", opt->params[i].name);
         TRY(read_number(opt, &s, key, &steps[i], NULL));
     }
+    TRY(read_bounds(opt, &s, &bounds));
     TRY(list_items(opt, &all));
     if (s.n_tensors != all.n)
         TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT,
@@ -350,12 +419,14 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
         TRY(read_item(opt, &s, &all.list[i], factor));
     for (size_t i = 0; i < all.n; i++)
         TRY(put(opt->d, all.list[i].host, all.list[i].where));
+    set_bounds(opt, bounds, factor);
     for (size_t i = 0; i < opt->n_params; i++)
         opt->params[i].t = (int64_t)steps[i];
     opt->t       = (int64_t)t;
     opt->skipped = (int64_t)skipped;
 done:
     free(steps);
+    free(bounds);
     free_items(&all);
     ms_safetensors_close(&s);
     return st;

@@ -5,6 +5,14 @@
  * writes into the state itself where the optimizer carries the clipped momentum, else into a second
  * stack; weights are updated where they lie.
  *
+ * Where the operator's products round their operands to 16 bits, the pass that averages the
+ * momentum writes what is proposed in 16 bits, and in float32 only where somebody reads it so.  Its
+ * scale must be known before that.  It comes from t, which stands for the largest entry of M:
+ *     t <- keep t + add max|G|,   behind a clip at most D, as no entry is above the norm.
+ * A clip may enlarge an entry, but not |M|_F, so |M|_F <= sqrt(rows cols) t throughout: no entry of
+ * M / t is above that root, and f16 has room for it up to 2^30 elements.  From below, averages of
+ * random gradients have entries of about t / 8 and more, where f16 loses none.
+ *
  * Gradients, weights and their copies lie anywhere: a run of them is a list, and a call takes it
  * whole.  Where neighbours differ in what a call has for all (the step count, the dtype of copies)
  * it takes as many as agree, and a block whose rows lie in groups is gathered and goes alone. */
@@ -140,12 +148,16 @@ static bool propose_alike(const musec_optim *opt, const ms_group *g, int64_t m, 
 }
 
 static musec_status propose_some(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
-                                 const step_args *a, ms_proposal_mode mode, ms_mat u)
+                                 const step_args *a, ms_proposal_mode mode, ms_mat u, ms_mat x)
 {
     const ms_mark mark = ms_arena_mark(&opt->d->scratch);
     ms_proposal   p    = { .cfg     = config_of(opt, g),
                            .t       = param_of(opt, g, first)->t + 1,
                            .u       = u,
+                           .x       = x,
+                           .top     = g->top + first,
+                           .top_g   = opt->numbers,
+                           .zero    = ms_map_clips(g->map) ? opt->cfg.threshold : 1.0,
                            .coupled = coupled_decay(opt, g, first),
                            .mode    = mode };
     musec_status  st   = MUSEC_OK;
@@ -159,20 +171,24 @@ static musec_status propose_some(musec_optim *opt, const ms_group *g, int64_t fi
     }
     for (int s = 0; g->base->states[s] != NULL; s++)
         p.state[s] = ms_mat_slice(g->state[s], first, n);
+    for (int64_t i = 0; x.data != NULL && i < n; i++)
+        opt->numbers[i] = ms_optim_grad_bound(opt, &g->members[first + i]);
     TRY(g->base->propose(opt->d, &p));
 done:
     ms_arena_reset(&opt->d->scratch, mark);
     return st;
 }
 
+/* Of u and x, what has no data is not wanted. */
 static musec_status propose(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
-                            const step_args *a, ms_proposal_mode mode, ms_mat u)
+                            const step_args *a, ms_proposal_mode mode, ms_mat u, ms_mat x)
 {
     musec_status st = MUSEC_OK;
     for (int64_t i = 0, next; i < n; i = next) {
         for (next = i + 1; next < n && propose_alike(opt, g, first + i, first + next);)
             next++;
-        TRY(propose_some(opt, g, first + i, next - i, a, mode, ms_mat_slice(u, i, next - i)));
+        TRY(propose_some(opt, g, first + i, next - i, a, mode, ms_mat_slice(u, i, next - i),
+                         ms_mat_slice(x, i, next - i)));
     }
 done:
     return st;
@@ -272,7 +288,7 @@ static musec_status step_sizes(musec_optim *opt, const ms_group *g, double *size
             sizes[i] = 1.0 / sizes[i];
         TRY(op->sumsq(opt->d, u, each));
         TRY(op->scalars(opt->d, MS_SCALAR_INV_NORM, (double[]){ 1e-30 }, 1,
-                        (ms_num[]){ ms_each(each), ms_list(sizes) }, &each));
+                        (ms_num[]){ ms_each(each), ms_list(sizes), ms_const(1.0) }, &each));
     } else {
         TRY(op->scalars(opt->d, MS_SCALAR_DIVIDE, NULL, 0, (ms_num[]){ threshold, ms_list(sizes) },
                         &each));
@@ -350,6 +366,71 @@ static bool proposes_state(const musec_optim *opt, const ms_group *g)
     return g->base->proposes_state && !carries && !opt->cfg.nesterov;
 }
 
+bool ms_optim_rounds_at_once(const musec_optim *opt, const ms_group *g)
+{
+    const musec_optim_config *cfg = &opt->cfg;
+    if (g->aux || !g->base->proposes_state || !ms_narrow(g->operands) ||
+        cfg->decay_form == MUSEC_DECAY_COUPLED || cfg->ns_mode == MUSEC_NS_EXACT || g->rows == 1 ||
+        g->cols == 1 || g->rows > ((int64_t)1 << 30) / g->cols)
+        return false;
+    return g->map == MS_UPDATE_POLAR ||
+           (g->map == MS_UPDATE_SOFT && cfg->ns_mode != MUSEC_NS_ACCURATE &&
+            cfg->threshold_rule == MUSEC_THRESHOLD_FIXED);
+}
+
+/* The bounds of momentum that came from a file without them. */
+static musec_status know_tops(musec_optim *opt, const ms_group *g, int64_t first, int64_t n)
+{
+    const ms_mark mark    = ms_arena_mark(&opt->d->scratch);
+    bool          unknown = false;
+    ms_vec        tops;
+    musec_status  st = MUSEC_OK;
+    for (int64_t i = first; i < first + n; i++)
+        unknown = unknown || g->top[i] < 0.0;
+    if (!unknown) return MUSEC_OK;
+    TRY(ms_scratch_vec(opt->d, n, &tops));
+    TRY(opt->d->ops->absmax(opt->d, ms_mat_slice(g->state[0], first, n), tops));
+    TRY(ms_vec_download(opt->d, tops, g->top + first));
+done:
+    ms_arena_reset(&opt->d->scratch, mark);
+    return st;
+}
+
+static musec_status take_narrow(musec_optim *opt, const ms_group *g, int64_t n, ms_mat *x)
+{
+    ms_vec       own;
+    musec_status st = MUSEC_OK;
+    TRY(ms_scratch_vec(opt->d, n, &own));
+    TRY(ms_scratch_mat(opt->d, g->operands, n, g->rows, g->cols, x));
+    x->own = own.data;
+done:
+    return st;
+}
+
+/* What the map is given of members first, first + 1, ...: *u, or *x where that is made at once. *u
+ * is then made only where it is measured, or is the state. */
+static musec_status make_proposal(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
+                                  const step_args *a, ms_mat *u, ms_mat *x)
+{
+    const bool   carries = opt->kind->feeds_back && !g->aux;
+    const bool   narrow  = ms_optim_rounds_at_once(opt, g);
+    musec_status st      = MUSEC_OK;
+    *u = *x = (ms_mat){ .count = n };
+    if (narrow) {
+        TRY(know_tops(opt, g, first, n));
+        TRY(take_narrow(opt, g, n, x));
+    }
+    if (proposes_state(opt, g))
+        *u = ms_mat_slice(g->state[0], first, n);
+    else if (!narrow || (a->report && ms_map_clips(g->map)))
+        TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, u));
+    TRY(propose(opt, g, first, n, a, carries ? MS_PROPOSE_KEEP : MS_PROPOSE, *u, *x));
+    for (int64_t i = first; narrow && carries && i < first + n; i++)
+        g->top[i] = fmin(g->top[i], opt->cfg.threshold);
+done:
+    return st;
+}
+
 /* With Nesterov, an optimizer that carries the clipped momentum M looks ahead from it: the step is
  * the clip of (1 - beta) M + beta G (heavy-ball: + G). */
 static musec_status run_members(musec_optim *opt, ms_group *g, int64_t first, int64_t n,
@@ -358,31 +439,28 @@ static musec_status run_members(musec_optim *opt, ms_group *g, int64_t first, in
     const ms_mark mark      = ms_arena_mark(&opt->d->scratch);
     const bool    carries   = opt->kind->feeds_back && !g->aux;
     ms_num        threshold = ms_const(1.0);
-    ms_mat        u, v, ahead;
+    ms_mat        u, x, v, ahead = { .count = n };
     ms_report    *paths = NULL;
     musec_status  st    = MUSEC_OK;
 
-    if (proposes_state(opt, g))
-        u = ms_mat_slice(g->state[0], first, n);
-    else
-        TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &u));
-    TRY(propose(opt, g, first, n, a, carries ? MS_PROPOSE_KEEP : MS_PROPOSE, u));
+    TRY(make_proposal(opt, g, first, n, a, &u, &x));
     v = u;
     if (g->map != MS_UPDATE_AS_IS) {
         if (a->report) TRY(ms_report_paths(opt, n, &paths));
         if (ms_map_clips(g->map)) TRY(ms_threshold(opt, u, &threshold));
         v = ms_mat_slice(g->state[0], first, n);
         if (!carries) TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &v));
-        TRY(ms_optim_run_map(opt, g, u, threshold, v, paths));
+        TRY(ms_optim_run_map(opt, g, x.data != NULL ? x : u, threshold, v, paths));
         if (carries && opt->cfg.nesterov) {
-            TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &ahead));
-            TRY(propose(opt, g, first, n, a, MS_PROPOSE_AHEAD, ahead));
+            if (x.data == NULL) TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &ahead));
+            TRY(propose(opt, g, first, n, a, MS_PROPOSE_AHEAD, ahead, x));
             TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &v));
-            TRY(ms_optim_run_map(opt, g, ahead, threshold, v, NULL));
+            TRY(ms_optim_run_map(opt, g, x.data != NULL ? x : ahead, threshold, v, NULL));
         }
     }
     TRY(apply(opt, g, first, n, a, threshold, v));
-    if (a->report && !g->aux) ms_report_members(opt, g, first, u, threshold, v, paths);
+    if (a->report && !g->aux)
+        ms_report_members(opt, g, first, u.data != NULL ? u : v, threshold, v, paths);
 done:
     ms_report_paths_free(paths);
     ms_arena_reset(&opt->d->scratch, mark);

@@ -4,11 +4,18 @@
  * across its longer side, so that little is packed twice, and in two at least where it is not
  * small.  A symmetric one is cut into square tiles of its lower triangle, each mirrored while it is
  * in cache.  Tiles on the diagonal are computed by syrk where the product is a square (exactly half
- * the work), else as a staircase of SUB rows (9/16 of it). */
+ * the work), else as a staircase of SUB rows (9/16 of it).
+ *
+ * What rides on a product is done tile by tile, in cache as well: the added matrix is copied to
+ * where BLAS adds to it, then come the diagonal and sums in float64, one for each tile, added up in
+ * the order of the tiles. */
 #include "device/cpu/cpu.h"
 
+#include <assert.h>
 #include <cblas.h>
 #include <limits.h>
+
+#include "device/cpu/ref.h"
 
 enum {
     AREA       = 1 << 20, /* elements of a tile of a product, at most about */
@@ -97,67 +104,7 @@ static int64_t even_step(int64_t n, int64_t parts)
 
 static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* ---- gemm ------------------------------------------------------------------------------------ */
-
-/* The number of tiles of a product of inner size k.  What is tall or wide is cut finely: that packs
- * little twice, and the last tile keeps no one waiting. */
-static int64_t tile_count(int64_t rows, int64_t cols, int64_t k)
-{
-    const int64_t area = rows * cols, longer = rows > cols ? rows : cols;
-    const int64_t shorter = area / longer, slices = longer / SLICE;
-    if (area < SMALL && area * k < SMALL_WORK) return 1;
-    const int64_t parts = area <= 2 * AREA ? 2 : (area + AREA - 1) / AREA;
-    return shorter <= SLICE && slices > parts ? slices : parts;
-}
-
-/* The height and width of the tiles of a rows x cols product of inner size k. */
-static void tile_shape(int64_t rows, int64_t cols, int64_t k, int64_t *height, int64_t *width)
-{
-    const int64_t longer = rows > cols ? rows : cols, parts = tile_count(rows, cols, k);
-    int64_t       step = even_step(longer, parts);
-    if (step < NARROW && parts > 2) step = NARROW;
-    const int64_t across = (parts + (longer + step - 1) / step - 1) / ((longer + step - 1) / step);
-    *height              = rows > cols ? step : even_step(rows, across);
-    *width               = rows > cols ? even_step(cols, across) : step;
-}
-
-static musec_status cpu_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c)
-{
-    if (c.trans) {
-        const ms_mat at = ms_t(a);
-        a               = ms_t(b);
-        b               = at;
-        c               = ms_t(c);
-    }
-    const int64_t k = a.cols;
-    int64_t       step_i, step_j;
-    tile_shape(c.rows, c.cols, k, &step_i, &step_j);
-    const int64_t n_i = (c.rows + step_i - 1) / step_i, n_j = (c.cols + step_j - 1) / step_j;
-    musec_status  st = MUSEC_OK;
-    TRY(check_int(d, a));
-    TRY(check_int(d, b));
-    TRY(check_int(d, c));
-
-#pragma omp parallel for schedule(dynamic, 1) if (ms_cpu_needs_team(c.count * n_i * n_j))
-    for (int64_t task = 0; task < c.count * n_i * n_j; task++) {
-        const int64_t m = task / (n_i * n_j), i = task / n_j % n_i * step_i,
-                      j    = task % n_j * step_j;
-        const int64_t rows = at_most(step_i, c.rows - i), cols = at_most(step_j, c.cols - j);
-        const tile    ta = tile_at(a, m, i, 0), tb = tile_at(b, m, 0, j), tc = tile_at(c, m, i, j);
-        if (c.cols == 1)
-            tile_gemv(c.dtype, rows, k, alpha, ta, tb.data, tb.trans ? 1 : tb.ld, beta, tc.data,
-                      tc.ld);
-        else if (c.rows == 1)
-            tile_gemv(c.dtype, cols, k, alpha, (tile){ tb.data, tb.ld, !tb.trans }, ta.data,
-                      ta.trans ? ta.ld : 1, beta, tc.data, 1);
-        else
-            tile_gemm(c.dtype, rows, cols, k, alpha, ta, tb, beta, tc);
-    }
-done:
-    return st;
-}
-
-/* ---- symmetric results ----------------------------------------------------------------------- */
+/* ---- what rides on a tile -------------------------------------------------------------------- */
 
 /* Copies rows x cols elements from `from` to their mirror image at `to`, by blocks that fit L1. */
 static void mirror(musec_dtype dtype, int64_t rows, int64_t cols, tile from, tile to)
@@ -193,67 +140,285 @@ static void mirror_triangle(musec_dtype dtype, int64_t n, tile c)
     }
 }
 
-/* c <- alpha a b + beta c on the square tile (i, i), n wide. */
-static void diagonal_tile(double alpha, ms_mat a, ms_mat b, bool square, double beta, ms_mat c,
-                          int64_t m, int64_t i, int64_t n)
+/* Copies rows x cols elements, by rows. */
+static void copy_tile(musec_dtype dtype, int64_t rows, int64_t cols, tile from, tile to)
 {
-    if (square)
-        tile_syrk(c.dtype, n, a.cols, alpha, tile_at(a, m, i, 0), beta, tile_at(c, m, i, i));
-    for (int64_t s = 0; !square && s < n; s += SUB) {
-        const int64_t rows = at_most(SUB, n - s);
-        tile_gemm(c.dtype, rows, s + rows, a.cols, alpha, tile_at(a, m, i + s, 0),
-                  tile_at(b, m, 0, i), beta, tile_at(c, m, i + s, i));
+    const size_t each = ms_dtype_bytes(dtype);
+    if (from.trans) {
+        mirror(dtype, cols, rows, from, to);
+        return;
     }
-    mirror_triangle(c.dtype, n, tile_at(c, m, i, i));
+    for (int64_t i = 0; i < rows; i++)
+        memcpy((char *)to.data + (size_t)(i * to.ld) * each,
+               (const char *)from.data + (size_t)(i * from.ld) * each, (size_t)cols * each);
 }
 
-/* square: b is a^T, so the product is a Gram matrix. */
-static musec_status symmetric(ms_device *d, double alpha, ms_mat a, ms_mat b, bool square,
-                              double beta, ms_mat c)
+/* Of n numbers, in LANES sums: the compiler may not add in another order by itself. */
+static double row_sumsq(musec_dtype dtype, const void *data, int64_t n)
 {
-    const int64_t step  = even_step(c.rows, (c.rows + TILE - 1) / TILE);
-    const int64_t n     = (c.rows + step - 1) / step;
-    const int64_t tiles = n * (n + 1) / 2;
-    musec_status  st    = MUSEC_OK;
-    TRY(check_int(d, a));
-    TRY(check_int(d, b));
-    TRY(check_int(d, c));
-    c.trans = false; /* it is its own transpose */
+    enum { LANES = 8 };
+    const float  *x          = data;
+    const double *y          = data;
+    double        sum[LANES] = { 0 }, all = 0.0;
+    int64_t       j = 0;
+    for (; dtype == MUSEC_F32 && j + LANES <= n; j += LANES)
+        for (int l = 0; l < LANES; l++)
+            sum[l] += (double)x[j + l] * (double)x[j + l];
+    for (; dtype != MUSEC_F32 && j + LANES <= n; j += LANES)
+        for (int l = 0; l < LANES; l++)
+            sum[l] += y[j + l] * y[j + l];
+    for (; j < n; j++)
+        sum[0] += dtype == MUSEC_F32 ? (double)x[j] * (double)x[j] : y[j] * y[j];
+    for (int l = 0; l < LANES; l++)
+        all += sum[l];
+    return all;
+}
 
-#pragma omp parallel for schedule(dynamic, 1) if (ms_cpu_needs_team(c.count * tiles))
-    for (int64_t task = 0; task < c.count * tiles; task++) {
-        const int64_t m   = task / tiles;
-        int64_t       row = 0, col = task % tiles; /* tile (row, col), col <= row */
-        while (col > row)
-            col -= ++row;
-        const int64_t i = row * step, j = col * step, rows = at_most(step, c.rows - i);
-        if (row == col) {
-            diagonal_tile(alpha, a, b, square, beta, c, m, i, rows);
-        } else {
-            tile_gemm(c.dtype, rows, step, a.cols, alpha, tile_at(a, m, i, 0), tile_at(b, m, 0, j),
-                      beta, tile_at(c, m, i, j));
-            mirror(c.dtype, rows, step, tile_at(c, m, i, j), tile_at(c, m, j, i));
+typedef struct sums { /* of a tile, or of all */
+    double sumsq, trace;
+} sums;
+
+/* A call as the loops below take it: upright, and where the sums of its tiles go. */
+typedef struct call {
+    ms_product p;
+    bool       square;   /* b is a^T */
+    bool       in_place; /* what is added lies where the result will */
+    sums      *parts;    /* NULL: not wanted; else `tiles` for each matrix */
+    int64_t    tiles;
+} call;
+
+static call call_of(const ms_product *p)
+{
+    call x = { .p = *p };
+    if (p->c.trans && !p->symmetric) {
+        x.p.a = ms_t(p->b);
+        x.p.b = ms_t(p->a);
+        x.p.c = ms_t(p->c);
+        x.p.z = ms_t(p->z);
+    }
+    if (p->symmetric) /* these are their own transposes */
+        x.p.c.trans = x.p.z.trans = false;
+    x.square =
+        p->symmetric && p->a.data == p->b.data && p->a.ld == p->b.ld && p->a.stride == p->b.stride;
+    if (x.square) x.p.b = ms_t(p->a);
+    x.in_place = p->z.data == p->c.data;
+    return x;
+}
+
+static musec_status take_parts(ms_device *d, int64_t tiles, call *x)
+{
+    void        *room = NULL;
+    musec_status st   = MUSEC_OK;
+    x->tiles          = tiles;
+    if (x->p.sumsq.data == NULL && x->p.trace.data == NULL) return MUSEC_OK;
+    TRY(ms_scratch_bytes(d, (size_t)(x->p.c.count * tiles) * sizeof *x->parts, &room));
+    x->parts = room;
+done:
+    return st;
+}
+
+/* Before a tile is computed: what BLAS is to add, and times what.  Of a tile on the diagonal of a
+ * symmetric result only what lies below the staircase. */
+static double begin_tile(const call *x, int64_t m, int64_t i, int64_t j, int64_t rows, int64_t cols)
+{
+    const double beta  = x->p.z.data == NULL ? 0.0 : ms_num_at(x->p.beta, m);
+    const bool   stair = x->p.symmetric && i == j;
+    for (int64_t s = 0; beta != 0.0 && !x->in_place && s < rows; s += stair ? SUB : rows) {
+        const int64_t height = stair ? at_most(SUB, rows - s) : rows;
+        copy_tile(x->p.c.dtype, height, stair ? s + height : cols, tile_at(x->p.z, m, i + s, j),
+                  tile_at(x->p.c, m, i + s, j));
+    }
+    return beta;
+}
+
+static void add_diagonal(const call *x, int64_t m, int64_t first, int64_t end, double *trace)
+{
+    const double diag = ms_num_at(x->p.diag, m);
+    for (int64_t i = first; i < end; i++) {
+        if (diag != 0.0) ms_put(x->p.c, m, i, i, ms_at(x->p.c, m, i, i) + diag);
+        *trace += ms_at(x->p.c, m, i, i);
+    }
+}
+
+/* After it: the diagonal, and the sums of its elements, or of a square tile on the diagonal of a
+ * symmetric result, of its lower triangle, twice but for the diagonal. */
+static void end_tile(const call *x, int64_t m, int64_t part, int64_t i, int64_t j, int64_t rows,
+                     int64_t cols)
+{
+    const int64_t first = i > j ? i : j, end = at_most(i + rows, j + cols);
+    const bool    triangle = x->p.symmetric && i == j;
+    sums          sum      = { 0 };
+    add_diagonal(x, m, first, end, &sum.trace);
+    if (x->parts == NULL) return;
+    for (int64_t l = 0; x->p.sumsq.data != NULL && l < rows; l++) {
+        const void *row = tile_at(x->p.c, m, i + l, j).data;
+        sum.sumsq += row_sumsq(x->p.c.dtype, row, triangle ? l : cols);
+    }
+    if (x->p.symmetric) sum.sumsq *= 2.0;
+    for (int64_t l = first; triangle && l < end; l++) {
+        const double on = ms_at(x->p.c, m, l, l);
+        sum.sumsq += on * on;
+    }
+    x->parts[m * x->tiles + part] = sum;
+}
+
+static void add_parts(const call *x)
+{
+    for (int64_t m = 0; x->parts != NULL && m < x->p.c.count; m++) {
+        sums all = { 0 };
+        if (!ms_wanted(x->p.when, m)) continue;
+        for (int64_t part = 0; part < x->tiles; part++) {
+            all.sumsq += x->parts[m * x->tiles + part].sumsq;
+            all.trace += x->parts[m * x->tiles + part].trace;
         }
+        if (x->p.sumsq.data != NULL) x->p.sumsq.data[m] = all.sumsq;
+        if (x->p.trace.data != NULL) x->p.trace.data[m] = all.trace;
+    }
+}
+
+/* ---- products of any kind -------------------------------------------------------------------- */
+
+/* The number of tiles of a product of inner size k.  What is tall or wide is cut finely: that packs
+ * little twice, and the last tile keeps no one waiting. */
+static int64_t tile_count(int64_t rows, int64_t cols, int64_t k)
+{
+    const int64_t area = rows * cols, longer = rows > cols ? rows : cols;
+    const int64_t shorter = area / longer, slices = longer / SLICE;
+    if (area < SMALL && area * k < SMALL_WORK) return 1;
+    const int64_t parts = area <= 2 * AREA ? 2 : (area + AREA - 1) / AREA;
+    return shorter <= SLICE && slices > parts ? slices : parts;
+}
+
+/* The height and width of the tiles of a rows x cols product of inner size k. */
+static void tile_shape(int64_t rows, int64_t cols, int64_t k, int64_t *height, int64_t *width)
+{
+    const int64_t longer = rows > cols ? rows : cols, parts = tile_count(rows, cols, k);
+    int64_t       step = even_step(longer, parts);
+    if (step < NARROW && parts > 2) step = NARROW;
+    const int64_t across = (parts + (longer + step - 1) / step - 1) / ((longer + step - 1) / step);
+    *height              = rows > cols ? step : even_step(rows, across);
+    *width               = rows > cols ? even_step(cols, across) : step;
+}
+
+/* Rows i .. i+rows-1 and columns j .. j+cols-1 of matrix m. */
+static void plain_tile(const call *x, int64_t m, int64_t i, int64_t j, int64_t rows, int64_t cols)
+{
+    const ms_mat  c  = x->p.c;
+    const tile    ta = tile_at(x->p.a, m, i, 0), tb = tile_at(x->p.b, m, 0, j);
+    const tile    tc    = tile_at(c, m, i, j);
+    const double  alpha = ms_num_at(x->p.alpha, m), beta = begin_tile(x, m, i, j, rows, cols);
+    const int64_t k = x->p.a.cols;
+    if (c.cols == 1)
+        tile_gemv(c.dtype, rows, k, alpha, ta, tb.data, tb.trans ? 1 : tb.ld, beta, tc.data, tc.ld);
+    else if (c.rows == 1)
+        tile_gemv(c.dtype, cols, k, alpha, (tile){ tb.data, tb.ld, !tb.trans }, ta.data,
+                  ta.trans ? ta.ld : 1, beta, tc.data, 1);
+    else
+        tile_gemm(c.dtype, rows, cols, k, alpha, ta, tb, beta, tc);
+}
+
+static musec_status plain(ms_device *d, call *x)
+{
+    const ms_mat c = x->p.c;
+    int64_t      step_i, step_j;
+    musec_status st = MUSEC_OK;
+    tile_shape(c.rows, c.cols, x->p.a.cols, &step_i, &step_j);
+    const int64_t n_i = (c.rows + step_i - 1) / step_i, n_j = (c.cols + step_j - 1) / step_j;
+    TRY(take_parts(d, n_i * n_j, x));
+#pragma omp parallel for schedule(dynamic, 1) if (ms_cpu_needs_team(c.count * x->tiles))
+    for (int64_t task = 0; task < c.count * x->tiles; task++) {
+        const int64_t m = task / x->tiles, i = task / n_j % n_i * step_i, j = task % n_j * step_j;
+        const int64_t rows = at_most(step_i, c.rows - i), cols = at_most(step_j, c.cols - j);
+        if (!ms_wanted(x->p.when, m)) continue;
+        plain_tile(x, m, i, j, rows, cols);
+        end_tile(x, m, task % x->tiles, i, j, rows, cols);
     }
 done:
     return st;
 }
 
-static musec_status cpu_gemm_sym(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta,
-                                 ms_mat c)
+/* ---- symmetric results ----------------------------------------------------------------------- */
+
+/* The square tile (i, i), n wide, but for its upper triangle. */
+static void diagonal_tile(const call *x, int64_t m, int64_t i, int64_t n)
 {
-    const bool square = a.data == b.data && a.ld == b.ld && a.stride == b.stride;
-    return symmetric(d, alpha, a, square ? ms_t(a) : b, square, beta, c);
+    const ms_mat a = x->p.a, b = x->p.b, c = x->p.c;
+    const double alpha = ms_num_at(x->p.alpha, m), beta = begin_tile(x, m, i, i, n, n);
+    if (x->square)
+        tile_syrk(c.dtype, n, a.cols, alpha, tile_at(a, m, i, 0), beta, tile_at(c, m, i, i));
+    for (int64_t s = 0; !x->square && s < n; s += SUB) {
+        const int64_t rows = at_most(SUB, n - s);
+        tile_gemm(c.dtype, rows, s + rows, a.cols, alpha, tile_at(a, m, i + s, 0),
+                  tile_at(b, m, 0, i), beta, tile_at(c, m, i + s, i));
+    }
 }
 
-static musec_status cpu_gram(ms_device *d, ms_mat x, ms_mat c)
+static void lower_tile(const call *x, int64_t m, int64_t i, int64_t j, int64_t rows, int64_t cols)
 {
-    return symmetric(d, 1.0, x, ms_t(x), true, 0.0, c);
+    const double alpha = ms_num_at(x->p.alpha, m), beta = begin_tile(x, m, i, j, rows, cols);
+    tile_gemm(x->p.c.dtype, rows, cols, x->p.a.cols, alpha, tile_at(x->p.a, m, i, 0),
+              tile_at(x->p.b, m, 0, j), beta, tile_at(x->p.c, m, i, j));
+}
+
+static musec_status symmetric(ms_device *d, call *x)
+{
+    const ms_mat  c    = x->p.c;
+    const int64_t step = even_step(c.rows, (c.rows + TILE - 1) / TILE);
+    const int64_t n    = (c.rows + step - 1) / step;
+    musec_status  st   = MUSEC_OK;
+    TRY(take_parts(d, n * (n + 1) / 2, x));
+#pragma omp parallel for schedule(dynamic, 1) if (ms_cpu_needs_team(c.count * x->tiles))
+    for (int64_t task = 0; task < c.count * x->tiles; task++) {
+        const int64_t m   = task / x->tiles;
+        int64_t       row = 0, col = task % x->tiles; /* tile (row, col), col <= row */
+        while (col > row)
+            col -= ++row;
+        const int64_t i = row * step, j = col * step, rows = at_most(step, c.rows - i);
+        const int64_t cols = row == col ? rows : step;
+        if (!ms_wanted(x->p.when, m)) continue;
+        if (row == col)
+            diagonal_tile(x, m, i, rows);
+        else
+            lower_tile(x, m, i, j, rows, cols);
+        end_tile(x, m, task % x->tiles, i, j, rows, cols);
+        if (row == col)
+            mirror_triangle(c.dtype, rows, tile_at(c, m, i, i));
+        else
+            mirror(c.dtype, rows, cols, tile_at(c, m, i, j), tile_at(c, m, j, i));
+    }
+done:
+    return st;
+}
+
+static musec_status cpu_product(ms_device *d, const ms_product *p)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    call          x    = call_of(p);
+    musec_status  st   = MUSEC_OK;
+    assert(p->a.cols == p->b.rows && p->c.rows == p->a.rows && p->c.cols == p->b.cols);
+    TRY(check_int(d, p->a));
+    TRY(check_int(d, p->b));
+    TRY(check_int(d, p->c));
+    TRY(p->symmetric ? symmetric(d, &x) : plain(d, &x));
+    add_parts(&x);
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+static musec_status cpu_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c)
+{
+    const ms_product p = { .a     = a,
+                           .b     = b,
+                           .alpha = ms_const(alpha),
+                           .beta  = ms_const(beta),
+                           .z     = beta == 0.0 ? (ms_mat){ 0 } : c,
+                           .c     = c };
+    return cpu_product(d, &p);
 }
 
 void ms_cpu_blas_ops(ms_device_ops *table)
 {
-    table->gemm     = cpu_gemm;
-    table->gemm_sym = cpu_gemm_sym;
-    table->gram     = cpu_gram;
+    table->gemm    = cpu_gemm;
+    table->product = cpu_product;
 }

@@ -48,7 +48,8 @@ static musec_status list_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term
             of[t] = (ms_term){ .x_coef = ms_num_slice(terms[t].x_coef, b, 1),
                                .y_coef = ms_num_slice(terms[t].y_coef, b, 1),
                                .diag   = ms_num_slice(terms[t].diag, b, 1),
-                               .out    = one(terms[t].out, b) };
+                               .out    = one(terms[t].out, b),
+                               .when   = ms_vec_slice(terms[t].when, b, 1) };
         TRY(op.combine(d, one(x, b), one(y, b), of, n_terms));
     }
 done:

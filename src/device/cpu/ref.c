@@ -90,24 +90,32 @@ static musec_status ref_gemm(ms_device *d, double alpha, ms_mat a, ms_mat x, dou
     return MUSEC_OK;
 }
 
-static musec_status ref_gemm_sym(ms_device *d, double alpha, ms_mat a, ms_mat x, double beta,
-                                 ms_mat c)
+static musec_status ref_product(ms_device *d, const ms_product *p)
 {
+    const ms_mat c = p->c;
     (void)d;
-    assert(a.cols == x.rows && c.rows == a.rows && c.cols == x.cols && c.rows == c.cols);
-    foreach (c) {
-        if (j > i) continue;
-        const double kept  = beta == 0.0 ? 0.0 : beta * ms_at(c, b, i, j);
-        const double value = alpha * product_at(a, x, b, i, j) + kept;
-        ms_put(c, b, i, j, value);
-        ms_put(c, b, j, i, value);
+    assert(p->a.cols == p->b.rows && c.rows == p->a.rows && c.cols == p->b.cols);
+    assert(!p->symmetric || c.rows == c.cols);
+    for (int64_t b = 0; b < c.count; b++) {
+        const double alpha = ms_num_at(p->alpha, b), diag = ms_num_at(p->diag, b);
+        const double beta  = p->z.data == NULL ? 0.0 : ms_num_at(p->beta, b);
+        double       sumsq = 0.0, trace = 0.0;
+        if (!ms_wanted(p->when, b)) continue;
+        for (int64_t i = 0; i < c.rows; i++) {
+            for (int64_t j = 0; j < (p->symmetric ? i + 1 : c.cols); j++) {
+                double value = alpha * product_at(p->a, p->b, b, i, j);
+                if (beta != 0.0) value += beta * ms_at(p->z, b, i, j);
+                if (i == j) value += diag;
+                ms_put(c, b, i, j, value);
+                if (p->symmetric) ms_put(c, b, j, i, value);
+                sumsq += (p->symmetric && i != j ? 2.0 : 1.0) * value * value;
+                if (i == j) trace += value;
+            }
+        }
+        if (p->sumsq.data != NULL) p->sumsq.data[b] = sumsq;
+        if (p->trace.data != NULL) p->trace.data[b] = trace;
     }
     return MUSEC_OK;
-}
-
-static musec_status ref_gram(ms_device *d, ms_mat x, ms_mat c)
-{
-    return ref_gemm_sym(d, 1.0, x, ms_t(x), 0.0, c);
 }
 
 /* ---- elements -------------------------------------------------------------------------------- */
@@ -173,6 +181,7 @@ static musec_status ref_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term 
         const double xv = x.data != NULL ? ms_at(x, b, i, j) : 0.0;
         const double yv = y.data != NULL ? ms_at(y, b, i, j) : 0.0;
         for (int t = 0; t < n_terms; t++) { /* x and y were read: an out may lie on them */
+            if (!ms_wanted(terms[t].when, b)) continue;
             double value = i == j ? ms_num_at(terms[t].diag, b) : 0.0;
             if (x.data != NULL) value += ms_num_at(terms[t].x_coef, b) * xv;
             if (y.data != NULL) value += ms_num_at(terms[t].y_coef, b) * yv;
@@ -360,8 +369,7 @@ void ms_device_ref_ops(ms_device_ops *table)
         .sync            = ref_sync,
         .now_ms          = ref_now_ms,
         .gemm            = ref_gemm,
-        .gemm_sym        = ref_gemm_sym,
-        .gram            = ref_gram,
+        .product         = ref_product,
         .svd             = ms_ref_svd,
         .eigh            = ms_ref_eigh,
         .copy            = ref_copy,

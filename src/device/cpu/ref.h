@@ -51,6 +51,11 @@ static inline double ms_num_at(ms_num x, int64_t b)
     return x.each.data != NULL ? x.each.data[b] : x.list != NULL ? x.list[b] : x.value;
 }
 
+static inline bool ms_wanted(ms_vec when, int64_t b)
+{
+    return when.data == NULL || when.data[b] != 0.0;
+}
+
 musec_status ms_ref_svd(ms_device *d, ms_mat x, ms_mat u, ms_mat s, ms_mat vt);
 musec_status ms_ref_eigh(ms_device *d, ms_mat a, ms_mat w, ms_mat v);
 void         ms_ref_nn_ops(ms_device_ops *table); /* the network ops */

@@ -4,9 +4,12 @@
 #include "device/cuda/element.cuh"
 
 /* y <- alpha x + beta y */
-template <typename R, int Width> struct axpby_op : element_op {
+template <typename R, bool Adds> struct axpby_op : element_op {
     typedef R Real;
-    enum { N = 2, W = Width };
+    enum { N = 2, READS = Adds ? 3 : 1, WRITES = 2 };
+    template <bool Lists>
+    using Hot = in_f32<R, choice<kinds<MUSEC_F32, MUSEC_F32>, kinds<MUSEC_F16, MUSEC_F16>,
+                                 kinds<MUSEC_BF16, MUSEC_BF16>>>;
     number alpha, beta;
 
     struct numbers {
@@ -18,52 +21,97 @@ template <typename R, int Width> struct axpby_op : element_op {
         const double keep = number_at(beta, b);
         return { (Real)number_at(alpha, b), (Real)keep, keep != 0.0 };
     }
-    __device__ void apply(const numbers &c, Real (&v)[N], int64_t, int64_t) const
+    __device__ void apply(const numbers &c, Real (&v)[N], const place &) const
     {
         const Real ax = times(c.alpha, v[0]);
         v[1]          = c.keeps ? times_plus(c.beta, v[1], ax) : ax;
     }
 };
 
+template <typename Op>
+static musec_status axpby_by(ms_device *d, ms_num alpha, ms_num beta, const element_call<2> &call)
+{
+    Op op;
+    op.alpha = number_of(alpha), op.beta = number_of(beta);
+    return run_elements(d, "axpby", op, call);
+}
+
 static musec_status cuda_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y)
 {
     const bool            each = alpha.each.data != NULL || beta.each.data != NULL;
-    const element_call<2> call = { { x, y }, is_constant(beta, 0.0) ? 1u : 3u, 2u, false, each };
-    axpby_op<double, 2>   in_f64;
-    axpby_op<float, 4>    in_f32;
+    const element_call<2> call = { { x, y }, 3u, false, each };
     assert(x.rows == y.rows && x.cols == y.cols);
-    in_f64.alpha = in_f32.alpha = number_of(alpha);
-    in_f64.beta = in_f32.beta = number_of(beta);
-    return has_f64(call) ? run_elements(d, "axpby", in_f64, call)
-                         : run_elements(d, "axpby", in_f32, call);
+    if (is_constant(beta, 0.0))
+        return has_f64(call) ? axpby_by<axpby_op<double, false>>(d, alpha, beta, call)
+                             : axpby_by<axpby_op<float, false>>(d, alpha, beta, call);
+    return has_f64(call) ? axpby_by<axpby_op<double, true>>(d, alpha, beta, call)
+                         : axpby_by<axpby_op<float, true>>(d, alpha, beta, call);
 }
 
+/* The passes of a step and of operators on 16-bit operands: averages of momentum and gradient
+ * (lists), stored, rounded or both; Gram matrices and polynomials (stacks). */
+template <int T, bool Lists> struct combine_kinds {
+    typedef choice<> hot;
+};
+template <> struct combine_kinds<1, true> {
+    typedef choice<kinds<MUSEC_F32, MUSEC_F32, MUSEC_F32>, kinds<MUSEC_F32, MUSEC_F32, MUSEC_F16>,
+                   kinds<MUSEC_F32, MUSEC_F32, MUSEC_BF16>>
+        hot;
+};
+template <> struct combine_kinds<2, true> {
+    typedef choice<kinds<MUSEC_F32, MUSEC_F32, MUSEC_F32, MUSEC_F16>,
+                   kinds<MUSEC_F32, MUSEC_F32, MUSEC_F32, MUSEC_BF16>>
+        hot;
+};
+template <> struct combine_kinds<1, false> {
+    typedef choice<kinds<MUSEC_F16, NONE, MUSEC_F16>, kinds<MUSEC_BF16, NONE, MUSEC_BF16>,
+                   kinds<MUSEC_F32, NONE, MUSEC_F16>, kinds<MUSEC_F32, NONE, MUSEC_BF16>,
+                   kinds<MUSEC_F16, MUSEC_F32, MUSEC_F16>, kinds<MUSEC_BF16, MUSEC_F32, MUSEC_BF16>,
+                   kinds<MUSEC_F16, MUSEC_F16, MUSEC_F16>, kinds<MUSEC_F32, NONE, MUSEC_F32>,
+                   kinds<MUSEC_F32, MUSEC_F32, MUSEC_F32>, kinds<MUSEC_F32, MUSEC_F32, MUSEC_F16>>
+        hot;
+};
+template <> struct combine_kinds<2, false> {
+    typedef choice<kinds<MUSEC_F16, NONE, MUSEC_F16, MUSEC_F16>,
+                   kinds<MUSEC_F32, NONE, MUSEC_F16, MUSEC_F16>,
+                   kinds<MUSEC_F16, MUSEC_F32, MUSEC_F16, MUSEC_F16>,
+                   kinds<MUSEC_F32, MUSEC_F32, MUSEC_F32, MUSEC_F16>>
+        hot;
+};
+
 /* Operands x, y and the T outs; each out <- x_coef x + y_coef y + diag I */
-template <typename R, int Width, int T> struct combine_op : element_op {
+template <typename R, int T> struct combine_op : element_op {
     typedef R Real;
-    enum { N = 2 + T, W = Width, TERMS = T };
-    number x_coef[T], y_coef[T], diag[T];
-    bool   has_x, has_y;
+    enum { N = 2 + T, READS = 3, WRITES = ((1 << T) - 1) << 2 };
+    template <bool Lists> using Hot = in_f32<R, typename combine_kinds<T, Lists>::hot>;
+    number        x_coef[T], y_coef[T], diag[T];
+    const double *when[T]; /* NULL: always */
+    bool          has_x, has_y, has_when;
 
     struct numbers {
-        Real x[T], y[T], diag[T];
+        Real     x[T], y[T], diag[T];
+        unsigned outs; /* bit 2 + t: out t is wanted */
     };
     __device__ numbers of(int64_t b, uint32_t) const
     {
         numbers c;
+        c.outs = 0;
 #pragma unroll
         for (int t = 0; t < T; t++) {
+            if (when[t] == NULL || when[t][b] != 0.0) c.outs |= 4u << t;
             c.x[t]    = (Real)number_at(x_coef[t], b);
             c.y[t]    = (Real)number_at(y_coef[t], b);
             c.diag[t] = (Real)number_at(diag[t], b);
         }
         return c;
     }
-    __device__ void apply(const numbers &c, Real (&v)[N], int64_t i, int64_t j) const
+    __device__ bool     skips() const { return has_when; }
+    __device__ unsigned wanted(const numbers &c) const { return c.outs; }
+    __device__ void     apply(const numbers &c, Real (&v)[N], const place &at) const
     {
 #pragma unroll
         for (int t = 0; t < T; t++) {
-            Real sum = i == j ? c.diag[t] : (Real)0;
+            Real sum = at.diagonal ? c.diag[t] : (Real)0;
             if (has_x) sum = times_plus(c.x[t], v[0], sum);
             if (has_y) sum = times_plus(c.y[t], v[1], sum);
             v[2 + t] = sum;
@@ -79,27 +127,30 @@ static musec_status combine_by(ms_device *d, const ms_mat &x, const ms_mat &y, c
     Op                  op   = {};
     call.mat[0] = x, call.mat[1] = y;
     op.has_x = x.data != NULL, op.has_y = y.data != NULL;
-    call.reads = (op.has_x ? 1u : 0u) | (op.has_y ? 2u : 0u);
+    call.there = (op.has_x ? 1u : 0u) | (op.has_y ? 2u : 0u);
     for (int t = 0; t < n_terms; t++) {
         call.mat[2 + t] = terms[t].out;
-        call.writes |= 4u << t;
+        call.there |= 4u << t;
         op.x_coef[t]   = number_of(terms[t].x_coef);
         op.y_coef[t]   = number_of(terms[t].y_coef);
         op.diag[t]     = number_of(terms[t].diag);
-        call.by_matrix = call.by_matrix || terms[t].x_coef.each.data != NULL ||
-                         terms[t].y_coef.each.data != NULL || terms[t].diag.each.data != NULL;
+        op.when[t]     = terms[t].when.data;
+        op.has_when    = op.has_when || op.when[t] != NULL;
+        call.by_matrix = call.by_matrix || terms[t].when.data != NULL ||
+                         terms[t].x_coef.each.data != NULL || terms[t].y_coef.each.data != NULL ||
+                         terms[t].diag.each.data != NULL;
         call.positions = call.positions || !is_constant(terms[t].diag, 0.0);
     }
     return run_elements(d, "combine", op, call);
 }
 
-template <typename R, int Width>
+template <typename R>
 static musec_status combine_in(ms_device *d, const ms_mat &x, const ms_mat &y, const ms_term *terms,
                                int n_terms)
 {
-    if (n_terms == 1) return combine_by<combine_op<R, Width, 1>>(d, x, y, terms, 1);
-    if (n_terms == 2) return combine_by<combine_op<R, Width, 2>>(d, x, y, terms, 2);
-    return combine_by<combine_op<R, Width, 4>>(d, x, y, terms, n_terms);
+    if (n_terms == 1) return combine_by<combine_op<R, 1>>(d, x, y, terms, 1);
+    if (n_terms == 2) return combine_by<combine_op<R, 2>>(d, x, y, terms, 2);
+    return combine_by<combine_op<R, 4>>(d, x, y, terms, n_terms);
 }
 
 static musec_status cuda_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms,
@@ -109,8 +160,8 @@ static musec_status cuda_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term
     assert(n_terms >= 1 && n_terms <= 4);
     for (int t = 0; t < n_terms; t++)
         f64 = f64 || terms[t].out.dtype == MUSEC_F64;
-    return f64 ? combine_in<double, 2>(d, x, y, terms, n_terms)
-               : combine_in<float, 4>(d, x, y, terms, n_terms);
+    return f64 ? combine_in<double>(d, x, y, terms, n_terms)
+               : combine_in<float>(d, x, y, terms, n_terms);
 }
 
 void ms_cuda_combine_ops(ms_device_ops *table)

@@ -275,6 +275,7 @@ void ms_device_cuda_ops(ms_device_ops *table)
     *table = (ms_device_ops){ .name = "cuda" };
     ms_cuda_memory_ops(table);
     ms_cuda_gemm_ops(table);
+    ms_cuda_product_ops(table);
     ms_cuda_solver_ops(table);
     ms_cuda_element_ops(table);
     ms_cuda_combine_ops(table);

@@ -42,6 +42,10 @@ typedef struct ms_cuda {
         cudaEvent_t free; /* the upload from it is done */
     } staging[MS_CUDA_STAGING_SLOTS];
     int next_slot;
+    /* product_wgmma.cu: the driver's cuTensorMapEncodeTiled, once asked for; NULL: no such products
+     * here */
+    void (*encode)(void);
+    bool asked;
     /* each made at first use and freed by the file that it belongs to */
     struct ms_cuda_blas   *blas;     /* gemm_plan.c */
     struct ms_cuda_solver *solver;   /* solver.c */
@@ -82,7 +86,8 @@ void ms_cuda_library_ahead_end(ms_cuda *c); /* waits for the thread, if there is
 /* ---- the files: rows that each sets, what each frees ----------------------------------------- */
 
 void ms_cuda_memory_ops(ms_device_ops *table);    /* context.c: memory and queue */
-void ms_cuda_gemm_ops(ms_device_ops *table);      /* gemm.c: gemm, gemm_sym, gram */
+void ms_cuda_gemm_ops(ms_device_ops *table);      /* gemm.c: gemm */
+void ms_cuda_product_ops(ms_device_ops *table);   /* product.c: product */
 void ms_cuda_solver_ops(ms_device_ops *table);    /* solver.c: svd, eigh */
 void ms_cuda_element_ops(ms_device_ops *table);   /* element.cu: copies, factors, diagonals */
 void ms_cuda_combine_ops(ms_device_ops *table);   /* combine.cu: axpby, combine */

@@ -6,27 +6,30 @@
 /* Bits: an unsigned integer of the elements' size; what they mean does not count. */
 template <typename Bits> struct copy_bits : element_op {
     typedef Bits Real;
-    enum { N = 2, W = 16 / sizeof(Bits) };
+    enum { N = 2, READS = 1, WRITES = 2 };
     static constexpr bool turns = true;
 
-    __device__ void apply(const numbers &, Bits (&v)[N], int64_t, int64_t) const { v[1] = v[0]; }
+    __device__ void apply(const numbers &, Bits (&v)[N], const place &) const { v[1] = v[0]; }
 };
 
-template <typename R, int Width> struct convert : element_op {
+template <typename R> struct convert : element_op {
     typedef R Real;
-    enum { N = 2, W = Width };
+    enum { N = 2, READS = 1, WRITES = 2 };
     static constexpr bool turns = true;
+    template <bool Lists>
+    using Hot = in_f32<R, choice<kinds<MUSEC_F32, MUSEC_BF16>, kinds<MUSEC_F32, MUSEC_F16>,
+                                 kinds<MUSEC_BF16, MUSEC_F32>, kinds<MUSEC_F16, MUSEC_F32>>>;
 
-    __device__ void apply(const numbers &, Real (&v)[N], int64_t, int64_t) const { v[1] = v[0]; }
+    __device__ void apply(const numbers &, Real (&v)[N], const place &) const { v[1] = v[0]; }
 };
 
 static musec_status cuda_copy(ms_device *d, ms_mat x, ms_mat out)
 {
-    const element_call<2> call = { { x, out }, 1u, 2u, false, false };
+    const element_call<2> call = { { x, out }, 3u, false, false };
     assert(x.rows == out.rows && x.cols == out.cols && x.count == out.count);
     if (x.dtype != out.dtype)
-        return has_f64(call) ? run_elements(d, "copy", convert<double, 2>(), call)
-                             : run_elements(d, "copy", convert<float, 4>(), call);
+        return has_f64(call) ? run_elements(d, "copy", convert<double>(), call)
+                             : run_elements(d, "copy", convert<float>(), call);
     switch (ms_dtype_bytes(x.dtype)) {
     case 2: return run_elements(d, "copy", copy_bits<uint16_t>(), call);
     case 4: return run_elements(d, "copy", copy_bits<uint32_t>(), call);
@@ -34,37 +37,40 @@ static musec_status cuda_copy(ms_device *d, ms_mat x, ms_mat out)
     }
 }
 
-template <int Width> struct fill_op : element_op {
+typedef choice<kinds<MUSEC_F32>, kinds<MUSEC_F16>, kinds<MUSEC_BF16>> any_one; /* but float64 */
+
+struct fill_op : element_op {
     typedef double Real;
-    enum { N = 1, W = Width };
+    enum { N = 1, READS = 0, WRITES = 1 };
+    template <bool Lists> using Hot = any_one;
     double value;
 
-    __device__ void apply(const numbers &, double (&v)[N], int64_t, int64_t) const { v[0] = value; }
+    __device__ void apply(const numbers &, double (&v)[N], const place &) const { v[0] = value; }
 };
 
 static musec_status cuda_fill(ms_device *d, double value, ms_mat out)
 {
-    const element_call<1> call = { { out }, 0u, 1u, false, false };
-    fill_op<2>            two;
-    fill_op<4>            four;
-    two.value = four.value = value;
-    return has_f64(call) ? run_stacks(d, "fill", two, call) : run_stacks(d, "fill", four, call);
+    fill_op op;
+    op.value = value;
+    return run_stacks(d, "fill", op, element_call<1>{ { out }, 1u, false, false });
 }
 
 /* ---- factors --------------------------------------------------------------------------------- */
 
 /* x <- factor x */
-template <int Width> struct scale_op : element_op {
+struct scale_op : element_op {
     typedef double Real; /* 2^-300 is a factor too */
-    enum { N = 1, W = Width };
+    enum { N = 1, READS = 1, WRITES = 1 };
+    template <bool Lists> using Hot = any_one;
     number factor;
 
     struct numbers {
         double factor;
     };
-    __device__ numbers of(int64_t b, uint32_t) const { return { number_at(factor, b) }; }
-    __device__ bool    idle(const numbers &c) const { return c.factor == 1.0; }
-    __device__ void    apply(const numbers &c, double (&v)[N], int64_t, int64_t) const
+    __device__ numbers  of(int64_t b, uint32_t) const { return { number_at(factor, b) }; }
+    __device__ bool     skips() const { return true; }
+    __device__ unsigned wanted(const numbers &c) const { return c.factor == 1.0 ? 0u : ~0u; }
+    __device__ void     apply(const numbers &c, double (&v)[N], const place &) const
     {
         v[0] = times(c.factor, v[0]);
     }
@@ -72,26 +78,29 @@ template <int Width> struct scale_op : element_op {
 
 static musec_status cuda_scale(ms_device *d, ms_num factor, ms_mat x)
 {
-    const element_call<1> call = { { x }, 1u, 1u, false, factor.each.data != NULL };
-    scale_op<2>           two;
-    scale_op<4>           four;
+    scale_op op;
     if (is_constant(factor, 1.0)) return MUSEC_OK;
-    two.factor = four.factor = number_of(factor);
-    return has_f64(call) ? run_stacks(d, "scale", two, call) : run_stacks(d, "scale", four, call);
+    op.factor = number_of(factor);
+    return run_stacks(d, "scale", op,
+                      element_call<1>{ { x }, 1u, false, factor.each.data != NULL });
 }
 
 /* out <- factor x */
-template <int Width> struct prescale_op : element_op {
+struct prescale_op : element_op {
     typedef double Real;
-    enum { N = 2, W = Width };
+    enum { N = 2, READS = 1, WRITES = 2 };
     static constexpr bool turns = true;
-    const double         *factor;
+    template <bool Lists>
+    using Hot = choice<kinds<MUSEC_F32, MUSEC_F16>, kinds<MUSEC_F32, MUSEC_BF16>,
+                       kinds<MUSEC_F32, MUSEC_F32>, kinds<MUSEC_F16, MUSEC_F16>,
+                       kinds<MUSEC_BF16, MUSEC_BF16>>;
+    const double *factor;
 
     struct numbers {
         double factor;
     };
     __device__ numbers of(int64_t b, uint32_t) const { return { factor[b] }; }
-    __device__ void    apply(const numbers &c, double (&v)[N], int64_t, int64_t) const
+    __device__ void    apply(const numbers &c, double (&v)[N], const place &) const
     {
         v[1] = times(c.factor, v[0]);
     }
@@ -101,19 +110,17 @@ template <int Width> struct prescale_op : element_op {
 static musec_status cuda_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer,
                                   ms_mat *scaled)
 {
-    const element_call<2> call = { { x, buffer }, 1u, 2u, false, true };
-    prescale_op<2>        two;
-    prescale_op<4>        four;
-    two.factor = four.factor = factor.data;
-    *scaled                  = buffer;
-    return has_f64(call) ? run_stacks(d, "prescale", two, call)
-                         : run_stacks(d, "prescale", four, call);
+    prescale_op op;
+    op.factor = factor.data;
+    *scaled   = buffer;
+    return run_stacks(d, "prescale", op, element_call<2>{ { x, buffer }, 3u, false, true });
 }
 
 /* Row i times v(0, i); the column where x lies transposed. */
-template <typename R, int Width> struct scale_rows_op : element_op {
+template <typename R> struct scale_rows_op : element_op {
     typedef R Real;
-    enum { N = 1, W = Width };
+    enum { N = 1, READS = 1, WRITES = 1 };
+    template <bool Lists> using Hot = in_f32<R, choice<kinds<MUSEC_F32>>>;
     const char *factor;
     int64_t     step, stride; /* elements from one factor to the next, from matrix to matrix */
     int         size;
@@ -124,9 +131,9 @@ template <typename R, int Width> struct scale_rows_op : element_op {
         const char *factor;
     };
     __device__ numbers of(int64_t b, uint32_t) const { return { factor + b * stride * size }; }
-    __device__ void    apply(const numbers &c, Real (&v)[N], int64_t i, int64_t j) const
+    __device__ void    apply(const numbers &c, Real (&v)[N], const place &at) const
     {
-        v[0] = times(load<Real>(c.factor, (columns ? j : i) * step, dtype), v[0]);
+        v[0] = times(load<Real>(c.factor, (columns ? at.j : at.i) * step, dtype), v[0]);
     }
 };
 
@@ -145,10 +152,10 @@ static musec_status scale_rows_by(ms_device *d, const ms_mat &v, const element_c
 
 static musec_status cuda_scale_rows(ms_device *d, ms_mat v, ms_mat x)
 {
-    const element_call<1> call = { { x }, 1u, 1u, true, true };
+    const element_call<1> call = { { x }, 1u, true, true };
     assert(v.rows == 1 && v.cols == x.rows);
-    if (x.dtype == MUSEC_F64) return scale_rows_by<scale_rows_op<double, 2>>(d, v, call);
-    return scale_rows_by<scale_rows_op<float, 4>>(d, v, call);
+    if (x.dtype == MUSEC_F64) return scale_rows_by<scale_rows_op<double>>(d, v, call);
+    return scale_rows_by<scale_rows_op<float>>(d, v, call);
 }
 
 /* ---- diagonals ------------------------------------------------------------------------------- */

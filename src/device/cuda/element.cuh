@@ -4,19 +4,22 @@
  *
  *     typedef ... Real;                  its arithmetic: float, double, or an unsigned integer of
  *                                        the elements' size, where bits are moved
- *     enum { N, W };                     operands; elements that a thread takes at once, 16 bytes
- *                                        of the widest
+ *     enum { N, READS, WRITES };         operands; bit k: reads, writes operand k, if it is there
+ *     template <bool Lists> using Hot    dtypes of its operands that have kernels of their own
  *     struct numbers;                    what it needs to know of one matrix,
  *     numbers of(b, slot)                read once per block: b in the stack, slot in the launch
- *     bool idle(numbers)                 may this matrix be left alone?
- *     void apply(numbers, Real v[N], i, j)   v: operands as read, then as to be written
+ *     bool skips()                       may there be matrices of which nothing is wanted?
+ *     unsigned wanted(numbers)           bit k: operand k of this matrix is written, if any is
+ *     void apply(numbers, Real v[N], place)   v: operands as read, then as to be written
  *
- * A matrix is the row of its rows * cols elements, cut into chunks; a block does one chunk of one
- * matrix.  Where all operands are dense, or all rows are whole vectors, and all begin where vectors
- * may, a thread loads UNROLL vectors of each operand before it uses the first; otherwise elements
- * go one by one, which reads any layout, also one that is transposed in some operands only.  Both
- * call the same apply, and products and sums are spelt out as instructions, so that the compiler
- * does not fuse them here and leave them there: the bits do not depend on the layout. */
+ * Where all rows are whole vectors, or all operands are dense and so one row, and all begin where
+ * vectors may, a block does a chunk of one matrix: a thread loads `in_flight` vectors of each
+ * operand, then what `of` wants, and only then uses the first, so that a block waits for the memory
+ * once.  A thread has 16 to 32 elements; what it does besides them is counted in instructions, so
+ * the host looks at layouts, and divides.  Other layouts, also such that are transposed in some
+ * operands only, go element by element.  Both call the same apply, and products and sums are spelt
+ * out as instructions, so that the compiler does not fuse them here and leave them there: the bits
+ * depend neither on the layout nor on what a kernel knows of dtypes. */
 #ifndef MS_DEVICE_CUDA_ELEMENT_CUH
 #define MS_DEVICE_CUDA_ELEMENT_CUH
 
@@ -24,7 +27,7 @@
 
 enum {
     ELEMENT_THREADS = 256,
-    ELEMENT_VECTORS = 4,  /* that a thread does, so a chunk is 256 * 4 vectors */
+    ELEMENT_EACH    = 16, /* elements of a thread, where they go one by one */
     TURN            = 32, /* the side of a square that is transposed */
     TURN_THREADS    = 256,
 };
@@ -46,6 +49,11 @@ static __device__ inline double root(double x) { return __dsqrt_rn(x); }
 static __device__ inline float  ratio(float a, float b) { return __fdiv_rn(a, b); }
 static __device__ inline double ratio(double a, double b) { return __ddiv_rn(a, b); }
 
+template <typename Real> static __device__ inline constexpr musec_dtype own_dtype()
+{
+    return sizeof(Real) == 8 ? MUSEC_F64 : MUSEC_F32;
+}
+
 /* x as it would be read back after being stored as dtype */
 template <typename Real> static __device__ inline Real as_stored(Real x, musec_dtype dtype)
 {
@@ -57,133 +65,167 @@ template <typename Real> static __device__ inline Real as_stored(Real x, musec_d
     }
 }
 
-/* ---- one element, vectors of elements -------------------------------------------------------- */
+/* ---- dtypes that kernels know ---------------------------------------------------------------- */
 
-template <typename Op, bool Lists>
-static __device__ inline void do_element(const Op &op, const typename Op::numbers &c,
-                                         const operands<Op::N, Lists> &a, const view (&v)[Op::N],
-                                         int64_t                       e)
-{
-    typename Op::Real x[Op::N] = {};
-    int64_t           i, j;
-    position_of(e, a.cols, a.elems, &i, &j);
-#pragma unroll
-    for (int k = 0; k < Op::N; k++)
-        if (a.reads >> k & 1u) x[k] = load_one<typename Op::Real>(v[k], i, j);
-    op.apply(c, x, i, j);
-#pragma unroll
-    for (int k = 0; k < Op::N; k++)
-        if (a.writes >> k & 1u) store_one(v[k], i, j, x[k]);
-}
-
-/* r: operands as read, then as to be written; the first element is at (i, j), the last may be in
- * the next row */
-template <typename Op>
-static __device__ inline void apply_vector(const Op &op, const typename Op::numbers &c,
-                                           unsigned reads, unsigned writes, const view (&v)[Op::N],
-                                           raw_vector (&r)[Op::N], int64_t cols, int64_t i,
-                                           int64_t j)
-{
-    typename Op::Real x[Op::N][Op::W] = {}, one[Op::N];
-#pragma unroll
-    for (int k = 0; k < Op::N; k++)
-        if (reads >> k & 1u) unpack(r[k], v[k].dtype, x[k]);
-#pragma unroll
-    for (int w = 0; w < Op::W; w++) {
-#pragma unroll
-        for (int k = 0; k < Op::N; k++)
-            one[k] = x[k][w];
-        op.apply(c, one, i, j);
-        if (++j == cols) j = 0, i++;
-#pragma unroll
-        for (int k = 0; k < Op::N; k++)
-            x[k][w] = one[k];
+template <int... K> struct kinds { /* of each operand */
+    static __host__ __device__ constexpr int of(int k)
+    {
+        const int all[] = { K... };
+        return all[k];
     }
-#pragma unroll
-    for (int k = 0; k < Op::N; k++)
-        if (writes >> k & 1u) r[k] = pack(x[k], v[k].dtype);
+    static __host__ __device__ constexpr int bytes() /* of an element of the widest */
+    {
+        int most = 0;
+        for (int one : { K... })
+            most = kind_bytes(one) > most ? kind_bytes(one) : most;
+        return most;
+    }
+};
+
+struct any_kinds {
+    static __host__ __device__ constexpr int of(int) { return ANY; }
+    static __host__ __device__ constexpr int bytes() { return 0; }
+};
+
+/* The first that fits is taken, else any_kinds. */
+template <typename... Kinds> struct choice;
+
+/* That of an op whose arithmetic is float64 only where an operand is. */
+template <typename Real, typename Choice>
+using in_f32 = typename std::conditional<sizeof(Real) == 4, Choice, choice<>>::type;
+
+/* Elements of a vector: 16 bytes of the widest operand. */
+template <typename Op, typename Kinds> static __host__ __device__ constexpr int width_of()
+{
+    return 16 / (Kinds::bytes() > 0 ? Kinds::bytes() : (int)sizeof(typename Op::Real));
 }
 
-/* The first n vectors from element `start` on. */
-template <typename Op, bool Lists>
-static __device__ inline void do_vectors(const Op &op, const typename Op::numbers &c,
-                                         const operands<Op::N, Lists> &a, const view (&v)[Op::N],
-                                         int64_t start, int n, bool dense)
+template <typename Op> static __host__ __device__ constexpr int in_flight()
 {
-    constexpr int UNROLL = Op::N <= 3 ? ELEMENT_VECTORS : ELEMENT_VECTORS / 2;
-    for (int first = (int)threadIdx.x; first < n; first += ELEMENT_THREADS * UNROLL) {
-        raw_vector r[UNROLL][Op::N];
-        int64_t    i[UNROLL], j[UNROLL]; /* where all is dense, there is one row */
+    int reads = 0;
+    for (int k = 0; k < Op::N; k++)
+        reads += (int)Op::READS >> k & 1;
+    return reads <= 2 ? 4 : 2;
+}
+
+template <typename Kinds, int K> static __device__ inline bool is_there(unsigned there)
+{
+    if constexpr (Kinds::of(K) == ANY) return (there >> K & 1u) != 0;
+    return Kinds::of(K) != NONE;
+}
+
+template <typename Kinds, int K> static __device__ inline int size_in(const view &v)
+{
+    return Kinds::of(K) > 0 ? kind_bytes(Kinds::of(K)) : v.size;
+}
+
+template <int K> struct nth { /* a number that is a constant in a function's argument too */
+    __host__ __device__ constexpr operator int() const { return K; }
+};
+
+/* f(nth k) for each operand k whose bit is set in Mask */
+template <unsigned Mask, int N, int K = 0, typename F>
+static __device__ inline void each_operand(const F &f)
+{
+    if constexpr (K < N) {
+        if constexpr ((Mask >> K & 1u) != 0) f(nth<K>());
+        each_operand<Mask, N, K + 1>(f);
+    }
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+struct place { /* of an element in the matrix as it lies */
+    int64_t i, j;
+    bool    diagonal;
+};
+
+/* Rows of a.cols vectors, in chunks of ELEMENT_THREADS * in_flight.  A row is at most 2^31 vectors
+ * long, and so is a matrix; where an op asks for places, a row has at most 2^31 elements. */
+template <typename Op, typename Kinds, bool Lists>
+static __global__ void __launch_bounds__(ELEMENT_THREADS)
+    vector_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
+{
+    constexpr int  W = width_of<Op, Kinds>(), UNROLL = in_flight<Op>();
+    const uint32_t slot  = quotient(blockIdx.x, a.chunks);
+    const uint32_t first = (blockIdx.x - slot * a.chunks.by) * ELEMENT_THREADS * UNROLL;
+    const uint32_t n     = (uint32_t)a.elems; /* vectors */
+    raw_vector     r[UNROLL][Op::N];
+    uint32_t       i[UNROLL], j[UNROLL]; /* j in vectors */
+    view           v[Op::N];
+
+    if (op.skips() && (op.wanted(op.of(a.first + slot, slot)) & Op::WRITES) == 0) return;
+    each_operand<Op::READS | Op::WRITES, Op::N>([&](auto k) { v[k] = view_of(a, k, slot); });
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            const int at = first + u * ELEMENT_THREADS;
-            i[u]         = 0;
-            j[u]         = start + (int64_t)at * Op::W;
-            if (at >= n) continue;
-            if (!dense) position_of(j[u], a.cols, a.elems, &i[u], &j[u]);
+    for (int u = 0; u < UNROLL; u++) {
+        const uint32_t at = first + threadIdx.x + u * ELEMENT_THREADS;
+        i[u]              = quotient(at, a.row);
+        j[u]              = at - i[u] * a.row.by;
+        if (at >= n) continue;
+        each_operand<Op::READS, Op::N>([&](auto k) {
+            const int size = size_in<Kinds, k>(v[k]);
+            if (is_there<Kinds, k>(a.there))
+                r[u][k] =
+                    load_raw(v[k].data + (i[u] * v[k].ld + (int64_t)j[u] * W) * size, W * size);
+        });
+    }
+    const auto     c      = op.of(a.first + slot, slot);
+    const unsigned wanted = op.wanted(c);
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        typename Op::Real x[Op::N][W] = {}, one[Op::N];
+        const int         diagonal    = (int)(i[u] - j[u] * W); /* which of the vector is on it */
+        if (first + threadIdx.x + u * ELEMENT_THREADS >= n) continue;
+        each_operand<Op::READS, Op::N>([&](auto k) {
+            if (is_there<Kinds, k>(a.there)) unpack<Kinds::of(k)>(r[u][k], v[k].dtype, x[k]);
+        });
+#pragma unroll
+        for (int w = 0; w < W; w++) {
 #pragma unroll
             for (int k = 0; k < Op::N; k++)
-                if (a.reads >> k & 1u)
-                    r[u][k] = load_raw(v[k].data + (i[u] * v[k].ld + j[u]) * v[k].size,
-                                       Op::W * v[k].size);
-        }
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            int64_t row = i[u], col = j[u];
-            if (first + u * ELEMENT_THREADS >= n) continue;
-            if (dense && a.positions) position_of(j[u], a.cols, a.elems, &row, &col);
-            apply_vector(op, c, a.reads, a.writes, v, r[u], a.cols, row, col);
+                one[k] = x[k][w];
+            op.apply(c, one, place{ i[u], (int64_t)j[u] * W + w, w == diagonal });
 #pragma unroll
             for (int k = 0; k < Op::N; k++)
-                if (a.writes >> k & 1u)
-                    store_raw(v[k].data + (i[u] * v[k].ld + j[u]) * v[k].size, Op::W * v[k].size,
-                              r[u][k]);
+                x[k][w] = one[k];
         }
+        each_operand<Op::WRITES, Op::N>([&](auto k) {
+            const int size = size_in<Kinds, k>(v[k]);
+            if (is_there<Kinds, k>(a.there) && (wanted >> k & 1u) != 0)
+                store_raw(v[k].data + (i[u] * v[k].ld + (int64_t)j[u] * W) * size, W * size,
+                          pack<Kinds::of(k)>(x[k], v[k].dtype));
+        });
     }
 }
 
-/* Is every vector of W elements in one piece, and where it may be loaded at once?  *dense: all rows
- * follow one another. */
-template <int N, int W, bool Lists>
-static __device__ inline bool are_vectors(const operands<N, Lists> &a, const view (&v)[N],
-                                          bool                     *dense)
-{
-    bool aligned = true, whole = a.cols % W == 0;
-    *dense = true;
-#pragma unroll
-    for (int k = 0; k < N; k++) {
-        if (((a.reads | a.writes) >> k & 1u) == 0) continue;
-        aligned =
-            aligned && !v[k].trans && ((uintptr_t)v[k].data & (uintptr_t)(W * v[k].size - 1)) == 0;
-        whole  = whole && v[k].ld % W == 0;
-        *dense = *dense && (v[k].ld == a.cols || a.rows == 1);
-    }
-    return aligned && (*dense || whole);
-}
-
+/* Any layout and dtype. */
 template <typename Op, bool Lists>
 static __global__ void __launch_bounds__(ELEMENT_THREADS)
     element_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
 {
-    constexpr int  CHUNK = ELEMENT_THREADS * ELEMENT_VECTORS * Op::W;
-    const uint32_t slot  = blockIdx.x / a.chunks;
-    const int64_t  start = (int64_t)(blockIdx.x - slot * a.chunks) * CHUNK;
-    const int      n     = a.elems - start < CHUNK ? (int)(a.elems - start) : CHUNK;
-    const auto     c     = op.of(a.first + slot, slot);
-    int            done  = 0;
-    bool           dense;
-    view           v[Op::N];
+    constexpr int64_t CHUNK  = ELEMENT_THREADS * ELEMENT_EACH;
+    const uint32_t    slot   = quotient(blockIdx.x, a.chunks);
+    const int64_t     start  = (int64_t)(blockIdx.x - slot * a.chunks.by) * CHUNK;
+    const int64_t     end    = start + CHUNK < a.elems ? start + CHUNK : a.elems;
+    const auto        c      = op.of(a.first + slot, slot);
+    const unsigned    wanted = op.wanted(c);
+    view              v[Op::N];
 
-    if (op.idle(c)) return;
-#pragma unroll
-    for (int k = 0; k < Op::N; k++)
-        v[k] = view_of(a, k, slot);
-    if (are_vectors<Op::N, Op::W>(a, v, &dense)) {
-        do_vectors(op, c, a, v, start, n / Op::W, dense);
-        done = n / Op::W * Op::W;
+    if ((wanted & Op::WRITES) == 0) return;
+    each_operand<Op::READS | Op::WRITES, Op::N>([&](auto k) { v[k] = view_of(a, k, slot); });
+    for (int64_t e = start + threadIdx.x; e < end; e += ELEMENT_THREADS) {
+        typename Op::Real x[Op::N] = {};
+        int64_t           i, j;
+        position_of(e, a.cols, a.elems, &i, &j);
+        each_operand<Op::READS, Op::N>([&](auto k) {
+            if (is_there<any_kinds, k>(a.there)) x[k] = load_one<typename Op::Real>(v[k], i, j);
+        });
+        op.apply(c, x, place{ i, j, i == j });
+        each_operand<Op::WRITES, Op::N>([&](auto k) {
+            if (is_there<any_kinds, k>(a.there) && (wanted >> k & 1u) != 0)
+                store_one(v[k], i, j, x[k]);
+        });
     }
-    for (int at = done + (int)threadIdx.x; at < n; at += ELEMENT_THREADS)
-        do_element(op, c, a, v, start + at);
 }
 
 /* Operand 1, upright, from operand 0, which lies transposed: squares go through shared memory, so
@@ -194,7 +236,8 @@ static __global__ void __launch_bounds__(TURN_THREADS)
 {
     constexpr int                ROWS = TURN_THREADS / TURN, STEPS = TURN / ROWS; /* rows at once */
     __shared__ typename Op::Real square[TURN][TURN + 1];
-    const uint32_t               slot = blockIdx.x / a.chunks, at = blockIdx.x - slot * a.chunks;
+    const uint32_t               slot = quotient(blockIdx.x, a.chunks);
+    const uint32_t               at   = blockIdx.x - slot * a.chunks.by;
     const int64_t i0 = (int64_t)(at / a.across) * TURN, j0 = (int64_t)(at % a.across) * TURN;
     const int     x = (int)threadIdx.x % TURN, y = (int)threadIdx.x / TURN;
     const view    from = view_of(a, 0, slot), to = view_of(a, 1, slot);
@@ -214,24 +257,23 @@ static __global__ void __launch_bounds__(TURN_THREADS)
         const int64_t i = i0 + y + s * ROWS, j = j0 + x;
         if (i >= a.rows || j >= a.cols) continue;
         typename Op::Real v[Op::N] = { square[x][y + s * ROWS] };
-        op.apply(c, v, i, j);
+        op.apply(c, v, place{ i, j, i == j });
         store_one(to, i, j, v[1]);
     }
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* What an op is called with.  An operand that is in neither mask is absent. */
-template <int N> struct element_call {
+template <int N> struct element_call { /* what an op is called with */
     ms_mat   mat[N];
-    unsigned reads, writes;
-    bool     positions; /* apply looks at i and j, which are those of the matrices as they lie */
+    unsigned there;     /* bit k: operand k is */
+    bool     positions; /* apply looks at where an element is */
     bool     by_matrix; /* or at the numbers of the matrix */
 };
 
 template <int N> static bool is_there(const element_call<N> &x, int k)
 {
-    return ((x.reads | x.writes) >> k & 1u) != 0;
+    return (x.there >> k & 1u) != 0;
 }
 
 template <int N> static int first_there(const element_call<N> &x)
@@ -257,11 +299,11 @@ template <int N> static bool has_f64(const element_call<N> &x)
 }
 
 /* Turns operands over if all are transposed, or, of an op that can transpose, what it writes; makes
- * one long matrix of a stack without gaps. */
+ * one long matrix of a stack without gaps, and one row of dense matrices. */
 template <typename Op> static void simplify(element_call<Op::N> *x)
 {
     constexpr int N    = Op::N;
-    bool          over = true, flat = !x->positions && !x->by_matrix;
+    bool          over = true, dense = !x->positions, flat = !x->by_matrix;
     for (int k = 0; k < N; k++)
         if (is_there(*x, k)) over = over && x->mat[k].trans;
     if constexpr (Op::turns) over = x->mat[1].trans;
@@ -269,21 +311,91 @@ template <typename Op> static void simplify(element_call<Op::N> *x)
         ms_mat *m = &x->mat[k];
         if (!is_there(*x, k)) continue;
         if (over) *m = ms_t(*m);
-        flat = flat && !m->trans && m->places == NULL && m->ld == m->cols &&
-               (m->count == 1 || m->stride == m->rows * m->cols);
+        dense = dense && !m->trans && (m->ld == m->cols || m->rows == 1);
+        for (int64_t b = 0; dense && m->places != NULL && b < m->count; b++)
+            dense = m->places[b].ld == m->cols || m->rows == 1;
+        flat = flat && m->places == NULL && (m->count == 1 || m->stride == m->rows * m->cols);
     }
-    for (int k = 0; k < N && flat; k++) {
-        x->mat[k].rows *= x->mat[k].count;
-        x->mat[k].count = 1;
+    for (int k = 0; k < N && dense; k++) {
+        ms_mat *m = &x->mat[k];
+        m->cols *= m->rows * (flat ? m->count : 1);
+        m->rows = 1;
+        if (flat) m->count = 1;
     }
 }
+
+/* May vectors of W elements of matrix m be loaded at once? */
+static inline bool is_aligned(const ms_mat &m, int W)
+{
+    const int64_t bytes = (int64_t)ms_dtype_bytes(m.dtype) * W;
+    if (m.trans || (m.rows > 1 && m.places == NULL && m.ld % W != 0)) return false;
+    if (m.places == NULL)
+        return (uintptr_t)m.data % (uintptr_t)bytes == 0 && (m.count == 1 || m.stride % W == 0);
+    for (int64_t b = 0; b < m.count; b++)
+        if ((uintptr_t)m.places[b].data % (uintptr_t)bytes != 0 ||
+            (m.rows > 1 && m.places[b].ld % W != 0))
+            return false;
+    return true;
+}
+
+template <int N> static bool are_vectors(const element_call<N> &x, int W)
+{
+    const ms_mat &shape = x.mat[first_there(x)];
+    if (shape.cols % W != 0 || shape.rows * (shape.cols / W) > INT32_MAX ||
+        (x.positions && shape.cols > INT32_MAX))
+        return false;
+    for (int k = 0; k < N; k++)
+        if (is_there(x, k) && !is_aligned(x.mat[k], W)) return false;
+    return true;
+}
+
+template <typename Kinds, int N> static bool is_of(const element_call<N> &x)
+{
+    for (int k = 0; k < N; k++)
+        if (is_there(x, k) ? x.mat[k].dtype != Kinds::of(k) : Kinds::of(k) != NONE) return false;
+    return true;
+}
+
+template <typename Op, bool Lists>
+static unsigned set_chunks(operands<Op::N, Lists> *a, int64_t count, int64_t per_chunk)
+{
+    a->chunks = divisor_of((a->elems - 1) / per_chunk + 1);
+    assert(count <= INT32_MAX / (int64_t)a->chunks.by);
+    return (unsigned)(count * a->chunks.by);
+}
+
+/* With what is known of the operands' dtypes; false: they do not lie in vectors. */
+template <typename Kinds, typename Op, bool Lists>
+static bool launch_vectors(ms_device *d, const Op &op, const element_call<Op::N> &x,
+                           operands<Op::N, Lists> *a)
+{
+    constexpr int W = width_of<Op, Kinds>();
+    if (!are_vectors(x, W)) return false;
+    a->row   = divisor_of(a->cols / W);
+    a->elems = a->rows * (a->cols / W);
+    const unsigned blocks =
+        set_chunks<Op>(a, x.mat[first_there(x)].count, ELEMENT_THREADS * in_flight<Op>());
+    vector_k<Op, Kinds, Lists><<<blocks, ELEMENT_THREADS, 0, ms_cuda_of(d)->stream>>>(op, *a);
+    return true;
+}
+
+template <typename... Kinds> struct choice {
+    template <typename Op, bool Lists>
+    static bool launch(ms_device *d, const Op &op, const element_call<Op::N> &x,
+                       operands<Op::N, Lists> *a)
+    {
+        bool       done = false; /* the first that fits decides, if it lies in vectors or not */
+        const bool found =
+            ((is_of<Kinds>(x) && (done = launch_vectors<Kinds>(d, op, x, a), true)) || ...);
+        return found ? done : launch_vectors<any_kinds>(d, op, x, a);
+    }
+};
 
 /* One launch: of all matrices, or of as many as a launch has places for. */
 template <bool Lists, typename Op>
 static musec_status launch_elements(ms_device *d, const char *name, const Op &op,
                                     const element_call<Op::N> &x, int64_t first)
 {
-    constexpr int64_t      CHUNK = ELEMENT_THREADS * ELEMENT_VECTORS * Op::W;
     const ms_mat          &shape = x.mat[first_there(x)];
     const ms_mat_place    *lists[2];
     int                    n_lists = 0;
@@ -294,21 +406,21 @@ static musec_status launch_elements(ms_device *d, const char *name, const Op &op
     for (int k = 0; k < Op::N; k++)
         if (is_there(x, k)) set_operand(&a, k, x.mat[k], lists, &n_lists);
     a.rows = shape.rows, a.cols = shape.cols, a.elems = shape.rows * shape.cols;
-    a.first = first, a.reads = x.reads, a.writes = x.writes, a.positions = x.positions;
+    a.first = first, a.there = x.there;
     if (a.elems == 0 || shape.count == 0) return MUSEC_OK;
     if constexpr (Op::turns) {
         if (x.mat[0].trans) {
-            a.across = (uint32_t)((a.cols - 1) / TURN + 1);
-            a.chunks = (uint32_t)((a.rows - 1) / TURN + 1) * a.across;
-            assert(shape.count <= INT32_MAX / (int64_t)a.chunks);
-            turn_k<Op, Lists>
-                <<<(unsigned)(shape.count * a.chunks), TURN_THREADS, 0, stream>>>(op, a);
+            a.across              = (uint32_t)((a.cols - 1) / TURN + 1);
+            a.elems               = ((a.rows - 1) / TURN + 1) * a.across; /* squares */
+            const unsigned blocks = set_chunks<Op>(&a, shape.count, 1);
+            turn_k<Op, Lists><<<blocks, TURN_THREADS, 0, stream>>>(op, a);
             return launched(d, name);
         }
     }
-    a.chunks = (uint32_t)((a.elems - 1) / CHUNK + 1);
-    assert(shape.count <= INT32_MAX / (int64_t)a.chunks);
-    element_k<Op, Lists><<<(unsigned)(shape.count * a.chunks), ELEMENT_THREADS, 0, stream>>>(op, a);
+    if (!Op::template Hot<Lists>::launch(d, op, x, &a)) {
+        const unsigned blocks = set_chunks<Op>(&a, shape.count, ELEMENT_THREADS * ELEMENT_EACH);
+        element_k<Op, Lists><<<blocks, ELEMENT_THREADS, 0, stream>>>(op, a);
+    }
     return launched(d, name);
 }
 
@@ -347,12 +459,14 @@ static musec_status run_elements(ms_device *d, const char *name, const Op &op,
     return run_lists(d, name, op, x, [](Op *, int64_t, int64_t) {});
 }
 
-struct element_op {                      /* what most ops have in common */
-    static constexpr bool turns = false; /* has operand 1 made of operand 0: may be transposed */
+struct element_op {                          /* what most ops have in common */
+    static constexpr bool turns     = false; /* makes operand 1 of operand 0: may be transposed */
+    template <bool Lists> using Hot = choice<>;
 
     struct numbers {};
-    __device__ numbers                          of(int64_t, uint32_t) const { return {}; }
-    template <typename Numbers> __device__ bool idle(const Numbers &) const { return false; }
+    __device__ numbers                              of(int64_t, uint32_t) const { return {}; }
+    __device__ bool                                 skips() const { return false; }
+    template <typename Numbers> __device__ unsigned wanted(const Numbers &) const { return ~0u; }
 };
 
 #endif

@@ -1,13 +1,9 @@
-/* gemm.c - products: the rows of the table, and the cases that are no product.
+/* gemm.c - products: the row of the table, and the cases that are no product.
  *
  * A transposed c is the transposed product, b^T a^T; an empty sum leaves beta c; a long stack goes
  * in pieces.  What remains cuBLASLt does (gemm_plan.c), or where it has no algorithm for such
- * operands (a 16-bit matrix at an odd address or of odd width) a kernel of our own (gemm_any.cu).
- *
- * Symmetric products are computed in full: cuBLASLt computes no triangle.  Element (i, j) and
- * element (j, i) of x x^T are sums of the same numbers, and equal where a kernel sums both in one
- * order, as most do; those that cut the sum at places which depend on the tile do not.  So the
- * lower triangle is copied onto the upper one. */
+ * operands (a 16-bit matrix at an odd address or of odd width) a kernel of our own
+ * (gemm_any.cu). */
 #include "device/cuda/gemm.h"
 
 #include <assert.h>
@@ -42,25 +38,4 @@ done:
     return st;
 }
 
-static musec_status cuda_gemm_sym(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta,
-                                  ms_mat c)
-{
-    musec_status st = MUSEC_OK;
-    assert(c.rows == c.cols);
-    TRY(cuda_gemm(d, alpha, a, b, beta, c));
-    TRY(ms_cuda_mirror(d, c));
-done:
-    return st;
-}
-
-static musec_status cuda_gram(ms_device *d, ms_mat x, ms_mat c)
-{
-    return cuda_gemm_sym(d, 1.0, x, ms_t(x), 0.0, c);
-}
-
-void ms_cuda_gemm_ops(ms_device_ops *table)
-{
-    table->gemm     = cuda_gemm;
-    table->gemm_sym = cuda_gemm_sym;
-    table->gram     = cuda_gram;
-}
+void ms_cuda_gemm_ops(ms_device_ops *table) { table->gemm = cuda_gemm; }

@@ -1,14 +1,15 @@
-/* gemm_any.cu - products of any operands, and the mirror of a triangle.
+/* gemm_any.cu - products of any operands, the mirror of a triangle, and what rides on a product.
  *
  * The product is for what cuBLASLt does not serve, so it is plain: a block computes a TILE x TILE
  * part of c from slices of SLICE columns of a and rows of b in shared memory, a thread a part of
  * EACH x EACH.  Sums run over k in order, in float for operands of at most 32 bits, else in double;
  * so the result depends on nothing but the operands, and that of x x^T is exactly symmetric. */
-#include "device/cuda/gemm.h"
-#include "device/cuda/kernel.cuh"
+#include "device/cuda/operand.cuh"
+#include "device/cuda/product.h"
 
 enum { TILE = 64, SLICE = 16, EACH = 4, ACROSS = TILE / EACH, THREADS = ACROSS * ACROSS };
 enum { MIRROR = 32, MIRROR_ROWS = 8 };
+enum { FINISH = 256, CHUNK = 32 * FINISH }; /* threads; elements that a block finishes */
 
 struct strided { /* element (i, j) of matrix b: data[b*stride + i*row + j*col] */
     void       *data;
@@ -113,6 +114,110 @@ template <typename Word> static __global__ void mirror_kernel(const tiled_square
         __syncthreads();
     }
 }
+
+/* ---- what rides on a product ----------------------------------------------------------------- */
+
+struct finishing {
+    strided       ab, z, c; /* z.data NULL: none */
+    int64_t       m, n, chunks;
+    number        alpha, beta, diag;
+    const double *when;
+    double       *sumsq, *trace; /* (count, chunks) */
+    bool          symmetric;
+};
+
+/* A block takes a chunk of a matrix of c.  Symmetric: z is read on and below the diagonal alone, so
+ * that c is exactly symmetric as ab is; z is not c then. */
+template <typename Real>
+static __global__ void __launch_bounds__(FINISH) finish_kernel(const finishing f)
+{
+    __shared__ double room[32];
+    const int64_t     b = blockIdx.x / f.chunks, chunk = blockIdx.x % f.chunks;
+    const int64_t     last = (chunk + 1) * CHUNK < f.m * f.n ? (chunk + 1) * CHUNK : f.m * f.n;
+    if (f.when != NULL && f.when[b] == 0.0) return;
+    const Real alpha = (Real)number_at(f.alpha, b), diag = (Real)number_at(f.diag, b);
+    const Real beta  = f.z.data != NULL ? (Real)number_at(f.beta, b) : (Real)0;
+    double     sumsq = 0.0, trace = 0.0;
+
+    for (int64_t e = chunk * CHUNK + threadIdx.x; e < last; e += FINISH) {
+        const int64_t i = e / f.n, j = e % f.n;
+        Real          v = alpha *
+                 load<Real>(f.ab.data, b * f.ab.stride + i * f.ab.row + j * f.ab.col, f.ab.dtype);
+        if (f.z.data != NULL) {
+            const bool    turned = f.symmetric && i < j;
+            const int64_t x = turned ? j : i, y = turned ? i : j;
+            v += beta * load<Real>(f.z.data, b * f.z.stride + x * f.z.row + y * f.z.col, f.z.dtype);
+        }
+        if (i == j) v += diag, trace += (double)v;
+        sumsq = fma((double)v, (double)v, sumsq);
+        store(f.c.data, b * f.c.stride + i * f.c.row + j * f.c.col, f.c.dtype, v);
+    }
+    if (f.sumsq != NULL) sumsq = block_sum(sumsq, room);
+    if (f.trace != NULL) trace = block_sum(trace, room);
+    if (threadIdx.x == 0 && f.sumsq != NULL) f.sumsq[blockIdx.x] = sumsq;
+    if (threadIdx.x == 0 && f.trace != NULL) f.trace[blockIdx.x] = trace;
+}
+
+static __global__ void __launch_bounds__(WARP)
+    sums_kernel(const double *part, int64_t parts, const double *when, double *out)
+{
+    double sum = 0.0;
+    if (when != NULL && when[blockIdx.x] == 0.0) return;
+    for (int64_t t = threadIdx.x; t < parts; t += WARP)
+        sum += part[blockIdx.x * parts + t];
+    sum = warp_sum(sum);
+    if (threadIdx.x == 0) out[blockIdx.x] = sum;
+}
+
+musec_status ms_cuda_product_sums(ms_device *d, const double *part, int64_t parts, ms_vec when,
+                                  ms_vec out)
+{
+    if (out.data == NULL) return MUSEC_OK;
+    sums_kernel<<<(unsigned)out.count, WARP, 0, ms_cuda_of(d)->stream>>>(part, parts, when.data,
+                                                                         out.data);
+    return launched(d, "product");
+}
+
+musec_status ms_cuda_product_finish(ms_device *d, const ms_product *p, ms_mat ab)
+{
+    const ms_mark mark    = ms_arena_mark(&d->scratch);
+    ms_vec        part[2] = {};
+    finishing     f       = {};
+    musec_status  st      = MUSEC_OK;
+    f.ab                  = strided_of(ab);
+    f.c                   = strided_of(p->c);
+    f.z                   = strided_of(p->z);
+    f.m                   = p->c.rows;
+    f.n                   = p->c.cols;
+    f.chunks              = (f.m * f.n - 1) / CHUNK + 1;
+    f.alpha               = number_of(p->alpha);
+    f.beta                = number_of(p->beta);
+    f.diag                = number_of(p->diag);
+    f.when                = p->when.data;
+    f.symmetric           = p->symmetric;
+    assert(p->c.count <= INT32_MAX / f.chunks);
+    if (p->sumsq.data != NULL) st = ms_scratch_vec(d, p->c.count * f.chunks, &part[0]);
+    if (p->trace.data != NULL && st == MUSEC_OK)
+        st = ms_scratch_vec(d, p->c.count * f.chunks, &part[1]);
+    f.sumsq = part[0].data;
+    f.trace = part[1].data;
+
+    const unsigned     blocks = (unsigned)(p->c.count * f.chunks);
+    const cudaStream_t stream = ms_cuda_of(d)->stream;
+    if (st == MUSEC_OK) {
+        if (ab.dtype == MUSEC_F64)
+            finish_kernel<double><<<blocks, FINISH, 0, stream>>>(f);
+        else
+            finish_kernel<float><<<blocks, FINISH, 0, stream>>>(f);
+        st = launched(d, "product");
+    }
+    if (st == MUSEC_OK) st = ms_cuda_product_sums(d, f.sumsq, f.chunks, p->when, p->sumsq);
+    if (st == MUSEC_OK) st = ms_cuda_product_sums(d, f.trace, f.chunks, p->when, p->trace);
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
 
 template <typename Word> static void launch_mirror(ms_device *d, const tiled_square &s, void *c)
 {

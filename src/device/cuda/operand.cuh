@@ -45,14 +45,36 @@ struct operand {
     int         list; /* which of the launch's lists says where it lies; -1: none */
 };
 
+/* n / by for n < 2^31, without dividing: with 2^(s-1) < by <= 2^s and factor the first integer
+ * above 2^(31+s) / by, the error factor by - 2^(31+s) is at most 2^s, and n factor / 2^(31+s)
+ * has the same integer part as n / by. */
+struct divisor {
+    uint32_t by, factor, shift; /* shift: s - 1 */
+};
+
+static inline divisor divisor_of(int64_t by)
+{
+    uint32_t s = 0;
+    assert(by >= 1 && by <= INT32_MAX);
+    while (((int64_t)1 << s) < by)
+        s++;
+    const uint64_t factor = ((uint64_t)1 << (31 + s)) / (uint64_t)by + 1;
+    return { (uint32_t)by, (uint32_t)factor, s - 1 };
+}
+
+static __device__ inline uint32_t quotient(uint32_t n, const divisor &d)
+{
+    return d.by == 1 ? n : __umulhi(n, d.factor) >> d.shift;
+}
+
 template <int N, bool Lists> struct operands {
     operand  of[N];
     int64_t  rows, cols, elems; /* of each matrix */
     int64_t  first;             /* of the launch in the stack */
-    uint32_t chunks;            /* of each matrix: blocks */
+    divisor  chunks;            /* of each matrix: blocks */
+    divisor  row;               /* vectors of it */
     uint32_t across;            /* squares in a row, where matrices are transposed */
-    unsigned reads, writes;     /* bit k: operand k */
-    bool     positions;         /* apply needs i and j */
+    unsigned there;             /* bit k: operand k is */
 
     ms_mat_place place[Lists ? 2 : 1][Lists ? MS_CUDA_LIST : 1];
 };
@@ -158,6 +180,22 @@ template <typename Real> static __device__ inline Real value_of(uint64_t bits, m
 
 /* ---- vectors --------------------------------------------------------------------------------- */
 
+/* What a kernel knows of an operand's dtype when it is compiled: all, or that it is absent, or
+ * nothing.  A pass over 16-bit numbers has some 27 instructions per element before it, not the
+ * memory, sets the pace, so it cannot ask. */
+enum { ANY = 0, NONE = -1 };
+
+/* Kind as a dtype, where it says; the operand's own where it does not. */
+template <int Kind> static __device__ inline musec_dtype dtype_as(musec_dtype dtype)
+{
+    return Kind == ANY ? dtype : (musec_dtype)Kind;
+}
+
+static __host__ __device__ constexpr int kind_bytes(int kind)
+{
+    return kind == MUSEC_F64 ? 8 : kind == MUSEC_F32 ? 4 : kind > 0 ? 2 : 0;
+}
+
 /* What lies in memory, up to 16 bytes.  It is loaded as it is and understood later: a conversion
  * right after a load would wait for it before the next load. */
 struct raw_vector {
@@ -189,36 +227,23 @@ static __device__ inline void store_raw(char *p, int bytes, const raw_vector &r)
         *(uint32_t *)p = r.word[0];
 }
 
-static __device__ inline unsigned short half_word(const raw_vector &r, int k)
+static __device__ inline float2 pair_from(uint32_t word, bool bf16)
 {
-    return (unsigned short)(r.word[k / 2] >> (k % 2 * 16));
+    if (bf16) return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u));
+    return __half22float2(*(const __half2 *)&word);
 }
 
-template <typename Real, int W>
-static __device__ inline void unpack(const raw_vector &r, musec_dtype dtype, Real (&x)[W])
+static __device__ inline uint32_t pair_of(float x, float y, bool bf16)
 {
-#pragma unroll
-    for (int k = 0; k < W; k++) {
-        if constexpr (sizeof(Real) == 2) {
-            x[k] = (Real)half_word(r, k);
-        } else if constexpr (std::is_same<Real, uint32_t>::value) {
-            x[k] = r.word[k];
-        } else if constexpr (std::is_same<Real, uint64_t>::value) {
-            x[k] = (uint64_t)r.word[2 * k + 1] << 32 | r.word[2 * k];
-        } else {
-            if (dtype == MUSEC_F32)
-                x[k] = (Real)__uint_as_float(r.word[k]);
-            else if (dtype == MUSEC_BF16)
-                x[k] = (Real)__uint_as_float((uint32_t)half_word(r, k) << 16);
-            else if (dtype == MUSEC_F16)
-                x[k] = (Real)__half2float(__ushort_as_half(half_word(r, k)));
-            else if constexpr (W == 2) /* there are two of them at most */
-                x[k] = (Real)__hiloint2double((int)r.word[2 * k + 1], (int)r.word[2 * k]);
-        }
-    }
+    uint32_t word;
+    if (bf16)
+        *(__nv_bfloat162 *)&word = __floats2bfloat162_rn(x, y);
+    else
+        *(__half2 *)&word = __floats2half2_rn(x, y);
+    return word;
 }
 
-template <typename Real> static __device__ inline uint32_t pair_of(Real x, Real y, bool bf16)
+static __device__ inline uint32_t pair_of(double x, double y, bool bf16)
 {
     const unsigned short low =
         bf16 ? __bfloat16_as_ushort(to_bf16(x)) : __half_as_ushort(to_f16(x));
@@ -227,25 +252,73 @@ template <typename Real> static __device__ inline uint32_t pair_of(Real x, Real 
     return (uint32_t)high << 16 | low;
 }
 
-template <typename Real, int W>
+/* W elements of r.  Kinds that cannot be, for W of them would not fit, are not asked for. */
+template <int Kind, typename Real, int W>
+static __device__ inline void unpack(const raw_vector &r, musec_dtype dtype, Real (&x)[W])
+{
+    if constexpr (std::is_integral<Real>::value) {
+#pragma unroll
+        for (int k = 0; k < W; k++) {
+            if constexpr (sizeof(Real) == 2)
+                x[k] = (Real)(r.word[k / 2] >> (k % 2 * 16));
+            else if constexpr (sizeof(Real) == 4)
+                x[k] = r.word[k];
+            else
+                x[k] = (Real)((uint64_t)r.word[2 * k + 1] << 32 | r.word[2 * k]);
+        }
+    } else {
+        const musec_dtype type = dtype_as<Kind>(dtype);
+        if (type == MUSEC_BF16 || type == MUSEC_F16) {
+#pragma unroll
+            for (int k = 0; k < W; k += 2) {
+                const float2 two = pair_from(r.word[k / 2], type == MUSEC_BF16);
+                x[k] = (Real)two.x, x[k + 1] = (Real)two.y;
+            }
+            return;
+        }
+        if constexpr (W <= 4) {
+#pragma unroll
+            for (int k = 0; k < W && type == MUSEC_F32; k++)
+                x[k] = (Real)__uint_as_float(r.word[k]);
+        }
+        if constexpr (W == 2) {
+#pragma unroll
+            for (int k = 0; k < W && type == MUSEC_F64; k++)
+                x[k] = (Real)__hiloint2double((int)r.word[2 * k + 1], (int)r.word[2 * k]);
+        }
+    }
+}
+
+template <int Kind, typename Real, int W>
 static __device__ inline raw_vector pack(const Real (&x)[W], musec_dtype dtype)
 {
     raw_vector r = { { 0, 0, 0, 0 } };
+    if constexpr (std::is_integral<Real>::value) {
 #pragma unroll
-    for (int k = 0; k < W; k++) {
-        if constexpr (sizeof(Real) == 2) {
-            r.word[k / 2] |= (uint32_t)x[k] << (k % 2 * 16);
-        } else if constexpr (std::is_same<Real, uint32_t>::value) {
-            r.word[k] = x[k];
-        } else if constexpr (std::is_same<Real, uint64_t>::value) {
-            r.word[2 * k]     = (uint32_t)x[k];
-            r.word[2 * k + 1] = (uint32_t)(x[k] >> 32);
-        } else {
-            if (dtype == MUSEC_F32) {
+        for (int k = 0; k < W; k++) {
+            if constexpr (sizeof(Real) == 2)
+                r.word[k / 2] |= (uint32_t)x[k] << (k % 2 * 16);
+            else if constexpr (sizeof(Real) == 4)
+                r.word[k] = x[k];
+            else
+                r.word[2 * k] = (uint32_t)x[k], r.word[2 * k + 1] = (uint32_t)(x[k] >> 32);
+        }
+    } else {
+        const musec_dtype type = dtype_as<Kind>(dtype);
+        if (type == MUSEC_BF16 || type == MUSEC_F16) {
+#pragma unroll
+            for (int k = 0; k < W; k += 2)
+                r.word[k / 2] = pair_of(x[k], x[k + 1], type == MUSEC_BF16);
+            return r;
+        }
+        if constexpr (W <= 4) {
+#pragma unroll
+            for (int k = 0; k < W && type == MUSEC_F32; k++)
                 r.word[k] = __float_as_uint((float)x[k]);
-            } else if (dtype == MUSEC_BF16 || dtype == MUSEC_F16) {
-                if (k % 2 == 0) r.word[k / 2] = pair_of(x[k], x[k + 1], dtype == MUSEC_BF16);
-            } else if constexpr (W == 2) {
+        }
+        if constexpr (W == 2) {
+#pragma unroll
+            for (int k = 0; k < W && type == MUSEC_F64; k++) {
                 r.word[2 * k]     = (uint32_t)__double2loint((double)x[k]);
                 r.word[2 * k + 1] = (uint32_t)__double2hiint((double)x[k]);
             }

@@ -12,9 +12,10 @@ static __device__ __noinline__ double normal_at(uint64_t key, uint64_t index)
 }
 
 /* Element (b, i, j) is number (b rows + i) cols + j of the stream; as seen, not as it lies. */
-template <bool Normal, int Width> struct draw_op : element_op {
+template <bool Normal> struct draw_op : element_op {
     typedef double Real;
-    enum { N = 1, W = Width };
+    enum { N = 1, READS = 0, WRITES = 1 };
+    template <bool Lists> using Hot = choice<kinds<MUSEC_F32>>;
     uint64_t key;
     double   from, by; /* from + by times a draw of the standard distribution */
     int64_t  rows, cols;
@@ -24,9 +25,9 @@ template <bool Normal, int Width> struct draw_op : element_op {
         int64_t first;
     };
     __device__ numbers of(int64_t b, uint32_t) const { return { b * rows * cols }; }
-    __device__ void    apply(const numbers &c, double (&v)[N], int64_t i, int64_t j) const
+    __device__ void    apply(const numbers &c, double (&v)[N], const place &e) const
     {
-        const uint64_t at = (uint64_t)(c.first + (turned ? j * cols + i : i * cols + j));
+        const uint64_t at = (uint64_t)(c.first + (turned ? e.j * cols + e.i : e.i * cols + e.j));
         const double   x =
             Normal ? normal_at(key, at) : 2.0 * ms_rand_uniform(key, at) - 1.0; /* exactly */
         v[0] = plus(from, times(by, x)); /* two roundings, as on the host */
@@ -42,20 +43,18 @@ static musec_status draw(ms_device *d, const char *name, uint64_t key, double fr
     op.from = from, op.by = by;
     op.rows = out.rows, op.cols = out.cols;
     op.turned = out.trans;
-    return run_stacks(d, name, op, element_call<1>{ { out }, 0u, 1u, true, true });
+    return run_stacks(d, name, op, element_call<1>{ { out }, 1u, true, true });
 }
 
 static musec_status cuda_normal(ms_device *d, uint64_t key, double mean, double sd, ms_mat out)
 {
-    return out.dtype == MUSEC_F64 ? draw<draw_op<true, 2>>(d, "normal", key, mean, sd, out)
-                                  : draw<draw_op<true, 4>>(d, "normal", key, mean, sd, out);
+    return draw<draw_op<true>>(d, "normal", key, mean, sd, out);
 }
 
 static musec_status cuda_uniform(ms_device *d, uint64_t key, double low, double high, ms_mat out)
 {
     const double mid = 0.5 * (low + high), half = 0.5 * (high - low);
-    return out.dtype == MUSEC_F64 ? draw<draw_op<false, 2>>(d, "uniform", key, mid, half, out)
-                                  : draw<draw_op<false, 4>>(d, "uniform", key, mid, half, out);
+    return draw<draw_op<false>>(d, "uniform", key, mid, half, out);
 }
 
 void ms_cuda_random_ops(ms_device_ops *table)

@@ -1,44 +1,75 @@
 /* reduce.cu - one float64 per matrix: sums, maxima, counts.
  *
- * A matrix as it lies is the row of its n elements, in groups of GROUP.  It is cut into at most
- * CHUNKS chunks of equal length; a block does one.  Thread t of the block takes the groups t, t +
- * THREADS, ... of it and keeps SUMS sums, element k of a group going to sum k % SUMS; then the sums
- * are joined, the threads of a warp, the warps, and last, in a kernel of its own, the chunks.  All
- * of that depends on n alone.  Whether a group is loaded in one piece or element by element depends
- * on the layout and changes no bit. */
+ * A matrix as it lies is the row of its n elements, in groups of 4, or 8 where they have 16 bits.
+ * It is cut into at most CHUNKS chunks of equal length; a block does one.  Thread t of the block
+ * takes the groups t, t + THREADS, ... of it and keeps SUMS sums, element k of a group going to sum
+ * k % SUMS; then the sums are joined, the threads of a warp, the warps, and last, in a kernel of
+ * its own, the chunks.  All of that depends on n and the dtype alone.  Where rows are whole groups
+ * that may be loaded at once, a kernel that knows the dtype does so, and has UNROLL of them under
+ * way; otherwise elements are loaded one by one, which changes no bit.
+ *
+ * Sums are float64 throughout.  Converting costs: 16 numbers per clock and processor, where the
+ * memory delivers 9 of 16 bits; so maxima and counts stay in the elements' own arithmetic. */
 #include "device/cuda/operand.cuh"
 
 enum {
-    GROUP   = 8,
     SUMS    = 4,
     THREADS = 256,
-    CHUNKS  = 1024,                /* some more than the blocks that a chip has room for */
-    UNROLL  = 2,                   /* groups that a thread loads before it uses the first */
-    LEAST   = 4 * GROUP * THREADS, /* elements of a chunk, where there are so many */
+    CHUNKS  = 1024,        /* some more than the blocks that a chip has room for */
+    UNIT    = 8 * THREADS, /* elements that a chunk is a multiple of, but for the last */
+    LEAST   = 8 * UNIT,    /* elements of a chunk, where there are so many */
 };
+
+/* Elements of a group: 16 bytes, of float64 twice that. */
+static __host__ __device__ constexpr int group_of(int size) { return size == 2 ? 8 : 4; }
 
 /* ---- what is accumulated --------------------------------------------------------------------- */
 
+/* join: a number to a sum; value: what the sum is; merge: of two values. */
 struct sum_of {
-    static __device__ double join(double a, double x) { return __dadd_rn(a, x); }
-    static __device__ double merge(double a, double b) { return __dadd_rn(a, b); }
-};
-
-struct sumsq_of {
-    static __device__ double join(double a, double x) { return __fma_rn(x, x, a); }
-    static __device__ double merge(double a, double b) { return __dadd_rn(a, b); }
-};
-
-struct absmax_of {
-    static __device__ double merge(double a, double b) /* a NaN is larger than any number */
+    template <typename Real> using sum = double;
+    template <typename Real> static __device__ void join(double &a, Real x)
     {
-        return b > a || b != b ? b : a;
+        a = __dadd_rn(a, (double)x);
     }
-    static __device__ double join(double a, double x) { return merge(a, fabs(x)); }
+    static __device__ double value(double a) { return a; }
+    static __device__ double merge(double a, double b) { return __dadd_rn(a, b); }
+};
+
+struct sumsq_of : sum_of {
+    template <typename Real> static __device__ void join(double &a, Real x)
+    {
+        a = __fma_rn((double)x, (double)x, a);
+    }
+};
+
+/* Without their sign, numbers are ordered as their bits are, and a NaN is larger than any. */
+struct absmax_of {
+    template <typename Real>
+    using sum = typename std::conditional<sizeof(Real) == 4, unsigned, unsigned long long>::type;
+    static __device__ void join(unsigned &a, float x)
+    {
+        a = max(a, __float_as_uint(x) & 0x7fffffffu);
+    }
+    static __device__ void join(unsigned long long &a, double x)
+    {
+        a = max(a, (unsigned long long)__double_as_longlong(x) & 0x7fffffffffffffffull);
+    }
+    static __device__ double value(unsigned a) { return (double)__uint_as_float(a); }
+    static __device__ double value(unsigned long long a)
+    {
+        return __longlong_as_double((long long)a);
+    }
+    static __device__ double merge(double a, double b) { return b > a || b != b ? b : a; }
 };
 
 struct nonfinite_of {
-    static __device__ double join(double a, double x) { return x - x == 0.0 ? a : a + 1.0; }
+    template <typename Real> using sum = unsigned;
+    template <typename Real> static __device__ void join(unsigned &a, Real x)
+    {
+        a += x - x == (Real)0 ? 0u : 1u;
+    }
+    static __device__ double value(unsigned a) { return (double)a; }
     static __device__ double merge(double a, double b) { return __dadd_rn(a, b); }
 };
 
@@ -58,94 +89,80 @@ template <typename Of> static __device__ inline double block_merge(double x)
     return x;
 }
 
+template <typename Of, typename Sum>
+static __device__ inline void leave(const Sum (&sum)[SUMS], double *out)
+{
+    const double all = block_merge<Of>(Of::merge(Of::merge(Of::value(sum[0]), Of::value(sum[1])),
+                                                 Of::merge(Of::value(sum[2]), Of::value(sum[3]))));
+    if (threadIdx.x == 0) *out = all;
+}
+
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-struct raw_group {
-    uint4 quad[GROUP * 8 / 16]; /* float64 fills them, float32 half of them, and so on */
-};
-
-static __device__ inline raw_group load_group(const char *p, int size)
+/* Chunk k of matrix b leaves its number in out[b * chunks + k].  Rows of a.cols / group groups,
+ * of which a matrix has at most 2^31; `length`: groups of a chunk. */
+template <typename Of, int Kind, bool Lists>
+static __global__ void __launch_bounds__(THREADS)
+    group_k(const __grid_constant__ operands<1, Lists> a, uint32_t length, double *out)
 {
-    raw_group r;
+    typedef typename std::conditional<Kind == MUSEC_F64, double, float>::type Real;
+    constexpr int  SIZE = kind_bytes(Kind), GROUP = group_of(SIZE), W = 16 / SIZE;
+    constexpr int  UNROLL = SIZE == 4 ? 8 : 4;
+    const uint32_t slot   = quotient(blockIdx.x, a.chunks);
+    const uint32_t start  = (blockIdx.x - slot * a.chunks.by) * length;
+    const uint32_t left = (uint32_t)a.elems - start, n = left < length ? left : length;
+    const view     x                          = view_of(a, 0, slot);
+    typename Of::template sum<Real> sum[SUMS] = {};
+
+    for (uint32_t first = threadIdx.x; first < n; first += THREADS * UNROLL) {
+        raw_vector r[UNROLL][GROUP / W];
 #pragma unroll
-    for (int q = 0; q < GROUP * 8 / 16; q++)
-        if (q < size / 2) r.quad[q] = ((const uint4 *)p)[q];
-    return r;
-}
-
-/* May groups of x be loaded in one piece?  *dense: all rows follow one another. */
-static __device__ inline bool has_groups(const view &x, int64_t rows, int64_t cols, bool *dense)
-{
-    *dense = x.ld == cols || rows == 1;
-    if (((uintptr_t)x.data & 15u) != 0) return false;
-    return *dense || (cols % GROUP == 0 && x.ld * x.size % 16 == 0);
-}
-
-template <typename Of>
-static __device__ inline void join_group(double (&sum)[SUMS], const raw_group &r, musec_dtype dtype)
-{
+        for (int u = 0; u < UNROLL; u++) {
+            const uint32_t at = first + u * THREADS, i = quotient(start + at, a.row);
+            const int64_t  j = (int64_t)(start + at - i * a.row.by) * GROUP;
+            if (at >= n) continue;
 #pragma unroll
-    for (int k = 0; k < GROUP; k++) {
-        const uint4 whole = r.quad[k / 2], half = r.quad[k / 4], quarter = r.quad[0];
-        uint64_t    bits;
-        if (dtype == MUSEC_F64) {
-            bits =
-                k % 2 == 0 ? (uint64_t)whole.y << 32 | whole.x : (uint64_t)whole.w << 32 | whole.z;
-        } else if (dtype == MUSEC_F32) {
-            bits = k % 4 == 0 ? half.x : k % 4 == 1 ? half.y : k % 4 == 2 ? half.z : half.w;
-        } else {
-            const uint32_t pair = k / 2 == 0   ? quarter.x
-                                  : k / 2 == 1 ? quarter.y
-                                  : k / 2 == 2 ? quarter.z
-                                               : quarter.w;
-            bits                = k % 2 == 0 ? pair & 0xffffu : pair >> 16;
+            for (int q = 0; q < GROUP / W; q++)
+                r[u][q] = load_raw(x.data + (i * x.ld + j + q * W) * SIZE, 16);
         }
-        sum[k % SUMS] = Of::join(sum[k % SUMS], value_of<double>(bits, dtype));
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            if (first + u * THREADS >= n) continue;
+#pragma unroll
+            for (int q = 0; q < GROUP / W; q++) {
+                Real part[W];
+                unpack<Kind>(r[u][q], x.dtype, part);
+#pragma unroll
+                for (int k = 0; k < W; k++)
+                    Of::join(sum[(q * W + k) % SUMS], part[k]);
+            }
+        }
     }
+    leave<Of>(sum, out + blockIdx.x);
 }
 
-/* Chunk k of matrix b leaves its number in out[b * chunks + k]. */
+/* Any layout and dtype; `length`: elements of a chunk. */
 template <typename Of, bool Lists>
 static __global__ void __launch_bounds__(THREADS)
     reduce_k(const __grid_constant__ operands<1, Lists> a, int64_t length, double *out)
 {
-    const uint32_t slot      = blockIdx.x / a.chunks;
-    const int64_t  start     = (int64_t)(blockIdx.x - slot * a.chunks) * length;
-    const int64_t  n         = a.elems - start < length ? a.elems - start : length;
-    const view     x         = view_of(a, 0, slot);
-    const int      tid       = (int)threadIdx.x;
-    double         sum[SUMS] = { 0.0, 0.0, 0.0, 0.0 };
-    bool           dense;
-    int64_t        done = 0; /* groups that are done in one piece */
+    const uint32_t                    slot  = quotient(blockIdx.x, a.chunks);
+    const int64_t                     start = (int64_t)(blockIdx.x - slot * a.chunks.by) * length;
+    const int64_t                     n     = a.elems - start < length ? a.elems - start : length;
+    const view                        x     = view_of(a, 0, slot);
+    const int                         group = group_of(x.size);
+    typename Of::template sum<double> sum[SUMS] = {};
 
-    if (has_groups(x, a.rows, a.cols, &dense)) {
-        done = n / GROUP;
-        for (int64_t first = tid; first < done; first += THREADS * UNROLL) {
-            raw_group r[UNROLL];
+    for (int64_t at = (int64_t)threadIdx.x * group; at < n; at += (int64_t)THREADS * group) {
 #pragma unroll
-            for (int u = 0; u < UNROLL; u++) {
-                int64_t i = 0, j = start + (first + u * THREADS) * GROUP;
-                if (first + u * THREADS >= done) continue;
-                if (!dense) position_of(j, a.cols, a.elems, &i, &j);
-                r[u] = load_group(x.data + (i * x.ld + j) * x.size, x.size);
-            }
-#pragma unroll
-            for (int u = 0; u < UNROLL; u++)
-                if (first + u * THREADS < done) join_group<Of>(sum, r[u], x.dtype);
-        }
-    }
-    for (int64_t g = done + (tid + THREADS - done % THREADS) % THREADS; g * GROUP < n;
-         g += THREADS) {
-#pragma unroll
-        for (int k = 0; k < GROUP; k++) {
+        for (int k = 0; k < 8; k++) {
             int64_t i, j;
-            if (g * GROUP + k >= n) break;
-            position_of(start + g * GROUP + k, a.cols, a.elems, &i, &j);
-            sum[k % SUMS] = Of::join(sum[k % SUMS], load_one<double>(x, i, j));
+            if (k >= group || at + k >= n) break;
+            position_of(start + at + k, a.cols, a.elems, &i, &j);
+            Of::join(sum[k % SUMS], load_one<double>(x, i, j));
         }
     }
-    sum[0] = block_merge<Of>(Of::merge(Of::merge(sum[0], sum[1]), Of::merge(sum[2], sum[3])));
-    if (tid == 0) out[blockIdx.x] = sum[0];
+    leave<Of>(sum, out + blockIdx.x);
 }
 
 /* part: (matrices, chunks) */
@@ -172,6 +189,50 @@ static __global__ void __launch_bounds__(THREADS) trace_k(operand x, int64_t n, 
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
+/* Are rows of x whole groups that may be loaded at once? One row, where they follow one another. */
+static bool has_groups(const ms_mat &x)
+{
+    const int64_t size = (int64_t)ms_dtype_bytes(x.dtype), group = group_of((int)size);
+    if (x.cols % group != 0 || x.rows * (x.cols / group) > INT32_MAX) return false;
+    if (x.places == NULL)
+        return (uintptr_t)x.data % 16 == 0 && (x.rows == 1 || x.ld * size % 16 == 0) &&
+               (x.count == 1 || x.stride * size % 16 == 0);
+    for (int64_t b = 0; b < x.count; b++)
+        if ((uintptr_t)x.places[b].data % 16 != 0 ||
+            (x.rows > 1 && x.places[b].ld * size % 16 != 0))
+            return false;
+    return true;
+}
+
+static void make_row(ms_mat *x) /* of dense matrices */
+{
+    bool dense = x->places != NULL || x->ld == x->cols;
+    for (int64_t b = 0; x->places != NULL && b < x->count; b++)
+        dense = dense && x->places[b].ld == x->cols;
+    if (!dense) return;
+    x->cols *= x->rows;
+    x->rows = 1;
+}
+
+template <typename Of, bool Lists>
+static void launch_groups(ms_device *d, const operands<1, Lists> &a, musec_dtype dtype,
+                          unsigned blocks, uint32_t length, double *out)
+{
+    const cudaStream_t stream = ms_cuda_of(d)->stream;
+    switch (dtype) {
+    case MUSEC_F32:
+        group_k<Of, MUSEC_F32, Lists><<<blocks, THREADS, 0, stream>>>(a, length, out);
+        break;
+    case MUSEC_F64:
+        group_k<Of, MUSEC_F64, Lists><<<blocks, THREADS, 0, stream>>>(a, length, out);
+        break;
+    case MUSEC_BF16:
+        group_k<Of, MUSEC_BF16, Lists><<<blocks, THREADS, 0, stream>>>(a, length, out);
+        break;
+    default: group_k<Of, MUSEC_F16, Lists><<<blocks, THREADS, 0, stream>>>(a, length, out); break;
+    }
+}
+
 /* Of so many matrices as one launch has places for.  `part` has room for their chunks. */
 template <typename Of, bool Lists>
 static musec_status launch_reduce(ms_device *d, const char *name, const ms_mat &x, int64_t length,
@@ -181,15 +242,23 @@ static musec_status launch_reduce(ms_device *d, const char *name, const ms_mat &
     int                 n_lists = 0;
     operands<1, Lists>  a       = {};
     const cudaStream_t  stream  = ms_cuda_of(d)->stream;
+    const int64_t       elems = x.rows * x.cols, chunks = (elems - 1) / length + 1;
+    const int           group  = group_of((int)ms_dtype_bytes(x.dtype));
+    const unsigned      blocks = (unsigned)(x.count * chunks);
+    double *const       to     = chunks == 1 ? out : part;
+
+    assert(x.count <= INT32_MAX / chunks);
     set_operand(&a, 0, x, lists, &n_lists);
-    a.rows = x.rows, a.cols = x.cols, a.elems = x.rows * x.cols;
-    a.reads  = 1u;
-    a.chunks = (uint32_t)((a.elems - 1) / length + 1);
-    assert(x.count <= INT32_MAX / (int64_t)a.chunks);
-    reduce_k<Of, Lists><<<(unsigned)(x.count * a.chunks), THREADS, 0, stream>>>(
-        a, length, a.chunks == 1 ? out : part);
-    if (a.chunks > 1)
-        finish_k<Of><<<(unsigned)x.count, THREADS, 0, stream>>>(part, (int64_t)a.chunks, out);
+    a.rows = x.rows, a.cols = x.cols, a.elems = elems;
+    a.chunks = divisor_of(chunks);
+    if (has_groups(x)) {
+        a.row   = divisor_of(x.cols / group);
+        a.elems = elems / group;
+        launch_groups<Of>(d, a, x.dtype, blocks, (uint32_t)(length / group), to);
+    } else {
+        reduce_k<Of, Lists><<<blocks, THREADS, 0, stream>>>(a, length, to);
+    }
+    if (chunks > 1) finish_k<Of><<<(unsigned)x.count, THREADS, 0, stream>>>(part, chunks, out);
     return launched(d, name);
 }
 
@@ -210,10 +279,10 @@ static musec_status reduce_with(ms_device *d, const char *name, const ms_mat &x,
 template <typename Of>
 static musec_status reduce(ms_device *d, const char *name, ms_mat x, ms_vec out)
 {
-    const ms_mark mark  = ms_arena_mark(&d->scratch);
-    const int64_t elems = x.rows * x.cols, unit = GROUP * THREADS;
+    const ms_mark mark    = ms_arena_mark(&d->scratch);
+    const int64_t elems   = x.rows * x.cols;
     const int64_t share   = (elems + CHUNKS - 1) / CHUNKS;
-    const int64_t length  = share < LEAST ? (int64_t)LEAST : (share + unit - 1) / unit * unit;
+    const int64_t length  = share < LEAST ? (int64_t)LEAST : (share + UNIT - 1) / UNIT * UNIT;
     const int64_t chunks  = (elems + length - 1) / length;
     const int64_t at_once = x.places == NULL ? x.count : at_most(x.count, MS_CUDA_LIST);
     ms_vec        part    = {};
@@ -222,6 +291,7 @@ static musec_status reduce(ms_device *d, const char *name, ms_mat x, ms_vec out)
     if (x.count == 0) return MUSEC_OK;
     assert(elems > 0);
     if (x.trans) x = ms_t(x);
+    make_row(&x);
     if (chunks > 1) st = ms_scratch_vec(d, at_once * chunks, &part);
     if (st == MUSEC_OK) st = reduce_with<Of>(d, name, x, length, part.data, out.data);
     ms_arena_reset(&d->scratch, mark);

@@ -5,7 +5,7 @@
 #include "device/cuda/operand.cuh"
 #include "device/scalar_fn.h"
 
-enum { SCALAR_THREADS = 128, PARAMS = 64, LISTED = 256 };
+enum { SCALAR_THREADS = 128, PARAMS = 128, LISTED = 256 };
 
 struct scalar_call {
     ms_scalar_fn fn;

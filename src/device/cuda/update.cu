@@ -5,11 +5,12 @@
 
 /* ---- sign ------------------------------------------------------------------------------------ */
 
-template <typename R, int Width> struct sign_op : element_op {
+template <typename R> struct sign_op : element_op {
     typedef R Real;
-    enum { N = 2, W = Width };
+    enum { N = 2, READS = 1, WRITES = 2 };
+    template <bool Lists> using Hot = in_f32<R, choice<kinds<MUSEC_F32, MUSEC_F32>>>;
 
-    __device__ void apply(const numbers &, Real (&v)[N], int64_t, int64_t) const
+    __device__ void apply(const numbers &, Real (&v)[N], const place &) const
     {
         const Real x = v[0];
         v[1]         = x != x ? x : (Real)((x > (Real)0) - (x < (Real)0));
@@ -18,32 +19,39 @@ template <typename R, int Width> struct sign_op : element_op {
 
 static musec_status cuda_sign(ms_device *d, ms_mat x, ms_mat out)
 {
-    const element_call<2> call = { { x, out }, 1u, 2u, false, false };
+    const element_call<2> call = { { x, out }, 3u, false, false };
     assert(x.rows == out.rows && x.cols == out.cols);
-    return has_f64(call) ? run_stacks(d, "sign", sign_op<double, 2>(), call)
-                         : run_stacks(d, "sign", sign_op<float, 4>(), call);
+    return has_f64(call) ? run_stacks(d, "sign", sign_op<double>(), call)
+                         : run_stacks(d, "sign", sign_op<float>(), call);
 }
 
 /* ---- moments --------------------------------------------------------------------------------- */
 
-/* Operands g, m, v, slow, u.  What is averaged is rounded as it is stored before it is used, so
- * that u is that of the state kept.  (1 - beta2) g g is formed from the left, where large g
- * overflow last. */
-template <typename R, int Width> struct moments_op : element_op {
+/* Operands g, m, v, slow, u.  What is averaged is rounded as it is stored (Rounds: if it is shorter
+ * than R) before it is used, so that u is that of the state kept.  (1 - beta2) g g is formed from
+ * the left, where large g overflow last. */
+template <typename R, bool Rounds> struct moments_op : element_op {
     typedef R Real;
-    enum { N = 5, W = Width, G = 0, M, V, SLOW, U };
+    enum { N = 5, READS = 15, WRITES = 30, G = 0, M, V, SLOW, U };
+    template <bool Lists>
+    using Hot = in_f32<R, choice<kinds<MUSEC_F32, MUSEC_F32, MUSEC_F32, NONE, MUSEC_F32>,
+                                 kinds<MUSEC_F32, MUSEC_F32, MUSEC_F32, MUSEC_F32, MUSEC_F32>>>;
     Real        keep1, new1, keep2, new2, keep3, new3, scale1, scale2, alpha, eps;
     musec_dtype dtype_m, dtype_v, dtype_slow;
     bool        has_slow;
 
-    __device__ void apply(const numbers &, Real (&x)[N], int64_t, int64_t) const
+    __device__ Real kept(Real x, musec_dtype dtype) const
+    {
+        return Rounds ? as_stored(x, dtype) : x;
+    }
+    __device__ void apply(const numbers &, Real (&x)[N], const place &) const
     {
         const Real g = x[G];
-        x[M]         = as_stored(times_plus(keep1, x[M], times(new1, g)), dtype_m);
-        x[V]         = as_stored(times_plus(keep2, x[V], times(times(new2, g), g)), dtype_v);
+        x[M]         = kept(times_plus(keep1, x[M], times(new1, g)), dtype_m);
+        x[V]         = kept(times_plus(keep2, x[V], times(times(new2, g), g)), dtype_v);
         Real top     = times(scale1, x[M]);
         if (has_slow) {
-            x[SLOW] = as_stored(times_plus(keep3, x[SLOW], times(new3, g)), dtype_slow);
+            x[SLOW] = kept(times_plus(keep3, x[SLOW], times(new3, g)), dtype_slow);
             top     = times_plus(alpha, x[SLOW], top);
         }
         x[U] = ratio(top, times_plus(scale2, root(x[V]), eps));
@@ -71,18 +79,26 @@ static musec_status moments_by(ms_device *d, const ms_moments &r, const element_
 static musec_status cuda_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
                                  ms_mat slow, ms_mat u)
 {
-    const unsigned        with = slow.data != NULL ? 8u : 0u;
-    const element_call<5> call = { { g, m, v, slow, u }, 7u | with, 22u | with, false, false };
-    return has_f64(call) ? moments_by<moments_op<double, 2>>(d, rates, call)
-                         : moments_by<moments_op<float, 4>>(d, rates, call);
+    const unsigned        with  = slow.data != NULL ? 8u : 0u;
+    const element_call<5> call  = { { g, m, v, slow, u }, 23u | with, false, false };
+    const bool            whole = m.dtype == MUSEC_F32 && v.dtype == MUSEC_F32 &&
+                       (slow.data == NULL || slow.dtype == MUSEC_F32);
+    if (has_f64(call)) return moments_by<moments_op<double, true>>(d, rates, call);
+    return whole ? moments_by<moments_op<float, false>>(d, rates, call)
+                 : moments_by<moments_op<float, true>>(d, rates, call);
 }
 
 /* ---- decay_add ------------------------------------------------------------------------------- */
 
 /* Operands u, w, copy.  Steps and decays that lie in host memory ride on the launch. */
-template <typename R, int Width, bool Listed> struct decay_add_op : element_op {
+template <typename R, bool Listed> struct decay_add_op : element_op {
     typedef R Real;
-    enum { N = 3, W = Width, U = 0, WEIGHT, COPY, MATRICES = Listed ? MS_CUDA_LIST : 1 };
+    enum { N = 3, READS = 3, WRITES = 6, U = 0, WEIGHT, COPY };
+    enum { MATRICES = Listed ? MS_CUDA_LIST : 1 };
+    template <bool Lists>
+    using Hot =
+        in_f32<R, choice<kinds<MUSEC_F32, MUSEC_F32, NONE>, kinds<MUSEC_F32, MUSEC_F32, MUSEC_BF16>,
+                         kinds<MUSEC_F32, MUSEC_F32, MUSEC_F16>>>;
     number      step, decay;
     bool        step_listed, decay_listed, cautious;
     musec_dtype dtype; /* of w */
@@ -98,31 +114,31 @@ template <typename R, int Width, bool Listed> struct decay_add_op : element_op {
     }
     /* w - (decay w + step u): 1 - decay is never rounded.  Signs are compared, not u w with 0: the
      * product of small numbers is 0. */
-    __device__ void apply(const numbers &c, Real (&v)[N], int64_t, int64_t) const
+    __device__ void apply(const numbers &c, Real (&v)[N], const place &) const
     {
         const Real u = v[U], w = v[WEIGHT], zero = (Real)0;
         const bool against = (u < zero && w > zero) || (u > zero && w < zero);
         const Real rate    = cautious && against ? zero : c.decay;
         v[WEIGHT]          = plus(w, -times_plus(c.step, u, times(rate, w)));
-        v[COPY]            = as_stored(v[WEIGHT], dtype);
+        v[COPY]            = dtype == own_dtype<Real>() ? v[WEIGHT] : as_stored(v[WEIGHT], dtype);
     }
 };
 
 static bool is_listed(ms_num n) { return n.each.data == NULL && n.list != NULL; }
 
-template <typename R, int Width>
+template <typename R>
 static musec_status decay_add_in(ms_device *d, ms_num step, ms_num decay, bool cautious,
                                  const element_call<3> &call)
 {
     const bool listed = is_listed(step) || is_listed(decay);
     if (!listed) {
-        decay_add_op<R, Width, false> op = {};
+        decay_add_op<R, false> op = {};
         op.step = number_of(step), op.decay = number_of(decay);
         op.cautious = cautious, op.dtype = call.mat[op.WEIGHT].dtype;
         return run_elements(d, "decay_add", op, call);
     }
-    typedef decay_add_op<R, Width, true> Op;
-    Op                                   op = {};
+    typedef decay_add_op<R, true> Op;
+    Op                            op = {};
     op.step = { step.each.data, step.value }, op.decay = { decay.each.data, decay.value };
     op.step_listed = is_listed(step), op.decay_listed = is_listed(decay);
     op.cautious = cautious, op.dtype = call.mat[op.WEIGHT].dtype;
@@ -140,10 +156,10 @@ static musec_status cuda_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num d
     const unsigned with = copy.data != NULL ? 4u : 0u;
     const bool     each = step.each.data != NULL || step.list != NULL || decay.each.data != NULL ||
                       decay.list != NULL;
-    const element_call<3> call = { { u, w, copy }, 3u, 2u | with, false, each };
+    const element_call<3> call = { { u, w, copy }, 3u | with, false, each };
     assert(u.rows == w.rows && u.cols == w.cols);
-    return has_f64(call) ? decay_add_in<double, 2>(d, step, decay, cautious, call)
-                         : decay_add_in<float, 4>(d, step, decay, cautious, call);
+    return has_f64(call) ? decay_add_in<double>(d, step, decay, cautious, call)
+                         : decay_add_in<float>(d, step, decay, cautious, call);
 }
 
 void ms_cuda_update_ops(ms_device_ops *table)

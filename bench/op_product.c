@@ -1,0 +1,106 @@
+/* op_product.c - the row `product` in 16 bits, as operators use it: squares of symmetric matrices,
+ * Gram matrices, with what rides on them, each against the device's plain product of the same
+ * size.  FLOPs are those that are needed: half of them where the result is symmetric. */
+#include "op_bench.h"
+#include "timing.h"
+
+typedef struct riding {
+    const char *name;
+    bool        symmetric, z, wide; /* wide: the result is in float32 and its sums ride */
+    bool        gram, turned;       /* x x^T; of an x that is stored transposed */
+} riding;
+
+static const riding rows[] = {
+    { .name = "square", .symmetric = true },
+    { .name = "square + z", .symmetric = true, .z = true },
+    { .name = "square, wide, sums", .symmetric = true, .wide = true },
+    { .name = "product + z", .z = true },
+    { .name = "gram, wide, sums", .symmetric = true, .wide = true, .gram = true },
+    { .name      = "gram of x^T, wide, sums",
+      .symmetric = true,
+      .wide      = true,
+      .gram      = true,
+      .turned    = true },
+};
+
+typedef struct operands {
+    ms_mat x, turned, z, c, wide; /* (r x k), (k x r), (r x r) */
+    ms_vec one, sumsq, trace;
+} operands;
+
+static musec_status run_product(ms_device *d, void *state)
+{
+    const ms_product *p = state;
+    return d->ops->product(d, p);
+}
+
+static musec_status make_operands(ms_bench *b, int64_t batch, int64_t r, int64_t k, operands *o)
+{
+    ms_mat       one;
+    musec_status st = MUSEC_OK;
+    TRY(ms_bench_random(b, MUSEC_F16, batch, r, k, 0.02, &o->x));
+    TRY(ms_bench_random(b, MUSEC_F16, batch, k, r, 0.02, &o->turned));
+    TRY(ms_bench_random(b, MUSEC_F16, batch, r, r, 0.02, &o->z));
+    TRY(ms_bench_random(b, MUSEC_F16, batch, r, r, 0.02, &o->c));
+    TRY(ms_bench_random(b, MUSEC_F32, batch, r, r, 0.02, &o->wide));
+    TRY(ms_scratch_vec(b->d, batch, &o->one));
+    TRY(ms_scratch_vec(b->d, batch, &o->sumsq));
+    TRY(ms_scratch_vec(b->d, batch, &o->trace));
+    one = (ms_mat){
+        .data = o->one.data, .rows = 1, .cols = batch, .ld = batch, .count = 1, .dtype = MUSEC_F64
+    };
+    TRY(b->d->ops->fill(b->d, 1.0, one));
+done:
+    return st;
+}
+
+static ms_product product_of(const riding *w, const operands *o)
+{
+    const ms_mat x = w->turned ? ms_t(o->turned) : o->x;
+    ms_product   p = { .a         = x,
+                       .b         = w->gram ? ms_t(x) : x,
+                       .alpha     = w->z ? ms_each(o->one) : ms_const(1.0),
+                       .beta      = ms_each(o->one),
+                       .diag      = w->z ? ms_each(o->one) : ms_const(0.0),
+                       .c         = w->wide ? o->wide : o->c,
+                       .symmetric = w->symmetric };
+    if (w->z) p.z = o->z;
+    if (w->wide) p.sumsq = o->sumsq, p.trace = o->trace;
+    return p;
+}
+
+musec_status ms_bench_riding(ms_bench *b, int64_t batch, int64_t r, int64_t k)
+{
+    const ms_mark mark = ms_arena_mark(&b->d->scratch);
+    char          shape[64];
+    operands      o  = { 0 };
+    musec_status  st = MUSEC_OK;
+
+    snprintf(shape, sizeof shape, "%lldx%lldx%lld f16, batch %lld", (long long)r, (long long)r,
+             (long long)k, (long long)batch);
+    if (b->d->ops->product == NULL || !ms_device_has(b->d, MUSEC_F16) ||
+        !ms_bench_wanted(b, "products", "product", shape))
+        return MUSEC_OK;
+    ms_log_progress(b->log, "products: %s", shape);
+    TRY(make_operands(b, batch, r, k, &o));
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        ms_product       p     = product_of(&rows[i], &o);
+        ms_bench_product plain = { p.a, p.b, p.c };
+        ms_candidate     c[]   = { { ms_bench_gemm, &plain, false, 0, 0 },
+                                   { run_product, &p, false, 0, 0 } };
+        if (!rows[i].gram && k != r) continue;
+        TRY(ms_time_group(b->d, c, 2, b->rounds));
+        ms_bench_row(b, &(ms_bench_figure){ .section = "products",
+                                            .name    = rows[i].name,
+                                            .shape   = shape,
+                                            .ms      = c[1].ms,
+                                            .dtype   = MUSEC_F16,
+                                            .flops   = (rows[i].symmetric ? 1.0 : 2.0) *
+                                                     (double)(batch * r * r * k),
+                                            .ratio   = c[1].ratio,
+                                            .against = "gemm" });
+    }
+done:
+    ms_arena_reset(&b->d->scratch, mark);
+    return st;
+}

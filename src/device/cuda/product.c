@@ -1,0 +1,93 @@
+/* product.c - products and what rides on them: the row of the table, and who does it.
+ *
+ * On Hopper, 16-bit operands that the copy engine can read go to a kernel of our own, which
+ * computes one triangle of what is symmetric and does everything in one pass (product_wgmma.cu):
+ * unless the product is full and nothing rides on it, which cuBLASLt does faster by 5 to 20
+ * percent (measured on an H200, bench/results/h200.md).
+ *
+ * All else begins with gemm.  Where nothing rides but constants that gemm knows, it writes c
+ * itself; otherwise a wide matrix in between, which a pass turns into c (gemm_any.cu).  A
+ * symmetric product is then computed in full, for cuBLASLt computes no triangle: element (i, j)
+ * and element (j, i) of x x^T are sums of the same numbers, and equal where a kernel sums both in
+ * one order, as most do; those that cut the sum at places which depend on the tile do not.  So the
+ * lower triangle is copied onto the upper one. */
+#include "device/cuda/product.h"
+
+#include <assert.h>
+
+static bool is_value(ms_num n, double value)
+{
+    return n.each.data == NULL && n.list == NULL && n.value == value;
+}
+
+static bool is_same(ms_mat x, ms_mat y)
+{
+    return x.data == y.data && x.ld == y.ld && x.trans == y.trans && x.dtype == y.dtype &&
+           (x.count == 1 || x.stride == y.stride);
+}
+
+/* Does gemm do all of it but the sums, and can those be read off c? */
+static bool is_plain(const ms_product *p)
+{
+    const bool sums = p->sumsq.data != NULL || p->trace.data != NULL;
+    if (p->alpha.each.data != NULL || !is_value(p->diag, 0.0) || p->when.data != NULL) return false;
+    if (p->z.data != NULL && (p->beta.each.data != NULL || !is_same(p->z, p->c))) return false;
+    return !sums || ms_dtype_bytes(p->c.dtype) > 2;
+}
+
+static musec_status in_place(ms_device *d, const ms_product *p)
+{
+    const double beta = p->z.data != NULL ? p->beta.value : 0.0;
+    musec_status st   = MUSEC_OK;
+    TRY(d->ops->gemm(d, p->alpha.value, p->a, p->b, beta, p->c));
+    if (p->symmetric) TRY(ms_cuda_mirror(d, p->c));
+    if (p->sumsq.data != NULL) TRY(d->ops->sumsq(d, p->c, p->sumsq));
+    if (p->trace.data != NULL) TRY(d->ops->trace(d, p->c, p->trace));
+done:
+    return st;
+}
+
+static musec_status in_passes(ms_device *d, const ms_product *p)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    ms_product    rest = *p;
+    ms_mat        ab;
+    musec_status  st = MUSEC_OK;
+    TRY(ms_scratch_mat(d, ms_dtype_wide(p->a.dtype), p->c.count, p->c.rows, p->c.cols, &ab));
+    TRY(d->ops->gemm(d, 1.0, p->a, p->b, 0.0, ab));
+    if (p->symmetric) TRY(ms_cuda_mirror(d, ab));
+    if (p->symmetric && p->z.data == p->c.data) { /* it is read where c may have been written */
+        TRY(ms_scratch_mat(d, p->z.dtype, p->z.count, p->z.rows, p->z.cols, &rest.z));
+        TRY(d->ops->copy(d, p->z, rest.z));
+    }
+    TRY(ms_cuda_product_finish(d, &rest, ab));
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+static musec_status cuda_product(ms_device *d, const ms_product *product)
+{
+    ms_product   p      = *product;
+    bool         served = false;
+    musec_status st     = MUSEC_OK;
+    assert(p.a.cols == p.b.rows && p.c.rows == p.a.rows && p.c.cols == p.b.cols);
+    assert(p.a.count == p.c.count && p.b.count == p.c.count && p.a.dtype == p.b.dtype);
+    assert(p.c.dtype == p.a.dtype || p.c.dtype == ms_dtype_wide(p.a.dtype));
+    assert(!p.symmetric || p.c.rows == p.c.cols);
+    if (p.c.count == 0 || p.c.rows == 0 || p.c.cols == 0) return MUSEC_OK;
+    if (p.symmetric) { /* what is symmetric lies as its transpose does */
+        p.c.trans = p.z.trans = false;
+    } else if (p.c.trans) {
+        p.a = ms_t(product->b);
+        p.b = ms_t(product->a);
+        p.c = ms_t(p.c);
+        p.z = ms_t(p.z);
+    }
+    if (p.a.cols > 0 && (p.symmetric || !is_plain(&p))) TRY(ms_cuda_product_wgmma(d, &p, &served));
+    if (!served) TRY(is_plain(&p) ? in_place(d, &p) : in_passes(d, &p));
+done:
+    return st;
+}
+
+void ms_cuda_product_ops(ms_device_ops *table) { table->product = cuda_product; }

@@ -1,0 +1,409 @@
+/* device_product_test.c - the row `product`, on every device.
+ *
+ * The oracle is three loops in float64 over the values that the operands really hold.  With s =
+ * |alpha| |a| |b| + |beta z| + |diag| a result may be off by (k + 8) eps s, eps being that of the
+ * arithmetic (Higham 2002, section 3.5; half of it would do where sums are rounded, the tensor
+ * cores cut them), and by half an eps of its own where it is stored in 16 bits.  sumsq and trace
+ * are held to the oracle's c with the bounds that follow from this.
+ *
+ * What must not be written holds a NaN of its own bits: the gaps between rows and matrices, and all
+ * of a matrix that `when` leaves out.  A symmetric c must equal its transpose bit for bit, and a
+ * second run the first. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "device_rig.h"
+#include "oracle.h"
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+typedef struct placed { /* a stack with gaps, on the device and on the host */
+    ms_device *d;
+    ms_mat     mat, host;
+    size_t     bytes;
+} placed;
+
+typedef enum sort { ANY, SYMMETRIC, POISON } sort;
+
+typedef struct layout {
+    musec_dtype dtype;
+    int64_t     count, rows, cols, pad; /* pad: elements after each row and matrix */
+    bool        trans;
+} layout;
+
+static void send(placed *x)
+{
+    CHECK_OK(x->d, x->d->ops->upload(x->d, x->host.data, x->bytes, x->mat.data));
+    CHECK_OK(x->d, x->d->ops->sync(x->d));
+}
+
+static placed place(ms_device *d, layout l, sort what, uint64_t seed)
+{
+    const int64_t lines = l.trans ? l.cols : l.rows, ld = (l.trans ? l.rows : l.cols) + l.pad;
+    const int64_t stride = lines * ld + l.pad;
+    placed        x = { .d = d, .bytes = (size_t)(l.count * stride) * ms_dtype_bytes(l.dtype) };
+    x.mat           = (ms_mat){ .rows   = l.rows,
+                                .cols   = l.cols,
+                                .ld     = ld,
+                                .count  = l.count,
+                                .stride = stride,
+                                .dtype  = l.dtype,
+                                .trans  = l.trans };
+    x.host          = x.mat;
+    x.host.data     = malloc(x.bytes);
+    CHECK(x.host.data != NULL, "no memory for %zu bytes", x.bytes);
+    memset(x.host.data, 0xff, x.bytes); /* NaN in every dtype */
+    CHECK_OK(d, d->ops->alloc(d, x.bytes, &x.mat.data));
+    if (what != POISON) {
+        double *v = oracle_gaussian(l.count * l.rows, l.cols, seed);
+        for (int64_t b = 0; b < l.count; b++)
+            for (int64_t i = 0; i < l.rows; i++)
+                for (int64_t j = 0; j < l.cols; j++) {
+                    const bool    turn = what == SYMMETRIC && j > i;
+                    const int64_t row = turn ? j : i, col = turn ? i : j;
+                    ms_put(x.host, b, i, j, v[(b * l.rows + row) * l.cols + col]);
+                }
+        free(v);
+    }
+    send(&x);
+    return x;
+}
+
+static void drop(placed *x)
+{
+    if (x->mat.data != NULL) x->d->ops->free(x->d, x->mat.data);
+    free(x->host.data);
+}
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+typedef enum with { NO_Z, OWN_Z, OTHER_Z, Z_IS_C } with; /* OTHER_Z: of c's other dtype */
+
+typedef struct sample {
+    int64_t m, n, k, count;
+    bool    ta, tb, tc; /* how a, b and c are stored; symmetric: b is a^T, or a where `square` */
+    bool    symmetric, square, wide;
+    with    z;
+    bool    each; /* alpha, beta and diag are one per matrix */
+    bool    sums, when;
+    int64_t pad;
+} sample;
+
+/* Around the tiles of kernels, which are of 64 or 128; pad 8 keeps rows at multiples of 16 bytes in
+ * 16 bits, 3 does not. */
+static const sample samples[] = {
+    { 1, 1, 1, 3, .sums = true, .z = OWN_Z, .each = true },
+    { 8, 8, 8, 2, .wide = true },
+    { 128, 128, 64, 2, .wide = true },
+    { 128, 128, 64, 2, .ta = false },
+    { 128, 128, 64, 2, .ta = true },
+    { 128, 128, 64, 2, .tb = true },
+    { 128, 128, 64, 2, .ta = true, .tb = true, .wide = true },
+    { 256, 384, 200, 2, .tb = true, .sums = true, .z = OWN_Z },
+    { 256, 384, 200, 2, .ta = true, .sums = true, .z = OTHER_Z, .each = true },
+    { 384, 256, 136, 2, .wide = true, .sums = true, .z = OTHER_Z, .each = true, .when = true },
+    { 136, 392, 72, 3, .ta = true, .tb = true, .wide = true, .z = Z_IS_C, .each = true },
+    { 384, 136, 72, 3, .z = Z_IS_C, .when = true, .sums = true, .pad = 8 },
+    { 200, 328, 264, 2, .tc = true, .sums = true, .pad = 8 },
+    { 200, 328, 264, 2, .tc = true, .z = Z_IS_C, .wide = true, .each = true, .pad = 8 },
+    { 129, 67, 33, 2, .sums = true, .z = OWN_Z, .each = true, .when = true, .pad = 3 },
+    { 131, 131, 40, 2, .wide = true, .sums = true, .z = OTHER_Z, .pad = 3 },
+    { 64, 136, 1000, 2, .tb = true, .wide = true },
+    { 256, 384, 72, 60, .z = OWN_Z, .each = true, .sums = true, .when = true },
+    { 8, 16, 24, 70000, .wide = true, .each = true, .z = OWN_Z, .sums = true, .when = true },
+    { 128, 128, 64, 2, .symmetric = true, .tb = true, .sums = true },
+    { 128, 128, 64, 2, .symmetric = true, .wide = true, .sums = true, .each = true },
+    { 256, 256, 64, 2, .symmetric = true },
+    { 256, 256, 192, 2, .symmetric = true, .wide = true, .sums = true },
+    { 256, 256, 192, 2, .symmetric = true, .ta = true, .wide = true, .sums = true },
+    { 384, 384, 72, 3, .symmetric = true, .ta = true, .sums = true, .z = OWN_Z, .each = true },
+    { 384, 384, 384, 2, .symmetric = true, .square = true, .z = OTHER_Z, .sums = true,
+      .when = true },
+    { 512, 512, 128, 2, .symmetric = true, .z = Z_IS_C, .each = true, .pad = 8 },
+    { 640, 640, 72, 1, .symmetric = true, .wide = true, .z = Z_IS_C, .sums = true, .pad = 8 },
+    { 200, 200, 200, 3, .symmetric = true, .square = true, .tc = true, .when = true, .sums = true },
+    { 328, 328, 80, 2, .symmetric = true, .wide = true, .z = OWN_Z, .each = true, .when = true,
+      .sums = true },
+    { 67, 67, 129, 2, .symmetric = true, .z = OWN_Z, .sums = true, .each = true, .pad = 3 },
+    { 129, 129, 31, 2, .symmetric = true, .ta = true, .wide = true, .z = Z_IS_C, .when = true,
+      .pad = 3 },
+    { 384, 384, 72, 30, .symmetric = true, .z = OTHER_Z, .each = true, .sums = true, .when = true },
+    { 256, 256, 136, 70, .symmetric = true, .ta = true, .wide = true, .sums = true },
+    { 1, 1, 5, 300, .symmetric = true, .sums = true, .when = true },
+    { 8, 8, 8, 40000, .symmetric = true, .wide = true, .sums = true, .z = OWN_Z },
+};
+
+typedef struct job { /* a sample, ready to run */
+    ms_product p;
+    placed     a, b, z, c;
+    ms_vec     sums[2], when;       /* on the device */
+    double    *alpha, *beta, *diag; /* of each matrix */
+    double    *mask;
+} job;
+
+enum { UNTOUCHED = -12345 }; /* in sums that are not to be written */
+
+static double *numbers(int64_t count, bool each, uint64_t seed, double value)
+{
+    double *x = oracle_gaussian(1, count, seed);
+    for (int64_t b = 0; !each && b < count; b++)
+        x[b] = value;
+    return x;
+}
+
+static ms_num number_of(ms_device *d, const double *x, int64_t count, bool each)
+{
+    return each ? ms_each(vec_make(d, x, count)) : ms_const(x[0]);
+}
+
+static job set_up(ms_device *d, const sample *s, musec_dtype t)
+{
+    const musec_dtype wide = ms_dtype_wide(t), to = s->wide ? wide : t;
+    const musec_dtype other = to == wide ? t : wide;
+    const sort        a = s->square ? SYMMETRIC : ANY, z = s->symmetric ? SYMMETRIC : ANY;
+    job               j = { 0 };
+    j.a                 = place(d, (layout){ t, s->count, s->m, s->k, s->pad, s->ta }, a, 1);
+    if (!s->symmetric) j.b = place(d, (layout){ t, s->count, s->k, s->n, s->pad, s->tb }, ANY, 2);
+    j.c = place(d, (layout){ to, s->count, s->m, s->n, s->pad, s->tc }, s->z == Z_IS_C ? z : POISON,
+                3);
+    if (s->z == OWN_Z || s->z == OTHER_Z)
+        j.z = place(d, (layout){ s->z == OWN_Z ? to : other, s->count, s->m, s->n, s->pad, s->tc },
+                    z, 4);
+    j.alpha = numbers(s->count, s->each, 5, 0.75);
+    j.beta  = numbers(s->count, s->each, 6, -1.25);
+    j.diag  = numbers(s->count, s->each, 7, s->z == NO_Z && !s->each ? 0.0 : 3.5);
+    j.mask  = numbers(s->count, s->when, 8, 1.0);
+    for (int64_t b = 0; b < s->count; b++)
+        if (s->when) j.mask[b] = b % 3 == 1 ? 0.0 : j.mask[b];
+    j.p = (ms_product){ .a         = j.a.mat,
+                        .b         = s->symmetric ? (s->square ? j.a.mat : ms_t(j.a.mat)) : j.b.mat,
+                        .alpha     = number_of(d, j.alpha, s->count, s->each),
+                        .beta      = number_of(d, j.beta, s->count, s->each),
+                        .diag      = number_of(d, j.diag, s->count, s->each),
+                        .z         = s->z == Z_IS_C ? j.c.mat : j.z.mat,
+                        .c         = j.c.mat,
+                        .symmetric = s->symmetric };
+    if (s->when) j.p.when = j.when = vec_make(d, j.mask, s->count);
+    for (int i = 0; s->sums && i < 2; i++) {
+        double *none = numbers(s->count, false, 0, UNTOUCHED);
+        j.sums[i]    = vec_make(d, none, s->count);
+        free(none);
+    }
+    j.p.sumsq = j.sums[0];
+    j.p.trace = j.sums[1];
+    return j;
+}
+
+static void tear_down(ms_device *d, job *j)
+{
+    const ms_vec vecs[] = { j->p.alpha.each, j->p.beta.each, j->p.diag.each,
+                            j->sums[0],      j->sums[1],     j->when };
+    for (size_t i = 0; i < COUNT(vecs); i++)
+        d->ops->free(d, vecs[i].data);
+    drop(&j->a), drop(&j->b), drop(&j->z), drop(&j->c);
+    free(j->alpha), free(j->beta), free(j->diag), free(j->mask);
+}
+
+/* ---- what must come out ---------------------------------------------------------------------- */
+
+/* Matrix b of x as a dense one of float64 */
+static double *values_of(ms_mat x, int64_t b)
+{
+    double *v = malloc((size_t)(x.rows * x.cols) * sizeof *v);
+    CHECK(v != NULL, "no memory");
+    for (int64_t i = 0; i < x.rows; i++)
+        for (int64_t j = 0; j < x.cols; j++)
+            v[i * x.cols + j] = ms_at(x, b, i, j);
+    return v;
+}
+
+/* want <- alpha a b + beta z + diag I of matrix b, size <- what its rounding scales with */
+static void expect(const job *w, const sample *s, int64_t b, double *want, double *size)
+{
+    const ms_mat fa = w->a.host;
+    const ms_mat fb = s->symmetric ? (s->square ? fa : ms_t(fa)) : w->b.host;
+    const ms_mat fz = s->z == Z_IS_C ? w->c.host : w->z.host; /* c as it was */
+    double      *x = values_of(fa, b), *y = values_of(ms_t(fb), b);
+    for (int64_t i = 0; i < s->m; i++)
+        for (int64_t j = 0; j < s->n; j++) {
+            double sum = 0.0, abs = 0.0;
+            for (int64_t k = 0; k < s->k; k++) {
+                sum += x[i * s->k + k] * y[j * s->k + k];
+                abs += fabs(x[i * s->k + k] * y[j * s->k + k]);
+            }
+            sum *= w->alpha[b];
+            abs *= fabs(w->alpha[b]);
+            if (s->z != NO_Z) {
+                sum += w->beta[b] * ms_at(fz, b, i, j);
+                abs += fabs(w->beta[b] * ms_at(fz, b, i, j));
+            }
+            if (i == j) {
+                sum += w->diag[b];
+                abs += fabs(w->diag[b]);
+            }
+            want[i * s->n + j] = sum;
+            size[i * s->n + j] = abs;
+        }
+    free(x), free(y);
+}
+
+static void check_matrix(const job *w, const sample *s, size_t at, int64_t b, ms_mat got,
+                         const double *sums)
+{
+    const double eps = ms_dtype_eps(ms_dtype_wide(w->a.mat.dtype)) * (double)(s->k + 8);
+    const double own =
+        got.dtype == MUSEC_BF16 || got.dtype == MUSEC_F16 ? ms_dtype_eps(got.dtype) : 0.0;
+    const size_t n    = (size_t)(s->m * s->n);
+    double      *want = malloc(n * sizeof *want), *size = malloc(n * sizeof *size);
+    double       sumsq = 0.0, trace = 0.0, sumsq_off = 0.0, trace_off = 0.0;
+    CHECK(want != NULL && size != NULL, "no memory");
+    expect(w, s, b, want, size);
+    for (int64_t i = 0; i < s->m; i++)
+        for (int64_t j = 0; j < s->n; j++) {
+            const double x = want[i * s->n + j], off = eps * size[i * s->n + j];
+            const double bound = off + own / 2 * (fabs(x) + off) + (own > 0.0 ? 0x1p-25 : 0.0);
+            const double err   = fabs(ms_at(got, b, i, j) - x);
+            CHECK(err <= bound, "sample %zu, %s: (%lld, %lld, %lld) is %g, not %g: %g off, not %g",
+                  at, ms_dtype_name(w->a.mat.dtype), (long long)b, (long long)i, (long long)j,
+                  ms_at(got, b, i, j), x, err, bound);
+            if (s->symmetric)
+                CHECK(ms_at(got, b, i, j) == ms_at(got, b, j, i),
+                      "sample %zu: (%lld, %lld, %lld) is not its mirror", at, (long long)b,
+                      (long long)i, (long long)j);
+            sumsq += x * x;
+            sumsq_off += (2 * fabs(x) + off) * off + 0x1p-40 * x * x;
+            if (i == j) trace += x, trace_off += off + 0x1p-40 * fabs(x);
+        }
+    if (s->sums) {
+        CHECK(fabs(sums[b] - sumsq) <= sumsq_off, "sample %zu: sumsq of %lld is %g, not %g (%g)",
+              at, (long long)b, sums[b], sumsq, sumsq_off);
+        CHECK(fabs(sums[s->count + b] - trace) <= trace_off,
+              "sample %zu: trace of %lld is %g, not %g (%g)", at, (long long)b, sums[s->count + b],
+              trace, trace_off);
+    }
+    free(want), free(size);
+}
+
+/* Nothing of matrix b was written, nor are its sums. */
+static void check_left(const job *w, const sample *s, size_t at, int64_t b, ms_mat got,
+                       const double *sums)
+{
+    const size_t each = ms_dtype_bytes(got.dtype);
+    for (int64_t i = 0; i < s->m; i++)
+        for (int64_t j = 0; j < s->n; j++)
+            CHECK(memcmp(ms_mat_address(got, b, i, j), ms_mat_address(w->c.host, b, i, j), each) ==
+                      0,
+                  "sample %zu: matrix %lld was to be left alone", at, (long long)b);
+    if (s->sums)
+        CHECK(sums[b] == UNTOUCHED && sums[s->count + b] == UNTOUCHED,
+              "sample %zu: the sums of matrix %lld were to be left alone", at, (long long)b);
+}
+
+/* Between matrices and rows nothing may have changed: all of got's elements apart, got is host. */
+static void check_gaps(const job *w, const sample *s, size_t at, const unsigned char *got)
+{
+    const size_t   each = ms_dtype_bytes(w->c.mat.dtype);
+    unsigned char *mine = malloc(w->c.bytes);
+    ms_mat         to   = w->c.mat;
+    CHECK(mine != NULL, "no memory");
+    memcpy(mine, got, w->c.bytes);
+    to.data = mine;
+    for (int64_t b = 0; b < s->count; b++)
+        for (int64_t i = 0; i < s->m; i++)
+            for (int64_t j = 0; j < s->n; j++)
+                memcpy(ms_mat_address(to, b, i, j), ms_mat_address(w->c.host, b, i, j), each);
+    CHECK(memcmp(mine, w->c.host.data, w->c.bytes) == 0, "sample %zu: what lies around c changed",
+          at);
+    free(mine);
+}
+
+static void run(ms_device *d, job *w, const sample *s, unsigned char *got, double *sums)
+{
+    send(&w->c);
+    CHECK_OK(d, d->ops->product(d, &w->p));
+    CHECK_OK(d, d->ops->download(d, w->c.mat.data, w->c.bytes, got));
+    for (int i = 0; s->sums && i < 2; i++)
+        CHECK_OK(d, ms_vec_download(d, w->sums[i], sums + i * s->count));
+}
+
+static void check_sample(ms_device *d, size_t at, musec_dtype t)
+{
+    const sample  *s   = &samples[at];
+    job            w   = set_up(d, s, t);
+    unsigned char *got = malloc(w.c.bytes), *again = malloc(w.c.bytes);
+    double        *sums = calloc((size_t)s->count * 4, sizeof *sums);
+    ms_mat         c    = w.c.mat;
+    const int64_t  some = s->count > 1000 ? s->count / 50 : 1; /* of many, some are checked */
+    CHECK(got != NULL && again != NULL && sums != NULL, "no memory");
+    run(d, &w, s, got, sums);
+    run(d, &w, s, again, sums + 2 * s->count);
+    CHECK(memcmp(got, again, w.c.bytes) == 0, "sample %zu: a second run differs", at);
+    CHECK(memcmp(sums, sums + 2 * s->count, (size_t)s->count * 2 * sizeof *sums) == 0,
+          "sample %zu: the sums of a second run differ", at);
+    c.data = got;
+    for (int64_t b = 0; b < s->count; b += b + some < s->count ? some : 1)
+        if (w.mask[b] != 0.0)
+            check_matrix(&w, s, at, b, c, sums);
+        else
+            check_left(&w, s, at, b, c, sums);
+    check_gaps(&w, s, at, got);
+    free(got), free(again), free(sums);
+    tear_down(d, &w);
+}
+
+TEST_EACH_DEVICE(products_are_what_three_loops_give, dev)
+{
+    if (dev->ops->product == NULL) return;
+    for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
+        if (!ms_device_has(dev, t)) continue;
+        for (size_t i = 0; i < COUNT(samples); i++)
+            check_sample(dev, i, t);
+    }
+}
+
+/* An operand that no rounding touches: integers, whose products are exact in float32.  A tensor
+ * core that reads one element from a wrong place shows. */
+TEST_EACH_DEVICE(products_of_integers_are_exact, dev)
+{
+    enum { M = 264, N = 136, K = 200 };
+    if (dev->ops->product == NULL) return;
+    if (!ms_device_has(dev, MUSEC_F16)) return;
+    for (int how = 0; how < 4; how++) {
+        const bool ta = how % 2 != 0, tb = how / 2 != 0;
+        placed     a = place(dev, (layout){ MUSEC_F16, 1, M, K, 0, ta }, POISON, 0);
+        placed     b = place(dev, (layout){ MUSEC_F16, 1, K, N, 0, tb }, POISON, 0);
+        placed     c = place(dev, (layout){ MUSEC_F32, 1, M, N, 0, false }, POISON, 0);
+        for (int64_t k = 0; k < K; k++) {
+            for (int64_t i = 0; i < M; i++)
+                ms_put(a.host, 0, i, k, (double)((i * 7 + k * 13) % 29 - 14));
+            for (int64_t j = 0; j < N; j++)
+                ms_put(b.host, 0, k, j, (double)((j * 11 + k * 5) % 31 - 15));
+        }
+        send(&a), send(&b);
+        const ms_product p = {
+            .a = a.mat, .b = b.mat, .alpha = ms_const(1.0), .diag = ms_const(2.0), .c = c.mat
+        };
+        CHECK_OK(dev, dev->ops->product(dev, &p));
+        CHECK_OK(dev, dev->ops->download(dev, c.mat.data, c.bytes, c.host.data));
+        for (int64_t i = 0; i < M; i++)
+            for (int64_t j = 0; j < N; j++) {
+                double want = i == j ? 2.0 : 0.0;
+                for (int64_t k = 0; k < K; k++)
+                    want += ms_at(a.host, 0, i, k) * ms_at(b.host, 0, k, j);
+                CHECK(ms_at(c.host, 0, i, j) == want, "layout %d: (%lld, %lld) is %g, not %g", how,
+                      (long long)i, (long long)j, ms_at(c.host, 0, i, j), want);
+            }
+        drop(&a), drop(&b), drop(&c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_what_three_loops_give),
+        cmocka_unit_test(products_of_integers_are_exact),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

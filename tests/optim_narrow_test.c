@@ -1,0 +1,268 @@
+/* optim_narrow_test.c - momentum that is averaged, scaled and rounded to 16 bits in one pass.
+ *
+ * What it is held to is the way in several passes, which coupled weight decay of 0 still takes: the
+ * same optimizer, with float32 between.  The two differ where a number that was rounded twice was
+ * rounded otherwise, by one unit of a 16-bit number in few of them. */
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optim_rig.h"
+#include "scratch.h"
+
+static const musec_dtype narrow[] = { MUSEC_F16, MUSEC_BF16 };
+
+static const struct rule {
+    const char *name, *options;
+} rules[] = {
+    { "soft-musec", "ns-mode=fast" },
+    { "soft-musec", "ns-mode=paper7 momentum-form=heavy-ball beta=0.2" },
+    { "soft-musec", "ns-mode=paper nesterov=yes" },
+    { "soft-musec", "ns-mode=paper literal=yes momentum-init=zero" },
+    { "spectra", "base=sgdm ns-mode=fast" },
+    { "spectra", "base=sgdm ns-mode=fast nesterov=yes" },
+    { "muon", "nesterov=no" },
+    { "muon", "nesterov=yes" },
+};
+
+/* Two that run as one, one that is tall, experts, columns of a wide one, and rows in groups. */
+static const musec_block columns[] = {
+    { .rows = 12, .cols = 20, .row_step = 42, .count = 2, .stride = 21 }
+};
+static const musec_block groups[] = {
+    { .rows = 6, .cols = 20, .row_step = 20, .group_rows = 2, .group_step = 80 }
+};
+static const rig_param params[] = {
+    { .name = "a", .rows = 12, .cols = 20 },
+    { .name = "b", .rows = 12, .cols = 20, .layout = { .pad = 3 } },
+    { .name = "tall", .rows = 20, .cols = 9 },
+    { .name = "experts", .rows = 12, .cols = 20, .layout = { .more = 2, .gap = 5 } },
+    { .name = "wide", .rows = 12, .cols = 42, .blocks = columns, .n_blocks = 1 },
+    { .name = "groups", .rows = 12, .cols = 20, .blocks = groups, .n_blocks = 1 },
+    { .name = "line", .rows = 1, .cols = 20 },
+};
+
+typedef struct pair { /* the same problem, at once and in several passes */
+    rig at_once, in_passes;
+} pair;
+
+/* The threshold has the gradients' scale, and updates are in units of it: lr brings back those that
+ * are far below. */
+static pair pair_make(ms_device *dev, const struct rule *rule, musec_dtype type, double scale,
+                      double threshold)
+{
+    char options[256];
+    pair p;
+    snprintf(options, sizeof options, "%s weight-decay=0 update-scale=unit", rule->options);
+    musec_optim_config cfg = rig_config(rule->name, options);
+    cfg.lr                 = 0.1 * fmax(1.0, threshold);
+    cfg.threshold          = threshold * scale;
+    cfg.operands           = type;
+    cfg.report_every       = 0;
+    p.at_once              = rig_make_with(dev, &cfg, MUSEC_F32, params, COUNT(params), 11);
+    cfg.decay_form         = MUSEC_DECAY_COUPLED;
+    p.in_passes            = rig_make_with(dev, &cfg, MUSEC_F32, params, COUNT(params), 11);
+    return p;
+}
+
+static void pair_free(pair *p) { rig_free(&p->at_once), rig_free(&p->in_passes); }
+
+static void pair_step(pair *p, int64_t step, double factor)
+{
+    rig_step(&p->at_once, step, factor);
+    rig_step(&p->in_passes, step, factor);
+}
+
+static bool is_muon(const struct rule *rule) { return strcmp(rule->name, "muon") == 0; }
+
+/* Few numbers differ, by 2^-10 or 2^-7 of themselves; products of them, by less.  Muon rounds
+ * what it was given once more when it normalises it, and lifts small singular values: half of
+ * what its operator may err (linalg_operands_test). */
+static void pair_check(pair *p, const struct rule *rule, musec_dtype type, const char *when)
+{
+    const double bound = (type == MUSEC_F16 ? 1e-3 : 8e-3) * (is_muon(rule) ? 5.0 : 1.0);
+    for (size_t i = 0; i < COUNT(params); i++) {
+        const double apart = rig_apart(&p->at_once, &p->in_passes, i);
+        CHECK(apart <= bound, "%s %s, %s, %s: apart by %g", rule->name, rule->options, when,
+              params[i].name, apart);
+    }
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+TEST_EACH_DEVICE(one_pass_comes_to_what_several_do, dev)
+{
+    static const double scales[]     = { 1.0, 0x1p-60, 0x1p60 };
+    static const double thresholds[] = { 3.0, 1e-4,
+                                         1e5 }; /* entries are about 1: some, all, none */
+    for (size_t k = 0; k < COUNT(rules); k++)
+        for (size_t i = 0; i < COUNT(scales) * COUNT(thresholds); i++)
+            for (size_t n = 0; n < COUNT(narrow); n++) {
+                const musec_dtype type      = narrow[n];
+                const double      scale     = scales[i % COUNT(scales)];
+                const double      threshold = thresholds[i / COUNT(scales)];
+                char              when[128];
+                if (!ms_device_has(dev, type)) continue;
+                if (is_muon(&rules[k]) && i >= COUNT(scales)) continue;
+                pair p = pair_make(dev, &rules[k], type, scale, threshold);
+                for (int64_t t = 0; t < 4; t++)
+                    pair_step(&p, t, scale);
+                snprintf(when, sizeof when, "scale %g, D = %g", scale, threshold);
+                pair_check(&p, &rules[k], type, when);
+                pair_free(&p);
+            }
+}
+
+/* Nothing is averaged yet, and the scale is that of the largest entry: the same bits. */
+TEST_EACH_DEVICE(the_first_step_is_the_same, dev)
+{
+    for (size_t n = 0; n < COUNT(narrow); n++)
+        for (size_t k = 0; ms_device_has(dev, narrow[n]) && k < 2; k++) {
+            pair p = pair_make(dev, &rules[k], narrow[n], 1.0, 2.0);
+            pair_step(&p, 0, 1.0);
+            for (size_t i = 0; i < COUNT(params) - 3;
+                 i++) /* each a matrix with a scale of its own */
+                CHECK(rig_same_weight(&p.at_once, i, &p.in_passes, i), "%s %s, %s", rules[k].name,
+                      rules[k].options, params[i].name);
+            pair_free(&p);
+        }
+}
+
+/* Gradients that vanish, come, and fall by 2^-20: the bound follows the momentum. */
+TEST_EACH_DEVICE(scales_that_change_are_followed, dev)
+{
+    static const double course[] = { 0.0, 0.0, 1.0, 1.0, 0x1p-20, 0x1p-20, 0.0, 0x1p12, 1.0 };
+    for (size_t k = 0; k < COUNT(rules); k++)
+        for (size_t n = 0; ms_device_has(dev, narrow[n % 2]) && n < 2; n++) {
+            pair p     = pair_make(dev, &rules[k], narrow[n], 1.0, 2.0);
+            rig  still = rig_make(dev, "sgdm", "", MUSEC_F32, params, COUNT(params), 11);
+            for (size_t t = 0; t < COUNT(course); t++) {
+                pair_step(&p, (int64_t)t, course[t]);
+                if (t > 1) pair_check(&p, &rules[k], narrow[n], "changing");
+                for (size_t i = 0; t <= 1 && i < COUNT(params); i++)
+                    CHECK(rig_same_weight(&p.at_once, i, &still, i), "%s %s: zeros moved %s",
+                          rules[k].name, rules[k].options, params[i].name);
+            }
+            rig_free(&still);
+            pair_free(&p);
+        }
+}
+
+/* ---- state ----------------------------------------------------------------------------------- */
+
+/* With the bounds of its file a run goes on bit for bit; without them, as near as one may ask. */
+TEST_EACH_DEVICE(a_run_goes_on_from_its_file, dev)
+{
+    const char *path = path_in(fresh_dir(), "optim.safetensors");
+    for (size_t k = 0; k < COUNT(rules); k++) {
+        if (!ms_device_has(dev, MUSEC_F16)) continue;
+        pair p = pair_make(dev, &rules[k], MUSEC_F16, 1.0, 2.0);
+        pair q = pair_make(dev, &rules[k], MUSEC_F16, 1.0, 2.0);
+        for (int64_t t = 0; t < 3; t++)
+            pair_step(&p, t, 1.0);
+        for (int how = 0; how < 2; how++) {
+            CHECK_OK(dev, musec_optim_save(how == 0 ? p.at_once.opt : p.in_passes.opt, path));
+            CHECK_OK(dev, musec_optim_load(how == 0 ? q.at_once.opt : q.in_passes.opt, path));
+        }
+        for (size_t i = 0; i < COUNT(params); i++) {
+            double *w = rig_weight(&p.at_once, i);
+            rig_set_weight(&q.at_once, i, w);
+            free(w);
+            w = rig_weight(&p.in_passes, i);
+            rig_set_weight(&q.in_passes, i, w);
+            free(w);
+        }
+        for (int64_t t = 3; t < 5; t++)
+            pair_step(&p, t, 1.0), pair_step(&q, t, 1.0);
+        for (size_t i = 0; i < COUNT(params); i++)
+            CHECK(rig_same_weight(&p.at_once, i, &q.at_once, i), "%s %s: %s", rules[k].name,
+                  rules[k].options, params[i].name);
+        /* the file of the other way has no bounds */
+        CHECK_OK(dev, musec_optim_save(p.in_passes.opt, path));
+        CHECK_OK(dev, musec_optim_load(p.at_once.opt, path));
+        pair_step(&p, 5, 1.0);
+        pair_check(&p, &rules[k], MUSEC_F16, "without bounds");
+        pair_free(&p), pair_free(&q);
+    }
+}
+
+/* A step that is measured is the step that it would have been. */
+TEST_EACH_DEVICE(measuring_changes_nothing, dev)
+{
+    for (size_t k = 0; k < COUNT(rules) && ms_device_has(dev, MUSEC_F16); k++) {
+        musec_optim_config cfg = rig_config(rules[k].name, rules[k].options);
+        musec_optim_report report;
+        cfg.operands     = MUSEC_F16;
+        cfg.report_every = 0;
+        rig quiet        = rig_make_with(dev, &cfg, MUSEC_F32, params, COUNT(params), 4);
+        cfg.report_every = 1;
+        rig measured     = rig_make_with(dev, &cfg, MUSEC_F32, params, COUNT(params), 4);
+        rig_steps(&quiet, 0, 3), rig_steps(&measured, 0, 3);
+        for (size_t i = 0; i < COUNT(params); i++)
+            CHECK(rig_same_weight(&quiet, i, &measured, i), "%s %s: %s", rules[k].name,
+                  rules[k].options, params[i].name);
+        CHECK(musec_optim_get_report(measured.opt, 0, &report) == MUSEC_OK && report.step == 3 &&
+                  report.update_norm2 > 0.0,
+              "%s %s: no report", rules[k].name, rules[k].options);
+        rig_free(&quiet), rig_free(&measured);
+    }
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+static struct {
+    ms_device_ops real;
+    int           wide_in, wide_largest; /* float32 stacks that were rounded, looked through */
+} seen;
+
+static musec_status see_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer,
+                                 ms_mat *scaled)
+{
+    seen.wide_in += x.dtype == MUSEC_F32;
+    return seen.real.prescale(d, x, factor, buffer, scaled);
+}
+
+static musec_status see_absmax(ms_device *d, ms_mat x, ms_vec out)
+{
+    seen.wide_largest += x.dtype == MUSEC_F32 && x.places == NULL;
+    return seen.real.absmax(d, x, out);
+}
+
+/* Momentum is read by the pass that averages it and by nobody else. */
+TEST_EACH_DEVICE(nothing_is_read_again, dev)
+{
+    static const rig_param two[] = { { .name = "a", .rows = 12, .cols = 20 },
+                                     { .name = "b", .rows = 12, .cols = 20 } };
+    for (size_t k = 0; k < COUNT(rules) && ms_device_has(dev, MUSEC_F16); k++) {
+        musec_optim_config cfg = rig_config(rules[k].name, rules[k].options);
+        cfg.operands           = MUSEC_F16;
+        cfg.report_every       = 0;
+        rig r                  = rig_make_with(dev, &cfg, MUSEC_F32, two, 2, 4);
+        rig_step(&r, 0, 1.0);
+        memset(&seen, 0, sizeof seen);
+        seen.real           = dev->table;
+        dev->table.prescale = see_prescale;
+        dev->table.absmax   = see_absmax;
+        CHECK_OK(dev, rig_try(&r, 1.0));
+        dev->table = seen.real;
+        CHECK(seen.wide_in == 0 && seen.wide_largest == 0, "%s %s: %d rounded, %d looked through",
+              rules[k].name, rules[k].options, seen.wide_in, seen.wide_largest);
+        rig_free(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_pass_comes_to_what_several_do),
+        cmocka_unit_test(the_first_step_is_the_same),
+        cmocka_unit_test(scales_that_change_are_followed),
+        cmocka_unit_test(a_run_goes_on_from_its_file),
+        cmocka_unit_test(measuring_changes_nothing),
+        cmocka_unit_test(nothing_is_read_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
