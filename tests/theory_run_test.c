@@ -133,6 +133,27 @@ static void averages_balls_and_bounds(void **state)
         }
 }
 
+/* The result tells the epochs that the run had, which may be others than the Corollary's. */
+static void the_result_tells_its_epochs(void **state)
+{
+    ms_objective     p;
+    ms_theory_setup  s;
+    ms_theory_result r;
+    (void)state;
+    make("max", 0, 0, 0, &p);
+    set_up(&p, "musec", 600, 0.0, &s);
+    run(&s, &r);
+    CHECK(r.T == s.params.T && r.K == s.params.K && r.K > 3, "K %lld", (long long)r.K);
+    ms_theory_result_free(&r);
+    s.optim.avg_steps  = 7;
+    s.optim.avg_epochs = 3;
+    run(&s, &r);
+    CHECK(r.T == 7 && r.K == 3 && r.steps == 21 && r.picked < 3, "K %lld", (long long)r.K);
+    CHECK(fabs((r.hbar[0] + r.hbar[1] + r.hbar[2]) / 3.0 - r.hbar_mean) <= 1e-15, "the mean");
+    ms_theory_result_free(&r);
+    ms_objective_free(&p);
+}
+
 /* The same bits again; another seed, another epoch or noise. */
 static void runs_repeat(void **state)
 {
@@ -156,8 +177,19 @@ static void runs_repeat(void **state)
 
 /* ---- every optimizer ------------------------------------------------------------------------- */
 
-/* Each by its own step: an epoch moves no further than delta (those that divide by a running scale
- * may be a little over it), and f falls. */
+/* How long a step of lr 1 is, at most or about: D sqrt(r) of a clipped matrix, sqrt(r) of a polar
+ * factor, sqrt(rows cols) of entries of size one. */
+static double step_length(const char *optimizer, const ms_objective *p, double D)
+{
+    const double r = (double)ms_objective_rank(p), size = (double)ms_objective_size(p);
+    if (strncmp(optimizer, "muon", 4) == 0) return sqrt(r);
+    if (strncmp(optimizer, "ad", 2) == 0 || strcmp(optimizer, "signum") == 0) return sqrt(size);
+    return D * sqrt(r);
+}
+
+/* Each by its own step: f falls, T steps of full length in one direction are delta long but for T's
+ * rounding, and as the mean lies in the middle, an epoch stays within (T + 1) / 2 of them.  Muon's
+ * quintic steps leave singular values of up to 1.21; nothing bounds SGDM. */
 static void every_optimizer_runs(void **state)
 {
     (void)state;
@@ -170,8 +202,14 @@ static void every_optimizer_runs(void **state)
         set_up(&p, name, 3000, 0.0, &s);
         run(&s, &r);
         CHECK(!r.diverged && r.f_end < r.f_start, "%s: f from %g to %g", name, r.f_start, r.f_end);
-        if (strcmp(name, "sgdm") != 0)
-            CHECK(r.spread <= 0.2, "%s moves %g in an epoch", name, r.spread);
+        const double T    = (double)s.params.T;
+        const double step = s.optim.lr * step_length(name, &p, s.params.D);
+        const double over = strncmp(name, "muon", 4) == 0 ? 1.21 : 1.0;
+        CHECK(step * T <= 0.1 * (1.0 + 1e-12) && step * (T + 1.0) > 0.1, "%s: steps of %g", name,
+              step);
+        CHECK(strcmp(name, "sgdm") == 0 || r.spread <= over * step * (T + 1.0) / 2.0,
+              "%s moves %g in an epoch of %g steps of %g", name, r.spread, T, step);
+        CHECK(r.spread >= 0.2 * step * T, "%s moves by %g alone", name, r.spread);
         ms_theory_result_free(&r);
         ms_objective_free(&p);
     }
@@ -218,6 +256,36 @@ static void divergence_is_a_result(void **state)
     CHECK(r.diverged && r.steps < 1000 && isnan(r.hbar_mean), "%lld steps", (long long)r.steps);
     ms_theory_result_free(&r);
     ms_objective_free(&p);
+}
+
+/* The constants that the bound is made of: those of the problem, with the noise in L. */
+static void setups_have_the_problems_constants(void **state)
+{
+    (void)state;
+    for (size_t k = 0; ms_objective_name(k, NULL) != NULL; k++)
+        for (double sigma = 0.0; sigma <= 1.5; sigma += 0.75) {
+            const char     *name = ms_objective_name(k, NULL);
+            ms_objective    p;
+            ms_theory_setup s;
+            make(name, 0, 0, 2, &p);
+            set_up(&p, "musec", 2000, sigma, &s);
+            const double L = sqrt(p.lipschitz * p.lipschitz + sigma * sigma);
+            const double f = ms_objective_value(&p, p.start, NULL);
+            CHECK(fabs(s.params.lipschitz - L) <= 1e-14 * L, "%s: L %g, not %g", name,
+                  s.params.lipschitz, L);
+            CHECK(s.weakly_convex == (strcmp(name, "relu") != 0), "%s", name);
+            CHECK(s.params.rho == (s.weakly_convex ? p.rho : 0.0), "%s: rho %g", name,
+                  s.params.rho);
+            CHECK(s.params.sigma == sigma && s.sigma == sigma, "%s: sigma", name);
+            CHECK(s.params.gap == f - (strcmp(name, "phase") == 0 ? 0.0 : p.minimum), "%s: gap %g",
+                  name, s.params.gap);
+            CHECK(s.params.rank == (double)(p.rows < p.cols ? p.rows : p.cols), "%s: r", name);
+            CHECK(s.optim.lr == s.params.eta && s.optim.beta == s.params.beta &&
+                      s.optim.threshold == s.params.D && s.optim.avg_steps == s.params.T &&
+                      s.optim.avg_epochs == s.params.K && s.optim.seed == 9,
+                  "%s: not the Corollary's", name);
+            ms_objective_free(&p);
+        }
 }
 
 static void setups_are_refused(void **state)
@@ -313,11 +381,18 @@ static void slopes_of_powers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_algorithm_by_hand), cmocka_unit_test(averages_balls_and_bounds),
-        cmocka_unit_test(runs_repeat),           cmocka_unit_test(every_optimizer_runs),
-        cmocka_unit_test(the_polar_step_hops),   cmocka_unit_test(divergence_is_a_result),
-        cmocka_unit_test(setups_are_refused),    cmocka_unit_test(hulls_of_kinks),
-        cmocka_unit_test(hulls_of_a_ball),       cmocka_unit_test(hulls_are_refused),
+        cmocka_unit_test(the_algorithm_by_hand),
+        cmocka_unit_test(averages_balls_and_bounds),
+        cmocka_unit_test(the_result_tells_its_epochs),
+        cmocka_unit_test(runs_repeat),
+        cmocka_unit_test(every_optimizer_runs),
+        cmocka_unit_test(the_polar_step_hops),
+        cmocka_unit_test(divergence_is_a_result),
+        cmocka_unit_test(setups_have_the_problems_constants),
+        cmocka_unit_test(setups_are_refused),
+        cmocka_unit_test(hulls_of_kinks),
+        cmocka_unit_test(hulls_of_a_ball),
+        cmocka_unit_test(hulls_are_refused),
         cmocka_unit_test(slopes_of_powers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

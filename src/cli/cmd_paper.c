@@ -19,7 +19,8 @@ static const ms_option options[] = {
     { "data", MS_OPT_LIST, AT(data), "PATH",
       "as for musec train; if repeated, each is a panel of its own [builtin]" },
     { "seeds", MS_OPT_STR, AT(seeds), "N[,N...]",
-      "runs that differ in the seed alone, by set of data; the last for the rest [1]" },
+      "runs that differ in the seed alone, by set of data; the last for the rest [1; theory: 5, "
+      "with --quick 2, with --full 10]" },
     { "full", MS_OPT_FLAG, AT(full), NULL, "the full grid instead of the reduced one" },
     { "quick", MS_OPT_FLAG, AT(quick), NULL, "theory: few steps and two seeds, some seconds" },
     { "set", MS_OPT_LIST, AT(set), "FIELD=VALUE",
@@ -227,6 +228,25 @@ static musec_status print_runs(ms_error *e, const ms_paper *p, const ms_paper_it
     return MUSEC_OK;
 }
 
+/* What is not for this item, by name. */
+static musec_status check_args(ms_error *e, const ms_paper *p, const char *item)
+{
+    const bool theory = strcmp(item, "theory") == 0;
+
+    if (p->args->quick && !theory)
+        return ms_fail(e, MUSEC_EINVAL, "--quick is for theory alone, not for %s", item);
+    if (p->args->quick && p->args->full)
+        return ms_fail(e, MUSEC_EINVAL, "--quick and --full: give one of them");
+    if (theory && p->ask.n_set > 0)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "--set is for trainings, and theory has none: see musec theory run --set");
+    if (theory && p->ask.n_seeds > 1)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "--seeds is \"%s\"; theory has no sets of data and takes one number",
+                       p->args->seeds);
+    return MUSEC_OK;
+}
+
 static musec_status make_item(ms_error *e, ms_paper *p, const char *name)
 {
     const ms_experiment *found;
@@ -235,6 +255,7 @@ static musec_status make_item(ms_error *e, ms_paper *p, const char *name)
     musec_status         st;
 
     TRY(ms_experiment_find(e, &p->all, name, &found));
+    TRY(check_args(e, p, found->name));
     TRY(ms_paper_look(e, p, found, &item));
     if (strcmp(found->name, "theory") == 0) {
         TRY(ms_paper_theory_runs(e, p, found));
@@ -265,6 +286,7 @@ int cmd_paper(int argc, char **argv)
     ms_error          error = { "" };
     ms_paper          p     = { 0 };
     char              field[MS_OPTION_NAME];
+    bool              is_list;
     musec_status      st;
 
     if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
@@ -273,10 +295,10 @@ int cmd_paper(int argc, char **argv)
             return ms_cli_usage(cmd, "--set wants FIELD=VALUE, not '%s'", a.set.item[i]);
     if (!(a.within >= 0.0 && a.within <= 1.0))
         return ms_cli_usage(cmd, "--within is %g; it must be a share from 0 to 1", a.within);
-    st = read_args(&error, &a, &p);
-    if (st == MUSEC_OK)
-        st = strcmp(argv[1], "list") == 0 ? ms_paper_list(&error, &p)
-                                          : make_item(&error, &p, argv[1]);
+    st      = read_args(&error, &a, &p);
+    is_list = strcmp(argv[1], "list") == 0;
+    if (st == MUSEC_OK && is_list) st = check_args(&error, &p, "list");
+    if (st == MUSEC_OK) st = is_list ? ms_paper_list(&error, &p) : make_item(&error, &p, argv[1]);
     ms_log_end(&p.log);
     free_args(&p);
     return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);

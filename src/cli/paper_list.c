@@ -3,13 +3,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/paper.h"
+#include "cli/theory_suite.h"
 #include "core/table.h"
 
 typedef struct row {
-    size_t runs, full, finished;
-    double left_s, full_s; /* of the reduced runs that are not finished; of all in full */
+    size_t      runs, full, finished;
+    double      left_s, full_s; /* of the reduced runs that are not finished; of all in full */
+    const char *left, *in_full; /* in words, where seconds cannot be told; else NULL */
+    bool        no_data;        /* needs none */
 } row;
+
+/* The item whose runs are not trainings: its settings, and the words of its file. */
+static musec_status read_theory(ms_error *e, const ms_paper *p, const ms_experiment *item, row *out)
+{
+    ms_paper         full = *p;
+    ms_theory_suites some = { 0 }, all = { 0 };
+    musec_status     st;
+
+    full.ask.full = true;
+    TRY(ms_theory_suites_read(e, p, item, &some));
+    TRY(ms_theory_suites_read(e, &full, item, &all));
+    *out          = (row){ .runs    = ms_theory_suites_files(&some),
+                           .full    = ms_theory_suites_files(&all),
+                           .left_s  = ms_theory_suites_missing(&some) > 0 ? NAN : 0.0,
+                           .full_s  = ms_theory_suites_missing(&all) > 0 ? NAN : 0.0,
+                           .no_data = true };
+    out->finished = out->runs - ms_theory_suites_missing(&some);
+    if (isnan(out->left_s)) out->left = json_string_value(json_object_get(item->file, "takes"));
+    if (isnan(out->full_s))
+        out->in_full = json_string_value(json_object_get(item->file, "takes_in_full"));
+done:
+    ms_theory_suites_free(&some);
+    ms_theory_suites_free(&all);
+    return st;
+}
 
 static musec_status read_row(ms_error *e, const ms_paper *p, const ms_experiment *item,
                              const ms_estimate *est, row *out)
@@ -18,6 +45,7 @@ static musec_status read_row(ms_error *e, const ms_paper *p, const ms_experiment
     ms_paper_item some = { 0 }, all = { 0 };
     musec_status  st;
 
+    if (strcmp(item->name, "theory") == 0) return read_theory(e, p, item, out);
     full.ask.full = true;
     TRY(ms_paper_look(e, p, item, &some));
     TRY(ms_paper_look(e, &full, item, &all));
@@ -35,14 +63,18 @@ done:
 /* In a word; the scale's sentence about it stands below the table. */
 static const char *data_of(const ms_paper *p, const row *r)
 {
-    return r->runs == 0        ? "-"
-           : p->ask.n_data > 0 ? "as given"
-                               : json_string_value(json_object_get(p->scale, "data"));
+    return r->runs == 0 || r->no_data ? "-"
+           : p->ask.n_data > 0        ? "as given"
+                                      : json_string_value(json_object_get(p->scale, "data"));
 }
 
-static void add_time(ms_table *t, double seconds)
+static void add_time(ms_table *t, double seconds, const char *words)
 {
     char text[32];
+    if (words != NULL) {
+        ms_table_add(t, "%s", words);
+        return;
+    }
     ms_estimate_text(seconds, text, sizeof text);
     ms_table_add(t, "%s", text);
 }
@@ -62,9 +94,9 @@ static musec_status print_table(ms_error *e, const ms_paper *p, const ms_estimat
         ms_table_add(&t, "%s", p->all.at[i].shows);
         ms_table_add(&t, "%zu", rows[i].runs);
         ms_table_add(&t, "%zu", rows[i].finished);
-        add_time(&t, rows[i].left_s);
+        add_time(&t, rows[i].left_s, rows[i].left);
         ms_table_add(&t, "%zu", rows[i].full);
-        add_time(&t, rows[i].full_s);
+        add_time(&t, rows[i].full_s, rows[i].in_full);
         ms_table_add(&t, "%s", data_of(p, &rows[i]));
     }
     st = ms_table_print(e, &t, stdout);

@@ -120,7 +120,7 @@ static void add_guide(const build *b, ms_figure *f, ms_panel *panel, const char 
                                    .y    = first * pow(c->x[i] / c->x[0], exponent),
                                    .low  = NAN,
                                    .high = NAN },
-                       NULL);
+                       (const char *)NULL);
 }
 
 static const ms_look look_hbar = { "#4aa9e4", 0, 5 }, look_hull = { "#009e73", 0, 9 },
@@ -318,7 +318,7 @@ static void add_epochs(ms_figure *f, ms_panel *panel, const char *label, ms_look
                                    .y    = json_number_value(json_array_get(hbar, i)),
                                    .low  = NAN,
                                    .high = NAN },
-                       NULL);
+                       (const char *)NULL);
 }
 
 /* By their place in the suite: methods of one optimizer stand side by side here. */
@@ -438,8 +438,8 @@ static musec_status print_state(ms_error *e, const ms_paper *p, const ms_theory_
     musec_status st;
 
     if (!p->args->json) {
-        printf("%zu settings of %lld seeds in %s: %zu done, %zu waiting\n", files,
-               (long long)s->seeds, s->store, files - missing, missing);
+        printf("%zu settings of %lld seed%s in %s: %zu done, %zu waiting\n", files,
+               (long long)s->seeds, s->seeds == 1 ? "" : "s", s->store, files - missing, missing);
         return MUSEC_OK;
     }
     json = json_pack("{s:I, s:I, s:I}", "settings", (json_int_t)files, "seeds",

@@ -268,8 +268,8 @@ int cmd_theory_params(int argc, char **argv)
     if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
     if (isnan(a.delta) || a.steps == INT64_MIN || a.rank == INT64_MIN)
         return ms_cli_usage(cmd, "needs --%s",
-                            isnan(a.delta)         ? "delta"
-                            : a.steps == INT64_MIN ? "steps"
-                                                   : "rank");
+                            isnan(a.delta)         ? "delta, a number above 0"
+                            : a.steps == INT64_MIN ? "steps, a number of 1 or more"
+                                                   : "rank, a number of 1 or more");
     return run(&e, &a) == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &e);
 }

@@ -1,11 +1,16 @@
 /* theory_run.c - musec theory run: an optimizer on a problem of known constants, measured the way
  * the theorem speaks. */
+#define _POSIX_C_SOURCE 200809L
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "core/clock.h"
+#include "core/file.h"
 #include "core/json_file.h"
 #include "core/log.h"
 #include "core/table.h"
@@ -29,7 +34,7 @@ static const ms_option options[] = {
     { "optimizer", MS_OPT_STR, AT(optimizer), "NAME", "as musec train names them [musec]" },
     { "steps", MS_OPT_I64, AT(steps), "N", "stochastic gradients in all [10000]" },
     { "delta", MS_OPT_F64, AT(delta), "X", "radius of the Goldstein subdifferential [0.1]" },
-    { "rank", MS_OPT_I64, AT(rank), "R", "a matrix of 2R x R [the problem's own]" },
+    { "rank", MS_OPT_I64, AT(rank), "R", "a matrix of 2R x R; 0: the problem's own [0]" },
     { "sigma", MS_OPT_F64, AT(sigma), "X", "deviation of the stochastic gradients [0]" },
     { "lr", MS_OPT_F64, AT(lr), "X", "in place of the Corollary's eta [the Corollary's]" },
     { "beta", MS_OPT_F64, AT(beta), "X", "in place of the Corollary's [the Corollary's]" },
@@ -58,9 +63,11 @@ const ms_command *theory_run_command(void)
             "is returned.  |Hbar| is the norm of an epoch's mean subgradient; the hull distance\n"
             "is that from zero to the subgradients in the ball of radius delta around what is\n"
             "returned: at most the first number, and of the sampled ones at least the second.\n"
-            "Other optimizers take a learning rate that moves them as far in an epoch.  The\n"
-            "bound is the theorem's, for Musec with the hard clip; L there is that of the noisy\n"
-            "gradients, sqrt(L^2 + sigma^2).  Float64, on the CPU.\n\n"
+            "Other optimizers take a learning rate that moves them about as far in an epoch, but\n"
+            "for SGDM: nothing bounds its step, and it may leave the ball.  The bound is the\n"
+            "theorem's, for Musec with the hard clip; L there is that of the noisy gradients,\n"
+            "sqrt(L^2 + sigma^2).  A run is covered if the theorem speaks of it: Musec as the\n"
+            "Corollary has it, nothing set otherwise.  Float64, on the CPU.\n\n"
             "Examples: musec theory run list\n"
             "          musec theory run phase --steps 20000 --sigma 0.5 --seeds 5\n"
             "          musec theory run kinks --optimizer muon --set ns-mode=exact --beta 0.5\n",
@@ -76,6 +83,7 @@ typedef struct one_run { /* of one seed */
     uint64_t         seed;
     ms_objective     problem;
     ms_theory_setup  setup;
+    bool             is_corollary; /* the optimizer is as ms_theory_setup_init() has it */
     ms_theory_result result;
     ms_hull          hull; /* samples 0: not measured */
 } one_run;
@@ -121,13 +129,17 @@ static musec_status run_one(ms_error *e, job *j, uint64_t seed)
 {
     const struct args *a = j->args;
     one_run           *r = &j->runs[j->n];
+    musec_optim_config chosen;
     musec_status       st;
 
     r->seed = seed;
     TRY(ms_objective_make(e, j->problem, 2 * a->rank, a->rank, seed, &r->problem));
     TRY(ms_theory_setup_init(e, &r->problem, a->optimizer, a->steps, a->delta, a->sigma, seed,
                              &r->setup));
+    chosen = r->setup.optim;
     TRY(choose(e, a, &r->setup));
+    /* every field of it: the structure has no gaps */
+    r->is_corollary = memcmp(&chosen, &r->setup.optim, sizeof chosen) == 0;
     TRY(ms_theory_run(e, &r->setup, tell, j, &r->result));
     if (a->samples > 0 && !r->result.diverged)
         TRY(ms_hull_distance(e, &r->problem, r->result.returned, a->delta, a->samples, seed,
@@ -150,11 +162,8 @@ static void free_runs(job *j)
 /* Does the theorem speak of this run at all? */
 static bool is_covered(const one_run *r)
 {
-    const musec_optim_config *c = &r->setup.optim;
-    const ms_theory_params   *p = &r->setup.params;
-    return strcmp(c->name, "musec") == 0 && r->setup.weakly_convex && p->all_hold &&
-           c->lr == p->eta && c->beta == p->beta && c->threshold == p->D &&
-           r->result.travel <= r->problem.radius;
+    return strcmp(r->setup.optim.name, "musec") == 0 && r->is_corollary && r->setup.weakly_convex &&
+           r->setup.params.all_hold && r->result.travel <= r->problem.radius;
 }
 
 static void print_chosen(const job *j, FILE *to)
@@ -169,8 +178,8 @@ static void print_chosen(const job *j, FILE *to)
             r->setup.optim.beta);
     if (strstr(r->setup.optim.name, "musec") != NULL || strcmp(r->setup.optim.name, "spectra") == 0)
         fprintf(to, ", D %.4g", r->setup.optim.threshold);
-    fprintf(to, "; %lld epochs of %lld steps, delta %g, sigma %g\n\n", (long long)p->K,
-            (long long)p->T, p->delta, r->setup.sigma);
+    fprintf(to, "; %lld epochs of %lld steps, delta %g, sigma %g\n\n", (long long)r->result.K,
+            (long long)r->result.T, p->delta, r->setup.sigma);
 }
 
 static void add_row(ms_table *t, const one_run *r)
@@ -186,7 +195,7 @@ static void add_row(ms_table *t, const one_run *r)
     } else {
         ms_table_add(t, "%.4g", o->f_returned);
         ms_table_add(t, "%.4g", o->hbar_mean);
-        ms_table_add(t, "%.4g", o->hbar[r->setup.params.K - 1]);
+        ms_table_add(t, "%.4g", o->hbar[o->K - 1]);
         ms_table_add(t, r->hull.samples > 0 ? "%.4g" : "-", r->hull.upper);
         ms_table_add(t, r->hull.samples > 0 ? "%.4g" : "-", r->hull.lower);
     }
@@ -223,11 +232,12 @@ static void print_problems(FILE *to)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static json_t *chosen_json(const ms_theory_setup *s)
+static json_t *chosen_json(const one_run *r)
 {
-    const ms_theory_params *p = &s->params;
-    return json_pack("{s:I, s:I, s:f, s:f, s:f}", "T", (json_int_t)p->T, "K", (json_int_t)p->K,
-                     "lr", s->optim.lr, "beta", s->optim.beta, "threshold", s->optim.threshold);
+    const musec_optim_config *c = &r->setup.optim;
+    return json_pack("{s:I, s:I, s:f, s:f, s:f}", "T", (json_int_t)r->result.T, "K",
+                     (json_int_t)r->result.K, "lr", c->lr, "beta", c->beta, "threshold",
+                     c->threshold);
 }
 
 static json_t *problem_json(const one_run *r)
@@ -249,11 +259,11 @@ static json_t *run_json(const one_run *r)
     const ms_theory_result *o    = &r->result;
     json_t                 *json = json_object(), *epochs = json_array();
 
-    for (int64_t k = 0; !o->diverged && k < r->setup.params.K; k++)
+    for (int64_t k = 0; !o->diverged && k < o->K; k++)
         json_array_append_new(epochs, ms_cli_real(o->hbar[k]));
     json_object_set_new(json, "seed", json_integer((json_int_t)r->seed));
     json_object_set_new(json, "problem", problem_json(r));
-    json_object_set_new(json, "chosen", chosen_json(&r->setup));
+    json_object_set_new(json, "chosen", chosen_json(r));
     json_object_set_new(json, "steps", json_integer(o->steps));
     json_object_set_new(json, "diverged", json_boolean(o->diverged));
     json_object_set_new(json, "f_start", ms_cli_real(o->f_start));
@@ -315,21 +325,80 @@ done:
     return st;
 }
 
+/* A value out of its range, in words; NULL: there is none. */
 static const char *wrong(const struct args *a)
 {
-    char key[MS_OPTION_NAME];
     if (a->steps < 1) return "--steps must be 1 or more";
     if (!(a->delta > 0.0)) return "--delta must be above 0";
     if (!(a->sigma >= 0.0)) return "--sigma must be 0 or more";
-    if (a->rank < 0) return "--rank must be 1 or more";
     if (a->samples < 0 || a->samples > 100000) return "--samples must be 0 to 100000";
     if (a->seeds < 1 || a->seeds > MOST_SEEDS) return "--seeds must be 1 to 1000";
+    if (a->seed > (uint64_t)(INT64_MAX - a->seeds)) /* seeds are numbers of the JSON */
+        return "--seed and --seeds together must be less than 2^63";
     if (!isnan(a->lr) && !(a->lr >= 0.0)) return "--lr must be 0 or more";
     if (!isnan(a->beta) && !(a->beta >= 0.0 && a->beta <= 1.0)) return "--beta must be 0 to 1";
     if (!isnan(a->threshold) && !(a->threshold > 0.0)) return "--threshold must be above 0";
-    for (size_t i = 0; i < a->set.n; i++)
-        if (ms_option_pair(a->set.item[i], key) == NULL) return "--set wants OPTION=VALUE";
     return NULL;
+}
+
+static musec_status check_rank(ms_error *e, const job *j)
+{
+    int64_t      least = 0, most = 0;
+    musec_status st;
+
+    TRY(ms_objective_ranks(e, j->problem, &least, &most));
+    if (j->args->rank != 0 && (j->args->rank < least || j->args->rank > most))
+        st = ms_fail(e, MUSEC_EINVAL,
+                     "--rank is %" PRId64 "; %s takes %" PRId64 " to %" PRId64
+                     ", or 0 for its own shape",
+                     j->args->rank, j->problem, least, most);
+done:
+    return st;
+}
+
+/* Not what the Corollary or an option of the command decides. */
+static musec_status check_set(ms_error *e, const ms_option_list *set)
+{
+    char key[MS_OPTION_NAME];
+    for (size_t i = 0; i < set->n; i++) {
+        (void)ms_option_pair(set->item[i], key);
+        if (strcmp(key, "seed") == 0)
+            return ms_fail(e, MUSEC_EINVAL, "--set seed: it is --seed that gives the seed");
+        if (strcmp(key, "avg-steps") == 0 || strcmp(key, "avg-epochs") == 0)
+            return ms_fail(e, MUSEC_EINVAL,
+                           "--set %s: the Corollary gives the epochs, from --steps and --delta",
+                           key);
+    }
+    return MUSEC_OK;
+}
+
+/* Before minutes of work, not after: is there a directory that the file can go to? */
+static musec_status check_out(ms_error *e, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char        folder[MS_PATH_MAX];
+    struct stat info;
+
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return ms_fail(e, MUSEC_EIO, "--out %s: a directory is there", path);
+    snprintf(folder, sizeof folder, "%.*s", slash == NULL ? 1 : (int)(slash - path) + 1,
+             slash == NULL ? "." : path);
+    if (stat(folder, &info) == 0 && S_ISDIR(info.st_mode) && access(folder, W_OK) == 0)
+        return MUSEC_OK;
+    return ms_fail(e, MUSEC_EIO, "--out %s: %s is no directory that can be written to", path,
+                   folder);
+}
+
+static musec_status check(ms_error *e, const job *j)
+{
+    musec_status st = MUSEC_OK;
+
+    if (wrong(j->args) != NULL) TRY(ms_fail(e, MUSEC_EINVAL, "%s", wrong(j->args)));
+    TRY(check_rank(e, j));
+    TRY(check_set(e, &j->args->set));
+    if (j->args->out != NULL) TRY(check_out(e, j->args->out));
+done:
+    return st;
 }
 
 int cmd_theory_run(int argc, char **argv)
@@ -346,17 +415,20 @@ int cmd_theory_run(int argc, char **argv)
     const int         n   = ms_options_parse(cmd, &a, argc, argv);
     ms_error          e   = { "" };
     job               j   = { .args = &a };
+    char              key[MS_OPTION_NAME];
     int               code;
 
     if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
-    if (wrong(&a) != NULL) return ms_cli_usage(cmd, "%s", wrong(&a));
+    for (size_t i = 0; i < a.set.n; i++)
+        if (ms_option_pair(a.set.item[i], key) == NULL)
+            return ms_cli_usage(cmd, "--set wants OPTION=VALUE, not '%s'", a.set.item[i]);
     j.problem = argv[1];
     if (strcmp(j.problem, "list") == 0) {
         print_problems(stdout);
         return EXIT_OK;
     }
     j.log = ms_log_open(stderr, MS_LOG_NORMAL);
-    code  = run(&e, &j) == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &e);
+    code  = check(&e, &j) == MUSEC_OK && run(&e, &j) == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &e);
     free_runs(&j);
     return code;
 }

@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "core/grow.h"
 #include "core/json_file.h"
+#include "core/process.h"
 
 enum { MAX_ARGS = 48, NUMBER = 32 };
 
@@ -321,10 +322,17 @@ static musec_status judge(ms_error *e, const crew *c)
     return MUSEC_OK;
 }
 
+/* One thread each, on the CPU whatever GPUs there are: as many as it has cores. */
+static int width_of(const ms_paper *p)
+{
+    const int many = p->sweep.jobs > 0 ? p->sweep.jobs : ms_process_cores();
+    return many < 1 ? 1 : many > MS_POOL_WIDTH ? MS_POOL_WIDTH : many;
+}
+
 musec_status ms_theory_suites_make(ms_error *e, ms_paper *p, ms_theory_suites *s)
 {
     crew         c    = { .s = s, .log = &p->log, .output = -1, .started = ms_clock_ms() };
-    ms_pool      pool = { .width    = ms_sweep_width(&p->sweep),
+    ms_pool      pool = { .width    = width_of(p),
                           .threads  = 1,
                           .stop     = ms_stop_flag(),
                           .on_start = on_start,
@@ -341,8 +349,8 @@ musec_status ms_theory_suites_make(ms_error *e, ms_paper *p, ms_theory_suites *s
         TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu settings", s->n));
     choose(&c);
     TRY(open_output(e, &c));
-    ms_log_say(c.log, MS_LOG_NORMAL, "theory: %zu settings of %lld seeds to make, %d at once", c.n,
-               (long long)s->seeds, pool.width);
+    ms_log_say(c.log, MS_LOG_NORMAL, "theory: %zu setting%s of %lld seed%s to make, %d at once",
+               c.n, c.n == 1 ? "" : "s", (long long)s->seeds, s->seeds == 1 ? "" : "s", pool.width);
     ms_stop_catch();
     TRY(ms_pool_run(e, &pool, c.jobs, c.n));
     TRY(judge(e, &c));

@@ -6,7 +6,8 @@
  *      "steps": {"quick": [500], ...},                                 out; steps: the extent's
  *      "methods": [{"label": "...", "optimizer": "muon", "set": ["ns-mode=exact"], "beta": 0.5}]}}
  *
- * All combinations of a suite are run.  Suites that ask for the same setting share it. */
+ * All combinations of a suite are run.  Suites that ask for the same setting share it.  "takes" and
+ * "takes_in_full" say in words how long that is, for musec paper list. */
 #ifndef MS_CLI_THEORY_SUITE_H
 #define MS_CLI_THEORY_SUITE_H
 

@@ -56,8 +56,20 @@ static musec_status check_side(ms_error *e, const ms_objective_kind *kind, const
                                int64_t value)
 {
     if (value >= kind->least && value <= MOST_SIDE) return MUSEC_OK;
-    return ms_fail(e, MUSEC_EINVAL, "--%s is %lld; %s takes %lld to %d", side, (long long)value,
-                   kind->name, (long long)kind->least, MOST_SIDE);
+    return ms_fail(e, MUSEC_EINVAL, "%s takes %lld to %d %s, not %lld", kind->name,
+                   (long long)kind->least, MOST_SIDE, side, (long long)value);
+}
+
+musec_status ms_objective_ranks(ms_error *e, const char *name, int64_t *least, int64_t *most)
+{
+    const ms_objective_kind *kind = NULL;
+    musec_status             st;
+
+    TRY(find(e, name, &kind));
+    *least = kind->least;
+    *most  = MOST_SIDE / 2;
+done:
+    return st;
 }
 
 musec_status ms_objective_make(ms_error *e, const char *name, int64_t rows, int64_t cols,
@@ -74,7 +86,7 @@ musec_status ms_objective_make(ms_error *e, const char *name, int64_t rows, int6
                            .radius  = INFINITY,
                            .minimum = NAN };
     TRY(check_side(e, kind, "rows", out->rows));
-    TRY(check_side(e, kind, "cols", out->cols));
+    TRY(check_side(e, kind, "columns", out->cols));
     TRY(ms_objective_room(e, ms_objective_size(out), &out->start));
     TRY(ms_objective_room(e, ms_objective_size(out), &out->target));
     TRY(kind->make(e, seed, out));

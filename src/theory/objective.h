@@ -30,6 +30,9 @@ typedef struct ms_objective { /* { 0 } is empty */
 /* The problems by name: index 0, 1, ... until NULL. */
 const char *ms_objective_name(size_t index, const char **help);
 
+/* The matrices of 2R x R that there is such a problem for. */
+musec_status ms_objective_ranks(ms_error *e, const char *name, int64_t *least, int64_t *most);
+
 /* rows, cols: 0 for the problem's own.  A name that is not there: all are named. */
 musec_status ms_objective_make(ms_error *e, const char *name, int64_t rows, int64_t cols,
                                uint64_t seed, ms_objective *out);

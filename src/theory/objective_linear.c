@@ -2,8 +2,10 @@
  *
  *   sensing    f = (1/n) sum |<A_i, W> - b_i|, n = 3 rows cols measurements with standard normal
  *              A_i, one in twenty of the b_i wrong.  A subgradient is A^T s / n with |s_i| <= 1, so
- *              L = |A|_2 / sqrt(n).  The target stays the minimum: few wrong values leave signs in
- *              [-1, 1] for the others that make A^T s = 0 (the test finds them)
+ *              L = |A|_2 / sqrt(n).  The target stays the minimum where there are signs in [-1, 1]
+ *              for the right ones that make A^T s = 0.  Few wrong values leave such signs, but a
+ *              small matrix may not have them: they are looked for, and without them the minimum
+ *              is not known
  *   max        f = max_j <A_j, W - W*>, sum_j A_j = 0, so f >= 0 = f(W*); L = max |A_j|_F
  *   kinks      f = k |<U, W>| + |<V, W>|, U = P Q^T / sqrt(r) and V = P diag(1, -1, 1, ...) Q^T /
  *              sqrt(r) for orthonormal P, Q: of norm one, at right angles.  The subgradients are
@@ -13,6 +15,7 @@
  *              value of beta^2 / (1 + (1 - beta)^2) catches it: below both, U stays unseen
  *   quadratic  f = sum_ij c_i (W - W*)_ij^2 / 2, c from 1 down to 1/20 over the rows: smooth */
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,28 +39,90 @@ static void place_start(uint64_t seed, double apart, ms_objective *p)
 
 /* ---- sensing --------------------------------------------------------------------------------- */
 
+static bool is_wrong(int64_t i) { return i % 20 == 0; }
+
+/* Of the right ones: s = A v into the scratch, A^T s into out. */
+static void apply_gram(const ms_objective *p, const double *v, double *out)
+{
+    const int64_t size = ms_objective_size(p), n = p->n;
+
+    memset(p->scratch, 0, (size_t)n * sizeof *p->scratch);
+    for (int64_t k = 0; k < size; k++)
+        ms_objective_axpy(v[k], p->a + k * n, n, p->scratch);
+    for (int64_t i = 0; i < n; i++)
+        if (is_wrong(i)) p->scratch[i] = 0.0;
+    for (int64_t k = 0; k < size; k++)
+        out[k] = ms_objective_dot(p->a + k * n, p->scratch, n);
+}
+
+/* Are there signs of the right ones, all inside of [-1, 1], with A^T s = push, what the wrong ones
+ * contribute?  Those of least squares are tried, by conjugate gradients: they prove it where they
+ * do, and where they do not, nothing is known. */
+static musec_status find_signs(ms_error *e, const double *push, const ms_objective *p, bool *found)
+{
+    const int64_t size = ms_objective_size(p);
+    const double  goal = ms_objective_norm(push, size);
+    double       *room = NULL, *v, *r, *d, *q, worst = 0.0;
+    musec_status  st;
+
+    TRY(ms_objective_room(e, 4 * size, &room));
+    v = room;
+    r = v + size;
+    d = r + size;
+    q = d + size;
+    memcpy(r, push, (size_t)size * sizeof *r);
+    memcpy(d, push, (size_t)size * sizeof *d);
+    for (int it = 0; it < 400 && ms_objective_norm(r, size) > 1e-13 * goal; it++) {
+        const double before = ms_objective_dot(r, r, size);
+        double       step, more;
+        apply_gram(p, d, q);
+        step = before / ms_objective_dot(d, q, size);
+        ms_objective_axpy(step, d, size, v);
+        ms_objective_axpy(-step, q, size, r);
+        more = ms_objective_dot(r, r, size) / before;
+        for (int64_t k = 0; k < size; k++)
+            d[k] = r[k] + more * d[k];
+    }
+    apply_gram(p, v, q);
+    ms_objective_axpy(-1.0, push, size, q);
+    for (int64_t i = 0; i < p->n; i++)
+        worst = fmax(worst, fabs(p->scratch[i]));
+    *found = ms_objective_norm(q, size) <= 1e-10 * goal && worst <= 1.0 - 1e-6;
+done:
+    free(room);
+    return st;
+}
+
 musec_status ms_objective_make_sensing(ms_error *e, uint64_t seed, ms_objective *p)
 {
     const int64_t  size  = ms_objective_size(p);
     const uint64_t wrong = ms_rand_key(seed, "sensing wrong");
-    double         norm2;
+    double         norm2, *push = NULL;
+    bool           found = false;
     musec_status   st;
 
     p->n = 3 * size;
     TRY(ms_objective_room(e, size * p->n, &p->a)); /* (size, n): entry k of all A_i */
     TRY(ms_objective_room(e, p->n, &p->b));
     TRY(ms_objective_room(e, p->n, &p->scratch));
+    TRY(ms_objective_room(e, size, &push));
     ms_objective_draw(seed, "sensing A", 1.0, size * p->n, p->a);
     ms_objective_draw(seed, "target", 1.0 / sqrt((double)size), size, p->target);
     for (int64_t k = 0; k < size; k++)
         ms_objective_axpy(p->target[k], p->a + k * p->n, p->n, p->b);
-    for (int64_t i = 0; i < p->n; i += 20)
-        p->b[i] += 3.0 * ms_rand_normal(wrong, (uint64_t)i);
+    for (int64_t i = 0; i < p->n; i++) {
+        const double by = is_wrong(i) ? 3.0 * ms_rand_normal(wrong, (uint64_t)i) : 0.0;
+        p->b[i] += by;
+        for (int64_t k = 0; is_wrong(i) && k < size; k++)
+            push[k] += ms_objective_sign(by) * p->a[k * p->n + i];
+    }
     place_start(seed, START_APART, p);
     TRY(ms_objective_norm2(e, p->a, size, p->n, &norm2));
     p->lipschitz = norm2 / sqrt((double)p->n);
-    p->minimum   = ms_objective_sensing(p, p->target, NULL);
+    TRY(find_signs(e, push, p, &found));
+    if (found) p->minimum = ms_objective_sensing(p, p->target, NULL);
 done:
+    free(push);
     return st;
 }
 

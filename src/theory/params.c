@@ -42,7 +42,7 @@ static const struct field {
 static musec_status check_given(ms_error *e, const ms_theory_params *p)
 {
     for (size_t i = 0; i < COUNT(fields); i++) {
-        const double x = *(const double *)((const char *)p + fields[i].offset);
+        const double x = *(const double *)(const void *)((const char *)p + fields[i].offset);
         if (!isfinite(x) || !(fields[i].above ? x > fields[i].least : x >= fields[i].least))
             return ms_fail(e, MUSEC_EINVAL, "%s is %g; it must be a finite number %s %g",
                            fields[i].option, x, fields[i].above ? "above" : "of at least",

@@ -180,6 +180,11 @@ static musec_status take_steps(ms_error *e, run *r, void (*on_step)(void *, int6
         if (n == N) return MUSEC_OK;
         memcpy(r->g, r->h, (size_t)r->size * sizeof *r->g);
         ms_objective_noise(s->problem, s->sigma, s->seed, n, r->g);
+        if (s->record != NULL)
+            s->record(
+                s->record_arg,
+                &(ms_theory_step){
+                    .n = n, .f = r->out->f_end, .w = r->w, .h = r->h, .g = r->g, .optim = r->opt });
         st = musec_optim_step(r->opt, &view, 1, 1.0);
         if (st == MUSEC_ENONFINITE) {
             r->out->diverged = true;
@@ -226,7 +231,7 @@ musec_status ms_theory_run(ms_error *e, const ms_theory_setup              *setu
     const double start = ms_clock_ms();
     musec_status st;
 
-    *out = (ms_theory_result){ .hbar_mean = NAN, .f_returned = NAN };
+    *out = (ms_theory_result){ .T = r.T, .K = r.K, .hbar_mean = NAN, .f_returned = NAN };
     if (r.T < 1 || r.K < 1)
         return ms_fail(e, MUSEC_EINVAL, "avg-steps and avg-epochs must be 1 or more");
     TRY(allocate(e, &r));

@@ -2,9 +2,11 @@
  * the library in its place.
  *
  * The optimizers are those of the public interface, on the CPU in float64.  With the parameters of
- * the Corollary every one of them moves by at most delta in an epoch of T steps (Musec, Soft Musec,
- * SPECTRA and SGDM by lr = eta; Muon, whose singular values are one instead of at most D, by eta D;
- * those that move by the element, each of it by about one, by eta D sqrt(r) / sqrt(rows cols)). */
+ * the Corollary those that bound their step move by at most about delta in an epoch of T steps:
+ * Musec, Soft Musec and SPECTRA by lr = eta; Muon, whose singular values are about one instead of
+ * at most D, by eta D; those that move by the element, each of it by about one, by eta D sqrt(r) /
+ * sqrt(rows cols).  SGDM takes eta as well, but nothing bounds its step: where its momentum is
+ * longer than D sqrt(r), an epoch leaves the ball. */
 #ifndef MS_THEORY_RUN_H
 #define MS_THEORY_RUN_H
 
@@ -13,16 +15,26 @@
 #include "theory/hull.h"
 #include "theory/params.h"
 
-typedef struct ms_theory_setup { /* fill with ms_theory_setup_init(), then change optim */
+typedef struct ms_theory_step { /* before step n is taken; the run's own, for this call */
+    int64_t       n;
+    double        f;         /* of w */
+    const double *w, *h, *g; /* (rows, cols) W_n, H_n, G_n */
+    musec_optim  *optim;     /* holds M_{n-1} */
+} ms_theory_step;
+
+typedef struct ms_theory_setup { /* fill with ms_theory_setup_init(), then change the last ones */
     const ms_objective *problem;
     ms_theory_params    params;        /* L of the stochastic gradients: sqrt(L^2 + sigma^2) */
     bool                weakly_convex; /* else rho is infinite and the bound says nothing */
     double              sigma;
     uint64_t            seed; /* of the noise, of the epoch picked, of the hull's samples */
     musec_optim_config  optim;
+    void (*record)(void *arg, const ms_theory_step *step); /* at every step, or NULL */
+    void *record_arg;
 } ms_theory_setup;
 
 typedef struct ms_theory_result { /* { 0 } is empty */
+    int64_t T, K;                 /* steps in an epoch, and epochs, as the run had them */
     int64_t steps;                /* taken: K T, or fewer if it diverged */
     bool    diverged;             /* a number was not finite; what could not be measured is NaN */
     double  f_start, f_end, f_returned;

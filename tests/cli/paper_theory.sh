@@ -6,6 +6,15 @@ succeeds paper theory --quick --dry-run
 prints '^[0-9]+ settings of 2 seeds in runs/paper/theory: 0 done, [0-9]+ waiting$'
 succeeds paper theorem --dry-run --json
 check "five seeds" test "$(json seeds)" = 5
+succeeds paper theory --quick --dry-run --seeds 1
+prints '^[0-9]+ settings of 1 seed in runs/paper/theory: 0 done'
+succeeds paper list --dry-run
+prints '^theory +.* 153 +0 +some minutes +[0-9]+ +half an hour +-$'
+fails 1 '--set is for trainings, and theory has none' paper theory --dry-run --set lr=1
+fails 1 '--quick and --full: give one of them' paper theory --dry-run --quick --full
+fails 1 '--quick is for theory alone, not for lr-sweep' paper lr-sweep --dry-run --quick
+fails 1 '--quick is for theory alone, not for list' paper list --dry-run --quick
+fails 1 '--seeds is "2,1"; theory has no sets of data' paper theory --dry-run --seeds 2,1
 check "nothing was written" test ! -e runs
 fails 1 'none of the settings of theory' paper theory --quick --no-run
 rm -rf runs
@@ -49,6 +58,16 @@ check "the page says how it was made" \
     grep -q 'musec paper theory --scale pico --quick' runs/paper/theory-pico.html
 check "every run is inside the bound" \
     test "$(cut -d, -f11 csv/theory-rate-slopes.csv | tail -n +2 | tr -d '\r' | sort -u)" = "6 of 6"
+
+# Its work is for the CPU: as many processes as it has cores, whatever devices there are or are
+# given; and one is one.
+rm "$first"
+run paper theory --quick --device cpu
+check "all cores: $(cat stderr)" grep -q \
+    "^theory: 1 setting of 2 seeds to make, $(env -u OMP_NUM_THREADS nproc) at once" stderr
+rm "$first"
+run paper theory --quick --device cpu,cpu --jobs 3
+check "--jobs: $(cat stderr)" grep -q '^theory: 1 setting of 2 seeds to make, 3 at once' stderr
 
 # A file that is damaged is named.
 echo '{"runs": []}' >"$first"

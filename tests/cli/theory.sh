@@ -50,6 +50,7 @@ prints '^bound +inf '
 fails 2 'needs --delta' theory params --steps 10 --rank 1
 fails 2 'needs --steps' theory params --delta 1 --rank 1
 fails 2 'needs --rank' theory params --delta 1 --steps 10
+fails 2 'needs --steps, a number of 1 or more' theory params --delta 1 --steps -9223372036854775808 --rank 1
 fails 2 "wants params\|run PROBLEM, not 'parms'" theory parms
 fails 2 'wants params' theory
 fails 2 'unknown option --detla' theory params --detla 1

@@ -29,6 +29,15 @@ prints ' no$'
 prints 'not weakly convex: the theorem says nothing'
 succeeds theory run max --steps 2000 --optimizer soft-musec
 prints ' no$'
+for other in weight-decay=1 momentum-init=zero update-scale=unit shape-rule=keller \
+    beta=0.1 threshold=1 ns-mode=fast nesterov=yes; do
+    succeeds theory run max --steps 2000 --samples 0 --set "$other"
+    prints ' no$'
+done
+for other in --lr --threshold; do
+    succeeds theory run max --steps 2000 --samples 0 $other 0.01
+    prints ' no$'
+done
 
 # The numbers as JSON: inside the bound, in the ball, one norm for every epoch.
 succeeds theory run phase --steps 3000 --sigma 0.5 --seed 3 --seeds 2 --json
@@ -67,15 +76,32 @@ fails 1 'no optimizer "musik"; there are musec, soft-musec' theory run max --opt
 fails 1 'ns-mod' theory run max --set ns-mod=exact
 fails 1 'ns-mode' theory run max --set ns-mode=exactly
 fails 1 'more steps or a smaller --delta' theory run max --steps 1 --delta 1000
-fails 1 '--cols is 1; kinks takes 2 to' theory run kinks --rank 1
-fails 1 'no-such-dir' theory run max --steps 100 --samples 0 --out no-such-dir/a.json
+fails 1 '--rank is 1; kinks takes 2 to 2048, or 0' theory run kinks --rank 1
+fails 1 '--rank is -1; max takes 1 to 2048' theory run max --rank -1
+fails 1 '--rank is 9223372036854775807; max takes 1 to 2048' theory run max --rank 9223372036854775807
+succeeds theory run max --steps 100 --samples 0 --rank 0
+prints '^max, 16 x 8: '
+# Before anything else is done, even before the optimizer is looked for.
+fails 1 'no-such-dir/ is no directory' theory run max --optimizer musik --out no-such-dir/a.json
+fails 1 '--out \.: a directory is there' theory run max --optimizer musik --out .
 fails 2 'wants PROBLEM|PROBLEM' theory run
-fails 2 '--steps must be 1' theory run max --steps 0
-fails 2 '--delta must be above 0' theory run max --delta 0
-fails 2 '--sigma must be 0 or more' theory run max --sigma -1
-fails 2 '--seeds must be' theory run max --seeds 0
-fails 2 '--samples must be' theory run max --samples -1
-fails 2 '--beta must be' theory run max --beta 2
+fails 1 '--steps must be 1' theory run max --steps 0
+fails 1 '--delta must be above 0' theory run max --delta 0
+fails 1 '--sigma must be 0 or more' theory run max --sigma -1
+fails 1 '--seeds must be' theory run max --seeds 0
+fails 1 '--samples must be' theory run max --samples -1
+fails 1 '--beta must be' theory run max --beta 2
+fails 1 '--lr must be' theory run max --lr -1
+fails 1 '--threshold must be' theory run max --threshold 0
+fails 1 '--set avg-epochs: the Corollary gives the epochs' theory run max --set avg-epochs=1
+fails 1 '--set avg-steps: the Corollary gives the epochs' theory run max --set avg-steps=1
+fails 1 '--set seed: it is --seed' theory run max --set seed=3
+# Seeds are written as numbers that JSON has: the last one that is, and the first that is not.
+fails 1 '--seed and --seeds together must be less than 2\^63' theory run max --seed 9223372036854775807
+fails 1 '--seed and --seeds together' theory run max --seed 18446744073709551615
+fails 1 '--seed and --seeds together' theory run max --seed 9223372036854775805 --seeds 3
+succeeds theory run max --steps 100 --samples 0 --seed 9223372036854775806 --json
+prints '"seed": 9223372036854775806'
 fails 2 '--set wants OPTION=VALUE' theory run max --set exact
 check "nothing came of all that" test "$(ls ./*.json)" = ./alone.json
 finish
