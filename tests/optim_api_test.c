@@ -166,7 +166,7 @@ static void bad_options_are_refused_and_change_nothing(void **state)
         { "eps", "-1e-9" },
         { "qk-tau", "0" },
         { "qk-alpha", "1.1" },
-        { "ns-tol", "0" },
+        { "ns-tol", "-1e-3" },
     };
     (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
@@ -186,6 +186,17 @@ static void bad_options_are_refused_and_change_nothing(void **state)
 }
 
 /* What config_set cannot see, or was never asked. */
+static void a_tolerance_of_0_follows_beta(void **state)
+{
+    musec_optim_config cfg = rig_config("soft-musec", "ns-mode=accurate");
+    (void)state;
+    CHECK(cfg.ns_tol == 0.0 && ms_optim_tol(&cfg) == 0.01 * cfg.beta, "%g", ms_optim_tol(&cfg));
+    cfg.beta = 0.0;
+    CHECK(ms_optim_tol(&cfg) == 1e-6, "%g", ms_optim_tol(&cfg));
+    cfg.ns_tol = 0.1;
+    CHECK(ms_optim_tol(&cfg) == 0.1, "%g", ms_optim_tol(&cfg));
+}
+
 static void change_config(musec_optim_config *cfg, int which)
 {
     switch (which) {
@@ -354,6 +365,7 @@ int main(void)
         cmocka_unit_test(spellings_set_fields),
         cmocka_unit_test(every_option_comes_back_bit_for_bit),
         cmocka_unit_test(bad_options_are_refused_and_change_nothing),
+        cmocka_unit_test(a_tolerance_of_0_follows_beta),
         cmocka_unit_test(create_checks_what_was_set_by_hand),
         cmocka_unit_test(parameters_that_cannot_be_are_refused),
         cmocka_unit_test(the_description_names_every_parameter),

@@ -292,8 +292,8 @@ typedef struct musec_optim_config {
     int32_t     momentum_form;
     int32_t     momentum_init; /* first: M = G at the first step */
     int32_t     nonfinite;
-    int32_t     literal; /* 0, 1: ns_mode paper in the paper's own order */
-    double      ns_tol;
+    int32_t     literal;                          /* 0, 1: ns_mode paper in the paper's own order */
+    double      ns_tol;                           /* of ns_mode accurate; 0: beta / 100 */
     double      weight_decay[MUSEC_MATRIX_ROLES]; /* by musec_role */
     double      beta1, beta2, beta3, eps, alpha;  /* adam, adamw, ademamix */
     int64_t     alpha_warmup, beta3_warmup;       /* ademamix: steps, 0 none */

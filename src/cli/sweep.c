@@ -217,13 +217,17 @@ static bool is_gpu(const char *device)
 }
 
 /* GPUs that the runs share, each with one at a time, where no one said how many; 0: it was said, or
- * there is none, or not all runs go to one. */
+ * there is none, or not all runs go to one.  Runs that name a GPU of their own go there, one at a
+ * time too. */
 static int gpus_shared(const ms_sweep *s)
 {
+    bool named = false;
     if (s->n_devices > 0 || s->jobs > 0) return 0;
-    for (size_t i = 0; s->grid != NULL && i < s->grid->n; i++)
+    for (size_t i = 0; s->grid != NULL && i < s->grid->n; i++) {
         if (!is_gpu(s->grid->at[i].config.device)) return 0;
-    return ms_device_gpus();
+        named = named || s->grid->at[i].config.device[0] != '\0';
+    }
+    return named && ms_device_gpus() > 1 ? 1 : ms_device_gpus();
 }
 
 static void set_args(sweep *w, size_t i, int slot)

@@ -54,7 +54,7 @@ static void sum_of(const void *data, size_t bytes, char hex[MS_SHA256_HEX])
 
 bool ms_cache_load(const char *name, void **data, size_t *bytes)
 {
-    char     dir[MS_PATH_MAX], path[MS_PATH_MAX], hex[MS_SHA256_HEX];
+    char     dir[MS_PATH_MAX], path[MS_PATH_MAX], hex[MS_SHA256_HEX] = "";
     char    *text = NULL;
     size_t   n    = 0;
     ms_error ignored;

@@ -45,7 +45,7 @@ MS_FN double ms_scalar_pow2_scale(double absmax, double threshold)
  * An average of zeros has the scale of D. */
 MS_FN void ms_scalar_average(const double *params, const double *in, double *out)
 {
-    const double top = params[0] * in[0] + params[1] * in[1];
+    const double top = (params[0] != 0.0 ? params[0] * in[0] : 0.0) + params[1] * in[1];
     const double own = ms_scalar_pow2_scale(top > 0.0 ? top : in[2], 0.0);
     out[0]           = own < 0x1p120 ? own : 0x1p120;
     out[1]           = out[0] * params[0];
@@ -192,7 +192,10 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
         out[0] = in[0] * in[1];
         out[1] = out[0] * out[0] > params[0] ? out[0] * out[0] : params[0];
         break;
-    case MS_SCALAR_INV_NORM: out[0] = 1.0 / (in[1] * sqrt(in[0]) + params[0] * in[2]); break;
+    case MS_SCALAR_INV_NORM:
+        out[0] = in[0] == 0.0 ? 0.0 : 1.0 / (in[1] * sqrt(in[0]) + params[0] * in[2]);
+        out[1] = out[0] * out[0]; /* of zeros the square might be infinite, and times 0 a NaN */
+        break;
     case MS_SCALAR_INV_RESIDUAL:
         out[0] = sqrt(in[0]) > params[0] * sqrt(in[1]) ? 1.0 / sqrt(in[0]) : 0.0;
         break;

@@ -4,7 +4,7 @@
 X(AVERAGE, 2, 3, 3)
 X(POW2_SCALE, 0, 2, 1)   /* absmax, D -> s */
 X(THRESHOLD, 1, 2, 2)    /* {tiny} s, D -> s D, max((s D)^2, tiny) */
-X(INV_NORM, 1, 3, 1)     /* {eps} x, f, own -> 1 / (f sqrt(x) + eps own) */
+X(INV_NORM, 1, 3, 2)     /* {eps} x, f, own -> 1 / (f sqrt(x) + eps own), 0 for 0; its square */
 X(INV_RESIDUAL, 1, 2, 1) /* {eps} x, y -> 1 / sqrt(x), 0 where sqrt(x) <= eps sqrt(y) */
 X(DIVIDE, 0, 2, 1)       /* x, c -> c / x */
 X(RMS, 2, 1, 1)          /* {k, r} |M|_F^2 -> k |M|_F / sqrt(r), 1 where that is 0 */

@@ -37,32 +37,48 @@ const ms_quintic_list *ms_quintic_list_find(const char *name)
     return NULL;
 }
 
-/* X / (f |X|_F + eps), turned so that rows <= cols; `next` is another one like it. */
+typedef struct iterate {   /* factor X, turned so that rows <= cols */
+    ms_mat x, buffer[2];   /* buffers are like X; X begins in the first one, or as the input */
+    ms_num factor, square; /* square: of the factor */
+} iterate;
+
+/* M / (f |M|_F + eps).  Input that was scaled and rounded before is not rounded again: then the
+ * factor rides on the first step's products. */
 static musec_status normalised(ms_device *d, ms_mat in, const ms_quintic_list *list,
-                               musec_dtype operands, ms_mat *x, ms_mat *next)
+                               musec_dtype operands, iterate *i)
 {
     const ms_device_ops *op     = d->ops;
     const bool           turned = in.rows > in.cols, narrow = ms_narrow(operands);
-    const ms_mat         as_is = in, upright = turned ? ms_t(in) : in;
-    const ms_mat         shape = narrow ? as_is : upright; /* as stored */
-    ms_vec               sumsq, scale;
-    musec_status         st = MUSEC_OK;
-    TRY(ms_scratch_mat(d, operands, in.count, shape.rows, shape.cols, x));
-    TRY(ms_scratch_mat(d, operands, in.count, shape.rows, shape.cols, next));
+    const ms_mat         upright = turned ? ms_t(in) : in;
+    const ms_mat         shape   = narrow ? in : upright; /* as stored */
+    const ms_num own = in.own != NULL ? ms_each((ms_vec){ in.own, in.count }) : ms_const(1.0);
+    ms_vec       sumsq, scale[2];
+    musec_status st = MUSEC_OK;
+    i->factor = i->square = ms_const(1.0);
     TRY(ms_scratch_vec(d, in.count, &sumsq));
-    TRY(ms_scratch_vec(d, in.count, &scale));
+    for (int k = 0; k < 2; k++) {
+        TRY(ms_scratch_mat(d, operands, in.count, shape.rows, shape.cols, &i->buffer[k]));
+        TRY(ms_scratch_vec(d, in.count, &scale[k]));
+    }
+    i->x = i->buffer[0];
     TRY(op->sumsq(d, in, sumsq));
-    const ms_num own =
-        in.own != NULL ? ms_each((ms_vec){ in.own, in.count }) : ms_const(1.0); /* see ms_prepare */
     TRY(op->scalars(d, MS_SCALAR_INV_NORM, &list->eps, 1,
-                    (ms_num[]){ ms_each(sumsq), ms_const(list->norm_factor), own }, &scale));
-    if (narrow) {
-        TRY(op->prescale(d, in, scale, *x, x));
-        *x    = turned ? ms_t(*x) : *x;
-        *next = turned ? ms_t(*next) : *next;
+                    (ms_num[]){ ms_each(sumsq), ms_const(list->norm_factor), own }, scale));
+    if (in.own != NULL) {
+        i->x      = in;
+        i->x.own  = NULL;
+        i->factor = ms_each(scale[0]);
+        i->square = ms_each(scale[1]);
+    } else if (narrow) {
+        TRY(op->prescale(d, in, scale[0], i->buffer[0], &i->x));
     } else {
-        TRY(op->copy(d, upright, *x));
-        TRY(op->scale(d, ms_each(scale), *x));
+        TRY(op->copy(d, upright, i->x));
+        TRY(op->scale(d, ms_each(scale[0]), i->x));
+    }
+    if (narrow && turned) {
+        ms_mat *const all[] = { &i->x, &i->buffer[0], &i->buffer[1] };
+        for (size_t k = 0; k < COUNT(all); k++)
+            *all[k] = ms_t(*all[k]);
     }
 done:
     return st;
@@ -74,16 +90,20 @@ musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *li
     const ms_device_ops *op     = d->ops;
     const ms_mark        mark   = ms_arena_mark(&d->scratch);
     const ms_mat         result = in.rows > in.cols ? ms_t(out) : out;
-    ms_mat               x, next, a, b;
+    ms_mat               a, b;
+    iterate              i;
     musec_status         st = MUSEC_OK;
 
     operands = ms_operands(in, operands);
-    TRY(normalised(d, in, list, operands, &x, &next));
-    TRY(ms_scratch_mat(d, operands, in.count, x.rows, x.rows, &a));
-    TRY(ms_scratch_mat(d, operands, in.count, x.rows, x.rows, &b));
+    TRY(normalised(d, in, list, operands, &i));
+    TRY(ms_scratch_mat(d, operands, in.count, i.x.rows, i.x.rows, &a));
+    TRY(ms_scratch_mat(d, operands, in.count, i.x.rows, i.x.rows, &b));
     for (int k = 0; k < iters; k++) {
-        const ms_quintic s = list->step[k < list->n_steps ? k : list->n_steps - 1];
-        TRY(ms_gram(d, x, a));
+        const ms_quintic s  = list->step[k < list->n_steps ? k : list->n_steps - 1];
+        const ms_mat     to = k == iters - 1 ? result : i.buffer[(k + 1) % 2];
+        TRY(op->product(
+            d, &(ms_product){
+                   .a = i.x, .b = ms_t(i.x), .alpha = i.square, .c = a, .symmetric = true }));
         TRY(op->product(d, &(ms_product){ .a         = a,
                                           .b         = a,
                                           .alpha     = ms_const(s.c),
@@ -92,10 +112,9 @@ musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *li
                                           .diag      = ms_const(s.a),
                                           .c         = b,
                                           .symmetric = true }));
-        TRY(op->gemm(d, 1.0, b, x, 0.0, k == iters - 1 ? result : next));
-        const ms_mat t = x;
-        x              = next;
-        next           = t;
+        TRY(op->product(d, &(ms_product){ .a = b, .b = i.x, .alpha = i.factor, .c = to }));
+        i.x      = to;
+        i.factor = i.square = ms_const(1.0);
     }
 done:
     ms_arena_reset(&d->scratch, mark);

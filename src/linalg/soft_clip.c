@@ -383,9 +383,12 @@ static musec_status menu_of(ms_device *d, double tol, musec_dtype operands, cons
     }
     if (menu->rows == 0 || menu->tol != tol || menu->operands != (int)operands) {
         bool made = ms_plan_menu_all(tol, limit.u_d, menu) == MUSEC_OK;
-        if (made && ms_narrow(operands))
-            made = ms_plan_menu(fmax(tol, short_tol), limit.short_u_d, &menu->plan[menu->rows++]) ==
-                   MUSEC_OK;
+        if (made && ms_narrow(operands)) {
+            ms_plan *last = &menu->plan[menu->rows++];
+            made          = menu->rows <= MS_MENU_ROWS &&
+                   ms_plan_menu(fmax(tol, short_tol), limit.short_u_d, last) == MUSEC_OK;
+            if (made && last->n_stages > menu->longest) menu->longest = last->n_stages;
+        }
         menu->operands = (int)operands;
         if (!made) menu->rows = 0;
         if (!made)

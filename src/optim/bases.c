@@ -64,7 +64,7 @@ static musec_status propose_narrow(ms_device *d, const ms_proposal *p, weights k
         TRY(d->ops->combine(d, p->g, none, term, n));
     }
     for (int64_t i = 0; p->mode != MS_PROPOSE_AHEAD && i < p->x.count; i++)
-        p->top[i] = keep.m * p->top[i] + keep.g * p->top_g[i];
+        p->top[i] = (keep.m != 0.0 ? keep.m * p->top[i] : 0.0) + keep.g * p->top_g[i];
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;

@@ -47,7 +47,9 @@ static const field fields[] = {
       "how soft clips are computed; muon has paper (quintic steps) and exact [paper]", NULL },
     { "ns-iters", INTEGER, AT(ns_iters), 1, 100, "K", "Newton-Schulz steps of ns-mode paper [5]",
       NULL },
-    { "ns-tol", NUMBER, AT(ns_tol), 1e-12, 0.5, "X", "relative error of ns-mode accurate [1e-3]",
+    { "ns-tol", NUMBER, AT(ns_tol), 0, 0.5, "X",
+      "relative error of ns-mode accurate; 0: a hundredth of beta, for feeding the clipped "
+      "momentum back multiplies it by 1/beta [0]",
       NULL },
     { "ns-coeffs", CHOICE, AT(ns_coeffs), 0, 0, "keller|polar-express",
       "muon: coefficients of the quintic steps [keller]", NULL },
@@ -369,7 +371,6 @@ musec_status musec_optim_config_init(musec_optim_config *cfg, size_t size, const
         .threshold    = 1.0,
         .clip         = MUSEC_CLIP_SOFT,
         .ns_iters     = 5,
-        .ns_tol       = 1e-3,
         .decay_form   = kind->decay_form,
         .beta1        = 0.9,
         .beta2        = 0.999,

@@ -174,6 +174,7 @@ double ms_optim_grad_bound(const musec_optim *opt, const ms_member *m);
 /* Is what it proposes rounded to 16 bits by the pass that averages? */
 bool         ms_optim_rounds_at_once(const musec_optim *opt, const ms_group *g);
 double       ms_shape_factor(int rule, int64_t rows, int64_t cols);
+double       ms_optim_tol(const musec_optim_config *cfg); /* of ns_mode accurate */
 musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_mat in, ms_num threshold,
                               ms_mat out, ms_report *report);
 musec_status ms_qk_clip(musec_optim *opt);

@@ -222,7 +222,7 @@ static void describe_map(const musec_optim *opt, text *t)
                                   : "the state is carried on unclipped");
     if (opt->map == MS_UPDATE_SOFT)
         add(t, "  ns-mode %s, ns-iters %d, ns-tol %g%s\n", modes[c->ns_mode], c->ns_iters,
-            c->ns_tol, operands);
+            ms_optim_tol(c), operands);
     if (opt->map == MS_UPDATE_POLAR)
         add(t, "  ns-mode %s, ns-iters %d, ns-coeffs %s%s\n", modes[c->ns_mode], c->ns_iters,
             coeffs[c->ns_coeffs], operands);

@@ -196,6 +196,12 @@ done:
 
 /* ---- map ------------------------------------------------------------------------------------- */
 
+double ms_optim_tol(const musec_optim_config *cfg)
+{
+    const double least = 1e-6; /* beta may be 0 */
+    return cfg->ns_tol > 0.0 ? cfg->ns_tol : fmax(0.01 * cfg->beta, least);
+}
+
 static musec_status soft_map(ms_device *d, const musec_optim_config *cfg, musec_dtype operands,
                              ms_mat in, ms_num threshold, ms_mat out, ms_report *report)
 {
@@ -206,7 +212,7 @@ static musec_status soft_map(ms_device *d, const musec_optim_config *cfg, musec_
         return ms_ssc_plan(d, in, threshold, &plan, operands, out, report);
     case MUSEC_NS_FAST: return ms_soft_fast(d, in, threshold, operands, out, report);
     case MUSEC_NS_ACCURATE:
-        return ms_soft_accurate(d, in, threshold, cfg->ns_tol, operands, out, report);
+        return ms_soft_accurate(d, in, threshold, ms_optim_tol(cfg), operands, out, report);
     case MUSEC_NS_EXACT: return ms_exact(d, MS_MAP_SOFT, in, threshold, out, report);
     default: break;
     }
@@ -273,7 +279,7 @@ static musec_status step_sizes(musec_optim *opt, const ms_group *g, double *size
     const ms_device_ops *op      = opt->d->ops;
     const bool           normuon = opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON;
     const bool           unit = opt->cfg.update_scale == MUSEC_SCALE_UNIT && ms_map_clips(g->map);
-    ms_vec               each;
+    ms_vec               each, square;
     musec_status         st = MUSEC_OK;
     *step                   = ms_list(sizes);
     if (g->aux || sizes[0] == 0.0 || (!normuon && !unit)) return MUSEC_OK;
@@ -284,11 +290,13 @@ static musec_status step_sizes(musec_optim *opt, const ms_group *g, double *size
     }
     TRY(ms_scratch_vec(opt->d, u.count, &each));
     if (normuon) { /* the norm cancels any scale, that of D too */
+        TRY(ms_scratch_vec(opt->d, u.count, &square));
         for (int64_t i = 0; i < u.count; i++)
             sizes[i] = 1.0 / sizes[i];
         TRY(op->sumsq(opt->d, u, each));
         TRY(op->scalars(opt->d, MS_SCALAR_INV_NORM, (double[]){ 1e-30 }, 1,
-                        (ms_num[]){ ms_each(each), ms_list(sizes), ms_const(1.0) }, &each));
+                        (ms_num[]){ ms_each(each), ms_list(sizes), ms_const(1.0) },
+                        (ms_vec[]){ each, square }));
     } else {
         TRY(op->scalars(opt->d, MS_SCALAR_DIVIDE, NULL, 0, (ms_num[]){ threshold, ms_list(sizes) },
                         &each));

@@ -39,12 +39,12 @@ static void leave_out(json_t *json, const char *const *names, const char *only)
         }
 }
 
-/* The same for the workspace, whose default was a number before it became the device's. */
-static void name_workspace(json_t *json)
+/* The same for fields whose default was a number before 0 left it to others. */
+static void name_zero(json_t *json, const char *field, const char *was)
 {
-    const char *text = json_string_value(json_object_get(json, "workspace"));
+    const char *text = json_string_value(json_object_get(json, field));
     if (text != NULL && strcmp(text, "0") == 0)
-        (void)json_object_set_new(json, "workspace", json_string("1073741824"));
+        (void)json_object_set_new(json, field, json_string(was));
 }
 
 musec_status ms_grid_key(ms_error *e, const ms_train_config *cfg, char key[MS_SHA256_HEX])
@@ -56,7 +56,8 @@ musec_status ms_grid_key(ms_error *e, const ms_train_config *cfg, char key[MS_SH
 
     leave_out(json, not_in_key, NULL);
     leave_out(json, not_if_auto, "auto");
-    name_workspace(json);
+    name_zero(json, "workspace", "1073741824");
+    if (cfg->optim.ns_mode != MUSEC_NS_ACCURATE) name_zero(json, "ns_tol", "0.001");
     text = json_dumps(json, JSON_SORT_KEYS | JSON_COMPACT);
     if (text != NULL) {
         ms_sha256_init(&sha);

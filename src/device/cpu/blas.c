@@ -408,12 +408,10 @@ done:
 
 static musec_status cpu_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c)
 {
-    const ms_product p = { .a     = a,
-                           .b     = b,
-                           .alpha = ms_const(alpha),
-                           .beta  = ms_const(beta),
-                           .z     = beta == 0.0 ? (ms_mat){ 0 } : c,
-                           .c     = c };
+    ms_product p = {
+        .a = a, .b = b, .alpha = ms_const(alpha), .beta = ms_const(beta), .z = c, .c = c
+    };
+    if (beta == 0.0) p.z.data = NULL;
     return cpu_product(d, &p);
 }
 

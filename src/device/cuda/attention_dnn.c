@@ -239,7 +239,8 @@ static musec_status make_plan(ms_device *d, ms_error *e, struct ms_cuda_dnn *n,
     ms_sha256_init(&sha);
     ms_sha256_add(&sha, shape, sizeof *shape);
     ms_sha256_end(&sha, hex);
-    ms_cache_name(name, "attention-%s-cudnn-%zu-%s", hex, n->api.version(), ms_cuda_of(d)->chip);
+    ms_cache_name(name, "attention-%d-%s-cudnn-%zu-%s", MS_DNN_GRAPH, hex, n->api.version(),
+                  ms_cuda_of(d)->chip);
     (void)ms_cache_load(name, &kept, &bytes);
     TRY(ms_dnn_plan_make(e, &n->api, n->handle, shape, kept, bytes, out));
     if (ms_dnn_plan_text(*out, &text, &n_text) &&

@@ -32,6 +32,10 @@ typedef struct ms_dnn_api { /* cuDNN, opened */
     cudnnStatus_t (*release)(cudnnBackendDescriptor_t what);
 } ms_dnn_api;
 
+/* Plans outlive the program in files.  To be raised by one with every change of the graphs or of
+ * the places below: a plan by another graph would be taken for one by this. */
+enum { MS_DNN_GRAPH = 1 };
+
 /* The tensors that have data, which is given to ms_dnn_plan_run at these places. */
 enum {
     MS_DNN_Q,

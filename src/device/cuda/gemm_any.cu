@@ -143,7 +143,7 @@ static __global__ void __launch_bounds__(FINISH) finish_kernel(const finishing f
         const int64_t i = e / f.n, j = e % f.n;
         Real          v = alpha *
                  load<Real>(f.ab.data, b * f.ab.stride + i * f.ab.row + j * f.ab.col, f.ab.dtype);
-        if (f.z.data != NULL) {
+        if (beta != (Real)0) {
             const bool    turned = f.symmetric && i < j;
             const int64_t x = turned ? j : i, y = turned ? i : j;
             v += beta * load<Real>(f.z.data, b * f.z.stride + x * f.z.row + y * f.z.col, f.z.dtype);

@@ -76,6 +76,7 @@ static musec_status cuda_product(ms_device *d, const ms_product *product)
     assert(p.c.dtype == p.a.dtype || p.c.dtype == ms_dtype_wide(p.a.dtype));
     assert(!p.symmetric || p.c.rows == p.c.cols);
     if (p.c.count == 0 || p.c.rows == 0 || p.c.cols == 0) return MUSEC_OK;
+    if (is_value(p.beta, 0.0)) p.z.data = NULL;
     if (p.symmetric) { /* what is symmetric lies as its transpose does */
         p.c.trans = p.z.trans = false;
     } else if (p.c.trans) {

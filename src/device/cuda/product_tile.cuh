@@ -23,6 +23,12 @@ static __device__ inline box_spot spot_32(const spot &me, uint32_t area)
     return spot_in(area, me.warp * 16 + me.lane / 4, me.lane % 4 * 8);
 }
 
+/* Where beta is 0, z may be anything. */
+static __device__ inline float plus_z(float alpha, float d, float beta, float z)
+{
+    return fmaf(beta, beta != 0.0f ? z : 0.0f, alpha * d);
+}
+
 /* d <- alpha d + beta z in the columns of a box of z */
 template <int First, typename Pair>
 static __device__ inline void add_z16(float (&d)[64], float alpha, float beta, const spot &me,
@@ -34,8 +40,8 @@ static __device__ inline void add_z16(float (&d)[64], float alpha, float beta, c
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const float2 z       = Pair::of(load_word(to.at(h * 8 * BOX_BYTES, j % 8 * 16)));
-            d[4 * j + 2 * h]     = fmaf(beta, z.x, alpha * d[4 * j + 2 * h]);
-            d[4 * j + 2 * h + 1] = fmaf(beta, z.y, alpha * d[4 * j + 2 * h + 1]);
+            d[4 * j + 2 * h]     = plus_z(alpha, d[4 * j + 2 * h], beta, z.x);
+            d[4 * j + 2 * h + 1] = plus_z(alpha, d[4 * j + 2 * h + 1], beta, z.y);
         }
 }
 
@@ -49,8 +55,8 @@ static __device__ inline void add_z32(float (&d)[64], float alpha, float beta, c
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const float2 z       = load_pair(to.at(h * 8 * BOX_BYTES, j % 4 * 32));
-            d[4 * j + 2 * h]     = fmaf(beta, z.x, alpha * d[4 * j + 2 * h]);
-            d[4 * j + 2 * h + 1] = fmaf(beta, z.y, alpha * d[4 * j + 2 * h + 1]);
+            d[4 * j + 2 * h]     = plus_z(alpha, d[4 * j + 2 * h], beta, z.x);
+            d[4 * j + 2 * h + 1] = plus_z(alpha, d[4 * j + 2 * h + 1], beta, z.y);
         }
 }
 
@@ -156,8 +162,7 @@ static __device__ inline Real sum_squares_in(const float (&d)[64], int here)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const Real x = (Real)d[4 * j + 2 * h], y = (Real)d[4 * j + 2 * h + 1];
-            const Real n = j < here + h ? (Real)2 : j == here + h ? (Real)1 : (Real)0;
-            sum[h] += n * (x * x + y * y);
+            if (j <= here + h) sum[h] += (j < here + h ? (Real)2 : (Real)1) * (x * x + y * y);
         }
     return sum[0] + sum[1];
 }

@@ -6,8 +6,9 @@
  * ("128-byte swizzle"), so that neither rows nor columns of chunks fall into the same banks.
  *
  * A slice of an operand is lines (rows of a, columns of b) by SLICE of the sum's index k, in 16
- * bits: a box of its own for 64 of them.  Where lines run along memory, a row of it is one k; where
- * k does, it is a line.  The instruction takes both kinds, told apart when compiled. */
+ * bits.  Where lines run along memory, a row of its boxes is one k, and a box has 64 lines; where k
+ * does, a row is a line, and a box of 128 rows has them all.  The instruction takes both kinds,
+ * told apart when compiled. */
 #ifndef MS_DEVICE_CUDA_WGMMA_CUH
 #define MS_DEVICE_CUDA_WGMMA_CUH
 
