@@ -213,7 +213,7 @@ static void tear_down(ms_device *d, job *j)
 /* Matrix b of x as a dense one of float64 */
 static double *values_of(ms_mat x, int64_t b)
 {
-    double *v = malloc((size_t)(x.rows * x.cols) * sizeof *v);
+    double *v = calloc((size_t)(x.rows * x.cols), sizeof *v);
     CHECK(v != NULL, "no memory");
     for (int64_t i = 0; i < x.rows; i++)
         for (int64_t j = 0; j < x.cols; j++)
@@ -258,7 +258,7 @@ static void check_matrix(const job *w, const sample *s, size_t at, int64_t b, ms
     const double own =
         got.dtype == MUSEC_BF16 || got.dtype == MUSEC_F16 ? ms_dtype_eps(got.dtype) : 0.0;
     const size_t n    = (size_t)(s->m * s->n);
-    double      *want = malloc(n * sizeof *want), *size = malloc(n * sizeof *size);
+    double      *want = calloc(n, sizeof *want), *size = calloc(n, sizeof *size);
     double       sumsq = 0.0, trace = 0.0, sumsq_off = 0.0, trace_off = 0.0;
     CHECK(want != NULL && size != NULL, "no memory");
     expect(w, s, b, want, size);

@@ -35,12 +35,11 @@ static void play(run *r, int64_t t, const double *before, void *arg)
     const double left = oracle_normal(&p->seed);
 
     for (int64_t i = 0; i < r->n; i++) {
-        const double x = oracle_normal(&p->seed), old = before == NULL ? x : before[i];
+        const double  x = oracle_normal(&p->seed), old = before == NULL ? x : before[i];
+        const int64_t row = i / r->e.cols;
         switch (kind) {
         case HEAVY: g[i] = x * x * x; break;
-        case RANK_ONE:
-            g[i] = left * cos((double)(i / r->e.cols)) * sin((double)(i % r->e.cols));
-            break;
+        case RANK_ONE: g[i] = left * cos((double)row) * sin((double)(i % r->e.cols)); break;
         case AGAINST: g[i] = -old * 4.0 * oracle_uniform(&p->seed) / r->e.D; break;
         case ALTERNATING: g[i] = t % 2 == 0 ? 1.0 : -1.0; break;
         case CONSTANT: g[i] = i / r->e.cols == i % r->e.cols ? 1.0 : 0.0; break;

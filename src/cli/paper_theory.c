@@ -178,12 +178,13 @@ static void note_slope(const build *b, const char *suite, const ms_theory_point 
 /* Slope, and where the curve ends; seeds whose mean |Hbar| is within the bound. */
 static void add_row(const build *b, ms_table *t, const char *suite, const series *c, bool by_rank)
 {
-    const ms_theory_point *last  = c->at[c->n - 1];
+    const ms_theory_point *last  = c->n > 0 ? c->at[c->n - 1] : NULL;
     const size_t           seeds = (size_t)b->s->seeds;
     const ms_theory_slope  s     = fit(b, c, "hbar_mean");
     double                 low, high, hbar, bound;
     size_t                 inside = 0;
 
+    if (last == NULL) return;
     for (size_t k = 0; k < c->n; k++)
         for (size_t i = 0; i < seeds; i++)
             inside += value_of(c->at[k], i, "hbar_mean") <= value_of(c->at[k], i, "bound");
@@ -212,6 +213,9 @@ static void begin_table(ms_table *t, bool by_rank)
     add_names(t, names, by_rank ? 5 : 6);
     add_names(t, names + 6, COUNT(names) - 6);
 }
+
+static const char *label_of(const series *s) { return s->n > 0 ? s->at[0]->label : ""; }
+static const char *problem_of(const series *s) { return s->n > 0 ? s->at[0]->problem : ""; }
 
 /* Every curve of a suite once: its first points. */
 static size_t list_series(const build *b, const char *suite, bool by_rank, series out[MOST_SERIES])
@@ -256,9 +260,9 @@ static void three_figure(const build *b, ms_section *section, const char *suite,
 
     ms_figure_begin(&f, id, title, caption);
     for (size_t i = 0; i < n; i++) {
-        const ms_theory_point *p = all[i].at[0];
+        const ms_theory_point *p = all[i].n > 0 ? all[i].at[0] : NULL;
         ms_panel              *panel;
-        if (p->sigma != sigma) continue;
+        if (p == NULL || p->sigma != sigma) continue;
         panel = log_panel(&f, p->problem, by_rank ? "r" : "N", "Frobenius norm");
         add_three(b, &f, panel, &all[i]);
         add_guide(b, &f, panel, by_rank ? "r^(1/2)" : "N^(-1/3)", 2, &all[i], "hbar_mean",
@@ -346,16 +350,16 @@ static void polar_figure(const build *b, ms_section *s)
         "step; and |Hbar| epoch by epoch at the largest N, first seed.");
     p = log_panel(&f, "mean over epochs", "N", "mean |Hbar|");
     for (size_t i = 0; i < n; i++)
-        add_curve(b, &f, p, all[i].at[0]->label, method_look(i), &all[i], "hbar_mean", 0.0);
+        add_curve(b, &f, p, label_of(&all[i]), method_look(i), &all[i], "hbar_mean", 0.0);
     p = log_panel(&f, "what is returned", "N", "hull distance");
     for (size_t i = 0; i < n; i++)
-        add_curve(b, &f, p, all[i].at[0]->label, method_look(i), &all[i], "hull_upper", HULL_FLOOR);
+        add_curve(b, &f, p, label_of(&all[i]), method_look(i), &all[i], "hull_upper", HULL_FLOOR);
     p = log_panel(&f, "the last step", "N", "f(W_N)");
     for (size_t i = 0; i < n; i++)
-        add_curve(b, &f, p, all[i].at[0]->label, method_look(i), &all[i], "f_end", HULL_FLOOR);
+        add_curve(b, &f, p, label_of(&all[i]), method_look(i), &all[i], "f_end", HULL_FLOOR);
     p = ms_figure_panel(&f, "largest N", "epoch", "|Hbar|");
     for (size_t i = 0; i < n; i++)
-        add_epochs(&f, p, all[i].at[0]->label, method_look(i), &all[i]);
+        add_epochs(&f, p, label_of(&all[i]), method_look(i), &all[i]);
     ms_section_figure(b->page, s, &f);
     free(all);
 }
@@ -399,12 +403,12 @@ static void clip_figure(const build *b, ms_section *s)
     ms_figure_begin(&f, "theory-clip", "The hard clip and the soft one",
                     "Mean |Hbar| over N, exact subgradients; dotted: N^(-1/3) and N^(-2/9).");
     for (size_t i = 0, nth = 0; i < n; i++, nth++) {
-        const char *problem = all[i].at[0]->problem;
-        if (i == 0 || strcmp(problem, all[i - 1].at[0]->problem) != 0) {
+        const char *problem = problem_of(&all[i]);
+        if (i == 0 || strcmp(problem, problem_of(&all[i - 1])) != 0) {
             p   = log_panel(&f, problem, "N", "mean |Hbar|");
             nth = 0;
         }
-        add_curve(b, &f, p, all[i].at[0]->label, method_look(nth), &all[i], "hbar_mean", 0.0);
+        add_curve(b, &f, p, label_of(&all[i]), method_look(nth), &all[i], "hbar_mean", 0.0);
         if (nth == 0) add_guide(b, &f, p, "N^(-1/3)", 2, &all[i], "hbar_mean", -1.0 / 3.0);
         if (nth == 1) add_guide(b, &f, p, "N^(-2/9)", 3, &all[i], "hbar_mean", -2.0 / 9.0);
     }

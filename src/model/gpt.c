@@ -41,7 +41,7 @@ static musec_status upload_angles(ms_gpt *g)
     const bool    is_double = g->acts.cos.dtype == MUSEC_F64;
     const size_t  each      = ms_dtype_bytes(g->acts.cos.dtype);
     char         *host      = malloc(n > 0 ? (size_t)n * each : 1);
-    double       *frequency = malloc((size_t)(pairs > 0 ? pairs : 1) * sizeof *frequency);
+    double       *frequency = calloc((size_t)(pairs > 0 ? pairs : 1), sizeof *frequency);
     musec_status  st        = MUSEC_OK;
 
     if (host == NULL || frequency == NULL) {
@@ -54,8 +54,9 @@ static musec_status upload_angles(ms_gpt *g)
     }
     for (int part = 0; part < 2; part++) {
         for (int64_t i = 0; i < n; i++) {
-            const double angle = (double)(i / pairs) * frequency[i % pairs];
-            const double x     = part == 0 ? cos(angle) : sin(angle);
+            const int64_t row   = i / pairs;
+            const double  angle = (double)row * frequency[i % pairs];
+            const double  x     = part == 0 ? cos(angle) : sin(angle);
             if (is_double)
                 ((double *)(void *)host)[i] = x;
             else

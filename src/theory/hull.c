@@ -103,7 +103,7 @@ musec_status ms_hull_distance(ms_error *e, const ms_objective *p, const double *
         return ms_fail(e, MUSEC_EINVAL, "%lld samples in a ball of %g; both must be above 0",
                        (long long)samples, delta);
     if (ms_size_stack(1, 1, size, sizeof *s.g, &bytes) &&
-        ms_size_stack(1, samples, size, sizeof *s.g, &all)) {
+        ms_size_stack(1, samples, size, sizeof *s.g, &all) && bytes > 0 && all > 0) {
         s.point   = malloc(bytes);
         s.g       = malloc(all);
         nearest   = calloc(1, bytes);

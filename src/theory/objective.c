@@ -155,8 +155,8 @@ musec_status ms_objective_norm2(ms_error *e, const double *a, int64_t rows, int6
     musec_status         st;
 
     TRY(musec_ctx_create_why(&ctx, "cpu", e->text, sizeof e->text));
-    st = musec_spectrum(ctx, musec_view_dense((double *)(uintptr_t)a, MUSEC_F64, 1, rows, cols),
-                        0.0, NULL, &stats);
+    st = musec_spectrum(ctx, musec_view_dense((double *)a, MUSEC_F64, 1, rows, cols), 0.0, NULL,
+                        &stats);
     if (st != MUSEC_OK) st = ms_fail(e, st, "%s", musec_ctx_error(ctx));
     *out = stats.norm2;
 done:

@@ -210,7 +210,9 @@ void ms_train_unbuild_model(ms_train *t)
 
 /* A device takes a while to open, and so does data to be read. */
 typedef struct opening {
-    ms_train    *t;
+    const char  *device;
+    char        *note;
+    musec_ctx  **ctx;
     ms_error     error;
     musec_status st;
 } opening;
@@ -218,7 +220,7 @@ typedef struct opening {
 static void *open_beside(void *arg)
 {
     opening *o = arg;
-    o->st      = ms_train_open_device(&o->error, o->t->cfg.device, o->t->note, &o->t->ctx);
+    o->st      = ms_train_open_device(&o->error, o->device, o->note, o->ctx);
     return NULL;
 }
 
@@ -226,7 +228,7 @@ static void *open_beside(void *arg)
  * what is most often wrong. */
 static musec_status open_both(ms_error *e, ms_train *t)
 {
-    opening      o = { .t = t };
+    opening      o = { .device = t->cfg.device, .note = t->note, .ctx = &t->ctx };
     sigset_t     all, before; /* signals are for whoever runs the program */
     pthread_t    thread;
     bool         beside;
