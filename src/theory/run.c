@@ -104,14 +104,10 @@ static double apart(const double *x, const double *y, int64_t n)
 
 static musec_status allocate(ms_error *e, run *r)
 {
-    double     **small[] = { &r->w,
-                             &r->g,
-                             &r->h,
-                             &r->sum,
-                             &r->out->returned,
-                             &r->out->library_average,
-                             &r->out->epoch_move };
-    const size_t bytes   = (size_t)r->size * sizeof *r->w;
+    double **small[] = {
+        &r->w, &r->g, &r->h, &r->sum, &r->out->returned, &r->out->optim_average, &r->out->epoch_move
+    };
+    const size_t bytes = (size_t)r->size * sizeof *r->w;
     size_t       path = 0, hbar = 0;
     bool         fits = ms_size_stack(1, r->T + 1, r->size, sizeof *r->w, &path) &&
                 ms_size_stack(1, 1, r->K, sizeof *r->w, &hbar);
@@ -214,7 +210,7 @@ static musec_status finish(ms_error *e, run *r)
     for (int64_t i = 0; i < r->size; i++)
         out->epoch_move[i] = last[i] - r->path[i];
     out->f_returned = ms_objective_value(r->setup->problem, out->returned, NULL);
-    st              = musec_optim_get_state(r->opt, 0, 0, "average", out->library_average, bytes);
+    st              = musec_optim_get_state(r->opt, 0, 0, "average", out->optim_average, bytes);
     if (st != MUSEC_OK) return ms_fail(e, st, "%s", musec_ctx_error(r->ctx));
     return MUSEC_OK;
 }
@@ -257,7 +253,7 @@ void ms_theory_result_free(ms_theory_result *r)
 {
     free(r->hbar);
     free(r->returned);
-    free(r->library_average);
+    free(r->optim_average);
     free(r->epoch_move);
     *r = (ms_theory_result){ 0 };
 }

@@ -38,14 +38,14 @@ typedef struct ms_theory_result { /* { 0 } is empty */
     int64_t steps;                /* taken: K T, or fewer if it diverged */
     bool    diverged;             /* a number was not finite; what could not be measured is NaN */
     double  f_start, f_end, f_returned;
-    double *hbar;            /* (K) |Hbar^(k)|_F: the mean subgradient at W_1 ... W_T of epoch k */
-    double  hbar_mean;       /* the mean of them: what the theorem bounds */
-    int64_t picked;          /* the epoch returned, 0 ... K-1 */
-    double *returned;        /* (rows, cols) the mean of its W_0 ... W_{T-1} */
-    double *library_average; /* (rows, cols) the optimizer's own, of W_1 ... W_T */
-    double *epoch_move;      /* (rows, cols) W_T - W_0 of that epoch */
-    double  spread;          /* largest |W_t - returned|_F of that epoch, t = 0 ... T */
-    double  travel;          /* largest |W_n - W_0|_F */
+    double *hbar;          /* (K) |Hbar^(k)|_F: the mean subgradient at W_1 ... W_T of epoch k */
+    double  hbar_mean;     /* the mean of them: what the theorem bounds */
+    int64_t picked;        /* the epoch returned, 0 ... K-1 */
+    double *returned;      /* (rows, cols) the mean of its W_0 ... W_{T-1} */
+    double *optim_average; /* (rows, cols) the optimizer's own, of W_1 ... W_T */
+    double *epoch_move;    /* (rows, cols) W_T - W_0 of that epoch */
+    double  spread;        /* largest |W_t - returned|_F of that epoch, t = 0 ... T */
+    double  travel;        /* largest |W_n - W_0|_F */
     double  seconds;
 } ms_theory_result;
 
