@@ -99,6 +99,7 @@ _musec() {
         train:--shape-rule) words='none keller moonlight mup rms normuon' ;;
         train:--momentum-form) words='ema heavy-ball' ;;
         train:--momentum-init) words='first zero' ;;
+        train:--momentum-dtype) words='own bf16' ;;
         train:--nonfinite) words='stop skip' ;;
         train:--beta1) return ;;
         train:--beta2) return ;;
@@ -222,6 +223,7 @@ _musec() {
         replay:--shape-rule) words='none keller moonlight mup rms normuon' ;;
         replay:--momentum-form) words='ema heavy-ball' ;;
         replay:--momentum-init) words='first zero' ;;
+        replay:--momentum-dtype) words='own bf16' ;;
         replay:--nonfinite) words='stop skip' ;;
         replay:--beta1) return ;;
         replay:--beta2) return ;;
@@ -271,7 +273,7 @@ _musec() {
         *)
             case ${COMP_WORDS[1]} in
                 demo) words='--help --out --steps --jobs --seed --json' ;;
-                train) words='--help --preset --optimizer --config --out --resume --set --explain --quiet --json --data --val-data --tokenizer --doc-rest --steps --batch --micro-batches --max-doc --window-short --window-long --long-layers --mtp --stages --cooldown --cooldown-to --extension --momentum-warmup --momentum-cooldown --momentum-from --grad-reduction --val-every --val-tokens --checkpoint-every --keep --seed --diverge-factor --diverge-steps --device --precision --deterministic --layers --width --heads --head --mlp --vocab --qk-norm --tied --head-gates --gate-width --x0-mix --cap --cap-scale --cap-shift --cap-width --attn-scale --attn-softcap --rope-base --rope-share --rope-pairs --norm-eps --init-qkv --init-out --init-up --init-down --init-embed --init-head --init-residual --lr-qk --lr-vo --lr-up --lr-down --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --operands --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay' ;;
+                train) words='--help --preset --optimizer --config --out --resume --set --explain --quiet --json --data --val-data --tokenizer --doc-rest --steps --batch --micro-batches --max-doc --window-short --window-long --long-layers --mtp --stages --cooldown --cooldown-to --extension --momentum-warmup --momentum-cooldown --momentum-from --grad-reduction --val-every --val-tokens --checkpoint-every --keep --seed --diverge-factor --diverge-steps --device --precision --deterministic --layers --width --heads --head --mlp --vocab --qk-norm --tied --head-gates --gate-width --x0-mix --cap --cap-scale --cap-shift --cap-width --attn-scale --attn-softcap --rope-base --rope-share --rope-pairs --norm-eps --init-qkv --init-out --init-up --init-down --init-embed --init-head --init-residual --lr-qk --lr-vo --lr-up --lr-down --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --operands --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --momentum-dtype --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay' ;;
                 sweep) words='--help --preset --optimizer --lr --threshold --weight-decay --ns-iters --seed --grid --set --data --out --jobs --threads --device --keep-checkpoints --dry-run --json' files=1 ;;
                 report) words='--help --out --png --csv --title --sections --within --omit-times --json' files=1 ;;
                 paper) words='--help --scale --data --seeds --full --quick --set --out --jobs --threads --device --png --csv --within --omit-times --no-run --dry-run --recalibrate --json' files=1 ;;
@@ -282,7 +284,7 @@ _musec() {
                 data) words='--help --tokenizer --vocab --sample --json --out --limit-tokens --mirror --sources --shard-tokens --retries --retry-delay --stall --threads --skip-bad --keep-raw --verify --list --quiet inspect get'; [ "$COMP_CWORD" -gt 2 ] && files=1 ;;
                 clip) words='--help --op --threshold --iters --tol --coeffs --literal --operands --device --dtype --json' files=1 ;;
                 spectrum) words='--help --threshold --values --top --estimate --device --dtype --json' files=1 ;;
-                replay) words='--help --optimizer --w0 --grads --out --momentum-out --state-in --state-out --role --explain --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --operands --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --seed --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay --device --dtype --json' ;;
+                replay) words='--help --optimizer --w0 --grads --out --momentum-out --state-in --state-out --role --explain --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --operands --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --momentum-dtype --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --seed --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay --device --dtype --json' ;;
                 theory) words='--help --delta --steps --rank --rho --lipschitz --sigma --gap --epsilon --json --optimizer --lr --beta --threshold --set --seed --seeds --samples --out params run'; [ "$COMP_CWORD" -gt 2 ] && files=1 ;;
                 bench) words='--help --filter --repeats --quick --all --loose --preset --vocab --text --device --json ops step train tokenize' ;;
                 info) words='--help --no-peak --device --json' ;;

@@ -249,6 +249,7 @@ static void every_other_field_changes_the_key(void **state)
         "coupled",
         "adamw",
         "f16",
+        "bf16",
     };
     ms_train_config start;
     ms_train_field  f;

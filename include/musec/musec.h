@@ -268,6 +268,7 @@ typedef enum musec_momentum_form {
     MUSEC_MOMENTUM_HEAVY, /* M <- (1 - beta) M + G */
 } musec_momentum_form;
 typedef enum musec_momentum_init { MUSEC_INIT_FIRST, MUSEC_INIT_ZERO } musec_momentum_init;
+typedef enum musec_momentum_dtype { MUSEC_MOMENTUM_OWN, MUSEC_MOMENTUM_BF16 } musec_momentum_dtype;
 typedef enum musec_nonfinite { MUSEC_NONFINITE_STOP, MUSEC_NONFINITE_SKIP } musec_nonfinite;
 
 /* Everything an optimizer can be told.  Fill with musec_optim_config_init(), which sets what the
@@ -300,13 +301,13 @@ typedef struct musec_optim_config {
     double      aux_lr, aux_beta1, aux_beta2, aux_eps, aux_weight_decay; /* embed, head, vector */
     double      qk_tau, qk_alpha;                                        /* muonclip */
     int64_t     avg_steps, avg_epochs; /* T and K of epoch averages; 0 none */
-    uint64_t    seed;                  /* of the epoch picked, and of norm estimates */
-    int64_t     report_every;          /* steps between full reports; 0 never */
-    uint64_t    workspace; /* bytes that one step may use at most, if it can; 0: what the device
+    uint64_t    seed;         /* of the epoch picked, of norm estimates, of rounding at random */
+    int64_t     report_every; /* steps between full reports; 0 never */
+    uint64_t    workspace;    /* bytes that one step may use at most, if it can; 0: what the device
                               has for it, 1 GiB on a CPU, 8 GiB on a GPU */
-    int32_t     operands;  /* the musec_dtype that operands of the operators' products are rounded
+    int32_t     operands; /* the musec_dtype that operands of the operators' products are rounded
                              to, f32, bf16 or f16, for float32 weights; 0: f16 on a GPU, else f32 */
-    int32_t     reserved;  /* 0 */
+    int32_t     momentum_dtype; /* own: the weight's; bf16: of float32 weights, rounded at random */
 } musec_optim_config;
 
 typedef struct musec_optim musec_optim; /* an optimizer and what it keeps for each matrix */

@@ -11,6 +11,7 @@
  *     normals   kind 1: elements 2j and 2j+1 are r cos t and r sin t from block j, with
  *               r = sqrt(-2 log u), t = 2 pi v; u from words 0 and 1, v from words 2 and 3
  *     keys      kind 2: words 0 and 1 of the block at the purpose's hash, under the seed
+ *     u16       kind 3: elements 8j to 8j+7 are the halves of block j, low ones first (dither.h)
  *
  * Everything is integer arithmetic but log, sqrt, cos and sin, so normals agree between devices to
  * the rounding of those. */
@@ -30,7 +31,7 @@ typedef struct ms_rand4 {
     uint32_t v[4];
 } ms_rand4;
 
-enum { MS_RAND_BITS, MS_RAND_NORMAL, MS_RAND_KEY }; /* kinds of draw */
+enum { MS_RAND_BITS, MS_RAND_NORMAL, MS_RAND_KEY, MS_RAND_U16 }; /* kinds of draw */
 
 MS_FN ms_rand4 ms_philox(const uint32_t counter[4], const uint32_t key[2])
 {

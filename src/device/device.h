@@ -270,6 +270,9 @@ typedef struct ms_device_ops {
     /* random: element (b, i, j) is a function of (key, its index in the dense stack) alone */
     musec_status (*normal)(ms_device *d, uint64_t key, double mean, double sd, ms_mat out);
     musec_status (*uniform)(ms_device *d, uint64_t key, double low, double high, ms_mat out);
+    /* out (bf16) <- x (float32), rounded up or down at random and right on average (dither.h), the
+     * index of an element being counted from `first` */
+    musec_status (*dither)(ms_device *d, uint64_t key, uint64_t first, ms_mat x, ms_mat out);
 
     /* per-matrix scalars: n_in, n_out and n_params are the fn's own (scalar_list.h); params is host
      * memory, read before the call returns */

@@ -72,6 +72,10 @@ static const field fields[] = {
       "(1-beta) M + beta G, or (1-beta) M + G [ema]", NULL },
     { "momentum-init", CHOICE, AT(momentum_init), 0, 0, "first|zero",
       "the momentum starts as the first gradient or at zero [first]", NULL },
+    { "momentum-dtype", CHOICE, AT(momentum_dtype), 0, 0, "own|bf16",
+      "what the momentum is kept in: the weight's own dtype, or bf16, rounded up or down at random "
+      "so that it is right on average [own]",
+      NULL },
     { "nonfinite", CHOICE, AT(nonfinite), 0, 0, "stop|skip",
       "what a NaN or an infinity in a gradient does [stop]", NULL },
     { "beta1", NUMBER, AT(beta1), 0, 0.99999998, "X", "adam: keeps the first moment [0.9]", NULL },
@@ -94,8 +98,8 @@ static const field fields[] = {
       "average the weights over epochs of T steps [0: no]", NULL },
     { "avg-epochs", INTEGER, AT(avg_epochs), 0, 1e15, "K",
       "of K epochs, return one picked at random [1]", NULL },
-    { "seed", UNSIGNED, AT(seed), 0, 0, "N", "of the epoch picked and of norm estimates [0]",
-      NULL },
+    { "seed", UNSIGNED, AT(seed), 0, 0, "N",
+      "of the epoch picked, norm estimates and rounding at random [0]", NULL },
     { "report-every", INTEGER, AT(report_every), 0, 1e15, "N",
       "steps between measurements of norms and ranks, 0 never [1000]", NULL },
     { "workspace", UNSIGNED, AT(workspace), 0, 0, "BYTES",
@@ -444,6 +448,9 @@ musec_status ms_optim_config_check(ms_error *e, const musec_optim_config *cfg)
         return ms_fail(e, MUSEC_EINVAL, "base is \"%s\"; %s", cfg->base == NULL ? "" : cfg->base,
                        kind->base == NULL ? "it must be sgdm, adamw, signum or ademamix"
                                           : "only spectra has a choice of it");
+    if (cfg->momentum_dtype != MUSEC_MOMENTUM_OWN &&
+        strcmp(ms_base_find(cfg->base)->states[0], "momentum") != 0)
+        return ms_fail(e, MUSEC_EINVAL, "momentum-dtype is bf16; %s keeps no momentum", cfg->base);
     if (operands_text(cfg->operands) == NULL)
         return ms_fail(e, MUSEC_EINVAL, "operands is code %d; it must be 0, f32, bf16 or f16",
                        cfg->operands);

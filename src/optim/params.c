@@ -290,6 +290,12 @@ done:
     return st;
 }
 
+static musec_dtype state_dtype(const musec_optim *opt, const ms_group *g)
+{
+    const bool narrow = opt->cfg.momentum_dtype == MUSEC_MOMENTUM_BF16 && !g->aux;
+    return narrow && g->dtype == MUSEC_F32 ? MUSEC_BF16 : g->dtype;
+}
+
 static musec_status take_stack(musec_optim *opt, int64_t count, int64_t rows, int64_t cols,
                                musec_dtype dtype, ms_mat *out)
 {
@@ -325,11 +331,13 @@ uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g)
            8 * (4 * n * r + 14 * r * r + 64 * n);
 }
 
-/* Of each matrix in a chunk: proposal, result, look-ahead (Nesterov), and the operator's own. */
+/* Of each matrix in a chunk: proposal, result, look-ahead (Nesterov), the momentum where it is kept
+ * in less, and the operator's own. */
 static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t one = (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN;
-    return (opt->cfg.nesterov ? 3 : 2) * one + ms_map_bytes(&opt->cfg, g);
+    const uint64_t n = 2 + (opt->cfg.nesterov ? 1 : 0) + (state_dtype(opt, g) != g->dtype ? 1 : 0);
+    return n * one + ms_map_bytes(&opt->cfg, g);
 }
 
 /* Once: a gradient and a weight whose rows are gathered, small vectors, and, where steps are
@@ -407,7 +415,7 @@ musec_status ms_optim_prepare(musec_optim *opt)
         ms_group *g = &opt->groups[i];
         choose_chunk(opt, g);
         for (int s = 0; g->base->states[s] != NULL; s++)
-            TRY(take_stack(opt, g->count, g->rows, g->cols, g->dtype, &g->state[s]));
+            TRY(take_stack(opt, g->count, g->rows, g->cols, state_dtype(opt, g), &g->state[s]));
         g->reports = calloc((size_t)g->count, sizeof *g->reports);
         g->top     = calloc((size_t)g->count, sizeof *g->top);
         if (g->reports == NULL || g->top == NULL)
@@ -444,10 +452,10 @@ musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g     = &opt->groups[i];
         const uint64_t  bytes = matrix_bytes(opt, g) * (uint64_t)g->chunk + once_bytes(opt, g);
-        const uint64_t  stack = (uint64_t)(g->count * g->rows * g->cols) * ms_dtype_bytes(g->dtype);
+        const uint64_t  elems = (uint64_t)(g->count * g->rows * g->cols);
         most                  = bytes > most ? bytes : most;
         for (int s = 0; g->base->states[s] != NULL; s++)
-            kept += stack;
+            kept += elems * ms_dtype_bytes(g->state[s].dtype);
     }
     for (size_t i = 0; i < opt->n_params; i++) {
         const ms_mat m = opt->params[i].average;
@@ -469,6 +477,9 @@ musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_o
     *out = NULL;
     if (ctx == NULL) return MUSEC_EINVAL;
     TRY(ms_optim_config_check(&ctx->error, cfg));
+    if (cfg->momentum_dtype == MUSEC_MOMENTUM_BF16 && !ms_device_has(ctx, MUSEC_BF16))
+        return ms_fail(&ctx->error, MUSEC_ENOTSUP,
+                       "momentum-dtype is bf16; the device %s has no numbers in bf16", ctx->name);
     opt = calloc(1, sizeof *opt);
     if (opt == NULL) return ms_fail(&ctx->error, MUSEC_ENOMEM, "no memory for the optimizer");
     opt->d        = ctx;

@@ -188,6 +188,8 @@ static void describe_base(const musec_optim *opt, text *t)
             c->momentum_form == MUSEC_MOMENTUM_HEAVY ? "heavy-ball" : "ema",
             c->momentum_init == MUSEC_INIT_FIRST ? "the first gradient" : "zero",
             c->nesterov ? "on" : "off");
+    if (c->momentum_dtype == MUSEC_MOMENTUM_BF16)
+        add(t, "  momentum kept in bf16, rounded at random\n");
     if (strcmp(c->base, "ademamix") == 0)
         add(t, "  slow average: beta3 %g over %lld steps, alpha %g over %lld steps\n", c->beta3,
             (long long)c->beta3_warmup, c->alpha, (long long)c->alpha_warmup);

@@ -5,12 +5,14 @@
  * steps taken, for each parameter the steps it took part in, and, where products have operands
  * of 16 bits, the bounds that their scales came from, so that a run goes on with the same bits;
  * files without them are read too.  Loading reads and checks everything before it changes
- * anything.  Heavy-ball momentum is that of the average divided by beta. */
+ * anything.  Heavy-ball momentum is that of the average divided by beta; momentum in bf16 is
+ * written as float32 and rounded to nearest when it is read. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/half.h"
 #include "core/safetensors.h"
 #include "core/size.h"
 #include "optim/optim.h"
@@ -53,6 +55,35 @@ done:
     return st;
 }
 
+/* What is kept in bf16 is handed out and written as the float32 that it stands for. */
+static musec_dtype file_dtype(ms_mat x) { return x.dtype == MUSEC_BF16 ? MUSEC_F32 : x.dtype; }
+
+static size_t file_bytes(ms_mat x)
+{
+    return (size_t)(x.count * x.rows * x.cols) * ms_dtype_bytes(file_dtype(x));
+}
+
+/* bf16 numbers in the second half of a buffer become float32 throughout it, in this order. */
+static void widen_in_place(void *host, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint16_t bits;
+        memcpy(&bits, (char *)host + 2 * n + 2 * i, sizeof bits);
+        const float value = ms_float_of_bf16(bits);
+        memcpy((char *)host + 4 * i, &value, sizeof value);
+    }
+}
+
+static musec_status fetch_wide(ms_device *d, ms_mat x, void *host)
+{
+    const bool   rounded = x.dtype == MUSEC_BF16;
+    musec_status st      = MUSEC_OK;
+    TRY(fetch(d, x, rounded ? (char *)host + file_bytes(x) / 2 : host));
+    if (rounded) widen_in_place(host, file_bytes(x) / 4);
+done:
+    return st;
+}
+
 musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block, const char *state,
                                    void *host, size_t bytes)
 {
@@ -68,11 +99,11 @@ musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block
     else
         for (int s = 0; g != NULL && g->base->states[s] != NULL; s++)
             if (strcmp(g->base->states[s], state) == 0) x = ms_mat_slice(g->state[s], m, 1);
-    if (x.data == NULL || bytes != matrix_bytes(x) * (size_t)x.count)
+    if (x.data == NULL || bytes != file_bytes(x))
         return ms_fail(&opt->d->error, MUSEC_EINVAL,
                        "%s keeps no \"%s\" of %zu bytes for matrix %lld", opt->params[param].name,
                        state, bytes, (long long)block);
-    TRY(fetch(opt->d, x, host));
+    TRY(fetch_wide(opt->d, x, host));
 done:
     return st;
 }
@@ -215,16 +246,14 @@ static musec_status next_item(ms_error *e, void *arg, size_t index, const void *
     const struct source *s = arg;
     (void)e; /* of the device, which has said it */
     *data = s->host;
-    return fetch(s->d, s->list[index].where, s->host);
+    return fetch_wide(s->d, s->list[index].where, s->host);
 }
-
-static size_t item_bytes(ms_mat where) { return matrix_bytes(where) * (size_t)where.count; }
 
 static size_t largest(const items *all)
 {
     size_t most = 1;
     for (size_t i = 0; i < all->n; i++)
-        if (item_bytes(all->list[i].where) > most) most = item_bytes(all->list[i].where);
+        if (file_bytes(all->list[i].where) > most) most = file_bytes(all->list[i].where);
     return most;
 }
 
@@ -253,7 +282,7 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
     for (size_t i = 0; i < all.n; i++) {
         const item *one = &all.list[i];
         tensors[i]      = (ms_tensor_out){ .name  = one->name,
-                                           .dtype = one->where.dtype,
+                                           .dtype = file_dtype(one->where),
                                            .ndim  = 2,
                                            .shape = { one->where.rows, one->where.cols } };
         if (one->where.count > 1) {
@@ -304,6 +333,26 @@ static musec_status read_number(musec_optim *opt, const ms_safetensors *s, const
     return MUSEC_OK;
 }
 
+/* Momentum times factor, in the dtype that it is kept in here, which is no wider: in place. */
+static void convert(void *data, size_t n, musec_dtype from, musec_dtype to, double factor)
+{
+    for (size_t i = 0; i < n; i++) {
+        float    x;
+        uint16_t bits;
+        if (from == MUSEC_F64) {
+            ((double *)data)[i] *= factor;
+            continue;
+        }
+        memcpy(&x, (char *)data + 4 * i, sizeof x);
+        x    = (float)(factor * x);
+        bits = ms_bf16_of_double(x);
+        if (to == MUSEC_F32)
+            memcpy((char *)data + 4 * i, &x, sizeof x);
+        else
+            memcpy((char *)data + 2 * i, &bits, sizeof bits);
+    }
+}
+
 static musec_status read_item(musec_optim *opt, ms_safetensors *s, item *one, double factor)
 {
     ms_npy       npy = { 0 };
@@ -318,17 +367,14 @@ static musec_status read_item(musec_optim *opt, ms_safetensors *s, item *one, do
     const int     lead = one->where.count > 1;
     const int64_t rows = npy.ndim == 2 + lead ? npy.shape[lead] : -1;
     const int64_t cols = npy.ndim == 2 + lead ? npy.shape[lead + 1] : -1;
-    if (rows != one->where.rows || cols != one->where.cols || npy.dtype != one->where.dtype ||
+    if (rows != one->where.rows || cols != one->where.cols || npy.dtype != file_dtype(one->where) ||
         (lead && npy.shape[0] != one->where.count))
         TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT,
                     "%s: \"%s\" is not %lld x %lld of this weight's dtype", s->path, one->name,
                     (long long)one->where.rows, (long long)one->where.cols));
     const size_t n = (size_t)(rows * cols * one->where.count);
-    for (size_t i = 0; one->momentum && factor != 1.0 && i < n; i++)
-        if (npy.dtype == MUSEC_F32)
-            ((float *)npy.data)[i] = (float)(factor * ((float *)npy.data)[i]);
-        else
-            ((double *)npy.data)[i] *= factor;
+    if (one->momentum && (factor != 1.0 || npy.dtype != one->where.dtype))
+        convert(npy.data, n, npy.dtype, one->where.dtype, factor);
     one->host = npy.data; /* handed over */
     npy.data  = NULL;
 done:

@@ -13,12 +13,17 @@
  * M / t is above that root, and f16 has room for it up to 2^30 elements.  From below, averages of
  * random gradients have entries of about t / 8 and more, where f16 loses none.
  *
+ * A momentum that is kept in bf16 is brought to float32 for the step, as if it lay there, and
+ * rounded at random when it is put back: the draws depend on the seed, the step, the group and the
+ * place in it, so a resumed run goes on with the same bits, whatever the chunks.
+ *
  * Gradients, weights and their copies lie anywhere: a run of them is a list, and a call takes it
  * whole.  Where neighbours differ in what a call has for all (the step count, the dtype of copies)
  * it takes as many as agree, and a block whose rows lie in groups is gathered and goes alone. */
 #include <math.h>
 #include <string.h>
 
+#include "core/rng.h"
 #include "optim/optim.h"
 
 typedef struct step_args {
@@ -475,6 +480,31 @@ done:
     return st;
 }
 
+/* The same for momentum that is kept in fewer bits than the weights. */
+static musec_status run_rounded(musec_optim *opt, ms_group *g, int64_t first, int64_t n,
+                                const step_args *a)
+{
+    const ms_device_ops *op   = opt->d->ops;
+    const ms_mark        mark = ms_arena_mark(&opt->d->scratch);
+    const ms_mat         kept = ms_mat_slice(g->state[0], first, n);
+    const uint64_t       key =
+        ms_rand_u64(ms_rand_key(opt->cfg.seed, "rounded momentum"),
+                    (uint64_t)opt->t * opt->n_groups + (uint64_t)(g - opt->groups));
+    ms_group     wide = *g; /* of these members alone */
+    musec_status st   = MUSEC_OK;
+    wide.count        = n;
+    wide.members += first;
+    wide.reports += first;
+    wide.top += first;
+    TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &wide.state[0]));
+    TRY(op->copy(opt->d, kept, wide.state[0]));
+    TRY(run_members(opt, &wide, 0, n, a));
+    TRY(op->dither(opt->d, key, (uint64_t)(first * g->rows * g->cols), wide.state[0], kept));
+done:
+    ms_arena_reset(&opt->d->scratch, mark);
+    return st;
+}
+
 static musec_status run_group(musec_optim *opt, ms_group *g, const step_args *a)
 {
     musec_status st = MUSEC_OK;
@@ -482,7 +512,7 @@ static musec_status run_group(musec_optim *opt, ms_group *g, const step_args *a)
         for (n = 0; first + n < g->count && n < g->chunk; n++)
             if (a->grads[g->members[first + n].param].data == NULL) break;
         if (n > 0)
-            TRY(run_members(opt, g, first, n, a));
+            TRY((g->state[0].dtype == g->dtype ? run_members : run_rounded)(opt, g, first, n, a));
         else
             n = 1; /* no gradient: left as it is */
     }

@@ -24,6 +24,7 @@ static const char *const not_in_key[] = { "checkpoint-every", "keep", "device", 
                                           NULL };
 /* Runs were named before there were these: as long as they say nothing, names stay as they were. */
 static const char *const not_if_auto[] = { "precision", "operands", NULL };
+static const char *const not_if_own[]  = { "momentum-dtype", NULL };
 
 static void leave_out(json_t *json, const char *const *names, const char *only)
 {
@@ -56,6 +57,7 @@ musec_status ms_grid_key(ms_error *e, const ms_train_config *cfg, char key[MS_SH
 
     leave_out(json, not_in_key, NULL);
     leave_out(json, not_if_auto, "auto");
+    leave_out(json, not_if_own, "own");
     name_zero(json, "workspace", "1073741824");
     if (cfg->optim.ns_mode != MUSEC_NS_ACCURATE) name_zero(json, "ns_tol", "0.001");
     text = json_dumps(json, JSON_SORT_KEYS | JSON_COMPACT);

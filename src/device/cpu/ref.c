@@ -12,7 +12,8 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/rng.h"
+#include "core/dither.h"
+#include "core/half.h"
 #include "device/scalar_fn.h"
 
 /* b, i, j over the stack x */
@@ -341,6 +342,17 @@ static musec_status ref_uniform(ms_device *d, uint64_t key, double low, double h
     return MUSEC_OK;
 }
 
+static musec_status ref_dither(ms_device *d, uint64_t key, uint64_t first, ms_mat x, ms_mat out)
+{
+    (void)d;
+    foreach (x) {
+        const uint64_t index = first + (uint64_t)((b * x.rows + i) * x.cols + j);
+        const uint32_t bits  = ms_bits_of_float((float)ms_at(x, b, i, j));
+        ms_put(out, b, i, j, ms_float_of_bf16(ms_bf16_dither(bits, ms_rand_u16(key, index))));
+    }
+    return MUSEC_OK;
+}
+
 static musec_status ref_scalars(ms_device *d, ms_scalar_fn fn, const double *params, int n_params,
                                 const ms_num *in, const ms_vec *out)
 {
@@ -390,6 +402,7 @@ void ms_device_ref_ops(ms_device_ops *table)
         .count_nonfinite = ref_count_nonfinite,
         .normal          = ref_normal,
         .uniform         = ref_uniform,
+        .dither          = ref_dither,
         .scalars         = ref_scalars,
     };
     ms_ref_nn_ops(table);

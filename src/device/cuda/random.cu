@@ -1,8 +1,8 @@
-/* random.cu - random numbers: core/rng.h, a thread for each draw.
+/* random.cu - random numbers: core/rng.h, a thread for each draw, or for the eight of a block.
  *
  * The arithmetic is float64, whatever is stored: a draw is the same number on every device, but for
  * the rounding of log, cos and sin. */
-#include "core/rng.h"
+#include "core/dither.h"
 #include "device/cuda/element.cuh"
 
 /* Not inline: it is long, and a thread has many. */
@@ -57,8 +57,85 @@ static musec_status cuda_uniform(ms_device *d, uint64_t key, double low, double 
     return draw<draw_op<false>>(d, "uniform", key, mid, half, out);
 }
 
+/* ---- rounding at random ---------------------------------------------------------------------- */
+
+struct dithered {
+    const float *x;
+    uint16_t    *out;
+    ms_mat       from, to; /* shapes and steps; a transposed one has them as seen */
+    uint64_t     key, first;
+    int64_t      n; /* elements of the stack */
+};
+
+static __device__ inline int64_t place_in(const ms_mat &m, int64_t b, int64_t i, int64_t j)
+{
+    return b * m.stride + (m.trans ? j * m.ld + i : i * m.ld + j);
+}
+
+/* A thread has the elements that draw from one block, at most eight. */
+static __global__ void dither_k(const __grid_constant__ dithered w)
+{
+    const uint64_t end = w.first + (uint64_t)w.n, step = (uint64_t)gridDim.x * blockDim.x;
+    const uint64_t last = (end - 1) / 8;
+    for (uint64_t q = w.first / 8 + blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; q <= last;
+         q += step) {
+        const ms_rand4 block = ms_rand_block(w.key, q, MS_RAND_U16);
+#pragma unroll
+        for (uint32_t k = 0; k < 8; k++) {
+            const uint64_t index = 8 * q + k;
+            if (index < w.first || index >= end) continue;
+            const int64_t at = (int64_t)(index - w.first), size = w.from.rows * w.from.cols;
+            const int64_t b = at / size, i = at % size / w.from.cols, j = at % w.from.cols;
+            w.out[place_in(w.to, b, i, j)] = ms_bf16_dither(
+                __float_as_uint(w.x[place_in(w.from, b, i, j)]), ms_rand_u16_of(block, k));
+        }
+    }
+}
+
+/* The same where matrices are dense and of whole blocks. */
+static __global__ void dither_dense_k(const __grid_constant__ dithered w)
+{
+    const int64_t each = w.from.rows * w.from.cols / 8, n = w.n / 8;
+    for (int64_t q = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; q < n;
+         q += (int64_t)gridDim.x * blockDim.x) {
+        const int64_t  b = q / each, at = q % each;
+        const ms_rand4 block = ms_rand_block(w.key, w.first / 8 + (uint64_t)q, MS_RAND_U16);
+        const uint4   *x     = (const uint4 *)(w.x + b * w.from.stride) + 2 * at;
+        const uint4    low = x[0], high = x[1];
+        const uint32_t bits[8] = { low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w };
+        uint32_t       pair[4];
+#pragma unroll
+        for (uint32_t k = 0; k < 4; k++)
+            pair[k] = ms_bf16_dither(bits[2 * k], ms_rand_u16_of(block, 2 * k)) |
+                      (uint32_t)ms_bf16_dither(bits[2 * k + 1], ms_rand_u16_of(block, 2 * k + 1))
+                          << 16;
+        ((uint4 *)(w.out + b * w.to.stride))[at] = make_uint4(pair[0], pair[1], pair[2], pair[3]);
+    }
+}
+
+static bool is_dense(const ms_mat &m) { return is_vector(&m) && m.ld == m.cols; }
+
+static musec_status cuda_dither(ms_device *d, uint64_t key, uint64_t first, ms_mat x, ms_mat out)
+{
+    const int threads = 256;
+    dithered  w;
+    w.x    = (const float *)x.data;
+    w.out  = (uint16_t *)out.data;
+    w.from = x, w.to = out;
+    w.key = key, w.first = first;
+    w.n = x.count * x.rows * x.cols;
+    if (w.n == 0) return MUSEC_OK;
+    const unsigned blocks = blocks_for(d, w.n / 8 + 2, threads);
+    if (first % 8 == 0 && is_dense(x) && is_dense(out))
+        dither_dense_k<<<blocks, threads, 0, ms_cuda_of(d)->stream>>>(w);
+    else
+        dither_k<<<blocks, threads, 0, ms_cuda_of(d)->stream>>>(w);
+    return launched(d, "dither");
+}
+
 void ms_cuda_random_ops(ms_device_ops *table)
 {
     table->normal  = cuda_normal;
     table->uniform = cuda_uniform;
+    table->dither  = cuda_dither;
 }
