@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "clip_run.h"
+#include "linalg/linalg.h"
 #include "oracle.h"
 
 static const double keller[][3] = { { 3.4445, -4.7750, 2.0315 } };
@@ -111,11 +112,131 @@ TEST_EACH_DEVICE(five_steps_come_near_the_polar_factor, dev)
     oracle_free(&o);
 }
 
+/* ---- 16 bits, and steps in pairs ------------------------------------------------------------- */
+
+static const musec_dtype narrow[] = { MUSEC_F16, MUSEC_BF16 };
+
+/* Of the result in Frobenius norm, relative: twice what single steps err by on the spread spectra
+ * below, in f16; bf16 has 3 bits less. */
+static double narrow_bound(const struct list *list, musec_dtype dtype)
+{
+    return 2.0 * (list == &lists[0] ? 3.2e-3 : 4.6e-3) * (dtype == MUSEC_BF16 ? 8.0 : 1.0);
+}
+
+/* Long shapes go by pairs of steps, with a single one at the end where their number is odd. */
+TEST_EACH_DEVICE(pairs_of_steps_follow_the_scalar_map, dev)
+{
+    static const struct shape long_ones[] = {
+        { 16, 64, ORACLE_LINEAR, 30.0, 3.0 },
+        { 64, 16, ORACLE_GEOMETRIC, 2.0, 0.06 },
+        { 24, 48, ORACLE_GEOMETRIC, 1e-3, 1e-4 },
+        /* few different values: how steep the map is at them decides, and the first list is flat */
+        { 50, 10, ORACLE_FLAT, 1e4, 1e4 },
+        { 1, 9, ORACLE_FLAT, 3.0, 3.0 },
+        { 2, 4, ORACLE_LINEAR, 1.0, 0.5 },
+    };
+    for (size_t i = 0; i < COUNT(long_ones) * COUNT(narrow) * COUNT(lists); i++) {
+        const struct shape *sh   = &long_ones[i / 4];
+        const musec_dtype   type = narrow[i % 2];
+        const struct list  *list = &lists[i / 2 % 2];
+        if (!ms_device_has(dev, type) || (i / 4 > 2 && list != &lists[0])) continue;
+        oracle o = oracle_make(sh->rows, sh->cols, sh->kind, sh->top, sh->bottom, 40 + i);
+        for (int iters = 1; iters <= 7; iters++) {
+            const law         l   = { list, run_fro(o.s, o.k), iters };
+            musec_clip_config cfg = run_config("ns5", 1.0);
+            cfg.coeffs            = list->name;
+            cfg.iters             = iters;
+            cfg.operands          = type;
+            oracle_map(&o, law_apply, &l);
+            double      *got = run_clip(dev, &cfg, MUSEC_F32, o.x, sh->rows, sh->cols, NULL);
+            const double err = oracle_rel_err(got, MUSEC_F64, o.want, sh->rows * sh->cols);
+            CHECK(err <= narrow_bound(list, type), "%s, shape %zu, %d steps, dtype %d: %g",
+                  list->name, i / 4, iters, (int)type, err);
+            free(got);
+        }
+        oracle_free(&o);
+    }
+}
+
+/* Columns of zeros change no singular value, but they make a matrix long: the same steps, one by
+ * one and in pairs. */
+TEST_EACH_DEVICE(pairs_are_the_single_steps, dev)
+{
+    enum { ROWS = 24, COLS = 30, LONG = 72 };
+    oracle o              = oracle_make(ROWS, COLS, ORACLE_GEOMETRIC, 1.0, 0.05, 77);
+    double x[ROWS * LONG] = { 0 };
+    for (int i = 0; i < ROWS * COLS; i++)
+        x[i / COLS * LONG + i % COLS] = o.x[i];
+    for (size_t i = 0; i < COUNT(narrow) * COUNT(lists) * 6; i++) {
+        const musec_dtype  type   = narrow[i % 2];
+        const struct list *list   = &lists[i / 2 % 2];
+        musec_clip_config  cfg    = run_config("ns5", 1.0);
+        double             square = 0.0, zeros = 0.0;
+        if (!ms_device_has(dev, type)) continue;
+        cfg.coeffs   = list->name;
+        cfg.iters    = 1 + (int)(i / 4);
+        cfg.operands = type;
+        double *one  = run_clip(dev, &cfg, MUSEC_F32, o.x, ROWS, COLS, NULL);
+        double *two  = run_clip(dev, &cfg, MUSEC_F32, x, ROWS, LONG, NULL);
+        for (int e = 0; e < ROWS * LONG; e++) {
+            const int    row = e / LONG, col = e % LONG;
+            const double diff = col < COLS ? two[e] - one[row * COLS + col] : 0.0;
+            square += diff * diff;
+            zeros += col < COLS ? 0.0 : fabs(two[e]);
+        }
+        const double err = sqrt(square) / run_fro(one, (int64_t)ROWS * COLS);
+        CHECK(err <= narrow_bound(list, type) && zeros == 0.0, "%s, %d steps, dtype %d: %g, %g",
+              cfg.coeffs, cfg.iters, (int)type, err, zeros);
+        free(one), free(two);
+    }
+    oracle_free(&o);
+}
+
+/* Input that has its 16 bits already is normalised by the trace of a Gram matrix that is formed
+ * first: in f16 it must not overflow.  Two rows of +1 and -1, orthogonal, have two equal singular
+ * values, sqrt(n), whatever n is. */
+TEST_EACH_DEVICE(long_rows_do_not_overflow, dev)
+{
+    enum { N = 140000 };
+    double       *x    = malloc(2 * N * sizeof *x);
+    const law     l    = { &lists[0], sqrt(2.0), 5 };
+    const ms_mark mark = ms_arena_mark(&dev->scratch);
+    for (int64_t i = 0; i < 2 * N; i++)
+        x[i] = i < N || i % 2 == 0 ? 1.0 : -1.0;
+    for (size_t t = 0; t < COUNT(narrow) && ms_device_has(dev, narrow[t]); t++) {
+        run_stack in  = run_stack_make(dev, MUSEC_F32, 2, N, (run_layout){ 0 }, x, 0.0);
+        run_stack out = run_stack_make(dev, MUSEC_F32, 2, N, (run_layout){ 0 }, NULL, 0.0);
+        ms_mat    own;
+        ms_vec    one;
+        CHECK_OK(dev, ms_scratch_mat(dev, narrow[t], 1, 2, N, &own));
+        CHECK_OK(dev, ms_scratch_vec(dev, 1, &one));
+        CHECK_OK(dev, dev->ops->copy(dev, ms_mat_of(in.view), own));
+        CHECK_OK(dev, dev->ops->upload(dev, &(double){ 1.0 }, sizeof(double), one.data));
+        own.own = one.data;
+        CHECK_OK(dev, ms_newton_schulz(dev, own, ms_quintic_list_find("keller"), 5, narrow[t],
+                                       ms_mat_of(out.view)));
+        double      *got  = run_stack_read(dev, &out, 0.0);
+        const double want = law_apply(1.0, &l) / sqrt((double)N);
+        double       err  = 0.0;
+        for (int64_t i = 0; i < 2 * N; i++)
+            err = fmax(err, fabs(got[i] / (want * x[i]) - 1.0));
+        CHECK(err <= narrow_bound(l.list, narrow[t]) && !isnan(run_fro(got, 2 * N)), "dtype %d: %g",
+              (int)narrow[t], err);
+        free(got);
+        run_stack_free(dev, &in), run_stack_free(dev, &out);
+    }
+    ms_arena_reset(&dev->scratch, mark);
+    free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_follow_their_scalar_map),
         cmocka_unit_test(five_steps_come_near_the_polar_factor),
+        cmocka_unit_test(pairs_of_steps_follow_the_scalar_map),
+        cmocka_unit_test(pairs_are_the_single_steps),
+        cmocka_unit_test(long_rows_do_not_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,8 +193,13 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
         out[1] = out[0] * out[0] > params[0] ? out[0] * out[0] : params[0];
         break;
     case MS_SCALAR_INV_NORM:
-        out[0] = in[0] == 0.0 ? 0.0 : 1.0 / (in[1] * sqrt(in[0]) + params[0] * in[2]);
-        out[1] = out[0] * out[0]; /* of zeros the square might be infinite, and times 0 a NaN */
+        out[0] = in[0] == 0.0 ? 0.0 : 1.0 / (in[1] * sqrt(in[0]) + params[0]);
+        break;
+    case MS_SCALAR_QUINTIC: /* of zeros the square might be infinite, and times 0 a NaN */
+        out[0] = in[0] == 0.0 ? 0.0 : 1.0 / (in[1] * sqrt(in[0] / params[1]) + params[0] * in[2]);
+        out[1] = out[0] * out[0] / params[1];
+        out[2] = params[2] * out[1];
+        out[3] = params[3] * out[1] * out[1];
         break;
     case MS_SCALAR_INV_RESIDUAL:
         out[0] = sqrt(in[0]) > params[0] * sqrt(in[1]) ? 1.0 / sqrt(in[0]) : 0.0;

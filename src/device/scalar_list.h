@@ -2,9 +2,12 @@
  * Included several times; -1 is "as many as the caller says".  What each computes: scalar_fn.h. */
 /* {keep, add} max|M|, max|G|, D -> own, a scale for keep M + add G, then own keep and own add */
 X(AVERAGE, 2, 3, 3)
-X(POW2_SCALE, 0, 2, 1)   /* absmax, D -> s */
-X(THRESHOLD, 1, 2, 2)    /* {tiny} s, D -> s D, max((s D)^2, tiny) */
-X(INV_NORM, 1, 3, 2)     /* {eps} x, f, own -> 1 / (f sqrt(x) + eps own), 0 for 0; its square */
+X(POW2_SCALE, 0, 2, 1) /* absmax, D -> s */
+X(THRESHOLD, 1, 2, 2)  /* {tiny} s, D -> s D, max((s D)^2, tiny) */
+X(INV_NORM, 1, 2, 1)   /* {eps} x, f -> 1 / (f sqrt(x) + eps), 0 for 0 */
+/* {eps, g, b, c} tr, f, own -> y = 1 / (f sqrt(tr / g) + eps own), 0 for 0; y^2 / g, that times b,
+ * its square times c: what normalises X and its Gram matrix, g X X^T of trace tr, for Muon */
+X(QUINTIC, 4, 3, 4)
 X(INV_RESIDUAL, 1, 2, 1) /* {eps} x, y -> 1 / sqrt(x), 0 where sqrt(x) <= eps sqrt(y) */
 X(DIVIDE, 0, 2, 1)       /* x, c -> c / x */
 X(RMS, 2, 1, 1)          /* {k, r} |M|_F^2 -> k |M|_F / sqrt(r), 1 where that is 0 */

@@ -8,7 +8,17 @@
  * step: a Gram matrix and a square, both one triangle, and a product with X.
  *
  * With operands of 16 bits everything but the input and the result is stored so, as Muon does, and
- * X keeps the layout of the input: a tall matrix is seen transposed, never copied so. */
+ * X keeps the layout of the input: a tall matrix is seen transposed, never copied so.  Input that
+ * was scaled and rounded before is not rounded again: its norm is the trace of the first Gram
+ * matrix, and what X is normalised by rides on the products after that.
+ *
+ * Two steps of a long X, rows r and cols n, need not form what is between them:
+ *     A = X X^T,  P = a I + b A + c A^2,  A <- P (A P),  Q = (a' I + b' A + c' A^2) P,  X <- Q X.
+ * In products of r^3 that is 1.5 n / r + 3.5 for 3 n / r + 1, less where n > 5/3 r: of n = 4 r five
+ * steps as 2 + 2 + 1 are 25.5 for 32.5.  It is done in 16 bits only, where the order is nobody's
+ * definition, and rounds no worse: of 768 x 3072 the error is 0.7 to 1.1 times that of single
+ * steps, with either list, in f16 and bf16, for noise, for spectra that fall to 1e-4 and for half
+ * the rank.  It would be more with the single step first, or if A P and Q were mirrored. */
 #include <string.h>
 
 #include "linalg/linalg.h"
@@ -37,49 +47,118 @@ const ms_quintic_list *ms_quintic_list_find(const char *name)
     return NULL;
 }
 
-typedef struct iterate {   /* factor X, turned so that rows <= cols */
-    ms_mat x, buffer[2];   /* buffers are like X; X begins in the first one, or as the input */
-    ms_num factor, square; /* square: of the factor */
+typedef struct iterate {
+    ms_mat x, buffer[2];   /* turned so that rows <= cols; X begins in the first, or as the input */
+    ms_mat a, p, q;        /* r x r; q is there for pairs of steps alone */
+    bool   pairs;          /* steps are taken two at a time */
+    ms_num factor, square; /* X is factor x, and its Gram matrix square a */
 } iterate;
 
-/* M / (f |M|_F + eps).  Input that was scaled and rounded before is not rounded again: then the
- * factor rides on the first step's products. */
-static musec_status normalised(ms_device *d, ms_mat in, const ms_quintic_list *list,
-                               musec_dtype operands, iterate *i)
+/* The stacks, and M / (f |M|_F + eps) in x unless the factor is to ride. */
+static musec_status begin(ms_device *d, ms_mat in, const ms_quintic_list *list,
+                          musec_dtype operands, iterate *i)
 {
     const ms_device_ops *op     = d->ops;
     const bool           turned = in.rows > in.cols, narrow = ms_narrow(operands);
     const ms_mat         upright = turned ? ms_t(in) : in;
     const ms_mat         shape   = narrow ? in : upright; /* as stored */
-    const ms_num own = in.own != NULL ? ms_each((ms_vec){ in.own, in.count }) : ms_const(1.0);
-    ms_vec       sumsq, scale[2];
-    musec_status st = MUSEC_OK;
+    ms_mat *const        all[]   = { &i->x, &i->buffer[0], &i->buffer[1] };
+    ms_mat *const        small[] = { &i->a, &i->p, &i->q };
+    ms_vec               scale;
+    musec_status         st = MUSEC_OK;
     i->factor = i->square = ms_const(1.0);
-    TRY(ms_scratch_vec(d, in.count, &sumsq));
-    for (int k = 0; k < 2; k++) {
+    i->pairs              = narrow && upright.cols >= 2 * upright.rows;
+    for (int k = 0; k < 2; k++)
         TRY(ms_scratch_mat(d, operands, in.count, shape.rows, shape.cols, &i->buffer[k]));
-        TRY(ms_scratch_vec(d, in.count, &scale[k]));
-    }
+    for (size_t k = 0; k < COUNT(small) - (i->pairs ? 0 : 1); k++)
+        TRY(ms_scratch_mat(d, operands, in.count, upright.rows, upright.rows, small[k]));
     i->x = i->buffer[0];
-    TRY(op->sumsq(d, in, sumsq));
-    TRY(op->scalars(d, MS_SCALAR_INV_NORM, &list->eps, 1,
-                    (ms_num[]){ ms_each(sumsq), ms_const(list->norm_factor), own }, scale));
     if (in.own != NULL) {
-        i->x      = in;
-        i->x.own  = NULL;
-        i->factor = ms_each(scale[0]);
-        i->square = ms_each(scale[1]);
-    } else if (narrow) {
-        TRY(op->prescale(d, in, scale[0], i->buffer[0], &i->x));
+        i->x     = in;
+        i->x.own = NULL;
     } else {
-        TRY(op->copy(d, upright, i->x));
-        TRY(op->scale(d, ms_each(scale[0]), i->x));
+        TRY(ms_scratch_vec(d, in.count, &scale));
+        TRY(op->sumsq(d, in, scale));
+        TRY(op->scalars(d, MS_SCALAR_INV_NORM, &list->eps, 1,
+                        (ms_num[]){ ms_each(scale), ms_const(list->norm_factor) }, &scale));
+        if (narrow) {
+            TRY(op->prescale(d, in, scale, i->buffer[0], &i->x));
+        } else {
+            TRY(op->copy(d, upright, i->x));
+            TRY(op->scale(d, ms_each(scale), i->x));
+        }
     }
-    if (narrow && turned) {
-        ms_mat *const all[] = { &i->x, &i->buffer[0], &i->buffer[1] };
-        for (size_t k = 0; k < COUNT(all); k++)
-            *all[k] = ms_t(*all[k]);
-    }
+    for (size_t k = 0; narrow && turned && k < COUNT(all); k++)
+        *all[k] = ms_t(*all[k]);
+done:
+    return st;
+}
+
+/* p <- diag I + b A + c A A */
+static musec_status polynomial(ms_device *d, double diag, ms_num b, ms_num c, ms_mat a, ms_mat p)
+{
+    return d->ops->product(d, &(ms_product){ .a         = a,
+                                             .b         = a,
+                                             .alpha     = c,
+                                             .beta      = b,
+                                             .z         = a,
+                                             .diag      = ms_const(diag),
+                                             .c         = p,
+                                             .symmetric = true });
+}
+
+static musec_status gram(ms_device *d, iterate *i, double alpha, ms_vec trace)
+{
+    return d->ops->product(d, &(ms_product){ .a         = i->x,
+                                             .b         = ms_t(i->x),
+                                             .alpha     = ms_const(alpha),
+                                             .c         = i->a,
+                                             .symmetric = true,
+                                             .trace     = trace });
+}
+
+/* A and P of the first step, from input that is times `own`, and what normalises it. */
+static musec_status first_polynomial(ms_device *d, const ms_quintic_list *list, double *own,
+                                     iterate *i)
+{
+    const ms_quintic s     = list->step[0];
+    double           alpha = 1.0;
+    ms_vec           trace, n[4]; /* factor, square, that times b, its square times c */
+    musec_status     st = MUSEC_OK;
+    /* entries of the input are at most 1, or a little above, and f16 ends at 2^16 */
+    while (alpha * (double)i->x.cols > 0x1p14)
+        alpha *= 0.5;
+    TRY(ms_scratch_vec(d, i->x.count, &trace));
+    for (size_t k = 0; k < COUNT(n); k++)
+        TRY(ms_scratch_vec(d, i->x.count, &n[k]));
+    TRY(gram(d, i, alpha, trace));
+    TRY(d->ops->scalars(d, MS_SCALAR_QUINTIC, (double[]){ list->eps, alpha, s.b, s.c }, 4,
+                        (ms_num[]){ ms_each(trace), ms_const(list->norm_factor),
+                                    ms_each((ms_vec){ own, i->x.count }) },
+                        n));
+    i->factor = ms_each(n[0]);
+    i->square = ms_each(n[1]);
+    TRY(polynomial(d, s.a, ms_each(n[2]), ms_each(n[3]), i->a, i->p));
+done:
+    return st;
+}
+
+static ms_quintic step_at(const ms_quintic_list *list, int k)
+{
+    return list->step[k < list->n_steps ? k : list->n_steps - 1];
+}
+
+/* From A and P of a step, what X is multiplied by in both this one and the next, s: into a. */
+static musec_status next_polynomial(ms_device *d, ms_quintic s, iterate *i)
+{
+    const ms_device_ops *op = d->ops;
+    musec_status         st = MUSEC_OK;
+    TRY(op->product(d, &(ms_product){ .a = i->a, .b = i->p, .alpha = i->square, .c = i->q }));
+    TRY(op->product(
+        d, &(ms_product){
+               .a = i->p, .b = i->q, .alpha = ms_const(1.0), .c = i->a, .symmetric = true }));
+    TRY(polynomial(d, s.a, ms_const(s.b), ms_const(s.c), i->a, i->q));
+    TRY(op->product(d, &(ms_product){ .a = i->q, .b = i->p, .alpha = ms_const(1.0), .c = i->a }));
 done:
     return st;
 }
@@ -90,29 +169,25 @@ musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *li
     const ms_device_ops *op     = d->ops;
     const ms_mark        mark   = ms_arena_mark(&d->scratch);
     const ms_mat         result = in.rows > in.cols ? ms_t(out) : out;
-    ms_mat               a, b;
     iterate              i;
     musec_status         st = MUSEC_OK;
 
     operands = ms_operands(in, operands);
-    TRY(normalised(d, in, list, operands, &i));
-    TRY(ms_scratch_mat(d, operands, in.count, i.x.rows, i.x.rows, &a));
-    TRY(ms_scratch_mat(d, operands, in.count, i.x.rows, i.x.rows, &b));
-    for (int k = 0; k < iters; k++) {
-        const ms_quintic s  = list->step[k < list->n_steps ? k : list->n_steps - 1];
-        const ms_mat     to = k == iters - 1 ? result : i.buffer[(k + 1) % 2];
+    TRY(begin(d, in, list, operands, &i));
+    for (int k = 0, turn = 1; k < iters; turn = 1 - turn) {
+        const ms_quintic s    = step_at(list, k);
+        const bool       pair = i.pairs && k + 1 < iters;
+        if (k == 0 && in.own != NULL) {
+            TRY(first_polynomial(d, list, in.own, &i));
+        } else {
+            TRY(gram(d, &i, 1.0, (ms_vec){ 0 }));
+            TRY(polynomial(d, s.a, ms_const(s.b), ms_const(s.c), i.a, i.p));
+        }
+        if (pair) TRY(next_polynomial(d, step_at(list, k + 1), &i));
+        k += pair ? 2 : 1;
+        const ms_mat to = k == iters ? result : i.buffer[turn];
         TRY(op->product(
-            d, &(ms_product){
-                   .a = i.x, .b = ms_t(i.x), .alpha = i.square, .c = a, .symmetric = true }));
-        TRY(op->product(d, &(ms_product){ .a         = a,
-                                          .b         = a,
-                                          .alpha     = ms_const(s.c),
-                                          .beta      = ms_const(s.b),
-                                          .z         = a,
-                                          .diag      = ms_const(s.a),
-                                          .c         = b,
-                                          .symmetric = true }));
-        TRY(op->product(d, &(ms_product){ .a = b, .b = i.x, .alpha = i.factor, .c = to }));
+            d, &(ms_product){ .a = pair ? i.a : i.p, .b = i.x, .alpha = i.factor, .c = to }));
         i.x      = to;
         i.factor = i.square = ms_const(1.0);
     }

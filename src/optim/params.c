@@ -322,7 +322,7 @@ uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g)
     const uint64_t soft    = each * (n * r + 5 * r * r) + (narrow ? own * r * r : 0);
     if (g->map == MS_UPDATE_AS_IS) return 0;
     if (g->map == MS_UPDATE_POLAR && cfg->ns_mode == MUSEC_NS_PAPER)
-        return vectors + each * (2 * n * r + 2 * r * r);
+        return vectors + each * (2 * n * r + 3 * r * r);
     if (g->map == MS_UPDATE_SOFT && cfg->ns_mode != MUSEC_NS_EXACT &&
         cfg->ns_mode != MUSEC_NS_ACCURATE)
         return vectors + soft;

@@ -284,7 +284,7 @@ static musec_status step_sizes(musec_optim *opt, const ms_group *g, double *size
     const ms_device_ops *op      = opt->d->ops;
     const bool           normuon = opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON;
     const bool           unit = opt->cfg.update_scale == MUSEC_SCALE_UNIT && ms_map_clips(g->map);
-    ms_vec               each, square;
+    ms_vec               each;
     musec_status         st = MUSEC_OK;
     *step                   = ms_list(sizes);
     if (g->aux || sizes[0] == 0.0 || (!normuon && !unit)) return MUSEC_OK;
@@ -295,13 +295,11 @@ static musec_status step_sizes(musec_optim *opt, const ms_group *g, double *size
     }
     TRY(ms_scratch_vec(opt->d, u.count, &each));
     if (normuon) { /* the norm cancels any scale, that of D too */
-        TRY(ms_scratch_vec(opt->d, u.count, &square));
         for (int64_t i = 0; i < u.count; i++)
             sizes[i] = 1.0 / sizes[i];
         TRY(op->sumsq(opt->d, u, each));
         TRY(op->scalars(opt->d, MS_SCALAR_INV_NORM, (double[]){ 1e-30 }, 1,
-                        (ms_num[]){ ms_each(each), ms_list(sizes), ms_const(1.0) },
-                        (ms_vec[]){ each, square }));
+                        (ms_num[]){ ms_each(each), ms_list(sizes) }, &each));
     } else {
         TRY(op->scalars(opt->d, MS_SCALAR_DIVIDE, NULL, 0, (ms_num[]){ threshold, ms_list(sizes) },
                         &each));
