@@ -193,6 +193,16 @@ void ms_bench_memory(ms_bench *b, const char *section, const char *name, const c
         fprintf(b->out, "  %-22s %-32s %10.3f GiB\n", name, shape, bytes / 0x1p30);
 }
 
+void ms_bench_count(ms_bench *b, const char *section, const char *name, const char *shape,
+                    int64_t count)
+{
+    if (b->rows != NULL)
+        json_array_append_new(b->rows, json_pack("{s:s, s:s, s:s, s:I}", "section", section, "name",
+                                                 name, "shape", shape, "count", (json_int_t)count));
+    else
+        fprintf(b->out, "  %-22s %-32s %10lld\n", name, shape, (long long)count);
+}
+
 void ms_bench_heading(const ms_bench *b, const char *text)
 {
     if (b->rows == NULL) fprintf(b->out, "\n%s\n", text);
@@ -227,6 +237,20 @@ static json_t *peaks_json(const ms_bench *b)
     return all;
 }
 
+musec_status ms_bench_begin(ms_bench *b)
+{
+    char         about[512];
+    musec_status st;
+    TRY(find_peaks(b));
+    if (b->rows == NULL) {
+        describe(b, about, sizeof about);
+        fprintf(b->out, "device %s: %s\n", b->d->name, about);
+        print_peaks(b);
+    }
+done:
+    return st;
+}
+
 musec_status ms_bench_run(const ms_bench_options *opt, ms_log *log, FILE *out,
                           musec_status (*body)(ms_bench *b), ms_error *error)
 {
@@ -239,11 +263,6 @@ musec_status ms_bench_run(const ms_bench_options *opt, ms_log *log, FILE *out,
         opt->repeats > 0 ? (int)(opt->repeats < 1000 ? opt->repeats : 1000) : (opt->quick ? 3 : 9);
     if (opt->json) b.rows = json_array();
     describe(&b, about, sizeof about);
-    TRY(find_peaks(&b));
-    if (b.rows == NULL) {
-        fprintf(out, "device %s: %s\n", b.d->name, about);
-        print_peaks(&b);
-    }
     TRY(body(&b));
     ms_log_end(log);
     if (b.rows != NULL) {

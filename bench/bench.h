@@ -17,6 +17,7 @@ typedef struct ms_bench_options {
     int         loose;   /* the device need not be deterministic */
     int         all;     /* also what takes long */
     const char *preset;  /* step, train: of the model; NULL: as the bench says */
+    const char *run;     /* step, accuracy: a run directory of musec train; NULL: none */
     const char *vocab;   /* tokenize: GPT-2's vocabulary; NULL: where it usually is */
     const char *text;    /* tokenize: a file of text; NULL: the built-in corpus */
 } ms_bench_options;
@@ -47,15 +48,20 @@ typedef struct ms_bench_figure {
     double      tokens; /* of a run; 0: not counted */
 } ms_bench_figure;
 
-/* Opens the device, finds its peaks, calls `body` and prints what it put. */
+/* Opens the device, calls `body` and prints what it put. */
 musec_status ms_bench_run(const ms_bench_options *opt, ms_log *log, FILE *out,
                           musec_status (*body)(ms_bench *b), ms_error *error);
+/* Finds the peaks, which takes seconds, and tells them: a body that times calls it once, when what
+ * it was asked for is known to be there. */
+musec_status ms_bench_begin(ms_bench *b);
 
 bool ms_bench_wanted(const ms_bench *b, const char *section, const char *name, const char *shape);
 void ms_bench_heading(const ms_bench *b, const char *text);
 void ms_bench_row(ms_bench *b, const ms_bench_figure *f);
 void ms_bench_memory(ms_bench *b, const char *section, const char *name, const char *shape,
                      double bytes);
+void ms_bench_count(ms_bench *b, const char *section, const char *name, const char *shape,
+                    int64_t count);
 /* Normal with mean 0 in scratch. */
 musec_status ms_bench_random(ms_bench *b, musec_dtype dtype, int64_t count, int64_t rows,
                              int64_t cols, double sd, ms_mat *out);

@@ -57,13 +57,15 @@ static musec_status bench_product(ms_bench *b, int64_t batch, int64_t m, int64_t
     const bool               square  = m == n && n == k;
     const double             flops   = 2.0 * (double)(batch * m * n * k);
     ms_bench_product         p;
-    ms_candidate             c[] = { { cpu ? ms_bench_cblas : ms_bench_gemm, &p, true, 0, 0 },
-                                     { ms_bench_gemm, &p, true, 0, 0 },
-                                     { run_polynomials, &p, false, 0, 0 },
-                                     { run_square, &p, false, 0, 0 },
-                                     { run_gram, &p, false, 0, 0 } };
-    char                     shape[64];
-    musec_status             st = MUSEC_OK;
+    ms_candidate             c[] = {
+                    { .run = cpu ? ms_bench_cblas : ms_bench_gemm, .state = &p, .settle = true },
+                    { .run = ms_bench_gemm, .state = &p, .settle = true },
+                    { .run = run_polynomials, .state = &p },
+                    { .run = run_square, .state = &p },
+                    { .run = run_gram, .state = &p }
+    };
+    char         shape[64];
+    musec_status st = MUSEC_OK;
 
     snprintf(shape, sizeof shape, "%lldx%lldx%lld f32, batch %lld", (long long)m, (long long)n,
              (long long)k, (long long)batch);
@@ -273,6 +275,7 @@ static musec_status run_all(ms_bench *b)
     const bool    host  = ms_is_on_host(b->d);
     const int64_t parts = b->opt->quick ? 4 : 1;
     musec_status  st    = MUSEC_OK;
+    TRY(ms_bench_begin(b));
     ms_bench_heading(b, "products");
     for (size_t i = 0; i < COUNT(sizes); i++) {
         const int64_t r = sizes[i].rows / parts, n = sizes[i].cols / parts;

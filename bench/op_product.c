@@ -86,8 +86,8 @@ musec_status ms_bench_riding(ms_bench *b, int64_t batch, int64_t r, int64_t k)
     for (size_t i = 0; i < COUNT(rows); i++) {
         ms_product       p     = product_of(&rows[i], &o);
         ms_bench_product plain = { p.a, p.b, p.c };
-        ms_candidate     c[]   = { { ms_bench_gemm, &plain, false, 0, 0 },
-                                   { run_product, &p, false, 0, 0 } };
+        ms_candidate     c[]   = { { .run = ms_bench_gemm, .state = &plain },
+                                   { .run = run_product, .state = &p } };
         if (!rows[i].gram && k != r) continue;
         TRY(ms_time_group(b->d, c, 2, b->rounds));
         ms_bench_row(b, &(ms_bench_figure){ .section = "products",

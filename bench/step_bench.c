@@ -8,15 +8,23 @@
  * momentum comes to hold what a momentum does: some large directions above a bulk of noise.  The
  * first optimizer, which the others are compared with, is Muon with five quintic steps.  FLOPs are
  * those of the operator alone, r being the smaller and n the larger side; bytes are what the rest
- * reads and writes at least: gradient, state, weight and copy, once each. */
+ * reads and writes at least: gradient, state, weight and copy, once each.
+ *
+ * With --run the matrices are those of a run of `musec train` at its newest checkpoint, and so are
+ * gradients, momentum, threshold and beta (run_matrices.h).  Three sets of gradients would soon
+ * make another momentum than the many that a run averages: each look at the clock begins with the
+ * momentum of the checkpoint, whatever optimizer it is of.  Then the plans are told that `accurate`
+ * takes for the momentum that is clipped next. */
 #include "step_bench.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "optim/optim.h"
+#include "run_matrices.h"
 #include "timing.h"
 
-enum { PER_LAYER = 6, MAX_LAYERS = 16, MAX_OPTIONS = 4, QUICK_LAYERS = 2, SETS = 3, RANK = 64 };
+enum { PER_LAYER = 6, MAX_OPTIONS = 4, QUICK_LAYERS = 2, RANK = 64 };
 enum { WARM_STEPS = 12 }; /* until the momentum is one */
 
 static const struct {
@@ -28,6 +36,7 @@ typedef struct kind {
     const char *name, *optimizer;
     const char *options[MAX_OPTIONS][2]; /* NULL ends */
     double      r3, n_r2;                /* FLOPs: r3 r^3 + n_r2 n r^2; 0: not counted */
+    double      long_r3, long_n_r2;      /* and of n >= 2 r in 16 bits, where they differ */
     int         states;                  /* matrices that are kept for each */
     int         slow;                    /* only with --all */
 } kind;
@@ -38,34 +47,29 @@ typedef struct kind {
     }
 
 static const kind kinds[] = {
-    { "muon", "muon", { { NULL } }, 5.0, 15.0, 1, 0 },
-    { "soft-musec fast", "soft-musec", MODE("fast"), 9.0, 3.0, 1, 0 },
-    { "soft-musec paper", "soft-musec", MODE("paper"), 14.0, 3.0, 1, 0 },
-    { "soft-musec paper7", "soft-musec", MODE("paper7"), 9.0, 3.0, 1, 0 },
-    { "soft-musec accurate", "soft-musec", MODE("accurate"), 0.0, 0.0, 1, 0 },
-    { "sgdm", "sgdm", { { NULL } }, 0.0, 0.0, 1, 0 },
-    { "adamw", "adamw", { { NULL } }, 0.0, 0.0, 2, 0 },
+    { "muon", "muon", { { NULL } }, 5.0, 15.0, 15.0, 9.0, 1, 0 },
+    { "soft-musec fast", "soft-musec", MODE("fast"), 9.0, 3.0, 0.0, 0.0, 1, 0 },
+    { "soft-musec paper", "soft-musec", MODE("paper"), 14.0, 3.0, 0.0, 0.0, 1, 0 },
+    { "soft-musec paper7", "soft-musec", MODE("paper7"), 9.0, 3.0, 0.0, 0.0, 1, 0 },
+    { "soft-musec accurate", "soft-musec", MODE("accurate"), 0.0, 0.0, 0.0, 0.0, 1, 0 },
+    { "sgdm", "sgdm", { { NULL } }, 0.0, 0.0, 0.0, 0.0, 1, 0 },
+    { "adamw", "adamw", { { NULL } }, 0.0, 0.0, 0.0, 0.0, 2, 0 },
     { "soft-musec literal",
       "soft-musec",
       { { "literal", "yes" }, { "threshold", "0.25" } },
       30.0,
       3.0,
+      0.0,
+      0.0,
       1,
       1 },
-    { "musec", "musec", { { "threshold", "0.25" } }, 0.0, 0.0, 1, 1 },
+    { "musec", "musec", { { "threshold", "0.25" } }, 0.0, 0.0, 0.0, 0.0, 1, 1 },
 };
 
-typedef struct model {
-    int64_t    layers, width, n, elems; /* n matrices */
-    int        sets;
-    musec_view weights[MAX_LAYERS * PER_LAYER], copies[MAX_LAYERS * PER_LAYER];
-    musec_view grads[SETS][MAX_LAYERS * PER_LAYER];
-} model;
-
 typedef struct job {
-    const model *m;
-    musec_optim *optim;
-    int          next; /* set of gradients */
+    const ms_run_matrices *m;
+    musec_optim           *optim;
+    int                    next; /* set of gradients */
 } job;
 
 static const struct {
@@ -79,18 +83,14 @@ static const struct {
 
 /* ---- weights and gradients ------------------------------------------------------------------- */
 
-static musec_status take(ms_bench *b, const model *m, musec_dtype dtype, musec_view *out)
+static musec_status take(ms_bench *b, int64_t matrix, int64_t width, musec_dtype dtype,
+                         musec_view *out)
 {
-    void        *data = NULL;
-    char        *at;
-    musec_status st;
-    TRY(ms_scratch_bytes(b->d, (size_t)m->elems * ms_dtype_bytes(dtype), &data));
-    at = data;
-    for (int64_t i = 0; i < m->n; i++) {
-        const int64_t rows = layer[i % PER_LAYER].heights * m->width;
-        out[i]             = musec_view_dense(at, dtype, 1, rows, m->width);
-        at += (size_t)(rows * m->width) * ms_dtype_bytes(dtype);
-    }
+    const int64_t rows = layer[matrix % PER_LAYER].heights * width;
+    ms_mat        x;
+    musec_status  st;
+    TRY(ms_scratch_mat(b->d, dtype, 1, rows, width, &x));
+    *out = musec_view_dense(x.data, dtype, 1, rows, width);
 done:
     return st;
 }
@@ -123,23 +123,28 @@ done:
     return st;
 }
 
-static musec_status make_model(ms_bench *b, model *m)
+static musec_status make_model(ms_bench *b, int64_t layers, int64_t width, ms_run_matrices *m)
 {
-    const musec_dtype copy = b->d->kind->activations;
-    musec_status      st   = MUSEC_OK;
-    m->n                   = m->layers * PER_LAYER;
-    m->elems               = 12 * m->layers * m->width * m->width;
-    m->sets                = b->opt->quick ? 1 : SETS;
-    TRY(take(b, m, MUSEC_F32, m->weights));
-    if (copy != MUSEC_F32) TRY(take(b, m, copy, m->copies));
-    for (int64_t i = 0; i < m->n; i++)
-        TRY(b->d->ops->normal(b->d, 7 + (uint64_t)i, 0.0, 0.02, ms_mat_of(m->weights[i])));
-    for (int64_t i = 0; i < m->n && copy != MUSEC_F32; i++)
-        TRY(b->d->ops->copy(b->d, ms_mat_of(m->weights[i]), ms_mat_of(m->copies[i])));
-    for (int s = 0; s < m->sets; s++) {
-        TRY(take(b, m, MUSEC_F32, m->grads[s]));
-        for (int64_t i = 0; i < m->n; i++)
+    const ms_device_ops *op   = b->d->ops;
+    const musec_dtype    copy = b->d->kind->activations;
+    musec_status         st;
+    TRY(ms_run_matrices_make(&b->d->error, layers * PER_LAYER, b->opt->quick ? 1 : MS_RUN_SETS, m));
+    for (int64_t i = 0; i < m->n; i++) {
+        ms_run_matrix *one = &m->list[i];
+        snprintf(one->name, sizeof one->name, "%lld.%s", (long long)(i / PER_LAYER),
+                 layer[i % PER_LAYER].name);
+        one->role = layer[i % PER_LAYER].role;
+        TRY(take(b, i, width, MUSEC_F32, &one->weight));
+        TRY(op->normal(b->d, 7 + (uint64_t)i, 0.0, 0.02, ms_mat_of(one->weight)));
+        if (copy != MUSEC_F32) {
+            TRY(take(b, i, width, copy, &one->copy));
+            TRY(op->copy(b->d, ms_mat_of(one->weight), ms_mat_of(one->copy)));
+        }
+        m->elems += one->weight.rows * width;
+        for (int s = 0; s < m->sets; s++) {
+            TRY(take(b, i, width, MUSEC_F32, &m->grads[s][i]));
             TRY(draw_gradient(b, i + 1, s, ms_mat_of(m->grads[s][i])));
+        }
     }
 done:
     return st;
@@ -147,23 +152,33 @@ done:
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static musec_status make_optim(ms_bench *b, const kind *k, const model *m, musec_optim **out)
+/* As the kind says, and, of a run, with its own threshold and beta. */
+static musec_status configure(const kind *k, const ms_run_matrices *m, musec_optim_config *cfg)
+{
+    musec_status st = MUSEC_OK;
+    TRY(musec_optim_config_init(cfg, sizeof *cfg, k->optimizer));
+    cfg->lr = 1e-6; /* the weights stay what they are, whoever steps how often */
+    for (int i = 0; i < MAX_OPTIONS && k->options[i][0] != NULL; i++) {
+        const bool run = m->train != NULL && strcmp(k->options[i][0], "threshold") == 0;
+        TRY(musec_optim_config_set(cfg, k->options[i][0], run ? m->threshold : k->options[i][1]));
+    }
+    if (m->train != NULL) cfg->beta = m->beta;
+done:
+    return st;
+}
+
+static musec_status make_optim(ms_bench *b, const kind *k, const ms_run_matrices *m,
+                               musec_optim **out)
 {
     musec_optim_config cfg;
     musec_status       st = MUSEC_OK;
-    TRY(musec_optim_config_init(&cfg, sizeof cfg, k->optimizer));
-    cfg.lr = 1e-6; /* the weights stay what they are, whoever steps how often */
-    for (int i = 0; i < MAX_OPTIONS && k->options[i][0] != NULL; i++)
-        TRY(musec_optim_config_set(&cfg, k->options[i][0], k->options[i][1]));
+    TRY(configure(k, m, &cfg));
     TRY(musec_optim_create(out, b->d, &cfg));
     for (int64_t i = 0; i < m->n; i++) {
-        char              name[32];
-        const musec_param param = { .name   = name,
-                                    .role   = layer[i % PER_LAYER].role,
-                                    .weight = m->weights[i],
-                                    .copy   = m->copies[i] };
-        snprintf(name, sizeof name, "%lld.%s", (long long)(i / PER_LAYER),
-                 layer[i % PER_LAYER].name);
+        const musec_param param = { .name   = m->list[i].name,
+                                    .role   = m->list[i].role,
+                                    .weight = m->list[i].weight,
+                                    .copy   = m->list[i].copy };
         TRY(musec_optim_add(*out, &param, NULL));
     }
 done:
@@ -178,37 +193,68 @@ static musec_status run_step(ms_device *d, void *state)
     return musec_optim_step(j->optim, j->m->grads[j->next], (size_t)j->m->n, 1.0);
 }
 
-static double flops(const kind *k, const model *m)
+/* The momentum of the checkpoint becomes that of an optimizer that has one. */
+static musec_status set_momentum(ms_device *d, void *state)
+{
+    const job   *j     = state;
+    musec_optim *opt   = j->optim;
+    const bool   heavy = opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY;
+    const double scale = heavy ? 1.0 / opt->cfg.beta : 1.0;
+    musec_status st;
+    TRY(ms_optim_prepare(opt));
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        ms_group *g = &opt->groups[i];
+        for (int64_t k = 0; k < g->count && strcmp(g->base->states[0], "momentum") == 0; k++) {
+            const size_t         param = g->members[k].param;
+            const ms_run_matrix *one   = &j->m->list[param];
+            TRY(d->ops->axpby(d, ms_const(scale), one->momentum, ms_const(0.0),
+                              ms_mat_slice(g->state[0], k, 1)));
+            g->top[k]            = scale * one->top;
+            opt->params[param].t = j->m->step;
+        }
+    }
+done:
+    return st;
+}
+
+static double flops(const kind *k, const ms_run_matrices *m, musec_dtype operands)
 {
     double sum = 0.0;
     for (int64_t i = 0; i < m->n; i++) {
-        const double rows = (double)m->weights[i].rows, cols = (double)m->weights[i].cols;
-        const double r = rows < cols ? rows : cols, n = rows < cols ? cols : rows;
-        sum += k->r3 * r * r * r + k->n_r2 * n * r * r;
+        const musec_view w    = m->list[i].weight;
+        const double     rows = (double)w.rows, cols = (double)w.cols;
+        const double     r = rows < cols ? rows : cols, n = rows < cols ? cols : rows;
+        const bool       other = k->long_r3 > 0.0 && n >= 2.0 * r && ms_narrow(operands);
+        sum += (other ? k->long_r3 : k->r3) * r * r * r;
+        sum += (other ? k->long_n_r2 : k->n_r2) * n * r * r;
     }
     return sum;
 }
 
-static double bytes(const kind *k, const model *m)
+static double bytes(const kind *k, const ms_run_matrices *m)
 {
-    const double copy = m->copies[0].data != NULL ? (double)ms_dtype_bytes(m->copies[0].dtype) : 0;
+    const musec_view first = m->list[0].copy;
+    const double     copy  = first.data != NULL ? (double)ms_dtype_bytes(first.dtype) : 0.0;
     return (double)m->elems * (sizeof(float) * (3.0 + 2.0 * k->states) + copy);
 }
 
 /* Those that are asked for, each with its own state and a momentum that has settled. */
-static musec_status make_jobs(ms_bench *b, const model *m, const char *shape, job *jobs,
+static musec_status make_jobs(ms_bench *b, const ms_run_matrices *m, const char *shape, job *jobs,
                               ms_candidate *c, const kind **chosen, int *n)
 {
-    musec_status st = MUSEC_OK;
+    const bool   warm = !ms_is_on_host(b->d) && m->train == NULL;
+    musec_status st   = MUSEC_OK;
     for (size_t i = 0; i < COUNT(kinds); i++) {
         if (i > 0 &&
             (!ms_bench_wanted(b, "step", kinds[i].name, shape) || (kinds[i].slow && !b->opt->all)))
             continue;
         chosen[*n] = &kinds[i];
         jobs[*n].m = m;
-        c[*n]      = (ms_candidate){ .run = run_step, .state = &jobs[*n] };
+        c[*n]      = (ms_candidate){ .run   = run_step,
+                                     .state = &jobs[*n],
+                                     .begin = m->train != NULL ? set_momentum : NULL };
         TRY(make_optim(b, &kinds[i], m, &jobs[*n].optim));
-        for (int k = 0; k < WARM_STEPS && !ms_is_on_host(b->d) && !kinds[i].slow; k++)
+        for (int k = 0; k < WARM_STEPS && warm && !kinds[i].slow; k++)
             TRY(run_step(b->d, &jobs[*n]));
         (*n)++;
     }
@@ -216,38 +262,120 @@ done:
     return st;
 }
 
-static musec_status choose(ms_bench *b, model *m)
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static musec_status ask_plan(ms_bench *b, musec_optim *opt, const ms_group *g,
+                             const ms_run_matrices *m, size_t matrix, ms_report *report)
 {
-    const char *preset = b->opt->preset != NULL ? b->opt->preset : presets[0].name;
-    for (size_t i = 0; i < COUNT(presets); i++)
-        if (strcmp(preset, presets[i].name) == 0) {
-            m->layers = b->opt->quick ? QUICK_LAYERS : presets[i].layers;
-            m->width  = presets[i].width;
-            return MUSEC_OK;
+    const ms_mark mark = ms_arena_mark(&b->d->scratch);
+    ms_mat        x, out;
+    ms_num        threshold;
+    musec_status  st;
+    TRY(ms_scratch_mat(b->d, g->dtype, 1, g->rows, g->cols, &x));
+    TRY(ms_scratch_mat(b->d, g->dtype, 1, g->rows, g->cols, &out));
+    TRY(ms_run_proposal(b->d, m, (int64_t)matrix, x));
+    TRY(ms_threshold(opt, x, &threshold));
+    TRY(ms_optim_run_map(opt, g, x, threshold, out, report));
+done:
+    ms_arena_reset(&b->d->scratch, mark);
+    return st;
+}
+
+typedef struct plan {
+    char name[sizeof(((ms_report *)NULL)->path)];
+    int  count;
+} plan;
+
+enum { PLANS = 64 }; /* more than there are */
+
+static void count_plan(const ms_report *report, plan *plans)
+{
+    int p = 0;
+    while (p < PLANS - 1 && plans[p].count > 0 && strcmp(plans[p].name, report->path) != 0)
+        p++;
+    memcpy(plans[p].name, report->path, sizeof plans[p].name);
+    plans[p].count++;
+}
+
+/* Those that `accurate` takes for the momentum of the next step, and for how many matrices. */
+static musec_status put_plans(ms_bench *b, const ms_run_matrices *m, const char *shape)
+{
+    plan         plans[PLANS] = { 0 };
+    musec_optim *opt          = NULL;
+    const kind  *k            = kinds;
+    musec_status st;
+    while (strcmp(k->name, "soft-musec accurate") != 0)
+        k++;
+    TRY(make_optim(b, k, m, &opt));
+    TRY(ms_optim_prepare(opt));
+    for (size_t i = 0; i < opt->n_groups; i++)
+        for (int64_t j = 0; j < opt->groups[i].count; j++) {
+            ms_report report;
+            TRY(ask_plan(b, opt, &opt->groups[i], m, opt->groups[i].members[j].param, &report));
+            count_plan(&report, plans);
         }
-    return ms_fail(&b->d->error, MUSEC_EINVAL,
-                   "the preset is \"%s\"; it must be one of small, "
-                   "medium, wide",
-                   preset);
+    ms_bench_heading(b, "plans of soft-musec accurate, and how many matrices each is for");
+    for (int p = 0; p < PLANS && plans[p].count > 0; p++)
+        ms_bench_count(b, "plan", plans[p].name, shape, plans[p].count);
+done:
+    musec_optim_destroy(opt);
+    return st;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* The matrices, and what they are in words. */
+static musec_status make_matrices(ms_bench *b, ms_run_matrices *m, char *shape, size_t bytes)
+{
+    const char   *preset = b->opt->preset != NULL ? b->opt->preset : presets[0].name;
+    const int64_t most   = b->opt->quick ? QUICK_LAYERS : INT64_MAX;
+    musec_status  st;
+    if (b->opt->run != NULL) {
+        TRY(ms_run_matrices_open(b, b->opt->run, b->opt->quick ? 1 : MS_RUN_SETS, m));
+        snprintf(shape, bytes, "%lld matrices, step %lld", (long long)m->n, (long long)m->step);
+        goto done;
+    }
+    size_t i = 0;
+    while (i < COUNT(presets) && strcmp(preset, presets[i].name) != 0)
+        i++;
+    if (i == COUNT(presets))
+        return ms_fail(&b->d->error, MUSEC_EINVAL,
+                       "the preset is \"%s\"; it must be one of small, medium, wide", preset);
+    const int64_t layers = presets[i].layers < most ? presets[i].layers : most;
+    snprintf(shape, bytes, "%lld layers of %lld, f32", (long long)layers,
+             (long long)presets[i].width);
+    ms_log_progress(b->log, "step: %s", shape);
+    TRY(make_model(b, layers, presets[i].width, m));
+done:
+    return st;
+}
+
+static void put_heading(const ms_bench *b, const ms_run_matrices *m)
+{
+    char text[256];
+    if (m->train != NULL)
+        snprintf(text, sizeof text,
+                 "optimizer steps on what a run of %s had at step %lld; threshold %s, beta %g",
+                 m->optimizer, (long long)m->step, m->threshold, m->beta);
+    ms_bench_heading(b, m->train != NULL
+                            ? text
+                            : "optimizer steps, five Newton-Schulz steps where they have steps");
 }
 
 static musec_status run_all(ms_bench *b)
 {
-    const ms_mark mark = ms_arena_mark(&b->d->scratch);
-    const kind   *chosen[COUNT(kinds)];
-    job           jobs[COUNT(kinds)] = { { 0 } };
-    ms_candidate  c[COUNT(kinds)]    = { { 0 } };
-    model         m                  = { 0 };
-    char          shape[64];
-    int           n  = 0;
-    musec_status  st = MUSEC_OK;
+    const ms_mark   mark = ms_arena_mark(&b->d->scratch);
+    const kind     *chosen[COUNT(kinds)];
+    job             jobs[COUNT(kinds)] = { { 0 } };
+    ms_candidate    c[COUNT(kinds)]    = { { 0 } };
+    ms_run_matrices m                  = { 0 };
+    char            shape[64];
+    int             n  = 0;
+    musec_status    st = MUSEC_OK;
 
-    TRY(choose(b, &m));
-    snprintf(shape, sizeof shape, "%lld layers of %lld, f32", (long long)m.layers,
-             (long long)m.width);
-    ms_bench_heading(b, "optimizer steps, five Newton-Schulz steps where they have steps");
-    ms_log_progress(b->log, "step: %s", shape);
-    TRY(make_model(b, &m));
+    TRY(make_matrices(b, &m, shape, sizeof shape));
+    TRY(ms_bench_begin(b));
+    put_heading(b, &m);
     TRY(make_jobs(b, &m, shape, jobs, c, chosen, &n));
     TRY(ms_time_group(b->d, c, n, b->rounds));
     for (int i = 0; i < n; i++)
@@ -256,13 +384,15 @@ static musec_status run_all(ms_bench *b)
                                             .shape   = shape,
                                             .ms      = c[i].ms,
                                             .dtype   = b->d->kind->operands,
-                                            .flops   = flops(chosen[i], &m),
+                                            .flops   = flops(chosen[i], &m, b->d->kind->operands),
                                             .bytes   = bytes(chosen[i], &m),
                                             .ratio   = c[i].ratio,
                                             .against = kinds[0].name });
+    if (m.train != NULL) TRY(put_plans(b, &m, shape));
 done:
     for (size_t i = 0; i < COUNT(jobs); i++)
         musec_optim_destroy(jobs[i].optim);
+    ms_run_matrices_close(&m);
     ms_arena_reset(&b->d->scratch, mark);
     return st;
 }

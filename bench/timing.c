@@ -29,6 +29,7 @@ static musec_status time_runs(ms_device *d, const ms_candidate *c, int repeats, 
 {
     double       begin = 0.0, end = 0.0;
     musec_status st = MUSEC_OK;
+    if (c->begin != NULL) TRY(c->begin(d, c->state));
     TRY(d->ops->now_ms(d, &begin));
     for (int i = 0; i < repeats; i++)
         TRY(c->run(d, c->state));

@@ -22,7 +22,9 @@ bool ms_is_on_host(const ms_device *d);
  * its own are awake and on cores of their own. */
 typedef struct ms_candidate {
     musec_status (*run)(ms_device *d, void *state);
-    void  *state;
+    void *state;
+    /* brings the state to where it is timed from, before every look at the clock; NULL: nothing */
+    musec_status (*begin)(ms_device *d, void *state);
     bool   settle;
     double ms;    /* out: median time */
     double ratio; /* out: median of its time over the first candidate's */

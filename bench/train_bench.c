@@ -345,6 +345,7 @@ static musec_status run_all(ms_bench *b)
 
     ms_log_progress(b->log, "train: %s", preset);
     TRY(make_job(b, preset, &j));
+    TRY(ms_bench_begin(b));
     snprintf(shape, sizeof shape, "%s, %lld tokens, %s", preset, (long long)j.plan.tokens,
              ms_dtype_name(j.dtype));
     ms_bench_heading(b, "training; the ratio is of FLOP/s");

@@ -13,7 +13,7 @@ struct args {
     const char *filter;
     int64_t     repeats;
     int         quick, all, loose;
-    const char *preset, *vocab, *text;
+    const char *preset, *run, *vocab, *text;
     const char *device;
     int         json;
 };
@@ -32,6 +32,9 @@ static const ms_option options[] = {
       "summed in any order" },
     { "preset", MS_OPT_STR, offsetof(struct args, preset), "NAME",
       "step, train: small, medium, wide; train: pico, nano too [small; train on a CPU: nano]" },
+    { "run", MS_OPT_STR, offsetof(struct args, run), "DIR",
+      "step: the matrices, gradients and momentum of a run of musec train, at its newest "
+      "checkpoint [those of --preset]" },
     { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
       "tokenize: GPT-2's vocabulary [data/gpt2 or ~/.local/share/musec/gpt2]" },
     { "text", MS_OPT_STR, offsetof(struct args, text), "FILE",
@@ -50,7 +53,7 @@ const ms_command *bench_command(void)
                         "beside the literal form of the paper, and each operation as a share of\n"
                         "the best product and the best copy seen, all in one run.\n"
                         "step: one optimizer step over the matrices of a preset, beside Muon with\n"
-                        "five quintic steps, all in one run.\n"
+                        "five quintic steps, all in one run; with --run over those of a real run.\n"
                         "train: a training step of a preset and its parts, as a share of the rate\n"
                         "of a matrix product in the same run; of small, medium and wide the plain\n"
                         "model, with 32768 tokens and a window of 1024.\n"
@@ -103,6 +106,7 @@ int cmd_bench(int argc, char **argv)
                               .loose   = a.loose,
                               .all     = a.all,
                               .preset  = a.preset,
+                              .run     = a.run,
                               .vocab   = a.vocab,
                               .text    = a.text };
     st  = benches[which].run(&opt, &log, stdout, &error);

@@ -23,7 +23,7 @@ typedef struct step_times {
     double data, model, optim;
 } step_times;
 
-static ms_gpt_pass pass_of(const ms_train *t, const ms_step_plan *plan)
+ms_gpt_pass ms_train_pass(const ms_train *t, const ms_step_plan *plan)
 {
     const double scale =
         t->cfg.grad_reduction == MS_REDUCTION_MEAN ? 1.0 / (double)plan->stage->batch : 1.0 / 8.0;
@@ -46,7 +46,7 @@ static musec_status run_batch(ms_error *e, ms_train *t, const ms_batch *batch,
 static musec_status gradients(ms_error *e, ms_train *t, const ms_step_plan *plan, ms_log_line *line,
                               step_times *times)
 {
-    const ms_gpt_pass pass  = pass_of(t, plan);
+    const ms_gpt_pass pass  = ms_train_pass(t, plan);
     const double      start = ms_clock_ms();
     ms_gpt_result     result;
     ms_batch          batch = { 0 };

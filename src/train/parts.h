@@ -50,6 +50,8 @@ musec_status ms_train_build_model(ms_error *e, ms_train *t, int64_t max_tokens);
 void         ms_train_unbuild_model(ms_train *t);
 musec_status ms_train_build_optim(ms_error *e, const ms_train_config *cfg, ms_gpt *gpt,
                                   musec_ctx *ctx, musec_optim **out);
+/* train and val; the schedule is made. */
+musec_status ms_train_open_data(ms_error *e, ms_train *t);
 /* Does the optimizer ask for the largest attention logits? */
 bool ms_train_clips_logits(const ms_train_config *cfg);
 /* device: "" for the best one present.  note: "cuda: there is no driver; using cpu", or "". */
@@ -70,8 +72,13 @@ musec_status ms_train_measure(ms_error *e, const ms_train *t, ms_train_sizes *ou
  * not enough memory, and how to go on.  The run is over: its model may be gone. */
 void ms_train_tell_failure(ms_error *e, ms_train *t, musec_status status);
 
+/* loop.c: what the passes of a step are told. */
+ms_gpt_pass ms_train_pass(const ms_train *t, const ms_step_plan *plan);
+
 /* resume.c: checkpoints of a run. */
 musec_status ms_train_save(ms_error *e, ms_train *t);
 musec_status ms_train_restore(ms_error *e, ms_train *t);
+/* From one that is open, without a word; the run directory stays as it is. */
+musec_status ms_train_load(ms_error *e, ms_train *t, const ms_checkpoint *c);
 
 #endif

@@ -207,7 +207,7 @@ static void compare_computed(const ms_train *t, const ms_checkpoint *c)
                    now.operands);
 }
 
-static musec_status load(ms_error *e, ms_train *t, const ms_checkpoint *c)
+musec_status ms_train_load(ms_error *e, ms_train *t, const ms_checkpoint *c)
 {
     char         path[MS_PATH_MAX + 32];
     musec_status st;
@@ -243,7 +243,7 @@ musec_status ms_train_restore(ms_error *e, ms_train *t)
                        t->setup.out);
         goto done;
     }
-    TRY(load(e, t, &newest));
+    TRY(ms_train_load(e, t, &newest));
     if (warning[0] != '\0') TRY(ms_checkpoint_set_aside(e, t->setup.out, newest.step));
     t->saved_step = newest.step;
     if (t->setup.log != NULL)

@@ -89,7 +89,7 @@ done:
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-static musec_status open_data(ms_error *e, ms_train *t)
+musec_status ms_train_open_data(ms_error *e, ms_train *t)
 {
     const ms_train_config *cfg = &t->cfg;
     const int32_t    start = cfg->tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START : MS_BPE_START;
@@ -141,7 +141,7 @@ musec_status ms_train_try_data(ms_error *e, const ms_train_config *cfg)
     musec_status st;
 
     TRY(ms_schedule_make(e, cfg, &t.schedule));
-    TRY(open_data(e, &t));
+    TRY(ms_train_open_data(e, &t));
     TRY(try_data(e, &t));
 done:
     ms_train_unbuild(&t);
@@ -238,7 +238,7 @@ static musec_status open_both(ms_error *e, ms_train *t)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     beside = pthread_create(&thread, NULL, open_beside, &o) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    st = open_data(e, t);
+    st = ms_train_open_data(e, t);
     if (st == MUSEC_OK) st = try_data(e, t);
     if (beside)
         pthread_join(thread, NULL);

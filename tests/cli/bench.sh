@@ -1,0 +1,31 @@
+# bench.sh - musec bench on the matrices of a run: step, its errors.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
+
+tiny=(train --quiet --layers 1 --width 32 --heads 2 --head 16 --mlp 64 --batch 256 --max-doc 64
+    --val-tokens 512 --steps 4)
+succeeds "${tiny[@]}" --optimizer soft-musec --threshold 0.03 --out a
+find a -type f -exec sha256sum {} + | sort >before
+
+succeeds bench step --quick --repeats 1 --run a
+prints 'a run of soft-musec had at step 4; threshold 0.03, beta 0.05'
+prints '^  muon +6 matrices, step 4 .* x muon'
+prints '^  soft-musec accurate +6 matrices, step 4 '
+prints '^plans of soft-musec accurate'
+check "every matrix has a plan" test \
+    "$(sed -n '/^plans/,$p' stdout | awk 'NR > 1 {n += $NF} END {print n}')" -eq 6
+find a -type f -exec sha256sum {} + | sort >after
+check "the run stays as it was" cmp before after
+
+mkdir empty
+fails 1 'empty: there is no checkpoint' bench step --quick --run empty
+fails 1 'there is no checkpoint' bench step --quick --run nowhere
+succeeds "${tiny[@]}" --optimizer adamw --out adamw
+fails 1 'adamw, keeps no momentum' bench step --quick --run adamw
+cp -r a torn
+newest=$(ls -d torn/checkpoint/step_*)
+printf x | dd of="$newest/optim.safetensors" bs=1 seek=900 conv=notrunc status=none
+fails 1 'optim.safetensors' bench step --quick --run torn
+check "a damaged checkpoint stays where it is" test -d "$newest"
+finish
