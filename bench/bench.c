@@ -273,6 +273,7 @@ musec_status ms_bench_run(const ms_bench_options *opt, ms_log *log, FILE *out,
         fputc('\n', out);
         json_decref(all);
     }
+    if (b.broken > 0) TRY(ms_fail(&b.d->error, MUSEC_EDEVICE, "%d bounds are broken", b.broken));
 done:
     if (st != MUSEC_OK) ms_fail(error, st, "%s", b.d->error.text);
     json_decref(b.rows);

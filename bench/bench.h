@@ -35,6 +35,7 @@ typedef struct ms_bench {
     ms_device              *d;
     json_t                 *rows; /* NULL unless JSON is wanted */
     int                     rounds;
+    int                     broken; /* bounds that figures are held to */
     ms_bench_peaks          peaks;
 } ms_bench;
 

@@ -324,8 +324,7 @@ done:
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* The matrices, and what they are in words. */
-static musec_status make_matrices(ms_bench *b, ms_run_matrices *m, char *shape, size_t bytes)
+musec_status ms_bench_matrices(ms_bench *b, ms_run_matrices *m, char *shape, size_t bytes)
 {
     const char   *preset = b->opt->preset != NULL ? b->opt->preset : presets[0].name;
     const int64_t most   = b->opt->quick ? QUICK_LAYERS : INT64_MAX;
@@ -373,7 +372,7 @@ static musec_status run_all(ms_bench *b)
     int             n  = 0;
     musec_status    st = MUSEC_OK;
 
-    TRY(make_matrices(b, &m, shape, sizeof shape));
+    TRY(ms_bench_matrices(b, &m, shape, sizeof shape));
     TRY(ms_bench_begin(b));
     put_heading(b, &m);
     TRY(make_jobs(b, &m, shape, jobs, c, chosen, &n));

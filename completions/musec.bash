@@ -287,7 +287,7 @@ _musec() {
                 spectrum) words='--help --threshold --values --top --estimate --device --dtype --json' files=1 ;;
                 replay) words='--help --optimizer --w0 --grads --out --momentum-out --state-in --state-out --role --explain --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --operands --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --momentum-dtype --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --seed --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay --device --dtype --json' ;;
                 theory) words='--help --delta --steps --rank --rho --lipschitz --sigma --gap --epsilon --json --optimizer --lr --beta --threshold --set --seed --seeds --samples --out params run'; [ "$COMP_CWORD" -gt 2 ] && files=1 ;;
-                bench) words='--help --filter --repeats --quick --all --loose --preset --run --vocab --text --device --json ops step train tokenize' ;;
+                bench) words='--help --filter --repeats --quick --all --loose --preset --run --vocab --text --device --json ops step train tokenize accuracy' ;;
                 info) words='--help --no-peak --device --json' ;;
                 completion) words='--help bash zsh' ;;
             esac ;;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "accuracy_bench.h"
 #include "cli/cli.h"
 #include "core/log.h"
 #include "op_bench.h"
@@ -24,16 +25,18 @@ static const ms_option options[] = {
     { "repeats", MS_OPT_I64, offsetof(struct args, repeats), "N",
       "rounds to run, of which the median counts; 0: 9, or 3 with --quick [0]" },
     { "quick", MS_OPT_FLAG, offsetof(struct args, quick), NULL,
-      "small sizes only, in seconds; step: two layers; train: pico" },
+      "small sizes only, in seconds; step, accuracy: two layers; train: pico" },
     { "all", MS_OPT_FLAG, offsetof(struct args, all), NULL,
-      "step: the slow ones too, by SVD and in the paper's order; ops on a GPU: decompositions" },
+      "step: the slow ones too, by SVD and in the paper's order; accuracy: every matrix, not three "
+      "of each part of a layer; ops on a GPU: decompositions" },
     { "loose", MS_OPT_FLAG, offsetof(struct args, loose), NULL,
       "what a GPU does with --deterministic no: products chosen by timing, attention's gradient "
       "summed in any order" },
     { "preset", MS_OPT_STR, offsetof(struct args, preset), "NAME",
-      "step, train: small, medium, wide; train: pico, nano too [small; train on a CPU: nano]" },
+      "step, accuracy, train: small, medium, wide; train: pico, nano too [small; train on a CPU: "
+      "nano]" },
     { "run", MS_OPT_STR, offsetof(struct args, run), "DIR",
-      "step: the matrices, gradients and momentum of a run of musec train, at its newest "
+      "step, accuracy: the matrices, gradients and momentum of a run of musec train, at its newest "
       "checkpoint [those of --preset]" },
     { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
       "tokenize: GPT-2's vocabulary [data/gpt2 or ~/.local/share/musec/gpt2]" },
@@ -47,7 +50,7 @@ const ms_command *bench_command(void)
 {
     static const ms_command command = {
         .name         = "musec bench",
-        .operands     = "ops|step|train|tokenize",
+        .operands     = "ops|step|train|tokenize|accuracy",
         .summary      = "time operators, optimizer and training steps, the tokenizer",
         .details      = "ops: matrix products as a share of CBLAS called directly, each operator\n"
                         "beside the literal form of the paper, and each operation as a share of\n"
@@ -58,7 +61,9 @@ const ms_command *bench_command(void)
                         "of a matrix product in the same run; of small, medium and wide the plain\n"
                         "model, with 32768 tokens and a window of 1024.\n"
                         "tokenize: GPT-2's tokenizer beside tiktoken, on two threads, and on\n"
-                        "the texts that are worst for it.\n\n"
+                        "the texts that are worst for it.\n"
+                        "accuracy: how far the operators are from their maps in float64, beside\n"
+                        "the bounds that are documented; exit status 1 if one is broken.\n\n"
                         "Example: musec bench ops --filter fast\n",
         .options      = options,
         .n_options    = COUNT(options),
@@ -74,7 +79,8 @@ static const struct {
 } benches[] = { { "ops", ms_bench_ops },
                 { "step", ms_bench_step },
                 { "train", ms_bench_train },
-                { "tokenize", ms_bench_tokenize } };
+                { "tokenize", ms_bench_tokenize },
+                { "accuracy", ms_bench_accuracy } };
 
 int cmd_bench(int argc, char **argv)
 {

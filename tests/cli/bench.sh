@@ -1,4 +1,4 @@
-# bench.sh - musec bench on the matrices of a run: step, its errors.
+# bench.sh - musec bench on the matrices of a run: step, accuracy, their errors.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
@@ -18,7 +18,30 @@ check "every matrix has a plan" test \
 find a -type f -exec sha256sum {} + | sort >after
 check "the run stays as it was" cmp before after
 
+# Errors against float64: of every path, within its bound; on ref with operands of 16 bits too.
+succeeds bench accuracy --run a
+for path in 'paper K=5' paper7 fast accurate muon; do
+    prints "^  $path +f32 +[0-9.]+e-[0-9]+ of +[0-9.]+e-[0-9]+ "
+done
+prints 'threshold 0.03: 6 of 6 matrices'
+succeeds "${tiny[@]}" --layers 5 --optimizer muon --momentum-form heavy-ball --out heavy
+succeeds bench accuracy --run heavy --device ref --filter f16
+prints '18 of 30 matrices'
+prints '^  fast +f16 .* p9x9'
+succeeds bench accuracy --run heavy --device ref --filter 'muon bf16' --all
+prints '30 of 30 matrices'
+if command -v python3 >/dev/null; then
+    succeeds bench accuracy --run a --device ref --json
+    check "all bounds hold, in JSON too" python3 -c '
+import json
+rows = json.load(open("stdout"))["rows"]
+assert len(rows) == 15, len(rows)
+for row in rows:
+    assert 0 <= row["error"] <= row["bound"] and row["theorem"] <= 1 and not row["broken"], row'
+fi
+
 mkdir empty
+fails 1 'empty: there is no checkpoint' bench accuracy --run empty
 fails 1 'empty: there is no checkpoint' bench step --quick --run empty
 fails 1 'there is no checkpoint' bench step --quick --run nowhere
 succeeds "${tiny[@]}" --optimizer adamw --out adamw

@@ -1,0 +1,380 @@
+/* accuracy_bench.c - the operators on real momentum, held to their scalar maps and their bounds.
+ *
+ * Of each matrix M, which an optimizer would clip next, the SVD is taken in float64; an operator
+ * that maps singular values by f is then known, U diag(f(s)) V^T, and what it returns is held to
+ * that in the spectral norm, in units of D:
+ *     paper K=5, paper7   f = h phi_5(u): Newton-Schulz steps from alpha = |A|_F, from the spectrum
+ *     fast                f = h g(u): its plan at the alpha that it reports
+ *     accurate            f = h, and tol comes on top; beyond the reach of 16 bits its last plan
+ *     muon                f = five quintic steps, in units of 1
+ * with u = sqrt((s^2 + D^2) / alpha), h = D s / sqrt(s^2 + D^2).  The bounds are twice those tabled
+ * in docs/operators.md ("Rounding").  Muon lifts what is small, its own rounding included, by 485
+ * at most: entries of X, |X|_F = 1, rounded by u of themselves are off by a matrix of norm
+ * u (1/sqrt(rows) + 1/sqrt(cols)) about, and 485 times that is allowed, twice; in float32 sums
+ * matter too, and it is the tests' 1e-4.  Of `fast` the theorem is held to the measured gains
+ * c / h, c = u_i^T result v_i, of all singular values:
+ *     |c - h| <= h max(1 - phi_5(u_paper), tol) + rounding.
+ * The spectral norm of the error is estimated by Lanczos steps, a few percent from below. */
+#include "accuracy_bench.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optim/optim.h"
+#include "run_matrices.h"
+#include "step_bench.h"
+
+enum { OPERANDS = 3, RATIOS = 3, STEPS = 5, LANCZOS_STEPS = 24, MUON_LIFT = 485 };
+
+static const musec_dtype operands[OPERANDS] = { MUSEC_F32, MUSEC_F16, MUSEC_BF16 };
+
+typedef enum law { LAW_PAPER, LAW_FAST, LAW_ACCURATE, LAW_MUON } law;
+
+#define PAPER_16_BITS \
+    { 3e-3, 3e-3, 3e-3 }, { 2e-2, 2e-2, 2e-2 }
+#define FAST_16_BITS \
+    { 1e-3, 4e-3, 7e-3 }, { 5e-3, 3e-2, 7e-2 }
+
+static const struct path {
+    const char *name, *op;
+    law         law;
+    double      map;                        /* its polynomial may be this far from the law */
+    double      rounding[OPERANDS][RATIOS]; /* as tabled, for s_1 / D up to 1, 10, more */
+} paths[] = {
+    { "paper K=5", "ssc", LAW_PAPER, 0.0, { { 3e-6, 5e-6, 6e-6 }, PAPER_16_BITS } },
+    { "paper7", "paper7", LAW_PAPER, 1.6e-6, { { 3e-6, 4e-6, 4e-6 }, PAPER_16_BITS } },
+    { "fast", "fast", LAW_FAST, 0.0, { { 2e-6, 3e-6, 6e-6 }, FAST_16_BITS } },
+    { "accurate", "accurate", LAW_ACCURATE, 0.0, { { 6e-7, 4e-6, 1.4e-4 }, FAST_16_BITS } },
+    { "muon", "ns5", LAW_MUON, 0.0, { { 1e-4, 1e-4, 1e-4 } } },
+};
+
+typedef struct worst { /* of a path, over the matrices */
+    char   matrix[48], plan[32];
+    double error, bound; /* of the matrix whose error is the largest share of its bound */
+    double relative;     /* |result - map|_F / |map|_F, the largest */
+    double theorem;      /* of the allowed deviation of a gain, the largest share; `fast` alone */
+    int    count;
+} worst;
+
+typedef struct subject { /* a matrix and what is known of it */
+    const char *name;
+    ms_mat      x, out;             /* float32 */
+    ms_mat      u, vt, s;           /* float64: its SVD */
+    ms_mat      scaled, diff, want; /* room: like vt, and two like x */
+    double     *values;             /* (k) singular values */
+    double     *map;                /* (k) what a path makes of them */
+    int64_t     k;
+    double      threshold, tol;
+    double      alpha, fro; /* |A|_F and |M|_F */
+} subject;
+
+/* ---- maps ------------------------------------------------------------------------------------ */
+
+static double soft(double s, double threshold) { return threshold * s / hypot(s, threshold); }
+
+static double phi(double u)
+{
+    for (int i = 0; i < STEPS; i++)
+        u *= 0.5 * (3.0 - u * u);
+    return u;
+}
+
+static double quintic(double x)
+{
+    for (int i = 0; i < STEPS; i++)
+        x *= 3.4445 + x * x * (-4.7750 + x * x * 2.0315);
+    return x;
+}
+
+/* u of a singular value under the paper's alpha. */
+static double paper_u(const subject *m, double s)
+{
+    return hypot(s, m->threshold) / sqrt(m->alpha);
+}
+
+/* The plan by which `fast`, or `accurate` beyond its reach, went; false: `accurate` promises h. */
+static bool find_plan(const struct path *p, const subject *m, musec_dtype type,
+                      const musec_clip_report *report, ms_plan *plan)
+{
+    const bool f16 = type == MUSEC_F16;
+    if (p->law == LAW_ACCURATE)
+        return strstr(report->path, " short") != NULL &&
+               ms_plan_menu(fmax(m->tol, 1e-2), f16 ? 0.03 : 0.07, plan) == MUSEC_OK;
+    for (int i = 0; i < MS_FAST_PLANS; i++) {
+        ms_plan_fast(i, plan);
+        const size_t n = strlen(plan->name);
+        if (strncmp(report->path, plan->name, n) == 0 &&
+            (report->path[n] == '\0' || report->path[n] == ' '))
+            return true;
+    }
+    return false;
+}
+
+/* Fills m->map; the bound on the error, and of `fast` the tol of its plan. */
+static double make_map(const struct path *p, subject *m, int type, const musec_clip_report *report,
+                       double *tol)
+{
+    const double D = m->threshold, ratio = m->values[0] / D;
+    const double rounding = 2.0 * p->rounding[type][ratio <= 1.0 ? 0 : ratio <= 10.0 ? 1 : 2];
+    ms_plan      plan     = { .tol = m->tol };
+    const bool   planned  = (p->law == LAW_FAST || p->law == LAW_ACCURATE) &&
+                         find_plan(p, m, operands[type], report, &plan);
+    for (int64_t i = 0; i < m->k; i++) {
+        const double s = m->values[i], h = soft(s, D);
+        if (p->law == LAW_MUON)
+            m->map[i] = quintic(s / (m->fro + 1e-7));
+        else if (p->law == LAW_PAPER)
+            m->map[i] = h * phi(paper_u(m, s));
+        else
+            m->map[i] = planned ? h * ms_plan_gain(&plan, hypot(s, D) / sqrt(report->alpha)) : h;
+    }
+    *tol = plan.tol;
+    if (p->law == LAW_MUON && ms_narrow(operands[type])) /* u is half of eps */
+        return ms_dtype_eps(operands[type]) * MUON_LIFT *
+               (1.0 / sqrt((double)m->x.rows) + 1.0 / sqrt((double)m->x.cols));
+    if (p->law == LAW_ACCURATE && planned) return operands[type] == MUSEC_F16 ? 0.1 : 0.12;
+    return p->map + rounding + (p->law == LAW_ACCURATE ? m->tol : 0.0);
+}
+
+/* ---- one path on one matrix ------------------------------------------------------------------ */
+
+/* diff <- result - U diag(map) V^T; its spectral norm, and its Frobenius norm relative. */
+static musec_status measure(ms_device *d, subject *m, double *norm, double *relative)
+{
+    const ms_device_ops *op   = d->ops;
+    const ms_mark        mark = ms_arena_mark(&d->scratch);
+    double               sums[2];
+    ms_vec               sum[2];
+    musec_status         st;
+    TRY(op->upload(d, m->map, (size_t)m->k * sizeof *m->map, m->s.data));
+    TRY(op->copy(d, m->vt, m->scaled));
+    TRY(op->scale_rows(d, m->s, m->scaled));
+    TRY(op->gemm(d, 1.0, m->u, m->scaled, 0.0, m->want));
+    TRY(op->copy(d, m->out, m->diff));
+    TRY(op->axpby(d, ms_const(-1.0), m->want, ms_const(1.0), m->diff));
+    for (int i = 0; i < 2; i++) {
+        TRY(ms_scratch_vec(d, 1, &sum[i]));
+        TRY(op->sumsq(d, i == 0 ? m->diff : m->want, sum[i]));
+        TRY(ms_vec_download(d, sum[i], &sums[i]));
+    }
+    *relative = sqrt(sums[0] / sums[1]);
+    TRY(ms_norm2_lanczos(d, m->diff, LANCZOS_STEPS, 1, norm));
+done:
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+/* The largest share that the deviation of a gain is of what the theorem allows. */
+static musec_status hold_theorem(ms_device *d, const subject *m, double tol, double rounding,
+                                 double *share)
+{
+    const ms_mark mark = ms_arena_mark(&d->scratch);
+    double       *host = malloc((size_t)(m->k * m->k) * sizeof *host);
+    ms_mat        inner;
+    musec_status  st = MUSEC_OK;
+    *share           = 0.0;
+    if (host == NULL) TRY(ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory"));
+    TRY(ms_scratch_mat(d, MUSEC_F64, 1, m->k, m->k, &inner));
+    TRY(d->ops->gemm(d, 1.0, ms_t(m->u), m->diff, 0.0, m->scaled));
+    TRY(d->ops->gemm(d, 1.0, m->scaled, ms_t(m->vt), 0.0, inner));
+    TRY(d->ops->download(d, inner.data, (size_t)(m->k * m->k) * sizeof *host, host));
+    for (int64_t i = 0; i < m->k; i++) {
+        const double h = soft(m->values[i], m->threshold);
+        const double c = m->map[i] + host[i * inner.ld + i];
+        const double allowed =
+            h * fmax(1.0 - phi(paper_u(m, m->values[i])), tol) + rounding * m->threshold;
+        if (!(fabs(c - h) / allowed <= *share)) *share = fabs(c - h) / allowed;
+    }
+done:
+    free(host);
+    ms_arena_reset(&d->scratch, mark);
+    return st;
+}
+
+static musec_status try_path(ms_device *d, const struct path *p, int type, subject *m, worst *w)
+{
+    const musec_view  in  = musec_view_dense(m->x.data, m->x.dtype, 1, m->x.rows, m->x.cols);
+    const musec_view  out = musec_view_dense(m->out.data, m->x.dtype, 1, m->x.rows, m->x.cols);
+    musec_clip_config cfg;
+    musec_clip_report report;
+    double            error = 0.0, relative = 0.0, tol = 0.0, share = 0.0;
+    musec_status      st;
+    TRY(musec_clip_config_init(&cfg, sizeof cfg, p->op));
+    cfg.threshold = m->threshold;
+    cfg.tol       = m->tol;
+    cfg.iters     = STEPS;
+    cfg.operands  = operands[type] == MUSEC_F32 ? 0 : (int)operands[type];
+    TRY(musec_clip(d, &cfg, in, out, &report));
+    const double bound = make_map(p, m, type, &report, &tol);
+    TRY(measure(d, m, &error, &relative));
+    if (p->law != LAW_MUON) error /= m->threshold;
+    if (p->law == LAW_FAST) TRY(hold_theorem(d, m, tol, bound, &share));
+    if (w->count++ == 0 || !(error / bound <= w->error / w->bound)) {
+        snprintf(w->matrix, sizeof w->matrix, "%s", m->name);
+        memcpy(w->plan, report.path, sizeof w->plan);
+        w->error = error;
+        w->bound = bound;
+    }
+    if (!(relative <= w->relative)) w->relative = relative;
+    if (!(share <= w->theorem)) w->theorem = share;
+done:
+    return st;
+}
+
+/* ---- matrices -------------------------------------------------------------------------------- */
+
+/* Are they the same part of different layers: "layer.3.attn.q" and "layer.4.attn.q"? */
+static bool is_same_part(const char *a, const char *b)
+{
+    static const char *const digits = "0123456789";
+    for (;;) {
+        a += strspn(a, digits);
+        b += strspn(b, digits);
+        if (*a != *b) return false;
+        if (*a++ == '\0') return true;
+        b++;
+    }
+}
+
+/* Of each part of a layer, the first, the middle and the last one. */
+static bool is_chosen(const ms_run_matrices *all, int64_t matrix)
+{
+    int64_t before = 0, total = 0;
+    for (int64_t i = 0; i < all->n; i++)
+        if (is_same_part(all->list[i].name, all->list[matrix].name)) {
+            before += i < matrix;
+            total++;
+        }
+    return before == 0 || before == (total - 1) / 2 || before == total - 1;
+}
+
+/* D, by whatever rule, and tol as the optimizer has them. */
+static musec_status ask_threshold(ms_bench *b, const ms_run_matrices *all, subject *m)
+{
+    musec_optim_config cfg;
+    musec_optim       *opt = NULL;
+    ms_num             d;
+    musec_status       st;
+    TRY(musec_optim_config_init(&cfg, sizeof cfg, "soft-musec"));
+    TRY(musec_optim_config_set(&cfg, "threshold", all->train != NULL ? all->threshold : "0.25"));
+    if (all->train != NULL) cfg.beta = all->beta;
+    TRY(musec_optim_create(&opt, b->d, &cfg));
+    TRY(ms_threshold(opt, m->x, &d));
+    m->threshold = d.value;
+    m->tol       = ms_optim_tol(&cfg);
+    if (d.each.data != NULL) TRY(ms_vec_download(b->d, d.each, &m->threshold));
+done:
+    musec_optim_destroy(opt);
+    return st;
+}
+
+static musec_status make_subject(ms_bench *b, const ms_run_matrices *all, int64_t i, subject *m)
+{
+    const musec_view w    = all->list[i].weight;
+    const int64_t    rows = w.rows, cols = w.cols, k = rows < cols ? rows : cols;
+    musec_status     st;
+    *m = (subject){ .name = all->list[i].name, .k = k };
+    TRY(ms_scratch_mat(b->d, MUSEC_F32, 1, rows, cols, &m->x));
+    TRY(ms_scratch_mat(b->d, MUSEC_F32, 1, rows, cols, &m->out));
+    TRY(ms_scratch_mat(b->d, MUSEC_F64, 1, rows, k, &m->u));
+    TRY(ms_scratch_mat(b->d, MUSEC_F64, 1, 1, k, &m->s));
+    TRY(ms_scratch_mat(b->d, MUSEC_F64, 1, k, cols, &m->vt));
+    TRY(ms_scratch_mat(b->d, MUSEC_F64, 1, k, cols, &m->scaled));
+    TRY(ms_scratch_mat(b->d, MUSEC_F64, 1, rows, cols, &m->diff));
+    TRY(ms_scratch_mat(b->d, MUSEC_F64, 1, rows, cols, &m->want));
+    m->values = calloc((size_t)k, sizeof *m->values);
+    m->map    = calloc((size_t)k, sizeof *m->map);
+    if (m->values == NULL || m->map == NULL)
+        TRY(ms_fail(&b->d->error, MUSEC_ENOMEM, "not enough memory"));
+    TRY(ms_run_proposal(b->d, all, i, m->x));
+    TRY(ask_threshold(b, all, m));
+    TRY(b->d->ops->copy(b->d, m->x, m->want));
+    TRY(b->d->ops->svd(b->d, m->want, m->u, m->s, m->vt));
+    TRY(b->d->ops->download(b->d, m->s.data, (size_t)k * sizeof *m->values, m->values));
+    for (int64_t j = 0; j < k; j++) {
+        m->alpha = hypot(m->alpha, pow(hypot(m->values[j], m->threshold), 2.0));
+        m->fro   = hypot(m->fro, m->values[j]);
+    }
+done:
+    return st;
+}
+
+static musec_status try_matrix(ms_bench *b, const ms_run_matrices *all, int64_t i,
+                               worst (*w)[OPERANDS])
+{
+    const ms_mark mark = ms_arena_mark(&b->d->scratch);
+    subject       m    = { 0 };
+    musec_status  st;
+    ms_log_progress(b->log, "%s", all->list[i].name);
+    TRY(make_subject(b, all, i, &m));
+    for (size_t p = 0; p < COUNT(paths) && m.values[0] > 0.0; p++)
+        for (int t = 0; t < OPERANDS; t++)
+            if (ms_device_has(b->d, operands[t]) &&
+                ms_bench_wanted(b, "accuracy", paths[p].name, ms_dtype_name(operands[t])))
+                TRY(try_path(b->d, &paths[p], t, &m, &w[p][t]));
+done:
+    free(m.values);
+    free(m.map);
+    ms_arena_reset(&b->d->scratch, mark);
+    return st;
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+static void put_worst(ms_bench *b, const struct path *p, const char *type, const worst *w)
+{
+    const bool broken = !(w->error <= w->bound) || !(w->theorem <= 1.0);
+    b->broken += broken;
+    if (b->rows != NULL) {
+        json_array_append_new(b->rows,
+                              json_pack("{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:s, s:s, s:i, s:b}",
+                                        "section", "accuracy", "name", p->name, "operands", type,
+                                        "error", w->error, "bound", w->bound, "relative",
+                                        w->relative, "theorem", w->theorem, "matrix", w->matrix,
+                                        "plan", w->plan, "matrices", w->count, "broken", broken));
+        return;
+    }
+    fprintf(b->out, "  %-10s %-5s %9.2e of %8.1e %9.2e", p->name, type, w->error, w->bound,
+            w->relative);
+    if (p->law == LAW_FAST)
+        fprintf(b->out, " %8.3f", w->theorem);
+    else
+        fprintf(b->out, " %8s", "");
+    fprintf(b->out, "  %s, %s%s\n", w->matrix, w->plan, broken ? "  BROKEN" : "");
+}
+
+static musec_status run_all(ms_bench *b)
+{
+    const ms_mark   mark                      = ms_arena_mark(&b->d->scratch);
+    worst           w[COUNT(paths)][OPERANDS] = { 0 };
+    ms_run_matrices all                       = { 0 };
+    char            shape[64];
+    int             n = 0;
+    musec_status    st;
+
+    TRY(ms_bench_matrices(b, &all, shape, sizeof shape));
+    for (int64_t i = 0; i < all.n; i++)
+        if (b->opt->all || is_chosen(&all, i)) {
+            TRY(try_matrix(b, &all, i, w));
+            n++;
+        }
+    if (b->rows == NULL) {
+        fprintf(b->out, "%s, threshold %s: %d of %lld matrices\n", shape,
+                all.train != NULL ? all.threshold : "0.25", n, (long long)all.n);
+        fprintf(b->out, "  %-16s %-21s %9s %8s  %s\n", "", "|error|_2 / D", "relative", "theorem",
+                "at");
+    }
+    for (size_t p = 0; p < COUNT(paths); p++)
+        for (int t = 0; t < OPERANDS; t++)
+            if (w[p][t].count > 0) put_worst(b, &paths[p], ms_dtype_name(operands[t]), &w[p][t]);
+done:
+    ms_run_matrices_close(&all);
+    ms_arena_reset(&b->d->scratch, mark);
+    return st;
+}
+
+musec_status ms_bench_accuracy(const ms_bench_options *opt, ms_log *log, FILE *out, ms_error *error)
+{
+    return ms_bench_run(opt, log, out, run_all, error);
+}
