@@ -305,6 +305,11 @@ static musec_status relu2_grad_run(op_args *a)
     return a->d->ops->relu2_grad(a->d, a->mat[0].mat, a->mat[1].mat, a->mat[2].mat);
 }
 
+static musec_status relu2_out_grad_run(op_args *a)
+{
+    return a->d->ops->relu2_out_grad(a->d, a->mat[0].mat, a->mat[1].mat, a->mat[2].mat);
+}
+
 /* ---- gate ------------------------------------------------------------------------------------ */
 
 static double logistic(double x) { return 1.0 / (1.0 + exp(-x)); }
@@ -493,6 +498,8 @@ const op_kind op_network_kinds[] = {
       .grad = relu2_grad, .grad_by = 0x1, .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_UPRIGHT },
     { OP_ROW(relu2_grad, 3), CALLS(relu2_grad), .rounding = op_exact, .shapes = OP_SHAPES_PLAIN,
       .stacks = OP_STACKS_UPRIGHT },
+    { OP_ROW(relu2_out_grad, 3), .operands = relu2_grad_operands, .run = relu2_out_grad_run,
+      .rounding = op_few, .stored = 1.0, .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_UPRIGHT },
     { OP_ROW(attention, OP_ATTENTION_VARIANTS), CALLS(op_attention), .flops = op_attention_flops,
       .rounding = op_few, .size = op_attention_size, .bounded = true, .grad = op_attention_grad,
       .grad_by = 0x7, .more_grads = OP_ATTENTION_GRADS - 1, .shapes = OP_SHAPES_ATTENTION,

@@ -59,6 +59,7 @@ static const timed on_cpu[] = {
     { "rope_grad", 4096, 128, 0, 6, .in = F32, .variant = 2 },
     { "relu2", 4096, 3072, 0, 1, .in = F32 },
     { "relu2_grad", 4096, 3072, 0, 1, .in = F32, .variant = 1 },
+    { "relu2_out_grad", 4096, 3072, 0, 1, .in = F32, .variant = 1 },
     { "attention", 4096, 64, 0, 4, .in = F32, .variant = 9 },   /* documents of 256 */
     { "attention", 2048, 128, 0, 6, .in = F32, .variant = 10 }, /* a window of 512 */
     { "attention_grad", 4096, 64, 0, 4, .in = F32, .variant = 9 },
@@ -177,6 +178,7 @@ static const timed on_gpu[] = {
     { "rope_grad", TOKENS, 128, 0, 6, .in = BF16, .variant = 4, .fused = true },
     { "relu2", TOKENS, 3072, 0, 1, .in = BF16 },
     { "relu2_grad", TOKENS, 3072, 0, 1, .in = BF16, .variant = 1 },
+    { "relu2_out_grad", TOKENS, 3072, 0, 1, .in = BF16, .variant = 1 },
     { "gate", TOKENS, 128, 0, 6, .in = BF16, .fused = true },
     { "gate_grad", TOKENS, 128, 0, 6, .in = BF16, .fused = true },
     { "mix", TOKENS, 768, 0, 1, .in = BF16 },
@@ -190,6 +192,7 @@ static const timed on_gpu[] = {
     { "rope_grad", TOKENS, 128, 0, 8, .in = BF16, .variant = 4, .fused = true },
     { "relu2", TOKENS, 4096, 0, 1, .in = BF16 },
     { "relu2_grad", TOKENS, 4096, 0, 1, .in = BF16, .variant = 1 },
+    { "relu2_out_grad", TOKENS, 4096, 0, 1, .in = BF16, .variant = 1 },
     { "gate", TOKENS, 128, 0, 8, .in = BF16, .fused = true },
     { "gate_grad", TOKENS, 128, 0, 8, .in = BF16, .fused = true },
     { "mix", TOKENS, 1024, 0, 1, .in = BF16 },
@@ -203,6 +206,7 @@ static const timed on_gpu[] = {
     { "rope_grad", TOKENS, 128, 0, 16, .in = BF16, .variant = 4, .fused = true },
     { "relu2", TOKENS, 8192, 0, 1, .in = BF16 },
     { "relu2_grad", TOKENS, 8192, 0, 1, .in = BF16, .variant = 1 },
+    { "relu2_out_grad", TOKENS, 8192, 0, 1, .in = BF16, .variant = 1 },
     { "gate", TOKENS, 128, 0, 16, .in = BF16, .fused = true },
     { "gate_grad", TOKENS, 128, 0, 16, .in = BF16, .fused = true },
     { "mix", TOKENS, 2048, 0, 1, .in = BF16 },

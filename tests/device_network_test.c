@@ -263,20 +263,54 @@ TEST_EACH_DEVICE(relu2_of_special_values, dev)
     EACH_DTYPE_OF(dev, t, MUSEC_F16)
     {
         stack x = stack_make(dev, t, 1, 1, N), y = stack_make(dev, t, 1, 1, N);
-        stack dx = stack_make(dev, t, 1, 1, N);
+        stack dx = stack_make(dev, t, 1, 1, N), by_out = stack_make(dev, t, 1, 1, N);
         for (int64_t j = 0; j < N; j++)
             ms_put(x.host, 0, 0, j, in[j]);
         stack_send(&x);
         CHECK_OK(dev, dev->ops->fill(dev, 3.0, dx.mat));
         CHECK_OK(dev, dev->ops->relu2(dev, x.mat, y.mat));
+        CHECK_OK(dev, dev->ops->relu2_out_grad(dev, y.mat, dx.mat, by_out.mat));
         CHECK_OK(dev, dev->ops->relu2_grad(dev, x.mat, dx.mat, dx.mat));
-        stack_receive(&y), stack_receive(&dx);
+        stack_receive(&y), stack_receive(&dx), stack_receive(&by_out);
         for (int64_t j = 0; j < N; j++) {
             const double v = ms_at(y.host, 0, 0, j), g = ms_at(dx.host, 0, 0, j);
+            const double o = ms_at(by_out.host, 0, 0, j);
             CHECK(v == out[j] || (isnan(v) && isnan(out[j])), "of %g: %g", in[j], v);
             CHECK(g == grad[j] || (isnan(g) && isnan(grad[j])), "gradient at %g: %g", in[j], g);
+            CHECK(o == grad[j] || (isnan(o) && isnan(grad[j])), "from out at %g: %g", in[j], o);
         }
-        stack_free(&x), stack_free(&y), stack_free(&dx);
+        stack_free(&x), stack_free(&y), stack_free(&dx), stack_free(&by_out);
+    }
+}
+
+/* The root of a rounded square is the number: gradients from out have the bits of those from x, as
+ * far as squares are normal numbers.  Every mantissa of 16 bits, and as many of the others. */
+TEST_EACH_DEVICE(relu2_grad_from_out_has_the_same_bits, dev)
+{
+    static const int64_t widths[] = { 1024, 1023 }; /* in vectors, and one by one */
+    EACH_DTYPE_OF(dev, t, MUSEC_F16)
+    for (size_t w = 0; w < COUNT(widths); w++) {
+        const int     low = t == MUSEC_F16 ? -7 : -62, high = t == MUSEC_F16 ? 6 : 62;
+        const int64_t rows = high - low + 1, cols = widths[w];
+        stack x = stack_random(dev, t, 1, rows, cols, 3), out = stack_make(dev, t, 1, rows, cols);
+        stack dout = stack_random(dev, t, 1, rows, cols, 4), dx = stack_make(dev, t, 1, rows, cols);
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < cols; j++) {
+                const double some = fabs(ms_at(x.host, 0, i, j)) / 4096.0; /* of f32 and f64 */
+                const double more = ms_dtype_bytes(t) == 2 ? 0.0 : fmin(some, 0x1p-10);
+                const double size = ldexp(1.0 + (double)j / 1024.0 + more, low + (int)i);
+                ms_put(x.host, 0, i, j, (i + j / 2) % 4 == 0 ? -size : size);
+            }
+        stack_send(&x);
+        CHECK_OK(dev, dev->ops->relu2(dev, x.mat, out.mat));
+        CHECK_OK(dev, dev->ops->relu2_out_grad(dev, out.mat, dout.mat, dx.mat));
+        CHECK_OK(dev, dev->ops->relu2_grad(dev, x.mat, dout.mat, dout.mat));
+        stack_receive(&dx), stack_receive(&dout);
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < cols; j++)
+                CHECK(ms_at(dx.host, 0, i, j) == ms_at(dout.host, 0, i, j), "of %a: %a, not %a",
+                      ms_at(x.host, 0, i, j), ms_at(dx.host, 0, i, j), ms_at(dout.host, 0, i, j));
+        stack_free(&x), stack_free(&out), stack_free(&dout), stack_free(&dx);
     }
 }
 
@@ -552,6 +586,7 @@ int main(void)
         cmocka_unit_test(rope_turns_the_right_pair),
         cmocka_unit_test(rope_may_normalise),
         cmocka_unit_test(relu2_of_special_values),
+        cmocka_unit_test(relu2_grad_from_out_has_the_same_bits),
         cmocka_unit_test(gates_open_and_shut),
         cmocka_unit_test(mix_grad_accumulates),
         cmocka_unit_test(uniform_logits_cost_log_n),

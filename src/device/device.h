@@ -238,6 +238,10 @@ typedef struct ms_device_ops {
                           ms_mat out); /* max(x, 0)^2; in place is allowed */
     musec_status (*relu2_grad)(ms_device *d, ms_mat x, ms_mat dout,
                                ms_mat dx); /* dx may be dout, x */
+    /* The same from out, for who kept that in place of x: dx <- 2 r dout, r being the root of out,
+     * rounded to its dtype.  r is max(x, 0), to the bit, wherever the square of that is a normal
+     * number ; dx may be dout, out */
+    musec_status (*relu2_out_grad)(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx);
     /* out <- softmax(logits) v, per head; lse (heads, 1, rows), wide: logsumexp of each row's
      * logits; max_logit[h] <- max(max_logit[h], the largest scale q.k that a query of head h
      * saw) */

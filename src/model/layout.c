@@ -188,7 +188,6 @@ void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype
         carve_layer(c, cfg, dtype, n, &out->layer[l]);
     out->x     = take_mat(c, dtype, 1, n, w);
     out->norm  = take_mat(c, dtype, 1, n, w);
-    out->act   = take_mat(c, dtype, 1, n, cfg->mlp);
     out->dx    = take_mat(c, dtype, 1, n, w);
     out->dnorm = take_mat(c, dtype, 1, n, w);
     out->dh    = take_mat(c, dtype, 1, n, cfg->mlp);

@@ -320,6 +320,24 @@ static musec_status cpu_relu2_grad(ms_device *d, ms_mat x, ms_mat dout, ms_mat d
     return MUSEC_OK;
 }
 
+static musec_status cpu_relu2_out_grad(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
+{
+    if (!is_plain(out) || !is_plain(dout) || !is_plain(dx))
+        return ref_ops().relu2_out_grad(d, out, dout, dx);
+    EACH_TASK(out, first, last)
+    {
+        for (int64_t i = first; i < last; i++)
+            for (int64_t b = 0; b < out.count; b++) {
+                const float *in = row_of(out, b, i), *dy = row_of(dout, b, i);
+                float       *o = row_of(dx, b, i);
+#pragma omp simd
+                for (int64_t j = 0; j < out.cols; j++)
+                    o[j] = in[j] <= 0.0f ? 0.0f : 2.0f * sqrtf(in[j]) * dy[j];
+            }
+    }
+    return MUSEC_OK;
+}
+
 /* The gates of heads h .. h + n - 1 in row i. */
 static void gates_of(ms_mat s, int64_t i, int64_t h, int64_t n, float *gate, float *rest)
 {
@@ -445,16 +463,17 @@ done:
 
 void MS_CPU_FN(ms_cpu_nn_ops)(ms_device_ops *table)
 {
-    table->embed        = cpu_embed;
-    table->embed_grad   = cpu_embed_grad;
-    table->rmsnorm      = cpu_rmsnorm;
-    table->rmsnorm_grad = cpu_rmsnorm_grad;
-    table->rope         = cpu_rope;
-    table->rope_grad    = cpu_rope_grad;
-    table->relu2        = cpu_relu2;
-    table->relu2_grad   = cpu_relu2_grad;
-    table->gate         = cpu_gate;
-    table->gate_grad    = cpu_gate_grad;
-    table->mix          = cpu_mix;
-    table->mix_grad     = cpu_mix_grad;
+    table->embed          = cpu_embed;
+    table->embed_grad     = cpu_embed_grad;
+    table->rmsnorm        = cpu_rmsnorm;
+    table->rmsnorm_grad   = cpu_rmsnorm_grad;
+    table->rope           = cpu_rope;
+    table->rope_grad      = cpu_rope_grad;
+    table->relu2          = cpu_relu2;
+    table->relu2_grad     = cpu_relu2_grad;
+    table->relu2_out_grad = cpu_relu2_out_grad;
+    table->gate           = cpu_gate;
+    table->gate_grad      = cpu_gate_grad;
+    table->mix            = cpu_mix;
+    table->mix_grad       = cpu_mix_grad;
 }

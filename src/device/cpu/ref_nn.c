@@ -174,6 +174,28 @@ static musec_status ref_relu2_grad(ms_device *d, ms_mat x, ms_mat dout, ms_mat d
     return MUSEC_OK;
 }
 
+/* The nearest number that x's dtype has. */
+static double as_stored(musec_dtype dtype, double value)
+{
+    double       room = 0.0;
+    const ms_mat one = { .data = &room, .rows = 1, .cols = 1, .ld = 1, .count = 1, .dtype = dtype };
+    ms_put(one, 0, 0, 0, value);
+    return ms_at(one, 0, 0, 0);
+}
+
+static musec_status ref_relu2_out_grad(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
+{
+    (void)d;
+    assert(is_like(out, dout) && is_like(out, dx));
+    for (int64_t b = 0; b < out.count; b++)
+        for (int64_t i = 0; i < out.rows; i++)
+            for (int64_t j = 0; j < out.cols; j++) {
+                const double v = ms_at(out, b, i, j), r = as_stored(out.dtype, sqrt(v));
+                ms_put(dx, b, i, j, v > 0.0 || isnan(v) ? 2.0 * r * ms_at(dout, b, i, j) : 0.0);
+            }
+    return MUSEC_OK;
+}
+
 static musec_status ref_gate(ms_device *d, ms_mat s, ms_mat y, ms_mat out)
 {
     (void)d;
@@ -430,6 +452,7 @@ void ms_ref_nn_ops(ms_device_ops *table)
     table->rope_grad      = ref_rope_grad;
     table->relu2          = ref_relu2;
     table->relu2_grad     = ref_relu2_grad;
+    table->relu2_out_grad = ref_relu2_out_grad;
     table->attention      = ref_attention;
     table->attention_grad = ref_attention_grad;
     table->gate           = ref_gate;

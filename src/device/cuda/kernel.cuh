@@ -114,6 +114,14 @@ static __device__ inline float exp2_fast(float x)
     return y;
 }
 
+/* x^(-1/2) within 2^-22 of it; x is a normal number. */
+static __device__ inline float rsqrt_fast(float x)
+{
+    float y;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 template <typename Real> static __device__ inline Real warp_sum(Real x)

@@ -89,6 +89,30 @@ struct relu2_grad_of {
     }
 };
 
+/* Of a number > 0 and finite, to nearest as sqrtf, but without its branch: half of the activations
+ * are 0, and each of them would send its warp on the slow way. */
+static __device__ inline float root_of(float x)
+{
+    const bool  low = x < 0x1p-60f; /* rsqrt takes normal numbers, and so does the rest below */
+    const float y   = low ? x * 0x1p64f : x;
+    const float r = rsqrt_fast(y), s = __fmul_rn(y, r);
+    const float root = __fmaf_rn(__fmaf_rn(-s, s, y), 0.5f * r, s);
+    return low ? root * 0x1p-32f : root;
+}
+
+static __device__ inline double root_of(double x) { return sqrt(x); }
+
+template <typename T> struct relu2_out_grad_of {
+    enum { INPUTS = 2 };
+    __device__ void begin() {}
+    __device__ wide<T> operator()(wide<T> out, wide<T> dout) const
+    {
+        T r;
+        narrow(out < (wide<T>)INFINITY ? root_of(out) : out, &r); /* so written, NaN stays */
+        return !(out <= 0) ? 2 * widen(r) * dout : (wide<T>)0;
+    }
+};
+
 template <typename Real> struct mix_of {
     enum { INPUTS = 2 };
     const Real     *weights; /* (2) in device memory */
@@ -168,6 +192,13 @@ static musec_status cuda_relu2_grad(ms_device *d, ms_mat x, ms_mat dout, ms_mat 
 {
     return run_map(
         d, "relu2_grad", [](auto) { return relu2_grad_of(); }, x, dout, dx);
+}
+
+static musec_status cuda_relu2_out_grad(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
+{
+    return run_map(
+        d, "relu2_out_grad",
+        [](auto tag) { return relu2_out_grad_of<typename decltype(tag)::type>(); }, out, dout, dx);
 }
 
 static musec_status cuda_mix(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat out)
@@ -286,8 +317,9 @@ static musec_status cuda_mix_grad(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms
 
 void ms_cuda_network_ops(ms_device_ops *table)
 {
-    table->relu2      = cuda_relu2;
-    table->relu2_grad = cuda_relu2_grad;
-    table->mix        = cuda_mix;
-    table->mix_grad   = cuda_mix_grad;
+    table->relu2          = cuda_relu2;
+    table->relu2_grad     = cuda_relu2_grad;
+    table->relu2_out_grad = cuda_relu2_out_grad;
+    table->mix            = cuda_mix;
+    table->mix_grad       = cuda_mix_grad;
 }
