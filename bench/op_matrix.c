@@ -54,7 +54,7 @@ static musec_status gemm_grad(op_args *a, const op_cotangent *g, int by, ms_mat 
 /* ---- products and what rides on them --------------------------------------------------------- */
 
 typedef enum factors { PLAIN, GRAM, SQUARE, POLYNOMIALS } factors; /* a b, a a^T, a a, a p(a) */
-typedef enum added { NOTHING, OTHER, ITSELF } added;               /* z: none, a matrix, c */
+typedef enum added { NOTHING, OTHER, ALONE, ITSELF } added; /* z: none, one, one without diag, c */
 
 static const struct product_variant {
     factors factors;
@@ -72,6 +72,8 @@ static const struct product_variant {
     { POLYNOMIALS, OTHER, true, true, true, false, true },
     { PLAIN, ITSELF, false, true, true, true, true },
     { SQUARE, NOTHING, false, true, false, true, false },
+    { PLAIN, ALONE, false, false, false, false, false },
+    { PLAIN, ALONE, false, false, false, true, true },
 };
 enum { OF_A, OF_C, OF_Z, OF_B }; /* operands */
 
@@ -127,11 +129,12 @@ static ms_product product_of(const op_args *a)
     const struct product_variant *v    = variant_of(&a->c);
     const ms_vec                  none = { 0 };
     const ms_mat                  x    = a->mat[OF_A].mat;
+    const double                  diag = v->z == NOTHING || v->z == ALONE ? 0.0 : -1.25;
     ms_product                    p    = { .a         = x,
                                            .b         = a->mat[OF_B].mat,
                                            .alpha     = ms_const(1.0),
                                            .beta      = ms_const(0.75),
-                                           .diag      = ms_const(v->z == NOTHING ? 0.0 : -1.25),
+                                           .diag      = ms_const(diag),
                                            .z         = a->mat[OF_Z].mat,
                                            .c         = a->mat[OF_C].mat,
                                            .symmetric = v->factors != PLAIN,

@@ -1,13 +1,11 @@
 /* gpt.c - the GPT of gpt.h: creation, the way forward, the way back.
  *
  * A layer keeps the stream before and after attention, q, k, v as projected and as turned, the
- * output of attention and the MLP's activation.  Norms and gated outputs are made anew on the way
- * back: a pass over memory each.
+ * output of attention and the MLP's activation.  Norms and gated outputs are made anew.
  *
  * The activation max(h, 0)^2 lies where h lay.  Its gradient needs max(h, 0), which is the rounded
- * root of the rounded square: in binary arithmetic that gives back the number to the last bit as
- * long as the square is a normal number, so nothing is lost above 1e-19.  In f16 that would be
- * 0.008: there h is kept, and its activation made anew.
+ * root of the rounded square: binary arithmetic gives back the number to the last bit if the square
+ * is a normal number, as from 1e-19 on.  In f16 that would be 0.008, so there h is kept.
  *
  * The logits are made, scored and turned into their gradient chunk by chunk, so that they are never
  * there whole: with 50304 ids and 2048 tokens they would take more than the rest of the model. */
@@ -277,12 +275,18 @@ static ms_attn attn_of(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
                       .longest = g->longest };
 }
 
-/* Does a layer keep its MLP after the activation? */
-static bool keeps_act(const ms_gpt *g) { return g->dtype != MUSEC_F16; }
-
+/* The activation of a layer's MLP: kept in place of h, but for f16. */
 static ms_mat act_of(const ms_gpt *g, int64_t layer)
 {
-    return keeps_act(g) ? g->now.layer[layer].h : g->now.dh;
+    return g->dtype != MUSEC_F16 ? g->now.layer[layer].h : g->now.dh;
+}
+
+/* out <- z + x w^T */
+static musec_status add_product(ms_gpt *g, ms_mat z, ms_mat x, ms_mat w, ms_mat out)
+{
+    const ms_num one = ms_const(1.0);
+    return g->d->ops->product(
+        g->d, &(ms_product){ .a = x, .b = ms_t(w), .alpha = one, .beta = one, .z = z, .c = out });
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -301,7 +305,6 @@ static musec_status attention_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_
     const ms_layer_weights *w       = &g->w.layer[layer];
     ms_layer_acts          *a       = &g->now.layer[layer];
     const ms_mat            heads_y = ms_mat_heads(a->y, g->cfg.heads);
-    const ms_vec            seen    = logits_seen(g, pass, layer);
     ms_mat                  y       = a->y;
     musec_status            st;
 
@@ -309,14 +312,13 @@ static musec_status attention_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_
     TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->qkv), 0.0, a->qkv));
     TRY(op->rope(g->d, rope_of(g), queries_and_keys(g, a->qkv), queries_and_keys(g, a->qk)));
     TRY(op->attention(g->d, attn_of(g, pass, layer), heads_of(g, a->qk, 0), heads_of(g, a->qk, 1),
-                      heads_of(g, a->qkv, 2), heads_y, a->lse, seen));
+                      heads_of(g, a->qkv, 2), heads_y, a->lse, logits_seen(g, pass, layer)));
     if (g->cfg.head_gates) {
         y = g->now.gated;
         TRY(op->gemm(g->d, 1.0, gate_input(g), ms_t(w->gate), 0.0, a->s));
         TRY(op->gate(g->d, a->s, heads_y, ms_mat_heads(y, g->cfg.heads)));
     }
-    TRY(op->copy(g->d, a->mixed, a->mid));
-    TRY(op->gemm(g->d, 1.0, y, ms_t(w->o), 1.0, a->mid));
+    TRY(add_product(g, a->mixed, y, w->o, a->mid));
 done:
     return st;
 }
@@ -326,7 +328,6 @@ static musec_status layer_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t la
     const ms_device_ops    *op   = g->d->ops;
     const ms_layer_weights *w    = &g->w.layer[layer];
     ms_layer_acts          *a    = &g->now.layer[layer];
-    const ms_mat            act  = act_of(g, layer);
     const ms_mat            next = layer + 1 < g->cfg.layers ? a[1].x : g->now.x;
     musec_status            st;
 
@@ -334,9 +335,8 @@ static musec_status layer_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t la
     TRY(attention_forward(g, pass, layer));
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, g->now.norm));
     TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->up), 0.0, a->h));
-    TRY(op->relu2(g->d, a->h, act));
-    TRY(op->copy(g->d, a->mid, next));
-    TRY(op->gemm(g->d, 1.0, act, w->down, 1.0, next));
+    TRY(op->relu2(g->d, a->h, act_of(g, layer)));
+    TRY(add_product(g, a->mid, act_of(g, layer), ms_t(w->down), next));
 done:
     return st;
 }
@@ -394,16 +394,16 @@ static musec_status mlp_backward(ms_gpt *g, int64_t layer)
 {
     const ms_device_ops    *op = g->d->ops;
     const ms_layer_weights *w = &g->w.layer[layer], *dw = &g->g.layer[layer];
-    const ms_layer_acts    *a   = &g->now.layer[layer];
-    ms_gpt_acts            *n   = &g->now;
-    const ms_mat            act = act_of(g, layer);
+    const ms_layer_acts    *a    = &g->now.layer[layer];
+    ms_gpt_acts            *n    = &g->now;
+    const ms_mat            act  = act_of(g, layer);
+    const bool              kept = act.data == a->h.data;
     musec_status            st;
 
-    if (!keeps_act(g)) TRY(op->relu2(g->d, a->h, act));
+    if (!kept) TRY(op->relu2(g->d, a->h, act));
     TRY(op->gemm(g->d, 1.0, ms_t(act), n->dx, 1.0, dw->down));
     TRY(op->gemm(g->d, 1.0, n->dx, ms_t(w->down), 0.0, n->dh));
-    TRY(keeps_act(g) ? op->relu2_out_grad(g->d, act, n->dh, n->dh)
-                     : op->relu2_grad(g->d, a->h, n->dh, n->dh));
+    TRY((kept ? op->relu2_out_grad : op->relu2_grad)(g->d, a->h, n->dh, n->dh));
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, n->norm));
     TRY(op->gemm(g->d, 1.0, ms_t(n->dh), n->norm, 1.0, dw->up));
     TRY(op->gemm(g->d, 1.0, n->dh, w->up, 0.0, n->dnorm));

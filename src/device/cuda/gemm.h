@@ -12,12 +12,17 @@ extern "C" {
 
 enum { MS_CUDA_BATCH = 65535 }; /* matrices of one product: cuBLASLt lays them along a grid's z */
 
-/* c <- alpha a b + beta c.  Nothing is empty, c is not transposed, and count is at most
+/* c <- alpha a b + beta z.  Nothing is empty, c is not transposed, and count is at most
  * MS_CUDA_BATCH. */
 typedef struct ms_cuda_product {
     double alpha, beta;
     ms_mat a, b, c; /* (m x k), (k x n), (m x n) */
+    ms_mat z;       /* c itself, or another matrix that lies as c does: dtype, ld, stride */
 } ms_cuda_product;
+
+/* Any operands: the row `gemm` with a z, which lies as c does, transposed if c is. */
+musec_status ms_cuda_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat z,
+                          ms_mat c);
 
 /* By cuBLASLt, if it has an algorithm for such operands: *served tells. */
 musec_status ms_cuda_gemm_planned(ms_device *d, const ms_cuda_product *x, bool *served);

@@ -26,7 +26,7 @@ static strided strided_of(ms_mat x)
 /* ---- products -------------------------------------------------------------------------------- */
 
 struct tiled_product {
-    strided a, b, c;
+    strided a, b, c, z;                   /* z lies as c does */
     int64_t m, n, k, down, across, tiles; /* tiles of a matrix: down x across; of the stack */
     double  alpha, beta;
 };
@@ -78,7 +78,7 @@ static __global__ void __launch_bounds__(THREADS) any_kernel(const tiled_product
                 if (i >= p.m || j >= p.n) continue;
                 const int64_t at    = matrix * p.c.stride + i * p.c.row + j * p.c.col;
                 Real          value = (Real)p.alpha * sum[u][v];
-                if (p.beta != 0.0) value += (Real)p.beta * load<Real>(p.c.data, at, p.c.dtype);
+                if (p.beta != 0.0) value += (Real)p.beta * load<Real>(p.z.data, at, p.z.dtype);
                 store(p.c.data, at, p.c.dtype, value);
             }
     }
@@ -228,7 +228,7 @@ template <typename Word> static void launch_mirror(ms_device *d, const tiled_squ
 
 musec_status ms_cuda_gemm_any(ms_device *d, const ms_cuda_product *p)
 {
-    tiled_product q = { strided_of(p->a), strided_of(p->b), strided_of(p->c) };
+    tiled_product q = { strided_of(p->a), strided_of(p->b), strided_of(p->c), strided_of(p->z) };
     q.m             = p->c.rows;
     q.n             = p->c.cols;
     q.k             = p->a.cols;

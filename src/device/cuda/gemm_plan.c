@@ -293,7 +293,8 @@ static int64_t align_of(uint64_t bits)
     return (int64_t)lowest;
 }
 
-static operand_key operand_key_of(ms_mat x)
+/* `also`: another address where such a matrix begins. */
+static operand_key operand_key_of(ms_mat x, const void *also)
 {
     const uint64_t each = ms_dtype_bytes(x.dtype);
     operand_key    k    = { .rows   = x.trans ? x.rows : x.cols,
@@ -302,17 +303,17 @@ static operand_key operand_key_of(ms_mat x)
                             .stride = x.count > 1 ? x.stride : 0,
                             .trans  = x.trans };
     if (k.cols == 1 && k.ld < k.rows) k.ld = k.rows; /* no one steps by it, but it is checked */
-    k.align = align_of((uint64_t)(uintptr_t)x.data | (k.cols > 1 ? (uint64_t)k.ld * each : 0) |
-                       (uint64_t)k.stride * each);
+    k.align = align_of((uint64_t)(uintptr_t)x.data | (uint64_t)(uintptr_t)also |
+                       (k.cols > 1 ? (uint64_t)k.ld * each : 0) | (uint64_t)k.stride * each);
     return k;
 }
 
 static key key_of(const ms_device *d, const ms_cuda_product *p)
 {
     const double beta = p->c.dtype == MUSEC_F64 ? p->beta : (double)(float)p->beta;
-    return (key){ .a       = operand_key_of(p->a),
-                  .b       = operand_key_of(p->b),
-                  .c       = operand_key_of(p->c),
+    return (key){ .a       = operand_key_of(p->a, NULL),
+                  .b       = operand_key_of(p->b, NULL),
+                  .c       = operand_key_of(p->c, beta != 0.0 ? p->z.data : NULL),
                   .dtype   = p->a.dtype,
                   .c_dtype = p->c.dtype,
                   .count   = p->c.count,
@@ -450,14 +451,16 @@ done:
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* c: that of x, or memory that stands for it, as the sum's other part too where that is x's c. */
 static cublasStatus_t run(ms_device *d, struct ms_cuda_blas *blas, const plan *p,
                           const cublasLtMatmulAlgo_t *algo, const ms_cuda_product *x, void *c)
 {
+    const void *z     = x->z.data == x->c.data || p->key.reads_c == 0 ? c : x->z.data;
     const float alpha = (float)x->alpha, beta = (float)x->beta;
     const bool  wide = p->key.dtype == MUSEC_F64;
     return blas->lt.cublasLtMatmul(
         blas->handle, p->op, wide ? (const void *)&x->alpha : &alpha, x->b.data, p->b, x->a.data,
-        p->a, wide ? (const void *)&x->beta : &beta, c, p->c, c, p->c, algo,
+        p->a, wide ? (const void *)&x->beta : &beta, z, p->c, c, p->c, algo,
         ms_cuda_of(d)->workspace, MS_CUDA_WORKSPACE, ms_cuda_of(d)->stream);
 }
 
@@ -480,8 +483,8 @@ done:
     return st;
 }
 
-/* The fastest of n.  A product that reads c is timed on memory of the same layout, else c would be
- * added to itself again and again. */
+/* The fastest of n.  A product that reads c itself is timed on memory of the same layout, else c
+ * would be added to itself again and again. */
 static musec_status fastest(ms_device *d, struct ms_cuda_blas *blas, const plan *p,
                             const ms_cuda_product                 *x,
                             const cublasLtMatmulHeuristicResult_t *results, int n, int *best)
@@ -498,7 +501,7 @@ static musec_status fastest(ms_device *d, struct ms_cuda_blas *blas, const plan 
         TRY(ms_cuda_status(d, cudaEventCreate(&blas->start), "a clock for products"));
     if (blas->stop == NULL)
         TRY(ms_cuda_status(d, cudaEventCreate(&blas->stop), "a clock for products"));
-    if (p->key.reads_c != 0)
+    if (p->key.reads_c != 0 && x->z.data == x->c.data)
         TRY(ms_scratch_bytes(d, (size_t)elems * ms_dtype_bytes(x->c.dtype), &c));
     for (int i = 0; i < n; i++) {
         TRY(time_one(d, blas, p, &results[i].algo, x, c, &ms));

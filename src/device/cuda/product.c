@@ -5,12 +5,12 @@
  * unless the product is full and nothing rides on it, which cuBLASLt does faster by 5 to 20
  * percent (measured on an H200, bench/results/h200.md).
  *
- * All else begins with gemm.  Where nothing rides but constants that gemm knows, it writes c
- * itself; otherwise a wide matrix in between, which a pass turns into c (gemm_any.cu).  A
- * symmetric product is then computed in full, for cuBLASLt computes no triangle: element (i, j)
- * and element (j, i) of x x^T are sums of the same numbers, and equal where a kernel sums both in
- * one order, as most do; those that cut the sum at places which depend on the tile do not.  So the
- * lower triangle is copied onto the upper one. */
+ * All else begins with gemm.  Where nothing rides but constants that gemm knows, and a z that lies
+ * as c does, it writes c itself; otherwise a wide matrix in between, which a pass turns into c
+ * (gemm_any.cu).  A symmetric product is then computed in full, for cuBLASLt computes no triangle:
+ * element (i, j) and element (j, i) of x x^T are sums of the same numbers, and equal where a kernel
+ * sums both in one order, as most do; those that cut the sum at places which depend on the tile do
+ * not.  So the lower triangle is copied onto the upper one. */
 #include "device/cuda/product.h"
 
 #include <assert.h>
@@ -20,9 +20,9 @@ static bool is_value(ms_num n, double value)
     return n.each.data == NULL && n.list == NULL && n.value == value;
 }
 
-static bool is_same(ms_mat x, ms_mat y)
+static bool lies_as(ms_mat x, ms_mat y)
 {
-    return x.data == y.data && x.ld == y.ld && x.trans == y.trans && x.dtype == y.dtype &&
+    return x.ld == y.ld && x.trans == y.trans && x.dtype == y.dtype &&
            (x.count == 1 || x.stride == y.stride);
 }
 
@@ -31,15 +31,16 @@ static bool is_plain(const ms_product *p)
 {
     const bool sums = p->sumsq.data != NULL || p->trace.data != NULL;
     if (p->alpha.each.data != NULL || !is_value(p->diag, 0.0) || p->when.data != NULL) return false;
-    if (p->z.data != NULL && (p->beta.each.data != NULL || !is_same(p->z, p->c))) return false;
+    if (p->z.data != NULL && (p->beta.each.data != NULL || !lies_as(p->z, p->c))) return false;
     return !sums || ms_dtype_bytes(p->c.dtype) > 2;
 }
 
-static musec_status in_place(ms_device *d, const ms_product *p)
+static musec_status at_once(ms_device *d, const ms_product *p)
 {
-    const double beta = p->z.data != NULL ? p->beta.value : 0.0;
+    const bool   adds = p->z.data != NULL;
     musec_status st   = MUSEC_OK;
-    TRY(d->ops->gemm(d, p->alpha.value, p->a, p->b, beta, p->c));
+    TRY(ms_cuda_gemm(d, p->alpha.value, p->a, p->b, adds ? p->beta.value : 0.0, adds ? p->z : p->c,
+                     p->c));
     if (p->symmetric) TRY(ms_cuda_mirror(d, p->c));
     if (p->sumsq.data != NULL) TRY(d->ops->sumsq(d, p->c, p->sumsq));
     if (p->trace.data != NULL) TRY(d->ops->trace(d, p->c, p->trace));
@@ -86,7 +87,7 @@ static musec_status cuda_product(ms_device *d, const ms_product *product)
         p.z = ms_t(p.z);
     }
     if (p.a.cols > 0 && (p.symmetric || !is_plain(&p))) TRY(ms_cuda_product_wgmma(d, &p, &served));
-    if (!served) TRY(is_plain(&p) ? in_place(d, &p) : in_passes(d, &p));
+    if (!served) TRY(is_plain(&p) ? at_once(d, &p) : in_passes(d, &p));
 done:
     return st;
 }
