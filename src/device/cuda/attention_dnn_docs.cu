@@ -8,47 +8,77 @@
 enum {
     DOC_THREADS = 1024,
     DOC_WARPS   = DOC_THREADS / WARP,
+    DOC_ROUNDS  = 8, /* rows that a thread loads at once */
     LSE_THREADS = 256,
 };
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
-/* Does a document begin at row i? */
-static __device__ inline bool begins(const ms_dnn_docs &x, int64_t i)
+/* Bit l of the k-th: a document begins at row first + 32 k + l, below end.  For a whole warp. */
+static __device__ inline void begin_at(const ms_dnn_docs &x, int64_t first, int64_t end,
+                                       unsigned (&begins)[DOC_ROUNDS])
 {
-    return i < x.rows && x.doc[i] == (int32_t)i;
+    const int64_t lane = threadIdx.x % WARP, stop = end < x.rows ? end : x.rows;
+    int32_t       doc[DOC_ROUNDS];
+#pragma unroll
+    for (int k = 0; k < DOC_ROUNDS; k++) {
+        const int64_t i = first + k * WARP + lane;
+        doc[k]          = i < stop ? x.doc[i] : -1;
+    }
+#pragma unroll
+    for (int k = 0; k < DOC_ROUNDS; k++)
+        begins[k] = __ballot_sync(0xffffffffu, doc[k] == first + k * WARP + lane);
+}
+
+/* before[w + 1] <- the sum of before[1] .. before[w + 1].  For a whole warp. */
+static __device__ inline void add_up(int *before)
+{
+    const int lane = (int)threadIdx.x % WARP;
+    int       sum  = before[lane + 1];
+#pragma unroll
+    for (int step = 1; step < WARP; step *= 2) {
+        const int left = __shfl_up_sync(0xffffffffu, sum, step);
+        sum += lane >= step ? left : 0;
+    }
+    before[lane + 1] = sum;
 }
 
 /* One block.  Each warp has a piece of the rows: it counts the documents that begin there, learns
  * how many begin before, and writes down where. */
 static __global__ void __launch_bounds__(DOC_THREADS) find_docs_k(ms_dnn_docs x)
 {
+    static_assert(DOC_WARPS == WARP, "a lane for each of them in add_up");
     __shared__ int before[DOC_WARPS + 1];
     const int      lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    const int64_t  piece = ((x.rows - 1) / DOC_THREADS + 1) * WARP;
+    const int64_t  piece = ((x.rows - 1) / DOC_THREADS + 1) * WARP, round = DOC_ROUNDS * WARP;
     const int64_t  first = warp * piece, end = first + piece;
+    unsigned       begins[DOC_ROUNDS];
 
-    int n = 0;
-    for (int64_t i = first + lane; i < end; i += WARP)
-        n += begins(x, i) ? 1 : 0;
-    n = warp_sum(n);
+    int n = 0; /* the same in all lanes */
+    for (int64_t i = first; i < end; i += round) {
+        begin_at(x, i, end, begins);
+#pragma unroll
+        for (int k = 0; k < DOC_ROUNDS; k++)
+            n += __popc(begins[k]);
+    }
     if (lane == 0) before[warp + 1] = n;
     if (threadIdx.x == 0) before[0] = 0;
     __syncthreads();
-    if (threadIdx.x == 0)
-        for (int w = 0; w < DOC_WARPS; w++)
-            before[w + 1] += before[w];
+    if (warp == 0) add_up(before);
     __syncthreads();
 
     const int docs = before[DOC_WARPS];
     assert(docs <= x.batch);
     int64_t at = before[warp];
-    for (int64_t i = first; i < end; i += WARP) { /* the same rounds for the whole warp */
-        const bool     is   = begins(x, i + lane);
-        const unsigned all  = __ballot_sync(0xffffffffu, is);
-        const int64_t  mine = at + __popc(all & ((1u << lane) - 1));
-        if (is && mine < x.batch) x.start[mine] = (int32_t)(i + lane);
-        at += __popc(all);
+    for (int64_t i = first; i < end; i += round) {
+        begin_at(x, i, end, begins);
+#pragma unroll
+        for (int k = 0; k < DOC_ROUNDS; k++) {
+            const int64_t mine = at + __popc(begins[k] & ((1u << lane) - 1));
+            if ((begins[k] >> lane & 1u) != 0 && mine < x.batch)
+                x.start[mine] = (int32_t)(i + k * WARP + lane);
+            at += __popc(begins[k]);
+        }
     }
     __syncthreads();
 
