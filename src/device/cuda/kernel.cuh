@@ -122,6 +122,14 @@ static __device__ inline float rsqrt_fast(float x)
     return y;
 }
 
+/* 1 / x within 2^-22 of it; x and 1 / x are normal numbers. */
+static __device__ inline float inverse_fast(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 template <typename Real> static __device__ inline Real warp_sum(Real x)

@@ -127,11 +127,11 @@ template <typename Real> static __device__ inline Real block_max(Real x, Real *r
 
 /* ---- rows of 16 bits, kept ------------------------------------------------------------------- */
 
-/* a <- 1 / a of four numbers in (1, 2], at the price of one. */
+/* a <- 1 / a of four numbers in [1, 2], at the price of one. */
 static __device__ inline void invert_four(float *a)
 {
     const float low = a[0] * a[1], high = a[2] * a[3];
-    const float all   = __fdividef(1.0f, low * high);
+    const float all   = inverse_fast(low * high);
     const float one_0 = all * high, one_1 = all * low; /* 1 / low, 1 / high */
     const float first = one_0 * a[1], third = one_1 * a[3];
     a[1] = one_0 * a[0];
@@ -141,15 +141,17 @@ static __device__ inline void invert_four(float *a)
 }
 
 /* Constants of a thread and a row: what raw logits are multiplied with and moved by, in units of
- * log 2, and what exponentials are relative to. */
+ * log 2, the bound of the cap, and what exponentials are relative to: BOUND, these two in units of
+ * log 2 as well. */
 struct fast_row {
     float by, plus, scale, level;
 };
 
-template <ms_cap CAP>
+template <ms_cap CAP, bool BOUND>
 static __device__ inline fast_row fast_row_of(const scoring<float> &x, float level)
 {
-    fast_row r = { 1.0f, 0.0f, x.scale, level };
+    const float unit = BOUND ? LOG2_E : 1.0f;
+    fast_row    r    = { 1.0f, 0.0f, x.scale * unit, level * unit };
     if (CAP == MS_CAP_TANH) r.by = 2.0f * LOG2_E / x.scale;
     if (CAP == MS_CAP_SIGMOID) {
         r.by   = LOG2_E / x.width;
@@ -167,7 +169,8 @@ template <ms_cap CAP> static __device__ inline float steepest(const scoring<floa
 /* v <- slope exp(z - level) of raw logits; returns the sum of exp(z - level).  With g = exp(-|h|)
  * and r = 1 / (1 + g), the logistic function of h is r or g r and its derivative g r^2; tanh(h / 2)
  * is (1 - g) r with the sign of h, its derivative by h / 2 four times that. */
-template <ms_cap CAP> static __device__ inline float soften(const fast_row &f, float (&v)[VECTOR])
+template <ms_cap CAP, bool BOUND>
+static __device__ inline float soften(const fast_row &f, float (&v)[VECTOR])
 {
     float sum = 0.0f;
     if constexpr (CAP == MS_CAP_NONE) {
@@ -179,7 +182,7 @@ template <ms_cap CAP> static __device__ inline float soften(const fast_row &f, f
     } else {
 #pragma unroll
         for (int four = 0; four < VECTOR; four += 4) {
-            float g[4], r[4];
+            float g[4], r[4], p[4];
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 v[four + e] = v[four + e] * f.by + f.plus;
@@ -189,14 +192,15 @@ template <ms_cap CAP> static __device__ inline float soften(const fast_row &f, f
             invert_four(r);
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const float h = v[four + e];
+                const float h = v[four + e], rest = g[e] * r[e];
                 const float t = CAP == MS_CAP_TANH ? copysignf((1.0f - g[e]) * r[e], h)
                                 : h >= 0.0f        ? r[e]
-                                                   : g[e] * r[e];
-                const float p = exp2_fast((f.scale * t - f.level) * LOG2_E);
-                v[four + e]   = p * (g[e] * r[e] * r[e]);
-                sum += p;
+                                                   : rest;
+                const float z = f.scale * t - f.level;
+                p[e]          = exp2_fast(BOUND ? z : z * LOG2_E);
+                v[four + e]   = p[e] * (rest * r[e]);
             }
+            sum += (p[0] + p[1]) + (p[2] + p[3]);
         }
     }
     return sum;
@@ -259,7 +263,7 @@ static __global__ void __launch_bounds__(N_THREADS, MANY / N_THREADS)
         float       v[VECTOR], slope, sum = 0.0f;
         const float level =
             BOUND ? x.scale : capped(x, CAP, own_largest(raw, first, step, cols), &slope);
-        const fast_row f = fast_row_of<CAP>(x, level);
+        const fast_row f = fast_row_of<CAP, BOUND>(x, level);
 #pragma unroll
         for (int k = 0; k < KEPT; k++) {
             const int  then = (k + AHEAD) % KEPT, at = k * step;
@@ -268,7 +272,7 @@ static __global__ void __launch_bounds__(N_THREADS, MANY / N_THREADS)
                 if (behind)
                     put_scaled(own - skip + at, factor, low[k * N_THREADS], high[k * N_THREADS]);
                 open(raw[k], v);
-                sum += soften<CAP>(f, v);
+                sum += soften<CAP, BOUND>(f, v);
                 low[k * N_THREADS]  = make_float4(v[0], v[1], v[2], v[3]);
                 high[k * N_THREADS] = make_float4(v[4], v[5], v[6], v[7]);
             }
