@@ -174,13 +174,15 @@ static musec_status ref_relu2_grad(ms_device *d, ms_mat x, ms_mat dout, ms_mat d
     return MUSEC_OK;
 }
 
-/* The nearest number that x's dtype has. */
+/* The nearest number of the dtype. */
 static double as_stored(musec_dtype dtype, double value)
 {
-    double       room = 0.0;
-    const ms_mat one = { .data = &room, .rows = 1, .cols = 1, .ld = 1, .count = 1, .dtype = dtype };
-    ms_put(one, 0, 0, 0, value);
-    return ms_at(one, 0, 0, 0);
+    switch (dtype) {
+    case MUSEC_F32: return (double)(float)value;
+    case MUSEC_BF16: return (double)ms_float_of_bf16(ms_bf16_of_double(value));
+    case MUSEC_F16: return (double)ms_float_of_f16(ms_f16_of_double(value));
+    default: return value;
+    }
 }
 
 static musec_status ref_relu2_out_grad(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
