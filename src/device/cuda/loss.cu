@@ -13,7 +13,8 @@
  * takes the exponential functions of this one and sends for the next: memory is busy all the time.
  * So that nobody waits for the row's largest logit, exponentials are relative to a level that a
  * thread knows by itself: the cap's bound if that is near enough, else the largest logit of its own
- * columns; the sums are made relative to one top when all are done.
+ * columns; the sums are made relative to one top when all are done.  Targets and losses are the
+ * business of a warp that has no columns: all others would wait for it at the end of each row.
  *
  * Other rows are read three times, the second and third time from cache.
  *
@@ -26,13 +27,16 @@
 #include "device/cuda/row.cuh"
 
 enum {
-    KEPT    = 14,   /* vectors of a row that a thread has */
-    FAR     = 8,    /* of them on their way at once, where they need not all be there */
-    MANY    = 512,  /* threads of a block that has a row at once: more would lack registers, */
-    FEW     = 128,  /* or these if they are enough */
-    THREADS = 512,  /* of one that goes through it, and of the one that adds up */
-    SPARE   = 1024, /* bytes of shared memory for all but the row that is kept */
-    BOUNDED = 40,   /* caps of at most this: exp(-2 BOUNDED) is far from the least number */
+    MANY       = 992, /* threads that share the columns of a row that is kept: with one warp more */
+    LESS       = 480, /* they fill quarters of a processor evenly.  Where each needs all of its */
+    FEW        = 128, /* columns at once, in registers, LESS; FEW if they are enough, */
+    FEW_BLOCKS = 3,   /* and then so many rows at once on a processor */
+    NARROW     = 14336, /* columns that FEW have, at most */
+    WIDEST     = 57344, /* and the others */
+    FLIGHT     = 3072,  /* vectors of a block on their way at once, where not all have to be */
+    THREADS    = 512,   /* of a block that goes through a row, and of the one that adds up */
+    SPARE      = 1024,  /* bytes of shared memory for all but the row that is kept */
+    BOUNDED    = 40,    /* caps of at most this: exp(-2 BOUNDED) is far from the least number */
 };
 
 /* ---- caps ------------------------------------------------------------------------------------ */
@@ -75,10 +79,11 @@ static __device__ inline int target_count(const scoring<Real> &x, int64_t i)
     return left < x.n_weights ? (int)left : x.n_weights;
 }
 
-/* Where in row i this thread's target is: thread k has that of weight k, others -1. */
-template <typename Real> static __device__ inline int target_of(const scoring<Real> &x, int64_t i)
+/* Where in row i the target of this lane is: lane k has that of weight k, others -1. */
+template <typename Real>
+static __device__ inline int target_of(const scoring<Real> &x, int64_t i, int lane)
 {
-    return (int)threadIdx.x < target_count(x, i) ? x.targets[x.first + i + threadIdx.x] : -1;
+    return lane < target_count(x, i) ? x.targets[x.first + i + lane] : -1;
 }
 
 template <typename Real> static __device__ inline Real total_weight(const scoring<Real> &x, int n)
@@ -89,8 +94,8 @@ template <typename Real> static __device__ inline Real total_weight(const scorin
     return (Real)total;
 }
 
-/* For the first warp: the losses of the row, and the gradient of this lane's target, which is at
- * `at` and has that raw logit. */
+/* For one warp: the losses of the row, and the gradient of this lane's target, which is at `at` and
+ * has that raw logit. */
 template <typename Real>
 static __device__ inline Real settle(const scoring<Real> &x, ms_cap cap, int n, int at, Real raw,
                                      Real top, Real sum, double *losses)
@@ -103,7 +108,7 @@ static __device__ inline Real settle(const scoring<Real> &x, ms_cap cap, int n, 
         weighted += x.weights[k] * __shfl_sync(0xffffffffu, loss, k);
         if (__shfl_sync(0xffffffffu, at, k) == at) hits += x.weights[k];
     }
-    if (threadIdx.x == 0) {
+    if (threadIdx.x % WARP == 0) {
         losses[0] = weighted;
         losses[1] = loss;
     }
@@ -208,7 +213,7 @@ static __device__ inline float soften(const fast_row &f, float (&v)[VECTOR])
 
 /* The largest of a thread's own columns; the least number there is if it has none, so that minus
  * infinity stays below it. */
-template <typename T>
+template <typename T, int KEPT>
 static __device__ inline float own_largest(const piece<T, VECTOR> (&raw)[KEPT], int first, int step,
                                            int cols)
 {
@@ -233,33 +238,83 @@ static __device__ inline void put_scaled(T *to, float f, const float4 &a, const 
     put(to, v);
 }
 
-/* losses: (rows, 2).  BOUND: the cap's bound is the level.  Threads touch nobody's columns but
- * their own, in memory and in `held`, until the targets' gradients are put over the others: behind
- * a barrier that every row has. */
-template <typename T, ms_cap CAP, bool BOUND, int N_THREADS>
-static __global__ void __launch_bounds__(N_THREADS, MANY / N_THREADS)
-    xent_kept(const __grid_constant__ scoring<float> x, lines<T> logits, int64_t rows, int cols,
-              double *losses)
+/* What the warps of workers say of a row.  There are two, for rows in turn, so that one barrier
+ * for each row is enough: who writes into one of them again has met all that read it. */
+struct report {
+    float top[WARP], sum[WARP];
+};
+
+struct row_sum { /* of exponentials relative to top */
+    float top, sum;
+};
+
+/* Everybody is here, workers and clerk. */
+template <int WORKERS> static __device__ inline void meet()
 {
-    extern __shared__ float4 held[]; /* slope e of the row: first halves of its vectors, second */
-    __shared__ float         room[WARP];
-    constexpr int            step    = N_THREADS * VECTOR;
-    constexpr int            AHEAD   = BOUND ? FAR : (int)KEPT; /* a level is of all columns */
-    const bool               written = x.grad_scale != 0.0f;
-    const int                first   = (int)threadIdx.x * VECTOR;
-    const int64_t            skip    = (int64_t)gridDim.x * logits.ld; /* from row to row */
-    float4                  *low = held + threadIdx.x, *high = low + cols / VECTOR;
-    T                       *own         = logits.row(0, blockIdx.x) + first;
-    piece<T, VECTOR>         raw[KEPT]   = {};
-    float                    factor      = 0.0f; /* of the row before, and its targets' gradients */
-    float                    target_grad = 0.0f;
-    int                      target_before = -1, target = target_of(x, blockIdx.x);
+    asm volatile("bar.sync 1, %0;" ::"n"(WORKERS + WARP) : "memory");
+}
+
+static __device__ inline float warp_max(float x)
+{
+#pragma unroll
+    for (int step = WARP / 2; step > 0; step /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+    return x;
+}
+
+/* A worker's part: the sum of its exponentials, relative to its level. */
+template <bool BOUND> static __device__ inline void tell(float level, float sum, report *to)
+{
+    const int   warp = (int)threadIdx.x / WARP;
+    const float top  = BOUND ? level : warp_max(level);
+    if (!BOUND) sum *= exp2_fast((level - top) * LOG2_E);
+    sum = warp_sum(sum);
+    if (threadIdx.x % WARP != 0) return;
+    to->top[warp] = top;
+    to->sum[warp] = sum;
+}
+
+template <bool BOUND, int WORKERS>
+static __device__ inline row_sum read_all(float level, const report *from)
+{
+    const int lane = (int)threadIdx.x % WARP;
+    float     top = level, sum = lane < WORKERS / WARP ? from->sum[lane] : 0.0f;
+    if (!BOUND) {
+        const float own = from->top[lane < WORKERS / WARP ? lane : 0];
+        top             = warp_max(own);
+        sum *= exp2_fast((own - top) * LOG2_E);
+    }
+    return row_sum{ top, warp_sum(sum) };
+}
+
+/* The rows of a block, but for what depends on targets.  Threads write nobody's columns but their
+ * own, in memory and in `held`: slope e of the row, first halves of its vectors, then second.
+ *
+ * Every fetch is one: under a condition, it would either keep the registers of what was there
+ * before or go through others and be waited for. */
+template <typename T, ms_cap CAP, bool BOUND, int WORKERS, int KEPT>
+static __device__ inline void work(const scoring<float> &x, const lines<T> &logits, int64_t rows,
+                                   int cols, float4 *held, report *reports)
+{
+    constexpr int step = WORKERS * VECTOR;
+    constexpr int AHEAD =
+        BOUND && FLIGHT / WORKERS < KEPT ? FLIGHT / WORKERS : KEPT; /* a level is of all columns */
+    const bool       written = x.grad_scale != 0.0f;
+    const int        first   = (int)threadIdx.x * VECTOR;
+    const int64_t    skip    = (int64_t)gridDim.x * logits.ld; /* from row to row */
+    const float      unit    = x.grad_scale * steepest<CAP>(x);
+    const float      usual   = unit * total_weight(x, x.n_weights);
+    float4          *low = held + threadIdx.x, *high = low + cols / VECTOR;
+    const T         *any = logits.row(0, blockIdx.x); /* fetched where nothing is needed */
+    T               *own = logits.row(0, blockIdx.x) + first;
+    piece<T, VECTOR> raw[KEPT];
+    float            factor = 0.0f; /* of the row before */
+    int              turn   = 0;
 #pragma unroll
     for (int k = 0; k < AHEAD; k++)
-        if (first + k * step < cols) raw[k] = fetch<T, VECTOR>(own + k * step);
-    for (int64_t i = blockIdx.x; i < rows; i += gridDim.x, own += skip) {
+        raw[k] = fetch<T, VECTOR>(first + k * step < cols ? own + k * step : any);
+    for (int64_t i = blockIdx.x; i < rows; i += gridDim.x, own += skip, turn ^= 1) {
         const bool  more = i + gridDim.x < rows, behind = written && i >= gridDim.x;
-        const T     at_target = target >= 0 ? own[target - first] : T(); /* for the end */
         float       v[VECTOR], slope, sum = 0.0f;
         const float level =
             BOUND ? x.scale : capped(x, CAP, own_largest(raw, first, step, cols), &slope);
@@ -270,34 +325,68 @@ static __global__ void __launch_bounds__(N_THREADS, MANY / N_THREADS)
             const bool here = k + AHEAD < KEPT; /* else it is of the next row */
             if (first + at < cols) {
                 if (behind)
-                    put_scaled(own - skip + at, factor, low[k * N_THREADS], high[k * N_THREADS]);
+                    put_scaled(own - skip + at, factor, low[k * WORKERS], high[k * WORKERS]);
                 open(raw[k], v);
                 sum += soften<CAP, BOUND>(f, v);
-                low[k * N_THREADS]  = make_float4(v[0], v[1], v[2], v[3]);
-                high[k * N_THREADS] = make_float4(v[4], v[5], v[6], v[7]);
+                low[k * WORKERS]  = make_float4(v[0], v[1], v[2], v[3]);
+                high[k * WORKERS] = make_float4(v[4], v[5], v[6], v[7]);
             }
-            if (first + then * step < cols && (here || more))
-                raw[then] = fetch<T, VECTOR>((here ? own : own + skip) + then * step);
+            const bool is = first + then * step < cols && (here || more);
+            raw[then]     = fetch<T, VECTOR>(is ? (here ? own : own + skip) + then * step : any);
         }
-        const float top   = BOUND ? level : block_max(level, room);
-        const float share = BOUND ? 1.0f : exp2_fast((level - top) * LOG2_E);
-        sum               = block_sum(sum * share, room); /* and the row before is written */
-        const int n       = target_count(x, i);
-        factor            = share * x.grad_scale * steepest<CAP>(x) * total_weight(x, n) / sum;
-        if (threadIdx.x >= WARP) continue;
-        if (behind && target_before >= 0) narrow(target_grad, own - skip - first + target_before);
-        target_grad   = settle(x, CAP, n, target, widen(at_target), top, sum, losses + 2 * i);
-        target_before = target;
-        target        = more ? target_of(x, i + gridDim.x) : -1;
+        tell<BOUND>(level, sum, &reports[turn]);
+        meet<WORKERS>(); /* and the row before is written */
+        const row_sum s     = read_all<BOUND, WORKERS>(level, &reports[turn]);
+        const float   share = BOUND ? 1.0f : exp2_fast((level - s.top) * LOG2_E);
+        const int     n     = target_count(x, i);
+        factor = share * (n == x.n_weights ? usual : unit * total_weight(x, n)) / s.sum;
     }
     if (!written) return;
     own -= skip;
 #pragma unroll
     for (int k = 0; k < KEPT; k++)
         if (first + k * step < cols)
-            put_scaled(own + k * step, factor, low[k * N_THREADS], high[k * N_THREADS]);
-    __syncthreads();
-    if (target_before >= 0) narrow(target_grad, own - first + target_before);
+            put_scaled(own + k * step, factor, low[k * WORKERS], high[k * WORKERS]);
+    meet<WORKERS>();
+}
+
+/* Targets, of which nobody then has to wait for: their logits are read before the row's sum is
+ * known and anything is written, their gradients are put over the others when those are there. */
+template <typename T, ms_cap CAP, bool BOUND, int WORKERS>
+static __device__ inline void keep_books(const scoring<float> &x, const lines<T> &logits,
+                                         int64_t rows, const report *reports, double *losses)
+{
+    const bool    written = x.grad_scale != 0.0f;
+    const int64_t skip    = (int64_t)gridDim.x * logits.ld;
+    T            *row     = logits.row(0, blockIdx.x);
+    float         grad    = 0.0f; /* of the row before, as is its target */
+    int           before = -1, turn = 0;
+    for (int64_t i = blockIdx.x; i < rows; i += gridDim.x, row += skip, turn ^= 1) {
+        const int   at  = target_of(x, i, (int)threadIdx.x % WARP);
+        const float raw = at >= 0 ? widen(row[at]) : 0.0f;
+        meet<WORKERS>();
+        if (written && before >= 0) narrow(grad, row - skip + before);
+        const row_sum s = read_all<BOUND, WORKERS>(x.scale, &reports[turn]);
+        grad            = settle(x, CAP, target_count(x, i), at, raw, s.top, s.sum, losses + 2 * i);
+        before          = at;
+    }
+    if (!written) return;
+    meet<WORKERS>();
+    if (before >= 0) narrow(grad, row - skip + before);
+}
+
+/* losses: (rows, 2).  BOUND: the cap's bound is the level. */
+template <typename T, ms_cap CAP, bool BOUND, int WORKERS, int KEPT>
+static __global__ void __launch_bounds__(WORKERS + WARP, WORKERS == FEW ? FEW_BLOCKS : 1)
+    xent_kept(const __grid_constant__ scoring<float> x, lines<T> logits, int64_t rows, int cols,
+              double *losses)
+{
+    extern __shared__ float4 held[];
+    __shared__ report        reports[2];
+    if (threadIdx.x < WORKERS)
+        work<T, CAP, BOUND, WORKERS, KEPT>(x, logits, rows, cols, held, reports);
+    else
+        keep_books<T, CAP, BOUND, WORKERS>(x, logits, rows, reports, losses);
 }
 
 /* ---- any rows -------------------------------------------------------------------------------- */
@@ -313,7 +402,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t i = blockIdx.x; i < rows; i += gridDim.x) {
         T            *row    = logits.row(0, i);
         const int     n      = target_count(x, i);
-        const int     target = target_of(x, i);
+        const int     target = target_of(x, i, (int)threadIdx.x);
         const wide<T> raw    = target >= 0 ? widen(row[target]) : (wide<T>)0;
         wide<T>       top = -INFINITY, sum = 0;
         for (int64_t j = first; j < cols; j += step) {
@@ -388,34 +477,35 @@ static int64_t held_bytes(const ms_mat *logits) { return logits->cols * (int64_t
 
 static bool is_kept(ms_device *d, const ms_mat *logits)
 {
-    return ms_dtype_bytes(logits->dtype) == 2 && is_vector(logits) &&
-           logits->cols <= (int64_t)KEPT * MANY * VECTOR &&
+    return ms_dtype_bytes(logits->dtype) == 2 && is_vector(logits) && logits->cols <= WIDEST &&
            held_bytes(logits) + SPARE <= ms_cuda_of(d)->shared_bytes;
 }
 
-template <typename T, ms_cap CAP, bool BOUND, int N_THREADS>
+template <typename T, ms_cap CAP, bool BOUND, int WORKERS>
 static musec_status run_kept(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
 {
-    const ms_cuda *c       = ms_cuda_of(d);
-    const int64_t  bytes   = held_bytes(&logits);
-    const int64_t  at_once = smaller(MANY / N_THREADS, c->shared_bytes / (bytes + SPARE));
-    const int64_t  blocks  = smaller(logits.rows, c->processors * (at_once > 0 ? at_once : 1));
-    const auto     most    = cudaFuncAttributeMaxDynamicSharedMemorySize;
-    const void    *kernel  = (const void *)xent_kept<T, CAP, BOUND, N_THREADS>;
+    constexpr int  KEPT  = ((WORKERS == FEW ? NARROW : WIDEST) - 1) / (WORKERS * VECTOR) + 1;
+    const ms_cuda *c     = ms_cuda_of(d);
+    const int64_t  bytes = held_bytes(&logits);
+    const int64_t  at_once =
+        WORKERS == FEW ? smaller(FEW_BLOCKS, c->shared_bytes / (bytes + SPARE)) : 1;
+    const int64_t blocks = smaller(logits.rows, c->processors * (at_once > 0 ? at_once : 1));
+    const auto    most   = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    const void   *kernel = (const void *)xent_kept<T, CAP, BOUND, WORKERS, KEPT>;
     /* the same for all rows: other contexts may be launching it as well */
     const cudaError_t code = cudaFuncSetAttribute(kernel, most, c->shared_bytes - SPARE);
     if (code != cudaSuccess) return ms_cuda_status(d, code, "xent");
-    xent_kept<T, CAP, BOUND, N_THREADS><<<(unsigned)blocks, N_THREADS, (size_t)bytes, c->stream>>>(
-        scoring_of<float>(x), lines_of<T>(logits), logits.rows, (int)logits.cols, losses);
+    xent_kept<T, CAP, BOUND, WORKERS, KEPT>
+        <<<(unsigned)blocks, WORKERS + WARP, (size_t)bytes, c->stream>>>(
+            scoring_of<float>(x), lines_of<T>(logits), logits.rows, (int)logits.cols, losses);
     return launched(d, "xent");
 }
 
 template <typename T, ms_cap CAP, bool BOUND>
 static musec_status run_kept_width(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
 {
-    if (logits.cols <= KEPT * FEW * VECTOR)
-        return run_kept<T, CAP, BOUND, FEW>(d, x, logits, losses);
-    return run_kept<T, CAP, BOUND, MANY>(d, x, logits, losses);
+    if (logits.cols <= NARROW) return run_kept<T, CAP, BOUND, FEW>(d, x, logits, losses);
+    return run_kept < T, CAP, BOUND, BOUND ? MANY : LESS > (d, x, logits, losses);
 }
 
 template <typename T, ms_cap CAP>
