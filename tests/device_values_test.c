@@ -129,6 +129,43 @@ TEST_EACH_DEVICE(bits_are_kept, dev)
     }
 }
 
+/* Of many matrices few have a factor other than 1: those alone are multiplied. */
+TEST_EACH_DEVICE(scale_touches_what_has_a_factor, dev)
+{
+    static const struct {
+        int64_t count, rows, cols;
+    } shapes[] = { { 600, 6, 8 }, { 3, 72, 1024 }, { 300, 3, 5 }, { 1, 40, 64 } };
+    EACH_DTYPE_OF(dev, dtype, MUSEC_F16)
+    {
+        for (size_t s = 0; s < COUNT(shapes); s++) {
+            const int64_t count = shapes[s].count, each = shapes[s].rows * shapes[s].cols;
+            stack         x       = stack_make(dev, dtype, count, shapes[s].rows, shapes[s].cols);
+            double       *factors = malloc((size_t)count * sizeof *factors);
+            void         *data    = NULL;
+            CHECK(factors != NULL, "no memory");
+            for (int64_t b = 0; b < count; b++)
+                factors[b] = b % 299 == 0 || b == count - 1 ? 0.125 : 1.0;
+            for (int64_t k = 0; k < count * each; k++)
+                stack_put(&x, 0, 0, k, (double)(k % 31 + 1));
+            stack_send(&x);
+            CHECK_OK(dev, dev->ops->alloc(dev, (size_t)count * sizeof *factors, &data));
+            CHECK_OK(dev, dev->ops->upload(dev, factors, (size_t)count * sizeof *factors, data));
+            CHECK_OK(dev, dev->ops->scale(dev, ms_each((ms_vec){ data, count }), x.mat));
+            stack_receive(&x);
+            for (int64_t k = 0; k < count * each; k++) {
+                ms_mat host = x.mat;
+                host.data   = x.host;
+                CHECK(ms_at(host, 0, 0, k) == factors[k / each] * (double)(k % 31 + 1),
+                      "%s, shape %zu: element %lld is %g", ms_dtype_name(dtype), s, (long long)k,
+                      ms_at(host, 0, 0, k));
+            }
+            free(factors);
+            dev->ops->free(dev, data);
+            stack_free(&x);
+        }
+    }
+}
+
 /* Scaled or not: the stack that comes back is the new factor times x, and x is as before. */
 TEST_EACH_DEVICE(prescale_says_what_it_did, dev)
 {
@@ -466,6 +503,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_nan_is_found_anywhere),
         cmocka_unit_test(bits_are_kept),
+        cmocka_unit_test(scale_touches_what_has_a_factor),
         cmocka_unit_test(prescale_says_what_it_did),
         cmocka_unit_test(sign_knows_zero_and_nan),
         cmocka_unit_test(caution_goes_by_signs),

@@ -57,10 +57,12 @@ static musec_status cuda_fill(ms_device *d, double value, ms_mat out)
 
 /* ---- factors --------------------------------------------------------------------------------- */
 
-/* x <- factor x */
-struct scale_op : element_op {
+/* x <- factor x.  Factors that the device knows are 1 as a rule: what an operator was unable to put
+ * elsewhere (ms_scalar_gain). */
+template <bool Known> struct scale_op : element_op {
     typedef double Real; /* 2^-300 is a factor too */
     enum { N = 1, READS = 1, WRITES = 1 };
+    static constexpr bool rare      = !Known;
     template <bool Lists> using Hot = any_one;
     number factor;
 
@@ -78,11 +80,13 @@ struct scale_op : element_op {
 
 static musec_status cuda_scale(ms_device *d, ms_num factor, ms_mat x)
 {
-    scale_op op;
+    scale_op<true>  known;
+    scale_op<false> unknown;
     if (is_constant(factor, 1.0)) return MUSEC_OK;
-    op.factor = number_of(factor);
-    return run_stacks(d, "scale", op,
-                      element_call<1>{ { x }, 1u, false, factor.each.data != NULL });
+    known.factor = unknown.factor = number_of(factor);
+    return factor.each.data == NULL
+               ? run_stacks(d, "scale", known, element_call<1>{ { x }, 1u, false, false })
+               : run_stacks(d, "scale", unknown, element_call<1>{ { x }, 1u, false, true });
 }
 
 /* out <- factor x */

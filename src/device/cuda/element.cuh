@@ -9,6 +9,7 @@
  *     struct numbers;                    what it needs to know of one matrix,
  *     numbers of(b, slot)                read once per block: b in the stack, slot in the launch
  *     bool skips()                       may there be matrices of which nothing is wanted?
+ *     bool rare                          (a constant) are there seldom others?
  *     unsigned wanted(numbers)           bit k: operand k of this matrix is written, if any is
  *     void apply(numbers, Real v[N], place)   v: operands as read, then as to be written
  *
@@ -16,7 +17,9 @@
  * vectors may, a block does a chunk of one matrix: a thread loads `in_flight` vectors of each
  * operand, then what `of` wants, and only then uses the first, so that a block waits for the memory
  * once.  A thread has 16 to 32 elements; what it does besides them is counted in instructions, so
- * the host looks at layouts, and divides.  Other layouts, also such that are transposed in some
+ * the host looks at layouts, and divides.  Where a matrix is rarely touched, a block looks at many
+ * of them at once, and there are no more blocks than run at a time: a launch that has nothing to do
+ * is over at once, however large the stack.  Other layouts, also such that are transposed in some
  * operands only, go element by element.  Both call the same apply, and products and sums are spelt
  * out as instructions, so that the compiler does not fuse them here and leave them there: the bits
  * depend neither on the layout nor on what a kernel knows of dtypes. */
@@ -28,6 +31,7 @@
 enum {
     ELEMENT_THREADS = 256,
     ELEMENT_EACH    = 16, /* elements of a thread, where they go one by one */
+    RARE_BLOCKS     = 8,  /* on a processor at a time */
     TURN            = 32, /* the side of a square that is transposed */
     TURN_THREADS    = 256,
 };
@@ -140,15 +144,16 @@ struct place { /* of an element in the matrix as it lies */
     bool    diagonal;
 };
 
-/* Rows of a.cols vectors, in chunks of ELEMENT_THREADS * in_flight.  A row is at most 2^31 vectors
- * long, and so is a matrix; where an op asks for places, a row has at most 2^31 elements. */
+/* Chunk k of the launch: rows of a.cols vectors, in chunks of ELEMENT_THREADS * in_flight.  A row
+ * is at most 2^31 vectors long, and so is a matrix; where an op asks for places, a row has at most
+ * 2^31 elements. */
 template <typename Op, typename Kinds, bool Lists>
-static __global__ void __launch_bounds__(ELEMENT_THREADS)
-    vector_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
+static __device__ __forceinline__ void chunk_of_vectors(const Op                     &op,
+                                                        const operands<Op::N, Lists> &a, uint32_t k)
 {
     constexpr int  W = width_of<Op, Kinds>(), UNROLL = in_flight<Op>();
-    const uint32_t slot  = quotient(blockIdx.x, a.chunks);
-    const uint32_t first = (blockIdx.x - slot * a.chunks.by) * ELEMENT_THREADS * UNROLL;
+    const uint32_t slot  = quotient(k, a.chunks);
+    const uint32_t first = (k - slot * a.chunks.by) * ELEMENT_THREADS * UNROLL;
     const uint32_t n     = (uint32_t)a.elems; /* vectors */
     raw_vector     r[UNROLL][Op::N];
     uint32_t       i[UNROLL], j[UNROLL]; /* j in vectors */
@@ -195,6 +200,31 @@ static __global__ void __launch_bounds__(ELEMENT_THREADS)
                 store_raw(v[k].data + (i[u] * v[k].ld + (int64_t)j[u] * W) * size, W * size,
                           pack<Kinds::of(k)>(x[k], v[k].dtype));
         });
+    }
+}
+
+template <typename Op, typename Kinds, bool Lists>
+static __global__ void __launch_bounds__(ELEMENT_THREADS)
+    vector_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
+{
+    chunk_of_vectors<Op, Kinds>(op, a, blockIdx.x);
+}
+
+/* The same of an op that is rare: all blocks go through the matrices, as many at once as a block
+ * has threads, and share the chunks of those among which is one that is wanted. */
+template <typename Op, typename Kinds, bool Lists>
+static __global__ void __launch_bounds__(ELEMENT_THREADS)
+    rare_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a,
+           uint32_t count)
+{
+    for (uint32_t first = 0; first < count; first += ELEMENT_THREADS) {
+        const uint32_t slot = first + threadIdx.x;
+        const uint32_t last = count - first < ELEMENT_THREADS ? count : first + ELEMENT_THREADS;
+        const bool     some =
+            slot < count && (op.wanted(op.of(a.first + slot, slot)) & Op::WRITES) != 0;
+        if (__syncthreads_or(some) == 0) continue;
+        for (uint32_t k = first * a.chunks.by + blockIdx.x; k < last * a.chunks.by; k += gridDim.x)
+            chunk_of_vectors<Op, Kinds>(op, a, k);
     }
 }
 
@@ -371,11 +401,18 @@ static bool launch_vectors(ms_device *d, const Op &op, const element_call<Op::N>
 {
     constexpr int W = width_of<Op, Kinds>();
     if (!are_vectors(x, W)) return false;
-    a->row   = divisor_of(a->cols / W);
-    a->elems = a->rows * (a->cols / W);
-    const unsigned blocks =
-        set_chunks<Op>(a, x.mat[first_there(x)].count, ELEMENT_THREADS * in_flight<Op>());
-    vector_k<Op, Kinds, Lists><<<blocks, ELEMENT_THREADS, 0, ms_cuda_of(d)->stream>>>(op, *a);
+    a->row                    = divisor_of(a->cols / W);
+    a->elems                  = a->rows * (a->cols / W);
+    const int64_t      count  = x.mat[first_there(x)].count;
+    const cudaStream_t stream = ms_cuda_of(d)->stream;
+    const unsigned     blocks = set_chunks<Op>(a, count, ELEMENT_THREADS * in_flight<Op>());
+    if constexpr (Op::rare) {
+        const unsigned most = (unsigned)ms_cuda_of(d)->processors * RARE_BLOCKS;
+        const unsigned few  = blocks < most ? blocks : most;
+        rare_k<Op, Kinds, Lists><<<few, ELEMENT_THREADS, 0, stream>>>(op, *a, (uint32_t)count);
+    } else {
+        vector_k<Op, Kinds, Lists><<<blocks, ELEMENT_THREADS, 0, stream>>>(op, *a);
+    }
     return true;
 }
 
@@ -461,6 +498,7 @@ static musec_status run_elements(ms_device *d, const char *name, const Op &op,
 
 struct element_op {                          /* what most ops have in common */
     static constexpr bool turns     = false; /* makes operand 1 of operand 0: may be transposed */
+    static constexpr bool rare      = false;
     template <bool Lists> using Hot = choice<>;
 
     struct numbers {};
