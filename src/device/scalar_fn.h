@@ -80,11 +80,12 @@ MS_FN void ms_scalar_gain(double alpha, const double *in, double *gain, double *
 }
 
 /* alpha = a |A|_F with the bound of fourth moments, A1 = A / |A|_F, m = tr A1 / r, both certain:
- *     |lambda_max - m|^4 <= sum (lambda_i - m)^4 = |(A1 - m I)^2|_F^2 = quart */
+ *     |lambda_max - m|^4 <= sum (lambda_i - m)^4 = |(A1 - m I)^2|_F^2 = quart / lift^2
+ * params: r, margin, lift. */
 MS_FN void ms_scalar_alpha_c4(const double *params, const double *in, double *out)
 {
     const double m     = in[1] / params[0];
-    const double bound = m + sqrt(sqrt(in[2]));
+    const double bound = m + sqrt(sqrt(in[2]) / params[2]);
     const double a     = (bound < 1.0 ? bound : 1.0) * (1.0 + params[1]);
     const double alpha = a * sqrt(in[0]);
     out[0]             = 1.0 / a;
@@ -138,14 +139,14 @@ MS_FN void ms_scalar_vector_gain(ms_map map, const double *in, double *out)
 
 /* With V = v1 W + v0 I:  q = 4: T = (V V + q0 I)^2 + t1 W + t0 I;  q = 2: T = V V + t0 I;
  * q = 1: T = t1 W + t0 I.  out: the inner square, or T itself where q is not 4, as coefficients of
- * B B, B and I; then the rest outside the square. */
-MS_FN void ms_scalar_start(const double *in, double *out)
+ * lift B B, B and I; then the rest outside the square. */
+MS_FN void ms_scalar_start(double lift, const double *in, double *out)
 {
     const double q = in[5], win = in[7], m = in[9], gain = in[6] < 1.5 ? in[8] : 1.0;
     const double root = q > 3.0 ? sqrt(gain) : gain; /* on the square */
     const double v1 = in[0] * win, v0 = in[1] + v1 * m, t1 = in[3] * win * gain;
     const double t0 = (in[4] + in[3] * win * m) * gain;
-    out[0]          = q > 1.5 ? v1 * v1 * root : 0.0;
+    out[0]          = q > 1.5 ? v1 * v1 * root / lift : 0.0;
     out[1]          = q > 1.5 ? 2.0 * v1 * v0 * root : t1;
     out[2]          = q > 3.0 ? (v0 * v0 + in[2]) * root : q > 1.5 ? v0 * v0 * root + t0 : t0;
     out[3]          = t1;
@@ -217,7 +218,7 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
     case MS_SCALAR_GRAM: ms_scalar_gram(params, in, out); break;
     case MS_SCALAR_ALPHA_C4: ms_scalar_alpha_c4(params, in, out); break;
     case MS_SCALAR_PICK: ms_scalar_pick(params, in[0], out); break;
-    case MS_SCALAR_START: ms_scalar_start(in, out); break;
+    case MS_SCALAR_START: ms_scalar_start(params[0], in, out); break;
     case MS_SCALAR_LAST: ms_scalar_last(in, out); break;
     case MS_SCALAR_ENTRY: {
         const bool next_is_last = in[0] < params[0] + 1.5;

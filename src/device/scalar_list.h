@@ -16,13 +16,15 @@ X(RMS, 2, 1, 1)          /* {k, r} |M|_F^2 -> k |M|_F / sqrt(r), 1 where that is
 X(GRAM, 2, 5, 6)
 /* |A|_F^2, s D, s, D, own, reach -> alpha, u_low, gain, rest */
 X(ALPHA_FRO, 0, 6, 4)
-/* {r, margin} |A|_F^2, tr A1, quart, s D, s, D, own, reach -> 1/a, alpha, u_low, gain, rest */
-X(ALPHA_C4, 2, 8, 5)
+/* {r, margin, lift} |A|_F^2, tr A1, quart, s D, s, D, own, reach -> 1/a, alpha, u_low, gain, rest
+ */
+X(ALPHA_C4, 3, 8, 5)
 /* {rows, cols, keys, table} x -> the first row with key <= x, else the last */
 X(PICK, -1, 1, -1)
-/* v1 v0 q0 t1 t0, q, n, win, gain, m -> c2 c1 c0, t1 t0, win m: the first of n stages, T of degree
- * q in W = win (B + m I), as polynomials of B; the only one, if n is 1, with the gain on it */
-X(START, 0, 10, 6)
+/* {lift} v1 v0 q0 t1 t0, q, n, win, gain, m -> c2 c1 c0, t1 t0, win m: the first of n stages, T of
+ * degree q in W = win (B + m I), as polynomials of B and lift B B; the only one, if n is 1, with
+ * the gain on it */
+X(START, 1, 10, 6)
 /* v1 v0 q0 t1 t0, q, gain -> e1 e0, q0, z1 z0: the last stage, with the gain on it, from
  * E = e1 W + e0 I */
 X(LAST, 0, 7, 5)

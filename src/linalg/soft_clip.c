@@ -297,7 +297,7 @@ done:
 static ms_soft soft_slice(const ms_soft *e, int64_t first, int64_t count)
 {
     ms_soft       one    = *e;
-    ms_mat *const mats[] = { &one.p.x, &one.b, &one.q, &one.t, &one.y, &one.v, &one.square };
+    ms_mat *const mats[] = { &one.p.x, &one.b, &one.q, &one.t, &one.y, &one.v, &one.gram };
     ms_vec *const vecs[] = { &one.p.s,   &one.inv_a, &one.mean, &one.alpha,
                              &one.u_low, &one.gain,  &one.rest };
     for (size_t i = 0; i < COUNT(mats); i++)

@@ -27,8 +27,9 @@
  * stage, which takes its linear terms from V too, and W to a middle one, which multiplies by it
  * once more and would lose digits if it were taken from V.
  *
- * With operands of 16 bits, X, B, T and all that is multiplied are stored so, while the Gram
- * matrix, B B and the result stay in float32.
+ * With operands of 16 bits, X, B, B B, T and all that is multiplied are stored so, while the Gram
+ * matrix and the result stay in float32.  Of a flat spectrum |B B| is down to 1 / r and its entries
+ * to r^(-3/2), where f16 has few digits left; so B B is stored times a power of two near r.
  *
  * Of `accurate` each matrix has a plan of its own.  Then every call says which matrices take part,
  * and where Z lies depends on the number of stages alone: no matrix is ever copied. */
@@ -143,7 +144,7 @@ static musec_status first_stage(ms_device *d, const ms_course *c, ms_num win, co
     in[n++] = ms_each(e->gain);
     in[n++] = ms_each(e->mean);
     TRY(take_vecs(d, e->b.count, 6, k));
-    TRY(d->ops->scalars(d, MS_SCALAR_START, NULL, 0, in, k));
+    TRY(d->ops->scalars(d, MS_SCALAR_START, &e->lift, 1, in, k));
     const ms_term poly = { .x_coef = ms_each(k[1]),
                            .y_coef = ms_each(k[0]),
                            .diag   = ms_each(k[2]) };
@@ -158,7 +159,7 @@ static musec_status first_stage(ms_device *d, const ms_course *c, ms_num win, co
         terms[n_terms++].when = c->no_square.when;
     }
     const bool linear = c->q.each.data == NULL && c->q.value == 1.0; /* B B is not there */
-    TRY(d->ops->combine(d, e->b, linear ? none : e->square, terms, n_terms));
+    TRY(d->ops->combine(d, e->b, linear ? none : e->y, terms, n_terms));
     TRY(square(d, c->several_square, e->q, ms_each(k[3]), e->b, ms_each(k[4]), e->t));
     if (c->square.any) TRY(square(d, c->single, e->q, ms_each(k[3]), e->b, ms_each(k[4]), e->b));
     e->z = c->square.any ? e->b : e->t;
@@ -240,7 +241,7 @@ done:
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
-/* From G in e->square: w = A / |A|_F, or B = w - m I, in e->b, in one pass and rounded once. */
+/* From G in e->gram: w = A / |A|_F, or B = w - m I, in e->b, in one pass and rounded once. */
 static musec_status normalise(ms_device *d, ms_soft_start how, ms_soft *e)
 {
     const ms_device_ops *op       = d->ops;
@@ -257,7 +258,7 @@ static musec_status normalise(ms_device *d, ms_soft_start how, ms_soft *e)
     const ms_term term = { .x_coef = ms_each(k[0]),
                            .diag   = ms_each(how.literal ? k[1] : k[2]),
                            .out    = e->b };
-    TRY(op->combine(d, e->square, (ms_mat){ 0 }, &term, 1));
+    TRY(op->combine(d, e->gram, (ms_mat){ 0 }, &term, 1));
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
@@ -266,11 +267,11 @@ done:
 static musec_status alpha_c4(ms_device *d, ms_num threshold, ms_soft *e)
 {
     const ms_operand_limits p = ms_operand_limits_of(e->operands);
-    return d->ops->scalars(d, MS_SCALAR_ALPHA_C4, (double[]){ (double)e->p.r, p.margin }, 2,
-                           (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->quart),
-                                       ms_each(e->p.sd), ms_each(e->p.s), threshold,
-                                       ms_each(e->p.own), ms_const(p.reach) },
-                           (ms_vec[]){ e->inv_a, e->alpha, e->u_low, e->gain, e->rest });
+    return d->ops->scalars(
+        d, MS_SCALAR_ALPHA_C4, (double[]){ (double)e->p.r, p.margin, e->lift }, 3,
+        (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->quart), ms_each(e->p.sd),
+                    ms_each(e->p.s), threshold, ms_each(e->p.own), ms_const(p.reach) },
+        (ms_vec[]){ e->inv_a, e->alpha, e->u_low, e->gain, e->rest });
 }
 
 static musec_status alpha_fro(ms_device *d, ms_num threshold, ms_soft *e)
@@ -285,24 +286,27 @@ static musec_status alpha_fro(ms_device *d, ms_num threshold, ms_soft *e)
 musec_status ms_soft_begin(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
                            ms_soft_start how, ms_soft *e)
 {
-    const ms_device_ops *op     = d->ops;
-    const musec_dtype    wide   = ms_dtype_wide(operands);
-    ms_mat *const        mats[] = { &e->b, &e->q, &e->t, &e->y, &e->v };
-    ms_vec *const        vecs[] = { &e->fro2,  &e->trace, &e->quart, &e->inv_a, &e->mean,
-                                    &e->alpha, &e->u_low, &e->gain,  &e->rest };
-    const size_t         n_mats = COUNT(mats) - (how.stages < 3 ? 1 : 0);
-    musec_status         st     = MUSEC_OK;
-    *e                          = (ms_soft){ .operands = operands };
+    const ms_device_ops *op        = d->ops;
+    const musec_dtype    wide      = ms_dtype_wide(operands);
+    ms_mat *const        mats[]    = { &e->b, &e->q, &e->t, &e->y, &e->v };
+    ms_vec *const        vecs[]    = { &e->fro2,  &e->trace, &e->quart, &e->inv_a, &e->mean,
+                                       &e->alpha, &e->u_low, &e->gain,  &e->rest };
+    const size_t         n_mats    = COUNT(mats) - (how.stages < 3 ? 1 : 0);
+    const double         most_lift = 0x1p14; /* |B B| <= 1, and f16 ends at 65504 */
+    musec_status         st        = MUSEC_OK;
+    *e                             = (ms_soft){ .operands = operands, .lift = 1.0 };
     TRY(ms_prepare(d, in, threshold, operands, &e->p));
+    while (ms_narrow(operands) && e->lift < (double)e->p.r && e->lift < most_lift)
+        e->lift *= 2.0;
     for (size_t i = 0; i < n_mats; i++)
         TRY(ms_scratch_mat(d, operands, in.count, e->p.r, e->p.r, mats[i]));
     for (size_t i = 0; i < COUNT(vecs); i++)
         TRY(ms_scratch_vec(d, in.count, vecs[i]));
-    TRY(ms_scratch_mat(d, wide, in.count, e->p.r, e->p.r, &e->square));
+    TRY(ms_scratch_mat(d, wide, in.count, e->p.r, e->p.r, &e->gram));
     TRY(op->product(d, &(ms_product){ .a         = e->p.x,
                                       .b         = ms_t(e->p.x),
                                       .alpha     = ms_const(1.0),
-                                      .c         = e->square,
+                                      .c         = e->gram,
                                       .symmetric = !how.literal,
                                       .sumsq     = e->fro2,
                                       .trace     = e->trace }));
@@ -312,8 +316,8 @@ musec_status ms_soft_begin(ms_device *d, ms_mat in, ms_num threshold, musec_dtyp
     if (how.moments || how.square)
         TRY(op->product(d, &(ms_product){ .a         = e->b,
                                           .b         = e->b,
-                                          .alpha     = ms_const(1.0),
-                                          .c         = e->square,
+                                          .alpha     = ms_const(e->lift),
+                                          .c         = e->y,
                                           .symmetric = true,
                                           .sumsq     = e->quart }));
     TRY(how.moments ? alpha_c4(d, threshold, e) : alpha_fro(d, threshold, e));

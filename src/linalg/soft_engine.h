@@ -31,9 +31,10 @@ typedef struct ms_soft { /* lives in the scratch of the caller's mark */
     ms_prepared p;
     musec_dtype operands;
     ms_mat      b, q, t, y, v;            /* (count, r, r), operands; v if there are 3 stages */
-    ms_mat      square;                   /* the same, wide: the Gram matrix, then B B */
+    ms_mat      gram;                     /* the same, wide */
     ms_mat      z;                        /* one of those: what X is multiplied by */
-    ms_vec      fro2, trace, quart;       /* |A|_F^2, tr A1, |B B|_F^2 */
+    double      lift;                     /* e->y begins as lift B B */
+    ms_vec      fro2, trace, quart;       /* |A|_F^2, tr A1, |lift B B|_F^2 */
     ms_vec      inv_a;                    /* W = inv_a * w;  w = A / |A|_F */
     ms_vec      mean;                     /* m = tr w / r;  B = w - m I */
     ms_vec      alpha, u_low, gain, rest; /* the result is gain * rest * Z X */
@@ -46,7 +47,7 @@ typedef struct ms_soft_start {
     bool literal; /* full products only, as the paper is written: leaves w in e->b; else B */
     bool many;    /* more than MS_FEW_STEPS */
     bool moments; /* alpha is C4; else |A|_F */
-    bool square;  /* leaves B B in e->square; moments do anyway */
+    bool square;  /* leaves lift B B in e->y; moments do anyway */
     int  stages;  /* of the longest plan that may follow */
 } ms_soft_start;
 

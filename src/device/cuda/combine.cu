@@ -66,15 +66,15 @@ template <> struct combine_kinds<2, true> {
 template <> struct combine_kinds<1, false> {
     typedef choice<kinds<MUSEC_F16, NONE, MUSEC_F16>, kinds<MUSEC_BF16, NONE, MUSEC_BF16>,
                    kinds<MUSEC_F32, NONE, MUSEC_F16>, kinds<MUSEC_F32, NONE, MUSEC_BF16>,
-                   kinds<MUSEC_F16, MUSEC_F32, MUSEC_F16>, kinds<MUSEC_BF16, MUSEC_F32, MUSEC_BF16>,
-                   kinds<MUSEC_F16, MUSEC_F16, MUSEC_F16>, kinds<MUSEC_F32, NONE, MUSEC_F32>,
+                   kinds<MUSEC_F16, MUSEC_F16, MUSEC_F16>,
+                   kinds<MUSEC_BF16, MUSEC_BF16, MUSEC_BF16>, kinds<MUSEC_F32, NONE, MUSEC_F32>,
                    kinds<MUSEC_F32, MUSEC_F32, MUSEC_F32>, kinds<MUSEC_F32, MUSEC_F32, MUSEC_F16>>
         hot;
 };
 template <> struct combine_kinds<2, false> {
     typedef choice<kinds<MUSEC_F16, NONE, MUSEC_F16, MUSEC_F16>,
                    kinds<MUSEC_F32, NONE, MUSEC_F16, MUSEC_F16>,
-                   kinds<MUSEC_F16, MUSEC_F32, MUSEC_F16, MUSEC_F16>,
+                   kinds<MUSEC_F16, MUSEC_F16, MUSEC_F16, MUSEC_F16>,
                    kinds<MUSEC_F32, MUSEC_F32, MUSEC_F32, MUSEC_F16>>
         hot;
 };
