@@ -22,8 +22,11 @@ static const struct rule {
     { "soft-musec", "ns-mode=paper7 momentum-form=heavy-ball beta=0.2" },
     { "soft-musec", "ns-mode=paper nesterov=yes" },
     { "soft-musec", "ns-mode=paper literal=yes momentum-init=zero" },
+    { "soft-musec", "ns-mode=accurate" },
+    { "soft-musec", "ns-mode=accurate ns-tol=2e-2 nesterov=yes" },
     { "spectra", "base=sgdm ns-mode=fast" },
     { "spectra", "base=sgdm ns-mode=fast nesterov=yes" },
+    { "spectra", "base=sgdm ns-mode=accurate" },
     { "muon", "nesterov=no" },
     { "muon", "nesterov=yes" },
 };

@@ -15,8 +15,8 @@
 
 /* The operators by products take the dtype that operands of products are rounded to: 0 or
  * in.dtype, nothing is rounded further; bf16 or f16, for float32 input or for input that has
- * these 16 bits and its own scale already (in.own; not for `accurate`, nor where rows or cols
- * are 1).  Products are accumulated in float32 or wider whatever it is. */
+ * these 16 bits and its own scale already (in.own; not where rows or cols are 1).  Products are
+ * accumulated in float32 or wider whatever it is. */
 static inline musec_dtype ms_operands(ms_mat in, musec_dtype operands)
 {
     return operands == 0 ? in.dtype : operands;

@@ -385,8 +385,7 @@ bool ms_optim_rounds_at_once(const musec_optim *opt, const ms_group *g)
         g->cols == 1 || g->rows > ((int64_t)1 << 30) / g->cols)
         return false;
     return g->map == MS_UPDATE_POLAR ||
-           (g->map == MS_UPDATE_SOFT && cfg->ns_mode != MUSEC_NS_ACCURATE &&
-            cfg->threshold_rule == MUSEC_THRESHOLD_FIXED);
+           (g->map == MS_UPDATE_SOFT && cfg->threshold_rule == MUSEC_THRESHOLD_FIXED);
 }
 
 /* The bounds of momentum that came from a file without them. */
