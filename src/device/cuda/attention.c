@@ -55,6 +55,7 @@ static musec_status cuda_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_ma
     assert(is_like(q, dq) && is_like(q, dk) && is_like(q, dv));
     if (is_empty(q)) return MUSEC_OK;
     if (ms_cuda_attention_dnn_serves(d, &x, true)) return ms_cuda_attention_dnn_grad(d, &x);
+    if (ms_cuda_attention_wgmma_serves(d, &x)) return ms_cuda_attention_wgmma_grad(d, &x);
     if (ms_cuda_attention_mma_serves(d, &x, true)) return ms_cuda_attention_mma_grad(d, &x);
     return ms_cuda_attention_any_grad(d, &x);
 }

@@ -46,6 +46,9 @@ typedef struct ms_cuda {
      * here */
     void (*encode)(void);
     bool asked;
+    /* the same of attention_wgmma_grad.cu */
+    void (*heads_encode)(void);
+    bool heads_asked;
     /* each made at first use and freed by the file that it belongs to */
     struct ms_cuda_blas   *blas;     /* gemm_plan.c */
     struct ms_cuda_solver *solver;   /* solver.c */
@@ -112,7 +115,7 @@ void ms_cuda_blas_describe(ms_device *d, char *text, size_t bytes);
 void ms_cuda_solver_describe(ms_device *d, char *text, size_t bytes);
 void ms_cuda_dnn_describe(ms_device *d, char *text, size_t bytes);
 
-/* ---- attention: three ways, the operands as in the op table ---------------------------------- */
+/* ---- attention: four ways, the operands as in the op table ---------------------------------- */
 
 typedef struct ms_cuda_attn {
     ms_attn a;
@@ -124,12 +127,14 @@ typedef struct ms_cuda_attn {
 /* May it serve these operands?  On this device, with this dtype, head and layout. */
 bool ms_cuda_attention_dnn_serves(ms_device *d, const ms_cuda_attn *x, bool backward);
 bool ms_cuda_attention_mma_serves(ms_device *d, const ms_cuda_attn *x, bool backward);
+bool ms_cuda_attention_wgmma_serves(ms_device *d, const ms_cuda_attn *x); /* backward alone */
 
 musec_status ms_cuda_attention_dnn(ms_device *d, const ms_cuda_attn *x); /* attention_dnn.c */
 musec_status ms_cuda_attention_dnn_grad(ms_device *d, const ms_cuda_attn *x);
 musec_status ms_cuda_attention_mma(ms_device *d, const ms_cuda_attn *x);      /* attention_mma.cu */
 musec_status ms_cuda_attention_mma_grad(ms_device *d, const ms_cuda_attn *x); /* ..._grad.cu */
-musec_status ms_cuda_attention_any(ms_device *d, const ms_cuda_attn *x);      /* attention_any.cu */
+musec_status ms_cuda_attention_wgmma_grad(ms_device *d, const ms_cuda_attn *x);
+musec_status ms_cuda_attention_any(ms_device *d, const ms_cuda_attn *x); /* attention_any.cu */
 musec_status ms_cuda_attention_any_grad(ms_device *d, const ms_cuda_attn *x);
 
 #ifdef __cplusplus

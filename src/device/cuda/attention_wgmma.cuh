@@ -1,0 +1,277 @@
+/* attention_wgmma.cuh - what the Hopper kernels of attention's gradient are made of: tiles, products
+ * of tiles, weights as fragments, rows to memory.
+ *
+ * A tile is SIDE rows of one head in shared memory, in boxes of 64 columns (wgmma.cuh), as the copy
+ * engine leaves them; rows beyond the end are zeros.  Its rows are operands as they lie, for
+ * products with another tile's rows; and its columns are, for products with weights.
+ *
+ * An accumulator of 64 x 64 is, rounded and two numbers to a register, the left operand of the next
+ * product: FRAGMENTS of it for 16 columns each, of which a warp has 16 rows and a lane four
+ * registers.  They are kept in memory in that form, 16 bytes of a lane after those of the lane
+ * before, so that nothing is rearranged where they are written, and little where they are read: with
+ * each block of 8 x 8 turned (movmatrix), they are fragments of the transpose. */
+#ifndef MS_DEVICE_CUDA_ATTENTION_WGMMA_CUH
+#define MS_DEVICE_CUDA_ATTENTION_WGMMA_CUH
+
+#include "device/cuda/attention.cuh"
+#include "device/cuda/wgmma.cuh"
+
+enum {
+    SIDE      = 64,              /* rows of a tile */
+    FRAGMENTS = SIDE / 16,       /* of a warp, across a tile of weights */
+    WEIGHTS   = SIDE * SIDE * 2, /* bytes of such a tile */
+    GROUP     = 128,             /* threads of a warpgroup */
+    WARPS     = GROUP / WARP,    /* of a warpgroup */
+};
+
+template <int HEAD> struct tile_of {
+    static constexpr int BYTES = SIDE * HEAD * 2;
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+/* ---- instructions ---------------------------------------------------------------------------- */
+
+/* threadIdx.x, read anew: what is made of it is then not kept in registers. */
+static __device__ inline uint32_t thread_again()
+{
+    uint32_t x;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+    return x;
+}
+
+template <typename T> struct is_bf16 {
+    static constexpr bool value = false;
+};
+template <> struct is_bf16<__nv_bfloat16> {
+    static constexpr bool value = true;
+};
+
+#define D4(i)  "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
+#define D16(i) D4(i), D4((i) + 4), D4((i) + 8), D4((i) + 12)
+#define D32(i) D16(i), D16((i) + 16)
+#define NAMES_32                               \
+    "%0, %1, %2, %3, %4, %5, %6, %7, "         \
+    "%8, %9, %10, %11, %12, %13, %14, %15, "   \
+    "%16, %17, %18, %19, %20, %21, %22, %23, " \
+    "%24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_64                                        \
+    NAMES_32 ", "                                       \
+             "%32, %33, %34, %35, %36, %37, %38, %39, " \
+             "%40, %41, %42, %43, %44, %45, %46, %47, " \
+             "%48, %49, %50, %51, %52, %53, %54, %55, " \
+             "%56, %57, %58, %59, %60, %61, %62, %63"
+
+#define DOT(type)                                                                               \
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %34, 0;\n\t"                             \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" NAMES_32 "}," \
+                 " %32, %33, p, 1, 1, 0, 0;\n\t}"                                               \
+                 : D32(0)                                                                       \
+                 : "l"(x), "l"(y), "r"((int)add))
+
+/* d <- x y^T, or that added: 64 x 64 by 16 columns of each. */
+template <typename T>
+static __device__ inline void dot_step(float (&d)[32], uint64_t x, uint64_t y, bool add)
+{
+    if (is_bf16<T>::value)
+        DOT("bf16");
+    else
+        DOT("f16");
+}
+
+#define BLEND(type, n, names, w0, w1, w2, w3, rows, when, ...)                             \
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " when ", 0;\n\t"                   \
+                 "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" names \
+                 "}, {" w0 ", " w1 ", " w2 ", " w3 "}, " rows ", p, 1, 1, 1;\n\t}"         \
+                 : __VA_ARGS__                                                             \
+                 : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(y), "r"((int)add))
+
+/* d <- w y, or that added: 64 x (64 or 128) by a fragment of w and 16 rows of y. */
+template <typename T>
+static __device__ inline void blend_step(float (&d)[32], const uint32_t (&w)[4], uint64_t y,
+                                         bool add)
+{
+    if (is_bf16<T>::value)
+        BLEND("bf16", "64", NAMES_32, "%32", "%33", "%34", "%35", "%36", "%37", D32(0));
+    else
+        BLEND("f16", "64", NAMES_32, "%32", "%33", "%34", "%35", "%36", "%37", D32(0));
+}
+
+template <typename T>
+static __device__ inline void blend_step(float (&d)[64], const uint32_t (&w)[4], uint64_t y,
+                                         bool add)
+{
+    if (is_bf16<T>::value)
+        BLEND("bf16", "128", NAMES_64, "%64", "%65", "%66", "%67", "%68", "%69", D32(0), D32(32));
+    else
+        BLEND("f16", "128", NAMES_64, "%64", "%65", "%66", "%67", "%68", "%69", D32(0), D32(32));
+}
+
+/* Products that were waited for are in these registers now: what uses them does not move before. */
+template <int N> static __device__ inline void arrived(float (&d)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(d[i])::"memory");
+}
+
+/* Fragments are made now, not one by one between the products that they are for. */
+static __device__ inline void settled(uint32_t (&w)[FRAGMENTS][4])
+{
+#pragma unroll
+    for (int i = 0; i < FRAGMENTS * 4; i++)
+        asm volatile("" : "+r"(w[i / 4][i % 4])::"memory");
+}
+
+#undef BLEND
+#undef DOT
+#undef NAMES_64
+#undef NAMES_32
+#undef D32
+#undef D16
+#undef D4
+
+/* Bytes that lie in memory one after the other, 16 at least; by a lane of the warp. */
+static __device__ inline void load_bytes(uint32_t to, const void *from, uint32_t bytes,
+                                         uint32_t barrier)
+{
+    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t"
+                 "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];\n\t}" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+/* A block of 8 x 8, transposed. */
+static __device__ inline uint32_t turned(uint32_t block)
+{
+    uint32_t other;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(block));
+    return other;
+}
+
+static __device__ inline uint4 load_four(uint32_t at)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at)
+                 : "memory");
+    return v;
+}
+
+static __device__ inline uint2 load_two(uint32_t at)
+{
+    uint2 v;
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at) : "memory");
+    return v;
+}
+
+static __device__ inline void store_two(uint32_t at, int x, int y)
+{
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(at), "r"(x), "r"(y) : "memory");
+}
+
+template <typename T> static __device__ inline uint32_t pack(float first, float second)
+{
+    uint32_t word;
+    if (is_bf16<T>::value)
+        *(__nv_bfloat162 *)&word = __floats2bfloat162_rn(first, second);
+    else
+        *(__half2 *)&word = __floats2half2_rn(first, second);
+    return word;
+}
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+/* From one group of 8 rows to the next: 8 times their bytes; from 64 columns to the next, where
+ * they are the lines of an operand: a box. */
+static __device__ inline uint64_t tile_descriptor(uint32_t address)
+{
+    const uint64_t swizzle = 1; /* of 128 bytes */
+    return swizzle << 62 | (uint64_t)(8 * BOX_BYTES / 16) << 32 | (uint64_t)(BOX / 16) << 16 |
+           (address & 0x3ffffu) >> 4;
+}
+
+/* To the tile at `to`, from `row` on. */
+template <int HEAD>
+static __device__ inline void load_tile(uint32_t to, const CUtensorMap *map, int row, int head,
+                                        uint32_t barrier)
+{
+#pragma unroll
+    for (int c = 0; c < HEAD / 64; c++)
+        load_box(to + c * BOX, map, c * 64, row, head, barrier);
+}
+
+/* d <- X Y^T */
+template <typename T, int HEAD>
+static __device__ inline void dot_tiles(float (&d)[32], uint32_t x, uint32_t y)
+{
+    const uint64_t of_x = tile_descriptor(x), of_y = tile_descriptor(y);
+#pragma unroll
+    for (int k = 0; k < HEAD / 16; k++) {
+        const uint64_t at = (uint64_t)(k / 4 * (BOX / 16) + k % 4 * 2);
+        dot_step<T>(d, of_x + at, of_y + at, k > 0);
+    }
+}
+
+/* d <- W Y, or that added */
+template <typename T, int N>
+static __device__ inline void blend_tile(float (&d)[N], const uint32_t (&w)[FRAGMENTS][4],
+                                         uint32_t y, bool add)
+{
+    const uint64_t of_y = tile_descriptor(y);
+#pragma unroll
+    for (int k = 0; k < FRAGMENTS; k++)
+        blend_step<T>(d, w[k], of_y + (uint64_t)(k * 16 * BOX_BYTES / 16), add || k > 0);
+}
+
+/* ---- rows to memory -------------------------------------------------------------------------- */
+
+static __device__ inline void swap_if(bool does, uint32_t &x, uint32_t &y)
+{
+    const uint32_t was = x;
+    x                  = does ? y : x;
+    y                  = does ? was : y;
+}
+
+/* Four lanes have four words each; lane t gets the t-th of each, in order. */
+static __device__ inline void turn_quad(uint32_t (&w)[4], int t)
+{
+    swap_if(t & 1, w[0], w[1]), swap_if(t & 1, w[2], w[3]);
+    w[1] = __shfl_xor_sync(0xffffffffu, w[1], 1);
+    w[3] = __shfl_xor_sync(0xffffffffu, w[3], 1);
+    swap_if(t & 1, w[0], w[1]), swap_if(t & 1, w[2], w[3]);
+    swap_if(t & 2, w[0], w[2]), swap_if(t & 2, w[1], w[3]);
+    w[2] = __shfl_xor_sync(0xffffffffu, w[2], 2);
+    w[3] = __shfl_xor_sync(0xffffffffu, w[3], 2);
+    swap_if(t & 2, w[0], w[2]), swap_if(t & 2, w[1], w[3]);
+}
+
+/* A warpgroup's 64 rows times `factor`, to rows first, first + 1, ... of a head, as far as there are
+ * any, 16 bytes at a time. */
+template <typename T, int N>
+static __device__ inline void store_tile(const float (&d)[N], float factor, const head_stack &to,
+                                         int head, int first, int rows)
+{
+    const int thread = (int)thread_again() % GROUP, lane = thread % WARP;
+    const int row = first + thread / WARP * 16 + lane / 4;
+    T        *at  = (T *)to.data + head * to.stride + row * to.ld + lane % 4 * 8;
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int m = 0; m < N / 16; m++) {
+            uint32_t w[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int e = 4 * (4 * m + i) + 2 * h;
+                w[i]        = pack<T>(d[e] * factor, d[e + 1] * factor);
+            }
+            turn_quad(w, lane % 4);
+            if (row + h * 8 < rows)
+                *(uint4 *)(at + h * 8 * to.ld + m * 32) = make_uint4(w[0], w[1], w[2], w[3]);
+        }
+}
+
+#endif /* __CUDA_ARCH_FEAT_SM90_ALL */
+#endif
