@@ -28,6 +28,18 @@ template <int HEAD> struct tile_of {
     static constexpr int BYTES = SIDE * HEAD * 2;
 };
 
+struct grad_args {
+    attn_job j;            /* its window is no more than what a query sees at most */
+    float    rate;         /* logits in base 2 of products */
+    int      first, heads; /* of the heads: those that are done now */
+    int      tiles;        /* of rows */
+    int      reach;        /* tiles of queries that one of keys is seen by, at most */
+    float   *lse, *delta;  /* (heads x tiles x SIDE), lse in base 2 */
+    int     *last;         /* (rows) the last query that sees a key */
+    int     *taken;        /* blocks of keys that were begun */
+    uint4   *ds;           /* (heads now x tiles of keys x reach) tiles of fragments of dS^T */
+};
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /* ---- instructions ---------------------------------------------------------------------------- */
@@ -182,6 +194,13 @@ template <typename T> static __device__ inline uint32_t pack(float first, float 
     return word;
 }
 
+/* The tile of dS^T of these tiles of keys and queries */
+static __device__ inline char *weights_at(const grad_args &g, int head, int keys, int queries)
+{
+    const int64_t tile = ((int64_t)head * g.tiles + keys) * g.reach + (queries - keys);
+    return (char *)g.ds + tile * WEIGHTS;
+}
+
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
 /* From one group of 8 rows to the next: 8 times their bytes; from 64 columns to the next, where
@@ -224,6 +243,35 @@ static __device__ inline void blend_tile(float (&d)[N], const uint32_t (&w)[FRAG
 #pragma unroll
     for (int k = 0; k < FRAGMENTS; k++)
         blend_step<T>(d, w[k], of_y + (uint64_t)(k * 16 * BOX_BYTES / 16), add || k > 0);
+}
+
+/* ---- stages that the copy engine fills ------------------------------------------------------- */
+
+struct cursor { /* in a ring; uses of a stage have parity 0, 1, 0, ... */
+    uint32_t stage, parity;
+};
+
+template <int N> static __device__ inline void advance(cursor *at)
+{
+    at->stage++;
+    if (at->stage == N) at->stage = 0, at->parity ^= 1u;
+}
+
+/* Each warp tells. */
+static __device__ inline void give_back(uint32_t barrier, bool does)
+{
+    barrier_arrive(barrier, does && threadIdx.x % WARP == 0);
+}
+
+/* Stages that a warpgroup has no use for come and go. */
+template <int N>
+static __device__ inline void pass_by(uint32_t full, uint32_t empty, cursor *from, int n)
+{
+#pragma unroll 1
+    for (; n > 0; n--, advance<N>(from)) {
+        barrier_wait(full + 8 * from->stage, from->parity);
+        give_back(empty + 8 * from->stage, true);
+    }
 }
 
 /* ---- rows to memory -------------------------------------------------------------------------- */

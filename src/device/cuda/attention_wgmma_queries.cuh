@@ -1,0 +1,168 @@
+/* attention_wgmma_queries.cuh - of attention_wgmma_grad.cu: the kernel of dQ = scale dS K.
+ *
+ * A block has 128 queries of a head, a warpgroup 64 of them, and walks over the keys that they see:
+ * K, and the tiles of dS^T that the other kernel left.  Memory is what it waits for.  Blocks go
+ * from the last queries to the first, whose dS was written first: the last may still be in the
+ * cache. */
+#ifndef MS_DEVICE_CUDA_ATTENTION_WGMMA_QUERIES_CUH
+#define MS_DEVICE_CUDA_ATTENTION_WGMMA_QUERIES_CUH
+
+#include "device/cuda/attention_wgmma.cuh"
+
+enum {
+    QUERY_GROUPS  = 2,
+    QUERY_THREADS = QUERY_GROUPS * GROUP,
+    QUERY_STAGES  = 3,
+};
+
+template <int HEAD> struct by_query { /* a stage has K and a tile of dS^T for each warpgroup */
+    static constexpr int TILE  = tile_of<HEAD>::BYTES;
+    static constexpr int STAGE = TILE + QUERY_GROUPS * WEIGHTS;
+    static constexpr int BYTES = QUERY_STAGES * STAGE + 1024;
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+struct query_block {
+    int head;   /* of those that are done now */
+    int tile;   /* the first */
+    int groups; /* that have queries */
+    int first
+        [QUERY_GROUPS]; /* tile of keys that a warpgroup's queries see; its last is their own */
+};
+
+static __device__ inline query_block query_block_of(const grad_args &g)
+{
+    const int   blocks = (g.tiles - 1) / QUERY_GROUPS + 1;
+    query_block b;
+    b.head   = (int)blockIdx.x % g.heads;
+    b.tile   = (blocks - 1 - (int)blockIdx.x / g.heads) * QUERY_GROUPS;
+    b.groups = min(QUERY_GROUPS, g.tiles - b.tile);
+#pragma unroll
+    for (int i = 0; i < QUERY_GROUPS; i++)
+        b.first[i] = __shfl_sync(
+            0xffffffffu, i < b.groups ? first_key(g.j, (b.tile + i) * SIDE) / SIDE : g.tiles, 0);
+    return b;
+}
+
+/* first[i] of a number that is not known when compiled */
+static __device__ inline int first_of(const query_block &b, int i)
+{
+    int first = b.first[0];
+#pragma unroll
+    for (int n = 1; n < QUERY_GROUPS; n++)
+        if (i == n) first = b.first[n];
+    return first;
+}
+
+/* Has warpgroup i any use for a tile of keys? */
+static __device__ inline bool uses(const query_block &b, int i, int keys)
+{
+    return keys >= b.first[i] && keys <= b.tile + i;
+}
+
+struct query_room {               /* addresses in shared memory */
+    uint32_t memory, full, empty; /* of the barriers: the first */
+};
+
+/* By a whole warp. */
+template <int HEAD>
+static __device__ inline void load_keys(const grad_args &g, const query_block &b,
+                                        const query_room &r, uint32_t stage, int keys,
+                                        const CUtensorMap *k)
+{
+    typedef by_query<HEAD> at;
+    const uint32_t         to = r.memory + stage * at::STAGE, full = r.full + 8 * stage;
+    int                    tiles = 0;
+#pragma unroll
+    for (int i = 0; i < QUERY_GROUPS; i++)
+        tiles += uses(b, i, keys);
+    barrier_expect(full, (uint32_t)(at::TILE + tiles * WEIGHTS));
+#pragma unroll
+    for (int i = 0; i < QUERY_GROUPS; i++)
+        if (uses(b, i, keys))
+            load_bytes(to + at::TILE + i * WEIGHTS, weights_at(g, b.head, keys, b.tile + i),
+                       WEIGHTS, full);
+    load_tile<HEAD>(to, k, keys * SIDE, g.first + b.head, full);
+}
+
+/* The fragments of dS, 16 keys each, of a warp's 16 queries, from those of dS^T. */
+static __device__ inline void turn_weights(uint32_t (&ds)[FRAGMENTS][4], uint32_t tile)
+{
+    const uint32_t thread = thread_again();
+    tile += (thread % GROUP / WARP * WARPS * WARP + thread % WARP) * 16;
+#pragma unroll
+    for (int f = 0; f < FRAGMENTS; f++) {
+        const uint4 was = load_four(tile + f * WARP * 16);
+        ds[f][0]        = turned(was.x);
+        ds[f][1]        = turned(was.z);
+        ds[f][2]        = turned(was.y);
+        ds[f][3]        = turned(was.w);
+    }
+}
+
+/* The first warp loads, too: with one more for that alone, each would have fewer registers. */
+template <typename T, int HEAD>
+static __device__ inline void make_queries(const grad_args &g, const query_block &b, uint32_t warp,
+                                           const query_room &r, const CUtensorMap *k)
+{
+    typedef by_query<HEAD> at;
+    const int              group = (int)warp / WARPS, own = b.tile + group;
+    const int              end = b.tile + b.groups, mine = first_of(b, group);
+    cursor                 from         = { 0, 0 };
+    float                  dq[HEAD / 2] = {};
+    uint32_t               ds[FRAGMENTS][4];
+    for (int i = 0; warp == 0 && i < QUERY_STAGES && b.first[0] + i < end; i++)
+        load_keys<HEAD>(g, b, r, (uint32_t)i, b.first[0] + i, k);
+#pragma unroll 1
+    for (int keys = b.first[0]; keys < end; keys++) {
+        const int      later  = keys - 1 + QUERY_STAGES; /* in the stage before this one */
+        const uint32_t before = from.stage == 0 ? QUERY_STAGES - 1 : from.stage - 1;
+        if (warp == 0 && keys > b.first[0] && later < end) {
+            barrier_wait(r.empty + 8 * before, from.parity ^ (uint32_t)(from.stage == 0));
+            load_keys<HEAD>(g, b, r, before, later, k);
+        }
+        barrier_wait(r.full + 8 * from.stage, from.parity);
+        if (keys >= mine && keys <= own) {
+            const uint32_t stage = r.memory + from.stage * at::STAGE;
+            turn_weights(ds, stage + at::TILE + group * WEIGHTS);
+            settled(ds);
+            products_begin();
+            blend_tile<T>(dq, ds, stage, true);
+            products_commit();
+            products_wait<0>();
+        }
+        give_back(r.empty + 8 * from.stage, true);
+        advance<QUERY_STAGES>(&from);
+    }
+    arrived(dq);
+    store_tile<T>(dq, (float)g.j.scale, g.j.dq, g.first + b.head, own * SIDE, g.j.rows);
+}
+
+#endif
+
+template <typename T, int HEAD>
+static __global__ void __launch_bounds__(QUERY_THREADS, 2)
+    query_grad_k(const __grid_constant__ grad_args g, const __grid_constant__ CUtensorMap k)
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    extern __shared__ uint4 memory[];
+    __shared__ uint64_t     barriers[2 * QUERY_STAGES];
+    const uint32_t          warp = __shfl_sync(0xffffffffu, threadIdx.x / WARP, 0);
+    const query_room r = { (shared_address(memory) + 1023u) / 1024 * 1024, shared_address(barriers),
+                           shared_address(barriers + QUERY_STAGES) };
+    const query_block b = query_block_of(g);
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < QUERY_STAGES; s++) {
+            barrier_init(r.full + 8 * s, 1);
+            barrier_init(r.empty + 8 * s, QUERY_THREADS / WARP);
+        }
+        barrier_inits_done();
+        prefetch_map(&k);
+    }
+    __syncthreads();
+    make_queries<T, HEAD>(g, b, warp, r, &k);
+#endif
+}
+
+#endif
