@@ -1,11 +1,11 @@
 /* device_wgmma_test.c - the gradient of attention by Hopper's own instructions against the CPU in
- * float64: packs of documents that begin and end anywhere, windows, heads side by side in wider
+ * float32: packs of documents that begin and end anywhere, windows, heads side by side in wider
  * rows, more blocks than the chip has multiprocessors.
  *
  * Operands have 16 bits and are read exactly; what is rounded are the weights p and ds, to 16 bits
  * before their products, out, which D is made of, and the results.  So a row is off by a few eps of
- * the dtype, relative to the rows of its kind, which have norms of 10 or so where they are not zero;
- * a row of a wrong document or window is off by all of itself. */
+ * the dtype, relative to the rows of its kind, which have norms of 10 or so where they are not
+ * zero; a row of a wrong document or window is off by all of itself. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,7 +155,7 @@ static void check_case(ms_device *gpu, ms_device *cpu, size_t at)
     const kind   *c    = &kinds[at];
     const int64_t wide = c->heads * c->head;
     const double  eps  = ms_dtype_eps(c->dtype);
-    attending     got = attending_make(gpu, c, c->dtype), want = attending_make(cpu, c, MUSEC_F64);
+    attending     got = attending_make(gpu, c, c->dtype), want = attending_make(cpu, c, MUSEC_F32);
     like(&want.qkv, &got.qkv), like(&want.dout, &got.dout);
     const ms_cuda_attn x = want.x;
     CHECK_OK(cpu, cpu->ops->attention(cpu, x.a, x.q, x.k, x.v, x.out, x.lse, x.max_logit));
@@ -174,15 +174,22 @@ static void check_case(ms_device *gpu, ms_device *cpu, size_t at)
     attending_free(&got), attending_free(&want);
 }
 
-static void grad_agrees_with_float64(void **state)
+/* A Hopper, or the test is skipped. */
+static ms_device *open_gpu(void)
 {
-    ms_device *gpu = NULL, *cpu = NULL;
-    (void)state;
+    ms_device *gpu = NULL;
     if (musec_ctx_create(&gpu, "cuda") != MUSEC_OK) SKIP("there is no CUDA device here");
     if (ms_cuda_of(gpu)->capability != 90) {
         musec_ctx_destroy(gpu);
         SKIP("the chip is no Hopper");
     }
+    return gpu;
+}
+
+static void grad_agrees_with_float32(void **state)
+{
+    ms_device *gpu = open_gpu(), *cpu = NULL;
+    (void)state;
     CHECK(musec_ctx_create(&cpu, "cpu") == MUSEC_OK, "no cpu");
     for (size_t i = 0; i < COUNT(kinds); i++)
         check_case(gpu, cpu, i);
@@ -190,18 +197,69 @@ static void grad_agrees_with_float64(void **state)
     musec_ctx_destroy(cpu);
 }
 
+/* As a model has it: q, k and v of all heads side by side.  Nothing is read or written. */
+static ms_cuda_attn asked(int64_t rows, int64_t n_heads, int64_t head, int64_t window)
+{
+    static _Alignas(16) char here[16];
+    const int64_t            wide = n_heads * head;
+    const ms_mat             x    = { .data   = here,
+                                      .rows   = rows,
+                                      .cols   = head,
+                                      .ld     = 3 * wide,
+                                      .count  = n_heads,
+                                      .stride = head,
+                                      .dtype  = MUSEC_BF16 };
+    return (ms_cuda_attn){ .a    = { .scale = 0.1, .window = window, .longest = 4096 },
+                           .q    = x,
+                           .k    = x,
+                           .v    = x,
+                           .out  = x,
+                           .dout = x,
+                           .dq   = x,
+                           .dk   = x,
+                           .dv   = x };
+}
+
+static void serves_what_models_ask_for(void **state)
+{
+    static const int64_t sizes[][4] = { /* rows, heads, head, window */
+                                        { 32768, 6, 128, 1024 },  { 32768, 8, 128, 1024 },
+                                        { 32768, 16, 128, 1024 }, { 32768, 16, 128, INT64_MAX },
+                                        { 49152, 6, 128, 128 },   { 1024, 4, 64, 3456 }
+    };
+    ms_device   *gpu = open_gpu();
+    ms_cuda_attn x;
+    (void)state;
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        x = asked(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
+        CHECK(ms_cuda_attention_wgmma_serves(gpu, &x), "size %zu is not served", i);
+    }
+    x = asked(32768, 6, 128, 1024), x.a.softcap = 30.0;
+    CHECK(!ms_cuda_attention_wgmma_serves(gpu, &x), "it knows no cap");
+    x = asked(32768, 6, 96, 1024);
+    CHECK(!ms_cuda_attention_wgmma_serves(gpu, &x), "nor heads of 96 columns");
+    x = asked(32768, 6, 128, 1024), x.dk.ld += 4;
+    CHECK(!ms_cuda_attention_wgmma_serves(gpu, &x), "nor rows that begin anywhere");
+    x = asked(1 << 20, 6, 128, INT64_MAX), x.a.longest = 0;
+    CHECK(!ms_cuda_attention_wgmma_serves(gpu, &x), "nor dS beyond its room");
+    musec_ctx_destroy(gpu);
+}
+
 #else
 
-static void grad_agrees_with_float64(void **state)
+static void grad_agrees_with_float32(void **state)
 {
     (void)state;
     SKIP("this build has no CUDA");
 }
 
+static void serves_what_models_ask_for(void **state) { grad_agrees_with_float32(state); }
+
 #endif
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(grad_agrees_with_float64) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(grad_agrees_with_float32),
+                                        cmocka_unit_test(serves_what_models_ask_for) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
 /* attention.c - attention: who computes it.
  *
  * cuDNN where it serves, else tensor cores by kernels of our own (16-bit heads of 64 or 128), else
- * the kernels that take anything.  All keep the same logsumexp, so the way back need not be the way
- * there. */
+ * the kernels that take anything.  On the way back Hopper has kernels of its own, which come before
+ * cuDNN's: they add in one order and take two thirds of the time (bench/results/h200.md).  All keep
+ * the same logsumexp, so the way back need not be the way there. */
 #include <assert.h>
 
 #include "device/cuda/cuda.h"
@@ -54,8 +55,8 @@ static musec_status cuda_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_ma
     assert(is_attention(&x) && is_like(q, dout));
     assert(is_like(q, dq) && is_like(q, dk) && is_like(q, dv));
     if (is_empty(q)) return MUSEC_OK;
-    if (ms_cuda_attention_dnn_serves(d, &x, true)) return ms_cuda_attention_dnn_grad(d, &x);
     if (ms_cuda_attention_wgmma_serves(d, &x)) return ms_cuda_attention_wgmma_grad(d, &x);
+    if (ms_cuda_attention_dnn_serves(d, &x, true)) return ms_cuda_attention_dnn_grad(d, &x);
     if (ms_cuda_attention_mma_serves(d, &x, true)) return ms_cuda_attention_mma_grad(d, &x);
     return ms_cuda_attention_any_grad(d, &x);
 }

@@ -1,5 +1,5 @@
-/* attention_wgmma.cuh - what the Hopper kernels of attention's gradient are made of: tiles, products
- * of tiles, weights as fragments, rows to memory.
+/* attention_wgmma.cuh - what the Hopper kernels of attention's gradient are made of: tiles, their
+ * products, weights as fragments, rows to memory.
  *
  * A tile is SIDE rows of one head in shared memory, in boxes of 64 columns (wgmma.cuh), as the copy
  * engine leaves them; rows beyond the end are zeros.  Its rows are operands as they lie, for
@@ -8,8 +8,8 @@
  * An accumulator of 64 x 64 is, rounded and two numbers to a register, the left operand of the next
  * product: FRAGMENTS of it for 16 columns each, of which a warp has 16 rows and a lane four
  * registers.  They are kept in memory in that form, 16 bytes of a lane after those of the lane
- * before, so that nothing is rearranged where they are written, and little where they are read: with
- * each block of 8 x 8 turned (movmatrix), they are fragments of the transpose. */
+ * before, so that nothing is rearranged where they are written, and little where they are read:
+ * with each block of 8 x 8 turned (movmatrix), they are fragments of the transpose. */
 #ifndef MS_DEVICE_CUDA_ATTENTION_WGMMA_CUH
 #define MS_DEVICE_CUDA_ATTENTION_WGMMA_CUH
 
@@ -40,17 +40,16 @@ struct grad_args {
     uint4   *ds;           /* (heads now x tiles of keys x reach) tiles of fragments of dS^T */
 };
 
+/* Where logsumexp and D of a query are, among those of its tile: the 16 that a thread works with,
+ * columns 8 j + 2 (lane % 4) and the next, lie together. */
+static __device__ inline int place_in_tile(int row)
+{
+    return row % 8 / 2 * 16 + row / 8 * 2 + row % 2;
+}
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 /* ---- instructions ---------------------------------------------------------------------------- */
-
-/* threadIdx.x, read anew: what is made of it is then not kept in registers. */
-static __device__ inline uint32_t thread_again()
-{
-    uint32_t x;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
-    return x;
-}
 
 template <typename T> struct is_bf16 {
     static constexpr bool value = false;
@@ -143,6 +142,24 @@ static __device__ inline void settled(uint32_t (&w)[FRAGMENTS][4])
 #undef D16
 #undef D4
 
+/* Barrier `number` of `threads` threads, of which some wait and some only arrive; where `does`,
+ * which whole warps agree on.  A branch around it would make the compiler wait between products. */
+static __device__ inline void group_sync_if(int number, int threads, bool does)
+{
+    asm volatile(
+        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %2, 0;\n\t@p bar.sync %0, %1;\n\t}" ::"r"(number),
+        "r"(threads), "r"((int)does)
+        : "memory");
+}
+
+static __device__ inline void group_arrive_if(int number, int threads, bool does)
+{
+    asm volatile(
+        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %2, 0;\n\t@p bar.arrive %0, %1;\n\t}" ::"r"(number),
+        "r"(threads), "r"((int)does)
+        : "memory");
+}
+
 /* Bytes that lie in memory one after the other, 16 at least; by a lane of the warp. */
 static __device__ inline void load_bytes(uint32_t to, const void *from, uint32_t bytes,
                                          uint32_t barrier)
@@ -170,18 +187,6 @@ static __device__ inline uint4 load_four(uint32_t at)
                  : "r"(at)
                  : "memory");
     return v;
-}
-
-static __device__ inline uint2 load_two(uint32_t at)
-{
-    uint2 v;
-    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(at) : "memory");
-    return v;
-}
-
-static __device__ inline void store_two(uint32_t at, int x, int y)
-{
-    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(at), "r"(x), "r"(y) : "memory");
 }
 
 template <typename T> static __device__ inline uint32_t pack(float first, float second)
@@ -257,68 +262,50 @@ template <int N> static __device__ inline void advance(cursor *at)
     if (at->stage == N) at->stage = 0, at->parity ^= 1u;
 }
 
-/* Each warp tells. */
-static __device__ inline void give_back(uint32_t barrier, bool does)
+/* Each warp tells.  me: the thread's number in its warpgroup */
+static __device__ inline void give_back(uint32_t barrier, bool does, uint32_t me)
 {
-    barrier_arrive(barrier, does && threadIdx.x % WARP == 0);
+    barrier_arrive(barrier, does && me % WARP == 0);
 }
 
 /* Stages that a warpgroup has no use for come and go. */
 template <int N>
-static __device__ inline void pass_by(uint32_t full, uint32_t empty, cursor *from, int n)
+static __device__ inline void pass_by(uint32_t full, uint32_t empty, cursor *from, int n,
+                                      uint32_t me)
 {
 #pragma unroll 1
     for (; n > 0; n--, advance<N>(from)) {
         barrier_wait(full + 8 * from->stage, from->parity);
-        give_back(empty + 8 * from->stage, true);
+        give_back(empty + 8 * from->stage, true, me);
     }
 }
 
 /* ---- rows to memory -------------------------------------------------------------------------- */
 
-static __device__ inline void swap_if(bool does, uint32_t &x, uint32_t &y)
-{
-    const uint32_t was = x;
-    x                  = does ? y : x;
-    y                  = does ? was : y;
-}
-
-/* Four lanes have four words each; lane t gets the t-th of each, in order. */
-static __device__ inline void turn_quad(uint32_t (&w)[4], int t)
-{
-    swap_if(t & 1, w[0], w[1]), swap_if(t & 1, w[2], w[3]);
-    w[1] = __shfl_xor_sync(0xffffffffu, w[1], 1);
-    w[3] = __shfl_xor_sync(0xffffffffu, w[3], 1);
-    swap_if(t & 1, w[0], w[1]), swap_if(t & 1, w[2], w[3]);
-    swap_if(t & 2, w[0], w[2]), swap_if(t & 2, w[1], w[3]);
-    w[2] = __shfl_xor_sync(0xffffffffu, w[2], 2);
-    w[3] = __shfl_xor_sync(0xffffffffu, w[3], 2);
-    swap_if(t & 2, w[0], w[2]), swap_if(t & 2, w[1], w[3]);
-}
-
-/* A warpgroup's 64 rows times `factor`, to rows first, first + 1, ... of a head, as far as there are
- * any, 16 bytes at a time. */
+/* A warpgroup's 64 rows times `factor`, to rows first, first + 1, ... of a head, as far as there
+ * are any.  Two lanes exchange words of two blocks of 8 columns: so four write 32 bytes that lie
+ * together.  me: see give_back */
 template <typename T, int N>
 static __device__ inline void store_tile(const float (&d)[N], float factor, const head_stack &to,
-                                         int head, int first, int rows)
+                                         int head, int first, int rows, uint32_t me)
 {
-    const int thread = (int)thread_again() % GROUP, lane = thread % WARP;
-    const int row = first + thread / WARP * 16 + lane / 4;
-    T        *at  = (T *)to.data + head * to.stride + row * to.ld + lane % 4 * 8;
+    const int  lane = (int)me % WARP, row = first + (int)me / WARP * 16 + lane / 4;
+    const bool odd = lane % 2 != 0;
+    T         *at = (T *)to.data + head * to.stride + row * to.ld + lane % 2 * 8 + lane % 4 / 2 * 4;
 #pragma unroll
-    for (int h = 0; h < 2; h++)
+    for (int h = 0; h < 2; h++) {
+        const bool there = row + h * 8 < rows;
 #pragma unroll
-        for (int m = 0; m < N / 16; m++) {
-            uint32_t w[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int e = 4 * (4 * m + i) + 2 * h;
-                w[i]        = pack<T>(d[e] * factor, d[e + 1] * factor);
-            }
-            turn_quad(w, lane % 4);
-            if (row + h * 8 < rows)
-                *(uint4 *)(at + h * 8 * to.ld + m * 32) = make_uint4(w[0], w[1], w[2], w[3]);
+        for (int j = 0; j < N / 4; j += 2) {
+            const int      e     = 4 * j + 2 * h;
+            const uint32_t left  = pack<T>(d[e] * factor, d[e + 1] * factor);
+            const uint32_t right = pack<T>(d[e + 4] * factor, d[e + 5] * factor);
+            const uint32_t other = __shfl_xor_sync(0xffffffffu, odd ? left : right, 1);
+            if (there)
+                *(uint2 *)(at + h * 8 * to.ld + j * 8) =
+                    make_uint2(odd ? other : left, odd ? right : other);
         }
+    }
 }
 
 #endif /* __CUDA_ARCH_FEAT_SM90_ALL */

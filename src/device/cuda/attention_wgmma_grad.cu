@@ -34,7 +34,7 @@ static const size_t DS_MOST = (size_t)1 << 30; /* bytes */
 template <typename T, int HEAD>
 static __global__ void prepare_k(const __grid_constant__ grad_args g, int *taken)
 {
-    constexpr int   LANES = HEAD / VECTOR, AT_ONCE = 4; /* lanes of a row; rows of a thread */
+    constexpr int   LANES = HEAD / VECTOR, AT_ONCE = 2; /* lanes of a row; rows of a thread */
     constexpr int   EACH = PREPARE_THREADS / LANES, ROWS = EACH * AT_ONCE; /* of a block */
     const attn_job &j    = g.j;
     const int       lane = (int)threadIdx.x % LANES, mine = (int)threadIdx.x / LANES;
@@ -65,8 +65,9 @@ static __global__ void prepare_k(const __grid_constant__ grad_args g, int *taken
                 sum += __shfl_xor_sync(0xffffffffu, sum, half);
             if (lane != 0 || row >= end) continue;
             if (row < j.rows) lse = ((const float *)j.lse.data)[head * j.lse.stride + row] * LOG2_E;
-            g.delta[(int64_t)head * end + row] = sum;
-            g.lse[(int64_t)head * end + row]   = lse;
+            const int64_t to = (int64_t)head * end + row / SIDE * SIDE + place_in_tile(row % SIDE);
+            g.delta[to]      = sum;
+            g.lse[to]        = lse;
         }
     }
     if (head > 0) return;

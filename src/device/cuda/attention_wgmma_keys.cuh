@@ -1,4 +1,4 @@
-/* attention_wgmma_keys.cuh - of attention_wgmma_grad.cu: the kernel of dK and dV, which leaves dS^T.
+/* attention_wgmma_keys.cuh - of attention_wgmma_grad.cu: the kernel of dK and dV, which makes dS^T.
  *
  * A block has 128 keys of a head, a warpgroup 64 of them, and walks over the queries that see them
  * in tiles of 64 that one warp has the copy engine load, STAGES of them ahead.  There is one block
@@ -34,45 +34,62 @@ template <int HEAD> struct by_key { /* shared memory, in bytes: K, V, stages of 
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-struct
-    key_block { /* what a block works on; tiles of queries count from the block's own first row */
-    int item;   /* head + heads times block; -1: there is no more */
-    int tiles;  /* of queries */
-    int end[KEY_GROUPS];   /* a warpgroup's: those from its number on, to this one */
+/* What a block works on; tiles of queries count from the block's own first row. */
+struct key_block {
+    int head, first;       /* of those that are done now, -1: there is no more; the first key */
+    int tiles;             /* of queries */
+    int end[KEY_GROUPS];   /* a warpgroup's tiles: those from its number on, to this one */
     int clean[KEY_GROUPS]; /* no edge crosses those after its first and before this one */
+};
+
+struct key_notes { /* in shared memory, by the warp that loads for those that work */
+    key_block block;
+    int       more[KEYS]; /* queries after its own that see a key; -1: there is no such key */
 };
 
 struct key_room {                 /* addresses in shared memory */
     uint32_t memory, full, empty; /* of the barriers: the first */
     uint32_t own_full, own_empty; /* K and V */
-    uint32_t more;                /* of each thread's keys: see hide_pairs */
 };
 
 static __device__ inline key_block next_keys(const grad_args &g)
 {
-    const int blocks = (g.tiles - 1) / KEY_GROUPS + 1;
-    key_block b      = {};
-    int       n      = 0;
+    const int blocks = (g.tiles - 1) / KEY_GROUPS + 1, rows = g.j.rows;
+    key_block b = { -1, 0, 0, {}, {} };
+    int       n = 0;
     if (threadIdx.x % WARP == 0) n = atomicAdd(g.taken, 1);
-    n      = __shfl_sync(0xffffffffu, n, 0);
-    b.item = n < blocks * g.heads ? n : -1;
-    if (b.item < 0) return b;
-    const int first = n / g.heads * KEYS, rows = g.j.rows;
-    b.tiles = g.last[min(first + KEYS, rows) - 1] / SIDE - first / SIDE + 1;
+    n = __shfl_sync(0xffffffffu, n, 0);
+    if (n >= blocks * g.heads) return b;
+    b.head  = n % g.heads;
+    b.first = n / g.heads * KEYS;
+    b.tiles = g.last[min(b.first + KEYS, rows) - 1] / SIDE - b.first / SIDE + 1;
 #pragma unroll
     for (int i = 0; i < KEY_GROUPS; i++) {
-        const int mine = first + i * SIDE;
+        const int mine = b.first + i * SIDE;
         b.end[i] = b.clean[i] = i;
         if (mine >= rows) continue;
-        b.end[i]   = g.last[min(mine + SIDE, rows) - 1] / SIDE - first / SIDE + 1;
-        b.clean[i] = (g.last[mine] + 1) / SIDE - first / SIDE;
+        b.end[i]   = g.last[min(mine + SIDE, rows) - 1] / SIDE - b.first / SIDE + 1;
+        b.clean[i] = (g.last[mine] + 1) / SIDE - b.first / SIDE;
     }
     return b;
 }
 
+/* By all lanes of a warp. */
+static __device__ inline void tell_keys(const grad_args &g, const key_block &b, key_notes *to)
+{
+    const int lane = (int)threadIdx.x % WARP;
+    if (lane == 0) to->block = b;
+#pragma unroll
+    for (int i = lane; i < KEYS; i += WARP) {
+        const int key = b.first + i;
+        to->more[i]   = b.head >= 0 && key < g.j.rows ? g.last[key] - key : -1;
+    }
+    __syncwarp();
+}
+
 /* The warp that loads: the whole of it, so that operands are known to be the same. */
 template <int HEAD>
-static __device__ inline void load_for_keys(const grad_args &g, const key_room &r, key_block *tell,
+static __device__ inline void load_for_keys(const grad_args &g, const key_room &r, key_notes *tell,
                                             const CUtensorMap *q, const CUtensorMap *k,
                                             const CUtensorMap *v, const CUtensorMap *dout)
 {
@@ -81,11 +98,10 @@ static __device__ inline void load_for_keys(const grad_args &g, const key_room &
     for (uint32_t parity = 1;; parity ^= 1u) {
         const key_block b = next_keys(g);
         barrier_wait(r.own_empty, parity);
-        if (threadIdx.x % WARP == 0) tell[parity ^ 1u] = b;
-        __syncwarp();
-        barrier_expect(r.own_full, b.item < 0 ? 0 : 2 * at::V);
-        if (b.item < 0) return;
-        const int first = b.item / g.heads * KEYS, head = g.first + b.item % g.heads;
+        tell_keys(g, b, tell + (parity ^ 1u));
+        barrier_expect(r.own_full, b.head < 0 ? 0 : 2 * at::V);
+        if (b.head < 0) return;
+        const int first = b.first, head = g.first + b.head;
         for (int i = 0; i < KEY_GROUPS; i++)
             load_tile<HEAD>(r.memory + i * at::TILE, k, first + i * SIDE, head, r.own_full);
         for (int i = 0; i < KEY_GROUPS; i++)
@@ -108,15 +124,15 @@ static __device__ inline void load_for_keys(const grad_args &g, const key_room &
 }
 
 /* Pairs that do not see each other get no weight.  before: from the tile's first query to the
- * warpgroup's first key; more: of the thread's two keys, 8 rows apart, queries after its own that
- * see it */
-static __device__ inline void hide_pairs(float (&s)[32], int before, uint2 more, float nothing)
+ * warpgroup's first key; more: of its keys */
+static __device__ inline void hide_pairs(float (&s)[32], int before, const int *more, uint32_t me,
+                                         float nothing)
 {
-    const int thread = (int)thread_again() % GROUP, lane = thread % WARP;
+    const int lane = (int)me % WARP;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const int low  = before + thread / WARP * 16 + h * 8 + lane / 4 - lane % 4 * 2;
-        const int most = (int)(h == 0 ? more.x : more.y);
+        const int key  = (int)me / WARP * 16 + h * 8 + lane / 4;
+        const int most = more[key], low = before + key - lane % 4 * 2;
 #pragma unroll
         for (int j = 0; j < SIDE / 8; j++)
 #pragma unroll
@@ -127,39 +143,48 @@ static __device__ inline void hide_pairs(float (&s)[32], int before, uint2 more,
     }
 }
 
+/* What is kept of a thread's 16 queries of a tile: see place_in_tile. */
+static __device__ inline void load_stats(float (&x)[16], uint32_t at)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const uint4 four = load_four(at + i * 16);
+        x[4 * i]         = __uint_as_float(four.x);
+        x[4 * i + 1]     = __uint_as_float(four.y);
+        x[4 * i + 2]     = __uint_as_float(four.z);
+        x[4 * i + 3]     = __uint_as_float(four.w);
+    }
+}
+
 /* Products become weights P^T, and so fragments. */
 template <typename T>
 static __device__ inline void weigh(float (&s)[32], uint32_t (&p)[FRAGMENTS][4], float rate,
-                                    uint32_t lse)
+                                    const float (&lse)[16])
 {
 #pragma unroll
-    for (int j = 0; j < SIDE / 8; j++) {
-        const float2 base = load_pair(lse + j * 32);
+    for (int j = 0; j < SIDE / 8; j++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             float *at               = &s[4 * j + 2 * h];
-            at[0]                   = exp2_fast(fmaf(rate, at[0], -base.x));
-            at[1]                   = exp2_fast(fmaf(rate, at[1], -base.y));
+            at[0]                   = exp2_fast(fmaf(rate, at[0], -lse[2 * j]));
+            at[1]                   = exp2_fast(fmaf(rate, at[1], -lse[2 * j + 1]));
             p[j / 2][j % 2 * 2 + h] = pack<T>(at[0], at[1]);
         }
-    }
 }
 
 /* dS^T = P^T (dP^T - D) */
 template <typename T>
 static __device__ inline void weigh_grad(const float (&p)[32], const float (&dp)[32],
-                                         uint32_t (&ds)[FRAGMENTS][4], uint32_t delta)
+                                         uint32_t (&ds)[FRAGMENTS][4], const float (&delta)[16])
 {
 #pragma unroll
-    for (int j = 0; j < SIDE / 8; j++) {
-        const float2 base = load_pair(delta + j * 32);
+    for (int j = 0; j < SIDE / 8; j++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const int at = 4 * j + 2 * h;
-            ds[j / 2][j % 2 * 2 + h] =
-                pack<T>(p[at] * (dp[at] - base.x), p[at + 1] * (dp[at + 1] - base.y));
+            const int at             = 4 * j + 2 * h;
+            ds[j / 2][j % 2 * 2 + h] = pack<T>(p[at] * (dp[at] - delta[2 * j]),
+                                               p[at + 1] * (dp[at + 1] - delta[2 * j + 1]));
         }
-    }
 }
 
 template <typename T, int HEAD>
@@ -174,85 +199,99 @@ static __device__ inline void begin_queries(float (&s)[32], float (&dp)[32], uin
     products_commit();
 }
 
-/* A warpgroup's tiles of queries, one at least.  Some products are under way whenever weights are
- * made: dO V^T while P is, P^T dO while dS is.
- * Registers are what there is least of: what is cheap to make again is. */
+/* The two warpgroups take turns to give the tensor cores work, as long as both have tiles: while
+ * one's products are made, the other makes weights.  Left to themselves they would do both at the
+ * same time. */
+static __device__ inline void take_turn(int group, bool does)
+{
+    group_sync_if(1 + group, KEY_WORKERS, does);
+}
+
+static __device__ inline void pass_turn(int group, bool does)
+{
+    group_arrive_if(1 + (group ^ 1), KEY_WORKERS, does);
+}
+
+/* A warpgroup's tiles of queries, one at least.  Turns are taken in the order of warpgroups, so the
+ * first turn of warpgroup 0 waits for nobody, and nobody waits for the last one of warpgroup 1.
+ * Loads from shared memory that come after products in the stream of instructions wait until those
+ * are dispatched: so logsumexps are loaded before. */
 template <typename T, int HEAD>
 static __device__ inline void walk_queries(float (&dk)[HEAD / 2], float (&dv)[HEAD / 2],
                                            const grad_args &g, const key_room &r, int group,
-                                           const key_block *told, uint4 *ds_to, cursor *from)
+                                           uint32_t me, const key_block &b, const int *sees,
+                                           uint4 *ds_to, cursor *from)
 {
     typedef by_key<HEAD> at;
     const uint32_t       own = r.memory + group * at::TILE;
+    const int            end = b.end[group], clean = b.clean[group];
     uint32_t             p[FRAGMENTS][4], ds[FRAGMENTS][4];
-    float                s[32] = {}, dp[32] = {};
-    barrier_wait(r.full + 8 * from->stage, from->parity);
-    begin_queries<T, HEAD>(s, dp, own, r.memory + at::RING + from->stage * at::STAGE);
+    float                s[32] = {}, dp[32] = {}, stats[16];
+    int                  more = min(b.end[0], b.end[1] - 1); /* tiles that both still have */
 #pragma unroll 1
-    for (int t = group;; t++) {
+    for (int t = group; t < end; t++, more--) {
         const uint32_t stage = r.memory + at::RING + from->stage * at::STAGE;
-        const uint32_t notes = r.memory + at::NOTES + from->stage * STATS;
-        const int      end   = told->end[group];
+        const uint32_t notes = r.memory + at::NOTES + from->stage * STATS + me % 4 * 64;
+        barrier_wait(r.full + 8 * from->stage, from->parity);
+        load_stats(stats, notes);
+        take_turn(group, more > 0 && group + t > 0);
+        begin_queries<T, HEAD>(s, dp, own, stage);
+        pass_turn(group, more > 0);
         products_wait<1>();
         arrived(s);
-        if (t == group || t >= told->clean[group])
-            hide_pairs(s, (group - t) * SIDE, load_two(r.more + thread_again() * 8),
-                       copysignf(CUDART_INF_F, -g.rate));
-        weigh<T>(s, p, g.rate, notes + thread_again() % 4 * 8);
+        if (t == group || t >= clean)
+            hide_pairs(s, (group - t) * SIDE, sees, me, copysignf(CUDART_INF_F, -g.rate));
+        weigh<T>(s, p, g.rate, stats);
         settled(p);
-        products_begin();
-        blend_tile<T>(dv, p, stage + at::TILE, t > group);
-        products_commit();
-        products_wait<1>();
+        load_stats(stats, notes + STATS / 2);
+        products_wait<0>();
         arrived(dp);
-        give_back(r.own_empty, t + 1 == end);
-        weigh_grad<T>(s, dp, ds, notes + STATS / 2 + thread_again() % 4 * 8);
+        give_back(r.own_empty, t + 1 == end, me);
+        weigh_grad<T>(s, dp, ds, stats);
         settled(ds);
-        products_begin();
-        blend_tile<T>(dk, ds, stage, t > group);
-        products_commit();
 #pragma unroll
         for (int f = 0; f < FRAGMENTS; f++)
             ds_to[f * GROUP] = make_uint4(ds[f][0], ds[f][1], ds[f][2], ds[f][3]);
         ds_to += WEIGHTS / 16;
-        products_wait<0>(); /* else there are not enough registers */
-        give_back(r.empty + 8 * from->stage, true);
+        take_turn(group, more > 0);
+        products_begin();
+        blend_tile<T>(dv, p, stage + at::TILE, t > group);
+        blend_tile<T>(dk, ds, stage, t > group);
+        products_commit();
+        pass_turn(group, more > group);
+        products_wait<0>();
+        give_back(r.empty + 8 * from->stage, true, me);
         advance<STAGES>(from);
-        if (t + 1 == end) break;
-        barrier_wait(r.full + 8 * from->stage, from->parity);
-        begin_queries<T, HEAD>(s, dp, own, r.memory + at::RING + from->stage * at::STAGE);
     }
     arrived(dk), arrived(dv);
 }
 
 template <typename T, int HEAD>
 static __device__ inline void make_keys(const grad_args &g, const key_room &r,
-                                        const key_block *tell, int group)
+                                        const key_notes *tell, int group)
 {
-    cursor from         = { 0, 0 };
-    float  dk[HEAD / 2] = {}, dv[HEAD / 2] = {};
+    /* in a register: read anew between products, it would have to wait for them */
+    const uint32_t me           = __shfl_sync(0xffffffffu, threadIdx.x % GROUP, threadIdx.x % WARP);
+    cursor         from         = { 0, 0 };
+    float          dk[HEAD / 2] = {}, dv[HEAD / 2] = {};
     for (uint32_t parity = 0;; parity ^= 1u) {
-        const key_block *told = tell + parity;
+        const key_notes &told = tell[parity];
+        const key_block &b    = told.block;
         barrier_wait(r.own_full, parity);
-        if (told->item < 0) return;
-        if (told->end[group] == group) { /* all of its keys are beyond the end */
-            give_back(r.own_empty, true);
-            pass_by<STAGES>(r.full, r.empty, &from, told->tiles);
+        if (b.head < 0) return;
+        if (b.end[group] == group) { /* all of its keys are beyond the end */
+            give_back(r.own_empty, true, me);
+            pass_by<STAGES>(r.full, r.empty, &from, b.tiles, me);
             continue;
         }
-        const uint32_t thread = threadIdx.x % GROUP;
-        const int      mine   = told->item / g.heads * KEYS + group * SIDE;
-        const int      key    = mine + (int)(thread / WARP * 16 + thread % WARP / 4);
-        store_two(r.more + threadIdx.x * 8, key < g.j.rows ? g.last[key] - key : -1,
-                  key + 8 < g.j.rows ? g.last[key + 8] - key - 8 : -1);
-        pass_by<STAGES>(r.full, r.empty, &from, group);
-        walk_queries<T, HEAD>(
-            dk, dv, g, r, group, told,
-            (uint4 *)weights_at(g, told->item % g.heads, mine / SIDE, mine / SIDE) + thread, &from);
-        pass_by<STAGES>(r.full, r.empty, &from, told->tiles - told->end[group]);
-        const int head = told->item % g.heads, row = told->item / g.heads * KEYS + group * SIDE;
-        store_tile<T>(dk, (float)g.j.scale, g.j.dk, g.first + head, row, g.j.rows);
-        store_tile<T>(dv, 1.0f, g.j.dv, g.first + head, row, g.j.rows);
+        const int tile = b.first / SIDE + group;
+        pass_by<STAGES>(r.full, r.empty, &from, group, me);
+        walk_queries<T, HEAD>(dk, dv, g, r, group, me, b, told.more + group * SIDE,
+                              (uint4 *)weights_at(g, b.head, tile, tile) + me, &from);
+        pass_by<STAGES>(r.full, r.empty, &from, b.tiles - b.end[group], me);
+        const int head = g.first + b.head, row = b.first + group * SIDE;
+        store_tile<T>(dk, (float)g.j.scale, g.j.dk, head, row, g.j.rows, me);
+        store_tile<T>(dv, 1.0f, g.j.dv, head, row, g.j.rows, me);
     }
 }
 
@@ -267,16 +306,12 @@ static __global__ void __launch_bounds__(KEY_THREADS, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ uint4 memory[];
     __shared__ uint64_t     barriers[2 * STAGES + 2];
-    __shared__ key_block    tell[2];
-    __shared__ uint2        more[KEY_WORKERS];
+    __shared__ key_notes    tell[2];
     const uint32_t          warp  = __shfl_sync(0xffffffffu, threadIdx.x / WARP, 0);
     const uint32_t          group = warp / WARPS;
-    const key_room          r     = { (shared_address(memory) + 1023u) / 1024 * 1024,
-                                      shared_address(barriers),
-                                      shared_address(barriers + STAGES),
-                                      shared_address(barriers + 2 * STAGES),
-                                      shared_address(barriers + 2 * STAGES + 1),
-                                      shared_address(more) };
+    const key_room r = { (shared_address(memory) + 1023u) / 1024 * 1024, shared_address(barriers),
+                         shared_address(barriers + STAGES), shared_address(barriers + 2 * STAGES),
+                         shared_address(barriers + 2 * STAGES + 1) };
     if (threadIdx.x == KEY_WORKERS) {
         for (int s = 0; s < STAGES; s++) {
             barrier_init(r.full + 8 * s, 1);

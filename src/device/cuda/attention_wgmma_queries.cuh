@@ -87,10 +87,9 @@ static __device__ inline void load_keys(const grad_args &g, const query_block &b
 }
 
 /* The fragments of dS, 16 keys each, of a warp's 16 queries, from those of dS^T. */
-static __device__ inline void turn_weights(uint32_t (&ds)[FRAGMENTS][4], uint32_t tile)
+static __device__ inline void turn_weights(uint32_t (&ds)[FRAGMENTS][4], uint32_t tile, uint32_t me)
 {
-    const uint32_t thread = thread_again();
-    tile += (thread % GROUP / WARP * WARPS * WARP + thread % WARP) * 16;
+    tile += (me / WARP * WARPS * WARP + me % WARP) * 16;
 #pragma unroll
     for (int f = 0; f < FRAGMENTS; f++) {
         const uint4 was = load_four(tile + f * WARP * 16);
@@ -109,6 +108,7 @@ static __device__ inline void make_queries(const grad_args &g, const query_block
     typedef by_query<HEAD> at;
     const int              group = (int)warp / WARPS, own = b.tile + group;
     const int              end = b.tile + b.groups, mine = first_of(b, group);
+    const uint32_t         me           = threadIdx.x % GROUP;
     cursor                 from         = { 0, 0 };
     float                  dq[HEAD / 2] = {};
     uint32_t               ds[FRAGMENTS][4];
@@ -125,18 +125,18 @@ static __device__ inline void make_queries(const grad_args &g, const query_block
         barrier_wait(r.full + 8 * from.stage, from.parity);
         if (keys >= mine && keys <= own) {
             const uint32_t stage = r.memory + from.stage * at::STAGE;
-            turn_weights(ds, stage + at::TILE + group * WEIGHTS);
+            turn_weights(ds, stage + at::TILE + group * WEIGHTS, me);
             settled(ds);
             products_begin();
             blend_tile<T>(dq, ds, stage, true);
             products_commit();
             products_wait<0>();
         }
-        give_back(r.empty + 8 * from.stage, true);
+        give_back(r.empty + 8 * from.stage, true, me);
         advance<QUERY_STAGES>(&from);
     }
     arrived(dq);
-    store_tile<T>(dq, (float)g.j.scale, g.j.dq, g.first + b.head, own * SIDE, g.j.rows);
+    store_tile<T>(dq, (float)g.j.scale, g.j.dq, g.first + b.head, own * SIDE, g.j.rows, me);
 }
 
 #endif
