@@ -2,6 +2,7 @@
  * which takes no step, and in scratch of the caller's mark. */
 #include "run_matrices.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,8 +130,9 @@ done:
 
 static musec_status take_gradients(ms_error *e, ms_train *t, int set, ms_run_matrices *r)
 {
-    int64_t      at = 0;
+    musec_view  *to = r->grads[set];
     musec_status st;
+    assert(to != NULL); /* there is a matrix */
     TRY(next_gradients(e, t));
     for (size_t i = 0; i < ms_gpt_n_params(t->gpt); i++) {
         const ms_gpt_tensor *p = ms_gpt_param(t->gpt, i);
@@ -138,7 +140,7 @@ static musec_status take_gradients(ms_error *e, ms_train *t, int set, ms_run_mat
         if (p->role >= MUSEC_MATRIX_ROLES) continue;
         TRY(ms_scratch_mat(t->ctx, p->grad.dtype, 1, p->grad.rows, p->grad.cols, &g));
         TRY(t->ctx->ops->copy(t->ctx, p->grad, g));
-        r->grads[set][at++] = dense_view(g);
+        *to++ = dense_view(g);
     }
 done:
     return st;

@@ -91,8 +91,8 @@ typedef struct sample {
     int64_t pad;
 } sample;
 
-/* Around the tiles of kernels, which are of 64 or 128; pad 8 keeps rows at multiples of 16 bytes in
- * 16 bits, 3 does not. */
+/* Around the tiles of kernels, which are of 64, 128 or 256, and some with long sums; pad 8 keeps
+ * rows at multiples of 16 bytes in 16 bits, 3 does not. */
 static const sample samples[] = {
     { 1, 1, 1, 3, .sums = true, .z = OWN_Z, .each = true },
     { 8, 8, 8, 2, .wide = true },
@@ -133,6 +133,13 @@ static const sample samples[] = {
     { 256, 256, 136, 70, .symmetric = true, .ta = true, .wide = true, .sums = true },
     { 384, 384, 40, 2, .symmetric = true, .sums = true, .pad = 8 },
     { 392, 392, 24, 3, .symmetric = true, .ta = true, .wide = true, .z = OWN_Z, .sums = true },
+    { 136, 136, 2056, 2, .symmetric = true, .z = OWN_Z, .each = true, .sums = true, .pad = 8 },
+    { 264, 264, 2048, 1, .symmetric = true, .ta = true, .wide = true, .z = Z_IS_C, .sums = true },
+    { 264, 264, 2048, 1, .symmetric = true, .z = OTHER_Z, .sums = true },
+    { 136, 136, 2200, 3, .symmetric = true, .wide = true, .each = true, .when = true,
+      .sums = true },
+    { 24, 24, 2048, 140, .symmetric = true, .z = OTHER_Z, .each = true, .sums = true,
+      .when = true },
     { 1, 1, 5, 300, .symmetric = true, .sums = true, .when = true },
     { 8, 8, 8, 40000, .symmetric = true, .wide = true, .sums = true, .z = OWN_Z },
 };

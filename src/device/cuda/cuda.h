@@ -42,10 +42,11 @@ typedef struct ms_cuda {
         cudaEvent_t free; /* the upload from it is done */
     } staging[MS_CUDA_STAGING_SLOTS];
     int next_slot;
-    /* product_wgmma.cu: the driver's cuTensorMapEncodeTiled, once asked for; NULL: no such products
-     * here */
+    /* product_wgmma.cu and product_pair.cu: the driver's cuTensorMapEncodeTiled, once asked for;
+     * NULL: no such products here */
     void (*encode)(void);
-    bool asked;
+    void (*encode_pair)(void);
+    bool asked, asked_pair;
     /* the same of attention_wgmma_grad.cu */
     void (*heads_encode)(void);
     bool heads_asked;

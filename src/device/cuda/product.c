@@ -3,7 +3,8 @@
  * On Hopper, 16-bit operands that the copy engine can read go to a kernel of our own, which
  * computes one triangle of what is symmetric and does everything in one pass (product_wgmma.cu):
  * unless the product is full and nothing rides on it, which cuBLASLt does faster by 5 to 20
- * percent (measured on an H200, bench/results/h200.md).
+ * percent (measured on an H200, bench/results/h200.md).  Symmetric ones with long sums go to
+ * another one, whose tiles are larger (product_pair.cu).
  *
  * All else begins with gemm.  Where nothing rides but constants that gemm knows, and a z that lies
  * as c does, it writes c itself; otherwise a wide matrix in between, which a pass turns into c
@@ -14,6 +15,8 @@
 #include "device/cuda/product.h"
 
 #include <assert.h>
+
+enum { LONG = 2048 }; /* sums: where product_pair.cu was measured to be faster */
 
 static bool is_value(ms_num n, double value)
 {
@@ -86,7 +89,9 @@ static musec_status cuda_product(ms_device *d, const ms_product *product)
         p.c = ms_t(p.c);
         p.z = ms_t(p.z);
     }
-    if (p.a.cols > 0 && (p.symmetric || !is_plain(&p))) TRY(ms_cuda_product_wgmma(d, &p, &served));
+    if (p.symmetric && p.a.cols >= LONG) TRY(ms_cuda_product_pair(d, &p, &served));
+    if (!served && p.a.cols > 0 && (p.symmetric || !is_plain(&p)))
+        TRY(ms_cuda_product_wgmma(d, &p, &served));
     if (!served) TRY(is_plain(&p) ? at_once(d, &p) : in_passes(d, &p));
 done:
     return st;

@@ -1,5 +1,6 @@
-/* product.h - what the files of the row `product` share: product.c chooses, product_wgmma.cu has
- * Hopper's tensor cores do it with all that rides on it, gemm_any.cu finishes what gemm began. */
+/* product.h - what the files of the row `product` share: product.c chooses, product_wgmma.cu and
+ * product_pair.cu have Hopper's tensor cores do it with all that rides on it, gemm_any.cu finishes
+ * what gemm began. */
 #ifndef MS_DEVICE_CUDA_PRODUCT_H
 #define MS_DEVICE_CUDA_PRODUCT_H
 
@@ -11,6 +12,7 @@ extern "C" {
 
 /* Nothing is empty and c is not transposed.  *served: it was done. */
 musec_status ms_cuda_product_wgmma(ms_device *d, const ms_product *p, bool *served);
+musec_status ms_cuda_product_pair(ms_device *d, const ms_product *p, bool *served);
 
 /* p->c <- alpha ab + beta z + diag I and what rides on it, ab being the product of p->a and p->b,
  * dense and wide. */

@@ -7,6 +7,7 @@
 #ifndef MS_DEVICE_CUDA_PRODUCT_TILE_CUH
 #define MS_DEVICE_CUDA_PRODUCT_TILE_CUH
 
+#include "device/cuda/product_parts.cuh"
 #include "device/cuda/product_wgmma.cuh"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -21,12 +22,6 @@ struct spot { /* of a thread in a half of a tile: 0 the upper one, 1 the lower o
 static __device__ inline box_spot spot_32(const spot &me, uint32_t area)
 {
     return spot_in(area, me.warp * 16 + me.lane / 4, me.lane % 4 * 8);
-}
-
-/* Where beta is 0, z may be anything. */
-static __device__ inline float plus_z(float alpha, float d, float beta, float z)
-{
-    return fmaf(beta, beta != 0.0f ? z : 0.0f, alpha * d);
 }
 
 /* d <- alpha d + beta z in the columns of a box of z */
@@ -60,17 +55,6 @@ static __device__ inline void add_z32(float (&d)[64], float alpha, float beta, c
         }
 }
 
-struct bf16_pair {
-    static __device__ float2 of(uint32_t word)
-    {
-        return __bfloat1622float2(*(const __nv_bfloat162 *)&word);
-    }
-};
-
-struct f16_pair {
-    static __device__ float2 of(uint32_t word) { return __half22float2(*(const __half2 *)&word); }
-};
-
 /* Takes the next slot, adds what is in it, gives it back. */
 template <int First>
 static __device__ inline void add_box(float (&d)[64], const product_args &p, float alpha,
@@ -98,18 +82,6 @@ static __device__ inline void add_z(float (&d)[64], const product_args &p, float
     if (wide) add_box<4>(d, p, alpha, beta, me, group, r, from);
     add_box<8>(d, p, alpha, beta, me, group, r, from);
     if (wide) add_box<12>(d, p, alpha, beta, me, group, r, from);
-}
-
-/* An 8 x 8 block on the diagonal, symmetric from its lower half: (r, c) and (r, c + 1) are this
- * lane's, and what lies above comes from lane 4 c + r / 2 and the one that follows 4 later. */
-static __device__ inline void mirror_block(float &x, float &y, int r, int c)
-{
-    const float left0 = __shfl_sync(0xffffffffu, x, 4 * c + r / 2);
-    const float left1 = __shfl_sync(0xffffffffu, y, 4 * c + r / 2);
-    const float next0 = __shfl_sync(0xffffffffu, x, 4 * c + 4 + r / 2);
-    const float next1 = __shfl_sync(0xffffffffu, y, 4 * c + 4 + r / 2);
-    if (r < c) x = r % 2 == 0 ? left0 : left1;
-    if (r < c + 1) y = r % 2 == 0 ? next0 : next1;
 }
 
 /* What belongs to a tile on the diagonal: diag, the trace of it, and where c is symmetric, the
@@ -179,16 +151,6 @@ static __device__ inline double sum_squares(const float (&d)[64], const product_
 }
 
 /* ---- c, to its memory ------------------------------------------------------------------------ */
-
-template <bool Bf16> static __device__ inline uint32_t round_pair(float x, float y)
-{
-    uint32_t word;
-    if (Bf16)
-        *(__nv_bfloat162 *)&word = __floats2bfloat162_rn(x, y);
-    else
-        *(__half2 *)&word = __floats2half2_rn(x, y);
-    return word;
-}
 
 /* The columns of blocks First .. First + 7 of a half of the tile, those before `end` alone, one
  * more where h is 1.  In 32 bits a quadrant has two boxes, of 32 columns each. */

@@ -88,11 +88,6 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- the host's side ------------------------------------------------------------------------- */
 
-typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
-                              const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
-                              const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                              CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
 typedef void (*product_kernel)(product_args, CUtensorMap, CUtensorMap, CUtensorMap, CUtensorMap);
 
 /* by: bf16, lines of a along memory, lines of b along memory */
@@ -102,46 +97,6 @@ static const product_kernel kernels[2][2][2] = {
     { { product_k<true, false, false>, product_k<true, false, true> },
       { product_k<true, true, false>, product_k<true, true, true> } },
 };
-
-/* The driver is not linked: it is asked for its function. */
-static encode_fn find_encode()
-{
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    void                           *fn    = NULL;
-#if CUDART_VERSION >= 12050
-    const cudaError_t code = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &fn, 12000,
-                                                              cudaEnableDefault, &found);
-#else
-    const cudaError_t code =
-        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &fn, cudaEnableDefault, &found);
-#endif
-    if (code != cudaSuccess) (void)cudaGetLastError();
-    return code == cudaSuccess && found == cudaDriverEntryPointSuccess ? (encode_fn)fn : NULL;
-}
-
-typedef enum boxes { OPERAND, WHOLE } boxes; /* slices of a and b; boxes of c and z */
-
-/* x as it is stored; false where the copy engine does not take it. */
-static bool describe(encode_fn encode, const ms_mat &x, boxes are, bool lines, CUtensorMap *map)
-{
-    const uint64_t   size          = ms_dtype_bytes(x.dtype);
-    const uint64_t   rows          = (uint64_t)(x.trans ? x.cols : x.rows);
-    const uint64_t   cols          = (uint64_t)(x.trans ? x.rows : x.cols);
-    const cuuint64_t dims[3]       = { cols, rows, (uint64_t)x.count };
-    const cuuint64_t strides[2]    = { (uint64_t)x.ld * size,
-                                       (uint64_t)(x.count > 1 ? x.stride : x.ld) * size };
-    const int        height        = are == WHOLE ? (int)BOX_ROWS : lines ? (int)SLICE : (int)TILE;
-    const cuuint32_t box[3]        = { (cuuint32_t)(BOX_BYTES / size), (cuuint32_t)height, 1 };
-    const cuuint32_t steps[3]      = { 1, 1, 1 };
-    const CUtensorMapDataType type = x.dtype == MUSEC_F32    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
-                                     : x.dtype == MUSEC_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                                             : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    if (x.places != NULL || (uintptr_t)x.data % 16 != 0) return false;
-    if (strides[0] % 16 != 0 || strides[1] % 16 != 0 || x.ld <= 0 || strides[1] == 0) return false;
-    return encode(map, type, 3, x.data, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                  CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
 
 /* Of tiles of a matrix: see place_of. */
 static int64_t pairs_of(const product_args &p)
@@ -204,10 +159,10 @@ musec_status ms_cuda_product_wgmma(ms_device *d, const ms_product *p, bool *serv
     const bool has_z = p->z.data != NULL;
     if (p->c.trans || (has_z && (p->z.trans || p->z.dtype == MUSEC_F64))) return MUSEC_OK;
     const encode_fn encode = (encode_fn)cuda->encode;
-    if (!describe(encode, p->a, OPERAND, p->a.trans, &maps[0]) ||
-        !describe(encode, p->b, OPERAND, !p->b.trans, &maps[1]) ||
-        !describe(encode, has_z ? p->z : p->c, WHOLE, false, &maps[2]) ||
-        !describe(encode, p->c, WHOLE, false, &maps[3]))
+    if (!describe_boxes(encode, p->a, p->a.trans ? (int)SLICE : (int)TILE, &maps[0]) ||
+        !describe_boxes(encode, p->b, p->b.trans ? (int)TILE : (int)SLICE, &maps[1]) ||
+        !describe_boxes(encode, has_z ? p->z : p->c, BOX_ROWS, &maps[2]) ||
+        !describe_boxes(encode, p->c, BOX_ROWS, &maps[3]))
         return MUSEC_OK;
 
     args.m         = (int)p->c.rows;

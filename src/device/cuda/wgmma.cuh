@@ -8,7 +8,10 @@
  * A slice of an operand is lines (rows of a, columns of b) by SLICE of the sum's index k, in 16
  * bits.  Where lines run along memory, a row of its boxes is one k, and a box has 64 lines; where k
  * does, a row is a line, and a box of 128 rows has them all.  The instruction takes both kinds,
- * told apart when compiled. */
+ * told apart when compiled.
+ *
+ * Two blocks that form a cluster have shared memory laid out alike, and each may write to the
+ * other's and arrive at its barriers. */
 #ifndef MS_DEVICE_CUDA_WGMMA_CUH
 #define MS_DEVICE_CUDA_WGMMA_CUH
 
@@ -73,7 +76,7 @@ static __device__ inline void barrier_init(uint32_t barrier, uint32_t arrivals)
                  : "memory");
 }
 
-/* Makes the above known to the copy engine. */
+/* Makes the above known to the copy engine and to the cluster. */
 static __device__ inline void barrier_inits_done()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -85,6 +88,17 @@ static __device__ inline void barrier_arrive(uint32_t barrier, bool does)
     asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %1, 0;\n\t"
                  "@p mbarrier.arrive.shared::cta.b64 _, [%0];\n\t}" ::"r"(barrier),
                  "r"((int)does)
+                 : "memory");
+}
+
+/* `times` at once, at a barrier of any block of the cluster (in_block).  It says that something was
+ * read, and publishes nothing that was written: asked to do that for the cluster, it would wait for
+ * all memory, 1000 cycles each time. */
+static __device__ inline void cluster_arrive(uint32_t barrier, uint32_t times, bool does)
+{
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %2, 0;\n\t"
+                 "@p mbarrier.arrive.shared::cluster.b64 _, [%0], %1;\n\t}" ::"r"(barrier),
+                 "r"(times), "r"((int)does)
                  : "memory");
 }
 
@@ -107,6 +121,29 @@ static __device__ inline void barrier_wait(uint32_t barrier, uint32_t parity)
                  : "memory");
 }
 
+/* ---- clusters -------------------------------------------------------------------------------- */
+
+static __device__ inline uint32_t cluster_rank()
+{
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/* Where block `rank` of the cluster has what lies here at `address`. */
+static __device__ inline uint32_t in_block(uint32_t address, uint32_t rank)
+{
+    uint32_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    return there;
+}
+
+/* Of all threads of the cluster. */
+static __device__ inline void cluster_sync()
+{
+    asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
 /* ---- the copy engine ------------------------------------------------------------------------- */
 
 static __device__ inline void prefetch_map(const CUtensorMap *map)
@@ -127,12 +164,34 @@ static __device__ inline void load_box(uint32_t to, const CUtensorMap *map, int 
                  : "memory");
 }
 
+/* The same to two blocks, at the same place in each, whose barriers both learn of it. */
+static __device__ inline void load_box_for_both(uint32_t to, const CUtensorMap *map, int col,
+                                                int row, int b, uint32_t barrier)
+{
+    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t"
+                 "@p cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;\n\t}" ::"r"(to),
+                 "l"(map), "r"(col), "r"(row), "r"(b), "r"(barrier), "h"((uint16_t)3)
+                 : "memory");
+}
+
 /* What lies outside of the matrix is not written. */
 static __device__ inline void store_box(const CUtensorMap *map, int col, int row, int b,
                                         uint32_t from)
 {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group "
                  "[%0, {%1, %2, %3}], [%4];" ::"l"(map),
+                 "r"(col), "r"(row), "r"(b), "r"(from)
+                 : "memory");
+}
+
+/* The same by a lane of the warp, the same one each time: it alone has stores to wait for. */
+static __device__ inline void store_box_by_warp(const CUtensorMap *map, int col, int row, int b,
+                                                uint32_t from)
+{
+    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t"
+                 "@p cp.async.bulk.tensor.3d.global.shared::cta.bulk_group "
+                 "[%0, {%1, %2, %3}], [%4];\n\t}" ::"l"(map),
                  "r"(col), "r"(row), "r"(b), "r"(from)
                  : "memory");
 }
@@ -156,8 +215,8 @@ static __device__ inline void writes_to_engine()
 
 /* ---- products of a warpgroup ----------------------------------------------------------------- */
 
-/* Says where an operand's lines lie: 64 of a, 128 of b.  From one group of 8 rows to the next: 8
- * times their bytes; from 64 lines to the next, where lines run along memory: SLICE_BOX. */
+/* Says where an operand's lines lie: 64 of a, up to 256 of b.  From one group of 8 rows to the
+ * next: 8 times their bytes; from 64 lines to the next, where lines run along memory: SLICE_BOX. */
 static __device__ inline uint64_t slice_descriptor(uint32_t address)
 {
     const uint64_t swizzle = 1; /* of 128 bytes */
@@ -214,6 +273,77 @@ static __device__ inline void multiply(float (&d)[64], uint64_t a, uint64_t b)
 
 #undef MULTIPLY
 #undef D16
+#undef D4
+
+#define D4(i) "+f"(D(i)), "+f"(D((i) + 1)), "+f"(D((i) + 2)), "+f"(D((i) + 3))
+#define D32(i)                                                                               \
+    D4(i), D4((i) + 4), D4((i) + 8), D4((i) + 12), D4((i) + 16), D4((i) + 20), D4((i) + 24), \
+        D4((i) + 28)
+#define D(i) d[(i) / 32][(i) % 32]
+
+#define NAMES_32                               \
+    "%0, %1, %2, %3, %4, %5, %6, %7, "         \
+    "%8, %9, %10, %11, %12, %13, %14, %15, "   \
+    "%16, %17, %18, %19, %20, %21, %22, %23, " \
+    "%24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_64                                        \
+    NAMES_32 ", "                                       \
+             "%32, %33, %34, %35, %36, %37, %38, %39, " \
+             "%40, %41, %42, %43, %44, %45, %46, %47, " \
+             "%48, %49, %50, %51, %52, %53, %54, %55, " \
+             "%56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES_96                                        \
+    NAMES_64 ", "                                       \
+             "%64, %65, %66, %67, %68, %69, %70, %71, " \
+             "%72, %73, %74, %75, %76, %77, %78, %79, " \
+             "%80, %81, %82, %83, %84, %85, %86, %87, " \
+             "%88, %89, %90, %91, %92, %93, %94, %95"
+#define NAMES_128                                               \
+    NAMES_96 ", "                                               \
+             "%96, %97, %98, %99, %100, %101, %102, %103, "     \
+             "%104, %105, %106, %107, %108, %109, %110, %111, " \
+             "%112, %113, %114, %115, %116, %117, %118, %119, " \
+             "%120, %121, %122, %123, %124, %125, %126, %127"
+
+#define MULTIPLY(type, n, names, a_at, b_at, a_turned, b_turned, ...)                      \
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.eq.b32 p, 0, 0;\n\t"                          \
+                 "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" names \
+                 "}, " a_at ", " b_at ", p, 1, 1, " a_turned ", " b_turned ";\n\t}"        \
+                 : __VA_ARGS__                                                             \
+                 : "l"(a), "l"(b), "n"(ALines ? 1 : 0), "n"(BLines ? 1 : 0))
+
+#define MULTIPLY_ANY(type)                                                                         \
+    if (Quadrants == 4)                                                                            \
+        MULTIPLY(type, "256", NAMES_128, "%128", "%129", "%130", "%131", D32(0), D32(32), D32(64), \
+                 D32(96));                                                                         \
+    else if (Quadrants == 3)                                                                       \
+        MULTIPLY(type, "192", NAMES_96, "%96", "%97", "%98", "%99", D32(0), D32(32), D32(64));     \
+    else if (Quadrants == 2)                                                                       \
+        MULTIPLY(type, "128", NAMES_64, "%64", "%65", "%66", "%67", D32(0), D32(32));              \
+    else                                                                                           \
+        MULTIPLY(type, "64", NAMES_32, "%32", "%33", "%34", "%35", D32(0))
+
+/* d <- d + a b: 64 x N += (64 x 16) (16 x N), N being 64 Quadrants.  Element 4 j + 2 h + e of
+ * quadrant q of thread t is (16 w + 8 h + l / 4, 64 q + 8 j + 2 (l % 4) + e), w being its warp and
+ * l its lane. */
+template <bool Bf16, bool ALines, bool BLines, int Quadrants>
+static __device__ inline void multiply_strip(float (&d)[4][32], uint64_t a, uint64_t b)
+{
+    if (Bf16) {
+        MULTIPLY_ANY("bf16");
+    } else {
+        MULTIPLY_ANY("f16");
+    }
+}
+
+#undef MULTIPLY_ANY
+#undef MULTIPLY
+#undef NAMES_128
+#undef NAMES_96
+#undef NAMES_64
+#undef NAMES_32
+#undef D
+#undef D32
 #undef D4
 
 /* ---- 8 x 8 blocks of 16 bits to shared memory ------------------------------------------------ */
