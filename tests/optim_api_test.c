@@ -91,7 +91,7 @@ static void every_option_comes_back_bit_for_bit(void **state)
         "first",    "ema",     "stop",    "coupled",     "qk=1.2,vo=0.1,mlp=3e-17",
         "matrix=1", "1e15",    "1000000", "none",        "heavy-ball",
         "sgdm",     "rms:0.1", "0.99",    "frank-wolfe", "18446744073709551615",
-        "f16",      "bf16",
+        "f16",      "bf16",    "own",
     };
     char text[256];
     (void)state;
