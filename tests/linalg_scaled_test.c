@@ -5,10 +5,12 @@
  * after, they come near. */
 #include "check.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "clip_run.h"
+#include "device/scalar_fn.h"
 #include "linalg/linalg.h"
 #include "oracle.h"
 
@@ -49,9 +51,10 @@ static ms_mat scaled_copy(ms_device *d, ms_mat x, musec_dtype type, int loose)
     return out;
 }
 
-/* out of x in float32 and of its copy: (COUNT_OF, rows, cols) each. */
+/* out of x in float32 and of its copy, with what the host says of its scale: (COUNT_OF, rows, cols)
+ * each. */
 static void check_op(ms_device *dev, op which, musec_dtype type, const double *x, int64_t rows,
-                     int64_t cols, double D, int loose)
+                     int64_t cols, double D, int loose, int hint)
 {
     const run_layout more = { .more = COUNT_OF - 1 };
     const int64_t    n    = rows * cols;
@@ -59,7 +62,8 @@ static void check_op(ms_device *dev, op which, musec_dtype type, const double *x
     run_stack        in   = run_stack_make(dev, MUSEC_F32, rows, cols, more, x, 0.0);
     run_stack        out  = run_stack_make(dev, MUSEC_F32, rows, cols, more, NULL, 0.0);
     run_stack        also = run_stack_make(dev, MUSEC_F32, rows, cols, more, NULL, 0.0);
-    const ms_mat     copy = scaled_copy(dev, ms_mat_of(in.view), type, loose);
+    ms_mat           copy = scaled_copy(dev, ms_mat_of(in.view), type, loose);
+    copy.own_e            = hint;
     CHECK_OK(dev, run(dev, which, ms_mat_of(in.view), D, type, ms_mat_of(out.view)));
     CHECK_OK(dev, run(dev, which, copy, D, type, ms_mat_of(also.view)));
     double *want = run_stack_read(dev, &out, 0.0), *got = run_stack_read(dev, &also, 0.0);
@@ -71,13 +75,14 @@ static void check_op(ms_device *dev, op which, musec_dtype type, const double *x
         /* one more rounding of every entry, lifted as in optim_narrow_test */
         if (which == QUINTIC)
             bound = type == MUSEC_F16 ? 2.5e-3 : 2e-2;
-        else if (loose > 0) /* other roots of the gain ride: both err as in linalg_operands_test */
+        else if (loose > 0 ||
+                 hint != 0) /* other roots of the gain ride: both err as in linalg_operands_test */
             bound = which == FAST       ? (type == MUSEC_F16 ? 7e-3 : 7e-2)
                     : which == ACCURATE ? (type == MUSEC_F16 ? 5e-2 : 6e-2) /* below its reach */
                                         : (type == MUSEC_F16 ? 3e-3 : 2e-2);
         CHECK(apart <= 2.0 * bound * norm,
-              "op %d, dtype %d, %d x %d, D = %g, 2^%d loose: matrix %d by %g", (int)which,
-              (int)type, (int)rows, (int)cols, D, loose, (int)b, apart / norm);
+              "op %d, dtype %d, %d x %d, D = %g, 2^%d loose, 2^%d known: matrix %d by %g",
+              (int)which, (int)type, (int)rows, (int)cols, D, loose, hint, (int)b, apart / norm);
     }
     free(want), free(got);
     run_stack_free(dev, &in), run_stack_free(dev, &out), run_stack_free(dev, &also);
@@ -100,13 +105,36 @@ TEST_EACH_DEVICE(scaled_input_is_the_input, dev)
         }
         for (size_t t = 0; t < COUNT(narrow); t++)
             for (int which = 0; ms_device_has(dev, narrow[t]) && which < OPS; which++)
-                check_op(dev, (op)which, narrow[t], x, rows, cols, scale * ratio, loose[i / 45]);
+                for (int known = 0; known < 2; known++)
+                    check_op(dev, (op)which, narrow[t], x, rows, cols, scale * ratio, loose[i / 45],
+                             known == 0 ? 0 : -ilogb(scale) + (int)(i % 7) - 3);
         free(x), free(one);
     }
 }
 
+/* Of small gradients, what is known of their scale leaves no pass over the result: gain and unit
+ * make D / sqrt(alpha) / own, whatever own is, and rest is 1. */
+static void what_is_known_rides(void **state)
+{
+    (void)state;
+    for (int e = -100; e <= 100; e++)
+        for (int off = -7; off <= 7; off++) {
+            const double own = ldexp(1.0, e), unit = ldexp(1.0, -e + off),
+                         D     = own < 1.0 ? 2.0 : 0.5;
+            const double s     = own < 1.0 / D ? own : 1.0 / D; /* powers of two */
+            const double fro2  = 1.5 * s * D * s * D * s * D * s * D;
+            const double in[]  = { fro2, s * D, s, D, own, 8.0, unit };
+            double       out[] = { 0.0, 0.0, 0.0, 0.0 };
+            ms_scalar_eval(MS_SCALAR_ALPHA_FRO, NULL, 0, in, out);
+            const double factor = D / sqrt(out[0]) * s / own; /* of s M, back to M, by own M */
+            CHECK(out[3] == 1.0 && fabs(out[2] * unit - factor) <= 1e-15 * factor,
+                  "own 2^%d, unit 2^%d: gain %g, rest %g", e, -e + off, out[2], out[3]);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(scaled_input_is_the_input) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(scaled_input_is_the_input),
+                                        cmocka_unit_test(what_is_known_rides) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

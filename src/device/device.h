@@ -61,6 +61,7 @@ typedef struct ms_mat {
      * rounded to 16 bits: input that is made so for the operators of linalg/, which know it.
      * Ops see what lies there. */
     double *own;
+    int     own_e; /* with it: log2 of what is typical of them, by the host's knowledge */
 } ms_mat;
 
 typedef struct ms_vec { /* one float64 per matrix, on the device */

@@ -52,21 +52,23 @@ MS_FN void ms_scalar_average(const double *params, const double *in, double *out
     out[2]           = out[0] * params[1];
 }
 
-/* in: s, D, own, reach.  The factor D / sqrt(alpha) on the result (alpha being that of s M) as
- * gain * rest: `gain` rides on the coefficients of the last polynomial and must not underflow there
- * in any precision, `rest` is a power of two, nearly always 1.  gain is s times the factor, which
- * is the same for c M and c D, and so are its bits; where that is tiny, only its mantissa counts.
- * reach > 0: the polynomial has 16 bits and is applied to own M, and all of s / own times the
- * factor rides if it is from 2^-reach to 2^reach: then `rest` takes no pass over the result. */
+/* in: s, D, own, reach, unit.  The factor D / sqrt(alpha) on the result (alpha being that of s M)
+ * as gain * rest: `gain` rides on the coefficients of the last polynomial and must not underflow
+ * there in any precision, `rest` is a power of two, nearly always 1.  gain is s times the factor,
+ * which is the same for c M and c D, and so are its bits; where that is tiny, only its mantissa
+ * counts.  reach > 0: the polynomial has 16 bits and is applied to own M, and all of s / own / unit
+ * times the factor rides if it is from 2^-reach to 2^reach: then `rest` takes no pass over the
+ * result, which `unit`, a power of two, is on already. */
 MS_FN void ms_scalar_gain(double alpha, const double *in, double *gain, double *rest)
 {
     const double s = in[0], own = in[2], reach = in[3], factor = in[1] / sqrt(alpha);
-    int          e = 0, e_s = 0, e_own = 0;
+    int          e = 0, e_s = 0, e_own = 0, e_unit = 0;
     if (reach > 0.0) {
         const double mantissa = frexp(factor, &e);
         (void)frexp(s, &e_s);
         (void)frexp(own, &e_own);
-        e += e_s - e_own; /* s and own are powers of two; their quotient may not be a number */
+        (void)frexp(in[4], &e_unit);
+        e += e_s - e_own - (e_unit - 1); /* powers of two, whose quotient may not be a number */
         const bool rides = e >= -reach && e <= reach;
         *gain            = ldexp(mantissa, rides ? e : 0);
         *rest            = ldexp(1.0, rides ? 0 : e);

@@ -14,11 +14,11 @@ X(RMS, 2, 1, 1)          /* {k, r} |M|_F^2 -> k |M|_F / sqrt(r), 1 where that is
 /* {r, least} |G|_F^2, tr G, own, s, (s D)^2 -> |A|_F^2, tr A1, m, then the factor of G and those of
  * I in A1 and in A1 - m I; A = (s / own)^2 G + (s D)^2 I, the latter at least `least` |A|_F */
 X(GRAM, 2, 5, 6)
-/* |A|_F^2, s D, s, D, own, reach -> alpha, u_low, gain, rest */
-X(ALPHA_FRO, 0, 6, 4)
-/* {r, margin, lift} |A|_F^2, tr A1, quart, s D, s, D, own, reach -> 1/a, alpha, u_low, gain, rest
- */
-X(ALPHA_C4, 3, 8, 5)
+/* |A|_F^2, s D, s, D, own, reach, unit -> alpha, u_low, gain, rest */
+X(ALPHA_FRO, 0, 7, 4)
+/* {r, margin, lift} |A|_F^2, tr A1, quart, s D, s, D, own, reach, unit -> 1/a, alpha, u_low, gain,
+ * rest */
+X(ALPHA_C4, 3, 9, 5)
 /* {rows, cols, keys, table} x -> the first row with key <= x, else the last */
 X(PICK, -1, 1, -1)
 /* {lift} v1 v0 q0 t1 t0, q, n, win, gain, m -> c2 c1 c0, t1 t0, win m: the first of n stages, T of

@@ -34,13 +34,14 @@ typedef struct ms_prepared { /* lives in the scratch of the caller's mark */
     int64_t r;               /* rows of x */
     ms_vec  s, sd, sd2;      /* s, s D, and (s D)^2 or at least the smallest normal number */
     ms_vec  own;             /* s; where x has 16 bits, the same of the matrix alone, without D */
+    double  unit;            /* a power of two on the result of ms_apply, near 1 / own; else 1 */
 } ms_prepared;
 
 /* Input that was scaled and rounded to these operands before (in.own) is taken as it is, and
  * nothing is read.  Its scale may be anything: one that brings entries near 1 loses none in f16. */
 musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
                         ms_prepared *p);
-/* out <- z x for symmetric z, or x^T z where x was turned. */
+/* out <- unit z x for symmetric z, or unit x^T z where x was turned. */
 musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out);
 /* The operators where r is 1: a factor. */
 musec_status ms_vector_map(ms_device *d, ms_map map, const ms_prepared *p, ms_num threshold,

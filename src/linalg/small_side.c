@@ -5,6 +5,7 @@
  * can overflow, and what underflows is below rounding.  A copy in 16 bits has the scale of M alone:
  * f16 would lose what is far below D.  Who writes M may write that copy at once, with a scale `own`
  * from a bound of |entries|; then 1 / own stands in for g. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "linalg/linalg.h"
@@ -72,9 +73,10 @@ musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype o
 
     p->turned = in.rows > in.cols;
     if (p->turned) in = ms_t(in);
-    p->r   = in.rows;
-    p->x   = in;
-    p->own = (ms_vec){ in.own, in.count };
+    p->r    = in.rows;
+    p->x    = in;
+    p->own  = (ms_vec){ in.own, in.count };
+    p->unit = in.own != NULL ? ldexp(1.0, -in.own_e) : 1.0;
     TRY(ms_scratch_vec(d, in.count, &top));
     TRY(ms_scratch_vec(d, in.count, &p->s));
     TRY(ms_scratch_vec(d, in.count, &p->sd));
@@ -99,8 +101,8 @@ musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out)
      * met must be the first one made: the other way about, its gain on small singular values would
      * lift the rounding of the later ones.  In 16 bits that counts. */
     if (p->turned && ms_narrow(z.dtype)) z = ms_t(z);
-    if (p->turned) return d->ops->gemm(d, 1.0, ms_t(p->x), z, 0.0, out);
-    return d->ops->gemm(d, 1.0, z, p->x, 0.0, out);
+    if (p->turned) return d->ops->gemm(d, p->unit, ms_t(p->x), z, 0.0, out);
+    return d->ops->gemm(d, p->unit, z, p->x, 0.0, out);
 }
 
 /* One row: one singular value, no products. */

@@ -267,11 +267,12 @@ done:
 static musec_status alpha_c4(ms_device *d, ms_num threshold, ms_soft *e)
 {
     const ms_operand_limits p = ms_operand_limits_of(e->operands);
-    return d->ops->scalars(
-        d, MS_SCALAR_ALPHA_C4, (double[]){ (double)e->p.r, p.margin, e->lift }, 3,
-        (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->quart), ms_each(e->p.sd),
-                    ms_each(e->p.s), threshold, ms_each(e->p.own), ms_const(p.reach) },
-        (ms_vec[]){ e->inv_a, e->alpha, e->u_low, e->gain, e->rest });
+    return d->ops->scalars(d, MS_SCALAR_ALPHA_C4, (double[]){ (double)e->p.r, p.margin, e->lift },
+                           3,
+                           (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->quart),
+                                       ms_each(e->p.sd), ms_each(e->p.s), threshold,
+                                       ms_each(e->p.own), ms_const(p.reach), ms_const(e->p.unit) },
+                           (ms_vec[]){ e->inv_a, e->alpha, e->u_low, e->gain, e->rest });
 }
 
 static musec_status alpha_fro(ms_device *d, ms_num threshold, ms_soft *e)
@@ -279,7 +280,8 @@ static musec_status alpha_fro(ms_device *d, ms_num threshold, ms_soft *e)
     return d->ops->scalars(d, MS_SCALAR_ALPHA_FRO, NULL, 0,
                            (ms_num[]){ ms_each(e->fro2), ms_each(e->p.sd), ms_each(e->p.s),
                                        threshold, ms_each(e->p.own),
-                                       ms_const(ms_operand_limits_of(e->operands).reach) },
+                                       ms_const(ms_operand_limits_of(e->operands).reach),
+                                       ms_const(e->p.unit) },
                            (ms_vec[]){ e->alpha, e->u_low, e->gain, e->rest });
 }
 
