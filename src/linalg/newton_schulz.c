@@ -125,9 +125,12 @@ static musec_status first_polynomial(ms_device *d, const ms_quintic_list *list, 
     double           alpha = 1.0;
     ms_vec           trace, n[4]; /* factor, square, that times b, its square times c */
     musec_status     st = MUSEC_OK;
-    /* entries of the input are at most 1, or a little above, and f16 ends at 2^16 */
+    /* entries of the input are at most 1, or a little above, and f16 ends at 2^16; from below, they
+     * may be far from their bound, and f16 has few digits under 2^-14 */
     while (alpha * (double)i->x.cols > 0x1p14)
         alpha *= 0.5;
+    while (alpha * (double)i->x.cols <= 0x1p13)
+        alpha *= 2.0;
     TRY(ms_scratch_vec(d, i->x.count, &trace));
     for (size_t k = 0; k < COUNT(n); k++)
         TRY(ms_scratch_vec(d, i->x.count, &n[k]));
