@@ -257,6 +257,34 @@ TEST_EACH_DEVICE(nothing_is_read_again, dev)
     }
 }
 
+/* What a product takes of the scale is of the whole group, not of those that share a chunk: the
+ * same bits, where those do not depend on the stack anyway. */
+TEST_EACH_DEVICE(chunks_change_nothing, dev)
+{
+    static const char *const modes[] = { "fast", "paper7", "accurate" };
+    for (size_t k = 0; k < COUNT(modes) && ms_device_has(dev, MUSEC_F16); k++) {
+        char options[2][128];
+        snprintf(options[0], sizeof options[0], "ns-mode=%s operands=f16 threshold=0.01", modes[k]);
+        snprintf(options[1], sizeof options[1],
+                 "ns-mode=%s operands=f16 threshold=0.01 workspace=1", modes[k]);
+        rig together = rig_make(dev, "soft-musec", options[0], MUSEC_F32, params, 2, 5);
+        rig alone    = rig_make(dev, "soft-musec", options[1], MUSEC_F32, params, 2, 5);
+        for (int64_t t = 0; t < 4 && !dev->kind->stackwise; t++) {
+            for (size_t i = 0; i < 2; i++) {
+                double *g = rig_normal(&together, i, t);
+                for (int64_t e = 0; e < rig_elems(&together, i); e++)
+                    g[e] *= i == 0 ? 1.0 : 0x1p-23;
+                rig_set_grad(&together, i, g), rig_set_grad(&alone, i, g);
+                free(g);
+            }
+            rig_go(&together), rig_go(&alone);
+        }
+        for (size_t i = 0; i < 2; i++)
+            CHECK(rig_same_weight(&together, i, &alone, i), "%s: %s", modes[k], params[i].name);
+        rig_free(&together), rig_free(&alone);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +293,7 @@ int main(void)
         cmocka_unit_test(scales_that_change_are_followed),
         cmocka_unit_test(a_run_goes_on_from_its_file),
         cmocka_unit_test(measuring_changes_nothing),
+        cmocka_unit_test(chunks_change_nothing),
         cmocka_unit_test(nothing_is_read_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

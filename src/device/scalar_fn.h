@@ -58,7 +58,8 @@ MS_FN void ms_scalar_average(const double *params, const double *in, double *out
  * which is the same for c M and c D, and so are its bits; where that is tiny, only its mantissa
  * counts.  reach > 0: the polynomial has 16 bits and is applied to own M, and all of s / own / unit
  * times the factor rides if it is from 2^-reach to 2^reach: then `rest` takes no pass over the
- * result, which `unit`, a power of two, is on already. */
+ * result, which `unit`, a power of two, is on already.  Else what rides differs from that by a
+ * power of 16, so that its fourth root has the same digits. */
 MS_FN void ms_scalar_gain(double alpha, const double *in, double *gain, double *rest)
 {
     const double s = in[0], own = in[2], reach = in[3], factor = in[1] / sqrt(alpha);
@@ -69,9 +70,9 @@ MS_FN void ms_scalar_gain(double alpha, const double *in, double *gain, double *
         (void)frexp(own, &e_own);
         (void)frexp(in[4], &e_unit);
         e += e_s - e_own - (e_unit - 1); /* powers of two, whose quotient may not be a number */
-        const bool rides = e >= -reach && e <= reach;
-        *gain            = ldexp(mantissa, rides ? e : 0);
-        *rest            = ldexp(1.0, rides ? 0 : e);
+        const int kept = e >= -reach && e <= reach ? e : (e % 4 + 4) % 4;
+        *gain          = ldexp(mantissa, kept);
+        *rest          = ldexp(1.0, e - kept);
         return;
     }
     *gain = factor * s;

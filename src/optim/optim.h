@@ -111,6 +111,7 @@ typedef struct ms_group {
     ms_member          *members;
     ms_mat              state[MS_STATES]; /* (count, rows, cols) each */
     double             *top;     /* (count) of ms_optim_rounds_at_once, see step.c; < 0: unknown */
+    int                 own_e;   /* by those, at this step: see typical_scale */
     musec_optim_report *reports; /* one per member; matrix roles only */
     int64_t             chunk;   /* matrices mapped at once */
 } ms_group;

@@ -406,21 +406,6 @@ done:
     return st;
 }
 
-/* log2 of the scales that these bounds give, on average; a product takes it as a float32.  A
- * multiple of 4: so the fourth root of the gain, which rides on coefficients, keeps its digits. */
-static int typical_scale(const double *top, int64_t n)
-{
-    int64_t sum = 0, m = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int e = 0;
-        if (!(top[i] > 0.0 && top[i] < INFINITY)) continue;
-        (void)frexp(top[i], &e);
-        sum -= e > 120 ? 120 : e < -120 ? -120 : e;
-        m++;
-    }
-    return m > 0 ? 4 * (int)(sum / (4 * m)) : 0;
-}
-
 static musec_status take_narrow(musec_optim *opt, const ms_group *g, int64_t n, ms_mat *x)
 {
     ms_vec       own;
@@ -450,7 +435,7 @@ static musec_status make_proposal(musec_optim *opt, const ms_group *g, int64_t f
     else if (!narrow || (a->report && ms_map_clips(g->map)))
         TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, u));
     TRY(propose(opt, g, first, n, a, carries ? MS_PROPOSE_KEEP : MS_PROPOSE, *u, *x));
-    if (narrow) x->own_e = typical_scale(g->top + first, n);
+    x->own_e = g->own_e;
     for (int64_t i = first; narrow && carries && i < first + n; i++)
         g->top[i] = fmin(g->top[i], opt->cfg.threshold);
 done:
@@ -518,9 +503,25 @@ done:
     return st;
 }
 
+/* log2 of the scales that these bounds give, on average; a product takes it as a float32.  A
+ * multiple of 4: so the fourth root of the gain, which rides on coefficients, keeps its digits. */
+static int typical_scale(const double *top, int64_t n)
+{
+    int64_t sum = 0, m = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int e = 0;
+        if (!(top[i] > 0.0 && top[i] < INFINITY)) continue;
+        (void)frexp(top[i], &e);
+        sum -= e > 120 ? 120 : e < -120 ? -120 : e;
+        m++;
+    }
+    return m > 0 ? 4 * (int)(sum / (4 * m)) : 0;
+}
+
 static musec_status run_group(musec_optim *opt, ms_group *g, const step_args *a)
 {
     musec_status st = MUSEC_OK;
+    g->own_e        = typical_scale(g->top, g->count); /* of all, whatever the chunks */
     for (int64_t first = 0, n; first < g->count; first += n) {
         for (n = 0; first + n < g->count && n < g->chunk; n++)
             if (a->grads[g->members[first + n].param].data == NULL) break;
