@@ -45,7 +45,8 @@ done:
 }
 
 /* What the run's optimizer keeps of a parameter that is one matrix: the momentum of an average. */
-static musec_status take_momentum(ms_error *e, const ms_train *t, size_t param, ms_run_matrix *out)
+static musec_status take_momentum(ms_error *e, const ms_train *t, size_t param, double beta,
+                                  ms_run_matrix *out)
 {
     const musec_optim *opt   = t->optim;
     const bool         heavy = opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY;
@@ -61,8 +62,11 @@ static musec_status take_momentum(ms_error *e, const ms_train *t, size_t param, 
                     "%s: its optimizer, %s, keeps no momentum of matrices; name a run of one that "
                     "does",
                     t->setup.out, opt->kind->name));
+    const ms_mat kept = out->momentum; /* in what it may be kept in */
     TRY(ms_scratch_vec(t->ctx, 1, &top));
-    if (heavy) TRY(t->ctx->ops->scale(t->ctx, ms_const(opt->cfg.beta), out->momentum));
+    TRY(ms_scratch_mat(t->ctx, ms_dtype_wide(kept.dtype), 1, kept.rows, kept.cols, &out->momentum));
+    TRY(t->ctx->ops->copy(t->ctx, kept, out->momentum));
+    if (heavy) TRY(t->ctx->ops->scale(t->ctx, ms_const(beta), out->momentum));
     TRY(t->ctx->ops->absmax(t->ctx, out->momentum, top));
     TRY(ms_vec_download(t->ctx, top, &out->top));
 done:
@@ -103,7 +107,7 @@ static musec_status list_matrices(ms_error *e, const ms_train *t, ms_run_matrice
         one->weight = dense_view(p->weight);
         if (p->copy.data != NULL) one->copy = dense_view(p->copy);
         r->elems += p->weight.rows * p->weight.cols;
-        TRY(take_momentum(e, t, i, one));
+        TRY(take_momentum(e, t, i, r->beta, one));
     }
 done:
     return st;
