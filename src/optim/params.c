@@ -479,7 +479,8 @@ musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_o
     TRY(ms_optim_config_check(&ctx->error, cfg));
     if (cfg->momentum_dtype == MUSEC_MOMENTUM_BF16 && !ms_device_has(ctx, MUSEC_BF16))
         return ms_fail(&ctx->error, MUSEC_ENOTSUP,
-                       "momentum-dtype is bf16; the device %s has no numbers in bf16", ctx->name);
+                       "momentum-dtype is bf16; the device %s has no numbers in bf16: take own",
+                       ctx->name);
     opt = calloc(1, sizeof *opt);
     if (opt == NULL) return ms_fail(&ctx->error, MUSEC_ENOMEM, "no memory for the optimizer");
     opt->d        = ctx;

@@ -149,11 +149,11 @@ musec_status ms_train_save(ms_error *e, ms_train *t)
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* What may be changed when a run goes on. */
-static const char *const changeable[] = { "steps",     "checkpoint-every", "keep",
-                                          "data",      "val-data",         "workspace",
-                                          "val-every", "report-every",     "device",
-                                          "precision", "deterministic",    "operands",
-                                          NULL };
+static const char *const changeable[] = {
+    "steps",         "checkpoint-every", "keep",           "data",   "val-data",
+    "workspace",     "val-every",        "report-every",   "device", "precision",
+    "deterministic", "operands",         "momentum-dtype", NULL
+};
 
 musec_status ms_train_config_same(ms_error *e, const char *what, const ms_train_config *was,
                                   const ms_train_config *now)
