@@ -193,6 +193,32 @@ done:
     return st;
 }
 
+/* variant 0: constants; 1: one number per matrix; 2: the same, x of another dtype, out in f16; 3:
+ * constants, out in bf16 */
+static void average_operands(op_args *a)
+{
+    const int v = a->c.variant;
+    op_mat   *x = op_add_mat(a, OP_IN, a->c.m, a->c.n);
+    op_add_mat(a, OP_IN, a->c.m, a->c.n);
+    op_mat *out = op_add_mat(a, OP_OUT, a->c.m, a->c.n);
+    if (v == 2) x->mat.dtype = a->c.dtype == MUSEC_F32 ? MUSEC_BF16 : MUSEC_F32;
+    if (v >= 2) out->mat.dtype = v == 2 ? MUSEC_F16 : MUSEC_BF16;
+    op_add_vec(a, OP_IN);
+    op_add_vec(a, OP_IN);
+    op_add_vec(a, OP_OUT);
+}
+
+static bool average_has(const op_case *c) { return c->variant < 2 || c->dtype != MUSEC_F64; }
+
+static musec_status average_run(op_args *a)
+{
+    const bool each = a->c.variant == 1 || a->c.variant == 2;
+    return a->d->ops->average(a->d, each ? ms_each(a->vec[0].vec) : ms_const(op_coef(a, -0.6)),
+                              a->mat[0].mat,
+                              each ? ms_each(a->vec[1].vec) : ms_const(op_coef(a, 0.4)),
+                              a->mat[1].mat, a->mat[2].mat, a->vec[2].vec);
+}
+
 static void scale_rows_operands(op_args *a)
 {
     op_add_mat(a, OP_IN, 1, a->c.m);
@@ -284,6 +310,8 @@ const op_kind op_element_kinds[] = {
     { OP_ROW(combine, COUNT(combine_variants)), .operands = combine_operands,
       .prepare = combine_prepare, .run = combine_run, .has = combine_has, .rounding = op_few,
       .grad = combine_grad, .grad_by = 0x3, .grad_variant = 1, .shapes = OP_SHAPES_PLAIN },
+    { OP_ROW(average, 4), .operands = average_operands, .run = average_run, .has = average_has,
+      .rounding = op_few, .shapes = OP_SHAPES_PLAIN },
     { OP_ROW(scale_rows, 1), .operands = scale_rows_operands, .run = scale_rows_run,
       .rounding = op_few, .grad = scale_rows_grad, .grad_by = 0x2, .shapes = OP_SHAPES_PLAIN },
     { OP_ROW(prescale, 3), .operands = prescale_operands, .run = prescale_run, .has = prescale_has,

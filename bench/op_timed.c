@@ -116,6 +116,7 @@ static const timed on_gpu[] = {
     { "product", 768, 768, 768, 44, .in = F16, .variant = 3 },
     { "product", 768, 768, 3072, 22, .in = F16, .trans = 0x1, .variant = 3 },
     { "gemm", 3072, 768, 768, 22, .in = F16, .variant = 2 }, /* the product that applies them */
+    { "average", 768, 768, 0, 66, .in = F32, .variant = 2 },
     { "combine", 768, 768, 0, 66, .in = F16 },
     { "combine", 768, 768, 0, 66, .in = F32, .variant = 7 },
     { "combine", 768, 768, 0, 66, .in = F32, .variant = 9 },
@@ -128,6 +129,7 @@ static const timed on_gpu[] = {
     { "product", 1024, 1024, 1024, 64, .in = F16, .variant = 3 },
     { "product", 1024, 1024, 4096, 32, .in = F16, .trans = 0x1, .variant = 3 },
     { "gemm", 4096, 1024, 1024, 32, .in = F16, .variant = 2 }, /* the product that applies them */
+    { "average", 1024, 1024, 0, 96, .in = F32, .variant = 2 },
     { "combine", 1024, 1024, 0, 96, .in = F16 },
     { "combine", 1024, 1024, 0, 96, .in = F32, .variant = 7 },
     { "combine", 1024, 1024, 0, 96, .in = F32, .variant = 9 },
@@ -140,6 +142,7 @@ static const timed on_gpu[] = {
     { "product", 2048, 2048, 2048, 64, .in = F16, .variant = 3 },
     { "product", 2048, 2048, 8192, 32, .in = F16, .trans = 0x1, .variant = 3 },
     { "gemm", 8192, 2048, 2048, 32, .in = F16, .variant = 2 }, /* the product that applies them */
+    { "average", 2048, 2048, 0, 96, .in = F32, .variant = 2 },
     { "combine", 2048, 2048, 0, 96, .in = F16 },
     { "combine", 2048, 2048, 0, 96, .in = F32, .variant = 7 },
     { "combine", 2048, 2048, 0, 96, .in = F32, .variant = 9 },

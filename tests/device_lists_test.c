@@ -395,6 +395,37 @@ static void put_nonfinite(ms_device *dev, list *l)
     }
 }
 
+/* x is a stack, y a list that holds what is no number, and so does out then. */
+static void average_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols)
+{
+    const ms_device_ops *op = dev->ops;
+    const musec_dtype    outs =
+        dtype == MUSEC_F32 && ms_device_has(dev, MUSEC_F16) ? MUSEC_F16 : dtype;
+    ms_vec coef = random_vec(dev, 31);
+    ms_vec top = random_vec(dev, 32), top_one = random_vec(dev, 33);
+    stack  x = stack_random(dev, dtype, COUNT_OF_LIST, rows, cols, 34);
+    list   y = list_make(dev, dtype, rows, cols, 35);
+    stack  s = poisoned(dev, outs, rows, cols), t = poisoned(dev, outs, rows, cols);
+    put_nonfinite(dev, &y);
+    CHECK_OK(dev, op->average(dev, ms_each(coef), x.mat, ms_const(0.4), y.mat, s.mat, top));
+    EACH_MATRIX(b)
+    {
+        const ms_term term = { .x_coef = ms_num_slice(ms_each(coef), b, 1),
+                               .y_coef = ms_const(0.4),
+                               .out    = ms_mat_slice(t.mat, b, 1) };
+        CHECK_OK(dev,
+                 op->combine(dev, ms_mat_slice(x.mat, b, 1), ms_mat_slice(y.mat, b, 1), &term, 1));
+        CHECK_OK(dev, op->absmax(dev, ms_mat_slice(y.mat, b, 1), ms_vec_slice(top_one, b, 1)));
+    }
+    check_same_stacks(&s, &t, "average");
+    check_vecs(dev, top, top_one, "average");
+    op->free(dev, coef.data), op->free(dev, top.data), op->free(dev, top_one.data);
+    list_free(&y);
+    stack_free(&x), stack_free(&s), stack_free(&t);
+}
+
+TEST_EACH_DEVICE(average_takes_lists, dev) { each_case(dev, average_case); }
+
 static void reduce_case(ms_device *dev, musec_dtype dtype, int64_t rows, int64_t cols)
 {
     typedef musec_status     reduction(ms_device * d, ms_mat x, ms_vec out);
@@ -457,6 +488,7 @@ int main(void)
         cmocka_unit_test(copy_takes_lists),
         cmocka_unit_test(axpby_takes_lists),
         cmocka_unit_test(combine_takes_lists),
+        cmocka_unit_test(average_takes_lists),
         cmocka_unit_test(moments_take_lists),
         cmocka_unit_test(decay_add_takes_lists),
         cmocka_unit_test(decay_add_lists_numbers_of_stacks),

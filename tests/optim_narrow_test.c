@@ -214,11 +214,51 @@ TEST_EACH_DEVICE(measuring_changes_nothing, dev)
     }
 }
 
+/* ---- guesses --------------------------------------------------------------------------------- */
+
+/* Momentum is averaged before anybody knows that a gradient is no number: nothing comes of it, and
+ * the run goes on as one that never saw it. */
+TEST_EACH_DEVICE(what_is_no_number_leaves_no_trace, dev)
+{
+    static const double bad[] = { NAN, -INFINITY };
+    for (size_t k = 0; k < COUNT(rules) && ms_device_has(dev, MUSEC_F16); k++)
+        for (size_t at = 0; at < COUNT(params) * COUNT(bad); at++) {
+            const size_t       p   = at / COUNT(bad);
+            musec_optim_config cfg = rig_config(rules[k].name, rules[k].options);
+            char               words[64];
+            cfg.operands     = MUSEC_F16;
+            cfg.report_every = 0;
+            cfg.nonfinite    = k % 2 == 0 ? MUSEC_NONFINITE_STOP : MUSEC_NONFINITE_SKIP;
+            rig calm         = rig_make_with(dev, &cfg, MUSEC_F32, params, COUNT(params), 6);
+            rig shaken       = rig_make_with(dev, &cfg, MUSEC_F32, params, COUNT(params), 6);
+            rig_steps(&calm, 0, 2), rig_steps(&shaken, 0, 2);
+            double *g = rig_normal(&shaken, p, 9);
+            /* a wide one has columns that are in no block, and they count */
+            g[rig_elems(&shaken, p) / 2] = bad[at % COUNT(bad)];
+            rig_set_grad(&shaken, p, g);
+            free(g);
+            snprintf(words, sizeof words, "the gradient of %s holds", params[p].name);
+            const musec_status st = rig_try(&shaken, 1.0);
+            if (cfg.nonfinite == MUSEC_NONFINITE_STOP)
+                CHECK(st == MUSEC_ENONFINITE && strstr(dev->error.text, words) != NULL, "%s",
+                      dev->error.text);
+            else
+                CHECK(st == MUSEC_OK && musec_optim_skipped(shaken.opt) == 1, "%s: not skipped",
+                      params[p].name);
+            rig_steps(&calm, 2, 4), rig_steps(&shaken, 2, 4);
+            for (size_t i = 0; i < COUNT(params); i++)
+                CHECK(rig_same_weight(&calm, i, &shaken, i), "%s %s: %s, after %s", rules[k].name,
+                      rules[k].options, params[i].name, params[p].name);
+            rig_free(&calm), rig_free(&shaken);
+        }
+}
+
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 static struct {
     ms_device_ops real;
     int           wide_in, wide_largest; /* float32 stacks that were rounded, looked through */
+    int           again;                 /* averages that were not on a guess */
 } seen;
 
 static musec_status see_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer,
@@ -232,6 +272,46 @@ static musec_status see_absmax(ms_device *d, ms_mat x, ms_vec out)
 {
     seen.wide_largest += x.dtype == MUSEC_F32 && x.places == NULL;
     return seen.real.absmax(d, x, out);
+}
+
+static musec_status see_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n)
+{
+    seen.again += y.data != NULL && y.places != NULL;
+    return seen.real.combine(d, x, y, terms, n);
+}
+
+static musec_status see_average(ms_device *d, ms_num x_coef, ms_mat x, ms_num y_coef, ms_mat y,
+                                ms_mat out, ms_vec top)
+{
+    const int          again = seen.again; /* what a device makes of it besides is its own */
+    const musec_status st    = seen.real.average(d, x_coef, x, y_coef, y, out, top);
+    seen.again               = again;
+    return st;
+}
+
+/* Gradients of about the size of the last ones are averaged once; larger or smaller ones, where a
+ * scale would not be the one that they ought to have, twice. */
+TEST_EACH_DEVICE(a_guess_that_fails_is_made_good, dev)
+{
+    static const struct {
+        double factor;
+        int    again;
+    } course[] = { { 1.0, 0 }, { 2.0, 0 }, { 100.0, 1 }, { 100.0, 0 }, { 1.0, 1 }, { 0.0, 1 } };
+    static const rig_param two[] = { { .name = "a", .rows = 12, .cols = 20 },
+                                     { .name = "b", .rows = 12, .cols = 20 } };
+    if (!ms_device_has(dev, MUSEC_F16)) return;
+    rig r = rig_make(dev, "soft-musec", "ns-mode=fast operands=f16", MUSEC_F32, two, 2, 4);
+    rig_step(&r, 0, 1.0);
+    for (size_t t = 0; t < COUNT(course); t++) {
+        memset(&seen, 0, sizeof seen);
+        seen.real          = dev->table;
+        dev->table.combine = see_combine;
+        dev->table.average = see_average;
+        rig_step(&r, (int64_t)t + 1, course[t].factor);
+        dev->table = seen.real;
+        CHECK(seen.again == course[t].again, "step %zu: %d averages more", t + 2, seen.again);
+    }
+    rig_free(&r);
 }
 
 /* Momentum is read by the pass that averages it and by nobody else. */
@@ -292,6 +372,8 @@ int main(void)
         cmocka_unit_test(the_first_step_is_the_same),
         cmocka_unit_test(scales_that_change_are_followed),
         cmocka_unit_test(a_run_goes_on_from_its_file),
+        cmocka_unit_test(what_is_no_number_leaves_no_trace),
+        cmocka_unit_test(a_guess_that_fails_is_made_good),
         cmocka_unit_test(measuring_changes_nothing),
         cmocka_unit_test(chunks_change_nothing),
         cmocka_unit_test(nothing_is_read_again),

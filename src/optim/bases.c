@@ -36,6 +36,22 @@ typedef struct weights { /* m M + g G */
     double m, g;
 } weights;
 
+/* Coefficients of the proposal times the scale of x, which is left in x.own. */
+static musec_status scaled_weights(ms_device *d, const ms_proposal *p, weights look, ms_num *m,
+                                   ms_num *g)
+{
+    ms_vec       to[3] = { { p->x.own, p->x.count } };
+    musec_status st    = MUSEC_OK;
+    for (int i = 1; i < 3; i++)
+        TRY(ms_scratch_vec(d, p->x.count, &to[i]));
+    TRY(d->ops->scalars(d, MS_SCALAR_AVERAGE, (double[]){ look.m, look.g }, 2,
+                        (ms_num[]){ ms_list(p->top), ms_list(p->scale_g), ms_const(p->zero) }, to));
+    *m = ms_each(to[1]);
+    *g = ms_each(to[2]);
+done:
+    return st;
+}
+
 /* What a step keeps of M and adds of G, and the weights of what it proposes. */
 static musec_status propose_narrow(ms_device *d, const ms_proposal *p, weights keep, weights look)
 {
@@ -43,22 +59,24 @@ static musec_status propose_narrow(ms_device *d, const ms_proposal *p, weights k
     const ms_mark mark    = ms_arena_mark(&d->scratch);
     ms_term       term[3] = { 0 };
     int           n       = 0;
-    ms_vec        to[3]   = { { p->x.own, p->x.count } };
     musec_status  st      = MUSEC_OK;
 
-    for (int i = 1; i < 3; i++)
-        TRY(ms_scratch_vec(d, p->x.count, &to[i]));
-    TRY(d->ops->scalars(d, MS_SCALAR_AVERAGE, (double[]){ look.m, look.g }, 2,
-                        (ms_num[]){ ms_list(p->top), ms_list(p->top_g), ms_const(p->zero) }, to));
-    term[n++] = (ms_term){ .x_coef = ms_each(to[1]), .y_coef = ms_each(to[2]), .out = p->x };
+    if (p->mode != MS_PROPOSE_GUESSED) {
+        TRY(scaled_weights(d, p, look, &term[0].x_coef, &term[0].y_coef));
+        term[n++].out = p->x;
+    }
+    if (p->mode == MS_PROPOSE_GUESS) {
+        TRY(d->ops->average(d, term[0].x_coef, m, term[0].y_coef, p->g, p->x, p->seen));
+        goto done;
+    }
     if (p->u.data != NULL && p->u.data != m.data)
         term[n++] =
             (ms_term){ .x_coef = ms_const(look.m), .y_coef = ms_const(look.g), .out = p->u };
     if (p->mode == MS_PROPOSE)
         term[n++] = (ms_term){ .x_coef = ms_const(keep.m), .y_coef = ms_const(keep.g), .out = m };
-    if (look.m != 0.0) {
+    if (n > 0 && look.m != 0.0) {
         TRY(d->ops->combine(d, m, p->g, term, n));
-    } else { /* what the state holds must not matter, not even a NaN */
+    } else if (n > 0) { /* what the state holds must not matter, not even a NaN */
         for (int i = 0; i < n; i++)
             term[i].x_coef = term[i].y_coef;
         TRY(d->ops->combine(d, p->g, none, term, n));

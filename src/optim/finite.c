@@ -1,8 +1,9 @@
 /* finite.c - are all gradients numbers, and how large are they?  Asked before a step changes
  * anything.
  *
- * The largest |element| of a matrix is a NaN or infinite if one of them is.  Parameters of equal
- * shape are read through in one call, whatever their blocks are; all answers come to the host at
+ * The largest |element| of a matrix is a NaN or infinite if one of them is.  Gradients that are
+ * averaged on a guess (propose.c) are read through by that.  Of the others, parameters of equal
+ * shape are read through in one call, whatever their blocks are.  All answers come to the host at
  * once, which is the one time that a step waits.  They stay there for the step: what bounds a
  * gradient bounds the momentum that it goes into. */
 #include <math.h>
@@ -22,6 +23,13 @@ static int64_t add_places(ms_mat x, ms_mat_place *places, int64_t n)
     return n;
 }
 
+/* Is there a gradient, some of which no guess went through? */
+static bool to_ask(const musec_optim *opt, const musec_view *grads, size_t i)
+{
+    const ms_mat w = opt->params[i].weight;
+    return grads[i].data != NULL && opt->params[i].guessed < w.count * w.rows * w.cols;
+}
+
 /* The largest of all gradients (or weights) of the shape of parameter `first`, into out from *at
  * on. Notes in at_of where those of each parameter begin. */
 static musec_status largest_of_shape(musec_optim *opt, const musec_view *grads, bool weights,
@@ -31,7 +39,7 @@ static musec_status largest_of_shape(musec_optim *opt, const musec_view *grads, 
     int64_t n = 0, members = 0;
     for (size_t i = first; i < opt->n_params; i++) {
         const ms_param *p = &opt->params[i];
-        if (grads[i].data == NULL || !same_shape(p->weight, x)) continue;
+        if (!to_ask(opt, grads, i) || !same_shape(p->weight, x)) continue;
         const ms_mat one = weights ? p->weight : ms_grad_mat(p, grads[i]);
         if (members++ == 0) x = one;
         at_of[i] = *at + n;
@@ -53,7 +61,7 @@ static musec_status largest_of_all(musec_optim *opt, const musec_view *grads, bo
     for (size_t i = 0; i < opt->n_params; i++)
         at_of[i] = -1;
     for (size_t i = 0; i < opt->n_params; i++)
-        if (grads[i].data != NULL && at_of[i] < 0)
+        if (to_ask(opt, grads, i) && at_of[i] < 0)
             TRY(largest_of_shape(opt, grads, weights, i, out, at, at_of));
 done:
     return st;
@@ -81,26 +89,32 @@ double ms_optim_grad_bound(const musec_optim *opt, const ms_member *m)
     return top;
 }
 
-musec_status ms_optim_find_nonfinite(musec_optim *opt, const musec_view *grads, size_t *found)
+static bool asked_nonfinite(const musec_optim *opt, const int64_t *at_of, size_t i)
 {
-    const bool    coupled = opt->cfg.decay_form == MUSEC_DECAY_COUPLED;
-    const ms_mark mark    = ms_arena_mark(&opt->d->scratch);
-    int64_t      *of_grad = opt->counted, *of_weight = opt->counted + opt->n_params, at = 0;
-    ms_vec        tops;
-    musec_status  st = MUSEC_OK;
-    *found           = opt->n_params;
-    TRY(ms_scratch_vec(opt->d, 2 * opt->n_places, &tops));
-    TRY(largest_of_all(opt, grads, false, tops, &at, of_grad));
-    if (coupled) TRY(largest_of_all(opt, grads, true, tops, &at, of_weight));
+    return at_of[i] >= 0 && any_nonfinite(opt->largest, at_of[i], opt->params[i].weight.count);
+}
+
+musec_status ms_optim_find_nonfinite(musec_optim *opt, const ms_step *a, size_t *found)
+{
+    const bool   coupled = opt->cfg.decay_form == MUSEC_DECAY_COUPLED;
+    int64_t     *of_grad = opt->counted, *of_weight = opt->counted + opt->n_params, at = 0;
+    ms_vec       tops;
+    musec_status st = MUSEC_OK;
+    *found          = opt->n_params;
+    TRY(ms_scratch_vec(opt->d, 3 * opt->n_places, &tops));
+    TRY(ms_propose_guesses(opt, a, tops, &at));
+    TRY(largest_of_all(opt, a->grads, false, tops, &at, of_grad));
+    if (coupled) TRY(largest_of_all(opt, a->grads, true, tops, &at, of_weight));
     if (at > 0) TRY(ms_vec_download(opt->d, ms_vec_slice(tops, 0, at), opt->largest));
-    for (size_t i = 0; i < opt->n_params && *found == opt->n_params; i++) {
-        const int64_t n = opt->params[i].weight.count;
-        if (grads[i].data == NULL) continue;
-        if (any_nonfinite(opt->largest, of_grad[i], n) ||
-            (coupled && any_nonfinite(opt->largest, of_weight[i], n)))
+    for (size_t i = 0; i < opt->n_params && *found == opt->n_params; i++)
+        if (asked_nonfinite(opt, of_grad, i) || (coupled && asked_nonfinite(opt, of_weight, i)))
             *found = i;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g = &opt->groups[i];
+        for (int64_t m = 0; g->guessed && m < g->count; m++)
+            if (any_nonfinite(g->seen, m, 1) && g->members[m].param < *found)
+                *found = g->members[m].param;
     }
 done:
-    ms_arena_reset(&opt->d->scratch, mark);
     return st;
 }

@@ -32,6 +32,10 @@ typedef enum ms_proposal_mode {
     MS_PROPOSE,      /* update the state, propose from it */
     MS_PROPOSE_KEEP, /* propose the new momentum, but leave the state: the caller stores the clip */
     MS_PROPOSE_AHEAD, /* propose Nesterov's look-ahead from the state as it is */
+    /* MS_PROPOSE_KEEP in two parts, with x: first x by a guess of max|g|, which is found on the way,
+     * and nothing else; then, if the guess holds, the rest */
+    MS_PROPOSE_GUESS,
+    MS_PROPOSE_GUESSED,
 } ms_proposal_mode;
 
 /* Some matrices of a group at one step.  g and w lie in the caller's memory, as a list or one
@@ -46,8 +50,11 @@ typedef struct ms_proposal {
     /* out, data NULL: none; else what is proposed, in 16 bits and times x.own, which is out too, by
      * the same pass: only bases that propose their state, without coupled decay */
     ms_mat           x;
-    const double    *top_g;   /* with x: bounds of |entries| of g */
-    double          *top;     /* and of state[0], in and, but for MS_PROPOSE_AHEAD, as it will be */
+    const double    *top_g;   /* with x: bounds of |entries| of g, those to note */
+    const double    *scale_g; /* and those to take the scale from */
+    ms_vec           seen;    /* out, MS_PROPOSE_GUESS: largest |entries| of g */
+    double          *top;     /* bounds of state[0], in and, but for MS_PROPOSE_AHEAD and
+                                 MS_PROPOSE_GUESS, as it will be */
     double           zero;    /* what the scale is of where all entries are 0 */
     double           coupled; /* weight decay to add to the gradient, 0 none */
     ms_proposal_mode mode;
@@ -93,6 +100,7 @@ typedef struct ms_param {
     double       lr_factor;
     int64_t      t;       /* steps that it took part in */
     ms_mat       average; /* data NULL unless epoch averages are kept */
+    int64_t      guessed; /* elements of its gradient that were averaged on a guess, at this step */
 } ms_param;
 
 typedef struct ms_member { /* one matrix of a group */
@@ -110,8 +118,12 @@ typedef struct ms_group {
     ms_optim_map        map;
     ms_member          *members;
     ms_mat              state[MS_STATES]; /* (count, rows, cols) each */
-    double             *top;     /* (count) of ms_optim_rounds_at_once, see step.c; < 0: unknown */
-    int                 own_e;   /* by those, at this step: see typical_scale */
+    double             *top;   /* (count) of ms_optim_rounds_at_once, see propose.c; < 0: unknown */
+    double             *last;  /* (count) of ms_optim_guesses: max|G| of the last step; likewise */
+    int                 own_e; /* ms_typical_scale at this step */
+    ms_mat              room;  /* at this step: for what all members propose; data NULL: none */
+    bool                guessed; /* it was made on a guess, */
+    const double       *seen;    /* (count) and this is max|G| */
     musec_optim_report *reports; /* one per member; matrix roles only */
     int64_t             chunk;   /* matrices mapped at once */
 } ms_group;
@@ -135,11 +147,12 @@ struct musec_optim {
     bool                 ready;
     int64_t              t, skipped;
     /* room for what calls on many matrices are told, in host memory */
-    int64_t       n_places; /* matrices at most: of all blocks, or of all weights */
-    ms_mat_place *places;   /* (3, n_places) where gradients, weights and copies lie */
-    double       *numbers;  /* (2, n_places) */
-    double       *largest;  /* (2, n_places) |elements|, see finite.c */
-    int64_t      *counted;  /* (2, n_params) where those of a parameter begin */
+    int64_t       n_places;    /* matrices at most: of all blocks, or of all weights */
+    ms_mat_place *places;      /* (3, n_places) where gradients, weights and copies lie */
+    double       *numbers;     /* (2, n_places) */
+    double       *largest;     /* (3, n_places) |elements|, see finite.c */
+    int64_t      *counted;     /* (2, n_params) where those of a parameter begin; -1: not asked */
+    bool          guesses_fit; /* into the workspace: all groups' proposals at a time */
 };
 
 /* Part (block, index) of x, which has the weight's shape, as matrices: `groups` of them of
@@ -159,7 +172,43 @@ musec_dtype ms_optim_operands(const musec_optim *opt, musec_dtype dtype);
 /* Scratch of one matrix. */
 uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g);
 
-/* ---- a step (step.c, finite.c, threshold.c, qk_clip.c, report.c) ----------------------------- */
+/* ---- a step (step.c, members.c, propose.c, finite.c, threshold.c, qk_clip.c, report.c) ------- */
+
+typedef struct ms_step { /* what it is asked for */
+    const musec_view *grads;
+    double            lr_scale;
+    bool              report; /* this step is measured */
+} ms_step;
+
+typedef enum ms_lies_in { MS_GRADS, MS_WEIGHTS, MS_COPIES } ms_lies_in;
+
+const ms_param           *ms_member_param(const musec_optim *opt, const ms_group *g, int64_t m);
+const musec_optim_config *ms_group_config(const musec_optim *opt, const ms_group *g);
+ms_part ms_member_part(const musec_optim *opt, const ms_group *g, int64_t m, const ms_step *a,
+                       ms_lies_in what);
+/* Members first, first + 1, ..., each with its rows in one piece. */
+ms_mat ms_member_list(const musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
+                      const ms_step *a, ms_lies_in what);
+/* Do its rows lie in groups? */
+bool ms_member_in_groups(const musec_optim *opt, const ms_group *g, int64_t m);
+
+/* Is what it proposes rounded to 16 bits by the pass that averages?  And may that pass come first,
+ * on a guess of what gradients are? */
+bool ms_optim_rounds_at_once(const musec_optim *opt, const ms_group *g);
+bool ms_optim_guesses(const musec_optim *opt, const ms_group *g);
+/* All groups that may: proposals into scratch, and into tops, from *at on, max|G| of each member. */
+musec_status ms_propose_guesses(musec_optim *opt, const ms_step *a, ms_vec tops, int64_t *at);
+/* What the map is given of members first, first + 1, ...: *u, or *x where that is made at once. *u
+ * is then made only where it is measured, or is the state. */
+musec_status ms_make_proposal(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
+                              const ms_step *a, ms_mat *u, ms_mat *x);
+/* Nesterov's, behind a clip that is carried; of u and x, what has no data is not wanted. */
+musec_status ms_propose_ahead(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
+                              const ms_step *a, ms_mat u, ms_mat x);
+/* For the guesses of the next step. */
+void ms_remember_grads(const musec_optim *opt, ms_group *g, int64_t first, int64_t n);
+/* log2 of the scales that these bounds give, on average. */
+int ms_typical_scale(const double *top, int64_t n);
 
 /* D of every matrix of the stack: a constant, or a vector in scratch. */
 musec_status ms_threshold(musec_optim *opt, ms_mat x, ms_num *threshold);
@@ -167,13 +216,12 @@ musec_status ms_threshold(musec_optim *opt, ms_mat x, ms_num *threshold);
 /* The gradient of a parameter as a matrix. */
 ms_mat ms_grad_mat(const ms_param *p, musec_view view);
 /* The first parameter whose gradient is not finite, or n_params; under coupled decay the weight is
- * a part of the gradient.  Waits. */
-musec_status ms_optim_find_nonfinite(musec_optim *opt, const musec_view *grads, size_t *found);
+ * a part of the gradient.  Makes proposals on guesses.  Waits.  What it takes of the scratch is the
+ * step's. */
+musec_status ms_optim_find_nonfinite(musec_optim *opt, const ms_step *a, size_t *found);
 /* Of |elements| of the gradient of one matrix, at the step that this was asked for. */
 double ms_optim_grad_bound(const musec_optim *opt, const ms_member *m);
 
-/* Is what it proposes rounded to 16 bits by the pass that averages? */
-bool         ms_optim_rounds_at_once(const musec_optim *opt, const ms_group *g);
 double       ms_shape_factor(int rule, int64_t rows, int64_t cols);
 double       ms_optim_tol(const musec_optim_config *cfg); /* of ns_mode accurate */
 musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_mat in, ms_num threshold,

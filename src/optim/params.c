@@ -348,18 +348,48 @@ static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
     uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
-                     2 * (uint64_t)opt->n_places * sizeof(double); /* finite.c */
+                     3 * (uint64_t)opt->n_places * sizeof(double); /* finite.c */
     if (opt->cfg.report_every > 0 && !g->aux)
         bytes += 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
     return bytes;
 }
 
+static uint64_t workspace_cap(const musec_optim *opt)
+{
+    return opt->cfg.workspace > 0 ? opt->cfg.workspace : opt->d->kind->workspace;
+}
+
 static void choose_chunk(const musec_optim *opt, ms_group *g)
 {
-    const uint64_t once = once_bytes(opt, g);
-    const uint64_t cap  = opt->cfg.workspace > 0 ? opt->cfg.workspace : opt->d->kind->workspace;
+    const uint64_t once = once_bytes(opt, g), cap = workspace_cap(opt);
     const uint64_t fits = cap > once ? (cap - once) / matrix_bytes(opt, g) : 0;
     g->chunk            = fits < 1 ? 1 : fits > (uint64_t)g->count ? g->count : (int64_t)fits;
+}
+
+/* Of chunks and what is needed once, that of the group that takes most. */
+static uint64_t most_bytes(const musec_optim *opt)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g     = &opt->groups[i];
+        const uint64_t  bytes = matrix_bytes(opt, g) * (uint64_t)g->chunk + once_bytes(opt, g);
+        most                  = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Of all proposals that are made on guesses, which lie there at a time. */
+static uint64_t guess_bytes(const musec_optim *opt)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g = &opt->groups[i];
+        if (ms_optim_guesses(opt, g) && g->chunk == g->count)
+            bytes +=
+                (uint64_t)g->count *
+                ((uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->operands) + 2 * MS_ARENA_ALIGN);
+    }
+    return bytes;
 }
 
 static void free_groups(musec_optim *opt)
@@ -370,6 +400,7 @@ static void free_groups(musec_optim *opt)
         free(opt->groups[i].members);
         free(opt->groups[i].reports);
         free(opt->groups[i].top);
+        free(opt->groups[i].last);
     }
     free(opt->groups);
     opt->groups   = NULL;
@@ -386,7 +417,7 @@ static musec_status take_lists(musec_optim *opt)
     opt->n_places = blocks > weights ? blocks : weights;
     opt->places   = calloc(3 * (size_t)opt->n_places + 1, sizeof *opt->places);
     opt->numbers  = calloc(2 * (size_t)opt->n_places + 1, sizeof *opt->numbers);
-    opt->largest  = calloc(2 * (size_t)opt->n_places + 1, sizeof *opt->largest);
+    opt->largest  = calloc(3 * (size_t)opt->n_places + 1, sizeof *opt->largest);
     opt->counted  = calloc(2 * opt->n_params + 1, sizeof *opt->counted);
     if (opt->places == NULL || opt->numbers == NULL || opt->largest == NULL || opt->counted == NULL)
         return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for lists of matrices");
@@ -418,7 +449,8 @@ musec_status ms_optim_prepare(musec_optim *opt)
             TRY(take_stack(opt, g->count, g->rows, g->cols, state_dtype(opt, g), &g->state[s]));
         g->reports = calloc((size_t)g->count, sizeof *g->reports);
         g->top     = calloc((size_t)g->count, sizeof *g->top);
-        if (g->reports == NULL || g->top == NULL)
+        g->last    = calloc((size_t)g->count, sizeof *g->last);
+        if (g->reports == NULL || g->top == NULL || g->last == NULL)
             TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the reports"));
         for (int64_t m = 0; m < g->count; m++)
             g->reports[m] = (musec_optim_report){ .param = opt->params[g->members[m].param].name,
@@ -430,7 +462,8 @@ musec_status ms_optim_prepare(musec_optim *opt)
         TRY(take_stack(opt, opt->params[i].weight.count, opt->params[i].weight.rows,
                        opt->params[i].weight.cols, opt->params[i].weight.dtype,
                        &opt->params[i].average));
-    opt->ready = true;
+    opt->guesses_fit = most_bytes(opt) + guess_bytes(opt) <= workspace_cap(opt);
+    opt->ready       = true;
 done:
     if (st != MUSEC_OK) { /* so that another try begins anew */
         free_lists(opt);
@@ -445,15 +478,13 @@ done:
 
 musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64_t *state)
 {
-    uint64_t     most = 0, kept = 0;
-    musec_status st = MUSEC_OK;
+    uint64_t     kept = 0;
+    musec_status st   = MUSEC_OK;
     if (opt == NULL) return MUSEC_EINVAL;
     TRY(ms_optim_prepare(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g     = &opt->groups[i];
-        const uint64_t  bytes = matrix_bytes(opt, g) * (uint64_t)g->chunk + once_bytes(opt, g);
         const uint64_t  elems = (uint64_t)(g->count * g->rows * g->cols);
-        most                  = bytes > most ? bytes : most;
         for (int s = 0; g->base->states[s] != NULL; s++)
             kept += elems * ms_dtype_bytes(g->state[s].dtype);
     }
@@ -461,7 +492,7 @@ musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64
         const ms_mat m = opt->params[i].average;
         if (m.data != NULL) kept += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
     }
-    if (workspace != NULL) *workspace = most;
+    if (workspace != NULL) *workspace = most_bytes(opt) + (opt->guesses_fit ? guess_bytes(opt) : 0);
     if (state != NULL) *state = kept;
 done:
     return st;

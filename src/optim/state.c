@@ -193,7 +193,7 @@ static musec_status bound_pairs(musec_optim *opt, pair *p, size_t *n)
             if (!(g->top[m] >= 0.0)) continue;
             if (p != NULL) {
                 TRY(bound_key(opt, &g->members[m], p[*n].key, sizeof p[*n].key));
-                snprintf(p[*n].value, sizeof p[*n].value, "%.17g", g->top[m]);
+                snprintf(p[*n].value, sizeof p[*n].value, "%.17g %.17g", g->top[m], g->last[m]);
             }
             ++*n;
         }
@@ -382,9 +382,22 @@ done:
     return st;
 }
 
-/* What bounds the momentum of each matrix, in units of the file; -1 where it does not say.  An
- * array of all members of all groups. */
-static musec_status read_bounds(musec_optim *opt, const ms_safetensors *s, double **out)
+typedef struct
+    bounds { /* of the momentum of a matrix, -1 unknown; of its last gradient, 0 likewise */
+    double top, last;
+} bounds;
+
+/* A number of 0 or more, and what is behind it. */
+static bool take_bound(const char *text, double *out, const char **rest)
+{
+    char *end = NULL;
+    *out      = strtod(text, &end);
+    *rest     = end;
+    return end != text && *out >= 0.0 && *out < INFINITY;
+}
+
+/* In units of the file, of all members of all groups. */
+static musec_status read_bounds(musec_optim *opt, const ms_safetensors *s, bounds **out)
 {
     size_t       n = 0, at = 0;
     char         key[NAME_MAX_BYTES];
@@ -395,13 +408,14 @@ static musec_status read_bounds(musec_optim *opt, const ms_safetensors *s, doubl
     if (*out == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
     for (size_t i = 0; i < opt->n_groups; i++)
         for (int64_t m = 0; m < opt->groups[i].count; m++, at++) {
-            (*out)[at] = -1.0;
+            bounds *b = &(*out)[at];
+            *b        = (bounds){ .top = -1.0 };
             TRY(bound_key(opt, &opt->groups[i].members[m], key, sizeof key));
-            const char *found = ms_safetensors_metadata(s, key);
-            char       *end   = NULL;
+            const char *found = ms_safetensors_metadata(s, key), *rest = NULL;
             if (found == NULL) continue;
-            (*out)[at] = strtod(found, &end);
-            if (end == found || *end != '\0' || !((*out)[at] >= 0.0 && (*out)[at] < INFINITY))
+            bool good = take_bound(found, &b->top, &rest);
+            if (good && *rest == ' ') good = take_bound(rest + 1, &b->last, &rest);
+            if (!good || *rest != '\0')
                 TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is \"%s\"", s->path, key,
                             found));
         }
@@ -409,11 +423,13 @@ done:
     return st;
 }
 
-static void set_bounds(musec_optim *opt, const double *bounds, double factor)
+static void set_bounds(musec_optim *opt, const bounds *b, double factor)
 {
     for (size_t i = 0, at = 0; i < opt->n_groups; i++)
-        for (int64_t m = 0; m < opt->groups[i].count; m++, at++)
-            opt->groups[i].top[m] = bounds[at] < 0.0 ? -1.0 : bounds[at] * factor;
+        for (int64_t m = 0; m < opt->groups[i].count; m++, at++) {
+            opt->groups[i].top[m]  = b[at].top < 0.0 ? -1.0 : b[at].top * factor;
+            opt->groups[i].last[m] = b[at].last;
+        }
 }
 
 /* Momentum in the file, times this, is momentum here. */
@@ -439,7 +455,8 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
 {
     ms_safetensors s     = { 0 };
     items          all   = { 0 };
-    double        *steps = NULL, *bounds = NULL, t = 0.0, skipped = 0.0, factor = 1.0;
+    bounds        *tops  = NULL;
+    double        *steps = NULL, t = 0.0, skipped = 0.0, factor = 1.0;
     char           key[NAME_MAX_BYTES];
     musec_status   st = MUSEC_OK;
     if (opt == NULL || path == NULL) return MUSEC_EINVAL;
@@ -456,7 +473,7 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
         snprintf(key, sizeof key, "steps of %s", opt->params[i].name);
         TRY(read_number(opt, &s, key, &steps[i], NULL));
     }
-    TRY(read_bounds(opt, &s, &bounds));
+    TRY(read_bounds(opt, &s, &tops));
     TRY(list_items(opt, &all));
     if (s.n_tensors != all.n)
         TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT,
@@ -465,14 +482,14 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
         TRY(read_item(opt, &s, &all.list[i], factor));
     for (size_t i = 0; i < all.n; i++)
         TRY(put(opt->d, all.list[i].host, all.list[i].where));
-    set_bounds(opt, bounds, factor);
+    set_bounds(opt, tops, factor);
     for (size_t i = 0; i < opt->n_params; i++)
         opt->params[i].t = (int64_t)steps[i];
     opt->t       = (int64_t)t;
     opt->skipped = (int64_t)skipped;
 done:
     free(steps);
-    free(bounds);
+    free(tops);
     free_items(&all);
     ms_safetensors_close(&s);
     return st;

@@ -5,32 +5,14 @@
  * writes into the state itself where the optimizer carries the clipped momentum, else into a second
  * stack; weights are updated where they lie.
  *
- * Where the operator's products round their operands to 16 bits, the pass that averages the
- * momentum writes what is proposed in 16 bits, and in float32 only where somebody reads it so.  Its
- * scale must be known before that.  It comes from t, which stands for the largest entry of M:
- *     t <- keep t + add max|G|,   behind a clip at most D, as no entry is above the norm.
- * A clip may enlarge an entry, but not |M|_F, so |M|_F <= sqrt(rows cols) t throughout: no entry of
- * M / t is above that root, and f16 has room for it up to 2^30 elements.  From below, averages of
- * random gradients have entries of about t / 8 and more, where f16 loses none.
- *
  * A momentum that is kept in bf16 is brought to float32 for the step, as if it lay there, and
  * rounded at random when it is put back: the draws depend on the seed, the step, the group and the
- * place in it, so a resumed run goes on with the same bits, whatever the chunks.
- *
- * Gradients, weights and their copies lie anywhere: a run of them is a list, and a call takes it
- * whole.  Where neighbours differ in what a call has for all (the step count, the dtype of copies)
- * it takes as many as agree, and a block whose rows lie in groups is gathered and goes alone. */
+ * place in it, so a resumed run goes on with the same bits, whatever the chunks. */
 #include <math.h>
 #include <string.h>
 
 #include "core/rng.h"
 #include "optim/optim.h"
-
-typedef struct step_args {
-    const musec_view *grads;
-    double            lr_scale;
-    bool              report; /* this step is measured */
-} step_args;
 
 double ms_shape_factor(int rule, int64_t rows, int64_t cols)
 {
@@ -43,11 +25,6 @@ double ms_shape_factor(int rule, int64_t rows, int64_t cols)
     case MUSEC_SHAPE_NORMUON: return 0.2 * sqrt(m * n); /* divided by the norm of each update */
     default: return 1.0;
     }
-}
-
-static const musec_optim_config *config_of(const musec_optim *opt, const ms_group *g)
-{
-    return g->aux ? &opt->aux_cfg : &opt->cfg;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -79,124 +56,6 @@ static musec_status check_grads(musec_optim *opt, const musec_view *grads, size_
                            (long long)w.rows, (long long)w.cols, (long long)w.ld);
     }
     return MUSEC_OK;
-}
-
-/* ---- members as lists ------------------------------------------------------------------------ */
-
-typedef enum lies_in { GRADS, WEIGHTS, COPIES } lies_in;
-
-static const ms_param *param_of(const musec_optim *opt, const ms_group *g, int64_t m)
-{
-    return &opt->params[g->members[m].param];
-}
-
-static ms_part part_of(const musec_optim *opt, const ms_group *g, int64_t m, const step_args *a,
-                       lies_in what)
-{
-    const ms_member *member = &g->members[m];
-    const ms_param  *param  = param_of(opt, g, m);
-    const ms_mat     x      = what == GRADS     ? ms_grad_mat(param, a->grads[member->param])
-                              : what == WEIGHTS ? param->weight
-                                                : param->copy;
-    return ms_block_part(x, &param->blocks[member->block], member->index);
-}
-
-/* Members first, first + 1, ..., each with its rows in one piece. */
-static ms_mat list_of(const musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
-                      const step_args *a, lies_in what)
-{
-    ms_mat_place *places = opt->places + (int64_t)what * opt->n_places;
-    ms_mat        x      = part_of(opt, g, first, a, what).first;
-    for (int64_t i = 0; i < n; i++) {
-        const ms_mat one = part_of(opt, g, first + i, a, what).first;
-        places[i]        = (ms_mat_place){ one.data, one.ld };
-    }
-    x.count  = n;
-    x.places = n > 1 ? places : NULL;
-    return x;
-}
-
-static bool in_groups(const musec_optim *opt, const ms_group *g, int64_t m)
-{
-    const musec_block *b = &param_of(opt, g, m)->blocks[g->members[m].block];
-    return b->rows != b->group_rows;
-}
-
-/* ---- propose --------------------------------------------------------------------------------- */
-
-/* A part as one matrix: itself, or its groups gathered into scratch. */
-static musec_status gathered(ms_device *d, ms_part part, ms_mat *out)
-{
-    musec_status st = MUSEC_OK;
-    *out            = part.first;
-    if (part.groups == 1) return MUSEC_OK;
-    TRY(ms_scratch_mat(d, part.first.dtype, 1, part.first.rows * part.groups, part.first.cols,
-                       out));
-    for (int64_t k = 0; k < part.groups; k++)
-        TRY(d->ops->copy(d, ms_part_group(part, k), ms_dense_group(*out, part, k)));
-done:
-    return st;
-}
-
-/* Weight decay that is a part of the gradient. */
-static double coupled_decay(const musec_optim *opt, const ms_group *g, int64_t m)
-{
-    if (g->aux || opt->cfg.decay_form != MUSEC_DECAY_COUPLED) return 0.0;
-    return opt->cfg.weight_decay[param_of(opt, g, m)->role];
-}
-
-static bool propose_alike(const musec_optim *opt, const ms_group *g, int64_t m, int64_t other)
-{
-    return !in_groups(opt, g, m) && !in_groups(opt, g, other) &&
-           param_of(opt, g, m)->t == param_of(opt, g, other)->t &&
-           coupled_decay(opt, g, m) == coupled_decay(opt, g, other);
-}
-
-static musec_status propose_some(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
-                                 const step_args *a, ms_proposal_mode mode, ms_mat u, ms_mat x)
-{
-    const ms_mark mark = ms_arena_mark(&opt->d->scratch);
-    ms_proposal   p    = { .cfg     = config_of(opt, g),
-                           .t       = param_of(opt, g, first)->t + 1,
-                           .u       = u,
-                           .x       = x,
-                           .top     = g->top + first,
-                           .top_g   = opt->numbers,
-                           .zero    = ms_map_clips(g->map) ? opt->cfg.threshold : 1.0,
-                           .coupled = coupled_decay(opt, g, first),
-                           .mode    = mode };
-    musec_status  st   = MUSEC_OK;
-
-    if (in_groups(opt, g, first)) {
-        TRY(gathered(opt->d, part_of(opt, g, first, a, GRADS), &p.g));
-        if (p.coupled != 0.0) TRY(gathered(opt->d, part_of(opt, g, first, a, WEIGHTS), &p.w));
-    } else {
-        p.g = list_of(opt, g, first, n, a, GRADS);
-        p.w = list_of(opt, g, first, n, a, WEIGHTS);
-    }
-    for (int s = 0; g->base->states[s] != NULL; s++)
-        p.state[s] = ms_mat_slice(g->state[s], first, n);
-    for (int64_t i = 0; x.data != NULL && i < n; i++)
-        opt->numbers[i] = ms_optim_grad_bound(opt, &g->members[first + i]);
-    TRY(g->base->propose(opt->d, &p));
-done:
-    ms_arena_reset(&opt->d->scratch, mark);
-    return st;
-}
-
-/* Of u and x, what has no data is not wanted. */
-static musec_status propose(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
-                            const step_args *a, ms_proposal_mode mode, ms_mat u, ms_mat x)
-{
-    musec_status st = MUSEC_OK;
-    for (int64_t i = 0, next; i < n; i = next) {
-        for (next = i + 1; next < n && propose_alike(opt, g, first + i, first + next);)
-            next++;
-        TRY(propose_some(opt, g, first + i, next - i, a, mode, ms_mat_slice(u, i, next - i),
-                         ms_mat_slice(x, i, next - i)));
-    }
-done:
-    return st;
 }
 
 /* ---- map ------------------------------------------------------------------------------------- */
@@ -263,11 +122,11 @@ static double decay_of(const musec_optim_config *cfg, double wd, double base, do
 
 /* What the update of a matrix is multiplied by, but for what only the device knows, and what the
  * weight loses. */
-static void rates_of(const musec_optim *opt, const ms_group *g, int64_t m, const step_args *a,
+static void rates_of(const musec_optim *opt, const ms_group *g, int64_t m, const ms_step *a,
                      double *size, double *decay)
 {
-    const musec_optim_config *cfg   = config_of(opt, g);
-    const ms_param           *param = param_of(opt, g, m);
+    const musec_optim_config *cfg   = ms_group_config(opt, g);
+    const ms_param           *param = ms_member_param(opt, g, m);
     const double              lr    = cfg->lr * a->lr_scale * param->lr_factor;
     const double shape = g->aux ? 1.0 : ms_shape_factor(cfg->shape_rule, g->rows, g->cols);
     const double wd    = g->aux ? cfg->aux_weight_decay : cfg->weight_decay[param->role];
@@ -310,24 +169,24 @@ done:
 }
 
 static bool apply_alike(const musec_optim *opt, const ms_group *g, int64_t m, int64_t other,
-                        const step_args *a)
+                        const ms_step *a)
 {
-    const ms_mat x = param_of(opt, g, m)->copy, y = param_of(opt, g, other)->copy;
+    const ms_mat x = ms_member_param(opt, g, m)->copy, y = ms_member_param(opt, g, other)->copy;
     double       size[2], decay[2];
     rates_of(opt, g, m, a, &size[0], &decay[0]);
     rates_of(opt, g, other, a, &size[1], &decay[1]);
-    return !in_groups(opt, g, m) && !in_groups(opt, g, other) &&
+    return !ms_member_in_groups(opt, g, m) && !ms_member_in_groups(opt, g, other) &&
            (x.data == NULL) == (y.data == NULL) && (x.data == NULL || x.dtype == y.dtype) &&
            (size[0] == 0.0) == (size[1] == 0.0);
 }
 
 static musec_status apply_some(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
-                               const step_args *a, ms_num threshold, ms_mat u)
+                               const ms_step *a, ms_num threshold, ms_mat u)
 {
     const ms_device_ops *op   = opt->d->ops;
-    const int            form = config_of(opt, g)->decay_form;
+    const int            form = ms_group_config(opt, g)->decay_form;
     const bool    cautious    = form == MUSEC_DECAY_CAUTIOUS || form == MUSEC_DECAY_CAUTIOUS_LR2;
-    const bool    copied      = param_of(opt, g, first)->copy.data != NULL;
+    const bool    copied      = ms_member_param(opt, g, first)->copy.data != NULL;
     double       *sizes = opt->numbers, *decays = sizes + opt->n_places;
     const ms_mark mark = ms_arena_mark(&opt->d->scratch);
     ms_mat        copy = { 0 };
@@ -337,15 +196,15 @@ static musec_status apply_some(musec_optim *opt, const ms_group *g, int64_t firs
     for (int64_t i = 0; i < n; i++)
         rates_of(opt, g, first + i, a, &sizes[i], &decays[i]);
     TRY(step_sizes(opt, g, sizes, threshold, u, &step));
-    if (!in_groups(opt, g, first)) {
-        if (copied) copy = list_of(opt, g, first, n, a, COPIES);
+    if (!ms_member_in_groups(opt, g, first)) {
+        if (copied) copy = ms_member_list(opt, g, first, n, a, MS_COPIES);
         TRY(op->decay_add(opt->d, step, u, ms_list(decays), cautious,
-                          list_of(opt, g, first, n, a, WEIGHTS), copy));
+                          ms_member_list(opt, g, first, n, a, MS_WEIGHTS), copy));
         goto done;
     }
-    const ms_part part = part_of(opt, g, first, a, WEIGHTS);
+    const ms_part part = ms_member_part(opt, g, first, a, MS_WEIGHTS);
     for (int64_t k = 0; k < part.groups; k++) {
-        if (copied) copy = ms_part_group(part_of(opt, g, first, a, COPIES), k);
+        if (copied) copy = ms_part_group(ms_member_part(opt, g, first, a, MS_COPIES), k);
         TRY(op->decay_add(opt->d, step, ms_dense_group(u, part, k), ms_list(decays), cautious,
                           ms_part_group(part, k), copy));
     }
@@ -355,7 +214,7 @@ done:
 }
 
 static musec_status apply(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
-                          const step_args *a, ms_num threshold, ms_mat u)
+                          const ms_step *a, ms_num threshold, ms_mat u)
 {
     musec_status st = MUSEC_OK;
     for (int64_t i = 0, next; i < n; i = next) {
@@ -370,82 +229,10 @@ done:
 
 /* ---- a run of members ------------------------------------------------------------------------ */
 
-/* Is the new momentum itself what is proposed?  Then nobody has to copy it. */
-static bool proposes_state(const musec_optim *opt, const ms_group *g)
-{
-    const bool carries = opt->kind->feeds_back && !g->aux;
-    return g->base->proposes_state && !carries && !opt->cfg.nesterov;
-}
-
-bool ms_optim_rounds_at_once(const musec_optim *opt, const ms_group *g)
-{
-    const musec_optim_config *cfg = &opt->cfg;
-    if (g->aux || !g->base->proposes_state || !ms_narrow(g->operands) ||
-        cfg->decay_form == MUSEC_DECAY_COUPLED || cfg->ns_mode == MUSEC_NS_EXACT || g->rows == 1 ||
-        g->cols == 1 || g->rows > ((int64_t)1 << 30) / g->cols)
-        return false;
-    return g->map == MS_UPDATE_POLAR ||
-           (g->map == MS_UPDATE_SOFT && cfg->threshold_rule == MUSEC_THRESHOLD_FIXED);
-}
-
-/* The bounds of momentum that came from a file without them. */
-static musec_status know_tops(musec_optim *opt, const ms_group *g, int64_t first, int64_t n)
-{
-    const ms_mark mark    = ms_arena_mark(&opt->d->scratch);
-    bool          unknown = false;
-    ms_vec        tops;
-    musec_status  st = MUSEC_OK;
-    for (int64_t i = first; i < first + n; i++)
-        unknown = unknown || g->top[i] < 0.0;
-    if (!unknown) return MUSEC_OK;
-    TRY(ms_scratch_vec(opt->d, n, &tops));
-    TRY(opt->d->ops->absmax(opt->d, ms_mat_slice(g->state[0], first, n), tops));
-    TRY(ms_vec_download(opt->d, tops, g->top + first));
-done:
-    ms_arena_reset(&opt->d->scratch, mark);
-    return st;
-}
-
-static musec_status take_narrow(musec_optim *opt, const ms_group *g, int64_t n, ms_mat *x)
-{
-    ms_vec       own;
-    musec_status st = MUSEC_OK;
-    TRY(ms_scratch_vec(opt->d, n, &own));
-    TRY(ms_scratch_mat(opt->d, g->operands, n, g->rows, g->cols, x));
-    x->own = own.data;
-done:
-    return st;
-}
-
-/* What the map is given of members first, first + 1, ...: *u, or *x where that is made at once. *u
- * is then made only where it is measured, or is the state. */
-static musec_status make_proposal(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
-                                  const step_args *a, ms_mat *u, ms_mat *x)
-{
-    const bool   carries = opt->kind->feeds_back && !g->aux;
-    const bool   narrow  = ms_optim_rounds_at_once(opt, g);
-    musec_status st      = MUSEC_OK;
-    *u = *x = (ms_mat){ .count = n };
-    if (narrow) {
-        TRY(know_tops(opt, g, first, n));
-        TRY(take_narrow(opt, g, n, x));
-    }
-    if (proposes_state(opt, g))
-        *u = ms_mat_slice(g->state[0], first, n);
-    else if (!narrow || (a->report && ms_map_clips(g->map)))
-        TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, u));
-    TRY(propose(opt, g, first, n, a, carries ? MS_PROPOSE_KEEP : MS_PROPOSE, *u, *x));
-    x->own_e = g->own_e;
-    for (int64_t i = first; narrow && carries && i < first + n; i++)
-        g->top[i] = fmin(g->top[i], opt->cfg.threshold);
-done:
-    return st;
-}
-
 /* With Nesterov, an optimizer that carries the clipped momentum M looks ahead from it: the step is
  * the clip of (1 - beta) M + beta G (heavy-ball: + G). */
 static musec_status run_members(musec_optim *opt, ms_group *g, int64_t first, int64_t n,
-                                const step_args *a)
+                                const ms_step *a)
 {
     const ms_mark mark      = ms_arena_mark(&opt->d->scratch);
     const bool    carries   = opt->kind->feeds_back && !g->aux;
@@ -454,7 +241,7 @@ static musec_status run_members(musec_optim *opt, ms_group *g, int64_t first, in
     ms_report    *paths = NULL;
     musec_status  st    = MUSEC_OK;
 
-    TRY(make_proposal(opt, g, first, n, a, &u, &x));
+    TRY(ms_make_proposal(opt, g, first, n, a, &u, &x));
     v = u;
     if (g->map != MS_UPDATE_AS_IS) {
         if (a->report) TRY(ms_report_paths(opt, n, &paths));
@@ -464,7 +251,7 @@ static musec_status run_members(musec_optim *opt, ms_group *g, int64_t first, in
         TRY(ms_optim_run_map(opt, g, x.data != NULL ? x : u, threshold, v, paths));
         if (carries && opt->cfg.nesterov) {
             if (x.data == NULL) TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &ahead));
-            TRY(propose(opt, g, first, n, a, MS_PROPOSE_AHEAD, ahead, x));
+            TRY(ms_propose_ahead(opt, g, first, n, a, ahead, x));
             TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &v));
             TRY(ms_optim_run_map(opt, g, x.data != NULL ? x : ahead, threshold, v, NULL));
         }
@@ -480,7 +267,7 @@ done:
 
 /* The same for momentum that is kept in fewer bits than the weights. */
 static musec_status run_rounded(musec_optim *opt, ms_group *g, int64_t first, int64_t n,
-                                const step_args *a)
+                                const ms_step *a)
 {
     const ms_device_ops *op   = opt->d->ops;
     const ms_mark        mark = ms_arena_mark(&opt->d->scratch);
@@ -494,6 +281,7 @@ static musec_status run_rounded(musec_optim *opt, ms_group *g, int64_t first, in
     wide.members += first;
     wide.reports += first;
     wide.top += first;
+    wide.last += first;
     TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &wide.state[0]));
     TRY(op->copy(opt->d, kept, wide.state[0]));
     TRY(run_members(opt, &wide, 0, n, a));
@@ -503,32 +291,17 @@ done:
     return st;
 }
 
-/* log2 of the scales that these bounds give, on average; a product takes it as a float32.  A
- * multiple of 4: so the fourth root of the gain, which rides on coefficients, keeps its digits. */
-static int typical_scale(const double *top, int64_t n)
-{
-    int64_t sum = 0, m = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int e = 0;
-        if (!(top[i] > 0.0 && top[i] < INFINITY)) continue;
-        (void)frexp(top[i], &e);
-        sum -= e > 120 ? 120 : e < -120 ? -120 : e;
-        m++;
-    }
-    return m > 0 ? 4 * (int)(sum / (4 * m)) : 0;
-}
-
-static musec_status run_group(musec_optim *opt, ms_group *g, const step_args *a)
+static musec_status run_group(musec_optim *opt, ms_group *g, const ms_step *a)
 {
     musec_status st = MUSEC_OK;
-    g->own_e        = typical_scale(g->top, g->count); /* of all, whatever the chunks */
+    g->own_e        = ms_typical_scale(g->top, g->count); /* of all, whatever the chunks */
     for (int64_t first = 0, n; first < g->count; first += n) {
         for (n = 0; first + n < g->count && n < g->chunk; n++)
             if (a->grads[g->members[first + n].param].data == NULL) break;
         if (n > 0)
             TRY((g->state[0].dtype == g->dtype ? run_members : run_rounded)(opt, g, first, n, a));
-        else
-            n = 1; /* no gradient: left as it is */
+        ms_remember_grads(opt, g, first, n);
+        if (n == 0) n = 1; /* no gradient: left as it is */
     }
 done:
     return st;
@@ -561,6 +334,21 @@ musec_status musec_optim_set_beta(musec_optim *opt, double beta)
     return MUSEC_OK;
 }
 
+/* The step itself: all gradients are finite. */
+static musec_status run_groups(musec_optim *opt, const ms_step *a)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < opt->n_groups; i++)
+        TRY(run_group(opt, &opt->groups[i], a));
+    for (size_t i = 0; i < opt->n_params; i++)
+        opt->params[i].t += a->grads[i].data != NULL;
+    opt->t++;
+    TRY(ms_qk_clip(opt));
+    TRY(update_averages(opt));
+done:
+    return st;
+}
+
 musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t n_grads,
                               double lr_scale)
 {
@@ -569,28 +357,23 @@ musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t 
     if (opt == NULL) return MUSEC_EINVAL;
     if (!(lr_scale >= 0.0 && lr_scale < INFINITY))
         return ms_fail(&opt->d->error, MUSEC_EINVAL, "step: lr_scale is %g", lr_scale);
+    const int64_t every = opt->cfg.report_every;
+    const ms_step a     = { grads, lr_scale, every > 0 && (opt->t + 1) % every == 0 };
+    const ms_mark mark  = ms_arena_mark(&opt->d->scratch);
     TRY(ms_optim_prepare(opt));
     TRY(check_grads(opt, grads, n_grads));
-    TRY(ms_optim_find_nonfinite(opt, grads, &bad));
-    if (bad < opt->n_params) ms_qk_forget(opt);
-    if (bad < opt->n_params && opt->cfg.nonfinite == MUSEC_NONFINITE_STOP)
-        return ms_fail(
-            &opt->d->error, MUSEC_ENONFINITE,
-            "step %lld: the gradient of %s holds a NaN or an infinity; nothing was changed",
-            (long long)opt->t + 1, opt->params[bad].name);
-    if (bad < opt->n_params) {
-        opt->skipped++;
-        return MUSEC_OK;
+    TRY(ms_optim_find_nonfinite(opt, &a, &bad));
+    if (bad == opt->n_params) {
+        TRY(run_groups(opt, &a));
+        goto done;
     }
-    const int64_t   every = opt->cfg.report_every;
-    const step_args a     = { grads, lr_scale, every > 0 && (opt->t + 1) % every == 0 };
-    for (size_t i = 0; i < opt->n_groups; i++)
-        TRY(run_group(opt, &opt->groups[i], &a));
-    for (size_t i = 0; i < opt->n_params; i++)
-        opt->params[i].t += grads[i].data != NULL;
-    opt->t++;
-    TRY(ms_qk_clip(opt));
-    TRY(update_averages(opt));
+    ms_qk_forget(opt);
+    if (opt->cfg.nonfinite == MUSEC_NONFINITE_STOP)
+        TRY(ms_fail(&opt->d->error, MUSEC_ENONFINITE,
+                    "step %lld: the gradient of %s holds a NaN or an infinity; nothing was changed",
+                    (long long)opt->t + 1, opt->params[bad].name));
+    opt->skipped++;
 done:
+    ms_arena_reset(&opt->d->scratch, mark);
     return st;
 }

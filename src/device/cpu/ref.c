@@ -192,6 +192,18 @@ static musec_status ref_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term 
     return MUSEC_OK;
 }
 
+/* For every device that has nothing better: rows of the table, which may be its own. */
+static musec_status ref_average(ms_device *d, ms_num x_coef, ms_mat x, ms_num y_coef, ms_mat y,
+                                ms_mat out, ms_vec top)
+{
+    const ms_term term = { .x_coef = x_coef, .y_coef = y_coef, .out = out };
+    musec_status  st   = MUSEC_OK;
+    TRY(d->ops->absmax(d, y, top));
+    TRY(d->ops->combine(d, x, y, &term, 1));
+done:
+    return st;
+}
+
 static musec_status ref_scale_rows(ms_device *d, ms_mat v, ms_mat x)
 {
     (void)d;
@@ -390,6 +402,7 @@ void ms_device_ref_ops(ms_device_ops *table)
         .scale           = ref_scale,
         .axpby           = ref_axpby,
         .combine         = ref_combine,
+        .average         = ref_average,
         .scale_rows      = ref_scale_rows,
         .prescale        = ref_prescale,
         .sign            = ref_sign,

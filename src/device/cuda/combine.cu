@@ -164,8 +164,55 @@ static musec_status cuda_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term
                : combine_in<float>(d, x, y, terms, n_terms);
 }
 
+/* Operands x, y, out */
+struct average_op : element_op {
+    typedef float Real;
+    enum { N = 3, READS = 3, WRITES = 4 };
+    static constexpr int watched    = 1;
+    template <bool Lists> using Hot = typename combine_kinds<1, true>::hot;
+    number              x_coef, y_coef;
+    unsigned long long *top;
+
+    struct numbers {
+        Real x, y;
+    };
+    __device__ numbers of(int64_t b, uint32_t) const
+    {
+        return { (Real)number_at(x_coef, b), (Real)number_at(y_coef, b) };
+    }
+    __device__ void apply(const numbers &c, Real (&v)[N], const place &) const
+    {
+        v[2] = times_plus(c.y, v[1], times_plus(c.x, v[0], 0.0f)); /* as combine_op does */
+    }
+};
+
+static musec_status cuda_average(ms_device *d, ms_num x_coef, ms_mat x, ms_num y_coef, ms_mat y,
+                                 ms_mat out, ms_vec top)
+{
+    const element_call<3> call = { { x, y, out }, 7u, false, true };
+    const ms_term         term = { x_coef, y_coef, ms_const(0.0), out, {} };
+    average_op            op;
+    musec_status          st = MUSEC_OK;
+    if (has_f64(call)) {
+        TRY(d->ops->absmax(d, y, top));
+        TRY(cuda_combine(d, x, y, &term, 1));
+        return MUSEC_OK;
+    }
+    static_assert(sizeof *op.top == sizeof *top.data, "bits of a number");
+    op.x_coef = number_of(x_coef), op.y_coef = number_of(y_coef);
+    op.top = (unsigned long long *)top.data;
+    TRY(ms_cuda_status(
+        d,
+        cudaMemsetAsync(top.data, 0, (size_t)out.count * sizeof *top.data, ms_cuda_of(d)->stream),
+        "average"));
+    TRY(run_elements(d, "average", op, call));
+done:
+    return st;
+}
+
 void ms_cuda_combine_ops(ms_device_ops *table)
 {
     table->axpby   = cuda_axpby;
     table->combine = cuda_combine;
+    table->average = cuda_average;
 }

@@ -10,6 +10,9 @@
  *     numbers of(b, slot)                read once per block: b in the stack, slot in the launch
  *     bool skips()                       may there be matrices of which nothing is wanted?
  *     bool rare                          (a constant) are there seldom others?
+ *     int watched                        (a constant) an operand that is read in float32, not
+ *                                        written, and whose largest |element| of each matrix is
+ *                                        joined to op.top, as the bits of a float64; or -1
  *     unsigned wanted(numbers)           bit k: operand k of this matrix is written, if any is
  *     void apply(numbers, Real v[N], place)   v: operands as read, then as to be written
  *
@@ -137,6 +140,24 @@ static __device__ inline void each_operand(const F &f)
     }
 }
 
+/* ---- the largest element --------------------------------------------------------------------- */
+
+/* Without their sign, numbers are ordered as their bits are, and a NaN is larger than any. */
+static __device__ inline unsigned bits_of(float x) { return __float_as_uint(x) & 0x7fffffffu; }
+
+/* What the threads of a block saw, to the number of its matrix: once in a kernel. */
+static __device__ inline void join_top(unsigned seen, unsigned long long *top)
+{
+    __shared__ unsigned room[ELEMENT_THREADS / WARP];
+    seen = __reduce_max_sync(0xffffffffu, seen);
+    if (threadIdx.x % WARP == 0) room[threadIdx.x / WARP] = seen;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    for (int k = 1; k < ELEMENT_THREADS / WARP; k++)
+        seen = max(seen, room[k]);
+    atomicMax(top, (unsigned long long)__double_as_longlong((double)__uint_as_float(seen)));
+}
+
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 struct place { /* of an element in the matrix as it lies */
@@ -158,6 +179,7 @@ static __device__ __forceinline__ void chunk_of_vectors(const Op                
     raw_vector     r[UNROLL][Op::N];
     uint32_t       i[UNROLL], j[UNROLL]; /* j in vectors */
     view           v[Op::N];
+    unsigned       top = 0;
 
     if (op.skips() && (op.wanted(op.of(a.first + slot, slot)) & Op::WRITES) == 0) return;
     each_operand<Op::READS | Op::WRITES, Op::N>([&](auto k) { v[k] = view_of(a, k, slot); });
@@ -189,6 +211,7 @@ static __device__ __forceinline__ void chunk_of_vectors(const Op                
 #pragma unroll
             for (int k = 0; k < Op::N; k++)
                 one[k] = x[k][w];
+            if constexpr (Op::watched >= 0) top = max(top, bits_of(one[Op::watched]));
             op.apply(c, one, place{ i[u], (int64_t)j[u] * W + w, w == diagonal });
 #pragma unroll
             for (int k = 0; k < Op::N; k++)
@@ -201,6 +224,7 @@ static __device__ __forceinline__ void chunk_of_vectors(const Op                
                           pack<Kinds::of(k)>(x[k], v[k].dtype));
         });
     }
+    if constexpr (Op::watched >= 0) join_top(top, op.top + a.first + slot);
 }
 
 template <typename Op, typename Kinds, bool Lists>
@@ -240,6 +264,7 @@ static __global__ void __launch_bounds__(ELEMENT_THREADS)
     const auto        c      = op.of(a.first + slot, slot);
     const unsigned    wanted = op.wanted(c);
     view              v[Op::N];
+    unsigned          top = 0;
 
     if ((wanted & Op::WRITES) == 0) return;
     each_operand<Op::READS | Op::WRITES, Op::N>([&](auto k) { v[k] = view_of(a, k, slot); });
@@ -250,12 +275,14 @@ static __global__ void __launch_bounds__(ELEMENT_THREADS)
         each_operand<Op::READS, Op::N>([&](auto k) {
             if (is_there<any_kinds, k>(a.there)) x[k] = load_one<typename Op::Real>(v[k], i, j);
         });
+        if constexpr (Op::watched >= 0) top = max(top, bits_of(x[Op::watched]));
         op.apply(c, x, place{ i, j, i == j });
         each_operand<Op::WRITES, Op::N>([&](auto k) {
             if (is_there<any_kinds, k>(a.there) && (wanted >> k & 1u) != 0)
                 store_one(v[k], i, j, x[k]);
         });
     }
+    if constexpr (Op::watched >= 0) join_top(top, op.top + a.first + slot);
 }
 
 /* Operand 1, upright, from operand 0, which lies transposed: squares go through shared memory, so
@@ -440,6 +467,7 @@ static musec_status launch_elements(ms_device *d, const char *name, const Op &op
     const cudaStream_t     stream  = ms_cuda_of(d)->stream;
 
     static_assert(sizeof a + sizeof op <= 4096, "kernel parameters");
+    static_assert(!(Op::rare && Op::watched >= 0), "a block has one matrix to join");
     for (int k = 0; k < Op::N; k++)
         if (is_there(x, k)) set_operand(&a, k, x.mat[k], lists, &n_lists);
     a.rows = shape.rows, a.cols = shape.cols, a.elems = shape.rows * shape.cols;
@@ -499,6 +527,7 @@ static musec_status run_elements(ms_device *d, const char *name, const Op &op,
 struct element_op {                          /* what most ops have in common */
     static constexpr bool turns     = false; /* makes operand 1 of operand 0: may be transposed */
     static constexpr bool rare      = false;
+    static constexpr int  watched   = -1;
     template <bool Lists> using Hot = choice<>;
 
     struct numbers {};
