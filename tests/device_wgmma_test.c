@@ -136,9 +136,15 @@ static void compare_rows(const char *what, size_t at, ms_mat got, ms_mat want, i
 /* Twice: the same bits. */
 static void run_grad(attending *a, size_t at)
 {
-    const size_t bytes = a->dqkv.bytes;
-    void        *first = malloc(bytes);
+    const size_t       bytes = a->dqkv.bytes;
+    const ms_attn_plan plan  = { .dtype = a->x.q.dtype,
+                                 .heads = a->x.q.count,
+                                 .head  = a->x.q.cols,
+                                 .rows  = a->x.q.rows,
+                                 .reach = a->x.a.window };
+    void              *first = malloc(bytes);
     CHECK(first != NULL, "no memory");
+    a->d->scratch.peak = 0;
     for (int i = 0; i < 2; i++) {
         memset(a->dqkv.host.data, 0xff, bytes);
         stack_send(&a->dqkv);
@@ -147,6 +153,9 @@ static void run_grad(attending *a, size_t at)
         if (i == 0) memcpy(first, a->dqkv.host.data, bytes);
     }
     CHECK(memcmp(first, a->dqkv.host.data, bytes) == 0, "case %zu: other bits again", at);
+    CHECK(a->d->scratch.peak <= a->d->kind->attn_bytes(a->d, plan),
+          "case %zu: %zu bytes of scratch, not %llu", at, a->d->scratch.peak,
+          (unsigned long long)a->d->kind->attn_bytes(a->d, plan));
     free(first);
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/safetensors.h"
+#include "device/attention_room.h"
 #include "scratch.h"
 #include "train/parts.h"
 
@@ -213,6 +214,99 @@ static void what_auto_became_is_kept(void **state)
           "%s", words);
 }
 
+/* ---- the scratch of attention's gradient ----------------------------------------------------- */
+
+/* What the kernels take, by what they are said to do: tiles of 64 rows, as many heads at once as
+ * stay within 1 GiB of dS, two floats and an int of each row, 64 counters. */
+static uint64_t taken(int64_t heads, int64_t rows, int64_t reach)
+{
+    const int64_t tiles = (rows + 63) / 64, across = (reach + 127) / 64;
+    const int64_t each = tiles * (across < tiles ? across : tiles) * 8192, most = 1073741824 / each;
+    const int64_t times = most > 0 ? (heads + most - 1) / most : 0;
+    const int64_t now   = times > 0 ? (heads + times - 1) / times : 0;
+    return (uint64_t)(now * each + tiles * 64 * (8 * heads + 4) + 256);
+}
+
+static void the_scratch_of_attention_is_bounded(void **state)
+{
+    static const struct {
+        int64_t heads, rows, reach;
+        double  bytes;
+    } cases[] = {
+        { 6, 8192, 1023, 6 * 17 * 0x1p20 + 8192 * 52 + 256 },        /* 128 tiles that 17 see */
+        { 1, 64, 0, 8192 + 64 * 12 + 256 },                          /* a tile, which sees itself */
+        { 12, 65536, 1 << 20, 0x1p30 + 65536 * 100 + 256 },          /* a head would have 8 GiB */
+        { 16384, 1 << 26, 1 << 26, 0x1p30 + 0x1p26 * 131076 + 256 }, /* no product overflows */
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const uint64_t got = ms_attn_grad_most(cases[i].heads, cases[i].rows, cases[i].reach);
+        CHECK((double)got == cases[i].bytes, "case %zu: %llu bytes", i, (unsigned long long)got);
+    }
+    for (int64_t heads = 1; heads < 40; heads += 3)
+        for (int64_t rows = 1; rows < 40000; rows = rows * 3 / 2 + 17)
+            for (int64_t reach = 0; reach < rows; reach = reach * 2 + 63)
+                for (int64_t seen = 0; seen <= reach; seen = seen * 2 + 31)
+                    CHECK(taken(heads, rows, seen) <= ms_attn_grad_most(heads, rows, reach),
+                          "%lld heads, %lld rows, %lld of %lld", (long long)heads, (long long)rows,
+                          (long long)seen, (long long)reach);
+}
+
+static ms_attn_plan planned[4];
+static int          n_planned;
+
+static uint64_t count_plan(ms_device *d, ms_attn_plan plan)
+{
+    (void)d;
+    if (n_planned < (int)COUNT(planned)) planned[n_planned] = plan;
+    n_planned++;
+    return (uint64_t)1 << (plan.rows == 256 ? 32 : 30);
+}
+
+static void the_scratch_of_attention_is_counted(void **state)
+{
+    static watcher  w;
+    ms_train_config cfg = configure("cpu", "auto");
+    ms_error        e   = { "" };
+    ms_train       *t   = NULL;
+    ms_train_sizes  without, with;
+    char            words[2048];
+    (void)state;
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "stages",
+                                         "2 batch=512 micro=2 doc=48 window=99/200; rest "
+                                         "batch=128 doc=64 window=33/16"));
+    const ms_train_setup setup = setup_of(&w, &cfg, NULL, false, -1);
+    CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
+    CHECK_OK_ERR(&e, ms_train_measure(&e, t, &without));
+    const ms_device_kind *own  = t->ctx->kind;
+    ms_device_kind        fake = *own;
+    fake.attn_bytes            = count_plan;
+    t->ctx->kind               = &fake;
+    CHECK_OK_ERR(&e, ms_train_measure(&e, t, &with));
+    t->ctx->kind = own;
+    ms_train_close(t);
+    CHECK(n_planned == 2, "%d stages", n_planned);
+    CHECK(planned[0].rows == 256 && planned[0].reach == 47 && planned[0].heads == 2 &&
+              planned[0].head == 16 && planned[0].dtype == MUSEC_F32,
+          "%lld rows, %lld", (long long)planned[0].rows, (long long)planned[0].reach);
+    CHECK(planned[1].rows == 128 && planned[1].reach == 33, "%lld rows, %lld",
+          (long long)planned[1].rows, (long long)planned[1].reach);
+    /* they are never needed at once */
+    CHECK(without.attention == 0 && with.attention == (uint64_t)1 << 32 &&
+              with.workspace == without.workspace &&
+              with.total == without.total - without.workspace + with.attention,
+          "%llu, then %llu bytes", (unsigned long long)without.total,
+          (unsigned long long)with.total);
+    FILE *to = tmpfile();
+    ms_train_tell_memory(&with, to);
+    rewind(to);
+    words[fread(words, 1, sizeof words - 1, to)] = '\0';
+    fclose(to);
+    CHECK(strstr(words, "workspace           4096.0 MiB (optimizer's step ") != NULL &&
+              strstr(words, ", attention's gradient 4096.0 at most, not at once)\n") != NULL,
+          "%s", words);
+}
+
 /* ---- failures -------------------------------------------------------------------------------- */
 
 static int          gemms_left;
@@ -343,6 +437,8 @@ int main(void)
         cmocka_unit_test(a_precision_that_is_not_there_is_refused),
         cmocka_unit_test(a_checkpoint_goes_on_in_another_precision),
         cmocka_unit_test(what_auto_became_is_kept),
+        cmocka_unit_test(the_scratch_of_attention_is_bounded),
+        cmocka_unit_test(the_scratch_of_attention_is_counted),
         cmocka_unit_test(a_device_that_fails_says_where_to_go_on),
         cmocka_unit_test(without_a_checkpoint_it_says_so),
         cmocka_unit_test(memory_that_is_missing_is_told),

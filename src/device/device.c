@@ -37,6 +37,7 @@ static const ms_device_kind kinds[] = {
       .temporary   = ON_GPU,
       .workspace   = (uint64_t)8 << 30,
       .stackwise   = true,
+      .attn_bytes  = ms_device_cuda_attn_bytes,
       .ops         = ms_device_cuda_ops,
       .open        = ms_device_cuda_open,
       .close       = ms_device_cuda_close,

@@ -301,6 +301,14 @@ struct musec_ctx {
     bool                         deterministic;
 };
 
+/* A call of attention_grad, as far as a plan knows it. */
+typedef struct ms_attn_plan {
+    musec_dtype dtype;
+    int64_t     heads, head, rows;
+    int64_t     reach; /* keys before its own that a query sees, at most */
+    double      softcap;
+} ms_attn_plan;
+
 /* A device that is compiled in.  open, close and describe may be NULL: nothing to do, to say. */
 typedef struct ms_device_kind {
     const char *name;
@@ -311,6 +319,8 @@ typedef struct ms_device_kind {
     int64_t temporary; /* elements of a temporary that suit it: logits are made so many at a time */
     uint64_t workspace; /* bytes that a step of an optimizer may use, unless told otherwise */
     bool     stackwise; /* the bits of a matrix depend on the stack that it is in */
+    /* scratch of attention_grad, in bytes, at most; NULL: little beside the activations */
+    uint64_t (*attn_bytes)(ms_device *d, ms_attn_plan plan);
     void (*ops)(ms_device_ops *table);
     musec_status (*open)(ms_device *d, int index);
     void (*close)(ms_device *d);
@@ -329,6 +339,7 @@ musec_status ms_device_cpu_open(ms_device *d, int index);
 musec_status ms_device_cuda_open(ms_device *d, int index);
 void         ms_device_cuda_close(ms_device *d);
 void         ms_device_cuda_describe(ms_device *d, char *text, size_t bytes);
+uint64_t     ms_device_cuda_attn_bytes(ms_device *d, ms_attn_plan plan);
 
 /* What the CPU device runs on, in words: "OpenBLAS 0.3.21 SkylakeX, 2 threads". */
 void ms_device_cpu_describe(char *text, size_t bytes);

@@ -25,6 +25,32 @@ static uint64_t checkpoint_bytes(const ms_gpt *gpt)
     return most;
 }
 
+/* The scratch of a device serves one after the other. */
+static uint64_t shared_bytes(const ms_train_sizes *s)
+{
+    return s->workspace > s->attention ? s->workspace : s->attention;
+}
+
+/* The most that attention's gradient takes in a stage, by what its documents and windows allow. */
+static uint64_t attention_bytes(const ms_train *t)
+{
+    const ms_gpt_config *model = &t->cfg.model;
+    uint64_t             most  = 0;
+    for (int i = 0; t->ctx->kind->attn_bytes != NULL && i < t->schedule.n_stages; i++) {
+        const ms_train_stage *s = &t->schedule.stage[i];
+        const int64_t window = s->window_long > s->window_short ? s->window_long : s->window_short;
+        const ms_attn_plan plan  = { .dtype   = ms_gpt_dtype(t->gpt),
+                                     .heads   = model->heads,
+                                     .head    = model->head,
+                                     .rows    = s->batch / s->micro_batches,
+                                     .reach   = window < s->max_doc ? window : s->max_doc - 1,
+                                     .softcap = model->attn_softcap };
+        const uint64_t     bytes = t->ctx->kind->attn_bytes(t->ctx, plan);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
 musec_status ms_train_measure(ms_error *e, const ms_train *t, ms_train_sizes *out)
 {
     const ms_gpt_config *model = &t->cfg.model;
@@ -34,10 +60,11 @@ musec_status ms_train_measure(ms_error *e, const ms_train *t, ms_train_sizes *ou
                        t->ctx->kind->temporary, &out->model));
     TRY(ms_train_check(e, t->ctx,
                        musec_optim_workspace(t->optim, &out->workspace, &out->optim_state)));
+    out->attention  = attention_bytes(t);
     out->data       = ms_mixture_bytes(t->train) + ms_mixture_bytes(t->val);
     out->checkpoint = checkpoint_bytes(t->gpt);
     out->total      = out->checkpoint + out->model.weights + out->model.copies + out->model.grads +
-                 out->model.activations + out->optim_state + out->workspace + out->data +
+                 out->model.activations + out->optim_state + shared_bytes(out) + out->data +
                  program_bytes;
 done:
     return st;
@@ -103,7 +130,7 @@ static void explain_schedule(const ms_train *t, FILE *to)
                 (long long)s->momentum_cooldown);
 }
 
-static void explain_memory(const ms_train_sizes *s, FILE *to)
+void ms_train_tell_memory(const ms_train_sizes *s, FILE *to)
 {
     const struct {
         const char *name;
@@ -114,16 +141,21 @@ static void explain_memory(const ms_train_sizes *s, FILE *to)
         { "gradients", s->model.grads },
         { "activations", s->model.activations },
         { "optimizer state", s->optim_state },
-        { "workspace", s->workspace },
+        { "workspace", shared_bytes(s) },
         { "data", s->data },
         { "checkpoint", s->checkpoint },
         { "program", program_bytes },
         { "total", s->total },
     };
     fprintf(to, "memory:\n");
-    for (size_t i = 0; i < COUNT(rows); i++)
-        if (rows[i].bytes > 0)
-            fprintf(to, "  %-16s %9.1f MiB\n", rows[i].name, (double)rows[i].bytes / MIB);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        if (rows[i].bytes == 0) continue;
+        fprintf(to, "  %-16s %9.1f MiB", rows[i].name, (double)rows[i].bytes / MIB);
+        if (s->attention > 0 && strcmp(rows[i].name, "workspace") == 0)
+            fprintf(to, " (optimizer's step %.1f, attention's gradient %.1f at most, not at once)",
+                    (double)s->workspace / MIB, (double)s->attention / MIB);
+        fputc('\n', to);
+    }
 }
 
 static musec_status explain_rules(ms_error *e, const ms_train *t, FILE *to)
@@ -163,7 +195,7 @@ musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to)
     explain_data("validation", t.val, to);
     explain_schedule(&t, to);
     TRY(explain_rules(e, &t, to));
-    explain_memory(&sizes, to);
+    ms_train_tell_memory(&sizes, to);
 done:
     ms_train_unbuild(&t);
     return st;

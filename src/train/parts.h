@@ -67,6 +67,7 @@ musec_status ms_train_check(ms_error *e, const musec_ctx *ctx, musec_status stat
 
 /* explain.c: the memory of the run, whatever its model has room for now. */
 musec_status ms_train_measure(ms_error *e, const ms_train *t, ms_train_sizes *out);
+void         ms_train_tell_memory(const ms_train_sizes *s, FILE *to);
 
 /* failure.c: adds to the words of a device that failed what the run would have taken, if there is
  * not enough memory, and how to go on.  The run is over: its model may be gone. */

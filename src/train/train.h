@@ -38,7 +38,9 @@ musec_status ms_train_config_same(ms_error *e, const char *what, const ms_train_
 
 typedef struct ms_train_sizes { /* bytes */
     ms_gpt_sizes model;
-    uint64_t     optim_state, workspace, data, checkpoint, total;
+    uint64_t     optim_state, data, checkpoint, total;
+    uint64_t     workspace; /* of the optimizer's step, */
+    uint64_t     attention; /* of attention's gradient: never at once, so the same memory */
 } ms_train_sizes;
 
 musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **out);

@@ -13,15 +13,16 @@
 #ifndef MS_DEVICE_CUDA_ATTENTION_WGMMA_CUH
 #define MS_DEVICE_CUDA_ATTENTION_WGMMA_CUH
 
+#include "device/attention_room.h"
 #include "device/cuda/attention.cuh"
 #include "device/cuda/wgmma.cuh"
 
 enum {
-    SIDE      = 64,              /* rows of a tile */
-    FRAGMENTS = SIDE / 16,       /* of a warp, across a tile of weights */
-    WEIGHTS   = SIDE * SIDE * 2, /* bytes of such a tile */
-    GROUP     = 128,             /* threads of a warpgroup */
-    WARPS     = GROUP / WARP,    /* of a warpgroup */
+    SIDE      = MS_ATTN_SIDE, /* rows of a tile */
+    FRAGMENTS = SIDE / 16,    /* of a warp, across a tile of weights */
+    WEIGHTS   = MS_ATTN_TILE, /* bytes of such a tile */
+    GROUP     = 128,          /* threads of a warpgroup */
+    WARPS     = GROUP / WARP, /* of a warpgroup */
 };
 
 template <int HEAD> struct tile_of {

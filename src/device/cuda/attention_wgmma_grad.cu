@@ -24,10 +24,7 @@ enum {
     PREPARE_THREADS = 256,
     PREPARE_BLOCKS  = 1024,  /* of a head, at most */
     HEADS_MOST      = 65535, /* a grid has no more in its second direction */
-    CHUNKS_MOST     = 64,    /* of heads, one after the other */
 };
-
-static const size_t DS_MOST = (size_t)1 << 30; /* bytes */
 
 /* ---- D, and who sees a key last -------------------------------------------------------------- */
 
@@ -74,7 +71,7 @@ static __global__ void prepare_k(const __grid_constant__ grad_args g, int *taken
     const int me = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     for (int row = me; row < j.rows; row += (int)(gridDim.x * blockDim.x))
         g.last[row] = last_query(j, row);
-    if (me < CHUNKS_MOST) taken[me] = 0;
+    if (me < MS_ATTN_CHUNKS) taken[me] = 0;
 }
 
 /* ---- the host's side ------------------------------------------------------------------------- */
@@ -143,41 +140,44 @@ static int64_t reach_of(const ms_cuda_attn *x)
     return x->a.window < rows ? x->a.window : rows;
 }
 
-static int64_t tiles_of(const ms_cuda_attn *x) { return (x->q.rows - 1) / SIDE + 1; }
-
-/* Tiles of queries that one of keys may be seen by. */
-static int64_t reach_tiles(const ms_cuda_attn *x)
-{
-    const int64_t most = (SIDE - 1 + reach_of(x)) / SIDE + 1;
-    return most < tiles_of(x) ? most : tiles_of(x);
-}
-
 static int64_t heads_at_once(const ms_cuda_attn *x)
 {
-    const size_t  each = (size_t)tiles_of(x) * (size_t)reach_tiles(x) * WEIGHTS; /* of a head */
-    const int64_t most = (int64_t)(DS_MOST / each);
+    const int64_t most =
+        (int64_t)((uint64_t)MS_ATTN_DS_MOST / ms_attn_ds_bytes(x->q.rows, reach_of(x)));
     if (most == 0) return 0;
     const int64_t times = (x->q.count - 1) / most + 1;
     return (x->q.count - 1) / times + 1;
 }
 
+/* What is known before there are operands. */
+static bool serves_heads(ms_device *d, musec_dtype dtype, int64_t head, double softcap)
+{
+    ms_cuda *c = ms_cuda_of(d);
+    if (dtype != MUSEC_BF16 && dtype != MUSEC_F16) return false;
+    if ((head != 64 && head != 128) || softcap > 0.0) return false;
+    if (!c->heads_asked) c->heads_encode = (void (*)(void))ask(c);
+    c->heads_asked = true;
+    return c->heads_encode != NULL;
+}
+
+uint64_t ms_device_cuda_attn_bytes(ms_device *d, ms_attn_plan p)
+{
+    return serves_heads(d, p.dtype, p.head, p.softcap) ? ms_attn_grad_most(p.heads, p.rows, p.reach)
+                                                       : 0;
+}
+
 bool ms_cuda_attention_wgmma_serves(ms_device *d, const ms_cuda_attn *x)
 {
     const ms_mat *all[] = { &x->q, &x->k, &x->v, &x->out, &x->dout, &x->dq, &x->dk, &x->dv };
-    ms_cuda      *c     = ms_cuda_of(d);
     const float   rate  = (float)(x->a.scale * 1.4426950408889634);
-    if (x->q.dtype != MUSEC_BF16 && x->q.dtype != MUSEC_F16) return false;
-    if ((x->q.cols != 64 && x->q.cols != 128) || x->a.softcap > 0.0) return false;
+    if (!serves_heads(d, x->q.dtype, x->q.cols, x->a.softcap)) return false;
     if (x->q.rows > ATTN_ROWS_MOST || x->q.count > HEADS_MOST) return false;
-    if (x->q.count > INT32_MAX / tiles_of(x)) return false;
+    if (x->q.count > INT32_MAX / ms_attn_tiles(x->q.rows)) return false;
     if (!std::isnormal(rate)) return false;
     for (int i = 0; i < 8; i++)
         if (!is_served(*all[i])) return false;
     const int64_t at_once = heads_at_once(x);
-    if (at_once == 0 || (x->q.count - 1) / at_once >= CHUNKS_MOST) return false;
-    if (!c->heads_asked) c->heads_encode = (void (*)(void))ask(c);
-    c->heads_asked = true;
-    return c->heads_encode != NULL;
+    return at_once > 0 && (x->q.count - 1) / at_once < MS_ATTN_CHUNKS;
 }
 
 static musec_status launch(ms_device *d, grad_args g, const kernel_set &of, int *taken, int at_once,
@@ -210,15 +210,16 @@ musec_status ms_cuda_attention_wgmma_grad(ms_device *d, const ms_cuda_attn *x)
     const ms_mat   *of[4]  = { &x->q, &x->k, &x->v, &x->dout };
     const encode_fn encode = (encode_fn)ms_cuda_of(d)->heads_encode;
     const ms_mark   mark   = ms_arena_mark(&d->scratch);
-    const size_t    tiles = (size_t)tiles_of(x), reach = (size_t)reach_tiles(x);
+    const int64_t   rows = x->q.rows, reach = reach_of(x);
+    const size_t    tiles   = (size_t)ms_attn_tiles(rows);
     const size_t    at_once = (size_t)heads_at_once(x);
-    const size_t    stats   = (size_t)x->q.count * tiles * SIDE * sizeof(float);
-    const size_t    bytes[] = { stats, stats, tiles * SIDE * sizeof(int), CHUNKS_MOST * sizeof(int),
-                                at_once * tiles * reach * WEIGHTS };
-    void           *room[5] = {};
-    grad_args       g       = {};
-    CUtensorMap     maps[4];
-    musec_status    st = MUSEC_OK;
+    const size_t    stats   = (size_t)ms_attn_stat_bytes(x->q.count, rows);
+    const size_t bytes[] = { stats, stats, tiles * SIDE * sizeof(int), MS_ATTN_CHUNKS * sizeof(int),
+                             at_once * (size_t)ms_attn_ds_bytes(rows, reach) };
+    void        *room[5] = {};
+    grad_args    g       = {};
+    CUtensorMap  maps[4];
+    musec_status st = MUSEC_OK;
     for (int i = 0; i < 4; i++) /* what serves, the copy engine takes */
         if (!describe_boxes(encode, *of[i], SIDE, &maps[i]))
             return ms_fail(&d->error, MUSEC_EDEVICE, "%s: attention_grad: no tensor map", d->name);
@@ -226,10 +227,10 @@ musec_status ms_cuda_attention_wgmma_grad(ms_device *d, const ms_cuda_attn *x)
         st = ms_scratch_bytes(d, bytes[i], &room[i]);
     if (st == MUSEC_OK) {
         g.j        = job_of(x);
-        g.j.window = (int)reach_of(x);
+        g.j.window = (int)reach;
         g.rate     = (float)(x->a.scale * 1.4426950408889634);
         g.tiles    = (int)tiles;
-        g.reach    = (int)reach;
+        g.reach    = (int)ms_attn_reach_tiles(rows, reach);
         g.lse      = (float *)room[0];
         g.delta    = (float *)room[1];
         g.last     = (int *)room[2];

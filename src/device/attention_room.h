@@ -1,0 +1,48 @@
+/* attention_room.h - the memory that attention's gradient takes on Hopper, whose kernels leave dS in
+ * memory (cuda/attention_wgmma_grad.cu): sizes alone, for them and for who plans without a GPU. */
+#ifndef MS_DEVICE_ATTENTION_ROOM_H
+#define MS_DEVICE_ATTENTION_ROOM_H
+
+#include <stdint.h>
+
+enum {
+    MS_ATTN_SIDE    = 64,                              /* rows of a tile */
+    MS_ATTN_TILE    = MS_ATTN_SIDE * MS_ATTN_SIDE * 2, /* bytes of one of dS */
+    MS_ATTN_DS_MOST = 1 << 30,                         /* bytes of dS, of all heads at once */
+    MS_ATTN_CHUNKS  = 64,                              /* of heads, one after the other, at most */
+};
+
+static inline int64_t ms_attn_tiles(int64_t rows) { return (rows - 1) / MS_ATTN_SIDE + 1; }
+
+/* Tiles of queries that one of keys may be seen by; a query sees `reach` keys before its own. */
+static inline int64_t ms_attn_reach_tiles(int64_t rows, int64_t reach)
+{
+    const int64_t seen = reach < rows - 1 ? reach : rows - 1;
+    const int64_t most = (MS_ATTN_SIDE - 1 + seen) / MS_ATTN_SIDE + 1;
+    return most < ms_attn_tiles(rows) ? most : ms_attn_tiles(rows);
+}
+
+/* dS of one head, in bytes. */
+static inline uint64_t ms_attn_ds_bytes(int64_t rows, int64_t reach)
+{
+    return (uint64_t)ms_attn_tiles(rows) * (uint64_t)ms_attn_reach_tiles(rows, reach) *
+           MS_ATTN_TILE;
+}
+
+/* Logsumexps or D of all heads, in bytes. */
+static inline uint64_t ms_attn_stat_bytes(int64_t heads, int64_t rows)
+{
+    return (uint64_t)heads * (uint64_t)ms_attn_tiles(rows) * MS_ATTN_SIDE * sizeof(float);
+}
+
+/* What a call takes at most, whatever its documents are within `reach`: with shorter ones more
+ * heads may go at once, so it is not the bytes of that reach. */
+static inline uint64_t ms_attn_grad_most(int64_t heads, int64_t rows, int64_t reach)
+{
+    const uint64_t each = ms_attn_ds_bytes(rows, reach), most = MS_ATTN_DS_MOST;
+    const uint64_t ds   = each <= most / (uint64_t)heads ? (uint64_t)heads * each : most;
+    const uint64_t last = (uint64_t)ms_attn_tiles(rows) * MS_ATTN_SIDE * sizeof(int32_t);
+    return ds + 2 * ms_attn_stat_bytes(heads, rows) + last + MS_ATTN_CHUNKS * sizeof(int32_t);
+}
+
+#endif
