@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optim/optim.h"
 #include "optim_rig.h"
 #include "oracle.h"
 
@@ -162,6 +163,72 @@ static const struct memory_case {
     { "signum", "avg-steps=3", 2 },
     { "ademamix", "workspace=1", 3 },
 };
+
+/* The operators alone: matrices so large that one of them is more than all vectors. */
+static const struct {
+    const char *name, *options;
+    bool        exactly; /* all that is counted is taken, but for vectors */
+} map_cases[] = {
+    { "soft-musec", "ns-mode=paper ns-iters=1", true }, /* one stage */
+    { "soft-musec", "ns-mode=paper ns-iters=4", true }, /* two */
+    { "soft-musec", "ns-mode=paper ns-iters=5", true }, /* three */
+    { "soft-musec", "ns-mode=paper ns-iters=8", true },
+    { "soft-musec", "ns-mode=paper literal=yes", true },
+    { "soft-musec", "ns-mode=paper7", true },
+    { "soft-musec", "ns-mode=fast", true },
+    { "soft-musec", "ns-mode=accurate ns-tol=1e-3", false },
+    { "soft-musec", "ns-mode=accurate ns-tol=1e-9 threshold=1e-4", false }, /* by eigenvalues */
+    { "soft-musec", "ns-mode=exact", false },
+    { "musec", "threshold=1e-4", false },
+    { "musec", "threshold=1e-9", false }, /* by singular values */
+    { "muon", "ns-mode=paper", true },
+    { "muon", "ns-mode=exact", false },
+};
+
+static ms_mat stack_of(ms_device *dev, musec_dtype dtype, const ms_group *g)
+{
+    ms_mat x     = { 0 };
+    size_t bytes = 0;
+    CHECK_OK(dev, ms_mat_layout(dev, dtype, g->count, g->rows, g->cols, &x, &bytes));
+    CHECK_OK(dev, dev->ops->alloc(dev, bytes, &x.data));
+    return x;
+}
+
+static void check_map_bytes(ms_device *dev, size_t at, musec_dtype dtype, musec_dtype operands,
+                            int64_t rows, int64_t cols)
+{
+    const rig_param    param = { .name = "w", .rows = rows, .cols = cols };
+    musec_optim_config cfg   = rig_config(map_cases[at].name, map_cases[at].options);
+    cfg.operands             = ms_narrow(operands) ? (int32_t)operands : MUSEC_F32;
+    rig r                    = rig_make_with(dev, &cfg, dtype, &param, 1, 1);
+    CHECK_OK(dev, ms_optim_prepare(r.opt));
+    const ms_group *g  = &r.opt->groups[0];
+    const ms_mat    in = stack_of(dev, dtype, g), out = stack_of(dev, dtype, g);
+    const uint64_t  vectors = (uint64_t)(128 + 3 * cfg.ns_iters) * MS_ARENA_ALIGN,
+                   said     = ms_map_bytes(&cfg, g);
+    CHECK_OK(dev, dev->ops->normal(dev, 7, 0.0, 1.0, in));
+    dev->scratch.peak = 0;
+    CHECK_OK(dev, ms_optim_run_map(r.opt, g, in, ms_const(cfg.threshold), out, NULL));
+    CHECK(dev->scratch.peak <= said &&
+              (!map_cases[at].exactly || dev->scratch.peak + vectors >= said),
+          "%s %s, %lld x %lld, %s by %s: said %llu bytes, took %zu", map_cases[at].name,
+          map_cases[at].options, (long long)rows, (long long)cols, ms_dtype_name(dtype),
+          ms_dtype_name(g->operands), (unsigned long long)said, dev->scratch.peak);
+    dev->ops->free(dev, in.data);
+    dev->ops->free(dev, out.data);
+    rig_free(&r);
+}
+
+TEST_EACH_DEVICE(an_operator_takes_what_is_counted, dev)
+{
+    if (strcmp(dev->name, "cuda") == 0) return; /* its products take scratch of their own */
+    for (size_t i = 0; i < COUNT(map_cases); i++) {
+        const int64_t side = map_cases[i].exactly ? 144 : 48; /* spectra take their time */
+        check_map_bytes(dev, i, MUSEC_F32, MUSEC_F32, side, side + 32);
+        if (ms_device_has(dev, MUSEC_F16))
+            check_map_bytes(dev, i, MUSEC_F32, MUSEC_F16, 2 * side, side);
+    }
+}
 
 /* Some of the parameters in a context of its own, whose peak is that of the steps; returns the
  * bytes of state. */
@@ -379,6 +446,7 @@ int main(void)
         cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),
         cmocka_unit_test(gradients_of_another_shape_are_refused),
         cmocka_unit_test(a_step_takes_no_more_memory_than_said),
+        cmocka_unit_test(an_operator_takes_what_is_counted),
         cmocka_unit_test(after_two_steps_nothing_allocates),
         cmocka_unit_test(reports_agree_with_the_oracle),
         cmocka_unit_test(the_gain_is_that_of_the_steps_taken),

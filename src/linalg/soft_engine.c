@@ -293,14 +293,14 @@ musec_status ms_soft_begin(ms_device *d, ms_mat in, ms_num threshold, musec_dtyp
     ms_mat *const        mats[]    = { &e->b, &e->q, &e->t, &e->y, &e->v };
     ms_vec *const        vecs[]    = { &e->fro2,  &e->trace, &e->quart, &e->inv_a, &e->mean,
                                        &e->alpha, &e->u_low, &e->gain,  &e->rest };
-    const size_t         n_mats    = COUNT(mats) - (how.stages < 3 ? 1 : 0);
+    const int            n_mats    = ms_soft_mats(how.stages);
     const double         most_lift = 0x1p14; /* |B B| <= 1, and f16 ends at 65504 */
     musec_status         st        = MUSEC_OK;
     *e                             = (ms_soft){ .operands = operands, .lift = 1.0 };
     TRY(ms_prepare(d, in, threshold, operands, &e->p));
     while (ms_narrow(operands) && e->lift < (double)e->p.r && e->lift < most_lift)
         e->lift *= 2.0;
-    for (size_t i = 0; i < n_mats; i++)
+    for (int i = 0; i < n_mats; i++)
         TRY(ms_scratch_mat(d, operands, in.count, e->p.r, e->p.r, mats[i]));
     for (size_t i = 0; i < COUNT(vecs); i++)
         TRY(ms_scratch_vec(d, in.count, vecs[i]));

@@ -30,7 +30,7 @@ ms_operand_limits ms_operand_limits_of(musec_dtype operands);
 typedef struct ms_soft { /* lives in the scratch of the caller's mark */
     ms_prepared p;
     musec_dtype operands;
-    ms_mat      b, q, t, y, v;            /* (count, r, r), operands; v if there are 3 stages */
+    ms_mat      b, q, t, y, v;            /* (count, r, r), operands: see ms_soft_mats */
     ms_mat      gram;                     /* the same, wide */
     ms_mat      z;                        /* one of those: what X is multiplied by */
     double      lift;                     /* e->y begins as lift B B */
@@ -39,6 +39,9 @@ typedef struct ms_soft { /* lives in the scratch of the caller's mark */
     ms_vec      mean;                     /* m = tr w / r;  B = w - m I */
     ms_vec      alpha, u_low, gain, rest; /* the result is gain * rest * Z X */
 } ms_soft;
+
+/* Of b, q, t, y and v, how many are taken: the last where the longest plan has three stages. */
+static inline int ms_soft_mats(int stages) { return stages < 3 ? 4 : 5; }
 
 /* Of Newton and Schulz: each more than doubles a small eigenvalue of W. */
 enum { MS_FEW_STEPS = 8 };

@@ -6,6 +6,7 @@
 
 #include "core/rng.h"
 #include "core/size.h"
+#include "linalg/soft_engine.h"
 #include "optim/optim.h"
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -310,6 +311,21 @@ done:
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+/* Soft clipping by polynomials: the matrix in its operands, what the stages work on, the Gram matrix
+ * (soft_engine.c). */
+static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r, uint64_t own,
+                           uint64_t each)
+{
+    ms_plan plan;
+    int     stages = 2;
+    if (cfg->ns_mode == MUSEC_NS_ACCURATE) stages = 3; /* or four; two where the tol is loose */
+    if (cfg->ns_mode == MUSEC_NS_PAPER) {
+        ms_plan_newton_schulz(cfg->ns_iters, &plan);
+        stages = cfg->literal ? 1 : plan.n_stages;
+    }
+    return each * (n * r + (uint64_t)ms_soft_mats(stages) * r * r) + own * r * r;
+}
+
 /* What the operator takes for one matrix besides the proposal and the result; the arena rounds each
  * piece up. */
 uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g)
@@ -318,17 +334,17 @@ uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g)
                    n   = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
     const uint64_t own = ms_dtype_bytes(g->dtype), each = ms_dtype_bytes(g->operands),
                    vectors = (uint64_t)(128 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
-    const bool     narrow  = ms_narrow(g->operands);
-    const uint64_t soft    = each * (n * r + 5 * r * r) + (narrow ? own * r * r : 0);
+    const bool narrow = ms_narrow(g->operands), exact = cfg->ns_mode == MUSEC_NS_EXACT;
+    const bool soft = g->map == MS_UPDATE_SOFT && !exact;
+    /* the matrix, float64 copies, the decompositions and their workspace (gesdd: about 5 r^2 + the
+     * copy) */
+    const uint64_t spectrum = own * n * r + 8 * (4 * n * r + 14 * r * r + 64 * n);
     if (g->map == MS_UPDATE_AS_IS) return 0;
-    if (g->map == MS_UPDATE_POLAR && cfg->ns_mode == MUSEC_NS_PAPER)
-        return vectors + each * (2 * n * r + 3 * r * r);
-    if (g->map == MS_UPDATE_SOFT && cfg->ns_mode != MUSEC_NS_EXACT &&
-        cfg->ns_mode != MUSEC_NS_ACCURATE)
-        return vectors + soft;
-    /* float64 copies, the decompositions and their workspace (gesdd: about 5 r^2 + the copy) */
-    return vectors + soft + (narrow ? own * (n * r + 5 * r * r) : 0) +
-           8 * (4 * n * r + 14 * r * r + 64 * n);
+    if (g->map == MS_UPDATE_POLAR && !exact) /* the third for pairs of steps (newton_schulz.c) */
+        return vectors + each * (2 * n * r + (narrow && n >= 2 * r ? 3 : 2) * r * r);
+    if (!soft) return vectors + spectrum;
+    return vectors + soft_bytes(cfg, n, r, own, each) +
+           (cfg->ns_mode == MUSEC_NS_ACCURATE && !narrow ? spectrum : 0);
 }
 
 /* Of each matrix in a chunk: proposal, result, look-ahead (Nesterov), the momentum where it is kept
