@@ -275,7 +275,7 @@ static musec_status ask_plan(ms_bench *b, musec_optim *opt, const ms_group *g,
     TRY(ms_scratch_mat(b->d, g->dtype, 1, g->rows, g->cols, &out));
     TRY(ms_run_proposal(b->d, m, (int64_t)matrix, x));
     TRY(ms_threshold(opt, x, &threshold));
-    TRY(ms_optim_run_map(opt, g, x, threshold, out, report));
+    TRY(ms_optim_run_map(opt, g, ms_stack(x, out), threshold, report));
 done:
     ms_arena_reset(&b->d->scratch, mark);
     return st;

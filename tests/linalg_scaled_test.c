@@ -25,10 +25,10 @@ static musec_status run(ms_device *d, op which, ms_mat in, double D, musec_dtype
     ms_plan plan;
     ms_plan_paper7(&plan);
     switch (which) {
-    case LITERAL: return ms_ssc_literal(d, in, ms_const(D), 5, type, out, NULL);
-    case PAPER7: return ms_ssc_plan(d, in, ms_const(D), &plan, type, out, NULL);
-    case FAST: return ms_soft_fast(d, in, ms_const(D), type, out, NULL);
-    case ACCURATE: return ms_soft_accurate(d, in, ms_const(D), 1e-3, type, out, NULL);
+    case LITERAL: return ms_ssc_literal(d, ms_stack(in, out), ms_const(D), 5, type, NULL);
+    case PAPER7: return ms_ssc_plan(d, ms_stack(in, out), ms_const(D), &plan, type, NULL);
+    case FAST: return ms_soft_fast(d, ms_stack(in, out), ms_const(D), type, NULL);
+    case ACCURATE: return ms_soft_accurate(d, ms_stack(in, out), ms_const(D), 1e-3, type, NULL);
     default: return ms_newton_schulz(d, in, ms_quintic_list_find("keller"), 5, type, out);
     }
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optim/optim.h"
 #include "optim_rig.h"
 #include "scratch.h"
 
@@ -337,32 +338,71 @@ TEST_EACH_DEVICE(nothing_is_read_again, dev)
     }
 }
 
-/* What a product takes of the scale is of the whole group, not of those that share a chunk: the
- * same bits, where those do not depend on the stack anyway. */
-TEST_EACH_DEVICE(chunks_change_nothing, dev)
+/* Groups whose smaller sides are equal are mapped at once, as many as an operator takes; where
+ * memory is short each matrix goes alone.  What a product takes of the scale is of all of them
+ * either way: the same bits, where those do not depend on the stack anyway. */
+TEST_EACH_DEVICE(chunks_and_kin_change_nothing, dev)
 {
-    static const char *const modes[] = { "fast", "paper7", "accurate" };
+    static const rig_param kin[] = {
+        { .name = "a", .rows = 12, .cols = 20 },     { .name = "b", .rows = 12, .cols = 20 },
+        { .name = "tall", .rows = 20, .cols = 12 },  { .name = "square", .rows = 12, .cols = 12 },
+        { .name = "wide", .rows = 12, .cols = 33 },  { .name = "fifth", .rows = 14, .cols = 12 },
+        { .name = "other", .rows = 13, .cols = 14 },
+    };
+    static const char *const modes[] = { "fast",     "paper7",
+                                         "paper",    "paper literal=yes",
+                                         "accurate", "fast nesterov=yes" };
     for (size_t k = 0; k < COUNT(modes) && ms_device_has(dev, MUSEC_F16); k++) {
         char options[2][128];
         snprintf(options[0], sizeof options[0], "ns-mode=%s operands=f16 threshold=0.01", modes[k]);
         snprintf(options[1], sizeof options[1],
                  "ns-mode=%s operands=f16 threshold=0.01 workspace=1", modes[k]);
-        rig together = rig_make(dev, "soft-musec", options[0], MUSEC_F32, params, 2, 5);
-        rig alone    = rig_make(dev, "soft-musec", options[1], MUSEC_F32, params, 2, 5);
+        rig together = rig_make(dev, "soft-musec", options[0], MUSEC_F32, kin, COUNT(kin), 5);
+        rig alone    = rig_make(dev, "soft-musec", options[1], MUSEC_F32, kin, COUNT(kin), 5);
         for (int64_t t = 0; t < 4 && !dev->kind->stackwise; t++) {
-            for (size_t i = 0; i < 2; i++) {
+            for (size_t i = 0; i < COUNT(kin); i++) {
                 double *g = rig_normal(&together, i, t);
                 for (int64_t e = 0; e < rig_elems(&together, i); e++)
-                    g[e] *= i == 0 ? 1.0 : 0x1p-23;
+                    g[e] *= i % 2 == 0 ? 1.0 : 0x1p-23;
                 rig_set_grad(&together, i, g), rig_set_grad(&alone, i, g);
                 free(g);
             }
             rig_go(&together), rig_go(&alone);
         }
-        for (size_t i = 0; i < 2; i++)
-            CHECK(rig_same_weight(&together, i, &alone, i), "%s: %s", modes[k], params[i].name);
+        CHECK(together.opt->kin_fit && !alone.opt->kin_fit, "%s: both go the same way", modes[k]);
+        for (size_t i = 0; i < COUNT(kin); i++)
+            CHECK(rig_same_weight(&together, i, &alone, i), "%s: %s", modes[k], kin[i].name);
         rig_free(&together), rig_free(&alone);
     }
+}
+
+/* Two launches of each product for one, where there are two shapes: two Gram matrices, and the rest
+ * of `fast` once. */
+static int products;
+
+static musec_status see_product(ms_device *d, const ms_product *p)
+{
+    products++;
+    return seen.real.product(d, p);
+}
+
+TEST_EACH_DEVICE(kin_share_their_products, dev)
+{
+    static const rig_param two[] = { { .name = "a", .rows = 12, .cols = 20 },
+                                     { .name = "b", .rows = 30, .cols = 12 } };
+    int                    n[2]  = { 0, 0 };
+    for (int i = 0; i < 2 && ms_device_has(dev, MUSEC_F16); i++) {
+        rig r = rig_make(dev, "soft-musec", "ns-mode=fast operands=f16", MUSEC_F32, two, i + 1, 4);
+        rig_step(&r, 0, 1.0);
+        seen.real          = dev->table;
+        dev->table.product = see_product;
+        products           = 0;
+        rig_step(&r, 1, 1.0);
+        dev->table = seen.real;
+        n[i]       = products;
+        rig_free(&r);
+    }
+    CHECK(n[1] == (n[0] > 0 ? n[0] + 1 : 0), "%d products for one shape, %d for two", n[0], n[1]);
 }
 
 int main(void)
@@ -375,7 +415,8 @@ int main(void)
         cmocka_unit_test(what_is_no_number_leaves_no_trace),
         cmocka_unit_test(a_guess_that_fails_is_made_good),
         cmocka_unit_test(measuring_changes_nothing),
-        cmocka_unit_test(chunks_change_nothing),
+        cmocka_unit_test(chunks_and_kin_change_nothing),
+        cmocka_unit_test(kin_share_their_products),
         cmocka_unit_test(nothing_is_read_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

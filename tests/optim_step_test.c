@@ -208,7 +208,7 @@ static void check_map_bytes(ms_device *dev, size_t at, musec_dtype dtype, musec_
                    said     = ms_map_bytes(&cfg, g);
     CHECK_OK(dev, dev->ops->normal(dev, 7, 0.0, 1.0, in));
     dev->scratch.peak = 0;
-    CHECK_OK(dev, ms_optim_run_map(r.opt, g, in, ms_const(cfg.threshold), out, NULL));
+    CHECK_OK(dev, ms_optim_run_map(r.opt, g, ms_stack(in, out), ms_const(cfg.threshold), NULL));
     CHECK(dev->scratch.peak <= said &&
               (!map_cases[at].exactly || dev->scratch.peak + vectors >= said),
           "%s %s, %lld x %lld, %s by %s: said %llu bytes, took %zu", map_cases[at].name,

@@ -40,6 +40,12 @@ MS_FN double ms_scalar_pow2_scale(double absmax, double threshold)
     return ldexp(1.0, -e);
 }
 
+MS_FN void ms_scalar_threshold(double tiny, double s, double threshold, double *out)
+{
+    out[0] = s * threshold;
+    out[1] = out[0] * out[0] > tiny ? out[0] * out[0] : tiny;
+}
+
 /* The scale of an average, from bounds of its terms, and the average's coefficients times it,
  * which have to be numbers in float32 too: of what is so small, float32 itself has few digits.
  * An average of zeros has the scale of D. */
@@ -192,9 +198,11 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
     switch (fn) {
     case MS_SCALAR_AVERAGE: ms_scalar_average(params, in, out); break;
     case MS_SCALAR_POW2_SCALE: out[0] = ms_scalar_pow2_scale(in[0], in[1]); break;
-    case MS_SCALAR_THRESHOLD:
-        out[0] = in[0] * in[1];
-        out[1] = out[0] * out[0] > params[0] ? out[0] * out[0] : params[0];
+    case MS_SCALAR_THRESHOLD: ms_scalar_threshold(params[0], in[0], in[1], out); break;
+    case MS_SCALAR_SCALED:
+        out[0] = in[0];
+        out[1] = ms_scalar_pow2_scale(1.0 / in[0], in[1]);
+        ms_scalar_threshold(params[0], out[1], in[1], out + 2);
         break;
     case MS_SCALAR_INV_NORM:
         out[0] = in[0] == 0.0 ? 0.0 : 1.0 / (in[1] * sqrt(in[0]) + params[0]);

@@ -4,6 +4,7 @@
 X(AVERAGE, 2, 3, 3)
 X(POW2_SCALE, 0, 2, 1) /* absmax, D -> s */
 X(THRESHOLD, 1, 2, 2)  /* {tiny} s, D -> s D, max((s D)^2, tiny) */
+X(SCALED, 1, 2, 4)     /* {tiny} own, D -> own, s, s D, max((s D)^2, tiny), absmax being 1 / own */
 X(INV_NORM, 1, 2, 1)   /* {eps} x, f -> 1 / (f sqrt(x) + eps), 0 for 0 */
 /* {eps, g, b, c} tr, f, own -> y = 1 / (f sqrt(tr / g) + eps own), 0 for 0; y^2 / g, that times b,
  * its square times c: what normalises X and its Gram matrix, g X X^T of trace tr, for Muon */

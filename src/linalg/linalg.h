@@ -37,10 +37,12 @@ typedef struct ms_prepared { /* lives in the scratch of the caller's mark */
     double  unit;            /* a power of two on the result of ms_apply, near 1 / own; else 1 */
 } ms_prepared;
 
-/* Input that was scaled and rounded to these operands before (in.own) is taken as it is, and
- * nothing is read.  Its scale may be anything: one that brings entries near 1 loses none in f16. */
 musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
                         ms_prepared *p);
+/* Input that was scaled and rounded before (in.own) is taken as it is, and nothing is read.  Its
+ * scale may be anything: one that brings entries near 1 loses none in f16.  The vectors of p are the
+ * caller's. */
+musec_status ms_prepare_scaled(ms_device *d, ms_mat in, ms_num threshold, ms_prepared *p);
 /* out <- unit z x for symmetric z, or unit x^T z where x was turned. */
 musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out);
 /* The operators where r is 1: a factor. */
@@ -70,21 +72,35 @@ void ms_report_operands(ms_report *report, int64_t count, musec_dtype operands);
 
 /* ---- soft clipping by products --------------------------------------------------------------- */
 
+/* Matrices of several shapes whose smaller sides are equal: all that is r x r of them is done at
+ * once.  More than one stack only of what is scaled already (in.own), with one own_e.  Thresholds
+ * and reports are those of all matrices in a row. */
+enum { MS_STACKS = 4 };
+typedef struct ms_stacks {
+    int    n;
+    ms_mat in[MS_STACKS], out[MS_STACKS];
+} ms_stacks;
+
+static inline ms_stacks ms_stack(ms_mat in, ms_mat out)
+{
+    return (ms_stacks){ .n = 1, .in = { in }, .out = { out } };
+}
+
 /* The paper's SSC(M, D, K) as it is written: 3K + 2 full products. */
-musec_status ms_ssc_literal(ms_device *d, ms_mat in, ms_num threshold, int iters,
-                            musec_dtype operands, ms_mat out, ms_report *report);
+musec_status ms_ssc_literal(ms_device *d, ms_stacks x, ms_num threshold, int iters,
+                            musec_dtype operands, ms_report *report);
 /* Any plan with alpha = |A|_F: with ms_plan_newton_schulz(K) the same polynomial, far cheaper. */
-musec_status ms_ssc_plan(ms_device *d, ms_mat in, ms_num threshold, const ms_plan *plan,
-                         musec_dtype operands, ms_mat out, ms_report *report);
+musec_status ms_ssc_plan(ms_device *d, ms_stacks x, ms_num threshold, const ms_plan *plan,
+                         musec_dtype operands, ms_report *report);
 /* Seven products, alpha = C4, the plan chosen on the device for each matrix. */
-musec_status ms_soft_fast(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
-                          ms_mat out, ms_report *report);
+musec_status ms_soft_fast(ms_device *d, ms_stacks x, ms_num threshold, musec_dtype operands,
+                          ms_report *report);
 /* Within tol of the exact soft clip, by the cheapest plan for each matrix.  In float32 and float64
  * by eigenvalues where no plan will do: waits once, for a number of each.  With operands of 16 bits
  * tol is that of the polynomials and rounding comes on top; the plans are chosen on the device, and
  * nothing waits. */
-musec_status ms_soft_accurate(ms_device *d, ms_mat in, ms_num threshold, double tol,
-                              musec_dtype operands, ms_mat out, ms_report *report);
+musec_status ms_soft_accurate(ms_device *d, ms_stacks x, ms_num threshold, double tol,
+                              musec_dtype operands, ms_report *report);
 
 /* ---- exact, by eigenvalues or SVD: these wait
  * ---------------------------------------------------- */

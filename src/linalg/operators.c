@@ -37,27 +37,28 @@ static musec_status run_ssc(ms_device *d, const call *c)
 {
     ms_plan plan;
     if (c->cfg->literal)
-        return ms_ssc_literal(d, c->in, c->threshold, c->cfg->iters, c->operands, c->out,
+        return ms_ssc_literal(d, ms_stack(c->in, c->out), c->threshold, c->cfg->iters, c->operands,
                               c->report);
     ms_plan_newton_schulz(c->cfg->iters, &plan);
-    return ms_ssc_plan(d, c->in, c->threshold, &plan, c->operands, c->out, c->report);
+    return ms_ssc_plan(d, ms_stack(c->in, c->out), c->threshold, &plan, c->operands, c->report);
 }
 
 static musec_status run_paper7(ms_device *d, const call *c)
 {
     ms_plan plan;
     ms_plan_paper7(&plan);
-    return ms_ssc_plan(d, c->in, c->threshold, &plan, c->operands, c->out, c->report);
+    return ms_ssc_plan(d, ms_stack(c->in, c->out), c->threshold, &plan, c->operands, c->report);
 }
 
 static musec_status run_fast(ms_device *d, const call *c)
 {
-    return ms_soft_fast(d, c->in, c->threshold, c->operands, c->out, c->report);
+    return ms_soft_fast(d, ms_stack(c->in, c->out), c->threshold, c->operands, c->report);
 }
 
 static musec_status run_accurate(ms_device *d, const call *c)
 {
-    return ms_soft_accurate(d, c->in, c->threshold, c->cfg->tol, c->operands, c->out, c->report);
+    return ms_soft_accurate(d, ms_stack(c->in, c->out), c->threshold, c->cfg->tol, c->operands,
+                            c->report);
 }
 
 static musec_status run_ns5(ms_device *d, const call *c)

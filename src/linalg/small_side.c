@@ -63,6 +63,13 @@ done:
     return st;
 }
 
+static void turn(ms_mat *in, ms_prepared *p)
+{
+    p->turned = in->rows > in->cols;
+    if (p->turned) *in = ms_t(*in);
+    p->r = in->rows;
+}
+
 musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
                         ms_prepared *p)
 {
@@ -71,28 +78,31 @@ musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype o
     ms_vec               top;
     musec_status         st = MUSEC_OK;
 
-    p->turned = in.rows > in.cols;
-    if (p->turned) in = ms_t(in);
-    p->r    = in.rows;
-    p->x    = in;
-    p->own  = (ms_vec){ in.own, in.count };
-    p->unit = in.own != NULL ? ldexp(1.0, -in.own_e) : 1.0;
+    turn(&in, p);
+    p->unit = 1.0;
     TRY(ms_scratch_vec(d, in.count, &top));
     TRY(ms_scratch_vec(d, in.count, &p->s));
     TRY(ms_scratch_vec(d, in.count, &p->sd));
     TRY(ms_scratch_vec(d, in.count, &p->sd2));
-    if (in.own != NULL)
-        TRY(op->scalars(d, MS_SCALAR_DIVIDE, NULL, 0, (ms_num[]){ ms_each(p->own), ms_const(1.0) },
-                        &top));
-    else
-        TRY(op->absmax(d, in, top));
+    TRY(op->absmax(d, in, top));
     TRY(op->scalars(d, MS_SCALAR_POW2_SCALE, NULL, 0, (ms_num[]){ ms_each(top), threshold },
                     &p->s));
-    if (in.own == NULL) TRY(rounded(d, in, operands, top, p));
+    TRY(rounded(d, in, operands, top, p));
     TRY(op->scalars(d, MS_SCALAR_THRESHOLD, &tiny, 1, (ms_num[]){ ms_each(p->s), threshold },
                     (ms_vec[]){ p->sd, p->sd2 }));
 done:
     return st;
+}
+
+musec_status ms_prepare_scaled(ms_device *d, ms_mat in, ms_num threshold, ms_prepared *p)
+{
+    const double tiny = ms_dtype_tiny(ms_dtype_wide(in.dtype));
+    turn(&in, p);
+    p->x    = in;
+    p->unit = ldexp(1.0, -in.own_e);
+    return d->ops->scalars(d, MS_SCALAR_SCALED, &tiny, 1,
+                           (ms_num[]){ ms_each((ms_vec){ in.own, in.count }), threshold },
+                           (ms_vec[]){ p->own, p->s, p->sd, p->sd2 });
 }
 
 musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out)

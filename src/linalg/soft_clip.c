@@ -38,7 +38,7 @@ static musec_status report_bound(ms_device *d, const ms_soft *e, ms_report *repo
     musec_status st = MUSEC_OK;
     for (int64_t i = 0; report != NULL && i < e->alpha.count; i++) {
         double s = 1.0;
-        TRY(ms_vec_download(d, ms_vec_slice(e->p.s, i, 1), &s));
+        TRY(ms_vec_download(d, ms_vec_slice(e->s, i, 1), &s));
         TRY(ms_vec_download(d, ms_vec_slice(e->alpha, i, 1), &report[i].alpha));
         TRY(ms_vec_download(d, ms_vec_slice(e->u_low, i, 1), &report[i].u_low));
         report[i].alpha = report[i].alpha / s / s;
@@ -48,9 +48,9 @@ done:
 }
 
 /* Where r is 1 every mode is the same factor. */
-static musec_status soft_vector(ms_device *d, ms_mat in, ms_num threshold, ms_mat out,
-                                ms_report *report)
+static musec_status soft_vector(ms_device *d, ms_stacks x, ms_num threshold, ms_report *report)
 {
+    const ms_mat  in = x.in[0], out = x.out[0];
     const ms_mark mark = ms_arena_mark(&d->scratch);
     ms_prepared   p;
     musec_status  st = MUSEC_OK;
@@ -62,12 +62,12 @@ done:
     return st;
 }
 
-static bool is_vector(ms_mat x) { return x.rows == 1 || x.cols == 1; }
+static bool is_vector(ms_stacks x) { return x.n == 1 && (x.in[0].rows == 1 || x.in[0].cols == 1); }
 
 /* ---- the modes ------------------------------------------------------------------------------- */
 
-musec_status ms_ssc_literal(ms_device *d, ms_mat in, ms_num threshold, int iters,
-                            musec_dtype operands, ms_mat out, ms_report *report)
+musec_status ms_ssc_literal(ms_device *d, ms_stacks x, ms_num threshold, int iters,
+                            musec_dtype operands, ms_report *report)
 {
     const ms_device_ops *op   = d->ops;
     const ms_mark        mark = ms_arena_mark(&d->scratch);
@@ -75,8 +75,8 @@ musec_status ms_ssc_literal(ms_device *d, ms_mat in, ms_num threshold, int iters
     ms_soft              e;
     musec_status         st = MUSEC_OK;
 
-    if (is_vector(in)) return soft_vector(d, in, threshold, out, report);
-    TRY(ms_soft_begin(d, in, threshold, ms_operands(in, operands),
+    if (is_vector(x)) return soft_vector(d, x, threshold, report);
+    TRY(ms_soft_begin(d, x, threshold, ms_operands(x.in[0], operands),
                       (ms_soft_start){ .literal = true, .many = iters > MS_FEW_STEPS }, &e));
     const ms_term identity = { .diag = ms_const(1.0), .out = e.y };
     TRY(op->combine(d, none, none, &identity, 1));
@@ -94,9 +94,9 @@ musec_status ms_ssc_literal(ms_device *d, ms_mat in, ms_num threshold, int iters
         ms_mat_swap(&e.y, &e.q);
     }
     e.z = e.y;
-    TRY(ms_soft_finish(d, &e, out));
-    ms_report_path(report, in.count, "literal", 3 * iters);
-    ms_report_operands(report, in.count, e.operands);
+    TRY(ms_soft_finish(d, &e, x.out));
+    ms_report_path(report, e.b.count, "literal", 3 * iters);
+    ms_report_operands(report, e.b.count, e.operands);
     TRY(report_bound(d, &e, report));
 done:
     ms_arena_reset(&d->scratch, mark);
@@ -181,25 +181,25 @@ done:
     return st;
 }
 
-musec_status ms_ssc_plan(ms_device *d, ms_mat in, ms_num threshold, const ms_plan *plan,
-                         musec_dtype operands, ms_mat out, ms_report *report)
+musec_status ms_ssc_plan(ms_device *d, ms_stacks x, ms_num threshold, const ms_plan *plan,
+                         musec_dtype operands, ms_report *report)
 {
     const ms_mark mark = ms_arena_mark(&d->scratch);
     ms_course     course;
     ms_soft       e;
     musec_status  st = MUSEC_OK;
 
-    if (is_vector(in)) return soft_vector(d, in, threshold, out, report);
-    TRY(ms_soft_begin(d, in, threshold, ms_operands(in, operands),
+    if (is_vector(x)) return soft_vector(d, x, threshold, report);
+    TRY(ms_soft_begin(d, x, threshold, ms_operands(x.in[0], operands),
                       (ms_soft_start){ .many   = plan->n_stages > MS_FEW_STEPS / 2,
                                        .square = plan->stage[0].q > 1,
                                        .stages = plan->n_stages },
                       &e));
     TRY(same_course(d, plan, 1, e.u_low, &course));
     TRY(ms_run_stages(d, &course, ms_const(1.0), &e));
-    TRY(ms_soft_finish(d, &e, out));
-    ms_report_path(report, in.count, plan->name, ms_plan_products(plan));
-    ms_report_operands(report, in.count, e.operands);
+    TRY(ms_soft_finish(d, &e, x.out));
+    ms_report_path(report, e.b.count, plan->name, ms_plan_products(plan));
+    ms_report_operands(report, e.b.count, e.operands);
     TRY(report_bound(d, &e, report));
 done:
     ms_arena_reset(&d->scratch, mark);
@@ -215,8 +215,8 @@ static const ms_plan *picked(const ms_plan *plans, int n_plans, double u_low)
     return &plans[i];
 }
 
-musec_status ms_soft_fast(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
-                          ms_mat out, ms_report *report)
+musec_status ms_soft_fast(ms_device *d, ms_stacks x, ms_num threshold, musec_dtype operands,
+                          ms_report *report)
 {
     const ms_mark mark = ms_arena_mark(&d->scratch);
     ms_plan       plans[MS_FAST_PLANS];
@@ -224,20 +224,20 @@ musec_status ms_soft_fast(ms_device *d, ms_mat in, ms_num threshold, musec_dtype
     ms_soft       e;
     musec_status  st = MUSEC_OK;
 
-    if (is_vector(in)) return soft_vector(d, in, threshold, out, report);
+    if (is_vector(x)) return soft_vector(d, x, threshold, report);
     for (int i = 0; i < MS_FAST_PLANS; i++)
         ms_plan_fast(i, &plans[i]);
-    TRY(ms_soft_begin(d, in, threshold, ms_operands(in, operands),
+    TRY(ms_soft_begin(d, x, threshold, ms_operands(x.in[0], operands),
                       (ms_soft_start){ .moments = true, .stages = 2 }, &e));
     TRY(same_course(d, plans, MS_FAST_PLANS, e.u_low, &course));
     TRY(ms_run_stages(d, &course, ms_each(e.inv_a), &e));
-    TRY(ms_soft_finish(d, &e, out));
-    ms_report_path(report, in.count, "", ms_plan_products(&plans[0]));
+    TRY(ms_soft_finish(d, &e, x.out));
+    ms_report_path(report, e.b.count, "", ms_plan_products(&plans[0]));
     TRY(report_bound(d, &e, report));
-    for (int64_t b = 0; report != NULL && b < in.count; b++)
+    for (int64_t b = 0; report != NULL && b < e.b.count; b++)
         memcpy(report[b].path, picked(plans, MS_FAST_PLANS, report[b].u_low)->name,
                sizeof plans[0].name);
-    ms_report_operands(report, in.count, e.operands);
+    ms_report_operands(report, e.b.count, e.operands);
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
@@ -293,12 +293,12 @@ done:
     return st;
 }
 
-/* Matrices first .. first + count - 1 of an engine. */
+/* Matrices first .. first + count - 1 of an engine of one stack. */
 static ms_soft soft_slice(const ms_soft *e, int64_t first, int64_t count)
 {
     ms_soft       one    = *e;
-    ms_mat *const mats[] = { &one.p.x, &one.b, &one.q, &one.t, &one.y, &one.v, &one.gram };
-    ms_vec *const vecs[] = { &one.p.s,   &one.inv_a, &one.mean, &one.alpha,
+    ms_mat *const mats[] = { &one.p[0].x, &one.b, &one.q, &one.t, &one.y, &one.v, &one.gram };
+    ms_vec *const vecs[] = { &one.s,     &one.inv_a, &one.mean, &one.alpha,
                              &one.u_low, &one.gain,  &one.rest };
     for (size_t i = 0; i < COUNT(mats); i++)
         *mats[i] = ms_mat_slice(*mats[i], first, count);
@@ -308,25 +308,26 @@ static ms_soft soft_slice(const ms_soft *e, int64_t first, int64_t count)
 }
 
 /* All matrices of e by the plans of the menu. */
-static musec_status by_menu(ms_device *d, const ms_menu *menu, ms_soft e, ms_mat out,
+static musec_status by_menu(ms_device *d, const ms_menu *menu, ms_soft e, const ms_mat *out,
                             ms_report *report)
 {
-    const ms_mark mark = ms_arena_mark(&d->scratch);
+    const ms_mark mark  = ms_arena_mark(&d->scratch);
+    const int64_t count = e.b.count;
     ms_course     course;
     musec_status  st = MUSEC_OK;
     TRY(menu_course(d, menu, e.u_low, &course));
     TRY(ms_run_stages(d, &course, ms_each(e.inv_a), &e));
     TRY(ms_soft_finish(d, &e, out));
-    ms_report_path(report, out.count, "", 0);
+    ms_report_path(report, count, "", 0);
     TRY(report_bound(d, &e, report));
-    for (int64_t b = 0; report != NULL && b < out.count; b++) {
+    for (int64_t b = 0; report != NULL && b < count; b++) {
         const ms_plan *p = picked(menu->plan, menu->rows, report[b].u_low);
         snprintf(report[b].path, sizeof report[b].path, "%.23s%s", p->name,
                  report[b].u_low >= p->u_d ? "" : " short");
         /* a first stage of q = 1 has no use for the square of A that the bound took */
         report[b].products = ms_plan_products(p) + (p->stage[0].q == 1 ? 1 : 0);
     }
-    ms_report_operands(report, out.count, e.operands);
+    ms_report_operands(report, count, e.operands);
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
@@ -361,7 +362,7 @@ static musec_status by_menu_or_exact(ms_device *d, const ms_menu *menu, const ms
             TRY(ms_exact(d, MS_MAP_SOFT, ms_mat_slice(in, first, n),
                          ms_num_slice(threshold, first, n), part, about));
         else
-            TRY(by_menu(d, menu, soft_slice(e, first, n), part, about));
+            TRY(by_menu(d, menu, soft_slice(e, first, n), &part, about));
     }
 done:
     free(u_low);
@@ -399,21 +400,21 @@ done:
     return st;
 }
 
-musec_status ms_soft_accurate(ms_device *d, ms_mat in, ms_num threshold, double tol,
-                              musec_dtype operands, ms_mat out, ms_report *report)
+musec_status ms_soft_accurate(ms_device *d, ms_stacks x, ms_num threshold, double tol,
+                              musec_dtype operands, ms_report *report)
 {
     const ms_mark  mark = ms_arena_mark(&d->scratch);
     const ms_menu *menu = NULL;
     ms_soft        e;
     musec_status   st = MUSEC_OK;
 
-    if (is_vector(in)) return soft_vector(d, in, threshold, out, report);
-    operands = ms_operands(in, operands);
+    if (is_vector(x)) return soft_vector(d, x, threshold, report);
+    operands = ms_operands(x.in[0], operands);
     TRY(menu_of(d, tol, operands, &menu));
-    TRY(ms_soft_begin(d, in, threshold, operands,
+    TRY(ms_soft_begin(d, x, threshold, operands,
                       (ms_soft_start){ .moments = true, .stages = menu->longest }, &e));
-    TRY(ms_narrow(operands) ? by_menu(d, menu, e, out, report)
-                            : by_menu_or_exact(d, menu, &e, in, threshold, out, report));
+    TRY(ms_narrow(operands) ? by_menu(d, menu, e, x.out, report)
+                            : by_menu_or_exact(d, menu, &e, x.in[0], threshold, x.out[0], report));
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;

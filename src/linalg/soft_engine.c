@@ -33,6 +33,8 @@
  *
  * Of `accurate` each matrix has a plan of its own.  Then every call says which matrices take part,
  * and where Z lies depends on the number of stages alone: no matrix is ever copied. */
+#include <assert.h>
+
 #include "linalg/soft_engine.h"
 
 ms_operand_limits ms_operand_limits_of(musec_dtype operands)
@@ -246,14 +248,14 @@ static musec_status normalise(ms_device *d, ms_soft_start how, ms_soft *e)
 {
     const ms_device_ops *op       = d->ops;
     const double         least    = how.many ? ms_operand_limits_of(e->operands).least : 0.0;
-    const double         params[] = { (double)e->p.r, least };
+    const double         params[] = { (double)e->r, least };
     const ms_mark        mark     = ms_arena_mark(&d->scratch);
     ms_vec               k[3]; /* coef, diag, shifted */
     musec_status         st = MUSEC_OK;
     TRY(take_vecs(d, e->b.count, 3, k));
     TRY(op->scalars(d, MS_SCALAR_GRAM, params, 2,
-                    (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->p.own),
-                                ms_each(e->p.s), ms_each(e->p.sd2) },
+                    (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->own), ms_each(e->s),
+                                ms_each(e->sd2) },
                     (ms_vec[]){ e->fro2, e->trace, e->mean, k[0], k[1], k[2] }));
     const ms_term term = { .x_coef = ms_each(k[0]),
                            .diag   = ms_each(how.literal ? k[1] : k[2]),
@@ -267,74 +269,120 @@ done:
 static musec_status alpha_c4(ms_device *d, ms_num threshold, ms_soft *e)
 {
     const ms_operand_limits p = ms_operand_limits_of(e->operands);
-    return d->ops->scalars(d, MS_SCALAR_ALPHA_C4, (double[]){ (double)e->p.r, p.margin, e->lift },
-                           3,
+    return d->ops->scalars(d, MS_SCALAR_ALPHA_C4, (double[]){ (double)e->r, p.margin, e->lift }, 3,
                            (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->quart),
-                                       ms_each(e->p.sd), ms_each(e->p.s), threshold,
-                                       ms_each(e->p.own), ms_const(p.reach), ms_const(e->p.unit) },
+                                       ms_each(e->sd), ms_each(e->s), threshold, ms_each(e->own),
+                                       ms_const(p.reach), ms_const(e->unit) },
                            (ms_vec[]){ e->inv_a, e->alpha, e->u_low, e->gain, e->rest });
 }
 
 static musec_status alpha_fro(ms_device *d, ms_num threshold, ms_soft *e)
 {
-    return d->ops->scalars(d, MS_SCALAR_ALPHA_FRO, NULL, 0,
-                           (ms_num[]){ ms_each(e->fro2), ms_each(e->p.sd), ms_each(e->p.s),
-                                       threshold, ms_each(e->p.own),
-                                       ms_const(ms_operand_limits_of(e->operands).reach),
-                                       ms_const(e->p.unit) },
-                           (ms_vec[]){ e->alpha, e->u_low, e->gain, e->rest });
+    return d->ops->scalars(
+        d, MS_SCALAR_ALPHA_FRO, NULL, 0,
+        (ms_num[]){ ms_each(e->fro2), ms_each(e->sd), ms_each(e->s), threshold, ms_each(e->own),
+                    ms_const(ms_operand_limits_of(e->operands).reach), ms_const(e->unit) },
+        (ms_vec[]){ e->alpha, e->u_low, e->gain, e->rest });
 }
 
-musec_status ms_soft_begin(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
+/* The input of all stacks, and one vector of each number of all matrices. */
+static musec_status prepare(ms_device *d, const ms_stacks *x, ms_num threshold,
+                            musec_dtype operands, int64_t count, ms_soft *e)
+{
+    ms_vec *const vecs[] = { &e->own, &e->s, &e->sd, &e->sd2 };
+    ms_prepared  *p      = e->p;
+    musec_status  st     = MUSEC_OK;
+    e->n                 = x->n;
+    if (x->in[0].own == NULL) {
+        assert(x->n == 1);
+        TRY(ms_prepare(d, x->in[0], threshold, operands, p));
+        e->own = p->own, e->s = p->s, e->sd = p->sd, e->sd2 = p->sd2;
+    } else {
+        for (size_t i = 0; i < COUNT(vecs); i++)
+            TRY(ms_scratch_vec(d, count, vecs[i]));
+    }
+    for (int64_t i = 0, first = 0; x->in[0].own != NULL && i < x->n; first += x->in[i++].count) {
+        const int64_t n = x->in[i].count;
+        p[i].own        = ms_vec_slice(e->own, first, n);
+        p[i].s          = ms_vec_slice(e->s, first, n);
+        p[i].sd         = ms_vec_slice(e->sd, first, n);
+        p[i].sd2        = ms_vec_slice(e->sd2, first, n);
+        TRY(ms_prepare_scaled(d, x->in[i], ms_num_slice(threshold, first, n), &p[i]));
+        assert(p[i].r == p[0].r && p[i].unit == p[0].unit);
+    }
+    e->r    = p[0].r;
+    e->unit = p[0].unit;
+done:
+    return st;
+}
+
+/* G = X X^T, its norm and its trace. */
+static musec_status gram(ms_device *d, ms_soft_start how, ms_soft *e)
+{
+    musec_status st = MUSEC_OK;
+    for (int64_t i = 0, first = 0; i < e->n; first += e->p[i++].x.count) {
+        const ms_mat x = e->p[i].x;
+        TRY(d->ops->product(d, &(ms_product){ .a         = x,
+                                              .b         = ms_t(x),
+                                              .alpha     = ms_const(1.0),
+                                              .c         = ms_mat_slice(e->gram, first, x.count),
+                                              .symmetric = !how.literal,
+                                              .sumsq     = ms_vec_slice(e->fro2, first, x.count),
+                                              .trace = ms_vec_slice(e->trace, first, x.count) }));
+    }
+done:
+    return st;
+}
+
+musec_status ms_soft_begin(ms_device *d, ms_stacks x, ms_num threshold, musec_dtype operands,
                            ms_soft_start how, ms_soft *e)
 {
-    const ms_device_ops *op        = d->ops;
-    const musec_dtype    wide      = ms_dtype_wide(operands);
-    ms_mat *const        mats[]    = { &e->b, &e->q, &e->t, &e->y, &e->v };
-    ms_vec *const        vecs[]    = { &e->fro2,  &e->trace, &e->quart, &e->inv_a, &e->mean,
-                                       &e->alpha, &e->u_low, &e->gain,  &e->rest };
-    const int            n_mats    = ms_soft_mats(how.stages);
-    const double         most_lift = 0x1p14; /* |B B| <= 1, and f16 ends at 65504 */
-    musec_status         st        = MUSEC_OK;
-    *e                             = (ms_soft){ .operands = operands, .lift = 1.0 };
-    TRY(ms_prepare(d, in, threshold, operands, &e->p));
-    while (ms_narrow(operands) && e->lift < (double)e->p.r && e->lift < most_lift)
+    const musec_dtype wide      = ms_dtype_wide(operands);
+    ms_mat *const     mats[]    = { &e->b, &e->q, &e->t, &e->y, &e->v };
+    ms_vec *const     vecs[]    = { &e->fro2,  &e->trace, &e->quart, &e->inv_a, &e->mean,
+                                    &e->alpha, &e->u_low, &e->gain,  &e->rest };
+    const int         n_mats    = ms_soft_mats(how.stages);
+    const double      most_lift = 0x1p14; /* |B B| <= 1, and f16 ends at 65504 */
+    int64_t           count     = 0;
+    musec_status      st        = MUSEC_OK;
+    *e                          = (ms_soft){ .operands = operands, .lift = 1.0 };
+    for (int i = 0; i < x.n; i++)
+        count += x.in[i].count;
+    TRY(prepare(d, &x, threshold, operands, count, e));
+    while (ms_narrow(operands) && e->lift < (double)e->r && e->lift < most_lift)
         e->lift *= 2.0;
     for (int i = 0; i < n_mats; i++)
-        TRY(ms_scratch_mat(d, operands, in.count, e->p.r, e->p.r, mats[i]));
+        TRY(ms_scratch_mat(d, operands, count, e->r, e->r, mats[i]));
     for (size_t i = 0; i < COUNT(vecs); i++)
-        TRY(ms_scratch_vec(d, in.count, vecs[i]));
-    TRY(ms_scratch_mat(d, wide, in.count, e->p.r, e->p.r, &e->gram));
-    TRY(op->product(d, &(ms_product){ .a         = e->p.x,
-                                      .b         = ms_t(e->p.x),
-                                      .alpha     = ms_const(1.0),
-                                      .c         = e->gram,
-                                      .symmetric = !how.literal,
-                                      .sumsq     = e->fro2,
-                                      .trace     = e->trace }));
+        TRY(ms_scratch_vec(d, count, vecs[i]));
+    TRY(ms_scratch_mat(d, wide, count, e->r, e->r, &e->gram));
+    TRY(gram(d, how, e));
     TRY(normalise(d, how, e));
     /* B is formed before it is squared: the fourth moments of a flat spectrum would drown in the
      * rounding of w w, and the fourth root makes much of it. */
     if (how.moments || how.square)
-        TRY(op->product(d, &(ms_product){ .a         = e->b,
-                                          .b         = e->b,
-                                          .alpha     = ms_const(e->lift),
-                                          .c         = e->y,
-                                          .symmetric = true,
-                                          .sumsq     = e->quart }));
+        TRY(d->ops->product(d, &(ms_product){ .a         = e->b,
+                                              .b         = e->b,
+                                              .alpha     = ms_const(e->lift),
+                                              .c         = e->y,
+                                              .symmetric = true,
+                                              .sumsq     = e->quart }));
     TRY(how.moments ? alpha_c4(d, threshold, e) : alpha_fro(d, threshold, e));
 done:
     return st;
 }
 
-musec_status ms_soft_finish(ms_device *d, const ms_soft *e, ms_mat out)
+musec_status ms_soft_finish(ms_device *d, const ms_soft *e, const ms_mat *out)
 {
-    /* ms_apply sees to the order of the stages in 16 bits; in others rounding, if less, is as much
-     * a matter of it */
-    const bool   turn = e->p.turned && !ms_narrow(e->operands);
-    musec_status st   = MUSEC_OK;
-    TRY(ms_apply(d, &e->p, turn ? ms_t(e->z) : e->z, out));
-    TRY(d->ops->scale(d, ms_each(e->rest), out));
+    musec_status st = MUSEC_OK;
+    for (int64_t i = 0, first = 0; i < e->n; first += out[i++].count) {
+        /* ms_apply sees to the order of the stages in 16 bits; in others rounding, if less, is as
+         * much a matter of it */
+        const bool   turn = e->p[i].turned && !ms_narrow(e->operands);
+        const ms_mat z    = ms_mat_slice(e->z, first, out[i].count);
+        TRY(ms_apply(d, &e->p[i], turn ? ms_t(z) : z, out[i]));
+        TRY(d->ops->scale(d, ms_each(ms_vec_slice(e->rest, first, out[i].count)), out[i]));
+    }
 done:
     return st;
 }

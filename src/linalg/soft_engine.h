@@ -27,8 +27,12 @@ typedef struct ms_operand_limits {
 
 ms_operand_limits ms_operand_limits_of(musec_dtype operands);
 
-typedef struct ms_soft { /* lives in the scratch of the caller's mark */
-    ms_prepared p;
+typedef struct ms_soft {         /* lives in the scratch of the caller's mark */
+    int         n;               /* stacks, */
+    ms_prepared p[MS_STACKS];    /* each with its part of the vectors: */
+    ms_vec      own, s, sd, sd2; /* those of ms_prepared, of all matrices */
+    int64_t     r;
+    double      unit;
     musec_dtype operands;
     ms_mat      b, q, t, y, v;            /* (count, r, r), operands: see ms_soft_mats */
     ms_mat      gram;                     /* the same, wide */
@@ -54,8 +58,8 @@ typedef struct ms_soft_start {
     int  stages;  /* of the longest plan that may follow */
 } ms_soft_start;
 
-/* Prepares in, brings A, normalised, to e->b, and finds alpha.  r is at least 2. */
-musec_status ms_soft_begin(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
+/* Prepares x, brings A, normalised, to e->b, and finds alpha.  r is at least 2. */
+musec_status ms_soft_begin(ms_device *d, ms_stacks x, ms_num threshold, musec_dtype operands,
                            ms_soft_start how, ms_soft *e);
 
 typedef struct ms_stage_nums { /* ms_stage_form, one of each per matrix */
@@ -83,6 +87,6 @@ typedef struct ms_course {
 
 /* All stages, from W = win (B + m I) to e->z. */
 musec_status ms_run_stages(ms_device *d, const ms_course *c, ms_num win, ms_soft *e);
-musec_status ms_soft_finish(ms_device *d, const ms_soft *e, ms_mat out);
+musec_status ms_soft_finish(ms_device *d, const ms_soft *e, const ms_mat *out);
 
 #endif

@@ -40,6 +40,11 @@ ms_mat ms_member_list(const musec_optim *opt, const ms_group *g, int64_t first, 
     return x;
 }
 
+bool ms_member_has_grad(const ms_group *g, int64_t m, const ms_step *a)
+{
+    return a->grads[g->members[m].param].data != NULL;
+}
+
 bool ms_member_in_groups(const musec_optim *opt, const ms_group *g, int64_t m)
 {
     const musec_block *b = &ms_member_param(opt, g, m)->blocks[g->members[m].block];

@@ -124,6 +124,7 @@ typedef struct ms_group {
     ms_mat              room;  /* at this step: for what all members propose; data NULL: none */
     bool                guessed; /* it was made on a guess, */
     const double       *seen;    /* (count) and this is max|G| */
+    bool                ran;     /* at this step, with others */
     musec_optim_report *reports; /* one per member; matrix roles only */
     int64_t             chunk;   /* matrices mapped at once */
 } ms_group;
@@ -152,7 +153,8 @@ struct musec_optim {
     double       *numbers;     /* (2, n_places) */
     double       *largest;     /* (3, n_places) |elements|, see finite.c */
     int64_t      *counted;     /* (2, n_params) where those of a parameter begin; -1: not asked */
-    bool          guesses_fit; /* into the workspace: all groups' proposals at a time */
+    bool          guesses_fit; /* into the workspace: proposals of all groups at a time, */
+    bool          kin_fit;     /* and what the operator takes for all that are kin */
 };
 
 /* Part (block, index) of x, which has the weight's shape, as matrices: `groups` of them of
@@ -169,8 +171,16 @@ ms_mat ms_dense_group(ms_mat dense, ms_part part, int64_t g);
 musec_status ms_optim_prepare(musec_optim *opt); /* groups, state; once */
 /* What the operator's products on such matrices round their operands to. */
 musec_dtype ms_optim_operands(const musec_optim *opt, musec_dtype dtype);
-/* Scratch of one matrix. */
+/* What the state of a group is kept in. */
+musec_dtype ms_state_dtype(const musec_optim *opt, const ms_group *g);
+
+/* ---- scratch (workspace.c) ------------------------------------------------------------------- */
+
+/* That the operator takes for one matrix. */
 uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g);
+void     ms_choose_chunk(const musec_optim *opt, ms_group *g);
+/* What is done at once besides, once all chunks are known. */
+void ms_choose_more(musec_optim *opt);
 
 /* ---- a step (step.c, members.c, propose.c, finite.c, threshold.c, qk_clip.c, report.c) ------- */
 
@@ -189,6 +199,7 @@ ms_part ms_member_part(const musec_optim *opt, const ms_group *g, int64_t m, con
 /* Members first, first + 1, ..., each with its rows in one piece. */
 ms_mat ms_member_list(const musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
                       const ms_step *a, ms_lies_in what);
+bool   ms_member_has_grad(const ms_group *g, int64_t m, const ms_step *a);
 /* Do its rows lie in groups? */
 bool ms_member_in_groups(const musec_optim *opt, const ms_group *g, int64_t m);
 
@@ -196,6 +207,8 @@ bool ms_member_in_groups(const musec_optim *opt, const ms_group *g, int64_t m);
  * on a guess of what gradients are? */
 bool ms_optim_rounds_at_once(const musec_optim *opt, const ms_group *g);
 bool ms_optim_guesses(const musec_optim *opt, const ms_group *g);
+/* Do they, and may one operator map both at once?  A group is kin to itself, if it guesses. */
+bool ms_optim_are_kin(const musec_optim *opt, const ms_group *g, const ms_group *other);
 /* All groups that may: proposals into scratch, and into tops, from *at on, max|G| of each member. */
 musec_status ms_propose_guesses(musec_optim *opt, const ms_step *a, ms_vec tops, int64_t *at);
 /* What the map is given of members first, first + 1, ...: *u, or *x where that is made at once. *u
@@ -207,8 +220,9 @@ musec_status ms_propose_ahead(musec_optim *opt, const ms_group *g, int64_t first
                               const ms_step *a, ms_mat u, ms_mat x);
 /* For the guesses of the next step. */
 void ms_remember_grads(const musec_optim *opt, ms_group *g, int64_t first, int64_t n);
-/* log2 of the scales that these bounds give, on average. */
-int ms_typical_scale(const double *top, int64_t n);
+/* log2 of the scales that the bounds of a group and its kin give, on average: of all, whatever is
+ * mapped at once. */
+int ms_typical_scale(const musec_optim *opt, const ms_group *g);
 
 /* D of every matrix of the stack: a constant, or a vector in scratch. */
 musec_status ms_threshold(musec_optim *opt, ms_mat x, ms_num *threshold);
@@ -222,10 +236,11 @@ musec_status ms_optim_find_nonfinite(musec_optim *opt, const ms_step *a, size_t 
 /* Of |elements| of the gradient of one matrix, at the step that this was asked for. */
 double ms_optim_grad_bound(const musec_optim *opt, const ms_member *m);
 
-double       ms_shape_factor(int rule, int64_t rows, int64_t cols);
-double       ms_optim_tol(const musec_optim_config *cfg); /* of ns_mode accurate */
-musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_mat in, ms_num threshold,
-                              ms_mat out, ms_report *report);
+double ms_shape_factor(int rule, int64_t rows, int64_t cols);
+double ms_optim_tol(const musec_optim_config *cfg); /* of ns_mode accurate */
+/* More than one stack only of groups that join. */
+musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_stacks x, ms_num threshold,
+                              ms_report *report);
 musec_status ms_qk_clip(musec_optim *opt);
 void         ms_qk_forget(musec_optim *opt);     /* the logits of a step that is not taken */
 int64_t ms_picked_epoch(const musec_optim *opt); /* whose weights are averaged; 0 is the first */

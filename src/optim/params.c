@@ -6,7 +6,6 @@
 
 #include "core/rng.h"
 #include "core/size.h"
-#include "linalg/soft_engine.h"
 #include "optim/optim.h"
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -291,7 +290,7 @@ done:
     return st;
 }
 
-static musec_dtype state_dtype(const musec_optim *opt, const ms_group *g)
+musec_dtype ms_state_dtype(const musec_optim *opt, const ms_group *g)
 {
     const bool narrow = opt->cfg.momentum_dtype == MUSEC_MOMENTUM_BF16 && !g->aux;
     return narrow && g->dtype == MUSEC_F32 ? MUSEC_BF16 : g->dtype;
@@ -307,105 +306,6 @@ static musec_status take_stack(musec_optim *opt, int64_t count, int64_t rows, in
     TRY(opt->d->ops->fill(opt->d, 0.0, *out));
 done:
     return st;
-}
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-/* Soft clipping by polynomials: the matrix in its operands, what the stages work on, the Gram matrix
- * (soft_engine.c). */
-static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r, uint64_t own,
-                           uint64_t each)
-{
-    ms_plan plan;
-    int     stages = 2;
-    if (cfg->ns_mode == MUSEC_NS_ACCURATE) stages = 3; /* or four; two where the tol is loose */
-    if (cfg->ns_mode == MUSEC_NS_PAPER) {
-        ms_plan_newton_schulz(cfg->ns_iters, &plan);
-        stages = cfg->literal ? 1 : plan.n_stages;
-    }
-    return each * (n * r + (uint64_t)ms_soft_mats(stages) * r * r) + own * r * r;
-}
-
-/* What the operator takes for one matrix besides the proposal and the result; the arena rounds each
- * piece up. */
-uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g)
-{
-    const uint64_t r   = (uint64_t)(g->rows < g->cols ? g->rows : g->cols),
-                   n   = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
-    const uint64_t own = ms_dtype_bytes(g->dtype), each = ms_dtype_bytes(g->operands),
-                   vectors = (uint64_t)(128 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
-    const bool narrow = ms_narrow(g->operands), exact = cfg->ns_mode == MUSEC_NS_EXACT;
-    const bool soft = g->map == MS_UPDATE_SOFT && !exact;
-    /* the matrix, float64 copies, the decompositions and their workspace (gesdd: about 5 r^2 + the
-     * copy) */
-    const uint64_t spectrum = own * n * r + 8 * (4 * n * r + 14 * r * r + 64 * n);
-    if (g->map == MS_UPDATE_AS_IS) return 0;
-    if (g->map == MS_UPDATE_POLAR && !exact) /* the third for pairs of steps (newton_schulz.c) */
-        return vectors + each * (2 * n * r + (narrow && n >= 2 * r ? 3 : 2) * r * r);
-    if (!soft) return vectors + spectrum;
-    return vectors + soft_bytes(cfg, n, r, own, each) +
-           (cfg->ns_mode == MUSEC_NS_ACCURATE && !narrow ? spectrum : 0);
-}
-
-/* Of each matrix in a chunk: proposal, result, look-ahead (Nesterov), the momentum where it is kept
- * in less, and the operator's own. */
-static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
-{
-    const uint64_t one = (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN;
-    const uint64_t n = 2 + (opt->cfg.nesterov ? 1 : 0) + (state_dtype(opt, g) != g->dtype ? 1 : 0);
-    return n * one + ms_map_bytes(&opt->cfg, g);
-}
-
-/* Once: a gradient and a weight whose rows are gathered, small vectors, and, where steps are
- * measured, a spectrum in float64. */
-static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
-{
-    const uint64_t size  = (uint64_t)(g->rows * g->cols);
-    const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
-    const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
-    uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
-                     3 * (uint64_t)opt->n_places * sizeof(double); /* finite.c */
-    if (opt->cfg.report_every > 0 && !g->aux)
-        bytes += 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
-    return bytes;
-}
-
-static uint64_t workspace_cap(const musec_optim *opt)
-{
-    return opt->cfg.workspace > 0 ? opt->cfg.workspace : opt->d->kind->workspace;
-}
-
-static void choose_chunk(const musec_optim *opt, ms_group *g)
-{
-    const uint64_t once = once_bytes(opt, g), cap = workspace_cap(opt);
-    const uint64_t fits = cap > once ? (cap - once) / matrix_bytes(opt, g) : 0;
-    g->chunk            = fits < 1 ? 1 : fits > (uint64_t)g->count ? g->count : (int64_t)fits;
-}
-
-/* Of chunks and what is needed once, that of the group that takes most. */
-static uint64_t most_bytes(const musec_optim *opt)
-{
-    uint64_t most = 0;
-    for (size_t i = 0; i < opt->n_groups; i++) {
-        const ms_group *g     = &opt->groups[i];
-        const uint64_t  bytes = matrix_bytes(opt, g) * (uint64_t)g->chunk + once_bytes(opt, g);
-        most                  = bytes > most ? bytes : most;
-    }
-    return most;
-}
-
-/* Of all proposals that are made on guesses, which lie there at a time. */
-static uint64_t guess_bytes(const musec_optim *opt)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < opt->n_groups; i++) {
-        const ms_group *g = &opt->groups[i];
-        if (ms_optim_guesses(opt, g) && g->chunk == g->count)
-            bytes +=
-                (uint64_t)g->count *
-                ((uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->operands) + 2 * MS_ARENA_ALIGN);
-    }
-    return bytes;
 }
 
 static void free_groups(musec_optim *opt)
@@ -460,9 +360,9 @@ musec_status ms_optim_prepare(musec_optim *opt)
     TRY(make_groups(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
         ms_group *g = &opt->groups[i];
-        choose_chunk(opt, g);
+        ms_choose_chunk(opt, g);
         for (int s = 0; g->base->states[s] != NULL; s++)
-            TRY(take_stack(opt, g->count, g->rows, g->cols, state_dtype(opt, g), &g->state[s]));
+            TRY(take_stack(opt, g->count, g->rows, g->cols, ms_state_dtype(opt, g), &g->state[s]));
         g->reports = calloc((size_t)g->count, sizeof *g->reports);
         g->top     = calloc((size_t)g->count, sizeof *g->top);
         g->last    = calloc((size_t)g->count, sizeof *g->last);
@@ -478,8 +378,8 @@ musec_status ms_optim_prepare(musec_optim *opt)
         TRY(take_stack(opt, opt->params[i].weight.count, opt->params[i].weight.rows,
                        opt->params[i].weight.cols, opt->params[i].weight.dtype,
                        &opt->params[i].average));
-    opt->guesses_fit = most_bytes(opt) + guess_bytes(opt) <= workspace_cap(opt);
-    opt->ready       = true;
+    ms_choose_more(opt);
+    opt->ready = true;
 done:
     if (st != MUSEC_OK) { /* so that another try begins anew */
         free_lists(opt);
@@ -489,28 +389,6 @@ done:
             opt->params[i].average = (ms_mat){ 0 };
         }
     }
-    return st;
-}
-
-musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64_t *state)
-{
-    uint64_t     kept = 0;
-    musec_status st   = MUSEC_OK;
-    if (opt == NULL) return MUSEC_EINVAL;
-    TRY(ms_optim_prepare(opt));
-    for (size_t i = 0; i < opt->n_groups; i++) {
-        const ms_group *g     = &opt->groups[i];
-        const uint64_t  elems = (uint64_t)(g->count * g->rows * g->cols);
-        for (int s = 0; g->base->states[s] != NULL; s++)
-            kept += elems * ms_dtype_bytes(g->state[s].dtype);
-    }
-    for (size_t i = 0; i < opt->n_params; i++) {
-        const ms_mat m = opt->params[i].average;
-        if (m.data != NULL) kept += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
-    }
-    if (workspace != NULL) *workspace = most_bytes(opt) + (opt->guesses_fit ? guess_bytes(opt) : 0);
-    if (state != NULL) *state = kept;
-done:
     return st;
 }
 

@@ -18,7 +18,11 @@
 
 #include "optim/optim.h"
 
-enum { GUESS = 4, SLACK = 16 };
+enum {
+    GUESS     = 4,
+    SLACK     = 16,
+    MOST_UNIT = 96, /* log2; results that are far larger or smaller are numbers in float32 still */
+};
 
 /* ---- what is known of gradients -------------------------------------------------------------- */
 
@@ -231,13 +235,21 @@ bool ms_optim_guesses(const musec_optim *opt, const ms_group *g)
            ms_optim_rounds_at_once(opt, g);
 }
 
+static int64_t small_side(const ms_group *g) { return g->rows < g->cols ? g->rows : g->cols; }
+
+bool ms_optim_are_kin(const musec_optim *opt, const ms_group *g, const ms_group *other)
+{
+    return small_side(g) == small_side(other) && g->dtype == other->dtype &&
+           ms_optim_guesses(opt, g) && ms_optim_guesses(opt, other);
+}
+
 /* Is there a guess for each of the group?  Then they can be averaged, for beta = 1 is not to read
  * the state. */
 static bool may_guess(const musec_optim *opt, const ms_group *g, const ms_step *a)
 {
     bool may = opt->cfg.beta < 1.0;
     for (int64_t m = 0; may && m < g->count; m++)
-        may = a->grads[g->members[m].param].data != NULL && ms_member_param(opt, g, m)->t > 0 &&
+        may = ms_member_has_grad(g, m, a) && ms_member_param(opt, g, m)->t > 0 &&
               g->top[m] >= 0.0 && guess_holds(g, m, guess_of(g, m));
     return may;
 }
@@ -269,15 +281,18 @@ done:
 
 /* A product takes it as a float32, and a multiple of 4, so that the fourth root of the gain, which
  * rides on coefficients, keeps its digits. */
-int ms_typical_scale(const double *top, int64_t n)
+int ms_typical_scale(const musec_optim *opt, const ms_group *g)
 {
-    int64_t sum = 0, m = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int e = 0;
-        if (!(top[i] > 0.0 && top[i] < INFINITY)) continue;
-        (void)frexp(top[i], &e);
-        sum -= e > 120 ? 120 : e < -120 ? -120 : e;
-        m++;
+    int64_t sum = 0, n = 0;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *one = &opt->groups[i];
+        for (int64_t m = 0; (one == g || ms_optim_are_kin(opt, g, one)) && m < one->count; m++) {
+            int e = 0;
+            if (!(one->top[m] > 0.0 && one->top[m] < INFINITY)) continue;
+            (void)frexp(one->top[m], &e);
+            sum -= e > MOST_UNIT ? MOST_UNIT : e < -MOST_UNIT ? -MOST_UNIT : e;
+            n++;
+        }
     }
-    return m > 0 ? 4 * (int)(sum / (4 * m)) : 0;
+    return n > 0 ? 4 * (int)(sum / (4 * n)) : 0;
 }

@@ -8,6 +8,7 @@
  * A momentum that is kept in bf16 is brought to float32 for the step, as if it lay there, and
  * rounded at random when it is put back: the draws depend on the seed, the step, the group and the
  * place in it, so a resumed run goes on with the same bits, whatever the chunks. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -67,31 +68,32 @@ double ms_optim_tol(const musec_optim_config *cfg)
 }
 
 static musec_status soft_map(ms_device *d, const musec_optim_config *cfg, musec_dtype operands,
-                             ms_mat in, ms_num threshold, ms_mat out, ms_report *report)
+                             ms_stacks x, ms_num threshold, ms_report *report)
 {
     ms_plan plan;
     switch (cfg->ns_mode) {
     case MUSEC_NS_PAPER7:
         ms_plan_paper7(&plan);
-        return ms_ssc_plan(d, in, threshold, &plan, operands, out, report);
-    case MUSEC_NS_FAST: return ms_soft_fast(d, in, threshold, operands, out, report);
+        return ms_ssc_plan(d, x, threshold, &plan, operands, report);
+    case MUSEC_NS_FAST: return ms_soft_fast(d, x, threshold, operands, report);
     case MUSEC_NS_ACCURATE:
-        return ms_soft_accurate(d, in, threshold, ms_optim_tol(cfg), operands, out, report);
-    case MUSEC_NS_EXACT: return ms_exact(d, MS_MAP_SOFT, in, threshold, out, report);
+        return ms_soft_accurate(d, x, threshold, ms_optim_tol(cfg), operands, report);
+    case MUSEC_NS_EXACT: return ms_exact(d, MS_MAP_SOFT, x.in[0], threshold, x.out[0], report);
     default: break;
     }
-    if (cfg->literal) return ms_ssc_literal(d, in, threshold, cfg->ns_iters, operands, out, report);
+    if (cfg->literal) return ms_ssc_literal(d, x, threshold, cfg->ns_iters, operands, report);
     ms_plan_newton_schulz(cfg->ns_iters, &plan);
-    return ms_ssc_plan(d, in, threshold, &plan, operands, out, report);
+    return ms_ssc_plan(d, x, threshold, &plan, operands, report);
 }
 
-musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_mat in, ms_num threshold,
-                              ms_mat out, ms_report *report)
+musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_stacks x, ms_num threshold,
+                              ms_report *report)
 {
     static const char *const  coeffs[] = { "keller", "polar-express" };
     const musec_optim_config *cfg      = &opt->cfg;
-    if (g->map == MS_UPDATE_SOFT)
-        return soft_map(opt->d, cfg, g->operands, in, threshold, out, report);
+    const ms_mat              in = x.in[0], out = x.out[0];
+    if (g->map == MS_UPDATE_SOFT) return soft_map(opt->d, cfg, g->operands, x, threshold, report);
+    assert(x.n == 1);
     if (g->map == MS_UPDATE_HARD) return ms_exact(opt->d, MS_MAP_HARD, in, threshold, out, report);
     if (cfg->ns_mode == MUSEC_NS_EXACT)
         return ms_exact(opt->d, MS_MAP_POLAR, in, threshold, out, report);
@@ -227,38 +229,87 @@ done:
     return st;
 }
 
-/* ---- a run of members ------------------------------------------------------------------------ */
+/* ---- runs of members ------------------------------------------------------------------------- */
+
+typedef struct member_run {
+    ms_group *g;
+    int64_t   first, n;
+    ms_mat    u, x, v; /* what is proposed, as the one or the other; what is applied */
+} member_run;
+
+static int64_t all_members(const member_run *r, int n_runs)
+{
+    int64_t n = 0;
+    for (int i = 0; i < n_runs; i++)
+        n += r[i].n;
+    return n;
+}
+
+/* v <- map(x or u), of all runs at once. */
+static musec_status map_runs(musec_optim *opt, const member_run *r, int n_runs, ms_num threshold,
+                             ms_report *paths)
+{
+    ms_stacks x = { .n = n_runs };
+    for (int i = 0; i < n_runs; i++) {
+        x.in[i]  = r[i].x.data != NULL ? r[i].x : r[i].u;
+        x.out[i] = r[i].v;
+    }
+    return ms_optim_run_map(opt, r[0].g, x, threshold, paths);
+}
 
 /* With Nesterov, an optimizer that carries the clipped momentum M looks ahead from it: the step is
  * the clip of (1 - beta) M + beta G (heavy-ball: + G). */
-static musec_status run_members(musec_optim *opt, ms_group *g, int64_t first, int64_t n,
-                                const ms_step *a)
+static musec_status look_ahead(musec_optim *opt, member_run *r, int n_runs, const ms_step *a,
+                               ms_num threshold)
 {
-    const ms_mark mark      = ms_arena_mark(&opt->d->scratch);
-    const bool    carries   = opt->kind->feeds_back && !g->aux;
-    ms_num        threshold = ms_const(1.0);
-    ms_mat        u, x, v, ahead = { .count = n };
-    ms_report    *paths = NULL;
-    musec_status  st    = MUSEC_OK;
-
-    TRY(ms_make_proposal(opt, g, first, n, a, &u, &x));
-    v = u;
-    if (g->map != MS_UPDATE_AS_IS) {
-        if (a->report) TRY(ms_report_paths(opt, n, &paths));
-        if (ms_map_clips(g->map)) TRY(ms_threshold(opt, u, &threshold));
-        v = ms_mat_slice(g->state[0], first, n);
-        if (!carries) TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &v));
-        TRY(ms_optim_run_map(opt, g, x.data != NULL ? x : u, threshold, v, paths));
-        if (carries && opt->cfg.nesterov) {
-            if (x.data == NULL) TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &ahead));
-            TRY(ms_propose_ahead(opt, g, first, n, a, ahead, x));
-            TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &v));
-            TRY(ms_optim_run_map(opt, g, x.data != NULL ? x : ahead, threshold, v, NULL));
-        }
+    member_run   ahead[MS_STACKS];
+    musec_status st = MUSEC_OK;
+    for (int i = 0; i < n_runs; i++) {
+        const ms_group *g = r[i].g;
+        ahead[i]          = r[i];
+        ahead[i].u        = (ms_mat){ .count = r[i].n };
+        if (r[i].x.data == NULL)
+            TRY(ms_scratch_mat(opt->d, g->dtype, r[i].n, g->rows, g->cols, &ahead[i].u));
+        TRY(ms_propose_ahead(opt, g, r[i].first, r[i].n, a, ahead[i].u, r[i].x));
+        TRY(ms_scratch_mat(opt->d, g->dtype, r[i].n, g->rows, g->cols, &ahead[i].v));
+        r[i].v = ahead[i].v;
     }
-    TRY(apply(opt, g, first, n, a, threshold, v));
-    if (a->report && !g->aux)
-        ms_report_members(opt, g, first, u.data != NULL ? u : v, threshold, v, paths);
+    TRY(map_runs(opt, ahead, n_runs, threshold, NULL));
+done:
+    return st;
+}
+
+/* Runs of groups that join, or of one. */
+static musec_status run_members(musec_optim *opt, member_run *r, int n_runs, const ms_step *a)
+{
+    const ms_mark   mark      = ms_arena_mark(&opt->d->scratch);
+    const ms_group *one       = r[0].g;
+    const bool      carries   = opt->kind->feeds_back && !one->aux;
+    ms_num          threshold = ms_const(1.0);
+    ms_report      *paths     = NULL;
+    musec_status    st        = MUSEC_OK;
+
+    for (int i = 0; i < n_runs; i++) {
+        TRY(ms_make_proposal(opt, r[i].g, r[i].first, r[i].n, a, &r[i].u, &r[i].x));
+        r[i].v = r[i].u;
+    }
+    if (one->map != MS_UPDATE_AS_IS) {
+        if (a->report) TRY(ms_report_paths(opt, all_members(r, n_runs), &paths));
+        if (ms_map_clips(one->map)) TRY(ms_threshold(opt, r[0].u, &threshold));
+        for (int i = 0; i < n_runs; i++) {
+            const ms_group *g = r[i].g;
+            r[i].v            = ms_mat_slice(g->state[0], r[i].first, r[i].n);
+            if (!carries) TRY(ms_scratch_mat(opt->d, g->dtype, r[i].n, g->rows, g->cols, &r[i].v));
+        }
+        TRY(map_runs(opt, r, n_runs, threshold, paths));
+        if (carries && opt->cfg.nesterov) TRY(look_ahead(opt, r, n_runs, a, threshold));
+    }
+    for (int64_t i = 0, at = 0; i < n_runs; at += r[i++].n) {
+        TRY(apply(opt, r[i].g, r[i].first, r[i].n, a, threshold, r[i].v));
+        if (a->report && !one->aux)
+            ms_report_members(opt, r[i].g, r[i].first, r[i].u.data != NULL ? r[i].u : r[i].v,
+                              threshold, r[i].v, paths == NULL ? NULL : paths + at);
+    }
 done:
     ms_report_paths_free(paths);
     ms_arena_reset(&opt->d->scratch, mark);
@@ -284,7 +335,7 @@ static musec_status run_rounded(musec_optim *opt, ms_group *g, int64_t first, in
     wide.last += first;
     TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &wide.state[0]));
     TRY(op->copy(opt->d, kept, wide.state[0]));
-    TRY(run_members(opt, &wide, 0, n, a));
+    TRY(run_members(opt, &(member_run){ .g = &wide, .n = n }, 1, a));
     TRY(op->dither(opt->d, key, (uint64_t)(first * g->rows * g->cols), wide.state[0], kept));
 done:
     ms_arena_reset(&opt->d->scratch, mark);
@@ -294,15 +345,47 @@ done:
 static musec_status run_group(musec_optim *opt, ms_group *g, const ms_step *a)
 {
     musec_status st = MUSEC_OK;
-    g->own_e        = ms_typical_scale(g->top, g->count); /* of all, whatever the chunks */
     for (int64_t first = 0, n; first < g->count; first += n) {
         for (n = 0; first + n < g->count && n < g->chunk; n++)
-            if (a->grads[g->members[first + n].param].data == NULL) break;
-        if (n > 0)
-            TRY((g->state[0].dtype == g->dtype ? run_members : run_rounded)(opt, g, first, n, a));
+            if (!ms_member_has_grad(g, first + n, a)) break;
+        if (n > 0 && g->state[0].dtype == g->dtype)
+            TRY(run_members(opt, &(member_run){ .g = g, .first = first, .n = n }, 1, a));
+        else if (n > 0)
+            TRY(run_rounded(opt, g, first, n, a));
         ms_remember_grads(opt, g, first, n);
         if (n == 0) n = 1; /* no gradient: left as it is */
     }
+done:
+    return st;
+}
+
+/* Does all of it go at once? */
+static bool is_whole(const ms_group *g, const ms_step *a)
+{
+    bool whole = g->room.data != NULL;
+    for (int64_t m = 0; whole && m < g->count; m++)
+        whole = ms_member_has_grad(g, m, a);
+    return whole;
+}
+
+/* Group i, and with it those behind it that are kin: where all that they propose lies ready, what is
+ * r x r of them is one stack. */
+static musec_status run_with_kin(musec_optim *opt, size_t i, const ms_step *a)
+{
+    ms_group    *g = &opt->groups[i];
+    member_run   r[MS_STACKS];
+    int          n_runs = 0;
+    musec_status st     = MUSEC_OK;
+    if (!opt->kin_fit || !is_whole(g, a)) return run_group(opt, g, a);
+    for (size_t k = i; k < opt->n_groups && n_runs < MS_STACKS; k++) {
+        ms_group *kin = &opt->groups[k];
+        if (kin->ran || !ms_optim_are_kin(opt, g, kin) || !is_whole(kin, a)) continue;
+        kin->ran    = true;
+        r[n_runs++] = (member_run){ .g = kin, .n = kin->count };
+    }
+    TRY(run_members(opt, r, n_runs, a));
+    for (int k = 0; k < n_runs; k++)
+        ms_remember_grads(opt, r[k].g, 0, r[k].n);
 done:
     return st;
 }
@@ -338,8 +421,12 @@ musec_status musec_optim_set_beta(musec_optim *opt, double beta)
 static musec_status run_groups(musec_optim *opt, const ms_step *a)
 {
     musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        opt->groups[i].own_e = ms_typical_scale(opt, &opt->groups[i]);
+        opt->groups[i].ran   = false;
+    }
     for (size_t i = 0; i < opt->n_groups; i++)
-        TRY(run_group(opt, &opt->groups[i], a));
+        if (!opt->groups[i].ran) TRY(run_with_kin(opt, i, a));
     for (size_t i = 0; i < opt->n_params; i++)
         opt->params[i].t += a->grads[i].data != NULL;
     opt->t++;

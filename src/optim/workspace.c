@@ -1,0 +1,151 @@
+/* workspace.c - the scratch of a step: what is at work at a time follows from how much it may be.
+ *
+ * A group is worked through in chunks that fit.  Where all proposals fit besides, they are made on
+ * guesses (propose.c), and where the chunks of all groups that are kin fit, they are mapped at once.
+ * All of it follows from the parameters and the config: no step takes other ways than the next. */
+#include "linalg/soft_engine.h"
+#include "optim/optim.h"
+
+/* Soft clipping by polynomials: the matrix in its operands, what the stages work on, the Gram matrix
+ * (soft_engine.c). */
+static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r, uint64_t own,
+                           uint64_t each)
+{
+    ms_plan plan;
+    int     stages = 2;
+    if (cfg->ns_mode == MUSEC_NS_ACCURATE) stages = 3; /* or four; two where the tol is loose */
+    if (cfg->ns_mode == MUSEC_NS_PAPER) {
+        ms_plan_newton_schulz(cfg->ns_iters, &plan);
+        stages = cfg->literal ? 1 : plan.n_stages;
+    }
+    return each * (n * r + (uint64_t)ms_soft_mats(stages) * r * r) + own * r * r;
+}
+
+/* What the operator takes for one matrix besides the proposal and the result; the arena rounds each
+ * piece up. */
+uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g)
+{
+    const uint64_t r   = (uint64_t)(g->rows < g->cols ? g->rows : g->cols),
+                   n   = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
+    const uint64_t own = ms_dtype_bytes(g->dtype), each = ms_dtype_bytes(g->operands),
+                   vectors = (uint64_t)(128 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
+    const bool narrow = ms_narrow(g->operands), exact = cfg->ns_mode == MUSEC_NS_EXACT;
+    const bool soft = g->map == MS_UPDATE_SOFT && !exact;
+    /* the matrix, float64 copies, the decompositions and their workspace (gesdd: about 5 r^2 + the
+     * copy) */
+    const uint64_t spectrum = own * n * r + 8 * (4 * n * r + 14 * r * r + 64 * n);
+    if (g->map == MS_UPDATE_AS_IS) return 0;
+    if (g->map == MS_UPDATE_POLAR && !exact) /* the third for pairs of steps (newton_schulz.c) */
+        return vectors + each * (2 * n * r + (narrow && n >= 2 * r ? 3 : 2) * r * r);
+    if (!soft) return vectors + spectrum;
+    return vectors + soft_bytes(cfg, n, r, own, each) +
+           (cfg->ns_mode == MUSEC_NS_ACCURATE && !narrow ? spectrum : 0);
+}
+
+/* Of each matrix in a chunk: proposal, result, look-ahead (Nesterov), the momentum where it is kept
+ * in less, and the operator's own.  Where the proposal is rounded at once it is the operator's, and
+ * a clip that is carried goes into the state. */
+static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
+{
+    const uint64_t one = (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN;
+    const uint64_t ahead = opt->cfg.nesterov ? 1 : 0;
+    const uint64_t lean  = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* what is measured */
+    const uint64_t n     = 2 + ahead + (ms_state_dtype(opt, g) != g->dtype ? 1 : 0);
+    return (ms_optim_guesses(opt, g) ? lean : n) * one + ms_map_bytes(&opt->cfg, g);
+}
+
+/* Once: a gradient and a weight whose rows are gathered, small vectors, and, where steps are
+ * measured, a spectrum in float64. */
+static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
+{
+    const uint64_t size  = (uint64_t)(g->rows * g->cols);
+    const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
+    const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
+    uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
+                     3 * (uint64_t)opt->n_places * sizeof(double); /* finite.c */
+    if (opt->cfg.report_every > 0 && !g->aux)
+        bytes += 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
+    return bytes;
+}
+
+static uint64_t workspace_cap(const musec_optim *opt)
+{
+    return opt->cfg.workspace > 0 ? opt->cfg.workspace : opt->d->kind->workspace;
+}
+
+void ms_choose_chunk(const musec_optim *opt, ms_group *g)
+{
+    const uint64_t once = once_bytes(opt, g), cap = workspace_cap(opt);
+    const uint64_t fits = cap > once ? (cap - once) / matrix_bytes(opt, g) : 0;
+    g->chunk            = fits < 1 ? 1 : fits > (uint64_t)g->count ? g->count : (int64_t)fits;
+}
+
+static bool guesses_at_once(const musec_optim *opt, const ms_group *g)
+{
+    return ms_optim_guesses(opt, g) && g->chunk == g->count;
+}
+
+static uint64_t chunk_bytes(const musec_optim *opt, const ms_group *g)
+{
+    return matrix_bytes(opt, g) * (uint64_t)g->chunk;
+}
+
+/* A group alone, or with its kin, and what is needed once: the most that any takes. */
+static uint64_t most_bytes(const musec_optim *opt, bool with_kin)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g     = &opt->groups[i];
+        uint64_t        bytes = chunk_bytes(opt, g), once = once_bytes(opt, g);
+        for (size_t k = 0; with_kin && k < opt->n_groups; k++) {
+            const ms_group *kin = &opt->groups[k];
+            if (k == i || !ms_optim_are_kin(opt, g, kin) || !guesses_at_once(opt, kin)) continue;
+            bytes += chunk_bytes(opt, kin);
+            if (once_bytes(opt, kin) > once) once = once_bytes(opt, kin);
+        }
+        if (bytes + once > most) most = bytes + once;
+    }
+    return most;
+}
+
+/* Of all proposals that are made on guesses, which lie there at a time. */
+static uint64_t guess_bytes(const musec_optim *opt)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g    = &opt->groups[i];
+        const uint64_t  size = (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->operands);
+        if (guesses_at_once(opt, g)) bytes += (uint64_t)g->count * (size + 2 * MS_ARENA_ALIGN);
+    }
+    return bytes;
+}
+
+void ms_choose_more(musec_optim *opt)
+{
+    const uint64_t cap = workspace_cap(opt), guesses = guess_bytes(opt);
+    opt->guesses_fit = guesses > 0 && most_bytes(opt, false) + guesses <= cap;
+    opt->kin_fit     = opt->guesses_fit && most_bytes(opt, true) + guesses <= cap;
+}
+
+musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64_t *state)
+{
+    uint64_t     kept = 0;
+    musec_status st   = MUSEC_OK;
+    if (opt == NULL) return MUSEC_EINVAL;
+    TRY(ms_optim_prepare(opt));
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g     = &opt->groups[i];
+        const uint64_t  elems = (uint64_t)(g->count * g->rows * g->cols);
+        for (int s = 0; g->base->states[s] != NULL; s++)
+            kept += elems * ms_dtype_bytes(g->state[s].dtype);
+    }
+    for (size_t i = 0; i < opt->n_params; i++) {
+        const ms_mat m = opt->params[i].average;
+        if (m.data != NULL) kept += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
+    }
+    if (workspace != NULL)
+        *workspace = most_bytes(opt, opt->kin_fit) + (opt->guesses_fit ? guess_bytes(opt) : 0);
+    if (state != NULL) *state = kept;
+done:
+    return st;
+}
