@@ -155,6 +155,39 @@ TEST_EACH_DEVICE(scales_that_change_are_followed, dev)
         }
 }
 
+/* D as large as a number can be clips nothing, and a matrix of zeros, whose scale is that of D, stays
+ * where it is beside others. */
+TEST_EACH_DEVICE(zeros_stay_whatever_the_threshold, dev)
+{
+    static const double thresholds[] = { 1e275, 1e306, 1.7e308 };
+    static const double scales[]     = { 1.0, 1e-4, 1e-37 };
+    for (size_t i = 0; i < COUNT(thresholds) * COUNT(scales); i++)
+        for (size_t n = 0; ms_device_has(dev, narrow[n % 2]) && n < 2; n++) {
+            musec_optim_config cfg = rig_config("soft-musec", "ns-mode=fast weight-decay=0");
+            cfg.threshold          = thresholds[i / COUNT(scales)];
+            cfg.operands           = narrow[n];
+            cfg.report_every       = 0;
+            rig     r              = rig_make_with(dev, &cfg, MUSEC_F32, params, COUNT(params), 3);
+            double *before         = rig_weight(&r, 1);
+            for (int64_t t = 0; t < 3; t++) {
+                for (size_t p = 0; p < COUNT(params); p++) {
+                    double *g = rig_normal(&r, p, t);
+                    for (int64_t e = 0; e < rig_elems(&r, p); e++)
+                        g[e] *= p == 1 ? 0.0 : scales[i % COUNT(scales)];
+                    rig_set_grad(&r, p, g);
+                    free(g);
+                }
+                rig_go(&r);
+            }
+            double *after = rig_weight(&r, 1);
+            for (int64_t e = 0; e < rig_elems(&r, 1); e++)
+                CHECK(after[e] == before[e], "D = %g, gradients of %g: %g became %g", cfg.threshold,
+                      scales[i % COUNT(scales)], before[e], after[e]);
+            free(before), free(after);
+            rig_free(&r);
+        }
+}
+
 /* ---- state ----------------------------------------------------------------------------------- */
 
 /* With the bounds of its file a run goes on bit for bit; without them, as near as one may ask. */
@@ -411,6 +444,7 @@ int main(void)
         cmocka_unit_test(one_pass_comes_to_what_several_do),
         cmocka_unit_test(the_first_step_is_the_same),
         cmocka_unit_test(scales_that_change_are_followed),
+        cmocka_unit_test(zeros_stay_whatever_the_threshold),
         cmocka_unit_test(a_run_goes_on_from_its_file),
         cmocka_unit_test(what_is_no_number_leaves_no_trace),
         cmocka_unit_test(a_guess_that_fails_is_made_good),

@@ -77,8 +77,9 @@ MS_FN void ms_scalar_gain(double alpha, const double *in, double *gain, double *
         (void)frexp(in[4], &e_unit);
         e += e_s - e_own - (e_unit - 1); /* powers of two, whose quotient may not be a number */
         const int kept = e >= -reach && e <= reach ? e : (e % 4 + 4) % 4;
+        const int left = e - kept; /* above 1023 only where all is 0, which must stay so */
         *gain          = ldexp(mantissa, kept);
-        *rest          = ldexp(1.0, e - kept);
+        *rest          = ldexp(1.0, left > 1023 ? 1023 : left);
         return;
     }
     *gain = factor * s;
