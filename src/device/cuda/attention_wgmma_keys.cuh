@@ -213,7 +213,9 @@ static __device__ inline void pass_turn(int group, bool does)
 }
 
 /* A warpgroup's tiles of queries, one at least.  Turns are taken in the order of warpgroups, so the
- * first turn of warpgroup 0 waits for nobody, and nobody waits for the last one of warpgroup 1.
+ * first turn of warpgroup 0 waits for nobody, and nobody waits for the last one of warpgroup 1.  The
+ * keys are given back behind the last turn: before it, warpgroup 0 might pass the first turn of the
+ * next keys to a warpgroup 1 that has yet to take its last one of these, and both would wait.
  * Loads from shared memory that come after products in the stream of instructions wait until those
  * are dispatched: so logsumexps are loaded before. */
 template <typename T, int HEAD>
@@ -246,7 +248,6 @@ static __device__ inline void walk_queries(float (&dk)[HEAD / 2], float (&dv)[HE
         load_stats(stats, notes + STATS / 2);
         products_wait<0>();
         arrived(dp);
-        give_back(r.own_empty, t + 1 == end, me);
         weigh_grad<T>(s, dp, ds, stats);
         settled(ds);
 #pragma unroll
@@ -254,6 +255,7 @@ static __device__ inline void walk_queries(float (&dk)[HEAD / 2], float (&dv)[HE
             ds_to[f * GROUP] = make_uint4(ds[f][0], ds[f][1], ds[f][2], ds[f][3]);
         ds_to += WEIGHTS / 16;
         take_turn(group, more > 0);
+        give_back(r.own_empty, t + 1 == end, me);
         products_begin();
         blend_tile<T>(dv, p, stage + at::TILE, t > group);
         blend_tile<T>(dk, ds, stage, t > group);
