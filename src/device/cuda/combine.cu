@@ -49,7 +49,7 @@ static musec_status cuda_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta
 }
 
 /* The passes of a step and of operators on 16-bit operands: averages of momentum and gradient
- * (lists), stored, rounded or both; Gram matrices and polynomials (stacks). */
+ * (lists), stored, rounded or both, the rounded one first; Gram matrices and polynomials (stacks). */
 template <int T, bool Lists> struct combine_kinds {
     typedef choice<> hot;
 };
@@ -59,8 +59,8 @@ template <> struct combine_kinds<1, true> {
         hot;
 };
 template <> struct combine_kinds<2, true> {
-    typedef choice<kinds<MUSEC_F32, MUSEC_F32, MUSEC_F32, MUSEC_F16>,
-                   kinds<MUSEC_F32, MUSEC_F32, MUSEC_F32, MUSEC_BF16>>
+    typedef choice<kinds<MUSEC_F32, MUSEC_F32, MUSEC_F16, MUSEC_F32>,
+                   kinds<MUSEC_F32, MUSEC_F32, MUSEC_BF16, MUSEC_F32>>
         hot;
 };
 template <> struct combine_kinds<1, false> {
@@ -75,7 +75,7 @@ template <> struct combine_kinds<2, false> {
     typedef choice<kinds<MUSEC_F16, NONE, MUSEC_F16, MUSEC_F16>,
                    kinds<MUSEC_F32, NONE, MUSEC_F16, MUSEC_F16>,
                    kinds<MUSEC_F16, MUSEC_F16, MUSEC_F16, MUSEC_F16>,
-                   kinds<MUSEC_F32, MUSEC_F32, MUSEC_F32, MUSEC_F16>>
+                   kinds<MUSEC_F32, MUSEC_F32, MUSEC_F16, MUSEC_F32>>
         hot;
 };
 
