@@ -277,6 +277,7 @@ static __device__ inline void pass_by(uint32_t full, uint32_t empty, cursor *fro
 #pragma unroll 1
     for (; n > 0; n--, advance<N>(from)) {
         barrier_wait(full + 8 * from->stage, from->parity);
+        __syncwarp(); /* a lane that falls behind by a turn of the ring would miss a phase */
         give_back(empty + 8 * from->stage, true, me);
     }
 }

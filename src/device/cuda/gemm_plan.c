@@ -201,18 +201,19 @@ static void kept_name(ms_device *d, const struct ms_cuda_blas *blas, char name[M
     ms_cache_name(name, "gemm-cublasLt-%d.%d.%d-%s", v[0], v[1], v[2], ms_cuda_of(d)->chip);
 }
 
-static const kept *find_kept(const struct ms_cuda_blas *blas, const key *k)
+static kept *find_kept(const struct ms_cuda_blas *blas, const key *k)
 {
     for (size_t i = 0; i < blas->n_kept; i++)
         if (memcmp(&blas->kept[i].key, k, sizeof *k) == 0) return &blas->kept[i];
     return NULL;
 }
 
-/* One more, unless it is there or they are enough. */
-static bool keep(struct ms_cuda_blas *blas, const kept *one)
+/* One more, unless they are enough.  One that is there already is kept, or replaced. */
+static bool keep(struct ms_cuda_blas *blas, const kept *one, bool replaces)
 {
-    kept *grown;
-    if (blas->n_kept == KEPT_MOST || find_kept(blas, &one->key) != NULL) return false;
+    kept *was = find_kept(blas, &one->key), *grown;
+    if (was != NULL && replaces) *was = *one;
+    if (was != NULL || blas->n_kept == KEPT_MOST) return was != NULL && replaces;
     grown = realloc(blas->kept, (blas->n_kept + 1) * sizeof *grown);
     if (grown == NULL) return false;
     blas->kept                 = grown;
@@ -233,7 +234,7 @@ static void read_kept(ms_device *d, struct ms_cuda_blas *blas)
     if (bytes >= sizeof kept_head && memcmp(data, kept_head, sizeof kept_head) == 0)
         for (size_t at = sizeof kept_head; at + sizeof one <= bytes; at += sizeof one) {
             memcpy(&one, (const char *)data + at, sizeof one);
-            (void)keep(blas, &one);
+            (void)keep(blas, &one, false);
         }
     free(data);
 }
@@ -549,7 +550,7 @@ static musec_status make_plan(ms_device *d, struct ms_cuda_blas *blas, const key
     if (n > 1) TRY(fastest(d, blas, p, x, results, n, &best));
     p->found = n > 0;
     if (p->found) p->algo = results[best].algo;
-    if (p->found && k->timed != 0 && keep(blas, &(kept){ *k, p->algo })) blas->n_new++;
+    if (p->found && k->timed != 0 && keep(blas, &(kept){ *k, p->algo }, true)) blas->n_new++;
 done:
     if (st != MUSEC_OK) {
         free_plan(&blas->lt, p);

@@ -241,6 +241,7 @@ static __device__ inline void pass_by(const pair_args &p, const ring &r, cursor 
 #pragma unroll 1
     for (int s = 0; s < p.slices; s++, advance(from, 1)) {
         barrier_wait(r.full + 8 * from->slot, from->parity);
+        __syncwarp(); /* a lane that falls behind by a turn of the ring would miss a phase */
         give_back(r, from->slot, 1, true);
     }
 }

@@ -192,6 +192,7 @@ static __device__ inline void pass_by(const product_args &p, const ring &r, curs
 #pragma unroll 1
     for (int s = 0; s < all; s++, advance(from, 1)) {
         barrier_wait(r.full + 8 * from->slot, from->parity);
+        __syncwarp(); /* a lane that falls behind by a turn of the ring would miss a phase */
         give_back(r, from->slot, true);
     }
 }
