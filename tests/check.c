@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
+#include <fnmatch.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,13 +37,33 @@ static const char *only_kind;
 
 void check_only(const char *kind) { only_kind = kind; }
 
+int check_run(const char *group, const struct CMUnitTest *tests, size_t n, CMFixtureFunction set_up,
+              CMFixtureFunction tear_down)
+{
+    const char *filter = getenv("MUSEC_TEST_FILTER"), *kind = getenv("MUSEC_TEST_DEVICE");
+    const bool  list    = getenv("MUSEC_TEST_LIST") != NULL;
+    size_t      matches = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (filter != NULL && fnmatch(filter, tests[i].name, 0) != 0) continue;
+        if (list) print_message("%s\n", tests[i].name);
+        matches++;
+    }
+    if (matches == 0) print_error("no test is called %s\n", filter);
+    if (list || matches == 0) return matches == 0;
+    if (filter != NULL) cmocka_set_test_filter(filter);
+    if (kind != NULL) check_only(kind);
+    return _cmocka_run_group_tests(group, tests, n, set_up, tear_down);
+}
+
 void check_each_device(const char *name, void (*body)(ms_device *dev))
 {
+    bool known = false;
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
         const char *kind = ms_device_kind_at(i)->name;
         ms_device  *dev  = NULL;
         char        why[256];
         if (only_kind != NULL && strcmp(kind, only_kind) != 0) continue;
+        known = true;
         if (musec_ctx_create_why(&dev, kind, why, sizeof why) != MUSEC_OK) {
             print_message("skipped: %s on %s: %s\n", name, kind, why);
             continue;
@@ -51,6 +72,7 @@ void check_each_device(const char *name, void (*body)(ms_device *dev))
         body(dev);
         musec_ctx_destroy(dev);
     }
+    if (!known) check_skipping("%s on %s: this build has no such device", name, only_kind);
 }
 
 /* Set by the build; a program that was carried elsewhere finds it where it is run. */

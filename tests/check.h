@@ -1,7 +1,12 @@
 /* check.h - what every test is written with, on top of cmocka.
  *
  * A bound reads `err <= tol` inside CHECK, so NaN fails.  A test that cannot run says why through
- * SKIP and counts as skipped, never as passed. */
+ * SKIP and counts as skipped, never as passed.
+ *
+ * Under a tool that slows everything down, every test program takes a part of its tests by itself:
+ *     MUSEC_TEST_FILTER=PATTERN  those whose names match it, in which * and ? stand for any text
+ *     MUSEC_TEST_DEVICE=KIND     on this one of the devices alone
+ *     MUSEC_TEST_LIST=1          none, their names are printed */
 #ifndef MS_TESTS_CHECK_H
 #define MS_TESTS_CHECK_H
 
@@ -38,6 +43,11 @@
                          (err)->text);                                                     \
     } while (0)
 
+/* Every program's main ends with it, and so obeys the settings above. */
+#undef cmocka_run_group_tests
+#define cmocka_run_group_tests(tests, set_up, tear_down) \
+    check_run(#tests, tests, sizeof(tests) / sizeof *(tests), set_up, tear_down)
+
 #define SKIP(...)                    \
     do {                             \
         check_skipping(__VA_ARGS__); \
@@ -62,6 +72,8 @@
 
 _Noreturn void check_failed(const char *file, int line, const char *cond, const char *fmt, ...)
     MS_PRINTF(4, 5);
+int check_run(const char *group, const struct CMUnitTest *tests, size_t n, CMFixtureFunction set_up,
+              CMFixtureFunction tear_down);
 void check_skipping(const char *fmt, ...) MS_PRINTF(1, 2);
 void check_each_device(const char *name, void (*body)(ms_device *dev));
 void check_only(const char *kind); /* of the devices, this one alone */
