@@ -1,6 +1,7 @@
 # The CUDA device, where there is a compiler for it: MUSEC_CUDA is AUTO (if nvcc is here), ON or OFF.
 # MS_HAVE_CUDA is then true, cuda_sources has its files and musec_dependencies what they link: the
 # static run time, which starts without a driver.  The other libraries are opened at run time.
+# cuda_tools has what is built beside it.
 
 set(MUSEC_CUDA AUTO CACHE STRING "the CUDA device: AUTO (where nvcc is), ON or OFF")
 set_property(CACHE MUSEC_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -9,6 +10,7 @@ set(MUSEC_CUDA_ARCHITECTURES "80-real;90a-real;90-virtual" CACHE STRING
 
 set(MS_HAVE_CUDA FALSE)
 set(cuda_sources "")
+set(cuda_tools "")
 if(MUSEC_CUDA STREQUAL "OFF")
   return()
 endif()
@@ -63,3 +65,19 @@ target_include_directories(musec_dependencies SYSTEM INTERFACE ${CUDAToolkit_INC
 target_link_libraries(musec_dependencies INTERFACE CUDA::cudart_static ${CMAKE_DL_LIBS})
 string(APPEND MUSEC_LIBS_PRIVATE " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt -lstdc++")
 message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, chips ${MUSEC_CUDA_ARCHITECTURES}")
+
+# A library that times the kernels of a program from within, where CUPTI is: bench/tools.
+find_path(MUSEC_CUPTI_INCLUDE cupti.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
+  PATHS ${CUDAToolkit_TARGET_DIR}/extras/CUPTI/include ${CUDAToolkit_ROOT_DIR}/extras/CUPTI/include)
+find_library(MUSEC_CUPTI_LIBRARY cupti HINTS ${CUDAToolkit_LIBRARY_DIR}
+  PATHS ${CUDAToolkit_TARGET_DIR}/extras/CUPTI/lib64 ${CUDAToolkit_ROOT_DIR}/extras/CUPTI/lib64)
+if(MUSEC_CUPTI_INCLUDE AND MUSEC_CUPTI_LIBRARY)
+  set(cuda_tools ${PROJECT_SOURCE_DIR}/bench/tools/kernel_times.c)
+  add_library(kernel_times MODULE ${cuda_tools})
+  target_include_directories(kernel_times SYSTEM PRIVATE
+    ${MUSEC_CUPTI_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(kernel_times PRIVATE musec_flags ${MUSEC_CUPTI_LIBRARY} Threads::Threads)
+  set_target_properties(kernel_times PROPERTIES C_VISIBILITY_PRESET default)
+else()
+  message(STATUS "no CUPTI: no libkernel_times.so")
+endif()

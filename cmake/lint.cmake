@@ -23,7 +23,7 @@ musec_sources(test_sources tests fuzz examples)
 set(cuda_c_sources ${cuda_sources}) # clang-tidy does not know nvcc's language
 list(FILTER cuda_c_sources INCLUDE REGEX "\\.c$")
 set(stamps "")
-foreach(file ${library_sources} ${cuda_c_sources} ${trainer_sources} ${bench_sources} ${program_sources} ${test_sources})
+foreach(file ${library_sources} ${cuda_c_sources} ${cuda_tools} ${trainer_sources} ${bench_sources} ${program_sources} ${test_sources})
   file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${file})
   set(stamp ${PROJECT_BINARY_DIR}/lint/${name}.ok)
   get_filename_component(dir ${stamp} DIRECTORY)
