@@ -26,7 +26,8 @@ if(MUSEC_SANITIZE OR MUSEC_FUZZ)
     $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed>)
   target_link_options(musec_flags INTERFACE ${sanitize})
 endif()
-if(MUSEC_STATIC_DEPS) # a shared library that remains is looked for beside the program as well
-  target_link_options(musec_flags INTERFACE -static-libgcc)
+if(MUSEC_STATIC_DEPS) # a shared library that remains is looked for beside the program as well,
+  # and so are those that it needs, which takes the older kind of path
+  target_link_options(musec_flags INTERFACE -static-libgcc LINKER:--disable-new-dtags)
   set(CMAKE_BUILD_RPATH "$ORIGIN")
 endif()

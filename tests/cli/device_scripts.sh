@@ -1,0 +1,170 @@
+# device_scripts.sh - the scripts that a pack of scripts/device_pack is run by, on programs that are
+# made up here, and the settings of test programs that they use.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+
+# says PATTERN: a line of what script printed last; exits CODE.
+says() { if grep -Eq -- "$1" stdout; then pass; else fail "no line /$1/ in: $(cat stdout)"; fi; }
+script() { # CODE SCRIPT ARGUMENT...
+    local want=$1 code=0
+    shift
+    PATH=$PWD/bin:$PATH "$@" >stdout 2>&1 || code=$?
+    if [ $code -eq "$want" ]; then pass; else fail "$*: exit $code, not $want: $(cat stdout)"; fi
+}
+
+mkdir bin
+cp "$MUSEC_SOURCE"/scripts/device/* .
+
+# A test program of three functions.
+cat >good_test <<'EOF'
+#!/usr/bin/env bash
+[ -z "${MUSEC_TEST_LIST-}" ] || { printf '%s\n' one two three; exit; }
+echo "[ RUN      ] ${MUSEC_TEST_FILTER-all} on ${MUSEC_TEST_DEVICE-every device}: $*"
+echo "[  PASSED  ] 1 test(s)."
+EOF
+sed 's/^echo "\[  PASSED.*/echo "a.c:1: CHECK(x): no"; echo "[  FAILED  ] f"; exit 1/' good_test >bad_test
+sed 's/^echo "\[  PASSED.*/echo "skipped: no tea"; echo "[  SKIPPED ] x"; echo "[  PASSED  ] 0 test(s)."/' \
+    good_test >idle_test
+cp good_test device_ops_test
+chmod +x ./*_test
+
+script 0 ./run_tests -j 2 good device_ops
+says '^good: passed, [0-9]+ s'
+says '^2 passed, 0 failed, 0 skipped; 0 parts skipped'
+script 1 ./run_tests
+says '^bad: FAILED, exit status 1, '
+says '^    a.c:1: CHECK\(x\): no'
+says '^idle: skipped, '
+says '^    skipped: all: no tea'
+says '^2 passed, 1 failed, 1 skipped; 1 parts skipped'
+script 1 ./run_tests idle # nothing passed
+script 2 ./run_tests none
+says '^run_tests: there is no none_test here'
+script 2 ./run_tests -j many
+says '^run_tests: -j needs a number'
+
+script 1 env PATH=/usr/bin:/bin ./run_sanitizers good
+says '^run_sanitizers: compute-sanitizer is not here'
+# In the file `sick` stands a tool and a function in which it finds something, in `slow` a function
+# that takes long; where `deaf` is, nothing runs on a GPU.
+cat >bin/compute-sanitizer <<'EOF'
+#!/usr/bin/env bash
+[ "$1" = --tool ] && [ "$3" = --max-connections ] || exit 9
+tool=$2 found=0
+shift 4
+[ "$(cat sick 2>/dev/null)" != "$tool $MUSEC_TEST_FILTER" ] || found=2
+[ "$(cat slow 2>/dev/null)" != "$MUSEC_TEST_FILTER" ] || sleep 30
+"$@" || exit
+[ ! -f deaf ] || { echo "========= Error: Target application terminated before first instrumented API call"; exit 255; }
+if [ "$tool" = memcheck ]; then echo "========= ERROR SUMMARY: $found errors"
+else echo "========= RACECHECK SUMMARY: $found hazards displayed ($found errors, 0 warnings)"; fi
+EOF
+chmod +x bin/compute-sanitizer
+script 0 ./run_sanitizers -j 2 good
+says '^memcheck good two: 0 errors, [0-9]+ s'
+says '^racecheck good three: 0 hazards, [0-9]+ s'
+says '^6 clean, 0 failed, 0 stopped, 0 skipped'
+check "one function, on the GPU alone" grep -q '^\[ RUN      \] one on cuda: $' logs/memcheck/good.one.log
+script 0 ./run_sanitizers
+says '^soft_clip: not in this pack'
+check "one case in 24" grep -q 'on cuda:  cuda 24' logs/memcheck/device_ops.one.log
+check "one case in 100" grep -q 'on cuda:  cuda 100' logs/racecheck/device_ops.one.log
+echo racecheck two >sick
+script 1 ./run_sanitizers good
+says '^racecheck good two: FAILED: 2 hazards, '
+says '^5 clean, 1 failed, 0 stopped, 0 skipped'
+script 0 ./run_sanitizers --tool memcheck good
+rm sick
+echo one >slow
+script 1 ./run_sanitizers --tool memcheck --limit 1 good
+says '^memcheck good one: TIMEOUT, '
+says '^2 clean, 0 failed, 1 stopped, 0 skipped'
+rm slow
+script 1 ./run_sanitizers --tool memcheck bad
+says '^memcheck bad one: FAILED: exit status 1, no summary'
+script 1 ./run_sanitizers --tool memcheck idle
+says '^memcheck idle one: skipped: no tea, '
+touch deaf
+script 1 ./run_sanitizers --tool memcheck good
+says '^memcheck good one: skipped: nothing of it runs on the GPU, '
+rm deaf
+
+# Benches: of a program that says what it was called with, and logs what a run would.
+cat >musec <<'EOF'
+#!/usr/bin/env bash
+echo "musec $*, libraries ${LD_LIBRARY_PATH-}"
+[ "$1 $2" != "bench ops" ] || exit 3
+[ ! -f timed ] || [ -z "${KERNEL_TIMES-}" ] || echo "7 kernels by ${CUDA_INJECTION64_PATH##*/}" >"$KERNEL_TIMES"
+out=$(sed -n 's/.*--out \([^ ]*\).*/\1/p' <<<"$*")
+[ -n "$out" ] || exit 0
+mkdir -p "$out/checkpoint/step_00000050"
+echo "$*" | grep -o 'precision bf16' >"$out/checkpoint/step_00000050/model.safetensors"
+cp "$out"/checkpoint/step_00000050/{model,optim}.safetensors
+loss=4.0
+[[ $* != *bf16* ]] || loss=4.004
+for tok_s in 10 30 20; do
+    echo "{\"step\": 1, \"loss\": $loss, \"val_loss\": 9, \"tok_s\": $tok_s}"
+done >"$out/log.jsonl"
+EOF
+printf '#!/bin/sh\nexit 1\n' >bin/python3
+cp bin/python3 bin/nvidia-smi
+chmod +x musec bin/*
+script 2 ./run_benches everything
+says '^run_benches: there is no part everything'
+script 1 ./run_benches
+says '^\$ ./musec bench step --preset wide'
+says '^skipped: no data: pack tokens'
+says '^skipped: no PyTorch'
+says '^skipped: no GPU'
+says '^FAILED: exit status 3, '
+says '^skipped: no libkernel_times.so'
+says '^== train: [0-9]+ s'
+says '^7 commands done, 1 failed, 6 skipped, '
+mkdir data
+touch data/train_000001.bin libkernel_times.so
+script 0 ./run_benches run start
+says '^musec train --preset small --data data --steps 60 '
+says '^tokens/s, median of the steps: 20'
+says '^memory: no nvidia-smi'
+says '^musec bench accuracy --run runs/benches'
+# Libraries that PyTorch alone brings are for the program, not for PyTorch.
+mkdir -p nvidia/cudnn/lib
+touch nvidia/cudnn/lib/libcudnn.so.9
+sed -i 's|/usr/local/cuda/|nowhere/|' common.sh
+printf '#!/bin/sh\n' >bin/ldconfig
+cat >bin/python3 <<'EOF'
+#!/bin/sh
+case $* in
+*nvidia*) echo nvidia/cudnn/lib ;;
+-c*) ;;
+*) echo "peer $*, libraries $LD_LIBRARY_PATH" ;;
+esac
+EOF
+chmod +x bin/*
+printf '#!/bin/sh\ncase $* in *memory*) echo 7853 ;; esac\n' >bin/nvidia-smi
+script 0 env LD_LIBRARY_PATH=/before ./run_benches gpt pico
+says '^peer bench/peers/gpt_torch.py --size medium, libraries /before$'
+says '^musec train --preset pico .* libraries /before:nvidia/cudnn/lib$'
+says '^muon-cpu, muon-f32: largest relative difference of 3 losses: 0$'
+says '^muon-cpu, muon-bf16: largest relative difference of 3 losses: 0.001$'
+says '^\$ cmp runs/pico-soft-musec-bf16/.*model.safetensors'
+script 1 ./run_benches profile
+says '^FAILED: no kernel was seen'
+touch timed
+script 0 ./run_benches profile
+says '^7 kernels by libkernel_times.so'
+check "a table for each" test -f logs/kernels-train-wide.txt -a -f logs/kernels-step-small.txt
+
+# The settings themselves, on a real test program.
+real=$(dirname "$MUSEC")/tests/status_test
+if [ -x "$real" ]; then
+    MUSEC_TEST_LIST=1 "$real" >names
+    check "a name a line" test "$(grep -cE '^[a-z_0-9]+$' names)" -eq "$(wc -l <names)"
+    MUSEC_TEST_FILTER=$(head -n 1 names) "$real" >stdout 2>&1
+    says 'Running 1 test\(s\)'
+    script 1 env MUSEC_TEST_FILTER=none "$real"
+    says '^no test is called none'
+else
+    skip "no $real: it is built with the tests"
+fi
+finish
