@@ -3,7 +3,7 @@
  * In the file the state of matrix m of parameter p is the tensor "p/m/NAME" (rows x cols), epoch
  * averages are "p/average"; the metadata hold the rule, the momentum form and its beta, the
  * steps taken, for each parameter the steps it took part in, and, where products have operands
- * of 16 bits, the bounds that their scales came from, so that a run goes on with the same bits;
+ * of 16 bits, the bounds that their scales come from, so that a run goes on with the same bits;
  * files without them are read too.  Loading reads and checks everything before it changes
  * anything.  Heavy-ball momentum is that of the average divided by beta; momentum in bf16 is
  * written as float32 and rounded to nearest when it is read. */
