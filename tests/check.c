@@ -37,8 +37,8 @@ static const char *only_kind;
 
 void check_only(const char *kind) { only_kind = kind; }
 
-int check_run(const char *group, const struct CMUnitTest *tests, size_t n, CMFixtureFunction set_up,
-              CMFixtureFunction tear_down)
+int check_run_tests(const char *group, const struct CMUnitTest *tests, size_t n,
+                    CMFixtureFunction set_up, CMFixtureFunction tear_down)
 {
     const char *filter = getenv("MUSEC_TEST_FILTER"), *kind = getenv("MUSEC_TEST_DEVICE");
     const bool  list    = getenv("MUSEC_TEST_LIST") != NULL;

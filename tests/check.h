@@ -46,7 +46,7 @@
 /* Every program's main ends with it, and so obeys the settings above. */
 #undef cmocka_run_group_tests
 #define cmocka_run_group_tests(tests, set_up, tear_down) \
-    check_run(#tests, tests, sizeof(tests) / sizeof *(tests), set_up, tear_down)
+    check_run_tests(#tests, tests, sizeof(tests) / sizeof *(tests), set_up, tear_down)
 
 #define SKIP(...)                    \
     do {                             \
@@ -72,8 +72,8 @@
 
 _Noreturn void check_failed(const char *file, int line, const char *cond, const char *fmt, ...)
     MS_PRINTF(4, 5);
-int check_run(const char *group, const struct CMUnitTest *tests, size_t n, CMFixtureFunction set_up,
-              CMFixtureFunction tear_down);
+int  check_run_tests(const char *group, const struct CMUnitTest *tests, size_t n,
+                     CMFixtureFunction set_up, CMFixtureFunction tear_down);
 void check_skipping(const char *fmt, ...) MS_PRINTF(1, 2);
 void check_each_device(const char *name, void (*body)(ms_device *dev));
 void check_only(const char *kind); /* of the devices, this one alone */

@@ -155,8 +155,8 @@ TEST_EACH_DEVICE(scales_that_change_are_followed, dev)
         }
 }
 
-/* D as large as a number can be clips nothing, and a matrix of zeros, whose scale is that of D, stays
- * where it is beside others. */
+/* D as large as a number can be clips nothing, and a matrix of zeros, whose scale is that of D,
+ * stays where it is beside others. */
 TEST_EACH_DEVICE(zeros_stay_whatever_the_threshold, dev)
 {
     static const double thresholds[] = { 1e275, 1e306, 1.7e308 };

@@ -1,5 +1,5 @@
-/* attention_room.h - the memory that attention's gradient takes on Hopper, whose kernels leave dS in
- * memory (cuda/attention_wgmma_grad.cu): sizes alone, for them and for who plans without a GPU. */
+/* attention_room.h - the memory that attention's gradient takes on Hopper, whose kernels leave dS
+ * there (cuda/attention_wgmma_grad.cu): sizes alone, for them and for who plans without a GPU. */
 #ifndef MS_DEVICE_ATTENTION_ROOM_H
 #define MS_DEVICE_ATTENTION_ROOM_H
 

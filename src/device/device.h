@@ -201,8 +201,8 @@ typedef struct ms_device_ops {
      * be x or y; a coefficient of 0 still reads its operand.  Dtypes may differ where none is
      * float64; an out of another dtype lies on no input (lists) */
     musec_status (*combine)(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n_terms);
-    /* out <- x_coef x + y_coef y, the same bits as by combine, and top <- absmax of y on the way; out
-     * lies on no input (lists) */
+    /* out <- x_coef x + y_coef y, the same bits as by combine, and top <- absmax of y on the way;
+     * out lies on no input (lists) */
     musec_status (*average)(ms_device *d, ms_num x_coef, ms_mat x, ms_num y_coef, ms_mat y,
                             ms_mat out, ms_vec top);
     musec_status (*scale_rows)(ms_device *d, ms_mat v, ms_mat x); /* row i of x times v(0, i) */

@@ -40,8 +40,8 @@ typedef struct ms_prepared { /* lives in the scratch of the caller's mark */
 musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
                         ms_prepared *p);
 /* Input that was scaled and rounded before (in.own) is taken as it is, and nothing is read.  Its
- * scale may be anything: one that brings entries near 1 loses none in f16.  The vectors of p are the
- * caller's. */
+ * scale may be anything: one that brings entries near 1 loses none in f16.  The vectors of p are
+ * the caller's. */
 musec_status ms_prepare_scaled(ms_device *d, ms_mat in, ms_num threshold, ms_prepared *p);
 /* out <- unit z x for symmetric z, or unit x^T z where x was turned. */
 musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out);

@@ -1,8 +1,8 @@
 /* members.c - matrices of a group where they lie: gradients, weights and their copies.
  *
- * They lie anywhere: a run of members is a list, and a call takes it whole.  Where neighbours differ
- * in what a call has for all (the step count, the dtype of copies) it takes as many as agree, and a
- * block whose rows lie in groups is gathered and goes alone. */
+ * They lie anywhere: a run of members is a list, and a call takes it whole.  Where neighbours
+ * differ in what a call has for all (the step count, the dtype of copies) it takes as many as
+ * agree, and a block whose rows lie in groups is gathered and goes alone. */
 #include "optim/optim.h"
 
 const ms_param *ms_member_param(const musec_optim *opt, const ms_group *g, int64_t m)

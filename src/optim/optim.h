@@ -32,8 +32,8 @@ typedef enum ms_proposal_mode {
     MS_PROPOSE,      /* update the state, propose from it */
     MS_PROPOSE_KEEP, /* propose the new momentum, but leave the state: the caller stores the clip */
     MS_PROPOSE_AHEAD, /* propose Nesterov's look-ahead from the state as it is */
-    /* MS_PROPOSE_KEEP in two parts, with x: first x by a guess of max|g|, which is found on the way,
-     * and nothing else; then, if the guess holds, the rest */
+    /* MS_PROPOSE_KEEP in two parts, with x: first x by a guess of max|g|, which is found on the
+     * way, and nothing else; then, if the guess holds, the rest */
     MS_PROPOSE_GUESS,
     MS_PROPOSE_GUESSED,
 } ms_proposal_mode;
@@ -209,7 +209,7 @@ bool ms_optim_rounds_at_once(const musec_optim *opt, const ms_group *g);
 bool ms_optim_guesses(const musec_optim *opt, const ms_group *g);
 /* Do they, and may one operator map both at once?  A group is kin to itself, if it guesses. */
 bool ms_optim_are_kin(const musec_optim *opt, const ms_group *g, const ms_group *other);
-/* All groups that may: proposals into scratch, and into tops, from *at on, max|G| of each member. */
+/* All groups that may: proposals into scratch; into tops, from *at on, max|G| of each member. */
 musec_status ms_propose_guesses(musec_optim *opt, const ms_step *a, ms_vec tops, int64_t *at);
 /* What the map is given of members first, first + 1, ...: *u, or *x where that is made at once. *u
  * is then made only where it is measured, or is the state. */

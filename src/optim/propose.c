@@ -10,10 +10,11 @@
  *
  * max|G| is asked for anyway, for a step changes nothing if a gradient is not finite.  But a pass
  * over all gradients before the one that averages them is a pass too many.  Where the clip is
- * carried, averaging changes no state, and so it comes first: it takes max|G| to be GUESS times that
- * of the last step, and finds the true one on the way.  The guess is as good a bound as the maximum
- * while it is above it by no more than SLACK, which f16 has to spare; otherwise the group is
- * averaged again.  Whether the guess came first or was asked about later, the scale is the same. */
+ * carried, averaging changes no state, and so it comes first: it takes max|G| to be GUESS times
+ * that of the last step, and finds the true one on the way.  The guess is as good a bound as the
+ * maximum while it is above it by no more than SLACK, which f16 has to spare; otherwise the group
+ * is averaged again.  Whether the guess came first or was asked about later, the scale is the
+ * same. */
 #include <math.h>
 
 #include "optim/optim.h"
@@ -243,8 +244,8 @@ bool ms_optim_are_kin(const musec_optim *opt, const ms_group *g, const ms_group 
            ms_optim_guesses(opt, g) && ms_optim_guesses(opt, other);
 }
 
-/* Is there a guess for each of the group?  Then they can be averaged, for beta = 1 is not to read
- * the state. */
+/* Is there a guess for each of the group?  With beta = 1 there is no average: the state is not to
+ * be read. */
 static bool may_guess(const musec_optim *opt, const ms_group *g, const ms_step *a)
 {
     bool may = opt->cfg.beta < 1.0;

@@ -368,8 +368,8 @@ static bool is_whole(const ms_group *g, const ms_step *a)
     return whole;
 }
 
-/* Group i, and with it those behind it that are kin: where all that they propose lies ready, what is
- * r x r of them is one stack. */
+/* Group i, and with it those behind it that are kin: where all that they propose lies ready, what
+ * is r x r of them is one stack. */
 static musec_status run_with_kin(musec_optim *opt, size_t i, const ms_step *a)
 {
     ms_group    *g = &opt->groups[i];

@@ -1,13 +1,14 @@
 /* workspace.c - the scratch of a step: what is at work at a time follows from how much it may be.
  *
  * A group is worked through in chunks that fit.  Where all proposals fit besides, they are made on
- * guesses (propose.c), and where the chunks of all groups that are kin fit, they are mapped at once.
- * All of it follows from the parameters and the config: no step takes other ways than the next. */
+ * guesses (propose.c), and where the chunks of all groups that are kin fit, they are mapped at
+ * once.  All of it follows from the parameters and the config: no step takes other ways than the
+ * next. */
 #include "linalg/soft_engine.h"
 #include "optim/optim.h"
 
-/* Soft clipping by polynomials: the matrix in its operands, what the stages work on, the Gram matrix
- * (soft_engine.c). */
+/* Soft clipping by polynomials: the matrix in its operands, what the stages work on, the Gram
+ * matrix (soft_engine.c). */
 static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r, uint64_t own,
                            uint64_t each)
 {

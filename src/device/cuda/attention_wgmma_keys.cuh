@@ -212,12 +212,12 @@ static __device__ inline void pass_turn(int group, bool does)
     group_arrive_if(1 + (group ^ 1), KEY_WORKERS, does);
 }
 
-/* A warpgroup's tiles of queries, one at least.  Turns are taken in the order of warpgroups, so the
- * first turn of warpgroup 0 waits for nobody, and nobody waits for the last one of warpgroup 1.  The
- * keys are given back behind the last turn: before it, warpgroup 0 might pass the first turn of the
- * next keys to a warpgroup 1 that has yet to take its last one of these, and both would wait.
- * Loads from shared memory that come after products in the stream of instructions wait until those
- * are dispatched: so logsumexps are loaded before. */
+/* A warpgroup's tiles of queries, one at least.  Turns are taken in the order of warpgroups, so
+ * the first turn of warpgroup 0 waits for nobody, and nobody waits for the last one of warpgroup
+ * 1.  The keys are given back behind the last turn: before it, warpgroup 0 might pass the first
+ * turn of the next keys to a warpgroup 1 that has yet to take its last one of these, and both
+ * would wait.  Loads from shared memory that come after products in the stream of instructions wait
+ * until those are dispatched: so logsumexps are loaded before. */
 template <typename T, int HEAD>
 static __device__ inline void walk_queries(float (&dk)[HEAD / 2], float (&dv)[HEAD / 2],
                                            const grad_args &g, const key_room &r, int group,

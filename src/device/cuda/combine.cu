@@ -49,7 +49,7 @@ static musec_status cuda_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta
 }
 
 /* The passes of a step and of operators on 16-bit operands: averages of momentum and gradient
- * (lists), stored, rounded or both, the rounded one first; Gram matrices and polynomials (stacks). */
+ * (lists), stored, rounded or both, the rounded one first; Gram matrices, polynomials (stacks). */
 template <int T, bool Lists> struct combine_kinds {
     typedef choice<> hot;
 };
