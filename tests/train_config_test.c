@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
 #include "train/schedule.h"
 
 /* Values that some field or other takes; each field takes at least two of them. */
@@ -156,26 +157,28 @@ static void hyphens_and_underscores_are_the_same(void **state)
     CHECK(strcmp(text_of(&cfg, "val_every"), "17") == 0, "get");
 }
 
-/* The number in the brackets of a field's help is the preset's. */
-static void helps_name_the_defaults_of_nano(void **state)
+/* What --help has in brackets is what a run without options has. */
+static void helps_name_the_defaults(void **state)
 {
-    const ms_train_config nano = preset("nano", "muon");
+    const ms_train_config usual = preset("pico", "soft-musec");
+    const ms_command     *cmd   = train_command();
     ms_train_field        f;
     ms_error              e;
     (void)state;
     for (size_t i = 0; ms_train_field_at(i, &f); i++) {
-        ms_train_config copy = nano;
-        char            text[64];
-        const char     *open = strrchr(f.help, '[');
-        CHECK(open != NULL && f.help[strlen(f.help) - 1] == ']', "%s: %s", f.name, f.help);
-        for (size_t k = 0; musec_optim_option(k, NULL, NULL) != NULL; k++)
-            if (strcmp(musec_optim_option(k, NULL, NULL), f.name) == 0) open = NULL;
-        if (open == NULL || strcmp(f.name, "norm-eps") == 0) continue; /* there it is rounded */
-        snprintf(text, sizeof text, "%.*s", (int)strcspn(open + 1, "]"), open + 1);
-        if (strpbrk(f.values, "ADETW0") != NULL) continue; /* texts are told in words */
-        CHECK_OK_ERR(&e, ms_train_config_set(&e, &copy, f.name, text));
-        CHECK(ms_train_config_differs(&nano, &copy, (const char *const[]){ NULL }) == NULL,
-              "%s: the help says %s, nano has %s", f.name, text, text_of(&nano, f.name));
+        ms_train_config copy = usual;
+        char            word[64];
+        size_t          k = 0;
+        while (k < cmd->n_options && strcmp(cmd->options[k].name, f.name) != 0)
+            k++;
+        CHECK(k < cmd->n_options, "%s is no option", f.name);
+        const char *help = cmd->options[k].help, *open = strrchr(help, '[');
+        CHECK(open != NULL && help[strlen(help) - 1] == ']', "%s: %s", f.name, help);
+        if (text_of(&usual, f.name)[0] == '\0') continue; /* that is told in words */
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(open + 1, "]:;"), open + 1);
+        CHECK_OK_ERR(&e, ms_train_config_set(&e, &copy, f.name, word));
+        CHECK(ms_train_config_differs(&usual, &copy, (const char *const[]){ NULL }) == NULL,
+              "%s: the help says %s, a run has %s", f.name, word, text_of(&usual, f.name));
     }
 }
 
@@ -516,7 +519,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_field_comes_back_bit_for_bit),
         cmocka_unit_test(hyphens_and_underscores_are_the_same),
-        cmocka_unit_test(helps_name_the_defaults_of_nano),
+        cmocka_unit_test(helps_name_the_defaults),
         cmocka_unit_test(unknown_names_are_met_with_the_nearest),
         cmocka_unit_test(what_is_out_of_range_is_refused_by_name),
         cmocka_unit_test(fields_are_checked_together),

@@ -74,7 +74,10 @@ static const char details[] =
 
 static const char *option_at(size_t index, const char **values, const char **help)
 {
-    return musec_optim_option(index, values, help);
+    const char *name = musec_optim_option(index, values, help);
+    if (name != NULL && strcmp(name, "report-every") == 0)
+        *help = "steps between measurements of norms and ranks, 0 never [the last step alone]";
+    return name;
 }
 
 static size_t fill_options(void)

@@ -15,7 +15,7 @@
 #include "core/process.h"
 #include "train/train.h"
 
-enum { MAX_SETTINGS = 160, LINE_EVERY_MS = 5000 };
+enum { MAX_SETTINGS = 160, VALUE_MAX = 256, LINE_EVERY_MS = 5000 };
 
 struct args {
     const char    *preset, *optimizer, *config, *out, *resume;
@@ -23,6 +23,8 @@ struct args {
     int            explain, quiet, json;
     const char    *settings[MAX_SETTINGS]; /* by ms_train_field_at(); NULL: not given */
 };
+
+static const char usual_preset[] = "pico", usual_optimizer[] = "soft-musec";
 
 static char optimizer_names[256], words[4096]; /* filled by train_command() */
 
@@ -47,8 +49,8 @@ static const ms_option before[] = {
 static ms_option options[COUNT(before) + MAX_SETTINGS];
 
 static const char details[] =
-    "Defaults in brackets are those of the preset nano, for the optimizer's own options those\n"
-    "of the library; --explain shows what applies.\n"
+    "Defaults in brackets are those of the preset pico and of soft-musec; other presets and\n"
+    "optimizers have others: --explain shows what applies.\n"
     "The run directory gets config.json, log.jsonl, TensorBoard events, summary.json and\n"
     "checkpoints (docs/formats.md).  A run that diverges is a result: it is logged as such.\n\n"
     "Optimizers:\n";
@@ -56,12 +58,45 @@ static const char example[] =
     "\nExamples: musec train --preset nano --data book.txt --optimizer soft-musec --out runs/a\n"
     "          musec train --resume runs/a --steps 1200\n";
 
+/* Is this what the brackets say, "0: no" or "1e-8]"? */
+static bool says(const ms_train_config *cfg, const char *name, const char *brackets,
+                 const char *value)
+{
+    static ms_train_config other;
+    char                   word[64], same[VALUE_MAX] = "";
+    ms_error               ignored;
+    other = *cfg;
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(brackets, "]:;"), brackets);
+    return ms_train_config_set(&ignored, &other, name, word) == MUSEC_OK &&
+           ms_train_config_get(&other, name, same, sizeof same) == MUSEC_OK &&
+           strcmp(same, value) == 0;
+}
+
+/* The help of a field with what a run without options has, in brackets. */
+static const char *with_default(const ms_train_config *cfg, const ms_train_field *f, char *text,
+                                size_t bytes)
+{
+    const size_t n                = strlen(f->help);
+    const char  *brackets         = f->help[n - 1] == ']' ? strrchr(f->help, '[') : NULL;
+    char         value[VALUE_MAX] = "";
+    if (ms_train_config_get(cfg, f->name, value, sizeof value) != MUSEC_OK || value[0] == '\0')
+        return f->help; /* it has words for that */
+    if (brackets != NULL && says(cfg, f->name, brackets + 1, value)) return f->help;
+    snprintf(text, bytes, "%.*s [%s]", brackets != NULL ? (int)(brackets - f->help) - 1 : (int)n,
+             f->help, value);
+    return text;
+}
+
 static const char *setting_at(size_t index, const char **values, const char **help)
 {
-    ms_train_field f;
-    if (!ms_train_field_at(index, &f)) return NULL;
+    static char            texts[MAX_SETTINGS][2 * VALUE_MAX];
+    static ms_train_config usual;
+    ms_train_field         f;
+    ms_error               ignored;
+    if (index >= MAX_SETTINGS || !ms_train_field_at(index, &f)) return NULL;
+    if (index == 0) (void)ms_train_config_init(&ignored, &usual, usual_preset, usual_optimizer);
     *values = f.values;
-    *help   = f.help;
+    *help   = with_default(&usual, &f, texts[index], sizeof texts[index]);
     return f.name;
 }
 
@@ -363,8 +398,8 @@ int cmd_train(int argc, char **argv)
     if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
     code = check_usage(cmd, &a);
     if (code != EXIT_OK) return code;
-    if (a.preset == NULL) a.preset = "pico";
-    if (a.optimizer == NULL) a.optimizer = "soft-musec";
+    if (a.preset == NULL) a.preset = usual_preset;
+    if (a.optimizer == NULL) a.optimizer = usual_optimizer;
     st = configure(&error, &a, &cfg);
     if (st == MUSEC_OK) st = a.explain ? explain(&error, &a, &cfg) : run(&error, &a, &cfg);
     return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);

@@ -55,7 +55,8 @@ typedef struct ms_train_config {
 typedef struct ms_train_field {
     const char *name;   /* with hyphens */
     const char *values; /* "X", "N", "TEXT", or the choices "a|b" */
-    const char *help;   /* one line, ends with the default of the preset nano in brackets */
+    const char *help;   /* one line; of the optimizer's, and where it takes words, it ends with the
+                         * default in brackets */
 } ms_train_field;
 
 /* Fields 0, 1, ... until false; those of the optimizer last. */

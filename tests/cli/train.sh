@@ -76,6 +76,30 @@ check "exit 0" test "$code" -eq 0
 check "a line for the validation" grep -Eq '^step 20/20: loss [0-9.]+, val [0-9.]+, lr' stderr
 check "no carriage return" test -z "$(tr -dc '\r\033' <stderr)"
 
+# the brackets of --help are what a run without options has
+if have_python; then
+    succeeds train --quiet --steps 1 --out usual
+    succeeds train --help
+    python3 -c '
+import json, re, sys
+has = json.load(open("usual/config.json"))
+text = re.sub(r"\n {10,}", " ", open("stdout").read())
+said = dict(re.findall(r"^  --([a-z0-9-]+) .*\[([^]]*)\]$", text, re.M))
+def number(x):
+    try: return float(x)
+    except ValueError: return x
+for name, value in said.items():
+    is_ = has.get(name.replace("-", "_"))
+    if is_ in (None, "") or name in ("steps", "vocab", "config", "set"): continue
+    word, parts = re.split("[:;]", value)[0], {number(x.split("=")[-1]) for x in is_.split(",")}
+    if word != is_ and parts != {number(word)}: print(name, value, is_)
+print(len(said), "of", len(has), "fields,", said["steps"], "steps")' >said.out
+    check "--help says what applies: $(cat said.out)" \
+        awk 'END {exit !(NR == 1 && $1 >= $3 - 2 && $5 == 200)}' said.out
+else
+    skip "the brackets of --help: no python3"
+fi
+
 # --explain prints and stops
 succeeds "${small[@]}" --out never --explain
 for p in '^device: [a-z0-9:]+, activations in (f32|bf16) \(auto\)' '^model: 1 layers of 32' '^  steps 1-60: 128 tokens' '^layer.0.attn.q: role qk, soft-musec' \
