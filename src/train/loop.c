@@ -93,10 +93,16 @@ done:
 
 /* ---- what was measured ----------------------------------------------------------------------- */
 
-static int group_of(const char *name)
+/* By the role of the parameter, which a report has the name of. */
+static int group_of(const ms_gpt *gpt, const char *name)
 {
-    if (strstr(name, "attn.q") != NULL || strstr(name, "attn.k") != NULL) return MS_GROUP_QK;
-    if (strstr(name, "attn.") != NULL) return MS_GROUP_VO;
+    for (size_t i = 0; i < ms_gpt_n_params(gpt); i++) {
+        const ms_gpt_tensor *p = ms_gpt_param(gpt, i);
+        if (strcmp(p->name, name) != 0) continue;
+        if (p->role == MUSEC_ROLE_QK) return MS_GROUP_QK;
+        if (p->role == MUSEC_ROLE_VO) return MS_GROUP_VO;
+        break;
+    }
     return MS_GROUP_MLP;
 }
 
@@ -110,7 +116,7 @@ static void gather_groups(const ms_train *t, ms_log_line *line)
 
     for (size_t i = 0; musec_optim_get_report(t->optim, i, &r) == MUSEC_OK; i++) {
         if (r.step != step) continue;
-        const int       which = group_of(r.param);
+        const int       which = group_of(t->gpt, r.param);
         ms_group_stats *g     = &line->groups[which];
         n[which]++;
         g->w_norm        = larger(r.weight_norm2, g->w_norm);
