@@ -69,6 +69,39 @@ static void lists_are_combined_the_last_fastest(void **state)
     ms_grid_free(&grid);
 }
 
+/* Of those that differ in what the optimizer does not read, the first is the run. */
+static void what_an_optimizer_does_not_read_makes_no_runs(void **state)
+{
+    static const char *const want[] = { "muon 0.1 0.25",       "muon 0.5 0.25",
+                                        "soft-musec 0.1 0.25", "soft-musec 0.1 1",
+                                        "soft-musec 0.5 0.25", "soft-musec 0.5 1" };
+    ms_grid grid = grid_of("{\"grids\": [{\"optimizer\": [\"muon\", \"soft-musec\"],"
+                           "\"lr\": [0.1, 0.5], \"threshold\": [0.25, 1]}]}");
+    ms_grid one  = grid_of("{\"grids\": [{\"optimizer\": \"muon\", \"lr\": 0.1,"
+                            "\"threshold\": 0.25}]}");
+    char    text[256];
+    (void)state;
+    expect(&grid, want, COUNT(want));
+    CHECK(strcmp(grid.at[0].key, one.at[0].key) == 0 && one.n_twins == 0, "another key");
+    CHECK(grid.n_twins == 1, "%zu", grid.n_twins);
+    ms_grid_tell_twins(&grid.twins[0], text, sizeof text);
+    CHECK(strcmp(text, "threshold has no effect on muon: 2 runs instead of 4") == 0, "%s", text);
+    /* across grids, of several fields, and however they are written */
+    add(&one,
+        "{\"grids\": [{\"optimizer\": \"muon\", \"lr\": 0.1, \"threshold\": [\"0.250\", 2, 3],"
+        "\"literal\": [\"no\", \"yes\"]}, {\"optimizer\": \"muon\", \"lr\": 0.1, \"ns_iters\": 4},"
+        "{\"optimizer\": \"adamw\", \"beta\": [0.05, 0.1], \"beta2\": [0.9, 0.99]}]}");
+    CHECK(one.n == 4 && one.n_twins == 2, "%zu runs, %zu", one.n, one.n_twins);
+    ms_grid_tell_twins(&one.twins[0], text, sizeof text);
+    CHECK(strcmp(text, "threshold, literal have no effect on muon: 1 run instead of 6") == 0 ||
+              strcmp(text, "literal, threshold have no effect on muon: 1 run instead of 6") == 0,
+          "%s", text);
+    ms_grid_tell_twins(&one.twins[1], text, sizeof text);
+    CHECK(strcmp(text, "beta has no effect on adamw: 2 runs instead of 4") == 0, "%s", text);
+    ms_grid_free(&grid);
+    ms_grid_free(&one);
+}
+
 /* Whatever stands there of it, under either spelling and in whatever place. */
 static void a_value_stands_in_place_of_all_others(void **state)
 {
@@ -383,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_are_combined_the_last_fastest),
+        cmocka_unit_test(what_an_optimizer_does_not_read_makes_no_runs),
         cmocka_unit_test(rows_are_crossed_with_lists),
         cmocka_unit_test(a_value_stands_in_place_of_all_others),
         cmocka_unit_test(presets_may_vary_and_values_have_three_kinds),

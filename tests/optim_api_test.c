@@ -357,6 +357,93 @@ TEST_EACH_DEVICE(embeddings_heads_and_vectors_get_adamw, dev)
     rig_free(&a), rig_free(&b);
 }
 
+/* ---- what is read ---------------------------------------------------------------------------- */
+
+/* Two values of every option that an optimizer may not read. */
+static const char *const values_of[][3] = {
+    { "threshold", "0.1", "rms:2" },
+    { "update-scale", "paper", "unit" },
+    { "clip", "hard", "soft" },
+    { "ns-mode", "paper", "exact" },
+    { "ns-iters", "1", "7" },
+    { "ns-tol", "1e-3", "0.3" },
+    { "ns-coeffs", "keller", "polar-express" },
+    { "literal", "no", "yes" },
+    { "qk-tau", "100", "1e-3" },
+    { "qk-alpha", "0.5", "1" },
+    { "beta", "0.05", "0.7" },
+    { "momentum-form", "ema", "heavy-ball" },
+    { "momentum-init", "first", "zero" },
+    { "nesterov", "no", "yes" },
+    { "beta1", "0.9", "0.5" },
+    { "beta2", "0.999", "0.6" },
+    { "eps", "1e-8", "0.1" },
+    { "beta3", "0.9999", "0.3" },
+    { "alpha", "8", "1" },
+    { "alpha-warmup", "0", "50" },
+    { "beta3-warmup", "0", "50" },
+};
+
+static const char *const read_by[][2] = {
+    /* an optimizer, options that change what it reads */
+    { "musec", "" },
+    { "soft-musec", "" },
+    { "soft-musec", "ns-mode=fast" },
+    { "soft-musec", "ns-mode=accurate" },
+    { "soft-musec", "ns-mode=exact" },
+    { "muon", "" },
+    { "muon", "ns-mode=exact" },
+    { "muonclip", "" },
+    { "spectra", "" },
+    { "spectra", "clip=hard" },
+    { "spectra", "base=adamw" },
+    { "spectra", "base=ademamix ns-mode=accurate" },
+    { "spectra", "base=signum" },
+    { "sgdm", "" },
+    { "adam", "" },
+    { "adamw", "" },
+    { "signum", "" },
+    { "ademamix", "" },
+};
+
+static bool moves_alike(ms_device *dev, const char *const by[2], const char *const value[3])
+{
+    static const rig_param param = { .name = "w", .role = MUSEC_ROLE_QK, .rows = 9, .cols = 14 };
+    rig                    r[2];
+    for (int i = 0; i < 2; i++) {
+        char options[128];
+        snprintf(options, sizeof options, "threshold=0.3 %s%s%s=%s", by[1],
+                 by[1][0] != '\0' ? " " : "", value[0], value[1 + i]);
+        r[i] = rig_make(dev, by[0], options, MUSEC_F32, &param, 1, 3);
+        rig_steps(&r[i], 0, 4);
+    }
+    const bool same = rig_same_weight(&r[0], 0, &r[1], 0);
+    rig_free(&r[0]);
+    rig_free(&r[1]);
+    return same;
+}
+
+TEST_EACH_DEVICE(what_is_not_read_changes_nothing, dev)
+{
+    int unread = 0;
+    for (size_t i = 0; i < COUNT(read_by); i++) {
+        const musec_optim_config cfg = rig_config(read_by[i][0], read_by[i][1]);
+        for (size_t k = 0; k < COUNT(values_of); k++) {
+            if (strstr(read_by[i][1], values_of[k][0]) != NULL) continue;
+            const bool reads  = ms_optim_reads(&cfg, values_of[k][0]);
+            const bool unseen = strncmp(values_of[k][0], "qk-", 3) == 0 || /* no logits here */
+                                strcmp(values_of[k][0], "literal") == 0;   /* but rounding */
+            unread += !reads;
+            if (!reads || !unseen)
+                CHECK(moves_alike(dev, read_by[i], values_of[k]) == !reads, "%s %s %s %s",
+                      read_by[i][0], read_by[i][1], reads ? "reads" : "does not read",
+                      values_of[k][0]);
+        }
+    }
+    CHECK(unread > 100, "%d", unread);
+    CHECK(ms_optim_reads(&(musec_optim_config){ .name = "muon", .base = "sgdm" }, "lr"), "lr");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +457,7 @@ int main(void)
         cmocka_unit_test(parameters_that_cannot_be_are_refused),
         cmocka_unit_test(the_description_names_every_parameter),
         cmocka_unit_test(embeddings_heads_and_vectors_get_adamw),
+        cmocka_unit_test(what_is_not_read_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

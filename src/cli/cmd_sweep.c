@@ -211,6 +211,11 @@ static musec_status sweep(ms_error *e, const struct args *a, const char *what,
 
     TRY(ms_sweep_budget(e, a->jobs, a->threads, &s));
     TRY(ms_grid_add(e, what, description, &grid));
+    for (size_t i = 0; i < grid.n_twins; i++) {
+        char text[256];
+        ms_grid_tell_twins(&grid.twins[i], text, sizeof text);
+        ms_log_say(&log, MS_LOG_NORMAL, "%s", text);
+    }
     TRY(ms_device_list_read(e, a->device, &devices));
     s.n_devices = devices.n;
     runs        = calloc(grid.n, sizeof *runs);

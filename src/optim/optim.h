@@ -79,6 +79,9 @@ typedef struct ms_optim_kind {
 } ms_optim_kind;
 
 const ms_optim_kind *ms_optim_kind_find(const char *name);
+/* Does the optimizer of this config, as the other options are, read the option `key` (with
+ * hyphens)?  True also where that is not sure, and for other keys. */
+bool ms_optim_reads(const musec_optim_config *cfg, const char *key);
 
 /* config.c: like the public function, with words. */
 musec_status ms_optim_config_set(ms_error *e, musec_optim_config *cfg, const char *key,

@@ -49,3 +49,45 @@ const ms_base *ms_base_find(const char *name)
         if (strcmp(b->name, name) == 0) return b;
     return NULL;
 }
+
+bool ms_optim_reads(const musec_optim_config *cfg, const char *key)
+{
+    const ms_optim_kind *kind    = ms_optim_kind_find(cfg->name);
+    const bool           chooses = kind->base == NULL;
+    const bool hard     = chooses ? cfg->clip == MUSEC_CLIP_HARD : kind->map == MS_UPDATE_HARD;
+    const bool soft     = kind->map == MS_UPDATE_SOFT && !hard;
+    const bool polar    = kind->map == MS_UPDATE_POLAR;
+    const bool paper    = cfg->ns_mode == MUSEC_NS_PAPER;
+    const bool accurate = cfg->ns_mode == MUSEC_NS_ACCURATE;
+    const bool mix      = strcmp(cfg->base, "ademamix") == 0;
+    const bool moments  = mix || strcmp(cfg->base, "adamw") == 0;
+    const struct {
+        const char *key;
+        bool        reads;
+    } some[] = {
+        { "threshold", hard || soft },
+        { "update-scale", hard || soft },
+        { "clip", chooses },
+        { "ns-mode", soft || polar },
+        { "ns-iters", (soft || polar) && paper },
+        { "ns-tol", soft && accurate },
+        { "ns-coeffs", polar && paper },
+        { "literal", soft && paper },
+        { "qk-tau", kind->qk_clip },
+        { "qk-alpha", kind->qk_clip },
+        { "beta", !moments || (soft && accurate) }, /* which ns-tol may follow from */
+        { "momentum-form", !moments },
+        { "momentum-init", !moments },
+        { "nesterov", !moments },
+        { "beta1", moments },
+        { "beta2", moments },
+        { "eps", moments },
+        { "beta3", mix },
+        { "alpha", mix },
+        { "alpha-warmup", mix },
+        { "beta3-warmup", mix },
+    };
+    for (size_t i = 0; i < COUNT(some); i++)
+        if (strcmp(some[i].key, key) == 0) return some[i].reads;
+    return true;
+}

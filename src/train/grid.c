@@ -12,6 +12,7 @@
 
 #include "core/options.h"
 #include "core/size.h"
+#include "optim/optim.h"
 #include "train/schedule.h"
 
 enum { MAX_AXES = 128, MAX_SETTINGS = 256, NAME_DIGITS = 12, FIRST_SLOTS = 64 };
@@ -48,18 +49,24 @@ static void name_zero(json_t *json, const char *field, const char *was)
         (void)json_object_set_new(json, field, json_string(was));
 }
 
-musec_status ms_grid_key(ms_error *e, const ms_train_config *cfg, char key[MS_SHA256_HEX])
+/* The key of a config as it is, or of what its optimizer reads of it. */
+static musec_status key_of(ms_error *e, const ms_train_config *cfg, bool read_alone,
+                           char key[MS_SHA256_HEX])
 {
-    json_t      *json = ms_train_config_json(cfg);
-    char        *text = NULL;
-    ms_sha256    sha;
-    musec_status st = MUSEC_OK;
+    json_t        *json = ms_train_config_json(cfg);
+    char          *text = NULL;
+    ms_train_field f;
+    ms_sha256      sha;
+    musec_status   st = MUSEC_OK;
 
     leave_out(json, not_in_key, NULL);
     leave_out(json, not_if_auto, "auto");
     leave_out(json, not_if_own, "own");
     name_zero(json, "workspace", "1073741824");
     if (cfg->optim.ns_mode != MUSEC_NS_ACCURATE) name_zero(json, "ns_tol", "0.001");
+    for (size_t i = 0; read_alone && ms_train_field_at(i, &f); i++)
+        if (!ms_optim_reads(&cfg->optim, f.name))
+            leave_out(json, (const char *[]){ f.name, NULL }, NULL);
     text = json_dumps(json, JSON_SORT_KEYS | JSON_COMPACT);
     if (text != NULL) {
         ms_sha256_init(&sha);
@@ -71,6 +78,11 @@ musec_status ms_grid_key(ms_error *e, const ms_train_config *cfg, char key[MS_SH
     free(text);
     json_decref(json);
     return st;
+}
+
+musec_status ms_grid_key(ms_error *e, const ms_train_config *cfg, char key[MS_SHA256_HEX])
+{
+    return key_of(e, cfg, false, key);
 }
 
 const char *ms_grid_differs(const ms_train_config *a, const ms_train_config *b)
@@ -103,10 +115,10 @@ static size_t first_slot(const char *key, size_t n_slots)
 }
 
 /* Where the key is, or the free slot where it would be: at most half of them are taken. */
-static size_t *slot_of(const ms_grid *grid, const char *key)
+static size_t *slot_of(const ms_grid *grid, const char *same)
 {
-    size_t i = first_slot(key, grid->n_slots);
-    while (grid->slots[i] != 0 && strcmp(grid->at[grid->slots[i] - 1].key, key) != 0)
+    size_t i = first_slot(same, grid->n_slots);
+    while (grid->slots[i] != 0 && strcmp(grid->at[grid->slots[i] - 1].same, same) != 0)
         i = (i + 1) & (grid->n_slots - 1);
     return &grid->slots[i];
 }
@@ -131,28 +143,77 @@ static musec_status make_room(ms_error *e, ms_grid *grid)
     grid->n_slots = 2 * room;
     grid->room    = room;
     for (size_t i = 0; i < grid->n; i++)
-        *slot_of(grid, grid->at[i].key) = i + 1;
+        *slot_of(grid, grid->at[i].same) = i + 1;
     return MUSEC_OK;
+}
+
+static ms_grid_twins *twins_of(ms_grid *grid, const char *optimizer)
+{
+    size_t i = 0;
+    while (i < grid->n_twins && strcmp(grid->twins[i].optimizer, optimizer) != 0)
+        i++;
+    if (i == MS_GRID_TWINS) return NULL;
+    if (i == grid->n_twins) grid->twins[grid->n_twins++] = (ms_grid_twins){ optimizer, "", 0, 0 };
+    return &grid->twins[i];
+}
+
+static void add_word(char *words, size_t bytes, const char *word)
+{
+    const size_t n = strlen(words), length = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)) != NULL; at += length)
+        if ((at == words || at[-1] == ' ') && strchr(",", at[length]) != NULL) return;
+    snprintf(words + n, bytes - n, "%s%s", n > 0 ? ", " : "", word);
+}
+
+/* A combination that is this run already, as its optimizer reads it. */
+static void count_twin(ms_grid *grid, ms_grid_run *run, const ms_train_config *cfg)
+{
+    ms_grid_twins *t = twins_of(grid, run->config.optim.name);
+    ms_train_field f;
+    char           a[MS_TEXT_MAX], b[MS_TEXT_MAX];
+
+    if (t == NULL) return;
+    for (size_t i = 0; ms_train_field_at(i, &f); i++)
+        if (!ms_optim_reads(&cfg->optim, f.name) &&
+            ms_train_config_get(&run->config, f.name, a, sizeof a) == MUSEC_OK &&
+            ms_train_config_get(cfg, f.name, b, sizeof b) == MUSEC_OK && strcmp(a, b) != 0)
+            add_word(t->fields, sizeof t->fields, f.name);
+    t->made += run->twins == 0;
+    t->asked += run->twins == 0 ? 2 : 1;
+    run->twins++;
 }
 
 static musec_status add_run(ms_error *e, ms_grid *grid, const ms_train_config *cfg)
 {
-    char         key[MS_SHA256_HEX];
+    char         key[MS_SHA256_HEX], same[MS_SHA256_HEX];
     ms_grid_run *run;
     size_t      *slot;
     musec_status st;
 
-    TRY(ms_grid_key(e, cfg, key));
+    TRY(key_of(e, cfg, false, key));
+    TRY(key_of(e, cfg, true, same));
     TRY(make_room(e, grid));
-    slot = slot_of(grid, key);
-    if (*slot != 0) goto done;
-    run         = &grid->at[grid->n];
-    run->config = *cfg;
+    slot = slot_of(grid, same);
+    if (*slot != 0) {
+        run = &grid->at[*slot - 1];
+        if (strcmp(run->key, key) != 0) count_twin(grid, run, cfg);
+        goto done;
+    }
+    run  = &grid->at[grid->n];
+    *run = (ms_grid_run){ .config = *cfg };
     memcpy(run->key, key, sizeof key);
+    memcpy(run->same, same, sizeof same);
     TRY(name_run(e, run));
     *slot = ++grid->n;
 done:
     return st;
+}
+
+void ms_grid_tell_twins(const ms_grid_twins *t, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s %s no effect on %s: %zu run%s instead of %zu", t->fields,
+             strchr(t->fields, ',') != NULL ? "have" : "has", t->optimizer, t->made,
+             t->made == 1 ? "" : "s", t->asked);
 }
 
 void ms_grid_free(ms_grid *grid)

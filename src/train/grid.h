@@ -13,7 +13,8 @@
  * own comes last.  Values are text, numbers or true/false (yes/no).  Without a word of them the
  * preset is pico and the optimizer soft-musec; what a given batch or few steps do to the preset's
  * stages and extension is as for musec train.  Runs come in the order of the description, the last
- * list going fastest; two combinations that give the same run are one.
+ * list going fastest; two combinations that give the same run are one, the first: also where they
+ * differ in what their optimizer does not read, such as the threshold of Muon.
  *
  * A run's key is the sha256 of its whole config without those fields that do not change what the
  * run is: checkpoint_every, keep, and device (a run may go on on another one, and the devices of a
@@ -25,19 +26,30 @@
 #include "core/sha256.h"
 #include "train/config.h"
 
-enum { MS_GRID_NAME = 160, MS_GRID_MOST = 20000 };
+enum { MS_GRID_NAME = 160, MS_GRID_MOST = 20000, MS_GRID_TWINS = 16 };
 
 typedef struct ms_grid_run {
     ms_train_config config; /* checked */
     char            key[MS_SHA256_HEX];
-    char            name[MS_GRID_NAME]; /* of its directory */
+    char            same[MS_SHA256_HEX]; /* the key without what its optimizer does not read */
+    char            name[MS_GRID_NAME];  /* of its directory */
+    size_t          twins;               /* that were asked for besides, under other keys */
 } ms_grid_run;
+
+typedef struct ms_grid_twins { /* combinations that are one run, as their optimizer reads them */
+    const char *optimizer;
+    char        fields[128]; /* in which they differ: "threshold, ns-iters" */
+    size_t      asked, made;
+} ms_grid_twins;
 
 typedef struct ms_grid { /* { 0 } is empty */
     ms_grid_run *at;
     size_t       n, room;
-    size_t      *slots; /* by key: 1 + the number of the run, 0: free */
+    size_t      *slots; /* by `same`: 1 + the number of the run, 0: free */
     size_t       n_slots;
+    /* those left out for that reason, by optimizer */
+    ms_grid_twins twins[MS_GRID_TWINS];
+    size_t        n_twins;
 } ms_grid;
 
 /* Adds the runs of a description; `what` names it in errors ("grid.json").  An unknown field,
@@ -45,6 +57,8 @@ typedef struct ms_grid { /* { 0 } is empty */
  * again.  On failure some may have been added. */
 musec_status ms_grid_add(ms_error *e, const char *what, const json_t *description, ms_grid *grid);
 void         ms_grid_free(ms_grid *grid);
+/* "threshold has no effect on muon: 1 run instead of 4" */
+void ms_grid_tell_twins(const ms_grid_twins *t, char *text, size_t bytes);
 
 /* Takes out of a description all that it says of a field, and puts one value for all runs in its
  * place; false: it is no text that JSON can hold.  What has the wrong shape is left to ms_grid_add,

@@ -47,6 +47,12 @@ prints '^soft-musec +0.02 +0.05 +0 +waiting +0 +- +- +pico-soft-musec-lr0.02-s0-
 prints '^12 runs in calm: 12 waiting$'
 check "--dry-run makes nothing" test ! -e calm
 
+run sweep --optimizer muon,soft-musec --threshold 0.1,0.2,0.5,1 "${tiny[@]}" --out none --dry-run
+check "exit 0" test "$code" -eq 0
+check "muon has no threshold: $(cat stderr)" \
+    grep -qx 'threshold has no effect on muon: 1 run instead of 4' stderr
+prints '^5 runs in none: 5 waiting$'
+
 # ---- a sweep ---------------------------------------------------------------------------------------
 
 run sweep grid.json --out calm
