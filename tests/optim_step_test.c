@@ -91,6 +91,49 @@ TEST_EACH_DEVICE(a_gradient_that_is_not_finite_changes_nothing, dev)
                 check_untouched(dev, musec_optim_name(k, NULL), bad[i], skip);
 }
 
+/* Finite, but what is summed up or squared would not be.  An average of such gradients is fine. */
+TEST_EACH_DEVICE(a_gradient_too_large_for_the_state_changes_nothing, dev)
+{
+    static const struct {
+        const char *name, *options;
+        double      size; /* of all entries */
+        bool        fits;
+    } cases[] = {
+        { "sgdm", " momentum-form=heavy-ball", 2.5e38, false },
+        { "muon", " momentum-form=heavy-ball nesterov=yes", 2.5e38, false },
+        { "spectra", " base=signum momentum-form=heavy-ball", 2.5e38, false },
+        { "sgdm", " momentum-form=heavy-ball", 1.6e37, true },
+        { "sgdm", " momentum-form=ema", 2.5e38, true },
+        { "soft-musec", " momentum-form=heavy-ball", 2.5e38, true }, /* what it keeps is clipped */
+        { "adamw", "", 1e21, false },
+        { "adamw", "", 1e19, true },
+        { "spectra", " base=ademamix", 2e19, false },
+    };
+    static const rig_param one = { .name = "w", .rows = 6, .cols = 8 };
+    for (size_t k = 0; k < COUNT(cases); k++) {
+        char options[128];
+        snprintf(options, sizeof options, "beta=0.05 lr=1e-20%s", cases[k].options);
+        rig     r      = rig_make(dev, cases[k].name, options, MUSEC_F32, &one, 1, 4);
+        double *before = rig_weight(&r, 0), *g = malloc(48 * sizeof *g);
+        for (int i = 0; i < 48; i++)
+            g[i] = i % 3 == 0 ? -cases[k].size : cases[k].size;
+        rig_set_grad(&r, 0, g);
+        for (int t = 0; t < 100; t++) {
+            const musec_status st = rig_try(&r, 1.0);
+            CHECK(st == (cases[k].fits ? MUSEC_OK : MUSEC_ENONFINITE), "%s %s: %s", cases[k].name,
+                  options, dev->error.text);
+        }
+        double *after = rig_weight(&r, 0);
+        for (int i = 0; i < 48; i++)
+            CHECK(cases[k].fits ? isfinite(after[i]) : after[i] == before[i], "%s %s: %g became %g",
+                  cases[k].name, options, before[i], after[i]);
+        CHECK(cases[k].fits || strstr(dev->error.text, "the gradient of w has an entry of") != NULL,
+              "%s", dev->error.text);
+        free(before), free(after), free(g);
+        rig_free(&r);
+    }
+}
+
 TEST_EACH_DEVICE(gradients_of_another_shape_are_refused, dev)
 {
     rig r = rig_make(dev, "soft-musec", "", MUSEC_F32, model, 3, 4);
@@ -444,6 +487,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_gradient_nothing_moves),
         cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),
+        cmocka_unit_test(a_gradient_too_large_for_the_state_changes_nothing),
         cmocka_unit_test(gradients_of_another_shape_are_refused),
         cmocka_unit_test(a_step_takes_no_more_memory_than_said),
         cmocka_unit_test(an_operator_takes_what_is_counted),

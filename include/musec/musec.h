@@ -330,8 +330,10 @@ MUSEC_API musec_status musec_optim_add(musec_optim *opt, const musec_param *para
 
 /* One step with lr * lr_scale.  grads: one view per parameter, of the weight's shape, ld, stride
  * and dtype; data NULL: no gradient, and the parameter is left untouched by the update, decay
- * included.  With NaN or infinity in a gradient: policy stop returns MUSEC_ENONFINITE, skip counts
- * and returns MUSEC_OK; weights and momentum stay as they were either way. */
+ * included.  With NaN or infinity in a gradient, or an entry so large that the state would overflow
+ * (heavy-ball momentum: beta times the largest number; AdamW: its root): policy stop returns
+ * MUSEC_ENONFINITE, skip counts and returns MUSEC_OK; weights and momentum stay as they were either
+ * way. */
 MUSEC_API musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t n_grads,
                                         double lr_scale);
 MUSEC_API void         musec_optim_destroy(musec_optim *opt);

@@ -238,6 +238,16 @@ double ms_dtype_tiny(musec_dtype dtype)
     }
 }
 
+double ms_dtype_most(musec_dtype dtype)
+{
+    switch (dtype) {
+    case MUSEC_F32: return FLT_MAX;
+    case MUSEC_BF16: return 0x1.fep127;
+    case MUSEC_F16: return 65504.0;
+    default: return DBL_MAX;
+    }
+}
+
 musec_view musec_view_dense(void *data, musec_dtype dtype, int64_t count, int64_t rows,
                             int64_t cols)
 {

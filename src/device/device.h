@@ -352,6 +352,7 @@ musec_dtype ms_dtype_wide(musec_dtype dtype); /* float32 for 16 bits, else itsel
 bool        ms_device_has(const ms_device *d, musec_dtype dtype);
 double      ms_dtype_eps(musec_dtype dtype);  /* distance from 1 to the next number */
 double      ms_dtype_tiny(musec_dtype dtype); /* smallest normal number */
+double      ms_dtype_most(musec_dtype dtype); /* largest number */
 
 ms_mat ms_mat_of(musec_view view); /* unchecked */
 

@@ -117,6 +117,14 @@ done:
     return st;
 }
 
+/* Heavy-ball momentum sums up to 1 / beta times the gradient, an average never more than it. */
+static double most_of_sgdm(const musec_optim_config *cfg, bool carries, double top)
+{
+    const bool sums = cfg->momentum_form == MUSEC_MOMENTUM_HEAVY && !carries;
+    return sums && cfg->beta > 0.0 ? cfg->beta * top
+                                   : top; /* with 0, whatever it is goes some day */
+}
+
 static musec_status propose_signum(ms_device *d, const ms_proposal *p)
 {
     musec_status st = MUSEC_OK;
@@ -127,6 +135,13 @@ done:
 }
 
 /* ---- moments --------------------------------------------------------------------------------- */
+
+/* Above, v would be infinite, and the weight would never move again. */
+static double most_of_moments(const musec_optim_config *cfg, bool carries, double top)
+{
+    (void)cfg, (void)carries;
+    return sqrt(top);
+}
 
 /* g, or g + coupled w in u where there is coupled decay: u is written last. */
 static musec_status gradient(ms_device *d, const ms_proposal *p, ms_mat *g)
@@ -189,9 +204,9 @@ done:
 }
 
 const ms_base ms_bases[] = {
-    { "sgdm", { "momentum" }, propose_sgdm, true },
-    { "adamw", { "m", "v" }, propose_adamw, false },
-    { "signum", { "momentum" }, propose_signum, false },
-    { "ademamix", { "m", "v", "slow" }, propose_ademamix, false },
-    { NULL, { NULL }, NULL, false },
+    { "sgdm", { "momentum" }, propose_sgdm, true, most_of_sgdm },
+    { "adamw", { "m", "v" }, propose_adamw, false, most_of_moments },
+    { "signum", { "momentum" }, propose_signum, false, most_of_sgdm },
+    { "ademamix", { "m", "v", "slow" }, propose_ademamix, false, most_of_moments },
+    { NULL, { NULL }, NULL, false, NULL },
 };

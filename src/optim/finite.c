@@ -1,5 +1,5 @@
-/* finite.c - are all gradients numbers, and how large are they?  Asked before a step changes
- * anything.
+/* finite.c - are all gradients numbers that a state has room for, and how large are they?  Asked
+ * before a step changes anything.
  *
  * The largest |element| of a matrix is a NaN or infinite if one of them is.  Gradients that are
  * averaged on a guess (propose.c) are read through by that.  Of the others, parameters of equal
@@ -67,14 +67,6 @@ done:
     return st;
 }
 
-static bool any_nonfinite(const double *largest, int64_t at, int64_t n)
-{
-    bool found = false;
-    for (int64_t i = at; i < at + n; i++)
-        found = found || !(largest[i] < INFINITY); /* so written, NaN is found too */
-    return found;
-}
-
 double ms_optim_grad_bound(const musec_optim *opt, const ms_member *m)
 {
     const ms_param    *p    = &opt->params[m->param];
@@ -89,32 +81,52 @@ double ms_optim_grad_bound(const musec_optim *opt, const ms_member *m)
     return top;
 }
 
-static bool asked_nonfinite(const musec_optim *opt, const int64_t *at_of, size_t i)
+/* What may be in a gradient that goes into this group. */
+static double most_of(const musec_optim *opt, const ms_group *g)
 {
-    return at_of[i] >= 0 && any_nonfinite(opt->largest, at_of[i], opt->params[i].weight.count);
+    const bool carries = opt->kind->feeds_back && !g->aux;
+    return g->base->most(ms_group_config(opt, g), carries, ms_dtype_most(ms_state_dtype(opt, g)));
 }
 
-musec_status ms_optim_find_nonfinite(musec_optim *opt, const ms_step *a, size_t *found)
+/* Of the members of a group, which lie in opt->largest by themselves or with their parameter. */
+static void look_through(const musec_optim *opt, const ms_group *g, const ms_step *a,
+                         ms_bad_grad *found)
+{
+    const double most = most_of(opt, g);
+    for (int64_t m = 0; m < g->count; m++) {
+        const size_t i = g->members[m].param;
+        if (i >= found->param || !ms_member_has_grad(g, m, a)) continue;
+        const double top = g->guessed ? g->seen[m] : ms_optim_grad_bound(opt, &g->members[m]);
+        if (!(top <= most)) *found = (ms_bad_grad){ i, top, most }; /* so written, NaN is found */
+    }
+}
+
+/* Of a whole stack of gradients or weights: also what is in no block. */
+static void look_for_nonfinite(const musec_optim *opt, const int64_t *at_of, ms_bad_grad *found)
+{
+    for (size_t i = 0; i < found->param; i++)
+        for (int64_t b = 0; at_of[i] >= 0 && b < opt->params[i].weight.count; b++) {
+            const double top = opt->largest[at_of[i] + b];
+            if (!(top < INFINITY)) *found = (ms_bad_grad){ i, top, INFINITY };
+        }
+}
+
+musec_status ms_optim_find_bad(musec_optim *opt, const ms_step *a, ms_bad_grad *found)
 {
     const bool   coupled = opt->cfg.decay_form == MUSEC_DECAY_COUPLED;
     int64_t     *of_grad = opt->counted, *of_weight = opt->counted + opt->n_params, at = 0;
     ms_vec       tops;
     musec_status st = MUSEC_OK;
-    *found          = opt->n_params;
+    *found          = (ms_bad_grad){ .param = opt->n_params };
     TRY(ms_scratch_vec(opt->d, 3 * opt->n_places, &tops));
     TRY(ms_propose_guesses(opt, a, tops, &at));
     TRY(largest_of_all(opt, a->grads, false, tops, &at, of_grad));
     if (coupled) TRY(largest_of_all(opt, a->grads, true, tops, &at, of_weight));
     if (at > 0) TRY(ms_vec_download(opt->d, ms_vec_slice(tops, 0, at), opt->largest));
-    for (size_t i = 0; i < opt->n_params && *found == opt->n_params; i++)
-        if (asked_nonfinite(opt, of_grad, i) || (coupled && asked_nonfinite(opt, of_weight, i)))
-            *found = i;
-    for (size_t i = 0; i < opt->n_groups; i++) {
-        const ms_group *g = &opt->groups[i];
-        for (int64_t m = 0; g->guessed && m < g->count; m++)
-            if (any_nonfinite(g->seen, m, 1) && g->members[m].param < *found)
-                *found = g->members[m].param;
-    }
+    look_for_nonfinite(opt, of_grad, found);
+    if (coupled) look_for_nonfinite(opt, of_weight, found);
+    for (size_t i = 0; i < opt->n_groups; i++)
+        look_through(opt, &opt->groups[i], a, found);
 done:
     return st;
 }

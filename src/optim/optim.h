@@ -65,6 +65,9 @@ typedef struct ms_base {
     const char *states[MS_STATES + 1]; /* names of its buffers, NULL ends */
     musec_status (*propose)(ms_device *d, const ms_proposal *p);
     bool proposes_state; /* what it proposes, without Nesterov, is its first buffer */
+    /* The largest |entry| of a gradient that its buffers have room for, if they hold numbers up to
+     * `top`; `carries`: somebody stores a clip in their place. */
+    double (*most)(const musec_optim_config *cfg, bool carries, double top);
 } ms_base;
 
 extern const ms_base ms_bases[]; /* a row with name NULL ends */
@@ -232,10 +235,16 @@ musec_status ms_threshold(musec_optim *opt, ms_mat x, ms_num *threshold);
 
 /* The gradient of a parameter as a matrix. */
 ms_mat ms_grad_mat(const ms_param *p, musec_view view);
-/* The first parameter whose gradient is not finite, or n_params; under coupled decay the weight is
- * a part of the gradient.  Makes proposals on guesses.  Waits.  What it takes of the scratch is the
- * step's. */
-musec_status ms_optim_find_nonfinite(musec_optim *opt, const ms_step *a, size_t *found);
+typedef struct ms_bad_grad {
+    size_t param;   /* n_params: none is */
+    double largest; /* of its |elements|: a NaN or an infinity, or else more than `most` */
+    double most;
+} ms_bad_grad;
+
+/* The first parameter whose gradient is not finite or too large for the state; under coupled decay
+ * the weight is a part of the gradient.  Makes proposals on guesses.  Waits.  What it takes of the
+ * scratch is the step's. */
+musec_status ms_optim_find_bad(musec_optim *opt, const ms_step *a, ms_bad_grad *found);
 /* Of |elements| of the gradient of one matrix, at the step that this was asked for. */
 double ms_optim_grad_bound(const musec_optim *opt, const ms_member *m);
 

@@ -436,11 +436,31 @@ done:
     return st;
 }
 
+/* Says what is wrong with a gradient, if the policy is to stop. */
+static musec_status refuse(musec_optim *opt, const ms_bad_grad *bad)
+{
+    const long long step = (long long)opt->t + 1;
+    const char     *name = opt->params[bad->param].name;
+    ms_qk_forget(opt);
+    if (opt->cfg.nonfinite == MUSEC_NONFINITE_SKIP) {
+        opt->skipped++;
+        return MUSEC_OK;
+    }
+    if (bad->largest < INFINITY)
+        return ms_fail(&opt->d->error, MUSEC_ENONFINITE,
+                       "step %lld: the gradient of %s has an entry of %g; what is kept of it would "
+                       "overflow above %g; nothing was changed",
+                       step, name, bad->largest, bad->most);
+    return ms_fail(&opt->d->error, MUSEC_ENONFINITE,
+                   "step %lld: the gradient of %s holds a NaN or an infinity; nothing was changed",
+                   step, name);
+}
+
 musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t n_grads,
                               double lr_scale)
 {
-    size_t       bad = 0;
-    musec_status st  = MUSEC_OK;
+    ms_bad_grad  bad;
+    musec_status st = MUSEC_OK;
     if (opt == NULL) return MUSEC_EINVAL;
     if (!(lr_scale >= 0.0 && lr_scale < INFINITY))
         return ms_fail(&opt->d->error, MUSEC_EINVAL, "step: lr_scale is %g", lr_scale);
@@ -449,17 +469,8 @@ musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t 
     const ms_mark mark  = ms_arena_mark(&opt->d->scratch);
     TRY(ms_optim_prepare(opt));
     TRY(check_grads(opt, grads, n_grads));
-    TRY(ms_optim_find_nonfinite(opt, &a, &bad));
-    if (bad == opt->n_params) {
-        TRY(run_groups(opt, &a));
-        goto done;
-    }
-    ms_qk_forget(opt);
-    if (opt->cfg.nonfinite == MUSEC_NONFINITE_STOP)
-        TRY(ms_fail(&opt->d->error, MUSEC_ENONFINITE,
-                    "step %lld: the gradient of %s holds a NaN or an infinity; nothing was changed",
-                    (long long)opt->t + 1, opt->params[bad].name));
-    opt->skipped++;
+    TRY(ms_optim_find_bad(opt, &a, &bad));
+    TRY(bad.param < opt->n_params ? refuse(opt, &bad) : run_groups(opt, &a));
 done:
     ms_arena_reset(&opt->d->scratch, mark);
     return st;
