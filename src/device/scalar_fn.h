@@ -89,37 +89,86 @@ MS_FN void ms_scalar_gain(double alpha, const double *in, double *gain, double *
     *rest = ldexp(1.0, e + 40);
 }
 
-/* alpha = a |A|_F with the bound of fourth moments, A1 = A / |A|_F, m = tr A1 / r, both certain:
- *     |lambda_max - m|^4 <= sum (lambda_i - m)^4 = |(A1 - m I)^2|_F^2 = quart / lift^2
+/* alpha = a N with the bound of fourth moments, w = A / N, m = tr w / r, both certain:
+ *     |lambda_max - m|^4 <= sum (lambda_i - m)^4 = |(w - m I)^2|_F^2 = quart / lift^2,
+ *     lambda_max <= |w|_F
  * params: r, margin, lift. */
 MS_FN void ms_scalar_alpha_c4(const double *params, const double *in, double *out)
 {
-    const double m     = in[1] / params[0];
-    const double bound = m + sqrt(sqrt(in[2]) / params[2]);
-    const double a     = (bound < 1.0 ? bound : 1.0) * (1.0 + params[1]);
+    const double m = in[1] / params[0], most = in[2];
+    const double bound = m + sqrt(sqrt(in[3]) / params[2]);
+    const double a     = (bound < most ? bound : most) * (1.0 + params[1]);
     const double alpha = a * sqrt(in[0]);
     out[0]             = 1.0 / a;
     out[1]             = alpha;
-    out[2]             = in[3] / sqrt(alpha);
-    ms_scalar_gain(alpha, in + 4, &out[3], &out[4]);
+    out[2]             = in[4] / sqrt(alpha);
+    ms_scalar_gain(alpha, in + 5, &out[3], &out[4]);
 }
 
-/* All terms of |A|_F^2 are positive, and m is taken off the diagonal before anything is rounded. */
+/* All terms of |A|_F^2 are positive, and m is taken off the diagonal before anything is rounded.
+ * params: r, least, and whether N is a power of two: then what is rounded of A / N has the same
+ * digits, whatever A was thought to be. */
 MS_FN void ms_scalar_gram(const double *params, const double *in, double *out)
 {
     /* a Gram matrix of zeros has a scale of its own, which may be far from that of D */
     const double r = params[0], ratio = in[1] > 0.0 ? in[3] / in[2] : 0.0, c = ratio * ratio;
     double       d2 = in[4], fro = 0.0;
     for (int round = 0; round < 2; round++) { /* the second with d2 as it has to be */
-        out[0] = c * c * in[0] + 2.0 * c * d2 * in[1] + r * d2 * d2;
-        fro    = sqrt(out[0]);
+        fro = sqrt(c * c * in[0] + 2.0 * c * d2 * in[1] + r * d2 * d2);
         if (d2 < params[1] * fro) d2 = params[1] * fro;
     }
-    out[1] = (c * in[1] + r * d2) / fro;
-    out[2] = out[1] / r;
-    out[3] = c / fro;
-    out[4] = d2 / fro;
-    out[5] = -out[3] * (in[1] / r);
+    const double n = params[2] != 0.0 ? 1.0 / ms_scalar_pow2_scale(fro, 0.0) : fro;
+    out[0]         = n * n;
+    out[1]         = (c * in[1] + r * d2) / n;
+    out[2]         = out[1] / r;
+    out[3]         = c / n;
+    out[4]         = d2 / n;
+    out[5]         = -out[3] * (in[1] / r);
+    out[6]         = fro / n;
+}
+
+/* B = c / N (G - tr G / r I), with what G was when it was last seen; of one that nobody has seen
+ * yet, G itself, to see it. */
+MS_FN void ms_scalar_recall(const double *params, const double *in, double *out)
+{
+    const double own = in[0], square = own * own, how[] = { params[1], 0.0, 1.0 };
+    double       a[7];
+    out[0] = own;
+    out[1] = ms_scalar_pow2_scale(1.0 / own, in[1]);
+    ms_scalar_threshold(params[0], out[1], in[1], out + 2);
+    out[4] = 0.0;
+    out[5] = 1.0;
+    out[6] = 0.0;
+    if (!(in[2] > 0.0 && in[3] > 0.0)) return;
+    const double seen[] = { in[2] * square * square, in[3] * square, own, out[1], out[3] };
+    ms_scalar_gram(how, seen, a);
+    out[4] = a[0];
+    out[5] = a[3];
+    out[6] = a[5];
+}
+
+/* From B = f G + h I, made by numbers of the last time, what G is.  They will do while N is what
+ * it would be, within a factor of 2, and the mean of G's eigenvalues is right within a quarter:
+ * what it is off by is put right on the diagonal, which was rounded with it. */
+MS_FN void ms_scalar_renorm(double r, const double *in, double *out)
+{
+    const double f = in[2], h = in[3], n2 = in[4], own = in[5], d2 = in[7];
+    const double sum = (in[1] - r * h) / f, tr = sum > 0.0 ? sum : 0.0, mean = f * tr / r;
+    const double sq = (in[0] - 2.0 * h * in[1] + r * h * h) / f / f, least = tr * tr / r;
+    const double g[] = { sq > least ? sq : least, tr, own, in[6], d2 }, how[] = { r, 0.0, 1.0 };
+    double       a[7];
+    ms_scalar_gram(how, g, a);
+    const bool good = a[0] <= 4.0 * n2 && a[0] >= 0.25 * n2 && fabs(mean + h) <= 0.25 * mean;
+    out[0]          = good ? 0.0 : 1.0;
+    out[1]          = a[3];
+    out[2]          = a[5];
+    out[3]          = good ? -(mean + h) : 0.0;
+    out[4]          = good ? n2 : a[0];
+    out[6]          = good ? mean + d2 / sqrt(n2) : a[2];
+    out[5]          = out[6] * r;
+    out[7]          = good ? a[6] * sqrt(a[0] / n2) : a[6];
+    out[8]          = g[0] / own / own / own / own;
+    out[9]          = tr / own / own;
 }
 
 /* params: rows, cols, one key per row, then the rows.  Keys fall from row to row. */
@@ -228,6 +277,8 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
         ms_scalar_gain(out[0], in + 2, &out[2], &out[3]);
         break;
     case MS_SCALAR_GRAM: ms_scalar_gram(params, in, out); break;
+    case MS_SCALAR_RECALL: ms_scalar_recall(params, in, out); break;
+    case MS_SCALAR_RENORM: ms_scalar_renorm(params[0], in, out); break;
     case MS_SCALAR_ALPHA_C4: ms_scalar_alpha_c4(params, in, out); break;
     case MS_SCALAR_PICK: ms_scalar_pick(params, in[0], out); break;
     case MS_SCALAR_START: ms_scalar_start(params[0], in, out); break;

@@ -12,14 +12,22 @@ X(QUINTIC, 4, 3, 4)
 X(INV_RESIDUAL, 1, 2, 1) /* {eps} x, y -> 1 / sqrt(x), 0 where sqrt(x) <= eps sqrt(y) */
 X(DIVIDE, 0, 2, 1)       /* x, c -> c / x */
 X(RMS, 2, 1, 1)          /* {k, r} |M|_F^2 -> k |M|_F / sqrt(r), 1 where that is 0 */
-/* {r, least} |G|_F^2, tr G, own, s, (s D)^2 -> |A|_F^2, tr A1, m, then the factor of G and those of
- * I in A1 and in A1 - m I; A = (s / own)^2 G + (s D)^2 I, the latter at least `least` |A|_F */
-X(GRAM, 2, 5, 6)
+/* {r, least, whole} |G|_F^2, tr G, own, s, (s D)^2 -> N^2, tr w, m, the factor of G and those of I
+ * in w and in w - m I, |w|_F; w = A / N, N being |A|_F or the next power of two, A = (s / own)^2 G
+ * + (s D)^2 I, the latter at least `least` |A|_F */
+X(GRAM, 3, 5, 7)
+/* {tiny, r} own, D, |G|_F^2 and tr G as they were, in units of M, 0 unknown -> own, s, s D,
+ * max((s D)^2, tiny), N^2, and B as it may be: the factor of G and that of I */
+X(RECALL, 2, 4, 7)
+/* {r} |B|_F^2, tr B, the two factors, N^2 as it was taken to be, own, s, (s D)^2 -> 1 where B has
+ * to be made anew; the two factors for that; else what B lacks on its diagonal; N^2, tr w, m,
+ * |w|_F; |G|_F^2 and tr G in units of M */
+X(RENORM, 1, 8, 10)
 /* |A|_F^2, s D, s, D, own, reach, unit -> alpha, u_low, gain, rest */
 X(ALPHA_FRO, 0, 7, 4)
-/* {r, margin, lift} |A|_F^2, tr A1, quart, s D, s, D, own, reach, unit -> 1/a, alpha, u_low, gain,
- * rest */
-X(ALPHA_C4, 3, 9, 5)
+/* {r, margin, lift} N^2, tr w, |w|_F, quart, s D, s, D, own, reach, unit -> 1/a, alpha, u_low,
+ * gain, rest; N is |A|_F or near it */
+X(ALPHA_C4, 3, 10, 5)
 /* {rows, cols, keys, table} x -> the first row with key <= x, else the last */
 X(PICK, -1, 1, -1)
 /* {lift} v1 v0 q0 t1 t0, q, n, win, gain, m -> c2 c1 c0, t1 t0, win m: the first of n stages, T of

@@ -42,7 +42,16 @@ musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype o
 /* Input that was scaled and rounded before (in.own) is taken as it is, and nothing is read.  Its
  * scale may be anything: one that brings entries near 1 loses none in f16.  The vectors of p are
  * the caller's. */
-musec_status ms_prepare_scaled(ms_device *d, ms_mat in, ms_num threshold, ms_prepared *p);
+/* (count) each on the device, or no data: |G|_F^2 and tr G of Gram matrices G. */
+typedef struct ms_memo {
+    ms_vec sumsq, trace;
+} ms_memo;
+typedef struct ms_recall { /* NULL: none */
+    ms_memo memo;
+    ms_vec  fro2, factor, diag; /* out: |A|_F^2 by that, and what is on G and I in B */
+} ms_recall;
+musec_status ms_prepare_scaled(ms_device *d, ms_mat in, ms_num threshold, const ms_recall *recall,
+                               ms_prepared *p);
 /* out <- unit z x for symmetric z, or unit x^T z where x was turned. */
 musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out);
 /* The operators where r is 1: a factor. */
@@ -79,6 +88,9 @@ enum { MS_STACKS = 4 };
 typedef struct ms_stacks {
     int    n;
     ms_mat in[MS_STACKS], out[MS_STACKS];
+    /* Of all stacks or none: G as it was the last time, 0 unknown, and then as it is.  `fast` and
+     * `accurate` of what changes little from time to time take one pass less by that. */
+    ms_memo memo[MS_STACKS];
 } ms_stacks;
 
 static inline ms_stacks ms_stack(ms_mat in, ms_mat out)

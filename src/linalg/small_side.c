@@ -94,15 +94,22 @@ done:
     return st;
 }
 
-musec_status ms_prepare_scaled(ms_device *d, ms_mat in, ms_num threshold, ms_prepared *p)
+musec_status ms_prepare_scaled(ms_device *d, ms_mat in, ms_num threshold, const ms_recall *recall,
+                               ms_prepared *p)
 {
-    const double tiny = ms_dtype_tiny(ms_dtype_wide(in.dtype));
+    const ms_vec own = { in.own, in.count };
     turn(&in, p);
-    p->x    = in;
-    p->unit = ldexp(1.0, -in.own_e);
-    return d->ops->scalars(d, MS_SCALAR_SCALED, &tiny, 1,
-                           (ms_num[]){ ms_each((ms_vec){ in.own, in.count }), threshold },
-                           (ms_vec[]){ p->own, p->s, p->sd, p->sd2 });
+    p->x               = in;
+    p->unit            = ldexp(1.0, -in.own_e);
+    const double two[] = { ms_dtype_tiny(ms_dtype_wide(in.dtype)), (double)p->r };
+    if (recall == NULL)
+        return d->ops->scalars(d, MS_SCALAR_SCALED, two, 1, (ms_num[]){ ms_each(own), threshold },
+                               (ms_vec[]){ p->own, p->s, p->sd, p->sd2 });
+    return d->ops->scalars(
+        d, MS_SCALAR_RECALL, two, 2,
+        (ms_num[]){ ms_each(own), threshold, ms_each(recall->memo.sumsq),
+                    ms_each(recall->memo.trace) },
+        (ms_vec[]){ p->own, p->s, p->sd, p->sd2, recall->fro2, recall->factor, recall->diag });
 }
 
 musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out)

@@ -27,9 +27,17 @@
  * stage, which takes its linear terms from V too, and W to a middle one, which multiplies by it
  * once more and would lose digits if it were taken from V.
  *
+ * Who maps the same matrices again and again, each time changed a little, may keep the norm and
+ * the trace of G from one time to the next (memos).  Then N is known beforehand, and so is m,
+ * nearly: the Gram product itself writes B, in the operands' dtype, and neither G nor a pass over
+ * it is needed.  Its sums tell what G is.  N is a power of two, so that it does not matter which
+ * one it was; m is put right on the diagonal; and where they were too far off, the product is made
+ * again, by a call that is empty for the others.
+ *
  * With operands of 16 bits, X, B, B B, T and all that is multiplied are stored so, while the Gram
- * matrix and the result stay in float32.  Of a flat spectrum |B B| is down to 1 / r and its entries
- * to r^(-3/2), where f16 has few digits left; so B B is stored times a power of two near r.
+ * matrix, where there is one, and the result stay in float32.  Of a flat spectrum |B B| is down to
+ * 1 / r and its entries to r^(-3/2), where f16 has few digits left; so B B is stored times a power
+ * of two near r.
  *
  * Of `accurate` each matrix has a plan of its own.  Then every call says which matrices take part,
  * and where Z lies depends on the number of stages alone: no matrix is ever copied. */
@@ -248,15 +256,15 @@ static musec_status normalise(ms_device *d, ms_soft_start how, ms_soft *e)
 {
     const ms_device_ops *op       = d->ops;
     const double         least    = how.many ? ms_operand_limits_of(e->operands).least : 0.0;
-    const double         params[] = { (double)e->r, least };
+    const double         params[] = { (double)e->r, least, how.moments };
     const ms_mark        mark     = ms_arena_mark(&d->scratch);
     ms_vec               k[3]; /* coef, diag, shifted */
     musec_status         st = MUSEC_OK;
     TRY(take_vecs(d, e->b.count, 3, k));
-    TRY(op->scalars(d, MS_SCALAR_GRAM, params, 2,
+    TRY(op->scalars(d, MS_SCALAR_GRAM, params, 3,
                     (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->own), ms_each(e->s),
                                 ms_each(e->sd2) },
-                    (ms_vec[]){ e->fro2, e->trace, e->mean, k[0], k[1], k[2] }));
+                    (ms_vec[]){ e->fro2, e->trace, e->mean, k[0], k[1], k[2], e->most }));
     const ms_term term = { .x_coef = ms_each(k[0]),
                            .diag   = ms_each(how.literal ? k[1] : k[2]),
                            .out    = e->b };
@@ -270,9 +278,9 @@ static musec_status alpha_c4(ms_device *d, ms_num threshold, ms_soft *e)
 {
     const ms_operand_limits p = ms_operand_limits_of(e->operands);
     return d->ops->scalars(d, MS_SCALAR_ALPHA_C4, (double[]){ (double)e->r, p.margin, e->lift }, 3,
-                           (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->quart),
-                                       ms_each(e->sd), ms_each(e->s), threshold, ms_each(e->own),
-                                       ms_const(p.reach), ms_const(e->unit) },
+                           (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->most),
+                                       ms_each(e->quart), ms_each(e->sd), ms_each(e->s), threshold,
+                                       ms_each(e->own), ms_const(p.reach), ms_const(e->unit) },
                            (ms_vec[]){ e->inv_a, e->alpha, e->u_low, e->gain, e->rest });
 }
 
@@ -285,16 +293,19 @@ static musec_status alpha_fro(ms_device *d, ms_num threshold, ms_soft *e)
         (ms_vec[]){ e->alpha, e->u_low, e->gain, e->rest });
 }
 
-/* The input of all stacks, and one vector of each number of all matrices. */
+/* The input of all stacks, and one vector of each number of all matrices; with memos also factor
+ * and diag. */
 static musec_status prepare(ms_device *d, const ms_stacks *x, ms_num threshold,
-                            musec_dtype operands, int64_t count, ms_soft *e)
+                            musec_dtype operands, int64_t count, ms_vec factor, ms_vec diag,
+                            ms_soft *e)
 {
     ms_vec *const vecs[] = { &e->own, &e->s, &e->sd, &e->sd2 };
+    const bool    memos  = e->memo[0].sumsq.data != NULL;
     ms_prepared  *p      = e->p;
     musec_status  st     = MUSEC_OK;
     e->n                 = x->n;
     if (x->in[0].own == NULL) {
-        assert(x->n == 1);
+        assert(x->n == 1 && !memos);
         TRY(ms_prepare(d, x->in[0], threshold, operands, p));
         e->own = p->own, e->s = p->s, e->sd = p->sd, e->sd2 = p->sd2;
     } else {
@@ -302,12 +313,15 @@ static musec_status prepare(ms_device *d, const ms_stacks *x, ms_num threshold,
             TRY(ms_scratch_vec(d, count, vecs[i]));
     }
     for (int64_t i = 0, first = 0; x->in[0].own != NULL && i < x->n; first += x->in[i++].count) {
-        const int64_t n = x->in[i].count;
-        p[i].own        = ms_vec_slice(e->own, first, n);
-        p[i].s          = ms_vec_slice(e->s, first, n);
-        p[i].sd         = ms_vec_slice(e->sd, first, n);
-        p[i].sd2        = ms_vec_slice(e->sd2, first, n);
-        TRY(ms_prepare_scaled(d, x->in[i], ms_num_slice(threshold, first, n), &p[i]));
+        const int64_t   n      = x->in[i].count;
+        const ms_recall recall = { e->memo[i], ms_vec_slice(e->fro2, first, n),
+                                   ms_vec_slice(factor, first, n), ms_vec_slice(diag, first, n) };
+        p[i].own               = ms_vec_slice(e->own, first, n);
+        p[i].s                 = ms_vec_slice(e->s, first, n);
+        p[i].sd                = ms_vec_slice(e->sd, first, n);
+        p[i].sd2               = ms_vec_slice(e->sd2, first, n);
+        TRY(ms_prepare_scaled(d, x->in[i], ms_num_slice(threshold, first, n),
+                              memos ? &recall : NULL, &p[i]));
         assert(p[i].r == p[0].r && p[i].unit == p[0].unit);
     }
     e->r    = p[0].r;
@@ -316,20 +330,67 @@ done:
     return st;
 }
 
-/* G = X X^T, its norm and its trace. */
-static musec_status gram(ms_device *d, ms_soft_start how, ms_soft *e)
+/* c <- alpha X X^T + diag I, and its norm and trace: what of a product is not X. */
+static musec_status gram(ms_device *d, const ms_soft *e, const ms_product *all)
 {
     musec_status st = MUSEC_OK;
     for (int64_t i = 0, first = 0; i < e->n; first += e->p[i++].x.count) {
-        const ms_mat x = e->p[i].x;
-        TRY(d->ops->product(d, &(ms_product){ .a         = x,
-                                              .b         = ms_t(x),
-                                              .alpha     = ms_const(1.0),
-                                              .c         = ms_mat_slice(e->gram, first, x.count),
-                                              .symmetric = !how.literal,
-                                              .sumsq     = ms_vec_slice(e->fro2, first, x.count),
-                                              .trace = ms_vec_slice(e->trace, first, x.count) }));
+        const ms_mat x   = e->p[i].x;
+        ms_product   one = *all;
+        one.a            = x;
+        one.b            = ms_t(x);
+        one.alpha        = ms_num_slice(all->alpha, first, x.count);
+        one.diag         = ms_num_slice(all->diag, first, x.count);
+        one.c            = ms_mat_slice(all->c, first, x.count);
+        one.sumsq        = ms_vec_slice(all->sumsq, first, x.count);
+        one.trace        = ms_vec_slice(all->trace, first, x.count);
+        one.when         = ms_vec_slice(all->when, first, x.count);
+        TRY(d->ops->product(d, &one));
     }
+done:
+    return st;
+}
+
+/* The numbers of B = factor G + diag I as it came out; factor and diag become those of one that has
+ * to be made again. */
+static musec_status renorm(ms_device *d, const ms_vec *seen, ms_vec factor, ms_vec diag,
+                           ms_vec again, ms_vec lacks, ms_soft *e)
+{
+    const ms_vec in[]  = { seen[0], seen[1], factor, diag, e->fro2, e->own, e->s, e->sd2 };
+    const ms_vec out[] = { again, factor, diag, lacks, e->fro2, e->trace, e->mean, e->most };
+    const double r     = (double)e->r;
+    ms_num       from[COUNT(in)];
+    ms_vec       to[COUNT(out) + 2];
+    musec_status st = MUSEC_OK;
+    for (int64_t i = 0, first = 0; i < e->n; first += e->p[i++].x.count) {
+        for (size_t k = 0; k < COUNT(in); k++)
+            from[k] = ms_each(ms_vec_slice(in[k], first, e->p[i].x.count));
+        for (size_t k = 0; k < COUNT(out); k++)
+            to[k] = ms_vec_slice(out[k], first, e->p[i].x.count);
+        to[COUNT(out)]     = e->memo[i].sumsq;
+        to[COUNT(out) + 1] = e->memo[i].trace;
+        TRY(d->ops->scalars(d, MS_SCALAR_RENORM, &r, 1, from, to));
+    }
+done:
+    return st;
+}
+
+/* B by what G was the last time; and again, of those matrices where that will not do. */
+static musec_status remembered(ms_device *d, ms_vec factor, ms_vec diag, ms_soft *e)
+{
+    ms_vec       v[4]; /* |B|_F^2, tr B; who goes again; what the others lack */
+    ms_product   b  = { .alpha = ms_each(factor), .diag = ms_each(diag), .c = e->b };
+    musec_status st = MUSEC_OK;
+    b.symmetric     = true;
+    TRY(take_vecs(d, e->b.count, 4, v));
+    b.sumsq = v[0];
+    b.trace = v[1];
+    TRY(gram(d, e, &b));
+    TRY(renorm(d, v, factor, diag, v[2], v[3], e));
+    TRY(d->ops->add_diag(d, ms_each(v[3]), e->b));
+    b.sumsq = b.trace = (ms_vec){ 0 };
+    b.when            = v[2];
+    TRY(gram(d, e, &b));
 done:
     return st;
 }
@@ -337,27 +398,41 @@ done:
 musec_status ms_soft_begin(ms_device *d, ms_stacks x, ms_num threshold, musec_dtype operands,
                            ms_soft_start how, ms_soft *e)
 {
-    const musec_dtype wide      = ms_dtype_wide(operands);
-    ms_mat *const     mats[]    = { &e->b, &e->q, &e->t, &e->y, &e->v };
-    ms_vec *const     vecs[]    = { &e->fro2,  &e->trace, &e->quart, &e->inv_a, &e->mean,
-                                    &e->alpha, &e->u_low, &e->gain,  &e->rest };
-    const int         n_mats    = ms_soft_mats(how.stages);
-    const double      most_lift = 0x1p14; /* |B B| <= 1, and f16 ends at 65504 */
-    int64_t           count     = 0;
-    musec_status      st        = MUSEC_OK;
-    *e                          = (ms_soft){ .operands = operands, .lift = 1.0 };
-    for (int i = 0; i < x.n; i++)
+    const bool    memos  = how.moments && x.memo[0].sumsq.data != NULL;
+    ms_mat *const mats[] = { &e->b, &e->q, &e->t, &e->y, &e->v };
+    ms_vec *const vecs[] = { &e->fro2, &e->trace, &e->most,  &e->quart, &e->inv_a,
+                             &e->mean, &e->alpha, &e->u_low, &e->gain,  &e->rest };
+    const int     n_mats = ms_soft_mats(how.stages);
+    /* |B B| <= 1, or 4 where N was what it should no longer be, and f16 ends at 65504 */
+    const double most_lift = memos ? 0x1p13 : 0x1p14;
+    int64_t      count     = 0;
+    ms_vec       b[2]      = { { 0 } }; /* factor, diag */
+    musec_status st        = MUSEC_OK;
+    *e                     = (ms_soft){ .operands = operands, .lift = 1.0 };
+    for (int i = 0; i < x.n; i++) {
         count += x.in[i].count;
-    TRY(prepare(d, &x, threshold, operands, count, e));
+        if (memos) e->memo[i] = x.memo[i];
+    }
+    for (size_t i = 0; i < COUNT(vecs); i++)
+        TRY(ms_scratch_vec(d, count, vecs[i]));
+    if (memos) TRY(take_vecs(d, count, 2, b));
+    TRY(prepare(d, &x, threshold, operands, count, b[0], b[1], e));
     while (ms_narrow(operands) && e->lift < (double)e->r && e->lift < most_lift)
         e->lift *= 2.0;
     for (int i = 0; i < n_mats; i++)
         TRY(ms_scratch_mat(d, operands, count, e->r, e->r, mats[i]));
-    for (size_t i = 0; i < COUNT(vecs); i++)
-        TRY(ms_scratch_vec(d, count, vecs[i]));
-    TRY(ms_scratch_mat(d, wide, count, e->r, e->r, &e->gram));
-    TRY(gram(d, how, e));
-    TRY(normalise(d, how, e));
+    if (memos) {
+        TRY(remembered(d, b[0], b[1], e));
+    } else {
+        TRY(ms_scratch_mat(d, ms_dtype_wide(operands), count, e->r, e->r, &e->gram));
+        TRY(gram(d, e,
+                 &(ms_product){ .alpha     = ms_const(1.0),
+                                .c         = e->gram,
+                                .symmetric = !how.literal,
+                                .sumsq     = e->fro2,
+                                .trace     = e->trace }));
+        TRY(normalise(d, how, e));
+    }
     /* B is formed before it is squared: the fourth moments of a flat spectrum would drown in the
      * rounding of w w, and the fourth root makes much of it. */
     if (how.moments || how.square)

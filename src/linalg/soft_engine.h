@@ -31,16 +31,18 @@ typedef struct ms_soft {         /* lives in the scratch of the caller's mark */
     int         n;               /* stacks, */
     ms_prepared p[MS_STACKS];    /* each with its part of the vectors: */
     ms_vec      own, s, sd, sd2; /* those of ms_prepared, of all matrices */
+    ms_memo     memo[MS_STACKS];
     int64_t     r;
     double      unit;
     musec_dtype operands;
-    ms_mat      b, q, t, y, v;            /* (count, r, r), operands: see ms_soft_mats */
-    ms_mat      gram;                     /* the same, wide */
-    ms_mat      z;                        /* one of those: what X is multiplied by */
-    double      lift;                     /* e->y begins as lift B B */
-    ms_vec      fro2, trace, quart;       /* |A|_F^2, tr A1, |lift B B|_F^2 */
-    ms_vec      inv_a;                    /* W = inv_a * w;  w = A / |A|_F */
-    ms_vec      mean;                     /* m = tr w / r;  B = w - m I */
+    ms_mat      b, q, t, y, v;      /* (count, r, r), operands: see ms_soft_mats */
+    ms_mat      gram;               /* the same, wide; none with memos */
+    ms_mat      z;                  /* one of those: what X is multiplied by */
+    double      lift;               /* e->y begins as lift B B */
+    ms_vec      fro2;               /* N^2: N is |A|_F, or a power of two near it;  w = A / N */
+    ms_vec      trace, most, quart; /* tr w, |w|_F, |lift B B|_F^2 */
+    ms_vec      inv_a;              /* W = inv_a * w */
+    ms_vec      mean;               /* m = tr w / r;  B = w - m I */
     ms_vec      alpha, u_low, gain, rest; /* the result is gain * rest * Z X */
 } ms_soft;
 

@@ -131,6 +131,7 @@ typedef struct ms_group {
     bool                guessed; /* it was made on a guess, */
     const double       *seen;    /* (count) and this is max|G| */
     bool                ran;     /* at this step, with others */
+    ms_memo             memo;    /* (count) of ms_optim_remembers, on the device */
     musec_optim_report *reports; /* one per member; matrix roles only */
     int64_t             chunk;   /* matrices mapped at once */
 } ms_group;
@@ -213,6 +214,8 @@ bool ms_member_in_groups(const musec_optim *opt, const ms_group *g, int64_t m);
  * on a guess of what gradients are? */
 bool ms_optim_rounds_at_once(const musec_optim *opt, const ms_group *g);
 bool ms_optim_guesses(const musec_optim *opt, const ms_group *g);
+/* And does its operator remember Gram matrices from step to step? */
+bool ms_optim_remembers(const musec_optim *opt, const ms_group *g);
 /* Do they, and may one operator map both at once?  A group is kin to itself, if it guesses. */
 bool ms_optim_are_kin(const musec_optim *opt, const ms_group *g, const ms_group *other);
 /* All groups that may: proposals into scratch; into tops, from *at on, max|G| of each member. */

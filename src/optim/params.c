@@ -308,11 +308,24 @@ done:
     return st;
 }
 
+static musec_status take_memo(musec_optim *opt, ms_group *g)
+{
+    ms_mat       zeros;
+    musec_status st = MUSEC_OK;
+    if (!ms_optim_remembers(opt, g)) return MUSEC_OK;
+    TRY(take_stack(opt, 1, 2, g->count, MUSEC_F64, &zeros));
+    g->memo.sumsq = (ms_vec){ zeros.data, g->count };
+    g->memo.trace = (ms_vec){ g->memo.sumsq.data + g->count, g->count };
+done:
+    return st;
+}
+
 static void free_groups(musec_optim *opt)
 {
     for (size_t i = 0; i < opt->n_groups; i++) {
         for (int k = 0; k < MS_STATES; k++)
             opt->d->ops->free(opt->d, opt->groups[i].state[k].data);
+        opt->d->ops->free(opt->d, opt->groups[i].memo.sumsq.data);
         free(opt->groups[i].members);
         free(opt->groups[i].reports);
         free(opt->groups[i].top);
@@ -363,6 +376,7 @@ musec_status ms_optim_prepare(musec_optim *opt)
         ms_choose_chunk(opt, g);
         for (int s = 0; g->base->states[s] != NULL; s++)
             TRY(take_stack(opt, g->count, g->rows, g->cols, ms_state_dtype(opt, g), &g->state[s]));
+        TRY(take_memo(opt, g));
         g->reports = calloc((size_t)g->count, sizeof *g->reports);
         g->top     = calloc((size_t)g->count, sizeof *g->top);
         g->last    = calloc((size_t)g->count, sizeof *g->last);

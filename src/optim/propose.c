@@ -236,6 +236,12 @@ bool ms_optim_guesses(const musec_optim *opt, const ms_group *g)
            ms_optim_rounds_at_once(opt, g);
 }
 
+bool ms_optim_remembers(const musec_optim *opt, const ms_group *g)
+{
+    const int mode = opt->cfg.ns_mode;
+    return ms_optim_guesses(opt, g) && (mode == MUSEC_NS_FAST || mode == MUSEC_NS_ACCURATE);
+}
+
 static int64_t small_side(const ms_group *g) { return g->rows < g->cols ? g->rows : g->cols; }
 
 bool ms_optim_are_kin(const musec_optim *opt, const ms_group *g, const ms_group *other)

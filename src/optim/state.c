@@ -168,7 +168,7 @@ done:
 /* ---- save ------------------------------------------------------------------------------------ */
 
 typedef struct pair {
-    char key[NAME_MAX_BYTES], value[64];
+    char key[NAME_MAX_BYTES], value[128];
 } pair;
 
 enum { FIXED_PAIRS = 6 };
@@ -182,21 +182,38 @@ static musec_status bound_key(musec_optim *opt, const ms_member *m, char *key, s
     return MUSEC_OK;
 }
 
-/* Those that are known, of all groups: into p, or, where that is NULL, only their number. */
+/* Those of a group that are known, as text. */
+static musec_status group_bounds(musec_optim *opt, const ms_group *g, pair *p, size_t *n)
+{
+    const size_t bytes = (size_t)g->count * sizeof(double);
+    double      *memo  = calloc(2, bytes);
+    musec_status st    = MUSEC_OK;
+    if (memo == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
+    if (g->memo.sumsq.data != NULL) /* the two lie in a row */
+        TRY(opt->d->ops->download(opt->d, g->memo.sumsq.data, 2 * bytes, memo));
+    for (int64_t m = 0; m < g->count; m++) {
+        if (!(g->top[m] >= 0.0)) continue;
+        TRY(bound_key(opt, &g->members[m], p[*n].key, sizeof p[*n].key));
+        snprintf(p[*n].value, sizeof p[*n].value, "%.17g %.17g %.17g %.17g", g->top[m], g->last[m],
+                 memo[m], memo[g->count + m]);
+        ++*n;
+    }
+done:
+    free(memo);
+    return st;
+}
+
+/* Of all groups: into p, or, where that is NULL, only their number. */
 static musec_status bound_pairs(musec_optim *opt, pair *p, size_t *n)
 {
     musec_status st = MUSEC_OK;
     *n              = 0;
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g = &opt->groups[i];
-        for (int64_t m = 0; ms_optim_rounds_at_once(opt, g) && m < g->count; m++) {
-            if (!(g->top[m] >= 0.0)) continue;
-            if (p != NULL) {
-                TRY(bound_key(opt, &g->members[m], p[*n].key, sizeof p[*n].key));
-                snprintf(p[*n].value, sizeof p[*n].value, "%.17g %.17g", g->top[m], g->last[m]);
-            }
-            ++*n;
-        }
+        if (!ms_optim_rounds_at_once(opt, g)) continue;
+        if (p != NULL) TRY(group_bounds(opt, g, p, n));
+        for (int64_t m = 0; p == NULL && m < g->count; m++)
+            *n += g->top[m] >= 0.0;
     }
 done:
     return st;
@@ -382,9 +399,9 @@ done:
     return st;
 }
 
-typedef struct
-    bounds { /* of the momentum of a matrix, -1 unknown; of its last gradient, 0 likewise */
-    double top, last;
+/* Of a matrix: its momentum, -1 unknown; its last gradient and Gram matrix (ms_memo), 0 unknown. */
+typedef struct bounds {
+    double top, last, sumsq, trace;
 } bounds;
 
 /* A number of 0 or more, and what is behind it. */
@@ -413,8 +430,10 @@ static musec_status read_bounds(musec_optim *opt, const ms_safetensors *s, bound
             TRY(bound_key(opt, &opt->groups[i].members[m], key, sizeof key));
             const char *found = ms_safetensors_metadata(s, key), *rest = NULL;
             if (found == NULL) continue;
-            bool good = take_bound(found, &b->top, &rest);
-            if (good && *rest == ' ') good = take_bound(rest + 1, &b->last, &rest);
+            double *const more[] = { &b->last, &b->sumsq, &b->trace };
+            bool          good   = take_bound(found, &b->top, &rest);
+            for (size_t k = 0; good && *rest == ' ' && k < COUNT(more); k++)
+                good = take_bound(rest + 1, more[k], &rest);
             if (!good || *rest != '\0')
                 TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is \"%s\"", s->path, key,
                             found));
@@ -423,13 +442,30 @@ done:
     return st;
 }
 
-static void set_bounds(musec_optim *opt, const bounds *b, double factor)
+static musec_status set_bounds(musec_optim *opt, const bounds *b, double factor)
 {
-    for (size_t i = 0, at = 0; i < opt->n_groups; i++)
-        for (int64_t m = 0; m < opt->groups[i].count; m++, at++) {
-            opt->groups[i].top[m]  = b[at].top < 0.0 ? -1.0 : b[at].top * factor;
-            opt->groups[i].last[m] = b[at].last;
+    double      *memo = NULL;
+    musec_status st   = MUSEC_OK;
+    for (size_t i = 0; i < opt->n_groups; b += opt->groups[i++].count) {
+        ms_group    *g     = &opt->groups[i];
+        const size_t n     = (size_t)g->count;
+        double      *grown = realloc(memo, 2 * n * sizeof *memo);
+        if (grown == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
+        memo = grown;
+        for (size_t m = 0; m < n; m++) {
+            g->top[m]   = b[m].top < 0.0 ? -1.0 : b[m].top * factor;
+            g->last[m]  = b[m].last;
+            memo[m]     = b[m].sumsq;
+            memo[n + m] = b[m].trace;
         }
+        if (g->memo.sumsq.data != NULL) {
+            TRY(opt->d->ops->upload(opt->d, memo, 2 * n * sizeof *memo, g->memo.sumsq.data));
+            TRY(opt->d->ops->sync(opt->d)); /* memo goes */
+        }
+    }
+done:
+    free(memo);
+    return st;
 }
 
 /* Momentum in the file, times this, is momentum here. */
@@ -482,7 +518,7 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
         TRY(read_item(opt, &s, &all.list[i], factor));
     for (size_t i = 0; i < all.n; i++)
         TRY(put(opt->d, all.list[i].host, all.list[i].where));
-    set_bounds(opt, tops, factor);
+    TRY(set_bounds(opt, tops, factor));
     for (size_t i = 0; i < opt->n_params; i++)
         opt->params[i].t = (int64_t)steps[i];
     opt->t       = (int64_t)t;

@@ -247,12 +247,16 @@ static int64_t all_members(const member_run *r, int n_runs)
 
 /* v <- map(x or u), of all runs at once. */
 static musec_status map_runs(musec_optim *opt, const member_run *r, int n_runs, ms_num threshold,
-                             ms_report *paths)
+                             bool remembers, ms_report *paths)
 {
     ms_stacks x = { .n = n_runs };
     for (int i = 0; i < n_runs; i++) {
-        x.in[i]  = r[i].x.data != NULL ? r[i].x : r[i].u;
-        x.out[i] = r[i].v;
+        const ms_memo memo = r[i].g->memo;
+        x.in[i]            = r[i].x.data != NULL ? r[i].x : r[i].u;
+        x.out[i]           = r[i].v;
+        if (!remembers) continue;
+        x.memo[i].sumsq = ms_vec_slice(memo.sumsq, r[i].first, r[i].n);
+        x.memo[i].trace = ms_vec_slice(memo.trace, r[i].first, r[i].n);
     }
     return ms_optim_run_map(opt, r[0].g, x, threshold, paths);
 }
@@ -274,7 +278,7 @@ static musec_status look_ahead(musec_optim *opt, member_run *r, int n_runs, cons
         TRY(ms_scratch_mat(opt->d, g->dtype, r[i].n, g->rows, g->cols, &ahead[i].v));
         r[i].v = ahead[i].v;
     }
-    TRY(map_runs(opt, ahead, n_runs, threshold, NULL));
+    TRY(map_runs(opt, ahead, n_runs, threshold, false, NULL));
 done:
     return st;
 }
@@ -301,7 +305,7 @@ static musec_status run_members(musec_optim *opt, member_run *r, int n_runs, con
             r[i].v            = ms_mat_slice(g->state[0], r[i].first, r[i].n);
             if (!carries) TRY(ms_scratch_mat(opt->d, g->dtype, r[i].n, g->rows, g->cols, &r[i].v));
         }
-        TRY(map_runs(opt, r, n_runs, threshold, paths));
+        TRY(map_runs(opt, r, n_runs, threshold, true, paths));
         if (carries && opt->cfg.nesterov) TRY(look_ahead(opt, r, n_runs, a, threshold));
     }
     for (int64_t i = 0, at = 0; i < n_runs; at += r[i++].n) {
