@@ -105,6 +105,9 @@ TEST_EACH_DEVICE(a_gradient_too_large_for_the_state_changes_nothing, dev)
         { "sgdm", " momentum-form=heavy-ball", 1.6e37, true },
         { "sgdm", " momentum-form=ema", 2.5e38, true },
         { "soft-musec", " momentum-form=heavy-ball", 2.5e38, true }, /* what it keeps is clipped */
+        { "soft-musec", " momentum-form=heavy-ball threshold=rms:3", 2.5e38, false },
+        { "musec", " momentum-form=heavy-ball threshold=rms:3", 2e37, false },
+        { "soft-musec", " momentum-form=heavy-ball threshold=1e38", 3e38, false },
         { "adamw", "", 1e21, false },
         { "adamw", "", 1e19, true },
         { "spectra", " base=ademamix", 2e19, false },

@@ -117,12 +117,13 @@ done:
     return st;
 }
 
-/* Heavy-ball momentum sums up to 1 / beta times the gradient, an average never more than it. */
-static double most_of_sgdm(const musec_optim_config *cfg, bool carries, double top)
+/* Heavy-ball momentum sums up to 1 / beta times the gradient, but starts from what is kept; an
+ * average is never more than its gradients. */
+static double most_of_sgdm(const musec_optim_config *cfg, double kept, double top)
 {
-    const bool sums = cfg->momentum_form == MUSEC_MOMENTUM_HEAVY && !carries;
-    return sums && cfg->beta > 0.0 ? cfg->beta * top
-                                   : top; /* with 0, whatever it is goes some day */
+    const double keep = 1.0 - cfg->beta;
+    if (cfg->momentum_form != MUSEC_MOMENTUM_HEAVY || cfg->beta == 0.0) return top;
+    return fmax(cfg->beta * top, top - keep * kept); /* with beta 0, whatever it is goes some day */
 }
 
 static musec_status propose_signum(ms_device *d, const ms_proposal *p)
@@ -137,9 +138,9 @@ done:
 /* ---- moments --------------------------------------------------------------------------------- */
 
 /* Above, v would be infinite, and the weight would never move again. */
-static double most_of_moments(const musec_optim_config *cfg, bool carries, double top)
+static double most_of_moments(const musec_optim_config *cfg, double kept, double top)
 {
-    (void)cfg, (void)carries;
+    (void)cfg, (void)kept;
     return sqrt(top);
 }
 

@@ -84,8 +84,22 @@ double ms_optim_grad_bound(const musec_optim *opt, const ms_member *m)
 /* What may be in a gradient that goes into this group. */
 static double most_of(const musec_optim *opt, const ms_group *g)
 {
-    const bool carries = opt->kind->feeds_back && !g->aux;
-    return g->base->most(ms_group_config(opt, g), carries, ms_dtype_most(ms_state_dtype(opt, g)));
+    const bool clips = opt->kind->feeds_back && !g->aux && ms_map_clips(g->map) &&
+                       opt->cfg.threshold_rule == MUSEC_THRESHOLD_FIXED; /* or D grows with M */
+    return g->base->most(ms_group_config(opt, g), clips ? opt->cfg.threshold : INFINITY,
+                         ms_dtype_most(ms_state_dtype(opt, g)));
+}
+
+/* What coupled decay adds to a gradient, at most. */
+static double decay_bound(const musec_optim *opt, const ms_group *g, size_t i)
+{
+    const ms_param *p   = &opt->params[i];
+    const int64_t   at  = opt->counted[opt->n_params + i];
+    double          top = 0.0;
+    if (g->aux || opt->cfg.decay_form != MUSEC_DECAY_COUPLED) return 0.0;
+    for (int64_t b = 0; b < p->weight.count; b++)
+        top = fmax(top, opt->largest[at + b]);
+    return opt->cfg.weight_decay[p->role] * top;
 }
 
 /* Of the members of a group, which lie in opt->largest by themselves or with their parameter. */
@@ -96,7 +110,8 @@ static void look_through(const musec_optim *opt, const ms_group *g, const ms_ste
     for (int64_t m = 0; m < g->count; m++) {
         const size_t i = g->members[m].param;
         if (i >= found->param || !ms_member_has_grad(g, m, a)) continue;
-        const double top = g->guessed ? g->seen[m] : ms_optim_grad_bound(opt, &g->members[m]);
+        const double grad = g->guessed ? g->seen[m] : ms_optim_grad_bound(opt, &g->members[m]);
+        const double top  = grad + decay_bound(opt, g, i);
         if (!(top <= most)) *found = (ms_bad_grad){ i, top, most }; /* so written, NaN is found */
     }
 }

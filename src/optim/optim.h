@@ -66,8 +66,8 @@ typedef struct ms_base {
     musec_status (*propose)(ms_device *d, const ms_proposal *p);
     bool proposes_state; /* what it proposes, without Nesterov, is its first buffer */
     /* The largest |entry| of a gradient that its buffers have room for, if they hold numbers up to
-     * `top`; `carries`: somebody stores a clip in their place. */
-    double (*most)(const musec_optim_config *cfg, bool carries, double top);
+     * `top`; somebody stores in their place what has no entry above `kept`, or it is infinite. */
+    double (*most)(const musec_optim_config *cfg, double kept, double top);
 } ms_base;
 
 extern const ms_base ms_bases[]; /* a row with name NULL ends */

@@ -14,7 +14,7 @@
  * that of the last step, and finds the true one on the way.  The guess is as good a bound as the
  * maximum while it is above it by no more than SLACK, which f16 has to spare; otherwise the group
  * is averaged again.  Whether the guess came first or was asked about later, the scale is the
- * same. */
+ * same; but what is asked of a weight of several blocks is the largest of all of them. */
 #include <math.h>
 
 #include "optim/optim.h"
@@ -111,7 +111,9 @@ static musec_status propose_some(musec_optim *opt, const ms_group *g, int64_t fi
                          .mode    = mode };
     musec_status  st = MUSEC_OK;
 
-    if (ms_member_in_groups(opt, g, first)) {
+    if (mode == MS_PROPOSE_GUESSED && u.data == NULL) {
+        p.g = p.w = (ms_mat){ 0 }; /* all was read */
+    } else if (ms_member_in_groups(opt, g, first)) {
         TRY(gathered(opt->d, ms_member_part(opt, g, first, a, MS_GRADS), &p.g));
         if (p.coupled != 0.0)
             TRY(gathered(opt->d, ms_member_part(opt, g, first, a, MS_WEIGHTS), &p.w));

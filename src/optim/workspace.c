@@ -45,14 +45,18 @@ uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g)
 
 /* Of each matrix in a chunk: proposal, result, look-ahead (Nesterov), the momentum where it is kept
  * in less, and the operator's own.  Where the proposal is rounded at once it is the operator's, and
- * a clip that is carried goes into the state. */
+ * a clip that is carried goes into the state; but a device whose products have no riders makes them
+ * in passes, by way of a matrix in float32 and one more. */
 static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
 {
-    const uint64_t one = (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN;
-    const uint64_t ahead = opt->cfg.nesterov ? 1 : 0;
-    const uint64_t lean  = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* what is measured */
-    const uint64_t n     = 2 + ahead + (ms_state_dtype(opt, g) != g->dtype ? 1 : 0);
-    return (ms_optim_guesses(opt, g) ? lean : n) * one + ms_map_bytes(&opt->cfg, g);
+    const uint64_t size = (uint64_t)(g->rows * g->cols), wide = ms_dtype_bytes(g->dtype);
+    const uint64_t r      = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
+    const uint64_t one    = size * wide + MS_ARENA_ALIGN;
+    const uint64_t ahead  = opt->cfg.nesterov ? 1 : 0;
+    const uint64_t n      = 2 + ahead + (ms_state_dtype(opt, g) != g->dtype ? 1 : 0);
+    const uint64_t lean   = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* what is measured */
+    const uint64_t passes = (wide + ms_dtype_bytes(g->operands)) * r * r + 2 * MS_ARENA_ALIGN;
+    return ms_map_bytes(&opt->cfg, g) + (ms_optim_guesses(opt, g) ? lean * one + passes : n * one);
 }
 
 /* Once: a gradient and a weight whose rows are gathered, small vectors, and, where steps are
