@@ -12,10 +12,14 @@ void ms_stop_catch(void)
 {
     struct sigaction act  = { .sa_handler = ask_to_stop, .sa_flags = SA_RESETHAND };
     struct sigaction none = { .sa_handler = SIG_IGN };
+    struct sigaction hang = { .sa_handler = ask_to_stop }, before; /* shell and terminal send one */
     sigemptyset(&act.sa_mask);
+    sigemptyset(&hang.sa_mask);
     sigemptyset(&none.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup's */
+        sigaction(SIGHUP, &hang, NULL);
     sigaction(SIGXFSZ, &none, NULL);
 }
 
