@@ -131,6 +131,46 @@ static void names_are_told_apart(void **state)
     ms_mixture_close(m);
 }
 
+/* A path that is not here is looked for in the base; one that is here is not. */
+static void the_base_is_looked_in(void **state)
+{
+    static const struct {
+        const char *list;
+        bool        based;
+        ms_found    found; /* -1: it is not */
+    } cases[] = {
+        { "base_only.txt", false, (ms_found)-1 },
+        { "base_only.txt", true, MS_FOUND_IN_BASE },
+        { "base_only.txt=2;builtin", true, MS_FOUND_IN_BASE },
+        { "base_x=3", true, MS_FOUND_IN_BASE }, /* a file, not a weight */
+        { "builtin", true, MS_FOUND_ANYWHERE },
+        { "mixture_here.txt", true, MS_FOUND_HERE },
+        { "mixture_here.txt;base_only.txt", true, MS_FOUND_IN_BASE },
+    };
+    FILE *f = fopen("mixture_here.txt", "wb");
+    (void)state;
+
+    CHECK(f != NULL && fputs("here and nowhere else, long enough", f) >= 0 && fclose(f) == 0, "f");
+    put_text("base_only.txt", 'o');
+    put_text("base_x=3", 'x');
+    put_text("builtin", 'b');
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        ms_loader_config cfg = config_of(cases[i].list);
+        ms_mixture      *m   = NULL;
+        ms_error         e   = { "" };
+        musec_status     st;
+        cfg.base = cases[i].based ? check_tmp_dir() : NULL;
+        st       = ms_mixture_open(&e, &cfg, &m);
+        CHECK((st == MUSEC_OK) == (cases[i].found != (ms_found)-1), "%s: %s", cases[i].list,
+              e.text);
+        if (st == MUSEC_OK)
+            CHECK(ms_mixture_found(m) == cases[i].found, "%s: %d", cases[i].list,
+                  (int)ms_mixture_found(m));
+        ms_mixture_close(m);
+    }
+    CHECK(remove("mixture_here.txt") == 0, "it was there");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +178,7 @@ int main(void)
         cmocka_unit_test(a_saved_place_goes_on_the_same),
         cmocka_unit_test(a_wrong_list_is_refused),
         cmocka_unit_test(names_are_told_apart),
+        cmocka_unit_test(the_base_is_looked_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/bpe.h"
 #include "data/bytes.h"
 #include "data/corpus.h"
 #include "data/shard.h"
@@ -328,6 +329,98 @@ static void the_builtin_corpus(void **state)
     ms_source_close(s);
 }
 
+/* So that what a model of GPT-2's ids has learnt can be read: encoder.json has "!" 0, "A" 32, "a"
+ * 64, "~" 93, and the others in the order of the bytes from 188 on, the newline 198, the space
+ * 220. */
+static void the_builtin_corpus_in_gpt2_s_ids(void **state)
+{
+    static const struct {
+        unsigned char byte;
+        uint16_t      id;
+    } known[] = { { '!', 0 },    { 'A', 32 },   { 'a', 64 },   { '~', 93 },  { 0xa1, 94 },
+                  { 0xae, 106 }, { 0xff, 187 }, { 0, 188 },    { 10, 198 },  { ' ', 220 },
+                  { 127, 221 },  { 0x80, 222 }, { 0xa0, 254 }, { 0xad, 255 } };
+    const ms_source_config cfg     = { "builtin", MS_SPLIT_TRAIN, 50304, 50256 };
+    ms_source             *s       = open_ok(cfg);
+    bool                   is[256] = { false };
+    const uint16_t        *tokens;
+    int64_t                n;
+    char                  *text;
+    size_t                 length;
+    ms_error               e;
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(known); i++)
+        CHECK(ms_bpe_byte_id(known[i].byte) == known[i].id, "byte %d is %d", known[i].byte,
+              ms_bpe_byte_id(known[i].byte));
+    for (int b = 0; b < 256; b++)
+        is[ms_bpe_byte_id((unsigned char)b)] = true;
+    for (int id = 0; id < 256; id++)
+        CHECK(is[id], "no byte has the id %d", id);
+    CHECK_OK_ERR(&e, ms_source_piece(&e, s, 0, &tokens, &n));
+    CHECK_OK_ERR(&e, ms_corpus_document(&e, 0, 0, &text, &length));
+    CHECK(tokens[0] == 50256 && tokens[length + 1] == 50256, "the first document");
+    for (size_t i = 0; i < length; i++)
+        CHECK(tokens[i + 1] == ms_bpe_byte_id((unsigned char)text[i]), "byte %zu is %d", i,
+              tokens[i + 1]);
+    free(text);
+    ms_source_close(s);
+}
+
+/* ---- which tokens they are ------------------------------------------------------------------- */
+
+static ms_identity identity(ms_source_config cfg)
+{
+    ms_source  *s = open_ok(cfg);
+    ms_identity id;
+    ms_error    e;
+    CHECK_OK_ERR(&e, ms_source_identify(&e, s, &id));
+    CHECK(id.tokens == ms_source_tokens(s) && strlen(id.sha256) == 64, "%s", id.sha256);
+    ms_source_close(s);
+    return id;
+}
+
+static bool same(ms_source_config a, ms_source_config b)
+{
+    const ms_identity x = identity(a), y = identity(b);
+    return x.tokens == y.tokens && strcmp(x.sha256, y.sha256) == 0;
+}
+
+static void the_identity_is_that_of_the_tokens(void **state)
+{
+    ms_source_config gpt2 = { "builtin", MS_SPLIT_TRAIN, 50304, 50256 };
+    (void)state;
+
+    put_text(at("id_a.txt"), "abcdefghijklmnopqrstuvwxyz");
+    put_text(at("id_b.txt"), "abcdefghijklmnopqrstuvwxyz");
+    put_text(at("id_c.txt"), "abcdefghijklmnopqrstuvwxyZ");
+    put_text(at("id_d.txt"), "abcdefghijklmnopqrstuvwxyz.");
+    CHECK(same(bytes(at("id_a.txt"), MS_SPLIT_TRAIN), bytes(at("id_b.txt"), MS_SPLIT_TRAIN)),
+          "a copy is the same");
+    CHECK(!same(bytes(at("id_a.txt"), MS_SPLIT_TRAIN), bytes(at("id_c.txt"), MS_SPLIT_TRAIN)),
+          "another letter is not");
+    CHECK(!same(bytes(at("id_a.txt"), MS_SPLIT_TRAIN), bytes(at("id_d.txt"), MS_SPLIT_TRAIN)),
+          "one more is not");
+    CHECK(!same(bytes(at("id_a.txt"), MS_SPLIT_TRAIN), bytes(at("id_a.txt"), MS_SPLIT_VAL)),
+          "sides are not");
+    make_dir(at("id_one"));
+    make_dir(at("id_two"));
+    put_shard(at("id_one/train_1.bin"), 1, 40, 0);
+    put_shard(at("id_one/train_2.bin"), 2, 40, 0);
+    put_shard(at("id_two/train_a.bin"), 1, 40, 0);
+    put_shard(at("id_two/train_b.bin"), 2, 40, 0);
+    CHECK(same(shards(at("id_one"), MS_SPLIT_TRAIN), shards(at("id_two"), MS_SPLIT_TRAIN)),
+          "names do not matter");
+    put_shard(at("id_two/train_a.bin"), 2, 40, 0);
+    put_shard(at("id_two/train_b.bin"), 1, 40, 0);
+    CHECK(!same(shards(at("id_one"), MS_SPLIT_TRAIN), shards(at("id_two"), MS_SPLIT_TRAIN)),
+          "the order does");
+    CHECK(same(bytes("builtin", MS_SPLIT_TRAIN), bytes("builtin:0", MS_SPLIT_TRAIN)), "built in");
+    CHECK(!same(bytes("builtin", MS_SPLIT_TRAIN), bytes("builtin:1", MS_SPLIT_TRAIN)), "seeds");
+    CHECK(!same(bytes("builtin", MS_SPLIT_TRAIN), bytes("builtin", MS_SPLIT_VAL)), "sides");
+    CHECK(!same(bytes("builtin", MS_SPLIT_TRAIN), gpt2), "ids");
+}
+
 static void a_file_that_changes(void **state)
 {
     const uint16_t *tokens;
@@ -362,6 +455,8 @@ int main(void)
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(what_is_configured_wrongly),
         cmocka_unit_test(the_builtin_corpus),
+        cmocka_unit_test(the_builtin_corpus_in_gpt2_s_ids),
+        cmocka_unit_test(the_identity_is_that_of_the_tokens),
         cmocka_unit_test(a_file_that_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

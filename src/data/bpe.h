@@ -44,6 +44,9 @@ static inline size_t ms_bpe_room(size_t bytes) { return bytes + 1; }
 size_t ms_bpe_encode(const ms_bpe *bpe, ms_bpe_cache *cache, const char *text, size_t bytes,
                      bool special, uint16_t *ids);
 
+/* The id of a single byte, of whatever vocabulary: those that print come first. */
+uint16_t ms_bpe_byte_id(unsigned char byte);
+
 /* The bytes of an id, MS_BPE_START being "<|endoftext|>"; NULL beyond the vocabulary. */
 const char *ms_bpe_bytes(const ms_bpe *bpe, int32_t id, size_t *bytes);
 

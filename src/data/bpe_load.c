@@ -57,6 +57,16 @@ static bool prints(int byte)
     return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
 }
 
+uint16_t ms_bpe_byte_id(unsigned char byte)
+{
+    unsigned before = 0, printing = 0;
+    for (int b = 0; b < 256; b++) {
+        printing += prints(b);
+        before += b < byte && prints(b) == prints(byte);
+    }
+    return (uint16_t)(prints(byte) ? before : printing + before);
+}
+
 typedef struct alphabet { /* character -> byte, -1: stands for none */
     int16_t byte[256 + 68];
 } alphabet;

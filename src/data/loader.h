@@ -37,6 +37,8 @@ typedef struct ms_loader_config {
     int64_t          max_tokens; /* in one micro-batch, at most */
     bool             keep_rest;
     bool             once;
+    /* mixture.h: the directory in which a relative path is looked for that is not there; or NULL */
+    const char *base;
 } ms_loader_config;
 
 typedef struct ms_loader ms_loader;

@@ -8,18 +8,31 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/file.h"
+
 struct ms_mixture {
     size_t     n;
     ms_loader *set[MS_SETS];
     char       name[MS_SETS][MS_SET_NAME];
     double     weight[MS_SETS];
     int64_t    tokens[MS_SETS]; /* delivered */
+    ms_found   found;
 };
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
+static bool is_there(const char *path) { return access(path, F_OK) == 0; }
+
+/* Is there a file of that relative path in `base`? */
+static bool is_in(const char *base, const char *path)
+{
+    char joined[MS_PATH_MAX];
+    return base != NULL && path[0] != '/' && ms_path_join(NULL, base, path, joined) == MUSEC_OK &&
+           is_there(joined);
+}
+
 /* Cuts "=WEIGHT" off; a path may hold an '=' that no number follows. */
-static musec_status take_weight(ms_error *e, char *text, double *weight)
+static musec_status take_weight(ms_error *e, const char *base, char *text, double *weight)
 {
     char  *equal = strrchr(text, '='), *end = NULL;
     double x;
@@ -27,7 +40,7 @@ static musec_status take_weight(ms_error *e, char *text, double *weight)
     *weight = 1.0;
     if (equal == NULL || equal[1] == '\0') return MUSEC_OK;
     x = strtod(equal + 1, &end);
-    if (*end != '\0' || access(text, F_OK) == 0) return MUSEC_OK; /* a file may be called so */
+    if (*end != '\0' || is_there(text) || is_in(base, text)) return MUSEC_OK; /* a file's name */
     if (!(x > 0.0 && x < 1e9))
         return ms_fail(e, MUSEC_EINVAL, "%s: a weight must be above 0 and below 1e9", text);
     *equal  = '\0';
@@ -61,15 +74,31 @@ static void name_set(ms_mixture *m, const char *path)
         snprintf(m->name[m->n], MS_SET_NAME, "%s-%d", base, k);
 }
 
+/* As it is named; or in the base, which `joined` is room for. */
+static musec_status locate(ms_error *e, ms_mixture *m, const char *base, const char *path,
+                           char joined[MS_PATH_MAX], const char **out)
+{
+    *out = path;
+    if (ms_source_is_builtin(path) || path[0] == '/') return MUSEC_OK;
+    if (is_there(path) || !is_in(base, path)) {
+        if (m->found == MS_FOUND_ANYWHERE) m->found = MS_FOUND_HERE;
+        return MUSEC_OK;
+    }
+    m->found = MS_FOUND_IN_BASE;
+    *out     = joined;
+    return ms_path_join(e, base, path, joined);
+}
+
 static musec_status open_set(ms_error *e, ms_mixture *m, const ms_loader_config *cfg, char *path)
 {
     ms_loader_config one = *cfg;
+    char             joined[MS_PATH_MAX];
     musec_status     st;
 
     if (m->n == MS_SETS) return ms_fail(e, MUSEC_EINVAL, "more than %d sets of data", MS_SETS);
-    TRY(take_weight(e, path, &m->weight[m->n]));
+    TRY(take_weight(e, cfg->base, path, &m->weight[m->n]));
     name_set(m, path);
-    one.source.path = path;
+    TRY(locate(e, m, cfg->base, path, joined, &one.source.path));
     TRY(ms_loader_open(e, &one, &m->set[m->n]));
     m->n++;
 done:
@@ -157,6 +186,7 @@ size_t      ms_mixture_sets(const ms_mixture *m) { return m->n; }
 ms_loader  *ms_mixture_set(const ms_mixture *m, size_t index) { return m->set[index]; }
 const char *ms_mixture_name(const ms_mixture *m, size_t index) { return m->name[index]; }
 double      ms_mixture_weight(const ms_mixture *m, size_t index) { return m->weight[index]; }
+ms_found    ms_mixture_found(const ms_mixture *m) { return m->found; }
 
 uint64_t ms_mixture_bytes(const ms_mixture *m)
 {

@@ -20,8 +20,10 @@
 
 #include "core/directory.h"
 #include "core/file.h"
+#include "data/bpe.h"
 #include "data/bytes.h"
 #include "data/corpus.h"
+#include "data/fingerprint.h"
 #include "data/shard.h"
 
 #define BUILTIN           "builtin"
@@ -43,6 +45,7 @@ struct ms_source {
 
     bool     endless; /* the built-in corpus, of this seed */
     uint64_t seed;
+    uint16_t byte_id[256];
 
     bool    text;
     bool    cut; /* the last of the files is shared between the sides */
@@ -343,6 +346,9 @@ static musec_status open_builtin(ms_error *e, ms_source *s)
 
     s->endless = true;
     s->tokens  = -1;
+    for (int b = 0; b < 256; b++)
+        s->byte_id[b] =
+            s->start_id == MS_BPE_START ? ms_bpe_byte_id((unsigned char)b) : (uint16_t)b;
     if (seed[0] == ':') {
         errno   = 0;
         s->seed = strtoull(seed + 1, &end, 10);
@@ -353,6 +359,11 @@ static musec_status open_builtin(ms_error *e, ms_source *s)
                            s->path);
     }
     return check_byte_ids(e, s);
+}
+
+bool ms_source_is_builtin(const char *path)
+{
+    return strcmp(path, BUILTIN) == 0 || strncmp(path, BUILTIN ":", sizeof BUILTIN) == 0;
 }
 
 musec_status ms_source_open(ms_error *e, const ms_source_config *cfg, ms_source **out)
@@ -379,7 +390,7 @@ musec_status ms_source_open(ms_error *e, const ms_source_config *cfg, ms_source 
     s->vocab    = cfg->vocab;
     s->start_id = cfg->start_id;
     s->loaded   = -1;
-    if (strcmp(s->path, BUILTIN) == 0 || strncmp(s->path, BUILTIN ":", sizeof BUILTIN) == 0) {
+    if (ms_source_is_builtin(s->path)) {
         TRY(open_builtin(e, s));
     } else {
         TRY(open_files(e, s));
@@ -404,8 +415,9 @@ void ms_source_close(ms_source *s)
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-int64_t ms_source_pieces(const ms_source *s) { return s->endless ? INT64_MAX : s->n_parts; }
-int64_t ms_source_tokens(const ms_source *s) { return s->tokens; }
+int64_t     ms_source_pieces(const ms_source *s) { return s->endless ? INT64_MAX : s->n_parts; }
+int64_t     ms_source_tokens(const ms_source *s) { return s->tokens; }
+const char *ms_source_path(const ms_source *s) { return s->path; }
 
 /* Room for `more` tokens behind the n_data that are there. */
 static bool grow(ms_source *s, int64_t *room, int64_t more)
@@ -418,12 +430,16 @@ static bool grow(ms_source *s, int64_t *room, int64_t more)
     return wider != NULL;
 }
 
+static int64_t first_document(const ms_source *s)
+{
+    return s->split == MS_SPLIT_TRAIN ? 0 : BUILTIN_VAL_FIRST;
+}
+
 static musec_status make_documents(ms_error *e, ms_source *s, int64_t index)
 {
-    const int64_t first =
-        index * BUILTIN_DOCUMENTS + (s->split == MS_SPLIT_TRAIN ? 0 : BUILTIN_VAL_FIRST);
-    int64_t      room = 0;
-    musec_status st   = MUSEC_OK;
+    const int64_t first = index * BUILTIN_DOCUMENTS + first_document(s);
+    int64_t       room  = 0;
+    musec_status  st    = MUSEC_OK;
 
     unload(s);
     for (int64_t i = 0; i < BUILTIN_DOCUMENTS; i++) {
@@ -437,7 +453,7 @@ static musec_status make_documents(ms_error *e, ms_source *s, int64_t index)
         }
         s->data[s->n_data++] = (uint16_t)s->start_id;
         for (size_t k = 0; k < bytes; k++)
-            s->data[s->n_data++] = (unsigned char)text[k];
+            s->data[s->n_data++] = s->byte_id[(unsigned char)text[k]];
         free(text);
     }
     s->loaded = index;
@@ -473,6 +489,51 @@ musec_status ms_source_piece(ms_error *e, ms_source *s, int64_t index, const uin
     }
     *tokens = s->data + s->parts[index].begin;
     *n      = s->parts[index].end - s->parts[index].begin;
+done:
+    return st;
+}
+
+/* ---- which tokens they are ------------------------------------------------------------------- */
+
+static void add_number(ms_sha256 *sum, uint64_t number)
+{
+    unsigned char bytes[8]; /* little-endian, whatever the machine is */
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (unsigned char)(number >> 8 * i);
+    ms_sha256_add(sum, bytes, sizeof bytes);
+}
+
+static musec_status add_document(ms_error *e, const ms_source *s, ms_sha256 *sum)
+{
+    char        *text  = NULL;
+    size_t       bytes = 0;
+    musec_status st;
+
+    add_number(sum, s->seed);
+    add_number(sum, (uint64_t)s->start_id);
+    TRY(ms_corpus_document(e, s->seed, first_document(s), &text, &bytes));
+    for (size_t k = 0; k < bytes; k++)
+        add_number(sum, s->byte_id[(unsigned char)text[k]]);
+done:
+    free(text);
+    return st;
+}
+
+/* Nothing here changes while a loader's thread reads pieces. */
+musec_status ms_source_identify(ms_error *e, const ms_source *s, ms_identity *out)
+{
+    ms_sha256    sum;
+    musec_status st = MUSEC_OK;
+
+    ms_sha256_init(&sum);
+    if (s->endless) TRY(add_document(e, s, &sum));
+    for (int64_t i = 0; i < s->n_parts; i++) {
+        add_number(&sum, (uint64_t)s->parts[i].begin);
+        add_number(&sum, (uint64_t)s->parts[i].end);
+        TRY(ms_fingerprint_add(e, s->parts[i].path, &sum));
+    }
+    out->tokens = s->tokens;
+    ms_sha256_end(&sum, out->sha256);
 done:
     return st;
 }

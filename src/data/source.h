@@ -15,6 +15,9 @@
 #ifndef MS_DATA_SOURCE_H
 #define MS_DATA_SOURCE_H
 
+#include <stdbool.h>
+
+#include "core/sha256.h"
 #include "core/status.h"
 
 typedef enum ms_split {
@@ -29,11 +32,14 @@ typedef struct ms_source_config {
     ms_split    split;
     int64_t     vocab; /* ids must be below it: file, place and id are named otherwise */
     /* stands before each document: 50256 in GPT-2's ids, 256 in bytes; the built-in corpus has
-     * bytes with any start, so that every model can be tried on it */
+     * bytes with any start, so that every model can be tried on it: in GPT-2's ids those of single
+     * bytes, else the bytes themselves */
     int32_t start_id;
 } ms_source_config;
 
 typedef struct ms_source ms_source;
+
+bool ms_source_is_builtin(const char *path); /* no file, but the built-in corpus */
 
 musec_status ms_source_open(ms_error *e, const ms_source_config *cfg, ms_source **out);
 void         ms_source_close(ms_source *s);
@@ -45,7 +51,18 @@ musec_status ms_source_piece(ms_error *e, ms_source *s, int64_t index, const uin
 /* What it is, for people: "train_*.bin in data/fineweb, 3 shards, 300000000 tokens". */
 void ms_source_describe(const ms_source *s, char *text, size_t bytes);
 /* All tokens of this side; -1 without end. */
-int64_t ms_source_tokens(const ms_source *s);
+int64_t     ms_source_tokens(const ms_source *s);
+const char *ms_source_path(const ms_source *s);
+
+/* What tells these tokens from others, wherever the files lie and whatever they are called: the sum
+ * of their sizes, of where the side is cut, and of what fingerprint.h takes of each file.  Of the
+ * built-in corpus, of its seed and of the side's first document in the model's ids. */
+typedef struct ms_identity {
+    int64_t tokens; /* of this side; -1 without end */
+    char    sha256[MS_SHA256_HEX];
+} ms_identity;
+musec_status ms_source_identify(ms_error *e, const ms_source *s, ms_identity *out);
+
 /* Host memory that it will hold at most, about. */
 uint64_t ms_source_bytes(const ms_source *s);
 

@@ -79,6 +79,10 @@ vocab=${MUSEC_DATA:-$MUSEC_SOURCE/../shared/data}/gpt2
 if [ -d "$vocab" ]; then
     succeeds sample gpt2 --tokens 3 --prompt 'The cat' --vocab "$vocab"
     prints '^The cat'
+    # the built-in corpus is text in these ids too: what is likeliest are letters and spaces
+    succeeds "${tiny[@]}" --steps 12 --tokenizer gpt2 --out letters
+    succeeds sample letters --tokens 40 --top-k 5 --vocab "$vocab"
+    check "text: $(cat stdout)" test -z "$(tr -d ' a-z\n' <stdout)"
 else
     echo "skipped: no vocabulary to sample GPT-2's ids as text"
 fi

@@ -1,0 +1,106 @@
+/* fingerprint_test.c - what is seen of a file, and what is not. */
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/fingerprint.h"
+#include "scratch.h"
+
+static void sum_of(const char *path, char hex[MS_SHA256_HEX])
+{
+    ms_sha256 s;
+    ms_error  e = { "" };
+    ms_sha256_init(&s);
+    CHECK_OK_ERR(&e, ms_fingerprint_add(&e, path, &s));
+    ms_sha256_end(&s, hex);
+}
+
+static void the_length_and_the_bytes(void **state)
+{
+    static const unsigned char said[] = "\3\0\0\0\0\0\0\0abc";
+    const char                *path   = path_in(fresh_dir(), "abc");
+    char                       hex[MS_SHA256_HEX], want[MS_SHA256_HEX];
+    ms_sha256                  s;
+    (void)state;
+
+    put_file(path, "abc", 3);
+    sum_of(path, hex);
+    ms_sha256_init(&s);
+    ms_sha256_add(&s, said, sizeof said - 1);
+    ms_sha256_end(&s, want);
+    CHECK(strcmp(hex, want) == 0, "%s", hex);
+}
+
+/* Writes n zeros with one byte that is not, or without (at < 0). */
+static const char *zeros(const char *dir, size_t n, int64_t at)
+{
+    const char *path  = path_in(dir, "zeros");
+    char       *bytes = calloc(n, 1);
+    FILE       *f     = fopen(path, "wb");
+    CHECK(bytes != NULL && f != NULL, "%s", path);
+    if (at >= 0) bytes[at] = 1;
+    CHECK(fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "%s", path);
+    free(bytes);
+    return path;
+}
+
+static bool is_seen(size_t n, int64_t at)
+{
+    const char *dir = fresh_dir();
+    char        without[MS_SHA256_HEX], with[MS_SHA256_HEX];
+    sum_of(zeros(dir, n, -1), without);
+    sum_of(zeros(dir, n, at), with);
+    return strcmp(without, with) != 0;
+}
+
+static void every_byte_of_a_small_file(void **state)
+{
+    const int64_t n = MS_FINGERPRINT_WHOLE;
+    (void)state;
+    for (int64_t at = 0; at < n; at = at * 3 + 1)
+        CHECK(is_seen((size_t)n, at), "byte %lld", (long long)at);
+    CHECK(is_seen((size_t)n, n - 1), "the last byte");
+}
+
+static void blocks_of_a_large_one(void **state)
+{
+    const int64_t n = MS_FINGERPRINT_WHOLE + 12345, block = MS_FINGERPRINT_BLOCK;
+    const int64_t last = MS_FINGERPRINT_BLOCKS - 1;
+    char          a[MS_SHA256_HEX], b[MS_SHA256_HEX];
+    const char   *dir = fresh_dir();
+    (void)state;
+
+    for (int64_t i = 0; i <= last; i++) {
+        const int64_t first = (n - block) * i / last;
+        CHECK(is_seen((size_t)n, first) && is_seen((size_t)n, first + block - 1), "block %lld",
+              (long long)i);
+    }
+    CHECK(is_seen((size_t)n, 0) && is_seen((size_t)n, n - 1), "its ends");
+    CHECK(!is_seen((size_t)n, block), "between the blocks"); /* that is what it costs */
+    sum_of(zeros(dir, (size_t)n, -1), a);
+    sum_of(zeros(dir, (size_t)n + 1, -1), b);
+    CHECK(strcmp(a, b) != 0, "one byte more");
+}
+
+static void what_is_not_there(void **state)
+{
+    ms_sha256 s;
+    ms_error  e = { "" };
+    (void)state;
+    ms_sha256_init(&s);
+    CHECK(ms_fingerprint_add(&e, path_in(fresh_dir(), "none"), &s) == MUSEC_EIO, "%s", e.text);
+    CHECK(strstr(e.text, "none") != NULL, "%s", e.text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_length_and_the_bytes),
+        cmocka_unit_test(every_byte_of_a_small_file),
+        cmocka_unit_test(blocks_of_a_large_one),
+        cmocka_unit_test(what_is_not_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
