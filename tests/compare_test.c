@@ -340,6 +340,77 @@ static void nothing_to_compare_is_fine(void **state)
     ms_compare_free(&c);
 }
 
+/* Runs of one config that are not one run: what was changed on the way, and other data. */
+static void runs_that_went_another_way_are_apart(void **state)
+{
+    static const struct {
+        const char *summary; /* NULL: the rig's */
+        size_t      problems;
+        const char *label, *note;
+    } cases[] = {
+        { NULL, 1, "pico, fineweb", "the same run as" },
+        { ", \"resumed\": [{\"step\": 20, \"key\": \"steps\", \"from\": \"20\", \"to\": \"100\"}]",
+          2, "pico, fineweb, resumed steps 20 to 100 at step 20",
+          "it went on with other settings (steps 20 to 100 at step 20)" },
+        { ", \"resumed\": [{\"step\": 20, \"key\": \"device\", \"from\": \"cpu\", \"to\": "
+          "\"cuda\"}]",
+          1, "pico, fineweb", "the same run as" },
+        { ", \"data\": {\"train\": [{\"sha256\": \"0123456789abcdef\"}], \"val\": []}", 1,
+          "pico, fineweb", "the same run as" }, /* the other does not know its own */
+    };
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const fake f = { .optimizer = "muon", .lr = 0.1, .loss = 3.0 };
+        sorted     s = begin();
+        char       dir[256], text[512];
+        bool       found = false;
+        fake_run(s.root, &f);
+        snprintf(dir, sizeof dir, "%s", fake_run(s.root, &f));
+        snprintf(text, sizeof text, "{\"status\": \"done\", \"last_val_loss\": 3.0%s}\n",
+                 cases[i].summary != NULL ? cases[i].summary : "");
+        fake_text(dir, "summary.json", text);
+        sort(&s);
+        CHECK(s.c.n_problems == cases[i].problems, "%zu: %zu problems", i, s.c.n_problems);
+        CHECK(has_note(&s, cases[i].note), "%zu: not noted", i);
+        for (size_t k = 0; k < s.c.n_problems; k++)
+            if (strcmp(s.c.problems[k].label, cases[i].label) == 0) found = true;
+        CHECK(found, "%zu: %s", i, s.c.problems[0].label);
+        end(&s);
+    }
+}
+
+static void runs_on_other_data_are_apart(void **state)
+{
+    static const char *const sums[] = { "aaaaaaaaaaaaaa", "bbbbbbbbbbbbbb", "aaaaaaaaaaaaaa",
+                                        NULL };
+    sorted                   s      = begin();
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(sums); i++) {
+        fake f = { .optimizer = "muon", .lr = 0.1, .loss = 3.0 };
+        char text[512];
+        snprintf(f.more, sizeof f.more, "seed=%zu", i);
+        const char *dir = fake_run(s.root, &f);
+        snprintf(
+            text, sizeof text,
+            "{\"status\": \"done\", \"last_val_loss\": 3.0, \"data\": {\"train\": [{\"sha256\": "
+            "\"%s\"}], \"val\": [{\"sha256\": \"cccccccccccccc\"}]}}\n",
+            sums[i] != NULL ? sums[i] : "");
+        if (sums[i] != NULL) fake_text(dir, "summary.json", text);
+    }
+    sort(&s);
+    CHECK(s.c.n_problems == 3 && s.c.n_settings == 3, "%zu problems", s.c.n_problems);
+    CHECK(has_note(&s, "differ in data_sums"), "noted");
+    for (size_t i = 0; i < s.c.n_settings; i++)
+        CHECK(s.c.settings[i].n == (strstr(s.c.problems[s.c.settings[i].problem].label,
+                                           "aaaaaaaaaa+cccccccccc") != NULL
+                                        ? 2
+                                        : 1),
+              "%zu runs", s.c.settings[i].n);
+    end(&s);
+}
+
 /* ---- questions ------------------------------------------------------------------------------- */
 
 static void the_best_has_diverged_least(void **state)
@@ -396,6 +467,8 @@ int main(void)
         cmocka_unit_test(rates_are_merged_and_ascending),
         cmocka_unit_test(unfinished_runs_are_left_out),
         cmocka_unit_test(nothing_to_compare_is_fine),
+        cmocka_unit_test(runs_that_went_another_way_are_apart),
+        cmocka_unit_test(runs_on_other_data_are_apart),
         cmocka_unit_test(the_best_has_diverged_least),
         cmocka_unit_test(numbers_are_the_same_to_nine_digits),
     };

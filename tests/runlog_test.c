@@ -396,9 +396,13 @@ static void summaries(void **state)
                         .time_s        = 0.1,
                         .start_s       = 1.75,
                         .computed      = { "cuda", "bf16", "f16" } };
-    ms_error    e   = { "" };
-    json_t     *j, *computed;
-    blob        b, now;
+    json_t     *data =
+        json_pack("{s:[{s:s, s:n, s:s}]}", "train", "name", "builtin", "tokens", "sha256", "0123");
+    json_t *resumed =
+        json_pack("[{s:i, s:s, s:s, s:s}]", "step", 20, "key", "data", "from", "a \"b\"", "to", "");
+    ms_error e = { "" };
+    json_t  *j, *computed;
+    blob     b, now;
     (void)state;
 
     CHECK_OK_ERR(&e, ms_summary_write(&e, dir, &s));
@@ -428,7 +432,17 @@ static void summaries(void **state)
     CHECK_OK_ERR(&e, ms_summary_write(&e, dir, &s));
     j = json_load_file(path_in(dir, "summary.json"), 0, NULL);
     CHECK(json_is_null(json_object_get(j, "reason")), "reason");
+    CHECK(json_object_get(j, "data") == NULL && json_object_get(j, "resumed") == NULL, "origin");
     json_decref(j);
+    s.data    = data;
+    s.resumed = resumed;
+    CHECK_OK_ERR(&e, ms_summary_write(&e, dir, &s));
+    j = json_load_file(path_in(dir, "summary.json"), JSON_REJECT_DUPLICATES, NULL);
+    CHECK(json_equal(json_object_get(j, "data"), data), "data");
+    CHECK(json_equal(json_object_get(j, "resumed"), resumed), "resumed");
+    json_decref(j);
+    json_decref(data);
+    json_decref(resumed);
     CHECK(ms_summary_write(&e, path_in(dir, "gone"), &s) == MUSEC_EIO, "no directory");
     CHECK(strstr(e.text, "gone/summary.json") != NULL, "%s", e.text);
 }

@@ -454,6 +454,42 @@ static void texts_at_random_do_no_harm(void **state)
     CHECK(good > 200, "%d texts were stages", good);
 }
 
+/* Up to the first step in which they differ, two schedules are the same. */
+static void schedules_that_begin_alike(void **state)
+{
+    static const struct {
+        const char *key, *value;
+        int64_t     first; /* 0-based step that differs, of 100 without a cooldown */
+    } cases[] = {
+        { "steps", "200", 100 },
+        { "steps", "50", 50 },
+        { "cooldown", "0.5", 51 }, /* at step 50 it has only begun */
+        { "momentum-warmup", "10", 0 },
+        { "momentum-cooldown", "10", 90 },
+        { "stages", "25% lr=1; rest lr=1.5", 25 },
+        { "stages", "30 batch=4096; rest window=1/2", 0 },
+        { "stages", "30; rest window=1/2", 30 },
+        { "stages", "40; rest mtp=1,0.5", 40 },
+        { "stages", "45; rest micro=2", 45 },
+        { "stages", "46; rest doc=100", 46 },
+    };
+    ms_train_config cfg = preset("nano");
+    (void)state;
+
+    set(&cfg, "steps", "100");
+    set(&cfg, "cooldown", "0");
+    const ms_schedule plain = made(&cfg);
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        ms_train_config other = cfg;
+        set(&other, cases[c].key, cases[c].value);
+        const ms_schedule s     = made(&other);
+        const int64_t     steps = plain.steps < s.steps ? plain.steps : s.steps;
+        for (int64_t n = 0; n <= steps; n++)
+            CHECK(ms_schedule_same(&plain, &s, n) == (n <= cases[c].first), "%s %s: %lld steps",
+                  cases[c].key, cases[c].value, (long long)n);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -468,6 +504,7 @@ int main(void)
         cmocka_unit_test(wrong_stages_are_refused_by_number),
         cmocka_unit_test(wrong_settings_are_refused),
         cmocka_unit_test(texts_at_random_do_no_harm),
+        cmocka_unit_test(schedules_that_begin_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

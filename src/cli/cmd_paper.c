@@ -114,6 +114,7 @@ static musec_status read_args(ms_error *e, const ms_paper_args *a, ms_paper *p)
     p->sweep = (ms_sweep){ .out       = p->store,
                            .devices   = p->devices.n > 0 ? p->devices.name : NULL,
                            .n_devices = p->devices.n,
+                           .known     = json_object(),
                            .log       = &p->log };
     TRY(ms_sweep_budget(e, a->jobs, a->threads, &p->sweep));
 done:
@@ -122,6 +123,7 @@ done:
 
 static void free_args(ms_paper *p)
 {
+    json_decref(p->sweep.known);
     ms_device_list_free(&p->devices);
     ms_experiments_free(&p->all);
 }

@@ -64,8 +64,9 @@ const ms_command *sweep_command(void)
             "grid of the file, in place of all that the file says of it.\n\n"
             "A run that is finished, diverged or not, is not made again, by whatever grid it is\n"
             "asked for; one that was interrupted goes on.  So the same command, given again,\n"
-            "makes what is missing.  OUT/sweep.json keeps the grid.  Exit status 0 also if runs\n"
-            "diverged: the table says so.\n\n"
+            "makes what is missing.  One that was made from other data than are there now under\n"
+            "their name, or changed on its way, is refused.  OUT/sweep.json keeps the grid.  Exit\n"
+            "status 0 also if runs diverged: the table says so.\n\n"
             "Example: musec sweep --optimizer soft-musec,muon --lr 0.02,0.1,0.5 --seed 0,1 \\\n"
             "             --set steps=120 --out runs/lr\n",
         .options      = options,
@@ -206,6 +207,7 @@ static musec_status sweep(ms_error *e, const struct args *a, const char *what,
                                .out              = a->out,
                                .devices          = devices.name,
                                .keep_checkpoints = a->keep_checkpoints != 0,
+                               .known            = json_object(),
                                .log              = &log };
     musec_status   st;
 
@@ -226,6 +228,7 @@ static musec_status sweep(ms_error *e, const struct args *a, const char *what,
     TRY(run(e, a, description, &s, runs));
 done:
     free(runs);
+    json_decref(s.known);
     ms_device_list_free(&devices);
     ms_grid_free(&grid);
     return st;

@@ -1,8 +1,8 @@
 /* cmd_train.c - musec train: trains a GPT, from a preset and what is changed of it.
  *
  * Every field of the config is an option, and --set reaches them all by the names of config.json.
- * SIGINT and SIGTERM let the step at hand finish, write a checkpoint and leave; a second one ends
- * the program at once. */
+ * SIGINT, SIGTERM and SIGHUP let the step at hand finish, write a checkpoint and leave; a second
+ * one (signals.h) ends the program at once. */
 #define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +38,8 @@ static const ms_option before[] = {
     { "out", MS_OPT_STR, offsetof(struct args, out), "DIR",
       "run directory, to be made [runs/PRESET-OPTIMIZER-lrLR-sSEED]" },
     { "resume", MS_OPT_STR, offsetof(struct args, resume), "DIR",
-      "go on with that run from its newest checkpoint; a larger --steps extends it" },
+      "go on with that run from its newest checkpoint; a larger --steps extends it, which is "
+      "recorded" },
     { "set", MS_OPT_LIST, offsetof(struct args, set), "FIELD=VALUE",
       "any field by its name in config.json; may be repeated" },
     { "explain", MS_OPT_FLAG, offsetof(struct args, explain), NULL,
@@ -52,7 +53,9 @@ static const char details[] =
     "Defaults in brackets are those of the preset pico and of soft-musec; other presets and\n"
     "optimizers have others: --explain shows what applies.\n"
     "The run directory gets config.json, log.jsonl, TensorBoard events, summary.json and\n"
-    "checkpoints (docs/formats.md).  A run that diverges is a result: it is logged as such.\n\n"
+    "checkpoints (docs/formats.md).  A run that diverges is a result: it is logged as such.\n"
+    "A run that goes on does so with the data that it began with; one that has ended and has\n"
+    "no checkpoint left does not.\n\n"
     "Optimizers:\n";
 static const char example[] =
     "\nExamples: musec train --preset nano --data book.txt --optimizer soft-musec --out runs/a\n"

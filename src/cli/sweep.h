@@ -42,7 +42,8 @@ typedef struct ms_sweep {
     const char *const *devices; /* in place of the configs'; NULL: those */
     size_t             n_devices;
     bool               keep_checkpoints; /* else those of runs that finish are removed */
-    ms_log            *log; /* on a terminal a table that is redrawn, elsewhere a line a run */
+    json_t            *known; /* data that were looked at, an object; NULL: each time anew */
+    ms_log            *log;   /* on a terminal a table that is redrawn, elsewhere a line a run */
     double
         expected_s; /* of all of it, for the time left until there is more to go by; 0: unknown */
 } ms_sweep;
@@ -58,7 +59,7 @@ typedef struct ms_sweep {
 
 /* Takes what was asked for, 0 jobs or more and 1 thread or more, or says what can be. */
 musec_status ms_sweep_budget(ms_error *e, int64_t jobs, int64_t threads, ms_sweep *s);
-/* Fills runs[grid->n].  Interrupted (SIGINT, SIGTERM): an error that says how to go on.  Failed
+/* Fills runs[grid->n].  Interrupted (signals.h): an error that says how to go on.  Failed
  * runs: an error that names the first and its output.  Diverged ones are results. */
 musec_status ms_sweep_run_all(ms_error *e, const ms_sweep *s, ms_sweep_run *runs);
 int          ms_sweep_width(const ms_sweep *s);   /* runs at once */

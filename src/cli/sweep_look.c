@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/sweep.h"
+#include "train/train.h"
 
 enum { TAIL = 32768 }; /* bytes at the end of a log: many lines of it */
 
@@ -106,6 +107,37 @@ static void read_summary(const json_t *summary, ms_sweep_run *run)
     run->time_s   = number_of(summary, "time_s");
 }
 
+/* Where a run is computed is the machine's to say, and in what, unless its config does. */
+static bool is_asked_for(const ms_train_config *cfg, const char *key)
+{
+    char value[64];
+    if (strcmp(key, "device") == 0) return false;
+    if (strcmp(key, "precision") != 0 && strcmp(key, "operands") != 0) return true;
+    return ms_train_config_get(cfg, key, value, sizeof value) == MUSEC_OK &&
+           strcmp(value, "auto") != 0;
+}
+
+/* A run that went on with other settings than it began with is none that a grid asks for. */
+static musec_status check_changes(ms_error *e, const json_t *summary, const char *path,
+                                  const ms_train_config *cfg)
+{
+    const json_t *changes = json_object_get(summary, "resumed");
+
+    for (size_t i = 0; i < json_array_size(changes); i++) {
+        const char *key, *from, *to;
+        json_int_t  step;
+        if (json_unpack(json_array_get(changes, i), "{s:I, s:s, s:s, s:s}", "step", &step, "key",
+                        &key, "from", &from, "to", &to) != 0 ||
+            !is_asked_for(cfg, key))
+            continue;
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s is of a run that went on with %s %s in place of %s after step %lld: "
+                       "another one than is asked for; take another --out, or remove the directory",
+                       path, key, to, from, (long long)step);
+    }
+    return MUSEC_OK;
+}
+
 musec_status ms_sweep_look_at(ms_error *e, const ms_sweep *s, size_t i, ms_sweep_run *run)
 {
     char         path[MS_PATH_MAX];
@@ -118,6 +150,51 @@ musec_status ms_sweep_look_at(ms_error *e, const ms_sweep *s, size_t i, ms_sweep
     summary = json_load_file(path, 0, NULL); /* none, or a damaged one: the run goes on */
     if (summary != NULL) read_summary(summary, run);
     run->was_there = ms_sweep_is_finished(run);
+    if (run->was_there) TRY(check_changes(e, summary, path, &s->grid->at[i].config));
+done:
+    json_decref(summary);
+    return st;
+}
+
+/* ---- of which data? -------------------------------------------------------------------------- */
+
+/* Which data the config names now, borrowed from `known`, where each is looked at once; NULL:
+ * they cannot be read, which a finished run need not mind. */
+static const json_t *data_of(const ms_train_config *cfg, json_t *known)
+{
+    char          key[2 * MS_PATH_MAX + 64];
+    ms_error      unused;
+    json_t       *data = NULL;
+    const json_t *found;
+
+    snprintf(key, sizeof key, "%s\n%s\n%lld %lld", cfg->data, cfg->val_data,
+             (long long)cfg->tokenizer, (long long)cfg->model.vocab);
+    found = json_object_get(known, key);
+    if (found == NULL) {
+        if (ms_train_data(&unused, cfg, &data) != MUSEC_OK) data = json_null();
+        (void)json_object_set_new(known, key, data);
+        found = json_object_get(known, key);
+    }
+    return json_is_object(found) ? found : NULL;
+}
+
+/* A finished run was made of the data that are there now, if it says of which it was made. */
+static musec_status check_data(ms_error *e, const ms_sweep *s, size_t i, json_t *known)
+{
+    char          path[MS_PATH_MAX], how[MS_DATA_TEXT];
+    json_t       *summary = NULL;
+    const json_t *was, *now;
+    musec_status  st;
+
+    TRY(path_in(e, s, i, "summary.json", path));
+    summary = json_load_file(path, 0, NULL);
+    was     = json_object_get(summary, "data");
+    now     = was != NULL ? data_of(&s->grid->at[i].config, known) : NULL;
+    if (now != NULL && ms_train_data_differs(was, now, how))
+        st = ms_fail(e, MUSEC_EINVAL,
+                     "%s is of a run on other data: %s; put the old data back, take another --out, "
+                     "or remove the directory",
+                     path, how);
 done:
     json_decref(summary);
     return st;
@@ -125,10 +202,15 @@ done:
 
 musec_status ms_sweep_look(ms_error *e, const ms_sweep *s, ms_sweep_run *runs)
 {
-    musec_status st = MUSEC_OK;
-    for (size_t i = 0; i < s->grid->n; i++)
+    json_t      *known = s->known != NULL ? json_incref(s->known) : json_object();
+    musec_status st    = MUSEC_OK;
+
+    for (size_t i = 0; i < s->grid->n; i++) {
         TRY(ms_sweep_look_at(e, s, i, &runs[i]));
+        if (runs[i].was_there) TRY(check_data(e, s, i, known));
+    }
 done:
+    json_decref(known);
     return st;
 }
 

@@ -169,15 +169,46 @@ static int by_problem(const void *a, const void *b)
     return preset != 0 ? preset : data != 0 ? data : key != 0 ? key : dir;
 }
 
+/* Runs of one problem by their names whose data were not the same are told apart by the sums of
+ * the data; those that know none stay by themselves.  Sorted by problem. */
+static musec_status tell_data_apart(ms_error *e, entry *entries, size_t n)
+{
+    for (size_t i = 0, end; i < n; i = end) {
+        const char *sums   = NULL;
+        bool        differ = false;
+        for (end = i; end < n && strcmp(entries[i].problem_key, entries[end].problem_key) == 0;
+             end++) {
+            const char *mine = entries[end].run->data_sums;
+            if (sums == NULL) sums = mine;
+            if (mine != NULL && strcmp(mine, sums) != 0) differ = true;
+        }
+        for (size_t k = i; differ && k < end; k++) {
+            const ms_run *run = entries[k].run;
+            if (run->data_sums == NULL) continue;
+            if (json_object_set_new(run->config, "data_sums", json_string(run->data_sums)) != 0)
+                return ms_compare_no_memory(e);
+            free(entries[k].problem_key);
+            entries[k].problem_key = problem_key(run);
+            if (entries[k].problem_key == NULL) return ms_compare_no_memory(e);
+        }
+    }
+    return MUSEC_OK;
+}
+
 static musec_status find_problems(ms_error *e, ms_runset *set, entry *entries, size_t n,
                                   ms_compare *c)
 {
+    musec_status st;
+
     c->problems = calloc(n > 0 ? n : 1, sizeof *c->problems);
     if (c->problems == NULL) return ms_compare_no_memory(e);
     for (size_t i = 0; i < n; i++) {
         entries[i].problem_key = problem_key(entries[i].run);
         if (entries[i].problem_key == NULL) return ms_compare_no_memory(e);
     }
+    qsort(entries, n, sizeof *entries, by_problem);
+    st = tell_data_apart(e, entries, n);
+    if (st != MUSEC_OK) return st;
     qsort(entries, n, sizeof *entries, by_problem);
     for (size_t i = 0; i < n; i++) {
         if (i == 0 || strcmp(entries[i].problem_key, entries[i - 1].problem_key) != 0) {

@@ -65,6 +65,8 @@ static json_t *fields_of_likes(const ms_compare *c, const ms_problem *p)
     return fields;
 }
 
+static const char *or_none(const char *text) { return text[0] != '\0' ? text : "none"; }
+
 /* "pico, fineweb, steps 200": as many fields as tell it from all that look alike.  told: of those,
  * a mark each, all false. */
 static void write_label(const ms_compare *c, const ms_problem *p, const json_t *fields, bool *told,
@@ -81,7 +83,7 @@ static void write_label(const ms_compare *c, const ms_problem *p, const json_t *
             if (told[k] || !look_alike(p, other) || !differ_in(p, other, key)) continue;
             told[k] = tells = true;
         }
-        if (tells) fprintf(to, ", %s %s", key, ms_run_text(p->first, key));
+        if (tells) fprintf(to, ", %s %s", key, or_none(ms_run_text(p->first, key)));
     }
 }
 
@@ -101,7 +103,8 @@ static musec_status note_difference(ms_error *e, ms_runset *set, const ms_compar
                 e, set,
                 "runs on %s, %s differ in %s (%s and %s): they are no comparison, and are drawn "
                 "apart",
-                p->preset, p->set, key, ms_run_text(p->first, key), ms_run_text(next->first, key));
+                p->preset, p->set, key, or_none(ms_run_text(p->first, key)),
+                or_none(ms_run_text(next->first, key)));
     }
     return MUSEC_OK;
 }

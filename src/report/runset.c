@@ -135,6 +135,56 @@ static musec_status read_config(ms_error *e, const char *dir, ms_run *run)
     return MUSEC_OK;
 }
 
+/* "steps 20 to 40 at step 20": a run that went on so is not the one that its config describes.
+ * Where it was computed says no more than the config's device, which no comparison sees. */
+static musec_status read_changes(ms_error *e, const json_t *changes, ms_run *run)
+{
+    char   *text  = NULL;
+    size_t  bytes = 0, n = 0;
+    FILE   *to    = open_memstream(&text, &bytes);
+    json_t *value = NULL;
+
+    if (to == NULL) return no_memory(e);
+    for (size_t i = 0; i < json_array_size(changes); i++) {
+        const char *key, *from, *new_value;
+        json_int_t  step;
+        if (json_unpack(json_array_get(changes, i), "{s:I, s:s, s:s, s:s}", "step", &step, "key",
+                        &key, "from", &from, "to", &new_value) != 0 ||
+            strcmp(key, "device") == 0)
+            continue;
+        fprintf(to, "%s%s %s to %s at step %lld", n++ == 0 ? "" : ", ", key, from, new_value,
+                (long long)step);
+    }
+    if (fclose(to) == 0) value = json_string(text);
+    free(text);
+    if (value == NULL) return no_memory(e);
+    if (n == 0)
+        json_decref(value);
+    else if (json_object_set_new(run->config, "resumed", value) != 0)
+        return no_memory(e);
+    return MUSEC_OK;
+}
+
+/* "0123456789+89abcdef01": the beginnings of the sums of all sets, training first. */
+static musec_status read_data_sums(ms_error *e, const json_t *data, ms_run *run)
+{
+    static const char *const sides[] = { "train", "val" };
+    size_t                   bytes = 0, n = 0;
+    FILE                    *to;
+
+    if (!json_is_object(data)) return MUSEC_OK;
+    to = open_memstream(&run->data_sums, &bytes);
+    if (to == NULL) return no_memory(e);
+    for (size_t k = 0; k < COUNT(sides); k++) {
+        const json_t *sets = json_object_get(data, sides[k]);
+        for (size_t i = 0; i < json_array_size(sets); i++) {
+            const char *sum = json_string_value(json_object_get(json_array_get(sets, i), "sha256"));
+            fprintf(to, "%s%.10s", n++ == 0 ? "" : "+", sum != NULL ? sum : "");
+        }
+    }
+    return fclose(to) == 0 ? MUSEC_OK : no_memory(e);
+}
+
 /* No summary: the run goes on, or was killed. */
 static musec_status read_summary(ms_error *e, const char *dir, ms_run *run)
 {
@@ -162,6 +212,8 @@ static musec_status read_summary(ms_error *e, const char *dir, ms_run *run)
         run->reason = strdup(reason);
         if (run->reason == NULL) st = no_memory(e);
     }
+    if (st == MUSEC_OK) st = read_changes(e, json_object_get(summary, "resumed"), run);
+    if (st == MUSEC_OK) st = read_data_sums(e, json_object_get(summary, "data"), run);
     json_decref(summary);
     return st;
 }
@@ -244,6 +296,7 @@ static void free_run(ms_run *run)
 {
     free(run->dir);
     free(run->reason);
+    free(run->data_sums);
     free(run->lines);
     json_decref(run->config);
 }
@@ -269,6 +322,11 @@ static musec_status read_run(ms_error *e, ms_runset *set, const char *dir, ms_ru
     TRY(read_config(e, dir, run));
     TRY(read_summary(e, dir, run));
     TRY(read_log(e, set, dir, run));
+    if (ms_run_text(run, "resumed")[0] != '\0')
+        TRY(ms_runset_note(e, set,
+                           "%s: it went on with other settings (%s): another run than its "
+                           "config.json gives at once, and drawn apart",
+                           dir, ms_run_text(run, "resumed")));
     if (!find_val_loss(run) && run->status == MS_RUN_DONE) {
         run->status = MS_RUN_UNFINISHED;
         TRY(ms_runset_note(e, set, "%s: it was never validated: not in the comparisons", dir));

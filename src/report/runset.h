@@ -29,12 +29,13 @@ typedef struct ms_run_line { /* numbers that are not there are NaN */
 typedef enum ms_run_status { MS_RUN_UNFINISHED, MS_RUN_DONE, MS_RUN_DIVERGED } ms_run_status;
 
 typedef struct ms_run {
-    char         *dir; /* as found */
-    json_t       *config;
+    char         *dir;           /* as found */
+    json_t       *config;        /* and "resumed": what was changed on its way, where that is so */
     const char   *optimizer;     /* of the config, as are the next */
     double        lr, threshold; /* threshold NaN where it is a rule such as rms:2 */
     ms_run_status status;        /* no summary, interrupted, nothing validated: unfinished */
     char         *reason;        /* it diverged, in words; or NULL */
+    char         *data_sums;     /* which data: beginnings of their sums; NULL: unknown */
     ms_run_line  *lines;
     size_t        n, room;
     double        val_loss;      /* the last one measured; NaN: none, or diverged */

@@ -279,7 +279,9 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
                          .last_val      = t->last_val.has_val ? &t->last_val : NULL,
                          .time_s        = t->progress.time_s,
                          .start_s       = t->start_s,
-                         .computed      = ms_train_computed(t) };
+                         .computed      = ms_train_computed(t),
+                         .data          = t->data,
+                         .resumed       = t->resumed };
     if (t->runlog != NULL) TRY(ms_runlog_sync(e, t->runlog));
     if (t->setup.out != NULL) TRY(ms_summary_write(e, t->setup.out, out));
 done:
@@ -339,7 +341,8 @@ done:
 
 musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **out)
 {
-    ms_train    *t = calloc(1, sizeof *t);
+    ms_train    *t       = calloc(1, sizeof *t);
+    ms_restart   restart = { .from = { .step = -1 } };
     musec_status st;
 
     *out = NULL;
@@ -354,19 +357,22 @@ musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **
                      .start_s    = NAN,
                      .saved_step = -1,
                      .lock       = MS_NO_LOCK };
-    TRY(ms_train_build(e, t, 0));
     if (setup->resume) {
         TRY(ms_lock_take(e, setup->out, &t->lock));
-        TRY(ms_train_restore(e, t));
+        TRY(ms_train_find_restart(e, t, &restart));
     }
+    TRY(ms_train_build(e, t, 0));
+    TRY(ms_train_identify(e, t));
+    if (restart.from.step >= 0) TRY(ms_train_restore(e, t, &restart));
     if (t->progress.step == 0) TRY(ms_train_check(e, t->ctx, ms_gpt_init(t->gpt, t->cfg.seed)));
     if (setup->out != NULL) TRY(open_directory(e, t));
     if (t->note[0] != '\0' && setup->log != NULL)
         ms_log_say(setup->log, MS_LOG_NORMAL, "%s", t->note);
     *out = t;
-    return MUSEC_OK;
+    t    = NULL;
 done:
-    ms_train_tell_failure(e, t, st);
+    ms_checkpoint_close(&restart.from);
+    if (t != NULL) ms_train_tell_failure(e, t, st);
     ms_train_close(t);
     return st;
 }

@@ -39,6 +39,9 @@ struct ms_train {
     double          started;               /* and at its first step */
     double          start_s;               /* from the one until the other was over; NaN */
     int64_t         saved_step;            /* of the newest checkpoint, -1: none */
+    json_t         *data;                  /* which data, as train.h has it; NULL: not looked at */
+    json_t         *resumed;               /* what was changed on the way; NULL: nothing */
+    char            data_dir[MS_PATH_MAX]; /* that relative paths of data are found in; "" */
 };
 
 /* setup.c: device, model, optimizer and data as the config says; weights not drawn yet.
@@ -78,8 +81,25 @@ ms_gpt_pass ms_train_pass(const ms_train *t, const ms_step_plan *plan);
 
 /* resume.c: checkpoints of a run. */
 musec_status ms_train_save(ms_error *e, ms_train *t);
-musec_status ms_train_restore(ms_error *e, ms_train *t);
+typedef struct ms_restart {
+    ms_checkpoint from;        /* step -1: there is none, the run begins anew */
+    bool          passed_over; /* newer ones that are damaged */
+} ms_restart;
+/* Where the run goes on, before it is built; to be closed with ms_checkpoint_close(&out->from).
+ * One that has ended and kept no checkpoint cannot go on: that is an error. */
+musec_status ms_train_find_restart(ms_error *e, ms_train *t, ms_restart *out);
+musec_status ms_train_restore(ms_error *e, ms_train *t, const ms_restart *r);
 /* From one that is open, without a word; the run directory stays as it is. */
 musec_status ms_train_load(ms_error *e, ms_train *t, const ms_checkpoint *c);
+
+/* origin.c: what a run is made from, and what was changed on its way.
+ * The identity of the data that are open, and the directory that they depend on. */
+musec_status ms_train_identify(ms_error *e, ms_train *t);
+/* What the checkpoint knows of that, and what is another now that the run goes on from it at
+ * progress.step.  Other data under the same name are an error. */
+musec_status ms_train_trace(ms_error *e, ms_train *t, const ms_checkpoint *c,
+                            const ms_train_config *was);
+/* Into the state of a checkpoint. */
+void ms_train_put_origin(const ms_train *t, json_t *state);
 
 #endif

@@ -93,6 +93,7 @@ static json_t *state_of(const ms_train *t)
     json_object_set_new(state, "computed",
                         json_pack("{s:s, s:s, s:s}", "device", computed.device, "precision",
                                   computed.precision, "operands", computed.operands));
+    ms_train_put_origin(t, state);
     return state;
 }
 
@@ -174,16 +175,16 @@ musec_status ms_train_config_same(ms_error *e, const char *what, const ms_train_
                    what, field, before, after);
 }
 
-static musec_status check_config(ms_error *e, const ms_train *t, const ms_checkpoint *c)
+static musec_status check_config(ms_error *e, const ms_train *t, const ms_checkpoint *c,
+                                 ms_train_config *was)
 {
-    ms_train_config was;
-    char            what[MS_PATH_MAX + 16];
-    musec_status    st;
+    char         what[MS_PATH_MAX + 16];
+    musec_status st;
 
     snprintf(what, sizeof what, "%s/state.json", c->dir);
-    TRY(ms_train_config_from_json(e, what, json_object_get(c->state, "config"), &was));
-    TRY(ms_train_config_check(e, &was));
-    TRY(ms_train_config_same(e, what, &was, &t->cfg));
+    TRY(ms_train_config_from_json(e, what, json_object_get(c->state, "config"), was));
+    TRY(ms_train_config_check(e, was));
+    TRY(ms_train_config_same(e, what, was, &t->cfg));
 done:
     return st;
 }
@@ -209,46 +210,84 @@ static void compare_computed(const ms_train *t, const ms_checkpoint *c)
 
 musec_status ms_train_load(ms_error *e, ms_train *t, const ms_checkpoint *c)
 {
-    char         path[MS_PATH_MAX + 32];
-    musec_status st;
+    char            path[MS_PATH_MAX + 32];
+    ms_train_config was;
+    musec_status    st;
 
-    TRY(check_config(e, t, c));
-    compare_computed(t, c);
+    TRY(check_config(e, t, c, &was));
     TRY(read_state(e, c, &t->progress));
+    if (t->progress.step > t->cfg.steps)
+        return ms_fail(e, MUSEC_EINVAL, "%s is of step %lld, beyond the %lld steps asked for",
+                       c->dir, (long long)t->progress.step, (long long)t->cfg.steps);
+    TRY(read_sets(e, c, t->train, &t->progress.position));
+    TRY(ms_train_trace(e, t, c, &was));
+    compare_computed(t, c);
     snprintf(path, sizeof path, "%s/model.safetensors", c->dir);
     TRY(ms_weights_read(e, path, t->ctx, t->gpt));
     snprintf(path, sizeof path, "%s/optim.safetensors", c->dir);
     TRY(ms_train_check(e, t->ctx, musec_optim_load(t->optim, path)));
-    TRY(read_sets(e, c, t->train, &t->progress.position));
     TRY(ms_mixture_seek(e, t->train, &t->progress.position));
-    if (t->progress.step > t->cfg.steps)
-        st = ms_fail(e, MUSEC_EINVAL, "%s is of step %lld, beyond the %lld steps asked for", c->dir,
-                     (long long)t->progress.step, (long long)t->cfg.steps);
 done:
     return st;
 }
 
-musec_status ms_train_restore(ms_error *e, ms_train *t)
+/* ---- where it goes on ------------------------------------------------------------------------ */
+
+/* A run that has ended, but for its checkpoints: to begin it anew would destroy its results. */
+static musec_status check_not_ended(ms_error *e, const char *dir)
 {
-    ms_checkpoint newest = { .step = -1 };
+    char         path[MS_PATH_MAX];
+    json_t      *summary = NULL;
+    const char  *status;
+    musec_status st;
+
+    TRY(ms_path_join(e, dir, "summary.json", path));
+    summary = json_load_file(path, 0, NULL); /* none, or a damaged one: it has not ended */
+    status  = json_string_value(json_object_get(summary, "status"));
+    if (status != NULL && (strcmp(status, "done") == 0 || strcmp(status, "diverged") == 0))
+        st = ms_fail(e, MUSEC_EINVAL,
+                     "%s says that the run is %s, and there is no checkpoint to go on from (sweep "
+                     "keeps them with --keep-checkpoints, train writes more with "
+                     "--checkpoint-every); to go further start another run with --out",
+                     path, status);
+done:
+    json_decref(summary);
+    return st;
+}
+
+musec_status ms_train_find_restart(ms_error *e, ms_train *t, ms_restart *out)
+{
     char          warning[sizeof(ms_error)];
+    const json_t *dir;
     musec_status  st;
 
-    TRY(ms_checkpoint_newest(e, t->setup.out, &newest, warning));
-    if (warning[0] != '\0' && t->setup.log != NULL)
+    TRY(ms_checkpoint_newest(e, t->setup.out, &out->from, warning));
+    out->passed_over = warning[0] != '\0';
+    if (out->passed_over && t->setup.log != NULL)
         ms_log_say(t->setup.log, MS_LOG_QUIET, "warning: %s", warning);
-    if (newest.step < 0) {
+    if (out->from.step < 0) {
+        TRY(check_not_ended(e, t->setup.out));
         if (t->setup.log != NULL)
-            ms_log_say(t->setup.log, MS_LOG_NORMAL, "%s has no checkpoint yet: starting at step 0",
+            ms_log_say(t->setup.log, MS_LOG_QUIET, "%s has no checkpoint yet: starting at step 0",
                        t->setup.out);
         goto done;
     }
-    TRY(ms_train_load(e, t, &newest));
-    if (warning[0] != '\0') TRY(ms_checkpoint_set_aside(e, t->setup.out, newest.step));
-    t->saved_step = newest.step;
-    if (t->setup.log != NULL)
-        ms_log_say(t->setup.log, MS_LOG_NORMAL, "going on from %s", newest.dir);
+    dir = json_object_get(out->from.state, "data_dir");
+    if (json_is_string(dir))
+        snprintf(t->data_dir, sizeof t->data_dir, "%s", json_string_value(dir));
 done:
-    ms_checkpoint_close(&newest);
+    return st;
+}
+
+musec_status ms_train_restore(ms_error *e, ms_train *t, const ms_restart *r)
+{
+    musec_status st;
+
+    TRY(ms_train_load(e, t, &r->from));
+    if (r->passed_over) TRY(ms_checkpoint_set_aside(e, t->setup.out, r->from.step));
+    t->saved_step = r->from.step;
+    if (t->setup.log != NULL)
+        ms_log_say(t->setup.log, MS_LOG_NORMAL, "going on from %s", r->from.dir);
+done:
     return st;
 }

@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -280,12 +279,30 @@ static musec_status put_string(ms_error *e, text *t, const char *before, const c
     return st;
 }
 
+/* One that is there, on a line of its own. */
+static musec_status write_json(ms_error *e, ms_out_file *out, const char *key, const json_t *value)
+{
+    char        *dump = value == NULL ? NULL : json_dumps(value, 0);
+    char         before[32];
+    musec_status st;
+
+    if (value == NULL) return MUSEC_OK;
+    if (dump == NULL) return ms_fail(e, MUSEC_ENOMEM, "summary.json: not enough memory");
+    snprintf(before, sizeof before, ",\n  \"%s\": ", key);
+    TRY(ms_out_write(e, out, before, strlen(before)));
+    TRY(ms_out_write(e, out, dump, strlen(dump)));
+done:
+    free(dump);
+    return st;
+}
+
 musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
 {
-    char         path[MS_PATH_MAX];
-    ms_out_file  out = { 0 };
-    text         t   = { .n = 0 };
-    musec_status st;
+    static const char end[] = "\n}\n";
+    char              path[MS_PATH_MAX];
+    ms_out_file       out = { 0 };
+    text              t   = { .n = 0 };
+    musec_status      st;
 
     TRY(put_string(e, &t, "{\n  ", "status", s->status));
     TRY(put_string(e, &t, ",\n  ", "reason", s->reason));
@@ -301,10 +318,13 @@ musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
     TRY(put_string(e, &t, "", "device", s->computed.device));
     TRY(put_string(e, &t, ", ", "precision", s->computed.precision));
     TRY(put_string(e, &t, ", ", "operands", s->computed.operands));
-    put(&t, "}\n}\n");
+    put(&t, "}");
     TRY(ms_path_join(e, dir, "summary.json", path));
     TRY(ms_out_open(e, path, &out));
     TRY(ms_out_write(e, &out, t.s, t.n));
+    TRY(write_json(e, &out, "data", s->data));
+    TRY(write_json(e, &out, "resumed", s->resumed));
+    TRY(ms_out_write(e, &out, end, sizeof end - 1));
     TRY(ms_out_commit(e, &out));
 done:
     ms_out_abandon(&out);

@@ -12,6 +12,7 @@
 #ifndef MS_TRAIN_RUNLOG_H
 #define MS_TRAIN_RUNLOG_H
 
+#include <jansson.h>
 #include <stdbool.h>
 
 #include "data/mixture.h"
@@ -64,6 +65,7 @@ typedef struct ms_summary {
     double             start_s; /* until the first step of this process was over; NaN: none */
     ms_computed        computed;
     const ms_log_line *last_val; /* the last validation of this process, for its sets; or NULL */
+    const json_t      *data, *resumed; /* which data, what was changed on the way; or NULL */
 } ms_summary;
 
 musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s); /* summary.json */

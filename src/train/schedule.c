@@ -281,3 +281,25 @@ ms_step_plan ms_schedule_at(const ms_schedule *s, int64_t step)
         plan.n_weights--;
     return plan;
 }
+
+static bool same_plan(const ms_step_plan *x, const ms_step_plan *y)
+{
+    bool same = x->tokens == y->tokens && x->lr_scale == y->lr_scale && x->beta == y->beta &&
+                x->n_weights == y->n_weights && x->stage->batch == y->stage->batch &&
+                x->stage->micro_batches == y->stage->micro_batches &&
+                x->stage->max_doc == y->stage->max_doc &&
+                x->stage->window_short == y->stage->window_short &&
+                x->stage->window_long == y->stage->window_long;
+    for (int i = 0; same && i < x->n_weights; i++)
+        same = x->weights[i] == y->weights[i];
+    return same;
+}
+
+bool ms_schedule_same(const ms_schedule *a, const ms_schedule *b, int64_t steps)
+{
+    for (int64_t i = 0; i < steps; i++) {
+        const ms_step_plan x = ms_schedule_at(a, i), y = ms_schedule_at(b, i);
+        if (!same_plan(&x, &y)) return false;
+    }
+    return true;
+}

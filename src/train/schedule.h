@@ -45,5 +45,7 @@ typedef struct ms_step_plan {
 
 musec_status ms_schedule_make(ms_error *e, const ms_train_config *cfg, ms_schedule *out);
 ms_step_plan ms_schedule_at(const ms_schedule *s, int64_t step); /* 0-based */
+/* Are the first `steps` steps of both the same? */
+bool ms_schedule_same(const ms_schedule *a, const ms_schedule *b, int64_t steps);
 
 #endif

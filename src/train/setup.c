@@ -98,7 +98,8 @@ musec_status ms_train_open_data(ms_error *e, ms_train *t)
                                                .vocab    = cfg->model.vocab,
                                                .start_id = start },
                                .max_tokens = t->schedule.max_tokens,
-                               .keep_rest  = cfg->keep_rest != 0 };
+                               .keep_rest  = cfg->keep_rest != 0,
+                               .base       = t->data_dir[0] != '\0' ? t->data_dir : NULL };
     musec_status     st;
 
     TRY(ms_mixture_open(e, &load, &t->train));
@@ -280,6 +281,8 @@ void ms_train_unbuild(ms_train *t)
     musec_ctx_destroy(t->ctx);
     ms_mixture_close(t->val);
     ms_mixture_close(t->train);
+    json_decref(t->data);
+    json_decref(t->resumed);
     free(t->max_logit);
     free(t->grads);
 }

@@ -6,8 +6,9 @@
  *     ms_train_close(t);
  *
  * A step: gradients of all micro-batches, the largest logits to the optimizer, the optimizer's
- * step, then validation, checkpoint, log line.  A run is a function of its config: times apart, the
- * log and the checkpoints of two runs are the same bytes, whether or not one was interrupted. */
+ * step, then validation, checkpoint, log line.  A run is a function of its config and its data:
+ * times apart, the log and the checkpoints of two runs are the same bytes, whether or not one was
+ * interrupted; unless its config was changed on its way, which is kept with it (origin.c). */
 #ifndef MS_TRAIN_TRAIN_H
 #define MS_TRAIN_TRAIN_H
 
@@ -50,6 +51,15 @@ int64_t      ms_train_step(const ms_train *t); /* steps done */
 
 /* Is the data there, and has it what a step of every stage takes? */
 musec_status ms_train_try_data(ms_error *e, const ms_train_config *cfg);
+
+/* Which data a config names, as state.json and summary.json keep it:
+ *     {"train": [{"name": "book.txt", "tokens": 90000, "sha256": "..."}], "val": [...]}
+ * tokens: null without end.  New. */
+musec_status ms_train_data(ms_error *e, const ms_train_config *cfg, json_t **out);
+enum { MS_DATA_TEXT = 320 };
+/* Are these other data?  Names say nothing.  how: "book.txt had 90000 tokens, sha256 0123..., and
+ * has 95000, ...", of the first set that differs. */
+bool ms_train_data_differs(const json_t *was, const json_t *now, char how[MS_DATA_TEXT]);
 
 /* What will be done, for people: device, model, schedule, every parameter's rule, memory. */
 musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to);

@@ -1,0 +1,244 @@
+/* origin.c - what a run is made from, and what was changed on its way.
+ *
+ * config.json says what is asked for.  That two runs of one config are the same run holds only if
+ * their data were the same, and if neither went on with other settings than it began with.  Both
+ * stand in state.json and summary.json:
+ *     "data"       which data: tokens and sums of every set (data/source.h)
+ *     "data_dir"   the directory that relative paths of data were found in; in state.json only
+ *     "resumed"    [{"step": 20, "key": "steps", "from": "20", "to": "40"}, ...]: after that step
+ *                  the run went on so.  A change that leaves the run what it would have been, such
+ *                  as more steps of a constant learning rate, is none. */
+#define _POSIX_C_SOURCE 200809L /* getcwd */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "train/parts.h"
+
+static musec_status no_memory(ms_error *e) { return ms_fail(e, MUSEC_ENOMEM, "not enough memory"); }
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+static const char *const sides[] = { "train", "val" };
+
+static musec_status identify_sets(ms_error *e, const ms_mixture *data, json_t *out)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < ms_mixture_sets(data); i++) {
+        ms_identity id;
+        TRY(ms_source_identify(e, ms_loader_source(ms_mixture_set(data, i)), &id));
+        if (json_array_append_new(
+                out, json_pack("{s:s, s:o, s:s}", "name", ms_mixture_name(data, i), "tokens",
+                               id.tokens < 0 ? json_null() : json_integer((json_int_t)id.tokens),
+                               "sha256", id.sha256)) != 0)
+            st = no_memory(e);
+    }
+done:
+    return st;
+}
+
+musec_status ms_train_identify(ms_error *e, ms_train *t)
+{
+    const ms_mixture *const data[] = { t->train, t->val };
+    ms_found                found  = MS_FOUND_ANYWHERE;
+    musec_status            st     = MUSEC_OK;
+
+    t->data = json_object();
+    for (size_t i = 0; i < COUNT(sides); i++) {
+        json_t *sets = json_array();
+        if (json_object_set_new(t->data, sides[i], sets) != 0) return no_memory(e);
+        TRY(identify_sets(e, data[i], sets));
+        if (ms_mixture_found(data[i]) > found) found = ms_mixture_found(data[i]);
+    }
+    if (found == MS_FOUND_IN_BASE) goto done; /* it stays what it was */
+    t->data_dir[0] = '\0';
+    if (found == MS_FOUND_HERE && getcwd(t->data_dir, sizeof t->data_dir) == NULL)
+        t->data_dir[0] = '\0'; /* a directory that is no more: paths are as good as they are */
+done:
+    return st;
+}
+
+musec_status ms_train_data(ms_error *e, const ms_train_config *cfg, json_t **out)
+{
+    ms_train     t = { .cfg = *cfg };
+    musec_status st;
+
+    *out = NULL;
+    TRY(ms_schedule_make(e, cfg, &t.schedule));
+    TRY(ms_train_open_data(e, &t));
+    TRY(ms_train_identify(e, &t));
+    *out = json_incref(t.data);
+done:
+    ms_train_unbuild(&t);
+    return st;
+}
+
+/* "90000 tokens, sha256 0123456789abcdef", of a set or of NULL. */
+static void describe_set(const json_t *set, char *text, size_t bytes)
+{
+    const json_t *tokens = json_object_get(set, "tokens");
+    const char   *sum    = json_string_value(json_object_get(set, "sha256"));
+    char          number[32];
+
+    snprintf(number, sizeof number, "%lld", (long long)json_integer_value(tokens));
+    if (set == NULL)
+        snprintf(text, bytes, "nothing");
+    else
+        snprintf(text, bytes, "%s tokens, sha256 %.16s", json_is_null(tokens) ? "endless" : number,
+                 sum != NULL ? sum : "unknown");
+}
+
+bool ms_train_data_differs(const json_t *was, const json_t *now, char how[MS_DATA_TEXT])
+{
+    for (size_t k = 0; k < COUNT(sides); k++) {
+        const json_t *a = json_object_get(was, sides[k]), *b = json_object_get(now, sides[k]);
+        for (size_t i = 0; i < json_array_size(a) || i < json_array_size(b); i++) {
+            const json_t *x = json_array_get(a, i), *y = json_array_get(b, i);
+            const char   *name = json_string_value(json_object_get(x != NULL ? x : y, "name"));
+            char          before[80], after[80];
+            if (json_equal(json_object_get(x, "tokens"), json_object_get(y, "tokens")) &&
+                json_equal(json_object_get(x, "sha256"), json_object_get(y, "sha256")))
+                continue;
+            describe_set(x, before, sizeof before);
+            describe_set(y, after, sizeof after);
+            snprintf(how, MS_DATA_TEXT, "%s had %s, and has %s", name != NULL ? name : sides[k],
+                     before, after);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+/* Were steps made before, and will there be more? */
+static bool goes_on(const ms_train *t)
+{
+    return t->progress.step > 0 && t->progress.step < t->cfg.steps;
+}
+
+static musec_status add_change(ms_error *e, ms_train *t, const char *key, const char *from,
+                               const char *to)
+{
+    if (t->resumed == NULL) t->resumed = json_array();
+    if (json_array_append_new(t->resumed, json_pack("{s:I, s:s, s:s, s:s}", "step",
+                                                    (json_int_t)t->progress.step, "key", key,
+                                                    "from", from, "to", to)) != 0)
+        return no_memory(e);
+    return MUSEC_OK;
+}
+
+/* Another number of steps is another schedule, mostly. */
+static musec_status trace_steps(ms_error *e, ms_train *t, const ms_train_config *was)
+{
+    ms_schedule  before;
+    char         from[32], to[32];
+    musec_status st = MUSEC_OK;
+
+    if (was->steps == t->cfg.steps) return MUSEC_OK;
+    TRY(ms_schedule_make(e, was, &before));
+    if (ms_schedule_same(&before, &t->schedule, t->progress.step)) goto done;
+    snprintf(from, sizeof from, "%lld", (long long)was->steps);
+    snprintf(to, sizeof to, "%lld", (long long)t->cfg.steps);
+    TRY(add_change(e, t, "steps", from, to));
+done:
+    return st;
+}
+
+/* Once the built-in corpus had its bytes as they are in GPT-2's ids too; runs of then did not say
+ * which data they had. */
+static bool had_raw_bytes(const ms_train *t)
+{
+    for (size_t i = 0; i < ms_mixture_sets(t->train); i++)
+        if (t->cfg.tokenizer == MS_TOKENIZER_GPT2 &&
+            ms_source_is_builtin(ms_source_path(ms_loader_source(ms_mixture_set(t->train, i)))))
+            return true;
+    return false;
+}
+
+static musec_status other_data(ms_error *e, const ms_train *t, const char *how)
+{
+    return ms_fail(e, MUSEC_EINVAL,
+                   "%s was trained on other data: %s; put the old data back, name where they are "
+                   "with --data, or start another run with --out",
+                   t->setup.out, how);
+}
+
+/* Data of another name may be the same, moved; those of the same name must be. */
+static musec_status trace_data(ms_error *e, ms_train *t, const ms_checkpoint *c,
+                               const ms_train_config *was)
+{
+    json_t      *before = json_object_get(c->state, "data"); /* older ones have none */
+    const bool   named  = strcmp(was->data, t->cfg.data) != 0;
+    const bool   val    = strcmp(was->val_data, t->cfg.val_data) != 0;
+    char         how[MS_DATA_TEXT];
+    musec_status st = MUSEC_OK;
+
+    if (t->data == NULL) return MUSEC_OK;
+    if (before == NULL && had_raw_bytes(t))
+        return other_data(e, t, "the built-in corpus had other ids for GPT-2's tokenizer");
+    if (before == NULL || !ms_train_data_differs(before, t->data, how)) return MUSEC_OK;
+    if (!named && !val) return other_data(e, t, how);
+    if (!goes_on(t)) {
+        json_decref(t->data); /* those that it was made of */
+        t->data = json_incref(before);
+        return MUSEC_OK;
+    }
+    if (t->setup.log != NULL)
+        ms_log_say(t->setup.log, MS_LOG_QUIET, "warning: %s goes on with other data: %s",
+                   t->setup.out, how);
+    if (named) TRY(add_change(e, t, "data", was->data, t->cfg.data));
+    if (val) TRY(add_change(e, t, "val_data", was->val_data, t->cfg.val_data));
+done:
+    return st;
+}
+
+static musec_status trace_numbers(ms_error *e, ms_train *t, const ms_checkpoint *c,
+                                  const ms_train_config *was)
+{
+    const ms_computed now      = ms_train_computed(t);
+    const json_t     *computed = json_object_get(c->state, "computed"); /* older ones have none */
+    const struct {
+        const char *key, *now;
+    } rows[] = { { "device", now.device },
+                 { "precision", now.precision },
+                 { "operands", now.operands } };
+    char         from[64], to[64];
+    musec_status st = MUSEC_OK;
+
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const char *before = json_string_value(json_object_get(computed, rows[i].key));
+        if (before != NULL && strcmp(before, rows[i].now) != 0)
+            TRY(add_change(e, t, rows[i].key, before, rows[i].now));
+    }
+    ms_train_config_get(was, "momentum-dtype", from, sizeof from);
+    ms_train_config_get(&t->cfg, "momentum-dtype", to, sizeof to);
+    if (strcmp(from, to) != 0) TRY(add_change(e, t, "momentum_dtype", from, to));
+done:
+    return st;
+}
+
+musec_status ms_train_trace(ms_error *e, ms_train *t, const ms_checkpoint *c,
+                            const ms_train_config *was)
+{
+    const json_t *resumed = json_object_get(c->state, "resumed");
+    musec_status  st      = MUSEC_OK;
+
+    if (json_array_size(resumed) > 0) {
+        t->resumed = json_deep_copy(resumed);
+        if (t->resumed == NULL) return no_memory(e);
+    }
+    TRY(trace_data(e, t, c, was));
+    TRY(trace_steps(e, t, was));
+    if (goes_on(t)) TRY(trace_numbers(e, t, c, was));
+done:
+    return st;
+}
+
+void ms_train_put_origin(const ms_train *t, json_t *state)
+{
+    if (t->data != NULL) json_object_set(state, "data", t->data);
+    if (t->data_dir[0] != '\0') json_object_set_new(state, "data_dir", json_string(t->data_dir));
+    if (t->resumed != NULL) json_object_set(state, "resumed", t->resumed);
+}

@@ -1,0 +1,229 @@
+# train_origin.sh - what a run was made from: results that a resumed run must not destroy, settings
+# and data that changed on the way, data found from elsewhere, and a terminal that is closed.
+# shellcheck source=tests/cli/helpers
+. "$MUSEC_SOURCE/tests/cli/helpers"
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
+
+model=(--layers 1 --width 32 --heads 2 --head 16 --mlp 64 --batch 128 --max-doc 64 --val-tokens 256)
+tiny=(train --quiet "${model[@]}")
+text() { # text WORDS: 400 lines of them
+    local i
+    for i in $(seq 1 400); do echo "line $i: $1, $((i * i % 97))"; done
+}
+sums() { find "$1" -type f -exec sha256sum {} + >"$1.sums"; }
+# untouched DIR WHAT: as it was when its sums were taken, and nothing more.
+untouched() {
+    check "$2: $1 is as it was" sha256sum --quiet -c "$1.sums"
+    check "$2: nothing more is in $1" test "$(find "$1" -type f | wc -l)" -eq "$(wc -l <"$1.sums")"
+}
+summary() { grep -Eq "\"$2\": $3" "$1/summary.json"; }
+state() { echo "$1/checkpoint/step_$(printf '%08d' "$2")/state.json"; }
+untimed() { sed -E 's/"(tok_s|time_s)": [^,]*, //g; s/, "ms": \{[^}]*\}//' "$1/log.jsonl"; }
+
+# ---- results without a checkpoint ------------------------------------------------------------------
+
+succeeds "${tiny[@]}" --steps 20 --out over
+rm -r over/checkpoint
+sums over
+for steps in 20 1000; do
+    fails 1 'over/summary.json says that the run is done, and there is no checkpoint to go on from .*--keep-checkpoints.*--checkpoint-every.*another run with --out' \
+        train --resume over --steps $steps
+    untouched over "$steps steps"
+done
+succeeds "${tiny[@]}" --steps 20 --cap none --optimizer sgdm --lr 1e9 --aux-lr 1e9 --out wild
+prints '^diverged'
+rm -rf wild/checkpoint
+sums wild
+fails 1 'wild/summary.json says that the run is diverged, and there is no checkpoint' train --resume wild
+untouched wild "diverged"
+# a sweep keeps no checkpoints: its runs are such
+sweep=(sweep --set layers=1 --set width=16 --set heads=1 --set head=16 --set mlp=16 --set batch=64
+    --set max-doc=32 --set val-tokens=64 --set steps=6)
+run "${sweep[@]}" --out swept
+one=$(echo swept/pico-*)
+sums swept
+fails 1 "$one/summary.json says that the run is done" train --resume "$one" --steps 100
+untouched swept "a sweep's run"
+# one that was killed before its first checkpoint has no results: it begins anew, and says so
+cp -r over killed
+rm killed/summary.json
+run train --quiet --resume killed
+check "a killed run begins anew" test "$code" -eq 0
+check "--quiet does not hide it" grep -qx 'killed has no checkpoint yet: starting at step 0' stderr
+
+# ---- settings that changed on the way --------------------------------------------------------------
+
+mkdir runs
+succeeds "${tiny[@]}" --steps 20 --out runs/extended
+succeeds train --quiet --resume runs/extended --steps 40
+succeeds "${tiny[@]}" --steps 40 --out runs/whole
+check "the config is the same" cmp runs/extended/config.json runs/whole/config.json
+untimed runs/whole >whole.log
+check "the run is not" test "$(untimed runs/extended | cmp - whole.log | wc -l)" -eq 1
+steps='[{"step": 20, "key": "steps", "from": "20", "to": "40"}'
+check "it is recorded" grep -qF "\"resumed\": $steps]" runs/extended/summary.json
+check "in the checkpoint too" grep -q '"resumed": \[' "$(state runs/extended 40)"
+check "a whole run has no record" test -z "$(grep -rl resumed runs/whole)"
+succeeds train --quiet --resume runs/extended
+check "going on without a step keeps it" grep -qF "\"resumed\": $steps]" runs/extended/summary.json
+cp -r runs/extended further
+succeeds train --quiet --resume further --steps 50
+check "and so does going further" grep -qF \
+    "\"resumed\": $steps, {\"step\": 40, \"key\": \"steps\", \"from\": \"40\", \"to\": \"50\"}]" \
+    further/summary.json
+# shortened: the schedule of its steps was another
+succeeds "${tiny[@]}" --steps 40 --checkpoint-every 20 --out short
+rm -r "short/checkpoint/step_00000040" short/summary.json
+cp -r short back
+succeeds train --quiet --resume short --steps 25
+check "a shortened run" grep -qF '[{"step": 20, "key": "steps", "from": "40", "to": "25"}]' \
+    short/summary.json
+# as it was meant to be: no record, whatever was tried between
+rm -rf back/checkpoint/step_00000040
+succeeds train --quiet --resume back --steps 20
+check "cut off at once" summary back resumed '\[\{"step": 20'
+succeeds train --quiet --resume back --steps 40
+check "and made as it was meant to be" test -z "$(grep -rl resumed back)"
+untimed back >back.log
+check "that is the whole run" cmp back.log whole.log
+# more steps of the same are the same run; other settings that change nothing are no change
+succeeds "${tiny[@]}" --cooldown 0 --steps 20 --val-every 20 --out flat
+succeeds train --quiet --resume flat --steps 40 --val-every 10 --checkpoint-every 7 --keep 3
+check "nothing was changed by that" test -z "$(grep -rl resumed flat)"
+# where and in what it is computed
+run train --quiet --resume flat --steps 44 --device ref --momentum-dtype bf16
+check "elsewhere: exit 0" test "$code" -eq 0
+check "elsewhere: a warning" grep -q '^warning: flat was computed on cpu' stderr
+for key in '"device", "from": "cpu", "to": "ref"' '"momentum_dtype", "from": "own", "to": "bf16"'; do
+    check "elsewhere: $key" summary flat resumed ".*\"step\": 40, \"key\": $key"
+done
+if command -v gnuplot >/dev/null; then
+    run report runs --out page.html --csv csv
+    check "report: exit 0" test "$code" -eq 0
+    check "report: not the same run" test -z "$(grep 'the same run' stderr)"
+    check "report: noted" grep -q \
+        'note: runs/extended: it went on with other settings (steps 20 to 40 at step 20)' stderr
+    check "report: on the page" grep -q 'steps 20 to 40 at step 20' page.html
+    check "report: apart" test "$(find csv -name 'hyperparameters-*' | wc -l)" -eq 2
+else
+    skip "no gnuplot"
+fi
+# a grid does not ask for such a run
+run "${sweep[@]}" --keep-checkpoints --out grid
+one=$(echo grid/pico-*)
+succeeds train --quiet --resume "$one" --steps 9
+fails 1 "$one/config.json says steps 9, not 6" "${sweep[@]}" --out grid
+run "${sweep[@]}" --set steps=9 --out grid
+two=$(find grid -maxdepth 1 -name 'pico-*' ! -path "$one")
+rm -r "${two:?}"
+cp -r "$one" "$two"
+fails 1 "$two/summary.json is of a run that went on with steps 9 in place of 6 after step 6: .*--out" \
+    "${sweep[@]}" --set steps=9 --out grid
+
+# ---- other data under the same name ----------------------------------------------------------------
+
+text "a first text" >t.txt
+cp t.txt first.txt
+succeeds "${tiny[@]}" --steps 20 --data t.txt --out read
+for f in read/summary.json "$(state read 20)"; do
+    check "$f says which data" grep -q '"sha256"' "$f"
+done
+check "tokens and sum" grep -Eq '"data": \{"train": \[\{"name": "t.txt", "tokens": [0-9]+, "sha256": "[0-9a-f]{64}"\}\], "val": \[\{' \
+    read/summary.json
+if have_python; then
+    check "the sum is that of docs/formats.md" python3 - read/summary.json first.txt <<'P'
+import hashlib, json, sys
+sets = json.load(open(sys.argv[1]))["data"]
+text = open(sys.argv[2], "rb").read()
+all_tokens = len(text) + 1 # and the start of the one document
+cut = all_tokens - all_tokens // 10
+for side, begin, end in ("train", 0, cut), ("val", cut, all_tokens):
+    said = b"".join(n.to_bytes(8, "little") for n in (begin, end, len(text))) + text
+    assert sets[side] == [{"name": "t.txt", "tokens": end - begin, "sha256": hashlib.sha256(said).hexdigest()}]
+P
+else
+    skip "no python3"
+fi
+text "another one!" >t.txt
+check "of the same length" test "$(wc -c <t.txt)" -eq "$(wc -c <first.txt)"
+sums read
+fails 1 'read was trained on other data: t.txt had [0-9]+ tokens, sha256 [0-9a-f]{16}, and has [0-9]+ tokens, sha256 .*put the old data back.*--data.*--out' \
+    train --quiet --resume read --steps 40
+untouched read "other data"
+cp -r read moved
+succeeds train --quiet --resume moved --steps 40 --data first.txt
+check "the same data, moved, are no change" test -z "$(grep '"key": "data"' moved/summary.json)"
+cp -r read other
+run train --quiet --resume other --steps 40 --data ./t.txt
+check "other data by another name: exit 0" test "$code" -eq 0
+check "with a warning" grep -q '^warning: other goes on with other data: t.txt had' stderr
+check "and a record" summary other resumed '.*"step": 20, "key": "data", "from": "t.txt", "to": "./t.txt"'
+rm t.txt
+mkdir shards
+cp first.txt shards/a.txt
+cp first.txt shards/val.txt
+succeeds "${tiny[@]}" --steps 4 --data shards --out files
+text "one more" >>shards/val.txt
+fails 1 'files was trained on other data: shards had' train --quiet --resume files --steps 8
+cp first.txt shards/val.txt
+succeeds train --quiet --resume files --steps 8
+
+# a finished run of a sweep
+cp first.txt t.txt
+run "${sweep[@]}" --data t.txt --out grown
+run "${sweep[@]}" --data t.txt --out grown
+prints '^1 run in grown: 1 done$'
+sums grown
+text "another one!" >t.txt
+for more in --dry-run --json; do
+    fails 1 'grown/pico.*/summary.json is of a run on other data: t.txt had .*, and has .*take another --out' \
+        "${sweep[@]}" --data t.txt --out grown $more
+    untouched grown "a sweep on other data"
+done
+rm t.txt # which data they were is known, whether they are here is not asked
+succeeds "${sweep[@]}" --data t.txt --out grown
+cp first.txt t.txt
+succeeds "${sweep[@]}" --data t.txt --out grown
+prints '^1 run in grown: 1 done$'
+
+# ---- from another directory ------------------------------------------------------------------------
+
+succeeds "${tiny[@]}" --steps 40 --checkpoint-every 20 --data t.txt=2 --data shards --out here
+cp -r here there
+rm -r there/checkpoint/step_00000040 there/summary.json
+mkdir elsewhere
+(cd elsewhere && "$MUSEC" train --quiet --resume ../there >../stdout 2>../stderr)
+code=$?
+check "data are found from elsewhere: $(cat stderr)" test "$code" -eq 0
+check "and the run is the same" cmp "$(state here 40)" "$(state there 40)"
+check "its config too" cmp here/config.json there/config.json
+# shellcheck disable=SC2016  # sh's own
+check "nobody minds if nothing is relative" sh -c '! grep -q data_dir "$0"' "$(state runs/whole 40)"
+
+# ---- a terminal that is closed ---------------------------------------------------------------------
+
+# hangs_up DIR COMMAND...: a run of an hour gets SIGHUP twice, as terminal and shell send it.
+hangs_up() {
+    local dir=$1 pid
+    shift
+    "$@" "$MUSEC" "${tiny[@]}" --steps 10000000 --out "$dir" >/dev/null 2>&1 &
+    pid=$!
+    for _ in $(seq 400); do
+        [ -s "$dir/log.jsonl" ] && break
+        sleep 0.05
+    done
+    kill -HUP $pid
+    kill -HUP $pid 2>/dev/null
+    sleep 0.3
+    if [ "$*" = nohup ]; then
+        check "nohup: it goes on" kill -TERM $pid
+    fi
+    wait $pid 2>/dev/null
+    code=$?
+    check "SIGHUP, $dir: exit 0" test "$code" -eq 0
+    check "SIGHUP, $dir: the summary" summary "$dir" status '"interrupted"'
+    check "SIGHUP, $dir: a checkpoint" test -n "$(find "$dir/checkpoint" -name state.json)"
+}
+hangs_up hung env
+hangs_up kept nohup
+finish
