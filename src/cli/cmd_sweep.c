@@ -127,12 +127,16 @@ static json_t *list_of_items(const ms_option_list *items)
     return list;
 }
 
-/* EXIT_OK, or EXIT_USAGE and it said why. */
-static int add_flags(const ms_command *cmd, const struct args *a, json_t *description)
+/* Flags that are lists of a field's values; `text` NULL: not given. */
+typedef struct list_flag {
+    const char *name, *field, *text;
+} list_flag;
+
+enum { LIST_FLAGS = 7 };
+
+static void list_flags(const struct args *a, list_flag lists[LIST_FLAGS])
 {
-    const struct {
-        const char *name, *field, *text;
-    } lists[] = {
+    const list_flag all[LIST_FLAGS] = {
         { "preset", "preset", a->preset },
         { "optimizer", "optimizer", a->optimizer },
         { "lr", "lr", a->lr },
@@ -141,10 +145,56 @@ static int add_flags(const ms_command *cmd, const struct args *a, json_t *descri
         { "ns-iters", "ns_iters", a->ns_iters },
         { "seed", "seed", a->seed },
     };
+    memcpy(lists, all, sizeof all);
+}
+
+/* The flag of its own by which `field` is given too, or NULL. */
+static const char *own_flag(const struct args *a, const char *field)
+{
+    list_flag lists[LIST_FLAGS];
+
+    list_flags(a, lists);
+    for (size_t i = 0; i < LIST_FLAGS; i++)
+        if (lists[i].text != NULL && ms_train_field_same(lists[i].field, field))
+            return lists[i].name;
+    if (a->data.n > 0 && ms_train_field_same("data", field)) return "data";
+    return a->device != NULL && ms_train_field_same("device", field) ? "device" : NULL;
+}
+
+/* A field that two kinds of flags give has no one value: neither may win.  EXIT_OK or EXIT_USAGE;
+ * an item that is no pair is told of later. */
+static int check_once(const ms_command *cmd, const struct args *a)
+{
+    char        field[MS_OPTION_NAME], other[MS_OPTION_NAME];
+    const char *own;
+
+    for (size_t i = 0; i < a->grid.n; i++)
+        if (ms_option_pair(a->grid.item[i], field) != NULL && (own = own_flag(a, field)) != NULL)
+            return ms_cli_usage(cmd, "--%s and --grid %s give the same field", own,
+                                a->grid.item[i]);
+    for (size_t i = 0; i < a->set.n; i++) {
+        if (ms_option_pair(a->set.item[i], field) == NULL) continue;
+        own = own_flag(a, field);
+        if (own != NULL)
+            return ms_cli_usage(cmd, "--%s and --set %s give the same field", own, a->set.item[i]);
+        for (size_t k = 0; k < a->grid.n; k++)
+            if (ms_option_pair(a->grid.item[k], other) != NULL && ms_train_field_same(other, field))
+                return ms_cli_usage(cmd, "--grid %s and --set %s give the same field",
+                                    a->grid.item[k], a->set.item[i]);
+    }
+    return EXIT_OK;
+}
+
+/* EXIT_OK, or EXIT_USAGE and it said why. */
+static int add_flags(const ms_command *cmd, const struct args *a, json_t *description)
+{
+    list_flag   lists[LIST_FLAGS];
     char        field[MS_OPTION_NAME];
     const char *text;
 
-    for (size_t i = 0; i < COUNT(lists); i++)
+    if (check_once(cmd, a) != EXIT_OK) return EXIT_USAGE;
+    list_flags(a, lists);
+    for (size_t i = 0; i < LIST_FLAGS; i++)
         if (lists[i].text != NULL && !put_list(description, lists[i].field, list_of(lists[i].text)))
             return ms_cli_usage(cmd, "--%s wants values with ',' or ';' between, not '%s'",
                                 lists[i].name, lists[i].text);

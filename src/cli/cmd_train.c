@@ -229,13 +229,34 @@ done:
     return st;
 }
 
-static int check_usage(const ms_command *cmd, const struct args *a)
+/* The flag of its own by which `field` is given too, or NULL. */
+static const char *own_flag(const struct args *a, const char *field)
 {
-    char name[MS_OPTION_NAME];
+    ms_train_field f;
+    for (size_t i = 0; ms_train_field_at(i, &f); i++)
+        if (a->settings[i] != NULL && ms_train_field_same(f.name, field)) return f.name;
+    if (a->data.n > 0 && ms_train_field_same("data", field)) return "data";
+    return a->val_data.n > 0 && ms_train_field_same("val-data", field) ? "val-data" : NULL;
+}
 
-    for (size_t i = 0; i < a->set.n; i++)
+static int check_sets(const ms_command *cmd, const struct args *a)
+{
+    char        name[MS_OPTION_NAME];
+    const char *own;
+
+    for (size_t i = 0; i < a->set.n; i++) {
         if (ms_option_pair(a->set.item[i], name) == NULL)
             return ms_cli_usage(cmd, "--set wants FIELD=VALUE, not '%s'", a->set.item[i]);
+        own = own_flag(a, name);
+        if (own != NULL) /* neither may win silently */
+            return ms_cli_usage(cmd, "--%s and --set %s give the same field", own, a->set.item[i]);
+    }
+    return EXIT_OK;
+}
+
+static int check_usage(const ms_command *cmd, const struct args *a)
+{
+    if (check_sets(cmd, a) != EXIT_OK) return EXIT_USAGE;
     if (a->resume != NULL && (a->out != NULL || a->config != NULL))
         return ms_cli_usage(cmd, "--resume goes on in its directory: without --out and --config");
     if ((a->resume != NULL || a->config != NULL) && (a->preset != NULL || a->optimizer != NULL))

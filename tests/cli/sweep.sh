@@ -261,6 +261,12 @@ fails 2 'lr wants values' sweep --lr 0.1,,0.2
 fails 2 'grid wants FIELD=' sweep --grid lr
 fails 2 'set wants FIELD=' sweep --set lr
 fails 2 'wants only' sweep a.json b.json
+# a field that two kinds of flags give
+fails 2 '--grid steps=2,3 and --set steps=7 give the same field' sweep --set steps=7 --grid steps=2,3
+fails 2 '--lr and --grid lr=0.1 give the same field' sweep --lr 0.2 --grid lr=0.1
+fails 2 '--weight-decay and --set weight_decay=0 give' sweep --set weight_decay=0 --weight-decay 1
+fails 2 '--data and --grid data=a,b give' sweep --data c --grid data=a,b
+fails 2 '--device and --set device=cpu give' sweep --lr 1 --device cpu --set device=cpu
 check "nothing came of all that" test ! -e runs
 
 # a run that cannot begin: the others are made, and the table has it

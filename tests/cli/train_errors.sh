@@ -29,6 +29,9 @@ refuses 2 "--preset 'tiny' is none of pico\\|nano" --preset tiny
 refuses 2 "--optimizer 'lion' is none of musec\\|" --optimizer lion
 refuses 2 "--qk-norm 'maybe' is none of no\\|yes" --qk-norm maybe
 refuses 2 "--set wants FIELD=VALUE, not 'lr'" --set lr
+refuses 2 '--lr and --set lr=0.1 give the same field' --set lr=0.1 --lr 0.3
+refuses 2 '--max-doc and --set max_doc=32 give the same field' --set max_doc=32
+refuses 2 '--data and --set data=a give the same field' --data b --set data=a
 refuses 2 'takes no operand' more
 refuses 2 'without --out and --config' --resume here --out there
 refuses 2 '--preset and --optimizer are what --config says already' --config c.json --preset nano
@@ -41,7 +44,7 @@ refuses 1 'there is no field "colour"; musec train --help lists them' --set colo
 refuses 1 '--lr is "-1"; it must be a number from 0' --lr -1
 refuses 1 '--set: lr is "fast"; it must be a number' --set lr=fast
 refuses 1 '--set: tied is "1"; it must be one of no\|yes' --set tied=1
-refuses 1 '--set: layers is ""; it must be a whole number from 1 to 64' --set layers=
+refuses 1 '--set: vocab is ""; it must be a whole number from 0 to 65536' --set vocab=
 refuses 1 '--layers is "65"' --layers 65
 refuses 1 '--steps is "0"' --steps 0
 refuses 1 '--steps is "999999999999999999999"' --steps 999999999999999999999
