@@ -348,6 +348,28 @@ static void whole_texts(void **state)
     CHECK(ms_file_text(&e, at("missing"), 4, &text, &n) == MUSEC_EIO && text == NULL, "missing");
 }
 
+static void the_same_file_by_other_names(void **state)
+{
+    char dotted[600], up[600];
+    (void)state;
+
+    put(at("one"), "1");
+    put(at("two"), "2");
+    snprintf(dotted, sizeof dotted, "%s/./one", check_tmp_dir());
+    snprintf(up, sizeof up, "%s/../%s/new", check_tmp_dir(), strrchr(check_tmp_dir(), '/') + 1);
+    CHECK(ms_path_same(at("one"), dotted), "%s", dotted);
+    CHECK(!ms_path_same(at("one"), at("two")), "two files");
+    CHECK(symlink("one", at("link")) == 0 && ms_path_same(at("link"), at("one")), "a link");
+    CHECK(link(at("one"), at("hard")) == 0 && ms_path_same(at("hard"), at("one")), "another name");
+    /* not there yet */
+    CHECK(ms_path_same(at("new"), up), "%s", up);
+    CHECK(!ms_path_same(at("new"), at("newer")), "two names");
+    CHECK(!ms_path_same(at("new"), at("one")), "only one is there");
+    CHECK(ms_path_same("no/such/dir", "no/such/dir"), "no directory");
+    CHECK(ms_path_same("name", "./name"), "no directory named");
+    CHECK(!ms_path_same("/dev/null", "/dev/null"), "nothing is lost there");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +385,7 @@ int main(void)
         cmocka_unit_test(stdout_in_a_file_is_shared),
         cmocka_unit_test(reading),
         cmocka_unit_test(whole_texts),
+        cmocka_unit_test(the_same_file_by_other_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/file.h"
 #include "device/device.h"
 
 int ms_cli_fail(const ms_command *cmd, const ms_error *error)
@@ -27,6 +28,19 @@ int ms_cli_usage(const ms_command *cmd, const char *fmt, ...)
     va_end(args);
     fprintf(stderr, "; see %s --help\n", cmd->name);
     return EXIT_USAGE;
+}
+
+int ms_cli_distinct(const ms_command *cmd, const ms_cli_file *files, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i + 1; k < n; k++) {
+            const ms_cli_file *a = &files[i], *b = &files[k];
+            if (a->path == NULL || b->path == NULL || (!a->is_output && !b->is_output)) continue;
+            if (ms_path_same(a->path, b->path))
+                return ms_cli_usage(cmd, "--%s %s and --%s %s are the same file", a->flag, a->path,
+                                    b->flag, b->path);
+        }
+    return EXIT_OK;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

@@ -86,6 +86,16 @@ int ms_cli_fail(const ms_command *cmd, const ms_error *error);
 /* The same for wrong usage, with a word on where to look; returns EXIT_USAGE. */
 int ms_cli_usage(const ms_command *cmd, const char *fmt, ...) MS_PRINTF(2, 3);
 
+/* Files that a command is given, by the names of their flags; path NULL: not given. */
+typedef struct ms_cli_file {
+    const char *flag, *path;
+    int         is_output;
+} ms_cli_file;
+
+/* No output may be another file of the list under whatever name: EXIT_OK, or EXIT_USAGE and it said
+ * which.  To be asked before anything is written. */
+int ms_cli_distinct(const ms_command *cmd, const ms_cli_file *files, size_t n);
+
 /* A context on `device` (NULL: the best one present); a failure says where to find the names. */
 musec_status ms_cli_open(ms_error *error, const char *device, musec_ctx **out);
 /* Passes a status of the library on, with the context's words in `error` if it is a failure. */

@@ -114,13 +114,28 @@ const ms_command *replay_command(void)
 
 static int check_usage(const ms_command *cmd, const struct args *a)
 {
+    const ms_cli_file files[] = {
+        { "w0", a->w0, 0 },
+        { "grads", a->grads, 0 },
+        { "out", a->out, 1 },
+        { "momentum-out", a->momentum_out, 1 },
+        { "state-out", a->state_out, 1 },
+    };
+    const ms_cli_file state_in[] = {
+        /* a state may be replaced by its successor */
+        { "state-in", a->state_in, 0 },
+        { "out", a->out, 1 },
+        { "momentum-out", a->momentum_out, 1 },
+    };
+
     if (a->optimizer == NULL) return ms_cli_usage(cmd, "--optimizer must say which");
     if (a->w0 == NULL) return ms_cli_usage(cmd, "--w0 must name the weight to start from");
     if (!a->explain && a->grads == NULL)
         return ms_cli_usage(cmd, "--grads must name the gradients");
     if (!a->explain && a->out == NULL) return ms_cli_usage(cmd, "--out must name the output");
-    if (a->momentum_out != NULL && a->out != NULL && strcmp(a->momentum_out, a->out) == 0)
-        return ms_cli_usage(cmd, "--out and --momentum-out are the same file");
+    if (!a->explain && (ms_cli_distinct(cmd, files, COUNT(files)) != EXIT_OK ||
+                        ms_cli_distinct(cmd, state_in, COUNT(state_in)) != EXIT_OK))
+        return EXIT_USAGE;
     return ms_settings_usage(cmd, options + COUNT(before), a->settings,
                              cmd->n_options - COUNT(before) - COUNT(after));
 }

@@ -35,6 +35,35 @@ musec_status ms_path_join(ms_error *e, const char *dir, const char *name, char o
     return ms_fail(e, MUSEC_EIO, "%.200s.../%s: the path is too long", dir, name);
 }
 
+/* "dir/name" with the directory's one true name; false: there is no such directory. */
+static bool true_path(const char *path, char out[MS_PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    const char *name  = slash == NULL ? path : slash + 1;
+    char        dir[MS_PATH_MAX], *real;
+    const int   n = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
+
+    snprintf(dir, sizeof dir, "%.*s", n, slash == NULL ? "." : path);
+    real = realpath(dir, NULL);
+    if (real == NULL) return false;
+    const musec_status st = ms_path_join(NULL, real, name, out);
+    free(real);
+    return st == MUSEC_OK;
+}
+
+bool ms_path_same(const char *a, const char *b)
+{
+    char        x[MS_PATH_MAX], y[MS_PATH_MAX];
+    struct stat sa, sb;
+    const bool  has_a = stat(a, &sa) == 0, has_b = stat(b, &sb) == 0;
+
+    if (has_a && has_b)
+        return S_ISREG(sa.st_mode) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+    if (has_a || has_b) return false;
+    if (true_path(a, x) && true_path(b, y)) return strcmp(x, y) == 0;
+    return strcmp(a, b) == 0;
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 musec_status ms_file_open_read(ms_error *e, const char *path, FILE **out)

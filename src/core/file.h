@@ -6,6 +6,7 @@
 #ifndef MS_CORE_FILE_H
 #define MS_CORE_FILE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "core/status.h"
@@ -14,6 +15,10 @@
 
 /* "dir/name"; one that does not fit is an error that says so. */
 musec_status ms_path_join(ms_error *e, const char *dir, const char *name, char out[MS_PATH_MAX]);
+
+/* Would writing one replace the other?  By device and inode where both are there, else by directory
+ * and name.  Devices and pipes are never the same: nothing is lost by writing one twice. */
+bool ms_path_same(const char *a, const char *b);
 
 /* The directory and those above it, where they are not there yet. */
 musec_status ms_directory_make(ms_error *e, const char *path);

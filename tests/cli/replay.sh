@@ -25,9 +25,6 @@ succeeds "${replay[@]}" --grads g.npy --out out.npy --role mlp --weight-decay ma
 holds out.npy f8 0 '3 -2 1 -5'
 succeeds "${replay[@]}" --grads g.npy --out out.npy --report-every 1
 check "a row for every step" test "$(wc -l <stdout)" -eq 4
-cp g.npy same.npy
-succeeds "${replay[@]}" --grads same.npy --out same.npy
-holds same.npy f8 0 '3 -2 1 -5'
 # embed, head, vector: AdamW, whose first step is lr times the gradient's sign
 for role in embed head vector; do
     succeeds "${replay[@]}" --grads g.npy --out out.npy --momentum-out m.npy --role $role --aux-lr 0.5
@@ -40,6 +37,10 @@ npy w1.npy '<f8' '(1, 2)' False "$f8_3"'\0\0\0\0\0\0\0\xc0' # 3 -2
 succeeds "${replay[@]}" --grads g1.npy --out out.npy --state-out state.safetensors
 succeeds "${replay[@]/w.npy/w1.npy}" --grads g2.npy --out out.npy --state-in state.safetensors
 holds out.npy f8 0 '1 -5'
+cp state.safetensors own.safetensors
+succeeds "${replay[@]/w.npy/w1.npy}" --grads g2.npy --out out.npy --state-in own.safetensors \
+    --state-out own.safetensors
+check "a state may be replaced by its successor" test -n "$(cmp state.safetensors own.safetensors)"
 fails 1 'state.safetensors: its optimizer is sgdm' replay --optimizer muon --w0 w.npy --grads g1.npy \
     --out other.npy --state-in state.safetensors
 fails 1 'g1.npy: ' "${replay[@]}" --grads g1.npy --out other.npy --state-in g1.npy
@@ -92,7 +93,23 @@ fails 2 "--optimizer 'lion' is none of musec\\|" replay --optimizer lion --w0 w.
 fails 2 '--w0 must name' replay --optimizer sgdm "${ok[@]}"
 fails 2 '--grads must name' "${replay[@]}" --out out.npy
 fails 2 '--out must name' "${replay[@]}" --grads g.npy
-fails 2 'same file' "${replay[@]}" "${ok[@]}" --momentum-out out.npy
+# one file for two things, by whatever name, and before anything is written
+sha256sum w.npy g.npy >sums.before
+fails 2 '--out out.npy and --momentum-out out.npy are the same file' "${replay[@]}" "${ok[@]}" \
+    --momentum-out out.npy
+fails 2 'same file' "${replay[@]}" "${ok[@]}" --momentum-out ./out.npy
+fails 2 '--out out.npy and --state-out out.npy are' "${replay[@]}" "${ok[@]}" --state-out out.npy
+fails 2 'same file' "${replay[@]}" "${ok[@]}" --momentum-out m.npy --state-out "$PWD/m.npy"
+fails 2 '--grads g.npy and --momentum-out' "${replay[@]}" "${ok[@]}" --momentum-out "$PWD/g.npy"
+fails 2 '--grads g.npy and --out g.npy are' "${replay[@]}" --grads g.npy --out g.npy
+fails 2 '--w0 w.npy and --out w.npy are the same file' "${replay[@]}" --grads g.npy --out w.npy
+ln -s w.npy link.npy
+fails 2 '--w0 w.npy and --state-out link.npy' "${replay[@]}" "${ok[@]}" --state-out link.npy
+fails 2 '--state-in state.safetensors and --out state.safetensors' "${replay[@]}" --grads g.npy \
+    --state-in state.safetensors --out state.safetensors
+check "what was there is as it was" sha256sum -c sums.before
+check "and nothing new is" test ! -e out.npy -a ! -e m.npy
+succeeds "${replay[@]}" --grads g.npy --out /dev/null --momentum-out /dev/null
 fails 2 "takes no operand" "${replay[@]}" "${ok[@]}" more
 fails 2 "--lr wants a number, not 'fast'" "${replay[@]}" "${ok[@]}" --lr fast
 fails 2 "--lr wants a number, not 'nan'" "${replay[@]}" "${ok[@]}" --lr nan
