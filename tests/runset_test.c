@@ -399,6 +399,39 @@ static void runs_are_found_below(void **state)
     ms_runset_free(&set);
 }
 
+static void a_bad_run_below_is_a_note(void **state)
+{
+    char      root[256];
+    ms_runset set;
+    (void)state;
+
+    snprintf(root, sizeof root, "%s", fresh_dir());
+    make_below(root, "a", true);
+    make_below(root, "b", true);
+    make_below(root, "c", true);
+    fake_text(path_in(root, "a"), "config.json", "");
+    fake_text(path_in(root, "c"), "log.jsonl", "what\n");
+    set = read_good(root, 1, 2);
+    CHECK(strstr(set.at[0].dir, "/b") != NULL, "%s", set.at[0].dir);
+    check_note(&set, 0, "/a/config.json: line 1: ");
+    check_note(&set, 0, ": this run is left out");
+    check_note(&set, 1, "/c/log.jsonl: line 1: ");
+    ms_runset_free(&set);
+    check_fails(path_in(root, "a"), "config.json: line 1: "); /* asked for by its name */
+    fake_text(path_in(root, "b"), "config.json", "[]");
+    check_fails(root, "none of its 3 runs can be read; the first: ");
+}
+
+static void a_rate_of_zero_is_a_rate(void **state)
+{
+    ms_runset set =
+        read_good(with_config("{\"optimizer\": \"musec\", \"lr\": \"0\", \"steps\": \"3\"}"), 1, 1);
+    (void)state;
+    CHECK(set.at[0].lr == 0.0, "%g", set.at[0].lr);
+    check_note(&set, 0, "its lr is 0");
+    ms_runset_free(&set);
+}
+
 static void what_is_no_run_is_refused(void **state)
 {
     ms_runset   set = { 0 };
@@ -482,6 +515,8 @@ int main(void)
         cmocka_unit_test(bad_configs_are_named),
         cmocka_unit_test(thresholds_by_a_rule_have_no_number),
         cmocka_unit_test(runs_are_found_below),
+        cmocka_unit_test(a_bad_run_below_is_a_note),
+        cmocka_unit_test(a_rate_of_zero_is_a_rate),
         cmocka_unit_test(what_is_no_run_is_refused),
         cmocka_unit_test(links_do_not_lead_astray),
         cmocka_unit_test(long_logs_are_read_quickly),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "core/file.h"
 #include "report/draw.h"
 #include "report/sections.h"
 
@@ -147,6 +148,20 @@ static musec_status print_json(ms_error *e, const struct args *a, const ms_compa
     return st;
 }
 
+/* The page may lie beside a run's files, not in their place. */
+static musec_status check_out(ms_error *e, const char *out, const ms_runset *set)
+{
+    static const char *const files[] = { "config.json", "log.jsonl", "summary.json" };
+    char                     path[MS_PATH_MAX];
+
+    for (size_t i = 0; i < set->n; i++)
+        for (size_t k = 0; k < COUNT(files); k++)
+            if (ms_path_join(NULL, set->at[i].dir, files[k], path) == MUSEC_OK &&
+                ms_path_same(path, out))
+                return ms_fail(e, MUSEC_EINVAL, "--out %s would replace a file of a run", out);
+    return MUSEC_OK;
+}
+
 static musec_status report(ms_error *e, const struct args *a, const names *only, int n, char **runs,
                            ms_runset *set)
 {
@@ -158,6 +173,7 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     TRY(ms_draw_ready(e));
     for (int i = 0; i < n; i++)
         TRY(ms_runset_add(e, set, runs[i]));
+    TRY(check_out(e, a->out, set));
     TRY(ms_compare_build(e, set, &c));
     TRY(make_page(e, a, only, &c, &page));
     TRY(ms_page_write(e, &page, &files));

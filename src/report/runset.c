@@ -127,10 +127,11 @@ static musec_status read_config(ms_error *e, const char *dir, ms_run *run)
     run->lr        = ms_run_number(run, "lr");
     run->threshold = ms_run_number(run, "threshold");
     steps          = ms_run_number(run, "steps");
-    if (run->optimizer[0] == '\0' || !(run->lr > 0.0) || !(steps >= 1.0 && steps <= most_steps))
-        return ms_fail(e, MUSEC_EINVAL,
-                       "%s: no config of a run: it must have an optimizer, an lr above 0 and steps",
-                       path);
+    if (run->optimizer[0] == '\0' || !(run->lr >= 0.0) || !(steps >= 1.0 && steps <= most_steps))
+        return ms_fail(
+            e, MUSEC_EINVAL,
+            "%s: no config of a run: it must have an optimizer, an lr of 0 or more and steps",
+            path);
     run->steps = (int64_t)steps;
     return MUSEC_OK;
 }
@@ -336,6 +337,8 @@ static musec_status read_run(ms_error *e, ms_runset *set, const char *dir, ms_ru
         TRY(ms_runset_note(e, set, "%s: unfinished, %lld of %lld steps: not in the comparisons",
                            dir, (long long)run->lines[run->n - 1].step, (long long)run->steps));
     }
+    if (run->lr == 0.0)
+        TRY(ms_runset_note(e, set, "%s: its lr is 0: at the left edge of plots by rate", dir));
 done:
     return st;
 }
@@ -375,11 +378,33 @@ static musec_status add_run(ms_error *e, ms_runset *set, const char *dir, const 
     return st;
 }
 
+/* What is found below a directory must not keep its neighbours from being shown: a run that cannot
+ * be read is a note there.  *why keeps the first. */
+static musec_status add_found(ms_error *e, ms_runset *set, const char *dir, const struct stat *info,
+                              ms_error *why, size_t *read)
+{
+    ms_error           bad = { "" };
+    const musec_status st  = add_run(&bad, set, dir, info);
+
+    if (st == MUSEC_OK) {
+        ++*read;
+        return MUSEC_OK;
+    }
+    if (st == MUSEC_ENOMEM) return ms_fail(e, st, "%s", bad.text);
+    if (why->text[0] == '\0') *why = bad;
+    return ms_runset_note(e, set, "%s: this run is left out", bad.text);
+}
+
 typedef struct level { /* a directory on the way down: a link may lead back to it */
     const struct level *above;
     struct stat         info;
     int                 depth;
 } level;
+
+typedef struct tally {
+    size_t   found, read; /* runs, those that were there before included */
+    ms_error why;         /* the first of those found could not be read */
+} tally;
 
 static bool is_above(const level *at, const struct stat *info)
 {
@@ -388,9 +413,8 @@ static bool is_above(const level *at, const struct stat *info)
     return false;
 }
 
-/* *found counts runs, those that were there before included. */
 static musec_status add_below(ms_error *e, ms_runset *set, const char *path, const level *at,
-                              size_t *found)
+                              tally *n)
 {
     ms_names     names = { 0 };
     char         below[MS_PATH_MAX];
@@ -398,15 +422,17 @@ static musec_status add_below(ms_error *e, ms_runset *set, const char *path, con
     musec_status st   = MUSEC_OK;
 
     if (has_file(path, "config.json") && has_file(path, "log.jsonl")) {
-        ++*found;
-        return add_run(e, set, path, &at->info);
+        n->found++;
+        if (at->depth > 0) return add_found(e, set, path, &at->info, &n->why, &n->read);
+        n->read++;
+        return add_run(e, set, path, &at->info); /* asked for by its name */
     }
     if (at->depth == MAX_DEPTH) return MUSEC_OK;
     TRY(ms_directory_names(e, path, &names));
     for (size_t i = 0; i < names.n; i++) {
         TRY(ms_path_join(e, path, names.at[i], below));
         if (stat(below, &next.info) == 0 && S_ISDIR(next.info.st_mode) && !is_above(at, &next.info))
-            TRY(add_below(e, set, below, &next, found));
+            TRY(add_below(e, set, below, &next, n));
     }
 done:
     ms_names_free(&names);
@@ -415,17 +441,20 @@ done:
 
 musec_status ms_runset_add(ms_error *e, ms_runset *set, const char *path)
 {
-    level        top   = { 0 };
-    size_t       found = 0;
+    level        top = { 0 };
+    tally        n   = { 0 };
     musec_status st;
 
     if (stat(path, &top.info) != 0) return ms_fail(e, MUSEC_EIO, "%s: %s", path, strerror(errno));
     if (!S_ISDIR(top.info.st_mode))
         return ms_fail(e, MUSEC_EINVAL, "%s: it must be a run directory, or one that holds some",
                        path);
-    st = add_below(e, set, path, &top, &found);
+    st = add_below(e, set, path, &top, &n);
     if (st != MUSEC_OK) return st;
-    if (found == 0)
+    if (n.found > 0 && n.read == 0)
+        return ms_fail(e, MUSEC_EINVAL, "%s: none of its %zu runs can be read; the first: %s", path,
+                       n.found, n.why.text);
+    if (n.found == 0)
         return ms_fail(e, MUSEC_EINVAL,
                        "%s: no run in it: a run directory has config.json and log.jsonl", path);
     qsort(set->at, set->n, sizeof *set->at, by_directory);

@@ -2,7 +2,9 @@
  *
  * A run directory holds config.json and log.jsonl, and summary.json once the run has ended (the
  * trainer's docs/formats.md).  A last line that is cut off, as a killed process may leave it, is
- * left out with a note; any other line that cannot be read is an error that names it. */
+ * left out with a note; any other line that cannot be read is an error that names it.  That ends
+ * the reading of a run that was asked for by its name; one found below a directory is left out with
+ * a note. */
 #ifndef MS_REPORT_RUNSET_H
 #define MS_REPORT_RUNSET_H
 

@@ -64,7 +64,10 @@ static void add_range(ms_table *t, const ms_compare *c, size_t problem, size_t m
     ms_table_add(t, "%g", best->lr);
     ms_table_add(t, "%g", r.low);
     ms_table_add(t, "%g", r.high);
-    ms_table_add(t, "%.3g", r.high / r.low);
+    if (r.low > 0.0)
+        ms_table_add(t, "%.3g", r.high / r.low);
+    else
+        ms_table_add(t, "-"); /* from a rate of 0 there is no factor */
     ms_table_add(t, "%s",
                  r.at_low && r.at_high ? "both"
                  : r.at_low            ? "low"

@@ -211,8 +211,33 @@ assert all(cut[name] == row for name, row in whole.items() if name != "muon_a")'
 
 cp -r runs damaged
 sed -i '3s/"loss"/"lo/' damaged/muon_b/log.jsonl
-fails 1 '^musec report: damaged/muon_b/log.jsonl: line 3: ' report damaged --out damaged.html
+fails 1 '^musec report: damaged/muon_b/log.jsonl: line 3: ' report damaged/muon_b --out damaged.html
 check "no page" test ! -e damaged.html
+# one bad run does not keep its neighbours from their page
+: >damaged/soft_k3/config.json
+run report damaged --out damaged.html --csv csv_damaged
+check "exit 0: $(cat stderr)" test "$code" -eq 0
+for note in 'damaged/muon_b/log.jsonl: line 3: ' 'damaged/soft_k3/config.json: line 1: '; do
+    check "$note: told" grep -q "^musec report: note: $note.*: this run is left out$" stderr
+    check "$note: on the page" grep -q "Note: $note" damaged.html
+done
+check "the others are there" python3 -c 'import csv
+def names(d): return {r["run"] for r in csv.DictReader(open(d + "/runs.csv"))}
+assert names("csv") - names("csv_damaged") == {"muon_b", "soft_k3"}, names("csv_damaged")'
+mkdir bad
+cp -r damaged/muon_b damaged/soft_k3 bad
+fails 1 'bad: none of its 2 runs can be read; the first: bad/muon_b/log.jsonl: line 3: ' report bad
+rm damaged/soft_k3/log.jsonl
+# a learning rate of 0 is one
+cp -r runs still
+train ../still/zero --optimizer muon --lr 0
+run report still --out still.html --csv csv_still
+check "lr 0: exit 0: $(cat stderr)" test "$code" -eq 0
+check "lr 0: where it is" grep -q 'note: still/zero: its lr is 0: at the left edge' stderr
+check "lr 0: it is there" python3 -c 'import csv
+assert [r["lr"] for r in csv.DictReader(open("csv_still/runs.csv")) if r["run"] == "zero"] == ["0"]
+assert "0" in [r["x"] for r in csv.DictReader(open("csv_still/loss-lr.csv")) if r["curve"] == "Muon"]
+assert not any("inf" in r.values() for r in csv.DictReader(open("csv_still/stability.csv")))'
 
 rm damaged/muon_b/log.jsonl damaged/muon_b/config.json
 rm damaged/muon_a/summary.json
@@ -238,6 +263,9 @@ fails 2 'there is no section "xyz"' report runs --sections runs,xyz
 fails 2 '--sections is empty' report runs --sections ,
 fails 2 '--within' report runs --within 2
 fails 2 'RUN' report
+sha256sum runs/*/* 2>/dev/null >sums
+fails 1 '--out .*config.json would replace a file of a run' report runs --out runs/./muon_a/config.json
+check "and does not" sha256sum --quiet -c sums
 fails 1 'nodir' report runs --out nodir/page.html
 check "no directory was made" test ! -e nodir
 succeeds report --help
