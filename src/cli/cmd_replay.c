@@ -85,6 +85,9 @@ static size_t fill_options(void)
     size_t n = COUNT(before);
     memcpy(options, before, sizeof before);
     n += ms_settings_options(option_at, offsetof(struct args, settings), options + n, MAX_SETTINGS);
+    for (size_t i = COUNT(before); i < n; i++) /* here it has a default of its own */
+        if (strcmp(options[i].name, "report-every") == 0)
+            options[i].help = "a row on every N-th step; 0: none [the last step alone]";
     memcpy(options + n, after, sizeof after);
     return n + COUNT(after);
 }

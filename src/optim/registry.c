@@ -10,8 +10,8 @@ static const ms_optim_kind kinds[] = {
     /* name, words, base, map, feeds_back, qk_clip, decay_form */
     { "musec", "clip the momentum at D, exactly, and carry it clipped", "sgdm", MS_UPDATE_HARD,
       true, false, MUSEC_DECAY_DECOUPLED },
-    { "soft-musec", "the same softly and without an SVD", "sgdm", MS_UPDATE_SOFT, true, false,
-      MUSEC_DECAY_DECOUPLED },
+    { "soft-musec", "clip the momentum softly at D, without an SVD, and carry it clipped", "sgdm",
+      MS_UPDATE_SOFT, true, false, MUSEC_DECAY_DECOUPLED },
     { "muon", "polar factor of the momentum", "sgdm", MS_UPDATE_POLAR, false, false,
       MUSEC_DECAY_DECOUPLED },
     { "muonclip", "muon, then shrink W_q and W_k of heads with large logits", "sgdm",

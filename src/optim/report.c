@@ -206,28 +206,35 @@ static musec_dtype map_operands(const musec_optim *opt)
     return ms_optim_operands(opt, own);
 }
 
+/* The mode, with those of its settings that it reads. */
+static void describe_mode(const musec_optim *opt, text *t)
+{
+    static const char *const  modes[]  = { "paper", "paper7", "fast", "accurate", "exact" };
+    static const char *const  coeffs[] = { "keller", "polar-express" };
+    const musec_optim_config *c        = &opt->cfg;
+    const musec_dtype         dtype    = map_operands(opt);
+
+    add(t, "  ns-mode %s", modes[c->ns_mode]);
+    if (c->ns_mode == MUSEC_NS_PAPER) add(t, ", ns-iters %d", c->ns_iters);
+    if (c->ns_mode == MUSEC_NS_PAPER && opt->map == MS_UPDATE_POLAR)
+        add(t, ", ns-coeffs %s", coeffs[c->ns_coeffs]);
+    if (c->ns_mode == MUSEC_NS_ACCURATE) add(t, ", ns-tol %g", ms_optim_tol(c));
+    if (ms_narrow(dtype) && c->ns_mode != MUSEC_NS_EXACT)
+        add(t, ", operands %s", ms_dtype_name(dtype));
+    add(t, "\n");
+}
+
 static void describe_map(const musec_optim *opt, text *t)
 {
-    static const char *const  modes[]      = { "paper", "paper7", "fast", "accurate", "exact" };
-    static const char *const  coeffs[]     = { "keller", "polar-express" };
-    static const char *const  rules[]      = { "", "rms:", "quantile:" };
-    const musec_optim_config *c            = &opt->cfg;
-    const musec_dtype         dtype        = map_operands(opt);
-    char                      operands[40] = "";
-    if (ms_narrow(dtype) && c->ns_mode != MUSEC_NS_EXACT)
-        snprintf(operands, sizeof operands, ", operands %s", ms_dtype_name(dtype));
+    static const char *const  rules[] = { "", "rms:", "quantile:" };
+    const musec_optim_config *c       = &opt->cfg;
     if (ms_map_clips(opt->map))
         add(t, "  threshold %s%g, %s clip, update-scale %s, %s\n", rules[c->threshold_rule],
             c->threshold, opt->map == MS_UPDATE_HARD ? "hard" : "soft",
             c->update_scale == MUSEC_SCALE_UNIT ? "unit" : "paper",
             opt->kind->feeds_back ? "the clipped momentum is carried on"
                                   : "the state is carried on unclipped");
-    if (opt->map == MS_UPDATE_SOFT)
-        add(t, "  ns-mode %s, ns-iters %d, ns-tol %g%s\n", modes[c->ns_mode], c->ns_iters,
-            ms_optim_tol(c), operands);
-    if (opt->map == MS_UPDATE_POLAR)
-        add(t, "  ns-mode %s, ns-iters %d, ns-coeffs %s%s\n", modes[c->ns_mode], c->ns_iters,
-            coeffs[c->ns_coeffs], operands);
+    if (opt->map == MS_UPDATE_SOFT || opt->map == MS_UPDATE_POLAR) describe_mode(opt, t);
     if (opt->kind->qk_clip)
         add(t, "  QK-Clip above %g, %zu attentions, alpha %g\n", c->qk_tau, opt->n_attentions,
             c->qk_alpha);

@@ -41,6 +41,34 @@ for s in $(subcommands); do
             sed -n "s/^ *'\\(--[a-z0-9-]*\\)\\[.*/\\1/p" | grep -vx -e '--help' | sort)"
 done
 
+# Defaults that are numbers are the same numbers, and nothing is a number on one side alone.
+if have_python; then
+    python3 - "$MUSEC" "$page" >defaults.out <<'P' && pass || fail "$(cat defaults.out)"
+import re, subprocess, sys
+musec, page = sys.argv[1:]
+def number(text):  # that it begins with, or None
+    found = re.match(r"[-+0-9.e]+(?=[:;,. ]|$)", text.replace("\\-", "-"))
+    return float(found[0].rstrip(".")) if found else None
+wrong, n = [], 0
+for section in re.split(r'^\.SS "musec ', open(page, encoding="utf-8").read(), flags=re.M)[1:]:
+    name = re.match(r"[a-z]+", section)[0]
+    text = subprocess.run([musec, name, "--help"], stdout=subprocess.PIPE, encoding="utf-8").stdout
+    brackets = dict(re.findall(r"^  --([a-z0-9-]+)(?:(?!^  -|^$)[\s\S])*?\[([^\]]*)\]$", text, flags=re.M))
+    for entry in re.split(r"^\.TP\n", section, flags=re.M)[1:]:
+        option = re.match(r"\.BI? \\-\\-(\S+)", entry)
+        default = re.search(r"^Default:? *\n?(?:\.BR? )?(.*)", entry, flags=re.M)
+        if option is None or default is None or ".TQ" in entry: continue
+        option = option[1].replace("\\-", "-")
+        n += 1
+        if number(brackets.get(option, "")) != number(default[1]):
+            wrong.append(f"{name} --{option}: [{brackets.get(option)}] in --help, {default[1]!r} on the page")
+print("\n".join(wrong), n, "options")
+sys.exit(len(wrong) > 0 or n < 100)
+P
+else
+    skip "no python3"
+fi
+
 # Every operator has its paragraph, every choice of an option its word in the completions.
 for op in $("$MUSEC" clip --help | awk '$1 == "--op" {gsub(/\|/, " ", $2); $1 = ""; print}'); do
     check "the page describes $op" grep -qx "\\.B $op" "$page"

@@ -64,6 +64,15 @@ rm -f out.npy
 succeeds replay --optimizer soft-musec --threshold rms:0.5 --w0 w.npy --explain
 prints 'soft-musec'
 prints 'rms:0\.5'
+# of a mode, the settings that it reads
+prints '^soft-musec: clip the momentum softly at D'
+prints '^  ns-mode paper, ns-iters 5$'
+succeeds replay --optimizer soft-musec --ns-mode accurate --beta 0.1 --w0 w.npy --explain
+prints '^  ns-mode accurate, ns-tol 0.001$'
+succeeds replay --optimizer muon --w0 w.npy --explain
+prints '^  ns-mode paper, ns-iters 5, ns-coeffs keller$'
+succeeds replay --optimizer muon --ns-mode exact --w0 w.npy --explain
+prints '^  ns-mode exact$'
 succeeds "${replay[@]}" --grads g.npy --out out.npy --explain
 check "--explain writes nothing" test ! -e out.npy
 if have_python; then
