@@ -37,6 +37,10 @@ install(FILES completions/musec.bash RENAME musec
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 install(FILES completions/_musec DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 install(FILES data/sources.json DESTINATION ${CMAKE_INSTALL_DATADIR}/musec)
-install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}
-  FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")
+# Documents lie to each other as in the source tree, with all that they link to.
+install(FILES README.md CONTRIBUTING.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs examples experiments DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  PATTERN "musec.1" EXCLUDE)
+install(DIRECTORY bench/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench)
+install(FILES include/musec/musec.h DESTINATION ${CMAKE_INSTALL_DOCDIR}/include/musec)
+install(FILES src/train/presets.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/src/train)

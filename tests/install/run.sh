@@ -41,6 +41,17 @@ libdir=$(dirname "$PKG_CONFIG_PATH")
 [ -f "$root/share/musec/sources.json" ] || fail "no list of data sets"
 bash -n "$root/share/bash-completion/completions/musec" || fail "no bash completion"
 grep -q '^#compdef musec' "$root/share/zsh/site-functions/_musec" || fail "no zsh completion"
+# relative links of the documents: "](target)", without what follows a '#', outside of code
+links=0
+while IFS= read -r document; do
+    while IFS= read -r target; do
+        links=$((links + 1))
+        [ -e "$(dirname "$document")/$target" ] ||
+            fail "${document#"$root/"} links to $target, which is not installed"
+    done < <(awk '/^ *```/ { code = !code } !code' "$document" | grep -oE '\]\([^)# ]+' |
+        sed 's/^](//' | grep -v '://')
+done < <(find "$root/share/doc/musec" -name '*.md')
+[ "$links" -ge 40 ] || fail "only $links links in the documents"
 version=$(pkg-config --modversion musec)
 [ -f "$libdir/libmusec.so.$version" ] || fail "musec.pc says $version, the library does not"
 "$root/bin/musec" --version | grep -qF "$version" || fail "musec --version does not say $version"
