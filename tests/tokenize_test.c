@@ -2,10 +2,12 @@
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "core/rng.h"
@@ -404,6 +406,46 @@ static void a_stop_keeps_the_shards_before(void **state)
     expect_tokens(out, n, true);
 }
 
+static volatile int alarm_stop;
+
+static void on_alarm(int signal) { alarm_stop = signal; }
+
+/* One block, and a shard for every token of it: the stop is seen between shards, and the manifest
+ * has all that are whole, though it is not written behind each. */
+static void a_stop_is_seen_within_a_block(void **state)
+{
+    enum { TOKENS = 3001 };
+    const struct itimerval soon = { .it_value = { .tv_usec = 30000 } };
+    char                   out[512], path[512];
+    const char            *paths[1] = { path };
+    ms_tokenize_progress   p;
+    ms_manifest            m;
+    ms_error               e;
+    (void)state;
+
+    snprintf(path, sizeof path, "%s/small.txt", check_tmp_dir());
+    snprintf(out, sizeof out, "%s/small", check_tmp_dir());
+    want[0] = MS_BYTES_START;
+    for (int i = 1; i < TOKENS; i++)
+        want[i] = (unsigned char)(text[i - 1] = (char)('a' + i % 26));
+    put_file(path, text, TOKENS - 1);
+    ms_tokenize_config cfg = config_of(paths, 1, out);
+    cfg.shard_tokens       = 1;
+    cfg.stop               = &alarm_stop;
+    CHECK(signal(SIGALRM, on_alarm) != SIG_ERR, "signal");
+    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0, "timer");
+    CHECK(ms_tokenize(&e, &cfg, &p) == MUSEC_EIO && alarm_stop != 0, "it ran to its end");
+    CHECK(strstr(e.text, "interrupted with ") != NULL, "%s", e.text);
+    read_shards(out, &m);
+    CHECK((int64_t)m.n == p.shards && m.n < TOKENS - 1, "%zu of %d", m.n, TOKENS);
+    ms_manifest_free(&m);
+    alarm_stop = 0;
+    cfg.resume = true;
+    CHECK_OK_ERR(&e, ms_tokenize(&e, &cfg, &p));
+    CHECK(p.shards == TOKENS, "%lld shards", (long long)p.shards);
+    expect_tokens(out, TOKENS, true);
+}
+
 static void where_shards_do_not_go(void **state)
 {
     char        dir[512], inside[600], path[600];
@@ -549,6 +591,7 @@ int main(void)
         cmocka_unit_test(other_runs_do_not_go_on),
         cmocka_unit_test(a_bad_line_keeps_the_shards_before),
         cmocka_unit_test(a_stop_keeps_the_shards_before),
+        cmocka_unit_test(a_stop_is_seen_within_a_block),
         cmocka_unit_test(where_shards_do_not_go),
         cmocka_unit_test(one_process_at_a_time),
         cmocka_unit_test(nothing_written_is_nothing_begun),

@@ -24,7 +24,7 @@
 #include "data/shard.h"
 #include "data/shard_out.h"
 
-enum { PROGRESS_MS = 250 };
+enum { PROGRESS_MS = 250, MANIFEST_MS = 1000 };
 
 static const char *const split_names[]  = { "eot", "blank", "file" };
 static const char *const format_names[] = { "auto", "text", "jsonl" };
@@ -40,7 +40,9 @@ typedef struct writer {
     int64_t                   skip;       /* tokens of the next record that were written before */
     ms_counts                 counts;
     int64_t                   kept, listed;
-    int                       lock; /* on the directory */
+    int                       lock;    /* on the directory */
+    double                    written; /* when the manifest was, by the clock */
+    size_t                    told;    /* shards that the manifest on disk has */
 } writer;
 
 /* ---- what the manifest says of this run ------------------------------------------------------ */
@@ -254,8 +256,30 @@ static musec_status open_directory(ms_error *e, writer *w)
         goto done;
     }
     TRY(ms_manifest_write(e, w->path, &w->manifest));
+    w->told = w->manifest.n;
 done:
     return st;
+}
+
+/* ---- the manifest on disk -------------------------------------------------------------------- */
+
+static musec_status write_manifest(ms_error *e, writer *w)
+{
+    musec_status st;
+    TRY(ms_manifest_write(e, w->path, &w->manifest));
+    w->written = ms_clock_ms();
+    w->told    = w->manifest.n;
+done:
+    return st;
+}
+
+/* Behind each shard, but not more than once a second: it grows with every shard, and all of it is
+ * written.  What it does not have yet a run that goes on makes again.  The first shard is told at
+ * once: a manifest without shards means that there is nothing to go on with. */
+static musec_status tell_manifest(ms_error *e, writer *w)
+{
+    if (w->told > 0 && ms_clock_ms() - w->written < MANIFEST_MS) return MUSEC_OK;
+    return write_manifest(e, w);
 }
 
 /* ---- shards ---------------------------------------------------------------------------------- */
@@ -292,9 +316,28 @@ static musec_status close_shard(ms_error *e, writer *w, ms_place next)
     TRY(ms_shard_out_commit(e, &w->shard, w->made.sha256));
     TRY(ms_manifest_add(e, &w->manifest, &w->made));
     w->manifest.totals = w->counts;
-    TRY(ms_manifest_write(e, w->path, &w->manifest));
+    TRY(tell_manifest(e, w));
 done:
     return st;
+}
+
+static musec_status check_stop(ms_error *e, const writer *w)
+{
+    if (w->cfg->stop == NULL || *w->cfg->stop == 0) return MUSEC_OK;
+    return ms_fail(e, MUSEC_EIO, "interrupted with %zu whole shard%s in %s; go on with --resume",
+                   w->manifest.n, w->manifest.n == 1 ? "" : "s", w->cfg->out);
+}
+
+/* Bytes of text behind tokens that are not the start of a document. */
+static int64_t text_of(const ms_bpe *bpe, const uint16_t *tokens, int64_t n)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        size_t bytes = 1;
+        if (bpe != NULL) (void)ms_bpe_bytes(bpe, tokens[i], &bytes);
+        sum += (int64_t)bytes;
+    }
+    return sum;
 }
 
 /* The tokens of a record, into as many shards as they take. */
@@ -306,7 +349,10 @@ static musec_status write_piece(ms_error *e, writer *w, const ms_piece *p, const
 
     w->skip = 0;
     while (from < n && !w->full) {
-        if (!w->open) TRY(open_shard(e, w));
+        if (!w->open) {
+            TRY(check_stop(e, w)); /* a block may be thousands of small shards */
+            TRY(open_shard(e, w));
+        }
         const int64_t room = w->shard.most - w->shard.n, take = n - from < room ? n - from : room;
         if (from == 0) {
             w->made.documents++;
@@ -317,6 +363,7 @@ static musec_status write_piece(ms_error *e, writer *w, const ms_piece *p, const
         from += take;
         w->tokens += take;
         w->full = w->cfg->limit_tokens > 0 && w->tokens == w->cfg->limit_tokens;
+        if (w->full) w->counts.text_bytes -= text_of(w->cfg->bpe, tokens + from, n - from);
         if (w->shard.n == w->shard.most) {
             const ms_place next = { p->record.file, p->record.number + (from == n),
                                     from == n ? 0 : from };
@@ -384,12 +431,7 @@ static musec_status write_all(ms_error *e, writer *w, const ms_reader *r, ms_pip
 
     while (!end && !w->full) {
         ms_block *b = ms_pipeline_next(pipeline);
-        if (cfg->stop != NULL && *cfg->stop != 0) {
-            st = ms_fail(e, MUSEC_EIO,
-                         "interrupted with %zu whole shard%s in %s; go on with --resume",
-                         w->manifest.n, w->manifest.n == 1 ? "" : "s", cfg->out);
-            goto done;
-        }
+        TRY(check_stop(e, w));
         if (b != NULL) {
             TRY(write_block(e, w, b));
             out->bytes_in = b->consumed;
@@ -424,7 +466,7 @@ static musec_status finish(ms_error *e, writer *w, const ms_reader *r)
     }
     w->manifest.complete = true;
     w->manifest.totals   = w->counts;
-    TRY(ms_manifest_write(e, w->path, &w->manifest));
+    TRY(write_manifest(e, w));
 done:
     return st;
 }
@@ -463,6 +505,10 @@ musec_status ms_tokenize(ms_error *e, const ms_tokenize_config *cfg, ms_tokenize
 done:
     ms_pipeline_free(pipeline);
     ms_shard_out_abandon(&w.shard);
+    if (st != MUSEC_OK && w.manifest.n > w.told) {
+        ms_error ignored = { "" }; /* what failed first is what is told */
+        (void)write_manifest(&ignored, &w);
+    }
     if (r != NULL) tell(&w, r, out->bytes_in, out);
     ms_manifest_free(&w.manifest);
     ms_reader_close(r);

@@ -142,6 +142,10 @@ check "and leaves no part" test -z "$(find stopped -name '*.part.*')"
     --verify <web.jsonl >stdout 2>stderr
 same_shards t1 stopped
 
+# a document that the limit cuts counts with the bytes that are in the shards
+succeeds tokenize web.jsonl --tokenizer byte --limit-tokens 5 --out cut --quiet
+prints '^cut: 1 shard, 5 tokens, 1 document of 0.0 MB \(0.80 bytes a token\)'
+
 # A disk that is full in the second shard: 512-byte blocks, 1024 bytes in some shells.
 (ulimit -f 900; exec "$MUSEC" tokenize web.jsonl --tokenizer byte --out full --val-tokens 12345 \
     --shard-tokens 3000000) >stdout 2>stderr
