@@ -8,7 +8,6 @@
 
 #include "cli/paper.h"
 #include "report/draw.h"
-#include "train/train.h"
 
 enum { MOST_SEEDS = 1000 };
 
@@ -164,23 +163,12 @@ size_t ms_paper_finished(const ms_paper_item *item)
     return n;
 }
 
-/* Each set once, before any run is started. */
 static musec_status check_data(ms_error *e, const ms_paper *p, const ms_paper_item *item)
 {
-    const char  *before = "";
-    musec_status st     = MUSEC_OK;
-
     if (json_is_true(json_object_get(p->scale, "needs_data")) && p->ask.n_data == 0)
         return ms_fail(e, MUSEC_EINVAL, "the scale %s needs data: %s", p->ask.scale,
                        json_string_value(json_object_get(p->scale, "data_note")));
-    for (size_t i = 0; i < item->grid.n; i++) {
-        const ms_train_config *cfg = &item->grid.at[i].config;
-        if (strcmp(cfg->data, before) == 0) continue;
-        before = cfg->data;
-        TRY(ms_train_try_data(e, cfg));
-    }
-done:
-    return st;
+    return ms_sweep_try_data(e, &item->sweep, item->runs);
 }
 
 /* Says how long the missing runs will take, if this machine was measured. */

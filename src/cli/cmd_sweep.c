@@ -233,6 +233,7 @@ static musec_status run(ms_error *e, const struct args *a, const json_t *descrip
 
     TRY(ms_sweep_look(e, s, runs)); /* nothing is written beside runs that are not ours */
     if (a->dry_run) return ms_sweep_print(e, s, runs, a->json != 0);
+    TRY(ms_sweep_try_data(e, s, runs));
     TRY(ms_directory_make(e, s->out));
     TRY(ms_path_join(e, s->out, "sweep.json", path));
     TRY(ms_json_write(e, path, description));

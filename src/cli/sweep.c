@@ -21,6 +21,7 @@
 #include "core/directory.h"
 #include "core/process.h"
 #include "device/gpus.h"
+#include "train/train.h"
 
 enum { MAX_ARGS = 8, DRAW_EVERY_MS = 400, LINE_BYTES = 256 };
 
@@ -331,6 +332,28 @@ static void on_end(void *arg, size_t job)
     w->n_ended++;
     follow_all(w);
     say_end(w, i);
+}
+
+/* ---- before they begin ----------------------------------------------------------------------- */
+
+static bool same_data(const ms_train_config *a, const ms_train_config *b)
+{
+    return a->tokenizer == b->tokenizer && strcmp(a->data, b->data) == 0 &&
+           strcmp(a->val_data, b->val_data) == 0;
+}
+
+musec_status ms_sweep_try_data(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < s->grid->n; i++) {
+        const ms_train_config *cfg   = &s->grid->at[i].config;
+        bool                   tried = ms_sweep_is_finished(&runs[i]);
+        for (size_t k = 0; k < i && !tried; k++)
+            tried = !ms_sweep_is_finished(&runs[k]) && same_data(&s->grid->at[k].config, cfg);
+        if (!tried) TRY(ms_train_try_data(e, cfg));
+    }
+done:
+    return st;
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */

@@ -59,6 +59,8 @@ typedef struct ms_sweep {
 
 /* Takes what was asked for, 0 jobs or more and 1 thread or more, or says what can be. */
 musec_status ms_sweep_budget(ms_error *e, int64_t jobs, int64_t threads, ms_sweep *s);
+/* Opens each set of data that runs to be made need, once: to be asked before any is started. */
+musec_status ms_sweep_try_data(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs);
 /* Fills runs[grid->n].  Interrupted (signals.h): an error that says how to go on.  Failed
  * runs: an error that names the first and its output.  Diverged ones are results. */
 musec_status ms_sweep_run_all(ms_error *e, const ms_sweep *s, ms_sweep_run *runs);

@@ -269,11 +269,17 @@ fails 2 '--data and --grid data=a,b give' sweep --data c --grid data=a,b
 fails 2 '--device and --set device=cpu give' sweep --lr 1 --device cpu --set device=cpu
 check "nothing came of all that" test ! -e runs
 
+# data that is not there: nothing is started
+fails 1 'no-such-text.txt: cannot read' sweep --set steps=3 "${tiny[@]}" --data builtin \
+    --data no-such-text.txt --out without
+fails 1 'no-such-text.txt: cannot read' sweep --lr 0.1 --set val_data=no-such-text.txt --out without
+check "nothing came of it" test ! -e without
+
 # a run that cannot begin: the others are made, and the table has it
-run sweep --set steps=3 "${tiny[@]}" --data no-such-text.txt --data builtin --out partly
+run sweep --set steps=3 "${tiny[@]}" --grid precision=bf16,f32 --device cpu --out partly
 check "exit 1" test "$code" -eq 1
 check "which and why: $(tail -n 1 stderr)" grep -Eq \
-    '1 of 2 runs failed, the first with "musec train: no-such-text.txt.*see partly/pico.*/output.txt' stderr
+    '1 of 2 runs failed, the first with "musec train: precision is bf16.*see partly/pico.*/output.txt' stderr
 prints '^2 runs in partly: 1 done, 1 failed$'
 
 # no room for checkpoints: it says so, and with room the same command goes on
