@@ -135,7 +135,9 @@ bool ms_bench_wanted(const ms_bench *b, const char *section, const char *name, c
 {
     char text[160];
     snprintf(text, sizeof text, "%s %s %s", section, name, shape);
-    return b->opt->filter == NULL || strstr(text, b->opt->filter) != NULL;
+    if (b->opt->filter != NULL && strstr(text, b->opt->filter) == NULL) return false;
+    if (b->opt->matched != NULL) ++*b->opt->matched;
+    return true;
 }
 
 /* Shares of the two roofs, and which of them is nearer. */

@@ -11,6 +11,7 @@
 typedef struct ms_bench_options {
     const char *device;  /* NULL: the best one */
     const char *filter;  /* only rows whose "section name shape" holds it; NULL: all */
+    int64_t    *matched; /* counts the rows that the filter lets pass; NULL: nobody asks */
     int         json;    /* one JSON object instead of tables */
     int64_t     repeats; /* rounds; 0: 9, or 3 if quick */
     int         quick;   /* small sizes */

@@ -245,9 +245,9 @@ static musec_status make_jobs(ms_bench *b, const ms_run_matrices *m, const char 
     const bool   warm = !ms_is_on_host(b->d) && m->train == NULL;
     musec_status st   = MUSEC_OK;
     for (size_t i = 0; i < COUNT(kinds); i++) {
-        if (i > 0 &&
-            (!ms_bench_wanted(b, "step", kinds[i].name, shape) || (kinds[i].slow && !b->opt->all)))
-            continue;
+        const bool asked =
+            (!kinds[i].slow || b->opt->all) && ms_bench_wanted(b, "step", kinds[i].name, shape);
+        if (!asked && i > 0) continue; /* the first is what the others are held against */
         chosen[*n] = &kinds[i];
         jobs[*n].m = m;
         c[*n]      = (ms_candidate){ .run   = run_step,

@@ -1,5 +1,7 @@
 /* cmd_bench.c - musec bench: times what the library is made of. */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "accuracy_bench.h"
@@ -74,14 +76,63 @@ const ms_command *bench_command(void)
     return &command;
 }
 
-static const struct {
-    const char *name;
+static const struct bench {
+    const char *name, *reads; /* of the options below, those that it reads */
     musec_status (*run)(const ms_bench_options *opt, ms_log *log, FILE *out, ms_error *error);
-} benches[] = { { "ops", ms_bench_ops },
-                { "step", ms_bench_step },
-                { "train", ms_bench_train },
-                { "tokenize", ms_bench_tokenize },
-                { "accuracy", ms_bench_accuracy } };
+} benches[] = { { "ops", "filter", ms_bench_ops },
+                { "step", "filter preset run", ms_bench_step },
+                { "train", "filter preset", ms_bench_train },
+                { "tokenize", "vocab text", ms_bench_tokenize },
+                { "accuracy", "filter preset run", ms_bench_accuracy } };
+
+/* What would be passed over silently. */
+static int check_usage(const ms_command *cmd, const struct args *a, const struct bench *b)
+{
+    const struct {
+        const char *name, *value;
+    } given[] = { { "filter", a->filter },
+                  { "preset", a->preset },
+                  { "run", a->run },
+                  { "vocab", a->vocab },
+                  { "text", a->text } };
+
+    for (size_t i = 0; i < COUNT(given); i++)
+        if (given[i].value != NULL && strstr(b->reads, given[i].name) == NULL)
+            return ms_cli_usage(cmd, "%s has no use for --%s", b->name, given[i].name);
+    if (a->run != NULL && a->preset != NULL)
+        return ms_cli_usage(cmd, "--run and --preset both say which matrices; give one of them");
+    return EXIT_OK;
+}
+
+/* With a filter, what is printed is kept until it is known that there is a row in it. */
+static int run(const ms_command *cmd, const struct bench *b, ms_bench_options *opt, ms_log *log)
+{
+    ms_error     error   = { "" };
+    char        *text    = NULL;
+    size_t       bytes   = 0;
+    int64_t      matched = 0;
+    FILE        *out     = opt->filter != NULL ? open_memstream(&text, &bytes) : stdout;
+    musec_status st      = MUSEC_OK;
+    int          code    = EXIT_OK;
+
+    opt->matched = &matched;
+    if (out == NULL)
+        st = ms_fail(&error, MUSEC_ENOMEM, "not enough memory");
+    else
+        st = b->run(opt, log, out, &error);
+    ms_log_end(log);
+    if (out != NULL && out != stdout && fclose(out) != 0 && st == MUSEC_OK)
+        st = ms_fail(&error, MUSEC_ENOMEM, "not enough memory for the result");
+    if (st == MUSEC_OK && matched == 0 && opt->filter != NULL) {
+        code = ms_cli_usage(cmd, "--filter %s: %s has no row whose name holds that", opt->filter,
+                            b->name);
+    } else {
+        if (text != NULL) fwrite(text, 1, bytes, stdout);
+        if (st != MUSEC_OK) code = ms_cli_fail(cmd, &error);
+    }
+    free(text);
+    return code;
+}
 
 int cmd_bench(int argc, char **argv)
 {
@@ -92,7 +143,6 @@ int cmd_bench(int argc, char **argv)
     ms_log            log   = ms_log_open(stderr, MS_LOG_NORMAL);
     ms_bench_options  opt;
     size_t            which = 0;
-    musec_status      st;
 
     if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
     while (which < COUNT(benches) && strcmp(argv[1], benches[which].name) != 0)
@@ -100,6 +150,7 @@ int cmd_bench(int argc, char **argv)
     if (which == COUNT(benches))
         return ms_cli_usage(cmd, "there is nothing called \"%s\" to time, only %s", argv[1],
                             cmd->operands);
+    if (check_usage(cmd, &a, &benches[which]) != EXIT_OK) return EXIT_USAGE;
     if (a.repeats < 0) {
         ms_fail(&error, MUSEC_EINVAL, "--repeats must be 0 or more, not %lld",
                 (long long)a.repeats);
@@ -116,7 +167,5 @@ int cmd_bench(int argc, char **argv)
                               .run     = a.run,
                               .vocab   = a.vocab,
                               .text    = a.text };
-    st  = benches[which].run(&opt, &log, stdout, &error);
-    ms_log_end(&log);
-    return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
+    return run(cmd, &benches[which], &opt, &log);
 }

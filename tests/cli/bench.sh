@@ -40,6 +40,20 @@ for row in rows:
     assert 0 <= row["error"] <= row["bound"] and row["theorem"] <= 1 and not row["broken"], row'
 fi
 
+# what nothing would come of, or what would be passed over
+fails 2 '--filter nothing: ops has no row whose name holds that' bench ops --quick --repeats 1 \
+    --filter nothing
+fails 2 '--filter nothing: step has' bench step --quick --repeats 1 --run a --filter nothing --json
+fails 2 '--filter nothing: accuracy has' bench accuracy --run a --filter nothing
+succeeds bench step --quick --repeats 1 --run a --filter muon
+prints '^  muon '
+fails 2 'ops has no use for --run' bench ops --run a
+fails 2 'ops has no use for --preset' bench ops --preset small
+fails 2 'train has no use for --run' bench train --run a
+fails 2 'tokenize has no use for --filter' bench tokenize --filter x
+fails 2 'step has no use for --text' bench step --text x
+fails 2 '--run and --preset both say' bench step --run a --preset small
+
 mkdir empty
 fails 1 'empty: there is no checkpoint' bench accuracy --run empty
 fails 1 'empty: there is no checkpoint' bench step --quick --run empty
