@@ -13,6 +13,11 @@
 #include "core/file.h"
 #include "device/device.h"
 
+int ms_cli_parsed(int n)
+{
+    return n == MS_OPT_HELP ? EXIT_OK : n == MS_OPT_RANGE ? EXIT_FAILED : EXIT_USAGE;
+}
+
 int ms_cli_fail(const ms_command *cmd, const ms_error *error)
 {
     fprintf(stderr, "%s: %s\n", cmd->name, error->text);

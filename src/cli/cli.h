@@ -81,6 +81,8 @@ int cmd_completion(int argc, char **argv);
         "json", MS_OPT_FLAG, offsetof(args, json), NULL, "print the result as JSON" \
     }
 
+/* The exit code where ms_options_parse returned less than 0: it has said why. */
+int ms_cli_parsed(int n);
 /* "musec clip: <text>" on stderr; returns EXIT_FAILED. */
 int ms_cli_fail(const ms_command *cmd, const ms_error *error);
 /* The same for wrong usage, with a word on where to look; returns EXIT_USAGE. */

@@ -144,7 +144,7 @@ int cmd_bench(int argc, char **argv)
     ms_bench_options  opt;
     size_t            which = 0;
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     while (which < COUNT(benches) && strcmp(argv[1], benches[which].name) != 0)
         which++;
     if (which == COUNT(benches))

@@ -258,7 +258,7 @@ int cmd_clip(int argc, char **argv)
     ms_error    error = { "" };
     int         code  = EXIT_OK;
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     if (ms_operator_clips(a.op) && isnan(a.threshold))
         return ms_cli_usage(cmd, "--op %s needs --threshold D, the bound to clip at", a.op);
     j.in_path  = argv[1];

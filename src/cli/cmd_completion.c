@@ -215,7 +215,7 @@ int cmd_completion(int argc, char **argv)
     int               none = 0; /* it has no options */
     const int         n    = ms_options_parse(cmd, &none, argc, argv);
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     if (strcmp(argv[1], "bash") == 0)
         print_bash();
     else if (strcmp(argv[1], "zsh") == 0)

@@ -284,7 +284,7 @@ int cmd_data_get(int argc, char **argv)
     ms_error          error   = { "" };
     musec_status      st;
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     if (n == 0 && !a.list)
         return ms_cli_usage(cmd, "give the NAME of a data set, or --list to see them");
     TRY(check_ranges(&error, &a));

@@ -352,6 +352,6 @@ int cmd_data_inspect(int argc, char **argv)
     const int         n     = ms_options_parse(cmd, &a, argc, argv);
     ms_error          error = { "" };
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     return run(&error, &a, argv[1]) == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
 }

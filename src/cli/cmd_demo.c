@@ -256,7 +256,7 @@ int cmd_demo(int argc, char **argv)
     ms_error          error = { "" };
     musec_status      st;
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     if (a.steps < 1 || a.jobs < 0 || a.jobs > MS_POOL_WIDTH)
         st = ms_fail(&error, MUSEC_EINVAL, "--steps must be at least 1 and --jobs from 0 to %d",
                      MS_POOL_WIDTH);

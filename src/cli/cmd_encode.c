@@ -227,7 +227,7 @@ static int run(const ms_command *cmd, musec_status (*body)(ms_error *e, const st
     ms_error     error = { "" };
     musec_status st;
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     if (a.vocab != NULL && strcmp(a.tokenizer, "byte") == 0)
         return ms_cli_usage(cmd, "--vocab is GPT-2's; --tokenizer byte has none");
     st = body(&error, &a);

@@ -75,6 +75,18 @@ const ms_command *paper_command(void)
 
 /* ---- what was asked for ---------------------------------------------------------------------- */
 
+/* NULL, or whole numbers with commas between: whether they are in range is another matter. */
+static bool are_numbers(const char *text)
+{
+    while (text != NULL) {
+        text += text[0] == '-';
+        const size_t digits = strspn(text, "0123456789");
+        if (digits == 0 || (text[digits] != ',' && text[digits] != '\0')) return false;
+        text = text[digits] == ',' ? text + digits + 1 : NULL;
+    }
+    return true;
+}
+
 static musec_status read_seeds(ms_error *e, const char *text, ms_paper *p)
 {
     const char *at = text;
@@ -98,6 +110,9 @@ static musec_status read_args(ms_error *e, const ms_paper_args *a, ms_paper *p)
     musec_status st;
 
     *p = (ms_paper){ .args = a, .log = ms_log_open(stderr, MS_LOG_NORMAL) };
+    if (!(a->within >= 0.0 && a->within <= 1.0))
+        return ms_fail(e, MUSEC_EINVAL, "--within is %g; it must be a share from 0 to 1",
+                       a->within);
     TRY(ms_experiments_load(e, &p->all));
     TRY(ms_experiment_scale(e, &p->all, a->scale, &p->scale));
     p->ask = (ms_experiment_ask){ .scale  = a->scale,
@@ -225,8 +240,6 @@ static musec_status check_args(ms_error *e, const ms_paper *p, const char *item)
 
     if (p->args->quick && !theory)
         return ms_fail(e, MUSEC_EINVAL, "--quick is for theory alone, not for %s", item);
-    if (p->args->quick && p->args->full)
-        return ms_fail(e, MUSEC_EINVAL, "--quick and --full: give one of them");
     if (theory && p->ask.n_set > 0)
         return ms_fail(e, MUSEC_EINVAL,
                        "--set is for trainings, and theory has none: see musec theory run --set");
@@ -268,6 +281,25 @@ done:
     return st;
 }
 
+static int check_usage(const ms_command *cmd, const ms_paper_args *a)
+{
+    char field[MS_OPTION_NAME];
+
+    for (size_t i = 0; i < a->set.n; i++) {
+        const char *item = a->set.item[i];
+        if (ms_option_pair(item, field) == NULL)
+            return ms_cli_usage(cmd, "--set wants FIELD=VALUE, not '%s'", item);
+        if (a->seeds != NULL && ms_train_field_same(field, "seed"))
+            return ms_cli_usage(cmd, "--seeds and --set %s give the same field", item);
+        if (a->data.n > 0 && ms_train_field_same(field, "data"))
+            return ms_cli_usage(cmd, "--data and --set %s give the same field", item);
+    }
+    if (a->quick && a->full) return ms_cli_usage(cmd, "--quick and --full: give one of them");
+    if (!are_numbers(a->seeds))
+        return ms_cli_usage(cmd, "--seeds wants numbers such as 2,1,1, not '%s'", a->seeds);
+    return EXIT_OK;
+}
+
 int cmd_paper(int argc, char **argv)
 {
     const ms_command *cmd = paper_command();
@@ -275,16 +307,11 @@ int cmd_paper(int argc, char **argv)
     const int         n   = ms_options_parse(cmd, &a, argc, argv);
     ms_error          error = { "" };
     ms_paper          p     = { 0 };
-    char              field[MS_OPTION_NAME];
     bool              is_list;
     musec_status      st;
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
-    for (size_t i = 0; i < a.set.n; i++)
-        if (ms_option_pair(a.set.item[i], field) == NULL)
-            return ms_cli_usage(cmd, "--set wants FIELD=VALUE, not '%s'", a.set.item[i]);
-    if (!(a.within >= 0.0 && a.within <= 1.0))
-        return ms_cli_usage(cmd, "--within is %g; it must be a share from 0 to 1", a.within);
+    if (n < 0) return ms_cli_parsed(n);
+    if (check_usage(cmd, &a) != EXIT_OK) return EXIT_USAGE;
     st      = read_args(&error, &a, &p);
     is_list = strcmp(argv[1], "list") == 0;
     if (st == MUSEC_OK && is_list) st = check_args(&error, &p, "list");

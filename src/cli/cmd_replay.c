@@ -475,7 +475,7 @@ int cmd_replay(int argc, char **argv)
     ms_error          error = { "" };
     int               code  = EXIT_OK;
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     code = check_usage(cmd, &a);
     if (code != EXIT_OK) return code;
     if (run(&error, &j) != MUSEC_OK) code = ms_cli_fail(cmd, &error);

@@ -199,9 +199,11 @@ int cmd_report(int argc, char **argv)
     ms_runset         set  = { 0 };
     int               code = EXIT_OK;
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
-    if (!(a.within >= 0.0 && a.within <= 1.0))
-        return ms_cli_usage(cmd, "--within is %g; it must be a share from 0 to 1", a.within);
+    if (n < 0) return ms_cli_parsed(n);
+    if (!(a.within >= 0.0 && a.within <= 1.0)) {
+        ms_error_set(&e, "--within is %g; it must be a share from 0 to 1", a.within);
+        return ms_cli_fail(cmd, &e);
+    }
     if (a.sections != NULL && read_names(&e, a.sections, &only) != MUSEC_OK) {
         ms_cli_fail(cmd, &e);
         code = EXIT_USAGE;

@@ -158,7 +158,7 @@ int cmd_sample(int argc, char **argv)
     voice             v     = { 0 };
     musec_status      st;
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     TRY(check(&error, &a));
     TRY(ms_sampler_open(&error, argv[1], a.device, &s));
     if (ms_sampler_warning(s)[0] != '\0') fprintf(stderr, "warning: %s\n", ms_sampler_warning(s));

@@ -414,7 +414,7 @@ int cmd_spectrum(int argc, char **argv)
     ms_error          error = { "" };
     int               code  = EXIT_OK;
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     if (a.estimate != NOT_GIVEN && (a.values || a.top != NOT_GIVEN || !isnan(a.threshold)))
         return ms_cli_usage(
             cmd, "--estimate gives the norm alone: leave out --values, --top, --threshold");

@@ -9,6 +9,7 @@
 
 #include "cli/cli.h"
 #include "cli/device_list.h"
+#include "cli/settings.h"
 #include "cli/sweep.h"
 #include "core/json_file.h"
 
@@ -185,6 +186,44 @@ static int check_once(const ms_command *cmd, const struct args *a)
     return EXIT_OK;
 }
 
+/* Can each value of the list be read?  Whether it is in range, the config says. */
+static int check_values(const ms_command *cmd, const list_flag *flag, const json_t *values)
+{
+    const bool      preset = strcmp(flag->field, "preset") == 0;
+    const bool      name   = preset || strcmp(flag->field, "optimizer") == 0;
+    ms_train_config unused;
+    ms_train_field  f;
+
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        const char *value = json_string_value(json_array_get(values, i)), *want = NULL;
+        ms_error    why = { "" };
+        if (name && ms_train_config_init(&why, &unused, preset ? value : "pico",
+                                         preset ? "soft-musec" : value) != MUSEC_OK)
+            return ms_cli_usage(cmd, "--%s: %s", flag->name, why.text);
+        for (size_t k = 0; ms_train_field_at(k, &f) && want == NULL; k++)
+            if (ms_train_field_same(f.name, flag->field))
+                want = ms_settings_unreadable(f.values, value);
+        if (want != NULL)
+            return ms_cli_usage(cmd, "--%s wants %s, not '%s'", flag->name, want, value);
+    }
+    return EXIT_OK;
+}
+
+static int add_list(const ms_command *cmd, const list_flag *flag, json_t *description)
+{
+    json_t *values = list_of(flag->text);
+
+    if (values == NULL)
+        return ms_cli_usage(cmd, "--%s wants values with ',' or ';' between, not '%s'", flag->name,
+                            flag->text);
+    if (check_values(cmd, flag, values) != EXIT_OK) {
+        json_decref(values);
+        return EXIT_USAGE;
+    }
+    (void)put_list(description, flag->field, values);
+    return EXIT_OK;
+}
+
 /* EXIT_OK, or EXIT_USAGE and it said why. */
 static int add_flags(const ms_command *cmd, const struct args *a, json_t *description)
 {
@@ -195,9 +234,8 @@ static int add_flags(const ms_command *cmd, const struct args *a, json_t *descri
     if (check_once(cmd, a) != EXIT_OK) return EXIT_USAGE;
     list_flags(a, lists);
     for (size_t i = 0; i < LIST_FLAGS; i++)
-        if (lists[i].text != NULL && !put_list(description, lists[i].field, list_of(lists[i].text)))
-            return ms_cli_usage(cmd, "--%s wants values with ',' or ';' between, not '%s'",
-                                lists[i].name, lists[i].text);
+        if (lists[i].text != NULL && add_list(cmd, &lists[i], description) != EXIT_OK)
+            return EXIT_USAGE;
     for (size_t i = 0; i < a->grid.n; i++) {
         text = ms_option_pair(a->grid.item[i], field);
         if (text == NULL || !put_list(description, field, list_of(text)))
@@ -296,7 +334,7 @@ int cmd_sweep(int argc, char **argv)
     musec_status      st          = MUSEC_OK;
     int               code;
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     if (file == NULL && !has_flags(&a))
         return ms_cli_usage(cmd, "it wants GRID.json, or flags that make a grid");
     if (file != NULL)

@@ -260,7 +260,7 @@ int cmd_tokenize(int argc, char **argv)
     ms_error          error = { "" };
     musec_status      st;
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     if (a.out == NULL) return ms_cli_usage(cmd, "--out DIR says where the shards go");
     if (a.verify && !a.resume)
         return ms_cli_usage(cmd, "--verify checks what --resume goes on from: give both");

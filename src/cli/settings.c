@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,9 +34,10 @@ size_t ms_settings_options(ms_setting_at at, size_t offset, ms_option *out, size
 
 static int is_number(const char *text, size_t bytes)
 {
-    char        *end = NULL;
-    const double x   = strtod(text, &end);
-    return bytes > 0 && end == text + bytes && !isspace((unsigned char)text[0]) && isfinite(x);
+    const char first = text[text[0] == '-' || text[0] == '+']; /* a letter: "nan", "inf" */
+    char      *end   = NULL;
+    (void)strtod(text, &end); /* 1e999 can be read: the library says that it is too large */
+    return bytes > 0 && end == text + bytes && (isdigit((unsigned char)first) || first == '.');
 }
 
 static int is_whole(const char *text)
@@ -58,15 +58,14 @@ static int is_list(const char *text)
     }
 }
 
-/* What the value should have been, or NULL.  Whether it is in range the library says. */
-static const char *unreadable(const ms_option *o, const char *value)
+const char *ms_settings_unreadable(const char *meta, const char *value)
 {
     static const char *const whole[] = { "N", "K", "T", "BYTES" };
-    if (o->type == MS_OPT_CHOICE) return NULL; /* parsed already */
-    if (strchr(o->meta, '|') != NULL) return is_list(value) ? NULL : o->meta;
-    if (strcmp(o->meta, "X") == 0) return is_number(value, strlen(value)) ? NULL : "a number";
+    if (is_choice(meta)) return NULL; /* whoever knows the words says that */
+    if (strchr(meta, '|') != NULL) return is_list(value) ? NULL : meta;
+    if (strcmp(meta, "X") == 0) return is_number(value, strlen(value)) ? NULL : "a number";
     for (size_t i = 0; i < COUNT(whole); i++)
-        if (strcmp(o->meta, whole[i]) == 0) return is_whole(value) ? NULL : "a whole number";
+        if (strcmp(meta, whole[i]) == 0) return is_whole(value) ? NULL : "a whole number";
     return NULL;
 }
 
@@ -74,7 +73,8 @@ int ms_settings_usage(const ms_command *cmd, const ms_option *options, const cha
                       size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const char *want = values[i] == NULL ? NULL : unreadable(&options[i], values[i]);
+        const char *want =
+            values[i] == NULL ? NULL : ms_settings_unreadable(options[i].meta, values[i]);
         if (want != NULL)
             return ms_cli_usage(cmd, "--%s wants %s, not '%s'", options[i].name, want, values[i]);
     }

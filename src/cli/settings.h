@@ -14,6 +14,8 @@ size_t ms_settings_options(ms_setting_at at, size_t offset, ms_option *out, size
 /* Is every value that was given (not NULL) of its kind?  EXIT_OK, or EXIT_USAGE and it said why. */
 int ms_settings_usage(const ms_command *cmd, const ms_option *options, const char *const *values,
                       size_t n);
+/* What a value should have been that cannot be read as what the table calls `meta`, or NULL. */
+const char *ms_settings_unreadable(const char *meta, const char *value);
 /* The optimizers: "a|b|c", and a line for each with its words. */
 void ms_settings_optimizers(char *names, size_t names_bytes, char *words, size_t words_bytes);
 

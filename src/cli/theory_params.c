@@ -265,7 +265,7 @@ int cmd_theory_params(int argc, char **argv)
     const int         n   = ms_options_parse(cmd, &a, argc, argv);
     ms_error          e   = { "" };
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     if (isnan(a.delta) || a.steps == INT64_MIN || a.rank == INT64_MIN)
         return ms_cli_usage(cmd, "needs --%s",
                             isnan(a.delta)         ? "delta, a number above 0"

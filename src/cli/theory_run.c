@@ -418,7 +418,7 @@ int cmd_theory_run(int argc, char **argv)
     char              key[MS_OPTION_NAME];
     int               code;
 
-    if (n < 0) return n == MS_OPT_HELP ? EXIT_OK : EXIT_USAGE;
+    if (n < 0) return ms_cli_parsed(n);
     for (size_t i = 0; i < a.set.n; i++)
         if (ms_option_pair(a.set.item[i], key) == NULL)
             return ms_cli_usage(cmd, "--set wants OPTION=VALUE, not '%s'", a.set.item[i]);

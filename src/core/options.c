@@ -2,7 +2,8 @@
  *
  * A value is the next argument whatever it begins with, so that "--lr -1" works, but for one that
  * begins with "--": there a value was forgotten.  (One that must begin so is written --name=--x.)
- * What is wrong is told once, in one line; the first mistake from the left wins.
+ * What is wrong is told once, in one line; the first mistake from the left wins.  A status of
+ * EFORMAT: it cannot be read; EINVAL: it can, but is out of range.
  *
  * Numbers follow the C locale, which a program that never calls setlocale is in. */
 #include "core/options.h"
@@ -26,12 +27,12 @@
 static musec_status wrong_number(ms_error *e, const ms_option *o, const char *text,
                                  const char *want)
 {
-    return ms_fail(e, MUSEC_EINVAL, "--%s wants %s, not '%s'", o->name, want, text);
+    return ms_fail(e, MUSEC_EFORMAT, "--%s wants %s, not '%s'", o->name, want, text);
 }
 
-static musec_status too_far(ms_error *e, const ms_option *o, const char *text)
+static musec_status too_far(ms_error *e, const ms_option *o, const char *text, const char *range)
 {
-    return ms_fail(e, MUSEC_EINVAL, "--%s %s is out of the range of numbers", o->name, text);
+    return ms_fail(e, MUSEC_EINVAL, "--%s is %s; it must be %s", o->name, text, range);
 }
 
 static musec_status parse_i64(ms_error *e, const ms_option *o, const char *text, int64_t *out)
@@ -43,21 +44,24 @@ static musec_status parse_i64(ms_error *e, const ms_option *o, const char *text,
     v     = strtoll(text, &end, 10);
     if (end == text || *end != '\0' || isspace((unsigned char)text[0]))
         return wrong_number(e, o, text, "a whole number");
-    if (errno == ERANGE) return too_far(e, o, text);
+    if (errno == ERANGE)
+        return too_far(e, o, text, "from -9223372036854775808 to 9223372036854775807");
     *out = v;
     return MUSEC_OK;
 }
 
 static musec_status parse_u64(ms_error *e, const ms_option *o, const char *text, uint64_t *out)
 {
-    char              *end = NULL;
+    const char         range[] = "from 0 to 18446744073709551615";
+    const bool         minus   = text[0] == '-'; /* strtoull would wrap it */
+    char              *end     = NULL;
     unsigned long long v;
 
     errno = 0;
-    v     = strtoull(text, &end, 10);
-    if (end == text || *end != '\0' || !isdigit((unsigned char)text[0])) /* "-1" would wrap */
-        return wrong_number(e, o, text, "a whole number from 0 up");
-    if (errno == ERANGE) return too_far(e, o, text);
+    v     = strtoull(text + minus, &end, 10);
+    if (end == text + minus || *end != '\0' || !isdigit((unsigned char)text[minus]))
+        return wrong_number(e, o, text, "a whole number");
+    if (errno == ERANGE || (minus && v != 0)) return too_far(e, o, text, range);
     *out = v;
     return MUSEC_OK;
 }
@@ -71,7 +75,8 @@ static musec_status parse_f64(ms_error *e, const ms_option *o, const char *text,
     v     = strtod(text, &end);
     if (end == text || *end != '\0' || isspace((unsigned char)text[0]))
         return wrong_number(e, o, text, "a number");
-    if (errno == ERANGE && (v == 0.0 || isinf(v))) return too_far(e, o, text); /* subnormals pass */
+    if (errno == ERANGE && (v == 0.0 || isinf(v))) /* subnormals pass */
+        return too_far(e, o, text, "0, or from 4.9e-324 to 1.8e308 in size");
     if (!isfinite(v)) return wrong_number(e, o, text, "a finite number");
     *out = v;
     return MUSEC_OK;
@@ -89,13 +94,13 @@ static musec_status parse_choice(ms_error *e, const ms_option *o, const char *te
         }
         c += bytes;
     }
-    return ms_fail(e, MUSEC_EINVAL, "--%s '%s' is none of %s", o->name, text, o->meta);
+    return ms_fail(e, MUSEC_EFORMAT, "--%s '%s' is none of %s", o->name, text, o->meta);
 }
 
 static musec_status append(ms_error *e, const ms_option *o, const char *text, ms_option_list *list)
 {
     if (list->n == MS_OPTION_LIST)
-        return ms_fail(e, MUSEC_EINVAL, "--%s is given more than %d times", o->name,
+        return ms_fail(e, MUSEC_EFORMAT, "--%s is given more than %d times", o->name,
                        MS_OPTION_LIST);
     list->item[list->n++] = text;
     return MUSEC_OK;
@@ -114,7 +119,7 @@ static musec_status store(ms_error *e, const ms_option *o, const char *text, voi
     case MS_OPT_CHOICE: return parse_choice(e, o, text, field);
     case MS_OPT_LIST: return append(e, o, text, field);
     }
-    return MUSEC_EINVAL;
+    return MUSEC_EFORMAT;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -197,9 +202,9 @@ static musec_status unknown(ms_error *e, const ms_command *cmd, const char *arg)
     snprintf(name, sizeof name, "%.*s", bytes, arg);
     if (bytes <= NAME_MAX_CH) meant = nearest_option(cmd, name + strspn(name, "-"));
     if (meant == NULL)
-        return ms_fail(e, MUSEC_EINVAL, "unknown option %.*s (%s --help lists all)",
+        return ms_fail(e, MUSEC_EFORMAT, "unknown option %.*s (%s --help lists all)",
                        bytes < 200 ? bytes : 200, arg, cmd->name);
-    return ms_fail(e, MUSEC_EINVAL, "unknown option %s; did you mean --%s? (%s --help lists all)",
+    return ms_fail(e, MUSEC_EFORMAT, "unknown option %s; did you mean --%s? (%s --help lists all)",
                    name, meant, cmd->name);
 }
 
@@ -218,11 +223,11 @@ static musec_status take_option(ms_error *e, const ms_command *cmd, void *args, 
             o = &cmd->options[k];
     if (o == NULL) return unknown(e, cmd, arg);
     if (o->type == MS_OPT_FLAG) {
-        if (value != NULL) return ms_fail(e, MUSEC_EINVAL, "--%s takes no value", o->name);
+        if (value != NULL) return ms_fail(e, MUSEC_EFORMAT, "--%s takes no value", o->name);
         value = "";
     } else if (value == NULL) {
         if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0)
-            return ms_fail(e, MUSEC_EINVAL, "--%s needs a value: %s", o->name, o->meta);
+            return ms_fail(e, MUSEC_EFORMAT, "--%s needs a value: %s", o->name, o->meta);
         value = argv[++*i];
     }
     return store(e, o, value, args);
@@ -232,14 +237,17 @@ static musec_status check_operands(ms_error *e, const ms_command *cmd, int n, ch
 {
     const int max = cmd->max_operands;
 
+    if (n == 0 && n < cmd->min_operands)
+        return ms_fail(e, MUSEC_EFORMAT, "wants %s (%s --help says more)", cmd->operands,
+                       cmd->name);
     if (n < cmd->min_operands)
-        return ms_fail(e, MUSEC_EINVAL, "wants %s, but got %d of %d (%s --help says more)",
-                       cmd->operands, n, cmd->min_operands, cmd->name);
+        return ms_fail(e, MUSEC_EFORMAT, "wants %s, but got '%s' alone (%s --help says more)",
+                       cmd->operands, argv[n], cmd->name);
     if (max < 0 || n <= max) return MUSEC_OK;
     if (max == 0)
-        return ms_fail(e, MUSEC_EINVAL, "takes no operand, but got '%s' (%s --help says more)",
+        return ms_fail(e, MUSEC_EFORMAT, "takes no operand, but got '%s' (%s --help says more)",
                        argv[1], cmd->name);
-    return ms_fail(e, MUSEC_EINVAL, "wants only %s, but got '%s' too (%s --help says more)",
+    return ms_fail(e, MUSEC_EFORMAT, "wants only %s, but got '%s' too (%s --help says more)",
                    cmd->operands, argv[1 + max], cmd->name);
 }
 
@@ -269,7 +277,7 @@ int ms_options_parse(const ms_command *cmd, void *args, int argc, char **argv)
 done:
     if (st == MUSEC_OK) return n;
     fprintf(stderr, "%s: %s\n", cmd->name, e.text);
-    return MS_OPT_WRONG;
+    return st == MUSEC_EINVAL ? MS_OPT_RANGE : MS_OPT_WRONG;
 }
 
 /* ---- help ------------------------------------------------------------------------------------ */

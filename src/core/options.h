@@ -47,11 +47,12 @@ typedef struct ms_command {    /* what --help says around the table */
     int              min_operands, max_operands; /* max -1: any number */
 } ms_command;
 
-enum { MS_OPT_HELP = -1, MS_OPT_WRONG = -2 };
+enum { MS_OPT_HELP = -1, MS_OPT_WRONG = -2, MS_OPT_RANGE = -3 };
 
 /* Fills `args` and moves the operands to the front of argv[1..]; returns their number, or
- * MS_OPT_HELP (--help or -h: printed to stdout) or MS_OPT_WRONG (said why on stderr, in one line,
- * with the nearest option's name where one is near). */
+ * MS_OPT_HELP (--help or -h: printed to stdout), MS_OPT_WRONG (said why on stderr, in one line,
+ * with the nearest option's name where one is near) or MS_OPT_RANGE (the same of a number that can
+ * be read, but is more or less than the option's type holds). */
 int  ms_options_parse(const ms_command *cmd, void *args, int argc, char **argv);
 void ms_options_help(const ms_command *cmd, FILE *to);
 /* {"threshold": 0.25, "op": "fast"} of every option, in table order. */

@@ -128,16 +128,18 @@ fails 1 'no item "frobnicate".*musec paper list' paper frobnicate
 fails 1 'no scale "piko"; there are pico, nano' paper threshold --scale piko
 fails 1 'did you mean "steps"' paper threshold --set stepz=3
 fails 1 'the stages say what batch is' paper threshold --set batch=512
-fails 1 '--seeds says what seed is' paper threshold --seeds 2 --set seed=1
-fails 1 '--data says what data is' paper threshold --data a.txt --set data=b.txt
+fails 2 '--seeds and --set seed=1 give the same field' paper threshold --seeds 2 --set seed=1
+fails 2 '--data and --set data=b.txt give the same field' paper threshold --data a.txt --set data=b.txt
 fails 1 'seeds is "0"' paper threshold --seeds 0
-fails 1 'seeds is "2,x"' paper threshold --seeds 2,x
+fails 1 'seeds is "2,-1"' paper threshold --seeds 2,-1
+fails 2 "seeds wants numbers such as 2,1,1, not '2,x'" paper threshold --seeds 2,x
+fails 2 'seeds wants numbers' paper threshold --seeds 2,
 fails 1 'jobs must be' paper threshold --jobs -1
 fails 1 'no device "gpu"' paper threshold --device gpu
 fails 1 'no-such-dir' paper threshold --data no-such-dir
 fails 1 'needs data' paper threshold --scale small
 fails 2 'ITEM' paper
 fails 2 'set wants FIELD=VALUE' paper threshold --set steps
-fails 2 'within' paper threshold --within 2
+fails 1 'within is 2; it must be a share from 0 to 1' paper threshold --within 2
 check "nothing came of all that" test ! -e runs
 finish

@@ -11,7 +11,7 @@ prints '^[0-9]+ settings of 1 seed in runs/paper/theory: 0 done'
 succeeds paper list --dry-run
 prints '^theory +.* 153 +0 +some minutes +[0-9]+ +half an hour +-$'
 fails 1 '--set is for trainings, and theory has none' paper theory --dry-run --set lr=1
-fails 1 '--quick and --full: give one of them' paper theory --dry-run --quick --full
+fails 2 '--quick and --full: give one of them' paper theory --dry-run --quick --full
 fails 1 '--quick is for theory alone, not for lr-sweep' paper lr-sweep --dry-run --quick
 fails 1 '--quick is for theory alone, not for list' paper list --dry-run --quick
 fails 1 '--seeds is "2,1"; theory has no sets of data' paper theory --dry-run --seeds 2,1

@@ -261,7 +261,8 @@ fails 1 'nowhere' report nowhere
 fails 2 'did you mean "loss-lr"' report runs --sections los-lr
 fails 2 'there is no section "xyz"' report runs --sections runs,xyz
 fails 2 '--sections is empty' report runs --sections ,
-fails 2 '--within' report runs --within 2
+fails 1 '--within is 2; it must be a share' report runs --within 2
+fails 2 '--within wants a number' report runs --within wide
 fails 2 'RUN' report
 sha256sum runs/*/* 2>/dev/null >sums
 fails 1 '--out .*config.json would replace a file of a run' report runs --out runs/./muon_a/config.json

@@ -93,7 +93,7 @@ fails 2 'wants CHECKPOINT' sample
 fails 2 "wants only CHECKPOINT, but got 'b' too" sample a b
 fails 2 "--temperature wants a number, not 'hot'" sample a --temperature hot
 fails 2 '--tokens wants a whole number' sample a --tokens 2.5
-fails 2 '--seed' sample a --seed -1
+fails 1 '--seed is -1; it must be from 0 to 18446744073709551615' sample a --seed -1
 fails 2 'did you mean --temperature' sample a --temprature 1
 fails 1 '--temperature must be 0, or 0.001 to 1000' sample a --temperature -1
 fails 1 '--temperature must be' sample a --temperature 1e-9
