@@ -97,7 +97,7 @@ typedef struct musec_ctx musec_ctx; /* one device and its queue; one thread at a
  * NULL for the best one present.  On failure *out is NULL; every destroy accepts NULL. */
 MUSEC_API musec_status musec_ctx_create(musec_ctx **out, const char *device);
 /* The same, with words: why it failed, or, where `device` is NULL, why a better device was not
- * taken; else "". */
+ * taken that there are signs of here (its driver, its files in /dev); else "". */
 MUSEC_API musec_status musec_ctx_create_why(musec_ctx **out, const char *device, char *why,
                                             size_t bytes);
 /* 1 (as created): the same calls give the same bits on the same machine.  0 lets a GPU take what is

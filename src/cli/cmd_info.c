@@ -123,6 +123,15 @@ static int opens(const ms_device_kind *kind, char what[WORDS], ms_error *why)
     return yes;
 }
 
+/* The words without the device's name, which stands before them. */
+static const char *why_not(const ms_device_kind *kind, const ms_error *why)
+{
+    const size_t n = strlen(kind->name);
+    return strncmp(why->text, kind->name, n) == 0 && strncmp(why->text + n, ": ", 2) == 0
+               ? why->text + n + 2
+               : why->text;
+}
+
 /* ---- printing -------------------------------------------------------------------------------- */
 
 struct facts {
@@ -150,7 +159,7 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
             !yes              ? " - absent here: "
             : what[0] != '\0' ? " - here: "
                               : "",
-            yes ? what : why.text);
+            yes ? what : why_not(kind, &why));
     }
     ROW("blas", "%s", facts->blas);
     ROW("threads", "%d", facts->threads);

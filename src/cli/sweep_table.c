@@ -72,10 +72,28 @@ static musec_status find_columns(ms_error *e, const ms_grid *grid, columns *c)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
+/* "matrix=0.1,qk=0.1,vo=0.1,mlp=0.1" is 0.1: a list whose values are all the same becomes it. */
+static void shorten(char *text)
+{
+    const char  *first = strchr(text, '=');
+    const size_t n     = first == NULL ? 0 : strcspn(first, ",");
+
+    if (first == NULL) return;
+    for (const char *at = text; *at != '\0';) {
+        const char *equal = strchr(at, '=');
+        if (equal == NULL || strcspn(at, ",") < (size_t)(equal - at)) return;
+        if (strcspn(equal, ",") != n || strncmp(equal, first, n) != 0) return;
+        at = equal + n + (equal[n] == ',');
+    }
+    memmove(text, first + 1, n - 1);
+    text[n - 1] = '\0';
+}
+
 static void add_value(ms_table *t, const ms_train_config *cfg, const char *field)
 {
     char text[MS_PATH_MAX];
     if (ms_train_config_get(cfg, field, text, sizeof text) != MUSEC_OK) text[0] = '\0';
+    if (strcmp(field, "weight-decay") == 0) shorten(text);
     if (strlen(text) > VALUE_BYTES) /* the end of a path says most */
         ms_table_add(t, "...%s", text + strlen(text) - VALUE_BYTES);
     else

@@ -40,6 +40,7 @@ static const ms_device_kind kinds[] = {
       .attn_bytes  = ms_device_cuda_attn_bytes,
       .ops         = ms_device_cuda_ops,
       .open        = ms_device_cuda_open,
+      .is_likely   = ms_device_cuda_is_likely,
       .close       = ms_device_cuda_close,
       .describe    = ms_device_cuda_describe },
 #endif
@@ -130,16 +131,20 @@ static musec_status open_kind(const ms_device_kind *kind, int index, musec_ctx *
 /* Like the public function; why->text is "" where there is nothing to say. */
 static musec_status create(musec_ctx **out, const char *device, ms_error *why)
 {
-    musec_status st    = MUSEC_EDEVICE;
-    int          index = 0;
-    why->text[0]       = '\0';
+    musec_status st     = MUSEC_EDEVICE;
+    ms_error     failed = { "" };
+    int          index  = 0;
+    why->text[0]        = '\0';
     if (device != NULL) {
         const ms_device_kind *kind = find_kind(device, &index);
         if (kind != NULL) return open_kind(kind, index, out, why);
         return ms_fail(why, MUSEC_EINVAL, "there is no device \"%s\" in this build", device);
     }
-    for (size_t i = 0; i < COUNT(kinds) && st != MUSEC_OK; i++)
-        st = open_kind(&kinds[i], 0, out, why);
+    for (size_t i = 0; i < COUNT(kinds) && st != MUSEC_OK; i++) {
+        st = open_kind(&kinds[i], 0, out, &failed);
+        if (st != MUSEC_OK && (kinds[i].is_likely == NULL || kinds[i].is_likely())) *why = failed;
+    }
+    if (st != MUSEC_OK) *why = failed;
     return st;
 }
 

@@ -323,6 +323,8 @@ typedef struct ms_device_kind {
     uint64_t (*attn_bytes)(ms_device *d, ms_attn_plan plan);
     void (*ops)(ms_device_ops *table);
     musec_status (*open)(ms_device *d, int index);
+    /* is there any sign of one here, so that one that does not open is worth a word?  NULL: yes */
+    bool (*is_likely)(void);
     void (*close)(ms_device *d);
     /* what it runs on, in words: the chip, its memory, the libraries */
     void (*describe)(ms_device *d, char *text, size_t bytes);
@@ -337,6 +339,7 @@ void ms_device_cuda_ops(ms_device_ops *table); /* every row, in CUDA; only in bu
 
 musec_status ms_device_cpu_open(ms_device *d, int index);
 musec_status ms_device_cuda_open(ms_device *d, int index);
+bool         ms_device_cuda_is_likely(void);
 void         ms_device_cuda_close(ms_device *d);
 void         ms_device_cuda_describe(ms_device *d, char *text, size_t bytes);
 uint64_t     ms_device_cuda_attn_bytes(ms_device *d, ms_attn_plan plan);

@@ -166,9 +166,10 @@ static const char *const role_names[MUSEC_MATRIX_ROLES] = { "matrix", "qk", "vo"
 /* "0.1" for all roles, or "qk=1.2,mlp=0.3", which leaves the others as they are. */
 static musec_status set_decay(ms_error *e, musec_optim_config *cfg, const char *value)
 {
-    static const char expected[] = "a number, or role=number,... with roles qk, vo, mlp, matrix";
-    double            decay[MUSEC_MATRIX_ROLES], x = 0.0;
-    char              text[256];
+    static const char expected[] =
+        "a number from 0 to 1e9, or role=number,... with roles qk, vo, mlp, matrix";
+    double decay[MUSEC_MATRIX_ROLES], x = 0.0;
+    char   text[256];
     if (parse_number(value, 0.0, 1e9, &x)) {
         for (int i = 0; i < MUSEC_MATRIX_ROLES; i++)
             cfg->weight_decay[i] = x;
@@ -262,7 +263,7 @@ static musec_status set_field(ms_error *e, const field *f, musec_optim_config *c
         errno          = 0;
         unsigned_value = strtoull(value, &end, 10);
         if (end == value || *end != '\0' || errno != 0 || !isdigit((unsigned char)value[0]))
-            return wrong(e, f->name, value, "a whole number, 0 or more");
+            return wrong(e, f->name, value, "a whole number from 0 to 18446744073709551615");
         *(uint64_t *)at = unsigned_value;
         return MUSEC_OK;
     case CHOICE:

@@ -209,10 +209,13 @@ static musec_status wrong(ms_error *e, const field *f, const char *value)
         return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\"; it must be UTF-8, to go into config.json",
                        f->name, value);
     if (f->type == UNSIGNED)
-        return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\"; it must be a whole number, 0 or more",
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s is \"%s\"; it must be a whole number from 0 to 18446744073709551615",
                        f->name, value);
-    return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\"; it must be a %snumber from %g to %g", f->name,
-                   value, f->type == WHOLE ? "whole " : "", f->min, f->max);
+    return ms_fail(e, MUSEC_EINVAL,
+                   f->type == WHOLE ? "%s is \"%s\"; it must be a whole number from %.0f to %.0f"
+                                    : "%s is \"%s\"; it must be a number from %g to %g",
+                   f->name, value, f->min, f->max);
 }
 
 static int64_t choice_index(const char *values, const char *value)

@@ -70,6 +70,8 @@ done:
     return st;
 }
 
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
 /* ---- words ----------------------------------------------------------------------------------- */
 
 static void explain_device(const ms_train *t, FILE *to)
@@ -87,14 +89,15 @@ static void explain_model(const ms_train *t, const ms_train_sizes *s, FILE *to)
 {
     const ms_gpt_config *m = &t->cfg.model;
     fprintf(to,
-            "model: %lld layers of %lld, %lld heads of %lld, MLP %lld, %lld ids\n"
+            "model: %lld layer%s of %lld, %lld head%s of %lld, MLP %lld, %lld ids\n"
             "  parameters: %lld in matrices, %lld embed, %lld head, %lld others\n"
             "  QK-norm %s, %s, head gates %s, x0 mixing %s, RoPE on %g of a head, %s pairs\n",
-            (long long)m->layers, (long long)m->width, (long long)m->heads, (long long)m->head,
-            (long long)m->mlp, (long long)m->vocab, (long long)s->model.n_matrix,
-            (long long)s->model.n_embed, (long long)s->model.n_head, (long long)s->model.n_vector,
-            m->qk_norm ? "on" : "off", m->tied ? "tied" : "untied", m->head_gates ? "on" : "off",
-            m->x0_mix ? "on" : "off", m->rope_share, m->rope_adjacent ? "adjacent" : "split");
+            (long long)m->layers, plural(m->layers), (long long)m->width, (long long)m->heads,
+            plural(m->heads), (long long)m->head, (long long)m->mlp, (long long)m->vocab,
+            (long long)s->model.n_matrix, (long long)s->model.n_embed, (long long)s->model.n_head,
+            (long long)s->model.n_vector, m->qk_norm ? "on" : "off", m->tied ? "tied" : "untied",
+            m->head_gates ? "on" : "off", m->x0_mix ? "on" : "off", m->rope_share,
+            m->rope_adjacent ? "adjacent" : "split");
     if (m->cap == MS_CAP_SIGMOID)
         fprintf(to, "  logits %g sigmoid((y + %g) / %g)\n", m->cap_scale, m->cap_shift,
                 m->cap_width);
@@ -105,17 +108,19 @@ static void explain_model(const ms_train *t, const ms_train_sizes *s, FILE *to)
 static void explain_schedule(const ms_train *t, FILE *to)
 {
     const ms_schedule *s = &t->schedule;
-    fprintf(to, "schedule: %lld steps, gradient of the %s\n", (long long)s->steps,
+    fprintf(to, "schedule: %lld step%s, gradient of the %s\n", (long long)s->steps,
+            plural(s->steps),
             t->cfg.grad_reduction == MS_REDUCTION_MEAN ? "mean over tokens"
                                                        : "sum over tokens, divided by 8");
     for (int i = 0; i < s->n_stages; i++) {
         const ms_train_stage *g = &s->stage[i];
         fprintf(to,
-                "  steps %lld-%lld: %lld tokens in %lld micro-batches, documents to %lld, windows "
+                "  steps %lld-%lld: %lld tokens in %lld micro-batch%s, documents to %lld, windows "
                 "%lld/%lld, lr x %g, loss weights",
                 (long long)g->first + 1, (long long)g->end, (long long)g->batch,
-                (long long)g->micro_batches, (long long)g->max_doc, (long long)g->window_short,
-                (long long)g->window_long, g->lr);
+                (long long)g->micro_batches, g->micro_batches == 1 ? "" : "es",
+                (long long)g->max_doc, (long long)g->window_short, (long long)g->window_long,
+                g->lr);
         for (int k = 0; k < g->n_weights; k++)
             fprintf(to, g->weights[k] == g->weights_end[k] ? " %g" : " %g>%g", g->weights[k],
                     g->weights_end[k]);

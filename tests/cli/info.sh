@@ -8,6 +8,17 @@ prints '^built by +(gcc|clang) '
 prints '^device +cpu: .* - here: .*thread'
 if grep -q '^device *cuda: ' stdout; then
     prints '^device +cuda: .* - (absent here: .|here: .* GiB, compute capability [0-9]+\.[0-9], driver)'
+    check "its name once" test "$(grep -c 'absent here: cuda: ' stdout)" -eq 0
+    if grep -q 'absent here: ' stdout && [ ! -e /dev/nvidiactl ] && [ ! -e /dev/nvidia0 ] &&
+        [ ! -e /dev/dxg ] && [ ! -e /proc/driver/nvidia ] && ! ldconfig -p | grep -q libcuda.so.1; then
+        # no sign of a GPU: a word for whoever asks for one, none for others
+        run train --layers 1 --width 16 --heads 1 --head 16 --mlp 16 --batch 64 --val-tokens 64 \
+            --steps 1 --out alone
+        check "no word on GPUs" test -z "$note" -a "$code" -eq 0
+        fails 1 '^musec train: cuda: there is no NVIDIA driver' train --device cuda --out never
+    else
+        skip "there are signs of a GPU here"
+    fi
 else
     skip "no CUDA in this build"
 fi
@@ -15,6 +26,8 @@ check "info lists, it does not warn" test -z "$note"
 prints '^device +ref: '
 prints '^blas +.*thread'
 prints '^threads +[0-9]+$'
+OMP_NUM_THREADS=1 succeeds info --no-peak
+prints '^device +cpu: .*, 1 thread$'
 prints '^jansson +[0-9]'
 prints '^program +gnuplot: (/|absent; .* install the package gnuplot)'
 check "no figures without measuring" test "$(grep -c 'FLOP/s' stdout)" -eq 0

@@ -121,7 +121,7 @@ flags=(sweep --optimizer 'musec,muon' --lr '0.02, 0.1' --weight-decay 'qk=1.2,ml
     --grid init-up=0.5 --set steps=3 "${tiny[@]}")
 succeeds "${flags[@]}" --dry-run --out flags
 prints '^optimizer +lr +weight-decay +seed'
-prints '^musec +0.1 +[a-z]*=0,qk=0,vo=0,mlp=0 +0 +waiting'
+prints '^musec +0.1 +0 +0 +waiting'
 prints '^muon +0.02 +[a-z]*=0,qk=1.2,vo=0,mlp=0.3 '
 prints '^8 runs in flags: 8 waiting$'
 succeeds "${flags[@]}" --data builtin --data builtin:3 --seed 0,1 --dry-run

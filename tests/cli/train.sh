@@ -102,7 +102,7 @@ fi
 
 # --explain prints and stops
 succeeds "${small[@]}" --out never --explain
-for p in '^device: [a-z0-9:]+, activations in (f32|bf16) \(auto\)' '^model: 1 layers of 32' '^  steps 1-60: 128 tokens' '^layer.0.attn.q: role qk, soft-musec' \
+for p in '^device: [a-z0-9:]+, activations in (f32|bf16) \(auto\)' '^model: 1 layer of 32' '^  steps 1-60: 128 tokens' '^layer.0.attn.q: role qk, soft-musec' \
     '^  total +[0-9.]+ MiB'; do
     prints "$p"
 done

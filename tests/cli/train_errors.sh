@@ -46,6 +46,10 @@ refuses 1 '--set: lr is "fast"; it must be a number' --set lr=fast
 refuses 1 '--set: tied is "1"; it must be one of no\|yes' --set tied=1
 refuses 1 '--set: vocab is ""; it must be a whole number from 0 to 65536' --set vocab=
 refuses 1 '--layers is "65"' --layers 65
+refuses 1 '--width is "0"; it must be a whole number from 1 to 1048576$' --width 0
+refuses 1 '--weight-decay is "-1"; it must be a number from 0 to 1e9, or role=' --weight-decay -1
+refuses 1 '--seed is "99999999999999999999"; it must be a whole number from 0 to 18446744073709551615' \
+    --seed 99999999999999999999
 refuses 1 '--steps is "0"' --steps 0
 refuses 1 '--steps is "999999999999999999999"' --steps 999999999999999999999
 refuses 1 '--beta is "2"' --beta 2

@@ -88,13 +88,15 @@ musec_status ms_device_cpu_open(ms_device *d, int index)
 
 void ms_device_cpu_describe(char *text, size_t bytes)
 {
+    const int threads = omp_get_max_threads();
 #ifdef MS_HAVE_OPENBLAS
     const char *config  = openblas_get_config(); /* "OpenBLAS 0.3.21 NO_AFFINITY ..." */
     const char *version = strchr(config, ' ');
     version             = version == NULL ? config : version + 1;
-    snprintf(text, bytes, "OpenBLAS %.*s, %s kernels, %d threads", (int)strcspn(version, " "),
-             version, openblas_get_corename(), omp_get_max_threads());
+    snprintf(text, bytes, "OpenBLAS %.*s, %s kernels, %d thread%s", (int)strcspn(version, " "),
+             version, openblas_get_corename(), threads, threads == 1 ? "" : "s");
 #else
-    snprintf(text, bytes, "CBLAS and LAPACKE as linked, %d threads", omp_get_max_threads());
+    snprintf(text, bytes, "CBLAS and LAPACKE as linked, %d thread%s", threads,
+             threads == 1 ? "" : "s");
 #endif
 }

@@ -7,9 +7,12 @@
  * free again when the call returns, and nothing waits unless the slots run out.  A failure of
  * queued work shows at the next call that waits; from then on a context is of no use any more, and
  * says why. */
+#define _POSIX_C_SOURCE 200809L /* access */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "device/cuda/cuda.h"
@@ -168,6 +171,19 @@ int ms_device_cuda_count(void)
         usable++;
     (void)cudaGetLastError();
     return usable;
+}
+
+bool ms_device_cuda_is_likely(void)
+{
+    static const char *const signs[] = { "/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg",
+                                         "/proc/driver/nvidia" };
+    void                    *driver;
+
+    for (size_t i = 0; i < COUNT(signs); i++)
+        if (access(signs[i], F_OK) == 0) return true;
+    driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (driver != NULL) dlclose(driver);
+    return driver != NULL;
 }
 
 static musec_status find_chip(ms_device *d, ms_cuda *c, int index)
