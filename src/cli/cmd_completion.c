@@ -83,7 +83,7 @@ static void print_bash(void)
            "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
            "    COMPREPLY=()\n"
            "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-           "        words='--help --version");
+           "        words='--help --version help");
     for (size_t i = 0; (c = ms_cli_command_at(i)) != NULL; i++)
         printf(" %s", c->name);
     printf("'\n"
@@ -95,7 +95,11 @@ static void print_bash(void)
         for (size_t k = 0; k < c->describe()->n_options; k++)
             bash_values(c->name, &c->describe()->options[k]);
     printf("        *)\n"
-           "            case ${COMP_WORDS[1]} in\n");
+           "            case ${COMP_WORDS[1]} in\n"
+           "                help) [ \"$COMP_CWORD\" -eq 2 ] && words='");
+    for (size_t i = 0; (c = ms_cli_command_at(i)) != NULL; i++)
+        printf("%s%s", i == 0 ? "" : " ", c->name);
+    printf("' ;;\n");
     for (size_t i = 0; (c = ms_cli_command_at(i)) != NULL; i++) {
         const ms_command *cmd = c->describe();
         printf("                %s) words='--help", c->name);
@@ -179,8 +183,13 @@ static void print_zsh(void)
     }
     printf("    )\n"
            "    if (( CURRENT == 2 )); then\n"
+           "        subcommands+=('help:print what a subcommand does')\n"
            "        _describe subcommand subcommands\n"
            "        _arguments '--help[print the subcommands]' '--version[print the version]'\n"
+           "        return\n"
+           "    fi\n"
+           "    if [[ $words[2] == help ]]; then\n"
+           "        (( CURRENT == 3 )) && _describe subcommand subcommands\n"
            "        return\n"
            "    fi\n"
            "    local program=$words[1] subcommand=$words[2]\n"

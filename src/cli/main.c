@@ -33,7 +33,7 @@ const ms_cli_command *ms_cli_command_at(size_t index)
 static void print_help(FILE *to)
 {
     fprintf(to, "Usage: musec SUBCOMMAND [--option value]...\n"
-                "       musec --help | --version\n\n"
+                "       musec help [SUBCOMMAND] | --help | --version\n\n"
                 "Spectral clipping of matrices: bounds singular values, keeps singular vectors.\n\n"
                 "Subcommands:\n");
     for (size_t i = 0; i < COUNT(commands); i++)
@@ -58,10 +58,22 @@ static int unknown(const char *name)
     return EXIT_USAGE;
 }
 
+/* "help clip" is "clip --help"; "help" alone is "--help". */
+static void turn_help(int argc, char **argv)
+{
+    static char option[] = "--help";
+    for (int i = 1; i + 1 < argc; i++)
+        argv[i] = argv[i + 1];
+    argv[argc - 1] = option;
+}
+
 static int dispatch(int argc, char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : NULL;
+    const char *name = NULL;
 
+    while (argc > 1 && strcmp(argv[1], "help") == 0) /* also of itself */
+        turn_help(argc, argv);
+    if (argc > 1) name = argv[1];
     if (name == NULL) {
         print_help(stderr);
         return EXIT_USAGE;

@@ -22,6 +22,9 @@ completes() {
 }
 completes 'musec cl' 'clip'
 completes 'musec sw' 'sweep'
+completes 'musec he' 'help'
+completes 'musec help sp' 'spectrum'
+completes 'musec help clip ' ''
 completes 'musec --v' '--version'
 completes 'musec clip --op p' 'paper7 polar'
 completes 'musec clip --thr' '--threshold'
@@ -69,7 +72,8 @@ ZSH
     : >became
     timeout 120 zsh -f try.zsh 'musec spec' 'musec clip --op pap' 'musec clip --thr' 'musec bench o' \
         'musec spectrum --device re' 'musec clip try.z' 'musec --v' 'musec completion z' \
-        'musec replay --w0 try.z' 'musec replay --threshold 1 --decay-form ind'
+        'musec replay --w0 try.z' 'musec replay --threshold 1 --decay-form ind' \
+        'musec help spec'
     sed 's/ $//' became >lines
     check "zsh completes: $(cat lines)" cmp lines - <<'LINES'
 musec spectrum
@@ -82,6 +86,7 @@ musec --version
 musec completion zsh
 musec replay --w0 try.zsh
 musec replay --threshold 1 --decay-form independent
+musec help spectrum
 LINES
 else
     skip "no zsh"

@@ -17,6 +17,9 @@ for s in $(subcommands); do
     prints "^Usage: musec $s"
     prints '--help'
     check "musec $s --help fits 100 columns" awk 'length > 100 {exit 1}' stdout
+    cp stdout help.text
+    succeeds help "$s"
+    check "musec help $s is musec $s --help" cmp help.text stdout
     succeeds "$s" -h
     fails 2 "unknown option --no-such-thing" "$s" --no-such-thing
 done
@@ -28,6 +31,16 @@ for s in clip spectrum replay bench info; do # what every command that computes 
     prints '^  --device'
 done
 
+succeeds --help
+cp stdout help.text
+for words in help 'help --help' 'help help'; do
+    # shellcheck disable=SC2086  # words on purpose
+    succeeds $words
+    check "musec $words is musec --help" cmp help.text stdout
+done
+succeeds help data get
+prints '^Usage: musec data get'
+fails 2 'no subcommand "clop"; did you mean "clip"' help clop
 run
 check "musec alone is wrong usage" test "$code" -eq 2
 check "and prints nothing on stdout" test ! -s stdout
