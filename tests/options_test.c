@@ -185,8 +185,6 @@ static void mistakes_take_one_line(void **state)
         { { "--seed", "-1" }, "--seed is -1; it must be from 0 to 18446744073709551615" },
         { { "--seed", "18446744073709551616" },
           "--seed is 18446744073709551616; it must be from 0 to 18446744073709551615" },
-        { { "--seed", "--" }, "--seed needs a value: N" },
-        { { "--seed", "-" }, "--seed wants a whole number, not '-'" },
         { { "--seed", "-x" }, "--seed wants a whole number, not '-x'" },
         { { "--threshold", "1,5" }, "--threshold wants a number, not '1,5'" },
         { { "--threshold", "one" }, "--threshold wants a number, not 'one'" },

@@ -6,8 +6,8 @@
  * inputs with their sizes, the settings, and for every shard its tokens, documents and sha256.  A
  * document may be cut by the end of a shard, as in the files of others.  A shard is whole or
  * absent; the manifest is written anew after each, at most once a second, so that a run that was
- * killed goes on behind the last whole shard that it has.  The bytes do not depend on the number of threads.  Only one process at a time
- * writes into a directory. */
+ * killed goes on behind the last whole shard that it has.  The bytes do not depend on the number
+ * of threads.  Only one process at a time writes into a directory. */
 #ifndef MS_DATA_TOKENIZE_H
 #define MS_DATA_TOKENIZE_H
 
