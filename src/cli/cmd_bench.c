@@ -105,26 +105,26 @@ static int check_usage(const ms_command *cmd, const struct args *a, const struct
 }
 
 /* With a filter, what is printed is kept until it is known that there is a row in it. */
-static int run(const ms_command *cmd, const struct bench *b, ms_bench_options *opt, ms_log *log)
+static int run(const ms_command *cmd, const struct bench *b, ms_bench_options opt, ms_log *log)
 {
     ms_error     error   = { "" };
     char        *text    = NULL;
     size_t       bytes   = 0;
     int64_t      matched = 0;
-    FILE        *out     = opt->filter != NULL ? open_memstream(&text, &bytes) : stdout;
+    FILE        *out     = opt.filter != NULL ? open_memstream(&text, &bytes) : stdout;
     musec_status st      = MUSEC_OK;
     int          code    = EXIT_OK;
 
-    opt->matched = &matched;
+    opt.matched = &matched;
     if (out == NULL)
         st = ms_fail(&error, MUSEC_ENOMEM, "not enough memory");
     else
-        st = b->run(opt, log, out, &error);
+        st = b->run(&opt, log, out, &error);
     ms_log_end(log);
     if (out != NULL && out != stdout && fclose(out) != 0 && st == MUSEC_OK)
         st = ms_fail(&error, MUSEC_ENOMEM, "not enough memory for the result");
-    if (st == MUSEC_OK && matched == 0 && opt->filter != NULL) {
-        code = ms_cli_usage(cmd, "--filter %s: %s has no row whose name holds that", opt->filter,
+    if (st == MUSEC_OK && matched == 0 && opt.filter != NULL) {
+        code = ms_cli_usage(cmd, "--filter %s: %s has no row whose name holds that", opt.filter,
                             b->name);
     } else {
         if (text != NULL) fwrite(text, 1, bytes, stdout);
@@ -167,5 +167,5 @@ int cmd_bench(int argc, char **argv)
                               .run     = a.run,
                               .vocab   = a.vocab,
                               .text    = a.text };
-    return run(cmd, &benches[which], &opt, &log);
+    return run(cmd, &benches[which], opt, &log);
 }
