@@ -375,9 +375,9 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
     progress.first_step                   = ms_train_step(t);
     TRY(ms_train_run(e, t, &summary));
     ms_log_end(&log);
+    if (strcmp(summary.status, "interrupted") == 0)
+        ms_log_say(&log, MS_LOG_NORMAL, "interrupted; go on with: musec train --resume %s", out);
     TRY(print_summary(e, a, out, &summary));
-    if (strcmp(summary.status, "interrupted") == 0) /* what was asked for is not done */
-        st = ms_fail(e, MUSEC_EIO, "interrupted; go on with: musec train --resume %s", out);
 done:
     ms_log_end(&log);
     ms_train_close(t);

@@ -324,7 +324,8 @@ static void on_end(void *arg, size_t job)
         ms_log_say(w->s->log, MS_LOG_NORMAL, "warning: %s", e.text);
     r->was_there = false;
     if (!ms_sweep_is_finished(r))
-        r->state = *ms_stop_flag() != 0 ? MS_SWEEP_INTERRUPTED : MS_SWEEP_FAILED;
+        r->state =
+            *ms_stop_flag() != 0 || w->jobs[job].code == 0 ? MS_SWEEP_INTERRUPTED : MS_SWEEP_FAILED;
     else if (!w->s->keep_checkpoints)
         remove_checkpoints(w, i);
     close(w->jobs[job].output); /* from here on it may be another's */
