@@ -222,6 +222,42 @@ static void cut_lines_go_on(void **state)
           "no ranges with If-Range");
 }
 
+/* What a 206 does not repeat still holds: with the date lost, every other try would begin anew. */
+static void dates_last_over_many_cuts(void **state)
+{
+    call c;
+
+    (void)state;
+    need_server();
+    prepare(&c, "dated,cut:9000/file");
+    fetch_right(&c);
+    CHECK(c.got.came == FILE_BYTES, "%lld bytes came", (long long)c.got.came);
+    CHECK(requests("dated,cut:9000/file", "bytes=9000- Tue, 06 Feb") == 1 &&
+              requests("dated,cut:9000/file", "bytes=45000- Tue, 06 Feb") == 1,
+          "no ranges with If-Range");
+}
+
+/* But the date of one server is nothing to another. */
+static void dates_stay_with_their_server(void **state)
+{
+    call c;
+
+    (void)state;
+    need_server();
+    prepare(&c, "dated,cut:9000:1/file");
+    c.urls[1]     = address("dated,slow:9000,cut:20000:1/file");
+    c.cfg.n_urls  = 2;
+    c.cfg.sha256  = content_sha256;
+    c.cfg.retries = 0;
+    fetch_wrong(&c, "http://", true);
+    c.urls[0]    = c.urls[1];
+    c.cfg.n_urls = 1;
+    fetch_right(&c);
+    CHECK(requests("dated,slow:9000,cut:20000:1/file", "bytes=9000- - 206") == 1 &&
+              requests("dated,slow:9000,cut:20000:1/file", "bytes=29000- - 206") == 1,
+          "If-Range with the date of another server");
+}
+
 static void second_call_goes_on(void **state)
 {
     call c;
@@ -497,6 +533,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_servers),
         cmocka_unit_test(cut_lines_go_on),
+        cmocka_unit_test(dates_last_over_many_cuts),
+        cmocka_unit_test(dates_stay_with_their_server),
         cmocka_unit_test(second_call_goes_on),
         cmocka_unit_test(whole_part_is_enough),
         cmocka_unit_test(no_ranges_begin_anew),

@@ -199,7 +199,7 @@ static bool on_begin(void *arg, const ms_http_response *r)
 {
     transfer              *t   = arg;
     const ms_fetch_config *cfg = t->cfg;
-    const bool             all = r->status == 200;
+    const bool             all = r->status == 200, elsewhere = strcmp(t->from.url, t->url) != 0;
     char                   text[MS_PATH_MAX];
 
     if (cfg->bytes >= 0 && r->bytes >= 0 && r->bytes != cfg->bytes) {
@@ -225,8 +225,9 @@ static bool on_begin(void *arg, const ms_http_response *r)
     if (r->bytes >= 0) t->from.bytes = r->bytes;
     if (t->from.bytes < 0) t->from.bytes = cfg->bytes;
     snprintf(t->from.url, sizeof t->from.url, "%s", t->url);
-    memcpy(t->from.tag, r->tag, sizeof t->from.tag);
-    memcpy(t->from.sha256, r->sha256, sizeof t->from.sha256);
+    /* A 206 may leave out what the 200 said: of the same file that still holds. */
+    if (r->tag[0] != '\0' || elsewhere) memcpy(t->from.tag, r->tag, sizeof t->from.tag);
+    if (r->sha256[0] != '\0') memcpy(t->from.sha256, r->sha256, sizeof t->from.sha256);
     if (write_state(t) != MUSEC_OK) return unwanted(t, fatal(t, MUSEC_EIO));
     return true;
 }

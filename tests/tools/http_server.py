@@ -16,6 +16,7 @@ MANNERS is a list, joined by commas; an ending :K means for the first K requests
     longer         the file has ten bytes more
     norange        no ranges: always the whole file
     notag          no ETag
+    dated          no ETag but Last-Modified, which a 206 to If-Range leaves out
     newtag         another ETag at each request
     liar           another file at each request under one length, whatever If-Range says
     nolength       no Content-Length
@@ -134,7 +135,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         tag = '"%s"' % hashlib.sha256(data).hexdigest()[:16]
         if self.manner("newtag", 0) is not None or self.manner("liar", 0) is not None:
             tag = '"tag %d"' % self.turn
-        headers = {} if self.manner("notag", 0) is not None else {"ETag": tag}
+        dated = self.manner("dated", 0) is not None
+        if dated:
+            tag = "Tue, 06 Feb 2024 10:20:30 GMT"
+        headers = {} if self.manner("notag", 0) is not None or dated else {"ETag": tag}
         wanted = re.match(r"bytes=(\d+)-$", self.headers.get("Range", ""))
         if_range = self.headers.get("If-Range", tag)
         status, body = 200, data
@@ -146,7 +150,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return self.answer(416, {"Content-Range": "bytes */%d" % len(data),
                                          "Content-Length": "0"})
             status, body = 206, data[first:]
+            dated = False
             headers["Content-Range"] = "bytes %d-%d/%d" % (first, len(data) - 1, len(data))
+        if dated:
+            headers["Last-Modified"] = tag
         if self.manner("nolength", 0) is None:
             headers["Content-Length"] = str(len(body))
         else:
