@@ -183,6 +183,45 @@ static void joining_survives_a_refusal(void **state)
     CHECK(h.live == 0, "%zu chunks left", h.live);
 }
 
+/* A device of that many bytes.  Nobody looks behind the addresses, so none are needed. */
+typedef struct device {
+    size_t left, next;
+} device;
+
+static musec_status device_alloc(void *owner, size_t bytes, void **out)
+{
+    device *d = owner;
+
+    if (bytes > d->left) return MUSEC_ENOMEM;
+    *out = (void *)(uintptr_t)d->next; // NOLINT(performance-no-int-to-ptr)
+    d->left -= bytes;
+    d->next += bytes;
+    return MUSEC_OK;
+}
+
+static void device_free(void *owner, void *p) { (void)owner, (void)p; }
+
+/* Small takes and large ones: none is refused while the device has room for it. */
+static void a_device_can_be_used_up(void **state)
+{
+    static const size_t devices[] = { (size_t)1 << 30, (size_t)24 << 30, (size_t)141 << 30 };
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(devices); i++)
+        for (size_t each = (size_t)64 << 10; each <= (size_t)4 << 30; each *= 4) {
+            device   d = { .left = devices[i], .next = MS_ARENA_ALIGN };
+            ms_arena a;
+            void    *p = NULL;
+            ms_arena_init(&a, &d, device_alloc, device_free);
+            while (ms_arena_take(&a, each, &p) == MUSEC_OK)
+                CHECK(p != NULL, "no address");
+            CHECK(d.left < each + MS_ARENA_ALIGN,
+                  "takes of %zu bytes: refused after %zu in %d chunks, %zu of %zu left", each,
+                  a.in_use, a.n_chunks, d.left, devices[i]);
+            ms_arena_destroy(&a);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +230,7 @@ int main(void)
         cmocka_unit_test(nothing_moves_while_in_use),
         cmocka_unit_test(refusals),
         cmocka_unit_test(joining_survives_a_refusal),
+        cmocka_unit_test(a_device_can_be_used_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,10 +6,11 @@
  *   - chunks after `current` are empty.
  *   - in_use is the sum of all that was taken and not reset, each rounded up to MS_ARENA_ALIGN.
  *
- * A new chunk is at least half as large as all before it, so MS_ARENA_CHUNKS of them reach any
- * memory there is while at most a third of it lies idle.  Chunks are joined when memory is next
- * taken, not at the reset: a reset costs nothing, and queued work may still read what it gave back.
- * Addresses are only computed with: the memory may be a device's. */
+ * A new chunk is at least half as large as all before it while the device has that much; after
+ * that, at least half of what it has left.  So some 40 chunks reach a terabyte while at most a
+ * third of it lies idle, and some 20 more use up the rest: MS_ARENA_CHUNKS are enough.  Chunks are
+ * joined when memory is next taken, not at the reset: a reset costs nothing, and queued work may
+ * still read what it gave back.  Addresses are only computed with: the memory may be a device's. */
 #include "core/arena.h"
 
 #include <string.h>
@@ -51,30 +52,29 @@ static size_t total_bytes(const ms_arena *arena)
     return total;
 }
 
-/* Appends a chunk of `wish` bytes, or of `need` if there is no room for the wish. */
+/* Appends a chunk of `wish` bytes, or where that is refused of half as many, and so on, down to
+ * `need`.  Falling to `need` at once would spend a chunk on each take while there is memory. */
 static musec_status add_chunk(ms_arena *arena, size_t wish, size_t need)
 {
-    const size_t sizes[] = { wish, need };
-    musec_status st      = MUSEC_ENOMEM;
-
     if (arena->n_chunks == MS_ARENA_CHUNKS) return MUSEC_ENOMEM;
-    for (size_t i = 0; i < COUNT(sizes); i++) {
-        void  *base  = NULL;
-        size_t bytes = 0;
-        if (i > 0 && wish == need) break; /* that was refused already */
-        if (!ms_size_add(sizes[i], MS_ARENA_ALIGN, &bytes)) continue;
-        arena->n_allocs++;
-        st = arena->alloc(arena->owner, bytes, &base);
+    for (size_t size = wish;; size = size / 2 > need ? size / 2 : need) {
+        void        *base  = NULL;
+        size_t       bytes = 0;
+        musec_status st    = MUSEC_ENOMEM;
+        if (ms_size_add(size, MS_ARENA_ALIGN, &bytes)) {
+            arena->n_allocs++;
+            st = arena->alloc(arena->owner, bytes, &base);
+        }
         if (st == MUSEC_OK) {
             arena->chunk[arena->n_chunks].base  = base;
-            arena->chunk[arena->n_chunks].bytes = sizes[i];
+            arena->chunk[arena->n_chunks].bytes = size;
             arena->chunk[arena->n_chunks].used  = 0;
             arena->current                      = arena->n_chunks++;
             return MUSEC_OK;
         }
-        if (st != MUSEC_ENOMEM) return st; /* the device failed: asking for less will not help */
+        /* Where the device failed, asking for less will not help. */
+        if (st != MUSEC_ENOMEM || size == need) return st;
     }
-    return st;
 }
 
 /* Makes `current` a chunk with room for `need` more bytes. */

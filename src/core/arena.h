@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 #define MS_ARENA_ALIGN  256 /* bytes: enough for AVX-512, for cuBLASLt and for tensor-core loads */
-#define MS_ARENA_CHUNKS 32
+#define MS_ARENA_CHUNKS 64
 
 typedef struct ms_arena {
     musec_status (*alloc)(void *owner, size_t bytes, void **out);
