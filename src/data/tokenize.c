@@ -155,26 +155,55 @@ static bool ends_with(const char *name, const char *suffix)
     return n >= m && strcmp(name + n - m, suffix) == 0;
 }
 
-static bool is_ours(const char *name, size_t bytes) /* its first bytes, before ".part." */
+/* Behind "word" or "word" and digits; NULL: the text does not begin so. */
+static const char *past(const char *text, const char *word, bool digits)
 {
-    return (bytes > 4 && memcmp(name + bytes - 4, ".bin", 4) == 0) ||
-           (bytes == strlen(MS_MANIFEST_NAME) && memcmp(name, MS_MANIFEST_NAME, bytes) == 0);
+    const size_t n = strlen(word);
+    size_t       d;
+
+    if (text == NULL || strncmp(text, word, n) != 0) return NULL;
+    d = digits ? strspn(text + n, "0123456789") : 0;
+    return digits && d == 0 ? NULL : text + n + d;
 }
 
-/* Removes what a killed run left half done.  `stranger` becomes the name of a shard, if any. */
-static musec_status clean(ms_error *e, const char *out, char *stranger, size_t bytes)
+/* Is it what writing one of our files leaves where it is killed: "train_000001.bin.part.7[.1]"?  A
+ * fetched file leaves "...part.json" and whoever looks after a file may name a copy of it so. */
+static bool is_left(const char *name)
+{
+    const char *at = past(name, MS_MANIFEST_NAME, false), *again;
+
+    if (at == NULL) at = past(past(name, "train_", true), ".bin", false);
+    if (at == NULL) at = past(past(name, "val_", true), ".bin", false);
+    at    = past(at, ".part.", true);
+    again = past(at, ".", true);
+    return at != NULL && *(again != NULL ? again : at) == '\0';
+}
+
+/* `name` becomes that of a shard in the directory; "": there is none. */
+static musec_status find_shard(ms_error *e, const char *out, char *name, size_t bytes)
+{
+    DIR           *dir = opendir(out);
+    struct dirent *entry;
+
+    name[0] = '\0';
+    if (dir == NULL) return ms_fail(e, MUSEC_EIO, "%s: cannot list (%s)", out, strerror(errno));
+    while ((entry = readdir(dir)) != NULL)
+        if (ends_with(entry->d_name, ".bin")) snprintf(name, bytes, "%s", entry->d_name);
+    closedir(dir);
+    return MUSEC_OK;
+}
+
+/* Removes what a killed run left half done. */
+static musec_status clean(ms_error *e, const char *out)
 {
     DIR           *dir = opendir(out);
     struct dirent *entry;
     char           path[MS_PATH_MAX];
     musec_status   st = MUSEC_OK;
 
-    stranger[0] = '\0';
     if (dir == NULL) return ms_fail(e, MUSEC_EIO, "%s: cannot list (%s)", out, strerror(errno));
     while ((entry = readdir(dir)) != NULL) {
-        const char *part = strstr(entry->d_name, ".part.");
-        if (ends_with(entry->d_name, ".bin")) snprintf(stranger, bytes, "%s", entry->d_name);
-        if (part == NULL || !is_ours(entry->d_name, (size_t)(part - entry->d_name))) continue;
+        if (!is_left(entry->d_name)) continue;
         TRY(ms_path_join(e, out, entry->d_name, path));
         if (unlink(path) != 0 && errno != ENOENT) {
             st = ms_fail(e, MUSEC_EIO, "%s: cannot remove what a killed run left (%s)", path,
@@ -233,8 +262,8 @@ done:
 
 static musec_status open_directory(ms_error *e, writer *w)
 {
-    const char  *out = w->cfg->out;
-    char         stranger[256];
+    const char  *out           = w->cfg->out;
+    char         stranger[256] = "";
     struct stat  sb;
     musec_status st;
 
@@ -246,15 +275,17 @@ static musec_status open_directory(ms_error *e, writer *w)
     if (stat(w->path, &sb) == 0) {
         TRY(take_over(e, w));
         if (w->manifest.complete) goto done;
+    } else {
+        TRY(find_shard(e, out, stranger, sizeof stranger));
     }
-    TRY(clean(e, out, stranger, sizeof stranger));
-    if (stranger[0] != '\0' && stat(w->path, &sb) != 0) {
+    if (stranger[0] != '\0') {
         st = ms_fail(e, MUSEC_EINVAL,
                      "%s: has %s and no %s: shards of somebody else are not written over; write "
                      "elsewhere",
                      out, stranger, MS_MANIFEST_NAME);
         goto done;
     }
+    TRY(clean(e, out));
     TRY(ms_manifest_write(e, w->path, &w->manifest));
     w->told = w->manifest.n;
 done:

@@ -90,6 +90,23 @@ fails 1 'long.jsonl:1: is longer than 4000 bytes; allow more with --max-document
 : >empty.txt
 fails 1 'there is no document' tokenize empty.txt --tokenizer byte --out empty
 
+# ---- files of others ----
+
+theirs='train_000001.bin.part.json train_000002.bin.part train_000003.bin.part.old
+    precious.bin.part.old precious.bin.part.12 train_000004.bin.part. train_000004.bin.part.1.
+    train_000004.bin.part.1.2.3 train_x.bin.part.1 manifest.json.part.json notes.part.1'
+left='train_000001.bin.part.1 train_000002.bin.part.12.3 val_000000.bin.part.7 manifest.json.part.7.99'
+mkdir others
+# shellcheck disable=SC2086  # the words are names
+(cd others && touch shard.bin $theirs $left)
+was=$(ls others)
+fails 1 'others: has shard.bin and no manifest.json' tokenize a.txt --tokenizer byte --out others
+check "a refused run removes nothing" test "$(ls others)" = "$was"
+rm others/shard.bin
+byte a.txt --out others
+for f in $theirs; do check "it is not ours to remove" test -e "others/$f"; done
+for f in $left; do check "a killed run left it" test ! -e "others/$f"; done
+
 # ---- the same bytes, whatever happens ----
 
 awk 'BEGIN {for (i = 0; i < 60000; i++) printf "{\"id\": %d, \"text\": \"line %d of %d: %s\"}\n",
