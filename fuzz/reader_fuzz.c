@@ -16,7 +16,7 @@
 #include "data/unpack.h"
 #include "fuzz.h"
 
-enum { MOST_BYTES = 1 << 19 };
+enum { MOST_BYTES = 1 << 19, MEMORY = 256 << 20 }; /* of memory less than scripts/fuzz allows */
 
 typedef struct trace {                      /* of what a pass saw */
     uint64_t     documents, records, later; /* hashes; later: of the records to go on from */
@@ -39,7 +39,7 @@ static void unpack(const char *path, unpacked *out)
 
     out->bytes = 0;
     out->small = true;
-    if (!fuzz_ok(ms_unpack_open(&e, path, NULL, &u), &e)) return;
+    if (!fuzz_ok(ms_unpack_open(&e, path, MEMORY, NULL, &u), &e)) return;
     while (got > 0 && out->small) {
         const size_t room = sizeof out->text - out->bytes;
         if (!fuzz_ok(ms_unpack_read(&e, u, out->text + out->bytes, room, &got), &e)) break;
@@ -140,7 +140,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                          .split        = (ms_reader_split)(how / 3 % 3),
                                          .skip_bad     = how / 9 % 2 != 0,
                                          .field        = "text",
-                                         .max_document = (size_t)1 << log2 };
+                                         .max_document = (size_t)1 << log2,
+                                         .memory       = MEMORY };
     static unpacked          whole;
     trace                    documents, records, later;
     bool                     json;

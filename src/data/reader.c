@@ -175,7 +175,7 @@ static musec_status open_next(ms_error *e, ms_reader *r)
     r->ended = r->dropping = false;
     r->json                = r->cfg.format == MS_FORMAT_JSON || in->json;
     if (r->cfg.format == MS_FORMAT_TEXT) r->json = false;
-    TRY(ms_unpack_open(e, in->path, r->cfg.stop, &r->in));
+    TRY(ms_unpack_open(e, in->path, r->cfg.memory, r->cfg.stop, &r->in));
     if (r->cfg.format == MS_FORMAT_AUTO && in->bytes < 0 && !in->named) /* a pipe */
         TRY(begins_with_object(e, r, &r->json));
 done:

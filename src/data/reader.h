@@ -39,6 +39,7 @@ typedef struct ms_reader_config {
     bool               skip_bad;     /* count lines that cannot be used instead of failing */
     size_t             max_document; /* bytes; a longer one is an error that says so */
     const atomic_bool *stop;         /* NULL, or: once true, waiting for a pipe fails */
+    uint64_t           memory;       /* as for ms_unpack_open; 0: half of the machine's */
 } ms_reader_config;
 
 typedef struct ms_document {

@@ -22,16 +22,18 @@
 #endif
 #ifdef MS_HAVE_ZSTD
 #include <zstd.h>
+#include <zstd_errors.h>
 #endif
 #ifdef MS_HAVE_LZMA
 #include <lzma.h>
 #endif
 
 enum { IN_BYTES = 1 << 17, MAGIC_BYTES = 6, POLL_MS = 100 };
-#define LZMA_MEMORY ((uint64_t)256 << 20) /* xz -9 takes 65 MiB */
+#define MEMORY_MIN ((uint64_t)256 << 20) /* bytes: zstd --ultra takes 128 MiB, xz -9 65 */
 
 typedef struct packing {
     const char *name, *suffix, *library, *package;
+    const char *by_hand; /* unpacks what takes more memory than is taken here */
     bool (*begins)(const unsigned char *magic, size_t n);
     musec_status (*open)(ms_error *e, ms_unpack *u); /* NULL: not in this build */
     musec_status (*decode)(ms_error *e, ms_unpack *u, unsigned char *out, size_t room, size_t *got);
@@ -44,7 +46,8 @@ struct ms_unpack {
     int                fd; /* -1: none */
     bool               own_fd, may_wait, ended, between;
     const atomic_bool *stop;
-    const packing     *how; /* NULL: as it is */
+    uint64_t           memory; /* bytes that unpacking may take */
+    const packing     *how;    /* NULL: as it is */
     void              *state;
     size_t             at, n;
     int64_t            read;
@@ -58,6 +61,32 @@ static musec_status damaged(ms_error *e, const ms_unpack *u, const char *why)
     return ms_fail(e, MUSEC_EFORMAT,
                    "%s: damaged: %s at byte %lld of its %s data; copy or download it again",
                    u->path, why, (long long)ms_unpack_consumed(u), u->how->name);
+}
+
+/* The file is right; it was packed with a window, or a dictionary, that has to be kept whole. */
+static musec_status too_wide(ms_error *e, const ms_unpack *u)
+{
+    return ms_fail(e, MUSEC_ENOTSUP,
+                   "%s: unpacking it takes more than %llu MiB of memory, which is the most that is "
+                   "taken here; unpack it first (%s)",
+                   u->path, (unsigned long long)(u->memory >> 20), u->how->by_hand);
+}
+
+static musec_status no_memory(ms_error *e, const ms_unpack *u)
+{
+    return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to unpack it; unpack it first (%s)",
+                   u->path, u->how->by_hand);
+}
+
+/* Windows of gigabytes are rare and right; but a few bytes must not take what the machine needs. */
+static uint64_t usual_memory(void)
+{
+    uint64_t half = 0;
+#ifdef _SC_PHYS_PAGES
+    const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && bytes > 0) half = (uint64_t)pages * (uint64_t)bytes / 2;
+#endif
+    return half > MEMORY_MIN ? half : MEMORY_MIN;
 }
 
 /* A pipe may be silent for long: it is asked for bytes only once it has some. */
@@ -104,7 +133,7 @@ static musec_status open_gzip(ms_error *e, ms_unpack *u)
     z_stream *z = calloc(1, sizeof *z);
     u->state    = z;
     if (z == NULL || inflateInit2(z, 15 + 16) != Z_OK) /* 15: any window; 16: gzip's header */
-        return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to decompress it", u->path);
+        return no_memory(e, u);
     return MUSEC_OK;
 }
 
@@ -154,10 +183,25 @@ static bool begins_zstd(const unsigned char *m, size_t n) /* a frame, or one to 
 #ifdef MS_HAVE_ZSTD
 static musec_status open_zstd(ms_error *e, ms_unpack *u)
 {
+    const ZSTD_bounds bounds = ZSTD_dParam_getBounds(ZSTD_d_windowLogMax);
+    int               log = bounds.lowerBound; /* the widest window: the largest 2^log there is */
+
+    while (log < bounds.upperBound && (uint64_t)2 << log <= u->memory)
+        log++;
     u->state = ZSTD_createDStream();
-    if (u->state == NULL)
-        return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to decompress it", u->path);
+    if (u->state == NULL ||
+        ZSTD_isError(ZSTD_DCtx_setParameter(u->state, ZSTD_d_windowLogMax, log)))
+        return no_memory(e, u);
     return MUSEC_OK;
+}
+
+static musec_status failed_zstd(ms_error *e, const ms_unpack *u, size_t rc)
+{
+    switch (ZSTD_getErrorCode(rc)) {
+    case ZSTD_error_frameParameter_windowTooLarge: return too_wide(e, u);
+    case ZSTD_error_memory_allocation: return no_memory(e, u);
+    default: return damaged(e, u, ZSTD_getErrorName(rc));
+    }
 }
 
 static musec_status decode_zstd(ms_error *e, ms_unpack *u, unsigned char *out, size_t room,
@@ -172,7 +216,7 @@ static musec_status decode_zstd(ms_error *e, ms_unpack *u, unsigned char *out, s
     u->at      = from.pos;
     *got       = to.pos;
     u->between = rc == 0;
-    return ZSTD_isError(rc) ? damaged(e, u, ZSTD_getErrorName(rc)) : MUSEC_OK;
+    return ZSTD_isError(rc) ? failed_zstd(e, u, rc) : MUSEC_OK;
 }
 
 static void close_zstd(ms_unpack *u) { ZSTD_freeDStream(u->state); }
@@ -195,19 +239,19 @@ static musec_status open_xz(ms_error *e, ms_unpack *u)
 {
     lzma_stream *z = calloc(1, sizeof *z); /* all zeros is LZMA_STREAM_INIT */
     u->state       = z;
-    if (z == NULL || lzma_stream_decoder(z, LZMA_MEMORY, LZMA_CONCATENATED) != LZMA_OK)
-        return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to decompress it", u->path);
+    if (z == NULL || lzma_stream_decoder(z, u->memory, LZMA_CONCATENATED) != LZMA_OK)
+        return no_memory(e, u);
     return MUSEC_OK;
 }
 
-static const char *why_xz(lzma_ret rc)
+static musec_status failed_xz(ms_error *e, const ms_unpack *u, lzma_ret rc)
 {
     switch (rc) {
-    case LZMA_MEMLIMIT_ERROR: return "more than 256 MiB are needed to decompress it";
-    case LZMA_MEM_ERROR: return "there is not enough memory to decompress it";
-    case LZMA_FORMAT_ERROR: return "what follows is no xz stream";
-    case LZMA_OPTIONS_ERROR: return "it uses a filter that is not known here";
-    default: return "the data is corrupt";
+    case LZMA_MEMLIMIT_ERROR: return too_wide(e, u);
+    case LZMA_MEM_ERROR: return no_memory(e, u);
+    case LZMA_FORMAT_ERROR: return damaged(e, u, "what follows is no xz stream");
+    case LZMA_OPTIONS_ERROR: return damaged(e, u, "it uses a filter that is not known here");
+    default: return damaged(e, u, "the data is corrupt");
     }
 }
 
@@ -227,7 +271,7 @@ static musec_status decode_xz(ms_error *e, ms_unpack *u, unsigned char *out, siz
     *got         = room - z->avail_out;
     u->between   = rc == LZMA_STREAM_END;
     if (rc == LZMA_OK || rc == LZMA_STREAM_END || rc == LZMA_BUF_ERROR) return MUSEC_OK;
-    return damaged(e, u, why_xz(rc));
+    return failed_xz(e, u, rc);
 }
 
 static void close_xz(ms_unpack *u)
@@ -258,9 +302,9 @@ static const char *version_xz(void) { return lzma_version_string(); }
 #endif
 
 static const packing packings[] = {
-    { "gzip", ".gz", "zlib", "zlib1g-dev", begins_gzip, GZIP_CALLS },
-    { "zstd", ".zst", "zstd", "libzstd-dev", begins_zstd, ZSTD_CALLS },
-    { "xz", ".xz", "liblzma", "liblzma-dev", begins_xz, XZ_CALLS },
+    { "gzip", ".gz", "zlib", "zlib1g-dev", "gzip -d", begins_gzip, GZIP_CALLS },
+    { "zstd", ".zst", "zstd", "libzstd-dev", "zstd -d --long=31", begins_zstd, ZSTD_CALLS },
+    { "xz", ".xz", "liblzma", "liblzma-dev", "xz -d", begins_xz, XZ_CALLS },
 };
 
 bool ms_unpack_library_at(size_t index, ms_unpack_library *out)
@@ -322,16 +366,18 @@ static musec_status choose(ms_error *e, ms_unpack *u)
     return u->how == NULL ? MUSEC_OK : u->how->open(e, u);
 }
 
-musec_status ms_unpack_open(ms_error *e, const char *path, const atomic_bool *stop, ms_unpack **out)
+musec_status ms_unpack_open(ms_error *e, const char *path, uint64_t memory, const atomic_bool *stop,
+                            ms_unpack **out)
 {
     ms_unpack   *u = calloc(1, sizeof *u);
     musec_status st;
 
     *out = NULL;
     if (u != NULL) {
-        u->fd   = -1;
-        u->stop = stop;
-        u->path = strdup(path);
+        u->fd     = -1;
+        u->stop   = stop;
+        u->memory = memory > 0 ? memory : usual_memory();
+        u->path   = strdup(path);
     }
     if (u == NULL || u->path == NULL) {
         st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);

@@ -13,8 +13,10 @@
 
 typedef struct ms_unpack ms_unpack;
 
-/* path "-" is stdin.  stop, if not NULL: once it is true, waiting for a pipe ends in a failure. */
-musec_status ms_unpack_open(ms_error *e, const char *path, const atomic_bool *stop,
+/* path "-" is stdin.  memory: bytes that the packing may take for its window or dictionary, 0: half
+ * of the machine's; a file that takes more is refused.  stop, if not NULL: once it is true, waiting
+ * for a pipe ends in a failure. */
+musec_status ms_unpack_open(ms_error *e, const char *path, uint64_t memory, const atomic_bool *stop,
                             ms_unpack **out);
 void         ms_unpack_close(ms_unpack *u);
 /* Up to `room` bytes, at least one unless the end is reached: *got is 0 there. */
