@@ -2,11 +2,15 @@
  * one of them beside the tokens.
  *
  * A text is tokenized in DIR/raw/NAME.shards; its shards are then moved behind those of the texts
- * before it, and shards.json is written.  Whoever is killed in between does the text at hand again:
- * the shards get the same names and the same bytes.  The last shard of a text is shorter than the
- * others, for a text ends where it ends.
+ * before it, between two writings of shards.json: the first says which names the text takes, the
+ * second that it is made.  Whoever is killed in between does the text at hand again: the shards get
+ * the same names and the same bytes.  The last shard of a text is shorter than the others, for a
+ * text ends where it ends.
  *
- * A text that was cut by the limit is not "whole"; a later call that wants more makes it again. */
+ * A text that was cut by the limit is not "whole"; a later call that wants more makes it again.  One
+ * that is made again and ends earlier than before leaves shards behind its new end; where the limit
+ * cut it, those of the texts behind it are in the way too.  They go, or training would read them:
+ * those that shards.json knows of, and no others. */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <string.h>
@@ -18,7 +22,7 @@
 #include "data/parquet.h"
 #include "data/shard.h"
 
-enum { MAX_DOCUMENT = 48 << 20 };
+enum { MAX_DOCUMENT = 48 << 20, MAX_SHARDS = 10000000 };
 
 typedef struct texts {
     ms_getting *g;
@@ -33,9 +37,16 @@ typedef struct one { /* the text at hand */
     int64_t index;
     bool    val;
     int64_t limit; /* tokens of it; 0: all */
+    bool    last;  /* the limit of the call ends in it, if it is long enough */
     int64_t tokens, shards, documents;
     bool    whole;
 } one;
+
+typedef struct account { /* of a text, in shards.json */
+    const char *part;
+    json_int_t  first, shards, tokens;
+    int         whole;
+} account;
 
 /* ---- what is there --------------------------------------------------------------------------- */
 
@@ -49,18 +60,23 @@ static musec_status shard_path(ms_error *e, const texts *t, bool val, int64_t nu
     return ms_path_join(e, t->g->cfg->out, name, path);
 }
 
+static bool read_account(json_t *row, account *a)
+{
+    return json_unpack(row, "{s:s, s:I, s:I, s:I, s:b}", "part", &a->part, "first", &a->first,
+                       "shards", &a->shards, "tokens", &a->tokens, "whole", &a->whole) == 0 &&
+           a->first >= 0 && a->first <= MAX_SHARDS && a->shards >= 0 && a->shards <= MAX_SHARDS;
+}
+
 /* Was the text made before, at least as far as it is wanted, and is that still there? */
 static bool is_made(const texts *t, one *o, const char *name)
 {
-    json_int_t tokens = 0, shards = 0, found = 0;
-    int        whole = 0;
-    ms_error   ignored;
+    account  was   = { 0 };
+    int64_t  found = 0;
+    ms_error ignored;
 
-    if (json_unpack(json_object_get(json_object_get(t->made, "texts"), name), "{s:I, s:I, s:b}",
-                    "tokens", &tokens, "shards", &shards, "whole", &whole) != 0)
-        return false;
-    if (!whole && (o->limit == 0 || tokens < o->limit)) return false;
-    for (int64_t i = 0; i < shards; i++) {
+    if (!read_account(json_object_get(json_object_get(t->made, "texts"), name), &was)) return false;
+    if (!was.whole && (o->limit == 0 || was.tokens < o->limit)) return false;
+    for (int64_t i = 0; i < was.shards; i++) {
         char    path[MS_PATH_MAX];
         int64_t n = 0;
         if (shard_path(&ignored, t, o->val, t->shards[o->val] + i, path) != MUSEC_OK ||
@@ -68,9 +84,9 @@ static bool is_made(const texts *t, one *o, const char *name)
             return false;
         found += n;
     }
-    o->tokens = tokens;
-    o->shards = shards;
-    return found == tokens;
+    o->tokens = was.tokens;
+    o->shards = was.shards;
+    return found == was.tokens;
 }
 
 static musec_status check_settings(ms_error *e, const texts *t)
@@ -175,16 +191,75 @@ done:
     return st;
 }
 
-static musec_status keep_account(ms_error *e, const texts *t, const one *o, const char *name)
+/* Is it the row of a text that has to go, because the limit cuts the one at hand before it? */
+static bool is_cut_off(const texts *t, const one *o, const account *a)
+{
+    return o->last && !o->whole && (strcmp(a->part, "val") == 0) == o->val &&
+           a->first > t->shards[o->val] + (o->val ? 0 : 1);
+}
+
+static int64_t end_of(const account *a, bool val) { return a->first + a->shards - (val ? 0 : 1); }
+
+/* Removes what shards.json knows of behind the end of the text at hand: its own shards of before,
+ * which end at `end`, and texts that are cut off. */
+static musec_status remove_old(ms_error *e, const texts *t, const one *o, int64_t end)
+{
+    json_t      *list = json_object_get(t->made, "texts"), *row;
+    const char  *key;
+    void        *next;
+    char         path[MS_PATH_MAX];
+    account      a;
+    musec_status st = MUSEC_OK;
+
+    json_object_foreach_safe(list, next, key, row)
+    {
+        if (!read_account(row, &a) || !is_cut_off(t, o, &a)) continue;
+        if (end < end_of(&a, o->val)) end = end_of(&a, o->val);
+        json_object_del(list, key);
+    }
+    for (int64_t i = t->shards[o->val] + o->shards; i < end; i++) {
+        TRY(shard_path(e, t, o->val, i, path));
+        if (unlink(path) != 0 && errno != ENOENT) {
+            st = ms_fail(e, MUSEC_EIO, "%s: cannot remove (%s)", path, strerror(errno));
+            goto done;
+        }
+    }
+done:
+    return st;
+}
+
+/* tokens 0, not whole: it is being made. */
+static musec_status keep_account(ms_error *e, const texts *t, const one *o, const char *name,
+                                 int64_t shards, int64_t tokens, bool whole)
 {
     const json_int_t first = o->val ? t->shards[1] : t->shards[0] + 1;
-    json_t *row = json_pack("{s:s, s:I, s:I, s:I, s:b}", "part", o->val ? "val" : "train", "first",
-                            first, "shards", (json_int_t)o->shards, "tokens", (json_int_t)o->tokens,
-                            "whole", (int)o->whole);
+    json_t          *row =
+        json_pack("{s:s, s:I, s:I, s:I, s:b}", "part", o->val ? "val" : "train", "first", first,
+                  "shards", (json_int_t)shards, "tokens", (json_int_t)tokens, "whole", (int)whole);
 
     if (row == NULL || json_object_set_new(json_object_get(t->made, "texts"), name, row) != 0)
         return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", name);
     return ms_get_save(e, t->g->cfg->out, MS_GET_SHARDS, t->made);
+}
+
+/* The shards in `dir` get their places, and those of before that are no longer wanted go. */
+static musec_status put_in_place(ms_error *e, const texts *t, const one *o, const char *dir)
+{
+    const char   *name  = t->g->file.name;
+    const int64_t begin = t->shards[o->val];
+    int64_t       end   = begin + o->shards;
+    account       was;
+    musec_status  st;
+
+    if (read_account(json_object_get(json_object_get(t->made, "texts"), name), &was) &&
+        end < end_of(&was, o->val))
+        end = end_of(&was, o->val);
+    TRY(keep_account(e, t, o, name, end - begin, 0, false));
+    TRY(move_shards(e, t, o, dir));
+    TRY(remove_old(e, t, o, end));
+    TRY(keep_account(e, t, o, name, o->shards, o->tokens, o->whole));
+done:
+    return st;
 }
 
 static musec_status make(ms_error *e, texts *t, one *o)
@@ -209,8 +284,7 @@ static musec_status make(ms_error *e, texts *t, one *o)
     if (st != MUSEC_OK) goto done;
     TRY(ms_get_keep(e, t->g));
     TRY(check_vocabulary(e, t, dir));
-    TRY(move_shards(e, t, o, dir));
-    TRY(keep_account(e, t, o, t->g->file.name));
+    TRY(put_in_place(e, t, o, dir));
     TRY(ms_directory_remove(e, dir));
     if (!lines) TRY(ms_directory_remove(e, text)); /* it can be made again */
     if (!cfg->keep_raw) TRY(ms_directory_remove(e, raw));
@@ -230,7 +304,8 @@ static musec_status get_one(ms_error *e, texts *t, one *o)
     o->limit = r->limit_tokens;
     if (!r->val && cfg->limit_tokens > 0) {
         const int64_t left = cfg->limit_tokens - t->tokens[0];
-        if (o->limit == 0 || left < o->limit) o->limit = left;
+        o->last            = o->limit == 0 || left <= o->limit;
+        if (o->last) o->limit = left;
     }
     TRY(ms_catalog_expand(e, cfg->set, o->row, o->index, cfg->mirrors, cfg->n_mirrors,
                           &t->g->file));

@@ -266,6 +266,34 @@ print(json.load(sys.stdin)["tokens"])')
     check "shards in a row" test "$(tail -qc +1025 small/train_*.bin | sha256sum)" = \
         "$(tail -qc +1025 want[012]/train_000001.bin | sha256sum)"
 
+    # Made again up to a smaller limit: what was behind that goes, and nothing else does.
+    all() { cat "$1"/val_*.bin "$1"/train_*.bin | sha256sum; }
+    text() { get --vocab $vocab --shard-tokens 3000 --out "$@"; }
+    same_as_fresh() { # same_as_fresh DIR LIMIT: as a call makes it that finds nothing
+        rm -rf fresh
+        text fresh --limit-tokens "$2"
+        check "$1 has $(ls "$1")" test "$(ls "$1")" = "$(ls fresh)"
+        check "$1: the bytes" test "$(all "$1")" = "$(all fresh)"
+        check "$1: the account" cmp "$1/shards.json" fresh/shards.json
+    }
+    text all
+    check "shards of one text" grep -q '"shards": [4-9]' all/shards.json
+    for limit in 5000 $((n0 - 1)); do
+        cp -r all less && touch less/notes.bin less/train_000099.bin
+        rm less/train_000002.bin
+        text less --limit-tokens $limit
+        check "others stay" rm less/notes.bin less/train_000099.bin
+        same_as_fresh less $limit
+        text less
+        check "and all come again" test "$(all less)" = "$(all all)"
+        rm -r less
+    done
+    text half --limit-tokens "$n0" # killed when the shards were moved and not yet accounted for
+    sed -i "s/\"tokens\": $n0,/\"tokens\": 0,/" half/shards.json
+    check "being made" grep -q '"tokens": 0,' half/shards.json
+    text half --limit-tokens 5000
+    same_as_fresh half 5000
+
     # Lines that cannot be used; what is no text at all is not kept, nor is its checksum.
     zcat root/text_0.json.gz | sed '3s/.*/not JSON/' >root/bad.json
     printf '<html>\n' >root/page.json
