@@ -7,10 +7,10 @@
  * the same names and the same bytes.  The last shard of a text is shorter than the others, for a
  * text ends where it ends.
  *
- * A text that was cut by the limit is not "whole"; a later call that wants more makes it again.  One
- * that is made again and ends earlier than before leaves shards behind its new end; where the limit
- * cut it, those of the texts behind it are in the way too.  They go, or training would read them:
- * those that shards.json knows of, and no others. */
+ * A text that was cut by the limit is not "whole"; a later call that wants more makes it again.
+ * One that is made again and ends earlier than before leaves shards behind its new end; where the
+ * limit cut it, those of the texts behind it are in the way too.  They go, or training would read
+ * them: those that shards.json knows of, and no others. */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <string.h>
@@ -114,6 +114,13 @@ static void on_progress(void *arg, const ms_tokenize_progress *p)
     if (g->cfg->on_tokenize != NULL) g->cfg->on_tokenize(g->cfg->arg, g->file.name, p);
 }
 
+/* What fails once we are asked to stop fails of that: the file is as good as it was. */
+static musec_status unless_stopped(ms_error *e, const texts *t, const char *text, musec_status st)
+{
+    if (st == MUSEC_OK || t->g->cfg->stop == NULL || *t->g->cfg->stop == 0) return st;
+    return ms_fail(e, MUSEC_EIO, "%s: interrupted; the same command goes on with this text", text);
+}
+
 static musec_status tokenize(ms_error *e, texts *t, one *o, const char *text, const char *dir)
 {
     const ms_get_config     *cfg = t->g->cfg;
@@ -141,9 +148,6 @@ static musec_status tokenize(ms_error *e, texts *t, one *o, const char *text, co
     t->g->out->bad += done.bad;
 done:
     o->documents = done.documents;
-    if (st != MUSEC_OK && cfg->stop != NULL && *cfg->stop != 0)
-        st =
-            ms_fail(e, MUSEC_EIO, "%s: interrupted; the same command goes on with this text", text);
     return st;
 }
 
@@ -279,6 +283,7 @@ static musec_status make(ms_error *e, texts *t, one *o)
     TRY(ms_directory_remove(e, dir));
     st = lines ? MUSEC_OK : ms_parquet_to_jsonl(e, raw, cfg->set->field, text);
     if (st == MUSEC_OK) st = tokenize(e, t, o, text, dir);
+    st = unless_stopped(e, t, raw, st);
     if (st == MUSEC_EFORMAT)
         ms_get_refuse(e, t->g, raw, lines ? o->documents == 0 : !ms_parquet_is(raw));
     if (st != MUSEC_OK) goto done;

@@ -72,6 +72,7 @@ musec_status ms_parquet_to_jsonl(ms_error *e, const char *in, const char *field,
 {
     char              sql[4 * MS_PATH_MAX + 256], part[MS_PATH_MAX];
     const bool        duck       = has_duckdb();
+    const char       *reader     = duck ? "duckdb" : "python3 with pyarrow";
     const char *const by_duck[]  = { "duckdb", "-c", sql, NULL };
     const char *const by_arrow[] = { "python3", "-c",  (const char *)ms_embedded_parquet,
                                      in,        field, NULL };
@@ -83,10 +84,11 @@ musec_status ms_parquet_to_jsonl(ms_error *e, const char *in, const char *field,
     TRY(write_statement(e, in, field, part, sql, sizeof sql));
     if (!duck) TRY(ms_parquet_check(e));
     code = ms_process_run(duck ? by_duck : by_arrow, duck ? "/dev/null" : part, NULL);
-    if (code != 0)
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: %s could not read it (%s %d)", in,
-                     duck ? "duckdb" : "python3 with pyarrow",
-                     code == MS_KILLED ? "it was interrupted:" : "exit", code);
+    if (code == MS_KILLED) /* which says nothing of the file */
+        st =
+            ms_fail(e, MUSEC_EIO, "%s: %s was ended by a signal before it had read it", in, reader);
+    else if (code != 0)
+        st = ms_fail(e, MUSEC_EFORMAT, "%s: %s could not read it (exit %d)", in, reader, code);
     else if (rename(part, out) != 0)
         st = ms_fail(e, MUSEC_EIO, "%s: cannot create (%s)", out, strerror(errno));
 done:

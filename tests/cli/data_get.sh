@@ -327,6 +327,26 @@ EOT
     for i in 0 1 2; do
         check "Parquet $i" cmp "want$i/train_000001.bin" "it's/train_00000$((i + 1)).bin"
     done
+    mkdir -p stop
+    reader() { # reader COMMANDS: a duckdb that does these instead of reading
+        # shellcheck disable=SC2016  # for its own shell
+        printf '#!/bin/sh\n[ "$1" = --version ] && exit 0\n%s\n' "$1" >stop/duckdb
+        chmod +x stop/duckdb
+    }
+    stop_fails() { PATH=$PWD/stop:$PATH get_fails "$1" --out stopped --vocab $vocab; }
+    # Ctrl-C goes to both programs; some readers are ended by it, some fail.
+    # shellcheck disable=SC2016  # for the shell of the reader
+    for last in 'exit 1' 'kill -INT $$'; do
+        reader "kill -INT \$PPID; $last"
+        stop_fails 'stopped/raw/text_0.parquet: interrupted; the same command goes on'
+    done
+    # shellcheck disable=SC2016  # the same
+    reader 'kill -KILL $$'
+    stop_fails 'duckdb was ended by a signal before it had read it$'
+    reader 'exit 3'
+    stop_fails 'duckdb could not read it \(exit 3\); .* is kept: remove it to fetch it again'
+    PATH=$PWD/duck:$PATH get --out stopped --vocab $vocab
+    check "Parquet after stops" cmp want2/train_000001.bin stopped/train_000003.bin
     cp none/duckdb . # from here on there is python3 alone
     mkdir -p fake/pyarrow
     : >fake/pyarrow/__init__.py
