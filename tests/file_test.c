@@ -150,6 +150,44 @@ static void taken_part_names_are_left_alone(void **state)
     CHECK(parts_left() == 0, "%d parts", parts_left());
 }
 
+/* The longest names there are leave no room for an ending. */
+static void longest_names_can_be_written(void **state)
+{
+    const long  most = pathconf(check_tmp_dir(), _PC_NAME_MAX);
+    char        name[400], other[600], path[600];
+    ms_out_file a, b;
+    ms_error    e;
+    (void)state;
+
+    CHECK(most >= 64 && most < 300, "names of %ld bytes", most);
+    for (long n = most - 20; n <= most; n++) {
+        memset(name, 'n', (size_t)n); /* two bytes a character, so that some cuts are within one */
+        for (long i = n % 2; i + 1 < n; i += 2)
+            memcpy(name + i, "\xC3\xA9", 2);
+        name[n] = '\0';
+        snprintf(path, sizeof path, "%s", at(name));
+        name[n - 1] = 'x';
+        name[n - 2] = 'x';
+        snprintf(other, sizeof other, "%s", at(name));
+        CHECK_OK_ERR(&e, ms_out_open(&e, path, &a));
+        CHECK_OK_ERR(&e, ms_out_open(&e, other, &b)); /* at once, with the same beginning */
+        CHECK_OK_ERR(&e, ms_out_write(&e, &a, "a", 1));
+        CHECK_OK_ERR(&e, ms_out_write(&e, &b, "b", 1));
+        CHECK(parts_left() == 2, "%d parts", parts_left());
+        CHECK(strncmp(a.part, path, strlen(check_tmp_dir()) + 1) == 0, "%s is elsewhere", a.part);
+        CHECK(strstr(a.part, "\xC3.part.") == NULL, "%s: cut within a character", a.part);
+        CHECK_OK_ERR(&e, ms_out_commit(&e, &a));
+        ms_out_abandon(&b);
+        expect(path, "a");
+        CHECK(access(other, F_OK) != 0 && parts_left() == 0, "what was given up is there");
+        remove(path);
+    }
+    memset(name, 'n', (size_t)most + 1);
+    name[most + 1] = '\0';
+    CHECK(write_text(&e, at(name), "a") == MUSEC_EIO && strstr(e.text, "too long") != NULL, "%s",
+          e.text);
+}
+
 static void refused_targets(void **state)
 {
     static char too_long[MS_PATH_MAX + 10];
@@ -377,6 +415,7 @@ int main(void)
         cmocka_unit_test(mode_of_the_old_file_is_kept),
         cmocka_unit_test(links_stay_links),
         cmocka_unit_test(taken_part_names_are_left_alone),
+        cmocka_unit_test(longest_names_can_be_written),
         cmocka_unit_test(refused_targets),
         cmocka_unit_test(protected_files_and_directories),
         cmocka_unit_test(full_device_is_reported),

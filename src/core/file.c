@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #define PART_TRIES 100
+#define PART_BASE  64 /* bytes of a long name that its part keeps */
 
 typedef enum target_kind { TARGET_NEW, TARGET_FILE, TARGET_DIRECT } target_kind;
 
@@ -231,22 +232,43 @@ static int open_direct(const char *path, const struct stat *sb)
     return own >= 0 ? dup(own) : open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
 }
 
+/* The name of the part, at the i-th try.  `brief`: that of the file is so long that no directory
+ * takes it with an ending; the part has its beginning then, cut between characters. */
+static bool name_part(ms_out_file *out, int i, bool brief)
+{
+    const char *slash = strrchr(out->path, '/'), *base = slash == NULL ? out->path : slash + 1;
+    size_t      keep       = strlen(base);
+    char        suffix[32] = "";
+    int         bytes;
+
+    if (brief && keep > PART_BASE) {
+        keep = PART_BASE;
+        while (keep > 0 && ((unsigned char)base[keep] & 0xC0) == 0x80)
+            keep--;
+    }
+    if (i > 0) snprintf(suffix, sizeof suffix, ".%d", i);
+    bytes = snprintf(out->part, sizeof out->part, "%.*s.part.%ld%s",
+                     (int)((size_t)(base - out->path) + keep), out->path, (long)getpid(), suffix);
+    return bytes >= 0 && (size_t)bytes < sizeof out->part;
+}
+
 /* Creates the part.  Its name may be taken by another thread of ours, by a process of equal number
  * on another machine, or by one that died: none of them is disturbed, the next name is tried. */
 static int open_part(ms_out_file *out)
 {
-    int fd = -1;
-    for (int i = 0; i < PART_TRIES && fd < 0; i++) {
-        char      suffix[32] = "";
-        const int n          = i == 0 ? 0 : snprintf(suffix, sizeof suffix, ".%d", i);
-        const int bytes      = snprintf(out->part, sizeof out->part, "%s.part.%ld%.*s", out->path,
-                                        (long)getpid(), n, suffix);
-        if (bytes < 0 || (size_t)bytes >= sizeof out->part) {
-            errno = ENAMETOOLONG;
-            break;
+    bool brief = false;
+    int  fd    = -1;
+
+    for (int i = 0; i < PART_TRIES && fd < 0;) {
+        errno = ENAMETOOLONG;
+        if (name_part(out, i, brief))
+            fd = open(out->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno == ENAMETOOLONG && !brief) {
+            brief = true;
+            continue;
         }
-        fd = open(out->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST) break;
+        i++;
     }
     if (fd < 0) out->part[0] = '\0'; /* whatever has that name is not ours to remove */
     return fd;

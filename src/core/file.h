@@ -1,8 +1,9 @@
 /* file.h - files that are whole or absent.
  *
  * A file is written under "<path>.part.<pid>" and renamed over its final name once it is complete
- * and on disk.  A target that exists and is no regular file (/dev/stdout, /dev/full, a pipe) is
- * written directly, never renamed over. */
+ * and on disk; of a name that is too long for that ending, the part has the beginning.  A target
+ * that exists and is no regular file (/dev/stdout, /dev/full, a pipe) is written directly, never
+ * renamed over. */
 #ifndef MS_CORE_FILE_H
 #define MS_CORE_FILE_H
 
