@@ -282,7 +282,12 @@ musec_status ms_reader_record(ms_error *e, ms_reader *r, ms_record *out)
                             .too_long = long_line };
         r->begin += step;
         r->scanned = 0;
-        if (!r->json || long_line || !is_blank(out->data, bytes)) goto done;
+        if (!r->json || long_line) goto done;
+        if (out->number == 0 && has_mark(out->data, bytes)) { /* of the file, not of the line */
+            out->data += MARK_BYTES;
+            out->bytes -= MARK_BYTES;
+        }
+        if (!is_blank(out->data, out->bytes)) goto done;
         *out = (ms_record){ 0 };
     }
 done:
@@ -358,14 +363,12 @@ static musec_status bad_line(ms_error *e, const ms_reader *r, const ms_record *r
 static musec_status json_text(ms_error *e, const ms_reader *r, const ms_record *rec,
                               const char **text, size_t *bytes, json_t **root)
 {
-    const size_t skip = rec->number == 0 && has_mark(rec->data, rec->bytes) ? MARK_BYTES : 0;
     char         why[512], keys[256];
     json_error_t error;
     json_t      *value;
 
     /* Numbers of other fields may be large: as reals all fit that a double holds. */
-    *root = json_loadb(rec->data + skip, rec->bytes - skip,
-                       JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
+    *root = json_loadb(rec->data, rec->bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
     if (*root == NULL) {
         if (json_error_code(&error) == json_error_numeric_overflow)
             snprintf(why, sizeof why, "a number is too large at byte %d; doubles end at 1.8e308",
