@@ -253,6 +253,14 @@ double ms_dtype_most(musec_dtype dtype)
     }
 }
 
+/* Sizes that are none, and a product that does not fit, must not overflow here: whoever checks the
+ * view refuses them. */
+static int64_t elements(int64_t rows, int64_t cols)
+{
+    if (rows < 1 || cols < 1) return 0;
+    return rows > INT64_MAX / cols ? INT64_MAX : rows * cols;
+}
+
 musec_view musec_view_dense(void *data, musec_dtype dtype, int64_t count, int64_t rows,
                             int64_t cols)
 {
@@ -261,7 +269,7 @@ musec_view musec_view_dense(void *data, musec_dtype dtype, int64_t count, int64_
                          .cols   = cols,
                          .ld     = cols,
                          .count  = count,
-                         .stride = rows * cols,
+                         .stride = elements(rows, cols),
                          .dtype  = dtype };
 }
 

@@ -1,0 +1,49 @@
+/* device_test.c - names of devices, and views whose sizes are no sizes. */
+#include "check.h"
+
+/* ---- views ----------------------------------------------------------------------------------- */
+
+static void huge_views_are_refused(void **state)
+{
+    static const struct {
+        int64_t count, rows, cols, stride;
+    } sizes[] = {
+        { 1, (int64_t)1 << 32, (int64_t)1 << 32, INT64_MAX },
+        { 2, (int64_t)1 << 32, (int64_t)1 << 32, INT64_MAX },
+        { 1, INT64_MAX, INT64_MAX, INT64_MAX },
+        { 3, INT64_MAX, 2, INT64_MAX },
+        { 2, 3, INT64_MAX / 2, INT64_MAX },
+        { 1, 7, INT64_MAX / 7, INT64_MAX / 7 * 7 },
+        { 1, INT64_MAX, 1, INT64_MAX },
+        { 1, INT64_MIN, 2, 0 },
+        { 2, INT64_MIN, -1, 0 },
+        { 2, 0, 5, 0 },
+    };
+    musec_clip_config cfg;
+    musec_ctx        *ctx  = NULL;
+    float             x[1] = { 1.0F }, y[1] = { 7.0F };
+    (void)state;
+
+    CHECK(musec_ctx_create(&ctx, "cpu") == MUSEC_OK, "no cpu");
+    CHECK(musec_clip_config_init(&cfg, sizeof cfg, "hard") == MUSEC_OK, "config");
+    cfg.threshold = 1.0;
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        musec_view in =
+            musec_view_dense(x, MUSEC_F32, sizes[i].count, sizes[i].rows, sizes[i].cols);
+        musec_view out = in;
+        out.data       = y;
+        CHECK(in.stride == sizes[i].stride, "case %zu: stride %lld", i, (long long)in.stride);
+        CHECK(musec_clip(ctx, &cfg, in, out, NULL) == MUSEC_EINVAL, "case %zu passes", i);
+        CHECK(y[0] == 7.0F, "case %zu: written", i);
+    }
+    CHECK(musec_view_dense(x, MUSEC_F32, 1, 3, 5).stride == 15, "3 x 5");
+    musec_ctx_destroy(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(huge_views_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
