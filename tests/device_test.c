@@ -1,6 +1,37 @@
 /* device_test.c - names of devices, and views whose sizes are no sizes. */
 #include "check.h"
 
+#include <string.h>
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static void there_is_one_of_some_kinds(void **state)
+{
+    static const char *const good[] = { "cpu", "cpu:0", "ref", "ref:0" };
+    static const char *const bad[]  = { "cpu:1", "ref:1", "ref:7", "ref:1023" };
+    static const char *const none[] = { "ref:", "ref:x", "ref:-1", "ref:1024", "refs", "" };
+    musec_ctx               *ctx;
+    char                     why[256];
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(good); i++) {
+        CHECK(musec_ctx_create(&ctx, good[i]) == MUSEC_OK, "%s", good[i]);
+        CHECK(strncmp(musec_ctx_device(ctx), good[i], 3) == 0 && musec_ctx_device(ctx)[3] == '\0',
+              "%s is called %s", good[i], musec_ctx_device(ctx));
+        musec_ctx_destroy(ctx);
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        CHECK(musec_ctx_create_why(&ctx, bad[i], why, sizeof why) == MUSEC_EINVAL && ctx == NULL,
+              "%s opens", bad[i]);
+        CHECK(strstr(why, "there is one device") != NULL && strstr(why, bad[i]) != NULL, "%s", why);
+    }
+    for (size_t i = 0; i < COUNT(none); i++) {
+        CHECK(musec_ctx_create_why(&ctx, none[i], why, sizeof why) == MUSEC_EINVAL && ctx == NULL,
+              "%s opens", none[i]);
+        CHECK(strstr(why, "there is no device") != NULL, "%s", why);
+    }
+}
+
 /* ---- views ----------------------------------------------------------------------------------- */
 
 static void huge_views_are_refused(void **state)
@@ -43,6 +74,7 @@ static void huge_views_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(there_is_one_of_some_kinds),
         cmocka_unit_test(huge_views_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

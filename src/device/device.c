@@ -118,7 +118,11 @@ static musec_status open_kind(const ms_device_kind *kind, int index, musec_ctx *
     d->deterministic = true;
     snprintf(d->name, sizeof d->name, index > 0 ? "%s:%d" : "%s", kind->name, index);
     ms_arena_init(&d->scratch, d, scratch_alloc, scratch_free);
-    if (kind->open != NULL) st = kind->open(d, index);
+    if (kind->open != NULL)
+        st = kind->open(d, index);
+    else if (index > 0) /* a kind that opens nothing has no second one */
+        st = ms_fail(&d->error, MUSEC_EINVAL, "there is one device \"%s\", not \"%s\"", kind->name,
+                     d->name);
     if (st == MUSEC_OK) {
         *out = d;
     } else {
