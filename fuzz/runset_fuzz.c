@@ -118,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     make_others();
     put_files(what, data, size);
     if (fuzz_ok(ms_runset_add(&e, &set, fuzz_path(".")), &e)) {
-        REQUIRE(set.n == 4);
+        REQUIRE(set.n == 4 || (set.n == 3 && set.n_notes > 0)); /* the bad one left out, and said */
         for (size_t i = 0; i < set.n; i++)
             check_run(&set.at[i]);
         REQUIRE(fuzz_ok(ms_compare_build(&e, &set, &c), &e));
