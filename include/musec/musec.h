@@ -16,7 +16,8 @@
  *   - The library never prints, never exits and keeps no global state.  A context belongs to one
  *     thread at a time; different contexts may work in different threads.
  *   - The CPU device spreads its work over the OpenMP threads of the caller (OMP_NUM_THREADS).
- *     Results do not depend on their number, nor on how matrices are batched into stacks. */
+ *     Results do not depend on their number, nor on how matrices are batched into stacks.
+ *   - Numbers in options and files have a decimal point, whatever locale the caller is in. */
 #ifndef MUSEC_MUSEC_H
 #define MUSEC_MUSEC_H
 

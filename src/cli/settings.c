@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/real.h"
+
 /* "a|b-c" and no names of values in capitals: a list of words. */
 static int is_choice(const char *values)
 {
@@ -36,7 +38,7 @@ static int is_number(const char *text, size_t bytes)
 {
     const char first = text[text[0] == '-' || text[0] == '+']; /* a letter: "nan", "inf" */
     char      *end   = NULL;
-    (void)strtod(text, &end); /* 1e999 can be read: the library says that it is too large */
+    (void)ms_real_read(text, &end); /* 1e999 can be read: the library says that it is too large */
     return bytes > 0 && end == text + bytes && (isdigit((unsigned char)first) || first == '.');
 }
 

@@ -5,7 +5,7 @@
  * What is wrong is told once, in one line; the first mistake from the left wins.  A status of
  * EFORMAT: it cannot be read; EINVAL: it can, but is out of range.
  *
- * Numbers follow the C locale, which a program that never calls setlocale is in. */
+ * Numbers follow the C locale. */
 #include "core/options.h"
 
 #include <ctype.h>
@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/real.h"
 
 #define HELP_NAME   "help"
 #define HELP_LABEL  "-h, --help"
@@ -72,7 +74,7 @@ static musec_status parse_f64(ms_error *e, const ms_option *o, const char *text,
     double v;
 
     errno = 0;
-    v     = strtod(text, &end);
+    v     = ms_real_read(text, &end);
     if (end == text || *end != '\0' || isspace((unsigned char)text[0]))
         return wrong_number(e, o, text, "a number");
     if (errno == ERANGE && (v == 0.0 || isinf(v))) /* subnormals pass */
@@ -401,14 +403,11 @@ static void json_text(FILE *to, const char *text)
     fputc('"', to);
 }
 
-static void json_double(FILE *to, double v) /* the shortest digits that read back as v */
+static void json_double(FILE *to, double v)
 {
-    char text[32] = "null"; /* JSON has no NaN and no infinity */
-    for (int digits = 1; isfinite(v) && digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v) break;
-    }
-    fputs(text, to);
+    char text[MS_REAL_TEXT];
+    ms_real_text(v, text);
+    fputs(isfinite(v) ? text : "null", to); /* JSON has no NaN and no infinity */
 }
 
 static void json_list(FILE *to, const ms_option_list *list)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
+#include "core/real.h"
 
 struct ms_mixture {
     size_t     n;
@@ -39,7 +40,7 @@ static musec_status take_weight(ms_error *e, const char *base, char *text, doubl
 
     *weight = 1.0;
     if (equal == NULL || equal[1] == '\0') return MUSEC_OK;
-    x = strtod(equal + 1, &end);
+    x = ms_real_read(equal + 1, &end);
     if (*end != '\0' || is_there(text) || is_in(base, text)) return MUSEC_OK; /* a file's name */
     if (!(x > 0.0 && x < 1e9))
         return ms_fail(e, MUSEC_EINVAL, "%s: a weight must be above 0 and below 1e9", text);

@@ -123,7 +123,7 @@ static musec_status wrong(ms_error *e, const char *name, const char *value, cons
 static bool parse_number(const char *text, double min, double max, double *out)
 {
     char        *end = NULL;
-    const double x   = strtod(text, &end);
+    const double x   = ms_real_read(text, &end);
     if (end == text || *end != '\0' || !(x >= min && x <= max)) return false;
     *out = x;
     return true;

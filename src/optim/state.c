@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/half.h"
+#include "core/real.h"
 #include "core/safetensors.h"
 #include "core/size.h"
 #include "optim/optim.h"
@@ -194,8 +195,12 @@ static musec_status group_bounds(musec_optim *opt, const ms_group *g, pair *p, s
     for (int64_t m = 0; m < g->count; m++) {
         if (!(g->top[m] >= 0.0)) continue;
         TRY(bound_key(opt, &g->members[m], p[*n].key, sizeof p[*n].key));
-        snprintf(p[*n].value, sizeof p[*n].value, "%.17g %.17g %.17g %.17g", g->top[m], g->last[m],
-                 memo[m], memo[g->count + m]);
+        const double all[] = { g->top[m], g->last[m], memo[m], memo[g->count + m] };
+        char         text[COUNT(all)][MS_REAL_TEXT];
+        for (size_t k = 0; k < COUNT(all); k++)
+            ms_real_text(all[k], text[k]);
+        snprintf(p[*n].value, sizeof p[*n].value, "%s %s %s %s", text[0], text[1], text[2],
+                 text[3]);
         ++*n;
     }
 done:
@@ -236,7 +241,7 @@ static musec_status make_metadata(musec_optim *opt, pair **out, size_t *n)
     snprintf(p[3].value, sizeof p[3].value, "%s",
              opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY ? "heavy-ball" : "ema");
     snprintf(p[4].key, sizeof p[4].key, "beta");
-    snprintf(p[4].value, sizeof p[4].value, "%.17g", opt->cfg.beta);
+    ms_real_text(opt->cfg.beta, p[4].value);
     snprintf(p[5].key, sizeof p[5].key, "steps");
     snprintf(p[5].value, sizeof p[5].value, "%lld %lld", (long long)opt->t,
              (long long)opt->skipped);
@@ -333,19 +338,26 @@ static musec_status want(musec_optim *opt, const ms_safetensors *s, const char *
     return MUSEC_OK;
 }
 
+/* A number of 0 or more and below `limit`, and what is behind it. */
+static bool take_number(const char *text, double limit, double *out, char **rest)
+{
+    *out = ms_real_read(text, rest);
+    return *rest != text && *out >= 0.0 && *out < limit;
+}
+
+/* One number, or two with a blank between them, and nothing behind. */
 static musec_status read_number(musec_optim *opt, const ms_safetensors *s, const char *key,
                                 double *first, double *second)
 {
-    const char *found = ms_safetensors_metadata(s, key);
-    char       *end   = NULL;
+    const double limit = 1e15;
+    const char  *found = ms_safetensors_metadata(s, key);
+    char        *rest  = NULL;
     if (found == NULL)
         return ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is missing from its metadata",
                        s->path, key);
-    *first = strtod(found, &end);
-    if (end == found || !(*first >= 0.0 && *first < 1e15))
-        return ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is \"%s\"", s->path, key, found);
-    if (second != NULL) *second = strtod(end, NULL);
-    if (second != NULL && !(*second >= 0.0 && *second < 1e15))
+    bool good = take_number(found, limit, first, &rest);
+    if (good && second != NULL) good = *rest == ' ' && take_number(rest + 1, limit, second, &rest);
+    if (!good || *rest != '\0')
         return ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is \"%s\"", s->path, key, found);
     return MUSEC_OK;
 }
@@ -404,15 +416,6 @@ typedef struct bounds {
     double top, last, sumsq, trace;
 } bounds;
 
-/* A number of 0 or more, and what is behind it. */
-static bool take_bound(const char *text, double *out, const char **rest)
-{
-    char *end = NULL;
-    *out      = strtod(text, &end);
-    *rest     = end;
-    return end != text && *out >= 0.0 && *out < INFINITY;
-}
-
 /* In units of the file, of all members of all groups. */
 static musec_status read_bounds(musec_optim *opt, const ms_safetensors *s, bounds **out)
 {
@@ -428,12 +431,13 @@ static musec_status read_bounds(musec_optim *opt, const ms_safetensors *s, bound
             bounds *b = &(*out)[at];
             *b        = (bounds){ .top = -1.0 };
             TRY(bound_key(opt, &opt->groups[i].members[m], key, sizeof key));
-            const char *found = ms_safetensors_metadata(s, key), *rest = NULL;
+            const char *found = ms_safetensors_metadata(s, key);
+            char       *rest  = NULL;
             if (found == NULL) continue;
             double *const more[] = { &b->last, &b->sumsq, &b->trace };
-            bool          good   = take_bound(found, &b->top, &rest);
+            bool          good   = take_number(found, INFINITY, &b->top, &rest);
             for (size_t k = 0; good && *rest == ' ' && k < COUNT(more); k++)
-                good = take_bound(rest + 1, more[k], &rest);
+                good = take_number(rest + 1, INFINITY, more[k], &rest);
             if (!good || *rest != '\0')
                 TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT, "%s: \"%s\" is \"%s\"", s->path, key,
                             found));

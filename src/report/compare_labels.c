@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/real.h"
 #include "report/compare_parts.h"
 
 /* Bytes of a set's path: "=WEIGHT" is not of it; a path may hold an '=' that no number follows. */
@@ -12,7 +13,7 @@ static size_t path_bytes(const char *set, size_t n)
     for (size_t i = n; i > 0; i--) {
         char *end;
         if (set[i - 1] != '=') continue;
-        (void)strtod(set + i, &end);
+        (void)ms_real_read(set + i, &end);
         return i < n && end == set + n ? i - 1 : n;
     }
     return n;

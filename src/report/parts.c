@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/real.h"
+
 /* ---- which ----------------------------------------------------------------------------------- */
 
 const ms_run *ms_part_run(const ms_compare *c, size_t problem, size_t method)
@@ -217,7 +219,7 @@ bool ms_part_decay(const char *text, double out[MS_RUN_GROUPS])
     static const char *const names[] = { "qk", "vo", "mlp", "matrix" };
     double                   x[4]    = { NAN, NAN, NAN, NAN };
     char                    *end     = NULL;
-    const double             one     = strtod(text, &end);
+    const double             one     = ms_real_read(text, &end);
 
     if (end != text && *end == '\0') {
         for (int g = 0; g < MS_RUN_GROUPS; g++)
@@ -231,7 +233,7 @@ bool ms_part_decay(const char *text, double out[MS_RUN_GROUPS])
             i++;
         if (i == COUNT(names)) return false;
         text += strlen(names[i]) + 1;
-        x[i] = strtod(text, &end);
+        x[i] = ms_real_read(text, &end);
         if (end == text || (*end != '\0' && *end != ',')) return false;
         text = end + (*end == ',');
     }

@@ -63,7 +63,7 @@ const char *ms_run_text(const ms_run *run, const char *field)
 static double number_of_text(const char *text)
 {
     char        *end = NULL;
-    const double x   = strtod(text, &end);
+    const double x   = ms_real_read(text, &end);
     return end == text || *end != '\0' || !isfinite(x) ? NAN : x;
 }
 

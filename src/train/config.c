@@ -254,7 +254,7 @@ static bool set_unsigned(const char *value, uint64_t *out)
 static bool set_number(const field *f, const char *value, double *out)
 {
     char        *end = NULL;
-    const double x   = strtod(value, &end);
+    const double x   = ms_real_read(value, &end);
     if (end == value || *end != '\0' || !(x >= f->min && x <= f->max)) return false;
     *out = x;
     return true;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/real.h"
+
 /* ---- words and numbers ----------------------------------------------------------------------- */
 
 /* A whole number up to the end of `text` or one of `stops`; NULL if there is none. */
@@ -24,7 +26,7 @@ static const char *read_count(const char *text, const char *stops, int64_t *out)
 static const char *read_number(const char *text, const char *stops, double *out)
 {
     char        *end = NULL;
-    const double x   = strtod(text, &end);
+    const double x   = ms_real_read(text, &end);
     if (end == text || !(x >= 0.0 && x < 1e9)) return NULL;
     if (*end != '\0' && strchr(stops, *end) == NULL) return NULL;
     *out = x;
