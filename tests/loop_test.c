@@ -27,26 +27,32 @@ static void watch(void *arg, const ms_log_line *line)
     if (line->step == w->stop_after) w->stop = 1;
 }
 
-static ms_train_config configure(void)
+typedef const char *setting[2];
+
+static ms_train_config configure(const setting *more, size_t n)
 {
-    static const char *const settings[][2] = {
+    static const setting settings[] = {
         { "layers", "1" },    { "width", "16" },      { "heads", "1" },        { "head", "16" },
         { "mlp", "32" },      { "batch", "64" },      { "max_doc", "32" },     { "steps", "12" },
         { "val_every", "5" }, { "val_tokens", "64" }, { "report_every", "3" }, { "device", "cpu" },
     };
+    const bool      named = n > 0 && strcmp(more[0][0], "optimizer") == 0;
     ms_train_config cfg;
     ms_error        e = { "" };
-    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, "pico", "soft-musec"));
+    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, "pico", named ? more[0][1] : "soft-musec"));
     for (size_t i = 0; i < COUNT(settings); i++)
         CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, settings[i][0], settings[i][1]));
+    for (size_t i = named; i < n; i++)
+        CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, more[i][0], more[i][1]));
     CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
     return cfg;
 }
 
-/* out NULL: nothing is written. */
-static ms_summary run(watcher *w, const char *out, bool resume, int64_t stop_after)
+/* out NULL: nothing is written.  more: settings, the optimizer the first of them. */
+static ms_summary run_with(const setting *more, size_t n, watcher *w, const char *out, bool resume,
+                           int64_t stop_after)
 {
-    const ms_train_setup setup = { .config  = configure(),
+    const ms_train_setup setup = { .config  = configure(more, n),
                                    .out     = out,
                                    .resume  = resume,
                                    .stop    = &w->stop,
@@ -66,6 +72,19 @@ static ms_summary run(watcher *w, const char *out, bool resume, int64_t stop_aft
     return summary;
 }
 
+static ms_summary run(watcher *w, const char *out, bool resume, int64_t stop_after)
+{
+    return run_with(NULL, 0, w, out, resume, stop_after);
+}
+
+static bool says(const char *dir, const char *file, const char *words)
+{
+    static blob b;
+    get_file(path_in(dir, file), &b);
+    b.p[b.n < sizeof b.p ? b.n : sizeof b.p - 1] = '\0';
+    return strstr((const char *)b.p, words) != NULL;
+}
+
 static void check_same(const watcher *a, const watcher *b)
 {
     for (int i = 1; i <= STEPS; i++) {
@@ -73,7 +92,7 @@ static void check_same(const watcher *a, const watcher *b)
         CHECK(x->tokens == y->tokens && x->loss == y->loss && x->objective == y->objective &&
                   x->lr == y->lr && x->max_logit == y->max_logit && x->has_val == y->has_val &&
                   x->val_loss == y->val_loss && x->has_groups == y->has_groups &&
-                  memcmp(x->groups, y->groups, sizeof x->groups) == 0,
+                  x->skipped == y->skipped && memcmp(x->groups, y->groups, sizeof x->groups) == 0,
               "step %d: loss %.17g, %.17g", i, x->loss, y->loss);
     }
 }
@@ -114,11 +133,43 @@ static void a_step_at_a_time(void **state)
     check_same(&whole, &parts);
 }
 
+/* Heavy-ball momentum with a tiny beta has no room for any gradient: from step 5 on, where beta has
+ * got there.  The last step that was measured is the 4th. */
+static void skipped_steps_are_counted_and_not_measured(void **state)
+{
+    static const setting more[] = { { "optimizer", "sgdm" },    { "momentum_form", "heavy-ball" },
+                                    { "beta", "1e-43" },        { "momentum_warmup", "4" },
+                                    { "momentum_from", "0.5" }, { "nonfinite", "skip" },
+                                    { "report_every", "4" } };
+    static watcher       whole, parts;
+    const char          *dir = fresh_dir();
+    ms_summary           got = run_with(more, COUNT(more), &whole, NULL, false, -1);
+    (void)state;
+
+    CHECK(strcmp(got.status, "done") == 0 && got.skipped == STEPS - 4, "%s, %lld skipped",
+          got.status, (long long)got.skipped);
+    for (int i = 1; i <= STEPS; i++)
+        CHECK(whole.line[i].has_groups == (i == 4) && whole.line[i].skipped == (i > 4 ? i - 4 : 0),
+              "step %d: measured %d, %lld skipped", i, whole.line[i].has_groups,
+              (long long)whole.line[i].skipped);
+    (void)run_with(more, COUNT(more), &parts, dir, false, 4);
+    CHECK(!says(dir, "log.jsonl", "skipped") && !says(dir, "summary.json", "skipped"),
+          "none was skipped yet");
+    got = run_with(more, COUNT(more), &parts, dir, true, 6);
+    CHECK(got.skipped == 2, "%lld skipped", (long long)got.skipped);
+    got = run_with(more, COUNT(more), &parts, dir, true, -1);
+    CHECK(got.skipped == STEPS - 4, "%lld skipped", (long long)got.skipped);
+    CHECK(says(dir, "log.jsonl", "\"skipped\": 3,") && says(dir, "summary.json", "\"skipped\": 8,"),
+          "the count is not in the files");
+    check_same(&whole, &parts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stopped_anywhere_it_goes_on_as_if_not),
         cmocka_unit_test(a_step_at_a_time),
+        cmocka_unit_test(skipped_steps_are_counted_and_not_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

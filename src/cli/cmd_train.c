@@ -327,6 +327,7 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
              s->last_val != NULL && s->last_val->n_val_sets > 1 && i < s->last_val->n_val_sets; i++)
             printf("%s%s %.4f%s", i == 0 ? " (" : ", ", s->last_val->val_names[i],
                    s->last_val->val_losses[i], i + 1 == s->last_val->n_val_sets ? ")" : "");
+        if (s->skipped > 0) printf("; %lld steps skipped", (long long)s->skipped);
         printf("; %s\n", out);
         return MUSEC_OK;
     }
@@ -336,6 +337,7 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
     json_object_set_new(root, "reason", s->reason != NULL ? ms_cli_string(s->reason) : json_null());
     json_object_set_new(root, "steps", json_integer(s->steps));
     json_object_set_new(root, "tokens", json_integer(s->tokens));
+    if (s->skipped > 0) json_object_set_new(root, "skipped", json_integer(s->skipped));
     json_object_set_new(root, "last_loss", ms_cli_real(s->last_loss));
     json_object_set_new(root, "best_loss", ms_cli_real(s->best_loss));
     json_object_set_new(root, "last_val_loss", ms_cli_real(s->last_val_loss));

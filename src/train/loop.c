@@ -108,6 +108,7 @@ static int group_of(const ms_gpt *gpt, const char *name)
 
 static double larger(double a, double b) { return a > b || isnan(a) ? a : b; }
 
+/* Of the step that the optimizer has just made. */
 static void gather_groups(const ms_train *t, ms_log_line *line)
 {
     const int64_t      step         = musec_optim_steps(t->optim);
@@ -219,13 +220,15 @@ static musec_status step_once(ms_error *e, ms_train *t, char *why, size_t why_by
     t->progress.step++;
     reason = guard(t, &line);
     if (reason == NULL) {
-        const double begins = ms_clock_ms();
-        st                  = update(e, t, &plan);
-        times.optim         = ms_clock_ms() - begins;
+        const double  begins = ms_clock_ms();
+        const int64_t made   = musec_optim_steps(t->optim);
+        st                   = update(e, t, &plan);
+        times.optim          = ms_clock_ms() - begins;
         if (st == MUSEC_ENONFINITE) reason = e->text;
         if (st != MUSEC_OK && reason == NULL) goto done;
-        if (reason == NULL) gather_groups(t, &line);
+        if (reason == NULL && musec_optim_steps(t->optim) > made) gather_groups(t, &line);
     }
+    line.skipped = musec_optim_skipped(t->optim);
     snprintf(why, why_bytes, "%s", reason != NULL ? reason : "");
     line.tokens = t->progress.tokens;
     if (reason == NULL && (is_due(line.step, t->cfg.val_every) || line.step == t->schedule.steps)) {
@@ -272,6 +275,7 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
                          .reason        = why[0] != '\0' ? why : NULL,
                          .steps         = t->progress.step,
                          .tokens        = t->progress.tokens,
+                         .skipped       = musec_optim_skipped(t->optim),
                          .last_loss     = t->progress.last_loss,
                          .best_loss     = t->progress.best_loss,
                          .last_val_loss = t->progress.last_val_loss,

@@ -95,6 +95,7 @@ static void put_line(text *t, const ms_log_line *l)
 {
     put(t, "{\"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"epoch\": %" PRId64, l->step,
         l->tokens, l->epoch);
+    if (l->skipped > 0) put(t, ", \"skipped\": %" PRId64, l->skipped);
     put_number(t, ", ", "loss", l->loss);
     put_number(t, ", ", "objective", l->objective);
     if (l->has_val) put_number(t, ", ", "val_loss", l->val_loss);
@@ -129,6 +130,7 @@ static void put_event(ms_event *ev, const ms_log_line *l)
     ms_event_add(ev, NULL, "lr", l->lr);
     ms_event_add(ev, NULL, "tok_s", l->tok_s);
     ms_event_add(ev, NULL, "max_logit", l->max_logit);
+    if (l->skipped > 0) ms_event_add(ev, NULL, "skipped", (double)l->skipped);
     if (l->has_groups)
         for (size_t g = 0; g < MS_GROUPS; g++)
             for (size_t i = 0; i < COUNT(group_fields); i++)
@@ -307,6 +309,7 @@ musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
     TRY(put_string(e, &t, "{\n  ", "status", s->status));
     TRY(put_string(e, &t, ",\n  ", "reason", s->reason));
     put(&t, ",\n  \"steps\": %" PRId64 ",\n  \"tokens\": %" PRId64, s->steps, s->tokens);
+    if (s->skipped > 0) put(&t, ",\n  \"skipped\": %" PRId64, s->skipped);
     put_number(&t, ",\n  ", "last_loss", s->last_loss);
     put_number(&t, ",\n  ", "best_loss", s->best_loss);
     put_number(&t, ",\n  ", "last_val_loss", s->last_val_loss);

@@ -6,7 +6,8 @@
  *    "groups": {"qk": {"w_norm": ..., "u_norm": ..., "u_rms": ..., "u_erank": ...,
  *               "u_gain": ..., "sigma1_over_d": ..., "share_above": ...}, "vo": ..., "mlp": ...},
  *    "ms": {"data": 0.1, "model": 700, "optim": 40, "rest": 3}}
- * Of several sets of data, "val_losses": {"NAME": ...} has each one's.
+ * Of several sets of data, "val_losses": {"NAME": ...} has each one's.  "skipped": N counts the
+ * steps so far that the optimizer left out, once there is one.
  * val_loss and groups stand where they were measured; a number that is not finite is null.  All but
  * tok_s, time_s and ms is the same for the same run. */
 #ifndef MS_TRAIN_RUNLOG_H
@@ -26,6 +27,7 @@ typedef struct ms_group_stats { /* the largest over the group's matrices (w_norm
 
 typedef struct ms_log_line {
     int64_t        step, tokens, epoch; /* step: 1 after the first */
+    int64_t        skipped;             /* steps so far that the optimizer left out */
     double         loss, objective, lr, max_logit;
     bool           has_val, has_groups;
     double         val_loss; /* of all sets, by their weights */
@@ -57,9 +59,9 @@ typedef struct ms_computed { /* what `auto` became: names */
 } ms_computed;
 
 typedef struct ms_summary {
-    const char        *status; /* "done", "diverged", "interrupted" */
-    const char        *reason; /* of "diverged", or NULL */
-    int64_t            steps, tokens;
+    const char        *status;                 /* "done", "diverged", "interrupted" */
+    const char        *reason;                 /* of "diverged", or NULL */
+    int64_t            steps, tokens, skipped; /* skipped: of the steps */
     double             last_loss, best_loss, last_val_loss, best_val_loss; /* NaN: none */
     double             time_s;
     double             start_s; /* until the first step of this process was over; NaN: none */
