@@ -164,12 +164,31 @@ static void skipped_steps_are_counted_and_not_measured(void **state)
     check_same(&whole, &parts);
 }
 
+/* ---- divergence ------------------------------------------------------------------------------ */
+
+static void the_best_loss_outlives_a_loss_that_is_no_number(void **state)
+{
+    static const setting more[] = { { "optimizer", "sgdm" },
+                                    { "lr", "1e9" },
+                                    { "aux_lr", "1e5" },
+                                    { "qk_norm", "no" },
+                                    { "cap", "none" } };
+    static watcher       w;
+    const ms_summary     got = run_with(more, COUNT(more), &w, NULL, false, -1);
+    (void)state;
+    CHECK(strcmp(got.status, "diverged") == 0 && isnan(got.last_loss), "%s, loss %g", got.status,
+          got.last_loss);
+    CHECK(got.best_loss == w.line[1].loss, "best %g, the first one was %g", got.best_loss,
+          w.line[1].loss);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stopped_anywhere_it_goes_on_as_if_not),
         cmocka_unit_test(a_step_at_a_time),
         cmocka_unit_test(skipped_steps_are_counted_and_not_measured),
+        cmocka_unit_test(the_best_loss_outlives_a_loss_that_is_no_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

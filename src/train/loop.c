@@ -192,13 +192,16 @@ static const char *guard(ms_train *t, const ms_log_line *line)
     return p->too_high >= t->cfg.diverge_steps ? "the loss stays far above its first value" : NULL;
 }
 
+/* best: NaN if there is none yet; a loss that is NaN is none. */
+static double better(double best, double loss) { return isnan(best) || loss < best ? loss : best; }
+
 static void note_losses(ms_progress *p, const ms_log_line *line)
 {
     p->last_loss = line->loss;
-    if (!(p->best_loss <= line->loss)) p->best_loss = line->loss;
+    p->best_loss = better(p->best_loss, line->loss);
     if (!line->has_val) return;
     p->last_val_loss = line->val_loss;
-    if (!(p->best_val_loss <= line->val_loss)) p->best_val_loss = line->val_loss;
+    p->best_val_loss = better(p->best_val_loss, line->val_loss);
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
