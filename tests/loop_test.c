@@ -164,6 +164,37 @@ static void skipped_steps_are_counted_and_not_measured(void **state)
     check_same(&whole, &parts);
 }
 
+/* The process that finds nothing to do knows less of the run than the one that made its end. */
+static void resuming_a_run_that_is_done_keeps_its_summary(void **state)
+{
+    static const setting shorter[] = { { "steps", "6" } };
+    static watcher       w;
+    static blob          before, after;
+    const char          *dir = fresh_dir();
+    ms_summary           got;
+    (void)state;
+
+    (void)run(&w, dir, false, -1);
+    get_file(path_in(dir, "summary.json"), &before);
+    CHECK(!says(dir, "summary.json", "\"start_s\": null"), "start_s");
+    got = run(&w, dir, true, -1);
+    get_file(path_in(dir, "summary.json"), &after);
+    CHECK(strcmp(got.status, "done") == 0 && w.lines == 0, "%s, %d lines", got.status, w.lines);
+    CHECK(before.n == after.n && memcmp(before.p, after.p, after.n) == 0, "%.*s", (int)after.n,
+          (const char *)after.p);
+
+    CHECK(remove(path_in(dir, "summary.json")) == 0, "remove");
+    (void)run(&w, dir, true, -1);
+    CHECK(says(dir, "summary.json", "\"status\": \"done\""),
+          "a summary that is missing is written");
+
+    dir = fresh_dir(); /* what was interrupted may be done without another step */
+    (void)run(&w, dir, false, 6);
+    CHECK(says(dir, "summary.json", "\"status\": \"interrupted\""), "stopped");
+    (void)run_with(shorter, COUNT(shorter), &w, dir, true, -1);
+    CHECK(w.lines == 0 && says(dir, "summary.json", "\"status\": \"done\""), "%d lines", w.lines);
+}
+
 /* ---- divergence ------------------------------------------------------------------------------ */
 
 static void the_best_loss_outlives_a_loss_that_is_no_number(void **state)
@@ -188,6 +219,7 @@ int main(void)
         cmocka_unit_test(stopped_anywhere_it_goes_on_as_if_not),
         cmocka_unit_test(a_step_at_a_time),
         cmocka_unit_test(skipped_steps_are_counted_and_not_measured),
+        cmocka_unit_test(resuming_a_run_that_is_done_keeps_its_summary),
         cmocka_unit_test(the_best_loss_outlives_a_loss_that_is_no_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -258,8 +258,9 @@ static bool wants_stop(const ms_train *t) { return t->setup.stop != NULL && *t->
 
 musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
 {
-    char *const  why = t->why;
-    musec_status st  = MUSEC_OK;
+    char *const   why   = t->why;
+    const int64_t first = t->progress.step;
+    musec_status  st    = MUSEC_OK;
 
     t->started = ms_clock_ms();
     why[0]     = '\0';
@@ -290,7 +291,9 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
                          .data          = t->data,
                          .resumed       = t->resumed };
     if (t->runlog != NULL) TRY(ms_runlog_sync(e, t->runlog));
-    if (t->setup.out != NULL) TRY(ms_summary_write(e, t->setup.out, out));
+    if (t->setup.out != NULL &&
+        !(t->progress.step == first && ms_summary_stands(t->setup.out, out)))
+        TRY(ms_summary_write(e, t->setup.out, out));
 done:
     if (st != MUSEC_OK) ms_train_tell_failure(e, t, st);
     return st;

@@ -333,3 +333,16 @@ done:
     ms_out_abandon(&out);
     return st;
 }
+
+bool ms_summary_stands(const char *dir, const ms_summary *s)
+{
+    char        path[MS_PATH_MAX];
+    json_t     *root   = ms_path_join(NULL, dir, "summary.json", path) == MUSEC_OK
+                             ? json_load_file(path, JSON_REJECT_DUPLICATES, NULL)
+                             : NULL;
+    const char *status = json_string_value(json_object_get(root, "status"));
+    const bool  stands = status != NULL && strcmp(status, s->status) == 0 &&
+                        json_integer_value(json_object_get(root, "steps")) == s->steps;
+    json_decref(root);
+    return stands;
+}
