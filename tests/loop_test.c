@@ -213,6 +213,23 @@ static void the_best_loss_outlives_a_loss_that_is_no_number(void **state)
           w.line[1].loss);
 }
 
+/* A cap keeps the loss finite, whatever the logits are. */
+static void an_infinite_logit_is_divergence_where_logits_are_clipped(void **state)
+{
+    static const setting more[] = {
+        { "optimizer", "muonclip" }, { "qk_norm", "no" }, { "attn_softcap", "1e3" },
+        { "attn_scale", "100" },     { "lr", "1e9" },     { "lr_qk", "1e9" },
+        { "qk_tau", "1e9" },         { "init_out", "1" }
+    };
+    static watcher   w;
+    const char      *dir = fresh_dir();
+    const ms_summary got = run_with(more, COUNT(more), &w, dir, false, -1);
+    (void)state;
+    CHECK(strcmp(got.status, "diverged") == 0 && isfinite(got.last_loss), "%s after %lld, loss %g",
+          got.status, (long long)got.steps, got.last_loss);
+    CHECK(got.reason != NULL && says(dir, "summary.json", "attention logit is infinite"), "reason");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +238,7 @@ int main(void)
         cmocka_unit_test(skipped_steps_are_counted_and_not_measured),
         cmocka_unit_test(resuming_a_run_that_is_done_keeps_its_summary),
         cmocka_unit_test(the_best_loss_outlives_a_loss_that_is_no_number),
+        cmocka_unit_test(an_infinite_logit_is_divergence_where_logits_are_clipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

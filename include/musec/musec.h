@@ -365,8 +365,9 @@ typedef struct musec_attention {
 MUSEC_API musec_status musec_optim_add_attention(musec_optim *opt, const musec_attention *attention,
                                                  size_t *index);
 /* The largest attention logit of each head (softmax scale included) of the forward pass, before
- * each step; NaN, or nothing since the last step: no limit is passed.  Where
- * heads share a key, the largest logit of the group counts for all of it. */
+ * each step; NaN, or nothing since the last step: no limit is passed.  An infinite one is
+ * MUSEC_EINVAL, for shrinking cannot mend it: the run has diverged.  Where heads share a key, the
+ * largest logit of the group counts for all of it. */
 MUSEC_API musec_status musec_optim_set_logits(musec_optim *opt, size_t attention,
                                               const double *max_logit, int64_t heads);
 

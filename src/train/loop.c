@@ -1,9 +1,9 @@
 /* loop.c - the training loop.
  *
  * Gradients are those of the loss summed over the tokens of a step, times 1/tokens (mean) or 1/8
- * (sum8).  A run has diverged when its loss is not finite, a gradient is not, or the loss is above
- * diverge_factor times the first one for diverge_steps steps in a row; that is a result, not a
- * failure. */
+ * (sum8).  A run has diverged when its loss is not finite, a gradient is not, the loss is above
+ * diverge_factor times the first one for diverge_steps steps in a row, or an optimizer that clips
+ * attention logits meets an infinite one; that is a result, not a failure. */
 #define _POSIX_C_SOURCE 200809L /* stat, rmdir */
 #include <math.h>
 #include <stdio.h>
@@ -182,11 +182,20 @@ done:
 
 /* ---- the guard ------------------------------------------------------------------------------- */
 
+static bool has_infinite_logit(const ms_train *t)
+{
+    for (int64_t i = 0; i < t->cfg.model.layers * t->cfg.model.heads; i++)
+        if (isinf(t->max_logit[i])) return true;
+    return false;
+}
+
 /* Why the run has diverged, or NULL. */
 static const char *guard(ms_train *t, const ms_log_line *line)
 {
     ms_progress *p = &t->progress;
     if (!isfinite(line->loss)) return "the loss is not finite";
+    if (ms_train_clips_logits(&t->cfg) && has_infinite_logit(t))
+        return "an attention logit is infinite, which no clipping mends";
     if (p->step == 1) p->first_loss = line->loss;
     p->too_high = line->loss > t->cfg.diverge_factor * p->first_loss ? p->too_high + 1 : 0;
     return p->too_high >= t->cfg.diverge_steps ? "the loss stays far above its first value" : NULL;
