@@ -327,6 +327,38 @@ static void keys_stay_as_they_were(void **state)
           "%s", key);
 }
 
+/* What a key takes for the same, as runs of older versions have it, is no difference either. */
+static void what_has_the_same_key_does_not_differ(void **state)
+{
+    static const struct {
+        const char *mode, *field, *value;
+        bool        same;
+    } cases[] = {
+        { "paper", "workspace", "1073741824", true },    { "paper", "ns_tol", "0.001", true },
+        { "accurate", "ns_tol", "0.001", false },        { "paper", "workspace", "1000000", false },
+        { "accurate", "workspace", "1073741824", true }, { "paper", "ns_tol", "0.002", false },
+        { "paper", "precision", "f32", false },          { "paper", "operands", "f32", false },
+        { "paper", "momentum_dtype", "bf16", false },    { "paper", "keep", "9", true },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        ms_train_config a, b;
+        char            key[2][MS_SHA256_HEX];
+        ms_error        e = { "" };
+        CHECK_OK_ERR(&e, ms_train_config_init(&e, &a, "pico", "soft-musec"));
+        CHECK_OK_ERR(&e, ms_train_config_set(&e, &a, "ns_mode", cases[i].mode));
+        b = a;
+        CHECK_OK_ERR(&e, ms_train_config_set(&e, &b, cases[i].field, cases[i].value));
+        key_of(&a, key[0]);
+        key_of(&b, key[1]);
+        const char *field = ms_grid_differs(&a, &b);
+        CHECK((strcmp(key[0], key[1]) == 0) == cases[i].same, "case %zu: the key", i);
+        CHECK((field == NULL) == cases[i].same, "case %zu: %s", i, field == NULL ? "none" : field);
+        CHECK(field == NULL || ms_train_field_same(field, cases[i].field), "case %zu: %s", i,
+              field);
+    }
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void refuse(const char *text, const char *says, const char *also)
@@ -426,6 +458,7 @@ int main(void)
         cmocka_unit_test(keys_do_not_see_the_order_of_fields),
         cmocka_unit_test(every_other_field_changes_the_key),
         cmocka_unit_test(keys_stay_as_they_were),
+        cmocka_unit_test(what_has_the_same_key_does_not_differ),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(too_many_combinations_are_refused),
     };

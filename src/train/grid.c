@@ -49,21 +49,28 @@ static void name_zero(json_t *json, const char *field, const char *was)
         (void)json_object_set_new(json, field, json_string(was));
 }
 
-/* The key of a config as it is, or of what its optimizer reads of it. */
-static musec_status key_of(ms_error *e, const ms_train_config *cfg, bool read_alone,
-                           char key[MS_SHA256_HEX])
+/* What a key is of. */
+static json_t *keyed(const ms_train_config *cfg)
 {
-    json_t        *json = ms_train_config_json(cfg);
-    char          *text = NULL;
-    ms_train_field f;
-    ms_sha256      sha;
-    musec_status   st = MUSEC_OK;
-
+    json_t *json = ms_train_config_json(cfg);
     leave_out(json, not_in_key, NULL);
     leave_out(json, not_if_auto, "auto");
     leave_out(json, not_if_own, "own");
     name_zero(json, "workspace", "1073741824");
     if (cfg->optim.ns_mode != MUSEC_NS_ACCURATE) name_zero(json, "ns_tol", "0.001");
+    return json;
+}
+
+/* The key of a config as it is, or of what its optimizer reads of it. */
+static musec_status key_of(ms_error *e, const ms_train_config *cfg, bool read_alone,
+                           char key[MS_SHA256_HEX])
+{
+    json_t        *json = keyed(cfg);
+    char          *text = NULL;
+    ms_train_field f;
+    ms_sha256      sha;
+    musec_status   st = MUSEC_OK;
+
     for (size_t i = 0; read_alone && ms_train_field_at(i, &f); i++)
         if (!ms_optim_reads(&cfg->optim, f.name))
             leave_out(json, (const char *[]){ f.name, NULL }, NULL);
@@ -85,10 +92,32 @@ musec_status ms_grid_key(ms_error *e, const ms_train_config *cfg, char key[MS_SH
     return key_of(e, cfg, false, key);
 }
 
+static const char *value_in(const json_t *json, const char *field) /* "": it is not in the key */
+{
+    const char *key;
+    json_t     *value;
+    json_object_foreach((json_t *)json, key, value)
+    {
+        if (ms_train_field_same(key, field)) return json_string_value(value);
+    }
+    return "";
+}
+
 const char *ms_grid_differs(const ms_train_config *a, const ms_train_config *b)
 {
-    if (a->preset != b->preset) return "preset";
-    return ms_train_config_differs(a, b, not_in_key);
+    json_t        *in_a = keyed(a), *in_b = keyed(b);
+    const char    *found = NULL;
+    ms_train_field f;
+
+    if (a->preset != b->preset)
+        found = "preset";
+    else if (strcmp(a->optim.name, b->optim.name) != 0)
+        found = "optimizer";
+    for (size_t i = 0; found == NULL && ms_train_field_at(i, &f); i++)
+        if (strcmp(value_in(in_a, f.name), value_in(in_b, f.name)) != 0) found = f.name;
+    json_decref(in_a);
+    json_decref(in_b);
+    return found;
 }
 
 static musec_status name_run(ms_error *e, ms_grid_run *run)
