@@ -14,7 +14,11 @@
  *   - What can fail returns a musec_status; musec_ctx_error() says the same in words.
  *   - A call that is refused (EINVAL, ENONFINITE, ENOTSUP) has written nothing.
  *   - The library never prints, never exits and keeps no global state.  A context belongs to one
- *     thread at a time; different contexts may work in different threads.
+ *     thread at a time; different contexts may work in different threads.  One exception: where
+ *     OpenBLAS is built with threads of its own, not on OpenMP, making a context "cpu" leaves it
+ *     with one for the whole process, as it has no other way not to start them in each of ours.  A
+ *     caller that multiplies by OpenBLAS too may call openblas_set_num_threads() between its own
+ *     work and ours.
  *   - The CPU device spreads its work over the OpenMP threads of the caller (OMP_NUM_THREADS).
  *     Results do not depend on their number, nor on how matrices are batched into stacks.
  *   - Numbers in options and files have a decimal point, whatever locale the caller is in. */

@@ -74,7 +74,8 @@ void ms_device_cpu_ops(ms_device_ops *table)
 }
 
 /* An OpenBLAS built on OpenMP is sequential inside a parallel region by itself; one that has
- * threads of its own would start them in each of our tasks. */
+ * threads of its own would start them in each of our tasks.  It counts them for the process, also
+ * where it has a call for the calling thread alone; so musec.h and the README say it. */
 musec_status ms_device_cpu_open(ms_device *d, int index)
 {
     if (index != 0)
