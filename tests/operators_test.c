@@ -222,6 +222,48 @@ TEST_EACH_DEVICE(hard_knows_the_edge_of_the_ball, dev)
     }
 }
 
+/* n x n entries of +1 and -1 with orthogonal rows: all singular values are sqrt(n). */
+static void fill_hadamard(double *x, int64_t n, double scale)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++) {
+            int64_t odd = 0;
+            for (int64_t bits = i & j; bits != 0; bits >>= 1)
+                odd ^= bits & 1;
+            x[i * n + j] = odd ? -scale : scale;
+        }
+}
+
+/* Matrices whose norm is D by arithmetic without rounding, which no SVD finds to the last bit. */
+TEST_EACH_DEVICE(hard_leaves_what_lies_on_the_edge_alone, dev)
+{
+    static const struct {
+        int64_t rows, cols; /* equal: Hadamard, else all entries are the same */
+        double  scale, norm;
+    } cases[] = { { 4, 4, 1.0, 2.0 },     { 16, 16, 1.0, 4.0 },  { 16, 16, 3.0, 12.0 },
+                  { 64, 64, 0.125, 1.0 }, { 64, 64, 7.0, 56.0 }, { 3, 12, 0.5, 3.0 },
+                  { 12, 3, 7.0, 42.0 },   { 2, 8, 3.0, 12.0 },   { 25, 9, 1.0, 15.0 } };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const int64_t rows = cases[i].rows, cols = cases[i].cols, n = rows * cols;
+        double       *x = malloc((size_t)n * sizeof *x);
+        CHECK(x != NULL, "no memory");
+        for (int64_t k = 0; k < n; k++)
+            x[k] = cases[i].scale;
+        if (rows == cols) fill_hadamard(x, rows, cases[i].scale);
+        for (EACH_DTYPE(dtype)) {
+            const musec_clip_config on  = run_config("hard", cases[i].norm);
+            double                 *got = run_clip(dev, &on, dtype, x, rows, cols, NULL);
+            CHECK(run_same_bits(got, x, n), "case %zu: changed", i);
+            free(got);
+            const musec_clip_config in = run_config("hard", cases[i].norm * (1.0 - 1e-6));
+            got                        = run_clip(dev, &in, dtype, x, rows, cols, NULL);
+            CHECK(!run_same_bits(got, x, n), "case %zu: not clipped", i);
+            free(got);
+        }
+        free(x);
+    }
+}
+
 /* |f(X) - f(Y)|_F <= |X - Y|_F: the hard clip is a projection onto a convex set, and an odd scalar
  * map of slope at most one keeps distances as well. */
 TEST_EACH_DEVICE(exact_maps_are_1_lipschitz, dev)
@@ -314,6 +356,7 @@ int main(void)
         cmocka_unit_test(hard_twice_is_once),
         cmocka_unit_test(hard_leaves_the_ball_alone),
         cmocka_unit_test(hard_knows_the_edge_of_the_ball),
+        cmocka_unit_test(hard_leaves_what_lies_on_the_edge_alone),
         cmocka_unit_test(exact_maps_are_1_lipschitz),
         cmocka_unit_test(no_result_leaves_the_ball),
     };

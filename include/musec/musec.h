@@ -119,7 +119,8 @@ MUSEC_API const char *musec_ctx_device(const musec_ctx *ctx);
 /* Each operator maps the singular values of every matrix in the stack, M = U diag(s) V^T, and
  * leaves the singular vectors alone.  With h(s) = D s / sqrt(s^2 + D^2):
  *
- *   hard      min(s, D), exactly.  M itself, bit for bit, if no s exceeds D
+ *   hard      min(s, D), exactly.  M itself, bit for bit, if no s exceeds D (by more than the
+ *             rounding of an SVD in float64, max(rows, cols) units of 2^-52)
  *   soft      h(s), exactly, by eigenvalues or SVD
  *   ssc       the paper's K coupled Newton-Schulz steps towards h
  *   paper7    ssc with K = 5 by seven products, to 2e-6 of it

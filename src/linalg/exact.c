@@ -63,6 +63,10 @@ done:
     return st;
 }
 
+/* What rounding may add to the largest singular value, relative to it.  What is not above D must
+ * stay as it is, bit for bit, and so what may not be above is left alone too. */
+static double svd_error(ms_mat x) { return (double)x.cols * ms_dtype_eps(MUSEC_F64); }
+
 /* By SVD.  `changed` tells whether any singular value was. */
 static musec_status by_svd(ms_device *d, ms_map map, double s, double sd, double threshold,
                            double eps, ms_mat x, bool *changed)
@@ -81,7 +85,7 @@ static musec_status by_svd(ms_device *d, ms_map map, double s, double sd, double
     TRY(ms_scratch_mat(d, MUSEC_F64, 1, r, x.cols, &vt));
     TRY(op->svd(d, x, u, values, vt));
     TRY(op->download(d, values.data, (size_t)r * sizeof *host, host));
-    *changed = map != MS_MAP_HARD || host[0] > sd;
+    *changed = map != MS_MAP_HARD || host[0] > sd * (1.0 + svd_error(x));
     if (!*changed) goto done;
     const double cut = (double)x.cols * eps * host[0]; /* cols is the larger side */
     for (int64_t i = 0; i < r; i++)
@@ -102,9 +106,9 @@ static const char *const route_name[] = { "below D", "eigh", "svd" };
 
 /* From the largest eigenvalue of the Gram matrix; where rounding could decide between clipping and
  * not, the SVD does. */
-static route choose(ms_map map, musec_dtype dtype, double top, double sd)
+static route choose(ms_map map, musec_dtype dtype, double top, double sd, ms_mat x)
 {
-    const double s1 = sqrt(fmax(top, 0.0)), doubt = 1e-12;
+    const double s1 = sqrt(fmax(top, 0.0)), doubt = 1e-12 + 2.0 * svd_error(x);
     if (s1 > gram_limit(dtype) * sd) return SVD;
     if (map == MS_MAP_HARD && s1 < sd * (1.0 - doubt)) return BELOW;
     if (map == MS_MAP_HARD && s1 <= sd * (1.0 + doubt)) return SVD;
@@ -128,7 +132,7 @@ static musec_status exact_one(ms_device *d, ms_map map, const ms_prepared *p, ms
         TRY(ms_vec_download(d, ms_vec_slice(threshold.each, b, 1), &limit));
     if (w.data != NULL) {
         TRY(op->download(d, (double *)w.data + b * w.stride + p->r - 1, sizeof top, &top));
-        *taken = choose(map, dtype, top, sd);
+        *taken = choose(map, dtype, top, sd, x);
     }
     x = ms_mat_slice(x, b, 1);
     if (*taken == EIGH)
