@@ -181,6 +181,41 @@ TEST_EACH_DEVICE(blocks_are_parameters_of_their_own, dev)
     }
 }
 
+/* After the first step of an epoch the average is the weight itself. */
+TEST_EACH_DEVICE(averages_go_by_blocks_too, dev)
+{
+    for (size_t c = 0; c < COUNT(fused); c++) {
+        const musec_dtype        dtype = c % 2 == 0 ? MUSEC_F32 : MUSEC_F64;
+        const musec_optim_config cfg   = rig_config("muon", "lr=0.1 avg-steps=5");
+        rig_param                param = fused[c].whole;
+        int64_t                  n     = 0;
+        double                   want[256];
+        param.blocks   = fused[c].blocks;
+        param.n_blocks = fused[c].n_blocks;
+        rig whole      = rig_make_with(dev, &cfg, dtype, &param, 1, c);
+        rig_steps(&whole, 0, 1);
+        double *w = rig_weight(&whole, 0), *all = laid_out(&whole.w[0], w);
+        for (int64_t b = 0; b < fused[c].n_blocks; b++) {
+            const musec_block *block = &fused[c].blocks[b];
+            for (int64_t k = 0; k < (block->count > 0 ? block->count : 1); k++, n++) {
+                const int64_t each = block->rows * block->cols;
+                double       *got  = rig_state(&whole, 0, n, "average", each);
+                cut(all, block, k, want);
+                CHECK(run_same_bits(got, want, each), "%s: matrix %d", fused[c].what, (int)n);
+                free(got);
+            }
+        }
+        const size_t bytes = (size_t)rig_elems(&whole, 0) * ms_dtype_bytes(dtype);
+        CHECK(musec_optim_get_state(whole.opt, 0, n, "average", all, bytes) == MUSEC_EINVAL,
+              "%s: behind the last", fused[c].what);
+        CHECK(n == 1 ||
+                  musec_optim_get_state(whole.opt, 0, 0, "average", all, bytes) == MUSEC_EINVAL,
+              "%s: as large as the parameter", fused[c].what);
+        free(w), free(all);
+        rig_free(&whole);
+    }
+}
+
 /* A stack without blocks is that many matrices. */
 TEST_EACH_DEVICE(a_stack_is_as_many_matrices, dev)
 {
@@ -285,6 +320,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_parameters_of_their_own),
+        cmocka_unit_test(averages_go_by_blocks_too),
         cmocka_unit_test(a_stack_is_as_many_matrices),
         cmocka_unit_test(eight_together_are_eight_alone),
         cmocka_unit_test(a_workspace_cap_changes_nothing),

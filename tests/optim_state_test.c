@@ -38,7 +38,7 @@ static const char *path_of(const char *name)
 /* Everything that an optimizer holds, in the order of parameters; malloc'ed. */
 static double *snapshot(rig *r, bool averages, int64_t *n)
 {
-    static const char *const states[] = { "momentum", "m", "v", "slow" };
+    static const char *const states[] = { "average", "momentum", "m", "v", "slow" };
     double                  *all      = calloc(4096, sizeof *all);
     CHECK(all != NULL, "no memory");
     *n = 0;
@@ -49,21 +49,19 @@ static double *snapshot(rig *r, bool averages, int64_t *n)
         free(w);
         for (int64_t b = 0; b < 3; b++) {
             double host[64];
-            for (size_t s = 0; s < COUNT(states); s++) {
+            for (size_t s = averages ? 0 : 1; s < COUNT(states); s++) {
                 const rig_param *param  = &r->params[p];
-                const int64_t    matrix = param->rows * param->cols / (param->n_blocks > 0 ? 2 : 1);
+                const int64_t    blocks = param->n_blocks > 0 ? 2 : 1;
+                const int64_t    matrix = param->rows * param->cols / blocks;
+                const int64_t    n_here = blocks + param->layout.more;
                 const size_t     bytes  = (size_t)matrix * ms_dtype_bytes(r->dtype);
-                if (musec_optim_get_state(r->opt, p, b, states[s], host, bytes) != MUSEC_OK)
-                    continue;
+                const bool       there =
+                    musec_optim_get_state(r->opt, p, b, states[s], host, bytes) == MUSEC_OK;
+                CHECK(s > 0 || there == (b < n_here), "the average of matrix %d", (int)b);
+                if (!there) continue;
                 memcpy(all + *n, host, bytes);
                 *n += matrix;
             }
-        }
-        if (averages) {
-            double *average = rig_state(r, p, 0, "average", rig_elems(r, p));
-            memcpy(all + *n, average, (size_t)rig_elems(r, p) * sizeof *average);
-            *n += rig_elems(r, p);
-            free(average);
         }
     }
     CHECK(*n <= 4096, "%d numbers", (int)*n);

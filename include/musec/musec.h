@@ -402,8 +402,9 @@ MUSEC_API musec_status musec_optim_get_report(const musec_optim *opt, size_t ind
 MUSEC_API int64_t musec_optim_steps(const musec_optim *opt);
 MUSEC_API int64_t musec_optim_skipped(const musec_optim *opt);
 
-/* The state of one matrix to host memory, dense, in the weight's dtype: "momentum", "m", "v",
- * "slow", "average".  Waits. */
+/* The state of one matrix of the parameter (`block` as in its report) to host memory, dense, in the
+ * weight's dtype: "momentum", "m", "v", "slow", "average".  `bytes` are those of that matrix.
+ * Waits. */
 MUSEC_API musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block,
                                              const char *state, void *host, size_t bytes);
 

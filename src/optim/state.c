@@ -85,6 +85,33 @@ done:
     return st;
 }
 
+/* One matrix of an average, which lies dense where its weight may have gaps: element by element,
+ * for a block may cross the rows of the weight. */
+static musec_status fetch_average(musec_optim *opt, const ms_param *p, const ms_member *m,
+                                  void *host)
+{
+    const musec_block *b     = &p->blocks[m->block];
+    const ms_mat       w     = p->weight;
+    const size_t       each  = ms_dtype_bytes(w.dtype);
+    char              *whole = malloc(file_bytes(p->average));
+    musec_status       st    = MUSEC_OK;
+    if (whole == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the average"));
+    TRY(fetch(opt->d, p->average, whole));
+    for (int64_t i = 0; i < b->rows; i++)
+        for (int64_t j = 0; j < b->cols; j++) {
+            const int64_t at = b->offset + m->index * b->stride +
+                               i / b->group_rows * b->group_step + i % b->group_rows * b->row_step +
+                               j;
+            const int64_t k = w.count > 1 ? at / w.stride : 0, in = at - k * w.stride;
+            const int64_t from = (k * w.rows + in / w.ld) * w.cols + in % w.ld;
+            memcpy((char *)host + (size_t)(i * b->cols + j) * each, whole + (size_t)from * each,
+                   each);
+        }
+done:
+    free(whole);
+    return st;
+}
+
 musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block, const char *state,
                                    void *host, size_t bytes)
 {
@@ -94,17 +121,22 @@ musec_status musec_optim_get_state(musec_optim *opt, size_t param, int64_t block
     musec_status    st = MUSEC_OK;
     if (opt == NULL || state == NULL || host == NULL || param >= opt->n_params) return MUSEC_EINVAL;
     TRY(ms_optim_prepare(opt));
-    g = find_member(opt, param, block, &m);
-    if (strcmp(state, "average") == 0)
-        x = opt->params[param].average;
-    else
-        for (int s = 0; g != NULL && g->base->states[s] != NULL; s++)
-            if (strcmp(g->base->states[s], state) == 0) x = ms_mat_slice(g->state[s], m, 1);
+    g                  = find_member(opt, param, block, &m);
+    const bool average = strcmp(state, "average") == 0;
+    for (int s = 0; g != NULL && g->base->states[s] != NULL; s++)
+        if (strcmp(g->base->states[s], state) == 0) x = ms_mat_slice(g->state[s], m, 1);
+    if (average && g != NULL)
+        x = (ms_mat){ .data  = opt->params[param].average.data,
+                      .rows  = g->rows,
+                      .cols  = g->cols,
+                      .count = 1,
+                      .dtype = g->dtype };
     if (x.data == NULL || bytes != file_bytes(x))
         return ms_fail(&opt->d->error, MUSEC_EINVAL,
                        "%s keeps no \"%s\" of %zu bytes for matrix %lld", opt->params[param].name,
                        state, bytes, (long long)block);
-    TRY(fetch_wide(opt->d, x, host));
+    TRY(average ? fetch_average(opt, &opt->params[param], &g->members[m], host)
+                : fetch_wide(opt->d, x, host));
 done:
     return st;
 }
