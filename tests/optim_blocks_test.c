@@ -216,6 +216,43 @@ TEST_EACH_DEVICE(averages_go_by_blocks_too, dev)
     }
 }
 
+/* Before the first step as after it, but for the numbers; and asking keeps nobody from adding. */
+TEST_EACH_DEVICE(matrices_are_known_before_the_first_step, dev)
+{
+    static const rig_param params[] = {
+        { .name = "a", .rows = 4, .cols = 6 },
+        { .name = "e", .role = MUSEC_ROLE_EMBED, .rows = 4, .cols = 6 },
+        { .name = "b", .rows = 5, .cols = 3, .layout = { .more = 2 } },
+        { .name = "c", .rows = 4, .cols = 6 },
+    };
+    const musec_optim_config cfg = rig_config("muon", "report-every=1");
+    rig                      r   = rig_make_with(dev, &cfg, MUSEC_F32, params, COUNT(params), 3);
+    musec_optim_report       before[6] = { 0 }, after;
+    size_t                   n         = 0;
+    while (n < COUNT(before) && musec_optim_get_report(r.opt, n, &before[n]) == MUSEC_OK)
+        n++;
+    CHECK(n == 5, "%zu matrices", n);
+    run_stack         late  = run_stack_make(dev, MUSEC_F32, 4, 6, (run_layout){ 0 }, NULL, 1.0);
+    const musec_param param = { .name = "late", .weight = late.view };
+    CHECK_OK(dev, musec_optim_add(r.opt, &param, NULL));
+    CHECK_OK(dev, musec_optim_get_report(r.opt, 2, &after));
+    CHECK(strcmp(after.param, "late") == 0 && after.step == 0, "%s", after.param);
+    rig_free(&r);
+
+    r = rig_make_with(dev, &cfg, MUSEC_F32, params, COUNT(params), 3);
+    rig_steps(&r, 0, 1);
+    for (size_t i = 0; i < n; i++) {
+        CHECK_OK(dev, musec_optim_get_report(r.opt, i, &after));
+        CHECK(before[i].step == 0 && after.step == 1, "matrix %zu: step %d", i, (int)after.step);
+        CHECK(before[i].block == after.block && before[i].rows == after.rows &&
+                  before[i].cols == after.cols && before[i].update_norm2 == 0.0,
+              "matrix %zu: block %d, then %d", i, (int)before[i].block, (int)after.block);
+    }
+    CHECK(musec_optim_get_report(r.opt, n, &after) == MUSEC_EINVAL, "one more");
+    rig_free(&r);
+    run_stack_free(dev, &late);
+}
+
 /* A stack without blocks is that many matrices. */
 TEST_EACH_DEVICE(a_stack_is_as_many_matrices, dev)
 {
@@ -321,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_parameters_of_their_own),
         cmocka_unit_test(averages_go_by_blocks_too),
+        cmocka_unit_test(matrices_are_known_before_the_first_step),
         cmocka_unit_test(a_stack_is_as_many_matrices),
         cmocka_unit_test(eight_together_are_eight_alone),
         cmocka_unit_test(a_workspace_cap_changes_nothing),

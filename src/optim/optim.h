@@ -176,6 +176,11 @@ ms_mat  ms_part_group(ms_part part, int64_t g);
 ms_mat ms_dense_group(ms_mat dense, ms_part part, int64_t g);
 
 musec_status ms_optim_prepare(musec_optim *opt); /* groups, state; once */
+/* The groups that it would have now, without state: parameters may still be added to opt. */
+musec_status ms_optim_draft(const musec_optim *opt, musec_optim *draft);
+void         ms_optim_draft_free(musec_optim *draft);
+/* Of a matrix that was not measured yet. */
+musec_optim_report ms_report_empty(const musec_optim *opt, const ms_group *g, int64_t m);
 /* What the operator's products on such matrices round their operands to. */
 musec_dtype ms_optim_operands(const musec_optim *opt, musec_dtype dtype);
 /* What the state of a group is kept in. */

@@ -290,6 +290,14 @@ done:
     return st;
 }
 
+musec_optim_report ms_report_empty(const musec_optim *opt, const ms_group *g, int64_t m)
+{
+    return (musec_optim_report){ .param = opt->params[g->members[m].param].name,
+                                 .block = g->members[m].matrix,
+                                 .rows  = g->rows,
+                                 .cols  = g->cols };
+}
+
 musec_dtype ms_state_dtype(const musec_optim *opt, const ms_group *g)
 {
     const bool narrow = opt->cfg.momentum_dtype == MUSEC_MOMENTUM_BF16 && !g->aux;
@@ -365,6 +373,18 @@ static void free_lists(musec_optim *opt)
     opt->counted = NULL;
 }
 
+musec_status ms_optim_draft(const musec_optim *opt, musec_optim *draft)
+{
+    *draft                = *opt;
+    draft->groups         = NULL;
+    draft->n_groups       = 0;
+    const musec_status st = make_groups(draft);
+    if (st != MUSEC_OK) free_groups(draft);
+    return st;
+}
+
+void ms_optim_draft_free(musec_optim *draft) { free_groups(draft); }
+
 musec_status ms_optim_prepare(musec_optim *opt)
 {
     musec_status st = MUSEC_OK;
@@ -383,10 +403,7 @@ musec_status ms_optim_prepare(musec_optim *opt)
         if (g->reports == NULL || g->top == NULL || g->last == NULL)
             TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the reports"));
         for (int64_t m = 0; m < g->count; m++)
-            g->reports[m] = (musec_optim_report){ .param = opt->params[g->members[m].param].name,
-                                                  .block = g->members[m].matrix,
-                                                  .rows  = g->rows,
-                                                  .cols  = g->cols };
+            g->reports[m] = ms_report_empty(opt, g, m);
     }
     for (size_t i = 0; opt->cfg.avg_steps > 0 && i < opt->n_params; i++)
         TRY(take_stack(opt, opt->params[i].weight.count, opt->params[i].weight.rows,

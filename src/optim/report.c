@@ -141,20 +141,33 @@ void ms_report_members(musec_optim *opt, ms_group *g, int64_t first, ms_mat befo
     free(values);
 }
 
-musec_status musec_optim_get_report(const musec_optim *opt, size_t index,
-                                    musec_optim_report *report)
+static musec_status find_report(const musec_optim *opt, size_t index, musec_optim_report *report)
 {
-    if (opt == NULL || report == NULL) return MUSEC_EINVAL;
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g = &opt->groups[i];
         if (g->aux) continue;
         if (index < (size_t)g->count) {
-            *report = g->reports[index];
+            *report =
+                g->reports != NULL ? g->reports[index] : ms_report_empty(opt, g, (int64_t)index);
             return MUSEC_OK;
         }
         index -= (size_t)g->count;
     }
     return MUSEC_EINVAL; /* behind the last: how a caller's loop ends */
+}
+
+musec_status musec_optim_get_report(const musec_optim *opt, size_t index,
+                                    musec_optim_report *report)
+{
+    musec_optim  draft;
+    musec_status st = MUSEC_OK;
+    if (opt == NULL || report == NULL) return MUSEC_EINVAL;
+    if (opt->ready) return find_report(opt, index, report);
+    TRY(ms_optim_draft(opt, &draft));
+    st = find_report(&draft, index, report);
+    ms_optim_draft_free(&draft);
+done:
+    return st;
 }
 
 /* ---- description ----------------------------------------------------------------------------- */
