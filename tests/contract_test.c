@@ -186,6 +186,10 @@ TEST_EACH_DEVICE(a_longer_config_is_welcome, dev)
     double                 *got  = run_clip(dev, &c.cfg, MUSEC_F64, x, 4, 6, NULL);
     double                 *want = run_clip(dev, &cfg, MUSEC_F64, x, 4, 6, NULL);
     CHECK(c.cfg.size == sizeof c && run_same_bits(got, want, 24), "size %u", (unsigned)c.cfg.size);
+    c.later[63]          = 1; /* asks for something that we do not know */
+    const musec_view any = musec_view_dense(x, MUSEC_F64, 1, 4, 6);
+    assert_int_equal(musec_clip(dev, &c.cfg, any, any, NULL), MUSEC_ENOTSUP);
+    CHECK(strstr(musec_ctx_error(dev), musec_version()) != NULL, "%s", musec_ctx_error(dev));
     free(x), free(got), free(want);
 }
 

@@ -29,12 +29,39 @@ static void config_knows_its_size(void **state)
         CHECK(newer.cfg.size == sizeof newer && strcmp(newer.cfg.name, name) == 0, "%s", name);
         for (size_t b = 0; b < sizeof newer.more; b++)
             CHECK(newer.more[b] == 0, "a field that we do not know holds %d", newer.more[b]);
-        CHECK(musec_optim_config_init(&newer.cfg, sizeof newer.cfg - 1, name) == MUSEC_EINVAL,
+        CHECK(musec_optim_config_init(&newer.cfg, MUSEC_OPTIM_CONFIG_SIZE_1 - 1, name) ==
+                  MUSEC_EINVAL,
               "%s: a config too small", name);
     }
+    CHECK(musec_optim_config_init(&newer.cfg, (size_t)1 << 20, "muon") == MUSEC_EINVAL,
+          "too large");
     CHECK(musec_optim_config_init(&newer.cfg, sizeof newer.cfg, "lion") == MUSEC_EINVAL, "lion");
     CHECK(musec_optim_config_init(&newer.cfg, sizeof newer.cfg, NULL) == MUSEC_EINVAL, "NULL");
     CHECK(musec_optim_config_init(NULL, sizeof newer.cfg, "muon") == MUSEC_EINVAL, "NULL");
+}
+
+/* Of a program that was built with a later header. */
+TEST_EACH_DEVICE(fields_that_are_not_known_must_be_0, dev)
+{
+    struct {
+        musec_optim_config cfg;
+        unsigned char      more[16];
+    } newer;
+    musec_optim *opt = NULL;
+    CHECK(musec_optim_config_init(&newer.cfg, sizeof newer, "muon") == MUSEC_OK, "init");
+    CHECK(musec_optim_config_set(&newer.cfg, "lr", "0.5") == MUSEC_OK && newer.cfg.lr == 0.5,
+          "set");
+    CHECK(newer.cfg.size == sizeof newer, "its size is %u", (unsigned)newer.cfg.size);
+    CHECK_OK(dev, musec_optim_create(&opt, dev, &newer.cfg));
+    musec_optim_destroy(opt);
+    newer.more[15] = 1;
+    CHECK(musec_optim_config_set(&newer.cfg, "lr", "0.25") == MUSEC_OK && newer.more[15] == 1,
+          "set");
+    CHECK(musec_optim_create(&opt, dev, &newer.cfg) == MUSEC_ENOTSUP && opt == NULL, "create");
+    CHECK(strstr(musec_ctx_error(dev), musec_version()) != NULL, "%s", musec_ctx_error(dev));
+    newer.cfg.size = MUSEC_OPTIM_CONFIG_SIZE_1 - 1;
+    CHECK(musec_optim_create(&opt, dev, &newer.cfg) == MUSEC_EINVAL, "too small");
+    CHECK(musec_optim_config_set(&newer.cfg, "lr", "1") == MUSEC_EINVAL, "too small");
 }
 
 /* Every choice that an option lists is one, in the order of its codes. */
@@ -448,6 +475,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(config_knows_its_size),
+        cmocka_unit_test(fields_that_are_not_known_must_be_0),
         cmocka_unit_test(every_listed_choice_can_be_set),
         cmocka_unit_test(spellings_set_fields),
         cmocka_unit_test(every_option_comes_back_bit_for_bit),

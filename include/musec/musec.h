@@ -21,7 +21,13 @@
  *     work and ours.
  *   - The CPU device spreads its work over the OpenMP threads of the caller (OMP_NUM_THREADS).
  *     Results do not depend on their number, nor on how matrices are batched into stacks.
- *   - Numbers in options and files have a decimal point, whatever locale the caller is in. */
+ *   - Numbers in options and files have a decimal point, whatever locale the caller is in.
+ *   - What was made with a context must be destroyed before it.
+ *   - Configs carry their size, so that a program goes with other versions of the library than the
+ *     one that it was built with.  Fields are only ever added, at the end, and 0 is the default of
+ *     those.  Configs of older programs are taken, from version 0.1 on (MUSEC_..._SIZE_1), with
+ *     defaults for what they lack; those of newer ones as long as the fields that this library does
+ *     not know are 0, else the call is MUSEC_ENOTSUP.  Other structs do not change. */
 #ifndef MUSEC_MUSEC_H
 #define MUSEC_MUSEC_H
 
@@ -131,7 +137,7 @@ MUSEC_API const char *musec_ctx_device(const musec_ctx *ctx);
  *
  * Cost, accuracy and when to use which: docs/operators.md. */
 typedef struct musec_clip_config { /* fill with musec_clip_config_init(), then change */
-    uint32_t    size;              /* sizeof in the caller: fields may be added at the end */
+    uint32_t    size;              /* sizeof in the caller */
     int32_t     iters;             /* ssc, ns5: steps, 1..100 [5] */
     const char *op;                /* one of the names above, set by init; static storage */
     double      threshold;         /* D > 0 [1]; not used by polar and ns5 */
@@ -142,6 +148,9 @@ typedef struct musec_clip_config { /* fill with musec_clip_config_init(), then c
     int32_t     operands;          /* the musec_dtype that operands of products are rounded to, bf16
                                       or f16, for float32 input; 0: they are not [0] */
 } musec_clip_config;
+
+/* sizeof in version 0.1: the least that is taken. */
+#define MUSEC_CLIP_CONFIG_SIZE_1 (offsetof(musec_clip_config, operands) + sizeof(int32_t))
 
 /* What was done to one matrix of the stack. */
 typedef struct musec_clip_report {
@@ -155,6 +164,7 @@ typedef struct musec_clip_report {
 /* The operators by name: index 0, 1, ... until NULL.  `help` may be NULL. */
 MUSEC_API const char *musec_clip_op(size_t index, const char **help);
 
+/* size: sizeof *cfg. */
 MUSEC_API musec_status musec_clip_config_init(musec_clip_config *cfg, size_t size, const char *op);
 
 /* out and in have equal shapes and dtypes and do not overlap.  NaN or infinity in `in` is
@@ -281,7 +291,7 @@ typedef enum musec_nonfinite { MUSEC_NONFINITE_STOP, MUSEC_NONFINITE_SKIP } muse
  * row `name` defaults to, then change fields, or use musec_optim_config_set() with the names and
  * spellings of the command line; musec_optim_option() lists them with their meaning and default. */
 typedef struct musec_optim_config {
-    uint32_t    size; /* sizeof in the caller: fields may be added at the end */
+    uint32_t    size; /* sizeof in the caller */
     int32_t     ns_iters;
     const char *name; /* the registry row, set by init; static storage */
     const char *base; /* spectra: "sgdm", "adamw", "signum", "ademamix" */
@@ -315,6 +325,9 @@ typedef struct musec_optim_config {
                              to, f32, bf16 or f16, for float32 weights; 0: f16 on a GPU, else f32 */
     int32_t     momentum_dtype; /* own: the weight's; bf16: of float32 weights, rounded at random */
 } musec_optim_config;
+
+/* sizeof in version 0.1: the least that is taken. */
+#define MUSEC_OPTIM_CONFIG_SIZE_1 (offsetof(musec_optim_config, momentum_dtype) + sizeof(int32_t))
 
 typedef struct musec_optim musec_optim; /* an optimizer and what it keeps for each matrix */
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/sized.h"
 #include "linalg/linalg.h"
 
 #define MAX_ITERS 100
@@ -118,17 +119,28 @@ musec_status musec_clip_config_init(musec_clip_config *cfg, size_t size, const c
                                        .tol       = 1e-3,
                                        .coeffs    = "keller",
                                        .op        = row < 0 ? NULL : operators[row].name };
-    if (cfg == NULL || row < 0 || size < sizeof preset || size > UINT32_MAX) return MUSEC_EINVAL;
-    memset(cfg, 0, size); /* a caller built with a newer header has fields that we do not know */
-    *cfg = preset;
+    if (cfg == NULL || row < 0 || !ms_sized_fits(size, MUSEC_CLIP_CONFIG_SIZE_1))
+        return MUSEC_EINVAL;
+    ms_sized_fill(cfg, size, &preset, sizeof preset);
+    return MUSEC_OK;
+}
+
+/* The caller's, with defaults for what it does not have. */
+static musec_status take_config(ms_device *d, const musec_clip_config *from, musec_clip_config *cfg)
+{
+    if (from == NULL || !ms_sized_fits(from->size, MUSEC_CLIP_CONFIG_SIZE_1))
+        return ms_fail(&d->error, MUSEC_EINVAL,
+                       "clip: the config must come from musec_clip_config_init()");
+    (void)musec_clip_config_init(cfg, sizeof *cfg, operators[0].name);
+    if (!ms_sized_take(from, from->size, cfg, sizeof *cfg))
+        return ms_fail(&d->error, MUSEC_ENOTSUP,
+                       "clip: the config sets a field that musec %s does not have",
+                       musec_version());
     return MUSEC_OK;
 }
 
 static musec_status check_config(ms_device *d, const musec_clip_config *cfg, int *row)
 {
-    if (cfg == NULL || cfg->size < sizeof *cfg)
-        return ms_fail(&d->error, MUSEC_EINVAL,
-                       "clip: the config must come from musec_clip_config_init()");
     *row = find_operator(cfg->op);
     if (*row < 0)
         return ms_fail(&d->error, MUSEC_EINVAL, "clip: there is no operator \"%s\"",
@@ -194,18 +206,20 @@ done:
 musec_status musec_clip(musec_ctx *ctx, const musec_clip_config *cfg, musec_view in, musec_view out,
                         musec_clip_report *report)
 {
-    call         c   = { .cfg = cfg, .report = report };
-    int          row = 0;
-    musec_status st  = MUSEC_OK;
+    musec_clip_config own;
+    call              c   = { .cfg = &own, .report = report };
+    int               row = 0;
+    musec_status      st  = MUSEC_OK;
     if (ctx == NULL) return MUSEC_EINVAL;
-    TRY(check_config(ctx, cfg, &row));
+    TRY(take_config(ctx, cfg, &own));
+    TRY(check_config(ctx, &own, &row));
     TRY(wide_mat(ctx, "clip: in", in, &c.in));
     TRY(wide_mat(ctx, "clip: out", out, &c.out));
     TRY(check_pair(ctx, c.in, c.out));
-    TRY(ms_operands_check(ctx, "clip", c.in.dtype, cfg->operands));
+    TRY(ms_operands_check(ctx, "clip", c.in.dtype, own.operands));
     TRY(check_finite(ctx, "clip", c.in));
-    c.threshold = ms_const(cfg->threshold);
-    c.operands  = (musec_dtype)cfg->operands;
+    c.threshold = ms_const(own.threshold);
+    c.operands  = (musec_dtype)own.operands;
     TRY(operators[row].run(ctx, &c));
 done:
     return st;

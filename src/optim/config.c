@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/real.h"
+#include "core/sized.h"
 #include "optim/optim.h"
 
 typedef enum field_type { NUMBER, INTEGER, UNSIGNED, CHOICE, SPECIAL } field_type;
@@ -365,9 +366,9 @@ const char *musec_optim_option(size_t index, const char **values, const char **h
 musec_status musec_optim_config_init(musec_optim_config *cfg, size_t size, const char *name)
 {
     const ms_optim_kind *kind = ms_optim_kind_find(name);
-    if (cfg == NULL || kind == NULL || size < sizeof *cfg || size > UINT32_MAX) return MUSEC_EINVAL;
-    memset(cfg, 0, size); /* a caller built with a newer header has fields that we do not know */
-    *cfg = (musec_optim_config){
+    if (cfg == NULL || kind == NULL || !ms_sized_fits(size, MUSEC_OPTIM_CONFIG_SIZE_1))
+        return MUSEC_EINVAL;
+    const musec_optim_config preset = {
         .size         = (uint32_t)size,
         .name         = kind->name,
         .base         = kind->base == NULL ? "sgdm" : kind->base,
@@ -391,13 +392,40 @@ musec_status musec_optim_config_init(musec_optim_config *cfg, size_t size, const
         .avg_epochs   = 1,
         .report_every = 1000,
     };
+    ms_sized_fill(cfg, size, &preset, sizeof preset);
+    return MUSEC_OK;
+}
+
+musec_status ms_optim_config_take(ms_error *e, const musec_optim_config *from,
+                                  musec_optim_config *cfg)
+{
+    if (from == NULL || !ms_sized_fits(from->size, MUSEC_OPTIM_CONFIG_SIZE_1) ||
+        musec_optim_config_init(cfg, sizeof *cfg, from->name) != MUSEC_OK)
+        return ms_fail(e, MUSEC_EINVAL, "the config must come from musec_optim_config_init()");
+    if (!ms_sized_take(from, from->size, cfg, sizeof *cfg))
+        return ms_fail(e, MUSEC_ENOTSUP, "the config sets a field that musec %s does not have",
+                       musec_version());
+    cfg->size = sizeof *cfg;
     return MUSEC_OK;
 }
 
 musec_status musec_optim_config_set(musec_optim_config *cfg, const char *key, const char *value)
 {
-    if (cfg == NULL || key == NULL || value == NULL || cfg->size < sizeof *cfg) return MUSEC_EINVAL;
-    return ms_optim_config_set(NULL, cfg, key, value);
+    musec_optim_config own, before;
+    musec_status       st = MUSEC_OK;
+    if (cfg == NULL || key == NULL || value == NULL ||
+        !ms_sized_fits(cfg->size, MUSEC_OPTIM_CONFIG_SIZE_1) ||
+        musec_optim_config_init(&own, sizeof own, cfg->name) != MUSEC_OK)
+        return MUSEC_EINVAL;
+    const size_t size = cfg->size, theirs = size < sizeof own ? size : sizeof own;
+    (void)ms_sized_take(cfg, size, &own, sizeof own); /* of what we do not know, create() speaks */
+    before = own;
+    TRY(ms_optim_config_set(NULL, &own, key, value));
+    if (memcmp((char *)&own + theirs, (char *)&before + theirs, sizeof own - theirs) != 0)
+        return MUSEC_EINVAL; /* it has no room for that option */
+    memcpy(cfg, &own, theirs);
+done:
+    return st;
 }
 
 /* ---- checking what was set by hand ----------------------------------------------------------- */
@@ -431,7 +459,7 @@ musec_status ms_optim_config_check(ms_error *e, const musec_optim_config *cfg)
 {
     musec_status         st = MUSEC_OK;
     const ms_optim_kind *kind;
-    if (cfg == NULL || cfg->size < sizeof *cfg || (kind = ms_optim_kind_find(cfg->name)) == NULL)
+    if ((kind = ms_optim_kind_find(cfg->name)) == NULL)
         return ms_fail(e, MUSEC_EINVAL, "the config must come from musec_optim_config_init()");
     for (size_t i = 0; i < COUNT(fields); i++)
         TRY(check_field(e, &fields[i], cfg));

@@ -92,6 +92,9 @@ musec_status ms_optim_config_set(ms_error *e, musec_optim_config *cfg, const cha
 /* The value as text that ms_optim_config_set reads back to the same bits. */
 musec_status ms_optim_config_get(const musec_optim_config *cfg, const char *key, char *text,
                                  size_t bytes);
+/* The caller's, with defaults for what it does not have. */
+musec_status ms_optim_config_take(ms_error *e, const musec_optim_config *from,
+                                  musec_optim_config *cfg);
 musec_status ms_optim_config_check(ms_error *e, const musec_optim_config *cfg);
 
 /* ---- parameters and groups (params.c) -------------------------------------------------------- */

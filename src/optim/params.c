@@ -427,30 +427,32 @@ done:
 
 musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_optim_config *cfg)
 {
-    musec_optim *opt = NULL;
-    musec_status st  = MUSEC_OK;
+    musec_optim       *opt = NULL;
+    musec_optim_config own;
+    musec_status       st = MUSEC_OK;
     if (out == NULL) return MUSEC_EINVAL;
     *out = NULL;
     if (ctx == NULL) return MUSEC_EINVAL;
-    TRY(ms_optim_config_check(&ctx->error, cfg));
-    if (cfg->momentum_dtype == MUSEC_MOMENTUM_BF16 && !ms_device_has(ctx, MUSEC_BF16))
+    TRY(ms_optim_config_take(&ctx->error, cfg, &own));
+    TRY(ms_optim_config_check(&ctx->error, &own));
+    if (own.momentum_dtype == MUSEC_MOMENTUM_BF16 && !ms_device_has(ctx, MUSEC_BF16))
         return ms_fail(&ctx->error, MUSEC_ENOTSUP,
                        "momentum-dtype is bf16; the device %s has no numbers in bf16: take own",
                        ctx->name);
     opt = calloc(1, sizeof *opt);
     if (opt == NULL) return ms_fail(&ctx->error, MUSEC_ENOMEM, "no memory for the optimizer");
     opt->d        = ctx;
-    opt->cfg      = *cfg;
-    opt->kind     = ms_optim_kind_find(cfg->name);
+    opt->cfg      = own;
+    opt->kind     = ms_optim_kind_find(own.name);
     opt->cfg.name = opt->kind->name; /* the caller's own strings may go */
-    opt->cfg.base = ms_base_find(cfg->base)->name;
+    opt->cfg.base = ms_base_find(own.base)->name;
     opt->map =
-        opt->kind->base == NULL && cfg->clip == MUSEC_CLIP_HARD ? MS_UPDATE_HARD : opt->kind->map;
+        opt->kind->base == NULL && own.clip == MUSEC_CLIP_HARD ? MS_UPDATE_HARD : opt->kind->map;
     opt->aux_cfg              = opt->cfg;
-    opt->aux_cfg.beta1        = cfg->aux_beta1;
-    opt->aux_cfg.beta2        = cfg->aux_beta2;
-    opt->aux_cfg.eps          = cfg->aux_eps;
-    opt->aux_cfg.lr           = cfg->aux_lr;
+    opt->aux_cfg.beta1        = own.aux_beta1;
+    opt->aux_cfg.beta2        = own.aux_beta2;
+    opt->aux_cfg.eps          = own.aux_eps;
+    opt->aux_cfg.lr           = own.aux_lr;
     opt->aux_cfg.decay_form   = MUSEC_DECAY_DECOUPLED;
     opt->aux_cfg.shape_rule   = MUSEC_SHAPE_NONE;
     opt->aux_cfg.update_scale = MUSEC_SCALE_PAPER;

@@ -1,0 +1,37 @@
+/* sized.h - structs that callers may have been built with another version of.
+ *
+ * The first field of such a struct is its size in the caller.  Fields are only added at the end:
+ * the caller may lack some that we know, or have some that we do not, whose default is 0. */
+#ifndef MS_CORE_SIZED_H
+#define MS_CORE_SIZED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { MS_SIZED_MOST = 65536 }; /* bytes: more is a config that nobody filled */
+
+static inline bool ms_sized_fits(size_t size, size_t least)
+{
+    return size >= least && size <= MS_SIZED_MOST;
+}
+
+/* `defaults`, of our size, as far as the caller has room for them; 0 behind. */
+static inline void ms_sized_fill(void *to, size_t size, const void *defaults, size_t ours)
+{
+    memset(to, 0, size);
+    memcpy(to, defaults, size < ours ? size : ours);
+}
+
+/* What the caller has, over the defaults that are in `to` already.  False: it asks for something
+ * that we do not know. */
+static inline bool ms_sized_take(const void *from, size_t size, void *to, size_t ours)
+{
+    const unsigned char *bytes = from;
+    memcpy(to, from, size < ours ? size : ours);
+    for (size_t i = ours; i < size; i++)
+        if (bytes[i] != 0) return false;
+    return true;
+}
+
+#endif
