@@ -334,6 +334,44 @@ TEST_EACH_DEVICE(parameters_that_cannot_be_are_refused, dev)
     rig_free(&r);
 }
 
+/* Columns of a buffer, or blocks of it, are parameters of their own; the same elements are not. */
+TEST_EACH_DEVICE(parameters_share_no_element, dev)
+{
+    static const rig_param   first = { .name = "fused", .rows = 6, .cols = 8 };
+    const musec_block        upper = { .rows = 2, .cols = 4, .row_step = 8 };
+    const musec_block        lower = { .offset = 16, .rows = 2, .cols = 4, .row_step = 8 };
+    rig                      r     = rig_make(dev, "muon", "", MUSEC_F32, &first, 1, 0);
+    musec_optim             *opt   = NULL;
+    const musec_optim_config cfg   = rig_config("muon", "");
+    musec_param              p     = { .name = "left", .weight = r.w[0].view };
+    CHECK_OK(dev, musec_optim_create(&opt, dev, &cfg));
+    p.weight.cols = 4;
+    p.blocks      = &upper;
+    p.n_blocks    = 1;
+    CHECK_OK(dev, musec_optim_add(opt, &p, NULL)); /* rows 0 and 1 of columns 0 to 3 */
+    p.name   = "below";
+    p.blocks = &lower;
+    CHECK_OK(dev, musec_optim_add(opt, &p, NULL)); /* rows 2 and 3 */
+    p.name = "right", p.blocks = NULL, p.n_blocks = 0;
+    p.weight.data = (float *)r.w[0].view.data + 4;
+    CHECK_OK(dev, musec_optim_add(opt, &p, NULL)); /* columns 4 to 7 */
+    p.name = "again";
+    CHECK(musec_optim_add(opt, &p, NULL) == MUSEC_EINVAL, "the same matrix twice");
+    CHECK(strstr(dev->error.text, "again") != NULL && strstr(dev->error.text, "right") != NULL,
+          "%s", dev->error.text);
+    p.weight.data = (float *)r.w[0].view.data + 3;
+    p.weight.cols = 1; /* the last column of left and below */
+    CHECK(musec_optim_add(opt, &p, NULL) == MUSEC_EINVAL, "a column of it");
+    p.weight.data = (float *)r.w[0].view.data + 32;
+    p.weight.rows = 2, p.weight.cols = 4; /* rows 4 and 5, which are in no block */
+    CHECK_OK(dev, musec_optim_add(opt, &p, NULL));
+    CHECK(musec_optim_add(opt, &(musec_param){ .name = "all", .weight = r.w[0].view }, NULL) ==
+              MUSEC_EINVAL,
+          "all of it");
+    musec_optim_destroy(opt);
+    rig_free(&r);
+}
+
 TEST_EACH_DEVICE(the_description_names_every_parameter, dev)
 {
     static const rig_param params[] = {
@@ -483,6 +521,7 @@ int main(void)
         cmocka_unit_test(a_tolerance_of_0_follows_beta),
         cmocka_unit_test(create_checks_what_was_set_by_hand),
         cmocka_unit_test(parameters_that_cannot_be_are_refused),
+        cmocka_unit_test(parameters_share_no_element),
         cmocka_unit_test(the_description_names_every_parameter),
         cmocka_unit_test(embeddings_heads_and_vectors_get_adamw),
         cmocka_unit_test(what_is_not_read_changes_nothing),

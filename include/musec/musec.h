@@ -344,7 +344,8 @@ MUSEC_API musec_status musec_optim_config_set(musec_optim_config *cfg, const cha
 MUSEC_API musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx,
                                           const musec_optim_config *cfg);
 /* Before the first step, and before memory or state are asked for.  *index is the parameter's place
- * in `grads` of every step. */
+ * in `grads` of every step.  Parameters may lie in the same memory, as parts of a fused weight do,
+ * but an element that a step changes belongs to one of them. */
 MUSEC_API musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t *index);
 
 /* One step with lr * lr_scale.  grads: one view per parameter, of the weight's shape, ld, stride

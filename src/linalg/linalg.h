@@ -68,6 +68,8 @@ static inline musec_status ms_gram(ms_device *d, ms_mat x, ms_mat c)
 
 /* Does the memory from the first to the last element of a meet that of b?  Upright stacks. */
 bool ms_mat_overlap(ms_mat a, ms_mat b);
+/* The addresses from the first to behind the last element of a stack. */
+void ms_mat_extent(ms_mat x, uintptr_t *begin, uintptr_t *end);
 
 /* The first matrix of the stack that holds a NaN or an infinity, and how many; -1: none.  Waits. */
 musec_status ms_first_nonfinite(ms_device *d, ms_mat x, int64_t *matrix, double *count);

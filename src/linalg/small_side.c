@@ -28,8 +28,7 @@ musec_status ms_operands_check(ms_device *d, const char *what, musec_dtype input
     return MUSEC_OK;
 }
 
-/* The addresses from the first to behind the last element of a stack. */
-static void extent(ms_mat x, uintptr_t *begin, uintptr_t *end)
+void ms_mat_extent(ms_mat x, uintptr_t *begin, uintptr_t *end)
 {
     const int64_t n = (x.count - 1) * x.stride + (x.rows - 1) * x.ld + x.cols;
     *begin          = (uintptr_t)x.data;
@@ -39,8 +38,8 @@ static void extent(ms_mat x, uintptr_t *begin, uintptr_t *end)
 bool ms_mat_overlap(ms_mat a, ms_mat b)
 {
     uintptr_t a_begin, a_end, b_begin, b_end;
-    extent(a, &a_begin, &a_end);
-    extent(b, &b_begin, &b_end);
+    ms_mat_extent(a, &a_begin, &a_end);
+    ms_mat_extent(b, &b_begin, &b_end);
     return a_begin < b_end && b_begin < a_end;
 }
 

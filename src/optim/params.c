@@ -85,15 +85,18 @@ static bool mark_row(unsigned char *marks, int64_t first, int64_t n)
     return true;
 }
 
+/* Where row i of matrix k begins, in elements of the weight. */
+static int64_t row_at(const musec_block *b, int64_t k, int64_t i)
+{
+    return b->offset + k * b->stride + i / b->group_rows * b->group_step +
+           i % b->group_rows * b->row_step;
+}
+
 static bool mark_block(unsigned char *marks, const musec_block *b)
 {
     for (int64_t k = 0; k < b->count; k++)
-        for (int64_t i = 0; i < b->rows; i++) {
-            const int64_t group = i / b->group_rows, row = i % b->group_rows;
-            const int64_t first =
-                b->offset + k * b->stride + group * b->group_step + row * b->row_step;
-            if (!mark_row(marks, first, b->cols)) return false;
-        }
+        for (int64_t i = 0; i < b->rows; i++)
+            if (!mark_row(marks, row_at(b, k, i), b->cols)) return false;
     return true;
 }
 
@@ -124,6 +127,52 @@ static musec_status check_apart(musec_optim *opt, const ms_param *p, const char 
             st = ms_fail(&opt->d->error, MUSEC_EINVAL,
                          "%s: block %lld holds elements of another block, or between rows", name,
                          (long long)i);
+    free(marks);
+    return st;
+}
+
+enum { UNIT = 4 }; /* bytes that a mark is for, where weights may differ in dtype */
+
+/* Of the addresses from begin to end, those that a step changes of the parameter. */
+static bool mark_changed(unsigned char *marks, const ms_param *p, uintptr_t begin, uintptr_t end)
+{
+    const size_t each = ms_dtype_bytes(p->weight.dtype);
+    for (int64_t n = 0; n < p->n_blocks; n++) {
+        const musec_block *b = &p->blocks[n];
+        for (int64_t k = 0; k < b->count; k++)
+            for (int64_t i = 0; i < b->rows; i++) {
+                uintptr_t from = (uintptr_t)p->weight.data + (uintptr_t)row_at(b, k, i) * each;
+                uintptr_t to   = from + (uintptr_t)b->cols * each;
+                if (from < begin) from = begin;
+                if (to > end) to = end;
+                if (from < to && !mark_row(marks, (int64_t)((from - begin) / UNIT),
+                                           (int64_t)((to - from) / UNIT)))
+                    return false;
+            }
+    }
+    return true;
+}
+
+/* Two parameters may share memory, as columns or blocks of a fused weight do, but no element. */
+static musec_status check_pair(musec_optim *opt, const ms_param *old, const ms_param *p,
+                               const char *name)
+{
+    uintptr_t      begin, end, from, to;
+    unsigned char *marks;
+    musec_status   st = MUSEC_OK;
+    ms_mat_extent(old->weight, &begin, &end);
+    ms_mat_extent(p->weight, &from, &to);
+    if (from > begin) begin = from;
+    if (to < end) end = to;
+    if (begin >= end) return MUSEC_OK;
+    marks = calloc((end - begin) / UNIT / 8 + 1, 1);
+    if (marks == NULL)
+        return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory to hold %s and %s apart", old->name,
+                       name);
+    if (!mark_changed(marks, old, begin, end) || !mark_changed(marks, p, begin, end))
+        st = ms_fail(&opt->d->error, MUSEC_EINVAL,
+                     "%s has elements in the memory of %s: a step would change them twice", name,
+                     old->name);
     free(marks);
     return st;
 }
@@ -220,6 +269,8 @@ musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t 
     p.role      = param->role;
     p.lr_factor = param->lr_factor == 0.0 ? 1.0 : param->lr_factor;
     TRY(copy_blocks(opt, param, &p));
+    for (size_t i = 0; i < opt->n_params; i++)
+        TRY(check_pair(opt, &opt->params[i], &p, param->name));
     p.name = malloc(strlen(param->name) + 1);
     grown  = realloc(opt->params, (opt->n_params + 1) * sizeof *grown);
     if (grown != NULL) opt->params = grown;
