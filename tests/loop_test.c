@@ -1,10 +1,13 @@
 /* loop_test.c - runs that are told to stop after a certain step, the first one and none at all
  * among them, and go on in another ms_train: every line of the log as if they had not. */
+#define _POSIX_C_SOURCE 200809L /* symlink */
 #include "check.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "scratch.h"
 #include "train/train.h"
@@ -195,6 +198,37 @@ static void resuming_a_run_that_is_done_keeps_its_summary(void **state)
     CHECK(w.lines == 0 && says(dir, "summary.json", "\"status\": \"done\""), "%d lines", w.lines);
 }
 
+/* What cannot be read may be whole: nobody goes back behind it, and nothing is renamed. */
+static void a_checkpoint_that_cannot_be_read_is_not_damaged(void **state)
+{
+    static const setting often[] = { { "checkpoint_every", "3" }, { "keep", "0" } };
+    static watcher       w;
+    static const char    newest[] = "checkpoint/step_00000006";
+    const char          *dir      = fresh_dir();
+    ms_train_setup       setup    = { .out = dir, .resume = true };
+    ms_error             e        = { "" };
+    ms_train            *t        = NULL;
+    char                 model[512], kept[512];
+    struct stat          info;
+    (void)state;
+
+    (void)run_with(often, COUNT(often), &w, dir, false, 6);
+    setup.config = configure(often, COUNT(often));
+    snprintf(model, sizeof model, "%s/%s/model.safetensors", dir, newest);
+    snprintf(kept, sizeof kept, "%s/kept", dir);
+    CHECK(rename(model, kept) == 0, "rename");
+    CHECK(symlink(model, model) == 0, "symlink"); /* which not even root can read */
+    CHECK(ms_train_open(&e, &setup, &t) == MUSEC_EIO && t == NULL, "%s", e.text);
+    CHECK(strstr(e.text, "model.safetensors") != NULL && strstr(e.text, "may be whole") != NULL,
+          "%s", e.text);
+    CHECK(lstat(path_in(dir, newest), &info) == 0, "it was renamed");
+    CHECK(remove(model) == 0, "remove"); /* not there at all: that is damage */
+    CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
+    CHECK(ms_train_step(t) == 3, "from step %lld", (long long)ms_train_step(t));
+    ms_train_close(t);
+    CHECK(lstat(path_in(dir, newest), &info) != 0, "it was not set aside");
+}
+
 /* ---- divergence ------------------------------------------------------------------------------ */
 
 static void the_best_loss_outlives_a_loss_that_is_no_number(void **state)
@@ -237,6 +271,7 @@ int main(void)
         cmocka_unit_test(a_step_at_a_time),
         cmocka_unit_test(skipped_steps_are_counted_and_not_measured),
         cmocka_unit_test(resuming_a_run_that_is_done_keeps_its_summary),
+        cmocka_unit_test(a_checkpoint_that_cannot_be_read_is_not_damaged),
         cmocka_unit_test(the_best_loss_outlives_a_loss_that_is_no_number),
         cmocka_unit_test(an_infinite_logit_is_divergence_where_logits_are_clipped),
     };

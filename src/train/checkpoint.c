@@ -491,6 +491,21 @@ done:
     return st;
 }
 
+/* Does it lack a file?  One that is there and cannot be read, for want of permission or because the
+ * disk fails, may be whole. */
+static bool lacks_files(const char *dir)
+{
+    static const char *const files[] = { "state.json", "model.safetensors", "optim.safetensors" };
+    char                     path[MS_PATH_MAX];
+    struct stat              info;
+    for (size_t i = 0; i < COUNT(files); i++) {
+        if (ms_path_join(NULL, dir, files[i], path) != MUSEC_OK) return false;
+        if (stat(path, &info) == 0 ? !S_ISREG(info.st_mode) : errno == ENOENT || errno == ENOTDIR)
+            return true;
+    }
+    return false;
+}
+
 musec_status ms_checkpoint_newest(ms_error *e, const char *run_dir, ms_checkpoint *out,
                                   char *warning)
 {
@@ -516,6 +531,13 @@ musec_status ms_checkpoint_newest(ms_error *e, const char *run_dir, ms_checkpoin
         }
         if (st == MUSEC_ENOMEM) { /* says nothing about the checkpoint */
             ms_error_set(e, "%s", why.text);
+            goto done;
+        }
+        if (st == MUSEC_EIO && !lacks_files(path)) {
+            ms_error_set(e,
+                         "%.700s; it may be whole: make it readable, or move it away to go on from "
+                         "an older one",
+                         why.text);
             goto done;
         }
         if (bad++ == 0) {

@@ -38,8 +38,8 @@ typedef struct ms_checkpoint {
 /* The checkpoint in `dir`, checked against its sums; a mismatch names the file. */
 musec_status ms_checkpoint_open(ms_error *e, const char *dir, ms_checkpoint *out);
 /* The newest of a run directory.  One that is damaged is passed over for an older one and named in
- * `warning` (1024 bytes; "" if none was).  None there: MUSEC_OK and step -1.  All damaged: an error
- * that names the newest. */
+ * `warning` (1024 bytes; "" if none was).  None there: MUSEC_OK and step -1.  All damaged, or one
+ * that is there and cannot be read (MUSEC_EIO): an error that names it. */
 musec_status ms_checkpoint_newest(ms_error *e, const char *run_dir, ms_checkpoint *out,
                                   char *warning);
 void         ms_checkpoint_close(ms_checkpoint *c);
