@@ -91,6 +91,11 @@ void run_rig_add(ms_runset *set, made m)
     };
     for (size_t i = 0; i < COUNT(fields); i++)
         json_object_set_new(run->config, fields[i].key, json_string(fields[i].value));
+    if (m.more != NULL) {
+        const size_t key = strcspn(m.more, "=");
+        CHECK(m.more[key] == '=', "%s", m.more);
+        json_object_setn_new(run->config, m.more, key, json_string(m.more + key + 1));
+    }
     run->optimizer = ms_run_text(run, "optimizer");
     for (int i = 0; i < n; i++)
         fill_line(&run->lines[i], &m, i, n);

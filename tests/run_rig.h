@@ -10,6 +10,7 @@ typedef struct made { /* a run in short; what is not said is the usual */
     ms_run_status status;
     int           lines; /* 0: 4 */
     const char   *stages, *data;
+    const char   *more; /* another field and its value: "update_scale=unit" */
 } made;
 
 /* Line i of n (from 0): the training loss is 6 - i / n; every second line validates, the last with

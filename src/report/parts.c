@@ -115,11 +115,13 @@ size_t ms_part_rates(const ms_compare *c, ms_rate_test *passes, const void *of,
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
+enum { SLUG = 41 };
+
 /* Letters and digits, with hyphens between them. */
-static void slug(const char *text, char out[MS_PART_ID])
+static void slug(const char *text, char out[SLUG])
 {
     size_t n = 0;
-    for (; *text != '\0' && n + 2 < MS_PART_ID / 2; text++)
+    for (; *text != '\0' && n + 1 < SLUG; text++)
         if (isalnum((unsigned char)*text))
             out[n++] = (char)tolower((unsigned char)*text);
         else if (n > 0 && out[n - 1] != '-')
@@ -129,9 +131,11 @@ static void slug(const char *text, char out[MS_PART_ID])
     out[n] = '\0';
 }
 
+/* Where names are the same once cut, or empty, the problem's number tells them apart: before a '_',
+ * which no name has. */
 void ms_part_id(const ms_compare *c, const char *base, size_t problem, char out[MS_PART_ID])
 {
-    char mine[MS_PART_ID], other[MS_PART_ID];
+    char mine[SLUG], other[SLUG];
     bool twice = false;
 
     slug(c->problems[problem].label, mine);
@@ -142,9 +146,9 @@ void ms_part_id(const ms_compare *c, const char *base, size_t problem, char out[
     if (c->n_problems < 2)
         snprintf(out, MS_PART_ID, "%s", base);
     else if (twice || mine[0] == '\0')
-        snprintf(out, MS_PART_ID, "%s-%.40s-%zu", base, mine, problem + 1);
+        snprintf(out, MS_PART_ID, "%s-%zu_%s", base, problem + 1, mine);
     else
-        snprintf(out, MS_PART_ID, "%s-%.40s", base, mine);
+        snprintf(out, MS_PART_ID, "%s-%s", base, mine);
 }
 
 void ms_part_title(const ms_compare *c, size_t problem, const char *what, char out[MS_PART_TEXT])
