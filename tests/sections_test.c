@@ -116,6 +116,31 @@ static void muon_is_paired_at_lr_times_d(void **state)
     release(&r);
 }
 
+/* Steps divided by D are Muon's at the same rate, whatever D is. */
+static void muon_is_paired_at_lr_with_steps_of_one(void **state)
+{
+    (void)state;
+    static const made runs[] = {
+        { .optimizer = "muon", .lr = "0.1", .loss = 3.1 },
+        { .optimizer = "muon", .lr = "0.2", .loss = 3.5 },
+        { .optimizer = "soft-musec", .lr = "0.2", .loss = 2.9, .more = "update_scale=unit" },
+        { .optimizer = "soft-musec", .lr = "0.5", .loss = 2.8, .more = "update_scale=unit" },
+    };
+    rig             r;
+    const ms_curve *c;
+
+    make(&r, runs, COUNT(runs), &usual);
+    c = curve(&r, "controls", 0, "Muon at lr·D");
+    assert_int_equal(c->n, 1);
+    check_point(c, 0, 0.2, 3.5);
+    CHECK(strstr(c->at[0].tip, "at 0.2 it steps as far as Soft Musec") != NULL, "%s", c->at[0].tip);
+    CHECK(strstr(section(&r, "controls")->blocks[2].words, "no run of Muon at 0.5.") != NULL, "%s",
+          section(&r, "controls")->blocks[2].words);
+    CHECK(strstr(block(&r, "controls")->figure.caption, "update-scale unit") != NULL, "%s",
+          block(&r, "controls")->figure.caption);
+    release(&r);
+}
+
 /* The method's best at 0.1 has D 0.25, but exact was run with 0.5: that is what is compared. */
 static void forms_are_compared_at_their_setting(void **state)
 {
@@ -454,6 +479,7 @@ int main(void)
         cmocka_unit_test(a_bad_point_does_not_flatten_the_rest),
         cmocka_unit_test(effective_steps_are_rates_times_norms),
         cmocka_unit_test(muon_is_paired_at_lr_times_d),
+        cmocka_unit_test(muon_is_paired_at_lr_with_steps_of_one),
         cmocka_unit_test(forms_are_compared_at_their_setting),
         cmocka_unit_test(ranges_end_at_bad_rates_and_edges),
         cmocka_unit_test(selected_settings_have_their_decays),

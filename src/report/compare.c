@@ -502,6 +502,12 @@ const ms_setting *ms_compare_tuned(const ms_compare *c, size_t problem, size_t m
     return ms_compare_find(c, problem, method, NAN, NAN, NULL);
 }
 
+double ms_setting_muon_rate(const ms_setting *s)
+{
+    const bool unit = strcmp(ms_run_text(s->runs[0], "update_scale"), "unit") == 0;
+    return unit ? s->lr : s->lr * s->threshold;
+}
+
 ms_step_time ms_compare_time(const ms_compare *c, size_t problem, size_t method)
 {
     ms_step_time best = { NAN, NAN, 0 };

@@ -67,6 +67,9 @@ size_t ms_compare_plain(const ms_compare *c, const char *optimizer);
 /* A smaller share of a's runs diverged than of b's, or the same and its loss is lower; b may be
  * NULL. */
 bool ms_setting_better(const ms_setting *a, const ms_setting *b);
+/* The learning rate at which Muon's largest step is that of this setting of a clipping method: lr
+ * D, or lr where update-scale unit divides the step by D.  NaN: the threshold is a rule. */
+double ms_setting_muon_rate(const ms_setting *s);
 
 typedef struct ms_step_time { /* in ms; NaN: no run has times */
     double step, optim;       /* medians of a run: of its steps, and of the optimizer's part */

@@ -78,11 +78,11 @@ static at_rate compare_at(const ms_compare *c, const panel_of *of, double lr)
 
     if (r.clip == NULL) return r;
     r.muon = find(c, of->problem, of->muon, lr, NAN, NULL);
-    if (!isnan(r.clip->threshold)) {
-        r.scaled = find(c, of->problem, of->muon, lr * r.clip->threshold, NAN, NULL);
+    if (!isnan(ms_setting_muon_rate(r.clip)))
+        r.scaled = find(c, of->problem, of->muon, ms_setting_muon_rate(r.clip), NAN, NULL);
+    if (!isnan(r.clip->threshold))
         for (int k = 0; k < N_FORMS; k++)
             r.form[k] = find(c, of->problem, of->form[k], lr, r.clip->threshold, r.clip->decay);
-    }
     for (int k = 0; k < N_FORMS; k++)
         if (r.form[k] == NULL) r.form[k] = find(c, of->problem, of->form[k], lr, NAN, NULL);
     return r;
@@ -96,11 +96,21 @@ static void add_point(ms_figure *f, ms_curve *curve, const char *label, const ms
     ms_curve_point(f, curve, ms_part_point(s->lr, s), "%s", tip);
 }
 
+/* "0.01 (lr 0.2 x D 0.05)": where Muon takes steps of the setting's size. */
+static void scaled_words(const ms_setting *s, char out[80])
+{
+    const double rate = ms_setting_muon_rate(s);
+    if (ms_same_number(rate, s->lr))
+        snprintf(out, 80, "%g", rate);
+    else
+        snprintf(out, 80, "%g (lr %g x D %g)", rate, s->lr, s->threshold);
+}
+
 static void scaled_curve(const ms_compare *c, const panel_of *of, ms_figure *f, ms_panel *p)
 {
     ms_look   look = ms_look_of("muon");
     ms_curve *curve;
-    char      tip[MS_PART_TEXT];
+    char      tip[MS_PART_TEXT], rate[80];
 
     look.dash = 1;
     curve     = ms_panel_curve(f, p, "Muon at lr·D", look);
@@ -108,9 +118,9 @@ static void scaled_curve(const ms_compare *c, const panel_of *of, ms_figure *f, 
         const at_rate r = compare_at(c, of, c->rates[i]);
         if (r.clip == NULL || r.scaled == NULL) continue;
         ms_part_tip("Muon", r.scaled, tip);
+        scaled_words(r.clip, rate);
         ms_curve_point(f, curve, ms_part_point(r.clip->lr, r.scaled),
-                       "%s; its rate is lr %g x D %g, those of %s", tip, r.clip->lr,
-                       r.clip->threshold, c->methods[of->method].label);
+                       "%s; at %s it steps as far as %s", tip, rate, c->methods[of->method].label);
     }
 }
 
@@ -151,15 +161,16 @@ static bool has_control(const ms_compare *c, const panel_of *of, char missing[MS
 {
     size_t used = 0;
     bool   any  = false;
-    missing[0]  = '\0';
+    char   rate[80];
+    missing[0] = '\0';
     for (size_t i = 0; i < c->n_rates; i++) {
         const at_rate r = compare_at(c, of, c->rates[i]);
         if (r.clip == NULL) continue;
         any = any || r.scaled != NULL || r.form[EXACT] != NULL || r.form[FAST] != NULL;
-        if (r.scaled == NULL && !isnan(r.clip->threshold) && used + 80 < MS_PART_TEXT)
-            used +=
-                (size_t)snprintf(missing + used, 80, "%s%g (lr %g x D %g)", used > 0 ? ", " : "",
-                                 r.clip->lr * r.clip->threshold, r.clip->lr, r.clip->threshold);
+        if (r.scaled != NULL || isnan(ms_setting_muon_rate(r.clip)) || used + 84 >= MS_PART_TEXT)
+            continue;
+        scaled_words(r.clip, rate);
+        used += (size_t)snprintf(missing + used, 84, "%s%s", used > 0 ? ", " : "", rate);
     }
     return any;
 }
@@ -201,7 +212,9 @@ void ms_build_controls(ms_build *b)
     ms_part_conditions(c, c->n_problems, conditions);
     snprintf(caption, sizeof caption,
              "Each clipping method beside its controls. Muon at lr·D is Muon's best setting at the "
-             "method's learning rate times its threshold D, drawn at the method's rate; exact and "
+             "method's learning rate times its threshold D, drawn at the method's rate (of a "
+             "method with update-scale unit, which divides its steps by D, Muon at the same rate); "
+             "exact and "
              "fast are the same operator without the five iterations, and where they were run the "
              "method stands with their threshold and weight decay. " MS_PART_LIMIT " %s",
              conditions);

@@ -249,13 +249,6 @@ ms_verdict ms_judge_more_iterations(const ms_compare *c, size_t problem, ms_word
 
 /* ---- controls -------------------------------------------------------------------------------- */
 
-/* The learning rate at which Muon's largest step is that of this setting; NaN: by a rule. */
-static double muon_rate(const ms_setting *s)
-{
-    const bool unit = strcmp(ms_run_text(s->runs[0], "update_scale"), "unit") == 0;
-    return unit ? s->lr : s->lr * s->threshold;
-}
-
 /* The best setting of the method at this rate that has a counterpart of Muon. */
 static const ms_setting *with_counterpart(const ms_compare *c, size_t problem, size_t method,
                                           double lr, const ms_setting **muon)
@@ -264,9 +257,10 @@ static const ms_setting *with_counterpart(const ms_compare *c, size_t problem, s
     for (size_t i = 0; i < c->n_settings; i++) {
         const ms_setting *s = &c->settings[i];
         if (s->problem != problem || s->method != method || !ms_same_number(s->lr, lr) ||
-            isnan(muon_rate(s)))
+            isnan(ms_setting_muon_rate(s)))
             continue;
-        const ms_setting *other = ms_at_rate(c, problem, ms_compared[MS_MUON], muon_rate(s));
+        const ms_setting *other =
+            ms_at_rate(c, problem, ms_compared[MS_MUON], ms_setting_muon_rate(s));
         if (other == NULL || !ms_setting_better(s, best)) continue;
         best  = s;
         *muon = other;
