@@ -428,6 +428,32 @@ static void thresholds_and_iterations_are_compared_alone(void **state)
     release(&r);
 }
 
+/* K = 3 was run with Nesterov's momentum alone: there is one K to compare, and no more. */
+static void iterations_are_compared_within_a_method(void **state)
+{
+    (void)state;
+    static const made runs[] = {
+        { .optimizer = "soft-musec", .lr = "0.2", .loss = 3.0 },
+        { .optimizer = "soft-musec", .lr = "0.2", .loss = 2.9, .more = "nesterov=yes" },
+        { .optimizer = "soft-musec",
+          .lr        = "0.2",
+          .iters     = "3",
+          .loss      = 2.8,
+          .more      = "nesterov=yes" },
+        { .optimizer = "soft-musec", .lr = "0.2", .iters = "8", .loss = 2.7 },
+    };
+    rig r;
+
+    make(&r, runs, COUNT(runs) - 1, &usual);
+    CHECK(section(&r, "ns-iters") == NULL, "two methods are compared");
+    release(&r);
+    make(&r, runs, COUNT(runs), &usual);
+    check_rows(&r, "ns-iters-losses", 2);
+    check_row(&r, "ns-iters-losses", 0, "pico, builtin|Soft Musec|0.2|5|0.5|0|3.0000|0 of 1");
+    check_row(&r, "ns-iters-losses", 1, "pico, builtin|Soft Musec|0.2|8|0.5|0|2.7000|0 of 1");
+    release(&r);
+}
+
 /* ---- options --------------------------------------------------------------------------------- */
 
 static void times_can_be_left_out(void **state)
@@ -490,6 +516,7 @@ int main(void)
         cmocka_unit_test(long_curves_are_thinned),
         cmocka_unit_test(rates_are_those_that_methods_share),
         cmocka_unit_test(thresholds_and_iterations_are_compared_alone),
+        cmocka_unit_test(iterations_are_compared_within_a_method),
         cmocka_unit_test(times_can_be_left_out),
         cmocka_unit_test(sections_can_be_chosen),
         cmocka_unit_test(nothing_gives_nothing),

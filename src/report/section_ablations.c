@@ -63,7 +63,27 @@ static void add_value(ablation *a, double x, size_t method)
     a->n++;
 }
 
-/* Other methods count where they are the plain one with another number of iterations. */
+/* The label without its number of iterations. */
+static void but_iterations(const char *label, char out[MS_PART_TEXT])
+{
+    static const char key[] = ", K=";
+    const char       *k     = strstr(label, key);
+    const size_t      n     = k != NULL ? (size_t)(k - label) : strlen(label);
+
+    if (k != NULL) k += sizeof key - 1;
+    snprintf(out, MS_PART_TEXT, "%.*s%s", (int)n, label,
+             k != NULL ? k + strspn(k, "0123456789") : "");
+}
+
+static bool same_but_iterations(const ms_method *a, const ms_method *b)
+{
+    char mine[MS_PART_TEXT], other[MS_PART_TEXT];
+    but_iterations(a->label, mine);
+    but_iterations(b->label, other);
+    return strcmp(mine, other) == 0;
+}
+
+/* Other methods count where they are this one with another number of iterations. */
 static void find_values(ablation *a)
 {
     const ms_compare *c = a->c;
@@ -74,7 +94,8 @@ static void find_values(ablation *a)
             continue;
         if (!a->iterations && s->method == a->method)
             add_value(a, s->threshold, s->method);
-        else if (a->iterations && strcmp(ms_run_text(s->runs[0], "ns_mode"), "paper") == 0)
+        else if (a->iterations && strcmp(ms_run_text(s->runs[0], "ns_mode"), "paper") == 0 &&
+                 same_but_iterations(&c->methods[s->method], &c->methods[a->method]))
             add_value(a, ms_run_number(s->runs[0], "ns_iters"), s->method);
     }
 }
