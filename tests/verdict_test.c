@@ -488,6 +488,22 @@ static void results_have_the_figures(void **state)
     check_words(find(findings, n, "clip-active"), "SPECTRA (lr 0.1, D 0.5) 2, 50% above");
 }
 
+/* The best of all is Muon's at a rate that no other method has: 2.8. */
+static void the_best_of_all_has_any_rate(void **state)
+{
+    static world w;
+    ms_finding   findings[MOST_CLAIMS];
+    size_t       n;
+    (void)state;
+
+    make_world(&w);
+    add(&w, "muon", 0.03, 2.8, "");
+    n = judge(&w, findings);
+    check_words(find(findings, n, "largest-lr"), "Soft Musec +5.4%, SPECTRA +5.7%");
+    check_words(find(findings, n, "stable"), "Soft Musec at worst +7.1% (lr 0.01)");
+    check_words(find(findings, n, "degrade"), "Soft Musec +1.7%"); /* above its own */
+}
+
 static void a_spike_counts_whatever_the_last_loss(void **state)
 {
     static world w;
@@ -545,6 +561,7 @@ int main(void)
         cmocka_unit_test(no_runs_test_nothing),
         cmocka_unit_test(any_one_method_alone_is_fine),
         cmocka_unit_test(results_have_the_figures),
+        cmocka_unit_test(the_best_of_all_has_any_rate),
         cmocka_unit_test(a_spike_counts_whatever_the_last_loss),
         cmocka_unit_test(variants_stand_for_their_method),
         cmocka_unit_test(the_table_has_them_all),

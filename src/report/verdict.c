@@ -53,8 +53,8 @@ static const claim claims[] = {
       "Muon's is more than 20% and MuonClip's more than 5%, or they diverged.",
       ms_judge_largest, NULL, NULL },
     { "stable", "6.2, Fig. 1", "Soft Musec and SPECTRA converge at every learning rate.",
-      "Losses at all common learning rates, above the best of all. Holds if none of the two "
-      "diverged or is more than 20% above it at any.",
+      "Losses at all common learning rates, above the best of all methods and rates. Holds if none "
+      "of the two diverged or is more than 20% above it at any.",
       ms_judge_stable, NULL, NULL },
     { "spectra", "6.2", "Soft Musec and SPECTRA do about equally well.",
       "Losses at each common learning rate. Holds if the two differ by at most 2% at each.",
@@ -246,11 +246,16 @@ const ms_setting *ms_at_rate(const ms_compare *c, size_t problem, const char *op
 
 double ms_spread_of(const ms_setting *s) { return s->n - s->diverged > 1 ? s->high - s->low : 0.0; }
 
+double ms_mean_loss(const ms_setting *s)
+{
+    return s == NULL ? NAN : s->diverged > 0 ? INFINITY : s->loss;
+}
+
 double ms_loss_of(ms_words *w, const ms_setting *s)
 {
-    if (s == NULL) return NAN;
-    if (s->n - s->diverged > 1 && !(w->spread >= ms_spread_of(s))) w->spread = ms_spread_of(s);
-    return s->diverged > 0 ? INFINITY : s->loss;
+    if (s != NULL && s->n - s->diverged > 1 && !(w->spread >= ms_spread_of(s)))
+        w->spread = ms_spread_of(s);
+    return ms_mean_loss(s);
 }
 
 double ms_above(double a, double b)
@@ -271,8 +276,10 @@ static size_t count_rates(const ms_compare *c, size_t problem, const char *optim
 
 bool ms_sweep_make(const ms_compare *c, size_t problem, ms_words *w, ms_sweep *out)
 {
-    *out = (ms_sweep){ 0 };
+    *out = (ms_sweep){ .best_of_all = INFINITY };
     for (int m = 0; m < MS_COMPARED; m++) {
+        const double tuned = ms_mean_loss(ms_at_rate(c, problem, ms_compared[m], NAN));
+        if (tuned < out->best_of_all) out->best_of_all = tuned;
         out->has[m]  = count_rates(c, problem, ms_compared[m]) >= 2;
         out->best[m] = INFINITY;
     }

@@ -37,7 +37,9 @@ const char              *ms_compared_title(int compared);
 
 /* The best setting there, NULL if there is none; lr NaN: over all. */
 const ms_setting *ms_at_rate(const ms_compare *c, size_t problem, const char *optimizer, double lr);
-/* Its mean loss; infinite if a seed diverged, NaN without a setting.  The seeds' spread is kept. */
+/* Its mean loss; infinite if a seed diverged, NaN without a setting. */
+double ms_mean_loss(const ms_setting *s);
+/* The same; the seeds' spread is kept. */
 double ms_loss_of(ms_words *w, const ms_setting *s);
 /* Largest less least loss of its seeds; 0 with one. */
 double ms_spread_of(const ms_setting *s);
@@ -53,6 +55,7 @@ typedef struct ms_sweep {
     size_t n;
     double loss[MS_COMPARED][MS_SWEEP_RATES]; /* as of ms_loss_of() */
     double best[MS_COMPARED];                 /* least of its losses at these rates */
+    double best_of_all;                       /* of all compared methods, at all their rates */
 } ms_sweep;
 /* False, with words why, where Soft Musec and Muon have not two rates in common. */
 bool ms_sweep_make(const ms_compare *c, size_t problem, ms_words *w, ms_sweep *out);

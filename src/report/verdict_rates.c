@@ -25,14 +25,6 @@ static double say_losses(ms_words *w, const ms_sweep *s, size_t rate)
     return least;
 }
 
-static double best_of_all(const ms_sweep *s)
-{
-    double best = INFINITY;
-    for (int m = 0; m < MS_COMPARED; m++)
-        if (s->has[m] && s->best[m] < best) best = s->best[m];
-    return best;
-}
-
 /* ---- one panel of the sweep ------------------------------------------------------------------ */
 
 /* Around the best rate, as long as the loss stays within the bound. */
@@ -90,7 +82,7 @@ static void say_largest(ms_words *w, const ms_sweep *s, bool own, double above[M
 {
     for (int m = 0; m < MS_COMPARED; m++) {
         if (!s->has[m]) continue;
-        above[m] = ms_above(s->loss[m][s->n - 1], own ? s->best[m] : best_of_all(s));
+        above[m] = ms_above(s->loss[m][s->n - 1], own ? s->best[m] : s->best_of_all);
         ms_say_item(w, "%s ", ms_compared_title(m));
         ms_say_share(w, above[m]);
     }
@@ -131,7 +123,7 @@ ms_verdict ms_judge_stable(const ms_compare *c, size_t problem, ms_words *w)
         if (!s.has[m]) continue;
         for (size_t i = 1; i < s.n; i++)
             if (s.loss[m][i] > s.loss[m][worst]) worst = i;
-        const double above = ms_above(s.loss[m][worst], best_of_all(&s));
+        const double above = ms_above(s.loss[m][worst], s.best_of_all);
         ms_say_item(w, "%s at worst ", ms_compared_title(m));
         ms_say_share(w, above);
         ms_say(w, " (lr %g)", s.rates[worst]);
