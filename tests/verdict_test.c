@@ -195,6 +195,7 @@ typedef enum what {
     GONE,
     LOSS,
     DIVERGE,
+    EARLY, /* diverge before the change of stage */
     CALM,
     SPIKE,
     RECOVER,
@@ -232,6 +233,7 @@ static void apply(world *w, const change *c)
         case GONE: f->gone = true; break;
         case LOSS: f->loss = c->value; break;
         case DIVERGE: f->diverged = true; break;
+        case EARLY: f->diverged = f->no_change = true; break;
         case CALM: f->diverged = false; break;
         case SPIKE: f->spike = c->value; break;
         case RECOVER: f->recover = c->value; break;
@@ -361,6 +363,9 @@ static const change missing[] = {
     { "sets", NULL, 0.01, "", GONE, 0 },
     { "spike", "muon", 0.2, "", GONE, 0 },
     { "spike", NULL, 0, "", NO_CHANGE, 0 },
+    { "spike", "soft-musec", 0.2, "", EARLY, 0 },
+    { "spike", "muon", 0.2, "", EARLY, 0 },
+    { "spike", NULL, 0.2, "", EARLY, 0 },
     { "recovery", "soft-musec", 0.2, "", GONE, 0 },
     { "recovery", "spectra", 0, "", NO_CHANGE, 0 },
     { "muonclip-better", "muonclip", 0.2, "", GONE, 0 },

@@ -112,7 +112,8 @@ ms_verdict ms_judge_spike(const ms_compare *c, size_t problem, ms_words *w)
         ms_say_share(w, changes[m].rise);
         held = held && changes[m].rise > spike;
     }
-    return ms_held(held);
+    return isnan(changes[MS_SOFT].rise) || isnan(changes[MS_MUON].rise) ? MS_NOT_TESTED
+                                                                        : ms_held(held);
 }
 
 ms_verdict ms_judge_recovery(const ms_compare *c, size_t problem, ms_words *w)
