@@ -277,6 +277,7 @@ static const change failing[] = {
     { "recovery", "muon", 0.2, "", RECOVER, 10 },
     { "recovery", "muon", 0.2, "", LOSS, 2.92 },
     { "recovery", "spectra", 0.2, "", RECOVER, 50 },
+    { "recovery", NULL, 0.2, "", DIVERGE, 0 }, /* after it is over */
     { "muonclip-better", "muonclip", 0.2, "", LOSS, 3.3 },
     { "muonclip-better", "muonclip", 0.2, "", DIVERGE, 0 },
     { "oscillation", "soft-musec", 0.2, "", WOBBLE, 0.01 },

@@ -137,7 +137,7 @@ ms_verdict ms_judge_recovery(const ms_compare *c, size_t problem, ms_words *w)
             ms_say(w, " (never)");
     }
     for (int m = MS_SOFT; m <= MS_SPECTRA; m++)
-        held = held && (!has[m] || (isfinite(changes[m].steps) &&
+        held = held && (!has[m] || (isfinite(changes[m].steps) && isfinite(last[m]) &&
                                     changes[MS_MUON].steps > 2.0 * changes[m].steps &&
                                     ms_above(last[MS_MUON], last[m]) > MS_COMPARABLE));
     return ms_held(held);
