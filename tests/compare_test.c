@@ -57,7 +57,7 @@ static void optimizer_options_and_seed_are_not_the_problem(void **state)
     (void)state;
 
     add(&s, "muon", 0.1, 3.0, "");
-    add(&s, "muon", 0.1, 3.0, "seed=1 stages="); /* empty: as if it were not there */
+    add(&s, "muon", 0.1, 3.0, "seed=1 tokenizer="); /* empty: as if it were not there */
     add(&s, "muon", 0.2, 3.0, "weight_decay=0.5 nesterov=yes");
     add(&s, "soft-musec", 0.1, 3.0, "threshold=2 ns_mode=exact");
     add(&s, "adam", 0.001, 3.0, "device=cpu keep=3 checkpoint_every=7 val_every=2 report_every=3");

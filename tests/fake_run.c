@@ -14,7 +14,8 @@ static const char usual[] = "preset=pico data=data/fineweb val_data= steps=100 b
                             "width=128 heads=2 head=64 "
                             "mlp=512 val_every=5 seed=0 threshold=0.5 weight_decay=0.1 "
                             "ns_mode=paper ns_iters=5 nesterov=no "
-                            "qk_tau=100 report_every=10 lr_qk=1 lr_vo=1 lr_up=1 lr_down=1";
+                            "qk_tau=100 report_every=10 lr_qk=1 lr_vo=1 lr_up=1 lr_down=1 "
+                            "stages=40%;rest";
 
 void fake_text(const char *dir, const char *name, const char *text)
 {

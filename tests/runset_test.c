@@ -114,6 +114,19 @@ static void figures_of_a_run(void **state)
     ms_runset_free(&set);
 }
 
+/* Its learning rate rises where it was taken up again, and that is no stage. */
+static void a_run_that_was_extended_has_one_stage(void **state)
+{
+    const fake f   = { .optimizer = "muon", .lr = 0.5, .loss = 3.0, .more = "stages=" };
+    ms_runset  set = { 0 };
+    ms_error   e   = { "" };
+    (void)state;
+
+    CHECK_OK_ERR(&e, ms_runset_add(&e, &set, fake_run(fresh_dir(), &f)));
+    CHECK(ms_run_stage_change(&set.at[0]) == 0, "%lld", (long long)ms_run_stage_change(&set.at[0]));
+    ms_runset_free(&set);
+}
+
 static void figures_of_nothing_are_nan(void **state)
 {
     const ms_run none = { 0 };
@@ -499,6 +512,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_number_is_read),
         cmocka_unit_test(figures_of_a_run),
+        cmocka_unit_test(a_run_that_was_extended_has_one_stage),
         cmocka_unit_test(figures_of_nothing_are_nan),
         cmocka_unit_test(step_times_leave_others_out),
         cmocka_unit_test(runs_without_an_end_are_unfinished),

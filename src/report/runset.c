@@ -484,6 +484,7 @@ const ms_run_line *ms_run_last_groups(const ms_run *run)
 int64_t ms_run_stage_change(const ms_run *run)
 {
     const double enough = 1.01; /* a last step may have a few tokens less, rounding is far below */
+    if (ms_run_text(run, "stages")[0] == '\0') return 0;
     for (size_t i = 1; i < run->n; i++) {
         const ms_run_line *line = &run->lines[i], *last = line - 1;
         const double       before = i > 1 ? last[-1].tokens : last->step == 1 ? 0.0 : NAN;

@@ -68,7 +68,7 @@ double ms_run_parameters(const ms_run *run);
 /* The last line with group statistics, or NULL. */
 const ms_run_line *ms_run_last_groups(const ms_run *run);
 /* The first step of the run's second stage, as its log shows it: the tokens of a step grow, or the
- * learning rate rises.  0: there is none. */
+ * learning rate rises.  0: there is none; a run without stages that was extended rises too. */
 int64_t ms_run_stage_change(const ms_run *run);
 /* Means over the run's lines with groups of lr times the update's norm (of a group's matrix with
  * the largest) and RMS: how large the applied updates were.  Over the groups the mean is taken;
