@@ -14,8 +14,11 @@
 #include "report/script.h"
 #include "scratch.h"
 
-static ms_point at(double x, double y) { return (ms_point){ x, y, NAN, NAN, false, NULL }; }
-static ms_point gone(double x) { return (ms_point){ x, NAN, NAN, NAN, true, NULL }; }
+static ms_point at(double x, double y)
+{
+    return (ms_point){ x, y, NAN, NAN, false, NULL, 0, false };
+}
+static ms_point gone(double x) { return (ms_point){ x, NAN, NAN, NAN, true, NULL, 0, false }; }
 
 static int count(const char *text, const char *what)
 {
@@ -131,8 +134,10 @@ static void svg_is_fit_for_a_page(void **state)
         ms_curve *c;
         snprintf(label, sizeof label, "<%d>", mark);
         c = ms_panel_curve(&f, p, label, (ms_look){ "#0072b2", mark % 4, mark });
-        ms_curve_point(&f, c, (ms_point){ 1.0, mark, mark - 0.5, mark + 0.5, false, NULL }, NULL);
-        ms_curve_point(&f, c, (ms_point){ 2.0, mark, mark - 0.5, mark + 0.5, false, NULL }, NULL);
+        ms_curve_point(
+            &f, c, (ms_point){ 1.0, mark, mark - 0.5, mark + 0.5, false, NULL, 0, false }, NULL);
+        ms_curve_point(
+            &f, c, (ms_point){ 2.0, mark, mark - 0.5, mark + 0.5, false, NULL, 0, false }, NULL);
         ms_curve_point(&f, c, gone(3.0), NULL);
     }
     ms_panel_rule(&f, p, 1.5, "stage <2>");
@@ -176,9 +181,10 @@ static void whatever_there_is_is_drawn(void **state)
         for (size_t i = 0; i < COUNT(values); i++) {
             ms_curve *c = ms_panel_curve(&f, p, i == 0 ? "" : "B", ms_look_step(i, COUNT(values)));
             for (size_t k = 0; k < COUNT(values); k++)
-                ms_curve_point(
-                    &f, c, (ms_point){ values[i], values[k], values[i], values[k], k == 2, NULL },
-                    NULL);
+                ms_curve_point(&f, c,
+                               (ms_point){ values[i], values[k], values[i], values[k], k == 2, NULL,
+                                           0, false },
+                               NULL);
         }
     }
     for (int log = 0; log < 2; log++) {

@@ -52,6 +52,15 @@ static void losses_are_those_of_the_best_settings(void **state)
     CHECK(c->at[1].low == 2.8 && c->at[1].high == 3.0, "%g %g", c->at[1].low, c->at[1].high);
     check_point(c, 2, 0.5, 4.0);
     CHECK(strstr(c->at[2].tip, "1 of 2 diverged") != NULL, "%s", c->at[2].tip);
+    CHECK(c->at[2].lost == 1 && c->at[1].lost == 0, "%zu, %zu", c->at[2].lost, c->at[1].lost);
+    c = &block(&r, "loss-lr")->figure.panels[0].curves[2]; /* the cross of the one that did */
+    assert_int_equal(c->n, 1);
+    check_point(c, 0, 0.5, NAN);
+    CHECK(strcmp(c->label, "Soft Musec") == 0 && strstr(c->at[0].tip, "1 of 2 diverged") != NULL,
+          "%s: %s", c->label, c->at[0].tip);
+    check_row(&r, "stability", 0,
+              "pico, builtin|Soft Musec|2.9000|0.1|0.1|0.2|2|low|0.5|4.0000, 1 of 2 diverged|1 of "
+              "6|1");
     CHECK(strstr(block(&r, "loss-lr")->figure.caption, "(sum8). QK-norm on. 1 to 2 seeds.") != NULL,
           "%s", block(&r, "loss-lr")->figure.caption);
     release(&r);
@@ -161,7 +170,7 @@ static void forms_are_compared_at_their_setting(void **state)
     check_point(curve(&r, "controls", 0, "Soft Musec"), 1, 0.2, 2.9);
     check_point(curve(&r, "controls", 0, "Soft Musec, fast"), 0, 0.2, 2.6);
     /* among all methods the forms do not stand */
-    assert_int_equal(block(&r, "loss-lr")->figure.panels[0].n, 2);
+    assert_int_equal(block(&r, "loss-lr")->figure.panels[0].n, 2 + 1); /* a curve of crosses */
     check_point(curve(&r, "loss-lr", 0, "Soft Musec"), 0, 0.1, 2.9);
     release(&r);
 }

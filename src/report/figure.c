@@ -80,6 +80,29 @@ void ms_curve_point(ms_figure *f, ms_curve *c, ms_point point, const char *tip, 
     c->at[c->n++] = point;
 }
 
+void ms_panel_crosses(ms_figure *f, ms_panel *p)
+{
+    const size_t n = p != NULL ? p->n : 0;
+
+    for (size_t i = 0; i < n; i++) {
+        ms_curve *crosses = NULL;
+        for (size_t k = 0; k < p->curves[i].n; k++) {
+            const ms_point *at = &p->curves[i].at[k];
+            if (at->lost == 0 || at->diverged) continue;
+            if (crosses == NULL)
+                crosses = ms_panel_curve(f, p, p->curves[i].label, p->curves[i].look);
+            ms_curve_point(f, crosses,
+                           (ms_point){ .x        = at->x,
+                                       .y        = NAN,
+                                       .low      = NAN,
+                                       .high     = NAN,
+                                       .diverged = true,
+                                       .beside   = true },
+                           at->tip != NULL ? "%s" : NULL, at->tip);
+        }
+    }
+}
+
 void ms_panel_rule(ms_figure *f, ms_panel *p, double x, const char *words)
 {
     if (p == NULL) return;

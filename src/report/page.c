@@ -187,6 +187,7 @@ static void put_figure_csv(const ms_figure *f, FILE *to)
         for (size_t k = 0; k < f->panels[i].n; k++)
             for (size_t j = 0; j < f->panels[i].curves[k].n; j++) {
                 const ms_point *at = &f->panels[i].curves[k].at[j];
+                if (at->beside) continue;
                 if (f->panels[i].title[0] != '\0')
                     ms_csv_text(f->panels[i].title, to);
                 else
@@ -197,7 +198,7 @@ static void put_figure_csv(const ms_figure *f, FILE *to)
                 put_real(at->diverged ? NAN : at->y, to);
                 put_real(at->low, to);
                 put_real(at->high, to);
-                fprintf(to, ",%d\r\n", at->diverged ? 1 : 0);
+                fprintf(to, ",%zu\r\n", at->lost > 0 ? at->lost : (size_t)at->diverged);
             }
 }
 

@@ -294,7 +294,7 @@ void ms_part_tip(const char *label, const ms_setting *s, char out[MS_PART_TEXT])
 ms_point ms_part_point(double x, const ms_setting *s)
 {
     const size_t left  = s->n - s->diverged;
-    ms_point     point = { .x = x, .y = s->loss, .low = NAN, .high = NAN, .diverged = left == 0 };
+    ms_point     point = { x, s->loss, NAN, NAN, left == 0, NULL, s->diverged, false };
     if (left > 1) {
         point.low  = s->low;
         point.high = s->high;

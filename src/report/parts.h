@@ -74,8 +74,13 @@ const char *ms_part_group_name(int group); /* "QK" */
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
-/* Mean of the seeds with their band; diverged if all did. */
+/* Mean of the seeds with their band; diverged if all did.  For those of which some did,
+ * ms_panel_crosses() is called once all points are there; MS_PART_CROSSES says so in captions. */
 ms_point ms_part_point(double x, const ms_setting *s);
+#define MS_PART_CROSSES                                                                            \
+    "Crosses at the upper edge are settings of which runs diverged: every one, or where there is " \
+    "a "                                                                                           \
+    "point as well those that it leaves out."
 /* Keeps a few bad points from flattening a panel: where one is more than three times as far above
  * the lowest as three quarters of them are, the top is twice as far.  MS_PART_LIMIT says so in
  * captions. */

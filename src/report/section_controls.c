@@ -153,6 +153,7 @@ static void control_panel(const ms_compare *c, const panel_of *of, ms_figure *f)
             add_point(f, curve, "Muon", compare_at(c, of, c->rates[i]).muon);
         scaled_curve(c, of, f, p);
     }
+    ms_panel_crosses(f, p);
     ms_part_limit(p);
 }
 

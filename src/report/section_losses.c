@@ -34,6 +34,7 @@ static void rate_panel(const ms_compare *c, size_t problem, ms_figure *f)
             ms_curve_point(f, curve, ms_part_point(s->lr, s), "%s", tip);
         }
     }
+    ms_panel_crosses(f, p);
     ms_part_limit(p);
 }
 
@@ -48,8 +49,7 @@ void ms_build_loss_lr(ms_build *b)
         caption, sizeof caption,
         "Last validation loss against the learning rate, of each method with its best "
         "threshold and weight decay at that rate: the mean over the seeds that did not diverge, "
-        "with a band from the lowest to the highest. Crosses at the upper edge are settings of "
-        "which every run diverged. " MS_PART_LIMIT " %s%s",
+        "with a band from the lowest to the highest. " MS_PART_CROSSES " " MS_PART_LIMIT " %s%s",
         conditions, ms_part_left_out(c));
     ms_figure_begin(&f, "loss-lr", "Validation loss against learning rate", caption);
     for (size_t p = 0; p < c->n_problems; p++)
@@ -134,6 +134,7 @@ static void step_panel(ms_build *b, size_t problem, bool rms, ms_figure *f)
     p->x_log = true;
     for (size_t m = 0; m < b->c->n_methods; m++)
         if (ms_part_drawn(b->c, problem, m)) step_curve(b, problem, m, rms, f, p);
+    ms_panel_crosses(f, p);
     ms_part_limit(p);
 }
 

@@ -96,8 +96,10 @@ static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size
         for (int i = 0; i < 6; i++)
             ms_table_add(t, "-");
     ms_table_add(t, "%g", last->lr);
-    if (isfinite(last->loss))
+    if (last->diverged == 0)
         ms_table_add(t, "%.4f", last->loss);
+    else if (isfinite(last->loss))
+        ms_table_add(t, "%.4f, %zu of %zu diverged", last->loss, last->diverged, last->n);
     else
         ms_table_add(t, "diverged");
     ms_table_add(t, "%zu of %zu", diverged, runs);
