@@ -1,9 +1,5 @@
 /* verdict_test.c - a made-up world in which every claim holds, and small changes to it, each of
- * which makes one claim fail or leaves it without the runs it needs.
- *
- * The world: rates 0.01, 0.1, 0.2 and 0.5; Soft Musec at three thresholds, K = 3, 5, 8 and the
- * exact and fast operator; Muon also at lr D.  Losses are such that the margins of the bounds
- * show. */
+ * which makes one claim fail or leaves it without the runs it needs. */
 #include "report/verdict.h"
 
 #include <math.h>
@@ -11,158 +7,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "fake_run.h"
-#include "scratch.h"
-
-enum { MOST_FAKES = 256, MOST_CLAIMS = 64 };
-
-typedef struct world {
-    fake   at[MOST_FAKES];
-    size_t n;
-} world;
-
-static const double rates[] = { 0.01, 0.1, 0.2, 0.5 };
-
-/* ---- the world ------------------------------------------------------------------------------- */
-
-static fake *add(world *w, const char *optimizer, double lr, double loss, const char *more)
-{
-    fake *f = &w->at[w->n++];
-    CHECK(w->n <= MOST_FAKES, "the world is too small");
-    *f = (fake){ .optimizer = optimizer, .lr = lr, .loss = loss, .spike = 0.1, .recover = 10.0 };
-    snprintf(f->more, sizeof f->more, "%s", more);
-    return f;
-}
-
-static void set_groups(fake *f, double qk, double vo, double mlp, double rank)
-{
-    f->norm[MS_RUN_QK]  = qk;
-    f->norm[MS_RUN_VO]  = vo;
-    f->norm[MS_RUN_MLP] = mlp;
-    for (int g = 0; g < MS_RUN_GROUPS; g++)
-        f->rank[g] = rank;
-}
-
-static void add_soft(world *w)
-{
-    static const double losses[]     = { 3.00, 2.90, 2.90, 2.95 };
-    static const char  *thresholds[] = { "threshold=0.05", "threshold=0.5", "threshold=1" };
-    for (size_t i = 0; i < COUNT(rates); i++)
-        for (size_t t = 0; t < COUNT(thresholds); t++) {
-            const double worse = t == 1 ? 0.0 : t == 2 && rates[i] == 0.5 ? 0.1 : 0.01;
-            fake        *f     = add(w, "soft-musec", rates[i], losses[i] + worse, thresholds[t]);
-            set_groups(f, 4.0, 4.0, 6.0, 0.5);
-            f->ms   = 10.1;
-            f->late = t == 2 && rates[i] == 0.5 ? 0.2 : 0.0;
-        }
-    for (size_t i = 1; i < COUNT(rates); i++) {
-        add(w, "soft-musec", rates[i], losses[i] + 0.03, "threshold=0.05 ns_iters=3");
-        add(w, "soft-musec", rates[i], losses[i] + 0.005, "threshold=0.05 ns_iters=8");
-    }
-    add(w, "soft-musec", 0.2, 2.89, "ns_mode=exact");
-    add(w, "soft-musec", 0.2, 2.91, "ns_mode=fast");
-}
-
-static void add_others(world *w)
-{
-    static const double muon[] = { 3.01, 3.05, 3.30, 3.40 }, clip[] = { 3.01, 3.04, 3.20, 3.60 };
-    static const double spectra[] = { 3.01, 2.91, 2.91, 2.96 };
-    for (size_t i = 0; i < COUNT(rates); i++) {
-        fake *f = add(w, "spectra", rates[i], spectra[i], "");
-        set_groups(f, 5.0, 5.0, 7.0, 0.6);
-        f           = add(w, "muon", rates[i], muon[i], "");
-        f->spike    = 0.3;
-        f->recover  = 50.0;
-        f->diverged = rates[i] == 0.5;
-        set_groups(f, 60.0, 60.0, 80.0, 0.95);
-        f         = add(w, "muonclip", rates[i], clip[i], "");
-        f->wobble = 0.01;
-        f->ms     = 10.2;
-        set_groups(f, 20.0, 58.0, 79.0, 0.95);
-    }
-    add(w, "muon", 0.25, 3.60, "");
-    add(w, "adam", 0.001, 3.20, "");
-    add(w, "adamw", 0.001, 3.18, "");
-}
-
-static void make_world(world *w)
-{
-    w->n = 0;
-    add_soft(w);
-    add_others(w);
-}
-
-/* The same runs again with other fields, Muon's losses from 0.2 on times `worse`. */
-static void repeat(world *w, const char *fields, double worse)
-{
-    const size_t n = w->n;
-    for (size_t i = 0; i < n; i++) {
-        char  more[FAKE_SETTINGS / 2];
-        fake *f = &w->at[w->n++];
-        CHECK(w->n <= MOST_FAKES, "the world is too small");
-        *f = w->at[i];
-        snprintf(more, sizeof more, "%s", f->more);
-        snprintf(f->more, sizeof f->more, "%s%s%s", more, more[0] != '\0' ? " " : "", fields);
-        if (strcmp(f->optimizer, "muon") == 0 && f->lr >= 0.2) f->loss *= worse;
-    }
-}
-
-/* ---- judging it ------------------------------------------------------------------------------ */
-
-/* Worlds differ in a few runs: each run is written once. */
-static const char *dir_of(const fake *f)
-{
-    static struct {
-        fake made;
-        char dir[512];
-    } cache[1024];
-    static char   root[256] = "";
-    static size_t n         = 0;
-
-    for (size_t i = 0; i < n; i++)
-        if (memcmp(&cache[i].made, f, sizeof *f) == 0) return cache[i].dir;
-    CHECK(n < COUNT(cache), "too many runs");
-    if (n == 0) snprintf(root, sizeof root, "%s", fresh_dir());
-    cache[n].made = *f;
-    snprintf(cache[n].dir, sizeof cache[n].dir, "%s", fake_run(root, f));
-    return cache[n++].dir;
-}
-
-static size_t judge_with(const world *w, bool omit_times, ms_finding findings[MOST_CLAIMS])
-{
-    ms_runset  set = { 0 };
-    ms_compare c;
-    ms_error   e = { "" };
-    size_t     n;
-
-    for (size_t i = 0; i < w->n; i++)
-        if (!w->at[i].gone) CHECK_OK_ERR(&e, ms_runset_add(&e, &set, dir_of(&w->at[i])));
-    CHECK_OK_ERR(&e, ms_compare_build(&e, &set, &c));
-    n = ms_verdict_find(&c, omit_times, NULL);
-    CHECK(n <= MOST_CLAIMS, "%zu claims", n);
-    CHECK(ms_verdict_find(&c, omit_times, findings) == n, "another number of claims");
-    fake_free(&set, &c);
-    return n;
-}
-
-static size_t judge(const world *w, ms_finding findings[MOST_CLAIMS])
-{
-    return judge_with(w, false, findings);
-}
-
-static const ms_finding *find(const ms_finding *findings, size_t n, const char *id)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(findings[i].id, id) == 0) return &findings[i];
-    check_failed(__FILE__, __LINE__, "find", "there is no claim %s", id);
-}
-
-static void expect(const ms_finding *f, ms_verdict want, const char *after)
-{
-    CHECK(f->verdict == want, "%s %s%s: %s, wanted: %s", f->id, after, ms_verdict_word(f->verdict),
-          f->result, ms_verdict_word(want));
-    CHECK(strlen(f->result) > 0 && strlen(f->result) < sizeof f->result, "%s: no result", f->id);
-}
+#include "verdict_rig.h"
 
 static void every_claim_holds_in_its_world(void **state)
 {
@@ -171,8 +16,8 @@ static void every_claim_holds_in_its_world(void **state)
     size_t       n;
     (void)state;
 
-    make_world(&w);
-    repeat(&w, "data=data/c4", 1.0);
+    world_make(&w);
+    world_repeat(&w, "data=data/c4", 1.0);
     n = w.n;
     for (size_t i = 0; i < n / 2; i++) { /* a larger model on the first set */
         w.at[w.n] = w.at[i];
@@ -239,10 +84,10 @@ static void apply(world *w, const change *c)
         case RECOVER: f->recover = c->value; break;
         case WOBBLE: f->wobble = c->value; break;
         case LATE: f->late = c->value; break;
-        case NORM: set_groups(f, c->value, c->value, c->value, f->rank[0]); break;
+        case NORM: fake_groups(f, c->value, c->value, c->value, f->rank[0]); break;
         case NORM_QK: f->norm[MS_RUN_QK] = c->value; break;
         case NORM_VO: f->norm[MS_RUN_VO] = c->value; break;
-        case RANK: set_groups(f, f->norm[0], f->norm[1], f->norm[2], c->value); break;
+        case RANK: fake_groups(f, f->norm[0], f->norm[1], f->norm[2], c->value); break;
         case SIGMA: f->sigma = c->value; break;
         case TIME: f->ms = c->value; break;
         case NO_GROUPS: f->no_groups = true; break;
@@ -316,7 +161,7 @@ static void each_claim_can_fail(void **state)
     (void)state;
 
     for (size_t i = 0; i < COUNT(failing); i++) {
-        make_world(&w);
+        world_make(&w);
         apply(&w, &failing[i]);
         const size_t n = judge(&w, findings);
         snprintf(after, sizeof after, "(change %zu) ", i);
@@ -333,16 +178,16 @@ static void sets_and_sizes_can_fail(void **state)
     size_t       n;
     (void)state;
 
-    make_world(&w);
-    repeat(&w, "data=data/c4", 1.0);
+    world_make(&w);
+    world_repeat(&w, "data=data/c4", 1.0);
     apply(&w, &calm);
     n = judge(&w, findings);
     expect(find(findings, n, "sets"), MS_DOES_NOT_HOLD, "");
     expect(find(findings, n, "largest-lr"), MS_DOES_NOT_HOLD, "on one of two sets ");
     expect(find(findings, n, "sizes"), MS_NOT_TESTED, "");
 
-    make_world(&w);
-    repeat(&w, "preset=nano layers=4", 0.95);
+    world_make(&w);
+    world_repeat(&w, "preset=nano layers=4", 0.95);
     n = judge(&w, findings);
     expect(find(findings, n, "sizes"), MS_DOES_NOT_HOLD, "");
     expect(find(findings, n, "sets"), MS_NOT_TESTED, "");
@@ -412,7 +257,7 @@ static void claims_without_their_runs_are_not_tested(void **state)
     (void)state;
 
     for (size_t i = 0; i < COUNT(missing); i++) {
-        make_world(&w);
+        world_make(&w);
         apply(&w, &missing[i]);
         n = judge(&w, findings);
         snprintf(after, sizeof after, "(missing %zu) ", i);
@@ -431,7 +276,7 @@ static void no_runs_test_nothing(void **state)
 {
     const ms_compare none = { 0 };
     ms_finding       findings[MOST_CLAIMS];
-    const size_t     n = ms_verdict_find(&none, false, findings);
+    const size_t     n = find_all(&none, false, findings);
     (void)state;
 
     for (size_t i = 0; i < n; i++)
@@ -449,20 +294,15 @@ static void any_one_method_alone_is_fine(void **state)
     (void)state;
 
     for (size_t i = 0; i < COUNT(optimizers); i++) {
-        w.n                                            = 0;
-        add(&w, optimizers[i], 0.2, 3.0, "")->diverged = i % 2 == 0;
-        const size_t n                                 = judge(&w, findings);
+        w.n                                                  = 0;
+        world_add(&w, optimizers[i], 0.2, 3.0, "")->diverged = i % 2 == 0;
+        const size_t n                                       = judge(&w, findings);
         expect(find(findings, n, "range"), MS_NOT_TESTED, optimizers[i]);
         expect(find(findings, n, "recovery"), MS_NOT_TESTED, optimizers[i]);
     }
 }
 
 /* ---- figures and words ----------------------------------------------------------------------- */
-
-static void check_words(const ms_finding *f, const char *words)
-{
-    CHECK(strstr(f->result, words) != NULL, "%s: \"%s\" is not in \"%s\"", f->id, words, f->result);
-}
 
 static void results_have_the_figures(void **state)
 {
@@ -471,8 +311,8 @@ static void results_have_the_figures(void **state)
     size_t       n;
     (void)state;
 
-    make_world(&w);
-    add(&w, "muon", 0.01, 3.03, "seed=1");
+    world_make(&w);
+    world_add(&w, "muon", 0.01, 3.03, "seed=1");
     n = judge(&w, findings);
     check_words(find(findings, n, "small-lr"),
                 "fineweb: Soft Musec 3.000, SPECTRA 3.010, Muon 3.020, MuonClip 3.010 at lr 0.01 "
@@ -502,12 +342,35 @@ static void the_best_of_all_has_any_rate(void **state)
     size_t       n;
     (void)state;
 
-    make_world(&w);
-    add(&w, "muon", 0.03, 2.8, "");
+    world_make(&w);
+    world_add(&w, "muon", 0.03, 2.8, "");
     n = judge(&w, findings);
     check_words(find(findings, n, "largest-lr"), "Soft Musec +5.4%, SPECTRA +5.7%");
     check_words(find(findings, n, "stable"), "Soft Musec at worst +7.1% (lr 0.01)");
     check_words(find(findings, n, "degrade"), "Soft Musec +1.7%"); /* above its own */
+}
+
+/* Twenty problems: nothing of the last is cut off. */
+static void long_results_are_whole(void **state)
+{
+    static world w;
+    ms_finding   findings[MOST_CLAIMS];
+    char         more[32];
+    size_t       n;
+    (void)state;
+
+    w.n = 0;
+    for (int i = 0; i < 20; i++)
+        for (size_t k = 0; k < WORLD_RATES; k++) {
+            snprintf(more, sizeof more, "data=a/set%02d", i);
+            world_add(&w, "soft-musec", world_rates[k], 3.0 + 0.1 * i, more);
+            world_add(&w, "muon", world_rates[k], 3.5 + 0.1 * i, more);
+        }
+    n = judge(&w, findings);
+    check_words(find(findings, n, "range"),
+                "set19: Soft Musec 0.01 to 0.5, Muon 0.01 to 0.5, without SPECTRA, without "
+                "MuonClip");
+    CHECK(strlen(find(findings, n, "range")->result) > 1024, "a short one");
 }
 
 static void a_spike_counts_whatever_the_last_loss(void **state)
@@ -518,7 +381,7 @@ static void a_spike_counts_whatever_the_last_loss(void **state)
     size_t       n;
     (void)state;
 
-    make_world(&w);
+    world_make(&w);
     apply(&w, &as_low);
     n = judge(&w, findings);
     expect(find(findings, n, "threshold-large"), MS_HOLDS, "");
@@ -532,8 +395,8 @@ static void variants_stand_for_their_method(void **state)
     size_t       n;
     (void)state;
 
-    make_world(&w);
-    add(&w, "muonclip", 0.2, 3.1, "qk_tau=30");
+    world_make(&w);
+    world_add(&w, "muonclip", 0.2, 3.1, "qk_tau=30");
     n = judge(&w, findings);
     expect(find(findings, n, "degrade"), MS_HOLDS, "");
     check_words(find(findings, n, "degrade"), "MuonClip +19.6%");
@@ -545,7 +408,7 @@ static void the_table_has_them_all(void **state)
     ms_finding       findings[MOST_CLAIMS];
     const ms_compare none  = { 0 };
     ms_table         table = { 0 };
-    const size_t     n     = ms_verdict_find(&none, false, findings);
+    const size_t     n     = find_all(&none, false, findings);
     (void)state;
 
     ms_verdict_table(findings, n, &table);
@@ -568,9 +431,12 @@ int main(void)
         cmocka_unit_test(any_one_method_alone_is_fine),
         cmocka_unit_test(results_have_the_figures),
         cmocka_unit_test(the_best_of_all_has_any_rate),
+        cmocka_unit_test(long_results_are_whole),
         cmocka_unit_test(a_spike_counts_whatever_the_last_loss),
         cmocka_unit_test(variants_stand_for_their_method),
         cmocka_unit_test(the_table_has_them_all),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)find_all(NULL, false, NULL);
+    return failed;
 }

@@ -187,6 +187,7 @@ static musec_status add_verdict(ms_error *e, const ms_paper *p, const ms_compare
 done:
     ms_out_abandon(&file);
     ms_table_free(&table);
+    ms_verdict_free(findings, n);
     free(findings);
     return st;
 }

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/verdict_parts.h"
@@ -178,16 +179,35 @@ static const claim claims[] = {
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
+static bool make_room(ms_words *w, size_t n)
+{
+    if (n <= w->room) return true;
+    const size_t room = n > 2 * w->room ? n : 2 * w->room;
+    char        *more = realloc(w->text, room);
+    if (more == NULL) {
+        free(w->text);
+        *w = (ms_words){ .spread = w->spread };
+        return false;
+    }
+    w->text = more;
+    w->room = room;
+    return true;
+}
+
 static void say_list(ms_words *w, const char *fmt, va_list args)
 {
-    static const char cut[] = "...";
-    int               n;
-    if (w->used + 1 >= w->room) return;
-    n = vsnprintf(w->text + w->used, w->room - w->used, fmt, args);
-    if (n > 0) w->used += (size_t)n;
-    if (w->used < w->room) return;
-    w->used = w->room - 1;
-    if (w->room > sizeof cut) memcpy(w->text + w->room - sizeof cut, cut, sizeof cut);
+    va_list again;
+    va_copy(again, args);
+    const int n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    if (n < 0 || !make_room(w, w->used + (size_t)n + 1)) return;
+    (void)vsnprintf(w->text + w->used, (size_t)n + 1, fmt, args);
+    w->used += (size_t)n;
+}
+
+const char *ms_words_text(const ms_words *w)
+{
+    return w->text != NULL ? w->text : "there is no memory for the words";
 }
 
 void ms_say(ms_words *w, const char *fmt, ...)
@@ -318,31 +338,33 @@ const char *ms_problem_name(const ms_compare *c, size_t problem)
 /* Reasons why problems were not tested: said once where they are the same. */
 static void say_reason(ms_words *all, const ms_compare *c, size_t problem, const char *reason)
 {
-    if (strstr(all->text, reason) != NULL) return;
+    if (all->text != NULL && strstr(all->text, reason) != NULL) return;
     ms_say(all, "%s%s: %s", all->used > 0 ? "; " : "", ms_problem_name(c, problem), reason);
 }
 
 ms_verdict ms_judge_each(const ms_compare *c, ms_judge *judge, ms_words *w)
 {
-    char     text[1024], reasons[1024] = "";
-    ms_words why    = { reasons, sizeof reasons, 0, NAN };
+    ms_words why    = MS_WORDS;
     size_t   tested = 0, held = 0;
 
     for (size_t p = 0; p < c->n_problems; p++) {
-        ms_words         mine    = { text, sizeof text, 0, NAN };
-        const ms_verdict verdict = (text[0] = '\0', judge(c, p, &mine));
+        ms_words         mine    = MS_WORDS;
+        const ms_verdict verdict = judge(c, p, &mine);
         if (verdict == MS_NOT_TESTED) {
-            say_reason(&why, c, p, text);
-            continue;
+            say_reason(&why, c, p, ms_words_text(&mine));
+        } else {
+            tested++;
+            held += verdict == MS_HOLDS;
+            ms_say(w, "%s%s: %s", w->used > 0 ? "; " : "", ms_problem_name(c, p),
+                   ms_words_text(&mine));
+            if (!isnan(mine.spread)) ms_say(w, " (seeds within %.3f)", mine.spread);
         }
-        tested++;
-        held += verdict == MS_HOLDS;
-        ms_say(w, "%s%s: %s", w->used > 0 ? "; " : "", ms_problem_name(c, p), text);
-        if (!isnan(mine.spread)) ms_say(w, " (seeds within %.3f)", mine.spread);
+        free(mine.text);
     }
-    if (tested > 0) return ms_held(held == tested);
-    ms_say(w, "%s", c->n_problems == 0 ? "there are no finished runs" : reasons);
-    return MS_NOT_TESTED;
+    if (tested == 0)
+        ms_say(w, "%s", c->n_problems == 0 ? "there are no finished runs" : ms_words_text(&why));
+    free(why.text);
+    return tested > 0 ? ms_held(held == tested) : MS_NOT_TESTED;
 }
 
 size_t ms_verdict_find(const ms_compare *c, bool omit_times, ms_finding *out)
@@ -350,7 +372,7 @@ size_t ms_verdict_find(const ms_compare *c, bool omit_times, ms_finding *out)
     for (size_t i = 0; out != NULL && i < COUNT(claims); i++) {
         const claim *it = &claims[i];
         ms_finding  *f  = &out[i];
-        ms_words     w  = { f->result, sizeof f->result, 0, NAN };
+        ms_words     w  = MS_WORDS;
 
         *f = (ms_finding){
             .id = it->id, .where = it->where, .claim = it->claim, .measure = it->measure
@@ -363,8 +385,18 @@ size_t ms_verdict_find(const ms_compare *c, bool omit_times, ms_finding *out)
             f->verdict = it->overall(c, &w);
         else
             ms_say(&w, "%s", it->why);
+        f->text   = w.text;
+        f->result = ms_words_text(&w);
     }
     return COUNT(claims);
+}
+
+void ms_verdict_free(ms_finding *findings, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(findings[i].text);
+        findings[i] = (ms_finding){ 0 };
+    }
 }
 
 const char *ms_verdict_word(ms_verdict v)

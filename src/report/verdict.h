@@ -12,13 +12,15 @@ typedef struct ms_finding {
     const char *claim;      /* in our words */
     const char *measure;    /* what is measured, and when it counts as holding */
     ms_verdict  verdict;
-    char        result[1024]; /* the figures; of one that was not tested, why */
+    const char *result; /* the figures; of one that was not tested, why */
+    char       *text;   /* what it is made of */
 } ms_finding;
 
 /* All claims, in the order of the paper; the number of them is returned.  `out` has room for that
  * many, or is NULL.  omit_times: claims about times are not tested, as they would differ between
  * two runs of the same config. */
 size_t      ms_verdict_find(const ms_compare *c, bool omit_times, ms_finding *out);
+void        ms_verdict_free(ms_finding *findings, size_t n); /* what they hold */
 const char *ms_verdict_word(ms_verdict v); /* "holds", "does not hold", "not tested here" */
 /* As a table: section, claim, measurement, result, verdict. */
 void ms_verdict_table(const ms_finding *findings, size_t n, ms_table *table);

@@ -13,12 +13,19 @@
 #define MS_FAILED     0.20  /* above the best of all: it has not converged */
 #define MS_SLIGHTLY   0.001 /* the least that counts as better at all */
 
-typedef struct ms_words { /* a text that is cut where its room ends */
-    char  *text;
+typedef struct ms_words { /* a text that grows; to begin again, `used` is set to 0 */
+    char  *text;          /* NULL: nothing was said, or there was no memory */
     size_t room, used;
     double
         spread; /* the largest between seeds of the settings that were asked for; NaN: one seed */
 } ms_words;
+
+#define MS_WORDS        \
+    {                   \
+        NULL, 0, 0, NAN \
+    } /* none yet */
+/* What was said, or that there was no memory for it. */
+const char *ms_words_text(const ms_words *w);
 
 void ms_say(ms_words *w, const char *fmt, ...) MS_PRINTF(2, 3);
 void ms_say_item(ms_words *w, const char *fmt, ...) MS_PRINTF(2, 3); /* behind a comma */

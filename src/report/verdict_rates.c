@@ -1,5 +1,6 @@
 /* verdict_rates.c - judges of what a method's loss does as the learning rate grows. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/verdict_parts.h"
@@ -303,9 +304,9 @@ static void judge_sweep(const ms_compare *c, size_t problem, ms_verdict out[SWEE
     static ms_judge *const judges[SWEEP_CLAIMS] = { ms_judge_small, ms_judge_degrade,
                                                     ms_judge_largest, ms_judge_stable };
     for (size_t k = 0; k < SWEEP_CLAIMS; k++) {
-        char     unread[8] = "";
-        ms_words w         = { unread, sizeof unread, 0, NAN };
-        out[k]             = judges[k](c, problem, &w);
+        ms_words unread = MS_WORDS;
+        out[k]          = judges[k](c, problem, &unread);
+        free(unread.text);
     }
 }
 
