@@ -1,4 +1,4 @@
-/* parts_test.c - what the sections share: the names of figures, points of settings. */
+/* parts_test.c - what sections share: names of figures, and which runs stand together. */
 #include "check.h"
 
 #include <stdio.h>
@@ -49,10 +49,44 @@ static void names_of_figures_differ(void **state)
                 2);
 }
 
+/* ---- devices --------------------------------------------------------------------------------- */
+
+/* One of three runs of Muon was on a GPU: its time is no CPU's, nor its precision. */
+static void runs_on_two_devices_are_told(void **state)
+{
+    (void)state;
+    static const made runs[] = {
+        { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .more = "device=cuda:1" },
+        { .optimizer = "muon", .lr = "0.2", .loss = 2.0, .more = "device=cpu" },
+        { .optimizer = "muon", .lr = "0.5", .loss = 2.0, .more = "device=cpu" },
+        { .optimizer = "spectra", .lr = "0.1", .loss = 2.0, .more = "device=cuda:1" },
+    };
+    rig r;
+
+    make(&r, runs, COUNT(runs) - 1, &usual);
+    check_row(&r, "step-times", 0, "pico, builtin|Muon|10.000|3.000|30.0|1.000|2");
+    check_row(&r, "training", 5, "precision|bfloat16, float32 masters and float32");
+    check_row(&r, "training", 6, "device|cuda:1 and cpu");
+    assert_int_equal(r.set.n_notes, 1);
+    CHECK(strcmp(r.set.notes[0], "runs on pico, builtin differ in their precision (bf16 and f32), "
+                                 "and are compared all the same") == 0,
+          "%s", r.set.notes[0]);
+    release(&r);
+    make(&r, runs, COUNT(runs), &usual); /* two of each: the first */
+    check_row(&r, "step-times", 0, "pico, builtin|Muon|10.000|3.000|30.0|1.000|1");
+    check_row(&r, "step-times", 1, "pico, builtin|SPECTRA|10.000|3.000|30.0|1.000|1");
+    release(&r);
+    make(&r, runs + 1, 2, &usual);
+    check_row(&r, "training", 5, "precision|float32");
+    assert_int_equal(r.set.n_notes, 0);
+    release(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_figures_differ),
+        cmocka_unit_test(runs_on_two_devices_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

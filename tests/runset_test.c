@@ -127,6 +127,30 @@ static void a_run_that_was_extended_has_one_stage(void **state)
     ms_runset_free(&set);
 }
 
+/* What `auto` became stands in the summary; older ones have none. */
+static void what_computed_is_in_the_summary(void **state)
+{
+    const fake  f   = { .optimizer = "muon", .lr = 0.5, .loss = 3.0, .more = "device=cuda:1" };
+    const char *dir = fake_run(fresh_dir(), &f);
+    ms_error    e   = { "" };
+    char        kind[MS_RUN_KIND];
+    (void)state;
+
+    for (int known = 0; known < 2; known++) {
+        ms_runset set = { 0 };
+        if (known)
+            fake_text(dir, "summary.json",
+                      "{\"status\": \"done\", \"reason\": null, \"computed\": "
+                      "{\"device\": \"cpu\", \"precision\": \"f32\"}}\n");
+        CHECK_OK_ERR(&e, ms_runset_add(&e, &set, dir));
+        ms_run_device(&set.at[0], kind);
+        CHECK(strcmp(kind, known ? "cpu" : "cuda") == 0, "%s", kind);
+        CHECK(strcmp(ms_run_precision(&set.at[0]), known ? "f32" : "bf16") == 0, "%s",
+              ms_run_precision(&set.at[0]));
+        ms_runset_free(&set);
+    }
+}
+
 static void figures_of_nothing_are_nan(void **state)
 {
     const ms_run none = { 0 };
@@ -513,6 +537,7 @@ int main(void)
         cmocka_unit_test(every_number_is_read),
         cmocka_unit_test(figures_of_a_run),
         cmocka_unit_test(a_run_that_was_extended_has_one_stage),
+        cmocka_unit_test(what_computed_is_in_the_summary),
         cmocka_unit_test(figures_of_nothing_are_nan),
         cmocka_unit_test(step_times_leave_others_out),
         cmocka_unit_test(runs_without_an_end_are_unfinished),

@@ -441,6 +441,7 @@ musec_status ms_compare_build(ms_error *e, ms_runset *set, ms_compare *out)
     TRY(find_methods(e, entries, n, out));
     TRY(find_settings(e, set, entries, n, out));
     TRY(find_rates(e, out));
+    TRY(ms_note_precisions(e, set, out));
 done:
     for (size_t i = 0; i < n; i++) {
         free(entries[i].problem_key);
@@ -508,13 +509,47 @@ double ms_setting_muon_rate(const ms_setting *s)
     return unit ? s->lr : s->lr * s->threshold;
 }
 
+static size_t count_on(const ms_compare *c, size_t problem, const char *device)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_settings; i++)
+        for (size_t k = 0; c->settings[i].problem == problem && k < c->settings[i].n; k++) {
+            char kind[MS_RUN_KIND];
+            ms_run_device(c->settings[i].runs[k], kind);
+            n += strcmp(kind, device) == 0;
+        }
+    return n;
+}
+
+/* That of most runs; of several the first. */
+static void usual_device(const ms_compare *c, size_t problem, char device[MS_RUN_KIND])
+{
+    size_t most = 0;
+    device[0]   = '\0';
+    for (size_t i = 0; i < c->n_settings; i++)
+        for (size_t k = 0; c->settings[i].problem == problem && k < c->settings[i].n; k++) {
+            char kind[MS_RUN_KIND];
+            ms_run_device(c->settings[i].runs[k], kind);
+            if (strcmp(kind, device) == 0 && most > 0) continue;
+            const size_t n = count_on(c, problem, kind);
+            if (n <= most) continue;
+            most = n;
+            snprintf(device, MS_RUN_KIND, "%s", kind);
+        }
+}
+
 ms_step_time ms_compare_time(const ms_compare *c, size_t problem, size_t method)
 {
     ms_step_time best = { NAN, NAN, 0 };
+    char         device[MS_RUN_KIND], kind[MS_RUN_KIND];
+
+    usual_device(c, problem, device);
     for (size_t i = 0; i < c->n_settings; i++) {
         const ms_setting *s = &c->settings[i];
         for (size_t k = 0; s->problem == problem && s->method == method && k < s->n; k++) {
             double step, optim;
+            ms_run_device(s->runs[k], kind);
+            if (strcmp(kind, device) != 0) continue;
             ms_run_step_ms(s->runs[k], &step, &optim);
             if (isnan(step)) continue;
             best.runs++;

@@ -50,7 +50,8 @@ typedef struct ms_compare { /* { 0 } is empty */
 } ms_compare;
 
 /* Problems of one preset and data that differ in another field are told in a note of the set, with
- * the field and both values: they are drawn apart. */
+ * the field and both values: they are drawn apart.  Runs of one problem that differ in their
+ * precision, as `auto` may have it, are told too. */
 musec_status ms_compare_build(ms_error *e, ms_runset *set, ms_compare *out);
 void         ms_compare_free(ms_compare *c);
 
@@ -75,7 +76,8 @@ typedef struct ms_step_time { /* in ms; NaN: no run has times */
     double step, optim;       /* medians of a run: of its steps, and of the optimizer's part */
     size_t runs;              /* that have times */
 } ms_step_time;
-/* Of the method's quickest run: what else goes on in a machine only adds to a time. */
+/* Of the method's quickest run: what else goes on in a machine only adds to a time.  Runs on
+ * another kind of device than most of the problem's do not count. */
 ms_step_time ms_compare_time(const ms_compare *c, size_t problem, size_t method);
 bool         ms_same_number(double a, double b); /* to 1e-9 of the larger */
 

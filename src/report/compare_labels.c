@@ -130,3 +130,26 @@ musec_status ms_label_problems(ms_error *e, ms_runset *set, ms_compare *c)
     }
     return st;
 }
+
+/* A run that says nothing of it may be as the others. */
+musec_status ms_note_precisions(ms_error *e, ms_runset *set, const ms_compare *c)
+{
+    for (size_t p = 0; p < c->n_problems; p++) {
+        const char *first = "", *other = "";
+        for (size_t i = 0; i < c->n_settings; i++)
+            for (size_t k = 0; c->settings[i].problem == p && k < c->settings[i].n; k++) {
+                const char *mine = ms_run_precision(c->settings[i].runs[k]);
+                if (first[0] == '\0')
+                    first = mine;
+                else if (mine[0] != '\0' && strcmp(mine, first) != 0)
+                    other = mine;
+            }
+        if (other[0] == '\0') continue;
+        const musec_status st = ms_runset_note(
+            e, set,
+            "runs on %s differ in their precision (%s and %s), and are compared all the same",
+            c->problems[p].label, first, other);
+        if (st != MUSEC_OK) return st;
+    }
+    return MUSEC_OK;
+}

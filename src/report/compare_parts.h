@@ -12,5 +12,6 @@ bool ms_is_problem_field(const char *field);
 char *ms_set_label(const char *data);
 /* Fills in the labels, and notes which problems look alike but for a field. */
 musec_status ms_label_problems(ms_error *e, ms_runset *set, ms_compare *c);
+musec_status ms_note_precisions(ms_error *e, ms_runset *set, const ms_compare *c);
 
 #endif

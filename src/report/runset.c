@@ -213,6 +213,7 @@ static musec_status read_summary(ms_error *e, const char *dir, ms_run *run)
         run->reason = strdup(reason);
         if (run->reason == NULL) st = no_memory(e);
     }
+    run->computed = json_incref(json_object_get(summary, "computed"));
     if (st == MUSEC_OK) st = read_changes(e, json_object_get(summary, "resumed"), run);
     if (st == MUSEC_OK) st = read_data_sums(e, json_object_get(summary, "data"), run);
     json_decref(summary);
@@ -299,6 +300,7 @@ static void free_run(ms_run *run)
     free(run->reason);
     free(run->data_sums);
     free(run->lines);
+    json_decref(run->computed);
     json_decref(run->config);
 }
 
@@ -479,6 +481,25 @@ const ms_run_line *ms_run_last_groups(const ms_run *run)
     for (size_t i = run->n; i > 0; i--)
         if (run->lines[i - 1].has_groups) return &run->lines[i - 1];
     return NULL;
+}
+
+void ms_run_device(const ms_run *run, char kind[MS_RUN_KIND])
+{
+    const char *name = json_string_value(json_object_get(run->computed, "device"));
+    if (name == NULL) name = ms_run_text(run, "device");
+    snprintf(kind, MS_RUN_KIND, "%.*s", (int)strcspn(name, ":,"), name);
+}
+
+const char *ms_run_precision(const ms_run *run)
+{
+    const char *name  = json_string_value(json_object_get(run->computed, "precision"));
+    const char *asked = ms_run_text(run, "precision");
+    char        kind[MS_RUN_KIND];
+
+    if (name != NULL) return name;
+    if (asked[0] != '\0') return asked;
+    ms_run_device(run, kind);
+    return kind[0] == '\0' ? "" : strcmp(kind, "cuda") == 0 ? "bf16" : "f32";
 }
 
 int64_t ms_run_stage_change(const ms_run *run)

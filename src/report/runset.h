@@ -37,6 +37,7 @@ typedef struct ms_run {
     double        lr, threshold; /* threshold NaN where it is a rule such as rms:2 */
     ms_run_status status;        /* no summary, interrupted, nothing validated: unfinished */
     char         *reason;        /* it diverged, in words; or NULL */
+    json_t       *computed;      /* of the summary: what `auto` became; NULL: unknown */
     char         *data_sums;     /* which data: beginnings of their sums; NULL: unknown */
     ms_run_line  *lines;
     size_t        n, room;
@@ -64,6 +65,12 @@ double      ms_run_number(const ms_run *run, const char *field); /* NaN if it is
 /* Numbers in the model's matrices: layers of four projections of the attention and two of the
  * MLP. */
 double ms_run_parameters(const ms_run *run);
+
+/* The kind of its device, "cuda", and what its activations were, "bf16"; "" where neither the
+ * summary nor the config says so. */
+enum { MS_RUN_KIND = 16 };
+void        ms_run_device(const ms_run *run, char kind[MS_RUN_KIND]);
+const char *ms_run_precision(const ms_run *run);
 
 /* The last line with group statistics, or NULL. */
 const ms_run_line *ms_run_last_groups(const ms_run *run);

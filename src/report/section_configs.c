@@ -81,24 +81,52 @@ static void tokens(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
         snprintf(out, MS_PART_TEXT, "-");
 }
 
-static void device(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+static const char *device_words(const ms_run *run)
 {
-    const char *name = ms_run_text(c->problems[problem].first, "device");
-    snprintf(out, MS_PART_TEXT, "%s", name[0] != '\0' ? name : "the default one");
+    const char *name = json_string_value(json_object_get(run->computed, "device"));
+    if (ms_run_text(run, "device")[0] != '\0') return ms_run_text(run, "device");
+    return name != NULL ? name : "the default one";
 }
 
 /* A config without a precision and a device does not say what it was. */
+static const char *precision_words(const ms_run *run)
+{
+    const char *name = ms_run_precision(run);
+    return strcmp(name, "bf16") == 0  ? "bfloat16, float32 masters"
+           : strcmp(name, "f16") == 0 ? "float16, float32 masters"
+           : name[0] == '\0'          ? "float32; on a GPU bfloat16, float32 masters"
+                                      : "float32";
+}
+
+/* What all runs of the problem say, each once: "cuda:0 and cpu". */
+static void list_words(const ms_compare *c, size_t problem, const char *(*words)(const ms_run *),
+                       char out[MS_PART_TEXT])
+{
+    const char *said[16];
+    size_t      n = 0, used = 0;
+
+    for (size_t i = 0; i < c->n_settings; i++)
+        for (size_t k = 0; c->settings[i].problem == problem && k < c->settings[i].n; k++) {
+            const char *mine  = words(c->settings[i].runs[k]);
+            bool        known = n == COUNT(said);
+            for (size_t j = 0; j < n && !known; j++)
+                known = strcmp(said[j], mine) == 0;
+            if (known) continue;
+            said[n++] = mine;
+            used += (size_t)snprintf(out + used, MS_PART_TEXT / COUNT(said), "%s%.58s",
+                                     used > 0 ? " and " : "", mine);
+        }
+    if (n == 0) snprintf(out, MS_PART_TEXT, "-");
+}
+
+static void device(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+{
+    list_words(c, problem, device_words, out);
+}
+
 static void precision(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
 {
-    const ms_run *run   = c->problems[problem].first;
-    const char   *asked = ms_run_text(run, "precision"), *name = ms_run_text(run, "device");
-    const bool    cuda = strncmp(name, "cuda", 4) == 0, is_auto = asked[0] == '\0';
-    const bool    bf16 = strcmp(asked, "bf16") == 0 || (is_auto && cuda);
-    snprintf(out, MS_PART_TEXT, "%s",
-             bf16                         ? "bfloat16, float32 masters"
-             : strcmp(asked, "f16") == 0  ? "float16, float32 masters"
-             : is_auto && name[0] == '\0' ? "float32; on a GPU bfloat16, float32 masters"
-                                          : "float32");
+    list_words(c, problem, precision_words, out);
 }
 
 /* "cautious-lr2; AdamW: decoupled": of the first method, then those of optimizers that differ. */

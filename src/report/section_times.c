@@ -58,7 +58,9 @@ void ms_build_step_time(ms_build *b)
         "Wall time of a training step that neither validated nor measured: the median of a run "
         "without its first step, of the method's quickest run. What else goes on in the machine "
         "adds to a time and never takes away, so of several runs the quickest tells most; methods "
-        "that ran while it was busy still look slower than they are.");
+        "that ran while it was busy still look slower than they are. Of a problem with runs on a "
+        "CPU "
+        "and on a GPU, those count that are on the kind that most of them have.");
     for (size_t p = 0; p < b->c->n_problems; p++)
         time_panel(b, p, &f, &t);
     ms_build_figure(b, &f);
