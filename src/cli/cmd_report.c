@@ -130,7 +130,7 @@ static musec_status make_page(ms_error *e, const struct args *a, const names *on
 }
 
 static musec_status print_json(ms_error *e, const struct args *a, const ms_compare *c,
-                               const ms_page *page)
+                               const ms_page *page, FILE *to)
 {
     json_t      *sections = json_array(), *notes = json_array(), *all = json_object();
     musec_status st;
@@ -143,7 +143,7 @@ static musec_status print_json(ms_error *e, const struct args *a, const ms_compa
     json_object_set_new(all, "runs", json_integer((json_int_t)c->set->n));
     json_object_set_new(all, "sections", sections);
     json_object_set_new(all, "notes", notes);
-    st = ms_cli_print_json(e, all, stdout);
+    st = ms_cli_print_json(e, all, to);
     json_decref(all);
     return st;
 }
@@ -168,6 +168,7 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     const ms_page_files files = { .html = a->out, .png_dir = a->png, .csv_dir = a->csv };
     ms_compare          c     = { 0 };
     ms_page             page  = { 0 };
+    FILE               *to    = ms_cli_summary(a->out); /* before a rename makes a new file */
     musec_status        st;
 
     TRY(ms_draw_ready(e));
@@ -180,9 +181,9 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     for (size_t i = 0; i < set->n_notes; i++)
         fprintf(stderr, "musec report: note: %s\n", set->notes[i]);
     if (a->json)
-        TRY(print_json(e, a, &c, &page));
+        TRY(print_json(e, a, &c, &page, to));
     else
-        printf("%s\n", a->out);
+        fprintf(to, "%s\n", a->out);
 done:
     ms_page_free(&page);
     ms_compare_free(&c);

@@ -51,6 +51,12 @@ train soft_k3 --optimizer soft-musec --lr 0.2 --threshold 0.25 --ns-iters 3
 succeeds report runs --out page.html --png png --csv csv --title 'A <title> & "more"'
 check "its path on stdout" test "$(cat stdout)" = page.html
 check "a page" test -s page.html
+run report runs --out /dev/stdout --sections runs
+check "nothing behind a page on stdout" test "$code $(tail -n 1 stdout)" = '0 </html>'
+check "its path on stderr then" test "$(cat stderr)" = /dev/stdout
+run report runs --out /dev/stdout --sections runs --json
+check "nor JSON" test "$code $(tail -n 1 stdout)" = '0 </html>'
+check "which is there too" grep -q '"out": "/dev/stdout"' stderr
 check "nothing left behind" test -z "$(find . -name '*.part*')"
 check "its title" grep -q 'A &lt;title&gt; &amp; &quot;more&quot;' page.html
 # the names of the SVG and XLink namespaces are no addresses
