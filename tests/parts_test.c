@@ -49,6 +49,25 @@ static void names_of_figures_differ(void **state)
                 2);
 }
 
+/* ---- all runs -------------------------------------------------------------------------------- */
+
+/* Two runs of one seed: the one that does not count has no threshold either. */
+static void muon_has_no_threshold(void **state)
+{
+    (void)state;
+    static const made runs[] = { { .optimizer = "muon", .lr = "0.1", .loss = 2.0 },
+                                 { .optimizer = "muon", .lr = "0.1", .loss = 2.0 } };
+    rig               r;
+
+    make(&r, runs, COUNT(runs), &usual);
+    for (size_t i = 0; i < COUNT(runs); i++) {
+        const ms_table *t = &block(&r, "runs")->table;
+        CHECK(strcmp(t->cells[(i + 1) * strlen(t->align) + 4], "-") == 0, "run %zu: D %s", i,
+              t->cells[(i + 1) * strlen(t->align) + 4]);
+    }
+    release(&r);
+}
+
 /* ---- devices --------------------------------------------------------------------------------- */
 
 /* One of three runs of Muon was on a GPU: its time is no CPU's, nor its precision. */
@@ -86,6 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_figures_differ),
+        cmocka_unit_test(muon_has_no_threshold),
         cmocka_unit_test(runs_on_two_devices_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

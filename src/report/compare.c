@@ -66,7 +66,7 @@ static size_t registry_index(const char *optimizer)
     return i;
 }
 
-static bool clips(const char *optimizer)
+bool ms_clips(const char *optimizer)
 {
     static const char *const names[] = { "musec", "soft-musec", "spectra" };
     return is_among(optimizer, names, COUNT(names));
@@ -270,7 +270,7 @@ static void add_method(ms_compare *c, char *label, const char *optimizer)
         (ms_method){ .label     = label,
                      .optimizer = optimizer,
                      .variant   = strcmp(label, ms_look_title(optimizer)) != 0,
-                     .clips     = clips(optimizer),
+                     .clips     = ms_clips(optimizer),
                      .look      = ms_look_of(optimizer) };
 }
 
@@ -312,12 +312,12 @@ static int by_number(double a, double b)
 
 static const char *threshold_of(const ms_run *run)
 {
-    return clips(run->optimizer) ? ms_run_text(run, "threshold") : "";
+    return ms_clips(run->optimizer) ? ms_run_text(run, "threshold") : "";
 }
 
 static int same_setting(const entry *x, const entry *y)
 {
-    const bool clipping = clips(x->run->optimizer) && clips(y->run->optimizer);
+    const bool clipping = ms_clips(x->run->optimizer) && ms_clips(y->run->optimizer);
     int        order    = (x->problem > y->problem) - (x->problem < y->problem);
     if (order == 0) order = (x->method > y->method) - (x->method < y->method);
     if (order == 0) order = by_number(x->run->lr, y->run->lr);
@@ -398,7 +398,7 @@ static musec_status find_settings(ms_error *e, ms_runset *set, entry *entries, s
         *s      = (ms_setting){ .problem        = entries[i].problem,
                                 .method         = entries[i].method,
                                 .lr             = run->lr,
-                                .threshold      = clips(run->optimizer) ? run->threshold : NAN,
+                                .threshold      = ms_clips(run->optimizer) ? run->threshold : NAN,
                                 .threshold_text = threshold_of(run),
                                 .decay          = ms_run_text(run, "weight_decay") };
         s->runs = calloc(last - i, sizeof(void *));

@@ -68,6 +68,7 @@ size_t ms_compare_plain(const ms_compare *c, const char *optimizer);
 /* A smaller share of a's runs diverged than of b's, or the same and its loss is lower; b may be
  * NULL. */
 bool ms_setting_better(const ms_setting *a, const ms_setting *b);
+bool ms_clips(const char *optimizer); /* at a threshold */
 /* The learning rate at which Muon's largest step is that of this setting of a clipping method: lr
  * D, or lr where update-scale unit divides the step by D.  NaN: the threshold is a rule. */
 double ms_setting_muon_rate(const ms_setting *s);

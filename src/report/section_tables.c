@@ -197,7 +197,7 @@ static void add_run(ms_table *t, const ms_compare *c, const ms_run *run)
 {
     const long long   made  = run->n > 0 ? (long long)run->lines[run->n - 1].step : 0;
     const ms_setting *s     = setting_of(c, run);
-    const bool        clips = s == NULL || c->methods[s->method].clips;
+    const bool        clips = ms_clips(run->optimizer); /* also of one that has no s */
     char              decay[MS_PART_TEXT];
 
     ms_part_decay_text(ms_run_text(run, "weight_decay"), decay);
