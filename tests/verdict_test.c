@@ -373,6 +373,22 @@ static void long_results_are_whole(void **state)
     CHECK(strlen(find(findings, n, "range")->result) > 1024, "a short one");
 }
 
+/* Steps of one size whatever D is: one that is a rule has its words. */
+static void a_threshold_by_a_rule_is_told(void **state)
+{
+    static world w;
+    ms_finding   findings[MOST_CLAIMS];
+    size_t       n;
+    (void)state;
+
+    w.n = 0;
+    world_add(&w, "soft-musec", 0.2, 2.9, "threshold=rms:1 update_scale=unit");
+    world_add(&w, "muon", 0.2, 3.3, "");
+    n = judge(&w, findings);
+    check_words(find(findings, n, "effective-step"),
+                "Soft Musec 2.900 at lr 0.2 with D rms:1, Muon 3.300 at 0.2");
+}
+
 static void a_spike_counts_whatever_the_last_loss(void **state)
 {
     static world w;
@@ -432,6 +448,7 @@ int main(void)
         cmocka_unit_test(results_have_the_figures),
         cmocka_unit_test(the_best_of_all_has_any_rate),
         cmocka_unit_test(long_results_are_whole),
+        cmocka_unit_test(a_threshold_by_a_rule_is_told),
         cmocka_unit_test(a_spike_counts_whatever_the_last_loss),
         cmocka_unit_test(variants_stand_for_their_method),
         cmocka_unit_test(the_table_has_them_all),

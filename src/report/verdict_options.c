@@ -307,7 +307,7 @@ ms_verdict ms_judge_effective_step(const ms_compare *c, size_t problem, ms_words
         const against_muon it     = hold_against_muon(c, problem, method, w);
         if (it.n == 0) continue;
         ms_say_loss(w, ms_compared_title(m), ms_loss_of(w, it.mine));
-        ms_say(w, " at lr %g with D %g", it.mine->lr, it.mine->threshold);
+        ms_say(w, " at lr %g with D %s", it.mine->lr, it.mine->threshold_text);
         ms_say_loss(w, ms_compared_title(MS_MUON), ms_loss_of(w, it.muon));
         ms_say(w, " at %g (better at %zu of %zu rates)", it.muon->lr, it.better, it.n);
         held = held && is_clearly_lower(w, it.mine, it.muon);
