@@ -389,6 +389,25 @@ static void a_threshold_by_a_rule_is_told(void **state)
                 "Soft Musec 2.900 at lr 0.2 with D rms:1, Muon 3.300 at 0.2");
 }
 
+/* At a rate of 0 nothing is trained, and a range from there has no width. */
+static void a_rate_of_zero_is_in_no_sweep(void **state)
+{
+    static world w;
+    ms_finding   findings[MOST_CLAIMS];
+    size_t       n;
+    (void)state;
+
+    world_make(&w);
+    for (int m = 0; m < 4; m++)
+        world_add(&w, (const char *[]){ "soft-musec", "spectra", "muon", "muonclip" }[m], 0.0, 2.9,
+                  "");
+    n = judge(&w, findings);
+    check_words(find(findings, n, "range"), "Soft Musec 0.01 to 0.5, SPECTRA 0.01 to 0.5, Muon "
+                                            "0.01 to 0.1");
+    expect(find(findings, n, "range"), MS_HOLDS, "");
+    check_words(find(findings, n, "small-lr"), "at lr 0.01");
+}
+
 static void a_spike_counts_whatever_the_last_loss(void **state)
 {
     static world w;
@@ -449,6 +468,7 @@ int main(void)
         cmocka_unit_test(the_best_of_all_has_any_rate),
         cmocka_unit_test(long_results_are_whole),
         cmocka_unit_test(a_threshold_by_a_rule_is_told),
+        cmocka_unit_test(a_rate_of_zero_is_in_no_sweep),
         cmocka_unit_test(a_spike_counts_whatever_the_last_loss),
         cmocka_unit_test(variants_stand_for_their_method),
         cmocka_unit_test(the_table_has_them_all),

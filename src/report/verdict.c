@@ -290,7 +290,7 @@ static size_t count_rates(const ms_compare *c, size_t problem, const char *optim
 {
     size_t n = 0;
     for (size_t i = 0; i < c->n_rates; i++)
-        n += ms_at_rate(c, problem, optimizer, c->rates[i]) != NULL;
+        n += c->rates[i] > 0.0 && ms_at_rate(c, problem, optimizer, c->rates[i]) != NULL;
     return n;
 }
 
@@ -309,7 +309,7 @@ bool ms_sweep_make(const ms_compare *c, size_t problem, ms_words *w, ms_sweep *o
             return false;
         }
     for (size_t i = 0; i < c->n_rates && out->n < MS_SWEEP_RATES; i++) {
-        bool all = true;
+        bool all = c->rates[i] > 0.0;
         for (int m = 0; m < MS_COMPARED; m++) {
             const ms_setting *s = ms_at_rate(c, problem, ms_compared[m], c->rates[i]);
             if (!out->has[m]) continue;

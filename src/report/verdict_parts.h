@@ -54,7 +54,7 @@ double ms_spread_of(const ms_setting *s);
 double ms_above(double a, double b);
 
 /* A problem's sweep: those of the compared methods that were run at two learning rates or more, and
- * the rates at which all of them were. */
+ * the rates at which all of them were.  A rate of 0, which trains nothing, is none of them. */
 enum { MS_SWEEP_RATES = 64 };
 typedef struct ms_sweep {
     bool   has[MS_COMPARED];
