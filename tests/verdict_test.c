@@ -313,10 +313,14 @@ static void results_have_the_figures(void **state)
 
     world_make(&w);
     world_add(&w, "muon", 0.01, 3.03, "seed=1");
+    world_add(&w, "muon", 0.03, 3.40, ""); /* no common rate */
+    world_add(&w, "muon", 0.03, 3.50, "seed=1");
     n = judge(&w, findings);
     check_words(find(findings, n, "small-lr"),
                 "fineweb: Soft Musec 3.000, SPECTRA 3.010, Muon 3.020, MuonClip 3.010 at lr 0.01 "
                 "(seeds within 0.020)");
+    CHECK(strstr(find(findings, n, "near-best")->result, "seeds") == NULL, "%s",
+          find(findings, n, "near-best")->result); /* at lr 0.5 there is one of each */
     check_words(find(findings, n, "degrade"), "Muon diverged, MuonClip +19.6% at lr 0.5");
     check_words(find(findings, n, "degrade"), "Soft Musec +1.7%");
     check_words(find(findings, n, "range"), "Soft Musec 0.01 to 0.5");

@@ -298,8 +298,11 @@ bool ms_sweep_make(const ms_compare *c, size_t problem, ms_words *w, ms_sweep *o
 {
     *out = (ms_sweep){ .best_of_all = INFINITY };
     for (int m = 0; m < MS_COMPARED; m++) {
-        const double tuned = ms_mean_loss(ms_at_rate(c, problem, ms_compared[m], NAN));
-        if (tuned < out->best_of_all) out->best_of_all = tuned;
+        const ms_setting *tuned = ms_at_rate(c, problem, ms_compared[m], NAN);
+        if (ms_mean_loss(tuned) < out->best_of_all) {
+            out->best_of_all    = ms_mean_loss(tuned);
+            out->best_of_all_at = tuned;
+        }
         out->has[m]  = count_rates(c, problem, ms_compared[m]) >= 2;
         out->best[m] = INFINITY;
     }
@@ -314,13 +317,17 @@ bool ms_sweep_make(const ms_compare *c, size_t problem, ms_words *w, ms_sweep *o
             const ms_setting *s = ms_at_rate(c, problem, ms_compared[m], c->rates[i]);
             if (!out->has[m]) continue;
             all                  = all && s != NULL;
-            out->loss[m][out->n] = ms_loss_of(w, s);
+            out->at[m][out->n]   = s;
+            out->loss[m][out->n] = ms_mean_loss(s);
         }
         if (all) out->rates[out->n++] = c->rates[i];
     }
     for (int m = 0; m < MS_COMPARED; m++)
         for (size_t i = 0; out->has[m] && i < out->n; i++)
-            if (out->loss[m][i] < out->best[m]) out->best[m] = out->loss[m][i];
+            if (out->loss[m][i] < out->best[m]) {
+                out->best[m]    = out->loss[m][i];
+                out->best_at[m] = out->at[m][i];
+            }
     if (out->n < 2) ms_say(w, "the methods have not two learning rates in common");
     return out->n >= 2;
 }

@@ -57,12 +57,15 @@ double ms_above(double a, double b);
  * the rates at which all of them were.  A rate of 0, which trains nothing, is none of them. */
 enum { MS_SWEEP_RATES = 64 };
 typedef struct ms_sweep {
-    bool   has[MS_COMPARED];
-    double rates[MS_SWEEP_RATES]; /* ascending */
-    size_t n;
-    double loss[MS_COMPARED][MS_SWEEP_RATES]; /* as of ms_loss_of() */
+    bool              has[MS_COMPARED];
+    double            rates[MS_SWEEP_RATES]; /* ascending */
+    size_t            n;
+    const ms_setting *at[MS_COMPARED][MS_SWEEP_RATES];
+    double loss[MS_COMPARED][MS_SWEEP_RATES]; /* as of ms_mean_loss(): a judge keeps the spread */
     double best[MS_COMPARED];                 /* least of its losses at these rates */
-    double best_of_all;                       /* of all compared methods, at all their rates */
+    const ms_setting *best_at[MS_COMPARED];   /* where; NULL: all diverged */
+    double            best_of_all;            /* of all compared methods, at all their rates */
+    const ms_setting *best_of_all_at;
 } ms_sweep;
 /* False, with words why, where Soft Musec and Muon have not two rates in common. */
 bool ms_sweep_make(const ms_compare *c, size_t problem, ms_words *w, ms_sweep *out);

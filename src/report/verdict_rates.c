@@ -18,7 +18,7 @@ static double say_losses(ms_words *w, const ms_sweep *s, size_t rate)
     double least = INFINITY;
     for (int m = 0; m < MS_COMPARED; m++) {
         if (!s->has[m]) continue;
-        ms_say_loss(w, ms_compared_title(m), s->loss[m][rate]);
+        ms_say_loss(w, ms_compared_title(m), ms_loss_of(w, s->at[m][rate]));
         if (s->loss[m][rate] < least) least = s->loss[m][rate];
     }
     ms_say(w, " at lr %g", s->rates[rate]);
@@ -54,6 +54,8 @@ ms_verdict ms_judge_range(const ms_compare *c, size_t problem, ms_words *w)
     for (int m = 0; m < MS_COMPARED; m++) {
         double from = NAN, to = NAN;
         if (!s.has[m]) continue;
+        for (size_t i = 0; i < s.n; i++)
+            (void)ms_loss_of(w, s.at[m][i]);
         width[m] = range_of(&s, m, &from, &to);
         if (width[m] > 0.0)
             ms_say_item(w, "%s %g to %g", ms_compared_title(m), from, to);
@@ -83,7 +85,8 @@ static void say_largest(ms_words *w, const ms_sweep *s, bool own, double above[M
 {
     for (int m = 0; m < MS_COMPARED; m++) {
         if (!s->has[m]) continue;
-        above[m] = ms_above(s->loss[m][s->n - 1], own ? s->best[m] : s->best_of_all);
+        above[m] = ms_above(ms_loss_of(w, s->at[m][s->n - 1]), own ? s->best[m] : s->best_of_all);
+        (void)ms_loss_of(w, own ? s->best_at[m] : s->best_of_all_at);
         ms_say_item(w, "%s ", ms_compared_title(m));
         ms_say_share(w, above[m]);
     }
@@ -124,7 +127,8 @@ ms_verdict ms_judge_stable(const ms_compare *c, size_t problem, ms_words *w)
         if (!s.has[m]) continue;
         for (size_t i = 1; i < s.n; i++)
             if (s.loss[m][i] > s.loss[m][worst]) worst = i;
-        const double above = ms_above(s.loss[m][worst], s.best_of_all);
+        const double above = ms_above(ms_loss_of(w, s.at[m][worst]), s.best_of_all);
+        (void)ms_loss_of(w, s.best_of_all_at);
         ms_say_item(w, "%s at worst ", ms_compared_title(m));
         ms_say_share(w, above);
         ms_say(w, " (lr %g)", s.rates[worst]);
@@ -146,6 +150,7 @@ ms_verdict ms_judge_large(const ms_compare *c, size_t problem, ms_words *w)
         if (s.rates[i] < 0.1 && !ms_same_number(s.rates[i], 0.1)) continue;
         for (int m = 0; m < MS_COMPARED; m++) {
             if (!s.has[m]) continue;
+            (void)ms_loss_of(w, s.at[m][i]);
             if (m <= MS_SPECTRA && s.loss[m][i] > clipping) clipping = s.loss[m][i];
             if (m > MS_SPECTRA && s.loss[m][i] < others) others = s.loss[m][i];
         }
