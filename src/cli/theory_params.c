@@ -142,8 +142,10 @@ static musec_status print_bound(ms_error *e, const ms_theory_params *p, FILE *to
 
 static void print_complexity(double epsilon, const ms_theory_complexity *c, FILE *to)
 {
-    fprintf(to, "\nA bound of %g takes N = %.0f steps (the bound alone asks for %.6g", epsilon,
-            c->steps, c->steps_bound);
+    const bool exact = c->steps <= 0x1p53; /* above, the last digits mean nothing */
+    fprintf(to, exact ? "\nA bound of %g takes N = %.0f" : "\nA bound of %g takes N = %.6g",
+            epsilon, c->steps);
+    fprintf(to, " steps (the bound alone asks for %.6g", c->steps_bound);
     if (c->whole > 0)
         fprintf(to, "), and N = %lld where T and K are whole.\n", (long long)c->whole);
     else

@@ -68,6 +68,8 @@ fails 1 '--lipschitz is 1e\+200: .*overflows' theory params --delta 1 --steps 10
 fails 1 '--delta 1e\+300 with --steps 10: .*overflow' theory params --delta 1e300 --steps 10 --rank 1
 fails 1 '--epsilon is 0; ' theory params --delta 1 --steps 10 --rank 1 --epsilon 0
 fails 1 '--epsilon is 1e-200: .*overflows' theory params --delta 1 --steps 10 --rank 1 --epsilon 1e-200
+succeeds theory params --delta 1 --steps 10 --rank 1 --epsilon 1e-12
+prints '^A bound of 1e-12 takes N = [0-9.]*e[+][0-9]* steps'
 
 if have_python; then
     succeeds theory params --delta 1 --steps 64 --rank 4 --epsilon 2.5 --json
