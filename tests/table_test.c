@@ -66,6 +66,17 @@ static void newlines_stay_in_their_cell(void **state)
     ms_table_free(&t);
 }
 
+/* A name in Latin-1, as files may have: the CSV is UTF-8 all the same. */
+static void csv_is_utf8(void **state)
+{
+    ms_table t = { .align = "l" };
+    (void)state;
+
+    ms_table_add(&t, "gr\xfc\xdf, é");
+    expect(ms_table_csv, &t, "\"gr\xef\xbf\xbd\xef\xbf\xbd, é\"\r\n");
+    ms_table_free(&t);
+}
+
 /* Columns are as wide as what is seen, not as its bytes. */
 static void characters_are_counted(void **state)
 {
@@ -110,8 +121,11 @@ static void without_memory_it_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form_has_its_quotes), cmocka_unit_test(newlines_stay_in_their_cell),
-        cmocka_unit_test(characters_are_counted),    cmocka_unit_test(pages_hold_characters_only),
+        cmocka_unit_test(every_form_has_its_quotes),
+        cmocka_unit_test(newlines_stay_in_their_cell),
+        cmocka_unit_test(csv_is_utf8),
+        cmocka_unit_test(characters_are_counted),
+        cmocka_unit_test(pages_hold_characters_only),
         cmocka_unit_test(without_memory_it_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,9 +70,13 @@ void ms_csv_text(const char *text, FILE *to)
 {
     const int quoted = strpbrk(text, "\",\r\n") != NULL;
     if (quoted) putc('"', to);
-    for (; *text != '\0'; text++) {
+    for (size_t bytes; *text != '\0'; text += bytes == 0 ? 1 : bytes) {
+        bytes = ms_text_char(text);
         if (*text == '"') putc('"', to);
-        putc(*text, to);
+        if (bytes == 0)
+            fputs("\xef\xbf\xbd", to); /* U+FFFD, the mark of what is no character */
+        else
+            fwrite(text, 1, bytes, to);
     }
     if (quoted) putc('"', to);
 }
