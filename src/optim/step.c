@@ -245,9 +245,9 @@ static int64_t all_members(const member_run *r, int n_runs)
     return n;
 }
 
-/* v <- map(x or u), of all runs at once. */
-static musec_status map_runs(musec_optim *opt, const member_run *r, int n_runs, ms_num threshold,
-                             bool remembers, ms_report *paths)
+/* v <- map(x or u), of all runs at once, by the rule of one of their groups. */
+static musec_status map_runs(musec_optim *opt, const ms_group *rule, const member_run *r,
+                             int n_runs, ms_num threshold, bool remembers, ms_report *paths)
 {
     ms_stacks x = { .n = n_runs };
     for (int i = 0; i < n_runs; i++) {
@@ -258,7 +258,7 @@ static musec_status map_runs(musec_optim *opt, const member_run *r, int n_runs, 
         x.memo[i].sumsq = ms_vec_slice(memo.sumsq, r[i].first, r[i].n);
         x.memo[i].trace = ms_vec_slice(memo.trace, r[i].first, r[i].n);
     }
-    return ms_optim_run_map(opt, r[0].g, x, threshold, paths);
+    return ms_optim_run_map(opt, rule, x, threshold, paths);
 }
 
 /* With Nesterov, an optimizer that carries the clipped momentum M looks ahead from it: the step is
@@ -278,7 +278,7 @@ static musec_status look_ahead(musec_optim *opt, member_run *r, int n_runs, cons
         TRY(ms_scratch_mat(opt->d, g->dtype, r[i].n, g->rows, g->cols, &ahead[i].v));
         r[i].v = ahead[i].v;
     }
-    TRY(map_runs(opt, ahead, n_runs, threshold, false, NULL));
+    TRY(map_runs(opt, r[0].g, ahead, n_runs, threshold, false, NULL));
 done:
     return st;
 }
@@ -305,7 +305,7 @@ static musec_status run_members(musec_optim *opt, member_run *r, int n_runs, con
             r[i].v            = ms_mat_slice(g->state[0], r[i].first, r[i].n);
             if (!carries) TRY(ms_scratch_mat(opt->d, g->dtype, r[i].n, g->rows, g->cols, &r[i].v));
         }
-        TRY(map_runs(opt, r, n_runs, threshold, true, paths));
+        TRY(map_runs(opt, one, r, n_runs, threshold, true, paths));
         if (carries && opt->cfg.nesterov) TRY(look_ahead(opt, r, n_runs, a, threshold));
     }
     for (int64_t i = 0, at = 0; i < n_runs; at += r[i++].n) {
@@ -376,12 +376,12 @@ static bool is_whole(const ms_group *g, const ms_step *a)
  * is r x r of them is one stack. */
 static musec_status run_with_kin(musec_optim *opt, size_t i, const ms_step *a)
 {
-    ms_group    *g = &opt->groups[i];
-    member_run   r[MS_STACKS];
-    int          n_runs = 0;
-    musec_status st     = MUSEC_OK;
+    ms_group    *g            = &opt->groups[i];
+    member_run   r[MS_STACKS] = { { .g = g, .n = g->count } };
+    int          n_runs       = 1;
+    musec_status st           = MUSEC_OK;
     if (!opt->kin_fit || !is_whole(g, a)) return run_group(opt, g, a);
-    for (size_t k = i; k < opt->n_groups && n_runs < MS_STACKS; k++) {
+    for (size_t k = i + 1; k < opt->n_groups && n_runs < MS_STACKS; k++) {
         ms_group *kin = &opt->groups[k];
         if (kin->ran || !ms_optim_are_kin(opt, g, kin) || !is_whole(kin, a)) continue;
         kin->ran    = true;

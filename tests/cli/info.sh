@@ -6,6 +6,10 @@ succeeds info --no-peak
 prints "^musec +$("$MUSEC" --version | cut -d' ' -f2)$"
 prints '^built by +(gcc|clang) '
 prints '^device +cpu: .* - here: .*thread'
+check "info lists, it does not warn" test -z "$note"
+prints '^device +ref: '
+prints '^blas +.*thread'
+prints '^threads +[0-9]+$'
 if grep -q '^device *cuda: ' stdout; then
     prints '^device +cuda: .* - (absent here: .|here: .* GiB, compute capability [0-9]+\.[0-9], driver)'
     check "its name once" test "$(grep -c 'absent here: cuda: ' stdout)" -eq 0
@@ -22,10 +26,6 @@ if grep -q '^device *cuda: ' stdout; then
 else
     skip "no CUDA in this build"
 fi
-check "info lists, it does not warn" test -z "$note"
-prints '^device +ref: '
-prints '^blas +.*thread'
-prints '^threads +[0-9]+$'
 OMP_NUM_THREADS=1 succeeds info --no-peak
 prints '^device +cpu: .*, 1 thread$'
 prints '^jansson +[0-9]'
