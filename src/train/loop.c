@@ -185,7 +185,7 @@ done:
 static bool has_infinite_logit(const ms_train *t)
 {
     for (int64_t i = 0; i < t->cfg.model.layers * t->cfg.model.heads; i++)
-        if (isinf(t->max_logit[i])) return true;
+        if (t->max_logit[i] == INFINITY) return true; /* -INFINITY: none was seen */
     return false;
 }
 

@@ -29,10 +29,10 @@ static musec_status identify_sets(ms_error *e, const ms_mixture *data, json_t *o
         ms_identity id;
         TRY(ms_source_identify(e, ms_loader_source(ms_mixture_set(data, i)), &id));
         if (json_array_append_new(
-                out, json_pack("{s:s, s:o, s:s}", "name", ms_mixture_name(data, i), "tokens",
+                out, json_pack("{s:s, s:o, s:s, s:f}", "name", ms_mixture_name(data, i), "tokens",
                                id.tokens < 0 ? json_null() : json_integer((json_int_t)id.tokens),
-                               "sha256", id.sha256)) != 0)
-            st = no_memory(e);
+                               "sha256", id.sha256, "weight", ms_mixture_weight(data, i))) != 0)
+            return no_memory(e);
     }
 done:
     return st;
@@ -89,23 +89,42 @@ static void describe_set(const json_t *set, char *text, size_t bytes)
                  sum != NULL ? sum : "unknown");
 }
 
+/* Of the training or of the validation data. */
+static bool side_differs(const json_t *was, const json_t *now, const char *side,
+                         char how[MS_DATA_TEXT])
+{
+    const json_t *a = json_object_get(was, side), *b = json_object_get(now, side);
+    for (size_t i = 0; i < json_array_size(a) || i < json_array_size(b); i++) {
+        const json_t *x = json_array_get(a, i), *y = json_array_get(b, i);
+        const char   *name = json_string_value(json_object_get(x != NULL ? x : y, "name"));
+        char          before[80], after[80];
+        if (json_equal(json_object_get(x, "tokens"), json_object_get(y, "tokens")) &&
+            json_equal(json_object_get(x, "sha256"), json_object_get(y, "sha256")))
+            continue;
+        describe_set(x, before, sizeof before);
+        describe_set(y, after, sizeof after);
+        snprintf(how, MS_DATA_TEXT, "%s had %s, and has %s", name != NULL ? name : side, before,
+                 after);
+        return true;
+    }
+    return false;
+}
+
 bool ms_train_data_differs(const json_t *was, const json_t *now, char how[MS_DATA_TEXT])
 {
-    for (size_t k = 0; k < COUNT(sides); k++) {
-        const json_t *a = json_object_get(was, sides[k]), *b = json_object_get(now, sides[k]);
-        for (size_t i = 0; i < json_array_size(a) || i < json_array_size(b); i++) {
-            const json_t *x = json_array_get(a, i), *y = json_array_get(b, i);
-            const char   *name = json_string_value(json_object_get(x != NULL ? x : y, "name"));
-            char          before[80], after[80];
-            if (json_equal(json_object_get(x, "tokens"), json_object_get(y, "tokens")) &&
-                json_equal(json_object_get(x, "sha256"), json_object_get(y, "sha256")))
-                continue;
-            describe_set(x, before, sizeof before);
-            describe_set(y, after, sizeof after);
-            snprintf(how, MS_DATA_TEXT, "%s had %s, and has %s", name != NULL ? name : sides[k],
-                     before, after);
+    for (size_t k = 0; k < COUNT(sides); k++)
+        if (side_differs(was, now, sides[k], how)) return true;
+    return false;
+}
+
+/* Are the same sets mixed otherwise? */
+static bool weights_differ(const json_t *was, const json_t *now)
+{
+    const json_t *a = json_object_get(was, "train"), *b = json_object_get(now, "train");
+    for (size_t i = 0; i < json_array_size(b); i++) {
+        const json_t *x = json_object_get(json_array_get(a, i), "weight");
+        if (x != NULL && !json_equal(x, json_object_get(json_array_get(b, i), "weight")))
             return true;
-        }
     }
     return false;
 }
@@ -165,31 +184,47 @@ static musec_status other_data(ms_error *e, const ms_train *t, const char *how)
                    t->setup.out, how);
 }
 
+static musec_status add_data_changes(ms_error *e, ms_train *t, const ms_train_config *was)
+{
+    musec_status st = MUSEC_OK;
+    if (strcmp(was->data, t->cfg.data) != 0) TRY(add_change(e, t, "data", was->data, t->cfg.data));
+    if (strcmp(was->val_data, t->cfg.val_data) != 0)
+        TRY(add_change(e, t, "val_data", was->val_data, t->cfg.val_data));
+done:
+    return st;
+}
+
 /* Data of another name may be the same, moved; those of the same name must be. */
 static musec_status trace_data(ms_error *e, ms_train *t, const ms_checkpoint *c,
                                const ms_train_config *was)
 {
-    json_t      *before = json_object_get(c->state, "data"); /* older ones have none */
-    const bool   named  = strcmp(was->data, t->cfg.data) != 0;
-    const bool   val    = strcmp(was->val_data, t->cfg.val_data) != 0;
+    json_t    *before = json_object_get(c->state, "data"); /* older ones have none */
+    const bool named  = strcmp(was->data, t->cfg.data) != 0;
+    const bool val    = strcmp(was->val_data, t->cfg.val_data) != 0 ||
+                     (named && t->cfg.val_data[0] == '\0'); /* then it goes with the data */
     char         how[MS_DATA_TEXT];
     musec_status st = MUSEC_OK;
 
     if (t->data == NULL) return MUSEC_OK;
-    if (before == NULL && had_raw_bytes(t))
+    if (before == NULL && goes_on(t) && had_raw_bytes(t))
         return other_data(e, t, "the built-in corpus had other ids for GPT-2's tokenizer");
-    if (before == NULL || !ms_train_data_differs(before, t->data, how)) return MUSEC_OK;
-    if (!named && !val) return other_data(e, t, how);
+    if (before == NULL && t->progress.step > 0) { /* what it was made of is not known any more */
+        json_decref(t->data);
+        t->data = NULL;
+        return goes_on(t) ? add_data_changes(e, t, was) : MUSEC_OK;
+    }
+    if (!named && side_differs(before, t->data, "train", how)) return other_data(e, t, how);
+    if (!val && side_differs(before, t->data, "val", how)) return other_data(e, t, how);
+    const bool other = ms_train_data_differs(before, t->data, how);
     if (!goes_on(t)) {
         json_decref(t->data); /* those that it was made of */
         t->data = json_incref(before);
         return MUSEC_OK;
     }
-    if (t->setup.log != NULL)
+    if (other && t->setup.log != NULL)
         ms_log_say(t->setup.log, MS_LOG_QUIET, "warning: %s goes on with other data: %s",
                    t->setup.out, how);
-    if (named) TRY(add_change(e, t, "data", was->data, t->cfg.data));
-    if (val) TRY(add_change(e, t, "val_data", was->val_data, t->cfg.val_data));
+    if (other || weights_differ(before, t->data)) TRY(add_data_changes(e, t, was));
 done:
     return st;
 }

@@ -128,7 +128,7 @@ succeeds "${tiny[@]}" --steps 20 --data t.txt --out read
 for f in read/summary.json "$(state read 20)"; do
     check "$f says which data" grep -q '"sha256"' "$f"
 done
-check "tokens and sum" grep -Eq '"data": \{"train": \[\{"name": "t.txt", "tokens": [0-9]+, "sha256": "[0-9a-f]{64}"\}\], "val": \[\{' \
+check "tokens and sum" grep -Eq '"data": \{"train": \[\{"name": "t.txt", "tokens": [0-9]+, "sha256": "[0-9a-f]{64}", "weight": 1.0\}\], "val": \[\{' \
     read/summary.json
 if have_python; then
     check "the sum is that of docs/formats.md" python3 - read/summary.json first.txt <<'P'
@@ -139,7 +139,7 @@ all_tokens = len(text) + 1 # and the start of the one document
 cut = all_tokens - all_tokens // 10
 for side, begin, end in ("train", 0, cut), ("val", cut, all_tokens):
     said = b"".join(n.to_bytes(8, "little") for n in (begin, end, len(text))) + text
-    assert sets[side] == [{"name": "t.txt", "tokens": end - begin, "sha256": hashlib.sha256(said).hexdigest()}]
+    assert sets[side] == [{"name": "t.txt", "tokens": end - begin, "sha256": hashlib.sha256(said).hexdigest(), "weight": 1.0}]
 P
 else
     skip "no python3"
@@ -150,6 +150,13 @@ sums read
 fails 1 'read was trained on other data: t.txt had [0-9]+ tokens, sha256 [0-9a-f]{16}, and has [0-9]+ tokens, sha256 .*put the old data back.*--data.*--out' \
     train --quiet --resume read --steps 40
 untouched read "other data"
+fails 1 'read was trained on other data: t.txt had' \
+    train --quiet --resume read --steps 40 --val-data first.txt
+untouched read "other data, and other data to validate on"
+text "a second text" >second.txt
+succeeds "${tiny[@]}" --steps 4 --data first.txt=1 --data second.txt=3 --out mixed
+succeeds train --quiet --resume mixed --steps 6 --data first.txt=3 --data second.txt=1
+check "other weights are a change" summary mixed resumed '.*"step": 4, "key": "data", "from": "first.txt=1;second.txt=3", "to": "first.txt=3;second.txt=1"'
 cp -r read moved
 succeeds train --quiet --resume moved --steps 40 --data first.txt
 check "the same data, moved, are no change" test -z "$(grep '"key": "data"' moved/summary.json)"
