@@ -417,7 +417,7 @@ TEST_EACH_DEVICE(embeddings_heads_and_vectors_get_adamw, dev)
     rig_steps(&a, 0, 4), rig_steps(&b, 0, 4);
     for (size_t p = 0; p < 3; p++)
         CHECK(rig_same_weight(&a, p, &b, p), "%s: apart by %g", params[p].name,
-              rig_apart(&a, &b, p));
+              rig_apart(&a, p, &b, p));
     CHECK(!rig_same_weight(&a, 3, &b, 3), "a matrix got AdamW");
     rig_free(&a), rig_free(&b);
 }

@@ -48,7 +48,7 @@ TEST_EACH_DEVICE(a_large_threshold_is_sgdm, dev)
                 double       *x = rig_state(&a, p, 0, "momentum", n);
                 double       *y = rig_state(&b, p, 0, "momentum", n);
                 CHECK(rig_same_weight(&a, p, &b, p), "%s, %s: apart by %g", shapes[p].name,
-                      options[i], rig_apart(&a, &b, p));
+                      options[i], rig_apart(&a, p, &b, p));
                 CHECK(run_same_bits(x, y, n), "momentum of %s, %s", shapes[p].name, options[i]);
                 free(x), free(y);
             }
@@ -77,7 +77,7 @@ TEST_EACH_DEVICE(a_small_threshold_is_muon, dev)
             rig b = rig_make(dev, "muon", polar, dtypes[t], shapes, COUNT(shapes), 11);
             rig_steps(&a, 0, cases[c].steps), rig_steps(&b, 0, cases[c].steps);
             for (size_t p = 0; p < COUNT(shapes); p++) {
-                const double apart = rig_apart(&a, &b, p);
+                const double apart = rig_apart(&a, p, &b, p);
                 CHECK(apart <= bound, "%s, beta %s: apart by %g of the way, bound %g",
                       shapes[p].name, cases[c].beta, apart, bound);
             }
@@ -103,10 +103,10 @@ TEST_EACH_DEVICE(spectra_and_soft_musec_part_after_the_first_step, dev)
             rig_step(&a, 0, 1.0), rig_step(&b, 0, 1.0);
             for (size_t p = 0; p < COUNT(shapes); p++)
                 CHECK(rig_same_weight(&a, p, &b, p), "%s %s: apart by %g", name, mode,
-                      rig_apart(&a, &b, p));
+                      rig_apart(&a, p, &b, p));
             rig_steps(&a, 1, 3), rig_steps(&b, 1, 3);
             for (size_t p = 0; p < COUNT(shapes); p++) {
-                const double apart = rig_apart(&a, &b, p);
+                const double apart = rig_apart(&a, p, &b, p);
                 CHECK(apart >= 0.01, "%s %s: only %g apart", name, mode, apart);
             }
             rig_free(&a), rig_free(&b);
@@ -151,12 +151,12 @@ TEST_EACH_DEVICE(heavy_ball_is_the_average_in_other_units, dev)
             rig f               = rig_make_with(dev, &first, dtypes[t], shapes, COUNT(shapes), c);
             rig_steps(&a, 0, 6), rig_steps(&b, 0, 6), rig_steps(&f, 0, 6);
             for (size_t p = 0; p < COUNT(shapes); p++) {
-                const double apart = rig_apart(&b, &a, p);
+                const double apart = rig_apart(&b, p, &a, p);
                 CHECK(apart <= bound, "case %zu, %s: apart by %g, bound %g", c, shapes[p].name,
                       apart, bound);
                 CHECK(cases[c].beta != 0.0625 || rig_same_weight(&a, p, &b, p),
                       "case %zu, %s: apart by %g", c, shapes[p].name, apart);
-                CHECK(rig_apart(&f, &a, p) >= 0.01, "case %zu: the start does not show", c);
+                CHECK(rig_apart(&f, p, &a, p) >= 0.01, "case %zu: the start does not show", c);
             }
             rig_free(&a), rig_free(&b), rig_free(&f);
         }

@@ -249,8 +249,8 @@ static void check_operands(ms_device *dev, musec_dtype type, const struct rule *
     rig narrow   = rig_make_with(dev, &cfg, MUSEC_F32, params, COUNT(params), 6);
     rig_steps(&wide, 0, 4), rig_steps(&narrow, 0, 4);
     for (size_t p = 0; p < 3; p++)
-        CHECK(rig_apart(&narrow, &wide, p) <= bound && !rig_same_weight(&narrow, p, &wide, p),
-              "%s, %s: apart by %g", rule->name, params[p].name, rig_apart(&narrow, &wide, p));
+        CHECK(rig_apart(&narrow, p, &wide, p) <= bound && !rig_same_weight(&narrow, p, &wide, p),
+              "%s, %s: apart by %g", rule->name, params[p].name, rig_apart(&narrow, p, &wide, p));
     CHECK(rig_same_weight(&narrow, 3, &wide, 3), "%s: a vector has no products", rule->name);
     CHECK(musec_optim_get_report(narrow.opt, 0, &report) == MUSEC_OK, "a report");
     const char *words = type == MUSEC_F16 ? " f16" : " bf16";

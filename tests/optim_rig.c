@@ -182,10 +182,10 @@ bool rig_alike(rig *a, size_t p, rig *b, size_t q)
     return near;
 }
 
-double rig_apart(rig *a, rig *b, size_t p)
+double rig_apart(rig *a, size_t p, rig *b, size_t q)
 {
     const int64_t n = rig_elems(a, p);
-    double       *x = rig_weight(a, p), *y = rig_weight(b, p), *start = rig_start(b, p);
+    double       *x = rig_weight(a, p), *y = rig_weight(b, q), *start = rig_start(b, q);
     const double  apart = run_fro_diff(x, y, n) / run_fro_diff(y, start, n);
     free(x), free(y), free(start);
     return apart;

@@ -69,7 +69,7 @@ bool rig_same_weight(rig *a, size_t p, rig *b, size_t q);
  * bits depend on the stack.  There the way that they moved is the same to 256 roundings: sums in
  * another order, a dozen products in each of a few steps, and the momentum fed back. */
 bool rig_alike(rig *a, size_t p, rig *b, size_t q);
-/* |W_a - W_b|_F over the parameter's change since the start, |W_b - W_0|_F. */
-double rig_apart(rig *a, rig *b, size_t p);
+/* |W_a - W_b|_F over the second parameter's change since the start, |W_b - W_0|_F. */
+double rig_apart(rig *a, size_t p, rig *b, size_t q);
 
 #endif

@@ -251,7 +251,7 @@ static void check_map_bytes(ms_device *dev, size_t at, musec_dtype dtype, musec_
     const ms_group *g  = &r.opt->groups[0];
     const ms_mat    in = stack_of(dev, dtype, g), out = stack_of(dev, dtype, g);
     const uint64_t  vectors = (uint64_t)(128 + 3 * cfg.ns_iters) * MS_ARENA_ALIGN,
-                   said     = ms_map_bytes(&cfg, g);
+                   said     = ms_map_bytes(&cfg, g, false);
     CHECK_OK(dev, dev->ops->normal(dev, 7, 0.0, 1.0, in));
     dev->scratch.peak = 0;
     CHECK_OK(dev, ms_optim_run_map(r.opt, g, ms_stack(in, out), ms_const(cfg.threshold), NULL));

@@ -320,7 +320,7 @@ typedef struct musec_optim_config {
     uint64_t    seed;         /* of the epoch picked, of norm estimates, of rounding at random */
     int64_t     report_every; /* steps between full reports; 0 never */
     uint64_t    workspace;    /* bytes that one step may use at most, if it can; 0: what the device
-                              has for it, 1 GiB on a CPU, 8 GiB on a GPU */
+                              has for it, 1 GiB on a CPU, 8 to 16 GiB on a GPU */
     int32_t     operands; /* the musec_dtype that operands of the operators' products are rounded
                              to, f32, bf16 or f16, for float32 weights; 0: f16 on a GPU, else f32 */
     int32_t     momentum_dtype; /* own: the weight's; bf16: of float32 weights, rounded at random */

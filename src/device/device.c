@@ -115,6 +115,7 @@ static musec_status open_kind(const ms_device_kind *kind, int index, musec_ctx *
     kind->ops(&d->table);
     d->ops           = &d->table;
     d->kind          = kind;
+    d->workspace     = kind->workspace;
     d->deterministic = true;
     snprintf(d->name, sizeof d->name, index > 0 ? "%s:%d" : "%s", kind->name, index);
     ms_arena_init(&d->scratch, d, scratch_alloc, scratch_free);

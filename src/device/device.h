@@ -297,8 +297,9 @@ struct musec_ctx {
     ms_arena                     scratch; /* in device memory */
     void                        *impl;    /* the device's own: queue, handles, plan caches */
     void                        *menu;    /* of polynomials, kept by linalg; malloc'ed, or NULL */
-    char                         name[32];
-    bool                         deterministic;
+    uint64_t workspace; /* bytes that a step of an optimizer may use, unless told otherwise */
+    char     name[32];
+    bool     deterministic;
 };
 
 /* A call of attention_grad, as far as a plan knows it. */
@@ -317,7 +318,7 @@ typedef struct ms_device_kind {
     musec_dtype operands;    /* of the products of operators on float32 where speed counts */
     musec_dtype activations; /* that networks are trained in, unless asked otherwise */
     int64_t temporary; /* elements of a temporary that suit it: logits are made so many at a time */
-    uint64_t workspace; /* bytes that a step of an optimizer may use, unless told otherwise */
+    uint64_t workspace; /* of a context, at least */
     bool     stackwise; /* the bits of a matrix depend on the stack that it is in */
     /* scratch of attention_grad, in bytes, at most; NULL: little beside the activations */
     uint64_t (*attn_bytes)(ms_device *d, ms_attn_plan plan);

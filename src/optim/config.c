@@ -104,7 +104,7 @@ static const field fields[] = {
     { "report-every", INTEGER, AT(report_every), 0, 1e15, "N",
       "steps between measurements of norms and ranks, 0 never [1000]", NULL },
     { "workspace", UNSIGNED, AT(workspace), 0, 0, "BYTES",
-      "memory that a step may use [0: 1 GiB, on a GPU 8 GiB]", NULL },
+      "memory that a step may use [0: 1 GiB, on a GPU 8 to 16 GiB]", NULL },
     { "aux-lr", NUMBER, AT(aux_lr), 0, 1e9, "X", "AdamW of embeddings, head, vectors [3e-4]",
       NULL },
     { "aux-beta1", NUMBER, AT(aux_beta1), 0, 0.99999998, "X", "likewise [0.9]", NULL },

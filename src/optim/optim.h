@@ -191,9 +191,10 @@ musec_dtype ms_state_dtype(const musec_optim *opt, const ms_group *g);
 
 /* ---- scratch (workspace.c) ------------------------------------------------------------------- */
 
-/* That the operator takes for one matrix. */
-uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g);
-void     ms_choose_chunk(const musec_optim *opt, ms_group *g);
+/* That the operator takes for one matrix; with norms that are remembered, or without. */
+uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g, bool remembers);
+/* How many matrices of a group are at work at a time. */
+void ms_choose_chunk(const musec_optim *opt, ms_group *g);
 /* What is done at once besides, once all chunks are known. */
 void ms_choose_more(musec_optim *opt);
 

@@ -7,10 +7,10 @@
 #include "linalg/soft_engine.h"
 #include "optim/optim.h"
 
-/* Soft clipping by polynomials: the matrix in its operands, what the stages work on, the Gram
- * matrix (soft_engine.c). */
+/* Soft clipping by polynomials: the matrix in its operands, what the stages work on, and the Gram
+ * matrix unless B is written by norms that are remembered (soft_engine.c). */
 static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r, uint64_t own,
-                           uint64_t each)
+                           uint64_t each, bool remembers)
 {
     ms_plan plan;
     int     stages = 2;
@@ -19,12 +19,12 @@ static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r
         ms_plan_newton_schulz(cfg->ns_iters, &plan);
         stages = cfg->literal ? 1 : plan.n_stages;
     }
-    return each * (n * r + (uint64_t)ms_soft_mats(stages) * r * r) + own * r * r;
+    return each * (n * r + (uint64_t)ms_soft_mats(stages) * r * r) + (remembers ? 0 : own * r * r);
 }
 
 /* What the operator takes for one matrix besides the proposal and the result; the arena rounds each
  * piece up. */
-uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g)
+uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g, bool remembers)
 {
     const uint64_t r   = (uint64_t)(g->rows < g->cols ? g->rows : g->cols),
                    n   = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
@@ -39,7 +39,7 @@ uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g)
     if (g->map == MS_UPDATE_POLAR && !exact) /* the third for pairs of steps (newton_schulz.c) */
         return vectors + each * (2 * n * r + (narrow && n >= 2 * r ? 3 : 2) * r * r);
     if (!soft) return vectors + spectrum;
-    return vectors + soft_bytes(cfg, n, r, own, each) +
+    return vectors + soft_bytes(cfg, n, r, own, each, remembers) +
            (cfg->ns_mode == MUSEC_NS_ACCURATE && !narrow ? spectrum : 0);
 }
 
@@ -50,13 +50,15 @@ uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g)
 static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t size = (uint64_t)(g->rows * g->cols), wide = ms_dtype_bytes(g->dtype);
-    const uint64_t r      = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
-    const uint64_t one    = size * wide + MS_ARENA_ALIGN;
-    const uint64_t ahead  = opt->cfg.nesterov ? 1 : 0;
-    const uint64_t n      = 2 + ahead + (ms_state_dtype(opt, g) != g->dtype ? 1 : 0);
-    const uint64_t lean   = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* what is measured */
-    const uint64_t passes = (wide + ms_dtype_bytes(g->operands)) * r * r + 2 * MS_ARENA_ALIGN;
-    return ms_map_bytes(&opt->cfg, g) + (ms_optim_guesses(opt, g) ? lean * one + passes : n * one);
+    const uint64_t r         = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
+    const uint64_t one       = size * wide + MS_ARENA_ALIGN;
+    const uint64_t ahead     = opt->cfg.nesterov ? 1 : 0;
+    const uint64_t n         = 2 + ahead + (ms_state_dtype(opt, g) != g->dtype ? 1 : 0);
+    const uint64_t lean      = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* what is measured */
+    const uint64_t passes    = (wide + ms_dtype_bytes(g->operands)) * r * r + 2 * MS_ARENA_ALIGN;
+    const bool     remembers = ms_optim_remembers(opt, g) && !opt->cfg.nesterov; /* to look ahead */
+    return ms_map_bytes(&opt->cfg, g, remembers) +
+           (ms_optim_guesses(opt, g) ? lean * one + passes : n * one);
 }
 
 /* Once: a gradient and a weight whose rows are gathered, small vectors, and, where steps are
@@ -75,7 +77,7 @@ static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
 
 static uint64_t workspace_cap(const musec_optim *opt)
 {
-    return opt->cfg.workspace > 0 ? opt->cfg.workspace : opt->d->kind->workspace;
+    return opt->cfg.workspace > 0 ? opt->cfg.workspace : opt->d->workspace;
 }
 
 void ms_choose_chunk(const musec_optim *opt, ms_group *g)
@@ -90,22 +92,30 @@ static bool guesses_at_once(const musec_optim *opt, const ms_group *g)
     return ms_optim_guesses(opt, g) && g->chunk == g->count;
 }
 
-static uint64_t chunk_bytes(const musec_optim *opt, const ms_group *g)
+/* A proposal that is made on a guess. */
+static uint64_t room_bytes(const ms_group *g)
 {
-    return matrix_bytes(opt, g) * (uint64_t)g->chunk;
+    return (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->operands);
+}
+
+/* Without what the group proposes where that lies there already. */
+static uint64_t chunk_bytes(const musec_optim *opt, const ms_group *g, bool with_guesses)
+{
+    const uint64_t there = with_guesses && guesses_at_once(opt, g) ? room_bytes(g) : 0;
+    return (matrix_bytes(opt, g) - there) * (uint64_t)g->chunk;
 }
 
 /* A group alone, or with its kin, and what is needed once: the most that any takes. */
-static uint64_t most_bytes(const musec_optim *opt, bool with_kin)
+static uint64_t most_bytes(const musec_optim *opt, bool with_guesses, bool with_kin)
 {
     uint64_t most = 0;
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g     = &opt->groups[i];
-        uint64_t        bytes = chunk_bytes(opt, g), once = once_bytes(opt, g);
+        uint64_t        bytes = chunk_bytes(opt, g, with_guesses), once = once_bytes(opt, g);
         for (size_t k = 0; with_kin && k < opt->n_groups; k++) {
             const ms_group *kin = &opt->groups[k];
             if (k == i || !ms_optim_are_kin(opt, g, kin) || !guesses_at_once(opt, kin)) continue;
-            bytes += chunk_bytes(opt, kin);
+            bytes += chunk_bytes(opt, kin, with_guesses);
             if (once_bytes(opt, kin) > once) once = once_bytes(opt, kin);
         }
         if (bytes + once > most) most = bytes + once;
@@ -118,9 +128,9 @@ static uint64_t guess_bytes(const musec_optim *opt)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < opt->n_groups; i++) {
-        const ms_group *g    = &opt->groups[i];
-        const uint64_t  size = (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->operands);
-        if (guesses_at_once(opt, g)) bytes += (uint64_t)g->count * (size + 2 * MS_ARENA_ALIGN);
+        const ms_group *g = &opt->groups[i];
+        if (guesses_at_once(opt, g))
+            bytes += (uint64_t)g->count * (room_bytes(g) + 2 * MS_ARENA_ALIGN);
     }
     return bytes;
 }
@@ -128,8 +138,8 @@ static uint64_t guess_bytes(const musec_optim *opt)
 void ms_choose_more(musec_optim *opt)
 {
     const uint64_t cap = workspace_cap(opt), guesses = guess_bytes(opt);
-    opt->guesses_fit = guesses > 0 && most_bytes(opt, false) + guesses <= cap;
-    opt->kin_fit     = opt->guesses_fit && most_bytes(opt, true) + guesses <= cap;
+    opt->guesses_fit = guesses > 0 && most_bytes(opt, true, false) + guesses <= cap;
+    opt->kin_fit     = opt->guesses_fit && most_bytes(opt, true, true) + guesses <= cap;
 }
 
 musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64_t *state)
@@ -149,7 +159,8 @@ musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64
         if (m.data != NULL) kept += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
     }
     if (workspace != NULL)
-        *workspace = most_bytes(opt, opt->kin_fit) + (opt->guesses_fit ? guess_bytes(opt) : 0);
+        *workspace = most_bytes(opt, opt->guesses_fit, opt->kin_fit) +
+                     (opt->guesses_fit ? guess_bytes(opt) : 0);
     if (state != NULL) *state = kept;
 done:
     return st;

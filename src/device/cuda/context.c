@@ -188,6 +188,7 @@ bool ms_device_cuda_is_likely(void)
 
 static musec_status find_chip(ms_device *d, ms_cuda *c, int index)
 {
+    const uint64_t        step_most = (uint64_t)16 << 30;
     struct cudaDeviceProp p;
     int                   n  = 0;
     const cudaError_t     rc = cudaGetDeviceCount(&n);
@@ -209,6 +210,9 @@ static musec_status find_chip(ms_device *d, ms_cuda *c, int index)
     c->shared_bytes = (int)p.sharedMemPerBlockOptin;
     c->memory       = p.totalGlobalMem;
     snprintf(c->chip, sizeof c->chip, "%s", p.name);
+    /* More does not make a step faster than its matrices all at once, which few models exceed. */
+    if (c->memory / 8 > d->workspace)
+        d->workspace = c->memory / 8 < step_most ? c->memory / 8 : step_most;
     return ms_cuda_check_chip(&d->error, c->chip, c->capability);
 }
 
