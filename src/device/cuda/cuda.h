@@ -24,8 +24,9 @@ enum {
     MS_CUDA_CHIP_DNN      = 90,       /* Hopper, where cuDNN's attention takes packs */
     MS_CUDA_LIST          = 64,       /* matrices of a list in one launch: its places ride on it */
     MS_CUDA_WORKSPACE     = 64 << 20, /* bytes, for cuBLASLt */
-    MS_CUDA_STAGING       = 8 << 20,  /* bytes of a slot of page-locked memory for uploads */
+    MS_CUDA_STAGING       = 8 << 20,  /* bytes of a slot of page-locked memory */
     MS_CUDA_STAGING_SLOTS = 4,
+    MS_CUDA_SMALL         = 64 << 10, /* bytes of a download that goes by way of a slot */
 };
 
 typedef struct ms_cuda {
