@@ -230,6 +230,7 @@ static musec_status take_queue(ms_device *d, ms_cuda *c)
 {
     musec_status st = MUSEC_OK;
     TRY(ms_cuda_status(d, cudaSetDevice(c->index), "choosing the device"));
+    c->kernels_wait = ms_cuda_kernels_wait(c);
     TRY(ms_cuda_status(d, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a queue"));
     TRY(ms_cuda_status(d, cudaMalloc(&c->workspace, MS_CUDA_WORKSPACE), "workspace"));
     for (int i = 0; i < MS_CUDA_STAGING_SLOTS; i++) {

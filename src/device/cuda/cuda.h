@@ -35,6 +35,7 @@ typedef struct ms_cuda {
     int          capability;   /* 90 for 9.0 */
     int          processors;   /* multiprocessors */
     int          shared_bytes; /* shared memory that one block may have, opted in */
+    bool         kernels_wait; /* for what was queued before: begin_after_last of kernel.cuh */
     size_t       memory;       /* bytes */
     cudaStream_t stream;
     void        *workspace; /* MS_CUDA_WORKSPACE bytes of device memory, for cuBLASLt */
@@ -90,6 +91,7 @@ void ms_cuda_library_ahead_end(ms_cuda *c); /* waits for the thread, if there is
 
 /* ---- the files: rows that each sets, what each frees ----------------------------------------- */
 
+bool ms_cuda_kernels_wait(const ms_cuda *c);      /* scalars.cu: see kernels_wait */
 void ms_cuda_memory_ops(ms_device_ops *table);    /* context.c: memory and queue */
 void ms_cuda_gemm_ops(ms_device_ops *table);      /* gemm.c: gemm */
 void ms_cuda_product_ops(ms_device_ops *table);   /* product.c: product */

@@ -167,6 +167,7 @@ static musec_status cuda_scale_rows(ms_device *d, ms_mat v, ms_mat x)
 static __global__ void __launch_bounds__(ELEMENT_THREADS)
     add_diag_k(number value, operand x, int64_t n, int64_t total)
 {
+    begin_after_last();
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < total; k += step) {
         const int64_t b = k / n, at = b * x.stride + (k - b * n) * (x.ld + 1);
@@ -180,8 +181,8 @@ static musec_status cuda_add_diag(ms_device *d, ms_num value, ms_mat x)
     const int64_t n = x.rows < x.cols ? x.rows : x.cols, total = n * x.count;
     const operand o = { (char *)x.data, x.ld, x.stride, 0, x.dtype, false, -1 };
     if (total == 0) return MUSEC_OK;
-    add_diag_k<<<blocks_for(d, total, ELEMENT_THREADS), ELEMENT_THREADS, 0,
-                 ms_cuda_of(d)->stream>>>(number_of(value), o, n, total);
+    launch_kernel(d, add_diag_k, blocks_for(d, total, ELEMENT_THREADS), ELEMENT_THREADS, 0,
+                  number_of(value), o, n, total);
     return launched(d, "add_diag");
 }
 

@@ -231,6 +231,7 @@ template <typename Op, typename Kinds, bool Lists>
 static __global__ void __launch_bounds__(ELEMENT_THREADS)
     vector_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
 {
+    begin_after_last();
     chunk_of_vectors<Op, Kinds>(op, a, blockIdx.x);
 }
 
@@ -241,6 +242,7 @@ static __global__ void __launch_bounds__(ELEMENT_THREADS)
     rare_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a,
            uint32_t count)
 {
+    begin_after_last();
     for (uint32_t first = 0; first < count; first += ELEMENT_THREADS) {
         const uint32_t slot = first + threadIdx.x;
         const uint32_t last = count - first < ELEMENT_THREADS ? count : first + ELEMENT_THREADS;
@@ -257,6 +259,7 @@ template <typename Op, bool Lists>
 static __global__ void __launch_bounds__(ELEMENT_THREADS)
     element_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
 {
+    begin_after_last();
     constexpr int64_t CHUNK  = ELEMENT_THREADS * ELEMENT_EACH;
     const uint32_t    slot   = quotient(blockIdx.x, a.chunks);
     const int64_t     start  = (int64_t)(blockIdx.x - slot * a.chunks.by) * CHUNK;
@@ -291,6 +294,7 @@ template <typename Op, bool Lists>
 static __global__ void __launch_bounds__(TURN_THREADS)
     turn_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
 {
+    begin_after_last();
     constexpr int                ROWS = TURN_THREADS / TURN, STEPS = TURN / ROWS; /* rows at once */
     __shared__ typename Op::Real square[TURN][TURN + 1];
     const uint32_t               slot = quotient(blockIdx.x, a.chunks);
@@ -428,17 +432,17 @@ static bool launch_vectors(ms_device *d, const Op &op, const element_call<Op::N>
 {
     constexpr int W = width_of<Op, Kinds>();
     if (!are_vectors(x, W)) return false;
-    a->row                    = divisor_of(a->cols / W);
-    a->elems                  = a->rows * (a->cols / W);
-    const int64_t      count  = x.mat[first_there(x)].count;
-    const cudaStream_t stream = ms_cuda_of(d)->stream;
-    const unsigned     blocks = set_chunks<Op>(a, count, ELEMENT_THREADS * in_flight<Op>());
+    a->row                = divisor_of(a->cols / W);
+    a->elems              = a->rows * (a->cols / W);
+    const int64_t  count  = x.mat[first_there(x)].count;
+    const unsigned blocks = set_chunks<Op>(a, count, ELEMENT_THREADS * in_flight<Op>());
     if constexpr (Op::rare) {
         const unsigned most = (unsigned)ms_cuda_of(d)->processors * RARE_BLOCKS;
         const unsigned few  = blocks < most ? blocks : most;
-        rare_k<Op, Kinds, Lists><<<few, ELEMENT_THREADS, 0, stream>>>(op, *a, (uint32_t)count);
+        launch_kernel(d, rare_k<Op, Kinds, Lists>, few, ELEMENT_THREADS, 0, op, *a,
+                      (uint32_t)count);
     } else {
-        vector_k<Op, Kinds, Lists><<<blocks, ELEMENT_THREADS, 0, stream>>>(op, *a);
+        launch_kernel(d, vector_k<Op, Kinds, Lists>, blocks, ELEMENT_THREADS, 0, op, *a);
     }
     return true;
 }
@@ -464,7 +468,6 @@ static musec_status launch_elements(ms_device *d, const char *name, const Op &op
     const ms_mat_place    *lists[2];
     int                    n_lists = 0;
     operands<Op::N, Lists> a       = {};
-    const cudaStream_t     stream  = ms_cuda_of(d)->stream;
 
     static_assert(sizeof a + sizeof op <= 4096, "kernel parameters");
     static_assert(!(Op::rare && Op::watched >= 0), "a block has one matrix to join");
@@ -478,13 +481,13 @@ static musec_status launch_elements(ms_device *d, const char *name, const Op &op
             a.across              = (uint32_t)((a.cols - 1) / TURN + 1);
             a.elems               = ((a.rows - 1) / TURN + 1) * a.across; /* squares */
             const unsigned blocks = set_chunks<Op>(&a, shape.count, 1);
-            turn_k<Op, Lists><<<blocks, TURN_THREADS, 0, stream>>>(op, a);
+            launch_kernel(d, turn_k<Op, Lists>, blocks, TURN_THREADS, 0, op, a);
             return launched(d, name);
         }
     }
     if (!Op::template Hot<Lists>::launch(d, op, x, &a)) {
         const unsigned blocks = set_chunks<Op>(&a, shape.count, ELEMENT_THREADS * ELEMENT_EACH);
-        element_k<Op, Lists><<<blocks, ELEMENT_THREADS, 0, stream>>>(op, a);
+        launch_kernel(d, element_k<Op, Lists>, blocks, ELEMENT_THREADS, 0, op, a);
     }
     return launched(d, name);
 }

@@ -49,6 +49,7 @@ static __device__ void load_slice(const strided &x, int64_t line, int64_t step, 
 template <typename Real>
 static __global__ void __launch_bounds__(THREADS) any_kernel(const tiled_product p)
 {
+    begin_after_last();
     __shared__ Real a[SLICE][TILE + 1], b[SLICE][TILE + 1];
     const int       x = (int)threadIdx.x % ACROSS, y = (int)threadIdx.x / ACROSS;
 
@@ -94,6 +95,7 @@ struct tiled_square {
  * place.  Nothing below the diagonal is written, and nothing above is read by another block. */
 template <typename Word> static __global__ void mirror_kernel(const tiled_square s, Word *c)
 {
+    begin_after_last();
     __shared__ Word part[MIRROR][MIRROR + 1];
     const int       x = (int)threadIdx.x;
 
@@ -131,6 +133,7 @@ struct finishing {
 template <typename Real>
 static __global__ void __launch_bounds__(FINISH) finish_kernel(const finishing f)
 {
+    begin_after_last();
     __shared__ double room[32];
     const int64_t     b = blockIdx.x / f.chunks, chunk = blockIdx.x % f.chunks;
     const int64_t     last = (chunk + 1) * CHUNK < f.m * f.n ? (chunk + 1) * CHUNK : f.m * f.n;
@@ -161,6 +164,7 @@ static __global__ void __launch_bounds__(FINISH) finish_kernel(const finishing f
 static __global__ void __launch_bounds__(WARP)
     sums_kernel(const double *part, int64_t parts, const double *when, double *out)
 {
+    begin_after_last();
     double sum = 0.0;
     if (when != NULL && when[blockIdx.x] == 0.0) return;
     for (int64_t t = threadIdx.x; t < parts; t += WARP)
@@ -173,8 +177,7 @@ musec_status ms_cuda_product_sums(ms_device *d, const double *part, int64_t part
                                   ms_vec out)
 {
     if (out.data == NULL) return MUSEC_OK;
-    sums_kernel<<<(unsigned)out.count, WARP, 0, ms_cuda_of(d)->stream>>>(part, parts, when.data,
-                                                                         out.data);
+    launch_kernel(d, sums_kernel, (unsigned)out.count, WARP, 0, part, parts, when.data, out.data);
     return launched(d, "product");
 }
 
@@ -202,13 +205,12 @@ musec_status ms_cuda_product_finish(ms_device *d, const ms_product *p, ms_mat ab
     f.sumsq = part[0].data;
     f.trace = part[1].data;
 
-    const unsigned     blocks = (unsigned)(p->c.count * f.chunks);
-    const cudaStream_t stream = ms_cuda_of(d)->stream;
+    const unsigned blocks = (unsigned)(p->c.count * f.chunks);
     if (st == MUSEC_OK) {
         if (ab.dtype == MUSEC_F64)
-            finish_kernel<double><<<blocks, FINISH, 0, stream>>>(f);
+            launch_kernel(d, finish_kernel<double>, blocks, FINISH, 0, f);
         else
-            finish_kernel<float><<<blocks, FINISH, 0, stream>>>(f);
+            launch_kernel(d, finish_kernel<float>, blocks, FINISH, 0, f);
         st = launched(d, "product");
     }
     if (st == MUSEC_OK) st = ms_cuda_product_sums(d, f.sumsq, f.chunks, p->when, p->sumsq);
@@ -223,7 +225,7 @@ template <typename Word> static void launch_mirror(ms_device *d, const tiled_squ
 {
     const unsigned blocks = blocks_for(d, s.tiles, 1);
     const dim3     threads(MIRROR, MIRROR_ROWS);
-    mirror_kernel<<<blocks, threads, 0, ms_cuda_of(d)->stream>>>(s, (Word *)c);
+    launch_kernel(d, mirror_kernel<Word>, blocks, threads, 0, s, (Word *)c);
 }
 
 musec_status ms_cuda_gemm_any(ms_device *d, const ms_cuda_product *p)
@@ -238,12 +240,11 @@ musec_status ms_cuda_gemm_any(ms_device *d, const ms_cuda_product *p)
     q.alpha         = p->alpha;
     q.beta          = p->beta;
 
-    const unsigned     blocks = blocks_for(d, q.tiles, 1);
-    const cudaStream_t stream = ms_cuda_of(d)->stream;
+    const unsigned blocks = blocks_for(d, q.tiles, 1);
     if (p->a.dtype == MUSEC_F64)
-        any_kernel<double><<<blocks, THREADS, 0, stream>>>(q);
+        launch_kernel(d, any_kernel<double>, blocks, THREADS, 0, q);
     else
-        any_kernel<float><<<blocks, THREADS, 0, stream>>>(q);
+        launch_kernel(d, any_kernel<float>, blocks, THREADS, 0, q);
     return launched(d, "gemm");
 }
 

@@ -1,4 +1,4 @@
-/* kernel.cuh - what kernels share: elements of any dtype, powers, sums over a block, grids.
+/* kernel.cuh - what kernels share: elements of any dtype, powers, sums over a block, launches.
  *
  * An operand carries its dtype to the kernel and loads branch on it: the branch is the same for all
  * threads and costs nothing beside the memory.  So a kernel is compiled once for float (float32,
@@ -152,6 +152,66 @@ template <typename Real> static __device__ inline Real block_sum(Real x, Real *r
     x = warp_sum(lane < warps ? room[lane] : (Real)0);
     __syncthreads();
     return x;
+}
+
+/* ---- one kernel after another ---------------------------------------------------------------- */
+
+/* What every thread of a kernel that launch_kernel launches calls before it touches global memory:
+ * it waits until the work that was queued before is done and all that it wrote can be seen.  Chips
+ * from 9.0 on take blocks of such a kernel while the one before still runs.  When that ends, they
+ * are in place and have set up shared memory, barriers and tensor maps, for which parameters will
+ * do.  On other chips, and in a kernel that is launched otherwise, it does nothing.
+ *
+ * Let kernels A, B, C follow one another.
+ * - B waits for the whole of A, so it does not overwrite what A still reads.
+ * - C waits for B alone, and that is enough: B does not end before its blocks do, and they wait for
+ *   A.  So a block that finds nothing to do has to wait too, before it looks: its mask is global
+ *   memory.  So has every block of a cluster, and every warp, whatever its part is.
+ * - Other kernels, a library's kernels and copies begin when all before them is done.  If one of
+ *   them lets the next come early, that one waits for it all the same.
+ *
+ * Then it lets blocks of the next kernel come.  They do when ALL blocks of this one have called or
+ * ended, so when none is left to be placed: they take what is free or gets free of a processor, and
+ * never keep a block that they wait for from running.  As this comes after the wait, one kernel at
+ * most is waiting, and it waits for one that runs. */
+static __device__ inline void begin_after_last()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Queues a kernel that calls begin_after_last, in clusters of so many blocks.  What becomes of it:
+ * launched(). */
+template <typename... Params, typename... Args>
+static inline void launch_clusters(ms_device *d, void (*kernel)(Params...), unsigned cluster,
+                                   dim3 blocks, dim3 threads, size_t shared, const Args &...args)
+{
+    const ms_cuda      *c      = ms_cuda_of(d);
+    cudaLaunchAttribute how[2] = {};
+    cudaLaunchConfig_t  shape  = {};
+    shape.gridDim              = blocks;
+    shape.blockDim             = threads;
+    shape.dynamicSmemBytes     = shared;
+    shape.stream               = c->stream;
+    shape.attrs                = how;
+    if (c->kernels_wait) {
+        how[shape.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        how[shape.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+        how[shape.numAttrs].id               = cudaLaunchAttributeClusterDimension;
+        how[shape.numAttrs++].val.clusterDim = { cluster, 1, 1 };
+    }
+    (void)cudaLaunchKernelEx(&shape, kernel, args...); /* the error is also the last one */
+}
+
+template <typename... Params, typename... Args>
+static inline void launch_kernel(ms_device *d, void (*kernel)(Params...), dim3 blocks, dim3 threads,
+                                 size_t shared, const Args &...args)
+{
+    launch_clusters(d, kernel, 1, blocks, threads, shared, args...);
 }
 
 /* ---- grids ----------------------------------------------------------------------------------- */

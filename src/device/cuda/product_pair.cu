@@ -87,6 +87,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
     if (threadIdx.x == WORKERS) prefetch_map(&a), prefetch_map(&b), prefetch_map(&c);
     prepare_block(r);
+    begin_after_last();
     if (group == 2) {
         fewer_registers<40>();
         if (warp == WORKERS / WARP) {
@@ -142,19 +143,10 @@ static musec_status launch(ms_device *d, const pair_args &args, const ms_product
                            CUtensorMap (&maps)[4])
 {
     const bool           b_lines = !p->b.trans, a_lines = p->a.trans;
-    const product_kernel k     = kernels[p->a.dtype == MUSEC_BF16][a_lines][b_lines];
-    cudaLaunchAttribute  pairs = {};
-    cudaLaunchConfig_t   how   = {};
-    pairs.id                   = cudaLaunchAttributeClusterDimension;
-    pairs.val.clusterDim       = { CLUSTER, 1, 1 };
-    how.gridDim                = dim3(args.clusters * CLUSTER);
-    how.blockDim               = dim3(THREADS);
-    how.dynamicSmemBytes       = ROOM;
-    how.stream                 = ms_cuda_of(d)->stream;
-    how.attrs                  = &pairs;
-    how.numAttrs               = 1;
-    const cudaError_t code = cudaLaunchKernelEx(&how, k, args, maps[0], maps[1], maps[2], maps[3]);
-    musec_status      st   = ms_cuda_status(d, code, "product");
+    const product_kernel k = kernels[p->a.dtype == MUSEC_BF16][a_lines][b_lines];
+    launch_clusters(d, k, CLUSTER, args.clusters * CLUSTER, THREADS, ROOM, args, maps[0], maps[1],
+                    maps[2], maps[3]);
+    musec_status st = launched(d, "product");
     if (st != MUSEC_OK) return st;
     st = ms_cuda_product_sums(d, args.sumsq, 4 * args.tiles, p->when, p->sumsq);
     if (st != MUSEC_OK) return st;

@@ -59,6 +59,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         prefetch_map(&a), prefetch_map(&b), prefetch_map(&c);
     }
     __syncthreads();
+    begin_after_last();
     if (group == 2) {
         fewer_registers<40>();
         if (warp == WORKERS / WARP)
@@ -131,9 +132,8 @@ static musec_status launch(ms_device *d, const product_args &args, const ms_prod
 {
     const bool           b_lines = !p->b.trans, a_lines = p->a.trans;
     const product_kernel k      = kernels[p->a.dtype == MUSEC_BF16][a_lines][b_lines];
-    const cudaStream_t   stream = ms_cuda_of(d)->stream;
     const unsigned       blocks = (unsigned)at_most(args.all_pairs, ms_cuda_of(d)->processors);
-    k<<<blocks, THREADS, ROOM, stream>>>(args, maps[0], maps[1], maps[2], maps[3]);
+    launch_kernel(d, k, blocks, THREADS, ROOM, args, maps[0], maps[1], maps[2], maps[3]);
     musec_status st = launched(d, "product");
     if (st != MUSEC_OK) return st;
     st = ms_cuda_product_sums(d, args.sumsq, 2 * args.pairs, p->when, p->sumsq);

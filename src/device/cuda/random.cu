@@ -75,6 +75,7 @@ static __device__ inline int64_t place_in(const ms_mat &m, int64_t b, int64_t i,
 /* A thread has the elements that draw from one block, at most eight. */
 static __global__ void dither_k(const __grid_constant__ dithered w)
 {
+    begin_after_last();
     const uint64_t end = w.first + (uint64_t)w.n, step = (uint64_t)gridDim.x * blockDim.x;
     const uint64_t last = (end - 1) / 8;
     for (uint64_t q = w.first / 8 + blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; q <= last;
@@ -95,6 +96,7 @@ static __global__ void dither_k(const __grid_constant__ dithered w)
 /* The same where matrices are dense and of whole blocks. */
 static __global__ void dither_dense_k(const __grid_constant__ dithered w)
 {
+    begin_after_last();
     const int64_t each = w.from.rows * w.from.cols / 8, n = w.n / 8;
     for (int64_t q = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; q < n;
          q += (int64_t)gridDim.x * blockDim.x) {
@@ -127,9 +129,9 @@ static musec_status cuda_dither(ms_device *d, uint64_t key, uint64_t first, ms_m
     if (w.n == 0) return MUSEC_OK;
     const unsigned blocks = blocks_for(d, w.n / 8 + 2, threads);
     if (first % 8 == 0 && is_dense(x) && is_dense(out))
-        dither_dense_k<<<blocks, threads, 0, ms_cuda_of(d)->stream>>>(w);
+        launch_kernel(d, dither_dense_k, blocks, threads, 0, w);
     else
-        dither_k<<<blocks, threads, 0, ms_cuda_of(d)->stream>>>(w);
+        launch_kernel(d, dither_k, blocks, threads, 0, w);
     return launched(d, "dither");
 }
 

@@ -105,6 +105,7 @@ template <typename Of, int Kind, bool Lists>
 static __global__ void __launch_bounds__(THREADS)
     group_k(const __grid_constant__ operands<1, Lists> a, uint32_t length, double *out)
 {
+    begin_after_last();
     typedef typename std::conditional<Kind == MUSEC_F64, double, float>::type Real;
     constexpr int  SIZE = kind_bytes(Kind), GROUP = group_of(SIZE), W = 16 / SIZE;
     constexpr int  UNROLL = SIZE == 4 ? 8 : 4;
@@ -146,6 +147,7 @@ template <typename Of, bool Lists>
 static __global__ void __launch_bounds__(THREADS)
     reduce_k(const __grid_constant__ operands<1, Lists> a, int64_t length, double *out)
 {
+    begin_after_last();
     const uint32_t                    slot  = quotient(blockIdx.x, a.chunks);
     const int64_t                     start = (int64_t)(blockIdx.x - slot * a.chunks.by) * length;
     const int64_t                     n     = a.elems - start < length ? a.elems - start : length;
@@ -170,6 +172,7 @@ template <typename Of>
 static __global__ void __launch_bounds__(THREADS)
     finish_k(const double *part, int64_t chunks, double *out)
 {
+    begin_after_last();
     double sum = 0.0;
     for (int64_t k = threadIdx.x; k < chunks; k += THREADS)
         sum = Of::merge(sum, part[blockIdx.x * chunks + k]);
@@ -179,6 +182,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 static __global__ void __launch_bounds__(THREADS) trace_k(operand x, int64_t n, double *out)
 {
+    begin_after_last();
     const char *data = x.data + blockIdx.x * x.stride * x.size;
     double      sum  = 0.0;
     for (int64_t i = threadIdx.x; i < n; i += THREADS)
@@ -218,18 +222,19 @@ template <typename Of, bool Lists>
 static void launch_groups(ms_device *d, const operands<1, Lists> &a, musec_dtype dtype,
                           unsigned blocks, uint32_t length, double *out)
 {
-    const cudaStream_t stream = ms_cuda_of(d)->stream;
     switch (dtype) {
     case MUSEC_F32:
-        group_k<Of, MUSEC_F32, Lists><<<blocks, THREADS, 0, stream>>>(a, length, out);
+        launch_kernel(d, group_k<Of, MUSEC_F32, Lists>, blocks, THREADS, 0, a, length, out);
         break;
     case MUSEC_F64:
-        group_k<Of, MUSEC_F64, Lists><<<blocks, THREADS, 0, stream>>>(a, length, out);
+        launch_kernel(d, group_k<Of, MUSEC_F64, Lists>, blocks, THREADS, 0, a, length, out);
         break;
     case MUSEC_BF16:
-        group_k<Of, MUSEC_BF16, Lists><<<blocks, THREADS, 0, stream>>>(a, length, out);
+        launch_kernel(d, group_k<Of, MUSEC_BF16, Lists>, blocks, THREADS, 0, a, length, out);
         break;
-    default: group_k<Of, MUSEC_F16, Lists><<<blocks, THREADS, 0, stream>>>(a, length, out); break;
+    default:
+        launch_kernel(d, group_k<Of, MUSEC_F16, Lists>, blocks, THREADS, 0, a, length, out);
+        break;
     }
 }
 
@@ -241,7 +246,6 @@ static musec_status launch_reduce(ms_device *d, const char *name, const ms_mat &
     const ms_mat_place *lists[2];
     int                 n_lists = 0;
     operands<1, Lists>  a       = {};
-    const cudaStream_t  stream  = ms_cuda_of(d)->stream;
     const int64_t       elems = x.rows * x.cols, chunks = (elems - 1) / length + 1;
     const int           group  = group_of((int)ms_dtype_bytes(x.dtype));
     const unsigned      blocks = (unsigned)(x.count * chunks);
@@ -256,9 +260,10 @@ static musec_status launch_reduce(ms_device *d, const char *name, const ms_mat &
         a.elems = elems / group;
         launch_groups<Of>(d, a, x.dtype, blocks, (uint32_t)(length / group), to);
     } else {
-        reduce_k<Of, Lists><<<blocks, THREADS, 0, stream>>>(a, length, to);
+        launch_kernel(d, reduce_k<Of, Lists>, blocks, THREADS, 0, a, length, to);
     }
-    if (chunks > 1) finish_k<Of><<<(unsigned)x.count, THREADS, 0, stream>>>(part, chunks, out);
+    if (chunks > 1)
+        launch_kernel(d, finish_k<Of>, (unsigned)x.count, THREADS, 0, part, chunks, out);
     return launched(d, name);
 }
 
@@ -325,7 +330,7 @@ static musec_status cuda_trace(ms_device *d, ms_mat x, ms_vec out)
                         x.dtype,        false, -1 };
     assert(x.places == NULL && x.count <= INT32_MAX);
     if (x.count == 0) return MUSEC_OK;
-    trace_k<<<(unsigned)x.count, THREADS, 0, ms_cuda_of(d)->stream>>>(o, n, out.data);
+    launch_kernel(d, trace_k, (unsigned)x.count, THREADS, 0, o, n, out.data);
     return launched(d, "trace");
 }
 

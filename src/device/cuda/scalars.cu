@@ -22,6 +22,7 @@ static __global__ void __launch_bounds__(SCALAR_THREADS)
 {
     const int64_t slot = (int64_t)blockIdx.x * SCALAR_THREADS + threadIdx.x, b = x.first + slot;
     double        from[MS_SCALAR_MAX_IO], to[MS_SCALAR_MAX_IO];
+    begin_after_last();
     if (slot >= x.count) return;
     for (int k = 0; k < x.n_in; k++)
         from[k] = x.list[k] >= 0 ? x.listed[x.list[k] + slot] : number_at(x.in[k], b);
@@ -59,12 +60,23 @@ static musec_status cuda_scalars(ms_device *d, ms_scalar_fn fn, const double *pa
             for (int64_t b = 0; b < x.count; b++)
                 x.listed[n_at++] = in[k].list[x.first + b];
         }
-        scalars_k<<<(unsigned)((x.count - 1) / SCALAR_THREADS + 1), SCALAR_THREADS, 0,
-                    ms_cuda_of(d)->stream>>>(x);
+        launch_kernel(d, scalars_k, (unsigned)((x.count - 1) / SCALAR_THREADS + 1), SCALAR_THREADS,
+                      0, x);
         const musec_status st = launched(d, "scalars");
         if (st != MUSEC_OK) return st;
     }
     return MUSEC_OK;
+}
+
+/* Of all kernels, as they are compiled alike.  A chip that can may have got them translated from
+ * what was compiled for an older one, where they do not wait; so a kernel is asked. */
+bool ms_cuda_kernels_wait(const ms_cuda *c)
+{
+    cudaFuncAttributes is = {};
+    if (c->capability >= 90 && cudaFuncGetAttributes(&is, (const void *)scalars_k) == cudaSuccess)
+        return is.ptxVersion >= 90;
+    (void)cudaGetLastError();
+    return false;
 }
 
 void ms_cuda_scalar_ops(ms_device_ops *table) { table->scalars = cuda_scalars; }
