@@ -179,8 +179,8 @@ MS_FN void ms_scalar_pick(const double *params, double x, double *out)
     int           row = 0;
     while (row < rows - 1 && !(x >= keys[row]))
         row++;
-    for (int j = 0; j < cols; j++)
-        out[j] = table[row * cols + j];
+    for (int j = 0; j < MS_SCALAR_MAX_IO; j++) /* a constant, so that `out` can be in registers */
+        if (j < cols) out[j] = table[row * cols + j];
 }
 
 /* A matrix with one row has one singular value: the operators are a factor on it, here in two,

@@ -9,7 +9,7 @@ enum { SCALAR_THREADS = 128, PARAMS = 128, LISTED = 256 };
 
 struct scalar_call {
     ms_scalar_fn fn;
-    int          n_params, n_in, n_out;
+    int          n_params, n_in, n_out, n_lists;
     int64_t      first, count; /* matrices of the launch */
     number       in[MS_SCALAR_MAX_IO];
     int          list[MS_SCALAR_MAX_IO]; /* where in `listed` the numbers of it begin; -1: none */
@@ -17,6 +17,8 @@ struct scalar_call {
     double       params[PARAMS], listed[LISTED];
 };
 
+/* Its loops have constant lengths, so that numbers are in registers: then all that are read are
+ * under way before the first is waited for. */
 static __global__ void __launch_bounds__(SCALAR_THREADS)
     scalars_k(const __grid_constant__ scalar_call x)
 {
@@ -24,22 +26,33 @@ static __global__ void __launch_bounds__(SCALAR_THREADS)
     double        from[MS_SCALAR_MAX_IO], to[MS_SCALAR_MAX_IO];
     begin_after_last();
     if (slot >= x.count) return;
-    for (int k = 0; k < x.n_in; k++)
-        from[k] = x.list[k] >= 0 ? x.listed[x.list[k] + slot] : number_at(x.in[k], b);
+#pragma unroll
+    for (int k = 0; k < MS_SCALAR_MAX_IO; k++) {
+        if (k >= x.n_in) break;
+        from[k] = x.in[k].value;
+        if (x.in[k].each != NULL) from[k] = x.in[k].each[b];
+    }
+#pragma unroll
+    for (int k = 0; k < MS_SCALAR_MAX_IO; k++) {
+        if (k >= x.n_in || x.n_lists == 0) break;
+        if (x.list[k] >= 0) from[k] = x.listed[x.list[k] + slot];
+    }
     ms_scalar_eval(x.fn, x.params, x.n_params, from, to);
-    for (int k = 0; k < x.n_out; k++) /* all were read: an out may be an in */
+#pragma unroll
+    for (int k = 0; k < MS_SCALAR_MAX_IO; k++) { /* all were read: an out may be an in */
+        if (k >= x.n_out) break;
         x.out[k][b] = to[k];
+    }
 }
 
 static musec_status cuda_scalars(ms_device *d, ms_scalar_fn fn, const double *params, int n_params,
                                  const ms_num *in, const ms_vec *out)
 {
-    scalar_call x       = {};
-    int64_t     n_lists = 0;
-    x.fn                = fn;
-    x.n_params          = n_params;
-    x.n_in              = ms_scalar_n_in(fn);
-    x.n_out             = ms_scalar_n_out(fn, params);
+    scalar_call x = {};
+    x.fn          = fn;
+    x.n_params    = n_params;
+    x.n_in        = ms_scalar_n_in(fn);
+    x.n_out       = ms_scalar_n_out(fn, params);
     static_assert(sizeof x <= 4096, "kernel parameters");
     assert(n_params <= PARAMS && x.n_in <= MS_SCALAR_MAX_IO && x.n_out <= MS_SCALAR_MAX_IO);
     for (int k = 0; k < n_params; k++)
@@ -48,9 +61,9 @@ static musec_status cuda_scalars(ms_device *d, ms_scalar_fn fn, const double *pa
         x.out[k] = out[k].data;
     for (int k = 0; k < x.n_in; k++) {
         x.in[k] = { in[k].each.data, in[k].value };
-        n_lists += in[k].each.data == NULL && in[k].list != NULL;
+        x.n_lists += in[k].each.data == NULL && in[k].list != NULL;
     }
-    const int64_t most = n_lists > 0 ? LISTED / n_lists : out[0].count;
+    const int64_t most = x.n_lists > 0 ? LISTED / x.n_lists : out[0].count;
     for (int64_t n_at = 0; x.first < out[0].count; x.first += most, n_at = 0) {
         x.count = out[0].count - x.first < most ? out[0].count - x.first : most;
         for (int k = 0; k < x.n_in; k++) {
