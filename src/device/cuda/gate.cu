@@ -12,6 +12,7 @@ template <typename T, int V>
 static __global__ void gate_rows(lines<T> s, lines<T> y, int64_t rows, int64_t count, int64_t cols,
                                  int lanes, lines<T> out)
 {
+    begin_after_last();
     const int64_t step = (int64_t)gridDim.x * blockDim.x / lanes;
     const int     lane = (int)threadIdx.x % lanes;
     int64_t       i, h;
@@ -38,6 +39,7 @@ static __global__ void gate_grad_rows(lines<T> s, lines<T> y, lines<T> dout, int
                                       int64_t count, int64_t cols, int lanes, lines<T> dy,
                                       lines<T> ds)
 {
+    begin_after_last();
     const int64_t step = (int64_t)gridDim.x * blockDim.x / lanes;
     const int     lane = (int)threadIdx.x % lanes, in_warp = (int)threadIdx.x % WARP;
     int64_t       i = 0, h = 0;
@@ -72,21 +74,21 @@ static __global__ void gate_grad_rows(lines<T> s, lines<T> y, lines<T> dout, int
 
 static musec_status cuda_gate(ms_device *d, ms_mat s, ms_mat y, ms_mat out)
 {
-    const cudaStream_t stream = ms_cuda_of(d)->stream;
-    const int64_t      rows   = y.rows * y.count;
-    const int          lanes  = lanes_for(y.cols / VECTOR);
+    const int64_t rows  = y.rows * y.count;
+    const int     lanes = lanes_for(y.cols / VECTOR);
     if (rows == 0 || y.cols == 0) return MUSEC_OK;
     if (is_vector(&y) && is_vector(&out))
         return by_vector(y.dtype, [&](auto tag) {
             typedef typename decltype(tag)::type T;
-            gate_rows<T, VECTOR><<<row_blocks(rows, lanes), ROW_THREADS, 0, stream>>>(
-                lines_of<T>(s), lines_of<T>(y), y.rows, y.count, y.cols, lanes, lines_of<T>(out));
+            launch_kernel(d, gate_rows<T, VECTOR>, row_blocks(rows, lanes), ROW_THREADS, 0,
+                          lines_of<T>(s), lines_of<T>(y), y.rows, y.count, y.cols, lanes,
+                          lines_of<T>(out));
             return launched(d, "gate");
         });
     return by_dtype(y.dtype, [&](auto tag) {
         typedef typename decltype(tag)::type T;
-        gate_rows<T, 1><<<row_blocks(rows, WARP), ROW_THREADS, 0, stream>>>(
-            lines_of<T>(s), lines_of<T>(y), y.rows, y.count, y.cols, WARP, lines_of<T>(out));
+        launch_kernel(d, gate_rows<T, 1>, row_blocks(rows, WARP), ROW_THREADS, 0, lines_of<T>(s),
+                      lines_of<T>(y), y.rows, y.count, y.cols, WARP, lines_of<T>(out));
         return launched(d, "gate");
     });
 }
@@ -94,23 +96,22 @@ static musec_status cuda_gate(ms_device *d, ms_mat s, ms_mat y, ms_mat out)
 static musec_status cuda_gate_grad(ms_device *d, ms_mat s, ms_mat y, ms_mat dout, ms_mat dy,
                                    ms_mat ds)
 {
-    const cudaStream_t stream = ms_cuda_of(d)->stream;
-    const int64_t      rows   = y.rows * y.count;
-    const int          lanes  = lanes_for(y.cols / VECTOR);
+    const int64_t rows  = y.rows * y.count;
+    const int     lanes = lanes_for(y.cols / VECTOR);
     if (rows == 0) return MUSEC_OK;
     if (is_vector(&y) && is_vector(&dout) && is_vector(&dy))
         return by_vector(y.dtype, [&](auto tag) {
             typedef typename decltype(tag)::type T;
-            gate_grad_rows<T, VECTOR><<<row_blocks(rows, lanes), ROW_THREADS, 0, stream>>>(
-                lines_of<T>(s), lines_of<T>(y), lines_of<T>(dout), y.rows, y.count, y.cols, lanes,
-                lines_of<T>(dy), lines_of<T>(ds));
+            launch_kernel(d, gate_grad_rows<T, VECTOR>, row_blocks(rows, lanes), ROW_THREADS, 0,
+                          lines_of<T>(s), lines_of<T>(y), lines_of<T>(dout), y.rows, y.count,
+                          y.cols, lanes, lines_of<T>(dy), lines_of<T>(ds));
             return launched(d, "gate_grad");
         });
     return by_dtype(y.dtype, [&](auto tag) {
         typedef typename decltype(tag)::type T;
-        gate_grad_rows<T, 1><<<row_blocks(rows, WARP), ROW_THREADS, 0, stream>>>(
-            lines_of<T>(s), lines_of<T>(y), lines_of<T>(dout), y.rows, y.count, y.cols, WARP,
-            lines_of<T>(dy), lines_of<T>(ds));
+        launch_kernel(d, gate_grad_rows<T, 1>, row_blocks(rows, WARP), ROW_THREADS, 0,
+                      lines_of<T>(s), lines_of<T>(y), lines_of<T>(dout), y.rows, y.count, y.cols,
+                      WARP, lines_of<T>(dy), lines_of<T>(ds));
         return launched(d, "gate_grad");
     });
 }

@@ -381,6 +381,7 @@ static __global__ void __launch_bounds__(WORKERS + WARP, WORKERS == FEW ? FEW_BL
     xent_kept(const __grid_constant__ scoring<float> x, lines<T> logits, int64_t rows, int cols,
               double *losses)
 {
+    begin_after_last();
     extern __shared__ float4 held[];
     __shared__ report        reports[2];
     if (threadIdx.x < WORKERS)
@@ -396,6 +397,7 @@ static __global__ void __launch_bounds__(THREADS)
     xent_any(const __grid_constant__ scoring<wide<T>> x, lines<T> logits, int64_t rows,
              int64_t cols, double *losses)
 {
+    begin_after_last();
     __shared__ wide<T> room[WARP];
     const int64_t      first = (int64_t)threadIdx.x * V, step = (int64_t)blockDim.x * V;
     wide<T>            v[V], slope;
@@ -439,6 +441,7 @@ static __global__ void __launch_bounds__(THREADS)
 /* One block: loss += the sums of `rows` pairs. */
 static __global__ void add_losses(const double *losses, int64_t rows, double *loss)
 {
+    begin_after_last();
     __shared__ double room[WARP];
     double            weighted = 0.0, plain = 0.0;
     for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) {
@@ -495,9 +498,9 @@ static musec_status run_kept(ms_device *d, const ms_xent *x, ms_mat logits, doub
     /* the same for all rows: other contexts may be launching it as well */
     const cudaError_t code = cudaFuncSetAttribute(kernel, most, c->shared_bytes - SPARE);
     if (code != cudaSuccess) return ms_cuda_status(d, code, "xent");
-    xent_kept<T, CAP, BOUND, WORKERS, KEPT>
-        <<<(unsigned)blocks, WORKERS + WARP, (size_t)bytes, c->stream>>>(
-            scoring_of<float>(x), lines_of<T>(logits), logits.rows, (int)logits.cols, losses);
+    launch_kernel(d, xent_kept<T, CAP, BOUND, WORKERS, KEPT>, (unsigned)blocks, WORKERS + WARP,
+                  (size_t)bytes, scoring_of<float>(x), lines_of<T>(logits), logits.rows,
+                  (int)logits.cols, losses);
     return launched(d, "xent");
 }
 
@@ -531,8 +534,8 @@ static musec_status run_any(ms_device *d, const ms_xent *x, ms_mat logits, doubl
     const int64_t  need    = ceil_div(logits.cols, (int64_t)V * WARP) * WARP;
     const unsigned threads = (unsigned)smaller(THREADS, need);
     const unsigned blocks  = (unsigned)smaller(logits.rows, INT32_MAX);
-    xent_any<T, V><<<blocks, threads, 0, ms_cuda_of(d)->stream>>>(
-        scoring_of<wide<T>>(x), lines_of<T>(logits), logits.rows, logits.cols, losses);
+    launch_kernel(d, xent_any<T, V>, blocks, threads, 0, scoring_of<wide<T>>(x),
+                  lines_of<T>(logits), logits.rows, logits.cols, losses);
     return launched(d, "xent");
 }
 
@@ -563,8 +566,7 @@ static musec_status cuda_xent(ms_device *d, ms_xent x, ms_mat logits, ms_vec los
     st = ms_scratch_bytes(d, 2 * (size_t)logits.rows * sizeof(double), &losses);
     if (st == MUSEC_OK) st = run_rows(d, &x, logits, (double *)losses);
     if (st == MUSEC_OK) {
-        add_losses<<<1, THREADS, 0, ms_cuda_of(d)->stream>>>((const double *)losses, logits.rows,
-                                                             loss.data);
+        launch_kernel(d, add_losses, 1, THREADS, 0, (const double *)losses, logits.rows, loss.data);
         st = launched(d, "xent");
     }
     ms_arena_reset(&d->scratch, mark);

@@ -128,6 +128,7 @@ template <typename Real> struct mix_of {
 template <typename T, int V, typename Map>
 static __global__ void map_elements(Map map, shape s, lines<T> x, lines<T> y, lines<T> out)
 {
+    begin_after_last();
     const int64_t threads = (int64_t)gridDim.x * blockDim.x;
     piece<T, V>   a[AHEAD], b[AHEAD];
     spot          p[AHEAD];
@@ -161,23 +162,22 @@ static musec_status run_map(ms_device *d, const char *what, MapOf map_of, ms_mat
                             ms_mat out)
 {
     const ms_mat *const mats[] = { &x, &y, &out };
-    const cudaStream_t  stream = ms_cuda_of(d)->stream;
     if (x.count * x.rows * x.cols == 0) return MUSEC_OK;
     if (are_vectors(mats, 3))
         return by_vector(x.dtype, [&](auto tag) {
             typedef typename decltype(tag)::type T;
             const shape                          s = shape_of(mats, 3, VECTOR);
-            map_elements<T, VECTOR>
-                <<<blocks_for(d, ceil_div(s.pieces, AHEAD), THREADS), THREADS, 0, stream>>>(
-                    map_of(tag), s, lines_of<T>(x), lines_of<T>(y), lines_of<T>(out));
+            launch_kernel(d, map_elements<T, VECTOR, decltype(map_of(tag))>,
+                          blocks_for(d, ceil_div(s.pieces, AHEAD), THREADS), THREADS, 0,
+                          map_of(tag), s, lines_of<T>(x), lines_of<T>(y), lines_of<T>(out));
             return launched(d, what);
         });
     return by_dtype(x.dtype, [&](auto tag) {
         typedef typename decltype(tag)::type T;
         const shape                          s = shape_of(mats, 3, 1);
-        map_elements<T, 1>
-            <<<blocks_for(d, ceil_div(s.pieces, AHEAD), THREADS), THREADS, 0, stream>>>(
-                map_of(tag), s, lines_of<T>(x), lines_of<T>(y), lines_of<T>(out));
+        launch_kernel(d, map_elements<T, 1, decltype(map_of(tag))>,
+                      blocks_for(d, ceil_div(s.pieces, AHEAD), THREADS), THREADS, 0, map_of(tag), s,
+                      lines_of<T>(x), lines_of<T>(y), lines_of<T>(out));
         return launched(d, what);
     });
 }
@@ -224,6 +224,7 @@ template <typename T> struct mix_operands {
 template <typename T, int V>
 static __global__ void mix_grad_parts(mix_operands<T> m, shape s, double *parts)
 {
+    begin_after_last();
     __shared__ double room[WARP];
     const int64_t     threads = (int64_t)gridDim.x * blockDim.x;
     const wide<T>     first = m.weights[0], second = m.weights[1];
@@ -262,6 +263,7 @@ static __global__ void mix_grad_parts(mix_operands<T> m, shape s, double *parts)
 /* One block: dw += the sums of n pairs. */
 template <typename Real> static __global__ void mix_grad_join(const double *parts, int n, Real *dw)
 {
+    begin_after_last();
     __shared__ double room[WARP];
     double            with_x = 0.0, with_y = 0.0;
     for (int k = (int)threadIdx.x; k < n; k += (int)blockDim.x) {
@@ -279,18 +281,17 @@ template <typename T, int V>
 static musec_status run_mix_grad(ms_device *d, const mix_operands<T> *m, const shape &s,
                                  wide<T> *dw)
 {
-    const cudaStream_t stream = ms_cuda_of(d)->stream;
-    const ms_mark      mark   = ms_arena_mark(&d->scratch);
-    const int64_t      need   = ceil_div(s.pieces, THREADS);
-    const int          blocks = need < PARTS ? (int)need : (int)PARTS;
-    void              *parts  = NULL;
-    musec_status       st     = ms_scratch_bytes(d, 2 * (size_t)blocks * sizeof(double), &parts);
+    const ms_mark mark   = ms_arena_mark(&d->scratch);
+    const int64_t need   = ceil_div(s.pieces, THREADS);
+    const int     blocks = need < PARTS ? (int)need : (int)PARTS;
+    void         *parts  = NULL;
+    musec_status  st     = ms_scratch_bytes(d, 2 * (size_t)blocks * sizeof(double), &parts);
     if (st == MUSEC_OK) {
-        mix_grad_parts<T, V><<<blocks, THREADS, 0, stream>>>(*m, s, (double *)parts);
+        launch_kernel(d, mix_grad_parts<T, V>, blocks, THREADS, 0, *m, s, (double *)parts);
         st = launched(d, "mix_grad");
     }
     if (st == MUSEC_OK) {
-        mix_grad_join<<<1, THREADS, 0, stream>>>((const double *)parts, blocks, dw);
+        launch_kernel(d, mix_grad_join<wide<T>>, 1, THREADS, 0, (const double *)parts, blocks, dw);
         st = launched(d, "mix_grad");
     }
     ms_arena_reset(&d->scratch, mark);

@@ -42,6 +42,7 @@ template <typename T, int N, bool BLOCK>
 static __global__ void __launch_bounds__(BLOCK ? BLOCK_MOST : ROW_THREADS)
     norm_kept(float eps, lines<T> x, int64_t rows, int64_t count, int cols, lines<T> out)
 {
+    begin_after_last();
     const share<BLOCK> own;
     piece<T, VECTOR>   kept[N];
     float              v[VECTOR], sum = 0.0f;
@@ -75,6 +76,7 @@ static __global__ void __launch_bounds__(BLOCK ? BLOCK_MOST : ROW_THREADS)
     norm_grad_kept(float eps, lines<T> x, lines<T> dout, float beta, int64_t rows, int64_t count,
                    int cols, lines<T> dx)
 {
+    begin_after_last();
     const share<BLOCK> own;
     piece<T, VECTOR>   kept[N], grad[N], old[N];
     float              v[VECTOR], g[VECTOR], o[VECTOR], square = 0.0f, cross = 0.0f;
@@ -122,6 +124,7 @@ template <typename T>
 static __global__ void norm_any(wide<T> eps, lines<T> x, int64_t rows, int64_t count, int64_t cols,
                                 lines<T> out)
 {
+    begin_after_last();
     const int     lane = (int)threadIdx.x % WARP;
     const int64_t step = (int64_t)gridDim.x * blockDim.x / WARP;
     int64_t       i, b;
@@ -143,6 +146,7 @@ template <typename T>
 static __global__ void norm_grad_any(wide<T> eps, lines<T> x, lines<T> dout, wide<T> beta,
                                      int64_t rows, int64_t count, int64_t cols, lines<T> dx)
 {
+    begin_after_last();
     const int     lane = (int)threadIdx.x % WARP;
     const int64_t step = (int64_t)gridDim.x * blockDim.x / WARP;
     int64_t       i, b;
@@ -192,22 +196,21 @@ template <typename Launch> static void by_width(const ms_mat *x, Launch launch)
 
 static musec_status cuda_rmsnorm(ms_device *d, double eps, ms_mat x, ms_mat out)
 {
-    const cudaStream_t stream = ms_cuda_of(d)->stream;
     if (x.rows * x.count == 0 || x.cols == 0) return MUSEC_OK;
     if (is_vector(&x) && is_vector(&out) && fits_registers(&x))
         return by_vector(x.dtype, [&](auto tag) {
             typedef typename decltype(tag)::type T;
             by_width(&x, [&](auto n, auto block, unsigned blocks, int threads) {
-                norm_kept<T, decltype(n)::value, decltype(block)::value>
-                    <<<blocks, threads, 0, stream>>>((float)eps, lines_of<T>(x), x.rows, x.count,
-                                                     (int)x.cols, lines_of<T>(out));
+                launch_kernel(d, norm_kept<T, decltype(n)::value, decltype(block)::value>, blocks,
+                              threads, 0, (float)eps, lines_of<T>(x), x.rows, x.count, (int)x.cols,
+                              lines_of<T>(out));
             });
             return launched(d, "rmsnorm");
         });
     return by_dtype(x.dtype, [&](auto tag) {
         typedef typename decltype(tag)::type T;
-        norm_any<T><<<row_blocks(x.rows * x.count, WARP), ROW_THREADS, 0, stream>>>(
-            (wide<T>)eps, lines_of<T>(x), x.rows, x.count, x.cols, lines_of<T>(out));
+        launch_kernel(d, norm_any<T>, row_blocks(x.rows * x.count, WARP), ROW_THREADS, 0,
+                      (wide<T>)eps, lines_of<T>(x), x.rows, x.count, x.cols, lines_of<T>(out));
         return launched(d, "rmsnorm");
     });
 }
@@ -215,24 +218,22 @@ static musec_status cuda_rmsnorm(ms_device *d, double eps, ms_mat x, ms_mat out)
 static musec_status cuda_rmsnorm_grad(ms_device *d, double eps, ms_mat x, ms_mat dout, double beta,
                                       ms_mat dx)
 {
-    const cudaStream_t stream = ms_cuda_of(d)->stream;
     if (x.rows * x.count == 0 || x.cols == 0) return MUSEC_OK;
     if (is_vector(&x) && is_vector(&dout) && is_vector(&dx) && fits_registers(&x))
         return by_vector(x.dtype, [&](auto tag) {
             typedef typename decltype(tag)::type T;
             by_width(&x, [&](auto n, auto block, unsigned blocks, int threads) {
-                norm_grad_kept<T, decltype(n)::value, decltype(block)::value>
-                    <<<blocks, threads, 0, stream>>>((float)eps, lines_of<T>(x), lines_of<T>(dout),
-                                                     (float)beta, x.rows, x.count, (int)x.cols,
-                                                     lines_of<T>(dx));
+                launch_kernel(d, norm_grad_kept<T, decltype(n)::value, decltype(block)::value>,
+                              blocks, threads, 0, (float)eps, lines_of<T>(x), lines_of<T>(dout),
+                              (float)beta, x.rows, x.count, (int)x.cols, lines_of<T>(dx));
             });
             return launched(d, "rmsnorm_grad");
         });
     return by_dtype(x.dtype, [&](auto tag) {
         typedef typename decltype(tag)::type T;
-        norm_grad_any<T><<<row_blocks(x.rows * x.count, WARP), ROW_THREADS, 0, stream>>>(
-            (wide<T>)eps, lines_of<T>(x), lines_of<T>(dout), (wide<T>)beta, x.rows, x.count, x.cols,
-            lines_of<T>(dx));
+        launch_kernel(d, norm_grad_any<T>, row_blocks(x.rows * x.count, WARP), ROW_THREADS, 0,
+                      (wide<T>)eps, lines_of<T>(x), lines_of<T>(dout), (wide<T>)beta, x.rows,
+                      x.count, x.cols, lines_of<T>(dx));
         return launched(d, "rmsnorm_grad");
     });
 }

@@ -100,6 +100,7 @@ template <typename T>
 static __global__ void rope_kept(turning<float> t, lines<T> x, int64_t rows, int64_t count,
                                  int cols, int lanes, lines<T> out)
 {
+    begin_after_last();
     const int64_t    n    = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / lanes;
     const int        at   = (int)threadIdx.x % lanes * VECTOR;
     const bool       mine = n < rows * count && at < cols / 2;
@@ -136,6 +137,7 @@ template <typename T>
 static __global__ void rope_grad_kept(turning<float> t, lines<T> x, lines<T> dout, int64_t rows,
                                       int64_t count, int cols, int lanes, lines<T> dx)
 {
+    begin_after_last();
     const int64_t    n    = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / lanes;
     const int        at   = (int)threadIdx.x % lanes * VECTOR;
     const bool       mine = n < rows * count && at < cols / 2;
@@ -194,6 +196,7 @@ template <typename T, bool BACK>
 static __global__ void rope_any(turning<wide<T>> t, lines<T> x, lines<T> from, int64_t rows,
                                 int64_t count, int64_t cols, lines<T> out)
 {
+    begin_after_last();
     const int     lane = (int)threadIdx.x % WARP;
     const int64_t step = (int64_t)gridDim.x * blockDim.x / WARP;
     const wide<T> sign = BACK ? (wide<T>)-1 : (wide<T>)1;
@@ -255,46 +258,44 @@ static bool is_kept(const ms_mat *x, const ms_mat *from, const ms_mat *out)
 
 static musec_status cuda_rope(ms_device *d, ms_rope r, ms_mat x, ms_mat out)
 {
-    const cudaStream_t stream = ms_cuda_of(d)->stream;
-    const int64_t      rows   = x.rows * x.count;
-    const int          lanes  = lanes_for(x.cols / TWO_VECTORS);
+    const int64_t rows  = x.rows * x.count;
+    const int     lanes = lanes_for(x.cols / TWO_VECTORS);
     if (rows == 0 || x.cols == 0) return MUSEC_OK;
     if (is_kept(&x, &x, &out))
         return by_vector(x.dtype, [&](auto tag) {
             typedef typename decltype(tag)::type T;
-            rope_kept<T><<<row_blocks(rows, lanes), ROW_THREADS, 0, stream>>>(
-                turning_of<float>(&r), lines_of<T>(x), x.rows, x.count, (int)x.cols, lanes,
-                lines_of<T>(out));
+            launch_kernel(d, rope_kept<T>, row_blocks(rows, lanes), ROW_THREADS, 0,
+                          turning_of<float>(&r), lines_of<T>(x), x.rows, x.count, (int)x.cols,
+                          lanes, lines_of<T>(out));
             return launched(d, "rope");
         });
     return by_dtype(x.dtype, [&](auto tag) {
         typedef typename decltype(tag)::type T;
-        rope_any<T, false><<<row_blocks(rows, WARP), ROW_THREADS, 0, stream>>>(
-            turning_of<wide<T>>(&r), lines_of<T>(x), lines_of<T>(x), x.rows, x.count, x.cols,
-            lines_of<T>(out));
+        launch_kernel(d, rope_any<T, false>, row_blocks(rows, WARP), ROW_THREADS, 0,
+                      turning_of<wide<T>>(&r), lines_of<T>(x), lines_of<T>(x), x.rows, x.count,
+                      x.cols, lines_of<T>(out));
         return launched(d, "rope");
     });
 }
 
 static musec_status cuda_rope_grad(ms_device *d, ms_rope r, ms_mat x, ms_mat dout, ms_mat dx)
 {
-    const cudaStream_t stream = ms_cuda_of(d)->stream;
-    const int64_t      rows   = x.rows * x.count;
-    const int          lanes  = lanes_for(x.cols / TWO_VECTORS);
+    const int64_t rows  = x.rows * x.count;
+    const int     lanes = lanes_for(x.cols / TWO_VECTORS);
     if (rows == 0 || x.cols == 0) return MUSEC_OK;
     if (is_kept(&x, &dout, &dx))
         return by_vector(x.dtype, [&](auto tag) {
             typedef typename decltype(tag)::type T;
-            rope_grad_kept<T><<<row_blocks(rows, lanes), ROW_THREADS, 0, stream>>>(
-                turning_of<float>(&r), lines_of<T>(x), lines_of<T>(dout), x.rows, x.count,
-                (int)x.cols, lanes, lines_of<T>(dx));
+            launch_kernel(d, rope_grad_kept<T>, row_blocks(rows, lanes), ROW_THREADS, 0,
+                          turning_of<float>(&r), lines_of<T>(x), lines_of<T>(dout), x.rows, x.count,
+                          (int)x.cols, lanes, lines_of<T>(dx));
             return launched(d, "rope_grad");
         });
     return by_dtype(x.dtype, [&](auto tag) {
         typedef typename decltype(tag)::type T;
-        rope_any<T, true><<<row_blocks(rows, WARP), ROW_THREADS, 0, stream>>>(
-            turning_of<wide<T>>(&r), lines_of<T>(x), lines_of<T>(dout), x.rows, x.count, x.cols,
-            lines_of<T>(dx));
+        launch_kernel(d, rope_any<T, true>, row_blocks(rows, WARP), ROW_THREADS, 0,
+                      turning_of<wide<T>>(&r), lines_of<T>(x), lines_of<T>(dout), x.rows, x.count,
+                      x.cols, lines_of<T>(dx));
         return launched(d, "rope_grad");
     });
 }
