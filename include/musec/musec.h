@@ -112,7 +112,7 @@ MUSEC_API musec_status musec_ctx_create(musec_ctx **out, const char *device);
 MUSEC_API musec_status musec_ctx_create_why(musec_ctx **out, const char *device, char *why,
                                             size_t bytes);
 /* 1 (as created): the same calls give the same bits on the same machine.  0 lets a GPU take what is
- * faster, found by timing or not reproducible. */
+ * faster, whatever its bits: found by timing, or not reproducible. */
 MUSEC_API musec_status musec_ctx_set_deterministic(musec_ctx *ctx, int deterministic);
 MUSEC_API void         musec_ctx_destroy(musec_ctx *ctx);
 MUSEC_API musec_status musec_ctx_sync(musec_ctx *ctx); /* waits; reports errors of queued work */

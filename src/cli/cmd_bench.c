@@ -32,9 +32,8 @@ static const ms_option options[] = {
       "step: the slow ones too, by SVD and in the paper's order; accuracy: every matrix, not three "
       "of each part of a layer; ops on a GPU: decompositions" },
     { "loose", MS_OPT_FLAG, offsetof(struct args, loose), NULL,
-      "what a GPU does with --deterministic no: products chosen by timing, and attention's "
-      "gradient "
-      "summed in any order where cuDNN has to do it, not musec" },
+      "what a GPU does with --deterministic no: products chosen by timing, whatever their "
+      "bits, and attention's gradient summed in any order where cuDNN has to do it, not musec" },
     { "preset", MS_OPT_STR, offsetof(struct args, preset), "NAME",
       "step, accuracy, train: small, medium, wide; train: pico, nano too [small; train on a CPU: "
       "nano]" },

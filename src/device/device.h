@@ -9,8 +9,8 @@
  * Device first, output last.  Ops queue work: as a rule they neither wait nor allocate (workspace
  * comes from the device's scratch arena, which grows until it has seen the largest call); `sync`,
  * `download` and `now_ms` wait, `alloc` allocates.  A GPU waits besides in `svd` and `eigh`, whose
- * library does, and where a plan is made: at the first product of a kind in a context that is not
- * deterministic, which times its proposals, and at the first attention of a kind by cuDNN.
+ * library does, and where a plan is made: at the first product of a kind, unless it is small, whose
+ * proposals are timed, and at the first attention of a kind by cuDNN.
  * Operands are checked by the callers' contracts, not by the ops; what an op checks it asserts.
  * Unless an op says otherwise, all matrix operands of one call share dtype and count, and the
  * output overlaps no input.
@@ -300,6 +300,8 @@ struct musec_ctx {
     uint64_t workspace; /* bytes that a step of an optimizer may use, unless told otherwise */
     char     name[32];
     bool     deterministic;
+    /* products take the first way that is proposed: their shapes hardly come again */
+    bool untimed;
 };
 
 /* A call of attention_grad, as far as a plan knows it. */

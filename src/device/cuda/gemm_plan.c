@@ -10,122 +10,38 @@
  * order by a kernel of their own; the other schemes, which add in the type of c, are not allowed,
  * for they would round to 16 bits half way.  So equal calls give equal bits.
  *
- * A deterministic context takes the first algorithm that cuBLASLt proposes.  Otherwise the first
- * product of its kind waits while the proposals are timed on its own operands, and the fastest is
- * taken from then on, by later processes too: what was timed is kept in a file for this chip and
- * this cuBLASLt (core/cache.h), which the library is asked about before it is believed. */
-#include <math.h>
+ * The first product of its kind takes an algorithm among those that cuBLASLt proposes, by timing
+ * them (gemm_trial.c).  A deterministic context takes only one that gives the bits of the first
+ * proposal: so its results depend neither on clocks nor on what other processes have left.  What
+ * was chosen is kept for these (gemm_kept.c).  The library is asked whether it would still take
+ * that before it is believed, and, in a deterministic context, whether what it was judged by is
+ * still the first proposal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cublasLt.h>
-
-#include "core/cache.h"
-#include "device/cuda/gemm.h"
+#include "device/cuda/gemm_plan.h"
 
 enum {
-    CANDIDATES = 8,       /* algorithms that are timed */
-    RUNS       = 3,       /* times each, after one that does not count */
     PLANS      = 1 << 14, /* kept at most; then all go and come back as they are needed */
     SLOTS      = 2 * PLANS,
-    ALIGN_MOST = 256,  /* bytes: no algorithm asks for more */
-    KEPT_MOST  = 4096, /* plans in the file */
+    ALIGN_MOST = 256, /* bytes: no algorithm asks for more */
 };
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-/* type, name, arguments: as cublasLt.h declares them, which the compiler checks below */
-#define LT_FUNCTIONS(X)                                                                            \
-    X(cublasStatus_t, cublasLtCreate, (cublasLtHandle_t *))                                        \
-    X(cublasStatus_t, cublasLtDestroy, (cublasLtHandle_t))                                         \
-    X(cublasStatus_t, cublasLtGetProperty, (libraryPropertyType, int *))                           \
-    X(const char *, cublasLtGetStatusString, (cublasStatus_t))                                     \
-    X(cublasStatus_t, cublasLtMatmulDescCreate,                                                    \
-      (cublasLtMatmulDesc_t *, cublasComputeType_t, cudaDataType_t))                               \
-    X(cublasStatus_t, cublasLtMatmulDescDestroy, (cublasLtMatmulDesc_t))                           \
-    X(cublasStatus_t, cublasLtMatmulDescSetAttribute,                                              \
-      (cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void *, size_t))                \
-    X(cublasStatus_t, cublasLtMatrixLayoutCreate,                                                  \
-      (cublasLtMatrixLayout_t *, cudaDataType, uint64_t, uint64_t, int64_t))                       \
-    X(cublasStatus_t, cublasLtMatrixLayoutDestroy, (cublasLtMatrixLayout_t))                       \
-    X(cublasStatus_t, cublasLtMatrixLayoutSetAttribute,                                            \
-      (cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, const void *, size_t))             \
-    X(cublasStatus_t, cublasLtMatmulPreferenceCreate, (cublasLtMatmulPreference_t *))              \
-    X(cublasStatus_t, cublasLtMatmulPreferenceDestroy, (cublasLtMatmulPreference_t))               \
-    X(cublasStatus_t, cublasLtMatmulPreferenceSetAttribute,                                        \
-      (cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void *, size_t))    \
-    X(cublasStatus_t, cublasLtMatmulAlgoGetHeuristic,                                              \
-      (cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,     \
-       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,            \
-       cublasLtMatmulHeuristicResult_t *, int *))                                                  \
-    X(cublasStatus_t, cublasLtMatmulAlgoCheck,                                                     \
-      (cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,     \
-       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *,               \
-       cublasLtMatmulHeuristicResult_t *))                                                         \
-    X(cublasStatus_t, cublasLtMatmul,                                                              \
-      (cublasLtHandle_t, cublasLtMatmulDesc_t, const void *, const void *, cublasLtMatrixLayout_t, \
-       const void *, cublasLtMatrixLayout_t, const void *, const void *, cublasLtMatrixLayout_t,   \
-       void *, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *, void *, size_t,               \
-       cudaStream_t))
-
-typedef struct functions {
-#define X(type, name, args) type(*name) args;
-    LT_FUNCTIONS(X)
-#undef X
-} functions;
+typedef ms_cuda_lt          functions;
+typedef ms_cuda_operand_key operand_key;
+typedef ms_cuda_gemm_key    key;
+typedef ms_cuda_gemm_plan   plan;
 
 #define X(type, name, args) \
     _Static_assert(_Generic(name, type(*) args : 1, default : 0), "not as declared: " #name);
-LT_FUNCTIONS(X)
+MS_CUDA_LT_FUNCTIONS(X)
 #undef X
 
 static const char *const library_names[] = { "libcublasLt.so.13", "libcublasLt.so.12",
                                              "libcublasLt.so", NULL };
-
-/* ---- plans ----------------------------------------------------------------------------------- */
-
-/* Every field is of one type, so that no byte lies between them: keys are compared and hashed as
- * bytes. */
-typedef struct operand_key {
-    int64_t rows, cols, ld, stride; /* as cuBLASLt sees it, before its own transposition */
-    int64_t trans;
-    int64_t align; /* bytes, a power of two: that every column of every matrix begins at */
-} operand_key;
-
-typedef struct key {
-    operand_key a, b, c;
-    int64_t     dtype, c_dtype, count;
-    int64_t     reads_c;
-    int64_t     timed; /* the context is not deterministic */
-} key;
-
-typedef struct plan {
-    key                    key;
-    cublasLtMatmulDesc_t   op;
-    cublasLtMatrixLayout_t a, b, c;
-    cublasLtMatmulAlgo_t   algo;
-    bool                   found; /* there is an algorithm */
-} plan;
-
-typedef struct kept { /* a plan that was timed, as the file has it */
-    key                  key;
-    cublasLtMatmulAlgo_t algo;
-} kept;
-
-/* What the file begins with: one that was written by another program is not read. */
-static const uint64_t kept_head[] = { 1 /* version */, sizeof(key), sizeof(cublasLtMatmulAlgo_t) };
-
-struct ms_cuda_blas {
-    functions        lt;
-    cublasLtHandle_t handle;
-    plan           **slots; /* (SLOTS) open addressing */
-    int              n_plans;
-    cudaEvent_t      start, stop; /* for timing; made at its first use */
-    kept            *kept;        /* read when a plan would first be timed */
-    size_t           n_kept, n_new;
-    bool             kept_is_read;
-};
 
 static musec_status lt_status(ms_device *d, const functions *lt, cublasStatus_t code,
                               const char *what)
@@ -133,6 +49,20 @@ static musec_status lt_status(ms_device *d, const functions *lt, cublasStatus_t 
     if (code == CUBLAS_STATUS_SUCCESS) return MUSEC_OK;
     return ms_fail(&d->error, code == CUBLAS_STATUS_ALLOC_FAILED ? MUSEC_ENOMEM : MUSEC_EDEVICE,
                    "%s: cuBLASLt: %s: %s", d->name, what, lt->cublasLtGetStatusString(code));
+}
+
+static void version_of(const functions *lt, int v[3])
+{
+    const libraryPropertyType parts[] = { MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL };
+    for (int i = 0; i < 3; i++)
+        if (lt->cublasLtGetProperty(parts[i], &v[i]) != CUBLAS_STATUS_SUCCESS) v[i] = 0;
+}
+
+static void name_file(const ms_cuda *c, struct ms_cuda_blas *blas)
+{
+    int v[3];
+    version_of(&blas->lt, v);
+    ms_cache_name(blas->kept.name, "gemm-cublasLt-%d.%d.%d-%s", v[0], v[1], v[2], c->chip);
 }
 
 /* The library itself stays open until the program ends: opening it takes long, and its kernels stay
@@ -151,12 +81,13 @@ static musec_status blas_of(ms_device *d, struct ms_cuda_blas **out)
         TRY(ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory"));
     const ms_cuda_symbol symbols[] = {
 #define X(type, name, args) { #name, (void **)&blas->lt.name },
-        LT_FUNCTIONS(X)
+        MS_CUDA_LT_FUNCTIONS(X)
 #undef X
     };
     TRY(ms_cuda_library_open(&d->error, "products on GPUs", library_names, symbols, COUNT(symbols),
                              &library));
     TRY(lt_status(d, &blas->lt, blas->lt.cublasLtCreate(&blas->handle), "starting"));
+    name_file(c, blas);
     *out = c->blas = blas;
 done:
     if (st != MUSEC_OK && blas != NULL) {
@@ -185,84 +116,12 @@ static void drop_plans(struct ms_cuda_blas *blas)
     blas->n_plans = 0;
 }
 
-/* ---- plans that were timed before ------------------------------------------------------------ */
-
-static void version_of(const functions *lt, int v[3])
-{
-    const libraryPropertyType parts[] = { MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL };
-    for (int i = 0; i < 3; i++)
-        if (lt->cublasLtGetProperty(parts[i], &v[i]) != CUBLAS_STATUS_SUCCESS) v[i] = 0;
-}
-
-static void kept_name(ms_device *d, const struct ms_cuda_blas *blas, char name[MS_CACHE_NAME])
-{
-    int v[3];
-    version_of(&blas->lt, v);
-    ms_cache_name(name, "gemm-cublasLt-%d.%d.%d-%s", v[0], v[1], v[2], ms_cuda_of(d)->chip);
-}
-
-static kept *find_kept(const struct ms_cuda_blas *blas, const key *k)
-{
-    for (size_t i = 0; i < blas->n_kept; i++)
-        if (memcmp(&blas->kept[i].key, k, sizeof *k) == 0) return &blas->kept[i];
-    return NULL;
-}
-
-/* One more, unless they are enough.  One that is there already is kept, or replaced. */
-static bool keep(struct ms_cuda_blas *blas, const kept *one, bool replaces)
-{
-    kept *was = find_kept(blas, &one->key), *grown;
-    if (was != NULL && replaces) *was = *one;
-    if (was != NULL || blas->n_kept == KEPT_MOST) return was != NULL && replaces;
-    grown = realloc(blas->kept, (blas->n_kept + 1) * sizeof *grown);
-    if (grown == NULL) return false;
-    blas->kept                 = grown;
-    blas->kept[blas->n_kept++] = *one;
-    return true;
-}
-
-/* What the file has beyond what is known already. */
-static void read_kept(ms_device *d, struct ms_cuda_blas *blas)
-{
-    char   name[MS_CACHE_NAME];
-    void  *data  = NULL;
-    size_t bytes = 0;
-    kept   one;
-    blas->kept_is_read = true;
-    kept_name(d, blas, name);
-    if (!ms_cache_load(name, &data, &bytes)) return;
-    if (bytes >= sizeof kept_head && memcmp(data, kept_head, sizeof kept_head) == 0)
-        for (size_t at = sizeof kept_head; at + sizeof one <= bytes; at += sizeof one) {
-            memcpy(&one, (const char *)data + at, sizeof one);
-            (void)keep(blas, &one, false);
-        }
-    free(data);
-}
-
-/* With what other processes have added since. */
-static void save_kept(ms_device *d, struct ms_cuda_blas *blas)
-{
-    char   name[MS_CACHE_NAME], *data;
-    size_t bytes;
-    if (blas->n_new == 0) return;
-    read_kept(d, blas);
-    kept_name(d, blas, name);
-    bytes = sizeof kept_head + blas->n_kept * sizeof *blas->kept;
-    data  = malloc(bytes);
-    if (data == NULL) return;
-    memcpy(data, kept_head, sizeof kept_head);
-    memcpy(data + sizeof kept_head, blas->kept, blas->n_kept * sizeof *blas->kept);
-    ms_cache_save(name, data, bytes);
-    free(data);
-}
-
 void ms_cuda_blas_free(ms_device *d)
 {
     ms_cuda             *c    = ms_cuda_of(d);
     struct ms_cuda_blas *blas = c == NULL ? NULL : c->blas;
     if (blas == NULL) return;
-    save_kept(d, blas);
-    free(blas->kept);
+    ms_cuda_kept_close(&blas->kept);
     drop_plans(blas);
     if (blas->start != NULL) (void)cudaEventDestroy(blas->start);
     if (blas->stop != NULL) (void)cudaEventDestroy(blas->stop);
@@ -319,7 +178,7 @@ static key key_of(const ms_device *d, const ms_cuda_product *p)
                   .c_dtype = p->c.dtype,
                   .count   = p->c.count,
                   .reads_c = beta != 0.0,
-                  .timed   = !d->deterministic };
+                  .loose   = !d->deterministic };
 }
 
 static uint64_t hash_of(const key *k)
@@ -354,8 +213,8 @@ static cudaDataType type_of(int64_t dtype)
     }
 }
 
-static musec_status make_layout(ms_device *d, const functions *lt, const operand_key *k,
-                                int64_t dtype, int64_t count, cublasLtMatrixLayout_t *out)
+musec_status ms_cuda_gemm_layout(ms_device *d, const functions *lt, const operand_key *k,
+                                 int64_t dtype, int64_t count, cublasLtMatrixLayout_t *out)
 {
     const int32_t batch = (int32_t)count;
     musec_status  st    = MUSEC_OK;
@@ -398,9 +257,9 @@ static musec_status describe(ms_device *d, const functions *lt, plan *p)
         d, lt,
         lt->cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a),
         "a product"));
-    TRY(make_layout(d, lt, &k->a, k->dtype, k->count, &p->a));
-    TRY(make_layout(d, lt, &k->b, k->dtype, k->count, &p->b));
-    TRY(make_layout(d, lt, &k->c, k->c_dtype, k->count, &p->c));
+    TRY(ms_cuda_gemm_layout(d, lt, &k->a, k->dtype, k->count, &p->a));
+    TRY(ms_cuda_gemm_layout(d, lt, &k->b, k->dtype, k->count, &p->b));
+    TRY(ms_cuda_gemm_layout(d, lt, &k->c, k->c_dtype, k->count, &p->c));
 done:
     return st;
 }
@@ -452,78 +311,25 @@ done:
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* c: that of x, or memory that stands for it, as the sum's other part too where that is x's c. */
-static cublasStatus_t run(ms_device *d, struct ms_cuda_blas *blas, const plan *p,
-                          const cublasLtMatmulAlgo_t *algo, const ms_cuda_product *x, void *c)
+cublasStatus_t ms_cuda_gemm_run(ms_device *d, struct ms_cuda_blas *blas, const plan *p,
+                                const cublasLtMatmulAlgo_t *algo, const ms_cuda_gemm_call *call)
 {
-    const void *z     = x->z.data == x->c.data || p->key.reads_c == 0 ? c : x->z.data;
-    const float alpha = (float)x->alpha, beta = (float)x->beta;
+    const float alpha = (float)call->alpha, beta = (float)call->beta;
     const bool  wide = p->key.dtype == MUSEC_F64;
     return blas->lt.cublasLtMatmul(
-        blas->handle, p->op, wide ? (const void *)&x->alpha : &alpha, x->b.data, p->b, x->a.data,
-        p->a, wide ? (const void *)&x->beta : &beta, z, p->c, c, p->c, algo,
-        ms_cuda_of(d)->workspace, MS_CUDA_WORKSPACE, ms_cuda_of(d)->stream);
+        blas->handle, p->op, wide ? (const void *)&call->alpha : &alpha, call->b, call->b_layout,
+        call->a, call->a_layout, wide ? (const void *)&call->beta : &beta, call->z, p->c, call->c,
+        p->c, algo, ms_cuda_of(d)->workspace, MS_CUDA_WORKSPACE, ms_cuda_of(d)->stream);
 }
 
-/* Milliseconds of RUNS products into c; INFINITY where cuBLASLt refuses them after all. */
-static musec_status time_one(ms_device *d, struct ms_cuda_blas *blas, const plan *p,
-                             const cublasLtMatmulAlgo_t *algo, const ms_cuda_product *x, void *c,
-                             float *ms)
-{
-    cudaStream_t stream = ms_cuda_of(d)->stream;
-    musec_status st     = MUSEC_OK;
-    *ms                 = INFINITY;
-    if (run(d, blas, p, algo, x, c) != CUBLAS_STATUS_SUCCESS) return MUSEC_OK;
-    TRY(ms_cuda_status(d, cudaEventRecord(blas->start, stream), "timing a product"));
-    for (int i = 0; i < RUNS; i++)
-        if (run(d, blas, p, algo, x, c) != CUBLAS_STATUS_SUCCESS) return MUSEC_OK;
-    TRY(ms_cuda_status(d, cudaEventRecord(blas->stop, stream), "timing a product"));
-    TRY(ms_cuda_status(d, cudaEventSynchronize(blas->stop), "timing a product"));
-    TRY(ms_cuda_status(d, cudaEventElapsedTime(ms, blas->start, blas->stop), "timing a product"));
-done:
-    return st;
-}
-
-/* The fastest of n.  A product that reads c itself is timed on memory of the same layout, else c
- * would be added to itself again and again. */
-static musec_status fastest(ms_device *d, struct ms_cuda_blas *blas, const plan *p,
-                            const ms_cuda_product                 *x,
-                            const cublasLtMatmulHeuristicResult_t *results, int n, int *best)
-{
-    const ms_mark      mark  = ms_arena_mark(&d->scratch);
-    const operand_key *k     = &p->key.c;
-    const int64_t      elems = (p->key.count - 1) * k->stride + (k->cols - 1) * k->ld + k->rows;
-    void              *c     = x->c.data;
-    float              ms = INFINITY, least = INFINITY;
-    musec_status       st = MUSEC_OK;
-
-    *best = 0;
-    if (blas->start == NULL)
-        TRY(ms_cuda_status(d, cudaEventCreate(&blas->start), "a clock for products"));
-    if (blas->stop == NULL)
-        TRY(ms_cuda_status(d, cudaEventCreate(&blas->stop), "a clock for products"));
-    if (p->key.reads_c != 0 && x->z.data == x->c.data)
-        TRY(ms_scratch_bytes(d, (size_t)elems * ms_dtype_bytes(x->c.dtype), &c));
-    for (int i = 0; i < n; i++) {
-        TRY(time_one(d, blas, p, &results[i].algo, x, c, &ms));
-        if (!(ms < least)) continue;
-        least = ms;
-        *best = i;
-    }
-done:
-    ms_arena_reset(&d->scratch, mark);
-    return st;
-}
-
-/* The algorithm that was the fastest before, if the library would still take it. */
-static bool recall(ms_device *d, struct ms_cuda_blas *blas, plan *p)
+/* The algorithm that was chosen before, if the library would still take it. */
+static bool recall(struct ms_cuda_blas *blas, plan *p)
 {
     cublasLtMatmulHeuristicResult_t result;
-    const kept                     *was;
-    if (!blas->kept_is_read) read_kept(d, blas);
-    was = find_kept(blas, &p->key);
-    if (was == NULL ||
-        blas->lt.cublasLtMatmulAlgoCheck(blas->handle, p->op, p->b, p->a, p->c, p->c, &was->algo,
+    const ms_cuda_kept_plan        *was = ms_cuda_kept_find(&blas->kept, &p->key);
+    if (was == NULL) return false;
+    if (p->key.loose == 0 && memcmp(&was->first, &p->first, sizeof p->first) != 0) return false;
+    if (blas->lt.cublasLtMatmulAlgoCheck(blas->handle, p->op, p->b, p->a, p->c, p->c, &was->algo,
                                          &result) != CUBLAS_STATUS_SUCCESS ||
         result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > MS_CUDA_WORKSPACE)
         return false;
@@ -531,32 +337,80 @@ static bool recall(ms_device *d, struct ms_cuda_blas *blas, plan *p)
     return p->found = true;
 }
 
+/* Others than the first, which comes again among them: from results[1] on. */
+static musec_status propose_more(ms_device *d, struct ms_cuda_blas *blas, const plan *p,
+                                 cublasLtMatmulHeuristicResult_t *results, int *n)
+{
+    int          more = 0;
+    musec_status st   = propose(d, blas, p, MS_CUDA_PROPOSALS, results + 1, &more);
+    for (int i = 1; i <= more; i++)
+        if (*n < MS_CUDA_PROPOSALS && memcmp(&results[i].algo, &p->first, sizeof p->first) != 0)
+            results[(*n)++] = results[i];
+    return st;
+}
+
+/* In a deterministic context the first proposal is asked for alone: what comes first may not depend
+ * on whether others are tried. */
+static musec_status choose(ms_device *d, struct ms_cuda_blas *blas, plan *p,
+                           const ms_cuda_product *x)
+{
+    cublasLtMatmulHeuristicResult_t results[MS_CUDA_PROPOSALS + 1] = { 0 };
+    const bool                      tried = !d->untimed && ms_cuda_gemm_is_tried(&p->key);
+    const bool                      loose = p->key.loose != 0;
+    int                             n = 0, best = 0;
+    musec_status                    st = MUSEC_OK;
+
+    if (tried && loose && recall(blas, p)) return MUSEC_OK;
+    TRY(propose(d, blas, p, tried && loose ? MS_CUDA_PROPOSALS : 1, results, &n));
+    if (n == 0) return MUSEC_OK;
+    p->found = true;
+    p->first = p->algo = results[0].algo;
+    if (!tried || (!loose && recall(blas, p))) return MUSEC_OK;
+    if (!loose) TRY(propose_more(d, blas, p, results, &n));
+    if (n > 1) TRY(ms_cuda_gemm_try(d, blas, p, x, results, n, &best));
+    if (best < 0) return MUSEC_OK; /* the next process may have the memory */
+    p->algo = results[best].algo;
+    ms_cuda_kept_add(&blas->kept, &(ms_cuda_kept_plan){ p->key, p->first, p->algo });
+done:
+    return st;
+}
+
 static musec_status make_plan(ms_device *d, struct ms_cuda_blas *blas, const key *k,
                               const ms_cuda_product *x, plan **out)
 {
-    cublasLtMatmulHeuristicResult_t results[CANDIDATES];
-    const int                       most = k->timed != 0 ? CANDIDATES : 1;
-    plan                           *p    = calloc(1, sizeof *p);
-    int                             n = 0, best = 0;
-    musec_status                    st = MUSEC_OK;
+    plan        *p  = calloc(1, sizeof *p);
+    musec_status st = MUSEC_OK;
 
     *out = NULL;
     if (p == NULL) return ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory");
     p->key = *k;
     TRY(describe(d, &blas->lt, p));
+    TRY(choose(d, blas, p, x));
     *out = p;
-    if (k->timed != 0 && recall(d, blas, p)) return MUSEC_OK;
-    TRY(propose(d, blas, p, most, results, &n));
-    if (n > 1) TRY(fastest(d, blas, p, x, results, n, &best));
-    p->found = n > 0;
-    if (p->found) p->algo = results[best].algo;
-    if (p->found && k->timed != 0 && keep(blas, &(kept){ *k, p->algo }, true)) blas->n_new++;
 done:
-    if (st != MUSEC_OK) {
-        free_plan(&blas->lt, p);
-        *out = NULL;
-    }
+    if (st != MUSEC_OK) free_plan(&blas->lt, p);
     return st;
+}
+
+/* By the algorithm that was chosen; where that is refused after all, by the first proposal, which
+ * gives the same bits. */
+static cublasStatus_t run_plan(ms_device *d, struct ms_cuda_blas *blas, plan *p,
+                               const ms_cuda_product *x)
+{
+    const ms_cuda_gemm_call call = { .alpha    = x->alpha,
+                                     .beta     = x->beta,
+                                     .a        = x->a.data,
+                                     .b        = x->b.data,
+                                     .z        = p->key.reads_c != 0 ? x->z.data : x->c.data,
+                                     .c        = x->c.data,
+                                     .a_layout = p->a,
+                                     .b_layout = p->b };
+    const cublasStatus_t    code = ms_cuda_gemm_run(d, blas, p, &p->algo, &call);
+    if (code != CUBLAS_STATUS_NOT_SUPPORTED || p->key.loose != 0 ||
+        memcmp(&p->algo, &p->first, sizeof p->first) == 0)
+        return code;
+    p->algo = p->first;
+    return ms_cuda_gemm_run(d, blas, p, &p->algo, &call);
 }
 
 musec_status ms_cuda_gemm_planned(ms_device *d, const ms_cuda_product *x, bool *served)
@@ -578,7 +432,7 @@ musec_status ms_cuda_gemm_planned(ms_device *d, const ms_cuda_product *x, bool *
         blas->n_plans++;
     }
     if (!(*slot)->found) return MUSEC_OK;
-    const cublasStatus_t code = run(d, blas, *slot, &(*slot)->algo, x, x->c.data);
+    const cublasStatus_t code = run_plan(d, blas, *slot, x);
     if (code == CUBLAS_STATUS_NOT_SUPPORTED) { /* after all: nothing was done */
         (*slot)->found = false;
         return MUSEC_OK;

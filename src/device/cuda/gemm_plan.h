@@ -1,0 +1,155 @@
+/* gemm_plan.h - what the files of products by cuBLASLt share: gemm_plan.c makes plans and runs
+ * them, gemm_trial.c chooses among the algorithms that are proposed, gemm_trial.cu has the kernels
+ * of that, gemm_kept.c keeps what was chosen in a file. */
+#ifndef MS_DEVICE_CUDA_GEMM_PLAN_H
+#define MS_DEVICE_CUDA_GEMM_PLAN_H
+
+#include <cublasLt.h>
+
+#include "core/cache.h"
+#include "device/cuda/gemm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { MS_CUDA_PROPOSALS = 8 }; /* algorithms that are tried */
+
+/* ---- the library ----------------------------------------------------------------------------- */
+
+/* type, name, arguments: as cublasLt.h declares them, which the compiler checks below */
+#define MS_CUDA_LT_FUNCTIONS(X)                                                                    \
+    X(cublasStatus_t, cublasLtCreate, (cublasLtHandle_t *))                                        \
+    X(cublasStatus_t, cublasLtDestroy, (cublasLtHandle_t))                                         \
+    X(cublasStatus_t, cublasLtGetProperty, (libraryPropertyType, int *))                           \
+    X(const char *, cublasLtGetStatusString, (cublasStatus_t))                                     \
+    X(cublasStatus_t, cublasLtMatmulDescCreate,                                                    \
+      (cublasLtMatmulDesc_t *, cublasComputeType_t, cudaDataType_t))                               \
+    X(cublasStatus_t, cublasLtMatmulDescDestroy, (cublasLtMatmulDesc_t))                           \
+    X(cublasStatus_t, cublasLtMatmulDescSetAttribute,                                              \
+      (cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void *, size_t))                \
+    X(cublasStatus_t, cublasLtMatrixLayoutCreate,                                                  \
+      (cublasLtMatrixLayout_t *, cudaDataType, uint64_t, uint64_t, int64_t))                       \
+    X(cublasStatus_t, cublasLtMatrixLayoutDestroy, (cublasLtMatrixLayout_t))                       \
+    X(cublasStatus_t, cublasLtMatrixLayoutSetAttribute,                                            \
+      (cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, const void *, size_t))             \
+    X(cublasStatus_t, cublasLtMatmulPreferenceCreate, (cublasLtMatmulPreference_t *))              \
+    X(cublasStatus_t, cublasLtMatmulPreferenceDestroy, (cublasLtMatmulPreference_t))               \
+    X(cublasStatus_t, cublasLtMatmulPreferenceSetAttribute,                                        \
+      (cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void *, size_t))    \
+    X(cublasStatus_t, cublasLtMatmulAlgoGetHeuristic,                                              \
+      (cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,     \
+       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,            \
+       cublasLtMatmulHeuristicResult_t *, int *))                                                  \
+    X(cublasStatus_t, cublasLtMatmulAlgoCheck,                                                     \
+      (cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,     \
+       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *,               \
+       cublasLtMatmulHeuristicResult_t *))                                                         \
+    X(cublasStatus_t, cublasLtMatmul,                                                              \
+      (cublasLtHandle_t, cublasLtMatmulDesc_t, const void *, const void *, cublasLtMatrixLayout_t, \
+       const void *, cublasLtMatrixLayout_t, const void *, const void *, cublasLtMatrixLayout_t,   \
+       void *, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *, void *, size_t,               \
+       cudaStream_t))
+
+typedef struct ms_cuda_lt {
+#define X(type, name, args) type(*name) args;
+    MS_CUDA_LT_FUNCTIONS(X)
+#undef X
+} ms_cuda_lt;
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+/* Every field is of one type, so that no byte lies between them: keys are compared and hashed as
+ * bytes. */
+typedef struct ms_cuda_operand_key {
+    int64_t rows, cols, ld, stride; /* as cuBLASLt sees it, before its own transposition */
+    int64_t trans;
+    int64_t align; /* bytes, a power of two: that every column of every matrix begins at */
+} ms_cuda_operand_key;
+
+typedef struct ms_cuda_gemm_key {
+    ms_cuda_operand_key a, b, c;
+    int64_t             dtype, c_dtype, count;
+    int64_t             reads_c;
+    int64_t             loose; /* the context is not deterministic: any bits will do */
+} ms_cuda_gemm_key;
+
+typedef struct ms_cuda_gemm_plan {
+    ms_cuda_gemm_key       key;
+    cublasLtMatmulDesc_t   op;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t   first; /* that was proposed; all zero where nobody asked */
+    cublasLtMatmulAlgo_t   algo;
+    bool                   found; /* there is an algorithm */
+} ms_cuda_gemm_plan;
+
+/* ---- plans of earlier processes (gemm_kept.c) ------------------------------------------------ */
+
+typedef struct ms_cuda_kept_plan { /* what was chosen, as the file has it */
+    ms_cuda_gemm_key     key;
+    cublasLtMatmulAlgo_t first; /* what it was judged by, where the key is not loose */
+    cublasLtMatmulAlgo_t algo;
+} ms_cuda_kept_plan;
+
+typedef struct ms_cuda_kept {
+    char               name[MS_CACHE_NAME]; /* of the file */
+    ms_cuda_kept_plan *at;
+    size_t             n, n_new;
+    bool               is_read;
+} ms_cuda_kept;
+
+/* NULL: there is none.  Reads the file when first asked; valid until the next call. */
+const ms_cuda_kept_plan *ms_cuda_kept_find(ms_cuda_kept *all, const ms_cuda_gemm_key *k);
+/* In place of one of the same key; nothing happens where they are enough. */
+void ms_cuda_kept_add(ms_cuda_kept *all, const ms_cuda_kept_plan *one);
+/* Writes the file if anything is new, with what other processes have added since, and frees. */
+void ms_cuda_kept_close(ms_cuda_kept *all);
+
+/* ---- running (gemm_plan.c) ------------------------------------------------------------------- */
+
+struct ms_cuda_blas {
+    ms_cuda_lt          lt;
+    cublasLtHandle_t    handle;
+    ms_cuda_gemm_plan **slots; /* open addressing */
+    int                 n_plans;
+    cudaEvent_t         start, stop; /* for timing; made at its first use */
+    ms_cuda_kept        kept;
+};
+
+typedef struct ms_cuda_gemm_call { /* of a plan: c <- alpha a b + beta z */
+    double                 alpha, beta;
+    const void            *a, *b, *z;
+    void                  *c;
+    cublasLtMatrixLayout_t a_layout, b_layout; /* the plan's, or others of the same shape */
+} ms_cuda_gemm_call;
+
+cublasStatus_t ms_cuda_gemm_run(ms_device *d, struct ms_cuda_blas *blas, const ms_cuda_gemm_plan *p,
+                                const cublasLtMatmulAlgo_t *algo, const ms_cuda_gemm_call *call);
+musec_status   ms_cuda_gemm_layout(ms_device *d, const ms_cuda_lt *lt, const ms_cuda_operand_key *k,
+                                   int64_t dtype, int64_t count, cublasLtMatrixLayout_t *out);
+
+/* ---- choosing (gemm_trial.c, gemm_trial.cu) -------------------------------------------------- */
+
+/* Is a product of this kind tried at all, in a context that has no objection? */
+bool ms_cuda_gemm_is_tried(const ms_cuda_gemm_key *k);
+/* The fastest of n, by its index, or -1 where there is no memory to try them; waits.  Where the key
+ * is not loose, only of those that give the bits of number 0.  What x's c holds is lost, unless x
+ * reads it. */
+musec_status ms_cuda_gemm_try(ms_device *d, struct ms_cuda_blas *blas, const ms_cuda_gemm_plan *p,
+                              const ms_cuda_product                 *x,
+                              const cublasLtMatmulHeuristicResult_t *results, int n, int *best);
+
+typedef enum ms_cuda_tiny { MS_CUDA_TINY_NONE, MS_CUDA_TINY_ROWS, MS_CUDA_TINY_COLS } ms_cuda_tiny;
+
+/* Numbers of either sign and many magnitudes, each from the key and its place.  Some rows or
+ * columns are so small that their products with each other are below the smallest normal number, of
+ * f16 where that is the dtype.  out is not transposed. */
+musec_status ms_cuda_trial_fill(ms_device *d, uint64_t key, ms_cuda_tiny tiny, ms_mat out);
+/* Adds to *digest, on the device, a number that depends on every bit of the elements of c and on
+ * the place of each, but not on what lies between rows.  c is not transposed. */
+musec_status ms_cuda_trial_digest(ms_device *d, uint64_t key, ms_mat c, uint64_t *digest);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

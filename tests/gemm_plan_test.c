@@ -1,0 +1,351 @@
+/* gemm_plan_test.c - products by cuBLASLt: which algorithm is taken may depend on clocks and on
+ * what other processes have left; the bits of a deterministic context may not. */
+#define _POSIX_C_SOURCE 200809L /* setenv */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "core/directory.h"
+#include "core/file.h"
+#include "device_rig.h"
+#include "scratch.h"
+
+#ifdef MS_HAVE_CUDA
+
+#include "device/cuda/gemm_plan.h"
+
+/* ---- what is kept ---------------------------------------------------------------------------- */
+
+static ms_cuda_kept_plan plan_of(int64_t rows, bool loose, uint64_t algo)
+{
+    ms_cuda_kept_plan p = { .key = { .count = 1, .loose = loose } };
+    p.key.a.rows        = rows;
+    p.first.data[0]     = algo + 1;
+    p.algo.data[0]      = algo;
+    return p;
+}
+
+/* As a process would: 0 where there is none. */
+static uint64_t kept_of(int64_t rows, bool loose)
+{
+    const ms_cuda_kept_plan  wanted = plan_of(rows, loose, 0);
+    ms_cuda_kept             all    = { .name = "plans" };
+    const ms_cuda_kept_plan *found  = ms_cuda_kept_find(&all, &wanted.key);
+    const uint64_t           algo   = found == NULL ? 0 : found->algo.data[0];
+    CHECK(found == NULL || found->first.data[0] == algo + 1, "what it was judged by");
+    ms_cuda_kept_close(&all);
+    return algo;
+}
+
+static void keep(int64_t rows, bool loose, uint64_t algo)
+{
+    const ms_cuda_kept_plan p   = plan_of(rows, loose, algo);
+    ms_cuda_kept            all = { .name = "plans" };
+    ms_cuda_kept_add(&all, &p);
+    ms_cuda_kept_close(&all);
+}
+
+static void plans_are_kept_by_kind(void **state)
+{
+    char dir[MS_PATH_MAX];
+    (void)state;
+    snprintf(dir, sizeof dir, "%s", fresh_dir());
+    setenv("MUSEC_CACHE", dir, 1);
+    CHECK(kept_of(64, true) == 0, "from nowhere");
+    keep(64, true, 5);
+    CHECK(kept_of(64, true) == 5, "not kept");
+    CHECK(kept_of(64, false) == 0, "a plan of any bits for a deterministic context");
+    keep(64, false, 7);
+    keep(65, false, 8);
+    CHECK(kept_of(64, true) == 5 && kept_of(64, false) == 7 && kept_of(65, false) == 8,
+          "%d, %d, %d", (int)kept_of(64, true), (int)kept_of(64, false), (int)kept_of(65, false));
+    keep(64, false, 9); /* judged again */
+    CHECK(kept_of(64, false) == 9 && kept_of(65, false) == 8, "not replaced");
+    unsetenv("MUSEC_CACHE");
+}
+
+/* Plans of another version were judged in another way. */
+static void plans_of_other_versions_are_not_believed(void **state)
+{
+    static const uint64_t   sizes[] = { sizeof(ms_cuda_gemm_key), sizeof(cublasLtMatmulAlgo_t) };
+    const ms_cuda_kept_plan p       = plan_of(64, false, 5);
+    char                    data[3 * sizeof(uint64_t) + sizeof p];
+    (void)state;
+    setenv("MUSEC_CACHE", fresh_dir(), 1);
+    memcpy(data + sizeof(uint64_t), sizes, sizeof sizes);
+    memcpy(data + sizeof(uint64_t) + sizeof sizes, &p, sizeof p);
+    for (uint64_t version = 1; version <= 3; version++) {
+        memcpy(data, &version, sizeof version);
+        ms_cache_save("plans", data, sizeof data);
+        CHECK(kept_of(64, false) == (version == 2 ? 5 : 0), "version %d", (int)version);
+    }
+    unsetenv("MUSEC_CACHE");
+}
+
+/* ---- what is tried --------------------------------------------------------------------------- */
+
+static ms_cuda_gemm_key key_of(int64_t count, int64_t m, int64_t n, int64_t k, musec_dtype dtype)
+{
+    return (ms_cuda_gemm_key){ .a       = { .rows = k, .cols = m, .ld = k },
+                               .b       = { .rows = n, .cols = k, .ld = n },
+                               .c       = { .rows = n, .cols = m, .ld = n },
+                               .dtype   = dtype,
+                               .c_dtype = dtype,
+                               .count   = count };
+}
+
+static void what_is_worth_it_is_tried(void **state)
+{
+    static const struct {
+        int64_t     count, m, n, k;
+        musec_dtype dtype;
+        bool        tried;
+    } cases[] = {
+        { 1, 1024, 1024, 1024, MUSEC_BF16, true },    { 48, 768, 768, 768, MUSEC_BF16, true },
+        { 1, 64, 64, 64, MUSEC_F32, false },          /* no time to gain */
+        { 1024, 128, 128, 128, MUSEC_BF16, false },   /* too few elements of 16 bits: */
+        { 1024, 128, 128, 128, MUSEC_F32, true },     /* but of 32 */
+        { 1, 65536, 1024, 65536, MUSEC_BF16, false }, /* too much memory */
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        ms_cuda_gemm_key k =
+            key_of(cases[i].count, cases[i].m, cases[i].n, cases[i].k, cases[i].dtype);
+        CHECK(ms_cuda_gemm_is_tried(&k) == cases[i].tried, "case %zu", i);
+        k.loose = 1;
+        CHECK(ms_cuda_gemm_is_tried(&k), "case %zu where any bits will do", i);
+    }
+}
+
+/* ---- with a GPU ------------------------------------------------------------------------------ */
+
+static ms_device *open_cuda(void)
+{
+    ms_device *d = NULL;
+    char       why[256];
+    if (musec_ctx_create_why(&d, "cuda", why, sizeof why) != MUSEC_OK) SKIP("%s", why);
+    return d;
+}
+
+static uint64_t digest_of(ms_device *d, ms_mat c)
+{
+    uint64_t got = 0;
+    void    *p   = NULL;
+    CHECK_OK(d, d->ops->alloc(d, sizeof got, &p));
+    CHECK_OK(d, d->ops->upload(d, &got, sizeof got, p));
+    CHECK_OK(d, ms_cuda_trial_digest(d, 1, c, p));
+    CHECK_OK(d, d->ops->download(d, p, sizeof got, &got));
+    d->ops->free(d, p);
+    return got;
+}
+
+/* A digest shows every bit of every element, and nothing that lies between. */
+static void a_digest_shows_every_element(void **state)
+{
+    ms_device *d = open_cuda();
+    (void)state;
+    EACH_DTYPE_OF(d, t, MUSEC_F16)
+    {
+        const size_t each = ms_dtype_bytes(t);
+        stack        s    = stack_make(d, t, 3, 5, 80);
+        ms_mat       part = s.mat; /* 70 columns of 80 */
+        part.cols         = 70;
+        CHECK_OK(d, ms_cuda_trial_fill(d, 1, MS_CUDA_TINY_ROWS, s.mat));
+        stack_receive(&s);
+        const uint64_t before = digest_of(d, part);
+        CHECK(digest_of(d, part) == before, "%s: twice", ms_dtype_name(t));
+        for (size_t i = 0; i < 3 * 5 * 80; i++) {
+            unsigned char *at = (unsigned char *)s.host.data + i * each + i % each;
+            *at ^= (unsigned char)(1u << i % 8);
+            stack_send(&s);
+            CHECK((digest_of(d, part) == before) == (i % 80 >= 70), "%s: element %zu",
+                  ms_dtype_name(t), i);
+            *at ^= (unsigned char)(1u << i % 8);
+        }
+        stack_free(&s);
+    }
+    musec_ctx_destroy(d);
+}
+
+static void numbers_to_try_have_many_magnitudes(void **state)
+{
+    ms_device *d = open_cuda();
+    (void)state;
+    EACH_DTYPE_OF(d, t, MUSEC_F16)
+    {
+        stack s    = stack_make(d, t, 1, 183, 64);
+        int   tiny = 0, negative = 0;
+        CHECK_OK(d, ms_cuda_trial_fill(d, 1, MS_CUDA_TINY_ROWS, s.mat));
+        stack_receive(&s);
+        for (int64_t i = 0; i < 183; i++)
+            for (int64_t j = 0; j < 64; j++) {
+                const double x = ms_at(s.host, 0, i, j), size = x < 0.0 ? -x : x;
+                CHECK(size <= 2.0 && size > 0.0, "%s: %g", ms_dtype_name(t), x);
+                tiny += size < 0x1.8p-8;
+                negative += x < 0.0;
+            }
+        CHECK(tiny == 3 * 64, "%s: %d are tiny", ms_dtype_name(t), tiny);
+        CHECK(negative > 5000 && negative < 6700, "%s: %d of %d", ms_dtype_name(t), negative,
+              183 * 64);
+        stack_free(&s);
+    }
+    musec_ctx_destroy(d);
+}
+
+static const struct shape {
+    int64_t count, m, n, k;
+    bool    at, bt;
+    double  beta;
+} shapes[] = {
+    { 1, 1024, 1024, 1024, false, false, 0.0 }, { 1, 2048, 768, 3072, false, true, 0.0 },
+    { 1, 3072, 768, 2048, true, false, 1.0 }, /* as gradients are added up */
+    { 6, 768, 768, 768, false, false, 0.0 },    { 6, 768, 768, 768, false, false, -0.5 },
+    { 1, 256, 512, 32768, true, false, 0.0 }, /* where sums are likely to be cut */
+    { 1, 1000, 1048, 1032, false, false, 0.0 },
+};
+
+static const struct kind {
+    musec_dtype dtype, c_dtype;
+} kinds[] = { { MUSEC_F32, MUSEC_F32 },
+              { MUSEC_BF16, MUSEC_BF16 },
+              { MUSEC_F16, MUSEC_F16 },
+              { MUSEC_BF16, MUSEC_F32 },
+              { MUSEC_F16, MUSEC_F32 } };
+
+static stack drawn(ms_device *d, musec_dtype t, int64_t count, int64_t rows, int64_t cols,
+                   uint64_t key)
+{
+    stack s = stack_make(d, t, count, rows, cols);
+    CHECK_OK(d, d->ops->normal(d, key, 0.0, 1.0, s.mat));
+    return s;
+}
+
+/* The product, in host memory; twice, if the way there is chosen at the first. */
+static stack product_of(ms_device *d, const struct shape *x, const struct kind *t, int times)
+{
+    stack  a    = drawn(d, t->dtype, x->count, x->at ? x->k : x->m, x->at ? x->m : x->k, 1);
+    stack  b    = drawn(d, t->dtype, x->count, x->bt ? x->n : x->k, x->bt ? x->k : x->n, 2);
+    stack  c    = stack_make(d, t->c_dtype, x->count, x->m, x->n);
+    ms_mat left = x->at ? ms_t(a.mat) : a.mat, right = x->bt ? ms_t(b.mat) : b.mat;
+    for (int i = 0; i < times; i++) {
+        CHECK_OK(d, d->ops->normal(d, 3, 0.0, 1.0, c.mat));
+        CHECK_OK(d, d->ops->gemm(d, 1.0, left, right, x->beta, c.mat));
+    }
+    stack_receive(&c);
+    stack_free(&a);
+    stack_free(&b);
+    return c;
+}
+
+static void check_bits(ms_device *plain, ms_device *d, const char *when)
+{
+    for (size_t i = 0; i < COUNT(shapes); i++)
+        for (size_t t = 0; t < COUNT(kinds); t++) {
+            stack want  = product_of(plain, &shapes[i], &kinds[t], 1);
+            stack first = product_of(d, &shapes[i], &kinds[t], 1);
+            stack then  = product_of(d, &shapes[i], &kinds[t], 2);
+            CHECK(memcmp(first.host.data, want.host.data, want.bytes) == 0,
+                  "%s: shape %zu of kind %zu, the first time", when, i, t);
+            CHECK(memcmp(then.host.data, want.host.data, want.bytes) == 0,
+                  "%s: shape %zu of kind %zu, after", when, i, t);
+            stack_free(&want), stack_free(&first), stack_free(&then);
+        }
+}
+
+static size_t files_in(const char *dir)
+{
+    ms_names files = { 0 };
+    ms_error e     = { "" };
+    size_t   n;
+    CHECK_OK_ERR(&e, ms_directory_names(&e, dir, &files));
+    n = files.n;
+    ms_names_free(&files);
+    return n;
+}
+
+/* Bits are those of the first proposals, whether they were timed or not, by this process or by
+ * another; and plans of contexts that take any bits do not get in. */
+static void bits_do_not_depend_on_clocks(void **state)
+{
+    static const char *const turns[] = { "nothing kept", "all kept" };
+    ms_device               *plain   = open_cuda(), *loose;
+    char                     dir[MS_PATH_MAX];
+    (void)state;
+    snprintf(dir, sizeof dir, "%s", fresh_dir());
+    setenv("MUSEC_CACHE", dir, 1);
+    plain->untimed = true;
+    loose          = open_cuda();
+    CHECK(musec_ctx_set_deterministic(loose, 0) == MUSEC_OK, "not deterministic");
+    for (size_t i = 0; i < COUNT(shapes); i++)
+        for (size_t t = 0; t < COUNT(kinds); t++) {
+            stack any = product_of(loose, &shapes[i], &kinds[t], 1);
+            stack_free(&any);
+        }
+    musec_ctx_destroy(loose);
+    for (size_t turn = 0; turn < COUNT(turns); turn++) {
+        ms_device *d = open_cuda();
+        check_bits(plain, d, turns[turn]);
+        musec_ctx_destroy(d);
+    }
+    musec_ctx_destroy(plain);
+    CHECK(files_in(dir) == 1, "%zu files", files_in(dir));
+    unsetenv("MUSEC_CACHE");
+}
+
+/* A deterministic context keeps what it chose; one that is told not to time keeps nothing, nor does
+ * one whose products are too small. */
+static void choices_are_kept(void **state)
+{
+    static const struct {
+        int64_t size;
+        bool    untimed;
+        size_t  files;
+    } cases[]              = { { 1024, false, 1 }, { 1024, true, 0 }, { 64, false, 0 } };
+    const struct kind bf16 = { MUSEC_BF16, MUSEC_BF16 };
+    char              dir[MS_PATH_MAX];
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const int64_t      n = cases[i].size;
+        const struct shape x = { 1, n, n, n, false, false, 0.0 };
+        snprintf(dir, sizeof dir, "%s", fresh_dir());
+        setenv("MUSEC_CACHE", dir, 1);
+        ms_device *d = open_cuda();
+        d->untimed   = cases[i].untimed;
+        stack c      = product_of(d, &x, &bf16, 1);
+        stack_free(&c);
+        musec_ctx_destroy(d);
+        CHECK(files_in(dir) == cases[i].files, "case %zu: %zu files", i, files_in(dir));
+    }
+    unsetenv("MUSEC_CACHE");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_are_kept_by_kind),
+        cmocka_unit_test(plans_of_other_versions_are_not_believed),
+        cmocka_unit_test(what_is_worth_it_is_tried),
+        cmocka_unit_test(a_digest_shows_every_element),
+        cmocka_unit_test(numbers_to_try_have_many_magnitudes),
+        cmocka_unit_test(bits_do_not_depend_on_clocks),
+        cmocka_unit_test(choices_are_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+static void this_build_has_no_cuda(void **state)
+{
+    (void)state;
+    SKIP("this build has no CUDA");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(this_build_has_no_cuda) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif
