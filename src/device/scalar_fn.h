@@ -199,8 +199,9 @@ MS_FN void ms_scalar_vector_gain(ms_map map, const double *in, double *out)
 /* With V = v1 W + v0 I:  q = 4: T = (V V + q0 I)^2 + t1 W + t0 I;  q = 2: T = V V + t0 I;
  * q = 1: T = t1 W + t0 I.  out: the inner square, or T itself where q is not 4, as coefficients of
  * lift B B, B and I; then the rest outside the square. */
-MS_FN void ms_scalar_start(double lift, const double *in, double *out)
+MS_FN void ms_scalar_start(const double *params, const double *in, double *out)
 {
+    const double lift = params[0], up = params[1];
     const double q = in[5], win = in[7], m = in[9], gain = in[6] < 1.5 ? in[8] : 1.0;
     const double root = q > 3.0 ? sqrt(gain) : gain; /* on the square */
     const double v1 = in[0] * win, v0 = in[1] + v1 * m, t1 = in[3] * win * gain;
@@ -211,6 +212,7 @@ MS_FN void ms_scalar_start(double lift, const double *in, double *out)
     out[3]          = t1;
     out[4]          = t0;
     out[5]          = win * m;
+    out[6]          = in[10] * win / up;
 }
 
 /* q = 4: E is V, so Q = E E + q0 I and T = Q Q + z1 E + z0 I, W being (E - e0 I) / e1.  q = 1: E is
@@ -281,7 +283,7 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
     case MS_SCALAR_RENORM: ms_scalar_renorm(params[0], in, out); break;
     case MS_SCALAR_ALPHA_C4: ms_scalar_alpha_c4(params, in, out); break;
     case MS_SCALAR_PICK: ms_scalar_pick(params, in[0], out); break;
-    case MS_SCALAR_START: ms_scalar_start(params[0], in, out); break;
+    case MS_SCALAR_START: ms_scalar_start(params, in, out); break;
     case MS_SCALAR_LAST: ms_scalar_last(in, out); break;
     case MS_SCALAR_ENTRY: {
         const bool next_is_last = in[0] < params[0] + 1.5;

@@ -30,10 +30,10 @@ X(ALPHA_FRO, 0, 7, 4)
 X(ALPHA_C4, 3, 10, 5)
 /* {rows, cols, keys, table} x -> the first row with key <= x, else the last */
 X(PICK, -1, 1, -1)
-/* {lift} v1 v0 q0 t1 t0, q, n, win, gain, m -> c2 c1 c0, t1 t0, win m: the first of n stages, T of
- * degree q in W = win (B + m I), as polynomials of B and lift B B; the only one, if n is 1, with
- * the gain on it */
-X(START, 1, 10, 6)
+/* {lift, up} v1 v0 q0 t1 t0, q, n, win, gain, m, e1 -> c2 c1 c0, t1 t0, win m, e1 win / up: the
+ * first of n stages, T of degree q in W = win (B + m I), as polynomials of B and lift B B; the only
+ * one, if n is 1, with the gain on it */
+X(START, 2, 11, 7)
 /* v1 v0 q0 t1 t0, q, gain -> e1 e0, q0, z1 z0: the last stage, with the gain on it, from
  * E = e1 W + e0 I */
 X(LAST, 0, 7, 5)

@@ -39,6 +39,11 @@
  * 1 / r and its entries to r^(-3/2), where f16 has few digits left; so B B is stored times a power
  * of two near r.
  *
+ * In the first W T, W is B + m I with numbers of each matrix.  Where all matrices have one plan, 16
+ * bits hold W itself instead: m is added to B's diagonal in place, and win rides on the symmetric
+ * product that follows.  Then nothing rides on the full one, which is faster so on GPUs.  Of an
+ * entry on the diagonal that rounds off no more than is rounded off T's.
+ *
  * Of `accurate` each matrix has a plan of its own.  Then every call says which matrices take part,
  * and where Z lies depends on the number of stages alone: no matrix is ever copied. */
 #include <assert.h>
@@ -107,9 +112,10 @@ static musec_status times(ms_device *d, ms_who who, ms_mat a, ms_mat b, ms_mat c
 }
 
 /* What a stage that is not the last hands on: E = e1 W + e0 I into e->b, W being the T (W T) of the
- * stage.  The middle stages need W, the last one V. */
+ * stage.  The middle stages need W, the last one V.  e1: NULL, or a factor in place of it, for what
+ * p is not. */
 static musec_status hand_on(ms_device *d, const ms_course *c, int stage, ms_who who, ms_mat t,
-                            ms_mat p, const ms_vec *last, ms_soft *e)
+                            ms_mat p, const ms_vec *last, const ms_vec *e1, ms_soft *e)
 {
     const double at     = stage;
     ms_num       one[2] = { ms_const(1.0), ms_const(0.0) };
@@ -125,6 +131,7 @@ static musec_status hand_on(ms_device *d, const ms_course *c, int stage, ms_who 
         one[0] = ms_each(some[0]);
         one[1] = ms_each(some[1]);
     }
+    if (e1 != NULL) one[0] = ms_each(*e1);
     TRY(d->ops->product(d, &(ms_product){ .a         = t,
                                           .b         = p,
                                           .alpha     = one[0],
@@ -141,9 +148,11 @@ done:
 static musec_status first_stage(ms_device *d, const ms_course *c, ms_num win, const ms_vec *last,
                                 ms_soft *e)
 {
-    const ms_mat none = { 0 };
-    ms_num       in[MS_STAGE_NUMBERS + 5];
-    ms_vec       k[6]; /* c2 c1 c0 t1 t0, win m */
+    const double params[] = { e->lift, 8.0 }; /* w T is down to 1 / sqrt(r) of W T */
+    const bool w_itself = ms_narrow(e->operands) && c->several.any && c->several.when.data == NULL;
+    const ms_mat none   = { 0 };
+    ms_num       in[MS_STAGE_NUMBERS + 6];
+    ms_vec       k[7]; /* c2 c1 c0 t1 t0, win m, e1 win / 8 */
     ms_term      terms[2];
     int          n = stage_inputs(&c->first, in), n_terms = 0;
     musec_status st = MUSEC_OK;
@@ -153,8 +162,9 @@ static musec_status first_stage(ms_device *d, const ms_course *c, ms_num win, co
     in[n++] = win;
     in[n++] = ms_each(e->gain);
     in[n++] = ms_each(e->mean);
-    TRY(take_vecs(d, e->b.count, 6, k));
-    TRY(d->ops->scalars(d, MS_SCALAR_START, &e->lift, 1, in, k));
+    in[n++] = c->n == 2 ? ms_each(last[0]) : ms_const(1.0);
+    TRY(take_vecs(d, e->b.count, 7, k));
+    TRY(d->ops->scalars(d, MS_SCALAR_START, params, 2, in, k));
     const ms_term poly = { .x_coef = ms_each(k[1]),
                            .y_coef = ms_each(k[0]),
                            .diag   = ms_each(k[2]) };
@@ -174,14 +184,20 @@ static musec_status first_stage(ms_device *d, const ms_course *c, ms_num win, co
     if (c->square.any) TRY(square(d, c->single, e->q, ms_each(k[3]), e->b, ms_each(k[4]), e->b));
     e->z = c->square.any ? e->b : e->t;
     if (!c->several.any) goto done;
-    TRY(d->ops->product(d, &(ms_product){ .a     = e->b,
-                                          .b     = e->t,
-                                          .alpha = win,
-                                          .beta  = ms_each(k[5]),
-                                          .z     = e->t,
-                                          .c     = e->y,
-                                          .when  = c->several.when }));
-    TRY(hand_on(d, c, 1, c->several, e->t, e->y, last, e));
+    if (w_itself) {
+        TRY(d->ops->add_diag(d, ms_each(e->mean), e->b));
+        TRY(d->ops->product(
+            d, &(ms_product){ .a = e->b, .b = e->t, .alpha = ms_const(params[1]), .c = e->y }));
+    } else {
+        TRY(d->ops->product(d, &(ms_product){ .a     = e->b,
+                                              .b     = e->t,
+                                              .alpha = win,
+                                              .beta  = ms_each(k[5]),
+                                              .z     = e->t,
+                                              .c     = e->y,
+                                              .when  = c->several.when }));
+    }
+    TRY(hand_on(d, c, 1, c->several, e->t, e->y, last, w_itself ? &k[6] : NULL, e));
 done:
     return st;
 }
@@ -203,7 +219,7 @@ static musec_status middle_stage(ms_device *d, const ms_course *c, int stage, co
     TRY(square(d, who, e->q, ms_each(n[T1]), e->b, ms_each(n[T0]), e->y));
     TRY(times(d, who, e->b, e->y, e->q));
     TRY(times(d, who, e->y, from, to));
-    TRY(hand_on(d, c, stage, who, e->y, e->q, last, e));
+    TRY(hand_on(d, c, stage, who, e->y, e->q, last, NULL, e));
 done:
     return st;
 }
