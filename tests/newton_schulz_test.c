@@ -112,7 +112,7 @@ TEST_EACH_DEVICE(five_steps_come_near_the_polar_factor, dev)
     oracle_free(&o);
 }
 
-/* ---- 16 bits, and steps in pairs ------------------------------------------------------------- */
+/* ---- 16 bits, and several steps at a time ---------------------------------------------------- */
 
 static const musec_dtype narrow[] = { MUSEC_F16, MUSEC_BF16 };
 
@@ -123,8 +123,8 @@ static double narrow_bound(const struct list *list, musec_dtype dtype)
     return 2.0 * (list == &lists[0] ? 3.2e-3 : 4.6e-3) * (dtype == MUSEC_BF16 ? 8.0 : 1.0);
 }
 
-/* Long shapes go by pairs of steps, with a single one at the end where their number is odd. */
-TEST_EACH_DEVICE(pairs_of_steps_follow_the_scalar_map, dev)
+/* Long shapes go by runs of steps (runs_are_few_and_the_longer_ones_first). */
+TEST_EACH_DEVICE(runs_of_steps_follow_the_scalar_map, dev)
 {
     static const struct shape long_ones[] = {
         { 16, 64, ORACLE_LINEAR, 30.0, 3.0 },
@@ -159,8 +159,8 @@ TEST_EACH_DEVICE(pairs_of_steps_follow_the_scalar_map, dev)
 }
 
 /* Columns of zeros change no singular value, but they make a matrix long: the same steps, one by
- * one and in pairs. */
-TEST_EACH_DEVICE(pairs_are_the_single_steps, dev)
+ * one and in runs. */
+TEST_EACH_DEVICE(runs_are_the_single_steps, dev)
 {
     enum { ROWS = 24, COLS = 30, LONG = 72 };
     oracle o              = oracle_make(ROWS, COLS, ORACLE_GEOMETRIC, 1.0, 0.05, 77);
@@ -190,6 +190,97 @@ TEST_EACH_DEVICE(pairs_are_the_single_steps, dev)
         free(one), free(two);
     }
     oracle_free(&o);
+}
+
+static struct {
+    ms_device_ops real;
+    int           full, grams; /* r x r and not symmetric; of a long X */
+    char          runs[16];    /* the steps of each, as a digit */
+} seen;
+
+/* They are counted, not made. */
+static musec_status see_product(ms_device *d, const ms_product *p)
+{
+    const size_t n = strlen(seen.runs);
+    (void)d;
+    if (p->symmetric) {
+        seen.grams += p->a.cols > p->a.rows;
+    } else if (p->c.rows == p->c.cols) {
+        seen.full++;
+    } else if (n + 1 < sizeof seen.runs) { /* X <- Q X; A P and P Q for each step but the first */
+        seen.runs[n] = (char)('1' + seen.full / 2);
+        seen.full    = 0;
+    }
+    return MUSEC_OK;
+}
+
+TEST_EACH_DEVICE(runs_are_few_and_the_longer_ones_first, dev)
+{
+#define ONES                              \
+    {                                     \
+        "1", "11", "111", "1111", "11111" \
+    }
+#define TWOS                                                        \
+    {                                                               \
+        "1", "2", "21", "22", "221", "222", "2221", "2222", "22221" \
+    }
+#define THREES                                               \
+    {                                                        \
+        "1", "2", "3", "22", "32", "33", "322", "332", "333" \
+    }
+    static const struct {
+        int64_t     rows, cols;
+        musec_dtype operands;
+        int         list;
+        const char *runs[9]; /* of 1, 2, ... steps */
+    } these[] = {
+        { 256, 512, MUSEC_F16, 0, THREES }, { 600, 300, MUSEC_F16, 0, THREES },
+        { 255, 512, MUSEC_F16, 0, TWOS },   { 256, 512, MUSEC_F16, 1, TWOS },
+        { 256, 512, MUSEC_BF16, 0, TWOS },  { 24, 6, MUSEC_F16, 0, TWOS },
+        { 256, 511, MUSEC_F16, 0, ONES },   { 6, 24, MUSEC_F32, 0, ONES },
+    };
+    for (size_t i = 0; i < COUNT(these); i++) {
+        double *x = oracle_gaussian(these[i].rows, these[i].cols, 9);
+        for (int k = 0; k < 9 && these[i].runs[k] != NULL; k++) {
+            musec_clip_config cfg = run_config("ns5", 1.0);
+            if (!ms_device_has(dev, these[i].operands)) continue;
+            cfg.coeffs   = lists[these[i].list].name;
+            cfg.iters    = k + 1;
+            cfg.operands = these[i].operands;
+            memset(&seen, 0, sizeof seen);
+            seen.real          = dev->table;
+            dev->table.product = see_product;
+            free(run_clip(dev, &cfg, MUSEC_F32, x, these[i].rows, these[i].cols, NULL));
+            dev->table = seen.real;
+            CHECK(strcmp(seen.runs, these[i].runs[k]) == 0 && seen.grams == (int)strlen(seen.runs),
+                  "case %zu, %d steps: runs %s, %d Gram matrices", i, k + 1, seen.runs, seen.grams);
+        }
+        free(x);
+    }
+}
+
+/* Of the size from which on steps go by threes: 3 and 3 + 2. */
+TEST_EACH_DEVICE(three_steps_follow_the_scalar_map, dev)
+{
+    enum { ROWS = 256, COLS = 512 };
+    static const struct shape large[] = {
+        { ROWS, COLS, ORACLE_GEOMETRIC, 1.0, 0.01 },
+        { COLS, ROWS, ORACLE_LINEAR, 30.0, 3.0 },
+    };
+    for (size_t i = 0; i < COUNT(large) && ms_device_has(dev, MUSEC_F16); i++) {
+        const struct shape *sh = &large[i];
+        oracle    o = oracle_make(sh->rows, sh->cols, sh->kind, sh->top, sh->bottom, 60 + i);
+        const law l = { &lists[0], run_fro(o.s, o.k), i == 0 ? 5 : 3 };
+        musec_clip_config cfg = run_config("ns5", 1.0);
+        cfg.iters             = l.iters;
+        cfg.operands          = MUSEC_F16;
+        oracle_map(&o, law_apply, &l);
+        double      *got = run_clip(dev, &cfg, MUSEC_F32, o.x, sh->rows, sh->cols, NULL);
+        const double err = oracle_rel_err(got, MUSEC_F64, o.want, sh->rows * sh->cols);
+        CHECK(err <= narrow_bound(l.list, MUSEC_F16), "shape %zu: %g", i, err);
+        free(got);
+        oracle_free(&o);
+    }
 }
 
 /* Input that has its 16 bits already is normalised by the trace of a Gram matrix that is formed
@@ -234,8 +325,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_follow_their_scalar_map),
         cmocka_unit_test(five_steps_come_near_the_polar_factor),
-        cmocka_unit_test(pairs_of_steps_follow_the_scalar_map),
-        cmocka_unit_test(pairs_are_the_single_steps),
+        cmocka_unit_test(runs_of_steps_follow_the_scalar_map),
+        cmocka_unit_test(runs_are_the_single_steps),
+        cmocka_unit_test(runs_are_few_and_the_longer_ones_first),
+        cmocka_unit_test(three_steps_follow_the_scalar_map),
         cmocka_unit_test(long_rows_do_not_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,9 +133,13 @@ typedef struct ms_quintic_list {
     const ms_quintic *step; /* the last one repeats for further steps */
     int               n_steps;
     double            norm_factor, eps; /* X starts as M / (norm_factor |M|_F + eps) */
+    int               run; /* steps that large matrices may take at a time in f16, 2 or 3 */
 } ms_quintic_list;
 
 const ms_quintic_list *ms_quintic_list_find(const char *name); /* NULL: unknown */
+/* Steps of r x n matrices, r <= n, that are taken at a time, at most; of r x r matrices it works on
+ * one more than that. */
+int ms_newton_schulz_run(const ms_quintic_list *list, musec_dtype operands, int64_t r, int64_t n);
 musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *list, int iters,
                               musec_dtype operands, ms_mat out);
 

@@ -12,13 +12,28 @@
  * was scaled and rounded before is not rounded again: its norm is the trace of the first Gram
  * matrix, and what X is normalised by rides on the products after that.
  *
- * Two steps of a long X, rows r and cols n, need not form what is between them:
- *     A = X X^T,  P = a I + b A + c A^2,  A <- P (A P),  Q = (a' I + b' A + c' A^2) P,  X <- Q X.
- * In products of r^3 that is 1.5 n / r + 3.5 for 3 n / r + 1, less where n > 5/3 r: of n = 4 r five
- * steps as 2 + 2 + 1 are 25.5 for 32.5.  It is done in 16 bits only, where the order is nobody's
- * definition, and rounds no worse: of 768 x 3072 the error is 0.7 to 1.1 times that of single
- * steps, with either list, in f16 and bf16, for noise, for spectra that fall to 1e-4 and for half
- * the rank.  It would be more with the single step first, or if A P and Q were mirrored. */
+ * The steps of a run need not form the X between them.  Of rows r and cols n,
+ *     A = X X^T,  P = Q = a I + b A + c A^2;
+ *     for each further step:  A <- P (A P),  P = a' I + b' A + c' A^2,  Q <- P Q;
+ *     X <- Q X
+ * is 1.5 n / r + 0.5 products of r^3 and 3 for each further step, less than steps one by one where
+ * n > 5/3 r.  So what counts is how many runs there are: they are as few as may be, the longer ones
+ * first.  Of n = 4 r, five steps as 3 + 2 are 22 products, as 2 + 2 + 1 they are 25.5, one by one
+ * 32.5.  It is done in 16 bits only, where the order is nobody's definition.
+ *
+ * How long a run may be is a matter of rounding, which A has relative to its largest eigenvalue and
+ * a run lifts by the squares of its slopes.  By emulation, with n = 4 r:
+ *   - two at a time err by 0.7 to 1.9 times what single steps do, with either list, in f16 and
+ *     bf16, for noise, for spectra that fall, for half the rank, and for few values above a flat
+ *     rest.
+ *   - three, then two, of keller's in f16 and r from 256 to 1536: 0.7 to 0.9 times for spectra that
+ *     fall to 1e-2 or further and for half the rank, 1.1 to 1.7 for noise, up to 3.4 where few
+ *     values stand out, but then no more than single steps err by elsewhere: 9.6e-3 at most for 64
+ *     such spectra of r = 256, and 1.3e-2 one by one.
+ *   - With r = 64 that is 3.6e-2, and with polar-express, whose first slope is 8.2, 5.9e-2 for
+ *     r = 256.  Those go in pairs.  So does bf16, which has no digits to spare.
+ *   - Four or five at once, or two before three, fail on some spectra, as do A P and Q mirrored. */
+#include <assert.h>
 #include <string.h>
 
 #include "linalg/linalg.h"
@@ -36,8 +51,8 @@ static const ms_quintic polar_express[] = {
 };
 
 static const ms_quintic_list lists[] = {
-    { "keller", keller, COUNT(keller), 1.0, 1e-7 },
-    { "polar-express", polar_express, COUNT(polar_express), 1.02, 1e-7 },
+    { "keller", keller, COUNT(keller), 1.0, 1e-7, 3 },
+    { "polar-express", polar_express, COUNT(polar_express), 1.02, 1e-7, 2 },
 };
 
 const ms_quintic_list *ms_quintic_list_find(const char *name)
@@ -47,10 +62,25 @@ const ms_quintic_list *ms_quintic_list_find(const char *name)
     return NULL;
 }
 
+int ms_newton_schulz_run(const ms_quintic_list *list, musec_dtype operands, int64_t r, int64_t n)
+{
+    enum { LARGE = 256 };
+    if (!ms_narrow(operands) || n < 2 * r) return 1;
+    return operands == MUSEC_F16 && r >= LARGE ? list->run : 2;
+}
+
+/* Of so many steps that are left: the next run, where all runs are as long as one another, but for
+ * one step, and none is longer than it may be. */
+static int run_length(int left, int most)
+{
+    const int runs = (left + most - 1) / most;
+    return (left + runs - 1) / runs;
+}
+
 typedef struct iterate {
     ms_mat x, buffer[2];   /* turned so that rows <= cols; X begins in the first, or as the input */
-    ms_mat a, p, q;        /* r x r; q is there for pairs of steps alone */
-    bool   pairs;          /* steps are taken two at a time */
+    ms_mat a, p, q, spare; /* r x r; q is there for runs of two steps, spare for those of three */
+    int    most;           /* steps that a run may have */
     ms_num factor, square; /* X is factor x, and its Gram matrix square a */
 } iterate;
 
@@ -63,14 +93,14 @@ static musec_status begin(ms_device *d, ms_mat in, const ms_quintic_list *list,
     const ms_mat         upright = turned ? ms_t(in) : in;
     const ms_mat         shape   = narrow ? in : upright; /* as stored */
     ms_mat *const        all[]   = { &i->x, &i->buffer[0], &i->buffer[1] };
-    ms_mat *const        small[] = { &i->a, &i->p, &i->q };
+    ms_mat *const        small[] = { &i->a, &i->p, &i->q, &i->spare };
     ms_vec               scale;
     musec_status         st = MUSEC_OK;
     i->factor = i->square = ms_const(1.0);
-    i->pairs              = narrow && upright.cols >= 2 * upright.rows;
+    i->most               = ms_newton_schulz_run(list, operands, upright.rows, upright.cols);
     for (int k = 0; k < 2; k++)
         TRY(ms_scratch_mat(d, operands, in.count, shape.rows, shape.cols, &i->buffer[k]));
-    for (size_t k = 0; k < COUNT(small) - (i->pairs ? 0 : 1); k++)
+    for (size_t k = 0; k < (size_t)i->most + 1; k++)
         TRY(ms_scratch_mat(d, operands, in.count, upright.rows, upright.rows, small[k]));
     i->x = i->buffer[0];
     if (in.own != NULL) {
@@ -151,17 +181,29 @@ static ms_quintic step_at(const ms_quintic_list *list, int k)
     return list->step[k < list->n_steps ? k : list->n_steps - 1];
 }
 
-/* From A and P of a step, what X is multiplied by in both this one and the next, s: into a. */
-static musec_status next_polynomial(ms_device *d, ms_quintic s, iterate *i)
+/* From A and P of step k, what X is multiplied by in n steps from there on. */
+static musec_status further_steps(ms_device *d, const ms_quintic_list *list, int k, int n,
+                                  iterate *i, ms_mat *q)
 {
     const ms_device_ops *op = d->ops;
+    ms_mat               p = i->p, t = i->q;
     musec_status         st = MUSEC_OK;
-    TRY(op->product(d, &(ms_product){ .a = i->a, .b = i->p, .alpha = i->square, .c = i->q }));
-    TRY(op->product(
-        d, &(ms_product){
-               .a = i->p, .b = i->q, .alpha = ms_const(1.0), .c = i->a, .symmetric = true }));
-    TRY(polynomial(d, s.a, ms_const(s.b), ms_const(s.c), i->a, i->q));
-    TRY(op->product(d, &(ms_product){ .a = i->q, .b = i->p, .alpha = ms_const(1.0), .c = i->a }));
+    assert(n <= 3); /* there is one spare matrix */
+    *q = i->p;
+    for (int j = 1; j < n; j++) {
+        const ms_quintic s  = step_at(list, k + j);
+        const ms_mat     to = j + 1 < n ? i->spare : i->a, old = p;
+        TRY(op->product(d, &(ms_product){ .a = i->a, .b = p, .alpha = i->square, .c = t }));
+        TRY(op->product(
+            d,
+            &(ms_product){ .a = p, .b = t, .alpha = ms_const(1.0), .c = i->a, .symmetric = true }));
+        TRY(polynomial(d, s.a, ms_const(s.b), ms_const(s.c), i->a, t));
+        TRY(op->product(d, &(ms_product){ .a = t, .b = *q, .alpha = ms_const(1.0), .c = to }));
+        i->square = ms_const(1.0);
+        *q        = to;
+        p         = t;
+        t         = old;
+    }
 done:
     return st;
 }
@@ -178,19 +220,19 @@ musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *li
     operands = ms_operands(in, operands);
     TRY(begin(d, in, list, operands, &i));
     for (int k = 0, turn = 1; k < iters; turn = 1 - turn) {
-        const ms_quintic s    = step_at(list, k);
-        const bool       pair = i.pairs && k + 1 < iters;
+        const ms_quintic s = step_at(list, k);
+        const int        n = run_length(iters - k, i.most);
+        ms_mat           q;
         if (k == 0 && in.own != NULL) {
             TRY(first_polynomial(d, list, in.own, &i));
         } else {
             TRY(gram(d, &i, 1.0, (ms_vec){ 0 }));
             TRY(polynomial(d, s.a, ms_const(s.b), ms_const(s.c), i.a, i.p));
         }
-        if (pair) TRY(next_polynomial(d, step_at(list, k + 1), &i));
-        k += pair ? 2 : 1;
+        TRY(further_steps(d, list, k, n, &i, &q));
+        k += n;
         const ms_mat to = k == iters ? result : i.buffer[turn];
-        TRY(op->product(
-            d, &(ms_product){ .a = pair ? i.a : i.p, .b = i.x, .alpha = i.factor, .c = to }));
+        TRY(op->product(d, &(ms_product){ .a = q, .b = i.x, .alpha = i.factor, .c = to }));
         i.x      = to;
         i.factor = i.square = ms_const(1.0);
     }

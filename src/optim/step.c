@@ -67,6 +67,12 @@ double ms_optim_tol(const musec_optim_config *cfg)
     return cfg->ns_tol > 0.0 ? cfg->ns_tol : fmax(0.01 * cfg->beta, least);
 }
 
+const ms_quintic_list *ms_optim_quintics(const musec_optim_config *cfg)
+{
+    static const char *const names[] = { "keller", "polar-express" };
+    return ms_quintic_list_find(names[cfg->ns_coeffs]);
+}
+
 static musec_status soft_map(ms_device *d, const musec_optim_config *cfg, musec_dtype operands,
                              ms_stacks x, ms_num threshold, ms_report *report)
 {
@@ -89,18 +95,17 @@ static musec_status soft_map(ms_device *d, const musec_optim_config *cfg, musec_
 musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_stacks x, ms_num threshold,
                               ms_report *report)
 {
-    static const char *const  coeffs[] = { "keller", "polar-express" };
-    const musec_optim_config *cfg      = &opt->cfg;
+    const musec_optim_config *cfg  = &opt->cfg;
+    const ms_quintic_list    *list = ms_optim_quintics(cfg);
     const ms_mat              in = x.in[0], out = x.out[0];
     if (g->map == MS_UPDATE_SOFT) return soft_map(opt->d, cfg, g->operands, x, threshold, report);
     assert(x.n == 1);
     if (g->map == MS_UPDATE_HARD) return ms_exact(opt->d, MS_MAP_HARD, in, threshold, out, report);
     if (cfg->ns_mode == MUSEC_NS_EXACT)
         return ms_exact(opt->d, MS_MAP_POLAR, in, threshold, out, report);
-    ms_report_path(report, in.count, coeffs[cfg->ns_coeffs], cfg->ns_iters);
+    ms_report_path(report, in.count, list->name, cfg->ns_iters);
     ms_report_operands(report, in.count, g->operands);
-    return ms_newton_schulz(opt->d, in, ms_quintic_list_find(coeffs[cfg->ns_coeffs]), cfg->ns_iters,
-                            g->operands, out);
+    return ms_newton_schulz(opt->d, in, list, cfg->ns_iters, g->operands, out);
 }
 
 /* ---- apply ----------------------------------------------------------------------------------- */

@@ -36,8 +36,11 @@ uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g, bool rem
      * copy) */
     const uint64_t spectrum = own * n * r + 8 * (4 * n * r + 14 * r * r + 64 * n);
     if (g->map == MS_UPDATE_AS_IS) return 0;
-    if (g->map == MS_UPDATE_POLAR && !exact) /* the third for pairs of steps (newton_schulz.c) */
-        return vectors + each * (2 * n * r + (narrow && n >= 2 * r ? 3 : 2) * r * r);
+    if (g->map == MS_UPDATE_POLAR && !exact) {
+        const int run =
+            ms_newton_schulz_run(ms_optim_quintics(cfg), g->operands, (int64_t)r, (int64_t)n);
+        return vectors + each * (2 * n * r + (uint64_t)(run + 1) * r * r);
+    }
     if (!soft) return vectors + spectrum;
     return vectors + soft_bytes(cfg, n, r, own, each, remembers) +
            (cfg->ns_mode == MUSEC_NS_ACCURATE && !narrow ? spectrum : 0);
