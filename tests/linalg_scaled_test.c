@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "clip_run.h"
 #include "device/scalar_fn.h"
@@ -112,6 +113,80 @@ TEST_EACH_DEVICE(scaled_input_is_the_input, dev)
     }
 }
 
+/* Entries far below their bound: what normalises them is more than rides on a polynomial. */
+TEST_EACH_DEVICE(muon_takes_what_is_far_below_its_bound, dev)
+{
+    static const int64_t shapes[][2] = { { 12, 20 }, { 20, 12 }, { 8, 30 }, { 30, 8 } };
+    for (size_t i = 0; i < COUNT(shapes) * COUNT(narrow); i++) {
+        const int64_t rows = shapes[i / 2][0], cols = shapes[i / 2][1], n = rows * cols;
+        double       *x = calloc((size_t)(COUNT_OF * n), sizeof *x);
+        double       *g = oracle_gaussian(rows, cols, 6);
+        memcpy(x, g, (size_t)n * sizeof *x);
+        if (ms_device_has(dev, narrow[i % 2]))
+            for (int loose = 8; loose <= 10; loose++)
+                check_op(dev, QUINTIC, narrow[i % 2], x, rows, cols, 1.0, loose, 0);
+        free(x), free(g);
+    }
+}
+
+/* 1 / |X| in three parts: unit, what rides, and a power of two that is 1 if it may be. */
+static void what_normalises_rides(void **state)
+{
+    (void)state;
+    for (int e = -60; e <= 60; e++)
+        for (int steps = 1; steps <= 3; steps++) {
+            const double fro = ldexp(1.3, e), alpha = 4.0, unit = 0x1p-5, low = 0.125, a = 3.0;
+            const double b = -2.0, c = 0.5, first[] = { -4.0, 2.0 };
+            const double params[] = {
+                0.0, alpha, unit, low, 6.0, steps, first[0], first[1], a, b, c
+            };
+            const double in[] = { alpha * fro * fro, 1.02, 1.0 };
+            double       out[7];
+            int          e_rest = 0;
+            ms_scalar_eval(MS_SCALAR_QUINTIC, params, COUNT(params), in, out);
+            const double y = 1.0 / (1.02 * fro), square = y * y / alpha, rho = out[3] / a;
+            const double of_a = steps == 1 ? square : 1.0;
+            CHECK(frexp(out[6], &e_rest) == 0.5 && rho >= 0x1p-7 && rho < 0x1p6 &&
+                      fabs(rho * out[6] * unit / y - 1.0) <= 1e-14,
+                  "2^%d: rho %g, rest %g", e, rho, out[6]);
+            CHECK((out[6] == 1.0) == (y / unit >= 0x1p-7 && y / unit < 0x1p6), "2^%d: rest %g", e,
+                  out[6]);
+            CHECK(fabs(out[0] * low / square - 1.0) <= 1e-14 &&
+                      fabs(out[1] / (first[0] * square) - 1.0) <= 1e-14 &&
+                      fabs(out[2] / (first[1] * square * square) - 1.0) <= 1e-14 &&
+                      fabs(out[4] / (b * rho * of_a) - 1.0) <= 1e-14 &&
+                      fabs(out[5] / (c * rho * of_a * of_a) - 1.0) <= 1e-14,
+                  "2^%d, %d steps", e, steps);
+        }
+}
+
+static ms_device_ops real;
+
+static musec_status see_numbers(ms_device *d, const ms_product *p)
+{
+    CHECK(p->symmetric ||
+              (p->alpha.each.data == NULL && p->beta.each.data == NULL &&
+               p->diag.each.data == NULL && p->sumsq.data == NULL && p->trace.data == NULL),
+          "a number of each matrix is on a full product");
+    return real.product(d, p);
+}
+
+/* Full products are left to a library, which takes constants alone. */
+TEST_EACH_DEVICE(muon_has_no_numbers_on_full_products, dev)
+{
+    static const int64_t shapes[][2] = { { 12, 20 }, { 30, 8 } }; /* by 1, 2 */
+    for (size_t i = 0; i < COUNT(shapes) * COUNT(narrow); i++) {
+        const int64_t rows = shapes[i / 2][0], cols = shapes[i / 2][1];
+        if (!ms_device_has(dev, narrow[i % 2])) continue;
+        double *x          = oracle_gaussian(COUNT_OF * rows, cols, 8);
+        real               = dev->table;
+        dev->table.product = see_numbers;
+        check_op(dev, QUINTIC, narrow[i % 2], x, rows, cols, 1.0, 2, 0);
+        dev->table = real;
+        free(x);
+    }
+}
+
 /* Of small gradients, what is known of their scale leaves no pass over the result: gain and unit
  * make D / sqrt(alpha) / own, whatever own is, and rest is 1. */
 static void what_is_known_rides(void **state)
@@ -135,6 +210,9 @@ static void what_is_known_rides(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(scaled_input_is_the_input),
-                                        cmocka_unit_test(what_is_known_rides) };
+                                        cmocka_unit_test(what_is_known_rides),
+                                        cmocka_unit_test(what_normalises_rides),
+                                        cmocka_unit_test(muon_takes_what_is_far_below_its_bound),
+                                        cmocka_unit_test(muon_has_no_numbers_on_full_products) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -171,6 +171,26 @@ MS_FN void ms_scalar_renorm(double r, const double *in, double *out)
     out[9]          = tr / own / own;
 }
 
+/* rho has no more than `reach` binary places on either side of 1.  Of zeros the square might be
+ * infinite, and times 0 a NaN. */
+MS_FN void ms_scalar_quintic(const double *params, const double *in, double *out)
+{
+    const double g = params[1], reach = params[4];
+    const double y      = in[0] == 0.0 ? 0.0 : 1.0 / (in[1] * sqrt(in[0] / g) + params[0] * in[2]);
+    const double square = y * y / g, unit = params[5] < 1.5 ? square : 1.0;
+    int          e    = 0;
+    double       rho  = frexp(y / params[2], &e);
+    const int    kept = e > reach ? (int)reach : e < -reach ? -(int)reach : e;
+    rho               = ldexp(rho, kept);
+    out[0]            = square / params[3];
+    out[1]            = params[6] * square;
+    out[2]            = params[7] * square * square;
+    out[3]            = params[8] * rho;
+    out[4]            = params[9] * rho * unit;
+    out[5]            = params[10] * rho * unit * unit;
+    out[6]            = ldexp(1.0, e - kept);
+}
+
 /* params: rows, cols, one key per row, then the rows.  Keys fall from row to row. */
 MS_FN void ms_scalar_pick(const double *params, double x, double *out)
 {
@@ -259,12 +279,7 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
     case MS_SCALAR_INV_NORM:
         out[0] = in[0] == 0.0 ? 0.0 : 1.0 / (in[1] * sqrt(in[0]) + params[0]);
         break;
-    case MS_SCALAR_QUINTIC: /* of zeros the square might be infinite, and times 0 a NaN */
-        out[0] = in[0] == 0.0 ? 0.0 : 1.0 / (in[1] * sqrt(in[0] / params[1]) + params[0] * in[2]);
-        out[1] = out[0] * out[0] / params[1];
-        out[2] = params[2] * out[1];
-        out[3] = params[3] * out[1] * out[1];
-        break;
+    case MS_SCALAR_QUINTIC: ms_scalar_quintic(params, in, out); break;
     case MS_SCALAR_INV_RESIDUAL:
         out[0] = sqrt(in[0]) > params[0] * sqrt(in[1]) ? 1.0 / sqrt(in[0]) : 0.0;
         break;

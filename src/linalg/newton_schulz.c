@@ -10,7 +10,9 @@
  * With operands of 16 bits everything but the input and the result is stored so, as Muon does, and
  * X keeps the layout of the input: a tall matrix is seen transposed, never copied so.  Input that
  * was scaled and rounded before is not rounded again: its norm is the trace of the first Gram
- * matrix, and what X is normalised by rides on the products after that.
+ * matrix, and what X is normalised by rides on the products after that.  These are numbers of each
+ * matrix, which only the device knows, and they ride on symmetric products alone: full ones, with
+ * constants of the host, are left to the fastest kernel that there is (device/cuda/product.c).
  *
  * The steps of a run need not form the X between them.  Of rows r and cols n,
  *     A = X X^T,  P = Q = a I + b A + c A^2;
@@ -34,6 +36,7 @@
  *     r = 256.  Those go in pairs.  So does bf16, which has no digits to spare.
  *   - Four or five at once, or two before three, fail on some spectra, as do A P and Q mirrored. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "linalg/linalg.h"
@@ -77,11 +80,23 @@ static int run_length(int left, int most)
     return (left + runs - 1) / runs;
 }
 
+typedef struct coefficients { /* of a polynomial of A */
+    ms_num a, b, c;
+} coefficients;
+
+/* What rides on a run: of the first one, what normalises X, where the input is not normalised. */
+typedef struct riders {
+    coefficients first, last; /* of its polynomials; if it is of one step, that is the last */
+    ms_num       low, square; /* on the first A P, and on the first P (A P) */
+    double       unit;        /* on Q X */
+    ms_vec       rest;        /* on X after that; data NULL: nothing */
+} riders;
+
 typedef struct iterate {
     ms_mat x, buffer[2];   /* turned so that rows <= cols; X begins in the first, or as the input */
     ms_mat a, p, q, spare; /* r x r; q is there for runs of two steps, spare for those of three */
     int    most;           /* steps that a run may have */
-    ms_num factor, square; /* X is factor x, and its Gram matrix square a */
+    riders ride;
 } iterate;
 
 /* The stacks, and M / (f |M|_F + eps) in x unless the factor is to ride. */
@@ -96,8 +111,7 @@ static musec_status begin(ms_device *d, ms_mat in, const ms_quintic_list *list,
     ms_mat *const        small[] = { &i->a, &i->p, &i->q, &i->spare };
     ms_vec               scale;
     musec_status         st = MUSEC_OK;
-    i->factor = i->square = ms_const(1.0);
-    i->most               = ms_newton_schulz_run(list, operands, upright.rows, upright.cols);
+    i->most                 = ms_newton_schulz_run(list, operands, upright.rows, upright.cols);
     for (int k = 0; k < 2; k++)
         TRY(ms_scratch_mat(d, operands, in.count, shape.rows, shape.cols, &i->buffer[k]));
     for (size_t k = 0; k < (size_t)i->most + 1; k++)
@@ -124,15 +138,25 @@ done:
     return st;
 }
 
-/* p <- diag I + b A + c A A */
-static musec_status polynomial(ms_device *d, double diag, ms_num b, ms_num c, ms_mat a, ms_mat p)
+static ms_quintic step_at(const ms_quintic_list *list, int k)
+{
+    return list->step[k < list->n_steps ? k : list->n_steps - 1];
+}
+
+static coefficients constants(ms_quintic s)
+{
+    return (coefficients){ ms_const(s.a), ms_const(s.b), ms_const(s.c) };
+}
+
+/* p <- a I + b A + c A A */
+static musec_status polynomial(ms_device *d, coefficients k, ms_mat a, ms_mat p)
 {
     return d->ops->product(d, &(ms_product){ .a         = a,
                                              .b         = a,
-                                             .alpha     = c,
-                                             .beta      = b,
+                                             .alpha     = k.c,
+                                             .beta      = k.b,
                                              .z         = a,
-                                             .diag      = ms_const(diag),
+                                             .diag      = k.a,
                                              .c         = p,
                                              .symmetric = true });
 }
@@ -147,62 +171,91 @@ static musec_status gram(ms_device *d, iterate *i, double alpha, ms_vec trace)
                                              .trace     = trace });
 }
 
-/* A and P of the first step, from input that is times `own`, and what normalises it. */
-static musec_status first_polynomial(ms_device *d, const ms_quintic_list *list, double *own,
-                                     iterate *i)
+/* The power of two that X is to be normalised by, were it typical: entries are at most 1 by their
+ * bound, averages have 1/8 to 1/64 of it (optim/propose.c). */
+static double typical_factor(int64_t r, int64_t n)
 {
-    const ms_quintic s     = list->step[0];
-    double           alpha = 1.0;
-    ms_vec           trace, n[4]; /* factor, square, that times b, its square times c */
-    musec_status     st = MUSEC_OK;
+    return ldexp(1.0, 4 - (int)lround(0.5 * log2((double)r * (double)n)));
+}
+
+/* A of the first step, from input that is times `own`, and what normalises it, for n steps.
+ *
+ * X is y x.  Of y, a power of two is on Q X, the rest rho = y / unit on the last polynomial of the
+ * run, and so on Q, if it is from 2^-7 to 2^6: Q is at most 41 rho.  What is left, a power of two
+ * and nearly always 1, takes a pass over X.  Entries off the diagonal that f16 has few digits for,
+ * below 2^-14, are rounded to 3e-8, which is 4e-6 of P with the least rho: at most a matrix of norm
+ * 2 sqrt(r) times that, 4e-4 for r = 2048, and what is rounded of the diagonal alone is 2^-11. */
+static musec_status first_gram(ms_device *d, const ms_quintic_list *list, int n, double *own,
+                               iterate *i)
+{
+    enum { REACH = 6 };
+    const ms_quintic s = step_at(list, 0), t = step_at(list, n - 1);
+    /* A P has entries of at most max |p| max A: 8.2 times what A has, which fill f16's range */
+    const double low = 0.125, unit = typical_factor(i->x.rows, i->x.cols);
+    double       alpha = 1.0;
+    ms_vec       trace, v[7]; /* what rides on P (A P); b, c; a, b, c; rest */
+    musec_status st = MUSEC_OK;
     /* entries of the input are at most 1, or a little above, and f16 ends at 2^16; from below, they
      * may be far from their bound, and f16 has few digits under 2^-14 */
     while (alpha * (double)i->x.cols > 0x1p14)
         alpha *= 0.5;
     while (alpha * (double)i->x.cols <= 0x1p13)
         alpha *= 2.0;
+    const double params[] = { list->eps, alpha, unit, low, REACH, n, s.b, s.c, t.a, t.b, t.c };
     TRY(ms_scratch_vec(d, i->x.count, &trace));
-    for (size_t k = 0; k < COUNT(n); k++)
-        TRY(ms_scratch_vec(d, i->x.count, &n[k]));
+    for (size_t k = 0; k < COUNT(v); k++)
+        TRY(ms_scratch_vec(d, i->x.count, &v[k]));
     TRY(gram(d, i, alpha, trace));
-    TRY(d->ops->scalars(d, MS_SCALAR_QUINTIC, (double[]){ list->eps, alpha, s.b, s.c }, 4,
+    TRY(d->ops->scalars(d, MS_SCALAR_QUINTIC, params, COUNT(params),
                         (ms_num[]){ ms_each(trace), ms_const(list->norm_factor),
                                     ms_each((ms_vec){ own, i->x.count }) },
-                        n));
-    i->factor = ms_each(n[0]);
-    i->square = ms_each(n[1]);
-    TRY(polynomial(d, s.a, ms_each(n[2]), ms_each(n[3]), i->a, i->p));
+                        v));
+    i->ride = (riders){ .first  = { ms_const(s.a), ms_each(v[1]), ms_each(v[2]) },
+                        .last   = { ms_each(v[3]), ms_each(v[4]), ms_each(v[5]) },
+                        .low    = ms_const(low),
+                        .square = ms_each(v[0]),
+                        .unit   = unit,
+                        .rest   = v[6] };
 done:
     return st;
 }
 
-static ms_quintic step_at(const ms_quintic_list *list, int k)
+/* The same of a later step k, or of X that is normalised. */
+static musec_status next_gram(ms_device *d, const ms_quintic_list *list, int k, int n, iterate *i)
 {
-    return list->step[k < list->n_steps ? k : list->n_steps - 1];
+    i->ride = (riders){ .first  = constants(step_at(list, k)),
+                        .last   = constants(step_at(list, k + n - 1)),
+                        .low    = ms_const(1.0),
+                        .square = ms_const(1.0),
+                        .unit   = 1.0 };
+    return gram(d, i, 1.0, (ms_vec){ 0 });
 }
 
-/* From A and P of step k, what X is multiplied by in n steps from there on. */
-static musec_status further_steps(ms_device *d, const ms_quintic_list *list, int k, int n,
-                                  iterate *i, ms_mat *q)
+/* From A of step k, what X is multiplied by in n steps from there on. */
+static musec_status run_steps(ms_device *d, const ms_quintic_list *list, int k, int n, iterate *i,
+                              ms_mat *q)
 {
-    const ms_device_ops *op = d->ops;
+    const ms_device_ops *op   = d->ops;
+    const riders        *ride = &i->ride;
     ms_mat               p = i->p, t = i->q;
     musec_status         st = MUSEC_OK;
     assert(n <= 3); /* there is one spare matrix */
-    *q = i->p;
+    TRY(polynomial(d, n == 1 ? ride->last : ride->first, i->a, p));
+    *q = p;
     for (int j = 1; j < n; j++) {
-        const ms_quintic s  = step_at(list, k + j);
-        const ms_mat     to = j + 1 < n ? i->spare : i->a, old = p;
-        TRY(op->product(d, &(ms_product){ .a = i->a, .b = p, .alpha = i->square, .c = t }));
+        const bool         last   = j + 1 == n;
+        const coefficients c      = last ? ride->last : constants(step_at(list, k + j));
+        const ms_num       low    = j == 1 ? ride->low : ms_const(1.0);
+        const ms_num       square = j == 1 ? ride->square : ms_const(1.0);
+        const ms_mat       to = last ? i->a : i->spare, old = p;
+        TRY(op->product(d, &(ms_product){ .a = i->a, .b = p, .alpha = low, .c = t }));
         TRY(op->product(
-            d,
-            &(ms_product){ .a = p, .b = t, .alpha = ms_const(1.0), .c = i->a, .symmetric = true }));
-        TRY(polynomial(d, s.a, ms_const(s.b), ms_const(s.c), i->a, t));
+            d, &(ms_product){ .a = p, .b = t, .alpha = square, .c = i->a, .symmetric = true }));
+        TRY(polynomial(d, c, i->a, t));
         TRY(op->product(d, &(ms_product){ .a = t, .b = *q, .alpha = ms_const(1.0), .c = to }));
-        i->square = ms_const(1.0);
-        *q        = to;
-        p         = t;
-        t         = old;
+        *q = to;
+        p  = t;
+        t  = old;
     }
 done:
     return st;
@@ -220,21 +273,19 @@ musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *li
     operands = ms_operands(in, operands);
     TRY(begin(d, in, list, operands, &i));
     for (int k = 0, turn = 1; k < iters; turn = 1 - turn) {
-        const ms_quintic s = step_at(list, k);
-        const int        n = run_length(iters - k, i.most);
-        ms_mat           q;
-        if (k == 0 && in.own != NULL) {
-            TRY(first_polynomial(d, list, in.own, &i));
-        } else {
-            TRY(gram(d, &i, 1.0, (ms_vec){ 0 }));
-            TRY(polynomial(d, s.a, ms_const(s.b), ms_const(s.c), i.a, i.p));
-        }
-        TRY(further_steps(d, list, k, n, &i, &q));
+        const int n = run_length(iters - k, i.most);
+        ms_mat    q;
+        if (k == 0 && in.own != NULL)
+            TRY(first_gram(d, list, n, in.own, &i));
+        else
+            TRY(next_gram(d, list, k, n, &i));
+        TRY(run_steps(d, list, k, n, &i, &q));
         k += n;
         const ms_mat to = k == iters ? result : i.buffer[turn];
-        TRY(op->product(d, &(ms_product){ .a = q, .b = i.x, .alpha = i.factor, .c = to }));
-        i.x      = to;
-        i.factor = i.square = ms_const(1.0);
+        TRY(op->product(
+            d, &(ms_product){ .a = q, .b = i.x, .alpha = ms_const(i.ride.unit), .c = to }));
+        if (i.ride.rest.data != NULL) TRY(op->scale(d, ms_each(i.ride.rest), to));
+        i.x = to;
     }
 done:
     ms_arena_reset(&d->scratch, mark);
