@@ -171,6 +171,7 @@ static const timed on_gpu[] = {
       .lists = 0x6 }, /* with a copy in bf16 */
     { "decay_add", 3072, 768, 0, 22, .in = F32, .variant = 5, .lists = 0x6 }, /* cautious */
     { "decay_add", 8192, 2048, 0, 32, .in = F32, .variant = 5, .lists = 0x6 },
+    { "decay_add", 8192, 2048, 0, 32, .in = F32, .variant = 8, .lists = 0x6 }, /* u in f16 */
     { "moments", VOCAB, 2048, 0, 1, .in = F32 },
     { "embed", TOKENS, 768, VOCAB, 1, .in = BF16 },
     { "embed_grad", TOKENS, 768, VOCAB, 1, .in = BF16 },

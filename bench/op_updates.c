@@ -55,17 +55,27 @@ double op_moments_rounding(const op_case *c)
 static const struct {
     bool        each, cautious, copy;
     musec_dtype dtype; /* of the copy; 0: the weight's */
+    musec_dtype u;     /* of u, where the weight is float32; 0: the weight's */
 } decays[] = {
-    { false, false, false, 0 },         { true, false, false, 0 },
-    { false, true, false, 0 },          { true, true, false, 0 },
-    { false, false, true, MUSEC_BF16 }, { true, true, true, MUSEC_BF16 },
-    { true, false, true, 0 },           { false, false, true, MUSEC_F16 },
+    { false, false, false, 0, 0 },
+    { true, false, false, 0, 0 },
+    { false, true, false, 0, 0 },
+    { true, true, false, 0, 0 },
+    { false, false, true, MUSEC_BF16, 0 },
+    { true, true, true, MUSEC_BF16, 0 },
+    { true, false, true, 0, 0 },
+    { false, false, true, MUSEC_F16, 0 },
+    { true, false, true, MUSEC_BF16, MUSEC_F16 },
+    { true, true, true, MUSEC_BF16, MUSEC_BF16 },
+    { false, true, false, 0, MUSEC_F16 },
 };
 _Static_assert(COUNT(decays) == OP_DECAY_ADD_VARIANTS, "op_updates.h");
 
 void op_decay_add_operands(op_args *a)
 {
-    op_add_mat(a, OP_IN, a->c.m, a->c.n);
+    op_mat *u = op_add_mat(a, OP_IN, a->c.m, a->c.n);
+    if (a->c.dtype == MUSEC_F32 && decays[a->c.variant].u != 0)
+        u->mat.dtype = decays[a->c.variant].u;
     op_add_mat(a, OP_INOUT, a->c.m, a->c.n);
     op_mat *copy = op_add_mat(a, OP_OUT, a->c.m, a->c.n);
     copy->absent = !decays[a->c.variant].copy;

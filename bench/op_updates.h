@@ -14,8 +14,8 @@ double       op_moments_rounding(const op_case *c);
  * which it takes the root, and half for u itself. */
 #define OP_MOMENTS_STORED 1.25
 
-/* From 4 on they have a copy. */
-enum { OP_DECAY_ADD_VARIANTS = 8 };
+/* From 4 on they have a copy, but for the last; u of the last three has 16 bits. */
+enum { OP_DECAY_ADD_VARIANTS = 11 };
 
 void         op_decay_add_operands(op_args *a);
 musec_status op_decay_add_run(op_args *a);

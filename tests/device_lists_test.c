@@ -298,11 +298,11 @@ typedef struct decay_call {
 } decay_call;
 
 /* u is a stack, the weights are a list, and so are their copies. */
-static void decay_add_once(ms_device *dev, musec_dtype dtype, musec_dtype copy_dtype, int64_t rows,
-                           int64_t cols, decay_call c)
+static void decay_add_once(ms_device *dev, musec_dtype u_dtype, musec_dtype dtype,
+                           musec_dtype copy_dtype, int64_t rows, int64_t cols, decay_call c)
 {
     const ms_device_ops *op = dev->ops;
-    stack                u  = stack_random(dev, dtype, COUNT_OF_LIST, rows, cols, 15);
+    stack                u  = stack_random(dev, u_dtype, COUNT_OF_LIST, rows, cols, 15);
     list w = list_make(dev, dtype, rows, cols, 16), one = list_make(dev, dtype, rows, cols, 16);
     list copy = list_make(dev, copy_dtype, rows, cols, 17);
     list same = list_make(dev, copy_dtype, rows, cols, 17);
@@ -315,8 +315,10 @@ static void decay_add_once(ms_device *dev, musec_dtype dtype, musec_dtype copy_d
     check_same(&copy, &same, "decay_add: copies");
     check_copies(dev, &w, &copy);
     /* without copies, u is a list as well */
-    CHECK_OK(dev, op->decay_add(dev, c.step, one.mat, c.decay, c.cautious, w.mat, (ms_mat){ 0 }));
     CHECK_OK(dev, op->copy(dev, one.mat, u.mat));
+    CHECK_OK(dev, op->copy(dev, u.mat, one.mat)); /* no more digits than u has */
+    CHECK_OK(dev, op->copy(dev, u.mat, w.mat));
+    CHECK_OK(dev, op->decay_add(dev, c.step, one.mat, c.decay, c.cautious, w.mat, (ms_mat){ 0 }));
     EACH_MATRIX(b)
     CHECK_OK(dev, op->decay_add(dev, ms_num_slice(c.step, b, 1), ms_mat_slice(u.mat, b, 1),
                                 ms_num_slice(c.decay, b, 1), c.cautious,
@@ -339,9 +341,12 @@ static void decay_add_case(ms_device *dev, musec_dtype dtype, int64_t rows, int6
         { ms_list(steps), ms_const(0.1), false },
     };
     for (size_t i = 0; i < COUNT(calls); i++) {
-        decay_add_once(dev, dtype, dtype, rows, cols, calls[i]);
-        if (ms_device_has(dev, MUSEC_BF16))
-            decay_add_once(dev, dtype, MUSEC_BF16, rows, cols, calls[i]);
+        decay_add_once(dev, dtype, dtype, dtype, rows, cols, calls[i]);
+        if (!ms_device_has(dev, MUSEC_BF16)) continue;
+        decay_add_once(dev, dtype, dtype, MUSEC_BF16, rows, cols, calls[i]);
+        if (dtype != MUSEC_F32) continue;
+        decay_add_once(dev, MUSEC_F16, dtype, MUSEC_BF16, rows, cols, calls[i]);
+        decay_add_once(dev, MUSEC_BF16, dtype, MUSEC_F16, rows, cols, calls[i]);
     }
     dev->ops->free(dev, vec.data);
     free(steps), free(decay);

@@ -309,6 +309,9 @@ TEST_EACH_DEVICE(a_narrow_step_keeps_to_its_workspace, dev)
          { "soft-musec", "operands=f16 ns-mode=accurate" }, /* which takes f32 */
          { "spectra", "operands=f16 base=adamw ns-mode=paper workspace=1" },
          { "muon", "operands=bf16 report-every=1" },
+         { "muon", "operands=f16" },
+         { "muon", "operands=f16 report-every=1 nesterov=yes momentum-dtype=bf16" },
+         { "muon", "operands=f16 report-every=1 decay-form=coupled" },
     };
     for (size_t i = 0; ms_device_has(dev, MUSEC_F16) && i < COUNT(these); i++) {
         ms_device *own       = NULL;

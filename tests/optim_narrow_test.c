@@ -371,6 +371,63 @@ TEST_EACH_DEVICE(nothing_is_read_again, dev)
     }
 }
 
+static unsigned updates; /* bit 1 << dtype: there were such */
+
+static musec_status see_update(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
+                               ms_mat w, ms_mat copy)
+{
+    updates |= 1u << u.dtype;
+    return seen.real.decay_add(d, step, u, decay, cautious, w, copy);
+}
+
+/* Muon's update has 16 bits where its operands are f16, and no other; what it is measured to be is
+ * what it is in float32, as near as its operator comes to that. */
+TEST_EACH_DEVICE(muon_updates_are_of_16_bits, dev)
+{
+    static const rig_param two[] = { { .name = "a", .rows = 12, .cols = 20 },
+                                     { .name = "b", .rows = 20, .cols = 6 } };
+    static const unsigned  f32 = 1u << MUSEC_F32, f16 = 1u << MUSEC_F16;
+    static const struct {
+        const char *name, *options;
+        unsigned    updates;
+    } these[] = {
+        { "muon", "operands=f16", f16 },
+        { "muon", "operands=f16 nesterov=yes decay-form=cautious weight-decay=0.1", f16 },
+        { "muon", "operands=f16 shape-rule=normuon", f16 },
+        { "muon", "operands=f16 decay-form=coupled weight-decay=0.1", f16 },
+        { "muon", "operands=f16 momentum-dtype=bf16", f16 },
+        { "muon", "operands=f16 ns-mode=exact", f32 },
+        { "muon", "operands=bf16", f32 },
+        { "spectra", "operands=f16 ns-mode=fast", f32 },
+    };
+    for (size_t k = 0; k < COUNT(these) && ms_device_has(dev, MUSEC_F16); k++) {
+        char options[256];
+        snprintf(options, sizeof options, "%s operands=f32 report-every=1", these[k].options);
+        rig wide = rig_make(dev, these[k].name, options, MUSEC_F32, two, 2, 4);
+        snprintf(options, sizeof options, "%s report-every=1", these[k].options);
+        rig r                = rig_make(dev, these[k].name, options, MUSEC_F32, two, 2, 4);
+        seen.real            = dev->table;
+        updates              = 0;
+        dev->table.decay_add = see_update;
+        rig_step(&r, 0, 1.0);
+        dev->table = seen.real;
+        rig_step(&wide, 0, 1.0);
+        CHECK(updates == these[k].updates, "%s: updates of 0x%x", options, updates);
+        for (size_t i = 0; i < 2; i++) {
+            musec_optim_report got, want;
+            CHECK_OK(dev, musec_optim_get_report(r.opt, i, &got));
+            CHECK_OK(dev, musec_optim_get_report(wide.opt, i, &want));
+            const double bound = strstr(these[k].options, "bf16") != NULL ? 8e-2 : 1e-2;
+            CHECK(fabs(got.update_norm2 / want.update_norm2 - 1.0) <= bound &&
+                      fabs(got.update_rms / want.update_rms - 1.0) <= bound,
+                  "%s: norm %g, rms %g, not %g, %g", options, got.update_norm2, got.update_rms,
+                  want.update_norm2, want.update_rms);
+            CHECK(rig_apart(&r, i, &wide, i) <= bound, "%s: weights", options);
+        }
+        rig_free(&r), rig_free(&wide);
+    }
+}
+
 /* Groups whose smaller sides are equal are mapped at once, as many as an operator takes; where
  * memory is short each matrix goes alone.  What a product takes of the scale is of all of them
  * either way: the same bits, where those do not depend on the stack anyway. */
@@ -492,6 +549,7 @@ int main(void)
         cmocka_unit_test(kin_share_their_products),
         cmocka_unit_test(gram_matrices_are_remembered),
         cmocka_unit_test(nothing_is_read_again),
+        cmocka_unit_test(muon_updates_are_of_16_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

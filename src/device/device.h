@@ -219,8 +219,9 @@ typedef struct ms_device_ops {
      * u <- (m / correct1 + alpha slow) / (sqrt(v / correct2) + eps); u may be g (lists) */
     musec_status (*moments)(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
                             ms_mat slow, ms_mat u);
-    /* w <- (1 - decay) w - step u; cautious: where u w < 0 the weight is not decayed.  copy <- w as
-     * stored, rounded to the copy's own dtype; data NULL: none (lists) */
+    /* w <- (1 - decay) w - step u; cautious: where u w < 0 the weight is not decayed.  u has w's
+     * dtype, or 16 bits where w is float32.  copy <- w as stored, rounded to the copy's own dtype;
+     * data NULL: none (lists) */
     musec_status (*decay_add)(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
                               ms_mat w, ms_mat copy);
 

@@ -7,8 +7,8 @@
  * 0.68 and 1.13.  f and eps belong to the definition, so nothing else scales the input. Cost per
  * step: a Gram matrix and a square, both one triangle, and a product with X.
  *
- * With operands of 16 bits everything but the input and the result is stored so, as Muon does, and
- * X keeps the layout of the input: a tall matrix is seen transposed, never copied so.  Input that
+ * With operands of 16 bits everything between input and result is stored so, as Muon does, and X
+ * keeps the layout of the input: a tall matrix is seen transposed, never copied so.  Input that
  * was scaled and rounded before is not rounded again: its norm is the trace of the first Gram
  * matrix, and what X is normalised by rides on the products after that.  These are numbers of each
  * matrix, which only the device knows, and they ride on symmetric products alone: full ones, with

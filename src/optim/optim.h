@@ -262,6 +262,8 @@ double ms_optim_grad_bound(const musec_optim *opt, const ms_member *m);
 
 double ms_shape_factor(int rule, int64_t rows, int64_t cols);
 double ms_optim_tol(const musec_optim_config *cfg); /* of ns_mode accurate */
+/* What a map that is not carried writes; Muon's with operands of f16 has 16 bits. */
+musec_dtype ms_result_dtype(const musec_optim *opt, const ms_group *g);
 /* Of Muon. */
 const ms_quintic_list *ms_optim_quintics(const musec_optim_config *cfg);
 /* More than one stack only of groups that join. */

@@ -50,19 +50,26 @@ done:
 static musec_status spectrum_of(ms_device *d, ms_mat x, double threshold, int64_t r, double *values,
                                 musec_spectrum_stats *stats)
 {
-    int64_t      bad   = -1;
-    double       count = 0.0;
-    musec_status st    = MUSEC_OK;
-    *stats             = (musec_spectrum_stats){
-                    .norm2 = NAN, .fro = NAN, .effective_rank = NAN, .share_above = NAN
+    const ms_mark mark  = ms_arena_mark(&d->scratch);
+    const ms_mat  given = x;
+    int64_t       bad   = -1;
+    double        count = 0.0;
+    musec_status  st    = MUSEC_OK;
+    *stats              = (musec_spectrum_stats){
+                     .norm2 = NAN, .fro = NAN, .effective_rank = NAN, .share_above = NAN
     };
     for (int64_t i = 0; i < r; i++)
         values[i] = NAN;
+    if (ms_narrow(x.dtype)) {
+        TRY(ms_scratch_mat(d, MUSEC_F32, x.count, x.rows, x.cols, &x));
+        TRY(d->ops->copy(d, given, x));
+    }
     TRY(ms_first_nonfinite(d, x, &bad, &count));
-    if (bad >= 0) return MUSEC_OK;
+    if (bad >= 0) goto done;
     TRY(ms_singular_values(d, x, values));
     ms_spectrum_stats_of(values, r, threshold, stats);
 done:
+    ms_arena_reset(&d->scratch, mark);
     return st;
 }
 

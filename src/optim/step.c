@@ -234,6 +234,14 @@ done:
     return st;
 }
 
+/* Entries of Muon's update are at most about 1.2, and the last of its products has rounded more
+ * than f16 will. */
+musec_dtype ms_result_dtype(const musec_optim *opt, const ms_group *g)
+{
+    const bool steps = g->map == MS_UPDATE_POLAR && opt->cfg.ns_mode != MUSEC_NS_EXACT;
+    return steps && g->operands == MUSEC_F16 ? MUSEC_F16 : g->dtype;
+}
+
 /* ---- runs of members ------------------------------------------------------------------------- */
 
 typedef struct member_run {
@@ -308,7 +316,9 @@ static musec_status run_members(musec_optim *opt, member_run *r, int n_runs, con
         for (int i = 0; i < n_runs; i++) {
             const ms_group *g = r[i].g;
             r[i].v            = ms_mat_slice(g->state[0], r[i].first, r[i].n);
-            if (!carries) TRY(ms_scratch_mat(opt->d, g->dtype, r[i].n, g->rows, g->cols, &r[i].v));
+            if (!carries)
+                TRY(ms_scratch_mat(opt->d, ms_result_dtype(opt, g), r[i].n, g->rows, g->cols,
+                                   &r[i].v));
         }
         TRY(map_runs(opt, one, r, n_runs, threshold, true, paths));
         if (carries && opt->cfg.nesterov) TRY(look_ahead(opt, r, n_runs, a, threshold));

@@ -48,24 +48,30 @@ uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g, bool rem
 
 /* Of each matrix in a chunk: proposal, result, look-ahead (Nesterov), the momentum where it is kept
  * in less, and the operator's own.  Where the proposal is rounded at once it is the operator's, and
- * a clip that is carried goes into the state; but a device whose products have no riders makes them
- * in passes, by way of a matrix in float32 and one more. */
+ * a clip that is carried goes into the state; Muon has no use for the proposal in float32 then, nor
+ * for a look-ahead of its own.  But a device whose products have no riders makes them in passes, by
+ * way of a matrix in float32 and one more. */
 static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t size = (uint64_t)(g->rows * g->cols), wide = ms_dtype_bytes(g->dtype);
     const uint64_t r         = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t one       = size * wide + MS_ARENA_ALIGN;
     const uint64_t ahead     = opt->cfg.nesterov ? 1 : 0;
-    const uint64_t n         = 2 + ahead + (ms_state_dtype(opt, g) != g->dtype ? 1 : 0);
-    const uint64_t lean      = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* what is measured */
-    const uint64_t passes    = (wide + ms_dtype_bytes(g->operands)) * r * r + 2 * MS_ARENA_ALIGN;
+    const uint64_t kept      = ms_state_dtype(opt, g) != g->dtype ? 1 : 0;
     const bool     remembers = ms_optim_remembers(opt, g) && !opt->cfg.nesterov; /* to look ahead */
-    return ms_map_bytes(&opt->cfg, g, remembers) +
-           (ms_optim_guesses(opt, g) ? lean * one + passes : n * one);
+    const uint64_t each = ms_dtype_bytes(g->operands), map = ms_map_bytes(&opt->cfg, g, remembers);
+    const uint64_t lean   = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* what is measured */
+    const uint64_t passes = (wide + each) * r * r + 2 * MS_ARENA_ALIGN;
+    if (ms_optim_guesses(opt, g)) return map + lean * one + passes;
+    if (g->map == MS_UPDATE_POLAR && ms_optim_rounds_at_once(opt, g)) {
+        const uint64_t result = ms_dtype_bytes(ms_result_dtype(opt, g));
+        return map + size * (each + result) + 2 * MS_ARENA_ALIGN + kept * one + passes;
+    }
+    return map + (2 + ahead + kept) * one;
 }
 
 /* Once: a gradient and a weight whose rows are gathered, small vectors, and, where steps are
- * measured, a spectrum in float64. */
+ * measured, a spectrum in float64, of a matrix that may have to be widened first. */
 static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t size  = (uint64_t)(g->rows * g->cols);
@@ -74,7 +80,8 @@ static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
     uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
                      3 * (uint64_t)opt->n_places * sizeof(double); /* finite.c */
     if (opt->cfg.report_every > 0 && !g->aux)
-        bytes += 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
+        bytes +=
+            4 * size + 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
     return bytes;
 }
 

@@ -300,7 +300,7 @@ static musec_status cpu_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat
 static musec_status cpu_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
                                   ms_mat w, ms_mat copy)
 {
-    if (u.trans != w.trans || copy.data != NULL) /* copies are lists.c's */
+    if (u.trans != w.trans || u.dtype != w.dtype || copy.data != NULL) /* copies are lists.c's */
         return ref_ops().decay_add(d, step, u, decay, cautious, w, copy);
     u              = upright(u);
     w              = upright(w);

@@ -96,9 +96,10 @@ template <typename R, bool Listed> struct decay_add_op : element_op {
     enum { N = 3, READS = 3, WRITES = 6, U = 0, WEIGHT, COPY };
     enum { MATRICES = Listed ? MS_CUDA_LIST : 1 };
     template <bool Lists>
-    using Hot =
-        in_f32<R, choice<kinds<MUSEC_F32, MUSEC_F32, NONE>, kinds<MUSEC_F32, MUSEC_F32, MUSEC_BF16>,
-                         kinds<MUSEC_F32, MUSEC_F32, MUSEC_F16>>>;
+    using Hot = in_f32<
+        R, choice<kinds<MUSEC_F32, MUSEC_F32, NONE>, kinds<MUSEC_F32, MUSEC_F32, MUSEC_BF16>,
+                  kinds<MUSEC_F32, MUSEC_F32, MUSEC_F16>, kinds<MUSEC_F16, MUSEC_F32, NONE>,
+                  kinds<MUSEC_F16, MUSEC_F32, MUSEC_BF16>, kinds<MUSEC_F16, MUSEC_F32, MUSEC_F16>>>;
     number      step, decay;
     bool        step_listed, decay_listed, cautious;
     musec_dtype dtype; /* of w */
