@@ -80,8 +80,8 @@ static const struct {
     { "adamw", "lr=0.1 weight-decay=0.1" },
 };
 
-/* Cautious decay asks for the sign of each entry of the update.  Where the bits depend on the stack,
- * one that is nearly 0 may get either, and then a weight differs by all of its decay. */
+/* Cautious decay asks for the sign of each entry of the update.  Where the bits depend on the
+ * stack, one that is nearly 0 may get either, and then a weight differs by all of its decay. */
 static musec_optim_config config_of(const musec_ctx *dev, size_t rule)
 {
     musec_optim_config cfg = rig_config(rules[rule].name, rules[rule].options);
