@@ -114,11 +114,12 @@ static __device__ inline void load_for_keys(const grad_args &g, const key_room &
             const int      row   = first + t * SIDE;
             const int64_t  of    = (int64_t)head * g.tiles * SIDE + row;
             barrier_wait(r.empty + 8 * to.stage, to.parity ^ 1u);
-            barrier_expect(full, at::STAGE + STATS);
+            barrier_announce(full, at::STAGE + STATS);
             load_tile<HEAD>(stage, q, row, head, full);
             load_tile<HEAD>(stage + at::TILE, dout, row, head, full);
             load_bytes(notes, g.lse + of, STATS / 2, full);
             load_bytes(notes + STATS / 2, g.delta + of, STATS / 2, full);
+            barrier_arrive_once(full);
         }
     }
 }

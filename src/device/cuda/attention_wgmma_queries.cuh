@@ -77,13 +77,14 @@ static __device__ inline void load_keys(const grad_args &g, const query_block &b
 #pragma unroll
     for (int i = 0; i < QUERY_GROUPS; i++)
         tiles += uses(b, i, keys);
-    barrier_expect(full, (uint32_t)(at::TILE + tiles * WEIGHTS));
+    barrier_announce(full, (uint32_t)(at::TILE + tiles * WEIGHTS));
 #pragma unroll
     for (int i = 0; i < QUERY_GROUPS; i++)
         if (uses(b, i, keys))
             load_bytes(to + at::TILE + i * WEIGHTS, weights_at(g, b.head, keys, b.tile + i),
                        WEIGHTS, full);
     load_tile<HEAD>(to, k, keys * SIDE, g.first + b.head, full);
+    barrier_arrive_once(full);
 }
 
 /* The fragments of dS, 16 keys each, of a warp's 16 queries, from those of dS^T. */
