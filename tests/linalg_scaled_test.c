@@ -137,11 +137,10 @@ static void what_normalises_rides(void **state)
         for (int steps = 1; steps <= 3; steps++) {
             const double fro = ldexp(1.3, e), alpha = 4.0, unit = 0x1p-5, low = 0.125, a = 3.0;
             const double b = -2.0, c = 0.5, first[] = { -4.0, 2.0 };
-            const double params[] = {
-                0.0, alpha, unit, low, 6.0, steps, first[0], first[1], a, b, c
-            };
-            const double in[] = { alpha * fro * fro, 1.02, 1.0 };
-            double       out[7];
+            const double params[] = { 0.0,      alpha,    unit, low, 6.0, steps,
+                                      first[0], first[1], a,    b,   c,   0.0 };
+            const double in[]     = { alpha * fro * fro, 1.02, 1.0 };
+            double       out[10];
             int          e_rest = 0;
             ms_scalar_eval(MS_SCALAR_QUINTIC, params, COUNT(params), in, out);
             const double y = 1.0 / (1.02 * fro), square = y * y / alpha, rho = out[3] / a;

@@ -364,6 +364,55 @@ TEST_EACH_DEVICE(missing_gradients_leave_the_others_alone, dev)
     }
 }
 
+/* How far Muon moves the second of two blocks, whose gradient is so much smaller than the first's:
+ * what it takes does not depend on that, and 16 bits do not show it. */
+static double *move_of_block(ms_device *dev, int64_t rows, int64_t cols, double ratio)
+{
+    musec_block blocks[] = {
+        { .rows = rows, .cols = cols, .row_step = cols },
+        { .offset = rows * cols, .rows = rows, .cols = cols, .row_step = cols }
+    };
+    const rig_param param = {
+        .name = "w", .rows = 2 * rows, .cols = cols, .blocks = blocks, .n_blocks = 2
+    };
+    rig           r = rig_make(dev, "muon", "operands=f16 lr=1", MUSEC_F32, &param, 1, 3);
+    const int64_t n = rows * cols;
+    double       *g = rig_normal(&r, 0, 0), *start = rig_start(&r, 0);
+    for (int64_t e = n; e < 2 * n; e++)
+        g[e] *= ratio;
+    rig_set_grad(&r, 0, g);
+    rig_go(&r);
+    double *w = rig_weight(&r, 0);
+    for (int64_t e = 0; e < n; e++)
+        w[e] = w[n + e] - start[n + e];
+    free(g), free(start), rig_free(&r);
+    return w;
+}
+
+/* Below 2^-14 f16 has few digits left; the last of these is rounded to a 30th or so. */
+TEST_EACH_DEVICE(muon_takes_a_block_far_below_its_weight, dev)
+{
+    static const int64_t shapes[][2] = {
+        { 8, 32 }, { 30, 7 }, { 48, 48 }, { 64, 160 }, { 256, 512 }
+    };
+    static const double ratios[] = { 0x1p-8, 0x1p-13, 0x1p-17 };
+    for (size_t i = 0; i < COUNT(shapes) && ms_device_has(dev, MUSEC_F16); i++) {
+        const int64_t rows = shapes[i][0], cols = shapes[i][1];
+        if (run_is_slow(dev) && rows > 100) continue;
+        double *usual = move_of_block(dev, rows, cols, 1.0),
+               *none  = calloc((size_t)(rows * cols), 8);
+        for (size_t k = 0; k < COUNT(ratios); k++) {
+            double      *one = move_of_block(dev, rows, cols, ratios[k]);
+            const double apart =
+                run_fro_diff(one, usual, rows * cols) / run_fro_diff(usual, none, rows * cols);
+            CHECK(apart <= (ratios[k] < 0x1p-14 ? 0.2 : 0.02), "%lld x %lld, %g: apart by %g",
+                  (long long)rows, (long long)cols, ratios[k], apart);
+            free(one);
+        }
+        free(usual), free(none);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +423,7 @@ int main(void)
         cmocka_unit_test(eight_together_are_eight_alone),
         cmocka_unit_test(a_workspace_cap_changes_nothing),
         cmocka_unit_test(missing_gradients_leave_the_others_alone),
+        cmocka_unit_test(muon_takes_a_block_far_below_its_weight),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -176,9 +176,12 @@ MS_FN void ms_scalar_renorm(double r, const double *in, double *out)
 MS_FN void ms_scalar_quintic(const double *params, const double *in, double *out)
 {
     const double g = params[1], reach = params[4];
-    const double y      = in[0] == 0.0 ? 0.0 : 1.0 / (in[1] * sqrt(in[0] / g) + params[0] * in[2]);
+    int          e = 0;
+    (void)frexp(in[0], &e); /* tr is below 2^e: behind the power of two below 2^14, 2^12 at least */
+    const double up = in[0] > 0.0 && in[0] < params[11] ? ldexp(1.0, (14 - e) / 2) : 1.0;
+    const double tr = in[0] * up * up, own = in[2] * up;
+    const double y      = tr == 0.0 ? 0.0 : 1.0 / (in[1] * sqrt(tr / g) + params[0] * own);
     const double square = y * y / g, unit = params[5] < 1.5 ? square : 1.0;
-    int          e    = 0;
     double       rho  = frexp(y / params[2], &e);
     const int    kept = e > reach ? (int)reach : e < -reach ? -(int)reach : e;
     rho               = ldexp(rho, kept);
@@ -189,6 +192,9 @@ MS_FN void ms_scalar_quintic(const double *params, const double *in, double *out
     out[4]            = params[9] * rho * unit;
     out[5]            = params[10] * rho * unit * unit;
     out[6]            = ldexp(1.0, e - kept);
+    out[7]            = up;
+    out[8]            = up != 1.0;
+    out[9]            = own;
 }
 
 /* params: rows, cols, one key per row, then the rows.  Keys fall from row to row. */

@@ -6,11 +6,12 @@ X(POW2_SCALE, 0, 2, 1) /* absmax, D -> s */
 X(THRESHOLD, 1, 2, 2)  /* {tiny} s, D -> s D, max((s D)^2, tiny) */
 X(SCALED, 1, 2, 4)     /* {tiny} own, D -> own, s, s D, max((s D)^2, tiny), absmax being 1 / own */
 X(INV_NORM, 1, 2, 1)   /* {eps} x, f -> 1 / (f sqrt(x) + eps), 0 for 0 */
-/* {eps, g, unit, low, reach, n, b, c, a', b', c'} tr, f, own -> what rides on the first n steps of
- * Muon, g X X^T being of trace tr: with y = 1 / (f sqrt(tr / g) + eps own), 0 for 0, and rho rest =
- * y / unit, rest a power of two: y^2 / g / low; y^2 / g times b, its square times c; rho times a',
- * b' and c', of the first step if n is 1; rest */
-X(QUINTIC, 11, 3, 7)
+/* {eps, g, unit, low, reach, n, b, c, a', b', c', least} tr, f, own -> what rides on the first n
+ * steps of Muon, g X X^T being of trace tr: with y = 1 / (f sqrt(tr / g) + eps own), 0 for 0, and
+ * rho rest = y / unit, rest a power of two: y^2 / g / low; y^2 / g times b, its square times c; rho
+ * times a', b' and c', of the first step if n is 1; rest.  All that of X times a power of two where
+ * tr is below `least`; that power; 1 if it is not 1, else 0; own times it */
+X(QUINTIC, 12, 3, 10)
 X(INV_RESIDUAL, 1, 2, 1) /* {eps} x, y -> 1 / sqrt(x), 0 where sqrt(x) <= eps sqrt(y) */
 X(DIVIDE, 0, 2, 1)       /* x, c -> c / x */
 X(RMS, 2, 1, 1)          /* {k, r} |M|_F^2 -> k |M|_F / sqrt(r), 1 where that is 0 */

@@ -140,7 +140,8 @@ const ms_quintic_list *ms_quintic_list_find(const char *name); /* NULL: unknown 
 /* Steps of r x n matrices, r <= n, that are taken at a time, at most; of r x r matrices it works on
  * one more than that. */
 int ms_newton_schulz_run(const ms_quintic_list *list, musec_dtype operands, int64_t r, int64_t n);
-/* out is of in's dtype, or the operands', or float32 where in is scaled and rounded (in.own). */
+/* out is of in's dtype, or the operands', or float32 where in is scaled and rounded (in.own).  Then
+ * in and in.own may be times another power of two afterwards. */
 musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *list, int iters,
                               musec_dtype operands, ms_mat out);
 

@@ -161,14 +161,15 @@ static musec_status polynomial(ms_device *d, coefficients k, ms_mat a, ms_mat p)
                                              .symmetric = true });
 }
 
-static musec_status gram(ms_device *d, iterate *i, double alpha, ms_vec trace)
+static musec_status gram(ms_device *d, iterate *i, double alpha, ms_vec trace, ms_vec when)
 {
     return d->ops->product(d, &(ms_product){ .a         = i->x,
                                              .b         = ms_t(i->x),
                                              .alpha     = ms_const(alpha),
                                              .c         = i->a,
                                              .symmetric = true,
-                                             .trace     = trace });
+                                             .trace     = trace,
+                                             .when      = when });
 }
 
 /* The power of two that X is to be normalised by, were it typical: entries are at most 1 by their
@@ -184,7 +185,11 @@ static double typical_factor(int64_t r, int64_t n)
  * run, and so on Q, if it is from 2^-7 to 2^6: Q is at most 41 rho.  What is left, a power of two
  * and nearly always 1, takes a pass over X.  Entries off the diagonal that f16 has few digits for,
  * below 2^-14, are rounded to 3e-8, which is 4e-6 of P with the least rho: at most a matrix of norm
- * 2 sqrt(r) times that, 4e-4 for r = 2048, and what is rounded of the diagonal alone is 2^-11. */
+ * 2 sqrt(r) times that, 4e-4 for r = 2048, and what is rounded of the diagonal alone is 2^-11.
+ *
+ * Some matrices are far below their bound, as one of several blocks of a weight may be: then f16
+ * would have few digits for A, and steps that do not come back to X would go astray.  Where the mean
+ * of A's diagonal is below 1/8, x is multiplied by a power of two in place, and A is made again. */
 static musec_status first_gram(ms_device *d, const ms_quintic_list *list, int n, double *own,
                                iterate *i)
 {
@@ -193,7 +198,8 @@ static musec_status first_gram(ms_device *d, const ms_quintic_list *list, int n,
     /* A P has entries of at most max |p| max A: 8.2 times what A has, which fill f16's range */
     const double low = 0.125, unit = typical_factor(i->x.rows, i->x.cols);
     double       alpha = 1.0;
-    ms_vec       trace, v[7]; /* what rides on P (A P); b, c; a, b, c; rest */
+    const double least = fmin((double)i->x.rows / 8.0, 0x1p10);
+    ms_vec none     = { 0 }, trace, v[10]; /* what rides on P (A P); b, c; a, b, c; rest; up, who */
     musec_status st = MUSEC_OK;
     /* entries of the input are at most 1, or a little above, and f16 ends at 2^16; from below, they
      * may be far from their bound, and f16 has few digits under 2^-14 */
@@ -201,15 +207,20 @@ static musec_status first_gram(ms_device *d, const ms_quintic_list *list, int n,
         alpha *= 0.5;
     while (alpha * (double)i->x.cols <= 0x1p13)
         alpha *= 2.0;
-    const double params[] = { list->eps, alpha, unit, low, REACH, n, s.b, s.c, t.a, t.b, t.c };
+    const double params[] = {
+        list->eps, alpha, unit, low, REACH, n, s.b, s.c, t.a, t.b, t.c, least
+    };
     TRY(ms_scratch_vec(d, i->x.count, &trace));
-    for (size_t k = 0; k < COUNT(v); k++)
+    for (size_t k = 0; k < COUNT(v) - 1; k++)
         TRY(ms_scratch_vec(d, i->x.count, &v[k]));
-    TRY(gram(d, i, alpha, trace));
+    v[COUNT(v) - 1] = (ms_vec){ own, i->x.count };
+    TRY(gram(d, i, alpha, trace, none));
     TRY(d->ops->scalars(d, MS_SCALAR_QUINTIC, params, COUNT(params),
                         (ms_num[]){ ms_each(trace), ms_const(list->norm_factor),
                                     ms_each((ms_vec){ own, i->x.count }) },
                         v));
+    TRY(d->ops->scale(d, ms_each(v[7]), i->x));
+    TRY(gram(d, i, alpha, none, v[8]));
     i->ride = (riders){ .first  = { ms_const(s.a), ms_each(v[1]), ms_each(v[2]) },
                         .last   = { ms_each(v[3]), ms_each(v[4]), ms_each(v[5]) },
                         .low    = ms_const(low),
@@ -228,7 +239,7 @@ static musec_status next_gram(ms_device *d, const ms_quintic_list *list, int k, 
                         .low    = ms_const(1.0),
                         .square = ms_const(1.0),
                         .unit   = 1.0 };
-    return gram(d, i, 1.0, (ms_vec){ 0 });
+    return gram(d, i, 1.0, (ms_vec){ 0 }, (ms_vec){ 0 });
 }
 
 /* From A of step k, what X is multiplied by in n steps from there on. */

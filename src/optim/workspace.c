@@ -67,7 +67,7 @@ static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
         const uint64_t result = ms_dtype_bytes(ms_result_dtype(opt, g));
         return map + size * (each + result) + 2 * MS_ARENA_ALIGN + kept * one + passes;
     }
-    return map + (2 + ahead + kept) * one;
+    return map + (2 + ahead + kept) * one + (ms_narrow(g->operands) ? passes : 0);
 }
 
 /* Once: a gradient and a weight whose rows are gathered, small vectors, and, where steps are

@@ -3,8 +3,9 @@
  * A context has one GPU and may be used from any thread, one at a time: every way to what it owns
  * chooses its GPU for the calling thread (ms_cuda_of).
  *
- * Uploads go through page-locked memory of our own, slot after slot, so that the caller's memory is
- * free again when the call returns, and nothing waits unless the slots run out.  A failure of
+ * Uploads, and downloads of a few numbers, go through page-locked memory of our own, slot after
+ * slot, so that the caller's memory is free again when the call returns, and an upload waits for
+ * nothing unless the slots run out.  A failure of
  * queued work shows at the next call that waits; from then on a context is of no use any more, and
  * says why. */
 #define _POSIX_C_SOURCE 200809L /* access */

@@ -409,6 +409,7 @@ static cublasStatus_t run_plan(ms_device *d, struct ms_cuda_blas *blas, plan *p,
     if (code != CUBLAS_STATUS_NOT_SUPPORTED || p->key.loose != 0 ||
         memcmp(&p->algo, &p->first, sizeof p->first) == 0)
         return code;
+    (void)cudaGetLastError(); /* or the next launch would be blamed */
     p->algo = p->first;
     return ms_cuda_gemm_run(d, blas, p, &p->algo, &call);
 }
@@ -434,6 +435,7 @@ musec_status ms_cuda_gemm_planned(ms_device *d, const ms_cuda_product *x, bool *
     if (!(*slot)->found) return MUSEC_OK;
     const cublasStatus_t code = run_plan(d, blas, *slot, x);
     if (code == CUBLAS_STATUS_NOT_SUPPORTED) { /* after all: nothing was done */
+        (void)cudaGetLastError();
         (*slot)->found = false;
         return MUSEC_OK;
     }
