@@ -188,8 +188,9 @@ static double typical_factor(int64_t r, int64_t n)
  * 2 sqrt(r) times that, 4e-4 for r = 2048, and what is rounded of the diagonal alone is 2^-11.
  *
  * Some matrices are far below their bound, as one of several blocks of a weight may be: then f16
- * would have few digits for A, and steps that do not come back to X would go astray.  Where the mean
- * of A's diagonal is below 1/8, x is multiplied by a power of two in place, and A is made again. */
+ * would have few digits for A, and steps that do not come back to X would go astray.  Where the
+ * mean of A's diagonal is below 1/8, x is multiplied by a power of two in place, and A is made
+ * again. */
 static musec_status first_gram(ms_device *d, const ms_quintic_list *list, int n, double *own,
                                iterate *i)
 {

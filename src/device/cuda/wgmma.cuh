@@ -112,8 +112,8 @@ static __device__ inline void barrier_expect(uint32_t barrier, uint32_t bytes)
 }
 
 /* The two halves of it.  Where threads read what is copied, not products, the copies are asked for
- * between them: compute-sanitizer knows that what comes before an arrival is seen behind a wait, but
- * not that the bytes which a barrier expects are. */
+ * between them: compute-sanitizer knows that what comes before an arrival is seen behind a wait,
+ * but not that the bytes which a barrier expects are. */
 static __device__ inline void barrier_announce(uint32_t barrier, uint32_t bytes)
 {
     asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t"
