@@ -6,6 +6,7 @@
  * Under a tool that slows everything down, every test program takes a part of its tests by itself:
  *     MUSEC_TEST_FILTER=PATTERN  those whose names match it, in which * and ? stand for any text
  *     MUSEC_TEST_DEVICE=KIND     on this one of the devices alone
+ *     MUSEC_TEST_CASES=N         of the cases of those with many, one in N
  *     MUSEC_TEST_LIST=1          none, their names are printed */
 #ifndef MS_TESTS_CHECK_H
 #define MS_TESTS_CHECK_H
@@ -77,6 +78,8 @@ int  check_run_tests(const char *group, const struct CMUnitTest *tests, size_t n
 void check_skipping(const char *fmt, ...) MS_PRINTF(1, 2);
 void check_each_device(const char *name, void (*body)(ms_device *dev));
 void check_only(const char *kind); /* of the devices, this one alone */
+/* Is the next case one of those to take?  The first one is. */
+bool check_takes_case(void);
 
 /* The directory of tests/data in the source tree (where that is not here, in the working
  * directory), and of the shared data ($MUSEC_DATA, or

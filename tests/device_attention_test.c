@@ -197,6 +197,7 @@ TEST_EACH_DEVICE(edges_cut, dev)
         void *out = copy_of(&a.out), *dk = copy_of(&a.dk), *dv = copy_of(&a.dv);
         void *k = copy_of(&a.k), *dout = copy_of(&a.dout);
         for (int64_t at = 0; at < sizes[s].rows; at += sizes[s].step) {
+            if (!check_takes_case()) continue;
             cut_backward(&a, t, at, dk, dv);
             cut_forward(&a, t, at, out);
             memcpy(a.k.host.data, k, a.k.bytes);

@@ -111,6 +111,7 @@ TEST_EACH_DEVICE(one_pass_comes_to_what_several_do, dev)
                 char              when[128];
                 if (!ms_device_has(dev, type)) continue;
                 if (is_muon(&rules[k]) && i >= COUNT(scales)) continue;
+                if (!check_takes_case()) continue;
                 pair p = pair_make(dev, &rules[k], type, scale, threshold);
                 for (int64_t t = 0; t < 4; t++)
                     pair_step(&p, t, scale);
@@ -141,6 +142,7 @@ TEST_EACH_DEVICE(scales_that_change_are_followed, dev)
     static const double course[] = { 0.0, 0.0, 1.0, 1.0, 0x1p-20, 0x1p-20, 0.0, 0x1p12, 1.0 };
     for (size_t k = 0; k < COUNT(rules); k++)
         for (size_t n = 0; ms_device_has(dev, narrow[n % 2]) && n < 2; n++) {
+            if (!check_takes_case()) continue;
             pair p     = pair_make(dev, &rules[k], narrow[n], 1.0, 2.0);
             rig  still = rig_make(dev, "sgdm", "", MUSEC_F32, params, COUNT(params), 11);
             for (size_t t = 0; t < COUNT(course); t++) {
@@ -195,7 +197,7 @@ TEST_EACH_DEVICE(a_run_goes_on_from_its_file, dev)
 {
     const char *path = path_in(fresh_dir(), "optim.safetensors");
     for (size_t k = 0; k < COUNT(rules); k++) {
-        if (!ms_device_has(dev, MUSEC_F16)) continue;
+        if (!ms_device_has(dev, MUSEC_F16) || !check_takes_case()) continue;
         pair p = pair_make(dev, &rules[k], MUSEC_F16, 1.0, 2.0);
         pair q = pair_make(dev, &rules[k], MUSEC_F16, 1.0, 2.0);
         for (int64_t t = 0; t < 3; t++)
@@ -230,6 +232,7 @@ TEST_EACH_DEVICE(a_run_goes_on_from_its_file, dev)
 TEST_EACH_DEVICE(measuring_changes_nothing, dev)
 {
     for (size_t k = 0; k < COUNT(rules) && ms_device_has(dev, MUSEC_F16); k++) {
+        if (!check_takes_case()) continue;
         musec_optim_config cfg = rig_config(rules[k].name, rules[k].options);
         musec_optim_report report;
         cfg.operands     = MUSEC_F16;
@@ -257,6 +260,7 @@ TEST_EACH_DEVICE(what_is_no_number_leaves_no_trace, dev)
     static const double bad[] = { NAN, -INFINITY };
     for (size_t k = 0; k < COUNT(rules) && ms_device_has(dev, MUSEC_F16); k++)
         for (size_t at = 0; at < COUNT(params) * COUNT(bad); at++) {
+            if (!check_takes_case()) continue;
             const size_t       p   = at / COUNT(bad);
             musec_optim_config cfg = rig_config(rules[k].name, rules[k].options);
             char               words[64];
