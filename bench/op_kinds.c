@@ -139,7 +139,13 @@ done:
 
 /* PICK: three rows of two, with falling keys.  All others take what they need from the front. */
 static const double pick_params[]  = { 3.0, 2.0, 1.0, 0.7, 0.4, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0 };
-static const double other_params[] = { 2.0, 0.125, 0.75, 1.5, 1.0, 2.0, 0.3, 1.2, 0.7, 1.1, 0.4 };
+static const double other_params[] = {
+    2.0, 0.125, 0.75, 1.5, 1.0, 2.0, 0.3, 1.2, 0.7, 1.1, 0.4, 0.5
+};
+#define X(name, n_params, n_in, n_out) \
+    _Static_assert((n_params) <= (int)COUNT(other_params), #name " has more parameters");
+#include "device/scalar_list.h"
+#undef X
 
 static const double *scalar_params(const op_args *a)
 {
