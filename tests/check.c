@@ -37,6 +37,26 @@ static const char *only_kind;
 
 void check_only(const char *kind) { only_kind = kind; }
 
+ms_device *check_open_cuda(void)
+{
+    ms_device *d = NULL;
+    char       why[256];
+    if (musec_ctx_create_why(&d, "cuda", why, sizeof why) != MUSEC_OK) SKIP("%s", why);
+    return d;
+}
+
+static void this_build_has_no_cuda(void **state)
+{
+    (void)state;
+    SKIP("this build has no CUDA");
+}
+
+int check_without_cuda(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(this_build_has_no_cuda) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
 bool check_takes_case(void)
 {
     static long asked  = 0;
@@ -48,7 +68,8 @@ bool check_takes_case(void)
 int check_run_tests(const char *group, const struct CMUnitTest *tests, size_t n,
                     CMFixtureFunction set_up, CMFixtureFunction tear_down)
 {
-    const char *filter = getenv("MUSEC_TEST_FILTER"), *kind = getenv("MUSEC_TEST_DEVICE");
+    const char *given = getenv("MUSEC_TEST_FILTER"), *kind = getenv("MUSEC_TEST_DEVICE");
+    const char *filter  = given != NULL && given[0] != '\0' ? given : NULL;
     const bool  list    = getenv("MUSEC_TEST_LIST") != NULL;
     size_t      matches = 0;
     for (size_t i = 0; i < n; i++) {

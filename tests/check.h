@@ -78,6 +78,10 @@ int  check_run_tests(const char *group, const struct CMUnitTest *tests, size_t n
 void check_skipping(const char *fmt, ...) MS_PRINTF(1, 2);
 void check_each_device(const char *name, void (*body)(ms_device *dev));
 void check_only(const char *kind); /* of the devices, this one alone */
+/* A context on a GPU; skips the running test where there is none, with the reason. */
+ms_device *check_open_cuda(void);
+/* The main of a program that is about CUDA alone, in a build without it: one skipped test. */
+int check_without_cuda(void);
 /* Is the next case one of those to take?  The first one is. */
 bool check_takes_case(void);
 

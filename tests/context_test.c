@@ -45,14 +45,6 @@ static void missing_libraries_are_named(void **state)
     CHECK(strstr(e.text, "no_such_function") != NULL && library == NULL, "the words: %s", e.text);
 }
 
-static ms_device *open_cuda(void)
-{
-    ms_device *d = NULL;
-    char       why[256];
-    if (musec_ctx_create_why(&d, "cuda", why, sizeof why) != MUSEC_OK) SKIP("%s", why);
-    return d;
-}
-
 static void a_device_that_is_not_there(void **state)
 {
     ms_device *d = NULL;
@@ -73,7 +65,7 @@ static void *fill_elsewhere(void *arg)
 
 static void several_gpus_in_turns(void **state)
 {
-    ms_device *d[2] = { open_cuda(), NULL };
+    ms_device *d[2] = { check_open_cuda(), NULL };
     stack      s[2], c[2];
     pthread_t  thread;
     char       why[256];
@@ -110,7 +102,7 @@ static void timed_products_are_kept(void **state)
     snprintf(dir, sizeof dir, "%s", fresh_dir());
     setenv("MUSEC_CACHE", dir, 1);
     for (int turn = 0; turn < 3; turn++) {
-        ms_device *d = open_cuda();
+        ms_device *d = check_open_cuda();
         CHECK(musec_ctx_set_deterministic(d, 0) == MUSEC_OK, "not deterministic");
         stack s = stack_make(d, MUSEC_F32, 1, 64, 64), c = stack_make(d, MUSEC_F32, 1, 64, 64);
         CHECK_OK(d, d->ops->fill(d, 3.0, s.mat));
@@ -131,7 +123,7 @@ static void timed_products_are_kept(void **state)
 /* After a refusal, all goes on. */
 static void memory_that_is_not_there(void **state)
 {
-    ms_device *d = open_cuda();
+    ms_device *d = check_open_cuda();
     (void)state;
     void *p = NULL;
     CHECK(d->ops->alloc(d, (size_t)1 << 46, &p) == MUSEC_ENOMEM && p == NULL, "64 TiB");
@@ -148,7 +140,7 @@ static void memory_that_is_not_there(void **state)
  * program go with it. */
 static void a_lost_device_says_so(void **state)
 {
-    ms_device *d = open_cuda();
+    ms_device *d = check_open_cuda();
     ms_mat     x = { .rows = 64, .cols = 64, .ld = 64, .count = 1, .stride = 64 * 64 };
     void      *p = NULL;
     (void)state;
@@ -180,16 +172,6 @@ int main(void)
 
 #else
 
-static void this_build_has_no_cuda(void **state)
-{
-    (void)state;
-    SKIP("this build has no CUDA");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(this_build_has_no_cuda) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return check_without_cuda(); }
 
 #endif

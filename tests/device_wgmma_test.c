@@ -254,21 +254,15 @@ static void serves_what_models_ask_for(void **state)
     musec_ctx_destroy(gpu);
 }
 
-#else
-
-static void grad_agrees_with_float32(void **state)
-{
-    (void)state;
-    SKIP("this build has no CUDA");
-}
-
-static void serves_what_models_ask_for(void **state) { grad_agrees_with_float32(state); }
-
-#endif
-
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(grad_agrees_with_float32),
                                         cmocka_unit_test(serves_what_models_ask_for) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+#else
+
+int main(void) { return check_without_cuda(); }
+
+#endif

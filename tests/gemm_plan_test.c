@@ -120,14 +120,6 @@ static void what_is_worth_it_is_tried(void **state)
 
 /* ---- with a GPU ------------------------------------------------------------------------------ */
 
-static ms_device *open_cuda(void)
-{
-    ms_device *d = NULL;
-    char       why[256];
-    if (musec_ctx_create_why(&d, "cuda", why, sizeof why) != MUSEC_OK) SKIP("%s", why);
-    return d;
-}
-
 static uint64_t digest_of(ms_device *d, ms_mat c)
 {
     uint64_t got = 0;
@@ -143,7 +135,7 @@ static uint64_t digest_of(ms_device *d, ms_mat c)
 /* A digest shows every bit of every element, and nothing that lies between. */
 static void a_digest_shows_every_element(void **state)
 {
-    ms_device *d = open_cuda();
+    ms_device *d = check_open_cuda();
     (void)state;
     EACH_DTYPE_OF(d, t, MUSEC_F16)
     {
@@ -170,7 +162,7 @@ static void a_digest_shows_every_element(void **state)
 
 static void numbers_to_try_have_many_magnitudes(void **state)
 {
-    ms_device *d = open_cuda();
+    ms_device *d = check_open_cuda();
     (void)state;
     EACH_DTYPE_OF(d, t, MUSEC_F16)
     {
@@ -269,13 +261,13 @@ static size_t files_in(const char *dir)
 static void bits_do_not_depend_on_clocks(void **state)
 {
     static const char *const turns[] = { "nothing kept", "all kept" };
-    ms_device               *plain   = open_cuda(), *loose;
+    ms_device               *plain   = check_open_cuda(), *loose;
     char                     dir[MS_PATH_MAX];
     (void)state;
     snprintf(dir, sizeof dir, "%s", fresh_dir());
     setenv("MUSEC_CACHE", dir, 1);
     plain->untimed = true;
-    loose          = open_cuda();
+    loose          = check_open_cuda();
     CHECK(musec_ctx_set_deterministic(loose, 0) == MUSEC_OK, "not deterministic");
     for (size_t i = 0; i < COUNT(shapes); i++)
         for (size_t t = 0; t < COUNT(kinds); t++) {
@@ -284,7 +276,7 @@ static void bits_do_not_depend_on_clocks(void **state)
         }
     musec_ctx_destroy(loose);
     for (size_t turn = 0; turn < COUNT(turns); turn++) {
-        ms_device *d = open_cuda();
+        ms_device *d = check_open_cuda();
         check_bits(plain, d, turns[turn]);
         musec_ctx_destroy(d);
     }
@@ -310,7 +302,7 @@ static void choices_are_kept(void **state)
         const struct shape x = { 1, n, n, n, false, false, 0.0 };
         snprintf(dir, sizeof dir, "%s", fresh_dir());
         setenv("MUSEC_CACHE", dir, 1);
-        ms_device *d = open_cuda();
+        ms_device *d = check_open_cuda();
         d->untimed   = cases[i].untimed;
         stack c      = product_of(d, &x, &bf16, 1);
         stack_free(&c);
@@ -336,16 +328,6 @@ int main(void)
 
 #else
 
-static void this_build_has_no_cuda(void **state)
-{
-    (void)state;
-    SKIP("this build has no CUDA");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(this_build_has_no_cuda) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return check_without_cuda(); }
 
 #endif

@@ -159,6 +159,30 @@ static void what_normalises_rides(void **state)
         }
 }
 
+/* What is below `least` is lifted by a power of two to a trace from 2^12 to 2^14, and all else is
+ * what it is of the matrix that is as large. */
+static void what_is_too_small_is_lifted(void **state)
+{
+    double params[] = { 1e-7, 4.0, 0x1p-5, 0.125, 6.0, 2.0, -4.0, 2.0, 3.0, -2.0, 0.5, 32.0 };
+    (void)state;
+    for (int e = -90; e <= 20; e++) {
+        const double in[]  = { ldexp(1.3, e), 1.02, 0x1p-3 };
+        const bool   small = in[0] < 32.0;
+        double       out[10], same[10];
+        int          e_up = 0;
+        params[11]        = 32.0;
+        ms_scalar_eval(MS_SCALAR_QUINTIC, params, COUNT(params), in, out);
+        const double up = out[7], lifted[] = { in[0] * up * up, in[1], in[2] * up };
+        CHECK(frexp(up, &e_up) == 0.5 && (up > 1.0) == small && out[8] == (small ? 1.0 : 0.0) &&
+                  out[9] == lifted[2] && (!small || (lifted[0] >= 0x1p12 && lifted[0] < 0x1p14)),
+              "2^%d: times %g, trace %g", e, up, lifted[0]);
+        params[11] = 0.0;
+        ms_scalar_eval(MS_SCALAR_QUINTIC, params, COUNT(params), lifted, same);
+        CHECK(memcmp(out, same, 7 * sizeof *out) == 0 && same[7] == 1.0 && same[8] == 0.0, "2^%d",
+              e);
+    }
+}
+
 static ms_device_ops real;
 
 static musec_status see_numbers(ms_device *d, const ms_product *p)
@@ -211,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(scaled_input_is_the_input),
                                         cmocka_unit_test(what_is_known_rides),
                                         cmocka_unit_test(what_normalises_rides),
+                                        cmocka_unit_test(what_is_too_small_is_lifted),
                                         cmocka_unit_test(muon_takes_what_is_far_below_its_bound),
                                         cmocka_unit_test(muon_has_no_numbers_on_full_products) };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -323,7 +323,7 @@ TEST_EACH_DEVICE(a_workspace_cap_changes_nothing, dev)
     for (size_t p = 0; p < COUNT(eight); p++)
         params[p] = (rig_param){ .name = eight[p], .rows = p % 3 == 0 ? 9 : 6, .cols = 8 };
     for (size_t k = 0; k < COUNT(rules); k++) {
-        musec_optim_config cfg   = config_of(dev, k);
+        musec_optim_config cfg   = rig_config(rules[k].name, rules[k].options);
         uint64_t           large = 0, small = 0;
         rig                a = rig_make_with(dev, &cfg, MUSEC_F64, params, COUNT(eight), 4);
         cfg.workspace        = 1;
@@ -346,9 +346,8 @@ TEST_EACH_DEVICE(missing_gradients_leave_the_others_alone, dev)
     for (size_t p = 0; p < COUNT(eight); p++)
         params[p] = (rig_param){ .name = eight[p], .rows = 6, .cols = 8 };
     for (size_t k = 0; k < COUNT(rules); k++) {
-        const musec_optim_config cfg = config_of(dev, k);
-        rig                      a   = rig_make_with(dev, &cfg, MUSEC_F32, params, COUNT(eight), 9);
-        rig                      b   = rig_make_with(dev, &cfg, MUSEC_F32, params, COUNT(eight), 9);
+        rig a = rig_make(dev, rules[k].name, rules[k].options, MUSEC_F32, params, COUNT(eight), 9);
+        rig b = rig_make(dev, rules[k].name, rules[k].options, MUSEC_F32, params, COUNT(eight), 9);
         b.without[0] = b.without[3] = b.without[4] = true;
         rig_steps(&a, 0, STEPS), rig_steps(&b, 0, STEPS);
         for (size_t p = 0; p < COUNT(eight); p++) {
