@@ -126,6 +126,7 @@ TEST_EACH_DEVICE(the_first_step_is_the_same, dev)
 {
     for (size_t n = 0; n < COUNT(narrow); n++)
         for (size_t k = 0; ms_device_has(dev, narrow[n]) && k < 2; k++) {
+            if (!check_takes_case()) continue;
             pair p = pair_make(dev, &rules[k], narrow[n], 1.0, 2.0);
             pair_step(&p, 0, 1.0);
             for (size_t i = 0; i < COUNT(params) - 3;
@@ -165,6 +166,7 @@ TEST_EACH_DEVICE(zeros_stay_whatever_the_threshold, dev)
     static const double scales[]     = { 1.0, 1e-4, 1e-37 };
     for (size_t i = 0; i < COUNT(thresholds) * COUNT(scales); i++)
         for (size_t n = 0; ms_device_has(dev, narrow[n % 2]) && n < 2; n++) {
+            if (!check_takes_case()) continue;
             musec_optim_config cfg = rig_config("soft-musec", "ns-mode=fast weight-decay=0");
             cfg.threshold          = thresholds[i / COUNT(scales)];
             cfg.operands           = narrow[n];
@@ -358,6 +360,7 @@ TEST_EACH_DEVICE(nothing_is_read_again, dev)
     static const rig_param two[] = { { .name = "a", .rows = 12, .cols = 20 },
                                      { .name = "b", .rows = 12, .cols = 20 } };
     for (size_t k = 0; k < COUNT(rules) && ms_device_has(dev, MUSEC_F16); k++) {
+        if (!check_takes_case()) continue;
         musec_optim_config cfg = rig_config(rules[k].name, rules[k].options);
         cfg.operands           = MUSEC_F16;
         cfg.report_every       = 0;
@@ -406,6 +409,7 @@ TEST_EACH_DEVICE(muon_updates_are_of_16_bits, dev)
     };
     for (size_t k = 0; k < COUNT(these) && ms_device_has(dev, MUSEC_F16); k++) {
         char options[256];
+        if (!check_takes_case()) continue;
         snprintf(options, sizeof options, "%s operands=f32 report-every=1", these[k].options);
         rig wide = rig_make(dev, these[k].name, options, MUSEC_F32, two, 2, 4);
         snprintf(options, sizeof options, "%s report-every=1", these[k].options);
@@ -448,6 +452,7 @@ TEST_EACH_DEVICE(chunks_and_kin_change_nothing, dev)
                                          "accurate", "fast nesterov=yes" };
     for (size_t k = 0; k < COUNT(modes) && ms_device_has(dev, MUSEC_F16); k++) {
         char options[2][128];
+        if (!check_takes_case()) continue;
         snprintf(options[0], sizeof options[0], "ns-mode=%s operands=f16 threshold=0.01", modes[k]);
         snprintf(options[1], sizeof options[1],
                  "ns-mode=%s operands=f16 threshold=0.01 workspace=1", modes[k]);

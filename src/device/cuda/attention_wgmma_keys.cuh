@@ -114,12 +114,11 @@ static __device__ inline void load_for_keys(const grad_args &g, const key_room &
             const int      row   = first + t * SIDE;
             const int64_t  of    = (int64_t)head * g.tiles * SIDE + row;
             barrier_wait(r.empty + 8 * to.stage, to.parity ^ 1u);
-            barrier_announce(full, at::STAGE + STATS);
+            barrier_expect(full, at::STAGE + STATS);
             load_tile<HEAD>(stage, q, row, head, full);
             load_tile<HEAD>(stage + at::TILE, dout, row, head, full);
             load_bytes(notes, g.lse + of, STATS / 2, full);
             load_bytes(notes + STATS / 2, g.delta + of, STATS / 2, full);
-            barrier_arrive_once(full);
         }
     }
 }
@@ -256,14 +255,14 @@ static __device__ inline void walk_queries(float (&dk)[HEAD / 2], float (&dv)[HE
             ds_to[f * GROUP] = make_uint4(ds[f][0], ds[f][1], ds[f][2], ds[f][3]);
         ds_to += WEIGHTS / 16;
         take_turn(group, more > 0);
-        give_back(r.own_empty, t + 1 == end, me);
+        barrier_arrive(r.own_empty, t + 1 == end);
         products_begin();
         blend_tile<T>(dv, p, stage + at::TILE, t > group);
         blend_tile<T>(dk, ds, stage, t > group);
         products_commit();
         pass_turn(group, more > group);
         products_wait<0>();
-        give_back(r.empty + 8 * from->stage, true, me);
+        barrier_arrive(r.empty + 8 * from->stage, true);
         advance<STAGES>(from);
     }
     arrived(dk), arrived(dv);
@@ -283,15 +282,15 @@ static __device__ inline void make_keys(const grad_args &g, const key_room &r,
         barrier_wait(r.own_full, parity);
         if (b.head < 0) return;
         if (b.end[group] == group) { /* all of its keys are beyond the end */
-            give_back(r.own_empty, true, me);
-            pass_by<STAGES>(r.full, r.empty, &from, b.tiles, me);
+            barrier_arrive(r.own_empty, true);
+            pass_by<STAGES>(r.full, r.empty, &from, b.tiles);
             continue;
         }
         const int tile = b.first / SIDE + group;
-        pass_by<STAGES>(r.full, r.empty, &from, group, me);
+        pass_by<STAGES>(r.full, r.empty, &from, group);
         walk_queries<T, HEAD>(dk, dv, g, r, group, me, b, told.more + group * SIDE,
                               (uint4 *)weights_at(g, b.head, tile, tile) + me, &from);
-        pass_by<STAGES>(r.full, r.empty, &from, b.tiles - b.end[group], me);
+        pass_by<STAGES>(r.full, r.empty, &from, b.tiles - b.end[group]);
         const int head = g.first + b.head, row = b.first + group * SIDE;
         store_tile<T>(dk, (float)g.j.scale, g.j.dk, head, row, g.j.rows, me);
         store_tile<T>(dv, 1.0f, g.j.dv, head, row, g.j.rows, me);
@@ -318,10 +317,10 @@ static __global__ void __launch_bounds__(KEY_THREADS, 1)
     if (threadIdx.x == KEY_WORKERS) {
         for (int s = 0; s < STAGES; s++) {
             barrier_init(r.full + 8 * s, 1);
-            barrier_init(r.empty + 8 * s, KEY_WORKERS / WARP);
+            barrier_init(r.empty + 8 * s, KEY_WORKERS);
         }
         barrier_init(r.own_full, 1);
-        barrier_init(r.own_empty, KEY_WORKERS / WARP);
+        barrier_init(r.own_empty, KEY_WORKERS);
         barrier_inits_done();
         prefetch_map(&q), prefetch_map(&k), prefetch_map(&v), prefetch_map(&dout);
     }

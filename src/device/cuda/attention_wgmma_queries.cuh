@@ -77,14 +77,13 @@ static __device__ inline void load_keys(const grad_args &g, const query_block &b
 #pragma unroll
     for (int i = 0; i < QUERY_GROUPS; i++)
         tiles += uses(b, i, keys);
-    barrier_announce(full, (uint32_t)(at::TILE + tiles * WEIGHTS));
+    barrier_expect(full, (uint32_t)(at::TILE + tiles * WEIGHTS));
 #pragma unroll
     for (int i = 0; i < QUERY_GROUPS; i++)
         if (uses(b, i, keys))
             load_bytes(to + at::TILE + i * WEIGHTS, weights_at(g, b.head, keys, b.tile + i),
                        WEIGHTS, full);
     load_tile<HEAD>(to, k, keys * SIDE, g.first + b.head, full);
-    barrier_arrive_once(full);
 }
 
 /* The fragments of dS, 16 keys each, of a warp's 16 queries, from those of dS^T. */
@@ -133,7 +132,7 @@ static __device__ inline void make_queries(const grad_args &g, const query_block
             products_commit();
             products_wait<0>();
         }
-        give_back(r.empty + 8 * from.stage, true, me);
+        barrier_arrive(r.empty + 8 * from.stage, true);
         advance<QUERY_STAGES>(&from);
     }
     arrived(dq);
@@ -156,7 +155,7 @@ static __global__ void __launch_bounds__(QUERY_THREADS, 2)
     if (threadIdx.x == 0) {
         for (int s = 0; s < QUERY_STAGES; s++) {
             barrier_init(r.full + 8 * s, 1);
-            barrier_init(r.empty + 8 * s, QUERY_THREADS / WARP);
+            barrier_init(r.empty + 8 * s, QUERY_THREADS);
         }
         barrier_inits_done();
         prefetch_map(&k);

@@ -111,24 +111,6 @@ static __device__ inline void barrier_expect(uint32_t barrier, uint32_t bytes)
                  : "memory");
 }
 
-/* The two halves of it.  Where threads read what is copied, not products, the copies are asked for
- * between them: compute-sanitizer knows that what comes before an arrival is seen behind a wait,
- * but not that the bytes which a barrier expects are. */
-static __device__ inline void barrier_announce(uint32_t barrier, uint32_t bytes)
-{
-    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t"
-                 "@p mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;\n\t}" ::"r"(barrier),
-                 "r"(bytes)
-                 : "memory");
-}
-
-static __device__ inline void barrier_arrive_once(uint32_t barrier)
-{
-    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\t"
-                 "@p mbarrier.arrive.shared::cta.b64 _, [%0];\n\t}" ::"r"(barrier)
-                 : "memory");
-}
-
 static __device__ inline void barrier_wait(uint32_t barrier, uint32_t parity)
 {
     asm volatile("{\n\t.reg .pred done;\n"
