@@ -75,9 +75,9 @@ def gemm_peak(n=8192):
 
 
 def table():
-    print("\n%-34s %-26s %10s %10s %10s" % ("name", "shape", "ms", "TFLOP/s", "GB/s"))
+    print("\n%-40s %-26s %10s %10s %10s" % ("name", "shape", "ms", "TFLOP/s", "GB/s"))
     for r in rows:
-        print("%-34s %-26s %10.3f %10s %10s %s" % (
+        print("%-40s %-26s %10.3f %10s %10s %s" % (
             r["name"], r["shape"], r["ms"],
             "%.1f" % r["tflop_s"] if "tflop_s" in r else "",
             "%.1f" % r["gb_s"] if "gb_s" in r else "",
