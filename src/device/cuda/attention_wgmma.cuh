@@ -254,7 +254,8 @@ static __device__ inline void blend_tile(float (&d)[N], const uint32_t (&w)[FRAG
 /* ---- stages that the copy engine fills ------------------------------------------------------- */
 
 /* Threads read them, too, not products alone, and so each thread gives a stage back for itself.  By
- * one lane of each warp it would be a few cycles less, but nothing that compute-sanitizer follows. */
+ * one lane of each warp it would be a few cycles less, but nothing that compute-sanitizer can
+ * follow. */
 
 struct cursor { /* in a ring; uses of a stage have parity 0, 1, 0, ... */
     uint32_t stage, parity;
