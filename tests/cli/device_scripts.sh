@@ -68,7 +68,7 @@ check "one function, on the GPU alone" grep -q '^\[ RUN      \] one on cuda: $' 
 script 0 ./run_sanitizers
 says '^soft_clip: not in this pack'
 check "one case in 24" grep -q 'on cuda:  cuda 24' logs/memcheck/device_ops.one.log
-check "one case in 100" grep -q 'on cuda:  cuda 100' logs/racecheck/device_ops.one.log
+check "one case in 200" grep -q 'on cuda:  cuda 200' logs/racecheck/device_ops.one.log
 echo racecheck two >sick
 script 1 ./run_sanitizers good
 says '^racecheck good two: FAILED: 2 hazards, '
