@@ -280,7 +280,8 @@ TEST_EACH_DEVICE(accurate_keeps_its_promise, dev)
     static const double tols[] = { 2e-2, 2e-3, 1e-4, 1e-5, 1e-6, 1e-8 };
     enum { TRIALS = 120, R = 16 };
     uint64_t state = 77;
-    int      exact = 0, taken = 0; /* how often no polynomial would do */
+    int      exact = 0; /* how often no polynomial would do */
+    int      taken = 0;
     for (int t = 0; t < TRIALS; t++) {
         const spectrum_kind kind = (spectrum_kind)(t % SPECTRUM_KINDS);
         double              s[R];
@@ -307,8 +308,8 @@ TEST_EACH_DEVICE(accurate_keeps_its_promise, dev)
         free(got);
         oracle_free(&o);
     }
-    CHECK(taken < TRIALS || (exact > 0 && exact < TRIALS / 2), "%d of %d by eigenvalues or SVD",
-          exact, TRIALS);
+    if (taken == TRIALS) /* some alone may all go one way */
+        CHECK(exact > 0 && exact < TRIALS / 2, "%d of %d by eigenvalues or SVD", exact, TRIALS);
 }
 
 /* In float32 too, where rounding may take as much again: a tolerance below it goes the exact way.
