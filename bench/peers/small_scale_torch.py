@@ -2,7 +2,7 @@
 """small_scale_torch.py - a sweep of Muon on a small GPT in PyTorch, and the same tokens for musec.
 
     python3 bench/peers/small_scale_torch.py --shards DIR --crops DIR [--lr 0.001,0.003,...]
-                                             [--aux-lr X]
+                                             [--aux-lr X] [--apart SHARE] [--zero]
 
 6 layers of 384, 3 heads of 128, MLP 1536; 300 steps of 64 sequences of 512 tokens, learning rates
 falling to 0 over the second half; QK-norm, RoPE, squared ReLU, logits 15 tanh(y / 15), PyTorch's own
@@ -10,9 +10,14 @@ starting values; AdamW (0.9, 0.95) on embedding and head, Muon (Nesterov, beta 0
 Jordan's steps, his shape rule) on the matrices; no weight decay.
 
 Crops at random places of the training shard in --shards (written by musec tokenize) are drawn once
-and written to --crops as a shard, in the order in which they are used.  Documents run into each
-other there: the id between them becomes 50255, so that musec sees one document, cut every 512
-tokens, and trains on the same sequences:
+and written to --crops as a shard, in the order in which they are used; the validation shard holds
+other documents.  With --apart, the training shard is cut into sequences, a share of them at random
+is for validation, and the others are taken in a new order each time round: what is validated on
+is then of documents whose other parts were trained on.  Each begins with 50256, so that it is seen
+alone.  With --zero, out and down start at 0.
+
+Documents run into each other in --crops: the id between them becomes 50255, so that musec sees one
+document, cut every 512 tokens, and trains on the same sequences:
 
     musec train --preset nano --tokenizer gpt2 --data CROPS --device cuda --layers 6 --width 384
         --heads 3 --head 128 --mlp 1536 --max-doc 512 --window-short 511 --window-long 511
@@ -23,6 +28,7 @@ tokens, and trains on the same sequences:
         --aux-lr 0.001 --aux-beta1 0.9 --lr-down 0.5 --val-every 300 --val-tokens 64956
         --report-every 0 --lr LR
 
+With --apart 0.2 of 2 million tokens it is --val-tokens 409600, with --zero --init-out 0 --init-down 0.
 --lr-down 0.5: musec keeps that matrix transposed, and the shape rule would give it the factor 2.
 """
 import argparse
@@ -66,15 +72,30 @@ def write_shard(folder, kind, ids, header):
         file.write(header.tobytes() + ids.tobytes())
 
 
-def make_crops(shards, folder):
+def make_crops(shards, folder, apart):
     """All sequences of a run, one behind the other, and the tokens to validate on."""
     ids, header = read_shard(shards, "train")
-    val, _ = read_shard(shards, "val")
-    draw, crops = random.Random(1), array.array("H")
-    for _ in range(STEPS * BATCH):
-        at = draw.randrange(len(ids) - LENGTH)
+    draw, crops, places = random.Random(1), array.array("H"), []
+    if apart > 0:
+        known = list(range(0, len(ids) - LENGTH + 1, LENGTH))
+        draw.shuffle(known)
+        unseen = [known.pop() for _ in range(int(apart * len(known)))]
+        if not known or not unseen:
+            sys.exit(f"--apart {apart:g}: that leaves nothing to train or to validate on")
+        for at in known + unseen:
+            ids[at] = BETWEEN
+        val = array.array("H")
+        for at in unseen:
+            val.extend(ids[at : at + LENGTH])
+        while len(places) < STEPS * BATCH:
+            draw.shuffle(known)
+            places += known
+    else:
+        val, _ = read_shard(shards, "val")
+        places = [draw.randrange(len(ids) - LENGTH) for _ in range(STEPS * BATCH)]
+    for at in places[: STEPS * BATCH]:
         crops.extend(ids[at : at + LENGTH])
-    crops.extend(ids[:LENGTH])  # the last target
+    crops.extend(crops[:LENGTH])  # the last target
     crops[0] = val[0] = BETWEEN
     os.makedirs(folder, exist_ok=True)
     write_shard(folder, "train", crops, header)
@@ -169,10 +190,13 @@ def loss_on(model, ids, tables):
     return total / count
 
 
-def train(crops, val, rate, aux_rate):
+def train(crops, val, rate, aux_rate, zero):
     begin, tables = time.time(), rope_tables()
     torch.manual_seed(0)
     model = Gpt().cuda()
+    for block in model.blocks if zero else ():
+        nn.init.zeros_(block.out.weight)
+        nn.init.zeros_(block.down.weight)
     aux = [*model.embed.parameters(), *model.head.parameters()]
     adamw = torch.optim.AdamW(aux, lr=aux_rate, betas=(0.9, 0.95), weight_decay=0, fused=True)
     groups = {}
@@ -203,12 +227,15 @@ def main():
     parser.add_argument("--crops", required=True, help="folder for the shard of sequences")
     parser.add_argument("--lr", default="0.001,0.003,0.01,0.03,0.1,0.3,0.8", help="[%(default)s]")
     parser.add_argument("--aux-lr", type=float, default=0.001, help="of AdamW [%(default)s]")
+    parser.add_argument("--apart", type=float, default=0.0, metavar="SHARE",
+                        help="validate on so many of the training sequences, untrained")
+    parser.add_argument("--zero", action="store_true", help="out and down start at 0")
     given = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("this needs a GPU that PyTorch can use")
-    crops, val = make_crops(given.shards, given.crops)
+    crops, val = make_crops(given.shards, given.crops, given.apart)
     for rate in given.lr.split(","):
-        train(crops, val, float(rate), given.aux_lr)
+        train(crops, val, float(rate), given.aux_lr, given.zero)
 
 
 main()
