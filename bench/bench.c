@@ -5,9 +5,9 @@
 #include "bench.h"
 
 #include <cblas.h>
-#include <omp.h>
 #include <string.h>
 
+#include "core/thread.h"
 #include "timing.h"
 
 enum { PEAK_ROUNDS = 6 };
@@ -33,7 +33,7 @@ musec_status ms_bench_cblas(ms_device *d, void *product)
 {
     const ms_bench_product *p = product;
     (void)d;
-    blas_threads(omp_get_max_threads());
+    blas_threads(ms_thread_count());
     for (int64_t i = 0; i < p->c.count; i++)
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)p->c.rows, (int)p->c.cols,
                     (int)p->a.cols, 1.0f, (float *)p->a.data + i * p->a.stride, (int)p->a.ld,

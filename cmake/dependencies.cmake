@@ -1,4 +1,4 @@
-# What the library stands on: musec_dependencies (CBLAS, LAPACKE, OpenMP, jansson, threads, libm),
+# What the library stands on: musec_dependencies (CBLAS, LAPACKE, jansson, threads, libm),
 # and, for a static link, MUSEC_LIBS_PRIVATE for musec.pc.
 #
 # The linker's default directories come before those that pkg-config names: where a distribution
@@ -59,10 +59,6 @@ function(musec_provides var symbol header result)
 endfunction()
 
 find_package(Threads REQUIRED)
-find_package(OpenMP COMPONENTS C)
-if(NOT OpenMP_C_FOUND)
-  musec_missing("OpenMP" "gcc" "gcc" "gcc" "libomp")
-endif()
 
 # BLAS libraries that were compiled from Fortran want its run time: a static one from us, while a
 # shared one brings it.
@@ -141,11 +137,8 @@ if(NOT MUSEC_JANSSON_FOUND)
   musec_missing("jansson" "libjansson-dev" "jansson-devel" "jansson" "jansson")
 endif()
 musec_link(MUSEC_JANSSON)
-target_link_libraries(musec_dependencies INTERFACE OpenMP::OpenMP_C Threads::Threads m)
+target_link_libraries(musec_dependencies INTERFACE Threads::Threads m)
 
-foreach(name ${OpenMP_C_LIB_NAMES})
-  string(APPEND MUSEC_LIBS_PRIVATE " -l${name}")
-endforeach()
 string(APPEND MUSEC_LIBS_PRIVATE "${fortran_flags} -lpthread -lm")
 string(STRIP "${MUSEC_LIBS_PRIVATE}" MUSEC_LIBS_PRIVATE)
 

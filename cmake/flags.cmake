@@ -4,6 +4,7 @@
 # multiply-add changes the last bit, and results must not depend on where the compiler found one.
 # Nothing reads the errno of a math function, and a sqrt that may set it is no vector instruction.
 # Assertions stay in Release: they cost nothing beside a matrix product.
+# "#pragma omp simd" asks for vector code; threads are our own (src/device/cpu/workers.h).
 
 set(CMAKE_C_STANDARD 17)
 set(CMAKE_C_STANDARD_REQUIRED ON)
@@ -13,7 +14,7 @@ set(CMAKE_C_FLAGS_RELEASE "-O3 -g")
 
 add_library(musec_flags INTERFACE)
 target_compile_options(musec_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wvla -Werror -ffp-contract=off -fno-math-errno>
+  $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wvla -Werror -ffp-contract=off -fno-math-errno -fopenmp-simd>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-fno-gnu-unique -Werror=all-warnings>
   $<$<AND:$<BOOL:${MUSEC_NATIVE}>,$<COMPILE_LANGUAGE:C>>:-march=native>)
 

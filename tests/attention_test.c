@@ -6,7 +6,6 @@
 #include "check.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,14 +158,13 @@ static void every_level_agrees_with_ref(void **state)
 
 static void bits_do_not_depend_on_threads(void **state)
 {
-    const int threads = omp_get_max_threads();
     (void)state;
     for (size_t c = 0; c < COUNT(cases); c++) {
         problem one = problem_make(c, MUSEC_F32), many = problem_make(c, MUSEC_F32);
-        omp_set_num_threads(1);
+        CHECK_OK(one.d, musec_ctx_set_threads(one.d, 1));
         run(one.d->ops, &one);
         for (int n = 2; n <= 5; n += 3) {
-            omp_set_num_threads(n);
+            CHECK_OK(many.d, musec_ctx_set_threads(many.d, n));
             run(many.d->ops, &many);
             for (int i = 1; i < 5; i++)
                 CHECK(memcmp(one.f32[i], many.f32[i], one.elems[i] * sizeof(float)) == 0,
@@ -175,7 +173,6 @@ static void bits_do_not_depend_on_threads(void **state)
         problem_free(&one);
         problem_free(&many);
     }
-    omp_set_num_threads(threads);
 }
 
 /* Large logits: one key takes all, and nothing overflows on the way. */

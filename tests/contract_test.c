@@ -5,7 +5,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -525,18 +524,18 @@ TEST_EACH_DEVICE(a_stack_is_its_matrices, dev)
 TEST_EACH_DEVICE(threads_do_not_matter, dev)
 {
     enum { ROWS = 33, COLS = 47, MORE = 4 };
-    const int        usual  = omp_get_max_threads();
     const int64_t    n      = (MORE + 1) * ROWS * COLS;
     const run_layout layout = { .more = MORE };
     double          *x      = oracle_gaussian((MORE + 1) * ROWS, COLS, 41);
+    const bool       cpu    = strcmp(dev->kind->name, "cpu") == 0;
     for (size_t i = 0; musec_clip_op(i, NULL) != NULL; i++) {
         for (musec_dtype dtype = MUSEC_F32; dtype <= MUSEC_F64; dtype++) {
             const musec_clip_config cfg = run_config(musec_clip_op(i, NULL), 3.0);
             double *want = run_clip_in(dev, &cfg, dtype, x, ROWS, COLS, layout, NULL);
             for (int threads = 1; threads <= 3; threads += 2) {
-                omp_set_num_threads(threads);
+                if (cpu) CHECK_OK(dev, musec_ctx_set_threads(dev, threads));
                 double *got = run_clip_in(dev, &cfg, dtype, x, ROWS, COLS, layout, NULL);
-                omp_set_num_threads(usual);
+                if (cpu) CHECK_OK(dev, musec_ctx_set_threads(dev, 0));
                 CHECK(run_same_bits(got, want, n), "%s with %d threads", cfg.op, threads);
                 free(got);
             }

@@ -10,7 +10,6 @@
  * keep to one device, or, under a tool that slows everything down, to one case in so many:
  *     device_ops_test [SEED [DEVICE [EVERY]]] */
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -321,19 +320,18 @@ TEST_EACH_DEVICE(a_stack_is_its_matrices, dev)
 /* On the CPU with one, two and three threads. */
 TEST_EACH_DEVICE(the_same_bits_again, dev)
 {
-    const int  threads = omp_get_max_threads();
-    const bool cpu     = strcmp(dev->kind->name, "cpu") == 0;
+    const bool cpu = strcmp(dev->kind->name, "cpu") == 0;
     if (strcmp(dev->name, "ref") == 0) return; /* it has none */
     for (size_t i = 0; i < n_cases; i++) {
         op_args a;
         size_t  bytes;
         if (is_left_out(dev, &cases[i])) continue;
         CHECK_OK(dev, op_setup(&a, dev, &cases[i], 0));
-        if (cpu) omp_set_num_threads(1);
+        if (cpu) CHECK_OK(dev, musec_ctx_set_threads(dev, 1));
         CHECK_OK(dev, op_run(&a));
         unsigned char *one = download_all(&a, &bytes);
         for (int n = 2; n <= (cpu ? 3 : 2); n++) {
-            if (cpu) omp_set_num_threads(n);
+            if (cpu) CHECK_OK(dev, musec_ctx_set_threads(dev, n));
             CHECK_OK(dev, op_reset(&a));
             CHECK_OK(dev, op_run(&a));
             unsigned char *more = download_all(&a, &bytes);
@@ -344,7 +342,7 @@ TEST_EACH_DEVICE(the_same_bits_again, dev)
         free(one);
         op_teardown(&a);
     }
-    omp_set_num_threads(threads);
+    if (cpu) CHECK_OK(dev, musec_ctx_set_threads(dev, 0));
 }
 
 /* The first run may make the workspace grow, the second joins its chunks; then it is there. */

@@ -14,12 +14,12 @@
  *   - What can fail returns a musec_status; musec_ctx_error() says the same in words.
  *   - A call that is refused (EINVAL, ENONFINITE, ENOTSUP) has written nothing.
  *   - The library never prints, never exits and keeps no global state.  A context belongs to one
- *     thread at a time; different contexts may work in different threads.  One exception: where
- *     OpenBLAS is built with threads of its own, not on OpenMP, making a context "cpu" leaves it
- *     with one for the whole process, as it has no other way not to start them in each of ours.  A
- *     caller that multiplies by OpenBLAS too may call openblas_set_num_threads() between its own
- *     work and ours.
- *   - The CPU device spreads its work over the OpenMP threads of the caller (OMP_NUM_THREADS).
+ *     thread at a time; different contexts may work in different threads.  One exception: making a
+ *     context "cpu" leaves BLIS, and an OpenBLAS with threads of its own, with one thread for the
+ *     whole process, because they have no other way not to start theirs in each of ours.  A caller
+ *     that uses such a BLAS too may call openblas_set_num_threads() between its own work and ours.
+ *   - A context "cpu" has threads of its own: as many as OMP_NUM_THREADS says, else one for each
+ *     core that the process may use (musec_ctx_set_threads).  They sleep when there is no work.
  *     Results do not depend on their number, nor on how matrices are batched into stacks.
  *   - Numbers in options and files have a decimal point, whatever locale the caller is in.
  *   - What was made with a context must be destroyed before it.
@@ -114,6 +114,9 @@ MUSEC_API musec_status musec_ctx_create_why(musec_ctx **out, const char *device,
 /* 1 (as created): the same calls give the same bits on the same machine.  0 lets a GPU take what is
  * faster, whatever its bits: found by timing, or not reproducible. */
 MUSEC_API musec_status musec_ctx_set_deterministic(musec_ctx *ctx, int deterministic);
+/* Threads of a context "cpu", the caller's among them; 0: as many as it was created with.  Other
+ * devices: ENOTSUP. */
+MUSEC_API musec_status musec_ctx_set_threads(musec_ctx *ctx, int threads);
 MUSEC_API void         musec_ctx_destroy(musec_ctx *ctx);
 MUSEC_API musec_status musec_ctx_sync(musec_ctx *ctx); /* waits; reports errors of queued work */
 /* The last failure in words, and the device's name as created; never NULL. */

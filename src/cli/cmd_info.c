@@ -1,7 +1,6 @@
 /* cmd_info.c - musec info: what this build is, what it stands on and what this machine gives it. */
 #define _POSIX_C_SOURCE 200809L
 
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/peak.h"
 #include "core/table.h"
+#include "core/thread.h"
 #include "data/http.h"
 #include "data/unpack.h"
 #include "data/words.h"
@@ -164,7 +164,6 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     ROW("blas", "%s", facts->blas);
     ROW("threads", "%d", facts->threads);
     ROW("jansson", "%s", jansson_version_str());
-    ROW("openmp", "%d", _OPENMP);
     if (ms_words_utf8proc() != NULL)
         ROW("utf8proc", "%s", ms_words_utf8proc());
     else
@@ -266,7 +265,6 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
 
     json_object_set_new(libraries, "blas", ms_cli_string(facts->blas));
     json_object_set_new(libraries, "jansson", ms_cli_string(jansson_version_str()));
-    json_object_set_new(libraries, "openmp", json_integer(_OPENMP));
     json_object_set_new(libraries, "utf8proc",
                         ms_words_utf8proc() == NULL ? json_null()
                                                     : ms_cli_string(ms_words_utf8proc()));
@@ -289,12 +287,12 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
 
 static musec_status run(ms_error *error, const struct args *a)
 {
-    struct facts facts = { .threads = omp_get_max_threads() };
+    struct facts facts = { .threads = ms_thread_count() };
     ms_peak      peak  = { 0 };
     musec_ctx   *ctx   = NULL;
     musec_status st;
 
-    ms_device_cpu_describe(facts.blas, sizeof facts.blas);
+    ms_device_cpu_describe(NULL, facts.blas, sizeof facts.blas);
     if (a->device != NULL)
         TRY(ms_cli_open(error, a->device, &ctx));
     else /* the rows say what is absent */

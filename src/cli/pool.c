@@ -1,7 +1,7 @@
 /* pool.c - runs of this program side by side.
  *
  * Processes, not threads: a run that is killed takes no other with it, and each has its own number
- * of OpenMP threads.  A job is told to stop as a person would, by SIGINT, so that it can write a
+ * of threads.  A job is told to stop as a person would, by SIGINT, so that it can write a
  * checkpoint; the kernel tells it if this process is gone without a word. */
 #define _XOPEN_SOURCE 700
 #include "cli/pool.h"

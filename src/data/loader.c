@@ -20,11 +20,11 @@
 #include "data/loader.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/size.h"
+#include "core/thread.h"
 
 #define ENDLESS_TRIES 4 /* pieces of an endless source that may fail in a row */
 
@@ -225,17 +225,10 @@ static void ask(ms_loader *l, const job *j)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* The thread takes no signals: they are for whoever runs the program. */
 static musec_status start_thread(ms_error *e, ms_loader *l)
 {
-    sigset_t all, before;
-    int      why;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    why        = pthread_create(&l->thread, NULL, work, l);
-    l->running = why == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int why = ms_thread_start(&l->thread, work, l);
+    l->running    = why == 0;
     if (why == 0) return MUSEC_OK;
     return ms_fail(e, MUSEC_ENOMEM, "%s: cannot start a thread to read it (%s)", l->name,
                    strerror(why));

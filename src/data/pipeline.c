@@ -9,11 +9,11 @@
 #include "data/pipeline.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "core/thread.h"
 #include "data/bytes.h"
 
 enum {
@@ -296,21 +296,14 @@ void ms_pipeline_done(ms_pipeline *p, ms_block *block)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Signals are for the thread that started us. */
 static musec_status start_threads(ms_error *e, ms_pipeline *p)
 {
-    sigset_t all, before;
-    int      why;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    why        = pthread_create(&p->reader, NULL, read_all, p);
+    int why    = ms_thread_start(&p->reader, read_all, p);
     p->reading = why == 0;
     while (why == 0 && p->n_encoders < p->cfg.threads) {
-        why = pthread_create(&p->encoders[p->n_encoders], NULL, encode_all, p);
+        why = ms_thread_start(&p->encoders[p->n_encoders], encode_all, p);
         if (why == 0) p->n_encoders++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (why == 0) return MUSEC_OK;
     return ms_fail(e, MUSEC_ENOMEM, "thread %d of %d cannot be started (%s); take fewer",
                    p->n_encoders + 1, p->cfg.threads, strerror(why));

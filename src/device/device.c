@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/size.h"
+#include "core/thread.h"
 #include "device/gpus.h"
 
 /* ---- kinds and contexts ---------------------------------------------------------------------- */
@@ -19,12 +20,6 @@ enum {
     IN_CACHE      = 1 << 21, /* elements: 8 MiB of float32 */
     ON_GPU        = 1 << 28, /* products that are large enough, and memory is plenty */
 };
-
-static void describe_cpu(ms_device *d, char *text, size_t bytes)
-{
-    (void)d;
-    ms_device_cpu_describe(text, bytes);
-}
 
 static const ms_device_kind kinds[] = {
 /* best first: the default is the first that opens */
@@ -45,7 +40,7 @@ static const ms_device_kind kinds[] = {
       .describe    = ms_device_cuda_describe },
 #endif
     { .name        = "cpu",
-      .words       = "CBLAS, LAPACKE and OpenMP",
+      .words       = "CBLAS, LAPACKE and threads",
       .dtypes      = SINGLE_DOUBLE,
       .operands    = MUSEC_F32,
       .activations = MUSEC_F32,
@@ -53,7 +48,9 @@ static const ms_device_kind kinds[] = {
       .workspace   = (uint64_t)1 << 30,
       .ops         = ms_device_cpu_ops,
       .open        = ms_device_cpu_open,
-      .describe    = describe_cpu },
+      .close       = ms_device_cpu_close,
+      .set_threads = ms_device_cpu_set_threads,
+      .describe    = ms_device_cpu_describe },
     { .name        = "ref",
       .words       = "plain loops in float64: slow, the definition of every op",
       .dtypes      = ALL_DTYPES,
@@ -175,6 +172,19 @@ musec_status musec_ctx_set_deterministic(musec_ctx *ctx, int deterministic)
     if (ctx == NULL) return MUSEC_EINVAL;
     ctx->deterministic = deterministic != 0;
     return MUSEC_OK;
+}
+
+musec_status musec_ctx_set_threads(musec_ctx *ctx, int threads)
+{
+    enum { MAX_THREADS = 1024 };
+    if (ctx == NULL) return MUSEC_EINVAL;
+    if (ctx->kind->set_threads == NULL)
+        return ms_fail(&ctx->error, MUSEC_ENOTSUP, "the device \"%s\" has no threads to set",
+                       ctx->name);
+    if (threads < 0 || threads > MAX_THREADS)
+        return ms_fail(&ctx->error, MUSEC_EINVAL, "%d threads: from 1 to %d, or 0 for the default",
+                       threads, MAX_THREADS);
+    return ctx->kind->set_threads(ctx, threads > 0 ? threads : ms_thread_count());
 }
 
 musec_status musec_ctx_sync(musec_ctx *ctx)

@@ -330,6 +330,7 @@ typedef struct ms_device_kind {
     /* is there any sign of one here, so that one that does not open is worth a word?  NULL: yes */
     bool (*is_likely)(void);
     void (*close)(ms_device *d);
+    musec_status (*set_threads)(ms_device *d, int threads); /* NULL: it has none to set */
     /* what it runs on, in words: the chip, its memory, the libraries */
     void (*describe)(ms_device *d, char *text, size_t bytes);
 } ms_device_kind;
@@ -342,14 +343,17 @@ void ms_device_cpu_ops(ms_device_ops *table);  /* ref, and what is faster */
 void ms_device_cuda_ops(ms_device_ops *table); /* every row, in CUDA; only in builds that have it */
 
 musec_status ms_device_cpu_open(ms_device *d, int index);
+void         ms_device_cpu_close(ms_device *d);
+musec_status ms_device_cpu_set_threads(ms_device *d, int threads);
 musec_status ms_device_cuda_open(ms_device *d, int index);
 bool         ms_device_cuda_is_likely(void);
 void         ms_device_cuda_close(ms_device *d);
 void         ms_device_cuda_describe(ms_device *d, char *text, size_t bytes);
 uint64_t     ms_device_cuda_attn_bytes(ms_device *d, ms_attn_plan plan);
 
-/* What the CPU device runs on, in words: "OpenBLAS 0.3.21 SkylakeX, 2 threads". */
-void ms_device_cpu_describe(char *text, size_t bytes);
+/* What the CPU device runs on: "OpenBLAS 0.3.21, SkylakeX kernels, 2 threads".  d may be NULL: as a
+ * new context would be. */
+void ms_device_cpu_describe(ms_device *d, char *text, size_t bytes);
 
 /* ---- views ----------------------------------------------------------------------------------- */
 

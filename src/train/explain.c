@@ -10,7 +10,7 @@ enum { MIB = 1 << 20 };
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Text, libraries, and what BLAS and OpenMP take for themselves: measured, not derived. */
+/* Text, libraries, and what BLAS and threads take for themselves: measured, not derived. */
 static const uint64_t program_bytes = 16 * (uint64_t)MIB;
 
 /* What a checkpoint is written through: the largest tensor. */

@@ -1,11 +1,11 @@
 /* setup.c - puts a run together: device, model, optimizer, data; and says what it will be. */
 #define _POSIX_C_SOURCE 200809L /* pthread_sigmask */
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/thread.h"
 #include "data/bpe.h"
 #include "data/bytes.h"
 #include "optim/optim.h"
@@ -230,16 +230,12 @@ static void *open_beside(void *arg)
 static musec_status open_both(ms_error *e, ms_train *t)
 {
     opening      o = { .device = t->cfg.device, .note = t->note, .ctx = &t->ctx };
-    sigset_t     all, before; /* signals are for whoever runs the program */
     pthread_t    thread;
     bool         beside;
     musec_status st;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    beside = pthread_create(&thread, NULL, open_beside, &o) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    st = ms_train_open_data(e, t);
+    beside = ms_thread_start(&thread, open_beside, &o) == 0;
+    st     = ms_train_open_data(e, t);
     if (st == MUSEC_OK) st = try_data(e, t);
     if (beside)
         pthread_join(thread, NULL);

@@ -2,7 +2,6 @@
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
-export OMP_WAIT_POLICY=passive
 
 run demo --steps 2 --out 'a b/demo'
 if [ "$code" -eq 0 ] && grep -q '12 of 12 runs' stderr; then pass; else

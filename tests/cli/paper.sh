@@ -3,7 +3,6 @@
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
-export OMP_WAIT_POLICY=passive
 tiny=(--set layers=1 --set width=32 --set heads=1 --set head=32 --set mlp=64 --set steps=6
     --set val_every=2 --set val_tokens=512 --set report_every=2)
 

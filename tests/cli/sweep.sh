@@ -2,7 +2,6 @@
 # diverge, two sweeps at once, and what is refused.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
-export OMP_WAIT_POLICY=passive
 
 tiny=(--set layers=1 --set width=16 --set heads=1 --set head=16 --set mlp=16 --set batch=64
     --set max-doc=32 --set val-tokens=64)

@@ -20,7 +20,6 @@
  * Transposed operands and float64 are left to `ref`. */
 #include <assert.h>
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "device/cpu/cpu.h"
@@ -94,9 +93,9 @@ static float *take(float **at, int64_t n)
     return p;
 }
 
-static bench bench_of(const plan *p)
+static bench bench_of(const plan *p, int thread)
 {
-    float        *at       = p->work + omp_get_thread_num() * p->work_each;
+    float        *at       = p->work + thread * p->work_each;
     const int64_t cols     = work_cols(p);
     bench         w        = { 0 };
     float **const blocks[] = { &w.q, &w.dout, &w.q_t, &w.dout_t, &w.o };
@@ -406,7 +405,7 @@ static bool usable(ms_mat x) { return x.dtype == MUSEC_F32 && !x.trans; }
 /* Chunks and workspace. */
 static musec_status prepare(ms_device *d, plan *p)
 {
-    const int64_t rows = p->q.rows, threads = omp_get_max_threads();
+    const int64_t rows = p->q.rows, threads = ms_cpu_threads(d);
     void         *start, *work;
     musec_status  st;
 
@@ -419,6 +418,28 @@ static musec_status prepare(ms_device *d, plan *p)
     p->n_chunks = cut(&p->a, rows, p->start);
 done:
     return st;
+}
+
+typedef struct forward_call {
+    const plan *p;
+    double     *most; /* of each task */
+    int64_t     tasks;
+} forward_call;
+
+/* Later chunks, which may see more keys, come first. */
+static void forward_task(void *arg, int64_t index, int thread)
+{
+    const forward_call *c = arg;
+    const plan         *p = c->p;
+    const int64_t task = c->tasks - 1 - index, chunk = task / p->q.count, head = task % p->q.count;
+    const bench   w   = bench_of(p, thread);
+    float         top = -INFINITY;
+    for (int64_t i = p->start[chunk]; i < p->start[chunk + 1]; i += QUERIES) {
+        const block b  = { head, i, at_most(QUERIES, p->start[chunk + 1] - i) };
+        const float in = forward_block(p, &w, b);
+        top            = in <= top || top != top ? top : in;
+    }
+    c->most[task] = (double)top;
 }
 
 static musec_status cpu_attention(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v, ms_mat out,
@@ -437,18 +458,7 @@ static musec_status cpu_attention(ms_device *d, ms_attn a, ms_mat q, ms_mat k, m
     TRY(prepare(d, &p));
     const int64_t n = p.n_chunks, tasks = q.count * n;
     TRY(ms_scratch_vec(d, tasks, &most));
-#pragma omp parallel for schedule(dynamic, 1) if (tasks > 1)
-    for (int64_t task = tasks - 1; task >= 0; task--) { /* later chunks may see more keys */
-        const int64_t chunk = task / q.count, head = task % q.count;
-        const bench   w   = bench_of(&p);
-        float         top = -INFINITY;
-        for (int64_t i = p.start[chunk]; i < p.start[chunk + 1]; i += QUERIES) {
-            const block b  = { head, i, at_most(QUERIES, p.start[chunk + 1] - i) };
-            const float in = forward_block(&p, &w, b);
-            top            = in <= top || top != top ? top : in;
-        }
-        most.data[task] = (double)top;
-    }
+    ms_cpu_run(d, tasks, forward_task, &(forward_call){ &p, most.data, tasks });
     for (int64_t task = 0; task < tasks; task++) {
         double *to = &max_logit.data[task % q.count];
         if (most.data[task] > *to || most.data[task] != most.data[task]) *to = most.data[task];
@@ -458,12 +468,20 @@ done:
     return st;
 }
 
-/* Round `round` of one task: keys of a chunk, queries that many chunks behind. */
-static void backward_task(const plan *p, int64_t head, int64_t chunk, int64_t round)
+typedef struct backward_call {
+    const plan *p;
+    int64_t     round;
+} backward_call;
+
+/* Keys of a chunk, and the queries that are `round` chunks behind it. */
+static void backward_task(void *arg, int64_t task, int thread)
 {
-    const int64_t begin = p->start[chunk], end = p->start[chunk + 1], queries = chunk + round;
-    const bench   w = bench_of(p);
-    if (round == 0) begin_chunk(p, head, begin, end);
+    const backward_call *c    = arg;
+    const plan          *p    = c->p;
+    const int64_t        head = task % p->q.count, chunk = task / p->q.count;
+    const int64_t begin = p->start[chunk], end = p->start[chunk + 1], queries = chunk + c->round;
+    const bench   w = bench_of(p, thread);
+    if (c->round == 0) begin_chunk(p, head, begin, end);
     for (int64_t i = p->start[queries]; i < p->start[queries + 1]; i += QUERIES)
         backward_block(p, &w, (block){ head, i, at_most(QUERIES, p->start[queries + 1] - i) },
                        begin, end);
@@ -493,11 +511,8 @@ static musec_status cpu_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_mat
             behind++;
         rounds = at_least(rounds, c - behind + 1);
     }
-#pragma omp parallel if (q.count * p.n_chunks > 1)
     for (int64_t round = 0; round < rounds; round++)
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t task = 0; task < q.count * (p.n_chunks - round); task++)
-            backward_task(&p, task % q.count, task / q.count, round);
+        ms_cpu_run(d, q.count * (p.n_chunks - round), backward_task, &(backward_call){ &p, round });
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;

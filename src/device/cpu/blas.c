@@ -185,6 +185,8 @@ typedef struct call {
     bool       in_place; /* what is added lies where the result will */
     sums      *parts;    /* NULL: not wanted; else `tiles` for each matrix */
     int64_t    tiles;
+    int64_t    height, width;    /* of a tile */
+    int64_t    n_down, n_across; /* tiles of a matrix of a plain product */
 } call;
 
 static call call_of(const ms_product *p)
@@ -317,22 +319,28 @@ static void plain_tile(const call *x, int64_t m, int64_t i, int64_t j, int64_t r
         tile_gemm(c.dtype, rows, cols, k, alpha, ta, tb, beta, tc);
 }
 
+static void plain_task(void *arg, int64_t task, int thread)
+{
+    const call   *x = arg;
+    const int64_t m = task / x->tiles, i = task / x->n_across % x->n_down * x->height,
+                  j    = task % x->n_across * x->width;
+    const int64_t rows = at_most(x->height, x->p.c.rows - i);
+    const int64_t cols = at_most(x->width, x->p.c.cols - j);
+    (void)thread;
+    if (!ms_wanted(x->p.when, m)) return;
+    plain_tile(x, m, i, j, rows, cols);
+    end_tile(x, m, task % x->tiles, i, j, rows, cols);
+}
+
 static musec_status plain(ms_device *d, call *x)
 {
-    const ms_mat c = x->p.c;
-    int64_t      step_i, step_j;
+    const ms_mat c  = x->p.c;
     musec_status st = MUSEC_OK;
-    tile_shape(c.rows, c.cols, x->p.a.cols, &step_i, &step_j);
-    const int64_t n_i = (c.rows + step_i - 1) / step_i, n_j = (c.cols + step_j - 1) / step_j;
-    TRY(take_parts(d, n_i * n_j, x));
-#pragma omp parallel for schedule(dynamic, 1) if (ms_cpu_needs_team(c.count * x->tiles))
-    for (int64_t task = 0; task < c.count * x->tiles; task++) {
-        const int64_t m = task / x->tiles, i = task / n_j % n_i * step_i, j = task % n_j * step_j;
-        const int64_t rows = at_most(step_i, c.rows - i), cols = at_most(step_j, c.cols - j);
-        if (!ms_wanted(x->p.when, m)) continue;
-        plain_tile(x, m, i, j, rows, cols);
-        end_tile(x, m, task % x->tiles, i, j, rows, cols);
-    }
+    tile_shape(c.rows, c.cols, x->p.a.cols, &x->height, &x->width);
+    x->n_down   = (c.rows + x->height - 1) / x->height;
+    x->n_across = (c.cols + x->width - 1) / x->width;
+    TRY(take_parts(d, x->n_down * x->n_across, x));
+    ms_cpu_run_blas(d, c.count * x->tiles, plain_task, x);
 done:
     return st;
 }
@@ -360,32 +368,37 @@ static void lower_tile(const call *x, int64_t m, int64_t i, int64_t j, int64_t r
               tile_at(x->p.b, m, 0, j), beta, tile_at(x->p.c, m, i, j));
 }
 
+static void symmetric_task(void *arg, int64_t task, int thread)
+{
+    const call   *x   = arg;
+    const ms_mat  c   = x->p.c;
+    const int64_t m   = task / x->tiles;
+    int64_t       row = 0, col = task % x->tiles; /* tile (row, col), col <= row */
+    (void)thread;
+    while (col > row)
+        col -= ++row;
+    const int64_t i = row * x->height, j = col * x->height, rows = at_most(x->height, c.rows - i);
+    const int64_t cols = row == col ? rows : x->height;
+    if (!ms_wanted(x->p.when, m)) return;
+    if (row == col)
+        diagonal_tile(x, m, i, rows);
+    else
+        lower_tile(x, m, i, j, rows, cols);
+    end_tile(x, m, task % x->tiles, i, j, rows, cols);
+    if (row == col)
+        mirror_triangle(c.dtype, rows, tile_at(c, m, i, i));
+    else
+        mirror(c.dtype, rows, cols, tile_at(c, m, i, j), tile_at(c, m, j, i));
+}
+
 static musec_status symmetric(ms_device *d, call *x)
 {
-    const ms_mat  c    = x->p.c;
-    const int64_t step = even_step(c.rows, (c.rows + TILE - 1) / TILE);
-    const int64_t n    = (c.rows + step - 1) / step;
-    musec_status  st   = MUSEC_OK;
+    const ms_mat c  = x->p.c;
+    musec_status st = MUSEC_OK;
+    x->height       = even_step(c.rows, (c.rows + TILE - 1) / TILE);
+    const int64_t n = (c.rows + x->height - 1) / x->height;
     TRY(take_parts(d, n * (n + 1) / 2, x));
-#pragma omp parallel for schedule(dynamic, 1) if (ms_cpu_needs_team(c.count * x->tiles))
-    for (int64_t task = 0; task < c.count * x->tiles; task++) {
-        const int64_t m   = task / x->tiles;
-        int64_t       row = 0, col = task % x->tiles; /* tile (row, col), col <= row */
-        while (col > row)
-            col -= ++row;
-        const int64_t i = row * step, j = col * step, rows = at_most(step, c.rows - i);
-        const int64_t cols = row == col ? rows : step;
-        if (!ms_wanted(x->p.when, m)) continue;
-        if (row == col)
-            diagonal_tile(x, m, i, rows);
-        else
-            lower_tile(x, m, i, j, rows, cols);
-        end_tile(x, m, task % x->tiles, i, j, rows, cols);
-        if (row == col)
-            mirror_triangle(c.dtype, rows, tile_at(c, m, i, i));
-        else
-            mirror(c.dtype, rows, cols, tile_at(c, m, i, j), tile_at(c, m, j, i));
-    }
+    ms_cpu_run_blas(d, c.count * x->tiles, symmetric_task, x);
 done:
     return st;
 }

@@ -1,31 +1,34 @@
-/* cpu.c - the CPU device: its table, and what it runs on.
+/* cpu.c - the CPU device: its table, its threads, and what it runs on.
  *
  * Threads are ours, not the BLAS's.  Every op cuts its work into tasks whose borders depend on the
- * shape of one matrix alone, and runs the tasks of the whole stack in one OpenMP loop, each with a
- * sequential BLAS call.  So the bits of a result depend neither on the number of threads nor on how
- * matrices are stacked, and a stack of small matrices keeps all cores busy. */
+ * shape of one matrix alone, and runs the tasks of the whole stack in one loop of the pool, each
+ * with a sequential BLAS call.  So the bits of a result depend neither on the number of threads nor
+ * on how matrices are stacked, and a stack of small matrices keeps all cores busy. */
 #include "device/cpu/cpu.h"
 
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "core/thread.h"
+#include "device/cpu/blas_threads.h"
+
 #ifdef MS_HAVE_OPENBLAS
-char *openblas_get_config(void); /* none of these is in every cblas.h */
+char *openblas_get_config(void); /* neither is in every cblas.h */
 char *openblas_get_corename(void);
-int   openblas_get_parallel(void);
-void  openblas_set_num_threads(int n);
 #endif
 
-bool ms_cpu_needs_team(int64_t tasks)
+int ms_cpu_threads(const ms_device *d) { return ms_workers_threads(d->impl); }
+
+void ms_cpu_run(ms_device *d, int64_t tasks, ms_worker_task *run, void *arg)
 {
-#ifdef MS_HAVE_OPENBLAS
-    const int on_openmp = 2;
-    return tasks > 1 || openblas_get_parallel() == on_openmp;
-#else
-    (void)tasks;
-    return true;
-#endif
+    ms_workers_run(d->impl, tasks, run, arg);
+}
+
+void ms_cpu_run_blas(ms_device *d, int64_t tasks, ms_worker_task *run, void *arg)
+{
+    const int before = ms_blas_one_thread_here();
+    ms_workers_run(d->impl, tasks, run, arg);
+    ms_blas_threads_here(before);
 }
 
 int ms_cpu_level(void)
@@ -73,23 +76,29 @@ void ms_device_cpu_ops(ms_device_ops *table)
     ms_cpu_list_ops(table);
 }
 
-/* An OpenBLAS built on OpenMP is sequential inside a parallel region by itself; one that has
- * threads of its own would start them in each of our tasks.  It counts them for the process, also
- * where it has a call for the calling thread alone; so musec.h and the README say it. */
 musec_status ms_device_cpu_open(ms_device *d, int index)
 {
     if (index != 0)
         return ms_fail(&d->error, MUSEC_EINVAL, "there is one device \"cpu\", not \"%s\"", d->name);
-#ifdef MS_HAVE_OPENBLAS
-    const int own_threads = 1;
-    if (openblas_get_parallel() == own_threads) openblas_set_num_threads(1);
-#endif
+    ms_blas_one_thread();
+    return ms_device_cpu_set_threads(d, ms_thread_count());
+}
+
+musec_status ms_device_cpu_set_threads(ms_device *d, int threads)
+{
+    ms_workers *pool = ms_workers_create(threads);
+    if (pool == NULL)
+        return ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory for %d threads", threads);
+    ms_workers_destroy(d->impl);
+    d->impl = pool;
     return MUSEC_OK;
 }
 
-void ms_device_cpu_describe(char *text, size_t bytes)
+void ms_device_cpu_close(ms_device *d) { ms_workers_destroy(d->impl); }
+
+void ms_device_cpu_describe(ms_device *d, char *text, size_t bytes)
 {
-    const int threads = omp_get_max_threads();
+    const int threads = d != NULL ? ms_cpu_threads(d) : ms_thread_count();
 #ifdef MS_HAVE_OPENBLAS
     const char *config  = openblas_get_config(); /* "OpenBLAS 0.3.21 NO_AFFINITY ..." */
     const char *version = strchr(config, ' ');

@@ -2,12 +2,15 @@
 #ifndef MS_DEVICE_CPU_CPU_H
 #define MS_DEVICE_CPU_CPU_H
 
+#include "device/cpu/workers.h"
 #include "device/device.h"
 
-/* Must this many tasks be run by a team of threads, or may the caller do them alone?  A BLAS built
- * on OpenMP is sequential only inside a team; alone it would start threads, and might give other
- * bits. */
-bool ms_cpu_needs_team(int64_t tasks);
+/* Threads of the device's pool, the caller's among them. */
+int ms_cpu_threads(const ms_device *d);
+/* ms_workers_run() on that pool. */
+void ms_cpu_run(ms_device *d, int64_t tasks, ms_worker_task *run, void *arg);
+/* The same for tasks that call BLAS or LAPACK, which then starts no threads of its own. */
+void ms_cpu_run_blas(ms_device *d, int64_t tasks, ms_worker_task *run, void *arg);
 
 void ms_cpu_blas_ops(ms_device_ops *table);   /* blas.c: products */
 void ms_cpu_lapack_ops(ms_device_ops *table); /* lapack.c: decompositions */

@@ -2,8 +2,8 @@
  * all cores.
  *
  * A stack is cut into tiles of about TILE elements.  Their borders depend on the shape of one
- * matrix alone, never on the number of threads, of matrices, or on the leading dimension; one
- * parallel loop runs over the tiles of the whole stack.  A reduction leaves one number per tile and
+ * matrix alone, never on the number of threads, of matrices, or on the leading dimension; one loop
+ * of the pool runs over the tiles of the whole stack.  A reduction leaves one number per tile and
  * adds these in order, so its bits depend on the shape alone as well (that of the matrix as stored:
  * a transposed view sums in the order of its memory).
  *
@@ -101,94 +101,149 @@ static ms_device_ops ref_ops(void)
     return table;
 }
 
+/* ---- a call of an op, tile by tile ----------------------------------------------------------- */
+
+typedef struct call call;
+typedef void        tile_task(const call *c, tile t);
+
+struct call { /* the operands of an op; each uses some of them, all upright */
+    tiling         g;
+    tile_task     *task;
+    ms_mat         x, y, out, m, v, slow;
+    ms_num         alpha, beta;
+    double         low, high; /* the value of fill; mean and deviation; ends of an interval */
+    uint64_t       key;
+    ms_moments     rates;
+    const ms_term *terms;
+    int            n_terms;
+    bool           flag; /* cautious; keep; transposed */
+    int64_t        step; /* of the factors of rows, in elements */
+    ms_vec         part; /* one number for each tile */
+    double (*reduce)(tile t, ms_mat x);
+};
+
+static void run_tile(void *arg, int64_t index, int thread)
+{
+    const call *c = arg;
+    (void)thread;
+    c->task(c, tile_at(&c->g, index));
+}
+
+/* Runs a task for each tile of a stack that is shaped like `like`. */
+static void each_tile(ms_device *d, ms_mat like, int64_t max_width, tile_task *task, call *c)
+{
+    c->g    = tiling_of(like, max_width);
+    c->task = task;
+    if (c->g.parallel) {
+        ms_cpu_run(d, c->g.total, run_tile, c);
+        return;
+    }
+    for (int64_t index = 0; index < c->g.total; index++)
+        run_tile(c, index, 0);
+}
+
+/* Runs a task for each matrix of a stack, where only the diagonal counts. */
+static void each_diagonal(ms_device *d, ms_mat x, ms_worker_task *task, call *c)
+{
+    if (x.count * at_most(x.rows, x.cols) > TILE) {
+        ms_cpu_run(d, x.count, task, c);
+        return;
+    }
+    for (int64_t b = 0; b < x.count; b++)
+        task(c, b, 0);
+}
+
 /* ---- elements -------------------------------------------------------------------------------- */
 
-static void convert_tile(tile t, ms_mat x, ms_mat out)
+static void convert_tile(const call *c, tile t)
 {
     for (int64_t i = 0; i < t.rows; i++) {
-        if (x.dtype == MUSEC_F32) {
-            const float *in = row_f32(t, x, i);
-            double      *o  = row_f64(t, out, i);
+        if (c->x.dtype == MUSEC_F32) {
+            const float *in = row_f32(t, c->x, i);
+            double      *o  = row_f64(t, c->out, i);
             for (int64_t j = 0; j < t.cols; j++)
                 o[j] = (double)in[j];
         } else {
-            const double *in = row_f64(t, x, i);
-            float        *o  = row_f32(t, out, i);
+            const double *in = row_f64(t, c->x, i);
+            float        *o  = row_f32(t, c->out, i);
             for (int64_t j = 0; j < t.cols; j++)
                 o[j] = (float)in[j];
         }
     }
 }
 
+static void transpose_tile(const call *c, tile t)
+{
+    BY_DTYPE(c->x.dtype, transpose, t, c->x, c->out);
+}
+
+static void copy_tile(const call *c, tile t) { BY_DTYPE(c->x.dtype, copy, t, c->x, c->out); }
+
 static musec_status cpu_copy(ms_device *d, ms_mat x, ms_mat out)
 {
-    const bool turned = x.trans != out.trans, convert = x.dtype != out.dtype;
-    if (turned && convert) return ref_ops().copy(d, x, out);
-    if (x.data == out.data && !turned) return MUSEC_OK; /* in place: it is there already */
+    const bool transposed = x.trans != out.trans, convert = x.dtype != out.dtype;
+    if (transposed && convert) return ref_ops().copy(d, x, out);
+    if (x.data == out.data && !transposed) return MUSEC_OK; /* in place: it is there already */
     if (out.trans) x = ms_t(x), out = ms_t(out);
-    const tiling g = tiling_of(out, turned ? SQUARE : TILE_COLS);
-#pragma omp parallel for schedule(static) if (g.parallel)
-    for (int64_t k = 0; k < g.total; k++) {
-        const tile t = tile_at(&g, k);
-        if (convert)
-            convert_tile(t, x, out);
-        else if (turned)
-            BY_DTYPE(x.dtype, transpose, t, x, out);
-        else
-            BY_DTYPE(x.dtype, copy, t, x, out);
-    }
+    each_tile(d, out, transposed ? SQUARE : TILE_COLS,
+              convert      ? convert_tile
+              : transposed ? transpose_tile
+                           : copy_tile,
+              &(call){ .x = x, .out = out });
     return MUSEC_OK;
 }
 
+static void fill_tile(const call *c, tile t) { BY_DTYPE(c->out.dtype, fill, t, c->low, c->out); }
+
 static musec_status cpu_fill(ms_device *d, double value, ms_mat out)
 {
-    (void)d;
-    out            = upright(out);
-    const tiling g = tiling_of(out, TILE_COLS);
-#pragma omp parallel for schedule(static) if (g.parallel)
-    for (int64_t k = 0; k < g.total; k++)
-        BY_DTYPE(out.dtype, fill, tile_at(&g, k), value, out);
+    each_tile(d, upright(out), TILE_COLS, fill_tile, &(call){ .low = value, .out = upright(out) });
     return MUSEC_OK;
+}
+
+static void add_diag_task(void *arg, int64_t b, int thread)
+{
+    const call *c = arg;
+    (void)thread;
+    for (int64_t i = 0; i < at_most(c->x.rows, c->x.cols); i++)
+        ms_put(c->x, b, i, i, ms_at(c->x, b, i, i) + ms_num_at(c->alpha, b));
 }
 
 static musec_status cpu_add_diag(ms_device *d, ms_num value, ms_mat x)
 {
-    (void)d;
-    const int64_t n = at_most(x.rows, x.cols);
-#pragma omp parallel for schedule(static) if (x.count * n > TILE)
-    for (int64_t b = 0; b < x.count; b++)
-        for (int64_t i = 0; i < n; i++)
-            ms_put(x, b, i, i, ms_at(x, b, i, i) + ms_num_at(value, b));
+    each_diagonal(d, x, add_diag_task, &(call){ .alpha = value, .x = x });
     return MUSEC_OK;
+}
+
+static void scale_tile(const call *c, tile t)
+{
+    const double f = ms_num_at(c->alpha, t.b);
+    if (f != 1.0) BY_DTYPE(c->x.dtype, scale, t, f, c->x, c->x);
 }
 
 static musec_status cpu_scale(ms_device *d, ms_num factor, ms_mat x)
 {
-    (void)d;
-    x              = upright(x);
-    const tiling g = tiling_of(x, TILE_COLS);
     if (factor.each.data == NULL && factor.value == 1.0) return MUSEC_OK;
-#pragma omp parallel for schedule(static) if (g.parallel)
-    for (int64_t k = 0; k < g.total; k++) {
-        const tile   t = tile_at(&g, k);
-        const double f = ms_num_at(factor, t.b);
-        if (f != 1.0) BY_DTYPE(x.dtype, scale, t, f, x, x);
-    }
+    each_tile(d, upright(x), TILE_COLS, scale_tile, &(call){ .alpha = factor, .x = upright(x) });
     return MUSEC_OK;
+}
+
+static void axpby_tile(const call *c, tile t)
+{
+    BY_DTYPE(c->y.dtype, axpby, t, ms_num_at(c->alpha, t.b), c->x, ms_num_at(c->beta, t.b), c->y);
 }
 
 static musec_status cpu_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y)
 {
     if (x.trans != y.trans) return ref_ops().axpby(d, alpha, x, beta, y);
-    x              = upright(x);
-    y              = upright(y);
-    const tiling g = tiling_of(y, TILE_COLS);
-#pragma omp parallel for schedule(static) if (g.parallel)
-    for (int64_t k = 0; k < g.total; k++) {
-        const tile t = tile_at(&g, k);
-        BY_DTYPE(y.dtype, axpby, t, ms_num_at(alpha, t.b), x, ms_num_at(beta, t.b), y);
-    }
+    each_tile(d, upright(y), TILE_COLS, axpby_tile,
+              &(call){ .alpha = alpha, .x = upright(x), .beta = beta, .y = upright(y) });
     return MUSEC_OK;
+}
+
+static void combine_tile(const call *c, tile t)
+{
+    BY_DTYPE(c->terms[0].out.dtype, combine, t, c->x, c->y, c->terms, c->n_terms, c->flag);
 }
 
 static musec_status cpu_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n_terms)
@@ -205,30 +260,28 @@ static musec_status cpu_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term 
         up[k].out       = upright(terms[k].out);
     }
     if (mixed) return ref_ops().combine(d, x, y, terms, n_terms);
-    x              = upright(x);
-    y              = upright(y);
-    const tiling g = tiling_of(up[0].out, TILE_COLS);
-#pragma omp parallel for schedule(static) if (g.parallel)
-    for (int64_t k = 0; k < g.total; k++)
-        BY_DTYPE(up[0].out.dtype, combine, tile_at(&g, k), x, y, up, n_terms, keep);
+    each_tile(
+        d, up[0].out, TILE_COLS, combine_tile,
+        &(call){ .x = upright(x), .y = upright(y), .terms = up, .n_terms = n_terms, .flag = keep });
     return MUSEC_OK;
+}
+
+static void scale_rows_tile(const call *c, tile t)
+{
+    BY_DTYPE(c->x.dtype, scale_rows, t, c->v, c->step, c->x);
+}
+
+static void scale_cols_tile(const call *c, tile t)
+{
+    BY_DTYPE(c->x.dtype, scale_cols, t, c->v, c->x);
 }
 
 static musec_status cpu_scale_rows(ms_device *d, ms_mat v, ms_mat x)
 {
     const int64_t step = v.trans ? v.ld : 1; /* from one factor to the next */
     if (x.trans && step != 1) return ref_ops().scale_rows(d, v, x);
-    const bool   by_rows = !x.trans;
-    const ms_mat stored  = upright(x);
-    const tiling g       = tiling_of(stored, TILE_COLS);
-#pragma omp parallel for schedule(static) if (g.parallel)
-    for (int64_t k = 0; k < g.total; k++) {
-        const tile t = tile_at(&g, k);
-        if (by_rows)
-            BY_DTYPE(x.dtype, scale_rows, t, v, step, stored);
-        else
-            BY_DTYPE(x.dtype, scale_cols, t, v, stored);
-    }
+    each_tile(d, upright(x), TILE_COLS, x.trans ? scale_cols_tile : scale_rows_tile,
+              &(call){ .v = v, .step = step, .x = upright(x) });
     return MUSEC_OK;
 }
 
@@ -239,6 +292,11 @@ static bool harmless(double factor)
     int          e        = 0;
     const double mantissa = frexp(factor, &e);
     return mantissa == 0.5 && e - 1 >= -20 && e - 1 <= 20;
+}
+
+static void prescale_tile(const call *c, tile t)
+{
+    BY_DTYPE(c->x.dtype, scale, t, ms_num_at(c->alpha, t.b), c->x, c->out);
 }
 
 static musec_status cpu_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer,
@@ -256,45 +314,52 @@ static musec_status cpu_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat b
         return MUSEC_OK;
     }
     if (x.trans != buffer.trans) return ref_ops().prescale(d, x, factor, buffer, scaled);
-    *scaled        = buffer;
-    x              = upright(x);
-    buffer         = upright(buffer);
-    const tiling g = tiling_of(x, TILE_COLS);
-#pragma omp parallel for schedule(static) if (g.parallel)
-    for (int64_t k = 0; k < g.total; k++) {
-        const tile t = tile_at(&g, k);
-        BY_DTYPE(x.dtype, scale, t, factor.data[t.b], x, buffer);
-    }
+    *scaled = buffer;
+    each_tile(d, upright(x), TILE_COLS, prescale_tile,
+              &(call){ .alpha = { .each = factor }, .x = upright(x), .out = upright(buffer) });
     return MUSEC_OK;
 }
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
+static void sign_tile(const call *c, tile t) { BY_DTYPE(c->out.dtype, sign, t, c->x, c->out); }
+
 static musec_status cpu_sign(ms_device *d, ms_mat x, ms_mat out)
 {
     if (x.trans != out.trans) return ref_ops().sign(d, x, out);
-    x              = upright(x);
-    out            = upright(out);
-    const tiling g = tiling_of(out, TILE_COLS);
-#pragma omp parallel for schedule(static) if (g.parallel)
-    for (int64_t k = 0; k < g.total; k++)
-        BY_DTYPE(out.dtype, sign, tile_at(&g, k), x, out);
+    each_tile(d, upright(out), TILE_COLS, sign_tile,
+              &(call){ .x = upright(x), .out = upright(out) });
     return MUSEC_OK;
+}
+
+static void moments_tile(const call *c, tile t)
+{
+    BY_DTYPE(c->out.dtype, moments, t, c->rates, c->x, c->m, c->v, c->slow, c->out);
 }
 
 static musec_status cpu_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
                                 ms_mat slow, ms_mat u)
 {
-    const bool turned = u.trans, mixed = g.trans != turned || m.trans != turned ||
-                                         v.trans != turned ||
-                                         (slow.data != NULL && slow.trans != turned);
+    const bool trans = u.trans, mixed = g.trans != trans || m.trans != trans || v.trans != trans ||
+                                        (slow.data != NULL && slow.trans != trans);
     if (mixed) return ref_ops().moments(d, rates, g, m, v, slow, u);
-    if (turned) g = ms_t(g), m = ms_t(m), v = ms_t(v), slow = ms_t(slow), u = ms_t(u);
-    const tiling tiles = tiling_of(u, TILE_COLS);
-#pragma omp parallel for schedule(static) if (tiles.parallel)
-    for (int64_t k = 0; k < tiles.total; k++)
-        BY_DTYPE(u.dtype, moments, tile_at(&tiles, k), rates, g, m, v, slow, u);
+    each_tile(d, upright(u), TILE_COLS, moments_tile,
+              &(call){ .rates = rates,
+                       .x     = upright(g),
+                       .m     = upright(m),
+                       .v     = upright(v),
+                       .slow  = upright(slow),
+                       .out   = upright(u) });
     return MUSEC_OK;
+}
+
+static void decay_add_tile(const call *c, tile t)
+{
+    const double by = ms_num_at(c->alpha, t.b), rate = ms_num_at(c->beta, t.b);
+    if (c->flag)
+        BY_DTYPE(c->out.dtype, decay_add_cautious, t, by, c->x, rate, c->out);
+    else
+        BY_DTYPE(c->out.dtype, decay_add, t, by, c->x, rate, c->out);
 }
 
 static musec_status cpu_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
@@ -302,18 +367,10 @@ static musec_status cpu_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num de
 {
     if (u.trans != w.trans || u.dtype != w.dtype || copy.data != NULL) /* copies are lists.c's */
         return ref_ops().decay_add(d, step, u, decay, cautious, w, copy);
-    u              = upright(u);
-    w              = upright(w);
-    const tiling g = tiling_of(w, TILE_COLS);
-#pragma omp parallel for schedule(static) if (g.parallel)
-    for (int64_t k = 0; k < g.total; k++) {
-        const tile   t  = tile_at(&g, k);
-        const double by = ms_num_at(step, t.b), rate = ms_num_at(decay, t.b);
-        if (cautious)
-            BY_DTYPE(w.dtype, decay_add_cautious, t, by, u, rate, w);
-        else
-            BY_DTYPE(w.dtype, decay_add, t, by, u, rate, w);
-    }
+    each_tile(
+        d, upright(w), TILE_COLS, decay_add_tile,
+        &(call){
+            .alpha = step, .x = upright(u), .beta = decay, .flag = cautious, .out = upright(w) });
     return MUSEC_OK;
 }
 
@@ -323,24 +380,32 @@ typedef double tile_fn(tile t, ms_mat x);
 
 static double add(double a, double b) { return a + b; }
 
+static void reduce_task(void *arg, int64_t index, int thread)
+{
+    const call *c = arg;
+    (void)thread;
+    c->part.data[index] = c->reduce(tile_at(&c->g, index), c->x);
+}
+
 static musec_status reduce(ms_device *d, ms_mat x, tile_fn *f32, tile_fn *f64,
                            double (*join)(double, double), ms_vec out)
 {
     const ms_mark mark = ms_arena_mark(&d->scratch);
-    tile_fn      *f    = x.dtype == MUSEC_F32 ? f32 : f64;
-    ms_vec        part; /* (total) one number per tile */
+    call          c    = { .x = upright(x), .reduce = x.dtype == MUSEC_F32 ? f32 : f64 };
     musec_status  st;
 
-    x              = upright(x);
-    const tiling g = tiling_of(x, TILE_COLS);
-    TRY(ms_scratch_vec(d, g.total, &part));
-#pragma omp parallel for schedule(static) if (g.parallel)
-    for (int64_t k = 0; k < g.total; k++)
-        part.data[k] = f(tile_at(&g, k), x);
+    c.g = tiling_of(c.x, TILE_COLS);
+    TRY(ms_scratch_vec(d, c.g.total, &c.part));
+    if (c.g.parallel)
+        ms_cpu_run(d, c.g.total, reduce_task, &c);
+    else
+        for (int64_t k = 0; k < c.g.total; k++)
+            reduce_task(&c, k, 0);
     for (int64_t b = 0; b < x.count; b++) {
-        out.data[b] = part.data[b * g.each];
-        for (int64_t k = 1; k < g.each; k++)
-            out.data[b] = join(out.data[b], part.data[b * g.each + k]);
+        const double *part = c.part.data + b * c.g.each;
+        out.data[b]        = part[0];
+        for (int64_t k = 1; k < c.g.each; k++)
+            out.data[b] = join(out.data[b], part[k]);
     }
 done:
     ms_arena_reset(&d->scratch, mark);
@@ -367,54 +432,58 @@ static musec_status cpu_count_nonfinite(ms_device *d, ms_mat x, ms_vec out)
     return reduce(d, x, count_nonfinite_f32, count_nonfinite_f64, add, out);
 }
 
+static void trace_task(void *arg, int64_t b, int thread)
+{
+    const call *c   = arg;
+    double      sum = 0.0;
+    (void)thread;
+    for (int64_t i = 0; i < at_most(c->x.rows, c->x.cols); i++)
+        sum += ms_at(c->x, b, i, i);
+    c->part.data[b] = sum;
+}
+
 static musec_status cpu_trace(ms_device *d, ms_mat x, ms_vec out)
 {
-    (void)d;
-    const int64_t n = at_most(x.rows, x.cols);
-#pragma omp parallel for schedule(static) if (x.count * n > TILE)
-    for (int64_t b = 0; b < x.count; b++) {
-        double sum = 0.0;
-        for (int64_t i = 0; i < n; i++)
-            sum += ms_at(x, b, i, i);
-        out.data[b] = sum;
-    }
+    each_diagonal(d, x, trace_task, &(call){ .x = x, .part = out });
     return MUSEC_OK;
 }
 
 /* ---- random numbers -------------------------------------------------------------------------- */
 
+static uint64_t number_of(ms_mat out, int64_t b, int64_t i, int64_t j)
+{
+    return (uint64_t)((b * out.rows + i) * out.cols + j);
+}
+
+static void normal_tile(const call *c, tile t)
+{
+    for (int64_t i = t.i; i < t.i + t.rows; i++)
+        for (int64_t j = t.j; j < t.j + t.cols; j++)
+            ms_put(c->out, t.b, i, j,
+                   c->low + c->high * ms_rand_normal(c->key, number_of(c->out, t.b, i, j)));
+}
+
 static musec_status cpu_normal(ms_device *d, uint64_t key, double mean, double sd, ms_mat out)
 {
-    (void)d;
-    const tiling g = tiling_of(out, TILE_COLS);
-#pragma omp parallel for schedule(static) if (g.parallel)
-    for (int64_t k = 0; k < g.total; k++) {
-        const tile t = tile_at(&g, k);
-        for (int64_t i = t.i; i < t.i + t.rows; i++) {
-            for (int64_t j = t.j; j < t.j + t.cols; j++) {
-                const uint64_t at = (uint64_t)((t.b * out.rows + i) * out.cols + j);
-                ms_put(out, t.b, i, j, mean + sd * ms_rand_normal(key, at));
-            }
-        }
-    }
+    each_tile(d, out, TILE_COLS, normal_tile,
+              &(call){ .key = key, .low = mean, .high = sd, .out = out });
     return MUSEC_OK;
+}
+
+static void uniform_tile(const call *c, tile t)
+{
+    const double mid = 0.5 * (c->low + c->high), half = 0.5 * (c->high - c->low);
+    for (int64_t i = t.i; i < t.i + t.rows; i++)
+        for (int64_t j = t.j; j < t.j + t.cols; j++) {
+            const double u = ms_rand_uniform(c->key, number_of(c->out, t.b, i, j));
+            ms_put(c->out, t.b, i, j, mid + half * (2.0 * u - 1.0));
+        }
 }
 
 static musec_status cpu_uniform(ms_device *d, uint64_t key, double low, double high, ms_mat out)
 {
-    (void)d;
-    const double mid = 0.5 * (low + high), half = 0.5 * (high - low);
-    const tiling g = tiling_of(out, TILE_COLS);
-#pragma omp parallel for schedule(static) if (g.parallel)
-    for (int64_t k = 0; k < g.total; k++) {
-        const tile t = tile_at(&g, k);
-        for (int64_t i = t.i; i < t.i + t.rows; i++) {
-            for (int64_t j = t.j; j < t.j + t.cols; j++) {
-                const uint64_t at = (uint64_t)((t.b * out.rows + i) * out.cols + j);
-                ms_put(out, t.b, i, j, mid + half * (2.0 * ms_rand_uniform(key, at) - 1.0));
-            }
-        }
-    }
+    each_tile(d, out, TILE_COLS, uniform_tile,
+              &(call){ .key = key, .low = low, .high = high, .out = out });
     return MUSEC_OK;
 }
 

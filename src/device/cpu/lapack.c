@@ -7,7 +7,7 @@
 
 #include <lapacke.h>
 #include <limits.h>
-#include <omp.h>
+#include <stdatomic.h>
 
 /* What one thread works with. */
 typedef struct workspace {
@@ -42,7 +42,7 @@ static musec_status take_workspaces(ms_device *d, musec_dtype dtype, int64_t cou
 {
     musec_status st    = MUSEC_OK;
     void        *iwork = NULL;
-    out->lanes         = omp_get_max_threads() < count ? omp_get_max_threads() : count;
+    out->lanes         = ms_cpu_threads(d) < count ? ms_cpu_threads(d) : count;
     out->work_bytes    = aligned((size_t)lwork * ms_dtype_bytes(dtype));
     out->iwork_bytes   = aligned((size_t)liwork * sizeof(lapack_int));
     out->first         = (workspace){ .lwork = lwork, .liwork = liwork };
@@ -92,6 +92,23 @@ static lapack_int wanted(musec_dtype dtype, const void *answer)
                               : (lapack_int) * (const double *)answer + 1;
 }
 
+typedef struct svd_call {
+    char       job;
+    ms_mat     dense, u, s, vt;
+    workspaces all;
+    atomic_int failed;
+} svd_call;
+
+static void svd_lane(void *arg, int64_t lane, int thread)
+{
+    svd_call *c = arg;
+    (void)thread;
+    for (int64_t b = lane; b < c->dense.count; b += c->all.lanes)
+        if (gesdd(c->dense, c->job, row_at(c->dense, b), row_at(c->u, b), ld_of(c->u),
+                  row_at(c->s, b), row_at(c->vt, b), ld_of(c->vt), of_lane(&c->all, lane)) != 0)
+            atomic_store(&c->failed, 1);
+}
+
 static musec_status cpu_svd(ms_device *d, ms_mat x, ms_mat u_out, ms_mat s, ms_mat vt_out)
 {
     const ms_mark mark = ms_arena_mark(&d->scratch);
@@ -101,7 +118,7 @@ static musec_status cpu_svd(ms_device *d, ms_mat x, ms_mat u_out, ms_mat s, ms_m
     double        answer = 0.0;
     workspaces    all;
     ms_mat        dense;
-    lapack_int    failed = 0;
+    lapack_int    unused = 0;
     musec_status  st     = MUSEC_OK;
 
     TRY(check_int(d, "svd", x));
@@ -110,22 +127,14 @@ static musec_status cpu_svd(ms_device *d, ms_mat x, ms_mat u_out, ms_mat s, ms_m
     if (u_out.trans) TRY(ms_scratch_mat(d, x.dtype, x.count, u.rows, u.cols, &u));
     if (vt_out.trans) TRY(ms_scratch_mat(d, x.dtype, x.count, vt.rows, vt.cols, &vt));
     if (gesdd(dense, job, dense.data, u.data, ld_of(u), s.data, vt.data, ld_of(vt),
-              (workspace){ .work = &answer, .lwork = -1, .iwork = &failed }) != 0)
+              (workspace){ .work = &answer, .lwork = -1, .iwork = &unused }) != 0)
         TRY(ms_fail(&d->error, MUSEC_EDEVICE, "svd: LAPACK refuses %lld x %lld", (long long)x.rows,
                     (long long)x.cols));
-    failed = 0;
     TRY(take_workspaces(d, x.dtype, x.count, wanted(x.dtype, &answer), (lapack_int)(8 * k), &all));
 
-#pragma omp parallel for schedule(static, 1) reduction(max \
-                                                       : failed) if (ms_cpu_needs_team(all.lanes))
-    for (int64_t lane = 0; lane < all.lanes; lane++)
-        for (int64_t b = lane; b < x.count; b += all.lanes) {
-            const lapack_int info =
-                gesdd(dense, job, row_at(dense, b), row_at(u, b), ld_of(u), row_at(s, b),
-                      row_at(vt, b), ld_of(vt), of_lane(&all, lane));
-            failed = info != 0 ? 1 : failed;
-        }
-    if (failed != 0)
+    svd_call call = { .job = job, .dense = dense, .u = u, .s = s, .vt = vt, .all = all };
+    ms_cpu_run_blas(d, all.lanes, svd_lane, &call);
+    if (call.failed != 0)
         TRY(ms_fail(&d->error, MUSEC_EDEVICE, "svd of %lld x %lld did not converge",
                     (long long)x.rows, (long long)x.cols));
     if (u_out.trans) TRY(d->ops->copy(d, u, u_out));
@@ -147,13 +156,30 @@ static lapack_int syevd(musec_dtype dtype, char job, lapack_int n, void *a, void
                                w.liwork);
 }
 
+typedef struct eigh_call {
+    char       job;
+    ms_mat     dense, w;
+    workspaces all;
+    atomic_int failed;
+} eigh_call;
+
+static void eigh_lane(void *arg, int64_t lane, int thread)
+{
+    eigh_call *c = arg;
+    (void)thread;
+    for (int64_t b = lane; b < c->dense.count; b += c->all.lanes)
+        if (syevd(c->dense.dtype, c->job, (lapack_int)c->dense.rows, row_at(c->dense, b),
+                  row_at(c->w, b), of_lane(&c->all, lane)) != 0)
+            atomic_store(&c->failed, 1);
+}
+
 static musec_status cpu_eigh(ms_device *d, ms_mat a, ms_mat w, ms_mat v)
 {
     const ms_mark    mark    = ms_arena_mark(&d->scratch);
     const char       job     = v.data == NULL ? 'N' : 'V';
     const lapack_int n       = (lapack_int)a.rows;
     double           answer  = 0.0;
-    lapack_int       ianswer = 0, failed = 0;
+    lapack_int       ianswer = 0;
     workspaces       all;
     ms_mat           dense;
     musec_status     st = MUSEC_OK;
@@ -166,15 +192,9 @@ static musec_status cpu_eigh(ms_device *d, ms_mat a, ms_mat w, ms_mat v)
         TRY(ms_fail(&d->error, MUSEC_EDEVICE, "eigh: LAPACK refuses %lld rows", (long long)a.rows));
     TRY(take_workspaces(d, a.dtype, a.count, wanted(a.dtype, &answer), ianswer, &all));
 
-#pragma omp parallel for schedule(static, 1) reduction(max \
-                                                       : failed) if (ms_cpu_needs_team(all.lanes))
-    for (int64_t lane = 0; lane < all.lanes; lane++)
-        for (int64_t b = lane; b < a.count; b += all.lanes) {
-            const lapack_int info =
-                syevd(a.dtype, job, n, row_at(dense, b), row_at(w, b), of_lane(&all, lane));
-            failed = info != 0 ? 1 : failed;
-        }
-    if (failed != 0)
+    eigh_call call = { .job = job, .dense = dense, .w = w, .all = all };
+    ms_cpu_run_blas(d, all.lanes, eigh_lane, &call);
+    if (call.failed != 0)
         TRY(ms_fail(&d->error, MUSEC_EDEVICE, "eigh of %lld rows did not converge",
                     (long long)a.rows));
     if (v.data != NULL) TRY(d->ops->copy(d, ms_t(dense), v)); /* eigenvectors lie in rows */

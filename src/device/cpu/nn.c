@@ -44,19 +44,36 @@ static int64_t task_rows(ms_mat x)
     return width < TASK ? TASK / width : 1;
 }
 
-/* Runs `body` for rows first .. last - 1, task by task. */
-#define EACH_TASK(x, first, last)                                                                  \
-    const int64_t step_ = task_rows(x), tasks_ = ((x).rows + step_ - 1) / step_;                   \
-    _Pragma(                                                                                       \
-        "omp parallel for schedule(static) if (tasks_ > 1)") for (int64_t task_ = 0;               \
-                                                                  task_ < tasks_;                  \
-                                                                  task_++) for (int64_t first =    \
-                                                                                    task_ * step_, \
-                                                                                last = at_most(    \
-                                                                                    first + step_, \
-                                                                                    (x).rows);     \
-                                                                                first < last;      \
-                                                                                first = last)
+/* The operands of an op; each uses some of them. */
+typedef struct call call;
+typedef void        rows_task(const call *c, int64_t first, int64_t last);
+
+struct call {
+    rows_task     *task;
+    int64_t        rows, step; /* of the matrices, of a task */
+    ms_mat         x, y, out, dout, s, ds, w;
+    ms_ids         ids;
+    const ms_rope *rope;
+    double         eps, beta;
+    ms_vec         part;
+};
+
+static void run_rows(void *arg, int64_t task, int thread)
+{
+    const call   *c     = arg;
+    const int64_t first = task * c->step;
+    (void)thread;
+    c->task(c, first, at_most(first + c->step, c->rows));
+}
+
+/* Runs a task for rows first .. last - 1 of a stack that is shaped like `like`, part by part. */
+static void each_rows(ms_device *d, ms_mat like, rows_task *task, call *c)
+{
+    c->task = task;
+    c->rows = like.rows;
+    c->step = task_rows(like);
+    ms_cpu_run(d, (like.rows + c->step - 1) / c->step, run_rows, c);
+}
 
 /* Row i + AHEAD of all matrices on its way into cache: rows of heads are short, and too far apart
  * for the processor to guess the next. */
@@ -121,54 +138,69 @@ static double inverse_rms(int64_t n, const float *x, double eps)
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
+static void embed_rows(const call *c, int64_t first, int64_t last)
+{
+    for (int64_t i = first; i < last; i++)
+        memcpy(row_of(c->out, 0, i), row_of(c->w, 0, c->ids.data[i]),
+               (size_t)c->out.cols * sizeof(float));
+}
+
 static musec_status cpu_embed(ms_device *d, ms_ids ids, ms_mat table, ms_mat out)
 {
     if (!is_plain(table) || !is_plain(out)) return ref_ops().embed(d, ids, table, out);
     assert(ids.count == out.rows && table.cols == out.cols && table.count == 1);
-    EACH_TASK(out, first, last)
-    {
-        for (int64_t i = first; i < last; i++)
-            memcpy(row_of(out, 0, i), row_of(table, 0, ids.data[i]),
-                   (size_t)out.cols * sizeof(float));
-    }
+    each_rows(d, out, embed_rows, &(call){ .ids = ids, .w = table, .out = out });
     return MUSEC_OK;
 }
 
-/* By bands of columns: each row of the table is added to in order, whoever does it. */
+/* A band of columns: each row of the table is added to in order, whoever does it. */
+static void embed_grad_band(void *arg, int64_t index, int thread)
+{
+    const call   *c    = arg;
+    const int64_t band = index * BAND, n = at_most(BAND, c->dout.cols - band);
+    (void)thread;
+    for (int64_t i = 0; i < c->dout.rows; i++) {
+        const float *in = row_of(c->dout, 0, i) + band;
+        float       *o  = row_of(c->w, 0, c->ids.data[i]) + band;
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++)
+            o[j] += in[j];
+    }
+}
+
 static musec_status cpu_embed_grad(ms_device *d, ms_ids ids, ms_mat dout, ms_mat dtable)
 {
     if (!is_plain(dout) || !is_plain(dtable)) return ref_ops().embed_grad(d, ids, dout, dtable);
-#pragma omp parallel for schedule(static) if (dout.rows * dout.cols > TASK)
-    for (int64_t band = 0; band < dout.cols; band += BAND) {
-        const int64_t n = at_most(BAND, dout.cols - band);
-        for (int64_t i = 0; i < dout.rows; i++) {
-            const float *in = row_of(dout, 0, i) + band;
-            float       *o  = row_of(dtable, 0, ids.data[i]) + band;
-#pragma omp simd
-            for (int64_t j = 0; j < n; j++)
-                o[j] += in[j];
-        }
-    }
+    const int64_t bands = (dout.cols + BAND - 1) / BAND;
+    call          c     = { .ids = ids, .dout = dout, .w = dtable };
+    if (dout.rows * dout.cols > TASK)
+        ms_cpu_run(d, bands, embed_grad_band, &c);
+    else
+        for (int64_t band = 0; band < bands; band++)
+            embed_grad_band(&c, band, 0);
     return MUSEC_OK;
 }
 
 /* ---- norms ----------------------------------------------------------------------------------- */
 
+static void rmsnorm_rows(const call *c, int64_t first, int64_t last)
+{
+    const ms_mat x = c->x, out = c->out;
+    for (int64_t i = first; i < last; i++)
+        for (int64_t b = 0; b < x.count; b++) {
+            const float *in = row_of(x, b, i);
+            float       *o  = row_of(out, b, i);
+            const float  r  = (float)inverse_rms(x.cols, in, c->eps);
+#pragma omp simd
+            for (int64_t j = 0; j < x.cols; j++)
+                o[j] = r * in[j];
+        }
+}
+
 static musec_status cpu_rmsnorm(ms_device *d, double eps, ms_mat x, ms_mat out)
 {
     if (!is_plain(x) || !is_plain(out)) return ref_ops().rmsnorm(d, eps, x, out);
-    EACH_TASK(x, first, last)
-    {
-        for (int64_t i = first; i < last; i++)
-            for (int64_t b = 0; b < x.count; b++) {
-                const float *in = row_of(x, b, i);
-                float       *o  = row_of(out, b, i);
-                const float  r  = (float)inverse_rms(x.cols, in, eps);
-#pragma omp simd
-                for (int64_t j = 0; j < x.cols; j++)
-                    o[j] = r * in[j];
-            }
-    }
+    each_rows(d, x, rmsnorm_rows, &(call){ .x = x, .out = out, .eps = eps });
     return MUSEC_OK;
 }
 
@@ -191,18 +223,22 @@ static void norm_grad_row(int64_t n, double eps, const float *x, const float *dy
     }
 }
 
+static void rmsnorm_grad_rows(const call *c, int64_t first, int64_t last)
+{
+    const ms_mat x = c->x, dout = c->dout, dx = c->out;
+    for (int64_t i = first; i < last; i++)
+        for (int64_t b = 0; b < x.count; b++)
+            norm_grad_row(x.cols, c->eps, row_of(x, b, i), row_of(dout, b, i), (float)c->beta,
+                          row_of(dx, b, i));
+}
+
 static musec_status cpu_rmsnorm_grad(ms_device *d, double eps, ms_mat x, ms_mat dout, double beta,
                                      ms_mat dx)
 {
     if (!is_plain(x) || !is_plain(dout) || !is_plain(dx))
         return ref_ops().rmsnorm_grad(d, eps, x, dout, beta, dx);
-    EACH_TASK(x, first, last)
-    {
-        for (int64_t i = first; i < last; i++)
-            for (int64_t b = 0; b < x.count; b++)
-                norm_grad_row(x.cols, eps, row_of(x, b, i), row_of(dout, b, i), (float)beta,
-                              row_of(dx, b, i));
-    }
+    each_rows(d, x, rmsnorm_grad_rows,
+              &(call){ .x = x, .dout = dout, .out = dx, .eps = eps, .beta = beta });
     return MUSEC_OK;
 }
 
@@ -241,24 +277,45 @@ static void turn_row(bool adjacent, int64_t n, int64_t pairs, const float *cosin
     }
 }
 
+static void rope_rows(const call *c, int64_t first, int64_t last)
+{
+    const ms_mat  x = c->x, out = c->out;
+    const ms_rope r = *c->rope;
+    for (int64_t i = first; i < last; i++) {
+        fetch_ahead(x, i);
+        for (int64_t b = 0; b < x.count; b++) {
+            const float *in     = row_of(x, b, i);
+            const double factor = r.norm_eps >= 0.0 ? inverse_rms(x.cols, in, r.norm_eps) : 1.0;
+            turn_row(r.adjacent, x.cols, r.cos.cols, row_of(r.cos, 0, i), row_of(r.sin, 0, i), 1.0f,
+                     (float)factor, in, row_of(out, b, i));
+        }
+    }
+}
+
 static musec_status cpu_rope(ms_device *d, ms_rope r, ms_mat x, ms_mat out)
 {
     if (!is_plain(x) || !is_plain(out) || !is_plain(r.cos) || !is_plain(r.sin))
         return ref_ops().rope(d, r, x, out);
     assert(x.cols % 2 == 0 && r.cos.cols <= x.cols / 2 && r.cos.rows >= x.rows);
-    EACH_TASK(x, first, last)
-    {
-        for (int64_t i = first; i < last; i++) {
-            fetch_ahead(x, i);
-            for (int64_t b = 0; b < x.count; b++) {
-                const float *in     = row_of(x, b, i);
-                const double factor = r.norm_eps >= 0.0 ? inverse_rms(x.cols, in, r.norm_eps) : 1.0;
-                turn_row(r.adjacent, x.cols, r.cos.cols, row_of(r.cos, 0, i), row_of(r.sin, 0, i),
-                         1.0f, (float)factor, in, row_of(out, b, i));
-            }
+    each_rows(d, x, rope_rows, &(call){ .x = x, .out = out, .rope = &r });
+    return MUSEC_OK;
+}
+
+static void rope_grad_rows(const call *c, int64_t first, int64_t last)
+{
+    const ms_mat  x = c->x, dout = c->dout, dx = c->out;
+    const ms_rope r      = *c->rope;
+    const bool    normed = r.norm_eps >= 0.0; /* else x is not read */
+    for (int64_t i = first; i < last; i++) {
+        fetch_ahead(dout, i);
+        if (normed) fetch_ahead(x, i);
+        for (int64_t b = 0; b < dx.count; b++) {
+            float *o = row_of(dx, b, i);
+            turn_row(r.adjacent, dx.cols, r.cos.cols, row_of(r.cos, 0, i), row_of(r.sin, 0, i),
+                     -1.0f, 1.0f, row_of(dout, b, i), o);
+            if (normed) norm_grad_row(dx.cols, r.norm_eps, row_of(x, b, i), o, 0.0f, o);
         }
     }
-    return MUSEC_OK;
 }
 
 static musec_status cpu_rope_grad(ms_device *d, ms_rope r, ms_mat x, ms_mat dout, ms_mat dx)
@@ -267,74 +324,71 @@ static musec_status cpu_rope_grad(ms_device *d, ms_rope r, ms_mat x, ms_mat dout
     if ((normed && !is_plain(x)) || !is_plain(dout) || !is_plain(dx) || !is_plain(r.cos) ||
         !is_plain(r.sin))
         return ref_ops().rope_grad(d, r, x, dout, dx);
-    EACH_TASK(dx, first, last)
-    {
-        for (int64_t i = first; i < last; i++) {
-            fetch_ahead(dout, i);
-            if (normed) fetch_ahead(x, i);
-            for (int64_t b = 0; b < dx.count; b++) {
-                float *o = row_of(dx, b, i);
-                turn_row(r.adjacent, dx.cols, r.cos.cols, row_of(r.cos, 0, i), row_of(r.sin, 0, i),
-                         -1.0f, 1.0f, row_of(dout, b, i), o);
-                if (normed) norm_grad_row(dx.cols, r.norm_eps, row_of(x, b, i), o, 0.0f, o);
-            }
-        }
-    }
+    each_rows(d, dx, rope_grad_rows, &(call){ .x = x, .dout = dout, .out = dx, .rope = &r });
     return MUSEC_OK;
 }
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
+static void relu2_rows(const call *c, int64_t first, int64_t last)
+{
+    const ms_mat x = c->x, out = c->out;
+    for (int64_t i = first; i < last; i++)
+        for (int64_t b = 0; b < x.count; b++) {
+            const float *in = row_of(x, b, i);
+            float       *o  = row_of(out, b, i);
+#pragma omp simd
+            for (int64_t j = 0; j < x.cols; j++)
+                o[j] = in[j] <= 0.0f ? 0.0f : in[j] * in[j]; /* so written, NaN stays */
+        }
+}
+
 static musec_status cpu_relu2(ms_device *d, ms_mat x, ms_mat out)
 {
     if (!is_plain(x) || !is_plain(out)) return ref_ops().relu2(d, x, out);
-    EACH_TASK(x, first, last)
-    {
-        for (int64_t i = first; i < last; i++)
-            for (int64_t b = 0; b < x.count; b++) {
-                const float *in = row_of(x, b, i);
-                float       *o  = row_of(out, b, i);
-#pragma omp simd
-                for (int64_t j = 0; j < x.cols; j++)
-                    o[j] = in[j] <= 0.0f ? 0.0f : in[j] * in[j]; /* so written, NaN stays */
-            }
-    }
+    each_rows(d, x, relu2_rows, &(call){ .x = x, .out = out });
     return MUSEC_OK;
+}
+
+static void relu2_grad_rows(const call *c, int64_t first, int64_t last)
+{
+    const ms_mat x = c->x, dout = c->dout, dx = c->out;
+    for (int64_t i = first; i < last; i++)
+        for (int64_t b = 0; b < x.count; b++) {
+            const float *in = row_of(x, b, i), *dy = row_of(dout, b, i);
+            float       *o = row_of(dx, b, i);
+#pragma omp simd
+            for (int64_t j = 0; j < x.cols; j++)
+                o[j] = in[j] <= 0.0f ? 0.0f : 2.0f * in[j] * dy[j];
+        }
 }
 
 static musec_status cpu_relu2_grad(ms_device *d, ms_mat x, ms_mat dout, ms_mat dx)
 {
     if (!is_plain(x) || !is_plain(dout) || !is_plain(dx))
         return ref_ops().relu2_grad(d, x, dout, dx);
-    EACH_TASK(x, first, last)
-    {
-        for (int64_t i = first; i < last; i++)
-            for (int64_t b = 0; b < x.count; b++) {
-                const float *in = row_of(x, b, i), *dy = row_of(dout, b, i);
-                float       *o = row_of(dx, b, i);
-#pragma omp simd
-                for (int64_t j = 0; j < x.cols; j++)
-                    o[j] = in[j] <= 0.0f ? 0.0f : 2.0f * in[j] * dy[j];
-            }
-    }
+    each_rows(d, x, relu2_grad_rows, &(call){ .x = x, .dout = dout, .out = dx });
     return MUSEC_OK;
+}
+
+static void relu2_out_grad_rows(const call *c, int64_t first, int64_t last)
+{
+    const ms_mat out = c->x, dout = c->dout, dx = c->out;
+    for (int64_t i = first; i < last; i++)
+        for (int64_t b = 0; b < out.count; b++) {
+            const float *in = row_of(out, b, i), *dy = row_of(dout, b, i);
+            float       *o = row_of(dx, b, i);
+#pragma omp simd
+            for (int64_t j = 0; j < out.cols; j++)
+                o[j] = in[j] <= 0.0f ? 0.0f : 2.0f * sqrtf(in[j]) * dy[j];
+        }
 }
 
 static musec_status cpu_relu2_out_grad(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
 {
     if (!is_plain(out) || !is_plain(dout) || !is_plain(dx))
         return ref_ops().relu2_out_grad(d, out, dout, dx);
-    EACH_TASK(out, first, last)
-    {
-        for (int64_t i = first; i < last; i++)
-            for (int64_t b = 0; b < out.count; b++) {
-                const float *in = row_of(out, b, i), *dy = row_of(dout, b, i);
-                float       *o = row_of(dx, b, i);
-#pragma omp simd
-                for (int64_t j = 0; j < out.cols; j++)
-                    o[j] = in[j] <= 0.0f ? 0.0f : 2.0f * sqrtf(in[j]) * dy[j];
-            }
-    }
+    each_rows(d, out, relu2_out_grad_rows, &(call){ .x = out, .dout = dout, .out = dx });
     return MUSEC_OK;
 }
 
@@ -347,25 +401,46 @@ static void gates_of(ms_mat s, int64_t i, int64_t h, int64_t n, float *gate, flo
         gate[k] = ms_logistic(in[k], &rest[k]);
 }
 
+static void gate_rows(const call *c, int64_t first, int64_t last)
+{
+    const ms_mat s = c->s, y = c->y, out = c->out;
+    float        gate[GATES], rest[GATES];
+    for (int64_t i = first; i < last; i++)
+        for (int64_t b = 0; b < y.count; b++) {
+            if (b % GATES == 0) gates_of(s, i, b, at_most(GATES, y.count - b), gate, rest);
+            const float  g  = gate[b % GATES];
+            const float *in = row_of(y, b, i);
+            float       *o  = row_of(out, b, i);
+#pragma omp simd
+            for (int64_t j = 0; j < y.cols; j++)
+                o[j] = g * in[j];
+        }
+}
+
 static musec_status cpu_gate(ms_device *d, ms_mat s, ms_mat y, ms_mat out)
 {
     if (!is_plain(s) || !is_plain(y) || !is_plain(out)) return ref_ops().gate(d, s, y, out);
     assert(s.rows == y.rows && s.cols == y.count);
-    EACH_TASK(y, first, last)
-    {
-        float gate[GATES], rest[GATES];
-        for (int64_t i = first; i < last; i++)
-            for (int64_t b = 0; b < y.count; b++) {
-                if (b % GATES == 0) gates_of(s, i, b, at_most(GATES, y.count - b), gate, rest);
-                const float  g  = gate[b % GATES];
-                const float *in = row_of(y, b, i);
-                float       *o  = row_of(out, b, i);
-#pragma omp simd
-                for (int64_t j = 0; j < y.cols; j++)
-                    o[j] = g * in[j];
-            }
-    }
+    each_rows(d, y, gate_rows, &(call){ .s = s, .y = y, .out = out });
     return MUSEC_OK;
+}
+
+static void gate_grad_rows(const call *c, int64_t first, int64_t last)
+{
+    const ms_mat s = c->s, y = c->y, dout = c->dout, dy = c->out, ds = c->ds;
+    float        gate[GATES], rest[GATES];
+    for (int64_t i = first; i < last; i++)
+        for (int64_t b = 0; b < y.count; b++) {
+            if (b % GATES == 0) gates_of(s, i, b, at_most(GATES, y.count - b), gate, rest);
+            const float  g  = gate[b % GATES];
+            const float *in = row_of(dout, b, i);
+            float       *o  = row_of(dy, b, i);
+            row_of(ds, 0, i)[b] =
+                (float)((double)(g * rest[b % GATES]) * dot(y.cols, in, row_of(y, b, i)));
+#pragma omp simd
+            for (int64_t j = 0; j < y.cols; j++)
+                o[j] = g * in[j];
+        }
 }
 
 static musec_status cpu_gate_grad(ms_device *d, ms_mat s, ms_mat y, ms_mat dout, ms_mat dy,
@@ -373,41 +448,29 @@ static musec_status cpu_gate_grad(ms_device *d, ms_mat s, ms_mat y, ms_mat dout,
 {
     if (!is_plain(s) || !is_plain(y) || !is_plain(dout) || !is_plain(dy) || !is_plain(ds))
         return ref_ops().gate_grad(d, s, y, dout, dy, ds);
-    EACH_TASK(y, first, last)
-    {
-        float gate[GATES], rest[GATES];
-        for (int64_t i = first; i < last; i++)
-            for (int64_t b = 0; b < y.count; b++) {
-                if (b % GATES == 0) gates_of(s, i, b, at_most(GATES, y.count - b), gate, rest);
-                const float  g  = gate[b % GATES];
-                const float *in = row_of(dout, b, i);
-                float       *o  = row_of(dy, b, i);
-                row_of(ds, 0, i)[b] =
-                    (float)((double)(g * rest[b % GATES]) * dot(y.cols, in, row_of(y, b, i)));
-#pragma omp simd
-                for (int64_t j = 0; j < y.cols; j++)
-                    o[j] = g * in[j];
-            }
-    }
+    each_rows(d, y, gate_grad_rows, &(call){ .s = s, .y = y, .dout = dout, .out = dy, .ds = ds });
     return MUSEC_OK;
+}
+
+static void mix_rows(const call *c, int64_t first, int64_t last)
+{
+    const ms_mat x = c->x, y = c->y, out = c->out;
+    const float  of_x = row_of(c->w, 0, 0)[0], of_y = row_of(c->w, 0, 0)[1];
+    for (int64_t i = first; i < last; i++) {
+        const float *xs = row_of(x, 0, i), *ys = row_of(y, 0, i);
+        float       *o = row_of(out, 0, i);
+#pragma omp simd
+        for (int64_t j = 0; j < x.cols; j++)
+            o[j] = of_x * xs[j] + of_y * ys[j];
+    }
 }
 
 static musec_status cpu_mix(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat out)
 {
     if (!is_plain(w) || !is_plain(x) || !is_plain(y) || !is_plain(out))
         return ref_ops().mix(d, w, x, y, out);
-    const float of_x = row_of(w, 0, 0)[0], of_y = row_of(w, 0, 0)[1];
     x.count = 1;
-    EACH_TASK(x, first, last)
-    {
-        for (int64_t i = first; i < last; i++) {
-            const float *xs = row_of(x, 0, i), *ys = row_of(y, 0, i);
-            float       *o = row_of(out, 0, i);
-#pragma omp simd
-            for (int64_t j = 0; j < x.cols; j++)
-                o[j] = of_x * xs[j] + of_y * ys[j];
-        }
-    }
+    each_rows(d, x, mix_rows, &(call){ .w = w, .x = x, .y = y, .out = out });
     return MUSEC_OK;
 }
 
@@ -426,6 +489,15 @@ static void mix_grad_row(int64_t n, const float *w, const float *x, const float 
     }
 }
 
+static void mix_grad_rows(const call *c, int64_t first, int64_t last)
+{
+    double *part = c->part.data + 2 * (first / c->step);
+    part[0] = part[1] = 0.0;
+    for (int64_t i = first; i < last; i++)
+        mix_grad_row(c->x.cols, row_of(c->w, 0, 0), row_of(c->x, 0, i), row_of(c->y, 0, i),
+                     row_of(c->dout, 0, i), row_of(c->out, 0, i), row_of(c->s, 0, i), part);
+}
+
 static musec_status cpu_mix_grad(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat dout, ms_mat dx,
                                  ms_mat dy, ms_mat dw)
 {
@@ -437,18 +509,10 @@ static musec_status cpu_mix_grad(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_
         !is_plain(dy) || !is_plain(dw))
         return ref_ops().mix_grad(d, w, x, y, dout, dx, dy, dw);
     x.count             = 1;
-    const int64_t step  = task_rows(x);
-    const int64_t tasks = (x.rows + step - 1) / step;
+    const int64_t tasks = (x.rows + task_rows(x) - 1) / task_rows(x);
     TRY(ms_scratch_vec(d, 2 * tasks, &part));
-#pragma omp parallel for schedule(static) if (tasks > 1)
-    for (int64_t t = 0; t < tasks; t++) {
-        double sum[2] = { 0.0, 0.0 };
-        for (int64_t i = t * step; i < at_most((t + 1) * step, x.rows); i++)
-            mix_grad_row(x.cols, row_of(w, 0, 0), row_of(x, 0, i), row_of(y, 0, i),
-                         row_of(dout, 0, i), row_of(dx, 0, i), row_of(dy, 0, i), sum);
-        part.data[2 * t]     = sum[0];
-        part.data[2 * t + 1] = sum[1];
-    }
+    each_rows(d, x, mix_grad_rows,
+              &(call){ .w = w, .x = x, .y = y, .dout = dout, .out = dx, .s = dy, .part = part });
     for (int k = 0; k < 2; k++) {
         double sum = 0.0;
         for (int64_t t = 0; t < tasks; t++)

@@ -10,7 +10,6 @@
  * Transposed logits and float64 are left to `ref`. */
 #include <assert.h>
 #include <math.h>
-#include <omp.h>
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/vector.h"
@@ -122,8 +121,8 @@ static void do_row(const ms_xent *x, int64_t i, ms_mat logits, piece_sum *pieces
     float        *row = (float *)logits.data + i * logits.ld;
     const int64_t t   = x->first + i;
     const int n = (int)(x->targets.count - t < x->n_weights ? x->targets.count - t : x->n_weights);
-    float     raw[MS_XENT_TARGETS], z[MS_XENT_TARGETS], slope[MS_XENT_TARGETS];
-    double    total = 0.0;
+    float     raw[MS_XENT_TARGETS] = { 0 }, z[MS_XENT_TARGETS], slope[MS_XENT_TARGETS];
+    double    total                = 0.0;
     for (int k = 0; k < n; k++)
         raw[k] = row[x->targets.data[t + k]];
     cap(x, n, raw, z, slope);
@@ -146,6 +145,20 @@ static void do_row(const ms_xent *x, int64_t i, ms_mat logits, piece_sum *pieces
         row[x->targets.data[t + k]] -= (float)(x->grad_scale * x->weights[k] * (double)slope[k]);
 }
 
+typedef struct row_call {
+    const ms_xent *x;
+    ms_mat         logits;
+    piece_sum     *pieces; /* n_pieces for each thread */
+    int64_t        n_pieces;
+    double        *each; /* two for each row */
+} row_call;
+
+static void row_task(void *arg, int64_t i, int thread)
+{
+    const row_call *c = arg;
+    do_row(c->x, i, c->logits, c->pieces + thread * c->n_pieces, c->each + 2 * i);
+}
+
 static musec_status cpu_xent(ms_device *d, ms_xent x, ms_mat logits, ms_vec loss)
 {
     const ms_mark mark     = ms_arena_mark(&d->scratch);
@@ -162,12 +175,15 @@ static musec_status cpu_xent(ms_device *d, ms_xent x, ms_mat logits, ms_vec loss
     assert(x.n_weights >= 1 && x.n_weights <= MS_XENT_TARGETS && loss.count == 2);
     assert(x.first + logits.rows <= x.targets.count);
     TRY(ms_scratch_vec(d, 2 * logits.rows, &each));
-    TRY(ms_scratch_bytes(d, (size_t)(omp_get_max_threads() * n_pieces) * sizeof(piece_sum),
-                         &pieces));
-#pragma omp parallel for schedule(static) if (logits.rows * logits.cols > ALONE)
-    for (int64_t i = 0; i < logits.rows; i++)
-        do_row(&x, i, logits, (piece_sum *)pieces + omp_get_thread_num() * n_pieces,
-               each.data + 2 * i);
+    TRY(ms_scratch_bytes(d, (size_t)(ms_cpu_threads(d) * n_pieces) * sizeof(piece_sum), &pieces));
+    row_call c = {
+        .x = &x, .logits = logits, .pieces = pieces, .n_pieces = n_pieces, .each = each.data
+    };
+    if (logits.rows * logits.cols > ALONE)
+        ms_cpu_run(d, logits.rows, row_task, &c);
+    else
+        for (int64_t i = 0; i < logits.rows; i++)
+            row_task(&c, i, 0);
     for (int64_t i = 0; i < logits.rows; i++)
         for (int k = 0; k < 2; k++)
             loss.data[k] += each.data[2 * i + k];

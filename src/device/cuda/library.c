@@ -1,10 +1,10 @@
 /* library.c - CUDA's libraries, opened when first needed, or a little before. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "core/thread.h"
 #include "device/cuda/cuda.h"
 
 /* Where installers put them when they tell the loader nothing. */
@@ -77,11 +77,7 @@ static void *open_ahead(void *arg)
 
 void ms_cuda_library_ahead(ms_cuda *c)
 {
-    sigset_t all, before; /* signals are for whoever runs the program */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    c->is_ahead = pthread_create(&c->ahead, NULL, open_ahead, c) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    c->is_ahead = ms_thread_start(&c->ahead, open_ahead, c) == 0;
 }
 
 void ms_cuda_library_ahead_end(ms_cuda *c)
