@@ -164,6 +164,7 @@ musec_optional(ZSTD zstd.h libzstd zstd "reading of .zst files")
 musec_optional(LZMA lzma.h liblzma lzma "reading of .xz files")
 if(NOT MUSEC_STATIC_DEPS) # a static one drags in a dozen others
   musec_optional(CURL curl/curl.h libcurl curl "fetching of data sets")
+  musec_optional(MICROHTTPD microhttpd.h libmicrohttpd microhttpd "live page of musec watch")
 endif()
 
 if(MUSEC_TESTS)

@@ -27,6 +27,7 @@ musec_embed(embedded_sources sources data/sources.json)
 musec_embed(embedded_parquet parquet scripts/parquet_to_jsonl)
 musec_embed(embedded_page_css page_css src/report/page.css)
 musec_embed(embedded_page_js page_js src/report/page.js)
+musec_embed(embedded_watch_page watch_page src/report/watch.html)
 
 # musec_embed_all(VAR NAME GLOB): the same for all files that match, as the table
 # ms_embedded_NAME[] of ms_embedded_file, in the order of their names, without their endings; a row

@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/peak.h"
+#include "cli/watch_server.h"
 #include "core/table.h"
 #include "core/thread.h"
 #include "data/http.h"
@@ -175,6 +176,11 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
             ROW(library.name, "absent; to read %s install the package %s and build again",
                 library.packing, library.package);
     }
+    if (ms_watch_server_version() != NULL)
+        ROW("libmicrohttpd", "%s", ms_watch_server_version());
+    else
+        ROW("libmicrohttpd",
+            "absent; for the page of musec watch install libmicrohttpd-dev and build again");
     if (ms_http_version() != NULL)
         ROW("libcurl", "%s", ms_http_version());
     else
@@ -271,6 +277,9 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
     for (size_t i = 0; ms_unpack_library_at(i, &library); i++)
         json_object_set_new(libraries, library.name,
                             library.version != NULL ? ms_cli_string(library.version) : json_null());
+    json_object_set_new(
+        libraries, "libmicrohttpd",
+        ms_watch_server_version() == NULL ? json_null() : ms_cli_string(ms_watch_server_version()));
     json_object_set_new(libraries, "libcurl",
                         ms_http_version() == NULL ? json_null() : ms_cli_string(ms_http_version()));
     json_object_set_new(root, "version", ms_cli_string(musec_version()));

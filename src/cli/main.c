@@ -9,6 +9,7 @@ static const ms_cli_command commands[] = {
     { "demo", demo_command, cmd_demo },
     { "train", train_command, cmd_train },
     { "sweep", sweep_command, cmd_sweep },
+    { "watch", watch_command, cmd_watch },
     { "report", report_command, cmd_report },
     { "paper", paper_command, cmd_paper },
     { "sample", sample_command, cmd_sample },

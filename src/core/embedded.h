@@ -18,6 +18,8 @@ extern const unsigned char    ms_embedded_page_css[]; /* src/report/page.css */
 extern const size_t           ms_embedded_page_css_bytes;
 extern const unsigned char    ms_embedded_page_js[]; /* src/report/page.js */
 extern const size_t           ms_embedded_page_js_bytes;
+extern const unsigned char    ms_embedded_watch_page[]; /* src/report/watch.html */
+extern const size_t           ms_embedded_watch_page_bytes;
 extern const ms_embedded_file ms_embedded_experiments[]; /* experiments/NAME.json; NULL ends */
 
 #endif

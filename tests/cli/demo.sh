@@ -2,7 +2,6 @@
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
-
 run demo --steps 2 --out 'a b/demo'
 if [ "$code" -eq 0 ] && grep -q '12 of 12 runs' stderr; then pass; else
     fail "demo: exit $code, stderr: $(cat stderr)"

@@ -1,0 +1,183 @@
+/* live_test.c - runs that go on: logs that grow by half lines, are cut, and end; curves that stay
+ * small; runs that come later and directories that are none. */
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <utime.h>
+
+#include "check.h"
+#include "report/live.h"
+#include "scratch.h"
+
+static void append(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "a");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void make_run(const char *dir, const char *config)
+{
+    assert_int_equal(mkdir(dir, 0777), 0);
+    put_file(path_in(dir, "config.json"), config, strlen(config));
+}
+
+static void update(ms_live *live)
+{
+    ms_error e = { "" };
+    CHECK_OK_ERR(&e, ms_live_update(&e, live));
+}
+
+static const char config[] = "{\"optimizer\": \"muon\", \"preset\": \"pico\", \"lr\": 0.02, "
+                             "\"steps\": 4}";
+
+static void a_log_is_read_as_it_grows(void **state)
+{
+    const char *const root    = fresh_dir();
+    const char *const paths[] = { root };
+    ms_live           live    = { .paths = paths, .n_paths = 1 };
+    char              dir[MS_PATH_MAX], log[MS_PATH_MAX + 16];
+    (void)state;
+
+    update(&live);
+    assert_int_equal(live.n, 0); /* none yet, which is no error */
+    snprintf(dir, sizeof dir, "%s/a", root);
+    snprintf(log, sizeof log, "%s/log.jsonl", dir);
+    make_run(dir, config);
+    update(&live);
+    assert_int_equal(live.n, 1);
+    assert_string_equal(live.at[0].optimizer, "muon");
+    assert_true(live.at[0].lr == 0.02 && live.at[0].steps == 4 && live.at[0].step == 0);
+    assert_true(isnan(ms_live_left_s(&live.at[0])));
+
+    append(log, "{\"step\": 1, \"loss\": 5.5, \"lr\": 0.02, \"tok_s\": 10, \"time_s\": 3}\n{\"st");
+    update(&live);
+    assert_int_equal(live.at[0].step, 1);
+    assert_string_equal(live.at[0].status, "running");
+    assert_true(ms_live_left_s(&live.at[0]) == 9.0); /* three more of 3 s */
+    append(log, "ep\": 2, \"loss\": 4.5, \"val_loss\": 4.75, \"time_s\": 6}\n");
+    update(&live);
+    update(&live); /* nothing new */
+    assert_int_equal(live.at[0].step, 2);
+    assert_int_equal(live.at[0].n_points, 2);
+    assert_int_equal(live.at[0].n_vals, 1);
+    assert_true(live.at[0].points[1].loss == 4.5 && live.at[0].vals[0].loss == 4.75);
+    assert_int_equal(live.at[0].bad_lines, 0);
+
+    append(log, "no JSON\n{\"step\": 3, \"loss\": null}\n");
+    update(&live);
+    assert_int_equal(live.at[0].bad_lines, 1);
+    assert_true(live.at[0].step == 3 && isnan(live.at[0].last.loss));
+
+    put_file(log, "{\"step\": 1, \"loss\": 5.0}\n", 25); /* resumed from an older checkpoint */
+    update(&live);
+    assert_true(live.at[0].step == 1 && live.at[0].n_points == 1 && live.at[0].n_vals == 0);
+    assert_true(live.at[0].points[0].loss == 5.0);
+
+    put_file(path_in(dir, "summary.json"), "{\"status\": \"diverged\"}", 22);
+    update(&live);
+    assert_string_equal(live.at[0].status, "diverged");
+    assert_false(ms_live_is_running(&live.at[0]));
+    ms_live_free(&live);
+}
+
+static void a_log_that_does_not_grow_is_silent(void **state)
+{
+    const char *const    root    = fresh_dir();
+    const char *const    paths[] = { root };
+    ms_live              live    = { .paths = paths, .n_paths = 1 };
+    const struct utimbuf old     = { 1000000, 1000000 };
+    (void)state;
+    put_file(path_in(root, "config.json"), config, sizeof config - 1);
+    append(path_in(root, "log.jsonl"), "{\"step\": 1, \"loss\": 5.5, \"time_s\": 3}\n");
+    update(&live);
+    assert_int_equal(live.n, 1); /* the path itself is a run */
+    assert_string_equal(live.at[0].status, "running");
+    assert_int_equal(utime(path_in(root, "log.jsonl"), &old), 0);
+    update(&live);
+    assert_string_equal(live.at[0].status, "silent");
+    ms_live_free(&live);
+}
+
+static void long_curves_are_thinned_evenly(void **state)
+{
+    const char *const root    = fresh_dir();
+    const char *const paths[] = { root };
+    ms_live           live    = { .paths = paths, .n_paths = 1 };
+    enum { STEPS = 5 * MS_LIVE_POINTS };
+    (void)state;
+    put_file(path_in(root, "config.json"), config, sizeof config - 1);
+    FILE *f = fopen(path_in(root, "log.jsonl"), "w");
+    assert_non_null(f);
+    for (int i = 1; i <= STEPS; i++)
+        fprintf(f, "{\"step\": %d, \"loss\": %d.5}\n", i, i);
+    fclose(f);
+    update(&live);
+    const ms_live_run *run = &live.at[0];
+    CHECK(run->n_points > MS_LIVE_POINTS / 2 && run->n_points <= MS_LIVE_POINTS, "%zu",
+          run->n_points);
+    for (size_t i = 0; i < run->n_points; i++) {
+        assert_int_equal(run->points[i].step, (int64_t)(i + 1) * run->every);
+        assert_true(run->points[i].loss == (double)run->points[i].step + 0.5);
+    }
+    assert_int_equal(run->step, STEPS);
+    ms_live_free(&live);
+}
+
+static void old_configs_and_broken_ones_are_runs_too(void **state)
+{
+    const char *const root    = fresh_dir();
+    const char *const paths[] = { root };
+    ms_live           live    = { .paths = paths, .n_paths = 1 };
+    char              a[MS_PATH_MAX], b[MS_PATH_MAX];
+    json_t           *json;
+    (void)state;
+    snprintf(a, sizeof a, "%s/a", root);
+    snprintf(b, sizeof b, "%s/b", root);
+    make_run(a, "{\"optimizer\": \"muon\", \"lr\": \"0.5\", \"steps\": \"200\"}"); /* as text */
+    make_run(b, "{");
+    update(&live);
+    assert_int_equal(live.n, 2);
+    assert_true(live.at[0].lr == 0.5 && live.at[0].steps == 200);
+    assert_true(isnan(live.at[1].lr) && live.at[1].steps == 0);
+    json = ms_live_json(&live);
+    assert_non_null(json);
+    assert_int_equal(json_array_size(json_object_get(json, "runs")), 2);
+    assert_true(json_is_null(
+        json_object_get(json_array_get(json_object_get(json, "runs"), 1), "last_loss")));
+    json_decref(json);
+    ms_live_free(&live);
+}
+
+static void what_is_no_directory_is_refused(void **state)
+{
+    const char *const root = fresh_dir();
+    const char       *paths[1];
+    ms_live           live = { .paths = paths, .n_paths = 1 };
+    ms_error          e    = { "" };
+    (void)state;
+    paths[0] = path_in(root, "none");
+    assert_int_equal(ms_live_update(&e, &live), MUSEC_EIO);
+    assert_non_null(strstr(e.text, "no such directory"));
+    put_file(path_in(root, "file"), "x", 1);
+    paths[0] = path_in(root, "file");
+    assert_int_equal(ms_live_update(&e, &live), MUSEC_EIO);
+    assert_non_null(strstr(e.text, "it is a file"));
+    ms_live_free(&live);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_log_is_read_as_it_grows),
+        cmocka_unit_test(a_log_that_does_not_grow_is_silent),
+        cmocka_unit_test(long_curves_are_thinned_evenly),
+        cmocka_unit_test(old_configs_and_broken_ones_are_runs_too),
+        cmocka_unit_test(what_is_no_directory_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
