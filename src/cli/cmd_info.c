@@ -150,7 +150,7 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     ms_error          why;
     musec_status      st;
 
-#define ROW(label, ...) (ms_table_add(&table, label), ms_table_add(&table, __VA_ARGS__))
+#define ROW(label, ...) (ms_table_add(&table, "%s", label), ms_table_add(&table, __VA_ARGS__))
     ROW("musec", "%s", musec_version());
     ROW("built by", "%s", build_text);
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
