@@ -23,17 +23,32 @@ void check_failed(const char *file, int line, const char *cond, const char *fmt,
     abort();
 }
 
-void check_skipping(const char *fmt, ...)
+static void print_skipped(const char *fmt, va_list args)
 {
-    char    text[512];
-    va_list args;
-    va_start(args, fmt);
+    char text[512];
     vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
     print_message("skipped: %s\n", text);
 }
 
+void check_skipping(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    print_skipped(fmt, args);
+    va_end(args);
+}
+
 static const char *only_kind;
+static bool        device_skipped; /* by the body that is running */
+
+void check_skip_device(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    print_skipped(fmt, args);
+    va_end(args);
+    device_skipped = true;
+}
 
 void check_only(const char *kind) { only_kind = kind; }
 
@@ -86,7 +101,7 @@ int check_run_tests(const char *group, const struct CMUnitTest *tests, size_t n,
 
 void check_each_device(const char *name, void (*body)(ms_device *dev))
 {
-    bool known = false;
+    bool known = false, ran = false;
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
         const char *kind = ms_device_kind_at(i)->name;
         ms_device  *dev  = NULL;
@@ -98,10 +113,13 @@ void check_each_device(const char *name, void (*body)(ms_device *dev))
             continue;
         }
         print_message("%s on %s\n", name, kind);
+        device_skipped = false;
         body(dev);
         musec_ctx_destroy(dev);
+        ran = ran || !device_skipped;
     }
     if (!known) check_skipping("%s on %s: this build has no such device", name, only_kind);
+    if (!ran) skip();
 }
 
 /* Set by the build; a program that was carried elsewhere finds it where it is run. */

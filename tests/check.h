@@ -7,6 +7,7 @@
  *     MUSEC_TEST_FILTER=PATTERN  those whose names match it, in which * and ? stand for any text
  *     MUSEC_TEST_DEVICE=KIND     on this one of the devices alone
  *     MUSEC_TEST_CASES=N         of the cases of those with many, one in N
+ *     MUSEC_TEST_SEED=N          inputs of device_ops_test drawn from another seed
  *     MUSEC_TEST_LIST=1          none, their names are printed */
 #ifndef MS_TESTS_CHECK_H
 #define MS_TESTS_CHECK_H
@@ -56,7 +57,8 @@
     } while (0)
 
 /* TEST_EACH_DEVICE(name, dev) { ... }: a cmocka test that runs its body on every device of this
- * build that can be opened here, `dev` being an ms_device *. */
+ * build that can be opened here, `dev` being an ms_device *.  Devices that are skipped are named; a
+ * test that was skipped on all of them counts as skipped. */
 #define TEST_EACH_DEVICE(name, dev)          \
     static void name##_on(ms_device *dev);   \
     static void name(void **state)           \
@@ -65,6 +67,13 @@
         check_each_device(#name, name##_on); \
     }                                        \
     static void name##_on(ms_device *dev)
+
+/* In the body of such a test: it does not apply to this device. */
+#define SKIP_DEVICE(...)                \
+    do {                                \
+        check_skip_device(__VA_ARGS__); \
+        return;                         \
+    } while (0)
 
 /* Runs what follows for each dtype up to `last` (f32, f64, bf16, f16) that the device has. */
 #define EACH_DTYPE_OF(dev, t, last)                                        \
@@ -76,6 +85,7 @@ _Noreturn void check_failed(const char *file, int line, const char *cond, const 
 int  check_run_tests(const char *group, const struct CMUnitTest *tests, size_t n,
                      CMFixtureFunction set_up, CMFixtureFunction tear_down);
 void check_skipping(const char *fmt, ...) MS_PRINTF(1, 2);
+void check_skip_device(const char *fmt, ...) MS_PRINTF(1, 2);
 void check_each_device(const char *name, void (*body)(ms_device *dev));
 void check_only(const char *kind); /* of the devices, this one alone */
 /* A context on a GPU; skips the running test where there is none, with the reason. */

@@ -82,7 +82,7 @@ TEST_EACH_DEVICE(the_hard_clip_is_optimal, dev)
 {
     uint64_t seed = 17;
 
-    if (!ms_device_has(dev, MUSEC_F64)) SKIP("no float64");
+    if (!ms_device_has(dev, MUSEC_F64)) SKIP_DEVICE("%s has no float64", dev->name);
     for (int c = 0; c < PROBLEMS; c++) {
         problem                 p   = problem_make(c, &seed);
         const musec_clip_config cfg = run_config("hard", p.D);
@@ -105,7 +105,7 @@ TEST_EACH_DEVICE(the_soft_clip_is_not, dev)
     uint64_t seed     = 23;
     int      short_of = 0;
 
-    if (!ms_device_has(dev, MUSEC_F64)) SKIP("no float64");
+    if (!ms_device_has(dev, MUSEC_F64)) SKIP_DEVICE("%s has no float64", dev->name);
     for (int c = 0; c < PROBLEMS; c++) {
         problem                 p   = problem_make(c, &seed);
         const musec_clip_config cfg = run_config("soft", p.D);
