@@ -62,7 +62,7 @@ integer lines=0
 for typed in "$@"; do
     zpty -w -n shell "$typed"$'\t\C-x'
     (( lines++ ))
-    for try in {1..100}; do
+    for try in {1..1000}; do
         (( $(wc -l <became) >= lines )) && break
         sleep 0.1
     done
@@ -70,7 +70,7 @@ done
 zpty -d shell
 ZSH
     : >became
-    timeout 120 zsh -f try.zsh 'musec spec' 'musec clip --op pap' 'musec clip --thr' 'musec bench o' \
+    timeout 500 zsh -f try.zsh 'musec spec' 'musec clip --op pap' 'musec clip --thr' 'musec bench o' \
         'musec spectrum --device re' 'musec clip try.z' 'musec --v' 'musec completion z' \
         'musec replay --w0 try.z' 'musec replay --threshold 1 --decay-form ind' \
         'musec help spec'

@@ -72,11 +72,9 @@ cp big root/far/big
 
 mkfifo leash/in
 python3 "$MUSEC_SOURCE/tests/tools/http_server.py" root log <leash/in >port &
+pid=$!
 exec 9>leash/in # the server ends when this is closed
-for _ in $(seq 100); do
-    [ -s port ] && break
-    sleep 0.1
-done
+await $pid test -s port
 base=http://127.0.0.1:$(cat port)
 sum() { sha256sum "$1" | cut -d' ' -f1; }
 requests() { grep -c "^/$1 " log; }
@@ -87,11 +85,11 @@ list() {
     printf '{"sets": [{"name": "set", "kind": "%s", "files": [%s], "known": {%s}}]}\n' "$1" "$3" \
         "${4:-}" | sed "s|@|$base/$2|g" >s.json
 }
-get() { succeeds data get set --sources s.json --retry-delay 1 --stall 5 --quiet "$@"; }
+get() { succeeds data get set --sources s.json --retry-delay 1 --stall 300 --quiet "$@"; }
 get_fails() {
     local pattern=$1
     shift
-    fails 1 "$pattern" data get set --sources s.json --retry-delay 1 --stall 5 --retries 2 --quiet "$@"
+    fails 1 "$pattern" data get set --sources s.json --retry-delay 1 --stall 300 --retries 2 --quiet "$@"
 }
 
 # ---- files as they are ----
@@ -165,11 +163,9 @@ if command -v openssl >/dev/null; then
     cat key.pem cert.pem >both.pem
     mkfifo leash/tls
     python3 "$MUSEC_SOURCE/tests/tools/http_server.py" root tls.log both.pem <leash/tls >tls.port &
+    pid=$!
     exec 8>leash/tls
-    for _ in $(seq 100); do
-        [ -s tls.port ] && break
-        sleep 0.1
-    done
+    await $pid test -s tls.port
     printf '{"sets": [{"name": "set", "kind": "vocab", "files": [{"name": "big",
         "urls": ["https://127.0.0.1:%s/plain/big"]}]}]}\n' "$(cat tls.port)" >s.json
     get_fails 'https://127.0.0.1:[0-9]*/plain/big: .*certificate' --out tls --retry-delay 60000
@@ -181,17 +177,13 @@ fi
 
 # ---- stopped and gone on with ----
 
-wait_for_part() { # until some of it is there
-    for _ in $(seq 100); do
-        [ -s "$1.part" ] && return
-        sleep 0.05
-    done
-}
-list vocab slow:4000 "$big"
+at=100000 # bytes come at first, and then nothing until it is stopped
 for signal in KILL INT TERM; do
+    at=$((at + 1))
+    list vocab stall:$at:1 "$big"
     "$MUSEC" data get set --sources s.json --out "stop-$signal" --quiet 2>err &
     pid=$!
-    wait_for_part "stop-$signal/big"
+    check "$signal: some of it comes" await $pid test -s "stop-$signal/big.part"
     get_fails 'another process is writing there' --out "stop-$signal"
     kill -"$signal" $pid
     wait $pid 2>/dev/null
@@ -205,7 +197,7 @@ for signal in KILL INT TERM; do
     had=$(stat -c %s "stop-$signal/big.part")
     get --out "stop-$signal"
     check "$signal: the right bytes" cmp big "stop-$signal/big"
-    check "$signal: with a range" grep -q "^/slow:4000/big bytes=[1-9][0-9]*- \"" log
+    check "$signal: with a range" grep -q "^/stall:$at:1/big bytes=[1-9][0-9]*- \"" log
     check "$signal: of less than all ($had were there)" test "$had" -gt 0
 done
 

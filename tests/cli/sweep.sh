@@ -158,13 +158,19 @@ musec, out, whom, name = sys.argv[1:]
 steps = json.load(open("longer.json"))["set"]["steps"]
 job = subprocess.Popen([musec, "sweep", "longer.json", "--out", out, "--jobs", "2"],
                        start_new_session=True, stdout=subprocess.DEVNULL, stderr=open(out + ".err", "w"))
+def is_in_middle(pid):
+    words = open(f"/proc/{pid}/cmdline").read().split("\0")
+    with open(words[words.index("--resume") + 1] + "/log.jsonl") as log:
+        return steps / 8 < sum(1 for _ in log) < steps * 5 / 8
 def middle():
-    """A run of ours that is in its middle, or None."""
+    """A run of ours that is in its middle and was stopped there, however slow we are; or None."""
     for pid in open(f"/proc/{job.pid}/task/{job.pid}/children").read().split():
         try:
-            words = open(f"/proc/{pid}/cmdline").read().split("\0")
-            with open(words[words.index("--resume") + 1] + "/log.jsonl") as log:
-                if steps / 8 < sum(1 for _ in log) < steps * 5 / 8: return int(pid)
+            if not is_in_middle(pid): continue
+            os.kill(int(pid), signal.SIGSTOP)
+            while open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] not in "TZX": pass
+            if is_in_middle(pid): return int(pid)
+            os.kill(int(pid), signal.SIGCONT)
         except (OSError, ValueError):
             pass
 target = None
@@ -173,7 +179,8 @@ while job.poll() is None and target is None:
     time.sleep(0.005)
 if whom == "group": os.killpg(job.pid, getattr(signal, name))
 else: os.kill(target if whom == "run" else job.pid, getattr(signal, name))
-print(job.wait(120))
+os.kill(target, signal.SIGCONT)
+print(job.wait())
 P
     # What nobody waits for ends by itself: these steps would take hours.
     python3 - "$MUSEC" <<'P' && pass || fail "runs go on without their sweep"
@@ -181,9 +188,7 @@ import glob, os, subprocess, sys, time
 job = subprocess.Popen([sys.argv[1], "sweep", "longer.json", "--set", "steps=100000000", "--jobs", "2",
                         "--out", "orphans"], stderr=subprocess.DEVNULL)
 def wait_for(what):
-    deadline = time.time() + 60
     while not what():
-        assert time.time() < deadline
         time.sleep(0.01)
 wait_for(lambda: len(glob.glob("orphans/*/log.jsonl")) == 2)
 job.kill()
@@ -193,7 +198,7 @@ assert all('"interrupted"' in open(f).read() for f in glob.glob("orphans/*/summa
 P
     # On a terminal: a table that is redrawn, and is gone at the end.
     python3 - "$MUSEC" >screen <<'P' && pass || fail "on a terminal: $(cat -v screen)"
-import os, pty, subprocess, sys
+import os, pty, re, subprocess, sys
 master, slave = pty.openpty()
 job = subprocess.Popen([sys.argv[1], "sweep", "longer.json", "--out", "shown", "--jobs", "2"],
                        stdout=subprocess.DEVNULL, stderr=slave)
@@ -206,7 +211,7 @@ except OSError: # the other side is closed
 os.write(1, text)
 assert job.wait() == 0
 assert text.startswith(b"4 runs, 0 of them finished; 2 at once")
-assert b"4 runs: 2 waiting, 0:00 gone" in text and b"tok/s" in text and b"left" in text
+assert re.search(rb"4 runs: 2 waiting, \d:\d\d gone", text) and b"tok/s" in text and b"left" in text
 assert b" of 4 runs" not in text and text.rstrip().endswith(b"A\x1b[J"), text[-40:]
 P
     check "the sweep is killed" test "$(python3 stop.py "$MUSEC" killed sweep SIGKILL)" = -9

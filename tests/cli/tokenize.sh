@@ -123,18 +123,11 @@ fails 1 'is complete; write elsewhere' tokenize web.jsonl --tokenizer byte --out
 fails 1 'begun with shard_tokens 300000, not 100000000' \
     tokenize web.jsonl --tokenizer byte --out t1 --val-tokens 12345 --resume
 
-wait_for() { # wait_for FILE: until it is there, at most 20 s
-    for _ in $(seq 200); do
-        [ -e "$1" ] && return
-        sleep 0.1
-    done
-    fail "$1 did not come"
-}
 half=$(($(wc -c <web.jsonl) * 2 / 3))
 "$MUSEC" tokenize - --tokenizer byte --out killed --shard-tokens 300000 --val-tokens 12345 \
-    < <(head -c $half web.jsonl; exec sleep 30 2>/dev/null) >stdout 2>stderr &
+    < <(head -c $half web.jsonl; exec tail -f /dev/null --pid=$$ 2>/dev/null) >stdout 2>stderr &
 pid=$!
-wait_for killed/train_000003.bin
+check "the shards come" await $pid test -e killed/train_000003.bin
 fails 1 'killed: another process is writing there' tokenize web.jsonl --tokenizer byte --out killed \
     --shard-tokens 300000 --val-tokens 12345 --resume
 kill -9 $pid
@@ -147,9 +140,9 @@ check "it goes on" grep -q ': [0-9]* shards,' stdout
 same_shards t1 killed
 
 "$MUSEC" tokenize - --tokenizer byte --out stopped --shard-tokens 300000 --val-tokens 12345 \
-    < <(head -c $half web.jsonl; exec sleep 30 2>/dev/null) >stdout 2>stderr &
+    < <(head -c $half web.jsonl; exec tail -f /dev/null --pid=$$ 2>/dev/null) >stdout 2>stderr &
 pid=$!
-wait_for stopped/train_000002.bin
+check "some shards come" await $pid test -e stopped/train_000002.bin
 kill -TERM $pid
 wait $pid
 check "an interrupted run exits 1" test $? -eq 1

@@ -215,10 +215,7 @@ hangs_up() {
     shift
     "$@" "$MUSEC" "${tiny[@]}" --steps 10000000 --out "$dir" >/dev/null 2>&1 &
     pid=$!
-    for _ in $(seq 400); do
-        [ -s "$dir/log.jsonl" ] && break
-        sleep 0.05
-    done
+    check "SIGHUP, $dir: it runs" await $pid test -s "$dir/log.jsonl"
     kill -HUP $pid
     kill -HUP $pid 2>/dev/null
     sleep 0.3

@@ -9,7 +9,7 @@ stdin.  With a CERTIFICATE (a .pem file with its key) it is https.  LOG gets a l
 MANNERS is a list, joined by commas; an ending :K means for the first K requests of that path only:
     plain          ranges, ETag and If-Range as they should be
     cut:N[:K]      closes the connection after N bytes of the body
-    stall:N[:K]    stops after N bytes, without closing, for 20 seconds
+    stall:N[:K]    stops after N bytes, without closing, until the client does
     slow:N         sends N bytes, sleeps 10 ms, and so on
     status:S[:K]   answers with this status (and Retry-After: 0)
     corrupt[:K]    one byte is wrong
@@ -89,7 +89,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if end < len(body):
                 self.wfile.flush()
                 if stall:
-                    time.sleep(20)
+                    self.connection.recv(1)
                 self.close_now()
         except OSError:
             self.close_connection = True
