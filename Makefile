@@ -9,7 +9,7 @@ C_FILES     = $$(find include src bench tests fuzz examples docs -name '*.[ch]' 
 
 configure = cmake -S . -B $(1) -G Ninja $(CMAKE_ARGS)
 
-.PHONY: all demo test asan fuzz bench install format lint clean help
+.PHONY: all demo test matrix asan fuzz bench install format lint clean help
 
 all: ## build the program and the libraries into build/
 	@command -v cmake >/dev/null && command -v ninja >/dev/null || { \
@@ -29,6 +29,9 @@ test: ## install what is missing, build, run every test and check
 	scripts/setup
 	$(MAKE) --no-print-directory all CMAKE_ARGS="$(CMAKE_ARGS) -DMUSEC_TESTS=ON"
 	scripts/run_tests $(BUILD) $(ARGS)
+
+matrix: all ## the tests that compute, with each kernel set of OpenBLAS; ARGS=--quick, --full
+	scripts/test_matrix $(ARGS) $(BUILD)
 
 asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan/
 	scripts/setup
