@@ -9,7 +9,8 @@
  * Inputs are drawn from a seed that the program prints: the same one in every run, unless another is
  * given here or by MUSEC_TEST_SEED.  To draw others, to keep to one device, or, under a tool that
  * slows everything down, to one case in so many:
- *     device_ops_test [SEED [DEVICE [EVERY]]] */
+ *     device_ops_test [SEED [DEVICE [EVERY]]]
+ * MUSEC_TEST_CASES is EVERY, too. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -523,7 +524,7 @@ TEST_EACH_DEVICE(gradients_match_differences, dev)
 
 int main(int argc, char **argv)
 {
-    const char             *given   = getenv("MUSEC_TEST_SEED");
+    const char             *given = getenv("MUSEC_TEST_SEED"), *some = getenv("MUSEC_TEST_CASES");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_row_is_missing),          cmocka_unit_test(every_row_has_cases),
         cmocka_unit_test(values_match_ref),           cmocka_unit_test(symmetric_means_symmetric),
@@ -533,6 +534,7 @@ int main(int argc, char **argv)
     if (argc > 1) given = argv[1];
     if (given != NULL && given[0] != '\0') seed = strtoull(given, NULL, 10);
     if (argc > 2) check_only(argv[2]);
-    if (argc > 3) every = strtoull(argv[3], NULL, 10);
+    if (argc > 3) some = argv[3];
+    if (some != NULL && strtoull(some, NULL, 10) > 0) every = strtoull(some, NULL, 10);
     return cmocka_run_group_tests(tests, make_cases, free_cases);
 }
