@@ -7,7 +7,8 @@ CMAKE_ARGS ?=
 ARGS       ?=
 C_FILES     = $$(find include src bench tests fuzz examples docs -name '*.[ch]' -o -name '*.cu*')
 
-configure = cmake -S . -B $(1) -G Ninja $(CMAKE_ARGS)
+# $(1): the directory; $(2): whether it is for the demo alone, where a directory may have been before
+configure = cmake -S . -B $(1) -G Ninja $(CMAKE_ARGS) $(or $(2),-DMUSEC_DEMO=OFF)
 
 .PHONY: all demo test matrix asan fuzz bench install format lint clean help
 
@@ -17,11 +18,11 @@ all: ## build the program and the libraries into build/
 	$(call configure,$(BUILD)) --log-level=WARNING
 	cmake --build $(BUILD)
 
-# Without cmocka there are no tests to build; make test installs it and says that it wants them.
+# The demo's build has no tests, and CUDA only where there is a GPU and for its chip (cmake/cuda.cmake).
+# A program that is already there is kept as it was configured, and `make` builds what is left out.
 demo: ## install what is missing, build, and compare four optimizers in two minutes
 	scripts/setup --demo
-	$(call configure,$(BUILD)) $$(pkg-config --exists cmocka || echo -DMUSEC_TESTS=OFF) \
-	    --log-level=WARNING
+	$(call configure,$(BUILD),$$([ -x $(BUILD)/musec ] || echo -DMUSEC_DEMO=ON)) --log-level=NOTICE >/dev/null
 	cmake --build $(BUILD) --target musec_program
 	$(BUILD)/musec demo $(ARGS)
 

@@ -1,18 +1,43 @@
 # The CUDA device, where there is a compiler for it: MUSEC_CUDA is AUTO (if nvcc is here), ON or OFF.
-# MS_HAVE_CUDA is then true, cuda_sources has its files and musec_dependencies what they link: the
-# static run time, which starts without a driver.  The other libraries are opened at run time.
-# cuda_tools has what is built beside it.
+# Then cuda_sources has its files, and musec_dependencies what they link: the static run time, which
+# starts without a driver.  The other libraries are opened at run time.  cuda_tools has what is built
+# beside it.  Tests that look at the device's own headers link musec_cuda.
+#
+# With MUSEC_DEMO, AUTO looks for a GPU as well: without one there is no CUDA device, and with one it
+# is compiled for that chip alone.
 
+include(cmake/gpu.cmake)
+set(all_chips 80-real 90a-real 90-virtual)
 set(MUSEC_CUDA AUTO CACHE STRING "the CUDA device: AUTO (where nvcc is), ON or OFF")
 set_property(CACHE MUSEC_CUDA PROPERTY STRINGS AUTO ON OFF)
-set(MUSEC_CUDA_ARCHITECTURES "80-real;90a-real;90-virtual" CACHE STRING
+set(MUSEC_CUDA_ARCHITECTURES "${all_chips}" CACHE STRING
   "chips to compile for; the last is what later chips translate when they first run it")
 
-set(MS_HAVE_CUDA FALSE)
 set(cuda_sources "")
+set(cuda_c_sources "") # those of them that clang-tidy knows: not nvcc's language
 set(cuda_tools "")
+add_library(musec_cuda INTERFACE)
 if(MUSEC_CUDA STREQUAL "OFF")
   return()
+endif()
+
+set(chips "${MUSEC_CUDA_ARCHITECTURES}")
+set(say STATUS)
+if(MUSEC_DEMO AND MUSEC_CUDA STREQUAL "AUTO")
+  set(say NOTICE) # what the demo leaves out, and why
+  musec_gpus(gpus)
+  musec_chips(chips_here ${gpus})
+  list(JOIN gpus ", " gpus)
+  if(NOT gpus)
+    message(${say} "no GPU here: building without CUDA")
+    return()
+  elseif(NOT chips_here)
+    message(${say} "the GPU here has compute capability ${gpus}, 8.0 is needed: building without CUDA")
+    return()
+  endif()
+  if(chips STREQUAL "${all_chips}") # else the caller has chosen
+    set(chips "${chips_here}")
+  endif()
 endif()
 
 include(CheckLanguage)
@@ -22,7 +47,7 @@ if(NOT CMAKE_CUDA_COMPILER)
     message(FATAL_ERROR "MUSEC_CUDA is ON, but there is no nvcc: install CUDA 12 or later, or put "
       "its bin directory into PATH, or configure with -DMUSEC_CUDA=OFF")
   endif()
-  message(STATUS "no nvcc: no CUDA device")
+  message(${say} "no nvcc: building without CUDA")
   return()
 endif()
 
@@ -39,11 +64,11 @@ if(NOT nvcc_release OR CMAKE_MATCH_1 LESS 12)
     message(FATAL_ERROR "MUSEC_CUDA is ON, but ${nvcc_is}: install CUDA 12 or later and name its "
       "nvcc with -DCMAKE_CUDA_COMPILER, or configure with -DMUSEC_CUDA=OFF")
   endif()
-  message(STATUS "${nvcc_is}, 12 is needed: no CUDA device")
+  message(${say} "${nvcc_is}, 12 is needed: building without CUDA")
   return()
 endif()
 
-set(CMAKE_CUDA_ARCHITECTURES ${MUSEC_CUDA_ARCHITECTURES})
+set(CMAKE_CUDA_ARCHITECTURES ${chips})
 set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
@@ -52,19 +77,31 @@ set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
 enable_language(CUDA)
 find_package(CUDAToolkit 12 REQUIRED)
 
+set(definitions MS_HAVE_CUDA)
 find_path(MUSEC_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 if(MUSEC_CUDNN_INCLUDE)
-  set(MS_HAVE_CUDNN TRUE)
+  list(APPEND definitions MS_HAVE_CUDNN)
 else()
   message(STATUS "no cudnn.h: attention on GPUs by kernels of our own alone")
 endif()
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS src/device/cuda/*.c src/device/cuda/*.cu)
-set(MS_HAVE_CUDA TRUE)
-target_include_directories(musec_dependencies SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
-target_link_libraries(musec_dependencies INTERFACE CUDA::cudart_static ${CMAKE_DL_LIBS})
+target_link_libraries(musec_dependencies INTERFACE $<LINK_ONLY:CUDA::cudart_static>
+  ${CMAKE_DL_LIBS})
+
+# Only files that know of CUDA are compiled with more than the others: nothing else is compiled again
+# when a build begins or ceases to have it.
+target_compile_definitions(musec_cuda INTERFACE ${definitions})
+target_include_directories(musec_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+set_source_files_properties(src/device/device.c ${cuda_sources} PROPERTIES
+  COMPILE_DEFINITIONS "${definitions}")
+set(cuda_c_sources ${cuda_sources})
+list(FILTER cuda_c_sources INCLUDE REGEX "\\.c$")
+list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND -isystem OUTPUT_VARIABLE includes)
+set_source_files_properties(${cuda_c_sources} PROPERTIES COMPILE_OPTIONS "${includes}")
+
 string(APPEND MUSEC_LIBS_PRIVATE " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt -lstdc++")
-message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, chips ${MUSEC_CUDA_ARCHITECTURES}")
+message(${say} "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, chips ${chips}")
 
 # A library that times the kernels of a program from within, where CUPTI is: bench/tools.
 find_path(MUSEC_CUPTI_INCLUDE cupti.h HINTS ${CUDAToolkit_INCLUDE_DIRS}

@@ -20,8 +20,6 @@ endif()
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS include/*.h src/*.h bench/*.h tests/*.h
   fuzz/*.h)
 musec_sources(test_sources tests fuzz examples)
-set(cuda_c_sources ${cuda_sources}) # clang-tidy does not know nvcc's language
-list(FILTER cuda_c_sources INCLUDE REGEX "\\.c$")
 set(stamps "")
 foreach(file ${library_sources} ${cuda_c_sources} ${cuda_tools} ${trainer_sources} ${bench_sources} ${program_sources} ${test_sources})
   file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${file})
