@@ -16,6 +16,7 @@ set(MUSEC_CUDA_ARCHITECTURES "${all_chips}" CACHE STRING
 set(cuda_sources "")
 set(cuda_c_sources "") # those of them that clang-tidy knows: not nvcc's language
 set(cuda_tools "")
+set(hopper_objects "")
 add_library(musec_cuda INTERFACE)
 if(MUSEC_CUDA STREQUAL "OFF")
   return()
@@ -68,7 +69,15 @@ if(NOT nvcc_release OR CMAKE_MATCH_1 LESS 12)
   return()
 endif()
 
-set(CMAKE_CUDA_ARCHITECTURES ${chips})
+# Kernels that use instructions of Hopper alone have to be compiled for 90a, whose PTX no later chip
+# takes: so a program for all chips has machine code for 90a and PTX for 90.  The machine code of all
+# other kernels is the same for 90 and 90a, byte for byte, and one PTX for 90 gives both.
+set(plain_chips ${chips})
+if("90a-real" IN_LIST chips AND "90-virtual" IN_LIST chips)
+  list(REMOVE_ITEM plain_chips 90a-real 90-virtual)
+  list(APPEND plain_chips 90)
+endif()
+set(CMAKE_CUDA_ARCHITECTURES ${plain_chips})
 set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
@@ -88,6 +97,18 @@ endif()
 file(GLOB cuda_sources CONFIGURE_DEPENDS src/device/cuda/*.c src/device/cuda/*.cu)
 target_link_libraries(musec_dependencies INTERFACE $<LINK_ONLY:CUDA::cudart_static>
   ${CMAKE_DL_LIBS})
+
+# Files that include wgmma.cuh, which asks for MS_CUDA_HOPPER.
+set(hopper_sources ${cuda_sources})
+list(FILTER hopper_sources INCLUDE REGEX "/(product_pair|product_wgmma|attention_wgmma_grad)\\.cu$")
+list(REMOVE_ITEM cuda_sources ${hopper_sources})
+add_library(musec_hopper OBJECT ${hopper_sources})
+target_include_directories(musec_hopper PRIVATE include src)
+target_compile_definitions(musec_hopper PRIVATE MS_CUDA_HOPPER)
+target_link_libraries(musec_hopper PRIVATE musec_flags)
+set_target_properties(musec_hopper PROPERTIES CUDA_ARCHITECTURES "${chips}"
+  POSITION_INDEPENDENT_CODE ON)
+set(hopper_objects $<TARGET_OBJECTS:musec_hopper>)
 
 # Only files that know of CUDA are compiled with more than the others: nothing else is compiled again
 # when a build begins or ceases to have it.

@@ -1,6 +1,6 @@
 # libmusec.so and libmusec.a as they are installed: both export musec_* alone.
 
-add_library(musec SHARED $<TARGET_OBJECTS:musec_objects>)
+add_library(musec SHARED ${library_objects})
 target_link_libraries(musec PRIVATE musec_flags musec_dependencies)
 target_include_directories(musec INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 if(NOT APPLE)
@@ -16,13 +16,13 @@ find_program(CMAKE_OBJCOPY NAMES objcopy llvm-objcopy)
 if(CMAKE_OBJCOPY AND NOT APPLE)
   set(whole ${PROJECT_BINARY_DIR}/musec_whole.o)
   add_custom_command(OUTPUT ${whole}
-    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${whole} $<TARGET_OBJECTS:musec_objects>
+    COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${whole} ${library_objects}
     COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=musec_* ${whole}
-    DEPENDS musec_objects $<TARGET_OBJECTS:musec_objects>
+    DEPENDS musec_objects ${library_objects}
     COMMAND_EXPAND_LISTS VERBATIM)
   add_library(musec_static STATIC ${whole})
   set_source_files_properties(${whole} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
 else() # no tool for it: internal names stay visible under their prefix ms_
-  add_library(musec_static STATIC $<TARGET_OBJECTS:musec_objects>)
+  add_library(musec_static STATIC ${library_objects})
 endif()
 set_target_properties(musec_static PROPERTIES OUTPUT_NAME musec LINKER_LANGUAGE C)

@@ -15,6 +15,10 @@
 #ifndef MS_DEVICE_CUDA_WGMMA_CUH
 #define MS_DEVICE_CUDA_WGMMA_CUH
 
+#ifndef MS_CUDA_HOPPER
+#error "name this .cu file among hopper_sources of cmake/cuda.cmake: others are not made for 9.0a"
+#endif
+
 #include <cuda.h>
 
 #include "device/cuda/kernel.cuh"
