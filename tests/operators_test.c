@@ -346,10 +346,34 @@ TEST_EACH_DEVICE(no_result_leaves_the_ball, dev)
     }
 }
 
+static void config_init_says_what_is_wrong(void **state)
+{
+    musec_clip_config cfg;
+    char              why[256];
+    (void)state;
+    CHECK(musec_clip_config_init_why(&cfg, sizeof cfg, "fast", why, sizeof why) == MUSEC_OK &&
+              why[0] == '\0',
+          "%s", why);
+    CHECK(musec_clip_config_init_why(&cfg, sizeof cfg, "sotf", why, sizeof why) == MUSEC_EINVAL &&
+              strcmp(why, "clip: there is no operator \"sotf\"; did you mean \"soft\"?") == 0,
+          "%s", why);
+    CHECK(musec_clip_config_init_why(&cfg, sizeof cfg, "x", why, sizeof why) == MUSEC_EINVAL &&
+              strstr(why, "it must be one of hard, soft, ssc, ") != NULL,
+          "%s", why);
+    CHECK(musec_clip_config_init_why(&cfg, sizeof cfg, NULL, why, sizeof why) == MUSEC_EINVAL &&
+              strcmp(why, "clip: the name of the operator is NULL") == 0,
+          "%s", why);
+    CHECK(musec_clip_config_init_why(&cfg, 3, "soft", why, sizeof why) == MUSEC_EINVAL &&
+              strstr(why, "is 3 bytes") != NULL,
+          "%s", why);
+    CHECK(musec_clip_config_init_why(NULL, sizeof cfg, "soft", NULL, 0) == MUSEC_EINVAL, "NULL");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_operators_are_these),
+        cmocka_unit_test(config_init_says_what_is_wrong),
         cmocka_unit_test(rotations_pass_through),
         cmocka_unit_test(transposition_passes_through),
         cmocka_unit_test(clipping_is_homogeneous),

@@ -213,6 +213,51 @@ static void bad_options_are_refused_and_change_nothing(void **state)
 }
 
 /* What config_set cannot see, or was never asked. */
+/* Calls that have no context name the key, the value, what is allowed and what is near. */
+static void config_calls_say_what_is_wrong(void **state)
+{
+    static const struct {
+        const char *key, *value, *words;
+    } bad[] = {
+        { "treshold", "1", "there is no option \"treshold\"; did you mean \"threshold\"?" },
+        { "ns_itres", "5", "there is no option \"ns_itres\"; did you mean \"ns-iters\"?" },
+        { "flavour", "5", "there is no option \"flavour\"" },
+        { "lr", "fast", "lr is \"fast\"; it must be a number from 0 to 1e+09" },
+        { "ns-iters", "0", "ns-iters is \"0\"; it must be a whole number from 1 to 100" },
+        { "clip", "sotf", "clip is \"sotf\"; it must be one of hard|soft; did you mean \"soft\"?" },
+        { "base", "muon", "base is \"muon\"; it must be one of sgdm|adamw|signum|ademamix" },
+        { "lr", NULL, "lr has no value: it is NULL" },
+        { NULL, "1", "the name of the option is NULL" },
+        { "lr", "0.5", "" },
+    };
+    musec_optim_config cfg;
+    char               why[256], cut[9];
+    (void)state;
+    CHECK(musec_optim_config_init_why(&cfg, sizeof cfg, "spectra", why, sizeof why) == MUSEC_OK &&
+              why[0] == '\0',
+          "%s", why);
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        const musec_status st =
+            musec_optim_config_set_why(&cfg, bad[i].key, bad[i].value, why, sizeof why);
+        CHECK((st == MUSEC_OK) == (bad[i].words[0] == '\0') && strcmp(why, bad[i].words) == 0,
+              "\"%s\" is not \"%s\"", why, bad[i].words);
+    }
+    CHECK(musec_optim_config_init_why(&cfg, sizeof cfg, "moun", why, sizeof why) == MUSEC_EINVAL &&
+              strcmp(why, "there is no optimizer \"moun\"; did you mean \"muon\"?") == 0,
+          "%s", why);
+    CHECK(musec_optim_config_init_why(&cfg, sizeof cfg, "shampoo", why, sizeof why) ==
+                  MUSEC_EINVAL &&
+              strstr(why, "it must be one of musec, soft-musec, ") != NULL,
+          "%s", why);
+    CHECK(musec_optim_config_init_why(&cfg, 8, "muon", why, sizeof why) == MUSEC_EINVAL &&
+              strstr(why, "8 bytes; it must be sizeof(musec_optim_config)") != NULL,
+          "%s", why);
+    CHECK(musec_optim_config_init_why(NULL, 8, "muon", cut, sizeof cut) == MUSEC_EINVAL &&
+              strcmp(cut, "the conf") == 0,
+          "%s", cut);
+    CHECK(musec_optim_config_init_why(NULL, 8, "muon", NULL, 9) == MUSEC_EINVAL, "no memory");
+}
+
 static void a_tolerance_of_0_follows_beta(void **state)
 {
     musec_optim_config cfg = rig_config("soft-musec", "ns-mode=accurate");
@@ -518,6 +563,7 @@ int main(void)
         cmocka_unit_test(spellings_set_fields),
         cmocka_unit_test(every_option_comes_back_bit_for_bit),
         cmocka_unit_test(bad_options_are_refused_and_change_nothing),
+        cmocka_unit_test(config_calls_say_what_is_wrong),
         cmocka_unit_test(a_tolerance_of_0_follows_beta),
         cmocka_unit_test(create_checks_what_was_set_by_hand),
         cmocka_unit_test(parameters_that_cannot_be_are_refused),

@@ -11,7 +11,10 @@
  *     musec_ctx_destroy(ctx);
  *
  * Rules that hold everywhere:
- *   - What can fail returns a musec_status; musec_ctx_error() says the same in words.
+ *   - What can fail returns a musec_status; musec_ctx_error() says the same in words.  Calls that
+ *     have no context come in a second form, ..._why(..., char *why, size_t bytes), which writes
+ *     the words to `why`, cut to `bytes` (1024 are always enough), or "" if there is nothing to
+ *     say; why may be NULL.
  *   - A call that is refused (EINVAL, ENONFINITE, ENOTSUP) has written nothing.
  *   - The library never prints, never exits and keeps no global state.  A context belongs to one
  *     thread at a time; different contexts may work in different threads.  One exception: making a
@@ -23,6 +26,7 @@
  *     Results do not depend on their number, nor on how matrices are batched into stacks.
  *   - Numbers in options and files have a decimal point, whatever locale the caller is in.
  *   - What was made with a context must be destroyed before it.
+ *   - A program for a GPU differs in where matrices lie and in when it waits: see "on a GPU".
  *   - Configs carry their size, so that a program goes with other versions of the library than the
  *     one that it was built with.  Fields are only ever added, at the end, and 0 is the default of
  *     those.  Configs of older programs are taken, from version 0.1 on (MUSEC_..._SIZE_1), with
@@ -88,7 +92,8 @@ typedef enum musec_dtype {
 } musec_dtype;
 
 /* A stack of `count` equal row-major matrices that the CALLER owns, in the memory of the ctx's
- * device.  Passed by value, never freed by us; must live until the next musec_ctx_sync(). */
+ * device: `data` is a pointer from malloc for "cpu", from cudaMalloc for "cuda".  Passed by value,
+ * never freed by us; must live until the next musec_ctx_sync(). */
 typedef struct musec_view {
     void       *data;
     int64_t     rows, cols, ld; /* ld: elements from one row to the next, >= cols */
@@ -108,7 +113,7 @@ typedef struct musec_ctx musec_ctx; /* one device and its queue; one thread at a
  * NULL for the best one present.  On failure *out is NULL; every destroy accepts NULL. */
 MUSEC_API musec_status musec_ctx_create(musec_ctx **out, const char *device);
 /* The same, with words: why it failed, or, where `device` is NULL, why a better device was not
- * taken that there are signs of here (its driver, its files in /dev); else "". */
+ * taken that there are signs of here (its driver, its files in /dev). */
 MUSEC_API musec_status musec_ctx_create_why(musec_ctx **out, const char *device, char *why,
                                             size_t bytes);
 /* 1 (as created): the same calls give the same bits on the same machine.  0 lets a GPU take what is
@@ -122,6 +127,38 @@ MUSEC_API musec_status musec_ctx_sync(musec_ctx *ctx); /* waits; reports errors 
 /* The last failure in words, and the device's name as created; never NULL. */
 MUSEC_API const char *musec_ctx_error(const musec_ctx *ctx);
 MUSEC_API const char *musec_ctx_device(const musec_ctx *ctx);
+
+/* ---- on a GPU -------------------------------------------------------------------------------- */
+
+/* With a context "cuda" the same calls do the same work.  Two things differ.
+ *
+ * Where pointers lie.  The data of every musec_view lie in the memory of the context's GPU, from
+ * cudaMalloc or from a framework's tensor: `in` and `out` of musec_clip, `x` of musec_spectrum and
+ * musec_norm2_estimate, `weight` and `copy` of a musec_param, the gradients of musec_optim_step.  A
+ * pointer to host memory there is not noticed until the GPU reads it, and then the context is of no
+ * further use.  Everything else is host memory on every device: configs, names, blocks, reports,
+ * singular values, norms, logits, and what musec_optim_get_state writes.  The library keeps its own
+ * state and workspace on the GPU and needs no help with them.
+ *
+ * When to wait.  Calls put work into a queue of the context (a CUDA stream of its own) and may
+ * return before it is done.  That stream and the caller's do not wait for each other, not even the
+ * default one.  So finish your own work before a call that reads it, and call musec_ctx_sync()
+ * before you read or overwrite what a call was given:
+ *
+ *     backward<<<grid, block, 0, stream>>>(...);       writes the gradients
+ *     cudaStreamSynchronize(stream);
+ *     musec_optim_step(opt, grads, n, lr_scale);
+ *     musec_ctx_sync(ctx);                             now the weights are new, the gradients free
+ *
+ *   musec_clip, musec_optim_step                         queue: musec_ctx_sync() after them
+ *   musec_spectrum, musec_norm2_estimate,                wait by themselves: what they write to
+ *   musec_optim_get_state, musec_optim_save, _load       host memory or files is there
+ *   all config calls, musec_optim_add, _set_param,       touch no matrix: nothing to wait for
+ *   _set_beta, _set_logits, _describe, _get_report
+ *   musec_ctx_set_deterministic(ctx, 0)                  matters on a GPU alone
+ *
+ * On "cpu" nothing is queued and musec_ctx_sync() returns at once, so a program that calls it where
+ * a GPU needs it runs on both.  Views may have gaps (ld, stride) on both as well. */
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
@@ -167,8 +204,10 @@ typedef struct musec_clip_report {
 /* The operators by name: index 0, 1, ... until NULL.  `help` may be NULL. */
 MUSEC_API const char *musec_clip_op(size_t index, const char **help);
 
-/* size: sizeof *cfg. */
+/* size: sizeof *cfg.  The second says why it failed: the nearest name, or all names. */
 MUSEC_API musec_status musec_clip_config_init(musec_clip_config *cfg, size_t size, const char *op);
+MUSEC_API musec_status musec_clip_config_init_why(musec_clip_config *cfg, size_t size,
+                                                  const char *op, char *why, size_t bytes);
 
 /* out and in have equal shapes and dtypes and do not overlap.  NaN or infinity in `in` is
  * MUSEC_ENONFINITE.  report: NULL or `count` entries in host memory. */
@@ -202,8 +241,9 @@ MUSEC_API musec_status musec_norm2_estimate(musec_ctx *ctx, musec_view x, int st
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
 /* What a parameter is for.  The first four are matrices, updated by the optimizer that the config
- * names; the others are updated element by element, by AdamW with the aux_ settings.  Nothing is
- * guessed from names or shapes. */
+ * names; the others are updated element by element, by AdamW with the aux_ settings: embeddings,
+ * the output head, and vectors such as biases and gains.  Nothing is guessed from names or shapes.
+ * examples/two_layers.c trains a network with all of this. */
 #define MUSEC_ROLE_MAP(X) /* name, code, spelling, is a matrix; append, never renumber */ \
     X(MATRIX, 0, "matrix", 1)                                                             \
     X(QK, 1, "qk", 1)                                                                     \
@@ -238,7 +278,8 @@ typedef struct musec_param { /* start from { 0 } */
     musec_view         weight; /* a stack of matrices is that many matrices (experts) */
     const musec_block *blocks; /* NULL: every matrix of the view is one; copied */
     int64_t            n_blocks;
-    double             lr_factor; /* on the learning rate of this parameter; 0 means 1 */
+    double             lr_factor; /* on the learning rate of this parameter; 0 means 1.  Rates
+                                     and decays of its own: musec_optim_set_param() */
     musec_view copy; /* data NULL: none.  Of the weight's shape, ld and stride, in any dtype of
                                 the device, apart from the weight: a step that changes the weight
                                 leaves it there too, rounded.  The caller fills it first. */
@@ -340,9 +381,14 @@ MUSEC_API const char *musec_optim_option(size_t index, const char **values, cons
 
 MUSEC_API musec_status musec_optim_config_init(musec_optim_config *cfg, size_t size,
                                                const char *name);
-/* key and value as on the command line: "threshold", "rms:0.5". */
+MUSEC_API musec_status musec_optim_config_init_why(musec_optim_config *cfg, size_t size,
+                                                   const char *name, char *why, size_t bytes);
+/* key and value as on the command line: "threshold", "rms:0.5".  The second says what is wrong with
+ * them: there is no option "treshold"; did you mean "threshold"? */
 MUSEC_API musec_status musec_optim_config_set(musec_optim_config *cfg, const char *key,
                                               const char *value);
+MUSEC_API musec_status musec_optim_config_set_why(musec_optim_config *cfg, const char *key,
+                                                  const char *value, char *why, size_t bytes);
 
 MUSEC_API musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx,
                                           const musec_optim_config *cfg);
@@ -350,6 +396,30 @@ MUSEC_API musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx,
  * in `grads` of every step.  Parameters may lie in the same memory, as parts of a fused weight do,
  * but an element that a step changes belongs to one of them. */
 MUSEC_API musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t *index);
+
+/* What one parameter has for itself, as a param group of PyTorch has: a learning rate and a weight
+ * decay in place of the config's (lr and weight_decay for matrices, aux_lr and aux_weight_decay for
+ * the others).  lr is multiplied by lr_factor and by the lr_scale of each step, so a schedule goes
+ * for it too; what weight_decay means is the config's decay_form, and AdamW's for the others. */
+typedef struct musec_param_config { /* fill with musec_param_config_init(), then change */
+    uint32_t size;                  /* sizeof in the caller */
+    uint32_t reserved;              /* 0 */
+    double   lr;                    /* 0 or more; MUSEC_UNSET: the optimizer's [MUSEC_UNSET] */
+    double   weight_decay;          /* likewise; 0: this parameter does not decay */
+} musec_param_config;
+#define MUSEC_UNSET               (-1.0)
+#define MUSEC_PARAM_CONFIG_SIZE_1 (offsetof(musec_param_config, weight_decay) + sizeof(double))
+
+/* size: sizeof *cfg. */
+MUSEC_API musec_status musec_param_config_init(musec_param_config *cfg, size_t size);
+/* Of the parameter with this index, from the next step on: right after musec_optim_add(), or
+ * between two steps.  Replaces all that was set before.  Like the config, and unlike momentum, this
+ * is no part of a state file: a program that goes on sets it again, before or after the load. */
+MUSEC_API musec_status musec_optim_set_param(musec_optim *opt, size_t index,
+                                             const musec_param_config *cfg);
+/* What was set, MUSEC_UNSET where nothing was, to change a part of it. */
+MUSEC_API musec_status musec_optim_get_param(const musec_optim *opt, size_t index,
+                                             musec_param_config *cfg, size_t size);
 
 /* One step with lr * lr_scale.  grads: one view per parameter, of the weight's shape, ld, stride
  * and dtype; data NULL: no gradient, and the parameter is left untouched by the update, decay

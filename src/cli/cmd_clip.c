@@ -94,10 +94,11 @@ struct job {
 
 static musec_status configure(ms_error *error, struct job *j)
 {
-    const struct args *a  = j->args;
-    musec_status       st = musec_clip_config_init(&j->config, sizeof j->config, a->op);
+    const struct args *a = j->args;
+    musec_status st = musec_clip_config_init_why(&j->config, sizeof j->config, a->op, error->text,
+                                                 sizeof error->text);
 
-    if (st != MUSEC_OK) return ms_fail(error, st, "--op %s: %s", a->op, musec_status_text(st));
+    if (st != MUSEC_OK) return st;
     if (!isnan(a->threshold)) {
         if (!(a->threshold > 0.0))
             return ms_fail(error, MUSEC_EINVAL, "--threshold must be above 0, not %g",

@@ -177,10 +177,11 @@ static musec_status configure(ms_error *error, struct job *j)
 {
     musec_optim_config *cfg = &j->config;
     ms_error            why = { "" };
-    musec_status        st  = musec_optim_config_init(cfg, sizeof *cfg, j->args->optimizer);
-    const char         *name;
+    musec_status st = musec_optim_config_init_why(cfg, sizeof *cfg, j->args->optimizer, error->text,
+                                                  sizeof error->text);
+    const char  *name;
 
-    if (st != MUSEC_OK) return ms_fail(error, st, "there is no optimizer %s", j->args->optimizer);
+    if (st != MUSEC_OK) return st;
     for (size_t i = 0; (name = musec_optim_option(i, NULL, NULL)) != NULL; i++) {
         if (j->args->settings[i] == NULL) continue;
         st = ms_optim_config_set(&why, cfg, name, j->args->settings[i]);

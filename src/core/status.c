@@ -57,3 +57,8 @@ void ms_error_set(ms_error *error, const char *fmt, ...)
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     *error = line;
 }
+
+void ms_error_copy(const ms_error *error, char *why, size_t bytes)
+{
+    if (why != NULL && bytes > 0) snprintf(why, bytes, "%s", error->text);
+}

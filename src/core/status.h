@@ -20,6 +20,8 @@ extern "C" {
 #endif
 
 void ms_error_set(ms_error *error, const char *fmt, ...) MS_PRINTF(2, 3);
+/* The text, or "", into the memory of a caller of the library, which may have none. */
+void ms_error_copy(const ms_error *error, char *why, size_t bytes);
 
 #ifdef __cplusplus
 }

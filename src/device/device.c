@@ -152,13 +152,15 @@ static musec_status create(musec_ctx **out, const char *device, ms_error *why)
 
 musec_status musec_ctx_create_why(musec_ctx **out, const char *device, char *why, size_t bytes)
 {
-    ms_error     words;
-    musec_status st = MUSEC_EINVAL;
-    if (why != NULL && bytes > 0) why[0] = '\0';
-    if (out == NULL) return st;
-    *out = NULL;
-    st   = create(out, device, &words);
-    if (why != NULL && bytes > 0) snprintf(why, bytes, "%s", words.text);
+    ms_error     words = { "" };
+    musec_status st    = MUSEC_EINVAL;
+    if (out == NULL) {
+        ms_error_set(&words, "there is nowhere to put the context: out is NULL");
+    } else {
+        *out = NULL;
+        st   = create(out, device, &words);
+    }
+    ms_error_copy(&words, why, bytes);
     return st;
 }
 

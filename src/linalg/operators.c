@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/hint.h"
 #include "core/sized.h"
 #include "linalg/linalg.h"
 
@@ -110,7 +111,20 @@ bool ms_operator_clips(const char *op)
     return row >= 0 && operators[row].clips;
 }
 
-musec_status musec_clip_config_init(musec_clip_config *cfg, size_t size, const char *op)
+/* There is no such operator: what may have been meant. */
+static musec_status unknown_operator(ms_error *e, const char *op)
+{
+    const char *names[COUNT(operators)];
+    char        hint[MS_HINT_TEXT];
+
+    if (op == NULL) return ms_fail(e, MUSEC_EINVAL, "clip: the name of the operator is NULL");
+    for (size_t i = 0; i < COUNT(operators); i++)
+        names[i] = operators[i].name;
+    ms_hint_name(op, names, COUNT(names), hint);
+    return ms_fail(e, MUSEC_EINVAL, "clip: there is no operator \"%s\"%s", op, hint);
+}
+
+static musec_status init(ms_error *e, musec_clip_config *cfg, size_t size, const char *op)
 {
     const int               row    = find_operator(op);
     const musec_clip_config preset = { .size      = (uint32_t)size,
@@ -119,10 +133,29 @@ musec_status musec_clip_config_init(musec_clip_config *cfg, size_t size, const c
                                        .tol       = 1e-3,
                                        .coeffs    = "keller",
                                        .op        = row < 0 ? NULL : operators[row].name };
-    if (cfg == NULL || row < 0 || !ms_sized_fits(size, MUSEC_CLIP_CONFIG_SIZE_1))
-        return MUSEC_EINVAL;
+    if (cfg == NULL) return ms_fail(e, MUSEC_EINVAL, "clip: the config is NULL");
+    if (!ms_sized_fits(size, MUSEC_CLIP_CONFIG_SIZE_1))
+        return ms_fail(e, MUSEC_EINVAL,
+                       "clip: the size of the config is %zu bytes; it must be "
+                       "sizeof(musec_clip_config)",
+                       size);
+    if (row < 0) return unknown_operator(e, op);
     ms_sized_fill(cfg, size, &preset, sizeof preset);
     return MUSEC_OK;
+}
+
+musec_status musec_clip_config_init_why(musec_clip_config *cfg, size_t size, const char *op,
+                                        char *why, size_t bytes)
+{
+    ms_error           words = { "" };
+    const musec_status st    = init(&words, cfg, size, op);
+    ms_error_copy(&words, why, bytes);
+    return st;
+}
+
+musec_status musec_clip_config_init(musec_clip_config *cfg, size_t size, const char *op)
+{
+    return musec_clip_config_init_why(cfg, size, op, NULL, 0);
 }
 
 /* The caller's, with defaults for what it does not have. */
@@ -142,9 +175,7 @@ static musec_status take_config(ms_device *d, const musec_clip_config *from, mus
 static musec_status check_config(ms_device *d, const musec_clip_config *cfg, int *row)
 {
     *row = find_operator(cfg->op);
-    if (*row < 0)
-        return ms_fail(&d->error, MUSEC_EINVAL, "clip: there is no operator \"%s\"",
-                       cfg->op == NULL ? "(null)" : cfg->op);
+    if (*row < 0) return unknown_operator(&d->error, cfg->op);
     if (operators[*row].clips && !(cfg->threshold > 0.0 && cfg->threshold < INFINITY))
         return ms_fail(&d->error, MUSEC_EINVAL,
                        "clip: the threshold is %g; it must be a finite number above 0",
@@ -156,7 +187,8 @@ static musec_status check_config(ms_device *d, const musec_clip_config *cfg, int
         return ms_fail(&d->error, MUSEC_EINVAL, "clip: tol is %g; it must be 1e-12 to 0.5",
                        cfg->tol);
     if (ms_quintic_list_find(cfg->coeffs) == NULL)
-        return ms_fail(&d->error, MUSEC_EINVAL, "clip: there are no coefficients \"%s\"",
+        return ms_fail(&d->error, MUSEC_EINVAL,
+                       "clip: there are no coefficients \"%s\"; it must be keller or polar-express",
                        cfg->coeffs == NULL ? "(null)" : cfg->coeffs);
     return MUSEC_OK;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/hint.h"
 #include "core/real.h"
 #include "core/sized.h"
 #include "optim/optim.h"
@@ -121,6 +122,14 @@ static musec_status wrong(ms_error *e, const char *name, const char *value, cons
     return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\"; it must be %s", name, value, expected);
 }
 
+static musec_status wrong_choice(ms_error *e, const char *name, const char *value,
+                                 const char *choices)
+{
+    char hint[MS_HINT_TEXT];
+    ms_hint_choice(value, choices, hint);
+    return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\"%s", name, value, hint);
+}
+
 static bool parse_number(const char *text, double min, double max, double *out)
 {
     char        *end = NULL;
@@ -199,7 +208,7 @@ static musec_status set_decay(ms_error *e, musec_optim_config *cfg, const char *
 static musec_status set_base(ms_error *e, musec_optim_config *cfg, const char *value)
 {
     const ms_base *base = ms_base_find(value);
-    if (base == NULL) return wrong(e, "base", value, "one of sgdm, adamw, signum, ademamix");
+    if (base == NULL) return wrong_choice(e, "base", value, "sgdm|adamw|signum|ademamix");
     cfg->base = base->name;
     return MUSEC_OK;
 }
@@ -226,7 +235,7 @@ static musec_status set_operands(ms_error *e, musec_optim_config *cfg, const cha
             cfg->operands = operand_names[i].code;
             return MUSEC_OK;
         }
-    return wrong(e, "operands", value, "one of auto, f32, bf16, f16");
+    return wrong_choice(e, "operands", value, "auto|f32|bf16|f16");
 }
 
 static musec_status set_integer(ms_error *e, const field *f, void *at, const char *value)
@@ -269,10 +278,7 @@ static musec_status set_field(ms_error *e, const field *f, musec_optim_config *c
         return MUSEC_OK;
     case CHOICE:
         index = choice_index(f->values, value);
-        if (index < 0) {
-            snprintf(text, sizeof text, "one of %s", f->values);
-            return wrong(e, f->name, value, text);
-        }
+        if (index < 0) return wrong_choice(e, f->name, value, f->values);
         *(int32_t *)at = index;
         return MUSEC_OK;
     case SPECIAL: return f->set(e, cfg, value);
@@ -288,12 +294,26 @@ static bool same_name(const char *a, const char *b)
     return *a == *b;
 }
 
+static musec_status unknown_key(ms_error *e, const char *key)
+{
+    const char *names[COUNT(fields)];
+    char        wanted[64], hint[MS_HINT_TEXT];
+
+    for (size_t i = 0; i < COUNT(fields); i++)
+        names[i] = fields[i].name;
+    snprintf(wanted, sizeof wanted, "%s", key);
+    for (char *c = wanted; *c != '\0'; c++)
+        if (*c == '_') *c = '-';
+    ms_hint_near(wanted, names, COUNT(names), hint);
+    return ms_fail(e, MUSEC_EINVAL, "there is no option \"%s\"%s", key, hint);
+}
+
 musec_status ms_optim_config_set(ms_error *e, musec_optim_config *cfg, const char *key,
                                  const char *value)
 {
     for (size_t i = 0; i < COUNT(fields); i++)
         if (same_name(fields[i].name, key)) return set_field(e, &fields[i], cfg, value);
-    return ms_fail(e, MUSEC_EINVAL, "there is no option \"%s\"", key);
+    return unknown_key(e, key);
 }
 
 /* ---- back to text ---------------------------------------------------------------------------- */
@@ -363,11 +383,32 @@ const char *musec_optim_option(size_t index, const char **values, const char **h
     return fields[index].name;
 }
 
-musec_status musec_optim_config_init(musec_optim_config *cfg, size_t size, const char *name)
+/* May a config of this size be filled for an optimizer of this name? */
+static musec_status check_init(ms_error *e, const musec_optim_config *cfg, size_t size,
+                               const char *name)
+{
+    const char *names[32];
+    char        hint[MS_HINT_TEXT];
+    size_t      n = 0;
+
+    if (cfg == NULL) return ms_fail(e, MUSEC_EINVAL, "the config is NULL");
+    if (!ms_sized_fits(size, MUSEC_OPTIM_CONFIG_SIZE_1))
+        return ms_fail(e, MUSEC_EINVAL,
+                       "the size of the config is %zu bytes; it must be sizeof(musec_optim_config)",
+                       size);
+    if (name == NULL) return ms_fail(e, MUSEC_EINVAL, "the name of the optimizer is NULL");
+    if (ms_optim_kind_find(name) != NULL) return MUSEC_OK;
+    while (n < COUNT(names) && (names[n] = musec_optim_name(n, NULL)) != NULL)
+        n++;
+    ms_hint_name(name, names, n, hint);
+    return ms_fail(e, MUSEC_EINVAL, "there is no optimizer \"%s\"%s", name, hint);
+}
+
+static musec_status init(ms_error *e, musec_optim_config *cfg, size_t size, const char *name)
 {
     const ms_optim_kind *kind = ms_optim_kind_find(name);
-    if (cfg == NULL || kind == NULL || !ms_sized_fits(size, MUSEC_OPTIM_CONFIG_SIZE_1))
-        return MUSEC_EINVAL;
+    musec_status         st   = check_init(e, cfg, size, name);
+    if (st != MUSEC_OK) return st;
     const musec_optim_config preset = {
         .size         = (uint32_t)size,
         .name         = kind->name,
@@ -396,6 +437,20 @@ musec_status musec_optim_config_init(musec_optim_config *cfg, size_t size, const
     return MUSEC_OK;
 }
 
+musec_status musec_optim_config_init_why(musec_optim_config *cfg, size_t size, const char *name,
+                                         char *why, size_t bytes)
+{
+    ms_error           words = { "" };
+    const musec_status st    = init(&words, cfg, size, name);
+    ms_error_copy(&words, why, bytes);
+    return st;
+}
+
+musec_status musec_optim_config_init(musec_optim_config *cfg, size_t size, const char *name)
+{
+    return musec_optim_config_init_why(cfg, size, name, NULL, 0);
+}
+
 musec_status ms_optim_config_take(ms_error *e, const musec_optim_config *from,
                                   musec_optim_config *cfg)
 {
@@ -409,23 +464,39 @@ musec_status ms_optim_config_take(ms_error *e, const musec_optim_config *from,
     return MUSEC_OK;
 }
 
-musec_status musec_optim_config_set(musec_optim_config *cfg, const char *key, const char *value)
+static musec_status set(ms_error *e, musec_optim_config *cfg, const char *key, const char *value)
 {
     musec_optim_config own, before;
     musec_status       st = MUSEC_OK;
-    if (cfg == NULL || key == NULL || value == NULL ||
-        !ms_sized_fits(cfg->size, MUSEC_OPTIM_CONFIG_SIZE_1) ||
-        musec_optim_config_init(&own, sizeof own, cfg->name) != MUSEC_OK)
-        return MUSEC_EINVAL;
+    if (cfg == NULL || !ms_sized_fits(cfg->size, MUSEC_OPTIM_CONFIG_SIZE_1) ||
+        init(NULL, &own, sizeof own, cfg->name) != MUSEC_OK)
+        return ms_fail(e, MUSEC_EINVAL, "the config must come from musec_optim_config_init()");
+    if (key == NULL) return ms_fail(e, MUSEC_EINVAL, "the name of the option is NULL");
+    if (value == NULL) return ms_fail(e, MUSEC_EINVAL, "%s has no value: it is NULL", key);
     const size_t size = cfg->size, theirs = size < sizeof own ? size : sizeof own;
     (void)ms_sized_take(cfg, size, &own, sizeof own); /* of what we do not know, create() speaks */
     before = own;
-    TRY(ms_optim_config_set(NULL, &own, key, value));
+    TRY(ms_optim_config_set(e, &own, key, value));
     if (memcmp((char *)&own + theirs, (char *)&before + theirs, sizeof own - theirs) != 0)
-        return MUSEC_EINVAL; /* it has no room for that option */
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s is newer than the header that this program was compiled with", key);
     memcpy(cfg, &own, theirs);
 done:
     return st;
+}
+
+musec_status musec_optim_config_set_why(musec_optim_config *cfg, const char *key, const char *value,
+                                        char *why, size_t bytes)
+{
+    ms_error           words = { "" };
+    const musec_status st    = set(&words, cfg, key, value);
+    ms_error_copy(&words, why, bytes);
+    return st;
+}
+
+musec_status musec_optim_config_set(musec_optim_config *cfg, const char *key, const char *value)
+{
+    return musec_optim_config_set_why(cfg, key, value, NULL, 0);
 }
 
 /* ---- checking what was set by hand ----------------------------------------------------------- */

@@ -99,7 +99,7 @@ static double decay_bound(const musec_optim *opt, const ms_group *g, size_t i)
     if (g->aux || opt->cfg.decay_form != MUSEC_DECAY_COUPLED) return 0.0;
     for (int64_t b = 0; b < p->weight.count; b++)
         top = fmax(top, opt->largest[at + b]);
-    return opt->cfg.weight_decay[p->role] * top;
+    return ms_param_decay(opt, p) * top;
 }
 
 /* Of the members of a group, which lie in opt->largest by themselves or with their parameter. */

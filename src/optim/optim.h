@@ -107,8 +107,9 @@ typedef struct ms_param {
     musec_block *blocks; /* normalised: counts and group sizes filled in */
     int64_t      n_blocks, n_matrices;
     double       lr_factor;
-    int64_t      t;       /* steps that it took part in */
-    ms_mat       average; /* data NULL unless epoch averages are kept */
+    double       lr, weight_decay; /* its own; MUSEC_UNSET: the optimizer's */
+    int64_t      t;                /* steps that it took part in */
+    ms_mat       average;          /* data NULL unless epoch averages are kept */
     int64_t      guessed; /* elements of its gradient that were averaged on a guess, at this step */
 } ms_param;
 
@@ -207,6 +208,10 @@ typedef struct ms_step { /* what it is asked for */
 } ms_step;
 
 typedef enum ms_lies_in { MS_GRADS, MS_WEIGHTS, MS_COPIES } ms_lies_in;
+
+/* Its learning rate, without lr_factor and the scale of a step, and its weight decay. */
+double ms_param_lr(const musec_optim *opt, const ms_param *p);
+double ms_param_decay(const musec_optim *opt, const ms_param *p);
 
 const ms_param           *ms_member_param(const musec_optim *opt, const ms_group *g, int64_t m);
 const musec_optim_config *ms_group_config(const musec_optim *opt, const ms_group *g);

@@ -266,8 +266,10 @@ musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t 
     TRY(check_copy(opt, param, &p));
     if (is_matrix_role(param->role) && opt->cfg.operands != MUSEC_F32) /* f32: never shorter */
         TRY(ms_operands_check(opt->d, param->name, p.weight.dtype, opt->cfg.operands));
-    p.role      = param->role;
-    p.lr_factor = param->lr_factor == 0.0 ? 1.0 : param->lr_factor;
+    p.role         = param->role;
+    p.lr_factor    = param->lr_factor == 0.0 ? 1.0 : param->lr_factor;
+    p.lr           = MUSEC_UNSET;
+    p.weight_decay = MUSEC_UNSET;
     TRY(copy_blocks(opt, param, &p));
     for (size_t i = 0; i < opt->n_params; i++)
         TRY(check_pair(opt, &opt->params[i], &p, param->name));

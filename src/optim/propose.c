@@ -81,7 +81,7 @@ done:
 static double coupled_decay(const musec_optim *opt, const ms_group *g, int64_t m)
 {
     if (g->aux || opt->cfg.decay_form != MUSEC_DECAY_COUPLED) return 0.0;
-    return opt->cfg.weight_decay[ms_member_param(opt, g, m)->role];
+    return ms_param_decay(opt, ms_member_param(opt, g, m));
 }
 
 static bool propose_alike(const musec_optim *opt, const ms_group *g, int64_t m, int64_t other)

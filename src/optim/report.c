@@ -298,7 +298,9 @@ static void describe_param(const musec_optim *opt, const ms_param *p, text *t)
             add(t, " in %lld groups of rows", (long long)(k->rows / k->group_rows));
         if (matrix) add(t, " factor %g", ms_shape_factor(opt->cfg.shape_rule, k->rows, k->cols));
     }
+    if (p->lr >= 0.0) add(t, "; lr %g", p->lr);
     if (p->lr_factor != 1.0) add(t, "; lr times %g", p->lr_factor);
+    if (p->weight_decay >= 0.0) add(t, "; weight decay %g", p->weight_decay);
     add(t, "\n");
 }
 

@@ -134,11 +134,12 @@ static void rates_of(const musec_optim *opt, const ms_group *g, int64_t m, const
 {
     const musec_optim_config *cfg   = ms_group_config(opt, g);
     const ms_param           *param = ms_member_param(opt, g, m);
-    const double              lr    = cfg->lr * a->lr_scale * param->lr_factor;
+    const double              base  = ms_param_lr(opt, param) * a->lr_scale;
+    const double              lr    = base * param->lr_factor;
     const double shape = g->aux ? 1.0 : ms_shape_factor(cfg->shape_rule, g->rows, g->cols);
-    const double wd    = g->aux ? cfg->aux_weight_decay : cfg->weight_decay[param->role];
+    const double wd    = ms_param_decay(opt, param);
     const double known = cfg->shape_rule == MUSEC_SHAPE_NORMUON ? 1.0 : shape; /* beforehand */
-    *decay             = decay_of(cfg, wd, cfg->lr * a->lr_scale, lr, known);
+    *decay             = decay_of(cfg, wd, base, lr, known);
     *size              = lr * shape * (cfg->decay_form == MUSEC_DECAY_AFTER ? 1.0 - *decay : 1.0);
 }
 
