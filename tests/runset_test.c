@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "core/json_file.h"
 #include "fake_run.h"
 #include "scratch.h"
+#include "train/config.h"
 
 static const char usual[] = "optimizer=muon lr=0.1 steps=3 threshold=0.5 width=128";
 static const char done[]  = "{\"status\": \"done\", \"reason\": null}\n";
@@ -348,8 +350,33 @@ static void numbers_in_a_config_are_texts(void **state)
     CHECK(strcmp(ms_run_text(run, "weight_decay"), "0.3") == 0, "%s",
           ms_run_text(run, "weight_decay"));
     CHECK(strcmp(ms_run_text(run, "steps"), "100") == 0, "%s", ms_run_text(run, "steps"));
-    CHECK(strcmp(ms_run_text(run, "tied"), "false") == 0, "%s", ms_run_text(run, "tied"));
+    CHECK(strcmp(ms_run_text(run, "tied"), "no") == 0, "%s", ms_run_text(run, "tied"));
     ms_runset_free(&set);
+}
+
+/* Runs from when all values of a config were text are compared with those of today. */
+static void old_and_new_configs_are_the_same(void **state)
+{
+    ms_train_config cfg;
+    ms_error        e;
+    json_t         *read[2] = { NULL, NULL };
+    (void)state;
+    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, "nano", "soft-musec"));
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "weight_decay", "qk=0.30000000000000004,mlp=1"));
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "seed", "18446744073709551615"));
+    for (int i = 0; i < 2; i++) {
+        json_t *json = i == 0 ? ms_train_config_texts(&cfg) : ms_train_config_json(&cfg);
+        char   *text = ms_json_dump(json, 2);
+        CHECK((strstr(text, "\"layers\": \"4\"") != NULL) == (i == 0), "%s", text);
+        ms_runset set = read_good(with_config(text), 1, 0);
+        read[i]       = json_incref(set.at[0].config);
+        ms_runset_free(&set);
+        free(text);
+        json_decref(json);
+    }
+    CHECK(json_object_size(read[0]) > 90 && json_equal(read[0], read[1]), "they differ");
+    json_decref(read[0]);
+    json_decref(read[1]);
 }
 
 static void bad_configs_are_named(void **state)
@@ -560,6 +587,7 @@ int main(void)
         cmocka_unit_test(damaged_lines_are_named),
         cmocka_unit_test(lines_may_have_anything_else),
         cmocka_unit_test(numbers_in_a_config_are_texts),
+        cmocka_unit_test(old_and_new_configs_are_the_same),
         cmocka_unit_test(bad_configs_are_named),
         cmocka_unit_test(thresholds_by_a_rule_have_no_number),
         cmocka_unit_test(runs_are_found_below),

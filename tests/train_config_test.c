@@ -441,6 +441,41 @@ static void check_damaged(const char *what, const char *bytes, size_t n, const c
     CHECK(strstr(e.text, says) != NULL, "%s: said \"%s\"", what, e.text);
 }
 
+/* Numbers are numbers, whatever their value; choices and lists stay text.  The config of before,
+ * all text, is the same one. */
+static void json_has_numbers(void **state)
+{
+    static const struct {
+        const char *key;
+        json_type   type;
+    } some[]                 = { { "layers", JSON_INTEGER },    { "seed", JSON_INTEGER },
+                                 { "lr", JSON_REAL },           { "cooldown", JSON_REAL },
+                                 { "eps", JSON_REAL },          { "ns_iters", JSON_INTEGER },
+                                 { "mtp", JSON_STRING },        { "qk_norm", JSON_STRING },
+                                 { "workspace", JSON_INTEGER }, { "data", JSON_STRING },
+                                 { "threshold", JSON_REAL },    { "weight_decay", JSON_OBJECT },
+                                 { "long_layers", JSON_STRING } };
+    const char *const none[] = { NULL };
+    ms_train_config   cfg    = preset("nano", "soft-musec"), back;
+    ms_error          e;
+    (void)state;
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "threshold", "1"));
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "long_layers", "0"));
+    json_t *json = ms_train_config_json(&cfg), *texts = ms_train_config_texts(&cfg);
+    for (size_t i = 0; i < COUNT(some); i++)
+        CHECK(json_typeof(json_object_get(json, some[i].key)) == some[i].type, "%s", some[i].key);
+    CHECK_OK_ERR(&e, ms_train_config_from_json(&e, "texts", texts, &back));
+    CHECK(ms_train_config_differs(&cfg, &back, none) == NULL, "texts");
+    json_decref(json);
+    json_decref(texts);
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "threshold", "rms:1"));
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "seed", "18446744073709551615"));
+    json = ms_train_config_json(&cfg);
+    CHECK(json_is_string(json_object_get(json, "threshold")), "a rule is no number");
+    CHECK(json_is_string(json_object_get(json, "seed")), "2^64 - 1 has no room");
+    json_decref(json);
+}
+
 /* By hand, a number needs no quotes. */
 static void numbers_may_be_numbers(void **state)
 {
@@ -527,6 +562,7 @@ int main(void)
         cmocka_unit_test(optimizers_keep_their_own_rates),
         cmocka_unit_test(each_single_change_is_found),
         cmocka_unit_test(a_file_gives_the_config_back),
+        cmocka_unit_test(json_has_numbers),
         cmocka_unit_test(numbers_may_be_numbers),
         cmocka_unit_test(damaged_files_are_refused_in_one_line),
         cmocka_unit_test(cut_files_are_refused),

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
+#include "core/json_file.h"
 #include "device/device.h"
 
 int ms_cli_parsed(int n)
@@ -139,8 +140,13 @@ musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *
 
 musec_status ms_cli_print_json(ms_error *error, const json_t *value, FILE *to)
 {
-    if (value == NULL) return ms_fail(error, MUSEC_ENOMEM, "not enough memory for the result");
-    if (json_dumpf(value, to, JSON_INDENT(2)) != 0 || fputc('\n', to) == EOF)
-        return ms_fail(error, MUSEC_EIO, "the result cannot be written: is the disk full?");
-    return MUSEC_OK;
+    char        *text = ms_json_dump(value, 2);
+    musec_status st   = MUSEC_OK;
+
+    if (text == NULL)
+        st = ms_fail(error, MUSEC_ENOMEM, "not enough memory for the result");
+    else if (fputs(text, to) == EOF || fputc('\n', to) == EOF)
+        st = ms_fail(error, MUSEC_EIO, "the result cannot be written: is the disk full?");
+    free(text);
+    return st;
 }

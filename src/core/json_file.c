@@ -1,10 +1,18 @@
-/* json_file.c - JSON values and files. */
+/* json_file.c - JSON values and files.
+ *
+ * Values are written here and not by jansson, which writes 0.1 as 0.10000000000000001. */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include "core/json_file.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/file.h"
+#include "core/real.h"
+
+enum { MAX_DEPTH = 64 };
+
+/* ---- files ----------------------------------------------------------------------------------- */
 
 musec_status ms_json_read(ms_error *e, const char *path, json_t **out)
 {
@@ -30,7 +38,7 @@ done:
 
 musec_status ms_json_write(ms_error *e, const char *path, const json_t *value)
 {
-    char        *text = value == NULL ? NULL : json_dumps(value, JSON_INDENT(2));
+    char        *text = ms_json_dump(value, 2);
     ms_out_file  out  = { 0 };
     musec_status st;
 
@@ -43,4 +51,147 @@ done:
     ms_out_abandon(&out);
     free(text);
     return st;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+typedef struct dump {
+    FILE *to;
+    int   indent;
+    bool  failed;
+} dump;
+
+static void put_value(dump *d, const json_t *value, int depth);
+
+static void put_real(dump *d, double x)
+{
+    char text[MS_REAL_TEXT];
+    ms_real_text(x, text);
+    fputs(text, d->to);
+    if (strpbrk(text, ".en") == NULL) fputs(".0", d->to); /* so that it is read as a real again */
+}
+
+/* Texts, which jansson escapes, and true, false and null. */
+static void put_scalar(dump *d, const json_t *value)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY);
+    if (text == NULL)
+        d->failed = true;
+    else
+        fputs(text, d->to);
+    free(text);
+}
+
+static void put_key(dump *d, const char *key)
+{
+    json_t *name = json_string_nocheck(key);
+    put_scalar(d, name);
+    fputs(": ", d->to);
+    json_decref(name);
+}
+
+static void new_line(dump *d, int depth) { fprintf(d->to, "\n%*s", d->indent * depth, ""); }
+
+static void put_object(dump *d, const json_t *value, int depth)
+{
+    const char *key;
+    json_t     *item;
+    size_t      n = 0;
+
+    fputc('{', d->to);
+    json_object_foreach((json_t *)value, key, item)
+    {
+        if (n++ > 0) fputc(',', d->to);
+        new_line(d, depth + 1);
+        put_key(d, key);
+        put_value(d, item, depth + 1);
+    }
+    if (n > 0) new_line(d, depth);
+    fputc('}', d->to);
+}
+
+static void put_array(dump *d, const json_t *value, int depth)
+{
+    const size_t n        = json_array_size(value);
+    bool         one_line = true;
+
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_array_get(value, i);
+        one_line           = one_line && (json_is_number(item) || json_is_null(item));
+    }
+    fputc('[', d->to);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0) fputs(one_line ? ", " : ",", d->to);
+        if (!one_line) new_line(d, depth + 1);
+        put_value(d, json_array_get(value, i), depth + 1);
+    }
+    if (!one_line) new_line(d, depth);
+    fputc(']', d->to);
+}
+
+static void put_value(dump *d, const json_t *value, int depth)
+{
+    if (value == NULL || depth > MAX_DEPTH)
+        d->failed = true;
+    else if (json_is_object(value))
+        put_object(d, value, depth);
+    else if (json_is_array(value))
+        put_array(d, value, depth);
+    else if (json_is_real(value))
+        put_real(d, json_real_value(value));
+    else
+        put_scalar(d, value);
+}
+
+char *ms_json_dump(const json_t *value, int indent)
+{
+    char  *text  = NULL;
+    size_t bytes = 0;
+    dump   d     = { .to = open_memstream(&text, &bytes), .indent = indent };
+
+    if (d.to == NULL) return NULL;
+    put_value(&d, value, 0);
+    if (fclose(d.to) != 0) d.failed = true;
+    if (!d.failed) return text;
+    free(text);
+    return NULL;
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static bool scalar_option(const json_t *value, char *text, size_t bytes)
+{
+    char real[MS_REAL_TEXT];
+    int  n = -1;
+
+    if (json_is_string(value)) {
+        n = snprintf(text, bytes, "%s", json_string_value(value));
+    } else if (json_is_integer(value)) {
+        n = snprintf(text, bytes, "%lld", (long long)json_integer_value(value));
+    } else if (json_is_real(value)) {
+        ms_real_text(json_real_value(value), real);
+        n = snprintf(text, bytes, "%s", real);
+    } else if (json_is_boolean(value)) {
+        n = snprintf(text, bytes, "%s", json_is_true(value) ? "yes" : "no");
+    }
+    return n >= 0 && (size_t)n < bytes;
+}
+
+bool ms_json_option(const json_t *value, char *text, size_t bytes)
+{
+    const char *key;
+    json_t     *item;
+    size_t      used = 0;
+
+    if (!json_is_object(value)) return scalar_option(value, text, bytes);
+    if (json_object_size(value) == 0) return false;
+    json_object_foreach((json_t *)value, key, item)
+    {
+        const int n = snprintf(text + used, bytes - used, "%s%s=", used == 0 ? "" : ",", key);
+        if (!json_is_number(item) || n < 0 || (size_t)n >= bytes - used) return false;
+        used += (size_t)n;
+        if (!scalar_option(item, text + used, bytes - used)) return false;
+        used += strlen(text + used);
+    }
+    return true;
 }

@@ -4,6 +4,7 @@
 #define MS_CORE_JSON_FILE_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "core/status.h"
 
@@ -11,5 +12,11 @@
 musec_status ms_json_read(ms_error *e, const char *path, json_t **out);
 /* Indented, with a newline at the end.  NULL, and what cannot be written as text, is ENOMEM. */
 musec_status ms_json_write(ms_error *e, const char *path, const json_t *value);
+/* What is written, without the newline, to be freed: `indent` blanks a level, lists of numbers on
+ * one line, reals with as few digits as give the same double when read again. */
+char *ms_json_dump(const json_t *value, int indent);
+/* A number, a text, true or false (yes, no), or an object of numbers ("qk=1.2,mlp=0.3"), as the
+ * text that an option has for it.  False: it is none of these, or longer than the text may be. */
+bool ms_json_option(const json_t *value, char *text, size_t bytes);
 
 #endif

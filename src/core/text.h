@@ -5,6 +5,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 
+/* What the text of a setting stands for, where that is written as JSON. */
+typedef enum ms_value_kind {
+    MS_VALUE_TEXT,
+    MS_VALUE_WHOLE,
+    MS_VALUE_REAL,
+    MS_VALUE_PAIRS, /* "qk=1.2,mlp=0.3" */
+} ms_value_kind;
+
 /* What vprintf would print, to be freed; NULL without memory. */
 char *ms_text_format(const char *fmt, va_list args);
 

@@ -373,6 +373,20 @@ musec_status ms_optim_config_get(const musec_optim_config *cfg, const char *key,
     return MUSEC_EINVAL;
 }
 
+ms_value_kind ms_optim_config_kind(const musec_optim_config *cfg, const char *key)
+{
+    for (size_t i = 0; i < COUNT(fields); i++) {
+        const field *f = &fields[i];
+        if (!same_name(f->name, key)) continue;
+        if (f->type == NUMBER) return MS_VALUE_REAL;
+        if (f->type == INTEGER || f->type == UNSIGNED) return MS_VALUE_WHOLE;
+        if (f->set == set_decay) return MS_VALUE_PAIRS;
+        if (f->set == set_threshold && cfg->threshold_rule == MUSEC_THRESHOLD_FIXED)
+            return MS_VALUE_REAL;
+    }
+    return MS_VALUE_TEXT;
+}
+
 /* ---- public functions ------------------------------------------------------------------------ */
 
 const char *musec_optim_option(size_t index, const char **values, const char **help)

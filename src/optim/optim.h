@@ -9,6 +9,7 @@
 #ifndef MS_OPTIM_OPTIM_H
 #define MS_OPTIM_OPTIM_H
 
+#include "core/text.h"
 #include "linalg/linalg.h"
 
 #define MS_PARAM_NAME_MAX 400 /* bytes: a name goes into the keys of a state file */
@@ -92,6 +93,9 @@ musec_status ms_optim_config_set(ms_error *e, musec_optim_config *cfg, const cha
 /* The value as text that ms_optim_config_set reads back to the same bits. */
 musec_status ms_optim_config_get(const musec_optim_config *cfg, const char *key, char *text,
                                  size_t bytes);
+/* What its text stands for in this config: a threshold is a number or a rule, and a weight decay
+ * has a number for each role. */
+ms_value_kind ms_optim_config_kind(const musec_optim_config *cfg, const char *key);
 /* The caller's, with defaults for what it does not have. */
 musec_status ms_optim_config_take(ms_error *e, const musec_optim_config *from,
                                   musec_optim_config *cfg);

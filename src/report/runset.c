@@ -12,6 +12,7 @@
 #include "core/directory.h"
 #include "core/file.h"
 #include "core/grow.h"
+#include "core/json_file.h"
 #include "core/real.h"
 #include "core/text.h"
 
@@ -87,15 +88,13 @@ static double number_at(const json_t *object, const char *key)
 
 /* ---- a run's files --------------------------------------------------------------------------- */
 
-/* Configs hold texts; numbers that a person wrote into one become the same texts. */
+/* Fields are compared as texts, and old configs have nothing else: numbers become the texts that
+ * they were. */
 static json_t *as_text(const json_t *value)
 {
-    char    real[MS_REAL_TEXT], *text;
+    char    option[1024], *text;
     json_t *out;
-    if (json_is_real(value)) {
-        ms_real_text(json_real_value(value), real);
-        return json_string(real);
-    }
+    if (ms_json_option(value, option, sizeof option)) return json_string(option);
     text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     out  = text != NULL ? json_string(text) : NULL;
     free(text);

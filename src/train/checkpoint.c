@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "core/directory.h"
+#include "core/json_file.h"
 #include "core/sha256.h"
 
 #define STATE_MAX (64 << 20)
@@ -205,7 +206,7 @@ static musec_status write_state(ms_error *e, const char *part, const json_t *sta
     blank[DIGITS] = '\0';
     root          = json_pack("{s:o,s:o,s:s}", "state", json_deep_copy(state), "files",
                               json_deep_copy(files), "sha256", blank);
-    text          = root == NULL ? NULL : json_dumps(root, JSON_INDENT(1));
+    text          = root == NULL ? NULL : ms_json_dump(root, 1);
     if (text == NULL) {
         st = no_memory(e, path);
         goto done;

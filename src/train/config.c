@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/json_file.h"
 #include "core/options.h"
 #include "core/real.h"
 #include "data/bpe.h"
@@ -328,6 +327,14 @@ musec_status ms_train_config_get(const ms_train_config *cfg, const char *key, ch
     return MUSEC_OK;
 }
 
+ms_value_kind ms_train_config_kind(const ms_train_config *cfg, const char *key)
+{
+    const field *f = find_field(key);
+    if (f == NULL) return ms_optim_config_kind(&cfg->optim, key);
+    if (f->type == NUMBER) return MS_VALUE_REAL;
+    return f->type == WHOLE || f->type == UNSIGNED ? MS_VALUE_WHOLE : MS_VALUE_TEXT;
+}
+
 /* ---- presets --------------------------------------------------------------------------------- */
 
 const char *ms_preset_name(size_t index, const char **help)
@@ -445,87 +452,7 @@ done:
     return st;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------ */
-
-json_t *ms_train_config_json(const ms_train_config *cfg)
-{
-    json_t        *all = json_object();
-    char           text[MS_PATH_MAX], key[64];
-    ms_train_field f;
-
-    json_object_set_new(all, "preset", json_string(ms_presets[cfg->preset].name));
-    json_object_set_new(all, "optimizer", json_string(cfg->optim.name));
-    for (size_t i = 0; ms_train_field_at(i, &f); i++) {
-        snprintf(key, sizeof key, "%s", f.name);
-        for (char *c = key; *c != '\0'; c++)
-            if (*c == '-') *c = '_';
-        ms_train_config_get(cfg, f.name, text, sizeof text);
-        json_object_set_new(all, key, json_string(text));
-    }
-    return all;
-}
-
-musec_status ms_train_config_set_json(ms_error *e, ms_train_config *cfg, const char *key,
-                                      const json_t *value)
-{
-    char text[MS_REAL_TEXT];
-    if (json_is_string(value)) return ms_train_config_set(e, cfg, key, json_string_value(value));
-    if (json_is_integer(value))
-        snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
-    else if (json_is_real(value))
-        ms_real_text(json_real_value(value), text);
-    else if (json_is_boolean(value))
-        snprintf(text, sizeof text, "%s", json_is_true(value) ? "yes" : "no");
-    else
-        return ms_fail(e, MUSEC_EFORMAT, "%s must be a text, a number or true/false", key);
-    return ms_train_config_set(e, cfg, key, text);
-}
-
-musec_status ms_train_config_from_json(ms_error *e, const char *what, const json_t *json,
-                                       ms_train_config *cfg)
-{
-    const char  *preset    = json_string_value(json_object_get(json, "preset"));
-    const char  *optimizer = json_string_value(json_object_get(json, "optimizer"));
-    const char  *key;
-    json_t      *value;
-    ms_error     why = { "" };
-    musec_status st;
-
-    if (preset == NULL || optimizer == NULL)
-        return ms_fail(e, MUSEC_EFORMAT,
-                       "%s: no \"preset\" or no \"optimizer\"; it must be a "
-                       "config.json as musec train writes it",
-                       what);
-    st = ms_train_config_init(&why, cfg, preset, optimizer);
-    json_object_foreach((json_t *)json, key, value)
-    {
-        if (st != MUSEC_OK) break;
-        if (strcmp(key, "preset") == 0 || strcmp(key, "optimizer") == 0) continue;
-        st = ms_train_config_set_json(&why, cfg, key, value);
-    }
-    if (st != MUSEC_OK) return ms_fail(e, st, "%s: %s", what, why.text);
-    return MUSEC_OK;
-}
-
-musec_status ms_train_config_read(ms_error *e, const char *path, ms_train_config *cfg)
-{
-    json_t      *json = NULL;
-    musec_status st;
-
-    TRY(ms_json_read(e, path, &json));
-    TRY(ms_train_config_from_json(e, path, json, cfg));
-done:
-    json_decref(json);
-    return st;
-}
-
-musec_status ms_train_config_write(ms_error *e, const char *path, const ms_train_config *cfg)
-{
-    json_t            *json = ms_train_config_json(cfg);
-    const musec_status st   = ms_json_write(e, path, json);
-    json_decref(json);
-    return st;
-}
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 const char *ms_train_config_differs(const ms_train_config *a, const ms_train_config *b,
                                     const char *const *allowed)

@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "core/file.h"
+#include "core/text.h"
 #include "model/gpt.h"
 
 enum { MS_TEXT_MAX = 1024, MS_SETTLE_TEXT = 256 };
@@ -72,11 +73,13 @@ musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char 
 /* key with hyphens or underscores; unknown: the nearest is named. */
 musec_status ms_train_config_set(ms_error *e, ms_train_config *cfg, const char *key,
                                  const char *value);
-/* The same from a text, a number or true/false (yes/no). */
+/* The same from a text, a number, true/false (yes/no) or an object of numbers. */
 musec_status ms_train_config_set_json(ms_error *e, ms_train_config *cfg, const char *key,
                                       const json_t *value);
 musec_status ms_train_config_get(const ms_train_config *cfg, const char *key, char *text,
                                  size_t bytes);
+/* What its text stands for, in this config. */
+ms_value_kind ms_train_config_kind(const ms_train_config *cfg, const char *key);
 /* What is given (asked by its name with hyphens) replaces what the preset's stages say of it, and a
  * short run has no extension.  told: a line for each, or "". */
 void ms_train_config_settle(ms_train_config *cfg,
@@ -85,8 +88,12 @@ void ms_train_config_settle(ms_train_config *cfg,
 /* Are the fields, together, a run?  Fills what follows from others (vocab of 0, long layers). */
 musec_status ms_train_config_check(ms_error *e, ms_train_config *cfg);
 
-/* {"preset": "nano", "optimizer": "muon", "layers": "4", ...}: all values as text. */
-json_t      *ms_train_config_json(const ms_train_config *cfg);
+/* {"preset": "nano", "optimizer": "muon", "layers": 4, "lr": 0.02, "qk_norm": "yes", ...}: numbers
+ * as numbers, weight_decay as one for each role, the rest as text.  What was written when all
+ * values were text is read as well. */
+json_t *ms_train_config_json(const ms_train_config *cfg);
+/* The same with all values as text, which is what keys of runs are made of (grid.h). */
+json_t      *ms_train_config_texts(const ms_train_config *cfg);
 musec_status ms_train_config_from_json(ms_error *e, const char *what, const json_t *json,
                                        ms_train_config *cfg);
 musec_status ms_train_config_read(ms_error *e, const char *path, ms_train_config *cfg);

@@ -52,7 +52,7 @@ static void name_zero(json_t *json, const char *field, const char *was)
 /* What a key is of. */
 static json_t *keyed(const ms_train_config *cfg)
 {
-    json_t *json = ms_train_config_json(cfg);
+    json_t *json = ms_train_config_texts(cfg);
     leave_out(json, not_in_key, NULL);
     leave_out(json, not_if_auto, "auto");
     leave_out(json, not_if_own, "own");

@@ -318,7 +318,7 @@ done
 # directories that hold something else
 victim=$(cd calm && ls -d pico-muon-lr0.02*)
 cp -r calm edited
-sed -i 's/"beta": "0.1"/"beta": "0.3"/' "edited/$victim/config.json"
+sed -i 's/"beta": 0.1/"beta": 0.3/' "edited/$victim/config.json"
 fails 1 "edited/$victim/config.json says beta 0.3, not 0.1" sweep grid.json --out edited
 echo '{' >"edited/$victim/config.json"
 fails 1 "edited/$victim/config.json:.*remove the directory" sweep grid.json --out edited

@@ -143,7 +143,7 @@ fails 1 'a/config.json says seed 0, not 1' "${resume[@]}" a --seed 1
 check "the run is as it was" sha256sum -c sums
 # an edited config.json, which its checkpoints know nothing of
 cp -r a edited
-sed -i 's/"mlp": "64"/"mlp": "128"/' edited/config.json
+sed -i 's/"mlp": 64/"mlp": 128/' edited/config.json
 fails 1 'step_00000020/state.json says mlp 64, not 128' "${resume[@]}" edited
 cp -r a torn_log
 sed -i '3s/.*/what is this/' torn_log/log.jsonl
