@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,33 @@ static void csv_is_utf8(void **state)
     ms_table_free(&t);
 }
 
+/* CSV has numbers with all their digits, nothing for what is not there, and "1 of 3" as two. */
+static void csv_has_numbers(void **state)
+{
+    static const char *const names[] = { "method", "loss", "diverged|diverged,runs" };
+    ms_table                 t       = { .align = "lrr" };
+    (void)state;
+
+    ms_table_names(&t, names);
+    ms_table_add(&t, "Muon");
+    ms_table_add(&t, "%.2f", 1.0 / 3.0);
+    ms_table_is(&t, 1.0 / 3.0);
+    ms_table_add(&t, "1 of 3");
+    ms_table_is_fields(&t, "%d,%d", 1, 3);
+    ms_table_add(&t, "-");
+    ms_table_add(&t, "all diverged");
+    ms_table_is(&t, NAN);
+    ms_table_add(&t, "2 of 2");
+    ms_table_is_fields(&t, "2,2");
+    expect(ms_table_print, &t,
+           "method          loss  diverged\nMuon            0.33    1 of 3\n"
+           "-       all diverged    2 of 2\n");
+    expect(ms_table_csv, &t,
+           "method,loss,diverged,runs\r\nMuon,0.3333333333333333,1,3\r\n,,2,2\r\n");
+    ms_table_free(&t);
+    CHECK(t.exact == NULL && t.n_exact == 0, "freed");
+}
+
 /* Columns are as wide as what is seen, not as its bytes. */
 static void characters_are_counted(void **state)
 {
@@ -124,6 +152,7 @@ int main(void)
         cmocka_unit_test(every_form_has_its_quotes),
         cmocka_unit_test(newlines_stay_in_their_cell),
         cmocka_unit_test(csv_is_utf8),
+        cmocka_unit_test(csv_has_numbers),
         cmocka_unit_test(characters_are_counted),
         cmocka_unit_test(pages_hold_characters_only),
         cmocka_unit_test(without_memory_it_says_so),

@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "core/file.h"
 #include "report/draw.h"
+#include "report/flat.h"
 #include "report/sections.h"
 
 struct args {
@@ -18,7 +19,7 @@ static const ms_option options[] = {
     { "out", MS_OPT_STR, offsetof(struct args, out), "FILE", "page to write [report.html]" },
     { "png", MS_OPT_STR, offsetof(struct args, png), "DIR", "also each figure as a PNG file [no]" },
     { "csv", MS_OPT_STR, offsetof(struct args, csv), "DIR",
-      "also the numbers of each figure and table [no]" },
+      "also the numbers of each figure and table, and all of every step and group [no]" },
     { "title", MS_OPT_STR, offsetof(struct args, title), "TEXT", "of the page [Training runs]" },
     { "sections", MS_OPT_STR, offsetof(struct args, sections), "A,B", "only these [all]" },
     { "within", MS_OPT_F64, offsetof(struct args, within), "X",
@@ -178,6 +179,7 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     TRY(ms_compare_build(e, set, &c));
     TRY(make_page(e, a, only, &c, &page));
     TRY(ms_page_write(e, &page, &files));
+    if (a->csv != NULL) TRY(ms_flat_write(e, set, a->csv, a->omit_times == 0));
     for (size_t i = 0; i < set->n_notes; i++)
         fprintf(stderr, "musec report: note: %s\n", set->notes[i]);
     if (a->json)

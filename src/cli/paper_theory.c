@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/theory_suite.h"
+#include "core/real.h"
 #include "report/draw.h"
 #include "theory/fit.h"
 
@@ -136,10 +137,16 @@ static void add_three(const build *b, ms_figure *f, ms_panel *p, const series *c
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static void add_names(ms_table *t, const char *const *names, size_t n)
+/* "-0.36 to -0.31", two columns of CSV */
+static void range_fields(ms_table *t, double low, double high)
 {
-    for (size_t i = 0; i < n; i++)
-        ms_table_add(t, "%s", names[i]);
+    char of[2][MS_REAL_TEXT];
+    ms_real_text(low, of[0]);
+    ms_real_text(high, of[1]);
+    if (isnan(low))
+        ms_table_is_fields(t, ",");
+    else
+        ms_table_is_fields(t, "%s,%s", of[0], of[1]);
 }
 
 static void add_slope(ms_table *t, const ms_theory_slope *s)
@@ -148,10 +155,12 @@ static void add_slope(ms_table *t, const ms_theory_slope *s)
         ms_table_add(t, "-");
     else
         ms_table_add(t, "%.3f", s->mean);
+    ms_table_is(t, s->mean);
     if (isnan(s->low))
         ms_table_add(t, "-");
     else
         ms_table_add(t, "%.3f to %.3f", s->low, s->high);
+    range_fields(t, s->low, s->high);
 }
 
 static const char *beside_third(const ms_theory_slope *s)
@@ -181,7 +190,7 @@ static void add_row(const build *b, ms_table *t, const char *suite, const series
     const ms_theory_point *last  = c->n > 0 ? c->at[c->n - 1] : NULL;
     const size_t           seeds = (size_t)b->s->seeds;
     const ms_theory_slope  s     = fit(b, c, "hbar_mean");
-    double                 low, high, hbar, bound;
+    double                 low, high, hbar, hull, bound;
     size_t                 inside = 0;
 
     if (last == NULL) return;
@@ -193,25 +202,47 @@ static void add_row(const build *b, ms_table *t, const char *suite, const series
     ms_table_add(t, "%s", last->problem);
     ms_table_add(t, "%s", last->label);
     ms_table_add(t, "%g", last->sigma);
+    ms_table_is(t, last->sigma);
     add_slope(t, &s);
     if (!by_rank) ms_table_add(t, "%s", beside_third(&s));
+    hull = mean_of(last, seeds, "hull_upper", &low, &high);
     ms_table_add(t, "%.4g", hbar);
-    ms_table_add(t, "%.2g", mean_of(last, seeds, "hull_upper", &low, &high));
+    ms_table_is(t, hbar);
+    ms_table_add(t, "%.2g", hull);
+    ms_table_is(t, hull);
     ms_table_add(t, "%.4g", bound);
+    ms_table_is(t, bound);
     ms_table_add(t, "%.3g", bound / hbar);
+    ms_table_is(t, bound / hbar);
     ms_table_add(t, "%zu of %zu", inside, c->n * seeds);
+    ms_table_is_fields(t, "%zu,%zu", inside, c->n * seeds);
     note_slope(b, suite, last, &s);
 }
 
 static void begin_table(ms_table *t, bool by_rank)
 {
-    static const char *const names[] = {
-        "problem",           "method",     "sigma",       "slope",          "95 %",       "to -1/3",
-        "|Hbar| at the end", "hull there", "bound there", "bound / |Hbar|", "runs inside"
+    static const struct {
+        const char *name, *csv; /* NULL: the same */
+        bool        of_rate;    /* not in the table by rank */
+    } columns[] = {
+        { "problem", NULL, false },
+        { "method", NULL, false },
+        { "sigma", NULL, false },
+        { "slope", NULL, false },
+        { "95 %", "95 % low,95 % high", false },
+        { "to -1/3", NULL, true },
+        { "|Hbar| at the end", NULL, false },
+        { "hull there", NULL, false },
+        { "bound there", NULL, false },
+        { "bound / |Hbar|", NULL, false },
+        { "runs inside", "runs inside,runs", false },
     };
     t->align = by_rank ? "llrrrrrrrr" : "llrrrlrrrrr";
-    add_names(t, names, by_rank ? 5 : 6);
-    add_names(t, names + 6, COUNT(names) - 6);
+    for (size_t i = 0; i < COUNT(columns); i++) {
+        if (by_rank && columns[i].of_rate) continue;
+        ms_table_add(t, "%s", columns[i].name);
+        if (columns[i].csv != NULL) ms_table_is_fields(t, "%s", columns[i].csv);
+    }
 }
 
 static const char *label_of(const series *s) { return s->n > 0 ? s->at[0]->label : ""; }

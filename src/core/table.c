@@ -2,11 +2,13 @@
 #include "core/table.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/grow.h"
+#include "core/real.h"
 #include "core/text.h"
 
 enum { MAX_COLUMNS = 16 };
@@ -29,6 +31,44 @@ void ms_table_add(ms_table *table, const char *fmt, ...)
         table->out_of_memory = 1;
     else
         table->cells[table->n_cells++] = text;
+}
+
+static void add_exact(ms_table *table, char *fields)
+{
+    ms_table_exact *more = ms_grow(table->exact, table->n_exact, &table->exact_room, sizeof *more);
+
+    if (more != NULL) table->exact = more;
+    if (more == NULL || fields == NULL || table->n_cells == 0) {
+        table->out_of_memory = 1;
+        free(fields);
+        return;
+    }
+    table->exact[table->n_exact++] = (ms_table_exact){ table->n_cells - 1, fields };
+}
+
+void ms_table_is_fields(ms_table *table, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add_exact(table, ms_text_format(fmt, args));
+    va_end(args);
+}
+
+void ms_table_is(ms_table *table, double x)
+{
+    char text[MS_REAL_TEXT];
+    ms_real_text(x, text);
+    ms_table_is_fields(table, "%s", isfinite(x) ? text : "");
+}
+
+void ms_table_names(ms_table *table, const char *const *names)
+{
+    const size_t n = strlen(table->align);
+    for (size_t i = 0; i < n; i++) {
+        const size_t shown = strcspn(names[i], "|");
+        ms_table_add(table, "%.*s", (int)shown, names[i]);
+        if (names[i][shown] == '|') ms_table_is_fields(table, "%s", names[i] + shown + 1);
+    }
 }
 
 musec_status ms_table_print(ms_error *error, const ms_table *table, FILE *to)
@@ -84,9 +124,13 @@ void ms_csv_text(const char *text, FILE *to)
 musec_status ms_table_csv(ms_error *error, const ms_table *table, FILE *to)
 {
     size_t             n_cols;
-    const musec_status st = whole(error, table, &n_cols);
+    const musec_status st    = whole(error, table, &n_cols);
+    size_t             exact = 0;
     for (size_t i = 0; st == MUSEC_OK && i < table->n_cells; i++) {
-        ms_csv_text(table->cells[i], to);
+        if (exact < table->n_exact && table->exact[exact].cell == i)
+            fputs(table->exact[exact++].fields, to);
+        else if (strcmp(table->cells[i], "-") != 0)
+            ms_csv_text(table->cells[i], to);
         fputs((i + 1) % n_cols == 0 ? "\r\n" : ",", to);
     }
     return st;
@@ -162,6 +206,9 @@ void ms_table_free(ms_table *table)
 {
     for (size_t i = 0; i < table->n_cells; i++)
         free(table->cells[i]);
+    for (size_t i = 0; i < table->n_exact; i++)
+        free(table->exact[i].fields);
+    free(table->exact);
     free(table->cells);
     *table = (ms_table){ .align = table->align };
 }

@@ -6,16 +6,32 @@
 
 #include "core/status.h"
 
+typedef struct ms_table_exact { /* what CSV has in place of a cell: fields, as they are */
+    size_t cell;
+    char  *fields;
+} ms_table_exact;
+
 typedef struct ms_table { /* { .align = "lrr" } is empty: one letter per column, left or right */
     const char *align;
     char      **cells; /* row after row; the first row has the columns' names */
     size_t      n_cells, room;
     int         out_of_memory; /* said when it is printed */
+    /* in the order of their cells */
+    ms_table_exact *exact;
+    size_t          n_exact, exact_room;
 } ms_table;
 
-void ms_table_add(ms_table *table, const char *fmt, ...) MS_PRINTF(2, 3);      /* the next cell */
+void ms_table_add(ms_table *table, const char *fmt, ...) MS_PRINTF(2, 3); /* the next cell */
+/* The first row: one name a column, "loss", or what is shown and the columns of CSV that it stands
+ * for, "diverged|diverged,runs". */
+void ms_table_names(ms_table *table, const char *const *names);
+/* The last cell is this number: CSV has it with all its digits, or nothing if it is not finite. */
+void ms_table_is(ms_table *table, double x);
+/* The last cell is more than one column of CSV: "diverged,runs" over "1,3".  As it is, unquoted. */
+void         ms_table_is_fields(ms_table *table, const char *fmt, ...) MS_PRINTF(2, 3);
 musec_status ms_table_print(ms_error *error, const ms_table *table, FILE *to); /* for a terminal */
-musec_status ms_table_csv(ms_error *error, const ms_table *table, FILE *to);   /* RFC 4180 */
+/* RFC 4180.  A cell "-", by which a table shows that there is nothing, is empty. */
+musec_status ms_table_csv(ms_error *error, const ms_table *table, FILE *to);
 musec_status ms_table_html(ms_error *error, const ms_table *table, FILE *to);
 musec_status ms_table_markdown(ms_error *error, const ms_table *table, FILE *to);
 void         ms_table_free(ms_table *table);

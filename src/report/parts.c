@@ -257,6 +257,19 @@ void ms_part_decay_text(const char *text, char out[MS_PART_TEXT])
         snprintf(out, MS_PART_TEXT, "qk %g, vo %g, mlp %g", x[0], x[1], x[2]);
 }
 
+void ms_part_decay_fields(ms_table *t, const char *text)
+{
+    double x[MS_RUN_GROUPS];
+    char   of[MS_RUN_GROUPS][MS_REAL_TEXT];
+    if (!ms_part_decay(text, x)) {
+        ms_table_is_fields(t, ",,");
+        return;
+    }
+    for (int g = 0; g < MS_RUN_GROUPS; g++)
+        ms_real_text(x[g], of[g]);
+    ms_table_is_fields(t, "%s,%s,%s", of[0], of[1], of[2]);
+}
+
 const char *ms_part_group_name(int group)
 {
     static const char *const names[MS_RUN_GROUPS] = { "QK", "VO", "MLP" };

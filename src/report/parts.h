@@ -69,7 +69,10 @@ void ms_part_tip(const char *label, const ms_setting *s, char out[MS_PART_TEXT])
 /* Weight decay of the groups QK, VO, MLP; false: the text is none. */
 bool ms_part_decay(const char *text, double out[MS_RUN_GROUPS]);
 /* The same, short: "0.3", "qk 1.2, vo 1.2, mlp 0.3". */
-void        ms_part_decay_text(const char *text, char out[MS_PART_TEXT]);
+void ms_part_decay_text(const char *text, char out[MS_PART_TEXT]);
+/* The last cell of a table is such a text: columns of QK, VO and MLP in CSV. */
+#define MS_PART_DECAY_NAMES "decay|decay QK,decay VO,decay MLP"
+void        ms_part_decay_fields(ms_table *t, const char *text);
 const char *ms_part_group_name(int group); /* "QK" */
 
 /* ---- points ---------------------------------------------------------------------------------- */

@@ -18,12 +18,9 @@
 
 enum { MAX_DEPTH = 4 };
 
-static const char *const group_names[MS_RUN_GROUPS] = { "qk", "vo", "mlp" };
+const char *const ms_run_group_names[MS_RUN_GROUPS] = { "qk", "vo", "mlp" };
 
-static const struct {
-    const char *name;
-    size_t      offset;
-} group_fields[] = {
+const ms_run_field ms_run_group_fields[] = {
     { "w_norm", offsetof(ms_run_group, w_norm) },
     { "u_norm", offsetof(ms_run_group, u_norm) },
     { "u_rms", offsetof(ms_run_group, u_rms) },
@@ -31,6 +28,7 @@ static const struct {
     { "u_gain", offsetof(ms_run_group, u_gain) },
     { "sigma1_over_d", offsetof(ms_run_group, sigma1_over_d) },
     { "share_above", offsetof(ms_run_group, share_above) },
+    { NULL, 0 },
 };
 
 static musec_status no_memory(ms_error *e)
@@ -229,6 +227,7 @@ static ms_run_line line_of(const json_t *root)
             .loss       = number_at(root, "loss"),
             .val_loss   = number_at(root, "val_loss"),
             .lr         = number_at(root, "lr"),
+            .tok_s      = number_at(root, "tok_s"),
             .max_logit  = number_at(root, "max_logit"),
             .ms_data    = number_at(ms, "data"),
             .ms_model   = number_at(ms, "model"),
@@ -238,10 +237,10 @@ static ms_run_line line_of(const json_t *root)
             .has_groups = json_is_object(groups),
     };
     for (int g = 0; g < MS_RUN_GROUPS; g++) {
-        const json_t *group = json_object_get(groups, group_names[g]);
-        for (size_t i = 0; i < COUNT(group_fields); i++)
-            memcpy((char *)&line.groups[g] + group_fields[i].offset,
-                   &(double){ number_at(group, group_fields[i].name) }, sizeof(double));
+        const json_t *group = json_object_get(groups, ms_run_group_names[g]);
+        for (const ms_run_field *f = ms_run_group_fields; f->name != NULL; f++)
+            memcpy((char *)&line.groups[g] + f->offset, &(double){ number_at(group, f->name) },
+                   sizeof(double));
     }
     return line;
 }

@@ -20,9 +20,16 @@ typedef struct ms_run_group { /* NaN: not measured.  docs/formats.md says what t
     double w_norm, u_norm, u_rms, u_erank, u_gain, sigma1_over_d, share_above;
 } ms_run_group;
 
+typedef struct ms_run_field { /* of a group: a double */
+    const char *name;
+    size_t      offset;
+} ms_run_field;
+extern const char *const  ms_run_group_names[MS_RUN_GROUPS]; /* "qk", "vo", "mlp" */
+extern const ms_run_field ms_run_group_fields[];             /* a row with name NULL ends */
+
 typedef struct ms_run_line { /* numbers that are not there are NaN */
     int64_t      step;
-    double       tokens, loss, val_loss, lr, max_logit;
+    double       tokens, loss, val_loss, lr, tok_s, max_logit;
     double       ms_data, ms_model, ms_optim, ms_rest;
     bool         has_val, has_groups; /* val_loss may be NaN all the same */
     ms_run_group groups[MS_RUN_GROUPS];

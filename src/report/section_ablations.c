@@ -194,14 +194,22 @@ static void add_row(ms_table *t, const ablation *a, const value *v, const ms_set
     ms_table_add(t, "%s", a->c->problems[a->problem].label);
     ms_table_add(t, "%s", ms_look_title(a->c->methods[a->method].optimizer));
     ms_table_add(t, "%g", s->lr);
+    ms_table_is(t, s->lr);
     ms_table_add(t, "%g", v->x);
-    if (a->iterations) ms_table_add(t, "%g", a->threshold);
+    ms_table_is(t, v->x);
+    if (a->iterations) {
+        ms_table_add(t, "%g", a->threshold);
+        ms_table_is(t, a->threshold);
+    }
     ms_table_add(t, "%s", decay);
+    ms_part_decay_fields(t, s->decay);
     if (isfinite(s->loss))
         ms_table_add(t, "%.4f", s->loss);
     else
         ms_table_add(t, "diverged");
+    ms_table_is(t, s->loss);
     ms_table_add(t, "%zu of %zu", s->diverged, s->n);
+    ms_table_is_fields(t, "%zu,%zu", s->diverged, s->n);
 }
 
 static void loss_rows(ms_table *t, const ablation *a)
@@ -215,13 +223,22 @@ static void loss_rows(ms_table *t, const ablation *a)
 
 static void column_names(ms_table *t, bool iterations)
 {
-    static const char *const of_d[] = { "problem", "method",          "lr",      "D",
-                                        "decay",   "validation loss", "diverged" };
-    static const char *const of_k[] = { "problem", "method",          "lr",      "K", "D",
-                                        "decay",   "validation loss", "diverged" };
-    const char *const       *names  = iterations ? of_k : of_d;
-    for (size_t i = 0; i < strlen(t->align); i++)
-        ms_table_add(t, "%s", names[i]);
+    static const char *const of_d[] = { "problem",
+                                        "method",
+                                        "lr",
+                                        "D",
+                                        MS_PART_DECAY_NAMES,
+                                        "validation loss",
+                                        "diverged|diverged,runs" };
+    static const char *const of_k[] = { "problem",
+                                        "method",
+                                        "lr",
+                                        "K",
+                                        "D",
+                                        MS_PART_DECAY_NAMES,
+                                        "validation loss",
+                                        "diverged|diverged,runs" };
+    ms_table_names(t, iterations ? of_k : of_d);
 }
 
 /* Plain methods stand before their variants. */

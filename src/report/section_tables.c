@@ -1,13 +1,16 @@
 /* section_tables.c - the stability table, the selected settings, and the list of all runs. */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/parts.h"
 
-static void add_names(ms_table *t, const char *const *names)
+/* "2 of 3", two columns of CSV */
+static void add_share(ms_table *t, size_t some, size_t all)
 {
-    for (size_t i = 0; i < strlen(t->align); i++)
-        ms_table_add(t, "%s", names[i]);
+    ms_table_add(t, "%zu of %zu", some, all);
+    ms_table_is_fields(t, "%zu,%zu", some, all);
 }
 
 /* ---- stability ------------------------------------------------------------------------------- */
@@ -61,13 +64,18 @@ static void add_range(ms_table *t, const ms_compare *c, size_t problem, size_t m
 {
     const range r = find_range(c, problem, method, best, within);
     ms_table_add(t, "%.4f", best->loss);
+    ms_table_is(t, best->loss);
     ms_table_add(t, "%g", best->lr);
+    ms_table_is(t, best->lr);
     ms_table_add(t, "%g", r.low);
+    ms_table_is(t, r.low);
     ms_table_add(t, "%g", r.high);
+    ms_table_is(t, r.high);
     if (r.low > 0.0)
         ms_table_add(t, "%.3g", r.high / r.low);
     else
         ms_table_add(t, "-"); /* from a rate of 0 there is no factor */
+    ms_table_is(t, r.high / r.low);
     ms_table_add(t, "%s",
                  r.at_low && r.at_high ? "both"
                  : r.at_low            ? "low"
@@ -96,26 +104,36 @@ static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size
         for (int i = 0; i < 6; i++)
             ms_table_add(t, "-");
     ms_table_add(t, "%g", last->lr);
+    ms_table_is(t, last->lr);
     if (last->diverged == 0)
         ms_table_add(t, "%.4f", last->loss);
     else if (isfinite(last->loss))
         ms_table_add(t, "%.4f, %zu of %zu diverged", last->loss, last->diverged, last->n);
     else
         ms_table_add(t, "diverged");
-    ms_table_add(t, "%zu of %zu", diverged, runs);
+    ms_table_is(t, last->loss);
+    add_share(t, diverged, runs);
     ms_table_add(t, "%zu", best->n);
 }
 
 void ms_build_stability(ms_build *b)
 {
-    static const char *const names[] = { "problem",    "method",           "best loss",
-                                         "at lr",      "from lr",          "to lr",
-                                         "to / from",  "edge of the grid", "largest lr",
-                                         "loss there", "diverged",         "seeds" };
+    static const char *const names[] = { "problem",
+                                         "method",
+                                         "best loss",
+                                         "at lr",
+                                         "from lr",
+                                         "to lr",
+                                         "to / from",
+                                         "edge of the grid",
+                                         "largest lr",
+                                         "loss there",
+                                         "diverged|diverged,runs",
+                                         "seeds" };
     char                     caption[MS_PART_TEXT];
     ms_table                 t = { .align = "llrrrrrlrrrr" };
 
-    add_names(&t, names);
+    ms_table_names(&t, names);
     for (size_t p = 0; p < b->c->n_problems; p++)
         for (size_t m = 0; m < b->c->n_methods; m++)
             add_stability(&t, b->c, p, m, b->options->within);
@@ -137,9 +155,12 @@ static void add_selected(ms_table *t, const ms_compare *c, const ms_setting *s)
 
     ms_table_add(t, "%s", c->methods[s->method].label);
     ms_table_add(t, "%g", s->lr);
+    ms_table_is(t, s->lr);
     if (ms_part_decay(s->decay, decay))
-        for (int g = 0; g < MS_RUN_GROUPS; g++)
+        for (int g = 0; g < MS_RUN_GROUPS; g++) {
             ms_table_add(t, "%g", decay[g]);
+            ms_table_is(t, decay[g]);
+        }
     else
         for (int g = 0; g < MS_RUN_GROUPS; g++)
             ms_table_add(t, "%s", s->decay);
@@ -148,19 +169,22 @@ static void add_selected(ms_table *t, const ms_compare *c, const ms_setting *s)
         ms_table_add(t, "%.4f", s->loss);
     else
         ms_table_add(t, "diverged");
-    ms_table_add(t, "%zu of %zu", s->diverged, s->n);
+    ms_table_is(t, s->loss);
+    add_share(t, s->diverged, s->n);
 }
 
 void ms_build_hyperparameters(ms_build *b)
 {
-    static const char *const names[] = { "method",    "lr", "decay QK",        "decay VO",
-                                         "decay MLP", "D",  "validation loss", "diverged" };
+    static const char *const names[] = { "method",          "lr",
+                                         "decay QK",        "decay VO",
+                                         "decay MLP",       "D",
+                                         "validation loss", "diverged|diverged,runs" };
     const ms_compare        *c       = b->c;
     char                     id[MS_PART_ID], caption[MS_PART_TEXT];
 
     for (size_t p = 0; p < c->n_problems; p++) {
         ms_table t = { .align = "lrrrrrrr" };
-        add_names(&t, names);
+        ms_table_names(&t, names);
         for (size_t m = 0; m < c->n_methods; m++)
             for (size_t i = 0; i < c->n_rates; i++) {
                 const ms_setting *s = ms_compare_best(c, p, m, c->rates[i]);
@@ -193,6 +217,32 @@ static const ms_setting *setting_of(const ms_compare *c, const ms_run *run)
     return NULL;
 }
 
+static const char *status_word(const ms_run *run)
+{
+    switch (run->status) {
+    case MS_RUN_UNFINISHED: return "unfinished";
+    case MS_RUN_DONE: return "done";
+    case MS_RUN_DIVERGED: return "diverged";
+    }
+    return "";
+}
+
+/* The status and the reason for it, two columns of CSV. */
+static void status_fields(ms_table *t, const ms_run *run)
+{
+    char  *text  = NULL;
+    size_t bytes = 0;
+    FILE  *to    = open_memstream(&text, &bytes);
+
+    if (to != NULL) {
+        fprintf(to, "%s,", status_word(run));
+        ms_csv_text(run->reason != NULL ? run->reason : "", to);
+        if (fclose(to) != 0) text[0] = '\0';
+    }
+    ms_table_is_fields(t, "%s", text != NULL ? text : ",");
+    free(text);
+}
+
 static void add_run(ms_table *t, const ms_compare *c, const ms_run *run)
 {
     const long long   made  = run->n > 0 ? (long long)run->lines[run->n - 1].step : 0;
@@ -205,28 +255,41 @@ static void add_run(ms_table *t, const ms_compare *c, const ms_run *run)
     ms_table_add(t, "%s", s != NULL ? c->problems[s->problem].label : "-");
     ms_table_add(t, "%s", s != NULL ? c->methods[s->method].label : ms_look_title(run->optimizer));
     ms_table_add(t, "%g", run->lr);
+    ms_table_is(t, run->lr);
     ms_table_add(t, "%s", clips ? ms_run_text(run, "threshold") : "-");
     ms_table_add(t, "%s", decay);
+    ms_part_decay_fields(t, ms_run_text(run, "weight_decay"));
     ms_table_add(t, "%s", ms_run_text(run, "seed"));
     if (run->status == MS_RUN_DIVERGED)
         ms_table_add(t, "diverged: %s", run->reason != NULL ? run->reason : "no reason is known");
     else
-        ms_table_add(t, "%s", run->status == MS_RUN_DONE ? "done" : "unfinished");
+        ms_table_add(t, "%s", status_word(run));
+    status_fields(t, run);
     ms_table_add(t, "%lld of %lld", made, (long long)run->steps);
+    ms_table_is_fields(t, "%lld,%lld", made, (long long)run->steps);
     if (isfinite(run->val_loss))
         ms_table_add(t, "%.4f", run->val_loss);
     else
         ms_table_add(t, "-");
+    ms_table_is(t, run->val_loss);
 }
 
 void ms_build_runs(ms_build *b)
 {
-    static const char *const names[] = { "run",   "problem", "method", "lr",    "D",
-                                         "decay", "seed",    "status", "steps", "validation loss" };
+    static const char *const names[] = { "run",
+                                         "problem",
+                                         "method",
+                                         "lr",
+                                         "D",
+                                         MS_PART_DECAY_NAMES,
+                                         "seed",
+                                         "status|status,reason",
+                                         "steps|steps,steps asked",
+                                         "validation loss" };
     const ms_runset         *set     = b->c->set;
     ms_table                 t       = { .align = "lllrrlrlrr" };
 
-    add_names(&t, names);
+    ms_table_names(&t, names);
     for (size_t i = 0; i < set->n; i++)
         add_run(&t, b->c, &set->at[i]);
     ms_build_table(b, "runs", "Every run that was read, by the name of its directory.", &t);
