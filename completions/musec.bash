@@ -282,7 +282,7 @@ _musec() {
                 watch) words='--help --port --every --once --no-page --json' files=1 ;;
                 report) words='--help --out --png --csv --title --sections --within --omit-times --json' files=1 ;;
                 paper) words='--help --scale --data --seeds --full --quick --set --out --jobs --threads --device --png --csv --within --omit-times --no-run --dry-run --recalibrate --json' files=1 ;;
-                sample) words='--help --prompt --vocab --tokens --temperature --top-k --seed --device' files=1 ;;
+                sample) words='--help --prompt --vocab --tokens --temperature --top-k --seed --device --json' files=1 ;;
                 tokenize) words='--help --out --tokenizer --vocab --split --format --field --shard-tokens --val-tokens --limit-tokens --max-document --threads --skip-bad --resume --verify --quiet --json' files=1 ;;
                 encode) words='--help --tokenizer --vocab --special' ;;
                 decode) words='--help --tokenizer --vocab' ;;

@@ -12,6 +12,7 @@
 
 #include "core/file.h"
 #include "core/json_file.h"
+#include "core/text.h"
 #include "device/device.h"
 
 int ms_cli_parsed(int n)
@@ -107,19 +108,26 @@ FILE *ms_cli_summary(const char *out_path)
 
 json_t *ms_cli_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-json_t *ms_cli_string(const char *text)
+json_t *ms_cli_string(const char *text) { return ms_cli_bytes(text, strlen(text)); }
+
+json_t *ms_cli_bytes(const char *text, size_t bytes)
 {
-    json_t *value = json_string(text);
-    char   *copy;
+    static const char mark[] = "\xef\xbf\xbd"; /* U+FFFD, the mark of what is no character */
+    json_t           *value  = json_stringn(text, bytes);
+    char             *copy   = value != NULL ? NULL : malloc(3 * bytes + 1);
+    size_t            n      = 0;
 
     if (value != NULL) return value;
-    copy = strdup(text); /* a path may hold any bytes; JSON only UTF-8 */
     if (copy == NULL) return json_null();
-    for (char *c = copy; *c != '\0'; c++)
-        if ((unsigned char)*c >= 0x80) *c = '?';
-    value = json_string(copy);
+    for (size_t i = 0, k; i < bytes; i += k) {
+        const size_t is = text[i] == '\0' ? 1 : ms_text_char(text + i);
+        k               = is == 0 || is > bytes - i ? 1 : is;
+        memcpy(copy + n, k == is ? text + i : mark, k == is ? k : 3);
+        n += k == is ? k : 3;
+    }
+    value = json_stringn(copy, n);
     free(copy);
-    return value;
+    return value != NULL ? value : json_null();
 }
 
 musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *args, json_t **out)

@@ -1,4 +1,5 @@
 /* cmd_sample.c - musec sample: draws text from a checkpoint. */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ struct args {
     int64_t     top_k;
     uint64_t    seed;
     const char *device;
+    int         json;
 };
 
 static const ms_option options[] = {
@@ -29,6 +31,7 @@ static const ms_option options[] = {
       "draw from the K likeliest only; 0: all [0]" },
     { "seed", MS_OPT_U64, offsetof(struct args, seed), "N", "the same gives the same text [0]" },
     MS_CLI_DEVICE(struct args),
+    MS_CLI_JSON(struct args),
 };
 
 const ms_command *sample_command(void)
@@ -41,7 +44,8 @@ const ms_command *sample_command(void)
             "CHECKPOINT is a run directory, of which the newest checkpoint counts, or one\n"
             "checkpoint in it.  The text, prompt included, goes to stdout; where a document\n"
             "ends, a line <|endoftext|> stands and another begins.  A model of GPT-2's ids\n"
-            "needs GPT-2's vocabulary (musec encode --help); without it the ids are printed.\n\n"
+            "needs GPT-2's vocabulary (musec encode --help); without it the ids are printed.\n"
+            "--json prints all at the end: text, ids and their log probabilities.\n\n"
             "Example: musec sample runs/a --prompt \"The \" --tokens 300\n",
         .options      = options,
         .n_options    = COUNT(options),
@@ -60,39 +64,48 @@ static musec_status check(ms_error *e, const struct args *a)
     return MUSEC_OK;
 }
 
-typedef struct voice { /* ids to text and back; without a vocabulary they are bytes, or just ids */
+typedef struct tokenizer { /* ids to text and back; without a vocabulary: bytes, or just ids */
     ms_bpe       *bpe;
     ms_bpe_cache *cache;
     bool          bytes;
-} voice;
+} tokenizer;
 
 /* A vocabulary may be missing, unless it was asked for or there is a prompt. */
-static musec_status open_voice(ms_error *e, const struct args *a, const ms_sampler *s, voice *v)
+static musec_status open_tokenizer(ms_error *e, const struct args *a, const ms_sampler *s,
+                                   tokenizer *t)
 {
     char         path[MS_PATH_MAX];
     musec_status st;
 
-    v->bytes = ms_sampler_config(s)->tokenizer == MS_TOKENIZER_BYTE;
-    if (v->bytes) return MUSEC_OK;
+    t->bytes = ms_sampler_config(s)->tokenizer == MS_TOKENIZER_BYTE;
+    if (t->bytes) return MUSEC_OK;
     st = ms_bpe_find(e, a->vocab, path);
     if (st != MUSEC_OK && a->prompt == NULL) {
         fprintf(stderr, "musec sample: ids instead of text: %s\n", e->text);
         return MUSEC_OK;
     }
     if (st != MUSEC_OK) goto done;
-    TRY(ms_bpe_load(e, path, &v->bpe));
-    TRY(ms_bpe_cache_make(e, v->bpe, &v->cache));
+    TRY(ms_bpe_load(e, path, &t->bpe));
+    TRY(ms_bpe_cache_make(e, t->bpe, &t->cache));
 done:
     return st;
 }
 
-static void close_voice(voice *v)
+static void close_tokenizer(tokenizer *t)
 {
-    ms_bpe_cache_free(v->cache);
-    ms_bpe_free(v->bpe);
+    ms_bpe_cache_free(t->cache);
+    ms_bpe_free(t->bpe);
 }
 
-static musec_status say_prompt(ms_error *e, ms_sampler *s, const voice *v, const char *prompt)
+/* ---- drawing --------------------------------------------------------------------------------- */
+
+typedef struct sampling { /* what is collected for --json; otherwise it is printed at once */
+    FILE   *to;
+    json_t *prompt_ids, *ids, *logprobs; /* NULL: not wanted */
+} sampling;
+
+static musec_status say_prompt(ms_error *e, ms_sampler *s, const tokenizer *t, const char *prompt,
+                               const sampling *out)
 {
     const size_t bytes = strlen(prompt);
     size_t       n     = bytes;
@@ -104,47 +117,113 @@ static musec_status say_prompt(ms_error *e, ms_sampler *s, const voice *v, const
         st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the prompt");
         goto done;
     }
-    if (v->bpe != NULL) n = ms_bpe_encode(v->bpe, v->cache, prompt, bytes, false, words);
+    if (t->bpe != NULL) n = ms_bpe_encode(t->bpe, t->cache, prompt, bytes, false, words);
     for (size_t i = 0; i < n; i++)
-        ids[i] = v->bpe != NULL ? words[i] : (unsigned char)prompt[i];
+        ids[i] = t->bpe != NULL ? words[i] : (unsigned char)prompt[i];
     TRY(ms_sampler_say(e, s, ids, (int64_t)n));
-    fputs(prompt, stdout);
+    for (size_t i = 0; out->prompt_ids != NULL && i < n; i++)
+        json_array_append_new(out->prompt_ids, json_integer(ids[i]));
+    if (out->prompt_ids == NULL) fputs(prompt, out->to);
 done:
     free(words);
     free(ids);
     return st;
 }
 
-static void print_id(const voice *v, int32_t id)
+static void print_id(const tokenizer *t, int32_t id, FILE *to)
 {
     size_t n;
 
-    if (!v->bytes && v->bpe == NULL) {
-        printf("%d ", (int)id);
-    } else if (id == (v->bytes ? (int32_t)MS_BYTES_START : (int32_t)MS_BPE_START)) {
-        fputs("\n<|endoftext|>\n", stdout);
-    } else if (v->bytes) {
-        putchar(id);
+    if (!t->bytes && t->bpe == NULL) {
+        fprintf(to, "%d ", (int)id);
+    } else if (id == (t->bytes ? (int32_t)MS_BYTES_START : (int32_t)MS_BPE_START)) {
+        fputs("\n<|endoftext|>\n", to);
+    } else if (t->bytes) {
+        fputc(id, to);
     } else {
-        const char *p = ms_bpe_bytes(v->bpe, id, &n);
-        fwrite(p, 1, n, stdout);
+        const char *p = ms_bpe_bytes(t->bpe, id, &n);
+        fwrite(p, 1, n, to);
     }
-    fflush(stdout);
 }
 
-static musec_status sample(ms_error *e, const struct args *a, ms_sampler *s, const voice *v)
+static musec_status sample(ms_error *e, const struct args *a, ms_sampler *s, const tokenizer *t,
+                           const sampling *out)
 {
     const ms_draw draw = { a->temperature, a->top_k, a->seed };
-    int32_t       id;
+    ms_drawn      drawn;
     musec_status  st = MUSEC_OK;
 
-    if (a->prompt != NULL) TRY(say_prompt(e, s, v, a->prompt));
+    if (a->prompt != NULL) TRY(say_prompt(e, s, t, a->prompt, out));
     for (int64_t i = 0; i < a->tokens; i++) {
-        TRY(ms_sampler_next(e, s, &draw, &id));
-        print_id(v, id);
+        TRY(ms_sampler_next(e, s, &draw, &drawn));
+        print_id(t, drawn.id, out->to);
+        if (out->ids == NULL) {
+            fflush(out->to);
+            continue;
+        }
+        json_array_append_new(out->ids, json_integer(drawn.id));
+        json_array_append_new(out->logprobs, ms_cli_real(drawn.logprob));
     }
-    putchar('\n');
+    if (out->ids == NULL) fputc('\n', out->to);
 done:
+    return st;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *settings_of(const struct args *a, const ms_sampler *s)
+{
+    json_t *all = json_object();
+    json_object_set_new(all, "tokens", json_integer(a->tokens));
+    json_object_set_new(all, "temperature", ms_cli_real(a->temperature));
+    json_object_set_new(all, "top_k", json_integer(a->top_k));
+    json_object_set_new(all, "device", ms_cli_string(ms_sampler_device(s)));
+    return all;
+}
+
+/* A seed from 2^63 on has no room in JSON's whole numbers: it is a text. */
+static json_t *seed_of(uint64_t seed)
+{
+    char text[32];
+    if (seed <= INT64_MAX) return json_integer((json_int_t)seed);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)seed);
+    return json_string(text);
+}
+
+static musec_status sample_json(ms_error *e, const struct args *a, ms_sampler *s,
+                                const tokenizer *t)
+{
+    char        *text  = NULL;
+    size_t       bytes = 0;
+    json_t      *root  = json_object();
+    sampling     out   = { .to         = open_memstream(&text, &bytes),
+                           .prompt_ids = json_array(),
+                           .ids        = json_array(),
+                           .logprobs   = json_array() };
+    int64_t      step  = 0;
+    const char  *dir   = ms_sampler_checkpoint(s, &step);
+    musec_status st;
+
+    json_object_set_new(root, "checkpoint", ms_cli_string(dir));
+    json_object_set_new(root, "step", json_integer(step));
+    json_object_set_new(root, "tokenizer", json_string(t->bytes ? "byte" : "gpt2"));
+    json_object_set_new(root, "seed", seed_of(a->seed));
+    json_object_set_new(root, "settings", settings_of(a, s));
+    json_object_set_new(root, "prompt", ms_cli_string(a->prompt != NULL ? a->prompt : ""));
+    json_object_set_new(root, "prompt_ids", out.prompt_ids);
+    json_object_set_new(root, "text", json_null());
+    json_object_set_new(root, "ids", out.ids);
+    json_object_set_new(root, "logprobs", out.logprobs);
+    st = out.to == NULL ? ms_fail(e, MUSEC_ENOMEM, "not enough memory for the text")
+                        : sample(e, a, s, t, &out);
+    if (out.to != NULL && fclose(out.to) != 0 && st == MUSEC_OK)
+        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the text");
+    if (st != MUSEC_OK) goto done;
+    if (t->bytes || t->bpe != NULL) json_object_set_new(root, "text", ms_cli_bytes(text, bytes));
+    TRY(ms_cli_print_json(e, root, stdout));
+done:
+    free(text);
+    json_decref(root);
     return st;
 }
 
@@ -155,7 +234,7 @@ int cmd_sample(int argc, char **argv)
     const int         n     = ms_options_parse(cmd, &a, argc, argv);
     ms_error          error = { "" };
     ms_sampler       *s     = NULL;
-    voice             v     = { 0 };
+    tokenizer         t     = { 0 };
     musec_status      st;
 
     if (n < 0) return ms_cli_parsed(n);
@@ -163,10 +242,13 @@ int cmd_sample(int argc, char **argv)
     TRY(ms_sampler_open(&error, argv[1], a.device, &s));
     if (ms_sampler_warning(s)[0] != '\0') fprintf(stderr, "warning: %s\n", ms_sampler_warning(s));
     if (ms_sampler_note(s)[0] != '\0') fprintf(stderr, "%s\n", ms_sampler_note(s));
-    TRY(open_voice(&error, &a, s, &v));
-    TRY(sample(&error, &a, s, &v));
+    TRY(open_tokenizer(&error, &a, s, &t));
+    if (a.json)
+        TRY(sample_json(&error, &a, s, &t));
+    else
+        TRY(sample(&error, &a, s, &t, &(sampling){ .to = stdout }));
 done:
-    close_voice(&v);
+    close_tokenizer(&t);
     ms_sampler_close(s);
     return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
 }

@@ -131,6 +131,13 @@ void ms_sampler_close(ms_sampler *s)
 const ms_train_config *ms_sampler_config(const ms_sampler *s) { return &s->cfg; }
 const char            *ms_sampler_warning(const ms_sampler *s) { return s->warning; }
 const char            *ms_sampler_note(const ms_sampler *s) { return s->note; }
+const char            *ms_sampler_device(const ms_sampler *s) { return musec_ctx_device(s->ctx); }
+
+const char *ms_sampler_checkpoint(const ms_sampler *s, int64_t *step)
+{
+    *step = s->checkpoint.step;
+    return s->checkpoint.dir;
+}
 
 /* ---- talking --------------------------------------------------------------------------------- */
 
@@ -196,7 +203,18 @@ static int32_t draw_id(ms_sampler *s, const ms_draw *draw)
     return s->order[n - 1].id;
 }
 
-musec_status ms_sampler_next(ms_error *e, ms_sampler *s, const ms_draw *draw, int32_t *id)
+/* After draw_id: the ids lie in order, so that the largest is subtracted and the sum begins with
+ * the likeliest. */
+static double logprob_of(const ms_sampler *s, int32_t id)
+{
+    const double top = s->order[0].logit;
+    double       sum = 0.0;
+    for (int64_t i = 0; i < s->ids; i++)
+        sum += exp(s->order[i].logit - top);
+    return s->logits[id] - top - log(sum);
+}
+
+musec_status ms_sampler_next(ms_error *e, ms_sampler *s, const ms_draw *draw, ms_drawn *out)
 {
     musec_status st;
 
@@ -205,12 +223,13 @@ musec_status ms_sampler_next(ms_error *e, ms_sampler *s, const ms_draw *draw, in
         if (!isfinite(s->logits[i]))
             return ms_fail(e, MUSEC_ENONFINITE, "%s: the model's logits are not finite",
                            s->checkpoint.dir);
-    *id = draw_id(s, draw);
+    out->id      = draw_id(s, draw);
+    out->logprob = logprob_of(s, out->id);
     s->n_drawn++;
-    if (*id == start_id(s))
+    if (out->id == start_id(s))
         ms_sampler_new_document(s);
     else
-        say_one(s, *id);
+        say_one(s, out->id);
 done:
     return st;
 }

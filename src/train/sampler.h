@@ -19,11 +19,19 @@ void         ms_sampler_close(ms_sampler *s);
 const ms_train_config *ms_sampler_config(const ms_sampler *s);
 const char            *ms_sampler_warning(const ms_sampler *s); /* of damaged newer ones; else "" */
 const char            *ms_sampler_note(const ms_sampler *s);    /* why no better device; else "" */
+const char            *ms_sampler_device(const ms_sampler *s);
+/* The directory of its checkpoint, and the steps that it was trained for. */
+const char *ms_sampler_checkpoint(const ms_sampler *s, int64_t *step);
 
 /* Puts ids behind what was said so far; a new document forgets it. */
 musec_status ms_sampler_say(ms_error *e, ms_sampler *s, const int32_t *ids, int64_t n);
 void         ms_sampler_new_document(ms_sampler *s);
+typedef struct ms_drawn {
+    int32_t id;
+    double  logprob; /* of it in the model's own distribution: of all ids, at temperature 1; nats */
+} ms_drawn;
+
 /* Draws the next id and says it.  The start of a document begins a new one. */
-musec_status ms_sampler_next(ms_error *e, ms_sampler *s, const ms_draw *draw, int32_t *id);
+musec_status ms_sampler_next(ms_error *e, ms_sampler *s, const ms_draw *draw, ms_drawn *out);
 
 #endif

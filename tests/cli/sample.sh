@@ -52,6 +52,42 @@ check "a prompt longer than a document" test "$(head -c 500 long)" = "$long"
 draws bytes --tokens 5 --prompt $'\xff\xfe'
 check "a prompt of any bytes" test "$(head -c 2 bytes)" = $'\xff\xfe'
 
+# the same as JSON; the log probabilities are those of the model itself, whatever was drawn from it
+if have_python; then
+    succeeds sample a --tokens 40 --prompt 'The ' --top-k 3 --json
+    python3 - few <<'P' && pass || fail "JSON: $(head -c 300 stdout)"
+import json, sys
+j = json.load(open("stdout"))
+assert "The " + j["text"] + "\n" == open(sys.argv[1]).read(), j["text"]
+assert j["prompt"] == "The " and j["prompt_ids"] == list(b"The "), j["prompt_ids"]
+assert len(j["ids"]) == len(j["logprobs"]) == 40 and all(type(i) is int for i in j["ids"])
+assert bytes(i for i in j["ids"] if i < 256).decode() in j["text"].replace("\n<|endoftext|>\n", "")
+assert j["step"] == 40 and j["checkpoint"] == "a/checkpoint/step_00000040" and j["tokenizer"] == "byte"
+assert j["seed"] == 0 and j["settings"]["top_k"] == 3 and j["settings"]["temperature"] == 0.8
+assert all(x <= 0 for x in j["logprobs"])
+P
+    # of many first tokens, drawn in any way, the probabilities sum to nearly 1, and to no more
+    python3 - "$MUSEC" <<'P' && pass || fail "the log probabilities of first tokens"
+import json, math, subprocess, sys
+seen = {}
+for seed in range(60):
+    how = ["--temperature", "0.8", "--top-k", "3"] if seed % 6 == 0 else ["--temperature", "1"]
+    out = subprocess.run([sys.argv[1], "sample", "a", "--tokens", "1", "--prompt", "The ", *how,
+                          "--seed", str(seed), "--json"], stdout=subprocess.PIPE, check=True).stdout
+    j = json.loads(out)
+    seen.setdefault(j["ids"][0], set()).add(j["logprobs"][0])
+assert all(len(x) == 1 for x in seen.values()), seen # the same id, the same number
+assert 0.5 < sum(math.exp(min(x)) for x in seen.values()) <= 1 + 1e-12, seen
+P
+    succeeds sample a --tokens 5 --prompt $'\xff\xfe' --seed 18446744073709551615 --json
+    check "any bytes" test "$(json prompt)" = $'\xef\xbf\xbd\xef\xbf\xbd'
+    check "any seed" test "$(json seed)" = 18446744073709551615
+    succeeds sample a --tokens 0 --json
+    check "no token" test "$(json ids)$(json text)" = '[]'
+else
+    skip "no python3"
+fi
+
 # a run directory is its newest checkpoint
 succeeds sample "$newest" --tokens 40 --prompt 'The '
 check "the newest checkpoint" cmp stdout first
@@ -74,6 +110,8 @@ if [ "$code" -eq 0 ] && grep -q 'ids instead of text' stderr; then pass; else
     fail "sample of ids: exit $code, stderr: $(cat stderr)"
 fi
 prints '^[0-9]+ [0-9]+ [0-9]+ $'
+run sample gpt2 --tokens 3 --json
+check "ids have no text" grep -q '"text": null' stdout
 fails 1 "GPT-2's vocabulary is neither in" sample gpt2 --tokens 3 --prompt The
 vocab=${MUSEC_DATA:-$MUSEC_SOURCE/../shared/data}/gpt2
 if [ -d "$vocab" ]; then
