@@ -3,7 +3,6 @@
  * Every field of the config is an option, and --set reaches them all by the names of config.json.
  * SIGINT, SIGTERM and SIGHUP let the step at hand finish, write a checkpoint and leave; a second
  * one (signals.h) ends the program at once. */
-#define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -390,24 +389,14 @@ done:
 
 static musec_status explain(ms_error *e, const struct args *a, const ms_train_config *cfg)
 {
-    char        *text = NULL;
-    size_t       bytes;
     json_t      *root = NULL;
-    FILE        *to   = a->json ? open_memstream(&text, &bytes) : stdout;
     musec_status st;
 
-    if (to == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the description");
-    st = ms_train_explain(e, cfg, to);
-    if (!a->json) return st;
-    if (fclose(to) != 0 && st == MUSEC_OK)
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the description");
-    if (st != MUSEC_OK) goto done;
-    root = json_object();
-    json_object_set_new(root, "description", ms_cli_string(text));
+    if (!a->json) return ms_train_explain(e, cfg, stdout);
+    TRY(ms_train_explain_json(e, cfg, &root));
     TRY(ms_cli_print_json(e, root, stdout));
 done:
     json_decref(root);
-    free(text);
     return st;
 }
 

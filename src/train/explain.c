@@ -1,5 +1,6 @@
 /* explain.c - what a run will be, in words, before it is started: the device, the model, the
  * schedule, the rule of every parameter, and the memory that it will take. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,12 +136,9 @@ static void explain_schedule(const ms_train *t, FILE *to)
                 (long long)s->momentum_cooldown);
 }
 
-void ms_train_tell_memory(const ms_train_sizes *s, FILE *to)
+void ms_train_memory_rows(const ms_train_sizes *s, ms_memory_row rows[MS_MEMORY_ROWS])
 {
-    const struct {
-        const char *name;
-        uint64_t    bytes;
-    } rows[] = {
+    const ms_memory_row all[] = {
         { "weights", s->model.weights },
         { "copies", s->model.copies },
         { "gradients", s->model.grads },
@@ -152,6 +150,15 @@ void ms_train_tell_memory(const ms_train_sizes *s, FILE *to)
         { "program", program_bytes },
         { "total", s->total },
     };
+    static_assert(COUNT(all) == MS_MEMORY_ROWS, "every row is there");
+    memcpy(rows, all, sizeof all);
+}
+
+void ms_train_tell_memory(const ms_train_sizes *s, FILE *to)
+{
+    ms_memory_row rows[MS_MEMORY_ROWS];
+
+    ms_train_memory_rows(s, rows);
     fprintf(to, "memory:\n");
     for (size_t i = 0; i < COUNT(rows); i++) {
         if (rows[i].bytes == 0) continue;

@@ -70,7 +70,14 @@ musec_status ms_train_check(ms_error *e, const musec_ctx *ctx, musec_status stat
 
 /* explain.c: the memory of the run, whatever its model has room for now. */
 musec_status ms_train_measure(ms_error *e, const ms_train *t, ms_train_sizes *out);
-void         ms_train_tell_memory(const ms_train_sizes *s, FILE *to);
+/* What takes how much of it; the last row is the total. */
+enum { MS_MEMORY_ROWS = 10 };
+typedef struct ms_memory_row {
+    const char *name;
+    uint64_t    bytes;
+} ms_memory_row;
+void ms_train_memory_rows(const ms_train_sizes *s, ms_memory_row rows[MS_MEMORY_ROWS]);
+void ms_train_tell_memory(const ms_train_sizes *s, FILE *to);
 
 /* failure.c: adds to the words of a device that failed what the run would have taken, if there is
  * not enough memory, and how to go on.  The run is over: its model may be gone. */

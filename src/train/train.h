@@ -63,5 +63,7 @@ bool ms_train_data_differs(const json_t *was, const json_t *now, char how[MS_DAT
 
 /* What will be done, for people: device, model, schedule, every parameter's rule, memory. */
 musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to);
+/* The same as fields (docs/formats.md).  New. */
+musec_status ms_train_explain_json(ms_error *e, const ms_train_config *cfg, json_t **out);
 
 #endif

@@ -115,7 +115,26 @@ for p in '^device: ref, activations in bf16, weights and gradients in f32, not d
 done
 if have_python; then
     succeeds "${small[@]}" --out never --explain --json
-    check "json: the description" test -n "$(json description)"
+    python3 - <<'P' && pass || fail "--explain --json: $(head -c 300 stdout)"
+import json
+j = json.load(open("stdout"))
+params = {p["name"]: p for p in j["parameters"]}
+q, down, embed = params["layer.0.attn.q"], params["layer.0.mlp.down"], params["embed"]
+assert (q["role"], q["rule"], q["rows"], q["cols"], q["matrices"]) == ("qk", "soft-musec", 32, 32, 1), q
+assert down["role"] == "mlp" and embed["rule"] == "adamw" and embed["shape_factor"] is None, embed
+assert q["lr"] == j["config"]["lr"] and embed["lr"] == j["config"]["aux_lr"], q
+assert q["weight_decay"] == j["config"]["weight_decay"]["qk"], q
+n = j["model"]["parameters"]
+assert n["total"] == sum(p["rows"] * p["cols"] for p in params.values()), n
+assert n["matrix"] == sum(p["rows"] * p["cols"] for p in params.values() if p["matrices"]), n
+assert j["model"]["layers"] == 1 and j["model"]["qk_norm"] in (True, False)
+s = j["schedule"]
+assert s["steps"] == 60 and sum((g["last_step"] - g["first_step"] + 1) * g["batch"] for g in s["stages"]) == s["tokens"]
+m = j["memory_bytes"]
+assert m["weights"] == 4 * n["total"] and m["total"] == sum(v for k, v in m.items() if k != "total"), m
+assert j["device"]["name"] and j["data"]["train"][0]["tokens"] is None # the corpus has no end
+assert j["optimizer"] == "soft-musec" and j["config"]["steps"] == 60
+P
     succeeds "${tiny[@]}" --steps 5 --out json --json
     check "json: status" test "$(json status)" = "done"
     check "json: reason" test "$(json reason)" = null
