@@ -1,4 +1,5 @@
 /* mixture_test.c - several sets of data: who is next, where it goes on, and what is no list. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,62 @@ static int next_letter(ms_mixture *m)
     CHECK_OK_ERR(&e, ms_mixture_next(&e, m, TOKENS, 50, &batch));
     CHECK(batch.tokens == TOKENS, "%lld tokens", (long long)batch.tokens);
     return batch.inputs[TOKENS / 2];
+}
+
+/* Three sets of one letter each, by weights 1/4, 5/8 and 1/8, and in each one start token among n:
+ * the entropy of these.  To count is not to deliver. */
+static void the_unigram_loss_is_that_of_the_mixture(void **state)
+{
+    ms_mixture  *m = open_three(), *other = open_three();
+    ms_error     e    = { "" };
+    const double q    = 1.0 / (double)ms_source_tokens(ms_loader_source(ms_mixture_set(m, 0)));
+    const double p[]  = { q, 0.25 * (1.0 - q), 0.625 * (1.0 - q), 0.125 * (1.0 - q) };
+    double       want = 0.0;
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(p); i++)
+        want -= p[i] * log(p[i]);
+    for (int i = 0; i < 50; i++) {
+        double loss = NAN;
+        if (i % 7 == 0) {
+            CHECK_OK_ERR(&e, ms_mixture_unigram(&e, m, &loss));
+            /* shares rounded three times each in double */
+            CHECK(fabs(loss - want) <= 1e-12, "%.17g, not %.17g", loss, want);
+        }
+        CHECK(next_letter(m) == next_letter(other), "batch %d", i);
+    }
+    ms_mixture_close(other);
+    ms_mixture_close(m);
+}
+
+/* Of a text of four letters, evenly, with a validation side of another one at its end; and of one
+ * that is longer than what is counted: 2^20 of one letter before those of another. */
+static void the_unigram_loss_is_of_the_first_training_tokens(void **state)
+{
+    static const struct {
+        const char *name;
+        int         first, second; /* letters "abcd" in turn; then "e" */
+        double      want;
+    } cases[]  = { { "even.txt", 9000, 1000, 1.3862943611198906 }, /* ln 4 */
+                   { "long.txt", 1 << 20, 1 << 20, 1.3862943611198906 } };
+    ms_error e = { "" };
+    (void)state;
+
+    for (size_t k = 0; k < COUNT(cases); k++) {
+        FILE       *f    = fopen(at(cases[k].name), "wb");
+        ms_mixture *m    = NULL;
+        double      loss = NAN;
+        CHECK(f != NULL, "%s", cases[k].name);
+        for (int i = 0; i < cases[k].first + cases[k].second; i++)
+            fputc(i < cases[k].first ? "abcd"[i % 4] : 'e', f);
+        fclose(f);
+        const ms_loader_config cfg = config_of(at(cases[k].name));
+        CHECK_OK_ERR(&e, ms_mixture_open(&e, &cfg, &m));
+        CHECK_OK_ERR(&e, ms_mixture_unigram(&e, m, &loss));
+        /* a text begins with its start token: one of 9000 at least, -p ln p of it below 0.0015 */
+        CHECK(fabs(loss - cases[k].want) <= 0.0015, "%s: %.17g", cases[k].name, loss);
+        ms_mixture_close(m);
+    }
 }
 
 static void shares_follow_the_weights(void **state)
@@ -175,6 +232,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shares_follow_the_weights),
+        cmocka_unit_test(the_unigram_loss_is_that_of_the_mixture),
+        cmocka_unit_test(the_unigram_loss_is_of_the_first_training_tokens),
         cmocka_unit_test(a_saved_place_goes_on_the_same),
         cmocka_unit_test(a_wrong_list_is_refused),
         cmocka_unit_test(names_are_told_apart),

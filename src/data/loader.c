@@ -372,6 +372,27 @@ done:
 
 const ms_source *ms_loader_source(const ms_loader *l) { return l->source; }
 
+musec_status ms_loader_count(ms_error *e, ms_loader *l, int64_t limit, int64_t *counts, int64_t *n)
+{
+    const int64_t pieces = ms_source_pieces(l->source);
+    int64_t       left   = limit;
+    musec_status  st     = MUSEC_OK;
+
+    wait_for_thread(l);
+    for (int64_t piece = 0; piece < pieces && left > 0; piece++) {
+        const uint16_t *p    = NULL;
+        int64_t         have = 0;
+        TRY(ms_source_piece(e, l->source, piece, &p, &have));
+        if (have > left) have = left;
+        for (int64_t i = 0; i < have; i++)
+            counts[p[i]]++;
+        left -= have;
+    }
+    *n += limit - left;
+done:
+    return st;
+}
+
 uint64_t ms_loader_bytes(const ms_loader *l)
 {
     const uint64_t rows = 2 * COUNT(l->slots) * (uint64_t)l->cfg.max_tokens;

@@ -55,6 +55,10 @@ musec_status ms_loader_next(ms_error *e, ms_loader *l, int64_t tokens, int64_t m
 ms_position      ms_loader_position(const ms_loader *l);
 musec_status     ms_loader_seek(ms_error *e, ms_loader *l, ms_position at);
 const ms_source *ms_loader_source(const ms_loader *l);
+/* Adds to counts[id] how often each id occurs in the first tokens of the source, `limit` of them or
+ * all there are, and to *n how many those were.  counts has room for 65536.  What is delivered
+ * stays the same. */
+musec_status ms_loader_count(ms_error *e, ms_loader *l, int64_t limit, int64_t *counts, int64_t *n);
 /* Host memory that it will hold at most, about. */
 uint64_t ms_loader_bytes(const ms_loader *l);
 

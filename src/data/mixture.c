@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
+#include "core/outcome.h"
 #include "core/real.h"
 
 struct ms_mixture {
@@ -188,6 +189,31 @@ ms_loader  *ms_mixture_set(const ms_mixture *m, size_t index) { return m->set[in
 const char *ms_mixture_name(const ms_mixture *m, size_t index) { return m->name[index]; }
 double      ms_mixture_weight(const ms_mixture *m, size_t index) { return m->weight[index]; }
 ms_found    ms_mixture_found(const ms_mixture *m) { return m->found; }
+
+musec_status ms_mixture_unigram(ms_error *e, ms_mixture *m, double *loss)
+{
+    enum { IDS = UINT16_MAX + 1, SAMPLE = 1 << 20 };
+    int64_t     *counts    = malloc(IDS * sizeof *counts);
+    double      *frequency = calloc(IDS, sizeof *frequency);
+    musec_status st        = MUSEC_OK;
+
+    if (counts == NULL || frequency == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory to count tokens");
+        goto done;
+    }
+    for (size_t i = 0; i < m->n; i++) {
+        int64_t n = 0;
+        memset(counts, 0, IDS * sizeof *counts);
+        TRY(ms_loader_count(e, m->set[i], SAMPLE, counts, &n));
+        for (size_t id = 0; id < IDS; id++)
+            frequency[id] += m->weight[i] * (double)counts[id] / (double)n;
+    }
+    *loss = ms_unigram_loss(frequency, IDS);
+done:
+    free(frequency);
+    free(counts);
+    return st;
+}
 
 uint64_t ms_mixture_bytes(const ms_mixture *m)
 {

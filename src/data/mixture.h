@@ -32,6 +32,10 @@ ms_loader  *ms_mixture_set(const ms_mixture *m, size_t index);
 const char *ms_mixture_name(const ms_mixture *m, size_t index);   /* the last part of its path */
 double      ms_mixture_weight(const ms_mixture *m, size_t index); /* they sum to 1 */
 uint64_t    ms_mixture_bytes(const ms_mixture *m);
+/* The unigram loss (core/outcome.h) of all sets together, each by its weight: of the first 2^20
+ * tokens of each, or all that it has.  That is some milliseconds of work, and the same wherever a
+ * run is on its way. */
+musec_status ms_mixture_unigram(ms_error *e, ms_mixture *m, double *loss);
 /* Does it depend on a directory where its sets were found: the one that the program is in, or the
  * base? */
 typedef enum ms_found { MS_FOUND_ANYWHERE, MS_FOUND_HERE, MS_FOUND_IN_BASE } ms_found;
