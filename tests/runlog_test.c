@@ -393,6 +393,7 @@ static void summaries(void **state)
                         .best_loss     = 1.0 / 3,
                         .last_val_loss = 2.5,
                         .best_val_loss = (double)INFINITY,
+                        .unigram_loss  = 3.25,
                         .time_s        = 0.1,
                         .start_s       = 1.75,
                         .computed      = { "cuda", "bf16", "f16" } };
@@ -407,7 +408,7 @@ static void summaries(void **state)
 
     CHECK_OK_ERR(&e, ms_summary_write(&e, dir, &s));
     j = json_load_file(path_in(dir, "summary.json"), JSON_REJECT_DUPLICATES, NULL);
-    CHECK(json_object_size(j) == 11, "%zu", json_object_size(j));
+    CHECK(json_object_size(j) == 12, "%zu", json_object_size(j));
     CHECK(strcmp(json_string_value(json_object_get(j, "status")), s.status) == 0, "status");
     CHECK(strcmp(json_string_value(json_object_get(j, "reason")), s.reason) == 0, "reason");
     CHECK(json_integer_value(json_object_get(j, "tokens")) == s.tokens, "tokens");
@@ -416,6 +417,7 @@ static void summaries(void **state)
     expect_number(j, "best_loss", 1.0 / 3);
     expect_number(j, "last_val_loss", 2.5);
     expect_number(j, "best_val_loss", (double)NAN);
+    expect_number(j, "unigram_loss", 3.25);
     expect_number(j, "time_s", 0.1);
     expect_number(j, "start_s", 1.75);
     computed =

@@ -341,6 +341,7 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
     json_object_set_new(root, "best_loss", ms_cli_real(s->best_loss));
     json_object_set_new(root, "last_val_loss", ms_cli_real(s->last_val_loss));
     json_object_set_new(root, "best_val_loss", ms_cli_real(s->best_val_loss));
+    json_object_set_new(root, "unigram_loss", ms_cli_real(s->unigram_loss));
     json_object_set_new(root, "time_s", ms_cli_real(s->time_s));
     json_object_set_new(root, "start_s", ms_cli_real(s->start_s));
     TRY(ms_cli_print_json(e, root, stdout));

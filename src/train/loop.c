@@ -3,7 +3,8 @@
  * Gradients are those of the loss summed over the tokens of a step, times 1/tokens (mean) or 1/8
  * (sum8).  A run has diverged when its loss is not finite, a gradient is not, the loss is above
  * diverge_factor times the first one for diverge_steps steps in a row, or an optimizer that clips
- * attention logits meets an infinite one; that is a result, not a failure. */
+ * attention logits meets an infinite one; that is a result, not a failure.  One that made all its
+ * steps is judged by its losses (core/outcome.h). */
 #define _POSIX_C_SOURCE 200809L /* stat, rmdir */
 #include <math.h>
 #include <stdio.h>
@@ -208,6 +209,7 @@ static void note_losses(ms_progress *p, const ms_log_line *line)
 {
     p->last_loss = line->loss;
     p->best_loss = better(p->best_loss, line->loss);
+    ms_loss_track_add(&p->track, line->loss);
     if (!line->has_val) return;
     p->last_val_loss = line->val_loss;
     p->best_val_loss = better(p->best_val_loss, line->val_loss);
@@ -226,6 +228,7 @@ static musec_status step_once(ms_error *e, ms_train *t, char *why, size_t why_by
     step_times         times = { 0 };
     ms_log_line  line = { .step = t->progress.step + 1, .lr = t->cfg.optim.lr * plan.lr_scale };
     const char  *reason;
+    ms_outcome   outcome;
     musec_status st;
 
     TRY(gradients(e, t, &plan, &line, &times));
@@ -256,7 +259,8 @@ static musec_status step_once(ms_error *e, ms_train *t, char *why, size_t why_by
     line.time_s        = t->resumed_s + (ms_clock_ms() - t->started) / MS_PER_S;
     t->progress.time_s = line.time_s;
     if (isnan(t->start_s)) t->start_s = (ms_clock_ms() - t->began) / MS_PER_S;
-    st = MUSEC_OK;
+    TRY(ms_train_judge(e, t, &outcome));
+    if (outcome != MS_OUTCOME_DONE) line.status = ms_outcome_word(outcome);
     if (t->runlog != NULL) TRY(ms_runlog_write(e, t->runlog, &line));
     if (t->setup.on_step != NULL) t->setup.on_step(t->setup.arg, &line);
 done:
@@ -267,9 +271,11 @@ static bool wants_stop(const ms_train *t) { return t->setup.stop != NULL && *t->
 
 musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
 {
-    char *const   why   = t->why;
-    const int64_t first = t->progress.step;
-    musec_status  st    = MUSEC_OK;
+    char *const   why    = t->why;
+    const int64_t first  = t->progress.step;
+    const char   *status = "interrupted";
+    ms_outcome    outcome;
+    musec_status  st = MUSEC_OK;
 
     t->started = ms_clock_ms();
     why[0]     = '\0';
@@ -282,10 +288,10 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
     const bool done = t->progress.step == t->schedule.steps;
     if (t->setup.out != NULL && why[0] == '\0' && t->saved_step != t->progress.step)
         TRY(ms_train_save(e, t));
-    *out = (ms_summary){ .status        = why[0] != '\0' ? "diverged"
-                                          : done         ? "done"
-                                                         : "interrupted",
-                         .reason        = why[0] != '\0' ? why : NULL,
+    TRY(ms_train_judge(e, t, &outcome));
+    if (why[0] != '\0' || done) status = ms_outcome_word(outcome);
+    *out = (ms_summary){ .status        = status,
+                         .reason        = outcome != MS_OUTCOME_DONE ? t->reason : NULL,
                          .steps         = t->progress.step,
                          .tokens        = t->progress.tokens,
                          .skipped       = musec_optim_skipped(t->optim),
@@ -293,6 +299,7 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
                          .best_loss     = t->progress.best_loss,
                          .last_val_loss = t->progress.last_val_loss,
                          .best_val_loss = t->progress.best_val_loss,
+                         .unigram_loss  = t->unigram_loss,
                          .last_val      = t->last_val.has_val ? &t->last_val : NULL,
                          .time_s        = t->progress.time_s,
                          .start_s       = t->start_s,
@@ -366,16 +373,17 @@ musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **
 
     *out = NULL;
     if (t == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
-    *t = (ms_train){ .setup      = *setup,
-                     .cfg        = setup->config,
-                     .progress   = { .last_loss     = NAN,
-                                     .best_loss     = NAN,
-                                     .last_val_loss = NAN,
-                                     .best_val_loss = NAN },
-                     .began      = setup->began > 0.0 ? setup->began : ms_clock_ms(),
-                     .start_s    = NAN,
-                     .saved_step = -1,
-                     .lock       = MS_NO_LOCK };
+    *t = (ms_train){ .setup        = *setup,
+                     .cfg          = setup->config,
+                     .progress     = { .last_loss     = NAN,
+                                       .best_loss     = NAN,
+                                       .last_val_loss = NAN,
+                                       .best_val_loss = NAN },
+                     .began        = setup->began > 0.0 ? setup->began : ms_clock_ms(),
+                     .start_s      = NAN,
+                     .unigram_loss = NAN,
+                     .saved_step   = -1,
+                     .lock         = MS_NO_LOCK };
     if (setup->resume) {
         TRY(ms_lock_take(e, setup->out, &t->lock));
         TRY(ms_train_find_restart(e, t, &restart));

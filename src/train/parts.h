@@ -2,6 +2,7 @@
 #ifndef MS_TRAIN_PARTS_H
 #define MS_TRAIN_PARTS_H
 
+#include "core/outcome.h"
 #include "data/lock.h"
 #include "data/mixture.h"
 #include "train/checkpoint.h"
@@ -16,6 +17,7 @@ typedef struct ms_progress {
     int64_t             too_high; /* steps in a row with a loss that is */
     double              last_loss, best_loss, last_val_loss, best_val_loss; /* NaN: none */
     double              time_s;
+    ms_loss_track       track;
 } ms_progress;
 
 struct ms_train {
@@ -31,14 +33,16 @@ struct ms_train {
     ms_runlog      *runlog;
     int             lock; /* on the run directory */
     ms_progress     progress;
-    double         *max_logit;             /* (layers * heads) of the step */
-    ms_log_line     last_val;              /* the last step that was validated */
-    char            why[sizeof(ms_error)]; /* it diverged; "" if not */
-    double          resumed_s;             /* seconds of work before this process */
-    double          began;                 /* clock when the work of this process began, */
-    double          started;               /* and at its first step */
-    double          start_s;               /* from the one until the other was over; NaN */
-    int64_t         saved_step;            /* of the newest checkpoint, -1: none */
+    double         *max_logit;                /* (layers * heads) of the step */
+    ms_log_line     last_val;                 /* the last step that was validated */
+    char            why[sizeof(ms_error)];    /* it diverged before its end; "" if not */
+    char            reason[sizeof(ms_error)]; /* that, or why it ends as stalled or diverged */
+    double          unigram_loss;             /* of the training data; NaN: not counted yet */
+    double          resumed_s;                /* seconds of work before this process */
+    double          began;                    /* clock when the work of this process began, */
+    double          started;                  /* and at its first step */
+    double          start_s;                  /* from the one until the other was over; NaN */
+    int64_t         saved_step;               /* of the newest checkpoint, -1: none */
     json_t         *data;                  /* which data, as train.h has it; NULL: not looked at */
     json_t         *resumed;               /* what was changed on the way; NULL: nothing */
     char            data_dir[MS_PATH_MAX]; /* that relative paths of data are found in; "" */
@@ -85,6 +89,13 @@ void ms_train_tell_failure(ms_error *e, ms_train *t, musec_status status);
 
 /* loop.c: what the passes of a step are told. */
 ms_gpt_pass ms_train_pass(const ms_train *t, const ms_step_plan *plan);
+
+/* outcome.c: how a run ended.
+ * As it stands after the step just made: diverged if t->why says so; of one that has made all its
+ * steps by its losses and weights; otherwise done, as nothing can be said yet.  t->reason: why. */
+musec_status ms_train_judge(ms_error *e, ms_train *t, ms_outcome *out);
+void         ms_train_put_track(const ms_train *t, json_t *state); /* of a checkpoint */
+musec_status ms_train_read_track(ms_error *e, const ms_checkpoint *c, ms_loss_track *out);
 
 /* resume.c: checkpoints of a run. */
 musec_status ms_train_save(ms_error *e, ms_train *t);

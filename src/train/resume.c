@@ -94,6 +94,7 @@ static json_t *state_of(const ms_train *t)
                         json_pack("{s:s, s:s, s:s}", "device", computed.device, "precision",
                                   computed.precision, "operands", computed.operands));
     ms_train_put_origin(t, state);
+    ms_train_put_track(t, state);
     return state;
 }
 
@@ -216,6 +217,7 @@ musec_status ms_train_load(ms_error *e, ms_train *t, const ms_checkpoint *c)
 
     TRY(check_config(e, t, c, &was));
     TRY(read_state(e, c, &t->progress));
+    TRY(ms_train_read_track(e, c, &t->progress.track));
     if (t->progress.step > t->cfg.steps)
         return ms_fail(e, MUSEC_EINVAL, "%s is of step %lld, beyond the %lld steps asked for",
                        c->dir, (long long)t->progress.step, (long long)t->cfg.steps);
@@ -244,7 +246,8 @@ static musec_status check_not_ended(ms_error *e, const char *dir)
     TRY(ms_path_join(e, dir, "summary.json", path));
     summary = json_load_file(path, 0, NULL); /* none, or a damaged one: it has not ended */
     status  = json_string_value(json_object_get(summary, "status"));
-    if (status != NULL && (strcmp(status, "done") == 0 || strcmp(status, "diverged") == 0))
+    if (status != NULL && (strcmp(status, "done") == 0 || strcmp(status, "diverged") == 0 ||
+                           strcmp(status, "stalled") == 0))
         st = ms_fail(e, MUSEC_EINVAL,
                      "%s says that the run is %s, and there is no checkpoint to go on from (sweep "
                      "keeps them with --keep-checkpoints, train writes more with "

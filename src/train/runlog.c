@@ -96,6 +96,7 @@ static void put_line(text *t, const ms_log_line *l)
     put(t, "{\"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"epoch\": %" PRId64, l->step,
         l->tokens, l->epoch);
     if (l->skipped > 0) put(t, ", \"skipped\": %" PRId64, l->skipped);
+    if (l->status != NULL) put(t, ", \"status\": \"%s\"", l->status);
     put_number(t, ", ", "loss", l->loss);
     put_number(t, ", ", "objective", l->objective);
     if (l->has_val) put_number(t, ", ", "val_loss", l->val_loss);
@@ -315,6 +316,7 @@ musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
     put_number(&t, ",\n  ", "last_val_loss", s->last_val_loss);
     put_number(&t, ",\n  ", "best_val_loss", s->best_val_loss);
     if (s->last_val != NULL) put_sets(&t, ",\n  ", s->last_val);
+    put_number(&t, ",\n  ", "unigram_loss", s->unigram_loss);
     put_number(&t, ",\n  ", "time_s", s->time_s);
     put_number(&t, ",\n  ", "start_s", s->start_s);
     put(&t, ",\n  \"computed\": {");

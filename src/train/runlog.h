@@ -7,7 +7,8 @@
  *               "u_gain": ..., "sigma1_over_d": ..., "share_above": ...}, "vo": ..., "mlp": ...},
  *    "ms": {"data": 0.1, "model": 700, "optim": 40, "rest": 3}}
  * Of several sets of data, "val_losses": {"NAME": ...} has each one's.  "skipped": N counts the
- * steps so far that the optimizer left out, once there is one.
+ * steps so far that the optimizer left out, once there is one.  The last line of a run that stalled
+ * or diverged says so: "status": "stalled".
  * val_loss and groups stand where they were measured; a number that is not finite is null.  All but
  * tok_s, time_s and ms is the same for the same run. */
 #ifndef MS_TRAIN_RUNLOG_H
@@ -37,6 +38,7 @@ typedef struct ms_log_line {
     ms_group_stats groups[MS_GROUPS];
     double         tok_s, time_s;
     double         ms_data, ms_model, ms_optim, ms_rest;
+    const char    *status; /* the run ends here as "stalled" or "diverged"; otherwise NULL */
 } ms_log_line;
 
 typedef struct ms_runlog ms_runlog;
@@ -59,10 +61,11 @@ typedef struct ms_computed { /* what `auto` became: names */
 } ms_computed;
 
 typedef struct ms_summary {
-    const char        *status;                 /* "done", "diverged", "interrupted" */
-    const char        *reason;                 /* of "diverged", or NULL */
+    const char        *status; /* "done", "stalled", "diverged" (core/outcome.h), "interrupted" */
+    const char        *reason; /* of "stalled" and "diverged", or NULL */
     int64_t            steps, tokens, skipped; /* skipped: of the steps */
     double             last_loss, best_loss, last_val_loss, best_val_loss; /* NaN: none */
+    double             unigram_loss; /* of the training data; NaN: it was not counted */
     double             time_s;
     double             start_s; /* until the first step of this process was over; NaN: none */
     ms_computed        computed;

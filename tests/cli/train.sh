@@ -309,7 +309,7 @@ rm -rf wild
 succeeds "${tiny[@]}" --steps 3 --out wild --cap none "${overflow[@]}" --nonfinite skip
 prints '^done after 3 steps'
 succeeds "${tiny[@]}" --steps 12 --out calm --cap none --aux-lr 1e8 --diverge-factor 1e9 --diverge-steps 3
-prints '^done after 12 steps'
+prints '^diverged: its loss began at .* and ends above that, at .* after 12 steps'
 
 # ---- two at once -----------------------------------------------------------------------------------
 
