@@ -442,6 +442,31 @@ static void the_best_has_diverged_least(void **state)
     end(&s);
 }
 
+/* A lower loss does not make up for it. */
+static void the_best_has_not_stalled(void **state)
+{
+    sorted s = begin();
+    (void)state;
+
+    add(&s, "muon", 0.1, 3.0, "");
+    add(&s, "muon", 0.2, 4.0, "");
+    fake_run(s.root, &(fake){ .optimizer = "muon", .lr = 0.3, .loss = 2.0, .idle = true });
+    fake_run(s.root,
+             &(fake){ .optimizer = "muon", .lr = 0.4, .loss = 2.5, .idle = true, .old = true });
+    fake_run(s.root, &(fake){ .optimizer = "adam", .lr = 0.1, .loss = 2.0, .idle = true });
+    sort(&s);
+
+    const size_t      muon = ms_compare_plain(&s.c, "muon"), adam = ms_compare_plain(&s.c, "adam");
+    const ms_setting *idle = ms_compare_best(&s.c, 0, muon, 0.3);
+    CHECK(idle->stalled == 1 && idle->diverged == 0 && idle->loss == 2.0, "%g", idle->loss);
+    CHECK(ms_setting_failed(idle), "it failed");
+    CHECK(ms_compare_best(&s.c, 0, muon, 0.4)->stalled == 1, "by its log");
+    CHECK(ms_compare_tuned(&s.c, 0, muon)->lr == 0.1, "tuned");
+    CHECK(!ms_setting_failed(ms_compare_tuned(&s.c, 0, muon)), "it did not fail");
+    CHECK(ms_setting_failed(ms_compare_tuned(&s.c, 0, adam)), "Adam has no better one");
+    end(&s);
+}
+
 static void numbers_are_the_same_to_nine_digits(void **state)
 {
     (void)state;
@@ -470,6 +495,7 @@ int main(void)
         cmocka_unit_test(runs_that_went_another_way_are_apart),
         cmocka_unit_test(runs_on_other_data_are_apart),
         cmocka_unit_test(the_best_has_diverged_least),
+        cmocka_unit_test(the_best_has_not_stalled),
         cmocka_unit_test(numbers_are_the_same_to_nine_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,7 @@ static void add_sweep(ms_page *page, ms_section *s)
                 const bool   gone = k >= 2 && rates[j] > (k == 2 ? 1.5 : 0.8);
                 ms_curve_point(&f, c,
                                (ms_point){ rates[j], gone ? NAN : y, y - 0.03, y + 0.04, gone, NULL,
-                                           0, false },
+                                           0, false, 0 },
                                "%s\nlearning rate %g: %s%.3f", ms_look_title(names[k]), rates[j],
                                gone ? "diverged at " : "", y);
             }
@@ -69,7 +69,7 @@ static void add_training(ms_page *page, ms_section *s)
                                (ms_point){ i,
                                            3.2 + 0.05 * (double)k + 7.0 * exp(-(double)i / 180.0) +
                                                0.9 * exp(-(double)i / 1500.0) + spike + wobble,
-                                           NAN, NAN, false, NULL, 0, false },
+                                           NAN, NAN, false, NULL, 0, false, 0 },
                                NULL);
             }
         }
@@ -91,7 +91,8 @@ static void add_steps(ms_page *page, ms_section *s)
     for (size_t k = 0; k < COUNT(names); k++) {
         ms_curve    *c = ms_panel_curve(&f, p, ms_look_title(names[k]), ms_look_of(names[k]));
         const double y = 11.0 + 1.7 * (double)((k * 5) % 7);
-        ms_curve_point(&f, c, (ms_point){ 0.0, y, y - 0.4, y + 0.5, k == 4, NULL, 0, false }, NULL);
+        ms_curve_point(&f, c, (ms_point){ 0.0, y, y - 0.4, y + 0.5, k == 4, NULL, 0, false, 0 },
+                       NULL);
     }
     ms_section_figure(page, s, &f);
 
@@ -106,7 +107,7 @@ static void add_steps(ms_page *page, ms_section *s)
         for (int i = 1; i <= 4096; i *= 2)
             ms_curve_point(&f, c,
                            (ms_point){ i, pow((double)i, 0.2 + 0.15 * (double)k), NAN, NAN, false,
-                                       NULL, 0, false },
+                                       NULL, 0, false, 0 },
                            NULL);
     }
     ms_section_figure(page, s, &f);
@@ -122,19 +123,19 @@ static void add_odd(ms_page *page, ms_section *s)
                     "One point, one value, only what diverged.");
     p = ms_figure_panel(&f, "one point", "x", "y");
     c = ms_panel_curve(&f, p, "alone", (ms_look){ "#0072b2", 0, 0 });
-    ms_curve_point(&f, c, (ms_point){ 1.0, 2.0, NAN, NAN, false, NULL, 0, false }, NULL);
+    ms_curve_point(&f, c, (ms_point){ 1.0, 2.0, NAN, NAN, false, NULL, 0, false, 0 }, NULL);
     p = ms_figure_panel(&f,
                         "one value, and a title that is much too long for the panel it stands on",
                         "x", "a name of an axis that is too long for its height as well");
     c = ms_panel_curve(&f, p, "flat", (ms_look){ "#d04f00", 1, 0 });
     for (int i = 0; i < 5; i++)
-        ms_curve_point(&f, c, (ms_point){ i, 7e-9, NAN, NAN, false, NULL, 0, false }, NULL);
+        ms_curve_point(&f, c, (ms_point){ i, 7e-9, NAN, NAN, false, NULL, 0, false, 0 }, NULL);
     p        = ms_figure_panel(&f, "all diverged", "learning rate", "y");
     p->x_log = true;
     for (size_t k = 0; k < 3; k++) {
         c = ms_panel_curve(&f, p, ms_look_title(names[k]), ms_look_of(names[k]));
-        ms_curve_point(&f, c, (ms_point){ 0.1, NAN, NAN, NAN, true, NULL, 0, false }, NULL);
-        ms_curve_point(&f, c, (ms_point){ 1.0, NAN, NAN, NAN, true, NULL, 0, false }, NULL);
+        ms_curve_point(&f, c, (ms_point){ 0.1, NAN, NAN, NAN, true, NULL, 0, false, 0 }, NULL);
+        ms_curve_point(&f, c, (ms_point){ 1.0, NAN, NAN, NAN, true, NULL, 0, false, 0 }, NULL);
     }
     ms_section_figure(page, s, &f);
 }

@@ -16,9 +16,9 @@
 
 static ms_point at(double x, double y)
 {
-    return (ms_point){ x, y, NAN, NAN, false, NULL, 0, false };
+    return (ms_point){ x, y, NAN, NAN, false, NULL, 0, false, 0 };
 }
-static ms_point gone(double x) { return (ms_point){ x, NAN, NAN, NAN, true, NULL, 0, false }; }
+static ms_point gone(double x) { return (ms_point){ x, NAN, NAN, NAN, true, NULL, 0, false, 0 }; }
 
 static int count(const char *text, const char *what)
 {
@@ -135,9 +135,9 @@ static void svg_is_fit_for_a_page(void **state)
         snprintf(label, sizeof label, "<%d>", mark);
         c = ms_panel_curve(&f, p, label, (ms_look){ "#0072b2", mark % 4, mark });
         ms_curve_point(
-            &f, c, (ms_point){ 1.0, mark, mark - 0.5, mark + 0.5, false, NULL, 0, false }, NULL);
+            &f, c, (ms_point){ 1.0, mark, mark - 0.5, mark + 0.5, false, NULL, 0, false, 0 }, NULL);
         ms_curve_point(
-            &f, c, (ms_point){ 2.0, mark, mark - 0.5, mark + 0.5, false, NULL, 0, false }, NULL);
+            &f, c, (ms_point){ 2.0, mark, mark - 0.5, mark + 0.5, false, NULL, 0, false, 0 }, NULL);
         ms_curve_point(&f, c, gone(3.0), NULL);
     }
     ms_panel_rule(&f, p, 1.5, "stage <2>");
@@ -183,7 +183,7 @@ static void whatever_there_is_is_drawn(void **state)
             for (size_t k = 0; k < COUNT(values); k++)
                 ms_curve_point(&f, c,
                                (ms_point){ values[i], values[k], values[i], values[k], k == 2, NULL,
-                                           0, false },
+                                           0, false, 0 },
                                NULL);
         }
     }

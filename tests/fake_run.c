@@ -107,7 +107,8 @@ static void put_log(const char *dir, const fake *f)
     for (int step = 1; step <= (f->diverged ? 60 : FAKE_STEPS); step++) {
         const bool changed = step >= FAKE_CHANGE && !f->no_change;
         tokens += changed ? 4096.0 : 2048.0;
-        fprintf(to, "{\"step\": %d, \"tokens\": %.0f, \"loss\": 4, \"lr\": %.17g", step, tokens,
+        fprintf(to, "{\"step\": %d, \"tokens\": %.0f, \"loss\": %.17g, \"lr\": %.17g", step, tokens,
+                f->idle ? FAKE_FIRST : FAKE_FIRST - 2.0 * step / FAKE_STEPS,
                 f->lr * (changed ? 1.52 : 1.0));
         if (step % 5 == 0) put_number(to, ", \"val_loss\": ", validation(f, step));
         if (step % 10 == 0 && !f->no_groups) put_groups(to, f);
@@ -129,7 +130,10 @@ const char *fake_run(const char *root, const fake *f)
     put_log(dir, f);
     fake_text(dir, "summary.json",
               f->diverged ? "{\"status\": \"diverged\", \"reason\": \"loss too high\"}\n"
-                          : "{\"status\": \"done\", \"reason\": null}\n");
+              : f->old    ? "{\"status\": \"done\", \"reason\": null}\n"
+              : f->idle   ? "{\"status\": \"stalled\", \"reason\": \"no luck\", "
+                            "\"unigram_loss\": 5.5}\n"
+                          : "{\"status\": \"done\", \"reason\": null, \"unigram_loss\": 5.5}\n");
     return dir;
 }
 

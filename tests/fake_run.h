@@ -5,7 +5,8 @@
  * FAKE_CHANGE on its batch is doubled and its learning rate 1.52 times as high.  Its validation
  * loss falls linearly from 1.5 times the last one; after the change it is higher by `spike` times
  * the last one, which goes linearly to nothing in `recover` steps, and alternates by `wobble`
- * times it. */
+ * times it.  Its training loss falls linearly from FAKE_FIRST by 2, to 4; the unigram loss is
+ * 5.5. */
 #ifndef MS_TESTS_FAKE_RUN_H
 #define MS_TESTS_FAKE_RUN_H
 
@@ -14,6 +15,7 @@
 #include "report/compare.h"
 
 enum { FAKE_STEPS = 100, FAKE_CHANGE = 41, FAKE_SETTINGS = 200 };
+#define FAKE_FIRST 6.0
 
 typedef struct fake {
     const char *optimizer;
@@ -21,6 +23,8 @@ typedef struct fake {
     char        more[FAKE_SETTINGS]; /* further fields: "threshold=0.5 seed=1" */
     double      loss;                /* the last validation loss */
     bool        diverged;            /* by its summary; at step 60 */
+    bool        idle; /* its training loss stays where it began: stalled, by its summary */
+    bool        old;  /* that summary is of a version that did not tell: done, no unigram loss */
     double      spike, recover, wobble;
     double      late;                       /* added to the validation at step 80, times loss */
     double      norm[MS_RUN_GROUPS];        /* 0: 3 */

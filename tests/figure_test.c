@@ -22,8 +22,8 @@ static void pieces_stay_where_they_were_put(void **state)
         for (int k = 0; k < 20; k++) {
             c = ms_panel_curve(&f, p, words, (ms_look){ "#000000", 1, k });
             for (int j = 0; j < 20; j++)
-                ms_curve_point(&f, c, (ms_point){ j, i, NAN, NAN, false, NULL, 0, false }, "%d %s",
-                               k, "%d");
+                ms_curve_point(&f, c, (ms_point){ j, i, NAN, NAN, false, NULL, 0, false, 0 },
+                               "%d %s", k, "%d");
         }
     }
     words[0] = 'z'; /* they are copies */

@@ -115,7 +115,7 @@ static ms_figure small_figure(const char *id)
     p = ms_figure_panel(&f, "a, b", "x", "y");
     c = ms_panel_curve(&f, p, "say \"A\"", ms_look_of("muon"));
     ms_curve_point(&f, c, (ms_point){ .x = 0.1, .y = 1.0 / 3.0, .low = NAN, .high = NAN }, NULL);
-    ms_curve_point(&f, c, (ms_point){ 1e-300, 2.0, 1.5, 2.5, false, NULL, 3, false }, NULL);
+    ms_curve_point(&f, c, (ms_point){ 1e-300, 2.0, 1.5, 2.5, false, NULL, 3, false, 2 }, NULL);
     ms_curve_point(
         &f, c, (ms_point){ .x = 3.0, .y = NAN, .low = NAN, .high = NAN, .diverged = true }, NULL);
     ms_panel_crosses(&f, p);
@@ -144,10 +144,10 @@ static ms_page small_page(const char *figure_id, const char *table_id)
 static void numbers_are_all_there(void **state)
 {
     static const char want[] =
-        "panel,curve,x,y,low,high,diverged\r\n"
-        "\"a, b\",\"say \"\"A\"\"\",0.1,0.3333333333333333,,,0\r\n"
-        "\"a, b\",\"say \"\"A\"\"\",1e-300,2,1.5,2.5,3\r\n" /* its cross has no row */
-        "\"a, b\",\"say \"\"A\"\"\",3,,,,1\r\n";
+        "panel,curve,x,y,low,high,diverged,stalled\r\n"
+        "\"a, b\",\"say \"\"A\"\"\",0.1,0.3333333333333333,,,0,0\r\n"
+        "\"a, b\",\"say \"\"A\"\"\",1e-300,2,1.5,2.5,3,2\r\n" /* its cross has no row */
+        "\"a, b\",\"say \"\"A\"\"\",3,,,,1,0\r\n";
     const char *dir = fresh_dir();
     char        csv[512], saved[4096];
     ms_page     page = small_page("fig", "tab");

@@ -7,7 +7,7 @@
 
 static ms_point at(double x, double y)
 {
-    return (ms_point){ x, y, NAN, NAN, false, NULL, 0, false };
+    return (ms_point){ x, y, NAN, NAN, false, NULL, 0, false, 0 };
 }
 
 static ms_plan plan_of(const ms_panel *panel)
@@ -94,7 +94,7 @@ static void crosses_do_not_hide_each_other(void **state)
     for (int k = 0; k < 3; k++) {
         ms_curve *c = ms_panel_curve(&f, p, "a", (ms_look){ "#000000", 0, 7 });
         ms_curve_point(&f, c, at(1.0, 1.0 + k), NULL);
-        ms_curve_point(&f, c, (ms_point){ 2.0, NAN, NAN, NAN, true, NULL, 0, false }, NULL);
+        ms_curve_point(&f, c, (ms_point){ 2.0, NAN, NAN, NAN, true, NULL, 0, false, 0 }, NULL);
     }
     plan = plan_of(p);
     for (size_t k = 0; k < 3; k++) {

@@ -58,7 +58,9 @@ void run_rig_add(ms_runset *set, made m)
                      .lr        = strtod(m.lr, NULL),
                      .threshold = strtod(or_else(m.threshold, "0.5"), NULL),
                      .status    = m.status == MS_RUN_UNFINISHED ? MS_RUN_DONE : m.status,
-                     .reason    = m.status == MS_RUN_DIVERGED ? strdup("loss is not finite") : NULL,
+                     .reason    = m.status == MS_RUN_DIVERGED  ? strdup("loss is not finite")
+                                  : m.status == MS_RUN_STALLED ? strdup("nothing was learned")
+                                                               : NULL,
                      .lines     = calloc((size_t)n, sizeof *run->lines),
                      .n         = (size_t)n,
                      .room      = (size_t)n,

@@ -60,7 +60,7 @@ static void losses_are_those_of_the_best_settings(void **state)
           "%s: %s", c->label, c->at[0].tip);
     check_row(&r, "stability", 0,
               "pico, builtin|Soft Musec|2.9000|0.1|0.1|0.2|2|low|0.5|4.0000, 1 of 2 diverged|1 of "
-              "6|1");
+              "6|0 of 6|1");
     CHECK(strstr(block(&r, "loss-lr")->figure.caption, "(sum8). QK-norm on. 1 to 2 seeds.") != NULL,
           "%s", block(&r, "loss-lr")->figure.caption);
     release(&r);
@@ -194,14 +194,54 @@ static void ranges_end_at_bad_rates_and_edges(void **state)
 
     make(&r, runs, COUNT(runs), &usual);
     check_row(&r, "stability", 0,
-              "pico, builtin|Muon|2.0000|0.1|0.05|0.2|4|high|0.2|2.0100|0 of 5|1");
+              "pico, builtin|Muon|2.0000|0.1|0.05|0.2|4|high|0.2|2.0100|0 of 5|0 of 5|1");
     check_row(&r, "stability", 1,
-              "pico, builtin|MuonClip|2.4000|0.2|0.2|0.2|1|-|0.5|diverged|1 of 3|1");
+              "pico, builtin|MuonClip|2.4000|0.2|0.2|0.2|1|-|0.5|diverged|1 of 3|0 of 3|1");
     check_rows(&r, "stability", 2);
     release(&r);
     make(&r, runs, COUNT(runs), &(ms_report_options){ .within = 0.05 });
     check_row(&r, "stability", 0,
-              "pico, builtin|Muon|2.0000|0.1|0.01|0.2|20|both|0.2|2.0100|0 of 5|1");
+              "pico, builtin|Muon|2.0000|0.1|0.01|0.2|20|both|0.2|2.0100|0 of 5|0 of 5|1");
+    release(&r);
+}
+
+/* One that stalled is drawn where it is, in a square, and is neither a best nor a usable rate: not
+ * even with the lowest loss of all. */
+static void stalled_runs_are_told_apart(void **state)
+{
+    (void)state;
+    static const made runs[] = {
+        { .optimizer = "muon", .lr = "0.01", .loss = 2.01, .status = MS_RUN_STALLED },
+        { .optimizer = "muon", .lr = "0.1", .loss = 2.0 },
+        { .optimizer = "muon", .lr = "0.2", .loss = 1.5, .status = MS_RUN_STALLED },
+        { .optimizer = "muonclip", .lr = "0.1", .loss = 1.9, .status = MS_RUN_STALLED },
+        { .optimizer = "muonclip", .lr = "0.2", .loss = 1.8, .status = MS_RUN_STALLED },
+    };
+    const ms_panel *p;
+    const ms_curve *c;
+    size_t          squares = 0;
+    rig             r;
+
+    make(&r, runs, COUNT(runs), &usual);
+    check_row(&r, "stability", 0,
+              "pico, builtin|Muon|2.0000|0.1|0.1|0.1|1|-|0.2|1.5000, 1 of 1 stalled|0 of 3|2 of "
+              "3|1");
+    check_row(&r, "stability", 1,
+              "pico, builtin|MuonClip|-|-|-|-|-|-|0.2|1.8000, 1 of 1 stalled|0 of 2|2 of 2|1");
+    c = curve(&r, "loss-lr", 0, "Muon");
+    check_point(c, 0, 0.01, 2.01);
+    check_point(c, 2, 0.2, 1.5);
+    CHECK(c->at[0].stalled == 1 && c->at[1].stalled == 0, "%zu", c->at[0].stalled);
+    CHECK(strstr(c->at[0].tip, "1 of 1 stalled") != NULL, "%s", c->at[0].tip);
+    p = &block(&r, "loss-lr")->figure.panels[0];
+    for (size_t i = 0; i < p->n; i++)
+        if (strcmp(p->curves[i].label, "stalled") == 0) {
+            CHECK(p->curves[i].n == 1 && p->curves[i].at[0].beside, "a square is no row");
+            squares++;
+        }
+    CHECK(squares == 4, "%zu squares", squares);
+    CHECK(strstr(block(&r, "dynamics-val")->figure.caption, "MuonClip lr") == NULL, "a best of %s",
+          block(&r, "dynamics-val")->figure.caption);
     release(&r);
 }
 
@@ -517,6 +557,7 @@ int main(void)
         cmocka_unit_test(muon_is_paired_at_lr_with_steps_of_one),
         cmocka_unit_test(forms_are_compared_at_their_setting),
         cmocka_unit_test(ranges_end_at_bad_rates_and_edges),
+        cmocka_unit_test(stalled_runs_are_told_apart),
         cmocka_unit_test(selected_settings_have_their_decays),
         cmocka_unit_test(configs_are_tabled),
         cmocka_unit_test(curves_follow_the_log),

@@ -302,6 +302,59 @@ static void any_one_method_alone_is_fine(void **state)
     }
 }
 
+/* ---- runs that learned nothing --------------------------------------------------------------- */
+
+/* No claim on Muon rests on runs of it that learned nothing, one of which is named; none at all
+ * where no run learned.  That is known by the summary of a run, or by its log alone. */
+static void nothing_is_judged_by_runs_that_learned_nothing(void **state)
+{
+    ms_finding   findings[MOST_CLAIMS];
+    static world w;
+    (void)state;
+
+    for (int k = 0; k < 4; k++) {
+        const bool old = k % 2 == 1, all = k / 2 == 1;
+        world_make(&w);
+        for (size_t i = 0; i < w.n; i++)
+            if (all || strcmp(w.at[i].optimizer, "muon") == 0) {
+                w.at[i].idle     = true;
+                w.at[i].old      = old;
+                w.at[i].diverged = false;
+            }
+        const size_t n = judge(&w, findings);
+        for (size_t i = 0; i < n; i++)
+            if (all || strcmp(findings[i].id, "spectra-better") != 0) /* Muon is not in that one */
+                expect(&findings[i], MS_NOT_TESTED, "");
+        check_words(find(findings, n, "tuned"), all ? "no run of Soft Musec has learned anything ("
+                                                    : "no run of Muon has learned anything (");
+        check_words(find(findings, n, "tuned"), old ? "loss 3." : ", unigram loss 5.500)");
+    }
+}
+
+/* One method that learns nothing at one rate has failed there; where none learns, nothing is said
+ * of the rate. */
+static void rates_at_which_none_learned_do_not_count(void **state)
+{
+    ms_finding   findings[MOST_CLAIMS];
+    static world w;
+    size_t       n;
+    (void)state;
+
+    world_make(&w);
+    for (size_t i = 0; i < w.n; i++)
+        if (strcmp(w.at[i].optimizer, "muon") == 0 && w.at[i].lr == 0.01) {
+            w.at[i].idle = true;
+            w.at[i].loss = 4.5;
+        }
+    n = judge(&w, findings);
+    expect(find(findings, n, "small-lr"), MS_DOES_NOT_HOLD, "");
+    check_words(find(findings, n, "small-lr"), "Muon 4.500, MuonClip 3.010 at lr 0.01");
+    for (size_t i = 0; i < w.n; i++)
+        if (w.at[i].lr == 0.01) w.at[i].idle = true;
+    n = judge(&w, findings);
+    check_words(find(findings, n, "small-lr"), "at lr 0.1");
+}
+
 /* ---- figures and words ----------------------------------------------------------------------- */
 
 static void results_have_the_figures(void **state)
@@ -468,6 +521,8 @@ int main(void)
         cmocka_unit_test(claims_without_their_runs_are_not_tested),
         cmocka_unit_test(no_runs_test_nothing),
         cmocka_unit_test(any_one_method_alone_is_fine),
+        cmocka_unit_test(nothing_is_judged_by_runs_that_learned_nothing),
+        cmocka_unit_test(rates_at_which_none_learned_do_not_count),
         cmocka_unit_test(results_have_the_figures),
         cmocka_unit_test(the_best_of_all_has_any_rate),
         cmocka_unit_test(long_results_are_whole),

@@ -110,10 +110,15 @@ static void read_figures(const ms_runset *set, demo_run *r)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
+static bool has_failed(const demo_run *r)
+{
+    return r->run->state == MS_SWEEP_DIVERGED || r->run->state == MS_SWEEP_STALLED;
+}
+
 static void add_loss(ms_table *t, const demo_run *r)
 {
-    if (r->run->state == MS_SWEEP_DIVERGED)
-        ms_table_add(t, "diverged");
+    if (has_failed(r))
+        ms_table_add(t, "%s", ms_sweep_word(r->run->state));
     else if (isfinite(r->run->val_loss))
         ms_table_add(t, "%.3f", r->run->val_loss);
     else
@@ -146,7 +151,7 @@ static musec_status print_table(ms_error *e, const demo_run *runs)
         ms_table_add(&t, "%s", ms_look_title(rows[k].optimizer));
         for (int i = 0; i < RATES; i++)
             add_loss(&t, &mine[i]);
-        if (last->run->state == MS_SWEEP_DIVERGED)
+        if (has_failed(last))
             ms_table_add(&t, "all");
         else
             ms_table_add(&t, "%+.3f", last->run->val_loss - best_of(mine));

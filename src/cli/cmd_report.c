@@ -95,17 +95,19 @@ static musec_status read_names(ms_error *e, const char *list, names *out)
 static char *lead_of(const ms_compare *c)
 {
     char  *text  = NULL;
-    size_t bytes = 0, diverged = 0, unfinished = 0;
+    size_t bytes = 0, diverged = 0, stalled = 0, unfinished = 0;
     FILE  *to = open_memstream(&text, &bytes);
 
     if (to == NULL) return NULL;
     for (size_t i = 0; i < c->set->n; i++) {
         diverged += c->set->at[i].status == MS_RUN_DIVERGED;
+        stalled += c->set->at[i].status == MS_RUN_STALLED;
         unfinished += c->set->at[i].status == MS_RUN_UNFINISHED;
     }
     fprintf(to, "%zu run%s of %zu method%s", c->set->n, c->set->n == 1 ? "" : "s", c->n_methods,
             c->n_methods == 1 ? "" : "s");
     if (diverged > 0) fprintf(to, ", %zu diverged", diverged);
+    if (stalled > 0) fprintf(to, ", %zu stalled", stalled);
     if (unfinished > 0) fprintf(to, ", %zu unfinished", unfinished);
     for (size_t i = 0; i < c->n_problems; i++)
         fprintf(to, "%s%s", i == 0 ? ". Problems: " : "; ", c->problems[i].label);

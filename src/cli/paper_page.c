@@ -192,6 +192,23 @@ done:
     return st;
 }
 
+/* A claim that rests on them alone is not tested; which they are is said. */
+static musec_status note_unlearned(ms_error *e, ms_runset *set)
+{
+    musec_status st = MUSEC_OK;
+    for (size_t i = 0; i < set->n; i++) {
+        const ms_run *run = &set->at[i];
+        if (run->learned || run->status == MS_RUN_UNFINISHED || run->status == MS_RUN_DIVERGED)
+            continue;
+        TRY(ms_runset_note(e, set,
+                           "%s: it has learned nothing (loss %.3f, unigram loss %.3f): no claim is "
+                           "judged by such runs alone",
+                           run->dir, run->val_loss, run->unigram_loss));
+    }
+done:
+    return st;
+}
+
 static musec_status add_runs(ms_error *e, ms_paper *p, const ms_paper_item *item,
                              const char *markdown, ms_page *page, json_t *result)
 {
@@ -206,6 +223,7 @@ static musec_status add_runs(ms_error *e, ms_paper *p, const ms_paper_item *item
 
     TRY(read_runs(e, p, item, &set));
     TRY(ms_compare_build(e, &set, &compare));
+    if (markdown != NULL) TRY(note_unlearned(e, &set));
     if (markdown != NULL) TRY(add_verdict(e, p, &compare, markdown, page, result));
     TRY(ms_sections_build(e, &compare, &options, page));
     for (size_t i = 0; i < set.n_notes; i++)

@@ -48,6 +48,7 @@ const char *ms_sweep_word(ms_sweep_state state)
         [MS_SWEEP_WAITING] = "waiting", [MS_SWEEP_RUNNING] = "running",
         [MS_SWEEP_DONE] = "done",       [MS_SWEEP_DIVERGED] = "diverged",
         [MS_SWEEP_FAILED] = "failed",   [MS_SWEEP_INTERRUPTED] = "interrupted",
+        [MS_SWEEP_STALLED] = "stalled",
     };
     return words[state];
 }
@@ -143,7 +144,8 @@ static void draw_runs(const sweep *w, FILE *to)
 
 static void draw(const sweep *w)
 {
-    static const ms_sweep_state shown[] = { MS_SWEEP_DONE, MS_SWEEP_DIVERGED, MS_SWEEP_FAILED,
+    static const ms_sweep_state shown[] = { MS_SWEEP_DONE,        MS_SWEEP_STALLED,
+                                            MS_SWEEP_DIVERGED,    MS_SWEEP_FAILED,
                                             MS_SWEEP_INTERRUPTED, MS_SWEEP_WAITING };
     const double                left    = time_left(w);
     size_t                      n[MS_SWEEP_STATES], bytes;

@@ -1,8 +1,8 @@
 /* sweep.h - the runs of a grid, several at once, each in its directory below one.
  *
- * A run whose summary says done or diverged is not made again; one that was interrupted goes on;
- * one whose process fails is told with the file that has its output, and the others go on.  A
- * directory gets its config.json first and is then resumed, so there is one way for new and old
+ * A run whose summary says done, stalled or diverged is not made again; one that was interrupted
+ * goes on; one whose process fails is told with the file that has its output, and the others go on.
+ * A directory gets its config.json first and is then resumed, so there is one way for new and old
  * runs.  Two sweeps into the same directory share the work: a run that another process is making is
  * waited for, not made twice. */
 #ifndef MS_CLI_SWEEP_H
@@ -18,6 +18,7 @@ typedef enum ms_sweep_state {
     MS_SWEEP_WAITING,
     MS_SWEEP_RUNNING,
     MS_SWEEP_DONE,
+    MS_SWEEP_STALLED,
     MS_SWEEP_DIVERGED,
     MS_SWEEP_INTERRUPTED,
     MS_SWEEP_FAILED,
@@ -62,7 +63,8 @@ musec_status ms_sweep_budget(ms_error *e, int64_t jobs, int64_t threads, ms_swee
 /* Opens each set of data that runs to be made need, once: to be asked before any is started. */
 musec_status ms_sweep_try_data(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs);
 /* Fills runs[grid->n].  Interrupted (signals.h): an error that says how to go on.  Failed
- * runs: an error that names the first and its output.  Diverged ones are results. */
+ * runs: an error that names the first and its output.  Stalled and diverged ones are
+ * results. */
 musec_status ms_sweep_run_all(ms_error *e, const ms_sweep *s, ms_sweep_run *runs);
 int          ms_sweep_width(const ms_sweep *s);   /* runs at once */
 const char  *ms_sweep_word(ms_sweep_state state); /* "done", "diverged", ... */

@@ -10,13 +10,15 @@
 #include <unistd.h>
 
 #include "cli/sweep.h"
+#include "report/runset.h"
 #include "train/train.h"
 
 enum { TAIL = 32768 }; /* bytes at the end of a log: many lines of it */
 
 bool ms_sweep_is_finished(const ms_sweep_run *run)
 {
-    return run->state == MS_SWEEP_DONE || run->state == MS_SWEEP_DIVERGED;
+    return run->state == MS_SWEEP_DONE || run->state == MS_SWEEP_STALLED ||
+           run->state == MS_SWEEP_DIVERGED;
 }
 
 static musec_status path_in(ms_error *e, const ms_sweep *s, size_t i, const char *file,
@@ -95,6 +97,7 @@ static void read_summary(const json_t *summary, ms_sweep_run *run)
         const char    *word;
         ms_sweep_state state;
     } ends[]           = { { "done", MS_SWEEP_DONE },
+                           { "stalled", MS_SWEEP_STALLED },
                            { "diverged", MS_SWEEP_DIVERGED },
                            { "interrupted", MS_SWEEP_INTERRUPTED } };
     const char *status = json_string_value(json_object_get(summary, "status"));
@@ -105,6 +108,22 @@ static void read_summary(const json_t *summary, ms_sweep_run *run)
     run->loss     = number_of(summary, "last_loss");
     run->val_loss = number_of(summary, "last_val_loss");
     run->time_s   = number_of(summary, "time_s");
+}
+
+/* Older versions did not judge a run that made all its steps: its log says what can be known. */
+static void judge_older(const ms_sweep *s, size_t i, const json_t *summary, ms_sweep_run *run)
+{
+    char      dir[MS_PATH_MAX];
+    ms_error  unused;
+    ms_runset set = { 0 };
+
+    if (run->state != MS_SWEEP_DONE || json_object_get(summary, "unigram_loss") != NULL) return;
+    if (ms_path_join(&unused, s->out, s->grid->at[i].name, dir) == MUSEC_OK &&
+        ms_runset_add(&unused, &set, dir) == MUSEC_OK && set.n == 1) {
+        if (set.at[0].status == MS_RUN_STALLED) run->state = MS_SWEEP_STALLED;
+        if (set.at[0].status == MS_RUN_DIVERGED) run->state = MS_SWEEP_DIVERGED;
+    }
+    ms_runset_free(&set);
 }
 
 /* Where a run is computed is the machine's to say, and in what, unless its config does. */
@@ -148,7 +167,10 @@ musec_status ms_sweep_look_at(ms_error *e, const ms_sweep *s, size_t i, ms_sweep
     TRY(check_config(e, s, i));
     TRY(path_in(e, s, i, "summary.json", path));
     summary = json_load_file(path, 0, NULL); /* none, or a damaged one: the run goes on */
-    if (summary != NULL) read_summary(summary, run);
+    if (summary != NULL) {
+        read_summary(summary, run);
+        judge_older(s, i, summary, run);
+    }
     run->was_there = ms_sweep_is_finished(run);
     if (run->was_there) TRY(check_changes(e, summary, path, &s->grid->at[i].config));
 done:

@@ -374,6 +374,7 @@ static void finish_setting(ms_setting *s)
             s->diverged++;
             continue;
         }
+        s->stalled += s->runs[i]->status == MS_RUN_STALLED;
         sum += loss;
         n++;
         if (!(s->low <= loss)) s->low = loss;
@@ -473,10 +474,14 @@ void ms_compare_free(ms_compare *c)
 
 bool ms_setting_better(const ms_setting *a, const ms_setting *b)
 {
+    const size_t a_failed = a->stalled + a->diverged;
+    const size_t b_failed = b != NULL ? b->stalled + b->diverged : 0;
     if (b == NULL) return true;
-    if (a->diverged * b->n != b->diverged * a->n) return a->diverged * b->n < b->diverged * a->n;
+    if (a_failed * b->n != b_failed * a->n) return a_failed * b->n < b_failed * a->n;
     return a->loss < b->loss || (isnan(b->loss) && !isnan(a->loss));
 }
+
+bool ms_setting_failed(const ms_setting *s) { return s->stalled + s->diverged == s->n; }
 
 const ms_setting *ms_compare_find(const ms_compare *c, size_t problem, size_t method, double lr,
                                   double threshold, const char *decay)

@@ -32,9 +32,9 @@ typedef struct ms_setting {
     double         lr, threshold;          /* NaN: the method does not clip, or by a rule */
     const char    *threshold_text, *decay; /* as in the config; "" where the method does not clip */
     const ms_run **runs;                   /* finished ones, by seed */
-    size_t         n, diverged;
+    size_t         n, diverged, stalled;
     double loss, low, high; /* mean, least, largest of the last validation losses of those that
-                                       did not diverge; NaN if all did */
+                                       did not diverge, stalled ones too; NaN if all did */
 } ms_setting;
 
 typedef struct ms_compare { /* { 0 } is empty */
@@ -55,7 +55,7 @@ typedef struct ms_compare { /* { 0 } is empty */
 musec_status ms_compare_build(ms_error *e, ms_runset *set, ms_compare *out);
 void         ms_compare_free(ms_compare *c);
 
-/* The best setting there: fewest diverged, then least mean loss.  NULL: no run. */
+/* The best setting there: fewest stalled or diverged, then least mean loss.  NULL: no run. */
 const ms_setting *ms_compare_best(const ms_compare *c, size_t problem, size_t method, double lr);
 /* The best over all learning rates. */
 const ms_setting *ms_compare_tuned(const ms_compare *c, size_t problem, size_t method);
@@ -65,9 +65,11 @@ const ms_setting *ms_compare_find(const ms_compare *c, size_t problem, size_t me
 /* The method that is this optimizer with nothing else said; where something is said of each, the
  * one with the most runs; n_methods if there is none. */
 size_t ms_compare_plain(const ms_compare *c, const char *optimizer);
-/* A smaller share of a's runs diverged than of b's, or the same and its loss is lower; b may be
- * NULL. */
+/* A smaller share of a's runs stalled or diverged than of b's, or the same and its loss is lower; b
+ * may be NULL. */
 bool ms_setting_better(const ms_setting *a, const ms_setting *b);
+/* Has every run of it stalled or diverged?  Such a one is nobody's best. */
+bool ms_setting_failed(const ms_setting *s);
 bool ms_clips(const char *optimizer); /* at a threshold */
 /* The learning rate at which Muon's largest step is that of this setting of a clipping method: lr
  * D, or lr where update-scale unit divides the step by D.  NaN: the threshold is a rule. */

@@ -80,6 +80,14 @@ void ms_curve_point(ms_figure *f, ms_curve *c, ms_point point, const char *tip, 
     c->at[c->n++] = point;
 }
 
+/* A curve each: no line joins them. */
+static void put_square(ms_figure *f, ms_panel *p, const ms_point *at)
+{
+    ms_curve_point(f, ms_panel_curve(f, p, "stalled", ms_look_stalled()),
+                   (ms_point){ .x = at->x, .y = at->y, .low = NAN, .high = NAN, .beside = true },
+                   at->tip != NULL ? "%s" : NULL, at->tip);
+}
+
 void ms_panel_crosses(ms_figure *f, ms_panel *p)
 {
     const size_t n = p != NULL ? p->n : 0;
@@ -88,6 +96,7 @@ void ms_panel_crosses(ms_figure *f, ms_panel *p)
         ms_curve *crosses = NULL;
         for (size_t k = 0; k < p->curves[i].n; k++) {
             const ms_point *at = &p->curves[i].at[k];
+            if (at->stalled > 0 && isfinite(at->y)) put_square(f, p, at);
             if (at->lost == 0 || at->diverged) continue;
             if (crosses == NULL)
                 crosses = ms_panel_curve(f, p, p->curves[i].label, p->curves[i].look);

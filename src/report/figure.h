@@ -18,9 +18,10 @@ typedef struct ms_point {
     double x, y;      /* y NaN: a gap, or diverged */
     double low, high; /* of the seeds; NaN: no band */
     bool   diverged;
-    char  *tip;    /* owned; NULL: "Muon: step 20, 3.1" is made of label, axis and numbers */
-    size_t lost;   /* runs of it that diverged, for the CSV; 0 where they were not counted */
-    bool   beside; /* a cross for the `lost` of a point with a y: the CSV has them there */
+    char  *tip;     /* owned; NULL: "Muon: step 20, 3.1" is made of label, axis and numbers */
+    size_t lost;    /* runs of it that diverged, for the CSV; 0 where they were not counted */
+    bool   beside;  /* a cross for the `lost` of a point with a y: the CSV has them there */
+    size_t stalled; /* runs of it that stalled: its y is of them, too */
 } ms_point;
 
 typedef struct ms_look { /* one look per optimizer, everywhere (looks.c) */
@@ -64,7 +65,8 @@ ms_curve *ms_panel_curve(ms_figure *f, ms_panel *p, const char *label, ms_look l
 /* tip: printf; NULL: none of its own. */
 void ms_curve_point(ms_figure *f, ms_curve *c, ms_point point, const char *tip, ...)
     MS_PRINTF(4, 5);
-/* A cross, in curves of their own, above each point with a y of which some runs were lost. */
+/* In curves of their own, a cross above each point with a y of which some runs were lost, and a
+ * grey square upon each of which runs stalled, named so in the legend. */
 void ms_panel_crosses(ms_figure *f, ms_panel *p);
 void ms_panel_rule(ms_figure *f, ms_panel *p, double x, const char *words);
 void ms_figure_free(ms_figure *f);
@@ -74,6 +76,7 @@ void ms_figure_free(ms_figure *f);
  * white and on black. */
 const char *ms_look_title(const char *optimizer);
 ms_look     ms_look_of(const char *optimizer);
+ms_look     ms_look_stalled(void); /* upon points of runs that stalled */
 /* A sequence for ordered values (thresholds, iterations): number `index` of `n`. */
 ms_look ms_look_step(size_t index, size_t n);
 

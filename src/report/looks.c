@@ -53,6 +53,8 @@ ms_look ms_look_of(const char *optimizer)
     return (ms_look){ "#808080", 0, OPEN_SQUARE };
 }
 
+ms_look ms_look_stalled(void) { return (ms_look){ "#808080", 0, SQUARE }; }
+
 /* From violet over blue and green to ochre: lightness grows all the way, and the ends that white
  * and black paper would swallow are left out. */
 ms_look ms_look_step(size_t index, size_t n)

@@ -182,7 +182,7 @@ static void put_real(double x, FILE *to) /* nothing for what is not there */
 
 static void put_figure_csv(const ms_figure *f, FILE *to)
 {
-    fputs("panel,curve,x,y,low,high,diverged\r\n", to);
+    fputs("panel,curve,x,y,low,high,diverged,stalled\r\n", to);
     for (size_t i = 0; i < f->n; i++)
         for (size_t k = 0; k < f->panels[i].n; k++)
             for (size_t j = 0; j < f->panels[i].curves[k].n; j++) {
@@ -198,7 +198,8 @@ static void put_figure_csv(const ms_figure *f, FILE *to)
                 put_real(at->diverged ? NAN : at->y, to);
                 put_real(at->low, to);
                 put_real(at->high, to);
-                fprintf(to, ",%zu\r\n", at->lost > 0 ? at->lost : (size_t)at->diverged);
+                fprintf(to, ",%zu,%zu\r\n", at->lost > 0 ? at->lost : (size_t)at->diverged,
+                        at->stalled);
             }
 }
 

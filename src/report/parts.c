@@ -279,13 +279,15 @@ const char *ms_part_group_name(int group)
 static const char *reason_of(const ms_setting *s)
 {
     for (size_t i = 0; i < s->n; i++)
-        if (s->runs[i]->reason != NULL) return s->runs[i]->reason;
+        if (s->runs[i]->status == MS_RUN_DIVERGED && s->runs[i]->reason != NULL)
+            return s->runs[i]->reason;
     return "no loss";
 }
 
 void ms_part_tip(const char *label, const ms_setting *s, char out[MS_PART_TEXT])
 {
-    char         loss[MS_PART_TEXT / 4], clip[128] = "", part[64] = "", decay[MS_PART_TEXT];
+    char         loss[MS_PART_TEXT / 4], clip[128] = "", part[64] = "", stalled[64] = "";
+    char         decay[MS_PART_TEXT];
     const size_t left = s->n - s->diverged;
 
     ms_part_decay_text(s->decay, decay);
@@ -298,8 +300,9 @@ void ms_part_tip(const char *label, const ms_setting *s, char out[MS_PART_TEXT])
     if (s->threshold_text[0] != '\0') snprintf(clip, sizeof clip, ", D %.100s", s->threshold_text);
     if (left > 0 && s->diverged > 0)
         snprintf(part, sizeof part, ", %zu of %zu diverged", s->diverged, s->n);
-    snprintf(out, MS_PART_TEXT, "%.100s: lr %g, %s%s, decay %.80s, %zu seed%s%s", label, s->lr,
-             loss, clip, decay, s->n, s->n == 1 ? "" : "s", part);
+    if (s->stalled > 0) snprintf(stalled, sizeof stalled, ", %zu of %zu stalled", s->stalled, s->n);
+    snprintf(out, MS_PART_TEXT, "%.100s: lr %g, %s%s, decay %.80s, %zu seed%s%s%s", label, s->lr,
+             loss, clip, decay, s->n, s->n == 1 ? "" : "s", part, stalled);
 }
 
 /* ---- points ---------------------------------------------------------------------------------- */
@@ -307,7 +310,13 @@ void ms_part_tip(const char *label, const ms_setting *s, char out[MS_PART_TEXT])
 ms_point ms_part_point(double x, const ms_setting *s)
 {
     const size_t left  = s->n - s->diverged;
-    ms_point     point = { x, s->loss, NAN, NAN, left == 0, NULL, s->diverged, false };
+    ms_point     point = { .x        = x,
+                           .y        = s->loss,
+                           .low      = NAN,
+                           .high     = NAN,
+                           .diverged = left == 0,
+                           .lost     = s->diverged,
+                           .stalled  = s->stalled };
     if (left > 1) {
         point.low  = s->low;
         point.high = s->high;

@@ -183,8 +183,8 @@ static musec_status read_data_sums(ms_error *e, const json_t *data, ms_run *run)
     return fclose(to) == 0 ? MUSEC_OK : no_memory(e);
 }
 
-/* No summary: the run goes on, or was killed. */
-static musec_status read_summary(ms_error *e, const char *dir, ms_run *run)
+/* No summary: the run goes on, or was killed.  *judged: its status tells whether it stalled. */
+static musec_status read_summary(ms_error *e, const char *dir, ms_run *run, bool *judged)
 {
     char         path[MS_PATH_MAX];
     json_error_t why;
@@ -203,9 +203,14 @@ static musec_status read_summary(ms_error *e, const char *dir, ms_run *run)
         st = ms_fail(e, MUSEC_EINVAL, "%s: there is no \"status\"", path);
     else if (strcmp(status, "done") == 0)
         run->status = MS_RUN_DONE;
+    else if (strcmp(status, "stalled") == 0)
+        run->status = MS_RUN_STALLED;
     else if (strcmp(status, "diverged") == 0)
         run->status = MS_RUN_DIVERGED;
-    if (run->status == MS_RUN_DONE) run->val_loss = number_at(summary, "last_val_loss");
+    run->unigram_loss = number_at(summary, "unigram_loss");
+    *judged           = json_object_get(summary, "unigram_loss") != NULL;
+    if (run->status == MS_RUN_DONE || run->status == MS_RUN_STALLED)
+        run->val_loss = number_at(summary, "last_val_loss");
     if (st == MUSEC_OK && reason != NULL) {
         run->reason = strdup(reason);
         if (run->reason == NULL) st = no_memory(e);
@@ -316,19 +321,21 @@ static bool find_val_loss(ms_run *run)
 
 static musec_status read_run(ms_error *e, ms_runset *set, const char *dir, ms_run *run)
 {
+    bool         judged = false;
     musec_status st;
-    run->val_loss = NAN;
-    run->dir      = strdup(dir);
+    run->val_loss = run->unigram_loss = NAN;
+    run->dir                          = strdup(dir);
     if (run->dir == NULL) return no_memory(e);
     TRY(read_config(e, dir, run));
-    TRY(read_summary(e, dir, run));
+    TRY(read_summary(e, dir, run, &judged));
     TRY(read_log(e, set, dir, run));
+    TRY(ms_run_judge(e, run, judged));
     if (ms_run_text(run, "resumed")[0] != '\0')
         TRY(ms_runset_note(e, set,
                            "%s: it went on with other settings (%s): another run than its "
                            "config.json gives at once, and drawn apart",
                            dir, ms_run_text(run, "resumed")));
-    if (!find_val_loss(run) && run->status == MS_RUN_DONE) {
+    if (!find_val_loss(run) && (run->status == MS_RUN_DONE || run->status == MS_RUN_STALLED)) {
         run->status = MS_RUN_UNFINISHED;
         TRY(ms_runset_note(e, set, "%s: it was never validated: not in the comparisons", dir));
     } else if (run->n == 0) {

@@ -35,7 +35,14 @@ typedef struct ms_run_line { /* numbers that are not there are NaN */
     ms_run_group groups[MS_RUN_GROUPS];
 } ms_run_line;
 
-typedef enum ms_run_status { MS_RUN_UNFINISHED, MS_RUN_DONE, MS_RUN_DIVERGED } ms_run_status;
+/* core/outcome.h has what stalled and diverged are.  Runs of versions that did not tell are judged
+ * when they are read, by what their log has. */
+typedef enum ms_run_status {
+    MS_RUN_UNFINISHED,
+    MS_RUN_DONE,
+    MS_RUN_STALLED,
+    MS_RUN_DIVERGED
+} ms_run_status;
 
 typedef struct ms_run {
     char         *dir;           /* as found */
@@ -43,7 +50,9 @@ typedef struct ms_run {
     const char   *optimizer;     /* of the config, as are the next */
     double        lr, threshold; /* threshold NaN where it is a rule such as rms:2 */
     ms_run_status status;        /* no summary, interrupted, nothing validated: unfinished */
-    char         *reason;        /* it diverged, in words; or NULL */
+    char         *reason;        /* it stalled or diverged, in words; or NULL */
+    double        unigram_loss;  /* of its training data; NaN: unknown */
+    bool          learned;       /* more than how often each token occurs (core/outcome.h) */
     json_t       *computed;      /* of the summary: what `auto` became; NULL: unknown */
     char         *data_sums;     /* which data: beginnings of their sums; NULL: unknown */
     ms_run_line  *lines;
@@ -65,6 +74,11 @@ typedef struct ms_runset { /* { 0 } is empty */
 musec_status ms_runset_add(ms_error *e, ms_runset *set, const char *path);
 musec_status ms_runset_note(ms_error *e, ms_runset *set, const char *fmt, ...) MS_PRINTF(3, 4);
 void         ms_runset_free(ms_runset *set);
+
+/* run_outcome.c.  By its log: has it learned something?  And if it was not judged when it ended,
+ * how did it end? */
+musec_status ms_run_judge(ms_error *e, ms_run *run, bool judged);
+const char  *ms_run_status_word(ms_run_status status); /* "stalled" */
 
 /* The text of a config's field (underscores), "" if it has none or leaves it to the program. */
 const char *ms_run_text(const ms_run *run, const char *field);

@@ -204,7 +204,7 @@ static void add_row(ms_table *t, const ablation *a, const value *v, const ms_set
     ms_table_add(t, "%s", decay);
     ms_part_decay_fields(t, s->decay);
     if (isfinite(s->loss))
-        ms_table_add(t, "%.4f", s->loss);
+        ms_table_add(t, "%.4f%s", s->loss, s->stalled > 0 ? ", stalled" : "");
     else
         ms_table_add(t, "diverged");
     ms_table_is(t, s->loss);

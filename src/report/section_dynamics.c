@@ -63,7 +63,7 @@ static void best_words(const ms_compare *c, size_t problem, char out[MS_PART_TEX
     out[0]      = '\0';
     for (size_t m = 0; m < c->n_methods && used + 128 < MS_PART_TEXT; m++) {
         const ms_setting *s = ms_compare_tuned(c, problem, m);
-        if (s == NULL || !ms_part_drawn(c, problem, m)) continue;
+        if (s == NULL || ms_setting_failed(s) || !ms_part_drawn(c, problem, m)) continue;
         used += (size_t)snprintf(out + used, 128, "%s%.60s lr %g%s%.30s", used > 0 ? ", " : "",
                                  c->methods[m].label, s->lr,
                                  s->threshold_text[0] != '\0' ? " D " : "", s->threshold_text);

@@ -20,10 +20,10 @@ typedef struct range { /* rates in a row around the best, all of them good */
     bool   at_low, at_high; /* it ends where the grid ends */
 } range;
 
-/* Within reach of the best loss, and with no run that diverged. */
+/* Within reach of the best loss, and with no run that stalled or diverged. */
 static bool is_good(const ms_setting *s, double limit)
 {
-    return s->diverged == 0 && s->loss <= limit;
+    return s->stalled == 0 && s->diverged == 0 && s->loss <= limit;
 }
 
 static range find_range(const ms_compare *c, size_t problem, size_t method, const ms_setting *best,
@@ -88,24 +88,27 @@ static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size
 {
     const ms_setting *best = ms_compare_tuned(c, problem, method);
     const ms_setting *last = at_largest_rate(c, problem, method);
-    size_t            runs = 0, diverged = 0;
+    size_t            runs = 0, diverged = 0, stalled = 0;
 
     if (best == NULL || last == NULL || ms_part_count_rates(c, problem, method) < 2) return;
     for (size_t i = 0; i < c->n_settings; i++)
         if (c->settings[i].problem == problem && c->settings[i].method == method) {
             runs += c->settings[i].n;
             diverged += c->settings[i].diverged;
+            stalled += c->settings[i].stalled;
         }
     ms_table_add(t, "%s", c->problems[problem].label);
     ms_table_add(t, "%s", c->methods[method].label);
-    if (isfinite(best->loss))
+    if (!ms_setting_failed(best))
         add_range(t, c, problem, method, best, within);
     else
         for (int i = 0; i < 6; i++)
             ms_table_add(t, "-");
     ms_table_add(t, "%g", last->lr);
     ms_table_is(t, last->lr);
-    if (last->diverged == 0)
+    if (last->stalled > 0)
+        ms_table_add(t, "%.4f, %zu of %zu stalled", last->loss, last->stalled, last->n);
+    else if (last->diverged == 0)
         ms_table_add(t, "%.4f", last->loss);
     else if (isfinite(last->loss))
         ms_table_add(t, "%.4f, %zu of %zu diverged", last->loss, last->diverged, last->n);
@@ -113,6 +116,8 @@ static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size
         ms_table_add(t, "diverged");
     ms_table_is(t, last->loss);
     add_share(t, diverged, runs);
+    ms_table_add(t, "%zu of %zu", stalled, runs);
+    ms_table_is_fields(t, "%zu", stalled);
     ms_table_add(t, "%zu", best->n);
 }
 
@@ -129,21 +134,22 @@ void ms_build_stability(ms_build *b)
                                          "largest lr",
                                          "loss there",
                                          "diverged|diverged,runs",
+                                         "stalled",
                                          "seeds" };
     char                     caption[MS_PART_TEXT];
-    ms_table                 t = { .align = "llrrrrrlrrrr" };
+    ms_table                 t = { .align = "llrrrrrlrrrrr" };
 
     ms_table_names(&t, names);
     for (size_t p = 0; p < b->c->n_problems; p++)
         for (size_t m = 0; m < b->c->n_methods; m++)
             add_stability(&t, b->c, p, m, b->options->within);
-    snprintf(
-        caption, sizeof caption,
-        "Learning rates in a row around the best at which the loss is within %g %% of the "
-        "best and no run diverged. The width is that of the grid of rates that were run: where "
-        "the range ends at an edge of the grid (low, high, both), it may be wider. Diverged: "
-        "of all runs of the method, whatever their threshold and weight decay.",
-        100.0 * b->options->within);
+    snprintf(caption, sizeof caption,
+             "Learning rates in a row around the best at which the loss is within %g %% of the "
+             "best and no run stalled or diverged. The width is that of the grid of rates that "
+             "were run: where "
+             "the range ends at an edge of the grid (low, high, both), it may be wider. Diverged, "
+             "stalled: of all runs of the method, whatever their threshold and weight decay.",
+             100.0 * b->options->within);
     ms_build_table(b, "stability", caption, &t);
 }
 
@@ -166,7 +172,7 @@ static void add_selected(ms_table *t, const ms_compare *c, const ms_setting *s)
             ms_table_add(t, "%s", s->decay);
     ms_table_add(t, "%s", s->threshold_text[0] != '\0' ? s->threshold_text : "-");
     if (isfinite(s->loss))
-        ms_table_add(t, "%.4f", s->loss);
+        ms_table_add(t, "%.4f%s", s->loss, s->stalled > 0 ? ", stalled" : "");
     else
         ms_table_add(t, "diverged");
     ms_table_is(t, s->loss);
@@ -217,16 +223,6 @@ static const ms_setting *setting_of(const ms_compare *c, const ms_run *run)
     return NULL;
 }
 
-static const char *status_word(const ms_run *run)
-{
-    switch (run->status) {
-    case MS_RUN_UNFINISHED: return "unfinished";
-    case MS_RUN_DONE: return "done";
-    case MS_RUN_DIVERGED: return "diverged";
-    }
-    return "";
-}
-
 /* The status and the reason for it, two columns of CSV. */
 static void status_fields(ms_table *t, const ms_run *run)
 {
@@ -235,7 +231,7 @@ static void status_fields(ms_table *t, const ms_run *run)
     FILE  *to    = open_memstream(&text, &bytes);
 
     if (to != NULL) {
-        fprintf(to, "%s,", status_word(run));
+        fprintf(to, "%s,", ms_run_status_word(run->status));
         ms_csv_text(run->reason != NULL ? run->reason : "", to);
         if (fclose(to) != 0) text[0] = '\0';
     }
@@ -260,10 +256,11 @@ static void add_run(ms_table *t, const ms_compare *c, const ms_run *run)
     ms_table_add(t, "%s", decay);
     ms_part_decay_fields(t, ms_run_text(run, "weight_decay"));
     ms_table_add(t, "%s", ms_run_text(run, "seed"));
-    if (run->status == MS_RUN_DIVERGED)
-        ms_table_add(t, "diverged: %s", run->reason != NULL ? run->reason : "no reason is known");
+    if (run->status == MS_RUN_DIVERGED || run->status == MS_RUN_STALLED)
+        ms_table_add(t, "%s: %s", ms_run_status_word(run->status),
+                     run->reason != NULL ? run->reason : "no reason is known");
     else
-        ms_table_add(t, "%s", status_word(run));
+        ms_table_add(t, "%s", ms_run_status_word(run->status));
     status_fields(t, run);
     ms_table_add(t, "%lld of %lld", made, (long long)run->steps);
     ms_table_is_fields(t, "%lld,%lld", made, (long long)run->steps);

@@ -159,6 +159,21 @@ static void add_crosses(ms_figure *f, ms_panel *p, const ms_trace *trace)
     }
 }
 
+/* At the end of the line, if that run stalled. */
+static void add_square(ms_figure *f, ms_panel *p, const ms_trace *trace, const ms_run *run,
+                       const series *mine)
+{
+    if (run->status != MS_RUN_STALLED || mine->n == 0 || !isfinite(mine->y[mine->n - 1])) return;
+    ms_curve_point(f, ms_panel_curve(f, p, "stalled", ms_look_stalled()),
+                   (ms_point){ .x      = (double)mine->step[mine->n - 1],
+                               .y      = mine->y[mine->n - 1],
+                               .low    = NAN,
+                               .high   = NAN,
+                               .beside = true },
+                   "%s: stalled, seed %s: %s", trace->label, ms_run_text(run, "seed"),
+                   run->reason != NULL ? run->reason : "no reason is known");
+}
+
 bool ms_part_trace(ms_build *b, ms_figure *f, ms_panel *p, const ms_trace *trace)
 {
     const ms_setting *s    = trace->setting;
@@ -183,6 +198,7 @@ bool ms_part_trace(ms_build *b, ms_figure *f, ms_panel *p, const ms_trace *trace
     if (made) {
         ms_curve *curve = ms_panel_curve(f, p, trace->label, trace->look);
         add_points(f, p, curve, &mine, all, at, s->n);
+        add_square(f, p, trace, run, &mine);
         add_crosses(f, p, trace);
     }
 done:

@@ -3,7 +3,12 @@
  * The claims are told in our own words, in the order of the paper; its sections are 6 (experiments)
  * and F (additional results).  A claim is judged on every problem that has the runs it needs, and
  * holds where it holds on each of them.  A setting of which any seed diverged counts as diverged;
- * otherwise its loss is the mean over its seeds, of the last validation. */
+ * otherwise its loss is the mean over its seeds, of the last validation.
+ *
+ * Nothing is judged by runs that have learned nothing (core/outcome.h).  Where one of the compared
+ * methods has no other runs, no claim is tested on that problem; a learning rate at which none of
+ * them learned anything counts as little as a rate of 0.  A method that stalled at some rate where
+ * another learned stands there with its loss. */
 #include "report/verdict.h"
 
 #include <math.h>
@@ -258,10 +263,43 @@ const char *const ms_compared[MS_COMPARED] = { "soft-musec", "spectra", "muon", 
 
 const char *ms_compared_title(int compared) { return ms_look_title(ms_compared[compared]); }
 
+/* A run of the method on the problem, if none of those has learned anything; otherwise NULL.  That
+ * all diverged is something else. */
+static const ms_run *unlearned(const ms_compare *c, size_t problem, size_t method)
+{
+    const ms_run *found = NULL;
+    for (size_t i = 0; i < c->n_settings; i++) {
+        const ms_setting *s = &c->settings[i];
+        if (s->problem != problem || s->method != method) continue;
+        for (size_t k = 0; k < s->n; k++) {
+            if (s->runs[k]->learned) return NULL;
+            if (s->runs[k]->status != MS_RUN_DIVERGED) found = s->runs[k];
+        }
+    }
+    return found;
+}
+
 const ms_setting *ms_at_rate(const ms_compare *c, size_t problem, const char *optimizer, double lr)
 {
     const size_t method = ms_compare_plain(c, optimizer);
-    return method < c->n_methods ? ms_compare_best(c, problem, method, lr) : NULL;
+    if (method == c->n_methods || unlearned(c, problem, method) != NULL) return NULL;
+    return ms_compare_best(c, problem, method, lr);
+}
+
+/* Says of which compared method there are only runs that have learned nothing, and names one. */
+static bool says_unlearned(const ms_compare *c, size_t problem, ms_words *w)
+{
+    for (int m = 0; m < MS_COMPARED; m++) {
+        const size_t  method = ms_compare_plain(c, ms_compared[m]);
+        const ms_run *run    = method < c->n_methods ? unlearned(c, problem, method) : NULL;
+        if (run == NULL) continue;
+        ms_say(w, "no run of %s has learned anything (%s: loss %.3f", ms_compared_title(m),
+               run->dir, run->val_loss);
+        if (isfinite(run->unigram_loss)) ms_say(w, ", unigram loss %.3f", run->unigram_loss);
+        ms_say(w, "); train longer or at other rates");
+        return true;
+    }
+    return false;
 }
 
 double ms_spread_of(const ms_setting *s) { return s->n - s->diverged > 1 ? s->high - s->low : 0.0; }
@@ -312,15 +350,16 @@ bool ms_sweep_make(const ms_compare *c, size_t problem, ms_words *w, ms_sweep *o
             return false;
         }
     for (size_t i = 0; i < c->n_rates && out->n < MS_SWEEP_RATES; i++) {
-        bool all = c->rates[i] > 0.0;
+        bool all = c->rates[i] > 0.0, learned = false;
         for (int m = 0; m < MS_COMPARED; m++) {
             const ms_setting *s = ms_at_rate(c, problem, ms_compared[m], c->rates[i]);
             if (!out->has[m]) continue;
             all                  = all && s != NULL;
+            learned              = learned || (s != NULL && s->stalled < s->n);
             out->at[m][out->n]   = s;
             out->loss[m][out->n] = ms_mean_loss(s);
         }
-        if (all) out->rates[out->n++] = c->rates[i];
+        if (all && learned) out->rates[out->n++] = c->rates[i];
     }
     for (int m = 0; m < MS_COMPARED; m++)
         for (size_t i = 0; out->has[m] && i < out->n; i++)
@@ -356,7 +395,7 @@ ms_verdict ms_judge_each(const ms_compare *c, ms_judge *judge, ms_words *w)
 
     for (size_t p = 0; p < c->n_problems; p++) {
         ms_words         mine    = MS_WORDS;
-        const ms_verdict verdict = judge(c, p, &mine);
+        const ms_verdict verdict = says_unlearned(c, p, &mine) ? MS_NOT_TESTED : judge(c, p, &mine);
         if (verdict == MS_NOT_TESTED) {
             say_reason(&why, c, p, ms_words_text(&mine));
         } else {

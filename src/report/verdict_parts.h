@@ -42,7 +42,8 @@ enum { MS_SOFT, MS_SPECTRA, MS_MUON, MS_MUONCLIP, MS_COMPARED };
 extern const char *const ms_compared[MS_COMPARED];
 const char              *ms_compared_title(int compared);
 
-/* The best setting there, NULL if there is none; lr NaN: over all. */
+/* The best setting there, NULL if there is none, or no run of the method on that problem has
+ * learned anything; lr NaN: over all. */
 const ms_setting *ms_at_rate(const ms_compare *c, size_t problem, const char *optimizer, double lr);
 /* Its mean loss; infinite if a seed diverged, NaN without a setting. */
 double ms_mean_loss(const ms_setting *s);
@@ -54,7 +55,8 @@ double ms_spread_of(const ms_setting *s);
 double ms_above(double a, double b);
 
 /* A problem's sweep: those of the compared methods that were run at two learning rates or more, and
- * the rates at which all of them were.  A rate of 0, which trains nothing, is none of them. */
+ * the rates at which all of them were.  A rate of 0, which trains nothing, is none of them, nor is
+ * one at which all of them stalled. */
 enum { MS_SWEEP_RATES = 64 };
 typedef struct ms_sweep {
     bool              has[MS_COMPARED];
