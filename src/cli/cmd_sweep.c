@@ -67,7 +67,7 @@ const ms_command *sweep_command(void)
             "asked for; one that was interrupted goes on.  So the same command, given again,\n"
             "makes what is missing.  One that was made from other data than are there now under\n"
             "their name, or changed on its way, is refused.  OUT/sweep.json keeps the grid.  Exit\n"
-            "status 0 also if runs diverged: the table says so.\n\n"
+            "status 0 also if runs stalled or diverged: the table says so.\n\n"
             "Example: musec sweep --optimizer soft-musec,muon --lr 0.02,0.1,0.5 --seed 0,1 \\\n"
             "             --set steps=120 --out runs/lr\n",
         .options      = options,

@@ -52,7 +52,8 @@ static const char details[] =
     "Defaults in brackets are those of the preset pico and of soft-musec; other presets and\n"
     "optimizers have others: --explain shows what applies.\n"
     "The run directory gets config.json, log.jsonl, TensorBoard events, summary.json and\n"
-    "checkpoints (docs/formats.md).  A run that diverges is a result: it is logged as such.\n"
+    "checkpoints (docs/formats.md).  A run that diverges or stalls is a result: the\n"
+    "summary says why.\n"
     "A run that goes on does so with the data that it began with; one that has ended and has\n"
     "no checkpoint left does not.\n\n"
     "Optimizers:\n";
