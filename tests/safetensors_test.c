@@ -369,18 +369,21 @@ static size_t get(const char *path, unsigned char *out, size_t bytes)
     return n;
 }
 
-/* Byte for byte what the format's description says, f64 ahead of f32. */
+/* Byte for byte what the format's description says, f64 ahead of f32, and that of bf16. */
 static void writes_the_format_exactly(void **state)
 {
     static const char header[] =
         "{\"__metadata__\":{\"step\":\"7\",\"k\\\"\":\"\xC3\xA4\"},"
         "\"wide\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},"
         "\"a/b\":{\"dtype\":\"F32\",\"shape\":[1,3],\"data_offsets\":[8,20]},"
-        "\"none\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[20,20]}}";
+        "\"none\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[20,20]},"
+        "\"half\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[20,26]}}";
+    const uint16_t      bf16[3]    = { 0x3F80, 0xC000, 0x7F80 };
     const float         f32[3]     = { 1.5f, -2.0f, 3.0f };
     const double        f64[1]     = { 0.1 };
     const char *const   words[][2] = { { "step", "7" }, { "k\"", "\xC3\xA4" } };
-    const ms_tensor_out tensors[]  = { { "a/b", MUSEC_F32, 2, { 1, 3 }, f32 },
+    const ms_tensor_out tensors[]  = { { "half", MUSEC_BF16, 1, { 3 }, bf16 },
+                                       { "a/b", MUSEC_F32, 2, { 1, 3 }, f32 },
                                        { "wide", MUSEC_F64, 0, { 0 }, f64 },
                                        { "none", MUSEC_F32, 2, { 0, 5 }, NULL } };
     const size_t        length     = (sizeof header - 1 + 7) / 8 * 8;
@@ -394,9 +397,10 @@ static void writes_the_format_exactly(void **state)
     memcpy(want + 8, header, sizeof header - 1);
     memcpy(want + 8 + length, f64, sizeof f64);
     memcpy(want + 16 + length, f32, sizeof f32);
-    CHECK_OK_ERR(&e, ms_safetensors_write(&e, at("out.st"), tensors, 3, words, 2));
-    CHECK(get(at("out.st"), got, sizeof got) == 28 + length, "its length");
-    CHECK(memcmp(got, want, 28 + length) == 0, "its header is %.*s", (int)length, got + 8);
+    memcpy(want + 28 + length, bf16, sizeof bf16);
+    CHECK_OK_ERR(&e, ms_safetensors_write(&e, at("out.st"), tensors, 4, words, 2));
+    CHECK(get(at("out.st"), got, sizeof got) == 34 + length, "its length");
+    CHECK(memcmp(got, want, 34 + length) == 0, "its header is %.*s", (int)length, got + 8);
     CHECK_OK_ERR(&e, ms_safetensors_write(&e, at("out.st"), NULL, 0, NULL, 0));
     CHECK(get(at("out.st"), got, sizeof got) == 16, "the length of an empty file");
     CHECK(memcmp(got, "\x8\0\0\0\0\0\0\0{}      ", 16) == 0, "an empty file");
@@ -473,7 +477,8 @@ static void what_cannot_be_written(void **state)
         { { { "a", MUSEC_F32, 1, { 2 }, x }, { "__metadata__", MUSEC_F32, 1, { 2 }, x } },
           "no name" },
         { { { "a", MUSEC_F32, 1, { 2 }, x }, { "\xFF", MUSEC_F32, 1, { 2 }, x } }, "UTF-8" },
-        { { { "a", MUSEC_F32, 1, { 2 }, x }, { "b", 0, 1, { 2 }, x } }, "neither f32 nor f64" },
+        { { { "a", MUSEC_F32, 1, { 2 }, x }, { "b", 0, 1, { 2 }, x } },
+          "none of f32, f64 and bf16" },
         { { { "a", MUSEC_F32, 1, { 2 }, x }, { "b", MUSEC_F32, 9, { 2 }, x } }, "too many" },
         { { { "a", MUSEC_F32, 1, { 2 }, x }, { "b", MUSEC_F32, 1, { -2 }, x } }, "negative" },
         { { { "a", MUSEC_F32, 1, { 2 }, x }, { "b", MUSEC_F32, 1, { 2 }, NULL } }, "no data" },

@@ -391,12 +391,20 @@ static musec_status refuse(ms_error *e, const char *path, const char *name, cons
     return ms_fail(e, MUSEC_EINVAL, "%s: cannot write '%.100s': %s", path, name, why);
 }
 
-static const element *element_of(musec_dtype dtype) /* what is kept as it is; NULL: not ours */
+static const element *element_of(musec_dtype dtype) /* as it is in memory; NULL: not written */
 {
-    for (size_t i = 0; i < COUNT(elements); i++)
-        if (elements[i].dtype == dtype && elements[i].widen == NULL)
-            return dtype == 0 ? NULL : &elements[i];
-    return NULL;
+    switch (dtype) {
+    case MUSEC_F32: return find_element("F32");
+    case MUSEC_F64: return find_element("F64");
+    case MUSEC_BF16: return find_element("BF16");
+    default: return NULL;
+    }
+}
+
+/* Larger elements come first: every tensor lies at a multiple of its element's size. */
+static bool comes_at(const ms_tensor_out *t, int pass)
+{
+    return pass == (t->dtype == MUSEC_F64 ? 0 : t->dtype == MUSEC_BF16 ? 2 : 1);
 }
 
 /* Checks the tensor and enters it in the header at byte *at, which moves to its end. */
@@ -412,7 +420,7 @@ static musec_status put_entry(ms_error *e, const char *path, const ms_tensor_out
         return refuse(e, path, t->name == NULL ? "" : t->name, "this is no name of a tensor");
     if (json_object_get(root, t->name) != NULL)
         return refuse(e, path, t->name, "two tensors have this name");
-    if (el == NULL) return refuse(e, path, t->name, "its type is neither f32 nor f64");
+    if (el == NULL) return refuse(e, path, t->name, "its type is none of f32, f64 and bf16");
     if (t->ndim < 0 || t->ndim > MS_NPY_DIMS)
         return refuse(e, path, t->name, "it has too many dimensions");
     shape = json_array();
@@ -511,16 +519,14 @@ musec_status ms_safetensors_write_from(ms_error *e, const char *path,
     musec_status st;
 
     TRY(put_metadata(e, path, metadata, n_metadata, root));
-    for (int wide = 1; wide >= 0; wide--)
+    for (int pass = 0; pass < 3; pass++)
         for (size_t i = 0; i < n; i++)
-            if ((tensors[i].dtype == MUSEC_F64) == wide)
-                TRY(put_entry(e, path, &tensors[i], &at, root));
+            if (comes_at(&tensors[i], pass)) TRY(put_entry(e, path, &tensors[i], &at, root));
     TRY(ms_out_open(e, path, &out));
     TRY(write_header(e, &out, root));
-    for (int wide = 1; wide >= 0; wide--)
+    for (int pass = 0; pass < 3; pass++)
         for (size_t i = 0; i < n; i++)
-            if ((tensors[i].dtype == MUSEC_F64) == wide)
-                TRY(write_tensor(e, &out, writer, &tensors[i], i));
+            if (comes_at(&tensors[i], pass)) TRY(write_tensor(e, &out, writer, &tensors[i], i));
     TRY(ms_out_commit(e, &out));
 done:
     ms_out_abandon(&out);

@@ -4,8 +4,9 @@
  * tensor.  A tensor is read when asked for, as float32 or float64: F32 and F64 as they are, F16 and
  * BF16 widened to float32 without loss.
  *
- * A file is written whole or not at all.  F64 tensors come first, so that every tensor lies at a
- * multiple of its element's size, which some readers ask for; among equals the order is kept. */
+ * A file is written whole or not at all, of F64, F32 and BF16 tensors.  Larger elements come first,
+ * so that every tensor lies at a multiple of its element's size, which some readers ask for; among
+ * equals the order is kept. */
 #ifndef MS_CORE_SAFETENSORS_H
 #define MS_CORE_SAFETENSORS_H
 
