@@ -28,6 +28,8 @@ musec_embed(embedded_parquet parquet scripts/parquet_to_jsonl)
 musec_embed(embedded_page_css page_css src/report/page.css)
 musec_embed(embedded_page_js page_js src/report/page.js)
 musec_embed(embedded_watch_page watch_page src/report/watch.html)
+musec_embed(embedded_hf_configuration hf_configuration src/train/hf/configuration_musec.py)
+musec_embed(embedded_hf_modeling hf_modeling src/train/hf/modeling_musec.py)
 
 # musec_embed_all(VAR NAME GLOB): the same for all files that match, as the table
 # ms_embedded_NAME[] of ms_embedded_file, in the order of their names, without their endings; a row

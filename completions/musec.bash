@@ -4,7 +4,7 @@ _musec() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words='--help --version help demo train sweep watch report paper sample tokenize encode decode data clip spectrum replay theory bench info completion'
+        words='--help --version help demo train sweep watch report paper sample export tokenize encode decode data clip spectrum replay theory bench info completion'
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
         return
     fi
@@ -159,6 +159,11 @@ _musec() {
         sample:--top-k) return ;;
         sample:--seed) return ;;
         sample:--device) words=$("${COMP_WORDS[0]}" info --no-peak 2>/dev/null | sed -n 's/^device  *\([^:]*\):.*/\1/p') ;;
+        export:--to) words='hf' ;;
+        export:--out) return ;;
+        export:--step) return ;;
+        export:--dtype) words='f32 bf16' ;;
+        export:--vocab) return ;;
         tokenize:--out) return ;;
         tokenize:--tokenizer) words='gpt2 byte' ;;
         tokenize:--vocab) return ;;
@@ -275,7 +280,7 @@ _musec() {
         info:--device) words=$("${COMP_WORDS[0]}" info --no-peak 2>/dev/null | sed -n 's/^device  *\([^:]*\):.*/\1/p') ;;
         *)
             case ${COMP_WORDS[1]} in
-                help) [ "$COMP_CWORD" -eq 2 ] && words='demo train sweep watch report paper sample tokenize encode decode data clip spectrum replay theory bench info completion' ;;
+                help) [ "$COMP_CWORD" -eq 2 ] && words='demo train sweep watch report paper sample export tokenize encode decode data clip spectrum replay theory bench info completion' ;;
                 demo) words='--help --out --steps --jobs --seed --json' ;;
                 train) words='--help --preset --optimizer --config --out --resume --set --explain --quiet --json --data --val-data --tokenizer --doc-rest --steps --batch --micro-batches --max-doc --window-short --window-long --long-layers --mtp --stages --cooldown --cooldown-to --extension --momentum-warmup --momentum-cooldown --momentum-from --grad-reduction --val-every --val-tokens --checkpoint-every --keep --seed --diverge-factor --diverge-steps --device --precision --deterministic --layers --width --heads --head --mlp --vocab --qk-norm --tied --head-gates --gate-width --x0-mix --cap --cap-scale --cap-shift --cap-width --attn-scale --attn-softcap --rope-base --rope-share --rope-pairs --norm-eps --init-qkv --init-out --init-up --init-down --init-embed --init-head --init-residual --lr-qk --lr-vo --lr-up --lr-down --lr --beta --threshold --update-scale --base --clip --ns-mode --ns-iters --ns-tol --ns-coeffs --literal --operands --weight-decay --decay-form --nesterov --shape-rule --momentum-form --momentum-init --momentum-dtype --nonfinite --beta1 --beta2 --eps --beta3 --alpha --alpha-warmup --beta3-warmup --qk-tau --qk-alpha --avg-steps --avg-epochs --report-every --workspace --aux-lr --aux-beta1 --aux-beta2 --aux-eps --aux-weight-decay' ;;
                 sweep) words='--help --preset --optimizer --lr --threshold --weight-decay --ns-iters --seed --grid --set --data --out --jobs --threads --device --keep-checkpoints --dry-run --json' files=1 ;;
@@ -283,6 +288,7 @@ _musec() {
                 report) words='--help --out --png --csv --title --sections --within --omit-times --json' files=1 ;;
                 paper) words='--help --scale --data --seeds --full --quick --set --out --jobs --threads --device --png --csv --within --omit-times --no-run --dry-run --recalibrate --json' files=1 ;;
                 sample) words='--help --prompt --vocab --tokens --temperature --top-k --seed --device --json' files=1 ;;
+                export) words='--help --to --out --step --dtype --vocab --json' files=1 ;;
                 tokenize) words='--help --out --tokenizer --vocab --split --format --field --shard-tokens --val-tokens --limit-tokens --max-document --threads --skip-bad --resume --verify --quiet --json' files=1 ;;
                 encode) words='--help --tokenizer --vocab --special' ;;
                 decode) words='--help --tokenizer --vocab' ;;

@@ -13,6 +13,7 @@ static const ms_cli_command commands[] = {
     { "report", report_command, cmd_report },
     { "paper", paper_command, cmd_paper },
     { "sample", sample_command, cmd_sample },
+    { "export", export_command, cmd_export },
     { "tokenize", tokenize_command, cmd_tokenize },
     { "encode", encode_command, cmd_encode },
     { "decode", decode_command, cmd_decode },

@@ -20,6 +20,10 @@ extern const unsigned char    ms_embedded_page_js[]; /* src/report/page.js */
 extern const size_t           ms_embedded_page_js_bytes;
 extern const unsigned char    ms_embedded_watch_page[]; /* src/report/watch.html */
 extern const size_t           ms_embedded_watch_page_bytes;
+extern const unsigned char    ms_embedded_hf_configuration[]; /* src/train/hf/, the .py files */
+extern const size_t           ms_embedded_hf_configuration_bytes;
+extern const unsigned char    ms_embedded_hf_modeling[];
+extern const size_t           ms_embedded_hf_modeling_bytes;
 extern const ms_embedded_file ms_embedded_experiments[]; /* experiments/NAME.json; NULL ends */
 
 #endif

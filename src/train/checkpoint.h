@@ -42,6 +42,10 @@ musec_status ms_checkpoint_open(ms_error *e, const char *dir, ms_checkpoint *out
  * that is there and cannot be read (MUSEC_EIO): an error that names it. */
 musec_status ms_checkpoint_newest(ms_error *e, const char *run_dir, ms_checkpoint *out,
                                   char *warning);
+/* What a user means: the checkpoint `path`, or of the run directory `path` the newest or that of
+ * `step` (-1: the newest).  None there is an error.  warning: as of ms_checkpoint_newest. */
+musec_status ms_checkpoint_find(ms_error *e, const char *path, int64_t step, ms_checkpoint *out,
+                                char *warning);
 void         ms_checkpoint_close(ms_checkpoint *c);
 /* The run goes on from `step`: what is there of later ones was found damaged.  They are renamed to
  * step_XXXXXXXX.damaged, for a person to look at, and count no more. */

@@ -39,28 +39,6 @@ struct ms_sampler {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static musec_status open_checkpoint(ms_error *e, const char *path, ms_sampler *s)
-{
-    char         inside[MS_PATH_MAX];
-    FILE        *f = NULL;
-    musec_status st;
-
-    if (snprintf(inside, sizeof inside, "%s/state.json", path) >= (int)sizeof inside)
-        return ms_fail(e, MUSEC_EINVAL, "%s: the name is too long", path);
-    f = fopen(inside, "rb");
-    if (f != NULL) {
-        fclose(f);
-        return ms_checkpoint_open(e, path, &s->checkpoint);
-    }
-    TRY(ms_checkpoint_newest(e, path, &s->checkpoint, s->warning));
-    if (s->checkpoint.step < 0)
-        st =
-            ms_fail(e, MUSEC_EINVAL,
-                    "%s: there is no checkpoint; give a run directory or a checkpoint in it", path);
-done:
-    return st;
-}
-
 static musec_status take_memory(ms_error *e, ms_sampler *s)
 {
     s->said   = calloc((size_t)s->context, sizeof *s->said);
@@ -106,7 +84,7 @@ musec_status ms_sampler_open(ms_error *e, const char *path, const char *device, 
 
     *out = NULL;
     if (s == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
-    TRY(open_checkpoint(e, path, s));
+    TRY(ms_checkpoint_find(e, path, -1, &s->checkpoint, s->warning));
     TRY(open_model(e, s, device));
     ms_sampler_new_document(s);
     *out = s;

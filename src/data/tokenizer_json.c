@@ -1,0 +1,125 @@
+/* tokenizer_json.c - see tokenizer_json.h.
+ *
+ * Both tokenizers are byte-level BPE there: each byte of a text is written as one character, as in
+ * GPT-2's encoder.json, words are cut by GPT-2's rule (bytes: not at all) and pairs of tokens are
+ * merged in the order of the list.  The byte tokenizer has no merges: its tokens are the bytes, and
+ * the id of a byte is its value. */
+#include "data/tokenizer_json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "data/bpe_table.h"
+#include "data/bytes.h"
+
+enum { CHARACTER = 2, N_PRINTING = 188, FIRST_OTHER = 0x100 };
+
+static const char start_text[] = "<|endoftext|>";
+
+typedef struct alphabet { /* the character of each byte, in UTF-8 */
+    char text[256][CHARACTER + 1];
+} alphabet;
+
+/* The 188 bytes that print, which have the lowest ids, are themselves, the others U+0100 and up in
+ * their order. */
+static void make_alphabet(alphabet *a)
+{
+    for (int byte = 0; byte < 256; byte++) {
+        const unsigned id   = ms_bpe_byte_id((unsigned char)byte);
+        const unsigned code = id < N_PRINTING ? (unsigned)byte : FIRST_OTHER + id - N_PRINTING;
+        if (code < 0x80)
+            snprintf(a->text[byte], sizeof a->text[byte], "%c", (int)code);
+        else
+            snprintf(a->text[byte], sizeof a->text[byte], "%c%c", (int)(0xC0 | code >> 6),
+                     (int)(0x80 | (code & 0x3F)));
+    }
+}
+
+static bool fill_bytes(const alphabet *a, json_t *vocab)
+{
+    for (int byte = 0; byte < MS_BYTES_START; byte++)
+        if (json_object_set_new(vocab, a->text[byte], json_integer(byte)) != 0) return false;
+    return true;
+}
+
+static size_t put_token(const alphabet *a, const ms_bpe *bpe, int32_t id, char *out)
+{
+    size_t      n = 0, written = 0;
+    const char *bytes = ms_bpe_bytes(bpe, id, &n);
+    for (size_t i = 0; i < n; i++)
+        for (const char *c = a->text[(unsigned char)bytes[i]]; *c != '\0'; c++)
+            out[written++] = *c;
+    return written;
+}
+
+static bool fill_bpe(const alphabet *a, const ms_bpe *bpe, json_t *vocab, json_t *merges)
+{
+    char text[2 * CHARACTER * MS_BPE_TOKEN_BYTES + 2];
+    for (int32_t id = 0; id < bpe->start; id++) {
+        const ms_bpe_token *t = &bpe->tokens[id];
+        size_t              n = put_token(a, bpe, id, text);
+        text[n]               = '\0';
+        if (json_object_set_new(vocab, text, json_integer(id)) != 0) return false;
+        if (t->left == MS_BPE_NONE) continue;
+        n         = put_token(a, bpe, t->left, text);
+        text[n++] = ' ';
+        n += put_token(a, bpe, t->right, text + n);
+        if (json_array_append_new(merges, json_stringn(text, n)) != 0) return false;
+    }
+    return json_object_set_new(vocab, start_text, json_integer(bpe->start)) == 0;
+}
+
+/* Byte level, as pre-tokenizer and as decoder; the fields that say nothing to one are there all the
+ * same, as the library writes them. */
+static json_t *byte_level(bool cuts_words)
+{
+    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
+                     "trim_offsets", 1, "use_regex", cuts_words ? 1 : 0);
+}
+
+static json_t *special_token(int32_t id)
+{
+    return json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (int)id, "content", start_text,
+                     "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1);
+}
+
+/* The start of a document, then the text; of a pair, each is a document. */
+static json_t *put_start(int32_t id)
+{
+    return json_pack("{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}],"
+                     " s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}],"
+                     " s:{s:{s:s, s:[i], s:[s]}}}",
+                     "type", "TemplateProcessing", "single", "SpecialToken", "id", start_text,
+                     "type_id", 0, "Sequence", "id", "A", "type_id", 0, "pair", "SpecialToken",
+                     "id", start_text, "type_id", 0, "Sequence", "id", "A", "type_id", 0,
+                     "SpecialToken", "id", start_text, "type_id", 1, "Sequence", "id", "B",
+                     "type_id", 1, "special_tokens", start_text, "id", start_text, "ids", (int)id,
+                     "tokens", start_text);
+}
+
+/* Takes both. */
+static json_t *bpe_model(json_t *vocab, json_t *merges)
+{
+    return json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout",
+                     "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
+                     "byte_fallback", 0, "vocab", vocab, "merges", merges);
+}
+
+musec_status ms_tokenizer_json(ms_error *e, const ms_bpe *bpe, json_t **out)
+{
+    const int32_t start = bpe != NULL ? bpe->start : MS_BYTES_START;
+    json_t       *vocab = json_object(), *merges = json_array();
+    alphabet      a;
+    bool          filled;
+
+    make_alphabet(&a);
+    filled = bpe != NULL ? fill_bpe(&a, bpe, vocab, merges) : fill_bytes(&a, vocab);
+    *out   = json_pack("{s:s, s:n, s:n, s:[o], s:n, s:o, s:o, s:o, s:o}", "version", "1.0",
+                       "truncation", "padding", "added_tokens", special_token(start), "normalizer",
+                       "pre_tokenizer", byte_level(bpe != NULL), "post_processor", put_start(start),
+                       "decoder", byte_level(true), "model", bpe_model(vocab, merges));
+    if (filled && *out != NULL) return MUSEC_OK;
+    json_decref(*out);
+    *out = NULL;
+    return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the tokenizer");
+}
