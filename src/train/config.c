@@ -70,6 +70,8 @@ static const field fields[] = {
       "steps between checkpoints; 0: at the end" },
     { "keep", WHOLE_AT(keep, 0, MANY), "checkpoints to keep; 0: all" },
     { "seed", UNSIGNED, AT(seed), 0, 0, 0, "N", "of the weights' starting values" },
+    { "init-from", TEXT_AT(init_from, "PATH"),
+      "begin with the weights of a run, a checkpoint, an export or a .safetensors file [drawn]" },
     { "diverge-factor", NUMBER_AT(diverge_factor, 1, 1e9),
       "a loss above that many times the first one is too high" },
     { "diverge-steps", WHOLE_AT(diverge_steps, 1, MANY),

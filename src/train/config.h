@@ -45,6 +45,7 @@ typedef struct ms_train_config {
     /* watching */
     int64_t  val_every, val_tokens, checkpoint_every, keep;
     uint64_t seed;
+    char     init_from[MS_PATH_MAX]; /* weights to begin with; "": drawn by the seed */
     double   diverge_factor;
     int64_t  diverge_steps;
     /* the machine */

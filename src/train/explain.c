@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/init_from.h"
 #include "train/parts.h"
 
 enum { MIB = 1 << 20 };
@@ -192,16 +193,30 @@ static void explain_data(const char *what, const ms_mixture *m, FILE *to)
     }
 }
 
+/* Where the run begins, if it does not draw its weights. */
+static void explain_start(const ms_train *t, const ms_init_result *init, FILE *to)
+{
+    const json_t *step = json_object_get(init->origin, "step");
+
+    fprintf(to, "  begins with the weights of %s", t->cfg.init_from);
+    if (step != NULL) fprintf(to, ", step %lld", (long long)json_integer_value(step));
+    fprintf(to, ", sha256 %.16s\n", json_string_value(json_object_get(init->origin, "sha256")));
+    if (init->warning[0] != '\0') fprintf(to, "  warning: %s\n", init->warning);
+}
+
 musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to)
 {
     ms_train       t = { .cfg = *cfg };
     ms_train_sizes sizes;
+    ms_init_result init = { .origin = NULL };
     musec_status   st;
 
     TRY(ms_train_build(e, &t, 1)); /* activations are counted, not taken */
+    if (cfg->init_from[0] != '\0') TRY(ms_init_from(e, cfg, t.ctx, t.gpt, &init));
     TRY(ms_train_measure(e, &t, &sizes));
     explain_device(&t, to);
     explain_model(&t, &sizes, to);
+    if (init.origin != NULL) explain_start(&t, &init, to);
     fprintf(to, "data:\n");
     explain_data("training", t.train, to);
     explain_data("validation", t.val, to);
@@ -209,6 +224,7 @@ musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to)
     TRY(explain_rules(e, &t, to));
     ms_train_tell_memory(&sizes, to);
 done:
+    json_decref(init.origin);
     ms_train_unbuild(&t);
     return st;
 }

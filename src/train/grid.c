@@ -24,8 +24,9 @@ static const char rows_key[] = "rows";
 static const char *const not_in_key[] = { "checkpoint-every", "keep", "device", "deterministic",
                                           NULL };
 /* Runs were named before there were these: as long as they say nothing, names stay as they were. */
-static const char *const not_if_auto[] = { "precision", "operands", NULL };
-static const char *const not_if_own[]  = { "momentum-dtype", NULL };
+static const char *const not_if_auto[]  = { "precision", "operands", NULL };
+static const char *const not_if_own[]   = { "momentum-dtype", NULL };
+static const char *const not_if_empty[] = { "init-from", NULL };
 
 static void leave_out(json_t *json, const char *const *names, const char *only)
 {
@@ -56,6 +57,7 @@ static json_t *keyed(const ms_train_config *cfg)
     leave_out(json, not_in_key, NULL);
     leave_out(json, not_if_auto, "auto");
     leave_out(json, not_if_own, "own");
+    leave_out(json, not_if_empty, "");
     name_zero(json, "workspace", "1073741824");
     if (cfg->optim.ns_mode != MUSEC_NS_ACCURATE) name_zero(json, "ns_tol", "0.001");
     return json;

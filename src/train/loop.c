@@ -305,7 +305,8 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
                          .start_s       = t->start_s,
                          .computed      = ms_train_computed(t),
                          .data          = t->data,
-                         .resumed       = t->resumed };
+                         .resumed       = t->resumed,
+                         .init          = t->init };
     if (t->runlog != NULL) TRY(ms_runlog_sync(e, t->runlog));
     if (t->setup.out != NULL &&
         !(t->progress.step == first && ms_summary_stands(t->setup.out, out)))
@@ -391,7 +392,7 @@ musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **
     TRY(ms_train_build(e, t, 0));
     TRY(ms_train_identify(e, t));
     if (restart.from.step >= 0) TRY(ms_train_restore(e, t, &restart));
-    if (t->progress.step == 0) TRY(ms_train_check(e, t->ctx, ms_gpt_init(t->gpt, t->cfg.seed)));
+    if (restart.from.step < 0) TRY(ms_train_start_weights(e, t));
     if (setup->out != NULL) TRY(open_directory(e, t));
     if (t->note[0] != '\0' && setup->log != NULL)
         ms_log_say(setup->log, MS_LOG_NORMAL, "%s", t->note);

@@ -5,6 +5,8 @@
  * stand in state.json and summary.json:
  *     "data"       which data: tokens and sums of every set (data/source.h)
  *     "data_dir"   the directory that relative paths of data were found in; in state.json only
+ *     "init_from"  {"path": "runs/a", "sha256": "...", "step": 200}: the weights that it began
+ *                  with, where they were not drawn
  *     "resumed"    [{"step": 20, "key": "steps", "from": "20", "to": "40"}, ...]: after that step
  *                  the run went on so.  A change that leaves the run what it would have been, such
  *                  as more steps of a constant learning rate, is none. */
@@ -264,6 +266,7 @@ musec_status ms_train_trace(ms_error *e, ms_train *t, const ms_checkpoint *c,
         t->resumed = json_deep_copy(resumed);
         if (t->resumed == NULL) return no_memory(e);
     }
+    t->init = json_incref(json_object_get(c->state, "init_from"));
     TRY(trace_data(e, t, c, was));
     TRY(trace_steps(e, t, was));
     if (goes_on(t)) TRY(trace_numbers(e, t, c, was));
@@ -276,4 +279,5 @@ void ms_train_put_origin(const ms_train *t, json_t *state)
     if (t->data != NULL) json_object_set(state, "data", t->data);
     if (t->data_dir[0] != '\0') json_object_set_new(state, "data_dir", json_string(t->data_dir));
     if (t->resumed != NULL) json_object_set(state, "resumed", t->resumed);
+    if (t->init != NULL) json_object_set(state, "init_from", t->init);
 }

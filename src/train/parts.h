@@ -45,6 +45,7 @@ struct ms_train {
     int64_t         saved_step;               /* of the newest checkpoint, -1: none */
     json_t         *data;                  /* which data, as train.h has it; NULL: not looked at */
     json_t         *resumed;               /* what was changed on the way; NULL: nothing */
+    json_t         *init;                  /* which weights it began with; NULL: drawn ones */
     char            data_dir[MS_PATH_MAX]; /* that relative paths of data are found in; "" */
 };
 
@@ -67,6 +68,8 @@ musec_status ms_train_open_device(ms_error *e, const char *device, char note[siz
 /* The dtype of activations. */
 musec_status ms_train_dtype(ms_error *e, const ms_train_config *cfg, const musec_ctx *ctx,
                             musec_dtype *out);
+/* The weights that a run begins with: drawn, or those that init-from names. */
+musec_status ms_train_start_weights(ms_error *e, ms_train *t);
 /* What the device made of the config's `auto`; of a run that is built. */
 ms_computed ms_train_computed(const ms_train *t);
 /* Passes a status of the device or the library on, with its words in `e` if it is a failure. */

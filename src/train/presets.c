@@ -54,6 +54,7 @@ const char *const ms_preset_common[] = {
     "checkpoint_every=0",
     "keep=2",
     "seed=0",
+    "init_from=",
     "diverge_factor=2",
     "diverge_steps=10",
     "device=",

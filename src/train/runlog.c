@@ -328,6 +328,7 @@ musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
     TRY(ms_out_open(e, path, &out));
     TRY(ms_out_write(e, &out, t.s, t.n));
     TRY(write_json(e, &out, "data", s->data));
+    TRY(write_json(e, &out, "init_from", s->init));
     TRY(write_json(e, &out, "resumed", s->resumed));
     TRY(ms_out_write(e, &out, end, sizeof end - 1));
     TRY(ms_out_commit(e, &out));

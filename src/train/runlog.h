@@ -71,6 +71,7 @@ typedef struct ms_summary {
     ms_computed        computed;
     const ms_log_line *last_val; /* the last validation of this process, for its sets; or NULL */
     const json_t      *data, *resumed; /* which data, what was changed on the way; or NULL */
+    const json_t      *init;           /* which weights it began with; NULL: drawn ones */
 } ms_summary;
 
 musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s); /* summary.json */

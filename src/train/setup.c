@@ -9,6 +9,7 @@
 #include "data/bpe.h"
 #include "data/bytes.h"
 #include "optim/optim.h"
+#include "train/init_from.h"
 #include "train/parts.h"
 
 musec_status ms_train_check(ms_error *e, const musec_ctx *ctx, musec_status status)
@@ -271,6 +272,21 @@ done:
     return st;
 }
 
+musec_status ms_train_start_weights(ms_error *e, ms_train *t)
+{
+    ms_init_result init;
+    musec_status   st;
+
+    if (t->cfg.init_from[0] == '\0')
+        return ms_train_check(e, t->ctx, ms_gpt_init(t->gpt, t->cfg.seed));
+    TRY(ms_init_from(e, &t->cfg, t->ctx, t->gpt, &init));
+    t->init = init.origin;
+    if (init.warning[0] != '\0' && t->setup.log != NULL)
+        ms_log_say(t->setup.log, MS_LOG_QUIET, "warning: %s", init.warning);
+done:
+    return st;
+}
+
 void ms_train_unbuild(ms_train *t)
 {
     ms_train_unbuild_model(t);
@@ -279,6 +295,7 @@ void ms_train_unbuild(ms_train *t)
     ms_mixture_close(t->train);
     json_decref(t->data);
     json_decref(t->resumed);
+    json_decref(t->init);
     free(t->max_logit);
     free(t->grads);
 }
