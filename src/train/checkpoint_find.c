@@ -68,7 +68,14 @@ musec_status ms_checkpoint_find(ms_error *e, const char *path, int64_t step, ms_
     }
     if (step >= 0) return open_step(e, path, step, out);
     TRY(ms_checkpoint_newest(e, path, out, warning));
-    if (out->step < 0)
+    if (out->step >= 0) goto done;
+    TRY(ms_path_join(e, path, "log.jsonl", inside));
+    if (stat(inside, &info) == 0)
+        st = ms_fail(e, MUSEC_EINVAL,
+                     "%s: there is no checkpoint in this run; train writes one at its end, sweep "
+                     "keeps them with --keep-checkpoints",
+                     path);
+    else
         st =
             ms_fail(e, MUSEC_EINVAL,
                     "%s: there is no checkpoint; give a run directory or a checkpoint in it", path);

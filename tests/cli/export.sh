@@ -84,6 +84,9 @@ fails 1 'file: is there already' export plain --out file
 fails 1 'file/below.*' export plain --out file/below
 fails 1 'missing: there is no checkpoint; give a run directory or a checkpoint in it' export missing
 fails 1 'plain-hf: there is no checkpoint' export plain-hf --out x
+mkdir without
+cp plain/config.json plain/log.jsonl without
+fails 1 'without: there is no checkpoint in this run; .* --keep-checkpoints' export without
 fails 1 'plain: there is no checkpoint of step 15; there are those of steps 10, 20$' export plain --step 15 --out x
 fails 1 'step_00000020: is the checkpoint of step 20, not of 10' \
     export plain/checkpoint/step_00000020 --step 10 --out x
