@@ -37,43 +37,6 @@ struct ms_gpt {
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-/* Angles in float64, rounded once.  Frequencies base^(-j / (pairs - 1)). */
-static musec_status upload_angles(ms_gpt *g)
-{
-    const int64_t pairs = ms_gpt_rope_pairs(&g->cfg), n = g->max_tokens * pairs;
-    const bool    is_double = g->acts.cos.dtype == MUSEC_F64;
-    const size_t  each      = ms_dtype_bytes(g->acts.cos.dtype);
-    char         *host      = malloc(n > 0 ? (size_t)n * each : 1);
-    double       *frequency = calloc((size_t)(pairs > 0 ? pairs : 1), sizeof *frequency);
-    musec_status  st        = MUSEC_OK;
-
-    if (host == NULL || frequency == NULL) {
-        st = ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory for angles");
-        goto done;
-    }
-    for (int64_t j = 0; j < pairs; j++) {
-        const double power = pairs > 1 ? (double)j / (double)(pairs - 1) : 0.0;
-        frequency[j]       = pow(g->cfg.rope_base, -power);
-    }
-    for (int part = 0; part < 2; part++) {
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t row   = i / pairs;
-            const double  angle = (double)row * frequency[i % pairs];
-            const double  x     = part == 0 ? cos(angle) : sin(angle);
-            if (is_double)
-                ((double *)(void *)host)[i] = x;
-            else
-                ((float *)(void *)host)[i] = (float)x;
-        }
-        TRY(g->d->ops->upload(g->d, host, (size_t)n * each,
-                              part == 0 ? g->acts.cos.data : g->acts.sin.data));
-    }
-done:
-    free(frequency);
-    free(host);
-    return st;
-}
-
 static ms_mat vec_as_row(ms_vec v)
 {
     return (ms_mat){ .data   = v.data,
@@ -143,7 +106,7 @@ static musec_status take_memory(ms_gpt *g)
                              .count = 1,
                              .dtype = wide };
     TRY(list_params(g, &copied));
-    TRY(upload_angles(g));
+    TRY(ms_gpt_upload_angles(g->d, cfg, g->max_tokens, &g->acts));
     TRY(start_gathering(g));
 done:
     return st;
@@ -289,6 +252,11 @@ static musec_status add_product(ms_gpt *g, ms_mat z, ms_mat x, ms_mat w, ms_mat 
         g->d, &(ms_product){ .a = x, .b = ms_t(w), .alpha = one, .beta = one, .z = z, .c = out });
 }
 
+static bool is_stopped(const ms_gpt_pass *pass)
+{
+    return pass->stop != NULL && pass->stop(pass->stop_arg);
+}
+
 /* ---- forward --------------------------------------------------------------------------------- */
 
 /* Where a layer's largest logits gather: those of a validation pass nowhere. */
@@ -333,6 +301,7 @@ static musec_status layer_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t la
 
     if (g->cfg.x0_mix) TRY(op->mix(g->d, w->mix, a->x, g->now.layer[0].x, a->mixed));
     TRY(attention_forward(g, pass, layer));
+    if (is_stopped(pass)) goto done;
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, g->now.norm));
     TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->up), 0.0, a->h));
     TRY(op->relu2(g->d, a->h, act_of(g, layer)));
@@ -349,7 +318,7 @@ static musec_status forward(ms_gpt *g, const ms_gpt_pass *pass)
 
     TRY(op->embed(g->d, g->now.inputs, g->w.embed, x0));
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, x0, x0));
-    for (int64_t l = 0; l < g->cfg.layers; l++)
+    for (int64_t l = 0; l < g->cfg.layers && !is_stopped(pass); l++)
         TRY(layer_forward(g, pass, l));
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, g->now.x, g->now.norm));
 done:
@@ -373,7 +342,7 @@ static musec_status head_and_loss(ms_gpt *g, const ms_gpt_pass *pass)
     musec_status         st     = MUSEC_OK;
 
     memcpy(x.weights, pass->weights, sizeof x.weights);
-    for (x.first = 0; x.first < tokens; x.first += g->now.logits.rows) {
+    for (x.first = 0; x.first < tokens && !is_stopped(pass); x.first += g->now.logits.rows) {
         const int64_t rest   = tokens - x.first;
         const int64_t rows   = rest < g->now.logits.rows ? rest : g->now.logits.rows;
         const ms_mat  norm   = rows_of(g->now.norm, x.first, rows);
@@ -475,7 +444,9 @@ static musec_status backward(ms_gpt *g, const ms_gpt_pass *pass)
     TRY(op->rmsnorm_grad(g->d, g->cfg.norm_eps, n->x, n->dnorm, 0.0, n->dx));
     if (g->cfg.x0_mix) TRY(op->fill(g->d, 0.0, n->dx0));
     for (int64_t l = g->cfg.layers - 1; l >= 0; l--) {
+        if (is_stopped(pass)) goto done;
         TRY(mlp_backward(g, l));
+        if (is_stopped(pass)) goto done;
         TRY(attention_backward(g, pass, l));
         if (g->cfg.x0_mix)
             TRY(op->mix_grad(g->d, g->w.layer[l].mix, n->layer[l].x, x0, n->dx, n->dx, n->dx0,
@@ -527,7 +498,7 @@ musec_status ms_gpt_run(ms_gpt *g, const ms_gpt_batch *batch, const ms_gpt_pass 
     TRY(upload_ids(g, batch->doc, g->now.doc));
     TRY(forward(g, pass));
     TRY(head_and_loss(g, pass));
-    if (pass->grad_scale != 0.0) TRY(backward(g, pass));
+    if (pass->grad_scale != 0.0 && !is_stopped(pass)) TRY(backward(g, pass));
     g->tokens += batch->tokens;
 done:
     return st;

@@ -69,6 +69,10 @@ typedef struct ms_gpt_pass {           /* what may differ from step to step */
     int     n_weights;                 /* of the multi-token loss */
     double  weights[MS_XENT_TARGETS];
     double  grad_scale; /* on the gradient of the summed loss; 0: the loss alone */
+    /* Asked between the parts of a layer; NULL: never.  Once it is true it stays so, and the pass
+     * ends early: losses, largest logits and gradients since the last ms_gpt_take are of no use. */
+    bool (*stop)(void *arg);
+    void *stop_arg;
 } ms_gpt_pass;
 
 typedef struct ms_gpt_result { /* sums since the last ms_gpt_take */

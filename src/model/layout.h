@@ -50,6 +50,10 @@ typedef struct ms_gpt_acts {
 
 int64_t ms_gpt_rope_pairs(const ms_gpt_config *cfg);
 
+/* The cosines and sines of the rotary positions of rows 0 to rows - 1. */
+musec_status ms_gpt_upload_angles(ms_device *d, const ms_gpt_config *cfg, int64_t rows,
+                                  const ms_gpt_acts *acts);
+
 /* Weights, gradients, or (16 bits) the copies of weights. */
 void ms_gpt_carve_weights(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype,
                           ms_gpt_weights *out);
