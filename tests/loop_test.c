@@ -23,6 +23,12 @@ typedef struct watcher {
     void (*change)(ms_train *changed); /* called after the first step; or NULL */
 } watcher;
 
+static ms_stop asks_to_stop(void *arg)
+{
+    const watcher *w = arg;
+    return w->stop ? MS_STOP_AFTER_STEP : MS_STOP_NO;
+}
+
 static void watch(void *arg, const ms_log_line *line)
 {
     watcher *w = arg;
@@ -61,7 +67,7 @@ static ms_summary run_with(const setting *more, size_t n, watcher *w, const char
     const ms_train_setup setup = { .config  = configure(more, n),
                                    .out     = out,
                                    .resume  = resume,
-                                   .stop    = &w->stop,
+                                   .stop    = asks_to_stop,
                                    .on_step = watch,
                                    .arg     = w };
     ms_error             e     = { "" };

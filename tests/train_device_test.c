@@ -22,6 +22,12 @@ typedef struct watcher {
     int     stop;
 } watcher;
 
+static ms_stop asks_to_stop(void *arg)
+{
+    const watcher *w = arg;
+    return w->stop ? MS_STOP_AFTER_STEP : MS_STOP_NO;
+}
+
 static void watch(void *arg, const ms_log_line *line)
 {
     watcher *w          = arg;
@@ -53,9 +59,12 @@ static ms_train_setup setup_of(watcher *w, const ms_train_config *cfg, const cha
 {
     w->stop       = 0;
     w->stop_after = stop_after;
-    return (ms_train_setup){
-        .config = *cfg, .out = out, .resume = resume, .stop = &w->stop, .on_step = watch, .arg = w
-    };
+    return (ms_train_setup){ .config  = *cfg,
+                             .out     = out,
+                             .resume  = resume,
+                             .stop    = asks_to_stop,
+                             .on_step = watch,
+                             .arg     = w };
 }
 
 static void run(watcher *w, const ms_train_config *cfg, const char *out, bool resume,

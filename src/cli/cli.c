@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/signals.h"
 #include "core/file.h"
 #include "core/json_file.h"
 #include "core/text.h"
@@ -23,7 +24,7 @@ int ms_cli_parsed(int n)
 int ms_cli_fail(const ms_command *cmd, const ms_error *error)
 {
     fprintf(stderr, "%s: %s\n", cmd->name, error->text);
-    return EXIT_FAILED;
+    return ms_stop_code(EXIT_FAILED);
 }
 
 int ms_cli_usage(const ms_command *cmd, const char *fmt, ...)

@@ -243,7 +243,7 @@ static musec_status get(ms_error *e, const struct args *a, const ms_catalog *c, 
     if (a->threads == 0) cfg.threads = ms_process_cores();
     TRY(ms_catalog_find(e, c, name, &cfg.set));
     TRY(choose_out(e, a, cfg.set, out));
-    ms_stop_catch();
+    ms_stop_catch(NULL);
     st = ms_get(e, &cfg, &r);
     ms_log_end(&progress.log);
     if (st == MUSEC_OK) st = print_result(e, a, out, &r, (ms_clock_ms() - begin) / 1000.0);

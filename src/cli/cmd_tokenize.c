@@ -221,7 +221,7 @@ static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
         TRY(ms_bpe_load(e, vocab, &bpe));
     }
     cfg.bpe = bpe;
-    ms_stop_catch();
+    ms_stop_catch(NULL);
     TRY(ms_tokenize(e, &cfg, &p));
     ms_log_end(&log);
     tell_of_before(&log, a, &p);

@@ -1,8 +1,8 @@
 /* cmd_train.c - musec train: trains a GPT, from a preset and what is changed of it.
  *
  * Every field of the config is an option, and --set reaches them all by the names of config.json.
- * SIGINT, SIGTERM and SIGHUP let the step at hand finish, write a checkpoint and leave; a second
- * one (signals.h) ends the program at once. */
+ * SIGINT, SIGTERM and SIGHUP let the step at hand finish, or abandon it where it is long, write a
+ * checkpoint and leave; a second one (signals.h) ends the program at once. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "core/process.h"
 #include "train/train.h"
 
-enum { MAX_SETTINGS = 160, VALUE_MAX = 256, LINE_EVERY_MS = 5000 };
+enum { MAX_SETTINGS = 160, VALUE_MAX = 256, LINE_EVERY_MS = 5000, GRACE_MS = 1000 };
 
 struct args {
     const char    *preset, *optimizer, *config, *out, *resume;
@@ -302,7 +302,7 @@ static void on_step(void *arg, const ms_log_line *line)
     snprintf(text, sizeof text, "step %lld/%lld: loss %.4f%s, lr %.3g, %.0f tok/s, %ld:%02ld left",
              (long long)line->step, (long long)p->steps, line->loss, val, line->lr, line->tok_s,
              left / 60, left % 60);
-    ms_log_progress(p->log, "%s", text);
+    if (*ms_stop_flag() == 0) ms_log_progress(p->log, "%s", text);
     if (line->has_val || (!p->log->live && now - p->last_line > LINE_EVERY_MS)) {
         ms_log_say(p->log, MS_LOG_NORMAL, "%s", text);
         p->last_line = now;
@@ -351,7 +351,15 @@ done:
     return st;
 }
 
-static musec_status run(ms_error *e, const struct args *a, const ms_train_config *cfg)
+/* A step that is over soon is finished. */
+static ms_stop is_to_stop(void *unused)
+{
+    const double age = ms_stop_age_ms();
+    (void)unused;
+    return age < 0.0 ? MS_STOP_NO : age < GRACE_MS ? MS_STOP_AFTER_STEP : MS_STOP_NOW;
+}
+
+static musec_status run(ms_error *e, const struct args *a, const ms_train_config *cfg, int *code)
 {
     char            out[MS_PATH_MAX];
     ms_log          log      = ms_log_open(stderr, a->quiet ? MS_LOG_QUIET : MS_LOG_NORMAL);
@@ -361,7 +369,7 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
                                  .resume  = a->resume != NULL,
                                  .began   = ms_process_start_ms(),
                                  .log     = &log,
-                                 .stop    = ms_stop_flag(),
+                                 .stop    = is_to_stop,
                                  .on_step = on_step,
                                  .arg     = &progress };
     ms_train       *t        = NULL;
@@ -372,14 +380,21 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
         snprintf(out, sizeof out, "%s", a->resume != NULL ? a->resume : a->out);
     else
         TRY(default_out(e, cfg, out, sizeof out));
-    ms_stop_catch(); /* before there is a directory: a run that is interrupted says so in it */
+    ms_stop_catch(
+        a->quiet
+            ? NULL
+            : "stopping; again to stop now"); /* before there is a directory: a run that is interrupted says so in it */
     TRY(ms_train_open(e, &setup, &t));
     progress.started = progress.last_line = ms_clock_ms();
     progress.first_step                   = ms_train_step(t);
+    if (!a->quiet) ms_stop_answer("finishing this step; again to stop now");
     TRY(ms_train_run(e, t, &summary));
+    if (*ms_stop_flag() != 0) log.dangling = 0; /* the answer stands below the progress line */
     ms_log_end(&log);
-    if (strcmp(summary.status, "interrupted") == 0)
+    if (strcmp(summary.status, "interrupted") == 0) {
+        *code = ms_stop_code(EXIT_OK);
         ms_log_say(&log, MS_LOG_NORMAL, "interrupted; go on with: musec train --resume %s", out);
+    }
     TRY(print_summary(e, a, out, &summary));
 done:
     ms_log_end(&log);
@@ -418,6 +433,6 @@ int cmd_train(int argc, char **argv)
     if (a.preset == NULL) a.preset = usual_preset;
     if (a.optimizer == NULL) a.optimizer = usual_optimizer;
     st = configure(&error, &a, &cfg);
-    if (st == MUSEC_OK) st = a.explain ? explain(&error, &a, &cfg) : run(&error, &a, &cfg);
-    return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
+    if (st == MUSEC_OK) st = a.explain ? explain(&error, &a, &cfg) : run(&error, &a, &cfg, &code);
+    return st == MUSEC_OK ? code : ms_cli_fail(cmd, &error);
 }

@@ -168,7 +168,7 @@ static musec_status watch(ms_error *e, const struct args *a, ms_live *live)
     size_t                       n_ended = 0;
     musec_status                 st      = MUSEC_OK;
 
-    ms_stop_catch();
+    ms_stop_catch(NULL);
     if (!a->no_page) st = ms_watch_server_start(&why, (int)a->port, &server);
     if (st == MUSEC_ENOTSUP) { /* a build without pages still has the table */
         ms_log_say(&log, MS_LOG_NORMAL, "%s", why.text);

@@ -1,26 +1,82 @@
 /* signals.c - being asked to stop. */
-#define _XOPEN_SOURCE 700 /* SA_RESETHAND */
+#define _XOPEN_SOURCE 700
 #include "cli/signals.h"
 
-#include <stddef.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
-static volatile sig_atomic_t stop_asked; /* the one thing that a signal handler can tell */
+#include "core/clock.h"
 
-static void ask_to_stop(int signal_number) { stop_asked = signal_number; }
+/* A supervisor may send its signal to a process and to the group that it is in: within this time
+ * they are one request. */
+enum { ONE_REQUEST_MS = 250, ANSWER_BYTES = 128 };
 
-void ms_stop_catch(void)
+/* All that a handler may touch: lock-free. */
+static volatile sig_atomic_t stop_asked;
+static atomic_llong          asked_ms;
+static const char *_Atomic   answer; /* NULL: none */
+
+static void give_answer(void)
 {
-    struct sigaction act  = { .sa_handler = ask_to_stop, .sa_flags = SA_RESETHAND };
-    struct sigaction none = { .sa_handler = SIG_IGN };
-    struct sigaction hang = { .sa_handler = ask_to_stop }, before; /* shell and terminal send one */
+    const char *text = atomic_load(&answer);
+    if (text == NULL) return;
+    ssize_t ignored = write(STDERR_FILENO, text, strlen(text)); /* the handler can do no more */
+    (void)ignored;
+}
+
+/* Of the functions that a signal handler may call, and of nothing else. */
+static void ask_to_stop(int number)
+{
+    const int       kept = errno;
+    const long long now  = (long long)ms_clock_ms();
+
+    if (stop_asked == 0) {
+        atomic_store(&asked_ms, now);
+        stop_asked = number;
+        if (number != SIGHUP) give_answer(); /* its terminal is gone */
+    } else if (number != SIGHUP && now - atomic_load(&asked_ms) > ONE_REQUEST_MS) {
+        signal(number, SIG_DFL);
+        raise(number); /* once this handler has returned */
+    }
+    errno = kept;
+}
+
+void ms_stop_catch(const char *text)
+{
+    struct sigaction act = { .sa_handler = ask_to_stop }, none = { .sa_handler = SIG_IGN }, before;
     sigemptyset(&act.sa_mask);
-    sigemptyset(&hang.sa_mask);
     sigemptyset(&none.sa_mask);
+    ms_stop_answer(text);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup's */
-        sigaction(SIGHUP, &hang, NULL);
+        sigaction(SIGHUP, &act, NULL);
     sigaction(SIGXFSZ, &none, NULL);
 }
 
+void ms_stop_answer(const char *text)
+{
+    static char lines[2][ANSWER_BYTES]; /* a handler may be reading the other one */
+    static int  next;
+
+    if (text == NULL) {
+        atomic_store(&answer, (const char *)NULL);
+        return;
+    }
+    /* a terminal's cursor stands behind a progress line and ^C */
+    snprintf(lines[next], sizeof lines[next], "%s%s\n", isatty(STDERR_FILENO) ? "\n" : "", text);
+    atomic_store(&answer, (const char *)lines[next]);
+    next = 1 - next;
+}
+
 const volatile sig_atomic_t *ms_stop_flag(void) { return &stop_asked; }
+
+double ms_stop_age_ms(void)
+{
+    return stop_asked == 0 ? -1.0 : ms_clock_ms() - (double)atomic_load(&asked_ms);
+}
+
+int ms_stop_code(int otherwise) { return stop_asked == 0 ? otherwise : 128 + (int)stop_asked; }

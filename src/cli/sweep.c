@@ -161,7 +161,7 @@ static void draw(const sweep *w)
     fprintf(to, " %s gone", time);
     time_text(left, time, sizeof time);
     if (*ms_stop_flag() != 0)
-        fprintf(to, "; stopping: runs write their checkpoints");
+        fprintf(to, "; stopping: runs write their checkpoints; again to stop now");
     else if (isfinite(left))
         fprintf(to, ", about %s left", time);
     fputc('\n', to);
@@ -315,6 +315,14 @@ static void say_end(const sweep *w, size_t i)
                w->s->grid->at[i].name, ms_sweep_word(r->state), val, rest);
 }
 
+/* A run that was asked to stop says so by its exit code, whether it had begun to catch signals or
+ * not. */
+static bool was_stopped(int code)
+{
+    return code == MS_POOL_SIGNAL + SIGINT || code == MS_POOL_SIGNAL + SIGTERM ||
+           code == MS_POOL_SIGNAL + SIGHUP;
+}
+
 static void on_end(void *arg, size_t job)
 {
     sweep        *w = arg;
@@ -326,8 +334,8 @@ static void on_end(void *arg, size_t job)
         ms_log_say(w->s->log, MS_LOG_NORMAL, "warning: %s", e.text);
     r->was_there = false;
     if (!ms_sweep_is_finished(r))
-        r->state =
-            *ms_stop_flag() != 0 || w->jobs[job].code == 0 ? MS_SWEEP_INTERRUPTED : MS_SWEEP_FAILED;
+        r->state = *ms_stop_flag() != 0 || was_stopped(w->jobs[job].code) ? MS_SWEEP_INTERRUPTED
+                                                                          : MS_SWEEP_FAILED;
     else if (!w->s->keep_checkpoints)
         remove_checkpoints(w, i);
     close(w->jobs[job].output); /* from here on it may be another's */
@@ -447,7 +455,9 @@ static musec_status run_jobs(ms_error *e, sweep *w)
     ms_log_say(w->s->log, MS_LOG_NORMAL, "%zu run%s, %zu of them finished; %d at once, into %s",
                w->s->grid->n, plural(w->s->grid->n), w->s->grid->n - w->n_jobs, pool.width,
                w->s->out);
-    ms_stop_catch();
+    /* on a terminal the table says it: a line between would move it */
+    ms_stop_catch(w->s->log->live ? NULL
+                                  : "stopping: runs write their checkpoints; again to stop now");
     w->started = ms_clock_ms();
     TRY(ms_pool_run(e, &pool, w->jobs, w->n_jobs));
     TRY(judge(e, w));

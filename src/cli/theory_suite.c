@@ -351,7 +351,7 @@ musec_status ms_theory_suites_make(ms_error *e, ms_paper *p, ms_theory_suites *s
     TRY(open_output(e, &c));
     ms_log_say(c.log, MS_LOG_NORMAL, "theory: %zu setting%s of %lld seed%s to make, %d at once",
                c.n, c.n == 1 ? "" : "s", (long long)s->seeds, s->seeds == 1 ? "" : "s", pool.width);
-    ms_stop_catch();
+    ms_stop_catch("stopping; again to stop now");
     TRY(ms_pool_run(e, &pool, c.jobs, c.n));
     TRY(judge(e, &c));
     for (size_t i = 0; i < s->n; i++)

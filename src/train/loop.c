@@ -43,24 +43,28 @@ static musec_status run_batch(ms_error *e, ms_train *t, const ms_batch *batch,
     return ms_train_check(e, t->ctx, ms_gpt_run(t->gpt, &b, pass));
 }
 
-/* The gradients of a step, and what the forward passes told. */
+/* The gradients of a step, and what the forward passes have measured; nothing of use if the step is
+ * to be abandoned. */
 static musec_status gradients(ms_error *e, ms_train *t, const ms_step_plan *plan, ms_log_line *line,
                               step_times *times)
 {
-    const ms_gpt_pass pass  = ms_train_pass(t, plan);
-    const double      start = ms_clock_ms();
-    ms_gpt_result     result;
-    ms_batch          batch = { 0 };
-    musec_status      st;
+    ms_gpt_pass   pass  = ms_train_pass(t, plan);
+    const double  start = ms_clock_ms();
+    ms_gpt_result result;
+    ms_batch      batch = { 0 };
+    musec_status  st;
 
+    pass.stop     = ms_train_stops_pass;
+    pass.stop_arg = t;
     TRY(ms_train_check(e, t->ctx, ms_gpt_zero_grad(t->gpt)));
-    for (int64_t i = 0; i < plan->stage->micro_batches; i++) {
+    for (int64_t i = 0; i < plan->stage->micro_batches && !ms_train_stops_now(t); i++) {
         const double asks = ms_clock_ms();
         TRY(ms_mixture_next(e, t->train, plan->tokens, plan->stage->max_doc, &batch));
         times->data += ms_clock_ms() - asks;
         if (batch.epoch > line->epoch) line->epoch = batch.epoch;
         TRY(run_batch(e, t, &batch, &pass));
     }
+    if (ms_train_stops_now(t)) goto done;
     TRY(ms_train_check(e, t->ctx, ms_gpt_take(t->gpt, &result, t->max_logit)));
     times->model    = ms_clock_ms() - start - times->data;
     line->loss      = result.loss / (double)result.tokens;
@@ -140,14 +144,16 @@ static void gather_groups(const ms_train *t, ms_log_line *line)
 
 /* ---- validation ------------------------------------------------------------------------------ */
 
-/* The loss on one set of data. */
+/* The loss on one set of data; none if the run is to stop now. */
 static musec_status validate_set(ms_error *e, ms_train *t, const ms_step_plan *plan, ms_loader *set,
                                  double *loss)
 {
     const ms_gpt_pass pass  = { .window_short = plan->stage->window_short,
                                 .window_long  = plan->stage->window_long,
                                 .n_weights    = 1,
-                                .weights      = { 1.0 } };
+                                .weights      = { 1.0 },
+                                .stop         = ms_train_stops_pass,
+                                .stop_arg     = t };
     const int64_t     chunk = t->schedule.max_tokens;
     ms_gpt_result     result;
     ms_batch          batch;
@@ -158,6 +164,7 @@ static musec_status validate_set(ms_error *e, ms_train *t, const ms_step_plan *p
         TRY(ms_loader_next(e, set, left < chunk ? left : chunk, chunk, &batch));
         if (batch.tokens == 0) break;
         TRY(run_batch(e, t, &batch, &pass));
+        if (ms_train_stops_now(t)) goto done;
     }
     TRY(ms_train_check(e, t->ctx, ms_gpt_take(t->gpt, &result, NULL)));
     *loss = result.loss / (double)result.tokens;
@@ -165,13 +172,15 @@ done:
     return st;
 }
 
-/* On each set, and together by their weights. */
+/* On each set, and together by their weights.  Where it is abandoned, t->abandoned says so. */
 static musec_status validate(ms_error *e, ms_train *t, const ms_step_plan *plan, ms_log_line *line)
 {
-    musec_status st = MUSEC_OK;
-    line->val_loss  = 0.0;
+    const ms_log_line before = *line;
+    musec_status      st     = MUSEC_OK;
+    line->val_loss           = 0.0;
     for (size_t i = 0; i < ms_mixture_sets(t->val); i++) {
         TRY(validate_set(e, t, plan, ms_mixture_set(t->val, i), &line->val_losses[i]));
+        if (ms_train_stops_now(t)) return ms_train_abandon_validation(e, t, &before);
         line->val_loss += ms_mixture_weight(t->val, i) * line->val_losses[i];
         line->val_names[i] = ms_mixture_name(t->val, i);
     }
@@ -219,19 +228,41 @@ static void note_losses(ms_progress *p, const ms_log_line *line)
 
 static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
+/* A step that is made and validated is written down.  start: the clock when this process began with
+ * it. */
+static musec_status write_down(ms_error *e, ms_train *t, ms_log_line *line, double start)
+{
+    ms_outcome   outcome;
+    musec_status st;
+
+    note_losses(&t->progress, line);
+    if (line->has_val) t->last_val = *line;
+    line->ms_rest      = ms_clock_ms() - start - line->ms_data - line->ms_model - line->ms_optim;
+    line->time_s       = t->resumed_s + (ms_clock_ms() - t->started) / MS_PER_S;
+    t->progress.time_s = line->time_s;
+    if (isnan(t->start_s)) t->start_s = (ms_clock_ms() - t->began) / MS_PER_S;
+    TRY(ms_train_judge(e, t, &outcome));
+    if (outcome != MS_OUTCOME_DONE) line->status = ms_outcome_word(outcome);
+    if (t->runlog != NULL) TRY(ms_runlog_write(e, t->runlog, line));
+    if (t->setup.on_step != NULL) t->setup.on_step(t->setup.arg, line);
+done:
+    return st;
+}
+
 /* One step and all that follows from it.  *why: the run has diverged. */
 static musec_status step_once(ms_error *e, ms_train *t, char *why, size_t why_bytes)
 {
     const ms_step_plan plan  = ms_schedule_at(&t->schedule, t->progress.step);
     const double       start = ms_clock_ms();
-    const int64_t      seen  = t->progress.tokens;
+    ms_progress        began = t->progress;
     step_times         times = { 0 };
     ms_log_line  line = { .step = t->progress.step + 1, .lr = t->cfg.optim.lr * plan.lr_scale };
     const char  *reason;
-    ms_outcome   outcome;
     musec_status st;
 
+    began.position = ms_mixture_where(t->train);
     TRY(gradients(e, t, &plan, &line, &times));
+    if (ms_train_stops_now(t)) return ms_train_abandon_step(e, t, &began);
     t->progress.step++;
     reason = guard(t, &line);
     if (reason == NULL) {
@@ -245,51 +276,77 @@ static musec_status step_once(ms_error *e, ms_train *t, char *why, size_t why_by
     }
     line.skipped = musec_optim_skipped(t->optim);
     snprintf(why, why_bytes, "%s", reason != NULL ? reason : "");
-    line.tokens = t->progress.tokens;
-    if (reason == NULL && (is_due(line.step, t->cfg.val_every) || line.step == t->schedule.steps)) {
-        TRY(validate(e, t, &plan, &line));
-    }
-    note_losses(&t->progress, &line);
-    if (line.has_val) t->last_val = line;
+    line.tokens   = t->progress.tokens;
     line.ms_data  = times.data;
     line.ms_model = times.model;
     line.ms_optim = times.optim;
-    line.ms_rest  = ms_clock_ms() - start - times.data - times.model - times.optim;
-    line.tok_s = (double)(line.tokens - seen) * MS_PER_S / (times.data + times.model + times.optim);
-    line.time_s        = t->resumed_s + (ms_clock_ms() - t->started) / MS_PER_S;
-    t->progress.time_s = line.time_s;
-    if (isnan(t->start_s)) t->start_s = (ms_clock_ms() - t->began) / MS_PER_S;
-    TRY(ms_train_judge(e, t, &outcome));
-    if (outcome != MS_OUTCOME_DONE) line.status = ms_outcome_word(outcome);
-    if (t->runlog != NULL) TRY(ms_runlog_write(e, t->runlog, &line));
-    if (t->setup.on_step != NULL) t->setup.on_step(t->setup.arg, &line);
+    line.tok_s =
+        (double)(line.tokens - began.tokens) * MS_PER_S / (times.data + times.model + times.optim);
+    st = MUSEC_OK;
+    if (reason == NULL && (is_due(line.step, t->cfg.val_every) || line.step == t->schedule.steps))
+        TRY(validate(e, t, &plan, &line));
+    if (!t->abandoned) TRY(write_down(e, t, &line, start));
 done:
     return st;
 }
 
-static bool wants_stop(const ms_train *t) { return t->setup.stop != NULL && *t->setup.stop != 0; }
+/* The validation that the last process abandoned. */
+static musec_status validate_awaiting(ms_error *e, ms_train *t)
+{
+    const ms_step_plan plan  = ms_schedule_at(&t->schedule, t->progress.step - 1);
+    ms_log_line        line  = t->awaiting;
+    const double       spent = line.ms_data + line.ms_model + line.ms_optim;
+    musec_status       st;
+
+    TRY(validate(e, t, &plan, &line));
+    if (t->abandoned) goto done;
+    t->unvalidated = false;
+    t->saved_step  = -1; /* the checkpoint says that it awaits it */
+    TRY(write_down(e, t, &line, t->started - spent));
+done:
+    return st;
+}
+
+static bool wants_stop(const ms_train *t)
+{
+    return t->setup.stop != NULL && t->setup.stop(t->setup.arg) != MS_STOP_NO;
+}
+
+static musec_status save_if_due(ms_error *e, ms_train *t)
+{
+    const bool is_whole = t->why[0] == '\0' && !t->abandoned;
+    if (t->setup.out == NULL || !is_whole || !is_due(t->progress.step, t->cfg.checkpoint_every))
+        return MUSEC_OK;
+    return ms_train_save(e, t);
+}
 
 musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
 {
-    char *const   why    = t->why;
-    const int64_t first  = t->progress.step;
-    const char   *status = "interrupted";
-    ms_outcome    outcome;
-    musec_status  st = MUSEC_OK;
+    char *const   why     = t->why;
+    const int64_t first   = t->progress.step;
+    const char   *status  = "interrupted";
+    ms_outcome    outcome = MS_OUTCOME_DONE;
+    musec_status  st      = MUSEC_OK;
 
-    t->started = ms_clock_ms();
-    why[0]     = '\0';
-    while (t->progress.step < t->schedule.steps && why[0] == '\0' && !wants_stop(t)) {
-        TRY(step_once(e, t, why, sizeof t->why));
-        if (t->setup.out != NULL && why[0] == '\0' &&
-            is_due(t->progress.step, t->cfg.checkpoint_every))
-            TRY(ms_train_save(e, t));
+    t->started   = ms_clock_ms();
+    t->abandoned = false;
+    why[0]       = '\0';
+    if (t->unvalidated && !wants_stop(t)) {
+        TRY(validate_awaiting(e, t));
+        TRY(save_if_due(e, t));
     }
-    const bool done = t->progress.step == t->schedule.steps;
+    while (t->progress.step < t->schedule.steps && why[0] == '\0' && !t->abandoned &&
+           !wants_stop(t)) {
+        TRY(step_once(e, t, why, sizeof t->why));
+        TRY(save_if_due(e, t));
+    }
+    const bool done = t->progress.step == t->schedule.steps && !t->unvalidated;
     if (t->setup.out != NULL && why[0] == '\0' && t->saved_step != t->progress.step)
         TRY(ms_train_save(e, t));
-    TRY(ms_train_judge(e, t, &outcome));
-    if (why[0] != '\0' || done) status = ms_outcome_word(outcome);
+    if (why[0] != '\0' || done) {
+        TRY(ms_train_judge(e, t, &outcome));
+        status = ms_outcome_word(outcome);
+    }
     *out = (ms_summary){ .status        = status,
                          .reason        = outcome != MS_OUTCOME_DONE ? t->reason : NULL,
                          .steps         = t->progress.step,
@@ -357,9 +414,10 @@ static musec_status open_directory(ms_error *e, ms_train *t)
     made = stat(t->setup.out, &info) != 0;
     TRY(ms_directory_make(e, t->setup.out));
     if (t->lock == MS_NO_LOCK) TRY(ms_lock_take(e, t->setup.out, &t->lock));
-    TRY(ms_runlog_open(e, t->setup.out, t->progress.step, &t->runlog));
+    /* a step that awaits its validation has no line yet */
+    TRY(ms_runlog_open(e, t->setup.out, t->progress.step - (t->unvalidated ? 1 : 0), &t->runlog));
     TRY(ms_train_config_write(e, path, &t->cfg)); /* last: it makes the directory a run */
-    if (t->progress.step < t->schedule.steps) forget_summary(t);
+    if (t->progress.step < t->schedule.steps || t->unvalidated) forget_summary(t);
     t->resumed_s = t->progress.time_s = ms_runlog_time(t->runlog);
 done:
     if (st != MUSEC_OK && made) remove_directory(t);

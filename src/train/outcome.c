@@ -70,15 +70,14 @@ done:
 
 /* ---- the track and JSON ---------------------------------------------------------------------- */
 
-/* %a has all bits. */
-static json_t *real_json(double x)
+json_t *ms_train_real_json(double x)
 {
     char text[40];
     snprintf(text, sizeof text, "%a", x);
     return json_string(text);
 }
 
-static bool read_real(const json_t *value, double *out)
+bool ms_train_read_real(const json_t *value, double *out)
 {
     const char *text = json_string_value(value);
     char       *end  = NULL;
@@ -93,11 +92,11 @@ void ms_train_put_track(const ms_train *t, json_t *state)
     json_t              *recent = json_array();
 
     for (int i = 0; i < MS_TRACK_MEAN; i++)
-        json_array_append_new(recent, real_json(track->recent[i]));
+        json_array_append_new(recent, ms_train_real_json(track->recent[i]));
     json_object_set_new(state, "track",
                         json_pack("{s:I, s:o, s:o, s:o, s:I}", "steps", (json_int_t)track->steps,
-                                  "first", real_json(track->first), "recent", recent, "best",
-                                  real_json(track->best), "best_step",
+                                  "first", ms_train_real_json(track->first), "recent", recent,
+                                  "best", ms_train_real_json(track->best), "best_step",
                                   (json_int_t)track->best_step));
 }
 
@@ -111,10 +110,10 @@ musec_status ms_train_read_track(ms_error *e, const ms_checkpoint *c, ms_loss_tr
     *out = (ms_loss_track){ 0 };
     if (track == NULL) return MUSEC_OK;
     ok = json_unpack((json_t *)track, "{s:I, s:I}", "steps", &steps, "best_step", &best_step) == 0;
-    ok = ok && steps >= 0 && read_real(json_object_get(track, "first"), &out->first) &&
-         read_real(json_object_get(track, "best"), &out->best);
+    ok = ok && steps >= 0 && ms_train_read_real(json_object_get(track, "first"), &out->first) &&
+         ms_train_read_real(json_object_get(track, "best"), &out->best);
     for (size_t i = 0; ok && i < MS_TRACK_MEAN; i++)
-        ok = read_real(json_array_get(recent, i), &out->recent[i]);
+        ok = ms_train_read_real(json_array_get(recent, i), &out->recent[i]);
     if (!ok)
         return ms_fail(e, MUSEC_EFORMAT,
                        "%s/state.json: \"track\" must have steps, first, recent (%d), best and "

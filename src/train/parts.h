@@ -43,6 +43,9 @@ struct ms_train {
     double          started;                  /* and at its first step */
     double          start_s;                  /* from the one until the other was over; NaN */
     int64_t         saved_step;               /* of the newest checkpoint, -1: none */
+    bool            abandoned;                /* the step at hand, or its validation */
+    bool            unvalidated;              /* the last step awaits its validation, */
+    ms_log_line     awaiting;                 /* and this is what its line has so far */
     json_t         *data;                  /* which data, as train.h has it; NULL: not looked at */
     json_t         *resumed;               /* what was changed on the way; NULL: nothing */
     json_t         *init;                  /* which weights it began with; NULL: drawn ones */
@@ -97,8 +100,24 @@ ms_gpt_pass ms_train_pass(const ms_train *t, const ms_step_plan *plan);
  * As it stands after the step just made: diverged if t->why says so; of one that has made all its
  * steps by its losses and weights; otherwise done, as nothing can be said yet.  t->reason: why. */
 musec_status ms_train_judge(ms_error *e, ms_train *t, ms_outcome *out);
+/* A number in a text, with all its bits and a form for NaN, and back. */
+json_t      *ms_train_real_json(double x);
+bool         ms_train_read_real(const json_t *value, double *out);
 void         ms_train_put_track(const ms_train *t, json_t *state); /* of a checkpoint */
 musec_status ms_train_read_track(ms_error *e, const ms_checkpoint *c, ms_loss_track *out);
+
+/* interrupt.c: stopping inside a step.
+ * Is the step at hand to be abandoned? */
+bool ms_train_stops_now(const ms_train *t);
+/* The same for a pass of the model: t is a ms_train. */
+bool ms_train_stops_pass(void *t);
+/* Takes the run back to where the step at hand began. */
+musec_status ms_train_abandon_step(ms_error *e, ms_train *t, const ms_progress *began);
+/* The step at hand is made, but for its validation, which a run that goes on makes first. */
+musec_status ms_train_abandon_validation(ms_error *e, ms_train *t, const ms_log_line *line);
+/* Into and from the state of a checkpoint: the step that awaits its validation, if there is one. */
+void         ms_train_put_awaiting(const ms_train *t, json_t *state);
+musec_status ms_train_read_awaiting(ms_error *e, ms_train *t, const ms_checkpoint *c);
 
 /* resume.c: checkpoints of a run. */
 musec_status ms_train_save(ms_error *e, ms_train *t);

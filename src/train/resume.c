@@ -95,6 +95,7 @@ static json_t *state_of(const ms_train *t)
                                   computed.precision, "operands", computed.operands));
     ms_train_put_origin(t, state);
     ms_train_put_track(t, state);
+    ms_train_put_awaiting(t, state);
     return state;
 }
 
@@ -218,6 +219,7 @@ musec_status ms_train_load(ms_error *e, ms_train *t, const ms_checkpoint *c)
     TRY(check_config(e, t, c, &was));
     TRY(read_state(e, c, &t->progress));
     TRY(ms_train_read_track(e, c, &t->progress.track));
+    TRY(ms_train_read_awaiting(e, t, c));
     if (t->progress.step > t->cfg.steps)
         return ms_fail(e, MUSEC_EINVAL, "%s is of step %lld, beyond the %lld steps asked for",
                        c->dir, (long long)t->progress.step, (long long)t->cfg.steps);

@@ -12,20 +12,24 @@
 #ifndef MS_TRAIN_TRAIN_H
 #define MS_TRAIN_TRAIN_H
 
-#include <signal.h>
-
 #include "core/log.h"
 #include "train/config.h"
 #include "train/runlog.h"
 
+/* Is the run to stop?  An answer never takes back what an earlier one asked for. */
+typedef enum ms_stop {
+    MS_STOP_NO,
+    MS_STOP_AFTER_STEP, /* the step at hand is finished */
+    MS_STOP_NOW,        /* the step at hand is abandoned, as if it had not been begun */
+} ms_stop;
+
 typedef struct ms_train_setup {
-    ms_train_config config; /* checked */
-    const char     *out;    /* the run directory; NULL: nothing is written */
-    bool            resume; /* go on with the newest checkpoint in `out` */
-    double          began;  /* clock that start_s counts from; 0: ms_train_open */
-    ms_log         *log;    /* NULL: silent */
-    /* Becomes not 0 when the run is to stop after the step at hand (a signal); or NULL. */
-    const volatile sig_atomic_t *stop;
+    ms_train_config config;     /* checked */
+    const char     *out;        /* the run directory; NULL: nothing is written */
+    bool            resume;     /* go on with the newest checkpoint in `out` */
+    double          began;      /* clock that start_s counts from; 0: ms_train_open */
+    ms_log         *log;        /* NULL: silent */
+    ms_stop (*stop)(void *arg); /* asked many times in a step; NULL: it is not to */
     /* Called after every step; or NULL. */
     void (*on_step)(void *arg, const ms_log_line *line);
     void *arg;

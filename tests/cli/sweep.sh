@@ -227,12 +227,14 @@ P
     check "the others went on" test "$(count one/*/summary.json)" -eq 3
     finishes one longer.json
 
-    check "Ctrl-C: exit 1" test "$(python3 stop.py "$MUSEC" stopped group SIGINT)" = 1
+    check "Ctrl-C: exit 130" test "$(python3 stop.py "$MUSEC" stopped group SIGINT)" = 130
+    check "it is answered at once" grep -qx \
+        'stopping: runs write their checkpoints; again to stop now' stopped.err
     check "it says how to go on: $(cat stopped.err)" \
         grep -qx 'musec sweep: interrupted; the same command goes on' stopped.err
     check "with checkpoints" test "$(grep -l interrupted stopped/*/summary.json | wc -l)" -ge 1
     finishes stopped longer.json
-    check "SIGTERM: exit 1" test "$(python3 stop.py "$MUSEC" termed sweep SIGTERM)" = 1
+    check "SIGTERM: exit 143" test "$(python3 stop.py "$MUSEC" termed sweep SIGTERM)" = 143
     finishes termed longer.json
 else
     skip "no python3"

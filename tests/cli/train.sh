@@ -245,7 +245,7 @@ for signal in INT TERM; do
     set -m
     stopped $signal stopped log.jsonl train "${slow[@]:2}"
     set +m
-    check "SIG$signal: exit 0" test "$code" -eq 0
+    check "SIG$signal: exit 128 + $(kill -l $signal), not $code" test "$code" -eq $((128 + $(kill -l $signal)))
     check "SIG$signal: says how to go on" grep -q \
         '^interrupted; go on with: musec train --resume stopped$' stderr
     check "SIG$signal: the summary" summary stopped status '"interrupted"'

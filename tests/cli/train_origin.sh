@@ -224,7 +224,9 @@ hangs_up() {
     fi
     wait $pid 2>/dev/null
     code=$?
-    check "SIGHUP, $dir: exit 0" test "$code" -eq 0
+    want=129
+    if [ "$*" = nohup ]; then want=143; fi
+    check "SIGHUP, $dir: exit $want, not $code" test "$code" -eq $want
     check "SIGHUP, $dir: the summary" summary "$dir" status '"interrupted"'
     check "SIGHUP, $dir: a checkpoint" test -n "$(find "$dir/checkpoint" -name state.json)"
 }
