@@ -25,6 +25,7 @@
 #include "data/corpus.h"
 #include "data/fingerprint.h"
 #include "data/shard.h"
+#include "data/sniff.h"
 
 #define BUILTIN           "builtin"
 #define BUILTIN_DOCUMENTS 512                /* in a piece */
@@ -171,6 +172,7 @@ static musec_status read_text(ms_error *e, const char *path, uint16_t **tokens, 
                      "%s: cannot train on a pipe or device, which is read once; give a file", path);
         goto done;
     }
+    TRY(ms_sniff_text(e, f, path));
     if (bytes > TEXT_MAX) {
         st = ms_fail(e, MUSEC_EFORMAT,
                      "%s: a text of %lld bytes is too long, up to %lld fit; split it into several "

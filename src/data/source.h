@@ -11,7 +11,8 @@
  * is one in the last tenth) is.  Of the built-in corpus, documents from number 2^62 on are.
  *
  * A piece is what this side has of a file, or 512 documents of the built-in corpus.  A text has at
- * most 2 GiB.  Files without a token are passed over; packed ones (.xz, .gz, ...) are refused. */
+ * most 2 GiB.  Files without a token are passed over; packed ones (.xz, .gz, ...) and those that
+ * are no text (sniff.h) are refused. */
 #ifndef MS_DATA_SOURCE_H
 #define MS_DATA_SOURCE_H
 
