@@ -37,6 +37,7 @@ static const ms_device_kind kinds[] = {
       .open        = ms_device_cuda_open,
       .is_likely   = ms_device_cuda_is_likely,
       .close       = ms_device_cuda_close,
+      .memory      = ms_device_cuda_memory,
       .describe    = ms_device_cuda_describe },
 #endif
     { .name        = "cpu",

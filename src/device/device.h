@@ -31,6 +31,7 @@
 #include <stdbool.h>
 
 #include "core/arena.h"
+#include "core/memory.h"
 #include "core/status.h"
 
 #ifdef __cplusplus /* CUDA files are */
@@ -331,6 +332,8 @@ typedef struct ms_device_kind {
     bool (*is_likely)(void);
     void (*close)(ms_device *d);
     musec_status (*set_threads)(ms_device *d, int threads); /* NULL: it has none to set */
+    /* bytes of its memory, free and in all; NULL: it works in the host's */
+    ms_memory (*memory)(ms_device *d);
     /* what it runs on, in words: the chip, its memory, the libraries */
     void (*describe)(ms_device *d, char *text, size_t bytes);
 } ms_device_kind;
@@ -349,6 +352,7 @@ musec_status ms_device_cuda_open(ms_device *d, int index);
 bool         ms_device_cuda_is_likely(void);
 void         ms_device_cuda_close(ms_device *d);
 void         ms_device_cuda_describe(ms_device *d, char *text, size_t bytes);
+ms_memory    ms_device_cuda_memory(ms_device *d);
 uint64_t     ms_device_cuda_attn_bytes(ms_device *d, ms_attn_plan plan);
 
 /* What the CPU device runs on: "OpenBLAS 0.3.21, SkylakeX kernels, 2 threads".  d may be NULL: as a

@@ -302,6 +302,14 @@ void ms_device_cuda_describe(ms_device *d, char *text, size_t bytes)
     }
 }
 
+ms_memory ms_device_cuda_memory(ms_device *d)
+{
+    size_t left = 0, all = 0;
+    (void)d;
+    if (cudaMemGetInfo(&left, &all) != cudaSuccess) return (ms_memory){ 0 };
+    return (ms_memory){ .available = left, .total = all };
+}
+
 void ms_device_cuda_ops(ms_device_ops *table)
 {
     *table = (ms_device_ops){ .name = "cuda" };
