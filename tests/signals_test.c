@@ -1,4 +1,4 @@
-/* signals_test.c - signals as a process meets them: the first is answered at once, another ends it. */
+/* signals_test.c - signals as a process meets them: the first is answered, another ends it. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 

@@ -86,7 +86,7 @@ static void an_archive_of_texts(void **state)
 {
     char head[512] = "book.txt";
     (void)state;
-    memcpy(head + 257, "ustar", 5);
+    memcpy(head + 257, "ustar", sizeof "ustar");
     CHECK(strstr(ms_sniff(head, sizeof head), "tar archive") != NULL, "%s",
           ms_sniff(head, sizeof head));
 }

@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/estimate.h"
 #include "cli/settings.h"
 #include "cli/signals.h"
+#include "cli/train_start.h"
 #include "core/clock.h"
 #include "core/process.h"
 #include "train/train.h"
@@ -266,42 +268,65 @@ static int check_usage(const ms_command *cmd, const struct args *a)
                              cmd->n_options - COUNT(before));
 }
 
-static musec_status default_out(ms_error *e, const ms_train_config *cfg, char *path, size_t bytes)
-{
-    const char *preset = ms_preset_name((size_t)cfg->preset, NULL);
-    const int   n      = snprintf(path, bytes, "runs/%s-%s-lr%g-s%llu", preset, cfg->optim.name,
-                                  cfg->optim.lr, (unsigned long long)cfg->seed);
-    if (n >= (int)bytes) return ms_fail(e, MUSEC_EINVAL, "give the run a name: --out");
-    return MUSEC_OK;
-}
-
 /* ---- while it runs --------------------------------------------------------------------------- */
 
 struct progress {
-    ms_log *log;
-    int64_t steps;
-    double  started, last_line;
-    int64_t first_step;
-    double  val_loss;
-    int     has_val;
+    const ms_train_config *config;
+    ms_log                *log;
+    char                   out[MS_PATH_MAX];
+    ms_schedule            schedule;
+    double                 started, last_line;
+    int64_t                first_step;
+    double                 val_loss;
+    int                    has_val;
 };
+
+/* What will be done is said before it takes long. */
+static musec_status on_open(ms_error *e, void *arg, ms_train_start *start)
+{
+    struct progress *p = arg;
+    char             time[32];
+    double           expected_s;
+    musec_status     st = MUSEC_OK;
+
+    if (p->out[0] == '\0') {
+        TRY(ms_run_directory(e, p->config, p->out));
+        start->made_out = true;
+    }
+    p->schedule   = *start->schedule;
+    p->first_step = start->step;
+    expected_s    = ms_train_start_say(p->log, start, p->out);
+    ms_estimate_text(expected_s, time, sizeof time);
+    if (!isnan(expected_s))
+        ms_log_progress(p->log, "step %lld/%lld: about %s left", (long long)start->step,
+                        (long long)start->schedule->steps, time);
+done:
+    return st;
+}
+
+/* By the work that is left, at the pace of the work of this process. */
+static double time_left(const struct progress *p, int64_t step, double now)
+{
+    const double done = ms_train_work(p->config, &p->schedule, p->first_step, step);
+    const double left = ms_train_work(p->config, &p->schedule, step, p->schedule.steps);
+    return (now - p->started) / 1000.0 * left / done;
+}
 
 static void on_step(void *arg, const ms_log_line *line)
 {
     struct progress *p   = arg;
     const double     now = ms_clock_ms();
-    char             text[256], val[32] = "";
+    char             text[256], val[32] = "", left[32];
 
     if (line->has_val) {
         p->val_loss = line->val_loss;
         p->has_val  = 1;
     }
     if (p->has_val) snprintf(val, sizeof val, ", val %.4f", p->val_loss);
-    const double each = (now - p->started) / (double)(line->step - p->first_step) / 1000.0;
-    const long   left = (long)(each * (double)(p->steps - line->step));
-    snprintf(text, sizeof text, "step %lld/%lld: loss %.4f%s, lr %.3g, %.0f tok/s, %ld:%02ld left",
-             (long long)line->step, (long long)p->steps, line->loss, val, line->lr, line->tok_s,
-             left / 60, left % 60);
+    ms_estimate_text(time_left(p, line->step, now), left, sizeof left);
+    snprintf(text, sizeof text, "step %lld/%lld: loss %.4f%s, lr %.3g, %.0f tok/s, %s left",
+             (long long)line->step, (long long)p->schedule.steps, line->loss, val, line->lr,
+             line->tok_s, left);
     if (*ms_stop_flag() == 0) ms_log_progress(p->log, "%s", text);
     if (line->has_val || (!p->log->live && now - p->last_line > LINE_EVERY_MS)) {
         ms_log_say(p->log, MS_LOG_NORMAL, "%s", text);
@@ -361,32 +386,31 @@ static ms_stop is_to_stop(void *unused)
 
 static musec_status run(ms_error *e, const struct args *a, const ms_train_config *cfg, int *code)
 {
-    char            out[MS_PATH_MAX];
     ms_log          log      = ms_log_open(stderr, a->quiet ? MS_LOG_QUIET : MS_LOG_NORMAL);
-    struct progress progress = { .log = &log, .steps = cfg->steps };
+    struct progress progress = { .config = cfg, .log = &log };
+    char *const     out      = progress.out;
     ms_train_setup  setup    = { .config  = *cfg,
                                  .out     = out,
                                  .resume  = a->resume != NULL,
                                  .began   = ms_process_start_ms(),
                                  .log     = &log,
                                  .stop    = is_to_stop,
+                                 .on_open = on_open,
                                  .on_step = on_step,
                                  .arg     = &progress };
     ms_train       *t        = NULL;
     ms_summary      summary;
     musec_status    st;
 
-    if (a->resume != NULL || a->out != NULL)
-        snprintf(out, sizeof out, "%s", a->resume != NULL ? a->resume : a->out);
-    else
-        TRY(default_out(e, cfg, out, sizeof out));
-    ms_stop_catch(
-        a->quiet
-            ? NULL
-            : "stopping; again to stop now"); /* before there is a directory: a run that is interrupted says so in it */
+    if (a->resume != NULL || a->out != NULL) {
+        if (snprintf(out, MS_PATH_MAX, "%s", a->resume != NULL ? a->resume : a->out) >= MS_PATH_MAX)
+            return ms_fail(e, MUSEC_EINVAL, "the name of the run's directory is too long");
+        if (out[0] == '\0') return ms_fail(e, MUSEC_EINVAL, "a directory without a name");
+    }
+    /* before there is a directory: a run that is interrupted says so in it */
+    ms_stop_catch(a->quiet ? NULL : "stopping; again to stop now");
     TRY(ms_train_open(e, &setup, &t));
     progress.started = progress.last_line = ms_clock_ms();
-    progress.first_step                   = ms_train_step(t);
     if (!a->quiet) ms_stop_answer("finishing this step; again to stop now");
     TRY(ms_train_run(e, t, &summary));
     if (*ms_stop_flag() != 0) log.dangling = 0; /* the answer stands below the progress line */

@@ -39,8 +39,7 @@ static double visible_keys(int64_t window, int64_t max_doc)
     return fmin((double)window + 1.0, 0.5 * (double)max_doc);
 }
 
-/* Floating-point operations for a token of a stage, forward and backward. */
-static double flops_of_token(const ms_train_config *cfg, const ms_train_stage *stage)
+double ms_estimate_token_flops(const ms_train_config *cfg, const ms_train_stage *stage)
 {
     double flops = ms_gpt_flops(&cfg->model, 1.0);
     for (int64_t i = 0; i < cfg->model.layers; i++) {
@@ -52,8 +51,7 @@ static double flops_of_token(const ms_train_config *cfg, const ms_train_stage *s
     return flops;
 }
 
-/* Products of an optimizer's step: rows x cols x the smaller, over all matrices. */
-static double work_of_optim(const ms_train_config *cfg)
+double ms_estimate_optim_work(const ms_train_config *cfg)
 {
     const double w = (double)cfg->model.width, a = (double)(cfg->model.heads * cfg->model.head);
     const double m = (double)cfg->model.mlp;
@@ -370,7 +368,7 @@ static json_t *stages_json(const ms_train_config *cfg, const ms_schedule *schedu
         const ms_train_stage *s = &schedule->stage[i];
         json_array_append_new(out, json_pack("{s:f, s:f}", "ms_token",
                                              mean_of(&f->stage[i]) / (double)s->batch,
-                                             "flops_token", flops_of_token(cfg, s)));
+                                             "flops_token", ms_estimate_token_flops(cfg, s)));
     }
     return out;
 }
@@ -394,7 +392,7 @@ static musec_status read_figures(ms_error *e, const char *dir, const calibration
         fmax(0.0, (c->wall_ms * width - f.logged.sum) / (double)c->grid.n) / MS_PER_S, "rest_ms",
         mean_of(&f.rest), "val_ms_token",
         fmax(0.0, mean_of(&f.val) - mean_of(&f.rest)) / (double)cfg->val_tokens, "optim_work",
-        work_of_optim(cfg), "stages", stages_json(cfg, &schedule, &f), "optim", classes);
+        ms_estimate_optim_work(cfg), "stages", stages_json(cfg, &schedule, &f), "optim", classes);
     if (*entry == NULL) st = ms_fail(e, MUSEC_ENOMEM, "not enough memory");
 done:
     json_decref(classes);
@@ -465,8 +463,8 @@ static double model_ms(const json_t *entry, const ms_train_config *cfg, const ms
     for (int i = 0; i < s->n_stages && n > 0; i++) {
         const ms_train_stage *g    = &s->stage[i];
         const json_t         *like = json_array_get(stages, (size_t)i < n ? (size_t)i : n - 1);
-        const double          ms =
-            number_of(like, "ms_token") * flops_of_token(cfg, g) / number_of(like, "flops_token");
+        const double          ms   = number_of(like, "ms_token") * ms_estimate_token_flops(cfg, g) /
+                          number_of(like, "flops_token");
         sum += ms * (double)g->batch * (double)(g->end - g->first);
     }
     return sum;
@@ -488,9 +486,9 @@ double ms_estimate_run(const ms_estimate *est, const ms_train_config *cfg)
     const double steps   = (double)s.steps;
     const double reports = every > 0.0 ? floor(steps / every) : 0.0;
     const double val     = cfg->val_every > 0 ? ceil(steps / (double)cfg->val_every) : 1.0;
-    const double larger  = work_of_optim(cfg) / number_of(entry, "optim_work");
+    const double larger  = ms_estimate_optim_work(cfg) / number_of(entry, "optim_work");
     const double slower =
-        flops_of_token(cfg, &s.stage[s.n_stages - 1]) /
+        ms_estimate_token_flops(cfg, &s.stage[s.n_stages - 1]) /
         number_of(json_array_get(stages, json_array_size(stages) - 1), "flops_token");
     const double ms =
         model_ms(entry, cfg, &s) + steps * number_of(entry, "rest_ms") +

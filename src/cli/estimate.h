@@ -17,6 +17,7 @@
 
 #include "cli/experiment.h"
 #include "cli/sweep.h"
+#include "train/schedule.h"
 
 typedef struct ms_estimate_setup {
     const ms_experiments    *all;
@@ -43,6 +44,10 @@ void         ms_estimate_free(ms_estimate *est);
 double ms_estimate_run(const ms_estimate *est, const ms_train_config *cfg);
 /* Of all runs that are not finished (runs NULL: all of them), at so many at once. */
 double ms_estimate_all(const ms_estimate *est, const ms_grid *grid, const ms_sweep_run *runs);
+/* What times go by: floating-point operations for a token of a stage, forward and backward, and the
+ * sum of rows x cols x the smaller of them over the matrices of an optimizer's step. */
+double ms_estimate_token_flops(const ms_train_config *cfg, const ms_train_stage *stage);
+double ms_estimate_optim_work(const ms_train_config *cfg);
 /* "40 s", "7 min", "3.5 h", "12 days", "9 years"; "-" if it is not known. */
 void ms_estimate_text(double seconds, char *text, size_t bytes);
 

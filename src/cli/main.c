@@ -41,7 +41,7 @@ static void print_help(FILE *to)
     for (size_t i = 0; i < COUNT(commands); i++)
         fprintf(to, "  %-12s%s\n", commands[i].name, commands[i].describe()->summary);
     fprintf(to, "\nmusec SUBCOMMAND --help says more.  Exit status: 0 done, 1 failed, 2 wrong "
-                "usage.\n");
+                "usage,\n128 + N ended early by signal N (130: Ctrl-C).\n");
 }
 
 static int unknown(const char *name)

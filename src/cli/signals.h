@@ -10,7 +10,7 @@
 
 #include <signal.h>
 
-void ms_stop_catch(const char *answer); /* as ms_stop_answer */
+void ms_stop_catch(const char *text); /* as ms_stop_answer */
 /* What the handler of the first signal writes to stderr, a line without its end; NULL: nothing. */
 void                         ms_stop_answer(const char *text);
 const volatile sig_atomic_t *ms_stop_flag(void);   /* not 0: the signal that asked */

@@ -11,8 +11,9 @@ static void fill_angles(const double *frequency, int64_t pairs, int64_t rows, bo
                         musec_dtype dtype, void *host)
 {
     for (int64_t i = 0; i < rows * pairs; i++) {
-        const double angle = (double)(i / pairs) * frequency[i % pairs];
-        const double x     = sines ? sin(angle) : cos(angle);
+        const int64_t row   = i / pairs;
+        const double  angle = (double)row * frequency[i % pairs];
+        const double  x     = sines ? sin(angle) : cos(angle);
         if (dtype == MUSEC_F64)
             ((double *)host)[i] = x;
         else

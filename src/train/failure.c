@@ -17,29 +17,28 @@ static void append(ms_error *e, const char *fmt, ...)
     va_end(args);
 }
 
-/* What takes most of it, and what lowers that. */
-static void tell_largest(ms_error *e, const ms_train *t, const ms_train_sizes *sizes)
+void ms_train_advise(const ms_train *t, const ms_train_sizes *sizes, char *text, size_t bytes)
 {
     const ms_train_stage *stage   = &t->schedule.stage[t->schedule.n_stages - 1];
     const uint64_t        weights = sizes->model.weights + sizes->model.copies + sizes->model.grads;
     const double          gib     = 0x1p30;
 
-    append(e, " needs %.1f GiB, ", (double)sizes->total / gib);
     if (sizes->model.activations >= weights + sizes->optim_state &&
         sizes->model.activations >= sizes->workspace)
-        append(e,
-               "%.1f of them for activations of %lld tokens: more micro-batches (now %lld) or a "
-               "smaller batch lower that",
-               (double)sizes->model.activations / gib, (long long)t->schedule.max_tokens,
-               (long long)stage->micro_batches);
+        snprintf(text, bytes,
+                 "%.1f of them for activations of %lld tokens: more micro-batches (now %lld) or a "
+                 "smaller batch lower that",
+                 (double)sizes->model.activations / gib, (long long)t->schedule.max_tokens,
+                 (long long)stage->micro_batches);
     else if (sizes->workspace > weights + sizes->optim_state)
-        append(e, "%.1f of them for the optimizer's workspace: a smaller workspace lowers that",
-               (double)sizes->workspace / gib);
+        snprintf(text, bytes,
+                 "%.1f of them for the optimizer's workspace: a smaller workspace lowers that",
+                 (double)sizes->workspace / gib);
     else
-        append(e,
-               "%.1f of them for weights, gradients and the optimizer's state: more micro-batches "
-               "would not help, a smaller model or a GPU with more memory would",
-               (double)(weights + sizes->optim_state) / gib);
+        snprintf(text, bytes,
+                 "%.1f of them for weights, gradients and the optimizer's state: more "
+                 "micro-batches would not help, a smaller model or a GPU with more memory would",
+                 (double)(weights + sizes->optim_state) / gib);
 }
 
 /* The memory of all of it is known from a model that has room for one token; where there is none
@@ -48,6 +47,7 @@ static void tell_needs(ms_error *e, ms_train *t)
 {
     ms_train_sizes sizes = { 0 };
     ms_error       ignored;
+    char           advice[MS_ADVICE_TEXT];
 
     ms_train_unbuild_model(t);
     if (ms_train_build_model(&ignored, t, 1) != MUSEC_OK ||
@@ -63,7 +63,8 @@ static void tell_needs(ms_error *e, ms_train *t)
     } else {
         append(e, "; the run");
     }
-    tell_largest(e, t, &sizes);
+    ms_train_advise(t, &sizes, advice, sizeof advice);
+    append(e, " needs %.1f GiB, %s", (double)sizes.total / 0x1p30, advice);
 }
 
 void ms_train_tell_failure(ms_error *e, ms_train *t, musec_status status)

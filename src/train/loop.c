@@ -341,7 +341,9 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
         TRY(save_if_due(e, t));
     }
     const bool done = t->progress.step == t->schedule.steps && !t->unvalidated;
-    if (t->setup.out != NULL && why[0] == '\0' && t->saved_step != t->progress.step)
+    /* without a step there is nothing to keep: a run without checkpoints begins at 0 */
+    if (t->setup.out != NULL && why[0] == '\0' && t->progress.step > 0 &&
+        t->saved_step != t->progress.step)
         TRY(ms_train_save(e, t));
     if (why[0] != '\0' || done) {
         TRY(ms_train_judge(e, t, &outcome));
@@ -411,7 +413,7 @@ static musec_status open_directory(ms_error *e, ms_train *t)
         return ms_fail(e, MUSEC_EINVAL,
                        "%s: there is a run already; go on with --resume %s, or take another --out",
                        t->setup.out, t->setup.out);
-    made = stat(t->setup.out, &info) != 0;
+    made = t->made_out || stat(t->setup.out, &info) != 0;
     TRY(ms_directory_make(e, t->setup.out));
     if (t->lock == MS_NO_LOCK) TRY(ms_lock_take(e, t->setup.out, &t->lock));
     /* a step that awaits its validation has no line yet */
@@ -448,6 +450,7 @@ musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **
         TRY(ms_train_find_restart(e, t, &restart));
     }
     TRY(ms_train_build(e, t, 0));
+    TRY(ms_train_announce(e, t, restart.from.step > 0 ? restart.from.step : 0));
     TRY(ms_train_identify(e, t));
     if (restart.from.step >= 0) TRY(ms_train_restore(e, t, &restart));
     if (restart.from.step < 0) TRY(ms_train_start_weights(e, t));
@@ -459,6 +462,7 @@ musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **
 done:
     ms_checkpoint_close(&restart.from);
     if (t != NULL) ms_train_tell_failure(e, t, st);
+    if (t != NULL && t->made_out) remove_directory(t);
     ms_train_close(t);
     return st;
 }

@@ -26,6 +26,8 @@ struct ms_train {
     ms_schedule     schedule;
     musec_ctx      *ctx;
     char            note[sizeof(ms_error)]; /* why it is not a better one; "" */
+    ms_memory       memory;                 /* of the device, before the model took some */
+    bool            made_out;               /* by setup.on_open */
     ms_gpt         *gpt;
     musec_optim    *optim;
     musec_view     *grads; /* by the optimizer's index */
@@ -89,7 +91,15 @@ typedef struct ms_memory_row {
 void ms_train_memory_rows(const ms_train_sizes *s, ms_memory_row rows[MS_MEMORY_ROWS]);
 void ms_train_tell_memory(const ms_train_sizes *s, FILE *to);
 
-/* failure.c: adds to the words of a device that failed what the run would have taken, if there is
+/* start.c: fails where the model alone has no place in this machine's memory and swap. */
+musec_status ms_train_check_memory(ms_error *e, ms_train *t);
+/* Calls on_open of a run that is built and will go on from `step`. */
+musec_status ms_train_announce(ms_error *e, ms_train *t, int64_t step);
+
+/* failure.c: what takes most of the memory, and what lowers that: "9.1 of them for ..." */
+enum { MS_ADVICE_TEXT = 256 };
+void ms_train_advise(const ms_train *t, const ms_train_sizes *sizes, char *text, size_t bytes);
+/* Adds to the words of a device that failed what the run would have taken, if there is
  * not enough memory, and how to go on.  The run is over: its model may be gone. */
 void ms_train_tell_failure(ms_error *e, ms_train *t, musec_status status);
 

@@ -261,6 +261,7 @@ musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
     TRY(ms_schedule_make(e, &t->cfg, &t->schedule));
     TRY(open_both(e, t));
     TRY(ms_train_check(e, t->ctx, musec_ctx_set_deterministic(t->ctx, t->cfg.deterministic != 0)));
+    if (max_tokens == 0) TRY(ms_train_check_memory(e, t));
     TRY(ms_train_build_model(e, t, max_tokens > 0 ? max_tokens : t->schedule.max_tokens));
     t->grads     = calloc(ms_gpt_n_params(t->gpt), sizeof *t->grads);
     t->max_logit = calloc((size_t)(model->layers * model->heads), sizeof *t->max_logit);

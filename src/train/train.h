@@ -13,8 +13,8 @@
 #define MS_TRAIN_TRAIN_H
 
 #include "core/log.h"
-#include "train/config.h"
 #include "train/runlog.h"
+#include "train/schedule.h"
 
 /* Is the run to stop?  An answer never takes back what an earlier one asked for. */
 typedef enum ms_stop {
@@ -22,6 +22,27 @@ typedef enum ms_stop {
     MS_STOP_AFTER_STEP, /* the step at hand is finished */
     MS_STOP_NOW,        /* the step at hand is abandoned, as if it had not been begun */
 } ms_stop;
+
+typedef struct ms_train_sizes { /* bytes */
+    ms_gpt_sizes model;
+    uint64_t     optim_state, data, checkpoint, total;
+    uint64_t     workspace; /* of the optimizer's step, */
+    uint64_t     attention; /* of attention's gradient: never at once, so the same memory */
+} ms_train_sizes;
+
+typedef struct ms_train_start { /* what a run will be */
+    const ms_train_config *config;
+    const ms_schedule     *schedule;
+    ms_mixture            *train; /* its data */
+    ms_device             *device;
+    musec_dtype            dtype; /* of activations */
+    int64_t                step;  /* that it goes on from */
+    ms_train_sizes         sizes;
+    uint64_t               needed; /* bytes of the device's memory */
+    ms_memory              memory; /* that there was before any was taken */
+    const char            *advice; /* what lowers the need most, as the rest of a sentence */
+    bool made_out;                 /* out: the directory is new, to be removed if it stays empty */
+} ms_train_start;
 
 typedef struct ms_train_setup {
     ms_train_config config;     /* checked */
@@ -32,6 +53,10 @@ typedef struct ms_train_setup {
     ms_stop (*stop)(void *arg); /* asked many times in a step; NULL: it is not to */
     /* Called after every step; or NULL. */
     void (*on_step)(void *arg, const ms_log_line *line);
+    /* Called once device and data are open, before anything that takes long; or NULL.  A failure
+     * is that of ms_train_open.  It may make the run's directory and write its name where `out`
+     * points. */
+    musec_status (*on_open)(ms_error *e, void *arg, ms_train_start *start);
     void *arg;
 } ms_train_setup;
 
@@ -40,13 +65,6 @@ typedef struct ms_train ms_train;
 /* May a run that began with `was` go on with `now`?  If not, the field and its values are named. */
 musec_status ms_train_config_same(ms_error *e, const char *what, const ms_train_config *was,
                                   const ms_train_config *now);
-
-typedef struct ms_train_sizes { /* bytes */
-    ms_gpt_sizes model;
-    uint64_t     optim_state, data, checkpoint, total;
-    uint64_t     workspace; /* of the optimizer's step, */
-    uint64_t     attention; /* of attention's gradient: never at once, so the same memory */
-} ms_train_sizes;
 
 musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **out);
 musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out);

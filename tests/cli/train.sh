@@ -217,7 +217,7 @@ check "the rest is logged" test "$(wc -l <lost/log.jsonl)" -eq 30
 
 # ---- killed and interrupted ------------------------------------------------------------------------
 
-# stopped SIGNAL DIR FILE ARGUMENT...: musec is sent the signal once the file is there; tried again
+# stopped SIGNAL DIR FILE ARGUMENT...: musec is sent the signal once the file has something in it; tried again
 # if it was faster.  Its exit code is in $code.
 stopped() {
     local signal=$1 dir=$2 file=$3 pid
@@ -226,7 +226,7 @@ stopped() {
         rm -rf "$dir"
         "$MUSEC" "$@" --out "$dir" >stdout 2>stderr &
         pid=$!
-        await $pid test -e "$dir/$file"
+        await $pid test -s "$dir/$file" -o -d "$dir/$file"
         kill -s "$signal" $pid 2>/dev/null
         wait $pid 2>/dev/null
         code=$?

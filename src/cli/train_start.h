@@ -1,0 +1,32 @@
+/* train_start.h - what musec train says before its first step: what the run is, what it takes, and
+ * what of that will not do. */
+#ifndef MS_CLI_TRAIN_START_H
+#define MS_CLI_TRAIN_START_H
+
+#include "core/log.h"
+#include "train/train.h"
+
+/* Makes the directory of a run that was given none: runs/PRESET-OPTIMIZER-lrLR-sSEED, or the first
+ * of NAME-2, NAME-3, ... that is not there.  Making it decides, so two processes never get the same
+ * one. */
+musec_status ms_run_directory(ms_error *e, const ms_train_config *cfg, char out[MS_PATH_MAX]);
+
+/* Floating-point operations of the steps from `first` to before `end`, about: of the model, of the
+ * optimizer's products and of validations. */
+double ms_train_work(const ms_train_config *cfg, const ms_schedule *s, int64_t first, int64_t end);
+
+/* Some lines, and a warning for whatever is beyond reason.  Returns the seconds that it will take,
+ * about; NaN: not known, or of no interest to a quiet log. */
+double ms_train_start_say(ms_log *log, const ms_train_start *s, const char *out);
+
+/* "1,234,567". */
+void ms_count_text(int64_t n, char *text, size_t bytes);
+/* "92 MiB", "21.3 GiB". */
+void ms_bytes_text(uint64_t n, char *text, size_t bytes);
+
+/* Each writes a warning if there is reason for one, else "". */
+void ms_warn_memory(const ms_train_start *s, char *text, size_t bytes);
+void ms_warn_time(const ms_train_start *s, double seconds, char *text, size_t bytes);
+void ms_warn_epochs(const ms_train_start *s, size_t set, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,265 @@
+/* train_start_test.c - directories that never collide, the work of a run counted by hand, and when
+ * a run is warned of. */
+#define _POSIX_C_SOURCE 200809L
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/train_start.h"
+#include "scratch.h"
+
+static ms_train_config config_of(const char *preset, const char *optimizer)
+{
+    ms_train_config cfg;
+    ms_error        e = { "" };
+    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, preset, optimizer));
+    return cfg;
+}
+
+static void set(ms_train_config *cfg, const char *name, const char *value)
+{
+    ms_error e = { "" };
+    CHECK_OK_ERR(&e, ms_train_config_set(&e, cfg, name, value));
+}
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
+static void names_go_on_where_one_is_taken(void **state)
+{
+    static const char *const want[] = { "runs/pico-muon-lr0.02-s0", "runs/pico-muon-lr0.02-s0-2",
+                                        "runs/pico-muon-lr0.02-s0-3" };
+    const ms_train_config    cfg    = config_of("pico", "muon");
+    char                     out[MS_PATH_MAX];
+    ms_error                 e = { "" };
+    (void)state;
+
+    CHECK(chdir(fresh_dir()) == 0, "chdir");
+    for (size_t i = 0; i < COUNT(want); i++) {
+        CHECK_OK_ERR(&e, ms_run_directory(&e, &cfg, out));
+        CHECK(strcmp(out, want[i]) == 0, "%s", out);
+        CHECK(access(out, W_OK) == 0, "%s is not there", out);
+    }
+    put_file("runs/pico-muon-lr0.02-s0-4", "a file", 6);
+    CHECK_OK_ERR(&e, ms_run_directory(&e, &cfg, out));
+    CHECK(strcmp(out, "runs/pico-muon-lr0.02-s0-5") == 0, "%s", out);
+}
+
+/* Processes that start at the same time: each says which it got, in one write. */
+static void two_processes_never_get_the_same(void **state)
+{
+    enum { PROCESSES = 8, EACH = 25 };
+    const ms_train_config cfg = config_of("pico", "muon");
+    static bool           seen[PROCESSES * EACH + 1];
+    int                   ends[2], go[2], number;
+    (void)state;
+
+    CHECK(chdir(fresh_dir()) == 0 && pipe(ends) == 0 && pipe(go) == 0, "pipe");
+    fflush(NULL);
+    for (int k = 0; k < PROCESSES; k++) {
+        if (fork() != 0) continue;
+        char     out[MS_PATH_MAX], c;
+        ms_error e;
+        close(go[1]);
+        if (read(go[0], &c, 1) != 0) _exit(1); /* until all are there */
+        for (int i = 0; i < EACH; i++) {
+            if (ms_run_directory(&e, &cfg, out) != MUSEC_OK) _exit(1);
+            const char *end = strrchr(out, '-') + 1; /* "s0", or a number */
+            number          = *end == 's' ? 1 : (int)strtol(end, NULL, 10);
+            if (write(ends[1], &number, sizeof number) != sizeof number) _exit(1);
+        }
+        _exit(0);
+    }
+    close(ends[1]);
+    close(go[0]);
+    close(go[1]);
+    for (int i = 0; i < PROCESSES * EACH; i++) {
+        CHECK(read(ends[0], &number, sizeof number) == sizeof number, "only %d of them", i);
+        CHECK(number >= 1 && number <= PROCESSES * EACH && !seen[number], "%d twice", number);
+        seen[number] = true;
+    }
+    close(ends[0]);
+    while (wait(NULL) > 0) {}
+}
+
+static void where_no_directory_can_be_made(void **state)
+{
+    const ms_train_config cfg = config_of("pico", "muon");
+    char                  out[MS_PATH_MAX];
+    ms_error              e = { "" };
+    (void)state;
+    CHECK(chdir(fresh_dir()) == 0, "chdir");
+    put_file("runs", "a file", 6);
+    CHECK(ms_run_directory(&e, &cfg, out) != MUSEC_OK && strstr(e.text, "runs") != NULL, "%s",
+          e.text);
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+/* A token of the whole model takes 6 operations for each of its weights in matrices and head, and
+ * 12 for each column of attention and visible key (half of a document of 32), forward and backward;
+ * a validated one a third. */
+static void the_work_of_a_run(void **state)
+{
+    static const char *const settings[][2] = {
+        { "layers", "2" },        { "width", "16" },
+        { "heads", "2" },         { "head", "8" },
+        { "mlp", "64" },          { "vocab", "320" },
+        { "batch", "64" },        { "max_doc", "32" },
+        { "val_every", "4" },     { "steps", "10" },
+        { "val_tokens", "48" },   { "window_long", "31" },
+        { "window_short", "31" }, { "stages", "6 batch=64; rest batch=128" },
+    };
+    const double token  = 6.0 * (2.0 * (4 * 16 * 16 + 2 * 64 * 16) + 320 * 16) + 2 * 12.0 * 16 * 16;
+    ms_train_config cfg = config_of("pico", "adamw");
+    ms_schedule     s;
+    ms_error        e = { "" };
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(settings); i++)
+        set(&cfg, settings[i][0], settings[i][1]);
+    CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
+    CHECK_OK_ERR(&e, ms_schedule_make(&e, &cfg, &s));
+    const struct {
+        int64_t first, end;
+        double  tokens; /* in whole ones */
+    } cases[] = {
+        { 0, 1, 64 },
+        { 0, 4, 4 * 64 + 48 / 3.0 },
+        { 4, 7, 2 * 64 + 128 },
+        { 0, 10, 6 * 64 + 4 * 128 + 3 * 48 / 3.0 }, /* validated at 4, 8 and the end */
+        { 10, 10, 0 },
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const double got = ms_train_work(&cfg, &s, cases[i].first, cases[i].end);
+        CHECK(fabs(got - token * cases[i].tokens) <= 1e-9 * (1.0 + got), "case %zu: %g, not %g", i,
+              got, token * cases[i].tokens);
+    }
+    ms_train_config muon = cfg;
+    muon.optim           = config_of("pico", "muon").optim;
+    CHECK(ms_train_work(&muon, &s, 0, 1) > ms_train_work(&cfg, &s, 0, 1), "products are free");
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static void numbers_in_words(void **state)
+{
+    static const struct {
+        int64_t     n;
+        const char *want;
+    } counts[] = { { 0, "0" },
+                   { 999, "999" },
+                   { 1000, "1,000" },
+                   { 65536, "65,536" },
+                   { 1234567, "1,234,567" },
+                   { -1000, "-1,000" },
+                   { -100000, "-100,000" } };
+    char text[32];
+    (void)state;
+    for (size_t i = 0; i < COUNT(counts); i++) {
+        ms_count_text(counts[i].n, text, sizeof text);
+        CHECK(strcmp(text, counts[i].want) == 0, "%s, not %s", text, counts[i].want);
+    }
+    ms_bytes_text(96468992, text, sizeof text);
+    CHECK(strcmp(text, "92 MiB") == 0, "%s", text);
+    ms_bytes_text((uint64_t)43 << 29, text, sizeof text);
+    CHECK(strcmp(text, "21.5 GiB") == 0, "%s", text);
+}
+
+static void memory_is_warned_of_where_there_is_less(void **state)
+{
+    ms_train_start s = { .needed = (uint64_t)8 << 30,
+                         .memory = { .available = (uint64_t)8 << 30, .total = (uint64_t)16 << 30 },
+                         .advice = "5.0 of them for activations" };
+    char           text[512];
+    (void)state;
+
+    ms_warn_memory(&s, text, sizeof text);
+    CHECK(text[0] == '\0', "%s", text);
+    s.memory.available -= (uint64_t)1 << 30;
+    ms_warn_memory(&s, text, sizeof text);
+    CHECK(strstr(text, "8.0 GiB") != NULL && strstr(text, "7.0 GiB are available") != NULL &&
+              strstr(text, "5.0 of them for activations") != NULL,
+          "%s", text);
+    s.memory = (ms_memory){ 0 };
+    ms_warn_memory(&s, text, sizeof text);
+    CHECK(text[0] == '\0', "nothing is known: %s", text);
+}
+
+static void days_are_warned_of(void **state)
+{
+    const double    day  = 86400.0;
+    ms_train_config tiny = config_of("pico", "muon"), large = config_of("small", "muon");
+    ms_error        e   = { "" };
+    musec_ctx      *ctx = NULL;
+    char            text[512];
+    (void)state;
+
+    CHECK(musec_ctx_create(&ctx, "cpu") == MUSEC_OK, "%s", e.text);
+    ms_train_start s = { .config = &large, .device = ctx };
+    ms_warn_time(&s, 90.0 * day, text, sizeof text);
+    CHECK(strcmp(text, "warning: about 90 days on this CPU; try --preset pico or nano, or a GPU") ==
+              0,
+          "%s", text);
+    ms_warn_time(&s, 1.9 * day, text, sizeof text);
+    CHECK(text[0] == '\0', "%s", text);
+    ms_warn_time(&s, NAN, text, sizeof text);
+    CHECK(text[0] == '\0', "%s", text);
+    s.config = &tiny;
+    ms_warn_time(&s, 3.0 * day, text, sizeof text);
+    CHECK(strstr(text, "fewer --steps") != NULL && strstr(text, "--preset") == NULL, "%s", text);
+    musec_ctx_destroy(ctx);
+}
+
+/* 1000 bytes of text, of which a tenth is for validation, and the start token. */
+static void repeated_data_are_warned_of(void **state)
+{
+    const char            *path = path_in(fresh_dir(), "book.txt");
+    char                   book[1000];
+    const ms_loader_config load = {
+        .source     = { .path = path, .split = MS_SPLIT_TRAIN, .vocab = 320, .start_id = 256 },
+        .max_tokens = 64,
+        .keep_rest  = true
+    };
+    ms_schedule    plan = { .n_stages = 1, .stage = { { .batch = 64, .end = 225 } } };
+    ms_train_start s    = { .schedule = &plan };
+    ms_error       e    = { "" };
+    char           text[512];
+    (void)state;
+
+    memset(book, 'x', sizeof book);
+    put_file(path, book, sizeof book);
+    CHECK_OK_ERR(&e, ms_mixture_open(&e, &load, &s.train));
+    ms_warn_epochs(&s, 0, text, sizeof text); /* 14,400 tokens from 901: just below 16 times */
+    CHECK(text[0] == '\0', "%s", text);
+    plan.stage[0].end = 450;
+    ms_warn_epochs(&s, 0, text, sizeof text);
+    CHECK(strstr(text, "the 901 tokens of book.txt will be read about 32 times") != NULL, "%s",
+          text);
+    ms_mixture_close(s.train);
+    ms_loader_config endless = load;
+    endless.source.path      = "builtin";
+    CHECK_OK_ERR(&e, ms_mixture_open(&e, &endless, &s.train));
+    ms_warn_epochs(&s, 0, text, sizeof text);
+    CHECK(text[0] == '\0', "%s", text);
+    ms_mixture_close(s.train);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_go_on_where_one_is_taken),
+        cmocka_unit_test(two_processes_never_get_the_same),
+        cmocka_unit_test(where_no_directory_can_be_made),
+        cmocka_unit_test(the_work_of_a_run),
+        cmocka_unit_test(numbers_in_words),
+        cmocka_unit_test(memory_is_warned_of_where_there_is_less),
+        cmocka_unit_test(days_are_warned_of),
+        cmocka_unit_test(repeated_data_are_warned_of),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
