@@ -7,8 +7,8 @@
  * computed with the ops themselves, to finite differences.
  *
  * Inputs are drawn from a seed that the program prints: the same one in every run, unless another
- * is given here or by MUSEC_TEST_SEED.  To draw others, to keep to one device, or, under a tool that
- * slows everything down, to one case in so many:
+ * is given here or by MUSEC_TEST_SEED.  To draw others, to keep to one device, or, under a tool
+ * that slows everything down, to one case in so many:
  *     device_ops_test [SEED [DEVICE [EVERY]]]
  * MUSEC_TEST_CASES is EVERY, too. */
 #include <math.h>

@@ -502,7 +502,6 @@ static void what_is_no_run_is_refused(void **state)
     ms_error    e   = { "" };
     const char *dir = fresh_dir();
     (void)state;
-
     check_fails(dir, "no run in it: a run directory has config.json and log.jsonl");
     fake_text(dir, "file", "x");
     check_fails(path_in(dir, "file"), "it must be a run directory");
