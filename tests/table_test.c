@@ -48,10 +48,57 @@ static void every_form_has_its_quotes(void **state)
     expect(ms_table_markdown, &t,
            "| name | loss |\n|---|---:|\n| a,b | 3.25 |\n| <i> & \"q\" \\| 'p' |  |\n");
     expect(ms_table_html, &t,
-           "<div class=\"wide\"><table>\n<thead>\n<tr><th>name</th><th class=\"r\">loss</th></tr>\n"
+           "<div class=\"wide\"><table>\n<thead>\n"
+           "<tr><th scope=\"col\">name</th><th scope=\"col\" class=\"r\">loss</th></tr>\n"
            "</thead>\n<tbody>\n<tr><td>a,b</td><td class=\"r\">3.25</td></tr>\n"
            "<tr><td>&lt;i&gt; &amp; &quot;q&quot; | &#39;p&#39;</td><td class=\"r\"></td></tr>\n"
            "</tbody>\n</table></div>\n");
+    ms_table_free(&t);
+}
+
+/* A badge is the word before a colon; "-" is none.  A cell of a sentence makes rows that can stand
+ * below each other, with the names of their columns. */
+static void badges_and_sentences_are_marked(void **state)
+{
+    char     sentence[200];
+    ms_table t = { .align = "lb" };
+    (void)state;
+
+    ms_table_add(&t, "run");
+    ms_table_add(&t, "status");
+    ms_table_add(&t, "a");
+    ms_table_add(&t, "diverged: loss <i>");
+    ms_table_add(&t, "b");
+    ms_table_add(&t, "does not hold");
+    ms_table_add(&t, "c");
+    ms_table_add(&t, "-");
+    expect(ms_table_html, &t,
+           "<div class=\"wide\"><table>\n<thead>\n"
+           "<tr><th scope=\"col\">run</th><th scope=\"col\">status</th></tr>\n"
+           "</thead>\n<tbody>\n<tr><td>a</td><td class=\"b\">"
+           "<span class=\"badge b-diverged\">diverged</span>: loss &lt;i&gt;</td></tr>\n"
+           "<tr><td>b</td><td class=\"b\">"
+           "<span class=\"badge b-does-not-hold\">does not hold</span></td></tr>\n"
+           "<tr><td>c</td><td class=\"b\">-</td></tr>\n</tbody>\n</table></div>\n");
+    expect(ms_table_csv, &t, "run,status\r\na,diverged: loss <i>\r\nb,does not hold\r\nc,\r\n");
+    ms_table_free(&t);
+
+    t.align = "l";
+    memset(sentence, 'w', sizeof sentence);
+    sentence[sizeof sentence - 1] = '\0';
+    ms_table_add(&t, "a \"name\"");
+    ms_table_add(&t, "%s", sentence);
+    {
+        char  *text  = NULL;
+        size_t bytes = 0;
+        FILE  *f     = open_memstream(&text, &bytes);
+        CHECK(f != NULL, "memory");
+        CHECK(ms_table_html(NULL, &t, f) == MUSEC_OK, "html");
+        fclose(f);
+        CHECK(strstr(text, "<table class=\"stack\">") != NULL, "%s", text);
+        CHECK(strstr(text, "<td data-name=\"a &quot;name&quot;\">www") != NULL, "%s", text);
+        free(text);
+    }
     ms_table_free(&t);
 }
 
@@ -150,6 +197,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_has_its_quotes),
+        cmocka_unit_test(badges_and_sentences_are_marked),
         cmocka_unit_test(newlines_stay_in_their_cell),
         cmocka_unit_test(csv_is_utf8),
         cmocka_unit_test(csv_has_numbers),

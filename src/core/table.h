@@ -11,7 +11,9 @@ typedef struct ms_table_exact { /* what CSV has in place of a cell: fields, as t
     char  *fields;
 } ms_table_exact;
 
-typedef struct ms_table { /* { .align = "lrr" } is empty: one letter per column, left or right */
+/* { .align = "lrb" } is empty.  One letter per column: left, right, or a badge, which is a word
+ * such as "done" (with more behind a colon, or not) that a page shows in a colour of its own. */
+typedef struct ms_table {
     const char *align;
     char      **cells; /* row after row; the first row has the columns' names */
     size_t      n_cells, room;
@@ -41,5 +43,7 @@ void ms_csv_text(const char *text, FILE *to);
 /* Text for HTML and SVG: & < > " ' are written as entities; what is no UTF-8, or no character that
  * a page may hold, is replaced. */
 void ms_html_text(const char *text, FILE *to);
+/* Text in an element of a badge's classes: its colour is that of the kind, "does not hold". */
+void ms_html_badge(const char *tag, const char *kind, const char *text, FILE *to);
 
 #endif
