@@ -401,14 +401,15 @@ static void summaries(void **state)
         json_pack("{s:[{s:s, s:n, s:s}]}", "train", "name", "builtin", "tokens", "sha256", "0123");
     json_t *resumed =
         json_pack("[{s:i, s:s, s:s, s:s}]", "step", 20, "key", "data", "from", "a \"b\"", "to", "");
-    ms_error e = { "" };
-    json_t  *j, *computed;
-    blob     b, now;
+    ms_error    e = { "" };
+    json_t     *j, *computed, *made;
+    blob        b, now;
+    const char *date;
     (void)state;
 
     CHECK_OK_ERR(&e, ms_summary_write(&e, dir, &s));
     j = json_load_file(path_in(dir, "summary.json"), JSON_REJECT_DUPLICATES, NULL);
-    CHECK(json_object_size(j) == 12, "%zu", json_object_size(j));
+    CHECK(json_object_size(j) == 13, "%zu", json_object_size(j));
     CHECK(strcmp(json_string_value(json_object_get(j, "status")), s.status) == 0, "status");
     CHECK(strcmp(json_string_value(json_object_get(j, "reason")), s.reason) == 0, "reason");
     CHECK(json_integer_value(json_object_get(j, "tokens")) == s.tokens, "tokens");
@@ -424,6 +425,14 @@ static void summaries(void **state)
         json_pack("{s:s, s:s, s:s}", "device", "cuda", "precision", "bf16", "operands", "f16");
     CHECK(json_equal(json_object_get(j, "computed"), computed), "computed");
     json_decref(computed);
+    made = json_object_get(j, "made");
+    CHECK(strcmp(json_string_value(json_object_get(made, "version")), musec_version()) == 0, "by");
+    CHECK(strstr(json_string_value(json_object_get(made, "machine")), " core") != NULL, "where");
+    date = json_string_value(json_object_get(made, "date")); /* 2026-11-18 */
+    CHECK(strlen(date) == 10 && strspn(date, "0123456789") == 4 && date[4] == '-' &&
+              strspn(date + 5, "0123456789") == 2 && date[7] == '-' &&
+              strspn(date + 8, "0123456789") == 2 && strcmp(date, "2026") > 0,
+          "%s", date);
     json_decref(j);
     get_file(path_in(dir, "summary.json"), &b);
     s.reason = "\xff";

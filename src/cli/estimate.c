@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "core/directory.h"
 #include "core/json_file.h"
+#include "core/machine.h"
 #include "core/process.h"
 #include "report/runset.h"
 #include "train/schedule.h"
@@ -71,11 +72,8 @@ static void class_of(const ms_train_config *cfg, char *text, size_t bytes)
 
 static json_t *machine_here(void)
 {
-    char  line[512], model[256] = "unknown";
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f != NULL && fgets(line, sizeof line, f) != NULL)
-        if (sscanf(line, "model name : %255[^\n]", model) == 1) break;
-    if (f != NULL) fclose(f);
+    char model[MS_MACHINE_TEXT];
+    ms_machine_cpu(model);
     return json_pack("{s:s, s:i, s:s}", "cpu", model, "cores", ms_process_cores(), "build",
                      musec_version());
 }

@@ -1,5 +1,5 @@
 /* runlog.c - see runlog.h. */
-#define _POSIX_C_SOURCE 200809L /* getline */
+#define _POSIX_C_SOURCE 200809L /* getline, gmtime_r */
 #include "train/runlog.h"
 
 #include <assert.h>
@@ -9,8 +9,11 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "core/machine.h"
+#include "core/process.h"
 #include "core/real.h"
 #include "train/append.h"
 #include "train/events.h"
@@ -299,6 +302,28 @@ done:
     return st;
 }
 
+/* By which version, on what machine and on which day, for those who look at the run later. */
+static musec_status put_made(ms_error *e, text *t)
+{
+    const time_t now = time(NULL);
+    struct tm    day = { 0 };
+    char         cpu[MS_MACHINE_TEXT], machine[MS_MACHINE_TEXT + 32], date[16];
+    const int    cores = ms_process_cores();
+    musec_status st;
+
+    (void)gmtime_r(&now, &day);
+    (void)strftime(date, sizeof date, "%Y-%m-%d", &day);
+    ms_machine_cpu(cpu);
+    snprintf(machine, sizeof machine, "%s, %d core%s", cpu, cores, cores == 1 ? "" : "s");
+    put(t, ",\n  \"made\": {");
+    TRY(put_string(e, t, "", "version", musec_version()));
+    TRY(put_string(e, t, ", ", "machine", machine));
+    TRY(put_string(e, t, ", ", "date", date));
+    put(t, "}");
+done:
+    return st;
+}
+
 musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
 {
     static const char end[] = "\n}\n";
@@ -324,6 +349,7 @@ musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
     TRY(put_string(e, &t, ", ", "precision", s->computed.precision));
     TRY(put_string(e, &t, ", ", "operands", s->computed.operands));
     put(&t, "}");
+    TRY(put_made(e, &t));
     TRY(ms_path_join(e, dir, "summary.json", path));
     TRY(ms_out_open(e, path, &out));
     TRY(ms_out_write(e, &out, t.s, t.n));
