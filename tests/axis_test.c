@@ -116,9 +116,33 @@ static void numbers_read_well(void **state)
     }
 }
 
+/* Above the axis the place goes on in its scale: 3 on an axis from 0 to 2 is half as far again. */
+static void a_reach_goes_on_above_the_axis(void **state)
+{
+    ms_axis a;
+    ms_span s = { 0 };
+    (void)state;
+
+    ms_span_take(&s, false, 0.0);
+    ms_span_take(&s, false, 2.0);
+    ms_axis_make(&a, false, s, 0.0, 0.0, 0.5);
+    CHECK(fabs(ms_axis_reach(&a, 3.0) - 0.75) <= 1e-12, "%g", ms_axis_reach(&a, 3.0));
+    CHECK(ms_axis_place(&a, 3.0) == 0.5 && ms_axis_place(&a, 2.0) == 0.5, "at the edge");
+    CHECK(fabs(ms_axis_reach(&a, 1.0) - 0.25) <= 1e-12 && ms_axis_reach(&a, -1.0) == 0.0, "below");
+    CHECK(isinf(ms_axis_reach(&a, INFINITY)) && ms_axis_place(&a, INFINITY) == 0.5, "infinite");
+    CHECK(isnan(ms_axis_reach(&a, NAN)) && isnan(ms_axis_place(&a, NAN)), "no number");
+    s = (ms_span){ 0 };
+    ms_span_take(&s, true, 1.0);
+    ms_span_take(&s, true, 100.0);
+    ms_axis_make(&a, true, s, 0.0, 0.0, 1.0);
+    CHECK(fabs(ms_axis_reach(&a, 1e4) - 2.0) <= 1e-9, "%g", ms_axis_reach(&a, 1e4));
+    CHECK(ms_axis_reach(&a, 0.0) == 0.0, "has no logarithm");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reach_goes_on_above_the_axis),
         cmocka_unit_test(ticks_are_round),
         cmocka_unit_test(any_range_has_an_axis),
         cmocka_unit_test(places_are_even),

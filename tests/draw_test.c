@@ -115,6 +115,84 @@ static void points_lie_on_their_curve(void **state)
     ms_figure_free(&f);
 }
 
+/* How many points of the drawing's first line have a y within 0.1 of `edge`, on the canvas. */
+static int points_at(const char *svg, double edge)
+{
+    const char *line = strstr(svg, "class=\"curve line\"");
+    const char *end  = line == NULL ? NULL : strstr(line, "</g>");
+    int         n    = 0;
+
+    CHECK(end != NULL, "%s", svg);
+    while ((line = strpbrk(line + 1, "ML")) != NULL && line < end) {
+        char *rest;
+        strtod(line + 1, &rest);
+        if (rest == line + 1 || *rest != ',') continue;
+        n += fabs(strtod(rest + 1, NULL) - edge) < 0.1;
+    }
+    return n;
+}
+
+/* A line above the panel's top is not drawn along the edge: it touches it where it leaves and where
+ * it comes back, also below a lane of crosses. */
+static void lines_that_leave_make_no_plateau(void **state)
+{
+    (void)state;
+    need_gnuplot();
+    for (int crosses = 0; crosses < 2; crosses++) {
+        static const double y[] = { 9.0, 8.0, 7.0, 1.0, 1.5, 6.0, 7.0, 8.0, 1.2 };
+        ms_figure           f;
+        ms_panel           *p;
+        ms_curve           *c;
+        ms_drawing          d;
+        double              top;
+
+        ms_figure_begin(&f, "id", "title", "");
+        p        = ms_figure_panel(&f, "", "step", "loss");
+        p->y_top = 2.0;
+        c        = ms_panel_curve(&f, p, "A", (ms_look){ "#0072b2", 0, 0 });
+        for (size_t i = 0; i < COUNT(y); i++)
+            ms_curve_point(&f, c, at((double)i, y[i]), NULL);
+        c = ms_panel_curve(&f, p, "B", (ms_look){ "#d04f00", 0, 0 });
+        if (crosses) ms_curve_point(&f, c, gone(4.0), NULL);
+        d   = draw(&f);
+        top = number_after(strstr(d.svg[0], "class=\"points\""), "<circle", "cy=\""); /* of 9 */
+        CHECK(points_at(d.svg[0], top) == 3, "%d points at the edge: %s", points_at(d.svg[0], top),
+              d.svg[0]);
+        ms_drawing_free(&d);
+        ms_figure_free(&f);
+    }
+}
+
+/* For a page as wide as a desk, and for a phone; a row of panels fills the width by itself. */
+static void a_panel_alone_is_drawn_wide_too(void **state)
+{
+    ms_figure  f;
+    ms_drawing d;
+    (void)state;
+
+    need_gnuplot();
+    for (size_t n = 1; n <= 2; n++) {
+        ms_figure_begin(&f, "id", "title", "");
+        for (size_t i = 0; i < n; i++) {
+            ms_curve *c = ms_panel_curve(&f, ms_figure_panel(&f, "", "x", "y"), "A",
+                                         (ms_look){ "#0072b2", 0, 7 });
+            ms_curve_point(&f, c, at(1.0, 1.0), NULL);
+            ms_curve_point(&f, c, at(2.0, 0.125), NULL);
+        }
+        d = draw(&f);
+        CHECK((d.wide != NULL) == (n == 1), "%zu panels", n);
+        if (n == 1) {
+            const double w = number_after(d.wide, "<svg", "viewBox=\"0 0 ");
+            CHECK(w > 2.0 * number_after(d.svg[0], "<svg", "viewBox=\"0 0 "), "%g wide", w);
+            CHECK(count(d.wide, "<circle") == 2 && count(d.wide, "class=\"curve line\"") == 1,
+                  "the same curve");
+        }
+        CHECK(strstr(d.svg[0], "data-x=\"2\" data-y=\"0.125\"><title>") != NULL, "%s", d.svg[0]);
+        ms_drawing_free(&d);
+        ms_figure_free(&f);
+    }
+}
+
 /* Nothing of gnuplot's document is left, and ink is the page's. */
 static void svg_is_fit_for_a_page(void **state)
 {
@@ -368,7 +446,7 @@ static void strange_svg_is_refused(void **state)
     CHECK_OK_ERR(&e, ms_plan_make(&e, p, &plan));
     for (size_t i = 0; i < COUNT(texts); i++) {
         char          *out;
-        const ms_frame frame = ms_frame_svg(&(ms_plans){ &f, &plan });
+        const ms_frame frame = ms_frame_svg(&(ms_plans){ &f, &plan }, false);
         CHECK(ms_svg_finish(&e, texts[i], &plan, frame, &out) == MUSEC_EFORMAT && out == NULL,
               "case %zu", i);
     }
@@ -380,6 +458,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(points_lie_on_their_curve),
+        cmocka_unit_test(lines_that_leave_make_no_plateau),
+        cmocka_unit_test(a_panel_alone_is_drawn_wide_too),
         cmocka_unit_test(svg_is_fit_for_a_page),
         cmocka_unit_test(whatever_there_is_is_drawn),
         cmocka_unit_test(long_curves_stay_small),

@@ -139,6 +139,95 @@ static void values_above_the_top_are_marked(void **state)
     ms_figure_free(&f);
 }
 
+/* The top is 2.  From (1, 1) to (2, 3) the line crosses it at x = 1.5, from (3, 5) back to (4, 1)
+ * at x = 3.75; between them there is nothing, and no point of the line lies on the edge but those.
+ * To and from an infinite value it goes straight up. */
+static void lines_leave_the_panel(void **state)
+{
+    static const double y[] = { 1.0, 3.0, 5.0, 1.0, INFINITY, 1.0, NAN, 9.0, 9.0, 1.5 };
+    /* x of the places of the line, in their order; a gap is 0 */
+    static const double want[] = {
+        1.0, 1.5, 0.0, 3.75, 4.0, 4.0, 0.0, 6.0, 6.0, 0.0, 9.0 + 7.0 / 7.5, 10.0
+    };
+    ms_figure f;
+    ms_panel *p;
+    ms_curve *c;
+    ms_plan   plan;
+    (void)state;
+
+    ms_figure_begin(&f, "id", "", "");
+    p        = ms_figure_panel(&f, "", "", "");
+    p->y_top = 2.0;
+    c        = ms_panel_curve(&f, p, "a", (ms_look){ "#000000", 0, 0 });
+    for (size_t i = 0; i < COUNT(y); i++)
+        ms_curve_point(&f, c, at((double)i + 1.0, y[i]), NULL);
+    c = ms_panel_curve(&f, p, "all above", (ms_look){ "#000000", 0, 0 });
+    ms_curve_point(&f, c, at(1.0, 3.0), NULL);
+    ms_curve_point(&f, c, at(2.0, 4.0), NULL);
+    plan = plan_of(p);
+    CHECK(plan.paths[0].n == COUNT(want), "%zu places", plan.paths[0].n);
+    for (size_t i = 0; i < COUNT(want); i++) {
+        const double u = plan.paths[0].at[i].u, v = plan.paths[0].at[i].v;
+        CHECK(isnan(v) == (want[i] == 0.0), "a gap at %zu", i);
+        if (isnan(v)) continue;
+        CHECK(fabs(u - ms_axis_place(&plan.x, want[i])) <= 1e-12, "%zu: %g", i, u);
+        CHECK(v <= plan.y.share, "%zu: %g is outside", i, v);
+        CHECK((v == plan.y.share) == (i == 1 || i == 3 || i == 5 || i == 7 || i == 10), "%zu: %g",
+              i, v);
+    }
+    CHECK(plan.paths[1].n == 0, "%zu places of a line that is not there", plan.paths[1].n);
+    for (size_t k = 0; k < plan.n_layers; k++)
+        CHECK(plan.layers[k].kind != MS_LAYER_LINE || plan.layers[k].curve == 0, "no empty layer");
+    ms_plan_free(&plan);
+    ms_figure_free(&f);
+}
+
+/* Where two lines lie on each other, the dashed one is drawn later: the other shows in its gaps. */
+static void dashed_lines_lie_on_solid_ones(void **state)
+{
+    ms_figure f;
+    ms_panel *p;
+    ms_plan   plan;
+    (void)state;
+
+    ms_figure_begin(&f, "id", "", "");
+    p = ms_figure_panel(&f, "", "", "");
+    for (int k = 0; k < 3; k++) {
+        ms_curve *c = ms_panel_curve(&f, p, "a", (ms_look){ "#000000", k == 1 ? 3 : 0, 0 });
+        ms_curve_point(&f, c, at(1.0, 1.0), NULL);
+        ms_curve_point(&f, c, at(2.0, 2.0), NULL);
+    }
+    plan = plan_of(p);
+    CHECK(plan.n_layers == 3 && plan.layers[0].curve == 2 && plan.layers[1].curve == 0 &&
+              plan.layers[2].curve == 1,
+          "%zu %zu %zu", plan.layers[0].curve, plan.layers[1].curve, plan.layers[2].curve);
+    ms_plan_free(&plan);
+    ms_figure_free(&f);
+}
+
+/* One point of a line with several seeds has no neighbour to fill up to. */
+static void a_lone_band_is_a_stroke(void **state)
+{
+    ms_figure f;
+    ms_panel *p;
+    ms_curve *c;
+    ms_plan   plan;
+    (void)state;
+
+    ms_figure_begin(&f, "id", "", "");
+    p = ms_figure_panel(&f, "", "", "");
+    c = ms_panel_curve(&f, p, "a", (ms_look){ "#000000", 0, 0 });
+    ms_curve_point(&f, c, at(1.0, 1.0), NULL);
+    ms_curve_point(&f, c, (ms_point){ .x = 2.0, .y = 2.0, .low = 1.5, .high = 2.5 }, NULL);
+    ms_curve_point(&f, c, at(3.0, 1.0), NULL);
+    plan = plan_of(p);
+    CHECK(plan.n_layers == 2 && plan.layers[0].kind == MS_LAYER_LINE &&
+              plan.layers[1].kind == MS_LAYER_REACH,
+          "%zu layers", plan.n_layers);
+    ms_plan_free(&plan);
+    ms_figure_free(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +235,9 @@ int main(void)
         cmocka_unit_test(short_curves_stay_whole),
         cmocka_unit_test(crosses_do_not_hide_each_other),
         cmocka_unit_test(values_above_the_top_are_marked),
+        cmocka_unit_test(lines_leave_the_panel),
+        cmocka_unit_test(dashed_lines_lie_on_solid_ones),
+        cmocka_unit_test(a_lone_band_is_a_stroke),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

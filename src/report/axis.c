@@ -167,12 +167,19 @@ void ms_axis_make(ms_axis *axis, bool log, ms_span span, double pad_lo, double p
     }
 }
 
-double ms_axis_place(const ms_axis *axis, double value)
+double ms_axis_reach(const ms_axis *axis, double value)
 {
     const double lo = even(axis, axis->lo) / 2.0, hi = even(axis, axis->hi) / 2.0;
 
     if (isnan(value)) return NAN;
     if (!(value > axis->lo)) return 0.0; /* also what has no logarithm */
-    if (!(value < axis->hi)) return axis->share;
-    return fmin(1.0, (even(axis, value) / 2.0 - lo) / (hi - lo)) * axis->share;
+    return (even(axis, value) / 2.0 - lo) / (hi - lo) * axis->share;
+}
+
+double ms_axis_place(const ms_axis *axis, double value)
+{
+    const double reach = ms_axis_reach(axis, value);
+
+    if (isnan(value)) return NAN;
+    return value < axis->hi ? fmin(reach, axis->share) : axis->share;
 }

@@ -37,6 +37,9 @@ void ms_axis_make(ms_axis *axis, bool log, ms_span span, double pad_lo, double p
                   double share);
 /* NaN stays NaN; what lies outside is at the edge. */
 double ms_axis_place(const ms_axis *axis, double value);
+/* The same, but what lies above the axis has a place above its share, so that a line that leaves
+ * the panel does so in its own direction; infinite for an infinite value. */
+double ms_axis_reach(const ms_axis *axis, double value);
 
 /* A number for people: four digits, "2.5×10⁻⁷" where the plain form would be long. */
 void ms_number_text(double value, char text[MS_NUMBER_TEXT]);

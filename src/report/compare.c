@@ -245,12 +245,10 @@ static size_t find_method(const ms_compare *c, const char *label)
 /* Variants of one optimizer have its colour, and dashes of their own. */
 static void dash_variants(ms_compare *c)
 {
-    for (size_t i = 1; i < c->n_methods; i++)
-        if (c->methods[i].variant)
-            c->methods[i].look.dash =
-                strcmp(c->methods[i].optimizer, c->methods[i - 1].optimizer) == 0
-                    ? 1 + c->methods[i - 1].look.dash % 3
-                    : 1;
+    for (size_t i = 1, number = 0; i < c->n_methods; i++) {
+        number = strcmp(c->methods[i].optimizer, c->methods[i - 1].optimizer) == 0 ? number + 1 : 0;
+        c->methods[i].look = ms_look_variant(c->methods[i].look, number);
+    }
 }
 
 static void find_differing(const entry *entries, size_t n, const char *optimizer, options *out)

@@ -151,28 +151,36 @@ done:
 
 /* ---- what it made ---------------------------------------------------------------------------- */
 
+static musec_status take_panel(ms_error *e, const char *dir, size_t figure, const ms_plans *plans,
+                               size_t panel, bool wide, char **out)
+{
+    char         name[NAME_BYTES];
+    char        *text  = NULL;
+    size_t       bytes = 0;
+    musec_status st;
+
+    snprintf(name, sizeof name, "f%zu-%zu%s.svg", figure, panel, wide ? "w" : "");
+    TRY(read_whole(e, dir, name, &text, &bytes));
+    TRY(ms_svg_finish(e, text, &plans->at[panel], ms_frame_svg(plans, wide), out));
+done:
+    free(text);
+    return st;
+}
+
 static musec_status take_svg(ms_error *e, const char *dir, size_t figure, const ms_plans *plans,
                              ms_drawing *out)
 {
-    const size_t n    = plans->figure->n;
-    char        *text = NULL;
-    musec_status st   = MUSEC_OK;
+    const size_t n  = plans->figure->n;
+    musec_status st = MUSEC_OK;
 
     if (n == 0) return MUSEC_OK;
     out->svg = calloc(n, sizeof *out->svg);
     if (out->svg == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the plots");
     out->n = n;
-    for (size_t i = 0; i < n; i++) {
-        char   name[NAME_BYTES];
-        size_t bytes = 0;
-        snprintf(name, sizeof name, "f%zu-%zu.svg", figure, i);
-        TRY(read_whole(e, dir, name, &text, &bytes));
-        TRY(ms_svg_finish(e, text, &plans->at[i], ms_frame_svg(plans), &out->svg[i]));
-        free(text);
-        text = NULL;
-    }
+    for (size_t i = 0; i < n; i++)
+        TRY(take_panel(e, dir, figure, plans, i, false, &out->svg[i]));
+    if (n == 1) TRY(take_panel(e, dir, figure, plans, 0, true, &out->wide));
 done:
-    free(text);
     return st;
 }
 
@@ -263,5 +271,6 @@ void ms_drawing_free(ms_drawing *d)
     for (size_t i = 0; i < d->n; i++)
         free(d->svg[i]);
     free(d->svg);
+    free(d->wide);
     *d = (ms_drawing){ 0 };
 }

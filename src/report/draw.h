@@ -11,6 +11,7 @@
 typedef struct ms_drawing { /* the panels of one figure, in their order */
     char **svg;             /* owned texts, <svg>...</svg>, ready to stand in a page */
     size_t n;
+    char  *wide; /* the same of a panel that is alone, for a large screen; or NULL */
 } ms_drawing;
 
 /* Is gnuplot there?  If not, which package has it. */

@@ -33,6 +33,17 @@ void ms_figure_begin(ms_figure *f, const char *id, const char *title, const char
     f->caption = copy(f, caption);
 }
 
+void ms_figure_caption(ms_figure *f, const char *fmt, ...)
+{
+    va_list args;
+
+    free(f->caption);
+    va_start(args, fmt);
+    f->caption = ms_text_format(fmt, args);
+    va_end(args);
+    if (f->caption == NULL) f->lost = true;
+}
+
 ms_panel *ms_figure_panel(ms_figure *f, const char *title, const char *x_label, const char *y_label)
 {
     ms_panel *more = one_more(f, f->panels, f->n, &f->room, sizeof *f->panels);

@@ -24,9 +24,11 @@ typedef struct ms_point {
     size_t stalled; /* runs of it that stalled: its y is of them, too */
 } ms_point;
 
+enum { MS_DASHES = 7 };
+
 typedef struct ms_look { /* one look per optimizer, everywhere (looks.c) */
     const char *colour;  /* "#0072b2" */
-    int         dash;    /* 0 solid, 1 dashed, 2 dotted, 3 dash-dot: variants and controls */
+    int         dash;    /* 0 solid, 1 dashed, 2 dotted, 3 dash-dot, and more: below MS_DASHES */
     int         mark;    /* gnuplot's point type; 0: none (long curves) */
 } ms_look;
 
@@ -41,7 +43,7 @@ typedef struct ms_panel {
     char     *title, *x_label, *y_label; /* owned; title may be "" */
     bool      x_log, y_log;
     bool      bars;   /* one bar per curve (its first point's y) instead of lines */
-    double    y_top;  /* values above it are drawn at the edge, as such; NaN: no limit */
+    double    y_top;  /* values above it are outside: lines lead there; NaN: no limit */
     double    x_rule; /* a vertical line with rule_words, such as a change of stage; NaN: none */
     char     *rule_words;
     ms_curve *curves;
@@ -57,6 +59,8 @@ typedef struct ms_figure { /* { 0 } is empty */
 } ms_figure;
 
 void ms_figure_begin(ms_figure *f, const char *id, const char *title, const char *caption);
+/* Another caption, once it is known what is drawn; printf. */
+void ms_figure_caption(ms_figure *f, const char *fmt, ...) MS_PRINTF(2, 3);
 /* Pointers returned here hold until the next panel (curve) is added; NULL when there is no memory:
  * all functions below accept it. */
 ms_panel *ms_figure_panel(ms_figure *f, const char *title, const char *x_label,
@@ -77,6 +81,8 @@ void ms_figure_free(ms_figure *f);
 const char *ms_look_title(const char *optimizer);
 ms_look     ms_look_of(const char *optimizer);
 ms_look     ms_look_stalled(void); /* upon points of runs that stalled */
+/* That of a variant or control: the same colour and mark, dashes of its own; number 1, 2, ... */
+ms_look ms_look_variant(ms_look look, size_t number);
 /* A sequence for ordered values (thresholds, iterations): number `index` of `n`. */
 ms_look ms_look_step(size_t index, size_t n);
 

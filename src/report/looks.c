@@ -3,7 +3,8 @@
  * The colours begin with those of Okabe and Ito, which people with the common forms of colour
  * blindness can tell apart, shifted where white or black paper would swallow them; the rest keeps
  * away from them in lightness.  No two optimizers share a mark, so that a plot can be read without
- * any colour. */
+ * any colour.  Those that often lie on each other (MuonClip on Muon, SPECTRA on Soft Musec) differ
+ * in their dashes too: the lower line shows through the gaps of the upper one. */
 #include <string.h>
 
 #include "report/figure.h"
@@ -28,14 +29,14 @@ static const struct {
     ms_look     look;
 } optimizers[] = {
     { "soft-musec", "Soft Musec", { "#0072b2", 0, CIRCLE } },   /* blue */
-    { "musec", "Musec", { "#4aa9e4", 0, SQUARE } },             /* sky */
-    { "spectra", "SPECTRA", { "#009e73", 0, TRIANGLE } },       /* bluish green */
+    { "musec", "Musec", { "#4aa9e4", 1, SQUARE } },             /* sky */
+    { "spectra", "SPECTRA", { "#009e73", 4, TRIANGLE } },       /* bluish green */
     { "muon", "Muon", { "#d04f00", 0, DIAMOND } },              /* vermillion */
-    { "muonclip", "MuonClip", { "#e39c00", 0, DOWNWARD } },     /* orange */
-    { "adamw", "AdamW", { "#c76a9e", 0, PENTAGON } },           /* reddish purple */
-    { "adam", "Adam", { "#8a5a44", 0, OPEN_PENTAGON } },        /* brown */
-    { "signum", "Signum", { "#a8a632", 0, OPEN_TRIANGLE } },    /* olive */
-    { "ademamix", "AdEMAMix", { "#8f7be0", 0, OPEN_DIAMOND } }, /* violet */
+    { "muonclip", "MuonClip", { "#e39c00", 3, DOWNWARD } },     /* orange */
+    { "adamw", "AdamW", { "#c76a9e", 6, PENTAGON } },           /* reddish purple */
+    { "adam", "Adam", { "#8a5a44", 5, OPEN_PENTAGON } },        /* brown */
+    { "signum", "Signum", { "#a8a632", 2, OPEN_TRIANGLE } },    /* olive */
+    { "ademamix", "AdEMAMix", { "#8f7be0", 1, OPEN_DIAMOND } }, /* violet */
     { "sgdm", "SGDM", { "#6d747b", 0, OPEN_CIRCLE } },          /* grey */
 };
 
@@ -55,6 +56,12 @@ ms_look ms_look_of(const char *optimizer)
 
 ms_look ms_look_stalled(void) { return (ms_look){ "#808080", 0, SQUARE }; }
 
+ms_look ms_look_variant(ms_look look, size_t number)
+{
+    look.dash = (int)(((size_t)look.dash + number) % MS_DASHES);
+    return look;
+}
+
 /* From violet over blue and green to ochre: lightness grows all the way, and the ends that white
  * and black paper would swallow are left out. */
 ms_look ms_look_step(size_t index, size_t n)
@@ -66,6 +73,6 @@ ms_look ms_look_step(size_t index, size_t n)
     const size_t             last    = COUNT(ramp) - 1;
     const size_t             place   = index < n ? index : n == 0 ? 0 : n - 1;
 
-    return (ms_look){ ramp[n < 2 ? last / 2 : place * last / (n - 1)], 0,
+    return (ms_look){ ramp[n < 2 ? last / 2 : place * last / (n - 1)], (int)(place % 4),
                       marks[place % COUNT(marks)] };
 }

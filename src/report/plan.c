@@ -1,4 +1,4 @@
-/* plan.c - ranges, thinning, and the lane of crosses on the upper edge.
+/* plan.c - ranges, thinning, lines that leave the panel, and the lane of crosses on the upper edge.
  *
  * Runs that diverged at the same x would hide each other: their crosses stand below one another in
  * a lane above the values. */
@@ -64,8 +64,9 @@ static ms_spot spot_of(const ms_plan *plan, size_t curve, size_t point)
     s.u    = plan->panel->bars ? ((double)curve + 0.5) / (double)plan->panel->n
                                : ms_axis_place(&plan->x, at->x);
     s.v    = at->diverged ? NAN : ms_axis_place(&plan->y, at->y);
-    s.low  = at->diverged ? NAN : ms_axis_place(&plan->y, at->low);
-    s.high = at->diverged ? NAN : ms_axis_place(&plan->y, at->high);
+    s.rise = at->diverged ? NAN : s.above ? ms_axis_reach(&plan->y, at->y) : s.v;
+    s.low  = at->diverged ? NAN : ms_axis_reach(&plan->y, at->low);
+    s.high = at->diverged ? NAN : ms_axis_reach(&plan->y, at->high);
     if (isnan(s.low) || isnan(s.high)) s.low = s.high = NAN;
     return s;
 }
@@ -101,11 +102,11 @@ static void take(column *c, ms_spot s)
     }
     s.low  = smaller(c->lowest.low, s.low);
     s.high = larger(c->highest.high, s.high);
-    if (s.v < c->lowest.v)
+    if (s.rise < c->lowest.rise)
         c->lowest = s;
     else
         c->lowest.low = s.low;
-    if (s.v > c->highest.v)
+    if (s.rise > c->highest.rise)
         c->highest = s;
     else
         c->highest.high = s.high;
@@ -189,12 +190,58 @@ static double make_lane(ms_plan *plan, double lane)
     return most == 0 ? 0.0 : fmin(LANE_MOST, 2.0 * LANE_EDGE + CROSS * (double)(most - 1));
 }
 
-/* ---- layers ---------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static bool shown(const ms_spots *t, size_t i)
 {
     return i < t->n && !t->at[i].diverged && !isnan(t->at[i].v);
 }
+
+static void add_place(ms_path *path, double u, double v)
+{
+    path->at[path->n].u   = u;
+    path->at[path->n++].v = v;
+}
+
+/* From one spot to the next, as far as it lies below the top.  The path ends at `a` if `a` does. */
+static void add_segment(ms_path *path, const ms_spot *a, const ms_spot *b, double top)
+{
+    const bool   leaves = b->rise > top, enters = a->rise > top;
+    const double share = isinf(a->rise) ? 1.0 : (top - a->rise) / (b->rise - a->rise);
+    const double u     = a->u + share * (b->u - a->u); /* where it crosses the top */
+
+    if (leaves && enters) return;
+    if (enters) {
+        if (path->n > 0) add_place(path, NAN, NAN);
+        add_place(path, u, top);
+    }
+    if (leaves)
+        add_place(path, u, top);
+    else
+        add_place(path, b->u, b->rise);
+}
+
+static musec_status make_path(ms_error *e, const ms_plan *plan, size_t curve, ms_path *path)
+{
+    const ms_spots *t     = &plan->spots[curve];
+    size_t          bytes = 0;
+
+    if (plan->panel->bars || t->n < 2) return MUSEC_OK;
+    if (ms_size_mul(t->n, 3 * sizeof *path->at, &bytes)) path->at = malloc(bytes);
+    if (path->at == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory to draw a curve");
+    for (size_t i = 1; i < t->n; i++) {
+        const bool first = !shown(t, i - 2), within = !(t->at[i - 1].rise > plan->y.share);
+        if (!shown(t, i - 1) || !shown(t, i)) continue;
+        if (first && within) {
+            if (path->n > 0) add_place(path, NAN, NAN);
+            add_place(path, t->at[i - 1].u, t->at[i - 1].rise);
+        }
+        add_segment(path, &t->at[i - 1], &t->at[i], plan->y.share);
+    }
+    return MUSEC_OK;
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 /* Every one of a short curve has a mark; of a long one about ten, at other places than those of
  * its neighbours. */
@@ -206,21 +253,24 @@ static bool marked(const ms_plan *plan, size_t curve, size_t i)
            i % every == curve * every / plan->n_curves % every;
 }
 
+static bool banded(const ms_spots *t, size_t i) { return shown(t, i) && !isnan(t->at[i].low); }
+
 bool ms_plan_shows(const ms_plan *plan, const ms_layer *layer, size_t i)
 {
     const ms_spots *t    = &plan->spots[layer->curve];
     const ms_spot  *s    = &t->at[i];
     const bool      bars = plan->panel->bars, here = shown(t, i);
     const bool      alone = !shown(t, i - 1) && !shown(t, i + 1); /* SIZE_MAX is not below n */
+    const bool      band  = banded(t, i - 1) || banded(t, i + 1); /* a band needs two */
     const bool      dot   = !bars && here && (alone || marked(plan, layer->curve, i));
 
     switch (layer->kind) {
-    case MS_LAYER_BAND: return !bars && here && !alone && !isnan(s->low);
-    case MS_LAYER_LINE: return !bars && here && !alone;
+    case MS_LAYER_BAND: return !bars && banded(t, i) && band;
+    case MS_LAYER_LINE: return false;
     case MS_LAYER_DOTS: return dot && !s->above;
     case MS_LAYER_ABOVE: return dot && s->above;
     case MS_LAYER_BAR: return bars && here;
-    case MS_LAYER_REACH: return here && (bars || alone) && s->low < s->high;
+    case MS_LAYER_REACH: return here && (bars || !band) && s->low < s->high;
     case MS_LAYER_LOST: return s->diverged;
     }
     return false;
@@ -228,6 +278,7 @@ bool ms_plan_shows(const ms_plan *plan, const ms_layer *layer, size_t i)
 
 static bool has_layer(const ms_plan *plan, ms_layer layer)
 {
+    if (layer.kind == MS_LAYER_LINE) return plan->paths[layer.curve].n > 0;
     for (size_t i = 0; i < plan->spots[layer.curve].n; i++)
         if (ms_plan_shows(plan, &layer, i)) return true;
     return false;
@@ -242,19 +293,27 @@ static musec_status make_layers(ms_error *e, ms_plan *plan)
         plan->layers = malloc(bytes);
     if (plan->layers == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory to draw a panel");
     for (int kind = MS_LAYER_BAND; kind <= MS_LAYER_LOST; kind++)
-        for (size_t i = plan->n_curves; i-- > 0;) { /* the first curve on top */
-            const ms_layer layer = { (ms_layer_kind)kind, i };
-            if (has_layer(plan, layer)) plan->layers[plan->n_layers++] = layer;
-        }
+        for (int dashed = 0; dashed < (kind == MS_LAYER_LINE ? 2 : 1); dashed++)
+            for (size_t i = plan->n_curves; i-- > 0;) { /* the first curve on top */
+                const ms_layer layer = { (ms_layer_kind)kind, i };
+                /* A solid line shows through the gaps of a dashed one that lies on it. */
+                if (kind == MS_LAYER_LINE && (plan->panel->curves[i].look.dash > 0) != dashed)
+                    continue;
+                if (has_layer(plan, layer)) plan->layers[plan->n_layers++] = layer;
+            }
     return MUSEC_OK;
 }
 
 static void spots_free(ms_plan *plan)
 {
-    for (size_t i = 0; i < plan->n_curves; i++)
+    for (size_t i = 0; i < plan->n_curves; i++) {
         free(plan->spots[i].at);
+        free(plan->paths[i].at);
+    }
     free(plan->spots);
+    free(plan->paths);
     plan->spots    = NULL;
+    plan->paths    = NULL;
     plan->n_curves = 0;
 }
 
@@ -267,7 +326,9 @@ static musec_status make_all_spots(ms_error *e, ms_plan *plan, double lane)
     make_axes(p, lane, plan);
     if (p->n == 0) return MUSEC_OK;
     plan->spots = calloc(p->n, sizeof *plan->spots);
-    if (plan->spots == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory to draw a panel");
+    plan->paths = calloc(p->n, sizeof *plan->paths);
+    if (plan->spots == NULL || plan->paths == NULL)
+        return ms_fail(e, MUSEC_ENOMEM, "not enough memory to draw a panel");
     plan->n_curves = p->n;
     for (size_t i = 0; i < p->n; i++)
         TRY(make_spots(e, plan, i, &plan->spots[i]));
@@ -287,6 +348,8 @@ musec_status ms_plan_make(ms_error *e, const ms_panel *panel, ms_plan *plan)
         TRY(make_all_spots(e, plan, lane));
         make_lane(plan, lane);
     }
+    for (size_t i = 0; i < plan->n_curves; i++)
+        TRY(make_path(e, plan, i, &plan->paths[i]));
     TRY(make_layers(e, plan));
 done:
     if (st != MUSEC_OK) ms_plan_free(plan);

@@ -115,9 +115,14 @@ static ms_frame frame_in(const ms_plans *plans, ms_frame canvas, double x, doubl
     return canvas;
 }
 
-ms_frame ms_frame_svg(const ms_plans *plans)
+ms_frame ms_frame_svg(const ms_plans *plans, bool wide)
 {
-    const ms_frame canvas = { .width = 440.0, .height = 320.0, .font = 14.0 };
+    ms_frame canvas = { .width = 440.0, .height = 320.0, .font = 14.0 };
+
+    if (wide) {
+        canvas.width  = 1120.0;
+        canvas.height = 400.0;
+    }
     return frame_in(plans, canvas, 0.0, 0.0, canvas.width, canvas.height);
 }
 
@@ -191,14 +196,13 @@ static void put_bar_words(const ms_frame *f, const ms_plan *p, const brush *b, F
                 panel->curves[i].label, to);
         if (t->n == 0 || isnan(t->at[0].v) || t->at[0].diverged) continue;
         ms_number_text(panel->curves[i].at[0].y, value);
-        put_words(
-            f, b,
-            (words){ .x    = x,
-                     .size = fmin(0.8, 0.95 * each / text_width(value, f->font)),
-                     .y = box_y(f, fmax(t->at[0].v, isnan(t->at[0].high) ? 0.0 : t->at[0].high)) -
-                          0.7 * f->font,
-                     .side = "center" },
-            value, to);
+        put_words(f, b,
+                  (words){ .x    = x,
+                           .size = fmin(0.8, 0.95 * each / text_width(value, f->font)),
+                           .y    = box_y(f, fmax(t->at[0].v, fmin(t->at[0].high, p->y.share))) -
+                                0.7 * f->font,
+                           .side = "center" },
+                  value, to);
     }
 }
 
@@ -281,17 +285,64 @@ static void put_rule(const ms_frame *f, const ms_plan *p, const brush *b, FILE *
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
+/* An empty line of the numbers: what stands around it is not joined. */
+static void put_path(const ms_path *path, FILE *to)
+{
+    for (size_t i = 0; i < path->n; i++)
+        if (isnan(path->at[i].v))
+            putc('\n', to);
+        else
+            fprintf(to, "%.5f %.5f\n", path->at[i].u, path->at[i].v);
+}
+
+static void put_reach(double u, double low, double high, double top, FILE *to)
+{
+    fprintf(to, "%.5f %.5f %.5f\n", u, fmin(low, top), fmin(high, top));
+}
+
+/* Where the edge of a band crosses the panel's top between two spots, as a share of the way; 1
+ * where it does not. */
+static double crossing(double from, double to, double top)
+{
+    if ((from > top) == (to > top) || isinf(from)) return 1.0;
+    return isinf(to) ? 0.0 : (top - from) / (to - from);
+}
+
+static double between(double from, double to, double share)
+{
+    return share == 0.0 ? from : share == 1.0 ? to : from + share * (to - from);
+}
+
+static void put_band(const ms_spot *a, const ms_spot *b, double top, FILE *to)
+{
+    const double low = crossing(a->low, b->low, top), high = crossing(a->high, b->high, top);
+
+    for (int i = 0; i < 2; i++) {
+        const double share = i == 0 ? fmin(low, high) : fmax(low, high);
+        if (share < 1.0)
+            put_reach(between(a->u, b->u, share), between(a->low, b->low, share),
+                      between(a->high, b->high, share), top, to);
+    }
+    put_reach(b->u, b->low, b->high, top, to);
+}
+
 static void put_numbers(const ms_plan *p, const ms_layer *layer, FILE *to)
 {
     const ms_spots *t = &p->spots[layer->curve];
 
+    if (layer->kind == MS_LAYER_LINE) {
+        put_path(&p->paths[layer->curve], to);
+        return;
+    }
     for (size_t i = 0; i < t->n; i++) {
-        const ms_spot *s    = &t->at[i];
-        const bool     wide = layer->kind == MS_LAYER_BAND || layer->kind == MS_LAYER_REACH;
-        if (!ms_plan_shows(p, layer, i)) /* an empty line: what stands around it is not joined */
+        const ms_spot *s      = &t->at[i];
+        const bool     joined = i > 0 && ms_plan_shows(p, layer, i - 1);
+        if (!ms_plan_shows(p, layer, i))
             putc('\n', to);
-        else if (wide)
-            fprintf(to, "%.5f %.5f %.5f\n", s->u, s->low, s->high);
+        else if (layer->kind == MS_LAYER_BAND && joined)
+            put_band(&t->at[i - 1], s, p->y.share, to);
+        else if (layer->kind == MS_LAYER_BAND || layer->kind == MS_LAYER_REACH)
+            put_reach(s->u, s->low, s->high, p->y.share, to);
         else
             fprintf(to, "%.5f %.5f\n", s->u, s->v);
     }
@@ -309,8 +360,9 @@ void ms_script_data(const ms_plans *plans, const char *name, FILE *to)
 
 const char *ms_dash_lengths(int dash)
 {
-    static const char *const lengths[] = { "", "8,4", "2,4", "9,3,2,3" };
-    return dash > 0 && dash < (int)COUNT(lengths) ? lengths[dash] : "";
+    static const char *const lengths[MS_DASHES] = { "",     "8,4",         "2,3", "9,3,2,3",
+                                                    "11,4", "9,3,2,3,2,3", "4,3" };
+    return dash > 0 && dash < MS_DASHES ? lengths[dash] : "";
 }
 
 static void put_layer(const ms_plan *p, const ms_layer *layer, const brush *b, FILE *to)
@@ -368,18 +420,24 @@ static void put_panel(const ms_plans *plans, size_t panel, const char *name, con
 
 /* ---- pictures -------------------------------------------------------------------------------- */
 
-void ms_script_svg(const ms_plans *plans, const char *name, FILE *to)
+static void put_svg(const ms_plans *plans, const char *name, bool wide, FILE *to)
 {
-    const ms_frame f = ms_frame_svg(plans);
+    const ms_frame f = ms_frame_svg(plans, wide);
 
     fprintf(to, "set terminal svg size %.0f,%.0f dynamic butt noenhanced font 'inherit,%.0f'\n",
             f.width, f.height, f.font);
     for (size_t i = 0; i < plans->figure->n; i++) {
-        fprintf(to, "set output '%s-%zu.svg'\n", name, i);
+        fprintf(to, "set output '%s-%zu%s.svg'\n", name, i, wide ? "w" : "");
         put_frame(&f, &plans->at[i], &svg_brush, to);
         put_panel(plans, i, name, &f, &svg_brush, to);
         fputs("unset output\n", to);
     }
+}
+
+void ms_script_svg(const ms_plans *plans, const char *name, FILE *to)
+{
+    put_svg(plans, name, false, to);
+    if (plans->figure->n == 1) put_svg(plans, name, true, to);
 }
 
 bool ms_legend_entry(const ms_figure *f, size_t panel, size_t curve, ms_look *look)

@@ -19,12 +19,14 @@ typedef struct ms_plans { /* a figure and the plans of its panels */
     ms_plan         *at; /* figure->n of them */
 } ms_plans;
 
-/* The frame that every panel of the figure has as SVG. */
-ms_frame ms_frame_svg(const ms_plans *plans);
+/* The frame that every panel of the figure has as SVG; wide: of one that stands alone, over the
+ * whole width of a page on a large screen. */
+ms_frame ms_frame_svg(const ms_plans *plans, bool wide);
 
 /* Text in gnuplot's quotes: nothing in it has a meaning to gnuplot. */
 void ms_script_quote(const char *text, FILE *to);
-/* The numbers, then the panels into NAME-0.svg, NAME-1.svg, ..., or all into NAME.png. */
+/* The numbers, then the panels into NAME-0.svg, NAME-1.svg, ..., one that is alone into NAME-0w.svg
+ * as well, or all into NAME.png. */
 void ms_script_data(const ms_plans *plans, const char *name, FILE *to);
 void ms_script_svg(const ms_plans *plans, const char *name, FILE *to);
 void ms_script_png(const ms_plans *plans, const char *name, FILE *to);

@@ -7,7 +7,8 @@
  *
  *     <g class="curve line" data-label="Muon">            what gnuplot drew: band, line, dots, ...
  *     <g class="points" data-label="Muon">                on top, invisible: where its points are
- *       <circle cx= cy= r=><title>words</title></circle>  and what to say there
+ *       <circle cx= cy= r= data-x= data-y=>               their values
+ *         <title>words</title></circle>                   and what to say there
  *
  * The input is read tag by tag; what is not known is passed on. */
 #define _POSIX_C_SOURCE 200809L /* open_memstream */
@@ -168,8 +169,11 @@ static void put_opening(rewriter *r)
 
     fprintf(r->to,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
-            "aria-label=\"",
-            r->frame.width, r->frame.height);
+            "data-box=\"%.0f %.0f %.0f %.0f\" data-x=\"",
+            r->frame.width, r->frame.height, r->frame.left, r->frame.top, r->frame.right,
+            r->frame.bottom);
+    if (!p->bars) put_text(r, p->x_label);
+    fputs("\" aria-label=\"", r->to);
     if (p->title[0] != '\0') {
         put_text(r, p->title);
         fputs(": ", r->to);
@@ -216,9 +220,14 @@ static void put_tip(rewriter *r, const ms_curve *c, const ms_point *at)
 static void put_point(rewriter *r, const ms_curve *c, const ms_spot *s)
 {
     const ms_frame *f = &r->frame;
+    char            x[MS_NUMBER_TEXT], y[MS_NUMBER_TEXT];
 
-    fprintf(r->to, "\n<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\"><title>",
-            f->left + s->u * (f->right - f->left), f->bottom - s->v * (f->bottom - f->top));
+    ms_number_text(c->at[s->point].x, x);
+    ms_number_text(c->at[s->point].y, y);
+    if (r->plan->panel->bars) x[0] = '\0'; /* bars stand beside each other */
+    fprintf(r->to, "\n<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" data-x=\"%s\" data-y=\"%s\"><title>",
+            f->left + s->u * (f->right - f->left), f->bottom - s->v * (f->bottom - f->top), x,
+            c->at[s->point].diverged ? "diverged" : y);
     put_tip(r, c, &c->at[s->point]);
     fputs("</title></circle>", r->to);
 }
