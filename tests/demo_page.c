@@ -157,6 +157,31 @@ static void add_table(ms_page *page, ms_section *s)
     }
     ms_section_table(page, s, "stability",
                      "Width of the range of learning rates within 2 % of the best loss.", &t);
+    ms_section_notes(page, s, "Of <formulas>, %d of them.", 6);
+    ms_section_notes(page, s, "Another paragraph.");
+}
+
+/* Words in colour, and sentences that stand below each other on a phone. */
+static void add_claims(ms_page *page, ms_section *s)
+{
+    ms_table t      = { .align = "llb" };
+    ms_table counts = { .align = "ll" };
+
+    ms_table_add(&t, "claim");
+    ms_table_add(&t, "measurement");
+    ms_table_add(&t, "verdict");
+    for (int i = 0; i < 3; i++) {
+        ms_table_add(&t, "claim %d", i);
+        ms_table_add(&t, "A measurement in so many words that no column of a table on a phone has "
+                         "the room for it, and a person who reads it there wants it whole.");
+        ms_table_add(&t, "%s", i == 0 ? "holds" : i == 1 ? "does not hold" : "not tested here");
+    }
+    ms_section_table(page, s, "claims", "Claims.", &t);
+    ms_table_add(&counts, "holds");
+    ms_table_add(&counts, "1 holds");
+    ms_table_add(&counts, "does not hold");
+    ms_table_add(&counts, "1 does not hold");
+    ms_page_counts(page, &counts);
 }
 
 void demo_page_make(ms_page *page)
@@ -165,6 +190,8 @@ void demo_page_make(ms_page *page)
 
     ms_page_begin(page, "A page of examples <&>",
                   "Every kind of block and of panel, made of formulas; σ₁ ≤ D.");
+    ms_page_headline(page, "The result in a sentence, <6> words.");
+    ms_page_footer(page, "Made on a machine & on a day.");
     s = ms_page_section(page, "learning-rate", "Loss against learning rate",
                         "Figures 1, 4 and 5 of the paper");
     ms_section_words(page, s,
@@ -177,4 +204,6 @@ void demo_page_make(ms_page *page)
     add_steps(page, s);
     s = ms_page_section(page, "odd", "Odd ones", "");
     add_odd(page, s);
+    s = ms_page_section(page, "claims", "Claims", "");
+    add_claims(page, s);
 }

@@ -74,22 +74,36 @@ static void the_page_stands_alone(void **state)
 {
     static const char *const never[] = { "src=",   "<link",   "@import", "url(", "http:",
                                          "https:", "onclick", "<i>",     "tmp",  "\xff" };
-    static const char *const has[]   = { "<!doctype html>\n<html lang=\"en\">",
-                                         "<meta charset=\"utf-8\">",
-                                         "<meta name=\"viewport\"",
-                                         "<title>A page of examples &lt;&amp;&gt;</title>",
-                                         "prefers-color-scheme: dark",
-                                         "<a href=\"#learning-rate\">",
-                                         "<section id=\"learning-rate\">",
-                                         "<figure class=\"plots\" id=\"figure-loss-lr\">",
-                                         "<figure class=\"table\" id=\"table-stability\">",
-                                         "&lt;i&gt;this is no markup&lt;/i&gt; &amp; neither",
-                                         "<li class=\"key\" data-label=\"Soft Musec\">",
-                                         "Figures 1, 4 and 5 of the paper" };
-    const char              *dir     = fresh_dir();
-    ms_error                 e;
-    size_t                   bytes;
-    char                    *text;
+    static const char *const has[]   = {
+          "<!doctype html>\n<html lang=\"en\">",
+          "<meta charset=\"utf-8\">",
+          "<meta name=\"viewport\"",
+          "<title>A page of examples &lt;&amp;&gt;</title>",
+          "prefers-color-scheme: dark",
+          "<a href=\"#learning-rate\">",
+          "<section id=\"learning-rate\">",
+          "<figure class=\"plots\" id=\"figure-loss-lr\">",
+          "<figure class=\"table\" id=\"table-stability\">",
+          "&lt;i&gt;this is no markup&lt;/i&gt; &amp; neither",
+          "<li class=\"key\" data-label=\"Soft Musec\">",
+          "Figures 1, 4 and 5 of the paper",
+          "<h1>A page of examples &lt;&amp;&gt;</h1>\n<p "
+            "class=\"headline\">The result in a sentence, &lt;6&gt; "
+            "words.</p>\n<ul class=\"counts\">\n"
+            "<li class=\"badge b-holds\">1 holds</li>\n"
+            "<li class=\"badge b-does-not-hold\">1 does not",
+          "best loss.\n<details class=\"notes\">\n<summary>How this "
+            "is made</summary>\n<p>Of &lt;formulas&gt;, 6 of"
+            " them.</p>\n<p>Another paragraph.</p>\n</details>\n</figcaption>",
+          "<footer>\n<p>Page made by musec ",
+          "<p>Made on a machine &amp; on a day.</p>\n</footer>",
+          "<div class=\"panels one\">\n<div class=\"panel large\">",
+          "<span class=\"badge b-not-tested-here\">"
+    };
+    const char *dir = fresh_dir();
+    ms_error    e;
+    size_t      bytes;
+    char       *text;
     (void)state;
 
     if (ms_draw_ready(&e) != MUSEC_OK) SKIP("%s", e.text);

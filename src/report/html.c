@@ -1,6 +1,8 @@
 /* html.c - one page that needs nothing but itself: style and script stand in it, plots are SVG. */
+#define _POSIX_C_SOURCE 200809L /* strndup */
 #include "report/html.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/embedded.h"
@@ -18,6 +20,17 @@ static void put_element(const char *tag, const char *class, const char *text, FI
     fprintf(to, "</%s>\n", tag);
 }
 
+static void put_counts(const ms_table *pairs, FILE *to)
+{
+    if (pairs->n_cells == 0) return;
+    fputs("<ul class=\"counts\">\n", to);
+    for (size_t i = 0; i + 1 < pairs->n_cells; i += 2) {
+        ms_html_badge("li", pairs->cells[i], pairs->cells[i + 1], to);
+        putc('\n', to);
+    }
+    fputs("</ul>\n", to);
+}
+
 static void put_head(const ms_page *p, FILE *to)
 {
     fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -29,6 +42,8 @@ static void put_head(const ms_page *p, FILE *to)
     fwrite(ms_embedded_page_css, 1, ms_embedded_page_css_bytes, to);
     fputs("</style>\n</head>\n<body>\n<header>\n", to);
     put_element("h1", NULL, p->title, to);
+    if (p->headline != NULL) put_element("p", "headline", p->headline, to);
+    put_counts(&p->counts, to);
     if (p->lead != NULL) put_element("p", "lead", p->lead, to);
     fputs("</header>\n", to);
 }
@@ -92,16 +107,46 @@ static void put_legend(const ms_figure *f, FILE *to)
     if (any) fputs("</ul>\n", to);
 }
 
+/* A paragraph for each line. */
+static void put_lines(const char *text, FILE *to)
+{
+    while (text != NULL && *text != '\0') {
+        const size_t n    = strcspn(text, "\n");
+        char        *line = strndup(text, n);
+        put_element("p", NULL, line != NULL ? line : "", to);
+        free(line);
+        text += n + (text[n] != '\0');
+    }
+}
+
+/* The caption says what is drawn; how it was made is there to be unfolded. */
+static void put_caption(const char *caption, const char *notes, FILE *to)
+{
+    if (caption[0] == '\0' && notes == NULL) return;
+    fputs("<figcaption>", to);
+    ms_html_text(caption, to);
+    if (notes != NULL) {
+        fputs("\n<details class=\"notes\">\n<summary>How this is made</summary>\n", to);
+        put_lines(notes, to);
+        fputs("</details>\n", to);
+    }
+    fputs("</figcaption>\n", to);
+}
+
 static void put_figure(const ms_block *b, const ms_drawing *d, FILE *to)
 {
     fprintf(to, "<figure class=\"plots\" id=\"figure-%s\">\n", b->id);
     put_element("h3", NULL, b->figure.title, to);
     put_legend(&b->figure, to);
-    fprintf(to, "<div class=\"panels%s\">\n", d->n == 4 ? " four" : ""); /* two by two */
+    fprintf(to, "<div class=\"panels%s\">\n",
+            d->n == 4   ? " four"
+            : d->n == 1 ? " one"
+                        : ""); /* four: two by two */
+    if (d->wide != NULL) fprintf(to, "<div class=\"panel large\">%s</div>\n", d->wide);
     for (size_t i = 0; i < d->n; i++)
         fprintf(to, "<div class=\"panel\">%s</div>\n", d->svg[i]);
     fputs("</div>\n", to);
-    if (b->figure.caption[0] != '\0') put_element("figcaption", NULL, b->figure.caption, to);
+    put_caption(b->figure.caption, b->notes, to);
     fputs("</figure>\n", to);
 }
 
@@ -113,7 +158,7 @@ static musec_status put_table(ms_error *e, const ms_block *b, FILE *to)
     musec_status st;
 
     fprintf(to, "<figure class=\"table\" id=\"table-%s\">\n", b->id);
-    if (b->words[0] != '\0') put_element("figcaption", NULL, b->words, to);
+    put_caption(b->words, b->notes, to);
     if (rows > MOST_ROWS) fprintf(to, "<details>\n<summary>%zu rows</summary>\n", rows);
     st = ms_table_html(e, &b->table, to);
     if (rows > MOST_ROWS) fputs("</details>\n", to);
@@ -142,7 +187,13 @@ musec_status ms_html_page(ms_error *e, const ms_page *p, const ms_drawing *drawi
         }
         fputs("</section>\n", to);
     }
-    fputs("</main>\n<script>\n", to);
+    fputs("</main>\n", to);
+    if (p->footer != NULL) {
+        fputs("<footer>\n", to);
+        put_lines(p->footer, to);
+        fputs("</footer>\n", to);
+    }
+    fputs("<script>\n", to);
     fwrite(ms_embedded_page_js, 1, ms_embedded_page_js_bytes, to);
     fputs("</script>\n</body>\n</html>\n", to);
 done:

@@ -29,6 +29,7 @@ void ms_page_begin(ms_page *p, const char *title, const char *lead)
     *p       = (ms_page){ 0 };
     p->title = copy(p, title);
     if (lead != NULL) p->lead = copy(p, lead);
+    ms_page_footer(p, "Page made by musec %s.", musec_version());
 }
 
 static void *one_more(ms_page *p, void *at, size_t n, size_t *room, size_t each)
@@ -77,6 +78,53 @@ void ms_section_words(ms_page *p, ms_section *s, const char *fmt, ...)
     if (b->words == NULL) p->lost = true;
 }
 
+void ms_page_headline(ms_page *p, const char *text)
+{
+    free(p->headline);
+    p->headline = copy(p, text);
+}
+
+void ms_page_counts(ms_page *p, ms_table *pairs)
+{
+    ms_table_free(&p->counts);
+    if (pairs->out_of_memory) p->lost = true;
+    p->counts = *pairs;
+    *pairs    = (ms_table){ .align = pairs->align };
+}
+
+/* One more line; takes over `line`. */
+static void append_line(ms_page *p, char **text, char *line)
+{
+    const size_t n    = *text == NULL ? 0 : strlen(*text) + 1;
+    char        *more = line == NULL ? NULL : realloc(*text, n + strlen(line) + 1);
+
+    if (more == NULL) {
+        p->lost = true;
+    } else {
+        if (n > 0) more[n - 1] = '\n';
+        memcpy(more + n, line, strlen(line) + 1);
+        *text = more;
+    }
+    free(line);
+}
+
+void ms_page_footer(ms_page *p, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    append_line(p, &p->footer, ms_text_format(fmt, args));
+    va_end(args);
+}
+
+void ms_section_notes(ms_page *p, ms_section *s, const char *fmt, ...)
+{
+    va_list args;
+    if (s == NULL || s->n == 0) return;
+    va_start(args, fmt);
+    append_line(p, &s->blocks[s->n - 1].notes, ms_text_format(fmt, args));
+    va_end(args);
+}
+
 void ms_section_figure(ms_page *p, ms_section *s, ms_figure *figure)
 {
     ms_block *b = add_block(p, s, MS_BLOCK_FIGURE);
@@ -116,6 +164,7 @@ void ms_page_free(ms_page *p)
             ms_table_free(&b->table);
             free(b->id);
             free(b->words);
+            free(b->notes);
         }
         free(s->blocks);
         free(s->id);
@@ -125,6 +174,9 @@ void ms_page_free(ms_page *p)
     free(p->sections);
     free(p->title);
     free(p->lead);
+    free(p->headline);
+    ms_table_free(&p->counts);
+    free(p->footer);
     *p = (ms_page){ 0 };
 }
 
@@ -147,6 +199,11 @@ static bool taken(const ms_page *p, size_t i, size_t k, const char *id)
     return false;
 }
 
+static bool has_numbers(const ms_block *b)
+{
+    return b->kind == MS_BLOCK_FIGURE || b->kind == MS_BLOCK_TABLE;
+}
+
 /* Ids name files and places in the page: they must be fit for both, and each there once. */
 static musec_status check_ids(ms_error *e, const ms_page *p)
 {
@@ -159,7 +216,7 @@ static musec_status check_ids(ms_error *e, const ms_page *p)
             return ms_fail(e, MUSEC_EINVAL, "a section cannot be called '%s'", s->id);
         for (size_t k = 0; k < s->n; k++) {
             const char *id = s->blocks[k].id;
-            if (s->blocks[k].kind == MS_BLOCK_WORDS) continue;
+            if (!has_numbers(&s->blocks[k])) continue;
             if (id == NULL || !fit_for_a_file(id))
                 return ms_fail(e, MUSEC_EINVAL, "a figure or table cannot be called '%s'",
                                id == NULL ? "" : id);
@@ -228,7 +285,7 @@ static musec_status write_all_csv(ms_error *e, const ms_page *p, const char *dir
     TRY(ms_directory_make(e, dir));
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->sections[i].n; k++)
-            if (p->sections[i].blocks[k].kind != MS_BLOCK_WORDS)
+            if (has_numbers(&p->sections[i].blocks[k]))
                 TRY(write_csv(e, &p->sections[i].blocks[k], dir, out));
 done:
     return st;

@@ -1,22 +1,70 @@
-// Values under the pointer, and curves that can be hidden.  The page is complete without it: then
-// the browser itself shows the <title> of a point.
+// Values under the pointer, curves that can be hidden, and a hint at tables that scroll.  The page is
+// complete without it: then the browser itself shows the <title> of a point.
 (function() {
 'use strict';
 const REACH = 40; // how far from a point the pointer may be, in units of the plot
+const SAME  = 4;  // points nearer in x than this are at the same x
 const NS    = 'http://www.w3.org/2000/svg';
 
-const tip     = document.createElement('div');
-tip.className = 'tip';
-tip.hidden    = true;
+function element(tag, name, parent)
+{
+    const e     = document.createElement(tag);
+    e.className = name;
+    if (parent) parent.append(e);
+    return e;
+}
+
+const tip    = element('div', 'tip', document.body);
+const where  = element('div', 'x', tip);
+const rows   = element('table', '', tip);
+const detail = element('div', 'detail', tip);
+tip.hidden   = true;
 tip.setAttribute('role', 'status');
-document.body.append(tip);
 let shown = null; // the plot that the tip belongs to
 
 function hide()
 {
     tip.hidden = true;
-    if (shown) shown.ring.setAttribute('visibility', 'hidden');
+    if (shown) shown.marks.setAttribute('visibility', 'hidden');
     shown = null;
+}
+
+function visible(plot) { return plot.points.filter((p) => !p.group.classList.contains('off')); }
+
+// Of every curve the point at the x of this one, from the highest to the lowest.
+function beside(plot, point)
+{
+    const nearest = new Map();
+    for (const p of visible(plot)) {
+        const far  = Math.abs(p.x - point.x);
+        const best = nearest.get(p.group);
+        if (far < SAME && (!best || far < Math.abs(best.x - point.x))) nearest.set(p.group, p);
+    }
+    nearest.set(point.group, point);
+    return [...nearest.values()].sort((a, b) => a.y - b.y);
+}
+
+// The curves at this x, one below the other, and the words of the point itself where they say more.
+function fill(plot, point)
+{
+    const all   = beside(plot, point);
+    const named = plot.svg.dataset.x;
+    const at    = (p) => (named ? named + ' ' : '') + p.at;
+    rows.replaceChildren();
+    for (const p of all.length > 1 ? all : []) {
+        const row    = element('tr', p === point ? 'now' : '', rows);
+        const label  = element('td', '', row);
+        const colour = element('i', '', label);
+        colour.style.backgroundColor = p.colour;
+        label.append(p.label);
+        element('td', '', row).textContent =
+            p.value + (p.at === point.at ? '' : ' (at ' + p.at + ')');
+    }
+    where.textContent = at(point);
+    where.hidden = rows.hidden = all.length < 2;
+    detail.textContent         = point.text;
+    detail.hidden = all.length > 1 && point.text === `${point.label}: ${at(point)}, ${point.value}`;
+    tip.style.borderLeftColor = point.colour;
 }
 
 function show(plot, point)
@@ -26,28 +74,32 @@ function show(plot, point)
     plot.current = point;
     plot.ring.setAttribute('cx', point.x);
     plot.ring.setAttribute('cy', point.y);
-    plot.ring.setAttribute('visibility', 'visible');
-    tip.textContent           = point.text;
-    tip.style.borderLeftColor = point.colour;
-    tip.hidden                = false;
+    plot.guide.setAttribute('x1', point.x);
+    plot.guide.setAttribute('x2', point.x);
+    plot.marks.setAttribute('visibility', 'visible');
+    fill(plot, point);
+    tip.hidden     = false;
     const at       = new DOMPoint(point.x, point.y).matrixTransform(plot.svg.getScreenCTM());
     const wide     = document.documentElement.clientWidth;
+    const high     = document.documentElement.clientHeight;
     const box      = tip.getBoundingClientRect();
     const left     = at.x + 14 + box.width < wide ? at.x + 14 : at.x - 14 - box.width;
-    const top      = at.y - box.height - 12;
+    const top      = at.y - box.height - 12 > 4 ? at.y - box.height - 12 : at.y + 16;
     tip.style.left = Math.max(4, Math.min(left, wide - box.width - 4)) + 'px';
-    tip.style.top  = (top > 4 ? top : at.y + 16) + 'px';
+    tip.style.top  = Math.max(4, Math.min(top, high - box.height - 4)) + 'px';
 }
 
-function visible(plot) { return plot.points.filter((p) => !p.group.classList.contains('off')); }
-
+// The point next to the pointer; where there is none, the next one to its left or right.
 function nearest(plot, x, y)
 {
-    let best  = null;
-    let least = REACH * REACH;
+    const [left, top, right, bottom] = plot.box;
+    const inside = x > left - 5 && x < right + 5 && y > top - 5 && y < bottom + 5;
+    let   best   = null;
+    let   least  = Infinity;
     for (const p of visible(plot)) {
-        const d = (p.x - x) * (p.x - x) + (p.y - y) * (p.y - y);
-        if (d < least) {
+        const near = Math.hypot(p.x - x, p.y - y);
+        const d    = near < REACH ? near : REACH + Math.abs(p.x - x) + Math.abs(p.y - y) / 1000;
+        if (d < least && (near < REACH || (inside && Math.abs(p.x - x) < REACH))) {
             least = d;
             best  = p;
         }
@@ -88,8 +140,15 @@ function walk(plot, key)
 }
 
 for (const svg of document.querySelectorAll('.panel svg')) {
-    const
-        plot = { svg, points : [], current : null, ring : document.createElementNS(NS, 'circle') };
+    const plot = {
+        svg,
+        points : [],
+        current : null,
+        box : svg.dataset.box.split(' ').map(Number),
+        marks : document.createElementNS(NS, 'g'),
+        guide : document.createElementNS(NS, 'line'),
+        ring : document.createElementNS(NS, 'circle'),
+    };
     for (const circle of svg.querySelectorAll('.points circle')) {
         const words        = circle.querySelector('title'); // would show a second tip
         circle.dataset.tip = words.textContent;
@@ -98,14 +157,21 @@ for (const svg of document.querySelectorAll('.panel svg')) {
             x : circle.cx.baseVal.value,
             y : circle.cy.baseVal.value,
             text : circle.dataset.tip,
+            at : circle.dataset.x,
+            value : circle.dataset.y,
             group : circle.parentNode,
+            label : circle.parentNode.dataset.label,
             colour : circle.parentNode.dataset.colour,
         });
     }
+    plot.guide.setAttribute('class', 'guide');
+    plot.guide.setAttribute('y1', plot.box[1]);
+    plot.guide.setAttribute('y2', plot.box[3]);
     plot.ring.setAttribute('class', 'here');
     plot.ring.setAttribute('r', 7);
-    plot.ring.setAttribute('visibility', 'hidden');
-    svg.append(plot.ring);
+    plot.marks.setAttribute('visibility', 'hidden');
+    plot.marks.append(plot.guide, plot.ring);
+    svg.append(plot.marks);
     svg.tabIndex = 0;
     svg.addEventListener('pointermove', (event) => follow(plot, event));
     svg.addEventListener('pointerdown', (event) => follow(plot, event));
@@ -149,5 +215,25 @@ for (const key of document.querySelectorAll('.legend .key')) {
         }
         hide();
     });
+}
+
+// Tables that are wider than their box: a word, until their end has been seen.
+for (const box of document.querySelectorAll('.wide')) {
+    const hint       = document.createElement('p');
+    hint.className   = 'hint';
+    hint.textContent = 'Wider than the screen: scroll sideways →';
+    hint.hidden      = true;
+    box.before(hint);
+    const look = () => {
+        const more = box.scrollWidth > box.clientWidth + 1;
+        hint.hidden = !more || box.scrollLeft + box.clientWidth > box.scrollWidth - 2;
+        if (more)
+            box.tabIndex = 0; // to be scrolled by the keyboard
+        else
+            box.removeAttribute('tabindex');
+    };
+    box.addEventListener('scroll', look, { passive: true });
+    new ResizeObserver(look).observe(box);
+    look();
 }
 }());

@@ -4,9 +4,11 @@
     page_check.py PAGE.html [--shots DIR] [--expect JSON]
 
 Checks that the page asks for nothing from outside and has no errors; that every figure has panels,
-every panel that has points has curves that can be seen, on light and on dark paper; that pointing at
-a point, touching it, and the keyboard show its words; that the legend hides and shows a curve; that
-nothing sticks out at the width of a phone.  --shots keeps pictures (light, dark, phone, tip).
+every panel that has points has curves that can be seen, on light and on dark paper; that a panel that
+is alone fills its card; that pointing at a point, touching it, and the keyboard show its words, and all
+curves at its x in the order in which they lie; that the legend hides and shows a curve; that badges can
+be read and say what they mean without their colour; that nothing sticks out at the width of a phone,
+and a table that scrolls there says so.  --shots keeps pictures (light, dark, phone, tip).
 --expect: the labels that each panel must have, {"loss-lr": [["Muon", "AdamW"], ...]}.
 
 Prints what is wrong, and a last line.  Exit 0: nothing is; 1: something is; 77: no browser here.
@@ -36,7 +38,8 @@ DESK, PHONE = (1280, 900), (390, 844)
 PATIENCE = 5  # seconds for the page to follow: on a busy machine events come late
 
 # What the page holds, as the browser sees it.
-LOOK = """
+SEEN = "const SEEN = (e) => e.getClientRects().length > 0;"  # a panel alone is there for two widths
+LOOK = SEEN + """
 const px = (c) => c.match(/[0-9.]+/g).map(Number);
 const back = (e) => {  // the first background on the way up that is not transparent
   for (; e; e = e.parentElement) {
@@ -47,7 +50,8 @@ const back = (e) => {  // the first background on the way up that is not transpa
 };
 return [...document.querySelectorAll('figure.plots')].map((figure) => ({
   id: figure.id,
-  panels: [...figure.querySelectorAll('.panel svg')].map((svg) => ({
+  card: figure.clientWidth - 2 * parseFloat(getComputedStyle(figure).paddingLeft),
+  panels: [...figure.querySelectorAll('.panel svg')].filter(SEEN).map((svg) => ({
     box: svg.getBoundingClientRect().toJSON(),
     name: svg.getAttribute('aria-label'),
     role: svg.getAttribute('role'),
@@ -68,10 +72,11 @@ return [...document.querySelectorAll('figure.plots')].map((figure) => ({
   })),
 }));
 """
-# Scrolls circle number i of a panel into view, and waits until it is: its place on the screen, and
-# the words of all points that lie there too.
-AIM = """
-const svg = document.querySelectorAll('.panel svg')[arguments[0]];
+# Scrolls circle number i of a panel into view, and waits until it is: its place on the screen, all
+# points that lie there too, and the rows that the words must have: of each curve the point at this x,
+# from the highest to the lowest.
+AIM = SEEN + """
+const svg = [...document.querySelectorAll('.panel svg')].filter(SEEN)[arguments[0]];
 const all = [...svg.querySelectorAll('.points circle')];
 const centre = (c) => { const b = c.getBoundingClientRect();
                         return [b.left + b.width / 2, b.top + b.height / 2]; };
@@ -79,15 +84,25 @@ const circle = all[arguments[1]], done = arguments[2];
 svg.scrollIntoView({ block: 'center', behavior: 'instant' });
 requestAnimationFrame(() => requestAnimationFrame(() => {
   const [x, y] = centre(circle);
-  done({ x, y, words: all.filter((c) => Math.hypot(centre(c)[0] - x, centre(c)[1] - y) < 1.5)
-                         .map((c) => c.dataset.tip) });
+  const what = (c) => ({ label: c.parentNode.dataset.label, value: c.dataset.y,
+                         tip: c.dataset.tip });
+  const rows = [...svg.querySelectorAll('.points')].map((g) => [...g.querySelectorAll('circle')]
+      .find((c) => c.dataset.x === circle.dataset.x &&
+                   Math.abs(c.cx.baseVal.value - circle.cx.baseVal.value) < 0.5))
+      .filter((c) => c).sort((a, b) => a.cy.baseVal.value - b.cy.baseVal.value);
+  done({ x, y, rows: rows.map(what),
+         here: all.filter((c) => Math.hypot(centre(c)[0] - x, centre(c)[1] - y) < 1.5)
+                  .map(what) });
 }));
 """
-TIP = """
+TIP = SEEN + """
 const tip = document.querySelector('.tip');
 if (!tip || tip.hidden) return null;
 const b = tip.getBoundingClientRect(), s = getComputedStyle(tip);
-return { text: tip.textContent, seen: s.display !== 'none' && s.visibility === 'visible' &&
+const row = (tr) => ({ label: tr.cells[0].textContent, value: tr.cells[1].textContent });
+const now = tip.querySelector('tr.now');
+return { text: [...tip.querySelectorAll('.detail')].filter(SEEN).map((e) => e.textContent).join(''),
+         rows: [...tip.querySelectorAll('tr')].map(row), now: now && row(now), seen: s.display !== 'none' && s.visibility === 'visible' &&
          b.width > 8 && b.height > 8 && b.left >= 0 && b.right <= innerWidth + 0.5 &&
          b.top >= 0 && b.bottom <= innerHeight + 0.5 };
 """
@@ -165,6 +180,9 @@ class Check:
             where = figure["id"]
             self.that(figure["panels"], "%s: no panel" % where)
             self.that(any(p["curves"] for p in figure["panels"]), "%s: no curve" % where)
+            if len(figure["panels"]) == 1:
+                self.that(figure["panels"][0]["box"]["width"] > 0.95 * figure["card"],
+                          "%s: its panel does not fill the card" % where)
             for panel in figure["panels"]:
                 self.panel("%s, %s" % (where, panel["name"]), panel)
         for name, panels in expect.items():
@@ -199,11 +217,21 @@ class Check:
             tip = self.browser.execute_script(TIP)
         return tip
 
-    def tip_is(self, words, where):
-        tip = self.tip(lambda tip: tip and tip["text"] in words and tip["seen"])
+    def tip_is(self, at, where):
+        def names(tip):  # in its own words, or as the row that stands out
+            return any(tip["text"] == c["tip"] or tip["now"] == {"label": c["label"], "value": c["value"]}
+                       for c in at["here"])
+
+        def lists(tip):  # every curve that has a point at this x, from the highest to the lowest
+            got = [(r["label"], r["value"]) for r in tip["rows"]]
+            want = [(r["label"], r["value"]) for r in at["rows"]]
+            rest = iter(got)
+            return len(want) < 2 or all(row in rest for row in want)
+        tip = self.tip(lambda tip: tip and names(tip) and tip["seen"])
         if self.that(tip, where + ": no words appear"):
-            self.that(tip["text"] in words, "%s: '%s' instead of %s" % (where, tip["text"], words))
-            self.that(tip["seen"], "%s: the words '%s' are off the screen" % (where, tip["text"]))
+            self.that(names(tip), "%s: %s instead of %s" % (where, tip, at["here"]))
+            self.that(lists(tip), "%s: the rows %s instead of %s" % (where, tip["rows"], at["rows"]))
+            self.that(tip["seen"], "%s: the words '%s' are off the screen" % (where, tip))
 
     def hover(self, seen):
         panel = -1
@@ -217,7 +245,7 @@ class Check:
                         for dx in (300, 0):  # comes from elsewhere
                             self.devtools("Input.dispatchMouseEvent", type="mouseMoved",
                                           x=at["x"] + dx, y=at["y"])
-                        self.tip_is(at["words"], "%s, pointing at %s" % (figure["id"], points["label"]))
+                        self.tip_is(at, "%s, pointing at %s" % (figure["id"], points["label"]))
                     circle += len(points["tips"])
                 if panel == 0:
                     self.shot("tip")
@@ -258,7 +286,32 @@ class Check:
         self.devtools("Input.dispatchTouchEvent", type="touchStart",
                       touchPoints=[{"x": at["x"], "y": at["y"]}])
         self.devtools("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-        self.tip_is(at["words"], "touched")
+        self.tip_is(at, "touched")
+
+    def badges(self):
+        """Words that can be read, with a sign: never a colour alone."""
+        for badge in self.browser.execute_script("""
+                const px = (c) => c.match(/[0-9.]+/g).map(Number);
+                return [...document.querySelectorAll('.badge')].map((e) => ({
+                  text: e.textContent, sign: getComputedStyle(e, '::before').content,
+                  ink: px(getComputedStyle(e).color), back: px(getComputedStyle(e).backgroundColor) }));"""):
+            self.that(badge["text"].strip() and len(badge["sign"]) > 2, "a badge without words or sign")
+            self.that(contrast(badge["ink"], badge["back"]) >= 4.5,
+                      "the badge '%s' can hardly be read" % badge["text"])
+
+    def tables(self):
+        """On a phone: what is wider than its box says so, until its end is seen."""
+        for wide, hints, stops in self.browser.execute_async_script("""
+                const done = arguments[0], boxes = [...document.querySelectorAll('.wide')]
+                    .filter((b) => b.getClientRects().length > 0);
+                const hinted = (b) => Boolean(b.previousElementSibling?.matches('.hint') &&
+                    b.previousElementSibling.getClientRects().length > 0);
+                const before = boxes.map(hinted);
+                for (const b of boxes) b.scrollLeft = b.scrollWidth;
+                requestAnimationFrame(() => requestAnimationFrame(() => done(boxes.map((b, i) =>
+                    [b.scrollWidth > b.clientWidth + 1, before[i], before[i] && !hinted(b)]))));"""):
+            self.that(wide == hints, "a table is %sand says so: %s" % ("wide " if wide else "", hints))
+            self.that(stops == hints, "the hint at a table stays when its end is seen")
 
     def width(self):
         wide = self.browser.execute_script(
@@ -283,8 +336,10 @@ class Check:
             self.hover(seen)
             self.keys()
             self.legend()
+        self.badges()
         self.open(DESK, "dark")
         self.figures(expect)
+        self.badges()
         self.shot("dark", DESK)
         self.open(PHONE)
         self.figures(expect)
@@ -292,6 +347,7 @@ class Check:
         if seen and seen[0]["panels"] and seen[0]["panels"][0]["points"]:
             self.touch()
         self.shot("phone", PHONE)
+        self.tables()
         self.quiet()
 
 
