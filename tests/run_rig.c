@@ -23,6 +23,8 @@ static void fill_line(ms_run_line *line, const made *m, int i, int n)
                        .loss       = 6.0 - (double)i / n,
                        .val_loss   = i + 1 == n ? m->loss : m->loss + 1.0,
                        .lr         = strtod(m->lr, NULL),
+                       .tok_s      = 1000.0 + i,
+                       .max_logit  = 10.0 + i,
                        .ms_data    = 1.0,
                        .ms_model   = 5.0,
                        .ms_optim   = 3.0,

@@ -1,5 +1,6 @@
 /* cmd_report.c - musec report: run directories in, one self-contained page out. */
 #define _POSIX_C_SOURCE 200809L /* strdup, strtok_r, open_memstream */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,18 @@ static musec_status read_names(ms_error *e, const char *list, names *out)
     return ms_sections_check(e, out->at, out->n);
 }
 
+/* "Muon at lr 0.1, pico, builtin: done, 80 of 80 steps, validation loss 2.7346." */
+static void put_one_run(const ms_compare *c, const ms_run *run, FILE *to)
+{
+    fprintf(to, "%s at lr %g", ms_look_title(run->optimizer), run->lr);
+    for (size_t i = 0; i < c->n_problems; i++)
+        fprintf(to, ", %s", c->problems[i].label);
+    fprintf(to, ": %s, %lld of %lld steps", ms_run_status_word(run->status),
+            run->n > 0 ? (long long)run->lines[run->n - 1].step : 0, (long long)run->steps);
+    if (isfinite(run->val_loss)) fprintf(to, ", validation loss %.4f", run->val_loss);
+    fputc('.', to);
+}
+
 /* "12 runs of 2 methods, 1 diverged. Problems: pico, fineweb; pico, c4." */
 static char *lead_of(const ms_compare *c)
 {
@@ -104,14 +117,18 @@ static char *lead_of(const ms_compare *c)
         stalled += c->set->at[i].status == MS_RUN_STALLED;
         unfinished += c->set->at[i].status == MS_RUN_UNFINISHED;
     }
-    fprintf(to, "%zu run%s of %zu method%s", c->set->n, c->set->n == 1 ? "" : "s", c->n_methods,
-            c->n_methods == 1 ? "" : "s");
-    if (diverged > 0) fprintf(to, ", %zu diverged", diverged);
-    if (stalled > 0) fprintf(to, ", %zu stalled", stalled);
-    if (unfinished > 0) fprintf(to, ", %zu unfinished", unfinished);
-    for (size_t i = 0; i < c->n_problems; i++)
-        fprintf(to, "%s%s", i == 0 ? ". Problems: " : "; ", c->problems[i].label);
-    fputc('.', to);
+    if (c->set->n == 1) {
+        put_one_run(c, &c->set->at[0], to);
+    } else {
+        fprintf(to, "%zu runs of %zu method%s", c->set->n, c->n_methods,
+                c->n_methods == 1 ? "" : "s");
+        if (diverged > 0) fprintf(to, ", %zu diverged", diverged);
+        if (stalled > 0) fprintf(to, ", %zu stalled", stalled);
+        if (unfinished > 0) fprintf(to, ", %zu unfinished", unfinished);
+        for (size_t i = 0; i < c->n_problems; i++)
+            fprintf(to, "%s%s", i == 0 ? ". Problems: " : "; ", c->problems[i].label);
+        fputc('.', to);
+    }
     if (fclose(to) == 0) return text;
     free(text);
     return NULL;

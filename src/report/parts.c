@@ -36,13 +36,14 @@ bool ms_part_drawn(const ms_compare *c, size_t problem, size_t method)
            (same_field(run, other, "ns_mode") && same_field(run, other, "ns_iters"));
 }
 
-const char *ms_part_left_out(const ms_compare *c)
+void ms_part_left_out(ms_build *b)
 {
-    for (size_t p = 0; p < c->n_problems; p++)
-        for (size_t m = 0; m < c->n_methods; m++)
-            if (ms_part_run(c, p, m) != NULL && !ms_part_drawn(c, p, m))
-                return " Other iterations of a method stand in their own sections.";
-    return "";
+    for (size_t p = 0; p < b->c->n_problems; p++)
+        for (size_t m = 0; m < b->c->n_methods; m++)
+            if (ms_part_run(b->c, p, m) != NULL && !ms_part_drawn(b->c, p, m)) {
+                ms_build_notes(b, "Other iterations of a method stand in their own sections.");
+                return;
+            }
 }
 
 bool ms_part_shown(const ms_compare *c, size_t problem)
@@ -158,24 +159,18 @@ void ms_part_title(const ms_compare *c, size_t problem, const char *what, char o
              alone ? "" : ": ", what);
 }
 
-static const char *reduction_words(const ms_run *run)
-{
-    const char *name = ms_run_text(run, "grad_reduction");
-    if (strcmp(name, "sum8") == 0) return "sum over the tokens / 8 (sum8)";
-    if (strcmp(name, "mean") == 0) return "mean over the tokens (mean)";
-    return name[0] != '\0' ? name : "unknown";
-}
-
 /* The threshold of MuonClip belongs to it: without QK-norm it is what bounds the logits. */
 static void problem_conditions(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
 {
     const ms_run *run  = c->problems[problem].first;
     const size_t  clip = ms_compare_plain(c, "muonclip");
     const ms_run *of   = clip < c->n_methods ? ms_part_run(c, problem, clip) : NULL;
-    int n = snprintf(out, MS_PART_TEXT, "Gradients: %s. QK-norm %s.", reduction_words(run),
+    const char   *sum  = ms_run_text(run, "grad_reduction");
+    int           n    = snprintf(out, MS_PART_TEXT, "Gradients %s, QK-norm %s,",
+                     sum[0] != '\0' ? sum : "of an unknown reduction",
                      strcmp(ms_run_text(run, "qk_norm"), "no") == 0 ? "off" : "on");
     if (of != NULL && n > 0 && n < MS_PART_TEXT)
-        snprintf(out + n, (size_t)(MS_PART_TEXT - n), " MuonClip at tau %s.",
+        snprintf(out + n, (size_t)(MS_PART_TEXT - n), " tau of MuonClip %s,",
                  ms_run_text(of, "qk_tau"));
 }
 
@@ -189,7 +184,7 @@ static void seed_words(const ms_compare *c, size_t problem, char *out, size_t by
         if (n > most) most = n;
     }
     if (most <= 1)
-        snprintf(out, bytes, " One seed.");
+        snprintf(out, bytes, " one seed.");
     else if (least == most)
         snprintf(out, bytes, " %zu seeds.", most);
     else
@@ -208,10 +203,8 @@ void ms_part_conditions(const ms_compare *c, size_t problem, char out[MS_PART_TE
     for (size_t p = 1; all && p < c->n_problems; p++) {
         problem_conditions(c, p, other);
         if (strcmp(out, other) == 0) continue;
-        snprintf(
-            out, MS_PART_TEXT,
-            "Reduction of the gradients or QK-norm differ between the panels: the table of the "
-            "training has them.");
+        snprintf(out, MS_PART_TEXT,
+                 "Reduction of the gradients or QK-norm differ between the panels (see Training),");
         break;
     }
     n = strlen(out);
@@ -276,6 +269,12 @@ const char *ms_part_group_name(int group)
     return names[group];
 }
 
+const char *ms_part_run_name(const ms_run *run)
+{
+    const char *slash = strrchr(run->dir, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : run->dir;
+}
+
 static const char *reason_of(const ms_setting *s)
 {
     for (size_t i = 0; i < s->n; i++)
@@ -322,6 +321,26 @@ ms_point ms_part_point(double x, const ms_setting *s)
         point.high = s->high;
     }
     return point;
+}
+
+void ms_part_signs(const ms_figure *f, char out[MS_PART_TEXT])
+{
+    bool band = false, cross = false, above = false;
+
+    for (size_t i = 0; i < f->n; i++)
+        for (size_t k = 0; k < f->panels[i].n; k++)
+            for (size_t j = 0; j < f->panels[i].curves[k].n; j++) {
+                const ms_point *at = &f->panels[i].curves[k].at[j];
+                band               = band || at->low < at->high;
+                cross              = cross || at->diverged;
+                above              = above || at->y > f->panels[i].y_top;
+            }
+    snprintf(out, MS_PART_TEXT, "%s%s%s",
+             band ? " Bands reach from the lowest to the highest seed." : "",
+             cross ? " Crosses at the upper edge: runs that diverged." : "",
+             above ? " Lines that leave a panel at the top, and triangles there, lead to values "
+                     "above it."
+                   : "");
 }
 
 void ms_part_limit(ms_panel *p)

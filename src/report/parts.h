@@ -26,17 +26,19 @@ struct ms_build {
 };
 
 void ms_build_words(ms_build *b, const char *fmt, ...) MS_PRINTF(2, 3);
-/* Both take over; one without panels or rows is dropped. */
-void ms_build_figure(ms_build *b, ms_figure *figure);
-void ms_build_table(ms_build *b, const char *id, const char *caption, ms_table *table);
+/* Both take over; one without panels or rows is dropped, and false returned. */
+bool ms_build_figure(ms_build *b, ms_figure *figure);
+bool ms_build_table(ms_build *b, const char *id, const char *caption, ms_table *table);
+/* A paragraph to unfold below what was last handed over: how it was made. */
+void ms_build_notes(ms_build *b, const char *fmt, ...) MS_PRINTF(2, 3);
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
 /* Is the method drawn with others on this problem?  It has runs there and is not its optimizer with
  * another iteration alone: those stand in the sections on iterations. */
 bool ms_part_drawn(const ms_compare *c, size_t problem, size_t method);
-/* Is anything left out by that?  Words to add to a caption, or "". */
-const char *ms_part_left_out(const ms_compare *c);
+/* Is anything left out by that?  Then a note says so. */
+void ms_part_left_out(ms_build *b);
 /* Is this one of the problems that a section of many figures shows? */
 bool ms_part_shown(const ms_compare *c, size_t problem);
 /* Drawn methods that were run there at this rate. */
@@ -60,7 +62,7 @@ size_t       ms_part_rates(const ms_compare *c, ms_rate_test *passes, const void
 
 /* "loss-lr", and where there are several problems the problem's name behind it. */
 void ms_part_id(const ms_compare *c, const char *base, size_t problem, char out[MS_PART_ID]);
-/* "Gradients: sum over the tokens / 8 (sum8). QK-norm on. 2 seeds."; problem n_problems: of all. */
+/* "Gradients sum8, QK-norm on, 2 seeds."; problem n_problems: of all. */
 void ms_part_conditions(const ms_compare *c, size_t problem, char out[MS_PART_TEXT]);
 /* "pico, fineweb: RMS"; of one problem alone just "RMS". */
 void ms_part_title(const ms_compare *c, size_t problem, const char *what, char out[MS_PART_TEXT]);
@@ -73,31 +75,27 @@ void ms_part_decay_text(const char *text, char out[MS_PART_TEXT]);
 /* The last cell of a table is such a text: columns of QK, VO and MLP in CSV. */
 #define MS_PART_DECAY_NAMES "decay|decay QK,decay VO,decay MLP"
 void        ms_part_decay_fields(ms_table *t, const char *text);
-const char *ms_part_group_name(int group); /* "QK" */
+const char *ms_part_group_name(int group);       /* "QK" */
+const char *ms_part_run_name(const ms_run *run); /* that of its directory */
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
 /* Mean of the seeds with their band; diverged if all did.  For those of which some did,
- * ms_panel_crosses() is called once all points are there; MS_PART_CROSSES says so in captions. */
+ * ms_panel_crosses() is called once all points are there. */
 ms_point ms_part_point(double x, const ms_setting *s);
-#define MS_PART_CROSSES                                                                            \
-    "Crosses at the upper edge are settings of which runs diverged: every one, or where there is " \
-    "a "                                                                                           \
-    "point as well those that it leaves out."
 /* Keeps a few bad points from flattening a panel: where one is more than three times as far above
- * the lowest as three quarters of them are, the top is twice as far.  MS_PART_LIMIT says so in
- * captions. */
+ * the lowest as three quarters of them are, the top is twice as far. */
 void ms_part_limit(ms_panel *p);
-#define MS_PART_LIMIT                                                                            \
-    "A triangle at the upper edge stands for a loss above it, in a panel with losses more than " \
-    "three times as far above the lowest as three quarters of them are."
+/* What a caption says of the bands, crosses, and values above a panel that the figure has, each
+ * sentence with a blank in front; "" if there are none. */
+void ms_part_signs(const ms_figure *f, char out[MS_PART_TEXT]);
 
 /* ---- curves over steps ----------------------------------------------------------------------- */
 
 /* The value of a line of the log; false: it was not measured there. */
 typedef bool ms_reading(const ms_run_line *line, int group, double *value);
 ms_reading   ms_read_loss, ms_read_val_loss, ms_read_w_norm, ms_read_u_erank, ms_read_u_gain,
-    ms_read_sigma1, ms_read_share;
+    ms_read_sigma1, ms_read_share, ms_read_lr, ms_read_max_logit, ms_read_tok_s;
 
 typedef struct ms_trace { /* what to draw of which runs */
     const ms_setting *setting;
@@ -111,16 +109,11 @@ typedef struct ms_trace { /* what to draw of which runs */
  * are thinned to means.  Each run that diverged has a point of its own, diverged, where it did.
  * Without any value no curve is added, and false returned. */
 bool ms_part_trace(ms_build *b, ms_figure *f, ms_panel *p, const ms_trace *trace);
-/* What captions say of such curves on a problem: the band, the crosses, the means; begins with "; "
- * and ends with a full stop. */
-void ms_part_trace_words(const ms_compare *c, size_t problem, char out[MS_PART_TEXT]);
+/* What notes say of such curves on a problem: which run a line is, and where it is of means. */
+void ms_part_trace_notes(ms_build *b, size_t problem);
 /* Sets the panel's top to the highest loss after the first steps, in which it falls from far above
  * all that follows, and not above that at the start; marks the first change of stage. */
 #define MS_PART_SETTLING 0.04 /* of the steps */
-#define MS_PART_TOP                                                                           \
-    "the first 4 %% of the steps, and what lies above the loss at the start, may be above a " \
-    "panel "                                                                                  \
-    "and are drawn at its edge"
 void ms_part_loss_panel(const ms_compare *c, size_t problem, ms_figure *f, ms_panel *p);
 /* The last step of the first stage, as the logs show it; 0: there is one stage alone. */
 int64_t ms_part_stage_change(const ms_compare *c, size_t problem);
@@ -132,6 +125,7 @@ void ms_build_controls(ms_build *b);
 void ms_build_effective_step(ms_build *b);
 void ms_build_stability(ms_build *b);
 void ms_build_dynamics(ms_build *b);
+void ms_build_progress(ms_build *b);
 void ms_build_weight_norm(ms_build *b);
 void ms_build_effective_rank(ms_build *b);
 void ms_build_clip_activity(ms_build *b);
@@ -142,5 +136,8 @@ void ms_build_architecture(ms_build *b);
 void ms_build_training(ms_build *b);
 void ms_build_hyperparameters(ms_build *b);
 void ms_build_runs(ms_build *b);
+
+/* footer.c: where and when the runs were made, at the end of the page. */
+void ms_build_footer(const ms_compare *c, const ms_report_options *options, ms_page *page);
 
 #endif

@@ -216,6 +216,7 @@ static musec_status read_summary(ms_error *e, const char *dir, ms_run *run, bool
         if (run->reason == NULL) st = no_memory(e);
     }
     run->computed = json_incref(json_object_get(summary, "computed"));
+    run->made     = json_incref(json_object_get(summary, "made"));
     if (st == MUSEC_OK) st = read_changes(e, json_object_get(summary, "resumed"), run);
     if (st == MUSEC_OK) st = read_data_sums(e, json_object_get(summary, "data"), run);
     json_decref(summary);
@@ -304,6 +305,7 @@ static void free_run(ms_run *run)
     free(run->data_sums);
     free(run->lines);
     json_decref(run->computed);
+    json_decref(run->made);
     json_decref(run->config);
 }
 

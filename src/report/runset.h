@@ -54,6 +54,7 @@ typedef struct ms_run {
     double        unigram_loss;  /* of its training data; NaN: unknown */
     bool          learned;       /* more than how often each token occurs (core/outcome.h) */
     json_t       *computed;      /* of the summary: what `auto` became; NULL: unknown */
+    json_t       *made;          /* likewise: version, machine, date; NULL: unknown */
     char         *data_sums;     /* which data: beginnings of their sums; NULL: unknown */
     ms_run_line  *lines;
     size_t        n, room;

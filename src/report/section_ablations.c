@@ -145,7 +145,6 @@ static void step_panel(ms_build *b, const ablation *a, double lr, ms_figure *f)
                            .label   = text,
                            .look    = ms_look_step(i, a->n) };
         value_label(a, &a->values[i], text);
-        trace.look.mark = 0;
         ms_part_trace(b, f, p, &trace);
     }
     ms_part_loss_panel(a->c, a->problem, f, p);
@@ -169,21 +168,20 @@ static void step_figure(ms_build *b, const ablation *a, const char *base)
     const size_t      n = ms_part_rates(c, two_at, a, rates);
     ms_figure         f = { 0 };
     char              id[MS_PART_ID], title[MS_PART_TEXT], fixed[2 * MS_PART_TEXT];
-    char              conditions[MS_PART_TEXT], words[MS_PART_TEXT], caption[5 * MS_PART_TEXT];
+    char              conditions[MS_PART_TEXT], signs[MS_PART_TEXT];
 
-    ms_part_trace_words(c, a->problem, words);
     ms_part_id(c, base, a->problem, id);
     ms_part_conditions(c, a->problem, conditions);
     fixed_words(a, fixed);
     snprintf(title, sizeof title, "%s with different %s: %s", method,
              a->iterations ? "numbers of iterations K" : "thresholds D",
              c->problems[a->problem].label);
-    snprintf(caption, sizeof caption, "Validation loss over the steps, %s; " MS_PART_TOP "%s %s",
-             fixed, words, conditions);
-    ms_figure_begin(&f, id, title, caption);
+    ms_figure_begin(&f, id, title, "");
     for (size_t i = 0; i < n; i++)
         step_panel(b, a, rates[i], &f);
-    ms_build_figure(b, &f);
+    ms_part_signs(&f, signs);
+    ms_figure_caption(&f, "Validation loss over the steps, %s.%s %s", fixed, signs, conditions);
+    if (ms_build_figure(b, &f)) ms_part_trace_notes(b, a->problem);
 }
 
 static void add_row(ms_table *t, const ablation *a, const value *v, const ms_setting *s)

@@ -256,7 +256,7 @@ static void add_table(ms_build *b, const size_t *columns, size_t n_columns, cons
     ms_build_table(b, id, caption, &t);
 }
 
-static void build(ms_build *b, const row *rows, size_t n, const char *base, const char *caption)
+static void build(ms_build *b, const row *rows, size_t n, const char *base, const char *notes)
 {
     size_t columns[MOST_COLUMNS], n_columns = 0, n_tables = 0;
     char   id[MS_PART_ID];
@@ -267,7 +267,8 @@ static void build(ms_build *b, const row *rows, size_t n, const char *base, cons
         n_tables++;
         snprintf(id, sizeof id, "%s", base);
         if (n_tables > 1) snprintf(id, sizeof id, "%s-%zu", base, n_tables);
-        add_table(b, columns, n_columns, rows, n, id, caption);
+        add_table(b, columns, n_columns, rows, n, id, "From the configs of the runs.");
+        ms_build_notes(b, "%s", notes);
         n_columns = 0;
     }
 }
@@ -275,7 +276,7 @@ static void build(ms_build *b, const row *rows, size_t n, const char *base, cons
 void ms_build_architecture(ms_build *b)
 {
     build(b, architecture, COUNT(architecture), "architecture",
-          "From the configs of the runs. Matrix parameters are those of the attention and MLP "
+          "Matrix parameters are those of the attention and MLP "
           "projections, which the methods update: layers x (4 x heads x head x width + 2 x width x "
           "MLP).");
 }
@@ -284,7 +285,7 @@ void ms_build_training(ms_build *b)
 {
     build(
         b, training, COUNT(training), "training",
-        "From the configs of the runs. The reduction decides what a threshold means: sum8 is the "
+        "The reduction decides what a threshold means: sum8 is the "
         "sum over the tokens of the batch divided by 8, mean their mean, and the gradients differ "
         "by tokens / 8. Thresholds of one are of no use with the other.");
 }

@@ -108,12 +108,10 @@ static void scaled_words(const ms_setting *s, char out[80])
 
 static void scaled_curve(const ms_compare *c, const panel_of *of, ms_figure *f, ms_panel *p)
 {
-    ms_look   look = ms_look_of("muon");
-    ms_curve *curve;
-    char      tip[MS_PART_TEXT], rate[80];
+    const ms_look look  = ms_look_variant(ms_look_of("muon"), 1);
+    ms_curve     *curve = ms_panel_curve(f, p, "Muon at lr·D", look);
+    char          tip[MS_PART_TEXT], rate[80];
 
-    look.dash = 1;
-    curve     = ms_panel_curve(f, p, "Muon at lr·D", look);
     for (size_t i = 0; i < c->n_rates; i++) {
         const at_rate r = compare_at(c, of, c->rates[i]);
         if (r.clip == NULL || r.scaled == NULL) continue;
@@ -141,9 +139,7 @@ static void control_panel(const ms_compare *c, const panel_of *of, ms_figure *f)
     for (int k = 0; k < N_FORMS; k++) {
         if (of->form[k] == c->n_methods) continue;
         const ms_method *form = &c->methods[of->form[k]];
-        ms_look          look = clip->look;
-        look.dash             = 1 + k;
-        curve                 = ms_panel_curve(f, p, form->label, look);
+        curve = ms_panel_curve(f, p, form->label, ms_look_variant(clip->look, 1 + (size_t)k));
         for (size_t i = 0; i < c->n_rates; i++)
             add_point(f, curve, form->label, compare_at(c, of, c->rates[i]).form[k]);
     }
@@ -208,33 +204,34 @@ void ms_build_controls(ms_build *b)
 {
     const ms_compare *c = b->c;
     ms_figure         f = { 0 };
-    char              conditions[MS_PART_TEXT], caption[2 * MS_PART_TEXT], missing[MS_PART_TEXT];
+    char              conditions[MS_PART_TEXT], signs[MS_PART_TEXT], missing[MS_PART_TEXT];
 
-    ms_part_conditions(c, c->n_problems, conditions);
-    snprintf(caption, sizeof caption,
-             "Each clipping method beside its controls. Muon at lr·D is Muon's best setting at the "
-             "method's learning rate times its threshold D, drawn at the method's rate (of a "
-             "method with update-scale unit, which divides its steps by D, Muon at the same rate); "
-             "exact and "
-             "fast are the same operator without the five iterations, and where they were run the "
-             "method stands with their threshold and weight decay. " MS_PART_LIMIT " %s",
-             conditions);
-    ms_figure_begin(&f, "controls", "Clipping methods and their controls", caption);
+    ms_figure_begin(&f, "controls", "Clipping methods and their controls", "");
     for (size_t p = 0; p < c->n_problems; p++)
         for (size_t m = 0; m < c->n_methods; m++) {
             if (!is_clipping(c, p, m)) continue;
             const panel_of of = make_panel(c, p, m);
             if (has_control(c, &of, missing)) control_panel(c, &of, &f);
         }
-    ms_build_figure(b, &f);
-    if (b->section == NULL) return;
-    ms_build_words(
+    ms_part_conditions(c, c->n_problems, conditions);
+    ms_part_signs(&f, signs);
+    ms_figure_caption(&f,
+                      "Each clipping method beside its controls. Where Muon at lr·D lies on its "
+                      "curve, the size of the steps explains what is seen.%s %s",
+                      signs, conditions);
+    if (!ms_build_figure(b, &f)) return;
+    ms_build_notes(
+        b, "Muon at lr·D is Muon's best setting at the method's learning rate times its threshold "
+           "D, drawn at the method's rate (of a method with update-scale unit, which divides its "
+           "steps by D, Muon at the same rate). Exact and fast are the same operator without the "
+           "five iterations; where they were run the method stands with their threshold and weight "
+           "decay.");
+    ms_build_notes(
         b,
         "Why these: an update clipped at D has a spectral norm of at most D, one of Muon has "
         "about 1. At the same learning rate the clipping method therefore steps by about lr·D and "
         "Muon by lr, and a method that takes small steps is stable at a large learning rate "
-        "whether or not clipping helps. Where Muon at lr·D lies on the clipping method's curve, "
-        "the size of the step explains what is seen. Where exact or fast lie elsewhere than the "
+        "whether or not clipping helps. Where exact or fast lie elsewhere than the "
         "method itself, the difference is due to its few iterations and not to the clip.");
     say_missing(b);
 }

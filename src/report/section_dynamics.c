@@ -42,13 +42,15 @@ static void loss_panel(ms_build *b, size_t problem, double lr, ms_reading *read,
     char              title[64] = "best of each";
     ms_panel         *p;
 
-    if (!isnan(lr)) snprintf(title, sizeof title, "lr %g", lr);
+    if (!isnan(lr))
+        snprintf(title, sizeof title, "lr %g", lr);
+    else if (c->n_settings == 1)
+        title[0] = '\0'; /* there is nothing to choose from */
     p = ms_figure_panel(f, title, "step",
                         read == ms_read_loss ? "training loss" : "validation loss");
     for (size_t m = 0; m < c->n_methods; m++) {
         ms_trace trace = { .read = read, .label = c->methods[m].label, .look = c->methods[m].look };
         if (!ms_part_drawn(c, problem, m)) continue;
-        trace.look.mark = 0;
         trace.setting =
             isnan(lr) ? ms_compare_tuned(c, problem, m) : ms_compare_best(c, problem, m, lr);
         ms_part_trace(b, f, p, &trace);
@@ -78,10 +80,9 @@ static void loss_figure(ms_build *b, size_t problem, ms_reading *read)
     double            rates[MS_PART_RATES];
     const size_t      n = choose_rates(c, problem, rates);
     char              id[MS_PART_ID], title[MS_PART_TEXT], best[MS_PART_TEXT], stage[128] = "";
-    char              conditions[MS_PART_TEXT], words[MS_PART_TEXT], caption[5 * MS_PART_TEXT];
+    char              conditions[MS_PART_TEXT], signs[MS_PART_TEXT];
     ms_figure         f = { 0 };
 
-    ms_part_trace_words(c, problem, words);
     ms_part_id(c, train ? "dynamics-train" : "dynamics-val", problem, id);
     ms_part_conditions(c, problem, conditions);
     best_words(c, problem, best);
@@ -90,16 +91,27 @@ static void loss_figure(ms_build *b, size_t problem, ms_reading *read)
     if (change > 0)
         snprintf(stage, sizeof stage, " The second stage begins after step %lld.",
                  (long long)change);
-    snprintf(caption, sizeof caption,
-             "%s of each method at its best setting (%s)%s; " MS_PART_TOP "%s%s %s%s",
-             train ? "Loss of the batches" : "Validation loss", best,
-             n > 0 ? ", and at its best threshold and weight decay for one learning rate" : "",
-             words, stage, conditions, ms_part_left_out(c));
-    ms_figure_begin(&f, id, title, caption);
+    ms_figure_begin(&f, id, title, "");
     loss_panel(b, problem, NAN, read, &f);
     for (size_t i = 0; i < n; i++)
         loss_panel(b, problem, rates[i], read, &f);
-    ms_build_figure(b, &f);
+    ms_part_signs(&f, signs);
+    ms_figure_caption(&f, "%s%s.%s%s%s %s", c->n_settings > 1 ? "The best of each: " : "", best,
+                      n > 0 ? " Then all methods at one learning rate." : "", stage, signs,
+                      conditions);
+    if (!ms_build_figure(b, &f)) return;
+    ms_build_notes(b, "%s",
+                   train ? "The loss is that of the batches that were trained on."
+                         : "The loss is that of the validation tokens.");
+    if (n > 0)
+        ms_build_notes(b,
+                       "At one learning rate, a method stands with the threshold and weight decay "
+                       "that are best for it there.");
+    ms_build_notes(b,
+                   "A panel ends at the highest loss after the first 4 %% of the steps, or at the "
+                   "loss at the start where that is lower.");
+    ms_part_trace_notes(b, problem);
+    ms_part_left_out(b);
 }
 
 /* A curve needs two points. */

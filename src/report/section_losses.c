@@ -14,6 +14,12 @@ static bool has_rates(const ms_compare *c, size_t problem)
     return false;
 }
 
+static void note_limit(ms_build *b)
+{
+    ms_build_notes(b, "A panel ends below losses that are more than three times as far above the "
+                      "lowest as three quarters of them are.");
+}
+
 /* ---- against the learning rate --------------------------------------------------------------- */
 
 static void rate_panel(const ms_compare *c, size_t problem, ms_figure *f)
@@ -42,19 +48,21 @@ void ms_build_loss_lr(ms_build *b)
 {
     const ms_compare *c = b->c;
     ms_figure         f = { 0 };
-    char              conditions[MS_PART_TEXT], caption[2 * MS_PART_TEXT];
+    char              conditions[MS_PART_TEXT], signs[MS_PART_TEXT];
 
-    ms_part_conditions(c, c->n_problems, conditions);
-    snprintf(
-        caption, sizeof caption,
-        "Last validation loss against the learning rate, of each method with its best "
-        "threshold and weight decay at that rate: the mean over the seeds that did not diverge, "
-        "with a band from the lowest to the highest. " MS_PART_CROSSES " " MS_PART_LIMIT " %s%s",
-        conditions, ms_part_left_out(c));
-    ms_figure_begin(&f, "loss-lr", "Validation loss against learning rate", caption);
+    ms_figure_begin(&f, "loss-lr", "Validation loss against learning rate", "");
     for (size_t p = 0; p < c->n_problems; p++)
         if (has_rates(c, p)) rate_panel(c, p, &f);
-    ms_build_figure(b, &f);
+    ms_part_conditions(c, c->n_problems, conditions);
+    ms_part_signs(&f, signs);
+    ms_figure_caption(&f, "The last validation loss of each method.%s %s", signs, conditions);
+    if (!ms_build_figure(b, &f)) return;
+    ms_build_notes(b,
+                   "A point is the mean over the seeds that did not diverge, of the threshold and "
+                   "weight decay that are best for the method at that rate. A cross beside a "
+                   "point stands for the runs that the mean leaves out.");
+    note_limit(b);
+    ms_part_left_out(b);
 }
 
 /* ---- against the effective step -------------------------------------------------------------- */
@@ -142,25 +150,26 @@ void ms_build_effective_step(ms_build *b)
 {
     const ms_compare *c = b->c;
     ms_figure         f = { 0 };
-    char              conditions[MS_PART_TEXT], caption[2 * MS_PART_TEXT];
+    char              conditions[MS_PART_TEXT], signs[MS_PART_TEXT];
 
-    ms_part_conditions(c, c->n_problems, conditions);
-    snprintf(caption, sizeof caption,
-             "The settings of the figure of learning rates, drawn where their updates were: at the "
-             "spectral norm, and at the RMS of the elements, of what was applied (learning rate "
-             "included). Both are means over training and over QK, VO and MLP, the norm of the "
-             "matrix of each group where it is largest. A setting that diverged before anything "
-             "was measured has no place here. " MS_PART_LIMIT " %s%s",
-             conditions, ms_part_left_out(c));
-    ms_figure_begin(&f, "effective-step", "Validation loss against effective step", caption);
+    ms_figure_begin(&f, "effective-step", "Validation loss against effective step", "");
     for (int rms = 0; rms < 2; rms++) /* a row of each, where there are three problems */
         for (size_t p = 0; p < c->n_problems; p++)
             if (has_rates(c, p) && is_measured(c, p)) step_panel(b, p, rms == 1, &f);
-    ms_build_figure(b, &f);
-    if (b->section != NULL)
-        ms_build_words(
-            b,
-            "Methods whose updates differ in size are best at different learning rates, whatever "
-            "else they do. Here each point stands where its updates really were, so that curves "
-            "may be compared from left to right as well.");
+    ms_part_conditions(c, c->n_problems, conditions);
+    ms_part_signs(&f, signs);
+    ms_figure_caption(&f,
+                      "The same losses at the size of the updates that were applied, learning rate "
+                      "included: curves may be compared from left to right as well.%s %s",
+                      signs, conditions);
+    if (!ms_build_figure(b, &f)) return;
+    ms_build_notes(b,
+                   "Methods whose updates differ in size are best at different learning rates, "
+                   "whatever else they do; here each point stands where its updates really were.");
+    ms_build_notes(b,
+                   "Norm and RMS are means over training and over QK, VO and MLP; the norm is "
+                   "that of the matrix of each group where it is largest. A setting that diverged "
+                   "before anything was measured has no place here.");
+    note_limit(b);
+    ms_part_left_out(b);
 }

@@ -8,6 +8,7 @@
 typedef struct subject {             /* one quantity, a panel for each group of matrices */
     const char *base, *title, *axis; /* of the figure's id, of the figure, of y */
     const char *words;               /* of the caption, up to ", at ..." */
+    const char *notes;               /* to unfold; or NULL */
     ms_reading *read;
     bool        y_log;
     double      lr;   /* of all methods; NaN: each at its best */
@@ -49,7 +50,7 @@ static void group_figure(ms_build *b, size_t problem, const subject *s)
 {
     const ms_compare *c = b->c;
     char      id[MS_PART_ID], title[MS_PART_TEXT], where[64] = "at the best setting of each";
-    char      conditions[MS_PART_TEXT], words[MS_PART_TEXT], caption[5 * MS_PART_TEXT];
+    char      conditions[MS_PART_TEXT], signs[MS_PART_TEXT];
     ms_figure f   = { 0 };
     bool      any = false;
 
@@ -58,10 +59,7 @@ static void group_figure(ms_build *b, size_t problem, const subject *s)
     ms_part_id(c, s->base, problem, id);
     ms_part_conditions(c, problem, conditions);
     snprintf(title, sizeof title, "%s: %s", s->title, c->problems[problem].label);
-    ms_part_trace_words(c, problem, words);
-    snprintf(caption, sizeof caption, "%s, %s%s %s%s", s->words, where, words, conditions,
-             ms_part_left_out(c));
-    ms_figure_begin(&f, id, title, caption);
+    ms_figure_begin(&f, id, title, "");
     for (int g = 0; g < MS_RUN_GROUPS; g++) {
         ms_panel *p = ms_figure_panel(&f, ms_part_group_name(g), "step", s->axis);
         if (p == NULL) break;
@@ -72,16 +70,19 @@ static void group_figure(ms_build *b, size_t problem, const subject *s)
                                .label = c->methods[m].label,
                                .look  = c->methods[m].look };
             if (!takes_part(c, problem, m, s)) continue;
-            trace.look.mark = 0;
-            trace.setting   = setting_of(c, problem, m, s);
-            any             = ms_part_trace(b, &f, p, &trace) || any;
+            trace.setting = setting_of(c, problem, m, s);
+            any           = ms_part_trace(b, &f, p, &trace) || any;
         }
         add_line(&f, p, s);
     }
-    if (any)
-        ms_build_figure(b, &f);
-    else
-        ms_figure_free(&f);
+    ms_part_signs(&f, signs);
+    ms_figure_caption(&f, "%s, %s.%s %s", s->words, where, signs, conditions);
+    if (any && ms_build_figure(b, &f)) {
+        if (s->notes != NULL) ms_build_notes(b, "%s", s->notes);
+        ms_part_trace_notes(b, problem);
+        ms_part_left_out(b);
+    }
+    ms_figure_free(&f);
 }
 
 static void say_shown(ms_build *b)
@@ -114,12 +115,11 @@ void ms_build_effective_rank(ms_build *b)
             .base  = "effective-rank",
             .title = "Effective rank of the updates",
             .axis  = "effective rank",
-            .words =
-                "Effective rank (the exponential of the entropy of the singular values) of the "
-                "updates, the mean over each group of matrices",
-            .read = ms_read_u_erank,
-            .lr   = ms_part_rate(b->c, p, 0.5, true),
-            .line = NAN
+            .words = "Effective rank of the updates, the mean over each group of matrices",
+            .notes = "The effective rank is the exponential of the entropy of the singular values.",
+            .read  = ms_read_u_erank,
+            .lr    = ms_part_rate(b->c, p, 0.5, true),
+            .line  = NAN
         };
         if (ms_part_shown(b->c, p)) group_figure(b, p, &s);
     }
@@ -132,40 +132,42 @@ void ms_build_clip_activity(ms_build *b)
         { .base  = "clip-sigma",
           .title = "Largest singular value before the clip",
           .axis  = "σ1 / D",
-          .words = "Largest singular value of the momentum before it is clipped, in units of the "
-                   "threshold D, the largest of each group of matrices",
-          .read  = ms_read_sigma1,
-          .y_log = true,
-          .lr    = NAN,
-          .line  = 1.0,
+          .words =
+              "Largest singular value of the momentum over the threshold D, the largest of each "
+              "group of matrices",
+          .notes =
+              "Below 1 no singular value reaches the threshold: a hard clip does nothing at all "
+              "there, a soft one little, and the method is momentum SGD with another name.",
+          .read       = ms_read_sigma1,
+          .y_log      = true,
+          .lr         = NAN,
+          .line       = 1.0,
           .line_label = "σ1 = D" },
         { .base  = "clip-share",
           .title = "Share of the singular values above D",
           .axis  = "share above D",
-          .words = "Share of the singular values of the momentum that lie above the threshold D, "
-                   "the mean over each group of matrices",
+          .words = "Share of the singular values of the momentum that are clipped, the mean over "
+                   "each group of matrices",
           .read  = ms_read_share,
           .lr    = NAN,
           .line  = NAN },
         { .base  = "clip-gain",
           .title = "Gain of the operator",
           .axis  = "applied / exact",
-          .words = "Frobenius norm of what was applied relative to that of what the exact operator "
-                   "gives for the same momentum, the mean over each group of matrices",
-          .read  = ms_read_u_gain,
-          .lr    = NAN,
-          .line  = 1.0,
+          .words =
+              "Norm of the update over that of the exact operator, the mean over each group of "
+              "matrices",
+          .notes =
+              "Frobenius norms, for the same momentum. A gain below 1 is what the iteration "
+              "takes away on top of the clip: where it is small the learning rate is in effect "
+              "that much smaller.",
+          .read       = ms_read_u_gain,
+          .lr         = NAN,
+          .line       = 1.0,
           .line_label = "exact" },
     };
     for (size_t p = 0; p < b->c->n_problems; p++)
         for (size_t i = 0; i < COUNT(subjects); i++)
             if (ms_part_shown(b->c, p)) group_figure(b, p, &subjects[i]);
-    if (b->section == NULL) return;
-    ms_build_words(
-        b, "Where σ1/D stays below 1, no singular value reaches the threshold: a hard clip does "
-           "nothing at all there, a soft one little, and the method is momentum SGD with another "
-           "name. The share above D says how much of the spectrum is clipped. A gain below 1 is "
-           "what the iteration takes away on top of the clip: the exact operator has 1, and "
-           "where it is small the learning rate is in effect that much smaller.");
     say_shown(b);
 }

@@ -15,7 +15,7 @@ static void add_share(ms_table *t, size_t some, size_t all)
 
 /* ---- stability ------------------------------------------------------------------------------- */
 
-typedef struct range { /* rates in a row around the best, all of them good */
+typedef struct range { /* of rates around the best at which the loss is good */
     double low, high;
     bool   at_low, at_high; /* it ends where the grid ends */
 } range;
@@ -26,29 +26,60 @@ static bool is_good(const ms_setting *s, double limit)
     return s->stalled == 0 && s->diverged == 0 && s->loss <= limit;
 }
 
+/* The rate between a good setting and the next, a bad one, at which the loss reaches the limit on a
+ * straight line over the logarithm of the rate.  To one that stalled or diverged there is none. */
+static double rate_at(const ms_setting *good, const ms_setting *bad, double limit)
+{
+    const double share = (limit - good->loss) / (bad->loss - good->loss);
+
+    if (bad->diverged > 0 || bad->stalled > 0 || !isfinite(bad->loss) ||
+        !(share >= 0.0 && share <= 1.0))
+        return good->lr;
+    if (good->lr > 0.0 && bad->lr > 0.0) return good->lr * pow(bad->lr / good->lr, share);
+    return good->lr + share * (bad->lr - good->lr);
+}
+
+/* From the best upwards (or downwards) to the first rate that is bad; *edge: there is none. */
+static double find_end(const ms_compare *c, size_t problem, size_t method, const ms_setting *best,
+                       double limit, bool upwards, bool *edge)
+{
+    const ms_setting *good = best;
+
+    *edge = true;
+    for (size_t i = 0; i < c->n_rates; i++) {
+        const double      lr = c->rates[upwards ? i : c->n_rates - 1 - i];
+        const ms_setting *s  = ms_compare_best(c, problem, method, lr);
+        if (s == NULL || (upwards ? s->lr <= best->lr : s->lr >= best->lr)) continue;
+        if (!is_good(s, limit)) {
+            *edge = false;
+            return rate_at(good, s, limit);
+        }
+        good = s;
+    }
+    return good->lr;
+}
+
 static range find_range(const ms_compare *c, size_t problem, size_t method, const ms_setting *best,
                         double within)
 {
     const double limit = best->loss + within * fabs(best->loss);
-    range        r     = { best->lr, best->lr, true, true };
+    range        r;
 
-    for (size_t i = 0; i < c->n_rates; i++) { /* upwards from the best to the first that is bad */
-        const ms_setting *s = ms_compare_best(c, problem, method, c->rates[i]);
-        if (s == NULL || s->lr <= best->lr || !r.at_high) continue;
-        if (is_good(s, limit))
-            r.high = s->lr;
-        else
-            r.at_high = false;
-    }
-    for (size_t i = c->n_rates; i > 0; i--) {
-        const ms_setting *s = ms_compare_best(c, problem, method, c->rates[i - 1]);
-        if (s == NULL || s->lr >= best->lr || !r.at_low) continue;
-        if (is_good(s, limit))
-            r.low = s->lr;
-        else
-            r.at_low = false;
-    }
+    r.low  = find_end(c, problem, method, best, limit, false, &r.at_low);
+    r.high = find_end(c, problem, method, best, limit, true, &r.at_high);
     return r;
+}
+
+/* The largest ratio of neighbours among the method's rates; NaN of one from 0. */
+static double grid_gap(const ms_compare *c, size_t problem, size_t method)
+{
+    double last = NAN, gap = NAN;
+    for (size_t i = 0; i < c->n_rates; i++) {
+        if (ms_compare_best(c, problem, method, c->rates[i]) == NULL) continue;
+        if (last > 0.0) gap = fmax(gap, c->rates[i] / last);
+        last = c->rates[i];
+    }
+    return gap;
 }
 
 static const ms_setting *at_largest_rate(const ms_compare *c, size_t problem, size_t method)
@@ -67,9 +98,9 @@ static void add_range(ms_table *t, const ms_compare *c, size_t problem, size_t m
     ms_table_is(t, best->loss);
     ms_table_add(t, "%g", best->lr);
     ms_table_is(t, best->lr);
-    ms_table_add(t, "%g", r.low);
+    ms_table_add(t, "%.4g", r.low);
     ms_table_is(t, r.low);
-    ms_table_add(t, "%g", r.high);
+    ms_table_add(t, "%.4g", r.high);
     ms_table_is(t, r.high);
     if (r.low > 0.0)
         ms_table_add(t, "%.3g", r.high / r.low);
@@ -104,6 +135,11 @@ static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size
     else
         for (int i = 0; i < 6; i++)
             ms_table_add(t, "-");
+    ms_table_add(t, "%zu", ms_part_count_rates(c, problem, method));
+    if (isfinite(grid_gap(c, problem, method)))
+        ms_table_add(t, "%.3g", grid_gap(c, problem, method));
+    else
+        ms_table_add(t, "-");
     ms_table_add(t, "%g", last->lr);
     ms_table_is(t, last->lr);
     if (last->stalled > 0)
@@ -130,27 +166,37 @@ void ms_build_stability(ms_build *b)
                                          "from lr",
                                          "to lr",
                                          "to / from",
-                                         "edge of the grid",
+                                         "edge|edge of the grid",
+                                         "rates",
+                                         "gap",
                                          "largest lr",
                                          "loss there",
                                          "diverged|diverged,runs",
                                          "stalled",
                                          "seeds" };
     char                     caption[MS_PART_TEXT];
-    ms_table                 t = { .align = "llrrrrrlrrrrr" };
+    ms_table                 t = { .align = "llrrrrrlrrrrrrr" };
 
     ms_table_names(&t, names);
     for (size_t p = 0; p < b->c->n_problems; p++)
         for (size_t m = 0; m < b->c->n_methods; m++)
             add_stability(&t, b->c, p, m, b->options->within);
     snprintf(caption, sizeof caption,
-             "Learning rates in a row around the best at which the loss is within %g %% of the "
-             "best and no run stalled or diverged. The width is that of the grid of rates that "
-             "were run: where "
-             "the range ends at an edge of the grid (low, high, both), it may be wider. Diverged, "
-             "stalled: of all runs of the method, whatever their threshold and weight decay.",
+             "Learning rates around the best at which the loss is within %g %% of the best. Where "
+             "the range ends at an edge of the grid of rates, it may be wider.",
              100.0 * b->options->within);
-    ms_build_table(b, "stability", caption, &t);
+    if (!ms_build_table(b, "stability", caption, &t)) return;
+    ms_build_notes(
+        b,
+        "Between two rates that were run, the loss is taken as a straight line over the logarithm "
+        "of the rate. A loss that bends upwards lies below that line: the true range is then at "
+        "least as wide. The range is as rough as the grid is coarse: rates are those of the "
+        "method, gap is the largest factor from one to the next.");
+    ms_build_notes(
+        b,
+        "A setting of which a run stalled or diverged is outside, and the range ends at the last "
+        "rate before it. Diverged and stalled count all runs of the method, whatever their "
+        "threshold and weight decay.");
 }
 
 /* ---- selected settings ----------------------------------------------------------------------- */
@@ -208,12 +254,6 @@ void ms_build_hyperparameters(ms_build *b)
 
 /* ---- all runs -------------------------------------------------------------------------------- */
 
-static const char *last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
 /* NULL: the run is unfinished, or another of its seed counts. */
 static const ms_setting *setting_of(const ms_compare *c, const ms_run *run)
 {
@@ -247,7 +287,7 @@ static void add_run(ms_table *t, const ms_compare *c, const ms_run *run)
     char              decay[MS_PART_TEXT];
 
     ms_part_decay_text(ms_run_text(run, "weight_decay"), decay);
-    ms_table_add(t, "%s", last_part(run->dir));
+    ms_table_add(t, "%s", ms_part_run_name(run));
     ms_table_add(t, "%s", s != NULL ? c->problems[s->problem].label : "-");
     ms_table_add(t, "%s", s != NULL ? c->methods[s->method].label : ms_look_title(run->optimizer));
     ms_table_add(t, "%g", run->lr);
@@ -284,7 +324,7 @@ void ms_build_runs(ms_build *b)
                                          "steps|steps,steps asked",
                                          "validation loss" };
     const ms_runset         *set     = b->c->set;
-    ms_table                 t       = { .align = "lllrrlrlrr" };
+    ms_table                 t       = { .align = "lllrrlrbrr" };
 
     ms_table_names(&t, names);
     for (size_t i = 0; i < set->n; i++)

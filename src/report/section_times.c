@@ -57,17 +57,18 @@ void ms_build_step_time(ms_build *b)
     if (b->options->omit_times) return;
     for (size_t i = 0; i < COUNT(names); i++)
         ms_table_add(&t, "%s", names[i]);
-    ms_figure_begin(
-        &f, "step-time", "Time of a step",
-        "Wall time of a training step that neither validated nor measured: the median of a run "
-        "without its first step, of the method's quickest run. What else goes on in the machine "
-        "adds to a time and never takes away, so of several runs the quickest tells most; methods "
-        "that ran while it was busy still look slower than they are. Of a problem with runs on a "
-        "CPU "
-        "and on a GPU, those count that are on the kind that most of them have.");
+    ms_figure_begin(&f, "step-time", "Time of a step",
+                    "Median wall time of a training step, of each method's quickest run.");
     for (size_t p = 0; p < b->c->n_problems; p++)
         time_panel(b, p, &f, &t);
-    ms_build_figure(b, &f);
+    if (ms_build_figure(b, &f))
+        ms_build_notes(
+            b,
+            "Steps that neither validated nor measured, without the first. What else goes on in "
+            "the machine adds to a time and never takes away, so of several runs the quickest "
+            "tells most; methods that ran while it was busy still look slower than they are. Of a "
+            "problem with runs on a CPU and on a GPU, those count that are on the kind that most "
+            "of them have.");
     ms_build_table(
         b, "step-times",
         "The same as numbers, of all methods, with the optimizer's part, the ratio to Muon's step "

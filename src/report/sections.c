@@ -23,6 +23,8 @@ static const ms_build_kind kinds[] = {
       "Needs finished runs of one method at two learning rates or more.", ms_build_stability },
     { "dynamics", "Loss over the steps", "Figures 2 and 6 to 8 of the paper",
       "Needs a finished run of two steps or more.", ms_build_dynamics },
+    { "progress", "Learning rate, logits and speed", "", "Needs a page of six runs at most.",
+      ms_build_progress },
     { "weight-norm", "Spectral norm of the weights", "Figure 3 of the paper",
       "Needs runs that measured their matrices (report_every).", ms_build_weight_norm },
     { "effective-rank", "Effective rank of the updates", "Figure 9 of the paper",
@@ -31,8 +33,7 @@ static const ms_build_kind kinds[] = {
       "Needs runs of a clipping method that measured their matrices (report_every).",
       ms_build_clip_activity },
     { "step-time", "Time of a step", "Figure 10 of the paper",
-      "Needs runs with steps that neither validated nor measured; it is left out with times.",
-      ms_build_step_time },
+      "Needs runs with steps that neither validated nor measured.", ms_build_step_time },
     { "threshold", "Thresholds", "Figure 11 of the paper",
       "Needs runs of a clipping method with two thresholds at one learning rate and weight decay.",
       ms_build_threshold },
@@ -83,9 +84,17 @@ static bool is_wanted(const ms_report_options *o, const char *id)
     return false;
 }
 
+static const char *why_left_out(const ms_build_kind *kind, const ms_report_options *o)
+{
+    const bool times = o->omit_times && kind->build == ms_build_step_time;
+    return times ? "Times are left out (--omit-times)." : kind->needs;
+}
+
 musec_status ms_sections_build(ms_error *e, const ms_compare *c, const ms_report_options *options,
                                ms_page *page)
 {
+    ms_table left_out = { .align = "ll" };
+
     if (options->only != NULL) {
         const musec_status st = ms_sections_check(e, options->only, options->n_only);
         if (st != MUSEC_OK) return st;
@@ -93,13 +102,25 @@ musec_status ms_sections_build(ms_error *e, const ms_compare *c, const ms_report
     if (!(options->within >= 0.0 && options->within <= 1.0))
         return ms_fail(e, MUSEC_EINVAL, "within is %g; it must be a share from 0 to 1",
                        options->within);
+    ms_table_add(&left_out, "section");
+    ms_table_add(&left_out, "why it is not here");
     for (size_t i = 0; i < COUNT(kinds); i++) {
         ms_build b = { .c = c, .options = options, .page = page, .kind = &kinds[i] };
         if (!is_wanted(options, kinds[i].id)) continue;
         kinds[i].build(&b);
         if (b.section == NULL && options->only != NULL)
-            ms_build_words(&b, "Left out: these runs do not allow it. %s", kinds[i].needs);
+            ms_build_words(&b, "Left out: these runs do not allow it. %s",
+                           why_left_out(&kinds[i], options));
+        if (b.section != NULL) continue;
+        ms_table_add(&left_out, "%s", kinds[i].title);
+        ms_table_add(&left_out, "%s", why_left_out(&kinds[i], options));
     }
+    if (c->set->n > 0 && left_out.n_cells > strlen(left_out.align))
+        ms_section_table(page, ms_page_section(page, "left-out", "Not on this page", ""),
+                         "left-out", "Sections that these runs do not allow.", &left_out);
+    page->lost = page->lost || left_out.out_of_memory;
+    ms_table_free(&left_out);
+    ms_build_footer(c, options, page);
     if (page->lost) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the report");
     return MUSEC_OK;
 }
@@ -125,17 +146,31 @@ void ms_build_words(ms_build *b, const char *fmt, ...)
     if (open_section(b)) ms_section_words(b->page, b->section, "%s", text);
 }
 
-void ms_build_figure(ms_build *b, ms_figure *figure)
+bool ms_build_figure(ms_build *b, ms_figure *figure)
 {
-    b->page->lost = b->page->lost || figure->lost;
-    if (figure->n > 0 && open_section(b)) ms_section_figure(b->page, b->section, figure);
+    const bool any = figure->n > 0 && open_section(b);
+    b->page->lost  = b->page->lost || figure->lost;
+    if (any) ms_section_figure(b->page, b->section, figure);
     ms_figure_free(figure);
+    return any;
 }
 
-void ms_build_table(ms_build *b, const char *id, const char *caption, ms_table *table)
+bool ms_build_table(ms_build *b, const char *id, const char *caption, ms_table *table)
 {
-    b->page->lost = b->page->lost || table->out_of_memory;
-    if (table->n_cells > strlen(table->align) && open_section(b))
-        ms_section_table(b->page, b->section, id, caption, table);
+    const bool any = table->n_cells > strlen(table->align) && open_section(b);
+    b->page->lost  = b->page->lost || table->out_of_memory;
+    if (any) ms_section_table(b->page, b->section, id, caption, table);
     ms_table_free(table);
+    return any;
+}
+
+void ms_build_notes(ms_build *b, const char *fmt, ...)
+{
+    char    text[4 * MS_PART_TEXT];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (b->section != NULL) ms_section_notes(b->page, b->section, "%s", text);
 }

@@ -14,8 +14,8 @@ typedef struct ms_report_options {
 
 /* Are these all sections?  If not, the nearest is named. */
 musec_status ms_sections_check(ms_error *e, const char *const *only, size_t n);
-/* Sections that the runs do not allow are left out; of those that were asked for by `only` a line
- * says why. */
+/* Sections that the runs do not allow are left out.  Those that were asked for by `only` say why in
+ * their place; otherwise the last section of the page lists them. */
 musec_status ms_sections_build(ms_error *e, const ms_compare *c, const ms_report_options *options,
                                ms_page *page);
 /* The sections: id, title and what of the paper they show; index 0, 1, ... until NULL. */

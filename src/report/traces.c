@@ -28,6 +28,30 @@ bool ms_read_val_loss(const ms_run_line *line, int group, double *value)
     return line->has_val;
 }
 
+static bool measured(double from, double *value)
+{
+    *value = from;
+    return !isnan(from);
+}
+
+bool ms_read_lr(const ms_run_line *line, int group, double *value)
+{
+    (void)group;
+    return measured(line->lr, value);
+}
+
+bool ms_read_max_logit(const ms_run_line *line, int group, double *value)
+{
+    (void)group;
+    return measured(line->max_logit, value);
+}
+
+bool ms_read_tok_s(const ms_run_line *line, int group, double *value)
+{
+    (void)group;
+    return measured(line->tok_s, value);
+}
+
 bool ms_read_w_norm(const ms_run_line *line, int group, double *value)
 {
     *value = line->groups[group].w_norm;
@@ -42,8 +66,7 @@ bool ms_read_u_erank(const ms_run_line *line, int group, double *value)
 
 bool ms_read_u_gain(const ms_run_line *line, int group, double *value)
 {
-    *value = line->groups[group].u_gain;
-    return line->has_groups && !isnan(*value);
+    return measured(line->groups[group].u_gain, value) && line->has_groups;
 }
 
 bool ms_read_sigma1(const ms_run_line *line, int group, double *value)
@@ -211,24 +234,25 @@ done:
     return true;
 }
 
-void ms_part_trace_words(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+void ms_part_trace_notes(ms_build *b, size_t problem)
 {
-    bool seeds = false, diverged = false, means = false;
+    const ms_compare *c     = b->c;
+    bool              seeds = false, means = false;
 
     for (size_t i = 0; i < c->n_settings; i++) {
         const ms_setting *s = &c->settings[i];
         if (s->problem != problem) continue;
-        seeds    = seeds || s->n > 1;
-        diverged = diverged || s->diverged > 0;
+        seeds = seeds || s->n > 1;
         for (size_t k = 0; k < s->n; k++)
             means = means || s->runs[k]->n > MOST;
     }
-    snprintf(out, MS_PART_TEXT, "%s%s.%s",
-             seeds ? "; a line is one run, that of the first seed that did not diverge, its band "
-                     "reaches over all seeds"
-                   : "",
-             diverged ? "; a cross is where a run diverged" : "",
-             means ? " Curves of more than 400 points are drawn as 400 means or fewer." : "");
+    if (seeds)
+        ms_build_notes(b,
+                       "A line is one run, that of the first seed that did not diverge; its band "
+                       "reaches over all seeds.");
+    if (means)
+        ms_build_notes(b, "Curves of more than %d points are drawn as %d means or fewer.", MOST,
+                       MOST);
 }
 
 /* ---- panels of losses ------------------------------------------------------------------------ */

@@ -62,7 +62,9 @@ check "its title" grep -q 'A &lt;title&gt; &amp; &quot;more&quot;' page.html
 # the names of the SVG and XLink namespaces are no addresses
 check "nothing from elsewhere" test -z "$(sed -E 's,http://www.w3.org/(2000/svg|1999/xlink),,g' page.html |
     grep -Ei 'https?:|["'"'"'(]//[a-z0-9-]|@import|<link|src=')"
-check "diverged is said" grep -q 'diverged: the loss is not finite' page.html
+check "diverged is said" grep -q '<span class="badge b-diverged">diverged</span>: the loss is not finite' page.html
+check "where it was made" grep -Eq '^<p>11 runs made on 20[0-9-]{8} by musec ' page.html
+check "what is not there" grep -q 'Learning rate, logits and speed</td><td>Needs a page of six runs' page.html
 for id in loss-lr controls effective-step stability dynamics weight-norm effective-rank \
     clip-activity step-time threshold ns-iters architecture training hyperparameters runs; do
     check "section $id" grep -q "id=\"$id\"" page.html
@@ -231,6 +233,18 @@ check "json: sections" test "$(json sections)" = '["threshold", "runs"]'
 check "a section that cannot be says why" grep -q 'Left out: these runs do not allow it. Needs' four.html
 
 # ---- logs as they are ---------------------------------------------------------------------------------
+
+check "neither where nor when without times" test "$(grep -c 'runs made' one.html)" -eq 0
+
+# a page of one run: its rate, logits and speed
+succeeds report runs/muon_a --out single.html --csv single
+check "what it is" grep -q '<p class="lead">Muon at lr 0.05, pico, builtin: done, 8 of 8 steps, validation loss' single.html
+check "its progress" python3 -c 'import csv, json
+rows = list(csv.DictReader(open("single/progress.csv")))
+log = [json.loads(line) for line in open("runs/muon_a/log.jsonl")]
+for panel, key in (("learning rate", "lr"), ("largest attention logit", "max_logit"), ("speed", "tok_s")):
+    got = [float(r["y"]) for r in rows if r["panel"] == panel]
+    assert got == [line[key] for line in log], (panel, got)'
 
 cp -r runs cut
 python3 -c 'import os

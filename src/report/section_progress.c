@@ -1,0 +1,64 @@
+/* section_progress.c - what a run did besides its loss: learning rate, speed, attention logits.  On
+ * pages of a few runs, each of which has a curve of its own. */
+#include <math.h>
+#include <string.h>
+
+#include "report/parts.h"
+
+enum { MOST_RUNS = 6 };
+
+typedef struct subject {
+    const char *title, *axis;
+    ms_reading *read;
+    bool        y_log;
+} subject;
+
+static void add_panel(ms_build *b, const subject *s, ms_figure *f)
+{
+    const ms_runset *set = b->c->set;
+    ms_panel        *p   = ms_figure_panel(f, s->title, "step", s->axis);
+
+    if (p == NULL) return;
+    p->y_log = s->y_log;
+    for (size_t i = 0; i < set->n; i++) {
+        const ms_run    *run   = &set->at[i];
+        const ms_setting one   = { .runs = &run, .n = 1 };
+        const ms_trace   trace = { .setting = &one,
+                                   .read    = s->read,
+                                   .label   = ms_part_run_name(run),
+                                   .look    = set->n == 1 ? ms_look_of(run->optimizer)
+                                                          : ms_look_step(i, set->n) };
+        ms_part_trace(b, f, p, &trace);
+    }
+}
+
+static bool has_steps(const ms_runset *set)
+{
+    for (size_t i = 0; i < set->n; i++)
+        if (set->at[i].n >= 2) return true;
+    return false;
+}
+
+void ms_build_progress(ms_build *b)
+{
+    static const subject subjects[] = {
+        { "learning rate", "learning rate", ms_read_lr, false },
+        { "largest attention logit", "largest logit", ms_read_max_logit, true },
+        { "speed", "tokens per second", ms_read_tok_s, false }, /* the last: a time */
+    };
+    const size_t n = COUNT(subjects) - (b->options->omit_times ? 1 : 0);
+    ms_figure    f = { 0 };
+    char         signs[MS_PART_TEXT];
+
+    if (b->c->set->n > MOST_RUNS || !has_steps(b->c->set)) return;
+    ms_figure_begin(&f, "progress", "Learning rate, logits and speed over the steps", "");
+    for (size_t i = 0; i < n; i++)
+        add_panel(b, &subjects[i], &f);
+    ms_part_signs(&f, signs);
+    ms_figure_caption(&f, "As the log of each run has them, step by step.%s", signs);
+    if (!ms_build_figure(b, &f)) return;
+    ms_build_notes(b,
+                   "The learning rate is that of the schedule, before the factors of groups. The "
+                   "logit is the largest of all heads and layers on the batch of the step. A step "
+                   "that validates or measures takes longer: there the speed is lower.");
+}
