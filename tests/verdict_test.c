@@ -512,6 +512,26 @@ static void the_table_has_them_all(void **state)
     ms_table_free(&table);
 }
 
+/* "1 holds", "2 hold": kinds and words in pairs, the good ones first. */
+static void verdicts_are_counted(void **state)
+{
+    static const char *const want[]     = { "holds",         "1 holds",         "does not hold",
+                                            "2 do not hold", "not tested here", "3 not tested" };
+    static const ms_verdict  verdicts[] = { MS_NOT_TESTED, MS_DOES_NOT_HOLD, MS_HOLDS,
+                                            MS_NOT_TESTED, MS_DOES_NOT_HOLD, MS_NOT_TESTED };
+    ms_finding               findings[COUNT(verdicts)] = { 0 };
+    ms_table                 pairs                     = { 0 };
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(verdicts); i++)
+        findings[i].verdict = verdicts[i];
+    ms_verdict_counts(findings, COUNT(findings), &pairs);
+    CHECK(pairs.n_cells == COUNT(want), "%zu cells", pairs.n_cells);
+    for (size_t i = 0; i < COUNT(want); i++)
+        CHECK(strcmp(pairs.cells[i], want[i]) == 0, "%s", pairs.cells[i]);
+    ms_table_free(&pairs);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -531,6 +551,7 @@ int main(void)
         cmocka_unit_test(a_spike_counts_whatever_the_last_loss),
         cmocka_unit_test(variants_stand_for_their_method),
         cmocka_unit_test(the_table_has_them_all),
+        cmocka_unit_test(verdicts_are_counted),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)find_all(NULL, false, NULL);

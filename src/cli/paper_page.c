@@ -147,17 +147,17 @@ static json_t *claims_json(const ms_finding *findings, size_t n)
     return out;
 }
 
-static void print_claims(const ms_finding *findings, size_t n)
+static void print_claims(const ms_finding *findings, size_t n, const ms_table *counts)
 {
-    size_t of[] = { [MS_NOT_TESTED] = 0, [MS_HOLDS] = 0, [MS_DOES_NOT_HOLD] = 0 };
     for (size_t i = 0; i < n; i++) {
         const ms_finding *f = &findings[i];
         printf("%-15s  %s (%s)\n%17s%s\n", ms_verdict_word(f->verdict), f->claim, f->where, "",
                f->result);
-        of[f->verdict]++;
     }
-    printf("\n%zu claims: %zu hold, %zu do not, %zu are not tested here\n", n, of[MS_HOLDS],
-           of[MS_DOES_NOT_HOLD], of[MS_NOT_TESTED]);
+    printf("\n%zu claims", n);
+    for (size_t i = 1; i < counts->n_cells; i += 2)
+        printf("%s %s", i == 1 ? ":" : ",", counts->cells[i]);
+    putchar('\n');
 }
 
 /* The claims and what became of them: on the page, as markdown, on stdout or in `result`. */
@@ -167,26 +167,29 @@ static musec_status add_verdict(ms_error *e, const ms_paper *p, const ms_compare
     const size_t n        = ms_verdict_find(c, false, NULL);
     ms_finding  *findings = calloc(n > 0 ? n : 1, sizeof *findings);
     ms_section  *section;
-    ms_table     table = { 0 };
-    ms_out_file  file  = { 0 };
-    musec_status st    = MUSEC_OK;
+    ms_table     table = { 0 }, counts = { 0 };
+    ms_out_file  file = { 0 };
+    musec_status st   = MUSEC_OK;
 
     if (findings == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the claims");
     (void)ms_verdict_find(c, p->args->omit_times != 0, findings);
     ms_verdict_table(findings, n, &table);
+    ms_verdict_counts(findings, n, &counts);
     json_object_set_new(result, "claims", claims_json(findings, n));
     json_object_set_new(result, "markdown", ms_cli_string(markdown));
-    if (!p->args->json) print_claims(findings, n);
+    if (!p->args->json) print_claims(findings, n, &counts);
     TRY(ms_out_open(e, markdown, &file));
     TRY(ms_table_markdown(e, &table, file.f));
     TRY(ms_out_commit(e, &file));
     section = ms_page_section(page, "verdict", "The claims and what these runs say", "");
+    ms_page_counts(page, &counts);
     ms_section_table(page, section, "verdict",
                      "Each claim in our words, the measurement, and what it gave at this scale.",
                      &table);
 done:
     ms_out_abandon(&file);
     ms_table_free(&table);
+    ms_table_free(&counts);
     ms_verdict_free(findings, n);
     free(findings);
     return st;

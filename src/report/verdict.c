@@ -445,6 +445,25 @@ void ms_verdict_free(ms_finding *findings, size_t n)
     }
 }
 
+void ms_verdict_counts(const ms_finding *findings, size_t n, ms_table *pairs)
+{
+    static const struct {
+        ms_verdict  verdict;
+        const char *one, *many;
+    } rows[] = { { MS_HOLDS, "holds", "hold" },
+                 { MS_DOES_NOT_HOLD, "does not hold", "do not hold" },
+                 { MS_NOT_TESTED, "not tested", "not tested" } };
+
+    pairs->align = "ll";
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        size_t of = 0;
+        for (size_t k = 0; k < n; k++)
+            of += findings[k].verdict == rows[i].verdict;
+        ms_table_add(pairs, "%s", ms_verdict_word(rows[i].verdict));
+        ms_table_add(pairs, "%zu %s", of, of == 1 ? rows[i].one : rows[i].many);
+    }
+}
+
 const char *ms_verdict_word(ms_verdict v)
 {
     static const char *const words[] = { "not tested here", "holds", "does not hold" };
@@ -454,7 +473,7 @@ const char *ms_verdict_word(ms_verdict v)
 void ms_verdict_table(const ms_finding *findings, size_t n, ms_table *table)
 {
     static const char *const columns[] = { "section", "claim", "measurement", "result", "verdict" };
-    table->align                       = "lllll";
+    table->align                       = "llllb";
     for (size_t i = 0; i < COUNT(columns); i++)
         ms_table_add(table, "%s", columns[i]);
     for (size_t i = 0; i < n; i++) {

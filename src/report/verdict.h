@@ -22,6 +22,8 @@ typedef struct ms_finding {
 size_t      ms_verdict_find(const ms_compare *c, bool omit_times, ms_finding *out);
 void        ms_verdict_free(ms_finding *findings, size_t n); /* what they hold */
 const char *ms_verdict_word(ms_verdict v); /* "holds", "does not hold", "not tested here" */
+/* How many hold, do not hold, are not tested, as a page counts them (ms_page_counts). */
+void ms_verdict_counts(const ms_finding *findings, size_t n, ms_table *pairs);
 /* As a table: section, claim, measurement, result, verdict. */
 void ms_verdict_table(const ms_finding *findings, size_t n, ms_table *table);
 

@@ -104,6 +104,14 @@ assert os.path.getsize(v["page"]) > 1000 and open(v["markdown"]).read().startswi
 P
 grep -q 'of 110 runs are not made yet' stderr && pass || fail "no note of runs that are missing"
 fails 1 'none of the 18 runs|none of the 9 runs' paper ns-iters --no-run --out elsewhere
+run paper verdict "${tiny[@]}" --no-run
+check "verdicts are counted: $(tail -n 2 stdout)" grep -Eq '^35 claims: [0-9]+ holds?, [0-9]+ do(es)? not hold, [0-9]+ not tested$' stdout
+counts=$(sed -nE 's/^35 claims: ([0-9]+ holds?), ([0-9]+ do(es)? not hold), ([0-9]+ not tested)$/\1|\2|\4/p' stdout)
+page=$(tr -d '\n' <runs/paper/verdict-pico.html | grep -o '<ul class="counts">.*</ul><p class="lead">' |
+    sed -E 's/<[^>]*>/|/g; s/^\|+//; s/\|+$//; s/\|+/|/g')
+check "on the page first, the same: $page" test "$page" = "$counts"
+check "each with its word and colour" grep -q '<span class="badge b-not-tested-here">not tested here</span>' \
+    runs/paper/verdict-pico.html
 run paper table2
 check "table2: $(cat stderr)" grep -qx 'runs/paper/training-pico.html' stdout
 check "it has the paper's figures" grep -q '1049K' runs/paper/training-pico.html
