@@ -15,6 +15,14 @@ done
 if command -v gnuplot >/dev/null; then
     prints '^The plots: a b/demo/report.html$'
     check "a page" grep -q 'data-label="Soft Musec"' 'a b/demo/report.html'
+    # the result first: in a sentence, and as the table above
+    prints '^At lr 0.5, .* ends [0-9.-]+ above its own best validation loss'
+    headline=$(grep '^At lr 0.5, ' stdout)
+    check "the same sentence on the page" grep -qF "<p class=\"headline\">$headline</p>" 'a b/demo/report.html'
+    row=$(awk '$1 == "MuonClip" { print $2; exit }' stdout)
+    check "the same numbers" grep -q "<td>MuonClip</td><td class=\"r\">$row</td>" 'a b/demo/report.html'
+    check "where it was made" grep -Eq '^<p>12 runs made on 20[0-9-]{8} by musec [0-9.]+: .*[0-9]+ cores?\.</p>$' \
+        'a b/demo/report.html'
 fi
 mkdir -p bin
 ln -sf "$(command -v env)" bin/env
