@@ -78,11 +78,11 @@ static void random_data(draw *r, data *d)
 
 static ms_loader_config config(const data *d, bool keep, bool once)
 {
-    return (
-        ms_loader_config){ .source = { d->dir, once ? MS_SPLIT_VAL : MS_SPLIT_TRAIN, VOCAB, START },
-                           .max_tokens = TOKENS_MAX,
-                           .keep_rest  = keep,
-                           .once       = once };
+    return (ms_loader_config){ .source     = { d->dir, once ? MS_SPLIT_VAL : MS_SPLIT_TRAIN, VOCAB,
+                                               START, MS_SHARD_HEADED },
+                               .max_tokens = TOKENS_MAX,
+                               .keep_rest  = keep,
+                               .once       = once };
 }
 
 /* ---- the oracle ------------------------------------------------------------------------------ */
@@ -462,7 +462,7 @@ static void failures_of_the_thread_surface(void **state)
 /* The batch that was handed out stays while the next one is packed. */
 static void a_batch_stays_until_the_next_call(void **state)
 {
-    ms_loader_config cfg = { .source     = { "builtin", MS_SPLIT_TRAIN, 320, 256 },
+    ms_loader_config cfg = { .source     = { "builtin", MS_SPLIT_TRAIN, 320, 256, MS_SHARD_HEADED },
                              .max_tokens = 4096 };
     ms_loader       *l   = open_ok(&cfg);
     static int32_t   copy[4096];
@@ -485,7 +485,7 @@ static void a_batch_stays_until_the_next_call(void **state)
 /* The thread is made to begin a new piece of the built-in corpus, and is left alone with it. */
 static void closing_while_the_thread_works(void **state)
 {
-    ms_loader_config cfg = { .source     = { "builtin:3", MS_SPLIT_VAL, 320, 256 },
+    ms_loader_config cfg = { .source     = { "builtin:3", MS_SPLIT_VAL, 320, 256, MS_SHARD_HEADED },
                              .max_tokens = 1000,
                              .keep_rest  = true };
     (void)state;
@@ -512,7 +512,7 @@ static void closing_while_the_thread_works(void **state)
 /* An endless source whose pieces are too small must not be searched for ever. */
 static void endless_but_too_small(void **state)
 {
-    ms_loader_config cfg = { .source     = { "builtin", MS_SPLIT_TRAIN, 320, 256 },
+    ms_loader_config cfg = { .source     = { "builtin", MS_SPLIT_TRAIN, 320, 256, MS_SHARD_HEADED },
                              .max_tokens = 1 << 24 };
     ms_loader       *l   = open_ok(&cfg);
     ms_batch         b;

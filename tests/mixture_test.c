@@ -30,7 +30,7 @@ static void put_text(const char *name, char letter)
 
 static ms_loader_config config_of(const char *list)
 {
-    return (ms_loader_config){ .source     = { list, MS_SPLIT_TRAIN, 320, 256 },
+    return (ms_loader_config){ .source     = { list, MS_SPLIT_TRAIN, 320, 256, MS_SHARD_HEADED },
                                .max_tokens = TOKENS,
                                .keep_rest  = true };
 }

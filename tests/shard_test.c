@@ -35,7 +35,7 @@ static void expect_failure(const char *path, int64_t vocab, musec_status want, c
     ms_error     e      = { "" };
     uint16_t    *tokens = NULL;
     int64_t      n      = 7;
-    musec_status st     = ms_shard_read(&e, path, vocab, &tokens, &n);
+    musec_status st     = ms_shard_read(&e, path, MS_SHARD_HEADED, vocab, &tokens, &n);
 
     CHECK(st == want, "%s: %s: %s", words, musec_status_name(st), e.text);
     CHECK(tokens == NULL && n == 0, "%s: something was left", words);
@@ -56,9 +56,9 @@ static void written_shards_are_read_back(void **state)
         for (int64_t i = 0; i < sizes[c]; i++)
             tokens[i] = (uint16_t)ms_rand_u64(c, (uint64_t)i);
         CHECK_OK_ERR(&e, ms_shard_write(&e, at("x.bin"), tokens, sizes[c]));
-        CHECK_OK_ERR(&e, ms_shard_tokens(&e, at("x.bin"), &n));
+        CHECK_OK_ERR(&e, ms_shard_tokens(&e, at("x.bin"), MS_SHARD_HEADED, &n));
         CHECK(n == sizes[c], "%lld tokens", (long long)n);
-        CHECK_OK_ERR(&e, ms_shard_read(&e, at("x.bin"), 65536, &back, &n));
+        CHECK_OK_ERR(&e, ms_shard_read(&e, at("x.bin"), MS_SHARD_HEADED, 65536, &back, &n));
         CHECK(n == sizes[c] && memcmp(back, tokens, (size_t)n * 2) == 0, "size %zu", c);
         free(back);
         free(tokens);
@@ -113,7 +113,8 @@ static void damaged_files(void **state)
     for (size_t c = 0; c < COUNT(cases); c++) {
         put(at("bad.bin"), cases[c].magic, cases[c].version, cases[c].n, cases[c].bytes);
         expect_failure(at("bad.bin"), 65536, cases[c].st, cases[c].words);
-        CHECK(ms_shard_tokens(&e, at("bad.bin"), &n) == cases[c].st, "case %zu: the header", c);
+        CHECK(ms_shard_tokens(&e, at("bad.bin"), MS_SHARD_HEADED, &n) == cases[c].st,
+              "case %zu: the header", c);
         CHECK(strstr(e.text, cases[c].words) != NULL, "case %zu: %s", c, e.text);
     }
     expect_failure(at("none.bin"), 65536, MUSEC_EIO, "No such file");
@@ -132,13 +133,73 @@ static void ids_beyond_the_vocabulary(void **state)
     CHECK_OK_ERR(&e, ms_shard_write(&e, at("ids.bin"), tokens, COUNT(tokens)));
     expect_failure(at("ids.bin"), 320, MUSEC_EFORMAT,
                    "token 3 has the id 320, but ids must be below 320");
-    expect_failure(at("ids.bin"), 320, MUSEC_EFORMAT, "tokenize the text anew");
+    expect_failure(at("ids.bin"), 320, MUSEC_EFORMAT, "train with --tokenizer gpt2");
+    CHECK_OK_ERR(&e, ms_shard_write(&e, at("more.bin"), (const uint16_t[]){ 60000 }, 1));
+    expect_failure(at("more.bin"), 320, MUSEC_EFORMAT, "tokenize the text anew");
     expect_failure(at("ids.bin"), 50256, MUSEC_EFORMAT, "token 4 has the id 50256");
     expect_failure(at("ids.bin"), 1, MUSEC_EFORMAT, "token 0 has the id 256");
-    CHECK_OK_ERR(&e, ms_shard_read(&e, at("ids.bin"), 50257, &back, &n));
+    CHECK_OK_ERR(&e, ms_shard_read(&e, at("ids.bin"), MS_SHARD_HEADED, 50257, &back, &n));
     free(back);
-    CHECK_OK_ERR(&e, ms_shard_read(&e, at("ids.bin"), (int64_t)1 << 40, &back, &n));
+    CHECK_OK_ERR(&e,
+                 ms_shard_read(&e, at("ids.bin"), MS_SHARD_HEADED, (int64_t)1 << 40, &back, &n));
     free(back);
+}
+
+static void put_bytes(const char *path, const void *data, size_t bytes)
+{
+    FILE *f = fopen(path, "wb");
+    CHECK(f != NULL && fwrite(data, 1, bytes, f) == bytes && fclose(f) == 0, "%s", path);
+}
+
+/* nanoGPT's files: the tokens alone. */
+static void files_without_a_header(void **state)
+{
+    static const uint16_t tokens[700] = { 50256, 15496, 995 };
+    const char           *path        = at("bare.bin");
+    uint16_t             *back        = NULL;
+    int64_t               n           = 0;
+    ms_error              e;
+    (void)state;
+
+    put_bytes(path, tokens, sizeof tokens);
+    CHECK_OK_ERR(&e, ms_shard_tokens(&e, path, MS_SHARD_BARE, &n));
+    CHECK(n == (int64_t)COUNT(tokens), "%lld tokens", (long long)n);
+    CHECK_OK_ERR(&e, ms_shard_read(&e, path, MS_SHARD_BARE, 50257, &back, &n));
+    CHECK(n == (int64_t)COUNT(tokens) && memcmp(back, tokens, sizeof tokens) == 0, "tokens");
+    free(back);
+    expect_failure(path, 65536, MUSEC_EFORMAT, "add --data-format nanogpt");
+    CHECK(ms_shard_read(&e, path, MS_SHARD_BARE, 320, &back, &n) == MUSEC_EFORMAT, "ids");
+    CHECK(strstr(e.text, "--tokenizer gpt2") != NULL, "%s", e.text);
+
+    put_bytes(path, tokens, 0);
+    CHECK_OK_ERR(&e, ms_shard_tokens(&e, path, MS_SHARD_BARE, &n));
+    CHECK(n == 0, "%lld tokens of nothing", (long long)n);
+    put_bytes(path, tokens, 2);
+    CHECK_OK_ERR(&e, ms_shard_read(&e, path, MS_SHARD_BARE, 65536, &back, &n));
+    CHECK(n == 1 && back[0] == 50256, "one token");
+    free(back);
+    put_bytes(path, tokens, 33);
+    CHECK(ms_shard_tokens(&e, path, MS_SHARD_BARE, &n) == MUSEC_EFORMAT, "odd");
+    CHECK(strstr(e.text, "33 bytes, an odd number") != NULL, "%s", e.text);
+    CHECK_OK_ERR(&e, ms_shard_write(&e, path, tokens, COUNT(tokens)));
+    CHECK(ms_shard_tokens(&e, path, MS_SHARD_BARE, &n) == MUSEC_EFORMAT, "a header");
+    CHECK(strstr(e.text, "leave --data-format out") != NULL, "%s", e.text);
+}
+
+/* Bytes read as GPT-2's tokens would train, on nothing that means anything. */
+static void tokens_of_bytes_are_known(void **state)
+{
+    static const uint16_t text[] = { 256, 72, 105, 256, 10 }, plain[] = { 72, 105 },
+                          gpt2[] = { 50256, 72, 256 };
+    ms_error e                   = { "" };
+    (void)state;
+    CHECK(ms_shard_check_start(&e, "x.bin", 50256, text, COUNT(text)) == MUSEC_EFORMAT, "bytes");
+    CHECK(strstr(e.text, "x.bin: ") == e.text && strstr(e.text, "--tokenizer byte") != NULL, "%s",
+          e.text);
+    CHECK_OK_ERR(&e, ms_shard_check_start(&e, "x.bin", 256, text, COUNT(text)));
+    CHECK_OK_ERR(&e, ms_shard_check_start(&e, "x.bin", 50256, plain, COUNT(plain)));
+    CHECK_OK_ERR(&e, ms_shard_check_start(&e, "x.bin", 50256, gpt2, COUNT(gpt2)));
+    CHECK_OK_ERR(&e, ms_shard_check_start(&e, "x.bin", 50256, NULL, 0));
 }
 
 static void what_cannot_be_written(void **state)
@@ -179,7 +240,7 @@ static void real_shards(void **state)
         struct stat sb;
         snprintf(path, sizeof path, "%s/text/%s", dir, cases[c].name);
         if (stat(path, &sb) != 0) SKIP("no %s", path);
-        CHECK_OK_ERR(&e, ms_shard_read(&e, path, 50257, &tokens, &n));
+        CHECK_OK_ERR(&e, ms_shard_read(&e, path, MS_SHARD_HEADED, 50257, &tokens, &n));
         CHECK(n == cases[c].n, "%s: %lld tokens", path, (long long)n);
         if (cases[c].first[0] != 0)
             CHECK(memcmp(tokens, cases[c].first, sizeof cases[c].first) == 0, "%s: %u %u %u %u",
@@ -199,6 +260,8 @@ int main(void)
         cmocka_unit_test(the_format_is_exact),
         cmocka_unit_test(damaged_files),
         cmocka_unit_test(ids_beyond_the_vocabulary),
+        cmocka_unit_test(files_without_a_header),
+        cmocka_unit_test(tokens_of_bytes_are_known),
         cmocka_unit_test(what_cannot_be_written),
         cmocka_unit_test(real_shards),
     };

@@ -48,12 +48,12 @@ static void put_shard(const char *path, int first, int n, int each)
 
 static ms_source_config shards(const char *path, ms_split split)
 {
-    return (ms_source_config){ path, split, 10000, 9999 };
+    return (ms_source_config){ path, split, 10000, 9999, MS_SHARD_HEADED };
 }
 
 static ms_source_config bytes(const char *path, ms_split split)
 {
-    return (ms_source_config){ path, split, MS_BYTES_VOCAB, MS_BYTES_START };
+    return (ms_source_config){ path, split, MS_BYTES_VOCAB, MS_BYTES_START, MS_SHARD_HEADED };
 }
 
 static ms_source *open_ok(ms_source_config cfg)
@@ -254,23 +254,24 @@ static void what_is_refused(void **state)
 
 static void what_is_configured_wrongly(void **state)
 {
-    ms_source_config cfg = { "", MS_SPLIT_TRAIN, 320, 256 };
+    ms_source_config cfg = { "", MS_SPLIT_TRAIN, 320, 256, MS_SHARD_HEADED };
     ms_source       *s   = NULL;
     ms_error         e   = { "" };
     (void)state;
 
     CHECK(ms_source_open(&e, &cfg, &s) == MUSEC_EINVAL && s == NULL, "%s", e.text);
     put_text(at("t.txt"), "text");
-    cfg = (ms_source_config){ at("t.txt"), MS_SPLIT_TRAIN, 50304, 50256 };
-    expect_failure(cfg, MUSEC_EINVAL, "tokenize the text for it");
-    cfg = (ms_source_config){ at("t.txt"), MS_SPLIT_TRAIN, 256, 255 };
+    cfg = (ms_source_config){ at("t.txt"), MS_SPLIT_TRAIN, 50304, 50256, MS_SHARD_HEADED };
+    expect_failure(cfg, MUSEC_EINVAL, "run musec tokenize ");
+    cfg = (ms_source_config){ at("t.txt"), MS_SPLIT_TRAIN, 256, 255, MS_SHARD_HEADED };
     expect_failure(cfg, MUSEC_EINVAL, "the model has 256 ids");
-    cfg = (ms_source_config){ "builtin", MS_SPLIT_TRAIN, 200, 199 };
-    expect_failure(cfg, MUSEC_EINVAL, "train with bytes");
-    cfg = (ms_source_config){ "builtin", MS_SPLIT_TRAIN, 50304, 50256 }; /* to try a large model */
+    cfg = (ms_source_config){ "builtin", MS_SPLIT_TRAIN, 200, 199, MS_SHARD_HEADED };
+    expect_failure(cfg, MUSEC_EINVAL, "train with --tokenizer byte");
+    cfg = (ms_source_config){ "builtin", MS_SPLIT_TRAIN, 50304, 50256,
+                              MS_SHARD_HEADED }; /* to try a large model */
     CHECK_OK_ERR(&e, ms_source_open(&e, &cfg, &s));
     ms_source_close(s);
-    cfg = (ms_source_config){ "builtin", MS_SPLIT_TRAIN, 256, 256 };
+    cfg = (ms_source_config){ "builtin", MS_SPLIT_TRAIN, 256, 256, MS_SHARD_HEADED };
     expect_failure(cfg, MUSEC_EINVAL, "cannot start documents");
     cfg.start_id = -1;
     expect_failure(cfg, MUSEC_EINVAL, "cannot start documents");
@@ -340,7 +341,7 @@ static void the_builtin_corpus_in_gpt2_s_ids(void **state)
     } known[] = { { '!', 0 },    { 'A', 32 },   { 'a', 64 },   { '~', 93 },  { 0xa1, 94 },
                   { 0xae, 106 }, { 0xff, 187 }, { 0, 188 },    { 10, 198 },  { ' ', 220 },
                   { 127, 221 },  { 0x80, 222 }, { 0xa0, 254 }, { 0xad, 255 } };
-    const ms_source_config cfg     = { "builtin", MS_SPLIT_TRAIN, 50304, 50256 };
+    const ms_source_config cfg     = { "builtin", MS_SPLIT_TRAIN, 50304, 50256, MS_SHARD_HEADED };
     ms_source             *s       = open_ok(cfg);
     bool                   is[256] = { false };
     const uint16_t        *tokens;
@@ -388,7 +389,7 @@ static bool same(ms_source_config a, ms_source_config b)
 
 static void the_identity_is_that_of_the_tokens(void **state)
 {
-    ms_source_config gpt2 = { "builtin", MS_SPLIT_TRAIN, 50304, 50256 };
+    ms_source_config gpt2 = { "builtin", MS_SPLIT_TRAIN, 50304, 50256, MS_SHARD_HEADED };
     (void)state;
 
     put_text(at("id_a.txt"), "abcdefghijklmnopqrstuvwxyz");

@@ -79,7 +79,7 @@ static int64_t read_shards(const char *dir, ms_manifest *m)
         uint16_t *tokens = NULL;
         int64_t   here = 0, starts = 0;
         snprintf(path, sizeof path, "%s/%s", dir, m->shards[i].name);
-        CHECK_OK_ERR(&e, ms_shard_read(&e, path, 257, &tokens, &here));
+        CHECK_OK_ERR(&e, ms_shard_read(&e, path, MS_SHARD_HEADED, 257, &tokens, &here));
         CHECK_OK_ERR(&e, ms_sha256_file(&e, path, hex));
         CHECK(strcmp(hex, m->shards[i].sha256) == 0, "%s: %s", path, hex);
         for (int64_t k = 0; k < here; k++)

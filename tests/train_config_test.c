@@ -35,6 +35,8 @@ static const char *const values[] = {
     "yes",
     "byte",
     "gpt2",
+    "shard",
+    "nanogpt",
     "skip",
     "keep",
     "mean",
@@ -227,7 +229,7 @@ static void what_is_out_of_range_is_refused_by_name(void **state)
         { "steps", "-1" },
         { "steps", "1.5" },
         { "steps", "" },
-        { "steps", "1e3" },
+        { "steps", "1.5e0" },
         { "steps", "10x" },
         { "steps", "99999999999999999999" },
         { "batch", "0" },
@@ -255,7 +257,7 @@ static void what_is_out_of_range_is_refused_by_name(void **state)
         { "cooldown", "nan" },
         { "momentum-from", "2" },
         { "seed", "-1" },
-        { "seed", "1.0" },
+        { "seed", "1.5" },
         { "seed", "" },
         { "diverge-factor", "0.5" },
         { "diverge-steps", "0" },
@@ -371,6 +373,49 @@ static void optimizers_keep_their_own_rates(void **state)
         CHECK(cfg.optim.lr == rates[i].lr, "%s, %s: lr is %g", rates[i].preset, rates[i].optimizer,
               cfg.optim.lr);
     }
+}
+
+/* ---- what follows from what was given -------------------------------------------------------- */
+
+static bool is_among(const void *given, const char *key) { return strstr(given, key) != NULL; }
+
+static void nanogpt_files_hold_gpt2_tokens(void **state)
+{
+    static const struct {
+        const char *format, *given, *tokenizer;
+    } cases[] = {
+        { "shard", "data-format", "byte" },
+        { "nanogpt", "data-format", "gpt2" },
+        { "nanogpt", "data-format tokenizer", "byte" }, /* one's own word stands */
+    };
+    char     told[MS_SETTLE_TEXT];
+    ms_error e;
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        ms_train_config cfg = preset("pico", "muon");
+        CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "data-format", cases[i].format));
+        ms_train_config_settle(&cfg, is_among, cases[i].given, told);
+        assert_string_equal(text_of(&cfg, "tokenizer"), cases[i].tokenizer);
+        CHECK((told[0] != '\0') == (i == 1), "case %zu: %s", i, told);
+    }
+}
+
+/* Every field stands in a group that --help shows. */
+static void every_field_has_a_group(void **state)
+{
+    ms_train_field f;
+    size_t         used[16] = { 0 }, n = 0;
+    (void)state;
+    for (size_t i = 0; ms_train_field_at(i, &f); i++) {
+        size_t g = 0;
+        while (ms_train_group(g) != NULL && strcmp(ms_train_group(g), f.group) != 0)
+            g++;
+        CHECK(ms_train_group(g) != NULL, "%s: no group \"%s\"", f.name, f.group);
+        used[g]++;
+    }
+    for (; ms_train_group(n) != NULL; n++)
+        CHECK(used[n] > 0, "%s is empty", ms_train_group(n));
+    CHECK(n >= 7 && train_command()->n_groups == n, "%zu groups", n);
 }
 
 /* ---- differences ----------------------------------------------------------------------------- */
@@ -560,6 +605,8 @@ int main(void)
         cmocka_unit_test(fields_are_checked_together),
         cmocka_unit_test(every_preset_works_with_every_optimizer),
         cmocka_unit_test(optimizers_keep_their_own_rates),
+        cmocka_unit_test(nanogpt_files_hold_gpt2_tokens),
+        cmocka_unit_test(every_field_has_a_group),
         cmocka_unit_test(each_single_change_is_found),
         cmocka_unit_test(a_file_gives_the_config_back),
         cmocka_unit_test(json_has_numbers),

@@ -80,15 +80,7 @@ const char *ms_cli_dtype_name(musec_dtype dtype)
 
 musec_status ms_cli_open(ms_error *error, const char *device, musec_ctx **out)
 {
-    const musec_status st = musec_ctx_create_why(out, device, error->text, sizeof error->text);
-    char               names[256] = "";
-    size_t             used       = 0;
-
-    if (st != MUSEC_EINVAL) return st;
-    for (size_t i = 0; ms_device_kind_at(i) != NULL && used < sizeof names; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
-                                 ms_device_kind_at(i)->name);
-    return ms_fail(error, st, "there is no device \"%s\"; this build has %s", device, names);
+    return musec_ctx_create_why(out, device, error->text, sizeof error->text);
 }
 
 musec_status ms_cli_check(ms_error *error, const musec_ctx *ctx, musec_status status)

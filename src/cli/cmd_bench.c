@@ -7,6 +7,7 @@
 #include "accuracy_bench.h"
 #include "cli/cli.h"
 #include "core/log.h"
+#include "core/names.h"
 #include "op_bench.h"
 #include "step_bench.h"
 #include "tokenize_bench.h"
@@ -147,8 +148,8 @@ int cmd_bench(int argc, char **argv)
     while (which < COUNT(benches) && strcmp(argv[1], benches[which].name) != 0)
         which++;
     if (which == COUNT(benches))
-        return ms_cli_usage(cmd, "there is nothing called \"%s\" to time, only %s", argv[1],
-                            cmd->operands);
+        return ms_cli_usage(cmd, "there is nothing called \"%s\" to time, only %s%s", argv[1],
+                            cmd->operands, ms_name_hint_choices(argv[1], cmd->operands).text);
     if (check_usage(cmd, &a, &benches[which]) != EXIT_OK) return EXIT_USAGE;
     if (a.repeats < 0) {
         ms_fail(&error, MUSEC_EINVAL, "--repeats must be 0 or more, not %lld",

@@ -15,18 +15,21 @@
 enum { BINS = 32, BAR = 40, IDS = 65536, SAMPLE_MAX = 1000000 };
 
 struct args {
-    const char *tokenizer, *vocab;
+    const char *tokenizer, *vocab, *format;
     int64_t     sample;
     int         json;
 };
 
 static const ms_option options[] = {
     { "tokenizer", MS_OPT_CHOICE, offsetof(struct args, tokenizer), "auto|gpt2|byte",
-      "what the ids mean; auto: byte if all are below 320 [auto]" },
+      "what the token ids mean; auto: bytes if all are below 320 [auto]" },
+    { "data-format", MS_OPT_CHOICE, offsetof(struct args, format), "shard|nanogpt",
+      "layout of the file: a shard with a header, or nanoGPT's bare 16-bit tokens [shard]" },
     { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
-      "GPT-2's vocabulary [data/gpt2 or ~/.local/share/musec/gpt2; else ids are printed]" },
+      "GPT-2's vocabulary, a file or its directory; without it ids are printed "
+      "[data/gpt2 or ~/.local/share/musec/gpt2]" },
     { "sample", MS_OPT_I64, offsetof(struct args, sample), "N",
-      "tokens of the first documents to print [200]" },
+      "number of tokens to print from the first documents [200]" },
     MS_CLI_JSON(struct args),
 };
 
@@ -37,7 +40,8 @@ const ms_command *data_inspect_command(void)
         .operands     = "SHARD",
         .summary      = "header, counts, document lengths and a sample of a shard of tokens",
         .details      = "Lengths of documents are in tokens, without the one that starts them.\n\n"
-                        "Example: musec data inspect data/c4/train_000001.bin --vocab gpt2/\n",
+                        "Examples: musec data inspect data/c4/train_000001.bin --vocab gpt2/\n"
+                        "          musec data inspect train.bin --data-format nanogpt\n",
         .options      = options,
         .n_options    = COUNT(options),
         .min_operands = 1,
@@ -49,16 +53,17 @@ const ms_command *data_inspect_command(void)
 /* ---- counting -------------------------------------------------------------------------------- */
 
 typedef struct shard {
-    const char *path;
-    uint16_t   *tokens;
-    int64_t     n;
-    bool        bytes; /* the byte tokenizer */
-    int32_t     start, vocab;
-    int64_t     documents, before; /* before: tokens ahead of the first start */
-    int64_t     shortest, longest, empty;
-    int64_t     beyond; /* ids that the tokenizer does not have */
-    int32_t     largest;
-    int64_t     bin[BINS]; /* lengths from 2^k to 2^(k+1) - 1 */
+    const char   *path;
+    ms_shard_form form;
+    uint16_t     *tokens;
+    int64_t       n;
+    bool          bytes; /* the byte tokenizer */
+    int32_t       start, vocab;
+    int64_t       documents, before; /* before: tokens ahead of the first start */
+    int64_t       shortest, longest, empty;
+    int64_t       beyond; /* ids that the tokenizer does not have */
+    int32_t       largest;
+    int64_t       bin[BINS]; /* lengths from 2^k to 2^(k+1) - 1 */
 } shard;
 
 static int bin_of(int64_t length) /* from 1 up */
@@ -273,7 +278,10 @@ static musec_status print_text(ms_error *e, const struct args *a, const shard *s
 
 #define ROW(label, ...) (ms_table_add(&table, label), ms_table_add(&table, __VA_ARGS__))
     ROW("file", "%s", s->path);
-    ROW("header", "%d, version 1, %lld tokens of 16 bits", MS_SHARD_MAGIC, (long long)s->n);
+    if (s->form == MS_SHARD_BARE)
+        ROW("header", "none: nanoGPT's, %lld tokens of 16 bits", (long long)s->n);
+    else
+        ROW("header", "%d, version 1, %lld tokens of 16 bits", MS_SHARD_MAGIC, (long long)s->n);
     ROW("tokenizer", "%s, documents start with %ld", s->bytes ? "byte" : "gpt2", (long)s->start);
     ROW("largest id", "%ld", (long)s->largest);
     ROW("beyond", "%lld ids at or beyond the vocabulary of %ld", (long long)s->beyond,
@@ -334,7 +342,8 @@ static musec_status run(ms_error *e, const struct args *a, const char *path)
     if (a->sample < 0 || a->sample > SAMPLE_MAX)
         return ms_fail(e, MUSEC_EINVAL, "--sample must be from 0 to %d, not %lld", SAMPLE_MAX,
                        (long long)a->sample);
-    TRY(ms_shard_read(e, path, IDS, &s.tokens, &s.n));
+    s.form = strcmp(a->format, "nanogpt") == 0 ? MS_SHARD_BARE : MS_SHARD_HEADED;
+    TRY(ms_shard_read(e, path, s.form, IDS, &s.tokens, &s.n));
     count(&s, a->tokenizer);
     if (a->vocab != NULL || (!s.bytes && ms_bpe_find(&none, NULL, vocab) == MUSEC_OK))
         TRY(ms_bpe_load(e, a->vocab != NULL ? a->vocab : vocab, &bpe));
@@ -348,7 +357,7 @@ done:
 int cmd_data_inspect(int argc, char **argv)
 {
     const ms_command *cmd   = data_inspect_command();
-    struct args       a     = { .tokenizer = "auto", .sample = 200 };
+    struct args       a     = { .tokenizer = "auto", .format = "shard", .sample = 200 };
     const int         n     = ms_options_parse(cmd, &a, argc, argv);
     ms_error          error = { "" };
 

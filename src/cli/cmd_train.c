@@ -16,7 +16,13 @@
 #include "core/process.h"
 #include "train/train.h"
 
-enum { MAX_SETTINGS = 160, VALUE_MAX = 256, LINE_EVERY_MS = 5000, GRACE_MS = 1000 };
+enum {
+    MAX_SETTINGS  = 160,
+    MAX_GROUPS    = 16,
+    VALUE_MAX     = 256,
+    LINE_EVERY_MS = 5000,
+    GRACE_MS      = 1000
+};
 
 struct args {
     const char    *preset, *optimizer, *config, *out, *resume;
@@ -31,33 +37,36 @@ static char optimizer_names[256], words[4096]; /* filled by train_command() */
 
 static const ms_option before[] = {
     { "preset", MS_OPT_CHOICE, offsetof(struct args, preset), "pico|nano|small|medium|wide",
-      "what to begin with [pico]" },
+      "size of model and run: pico takes seconds on a laptop, wide is the paper's largest [pico]" },
     { "optimizer", MS_OPT_CHOICE, offsetof(struct args, optimizer), optimizer_names,
-      "of the attention and MLP matrices; the rest gets AdamW [soft-musec]" },
-    { "config", MS_OPT_STR, offsetof(struct args, config), "FILE",
-      "begin with the config.json of another run instead [none]" },
+      "optimizer of the attention and MLP matrices; all else gets AdamW [soft-musec]" },
     { "out", MS_OPT_STR, offsetof(struct args, out), "DIR",
-      "run directory, to be made [runs/PRESET-OPTIMIZER-lrLR-sSEED]" },
-    { "resume", MS_OPT_STR, offsetof(struct args, resume), "DIR",
-      "go on with that run from its newest checkpoint; a larger --steps extends it, which is "
-      "recorded" },
-    { "set", MS_OPT_LIST, offsetof(struct args, set), "FIELD=VALUE",
-      "any field by its name in config.json; may be repeated" },
+      "run directory to create [runs/PRESET-OPTIMIZER-lrLR-sSEED]" },
+    { "resume", MS_OPT_STR, offsetof(struct args, resume), "RUN",
+      "continue the run in this directory from its newest checkpoint; a larger --steps extends "
+      "it" },
     { "explain", MS_OPT_FLAG, offsetof(struct args, explain), NULL,
-      "print what would be done, with every parameter's rule and the memory, and stop" },
-    { "quiet", MS_OPT_FLAG, offsetof(struct args, quiet), NULL, "no progress" },
+      "print what would be done, with the rule of every parameter and the memory, and stop" },
+    { "set", MS_OPT_LIST, offsetof(struct args, set), "FIELD=VALUE",
+      "set any field by its name in config.json; may be repeated" },
+    { "config", MS_OPT_STR, offsetof(struct args, config), "FILE",
+      "start from the config.json of another run instead of a preset [none]" },
+    { "quiet", MS_OPT_FLAG, offsetof(struct args, quiet), NULL, "print no progress" },
     MS_CLI_JSON(struct args),
 };
-static ms_option options[COUNT(before) + MAX_SETTINGS];
+static const size_t n_common = COUNT(before) - 2; /* of them; the last two go with logging */
+
+static ms_option       rows[COUNT(before) + MAX_SETTINGS]; /* as the tables have them */
+static ms_option       options[COUNT(rows)];               /* the same, by their groups */
+static ms_option_group groups[MAX_GROUPS];
 
 static const char details[] =
-    "Defaults in brackets are those of the preset pico and of soft-musec; other presets and\n"
-    "optimizers have others: --explain shows what applies.\n"
+    "Defaults in brackets are those of the preset pico with soft-musec; others differ:\n"
+    "--explain shows what applies.  --learning-rate is --lr; whole numbers may be written 1e3.\n"
     "The run directory gets config.json, log.jsonl, TensorBoard events, summary.json and\n"
     "checkpoints (docs/formats.md).  A run that diverges or stalls is a result: the\n"
     "summary says why.\n"
-    "A run that goes on does so with the data that it began with; one that has ended and has\n"
-    "no checkpoint left does not.\n\n"
+    "A resumed run needs the data that it began with, and a checkpoint if it has ended.\n\n"
     "Optimizers:\n";
 static const char example[] =
     "\nExamples: musec train --preset nano --data book.txt --optimizer soft-musec --out runs/a\n"
@@ -121,6 +130,27 @@ static void allow_lists(ms_option *first, size_t n)
             }
 }
 
+static const char *group_of(size_t row)
+{
+    ms_train_field f;
+    if (row < COUNT(before)) return row < n_common ? MS_GROUP_COMMON : MS_GROUP_LOGGING;
+    return ms_train_field_at(row - COUNT(before), &f) ? f.group : NULL;
+}
+
+/* Puts the n rows behind one another as --help shows them; returns the number of groups. */
+static size_t arrange(size_t n)
+{
+    const char *title;
+    size_t      done = 0, g = 0;
+    for (; g < MAX_GROUPS && (title = ms_train_group(g)) != NULL; g++) {
+        const size_t first = done;
+        for (size_t i = 0; i < n; i++)
+            if (strcmp(group_of(i), title) == 0) options[done++] = rows[i];
+        groups[g] = (ms_option_group){ title, options[first].name };
+    }
+    return g;
+}
+
 const ms_command *train_command(void)
 {
     static ms_command command = {
@@ -129,17 +159,19 @@ const ms_command *train_command(void)
         .summary  = "train a GPT",
         .details  = words,
         .options  = options,
+        .groups   = groups,
     };
     size_t n = (size_t)snprintf(words, sizeof words, "%s", details);
 
     ms_settings_optimizers(optimizer_names, sizeof optimizer_names, words + n, sizeof words - n);
     n = strlen(words);
     snprintf(words + n, sizeof words - n, "%s", example);
-    memcpy(options, before, sizeof before);
+    memcpy(rows, before, sizeof before);
     command.n_options =
         COUNT(before) + ms_settings_options(setting_at, offsetof(struct args, settings),
-                                            options + COUNT(before), MAX_SETTINGS);
-    allow_lists(options + COUNT(before), command.n_options - COUNT(before));
+                                            rows + COUNT(before), MAX_SETTINGS);
+    allow_lists(rows + COUNT(before), command.n_options - COUNT(before));
+    command.n_groups = arrange(command.n_options);
     return &command;
 }
 
@@ -264,7 +296,7 @@ static int check_usage(const ms_command *cmd, const struct args *a)
     if ((a->resume != NULL || a->config != NULL) && (a->preset != NULL || a->optimizer != NULL))
         return ms_cli_usage(cmd, "--preset and --optimizer are what %s says already",
                             a->resume != NULL ? "--resume" : "--config");
-    return ms_settings_usage(cmd, options + COUNT(before), a->settings,
+    return ms_settings_usage(cmd, rows + COUNT(before), a->settings,
                              cmd->n_options - COUNT(before));
 }
 

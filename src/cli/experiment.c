@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/embedded.h"
+#include "core/names.h"
 #include "core/options.h"
 
 enum { MAX_DEPTH = 4 /* of items that name items */, NAMES_MAX = 128, NUMBER_TEXT = 32 };
@@ -136,8 +137,8 @@ musec_status ms_experiment_scale(ms_error *e, const ms_experiments *all, const c
                                  const json_t **out)
 {
     char        names[256] = "";
-    const char *preset;
-    size_t      used = 0;
+    const char *preset, *presets[NAMES_MAX];
+    size_t      used = 0, n = 0;
 
     *out = NULL;
     for (size_t i = 0; (preset = ms_preset_name(i, NULL)) != NULL; i++) {
@@ -146,9 +147,11 @@ musec_status ms_experiment_scale(ms_error *e, const ms_experiments *all, const c
         if (used < sizeof names)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
                                      preset);
+        if (n < NAMES_MAX) presets[n++] = preset;
     }
     if (*out == NULL)
-        return ms_fail(e, MUSEC_EINVAL, "there is no scale \"%s\"; there are %s", name, names);
+        return ms_fail(e, MUSEC_EINVAL, "there is no scale \"%s\"; there are %s%s", name, names,
+                       ms_name_hint_of(name, presets, n).text);
     return MUSEC_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "core/names.h"
 #include "device/cpu/prepare.h"
 
 static const ms_cli_command commands[] = {

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "core/names.h"
+
 size_t ms_cli_parts_options(ms_cli_parts parts, ms_option *options, size_t room)
 {
     size_t n = 0;
@@ -35,7 +37,9 @@ int ms_cli_parts_run(ms_cli_parts parts, const ms_command *whole, int argc, char
     const ms_command      no_options = { .name = whole->name, .operands = "", .max_operands = -1 };
     const ms_cli_command *part       = NULL;
     const int             at         = find_part(parts, argc, argv, &part);
-    int                   none       = 0, n;
+    const char           *names[8];
+    size_t                n_names = 0;
+    int                   none    = 0, n;
 
     if (at > 0) { /* the part is called as a command is: its name first */
         char *name = argv[at];
@@ -50,6 +54,9 @@ int ms_cli_parts_run(ms_cli_parts parts, const ms_command *whole, int argc, char
         }
     n = ms_options_parse(&no_options, &none, argc, argv); /* says which option is wrong */
     if (n < 0) return EXIT_USAGE;
-    return ms_cli_usage(whole, "wants %s%s%s%s", whole->operands, n > 0 ? ", not '" : "",
-                        n > 0 ? argv[1] : "", n > 0 ? "'" : "");
+    if (n == 0) return ms_cli_usage(whole, "wants %s", whole->operands);
+    for (; n_names < parts.n && n_names < COUNT(names); n_names++)
+        names[n_names] = parts.part[n_names].name;
+    return ms_cli_usage(whole, "wants %s, not '%s'%s", whole->operands, argv[1],
+                        ms_name_hint_of(argv[1], names, n_names).text);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/real.h"
+#include "core/whole.h"
 
 /* "a|b-c" and no names of values in capitals: a list of words. */
 static int is_choice(const char *values)
@@ -42,10 +43,10 @@ static int is_number(const char *text, size_t bytes)
     return bytes > 0 && end == text + bytes && (isdigit((unsigned char)first) || first == '.');
 }
 
-static int is_whole(const char *text)
+static int is_whole(const char *text) /* if it is in range, the library says */
 {
-    const size_t sign = text[0] == '-';
-    return text[sign] != '\0' && strspn(text + sign, "0123456789") == strlen(text + sign);
+    uint64_t unused;
+    return ms_whole_u64(text, &unused) != MS_WHOLE_NONE;
 }
 
 /* "0.5", "rms:0.5", "qk=1,mlp=2": numbers behind names or not, with commas between. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/options.h"
+#include "core/names.h"
 
 enum { MOST_CHOICES = 16, MOST_BYTES = 256 };
 

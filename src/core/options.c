@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/names.h"
 #include "core/real.h"
+#include "core/whole.h"
 
 #define HELP_NAME   "help"
 #define HELP_LABEL  "-h, --help"
@@ -23,6 +25,7 @@
 #define WIDTH       80 /* columns of --help */
 #define LABEL_WIDTH 26 /* labels longer than that get a line of their own */
 #define NAME_MAX_CH 64 /* longer names are nobody's typing mistake */
+#define MAX_NAMES   256
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -39,33 +42,22 @@ static musec_status too_far(ms_error *e, const ms_option *o, const char *text, c
 
 static musec_status parse_i64(ms_error *e, const ms_option *o, const char *text, int64_t *out)
 {
-    char     *end = NULL;
-    long long v;
-
-    errno = 0;
-    v     = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || isspace((unsigned char)text[0]))
-        return wrong_number(e, o, text, "a whole number");
-    if (errno == ERANGE)
-        return too_far(e, o, text, "from -9223372036854775808 to 9223372036854775807");
-    *out = v;
-    return MUSEC_OK;
+    switch (ms_whole_i64(text, out)) {
+    case MS_WHOLE_READ: return MUSEC_OK;
+    case MS_WHOLE_NONE: return wrong_number(e, o, text, "a whole number");
+    case MS_WHOLE_RANGE: break;
+    }
+    return too_far(e, o, text, "from -9223372036854775808 to 9223372036854775807");
 }
 
 static musec_status parse_u64(ms_error *e, const ms_option *o, const char *text, uint64_t *out)
 {
-    const char         range[] = "from 0 to 18446744073709551615";
-    const bool         minus   = text[0] == '-'; /* strtoull would wrap it */
-    char              *end     = NULL;
-    unsigned long long v;
-
-    errno = 0;
-    v     = strtoull(text + minus, &end, 10);
-    if (end == text + minus || *end != '\0' || !isdigit((unsigned char)text[minus]))
-        return wrong_number(e, o, text, "a whole number");
-    if (errno == ERANGE || (minus && v != 0)) return too_far(e, o, text, range);
-    *out = v;
-    return MUSEC_OK;
+    switch (ms_whole_u64(text, out)) {
+    case MS_WHOLE_READ: return MUSEC_OK;
+    case MS_WHOLE_NONE: return wrong_number(e, o, text, "a whole number");
+    case MS_WHOLE_RANGE: break;
+    }
+    return too_far(e, o, text, "from 0 to 18446744073709551615");
 }
 
 static musec_status parse_f64(ms_error *e, const ms_option *o, const char *text, double *out)
@@ -96,7 +88,8 @@ static musec_status parse_choice(ms_error *e, const ms_option *o, const char *te
         }
         c += bytes;
     }
-    return ms_fail(e, MUSEC_EFORMAT, "--%s '%s' is none of %s", o->name, text, o->meta);
+    return ms_fail(e, MUSEC_EFORMAT, "--%s '%s' is none of %s%s", o->name, text, o->meta,
+                   ms_name_hint_choices(text, o->meta).text);
 }
 
 static musec_status append(ms_error *e, const ms_option *o, const char *text, ms_option_list *list)
@@ -126,48 +119,6 @@ static musec_status store(ms_error *e, const ms_option *o, const char *text, voi
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Letters to insert, delete, replace or swap with their neighbour to make b of a. */
-static size_t distance(const char *a, const char *b)
-{
-    const size_t na = strlen(a), nb = strlen(b);
-    size_t       row[3][NAME_MAX_CH + 1]; /* the last two rows and this one, in turn */
-
-    if (na > NAME_MAX_CH || nb > NAME_MAX_CH) return NAME_MAX_CH;
-    for (size_t j = 0; j <= nb; j++)
-        row[0][j] = j;
-    for (size_t i = 1; i <= na; i++) {
-        size_t *const       now    = row[i % 3];
-        const size_t *const above  = row[(i + 2) % 3];
-        const size_t *const above2 = row[(i + 1) % 3];
-        now[0]                     = i;
-        for (size_t j = 1; j <= nb; j++) {
-            size_t d = above[j - 1] + (a[i - 1] != b[j - 1]);
-            if (d > above[j] + 1) d = above[j] + 1;
-            if (d > now[j - 1] + 1) d = now[j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                d > above2[j - 2] + 1)
-                d = above2[j - 2] + 1;
-            now[j] = d;
-        }
-    }
-    return row[na % 3][nb];
-}
-
-/* May `known` be meant, and rather than what has distance *best?  A third of its letters may be
- * wrong, or its end be missing. */
-static bool nearer(const char *name, const char *known, size_t *best)
-{
-    size_t d = distance(name, known);
-    if (name[0] == '\0') return false;
-    if (d > (strlen(known) + 2) / 3) {
-        if (strncmp(name, known, strlen(name)) != 0) return false;
-        d = NAME_MAX_CH - 1; /* a beginning: better than nothing, worse than a misspelling */
-    }
-    if (d >= *best) return false;
-    *best = d;
-    return true;
-}
-
 const char *ms_option_pair(const char *item, char name[MS_OPTION_NAME])
 {
     const size_t bytes = strcspn(item, "=");
@@ -177,22 +128,14 @@ const char *ms_option_pair(const char *item, char name[MS_OPTION_NAME])
     return item + bytes + 1;
 }
 
-const char *ms_name_nearest(const char *name, const char *const *names, size_t n)
-{
-    const char *meant = NULL;
-    size_t      best  = NAME_MAX_CH;
-    for (size_t i = 0; strlen(name) <= NAME_MAX_CH && i < n; i++)
-        if (nearer(name, names[i], &best)) meant = names[i];
-    return meant;
-}
-
+/* The option that is meant by a name that is none, or NULL. */
 static const char *nearest_option(const ms_command *cmd, const char *name)
 {
-    const char *meant = NULL;
-    size_t      best  = NAME_MAX_CH;
-    for (size_t i = 0; i < cmd->n_options; i++)
-        if (nearer(name, cmd->options[i].name, &best)) meant = cmd->options[i].name;
-    return nearer(name, HELP_NAME, &best) ? HELP_NAME : meant;
+    const char *names[MAX_NAMES] = { HELP_NAME };
+    size_t      n                = 1;
+    for (size_t i = 0; i < cmd->n_options && n < MAX_NAMES; i++)
+        names[n++] = cmd->options[i].name;
+    return ms_name_nearest(name, names, n);
 }
 
 static musec_status unknown(ms_error *e, const ms_command *cmd, const char *arg)
@@ -210,6 +153,28 @@ static musec_status unknown(ms_error *e, const ms_command *cmd, const char *arg)
                    name, meant, cmd->name);
 }
 
+/* The option with a name of `n` bytes, or NULL. */
+static const ms_option *find_option(const ms_command *cmd, const char *name, size_t n)
+{
+    for (size_t k = 0; k < cmd->n_options; k++)
+        if (strlen(cmd->options[k].name) == n && memcmp(cmd->options[k].name, name, n) == 0)
+            return &cmd->options[k];
+    return NULL;
+}
+
+/* The same, also by a name that it has elsewhere. */
+static const ms_option *find_by_any_name(const ms_command *cmd, const char *name, size_t n)
+{
+    const ms_option *o = find_option(cmd, name, n);
+    char             text[NAME_MAX_CH + 1];
+    const char      *synonym;
+
+    if (o != NULL || n > NAME_MAX_CH) return o;
+    snprintf(text, sizeof text, "%.*s", (int)n, name);
+    synonym = ms_name_synonym(text);
+    return synonym == NULL ? NULL : find_option(cmd, synonym, strlen(synonym));
+}
+
 /* ---- parsing --------------------------------------------------------------------------------- */
 
 static musec_status take_option(ms_error *e, const ms_command *cmd, void *args, int argc,
@@ -218,11 +183,8 @@ static musec_status take_option(ms_error *e, const ms_command *cmd, void *args, 
     const char      *arg   = argv[*i];
     const size_t     n     = strcspn(arg + 2, "=");
     const char      *value = arg[2 + n] == '=' ? arg + 2 + n + 1 : NULL;
-    const ms_option *o     = NULL;
+    const ms_option *o     = find_by_any_name(cmd, arg + 2, n);
 
-    for (size_t k = 0; k < cmd->n_options && o == NULL; k++)
-        if (strlen(cmd->options[k].name) == n && memcmp(cmd->options[k].name, arg + 2, n) == 0)
-            o = &cmd->options[k];
     if (o == NULL) return unknown(e, cmd, arg);
     if (o->type == MS_OPT_FLAG) {
         if (value != NULL) return ms_fail(e, MUSEC_EFORMAT, "--%s takes no value", o->name);
@@ -330,6 +292,32 @@ static void print_row(FILE *to, size_t label, size_t indent, const char *help)
     print_wrapped(to, help, indent, indent);
 }
 
+static void print_help_row(FILE *to, size_t indent)
+{
+    fputs("  " HELP_LABEL, to);
+    print_row(to, 2 + strlen(HELP_LABEL), indent, HELP_TEXT);
+}
+
+/* The options below the titles of their groups; --help itself ends the first one. */
+static void print_options(const ms_command *cmd, FILE *to, size_t indent)
+{
+    size_t group = 0;
+
+    if (cmd->n_groups == 0) fputs("Options:\n", to);
+    for (size_t i = 0; i < cmd->n_options; i++) {
+        const ms_option *o = &cmd->options[i];
+        if (group < cmd->n_groups && strcmp(cmd->groups[group].first, o->name) == 0) {
+            if (group == 1) print_help_row(to, indent);
+            fprintf(to, "%s%s:\n", group == 0 ? "" : "\n", cmd->groups[group].title);
+            group++;
+        }
+        fprintf(to, "  --%s%s%s", o->name, o->meta == NULL ? "" : " ",
+                o->meta == NULL ? "" : o->meta);
+        print_row(to, label_columns(o), indent, o->help);
+    }
+    if (group < 2) print_help_row(to, indent);
+}
+
 void ms_options_help(const ms_command *cmd, FILE *to)
 {
     const bool has_operands = cmd->operands != NULL && cmd->operands[0] != '\0';
@@ -346,15 +334,7 @@ void ms_options_help(const ms_command *cmd, FILE *to)
         print_wrapped(to, cmd->summary, 0, 0);
         fputc('\n', to);
     }
-    fputs("Options:\n", to);
-    for (size_t i = 0; i < cmd->n_options; i++) {
-        const ms_option *o = &cmd->options[i];
-        fprintf(to, "  --%s%s%s", o->name, o->meta == NULL ? "" : " ",
-                o->meta == NULL ? "" : o->meta);
-        print_row(to, label_columns(o), indent, o->help);
-    }
-    fputs("  " HELP_LABEL, to);
-    print_row(to, 2 + strlen(HELP_LABEL), indent, HELP_TEXT);
+    print_options(cmd, to, indent);
     if (cmd->details != NULL) {
         const size_t n = strlen(cmd->details);
         fprintf(to, "\n%s%s", cmd->details, n > 0 && cmd->details[n - 1] == '\n' ? "" : "\n");

@@ -2,8 +2,9 @@
  * --help, feeds shell completion, and writes what was chosen as JSON.
  *
  * Spellings: --name value, --name=value; flags take no value; "--" ends the options; operands and
- * options may be mixed.  A number must be a number to its end and in the type's range.  Names use
- * hyphens on the command line; in JSON they use underscores. */
+ * options may be mixed.  A number must be a number to its end and in the type's range; a whole one
+ * may be written 1e3.  Names use hyphens on the command line; in JSON they use underscores.  An
+ * option may also be called by what it means elsewhere (names.h): --learning-rate is --lr. */
 #ifndef MS_CORE_OPTIONS_H
 #define MS_CORE_OPTIONS_H
 
@@ -37,6 +38,11 @@ typedef struct ms_option {
     const char    *help;   /* one line, ends with the default in brackets: "steps to take [5]" */
 } ms_option;
 
+typedef struct ms_option_group { /* options that --help shows together, up to the next group */
+    const char *title;
+    const char *first; /* the name of the group's first option */
+} ms_option_group;
+
 typedef struct ms_command {    /* what --help says around the table */
     const char      *name;     /* "musec clip" */
     const char      *operands; /* "IN.npy OUT.npy" */
@@ -45,6 +51,9 @@ typedef struct ms_command {    /* what --help says around the table */
     const ms_option *options;
     size_t           n_options;
     int              min_operands, max_operands; /* max -1: any number */
+    /* in the order of the options; none: all are "Options" */
+    const ms_option_group *groups;
+    size_t                 n_groups;
 } ms_command;
 
 enum { MS_OPT_HELP = -1, MS_OPT_WRONG = -2, MS_OPT_RANGE = -3 };
@@ -60,8 +69,5 @@ void ms_options_json(const ms_command *cmd, const void *args, FILE *to);
 
 /* "NAME=VALUE" of a list's item: copies the name and returns the value; NULL: it is not so. */
 const char *ms_option_pair(const char *item, char name[MS_OPTION_NAME]);
-
-/* The name that a misspelt or cut one is near to, or NULL. */
-const char *ms_name_nearest(const char *name, const char *const *names, size_t n);
 
 #endif

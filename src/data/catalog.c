@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/embedded.h"
+#include "core/names.h"
 
 #define OWN_NAME "data/sources.json"
 
@@ -244,10 +245,12 @@ void ms_catalog_free(ms_catalog *c)
 musec_status ms_catalog_find(ms_error *e, const ms_catalog *c, const char *name,
                              const ms_catalog_set **out)
 {
-    char   names[512] = "";
-    size_t used       = 0;
+    char        names[512] = "";
+    const char *known[64];
+    size_t      used = 0, n = 0;
 
     for (size_t i = 0; i < c->n; i++) {
+        if (n < COUNT(known)) known[n++] = c->sets[i].name;
         if (strcmp(c->sets[i].name, name) == 0) {
             *out = &c->sets[i];
             return MUSEC_OK;
@@ -256,7 +259,8 @@ musec_status ms_catalog_find(ms_error *e, const ms_catalog *c, const char *name,
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
                                      c->sets[i].name);
     }
-    return ms_fail(e, MUSEC_EINVAL, "there is no data set '%s'; there are %s", name, names);
+    return ms_fail(e, MUSEC_EINVAL, "there is no data set '%s'; there are %s%s", name, names,
+                   ms_name_hint_of(name, known, n).text);
 }
 
 /* "https://server/path" at a mirror: "MIRROR/path".  (Of http:// this skips a letter of the server,

@@ -173,7 +173,7 @@ static musec_status get_shards(ms_error *e, ms_getting *g)
             int64_t tokens = 0;
             if (!r->val && cfg->limit_tokens > 0 && g->out->tokens >= cfg->limit_tokens) break;
             TRY(ms_get_file(e, g, cfg->out, row, i, path));
-            st = ms_shard_tokens(e, path, &tokens);
+            st = ms_shard_tokens(e, path, MS_SHARD_HEADED, &tokens);
             if (st == MUSEC_EFORMAT) ms_get_refuse(e, g, path, true);
             if (st != MUSEC_OK) goto done;
             TRY(ms_get_keep(e, g));

@@ -80,7 +80,7 @@ static bool is_made(const texts *t, one *o, const char *name)
         char    path[MS_PATH_MAX];
         int64_t n = 0;
         if (shard_path(&ignored, t, o->val, t->shards[o->val] + i, path) != MUSEC_OK ||
-            ms_shard_tokens(&ignored, path, &n) != MUSEC_OK)
+            ms_shard_tokens(&ignored, path, MS_SHARD_HEADED, &n) != MUSEC_OK)
             return false;
         found += n;
     }

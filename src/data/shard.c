@@ -4,14 +4,18 @@
  *     2 n bytes   the tokens, uint16
  *
  * all little-endian.  A file must be exactly as long as its header says: a shard that was cut by a
- * full disk or a broken download is found before anything is trained on it. */
+ * full disk or a broken download is found before anything is trained on it.  A bare file has the
+ * tokens alone. */
 #include "data/shard.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/file.h"
 #include "core/size.h"
+#include "data/bpe.h"
+#include "data/bytes.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "musec keeps numbers in files as they are in memory: it needs a little-endian host"
@@ -37,26 +41,28 @@ static musec_status check_length(ms_error *e, const char *path, int64_t n, int64
                    path, (long long)n, (long long)want, (long long)bytes);
 }
 
-/* Leaves the file at its first token. */
-static musec_status read_header(ms_error *e, FILE *f, const char *path, int64_t *n)
+static musec_status no_header(ms_error *e, const char *path, int32_t begins)
 {
-    int32_t       header[MS_SHARD_HEADER_BYTES / sizeof(int32_t)];
-    const int64_t bytes = ms_file_bytes(f);
-    musec_status  st;
+    return ms_fail(
+        e, MUSEC_EFORMAT,
+        "%s: is no shard of tokens: it begins with the number %ld, not with %d; if it is "
+        "nanoGPT's, bare 16-bit tokens, add --data-format nanogpt",
+        path, (long)begins, MS_SHARD_MAGIC);
+}
 
-    if (bytes < 0)
-        return ms_fail(e, MUSEC_EIO, "%s: cannot read tokens from a pipe or device; give a file",
-                       path);
+/* Leaves the file at its first token. */
+static musec_status read_header(ms_error *e, FILE *f, const char *path, int64_t bytes, int64_t *n)
+{
+    int32_t      header[MS_SHARD_HEADER_BYTES / sizeof(int32_t)];
+    musec_status st;
+
     if (bytes < MS_SHARD_HEADER_BYTES)
         return ms_fail(e, MUSEC_EFORMAT,
                        "%s: is no shard of tokens: it has %lld bytes, the header alone takes %d",
                        path, (long long)bytes, MS_SHARD_HEADER_BYTES);
     TRY(ms_file_read(e, f, path, header, sizeof header));
     if (header[0] != MS_SHARD_MAGIC) {
-        st = ms_fail(e, MUSEC_EFORMAT,
-                     "%s: is no shard of tokens: it begins with the number %ld, not with %d (bare "
-                     "uint16 without a header must be given one)",
-                     path, (long)header[0], MS_SHARD_MAGIC);
+        st = no_header(e, path, header[0]);
     } else if (header[1] != VERSION) {
         st = ms_fail(e, MUSEC_EFORMAT,
                      "%s: is a shard of version %ld; musec reads version %d (16-bit tokens)", path,
@@ -72,17 +78,62 @@ done:
     return st;
 }
 
-musec_status ms_shard_tokens(ms_error *e, const char *path, int64_t *n)
+/* Of a file without a header: half its bytes.  Leaves the file at its first token. */
+static musec_status count_bare(ms_error *e, FILE *f, const char *path, int64_t bytes, int64_t *n)
+{
+    int32_t      begins = 0;
+    musec_status st     = MUSEC_OK;
+
+    if (bytes % (int64_t)sizeof(uint16_t) != 0)
+        return ms_fail(e, MUSEC_EFORMAT,
+                       "%s: is no file of bare 16-bit tokens: it has %lld bytes, an odd number",
+                       path, (long long)bytes);
+    if (bytes >= (int64_t)sizeof begins) TRY(ms_file_read(e, f, path, &begins, sizeof begins));
+    if (begins == MS_SHARD_MAGIC)
+        return ms_fail(
+            e, MUSEC_EFORMAT,
+            "%s: is a shard with a header, not nanoGPT's bare tokens; leave --data-format "
+            "out",
+            path);
+    rewind(f);
+    *n = bytes / (int64_t)sizeof(uint16_t);
+done:
+    return st;
+}
+
+/* The number of tokens; leaves the file at the first. */
+static musec_status count_tokens(ms_error *e, FILE *f, const char *path, ms_shard_form form,
+                                 int64_t *n)
+{
+    const int64_t bytes = ms_file_bytes(f);
+
+    if (bytes < 0)
+        return ms_fail(e, MUSEC_EIO, "%s: cannot read tokens from a pipe or device; give a file",
+                       path);
+    return form == MS_SHARD_BARE ? count_bare(e, f, path, bytes, n)
+                                 : read_header(e, f, path, bytes, n);
+}
+
+musec_status ms_shard_tokens(ms_error *e, const char *path, ms_shard_form form, int64_t *n)
 {
     FILE        *f = NULL;
     musec_status st;
 
     *n = 0;
     TRY(ms_file_open_read(e, path, &f));
-    TRY(read_header(e, f, path, n));
+    TRY(count_tokens(e, f, path, form, n));
 done:
     if (f != NULL) fclose(f);
     return st;
+}
+
+/* What to do about an id that the model does not have. */
+static const char *remedy(int64_t vocab, uint16_t largest)
+{
+    if (vocab < MS_BPE_IDS && largest < MS_BPE_IDS)
+        return "its ids look like GPT-2's: train with --tokenizer gpt2";
+    return "it was made with another tokenizer: tokenize the text anew, or train with a larger "
+           "--vocab";
 }
 
 static musec_status check_ids(ms_error *e, const char *path, const uint16_t *tokens, int64_t n,
@@ -98,14 +149,32 @@ static musec_status check_ids(ms_error *e, const char *path, const uint16_t *tok
         if (tokens[i] >= vocab)
             return ms_fail(e, MUSEC_EFORMAT,
                            "%s: token %lld has the id %u, but ids must be below %lld (the largest "
-                           "in the file is %u): it was made with another tokenizer; tokenize the "
-                           "text anew, or train with a larger vocabulary",
-                           path, (long long)i, tokens[i], (long long)vocab, largest);
+                           "in the file is %u); %s",
+                           path, (long long)i, tokens[i], (long long)vocab, largest,
+                           remedy(vocab, largest));
     return MUSEC_OK;
 }
 
-musec_status ms_shard_read(ms_error *e, const char *path, int64_t vocab, uint16_t **tokens,
-                           int64_t *n)
+musec_status ms_shard_check_start(ms_error *e, const char *path, int32_t start,
+                                  const uint16_t *tokens, int64_t n)
+{
+    bool starts = false;
+
+    if (start != MS_BPE_START) return MUSEC_OK;
+    for (int64_t i = 0; i < n; i++) {
+        if (tokens[i] > MS_BYTES_START) return MUSEC_OK; /* soon, where they are GPT-2's */
+        starts = starts || tokens[i] == MS_BYTES_START;
+    }
+    if (!starts) return MUSEC_OK;
+    return ms_fail(
+        e, MUSEC_EFORMAT,
+        "%s: no id in it is above %d, which starts a document of bytes: it was made with "
+        "the byte tokenizer; train with --tokenizer byte, or tokenize the text anew",
+        path, MS_BYTES_START);
+}
+
+musec_status ms_shard_read(ms_error *e, const char *path, ms_shard_form form, int64_t vocab,
+                           uint16_t **tokens, int64_t *n)
 {
     FILE        *f     = NULL;
     uint16_t    *data  = NULL;
@@ -115,7 +184,7 @@ musec_status ms_shard_read(ms_error *e, const char *path, int64_t vocab, uint16_
     *tokens = NULL;
     *n      = 0;
     TRY(ms_file_open_read(e, path, &f));
-    TRY(read_header(e, f, path, n));
+    TRY(count_tokens(e, f, path, form, n));
     if (ms_size_stack(1, 1, *n, sizeof *data, &bytes)) data = malloc(bytes == 0 ? 1 : bytes);
     if (data == NULL) {
         st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its %lld tokens", path,

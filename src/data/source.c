@@ -24,7 +24,6 @@
 #include "data/bytes.h"
 #include "data/corpus.h"
 #include "data/fingerprint.h"
-#include "data/shard.h"
 #include "data/sniff.h"
 
 #define BUILTIN           "builtin"
@@ -39,10 +38,11 @@ typedef struct part { /* of a file, the tokens from begin to end */
 } part;
 
 struct ms_source {
-    char    *path;
-    ms_split split;
-    int64_t  vocab;
-    int32_t  start_id;
+    char         *path;
+    ms_split      split;
+    int64_t       vocab;
+    int32_t       start_id;
+    ms_shard_form form;
 
     bool     endless; /* the built-in corpus, of this seed */
     uint64_t seed;
@@ -212,7 +212,8 @@ static musec_status load_file(ms_error *e, ms_source *s, int64_t index)
     if (s->text) {
         TRY(read_text(e, path, &s->data, &s->n_data));
     } else {
-        TRY(ms_shard_read(e, path, s->vocab, &s->data, &s->n_data));
+        TRY(ms_shard_read(e, path, s->form, s->vocab, &s->data, &s->n_data));
+        TRY(ms_shard_check_start(e, path, s->start_id, s->data, s->n_data));
     }
     s->loaded = index;
 done:
@@ -224,11 +225,12 @@ done:
 static musec_status check_byte_ids(ms_error *e, const ms_source *s)
 {
     if (s->vocab > MS_BYTES_START && (s->start_id == MS_BYTES_START || s->endless)) return MUSEC_OK;
-    return ms_fail(e, MUSEC_EINVAL,
-                   "%s: is text, which becomes bytes: ids up to %d, which starts a document; the "
-                   "model has %lld ids and starts documents with %ld; tokenize the text for it, or "
-                   "train with bytes",
-                   s->path, MS_BYTES_START, (long long)s->vocab, (long)s->start_id);
+    return ms_fail(
+        e, MUSEC_EINVAL,
+        "%s: a text is read as bytes, ids up to %d, but the model has %lld ids and starts "
+        "documents with %ld; run musec tokenize %s --out DIR and train on DIR, or train "
+        "with --tokenizer byte",
+        s->path, MS_BYTES_START, (long long)s->vocab, (long)s->start_id, s->path);
 }
 
 /* How many tokens each file has.  Files without any are left out. */
@@ -243,7 +245,7 @@ static musec_status measure(ms_error *e, ms_source *s)
             TRY(load_file(e, s, i));
             p->all = s->n_data;
         } else {
-            TRY(ms_shard_tokens(e, p->path, &p->all));
+            TRY(ms_shard_tokens(e, p->path, s->form, &p->all));
         }
         p->end = p->all;
     }
@@ -391,6 +393,7 @@ musec_status ms_source_open(ms_error *e, const ms_source_config *cfg, ms_source 
     s->split    = cfg->split;
     s->vocab    = cfg->vocab;
     s->start_id = cfg->start_id;
+    s->form     = cfg->form;
     s->loaded   = -1;
     if (ms_source_is_builtin(s->path)) {
         TRY(open_builtin(e, s));

@@ -2,7 +2,8 @@
  *
  * A source is named by a text:
  *     builtin, builtin:SEED   the built-in corpus (corpus.h), without end
- *     FILE.bin                one shard: 256 int32 (20240520, 1, tokens), then uint16 tokens
+ *     FILE.bin                one shard: 256 int32 (20240520, 1, tokens), then uint16 tokens; of
+ *                             nanoGPT (`form`) the tokens alone
  *     FILE                    any other file: text, through the byte tokenizer (bytes.h)
  *     DIR                     its *.bin files in the order of their names; without any, its *.txt
  * and has two sides, training and validation, which share nothing.  Of a directory, the files whose
@@ -20,6 +21,7 @@
 
 #include "core/sha256.h"
 #include "core/status.h"
+#include "data/shard.h"
 
 typedef enum ms_split {
     MS_SPLIT_TRAIN,
@@ -35,7 +37,8 @@ typedef struct ms_source_config {
     /* stands before each document: 50256 in GPT-2's ids, 256 in bytes; the built-in corpus has
      * bytes with any start, so that every model can be tried on it: in GPT-2's ids those of single
      * bytes, else the bytes themselves */
-    int32_t start_id;
+    int32_t       start_id;
+    ms_shard_form form; /* of all .bin files */
 } ms_source_config;
 
 typedef struct ms_source ms_source;

@@ -224,7 +224,7 @@ static bool is_whole(const ms_tokenize_config *cfg, const ms_made_shard *s)
     int64_t  n   = 0;
 
     if (ms_path_join(&why, cfg->out, s->name, path) != MUSEC_OK ||
-        ms_shard_tokens(&why, path, &n) != MUSEC_OK || n != s->tokens)
+        ms_shard_tokens(&why, path, MS_SHARD_HEADED, &n) != MUSEC_OK || n != s->tokens)
         return false;
     return !cfg->verify ||
            (ms_sha256_file(&why, path, hex) == MUSEC_OK && strcmp(hex, s->sha256) == 0);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/names.h"
 #include "core/size.h"
 #include "core/thread.h"
 #include "device/gpus.h"
@@ -93,6 +94,29 @@ static const ms_device_kind *find_kind(const char *name, int *index)
     return NULL;
 }
 
+static musec_status unknown(ms_error *why, const char *name)
+{
+    const char *known[COUNT(kinds)];
+    char        names[128] = "";
+    size_t      used       = 0;
+
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        known[i] = kinds[i].name;
+        if (used < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
+                                     known[i]);
+    }
+#ifndef MS_HAVE_CUDA
+    if (strncmp(name, "cuda", 4) == 0 || strcmp(name, "gpu") == 0)
+        return ms_fail(why, MUSEC_EINVAL,
+                       "there is no device \"%s\": this build is without CUDA, it has %s; build "
+                       "musec where nvcc is installed for GPUs",
+                       name, names);
+#endif
+    return ms_fail(why, MUSEC_EINVAL, "there is no device \"%s\"; this build has %s%s", name, names,
+                   ms_name_hint_of(name, known, COUNT(known)).text);
+}
+
 static musec_status scratch_alloc(void *owner, size_t bytes, void **out)
 {
     ms_device *d = owner;
@@ -141,7 +165,7 @@ static musec_status create(musec_ctx **out, const char *device, ms_error *why)
     if (device != NULL) {
         const ms_device_kind *kind = find_kind(device, &index);
         if (kind != NULL) return open_kind(kind, index, out, why);
-        return ms_fail(why, MUSEC_EINVAL, "there is no device \"%s\" in this build", device);
+        return unknown(why, device);
     }
     for (size_t i = 0; i < COUNT(kinds) && st != MUSEC_OK; i++) {
         st = open_kind(&kinds[i], 0, out, &failed);

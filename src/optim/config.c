@@ -1,7 +1,5 @@
 /* config.c - the options of the optimizers: one table that names, explains, parses
  * and checks them. */
-#include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -11,6 +9,7 @@
 #include "core/hint.h"
 #include "core/real.h"
 #include "core/sized.h"
+#include "core/whole.h"
 #include "optim/optim.h"
 
 typedef enum field_type { NUMBER, INTEGER, UNSIGNED, CHOICE, SPECIAL } field_type;
@@ -35,84 +34,96 @@ static musec_status set_operands(ms_error *e, musec_optim_config *cfg, const cha
 
 static const field fields[] = {
     { "lr", NUMBER, AT(lr), 0, 1e9, "X", "learning rate [0.02]", NULL },
-    { "beta", NUMBER, AT(beta), 0, 1, "X", "weight of the NEW gradient in the momentum [0.05]",
-      NULL },
+    { "beta", NUMBER, AT(beta), 0, 1, "X",
+      "weight of the NEW gradient in the momentum: 1 minus the usual momentum [0.05]", NULL },
     { "threshold", SPECIAL, 0, 0, 0, "D|rms:K|quantile:Q",
-      "bound on singular values: a number, K times their RMS, or a quantile of them [1]",
+      "clip singular values at D: a number, K times their RMS, or their quantile Q [1]",
       set_threshold },
     { "update-scale", CHOICE, AT(update_scale), 0, 0, "paper|unit",
-      "unit divides the step by D, so that a Muon learning rate carries over [paper]", NULL },
-    { "base", SPECIAL, 0, 0, 0, "sgdm|adamw|signum|ademamix",
-      "spectra: whose update to clip [sgdm]", set_base },
-    { "clip", CHOICE, AT(clip), 0, 0, "hard|soft", "spectra: how to clip [soft]", NULL },
-    { "ns-mode", CHOICE, AT(ns_mode), 0, 0, "paper|paper7|fast|accurate|exact",
-      "how soft clips are computed; muon has paper (quintic steps) and exact [paper]", NULL },
-    { "ns-iters", INTEGER, AT(ns_iters), 1, 100, "K", "Newton-Schulz steps of ns-mode paper [5]",
+      "scale of the step: the clipped matrix as in the paper, or that divided by D, which suits "
+      "learning rates of Muon [paper]",
       NULL },
+    { "base", SPECIAL, 0, 0, 0, "sgdm|adamw|signum|ademamix",
+      "spectra: the optimizer whose update is clipped [sgdm]", set_base },
+    { "clip", CHOICE, AT(clip), 0, 0, "hard|soft", "spectra: clip exactly or smoothly [soft]",
+      NULL },
+    { "ns-mode", CHOICE, AT(ns_mode), 0, 0, "paper|paper7|fast|accurate|exact",
+      "how soft clipping is computed; muon has only paper (quintic Newton-Schulz steps) and exact "
+      "[paper]",
+      NULL },
+    { "ns-iters", INTEGER, AT(ns_iters), 1, 100, "K",
+      "number of Newton-Schulz steps in ns-mode paper [5]", NULL },
     { "ns-tol", NUMBER, AT(ns_tol), 0, 0.5, "X",
-      "relative error of ns-mode accurate; 0: a hundredth of beta, for feeding the clipped "
-      "momentum back multiplies it by 1/beta [0]",
+      "largest relative error in ns-mode accurate; 0: a hundredth of beta, since stored clipped "
+      "momentum multiplies errors by 1/beta [0]",
       NULL },
     { "ns-coeffs", CHOICE, AT(ns_coeffs), 0, 0, "keller|polar-express",
-      "muon: coefficients of the quintic steps [keller]", NULL },
-    { "literal", CHOICE, AT(literal), 0, 0, "no|yes", "ns-mode paper in the paper's own order [no]",
-      NULL },
+      "muon: coefficients of the quintic Newton-Schulz steps [keller]", NULL },
+    { "literal", CHOICE, AT(literal), 0, 0, "no|yes",
+      "compute ns-mode paper in the paper's own order of products, which is slower [no]", NULL },
     { "operands", SPECIAL, 0, 0, 0, "auto|f32|bf16|f16",
-      "what the products of f32 matrices round their operands to; auto: f16 on a GPU [auto]",
+      "number format that matrix products round their f32 inputs to; auto: f16 on a GPU, f32 on a "
+      "CPU [auto]",
       set_operands },
     { "weight-decay", SPECIAL, 0, 0, 0, "X|qk=X,vo=X,mlp=X",
-      "one number, or one for each role that has one [0]", set_decay },
+      "weight decay: one number, or one each for attention (qk, vo) and MLP matrices [0]",
+      set_decay },
     { "decay-form", CHOICE, AT(decay_form), 0, 0,
       "decoupled|independent|lr2|cautious|cautious-lr2|coupled|after|frank-wolfe",
-      "what weight decay means [decoupled; adam: coupled]", NULL },
-    { "nesterov", CHOICE, AT(nesterov), 0, 0, "no|yes", "look ahead by one gradient [no]", NULL },
+      "formula of the weight decay (docs/optimizers.md) [decoupled; adam: coupled]", NULL },
+    { "nesterov", CHOICE, AT(nesterov), 0, 0, "no|yes",
+      "use Nesterov momentum: look ahead by one gradient [no]", NULL },
     { "shape-rule", CHOICE, AT(shape_rule), 0, 0, "none|keller|moonlight|mup|rms|normuon",
-      "factor on the update: 1, sqrt(max(1, m/n)), 0.2 sqrt(max(m, n)), sqrt(m/n), "
-      "sqrt(max(m, n)), 0.2 sqrt(m n) / |U|_F [none]",
+      "factor on the update of an m x n matrix: 1, sqrt(max(1, m/n)), 0.2 sqrt(max(m, n)), "
+      "sqrt(m/n), sqrt(max(m, n)), or 0.2 sqrt(m n) / |U|_F [none]",
       NULL },
     { "momentum-form", CHOICE, AT(momentum_form), 0, 0, "ema|heavy-ball",
-      "(1-beta) M + beta G, or (1-beta) M + G [ema]", NULL },
+      "momentum M with gradient G: (1-beta) M + beta G, or (1-beta) M + G [ema]", NULL },
     { "momentum-init", CHOICE, AT(momentum_init), 0, 0, "first|zero",
-      "the momentum starts as the first gradient or at zero [first]", NULL },
+      "start the momentum as the first gradient, or at zero [first]", NULL },
     { "momentum-dtype", CHOICE, AT(momentum_dtype), 0, 0, "own|bf16",
-      "what the momentum is kept in: the weight's own dtype, or bf16, rounded up or down at random "
-      "so that it is right on average [own]",
+      "number format of the momentum: that of the weight, or bf16 with stochastic rounding [own]",
       NULL },
     { "nonfinite", CHOICE, AT(nonfinite), 0, 0, "stop|skip",
-      "what a NaN or an infinity in a gradient does [stop]", NULL },
-    { "beta1", NUMBER, AT(beta1), 0, 0.99999998, "X", "adam: keeps the first moment [0.9]", NULL },
-    { "beta2", NUMBER, AT(beta2), 0, 0.99999998, "X", "adam: keeps the second moment [0.999]",
-      NULL },
+      "at a NaN or infinity in a gradient, stop the run or skip the step [stop]", NULL },
+    { "beta1", NUMBER, AT(beta1), 0, 0.99999998, "X",
+      "adam, adamw, ademamix: decay rate of the first moment [0.9]", NULL },
+    { "beta2", NUMBER, AT(beta2), 0, 0.99999998, "X",
+      "adam, adamw, ademamix: decay rate of the second moment [0.999]", NULL },
     { "eps", NUMBER, AT(eps), 1e-30, 1e9, "X",
-      "adam: added to the root of the second moment [1e-8]", NULL },
-    { "beta3", NUMBER, AT(beta3), 0, 0.99999998, "X", "ademamix: keeps the slow average [0.9999]",
-      NULL },
+      "adam, adamw, ademamix: added to the root of the second moment [1e-8]", NULL },
+    { "beta3", NUMBER, AT(beta3), 0, 0.99999998, "X",
+      "ademamix: decay rate of the slow average [0.9999]", NULL },
     { "alpha", NUMBER, AT(alpha), 0, 1e9, "X", "ademamix: weight of the slow average [8]", NULL },
-    { "alpha-warmup", INTEGER, AT(alpha_warmup), 0, 1e15, "N", "ademamix: steps to reach alpha [0]",
-      NULL },
-    { "beta3-warmup", INTEGER, AT(beta3_warmup), 0, 1e15, "N", "ademamix: steps to reach beta3 [0]",
-      NULL },
-    { "qk-tau", NUMBER, AT(qk_tau), ABOVE_0, 1e9, "X", "muonclip: largest logit left alone [100]",
-      NULL },
+    { "alpha-warmup", INTEGER, AT(alpha_warmup), 0, 1e15, "N",
+      "ademamix: steps in which alpha grows to its value [0]", NULL },
+    { "beta3-warmup", INTEGER, AT(beta3_warmup), 0, 1e15, "N",
+      "ademamix: steps in which beta3 grows to its value [0]", NULL },
+    { "qk-tau", NUMBER, AT(qk_tau), ABOVE_0, 1e9, "X",
+      "muonclip: shrink heads whose attention logits exceed this [100]", NULL },
     { "qk-alpha", NUMBER, AT(qk_alpha), 0, 1, "X",
-      "muonclip: W_q takes the power alpha of the factor, W_k the rest [0.5]", NULL },
+      "muonclip: share of the shrinking that W_q takes; W_k takes the rest [0.5]", NULL },
     { "avg-steps", INTEGER, AT(avg_steps), 0, 1e15, "T",
-      "keep the average of the weights over an epoch of T steps beside them [0: no]", NULL },
+      "also keep an average of the weights over an epoch of T steps [0: no]", NULL },
     { "avg-epochs", INTEGER, AT(avg_epochs), 0, 1e15, "K",
-      "of the first K epochs, average one that is picked at random [1]", NULL },
+      "avg-steps: average an epoch picked at random among the first K [1]", NULL },
     { "seed", UNSIGNED, AT(seed), 0, 0, "N",
-      "of the epoch picked, norm estimates and rounding at random [0]", NULL },
+      "seed of random choices: epoch to average, norm estimates, stochastic rounding [0]", NULL },
     { "report-every", INTEGER, AT(report_every), 0, 1e15, "N",
-      "steps between measurements of norms and ranks, 0 never [1000]", NULL },
+      "steps between measurements of norms and ranks; 0: never [1000]", NULL },
     { "workspace", UNSIGNED, AT(workspace), 0, 0, "BYTES",
-      "memory that a step may use [0: 1 GiB, on a GPU 8 to 16 GiB]", NULL },
-    { "aux-lr", NUMBER, AT(aux_lr), 0, 1e9, "X", "AdamW of embeddings, head, vectors [3e-4]",
+      "bytes of memory that an optimizer step may use [0: 1 GiB, on a GPU 8 to 16 GiB]", NULL },
+    { "aux-lr", NUMBER, AT(aux_lr), 0, 1e9, "X",
+      "AdamW for embedding, head and vectors: learning rate [3e-4]", NULL },
+    { "aux-beta1", NUMBER, AT(aux_beta1), 0, 0.99999998, "X",
+      "AdamW for embedding, head and vectors: decay rate of the first moment [0.9]", NULL },
+    { "aux-beta2", NUMBER, AT(aux_beta2), 0, 0.99999998, "X",
+      "AdamW for embedding, head and vectors: decay rate of the second moment [0.95]", NULL },
+    { "aux-eps", NUMBER, AT(aux_eps), 1e-30, 1e9, "X",
+      "AdamW for embedding, head and vectors: added to the root of the second moment [1e-8]",
       NULL },
-    { "aux-beta1", NUMBER, AT(aux_beta1), 0, 0.99999998, "X", "likewise [0.9]", NULL },
-    { "aux-beta2", NUMBER, AT(aux_beta2), 0, 0.99999998, "X", "likewise [0.95]", NULL },
-    { "aux-eps", NUMBER, AT(aux_eps), 1e-30, 1e9, "X", "likewise [1e-8]", NULL },
-    { "aux-weight-decay", NUMBER, AT(aux_weight_decay), 0, 1e9, "X", "likewise, decoupled [0]",
-      NULL },
+    { "aux-weight-decay", NUMBER, AT(aux_weight_decay), 0, 1e9, "X",
+      "AdamW for embedding, head and vectors: decoupled weight decay [0]", NULL },
 };
 
 /* ---- parsing --------------------------------------------------------------------------------- */
@@ -240,12 +251,9 @@ static musec_status set_operands(ms_error *e, musec_optim_config *cfg, const cha
 
 static musec_status set_integer(ms_error *e, const field *f, void *at, const char *value)
 {
-    char     *end = NULL;
-    long long x;
-    char      range[64];
-    errno = 0;
-    x     = strtoll(value, &end, 10);
-    if (end == value || *end != '\0' || errno != 0 || (double)x < f->min || (double)x > f->max) {
+    int64_t x = 0;
+    char    range[64];
+    if (ms_whole_i64(value, &x) != MS_WHOLE_READ || (double)x < f->min || (double)x > f->max) {
         snprintf(range, sizeof range, "a whole number from %.0f to %.0f", f->min, f->max);
         return wrong(e, f->name, value, range);
     }
@@ -259,22 +267,17 @@ static musec_status set_integer(ms_error *e, const field *f, void *at, const cha
 static musec_status set_field(ms_error *e, const field *f, musec_optim_config *cfg,
                               const char *value)
 {
-    void              *at  = (char *)cfg + f->offset;
-    char              *end = NULL;
-    char               text[320];
-    int                index;
-    unsigned long long unsigned_value;
+    void *at = (char *)cfg + f->offset;
+    char  text[320];
+    int   index;
     switch (f->type) {
     case NUMBER:
         snprintf(text, sizeof text, "a number from %g to %g", f->min, f->max);
         return parse_number(value, f->min, f->max, at) ? MUSEC_OK : wrong(e, f->name, value, text);
     case INTEGER: return set_integer(e, f, at, value);
     case UNSIGNED:
-        errno          = 0;
-        unsigned_value = strtoull(value, &end, 10);
-        if (end == value || *end != '\0' || errno != 0 || !isdigit((unsigned char)value[0]))
+        if (ms_whole_u64(value, at) != MS_WHOLE_READ)
             return wrong(e, f->name, value, "a whole number from 0 to 18446744073709551615");
-        *(uint64_t *)at = unsigned_value;
         return MUSEC_OK;
     case CHOICE:
         index = choice_index(f->values, value);

@@ -16,7 +16,7 @@
 /* Fields that change nothing that a comparison sees. */
 static const char *const ignored[] = { "seed",          "checkpoint_every", "keep",
                                        "device",        "report_every",     "val_every",
-                                       "deterministic", "workspace" };
+                                       "deterministic", "workspace",        "data_format" };
 /* Options that are tuned: a method is its best over the last two. */
 static const char *const tuned[] = { "lr", "threshold", "weight_decay" };
 

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "core/options.h"
+#include "core/names.h"
 #include "report/parts.h"
 
 static const ms_build_kind kinds[] = {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/names.h"
 #include "core/rng.h"
 #include "core/size.h"
 #include "theory/objective_parts.h"
@@ -38,10 +39,12 @@ const char *ms_objective_name(size_t index, const char **help)
 
 static musec_status find(ms_error *e, const char *name, const ms_objective_kind **out)
 {
-    char   names[256] = "";
-    size_t used       = 0;
+    char        names[256] = "";
+    const char *known[COUNT(kinds)];
+    size_t      used = 0;
 
     for (size_t i = 0; i < COUNT(kinds); i++) {
+        known[i] = kinds[i].name;
         if (strcmp(kinds[i].name, name) == 0) {
             *out = &kinds[i];
             return MUSEC_OK;
@@ -49,7 +52,8 @@ static musec_status find(ms_error *e, const char *name, const ms_objective_kind 
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
                                  kinds[i].name);
     }
-    return ms_fail(e, MUSEC_EINVAL, "there is no problem \"%s\"; there are %s", name, names);
+    return ms_fail(e, MUSEC_EINVAL, "there is no problem \"%s\"; there are %s%s", name, names,
+                   ms_name_hint_of(name, known, COUNT(kinds)).text);
 }
 
 static musec_status check_side(ms_error *e, const ms_objective_kind *kind, const char *side,

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/names.h"
 #include "core/size.h"
 #include "optim/optim.h"
 
@@ -33,15 +34,18 @@ static double rate_of(const char *optimizer, const ms_objective *p, const ms_the
 
 static musec_status find_optimizer(ms_error *e, const char *name)
 {
-    char   names[256] = "";
-    size_t used       = 0;
+    char        names[256] = "";
+    const char *known[32];
+    size_t      used = 0, n = 0;
 
     for (size_t i = 0; musec_optim_name(i, NULL) != NULL && used < sizeof names; i++) {
+        if (n < COUNT(known)) known[n++] = musec_optim_name(i, NULL);
         if (strcmp(musec_optim_name(i, NULL), name) == 0) return MUSEC_OK;
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
                                  musec_optim_name(i, NULL));
     }
-    return ms_fail(e, MUSEC_EINVAL, "there is no optimizer \"%s\"; there are %s", name, names);
+    return ms_fail(e, MUSEC_EINVAL, "there is no optimizer \"%s\"; there are %s%s", name, names,
+                   ms_name_hint_of(name, known, n).text);
 }
 
 musec_status ms_theory_setup_init(ms_error *e, const ms_objective *problem, const char *optimizer,

@@ -1,123 +1,20 @@
-/* config.c - the table of fields: names, explains, parses, prints and checks them. */
+/* config.c - the fields of a config: parses, prints and checks them by their table (fields.h). */
 #include "train/config.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/options.h"
+#include "core/names.h"
 #include "core/real.h"
+#include "core/whole.h"
 #include "data/bpe.h"
 #include "data/bytes.h"
 #include "optim/optim.h"
+#include "train/fields.h"
 #include "train/presets.h"
-
-typedef enum field_type { WHOLE, UNSIGNED, NUMBER, CHOICE, TEXT } field_type;
-
-typedef struct field {
-    const char *name;
-    field_type  type;
-    size_t      offset, bytes; /* bytes: of a TEXT */
-    double      min, max;
-    const char *values; /* the choices, "a|b|c", in the order of their codes; else what to write */
-    const char *help;   /* without the default, which is the preset's, unless there is none */
-} field;
-
-#define AT(name)                  offsetof(ms_train_config, name)
-#define SPACE(name)               sizeof(((ms_train_config *)NULL)->name)
-#define WHOLE_AT(name, min, max)  WHOLE, AT(name), 0, min, max, "N"
-#define NUMBER_AT(name, min, max) NUMBER, AT(name), 0, min, max, "X"
-#define CHOICE_AT(name, values)   CHOICE, AT(name), 0, 0, 0, values
-#define TEXT_AT(name, meta)       TEXT, AT(name), SPACE(name), 0, 0, meta
-#define PRESETS                   "pico|nano|small|medium|wide"
-#define MANY                      1e15
-
-static const field fields[] = {
-    { "data", TEXT_AT(data, "PATH[=WEIGHT]"),
-      "a .bin shard, a text, a directory of either, or builtin[:SEED]; may be repeated, with "
-      "weights" },
-    { "val-data", TEXT_AT(val_data, "PATH[=WEIGHT]"), "what to validate on [that of --data]" },
-    { "tokenizer", CHOICE_AT(tokenizer, "byte|gpt2"), "what the ids of --data mean" },
-    { "doc-rest", CHOICE_AT(keep_rest, "skip|keep"),
-      "what lies beyond max-doc is left out, or goes on as a document of its own" },
-    { "steps", WHOLE_AT(steps, 1, MANY), "optimizer steps" },
-    { "batch", WHOLE_AT(batch, 1, MANY), "tokens of a step" },
-    { "micro-batches", WHOLE_AT(micro_batches, 1, MANY), "parts that a batch is run in" },
-    { "max-doc", WHOLE_AT(max_doc, 1, MANY), "tokens of a document, at most" },
-    { "window-short", WHOLE_AT(window_short, 0, MANY),
-      "tokens before its own that a query sees, in short layers" },
-    { "window-long", WHOLE_AT(window_long, 0, MANY), "the same in long layers" },
-    { "long-layers", TEXT_AT(long_layers, "LAYERS"),
-      "those with the long window: all, none or 0,4,..." },
-    { "mtp", TEXT_AT(mtp, "WEIGHTS"), "of the next tokens in the loss, 1,0.5; 1,0.5>1,0 moves" },
-    { "stages", TEXT_AT(stages, "STAGES"),
-      "\"460 batch=N doc=N window=S/L lr=X mtp=1,W; 33% ...; rest ...\" [none]" },
-    { "cooldown", NUMBER_AT(cooldown, 0, 1), "last share of the steps, in which lr falls" },
-    { "cooldown-to", NUMBER_AT(cooldown_to, 0, 1e9), "share of lr that it falls to" },
-    { "extension", WHOLE_AT(extension, 0, MANY), "of the steps, the last that stay there" },
-    { "momentum-warmup", WHOLE_AT(momentum_warmup, 0, MANY),
-      "steps in which beta goes from momentum-from to its value" },
-    { "momentum-cooldown", WHOLE_AT(momentum_cooldown, 0, MANY), "last steps, back again" },
-    { "momentum-from", NUMBER_AT(momentum_from, 0, 1), "beta at the ends of these" },
-    { "grad-reduction", CHOICE_AT(grad_reduction, "mean|sum8"),
-      "gradient of the mean over tokens, or of the sum over 8 (thresholds see it)" },
-    { "val-every", WHOLE_AT(val_every, 0, MANY), "steps between validations; 0: at the end" },
-    { "val-tokens", WHOLE_AT(val_tokens, 1, MANY), "tokens to validate on, at most" },
-    { "checkpoint-every", WHOLE_AT(checkpoint_every, 0, MANY),
-      "steps between checkpoints; 0: at the end" },
-    { "keep", WHOLE_AT(keep, 0, MANY), "checkpoints to keep; 0: all" },
-    { "seed", UNSIGNED, AT(seed), 0, 0, 0, "N", "of the weights' starting values" },
-    { "init-from", TEXT_AT(init_from, "PATH"),
-      "begin with the weights of a run, a checkpoint, an export or a .safetensors file [drawn]" },
-    { "diverge-factor", NUMBER_AT(diverge_factor, 1, 1e9),
-      "a loss above that many times the first one is too high" },
-    { "diverge-steps", WHOLE_AT(diverge_steps, 1, MANY),
-      "steps with too high a loss that end the run as diverged" },
-    { "device", TEXT_AT(device, "DEVICE"),
-      "where to compute, as listed by musec info [the best one here]" },
-    { "precision", CHOICE_AT(precision, "auto|f32|bf16|f16"),
-      "of activations; weights and gradients stay f32; auto: bf16 on a GPU, else f32; f16, which "
-      "has no loss scaling, is for comparisons" },
-    { "deterministic", CHOICE_AT(deterministic, "no|yes"),
-      "the same bits from run to run; no lets a GPU take what is faster" },
-    { "layers", WHOLE_AT(model.layers, 1, MS_GPT_LAYERS), "transformer layers" },
-    { "width", WHOLE_AT(model.width, 1, 1 << 20), "of the residual stream" },
-    { "heads", WHOLE_AT(model.heads, 1, 1 << 14), "attention heads" },
-    { "head", WHOLE_AT(model.head, 2, 1 << 14), "width of a head" },
-    { "mlp", WHOLE_AT(model.mlp, 1, 1 << 20), "hidden width of the MLP" },
-    { "vocab", WHOLE_AT(model.vocab, 0, 65536), "ids, padded; 0: the tokenizer's own" },
-    { "qk-norm", CHOICE_AT(model.qk_norm, "no|yes"), "normalise q and k per head" },
-    { "tied", CHOICE_AT(model.tied, "no|yes"), "the embedding is the head" },
-    { "head-gates", CHOICE_AT(model.head_gates, "no|yes"), "a learned gate on each head" },
-    { "gate-width", WHOLE_AT(model.gate_width, 1, 1 << 20), "columns that gates read" },
-    { "x0-mix", CHOICE_AT(model.x0_mix, "no|yes"), "each layer mixes the embedding in again" },
-    { "cap", CHOICE_AT(model.cap, "none|tanh|sigmoid"), "how logits are bounded" },
-    { "cap-scale", NUMBER_AT(model.cap_scale, 0, 1e9), "c tanh(y/c), c/(1+exp(-(y+s)/w)): c" },
-    { "cap-shift", NUMBER_AT(model.cap_shift, -1e9, 1e9), "s of it" },
-    { "cap-width", NUMBER_AT(model.cap_width, 0, 1e9), "w of it" },
-    { "attn-scale", NUMBER_AT(model.attn_scale, 0, 1e9), "on q.k; 0: 1/sqrt(head)" },
-    { "attn-softcap", NUMBER_AT(model.attn_softcap, 0, 1e9),
-      "bounds attention logits by c tanh(y/c); 0: not" },
-    { "rope-base", NUMBER_AT(model.rope_base, 1, 1e9), "slowest RoPE frequency is 1/X" },
-    { "rope-share", NUMBER_AT(model.rope_share, 0, 1), "of a head's columns that turn" },
-    { "rope-pairs", CHOICE_AT(model.rope_adjacent, "split|adjacent"),
-      "RoPE pairs columns j, j+head/2 or 2j, 2j+1" },
-    { "norm-eps", NUMBER_AT(model.norm_eps, 1e-30, 1), "of RMSNorm" },
-    { "init-qkv", NUMBER_AT(model.init_qkv, 0, 1e9), "deviation times sqrt(width) at start" },
-    { "init-out", NUMBER_AT(model.init_out, 0, 1e9), "likewise of W_o" },
-    { "init-up", NUMBER_AT(model.init_up, 0, 1e9), "likewise of the MLP's first matrix" },
-    { "init-down", NUMBER_AT(model.init_down, 0, 1e9), "likewise of its second" },
-    { "init-embed", NUMBER_AT(model.init_embed, 0, 1e9), "deviation of the embedding" },
-    { "init-head", NUMBER_AT(model.init_head, 0, 1e9), "deviation of the head" },
-    { "init-residual", NUMBER_AT(model.init_residual, 0, 1e9), "x0-mix: share of the stream" },
-    { "lr-qk", NUMBER_AT(lr_qk, 0, 1e9), "factor on lr of W_q, W_k" },
-    { "lr-vo", NUMBER_AT(lr_vo, 0, 1e9), "factor on lr of W_v, W_o" },
-    { "lr-up", NUMBER_AT(lr_up, 0, 1e9), "factor on lr of the MLP's first matrix" },
-    { "lr-down", NUMBER_AT(lr_down, 0, 1e9), "factor on lr of its second" },
-};
 
 /* Of the optimizer's own options, these follow from the run. */
 static const char *const not_ours[] = { "seed" };
@@ -131,10 +28,10 @@ bool ms_train_field_same(const char *a, const char *b)
     return *a == *b;
 }
 
-static const field *find_field(const char *key)
+static const ms_field *find_field(const char *key)
 {
-    for (size_t i = 0; i < COUNT(fields); i++)
-        if (ms_train_field_same(fields[i].name, key)) return &fields[i];
+    for (size_t i = 0; i < ms_n_fields; i++)
+        if (ms_train_field_same(ms_fields[i].name, key)) return &ms_fields[i];
     return NULL;
 }
 
@@ -153,11 +50,13 @@ static const char *optim_field(size_t index, const char **values, const char **h
 
 bool ms_train_field_at(size_t index, ms_train_field *out)
 {
-    if (index < COUNT(fields)) {
-        *out = (ms_train_field){ fields[index].name, fields[index].values, fields[index].help };
+    if (index < ms_n_fields) {
+        const ms_field *f = &ms_fields[index];
+        *out              = (ms_train_field){ f->name, f->values, f->help, f->group };
         return true;
     }
-    out->name = optim_field(index - COUNT(fields), &out->values, &out->help);
+    out->name  = optim_field(index - ms_n_fields, &out->values, &out->help);
+    out->group = ms_field_optim_group(out->name);
     return out->name != NULL;
 }
 
@@ -166,16 +65,9 @@ enum { MOST_NAMES = 160 };
 static musec_status unknown(ms_error *e, const char *kind, const char *name,
                             const char *const *names, size_t n)
 {
-    char        wanted[64];
-    const char *near;
-
-    snprintf(wanted, sizeof wanted, "%s", name);
-    for (char *c = wanted; *c != '\0'; c++)
-        if (*c == '_') *c = '-';
-    near = ms_name_nearest(wanted, names, n);
-    return ms_fail(e, MUSEC_EINVAL, "there is no %s \"%s\"%s%s%s", kind, name,
-                   near != NULL ? "; did you mean \"" : "; musec train --help lists them",
-                   near != NULL ? near : "", near != NULL ? "\"?" : "");
+    const ms_name_hint hint = ms_name_hint_of(name, names, n);
+    return ms_fail(e, MUSEC_EINVAL, "there is no %s \"%s\"%s", kind, name,
+                   hint.text[0] != '\0' ? hint.text : "; musec train --help lists them");
 }
 
 static musec_status unknown_field(ms_error *e, const char *key)
@@ -199,23 +91,24 @@ static musec_status unknown_optimizer(ms_error *e, const char *name)
 
 /* ---- text to value --------------------------------------------------------------------------- */
 
-static musec_status wrong(ms_error *e, const field *f, const char *value)
+static musec_status wrong(ms_error *e, const ms_field *f, const char *value)
 {
-    if (f->type == CHOICE)
-        return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\"; it must be one of %s", f->name, value,
-                       f->values);
-    if (f->type == TEXT && strlen(value) >= f->bytes)
+    if (f->type == MS_FIELD_CHOICE)
+        return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\"; it must be one of %s%s", f->name, value,
+                       f->values, ms_name_hint_choices(value, f->values).text);
+    if (f->type == MS_FIELD_TEXT && strlen(value) >= f->bytes)
         return ms_fail(e, MUSEC_EINVAL, "%s is longer than %zu bytes", f->name, f->bytes - 1);
-    if (f->type == TEXT)
+    if (f->type == MS_FIELD_TEXT)
         return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\"; it must be UTF-8, to go into config.json",
                        f->name, value);
-    if (f->type == UNSIGNED)
+    if (f->type == MS_FIELD_UNSIGNED)
         return ms_fail(e, MUSEC_EINVAL,
                        "%s is \"%s\"; it must be a whole number from 0 to 18446744073709551615",
                        f->name, value);
     return ms_fail(e, MUSEC_EINVAL,
-                   f->type == WHOLE ? "%s is \"%s\"; it must be a whole number from %.0f to %.0f"
-                                    : "%s is \"%s\"; it must be a number from %g to %g",
+                   f->type == MS_FIELD_WHOLE
+                       ? "%s is \"%s\"; it must be a whole number from %.0f to %.0f"
+                       : "%s is \"%s\"; it must be a number from %g to %g",
                    f->name, value, f->min, f->max);
 }
 
@@ -231,28 +124,16 @@ static int64_t choice_index(const char *values, const char *value)
     return -1;
 }
 
-static bool set_whole(const field *f, const char *value, int64_t *out)
+static bool set_whole(const ms_field *f, const char *value, int64_t *out)
 {
-    char *end         = NULL;
-    errno             = 0;
-    const long long x = strtoll(value, &end, 10);
-    if (end == value || *end != '\0' || errno != 0) return false;
+    int64_t x;
+    if (ms_whole_i64(value, &x) != MS_WHOLE_READ) return false;
     if ((double)x < f->min || (double)x > f->max) return false;
     *out = x;
     return true;
 }
 
-static bool set_unsigned(const char *value, uint64_t *out)
-{
-    char *end                  = NULL;
-    errno                      = 0;
-    const unsigned long long x = strtoull(value, &end, 10);
-    if (end == value || *end != '\0' || errno != 0 || !isdigit((unsigned char)*value)) return false;
-    *out = x;
-    return true;
-}
-
-static bool set_number(const field *f, const char *value, double *out)
+static bool set_number(const ms_field *f, const char *value, double *out)
 {
     char        *end = NULL;
     const double x   = ms_real_read(value, &end);
@@ -261,7 +142,7 @@ static bool set_number(const field *f, const char *value, double *out)
     return true;
 }
 
-static bool set_text(const field *f, const char *value, char *out)
+static bool set_text(const ms_field *f, const char *value, char *out)
 {
     json_t    *json  = json_string(value); /* NULL: not UTF-8, and the field would get lost */
     const bool valid = json != NULL && strlen(value) < f->bytes;
@@ -271,17 +152,18 @@ static bool set_text(const field *f, const char *value, char *out)
     return true;
 }
 
-static musec_status set_field(ms_error *e, const field *f, ms_train_config *cfg, const char *value)
+static musec_status set_field(ms_error *e, const ms_field *f, ms_train_config *cfg,
+                              const char *value)
 {
     void   *at = (char *)cfg + f->offset;
     bool    ok = false;
     int64_t index;
     switch (f->type) {
-    case WHOLE: ok = set_whole(f, value, at); break;
-    case UNSIGNED: ok = set_unsigned(value, at); break;
-    case NUMBER: ok = set_number(f, value, at); break;
-    case TEXT: ok = set_text(f, value, at); break;
-    case CHOICE:
+    case MS_FIELD_WHOLE: ok = set_whole(f, value, at); break;
+    case MS_FIELD_UNSIGNED: ok = ms_whole_u64(value, at) == MS_WHOLE_READ; break;
+    case MS_FIELD_NUMBER: ok = set_number(f, value, at); break;
+    case MS_FIELD_TEXT: ok = set_text(f, value, at); break;
+    case MS_FIELD_CHOICE:
         index = choice_index(f->values, value);
         ok    = index >= 0;
         if (ok) *(int64_t *)at = index;
@@ -293,8 +175,8 @@ static musec_status set_field(ms_error *e, const field *f, ms_train_config *cfg,
 musec_status ms_train_config_set(ms_error *e, ms_train_config *cfg, const char *key,
                                  const char *value)
 {
-    const field *f = find_field(key);
-    const char  *name;
+    const ms_field *f = find_field(key);
+    const char     *name;
     if (f != NULL) return set_field(e, f, cfg, value);
     for (size_t i = 0; (name = optim_field(i, NULL, NULL)) != NULL; i++)
         if (ms_train_field_same(name, key)) return ms_optim_config_set(e, &cfg->optim, name, value);
@@ -304,21 +186,23 @@ musec_status ms_train_config_set(ms_error *e, ms_train_config *cfg, const char *
 musec_status ms_train_config_get(const ms_train_config *cfg, const char *key, char *text,
                                  size_t bytes)
 {
-    const field *f  = find_field(key);
-    const char  *at = f == NULL ? NULL : (const char *)cfg + f->offset;
-    char         number[MS_REAL_TEXT];
+    const ms_field *f  = find_field(key);
+    const char     *at = f == NULL ? NULL : (const char *)cfg + f->offset;
+    char            number[MS_REAL_TEXT];
     if (f == NULL) return ms_optim_config_get(&cfg->optim, key, text, bytes);
     switch (f->type) {
-    case WHOLE: snprintf(text, bytes, "%lld", (long long)*(const int64_t *)(const void *)at); break;
-    case UNSIGNED:
+    case MS_FIELD_WHOLE:
+        snprintf(text, bytes, "%lld", (long long)*(const int64_t *)(const void *)at);
+        break;
+    case MS_FIELD_UNSIGNED:
         snprintf(text, bytes, "%llu", (unsigned long long)*(const uint64_t *)(const void *)at);
         break;
-    case NUMBER:
+    case MS_FIELD_NUMBER:
         ms_real_text(*(const double *)(const void *)at, number);
         snprintf(text, bytes, "%s", number);
         break;
-    case TEXT: snprintf(text, bytes, "%s", at); break;
-    case CHOICE: {
+    case MS_FIELD_TEXT: snprintf(text, bytes, "%s", at); break;
+    case MS_FIELD_CHOICE: {
         const char *values = f->values;
         for (int64_t i = *(const int64_t *)(const void *)at; i > 0; i--)
             values += strcspn(values, "|") + 1;
@@ -331,10 +215,11 @@ musec_status ms_train_config_get(const ms_train_config *cfg, const char *key, ch
 
 ms_value_kind ms_train_config_kind(const ms_train_config *cfg, const char *key)
 {
-    const field *f = find_field(key);
+    const ms_field *f = find_field(key);
     if (f == NULL) return ms_optim_config_kind(&cfg->optim, key);
-    if (f->type == NUMBER) return MS_VALUE_REAL;
-    return f->type == WHOLE || f->type == UNSIGNED ? MS_VALUE_WHOLE : MS_VALUE_TEXT;
+    if (f->type == MS_FIELD_NUMBER) return MS_VALUE_REAL;
+    return f->type == MS_FIELD_WHOLE || f->type == MS_FIELD_UNSIGNED ? MS_VALUE_WHOLE
+                                                                     : MS_VALUE_TEXT;
 }
 
 /* ---- presets --------------------------------------------------------------------------------- */
@@ -374,11 +259,12 @@ musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char 
                                   const char *optimizer)
 {
     musec_status  st;
-    const int64_t index = choice_index(PRESETS, preset);
+    const int64_t index = choice_index(MS_PRESETS, preset);
 
     *cfg = (ms_train_config){ .preset = index };
     if (index < 0)
-        return ms_fail(e, MUSEC_EINVAL, "there is no preset \"%s\"; there are %s", preset, PRESETS);
+        return ms_fail(e, MUSEC_EINVAL, "there is no preset \"%s\"; there are %s%s", preset,
+                       MS_PRESETS, ms_name_hint_choices(preset, MS_PRESETS).text);
     if (musec_optim_config_init(&cfg->optim, sizeof cfg->optim, optimizer) != MUSEC_OK)
         return unknown_optimizer(e, optimizer);
     for (int own = 0; own < 2; own++) {
@@ -398,11 +284,15 @@ void ms_train_config_settle(ms_train_config *cfg,
     int                      n        = 0;
 
     told[0] = '\0';
+    if (cfg->data_bare && cfg->tokenizer == MS_TOKENIZER_BYTE && !is_given(arg, "tokenizer")) {
+        cfg->tokenizer = MS_TOKENIZER_GPT2;
+        n = snprintf(told, MS_SETTLE_TEXT, "data-format nanogpt: the tokens are GPT-2's\n");
+    }
     for (size_t i = 0; i < COUNT(staged) && cfg->stages[0] != '\0'; i++) {
         if (!is_given(arg, staged[i]) || is_given(arg, "stages")) continue;
         cfg->stages[0] = '\0';
-        n = snprintf(told, MS_SETTLE_TEXT, "%s stands in place of the preset's stages\n",
-                     staged[i]);
+        n += snprintf(told + n, (size_t)(MS_SETTLE_TEXT - n),
+                      "%s stands in place of the preset's stages\n", staged[i]);
     }
     if (cfg->extension >= cfg->steps && !is_given(arg, "extension")) {
         cfg->extension = 0;

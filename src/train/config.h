@@ -34,6 +34,7 @@ typedef struct ms_train_config {
     /* data */
     char    data[MS_PATH_MAX], val_data[MS_PATH_MAX];
     int64_t tokenizer, keep_rest;
+    int64_t data_bare; /* .bin files have no header, as nanoGPT writes them */
     /* schedule */
     int64_t steps, extension; /* the last `extension` of the steps stay at the end's rate */
     int64_t batch, micro_batches, max_doc, window_short, window_long;
@@ -59,7 +60,14 @@ typedef struct ms_train_field {
     const char *values; /* "X", "N", "TEXT", or the choices "a|b" */
     const char *help;   /* one line; of the optimizer's, and where it takes words, it ends with the
                          * default in brackets */
+    const char *group;  /* the title that --help has it under */
 } ms_train_field;
+
+/* Titles of groups in the order of --help: 0, 1, ... until NULL. */
+const char *ms_train_group(size_t index);
+/* Groups that musec train has options of its own in. */
+#define MS_GROUP_COMMON  "Common options"
+#define MS_GROUP_LOGGING "Logging and checkpoints"
 
 /* Fields 0, 1, ... until false; those of the optimizer last. */
 bool ms_train_field_at(size_t index, ms_train_field *out);
@@ -81,8 +89,9 @@ musec_status ms_train_config_get(const ms_train_config *cfg, const char *key, ch
                                  size_t bytes);
 /* What its text stands for, in this config. */
 ms_value_kind ms_train_config_kind(const ms_train_config *cfg, const char *key);
-/* What is given (asked by its name with hyphens) replaces what the preset's stages say of it, and a
- * short run has no extension.  told: a line for each, or "". */
+/* What is given (asked by its name with hyphens) replaces what the preset's stages say of it, a
+ * short run has no extension, and nanoGPT's files hold GPT-2's tokens.  told: a line for each, or
+ * "". */
 void ms_train_config_settle(ms_train_config *cfg,
                             bool (*is_given)(const void *arg, const char *key), const void *arg,
                             char told[MS_SETTLE_TEXT]);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/options.h"
+#include "core/names.h"
 #include "core/size.h"
 #include "optim/optim.h"
 #include "train/schedule.h"
@@ -21,8 +21,9 @@ static const char rows_key[] = "rows";
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static const char *const not_in_key[] = { "checkpoint-every", "keep", "device", "deterministic",
-                                          NULL };
+/* How files are laid out follows from the files. */
+static const char *const not_in_key[] = { "checkpoint-every", "keep",        "device",
+                                          "deterministic",    "data-format", NULL };
 /* Runs were named before there were these: as long as they say nothing, names stay as they were. */
 static const char *const not_if_auto[]  = { "precision", "operands", NULL };
 static const char *const not_if_own[]   = { "momentum-dtype", NULL };

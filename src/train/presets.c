@@ -40,6 +40,7 @@ const char *const ms_preset_common[] = {
     "data=builtin",
     "val_data=",
     "tokenizer=byte",
+    "data_format=shard",
     "doc_rest=keep",
     "extension=0",
     "micro_batches=1",

@@ -97,7 +97,9 @@ musec_status ms_train_open_data(ms_error *e, ms_train *t)
     ms_loader_config load  = { .source     = { .path     = cfg->data,
                                                .split    = MS_SPLIT_TRAIN,
                                                .vocab    = cfg->model.vocab,
-                                               .start_id = start },
+                                               .start_id = start,
+                                               .form     = cfg->data_bare != 0 ? MS_SHARD_BARE
+                                                                               : MS_SHARD_HEADED },
                                .max_tokens = t->schedule.max_tokens,
                                .keep_rest  = cfg->keep_rest != 0,
                                .base       = t->data_dir[0] != '\0' ? t->data_dir : NULL };
@@ -160,8 +162,6 @@ musec_status ms_train_open_device(ms_error *e, const char *device, char note[siz
     const musec_status st = musec_ctx_create_why(out, best ? NULL : device, why, sizeof why);
 
     note[0] = '\0';
-    if (st == MUSEC_EINVAL && !best)
-        return ms_fail(e, st, "there is no device \"%s\"; musec info lists them", device);
     if (st != MUSEC_OK) return ms_fail(e, st, "%s", why);
     if (why[0] != '\0')
         snprintf(note, sizeof(ms_error), "%s; using %s", why, musec_ctx_device(*out));

@@ -1,0 +1,25 @@
+/* names.h - which name a wrong one was meant to be: misspelt, cut short, or brought along from
+ * another program ("learning-rate", "float32", "gpu"). */
+#ifndef MS_CORE_NAMES_H
+#define MS_CORE_NAMES_H
+
+#include <stddef.h>
+
+enum { MS_NAME_HINT = 96 };
+
+/* The one of `names` that `name` is near to, or NULL.  Upper and lower case, and '-' and '_', are
+ * alike. */
+const char *ms_name_nearest(const char *name, const char *const *names, size_t n);
+
+/* The name that means the same here as `name` does elsewhere ("learning-rate": "lr"), or NULL. */
+const char *ms_name_synonym(const char *name);
+
+/* "; did you mean "NAME"?" for the end of a message, or "" where no name is near. */
+typedef struct ms_name_hint {
+    char text[MS_NAME_HINT];
+} ms_name_hint;
+ms_name_hint ms_name_hint_of(const char *name, const char *const *names, size_t n);
+/* The same of the choices "a|b|c". */
+ms_name_hint ms_name_hint_choices(const char *name, const char *choices);
+
+#endif
