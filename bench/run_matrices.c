@@ -8,6 +8,7 @@
 
 #include "optim/optim.h"
 #include "train/parts.h"
+#include "train/rundir.h"
 
 /* The config of the checkpoint: that of the run directory may have been changed since. */
 static musec_status read_config(ms_error *e, const ms_checkpoint *c, ms_train_config *cfg)
@@ -29,11 +30,12 @@ static musec_status load_run(ms_error *e, ms_bench *b, const char *dir, ms_train
 
     t->ctx       = b->d;
     t->setup.out = dir;
+    TRY(ms_rundir_check(e, dir));
     TRY(ms_checkpoint_newest(e, dir, &newest, warning));
     if (warning[0] != '\0') ms_log_say(b->log, MS_LOG_QUIET, "warning: %s", warning);
     if (newest.step < 0)
-        TRY(ms_fail(e, MUSEC_EINVAL, "%s: there is no checkpoint in it; name a run of musec train",
-                    dir));
+        TRY(ms_fail(e, MUSEC_EINVAL,
+                    "%s: there is no checkpoint yet; give another run of musec train", dir));
     TRY(read_config(e, &newest, &t->cfg));
     TRY(ms_schedule_make(e, &t->cfg, &t->schedule));
     TRY(ms_train_open_data(e, t));

@@ -70,15 +70,15 @@ int cmd_bench(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
 
 /* Options that several subcommands have, worded once.  `args`: the struct they are parsed into. */
-#define MS_CLI_DEVICE(args)                                                 \
-    {                                                                       \
-        "device", MS_OPT_STR, offsetof(args, device), "DEVICE",             \
-            "where to compute, as listed by musec info [the best one here]" \
+#define MS_CLI_DEVICE(args)                                                      \
+    {                                                                            \
+        "device", MS_OPT_STR, offsetof(args, device), "DEVICE",                  \
+            "device to compute on, as musec info lists them [the best one here]" \
     }
 #define MS_CLI_DTYPE(args)                                        \
     {                                                             \
         "dtype", MS_OPT_CHOICE, offsetof(args, dtype), "f32|f64", \
-            "arithmetic to compute in [the file's own]"           \
+            "precision to compute in [that of the file]"          \
     }
 #define MS_CLI_JSON(args)                                                           \
     {                                                                               \

@@ -24,27 +24,29 @@ struct args {
 
 static const ms_option options[] = {
     { "filter", MS_OPT_STR, offsetof(struct args, filter), "TEXT",
-      "only the rows whose name holds TEXT [all]" },
+      "only run rows whose name contains TEXT [all]" },
     { "repeats", MS_OPT_I64, offsetof(struct args, repeats), "N",
-      "rounds to run, of which the median counts; 0: 9, or 3 with --quick [0]" },
+      "number of rounds, whose median is shown; 0: 9, or 3 with --quick [0]" },
     { "quick", MS_OPT_FLAG, offsetof(struct args, quick), NULL,
-      "small sizes only, in seconds; step, accuracy: two layers; train: pico" },
+      "run small sizes only, in seconds; step, accuracy: two layers; train: pico" },
     { "all", MS_OPT_FLAG, offsetof(struct args, all), NULL,
-      "step: the slow ones too, by SVD and in the paper's order; accuracy: every matrix, not three "
+      "step: also run the slow ones, by SVD and in the paper's order; accuracy: every matrix, not "
+      "three "
       "of each part of a layer; ops on a GPU: decompositions" },
     { "loose", MS_OPT_FLAG, offsetof(struct args, loose), NULL,
       "what a GPU does with --deterministic no: products chosen by timing, whatever their "
       "bits, and attention's gradient summed in any order where cuDNN has to do it, not musec" },
     { "preset", MS_OPT_STR, offsetof(struct args, preset), "NAME",
-      "step, accuracy, train: small, medium, wide; train: pico, nano too [small; train on a CPU: "
+      "step, accuracy, train: model to use: small, medium, wide; train: also pico, nano [small; "
+      "train on a CPU: "
       "nano]" },
-    { "run", MS_OPT_STR, offsetof(struct args, run), "DIR",
+    { "run", MS_OPT_STR, offsetof(struct args, run), "RUN",
       "step, accuracy: the matrices, gradients and momentum of a run of musec train, at its newest "
       "checkpoint [those of --preset]" },
     { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
       "tokenize: GPT-2's vocabulary [data/gpt2 or ~/.local/share/musec/gpt2]" },
     { "text", MS_OPT_STR, offsetof(struct args, text), "FILE",
-      "tokenize: a text of 1 MB or more [the built-in corpus]" },
+      "tokenize: text to encode, of 1 MB or more [the built-in corpus]" },
     MS_CLI_DEVICE(struct args),
     MS_CLI_JSON(struct args),
 };
@@ -54,7 +56,7 @@ const ms_command *bench_command(void)
     static const ms_command command = {
         .name         = "musec bench",
         .operands     = "ops|step|train|tokenize|accuracy",
-        .summary      = "time operators, optimizer and training steps, the tokenizer",
+        .summary      = "time operators, optimizer steps, training steps and the tokenizer",
         .details      = "ops: matrix products as a share of CBLAS called directly, each operator\n"
                         "beside the literal form of the paper, and each operation as a share of\n"
                         "the best product and the best copy seen, all in one run.\n"

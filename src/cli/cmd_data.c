@@ -11,13 +11,20 @@ static const ms_cli_parts parts = { table, COUNT(table) };
 
 static ms_option options[MAX_OPTIONS]; /* of all parts; filled by data_command() */
 
+static const ms_option_group groups[] = {
+    { "inspect (get takes --vocab and --json too)", "tokenizer" },
+    { "get", "out" },
+};
+
 const ms_command *data_command(void)
 {
     static ms_command command = {
         .name     = "musec data",
         .operands = "inspect|get SHARD|NAME",
-        .summary  = "look into a shard of tokens; fetch a data set",
+        .summary  = "inspect a token shard, or download a data set",
         .details  = "musec data inspect --help and musec data get --help say more.\n",
+        .groups   = groups,
+        .n_groups = COUNT(groups),
         .options  = options,
     };
     command.n_options = ms_cli_parts_options(parts, options, COUNT(options));

@@ -38,7 +38,7 @@ const ms_command *data_inspect_command(void)
     static const ms_command command = {
         .name         = "musec data inspect",
         .operands     = "SHARD",
-        .summary      = "header, counts, document lengths and a sample of a shard of tokens",
+        .summary      = "show header, counts, document lengths and a sample of a token shard",
         .details      = "Lengths of documents are in tokens, without the one that starts them.\n\n"
                         "Examples: musec data inspect data/c4/train_000001.bin --vocab gpt2/\n"
                         "          musec data inspect train.bin --data-format nanogpt\n",

@@ -36,11 +36,12 @@ static const struct {
 static const double rates[RATES] = { 0.02, 0.1, 0.5 };
 
 static const ms_option options[] = {
-    { "out", MS_OPT_STR, offsetof(struct args, out), "DIR", "where runs and page go [runs/demo]" },
-    { "steps", MS_OPT_I64, offsetof(struct args, steps), "N", "steps of each run [200]" },
+    { "out", MS_OPT_STR, offsetof(struct args, out), "DIR",
+      "directory for the runs and the page [runs/demo]" },
+    { "steps", MS_OPT_I64, offsetof(struct args, steps), "N", "number of steps of each run [200]" },
     { "jobs", MS_OPT_I64, offsetof(struct args, jobs), "N",
-      "runs at once; 0: one per GPU or core [0]" },
-    { "seed", MS_OPT_U64, offsetof(struct args, seed), "N", "of the starting weights [0]" },
+      "number of runs at once; 0: one per GPU or core [0]" },
+    { "seed", MS_OPT_U64, offsetof(struct args, seed), "N", "seed of the initial weights [0]" },
     MS_CLI_JSON(struct args),
 };
 

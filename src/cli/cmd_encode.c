@@ -18,7 +18,7 @@ struct args {
 #define TOKENIZER                                                                  \
     {                                                                              \
         "tokenizer", MS_OPT_CHOICE, offsetof(struct args, tokenizer), "gpt2|byte", \
-            "whose ids: GPT-2's, or one for each byte [gpt2]"                      \
+            "GPT-2's ids, or one for each byte [gpt2]"                             \
     }
 #define VOCAB                                                         \
     {                                                                 \
@@ -34,7 +34,7 @@ static const ms_option encode_options[] = {
     TOKENIZER,
     VOCAB,
     { "special", MS_OPT_FLAG, offsetof(struct args, special), NULL,
-      "<|endoftext|> is the id that starts a document, not text" },
+      "take <|endoftext|> as the id that starts a document, not as text" },
 };
 
 static const ms_option decode_options[] = { TOKENIZER, VOCAB };

@@ -23,7 +23,7 @@ struct args {
 
 static const ms_option options[] = {
     { "no-peak", MS_OPT_FLAG, offsetof(struct args, no_peak), NULL,
-      "do not measure bandwidth and GEMM speed" },
+      "do not measure memory bandwidth and matrix-product speed" },
     MS_CLI_DEVICE(struct args),
     MS_CLI_JSON(struct args),
 };

@@ -14,32 +14,42 @@ enum { MOST_SEEDS = 1000 };
 #define AT(field) offsetof(ms_paper_args, field)
 
 static const ms_option options[] = {
-    { "scale", MS_OPT_STR, AT(scale), "SCALE", "pico, nano, small, medium or wide [pico]" },
+    { "scale", MS_OPT_STR, AT(scale), "SCALE",
+      "size of the models: pico, nano, small, medium or wide [pico]" },
     { "data", MS_OPT_LIST, AT(data), "PATH",
-      "as for musec train; if repeated, each is a panel of its own [builtin]" },
+      "train on this, as in musec train; if repeated, each is a panel of its own [builtin]" },
     { "seeds", MS_OPT_STR, AT(seeds), "N[,N...]",
-      "runs that differ in the seed alone, by set of data; the last for the rest [1; theory: 5, "
-      "with --quick 2, with --full 10]" },
-    { "full", MS_OPT_FLAG, AT(full), NULL, "the full grid instead of the reduced one" },
-    { "quick", MS_OPT_FLAG, AT(quick), NULL, "theory: few steps and two seeds, some seconds" },
+      "number of seeds per setting, one number for each --data, the last for the rest [1; theory: "
+      "5, with --quick 2, with --full 10]" },
+    { "full", MS_OPT_FLAG, AT(full), NULL, "run the full grid instead of a reduced one" },
+    { "quick", MS_OPT_FLAG, AT(quick), NULL, "theory: few steps and two seeds, takes seconds" },
     { "set", MS_OPT_LIST, AT(set), "FIELD=VALUE",
-      "of every run, in place of what the item says; may be repeated [none]" },
-    { "out", MS_OPT_STR, AT(out), "DIR", "gets the pages, and the runs of all items [runs/paper]" },
+      "set a field in every run, whatever the item says; may be repeated [none]" },
+    { "out", MS_OPT_STR, AT(out), "DIR",
+      "directory for the pages and for the runs of all items [runs/paper]" },
     MS_SWEEP_BUDGET(ms_paper_args),
     { "device", MS_OPT_STR, AT(device), "LIST",
-      "devices that share the runs, of those that musec info names [the best one here]" },
-    { "png", MS_OPT_STR, AT(png), "DIR", "also each figure as a PNG file [no]" },
-    { "csv", MS_OPT_STR, AT(csv), "DIR", "also the numbers of each figure and table [no]" },
+      "devices that share the runs, as musec info lists them [the best one here]" },
+    { "png", MS_OPT_STR, AT(png), "DIR", "also write each figure as a PNG file there [no]" },
+    { "csv", MS_OPT_STR, AT(csv), "DIR",
+      "also write the numbers of each figure and table there [no]" },
     { "within", MS_OPT_F64, AT(within), "X",
-      "stability: share above the best loss that still counts [0.02]" },
+      "stability: a rate is usable if its loss is at most this share above the best [0.02]" },
     { "omit-times", MS_OPT_FLAG, AT(omit_times), NULL,
-      "leave out what differs when the same runs are made again" },
+      "leave out times and dates, which differ when the same runs are made again" },
     { "no-run", MS_OPT_FLAG, AT(no_run), NULL,
-      "make no run: show what is there; list: do not measure" },
-    { "dry-run", MS_OPT_FLAG, AT(dry_run), NULL, "print the runs and how they stand; start none" },
+      "make no runs, only show those that are there; list: do not measure the machine" },
+    { "dry-run", MS_OPT_FLAG, AT(dry_run), NULL, "print the runs and their state, and start none" },
     { "recalibrate", MS_OPT_FLAG, AT(recalibrate), NULL,
-      "list: measure this machine again, though it was" },
+      "list: measure this machine again, even if it was measured before" },
     MS_CLI_JSON(ms_paper_args),
+};
+
+static const ms_option_group groups[] = {
+    { "What to run", "scale" },
+    { "How to run it", "out" },
+    { "The page", "png" },
+    { "Listing and output", "no-run" },
 };
 
 const ms_command *paper_command(void)
@@ -47,7 +57,7 @@ const ms_command *paper_command(void)
     static const ms_command command = {
         .name     = "musec paper",
         .operands = "ITEM",
-        .summary  = "make the runs of a figure or table of the paper, and its page",
+        .summary  = "reproduce a figure or table of the paper: make its runs and its page",
         .details =
             "ITEM is list, verdict, or one that list names: lr-sweep, dynamics, weight-norm,\n"
             "effective-rank, step-time, threshold, ns-iters, architecture, training,\n"
@@ -65,6 +75,8 @@ const ms_command *paper_command(void)
             "Examples: musec paper lr-sweep\n"
             "          musec paper fig11 --scale nano --data book.txt --full\n"
             "          musec paper verdict --data one.txt --data other.txt --seeds 2,1\n",
+        .groups       = groups,
+        .n_groups     = COUNT(groups),
         .options      = options,
         .n_options    = COUNT(options),
         .min_operands = 1,

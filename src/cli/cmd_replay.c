@@ -41,21 +41,21 @@ static char optimizer_names[256], optimizer_words[2048]; /* filled by replay_com
 
 static const ms_option before[] = {
     { "optimizer", MS_OPT_CHOICE, offsetof(struct args, optimizer), optimizer_names,
-      "which one; must be given" },
+      "optimizer to run; must be given" },
     { "w0", MS_OPT_STR, offsetof(struct args, w0), "W.npy",
-      "the weight to start from, (rows, cols); must be given" },
+      "weight to start from, of shape (rows, cols); must be given" },
     { "grads", MS_OPT_STR, offsetof(struct args, grads), "G.npy",
-      "a gradient for every step, (steps, rows, cols)" },
+      "gradients of all steps, of shape (steps, rows, cols)" },
     { "out", MS_OPT_STR, offsetof(struct args, out), "W_all.npy",
-      "the weight after every step, (steps, rows, cols)" },
+      "write the weight after each step there, of shape (steps, rows, cols)" },
     { "momentum-out", MS_OPT_STR, offsetof(struct args, momentum_out), "M_all.npy",
-      "the momentum carried after every step (Adam's first moment) [none]" },
+      "also write the momentum after each step (Adam: the first moment) [none]" },
     { "state-in", MS_OPT_STR, offsetof(struct args, state_in), "S.safetensors",
-      "begin with the state that --state-out kept [none]" },
+      "start from the optimizer state that --state-out saved [none]" },
     { "state-out", MS_OPT_STR, offsetof(struct args, state_out), "S.safetensors",
-      "keep the optimizer's state after the last step [none]" },
+      "save the optimizer's state after the last step [none]" },
     { "role", MS_OPT_CHOICE, offsetof(struct args, role), role_names + 1,
-      "what the weight is; embed, head and vector get AdamW [matrix]" },
+      "role of the weight in a model; embed, head and vector get AdamW [matrix]" },
     { "explain", MS_OPT_FLAG, offsetof(struct args, explain), NULL,
       "print what would be done and why, and stop" },
 };
@@ -87,10 +87,21 @@ static size_t fill_options(void)
     n += ms_settings_options(option_at, offsetof(struct args, settings), options + n, MAX_SETTINGS);
     for (size_t i = COUNT(before); i < n; i++) /* here it has a default of its own */
         if (strcmp(options[i].name, "report-every") == 0)
-            options[i].help = "a row on every N-th step; 0: none [the last step alone]";
+            options[i].help = "print a row for every N-th step; 0: none [the last step alone]";
     memcpy(options + n, after, sizeof after);
     return n + COUNT(after);
 }
+
+static const ms_option_group groups[] = {
+    { "Common options", "optimizer" },
+    { "Optimizer", "lr" },
+    { "How clipping is computed", "ns-mode" },
+    { "Weight decay and momentum", "weight-decay" },
+    { "Options of single optimizers", "beta1" },
+    { "Averages, reports and memory", "avg-steps" },
+    { "AdamW of the embedding, the output head and vectors", "aux-lr" },
+    { "Device and output", "device" },
+};
 
 const ms_command *replay_command(void)
 {
@@ -99,6 +110,8 @@ const ms_command *replay_command(void)
         .operands = "",
         .summary  = "run an optimizer on recorded gradients",
         .details  = optimizer_words,
+        .groups   = groups,
+        .n_groups = COUNT(groups),
         .options  = options,
     };
     size_t n = (size_t)snprintf(optimizer_words, sizeof optimizer_words, "%s", details);

@@ -17,16 +17,19 @@ struct args {
 };
 
 static const ms_option options[] = {
-    { "out", MS_OPT_STR, offsetof(struct args, out), "FILE", "page to write [report.html]" },
-    { "png", MS_OPT_STR, offsetof(struct args, png), "DIR", "also each figure as a PNG file [no]" },
+    { "out", MS_OPT_STR, offsetof(struct args, out), "FILE", "HTML page to write [report.html]" },
+    { "png", MS_OPT_STR, offsetof(struct args, png), "DIR",
+      "also write each figure as a PNG file there [no]" },
     { "csv", MS_OPT_STR, offsetof(struct args, csv), "DIR",
-      "also the numbers of each figure and table, and all of every step and group [no]" },
-    { "title", MS_OPT_STR, offsetof(struct args, title), "TEXT", "of the page [Training runs]" },
-    { "sections", MS_OPT_STR, offsetof(struct args, sections), "A,B", "only these [all]" },
+      "also write the numbers of each figure and table, and of every step and group, there [no]" },
+    { "title", MS_OPT_STR, offsetof(struct args, title), "TEXT",
+      "title of the page [Training runs]" },
+    { "sections", MS_OPT_STR, offsetof(struct args, sections), "A,B",
+      "show only these sections [all]" },
     { "within", MS_OPT_F64, offsetof(struct args, within), "X",
-      "stability: share above the best loss that still counts [0.02]" },
+      "stability: a rate is usable if its loss is at most this share above the best [0.02]" },
     { "omit-times", MS_OPT_FLAG, offsetof(struct args, omit_times), NULL,
-      "leave out what differs when the same runs are made again [no]" },
+      "leave out times and dates, which differ when the same runs are made again [no]" },
     MS_CLI_JSON(struct args),
 };
 

@@ -21,15 +21,16 @@ struct args {
 
 static const ms_option options[] = {
     { "prompt", MS_OPT_STR, offsetof(struct args, prompt), "TEXT",
-      "text to go on from [the start of a document]" },
+      "text to continue [the start of a document]" },
     { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
-      "GPT-2's vocabulary [data/gpt2 or ~/.local/share/musec/gpt2]" },
-    { "tokens", MS_OPT_I64, offsetof(struct args, tokens), "N", "tokens to draw [500]" },
+      "GPT-2's vocabulary, a file or its directory [data/gpt2 or ~/.local/share/musec/gpt2]" },
+    { "tokens", MS_OPT_I64, offsetof(struct args, tokens), "N", "number of tokens to write [500]" },
     { "temperature", MS_OPT_F64, offsetof(struct args, temperature), "X",
-      "below 1 likelier, above 1 wilder; 0: always the likeliest [0.8]" },
+      "below 1 prefers likely tokens, above 1 gives more variety; 0: always the likeliest [0.8]" },
     { "top-k", MS_OPT_I64, offsetof(struct args, top_k), "K",
-      "draw from the K likeliest only; 0: all [0]" },
-    { "seed", MS_OPT_U64, offsetof(struct args, seed), "N", "the same gives the same text [0]" },
+      "choose only among the K likeliest tokens; 0: among all [0]" },
+    { "seed", MS_OPT_U64, offsetof(struct args, seed), "N",
+      "seed of the choices: the same seed writes the same text [0]" },
     MS_CLI_DEVICE(struct args),
     MS_CLI_JSON(struct args),
 };
@@ -39,10 +40,10 @@ const ms_command *sample_command(void)
     static const ms_command command = {
         .name     = "musec sample",
         .operands = "CHECKPOINT",
-        .summary  = "draw text from a checkpoint",
+        .summary  = "let a trained model write text",
         .details =
-            "CHECKPOINT is a run directory, of which the newest checkpoint counts, or one\n"
-            "checkpoint in it.  The text, prompt included, goes to stdout; where a document\n"
+            "CHECKPOINT is a run directory, whose newest checkpoint is used, or one of its\n"
+            "checkpoints.  The text, prompt included, goes to stdout; where a document\n"
             "ends, a line <|endoftext|> stands and another begins.  A model of GPT-2's ids\n"
             "needs GPT-2's vocabulary (musec encode --help); without it the ids are printed.\n"
             "--json prints all at the end: text, ids and their log probabilities.\n\n"

@@ -31,9 +31,10 @@ struct args {
 
 static const ms_option options[] = {
     { "threshold", MS_OPT_F64, offsetof(struct args, threshold), "D",
-      "give the share of singular values above D, > 0 [none]" },
+      "also give the share of singular values above D [none]" },
     { "values", MS_OPT_FLAG, offsetof(struct args, values), NULL, "print all singular values" },
-    { "top", MS_OPT_I64, offsetof(struct args, top), "N", "print the N largest values [5]" },
+    { "top", MS_OPT_I64, offsetof(struct args, top), "N",
+      "print the N largest singular values [5]" },
     { "estimate", MS_OPT_I64, offsetof(struct args, estimate), "STEPS",
       "only estimate the spectral norm, by STEPS >= 2 Lanczos steps [exact]" },
     MS_CLI_DEVICE(struct args),

@@ -24,28 +24,34 @@ struct args {
 #define AT(field) offsetof(struct args, field)
 
 static const ms_option options[] = {
-    { "preset", MS_OPT_STR, AT(preset), "LIST", "what runs begin with [pico]" },
+    { "preset", MS_OPT_STR, AT(preset), "LIST", "presets to start from [pico]" },
     { "optimizer", MS_OPT_STR, AT(optimizer), "LIST",
-      "musec train --help names them [soft-musec]" },
+      "optimizers, as musec train --help lists them [soft-musec]" },
     { "lr", MS_OPT_STR, AT(lr), "LIST", "learning rates [the preset's]" },
-    { "threshold", MS_OPT_STR, AT(threshold), "LIST", "of clipping [the preset's]" },
+    { "threshold", MS_OPT_STR, AT(threshold), "LIST", "thresholds of the clipping [the preset's]" },
     { "weight-decay", MS_OPT_STR, AT(weight_decay), "LIST",
-      "such as 0.1,0.3 or \"qk=1.2,mlp=0.3;0.6\" [the preset's]" },
-    { "ns-iters", MS_OPT_STR, AT(ns_iters), "LIST", "Newton-Schulz steps [5]" },
-    { "seed", MS_OPT_STR, AT(seed), "LIST", "of the starting weights [0]" },
+      "weight decays, such as 0.1,0.3 or \"qk=1.2,mlp=0.3;0.6\" [the preset's]" },
+    { "ns-iters", MS_OPT_STR, AT(ns_iters), "LIST", "numbers of Newton-Schulz steps [5]" },
+    { "seed", MS_OPT_STR, AT(seed), "LIST", "seeds [0]" },
     { "grid", MS_OPT_LIST, AT(grid), "FIELD=LIST",
-      "any other field, by its name in config.json; may be repeated [none]" },
-    { "set", MS_OPT_LIST, AT(set), "FIELD=VALUE", "of every run; may be repeated [none]" },
+      "values of any other field, by its name in config.json; may be repeated [none]" },
+    { "set", MS_OPT_LIST, AT(set), "FIELD=VALUE",
+      "set a field in every run; may be repeated [none]" },
     { "data", MS_OPT_LIST, AT(data), "PATH",
-      "as for musec train; if repeated, each is for runs of its own [builtin]" },
-    { "out", MS_OPT_STR, AT(out), "DIR", "gets a directory for each run [runs/sweep]" },
+      "train on this, as in musec train; if repeated, each is for runs of its own [builtin]" },
+    { "out", MS_OPT_STR, AT(out), "DIR", "directory for the directories of the runs [runs/sweep]" },
     MS_SWEEP_BUDGET(struct args),
     { "device", MS_OPT_STR, AT(device), "LIST",
-      "devices that share the runs, of those that musec info names [each run's own]" },
+      "devices that share the runs, as musec info lists them [each run's own]" },
     { "keep-checkpoints", MS_OPT_FLAG, AT(keep_checkpoints), NULL,
-      "do not remove those of runs that finish" },
-    { "dry-run", MS_OPT_FLAG, AT(dry_run), NULL, "print the runs and how they stand; start none" },
+      "keep the checkpoints of finished runs, which are removed otherwise" },
+    { "dry-run", MS_OPT_FLAG, AT(dry_run), NULL, "print the runs and their state, and start none" },
     MS_CLI_JSON(struct args),
+};
+
+static const ms_option_group groups[] = {
+    { "What to run", "preset" },
+    { "How to run it", "out" },
 };
 
 const ms_command *sweep_command(void)
@@ -70,6 +76,8 @@ const ms_command *sweep_command(void)
             "status 0 also if runs stalled or diverged: the table says so.\n\n"
             "Example: musec sweep --optimizer soft-musec,muon --lr 0.02,0.1,0.5 --seed 0,1 \\\n"
             "             --set steps=120 --out runs/lr\n",
+        .groups       = groups,
+        .n_groups     = COUNT(groups),
         .options      = options,
         .n_options    = COUNT(options),
         .max_operands = 1,

@@ -11,13 +11,20 @@ static const ms_cli_parts parts = { table, COUNT(table) };
 
 static ms_option options[MAX_OPTIONS]; /* of all parts; filled by theory_command() */
 
+static const ms_option_group groups[] = {
+    { "params (run takes --delta, --steps, --rank, --sigma and --json too)", "delta" },
+    { "run", "optimizer" },
+};
+
 const ms_command *theory_command(void)
 {
     static ms_command command = {
         .name     = "musec theory",
         .operands = "params|run PROBLEM",
-        .summary  = "the paper's convergence theorem as numbers, and put to the test",
+        .summary  = "compute what the paper's convergence theorem promises, and test it",
         .details  = "musec theory params --help and musec theory run --help say more.\n",
+        .groups   = groups,
+        .n_groups = COUNT(groups),
         .options  = options,
     };
     command.n_options = ms_cli_parts_options(parts, options, COUNT(options));

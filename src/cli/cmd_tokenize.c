@@ -20,35 +20,44 @@ struct args {
 };
 
 static const ms_option options[] = {
-    { "out", MS_OPT_STR, offsetof(struct args, out), "DIR", "where the shards go, to be made" },
+    { "out", MS_OPT_STR, offsetof(struct args, out), "DIR",
+      "directory for the shards, to be created" },
     { "tokenizer", MS_OPT_CHOICE, offsetof(struct args, tokenizer), "gpt2|byte",
-      "what becomes a token [gpt2]" },
+      "GPT-2's tokens, or one for each byte [gpt2]" },
     { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
       "GPT-2's vocabulary, a file or its directory [data/gpt2 or ~/.local/share/musec/gpt2]" },
     { "split", MS_OPT_CHOICE, offsetof(struct args, split), "eot|blank|file",
-      "what ends a document of a text: a line <|endoftext|>, an empty line, the file [eot]" },
+      "where a document of a text ends: at a line <|endoftext|>, at an empty line, or with the "
+      "file [eot]" },
     { "format", MS_OPT_CHOICE, offsetof(struct args, format), "auto|text|jsonl",
-      "what the files are; auto goes by their names, and by the first byte of a pipe [auto]" },
+      "format of the input; auto goes by file names, and by the first byte of a pipe [auto]" },
     { "field", MS_OPT_STR, offsetof(struct args, field), "NAME",
-      "the document in a line of JSON [text]" },
+      "JSON field that holds the document [text]" },
     { "shard-tokens", MS_OPT_I64, offsetof(struct args, shard_tokens), "N",
-      "tokens of a shard [100000000]" },
+      "number of tokens in a shard [100000000]" },
     { "val-tokens", MS_OPT_I64, offsetof(struct args, val_tokens), "N",
-      "tokens at the beginning that are for validation [0]" },
+      "put this many tokens from the beginning into a validation shard [0]" },
     { "limit-tokens", MS_OPT_I64, offsetof(struct args, limit_tokens), "N",
-      "stop after so many; 0: take all [0]" },
+      "stop after this many tokens; 0: take all [0]" },
     { "max-document", MS_OPT_I64, offsetof(struct args, max_document), "BYTES",
-      "a longer document or line is an error [50331648]" },
+      "longest document or line; a longer one is an error [50331648]" },
     { "threads", MS_OPT_I64, offsetof(struct args, threads), "N",
-      "threads that encode; 0: one per core [0]" },
+      "number of encoding threads; 0: one per core [0]" },
     { "skip-bad", MS_OPT_FLAG, offsetof(struct args, skip_bad), NULL,
-      "count lines of JSON that cannot be used instead of failing" },
+      "skip and count JSON lines that cannot be used, instead of failing" },
     { "resume", MS_OPT_FLAG, offsetof(struct args, resume), NULL,
-      "go on behind the last whole shard in DIR" },
+      "continue after the last complete shard in DIR" },
     { "verify", MS_OPT_FLAG, offsetof(struct args, verify), NULL,
-      "with --resume: check the shards that are there by their sha256" },
-    { "quiet", MS_OPT_FLAG, offsetof(struct args, quiet), NULL, "no progress" },
+      "with --resume: check the sha256 of the shards that are there" },
+    { "quiet", MS_OPT_FLAG, offsetof(struct args, quiet), NULL, "print no progress" },
     MS_CLI_JSON(struct args),
+};
+
+static const ms_option_group groups[] = {
+    { "Common options", "out" },
+    { "Input", "split" },
+    { "Shards", "shard-tokens" },
+    { "How to run it", "threads" },
 };
 
 const ms_command *tokenize_command(void)
@@ -56,7 +65,7 @@ const ms_command *tokenize_command(void)
     static const ms_command command = {
         .name     = "musec tokenize",
         .operands = "IN...",
-        .summary  = "text and JSON lines, packed or not, to shards of tokens",
+        .summary  = "turn texts and JSON lines, compressed or not, into token shards",
         .details =
             "IN: texts, .jsonl, .ndjson and .json files of one object a line, each also as .gz,\n"
             ".zst or .xz, directories of those, or - for stdin.  DIR gets val_000000.bin, if "
@@ -66,6 +75,8 @@ const ms_command *tokenize_command(void)
             "Examples: musec tokenize book.txt --tokenizer byte --out data/book\n"
             "          musec tokenize c4/ --vocab gpt2/ --out data/c4 --val-tokens 10000000\n"
             "          zstdcat web.zst | musec tokenize - --vocab gpt2/ --out data/web\n",
+        .groups       = groups,
+        .n_groups     = COUNT(groups),
         .options      = options,
         .n_options    = COUNT(options),
         .min_operands = 1,

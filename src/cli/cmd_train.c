@@ -14,6 +14,7 @@
 #include "cli/train_start.h"
 #include "core/clock.h"
 #include "core/process.h"
+#include "train/rundir.h"
 #include "train/train.h"
 
 enum {
@@ -156,7 +157,7 @@ const ms_command *train_command(void)
     static ms_command command = {
         .name     = "musec train",
         .operands = "",
-        .summary  = "train a GPT",
+        .summary  = "train a GPT on a text, on token shards or on the built-in corpus",
         .details  = words,
         .options  = options,
         .groups   = groups,
@@ -242,6 +243,7 @@ static musec_status configure(ms_error *e, const struct args *a, ms_train_config
     musec_status    st;
 
     if (a->resume != NULL) {
+        TRY(ms_rundir_check(e, a->resume));
         snprintf(path, sizeof path, "%s/config.json", a->resume);
         TRY(ms_train_config_read(e, path, cfg));
         TRY(ms_train_config_check(e, cfg));

@@ -9,12 +9,13 @@
 static const ms_cli_command commands[] = {
     { "demo", demo_command, cmd_demo },
     { "train", train_command, cmd_train },
+    { "sample", sample_command, cmd_sample },
+    { "export", export_command, cmd_export },
     { "sweep", sweep_command, cmd_sweep },
     { "watch", watch_command, cmd_watch },
     { "report", report_command, cmd_report },
     { "paper", paper_command, cmd_paper },
-    { "sample", sample_command, cmd_sample },
-    { "export", export_command, cmd_export },
+    { "theory", theory_command, cmd_theory },
     { "tokenize", tokenize_command, cmd_tokenize },
     { "encode", encode_command, cmd_encode },
     { "decode", decode_command, cmd_decode },
@@ -22,11 +23,31 @@ static const ms_cli_command commands[] = {
     { "clip", clip_command, cmd_clip },
     { "spectrum", spectrum_command, cmd_spectrum },
     { "replay", replay_command, cmd_replay },
-    { "theory", theory_command, cmd_theory },
     { "bench", bench_command, cmd_bench },
     { "info", info_command, cmd_info },
     { "completion", completion_command, cmd_completion },
 };
+
+static const struct { /* as --help shows them; a group goes on to the next one's first */
+    const char *title, *first;
+} groups[] = {
+    { "First steps", "demo" },   { "Experiments", "sweep" },
+    { "Data", "tokenize" },      { "Matrices and single optimizers", "clip" },
+    { "This machine", "bench" },
+};
+
+static const char about[] =
+    "Usage: musec SUBCOMMAND [--option value]...\n"
+    "       musec help [SUBCOMMAND] | --help | --version\n\n"
+    "Optimizers for training neural networks, an alternative to Muon, and a GPT trainer to\n"
+    "try them with: they clip the singular values of what is added to each weight matrix.\n";
+static const char start[] =
+    "\nStart with:\n"
+    "  musec demo                             compare four optimizers, and draw a page\n"
+    "  musec train --out runs/first           train a small GPT, in seconds\n"
+    "  musec sample runs/first --prompt The   see what it writes\n\n"
+    "musec SUBCOMMAND --help says more.  Exit status: 0 done, 1 failed, 2 wrong usage,\n"
+    "128 + N ended early by signal N (130: Ctrl-C).\n";
 
 const ms_cli_command *ms_cli_command_at(size_t index)
 {
@@ -35,14 +56,15 @@ const ms_cli_command *ms_cli_command_at(size_t index)
 
 static void print_help(FILE *to)
 {
-    fprintf(to, "Usage: musec SUBCOMMAND [--option value]...\n"
-                "       musec help [SUBCOMMAND] | --help | --version\n\n"
-                "Spectral clipping of matrices: bounds singular values, keeps singular vectors.\n\n"
-                "Subcommands:\n");
-    for (size_t i = 0; i < COUNT(commands); i++)
+    size_t group = 0;
+
+    fputs(about, to);
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        if (group < COUNT(groups) && strcmp(groups[group].first, commands[i].name) == 0)
+            fprintf(to, "\n%s:\n", groups[group++].title);
         fprintf(to, "  %-12s%s\n", commands[i].name, commands[i].describe()->summary);
-    fprintf(to, "\nmusec SUBCOMMAND --help says more.  Exit status: 0 done, 1 failed, 2 wrong "
-                "usage,\n128 + N ended early by signal N (130: Ctrl-C).\n");
+    }
+    fputs(start, to);
 }
 
 static int unknown(const char *name)

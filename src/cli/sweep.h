@@ -50,12 +50,12 @@ typedef struct ms_sweep {
 } ms_sweep;
 
 /* Options of the commands that make runs.  `args`: the struct they are parsed into. */
-#define MS_SWEEP_BUDGET(args)                                                                  \
-    { "jobs", MS_OPT_I64, offsetof(args, jobs), "N",                                           \
-      "runs at once; with --device, on each device; 0: one on each device or GPU, else cores " \
-      "/ threads [0]" },                                                                       \
-    {                                                                                          \
-        "threads", MS_OPT_I64, offsetof(args, threads), "N", "of each run [1]"                 \
+#define MS_SWEEP_BUDGET(args)                                                               \
+    { "jobs", MS_OPT_I64, offsetof(args, jobs), "N",                                        \
+      "number of runs at once, on each device if --device is given; 0: one per GPU, or as " \
+      "many as cores allow [0]" },                                                          \
+    {                                                                                       \
+        "threads", MS_OPT_I64, offsetof(args, threads), "N", "CPU threads of each run [1]"  \
     }
 
 /* Takes what was asked for, 0 jobs or more and 1 thread or more, or says what can be. */

@@ -15,13 +15,15 @@ struct args {
 
 static const ms_option options[] = {
     { "delta", MS_OPT_F64, AT(delta), "X", "radius of the Goldstein subdifferential [needed]" },
-    { "steps", MS_OPT_I64, AT(steps), "N", "stochastic gradients in all [needed]" },
-    { "rank", MS_OPT_I64, AT(rank), "R", "rows or columns of the matrix, the fewer [needed]" },
-    { "rho", MS_OPT_F64, AT(rho), "X", "f + (rho/2) |W|_F^2 is convex [1]" },
-    { "lipschitz", MS_OPT_F64, AT(lipschitz), "L", "no stochastic gradient is longer [1]" },
-    { "sigma", MS_OPT_F64, AT(sigma), "X", "deviation of the stochastic gradients [1]" },
-    { "gap", MS_OPT_F64, AT(gap), "X", "f(W_0) less the infimum of f [1]" },
-    { "epsilon", MS_OPT_F64, AT(epsilon), "E", "also the steps for a bound of E [no]" },
+    { "steps", MS_OPT_I64, AT(steps), "N", "number of stochastic gradients in all [needed]" },
+    { "rank", MS_OPT_I64, AT(rank), "R", "smaller side of the matrix [needed]" },
+    { "rho", MS_OPT_F64, AT(rho), "X", "weak convexity: f + (rho/2) |W|_F^2 is convex [1]" },
+    { "lipschitz", MS_OPT_F64, AT(lipschitz), "L",
+      "bound on the norm of stochastic gradients [1]" },
+    { "sigma", MS_OPT_F64, AT(sigma), "X", "standard deviation of the stochastic gradients [1]" },
+    { "gap", MS_OPT_F64, AT(gap), "X", "f(W_0) minus the infimum of f [1]" },
+    { "epsilon", MS_OPT_F64, AT(epsilon), "E",
+      "also compute the steps needed for a bound of E [no]" },
     MS_CLI_JSON(struct args),
 };
 

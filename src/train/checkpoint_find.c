@@ -7,6 +7,7 @@
 
 #include "core/directory.h"
 #include "train/checkpoint.h"
+#include "train/rundir.h"
 
 enum { LISTED = 12 }; /* steps that a message names */
 
@@ -53,6 +54,7 @@ musec_status ms_checkpoint_find(ms_error *e, const char *path, int64_t step, ms_
 {
     char         inside[MS_PATH_MAX];
     struct stat  info;
+    ms_error     other = { "" };
     musec_status st;
 
     *out       = (ms_checkpoint){ .step = -1 };
@@ -67,18 +69,15 @@ musec_status ms_checkpoint_find(ms_error *e, const char *path, int64_t step, ms_
         return st;
     }
     if (step >= 0) return open_step(e, path, step, out);
-    TRY(ms_checkpoint_newest(e, path, out, warning));
-    if (out->step >= 0) goto done;
-    TRY(ms_path_join(e, path, "log.jsonl", inside));
-    if (stat(inside, &info) == 0)
+    st = ms_checkpoint_newest(e, path, out, warning);
+    if (st == MUSEC_OK && out->step >= 0) goto done;
+    if (ms_rundir_check(&other, path) != MUSEC_OK) /* then that is what there is to say */
+        st = ms_fail(e, MUSEC_EINVAL, "%s", other.text);
+    else if (st == MUSEC_OK)
         st = ms_fail(e, MUSEC_EINVAL,
                      "%s: there is no checkpoint in this run; train writes one at its end, sweep "
                      "keeps them with --keep-checkpoints",
                      path);
-    else
-        st =
-            ms_fail(e, MUSEC_EINVAL,
-                    "%s: there is no checkpoint; give a run directory or a checkpoint in it", path);
 done:
     return st;
 }
