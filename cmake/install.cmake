@@ -36,6 +36,7 @@ install(FILES docs/musec.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES completions/musec.bash RENAME musec
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 install(FILES completions/_musec DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES completions/musec.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(FILES data/sources.json DESTINATION ${CMAKE_INSTALL_DATADIR}/musec)
 # Documents lie to each other as in the source tree, with all that they link to.
 install(FILES README.md CONTRIBUTING.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -15,8 +15,6 @@ of_page() {
         on && /^\.BI? \\-\\-/ {gsub(/\\-/, "-"); gsub(/"/, ""); print $2 ($3 == "" ? "" : " " $3)}' "$page"
 }
 names() { cut -d' ' -f1 | sort; }
-subcommands() { "$MUSEC" --help | awk '/^Subcommands:/ {on = 1; next} /^$/ {on = 0} on {print $1}'; }
-
 same() { # same WHAT A B: two texts agree
     if [ "$2" = "$3" ]; then pass; else fail "$1: $(diff <(echo "$2") <(echo "$3"))"; fi
 }
@@ -25,6 +23,7 @@ same "subcommands of the page" "$(subcommands | sort)" \
     "$(sed -n 's/^\.SS "musec \([a-z]*\).*/\1/p' "$page" | sort)"
 "$MUSEC" completion bash >bash.out
 "$MUSEC" completion zsh >zsh.out
+"$MUSEC" completion fish >fish.out
 for s in $(subcommands); do
     of_help "$s" >help.options
     of_page "$s" >page.options
@@ -36,6 +35,9 @@ for s in $(subcommands); do
     same "$s: options of the bash completion" "$(names <help.options | tr '\n' ' ')" \
         "$(sed -n "s/^ *$s) words='\\([^']*\\)'.*/\\1/p" bash.out | tr ' ' '\n' | grep -e '^--' |
             grep -vx -e '--help' | sort | tr '\n' ' ')"
+    same "$s: options of the fish completion" "$(names <help.options)" \
+        "$(sed -n "s/^complete -c musec -n '__musec_is $s' -l \\([a-z0-9-]*\\) .*/--\\1/p" fish.out |
+            grep -vx -e '--help' | sort)"
     same "$s: options of the zsh completion" "$(names <help.options)" \
         "$(awk -v name="$s)" '$1 == name {on = 1} on {print} on && /;;$/ {exit}' zsh.out |
             sed -n "s/^ *'\\(--[a-z0-9-]*\\)\\[.*/\\1/p" | grep -vx -e '--help' | sort)"
@@ -82,6 +84,9 @@ check "completions/musec.bash: write it again with musec completion bash" \
     cmp "$MUSEC_SOURCE/completions/musec.bash" bash.out
 check "completions/_musec: write it again with musec completion zsh" \
     cmp "$MUSEC_SOURCE/completions/_musec" zsh.out
+
+check "completions/musec.fish: write it again with musec completion fish" \
+    cmp "$MUSEC_SOURCE/completions/musec.fish" fish.out
 
 if command -v groff >/dev/null; then
     groff -man -ww -z -Tutf8 "$page" >groff.out 2>&1

@@ -2,8 +2,6 @@
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
-subcommands() { "$MUSEC" --help | awk '/^Subcommands:/ {on = 1; next} /^$/ {on = 0} on {print $1}'; }
-
 succeeds --help
 prints '^Usage: musec SUBCOMMAND'
 for s in clip spectrum replay bench info completion; do prints "^  $s  +[a-z]"; done
@@ -72,7 +70,7 @@ fails 2 '--estimate gives the norm alone' spectrum in.npy --estimate 4 --thresho
 fails 2 'wants FILE' spectrum
 fails 2 'only ops\|step' bench steps
 fails 2 'ops' bench
-fails 2 'bash and zsh' completion fish
+fails 2 'bash, zsh and fish, not "csh"' completion csh
 fails 2 "takes no operand" info please
 check "no output file came of all that" test ! -e out.npy
 

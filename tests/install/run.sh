@@ -41,6 +41,7 @@ libdir=$(dirname "$PKG_CONFIG_PATH")
 [ -f "$root/share/musec/sources.json" ] || fail "no list of data sets"
 bash -n "$root/share/bash-completion/completions/musec" || fail "no bash completion"
 grep -q '^#compdef musec' "$root/share/zsh/site-functions/_musec" || fail "no zsh completion"
+grep -q '^complete -c musec' "$root/share/fish/vendor_completions.d/musec.fish" || fail "no fish completion"
 # relative links of the documents: "](target)", without what follows a '#', outside of code
 links=0
 while IFS= read -r document; do

@@ -1,0 +1,221 @@
+/* completion.c - what may follow an option or an operand. */
+#include "cli/completion.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "cli/experiment.h"
+#include "data/catalog.h"
+#include "report/sections.h"
+#include "theory/objective.h"
+#include "train/config.h"
+
+/* ---- words that come from tables -------------------------------------------------------------- */
+
+MS_PRINTF(2, 3) static void add(ms_next *out, const char *fmt, ...)
+{
+    const size_t used = strlen(out->words);
+    va_list      args;
+
+    out->kind = MS_NEXT_WORDS;
+    if (used + 1 >= sizeof out->words) return;
+    if (used > 0) memcpy(out->words + used, " ", 2);
+    va_start(args, fmt);
+    vsnprintf(out->words + used + (used > 0), sizeof out->words - used - (used > 0), fmt, args);
+    va_end(args);
+}
+
+/* The words of "a|b|c d": a, b and c. */
+static void add_choices(ms_next *out, const char *text)
+{
+    while (*text != '\0' && *text != ' ') {
+        const size_t bytes = strcspn(text, "| ");
+        add(out, "%.*s", (int)bytes, text);
+        text += bytes + (text[bytes] == '|');
+    }
+}
+
+static void add_optimizers(ms_next *out)
+{
+    for (size_t i = 0; musec_optim_name(i, NULL) != NULL; i++)
+        add(out, "%s", musec_optim_name(i, NULL));
+}
+
+static void add_presets(ms_next *out)
+{
+    for (size_t i = 0; ms_preset_name(i, NULL) != NULL; i++)
+        add(out, "%s", ms_preset_name(i, NULL));
+}
+
+static void add_sections(ms_next *out)
+{
+    const char *title, *shows, *id;
+    for (size_t i = 0; (id = ms_section_at(i, &title, &shows)) != NULL; i++)
+        add(out, "%s", id);
+}
+
+/* Fields as config.json has them: with underscores. */
+static void add_stem(ms_next *out, const char *name)
+{
+    char text[MS_OPTION_NAME];
+    snprintf(text, sizeof text, "%s", name);
+    for (char *c = text; *c != '\0'; c++)
+        if (*c == '-') *c = '_';
+    add(out, "%s=", text);
+    out->kind = MS_NEXT_STEMS;
+}
+
+static void add_fields(ms_next *out)
+{
+    ms_train_field f;
+    for (size_t i = 0; ms_train_field_at(i, &f); i++)
+        add_stem(out, f.name);
+}
+
+static void add_optim_options(ms_next *out)
+{
+    for (size_t i = 0; musec_optim_option(i, NULL, NULL) != NULL; i++)
+        add_stem(out, musec_optim_option(i, NULL, NULL));
+}
+
+static void add_items(ms_next *out)
+{
+    ms_experiments all = { 0 };
+    ms_error       ignored;
+
+    add_choices(out, "list");
+    if (ms_experiments_load(&ignored, &all) == MUSEC_OK)
+        for (size_t i = 0; i < all.n; i++) {
+            const json_t *aliases = json_object_get(all.at[i].file, "aliases");
+            add(out, "%s", all.at[i].name);
+            for (size_t k = 0; k < json_array_size(aliases); k++)
+                add(out, "%s", json_string_value(json_array_get(aliases, k)));
+        }
+    ms_experiments_free(&all);
+}
+
+static void add_data_sets(ms_next *out)
+{
+    ms_catalog catalog = { 0 };
+    ms_error   ignored;
+
+    if (ms_catalog_load(&ignored, NULL, &catalog) == MUSEC_OK)
+        for (size_t i = 0; i < catalog.n; i++)
+            add(out, "%s", catalog.sets[i].name);
+    ms_catalog_free(&catalog);
+}
+
+static void add_problems(ms_next *out)
+{
+    add_choices(out, "list");
+    for (size_t i = 0; ms_objective_name(i, NULL) != NULL; i++)
+        add(out, "%s", ms_objective_name(i, NULL));
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+/* By what --help calls the value, and where that says too little by the option's name. */
+static const struct {
+    const char  *meta, *name; /* name NULL: any */
+    ms_next_kind kind;
+    void (*words)(ms_next *out); /* NULL: by kind alone */
+} values[] = {
+    { "DEVICE", NULL, MS_NEXT_DEVICES, NULL },
+    { "RUN", NULL, MS_NEXT_RUNS, NULL },
+    { "DIR", NULL, MS_NEXT_DIRECTORIES, NULL },
+    { "FILE", NULL, MS_NEXT_FILES, NULL },
+    { "PATH", NULL, MS_NEXT_FILES, NULL },
+    { "PATH[=WEIGHT]", NULL, MS_NEXT_FILES, NULL },
+    { "FIELD=VALUE", NULL, MS_NEXT_STEMS, add_fields },
+    { "FIELD=LIST", NULL, MS_NEXT_STEMS, add_fields },
+    { "OPTION=VALUE", NULL, MS_NEXT_STEMS, add_optim_options },
+    { "SCALE", NULL, MS_NEXT_WORDS, add_presets },
+    { "A,B", "sections", MS_NEXT_WORDS, add_sections },
+    { "LIST", "optimizer", MS_NEXT_WORDS, add_optimizers },
+    { "NAME", "optimizer", MS_NEXT_WORDS, add_optimizers },
+    { "LIST", "preset", MS_NEXT_WORDS, add_presets },
+    { "NAME", "preset", MS_NEXT_WORDS, add_presets },
+    { "LIST", "device", MS_NEXT_DEVICES, NULL },
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+void ms_next_value(const ms_option *option, ms_next *out)
+{
+    *out = (ms_next){ .kind = MS_NEXT_NOTHING };
+    if (option->type == MS_OPT_FLAG) return;
+    if (option->type == MS_OPT_CHOICE) {
+        add_choices(out, option->meta);
+        return;
+    }
+    if (ends_with(option->meta, ".npy") || ends_with(option->meta, ".safetensors"))
+        out->kind = MS_NEXT_FILES;
+    for (size_t i = 0; i < COUNT(values); i++) {
+        if (strcmp(values[i].meta, option->meta) != 0) continue;
+        if (values[i].name != NULL && strcmp(values[i].name, option->name) != 0) continue;
+        out->kind = values[i].kind;
+        if (values[i].words != NULL) values[i].words(out);
+    }
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+/* Where --help's word for an operand does not say it. */
+static const struct {
+    const char  *command, *part; /* part NULL: the first operand */
+    ms_next_kind kind;
+    void (*words)(ms_next *out);
+} operands[] = {
+    { "paper", NULL, MS_NEXT_WORDS, add_items },      { "report", NULL, MS_NEXT_RUNS, NULL },
+    { "sample", NULL, MS_NEXT_RUNS, NULL },           { "data", "inspect", MS_NEXT_FILES, NULL },
+    { "data", "get", MS_NEXT_WORDS, add_data_sets },  { "theory", "params", MS_NEXT_NOTHING, NULL },
+    { "theory", "run", MS_NEXT_WORDS, add_problems },
+};
+
+static bool look_up(const char *command, const char *part, ms_next *out)
+{
+    for (size_t i = 0; i < COUNT(operands); i++) {
+        const bool same = part == NULL || operands[i].part == NULL
+                              ? part == operands[i].part
+                              : strcmp(part, operands[i].part) == 0;
+        if (!same || strcmp(operands[i].command, command) != 0) continue;
+        out->kind = operands[i].kind;
+        if (operands[i].words != NULL) operands[i].words(out);
+        return true;
+    }
+    return false;
+}
+
+void ms_next_operand(const ms_cli_command *command, ms_next *out)
+{
+    const ms_command *cmd = command->describe();
+
+    *out = (ms_next){ .kind = MS_NEXT_NOTHING };
+    if (look_up(command->name, NULL, out)) return;
+    if (islower((unsigned char)cmd->operands[0]))
+        add_choices(out, cmd->operands);
+    else if (cmd->max_operands != 0)
+        out->kind = MS_NEXT_FILES;
+}
+
+void ms_next_behind(const ms_cli_command *command, const char *part, ms_next *out)
+{
+    *out = (ms_next){ .kind = MS_NEXT_NOTHING };
+    (void)look_up(command->name, part, out);
+}
+
+bool ms_next_word(const char *words, size_t index, char *word, size_t bytes)
+{
+    words += strspn(words, " ");
+    for (; index > 0 && *words != '\0'; index--) {
+        words += strcspn(words, " ");
+        words += strspn(words, " ");
+    }
+    snprintf(word, bytes, "%.*s", (int)strcspn(words, " "), words);
+    return *words != '\0';
+}
