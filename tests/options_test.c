@@ -185,7 +185,7 @@ static void mistakes_take_one_line(void **state)
         { { "--seed", "18446744073709551616" },
           "--seed is 18446744073709551616; it must be from 0 to 18446744073709551615" },
         { { "--seed", "-x" }, "--seed wants a whole number, not '-x'" },
-        { { "--threshold", "1,5" }, "--threshold wants a number, not '1,5'" },
+        { { "--threshold", "1,5" }, "--threshold wants one number (0.5, with a point), not '1,5'" },
         { { "--threshold", "one" }, "--threshold wants a number, not 'one'" },
         { { "--threshold", "nan" }, "--threshold wants a finite number, not 'nan'" },
         { { "--threshold", "-inf" }, "--threshold wants a finite number, not '-inf'" },

@@ -29,12 +29,17 @@ int ms_cli_fail(const ms_command *cmd, const ms_error *error)
 
 int ms_cli_usage(const ms_command *cmd, const char *fmt, ...)
 {
-    va_list args;
-    fprintf(stderr, "%s: ", cmd->name);
+    ms_error text; /* control characters of what was typed do not reach the terminal */
+    char     said[sizeof text.text];
+    va_list  args;
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    vsnprintf(said, sizeof said, fmt, args);
     va_end(args);
-    fprintf(stderr, "; see %s --help\n", cmd->name);
+    ms_error_set(&text, "%s", said);
+    const size_t n        = strlen(text.text);
+    const bool   question = n > 0 && text.text[n - 1] == '?';
+    fprintf(stderr, question ? "%s: %s (see %s --help)\n" : "%s: %s; see %s --help\n", cmd->name,
+            text.text, cmd->name);
     return EXIT_USAGE;
 }
 

@@ -44,6 +44,7 @@ const ms_command *encode_command(void)
     static const ms_command command = {
         .name     = "musec encode",
         .operands = "",
+        .instead  = "<",
         .summary  = "turn the text on stdin into ids",
         .details =
             "The ids go to stdout, on one line.  Any bytes can be encoded; those that are no\n"
@@ -61,6 +62,7 @@ const ms_command *decode_command(void)
     static const ms_command command = {
         .name     = "musec decode",
         .operands = "",
+        .instead  = "<",
         .summary  = "turn the ids on stdin back into text",
         .details  = "Ids are whole numbers with blanks or line ends between them.  Their bytes go\n"
                     "to stdout, and nothing else.  At most 1 GiB of ids.\n\n" WHERE_VOCAB

@@ -229,7 +229,10 @@ static musec_status load_grads(ms_error *error, struct job *j)
     TRY(ms_npy_read(error, path, &j->grads));
     TRY(ms_stack_shape_of(error, path, j->grads.ndim, j->grads.shape, 0, &all));
     if (j->grads.ndim != 3)
-        return ms_fail(error, MUSEC_EINVAL, "%s: the gradients must be (steps, rows, cols)", path);
+        return ms_fail(error, MUSEC_EINVAL,
+                       "%s: the gradients must be (steps, rows, cols), one matrix for each step; "
+                       "this has %d dimensions",
+                       path, j->grads.ndim);
     if (all.rows != j->shape.rows || all.cols != j->shape.cols)
         return ms_fail(error, MUSEC_EINVAL,
                        "%s: gradients of %lldx%lld do not fit the weight of %lldx%lld in %s", path,

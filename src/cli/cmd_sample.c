@@ -58,8 +58,11 @@ const ms_command *sample_command(void)
 
 static musec_status check(ms_error *e, const struct args *a)
 {
-    if (a->tokens < 0) return ms_fail(e, MUSEC_EINVAL, "--tokens must be 0 or more");
-    if (a->top_k < 0) return ms_fail(e, MUSEC_EINVAL, "--top-k must be 0 or more");
+    if (a->tokens < 0)
+        return ms_fail(e, MUSEC_EINVAL, "--tokens must be 0 or more, not %lld",
+                       (long long)a->tokens);
+    if (a->top_k < 0)
+        return ms_fail(e, MUSEC_EINVAL, "--top-k must be 0 or more, not %lld", (long long)a->top_k);
     if (!(a->temperature == 0.0 || (a->temperature >= 1e-3 && a->temperature <= 1e3)))
         return ms_fail(e, MUSEC_EINVAL, "--temperature must be 0, or 0.001 to 1000");
     return MUSEC_OK;

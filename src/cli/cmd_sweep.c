@@ -352,7 +352,7 @@ int cmd_sweep(int argc, char **argv)
     if (st != MUSEC_OK) return ms_cli_fail(cmd, &error);
     code = add_flags(cmd, &a, description);
     if (code == EXIT_OK) {
-        st   = sweep(&error, &a, file != NULL ? file : "these flags", description);
+        st   = sweep(&error, &a, file, description);
         code = st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
     }
     json_decref(description);

@@ -161,6 +161,7 @@ const ms_command *train_command(void)
         .details  = words,
         .options  = options,
         .groups   = groups,
+        .instead  = "--data ",
     };
     size_t n = (size_t)snprintf(words, sizeof words, "%s", details);
 

@@ -111,8 +111,10 @@ void ms_experiments_free(ms_experiments *all)
 musec_status ms_experiment_find(ms_error *e, const ms_experiments *all, const char *name,
                                 const ms_experiment **out)
 {
-    const char *names[NAMES_MAX], *near;
-    size_t      n = 0;
+    static const char long_form[] = "figure";
+    char              short_form[64];
+    const char       *names[NAMES_MAX], *near;
+    size_t            n = 0;
 
     for (size_t i = 0; i < all->n; i++) {
         const json_t *aliases = json_object_get(all->at[i].file, "aliases");
@@ -126,7 +128,12 @@ musec_status ms_experiment_find(ms_error *e, const ms_experiments *all, const ch
         }
     }
     *out = NULL;
-    near = ms_name_nearest(name, names, n);
+    if (strncmp(name, long_form, strlen(long_form)) == 0) { /* "figure1" for fig1 */
+        snprintf(short_form, sizeof short_form, "fig%s", name + strlen(long_form));
+        near = ms_name_nearest(short_form, names, n);
+    } else {
+        near = ms_name_nearest(name, names, n);
+    }
     return ms_fail(e, MUSEC_EINVAL,
                    "there is no item \"%s\"; %s%s%smusec paper list names them all", name,
                    near != NULL ? "did you mean \"" : "", near != NULL ? near : "",

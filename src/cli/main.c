@@ -69,12 +69,16 @@ static void print_help(FILE *to)
 
 static int unknown(const char *name)
 {
-    const char *names[COUNT(commands)];
-    const char *near;
+    static const char *const options[] = { "--help", "--version" };
+    const char              *names[COUNT(commands)];
+    const char              *near;
 
     for (size_t i = 0; i < COUNT(commands); i++)
         names[i] = commands[i].name;
-    near = ms_name_nearest(name, names, COUNT(names));
+    near = name[0] == '-' ? ms_name_nearest(name, options, COUNT(options))
+                          : ms_name_nearest(name, names, COUNT(names));
+    if (near == NULL && name[0] == '-')
+        near = ms_name_nearest(name + strspn(name, "-"), names, COUNT(names));
     fprintf(stderr, "musec: there is no %s \"%s\"", name[0] == '-' ? "option" : "subcommand", name);
     if (near != NULL)
         fprintf(stderr, "; did you mean \"%s\"?\n", near);

@@ -66,7 +66,8 @@ const char *ms_settings_unreadable(const char *meta, const char *value)
     static const char *const whole[] = { "N", "K", "T", "BYTES" };
     if (is_choice(meta)) return NULL; /* whoever knows the words says that */
     if (strchr(meta, '|') != NULL) return is_list(value) ? NULL : meta;
-    if (strcmp(meta, "X") == 0) return is_number(value, strlen(value)) ? NULL : "a number";
+    if (strcmp(meta, "X") == 0 && !is_number(value, strlen(value)))
+        return strchr(value, ',') != NULL ? "one number (0.5, with a point)" : "a number";
     for (size_t i = 0; i < COUNT(whole); i++)
         if (strcmp(meta, whole[i]) == 0) return is_whole(value) ? NULL : "a whole number";
     return NULL;

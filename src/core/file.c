@@ -381,10 +381,13 @@ musec_status ms_directory_make(ms_error *e, const char *path)
     for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         snprintf(part, sizeof part, "%.*s", (int)(slash - path), path);
         if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return ms_fail(e, MUSEC_EIO, "%s: %s", part, strerror(errno));
+            return ms_fail(e, MUSEC_EIO, "%s: the directory cannot be created (%s)", part,
+                           strerror(errno));
     }
     if (mkdir(path, 0777) == 0) return MUSEC_OK;
-    if (errno != EEXIST) return ms_fail(e, MUSEC_EIO, "%s: %s", path, strerror(errno));
+    if (errno != EEXIST)
+        return ms_fail(e, MUSEC_EIO, "%s: the directory cannot be created (%s)", path,
+                       strerror(errno));
     if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
         return ms_fail(e, MUSEC_EIO, "%s: is no directory; take another name", path);
     return MUSEC_OK;

@@ -27,8 +27,9 @@ musec_status ms_json_read(ms_error *e, const char *path, json_t **out)
     if (json_is_object(json)) {
         *out = json;
     } else {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s:%d: %s", path, json == NULL ? where.line : 1,
-                     json == NULL ? where.text : "not a JSON object");
+        st =
+            ms_fail(e, MUSEC_EFORMAT, "%s:%d: is no JSON as expected here: %s", path,
+                    json == NULL ? where.line : 1, json == NULL ? where.text : "not a JSON object");
         json_decref(json);
     }
 done:

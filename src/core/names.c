@@ -72,7 +72,8 @@ static const struct {
     { "length", "tokens", false },
     { "workers", "jobs", false },
     { "num-workers", "jobs", false },
-    { "version", "info", false },
+    { "-v", "--version", false },
+    { "-version", "--version", false },
 
     { "gpu", "cuda", false },
     { "cuda0", "cuda", false },

@@ -68,7 +68,8 @@ static musec_status parse_f64(ms_error *e, const ms_option *o, const char *text,
     errno = 0;
     v     = ms_real_read(text, &end);
     if (end == text || *end != '\0' || isspace((unsigned char)text[0]))
-        return wrong_number(e, o, text, "a number");
+        return wrong_number(
+            e, o, text, strchr(text, ',') != NULL ? "one number (0.5, with a point)" : "a number");
     if (errno == ERANGE && (v == 0.0 || isinf(v))) /* subnormals pass */
         return too_far(e, o, text, "0, or from 4.9e-324 to 1.8e308 in size");
     if (!isfinite(v)) return wrong_number(e, o, text, "a finite number");
@@ -208,6 +209,10 @@ static musec_status check_operands(ms_error *e, const ms_command *cmd, int n, ch
         return ms_fail(e, MUSEC_EFORMAT, "wants %s, but got '%s' alone (%s --help says more)",
                        cmd->operands, argv[n], cmd->name);
     if (max < 0 || n <= max) return MUSEC_OK;
+    if (max == 0 && cmd->instead != NULL)
+        return ms_fail(e, MUSEC_EFORMAT,
+                       "takes no operand, but got '%s'; did you mean %s%s? (%s --help says more)",
+                       argv[1], cmd->instead, argv[1], cmd->name);
     if (max == 0)
         return ms_fail(e, MUSEC_EFORMAT, "takes no operand, but got '%s' (%s --help says more)",
                        argv[1], cmd->name);

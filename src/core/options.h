@@ -51,6 +51,8 @@ typedef struct ms_command {    /* what --help says around the table */
     const ms_option *options;
     size_t           n_options;
     int              min_operands, max_operands; /* max -1: any number */
+    /* where there are no operands, what one was meant to follow: "--data ", or NULL */
+    const char *instead;
     /* in the order of the options; none: all are "Options" */
     const ms_option_group *groups;
     size_t                 n_groups;

@@ -491,8 +491,10 @@ static musec_status finish(ms_error *e, writer *w, const ms_reader *r)
 
     if (w->open) TRY(close_shard(e, w, end));
     if (w->tokens == 0) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: there is no document in the input (%zu file%s)",
-                     ms_reader_file(r, 0), ms_reader_files(r), ms_reader_files(r) == 1 ? "" : "s");
+        st = ms_fail(
+            e, MUSEC_EFORMAT,
+            "%s: there is no document in the input (%zu file%s); give texts that are not empty",
+            ms_reader_file(r, 0), ms_reader_files(r), ms_reader_files(r) == 1 ? "" : "s");
         goto done;
     }
     w->manifest.complete = true;

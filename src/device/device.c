@@ -144,7 +144,8 @@ static musec_status open_kind(const ms_device_kind *kind, int index, musec_ctx *
     if (kind->open != NULL)
         st = kind->open(d, index);
     else if (index > 0) /* a kind that opens nothing has no second one */
-        st = ms_fail(&d->error, MUSEC_EINVAL, "there is one device \"%s\", not \"%s\"", kind->name,
+        st = ms_fail(&d->error, MUSEC_EINVAL,
+                     "there is one device \"%s\", not \"%s\"; leave the number out", kind->name,
                      d->name);
     if (st == MUSEC_OK) {
         *out = d;

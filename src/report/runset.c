@@ -454,7 +454,10 @@ musec_status ms_runset_add(ms_error *e, ms_runset *set, const char *path)
     tally        n   = { 0 };
     musec_status st;
 
-    if (stat(path, &top.info) != 0) return ms_fail(e, MUSEC_EIO, "%s: %s", path, strerror(errno));
+    if (stat(path, &top.info) != 0)
+        return ms_fail(e, MUSEC_EIO,
+                       "%s: cannot read (%s); give a run directory, or one that holds some", path,
+                       strerror(errno));
     if (!S_ISDIR(top.info.st_mode))
         return ms_fail(e, MUSEC_EINVAL, "%s: it must be a run directory, or one that holds some",
                        path);

@@ -334,8 +334,10 @@ musec_status ms_train_config_check(ms_error *e, ms_train_config *cfg)
     if (cfg->model.vocab == 0)
         cfg->model.vocab = cfg->tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_VOCAB : gpt2_ids;
     if (cfg->model.vocab < least)
-        return ms_fail(e, MUSEC_EINVAL, "vocab is %lld; the tokenizer has %lld ids",
-                       (long long)cfg->model.vocab, (long long)least);
+        return ms_fail(
+            e, MUSEC_EINVAL,
+            "vocab is %lld; the tokenizer has %lld ids: give as many or more, or leave it out",
+            (long long)cfg->model.vocab, (long long)least);
     cfg->optim.seed = cfg->seed;
     TRY(read_long_layers(e, cfg));
     TRY(ms_gpt_check(e, &cfg->model));

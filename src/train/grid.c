@@ -548,17 +548,20 @@ musec_status ms_grid_add(ms_error *e, const char *what, const json_t *descriptio
     plan         *p     = calloc(1, sizeof *p);
     musec_status  st;
 
-    if (p == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", what);
+    if (p == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for a grid");
     st = check_description(&why, description);
     if (st != MUSEC_OK) {
-        ms_error_set(e, "%s: %s", what, why.text);
+        ms_error_set(e, "%s%s%s", what == NULL ? "" : what, what == NULL ? "" : ": ", why.text);
         goto done;
     }
     for (size_t i = 0; i < json_array_size(grids); i++) {
         *p = (plan){ .description = description, .set = json_object_get(description, "set") };
         st = add_grid(&why, p, json_array_get(grids, i), grid);
         if (st == MUSEC_OK) continue;
-        ms_error_set(e, "%s: grid %zu: %s", what, i + 1, why.text);
+        if (what == NULL)
+            ms_error_set(e, "%s", why.text);
+        else
+            ms_error_set(e, "%s: grid %zu: %s", what, i + 1, why.text);
         break;
     }
 done:

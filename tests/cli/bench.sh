@@ -55,9 +55,9 @@ fails 2 'step has no use for --text' bench step --text x
 fails 2 '--run and --preset both say' bench step --run a --preset small
 
 mkdir empty
-fails 1 'empty: there is no checkpoint' bench accuracy --run empty
-fails 1 'empty: there is no checkpoint' bench step --quick --run empty
-fails 1 'there is no checkpoint' bench step --quick --run nowhere
+fails 1 'empty: is no run: ' bench accuracy --run empty
+fails 1 'empty: is no run: ' bench step --quick --run empty
+fails 1 'nowhere: there is no such directory; the runs nearby are ' bench step --quick --run nowhere
 succeeds "${tiny[@]}" --optimizer adamw --out adamw
 fails 1 'adamw, keeps no momentum' bench step --quick --run adamw
 cp -r a torn

@@ -256,10 +256,10 @@ fails 2 "--lr wants a number, not 'fast'" sweep --lr fast
 fails 2 "--lr wants a number, not 'nan'" sweep --lr 0.1,nan
 fails 2 "--seed wants a whole number, not '1.5'" sweep --seed 1.5
 fails 2 "--weight-decay wants .*, not 'qk=x'" sweep --weight-decay 'qk=x;0.1'
-fails 1 'these flags: grid 1: lr is "-1"; it must be a number from 0' sweep --lr 0.1,-1
-fails 1 'these flags: grid 1: lr is "1e999"' sweep --lr 1e999
-fails 1 'these flags: grid 1: seed is "-1"' sweep --seed -1
-fails 1 'these flags: grid 1: lr is "fast"' sweep --grid lr=fast
+fails 1 '^musec sweep: lr is "-1"; it must be a number from 0' sweep --lr 0.1,-1
+fails 1 '^musec sweep: lr is "1e999"' sweep --lr 1e999
+fails 1 '^musec sweep: seed is "-1"' sweep --seed -1
+fails 1 '^musec sweep: lr is "fast"' sweep --grid lr=fast
 fails 1 'no field "colour"' sweep --grid colour=red,blue
 echo '{"grids": [{}, {"optimizer": ["muon", "soft-musek"]}]}' >bad.json
 fails 1 'bad.json: grid 2: there is no optimizer "soft-musek"; did you mean "soft-musec"' sweep bad.json

@@ -54,7 +54,7 @@ fails 2 'needs --steps, a number of 1 or more' theory params --delta 1 --steps -
 fails 2 "wants params\|run PROBLEM, not 'parms'" theory parms
 fails 2 'wants params' theory
 fails 2 'unknown option --detla' theory params --detla 1
-fails 2 '--steps wants a whole number' theory params --delta 1 --steps 1e6 --rank 1
+fails 2 '--steps wants a whole number' theory params --delta 1 --steps 1.5e0 --rank 1
 fails 2 '--rank wants a whole number' theory params --delta 1 --steps 10 --rank 1.5
 fails 2 "--delta wants a finite number, not 'nan'" theory params --delta nan --steps 10 --rank 1
 fails 2 "--sigma wants a finite number, not 'inf'" theory params --delta 1 --steps 10 --rank 1 --sigma inf

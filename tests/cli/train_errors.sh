@@ -19,7 +19,7 @@ refuses() {
 
 # ---- wrong usage: exit 2 ---------------------------------------------------------------------------
 
-refuses 2 'unknown option --learning-rate' --learning-rate 1
+refuses 2 'unknown option --batch-size; did you mean --batch\?' --batch-size 1
 refuses 2 'did you mean --layers' --layer 1
 refuses 2 "--lr wants a number, not 'fast'" --lr fast
 refuses 2 "--lr wants a number, not 'nan'" --lr nan
@@ -133,8 +133,8 @@ refuses 1 'c.json:[0-9]: ' --config c.json
 # ---- going on with what cannot go on ---------------------------------------------------------------
 
 resume=(train --quiet --resume)
-fails 1 'missing/config.json: .*No such file' "${resume[@]}" missing
-fails 1 'empty/config.json: .*No such file' "${resume[@]}" empty
+fails 1 'missing: there is no such directory; the runs nearby are a, ids$' "${resume[@]}" missing
+fails 1 'empty: is no run: a run directory has config.json, log.jsonl and checkpoint/' "${resume[@]}" empty
 check "nothing is written there" test -z "$(ls empty)"
 fails 1 'a/config.json says lr 0.2, not 0.3: a run cannot change that' "${resume[@]}" a --lr 0.3
 fails 1 'a/config.json says layers 1, not 2' "${resume[@]}" a --layers 2

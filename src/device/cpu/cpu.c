@@ -79,7 +79,8 @@ void ms_device_cpu_ops(ms_device_ops *table)
 musec_status ms_device_cpu_open(ms_device *d, int index)
 {
     if (index != 0)
-        return ms_fail(&d->error, MUSEC_EINVAL, "there is one device \"cpu\", not \"%s\"", d->name);
+        return ms_fail(&d->error, MUSEC_EINVAL,
+                       "there is one device \"cpu\", not \"%s\"; leave the number out", d->name);
     ms_blas_one_thread();
     return ms_device_cpu_set_threads(d, ms_thread_count());
 }
