@@ -11,7 +11,7 @@
 #include "theory/objective.h"
 #include "train/config.h"
 
-/* ---- words that come from tables -------------------------------------------------------------- */
+/* ---- words that come from tables ------------------------------------------------------------- */
 
 MS_PRINTF(2, 3) static void add(ms_next *out, const char *fmt, ...)
 {

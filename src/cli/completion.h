@@ -1,8 +1,8 @@
 /* completion.h - what may be typed next, read off the tables of options, and written as completion
  * scripts for shells.
  *
- * What may follow an option shows in its row: a CHOICE lists its values, DIR is a directory, X.npy a
- * file, RUN a run directory.  Operands are files unless they are words in lower case, which stand
+ * What may follow an option shows in its row: a CHOICE lists its values, DIR is a directory, X.npy
+ * a file, RUN a run directory.  Operands are files unless they are words in lower case, which stand
  * for themselves ("ops", "bash|zsh"); behind such a word others may follow ("get NAME"). */
 #ifndef MS_CLI_COMPLETION_H
 #define MS_CLI_COMPLETION_H
