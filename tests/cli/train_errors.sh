@@ -112,7 +112,7 @@ refuses 1 'builtin:x: the seed' --data builtin:x
 # ---- where it is to go -----------------------------------------------------------------------------
 
 echo 'not a directory' >file
-refuses 1 'file/run: Not a directory' --out file/run
+refuses 1 'file/run: the directory cannot be created \(Not a directory' --out file/run
 refuses 1 'a directory without a name' --out ''
 refuses 1 'file: is no directory; take another name' --out file
 [ -d /proc ] && refuses 1 '^musec train: /proc/' --out /proc/run
