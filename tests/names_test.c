@@ -63,12 +63,45 @@ static void hints_end_a_message(void **state)
                         "; did you mean \"steps\"?");
 }
 
+static void all_names_where_none_is_near(void **state)
+{
+    static const char *const known[] = { "muon", "muonclip", "soft-musec", "sgdm" };
+    static const struct {
+        const char *name, *hint;
+    } cases[] = {
+        { "moun", "; did you mean \"muon\"?" },
+        { "softmusec", "; did you mean \"soft-musec\"?" },
+        { "shampoo", "; it must be one of muon, muonclip, soft-musec, sgdm" },
+        { "", "; it must be one of muon, muonclip, soft-musec, sgdm" },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        assert_string_equal(ms_name_hint_or_all(cases[i].name, known, COUNT(known)).text,
+                            cases[i].hint);
+}
+
+/* Names of any length and number leave the text whole. */
+static void long_names_are_cut(void **state)
+{
+    const char *many[64];
+    char        name[2000];
+    (void)state;
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    for (size_t i = 0; i < COUNT(many); i++)
+        many[i] = name;
+    CHECK(strlen(ms_name_hint_or_all("muon", many, COUNT(many)).text) == MS_NAME_HINT - 1, "list");
+    CHECK(strlen(ms_name_hint_choices(name, name).text) < MS_NAME_HINT, "choices");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_nearest_name_is_found),
         cmocka_unit_test(only_what_means_the_same_is_a_synonym),
         cmocka_unit_test(hints_end_a_message),
+        cmocka_unit_test(all_names_where_none_is_near),
+        cmocka_unit_test(long_names_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

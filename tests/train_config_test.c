@@ -375,49 +375,6 @@ static void optimizers_keep_their_own_rates(void **state)
     }
 }
 
-/* ---- what follows from what was given -------------------------------------------------------- */
-
-static bool is_among(const void *given, const char *key) { return strstr(given, key) != NULL; }
-
-static void nanogpt_files_hold_gpt2_tokens(void **state)
-{
-    static const struct {
-        const char *format, *given, *tokenizer;
-    } cases[] = {
-        { "shard", "data-format", "byte" },
-        { "nanogpt", "data-format", "gpt2" },
-        { "nanogpt", "data-format tokenizer", "byte" }, /* one's own word stands */
-    };
-    char     told[MS_SETTLE_TEXT];
-    ms_error e;
-    (void)state;
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        ms_train_config cfg = preset("pico", "muon");
-        CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "data-format", cases[i].format));
-        ms_train_config_settle(&cfg, is_among, cases[i].given, told);
-        assert_string_equal(text_of(&cfg, "tokenizer"), cases[i].tokenizer);
-        CHECK((told[0] != '\0') == (i == 1), "case %zu: %s", i, told);
-    }
-}
-
-/* Every field stands in a group that --help shows. */
-static void every_field_has_a_group(void **state)
-{
-    ms_train_field f;
-    size_t         used[16] = { 0 }, n = 0;
-    (void)state;
-    for (size_t i = 0; ms_train_field_at(i, &f); i++) {
-        size_t g = 0;
-        while (ms_train_group(g) != NULL && strcmp(ms_train_group(g), f.group) != 0)
-            g++;
-        CHECK(ms_train_group(g) != NULL, "%s: no group \"%s\"", f.name, f.group);
-        used[g]++;
-    }
-    for (; ms_train_group(n) != NULL; n++)
-        CHECK(used[n] > 0, "%s is empty", ms_train_group(n));
-    CHECK(n >= 7 && train_command()->n_groups == n, "%zu groups", n);
-}
-
 /* ---- differences ----------------------------------------------------------------------------- */
 
 static void each_single_change_is_found(void **state)
@@ -605,8 +562,6 @@ int main(void)
         cmocka_unit_test(fields_are_checked_together),
         cmocka_unit_test(every_preset_works_with_every_optimizer),
         cmocka_unit_test(optimizers_keep_their_own_rates),
-        cmocka_unit_test(nanogpt_files_hold_gpt2_tokens),
-        cmocka_unit_test(every_field_has_a_group),
         cmocka_unit_test(each_single_change_is_found),
         cmocka_unit_test(a_file_gives_the_config_back),
         cmocka_unit_test(json_has_numbers),

@@ -172,6 +172,7 @@ static const struct {
     void (*words)(ms_next *out);
 } operands[] = {
     { "paper", NULL, MS_NEXT_WORDS, add_items },      { "report", NULL, MS_NEXT_RUNS, NULL },
+    { "watch", NULL, MS_NEXT_RUNS, NULL },
     { "sample", NULL, MS_NEXT_RUNS, NULL },           { "data", "inspect", MS_NEXT_FILES, NULL },
     { "data", "get", MS_NEXT_WORDS, add_data_sets },  { "theory", "params", MS_NEXT_NOTHING, NULL },
     { "theory", "run", MS_NEXT_WORDS, add_problems },

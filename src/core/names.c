@@ -189,6 +189,19 @@ ms_name_hint ms_name_hint_of(const char *name, const char *const *names, size_t 
     return hint;
 }
 
+ms_name_hint ms_name_hint_or_all(const char *name, const char *const *names, size_t n)
+{
+    ms_name_hint hint = ms_name_hint_of(name, names, n);
+    size_t       used;
+
+    if (hint.text[0] != '\0') return hint;
+    used = (size_t)snprintf(hint.text, sizeof hint.text, "; it must be one of ");
+    for (size_t i = 0; i < n && used < sizeof hint.text; i++)
+        used += (size_t)snprintf(hint.text + used, sizeof hint.text - used, "%s%s",
+                                 i == 0 ? "" : ", ", names[i]);
+    return hint;
+}
+
 ms_name_hint ms_name_hint_choices(const char *name, const char *choices)
 {
     char        text[1024];

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-enum { MS_NAME_HINT = 96 };
+enum { MS_NAME_HINT = 512 };
 
 /* The one of `names` that `name` is near to, or NULL.  Upper and lower case, and '-' and '_', are
  * alike. */
@@ -19,7 +19,9 @@ typedef struct ms_name_hint {
     char text[MS_NAME_HINT];
 } ms_name_hint;
 ms_name_hint ms_name_hint_of(const char *name, const char *const *names, size_t n);
-/* The same of the choices "a|b|c". */
+/* The same, or "; it must be one of a, b, c" where no name is near. */
+ms_name_hint ms_name_hint_or_all(const char *name, const char *const *names, size_t n);
+/* As the first, of the choices "a|b|c". */
 ms_name_hint ms_name_hint_choices(const char *name, const char *choices);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/hint.h"
+#include "core/names.h"
 #include "core/sized.h"
 #include "linalg/linalg.h"
 
@@ -115,13 +115,12 @@ bool ms_operator_clips(const char *op)
 static musec_status unknown_operator(ms_error *e, const char *op)
 {
     const char *names[COUNT(operators)];
-    char        hint[MS_HINT_TEXT];
 
     if (op == NULL) return ms_fail(e, MUSEC_EINVAL, "clip: the name of the operator is NULL");
     for (size_t i = 0; i < COUNT(operators); i++)
         names[i] = operators[i].name;
-    ms_hint_name(op, names, COUNT(names), hint);
-    return ms_fail(e, MUSEC_EINVAL, "clip: there is no operator \"%s\"%s", op, hint);
+    return ms_fail(e, MUSEC_EINVAL, "clip: there is no operator \"%s\"%s", op,
+                   ms_name_hint_or_all(op, names, COUNT(names)).text);
 }
 
 static musec_status init(ms_error *e, musec_clip_config *cfg, size_t size, const char *op)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/hint.h"
+#include "core/names.h"
 #include "core/real.h"
 #include "core/sized.h"
 #include "core/whole.h"
@@ -136,9 +136,8 @@ static musec_status wrong(ms_error *e, const char *name, const char *value, cons
 static musec_status wrong_choice(ms_error *e, const char *name, const char *value,
                                  const char *choices)
 {
-    char hint[MS_HINT_TEXT];
-    ms_hint_choice(value, choices, hint);
-    return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\"%s", name, value, hint);
+    return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\"; it must be one of %s%s", name, value, choices,
+                   ms_name_hint_choices(value, choices).text);
 }
 
 static bool parse_number(const char *text, double min, double max, double *out)
@@ -300,15 +299,11 @@ static bool same_name(const char *a, const char *b)
 static musec_status unknown_key(ms_error *e, const char *key)
 {
     const char *names[COUNT(fields)];
-    char        wanted[64], hint[MS_HINT_TEXT];
 
     for (size_t i = 0; i < COUNT(fields); i++)
         names[i] = fields[i].name;
-    snprintf(wanted, sizeof wanted, "%s", key);
-    for (char *c = wanted; *c != '\0'; c++)
-        if (*c == '_') *c = '-';
-    ms_hint_near(wanted, names, COUNT(names), hint);
-    return ms_fail(e, MUSEC_EINVAL, "there is no option \"%s\"%s", key, hint);
+    return ms_fail(e, MUSEC_EINVAL, "there is no option \"%s\"%s", key,
+                   ms_name_hint_of(key, names, COUNT(names)).text);
 }
 
 musec_status ms_optim_config_set(ms_error *e, musec_optim_config *cfg, const char *key,
@@ -405,7 +400,6 @@ static musec_status check_init(ms_error *e, const musec_optim_config *cfg, size_
                                const char *name)
 {
     const char *names[32];
-    char        hint[MS_HINT_TEXT];
     size_t      n = 0;
 
     if (cfg == NULL) return ms_fail(e, MUSEC_EINVAL, "the config is NULL");
@@ -417,8 +411,8 @@ static musec_status check_init(ms_error *e, const musec_optim_config *cfg, size_
     if (ms_optim_kind_find(name) != NULL) return MUSEC_OK;
     while (n < COUNT(names) && (names[n] = musec_optim_name(n, NULL)) != NULL)
         n++;
-    ms_hint_name(name, names, n, hint);
-    return ms_fail(e, MUSEC_EINVAL, "there is no optimizer \"%s\"%s", name, hint);
+    return ms_fail(e, MUSEC_EINVAL, "there is no optimizer \"%s\"%s", name,
+                   ms_name_hint_or_all(name, names, n).text);
 }
 
 static musec_status init(ms_error *e, musec_optim_config *cfg, size_t size, const char *name)

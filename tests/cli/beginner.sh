@@ -153,6 +153,8 @@ row 1 'musec sweep: there is no field "layer"; did you mean "layers"?' sweep --g
 row 1 'musec sweep: grid.json: cannot open for reading (No such file or directory)' sweep grid.json
 row 2 'musec report: wants RUN... (musec report --help says more)' report
 row 2 'musec report: there is no section "loss"; did you mean "loss-lr"?' report runs --sections loss
+row 2 'musec watch: unknown option --prot; did you mean --port? (musec watch --help lists all)' \
+    watch runs --prot 80
 row 2 'musec demo: unknown option --step; did you mean --steps? (musec demo --help lists all)' demo --step 9
 row 1 'musec paper: there is no item "figure2"; did you mean "fig2"?  musec paper list names them all' \
     paper figure2
