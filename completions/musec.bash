@@ -159,7 +159,7 @@ _musec() {
         report:--png) kind=directories ;;
         report:--csv) kind=directories ;;
         report:--title) return ;;
-        report:--sections) words='loss-lr controls effective-step stability dynamics weight-norm effective-rank clip-activity step-time threshold ns-iters architecture training hyperparameters runs' ;;
+        report:--sections) words='loss-lr controls effective-step stability dynamics progress weight-norm effective-rank clip-activity step-time threshold ns-iters architecture training hyperparameters runs' ;;
         report:--within) return ;;
         paper:--scale) words='pico nano small medium wide' ;;
         paper:--data) kind=files ;;
@@ -295,7 +295,7 @@ _musec() {
                 sample) words='--help --prompt --vocab --tokens --temperature --top-k --seed --device --json' kind=runs ;;
                 export) words='--help --to --out --step --dtype --vocab --json' kind=files ;;
                 sweep) words='--help --preset --optimizer --lr --threshold --weight-decay --ns-iters --seed --grid --set --data --out --jobs --threads --device --keep-checkpoints --dry-run --json' kind=files ;;
-                watch) words='--help --port --every --once --no-page --json' kind=files ;;
+                watch) words='--help --port --every --once --no-page --json' kind=runs ;;
                 report) words='--help --out --png --csv --title --sections --within --omit-times --json' kind=runs ;;
                 paper) words='--help --scale --data --seeds --full --quick --set --out --jobs --threads --device --png --csv --within --omit-times --no-run --dry-run --recalibrate --json list lr-sweep fig1 fig4 fig5 dynamics fig2 fig6 fig7 fig8 weight-norm fig3 effective-rank fig9 step-time fig10 threshold fig11 ns-iters fig12 architecture table1 training table2 hyperparameters table3 table4 table5 effective-step controls clip-activity stability verdict claims theory theorem convergence' ;;
                 theory) words='--help --delta --steps --rank --rho --lipschitz --sigma --gap --epsilon --json --optimizer --lr --beta --threshold --set --seed --seeds --samples --out params run'

@@ -205,7 +205,7 @@ complete -c musec -n '__musec_is watch' -l once -d 'print the table once and end
 complete -c musec -n '__musec_is watch' -l no-page -d 'the terminal alone'
 complete -c musec -n '__musec_is watch' -l json -d 'print the result as JSON'
 complete -c musec -n '__musec_is watch' -l help -d 'print this help'
-complete -c musec -n '__musec_is watch' -F
+complete -c musec -n '__musec_is watch' -f -a '(__musec_runs)'
 
 complete -c musec -n '__musec_words 1' -a report -d 'draw training runs as one HTML page'
 complete -c musec -n '__musec_words 2; and __musec_is help' -a report
@@ -213,7 +213,7 @@ complete -c musec -n '__musec_is report' -l out -r -F -d 'HTML page to write [re
 complete -c musec -n '__musec_is report' -l png -x -a '(__fish_complete_directories)' -d 'also write each figure as a PNG file there [no]'
 complete -c musec -n '__musec_is report' -l csv -x -a '(__fish_complete_directories)' -d 'also write the numbers of each figure and table, and of every step and group, there [no]'
 complete -c musec -n '__musec_is report' -l title -x -d 'title of the page [Training runs]'
-complete -c musec -n '__musec_is report' -l sections -x -a 'loss-lr controls effective-step stability dynamics weight-norm effective-rank clip-activity step-time threshold ns-iters architecture training hyperparameters runs' -d 'show only these sections [all]'
+complete -c musec -n '__musec_is report' -l sections -x -a 'loss-lr controls effective-step stability dynamics progress weight-norm effective-rank clip-activity step-time threshold ns-iters architecture training hyperparameters runs' -d 'show only these sections [all]'
 complete -c musec -n '__musec_is report' -l within -x -d 'stability: a rate is usable if its loss is at most this share above the best [0.02]'
 complete -c musec -n '__musec_is report' -l omit-times -d 'leave out times and dates, which differ when the same runs are made again [no]'
 complete -c musec -n '__musec_is report' -l json -d 'print the result as JSON'

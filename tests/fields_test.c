@@ -1,4 +1,4 @@
-/* fields_test.c - the groups of a config's fields, and what follows from the fields that are given. */
+/* fields_test.c - groups of the fields of a config, and what follows from those that are given. */
 #include <string.h>
 
 #include "check.h"

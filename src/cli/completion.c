@@ -171,11 +171,10 @@ static const struct {
     ms_next_kind kind;
     void (*words)(ms_next *out);
 } operands[] = {
-    { "paper", NULL, MS_NEXT_WORDS, add_items },      { "report", NULL, MS_NEXT_RUNS, NULL },
-    { "watch", NULL, MS_NEXT_RUNS, NULL },
-    { "sample", NULL, MS_NEXT_RUNS, NULL },           { "data", "inspect", MS_NEXT_FILES, NULL },
-    { "data", "get", MS_NEXT_WORDS, add_data_sets },  { "theory", "params", MS_NEXT_NOTHING, NULL },
-    { "theory", "run", MS_NEXT_WORDS, add_problems },
+    { "paper", NULL, MS_NEXT_WORDS, add_items },   { "report", NULL, MS_NEXT_RUNS, NULL },
+    { "watch", NULL, MS_NEXT_RUNS, NULL },         { "sample", NULL, MS_NEXT_RUNS, NULL },
+    { "data", "inspect", MS_NEXT_FILES, NULL },    { "data", "get", MS_NEXT_WORDS, add_data_sets },
+    { "theory", "params", MS_NEXT_NOTHING, NULL }, { "theory", "run", MS_NEXT_WORDS, add_problems },
 };
 
 static bool look_up(const char *command, const char *part, ms_next *out)
