@@ -400,6 +400,22 @@ static void forget_summary(const ms_train *t)
     (void)remove(path);
 }
 
+/* May a run begin there?  `config` becomes the path of its config.json. */
+static musec_status check_directory(ms_error *e, const ms_train *t, char config[MS_PATH_MAX])
+{
+    struct stat info;
+
+    if (snprintf(config, MS_PATH_MAX, "%s/config.json", t->setup.out) >= MS_PATH_MAX)
+        return ms_fail(e, MUSEC_EINVAL, "%s: the name is too long", t->setup.out);
+    if (!t->setup.resume && stat(config, &info) == 0)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s: there is a run already; go on with --resume %s, or take another --out",
+                       t->setup.out, t->setup.out);
+    if (stat(t->setup.out, &info) == 0 && !S_ISDIR(info.st_mode))
+        return ms_fail(e, MUSEC_EIO, "%s: is no directory; take another name", t->setup.out);
+    return MUSEC_OK;
+}
+
 static musec_status open_directory(ms_error *e, ms_train *t)
 {
     char         path[MS_PATH_MAX];
@@ -407,12 +423,7 @@ static musec_status open_directory(ms_error *e, ms_train *t)
     bool         made = false;
     musec_status st;
 
-    if (snprintf(path, sizeof path, "%s/config.json", t->setup.out) >= (int)sizeof path)
-        return ms_fail(e, MUSEC_EINVAL, "%s: the name is too long", t->setup.out);
-    if (!t->setup.resume && stat(path, &info) == 0)
-        return ms_fail(e, MUSEC_EINVAL,
-                       "%s: there is a run already; go on with --resume %s, or take another --out",
-                       t->setup.out, t->setup.out);
+    TRY(check_directory(e, t, path)); /* again: another run may have begun there meanwhile */
     made = t->made_out || stat(t->setup.out, &info) != 0;
     TRY(ms_directory_make(e, t->setup.out));
     if (t->lock == MS_NO_LOCK) TRY(ms_lock_take(e, t->setup.out, &t->lock));
@@ -430,6 +441,7 @@ musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **
 {
     ms_train    *t       = calloc(1, sizeof *t);
     ms_restart   restart = { .from = { .step = -1 } };
+    char         path[MS_PATH_MAX];
     musec_status st;
 
     *out = NULL;
@@ -445,6 +457,7 @@ musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **
                      .unigram_loss = NAN,
                      .saved_step   = -1,
                      .lock         = MS_NO_LOCK };
+    if (setup->out != NULL) TRY(check_directory(e, t, path)); /* before anything is said */
     if (setup->resume) {
         TRY(ms_lock_take(e, setup->out, &t->lock));
         TRY(ms_train_find_restart(e, t, &restart));

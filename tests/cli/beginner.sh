@@ -15,6 +15,7 @@ mkdir empty home
 yes 'It was the best of times, it was the worst of times.' | head -c 20000 >book.txt
 : >nothing.txt
 gzip -c book.txt >book.txt.gz
+printf '%%PDF-1.4\n\0\1\2\3' >paper.pdf
 succeeds tokenize book.txt --tokenizer byte --out bytes
 npy grad.npy '<f4' '(2, 2)' False "$f4_1$f4_0$f4_0$f4_2"
 npy row.npy '<f4' '(4,)' False "$f4_1$f4_0$f4_0$f4_2"
@@ -112,6 +113,9 @@ row 1 'musec train: nothing.txt: has no tokens for training; give a file that is
     train --data nothing.txt
 row 1 'musec train: empty: has neither shards (*.bin) nor texts (*.txt); give a directory that has, or a file' \
     train --data empty
+row 1 'musec train: paper.pdf: is a PDF, not text; take its text first: pdftotext' train --data paper.pdf
+row 1 'musec train: grad.npy: is a NumPy array (.npy), not text; give a text file, or shards of tokens as musec tokenize makes them' \
+    train --data grad.npy
 row 1 'musec train: book.txt.gz: is packed; musec tokenize reads it, or decompress it first: gzip -dk book.txt.gz' \
     train --data book.txt.gz
 row 1 'musec train: book.txt: a text is read as bytes, ids up to 256, but the model has 50304 ids and starts documents with 50256; run musec tokenize book.txt --out DIR and train on DIR, or train with --tokenizer byte' \
@@ -146,6 +150,8 @@ row 1 'musec sample: runs/frist: there is no such directory; did you mean runs/f
 row 2 "musec sample: --temperature wants a number, not 'hot'" sample runs/first --temperature hot
 row 2 'musec sample: unknown option --max-new-tokens; did you mean --tokens? (musec sample --help lists all)' \
     sample runs/first --max-new-tokens 9
+row 2 "musec export: --to 'onnx' is none of hf" export runs/first --to onnx
+row 1 'musec export: runs/frist: there is no such directory; did you mean runs/first?' export runs/frist
 row 2 'musec sweep: it wants GRID.json, or flags that make a grid; see musec sweep --help' sweep
 row 2 'musec sweep: --optimizer: there is no optimizer "adm"; did you mean "adam"? (see musec sweep --help)' \
     sweep --optimizer muon,adm
