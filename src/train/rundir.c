@@ -79,6 +79,7 @@ static void look_around(const char *dir, const char *name, nearby *out)
     for (size_t i = 0; i < names.n && out->n < MOST_RUNS; i++) {
         char path[MS_PATH_MAX];
         if (!path_in(dir, names.at[i], path) || !is_run(path)) continue;
+        if (!is_there(path, "log.jsonl")) continue; /* other programs have a config.json too */
         if (out->n < SHOWN && used < sizeof out->list)
             used += (size_t)snprintf(out->list + used, sizeof out->list - used, "%s%s",
                                      out->n == 0 ? "" : ", ", path);

@@ -82,7 +82,7 @@ fails 1 'plain-hf: is there already; remove it, or take another --out' export pl
 touch file
 fails 1 'file: is there already' export plain --out file
 fails 1 'file/below.*' export plain --out file/below
-fails 1 'missing: there is no checkpoint; give a run directory or a checkpoint in it' export missing
+fails 1 'missing: there is no such directory; the runs nearby are ' export missing
 fails 1 'plain-hf: there is no checkpoint' export plain-hf --out x
 mkdir without
 cp plain/config.json plain/log.jsonl without
