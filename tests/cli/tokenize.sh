@@ -145,7 +145,7 @@ pid=$!
 check "some shards come" await $pid test -e stopped/train_000002.bin
 kill -TERM $pid
 wait $pid
-check "an interrupted run exits 1" test $? -eq 1
+check "an interrupted run exits with 128 and the signal" test $? -eq 143
 check "and says how to go on" grep -q 'interrupted with [0-9]* whole shards in stopped; go on with --resume' stderr
 check "and leaves no part" test -z "$(find stopped -name '*.part.*')"
 "$MUSEC" tokenize - --tokenizer byte --out stopped --shard-tokens 300000 --val-tokens 12345 --resume \
