@@ -102,7 +102,7 @@ static double product_rate(const ms_train_start *s)
     TRY(ms_stack_alloc(&ignored, d, s->dtype, (ms_stack_shape){ 1, rows, cols }, &c));
     TRY(d->ops->fill(d, 0.5, ms_mat_of(a)));
     TRY(d->ops->fill(d, 0.25, ms_mat_of(b)));
-    /* The first one opens libraries, starts threads and, on a GPU, tries kernels, so that it neither
+    /* The first one opens libraries, starts threads and, on a GPU, tries kernels, so it neither
      * counts nor ends the measurement.  A busy machine only makes the others slower. */
     for (int i = 0; i < TRIES && spent < ENOUGH_MS; i++) {
         TRY(d->ops->now_ms(d, &from));

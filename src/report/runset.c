@@ -244,9 +244,10 @@ static ms_run_line line_of(const json_t *root)
     };
     for (int g = 0; g < MS_RUN_GROUPS; g++) {
         const json_t *group = json_object_get(groups, ms_run_group_names[g]);
-        for (const ms_run_field *f = ms_run_group_fields; f->name != NULL; f++)
-            memcpy((char *)&line.groups[g] + f->offset, &(double){ number_at(group, f->name) },
-                   sizeof(double));
+        for (const ms_run_field *f = ms_run_group_fields; f->name != NULL; f++) {
+            const double value = number_at(group, f->name);
+            memcpy((char *)&line.groups[g] + f->offset, &value, sizeof value);
+        }
     }
     return line;
 }

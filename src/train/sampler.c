@@ -186,8 +186,8 @@ static int32_t draw_id(ms_sampler *s, const ms_draw *draw)
 static double logprob_of(const ms_sampler *s, int32_t id)
 {
     const double top = s->order[0].logit;
-    double       sum = 0.0;
-    for (int64_t i = 0; i < s->ids; i++)
+    double       sum = 1.0; /* of the largest itself */
+    for (int64_t i = 1; i < s->ids; i++)
         sum += exp(s->order[i].logit - top);
     return s->logits[id] - top - log(sum);
 }

@@ -26,8 +26,10 @@
 #include "device/cpu/blas_threads.h"
 
 enum {
-    LINE  = 64,   /* bytes: what two threads write must not share a cache line */
-    LOOKS = 1000, /* at a word in cache before a thread sleeps: some 15 to 50 us */
+    LINE = 64, /* bytes: what two threads write must not share a cache line */
+    /* looks at a word in cache before a thread sleeps: 10 to 30 us, and 0.4 to 1 ms */
+    FEW_LOOKS  = 500,
+    MANY_LOOKS = 20000,
 };
 
 #define OPEN       ((uint64_t)1 << 16)
@@ -45,6 +47,13 @@ typedef struct worker {
     int         index; /* from 1 on; the caller is 0 */
 } worker;
 
+/* Polling pays where cores are idle and costs where others want them, which shows in how it ends:
+ * a thread that found what it waited for will poll twice as long the next time, one that had to
+ * sleep half as long. */
+typedef struct patience {
+    int limit, looks;
+} patience;
+
 struct ms_workers {
     alignas(LINE) atomic_uint_fast64_t state;
     alignas(LINE) atomic_int sleepers; /* workers that wait for `wake` */
@@ -54,7 +63,8 @@ struct ms_workers {
     /* the loop at hand */
     ms_worker_task *run;
     void           *arg;
-    share          *shares; /* one for each thread */
+    patience        polling; /* the caller's */
+    share          *shares;  /* one for each thread */
     worker         *workers;
     int             threads, started; /* with the caller; workers that run */
     bool            was_started;
@@ -71,11 +81,24 @@ static void relax(void) /* tells the core that this is a loop that waits */
 #endif
 }
 
+static void begin_polling(patience *p)
+{
+    if (p->limit == 0) p->limit = MANY_LOOKS;
+    p->looks = 0;
+}
+
 /* Called between two looks at what is waited for; false: it is time to sleep. */
-static bool keep_polling(int *looks)
+static bool keep_polling(patience *p)
 {
     relax();
-    return ++*looks < LOOKS;
+    if (++p->looks < p->limit) return true;
+    p->limit = p->limit / 2 > FEW_LOOKS ? p->limit / 2 : FEW_LOOKS;
+    return false;
+}
+
+static void end_polling(patience *p) /* it was found */
+{
+    p->limit = 2 * p->limit < MANY_LOOKS ? 2 * p->limit : MANY_LOOKS;
 }
 
 static bool has_loop(uint64_t state, uint64_t seen)
@@ -84,15 +107,17 @@ static bool has_loop(uint64_t state, uint64_t seen)
 }
 
 /* Waits for a loop other than the one `seen`, or for the end.  Returns the state. */
-static uint64_t await_loop(ms_workers *p, uint64_t seen)
+static uint64_t await_loop(ms_workers *p, uint64_t seen, patience *polling)
 {
     uint64_t state = 0;
-    int      looks = 0;
 
+    begin_polling(polling);
     do {
         state = atomic_load(&p->state);
-        if (has_loop(state, seen) || atomic_load(&p->quit)) return state;
-    } while (keep_polling(&looks));
+        if (!has_loop(state, seen) && !atomic_load(&p->quit)) continue;
+        end_polling(polling);
+        return state;
+    } while (keep_polling(polling));
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->sleepers, 1);
     while (!has_loop(state = atomic_load(&p->state), seen) && !atomic_load(&p->quit))
@@ -105,11 +130,12 @@ static uint64_t await_loop(ms_workers *p, uint64_t seen)
 /* Waits until no worker is inside the loop, which is closed. */
 static void await_workers(ms_workers *p)
 {
-    int looks = 0;
-
+    begin_polling(&p->polling);
     do {
-        if ((atomic_load(&p->state) & INSIDE) == 0) return;
-    } while (keep_polling(&looks));
+        if ((atomic_load(&p->state) & INSIDE) != 0) continue;
+        end_polling(&p->polling);
+        return;
+    } while (keep_polling(&p->polling));
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->caller_sleeps, true);
     while ((atomic_load(&p->state) & INSIDE) != 0)
@@ -149,13 +175,14 @@ static void leave(ms_workers *p)
 
 static void *work(void *arg)
 {
-    const worker *w    = arg;
-    ms_workers   *p    = w->pool;
-    uint64_t      seen = 0;
+    const worker *w       = arg;
+    ms_workers   *p       = w->pool;
+    uint64_t      seen    = 0;
+    patience      polling = { 0 };
 
     ms_blas_one_thread_here();
     for (;;) {
-        const uint64_t state = await_loop(p, seen);
+        const uint64_t state = await_loop(p, seen, &polling);
         if (atomic_load(&p->quit)) return NULL;
         if (enter(p, state, seen)) {
             take_tasks(p, w->index);

@@ -6,7 +6,7 @@
  * for tasks that have begun, never for a thread that has not: where other programs keep the cores
  * busy, it does the work itself.
  *
- * Idle threads poll for some tens of microseconds, about as long as it takes to be woken up, then
+ * Idle threads poll for some tens of microseconds, or longer where that has been paying off, then
  * sleep.  OpenMP's run time is not used because it spins for milliseconds unless the environment
  * said otherwise before the process started: that slows two programs on the same cores down
  * tenfold, and a library cannot change it.
