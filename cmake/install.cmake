@@ -39,7 +39,7 @@ install(FILES completions/_musec DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-f
 install(FILES completions/musec.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(FILES data/sources.json DESTINATION ${CMAKE_INSTALL_DATADIR}/musec)
 # Documents lie to each other as in the source tree, with all that they link to.
-install(FILES README.md CONTRIBUTING.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs examples experiments DESTINATION ${CMAKE_INSTALL_DOCDIR}
   PATTERN "musec.1" EXCLUDE)
 install(DIRECTORY bench/results DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench)
