@@ -42,7 +42,8 @@ static const ms_option before[] = {
     { "optimizer", MS_OPT_CHOICE, offsetof(struct args, optimizer), optimizer_names,
       "optimizer of the attention and MLP matrices; all else gets AdamW [soft-musec]" },
     { "out", MS_OPT_STR, offsetof(struct args, out), "DIR",
-      "run directory to create [runs/PRESET-OPTIMIZER-lrLR-sSEED]" },
+      "run directory to create [runs/PRESET-OPTIMIZER-lrLR-sSEED, with -2, -3, ... behind it where "
+      "that exists]" },
     { "resume", MS_OPT_STR, offsetof(struct args, resume), "RUN",
       "continue the run in this directory from its newest checkpoint; a larger --steps extends "
       "it" },

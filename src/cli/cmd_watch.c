@@ -168,6 +168,7 @@ static musec_status watch(ms_error *e, const struct args *a, ms_live *live)
     size_t                       n_ended = 0;
     musec_status                 st      = MUSEC_OK;
 
+    TRY(ms_live_update(e, live)); /* before an address is printed */
     ms_stop_catch(NULL);
     if (!a->no_page) st = ms_watch_server_start(&why, (int)a->port, &server);
     if (st == MUSEC_ENOTSUP) { /* a build without pages still has the table */

@@ -7,7 +7,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "report/live.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,8 +259,9 @@ musec_status ms_live_update(ms_error *e, ms_live *live)
 
     for (size_t i = 0; i < live->n_paths; i++) {
         if (!is_directory(live->paths[i]))
-            return ms_fail(e, MUSEC_EIO, "%s: there is no such directory (%s)", live->paths[i],
-                           exists(live->paths[i]) ? "it is a file" : strerror(ENOENT));
+            return ms_fail(e, MUSEC_EIO, "%s: %s; give the directory of a run or of several",
+                           live->paths[i],
+                           exists(live->paths[i]) ? "it is no directory" : "it is not there");
         TRY(find_runs(e, live, live->paths[i], LEVELS));
     }
     for (size_t i = 0; i < live->n; i++) {

@@ -20,7 +20,8 @@ mkdir empty
 succeeds watch empty --once
 prints '^no runs there yet$'
 
-fails 1 'nowhere: there is no such directory' watch nowhere --once
+fails 1 'nowhere: it is not there; give the directory' watch nowhere --once
+fails 1 'nowhere: it is not there' watch nowhere
 fails 1 'every must be from 0.1' watch runs --every 0
 fails 1 'port from 0 to 65535' watch runs --port 70000
 fails 2 'wants RUN' watch
