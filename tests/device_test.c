@@ -1,6 +1,7 @@
 /* device_test.c - names of devices, and views whose sizes are no sizes. */
 #include "check.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -71,11 +72,40 @@ static void huge_views_are_refused(void **state)
     musec_ctx_destroy(ctx);
 }
 
+static void a_context_has_as_many_threads_as_it_is_told(void **state)
+{
+    static const int wrong[] = { -1, 1025 };
+    musec_ctx       *cpu = NULL, *ref = NULL;
+    char             text[256];
+    (void)state;
+
+    assert_int_equal(musec_ctx_set_threads(NULL, 1), MUSEC_EINVAL);
+    assert_int_equal(musec_ctx_create(&cpu, "cpu"), MUSEC_OK);
+    for (int threads = 3; threads >= 1; threads--) {
+        CHECK_OK(cpu, musec_ctx_set_threads(cpu, threads));
+        snprintf(text, sizeof text, "%d thread%s", threads, threads == 1 ? "" : "s");
+        char what[256] = "";
+        cpu->kind->describe(cpu, what, sizeof what);
+        CHECK(strstr(what, text) != NULL, "%s", what);
+    }
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        assert_int_equal(musec_ctx_set_threads(cpu, wrong[i]), MUSEC_EINVAL);
+        CHECK(strstr(musec_ctx_error(cpu), "threads: from 1 to 1024") != NULL, "%s",
+              musec_ctx_error(cpu));
+    }
+    CHECK_OK(cpu, musec_ctx_set_threads(cpu, 0));
+    assert_int_equal(musec_ctx_create(&ref, "ref"), MUSEC_OK);
+    assert_int_equal(musec_ctx_set_threads(ref, 2), MUSEC_ENOTSUP);
+    musec_ctx_destroy(ref);
+    musec_ctx_destroy(cpu);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_is_one_of_some_kinds),
         cmocka_unit_test(huge_views_are_refused),
+        cmocka_unit_test(a_context_has_as_many_threads_as_it_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
