@@ -227,6 +227,15 @@ static void mistakes_take_one_line(void **state)
     CHECK(o.result == MS_OPT_WRONG && strstr(o.err, "did you mean") == NULL, "%s", o.err);
 }
 
+static void an_empty_value_is_no_number(void **state)
+{
+    outcome o;
+    (void)state;
+    parse(&command, WORDS("a", "b", "--iters", ""), &o);
+    CHECK(o.result == MS_OPT_WRONG && strstr(o.err, "--iters wants a whole number, not ''") != NULL,
+          "%s", o.err);
+}
+
 static void names_of_other_programs_are_taken(void **state)
 {
     outcome o;
@@ -419,6 +428,7 @@ int main(void)
         cmocka_unit_test(pairs_have_a_name_and_a_value),
         cmocka_unit_test(json_round_trip),
         cmocka_unit_test(json_strings_are_always_valid),
+        cmocka_unit_test(an_empty_value_is_no_number),
         cmocka_unit_test(names_of_other_programs_are_taken),
         cmocka_unit_test(help_has_groups),
     };

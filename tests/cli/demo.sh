@@ -63,7 +63,7 @@ def begun():
 while job.poll() is None and begun() < 2:
     time.sleep(0.05)
 os.killpg(job.pid, signal.SIGINT)
-assert job.wait() == 130, job.returncode
+assert job.wait(900) == 130, job.returncode
 states = [open(f).read() for f in glob.glob("stopped/*/summary.json")]
 assert len(states) == 2 and all('"interrupted"' in s for s in states), states
 assert len(glob.glob("stopped/*/checkpoint/step_*")) == 2
@@ -76,6 +76,6 @@ import signal, subprocess, sys
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 job = subprocess.Popen([sys.argv[1], "demo", "--steps", "2", "--out", "a b/demo"],
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-job.wait()
+job.wait(900)
 P
 finish

@@ -25,7 +25,7 @@ def logged():
     except OSError: return -1
 while job.poll() is None and logged() < int(sys.argv[1]): time.sleep(0.01)
 job.send_signal(getattr(signal, sys.argv[2]))
-print(job.wait())
+print(job.wait(900))
 P2
 summary() { grep -Eq "\"$2\": $3" "$1/summary.json"; }
 

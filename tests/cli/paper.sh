@@ -63,7 +63,7 @@ while job.poll() is None and len(glob.glob("broken/runs/paper/runs/*/summary.jso
 job.send_signal(signal.SIGSTOP)
 runs = children(job.pid)
 job.send_signal(signal.SIGKILL)
-job.wait()
+job.wait(900)
 while any(map(alive, runs)):  # the run that lost its parent ends by itself
     time.sleep(0.01)
 assert 3 <= len(glob.glob("broken/runs/paper/runs/*/summary.json")) < 9

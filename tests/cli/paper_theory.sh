@@ -32,7 +32,7 @@ job = subprocess.Popen([sys.argv[1], "paper", "theory", "--quick"], stdout=subpr
 while job.poll() is None and len(glob.glob("runs/paper/theory/*.json")) < 3:
     time.sleep(0.01)
 job.send_signal(signal.SIGINT)
-assert "interrupted; the same command goes on" in job.communicate()[1] and job.returncode == 130
+assert "interrupted; the same command goes on" in job.communicate(timeout=900)[1] and job.returncode == 130
 P
 check "no page of a part" test ! -e runs/paper/theory-pico.html
 first=$(ls -tr runs/paper/theory/*.json | head -n 1)

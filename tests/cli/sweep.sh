@@ -180,7 +180,7 @@ while job.poll() is None and target is None:
 if whom == "group": os.killpg(job.pid, getattr(signal, name))
 else: os.kill(target if whom == "run" else job.pid, getattr(signal, name))
 os.kill(target, signal.SIGCONT)
-print(job.wait())
+print(job.wait(900))
 P
     # What nobody waits for ends by itself: these steps would take hours.
     python3 - "$MUSEC" <<'P' && pass || fail "runs go on without their sweep"
@@ -192,7 +192,7 @@ def wait_for(what):
         time.sleep(0.01)
 wait_for(lambda: len(glob.glob("orphans/*/log.jsonl")) == 2)
 job.kill()
-job.wait()
+job.wait(900)
 wait_for(lambda: len(glob.glob("orphans/*/summary.json")) == 2)
 assert all('"interrupted"' in open(f).read() for f in glob.glob("orphans/*/summary.json"))
 P
@@ -209,7 +209,7 @@ try:
 except OSError: # the other side is closed
     pass
 os.write(1, text)
-assert job.wait() == 0
+assert job.wait(900) == 0
 assert text.startswith(b"4 runs, 0 of them finished; 2 at once")
 assert re.search(rb"4 runs: 2 waiting, \d:\d\d gone", text) and b"tok/s" in text and b"left" in text
 assert b" of 4 runs" not in text and text.rstrip().endswith(b"A\x1b[J"), text[-40:]
