@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "core/real.h"
 #include "core/table.h"
+#include "report/parts.h"
 
 static const struct {
     const char *name;
@@ -21,18 +22,12 @@ static const struct {
     { "max_logit", offsetof(ms_run_line, max_logit), false },
 };
 
-static const char *last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
 /* The name of its directory; where two runs have the same, the whole path. */
 static const char *name_of(const ms_runset *set, const ms_run *run)
 {
-    const char *name = last_part(run->dir);
+    const char *name = ms_part_run_name(run);
     for (size_t i = 0; i < set->n; i++)
-        if (&set->at[i] != run && strcmp(last_part(set->at[i].dir), name) == 0) return run->dir;
+        if (&set->at[i] != run && strcmp(ms_part_run_name(&set->at[i]), name) == 0) return run->dir;
     return name;
 }
 
