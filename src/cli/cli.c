@@ -3,7 +3,6 @@
 
 #include "cli/cli.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,6 @@
 #include "cli/signals.h"
 #include "core/file.h"
 #include "core/json_file.h"
-#include "core/text.h"
 #include "device/device.h"
 
 int ms_cli_parsed(int n)
@@ -103,30 +101,6 @@ FILE *ms_cli_summary(const char *out_path)
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
-
-json_t *ms_cli_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
-json_t *ms_cli_string(const char *text) { return ms_cli_bytes(text, strlen(text)); }
-
-json_t *ms_cli_bytes(const char *text, size_t bytes)
-{
-    static const char mark[] = "\xef\xbf\xbd"; /* U+FFFD, the mark of what is no character */
-    json_t           *value  = json_stringn(text, bytes);
-    char             *copy   = value != NULL ? NULL : malloc(3 * bytes + 1);
-    size_t            n      = 0;
-
-    if (value != NULL) return value;
-    if (copy == NULL) return json_null();
-    for (size_t i = 0, k; i < bytes; i += k) {
-        const size_t is = text[i] == '\0' ? 1 : ms_text_char(text + i);
-        k               = is == 0 || is > bytes - i ? 1 : is;
-        memcpy(copy + n, k == is ? text + i : mark, k == is ? k : 3);
-        n += k == is ? k : 3;
-    }
-    value = json_stringn(copy, n);
-    free(copy);
-    return value != NULL ? value : json_null();
-}
 
 musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *args, json_t **out)
 {

@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "core/json_file.h"
 #include "core/options.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -114,11 +115,6 @@ FILE *ms_cli_summary(const char *out_path);
 musec_dtype ms_cli_dtype(const char *name, musec_dtype otherwise); /* name NULL: otherwise */
 const char *ms_cli_dtype_name(musec_dtype dtype);
 
-/* JSON values that always exist: null for a number that is not finite, and text with U+FFFD for the
- * bytes that are not UTF-8.  A text of `bytes` may hold zeros, and has one behind it. */
-json_t *ms_cli_real(double value);
-json_t *ms_cli_string(const char *text);
-json_t *ms_cli_bytes(const char *text, size_t bytes);
 /* Every option of `cmd` as it was chosen, an object. */
 musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *args, json_t **out);
 musec_status ms_cli_print_json(ms_error *error, const json_t *value, FILE *to);

@@ -196,20 +196,20 @@ static json_t *matrix_json(const struct job *j, int64_t i)
     const double share  = isnan(j->args->threshold) ? NAN : j->before[i].share_above;
     json_t      *matrix = json_object(), *before = json_object(), *after = json_object();
 
-    json_object_set_new(before, "norm2", ms_cli_real(j->before[i].norm2));
-    json_object_set_new(before, "effective_rank", ms_cli_real(j->before[i].effective_rank));
-    json_object_set_new(before, "share_above", ms_cli_real(share));
-    json_object_set_new(after, "norm2", ms_cli_real(j->after[i].norm2));
-    json_object_set_new(after, "effective_rank", ms_cli_real(j->after[i].effective_rank));
+    json_object_set_new(before, "norm2", ms_json_real(j->before[i].norm2));
+    json_object_set_new(before, "effective_rank", ms_json_real(j->before[i].effective_rank));
+    json_object_set_new(before, "share_above", ms_json_real(share));
+    json_object_set_new(after, "norm2", ms_json_real(j->after[i].norm2));
+    json_object_set_new(after, "effective_rank", ms_json_real(j->after[i].effective_rank));
     json_object_set_new(matrix, "index", json_integer(i));
     json_object_set_new(matrix, "rows", json_integer(j->shape.rows));
     json_object_set_new(matrix, "cols", json_integer(j->shape.cols));
     json_object_set_new(matrix, "before", before);
     json_object_set_new(matrix, "after", after);
-    json_object_set_new(matrix, "path", ms_cli_string(j->report[i].path));
+    json_object_set_new(matrix, "path", ms_json_string(j->report[i].path));
     json_object_set_new(matrix, "products", json_integer(j->report[i].products));
-    json_object_set_new(matrix, "u_low", ms_cli_real(j->report[i].u_low));
-    json_object_set_new(matrix, "alpha", ms_cli_real(j->report[i].alpha));
+    json_object_set_new(matrix, "u_low", ms_json_real(j->report[i].u_low));
+    json_object_set_new(matrix, "alpha", ms_json_real(j->report[i].alpha));
     return matrix;
 }
 
@@ -221,12 +221,12 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
     TRY(ms_cli_options(error, clip_command(), j->args, &chosen));
     for (int64_t i = 0; i < j->shape.count; i++)
         json_array_append_new(matrices, matrix_json(j, i));
-    json_object_set_new(root, "in", ms_cli_string(j->in_path));
-    json_object_set_new(root, "out", ms_cli_string(j->out_path));
-    json_object_set_new(root, "op", ms_cli_string(j->args->op));
-    json_object_set_new(root, "threshold", ms_cli_real(j->args->threshold));
-    json_object_set_new(root, "dtype", ms_cli_string(ms_cli_dtype_name(j->out.dtype)));
-    json_object_set_new(root, "device", ms_cli_string(musec_ctx_device(j->ctx)));
+    json_object_set_new(root, "in", ms_json_string(j->in_path));
+    json_object_set_new(root, "out", ms_json_string(j->out_path));
+    json_object_set_new(root, "op", ms_json_string(j->args->op));
+    json_object_set_new(root, "threshold", ms_json_real(j->args->threshold));
+    json_object_set_new(root, "dtype", ms_json_string(ms_cli_dtype_name(j->out.dtype)));
+    json_object_set_new(root, "device", ms_json_string(musec_ctx_device(j->ctx)));
     json_object_set(root, "options", chosen);
     json_object_set(root, "matrices", matrices);
     TRY(ms_cli_print_json(error, root, to));

@@ -105,11 +105,11 @@ static musec_status print_list_json(ms_error *e, const ms_catalog *c)
     for (size_t i = 0; i < c->n; i++) {
         const ms_catalog_set *set = &c->sets[i];
         json_t               *row = json_object();
-        json_object_set_new(row, "name", ms_cli_string(set->name));
-        json_object_set_new(row, "kind", ms_cli_string(ms_catalog_kind_name(set->kind)));
+        json_object_set_new(row, "name", ms_json_string(set->name));
+        json_object_set_new(row, "kind", ms_json_string(ms_catalog_kind_name(set->kind)));
         json_object_set_new(row, "files", json_integer(count_files(set)));
-        json_object_set_new(row, "about", ms_cli_string(set->about));
-        json_object_set_new(row, "licence", ms_cli_string(set->licence));
+        json_object_set_new(row, "about", ms_json_string(set->about));
+        json_object_set_new(row, "licence", ms_json_string(set->licence));
         json_object_set_new(row, "tried", json_boolean(set->tried));
         json_array_append_new(list, row);
     }
@@ -189,7 +189,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
         return MUSEC_OK;
     }
     root = json_object();
-    json_object_set_new(root, "out", ms_cli_string(out));
+    json_object_set_new(root, "out", ms_json_string(out));
     json_object_set_new(root, "files", json_integer(r->files));
     json_object_set_new(root, "had", json_integer(r->had));
     json_object_set_new(root, "fetched_bytes", json_integer(r->came));
@@ -197,7 +197,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
     json_object_set_new(root, "tokens", json_integer(r->tokens));
     json_object_set_new(root, "val_tokens", json_integer(r->val));
     json_object_set_new(root, "bad", json_integer(r->bad));
-    json_object_set_new(root, "seconds", ms_cli_real(seconds));
+    json_object_set_new(root, "seconds", ms_json_real(seconds));
     st = ms_cli_print_json(e, root, stdout);
     json_decref(root);
     return st;

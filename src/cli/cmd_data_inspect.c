@@ -229,7 +229,7 @@ static json_t *sample_json(const shard *s, const ms_bpe *bpe, int64_t room)
             json_array_append_new(ids, json_integer(s->tokens[d.at + i]));
         json_object_set_new(one, "tokens", json_integer(d.length));
         json_object_set_new(one, "ids", ids);
-        json_object_set_new(one, "text", text != NULL ? ms_cli_string(text) : json_null());
+        json_object_set_new(one, "text", text != NULL ? ms_json_string(text) : json_null());
         json_array_append_new(list, one);
         free(text);
         room -= d.shown + 1;
@@ -312,9 +312,9 @@ static musec_status print_json(ms_error *e, const struct args *a, const shard *s
                                                   k < 0 ? (json_int_t)0 : ((json_int_t)2 << k) - 1,
                                                   "documents", (json_int_t)n));
     }
-    json_object_set_new(root, "file", ms_cli_string(s->path));
+    json_object_set_new(root, "file", ms_json_string(s->path));
     json_object_set_new(root, "tokens", json_integer(s->n));
-    json_object_set_new(root, "tokenizer", ms_cli_string(s->bytes ? "byte" : "gpt2"));
+    json_object_set_new(root, "tokenizer", ms_json_string(s->bytes ? "byte" : "gpt2"));
     json_object_set_new(root, "start_id", json_integer(s->start));
     json_object_set_new(root, "vocabulary", json_integer(s->vocab));
     json_object_set_new(root, "largest_id", json_integer(s->largest));
@@ -322,7 +322,7 @@ static musec_status print_json(ms_error *e, const struct args *a, const shard *s
     json_object_set_new(root, "documents", json_integer(s->documents));
     json_object_set_new(root, "before", json_integer(s->before));
     json_object_set_new(root, "shortest", json_integer(s->shortest));
-    json_object_set_new(root, "mean", ms_cli_real(mean_length(s)));
+    json_object_set_new(root, "mean", ms_json_real(mean_length(s)));
     json_object_set_new(root, "longest", json_integer(s->longest));
     json_object_set_new(root, "lengths", bins);
     json_object_set_new(root, "sample", sample_json(s, bpe, a->sample));

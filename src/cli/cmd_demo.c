@@ -240,14 +240,14 @@ static musec_status print_json(ms_error *e, const demo_run *runs, size_t n)
     musec_status st;
     for (size_t i = 0; i < n; i++) {
         json_t *one = json_object();
-        json_object_set_new(one, "optimizer", ms_cli_string(rows[i / RATES].optimizer));
+        json_object_set_new(one, "optimizer", ms_json_string(rows[i / RATES].optimizer));
         json_object_set_new(one, "lr", json_real(rates[i % RATES]));
-        json_object_set_new(one, "dir", ms_cli_string(runs[i].dir));
-        json_object_set_new(one, "status", ms_cli_string(ms_sweep_word(runs[i].run->state)));
-        json_object_set_new(one, "val_loss", ms_cli_real(runs[i].run->val_loss));
-        json_object_set_new(one, "w_norm", ms_cli_real(runs[i].w_norm));
-        json_object_set_new(one, "u_norm", ms_cli_real(runs[i].u_norm));
-        json_object_set_new(one, "max_logit", ms_cli_real(runs[i].max_logit));
+        json_object_set_new(one, "dir", ms_json_string(runs[i].dir));
+        json_object_set_new(one, "status", ms_json_string(ms_sweep_word(runs[i].run->state)));
+        json_object_set_new(one, "val_loss", ms_json_real(runs[i].run->val_loss));
+        json_object_set_new(one, "w_norm", ms_json_real(runs[i].w_norm));
+        json_object_set_new(one, "u_norm", ms_json_real(runs[i].u_norm));
+        json_object_set_new(one, "max_logit", ms_json_real(runs[i].max_logit));
         json_array_append_new(all, one);
     }
     st = ms_cli_print_json(e, all, stdout);

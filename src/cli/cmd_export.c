@@ -73,11 +73,11 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
         return MUSEC_OK;
     }
     root = json_object();
-    json_object_set_new(root, "out", ms_cli_string(out));
+    json_object_set_new(root, "out", ms_json_string(out));
     json_object_set_new(root, "step", json_integer(r->step));
     json_object_set_new(root, "parameters", json_integer(r->parameters));
     json_object_set_new(root, "tensors", json_integer(r->tensors));
-    json_object_set_new(root, "dtype", ms_cli_string(a->dtype));
+    json_object_set_new(root, "dtype", ms_json_string(a->dtype));
     json_object_set_new(root, "tokenizer", json_boolean(r->has_tokenizer));
     TRY(ms_cli_print_json(e, root, stdout));
 done:

@@ -218,11 +218,11 @@ static json_t *devices_json(void)
         const int             yes  = opens(kind, what, &why);
         json_t               *row  = json_object();
 
-        json_object_set_new(row, "name", ms_cli_string(kind->name));
-        json_object_set_new(row, "words", ms_cli_string(kind->words));
+        json_object_set_new(row, "name", ms_json_string(kind->name));
+        json_object_set_new(row, "words", ms_json_string(kind->words));
         json_object_set_new(row, "opens", json_boolean(yes));
-        json_object_set_new(row, "here", what[0] != '\0' ? ms_cli_string(what) : json_null());
-        json_object_set_new(row, "error", yes ? json_null() : ms_cli_string(why.text));
+        json_object_set_new(row, "here", what[0] != '\0' ? ms_json_string(what) : json_null());
+        json_object_set_new(row, "error", yes ? json_null() : ms_json_string(why.text));
         json_array_append_new(list, row);
     }
     return list;
@@ -237,10 +237,10 @@ static json_t *programs_json(void)
         const int found = find_program(programs[i].program, path, sizeof path);
         json_t   *row   = json_object();
 
-        json_object_set_new(row, "name", ms_cli_string(programs[i].program));
-        json_object_set_new(row, "package", ms_cli_string(programs[i].package));
-        json_object_set_new(row, "purpose", ms_cli_string(programs[i].purpose));
-        json_object_set_new(row, "path", found ? ms_cli_string(path) : json_null());
+        json_object_set_new(row, "name", ms_json_string(programs[i].program));
+        json_object_set_new(row, "package", ms_json_string(programs[i].package));
+        json_object_set_new(row, "purpose", ms_json_string(programs[i].purpose));
+        json_object_set_new(row, "path", found ? ms_json_string(path) : json_null());
         json_array_append_new(list, row);
     }
     return list;
@@ -252,13 +252,13 @@ static json_t *peak_json(const struct facts *facts)
 
     if (facts->peak == NULL) return json_null();
     peak = json_object();
-    json_object_set_new(peak, "device", ms_cli_string(facts->measured_on));
-    json_object_set_new(peak, "copy_gb_s", ms_cli_real(facts->peak->copy_gb_s));
+    json_object_set_new(peak, "device", ms_json_string(facts->measured_on));
+    json_object_set_new(peak, "copy_gb_s", ms_json_real(facts->peak->copy_gb_s));
     for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
         char name[32];
         snprintf(name, sizeof name, "gemm_%s_gflop_s", ms_dtype_name(t));
         if (facts->peak->gemm_gflop_s[t] > 0.0)
-            json_object_set_new(peak, name, ms_cli_real(facts->peak->gemm_gflop_s[t]));
+            json_object_set_new(peak, name, ms_json_real(facts->peak->gemm_gflop_s[t]));
     }
     return peak;
 }
@@ -269,21 +269,24 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
     ms_unpack_library library;
     musec_status      st;
 
-    json_object_set_new(libraries, "blas", ms_cli_string(facts->blas));
-    json_object_set_new(libraries, "jansson", ms_cli_string(jansson_version_str()));
+    json_object_set_new(libraries, "blas", ms_json_string(facts->blas));
+    json_object_set_new(libraries, "jansson", ms_json_string(jansson_version_str()));
     json_object_set_new(libraries, "utf8proc",
                         ms_words_utf8proc() == NULL ? json_null()
-                                                    : ms_cli_string(ms_words_utf8proc()));
+                                                    : ms_json_string(ms_words_utf8proc()));
     for (size_t i = 0; ms_unpack_library_at(i, &library); i++)
         json_object_set_new(libraries, library.name,
-                            library.version != NULL ? ms_cli_string(library.version) : json_null());
-    json_object_set_new(
-        libraries, "libmicrohttpd",
-        ms_watch_server_version() == NULL ? json_null() : ms_cli_string(ms_watch_server_version()));
+                            library.version != NULL ? ms_json_string(library.version)
+                                                    : json_null());
+    json_object_set_new(libraries, "libmicrohttpd",
+                        ms_watch_server_version() == NULL
+                            ? json_null()
+                            : ms_json_string(ms_watch_server_version()));
     json_object_set_new(libraries, "libcurl",
-                        ms_http_version() == NULL ? json_null() : ms_cli_string(ms_http_version()));
-    json_object_set_new(root, "version", ms_cli_string(musec_version()));
-    json_object_set_new(root, "build", ms_cli_string(build_text));
+                        ms_http_version() == NULL ? json_null()
+                                                  : ms_json_string(ms_http_version()));
+    json_object_set_new(root, "version", ms_json_string(musec_version()));
+    json_object_set_new(root, "build", ms_json_string(build_text));
     json_object_set_new(root, "devices", devices_json());
     json_object_set_new(root, "threads", json_integer(facts->threads));
     json_object_set_new(root, "libraries", libraries);

@@ -282,8 +282,8 @@ static musec_status make_item(ms_error *e, ms_paper *p, const char *name)
     }
     if (item.grid.n > 0) TRY(ms_draw_ready(e)); /* before hours of work, not after */
     TRY(make_runs(e, p, &item));
-    json_object_set_new(result, "item", ms_cli_string(found->name));
-    json_object_set_new(result, "scale", ms_cli_string(p->ask.scale));
+    json_object_set_new(result, "item", ms_json_string(found->name));
+    json_object_set_new(result, "scale", ms_json_string(p->ask.scale));
     TRY(ms_paper_page(e, p, &item, result));
     json_object_set_new(result, "runs", ms_sweep_json(&item.sweep, item.runs));
     if (p->args->json) TRY(ms_cli_print_json(e, result, stdout));

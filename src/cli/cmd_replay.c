@@ -293,8 +293,8 @@ static musec_status explain(ms_error *error, const struct job *j)
     musec_optim_describe(j->optim, text, bytes);
     if (j->args->json) {
         root = json_object();
-        json_object_set_new(root, "optimizer", ms_cli_string(j->args->optimizer));
-        json_object_set_new(root, "description", ms_cli_string(text));
+        json_object_set_new(root, "optimizer", ms_json_string(j->args->optimizer));
+        json_object_set_new(root, "description", ms_json_string(text));
         TRY(ms_cli_print_json(error, root, stdout));
     } else {
         fputs(text, stdout);
@@ -418,15 +418,15 @@ static json_t *report_json(const struct job *j, const musec_optim_report *r)
     json_t   *object = json_object();
 
     json_object_set_new(object, "step", json_integer(r->step));
-    json_object_set_new(object, "path", ms_cli_string(r->path));
-    json_object_set_new(object, "threshold", ms_cli_real(clip ? r->threshold : NAN));
-    json_object_set_new(object, "sigma1_over_d", ms_cli_real(clip ? r->sigma1_over_d : NAN));
-    json_object_set_new(object, "share_above", ms_cli_real(clip ? r->share_above : NAN));
-    json_object_set_new(object, "update_norm2", ms_cli_real(r->update_norm2));
-    json_object_set_new(object, "update_rms", ms_cli_real(r->update_rms));
-    json_object_set_new(object, "update_erank", ms_cli_real(r->update_erank));
-    json_object_set_new(object, "update_gain", ms_cli_real(r->update_gain));
-    json_object_set_new(object, "weight_norm2", ms_cli_real(r->weight_norm2));
+    json_object_set_new(object, "path", ms_json_string(r->path));
+    json_object_set_new(object, "threshold", ms_json_real(clip ? r->threshold : NAN));
+    json_object_set_new(object, "sigma1_over_d", ms_json_real(clip ? r->sigma1_over_d : NAN));
+    json_object_set_new(object, "share_above", ms_json_real(clip ? r->share_above : NAN));
+    json_object_set_new(object, "update_norm2", ms_json_real(r->update_norm2));
+    json_object_set_new(object, "update_rms", ms_json_real(r->update_rms));
+    json_object_set_new(object, "update_erank", ms_json_real(r->update_erank));
+    json_object_set_new(object, "update_gain", ms_json_real(r->update_gain));
+    json_object_set_new(object, "weight_norm2", ms_json_real(r->weight_norm2));
     return object;
 }
 
@@ -438,15 +438,15 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
     TRY(ms_cli_options(error, replay_command(), j->args, &chosen));
     for (int64_t i = 0; i < j->n_reports; i++)
         json_array_append_new(reports, report_json(j, &j->reports[i]));
-    json_object_set_new(root, "optimizer", ms_cli_string(j->args->optimizer));
+    json_object_set_new(root, "optimizer", ms_json_string(j->args->optimizer));
     json_object_set_new(root, "rows", json_integer(j->shape.rows));
     json_object_set_new(root, "cols", json_integer(j->shape.cols));
-    json_object_set_new(root, "dtype", ms_cli_string(ms_cli_dtype_name(j->weights.dtype)));
-    json_object_set_new(root, "device", ms_cli_string(musec_ctx_device(j->ctx)));
+    json_object_set_new(root, "dtype", ms_json_string(ms_cli_dtype_name(j->weights.dtype)));
+    json_object_set_new(root, "device", ms_json_string(musec_ctx_device(j->ctx)));
     json_object_set_new(root, "steps", json_integer(musec_optim_steps(j->optim)));
     json_object_set_new(root, "skipped", json_integer(musec_optim_skipped(j->optim)));
-    json_object_set_new(root, "norm2", ms_cli_real(j->last.norm2));
-    json_object_set_new(root, "fro", ms_cli_real(j->last.fro));
+    json_object_set_new(root, "norm2", ms_json_real(j->last.norm2));
+    json_object_set_new(root, "fro", ms_json_real(j->last.fro));
     json_object_set(root, "reports", reports);
     json_object_set(root, "options", chosen);
     TRY(ms_cli_print_json(error, root, to));

@@ -159,10 +159,10 @@ static musec_status print_json(ms_error *e, const struct args *a, const ms_compa
     musec_status st;
 
     for (size_t i = 0; i < page->n; i++)
-        json_array_append_new(sections, ms_cli_string(page->sections[i].id));
+        json_array_append_new(sections, ms_json_string(page->sections[i].id));
     for (size_t i = 0; i < c->set->n_notes; i++)
-        json_array_append_new(notes, ms_cli_string(c->set->notes[i]));
-    json_object_set_new(all, "out", ms_cli_string(a->out));
+        json_array_append_new(notes, ms_json_string(c->set->notes[i]));
+    json_object_set_new(all, "out", ms_json_string(a->out));
     json_object_set_new(all, "runs", json_integer((json_int_t)c->set->n));
     json_object_set_new(all, "sections", sections);
     json_object_set_new(all, "notes", notes);

@@ -166,7 +166,7 @@ static musec_status sample(ms_error *e, const struct args *a, ms_sampler *s, con
             continue;
         }
         json_array_append_new(out->ids, json_integer(drawn.id));
-        json_array_append_new(out->logprobs, ms_cli_real(drawn.logprob));
+        json_array_append_new(out->logprobs, ms_json_real(drawn.logprob));
     }
     if (out->ids == NULL) fputc('\n', out->to);
 done:
@@ -179,9 +179,9 @@ static json_t *settings_of(const struct args *a, const ms_sampler *s)
 {
     json_t *all = json_object();
     json_object_set_new(all, "tokens", json_integer(a->tokens));
-    json_object_set_new(all, "temperature", ms_cli_real(a->temperature));
+    json_object_set_new(all, "temperature", ms_json_real(a->temperature));
     json_object_set_new(all, "top_k", json_integer(a->top_k));
-    json_object_set_new(all, "device", ms_cli_string(ms_sampler_device(s)));
+    json_object_set_new(all, "device", ms_json_string(ms_sampler_device(s)));
     return all;
 }
 
@@ -208,12 +208,12 @@ static musec_status sample_json(ms_error *e, const struct args *a, ms_sampler *s
     const char  *dir   = ms_sampler_checkpoint(s, &step);
     musec_status st;
 
-    json_object_set_new(root, "checkpoint", ms_cli_string(dir));
+    json_object_set_new(root, "checkpoint", ms_json_string(dir));
     json_object_set_new(root, "step", json_integer(step));
     json_object_set_new(root, "tokenizer", json_string(t->bytes ? "byte" : "gpt2"));
     json_object_set_new(root, "seed", seed_of(a->seed));
     json_object_set_new(root, "settings", settings_of(a, s));
-    json_object_set_new(root, "prompt", ms_cli_string(a->prompt != NULL ? a->prompt : ""));
+    json_object_set_new(root, "prompt", ms_json_string(a->prompt != NULL ? a->prompt : ""));
     json_object_set_new(root, "prompt_ids", out.prompt_ids);
     json_object_set_new(root, "text", json_null());
     json_object_set_new(root, "ids", out.ids);
@@ -223,7 +223,7 @@ static musec_status sample_json(ms_error *e, const struct args *a, ms_sampler *s
     if (out.to != NULL && fclose(out.to) != 0 && st == MUSEC_OK)
         st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the text");
     if (st != MUSEC_OK) goto done;
-    if (t->bytes || t->bpe != NULL) json_object_set_new(root, "text", ms_cli_bytes(text, bytes));
+    if (t->bytes || t->bpe != NULL) json_object_set_new(root, "text", ms_json_bytes(text, bytes));
     TRY(ms_cli_print_json(e, root, stdout));
 done:
     free(text);

@@ -211,9 +211,9 @@ static musec_status take_tensor(ms_error *error, struct job *j, ms_safetensors *
 
     if (why != NULL) {
         json_t *row = json_object();
-        json_object_set_new(row, "name", ms_cli_string(t->name));
-        json_object_set_new(row, "dtype", ms_cli_string(t->dtype));
-        json_object_set_new(row, "why", ms_cli_string(why));
+        json_object_set_new(row, "name", ms_json_string(t->name));
+        json_object_set_new(row, "dtype", ms_json_string(t->dtype));
+        json_object_set_new(row, "why", ms_json_string(why));
         json_array_append_new(j->skipped, row);
         return st;
     }
@@ -331,18 +331,18 @@ static json_t *entry_json(const struct job *j, const struct entry *entry)
     const double share  = isnan(j->args->threshold) ? NAN : entry->stats.share_above;
     json_t      *object = json_object(), *values = json_array();
 
-    json_object_set_new(object, "name", ms_cli_string(entry->name));
+    json_object_set_new(object, "name", ms_json_string(entry->name));
     json_object_set_new(object, "rows", json_integer(entry->rows));
     json_object_set_new(object, "cols", json_integer(entry->cols));
-    json_object_set_new(object, "dtype", ms_cli_string(ms_cli_dtype_name(entry->dtype)));
-    json_object_set_new(object, "norm2", ms_cli_real(entry->stats.norm2));
+    json_object_set_new(object, "dtype", ms_json_string(ms_cli_dtype_name(entry->dtype)));
+    json_object_set_new(object, "norm2", ms_json_real(entry->stats.norm2));
     if (j->args->estimate == NOT_GIVEN) {
-        json_object_set_new(object, "fro", ms_cli_real(entry->stats.fro));
-        json_object_set_new(object, "nuclear", ms_cli_real(entry->stats.nuclear));
-        json_object_set_new(object, "effective_rank", ms_cli_real(entry->stats.effective_rank));
-        json_object_set_new(object, "share_above", ms_cli_real(share));
+        json_object_set_new(object, "fro", ms_json_real(entry->stats.fro));
+        json_object_set_new(object, "nuclear", ms_json_real(entry->stats.nuclear));
+        json_object_set_new(object, "effective_rank", ms_json_real(entry->stats.effective_rank));
+        json_object_set_new(object, "share_above", ms_json_real(share));
         for (int64_t k = 0; k < shown_values(j, entry); k++)
-            json_array_append_new(values, ms_cli_real(entry->values[k]));
+            json_array_append_new(values, ms_json_real(entry->values[k]));
         json_object_set(object, "values", values);
     }
     json_decref(values);
@@ -357,9 +357,9 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
 
     for (size_t i = 0; i < j->n_entries; i++)
         json_array_append_new(matrices, entry_json(j, &j->entries[i]));
-    json_object_set_new(root, "file", ms_cli_string(j->path));
-    json_object_set_new(root, "device", ms_cli_string(musec_ctx_device(j->ctx)));
-    json_object_set_new(root, "threshold", ms_cli_real(j->args->threshold));
+    json_object_set_new(root, "file", ms_json_string(j->path));
+    json_object_set_new(root, "device", ms_json_string(musec_ctx_device(j->ctx)));
+    json_object_set_new(root, "threshold", ms_json_real(j->args->threshold));
     json_object_set_new(root, "estimate", steps == NOT_GIVEN ? json_null() : json_integer(steps));
     json_object_set_new(root, "matrices", matrices);
     json_object_set(root, "skipped", j->skipped);

@@ -171,7 +171,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const ms_tok
         return MUSEC_OK;
     }
     root = json_object();
-    json_object_set_new(root, "out", ms_cli_string(a->out));
+    json_object_set_new(root, "out", ms_json_string(a->out));
     json_object_set_new(root, "complete", json_boolean(p->complete));
     json_object_set_new(root, "shards", json_integer(p->shards));
     json_object_set_new(root, "kept", json_integer(p->kept));
@@ -179,7 +179,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const ms_tok
     json_object_set_new(root, "documents", json_integer(p->documents));
     json_object_set_new(root, "text_bytes", json_integer(p->text_bytes));
     json_object_set_new(root, "bad", json_integer(p->bad));
-    json_object_set_new(root, "seconds", ms_cli_real(seconds));
+    json_object_set_new(root, "seconds", ms_json_real(seconds));
     st = ms_cli_print_json(e, root, stdout);
     json_decref(root);
     return st;

@@ -393,19 +393,20 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
         return MUSEC_OK;
     }
     root = json_object();
-    json_object_set_new(root, "out", ms_cli_string(out));
-    json_object_set_new(root, "status", ms_cli_string(s->status));
-    json_object_set_new(root, "reason", s->reason != NULL ? ms_cli_string(s->reason) : json_null());
+    json_object_set_new(root, "out", ms_json_string(out));
+    json_object_set_new(root, "status", ms_json_string(s->status));
+    json_object_set_new(root, "reason",
+                        s->reason != NULL ? ms_json_string(s->reason) : json_null());
     json_object_set_new(root, "steps", json_integer(s->steps));
     json_object_set_new(root, "tokens", json_integer(s->tokens));
     if (s->skipped > 0) json_object_set_new(root, "skipped", json_integer(s->skipped));
-    json_object_set_new(root, "last_loss", ms_cli_real(s->last_loss));
-    json_object_set_new(root, "best_loss", ms_cli_real(s->best_loss));
-    json_object_set_new(root, "last_val_loss", ms_cli_real(s->last_val_loss));
-    json_object_set_new(root, "best_val_loss", ms_cli_real(s->best_val_loss));
-    json_object_set_new(root, "unigram_loss", ms_cli_real(s->unigram_loss));
-    json_object_set_new(root, "time_s", ms_cli_real(s->time_s));
-    json_object_set_new(root, "start_s", ms_cli_real(s->start_s));
+    json_object_set_new(root, "last_loss", ms_json_real(s->last_loss));
+    json_object_set_new(root, "best_loss", ms_json_real(s->best_loss));
+    json_object_set_new(root, "last_val_loss", ms_json_real(s->last_val_loss));
+    json_object_set_new(root, "best_val_loss", ms_json_real(s->best_val_loss));
+    json_object_set_new(root, "unigram_loss", ms_json_real(s->unigram_loss));
+    json_object_set_new(root, "time_s", ms_json_real(s->time_s));
+    json_object_set_new(root, "start_s", ms_json_real(s->start_s));
     TRY(ms_cli_print_json(e, root, stdout));
 done:
     json_decref(root);

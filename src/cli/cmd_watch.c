@@ -144,7 +144,7 @@ static void tell_ends(const ms_live *live, const ms_log *log, size_t *n_ended)
 static musec_status serve(ms_error *e, const ms_live *live, ms_watch_server *server)
 {
     json_t *all  = ms_live_json(live);
-    char   *text = all == NULL ? NULL : json_dumps(all, JSON_COMPACT);
+    char   *text = all == NULL ? NULL : ms_json_dump(all, 0);
     json_decref(all);
     if (text == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the page's data");
     ms_watch_server_put(server, text);

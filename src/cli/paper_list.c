@@ -128,9 +128,9 @@ static musec_status print_json(ms_error *e, const ms_paper *p, const ms_estimate
         json_object_set_new(one, "shows", json_string(item->shows));
         json_object_set_new(one, "runs", json_integer((json_int_t)rows[i].runs));
         json_object_set_new(one, "finished", json_integer((json_int_t)rows[i].finished));
-        json_object_set_new(one, "to_go_s", ms_cli_real(rows[i].left_s));
+        json_object_set_new(one, "to_go_s", ms_json_real(rows[i].left_s));
         json_object_set_new(one, "full_runs", json_integer((json_int_t)rows[i].full));
-        json_object_set_new(one, "full_to_go_s", ms_cli_real(rows[i].full_s));
+        json_object_set_new(one, "full_to_go_s", ms_json_real(rows[i].full_s));
         json_object_set_new(one, "data", json_string(data_of(p, &rows[i])));
         json_array_append_new(items, one);
     }

@@ -142,7 +142,7 @@ static json_t *claims_json(const ms_finding *findings, size_t n)
         json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s, s:o, s:s}", "id", findings[i].id,
                                              "where", findings[i].where, "claim", findings[i].claim,
                                              "measure", findings[i].measure, "result",
-                                             ms_cli_string(findings[i].result), "verdict",
+                                             ms_json_string(findings[i].result), "verdict",
                                              ms_verdict_word(findings[i].verdict)));
     return out;
 }
@@ -176,7 +176,7 @@ static musec_status add_verdict(ms_error *e, const ms_paper *p, const ms_compare
     ms_verdict_table(findings, n, &table);
     ms_verdict_counts(findings, n, &counts);
     json_object_set_new(result, "claims", claims_json(findings, n));
-    json_object_set_new(result, "markdown", ms_cli_string(markdown));
+    json_object_set_new(result, "markdown", ms_json_string(markdown));
     if (!p->args->json) print_claims(findings, n, &counts);
     TRY(ms_out_open(e, markdown, &file));
     TRY(ms_table_markdown(e, &table, file.f));
@@ -264,7 +264,7 @@ musec_status ms_paper_page(ms_error *e, ms_paper *p, const ms_paper_item *item, 
     if (item->grid.n > 0)
         TRY(add_runs(e, p, item, is_item(item, "verdict") ? markdown : NULL, &page, result));
     TRY(ms_page_write(e, &page, &files));
-    json_object_set_new(result, "page", ms_cli_string(path));
+    json_object_set_new(result, "page", ms_json_string(path));
     if (!p->args->json) printf("%s\n", path);
 done:
     ms_page_free(&page);

@@ -177,10 +177,10 @@ static void note_slope(const build *b, const char *suite, const ms_theory_point 
     json_object_set_new(one, "suite", json_string(suite));
     json_object_set_new(one, "problem", json_string(p->problem));
     json_object_set_new(one, "method", json_string(p->label));
-    json_object_set_new(one, "sigma", ms_cli_real(p->sigma));
-    json_object_set_new(one, "slope", ms_cli_real(s->mean));
-    json_object_set_new(one, "low", ms_cli_real(s->low));
-    json_object_set_new(one, "high", ms_cli_real(s->high));
+    json_object_set_new(one, "sigma", ms_json_real(p->sigma));
+    json_object_set_new(one, "slope", ms_json_real(s->mean));
+    json_object_set_new(one, "low", ms_json_real(s->low));
+    json_object_set_new(one, "high", ms_json_real(s->high));
     json_array_append_new(b->slopes, one);
 }
 

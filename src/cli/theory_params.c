@@ -159,12 +159,12 @@ static void print_complexity(double epsilon, const ms_theory_complexity *c, FILE
 static json_t *bound_json(const ms_theory_bound *b)
 {
     json_t *object = json_object();
-    json_object_set_new(object, "noise", ms_cli_real(b->noise));
-    json_object_set_new(object, "clip", ms_cli_real(b->clip));
-    json_object_set_new(object, "start", ms_cli_real(b->start));
-    json_object_set_new(object, "steps", ms_cli_real(b->steps));
-    json_object_set_new(object, "gap", ms_cli_real(b->gap));
-    json_object_set_new(object, "total", ms_cli_real(b->total));
+    json_object_set_new(object, "noise", ms_json_real(b->noise));
+    json_object_set_new(object, "clip", ms_json_real(b->clip));
+    json_object_set_new(object, "start", ms_json_real(b->start));
+    json_object_set_new(object, "steps", ms_json_real(b->steps));
+    json_object_set_new(object, "gap", ms_json_real(b->gap));
+    json_object_set_new(object, "total", ms_json_real(b->total));
     return object;
 }
 
@@ -174,12 +174,12 @@ static json_t *constraints_json(const ms_theory_params *p)
     for (int i = 0; i < MS_THEORY_N_CONSTRAINTS; i++) {
         const ms_theory_constraint *c      = &p->constraint[i];
         json_t                     *object = json_object();
-        json_object_set_new(object, "name", ms_cli_string(c->name));
-        json_object_set_new(object, "formula", ms_cli_string(c->formula));
-        json_object_set_new(object, "left", ms_cli_real(c->left));
-        json_object_set_new(object, "right", ms_cli_real(c->right));
+        json_object_set_new(object, "name", ms_json_string(c->name));
+        json_object_set_new(object, "formula", ms_json_string(c->formula));
+        json_object_set_new(object, "left", ms_json_real(c->left));
+        json_object_set_new(object, "right", ms_json_real(c->right));
         json_object_set_new(object, "holds", json_boolean(c->holds));
-        json_object_set_new(object, "from_steps", ms_cli_real(c->steps));
+        json_object_set_new(object, "from_steps", ms_json_real(c->steps));
         json_array_append_new(array, object);
     }
     return array;
@@ -188,10 +188,10 @@ static json_t *constraints_json(const ms_theory_params *p)
 static json_t *complexity_json(double epsilon, const ms_theory_complexity *c)
 {
     json_t *object = json_object();
-    json_object_set_new(object, "epsilon", ms_cli_real(epsilon));
-    json_object_set_new(object, "constant", ms_cli_real(c->constant));
-    json_object_set_new(object, "steps_bound", ms_cli_real(c->steps_bound));
-    json_object_set_new(object, "steps", ms_cli_real(c->steps));
+    json_object_set_new(object, "epsilon", ms_json_real(epsilon));
+    json_object_set_new(object, "constant", ms_json_real(c->constant));
+    json_object_set_new(object, "steps_bound", ms_json_real(c->steps_bound));
+    json_object_set_new(object, "steps", ms_json_real(c->steps));
     json_object_set_new(object, "steps_whole", c->whole > 0 ? json_integer(c->whole) : json_null());
     return object;
 }
@@ -206,12 +206,12 @@ static musec_status print_json(ms_error *e, const struct args *a, const ms_theor
     json_object_set(root, "given", given);
     json_object_set_new(root, "T", json_integer(p->T));
     json_object_set_new(root, "K", json_integer(p->K));
-    json_object_set_new(root, "D", ms_cli_real(p->D));
-    json_object_set_new(root, "beta", ms_cli_real(p->beta));
-    json_object_set_new(root, "eta", ms_cli_real(p->eta));
-    json_object_set_new(root, "gamma", ms_cli_real(p->gamma));
-    json_object_set_new(root, "T_real", ms_cli_real(p->T_real));
-    json_object_set_new(root, "K_real", ms_cli_real(p->K_real));
+    json_object_set_new(root, "D", ms_json_real(p->D));
+    json_object_set_new(root, "beta", ms_json_real(p->beta));
+    json_object_set_new(root, "eta", ms_json_real(p->eta));
+    json_object_set_new(root, "gamma", ms_json_real(p->gamma));
+    json_object_set_new(root, "T_real", ms_json_real(p->T_real));
+    json_object_set_new(root, "K_real", ms_json_real(p->K_real));
     json_object_set_new(root, "constraints", constraints_json(p));
     json_object_set_new(root, "all_hold", json_boolean(p->all_hold));
     json_object_set_new(root, "least_steps", json_integer(p->least_steps));

@@ -248,11 +248,11 @@ static json_t *problem_json(const one_run *r)
     json_t             *json = json_object();
     json_object_set_new(json, "rows", json_integer(p->rows));
     json_object_set_new(json, "cols", json_integer(p->cols));
-    json_object_set_new(json, "lipschitz", ms_cli_real(p->lipschitz));
-    json_object_set_new(json, "rho", ms_cli_real(p->rho));
-    json_object_set_new(json, "radius", ms_cli_real(p->radius));
-    json_object_set_new(json, "minimum", ms_cli_real(p->minimum));
-    json_object_set_new(json, "gap", ms_cli_real(r->setup.params.gap));
+    json_object_set_new(json, "lipschitz", ms_json_real(p->lipschitz));
+    json_object_set_new(json, "rho", ms_json_real(p->rho));
+    json_object_set_new(json, "radius", ms_json_real(p->radius));
+    json_object_set_new(json, "minimum", ms_json_real(p->minimum));
+    json_object_set_new(json, "gap", ms_json_real(r->setup.params.gap));
     return json;
 }
 
@@ -262,26 +262,28 @@ static json_t *run_json(const one_run *r)
     json_t                 *json = json_object(), *epochs = json_array();
 
     for (int64_t k = 0; !o->diverged && k < o->K; k++)
-        json_array_append_new(epochs, ms_cli_real(o->hbar[k]));
+        json_array_append_new(epochs, ms_json_real(o->hbar[k]));
     json_object_set_new(json, "seed", json_integer((json_int_t)r->seed));
     json_object_set_new(json, "problem", problem_json(r));
     json_object_set_new(json, "chosen", chosen_json(r));
     json_object_set_new(json, "steps", json_integer(o->steps));
     json_object_set_new(json, "diverged", json_boolean(o->diverged));
-    json_object_set_new(json, "f_start", ms_cli_real(o->f_start));
-    json_object_set_new(json, "f_end", ms_cli_real(o->f_end));
-    json_object_set_new(json, "f_returned", ms_cli_real(o->f_returned));
-    json_object_set_new(json, "hbar_mean", ms_cli_real(o->hbar_mean));
+    json_object_set_new(json, "f_start", ms_json_real(o->f_start));
+    json_object_set_new(json, "f_end", ms_json_real(o->f_end));
+    json_object_set_new(json, "f_returned", ms_json_real(o->f_returned));
+    json_object_set_new(json, "hbar_mean", ms_json_real(o->hbar_mean));
     json_object_set_new(json, "hbar", epochs);
     json_object_set_new(json, "picked", json_integer(o->picked));
-    json_object_set_new(json, "spread", ms_cli_real(o->spread));
-    json_object_set_new(json, "travel", ms_cli_real(o->travel));
-    json_object_set_new(json, "hull_upper", ms_cli_real(r->hull.samples > 0 ? r->hull.upper : NAN));
-    json_object_set_new(json, "hull_lower", ms_cli_real(r->hull.samples > 0 ? r->hull.lower : NAN));
+    json_object_set_new(json, "spread", ms_json_real(o->spread));
+    json_object_set_new(json, "travel", ms_json_real(o->travel));
+    json_object_set_new(json, "hull_upper",
+                        ms_json_real(r->hull.samples > 0 ? r->hull.upper : NAN));
+    json_object_set_new(json, "hull_lower",
+                        ms_json_real(r->hull.samples > 0 ? r->hull.lower : NAN));
     json_object_set_new(json, "hull_samples", json_integer(r->hull.samples));
-    json_object_set_new(json, "bound", ms_cli_real(r->setup.params.bound.total));
+    json_object_set_new(json, "bound", ms_json_real(r->setup.params.bound.total));
     json_object_set_new(json, "covered", json_boolean(is_covered(r)));
-    json_object_set_new(json, "seconds", ms_cli_real(o->seconds));
+    json_object_set_new(json, "seconds", ms_json_real(o->seconds));
     return json;
 }
 
@@ -294,7 +296,7 @@ static musec_status make_json(ms_error *e, const job *j, json_t **out)
     TRY(ms_cli_options(e, theory_run_command(), j->args, &given));
     for (size_t i = 0; i < j->n; i++)
         json_array_append_new(runs, run_json(&j->runs[i]));
-    json_object_set_new(*out, "problem", ms_cli_string(j->problem));
+    json_object_set_new(*out, "problem", ms_json_string(j->problem));
     json_object_set(*out, "given", given);
     json_object_set(*out, "runs", runs);
 done:

@@ -4,11 +4,13 @@
 #define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include "core/json_file.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/file.h"
 #include "core/real.h"
+#include "core/text.h"
 
 enum { MAX_DEPTH = 64 };
 
@@ -195,4 +197,28 @@ bool ms_json_option(const json_t *value, char *text, size_t bytes)
         used += strlen(text + used);
     }
     return true;
+}
+
+json_t *ms_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+json_t *ms_json_string(const char *text) { return ms_json_bytes(text, strlen(text)); }
+
+json_t *ms_json_bytes(const char *text, size_t bytes)
+{
+    static const char mark[] = "\xef\xbf\xbd"; /* U+FFFD, the mark of what is no character */
+    json_t           *value  = json_stringn(text, bytes);
+    char             *copy   = value != NULL ? NULL : malloc(3 * bytes + 1);
+    size_t            n      = 0;
+
+    if (value != NULL) return value;
+    if (copy == NULL) return json_null();
+    for (size_t i = 0, k; i < bytes; i += k) {
+        const size_t is = text[i] == '\0' ? 1 : ms_text_char(text + i);
+        k               = is == 0 || is > bytes - i ? 1 : is;
+        memcpy(copy + n, k == is ? text + i : mark, k == is ? k : 3);
+        n += k == is ? k : 3;
+    }
+    value = json_stringn(copy, n);
+    free(copy);
+    return value != NULL ? value : json_null();
 }

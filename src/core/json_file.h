@@ -19,4 +19,10 @@ char *ms_json_dump(const json_t *value, int indent);
  * text that an option has for it.  False: it is none of these, or longer than the text may be. */
 bool ms_json_option(const json_t *value, char *text, size_t bytes);
 
+/* JSON values that always exist: null for a number that is not finite, and text with U+FFFD for the
+ * bytes that are not UTF-8.  A text of `bytes` may hold zeros, and has one behind it. */
+json_t *ms_json_real(double value);
+json_t *ms_json_string(const char *text);
+json_t *ms_json_bytes(const char *text, size_t bytes);
+
 #endif

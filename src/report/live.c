@@ -286,23 +286,9 @@ void ms_live_free(ms_live *live)
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
 
-static json_t *real_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
-
-/* With '?' for the bytes that are not UTF-8: a path may hold any. */
-static json_t *text_json(const char *text)
-{
-    json_t *value = json_string(text);
-    char    copy[MS_PATH_MAX];
-    if (value != NULL) return value;
-    snprintf(copy, sizeof copy, "%s", text);
-    for (char *c = copy; *c != '\0'; c++)
-        if ((unsigned char)*c >= 0x80) *c = '?';
-    return json_string(copy);
-}
-
 static json_t *pair(int64_t step, double value)
 {
-    return json_pack("[I, o]", (json_int_t)step, real_or_null(value));
+    return json_pack("[I, o]", (json_int_t)step, ms_json_real(value));
 }
 
 static json_t *run_json(const ms_live_run *run)
@@ -317,14 +303,14 @@ static json_t *run_json(const ms_live_run *run)
         if (run->step > 0) json_array_append_new(loss, pair(run->last.step, run->last.loss));
     for (size_t i = 0; i < run->n_vals; i++)
         json_array_append_new(vals, pair(run->vals[i].step, run->vals[i].loss));
-    return json_pack("{s:o, s:o, s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                     "dir", text_json(run->dir), "optimizer", text_json(run->optimizer), "preset",
-                     run->preset, "status", run->status, "lr", real_or_null(run->lr), "step",
-                     (json_int_t)run->step, "steps", (json_int_t)run->steps, "last_loss",
-                     real_or_null(run->last.loss), "tok_s", real_or_null(run->last.tok_s),
-                     "max_logit", real_or_null(run->last.max_logit), "time_s",
-                     real_or_null(run->time_s), "left_s", real_or_null(ms_live_left_s(run)), "loss",
-                     loss, "val_loss", vals, "rate", lr);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "dir", ms_json_string(run->dir), "optimizer", ms_json_string(run->optimizer),
+                     "preset", ms_json_string(run->preset), "status", ms_json_string(run->status),
+                     "lr", ms_json_real(run->lr), "step", (json_int_t)run->step, "steps",
+                     (json_int_t)run->steps, "last_loss", ms_json_real(run->last.loss), "tok_s",
+                     ms_json_real(run->last.tok_s), "max_logit", ms_json_real(run->last.max_logit),
+                     "time_s", ms_json_real(run->time_s), "left_s",
+                     ms_json_real(ms_live_left_s(run)), "loss", loss, "val_loss", vals, "rate", lr);
 }
 
 json_t *ms_live_json(const ms_live *live)
