@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/estimate.h"
 #include "core/json_file.h"
+#include "experiment/estimate.h"
 
 /* A run of 100 steps in two stages of 1000 and 3000 tokens. */
 static ms_train_config run_of(const char *preset, const char *optimizer)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/experiment.h"
+#include "experiment/experiment.h"
 #include "report/sections.h"
 #include "train/schedule.h"
 

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/signals.h"
+#include "core/signals.h"
 
 enum { NOT_ASKED = 7 };
 

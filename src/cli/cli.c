@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/signals.h"
 #include "core/file.h"
 #include "core/json_file.h"
+#include "core/signals.h"
 #include "device/device.h"
 
 int ms_cli_parsed(int n)
@@ -116,17 +116,4 @@ musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *
     free(text);
     if (*out == NULL) return ms_fail(error, MUSEC_ENOMEM, "not enough memory for the options");
     return MUSEC_OK;
-}
-
-musec_status ms_cli_print_json(ms_error *error, const json_t *value, FILE *to)
-{
-    char        *text = ms_json_dump(value, 2);
-    musec_status st   = MUSEC_OK;
-
-    if (text == NULL)
-        st = ms_fail(error, MUSEC_ENOMEM, "not enough memory for the result");
-    else if (fputs(text, to) == EOF || fputc('\n', to) == EOF)
-        st = ms_fail(error, MUSEC_EIO, "the result cannot be written: is the disk full?");
-    free(text);
-    return st;
 }

@@ -86,6 +86,15 @@ int cmd_completion(int argc, char **argv);
         "json", MS_OPT_FLAG, offsetof(args, json), NULL, "print the result as JSON" \
     }
 
+/* Options of the commands that start several runs. */
+#define MS_CLI_BUDGET(args)                                                                 \
+    { "jobs", MS_OPT_I64, offsetof(args, jobs), "N",                                        \
+      "number of runs at once, on each device if --device is given; 0: one per GPU, or as " \
+      "many as cores allow [0]" },                                                          \
+    {                                                                                       \
+        "threads", MS_OPT_I64, offsetof(args, threads), "N", "CPU threads of each run [1]"  \
+    }
+
 /* The exit code where ms_options_parse returned less than 0: it has said why. */
 int ms_cli_parsed(int n);
 /* "musec clip: <text>" on stderr; returns EXIT_FAILED. */
@@ -117,6 +126,5 @@ const char *ms_cli_dtype_name(musec_dtype dtype);
 
 /* Every option of `cmd` as it was chosen, an object. */
 musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *args, json_t **out);
-musec_status ms_cli_print_json(ms_error *error, const json_t *value, FILE *to);
 
 #endif

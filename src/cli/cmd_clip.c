@@ -229,7 +229,7 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
     json_object_set_new(root, "device", ms_json_string(musec_ctx_device(j->ctx)));
     json_object_set(root, "options", chosen);
     json_object_set(root, "matrices", matrices);
-    TRY(ms_cli_print_json(error, root, to));
+    TRY(ms_json_print(error, root, to));
 done:
     json_decref(root);
     json_decref(matrices);

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/signals.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/process.h"
+#include "core/signals.h"
 #include "data/get.h"
 
 enum { LINE_EVERY_MS = 5000 };
@@ -113,7 +113,7 @@ static musec_status print_list_json(ms_error *e, const ms_catalog *c)
         json_object_set_new(row, "tried", json_boolean(set->tried));
         json_array_append_new(list, row);
     }
-    st = ms_cli_print_json(e, list, stdout);
+    st = ms_json_print(e, list, stdout);
     json_decref(list);
     return st;
 }
@@ -198,7 +198,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
     json_object_set_new(root, "val_tokens", json_integer(r->val));
     json_object_set_new(root, "bad", json_integer(r->bad));
     json_object_set_new(root, "seconds", ms_json_real(seconds));
-    st = ms_cli_print_json(e, root, stdout);
+    st = ms_json_print(e, root, stdout);
     json_decref(root);
     return st;
 }

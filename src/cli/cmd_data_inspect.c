@@ -326,7 +326,7 @@ static musec_status print_json(ms_error *e, const struct args *a, const shard *s
     json_object_set_new(root, "longest", json_integer(s->longest));
     json_object_set_new(root, "lengths", bins);
     json_object_set_new(root, "sample", sample_json(s, bpe, a->sample));
-    st = ms_cli_print_json(e, root, stdout);
+    st = ms_json_print(e, root, stdout);
     json_decref(root);
     return st;
 }

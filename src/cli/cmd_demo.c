@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/pool.h"
-#include "cli/sweep.h"
 #include "core/table.h"
+#include "experiment/pool.h"
+#include "experiment/sweep.h"
 #include "report/draw.h"
 #include "report/sections.h"
 
@@ -250,7 +250,7 @@ static musec_status print_json(ms_error *e, const demo_run *runs, size_t n)
         json_object_set_new(one, "max_logit", ms_json_real(runs[i].max_logit));
         json_array_append_new(all, one);
     }
-    st = ms_cli_print_json(e, all, stdout);
+    st = ms_json_print(e, all, stdout);
     json_decref(all);
     return st;
 }

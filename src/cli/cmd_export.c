@@ -79,7 +79,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
     json_object_set_new(root, "tensors", json_integer(r->tensors));
     json_object_set_new(root, "dtype", ms_json_string(a->dtype));
     json_object_set_new(root, "tokenizer", json_boolean(r->has_tokenizer));
-    TRY(ms_cli_print_json(e, root, stdout));
+    TRY(ms_json_print(e, root, stdout));
 done:
     json_decref(root);
     return st;

@@ -292,7 +292,7 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
     json_object_set_new(root, "libraries", libraries);
     json_object_set_new(root, "programs", programs_json());
     json_object_set_new(root, "peak", peak_json(facts));
-    st = ms_cli_print_json(error, root, stdout);
+    st = ms_json_print(error, root, stdout);
     json_decref(root);
     return st;
 }

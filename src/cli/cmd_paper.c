@@ -1,12 +1,12 @@
 /* cmd_paper.c - musec paper: a figure or table of the paper, from nothing to its page.
  *
- * What an item is stands in experiments/ITEM.json (cli/experiment.h); here it is asked for, its
- * missing runs are made, and its page is drawn. */
-#include <math.h>
+ * An item is defined by experiments/ITEM.json (experiment/experiment.h).  The command makes the
+ * runs of the item that are missing and draws its page. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/paper.h"
+#include "cli/cli.h"
+#include "experiment/paper.h"
 #include "report/draw.h"
 
 enum { MOST_SEEDS = 1000 };
@@ -27,7 +27,7 @@ static const ms_option options[] = {
       "set a field in every run, whatever the item says; may be repeated [none]" },
     { "out", MS_OPT_STR, AT(out), "DIR",
       "directory for the pages and for the runs of all items [runs/paper]" },
-    MS_SWEEP_BUDGET(ms_paper_args),
+    MS_CLI_BUDGET(ms_paper_args),
     { "device", MS_OPT_STR, AT(device), "LIST",
       "devices that share the runs, as musec info lists them [the best one here]" },
     { "png", MS_OPT_STR, AT(png), "DIR", "also write each figure as a PNG file there [no]" },
@@ -121,7 +121,7 @@ static musec_status read_args(ms_error *e, const ms_paper_args *a, ms_paper *p)
 {
     musec_status st;
 
-    *p = (ms_paper){ .args = a, .log = ms_log_open(stderr, MS_LOG_NORMAL) };
+    *p = (ms_paper){ .args = a, .log = ms_log_open(stderr, MS_LOG_NORMAL), .to = stdout };
     if (!(a->within >= 0.0 && a->within <= 1.0))
         return ms_fail(e, MUSEC_EINVAL, "--within is %g; it must be a share from 0 to 1",
                        a->within);
@@ -154,96 +154,7 @@ static void free_args(ms_paper *p)
     ms_experiments_free(&p->all);
 }
 
-/* ---- the runs of an item --------------------------------------------------------------------- */
-
-musec_status ms_paper_look(ms_error *e, const ms_paper *p, const ms_experiment *item,
-                           ms_paper_item *out)
-{
-    musec_status st;
-
-    *out = (ms_paper_item){ .item = item, .sweep = p->sweep };
-    TRY(ms_experiment_runs(e, &p->all, item, &p->ask, &out->grid));
-    out->sweep.grid = &out->grid;
-    out->runs       = calloc(out->grid.n + 1, sizeof *out->runs);
-    if (out->runs == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", out->grid.n);
-        goto done;
-    }
-    TRY(ms_sweep_look(e, &out->sweep, out->runs));
-done:
-    if (st != MUSEC_OK) ms_paper_item_free(out);
-    return st;
-}
-
-void ms_paper_item_free(ms_paper_item *item)
-{
-    free(item->runs);
-    ms_grid_free(&item->grid);
-    *item = (ms_paper_item){ 0 };
-}
-
-size_t ms_paper_finished(const ms_paper_item *item)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < item->grid.n; i++)
-        if (ms_sweep_is_finished(&item->runs[i])) n++;
-    return n;
-}
-
-static musec_status check_data(ms_error *e, const ms_paper *p, const ms_paper_item *item)
-{
-    if (json_is_true(json_object_get(p->scale, "needs_data")) && p->ask.n_data == 0)
-        return ms_fail(e, MUSEC_EINVAL, "the scale %s needs data: %s", p->ask.scale,
-                       json_string_value(json_object_get(p->scale, "data_note")));
-    return ms_sweep_try_data(e, &item->sweep, item->runs);
-}
-
-/* Says how long the missing runs will take, if this machine was measured. */
-static musec_status announce(ms_error *e, ms_paper *p, ms_paper_item *item)
-{
-    const ms_estimate_setup setup = {
-        .all = &p->all, .ask = &p->ask, .out = p->args->out, .sweep = &p->sweep
-    };
-    ms_estimate  est = { 0 };
-    char         text[32];
-    double       seconds;
-    musec_status st;
-
-    TRY(ms_estimate_open(e, &setup, &est));
-    seconds = ms_estimate_all(&est, &item->grid, item->runs);
-    if (isfinite(seconds)) {
-        item->sweep.expected_s = seconds;
-        ms_estimate_text(seconds, text, sizeof text);
-        ms_log_say(&p->log, MS_LOG_NORMAL, "%s at %s: %zu runs to make, about %s", item->item->name,
-                   p->ask.scale, item->grid.n - ms_paper_finished(item), text);
-    }
-done:
-    ms_estimate_free(&est);
-    return st;
-}
-
-static musec_status make_runs(ms_error *e, ms_paper *p, ms_paper_item *item)
-{
-    musec_status st = MUSEC_OK;
-
-    if (item->grid.n == 0 || p->args->no_run) return MUSEC_OK;
-    if (ms_paper_finished(item) == item->grid.n) return MUSEC_OK;
-    TRY(check_data(e, p, item));
-    TRY(announce(e, p, item));
-    TRY(ms_sweep_run_all(e, &item->sweep, item->runs));
-done:
-    return st;
-}
-
 /* ---- all of it ------------------------------------------------------------------------------- */
-
-static musec_status print_runs(ms_error *e, const ms_paper *p, const ms_paper_item *item)
-{
-    if (item->grid.n > 0 || p->args->json)
-        return ms_sweep_print(e, &item->sweep, item->runs, p->args->json != 0);
-    printf("%s needs no runs\n", item->item->name);
-    return MUSEC_OK;
-}
 
 /* What is not for this item, by name. */
 static musec_status check_args(ms_error *e, const ms_paper *p, const char *item)
@@ -277,16 +188,16 @@ static musec_status make_item(ms_error *e, ms_paper *p, const char *name)
         if (p->args->dry_run) goto done;
     }
     if (p->args->dry_run) {
-        TRY(print_runs(e, p, &item));
+        TRY(ms_paper_print_runs(e, p, &item));
         goto done;
     }
     if (item.grid.n > 0) TRY(ms_draw_ready(e)); /* before hours of work, not after */
-    TRY(make_runs(e, p, &item));
+    TRY(ms_paper_make_runs(e, p, &item));
     json_object_set_new(result, "item", ms_json_string(found->name));
     json_object_set_new(result, "scale", ms_json_string(p->ask.scale));
     TRY(ms_paper_page(e, p, &item, result));
     json_object_set_new(result, "runs", ms_sweep_json(&item.sweep, item.runs));
-    if (p->args->json) TRY(ms_cli_print_json(e, result, stdout));
+    if (p->args->json) TRY(ms_json_print(e, result, stdout));
 done:
     json_decref(result);
     ms_paper_item_free(&item);

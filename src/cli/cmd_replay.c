@@ -295,7 +295,7 @@ static musec_status explain(ms_error *error, const struct job *j)
         root = json_object();
         json_object_set_new(root, "optimizer", ms_json_string(j->args->optimizer));
         json_object_set_new(root, "description", ms_json_string(text));
-        TRY(ms_cli_print_json(error, root, stdout));
+        TRY(ms_json_print(error, root, stdout));
     } else {
         fputs(text, stdout);
     }
@@ -449,7 +449,7 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
     json_object_set_new(root, "fro", ms_json_real(j->last.fro));
     json_object_set(root, "reports", reports);
     json_object_set(root, "options", chosen);
-    TRY(ms_cli_print_json(error, root, to));
+    TRY(ms_json_print(error, root, to));
 done:
     json_decref(root);
     json_decref(reports);

@@ -166,7 +166,7 @@ static musec_status print_json(ms_error *e, const struct args *a, const ms_compa
     json_object_set_new(all, "runs", json_integer((json_int_t)c->set->n));
     json_object_set_new(all, "sections", sections);
     json_object_set_new(all, "notes", notes);
-    st = ms_cli_print_json(e, all, to);
+    st = ms_json_print(e, all, to);
     json_decref(all);
     return st;
 }

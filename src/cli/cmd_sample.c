@@ -224,7 +224,7 @@ static musec_status sample_json(ms_error *e, const struct args *a, ms_sampler *s
         st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the text");
     if (st != MUSEC_OK) goto done;
     if (t->bytes || t->bpe != NULL) json_object_set_new(root, "text", ms_json_bytes(text, bytes));
-    TRY(ms_cli_print_json(e, root, stdout));
+    TRY(ms_json_print(e, root, stdout));
 done:
     free(text);
     json_decref(root);

@@ -363,7 +363,7 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
     json_object_set_new(root, "estimate", steps == NOT_GIVEN ? json_null() : json_integer(steps));
     json_object_set_new(root, "matrices", matrices);
     json_object_set(root, "skipped", j->skipped);
-    st = ms_cli_print_json(error, root, to);
+    st = ms_json_print(error, root, to);
     json_decref(root);
     return st;
 }

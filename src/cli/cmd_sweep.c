@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/device_list.h"
 #include "cli/settings.h"
-#include "cli/sweep.h"
 #include "core/json_file.h"
+#include "experiment/device_list.h"
+#include "experiment/sweep.h"
 
 struct args {
     const char    *preset, *optimizer, *lr, *threshold, *weight_decay, *ns_iters, *seed;
@@ -40,7 +40,7 @@ static const ms_option options[] = {
     { "data", MS_OPT_LIST, AT(data), "PATH",
       "train on this, as in musec train; if repeated, each is for runs of its own [builtin]" },
     { "out", MS_OPT_STR, AT(out), "DIR", "directory for the directories of the runs [runs/sweep]" },
-    MS_SWEEP_BUDGET(struct args),
+    MS_CLI_BUDGET(struct args),
     { "device", MS_OPT_STR, AT(device), "LIST",
       "devices that share the runs, as musec info lists them [each run's own]" },
     { "keep-checkpoints", MS_OPT_FLAG, AT(keep_checkpoints), NULL,
@@ -278,7 +278,7 @@ static musec_status run(ms_error *e, const struct args *a, const json_t *descrip
     musec_status st;
 
     TRY(ms_sweep_look(e, s, runs)); /* nothing is written beside runs that are not ours */
-    if (a->dry_run) return ms_sweep_print(e, s, runs, a->json != 0);
+    if (a->dry_run) return ms_sweep_print(e, s, runs, a->json != 0, stdout);
     TRY(ms_sweep_try_data(e, s, runs));
     TRY(ms_directory_make(e, s->out));
     TRY(ms_path_join(e, s->out, "sweep.json", path));
@@ -286,9 +286,9 @@ static musec_status run(ms_error *e, const struct args *a, const json_t *descrip
     st = ms_sweep_run_all(e, s, runs);
     ms_sweep_count(s, runs, n);
     if (st == MUSEC_OK)
-        st = ms_sweep_print(e, s, runs, a->json != 0);
+        st = ms_sweep_print(e, s, runs, a->json != 0, stdout);
     else if (n[MS_SWEEP_FAILED] > 0)
-        (void)ms_sweep_print(&ignored, s, runs, a->json != 0);
+        (void)ms_sweep_print(&ignored, s, runs, a->json != 0, stdout);
 done:
     return st;
 }

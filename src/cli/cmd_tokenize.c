@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/signals.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/process.h"
+#include "core/signals.h"
 #include "data/tokenize.h"
 
 enum { LINE_EVERY_MS = 5000, MAX_DOCUMENT = 48 << 20 };
@@ -180,7 +180,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const ms_tok
     json_object_set_new(root, "text_bytes", json_integer(p->text_bytes));
     json_object_set_new(root, "bad", json_integer(p->bad));
     json_object_set_new(root, "seconds", ms_json_real(seconds));
-    st = ms_cli_print_json(e, root, stdout);
+    st = ms_json_print(e, root, stdout);
     json_decref(root);
     return st;
 }

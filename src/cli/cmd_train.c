@@ -8,12 +8,12 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/estimate.h"
 #include "cli/settings.h"
-#include "cli/signals.h"
 #include "cli/train_start.h"
 #include "core/clock.h"
 #include "core/process.h"
+#include "core/signals.h"
+#include "experiment/estimate.h"
 #include "train/rundir.h"
 #include "train/train.h"
 
@@ -407,7 +407,7 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
     json_object_set_new(root, "unigram_loss", ms_json_real(s->unigram_loss));
     json_object_set_new(root, "time_s", ms_json_real(s->time_s));
     json_object_set_new(root, "start_s", ms_json_real(s->start_s));
-    TRY(ms_cli_print_json(e, root, stdout));
+    TRY(ms_json_print(e, root, stdout));
 done:
     json_decref(root);
     return st;
@@ -472,7 +472,7 @@ static musec_status explain(ms_error *e, const struct args *a, const ms_train_co
 
     if (!a->json) return ms_train_explain(e, cfg, stdout);
     TRY(ms_train_explain_json(e, cfg, &root));
-    TRY(ms_cli_print_json(e, root, stdout));
+    TRY(ms_json_print(e, root, stdout));
 done:
     json_decref(root);
     return st;

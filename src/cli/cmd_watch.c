@@ -10,10 +10,10 @@
 #include <time.h>
 
 #include "cli/cli.h"
-#include "cli/signals.h"
 #include "cli/watch_server.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/signals.h"
 #include "core/table.h"
 #include "report/figure.h"
 #include "report/live.h"
@@ -201,7 +201,7 @@ static musec_status look_once(ms_error *e, const struct args *a, ms_live *live)
     TRY(ms_live_update(e, live));
     if (!a->json) return print_table(e, live, stdout);
     all = ms_live_json(live);
-    TRY(ms_cli_print_json(e, all, stdout));
+    TRY(ms_json_print(e, all, stdout));
 done:
     json_decref(all);
     return st;

@@ -5,8 +5,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "cli/experiment.h"
 #include "data/catalog.h"
+#include "experiment/experiment.h"
 #include "report/sections.h"
 #include "theory/objective.h"
 #include "train/config.h"

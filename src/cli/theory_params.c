@@ -219,7 +219,7 @@ static musec_status print_json(ms_error *e, const struct args *a, const ms_theor
     json_object_set_new(root, "bound_real", bound_json(&p->bound_real));
     json_object_set_new(root, "complexity",
                         c == NULL ? json_null() : complexity_json(a->epsilon, c));
-    st = ms_cli_print_json(e, root, to);
+    st = ms_json_print(e, root, to);
 done:
     json_decref(given);
     json_decref(root);

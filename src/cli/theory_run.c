@@ -321,7 +321,7 @@ static musec_status run(ms_error *e, job *j)
     ms_log_progress(&j->log, "%s", "");
     if (a->out != NULL || a->json) TRY(make_json(e, j, &json));
     if (a->out != NULL) TRY(ms_json_write(e, a->out, json));
-    if (a->out == NULL && a->json) TRY(ms_cli_print_json(e, json, stdout));
+    if (a->out == NULL && a->json) TRY(ms_json_print(e, json, stdout));
     if (a->out == NULL && !a->json) TRY(print_text(e, j, stdout));
 done:
     ms_log_end(&j->log);

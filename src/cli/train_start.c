@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 
 #include "cli/cli.h"
-#include "cli/estimate.h"
 #include "cli/stack.h"
+#include "experiment/estimate.h"
 
 enum { MOST_DIRECTORIES = 100000, LINE = 512, TRIES = 10, ENOUGH_MS = 50 };
 

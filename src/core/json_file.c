@@ -199,6 +199,19 @@ bool ms_json_option(const json_t *value, char *text, size_t bytes)
     return true;
 }
 
+musec_status ms_json_print(ms_error *e, const json_t *value, FILE *to)
+{
+    char        *text = ms_json_dump(value, 2);
+    musec_status st   = MUSEC_OK;
+
+    if (text == NULL)
+        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the result");
+    else if (fputs(text, to) == EOF || fputc('\n', to) == EOF)
+        st = ms_fail(e, MUSEC_EIO, "the result cannot be written: is the disk full?");
+    free(text);
+    return st;
+}
+
 json_t *ms_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 json_t *ms_json_string(const char *text) { return ms_json_bytes(text, strlen(text)); }

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "core/status.h"
 
@@ -12,6 +13,8 @@
 musec_status ms_json_read(ms_error *e, const char *path, json_t **out);
 /* Indented, with a newline at the end.  NULL, and what cannot be written as text, is ENOMEM. */
 musec_status ms_json_write(ms_error *e, const char *path, const json_t *value);
+/* Prints the same text to a stream. */
+musec_status ms_json_print(ms_error *e, const json_t *value, FILE *to);
 /* What is written, without the newline, to be freed: `indent` blanks a level, lists of numbers on
  * one line, reals with as few digits as give the same double when read again. */
 char *ms_json_dump(const json_t *value, int indent);

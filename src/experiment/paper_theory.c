@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/theory_suite.h"
 #include "core/real.h"
+#include "experiment/theory_suite.h"
 #include "report/draw.h"
 #include "theory/fit.h"
 
@@ -473,13 +473,13 @@ static musec_status print_state(ms_error *e, const ms_paper *p, const ms_theory_
     musec_status st;
 
     if (!p->args->json) {
-        printf("%zu settings of %lld seed%s in %s: %zu done, %zu waiting\n", files,
-               (long long)s->seeds, s->seeds == 1 ? "" : "s", s->store, files - missing, missing);
+        fprintf(p->to, "%zu settings of %lld seed%s in %s: %zu done, %zu waiting\n", files,
+                (long long)s->seeds, s->seeds == 1 ? "" : "s", s->store, files - missing, missing);
         return MUSEC_OK;
     }
     json = json_pack("{s:I, s:I, s:I}", "settings", (json_int_t)files, "seeds",
                      (json_int_t)s->seeds, "done", (json_int_t)(files - missing));
-    st   = ms_cli_print_json(e, json, stdout);
+    st   = ms_json_print(e, json, p->to);
     json_decref(json);
     return st;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/sweep.h"
+#include "experiment/sweep.h"
 #include "report/runset.h"
 #include "train/train.h"
 

@@ -12,11 +12,11 @@
  * and such an estimate is "about".
  *
  * OUT/calibration.json keeps it for this machine, build and number of runs at once. */
-#ifndef MS_CLI_ESTIMATE_H
-#define MS_CLI_ESTIMATE_H
+#ifndef MS_EXPERIMENT_ESTIMATE_H
+#define MS_EXPERIMENT_ESTIMATE_H
 
-#include "cli/experiment.h"
-#include "cli/sweep.h"
+#include "experiment/experiment.h"
+#include "experiment/sweep.h"
 #include "train/schedule.h"
 
 typedef struct ms_estimate_setup {

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/paper.h"
+#include "experiment/paper.h"
 #include "train/schedule.h"
 
 enum { CELL = 1024, PRESETS = 5 };

@@ -5,7 +5,7 @@
  * them.  So a sweep that was killed and is started again waits for runs that are still writing
  * their last checkpoint, and two sweeps never make the same run. */
 #define _DEFAULT_SOURCE /* flock */
-#include "cli/sweep.h"
+#include "experiment/sweep.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,12 +15,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "cli/pool.h"
-#include "cli/signals.h"
 #include "core/clock.h"
 #include "core/directory.h"
 #include "core/process.h"
+#include "core/signals.h"
 #include "device/gpus.h"
+#include "experiment/pool.h"
 #include "train/train.h"
 
 enum { MAX_ARGS = 8, DRAW_EVERY_MS = 400, LINE_BYTES = 256 };

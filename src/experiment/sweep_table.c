@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "cli/sweep.h"
+#include "core/json_file.h"
 #include "core/table.h"
+#include "experiment/sweep.h"
 
 enum { MAX_FIELDS = 7, VALUE_BYTES = 64 };
 
@@ -195,14 +195,15 @@ json_t *ms_sweep_json(const ms_sweep *s, const ms_sweep_run *runs)
     return all;
 }
 
-musec_status ms_sweep_print(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs, bool json)
+musec_status ms_sweep_print(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs, bool json,
+                            FILE *to)
 {
     json_t      *all;
     musec_status st;
 
-    if (!json) return print_table(e, s, runs, stdout);
+    if (!json) return print_table(e, s, runs, to);
     all = ms_sweep_json(s, runs);
-    st  = ms_cli_print_json(e, all, stdout);
+    st  = ms_json_print(e, all, to);
     json_decref(all);
     return st;
 }

@@ -4,7 +4,7 @@
  * selections, other items) is put in its place, and what comes out is a plain description as
  * train/grid.h reads it.  So a grid can be printed before it is run, and another item's grid can be
  * narrowed before it has become runs. */
-#include "cli/experiment.h"
+#include "experiment/experiment.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,10 +8,10 @@
  *
  * All combinations of a suite are run.  Suites that ask for the same setting share it.  "takes" and
  * "takes_in_full" say in words how long that is, for musec paper list. */
-#ifndef MS_CLI_THEORY_SUITE_H
-#define MS_CLI_THEORY_SUITE_H
+#ifndef MS_EXPERIMENT_THEORY_SUITE_H
+#define MS_EXPERIMENT_THEORY_SUITE_H
 
-#include "cli/paper.h"
+#include "experiment/paper.h"
 
 enum { MS_THEORY_NAME = 256 };
 

@@ -4,7 +4,7 @@
  * its own, with small batches: its time does not depend on them.  The time of the model comes from
  * runs with the real stages, one for each slot of the pool. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
-#include "cli/estimate.h"
+#include "experiment/estimate.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,12 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/signals.h"
 #include "core/clock.h"
 #include "core/directory.h"
 #include "core/json_file.h"
 #include "core/machine.h"
 #include "core/process.h"
+#include "core/signals.h"
 #include "report/runset.h"
 #include "train/schedule.h"
 

@@ -16,8 +16,8 @@
  * `only` leaves grids that do not name a field as they are: {"threshold": 0.25} keeps Muon.  What
  * all items share stands in scales.json, the paper's selections in hyperparameters.json.  The files
  * are part of the program. */
-#ifndef MS_CLI_EXPERIMENT_H
-#define MS_CLI_EXPERIMENT_H
+#ifndef MS_EXPERIMENT_H
+#define MS_EXPERIMENT_H
 
 #include <jansson.h>
 

@@ -5,8 +5,8 @@
  * ends the program at once.  SIGHUP sets the flag too, any number of them: of a terminal that is
  * closed both the terminal and the shell send one.  Where it is ignored (nohup) it stays so.  A
  * file over the size limit becomes a write that fails, with words. */
-#ifndef MS_CLI_SIGNALS_H
-#define MS_CLI_SIGNALS_H
+#ifndef MS_CORE_SIGNALS_H
+#define MS_CORE_SIGNALS_H
 
 #include <signal.h>
 

@@ -1,6 +1,6 @@
 /* signals.c - being asked to stop. */
 #define _XOPEN_SOURCE 700
-#include "cli/signals.h"
+#include "core/signals.h"
 
 #include <errno.h>
 #include <stdatomic.h>

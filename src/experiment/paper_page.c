@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/paper.h"
+#include "experiment/paper.h"
 #include "report/sections.h"
 #include "report/verdict.h"
 
@@ -147,17 +147,17 @@ static json_t *claims_json(const ms_finding *findings, size_t n)
     return out;
 }
 
-static void print_claims(const ms_finding *findings, size_t n, const ms_table *counts)
+static void print_claims(FILE *to, const ms_finding *findings, size_t n, const ms_table *counts)
 {
     for (size_t i = 0; i < n; i++) {
         const ms_finding *f = &findings[i];
-        printf("%-15s  %s (%s)\n%17s%s\n", ms_verdict_word(f->verdict), f->claim, f->where, "",
-               f->result);
+        fprintf(to, "%-15s  %s (%s)\n%17s%s\n", ms_verdict_word(f->verdict), f->claim, f->where, "",
+                f->result);
     }
-    printf("\n%zu claims", n);
+    fprintf(to, "\n%zu claims", n);
     for (size_t i = 1; i < counts->n_cells; i += 2)
-        printf("%s %s", i == 1 ? ":" : ",", counts->cells[i]);
-    putchar('\n');
+        fprintf(to, "%s %s", i == 1 ? ":" : ",", counts->cells[i]);
+    fputc('\n', to);
 }
 
 /* The claims and what became of them: on the page, as markdown, on stdout or in `result`. */
@@ -177,7 +177,7 @@ static musec_status add_verdict(ms_error *e, const ms_paper *p, const ms_compare
     ms_verdict_counts(findings, n, &counts);
     json_object_set_new(result, "claims", claims_json(findings, n));
     json_object_set_new(result, "markdown", ms_json_string(markdown));
-    if (!p->args->json) print_claims(findings, n, &counts);
+    if (!p->args->json) print_claims(p->to, findings, n, &counts);
     TRY(ms_out_open(e, markdown, &file));
     TRY(ms_table_markdown(e, &table, file.f));
     TRY(ms_out_commit(e, &file));
@@ -265,7 +265,7 @@ musec_status ms_paper_page(ms_error *e, ms_paper *p, const ms_paper_item *item, 
         TRY(add_runs(e, p, item, is_item(item, "verdict") ? markdown : NULL, &page, result));
     TRY(ms_page_write(e, &page, &files));
     json_object_set_new(result, "page", ms_json_string(path));
-    if (!p->args->json) printf("%s\n", path);
+    if (!p->args->json) fprintf(p->to, "%s\n", path);
 done:
     ms_page_free(&page);
     return st;

@@ -2,14 +2,15 @@
  *
  * All items keep their runs in one store, OUT/runs, so that a run that several of them want is made
  * once; each has its page, OUT/ITEM-SCALE.html, which shows its own runs alone. */
-#ifndef MS_CLI_PAPER_H
-#define MS_CLI_PAPER_H
+#ifndef MS_EXPERIMENT_PAPER_H
+#define MS_EXPERIMENT_PAPER_H
 
-#include "cli/cli.h"
-#include "cli/device_list.h"
-#include "cli/estimate.h"
-#include "cli/experiment.h"
-#include "cli/sweep.h"
+#include "core/json_file.h"
+#include "core/options.h"
+#include "experiment/device_list.h"
+#include "experiment/estimate.h"
+#include "experiment/experiment.h"
+#include "experiment/sweep.h"
 #include "report/page.h"
 
 typedef struct ms_paper_args {
@@ -28,6 +29,7 @@ typedef struct ms_paper { /* what was asked for, read */
     unsigned             seeds[MS_OPTION_LIST];
     ms_device_list       devices;
     ms_log               log;
+    FILE                *to;                 /* gets the results */
     char                 store[MS_PATH_MAX]; /* OUT/runs */
     ms_sweep             sweep;              /* without a grid */
 } ms_paper;
@@ -44,6 +46,10 @@ musec_status ms_paper_look(ms_error *e, const ms_paper *p, const ms_experiment *
                            ms_paper_item *out);
 void         ms_paper_item_free(ms_paper_item *item);
 size_t       ms_paper_finished(const ms_paper_item *item);
+/* Makes the runs that are not finished. */
+musec_status ms_paper_make_runs(ms_error *e, ms_paper *p, ms_paper_item *item);
+/* Prints the runs and how they stand. */
+musec_status ms_paper_print_runs(ms_error *e, const ms_paper *p, const ms_paper_item *item);
 
 /* paper_list.c: every item with its runs and their time. */
 musec_status ms_paper_list(ms_error *e, const ms_paper *p);

@@ -1,6 +1,6 @@
 /* device_list.h - the devices that share the runs of a sweep, from "cuda:0,cuda:1". */
-#ifndef MS_CLI_DEVICE_LIST_H
-#define MS_CLI_DEVICE_LIST_H
+#ifndef MS_EXPERIMENT_DEVICE_LIST_H
+#define MS_EXPERIMENT_DEVICE_LIST_H
 
 #include "core/status.h"
 

@@ -4,7 +4,7 @@
  * of threads.  A job is told to stop as a person would, by SIGINT, so that it can write a
  * checkpoint; the kernel tells it if this process is gone without a word. */
 #define _XOPEN_SOURCE 700
-#include "cli/pool.h"
+#include "experiment/pool.h"
 
 #include <errno.h>
 #include <stdio.h>

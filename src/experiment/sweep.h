@@ -5,11 +5,10 @@
  * A directory gets its config.json first and is then resumed, so there is one way for new and old
  * runs.  Two sweeps into the same directory share the work: a run that another process is making is
  * waited for, not made twice. */
-#ifndef MS_CLI_SWEEP_H
-#define MS_CLI_SWEEP_H
+#ifndef MS_EXPERIMENT_SWEEP_H
+#define MS_EXPERIMENT_SWEEP_H
 
 #include "core/log.h"
-#include "core/options.h"
 #include "train/grid.h"
 
 enum { MS_SWEEP_THREADS = 4096 }; /* of a run, at most */
@@ -49,15 +48,6 @@ typedef struct ms_sweep {
         expected_s; /* of all of it, for the time left until there is more to go by; 0: unknown */
 } ms_sweep;
 
-/* Options of the commands that make runs.  `args`: the struct they are parsed into. */
-#define MS_SWEEP_BUDGET(args)                                                               \
-    { "jobs", MS_OPT_I64, offsetof(args, jobs), "N",                                        \
-      "number of runs at once, on each device if --device is given; 0: one per GPU, or as " \
-      "many as cores allow [0]" },                                                          \
-    {                                                                                       \
-        "threads", MS_OPT_I64, offsetof(args, threads), "N", "CPU threads of each run [1]"  \
-    }
-
 /* Takes what was asked for, 0 jobs or more and 1 thread or more, or says what can be. */
 musec_status ms_sweep_budget(ms_error *e, int64_t jobs, int64_t threads, ms_sweep *s);
 /* Opens each set of data that runs to be made need, once: to be asked before any is started. */
@@ -79,7 +69,8 @@ bool ms_sweep_is_finished(const ms_sweep_run *run);
 
 /* sweep_table.c: a row for each run, with the fields that vary among runs of one preset and
  * optimizer, and a line that counts them. */
-musec_status ms_sweep_print(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs, bool json);
+musec_status ms_sweep_print(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs, bool json,
+                            FILE *to);
 json_t      *ms_sweep_json(const ms_sweep *s, const ms_sweep_run *runs); /* NULL: no memory */
 void         ms_sweep_count(const ms_sweep *s, const ms_sweep_run *runs, size_t n[MS_SWEEP_STATES]);
 

@@ -1,11 +1,11 @@
 /* device_list.c - the devices that share the runs of a sweep. */
 #define _POSIX_C_SOURCE 200809L /* strdup */
-#include "cli/device_list.h"
+#include "experiment/device_list.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "device/device.h"
 
 musec_status ms_device_list_read(ms_error *e, const char *list, ms_device_list *out)
 {
@@ -20,7 +20,7 @@ musec_status ms_device_list_read(ms_error *e, const char *list, ms_device_list *
         if (next != NULL) *next++ = '\0';
         if (out->n == MS_DEVICE_LIST)
             return ms_fail(e, MUSEC_EINVAL, "--device names more than %d devices", MS_DEVICE_LIST);
-        TRY(ms_cli_open(e, at, &ctx));
+        TRY(musec_ctx_create_why(&ctx, at, e->text, sizeof e->text));
         musec_ctx_destroy(ctx);
         out->name[out->n++] = at;
     }

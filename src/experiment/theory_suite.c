@@ -3,7 +3,7 @@
  * A file is written by a process of its own, whole or not at all, so what is there is finished, and
  * a command that was interrupted goes on where it was.  Its name says all that decides about it. */
 #define _POSIX_C_SOURCE 200809L
-#include "cli/theory_suite.h"
+#include "experiment/theory_suite.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -11,12 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/pool.h"
-#include "cli/signals.h"
 #include "core/clock.h"
 #include "core/grow.h"
 #include "core/json_file.h"
 #include "core/process.h"
+#include "core/signals.h"
+#include "experiment/pool.h"
 
 enum { MAX_ARGS = 48, NUMBER = 32 };
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/theory_suite.h"
 #include "core/table.h"
+#include "experiment/theory_suite.h"
 
 typedef struct row {
     size_t      runs, full, finished;
@@ -99,17 +99,20 @@ static musec_status print_table(ms_error *e, const ms_paper *p, const ms_estimat
         add_time(&t, rows[i].full_s, rows[i].in_full);
         ms_table_add(&t, "%s", data_of(p, &rows[i]));
     }
-    st = ms_table_print(e, &t, stdout);
+    st = ms_table_print(e, &t, p->to);
     ms_table_free(&t);
-    printf(
+    fprintf(
+        p->to,
         "\nAt %s, %d run%s at once.  Items share their runs: what one has made, the others have.\n"
         "Data: %s.\n",
         p->ask.scale, est->width, est->width == 1 ? "" : "s",
         json_string_value(json_object_get(p->scale, "data_note")));
     if (est->entry == NULL)
-        printf("Times are not known: musec paper list measures, without --no-run and --dry-run.\n");
+        fprintf(
+            p->to,
+            "Times are not known: musec paper list measures, without --no-run and --dry-run.\n");
     else if (est->about)
-        printf("Times are about: by operations, from what nano takes here.\n");
+        fprintf(p->to, "Times are about: by operations, from what nano takes here.\n");
     return st;
 }
 
@@ -138,7 +141,7 @@ static musec_status print_json(ms_error *e, const ms_paper *p, const ms_estimate
     json_object_set_new(all, "at_once", json_integer(est->width));
     json_object_set_new(all, "about", json_boolean(est->about));
     json_object_set_new(all, "items", items);
-    st = ms_cli_print_json(e, all, stdout);
+    st = ms_json_print(e, all, p->to);
     json_decref(all);
     return st;
 }

@@ -1,6 +1,6 @@
 /* pool.h - runs of this program side by side, each a process of its own. */
-#ifndef MS_CLI_POOL_H
-#define MS_CLI_POOL_H
+#ifndef MS_EXPERIMENT_POOL_H
+#define MS_EXPERIMENT_POOL_H
 
 #include <signal.h>
 #include <stdbool.h>

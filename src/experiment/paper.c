@@ -1,0 +1,92 @@
+/* paper.c - the runs of an item of the paper: which they are, how they stand, making them. */
+#include "experiment/paper.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+musec_status ms_paper_look(ms_error *e, const ms_paper *p, const ms_experiment *item,
+                           ms_paper_item *out)
+{
+    musec_status st;
+
+    *out = (ms_paper_item){ .item = item, .sweep = p->sweep };
+    TRY(ms_experiment_runs(e, &p->all, item, &p->ask, &out->grid));
+    out->sweep.grid = &out->grid;
+    out->runs       = calloc(out->grid.n + 1, sizeof *out->runs);
+    if (out->runs == NULL) {
+        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", out->grid.n);
+        goto done;
+    }
+    TRY(ms_sweep_look(e, &out->sweep, out->runs));
+done:
+    if (st != MUSEC_OK) ms_paper_item_free(out);
+    return st;
+}
+
+void ms_paper_item_free(ms_paper_item *item)
+{
+    free(item->runs);
+    ms_grid_free(&item->grid);
+    *item = (ms_paper_item){ 0 };
+}
+
+size_t ms_paper_finished(const ms_paper_item *item)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < item->grid.n; i++)
+        if (ms_sweep_is_finished(&item->runs[i])) n++;
+    return n;
+}
+
+static musec_status check_data(ms_error *e, const ms_paper *p, const ms_paper_item *item)
+{
+    if (json_is_true(json_object_get(p->scale, "needs_data")) && p->ask.n_data == 0)
+        return ms_fail(e, MUSEC_EINVAL, "the scale %s needs data: %s", p->ask.scale,
+                       json_string_value(json_object_get(p->scale, "data_note")));
+    return ms_sweep_try_data(e, &item->sweep, item->runs);
+}
+
+/* Says how long the missing runs will take, if this machine was measured. */
+static musec_status announce(ms_error *e, ms_paper *p, ms_paper_item *item)
+{
+    const ms_estimate_setup setup = {
+        .all = &p->all, .ask = &p->ask, .out = p->args->out, .sweep = &p->sweep
+    };
+    ms_estimate  est = { 0 };
+    char         text[32];
+    double       seconds;
+    musec_status st;
+
+    TRY(ms_estimate_open(e, &setup, &est));
+    seconds = ms_estimate_all(&est, &item->grid, item->runs);
+    if (isfinite(seconds)) {
+        item->sweep.expected_s = seconds;
+        ms_estimate_text(seconds, text, sizeof text);
+        ms_log_say(&p->log, MS_LOG_NORMAL, "%s at %s: %zu runs to make, about %s", item->item->name,
+                   p->ask.scale, item->grid.n - ms_paper_finished(item), text);
+    }
+done:
+    ms_estimate_free(&est);
+    return st;
+}
+
+musec_status ms_paper_make_runs(ms_error *e, ms_paper *p, ms_paper_item *item)
+{
+    musec_status st = MUSEC_OK;
+
+    if (item->grid.n == 0 || p->args->no_run) return MUSEC_OK;
+    if (ms_paper_finished(item) == item->grid.n) return MUSEC_OK;
+    TRY(check_data(e, p, item));
+    TRY(announce(e, p, item));
+    TRY(ms_sweep_run_all(e, &item->sweep, item->runs));
+done:
+    return st;
+}
+
+musec_status ms_paper_print_runs(ms_error *e, const ms_paper *p, const ms_paper_item *item)
+{
+    if (item->grid.n > 0 || p->args->json)
+        return ms_sweep_print(e, &item->sweep, item->runs, p->args->json != 0, p->to);
+    fprintf(p->to, "%s needs no runs\n", item->item->name);
+    return MUSEC_OK;
+}
