@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "optim/optim.h"
-#include "train/parts.h"
 #include "train/rundir.h"
+#include "train/trainer.h"
 
 /* The config of the checkpoint: that of the run directory may have been changed since. */
 static musec_status read_config(ms_error *e, const ms_checkpoint *c, ms_train_config *cfg)

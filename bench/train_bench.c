@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "timing.h"
-#include "train/parts.h"
+#include "train/trainer.h"
 
 enum { OPTIMS = 2 };
 

@@ -16,7 +16,7 @@ static void nanogpt_files_hold_gpt2_tokens(void **state)
         { "nanogpt", "data-format", "gpt2" },
         { "nanogpt", "data-format tokenizer", "byte" }, /* one's own word stands */
     };
-    char     told[MS_SETTLE_TEXT];
+    char     told[MS_CONFIG_NOTES];
     ms_error e;
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -24,7 +24,7 @@ static void nanogpt_files_hold_gpt2_tokens(void **state)
         char            tokenizer[16];
         CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, "pico", "muon"));
         CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "data-format", cases[i].format));
-        ms_train_config_settle(&cfg, is_among, cases[i].given, told);
+        ms_train_config_resolve(&cfg, is_among, cases[i].given, told);
         CHECK(ms_train_config_get(&cfg, "tokenizer", tokenizer, sizeof tokenizer) == MUSEC_OK,
               "get");
         assert_string_equal(tokenizer, cases[i].tokenizer);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "scratch.h"
-#include "train/parts.h"
+#include "train/trainer.h"
 
 enum { STEPS = 12 };
 

@@ -17,7 +17,7 @@
 #include "core/half.h"
 #include "gpt_rig.h"
 #include "oracle.h"
-#include "train/parts.h"
+#include "train/trainer.h"
 
 enum { TOKENS = 120 };
 

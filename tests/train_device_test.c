@@ -12,7 +12,7 @@
 #include "core/safetensors.h"
 #include "device/attention_room.h"
 #include "scratch.h"
-#include "train/parts.h"
+#include "train/trainer.h"
 
 enum { STEPS = 8, HALFWAY = 4 };
 

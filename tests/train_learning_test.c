@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "scratch.h"
-#include "train/parts.h"
+#include "train/trainer.h"
 
 enum { TOKENS = 64, MAX_STEPS = 200 };
 

@@ -240,7 +240,7 @@ static bool is_given(const void *arg, const char *name)
 
 static musec_status configure(ms_error *e, const struct args *a, ms_train_config *cfg)
 {
-    char            path[MS_PATH_MAX], told[MS_SETTLE_TEXT];
+    char            path[MS_PATH_MAX], told[MS_CONFIG_NOTES];
     ms_train_config was;
     musec_status    st;
 
@@ -259,7 +259,7 @@ static musec_status configure(ms_error *e, const struct args *a, ms_train_config
         else
             TRY(ms_train_config_init(e, cfg, a->preset, a->optimizer));
         TRY(apply(e, a, cfg));
-        ms_train_config_settle(cfg, is_given, a, told);
+        ms_train_config_resolve(cfg, is_given, a, told);
         if (!a->quiet) fputs(told, stderr);
         TRY(ms_train_config_check(e, cfg));
     }

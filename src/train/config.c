@@ -2,7 +2,7 @@
 #include "train/config.h"
 
 #include <ctype.h>
-#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,6 @@
 #include "optim/optim.h"
 #include "train/fields.h"
 #include "train/presets.h"
-
-/* Of the optimizer's own options, these follow from the run. */
-static const char *const not_ours[] = { "seed" };
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -35,16 +32,12 @@ static const ms_field *find_field(const char *key)
     return NULL;
 }
 
-/* The optimizer's options that are fields here: number `index` of them. */
-static const char *optim_field(size_t index, const char **values, const char **help)
+/* Option `index` of the optimizer, without the seed, which follows from the run's. */
+static const char *optim_option(size_t index, const char **values, const char **help)
 {
     const char *name;
-    for (size_t i = 0; (name = musec_optim_option(i, values, help)) != NULL; i++) {
-        bool ours = true;
-        for (size_t j = 0; j < COUNT(not_ours); j++)
-            if (strcmp(name, not_ours[j]) == 0) ours = false;
-        if (ours && index-- == 0) return name;
-    }
+    for (size_t i = 0; (name = musec_optim_option(i, values, help)) != NULL; i++)
+        if (strcmp(name, "seed") != 0 && index-- == 0) return name;
     return NULL;
 }
 
@@ -52,15 +45,18 @@ bool ms_train_field_at(size_t index, ms_train_field *out)
 {
     if (index < ms_n_fields) {
         const ms_field *f = &ms_fields[index];
-        *out              = (ms_train_field){ f->name, f->values, f->help, f->group };
+        *out = (ms_train_field){ f->name, f->values, f->help, f->group, f->initial, f->flags };
         return true;
     }
-    out->name  = optim_field(index - ms_n_fields, &out->values, &out->help);
-    out->group = ms_field_optim_group(out->name);
+    out->name                = optim_option(index - ms_n_fields, &out->values, &out->help);
+    const ms_optim_field *of = ms_optim_field_find(out->name);
+    out->group               = of->group;
+    out->initial             = of->initial;
+    out->flags               = of->flags;
     return out->name != NULL;
 }
 
-enum { MOST_NAMES = 160 };
+enum { MAX_NAMES = 160 };
 
 static musec_status unknown(ms_error *e, const char *kind, const char *name,
                             const char *const *names, size_t n)
@@ -72,26 +68,26 @@ static musec_status unknown(ms_error *e, const char *kind, const char *name,
 
 static musec_status unknown_field(ms_error *e, const char *key)
 {
-    const char    *names[MOST_NAMES];
+    const char    *names[MAX_NAMES];
     size_t         n = 0;
     ms_train_field f;
-    for (; n < MOST_NAMES && ms_train_field_at(n, &f); n++)
+    for (; n < MAX_NAMES && ms_train_field_at(n, &f); n++)
         names[n] = f.name;
     return unknown(e, "field", key, names, n);
 }
 
 static musec_status unknown_optimizer(ms_error *e, const char *name)
 {
-    const char *names[MOST_NAMES];
+    const char *names[MAX_NAMES];
     size_t      n = 0;
-    while (n < MOST_NAMES && (names[n] = musec_optim_name(n, NULL)) != NULL)
+    while (n < MAX_NAMES && (names[n] = musec_optim_name(n, NULL)) != NULL)
         n++;
     return unknown(e, "optimizer", name, names, n);
 }
 
 /* ---- text to value --------------------------------------------------------------------------- */
 
-static musec_status wrong(ms_error *e, const ms_field *f, const char *value)
+static musec_status bad_value(ms_error *e, const ms_field *f, const char *value)
 {
     if (f->type == MS_FIELD_CHOICE)
         return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\"; it must be one of %s%s", f->name, value,
@@ -101,12 +97,12 @@ static musec_status wrong(ms_error *e, const ms_field *f, const char *value)
     if (f->type == MS_FIELD_TEXT)
         return ms_fail(e, MUSEC_EINVAL, "%s is \"%s\"; it must be UTF-8, to go into config.json",
                        f->name, value);
-    if (f->type == MS_FIELD_UNSIGNED)
+    if (f->type == MS_FIELD_UINT)
         return ms_fail(e, MUSEC_EINVAL,
                        "%s is \"%s\"; it must be a whole number from 0 to 18446744073709551615",
                        f->name, value);
     return ms_fail(e, MUSEC_EINVAL,
-                   f->type == MS_FIELD_WHOLE
+                   f->type == MS_FIELD_INT
                        ? "%s is \"%s\"; it must be a whole number from %.0f to %.0f"
                        : "%s is \"%s\"; it must be a number from %g to %g",
                    f->name, value, f->min, f->max);
@@ -124,7 +120,7 @@ static int64_t choice_index(const char *values, const char *value)
     return -1;
 }
 
-static bool set_whole(const ms_field *f, const char *value, int64_t *out)
+static bool set_int(const ms_field *f, const char *value, int64_t *out)
 {
     int64_t x;
     if (ms_whole_i64(value, &x) != MS_WHOLE_READ) return false;
@@ -133,7 +129,7 @@ static bool set_whole(const ms_field *f, const char *value, int64_t *out)
     return true;
 }
 
-static bool set_number(const ms_field *f, const char *value, double *out)
+static bool set_real(const ms_field *f, const char *value, double *out)
 {
     char        *end = NULL;
     const double x   = ms_real_read(value, &end);
@@ -159,9 +155,9 @@ static musec_status set_field(ms_error *e, const ms_field *f, ms_train_config *c
     bool    ok = false;
     int64_t index;
     switch (f->type) {
-    case MS_FIELD_WHOLE: ok = set_whole(f, value, at); break;
-    case MS_FIELD_UNSIGNED: ok = ms_whole_u64(value, at) == MS_WHOLE_READ; break;
-    case MS_FIELD_NUMBER: ok = set_number(f, value, at); break;
+    case MS_FIELD_INT: ok = set_int(f, value, at); break;
+    case MS_FIELD_UINT: ok = ms_whole_u64(value, at) == MS_WHOLE_READ; break;
+    case MS_FIELD_REAL: ok = set_real(f, value, at); break;
     case MS_FIELD_TEXT: ok = set_text(f, value, at); break;
     case MS_FIELD_CHOICE:
         index = choice_index(f->values, value);
@@ -169,7 +165,7 @@ static musec_status set_field(ms_error *e, const ms_field *f, ms_train_config *c
         if (ok) *(int64_t *)at = index;
         break;
     }
-    return ok ? MUSEC_OK : wrong(e, f, value);
+    return ok ? MUSEC_OK : bad_value(e, f, value);
 }
 
 musec_status ms_train_config_set(ms_error *e, ms_train_config *cfg, const char *key,
@@ -178,7 +174,7 @@ musec_status ms_train_config_set(ms_error *e, ms_train_config *cfg, const char *
     const ms_field *f = find_field(key);
     const char     *name;
     if (f != NULL) return set_field(e, f, cfg, value);
-    for (size_t i = 0; (name = optim_field(i, NULL, NULL)) != NULL; i++)
+    for (size_t i = 0; (name = optim_option(i, NULL, NULL)) != NULL; i++)
         if (ms_train_field_same(name, key)) return ms_optim_config_set(e, &cfg->optim, name, value);
     return unknown_field(e, key);
 }
@@ -191,13 +187,13 @@ musec_status ms_train_config_get(const ms_train_config *cfg, const char *key, ch
     char            number[MS_REAL_TEXT];
     if (f == NULL) return ms_optim_config_get(&cfg->optim, key, text, bytes);
     switch (f->type) {
-    case MS_FIELD_WHOLE:
+    case MS_FIELD_INT:
         snprintf(text, bytes, "%lld", (long long)*(const int64_t *)(const void *)at);
         break;
-    case MS_FIELD_UNSIGNED:
+    case MS_FIELD_UINT:
         snprintf(text, bytes, "%llu", (unsigned long long)*(const uint64_t *)(const void *)at);
         break;
-    case MS_FIELD_NUMBER:
+    case MS_FIELD_REAL:
         ms_real_text(*(const double *)(const void *)at, number);
         snprintf(text, bytes, "%s", number);
         break;
@@ -217,9 +213,8 @@ ms_value_kind ms_train_config_kind(const ms_train_config *cfg, const char *key)
 {
     const ms_field *f = find_field(key);
     if (f == NULL) return ms_optim_config_kind(&cfg->optim, key);
-    if (f->type == MS_FIELD_NUMBER) return MS_VALUE_REAL;
-    return f->type == MS_FIELD_WHOLE || f->type == MS_FIELD_UNSIGNED ? MS_VALUE_WHOLE
-                                                                     : MS_VALUE_TEXT;
+    if (f->type == MS_FIELD_REAL) return MS_VALUE_REAL;
+    return f->type == MS_FIELD_INT || f->type == MS_FIELD_UINT ? MS_VALUE_WHOLE : MS_VALUE_TEXT;
 }
 
 /* ---- presets --------------------------------------------------------------------------------- */
@@ -232,9 +227,10 @@ const char *ms_preset_name(size_t index, const char **help)
     return ms_presets[index].name;
 }
 
-/* "muon:lr=0.02" is for muon alone.  Those are `own`; they come after all others, so that the lr of
- * a preset does not undo that of an optimizer. */
-static musec_status apply(ms_error *e, ms_train_config *cfg, const char *const *settings, bool own)
+/* Applies the settings for all optimizers ("lr=0.02"), or those for this one ("muon:lr=0.02").  The
+ * latter are applied last, so that the lr of a preset does not replace that of an optimizer. */
+static musec_status apply(ms_error *e, ms_train_config *cfg, const char *const *settings,
+                          bool per_optimizer)
 {
     char         text[MS_TEXT_MAX];
     musec_status st = MUSEC_OK;
@@ -243,7 +239,7 @@ static musec_status apply(ms_error *e, ms_train_config *cfg, const char *const *
         char *equal = strchr(text, '='), *key = text, *colon;
         *equal = '\0';
         colon  = strchr(text, ':');
-        if ((colon != NULL) != own) continue;
+        if ((colon != NULL) != per_optimizer) continue;
         if (colon != NULL) {
             *colon = '\0';
             if (strcmp(text, cfg->optim.name) != 0) continue;
@@ -258,8 +254,9 @@ done:
 musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char *preset,
                                   const char *optimizer)
 {
-    musec_status  st;
-    const int64_t index = choice_index(MS_PRESETS, preset);
+    musec_status   st    = MUSEC_OK;
+    const int64_t  index = choice_index(MS_PRESETS, preset);
+    ms_train_field f;
 
     *cfg = (ms_train_config){ .preset = index };
     if (index < 0)
@@ -267,37 +264,45 @@ musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char 
                        MS_PRESETS, ms_name_hint_choices(preset, MS_PRESETS).text);
     if (musec_optim_config_init(&cfg->optim, sizeof cfg->optim, optimizer) != MUSEC_OK)
         return unknown_optimizer(e, optimizer);
-    for (int own = 0; own < 2; own++) {
-        TRY(apply(e, cfg, ms_preset_common, own != 0));
-        TRY(apply(e, cfg, ms_presets[index].settings, own != 0));
-    }
+    for (size_t i = 0; ms_train_field_at(i, &f); i++)
+        if (f.initial != NULL) TRY(ms_train_config_set(e, cfg, f.name, f.initial));
+    TRY(apply(e, cfg, ms_presets[index].settings, false));
+    TRY(apply(e, cfg, ms_optimizer_rates, true));
+    TRY(apply(e, cfg, ms_presets[index].settings, true));
 done:
     return st;
 }
 
-void ms_train_config_settle(ms_train_config *cfg,
-                            bool (*is_given)(const void *arg, const char *key), const void *arg,
-                            char told[MS_SETTLE_TEXT])
+static void add_note(char notes[MS_CONFIG_NOTES], const char *fmt, ...) MS_PRINTF(2, 3);
+static void add_note(char notes[MS_CONFIG_NOTES], const char *fmt, ...)
+{
+    const size_t n = strlen(notes);
+    va_list      args;
+    va_start(args, fmt);
+    vsnprintf(notes + n, MS_CONFIG_NOTES - n, fmt, args);
+    va_end(args);
+}
+
+void ms_train_config_resolve(ms_train_config *cfg,
+                             bool (*is_given)(const void *arg, const char *key), const void *arg,
+                             char notes[MS_CONFIG_NOTES])
 {
     static const char *const staged[] = { "batch",        "micro-batches", "max-doc",
                                           "window-short", "window-long",   "mtp" };
-    int                      n        = 0;
 
-    told[0] = '\0';
+    notes[0] = '\0';
     if (cfg->data_bare && cfg->tokenizer == MS_TOKENIZER_BYTE && !is_given(arg, "tokenizer")) {
         cfg->tokenizer = MS_TOKENIZER_GPT2;
-        n = snprintf(told, MS_SETTLE_TEXT, "data-format nanogpt: the tokens are GPT-2's\n");
+        add_note(notes, "data-format nanogpt: the tokens are GPT-2's\n");
     }
     for (size_t i = 0; i < COUNT(staged) && cfg->stages[0] != '\0'; i++) {
         if (!is_given(arg, staged[i]) || is_given(arg, "stages")) continue;
         cfg->stages[0] = '\0';
-        n += snprintf(told + n, (size_t)(MS_SETTLE_TEXT - n),
-                      "%s stands in place of the preset's stages\n", staged[i]);
+        add_note(notes, "%s replaces the preset's stages\n", staged[i]);
     }
     if (cfg->extension >= cfg->steps && !is_given(arg, "extension")) {
         cfg->extension = 0;
-        snprintf(told + n, (size_t)(MS_SETTLE_TEXT - n), "%lld steps have no extension\n",
-                 (long long)cfg->steps);
+        add_note(notes, "a run of %lld steps has no extension\n", (long long)cfg->steps);
     }
 }
 
@@ -328,16 +333,16 @@ static musec_status read_long_layers(ms_error *e, ms_train_config *cfg)
 musec_status ms_train_config_check(ms_error *e, ms_train_config *cfg)
 {
     const int64_t gpt2_ids = 50304,
-                  least    = cfg->tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START + 1 : MS_BPE_IDS;
+                  n_ids    = cfg->tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START + 1 : MS_BPE_IDS;
     musec_status st;
 
     if (cfg->model.vocab == 0)
         cfg->model.vocab = cfg->tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_VOCAB : gpt2_ids;
-    if (cfg->model.vocab < least)
+    if (cfg->model.vocab < n_ids)
         return ms_fail(
             e, MUSEC_EINVAL,
             "vocab is %lld; the tokenizer has %lld ids: give as many or more, or leave it out",
-            (long long)cfg->model.vocab, (long long)least);
+            (long long)cfg->model.vocab, (long long)n_ids);
     cfg->optim.seed = cfg->seed;
     TRY(read_long_layers(e, cfg));
     TRY(ms_gpt_check(e, &cfg->model));
@@ -349,19 +354,16 @@ done:
 /* ---- comparing ------------------------------------------------------------------------------- */
 
 const char *ms_train_config_differs(const ms_train_config *a, const ms_train_config *b,
-                                    const char *const *allowed)
+                                    unsigned except)
 {
     char           x[MS_PATH_MAX], y[MS_PATH_MAX];
     ms_train_field f;
 
     if (strcmp(a->optim.name, b->optim.name) != 0) return "optimizer";
     for (size_t i = 0; ms_train_field_at(i, &f); i++) {
-        bool may = false;
-        for (const char *const *name = allowed; *name != NULL; name++)
-            if (strcmp(*name, f.name) == 0) may = true;
         ms_train_config_get(a, f.name, x, sizeof x);
         ms_train_config_get(b, f.name, y, sizeof y);
-        if (!may && strcmp(x, y) != 0) return f.name;
+        if ((f.flags & except) == 0 && strcmp(x, y) != 0) return f.name;
     }
     return NULL;
 }

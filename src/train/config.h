@@ -1,9 +1,9 @@
-/* config.h - everything that a run is told, in one struct and one table.
+/* config.h - everything that defines a training run, in one struct and one table (fields.c).
  *
  * A field has one name: hyphens on the command line, underscores in config.json and after --set.
- * Every field is set from text, whoever sets it (a preset, a file, a flag), and goes back to text
- * that gives the same bits, so that config.json replays a run.  The optimizer's options are fields
- * too: they come from its own table. */
+ * Presets, files and flags all set a field from text, and a field is printed as text that gives the
+ * same bits back, so config.json replays a run.  The optimizer's options are fields too; they come
+ * from the optimizer's own table. */
 #ifndef MS_TRAIN_CONFIG_H
 #define MS_TRAIN_CONFIG_H
 
@@ -13,11 +13,11 @@
 #include "core/text.h"
 #include "model/gpt.h"
 
-enum { MS_TEXT_MAX = 1024, MS_SETTLE_TEXT = 256 };
+enum { MS_TEXT_MAX = 1024, MS_CONFIG_NOTES = 256, MS_CONFIG_KEY = 64 };
 
 typedef enum ms_tokenizer { MS_TOKENIZER_BYTE, MS_TOKENIZER_GPT2 } ms_tokenizer;
 typedef enum ms_reduction { MS_REDUCTION_MEAN, MS_REDUCTION_SUM8 } ms_reduction;
-/* What activations are kept in; auto: what suits the device. */
+/* The dtype of activations; AUTO takes the one that suits the device. */
 typedef enum ms_precision {
     MS_PRECISION_AUTO,
     MS_PRECISION_F32,
@@ -28,88 +28,104 @@ typedef enum ms_precision {
 typedef struct ms_train_config {
     int64_t            preset;
     ms_gpt_config      model;
-    char               long_layers[MS_TEXT_MAX]; /* "0,4,11", "all", "none" */
+    char               long_layers[MS_TEXT_MAX]; /* "0,4,11", "all" or "none" */
     musec_optim_config optim;
     double             lr_qk, lr_vo, lr_up, lr_down; /* factors on the learning rate */
-    /* data */
+    /* Data */
     char    data[MS_PATH_MAX], val_data[MS_PATH_MAX];
     int64_t tokenizer, keep_rest;
     int64_t data_bare; /* .bin files have no header, as nanoGPT writes them */
-    /* schedule */
-    int64_t steps, extension; /* the last `extension` of the steps stay at the end's rate */
+    /* Schedule */
+    int64_t steps, extension; /* the last `extension` steps keep the final learning rate */
     int64_t batch, micro_batches, max_doc, window_short, window_long;
     char    mtp[MS_TEXT_MAX], stages[MS_TEXT_MAX];
     double  cooldown, cooldown_to;
     int64_t momentum_warmup, momentum_cooldown;
     double  momentum_from;
     int64_t grad_reduction;
-    /* watching */
+    /* Logging and checkpoints */
     int64_t  val_every, val_tokens, checkpoint_every, keep;
     uint64_t seed;
-    char     init_from[MS_PATH_MAX]; /* weights to begin with; "": drawn by the seed */
+    char     init_from[MS_PATH_MAX]; /* initial weights; "": random ones */
     double   diverge_factor;
     int64_t  diverge_steps;
-    /* the machine */
+    /* Device */
     char    device[64];
     int64_t precision, deterministic;
 } ms_train_config;
 
-/* One field, for --help and --explain. */
+enum {                                 /* what a field's value means for a run's identity */
+       MS_FIELD_RESUMABLE    = 1 << 0, /* A resumed run may have another value. */
+       MS_FIELD_RECORDED     = 1 << 1, /* A change on resuming is recorded in summary.json. */
+       MS_FIELD_NOT_KEYED    = 1 << 2, /* The value is no part of a run's key (grid.h). */
+       MS_FIELD_KEYED_IF_SET = 1 << 3, /* It is part of the key unless it is the default. */
+       MS_FIELD_LOCAL        = 1 << 4, /* A path or a device of this machine: never exported. */
+       MS_FIELD_FUNCTION     = 1 << 5, /* It changes what given weights compute. */
+};
+
+/* One field, as --help, completion and the manual page show it. */
 typedef struct ms_train_field {
-    const char *name;   /* with hyphens */
-    const char *values; /* "X", "N", "TEXT", or the choices "a|b" */
-    const char *help;   /* one line; of the optimizer's, and where it takes words, it ends with the
-                         * default in brackets */
-    const char *group;  /* the title that --help has it under */
+    const char *name;    /* with hyphens */
+    const char *values;  /* "X", "N", "TEXT", or the choices "a|b" */
+    const char *help;    /* One line.  The help of the optimizer's options, and of fields whose
+                          * default is empty, ends with the default in brackets. */
+    const char *group;   /* the heading of --help that lists it */
+    const char *initial; /* the trainer's default, as text; NULL: the optimizer's own */
+    unsigned    flags;
 } ms_train_field;
 
-/* Titles of groups in the order of --help: 0, 1, ... until NULL. */
+/* The headings in the order of --help: 0, 1, ... until NULL. */
 const char *ms_train_group(size_t index);
-/* Groups that musec train has options of its own in. */
+/* The groups to which musec train adds options of its own. */
 #define MS_GROUP_COMMON  "Common options"
 #define MS_GROUP_LOGGING "Logging and checkpoints"
 
-/* Fields 0, 1, ... until false; those of the optimizer last. */
+/* Fields 0, 1, ... until false; the optimizer's options come last. */
 bool ms_train_field_at(size_t index, ms_train_field *out);
-bool ms_train_field_same(const char *a, const char *b); /* hyphens and underscores are alike */
+bool ms_train_field_same(const char *a, const char *b); /* hyphens equal underscores */
+/* The name of a field in JSON, with underscores; returns `key`. */
+const char *ms_train_field_key(const char *name, char key[MS_CONFIG_KEY]);
 
 /* The presets: 0, 1, ... until NULL. */
 const char *ms_preset_name(size_t index, const char **help);
 
-/* The preset's values, with the optimizer's own defaults where it has none. */
+/* Sets every field to its default, then to the preset's value where the preset has one. */
 musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char *preset,
                                   const char *optimizer);
-/* key with hyphens or underscores; unknown: the nearest is named. */
+/* Sets a field; the key has hyphens or underscores.  An error for an unknown key suggests the
+ * nearest name. */
 musec_status ms_train_config_set(ms_error *e, ms_train_config *cfg, const char *key,
                                  const char *value);
-/* The same from a text, a number, true/false (yes/no) or an object of numbers. */
+/* Sets a field from a JSON string, number, boolean (yes/no) or object of numbers. */
 musec_status ms_train_config_set_json(ms_error *e, ms_train_config *cfg, const char *key,
                                       const json_t *value);
 musec_status ms_train_config_get(const ms_train_config *cfg, const char *key, char *text,
                                  size_t bytes);
-/* What its text stands for, in this config. */
+/* The JSON type that the text of a field stands for in this config. */
 ms_value_kind ms_train_config_kind(const ms_train_config *cfg, const char *key);
-/* What is given (asked by its name with hyphens) replaces what the preset's stages say of it, a
- * short run has no extension, and nanoGPT's files hold GPT-2's tokens.  told: a line for each, or
- * "". */
-void ms_train_config_settle(ms_train_config *cfg,
-                            bool (*is_given)(const void *arg, const char *key), const void *arg,
-                            char told[MS_SETTLE_TEXT]);
-/* Are the fields, together, a run?  Fills what follows from others (vocab of 0, long layers). */
+/* Resolves what the given options (asked by name, with hyphens) imply: they replace the values in
+ * the preset's stages, a short run has no extension, and nanoGPT's files hold GPT-2 tokens.  Each
+ * change adds a line to `notes`. */
+void ms_train_config_resolve(ms_train_config *cfg,
+                             bool (*is_given)(const void *arg, const char *key), const void *arg,
+                             char notes[MS_CONFIG_NOTES]);
+/* Checks that the fields fit together, and fills those that follow from others (a vocab of 0, the
+ * mask of long layers). */
 musec_status ms_train_config_check(ms_error *e, ms_train_config *cfg);
 
 /* {"preset": "nano", "optimizer": "muon", "layers": 4, "lr": 0.02, "qk_norm": "yes", ...}: numbers
- * as numbers, weight_decay as one for each role, the rest as text.  What was written when all
- * values were text is read as well. */
+ * are numbers, weight_decay is an object with a number for each role, and the rest is text.  Files
+ * of versions that wrote every value as text are read as well. */
 json_t *ms_train_config_json(const ms_train_config *cfg);
-/* The same with all values as text, which is what keys of runs are made of (grid.h). */
+/* The same with every value as text, from which the keys of runs are made (grid.h). */
 json_t      *ms_train_config_texts(const ms_train_config *cfg);
 musec_status ms_train_config_from_json(ms_error *e, const char *what, const json_t *json,
                                        ms_train_config *cfg);
 musec_status ms_train_config_read(ms_error *e, const char *path, ms_train_config *cfg);
 musec_status ms_train_config_write(ms_error *e, const char *path, const ms_train_config *cfg);
-/* The first field that differs and is not among `allowed` (NULL ends), or NULL. */
+/* The name of the first field that differs, ignoring fields with any of the flags `except`; NULL if
+ * there is none. */
 const char *ms_train_config_differs(const ms_train_config *a, const ms_train_config *b,
-                                    const char *const *allowed);
+                                    unsigned except);
 
 #endif

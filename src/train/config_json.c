@@ -55,21 +55,27 @@ static json_t *value_of(ms_value_kind kind, const char *text)
     }
 }
 
+const char *ms_train_field_key(const char *name, char key[MS_CONFIG_KEY])
+{
+    snprintf(key, MS_CONFIG_KEY, "%s", name);
+    for (char *c = key; *c != '\0'; c++)
+        if (*c == '-') *c = '_';
+    return key;
+}
+
 static json_t *all_fields(const ms_train_config *cfg, bool texts)
 {
     json_t        *all = json_object();
-    char           text[MS_PATH_MAX], key[64];
+    char           text[MS_PATH_MAX], key[MS_CONFIG_KEY];
     ms_train_field f;
 
     json_object_set_new(all, "preset", json_string(ms_presets[cfg->preset].name));
     json_object_set_new(all, "optimizer", json_string(cfg->optim.name));
     for (size_t i = 0; ms_train_field_at(i, &f); i++) {
-        snprintf(key, sizeof key, "%s", f.name);
-        for (char *c = key; *c != '\0'; c++)
-            if (*c == '-') *c = '_';
         ms_train_config_get(cfg, f.name, text, sizeof text);
         json_object_set_new(
-            all, key, value_of(texts ? MS_VALUE_TEXT : ms_train_config_kind(cfg, f.name), text));
+            all, ms_train_field_key(f.name, key),
+            value_of(texts ? MS_VALUE_TEXT : ms_train_config_kind(cfg, f.name), text));
     }
     return all;
 }

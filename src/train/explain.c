@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "train/init_from.h"
-#include "train/parts.h"
+#include "train/trainer.h"
 
 enum { MIB = 1 << 20 };
 

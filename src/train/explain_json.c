@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "optim/optim.h"
-#include "train/parts.h"
+#include "train/trainer.h"
 
 static void put(json_t *to, const char *key, json_t *value) { json_object_set_new(to, key, value); }
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "train/parts.h"
+#include "train/trainer.h"
 
 static void append(ms_error *e, const char *fmt, ...) MS_PRINTF(2, 3);
 

@@ -1,21 +1,30 @@
 /* fields.c - the table of a config's fields.
  *
- * A row is all that there is to say of a field: config.c parses and prints by it, --help shows it
- * under its group, completion reads its choices.  Help is a plain phrase without the default, which
- * is the preset's. */
+ * A row says everything about a field: config.c parses and prints it, --help lists it under its
+ * group with its default, shell completion and the manual page are generated from it, and its flags
+ * tell what happens when a run is resumed, named or exported.  A new option is a member of
+ * ms_train_config, a row here, and the code that acts on it; MS_FIELD_KEYED_IF_SET keeps the names
+ * of the runs that existed before it. */
 #include "train/fields.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
-#define AT(name)                  offsetof(ms_train_config, name)
-#define SPACE(name)               sizeof(((ms_train_config *)NULL)->name)
-#define WHOLE_AT(name, min, max)  MS_FIELD_WHOLE, AT(name), 0, min, max, "N"
-#define NUMBER_AT(name, min, max) MS_FIELD_NUMBER, AT(name), 0, min, max, "X"
-#define CHOICE_AT(name, values)   MS_FIELD_CHOICE, AT(name), 0, 0, 0, values
-#define TEXT_AT(name, meta)       MS_FIELD_TEXT, AT(name), SPACE(name), 0, 0, meta
-#define MANY                      1e15
+#define BYTES(name)          sizeof(((ms_train_config *)NULL)->name)
+#define MEMBER(name)         offsetof(ms_train_config, name), BYTES(name)
+#define INT(name, min, max)  MS_FIELD_INT, MEMBER(name), min, max, "N"
+#define UINT(name)           MS_FIELD_UINT, MEMBER(name), 0, 0, "N"
+#define REAL(name, min, max) MS_FIELD_REAL, MEMBER(name), min, max, "X"
+#define CHOICE(name, values) MS_FIELD_CHOICE, MEMBER(name), 0, 0, values
+#define TEXT(name, values)   MS_FIELD_TEXT, MEMBER(name), 0, 0, values
+#define MANY                 1e15
+
+#define RESUMABLE    MS_FIELD_RESUMABLE
+#define RECORDED     MS_FIELD_RECORDED
+#define NOT_KEYED    MS_FIELD_NOT_KEYED
+#define KEYED_IF_SET MS_FIELD_KEYED_IF_SET
+#define LOCAL        MS_FIELD_LOCAL
+#define FUNCTION     MS_FIELD_FUNCTION
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
@@ -31,159 +40,185 @@
 #define LOGGING  MS_GROUP_LOGGING
 #define DEVICE   "Device and precision"
 
-/* In the order of --help. */
+/* The headings in the order of --help. */
 static const char *const groups[] = { COMMON, DATA, MODEL,    INITIAL, OPTIM, CLIPPING,
                                       SINGLE, AUX,  SCHEDULE, LOGGING, DEVICE };
 
 const char *ms_train_group(size_t index) { return index < COUNT(groups) ? groups[index] : NULL; }
 
-/* The optimizer's options have a table of their own, without groups; those that are not named here
- * go with the optimizer. */
-static const struct {
-    const char *group, *names; /* each name with a blank on either side */
-} optim_groups[] = {
-    { COMMON, " lr threshold weight-decay " },
-    { CLIPPING, " ns-mode ns-iters ns-tol ns-coeffs literal " },
-    { SINGLE, " base clip beta1 beta2 eps beta3 alpha alpha-warmup beta3-warmup qk-tau qk-alpha " },
-    { AUX, " aux-lr aux-beta1 aux-beta2 aux-eps aux-weight-decay " },
-    { LOGGING, " report-every " },
-    { DEVICE, " operands momentum-dtype workspace " },
-};
-
-const char *ms_field_optim_group(const char *name)
-{
-    char word[64];
-    snprintf(word, sizeof word, " %s ", name != NULL ? name : "");
-    for (size_t i = 0; i < COUNT(optim_groups); i++)
-        if (strstr(optim_groups[i].names, word) != NULL) return optim_groups[i].group;
-    return OPTIM;
-}
-
-/* ---- fields ---------------------------------------------------------------------------------- */
+/* ---- fields of the trainer ------------------------------------------------------------------- */
 
 const ms_field ms_fields[] = {
-    { "data", TEXT_AT(data, "PATH[=WEIGHT]"), COMMON,
+    /* name, type and member, default (that of pico), group, flags, help */
+    { "data", TEXT(data, "PATH[=WEIGHT]"), "builtin", COMMON, RESUMABLE | LOCAL,
       "train on this text, .bin shard or directory of either, or on builtin[:SEED], the built-in "
       "corpus; may be repeated, with weights" },
-    { "val-data", TEXT_AT(val_data, "PATH[=WEIGHT]"), DATA,
+    { "val-data", TEXT(val_data, "PATH[=WEIGHT]"), "", DATA, RESUMABLE | LOCAL,
       "validate on these data instead [a part of --data that is not trained on]" },
-    { "tokenizer", CHOICE_AT(tokenizer, "byte|gpt2"), COMMON,
+    { "tokenizer", CHOICE(tokenizer, "byte|gpt2"), "byte", COMMON, FUNCTION,
       "what the token ids of the data mean; a text can only be read as bytes" },
-    { "data-format", CHOICE_AT(data_bare, "shard|nanogpt"), DATA,
+    { "data-format", CHOICE(data_bare, "shard|nanogpt"), "shard", DATA, NOT_KEYED,
       "layout of .bin files: shards with a header, or nanoGPT's bare 16-bit tokens, which are "
       "GPT-2's" },
-    { "doc-rest", CHOICE_AT(keep_rest, "skip|keep"), DATA,
+    { "doc-rest", CHOICE(keep_rest, "skip|keep"), "keep", DATA, 0,
       "skip what a document has beyond max-doc, or keep it as a document of its own" },
-    { "steps", WHOLE_AT(steps, 1, MANY), COMMON, "number of optimizer steps" },
-    { "batch", WHOLE_AT(batch, 1, MANY), COMMON, "tokens per optimizer step" },
-    { "micro-batches", WHOLE_AT(micro_batches, 1, MANY), SCHEDULE,
+    { "steps", INT(steps, 1, MANY), "200", COMMON, RESUMABLE, "number of optimizer steps" },
+    { "batch", INT(batch, 1, MANY), "2048", COMMON, 0, "tokens per optimizer step" },
+    { "micro-batches", INT(micro_batches, 1, MANY), "1", SCHEDULE, 0,
       "split each batch into this many parts, to save memory (gradient accumulation)" },
-    { "max-doc", WHOLE_AT(max_doc, 1, MANY), DATA,
+    { "max-doc", INT(max_doc, 1, MANY), "128", DATA, 0,
       "longest document in tokens: the context length of training" },
-    { "mtp", TEXT_AT(mtp, "WEIGHTS"), SCHEDULE,
+    { "mtp", TEXT(mtp, "WEIGHTS"), "1", SCHEDULE, 0,
       "multi-token prediction: loss weights of the next tokens, such as 1,0.5; 1,0.5>1,0 changes "
       "them over the run" },
-    { "stages", TEXT_AT(stages, "STAGES"), SCHEDULE,
+    { "stages", TEXT(stages, "STAGES"), "", SCHEDULE, 0,
       "several stages: \"460 batch=N doc=N window=S/L lr=X mtp=1,W; 33% ...; rest ...\" [none]" },
-    { "cooldown", NUMBER_AT(cooldown, 0, 1), SCHEDULE,
+    { "cooldown", REAL(cooldown, 0, 1), "0.6", SCHEDULE, 0,
       "share of the steps, at the end, over which the learning rate falls linearly" },
-    { "cooldown-to", NUMBER_AT(cooldown_to, 0, 1e9), SCHEDULE,
+    { "cooldown-to", REAL(cooldown_to, 0, 1e9), "0.1", SCHEDULE, 0,
       "share of the learning rate that is left after the cooldown" },
-    { "extension", WHOLE_AT(extension, 0, MANY), SCHEDULE,
+    { "extension", INT(extension, 0, MANY), "0", SCHEDULE, 0,
       "number of last steps that stay at that final learning rate" },
-    { "momentum-warmup", WHOLE_AT(momentum_warmup, 0, MANY), SCHEDULE,
+    { "momentum-warmup", INT(momentum_warmup, 0, MANY), "0", SCHEDULE, 0,
       "first steps, in which beta goes from momentum-from to its own value" },
-    { "momentum-cooldown", WHOLE_AT(momentum_cooldown, 0, MANY), SCHEDULE,
+    { "momentum-cooldown", INT(momentum_cooldown, 0, MANY), "0", SCHEDULE, 0,
       "last steps, in which beta goes back to momentum-from" },
-    { "momentum-from", NUMBER_AT(momentum_from, 0, 1), SCHEDULE,
+    { "momentum-from", REAL(momentum_from, 0, 1), "0.15", SCHEDULE, 0,
       "beta at the start of the warmup and at the end of the cooldown" },
-    { "grad-reduction", CHOICE_AT(grad_reduction, "mean|sum8"), SCHEDULE,
+    { "grad-reduction", CHOICE(grad_reduction, "mean|sum8"), "sum8", SCHEDULE, 0,
       "take the gradient of the mean loss over tokens, or of its sum over tokens divided by 8; "
       "thresholds depend on it" },
-    { "val-every", WHOLE_AT(val_every, 0, MANY), LOGGING,
+    { "val-every", INT(val_every, 0, MANY), "50", LOGGING, RESUMABLE,
       "steps between validations; 0: only at the end" },
-    { "val-tokens", WHOLE_AT(val_tokens, 1, MANY), LOGGING,
+    { "val-tokens", INT(val_tokens, 1, MANY), "16384", LOGGING, 0,
       "validate on at most this many tokens" },
-    { "checkpoint-every", WHOLE_AT(checkpoint_every, 0, MANY), LOGGING,
+    { "checkpoint-every", INT(checkpoint_every, 0, MANY), "0", LOGGING, RESUMABLE | NOT_KEYED,
       "steps between checkpoints; 0: only at the end" },
-    { "keep", WHOLE_AT(keep, 0, MANY), LOGGING, "number of newest checkpoints to keep; 0: all" },
-    { "seed", MS_FIELD_UNSIGNED, AT(seed), 0, 0, 0, "N", COMMON,
+    { "keep", INT(keep, 0, MANY), "2", LOGGING, RESUMABLE | NOT_KEYED,
+      "number of newest checkpoints to keep; 0: all" },
+    { "seed", UINT(seed), "0", COMMON, 0,
       "seed of the initial weights and of the optimizer's random choices" },
-    { "init-from", TEXT_AT(init_from, "PATH"), INITIAL,
+    { "init-from", TEXT(init_from, "PATH"), "", INITIAL, KEYED_IF_SET | LOCAL,
       "start from the weights of a run, a checkpoint, an export or a .safetensors file [random "
       "weights]" },
-    { "diverge-factor", NUMBER_AT(diverge_factor, 1, 1e9), LOGGING,
+    { "diverge-factor", REAL(diverge_factor, 1, 1e9), "2", LOGGING, 0,
       "a loss above this many times the first loss counts as too high" },
-    { "diverge-steps", WHOLE_AT(diverge_steps, 1, MANY), LOGGING,
+    { "diverge-steps", INT(diverge_steps, 1, MANY), "10", LOGGING, 0,
       "stop the run as diverged after this many steps in a row with too high a loss" },
-    { "device", TEXT_AT(device, "DEVICE"), COMMON,
+    { "device", TEXT(device, "DEVICE"), "", COMMON, RESUMABLE | NOT_KEYED | LOCAL,
       "where to compute: a device that musec info lists [the best one here]" },
-    { "precision", CHOICE_AT(precision, "auto|f32|bf16|f16"), DEVICE,
+    { "precision", CHOICE(precision, "auto|f32|bf16|f16"), "auto", DEVICE, RESUMABLE | KEYED_IF_SET,
       "number format of the activations (weights and gradients are f32); auto: bf16 on a GPU, f32 "
       "on a CPU; f16 has no loss scaling and is for comparisons only" },
-    { "deterministic", CHOICE_AT(deterministic, "no|yes"), DEVICE,
+    { "deterministic", CHOICE(deterministic, "no|yes"), "yes", DEVICE, RESUMABLE | NOT_KEYED,
       "give the same bits from run to run; no lets a GPU use faster operations that do not" },
-    { "layers", WHOLE_AT(model.layers, 1, MS_GPT_LAYERS), MODEL, "number of transformer layers" },
-    { "width", WHOLE_AT(model.width, 1, 1 << 20), MODEL,
+    { "layers", INT(model.layers, 1, MS_GPT_LAYERS), "2", MODEL, 0,
+      "number of transformer layers" },
+    { "width", INT(model.width, 1, 1 << 20), "128", MODEL, 0,
       "width of the residual stream (the embedding dimension)" },
-    { "heads", WHOLE_AT(model.heads, 1, 1 << 14), MODEL, "number of attention heads" },
-    { "head", WHOLE_AT(model.head, 2, 1 << 14), MODEL, "width of one attention head" },
-    { "mlp", WHOLE_AT(model.mlp, 1, 1 << 20), MODEL, "hidden width of the MLP" },
-    { "vocab", WHOLE_AT(model.vocab, 0, 65536), MODEL,
+    { "heads", INT(model.heads, 1, 1 << 14), "2", MODEL, FUNCTION, "number of attention heads" },
+    { "head", INT(model.head, 2, 1 << 14), "64", MODEL, FUNCTION, "width of one attention head" },
+    { "mlp", INT(model.mlp, 1, 1 << 20), "512", MODEL, 0, "hidden width of the MLP" },
+    { "vocab", INT(model.vocab, 0, 65536), "0", MODEL, 0,
       "vocabulary size, padded; 0: what the tokenizer needs" },
-    { "window-short", WHOLE_AT(window_short, 0, MANY), MODEL,
+    { "window-short", INT(window_short, 0, MANY), "127", MODEL, 0,
       "attention window in short layers: number of earlier tokens that a token sees" },
-    { "window-long", WHOLE_AT(window_long, 0, MANY), MODEL, "attention window in long layers" },
-    { "long-layers", TEXT_AT(long_layers, "LAYERS"), MODEL,
+    { "window-long", INT(window_long, 0, MANY), "127", MODEL, 0,
+      "attention window in long layers" },
+    { "long-layers", TEXT(long_layers, "LAYERS"), "all", MODEL, 0,
       "layers that have the long window: all, none, or a list such as 0,4,11" },
-    { "qk-norm", CHOICE_AT(model.qk_norm, "no|yes"), MODEL,
+    { "qk-norm", CHOICE(model.qk_norm, "no|yes"), "yes", MODEL, FUNCTION,
       "normalise queries and keys in each head" },
-    { "tied", CHOICE_AT(model.tied, "no|yes"), MODEL,
+    { "tied", CHOICE(model.tied, "no|yes"), "no", MODEL, 0,
       "use the embedding matrix as the output head too" },
-    { "head-gates", CHOICE_AT(model.head_gates, "no|yes"), MODEL,
+    { "head-gates", CHOICE(model.head_gates, "no|yes"), "no", MODEL, 0,
       "put a learned gate on the output of each attention head" },
-    { "gate-width", WHOLE_AT(model.gate_width, 1, 1 << 20), MODEL,
+    { "gate-width", INT(model.gate_width, 1, 1 << 20), "12", MODEL, 0,
       "head-gates: number of input columns that a gate reads" },
-    { "x0-mix", CHOICE_AT(model.x0_mix, "no|yes"), MODEL,
+    { "x0-mix", CHOICE(model.x0_mix, "no|yes"), "no", MODEL, 0,
       "mix the embedding into the input of every layer, with learned weights" },
-    { "cap", CHOICE_AT(model.cap, "none|tanh|sigmoid"), MODEL,
+    { "cap", CHOICE(model.cap, "none|tanh|sigmoid"), "sigmoid", MODEL, FUNCTION,
       "bound the output logits y: not at all, by c tanh(y/c), or by c/(1 + exp(-(y+s)/w))" },
-    { "cap-scale", NUMBER_AT(model.cap_scale, 0, 1e9), MODEL, "the c in the formulas of --cap" },
-    { "cap-shift", NUMBER_AT(model.cap_shift, -1e9, 1e9), MODEL,
+    { "cap-scale", REAL(model.cap_scale, 0, 1e9), "23", MODEL, FUNCTION,
+      "the c in the formulas of --cap" },
+    { "cap-shift", REAL(model.cap_shift, -1e9, 1e9), "5", MODEL, FUNCTION,
       "the s in the sigmoid formula of --cap" },
-    { "cap-width", NUMBER_AT(model.cap_width, 0, 1e9), MODEL,
+    { "cap-width", REAL(model.cap_width, 0, 1e9), "7.5", MODEL, FUNCTION,
       "the w in the sigmoid formula of --cap" },
-    { "attn-scale", NUMBER_AT(model.attn_scale, 0, 1e9), MODEL,
+    { "attn-scale", REAL(model.attn_scale, 0, 1e9), "0", MODEL, FUNCTION,
       "factor on the attention logits; 0: 1/sqrt(head)" },
-    { "attn-softcap", NUMBER_AT(model.attn_softcap, 0, 1e9), MODEL,
+    { "attn-softcap", REAL(model.attn_softcap, 0, 1e9), "0", MODEL, FUNCTION,
       "bound attention logits y by c tanh(y/c) with this c; 0: do not bound them" },
-    { "rope-base", NUMBER_AT(model.rope_base, 1, 1e9), MODEL,
+    { "rope-base", REAL(model.rope_base, 1, 1e9), "1024", MODEL, FUNCTION,
       "base of the rotary embedding: its slowest frequency is 1/X" },
-    { "rope-share", NUMBER_AT(model.rope_share, 0, 1), MODEL,
+    { "rope-share", REAL(model.rope_share, 0, 1), "0.5", MODEL, FUNCTION,
       "share of a head's columns that the rotary embedding turns" },
-    { "rope-pairs", CHOICE_AT(model.rope_adjacent, "split|adjacent"), MODEL,
+    { "rope-pairs", CHOICE(model.rope_adjacent, "split|adjacent"), "split", MODEL, FUNCTION,
       "columns that the rotary embedding pairs: j and j + head/2, or 2j and 2j+1" },
-    { "norm-eps", NUMBER_AT(model.norm_eps, 1e-30, 1), MODEL, "RMSNorm: added to the mean square" },
-    { "init-qkv", NUMBER_AT(model.init_qkv, 0, 1e9), INITIAL,
+    { "norm-eps", REAL(model.norm_eps, 1e-30, 1), "1.1920929e-07", MODEL, FUNCTION,
+      "RMSNorm: added to the mean square" },
+    { "init-qkv", REAL(model.init_qkv, 0, 1e9), "1", INITIAL, 0,
       "standard deviation of W_q, W_k and W_v, times sqrt(width)" },
-    { "init-out", NUMBER_AT(model.init_out, 0, 1e9), INITIAL,
+    { "init-out", REAL(model.init_out, 0, 1e9), "0", INITIAL, 0,
       "standard deviation of the attention output W_o, times sqrt(width)" },
-    { "init-up", NUMBER_AT(model.init_up, 0, 1e9), INITIAL,
+    { "init-up", REAL(model.init_up, 0, 1e9), "0.5", INITIAL, 0,
       "standard deviation of the MLP's first matrix, times sqrt(width)" },
-    { "init-down", NUMBER_AT(model.init_down, 0, 1e9), INITIAL,
+    { "init-down", REAL(model.init_down, 0, 1e9), "0", INITIAL, 0,
       "standard deviation of the MLP's second matrix, times sqrt(width)" },
-    { "init-embed", NUMBER_AT(model.init_embed, 0, 1e9), INITIAL,
+    { "init-embed", REAL(model.init_embed, 0, 1e9), "0.005", INITIAL, 0,
       "standard deviation of the embedding" },
-    { "init-head", NUMBER_AT(model.init_head, 0, 1e9), INITIAL,
+    { "init-head", REAL(model.init_head, 0, 1e9), "0.005", INITIAL, 0,
       "standard deviation of the output head" },
-    { "init-residual", NUMBER_AT(model.init_residual, 0, 1e9), INITIAL,
+    { "init-residual", REAL(model.init_residual, 0, 1e9), "1", INITIAL, 0,
       "x0-mix: initial weight of the residual stream" },
-    { "lr-qk", NUMBER_AT(lr_qk, 0, 1e9), OPTIM, "factor on the learning rate of W_q and W_k" },
-    { "lr-vo", NUMBER_AT(lr_vo, 0, 1e9), OPTIM, "factor on the learning rate of W_v and W_o" },
-    { "lr-up", NUMBER_AT(lr_up, 0, 1e9), OPTIM,
+    { "lr-qk", REAL(lr_qk, 0, 1e9), "1", OPTIM, 0, "factor on the learning rate of W_q and W_k" },
+    { "lr-vo", REAL(lr_vo, 0, 1e9), "1", OPTIM, 0, "factor on the learning rate of W_v and W_o" },
+    { "lr-up", REAL(lr_up, 0, 1e9), "1", OPTIM, 0,
       "factor on the learning rate of the MLP's first matrix" },
-    { "lr-down", NUMBER_AT(lr_down, 0, 1e9), OPTIM,
+    { "lr-down", REAL(lr_down, 0, 1e9), "1", OPTIM, 0,
       "factor on the learning rate of the MLP's second matrix" },
 };
 
 const size_t ms_n_fields = COUNT(ms_fields);
+
+/* ---- options of the optimizer ---------------------------------------------------------------- */
+
+static const ms_optim_field optim_fields[] = {
+    { "lr", "0.02", COMMON, 0 },
+    { "threshold", "0.5", COMMON, 0 },
+    { "weight-decay", NULL, COMMON, 0 },
+    { "beta", "0.05", OPTIM, 0 },
+    { "ns-mode", NULL, CLIPPING, 0 },
+    { "ns-iters", NULL, CLIPPING, 0 },
+    { "ns-tol", NULL, CLIPPING, 0 },
+    { "ns-coeffs", NULL, CLIPPING, 0 },
+    { "literal", NULL, CLIPPING, 0 },
+    { "base", NULL, SINGLE, 0 },
+    { "clip", NULL, SINGLE, 0 },
+    { "beta1", NULL, SINGLE, 0 },
+    { "beta2", NULL, SINGLE, 0 },
+    { "eps", NULL, SINGLE, 0 },
+    { "beta3", NULL, SINGLE, 0 },
+    { "alpha", NULL, SINGLE, 0 },
+    { "alpha-warmup", NULL, SINGLE, 0 },
+    { "beta3-warmup", NULL, SINGLE, 0 },
+    { "qk-tau", NULL, SINGLE, 0 },
+    { "qk-alpha", NULL, SINGLE, 0 },
+    { "aux-lr", "0.004", AUX, 0 },
+    { "aux-beta1", "0.8", AUX, 0 },
+    { "aux-beta2", "0.95", AUX, 0 },
+    { "aux-eps", NULL, AUX, 0 },
+    { "aux-weight-decay", NULL, AUX, 0 },
+    { "report-every", "50", LOGGING, RESUMABLE },
+    { "operands", "auto", DEVICE, RESUMABLE | KEYED_IF_SET },
+    { "momentum-dtype", "own", DEVICE, RESUMABLE | RECORDED | KEYED_IF_SET },
+    { "workspace", NULL, DEVICE, RESUMABLE },
+};
+
+const ms_optim_field *ms_optim_field_find(const char *name)
+{
+    static const ms_optim_field others = { NULL, NULL, OPTIM, 0 };
+    for (size_t i = 0; name != NULL && i < COUNT(optim_fields); i++)
+        if (strcmp(optim_fields[i].name, name) == 0) return &optim_fields[i];
+    return &others;
+}

@@ -1,26 +1,28 @@
-/* fields.h - the table of a config's fields, inside of src/train: their names, kinds, ranges,
- * groups and help.  config.h is what others see of it. */
+/* fields.h - the table of a config's fields, for the files of src/train.  config.h shows other
+ * folders what they may know of it. */
 #ifndef MS_TRAIN_FIELDS_H
 #define MS_TRAIN_FIELDS_H
 
 #include "train/config.h"
 
 typedef enum ms_field_type {
-    MS_FIELD_WHOLE,    /* int64_t */
-    MS_FIELD_UNSIGNED, /* uint64_t */
-    MS_FIELD_NUMBER,   /* double */
-    MS_FIELD_CHOICE,   /* int64_t: the number of the choice */
-    MS_FIELD_TEXT,
+    MS_FIELD_INT,    /* int64_t */
+    MS_FIELD_UINT,   /* uint64_t */
+    MS_FIELD_REAL,   /* double */
+    MS_FIELD_CHOICE, /* int64_t: the index of the choice */
+    MS_FIELD_TEXT,   /* char array */
 } ms_field_type;
 
 typedef struct ms_field {
     const char   *name;
     ms_field_type type;
-    size_t        offset, bytes; /* bytes: of a text */
+    size_t        offset, bytes; /* The member of ms_train_config; bytes: capacity of a text. */
     double        min, max;
-    const char *values; /* the choices, "a|b|c", in the order of their codes; else what to write */
-    const char *group;  /* the title that --help has it under */
-    const char *help;   /* without the default, which is the preset's, unless there is none */
+    const char   *values;  /* The choices "a|b|c" in the order of their codes, or a placeholder. */
+    const char   *initial; /* The default as text; a preset may replace it. */
+    const char   *group;   /* The heading of --help that lists the field. */
+    unsigned      flags;   /* MS_FIELD_RESUMABLE and the others of config.h. */
+    const char   *help;    /* One line; in brackets what an empty default means. */
 } ms_field;
 
 #define MS_PRESETS "pico|nano|small|medium|wide"
@@ -28,7 +30,13 @@ typedef struct ms_field {
 extern const ms_field ms_fields[];
 extern const size_t   ms_n_fields;
 
-/* The group of one of the optimizer's own options. */
-const char *ms_field_optim_group(const char *name);
+/* What the trainer adds to one of the optimizer's own options, which have a table in optim. */
+typedef struct ms_optim_field {
+    const char *name, *initial; /* initial NULL: the optimizer's own default. */
+    const char *group;
+    unsigned    flags;
+} ms_optim_field;
+
+const ms_optim_field *ms_optim_field_find(const char *name);
 
 #endif

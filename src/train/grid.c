@@ -21,29 +21,18 @@ static const char rows_key[] = "rows";
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* How files are laid out follows from the files. */
-static const char *const not_in_key[] = { "checkpoint-every", "keep",        "device",
-                                          "deterministic",    "data-format", NULL };
-/* Runs were named before there were these: as long as they say nothing, names stay as they were. */
-static const char *const not_if_auto[]  = { "precision", "operands", NULL };
-static const char *const not_if_own[]   = { "momentum-dtype", NULL };
-static const char *const not_if_empty[] = { "init-from", NULL };
-
-static void leave_out(json_t *json, const char *const *names, const char *only)
+static void delete_field(json_t *object, const char *field)
 {
     const char *key;
     json_t     *value;
     void       *next;
-    for (; *names != NULL; names++)
-        json_object_foreach_safe(json, next, key, value)
-        {
-            if (!ms_train_field_same(key, *names)) continue;
-            if (only == NULL || strcmp(json_string_value(value), only) == 0)
-                (void)json_object_del(json, key);
-        }
+    json_object_foreach_safe(object, next, key, value)
+    {
+        if (ms_train_field_same(key, field)) (void)json_object_del(object, key);
+    }
 }
 
-/* The same for fields whose default was a number before 0 left it to others. */
+/* Fields whose default was a number before 0 came to mean "automatic" keep the keys of then. */
 static void name_zero(json_t *json, const char *field, const char *was)
 {
     const char *text = json_string_value(json_object_get(json, field));
@@ -51,14 +40,26 @@ static void name_zero(json_t *json, const char *field, const char *was)
         (void)json_object_set_new(json, field, json_string(was));
 }
 
-/* What a key is of. */
+static const char *text_in(const json_t *json, const char *field) /* "": it has no such field */
+{
+    const char *key;
+    json_t     *value;
+    json_object_foreach((json_t *)json, key, value)
+    {
+        if (ms_train_field_same(key, field)) return json_string_value(value);
+    }
+    return "";
+}
+
+/* The fields of a config that make up its key, as text. */
 static json_t *keyed(const ms_train_config *cfg)
 {
-    json_t *json = ms_train_config_texts(cfg);
-    leave_out(json, not_in_key, NULL);
-    leave_out(json, not_if_auto, "auto");
-    leave_out(json, not_if_own, "own");
-    leave_out(json, not_if_empty, "");
+    json_t        *json = ms_train_config_texts(cfg);
+    ms_train_field f;
+    for (size_t i = 0; ms_train_field_at(i, &f); i++)
+        if ((f.flags & MS_FIELD_NOT_KEYED) != 0 || ((f.flags & MS_FIELD_KEYED_IF_SET) != 0 &&
+                                                    strcmp(text_in(json, f.name), f.initial) == 0))
+            delete_field(json, f.name);
     name_zero(json, "workspace", "1073741824");
     if (cfg->optim.ns_mode != MUSEC_NS_ACCURATE) name_zero(json, "ns_tol", "0.001");
     return json;
@@ -75,8 +76,7 @@ static musec_status key_of(ms_error *e, const ms_train_config *cfg, bool read_al
     musec_status   st = MUSEC_OK;
 
     for (size_t i = 0; read_alone && ms_train_field_at(i, &f); i++)
-        if (!ms_optim_reads(&cfg->optim, f.name))
-            leave_out(json, (const char *[]){ f.name, NULL }, NULL);
+        if (!ms_optim_reads(&cfg->optim, f.name)) delete_field(json, f.name);
     text = json_dumps(json, JSON_SORT_KEYS | JSON_COMPACT);
     if (text != NULL) {
         ms_sha256_init(&sha);
@@ -95,17 +95,6 @@ musec_status ms_grid_key(ms_error *e, const ms_train_config *cfg, char key[MS_SH
     return key_of(e, cfg, false, key);
 }
 
-static const char *value_in(const json_t *json, const char *field) /* "": it is not in the key */
-{
-    const char *key;
-    json_t     *value;
-    json_object_foreach((json_t *)json, key, value)
-    {
-        if (ms_train_field_same(key, field)) return json_string_value(value);
-    }
-    return "";
-}
-
 const char *ms_grid_differs(const ms_train_config *a, const ms_train_config *b)
 {
     json_t        *in_a = keyed(a), *in_b = keyed(b);
@@ -117,7 +106,7 @@ const char *ms_grid_differs(const ms_train_config *a, const ms_train_config *b)
     else if (strcmp(a->optim.name, b->optim.name) != 0)
         found = "optimizer";
     for (size_t i = 0; found == NULL && ms_train_field_at(i, &f); i++)
-        if (strcmp(value_in(in_a, f.name), value_in(in_b, f.name)) != 0) found = f.name;
+        if (strcmp(text_in(in_a, f.name), text_in(in_b, f.name)) != 0) found = f.name;
     json_decref(in_a);
     json_decref(in_b);
     return found;
@@ -345,7 +334,7 @@ static bool is_name(const char *key)
 static musec_status configure(ms_error *e, const plan *p, ms_train_config *cfg)
 {
     const char  *preset = "pico", *optimizer = "soft-musec";
-    char         told[MS_SETTLE_TEXT];
+    char         told[MS_CONFIG_NOTES];
     ms_schedule  schedule;
     musec_status st;
 
@@ -355,7 +344,7 @@ static musec_status configure(ms_error *e, const plan *p, ms_train_config *cfg)
     for (size_t i = 0; i < p->n_settings; i++)
         if (!is_name(p->settings[i].key))
             TRY(ms_train_config_set_json(e, cfg, p->settings[i].key, p->settings[i].value));
-    ms_train_config_settle(cfg, is_given, p, told);
+    ms_train_config_resolve(cfg, is_given, p, told);
     TRY(ms_train_config_check(e, cfg));
     TRY(ms_schedule_make(e, cfg, &schedule)); /* are its stages stages? */
 done:
@@ -477,28 +466,17 @@ done:
 
 /* ---- descriptions ---------------------------------------------------------------------------- */
 
-static void forget_in(json_t *object, const char *field)
-{
-    const char *key;
-    json_t     *value;
-    void       *next;
-    json_object_foreach_safe(object, next, key, value)
-    {
-        if (ms_train_field_same(key, field)) (void)json_object_del(object, key);
-    }
-}
-
 void ms_grid_forget(json_t *description, const char *field)
 {
     json_t *grid, *row;
     size_t  i, k;
 
     if (strcmp(field, "preset") == 0) (void)json_object_del(description, field);
-    forget_in(json_object_get(description, "set"), field);
+    delete_field(json_object_get(description, "set"), field);
     json_array_foreach(json_object_get(description, "grids"), i, grid)
     {
-        json_array_foreach(json_object_get(grid, rows_key), k, row) { forget_in(row, field); }
-        forget_in(grid, field);
+        json_array_foreach(json_object_get(grid, rows_key), k, row) { delete_field(row, field); }
+        delete_field(grid, field);
     }
 }
 

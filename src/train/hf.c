@@ -60,13 +60,15 @@ static json_t *windows_of(const ms_hf_model *m)
     return all;
 }
 
-/* The run's settings: all that made the weights, and nothing of the machine or its paths. */
+/* The run's settings: all that made the weights, without paths and devices of this machine. */
 static json_t *settings_of(const ms_train_config *cfg)
 {
-    static const char *const left_out[] = { "data", "val_data", "init_from", "device" };
-    json_t                  *all        = ms_train_config_json(cfg);
-    for (size_t i = 0; i < COUNT(left_out); i++)
-        (void)json_object_del(all, left_out[i]);
+    json_t        *all = ms_train_config_json(cfg);
+    ms_train_field f;
+    char           key[MS_CONFIG_KEY];
+    for (size_t i = 0; ms_train_field_at(i, &f); i++)
+        if ((f.flags & MS_FIELD_LOCAL) != 0)
+            (void)json_object_del(all, ms_train_field_key(f.name, key));
     return all;
 }
 

@@ -301,21 +301,18 @@ done:
 
 /* ---- what is known of them ------------------------------------------------------------------- */
 
-/* Settings that shapes do not show, and that decide what the weights mean. */
+/* Warns of settings that shapes do not show and that change what the weights compute. */
 static void compare(const char *path, const source *s, const ms_train_config *cfg,
                     char warning[sizeof(ms_error)])
 {
-    static const char *const fields[] = {
-        "tokenizer",  "heads",      "head",      "qk-norm",      "cap",
-        "cap-scale",  "cap-shift",  "cap-width", "attn-scale",   "rope-base",
-        "rope-share", "rope-pairs", "norm-eps",  "attn-softcap",
-    };
-    size_t used = strlen(warning), n = 0;
-    char   was[64], now[64];
+    size_t         used = strlen(warning), n = 0;
+    char           was[MS_PATH_MAX], now[MS_PATH_MAX];
+    ms_train_field f;
 
-    for (size_t i = 0; s->has_config && i < COUNT(fields); i++) {
-        ms_train_config_get(&s->config, fields[i], was, sizeof was);
-        ms_train_config_get(cfg, fields[i], now, sizeof now);
+    for (size_t i = 0; s->has_config && ms_train_field_at(i, &f); i++) {
+        if ((f.flags & MS_FIELD_FUNCTION) == 0) continue;
+        ms_train_config_get(&s->config, f.name, was, sizeof was);
+        ms_train_config_get(cfg, f.name, now, sizeof now);
         if (strcmp(was, now) == 0 || used + 1 >= sizeof(ms_error)) continue;
         if (n++ == 0)
             used += (size_t)snprintf(warning + used, sizeof(ms_error) - used,
@@ -323,7 +320,7 @@ static void compare(const char *path, const source *s, const ms_train_config *cf
                                      used > 0 ? "; " : "", path);
         if (used + 1 < sizeof(ms_error))
             used += (size_t)snprintf(warning + used, sizeof(ms_error) - used, "%s%s %s, here %s",
-                                     n > 1 ? "; " : "", fields[i], was, now);
+                                     n > 1 ? "; " : "", f.name, was, now);
     }
 }
 

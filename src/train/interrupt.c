@@ -7,7 +7,7 @@
  * first, with the same weights, and then writes the line. */
 #include <string.h>
 
-#include "train/parts.h"
+#include "train/trainer.h"
 
 bool ms_train_stops_now(const ms_train *t)
 {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "train/parts.h"
+#include "train/trainer.h"
 
 enum { MS_PER_S = 1000 };
 

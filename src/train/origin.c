@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "train/parts.h"
+#include "train/trainer.h"
 
 static musec_status no_memory(ms_error *e) { return ms_fail(e, MUSEC_ENOMEM, "not enough memory"); }
 
@@ -241,17 +241,21 @@ static musec_status trace_numbers(ms_error *e, ms_train *t, const ms_checkpoint 
     } rows[] = { { "device", now.device },
                  { "precision", now.precision },
                  { "operands", now.operands } };
-    char         from[64], to[64];
-    musec_status st = MUSEC_OK;
+    char           from[MS_PATH_MAX], to[MS_PATH_MAX], key[MS_CONFIG_KEY];
+    ms_train_field f;
+    musec_status   st = MUSEC_OK;
 
     for (size_t i = 0; i < COUNT(rows); i++) {
         const char *before = json_string_value(json_object_get(computed, rows[i].key));
         if (before != NULL && strcmp(before, rows[i].now) != 0)
             TRY(add_change(e, t, rows[i].key, before, rows[i].now));
     }
-    ms_train_config_get(was, "momentum-dtype", from, sizeof from);
-    ms_train_config_get(&t->cfg, "momentum-dtype", to, sizeof to);
-    if (strcmp(from, to) != 0) TRY(add_change(e, t, "momentum_dtype", from, to));
+    for (size_t i = 0; ms_train_field_at(i, &f); i++) {
+        if ((f.flags & MS_FIELD_RECORDED) == 0) continue;
+        ms_train_config_get(was, f.name, from, sizeof from);
+        ms_train_config_get(&t->cfg, f.name, to, sizeof to);
+        if (strcmp(from, to) != 0) TRY(add_change(e, t, ms_train_field_key(f.name, key), from, to));
+    }
 done:
     return st;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "linalg/linalg.h"
-#include "train/parts.h"
+#include "train/trainer.h"
 
 /* ---- how it ended ---------------------------------------------------------------------------- */
 

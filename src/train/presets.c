@@ -8,83 +8,14 @@
 
 #include <stddef.h>
 
-const char *const ms_preset_common[] = {
-    "qk_norm=yes",
-    "tied=no",
-    "head_gates=no",
-    "x0_mix=no",
-    "gate_width=12",
-    "vocab=0",
-    "cap=sigmoid",
-    "cap_scale=23",
-    "cap_shift=5",
-    "cap_width=7.5",
-    "attn_scale=0",
-    "attn_softcap=0",
-    "rope_base=1024",
-    "rope_share=0.5",
-    "rope_pairs=split",
-    "long_layers=all",
-    "norm_eps=1.1920929e-07",
-    "init_qkv=1",
-    "init_up=0.5",
-    "init_out=0",
-    "init_down=0",
-    "init_embed=0.005",
-    "init_head=0.005",
-    "init_residual=1",
-    "lr_qk=1",
-    "lr_vo=1",
-    "lr_up=1",
-    "lr_down=1",
-    "data=builtin",
-    "val_data=",
-    "tokenizer=byte",
-    "data_format=shard",
-    "doc_rest=keep",
-    "extension=0",
-    "micro_batches=1",
-    "mtp=1",
-    "stages=",
-    "cooldown=0.6",
-    "cooldown_to=0.1",
-    "momentum_warmup=0",
-    "momentum_cooldown=0",
-    "momentum_from=0.15",
-    "grad_reduction=sum8",
-    "checkpoint_every=0",
-    "keep=2",
-    "seed=0",
-    "init_from=",
-    "diverge_factor=2",
-    "diverge_steps=10",
-    "device=",
-    "precision=auto",
-    "deterministic=yes",
-    "beta=0.05",
-    "report_every=50",
-    "aux_lr=0.004",
-    "aux_beta1=0.8",
-    "aux_beta2=0.95",
-    "lr=0.02",
-    "threshold=0.5",
-    "adam:lr=0.003",
-    "adamw:lr=0.003",
-    "signum:lr=0.0003",
-    "ademamix:lr=0.003",
-    "soft-musec:lr=0.2",
-    "musec:lr=0.1",
-    "spectra:lr=0.1",
-    "sgdm:lr=0.01",
-    NULL,
+/* The learning rates of optimizers that need another one than the preset's. */
+const char *const ms_optimizer_rates[] = {
+    "adam:lr=0.003",     "adamw:lr=0.003",    "signum:lr=0.0003",
+    "ademamix:lr=0.003", "soft-musec:lr=0.2", "musec:lr=0.1",
+    "spectra:lr=0.1",    "sgdm:lr=0.01",      NULL,
 };
 
-static const char *const pico[] = {
-    "layers=2",  "width=128",   "heads=2",          "head=64",
-    "mlp=512",   "max_doc=128", "window_short=127", "window_long=127",
-    "steps=200", "batch=2048",  "val_every=50",     "val_tokens=16384",
-    NULL,
-};
+static const char *const pico[] = { NULL }; /* The defaults of the table are pico's. */
 
 static const char *const nano[] = {
     "layers=4",  "width=256",   "heads=4",          "head=64",
@@ -97,14 +28,26 @@ static const char *const nano[] = {
     "tokenizer=gpt2", "doc_rest=skip", "attn_scale=0.1", "momentum_warmup=300",                  \
         "momentum_cooldown=50", "decay_form=cautious-lr2", "weight_decay=qk=1.2,vo=1.2,mlp=0.3", \
         "val_every=250", "val_tokens=10485760", "micro_batches=8", "checkpoint_every=500",       \
+        "window_short=128", "window_long=384", "head=128", "lr_up=2", "lr_down=4",               \
         "soft-musec:lr=0.1", "spectra:lr=0.1", "musec:lr=0.1"
+
+#define OF_MEDIUM_AND_WIDE                                                                     \
+    OF_THE_PAPER, "layers=16", "long_layers=0,4,11,15", "x0_mix=yes", "init_residual=1.05",    \
+        "gate_width=16", "head_gates=yes", "lr=0.015", "threshold=0.05", "lr_qk=2", "lr_vo=2", \
+        "max_doc=4096", "extension=40", "cooldown=0.7", "cooldown_to=0.1"
+
+static const char small_stages[] = "stages="
+                                   "460 batch=131072 doc=896 window=128/384 lr=1"
+                                   " mtp=1,0.5,0.25>1,0.5,0;"
+                                   " 460 batch=262144 window=384/896 lr=1.52 mtp=1,0.5>1,0;"
+                                   " 460 batch=393216 window=640/1408 lr=1.73;"
+                                   " rest batch=393216 window=768/1664 lr=1.73";
 
 static const char *const small[] = {
     OF_THE_PAPER,
     "layers=11",
     "width=768",
     "heads=6",
-    "head=128",
     "mlp=3072",
     "long_layers=3,10",
     "rope_pairs=adjacent",
@@ -112,8 +55,6 @@ static const char *const small[] = {
     "init_out=0.5",
     "lr=0.023",
     "threshold=0.1",
-    "lr_up=2",
-    "lr_down=4",
     "aux_lr=0.008",
     "aux_beta1=0.5",
     "aux_eps=1e-10",
@@ -121,85 +62,36 @@ static const char *const small[] = {
     "extension=10",
     "batch=131072",
     "max_doc=2048",
-    "window_short=128",
-    "window_long=384",
-    ("stages=460 batch=131072 doc=896 window=128/384 lr=1 mtp=1,0.5,0.25>1,0.5,0;"
-     " 460 batch=262144 window=384/896 lr=1.52 mtp=1,0.5>1,0;"
-     " 460 batch=393216 window=640/1408 lr=1.73;"
-     " rest batch=393216 window=768/1664 lr=1.73"),
     "cooldown=0.6",
     "cooldown_to=0.15",
+    small_stages,
     NULL,
 };
 
 /* The learning rate follows the batch one step late in the fourth stage, as in the code base. */
-static const char *const medium[] = {
-    OF_THE_PAPER,
-    "layers=16",
-    "width=1024",
-    "heads=8",
-    "head=128",
-    "mlp=4096",
-    "long_layers=0,4,11,15",
-    "x0_mix=yes",
-    "init_residual=1.05",
-    "gate_width=16",
-    "head_gates=yes",
-    "lr=0.015",
-    "threshold=0.05",
-    "lr_qk=2",
-    "lr_vo=2",
-    "lr_up=2",
-    "lr_down=4",
-    "steps=4740",
-    "extension=40",
-    "batch=524288",
-    "max_doc=4096",
-    "window_short=128",
-    "window_long=384",
+static const char medium_stages[] =
     "stages=392 batch=131072 window=128/384 lr=1 mtp=1,0.5,0.25>1,0.5,0;"
     " 392 batch=262144 window=384/896 lr=1.52 mtp=1,0.5>1,0;"
     " 391 batch=393216 window=640/1408 lr=1.73; 1 window=768/1664 lr=1.73;"
     " 391 window=768/1664 lr=2; 392 window=896/1920 lr=2; 391 window=1024/2176 lr=2;"
-    " 392 window=1152/2432 lr=2; 392 window=1280/2688 lr=2; rest window=1408/2944 lr=2",
-    "cooldown=0.7",
-    "cooldown_to=0.1",
-    NULL,
+    " 392 window=1152/2432 lr=2; 392 window=1280/2688 lr=2; rest window=1408/2944 lr=2";
+
+static const char *const medium[] = {
+    OF_MEDIUM_AND_WIDE, "width=1024",   "heads=8",     "mlp=4096",
+    "steps=4740",       "batch=524288", medium_stages, NULL,
 };
 
 /* The stages of medium, as shares of 8000 steps, with doubled batches. */
-static const char *const wide[] = {
-    OF_THE_PAPER,
-    "layers=16",
-    "width=2048",
-    "heads=16",
-    "head=128",
-    "mlp=8192",
-    "long_layers=0,4,11,15",
-    "x0_mix=yes",
-    "init_residual=1.05",
-    "gate_width=16",
-    "head_gates=yes",
-    "lr=0.015",
-    "threshold=0.05",
-    "lr_qk=2",
-    "lr_vo=2",
-    "lr_up=2",
-    "lr_down=4",
-    "steps=8040",
-    "extension=40",
-    "batch=1048576",
-    "max_doc=4096",
-    "window_short=128",
-    "window_long=384",
+static const char wide_stages[] =
     "stages=667 batch=262144 window=128/384 lr=1 mtp=1,0.5,0.25>1,0.5,0;"
     " 667 batch=524288 window=384/896 lr=1.52 mtp=1,0.5>1,0;"
     " 666 batch=786432 window=640/1408 lr=1.73;"
     " 667 window=768/1664 lr=2; 667 window=896/1920 lr=2; 666 window=1024/2176 lr=2;"
-    " 667 window=1152/2432 lr=2; 667 window=1280/2688 lr=2; rest window=1408/2944 lr=2",
-    "cooldown=0.7",
-    "cooldown_to=0.1",
-    NULL,
+    " 667 window=1152/2432 lr=2; 667 window=1280/2688 lr=2; rest window=1408/2944 lr=2";
+
+static const char *const wide[] = {
+    OF_MEDIUM_AND_WIDE, "width=2048",    "heads=16",  "mlp=8192",
+    "steps=8040",       "batch=1048576", wide_stages, NULL,
 };
 
 const ms_preset ms_presets[] = {

@@ -1,13 +1,13 @@
-/* presets.h - the named starting points of a run: lists of "field=value". */
+/* presets.h - the named starting points of a run: what they set beyond the defaults of fields.c. */
 #ifndef MS_TRAIN_PRESETS_H
 #define MS_TRAIN_PRESETS_H
 
 typedef struct ms_preset {
     const char        *name, *help;
-    const char *const *settings; /* "field=value", or "optimizer:field=value" for one; NULL ends */
+    const char *const *settings; /* "field=value" or "optimizer:field=value"; NULL ends */
 } ms_preset;
 
-extern const char *const ms_preset_common[]; /* what all begin with */
-extern const ms_preset   ms_presets[];       /* name NULL ends */
+extern const ms_preset   ms_presets[];         /* A row without a name ends the list. */
+extern const char *const ms_optimizer_rates[]; /* "optimizer:lr=X"; NULL ends the list. */
 
 #endif

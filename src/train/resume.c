@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/parts.h"
+#include "train/trainer.h"
 #include "train/weights.h"
 
 /* ---- progress and JSON ----------------------------------------------------------------------- */
@@ -151,17 +151,10 @@ musec_status ms_train_save(ms_error *e, ms_train *t)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* What may be changed when a run goes on. */
-static const char *const changeable[] = {
-    "steps",         "checkpoint-every", "keep",           "data",   "val-data",
-    "workspace",     "val-every",        "report-every",   "device", "precision",
-    "deterministic", "operands",         "momentum-dtype", NULL
-};
-
 musec_status ms_train_config_same(ms_error *e, const char *what, const ms_train_config *was,
                                   const ms_train_config *now)
 {
-    const char *field = ms_train_config_differs(was, now, changeable);
+    const char *field = ms_train_config_differs(was, now, MS_FIELD_RESUMABLE);
     char        before[256], after[256];
 
     if (field == NULL) return MUSEC_OK;

@@ -13,7 +13,7 @@
 #include "data/bpe.h"
 #include "data/bytes.h"
 #include "train/checkpoint.h"
-#include "train/parts.h"
+#include "train/trainer.h"
 #include "train/weights.h"
 
 typedef struct ms_choice {

@@ -10,7 +10,7 @@
 #include "data/bytes.h"
 #include "optim/optim.h"
 #include "train/init_from.h"
-#include "train/parts.h"
+#include "train/trainer.h"
 
 musec_status ms_train_check(ms_error *e, const musec_ctx *ctx, musec_status status)
 {

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "train/parts.h"
+#include "train/trainer.h"
 
 /* Memory of a GPU is refused by itself, with words of its own; that of the host is promised to
  * whoever asks, and the process is killed once it is used. */

@@ -1,6 +1,6 @@
-/* parts.h - what the files of a run share: its parts, and how they come to be. */
-#ifndef MS_TRAIN_PARTS_H
-#define MS_TRAIN_PARTS_H
+/* trainer.h - the state of a training run, and the functions that the files of src/train share. */
+#ifndef MS_TRAIN_TRAINER_H
+#define MS_TRAIN_TRAINER_H
 
 #include "core/outcome.h"
 #include "data/lock.h"
