@@ -180,7 +180,7 @@ static void methods_are_in_the_registry_s_order(void **state)
     check_labels(&s, labels, COUNT(labels));
     for (size_t i = 0; i < s.c.n_methods; i++) {
         const ms_method *m = &s.c.methods[i];
-        CHECK(!m->variant && m->look.dash == ms_look_of(m->optimizer).dash, "%s", m->label);
+        CHECK(!m->variant && m->style.dash == ms_style_of(m->optimizer).dash, "%s", m->label);
         CHECK(m->clips == (i == 0 || i == 3), "%s", m->label);
         CHECK(ms_compare_plain(&s.c, m->optimizer) == i, "%s", m->label);
     }
@@ -206,7 +206,7 @@ static void variants_are_called_by_what_differs(void **state)
     sort(&s);
     check_labels(&s, labels, COUNT(labels));
     CHECK(!s.c.methods[0].variant && s.c.methods[1].variant && s.c.methods[2].variant, "variants");
-    CHECK(s.c.methods[1].look.dash != 0 && s.c.methods[2].look.dash != s.c.methods[1].look.dash,
+    CHECK(s.c.methods[1].style.dash != 0 && s.c.methods[2].style.dash != s.c.methods[1].style.dash,
           "dashes");
     CHECK(ms_compare_plain(&s.c, "soft-musec") == 0 && ms_compare_plain(&s.c, "muon") == 3,
           "plain");

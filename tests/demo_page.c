@@ -30,7 +30,8 @@ static void add_sweep(ms_page *page, ms_section *s)
         ms_panel *p = ms_figure_panel(&f, sets[i], "learning rate", "validation loss");
         p->x_log    = true;
         for (size_t k = 0; k < COUNT(names); k++) {
-            ms_curve *c = ms_panel_curve(&f, p, ms_look_title(names[k]), ms_look_of(names[k]));
+            ms_curve *c =
+                ms_panel_curve(&f, p, ms_optimizer_title(names[k]), ms_style_of(names[k]));
             for (size_t j = 0; j < COUNT(rates); j++) {
                 const double x = log10(rates[j]) + 0.9 - 0.12 * (double)k;
                 const double y = 3.1 + 0.06 * (double)(k + i) + (0.09 + 0.06 * (double)k) * x * x;
@@ -38,8 +39,8 @@ static void add_sweep(ms_page *page, ms_section *s)
                 ms_curve_point(&f, c,
                                (ms_point){ rates[j], gone ? NAN : y, y - 0.03, y + 0.04, gone, NULL,
                                            0, false, 0 },
-                               "%s\nlearning rate %g: %s%.3f", ms_look_title(names[k]), rates[j],
-                               gone ? "diverged at " : "", y);
+                               "%s\nlearning rate %g: %s%.3f", ms_optimizer_title(names[k]),
+                               rates[j], gone ? "diverged at " : "", y);
             }
         }
     }
@@ -57,10 +58,10 @@ static void add_training(ms_page *page, ms_section *s)
         p->y_top    = 8.0;
         ms_panel_rule(&f, p, 2400.0, "stage 2");
         for (size_t k = 0; k < 4; k++) {
-            ms_look   look = ms_look_of(names[k]);
+            ms_style  style = ms_style_of(names[k]);
             ms_curve *c;
-            if (part == 0) look.mark = 0;
-            c = ms_panel_curve(&f, p, ms_look_title(names[k]), look);
+            if (part == 0) style.mark = 0;
+            c = ms_panel_curve(&f, p, ms_optimizer_title(names[k]), style);
             for (unsigned i = 0; i < 4000; i += part == 0 ? 1 : 100) {
                 const double spike =
                     i > 2400 ? (0.5 + 0.3 * (double)k) * exp(-(i - 2400.0) / 120.0) : 0.0;
@@ -89,7 +90,7 @@ static void add_steps(ms_page *page, ms_section *s)
     p       = ms_figure_panel(&f, "", "", "ms per step");
     p->bars = true;
     for (size_t k = 0; k < COUNT(names); k++) {
-        ms_curve    *c = ms_panel_curve(&f, p, ms_look_title(names[k]), ms_look_of(names[k]));
+        ms_curve    *c = ms_panel_curve(&f, p, ms_optimizer_title(names[k]), ms_style_of(names[k]));
         const double y = 11.0 + 1.7 * (double)((k * 5) % 7);
         ms_curve_point(&f, c, (ms_point){ 0.0, y, y - 0.4, y + 0.5, k == 4, NULL, 0, false, 0 },
                        NULL);
@@ -100,10 +101,10 @@ static void add_steps(ms_page *page, ms_section *s)
     p        = ms_figure_panel(&f, "", "step", "‖W‖ (QK)");
     p->x_log = p->y_log = true;
     for (size_t k = 0; k < COUNT(thresholds); k++) {
-        ms_look   look = ms_look_step(k, COUNT(thresholds));
+        ms_style  style = ms_style_step(k, COUNT(thresholds));
         ms_curve *c;
-        look.dash = (int)k % 4;
-        c         = ms_panel_curve(&f, p, thresholds[k], look);
+        style.dash = (int)k % 4;
+        c          = ms_panel_curve(&f, p, thresholds[k], style);
         for (int i = 1; i <= 4096; i *= 2)
             ms_curve_point(&f, c,
                            (ms_point){ i, pow((double)i, 0.2 + 0.15 * (double)k), NAN, NAN, false,
@@ -122,18 +123,18 @@ static void add_odd(ms_page *page, ms_section *s)
     ms_figure_begin(&f, "odd", "Panels that hold little",
                     "One point, one value, only what diverged.");
     p = ms_figure_panel(&f, "one point", "x", "y");
-    c = ms_panel_curve(&f, p, "alone", (ms_look){ "#0072b2", 0, 0 });
+    c = ms_panel_curve(&f, p, "alone", (ms_style){ "#0072b2", 0, 0 });
     ms_curve_point(&f, c, (ms_point){ 1.0, 2.0, NAN, NAN, false, NULL, 0, false, 0 }, NULL);
     p = ms_figure_panel(&f,
                         "one value, and a title that is much too long for the panel it stands on",
                         "x", "a name of an axis that is too long for its height as well");
-    c = ms_panel_curve(&f, p, "flat", (ms_look){ "#d04f00", 1, 0 });
+    c = ms_panel_curve(&f, p, "flat", (ms_style){ "#d04f00", 1, 0 });
     for (int i = 0; i < 5; i++)
         ms_curve_point(&f, c, (ms_point){ i, 7e-9, NAN, NAN, false, NULL, 0, false, 0 }, NULL);
     p        = ms_figure_panel(&f, "all diverged", "learning rate", "y");
     p->x_log = true;
     for (size_t k = 0; k < 3; k++) {
-        c = ms_panel_curve(&f, p, ms_look_title(names[k]), ms_look_of(names[k]));
+        c = ms_panel_curve(&f, p, ms_optimizer_title(names[k]), ms_style_of(names[k]));
         ms_curve_point(&f, c, (ms_point){ 0.1, NAN, NAN, NAN, true, NULL, 0, false, 0 }, NULL);
         ms_curve_point(&f, c, (ms_point){ 1.0, NAN, NAN, NAN, true, NULL, 0, false, 0 }, NULL);
     }
@@ -149,7 +150,7 @@ static void add_table(ms_page *page, ms_section *s)
          *head != NULL; head++)
         ms_table_add(&t, "%s", *head);
     for (size_t k = 0; k < COUNT(names); k++) {
-        ms_table_add(&t, "%s", ms_look_title(names[k]));
+        ms_table_add(&t, "%s", ms_optimizer_title(names[k]));
         for (int i = 0; i < 4; i++)
             ms_table_add(&t, "%.3f", 3.1 + 0.05 * (double)k + 0.02 * i);
         ms_table_add(&t, "%.1f×", 2.0 + (double)k);

@@ -77,7 +77,7 @@ static void points_lie_on_their_curve(void **state)
     ms_figure_begin(&f, "id", "title", "");
     p        = ms_figure_panel(&f, "", "rate", "loss");
     p->x_log = true;
-    c        = ms_panel_curve(&f, p, "A", (ms_look){ "#0072b2", 0, 7 });
+    c        = ms_panel_curve(&f, p, "A", (ms_style){ "#0072b2", 0, 7 });
     ms_curve_point(&f, c, at(0.02, 3.0), "first");
     ms_curve_point(&f, c, at(0.1, 2.0), "second");
     ms_curve_point(&f, c, at(2.0, 4.0), NULL);
@@ -149,10 +149,10 @@ static void lines_that_leave_make_no_plateau(void **state)
         ms_figure_begin(&f, "id", "title", "");
         p        = ms_figure_panel(&f, "", "step", "loss");
         p->y_top = 2.0;
-        c        = ms_panel_curve(&f, p, "A", (ms_look){ "#0072b2", 0, 0 });
+        c        = ms_panel_curve(&f, p, "A", (ms_style){ "#0072b2", 0, 0 });
         for (size_t i = 0; i < COUNT(y); i++)
             ms_curve_point(&f, c, at((double)i, y[i]), NULL);
-        c = ms_panel_curve(&f, p, "B", (ms_look){ "#d04f00", 0, 0 });
+        c = ms_panel_curve(&f, p, "B", (ms_style){ "#d04f00", 0, 0 });
         if (crosses) ms_curve_point(&f, c, gone(4.0), NULL);
         d   = draw(&f);
         top = number_after(strstr(d.svg[0], "class=\"points\""), "<circle", "cy=\""); /* of 9 */
@@ -175,7 +175,7 @@ static void a_panel_alone_is_drawn_wide_too(void **state)
         ms_figure_begin(&f, "id", "title", "");
         for (size_t i = 0; i < n; i++) {
             ms_curve *c = ms_panel_curve(&f, ms_figure_panel(&f, "", "x", "y"), "A",
-                                         (ms_look){ "#0072b2", 0, 7 });
+                                         (ms_style){ "#0072b2", 0, 7 });
             ms_curve_point(&f, c, at(1.0, 1.0), NULL);
             ms_curve_point(&f, c, at(2.0, 0.125), NULL);
         }
@@ -211,7 +211,7 @@ static void svg_is_fit_for_a_page(void **state)
         char      label[16];
         ms_curve *c;
         snprintf(label, sizeof label, "<%d>", mark);
-        c = ms_panel_curve(&f, p, label, (ms_look){ "#0072b2", mark % 4, mark });
+        c = ms_panel_curve(&f, p, label, (ms_style){ "#0072b2", mark % 4, mark });
         ms_curve_point(
             &f, c, (ms_point){ 1.0, mark, mark - 0.5, mark + 0.5, false, NULL, 0, false, 0 }, NULL);
         ms_curve_point(
@@ -249,7 +249,7 @@ static void whatever_there_is_is_drawn(void **state)
     need_gnuplot();
     ms_figure_begin(&f, "id", "", "");
     ms_figure_panel(&f, "nothing", "x", "y");
-    ms_panel_curve(&f, ms_figure_panel(&f, "an empty curve", "x", "y"), "A", ms_look_of("muon"));
+    ms_panel_curve(&f, ms_figure_panel(&f, "an empty curve", "x", "y"), "A", ms_style_of("muon"));
     for (int kind = 0; kind < 8; kind++) {
         ms_panel *p = ms_figure_panel(&f, "odd values", "x", "y");
         p->x_log    = kind & 1;
@@ -257,7 +257,7 @@ static void whatever_there_is_is_drawn(void **state)
         p->bars     = kind & 4;
         p->y_top    = kind == 3 ? 2.0 : NAN;
         for (size_t i = 0; i < COUNT(values); i++) {
-            ms_curve *c = ms_panel_curve(&f, p, i == 0 ? "" : "B", ms_look_step(i, COUNT(values)));
+            ms_curve *c = ms_panel_curve(&f, p, i == 0 ? "" : "B", ms_style_step(i, COUNT(values)));
             for (size_t k = 0; k < COUNT(values); k++)
                 ms_curve_point(&f, c,
                                (ms_point){ values[i], values[k], values[i], values[k], k == 2, NULL,
@@ -269,7 +269,7 @@ static void whatever_there_is_is_drawn(void **state)
         ms_panel *p = ms_figure_panel(&f, "all diverged", "x", "y");
         p->x_log = p->y_log = log;
         for (int i = 0; i < 30; i++) {
-            ms_curve *c = ms_panel_curve(&f, p, "C", ms_look_of("muon"));
+            ms_curve *c = ms_panel_curve(&f, p, "C", ms_style_of("muon"));
             ms_curve_point(&f, c, gone(i % 3), NULL);
         }
     }
@@ -294,7 +294,7 @@ static void long_curves_stay_small(void **state)
     ms_figure_begin(&f, "id", "", "");
     p = ms_figure_panel(&f, "", "step", "loss");
     for (size_t k = 0; k < 10; k++) {
-        ms_curve *c = ms_panel_curve(&f, p, "A", ms_look_step(k, 10));
+        ms_curve *c = ms_panel_curve(&f, p, "A", ms_style_step(k, 10));
         for (int i = 0; i < 8000; i++)
             ms_curve_point(&f, c, at(i, sin(i * 12.9898 + (double)k) + 0.001 * i), NULL);
     }
@@ -323,7 +323,8 @@ static void labels_are_not_commands(void **state)
              here, here, here, here);
     ms_figure_begin(&f, "id", words, words);
     p = ms_figure_panel(&f, words, words, words);
-    ms_curve_point(&f, ms_panel_curve(&f, p, words, ms_look_of("muon")), at(1.0, 1.0), "%s", words);
+    ms_curve_point(&f, ms_panel_curve(&f, p, words, ms_style_of("muon")), at(1.0, 1.0), "%s",
+                   words);
     ms_panel_rule(&f, p, 1.0, words);
     d = draw(&f);
     CHECK(files_in(here) == 0, "something ran");
@@ -358,7 +359,7 @@ static void pictures_are_wide_and_the_workshop_is_gone(void **state)
         for (size_t k = 0; k < 2 * i; k++) /* none, 2, 4, 6 panels */
             ms_curve_point(&figures[i],
                            ms_panel_curve(&figures[i], ms_figure_panel(&figures[i], "p", "x", "y"),
-                                          "A", ms_look_of("muon")),
+                                          "A", ms_style_of("muon")),
                            at(1.0, 1.0), NULL);
     }
     CHECK_OK_ERR(&e, ms_draw(&e, figures, COUNT(figures), drawings, pictures));
@@ -442,7 +443,7 @@ static void strange_svg_is_refused(void **state)
 
     ms_figure_begin(&f, "id", "", "");
     p = ms_figure_panel(&f, "", "", "");
-    ms_curve_point(&f, ms_panel_curve(&f, p, "A", ms_look_of("muon")), at(1.0, 1.0), NULL);
+    ms_curve_point(&f, ms_panel_curve(&f, p, "A", ms_style_of("muon")), at(1.0, 1.0), NULL);
     CHECK_OK_ERR(&e, ms_plan_make(&e, p, &plan));
     for (size_t i = 0; i < COUNT(texts); i++) {
         char          *out;

@@ -20,7 +20,7 @@ static void pieces_stay_where_they_were_put(void **state)
         p = ms_figure_panel(&f, words, "x", "y");
         CHECK(isnan(p->y_top) && isnan(p->x_rule) && p->n == 0, "no limit and no rule");
         for (int k = 0; k < 20; k++) {
-            c = ms_panel_curve(&f, p, words, (ms_look){ "#000000", 1, k });
+            c = ms_panel_curve(&f, p, words, (ms_style){ "#000000", 1, k });
             for (int j = 0; j < 20; j++)
                 ms_curve_point(&f, c, (ms_point){ j, i, NAN, NAN, false, NULL, 0, false, 0 },
                                "%d %s", k, "%d");
@@ -31,7 +31,7 @@ static void pieces_stay_where_they_were_put(void **state)
     for (size_t i = 0; i < f.n; i++)
         for (size_t k = 0; k < f.panels[i].n; k++) {
             const ms_curve *curve = &f.panels[i].curves[k];
-            CHECK(curve->n == 20 && curve->look.mark == (int)k, "curve %zu", k);
+            CHECK(curve->n == 20 && curve->style.mark == (int)k, "curve %zu", k);
             CHECK(strcmp(curve->label, "a<b & \"c\"") == 0, "%s", curve->label);
             CHECK(curve->at[19].x == 19.0 && curve->at[19].y == (double)i, "its last point");
             CHECK(curve->at[19].tip[0] != '\0' && strstr(curve->at[19].tip, " %d") != NULL, "%s",
@@ -51,7 +51,7 @@ static void nothing_is_accepted(void **state)
     (void)state;
 
     ms_figure_begin(&f, "id", "", "");
-    CHECK(ms_panel_curve(&f, NULL, "a", ms_look_of("muon")) == NULL, "no panel, no curve");
+    CHECK(ms_panel_curve(&f, NULL, "a", ms_style_of("muon")) == NULL, "no panel, no curve");
     ms_curve_point(&f, NULL, (ms_point){ 0 }, NULL);
     ms_panel_rule(&f, NULL, 1.0, "words");
     CHECK(!f.lost && f.n == 0, "nothing happened");
@@ -83,23 +83,23 @@ static void check_on_paper(const char *colour) /* contrast with white and with n
     CHECK((light + 0.05) / (brightness("#15191d") + 0.05) >= 2.0, "%s is too dark", colour);
 }
 
-static void looks_differ(void **state)
+static void styles_differ(void **state)
 {
     (void)state;
-    CHECK(strcmp(ms_look_title("soft-musec"), "Soft Musec") == 0, "a title");
-    CHECK(strcmp(ms_look_title("ademamix"), "AdEMAMix") == 0, "a title");
-    CHECK(strcmp(ms_look_title("lion"), "lion") == 0, "its own name");
+    CHECK(strcmp(ms_optimizer_title("soft-musec"), "Soft Musec") == 0, "a title");
+    CHECK(strcmp(ms_optimizer_title("ademamix"), "AdEMAMix") == 0, "a title");
+    CHECK(strcmp(ms_optimizer_title("lion"), "lion") == 0, "its own name");
     for (size_t i = 0; i < COUNT(optimizers); i++) {
-        const ms_look a = ms_look_of(optimizers[i]);
+        const ms_style a = ms_style_of(optimizers[i]);
         check_on_paper(a.colour);
-        CHECK(strcmp(ms_look_title(optimizers[i]), optimizers[i]) != 0, "%s", optimizers[i]);
+        CHECK(strcmp(ms_optimizer_title(optimizers[i]), optimizers[i]) != 0, "%s", optimizers[i]);
         for (size_t k = 0; k < i; k++) {
-            const ms_look b = ms_look_of(optimizers[k]);
+            const ms_style b = ms_style_of(optimizers[k]);
             CHECK(strcmp(a.colour, b.colour) != 0 && a.mark != b.mark, "%s and %s look alike",
                   optimizers[i], optimizers[k]);
         }
     }
-    check_on_paper(ms_look_of("lion").colour);
+    check_on_paper(ms_style_of("lion").colour);
 }
 
 static void steps_grow_lighter(void **state)
@@ -107,14 +107,14 @@ static void steps_grow_lighter(void **state)
     (void)state;
     for (size_t n = 1; n <= 9; n++)
         for (size_t i = 0; i < n; i++) {
-            check_on_paper(ms_look_step(i, n).colour);
-            CHECK(i == 0 || brightness(ms_look_step(i, n).colour) >
-                                brightness(ms_look_step(i - 1, n).colour),
+            check_on_paper(ms_style_step(i, n).colour);
+            CHECK(i == 0 || brightness(ms_style_step(i, n).colour) >
+                                brightness(ms_style_step(i - 1, n).colour),
                   "%zu of %zu", i, n);
         }
-    ms_look_step(0, 0);
-    ms_look_step(50, 7);
-    ms_look_step(20, 40);
+    ms_style_step(0, 0);
+    ms_style_step(50, 7);
+    ms_style_step(20, 40);
 }
 
 int main(void)
@@ -122,7 +122,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_stay_where_they_were_put),
         cmocka_unit_test(nothing_is_accepted),
-        cmocka_unit_test(looks_differ),
+        cmocka_unit_test(styles_differ),
         cmocka_unit_test(steps_grow_lighter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

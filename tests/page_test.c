@@ -127,7 +127,7 @@ static ms_figure small_figure(const char *id)
     ms_figure_begin(&f, id, "t", "c");
     ms_figure_panel(&f, "", "x", "y");
     p = ms_figure_panel(&f, "a, b", "x", "y");
-    c = ms_panel_curve(&f, p, "say \"A\"", ms_look_of("muon"));
+    c = ms_panel_curve(&f, p, "say \"A\"", ms_style_of("muon"));
     ms_curve_point(&f, c, (ms_point){ .x = 0.1, .y = 1.0 / 3.0, .low = NAN, .high = NAN }, NULL);
     ms_curve_point(&f, c, (ms_point){ 1e-300, 2.0, 1.5, 2.5, false, NULL, 3, false, 2 }, NULL);
     ms_curve_point(

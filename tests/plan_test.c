@@ -30,7 +30,7 @@ static void a_spike_survives(void **state)
 
     ms_figure_begin(&f, "id", "", "");
     p = ms_figure_panel(&f, "", "", "");
-    c = ms_panel_curve(&f, p, "a", (ms_look){ "#000000", 0, 0 });
+    c = ms_panel_curve(&f, p, "a", (ms_style){ "#000000", 0, 0 });
     for (int i = 0; i < N; i++) {
         ms_point point = at(i, i == SPIKE ? 10.0 : i == HOLE ? -10.0 : sin(i / 500.0));
         point.low      = point.y - (i == 100 ? 5.0 : 0.1);
@@ -67,12 +67,12 @@ static void short_curves_stay_whole(void **state)
     p        = ms_figure_panel(&f, "", "", "");
     p->x_log = true;
     p->y_top = 5.0;
-    c        = ms_panel_curve(&f, p, "a", (ms_look){ "#000000", 0, 7 });
+    c        = ms_panel_curve(&f, p, "a", (ms_style){ "#000000", 0, 7 });
     ms_curve_point(&f, c, at(0.0, 1.0), NULL); /* has no logarithm: on the left edge */
     ms_curve_point(&f, c, at(0.1, 2.0), NULL);
     ms_curve_point(&f, c, at(1.0, 99.0), NULL); /* above the top: on the upper edge */
     ms_curve_point(&f, c, at(NAN, 3.0), NULL);  /* nowhere */
-    ms_panel_curve(&f, p, "empty", (ms_look){ "#000000", 0, 7 });
+    ms_panel_curve(&f, p, "empty", (ms_style){ "#000000", 0, 7 });
     plan = plan_of(p);
     CHECK(plan.spots[0].n == 3 && plan.spots[1].n == 0, "%zu spots", plan.spots[0].n);
     CHECK(plan.spots[0].at[0].u == 0.0, "at %g", plan.spots[0].at[0].u);
@@ -92,7 +92,7 @@ static void crosses_do_not_hide_each_other(void **state)
     ms_figure_begin(&f, "id", "", "");
     p = ms_figure_panel(&f, "", "", "");
     for (int k = 0; k < 3; k++) {
-        ms_curve *c = ms_panel_curve(&f, p, "a", (ms_look){ "#000000", 0, 7 });
+        ms_curve *c = ms_panel_curve(&f, p, "a", (ms_style){ "#000000", 0, 7 });
         ms_curve_point(&f, c, at(1.0, 1.0 + k), NULL);
         ms_curve_point(&f, c, (ms_point){ 2.0, NAN, NAN, NAN, true, NULL, 0, false, 0 }, NULL);
     }
@@ -120,11 +120,11 @@ static void values_above_the_top_are_marked(void **state)
     ms_figure_begin(&f, "id", "", "");
     p        = ms_figure_panel(&f, "", "", "");
     p->y_top = 2.0;
-    c        = ms_panel_curve(&f, p, "a", (ms_look){ "#000000", 0, 7 });
+    c        = ms_panel_curve(&f, p, "a", (ms_style){ "#000000", 0, 7 });
     ms_curve_point(&f, c, at(1.0, 1.0), NULL);
     ms_curve_point(&f, c, at(2.0, 2.0), NULL);
     ms_curve_point(&f, c, at(3.0, 9.0), NULL);
-    c = ms_panel_curve(&f, p, "b", (ms_look){ "#000000", 0, 7 });
+    c = ms_panel_curve(&f, p, "b", (ms_style){ "#000000", 0, 7 });
     ms_curve_point(&f, c, at(1.0, 9.0), NULL);
     plan = plan_of(p);
     for (size_t k = 0; k < plan.n_layers; k++)
@@ -158,10 +158,10 @@ static void lines_leave_the_panel(void **state)
     ms_figure_begin(&f, "id", "", "");
     p        = ms_figure_panel(&f, "", "", "");
     p->y_top = 2.0;
-    c        = ms_panel_curve(&f, p, "a", (ms_look){ "#000000", 0, 0 });
+    c        = ms_panel_curve(&f, p, "a", (ms_style){ "#000000", 0, 0 });
     for (size_t i = 0; i < COUNT(y); i++)
         ms_curve_point(&f, c, at((double)i + 1.0, y[i]), NULL);
-    c = ms_panel_curve(&f, p, "all above", (ms_look){ "#000000", 0, 0 });
+    c = ms_panel_curve(&f, p, "all above", (ms_style){ "#000000", 0, 0 });
     ms_curve_point(&f, c, at(1.0, 3.0), NULL);
     ms_curve_point(&f, c, at(2.0, 4.0), NULL);
     plan = plan_of(p);
@@ -193,7 +193,7 @@ static void dashed_lines_lie_on_solid_ones(void **state)
     ms_figure_begin(&f, "id", "", "");
     p = ms_figure_panel(&f, "", "", "");
     for (int k = 0; k < 3; k++) {
-        ms_curve *c = ms_panel_curve(&f, p, "a", (ms_look){ "#000000", k == 1 ? 3 : 0, 0 });
+        ms_curve *c = ms_panel_curve(&f, p, "a", (ms_style){ "#000000", k == 1 ? 3 : 0, 0 });
         ms_curve_point(&f, c, at(1.0, 1.0), NULL);
         ms_curve_point(&f, c, at(2.0, 2.0), NULL);
     }
@@ -216,7 +216,7 @@ static void a_lone_band_is_a_stroke(void **state)
 
     ms_figure_begin(&f, "id", "", "");
     p = ms_figure_panel(&f, "", "", "");
-    c = ms_panel_curve(&f, p, "a", (ms_look){ "#000000", 0, 0 });
+    c = ms_panel_curve(&f, p, "a", (ms_style){ "#000000", 0, 0 });
     ms_curve_point(&f, c, at(1.0, 1.0), NULL);
     ms_curve_point(&f, c, (ms_point){ .x = 2.0, .y = 2.0, .low = 1.5, .high = 2.5 }, NULL);
     ms_curve_point(&f, c, at(3.0, 1.0), NULL);

@@ -163,7 +163,7 @@ static void make_table(const demo_run *runs, ms_table *t)
     ms_table_add(t, "logit");
     for (size_t k = 0; k < COUNT(rows); k++) {
         const demo_run *mine = runs + k * RATES, *last = &mine[RATES - 1];
-        ms_table_add(t, "%s", ms_look_title(rows[k].optimizer));
+        ms_table_add(t, "%s", ms_optimizer_title(rows[k].optimizer));
         for (int i = 0; i < RATES; i++)
             add_loss(t, &mine[i]);
         if (isfinite(lost_by(mine)))
@@ -201,11 +201,11 @@ static void headline(const demo_run *runs, char out[HEADLINE])
         (size_t)snprintf(out, HEADLINE,
                          "At lr %g, %s ends %.3f above its own best validation loss (%.3f, at lr "
                          "%g)",
-                         rates[RATES - 1], ms_look_title(rows[order[0]].optimizer), lost_by(first),
-                         best->run->val_loss, rates[best - first]);
+                         rates[RATES - 1], ms_optimizer_title(rows[order[0]].optimizer),
+                         lost_by(first), best->run->val_loss, rates[best - first]);
     for (size_t k = 1; k < COUNT(rows); k++) {
         const double lost = lost_by(runs + order[k] * RATES);
-        const char  *name = ms_look_title(rows[order[k]].optimizer);
+        const char  *name = ms_optimizer_title(rows[order[k]].optimizer);
         if (isfinite(lost))
             used += (size_t)snprintf(out + used, HEADLINE - used, ", %s %.3f%s", name, lost,
                                      k == 1 ? " above its own" : "");

@@ -98,7 +98,7 @@ static musec_status read_names(ms_error *e, const char *list, names *out)
 /* "Muon at lr 0.1, pico, builtin: done, 80 of 80 steps, validation loss 2.7346." */
 static void put_one_run(const ms_compare *c, const ms_run *run, FILE *to)
 {
-    fprintf(to, "%s at lr %g", ms_look_title(run->optimizer), run->lr);
+    fprintf(to, "%s at lr %g", ms_optimizer_title(run->optimizer), run->lr);
     for (size_t i = 0; i < c->n_problems; i++)
         fprintf(to, ", %s", c->problems[i].label);
     fprintf(to, ": %s, %lld of %lld steps", ms_run_status_word(run->status),

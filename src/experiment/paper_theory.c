@@ -88,9 +88,9 @@ static ms_panel *log_panel(ms_figure *f, const char *title, const char *x, const
 }
 
 static void add_curve(const build *b, ms_figure *f, ms_panel *panel, const char *label,
-                      ms_look look, const series *c, const char *field, double floor)
+                      ms_style style, const series *c, const char *field, double floor)
 {
-    ms_curve *curve = ms_panel_curve(f, panel, label, look);
+    ms_curve *curve = ms_panel_curve(f, panel, label, style);
     for (size_t i = 0; i < c->n; i++) {
         double       low, high;
         const double mean  = mean_of(c->at[i], (size_t)b->s->seeds, field, &low, &high);
@@ -109,9 +109,9 @@ static void add_curve(const build *b, ms_figure *f, ms_panel *panel, const char 
 static void add_guide(const build *b, ms_figure *f, ms_panel *panel, const char *label, int dash,
                       const series *c, const char *field, double exponent)
 {
-    const ms_look look  = { "#8a8a8a", dash, 0 };
-    ms_curve     *curve = ms_panel_curve(f, panel, label, look);
-    double        low, high, first;
+    const ms_style style = { "#8a8a8a", dash, 0 };
+    ms_curve      *curve = ms_panel_curve(f, panel, label, style);
+    double         low, high, first;
 
     if (c->n == 0) return;
     first = mean_of(c->at[0], (size_t)b->s->seeds, field, &low, &high);
@@ -124,8 +124,8 @@ static void add_guide(const build *b, ms_figure *f, ms_panel *panel, const char 
                        (const char *)NULL);
 }
 
-static const ms_look look_hbar = { "#4aa9e4", 0, 5 }, look_hull = { "#009e73", 0, 9 },
-                     look_bound = { "#6d747b", 1, 0 };
+static const ms_style look_hbar = { "#4aa9e4", 0, 5 }, look_hull = { "#009e73", 0, 9 },
+                      look_bound = { "#6d747b", 1, 0 };
 
 /* What the theorem speaks of: the measured mean, the hull, the bound. */
 static void add_three(const build *b, ms_figure *f, ms_panel *p, const series *c)
@@ -338,15 +338,15 @@ static void add_rank(const build *b)
 }
 
 /* |Hbar| of every epoch of the first seed, at the largest N. */
-static void add_epochs(ms_figure *f, ms_panel *panel, const char *label, ms_look look,
+static void add_epochs(ms_figure *f, ms_panel *panel, const char *label, ms_style style,
                        const series *c)
 {
     const json_t *run  = json_array_get(json_object_get(c->at[c->n - 1]->result, "runs"), 0);
     const json_t *hbar = json_object_get(run, "hbar");
     ms_curve     *curve;
 
-    look.mark = 0;
-    curve     = ms_panel_curve(f, panel, label, look);
+    style.mark = 0;
+    curve      = ms_panel_curve(f, panel, label, style);
     for (size_t i = 0; i < json_array_size(hbar); i++)
         ms_curve_point(f, curve,
                        (ms_point){ .x    = (double)i + 1.0,
@@ -357,13 +357,13 @@ static void add_epochs(ms_figure *f, ms_panel *panel, const char *label, ms_look
 }
 
 /* By their place in the suite: methods of one optimizer stand side by side here. */
-static ms_look method_look(size_t index)
+static ms_style method_style(size_t index)
 {
-    static const ms_look looks[] = { { "#4aa9e4", 0, 5 },
-                                     { "#d04f00", 0, 13 },
-                                     { "#e39c00", 1, 11 },
-                                     { "#8f7be0", 3, 12 },
-                                     { "#6d747b", 2, 6 } };
+    static const ms_style looks[] = { { "#4aa9e4", 0, 5 },
+                                      { "#d04f00", 0, 13 },
+                                      { "#e39c00", 1, 11 },
+                                      { "#8f7be0", 3, 12 },
+                                      { "#6d747b", 2, 6 } };
     return looks[index % COUNT(looks)];
 }
 
@@ -381,16 +381,16 @@ static void polar_figure(const build *b, ms_section *s)
         "step; and |Hbar| epoch by epoch at the largest N, first seed.");
     p = log_panel(&f, "mean over epochs", "N", "mean |Hbar|");
     for (size_t i = 0; i < n; i++)
-        add_curve(b, &f, p, label_of(&all[i]), method_look(i), &all[i], "hbar_mean", 0.0);
+        add_curve(b, &f, p, label_of(&all[i]), method_style(i), &all[i], "hbar_mean", 0.0);
     p = log_panel(&f, "what is returned", "N", "hull distance");
     for (size_t i = 0; i < n; i++)
-        add_curve(b, &f, p, label_of(&all[i]), method_look(i), &all[i], "hull_upper", HULL_FLOOR);
+        add_curve(b, &f, p, label_of(&all[i]), method_style(i), &all[i], "hull_upper", HULL_FLOOR);
     p = log_panel(&f, "the last step", "N", "f(W_N)");
     for (size_t i = 0; i < n; i++)
-        add_curve(b, &f, p, label_of(&all[i]), method_look(i), &all[i], "f_end", HULL_FLOOR);
+        add_curve(b, &f, p, label_of(&all[i]), method_style(i), &all[i], "f_end", HULL_FLOOR);
     p = ms_figure_panel(&f, "largest N", "epoch", "|Hbar|");
     for (size_t i = 0; i < n; i++)
-        add_epochs(&f, p, label_of(&all[i]), method_look(i), &all[i]);
+        add_epochs(&f, p, label_of(&all[i]), method_style(i), &all[i]);
     ms_section_figure(b->page, s, &f);
     free(all);
 }
@@ -439,7 +439,7 @@ static void clip_figure(const build *b, ms_section *s)
             p   = log_panel(&f, problem, "N", "mean |Hbar|");
             nth = 0;
         }
-        add_curve(b, &f, p, label_of(&all[i]), method_look(nth), &all[i], "hbar_mean", 0.0);
+        add_curve(b, &f, p, label_of(&all[i]), method_style(nth), &all[i], "hbar_mean", 0.0);
         if (nth == 0) add_guide(b, &f, p, "N^(-1/3)", 2, &all[i], "hbar_mean", -1.0 / 3.0);
         if (nth == 1) add_guide(b, &f, p, "N^(-2/9)", 3, &all[i], "hbar_mean", -2.0 / 9.0);
     }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/compare_parts.h"
+#include "report/compare_labels.h"
 
 /* Fields that change nothing that a comparison sees. */
 static const char *const ignored[] = { "seed",          "checkpoint_every", "keep",
@@ -141,7 +141,7 @@ static char *method_label(const ms_run *run, const options *differing)
     size_t bytes = 0;
     FILE  *to    = open_memstream(&text, &bytes);
     if (to == NULL) return NULL;
-    fputs(ms_look_title(run->optimizer), to);
+    fputs(ms_optimizer_title(run->optimizer), to);
     for (size_t i = 0; i < differing->n; i++) {
         const char *option = differing->at[i], *value = ms_run_text(run, option);
         if (goes_without_saying(option, value)) continue;
@@ -247,7 +247,7 @@ static void dash_variants(ms_compare *c)
 {
     for (size_t i = 1, number = 0; i < c->n_methods; i++) {
         number = strcmp(c->methods[i].optimizer, c->methods[i - 1].optimizer) == 0 ? number + 1 : 0;
-        c->methods[i].look = ms_look_variant(c->methods[i].look, number);
+        c->methods[i].style = ms_style_variant(c->methods[i].style, number);
     }
 }
 
@@ -267,9 +267,9 @@ static void add_method(ms_compare *c, char *label, const char *optimizer)
     c->methods[c->n_methods++] =
         (ms_method){ .label     = label,
                      .optimizer = optimizer,
-                     .variant   = strcmp(label, ms_look_title(optimizer)) != 0,
+                     .variant   = strcmp(label, ms_optimizer_title(optimizer)) != 0,
                      .clips     = ms_clips(optimizer),
-                     .look      = ms_look_of(optimizer) };
+                     .style     = ms_style_of(optimizer) };
 }
 
 static musec_status find_methods(ms_error *e, entry *entries, size_t n, ms_compare *c)

@@ -24,7 +24,7 @@ typedef struct ms_method {
     const char *optimizer;
     bool        variant; /* the label says more than the optimizer */
     bool        clips;   /* at a threshold: musec, soft-musec, spectra */
-    ms_look     look;    /* the optimizer's; variants are dashed */
+    ms_style    style;   /* the optimizer's; variants are dashed */
 } ms_method;
 
 typedef struct ms_setting {

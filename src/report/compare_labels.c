@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/real.h"
-#include "report/compare_parts.h"
+#include "report/compare_labels.h"
 
 /* Bytes of a set's path: "=WEIGHT" is not of it; a path may hold an '=' that no number follows. */
 static size_t path_bytes(const char *set, size_t n)

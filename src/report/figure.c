@@ -59,7 +59,7 @@ ms_panel *ms_figure_panel(ms_figure *f, const char *title, const char *x_label, 
     return p;
 }
 
-ms_curve *ms_panel_curve(ms_figure *f, ms_panel *p, const char *label, ms_look look)
+ms_curve *ms_panel_curve(ms_figure *f, ms_panel *p, const char *label, ms_style style)
 {
     ms_curve *more, *c;
 
@@ -68,7 +68,7 @@ ms_curve *ms_panel_curve(ms_figure *f, ms_panel *p, const char *label, ms_look l
     if (more == NULL) return NULL;
     p->curves = more;
     c         = &more[p->n++];
-    *c        = (ms_curve){ .label = copy(f, label), .look = look };
+    *c        = (ms_curve){ .label = copy(f, label), .style = style };
     return c;
 }
 
@@ -94,7 +94,7 @@ void ms_curve_point(ms_figure *f, ms_curve *c, ms_point point, const char *tip, 
 /* A curve each: no line joins them. */
 static void put_square(ms_figure *f, ms_panel *p, const ms_point *at)
 {
-    ms_curve_point(f, ms_panel_curve(f, p, "stalled", ms_look_stalled()),
+    ms_curve_point(f, ms_panel_curve(f, p, "stalled", ms_style_stalled()),
                    (ms_point){ .x = at->x, .y = at->y, .low = NAN, .high = NAN, .beside = true },
                    at->tip != NULL ? "%s" : NULL, at->tip);
 }
@@ -110,7 +110,7 @@ void ms_panel_crosses(ms_figure *f, ms_panel *p)
             if (at->stalled > 0 && isfinite(at->y)) put_square(f, p, at);
             if (at->lost == 0 || at->diverged) continue;
             if (crosses == NULL)
-                crosses = ms_panel_curve(f, p, p->curves[i].label, p->curves[i].look);
+                crosses = ms_panel_curve(f, p, p->curves[i].label, p->curves[i].style);
             ms_curve_point(f, crosses,
                            (ms_point){ .x        = at->x,
                                        .y        = NAN,

@@ -26,15 +26,15 @@ typedef struct ms_point {
 
 enum { MS_DASHES = 7 };
 
-typedef struct ms_look { /* one look per optimizer, everywhere (looks.c) */
-    const char *colour;  /* "#0072b2" */
-    int         dash;    /* 0 solid, 1 dashed, 2 dotted, 3 dash-dot, and more: below MS_DASHES */
-    int         mark;    /* gnuplot's point type; 0: none (long curves) */
-} ms_look;
+typedef struct ms_style { /* one style per optimizer, everywhere (styles.c) */
+    const char *colour;   /* "#0072b2" */
+    int         dash;     /* 0 solid, 1 dashed, 2 dotted, 3 dash-dot, and more: below MS_DASHES */
+    int         mark;     /* gnuplot's point type; 0: none (long curves) */
+} ms_style;
 
 typedef struct ms_curve {
     char     *label; /* owned; curves of one label share an entry of the legend */
-    ms_look   look;
+    ms_style  style;
     ms_point *at;
     size_t    n, room;
 } ms_curve;
@@ -65,7 +65,7 @@ void ms_figure_caption(ms_figure *f, const char *fmt, ...) MS_PRINTF(2, 3);
  * all functions below accept it. */
 ms_panel *ms_figure_panel(ms_figure *f, const char *title, const char *x_label,
                           const char *y_label);
-ms_curve *ms_panel_curve(ms_figure *f, ms_panel *p, const char *label, ms_look look);
+ms_curve *ms_panel_curve(ms_figure *f, ms_panel *p, const char *label, ms_style style);
 /* tip: printf; NULL: none of its own. */
 void ms_curve_point(ms_figure *f, ms_curve *c, ms_point point, const char *tip, ...)
     MS_PRINTF(4, 5);
@@ -75,15 +75,15 @@ void ms_panel_crosses(ms_figure *f, ms_panel *p);
 void ms_panel_rule(ms_figure *f, ms_panel *p, double x, const char *words);
 void ms_figure_free(ms_figure *f);
 
-/* looks.c: title and look of an optimizer by its name in the registry ("soft-musec"); one that is
+/* styles.c: title and style of an optimizer by its name in the registry ("soft-musec"); one that is
  * not known has its own name and grey.  The palette is safe for the colour-blind and readable on
  * white and on black. */
-const char *ms_look_title(const char *optimizer);
-ms_look     ms_look_of(const char *optimizer);
-ms_look     ms_look_stalled(void); /* upon points of runs that stalled */
+const char *ms_optimizer_title(const char *optimizer);
+ms_style    ms_style_of(const char *optimizer);
+ms_style    ms_style_stalled(void); /* upon points of runs that stalled */
 /* That of a variant or control: the same colour and mark, dashes of its own; number 1, 2, ... */
-ms_look ms_look_variant(ms_look look, size_t number);
+ms_style ms_style_variant(ms_style style, size_t number);
 /* A sequence for ordered values (thresholds, iterations): number `index` of `n`. */
-ms_look ms_look_step(size_t index, size_t n);
+ms_style ms_style_step(size_t index, size_t n);
 
 #endif

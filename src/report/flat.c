@@ -7,7 +7,7 @@
 #include "core/file.h"
 #include "core/real.h"
 #include "core/table.h"
-#include "report/parts.h"
+#include "report/section_plots.h"
 
 static const struct {
     const char *name;
@@ -25,9 +25,9 @@ static const struct {
 /* The name of its directory; where two runs have the same, the whole path. */
 static const char *name_of(const ms_runset *set, const ms_run *run)
 {
-    const char *name = ms_part_run_name(run);
+    const char *name = ms_plot_run_name(run);
     for (size_t i = 0; i < set->n; i++)
-        if (&set->at[i] != run && strcmp(ms_part_run_name(&set->at[i]), name) == 0) return run->dir;
+        if (&set->at[i] != run && strcmp(ms_plot_run_name(&set->at[i]), name) == 0) return run->dir;
     return name;
 }
 

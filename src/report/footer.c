@@ -2,7 +2,7 @@
  * the page of the same runs is the same page whenever it is drawn. */
 #include <string.h>
 
-#include "report/parts.h"
+#include "report/section_plots.h"
 
 enum { MOST_MACHINES = 4 };
 
@@ -44,12 +44,12 @@ static origin find_origin(const ms_runset *set)
     return o;
 }
 
-static void list_names(const char *const *names, size_t n, char out[MS_PART_TEXT])
+static void list_names(const char *const *names, size_t n, char out[MS_PLOT_TEXT])
 {
     size_t used = 0;
     out[0]      = '\0';
     for (size_t i = 0; i < n; i++)
-        used += (size_t)snprintf(out + used, MS_PART_TEXT - used, "%s%.200s", i == 0 ? "" : " and ",
+        used += (size_t)snprintf(out + used, MS_PLOT_TEXT - used, "%s%.200s", i == 0 ? "" : " and ",
                                  names[i]);
 }
 
@@ -57,7 +57,7 @@ void ms_build_footer(const ms_compare *c, const ms_report_options *options, ms_p
 {
     const origin o = find_origin(c->set);
     const size_t n = c->set->n;
-    char         machines[MS_PART_TEXT], versions[MS_PART_TEXT], date[96] = "";
+    char         machines[MS_PLOT_TEXT], versions[MS_PLOT_TEXT], date[96] = "";
 
     if (options->omit_times || n == 0) return; /* where and when differ, if they are made again */
     list_names(o.machines, o.n_machines, machines);

@@ -63,25 +63,25 @@ static void put_contents(const ms_page *p, FILE *to)
 }
 
 /* A piece of line with its dash and mark, or a piece of a bar. */
-static void put_sample(const ms_panel *p, ms_look look, FILE *to)
+static void put_sample(const ms_panel *p, ms_style style, FILE *to)
 {
     fputs("<svg viewBox=\"0 0 34 14\" aria-hidden=\"true\">", to);
     if (p->bars) {
-        fprintf(to, "<path d=\"M10,1h14v12h-14z\" fill=\"%s\"/>", look.colour);
+        fprintf(to, "<path d=\"M10,1h14v12h-14z\" fill=\"%s\"/>", style.colour);
     } else {
-        const char *dash = ms_dash_lengths(look.dash);
+        const char *dash = ms_dash_lengths(style.dash);
         fprintf(to, "<path d=\"M1,7h32\" fill=\"none\" stroke=\"%s\" stroke-width=\"2.2\"",
-                look.colour);
+                style.colour);
         if (dash[0] != '\0') fprintf(to, " stroke-dasharray=\"%s\"", dash);
         fputs("/>", to);
     }
-    if (!p->bars && look.mark > 0) {
+    if (!p->bars && style.mark > 0) {
         bool        filled;
-        const char *shape = ms_mark_shape(look.mark, &filled);
+        const char *shape = ms_mark_shape(style.mark, &filled);
         fprintf(to,
                 "<path d=\"%s\" transform=\"translate(17,7) scale(4)\" stroke=\"%s\" "
                 "stroke-width=\"%s\" fill=\"%s\"/>",
-                shape, look.colour, filled ? "0" : ".4", filled ? look.colour : "none");
+                shape, style.colour, filled ? "0" : ".4", filled ? style.colour : "none");
     }
     fputs("</svg>", to);
 }
@@ -93,14 +93,14 @@ static void put_legend(const ms_figure *f, FILE *to)
     for (size_t i = 0; i < f->n; i++)
         for (size_t k = 0; k < f->panels[i].n; k++) {
             const ms_curve *c = &f->panels[i].curves[k];
-            ms_look         look;
-            if (!ms_legend_entry(f, i, k, &look)) continue;
+            ms_style        style;
+            if (!ms_legend_entry(f, i, k, &style)) continue;
             fputs(any ? "" : "<ul class=\"legend\">\n", to);
             any = true;
             fputs("<li class=\"key\" data-label=\"", to);
             ms_html_text(c->label, to);
             fputs("\">", to);
-            put_sample(&f->panels[i], look, to);
+            put_sample(&f->panels[i], style, to);
             ms_html_text(c->label, to);
             fputs("</li>\n", to);
         }

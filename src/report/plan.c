@@ -249,7 +249,7 @@ static bool marked(const ms_plan *plan, size_t curve, size_t i)
 {
     const size_t n     = plan->spots[curve].n;
     const size_t every = n <= FEW ? 1 : (n + 9) / 10;
-    return plan->panel->curves[curve].look.mark > 0 &&
+    return plan->panel->curves[curve].style.mark > 0 &&
            i % every == curve * every / plan->n_curves % every;
 }
 
@@ -297,7 +297,7 @@ static musec_status make_layers(ms_error *e, ms_plan *plan)
             for (size_t i = plan->n_curves; i-- > 0;) { /* the first curve on top */
                 const ms_layer layer = { (ms_layer_kind)kind, i };
                 /* A solid line shows through the gaps of a dashed one that lies on it. */
-                if (kind == MS_LAYER_LINE && (plan->panel->curves[i].look.dash > 0) != dashed)
+                if (kind == MS_LAYER_LINE && (plan->panel->curves[i].style.dash > 0) != dashed)
                     continue;
                 if (has_layer(plan, layer)) plan->layers[plan->n_layers++] = layer;
             }

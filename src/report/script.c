@@ -367,39 +367,39 @@ const char *ms_dash_lengths(int dash)
 
 static void put_layer(const ms_plan *p, const ms_layer *layer, const brush *b, FILE *to)
 {
-    const ms_look   look = p->panel->curves[layer->curve].look;
-    const ms_spots *t    = &p->spots[layer->curve];
-    const char     *dash = ms_dash_lengths(look.dash);
+    const ms_style  style = p->panel->curves[layer->curve].style;
+    const ms_spots *t     = &p->spots[layer->curve];
+    const char     *dash  = ms_dash_lengths(style.dash);
 
     switch (layer->kind) {
     case MS_LAYER_BAND:
         fprintf(to, " using 1:2:3 with filledcurves fs transparent solid 0.18 noborder fc rgb '%s'",
-                look.colour);
+                style.colour);
         break;
     case MS_LAYER_LINE: /* thinner where it fills every column */
         fprintf(to, " using 1:2 with lines lw %.2f lc rgb '%s'",
-                t->n > MS_COLUMNS ? 0.65 * b->line : b->line, look.colour);
+                t->n > MS_COLUMNS ? 0.65 * b->line : b->line, style.colour);
         if (dash[0] != '\0') fprintf(to, " dt (%s)", dash);
         break;
     case MS_LAYER_DOTS:
         fprintf(to, " using 1:2 with points pt %d ps %.3f lc rgb '%s'",
-                look.mark > 0 ? look.mark : 7, b->mark, look.colour);
+                style.mark > 0 ? style.mark : 7, b->mark, style.colour);
         break;
     case MS_LAYER_ABOVE: /* an arrowhead upwards */
         fprintf(to, " using 1:2 with points pt 8 ps %.3f lw %.2f lc rgb '%s'", 1.2 * b->mark,
-                0.75 * b->line, look.colour);
+                0.75 * b->line, style.colour);
         break;
     case MS_LAYER_BAR:
         fprintf(to, " using 1:2:(%.5f) with boxes fs solid 1.0 noborder fc rgb '%s'",
-                0.64 / (double)p->panel->n, look.colour);
+                0.64 / (double)p->panel->n, style.colour);
         break;
     case MS_LAYER_REACH:
         fprintf(to, " using 1:2:(0):($3-$2) with vectors nohead lw %.2f lc rgb '%s'",
-                0.75 * b->line, p->panel->bars ? b->ink : look.colour);
+                0.75 * b->line, p->panel->bars ? b->ink : style.colour);
         break;
     case MS_LAYER_LOST:
         fprintf(to, " using 1:2 with points pt 2 ps %.3f lw %.2f lc rgb '%s'", 1.1 * b->mark,
-                b->line, look.colour);
+                b->line, style.colour);
         break;
     }
 }
@@ -440,36 +440,36 @@ void ms_script_svg(const ms_plans *plans, const char *name, FILE *to)
     if (plans->figure->n == 1) put_svg(plans, name, true, to);
 }
 
-bool ms_legend_entry(const ms_figure *f, size_t panel, size_t curve, ms_look *look)
+bool ms_legend_entry(const ms_figure *f, size_t panel, size_t curve, ms_style *style)
 {
     const ms_curve *c = &f->panels[panel].curves[curve];
 
-    *look = c->look;
+    *style = c->style;
     for (size_t i = 0; i < f->n; i++)
         for (size_t k = 0; k < f->panels[i].n; k++) {
             const ms_curve *other  = &f->panels[i].curves[k];
             const bool      before = i < panel || (i == panel && k < curve);
             if (strcmp(other->label, c->label) != 0) continue;
             if (before) return false;
-            if (look->mark <= 0) look->mark = other->look.mark;
+            if (style->mark <= 0) style->mark = other->style.mark;
         }
     return true;
 }
 
 static void put_sample(const ms_frame *f, const brush *b, double x, double y, double wide,
-                       ms_look look, bool bar, FILE *to)
+                       ms_style style, bool bar, FILE *to)
 {
-    const char *dash = ms_dash_lengths(look.dash);
+    const char *dash = ms_dash_lengths(style.dash);
 
     fprintf(to, "set arrow from screen %.5f,%.5f to screen %.5f,%.5f nohead lw %.2f lc rgb '%s'",
             x / f->width, 1.0 - y / f->height, (x + wide) / f->width, 1.0 - y / f->height,
-            bar ? 4.0 * b->line : 1.2 * b->line, look.colour);
+            bar ? 4.0 * b->line : 1.2 * b->line, style.colour);
     if (dash[0] != '\0' && !bar) fprintf(to, " dt (%s)", dash);
     putc('\n', to);
-    if (look.mark > 0 && !bar)
+    if (style.mark > 0 && !bar)
         fprintf(to, "set label '' at screen %.5f,%.5f point pt %d ps %.3f lc rgb '%s'\n",
-                (x + 0.5 * wide) / f->width, 1.0 - y / f->height, look.mark, 1.2 * b->mark,
-                look.colour);
+                (x + 0.5 * wide) / f->width, 1.0 - y / f->height, style.mark, 1.2 * b->mark,
+                style.colour);
 }
 
 /* The legend: a sample and a name of each label, in as many rows as it takes.  Without a file it is
@@ -485,8 +485,8 @@ static size_t put_legend(const ms_plans *plans, const ms_frame *f, const brush *
         for (size_t k = 0; k < plans->figure->panels[i].n; k++) {
             const ms_curve *c    = &plans->figure->panels[i].curves[k];
             const double    wide = sample + 0.5 * font + text_width(c->label, font) + gap;
-            ms_look         look;
-            if (!ms_legend_entry(plans->figure, i, k, &look)) continue;
+            ms_style        style;
+            if (!ms_legend_entry(plans->figure, i, k, &style)) continue;
             if (rows == 0) rows = 1;
             if (x > font && x + wide - gap > f->width - font) {
                 x = font;
@@ -494,7 +494,7 @@ static size_t put_legend(const ms_plans *plans, const ms_frame *f, const brush *
                 rows++;
             }
             if (to != NULL) {
-                put_sample(f, b, x, y, sample, look, plans->figure->panels[i].bars, to);
+                put_sample(f, b, x, y, sample, style, plans->figure->panels[i].bars, to);
                 put_words(
                     f, b,
                     (words){ .x = x + sample + 0.5 * font, .y = y, .size = 0.95, .side = "left" },

@@ -32,8 +32,8 @@ void ms_script_svg(const ms_plans *plans, const char *name, FILE *to);
 void ms_script_png(const ms_plans *plans, const char *name, FILE *to);
 
 /* Is this curve the first of the figure with its label?  There is one entry in the legend for each;
- * its look has a mark if one of the curves has. */
-bool ms_legend_entry(const ms_figure *f, size_t panel, size_t curve, ms_look *look);
+ * its style has a mark if one of the curves has. */
+bool ms_legend_entry(const ms_figure *f, size_t panel, size_t curve, ms_style *style);
 
 /* svg.c: gnuplot's SVG of a panel made fit for a page, to be freed. */
 musec_status ms_svg_finish(ms_error *e, const char *text, const ms_plan *plan, ms_frame frame,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/parts.h"
+#include "report/section_plots.h"
 
 enum { MOST_VALUES = 32 };
 
@@ -64,20 +64,20 @@ static void add_value(ablation *a, double x, size_t method)
 }
 
 /* The label without its number of iterations. */
-static void but_iterations(const char *label, char out[MS_PART_TEXT])
+static void but_iterations(const char *label, char out[MS_PLOT_TEXT])
 {
     static const char key[] = ", K=";
     const char       *k     = strstr(label, key);
     const size_t      n     = k != NULL ? (size_t)(k - label) : strlen(label);
 
     if (k != NULL) k += sizeof key - 1;
-    snprintf(out, MS_PART_TEXT, "%.*s%s", (int)n, label,
+    snprintf(out, MS_PLOT_TEXT, "%.*s%s", (int)n, label,
              k != NULL ? k + strspn(k, "0123456789") : "");
 }
 
 static bool same_but_iterations(const ms_method *a, const ms_method *b)
 {
-    char mine[MS_PART_TEXT], other[MS_PART_TEXT];
+    char mine[MS_PLOT_TEXT], other[MS_PLOT_TEXT];
     but_iterations(a->label, mine);
     but_iterations(b->label, other);
     return strcmp(mine, other) == 0;
@@ -143,35 +143,35 @@ static void step_panel(ms_build *b, const ablation *a, double lr, ms_figure *f)
         ms_trace trace = { .setting = find(a, &a->values[i], lr),
                            .read    = ms_read_val_loss,
                            .label   = text,
-                           .look    = ms_look_step(i, a->n) };
+                           .style   = ms_style_step(i, a->n) };
         value_label(a, &a->values[i], text);
-        ms_part_trace(b, f, p, &trace);
+        ms_plot_trace(b, f, p, &trace);
     }
-    ms_part_loss_panel(a->c, a->problem, f, p);
+    ms_plot_loss_panel(a->c, a->problem, f, p);
 }
 
-static void fixed_words(const ablation *a, char out[2 * MS_PART_TEXT])
+static void fixed_words(const ablation *a, char out[2 * MS_PLOT_TEXT])
 {
-    char decay[MS_PART_TEXT];
-    ms_part_decay_text(a->decay, decay);
+    char decay[MS_PLOT_TEXT];
+    ms_plot_decay_text(a->decay, decay);
     if (a->iterations)
-        snprintf(out, 2 * MS_PART_TEXT, "D %g, weight decay %s", a->threshold, decay);
+        snprintf(out, 2 * MS_PLOT_TEXT, "D %g, weight decay %s", a->threshold, decay);
     else
-        snprintf(out, 2 * MS_PART_TEXT, "weight decay %s", decay);
+        snprintf(out, 2 * MS_PLOT_TEXT, "weight decay %s", decay);
 }
 
 static void step_figure(ms_build *b, const ablation *a, const char *base)
 {
     const ms_compare *c      = b->c;
-    const char       *method = ms_look_title(c->methods[a->method].optimizer);
-    double            rates[MS_PART_RATES];
-    const size_t      n = ms_part_rates(c, two_at, a, rates);
+    const char       *method = ms_optimizer_title(c->methods[a->method].optimizer);
+    double            rates[MS_PLOT_RATES];
+    const size_t      n = ms_plot_rates(c, two_at, a, rates);
     ms_figure         f = { 0 };
-    char              id[MS_PART_ID], title[MS_PART_TEXT], fixed[2 * MS_PART_TEXT];
-    char              conditions[MS_PART_TEXT], signs[MS_PART_TEXT];
+    char              id[MS_PLOT_ID], title[MS_PLOT_TEXT], fixed[2 * MS_PLOT_TEXT];
+    char              conditions[MS_PLOT_TEXT], signs[MS_PLOT_TEXT];
 
-    ms_part_id(c, base, a->problem, id);
-    ms_part_conditions(c, a->problem, conditions);
+    ms_plot_id(c, base, a->problem, id);
+    ms_plot_conditions(c, a->problem, conditions);
     fixed_words(a, fixed);
     snprintf(title, sizeof title, "%s with different %s: %s", method,
              a->iterations ? "numbers of iterations K" : "thresholds D",
@@ -179,18 +179,18 @@ static void step_figure(ms_build *b, const ablation *a, const char *base)
     ms_figure_begin(&f, id, title, "");
     for (size_t i = 0; i < n; i++)
         step_panel(b, a, rates[i], &f);
-    ms_part_signs(&f, signs);
+    ms_plot_signs(&f, signs);
     ms_figure_caption(&f, "Validation loss over the steps, %s.%s %s", fixed, signs, conditions);
-    if (ms_build_figure(b, &f)) ms_part_trace_notes(b, a->problem);
+    if (ms_build_figure(b, &f)) ms_plot_trace_notes(b, a->problem);
 }
 
 static void add_row(ms_table *t, const ablation *a, const value *v, const ms_setting *s)
 {
-    char decay[MS_PART_TEXT];
+    char decay[MS_PLOT_TEXT];
 
-    ms_part_decay_text(s->decay, decay);
+    ms_plot_decay_text(s->decay, decay);
     ms_table_add(t, "%s", a->c->problems[a->problem].label);
-    ms_table_add(t, "%s", ms_look_title(a->c->methods[a->method].optimizer));
+    ms_table_add(t, "%s", ms_optimizer_title(a->c->methods[a->method].optimizer));
     ms_table_add(t, "%g", s->lr);
     ms_table_is(t, s->lr);
     ms_table_add(t, "%g", v->x);
@@ -200,7 +200,7 @@ static void add_row(ms_table *t, const ablation *a, const value *v, const ms_set
         ms_table_is(t, a->threshold);
     }
     ms_table_add(t, "%s", decay);
-    ms_part_decay_fields(t, s->decay);
+    ms_plot_decay_fields(t, s->decay);
     if (isfinite(s->loss))
         ms_table_add(t, "%.4f%s", s->loss, s->stalled > 0 ? ", stalled" : "");
     else
@@ -225,7 +225,7 @@ static void column_names(ms_table *t, bool iterations)
                                         "method",
                                         "lr",
                                         "D",
-                                        MS_PART_DECAY_NAMES,
+                                        MS_PLOT_DECAY_NAMES,
                                         "validation loss",
                                         "diverged|diverged,runs" };
     static const char *const of_k[] = { "problem",
@@ -233,7 +233,7 @@ static void column_names(ms_table *t, bool iterations)
                                         "lr",
                                         "K",
                                         "D",
-                                        MS_PART_DECAY_NAMES,
+                                        MS_PLOT_DECAY_NAMES,
                                         "validation loss",
                                         "diverged|diverged,runs" };
     ms_table_names(t, iterations ? of_k : of_d);
@@ -256,14 +256,14 @@ static void build(ms_build *b, bool iterations, const char *base, const char *ta
     for (size_t m = 0; m < c->n_methods; m++)
         for (size_t p = 0; p < c->n_problems; p++) {
             ablation   a = { .c = c, .problem = p, .method = m, .iterations = iterations };
-            char       id[MS_PART_ID / 2];
+            char       id[MS_PLOT_ID / 2];
             const bool soft = strcmp(c->methods[m].optimizer, "soft-musec") == 0;
             if (!c->methods[m].clips || !is_first(c, m)) continue;
             find_values(&a);
             if (a.n < 2 || fix_others(&a) == 0) continue;
             snprintf(id, sizeof id, "%s%s%.20s", base, soft ? "" : "-",
                      soft ? "" : c->methods[m].optimizer);
-            if (ms_part_shown(c, p)) step_figure(b, &a, id);
+            if (ms_plot_shown(c, p)) step_figure(b, &a, id);
             loss_rows(&t, &a);
         }
     ms_build_table(b, table, "Last validation losses: the mean of the seeds that did not diverge.",

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/parts.h"
+#include "report/section_plots.h"
 
 enum { MOST_COLUMNS = 6 }; /* further ones go to the next table */
 
-typedef void cell_words(const ms_compare *c, size_t problem, char out[MS_PART_TEXT]);
+typedef void cell_words(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT]);
 
 typedef struct row {
     const char *name;
@@ -16,48 +16,48 @@ typedef struct row {
     cell_words *words;
 } row;
 
-static void cell(const ms_compare *c, size_t problem, const row *r, char out[MS_PART_TEXT])
+static void cell(const ms_compare *c, size_t problem, const row *r, char out[MS_PLOT_TEXT])
 {
     if (r->words != NULL) {
         r->words(c, problem, out);
         return;
     }
     const char *text = ms_run_text(c->problems[problem].first, r->field);
-    snprintf(out, MS_PART_TEXT, "%s", text[0] != '\0' ? text : "-");
+    snprintf(out, MS_PLOT_TEXT, "%s", text[0] != '\0' ? text : "-");
 }
 
 /* ---- cells that are more than a field -------------------------------------------------------- */
 
-static void matrix_parameters(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+static void matrix_parameters(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     const double n = ms_run_parameters(c->problems[problem].first);
     if (isfinite(n))
-        snprintf(out, MS_PART_TEXT, "%.0f", n);
+        snprintf(out, MS_PLOT_TEXT, "%.0f", n);
     else
-        snprintf(out, MS_PART_TEXT, "-");
+        snprintf(out, MS_PLOT_TEXT, "-");
 }
 
 /* The batch in the text of a stage, or the config's own. */
-static void stage_batch(const ms_run *run, const char *stage, size_t bytes, char out[MS_PART_TEXT])
+static void stage_batch(const ms_run *run, const char *stage, size_t bytes, char out[MS_PLOT_TEXT])
 {
     static const char key[] = "batch=";
     for (size_t i = 0; i + sizeof key - 1 < bytes; i++)
         if ((i == 0 || stage[i - 1] == ' ') && strncmp(stage + i, key, sizeof key - 1) == 0) {
             const char *from = stage + i + sizeof key - 1;
-            snprintf(out, MS_PART_TEXT, "%.*s", (int)strspn(from, "0123456789"), from);
+            snprintf(out, MS_PLOT_TEXT, "%.*s", (int)strspn(from, "0123456789"), from);
             return;
         }
-    snprintf(out, MS_PART_TEXT, "%s", ms_run_text(run, "batch"));
+    snprintf(out, MS_PLOT_TEXT, "%s", ms_run_text(run, "batch"));
 }
 
-static void first_batch(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+static void first_batch(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     const ms_run *run    = c->problems[problem].first;
     const char   *stages = ms_run_text(run, "stages");
     stage_batch(run, stages, strcspn(stages, ";"), out);
 }
 
-static void last_batch(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+static void last_batch(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     const ms_run *run    = c->problems[problem].first;
     const char   *stages = ms_run_text(run, "stages"), *last = stages;
@@ -67,7 +67,7 @@ static void last_batch(const ms_compare *c, size_t problem, char out[MS_PART_TEX
 }
 
 /* Of the run that got furthest. */
-static void tokens(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+static void tokens(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     double most = NAN;
     for (size_t i = 0; i < c->n_settings; i++)
@@ -76,9 +76,9 @@ static void tokens(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
             if (run->n > 0) most = fmax(most, run->lines[run->n - 1].tokens);
         }
     if (isfinite(most))
-        snprintf(out, MS_PART_TEXT, "%.0f", most);
+        snprintf(out, MS_PLOT_TEXT, "%.0f", most);
     else
-        snprintf(out, MS_PART_TEXT, "-");
+        snprintf(out, MS_PLOT_TEXT, "-");
 }
 
 static const char *device_words(const ms_run *run)
@@ -100,7 +100,7 @@ static const char *precision_words(const ms_run *run)
 
 /* What all runs of the problem say, each once: "cuda:0 and cpu". */
 static void list_words(const ms_compare *c, size_t problem, const char *(*words)(const ms_run *),
-                       char out[MS_PART_TEXT])
+                       char out[MS_PLOT_TEXT])
 {
     const char *said[16];
     size_t      n = 0, used = 0;
@@ -113,52 +113,52 @@ static void list_words(const ms_compare *c, size_t problem, const char *(*words)
                 known = strcmp(said[j], mine) == 0;
             if (known) continue;
             said[n++] = mine;
-            used += (size_t)snprintf(out + used, MS_PART_TEXT / COUNT(said), "%s%.58s",
+            used += (size_t)snprintf(out + used, MS_PLOT_TEXT / COUNT(said), "%s%.58s",
                                      used > 0 ? " and " : "", mine);
         }
-    if (n == 0) snprintf(out, MS_PART_TEXT, "-");
+    if (n == 0) snprintf(out, MS_PLOT_TEXT, "-");
 }
 
-static void device(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+static void device(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     list_words(c, problem, device_words, out);
 }
 
-static void precision(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+static void precision(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     list_words(c, problem, precision_words, out);
 }
 
 /* "cautious-lr2; AdamW: decoupled": of the first method, then those of optimizers that differ. */
-static void decay_forms(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+static void decay_forms(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     const char *usual = NULL, *last = "";
     size_t      used = 0;
 
-    for (size_t m = 0; m < c->n_methods && used + 96 < MS_PART_TEXT; m++) {
-        const ms_run *run = ms_part_run(c, problem, m);
+    for (size_t m = 0; m < c->n_methods && used + 96 < MS_PLOT_TEXT; m++) {
+        const ms_run *run = ms_plot_run(c, problem, m);
         if (run == NULL || strcmp(run->optimizer, last) == 0) continue;
         last             = run->optimizer;
         const char *form = ms_run_text(run, "decay_form");
         if (usual != NULL && strcmp(form, usual) == 0) continue;
         used += (size_t)snprintf(out + used, 96, "%s%.30s%s%.30s", usual != NULL ? "; " : "",
-                                 usual != NULL ? ms_look_title(last) : "",
+                                 usual != NULL ? ms_optimizer_title(last) : "",
                                  usual != NULL ? ": " : "", form[0] != '\0' ? form : "-");
         if (usual == NULL) usual = form;
     }
 }
 
-static void tau(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+static void tau(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     const size_t  m   = ms_compare_plain(c, "muonclip");
-    const ms_run *run = m < c->n_methods ? ms_part_run(c, problem, m) : NULL;
-    snprintf(out, MS_PART_TEXT, "%s", run != NULL ? ms_run_text(run, "qk_tau") : "-");
+    const ms_run *run = m < c->n_methods ? ms_plot_run(c, problem, m) : NULL;
+    snprintf(out, MS_PLOT_TEXT, "%s", run != NULL ? ms_run_text(run, "qk_tau") : "-");
 }
 
-static void stages(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+static void stages(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     const char *text = ms_run_text(c->problems[problem].first, "stages");
-    snprintf(out, MS_PART_TEXT, "%s", text[0] != '\0' ? text : "one");
+    snprintf(out, MS_PLOT_TEXT, "%s", text[0] != '\0' ? text : "one");
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -195,7 +195,7 @@ static const row training[] = {
 /* The first problem with the same column; itself if there is none before it. */
 static size_t first_like(const ms_compare *c, size_t problem, const row *rows, size_t n)
 {
-    char mine[MS_PART_TEXT], other[MS_PART_TEXT];
+    char mine[MS_PLOT_TEXT], other[MS_PLOT_TEXT];
     for (size_t p = 0; p < problem; p++) {
         bool same = strcmp(c->problems[p].preset, c->problems[problem].preset) == 0;
         for (size_t i = 0; same && i < n; i++) {
@@ -224,7 +224,7 @@ static void data_row(ms_table *t, const ms_compare *c, const size_t *columns, si
 {
     ms_table_add(t, "data");
     for (size_t i = 0; i < n_columns; i++) {
-        char   text[MS_PART_TEXT] = "";
+        char   text[MS_PLOT_TEXT] = "";
         size_t used               = 0;
         for (size_t p = columns[i]; p < c->n_problems && used + 96 < sizeof text; p++)
             if (first_like(c, p, rows, n) == columns[i])
@@ -240,7 +240,7 @@ static void add_table(ms_build *b, const size_t *columns, size_t n_columns, cons
     static const char *const aligns[MOST_COLUMNS + 1] = { "l",     "lr",     "lrr",    "lrrr",
                                                           "lrrrr", "lrrrrr", "lrrrrrr" };
     ms_table                 t                        = { .align = aligns[n_columns] };
-    char                     text[MS_PART_TEXT];
+    char                     text[MS_PLOT_TEXT];
 
     ms_table_add(&t, "%s", "");
     for (size_t i = 0; i < n_columns; i++)
@@ -259,7 +259,7 @@ static void add_table(ms_build *b, const size_t *columns, size_t n_columns, cons
 static void build(ms_build *b, const row *rows, size_t n, const char *base, const char *notes)
 {
     size_t columns[MOST_COLUMNS], n_columns = 0, n_tables = 0;
-    char   id[MS_PART_ID];
+    char   id[MS_PLOT_ID];
 
     for (size_t p = 0; p < b->c->n_problems; p++) {
         if (first_like(b->c, p, rows, n) == p) columns[n_columns++] = p;

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/parts.h"
+#include "report/section_plots.h"
 
 enum { EXACT, FAST, N_FORMS };
 
@@ -29,7 +29,7 @@ static size_t find_form(const ms_compare *c, size_t problem, size_t plain, const
 {
     size_t best = c->n_methods;
     for (size_t m = 0; m < c->n_methods; m++) {
-        const ms_run *run = ms_part_run(c, problem, m);
+        const ms_run *run = ms_plot_run(c, problem, m);
         if (m == plain || run == NULL || strcmp(ms_run_text(run, "ns_mode"), mode) != 0 ||
             strcmp(c->methods[m].optimizer, c->methods[plain].optimizer) != 0)
             continue;
@@ -90,10 +90,10 @@ static at_rate compare_at(const ms_compare *c, const panel_of *of, double lr)
 
 static void add_point(ms_figure *f, ms_curve *curve, const char *label, const ms_setting *s)
 {
-    char tip[MS_PART_TEXT];
+    char tip[MS_PLOT_TEXT];
     if (s == NULL) return;
-    ms_part_tip(label, s, tip);
-    ms_curve_point(f, curve, ms_part_point(s->lr, s), "%s", tip);
+    ms_plot_tip(label, s, tip);
+    ms_curve_point(f, curve, ms_plot_point(s->lr, s), "%s", tip);
 }
 
 /* "0.01 (lr 0.2 x D 0.05)": where Muon takes steps of the setting's size. */
@@ -108,16 +108,16 @@ static void scaled_words(const ms_setting *s, char out[80])
 
 static void scaled_curve(const ms_compare *c, const panel_of *of, ms_figure *f, ms_panel *p)
 {
-    const ms_look look  = ms_look_variant(ms_look_of("muon"), 1);
-    ms_curve     *curve = ms_panel_curve(f, p, "Muon at lr·D", look);
-    char          tip[MS_PART_TEXT], rate[80];
+    const ms_style style = ms_style_variant(ms_style_of("muon"), 1);
+    ms_curve      *curve = ms_panel_curve(f, p, "Muon at lr·D", style);
+    char           tip[MS_PLOT_TEXT], rate[80];
 
     for (size_t i = 0; i < c->n_rates; i++) {
         const at_rate r = compare_at(c, of, c->rates[i]);
         if (r.clip == NULL || r.scaled == NULL) continue;
-        ms_part_tip("Muon", r.scaled, tip);
+        ms_plot_tip("Muon", r.scaled, tip);
         scaled_words(r.clip, rate);
-        ms_curve_point(f, curve, ms_part_point(r.clip->lr, r.scaled),
+        ms_curve_point(f, curve, ms_plot_point(r.clip->lr, r.scaled),
                        "%s; at %s it steps as far as %s", tip, rate, c->methods[of->method].label);
     }
 }
@@ -125,36 +125,36 @@ static void scaled_curve(const ms_compare *c, const panel_of *of, ms_figure *f, 
 static void control_panel(const ms_compare *c, const panel_of *of, ms_figure *f)
 {
     const ms_method *clip = &c->methods[of->method];
-    char             title[MS_PART_TEXT];
+    char             title[MS_PLOT_TEXT];
     ms_panel        *p;
     ms_curve        *curve;
 
-    ms_part_title(c, of->problem, clip->label, title);
+    ms_plot_title(c, of->problem, clip->label, title);
     p = ms_figure_panel(f, title, "learning rate", "validation loss");
     if (p == NULL) return;
     p->x_log = true;
-    curve    = ms_panel_curve(f, p, clip->label, clip->look);
+    curve    = ms_panel_curve(f, p, clip->label, clip->style);
     for (size_t i = 0; i < c->n_rates; i++)
         add_point(f, curve, clip->label, compare_at(c, of, c->rates[i]).clip);
     for (int k = 0; k < N_FORMS; k++) {
         if (of->form[k] == c->n_methods) continue;
         const ms_method *form = &c->methods[of->form[k]];
-        curve = ms_panel_curve(f, p, form->label, ms_look_variant(clip->look, 1 + (size_t)k));
+        curve = ms_panel_curve(f, p, form->label, ms_style_variant(clip->style, 1 + (size_t)k));
         for (size_t i = 0; i < c->n_rates; i++)
             add_point(f, curve, form->label, compare_at(c, of, c->rates[i]).form[k]);
     }
-    if (of->muon < c->n_methods && ms_part_run(c, of->problem, of->muon) != NULL) {
-        curve = ms_panel_curve(f, p, "Muon at lr", ms_look_of("muon"));
+    if (of->muon < c->n_methods && ms_plot_run(c, of->problem, of->muon) != NULL) {
+        curve = ms_panel_curve(f, p, "Muon at lr", ms_style_of("muon"));
         for (size_t i = 0; i < c->n_rates; i++)
             add_point(f, curve, "Muon", compare_at(c, of, c->rates[i]).muon);
         scaled_curve(c, of, f, p);
     }
     ms_panel_crosses(f, p);
-    ms_part_limit(p);
+    ms_plot_limit(p);
 }
 
 /* Is there anything to hold the method against?  Rates at which Muon is missing are listed. */
-static bool has_control(const ms_compare *c, const panel_of *of, char missing[MS_PART_TEXT])
+static bool has_control(const ms_compare *c, const panel_of *of, char missing[MS_PLOT_TEXT])
 {
     size_t used = 0;
     bool   any  = false;
@@ -164,7 +164,7 @@ static bool has_control(const ms_compare *c, const panel_of *of, char missing[MS
         const at_rate r = compare_at(c, of, c->rates[i]);
         if (r.clip == NULL) continue;
         any = any || r.scaled != NULL || r.form[EXACT] != NULL || r.form[FAST] != NULL;
-        if (r.scaled != NULL || isnan(ms_setting_muon_rate(r.clip)) || used + 84 >= MS_PART_TEXT)
+        if (r.scaled != NULL || isnan(ms_setting_muon_rate(r.clip)) || used + 84 >= MS_PLOT_TEXT)
             continue;
         scaled_words(r.clip, rate);
         used += (size_t)snprintf(missing + used, 84, "%s%s", used > 0 ? ", " : "", rate);
@@ -183,13 +183,13 @@ static panel_of make_panel(const ms_compare *c, size_t problem, size_t method)
 static bool is_clipping(const ms_compare *c, size_t problem, size_t method)
 {
     return c->methods[method].clips && !c->methods[method].variant &&
-           ms_part_run(c, problem, method) != NULL;
+           ms_plot_run(c, problem, method) != NULL;
 }
 
 static void say_missing(ms_build *b)
 {
     const ms_compare *c = b->c;
-    char              missing[MS_PART_TEXT];
+    char              missing[MS_PLOT_TEXT];
     for (size_t p = 0; p < c->n_problems; p++)
         for (size_t m = 0; m < c->n_methods; m++) {
             if (!is_clipping(c, p, m)) continue;
@@ -204,7 +204,7 @@ void ms_build_controls(ms_build *b)
 {
     const ms_compare *c = b->c;
     ms_figure         f = { 0 };
-    char              conditions[MS_PART_TEXT], signs[MS_PART_TEXT], missing[MS_PART_TEXT];
+    char              conditions[MS_PLOT_TEXT], signs[MS_PLOT_TEXT], missing[MS_PLOT_TEXT];
 
     ms_figure_begin(&f, "controls", "Clipping methods and their controls", "");
     for (size_t p = 0; p < c->n_problems; p++)
@@ -213,8 +213,8 @@ void ms_build_controls(ms_build *b)
             const panel_of of = make_panel(c, p, m);
             if (has_control(c, &of, missing)) control_panel(c, &of, &f);
         }
-    ms_part_conditions(c, c->n_problems, conditions);
-    ms_part_signs(&f, signs);
+    ms_plot_conditions(c, c->n_problems, conditions);
+    ms_plot_signs(&f, signs);
     ms_figure_caption(&f,
                       "Each clipping method beside its controls. Where Muon at lr·D lies on its "
                       "curve, the size of the steps explains what is seen.%s %s",

@@ -3,13 +3,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/parts.h"
+#include "report/section_plots.h"
 
 static size_t count_methods(const ms_compare *c, size_t problem)
 {
     size_t n = 0;
     for (size_t m = 0; m < c->n_methods; m++)
-        n += ms_part_drawn(c, problem, m);
+        n += ms_plot_drawn(c, problem, m);
     return n;
 }
 
@@ -21,18 +21,18 @@ typedef struct sharing {
 static bool most_share(const void *of, double lr)
 {
     const sharing *s = of;
-    return 2 * ms_part_methods_at(s->c, s->problem, lr) > s->methods;
+    return 2 * ms_plot_methods_at(s->c, s->problem, lr) > s->methods;
 }
 
 /* None where the problem has but one rate: the best is at it. */
-static size_t choose_rates(const ms_compare *c, size_t problem, double out[MS_PART_RATES])
+static size_t choose_rates(const ms_compare *c, size_t problem, double out[MS_PLOT_RATES])
 {
     const sharing s     = { c, problem, count_methods(c, problem) };
     size_t        there = 0;
 
     for (size_t i = 0; i < c->n_rates; i++)
-        there += ms_part_methods_at(c, problem, c->rates[i]) > 0;
-    return there < 2 ? 0 : ms_part_rates(c, most_share, &s, out);
+        there += ms_plot_methods_at(c, problem, c->rates[i]) > 0;
+    return there < 2 ? 0 : ms_plot_rates(c, most_share, &s, out);
 }
 
 /* lr NaN: each method at its best. */
@@ -49,23 +49,25 @@ static void loss_panel(ms_build *b, size_t problem, double lr, ms_reading *read,
     p = ms_figure_panel(f, title, "step",
                         read == ms_read_loss ? "training loss" : "validation loss");
     for (size_t m = 0; m < c->n_methods; m++) {
-        ms_trace trace = { .read = read, .label = c->methods[m].label, .look = c->methods[m].look };
-        if (!ms_part_drawn(c, problem, m)) continue;
+        ms_trace trace = { .read  = read,
+                           .label = c->methods[m].label,
+                           .style = c->methods[m].style };
+        if (!ms_plot_drawn(c, problem, m)) continue;
         trace.setting =
             isnan(lr) ? ms_compare_tuned(c, problem, m) : ms_compare_best(c, problem, m, lr);
-        ms_part_trace(b, f, p, &trace);
+        ms_plot_trace(b, f, p, &trace);
     }
-    ms_part_loss_panel(c, problem, f, p);
+    ms_plot_loss_panel(c, problem, f, p);
 }
 
 /* "best: Muon lr 0.02, Soft Musec lr 0.2 D 0.5". */
-static void best_words(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+static void best_words(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     size_t used = 0;
     out[0]      = '\0';
-    for (size_t m = 0; m < c->n_methods && used + 128 < MS_PART_TEXT; m++) {
+    for (size_t m = 0; m < c->n_methods && used + 128 < MS_PLOT_TEXT; m++) {
         const ms_setting *s = ms_compare_tuned(c, problem, m);
-        if (s == NULL || ms_setting_failed(s) || !ms_part_drawn(c, problem, m)) continue;
+        if (s == NULL || ms_setting_failed(s) || !ms_plot_drawn(c, problem, m)) continue;
         used += (size_t)snprintf(out + used, 128, "%s%.60s lr %g%s%.30s", used > 0 ? ", " : "",
                                  c->methods[m].label, s->lr,
                                  s->threshold_text[0] != '\0' ? " D " : "", s->threshold_text);
@@ -76,15 +78,15 @@ static void loss_figure(ms_build *b, size_t problem, ms_reading *read)
 {
     const ms_compare *c      = b->c;
     const bool        train  = read == ms_read_loss;
-    const int64_t     change = ms_part_stage_change(c, problem);
-    double            rates[MS_PART_RATES];
+    const int64_t     change = ms_plot_stage_change(c, problem);
+    double            rates[MS_PLOT_RATES];
     const size_t      n = choose_rates(c, problem, rates);
-    char              id[MS_PART_ID], title[MS_PART_TEXT], best[MS_PART_TEXT], stage[128] = "";
-    char              conditions[MS_PART_TEXT], signs[MS_PART_TEXT];
+    char              id[MS_PLOT_ID], title[MS_PLOT_TEXT], best[MS_PLOT_TEXT], stage[128] = "";
+    char              conditions[MS_PLOT_TEXT], signs[MS_PLOT_TEXT];
     ms_figure         f = { 0 };
 
-    ms_part_id(c, train ? "dynamics-train" : "dynamics-val", problem, id);
-    ms_part_conditions(c, problem, conditions);
+    ms_plot_id(c, train ? "dynamics-train" : "dynamics-val", problem, id);
+    ms_plot_conditions(c, problem, conditions);
     best_words(c, problem, best);
     snprintf(title, sizeof title, "%s loss over the steps: %s", train ? "Training" : "Validation",
              c->problems[problem].label);
@@ -95,7 +97,7 @@ static void loss_figure(ms_build *b, size_t problem, ms_reading *read)
     loss_panel(b, problem, NAN, read, &f);
     for (size_t i = 0; i < n; i++)
         loss_panel(b, problem, rates[i], read, &f);
-    ms_part_signs(&f, signs);
+    ms_plot_signs(&f, signs);
     ms_figure_caption(&f, "%s%s.%s%s%s %s", c->n_settings > 1 ? "The best of each: " : "", best,
                       n > 0 ? " Then all methods at one learning rate." : "", stage, signs,
                       conditions);
@@ -110,8 +112,8 @@ static void loss_figure(ms_build *b, size_t problem, ms_reading *read)
     ms_build_notes(b,
                    "A panel ends at the highest loss after the first 4 %% of the steps, or at the "
                    "loss at the start where that is lower.");
-    ms_part_trace_notes(b, problem);
-    ms_part_left_out(b);
+    ms_plot_trace_notes(b, problem);
+    ms_plot_left_out(b);
 }
 
 /* A curve needs two points. */

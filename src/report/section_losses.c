@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/parts.h"
+#include "report/section_plots.h"
 
 static bool has_rates(const ms_compare *c, size_t problem)
 {
     for (size_t m = 0; m < c->n_methods; m++)
-        if (ms_part_drawn(c, problem, m) && ms_part_count_rates(c, problem, m) >= 2) return true;
+        if (ms_plot_drawn(c, problem, m) && ms_plot_count_rates(c, problem, m) >= 2) return true;
     return false;
 }
 
@@ -26,35 +26,35 @@ static void rate_panel(const ms_compare *c, size_t problem, ms_figure *f)
 {
     ms_panel *p =
         ms_figure_panel(f, c->problems[problem].label, "learning rate", "validation loss");
-    char tip[MS_PART_TEXT];
+    char tip[MS_PLOT_TEXT];
 
     if (p == NULL) return;
     p->x_log = true;
     for (size_t m = 0; m < c->n_methods; m++) {
-        if (!ms_part_drawn(c, problem, m)) continue;
-        ms_curve *curve = ms_panel_curve(f, p, c->methods[m].label, c->methods[m].look);
+        if (!ms_plot_drawn(c, problem, m)) continue;
+        ms_curve *curve = ms_panel_curve(f, p, c->methods[m].label, c->methods[m].style);
         for (size_t i = 0; i < c->n_rates; i++) {
             const ms_setting *s = ms_compare_best(c, problem, m, c->rates[i]);
             if (s == NULL) continue;
-            ms_part_tip(c->methods[m].label, s, tip);
-            ms_curve_point(f, curve, ms_part_point(s->lr, s), "%s", tip);
+            ms_plot_tip(c->methods[m].label, s, tip);
+            ms_curve_point(f, curve, ms_plot_point(s->lr, s), "%s", tip);
         }
     }
     ms_panel_crosses(f, p);
-    ms_part_limit(p);
+    ms_plot_limit(p);
 }
 
 void ms_build_loss_lr(ms_build *b)
 {
     const ms_compare *c = b->c;
     ms_figure         f = { 0 };
-    char              conditions[MS_PART_TEXT], signs[MS_PART_TEXT];
+    char              conditions[MS_PLOT_TEXT], signs[MS_PLOT_TEXT];
 
     ms_figure_begin(&f, "loss-lr", "Validation loss against learning rate", "");
     for (size_t p = 0; p < c->n_problems; p++)
         if (has_rates(c, p)) rate_panel(c, p, &f);
-    ms_part_conditions(c, c->n_problems, conditions);
-    ms_part_signs(&f, signs);
+    ms_plot_conditions(c, c->n_problems, conditions);
+    ms_plot_signs(&f, signs);
     ms_figure_caption(&f, "The last validation loss of each method.%s %s", signs, conditions);
     if (!ms_build_figure(b, &f)) return;
     ms_build_notes(b,
@@ -62,7 +62,7 @@ void ms_build_loss_lr(ms_build *b)
                    "weight decay that are best for the method at that rate. A cross beside a "
                    "point stands for the runs that the mean leaves out.");
     note_limit(b);
-    ms_part_left_out(b);
+    ms_plot_left_out(b);
 }
 
 /* ---- against the effective step -------------------------------------------------------------- */
@@ -100,7 +100,7 @@ static void step_curve(ms_build *b, size_t problem, size_t method, bool rms, ms_
     applied          *at = calloc(c->n_rates > 0 ? c->n_rates : 1, sizeof *at);
     size_t            n  = 0;
     ms_curve         *curve;
-    char              tip[MS_PART_TEXT];
+    char              tip[MS_PLOT_TEXT];
 
     b->page->lost = b->page->lost || at == NULL;
     for (size_t i = 0; at != NULL && i < c->n_rates; i++) {
@@ -111,10 +111,10 @@ static void step_curve(ms_build *b, size_t problem, size_t method, bool rms, ms_
     }
     if (n > 0) {
         qsort(at, n, sizeof *at, by_step);
-        curve = ms_panel_curve(f, p, c->methods[method].label, c->methods[method].look);
+        curve = ms_panel_curve(f, p, c->methods[method].label, c->methods[method].style);
         for (size_t i = 0; i < n; i++) {
-            ms_part_tip(c->methods[method].label, at[i].setting, tip);
-            ms_curve_point(f, curve, ms_part_point(at[i].step, at[i].setting), "%s, %s %.3g", tip,
+            ms_plot_tip(c->methods[method].label, at[i].setting, tip);
+            ms_curve_point(f, curve, ms_plot_point(at[i].step, at[i].setting), "%s, %s %.3g", tip,
                            rms ? "RMS" : "norm", at[i].step);
         }
     }
@@ -131,33 +131,33 @@ static bool is_measured(const ms_compare *c, size_t problem)
 
 static void step_panel(ms_build *b, size_t problem, bool rms, ms_figure *f)
 {
-    char      title[MS_PART_TEXT];
+    char      title[MS_PLOT_TEXT];
     ms_panel *p;
 
-    ms_part_title(b->c, problem, rms ? "RMS" : "spectral norm", title);
+    ms_plot_title(b->c, problem, rms ? "RMS" : "spectral norm", title);
     p = ms_figure_panel(f, title,
                         rms ? "RMS of the applied update" : "spectral norm of the applied update",
                         "validation loss");
     if (p == NULL) return;
     p->x_log = true;
     for (size_t m = 0; m < b->c->n_methods; m++)
-        if (ms_part_drawn(b->c, problem, m)) step_curve(b, problem, m, rms, f, p);
+        if (ms_plot_drawn(b->c, problem, m)) step_curve(b, problem, m, rms, f, p);
     ms_panel_crosses(f, p);
-    ms_part_limit(p);
+    ms_plot_limit(p);
 }
 
 void ms_build_effective_step(ms_build *b)
 {
     const ms_compare *c = b->c;
     ms_figure         f = { 0 };
-    char              conditions[MS_PART_TEXT], signs[MS_PART_TEXT];
+    char              conditions[MS_PLOT_TEXT], signs[MS_PLOT_TEXT];
 
     ms_figure_begin(&f, "effective-step", "Validation loss against effective step", "");
     for (int rms = 0; rms < 2; rms++) /* a row of each, where there are three problems */
         for (size_t p = 0; p < c->n_problems; p++)
             if (has_rates(c, p) && is_measured(c, p)) step_panel(b, p, rms == 1, &f);
-    ms_part_conditions(c, c->n_problems, conditions);
-    ms_part_signs(&f, signs);
+    ms_plot_conditions(c, c->n_problems, conditions);
+    ms_plot_signs(&f, signs);
     ms_figure_caption(&f,
                       "The same losses at the size of the updates that were applied, learning rate "
                       "included: curves may be compared from left to right as well.%s %s",
@@ -171,5 +171,5 @@ void ms_build_effective_step(ms_build *b)
                    "that of the matrix of each group where it is largest. A setting that diverged "
                    "before anything was measured has no place here.");
     note_limit(b);
-    ms_part_left_out(b);
+    ms_plot_left_out(b);
 }

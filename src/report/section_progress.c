@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/parts.h"
+#include "report/section_plots.h"
 
 enum { MOST_RUNS = 6 };
 
@@ -25,10 +25,10 @@ static void add_panel(ms_build *b, const subject *s, ms_figure *f)
         const ms_setting one   = { .runs = &run, .n = 1 };
         const ms_trace   trace = { .setting = &one,
                                    .read    = s->read,
-                                   .label   = ms_part_run_name(run),
-                                   .look    = set->n == 1 ? ms_look_of(run->optimizer)
-                                                          : ms_look_step(i, set->n) };
-        ms_part_trace(b, f, p, &trace);
+                                   .label   = ms_plot_run_name(run),
+                                   .style   = set->n == 1 ? ms_style_of(run->optimizer)
+                                                          : ms_style_step(i, set->n) };
+        ms_plot_trace(b, f, p, &trace);
     }
 }
 
@@ -48,13 +48,13 @@ void ms_build_progress(ms_build *b)
     };
     const size_t n = COUNT(subjects) - (b->options->omit_times ? 1 : 0);
     ms_figure    f = { 0 };
-    char         signs[MS_PART_TEXT];
+    char         signs[MS_PLOT_TEXT];
 
     if (b->c->set->n > MOST_RUNS || !has_steps(b->c->set)) return;
     ms_figure_begin(&f, "progress", "Learning rate, logits and speed over the steps", "");
     for (size_t i = 0; i < n; i++)
         add_panel(b, &subjects[i], &f);
-    ms_part_signs(&f, signs);
+    ms_plot_signs(&f, signs);
     ms_figure_caption(&f, "As the log of each run has them, step by step.%s", signs);
     if (!ms_build_figure(b, &f)) return;
     ms_build_notes(b,

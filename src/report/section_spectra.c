@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/parts.h"
+#include "report/section_plots.h"
 
 typedef struct subject {             /* one quantity, a panel for each group of matrices */
     const char *base, *title, *axis; /* of the figure's id, of the figure, of y */
@@ -18,7 +18,7 @@ typedef struct subject {             /* one quantity, a panel for each group of 
 
 static bool takes_part(const ms_compare *c, size_t problem, size_t method, const subject *s)
 {
-    return ms_part_drawn(c, problem, method) && (!isnan(s->lr) || c->methods[method].clips);
+    return ms_plot_drawn(c, problem, method) && (!isnan(s->lr) || c->methods[method].clips);
 }
 
 static const ms_setting *setting_of(const ms_compare *c, size_t problem, size_t m, const subject *s)
@@ -38,7 +38,7 @@ static void add_line(ms_figure *f, ms_panel *p, const subject *s)
             to   = fmax(to, p->curves[i].at[k].x);
         }
     if (isnan(y) || !(from < to)) return;
-    curve = ms_panel_curve(f, p, s->line_label, (ms_look){ .colour = "#888888", .dash = 2 });
+    curve = ms_panel_curve(f, p, s->line_label, (ms_style){ .colour = "#888888", .dash = 2 });
     for (int i = 0; i < 2; i++) {
         const ms_point end = { .x = i == 0 ? from : to, .y = y, .low = NAN, .high = NAN };
         ms_curve_point(f, curve, end, NULL);
@@ -49,45 +49,45 @@ static void add_line(ms_figure *f, ms_panel *p, const subject *s)
 static void group_figure(ms_build *b, size_t problem, const subject *s)
 {
     const ms_compare *c = b->c;
-    char      id[MS_PART_ID], title[MS_PART_TEXT], where[64] = "at the best setting of each";
-    char      conditions[MS_PART_TEXT], signs[MS_PART_TEXT];
+    char      id[MS_PLOT_ID], title[MS_PLOT_TEXT], where[64] = "at the best setting of each";
+    char      conditions[MS_PLOT_TEXT], signs[MS_PLOT_TEXT];
     ms_figure f   = { 0 };
     bool      any = false;
 
     if (!isnan(s->lr))
         snprintf(where, sizeof where, "at learning rate %g, the best setting of each", s->lr);
-    ms_part_id(c, s->base, problem, id);
-    ms_part_conditions(c, problem, conditions);
+    ms_plot_id(c, s->base, problem, id);
+    ms_plot_conditions(c, problem, conditions);
     snprintf(title, sizeof title, "%s: %s", s->title, c->problems[problem].label);
     ms_figure_begin(&f, id, title, "");
     for (int g = 0; g < MS_RUN_GROUPS; g++) {
-        ms_panel *p = ms_figure_panel(&f, ms_part_group_name(g), "step", s->axis);
+        ms_panel *p = ms_figure_panel(&f, ms_plot_group_name(g), "step", s->axis);
         if (p == NULL) break;
         p->y_log = s->y_log;
         for (size_t m = 0; m < c->n_methods; m++) {
             ms_trace trace = { .read  = s->read,
                                .group = g,
                                .label = c->methods[m].label,
-                               .look  = c->methods[m].look };
+                               .style = c->methods[m].style };
             if (!takes_part(c, problem, m, s)) continue;
             trace.setting = setting_of(c, problem, m, s);
-            any           = ms_part_trace(b, &f, p, &trace) || any;
+            any           = ms_plot_trace(b, &f, p, &trace) || any;
         }
         add_line(&f, p, s);
     }
-    ms_part_signs(&f, signs);
+    ms_plot_signs(&f, signs);
     ms_figure_caption(&f, "%s, %s.%s %s", s->words, where, signs, conditions);
     if (any && ms_build_figure(b, &f)) {
         if (s->notes != NULL) ms_build_notes(b, "%s", s->notes);
-        ms_part_trace_notes(b, problem);
-        ms_part_left_out(b);
+        ms_plot_trace_notes(b, problem);
+        ms_plot_left_out(b);
     }
     ms_figure_free(&f);
 }
 
 static void say_shown(ms_build *b)
 {
-    if (b->section != NULL && b->c->n_problems > MS_PART_MANY)
+    if (b->section != NULL && b->c->n_problems > MS_PLOT_MANY)
         ms_build_words(b, "Shown for the first problem of each preset.");
 }
 
@@ -101,9 +101,9 @@ void ms_build_weight_norm(ms_build *b)
                                 "Largest spectral norm of the weights of each group of matrices",
                             .read  = ms_read_w_norm,
                             .y_log = true,
-                            .lr    = ms_part_rate(b->c, p, 0.2, false),
+                            .lr    = ms_plot_rate(b->c, p, 0.2, false),
                             .line  = NAN };
-        if (ms_part_shown(b->c, p)) group_figure(b, p, &s);
+        if (ms_plot_shown(b->c, p)) group_figure(b, p, &s);
     }
     say_shown(b);
 }
@@ -118,10 +118,10 @@ void ms_build_effective_rank(ms_build *b)
             .words = "Effective rank of the updates, the mean over each group of matrices",
             .notes = "The effective rank is the exponential of the entropy of the singular values.",
             .read  = ms_read_u_erank,
-            .lr    = ms_part_rate(b->c, p, 0.5, true),
+            .lr    = ms_plot_rate(b->c, p, 0.5, true),
             .line  = NAN
         };
-        if (ms_part_shown(b->c, p)) group_figure(b, p, &s);
+        if (ms_plot_shown(b->c, p)) group_figure(b, p, &s);
     }
     say_shown(b);
 }
@@ -168,6 +168,6 @@ void ms_build_clip_activity(ms_build *b)
     };
     for (size_t p = 0; p < b->c->n_problems; p++)
         for (size_t i = 0; i < COUNT(subjects); i++)
-            if (ms_part_shown(b->c, p)) group_figure(b, p, &subjects[i]);
+            if (ms_plot_shown(b->c, p)) group_figure(b, p, &subjects[i]);
     say_shown(b);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/parts.h"
+#include "report/section_plots.h"
 
 /* "2 of 3", two columns of CSV */
 static void add_share(ms_table *t, size_t some, size_t all)
@@ -121,7 +121,7 @@ static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size
     const ms_setting *last = at_largest_rate(c, problem, method);
     size_t            runs = 0, diverged = 0, stalled = 0;
 
-    if (best == NULL || last == NULL || ms_part_count_rates(c, problem, method) < 2) return;
+    if (best == NULL || last == NULL || ms_plot_count_rates(c, problem, method) < 2) return;
     for (size_t i = 0; i < c->n_settings; i++)
         if (c->settings[i].problem == problem && c->settings[i].method == method) {
             runs += c->settings[i].n;
@@ -135,7 +135,7 @@ static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size
     else
         for (int i = 0; i < 6; i++)
             ms_table_add(t, "-");
-    ms_table_add(t, "%zu", ms_part_count_rates(c, problem, method));
+    ms_table_add(t, "%zu", ms_plot_count_rates(c, problem, method));
     if (isfinite(grid_gap(c, problem, method)))
         ms_table_add(t, "%.3g", grid_gap(c, problem, method));
     else
@@ -174,7 +174,7 @@ void ms_build_stability(ms_build *b)
                                          "diverged|diverged,runs",
                                          "stalled",
                                          "seeds" };
-    char                     caption[MS_PART_TEXT];
+    char                     caption[MS_PLOT_TEXT];
     ms_table                 t = { .align = "llrrrrrlrrrrrrr" };
 
     ms_table_names(&t, names);
@@ -208,7 +208,7 @@ static void add_selected(ms_table *t, const ms_compare *c, const ms_setting *s)
     ms_table_add(t, "%s", c->methods[s->method].label);
     ms_table_add(t, "%g", s->lr);
     ms_table_is(t, s->lr);
-    if (ms_part_decay(s->decay, decay))
+    if (ms_plot_decay(s->decay, decay))
         for (int g = 0; g < MS_RUN_GROUPS; g++) {
             ms_table_add(t, "%g", decay[g]);
             ms_table_is(t, decay[g]);
@@ -232,7 +232,7 @@ void ms_build_hyperparameters(ms_build *b)
                                          "decay MLP",       "D",
                                          "validation loss", "diverged|diverged,runs" };
     const ms_compare        *c       = b->c;
-    char                     id[MS_PART_ID], caption[MS_PART_TEXT];
+    char                     id[MS_PLOT_ID], caption[MS_PLOT_TEXT];
 
     for (size_t p = 0; p < c->n_problems; p++) {
         ms_table t = { .align = "lrrrrrrr" };
@@ -242,7 +242,7 @@ void ms_build_hyperparameters(ms_build *b)
                 const ms_setting *s = ms_compare_best(c, p, m, c->rates[i]);
                 if (s != NULL) add_selected(&t, c, s);
             }
-        ms_part_id(c, "hyperparameters", p, id);
+        ms_plot_id(c, "hyperparameters", p, id);
         snprintf(
             caption, sizeof caption,
             "%.200s: weight decay and threshold of the lowest validation loss, for each method "
@@ -284,17 +284,18 @@ static void add_run(ms_table *t, const ms_compare *c, const ms_run *run)
     const long long   made  = run->n > 0 ? (long long)run->lines[run->n - 1].step : 0;
     const ms_setting *s     = setting_of(c, run);
     const bool        clips = ms_clips(run->optimizer); /* also of one that has no s */
-    char              decay[MS_PART_TEXT];
+    char              decay[MS_PLOT_TEXT];
 
-    ms_part_decay_text(ms_run_text(run, "weight_decay"), decay);
-    ms_table_add(t, "%s", ms_part_run_name(run));
+    ms_plot_decay_text(ms_run_text(run, "weight_decay"), decay);
+    ms_table_add(t, "%s", ms_plot_run_name(run));
     ms_table_add(t, "%s", s != NULL ? c->problems[s->problem].label : "-");
-    ms_table_add(t, "%s", s != NULL ? c->methods[s->method].label : ms_look_title(run->optimizer));
+    ms_table_add(t, "%s",
+                 s != NULL ? c->methods[s->method].label : ms_optimizer_title(run->optimizer));
     ms_table_add(t, "%g", run->lr);
     ms_table_is(t, run->lr);
     ms_table_add(t, "%s", clips ? ms_run_text(run, "threshold") : "-");
     ms_table_add(t, "%s", decay);
-    ms_part_decay_fields(t, ms_run_text(run, "weight_decay"));
+    ms_plot_decay_fields(t, ms_run_text(run, "weight_decay"));
     ms_table_add(t, "%s", ms_run_text(run, "seed"));
     if (run->status == MS_RUN_DIVERGED || run->status == MS_RUN_STALLED)
         ms_table_add(t, "%s: %s", ms_run_status_word(run->status),
@@ -318,7 +319,7 @@ void ms_build_runs(ms_build *b)
                                          "method",
                                          "lr",
                                          "D",
-                                         MS_PART_DECAY_NAMES,
+                                         MS_PLOT_DECAY_NAMES,
                                          "seed",
                                          "status|status,reason",
                                          "steps|steps,steps asked",

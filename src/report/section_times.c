@@ -1,7 +1,7 @@
 /* section_times.c - wall time of a step by method. */
 #include <math.h>
 
-#include "report/parts.h"
+#include "report/section_plots.h"
 
 static void add_row(ms_table *t, const ms_compare *c, size_t problem, size_t method,
                     ms_step_time ms, ms_step_time muon)
@@ -34,13 +34,13 @@ static void time_panel(ms_build *b, size_t problem, ms_figure *f, ms_table *t)
         ms_curve          *curve;
         if (!isfinite(ms.step)) continue;
         add_row(t, c, problem, m, ms, muon);
-        if (!ms_part_drawn(c, problem, m)) continue;
+        if (!ms_plot_drawn(c, problem, m)) continue;
         if (p == NULL) {
             p = ms_figure_panel(f, c->problems[problem].label, "", "ms per step");
             if (p == NULL) return;
             p->bars = true;
         }
-        curve = ms_panel_curve(f, p, c->methods[m].label, c->methods[m].look);
+        curve = ms_panel_curve(f, p, c->methods[m].label, c->methods[m].style);
         ms_curve_point(f, curve, (ms_point){ .x = 0.0, .y = ms.step, .low = NAN, .high = NAN },
                        "%s: %.3g ms per step, of which the optimizer %.3g ms (%.0f %%)",
                        c->methods[m].label, ms.step, ms.optim, 100.0 * ms.optim / ms.step);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/names.h"
-#include "report/parts.h"
+#include "report/section_plots.h"
 
 static const ms_build_kind kinds[] = {
     { "loss-lr", "Loss against learning rate", "Figures 1, 4 and 5 of the paper",
@@ -137,7 +137,7 @@ static bool open_section(ms_build *b)
 
 void ms_build_words(ms_build *b, const char *fmt, ...)
 {
-    char    text[4 * MS_PART_TEXT];
+    char    text[4 * MS_PLOT_TEXT];
     va_list args;
 
     va_start(args, fmt);
@@ -166,7 +166,7 @@ bool ms_build_table(ms_build *b, const char *id, const char *caption, ms_table *
 
 void ms_build_notes(ms_build *b, const char *fmt, ...)
 {
-    char    text[4 * MS_PART_TEXT];
+    char    text[4 * MS_PLOT_TEXT];
     va_list args;
 
     va_start(args, fmt);

@@ -264,7 +264,7 @@ static void put_points(rewriter *r)
         if (t->n == 0) continue;
         fprintf(r->to,
                 "\n<g class=\"points\" fill=\"transparent\" data-colour=\"%s\" data-label=\"",
-                c->look.colour);
+                c->style.colour);
         put_text(r, c->label);
         fputs("\">", r->to);
         for (size_t i = 0; i < groups; i++) {

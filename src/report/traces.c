@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/parts.h"
+#include "report/section_plots.h"
 
 enum { MOST = 400 };
 
@@ -175,7 +175,7 @@ static void add_crosses(ms_figure *f, ms_panel *p, const ms_trace *trace)
         if (run->status != MS_RUN_DIVERGED || run->n == 0) continue;
         const long long step = (long long)run->lines[run->n - 1].step;
         ms_curve_point(
-            f, ms_panel_curve(f, p, trace->label, trace->look),
+            f, ms_panel_curve(f, p, trace->label, trace->style),
             (ms_point){ .x = (double)step, .y = NAN, .low = NAN, .high = NAN, .diverged = true },
             "%s: diverged at step %lld, seed %s: %s", trace->label, step, ms_run_text(run, "seed"),
             run->reason != NULL ? run->reason : "no reason is known");
@@ -187,7 +187,7 @@ static void add_square(ms_figure *f, ms_panel *p, const ms_trace *trace, const m
                        const series *mine)
 {
     if (run->status != MS_RUN_STALLED || mine->n == 0 || !isfinite(mine->y[mine->n - 1])) return;
-    ms_curve_point(f, ms_panel_curve(f, p, "stalled", ms_look_stalled()),
+    ms_curve_point(f, ms_panel_curve(f, p, "stalled", ms_style_stalled()),
                    (ms_point){ .x      = (double)mine->step[mine->n - 1],
                                .y      = mine->y[mine->n - 1],
                                .low    = NAN,
@@ -197,7 +197,7 @@ static void add_square(ms_figure *f, ms_panel *p, const ms_trace *trace, const m
                    run->reason != NULL ? run->reason : "no reason is known");
 }
 
-bool ms_part_trace(ms_build *b, ms_figure *f, ms_panel *p, const ms_trace *trace)
+bool ms_plot_trace(ms_build *b, ms_figure *f, ms_panel *p, const ms_trace *trace)
 {
     const ms_setting *s    = trace->setting;
     const ms_run     *run  = s != NULL ? main_run(s) : NULL;
@@ -219,7 +219,7 @@ bool ms_part_trace(ms_build *b, ms_figure *f, ms_panel *p, const ms_trace *trace
     for (size_t k = 0; k < s->n && made; k++)
         made = make_series(s->runs[k], trace, wide, &all[k]);
     if (made) {
-        ms_curve *curve = ms_panel_curve(f, p, trace->label, trace->look);
+        ms_curve *curve = ms_panel_curve(f, p, trace->label, trace->style);
         add_points(f, p, curve, &mine, all, at, s->n);
         add_square(f, p, trace, run, &mine);
         add_crosses(f, p, trace);
@@ -234,7 +234,7 @@ done:
     return true;
 }
 
-void ms_part_trace_notes(ms_build *b, size_t problem)
+void ms_plot_trace_notes(ms_build *b, size_t problem)
 {
     const ms_compare *c     = b->c;
     bool              seeds = false, means = false;
@@ -258,7 +258,7 @@ void ms_part_trace_notes(ms_build *b, size_t problem)
 /* ---- panels of losses ------------------------------------------------------------------------ */
 
 /* A run that diverged early does not show it. */
-int64_t ms_part_stage_change(const ms_compare *c, size_t problem)
+int64_t ms_plot_stage_change(const ms_compare *c, size_t problem)
 {
     for (size_t i = 0; i < c->n_settings; i++)
         for (size_t k = 0; c->settings[i].problem == problem && k < c->settings[i].n; k++) {
@@ -268,10 +268,10 @@ int64_t ms_part_stage_change(const ms_compare *c, size_t problem)
     return 0;
 }
 
-void ms_part_loss_panel(const ms_compare *c, size_t problem, ms_figure *f, ms_panel *p)
+void ms_plot_loss_panel(const ms_compare *c, size_t problem, ms_figure *f, ms_panel *p)
 {
-    const int64_t change  = ms_part_stage_change(c, problem);
-    const double  settled = (double)c->problems[problem].first->steps * MS_PART_SETTLING;
+    const int64_t change  = ms_plot_stage_change(c, problem);
+    const double  settled = (double)c->problems[problem].first->steps * MS_PLOT_SETTLING;
     double        start = NAN, later = NAN;
 
     if (p == NULL) return;

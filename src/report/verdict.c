@@ -250,7 +250,7 @@ void ms_say_share(ms_words *w, double share)
 
 ms_verdict ms_say_missing(ms_words *w, const char *optimizer, double lr)
 {
-    ms_say(w, "there is no run of %s", ms_look_title(optimizer));
+    ms_say(w, "there is no run of %s", ms_optimizer_title(optimizer));
     if (!isnan(lr)) ms_say(w, " at lr %g", lr);
     return MS_NOT_TESTED;
 }
@@ -261,7 +261,7 @@ ms_verdict ms_held(bool held) { return held ? MS_HOLDS : MS_DOES_NOT_HOLD; }
 
 const char *const ms_compared[MS_COMPARED] = { "soft-musec", "spectra", "muon", "muonclip" };
 
-const char *ms_compared_title(int compared) { return ms_look_title(ms_compared[compared]); }
+const char *ms_compared_title(int compared) { return ms_optimizer_title(ms_compared[compared]); }
 
 /* A run of the method on the problem, if none of those has learned anything; otherwise NULL.  That
  * all diverged is something else. */

@@ -190,7 +190,7 @@ static double say_tuned(const ms_compare *c, size_t problem, const char *optimiz
     const ms_setting *s    = ms_at_rate(c, problem, optimizer, NAN);
     const double      loss = ms_loss_of(w, s);
     if (s == NULL) return NAN;
-    ms_say_loss(w, ms_look_title(optimizer), loss);
+    ms_say_loss(w, ms_optimizer_title(optimizer), loss);
     if (isfinite(loss)) ms_say(w, " (lr %g)", s->lr);
     return loss;
 }

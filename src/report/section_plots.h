@@ -1,14 +1,14 @@
-/* parts.h - what the sections share while they are built: private to sections.c and section_*.c.
+/* section_plots.h - what the sections of a report share while they are built: which runs they plot,
+ * with which labels and captions.  It is private to sections.c and section_*.c.
  *
- * A section builds figures and tables and hands them over.  The first of them opens it in the page:
- * a section that hands over nothing is not there. */
-#ifndef MS_REPORT_PARTS_H
-#define MS_REPORT_PARTS_H
+ * A section builds figures and tables and hands them over.  The first of them opens the section in
+ * the page, so a section that hands over nothing does not appear. */
+#define MS_REPORT_SECTION_PLOTS_H
 
 #include "report/sections.h"
 
-enum { MS_PART_TEXT = 1024, MS_PART_ID = 96 };
-enum { MS_PART_MANY = 3 }; /* with more problems, some sections show one of each preset */
+enum { MS_PLOT_TEXT = 1024, MS_PLOT_ID = 96 };
+enum { MS_PLOT_MANY = 3 }; /* with more problems, some sections show one of each preset */
 
 typedef struct ms_build ms_build;
 typedef struct ms_build_kind { /* a row of the table of sections */
@@ -36,59 +36,59 @@ void ms_build_notes(ms_build *b, const char *fmt, ...) MS_PRINTF(2, 3);
 
 /* Is the method drawn with others on this problem?  It has runs there and is not its optimizer with
  * another iteration alone: those stand in the sections on iterations. */
-bool ms_part_drawn(const ms_compare *c, size_t problem, size_t method);
+bool ms_plot_drawn(const ms_compare *c, size_t problem, size_t method);
 /* Is anything left out by that?  Then a note says so. */
-void ms_part_left_out(ms_build *b);
+void ms_plot_left_out(ms_build *b);
 /* Is this one of the problems that a section of many figures shows? */
-bool ms_part_shown(const ms_compare *c, size_t problem);
+bool ms_plot_shown(const ms_compare *c, size_t problem);
 /* Drawn methods that were run there at this rate. */
-size_t ms_part_methods_at(const ms_compare *c, size_t problem, double lr);
+size_t ms_plot_methods_at(const ms_compare *c, size_t problem, double lr);
 /* Rates at which the method was run on the problem. */
-size_t ms_part_count_rates(const ms_compare *c, size_t problem, size_t method);
+size_t ms_plot_count_rates(const ms_compare *c, size_t problem, size_t method);
 /* The first run of a method on a problem; NULL: none. */
-const ms_run *ms_part_run(const ms_compare *c, size_t problem, size_t method);
+const ms_run *ms_plot_run(const ms_compare *c, size_t problem, size_t method);
 /* The rate `wanted` if methods were run there on the problem, otherwise the one nearest to it by
  * their ratio, or the largest; rates that two methods share come before those that one has alone.
  * 0: no run. */
-double ms_part_rate(const ms_compare *c, size_t problem, double wanted, bool or_largest);
+double ms_plot_rate(const ms_compare *c, size_t problem, double wanted, bool or_largest);
 /* Up to three rates that pass the test, ascending: the paper's 0.1, 0.2 and 0.5 first, then the
  * largest, where methods differ most. */
-enum { MS_PART_RATES = 3 };
+enum { MS_PLOT_RATES = 3 };
 typedef bool ms_rate_test(const void *of, double lr);
-size_t       ms_part_rates(const ms_compare *c, ms_rate_test *passes, const void *of,
-                           double out[MS_PART_RATES]);
+size_t       ms_plot_rates(const ms_compare *c, ms_rate_test *passes, const void *of,
+                           double out[MS_PLOT_RATES]);
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
 /* "loss-lr", and where there are several problems the problem's name behind it. */
-void ms_part_id(const ms_compare *c, const char *base, size_t problem, char out[MS_PART_ID]);
+void ms_plot_id(const ms_compare *c, const char *base, size_t problem, char out[MS_PLOT_ID]);
 /* "Gradients sum8, QK-norm on, 2 seeds."; problem n_problems: of all. */
-void ms_part_conditions(const ms_compare *c, size_t problem, char out[MS_PART_TEXT]);
+void ms_plot_conditions(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT]);
 /* "pico, fineweb: RMS"; of one problem alone just "RMS". */
-void ms_part_title(const ms_compare *c, size_t problem, const char *what, char out[MS_PART_TEXT]);
+void ms_plot_title(const ms_compare *c, size_t problem, const char *what, char out[MS_PLOT_TEXT]);
 /* What the pointer shows of a setting. */
-void ms_part_tip(const char *label, const ms_setting *s, char out[MS_PART_TEXT]);
+void ms_plot_tip(const char *label, const ms_setting *s, char out[MS_PLOT_TEXT]);
 /* Weight decay of the groups QK, VO, MLP; false: the text is none. */
-bool ms_part_decay(const char *text, double out[MS_RUN_GROUPS]);
+bool ms_plot_decay(const char *text, double out[MS_RUN_GROUPS]);
 /* The same, short: "0.3", "qk 1.2, vo 1.2, mlp 0.3". */
-void ms_part_decay_text(const char *text, char out[MS_PART_TEXT]);
+void ms_plot_decay_text(const char *text, char out[MS_PLOT_TEXT]);
 /* The last cell of a table is such a text: columns of QK, VO and MLP in CSV. */
-#define MS_PART_DECAY_NAMES "decay|decay QK,decay VO,decay MLP"
-void        ms_part_decay_fields(ms_table *t, const char *text);
-const char *ms_part_group_name(int group);       /* "QK" */
-const char *ms_part_run_name(const ms_run *run); /* that of its directory */
+#define MS_PLOT_DECAY_NAMES "decay|decay QK,decay VO,decay MLP"
+void        ms_plot_decay_fields(ms_table *t, const char *text);
+const char *ms_plot_group_name(int group);       /* "QK" */
+const char *ms_plot_run_name(const ms_run *run); /* that of its directory */
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
 /* Mean of the seeds with their band; diverged if all did.  For those of which some did,
  * ms_panel_crosses() is called once all points are there. */
-ms_point ms_part_point(double x, const ms_setting *s);
+ms_point ms_plot_point(double x, const ms_setting *s);
 /* Keeps a few bad points from flattening a panel: where one is more than three times as far above
  * the lowest as three quarters of them are, the top is twice as far. */
-void ms_part_limit(ms_panel *p);
+void ms_plot_limit(ms_panel *p);
 /* What a caption says of the bands, crosses, and values above a panel that the figure has, each
  * sentence with a blank in front; "" if there are none. */
-void ms_part_signs(const ms_figure *f, char out[MS_PART_TEXT]);
+void ms_plot_signs(const ms_figure *f, char out[MS_PLOT_TEXT]);
 
 /* ---- curves over steps ----------------------------------------------------------------------- */
 
@@ -102,21 +102,21 @@ typedef struct ms_trace { /* what to draw of which runs */
     ms_reading       *read;
     int               group;
     const char       *label;
-    ms_look           look;
+    ms_style          style;
 } ms_trace;
 
 /* A curve of the setting's first run that did not diverge, with a band over the seeds; long ones
  * are thinned to means.  Each run that diverged has a point of its own, diverged, where it did.
  * Without any value no curve is added, and false returned. */
-bool ms_part_trace(ms_build *b, ms_figure *f, ms_panel *p, const ms_trace *trace);
+bool ms_plot_trace(ms_build *b, ms_figure *f, ms_panel *p, const ms_trace *trace);
 /* What notes say of such curves on a problem: which run a line is, and where it is of means. */
-void ms_part_trace_notes(ms_build *b, size_t problem);
+void ms_plot_trace_notes(ms_build *b, size_t problem);
 /* Sets the panel's top to the highest loss after the first steps, in which it falls from far above
  * all that follows, and not above that at the start; marks the first change of stage. */
-#define MS_PART_SETTLING 0.04 /* of the steps */
-void ms_part_loss_panel(const ms_compare *c, size_t problem, ms_figure *f, ms_panel *p);
+#define MS_PLOT_SETTLING 0.04 /* of the steps */
+void ms_plot_loss_panel(const ms_compare *c, size_t problem, ms_figure *f, ms_panel *p);
 /* The last step of the first stage, as the logs show it; 0: there is one stage alone. */
-int64_t ms_part_stage_change(const ms_compare *c, size_t problem);
+int64_t ms_plot_stage_change(const ms_compare *c, size_t problem);
 
 /* ---- the sections ---------------------------------------------------------------------------- */
 

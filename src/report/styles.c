@@ -1,4 +1,4 @@
-/* looks.c - one look per optimizer, everywhere.
+/* styles.c - one style per optimizer, everywhere.
  *
  * The colours begin with those of Okabe and Ito, which people with the common forms of colour
  * blindness can tell apart, shifted where white or black paper would swallow them; the rest keeps
@@ -26,7 +26,7 @@ enum { /* gnuplot's point types */
 
 static const struct {
     const char *name, *title;
-    ms_look     look;
+    ms_style    style;
 } optimizers[] = {
     { "soft-musec", "Soft Musec", { "#0072b2", 0, CIRCLE } },   /* blue */
     { "musec", "Musec", { "#4aa9e4", 1, SQUARE } },             /* sky */
@@ -40,31 +40,31 @@ static const struct {
     { "sgdm", "SGDM", { "#6d747b", 0, OPEN_CIRCLE } },          /* grey */
 };
 
-const char *ms_look_title(const char *optimizer)
+const char *ms_optimizer_title(const char *optimizer)
 {
     for (size_t i = 0; i < COUNT(optimizers); i++)
         if (strcmp(optimizers[i].name, optimizer) == 0) return optimizers[i].title;
     return optimizer;
 }
 
-ms_look ms_look_of(const char *optimizer)
+ms_style ms_style_of(const char *optimizer)
 {
     for (size_t i = 0; i < COUNT(optimizers); i++)
-        if (strcmp(optimizers[i].name, optimizer) == 0) return optimizers[i].look;
-    return (ms_look){ "#808080", 0, OPEN_SQUARE };
+        if (strcmp(optimizers[i].name, optimizer) == 0) return optimizers[i].style;
+    return (ms_style){ "#808080", 0, OPEN_SQUARE };
 }
 
-ms_look ms_look_stalled(void) { return (ms_look){ "#808080", 0, SQUARE }; }
+ms_style ms_style_stalled(void) { return (ms_style){ "#808080", 0, SQUARE }; }
 
-ms_look ms_look_variant(ms_look look, size_t number)
+ms_style ms_style_variant(ms_style style, size_t number)
 {
-    look.dash = (int)(((size_t)look.dash + number) % MS_DASHES);
-    return look;
+    style.dash = (int)(((size_t)style.dash + number) % MS_DASHES);
+    return style;
 }
 
 /* From violet over blue and green to ochre: lightness grows all the way, and the ends that white
  * and black paper would swallow are left out. */
-ms_look ms_look_step(size_t index, size_t n)
+ms_style ms_style_step(size_t index, size_t n)
 {
     static const char *const ramp[]  = { "#6a4ca8", "#5566b5", "#3f80b8", "#2f96ad", "#2aa893",
                                          "#4db573", "#7fba4f", "#b0b62f", "#d9ad2b" };
@@ -73,6 +73,6 @@ ms_look ms_look_step(size_t index, size_t n)
     const size_t             last    = COUNT(ramp) - 1;
     const size_t             place   = index < n ? index : n == 0 ? 0 : n - 1;
 
-    return (ms_look){ ramp[n < 2 ? last / 2 : place * last / (n - 1)], (int)(place % 4),
-                      marks[place % COUNT(marks)] };
+    return (ms_style){ ramp[n < 2 ? last / 2 : place * last / (n - 1)], (int)(place % 4),
+                       marks[place % COUNT(marks)] };
 }

@@ -1,5 +1,5 @@
-/* parts.c - which runs a section takes, and its words for them. */
-#include "report/parts.h"
+/* section_plots.c - which runs a section takes, and its words for them. */
+#include "report/section_plots.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
-const ms_run *ms_part_run(const ms_compare *c, size_t problem, size_t method)
+const ms_run *ms_plot_run(const ms_compare *c, size_t problem, size_t method)
 {
     for (size_t i = 0; i < c->n_settings; i++)
         if (c->settings[i].problem == problem && c->settings[i].method == method &&
@@ -24,43 +24,43 @@ static bool same_field(const ms_run *a, const ms_run *b, const char *field)
     return strcmp(ms_run_text(a, field), ms_run_text(b, field)) == 0;
 }
 
-bool ms_part_drawn(const ms_compare *c, size_t problem, size_t method)
+bool ms_plot_drawn(const ms_compare *c, size_t problem, size_t method)
 {
-    const ms_run *run   = ms_part_run(c, problem, method), *other;
+    const ms_run *run   = ms_plot_run(c, problem, method), *other;
     const size_t  plain = ms_compare_plain(c, c->methods[method].optimizer);
 
     if (run == NULL) return false;
     if (plain == c->n_methods || plain == method) return true;
-    other = ms_part_run(c, problem, plain);
+    other = ms_plot_run(c, problem, plain);
     return other == NULL ||
            (same_field(run, other, "ns_mode") && same_field(run, other, "ns_iters"));
 }
 
-void ms_part_left_out(ms_build *b)
+void ms_plot_left_out(ms_build *b)
 {
     for (size_t p = 0; p < b->c->n_problems; p++)
         for (size_t m = 0; m < b->c->n_methods; m++)
-            if (ms_part_run(b->c, p, m) != NULL && !ms_part_drawn(b->c, p, m)) {
+            if (ms_plot_run(b->c, p, m) != NULL && !ms_plot_drawn(b->c, p, m)) {
                 ms_build_notes(b, "Other iterations of a method stand in their own sections.");
                 return;
             }
 }
 
-bool ms_part_shown(const ms_compare *c, size_t problem)
+bool ms_plot_shown(const ms_compare *c, size_t problem)
 {
-    return c->n_problems <= MS_PART_MANY || problem == 0 ||
+    return c->n_problems <= MS_PLOT_MANY || problem == 0 ||
            strcmp(c->problems[problem].preset, c->problems[problem - 1].preset) != 0;
 }
 
-size_t ms_part_methods_at(const ms_compare *c, size_t problem, double lr)
+size_t ms_plot_methods_at(const ms_compare *c, size_t problem, double lr)
 {
     size_t n = 0;
     for (size_t m = 0; m < c->n_methods; m++)
-        n += ms_part_drawn(c, problem, m) && ms_compare_best(c, problem, m, lr) != NULL;
+        n += ms_plot_drawn(c, problem, m) && ms_compare_best(c, problem, m, lr) != NULL;
     return n;
 }
 
-size_t ms_part_count_rates(const ms_compare *c, size_t problem, size_t method)
+size_t ms_plot_count_rates(const ms_compare *c, size_t problem, size_t method)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->n_rates; i++)
@@ -68,7 +68,7 @@ size_t ms_part_count_rates(const ms_compare *c, size_t problem, size_t method)
     return n;
 }
 
-double ms_part_rate(const ms_compare *c, size_t problem, double wanted, bool or_largest)
+double ms_plot_rate(const ms_compare *c, size_t problem, double wanted, bool or_largest)
 {
     double best = 0.0;
     for (size_t least = 2; least > 0 && best == 0.0; least--) {
@@ -77,7 +77,7 @@ double ms_part_rate(const ms_compare *c, size_t problem, double wanted, bool or_
             const double lr  = c->rates[i];
             double       far = or_largest ? 1.0 / lr : fabs(log(lr / wanted));
             if (ms_same_number(lr, wanted)) far = 0.0;
-            if (ms_part_methods_at(c, problem, lr) < least || far >= best_far) continue;
+            if (ms_plot_methods_at(c, problem, lr) < least || far >= best_far) continue;
             best     = lr;
             best_far = far;
         }
@@ -100,15 +100,15 @@ static void insert_rate(double *rates, size_t *n, double lr)
     rates[at] = lr;
 }
 
-size_t ms_part_rates(const ms_compare *c, ms_rate_test *passes, const void *of,
-                     double out[MS_PART_RATES])
+size_t ms_plot_rates(const ms_compare *c, ms_rate_test *passes, const void *of,
+                     double out[MS_PLOT_RATES])
 {
-    static const double paper[MS_PART_RATES] = { 0.1, 0.2, 0.5 };
+    static const double paper[MS_PLOT_RATES] = { 0.1, 0.2, 0.5 };
     size_t              n                    = 0;
 
-    for (size_t i = 0; i < MS_PART_RATES; i++)
+    for (size_t i = 0; i < MS_PLOT_RATES; i++)
         if (passes(of, paper[i])) insert_rate(out, &n, paper[i]);
-    for (size_t i = c->n_rates; i > 0 && n < MS_PART_RATES; i--)
+    for (size_t i = c->n_rates; i > 0 && n < MS_PLOT_RATES; i--)
         if (passes(of, c->rates[i - 1]) && !has_rate(out, n, c->rates[i - 1]))
             insert_rate(out, &n, c->rates[i - 1]);
     return n;
@@ -134,7 +134,7 @@ static void slug(const char *text, char out[SLUG])
 
 /* Where names are the same once cut, or empty, the problem's number tells them apart: before a '_',
  * which no name has. */
-void ms_part_id(const ms_compare *c, const char *base, size_t problem, char out[MS_PART_ID])
+void ms_plot_id(const ms_compare *c, const char *base, size_t problem, char out[MS_PLOT_ID])
 {
     char mine[SLUG], other[SLUG];
     bool twice = false;
@@ -145,32 +145,32 @@ void ms_part_id(const ms_compare *c, const char *base, size_t problem, char out[
         twice = p != problem && strcmp(mine, other) == 0;
     }
     if (c->n_problems < 2)
-        snprintf(out, MS_PART_ID, "%s", base);
+        snprintf(out, MS_PLOT_ID, "%s", base);
     else if (twice || mine[0] == '\0')
-        snprintf(out, MS_PART_ID, "%s-%zu_%s", base, problem + 1, mine);
+        snprintf(out, MS_PLOT_ID, "%s-%zu_%s", base, problem + 1, mine);
     else
-        snprintf(out, MS_PART_ID, "%s-%s", base, mine);
+        snprintf(out, MS_PLOT_ID, "%s-%s", base, mine);
 }
 
-void ms_part_title(const ms_compare *c, size_t problem, const char *what, char out[MS_PART_TEXT])
+void ms_plot_title(const ms_compare *c, size_t problem, const char *what, char out[MS_PLOT_TEXT])
 {
     const bool alone = c->n_problems == 1;
-    snprintf(out, MS_PART_TEXT, "%s%s%s", alone ? "" : c->problems[problem].label,
+    snprintf(out, MS_PLOT_TEXT, "%s%s%s", alone ? "" : c->problems[problem].label,
              alone ? "" : ": ", what);
 }
 
 /* The threshold of MuonClip belongs to it: without QK-norm it is what bounds the logits. */
-static void problem_conditions(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+static void problem_conditions(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     const ms_run *run  = c->problems[problem].first;
     const size_t  clip = ms_compare_plain(c, "muonclip");
-    const ms_run *of   = clip < c->n_methods ? ms_part_run(c, problem, clip) : NULL;
+    const ms_run *of   = clip < c->n_methods ? ms_plot_run(c, problem, clip) : NULL;
     const char   *sum  = ms_run_text(run, "grad_reduction");
-    int           n    = snprintf(out, MS_PART_TEXT, "Gradients %s, QK-norm %s,",
+    int           n    = snprintf(out, MS_PLOT_TEXT, "Gradients %s, QK-norm %s,",
                      sum[0] != '\0' ? sum : "of an unknown reduction",
                      strcmp(ms_run_text(run, "qk_norm"), "no") == 0 ? "off" : "on");
-    if (of != NULL && n > 0 && n < MS_PART_TEXT)
-        snprintf(out + n, (size_t)(MS_PART_TEXT - n), " tau of MuonClip %s,",
+    if (of != NULL && n > 0 && n < MS_PLOT_TEXT)
+        snprintf(out + n, (size_t)(MS_PLOT_TEXT - n), " tau of MuonClip %s,",
                  ms_run_text(of, "qk_tau"));
 }
 
@@ -191,10 +191,10 @@ static void seed_words(const ms_compare *c, size_t problem, char *out, size_t by
         snprintf(out, bytes, " %zu to %zu seeds.", least, most);
 }
 
-void ms_part_conditions(const ms_compare *c, size_t problem, char out[MS_PART_TEXT])
+void ms_plot_conditions(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     const bool all = problem >= c->n_problems;
-    char       other[MS_PART_TEXT];
+    char       other[MS_PLOT_TEXT];
     size_t     n;
 
     out[0] = '\0';
@@ -203,15 +203,15 @@ void ms_part_conditions(const ms_compare *c, size_t problem, char out[MS_PART_TE
     for (size_t p = 1; all && p < c->n_problems; p++) {
         problem_conditions(c, p, other);
         if (strcmp(out, other) == 0) continue;
-        snprintf(out, MS_PART_TEXT,
+        snprintf(out, MS_PLOT_TEXT,
                  "Reduction of the gradients or QK-norm differ between the panels (see Training),");
         break;
     }
     n = strlen(out);
-    seed_words(c, problem, out + n, MS_PART_TEXT - n);
+    seed_words(c, problem, out + n, MS_PLOT_TEXT - n);
 }
 
-bool ms_part_decay(const char *text, double out[MS_RUN_GROUPS])
+bool ms_plot_decay(const char *text, double out[MS_RUN_GROUPS])
 {
     static const char *const names[] = { "qk", "vo", "mlp", "matrix" };
     double                   x[4]    = { NAN, NAN, NAN, NAN };
@@ -239,22 +239,22 @@ bool ms_part_decay(const char *text, double out[MS_RUN_GROUPS])
     return true;
 }
 
-void ms_part_decay_text(const char *text, char out[MS_PART_TEXT])
+void ms_plot_decay_text(const char *text, char out[MS_PLOT_TEXT])
 {
     double x[MS_RUN_GROUPS];
-    if (!ms_part_decay(text, x))
-        snprintf(out, MS_PART_TEXT, "%s", text);
+    if (!ms_plot_decay(text, x))
+        snprintf(out, MS_PLOT_TEXT, "%s", text);
     else if (x[0] == x[1] && x[1] == x[2])
-        snprintf(out, MS_PART_TEXT, "%g", x[0]);
+        snprintf(out, MS_PLOT_TEXT, "%g", x[0]);
     else
-        snprintf(out, MS_PART_TEXT, "qk %g, vo %g, mlp %g", x[0], x[1], x[2]);
+        snprintf(out, MS_PLOT_TEXT, "qk %g, vo %g, mlp %g", x[0], x[1], x[2]);
 }
 
-void ms_part_decay_fields(ms_table *t, const char *text)
+void ms_plot_decay_fields(ms_table *t, const char *text)
 {
     double x[MS_RUN_GROUPS];
     char   of[MS_RUN_GROUPS][MS_REAL_TEXT];
-    if (!ms_part_decay(text, x)) {
+    if (!ms_plot_decay(text, x)) {
         ms_table_is_fields(t, ",,");
         return;
     }
@@ -263,13 +263,13 @@ void ms_part_decay_fields(ms_table *t, const char *text)
     ms_table_is_fields(t, "%s,%s,%s", of[0], of[1], of[2]);
 }
 
-const char *ms_part_group_name(int group)
+const char *ms_plot_group_name(int group)
 {
     static const char *const names[MS_RUN_GROUPS] = { "QK", "VO", "MLP" };
     return names[group];
 }
 
-const char *ms_part_run_name(const ms_run *run)
+const char *ms_plot_run_name(const ms_run *run)
 {
     const char *slash = strrchr(run->dir, '/');
     return slash != NULL && slash[1] != '\0' ? slash + 1 : run->dir;
@@ -283,13 +283,13 @@ static const char *reason_of(const ms_setting *s)
     return "no loss";
 }
 
-void ms_part_tip(const char *label, const ms_setting *s, char out[MS_PART_TEXT])
+void ms_plot_tip(const char *label, const ms_setting *s, char out[MS_PLOT_TEXT])
 {
-    char         loss[MS_PART_TEXT / 4], clip[128] = "", part[64] = "", stalled[64] = "";
-    char         decay[MS_PART_TEXT];
+    char         loss[MS_PLOT_TEXT / 4], clip[128] = "", part[64] = "", stalled[64] = "";
+    char         decay[MS_PLOT_TEXT];
     const size_t left = s->n - s->diverged;
 
-    ms_part_decay_text(s->decay, decay);
+    ms_plot_decay_text(s->decay, decay);
     if (left == 0)
         snprintf(loss, sizeof loss, "diverged: %.200s", reason_of(s));
     else if (left > 1)
@@ -300,13 +300,13 @@ void ms_part_tip(const char *label, const ms_setting *s, char out[MS_PART_TEXT])
     if (left > 0 && s->diverged > 0)
         snprintf(part, sizeof part, ", %zu of %zu diverged", s->diverged, s->n);
     if (s->stalled > 0) snprintf(stalled, sizeof stalled, ", %zu of %zu stalled", s->stalled, s->n);
-    snprintf(out, MS_PART_TEXT, "%.100s: lr %g, %s%s, decay %.80s, %zu seed%s%s%s", label, s->lr,
+    snprintf(out, MS_PLOT_TEXT, "%.100s: lr %g, %s%s, decay %.80s, %zu seed%s%s%s", label, s->lr,
              loss, clip, decay, s->n, s->n == 1 ? "" : "s", part, stalled);
 }
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
-ms_point ms_part_point(double x, const ms_setting *s)
+ms_point ms_plot_point(double x, const ms_setting *s)
 {
     const size_t left  = s->n - s->diverged;
     ms_point     point = { .x        = x,
@@ -323,7 +323,7 @@ ms_point ms_part_point(double x, const ms_setting *s)
     return point;
 }
 
-void ms_part_signs(const ms_figure *f, char out[MS_PART_TEXT])
+void ms_plot_signs(const ms_figure *f, char out[MS_PLOT_TEXT])
 {
     bool band = false, cross = false, above = false;
 
@@ -335,7 +335,7 @@ void ms_part_signs(const ms_figure *f, char out[MS_PART_TEXT])
                 cross              = cross || at->diverged;
                 above              = above || at->y > f->panels[i].y_top;
             }
-    snprintf(out, MS_PART_TEXT, "%s%s%s",
+    snprintf(out, MS_PLOT_TEXT, "%s%s%s",
              band ? " Bands reach from the lowest to the highest seed." : "",
              cross ? " Crosses at the upper edge: runs that diverged." : "",
              above ? " Lines that leave a panel at the top, and triangles there, lead to values "
@@ -343,7 +343,7 @@ void ms_part_signs(const ms_figure *f, char out[MS_PART_TEXT])
                    : "");
 }
 
-void ms_part_limit(ms_panel *p)
+void ms_plot_limit(ms_panel *p)
 {
     double *y = NULL, reach;
     size_t  n = 0, room = 0;
@@ -352,7 +352,7 @@ void ms_part_limit(ms_panel *p)
     for (size_t i = 0; i < p->n; i++)
         room += p->curves[i].n;
     y = malloc((room > 0 ? room : 1) * sizeof *y);
-    if (y == NULL) return; /* only the look suffers */
+    if (y == NULL) return; /* only the axis range suffers */
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->curves[i].n; k++)
             if (isfinite(p->curves[i].at[k].y)) y[n++] = p->curves[i].at[k].y;

@@ -1,6 +1,6 @@
-/* compare_parts.h - what the files of compare.h share. */
-#ifndef MS_REPORT_COMPARE_PARTS_H
-#define MS_REPORT_COMPARE_PARTS_H
+/* compare_labels.h - what the files of compare.h share. */
+#ifndef MS_REPORT_COMPARE_LABELS_H
+#define MS_REPORT_COMPARE_LABELS_H
 
 #include "report/compare.h"
 

@@ -1,4 +1,4 @@
-/* parts_test.c - what sections share: names of figures, and which runs stand together. */
+/* section_plots_test.c - what sections share: names of figures, and which runs stand together. */
 #include "check.h"
 
 #include <stdio.h>
