@@ -3,6 +3,7 @@
  *
  * A section builds figures and tables and hands them over.  The first of them opens the section in
  * the page, so a section that hands over nothing does not appear. */
+#ifndef MS_REPORT_SECTION_PLOTS_H
 #define MS_REPORT_SECTION_PLOTS_H
 
 #include "report/sections.h"
