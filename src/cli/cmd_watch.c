@@ -80,7 +80,7 @@ static void add_run(ms_table *t, const ms_live_run *run)
 {
     const char *name = strrchr(run->dir, '/');
     ms_table_add(t, "%s", name != NULL && name[1] != '\0' ? name + 1 : run->dir);
-    ms_table_add(t, "%s", ms_look_title(run->optimizer));
+    ms_table_add(t, "%s", ms_optimizer_title(run->optimizer));
     add_real(t, "%g", run->lr);
     ms_table_add(t, "%lld/%lld", (long long)run->step, (long long)run->steps);
     add_real(t, "%.4f", run->last.loss);
