@@ -38,14 +38,13 @@ static heap heap_make(void)
     return (heap){ .limit = (size_t)1 << 30, .shift = 16, .refusal = MUSEC_ENOMEM };
 }
 
-static void takes_are_aligned_and_apart(void **state)
+TEST(takes_are_aligned_and_apart)
 {
     static const size_t sizes[] = { 1, 0, 255, 256, 257, 100000, 3, 1 << 20, 0, 7 };
     heap                h       = heap_make();
     ms_arena            a;
     unsigned char      *got[COUNT(sizes)];
     size_t              sum = 0;
-    (void)state;
 
     ms_arena_init(&a, &h, heap_alloc, heap_free);
     for (size_t i = 0; i < COUNT(sizes); i++) {
@@ -87,12 +86,11 @@ static void one_round(ms_arena *a, size_t unit)
     ms_arena_reset(a, outer);
 }
 
-static void second_round_joins_third_is_silent(void **state)
+TEST(second_round_joins_third_is_silent)
 {
     heap     h = heap_make();
     ms_arena a;
     size_t   allocs;
-    (void)state;
 
     ms_arena_init(&a, &h, heap_alloc, heap_free);
     one_round(&a, 50000);
@@ -109,14 +107,13 @@ static void second_round_joins_third_is_silent(void **state)
     CHECK(h.live == 0, "%zu chunks left", h.live);
 }
 
-static void nothing_moves_while_in_use(void **state)
+TEST(nothing_moves_while_in_use)
 {
     enum { N = 1500 };
     static unsigned char *got[N];
     static size_t         size[N];
     heap                  h = heap_make();
     ms_arena              a;
-    (void)state;
 
     ms_arena_init(&a, &h, heap_alloc, heap_free);
     for (size_t i = 0; i < N; i++) { /* small and large mixed, so that chunks are skipped */
@@ -131,12 +128,11 @@ static void nothing_moves_while_in_use(void **state)
     ms_arena_destroy(&a);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
     heap     h = heap_make();
     ms_arena a;
     void    *p = &h;
-    (void)state;
 
     ms_arena_init(&a, &h, heap_alloc, heap_free);
     CHECK(ms_arena_take(&a, SIZE_MAX, &p) == MUSEC_ENOMEM && p == NULL, "SIZE_MAX");
@@ -162,13 +158,12 @@ static void refusals(void **state)
     CHECK(h.live == 0, "%zu chunks left", h.live);
 }
 
-static void joining_survives_a_refusal(void **state)
+TEST(joining_survives_a_refusal)
 {
     heap          h = heap_make();
     ms_arena      a;
     const ms_mark empty = { 0 };
     void         *p;
-    (void)state;
 
     ms_arena_init(&a, &h, heap_alloc, heap_free);
     for (int i = 0; i < 3; i++)
@@ -202,10 +197,9 @@ static musec_status device_alloc(void *owner, size_t bytes, void **out)
 static void device_free(void *owner, void *p) { (void)owner, (void)p; }
 
 /* Small takes and large ones: none is refused while the device has room for it. */
-static void a_device_can_be_used_up(void **state)
+TEST(a_device_can_be_used_up)
 {
     static const size_t devices[] = { (size_t)1 << 30, (size_t)24 << 30, (size_t)141 << 30 };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(devices); i++)
         for (size_t each = (size_t)64 << 10; each <= (size_t)4 << 30; each *= 4) {
@@ -220,17 +214,4 @@ static void a_device_can_be_used_up(void **state)
                   a.in_use, a.n_chunks, d.left, devices[i]);
             ms_arena_destroy(&a);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_are_aligned_and_apart),
-        cmocka_unit_test(second_round_joins_third_is_silent),
-        cmocka_unit_test(nothing_moves_while_in_use),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(joining_survives_a_refusal),
-        cmocka_unit_test(a_device_can_be_used_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

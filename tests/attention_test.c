@@ -131,10 +131,9 @@ static double apart(const float *got, const float *want, size_t n)
     return most / size;
 }
 
-static void every_level_agrees_with_ref(void **state)
+TEST(every_level_agrees_with_ref)
 {
     static const int levels[] = { 0, 3, 4 };
-    (void)state;
     for (size_t c = 0; c < COUNT(cases); c++) {
         problem want = problem_make(c, MUSEC_F64), got = problem_make(c, MUSEC_F32);
         run(want.d->ops, &want);
@@ -156,9 +155,8 @@ static void every_level_agrees_with_ref(void **state)
     }
 }
 
-static void bits_do_not_depend_on_threads(void **state)
+TEST(bits_do_not_depend_on_threads)
 {
-    (void)state;
     for (size_t c = 0; c < COUNT(cases); c++) {
         problem one = problem_make(c, MUSEC_F32), many = problem_make(c, MUSEC_F32);
         CHECK_OK(one.d, musec_ctx_set_threads(one.d, 1));
@@ -176,9 +174,8 @@ static void bits_do_not_depend_on_threads(void **state)
 }
 
 /* Large logits: one key takes all, and nothing overflows on the way. */
-static void large_logits_choose_one_key(void **state)
+TEST(large_logits_choose_one_key)
 {
-    (void)state;
     problem p = problem_make(1, MUSEC_F32);
     p.a.scale = 1e4;
     run(p.d->ops, &p);
@@ -189,9 +186,8 @@ static void large_logits_choose_one_key(void **state)
 }
 
 /* What a NaN is seen by is NaN; the maximum says so too; other heads know nothing of it. */
-static void a_nan_is_passed_on(void **state)
+TEST(a_nan_is_passed_on)
 {
-    (void)state;
     problem       p                  = problem_make(1, MUSEC_F32);
     const int64_t at                 = 100;
     ((float *)p.k.data)[at * p.k.ld] = NAN;
@@ -208,12 +204,11 @@ static void a_nan_is_passed_on(void **state)
 /* ---- products of tiles, at the level that tests are compiled for ----------------------------- */
 
 /* Row i of A is zero outside inner[i]; columns outside cols[i] are not asked for. */
-static void tiles_multiply(void **state)
+TEST(tiles_multiply)
 {
     enum { M = 23, N = 45, K = 19, LDB = 48, LDC = 50 };
     float a[M * K], b[K * LDB], c[M * LDC], before[M * LDC];
     span  inner[M], cols[M];
-    (void)state;
     for (int i = 0; i < M; i++) {
         inner[i] = (span){ i / 3, i < 12 ? K - 6 + i / 2 : K };
         cols[i]  = (span){ i, i < 5 ? 16 : N };
@@ -240,16 +235,4 @@ static void tiles_multiply(void **state)
                     CHECK(got == want, "add %d, (%d, %d): %g, not %g", add, i, j, got, want);
             }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_level_agrees_with_ref),
-        cmocka_unit_test(bits_do_not_depend_on_threads),
-        cmocka_unit_test(large_logits_choose_one_key),
-        cmocka_unit_test(a_nan_is_passed_on),
-        cmocka_unit_test(tiles_multiply),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

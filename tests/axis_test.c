@@ -18,7 +18,7 @@ static ms_axis axis_over(bool log, double lo, double hi)
     return a;
 }
 
-static void ticks_are_round(void **state)
+TEST(ticks_are_round)
 {
     static const struct {
         bool        log;
@@ -36,7 +36,6 @@ static void ticks_are_round(void **state)
         { true, 3.0, 4.0, "3.0 3.2 3.4 3.6 3.8 4.0 " },
         { true, 2.1, 4.9, "2.5 3.0 3.5 4.0 4.5 " },
     };
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         const ms_axis a         = axis_over(cases[c].log, cases[c].lo, cases[c].hi);
@@ -54,13 +53,12 @@ static void ticks_are_round(void **state)
 }
 
 /* Any range: a beginning below the end, ticks inside, in order, not too many. */
-static void any_range_has_an_axis(void **state)
+TEST(any_range_has_an_axis)
 {
     static const double values[] = { 0.0,        -0.0,      5e-324, -5e-324,     DBL_MIN, 1e-300,
                                      1e-9,       0.3,       1.0,    1.0 + 1e-13, 7.0,     -7.0,
                                      123456.789, 1e9,       1e300,  -1e300,      DBL_MAX, -DBL_MAX,
                                      INFINITY,   -INFINITY, NAN };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(values); i++)
         for (size_t k = 0; k < COUNT(values); k++)
@@ -87,10 +85,9 @@ static void any_range_has_an_axis(void **state)
             }
 }
 
-static void places_are_even(void **state)
+TEST(places_are_even)
 {
     const ms_axis line = axis_over(false, 10.0, 20.0), log = axis_over(true, 0.01, 100.0);
-    (void)state;
 
     CHECK(fabs(ms_axis_place(&line, 12.5) - 0.25) < 1e-12, "a quarter");
     CHECK(fabs(ms_axis_place(&log, 1.0) - 0.5) < 1e-12, "the middle decade");
@@ -99,7 +96,7 @@ static void places_are_even(void **state)
     CHECK(ms_axis_place(&log, 0.0) == 0.0 && ms_axis_place(&log, -3.0) == 0.0, "no logarithm");
 }
 
-static void numbers_read_well(void **state)
+TEST(numbers_read_well)
 {
     static const struct {
         double      value;
@@ -107,7 +104,6 @@ static void numbers_read_well(void **state)
     } cases[] = { { 0.0, "0" },           { 3.14159, "3.142" },   { 12345.6, "12346" },
                   { 0.02, "0.02" },       { 2.5e-7, "2.5×10⁻⁷" }, { 1e12, "10¹²" },
                   { -3e-12, "-3×10⁻¹²" }, { NAN, "nan" },         { INFINITY, "inf" } };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(cases); i++) {
         char got[MS_NUMBER_TEXT];
@@ -117,11 +113,10 @@ static void numbers_read_well(void **state)
 }
 
 /* Above the axis the place goes on in its scale: 3 on an axis from 0 to 2 is half as far again. */
-static void a_reach_goes_on_above_the_axis(void **state)
+TEST(a_reach_goes_on_above_the_axis)
 {
     ms_axis a;
     ms_span s = { 0 };
-    (void)state;
 
     ms_span_take(&s, false, 0.0);
     ms_span_take(&s, false, 2.0);
@@ -137,16 +132,4 @@ static void a_reach_goes_on_above_the_axis(void **state)
     ms_axis_make(&a, true, s, 0.0, 0.0, 1.0);
     CHECK(fabs(ms_axis_reach(&a, 1e4) - 2.0) <= 1e-9, "%g", ms_axis_reach(&a, 1e4));
     CHECK(ms_axis_reach(&a, 0.0) == 0.0, "has no logarithm");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_reach_goes_on_above_the_axis),
-        cmocka_unit_test(ticks_are_round),
-        cmocka_unit_test(any_range_has_an_axis),
-        cmocka_unit_test(places_are_even),
-        cmocka_unit_test(numbers_read_well),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

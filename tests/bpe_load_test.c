@@ -53,10 +53,9 @@ static void check_loaded(const char *path)
     ms_bpe_free(bpe);
 }
 
-static void all_forms_are_the_same(void **state)
+TEST(all_forms_are_the_same)
 {
     const char *dir = fresh_dir();
-    (void)state;
     need_utf8proc();
     bpe_rig_write_pair(&rig, dir);
     check_loaded(dir);
@@ -75,13 +74,12 @@ static void all_forms_are_the_same(void **state)
 }
 
 /* GPT-2's own, in each of its forms: the merges found are those of vocab.bpe. */
-static void gpt2(void **state)
+TEST(gpt2)
 {
     static const char *const forms[] = { "gpt2", "gpt2/r50k_base.tiktoken",
                                          "gpt2/gpt2_tokenizer.bin", "gpt2/gpt2_tokenizer_v1.bin" };
     const char              *shared  = check_shared_data_dir();
     bpe_rig                  r;
-    (void)state;
 
     need_utf8proc();
     if (!bpe_rig_gpt2(&r)) SKIP("no shared data (set MUSEC_DATA)");
@@ -133,7 +131,7 @@ static void damage(const char *path, const char *from, const char *to)
     free(text);
 }
 
-static void damaged_tiktoken(void **state)
+TEST(damaged_tiktoken)
 {
     static const struct {
         const char *from, *to, *words;
@@ -158,7 +156,6 @@ static void damaged_tiktoken(void **state)
         { "/g== 1\n", "", "id 1 is missing" },
     };
     const char *path = path_in(fresh_dir(), "x.tiktoken");
-    (void)state;
 
     need_utf8proc();
     for (size_t k = 0; k < COUNT(cases); k++) {
@@ -180,11 +177,10 @@ static void damaged_tiktoken(void **state)
 }
 
 /* A token twice: no merge can tell the two apart. */
-static void same_bytes_twice(void **state)
+TEST(same_bytes_twice)
 {
     const char *path = path_in(fresh_dir(), "x.tiktoken");
     char        line[64];
-    (void)state;
 
     need_utf8proc();
     CHECK(rig.tokens[256].bytes == 2, "the first merge");
@@ -200,12 +196,11 @@ static void same_bytes_twice(void **state)
     free(twice.tokens);
 }
 
-static void damaged_bin(void **state)
+TEST(damaged_bin)
 {
     const char *path = path_in(fresh_dir(), "x.bin");
     static blob b;
     int32_t     header[256];
-    (void)state;
 
     need_utf8proc();
     bpe_rig_write_bin(&rig, path, 2);
@@ -237,7 +232,7 @@ static void damaged_bin(void **state)
     expect_failure(path, MS_BPE_IDS, "has 297 ids; GPT-2 has 50257");
 }
 
-static void damaged_pair(void **state)
+TEST(damaged_pair)
 {
     static const struct {
         const char *file, *from, *to, *words;
@@ -264,7 +259,6 @@ static void damaged_pair(void **state)
     const char *dir = fresh_dir();
     char       *text, *last;
     size_t      n;
-    (void)state;
 
     need_utf8proc();
     for (size_t k = 0; k < COUNT(cases); k++) {
@@ -288,12 +282,11 @@ static void damaged_pair(void **state)
     expect_failure(path_in(dir, "vocab.bpe"), rig.n + 1, "encoder.json: cannot open");
 }
 
-static void paths(void **state)
+TEST(paths)
 {
     const char *dir = fresh_dir();
     char        found[MS_PATH_MAX], want[MS_PATH_MAX];
     ms_error    e = { "" };
-    (void)state;
 
     need_utf8proc();
     expect_failure(dir, MS_BPE_IDS, "no vocabulary is there");
@@ -324,27 +317,13 @@ static void paths(void **state)
     CHECK(chdir("/") == 0, "chdir"); /* the directory goes away at the end */
 }
 
-static void without_utf8proc(void **state)
+TEST(without_utf8proc)
 {
     ms_error e   = { "" };
     ms_bpe  *bpe = NULL;
-    (void)state;
     if (ms_words_utf8proc() != NULL) SKIP("built with utf8proc");
     CHECK(ms_bpe_load(&e, check_tmp_dir(), &bpe) == MUSEC_ENOTSUP && bpe == NULL, "loaded");
     CHECK(strstr(e.text, "libutf8proc-dev") != NULL, "%s", e.text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_forms_are_the_same),
-        cmocka_unit_test(gpt2),
-        cmocka_unit_test(damaged_tiktoken),
-        cmocka_unit_test(same_bytes_twice),
-        cmocka_unit_test(damaged_bin),
-        cmocka_unit_test(damaged_pair),
-        cmocka_unit_test(paths),
-        cmocka_unit_test(without_utf8proc),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TEST_GROUP(set_up, tear_down)

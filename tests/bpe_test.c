@@ -119,14 +119,13 @@ static void check_case(const coder *c, const json_t *row)
     free(text);
 }
 
-static void fixtures(void **state)
+TEST(fixtures)
 {
     const char *path = shared_path("bpe-fixtures.jsonl");
     FILE       *f    = fopen(path, "rb");
     coder       c;
     int         cases = 0;
     json_t     *row;
-    (void)state;
 
     if (f == NULL) SKIP("no bpe-fixtures.jsonl");
     c = open_gpt2();
@@ -205,13 +204,12 @@ static void check_text(const coder *c, const char *name, long tokens, const char
     free(text);
 }
 
-static void whole_texts(void **state)
+TEST(whole_texts)
 {
     FILE *f = fopen(shared_path("text/expected-tokens.tsv"), "rb");
     char  line[1024];
     int   n = 0;
     coder c;
-    (void)state;
 
     if (f == NULL) SKIP("no expected-tokens.tsv");
     c = open_gpt2();
@@ -301,11 +299,10 @@ static void check_random(const coder *c, const bpe_rig *r, int times, uint64_t s
     }
 }
 
-static void random_texts_of_gpt2(void **state)
+TEST(random_texts_of_gpt2)
 {
     bpe_rig r;
     coder   c;
-    (void)state;
     if (!bpe_rig_gpt2(&r)) SKIP("no shared data (set MUSEC_DATA)");
     c = open_gpt2();
     check_random(&c, &r, 10000, 1);
@@ -314,11 +311,10 @@ static void random_texts_of_gpt2(void **state)
 }
 
 /* Vocabularies of few letters: long chains of merges, much stepping back. */
-static void random_texts_of_drawn_vocabularies(void **state)
+TEST(random_texts_of_drawn_vocabularies)
 {
     static const char *const letters[] = { "a", "ab", "aet ", " aeost'n0",
                                            "\xC3\xA9\xE2\x82\xAC e" };
-    (void)state;
     for (size_t k = 0; k < 20; k++) {
         const int merges = k % 5 == 0 ? 10 : 12 << k % 5;
         bpe_rig   r      = bpe_rig_draw(merges, letters[k % COUNT(letters)], k);
@@ -344,13 +340,12 @@ static void random_texts_of_drawn_vocabularies(void **state)
     }
 }
 
-static void special_text(void **state)
+TEST(special_text)
 {
     bpe_rig  r = bpe_rig_draw(20, "endoftx<|>", 3);
     coder    c = open_drawn(&r);
     uint16_t ids[64], start = (uint16_t)r.n;
     size_t   n, bytes;
-    (void)state;
 
     n = ms_bpe_encode(c.bpe, c.cache, "<|endoftext|>", 13, true, ids);
     CHECK(n == 1 && ids[0] == start, "%zu ids", n);
@@ -374,12 +369,11 @@ static void special_text(void **state)
 }
 
 /* What stands on the two sides of a bad byte is encoded as if it stood alone. */
-static void bad_bytes_stand_alone(void **state)
+TEST(bad_bytes_stand_alone)
 {
     enum { ROOM = 60 };
     bpe_rig r = bpe_rig_draw(60, "aet \n", 4);
     coder   c = open_drawn(&r);
-    (void)state;
 
     for (uint64_t k = 0; k < 500; k++) {
         static const unsigned char bad[] = { 0x80, 0xBF, 0xC0, 0xC1, 0xF5, 0xFF, 0xE2, 0xF0 };
@@ -406,7 +400,7 @@ static void bad_bytes_stand_alone(void **state)
 /* ---- long words, threads --------------------------------------------------------------------- */
 
 /* A megabyte in one word: as much as by pieces would take seconds if time grew with the square. */
-static void long_words(void **state)
+TEST(long_words)
 {
     enum { N = 1 << 20 };
     static const char *const of[] = { "a", " ", "ab", "-", "aaaaaaab", "0", "\xC3\xA9" };
@@ -415,7 +409,6 @@ static void long_words(void **state)
     char                    *text = malloc(N), *back;
     uint16_t                *ids  = malloc(ms_bpe_room(N) * sizeof *ids);
     size_t                   n, bytes;
-    (void)state;
 
     CHECK(text != NULL && ids != NULL, "no memory");
     for (size_t k = 0; k < COUNT(of); k++) {
@@ -451,7 +444,7 @@ static void *encode_job(void *arg)
     return NULL;
 }
 
-static void many_threads(void **state)
+TEST(many_threads)
 {
     enum { THREADS = 8, N = 100000 };
     bpe_rig   r    = bpe_rig_draw(500, " aeostn", 6);
@@ -459,7 +452,6 @@ static void many_threads(void **state)
     char     *text = malloc(N);
     pthread_t thread[THREADS];
     job       jobs[THREADS];
-    (void)state;
 
     for (size_t i = 0; i < N; i++)
         text[i] = " aeostn"[ms_rand_u64(6, i) % 7];
@@ -480,19 +472,4 @@ static void many_threads(void **state)
     free(text);
     close_coder(&c);
     bpe_rig_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fixtures),
-        cmocka_unit_test(whole_texts),
-        cmocka_unit_test(random_texts_of_gpt2),
-        cmocka_unit_test(random_texts_of_drawn_vocabularies),
-        cmocka_unit_test(special_text),
-        cmocka_unit_test(bad_bytes_stand_alone),
-        cmocka_unit_test(long_words),
-        cmocka_unit_test(many_threads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static void expect(const char *text, size_t bytes, const char *want)
     free(tokens);
 }
 
-static void documents_are_cut(void **state)
+TEST(documents_are_cut)
 {
     static const struct {
         const char *text, *want;
@@ -47,20 +47,18 @@ static void documents_are_cut(void **state)
         { "a\n<~endoftext~>", "|a\n<~endoftext~>" },
         { "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n", "|\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n" },
     };
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++)
         expect(cases[c].text, strlen(cases[c].text), cases[c].want);
 }
 
 /* Texts that hold '|' themselves: lengths and ids by hand. */
-static void near_separators_stay(void **state)
+TEST(near_separators_stay)
 {
     static const char *const cases[] = {
         "<|endoftext|>\n",    "a\n<|endoftext|>",    "a\n<|endoftext|> \nb",
         "a <|endoftext|>\nb", "a\r\n<|endoftext|>b", "\n<|endoftext|\n>b",
     };
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         const size_t bytes  = strlen(cases[c]);
@@ -86,13 +84,12 @@ static void near_separators_stay(void **state)
     }
 }
 
-static void all_bytes_pass(void **state)
+TEST(all_bytes_pass)
 {
     char      text[256];
     uint16_t *tokens = NULL;
     int64_t   n      = 0;
     ms_error  e;
-    (void)state;
 
     for (int i = 0; i < 256; i++)
         text[i] = (char)i;
@@ -104,9 +101,8 @@ static void all_bytes_pass(void **state)
 }
 
 /* Random documents, joined and taken apart again. */
-static void documents_come_back(void **state)
+TEST(documents_come_back)
 {
-    (void)state;
 
     for (uint64_t round = 0; round < 200; round++) {
         char      text[4096];
@@ -134,15 +130,4 @@ static void documents_come_back(void **state)
         CHECK(at == n, "%lld tokens too many", (long long)(n - at));
         free(tokens);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(documents_are_cut),
-        cmocka_unit_test(near_separators_stay),
-        cmocka_unit_test(all_bytes_pass),
-        cmocka_unit_test(documents_come_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,11 +28,10 @@ static bool is_empty(const char *name)
     return none && data == NULL && n == 0;
 }
 
-static void what_is_kept_comes_back(void **state)
+TEST(what_is_kept_comes_back)
 {
     static const char bytes[] = "any\0bytes\xff at all";
     char              dir[MS_PATH_MAX];
-    (void)state;
     snprintf(dir, sizeof dir, "%s/a/b", fresh_dir());
     setenv("MUSEC_CACHE", dir, 1);
     CHECK(is_empty("one"), "there is something before anything was kept");
@@ -43,11 +42,10 @@ static void what_is_kept_comes_back(void **state)
     CHECK(holds("one", "other", 5), "it is the old one");
 }
 
-static void what_is_damaged_is_not_there(void **state)
+TEST(what_is_damaged_is_not_there)
 {
     const char *dir = fresh_dir();
     char        path[MS_PATH_MAX];
-    (void)state;
     setenv("MUSEC_CACHE", dir, 1);
     snprintf(path, sizeof path, "%s/one", dir);
     for (long at = 0; at < 64 + 8; at++) {
@@ -61,10 +59,9 @@ static void what_is_damaged_is_not_there(void **state)
     }
 }
 
-static void it_lies_where_it_is_said(void **state)
+TEST(it_lies_where_it_is_said)
 {
     char dir[MS_PATH_MAX], path[MS_PATH_MAX + 64];
-    (void)state;
     snprintf(dir, sizeof dir, "%s", fresh_dir());
     unsetenv("MUSEC_CACHE");
     setenv("XDG_CACHE_HOME", dir, 1);
@@ -89,21 +86,9 @@ static void it_lies_where_it_is_said(void **state)
     CHECK(is_empty("one"), "kept nowhere");
 }
 
-static void names_are_tame(void **state)
+TEST(names_are_tame)
 {
     char name[MS_CACHE_NAME];
-    (void)state;
     ms_cache_name(name, "gemm %s %d.%d", "NVIDIA H200/../x", 13, 1);
     CHECK(strcmp(name, "gemm-NVIDIA-H200-..-x-13.1") == 0, "%s", name);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_kept_comes_back),
-        cmocka_unit_test(what_is_damaged_is_not_there),
-        cmocka_unit_test(it_lies_where_it_is_said),
-        cmocka_unit_test(names_are_tame),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static const ms_catalog_set *find(const char *name)
     return set;
 }
 
-static void own_list_is_whole(void **state)
+TEST(own_list_is_whole)
 {
     static const struct {
         const char     *name;
@@ -42,7 +42,6 @@ static void own_list_is_whole(void **state)
         { "openwebtext", MS_KIND_PARQUET, 80, 1 },
         { "c4", MS_KIND_JSONL, 1025, 1 },
     };
-    (void)state;
     CHECK(catalog.n == COUNT(want), "%zu sets", catalog.n);
     for (size_t i = 0; i < COUNT(want); i++) {
         const ms_catalog_set *set   = find(want[i].name);
@@ -64,10 +63,9 @@ static void own_list_is_whole(void **state)
     }
 }
 
-static void ranges_are_written_out(void **state)
+TEST(ranges_are_written_out)
 {
     const ms_catalog_set *set = find("openwebtext");
-    (void)state;
     CHECK_OK_ERR(&error, ms_catalog_expand(&error, set, 1, 78, NULL, 0, &file));
     CHECK(strcmp(file.name, "train-00078-of-00080.parquet") == 0, "%s", file.name);
     CHECK(file.n_urls == 2 && strstr(file.urls[0], "/train-00078-of-00080.parquet") != NULL &&
@@ -76,17 +74,16 @@ static void ranges_are_written_out(void **state)
     CHECK(file.bytes == -1 && file.sha256 == NULL, "known from where?");
 }
 
-static void known_files_have_checksums(void **state)
+TEST(known_files_have_checksums)
 {
     const ms_catalog_set *set = find("fineweb");
-    (void)state;
     CHECK_OK_ERR(&error, ms_catalog_expand(&error, set, 1, 0, NULL, 0, &file));
     CHECK(strcmp(file.name, "train_000001.bin") == 0 && file.bytes == 200001024 &&
               strncmp(file.sha256, "771fa4a9", 8) == 0,
           "%s", file.name);
 }
 
-static void mirrors_come_first(void **state)
+TEST(mirrors_come_first)
 {
     static const char *const mirrors[] = { "https://mirror.example/hf/", "http://10.0.0.1:8080" };
     static const char *const refused[] = { "https://", "http:///x", "mirror.example", "" };
@@ -95,7 +92,6 @@ static void mirrors_come_first(void **state)
     const ms_catalog_set    *set       = find("fineweb");
     char                     want[3][256];
 
-    (void)state;
     CHECK_OK_ERR(&error, ms_catalog_expand(&error, set, 0, 0, mirrors, 2, &file));
     snprintf(want[0], sizeof want[0], "https://mirror.example/hf%s", path);
     snprintf(want[1], sizeof want[1], "http://10.0.0.1:8080%s", path);
@@ -108,7 +104,7 @@ static void mirrors_come_first(void **state)
               refused[i]);
 }
 
-static void wrong_ranges_are_refused(void **state)
+TEST(wrong_ranges_are_refused)
 {
     static const char *const names[] = { "f{1..}",   "f{..2}",  "f{2..1}", "f{1..2",
                                          "f1..2}",   "f{a..b}", "f{}",     "f{1..2}{1..2}",
@@ -117,7 +113,6 @@ static void wrong_ranges_are_refused(void **state)
     char                     text[512];
     ms_catalog               other;
 
-    (void)state;
     for (size_t i = 0; i < COUNT(names); i++) {
         const int n = snprintf(text, sizeof text,
                                "{\"sets\": [{\"name\": \"a\", \"kind\": \"vocab\", \"files\": "
@@ -129,12 +124,4 @@ static void wrong_ranges_are_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(own_list_is_whole),          cmocka_unit_test(ranges_are_written_out),
-        cmocka_unit_test(known_files_have_checksums), cmocka_unit_test(mirrors_come_first),
-        cmocka_unit_test(wrong_ranges_are_refused),
-    };
-    return cmocka_run_group_tests(tests, load, unload);
-}
+TEST_GROUP(load, unload)

@@ -60,18 +60,6 @@ ms_device *check_open_cuda(void)
     return d;
 }
 
-static void this_build_has_no_cuda(void **state)
-{
-    (void)state;
-    SKIP("this build has no CUDA");
-}
-
-int check_without_cuda(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(this_build_has_no_cuda) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 bool check_takes_case(void)
 {
     static long asked  = 0;
@@ -80,23 +68,48 @@ bool check_takes_case(void)
     return one_in <= 1 || asked++ % one_in == 0;
 }
 
-int check_run_tests(const char *group, const struct CMUnitTest *tests, size_t n,
-                    CMFixtureFunction set_up, CMFixtureFunction tear_down)
+/* ---- the tests of a program ------------------------------------------------------------------ */
+
+enum { TESTS_MAX = 256 };
+
+static struct CMUnitTest tests[TESTS_MAX];
+static void (*bodies[TESTS_MAX])(void);
+static size_t            places[TESTS_MAX], n_tests;
+static CMFixtureFunction group_set_up, group_tear_down;
+
+static void run_body(void **state) { bodies[*(size_t *)*state](); }
+
+void check_register(const char *name, void (*body)(void), CMFixtureFunction tear_down)
+{
+    if (n_tests == TESTS_MAX) abort();
+    bodies[n_tests] = body;
+    places[n_tests] = n_tests;
+    tests[n_tests]  = (struct CMUnitTest){ name, run_body, NULL, tear_down, &places[n_tests] };
+    n_tests++;
+}
+
+void check_register_group(CMFixtureFunction set_up, CMFixtureFunction tear_down)
+{
+    group_set_up    = set_up;
+    group_tear_down = tear_down;
+}
+
+int check_main(void)
 {
     const char *given = getenv("MUSEC_TEST_FILTER"), *kind = getenv("MUSEC_TEST_DEVICE");
     const char *filter  = given != NULL && given[0] != '\0' ? given : NULL;
     const bool  list    = getenv("MUSEC_TEST_LIST") != NULL;
     size_t      matches = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n_tests; i++) {
         if (filter != NULL && fnmatch(filter, tests[i].name, 0) != 0) continue;
         if (list) print_message("%s\n", tests[i].name);
         matches++;
     }
-    if (matches == 0) print_error("no test is called %s\n", filter);
+    if (matches == 0) print_error("no test is called %s\n", filter == NULL ? "anything" : filter);
     if (list || matches == 0) return matches == 0;
     if (filter != NULL) cmocka_set_test_filter(filter);
     if (kind != NULL) check_only(kind);
-    return _cmocka_run_group_tests(group, tests, n, set_up, tear_down);
+    return _cmocka_run_group_tests("tests", tests, n_tests, group_set_up, group_tear_down);
 }
 
 void check_each_device(const char *name, void (*body)(ms_device *dev))

@@ -45,10 +45,26 @@
                          (err)->text);                                                     \
     } while (0)
 
-/* Every program's main ends with it, and so obeys the settings above. */
-#undef cmocka_run_group_tests
-#define cmocka_run_group_tests(tests, set_up, tear_down) \
-    check_run_tests(#tests, tests, sizeof(tests) / sizeof *(tests), set_up, tear_down)
+/* TEST(name) { ... } is a test.  It registers itself before main() begins, and a program runs its
+ * tests in the order in which they stand in the file.  A program needs no main() of its own: the
+ * one in check_main.c calls check_main(). */
+#define TEST(name) TEST_TEARDOWN(name, NULL)
+
+/* The same, with a function that runs after the test, whether it passed or failed. */
+#define TEST_TEARDOWN(name, tear_down)                             \
+    static void                              name(void);           \
+    __attribute__((constructor)) static void name##_register(void) \
+    {                                                              \
+        check_register(#name, name, tear_down);                    \
+    }                                                              \
+    static void name(void)
+
+/* Functions that run once, before the first test and after the last; either may be NULL. */
+#define TEST_GROUP(set_up, tear_down)                             \
+    __attribute__((constructor)) static void register_group(void) \
+    {                                                             \
+        check_register_group(set_up, tear_down);                  \
+    }
 
 #define SKIP(...)                    \
     do {                             \
@@ -56,16 +72,12 @@
         skip();                      \
     } while (0)
 
-/* TEST_EACH_DEVICE(name, dev) { ... }: a cmocka test that runs its body on every device of this
+/* TEST_EACH_DEVICE(name, dev) { ... } is a test that runs its body on every device of this
  * build that can be opened here, `dev` being an ms_device *.  Devices that are skipped are named; a
  * test that was skipped on all of them counts as skipped. */
-#define TEST_EACH_DEVICE(name, dev)          \
-    static void name##_on(ms_device *dev);   \
-    static void name(void **state)           \
-    {                                        \
-        (void)state;                         \
-        check_each_device(#name, name##_on); \
-    }                                        \
+#define TEST_EACH_DEVICE(name, dev)                     \
+    static void name##_on(ms_device *dev);              \
+    TEST(name) { check_each_device(#name, name##_on); } \
     static void name##_on(ms_device *dev)
 
 /* In the body of such a test: it does not apply to this device. */
@@ -82,16 +94,15 @@
 
 _Noreturn void check_failed(const char *file, int line, const char *cond, const char *fmt, ...)
     MS_PRINTF(4, 5);
-int  check_run_tests(const char *group, const struct CMUnitTest *tests, size_t n,
-                     CMFixtureFunction set_up, CMFixtureFunction tear_down);
+void check_register(const char *name, void (*body)(void), CMFixtureFunction tear_down);
+void check_register_group(CMFixtureFunction set_up, CMFixtureFunction tear_down);
+int  check_main(void); /* runs the registered tests, subject to the settings above */
 void check_skipping(const char *fmt, ...) MS_PRINTF(1, 2);
 void check_skip_device(const char *fmt, ...) MS_PRINTF(1, 2);
 void check_each_device(const char *name, void (*body)(ms_device *dev));
 void check_only(const char *kind); /* of the devices, this one alone */
 /* A context on a GPU; skips the running test where there is none, with the reason. */
 ms_device *check_open_cuda(void);
-/* The main of a program that is about CUDA alone, in a build without it: one skipped test. */
-int check_without_cuda(void);
 /* Is the next case one of those to take?  The first one is. */
 bool check_takes_case(void);
 

@@ -179,14 +179,13 @@ static bool exists(const char *dir, const char *name)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static void written_and_read_back(void **state)
+TEST(written_and_read_back)
 {
     const char   *dir = fresh_dir();
     ms_error      e;
     ms_checkpoint c;
     char          warning[1024], sum[MS_SHA256_HEX], path[600];
     json_t       *j;
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_checkpoint_newest(&e, dir, &c, warning)); /* none yet */
     CHECK(c.step == -1 && c.state == NULL && warning[0] == '\0', "%d", (int)c.step);
@@ -216,11 +215,10 @@ static void written_and_read_back(void **state)
     ms_checkpoint_close(&c);
 }
 
-static void every_flipped_byte_is_found(void **state)
+TEST(every_flipped_byte_is_found)
 {
     const char *dir = fresh_dir();
     char        checkpoint[600];
-    (void)state;
 
     save_ok(dir, 3, 'a', 0);
     snprintf(checkpoint, sizeof checkpoint, "%s/" STEP_3, dir);
@@ -254,7 +252,7 @@ static void every_flipped_byte_is_found(void **state)
 }
 
 /* state.json with a right sum over a wrong content. */
-static void states_that_say_nothing(void **state)
+TEST(states_that_say_nothing)
 {
 #define FILES                                                                 \
     "\"files\": {\"model.safetensors\": {\"bytes\": 40, \"sha256\": \"@\"}, " \
@@ -291,7 +289,6 @@ static void states_that_say_nothing(void **state)
     };
     const char *dir = fresh_dir();
     char        checkpoint[600], sum[3][MS_SHA256_HEX];
-    (void)state;
 
     save_ok(dir, 3, 'a', 0);
     snprintf(checkpoint, sizeof checkpoint, "%s/" STEP_3, dir);
@@ -336,13 +333,12 @@ static void damage(const char *checkpoint, const char *file)
     put_file(path_in(checkpoint, file), b.p, b.n);
 }
 
-static void damaged_ones_are_passed_over(void **state)
+TEST(damaged_ones_are_passed_over)
 {
     const char   *dir = fresh_dir();
     char          step3[600], step6[600], warning[1024];
     ms_error      e = { "" };
     ms_checkpoint c;
-    (void)state;
 
     snprintf(step3, sizeof step3, "%s/" STEP_3, dir);
     snprintf(step6, sizeof step6, "%s/" STEP_6, dir);
@@ -366,11 +362,10 @@ static void damaged_ones_are_passed_over(void **state)
     CHECK(ms_checkpoint_newest(NULL, dir, &c, warning) != MUSEC_OK, "nobody listens");
 }
 
-static void the_newest_are_kept(void **state)
+TEST(the_newest_are_kept)
 {
     const char *dir = fresh_dir();
     char        step9[600];
-    (void)state;
 
     for (int64_t step = 1; step <= 4; step++)
         save_ok(dir, step, 'a', 2);
@@ -404,11 +399,10 @@ static const char *numbered(const char *dir, const char *name, long pid)
     return path_in(dir, full);
 }
 
-static void what_the_dead_left_is_cleared_up(void **state)
+TEST(what_the_dead_left_is_cleared_up)
 {
     const char *dir  = fresh_dir();
     const long  gone = (long)ended_process(), own = (long)getpid();
-    (void)state;
 
     save_ok(dir, 3, 'a', 0);
     CHECK(mkdir(numbered(dir, "checkpoint/.step_00000009.part.", gone), 0777) == 0, "mkdir");
@@ -438,12 +432,11 @@ static void what_the_dead_left_is_cleared_up(void **state)
     expect_newest(dir, 7, 'd', NULL);
 }
 
-static void killed_while_writing(void **state)
+TEST(killed_while_writing)
 {
     const char *dir = fresh_dir();
     int         how = 0;
     pid_t       pid;
-    (void)state;
 
     save_ok(dir, 3, 'a', 1);
     pid = fork();
@@ -459,7 +452,7 @@ static void killed_while_writing(void **state)
     expect_newest(dir, 6, 'c', NULL);
 }
 
-static void a_failure_leaves_all_as_it_was(void **state)
+TEST(a_failure_leaves_all_as_it_was)
 {
     static const struct {
         trouble     trouble;
@@ -469,7 +462,6 @@ static void a_failure_leaves_all_as_it_was(void **state)
         { OPTIM_FAILS, "the optimizer is on fire" },
         { OPTIM_WRITES_NOTHING, "optim.safetensors: cannot open (No such file" },
     };
-    (void)state;
 
     for (int first = 0; first < 2; first++) { /* with checkpoints, and without any yet */
         const char *dir = fresh_dir();
@@ -490,12 +482,11 @@ static void a_failure_leaves_all_as_it_was(void **state)
 }
 
 /* A limit on the size of files stands for a full disk. */
-static void no_room(void **state)
+TEST(no_room)
 {
     const char   *dir = fresh_dir();
     struct rlimit old, low;
     char          before[MS_SHA256_HEX];
-    (void)state;
 
     save_ok(dir, 3, 'a', 0);
     snprintf(before, sizeof before, "%s", tree(dir));
@@ -518,7 +509,7 @@ static void no_room(void **state)
     expect_newest(dir, 6, 'b', NULL);
 }
 
-static void places_that_cannot_be_written(void **state)
+TEST(places_that_cannot_be_written)
 {
     const char                *dir    = fresh_dir();
     const ms_checkpoint_writer writer = { write_model, write_optim, NULL };
@@ -527,7 +518,6 @@ static void places_that_cannot_be_written(void **state)
     char                       before[MS_SHA256_HEX], longer[MS_PATH_MAX], warning[1024];
     ms_error                   e = { "" };
     ms_checkpoint              c;
-    (void)state;
 
     CHECK(save(&e, path_in(dir, "gone"), 3, r, 1) == MUSEC_EIO, "no directory");
     CHECK(strstr(e.text, "gone/checkpoint: cannot create the directory (No such") != NULL, "%s",
@@ -562,21 +552,4 @@ static void places_that_cannot_be_written(void **state)
     CHECK(strstr(e.text, "too long") != NULL, "%s", e.text);
     CHECK(ms_checkpoint_open(&e, longer, &c) == MUSEC_EIO && c.state == NULL, "a long path");
     CHECK(strcmp(tree(dir), before) == 0, "something changed");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_and_read_back),
-        cmocka_unit_test(every_flipped_byte_is_found),
-        cmocka_unit_test(states_that_say_nothing),
-        cmocka_unit_test(damaged_ones_are_passed_over),
-        cmocka_unit_test(the_newest_are_kept),
-        cmocka_unit_test(what_the_dead_left_is_cleared_up),
-        cmocka_unit_test(killed_while_writing),
-        cmocka_unit_test(a_failure_leaves_all_as_it_was),
-        cmocka_unit_test(no_room),
-        cmocka_unit_test(places_that_cannot_be_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

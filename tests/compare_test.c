@@ -51,10 +51,9 @@ static void check_labels(const sorted *s, const char *const *labels, size_t n)
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-static void optimizer_options_and_seed_are_not_the_problem(void **state)
+TEST(optimizer_options_and_seed_are_not_the_problem)
 {
     sorted s = begin();
-    (void)state;
 
     add(&s, "muon", 0.1, 3.0, "");
     add(&s, "muon", 0.1, 3.0, "seed=1 tokenizer="); /* empty: as if it were not there */
@@ -68,10 +67,9 @@ static void optimizer_options_and_seed_are_not_the_problem(void **state)
     end(&s);
 }
 
-static void sets_and_presets_are_problems(void **state)
+TEST(sets_and_presets_are_problems)
 {
     sorted s = begin();
-    (void)state;
 
     add(&s, "muon", 0.1, 3.0, "preset=nano width=256");
     add(&s, "muon", 0.1, 3.0, "data=data/c4");
@@ -85,10 +83,9 @@ static void sets_and_presets_are_problems(void **state)
 }
 
 /* Told apart by as many fields as it takes, and noted. */
-static void other_differences_are_told(void **state)
+TEST(other_differences_are_told)
 {
     sorted s = begin();
-    (void)state;
 
     add(&s, "muon", 0.1, 3.0, "");
     add(&s, "muon", 0.1, 3.0, "steps=200");
@@ -111,10 +108,9 @@ static void other_differences_are_told(void **state)
 }
 
 /* The same last part of another path is another set. */
-static void paths_with_one_name_are_told_apart(void **state)
+TEST(paths_with_one_name_are_told_apart)
 {
     sorted s = begin();
-    (void)state;
 
     add(&s, "muon", 0.1, 3.0, "data=old/fineweb");
     add(&s, "muon", 0.1, 3.0, "data=new/fineweb");
@@ -125,7 +121,7 @@ static void paths_with_one_name_are_told_apart(void **state)
     end(&s);
 }
 
-static void sets_are_called_by_their_last_part(void **state)
+TEST(sets_are_called_by_their_last_part)
 {
     static const struct {
         const char *data, *set;
@@ -148,7 +144,6 @@ static void sets_are_called_by_their_last_part(void **state)
         { "a/x;", "x" },
         { "", "" },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         char   more[FAKE_SETTINGS];
         sorted s = begin();
@@ -163,12 +158,11 @@ static void sets_are_called_by_their_last_part(void **state)
 
 /* ---- methods --------------------------------------------------------------------------------- */
 
-static void methods_are_in_the_registry_s_order(void **state)
+TEST(methods_are_in_the_registry_s_order)
 {
     static const char *const labels[] = { "Soft Musec", "Muon",  "MuonClip",
                                           "SPECTRA",    "AdamW", "unknown" };
     sorted                   s        = begin();
-    (void)state;
 
     add(&s, "unknown", 0.1, 3.0, "");
     add(&s, "adamw", 0.1, 3.0, "");
@@ -188,13 +182,12 @@ static void methods_are_in_the_registry_s_order(void **state)
     end(&s);
 }
 
-static void variants_are_called_by_what_differs(void **state)
+TEST(variants_are_called_by_what_differs)
 {
     static const char *const labels[] = { "Soft Musec",           "Soft Musec, K=3",
                                           "Soft Musec, exact",    "Muon",
                                           "MuonClip, qk_tau 100", "MuonClip, qk_tau 30" };
     sorted                   s        = begin();
-    (void)state;
 
     add(&s, "soft-musec", 0.1, 3.0, "");
     add(&s, "soft-musec", 0.1, 3.0, "ns_mode=exact");
@@ -215,11 +208,10 @@ static void variants_are_called_by_what_differs(void **state)
 }
 
 /* What differs between problems alone is no variant: each has its own rule. */
-static void options_that_go_with_the_problem_are_no_variants(void **state)
+TEST(options_that_go_with_the_problem_are_no_variants)
 {
     static const char *const labels[] = { "MuonClip" };
     sorted                   s        = begin();
-    (void)state;
 
     add(&s, "muonclip", 0.1, 3.0, "qk_tau=30");
     add(&s, "muonclip", 0.1, 3.0, "qk_tau=100 preset=small");
@@ -230,10 +222,9 @@ static void options_that_go_with_the_problem_are_no_variants(void **state)
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-static void seeds_make_a_setting(void **state)
+TEST(seeds_make_a_setting)
 {
     sorted s = begin();
-    (void)state;
 
     add(&s, "muon", 0.1, 3.5, "seed=10 threshold=1"); /* Muon has no threshold */
     add(&s, "muon", 0.1, 3.0, "seed=2");
@@ -253,13 +244,12 @@ static void seeds_make_a_setting(void **state)
 }
 
 /* Runs of one seed that differ in what does not matter are one: that which measured more. */
-static void a_seed_counts_once(void **state)
+TEST(a_seed_counts_once)
 {
     sorted s = begin();
     fake   f = {
           .optimizer = "muon", .lr = 0.1, .loss = 3.0, .more = "report_every=0", .no_groups = true
     };
-    (void)state;
 
     fake_run(s.root, &f);
     add(&s, "muon", 0.1, 3.0, "report_every=10");
@@ -273,11 +263,10 @@ static void a_seed_counts_once(void **state)
     end(&s);
 }
 
-static void settings_are_sorted_by_number(void **state)
+TEST(settings_are_sorted_by_number)
 {
     static const double thresholds[] = { 0.05, 0.5, 10.0 };
     sorted              s            = begin();
-    (void)state;
 
     add(&s, "spectra", 0.1, 3.0, "threshold=10");
     add(&s, "spectra", 0.1, 3.0, "threshold=rms:2");
@@ -296,10 +285,9 @@ static void settings_are_sorted_by_number(void **state)
     end(&s);
 }
 
-static void rates_are_merged_and_ascending(void **state)
+TEST(rates_are_merged_and_ascending)
 {
     sorted s = begin();
-    (void)state;
 
     add(&s, "muon", 0.5, 3.0, "");
     add(&s, "muon", 0.2 * 0.05, 3.0, "");
@@ -313,11 +301,10 @@ static void rates_are_merged_and_ascending(void **state)
     end(&s);
 }
 
-static void unfinished_runs_are_left_out(void **state)
+TEST(unfinished_runs_are_left_out)
 {
     sorted s = begin();
     fake   f = { .optimizer = "soft-musec", .lr = 0.1, .loss = 3.0 };
-    (void)state;
 
     add(&s, "muon", 0.1, 3.0, "");
     fake_text(fake_run(s.root, &f), "summary.json", "{\"status\": \"interrupted\"}");
@@ -327,12 +314,11 @@ static void unfinished_runs_are_left_out(void **state)
     end(&s);
 }
 
-static void nothing_to_compare_is_fine(void **state)
+TEST(nothing_to_compare_is_fine)
 {
     ms_runset  set = { 0 };
     ms_compare c;
     ms_error   e = { "" };
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_compare_build(&e, &set, &c));
     CHECK(c.n_problems == 0 && c.n_methods == 0 && c.n_settings == 0 && c.n_rates == 0, "empty");
@@ -341,7 +327,7 @@ static void nothing_to_compare_is_fine(void **state)
 }
 
 /* Runs of one config that are not one run: what was changed on the way, and other data. */
-static void runs_that_went_another_way_are_apart(void **state)
+TEST(runs_that_went_another_way_are_apart)
 {
     static const struct {
         const char *summary; /* NULL: the rig's */
@@ -358,7 +344,6 @@ static void runs_that_went_another_way_are_apart(void **state)
         { ", \"data\": {\"train\": [{\"sha256\": \"0123456789abcdef\"}], \"val\": []}", 1,
           "pico, fineweb", "the same run as" }, /* the other does not know its own */
     };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(cases); i++) {
         const fake f = { .optimizer = "muon", .lr = 0.1, .loss = 3.0 };
@@ -380,12 +365,11 @@ static void runs_that_went_another_way_are_apart(void **state)
     }
 }
 
-static void runs_on_other_data_are_apart(void **state)
+TEST(runs_on_other_data_are_apart)
 {
     static const char *const sums[] = { "aaaaaaaaaaaaaa", "bbbbbbbbbbbbbb", "aaaaaaaaaaaaaa",
                                         NULL };
     sorted                   s      = begin();
-    (void)state;
 
     for (size_t i = 0; i < COUNT(sums); i++) {
         fake f = { .optimizer = "muon", .lr = 0.1, .loss = 3.0 };
@@ -413,10 +397,9 @@ static void runs_on_other_data_are_apart(void **state)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-static void the_best_has_diverged_least(void **state)
+TEST(the_best_has_diverged_least)
 {
     sorted s = begin();
-    (void)state;
 
     add(&s, "spectra", 0.1, 2.0, "threshold=1");
     add(&s, "spectra", 0.1, INFINITY, "threshold=1 seed=1"); /* half of it */
@@ -443,10 +426,9 @@ static void the_best_has_diverged_least(void **state)
 }
 
 /* A lower loss does not make up for it. */
-static void the_best_has_not_stalled(void **state)
+TEST(the_best_has_not_stalled)
 {
     sorted s = begin();
-    (void)state;
 
     add(&s, "muon", 0.1, 3.0, "");
     add(&s, "muon", 0.2, 4.0, "");
@@ -467,36 +449,9 @@ static void the_best_has_not_stalled(void **state)
     end(&s);
 }
 
-static void numbers_are_the_same_to_nine_digits(void **state)
+TEST(numbers_are_the_same_to_nine_digits)
 {
-    (void)state;
     CHECK(ms_same_number(0.2 * 0.05, 0.01) && ms_same_number(0.0, 0.0), "same");
     CHECK(!ms_same_number(0.1, 0.1000001) && !ms_same_number(0.1, -0.1), "not the same");
     CHECK(!ms_same_number(NAN, NAN) && !ms_same_number(0.1, NAN), "NaN is none");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(optimizer_options_and_seed_are_not_the_problem),
-        cmocka_unit_test(sets_and_presets_are_problems),
-        cmocka_unit_test(other_differences_are_told),
-        cmocka_unit_test(paths_with_one_name_are_told_apart),
-        cmocka_unit_test(sets_are_called_by_their_last_part),
-        cmocka_unit_test(methods_are_in_the_registry_s_order),
-        cmocka_unit_test(variants_are_called_by_what_differs),
-        cmocka_unit_test(options_that_go_with_the_problem_are_no_variants),
-        cmocka_unit_test(seeds_make_a_setting),
-        cmocka_unit_test(a_seed_counts_once),
-        cmocka_unit_test(settings_are_sorted_by_number),
-        cmocka_unit_test(rates_are_merged_and_ascending),
-        cmocka_unit_test(unfinished_runs_are_left_out),
-        cmocka_unit_test(nothing_to_compare_is_fine),
-        cmocka_unit_test(runs_that_went_another_way_are_apart),
-        cmocka_unit_test(runs_on_other_data_are_apart),
-        cmocka_unit_test(the_best_has_diverged_least),
-        cmocka_unit_test(the_best_has_not_stalled),
-        cmocka_unit_test(numbers_are_the_same_to_nine_digits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

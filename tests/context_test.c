@@ -16,10 +16,9 @@
 
 #include "device/cuda/cuda.h"
 
-static void old_chips_are_refused_by_name(void **state)
+TEST(old_chips_are_refused_by_name)
 {
     ms_error e = { "" };
-    (void)state;
     CHECK(ms_cuda_check_chip(&e, "Tesla V100", 70) == MUSEC_ENOTSUP, "a chip that is too old");
     CHECK(strstr(e.text, "Tesla V100") != NULL && strstr(e.text, "7.0") != NULL &&
               strstr(e.text, "8.0") != NULL,
@@ -28,14 +27,13 @@ static void old_chips_are_refused_by_name(void **state)
     CHECK(ms_cuda_check_chip(&e, "a chip to come", 130) == MUSEC_OK, "%s", e.text);
 }
 
-static void missing_libraries_are_named(void **state)
+TEST(missing_libraries_are_named)
 {
     static const char *const none[] = { "libmusec-none.so.1", NULL };
     static const char *const libc[] = { "libm.so.6", NULL };
     void                    *library, *symbol;
     const ms_cuda_symbol     wanted[] = { { "no_such_function", &symbol } };
     ms_error                 e        = { "" };
-    (void)state;
     CHECK(ms_cuda_library_open(&e, "this test", none, NULL, 0, &library) == MUSEC_EDEVICE,
           "a library that is not there");
     CHECK(strstr(e.text, none[0]) != NULL && strstr(e.text, "this test") != NULL, "the words: %s",
@@ -45,11 +43,10 @@ static void missing_libraries_are_named(void **state)
     CHECK(strstr(e.text, "no_such_function") != NULL && library == NULL, "the words: %s", e.text);
 }
 
-static void a_device_that_is_not_there(void **state)
+TEST(a_device_that_is_not_there)
 {
     ms_device *d = NULL;
     char       why[256];
-    (void)state;
     CHECK(musec_ctx_create_why(&d, "cuda:1023", why, sizeof why) == MUSEC_EDEVICE, "cuda:1023");
     CHECK(d == NULL && why[0] != '\0', "no words");
 }
@@ -63,13 +60,12 @@ static void *fill_elsewhere(void *arg)
     return NULL;
 }
 
-static void several_gpus_in_turns(void **state)
+TEST(several_gpus_in_turns)
 {
     ms_device *d[2] = { check_open_cuda(), NULL };
     stack      s[2], c[2];
     pthread_t  thread;
     char       why[256];
-    (void)state;
     if (musec_ctx_create_why(&d[1], "cuda:1", why, sizeof why) != MUSEC_OK) {
         musec_ctx_destroy(d[0]);
         SKIP("%s", why);
@@ -93,12 +89,11 @@ static void several_gpus_in_turns(void **state)
 
 /* What a context that is not deterministic has timed is there for the next, unless it is damaged:
  * then it is timed again, and the product is the same. */
-static void timed_products_are_kept(void **state)
+TEST(timed_products_are_kept)
 {
     ms_names files = { 0 };
     ms_error e     = { "" };
     char     dir[MS_PATH_MAX];
-    (void)state;
     snprintf(dir, sizeof dir, "%s", fresh_dir());
     setenv("MUSEC_CACHE", dir, 1);
     for (int turn = 0; turn < 3; turn++) {
@@ -121,11 +116,10 @@ static void timed_products_are_kept(void **state)
 }
 
 /* After a refusal, all goes on. */
-static void memory_that_is_not_there(void **state)
+TEST(memory_that_is_not_there)
 {
     ms_device *d = check_open_cuda();
-    (void)state;
-    void *p = NULL;
+    void      *p = NULL;
     CHECK(d->ops->alloc(d, (size_t)1 << 46, &p) == MUSEC_ENOMEM && p == NULL, "64 TiB");
     CHECK(strstr(d->error.text, "free on") != NULL, "the words: %s", d->error.text);
     CHECK(ms_scratch_bytes(d, (size_t)1 << 46, &p) == MUSEC_ENOMEM && p == NULL, "workspace");
@@ -138,13 +132,12 @@ static void memory_that_is_not_there(void **state)
 
 /* A write to where there is no memory takes the whole context down: last, for others of this
  * program go with it. */
-static void a_lost_device_says_so(void **state)
+TEST(a_lost_device_says_so)
 {
     ms_device *d = check_open_cuda();
     ms_mat     x = { .rows = 64, .cols = 64, .ld = 64, .count = 1, .stride = 64 * 64 };
     void      *p = NULL;
-    (void)state;
-    x.dtype = MUSEC_F32;
+    x.dtype      = MUSEC_F32;
     CHECK_OK(d, d->ops->alloc(d, 64, &x.data));
     x.data = (char *)x.data + ((size_t)1 << 44); /* far beyond all that a GPU has */
     CHECK_OK(d, d->ops->fill(d, 1.0, x));
@@ -156,22 +149,8 @@ static void a_lost_device_says_so(void **state)
     musec_ctx_destroy(d);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(old_chips_are_refused_by_name),
-        cmocka_unit_test(missing_libraries_are_named),
-        cmocka_unit_test(a_device_that_is_not_there),
-        cmocka_unit_test(several_gpus_in_turns),
-        cmocka_unit_test(timed_products_are_kept),
-        cmocka_unit_test(memory_that_is_not_there),
-        cmocka_unit_test(a_lost_device_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 #else
 
-int main(void) { return check_without_cuda(); }
+TEST(this_build_has_no_cuda) { SKIP("this build has no CUDA"); }
 
 #endif

@@ -143,21 +143,19 @@ TEST_EACH_DEVICE(bad_arguments_are_refused, dev)
     }
 }
 
-static void no_context_is_refused(void **state)
+TEST(no_context_is_refused)
 {
     float                   x[4] = { 1, 2, 3, 4 }, y[4] = { 0 };
     const musec_clip_config cfg = run_config("hard", 1.0);
     const musec_view        in  = musec_view_dense(x, MUSEC_F32, 1, 2, 2);
     const musec_view        out = musec_view_dense(y, MUSEC_F32, 1, 2, 2);
-    (void)state;
     assert_int_equal(musec_clip(NULL, &cfg, in, out, NULL), MUSEC_EINVAL);
     CHECK(y[0] == 0 && y[1] == 0 && y[2] == 0 && y[3] == 0, "the output was written");
 }
 
-static void bad_configs_are_refused(void **state)
+TEST(bad_configs_are_refused)
 {
     musec_clip_config cfg;
-    (void)state;
     assert_int_equal(musec_clip_config_init(NULL, sizeof cfg, "hard"), MUSEC_EINVAL);
     assert_int_equal(musec_clip_config_init(&cfg, sizeof cfg, NULL), MUSEC_EINVAL);
     assert_int_equal(musec_clip_config_init(&cfg, sizeof cfg, "hardly"), MUSEC_EINVAL);
@@ -543,24 +541,4 @@ TEST_EACH_DEVICE(threads_do_not_matter, dev)
         }
     }
     free(x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_arguments_are_refused),
-        cmocka_unit_test(no_context_is_refused),
-        cmocka_unit_test(bad_configs_are_refused),
-        cmocka_unit_test(a_longer_config_is_welcome),
-        cmocka_unit_test(unused_thresholds_are_ignored),
-        cmocka_unit_test(nan_and_infinity_are_refused),
-        cmocka_unit_test(a_refusal_leaves_no_trace),
-        cmocka_unit_test(zero_gives_zero),
-        cmocka_unit_test(zero_in_a_stack_is_alone),
-        cmocka_unit_test(vectors_obey_the_law_exactly),
-        cmocka_unit_test(huge_and_tiny_matrices_obey_the_law),
-        cmocka_unit_test(a_stack_is_its_matrices),
-        cmocka_unit_test(threads_do_not_matter),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

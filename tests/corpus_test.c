@@ -54,7 +54,7 @@ static uint64_t fnv(const char *text, size_t n)
 }
 
 /* Runs are compared by what they trained on: a change of these bytes is a new corpus. */
-static void the_bytes_are_pinned(void **state)
+TEST(the_bytes_are_pinned)
 {
     static const struct {
         uint64_t seed;
@@ -68,7 +68,6 @@ static void the_bytes_are_pinned(void **state)
         { 0, (int64_t)1 << 62, 0xb808dc1f5780ccb7 },
         { UINT64_MAX, INT64_MAX, 0x17096d2d3f907b79 },
     };
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         char    *text = NULL, *twice = NULL;
@@ -84,11 +83,10 @@ static void the_bytes_are_pinned(void **state)
     }
 }
 
-static void documents_are_plain_and_of_many_lengths(void **state)
+TEST(documents_are_plain_and_of_many_lengths)
 {
     int    longer[5] = { 0 }; /* or as long as 220, 440, 880, 1760, 3520 bytes */
     size_t longest   = 0;
-    (void)state;
 
     for (int i = 0; i < DOCUMENTS; i++) {
         CHECK(docs[i].n >= 220, "document %d has %zu bytes", i, docs[i].n);
@@ -109,9 +107,8 @@ static void documents_are_plain_and_of_many_lengths(void **state)
               "%d documents have %d bytes, %d have twice that", longer[k - 1], 110 << k, longer[k]);
 }
 
-static void no_document_comes_twice(void **state)
+TEST(no_document_comes_twice)
 {
-    (void)state;
     for (int i = 0; i < DOCUMENTS; i++)
         for (int k = 0; k < i; k++)
             CHECK(docs[i].n != docs[k].n || memcmp(docs[i].text, docs[k].text, docs[i].n) != 0,
@@ -145,10 +142,9 @@ static double entropy(int order)
 }
 
 /* A model has something to gain from each letter of context that it learns to use. */
-static void entropy_falls_with_context(void **state)
+TEST(entropy_falls_with_context)
 {
     static const double low[] = { 3.1, 2.1, 1.4, 0.95 }, high[] = { 3.35, 2.35, 1.65, 1.15 };
-    (void)state;
 
     for (int order = 0; order < 4; order++) {
         const double h = entropy(order);
@@ -379,10 +375,9 @@ static void parse_document(const char *text, size_t n, totals *sum)
     }
 }
 
-static void verbs_agree_in_every_sentence(void **state)
+TEST(verbs_agree_in_every_sentence)
 {
     totals sum = { 0 };
-    (void)state;
 
     for (int i = 0; i < DOCUMENTS; i++)
         parse_document(docs[i].text, docs[i].n, &sum);
@@ -395,10 +390,9 @@ static void verbs_agree_in_every_sentence(void **state)
 }
 
 /* The words of every seed keep apart from each other and from those of the grammar. */
-static void other_seeds_parse_as_well(void **state)
+TEST(other_seeds_parse_as_well)
 {
     totals sum = { 0 };
-    (void)state;
 
     for (uint64_t seed = 1; seed <= 100; seed++)
         for (int64_t i = 0; i < 20; i++) {
@@ -484,13 +478,12 @@ static void check_block(const char *text, const char *line, seen *n)
     check_count(line, n);
 }
 
-static void what_is_said_again_was_said(void **state)
+TEST(what_is_said_again_was_said)
 {
     static const char *const heads[] = { "Again ", "Ask ",  "List: ",  "Count ",
                                          "Sum: ",  "Copy ", "Reverse " };
     seen                     n       = { 0 };
     long                     blocks  = 0;
-    (void)state;
 
     for (int i = 0; i < DOCUMENTS; i++) {
         const char *text = docs[i].text;
@@ -512,10 +505,9 @@ static void what_is_said_again_was_said(void **state)
 }
 
 /* Words of the title return: that is what there is to learn from the document itself. */
-static void topics_return(void **state)
+TEST(topics_return)
 {
     long returned = 0, elsewhere = 0;
-    (void)state;
 
     for (int i = 0; i + 1 < DOCUMENTS; i++) {
         char noun[32];
@@ -529,12 +521,11 @@ static void topics_return(void **state)
     CHECK(returned > DOCUMENTS * 3 / 4 && elsewhere < returned * 3 / 4, "no topics");
 }
 
-static void seeds_have_words_of_their_own(void **state)
+TEST(seeds_have_words_of_their_own)
 {
     char    *a = NULL, *b = NULL;
     size_t   na = 0, nb = 0;
     ms_error e;
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_corpus_document(&e, 5, 0, &a, &na));
     CHECK_OK_ERR(&e, ms_corpus_document(&e, 6, 0, &b, &nb));
@@ -543,18 +534,4 @@ static void seeds_have_words_of_their_own(void **state)
     free(b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bytes_are_pinned),
-        cmocka_unit_test(documents_are_plain_and_of_many_lengths),
-        cmocka_unit_test(no_document_comes_twice),
-        cmocka_unit_test(entropy_falls_with_context),
-        cmocka_unit_test(verbs_agree_in_every_sentence),
-        cmocka_unit_test(other_seeds_parse_as_well),
-        cmocka_unit_test(what_is_said_again_was_said),
-        cmocka_unit_test(topics_return),
-        cmocka_unit_test(seeds_have_words_of_their_own),
-    };
-    return cmocka_run_group_tests(tests, make_docs, free_docs);
-}
+TEST_GROUP(make_docs, free_docs)

@@ -306,13 +306,3 @@ TEST_EACH_DEVICE(a_nan_shows_where_it_is_seen, dev)
         attending_free(&a);
     }
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_logits_give_the_mean),         cmocka_unit_test(edges_cut),
-        cmocka_unit_test(max_logit_is_exact_and_accumulates), cmocka_unit_test(huge_logits_pick),
-        cmocka_unit_test(a_nan_shows_where_it_is_seen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

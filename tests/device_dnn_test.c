@@ -200,10 +200,9 @@ static void check_all(size_t *made)
     ms_names_free(&files);
 }
 
-static void dnn_agrees_with_float64(void **state)
+TEST(dnn_agrees_with_float64)
 {
     size_t first = 0, then = 0;
-    (void)state;
     setenv("MUSEC_CACHE", fresh_dir(), 1);
     check_all(&first);
     CHECK(first > 0, "no plan was kept");
@@ -213,16 +212,6 @@ static void dnn_agrees_with_float64(void **state)
 
 #else
 
-static void dnn_agrees_with_float64(void **state)
-{
-    (void)state;
-    SKIP("this build has no cuDNN");
-}
+TEST(dnn_agrees_with_float64) { SKIP("this build has no cuDNN"); }
 
 #endif
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(dnn_agrees_with_float64) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

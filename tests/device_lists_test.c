@@ -487,19 +487,3 @@ TEST_EACH_DEVICE(scalars_take_lists, dev)
     dev->ops->free(dev, each.data);
     free(x[0]), free(x[1]);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copy_takes_lists),
-        cmocka_unit_test(axpby_takes_lists),
-        cmocka_unit_test(combine_takes_lists),
-        cmocka_unit_test(average_takes_lists),
-        cmocka_unit_test(moments_take_lists),
-        cmocka_unit_test(decay_add_takes_lists),
-        cmocka_unit_test(decay_add_lists_numbers_of_stacks),
-        cmocka_unit_test(reductions_take_lists),
-        cmocka_unit_test(scalars_take_lists),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -574,25 +574,3 @@ TEST_EACH_DEVICE(xent_goes_from_row_to_row, dev)
     check_rows(dev, MUSEC_BF16, 280, 14400, MS_CAP_TANH, 15.0);
     check_rows(dev, MUSEC_BF16, 280, 14400, MS_CAP_SIGMOID, 60.0);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(embed_grad_adds_in_order),
-        cmocka_unit_test(embed_grad_of_frequent_ids_adds_in_order),
-        cmocka_unit_test(rmsnorm_gives_rms_one),
-        cmocka_unit_test(rmsnorm_adds_eps_and_beta),
-        cmocka_unit_test(rope_is_relative),
-        cmocka_unit_test(rope_turns_the_right_pair),
-        cmocka_unit_test(rope_may_normalise),
-        cmocka_unit_test(relu2_of_special_values),
-        cmocka_unit_test(relu2_grad_from_out_has_the_same_bits),
-        cmocka_unit_test(gates_open_and_shut),
-        cmocka_unit_test(mix_grad_accumulates),
-        cmocka_unit_test(uniform_logits_cost_log_n),
-        cmocka_unit_test(caps_have_their_values),
-        cmocka_unit_test(xent_of_huge_logits),
-        cmocka_unit_test(xent_goes_from_row_to_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -121,9 +121,8 @@ TEST_EACH_DEVICE(no_row_is_missing, dev)
     }
 }
 
-static void every_row_has_cases(void **state)
+TEST(every_row_has_cases)
 {
-    (void)state;
     const size_t rows =
         (sizeof(ms_device_ops) - offsetof(ms_device_ops, alloc)) / sizeof(void (*)(void));
     size_t n_kinds = 0;
@@ -522,19 +521,15 @@ TEST_EACH_DEVICE(gradients_match_differences, dev)
     }
 }
 
+TEST_GROUP(make_cases, free_cases)
+
 int main(int argc, char **argv)
 {
-    const char             *given = getenv("MUSEC_TEST_SEED"), *some = getenv("MUSEC_TEST_CASES");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_row_is_missing),          cmocka_unit_test(every_row_has_cases),
-        cmocka_unit_test(values_match_ref),           cmocka_unit_test(symmetric_means_symmetric),
-        cmocka_unit_test(a_stack_is_its_matrices),    cmocka_unit_test(the_same_bits_again),
-        cmocka_unit_test(warm_runs_allocate_nothing), cmocka_unit_test(gradients_match_differences),
-    };
+    const char *given = getenv("MUSEC_TEST_SEED"), *some = getenv("MUSEC_TEST_CASES");
     if (argc > 1) given = argv[1];
     if (given != NULL && given[0] != '\0') seed = strtoull(given, NULL, 10);
     if (argc > 2) check_only(argv[2]);
     if (argc > 3) some = argv[3];
     if (some != NULL && strtoull(some, NULL, 10) > 0) every = strtoull(some, NULL, 10);
-    return cmocka_run_group_tests(tests, make_cases, free_cases);
+    return check_main();
 }

@@ -454,13 +454,3 @@ TEST_EACH_DEVICE(a_beta_of_0_reads_no_z, dev)
         }
     }
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_what_three_loops_give),
-        cmocka_unit_test(products_of_integers_are_exact),
-        cmocka_unit_test(a_beta_of_0_reads_no_z),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

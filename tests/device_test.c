@@ -6,14 +6,13 @@
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static void there_is_one_of_some_kinds(void **state)
+TEST(there_is_one_of_some_kinds)
 {
     static const char *const good[] = { "cpu", "cpu:0", "ref", "ref:0" };
     static const char *const bad[]  = { "cpu:1", "ref:1", "ref:7", "ref:1023" };
     static const char *const none[] = { "ref:", "ref:x", "ref:-1", "ref:1024", "refs", "" };
     musec_ctx               *ctx;
     char                     why[256];
-    (void)state;
 
     for (size_t i = 0; i < COUNT(good); i++) {
         CHECK(musec_ctx_create(&ctx, good[i]) == MUSEC_OK, "%s", good[i]);
@@ -35,7 +34,7 @@ static void there_is_one_of_some_kinds(void **state)
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-static void huge_views_are_refused(void **state)
+TEST(huge_views_are_refused)
 {
     static const struct {
         int64_t count, rows, cols, stride;
@@ -54,7 +53,6 @@ static void huge_views_are_refused(void **state)
     musec_clip_config cfg;
     musec_ctx        *ctx  = NULL;
     float             x[1] = { 1.0F }, y[1] = { 7.0F };
-    (void)state;
 
     CHECK(musec_ctx_create(&ctx, "cpu") == MUSEC_OK, "no cpu");
     CHECK(musec_clip_config_init(&cfg, sizeof cfg, "hard") == MUSEC_OK, "config");
@@ -72,12 +70,11 @@ static void huge_views_are_refused(void **state)
     musec_ctx_destroy(ctx);
 }
 
-static void a_context_has_as_many_threads_as_it_is_told(void **state)
+TEST(a_context_has_as_many_threads_as_it_is_told)
 {
     static const int wrong[] = { -1, 1025 };
     musec_ctx       *cpu = NULL, *ref = NULL;
     char             text[256];
-    (void)state;
 
     assert_int_equal(musec_ctx_set_threads(NULL, 1), MUSEC_EINVAL);
     assert_int_equal(musec_ctx_create(&cpu, "cpu"), MUSEC_OK);
@@ -98,14 +95,4 @@ static void a_context_has_as_many_threads_as_it_is_told(void **state)
     assert_int_equal(musec_ctx_set_threads(ref, 2), MUSEC_ENOTSUP);
     musec_ctx_destroy(ref);
     musec_ctx_destroy(cpu);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(there_is_one_of_some_kinds),
-        cmocka_unit_test(huge_views_are_refused),
-        cmocka_unit_test(a_context_has_as_many_threads_as_it_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -497,22 +497,3 @@ TEST_EACH_DEVICE(eigh_decomposes, dev)
         oracle_free(&o);
     }
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_nan_is_found_anywhere),
-        cmocka_unit_test(bits_are_kept),
-        cmocka_unit_test(scale_touches_what_has_a_factor),
-        cmocka_unit_test(prescale_says_what_it_did),
-        cmocka_unit_test(sign_knows_zero_and_nan),
-        cmocka_unit_test(caution_goes_by_signs),
-        cmocka_unit_test(moments_begin_with_the_sign),
-        cmocka_unit_test(normal_draws_by_index),
-        cmocka_unit_test(alloc_says_how_much_it_could_not),
-        cmocka_unit_test(time_goes_on),
-        cmocka_unit_test(svd_decomposes),
-        cmocka_unit_test(eigh_decomposes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

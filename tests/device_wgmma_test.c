@@ -195,10 +195,9 @@ static ms_device *open_gpu(void)
     return gpu;
 }
 
-static void grad_agrees_with_float32(void **state)
+TEST(grad_agrees_with_float32)
 {
     ms_device *gpu = open_gpu(), *cpu = NULL;
-    (void)state;
     CHECK(musec_ctx_create(&cpu, "cpu") == MUSEC_OK, "no cpu");
     for (size_t i = 0; i < COUNT(kinds); i++)
         check_case(gpu, cpu, i);
@@ -229,7 +228,7 @@ static ms_cuda_attn asked(int64_t rows, int64_t n_heads, int64_t head, int64_t w
                            .dv   = x };
 }
 
-static void serves_what_models_ask_for(void **state)
+TEST(serves_what_models_ask_for)
 {
     static const int64_t sizes[][4] = { /* rows, heads, head, window */
                                         { 32768, 6, 128, 1024 },  { 32768, 8, 128, 1024 },
@@ -238,7 +237,6 @@ static void serves_what_models_ask_for(void **state)
     };
     ms_device   *gpu = open_gpu();
     ms_cuda_attn x;
-    (void)state;
     for (size_t i = 0; i < COUNT(sizes); i++) {
         x = asked(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
         CHECK(ms_cuda_attention_wgmma_serves(gpu, &x), "size %zu is not served", i);
@@ -254,15 +252,8 @@ static void serves_what_models_ask_for(void **state)
     musec_ctx_destroy(gpu);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(grad_agrees_with_float32),
-                                        cmocka_unit_test(serves_what_models_ask_for) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 #else
 
-int main(void) { return check_without_cuda(); }
+TEST(this_build_has_no_cuda) { SKIP("this build has no CUDA"); }
 
 #endif

@@ -64,14 +64,13 @@ static double number_after(const char *text, const char *from, const char *key)
     return strtod(place + strlen(key), NULL);
 }
 
-static void points_lie_on_their_curve(void **state)
+TEST(points_lie_on_their_curve)
 {
     ms_figure   f;
     ms_panel   *p;
     ms_curve   *c;
     ms_drawing  d;
     const char *circle, *line;
-    (void)state;
 
     need_gnuplot();
     ms_figure_begin(&f, "id", "title", "");
@@ -134,9 +133,8 @@ static int points_at(const char *svg, double edge)
 
 /* A line above the panel's top is not drawn along the edge: it touches it where it leaves and where
  * it comes back, also below a lane of crosses. */
-static void lines_that_leave_make_no_plateau(void **state)
+TEST(lines_that_leave_make_no_plateau)
 {
-    (void)state;
     need_gnuplot();
     for (int crosses = 0; crosses < 2; crosses++) {
         static const double y[] = { 9.0, 8.0, 7.0, 1.0, 1.5, 6.0, 7.0, 8.0, 1.2 };
@@ -164,11 +162,10 @@ static void lines_that_leave_make_no_plateau(void **state)
 }
 
 /* For a page as wide as a desk, and for a phone; a row of panels fills the width by itself. */
-static void a_panel_alone_is_drawn_wide_too(void **state)
+TEST(a_panel_alone_is_drawn_wide_too)
 {
     ms_figure  f;
     ms_drawing d;
-    (void)state;
 
     need_gnuplot();
     for (size_t n = 1; n <= 2; n++) {
@@ -194,7 +191,7 @@ static void a_panel_alone_is_drawn_wide_too(void **state)
 }
 
 /* Nothing of gnuplot's document is left, and ink is the page's. */
-static void svg_is_fit_for_a_page(void **state)
+TEST(svg_is_fit_for_a_page)
 {
     static const char *const never[] = { "<?xml",  "<!DOCTYPE", "<script", "Gnuplot",   "GNUPLOT",
                                          " id=",   "gpPt",      "<defs",   "<filter",   "xlink",
@@ -202,7 +199,6 @@ static void svg_is_fit_for_a_page(void **state)
     ms_figure                f;
     ms_panel                *p;
     ms_drawing               d;
-    (void)state;
 
     need_gnuplot();
     ms_figure_begin(&f, "id", "title", "");
@@ -239,12 +235,11 @@ static void svg_is_fit_for_a_page(void **state)
     ms_figure_free(&f);
 }
 
-static void whatever_there_is_is_drawn(void **state)
+TEST(whatever_there_is_is_drawn)
 {
     static const double values[] = { 0.0, -1.0, 1e-320, 1e300, -1e308, INFINITY, NAN, 3.0 };
     ms_figure           f;
     ms_drawing          d;
-    (void)state;
 
     need_gnuplot();
     ms_figure_begin(&f, "id", "", "");
@@ -283,12 +278,11 @@ static void whatever_there_is_is_drawn(void **state)
     ms_figure_free(&f);
 }
 
-static void long_curves_stay_small(void **state)
+TEST(long_curves_stay_small)
 {
     ms_figure  f;
     ms_panel  *p;
     ms_drawing d;
-    (void)state;
 
     need_gnuplot();
     ms_figure_begin(&f, "id", "", "");
@@ -306,14 +300,13 @@ static void long_curves_stay_small(void **state)
 }
 
 /* Labels are words: gnuplot runs nothing of them, neither do they leave their place. */
-static void labels_are_not_commands(void **state)
+TEST(labels_are_not_commands)
 {
     const char *dir = fresh_dir();
     char        here[512], words[4096];
     ms_figure   f;
     ms_panel   *p;
     ms_drawing  d;
-    (void)state;
 
     need_gnuplot();
     snprintf(here, sizeof here, "%s", dir);
@@ -338,14 +331,13 @@ static uint32_t big_endian(const unsigned char *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-static void pictures_are_wide_and_the_workshop_is_gone(void **state)
+TEST(pictures_are_wide_and_the_workshop_is_gone)
 {
     char       workshop[512], pictures[512];
     ms_figure  figures[4];
     ms_drawing drawings[4];
     double     rows[4]; /* heights, in widths */
     ms_error   e;
-    (void)state;
 
     need_gnuplot();
     snprintf(workshop, sizeof workshop, "%s/it's a workshop", fresh_dir());
@@ -386,7 +378,7 @@ static void pictures_are_wide_and_the_workshop_is_gone(void **state)
     unsetenv("TMPDIR");
 }
 
-static void failures_are_said(void **state)
+TEST(failures_are_said)
 {
     static const char fake[] = "#!/bin/sh\necho >&2\necho 'no such terminal' >&2\nexit 3\n";
     const char       *path   = getenv("PATH");
@@ -394,7 +386,6 @@ static void failures_are_said(void **state)
     ms_figure         f;
     ms_drawing        d;
     ms_error          e;
-    (void)state;
 
     snprintf(saved, sizeof saved, "%s", path == NULL ? "" : path);
     snprintf(bin, sizeof bin, "%s", fresh_dir());
@@ -430,7 +421,7 @@ static void failures_are_said(void **state)
 }
 
 /* Another gnuplot may write other SVG: what is not understood is an error, not a wrong picture. */
-static void strange_svg_is_refused(void **state)
+TEST(strange_svg_is_refused)
 {
     static const char *const texts[] = { "", "<svg",
                                          "<svg><g id=\"gnuplot_plot_1\"><use/></g></svg>",
@@ -439,7 +430,6 @@ static void strange_svg_is_refused(void **state)
     ms_panel                *p;
     ms_plan                  plan;
     ms_error                 e;
-    (void)state;
 
     ms_figure_begin(&f, "id", "", "");
     p = ms_figure_panel(&f, "", "", "");
@@ -453,21 +443,4 @@ static void strange_svg_is_refused(void **state)
     }
     ms_plan_free(&plan);
     ms_figure_free(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(points_lie_on_their_curve),
-        cmocka_unit_test(lines_that_leave_make_no_plateau),
-        cmocka_unit_test(a_panel_alone_is_drawn_wide_too),
-        cmocka_unit_test(svg_is_fit_for_a_page),
-        cmocka_unit_test(whatever_there_is_is_drawn),
-        cmocka_unit_test(long_curves_stay_small),
-        cmocka_unit_test(labels_are_not_commands),
-        cmocka_unit_test(pictures_are_wide_and_the_workshop_is_gone),
-        cmocka_unit_test(failures_are_said),
-        cmocka_unit_test(strange_svg_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ static json_t *figures(void)
                      "flops_token", flops, "optim", "muon paper 5", "ms", 7.0, "report_ms", 40.0);
 }
 
-static void a_run_is_a_sum(void **state)
+TEST(a_run_is_a_sum)
 {
     ms_estimate           est = { .entry = figures(), .width = 1 };
     const ms_train_config cfg = run_of("pico", "muon");
@@ -53,12 +53,11 @@ static void a_run_is_a_sum(void **state)
                                 5 * 40.0 + 4 * 5000 * 0.01) /
                                    1000.0;
     const double got = ms_estimate_run(&est, &cfg);
-    (void)state;
     CHECK(fabs(got - want) <= 1e-9 * want, "%.9g s, not %.9g", got, want);
     json_decref(est.entry);
 }
 
-static void larger_models_go_by_operations(void **state)
+TEST(larger_models_go_by_operations)
 {
     ms_estimate           est   = { .entry = figures(), .width = 1, .about = true };
     const ms_train_config small = run_of("pico", "muon"), large = run_of("wide", "muon");
@@ -68,20 +67,18 @@ static void larger_models_go_by_operations(void **state)
     const double tokens =
         (16 * 12 * 2048.0 * 2048 + 50304 * 2048.0) / (2 * 12 * 128.0 * 128 + 320 * 128.0);
     const double steps = 8.0 * 16 * 16 * 16; /* layers, and the width's cube */
-    (void)state;
     CHECK(ratio > 0.5 * tokens && ratio < 1.5 * fmax(tokens, steps),
           "%g times, tokens %g, steps %g", ratio, tokens, steps);
     json_decref(est.entry);
 }
 
-static void what_is_not_known(void **state)
+TEST(what_is_not_known)
 {
     ms_estimate           est = { .entry = figures(), .width = 1 }, none = { .width = 1 };
     const ms_train_config muon = run_of("pico", "muon"), other = run_of("pico", "spectra");
     ms_grid_run           runs[2] = { { .config = muon }, { .config = other } };
     const ms_grid         one = { .at = runs, .n = 1 }, both = { .at = runs, .n = 2 };
     char                  text[32];
-    (void)state;
     CHECK(isnan(ms_estimate_run(&none, &muon)), "without a calibration");
     CHECK(isnan(ms_estimate_run(&est, &other)), "an optimizer that was not measured");
     CHECK(isfinite(ms_estimate_all(&est, &one, NULL)), "one that was");
@@ -91,13 +88,12 @@ static void what_is_not_known(void **state)
     json_decref(est.entry);
 }
 
-static void slots_share_the_runs(void **state)
+TEST(slots_share_the_runs)
 {
     ms_estimate   est = { .entry = figures() };
     ms_grid_run   runs[5];
     ms_sweep_run  states[5] = { { .state = MS_SWEEP_DONE }, { .state = MS_SWEEP_DIVERGED } };
     const ms_grid grid      = { .at = runs, .n = 5 };
-    (void)state;
     for (size_t i = 0; i < 5; i++)
         runs[i] = (ms_grid_run){ .config = run_of("pico", "muon") };
     const double one = ms_estimate_run(&est, &runs[0].config);
@@ -112,7 +108,7 @@ static void slots_share_the_runs(void **state)
     json_decref(est.entry);
 }
 
-static void times_in_words(void **state)
+TEST(times_in_words)
 {
     static const struct {
         double      seconds;
@@ -126,14 +122,13 @@ static void times_in_words(void **state)
                   { 86400.0 * 41.3, "41 days" },
                   { 86400.0 * 3653.0, "10 years" } };
     char text[32];
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         ms_estimate_text(cases[i].seconds, text, sizeof text);
         assert_string_equal(text, cases[i].words);
     }
 }
 
-static void a_calibration_is_this_machines(void **state)
+TEST(a_calibration_is_this_machines)
 {
     const ms_experiment_ask ask   = { .scale = "pico" };
     const ms_sweep          sweep = { .jobs = 3, .threads = 2 };
@@ -141,7 +136,6 @@ static void a_calibration_is_this_machines(void **state)
     ms_error                e     = { "" };
     ms_estimate             est;
     char                    path[MS_PATH_MAX];
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_path_join(&e, check_tmp_dir(), "calibration.json", path));
     CHECK_OK_ERR(&e, ms_estimate_open(&e, &setup, &est));
@@ -166,14 +160,4 @@ static void a_calibration_is_this_machines(void **state)
     CHECK_OK_ERR(&e, ms_estimate_open(&e, &setup, &est));
     CHECK(json_is_object(json_object_get(est.file, "entries")), "a damaged one is as none");
     ms_estimate_free(&est);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_is_a_sum),    cmocka_unit_test(larger_models_go_by_operations),
-        cmocka_unit_test(what_is_not_known), cmocka_unit_test(slots_share_the_runs),
-        cmocka_unit_test(times_in_words),    cmocka_unit_test(a_calibration_is_this_machines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

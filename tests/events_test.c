@@ -52,7 +52,7 @@ static void expect_failure(const char *path, int64_t from_step, const char *word
 }
 
 /* Steps whose varints take one byte to nine, and values that float32 only just holds. */
-static void numbers_of_all_sizes(void **state)
+TEST(numbers_of_all_sizes)
 {
     static const int64_t steps[] = { 1, 127, 128, 16383, 16384, INT64_C(1) << 40, INT64_MAX };
     static scalars       s[COUNT(steps) + 1];
@@ -61,7 +61,6 @@ static void numbers_of_all_sizes(void **state)
     ms_events            events;
     ms_error             e;
     ms_event             ev;
-    (void)state;
 
     CHECK(crc32c((const unsigned char *)"123456789", 9) == 0xe3069283u, "the judge is wrong");
     make(path, steps, COUNT(steps), &b);
@@ -86,13 +85,12 @@ static void numbers_of_all_sizes(void **state)
 
 static const int64_t three[] = { 1, 2, 3 };
 
-static void torn_ends_are_cut(void **state)
+TEST(torn_ends_are_cut)
 {
     static scalars s[4];
     const char    *path = path_in(fresh_dir(), "tfevents");
     blob           b, now;
     size_t         last;
-    (void)state;
 
     make(path, three, 3, &b);
     last = last_event(&b);
@@ -114,12 +112,11 @@ static void torn_ends_are_cut(void **state)
     }
 }
 
-static void every_flipped_byte_is_found(void **state)
+TEST(every_flipped_byte_is_found)
 {
     const char *path = path_in(fresh_dir(), "tfevents");
     blob        b, now;
     size_t      last;
-    (void)state;
 
     make(path, three, 3, &b);
     last = last_event(&b);
@@ -142,7 +139,7 @@ static void every_flipped_byte_is_found(void **state)
 }
 
 /* A record that is in order but holds something else.  Its sums are made here. */
-static void records_that_are_no_events(void **state)
+TEST(records_that_are_no_events)
 {
     static const struct {
         const char *bytes;
@@ -158,7 +155,6 @@ static void records_that_are_no_events(void **state)
         { "\x0b", 1 },                                          /* a kind that is none */
     };
     const char *path = path_in(fresh_dir(), "tfevents");
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         unsigned char record[64] = { (unsigned char)cases[c].n };
@@ -175,15 +171,4 @@ static void records_that_are_no_events(void **state)
         put_file(path, record, 16 + cases[c].n);
         expect_failure(path, 3, "damaged at byte 0");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_of_all_sizes),
-        cmocka_unit_test(torn_ends_are_cut),
-        cmocka_unit_test(every_flipped_byte_is_found),
-        cmocka_unit_test(records_that_are_no_events),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

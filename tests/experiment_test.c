@@ -62,7 +62,7 @@ static const char *text_of(const ms_train_config *cfg, const char *field)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static void every_figure_and_table_has_an_item(void **state)
+TEST(every_figure_and_table_has_an_item)
 {
     static const struct {
         const char *alias, *item;
@@ -82,7 +82,6 @@ static void every_figure_and_table_has_an_item(void **state)
     };
     ms_error             e = { "" };
     const ms_experiment *item;
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
         assert_string_equal(find(cases[i].alias)->name, cases[i].item);
     for (size_t i = 0; i < all.n; i++)
@@ -94,9 +93,8 @@ static void every_figure_and_table_has_an_item(void **state)
     CHECK(strstr(e.text, "musec paper list") != NULL, "%s", e.text);
 }
 
-static void sections_exist(void **state)
+TEST(sections_exist)
 {
-    (void)state;
     for (size_t i = 0; i < all.n; i++) {
         const json_t *named = json_object_get(all.at[i].file, "sections");
         for (size_t k = 0; k < json_array_size(named); k++) {
@@ -162,14 +160,13 @@ static void check_row(const char *scale, const char *optimizer, double lr, const
     CHECK(n == 1, "%s %s %g: %d rows", scale, optimizer, lr, n);
 }
 
-static void tables_are_the_papers(void **state)
+TEST(tables_are_the_papers)
 {
     static const struct {
         const char *scale;
         size_t      rates;
     } sizes[]                             = { { "small", 6 }, { "medium", 8 }, { "wide", 6 } };
     static const char *const optimizers[] = { "muon", "muonclip", "soft-musec", "spectra" };
-    (void)state;
     for (size_t i = 0; i < COUNT(paper); i++) {
         check_row(paper[i].scale, "muon", paper[i].lr, paper[i].muon, NAN);
         check_row(paper[i].scale, "muonclip", paper[i].lr, paper[i].muonclip, NAN);
@@ -192,7 +189,7 @@ static bool is_list(const json_t *list, const double *values, size_t n)
     return same;
 }
 
-static void lists_are_the_papers(void **state)
+TEST(lists_are_the_papers)
 {
     static const double decay[]     = { 0.096, 0.3, 0.6, 1.2 };
     static const double threshold[] = { 0.05, 0.125, 0.25, 0.5, 0.75, 1.0 };
@@ -206,7 +203,6 @@ static void lists_are_the_papers(void **state)
         const double *rates;
         size_t        n;
     } sizes[] = { { "small", small, 6 }, { "medium", medium, 8 }, { "wide", wide, 6 } };
-    (void)state;
     CHECK(is_list(json_object_get(full, "weight_decay"), decay, COUNT(decay)), "weight_decay");
     CHECK(is_list(json_object_get(full, "threshold"), threshold, COUNT(threshold)), "threshold");
     for (size_t i = 0; i < COUNT(sizes); i++) {
@@ -258,10 +254,9 @@ static void check_item(const char *name, const char *scale, bool full)
     ms_grid_free(&grid);
 }
 
-static void every_grid_expands_at_every_scale(void **state)
+TEST(every_grid_expands_at_every_scale)
 {
     const char *scale;
-    (void)state;
     for (size_t s = 0; (scale = ms_preset_name(s, NULL)) != NULL; s++) {
         for (size_t i = 0; i < all.n; i++)
             check_item(all.at[i].name, scale, false);
@@ -269,7 +264,7 @@ static void every_grid_expands_at_every_scale(void **state)
     }
 }
 
-static void run_counts(void **state)
+TEST(run_counts)
 {
     static const struct {
         const char *item, *scale;
@@ -295,7 +290,6 @@ static void run_counts(void **state)
         { "ns-iters", "medium", 9, 18 },
         { "hyperparameters", "medium", 32 + 2, 0 }, /* 0.01 and 0.015 are such products too */
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const size_t reduced = count(cases[i].item, cases[i].scale, false);
         const size_t full    = count(cases[i].item, cases[i].scale, true);
@@ -311,7 +305,7 @@ static void run_counts(void **state)
         CHECK(count(all.at[i].name, "pico", false) <= 110, "%s", all.at[i].name);
 }
 
-static void fixed_conditions(void **state)
+TEST(fixed_conditions)
 {
     static const struct {
         const char *item, *field;
@@ -323,7 +317,6 @@ static void fixed_conditions(void **state)
         { "ns-iters", "threshold", { 0.05 }, 1 },
     };
     static const char *const scales[] = { "pico", "medium" };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases) * COUNT(scales); i++) {
         const size_t            k       = i / COUNT(scales);
         const ms_experiment_ask ask     = { .scale = scales[i % COUNT(scales)] };
@@ -346,7 +339,7 @@ static void fixed_conditions(void **state)
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
-static void sets_and_seeds(void **state)
+TEST(sets_and_seeds)
 {
     static const char *const data[]  = { "a", "b", "c" };
     static const unsigned    seeds[] = { 2, 1 };
@@ -355,7 +348,6 @@ static void sets_and_seeds(void **state)
     };
     ms_grid grid = runs_of("threshold", &ask);
     size_t  n[3] = { 0 }, second = 0;
-    (void)state;
     for (size_t i = 0; i < grid.n; i++) {
         for (size_t k = 0; k < 3; k++)
             if (strcmp(grid.at[i].config.data, data[k]) == 0) n[k]++;
@@ -366,12 +358,11 @@ static void sets_and_seeds(void **state)
     ms_grid_free(&grid);
 }
 
-static void settings_come_last(void **state)
+TEST(settings_come_last)
 {
     static const char *const set[] = { "steps=240", "weight-decay=0.6", "lr=0.3" };
     const ms_experiment_ask  ask   = { .scale = "medium", .set = set, .n_set = COUNT(set) };
     ms_grid                  grid  = runs_of("threshold", &ask);
-    (void)state;
     CHECK(grid.n == 3, "%zu runs: the learning rates fall together", grid.n);
     for (size_t i = 0; i < grid.n; i++) {
         CHECK(grid.at[i].config.steps == 240, "%s", grid.at[i].name);
@@ -382,7 +373,7 @@ static void settings_come_last(void **state)
     ms_grid_free(&grid);
 }
 
-static void what_is_refused(void **state)
+TEST(what_is_refused)
 {
     static const struct {
         const char *scale, *set, *words;
@@ -396,7 +387,6 @@ static void what_is_refused(void **state)
         { "piko", "steps=3", "no scale \"piko\"; there are pico, nano, small, medium, wide" },
         { "set", "steps=3", "no scale \"set\"" },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const ms_experiment_ask ask = { .scale = cases[i].scale, .set = &cases[i].set, .n_set = 1 };
         ms_error                e   = { "" };
@@ -408,19 +398,4 @@ static void what_is_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_figure_and_table_has_an_item),
-        cmocka_unit_test(sections_exist),
-        cmocka_unit_test(tables_are_the_papers),
-        cmocka_unit_test(lists_are_the_papers),
-        cmocka_unit_test(every_grid_expands_at_every_scale),
-        cmocka_unit_test(run_counts),
-        cmocka_unit_test(fixed_conditions),
-        cmocka_unit_test(sets_and_seeds),
-        cmocka_unit_test(settings_come_last),
-        cmocka_unit_test(what_is_refused),
-    };
-    return cmocka_run_group_tests(tests, load, unload);
-}
+TEST_GROUP(load, unload)

@@ -80,7 +80,7 @@ static int write_logits(const char *run, const char *ids_path, const char *out_p
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static void names(void **state)
+TEST(names)
 {
     static const struct {
         const char *ours, *theirs;
@@ -97,7 +97,6 @@ static void names(void **state)
     };
     char name[MS_HF_NAME];
     bool transposed;
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         ms_gpt_config model = gpt_full;
         model.tied          = cases[i].tied;
@@ -128,7 +127,7 @@ TEST_EACH_DEVICE(all_names_differ, dev)
 
 /* 256 tokens of one character each, a letter being itself; characters of bytes that do not print
  * are GPT-2's. */
-static void byte_tokenizer(void **state)
+TEST(byte_tokenizer)
 {
     static const struct {
         const char *character;
@@ -138,7 +137,6 @@ static void byte_tokenizer(void **state)
                      { "\xC4\xA1", 0x7F }, { "\xC2\xA1", 0xA1 } };
     json_t  *all = NULL;
     ms_error e;
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_tokenizer_json(&e, NULL, &all));
     const json_t *model = json_object_get(all, "model"), *vocab = json_object_get(model, "vocab");
@@ -156,11 +154,6 @@ static void byte_tokenizer(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),
-        cmocka_unit_test(all_names_differ),
-        cmocka_unit_test(byte_tokenizer),
-    };
     if (argc == 4) return write_logits(argv[1], argv[2], argv[3]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return check_main();
 }

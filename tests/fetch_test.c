@@ -183,7 +183,7 @@ static void fetch_wrong(call *c, const char *words, bool kept)
 
 /* ---- what comes right in the end ------------------------------------------------------------- */
 
-static void good_servers(void **state)
+TEST(good_servers)
 {
     static const char *const manners[] = {
         "plain/file",
@@ -199,7 +199,6 @@ static void good_servers(void **state)
         "redirect,cut:9000:1/file",
         "notag,cut:9000:2/file",
     };
-    (void)state;
     need_server();
     for (size_t i = 0; i < COUNT(manners); i++) {
         call c;
@@ -208,11 +207,10 @@ static void good_servers(void **state)
     }
 }
 
-static void cut_lines_go_on(void **state)
+TEST(cut_lines_go_on)
 {
     call c;
 
-    (void)state;
     need_server();
     prepare(&c, "cut:12000/file"); /* five times, which is more than the retries */
     fetch_right(&c);
@@ -223,11 +221,10 @@ static void cut_lines_go_on(void **state)
 }
 
 /* What a 206 does not repeat still holds: with the date lost, every other try would begin anew. */
-static void dates_last_over_many_cuts(void **state)
+TEST(dates_last_over_many_cuts)
 {
     call c;
 
-    (void)state;
     need_server();
     prepare(&c, "dated,cut:9000/file");
     fetch_right(&c);
@@ -238,11 +235,10 @@ static void dates_last_over_many_cuts(void **state)
 }
 
 /* But the date of one server is nothing to another. */
-static void dates_stay_with_their_server(void **state)
+TEST(dates_stay_with_their_server)
 {
     call c;
 
-    (void)state;
     need_server();
     prepare(&c, "dated,cut:9000:1/file");
     c.urls[1]     = address("dated,slow:9000,cut:20000:1/file");
@@ -258,11 +254,10 @@ static void dates_stay_with_their_server(void **state)
           "If-Range with the date of another server");
 }
 
-static void second_call_goes_on(void **state)
+TEST(second_call_goes_on)
 {
     call c;
 
-    (void)state;
     need_server();
     prepare(&c, "cut:20000:1/file");
     c.cfg.retries = 0;
@@ -275,12 +270,11 @@ static void second_call_goes_on(void **state)
     CHECK(c.got.had && c.got.bytes == FILE_BYTES && requests("cut:20000:1/file", "") == 2, "had");
 }
 
-static void whole_part_is_enough(void **state)
+TEST(whole_part_is_enough)
 {
     call c;
     char part[2048];
 
-    (void)state;
     need_server();
     prepare(&c, "plain/file"); /* as if killed before the renaming */
     fetch_right(&c);
@@ -299,11 +293,10 @@ static void whole_part_is_enough(void **state)
     CHECK(c.got.came == 0 && requests("plain/file", " 416\n") == 1, "it was fetched again");
 }
 
-static void no_ranges_begin_anew(void **state)
+TEST(no_ranges_begin_anew)
 {
     call c;
 
-    (void)state;
     need_server();
     prepare(&c, "norange,cut:20000:2/file");
     fetch_right(&c);
@@ -311,11 +304,10 @@ static void no_ranges_begin_anew(void **state)
     CHECK(requests("norange,cut:20000:2/file", "bytes=20000-") == 2, "no range was asked for");
 }
 
-static void changed_files_begin_anew(void **state)
+TEST(changed_files_begin_anew)
 {
     call c;
 
-    (void)state;
     need_server();
     prepare(&c, "newtag,cut:20000:1/file");
     fetch_right(&c);
@@ -332,12 +324,11 @@ static void changed_files_begin_anew(void **state)
     }
 }
 
-static void damaged_parts_begin_anew(void **state)
+TEST(damaged_parts_begin_anew)
 {
     call c;
     char part[2048];
 
-    (void)state;
     need_server();
     prepare(&c, "cut:20000:1/file");
     c.urls[0]     = address("cut:20000:1,slow:30000/file");
@@ -351,11 +342,10 @@ static void damaged_parts_begin_anew(void **state)
     CHECK(c.notices == 1 && strstr(c.last_notice, "sha256") != NULL, "%s", c.last_notice);
 }
 
-static void stalled_lines_are_given_up(void **state)
+TEST(stalled_lines_are_given_up)
 {
     call c;
 
-    (void)state;
     need_server();
     prepare(&c, "stall:30000:1/file");
     c.cfg.stall_s = 1;
@@ -365,11 +355,10 @@ static void stalled_lines_are_given_up(void **state)
     CHECK(c.got.came == FILE_BYTES, "%lld bytes came", (long long)c.got.came);
 }
 
-static void mirrors_take_turns(void **state)
+TEST(mirrors_take_turns)
 {
     call c;
 
-    (void)state;
     need_server();
     prepare(&c, "status:404/file");
     c.urls[1]    = address("cut:20000,norange/file");
@@ -386,7 +375,7 @@ static void mirrors_take_turns(void **state)
 
 /* ---- what fails ------------------------------------------------------------------------------ */
 
-static void failures_say_why(void **state)
+TEST(failures_say_why)
 {
     static const struct {
         const char *manners, *words;
@@ -402,7 +391,6 @@ static void failures_say_why(void **state)
         { "loop/file", "redirects", 0, false },
         { "newtag,cut:10,notag/file", "file: ", 3, true },
     };
-    (void)state;
     need_server();
     for (size_t i = 0; i < COUNT(cases); i++) {
         call c;
@@ -413,11 +401,10 @@ static void failures_say_why(void **state)
     }
 }
 
-static void wrong_files_are_refused(void **state)
+TEST(wrong_files_are_refused)
 {
     call c;
 
-    (void)state;
     need_server();
     prepare(&c, "corrupt/file");
     c.cfg.sha256 = content_sha256;
@@ -437,11 +424,10 @@ static void wrong_files_are_refused(void **state)
     CHECK(c.notices == 1 && strstr(c.last_notice, "sha256") != NULL, "%s", c.last_notice);
 }
 
-static void present_files_are_checked(void **state)
+TEST(present_files_are_checked)
 {
     call c;
 
-    (void)state;
     need_server();
     prepare(&c, "plain/file");
     put_file(c.path, "short", 5);
@@ -458,10 +444,9 @@ static void present_files_are_checked(void **state)
           "%s", c.error.text);
 }
 
-static void bad_addresses_are_not_tried_again(void **state)
+TEST(bad_addresses_are_not_tried_again)
 {
     static const char *const urls[] = { "file:///etc/passwd", "ftp://localhost/x", "http://" };
-    (void)state;
     need_server();
     for (size_t i = 0; i < COUNT(urls); i++) {
         call c;
@@ -472,10 +457,9 @@ static void bad_addresses_are_not_tried_again(void **state)
     }
 }
 
-static void dead_servers_are_tried_again(void **state)
+TEST(dead_servers_are_tried_again)
 {
     call c;
-    (void)state;
     need_server();
     prepare(&c, "plain/file");
     c.urls[0] = "http://127.0.0.1:9/nobody"; /* the discard port: nobody listens */
@@ -493,11 +477,10 @@ static void stop_soon(void *arg, const ms_fetch_progress *p)
     if (p->have > 0) stop = 1;
 }
 
-static void a_stop_keeps_the_part(void **state)
+TEST(a_stop_keeps_the_part)
 {
     call c;
 
-    (void)state;
     need_server();
     stop = 0;
     prepare(&c, "slow:1000/file");
@@ -519,37 +502,13 @@ static void a_stop_keeps_the_part(void **state)
     fetch_wrong(&c, "interrupted", false);
 }
 
-static void empty_files_are_files(void **state)
+TEST(empty_files_are_files)
 {
     call c;
-    (void)state;
     need_server();
     prepare(&c, "plain/empty");
     CHECK_OK_ERR(&c.error, ms_fetch(&c.error, &c.cfg, &c.got));
     CHECK(c.got.bytes == 0 && exists(c.path, "") && !exists(c.path, ".part"), "no file");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_servers),
-        cmocka_unit_test(cut_lines_go_on),
-        cmocka_unit_test(dates_last_over_many_cuts),
-        cmocka_unit_test(dates_stay_with_their_server),
-        cmocka_unit_test(second_call_goes_on),
-        cmocka_unit_test(whole_part_is_enough),
-        cmocka_unit_test(no_ranges_begin_anew),
-        cmocka_unit_test(changed_files_begin_anew),
-        cmocka_unit_test(damaged_parts_begin_anew),
-        cmocka_unit_test(stalled_lines_are_given_up),
-        cmocka_unit_test(mirrors_take_turns),
-        cmocka_unit_test(failures_say_why),
-        cmocka_unit_test(wrong_files_are_refused),
-        cmocka_unit_test(present_files_are_checked),
-        cmocka_unit_test(bad_addresses_are_not_tried_again),
-        cmocka_unit_test(dead_servers_are_tried_again),
-        cmocka_unit_test(a_stop_keeps_the_part),
-        cmocka_unit_test(empty_files_are_files),
-    };
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+TEST_GROUP(start_server, stop_server)

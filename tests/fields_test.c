@@ -7,7 +7,7 @@
 
 static bool is_among(const void *given, const char *key) { return strstr(given, key) != NULL; }
 
-static void nanogpt_files_hold_gpt2_tokens(void **state)
+TEST(nanogpt_files_hold_gpt2_tokens)
 {
     static const struct {
         const char *format, *given, *tokenizer;
@@ -18,7 +18,6 @@ static void nanogpt_files_hold_gpt2_tokens(void **state)
     };
     char     told[MS_CONFIG_NOTES];
     ms_error e;
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         ms_train_config cfg;
         char            tokenizer[16];
@@ -33,11 +32,10 @@ static void nanogpt_files_hold_gpt2_tokens(void **state)
 }
 
 /* Every field stands in a group that --help shows. */
-static void every_field_has_a_group(void **state)
+TEST(every_field_has_a_group)
 {
     ms_train_field f;
     size_t         used[16] = { 0 }, n = 0;
-    (void)state;
     for (size_t i = 0; ms_train_field_at(i, &f); i++) {
         size_t g = 0;
         while (ms_train_group(g) != NULL && strcmp(ms_train_group(g), f.group) != 0)
@@ -48,13 +46,4 @@ static void every_field_has_a_group(void **state)
     for (; ms_train_group(n) != NULL; n++)
         CHECK(used[n] > 0, "%s is empty", ms_train_group(n));
     CHECK(n >= 7 && train_command()->n_groups == n, "%zu groups", n);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nanogpt_files_hold_gpt2_tokens),
-        cmocka_unit_test(every_field_has_a_group),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

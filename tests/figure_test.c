@@ -7,13 +7,12 @@
 
 #include "report/figure.h"
 
-static void pieces_stay_where_they_were_put(void **state)
+TEST(pieces_stay_where_they_were_put)
 {
     ms_figure f;
     ms_panel *p;
     ms_curve *c;
     char      words[] = "a<b & \"c\"";
-    (void)state;
 
     ms_figure_begin(&f, "id", "title", "caption");
     for (int i = 0; i < 20; i++) {
@@ -45,10 +44,9 @@ static void pieces_stay_where_they_were_put(void **state)
     ms_figure_free(&f);
 }
 
-static void nothing_is_accepted(void **state)
+TEST(nothing_is_accepted)
 {
     ms_figure f;
-    (void)state;
 
     ms_figure_begin(&f, "id", "", "");
     CHECK(ms_panel_curve(&f, NULL, "a", ms_style_of("muon")) == NULL, "no panel, no curve");
@@ -83,9 +81,8 @@ static void check_on_paper(const char *colour) /* contrast with white and with n
     CHECK((light + 0.05) / (brightness("#15191d") + 0.05) >= 2.0, "%s is too dark", colour);
 }
 
-static void styles_differ(void **state)
+TEST(styles_differ)
 {
-    (void)state;
     CHECK(strcmp(ms_optimizer_title("soft-musec"), "Soft Musec") == 0, "a title");
     CHECK(strcmp(ms_optimizer_title("ademamix"), "AdEMAMix") == 0, "a title");
     CHECK(strcmp(ms_optimizer_title("lion"), "lion") == 0, "its own name");
@@ -102,9 +99,8 @@ static void styles_differ(void **state)
     check_on_paper(ms_style_of("lion").colour);
 }
 
-static void steps_grow_lighter(void **state)
+TEST(steps_grow_lighter)
 {
-    (void)state;
     for (size_t n = 1; n <= 9; n++)
         for (size_t i = 0; i < n; i++) {
             check_on_paper(ms_style_step(i, n).colour);
@@ -115,15 +111,4 @@ static void steps_grow_lighter(void **state)
     ms_style_step(0, 0);
     ms_style_step(50, 7);
     ms_style_step(20, 40);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_stay_where_they_were_put),
-        cmocka_unit_test(nothing_is_accepted),
-        cmocka_unit_test(styles_differ),
-        cmocka_unit_test(steps_grow_lighter),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,13 +67,12 @@ done:
     return st;
 }
 
-static void whole_or_absent(void **state)
+TEST(whole_or_absent)
 {
     const char *path = at("new.txt");
     ms_out_file out;
     ms_error    e;
     struct stat sb;
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_out_open(&e, path, &out));
     CHECK_OK_ERR(&e, ms_out_write(&e, &out, "abc", 3));
@@ -92,14 +91,13 @@ static void whole_or_absent(void **state)
     CHECK(parts_left() == 0, "%d parts", parts_left());
 }
 
-static void mode_of_the_old_file_is_kept(void **state)
+TEST(mode_of_the_old_file_is_kept)
 {
     static const mode_t modes[] = { 0640, 0600, 0755, 0666 };
     const char         *path    = at("mode.txt");
     const mode_t        mask    = umask(027);
     ms_error            e;
     struct stat         sb;
-    (void)state;
 
     CHECK_OK_ERR(&e, write_text(&e, path, "a"));
     CHECK(stat(path, &sb) == 0 && (sb.st_mode & 07777) == 0640, "new: %o", sb.st_mode & 07777);
@@ -112,12 +110,11 @@ static void mode_of_the_old_file_is_kept(void **state)
     umask(mask);
 }
 
-static void links_stay_links(void **state)
+TEST(links_stay_links)
 {
     const char *real = at("real.txt"), *link1 = at("link1"), *link2 = at("link2");
     ms_error    e;
     struct stat sb;
-    (void)state;
 
     put(real, "old");
     CHECK(symlink("real.txt", link1) == 0 && symlink("link1", link2) == 0, "symlink");
@@ -128,13 +125,12 @@ static void links_stay_links(void **state)
     CHECK(parts_left() == 0, "%d parts", parts_left());
 }
 
-static void taken_part_names_are_left_alone(void **state)
+TEST(taken_part_names_are_left_alone)
 {
     const char *path = at("busy.txt");
     char        stale[600];
     ms_out_file a, b;
     ms_error    e;
-    (void)state;
 
     snprintf(stale, sizeof stale, "%s.part.%ld", path, (long)getpid());
     put(stale, "somebody's");
@@ -151,13 +147,12 @@ static void taken_part_names_are_left_alone(void **state)
 }
 
 /* The longest names there are leave no room for an ending. */
-static void longest_names_can_be_written(void **state)
+TEST(longest_names_can_be_written)
 {
     const long  most = pathconf(check_tmp_dir(), _PC_NAME_MAX);
     char        name[400], other[600], path[600];
     ms_out_file a, b;
     ms_error    e;
-    (void)state;
 
     CHECK(most >= 64 && most < 300, "names of %ld bytes", most);
     for (long n = most - 20; n <= most; n++) {
@@ -188,7 +183,7 @@ static void longest_names_can_be_written(void **state)
           e.text);
 }
 
-static void refused_targets(void **state)
+TEST(refused_targets)
 {
     static char too_long[MS_PATH_MAX + 10];
     const char *dangling = at("dangling");
@@ -205,7 +200,6 @@ static void refused_targets(void **state)
     };
     ms_error    e;
     ms_out_file out;
-    (void)state;
 
     memset(too_long, 'x', sizeof too_long - 1);
     CHECK(symlink("nowhere", dangling) == 0, "symlink");
@@ -223,14 +217,13 @@ static void refused_targets(void **state)
 
 /* A rename could replace a file that may not be written: it must not.  Root may write everything,
  * so it becomes somebody else for a while. */
-static void protected_files_and_directories(void **state)
+TEST(protected_files_and_directories)
 {
     const char  *path = at("protected.txt"), *fresh = at("fresh.txt");
     const uid_t  was = geteuid();
     ms_error     e   = { "" };
     musec_status st[2];
     struct stat  sb;
-    (void)state;
 
     put(path, "keep");
     CHECK(chmod(path, 0444) == 0 && chmod(check_tmp_dir(), 0777) == 0, "chmod");
@@ -249,13 +242,12 @@ static void protected_files_and_directories(void **state)
     CHECK(strstr(e.text, "Permission denied") != NULL, "%s", e.text);
 }
 
-static void full_device_is_reported(void **state)
+TEST(full_device_is_reported)
 {
     static char big[1 << 16];
     ms_error    e;
     ms_out_file out;
     struct stat sb;
-    (void)state;
 
     if (stat("/dev/full", &sb) != 0) SKIP("no /dev/full here");
     CHECK(write_text(&e, "/dev/full", "abc") == MUSEC_EIO, "buffered: seen at the commit");
@@ -269,14 +261,13 @@ static void full_device_is_reported(void **state)
 }
 
 /* A file system that takes no more, by way of the limit on file sizes. */
-static void full_disk_leaves_the_old_file(void **state)
+TEST(full_disk_leaves_the_old_file)
 {
     static char   big[1 << 16];
     static size_t sizes[] = { 5000, sizeof big }; /* below and above stdio's buffer */
     const char   *path    = at("quota.bin");
     struct rlimit was, tight = { 4096, 4096 };
     ms_error      e;
-    (void)state;
 
     put(path, "old");
     CHECK(getrlimit(RLIMIT_FSIZE, &was) == 0, "getrlimit");
@@ -299,14 +290,13 @@ static void full_disk_leaves_the_old_file(void **state)
     signal(SIGXFSZ, SIG_DFL);
 }
 
-static void fifo_is_written_directly(void **state)
+TEST(fifo_is_written_directly)
 {
     const char *path    = at("fifo");
     char        got[16] = "";
     ms_error    e;
     struct stat sb;
     int         fd;
-    (void)state;
 
     CHECK(mkfifo(path, 0600) == 0, "mkfifo");
     fd = open(path, O_RDWR); /* a reader that is there already: opening does not wait */
@@ -319,12 +309,11 @@ static void fifo_is_written_directly(void **state)
 }
 
 /* stdout into a regular file: the data stands between what is printed before and after. */
-static void stdout_in_a_file_is_shared(void **state)
+TEST(stdout_in_a_file_is_shared)
 {
     const char *path   = at("redirected.txt");
     int         status = -1;
     pid_t       child;
-    (void)state;
 
     if (access("/dev/stdout", F_OK) != 0) SKIP("no /dev/stdout here");
     put(path, "");
@@ -343,13 +332,12 @@ static void stdout_in_a_file_is_shared(void **state)
     expect(path, "before data after");
 }
 
-static void reading(void **state)
+TEST(reading)
 {
     const char *path = at("read.txt");
     char        buf[8];
     ms_error    e;
     FILE       *f = NULL;
-    (void)state;
 
     put(path, "12345");
     CHECK_OK_ERR(&e, ms_file_open_read(&e, path, &f));
@@ -368,13 +356,12 @@ static void reading(void **state)
     fclose(f);
 }
 
-static void whole_texts(void **state)
+TEST(whole_texts)
 {
     const char *path = at("whole.txt");
     char       *text = NULL;
     size_t      n    = 0;
     ms_error    e;
-    (void)state;
 
     put(path, "12345");
     CHECK_OK_ERR(&e, ms_file_text(&e, path, 5, &text, &n));
@@ -386,10 +373,9 @@ static void whole_texts(void **state)
     CHECK(ms_file_text(&e, at("missing"), 4, &text, &n) == MUSEC_EIO && text == NULL, "missing");
 }
 
-static void the_same_file_by_other_names(void **state)
+TEST(the_same_file_by_other_names)
 {
     char dotted[600], up[600];
-    (void)state;
 
     put(at("one"), "1");
     put(at("two"), "2");
@@ -406,25 +392,4 @@ static void the_same_file_by_other_names(void **state)
     CHECK(ms_path_same("no/such/dir", "no/such/dir"), "no directory");
     CHECK(ms_path_same("name", "./name"), "no directory named");
     CHECK(!ms_path_same("/dev/null", "/dev/null"), "nothing is lost there");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_or_absent),
-        cmocka_unit_test(mode_of_the_old_file_is_kept),
-        cmocka_unit_test(links_stay_links),
-        cmocka_unit_test(taken_part_names_are_left_alone),
-        cmocka_unit_test(longest_names_can_be_written),
-        cmocka_unit_test(refused_targets),
-        cmocka_unit_test(protected_files_and_directories),
-        cmocka_unit_test(full_device_is_reported),
-        cmocka_unit_test(full_disk_leaves_the_old_file),
-        cmocka_unit_test(fifo_is_written_directly),
-        cmocka_unit_test(stdout_in_a_file_is_shared),
-        cmocka_unit_test(reading),
-        cmocka_unit_test(whole_texts),
-        cmocka_unit_test(the_same_file_by_other_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

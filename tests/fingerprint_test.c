@@ -17,13 +17,12 @@ static void sum_of(const char *path, char hex[MS_SHA256_HEX])
     ms_sha256_end(&s, hex);
 }
 
-static void the_length_and_the_bytes(void **state)
+TEST(the_length_and_the_bytes)
 {
     static const unsigned char said[] = "\3\0\0\0\0\0\0\0abc";
     const char                *path   = path_in(fresh_dir(), "abc");
     char                       hex[MS_SHA256_HEX], want[MS_SHA256_HEX];
     ms_sha256                  s;
-    (void)state;
 
     put_file(path, "abc", 3);
     sum_of(path, hex);
@@ -55,22 +54,20 @@ static bool is_seen(size_t n, int64_t at)
     return strcmp(without, with) != 0;
 }
 
-static void every_byte_of_a_small_file(void **state)
+TEST(every_byte_of_a_small_file)
 {
     const int64_t n = MS_FINGERPRINT_WHOLE;
-    (void)state;
     for (int64_t at = 0; at < n; at = at * 3 + 1)
         CHECK(is_seen((size_t)n, at), "byte %lld", (long long)at);
     CHECK(is_seen((size_t)n, n - 1), "the last byte");
 }
 
-static void blocks_of_a_large_one(void **state)
+TEST(blocks_of_a_large_one)
 {
     const int64_t n = MS_FINGERPRINT_WHOLE + 12345, block = MS_FINGERPRINT_BLOCK;
     const int64_t last = MS_FINGERPRINT_BLOCKS - 1;
     char          a[MS_SHA256_HEX], b[MS_SHA256_HEX];
     const char   *dir = fresh_dir();
-    (void)state;
 
     for (int64_t i = 0; i <= last; i++) {
         const int64_t first = (n - block) * i / last;
@@ -84,23 +81,11 @@ static void blocks_of_a_large_one(void **state)
     CHECK(strcmp(a, b) != 0, "one byte more");
 }
 
-static void what_is_not_there(void **state)
+TEST(what_is_not_there)
 {
     ms_sha256 s;
     ms_error  e = { "" };
-    (void)state;
     ms_sha256_init(&s);
     CHECK(ms_fingerprint_add(&e, path_in(fresh_dir(), "none"), &s) == MUSEC_EIO, "%s", e.text);
     CHECK(strstr(e.text, "none") != NULL, "%s", e.text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_length_and_the_bytes),
-        cmocka_unit_test(every_byte_of_a_small_file),
-        cmocka_unit_test(blocks_of_a_large_one),
-        cmocka_unit_test(what_is_not_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

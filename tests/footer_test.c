@@ -6,9 +6,8 @@
 #include "section_rig.h"
 
 /* Machine, version and dates are those of the runs; two that say nothing are counted. */
-static void the_footer_says_where_and_when(void **state)
+TEST(the_footer_says_where_and_when)
 {
-    (void)state;
     static const made  runs[]  = { { .optimizer = "muon", .lr = "0.1", .loss = 3.0 },
                                    { .optimizer = "muon", .lr = "0.2", .loss = 3.0 },
                                    { .optimizer = "muon", .lr = "0.3", .loss = 3.0 },
@@ -35,10 +34,4 @@ static void the_footer_says_where_and_when(void **state)
               "%s", r.page.footer);
         release(&r);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(the_footer_says_where_and_when) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

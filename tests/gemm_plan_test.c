@@ -46,10 +46,9 @@ static void keep(int64_t rows, bool loose, uint64_t algo)
     ms_cuda_kept_close(&all);
 }
 
-static void plans_are_kept_by_kind(void **state)
+TEST(plans_are_kept_by_kind)
 {
     char dir[MS_PATH_MAX];
-    (void)state;
     snprintf(dir, sizeof dir, "%s", fresh_dir());
     setenv("MUSEC_CACHE", dir, 1);
     CHECK(kept_of(64, true) == 0, "from nowhere");
@@ -66,12 +65,11 @@ static void plans_are_kept_by_kind(void **state)
 }
 
 /* Plans of another version were judged in another way. */
-static void plans_of_other_versions_are_not_believed(void **state)
+TEST(plans_of_other_versions_are_not_believed)
 {
     static const uint64_t   sizes[] = { sizeof(ms_cuda_gemm_key), sizeof(cublasLtMatmulAlgo_t) };
     const ms_cuda_kept_plan p       = plan_of(64, false, 5);
     char                    data[3 * sizeof(uint64_t) + sizeof p];
-    (void)state;
     setenv("MUSEC_CACHE", fresh_dir(), 1);
     memcpy(data + sizeof(uint64_t), sizes, sizeof sizes);
     memcpy(data + sizeof(uint64_t) + sizeof sizes, &p, sizeof p);
@@ -95,7 +93,7 @@ static ms_cuda_gemm_key key_of(int64_t count, int64_t m, int64_t n, int64_t k, m
                                .count   = count };
 }
 
-static void what_is_worth_it_is_tried(void **state)
+TEST(what_is_worth_it_is_tried)
 {
     static const struct {
         int64_t     count, m, n, k;
@@ -108,7 +106,6 @@ static void what_is_worth_it_is_tried(void **state)
         { 1024, 128, 128, 128, MUSEC_F32, true },     /* but of 32 */
         { 1, 65536, 1024, 65536, MUSEC_BF16, false }, /* too much memory */
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         ms_cuda_gemm_key k =
             key_of(cases[i].count, cases[i].m, cases[i].n, cases[i].k, cases[i].dtype);
@@ -133,10 +130,9 @@ static uint64_t digest_of(ms_device *d, ms_mat c)
 }
 
 /* A digest shows every bit of every element, and nothing that lies between. */
-static void a_digest_shows_every_element(void **state)
+TEST(a_digest_shows_every_element)
 {
     ms_device *d = check_open_cuda();
-    (void)state;
     EACH_DTYPE_OF(d, t, MUSEC_F16)
     {
         const size_t each = ms_dtype_bytes(t);
@@ -160,10 +156,9 @@ static void a_digest_shows_every_element(void **state)
     musec_ctx_destroy(d);
 }
 
-static void numbers_to_try_have_many_magnitudes(void **state)
+TEST(numbers_to_try_have_many_magnitudes)
 {
     ms_device *d = check_open_cuda();
-    (void)state;
     EACH_DTYPE_OF(d, t, MUSEC_F16)
     {
         stack s    = stack_make(d, t, 1, 183, 64);
@@ -258,12 +253,11 @@ static size_t files_in(const char *dir)
 
 /* Bits are those of the first proposals, whether they were timed or not, by this process or by
  * another; and plans of contexts that take any bits do not get in. */
-static void bits_do_not_depend_on_clocks(void **state)
+TEST(bits_do_not_depend_on_clocks)
 {
     static const char *const turns[] = { "nothing kept", "all kept" };
     ms_device               *plain   = check_open_cuda(), *loose;
     char                     dir[MS_PATH_MAX];
-    (void)state;
     snprintf(dir, sizeof dir, "%s", fresh_dir());
     setenv("MUSEC_CACHE", dir, 1);
     plain->untimed = true;
@@ -287,7 +281,7 @@ static void bits_do_not_depend_on_clocks(void **state)
 
 /* A deterministic context keeps what it chose; one that is told not to time keeps nothing, nor does
  * one whose products are too small. */
-static void choices_are_kept(void **state)
+TEST(choices_are_kept)
 {
     static const struct {
         int64_t size;
@@ -296,7 +290,6 @@ static void choices_are_kept(void **state)
     } cases[]              = { { 1024, false, 1 }, { 1024, true, 0 }, { 64, false, 0 } };
     const struct kind bf16 = { MUSEC_BF16, MUSEC_BF16 };
     char              dir[MS_PATH_MAX];
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const int64_t      n = cases[i].size;
         const struct shape x = { 1, n, n, n, false, false, 0.0 };
@@ -312,22 +305,8 @@ static void choices_are_kept(void **state)
     unsetenv("MUSEC_CACHE");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_are_kept_by_kind),
-        cmocka_unit_test(plans_of_other_versions_are_not_believed),
-        cmocka_unit_test(what_is_worth_it_is_tried),
-        cmocka_unit_test(a_digest_shows_every_element),
-        cmocka_unit_test(numbers_to_try_have_many_magnitudes),
-        cmocka_unit_test(bits_do_not_depend_on_clocks),
-        cmocka_unit_test(choices_are_kept),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 #else
 
-int main(void) { return check_without_cuda(); }
+TEST(this_build_has_no_cuda) { SKIP("this build has no CUDA"); }
 
 #endif

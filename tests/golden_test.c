@@ -400,12 +400,11 @@ TEST_EACH_DEVICE(spectra_agree, dev)
 /* ---- nothing is left out --------------------------------------------------------------------- */
 
 /* Looks up what the tests above look up; a record that none of them knows is a failure. */
-static void every_record_has_a_test(void **state)
+TEST(every_record_has_a_test)
 {
     static const char *const others[] = { "specnorm", "fro",        "erank",
                                           "alpha_F",  "alpha_C4",   "fast_ul",
                                           "fast_ud",  "erank_ssc5", "erank_muon5" };
-    (void)state;
     for (size_t i = 0; i < COUNT(files); i++) {
         golden g = open_golden(i);
         for (size_t j = 0; j < COUNT(ops); j++)
@@ -418,23 +417,8 @@ static void every_record_has_a_test(void **state)
     }
 }
 
-static void every_file_has_a_row(void **state)
+TEST(every_file_has_a_row)
 {
-    (void)state;
     const size_t n = mgv_count_files("op_");
     CHECK(n == COUNT(files), "%zu files op_*, %zu rows", n, COUNT(files));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operators_agree_in_float64),
-        cmocka_unit_test(operators_agree_in_float32),
-        cmocka_unit_test(operators_agree_with_narrow_operands),
-        cmocka_unit_test(reports_agree),
-        cmocka_unit_test(spectra_agree),
-        cmocka_unit_test(every_record_has_a_test),
-        cmocka_unit_test(every_file_has_a_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

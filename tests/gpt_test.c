@@ -125,10 +125,9 @@ static void check_slopes(const char *config, const ms_gpt_config *cfg, const ms_
     musec_ctx_destroy(ref);
 }
 
-static void gradients_are_slopes(void **state)
+TEST(gradients_are_slopes)
 {
     ms_gpt_config other = gpt_full;
-    (void)state;
     check_slopes("everything on", &gpt_full, &gpt_full_pass);
     check_slopes("plain", &gpt_plain, &gpt_plain_pass);
     other.tied = 0, other.cap = MS_CAP_NONE, other.rope_adjacent = 0, other.rope_share = 0.0;
@@ -419,20 +418,4 @@ TEST_EACH_DEVICE(passes_gather_until_they_are_taken, dev)
     CHECK(none.tokens == 0 && none.loss == 0.0 && seen[0] == -INFINITY, "something was left");
     gpt_stream_free(&s);
     gpt_rig_free(&r), gpt_rig_free(&twice);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_slopes),
-        cmocka_unit_test(float32_agrees_with_ref),
-        cmocka_unit_test(gradients_of_chunks_are_slopes),
-        cmocka_unit_test(next_gives_the_last_row_of_a_run),
-        cmocka_unit_test(next_agrees_for_every_cap),
-        cmocka_unit_test(documents_may_change_places),
-        cmocka_unit_test(a_token_reaches_its_document_alone),
-        cmocka_unit_test(a_token_reaches_as_far_as_the_windows),
-        cmocka_unit_test(passes_gather_until_they_are_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static void expect(const ms_grid *grid, const char *const *want, size_t n)
 
 /* ---- combinations ---------------------------------------------------------------------------- */
 
-static void lists_are_combined_the_last_fastest(void **state)
+TEST(lists_are_combined_the_last_fastest)
 {
     static const char *const want[] = {
         "soft-musec 0.1 0.25", "soft-musec 0.1 1", "soft-musec 0.5 0.25", "soft-musec 0.5 1",
@@ -64,13 +64,12 @@ static void lists_are_combined_the_last_fastest(void **state)
     };
     ms_grid grid = grid_of("{\"grids\": [{\"optimizer\": [\"soft-musec\", \"spectra\"],"
                            "\"lr\": [0.1, \"0.50\"], \"threshold\": [0.25, 1]}]}");
-    (void)state;
     expect(&grid, want, COUNT(want));
     ms_grid_free(&grid);
 }
 
 /* Of those that differ in what the optimizer does not read, the first is the run. */
-static void what_an_optimizer_does_not_read_makes_no_runs(void **state)
+TEST(what_an_optimizer_does_not_read_makes_no_runs)
 {
     static const char *const want[] = { "muon 0.1 0.25",       "muon 0.5 0.25",
                                         "soft-musec 0.1 0.25", "soft-musec 0.1 1",
@@ -80,7 +79,6 @@ static void what_an_optimizer_does_not_read_makes_no_runs(void **state)
     ms_grid one  = grid_of("{\"grids\": [{\"optimizer\": \"muon\", \"lr\": 0.1,"
                             "\"threshold\": 0.25}]}");
     char    text[256];
-    (void)state;
     expect(&grid, want, COUNT(want));
     CHECK(strcmp(grid.at[0].key, one.at[0].key) == 0 && one.n_twins == 0, "another key");
     CHECK(grid.n_twins == 1, "%zu", grid.n_twins);
@@ -103,7 +101,7 @@ static void what_an_optimizer_does_not_read_makes_no_runs(void **state)
 }
 
 /* Whatever stands there of it, under either spelling and in whatever place. */
-static void a_value_stands_in_place_of_all_others(void **state)
+TEST(a_value_stands_in_place_of_all_others)
 {
     json_t  *json  = parse("{\"preset\": \"nano\", \"set\": {\"weight-decay\": 1}, \"grids\": ["
                              "{\"lr\": [0.1, 0.2], \"weight_decay\": [0.3, 0.6]},"
@@ -112,7 +110,6 @@ static void a_value_stands_in_place_of_all_others(void **state)
     json_t  *plain = parse("{\"grids\": [{\"lr\": 0.1}]}");
     ms_grid  grid  = { 0 };
     ms_error e     = { "" };
-    (void)state;
     CHECK(ms_grid_set(json, "weight_decay", "1.2") && ms_grid_set(json, "preset", "pico"), "set");
     CHECK_OK_ERR(&e, ms_grid_add(&e, "g.json", json, &grid));
     CHECK(grid.n == 4, "%zu runs", grid.n);
@@ -131,13 +128,12 @@ static void a_value_stands_in_place_of_all_others(void **state)
     ms_grid_free(&grid);
 }
 
-static void rows_are_crossed_with_lists(void **state)
+TEST(rows_are_crossed_with_lists)
 {
     ms_grid grid = grid_of("{\"set\": {\"beta\": 0.25}, \"grids\": [{\"seed\": [3, 4],"
                            "\"rows\": [{\"optimizer\": \"muon\", \"lr\": 0.02},"
                            "           {\"optimizer\": \"spectra\", \"lr\": 0.5, \"beta\": 0.1},"
                            "           {}]}]}");
-    (void)state;
     CHECK(grid.n == 6, "%zu runs", grid.n);
     for (size_t i = 0; i < 6; i++) {
         static const char *const optimizer[] = { "muon", "spectra", "soft-musec" };
@@ -151,12 +147,11 @@ static void rows_are_crossed_with_lists(void **state)
     ms_grid_free(&grid);
 }
 
-static void presets_may_vary_and_values_have_three_kinds(void **state)
+TEST(presets_may_vary_and_values_have_three_kinds)
 {
     ms_grid grid = grid_of("{\"preset\": \"nano\", \"set\": {\"qk-norm\": false, \"tied\": true},"
                            "\"grids\": [{}, {\"preset\": [\"pico\", \"nano\"], \"lr\": 1e-3,"
                            " \"weight_decay\": \"qk=1.2,mlp=0.3\"}]}");
-    (void)state;
     CHECK(grid.n == 3, "%zu runs", grid.n);
     CHECK(strcmp(get(&grid, 0, "layers"), "4") == 0 && strcmp(get(&grid, 1, "layers"), "2") == 0 &&
               strcmp(get(&grid, 2, "layers"), "4") == 0,
@@ -171,11 +166,10 @@ static void presets_may_vary_and_values_have_three_kinds(void **state)
 }
 
 /* As musec train has it. */
-static void a_short_run_has_no_extension_and_a_batch_no_stages(void **state)
+TEST(a_short_run_has_no_extension_and_a_batch_no_stages)
 {
     ms_grid grid = grid_of("{\"preset\": \"small\", \"grids\": [{\"steps\": [5, 1390]},"
                            "{\"batch\": 65536}, {\"batch\": 65536, \"stages\": \"rest lr=2\"}]}");
-    (void)state;
     CHECK(strcmp(get(&grid, 0, "extension"), "0") == 0, "of 5 steps");
     CHECK(strcmp(get(&grid, 1, "extension"), "10") == 0, "of 1390 steps");
     CHECK(strlen(get(&grid, 1, "stages")) > 50, "the preset's");
@@ -184,12 +178,11 @@ static void a_short_run_has_no_extension_and_a_batch_no_stages(void **state)
     ms_grid_free(&grid);
 }
 
-static void the_same_run_is_there_once(void **state)
+TEST(the_same_run_is_there_once)
 {
     ms_grid grid = grid_of("{\"grids\": [{\"lr\": [0.1, \"0.10\", 1e-1, 0.2]},"
                            "{\"lr\": 0.2, \"optimizer\": \"soft-musec\"}]}");
     char    first[MS_GRID_NAME];
-    (void)state;
     CHECK(grid.n == 2, "%zu runs", grid.n);
     snprintf(first, sizeof first, "%s", grid.at[0].name);
     add(&grid, "{\"grids\": [{\"lr\": [0.2, 0.3, 0.1]}]}");
@@ -200,12 +193,11 @@ static void the_same_run_is_there_once(void **state)
 }
 
 /* More than the first memory holds, all found again. */
-static void many_runs_are_told_apart(void **state)
+TEST(many_runs_are_told_apart)
 {
     char    text[12000] = "{\"grids\": [{\"seed\": [0";
     size_t  n           = strlen(text);
     ms_grid grid        = { 0 };
-    (void)state;
     for (int i = 1; i < 1000; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, ",%d", i);
     snprintf(text + n, sizeof text - n, "]}]}");
@@ -226,13 +218,12 @@ static void key_of(const ms_train_config *cfg, char key[MS_SHA256_HEX])
     CHECK_OK_ERR(&e, ms_grid_key(&e, cfg, key));
 }
 
-static void keys_do_not_see_the_order_of_fields(void **state)
+TEST(keys_do_not_see_the_order_of_fields)
 {
     ms_grid a = grid_of("{\"set\": {\"steps\": 9, \"width\": 64}, \"grids\": [{\"lr\": 0.3}]}");
     ms_grid b = grid_of("{\"preset\": \"pico\", \"grids\": [{\"width\": \"64\", \"lr\": [0.30],"
                         "\"optimizer\": \"soft-musec\", \"steps\": [9], \"keep\": 7,"
                         "\"checkpoint-every\": 3, \"device\": \"cpu\"}]}");
-    (void)state;
     CHECK(strlen(a.at[0].key) == 64 && strcmp(a.at[0].key, b.at[0].key) == 0, "%s and %s",
           a.at[0].key, b.at[0].key);
     CHECK(strcmp(a.at[0].name, b.at[0].name) == 0, "%s", b.at[0].name);
@@ -245,7 +236,7 @@ static void keys_do_not_see_the_order_of_fields(void **state)
 }
 
 /* Any field but four changes the key; a value for each from a list that has one for all. */
-static void every_other_field_changes_the_key(void **state)
+TEST(every_other_field_changes_the_key)
 {
     static const char *const values[] = {
         "1",
@@ -290,7 +281,6 @@ static void every_other_field_changes_the_key(void **state)
     char            before[MS_SHA256_HEX], after[MS_SHA256_HEX], was[MS_PATH_MAX], is[MS_PATH_MAX];
     ms_error        e;
     size_t          n = 0;
-    (void)state;
     CHECK_OK_ERR(&e, ms_train_config_init(&e, &start, "pico", "spectra"));
     key_of(&start, before);
     for (size_t i = 0; ms_train_field_at(i, &f); i++) {
@@ -316,12 +306,11 @@ static void every_other_field_changes_the_key(void **state)
 }
 
 /* A key from before there was a precision. */
-static void keys_stay_as_they_were(void **state)
+TEST(keys_stay_as_they_were)
 {
     ms_train_config cfg;
     char            key[MS_SHA256_HEX];
     ms_error        e;
-    (void)state;
     CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, "pico", "muon"));
     CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
     key_of(&cfg, key);
@@ -330,7 +319,7 @@ static void keys_stay_as_they_were(void **state)
 }
 
 /* What a key takes for the same, as runs of older versions have it, is no difference either. */
-static void what_has_the_same_key_does_not_differ(void **state)
+TEST(what_has_the_same_key_does_not_differ)
 {
     static const struct {
         const char *mode, *field, *value;
@@ -342,7 +331,6 @@ static void what_has_the_same_key_does_not_differ(void **state)
         { "paper", "precision", "f32", false },          { "paper", "operands", "f32", false },
         { "paper", "momentum_dtype", "bf16", false },    { "paper", "keep", "9", true },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         ms_train_config a, b;
         char            key[2][MS_SHA256_HEX];
@@ -377,7 +365,7 @@ static void refuse(const char *text, const char *says, const char *also)
     ms_grid_free(&grid);
 }
 
-static void what_is_wrong_is_named(void **state)
+TEST(what_is_wrong_is_named)
 {
     static const struct {
         const char *text, *says, *also;
@@ -417,18 +405,16 @@ static void what_is_wrong_is_named(void **state)
         { "[]", "must be an object", "" },
         { "3", "must be an object", "" },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(bad); i++)
         refuse(bad[i].text, bad[i].says, bad[i].also);
 }
 
 /* 1000^k combinations: beyond the bound, and beyond what a size_t counts. */
-static void too_many_combinations_are_refused(void **state)
+TEST(too_many_combinations_are_refused)
 {
     static const char *const fields[] = { "seed",      "steps",      "batch",  "max_doc",
                                           "val_every", "val_tokens", "layers", "width",
                                           "heads",     "lr",         "aux_lr", "beta" };
-    (void)state;
     for (size_t k = 2; k <= COUNT(fields); k += 5) {
         ms_grid  grid = { 0 };
         ms_error e    = { "" };
@@ -444,25 +430,4 @@ static void too_many_combinations_are_refused(void **state)
         json_decref(list);
         json_decref(whole);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_are_combined_the_last_fastest),
-        cmocka_unit_test(what_an_optimizer_does_not_read_makes_no_runs),
-        cmocka_unit_test(rows_are_crossed_with_lists),
-        cmocka_unit_test(a_value_stands_in_place_of_all_others),
-        cmocka_unit_test(presets_may_vary_and_values_have_three_kinds),
-        cmocka_unit_test(a_short_run_has_no_extension_and_a_batch_no_stages),
-        cmocka_unit_test(the_same_run_is_there_once),
-        cmocka_unit_test(many_runs_are_told_apart),
-        cmocka_unit_test(keys_do_not_see_the_order_of_fields),
-        cmocka_unit_test(every_other_field_changes_the_key),
-        cmocka_unit_test(keys_stay_as_they_were),
-        cmocka_unit_test(what_has_the_same_key_does_not_differ),
-        cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(too_many_combinations_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -185,27 +185,18 @@ static void stopped_at_questions(const char *optimizer, int every)
           "%d inside steps, %d in validations", inside, unvalidated);
 }
 
-static void stopped_anywhere_in_a_step_it_goes_on_bit_for_bit(void **state)
-{
-    (void)state;
-    stopped_at_questions("soft-musec", 1);
-}
+TEST(stopped_anywhere_in_a_step_it_goes_on_bit_for_bit) { stopped_at_questions("soft-musec", 1); }
 
-static void so_does_an_optimizer_that_reads_the_largest_logits(void **state)
-{
-    (void)state;
-    stopped_at_questions("muonclip", 7);
-}
+TEST(so_does_an_optimizer_that_reads_the_largest_logits) { stopped_at_questions("muonclip", 7); }
 
 /* Each process may ask a little more often than a step or a validation does, and is stopped then:
  * validations are abandoned and taken up again, some more than once. */
-static void stopped_again_and_again(void **state)
+TEST(stopped_again_and_again)
 {
     static watcher whole, parts;
     static blob    middle, last;
     const char    *dir = fresh_dir();
     int            processes;
-    (void)state;
 
     (void)run("soft-musec", &whole, dir, false, NEVER);
     get_states(dir, &middle, &last);
@@ -222,12 +213,4 @@ static void stopped_again_and_again(void **state)
     check_states(dir, &middle, &last);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stopped_anywhere_in_a_step_it_goes_on_bit_for_bit),
-        cmocka_unit_test(so_does_an_optimizer_that_reads_the_largest_logits),
-        cmocka_unit_test(stopped_again_and_again),
-    };
-    return cmocka_run_group_tests(tests, write_texts, NULL);
-}
+TEST_GROUP(write_texts, NULL)

@@ -16,7 +16,7 @@ static json_t *parse(const char *text)
     return value;
 }
 
-static void texts_are_these(void **state)
+TEST(texts_are_these)
 {
     static const char *const same[] = {
         "0.1",
@@ -32,7 +32,6 @@ static void texts_are_these(void **state)
         "[1, 2.5, null]",
         "{\n  \"a\": 1,\n  \"b\": {\n    \"c\": [\n      \"x\",\n      2\n    ]\n  }\n}",
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(same); i++) {
         json_t *value = parse(same[i]);
         char   *text  = ms_json_dump(value, 2);
@@ -43,12 +42,11 @@ static void texts_are_these(void **state)
     CHECK(ms_json_dump(NULL, 2) == NULL, "NULL has a text");
 }
 
-static void reals_come_back_bit_for_bit(void **state)
+TEST(reals_come_back_bit_for_bit)
 {
     static const double numbers[] = {
         0.1, 0.30000000000000004, 1e300, 5e-324, 3e-17, 1.0 / 3, 1e15, 1e22, -0.0, 123456789.0
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(numbers); i++) {
         json_t *value = json_real(numbers[i]), *back;
         char   *text  = ms_json_dump(value, 0);
@@ -63,17 +61,16 @@ static void reals_come_back_bit_for_bit(void **state)
     }
 }
 
-static void endless_nesting_is_refused(void **state)
+TEST(endless_nesting_is_refused)
 {
     json_t *value = json_array();
-    (void)state;
     for (int i = 0; i < 1000; i++)
         value = json_pack("[o]", value);
     CHECK(ms_json_dump(value, 2) == NULL, "1000 levels");
     json_decref(value);
 }
 
-static void values_are_texts_of_options(void **state)
+TEST(values_are_texts_of_options)
 {
     static const struct {
         const char *json, *text; /* NULL: it is none */
@@ -94,7 +91,6 @@ static void values_are_texts_of_options(void **state)
         { "\"a text of more than twenty-three bytes\"", NULL },
         { "{\"abcdefghijklmnop\": 1.23456789}", NULL },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         char       text[24];
         json_t    *value = parse(cases[i].json);
@@ -103,15 +99,4 @@ static void values_are_texts_of_options(void **state)
         CHECK(!is || strcmp(text, cases[i].text) == 0, "%s: %s", cases[i].json, text);
         json_decref(value);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_these),
-        cmocka_unit_test(reals_come_back_bit_for_bit),
-        cmocka_unit_test(endless_nesting_is_refused),
-        cmocka_unit_test(values_are_texts_of_options),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,11 +63,10 @@ static void check_refused(const ms_gpt_config *cfg, const char *name, const char
           "%s is %s: measured", name, value);
 }
 
-static void nonsense_is_refused_by_name(void **state)
+TEST(nonsense_is_refused_by_name)
 {
     ms_error e;
     char     text[40];
-    (void)state;
     CHECK_OK_ERR(&e, ms_gpt_check(&e, &gpt_full));
     CHECK_OK_ERR(&e, ms_gpt_check(&e, &gpt_plain));
     for (size_t i = 0; i < COUNT(wrong_wholes); i++)
@@ -92,23 +91,21 @@ static void nonsense_is_refused_by_name(void **state)
 }
 
 /* What is switched off need not make sense. */
-static void what_is_off_may_be_anything(void **state)
+TEST(what_is_off_may_be_anything)
 {
     ms_gpt_config cfg = gpt_plain;
     ms_error      e;
-    (void)state;
     cfg.cap = MS_CAP_NONE, cfg.cap_scale = 0.0, cfg.cap_width = 0.0;
     CHECK_OK_ERR(&e, ms_gpt_check(&e, &cfg));
     cfg.gate_width = cfg.width + 1; /* of gates that are not there */
     CHECK_OK_ERR(&e, ms_gpt_check(&e, &cfg));
 }
 
-static void sizes_that_do_not_fit_are_refused(void **state)
+TEST(sizes_that_do_not_fit_are_refused)
 {
     ms_gpt_config cfg = gpt_full;
     ms_gpt_sizes  sizes;
     ms_error      e = { "" };
-    (void)state;
     CHECK(ms_gpt_measure(&e, &cfg, MUSEC_F32, 0, LOGITS, &sizes) == MUSEC_EINVAL, "no tokens");
     CHECK(strstr(e.text, "tokens") != NULL, "%s", e.text);
     CHECK(ms_gpt_measure(&e, &cfg, MUSEC_F32, INT64_MAX, LOGITS, &sizes) == MUSEC_EINVAL,
@@ -136,12 +133,11 @@ TEST_EACH_DEVICE(what_cannot_be_made_is_not, dev)
 /* ---- counts ---------------------------------------------------------------------------------- */
 
 /* The 124M model that everybody knows: 12 layers of 768, vocabulary 50304, tied. */
-static void counts_are_those_of_a_known_model(void **state)
+TEST(counts_are_those_of_a_known_model)
 {
     ms_gpt_config cfg = gpt_plain;
     ms_gpt_sizes  sizes;
     ms_error      e;
-    (void)state;
     cfg.layers = 12, cfg.width = 768, cfg.heads = 12, cfg.head = 64, cfg.mlp = 3072;
     cfg.vocab = 50304, cfg.tied = 1;
     CHECK_OK_ERR(&e, ms_gpt_measure(&e, &cfg, MUSEC_F32, 1024, LOGITS, &sizes));
@@ -161,13 +157,12 @@ static void counts_are_those_of_a_known_model(void **state)
 
 /* With 16 bits: masters and gradients as in float32, half as many bytes of copies (all but the mix,
  * but for what aligns them), and activations of about half the size. */
-static void sizes_in_16_bits(void **state)
+TEST(sizes_in_16_bits)
 {
     const musec_dtype halves[] = { MUSEC_BF16, MUSEC_F16 };
     ms_gpt_config     cfg      = gpt_full;
     ms_gpt_sizes      wide, half;
     ms_error          e;
-    (void)state;
     cfg.width = 256, cfg.heads = 4, cfg.head = 64, cfg.mlp = 1024, cfg.vocab = 320;
     CHECK_OK_ERR(&e, ms_gpt_measure(&e, &cfg, MUSEC_F32, 512, LOGITS, &wide));
     CHECK(wide.copies == 0 && wide.grads == wide.weights, "%zu bytes", wide.copies);
@@ -270,20 +265,4 @@ TEST_EACH_DEVICE(too_many_tokens_are_refused, dev)
     gpt_rig_run(&r, &s, 20, &gpt_full_pass);
     gpt_stream_free(&s);
     gpt_rig_free(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nonsense_is_refused_by_name),
-        cmocka_unit_test(what_is_off_may_be_anything),
-        cmocka_unit_test(sizes_that_do_not_fit_are_refused),
-        cmocka_unit_test(what_cannot_be_made_is_not),
-        cmocka_unit_test(counts_are_those_of_a_known_model),
-        cmocka_unit_test(sizes_in_16_bits),
-        cmocka_unit_test(nothing_allocates_after_the_first_pass),
-        cmocka_unit_test(room_does_not_matter),
-        cmocka_unit_test(too_many_tokens_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

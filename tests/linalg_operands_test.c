@@ -373,18 +373,3 @@ TEST_EACH_DEVICE(other_operands_are_refused, dev)
     if (!ms_device_has(dev, MUSEC_F16))
         refused(dev, MUSEC_F32, MUSEC_F16, MUSEC_ENOTSUP, "no arithmetic in f16");
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mode_follows_its_map),
-        cmocka_unit_test(scales_do_not_matter),
-        cmocka_unit_test(zeros_and_vectors_are_as_ever),
-        cmocka_unit_test(many_steps_stay_in_the_ball),
-        cmocka_unit_test(accurate_takes_a_plan_for_each_matrix),
-        cmocka_unit_test(accurate_matrices_of_a_stack_go_their_own_ways),
-        cmocka_unit_test(quintic_steps_follow_their_map),
-        cmocka_unit_test(other_operands_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

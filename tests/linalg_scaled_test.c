@@ -130,9 +130,8 @@ TEST_EACH_DEVICE(muon_takes_what_is_far_below_its_bound, dev)
 }
 
 /* 1 / |X| in three parts: unit, what rides, and a power of two that is 1 if it may be. */
-static void what_normalises_rides(void **state)
+TEST(what_normalises_rides)
 {
-    (void)state;
     for (int e = -60; e <= 60; e++)
         for (int steps = 1; steps <= 3; steps++) {
             const double fro = ldexp(1.3, e), alpha = 4.0, unit = 0x1p-5, low = 0.125, a = 3.0;
@@ -161,10 +160,9 @@ static void what_normalises_rides(void **state)
 
 /* What is below `least` is lifted by a power of two to a trace from 2^12 to 2^14, and all else is
  * what it is of the matrix that is as large. */
-static void what_is_too_small_is_lifted(void **state)
+TEST(what_is_too_small_is_lifted)
 {
     double params[] = { 1e-7, 4.0, 0x1p-5, 0.125, 6.0, 2.0, -4.0, 2.0, 3.0, -2.0, 0.5, 32.0 };
-    (void)state;
     for (int e = -90; e <= 20; e++) {
         const double in[]  = { ldexp(1.3, e), 1.02, 0x1p-3 };
         const bool   small = in[0] < 32.0;
@@ -212,9 +210,8 @@ TEST_EACH_DEVICE(muon_has_no_numbers_on_full_products, dev)
 
 /* Of small gradients, what is known of their scale leaves no pass over the result: gain and unit
  * make D / sqrt(alpha) / own, whatever own is, and rest is 1. */
-static void what_is_known_rides(void **state)
+TEST(what_is_known_rides)
 {
-    (void)state;
     for (int e = -100; e <= 100; e++)
         for (int off = -7; off <= 7; off++) {
             const double own = ldexp(1.0, e), unit = ldexp(1.0, -e + off),
@@ -228,15 +225,4 @@ static void what_is_known_rides(void **state)
             CHECK(out[3] == 1.0 && fabs(out[2] * unit - factor) <= 1e-15 * factor,
                   "own 2^%d, unit 2^%d: gain %g, rest %g", e, -e + off, out[2], out[3]);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(scaled_input_is_the_input),
-                                        cmocka_unit_test(what_is_known_rides),
-                                        cmocka_unit_test(what_normalises_rides),
-                                        cmocka_unit_test(what_is_too_small_is_lifted),
-                                        cmocka_unit_test(muon_takes_what_is_far_below_its_bound),
-                                        cmocka_unit_test(muon_has_no_numbers_on_full_products) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

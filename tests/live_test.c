@@ -35,13 +35,12 @@ static void update(ms_live *live)
 static const char config[] = "{\"optimizer\": \"muon\", \"preset\": \"pico\", \"lr\": 0.02, "
                              "\"steps\": 4}";
 
-static void a_log_is_read_as_it_grows(void **state)
+TEST(a_log_is_read_as_it_grows)
 {
     const char *const root    = fresh_dir();
     const char *const paths[] = { root };
     ms_live           live    = { .paths = paths, .n_paths = 1 };
     char              dir[MS_PATH_MAX], log[MS_PATH_MAX + 16];
-    (void)state;
 
     update(&live);
     assert_int_equal(live.n, 0); /* none yet, which is no error */
@@ -85,13 +84,12 @@ static void a_log_is_read_as_it_grows(void **state)
     ms_live_free(&live);
 }
 
-static void a_log_that_does_not_grow_is_silent(void **state)
+TEST(a_log_that_does_not_grow_is_silent)
 {
     const char *const    root    = fresh_dir();
     const char *const    paths[] = { root };
     ms_live              live    = { .paths = paths, .n_paths = 1 };
     const struct utimbuf old     = { 1000000, 1000000 };
-    (void)state;
     put_file(path_in(root, "config.json"), config, sizeof config - 1);
     append(path_in(root, "log.jsonl"), "{\"step\": 1, \"loss\": 5.5, \"time_s\": 3}\n");
     update(&live);
@@ -103,13 +101,12 @@ static void a_log_that_does_not_grow_is_silent(void **state)
     ms_live_free(&live);
 }
 
-static void long_curves_are_thinned_evenly(void **state)
+TEST(long_curves_are_thinned_evenly)
 {
     const char *const root    = fresh_dir();
     const char *const paths[] = { root };
     ms_live           live    = { .paths = paths, .n_paths = 1 };
     enum { STEPS = 5 * MS_LIVE_POINTS };
-    (void)state;
     put_file(path_in(root, "config.json"), config, sizeof config - 1);
     FILE *f = fopen(path_in(root, "log.jsonl"), "w");
     assert_non_null(f);
@@ -128,14 +125,13 @@ static void long_curves_are_thinned_evenly(void **state)
     ms_live_free(&live);
 }
 
-static void old_configs_and_broken_ones_are_runs_too(void **state)
+TEST(old_configs_and_broken_ones_are_runs_too)
 {
     const char *const root    = fresh_dir();
     const char *const paths[] = { root };
     ms_live           live    = { .paths = paths, .n_paths = 1 };
     char              a[MS_PATH_MAX], b[MS_PATH_MAX];
     json_t           *json;
-    (void)state;
     snprintf(a, sizeof a, "%s/a", root);
     snprintf(b, sizeof b, "%s/b", root);
     make_run(a, "{\"optimizer\": \"muon\", \"lr\": \"0.5\", \"steps\": \"200\"}"); /* as text */
@@ -153,14 +149,13 @@ static void old_configs_and_broken_ones_are_runs_too(void **state)
     ms_live_free(&live);
 }
 
-static void what_is_no_directory_is_refused(void **state)
+TEST(what_is_no_directory_is_refused)
 {
     const char *const root = fresh_dir();
     const char       *paths[1];
     ms_live           live = { .paths = paths, .n_paths = 1 };
     ms_error          e    = { "" };
-    (void)state;
-    paths[0] = path_in(root, "none");
+    paths[0]               = path_in(root, "none");
     assert_int_equal(ms_live_update(&e, &live), MUSEC_EIO);
     assert_non_null(strstr(e.text, "it is not there"));
     put_file(path_in(root, "file"), "x", 1);
@@ -168,16 +163,4 @@ static void what_is_no_directory_is_refused(void **state)
     assert_int_equal(ms_live_update(&e, &live), MUSEC_EIO);
     assert_non_null(strstr(e.text, "it is no directory"));
     ms_live_free(&live);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_log_is_read_as_it_grows),
-        cmocka_unit_test(a_log_that_does_not_grow_is_silent),
-        cmocka_unit_test(long_curves_are_thinned_evenly),
-        cmocka_unit_test(old_configs_and_broken_ones_are_runs_too),
-        cmocka_unit_test(what_is_no_directory_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

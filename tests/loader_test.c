@@ -218,10 +218,9 @@ static int follow(ms_loader *l, oracle *o, draw *r, int steps)
     return found;
 }
 
-static void batches_are_the_oracles(void **state)
+TEST(batches_are_the_oracles)
 {
     long found = 0, refused = 0;
-    (void)state;
 
     for (uint64_t round = 0; round < 160; round++) {
         static data      d;
@@ -293,7 +292,7 @@ static void expect_batch(ms_loader *l, int tokens, int max_doc, const int *x, co
 }
 
 /* The example of docs/data.md. */
-static void the_worked_example(void **state)
+TEST(the_worked_example)
 {
     static const int skip1[] = { START, 1, 2, START, 5, START }, doc1[] = { 0, 0, 0, 3, 3 };
     static const int keep1[] = { START, 1, 2, 3, 4, START }, kdoc1[] = { 0, 0, 0, 3, 3 };
@@ -301,7 +300,6 @@ static void the_worked_example(void **state)
     data             d;
     ms_loader_config cfg;
     ms_loader       *l;
-    (void)state;
 
     make_example(&d, "example");
     cfg = config(&d, false, false);
@@ -320,13 +318,12 @@ static void the_worked_example(void **state)
 }
 
 /* Nothing of the text is lost by `keep` but the rest of each piece. */
-static void keep_gives_the_stream_back(void **state)
+TEST(keep_gives_the_stream_back)
 {
     draw             r = { 77, 0 };
     static data      d;
     ms_loader_config cfg;
     ms_loader       *l;
-    (void)state;
 
     random_data(&r, &d);
     d.pieces = 3;
@@ -350,7 +347,7 @@ static void keep_gives_the_stream_back(void **state)
     ms_loader_close(l);
 }
 
-static void once_ends_and_stays_there(void **state)
+TEST(once_ends_and_stays_there)
 {
     data             d;
     ms_loader_config cfg;
@@ -358,7 +355,6 @@ static void once_ends_and_stays_there(void **state)
     ms_batch         b;
     ms_error         e;
     ms_position      end;
-    (void)state;
 
     make_example(&d, "once");
     cfg = config(&d, true, true);
@@ -381,7 +377,7 @@ static void once_ends_and_stays_there(void **state)
     ms_loader_close(l);
 }
 
-static void what_is_refused(void **state)
+TEST(what_is_refused)
 {
     static const struct {
         ms_position at;
@@ -399,7 +395,6 @@ static void what_is_refused(void **state)
     ms_loader       *l = NULL;
     ms_batch         b;
     ms_error         e;
-    (void)state;
 
     make_example(&d, "refused");
     cfg            = config(&d, false, false);
@@ -432,7 +427,7 @@ static void what_is_refused(void **state)
 
 /* A shard that goes bad is found by the thread and told at the next call; when it is good again, so
  * is the loader. */
-static void failures_of_the_thread_surface(void **state)
+TEST(failures_of_the_thread_surface)
 {
     static const uint16_t bad[] = { START, VOCAB };
     data                  d     = { .pieces = 2, .n = { 8, 8 } };
@@ -440,7 +435,6 @@ static void failures_of_the_thread_surface(void **state)
     ms_loader            *l;
     ms_batch              b;
     ms_error              e = { "" };
-    (void)state;
 
     for (int i = 0; i < 16; i++)
         d.tokens[i / 8][i % 8] = (uint16_t)(i % 8 == 0 ? START : i);
@@ -460,13 +454,12 @@ static void failures_of_the_thread_surface(void **state)
 }
 
 /* The batch that was handed out stays while the next one is packed. */
-static void a_batch_stays_until_the_next_call(void **state)
+TEST(a_batch_stays_until_the_next_call)
 {
     ms_loader_config cfg = { .source     = { "builtin", MS_SPLIT_TRAIN, 320, 256, MS_SHARD_HEADED },
                              .max_tokens = 4096 };
     ms_loader       *l   = open_ok(&cfg);
     static int32_t   copy[4096];
-    (void)state;
 
     for (int i = 0; i < 20; i++) {
         const struct timespec wait = { 0, 2000000 };
@@ -483,12 +476,11 @@ static void a_batch_stays_until_the_next_call(void **state)
 }
 
 /* The thread is made to begin a new piece of the built-in corpus, and is left alone with it. */
-static void closing_while_the_thread_works(void **state)
+TEST(closing_while_the_thread_works)
 {
     ms_loader_config cfg = { .source     = { "builtin:3", MS_SPLIT_VAL, 320, 256, MS_SHARD_HEADED },
                              .max_tokens = 1000,
                              .keep_rest  = true };
-    (void)state;
 
     for (int i = 0; i < 6; i++) {
         ms_loader      *l = open_ok(&cfg);
@@ -510,33 +502,16 @@ static void closing_while_the_thread_works(void **state)
 }
 
 /* An endless source whose pieces are too small must not be searched for ever. */
-static void endless_but_too_small(void **state)
+TEST(endless_but_too_small)
 {
     ms_loader_config cfg = { .source     = { "builtin", MS_SPLIT_TRAIN, 320, 256, MS_SHARD_HEADED },
                              .max_tokens = 1 << 24 };
     ms_loader       *l   = open_ok(&cfg);
     ms_batch         b;
     ms_error         e;
-    (void)state;
 
     CHECK(ms_loader_next(&e, l, 1 << 24, 1 << 24, &b) == MUSEC_EFORMAT, "it cannot be");
     CHECK(strstr(e.text, "its largest piece has ") != NULL, "%s", e.text);
     CHECK_OK_ERR(&e, ms_loader_next(&e, l, 1000, 100, &b));
     ms_loader_close(l);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_are_the_oracles),
-        cmocka_unit_test(the_worked_example),
-        cmocka_unit_test(keep_gives_the_stream_back),
-        cmocka_unit_test(once_ends_and_stays_there),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(failures_of_the_thread_surface),
-        cmocka_unit_test(a_batch_stays_until_the_next_call),
-        cmocka_unit_test(closing_while_the_thread_works),
-        cmocka_unit_test(endless_but_too_small),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,10 +33,9 @@ static void screen_expect(screen *s, const char *want)
     free(s->text);
 }
 
-static void levels_decide(void **state)
+TEST(levels_decide)
 {
     static const char *const want[] = { "0\n", "0\n1\n", "0\n1\n2\n" };
-    (void)state;
 
     for (int level = MS_LOG_QUIET; level <= MS_LOG_VERBOSE; level++) {
         screen s;
@@ -47,10 +46,9 @@ static void levels_decide(void **state)
     }
 }
 
-static void progress_needs_a_terminal(void **state)
+TEST(progress_needs_a_terminal)
 {
     screen s;
-    (void)state;
 
     screen_open(&s, MS_LOG_VERBOSE, 0);
     ms_log_progress(&s.log, "step 1");
@@ -62,10 +60,9 @@ static void progress_needs_a_terminal(void **state)
     screen_expect(&s, "");
 }
 
-static void a_block_is_redrawn_in_place(void **state)
+TEST(a_block_is_redrawn_in_place)
 {
     screen s;
-    (void)state;
 
     screen_open(&s, MS_LOG_NORMAL, 1);
     ms_log_block(&s.log, "a\nb\n");
@@ -93,10 +90,9 @@ static void a_block_is_redrawn_in_place(void **state)
     free(s.text);
 }
 
-static void lines_go_below_progress(void **state)
+TEST(lines_go_below_progress)
 {
     screen s;
-    (void)state;
 
     screen_open(&s, MS_LOG_NORMAL, 1);
     ms_log_progress(&s.log, "step %d", 1);
@@ -109,11 +105,10 @@ static void lines_go_below_progress(void **state)
     screen_expect(&s, "\rstep 1\033[K\rstep 2\033[K\nnote\n\rstep 3\033[K\n");
 }
 
-static void long_lines_are_cut(void **state)
+TEST(long_lines_are_cut)
 {
     screen s;
     char   big[6000], want[256];
-    (void)state;
 
     memset(big, 'x', sizeof big - 1);
     big[sizeof big - 1] = '\0';
@@ -135,14 +130,4 @@ static void long_lines_are_cut(void **state)
     CHECK(strchr(s.text, '\n') == s.text + s.bytes - 1, "one line");
     fclose(s.f);
     free(s.text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(levels_decide),           cmocka_unit_test(progress_needs_a_terminal),
-        cmocka_unit_test(lines_go_below_progress), cmocka_unit_test(a_block_is_redrawn_in_place),
-        cmocka_unit_test(long_lines_are_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,11 +110,10 @@ static void check_same(const watcher *a, const watcher *b)
     }
 }
 
-static void stopped_anywhere_it_goes_on_as_if_not(void **state)
+TEST(stopped_anywhere_it_goes_on_as_if_not)
 {
     static watcher whole, parts;
     ms_summary     want = run(&whole, NULL, false, -1);
-    (void)state;
 
     CHECK(strcmp(want.status, "done") == 0 && whole.lines == STEPS, "%s", want.status);
     CHECK(whole.line[5].has_val && whole.line[12].has_val && !whole.line[6].has_val, "validations");
@@ -135,11 +134,10 @@ static void stopped_anywhere_it_goes_on_as_if_not(void **state)
 }
 
 /* Stopped after every single step. */
-static void a_step_at_a_time(void **state)
+TEST(a_step_at_a_time)
 {
     static watcher whole, parts;
     const char    *dir = fresh_dir();
-    (void)state;
     run(&whole, NULL, false, -1);
     for (int64_t stop = 1; stop <= STEPS; stop++)
         run(&parts, dir, stop > 1, stop);
@@ -148,7 +146,7 @@ static void a_step_at_a_time(void **state)
 
 /* Heavy-ball momentum with a tiny beta has no room for any gradient: from step 5 on, where beta has
  * got there.  The last step that was measured is the 4th. */
-static void skipped_steps_are_counted_and_not_measured(void **state)
+TEST(skipped_steps_are_counted_and_not_measured)
 {
     static const setting more[] = { { "optimizer", "sgdm" },    { "momentum_form", "heavy-ball" },
                                     { "beta", "1e-43" },        { "momentum_warmup", "4" },
@@ -157,7 +155,6 @@ static void skipped_steps_are_counted_and_not_measured(void **state)
     static watcher       whole, parts;
     const char          *dir = fresh_dir();
     ms_summary           got = run_with(more, COUNT(more), &whole, NULL, false, -1);
-    (void)state;
 
     CHECK(strcmp(got.status, "done") == 0 && got.skipped == STEPS - 4, "%s, %lld skipped",
           got.status, (long long)got.skipped);
@@ -178,14 +175,13 @@ static void skipped_steps_are_counted_and_not_measured(void **state)
 }
 
 /* The process that finds nothing to do knows less of the run than the one that made its end. */
-static void resuming_a_run_that_is_done_keeps_its_summary(void **state)
+TEST(resuming_a_run_that_is_done_keeps_its_summary)
 {
     static const setting shorter[] = { { "steps", "6" } };
     static watcher       w;
     static blob          before, after;
     const char          *dir = fresh_dir();
     ms_summary           got;
-    (void)state;
 
     (void)run(&w, dir, false, -1);
     get_file(path_in(dir, "summary.json"), &before);
@@ -209,7 +205,7 @@ static void resuming_a_run_that_is_done_keeps_its_summary(void **state)
 }
 
 /* What cannot be read may be whole: nobody goes back behind it, and nothing is renamed. */
-static void a_checkpoint_that_cannot_be_read_is_not_damaged(void **state)
+TEST(a_checkpoint_that_cannot_be_read_is_not_damaged)
 {
     static const setting often[] = { { "checkpoint_every", "3" }, { "keep", "0" } };
     static watcher       w;
@@ -220,7 +216,6 @@ static void a_checkpoint_that_cannot_be_read_is_not_damaged(void **state)
     ms_train            *t        = NULL;
     char                 model[512], kept[512];
     struct stat          info;
-    (void)state;
 
     (void)run_with(often, COUNT(often), &w, dir, false, 6);
     setup.config = configure(often, COUNT(often));
@@ -257,11 +252,10 @@ static void spoil_the_head(ms_train *t)
     CHECK(had, "the model has no head");
 }
 
-static void the_best_loss_outlives_a_loss_that_is_no_number(void **state)
+TEST(the_best_loss_outlives_a_loss_that_is_no_number)
 {
     static watcher w   = { .change = spoil_the_head };
     ms_summary     got = run(&w, NULL, false, -1);
-    (void)state;
     CHECK(strcmp(got.status, "diverged") == 0 && isnan(got.last_loss), "%s, loss %g", got.status,
           got.last_loss);
     CHECK(got.steps == 2 && isfinite(w.line[1].loss), "%lld steps", (long long)got.steps);
@@ -270,7 +264,7 @@ static void the_best_loss_outlives_a_loss_that_is_no_number(void **state)
 }
 
 /* A cap keeps the loss finite, whatever the logits are. */
-static void an_infinite_logit_is_divergence_where_logits_are_clipped(void **state)
+TEST(an_infinite_logit_is_divergence_where_logits_are_clipped)
 {
     static const setting more[] = {
         { "optimizer", "muonclip" }, { "qk_norm", "no" }, { "attn_softcap", "1e3" },
@@ -280,22 +274,7 @@ static void an_infinite_logit_is_divergence_where_logits_are_clipped(void **stat
     static watcher   w;
     const char      *dir = fresh_dir();
     const ms_summary got = run_with(more, COUNT(more), &w, dir, false, -1);
-    (void)state;
     CHECK(strcmp(got.status, "diverged") == 0 && isfinite(got.last_loss), "%s after %lld, loss %g",
           got.status, (long long)got.steps, got.last_loss);
     CHECK(got.reason != NULL && says(dir, "summary.json", "attention logit is infinite"), "reason");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stopped_anywhere_it_goes_on_as_if_not),
-        cmocka_unit_test(a_step_at_a_time),
-        cmocka_unit_test(skipped_steps_are_counted_and_not_measured),
-        cmocka_unit_test(resuming_a_run_that_is_done_keeps_its_summary),
-        cmocka_unit_test(a_checkpoint_that_cannot_be_read_is_not_damaged),
-        cmocka_unit_test(the_best_loss_outlives_a_loss_that_is_no_number),
-        cmocka_unit_test(an_infinite_logit_is_divergence_where_logits_are_clipped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

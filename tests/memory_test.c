@@ -6,13 +6,12 @@
 
 #include "core/memory.h"
 
-static void lines_of_meminfo(void **state)
+TEST(lines_of_meminfo)
 {
     static const char text[] = "MemTotal:       24684100 kB\nMemFree:               1 kB\n"
                                "MemAvailable:   23686668 kB\nSwapTotal:             0 kB\n"
                                "HugePages_Total:       5\n";
     uint64_t          bytes  = 7;
-    (void)state;
 
     CHECK(ms_memory_line(text, "MemTotal", &bytes) && bytes == 24684100ull * 1024, "%llu",
           (unsigned long long)bytes);
@@ -27,22 +26,12 @@ static void lines_of_meminfo(void **state)
 }
 
 /* What is available is part of what there is, and there is no more than the machine has. */
-static void this_machine(void **state)
+TEST(this_machine)
 {
     const ms_memory m = ms_memory_here();
-    (void)state;
     if (m.total == 0) SKIP("this system does not say how much memory it has");
     CHECK(m.available > 0 && m.available <= m.total, "%llu of %llu",
           (unsigned long long)m.available, (unsigned long long)m.total);
     CHECK(m.total >= (uint64_t)1 << 27, "%llu bytes would not run these tests",
           (unsigned long long)m.total);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_of_meminfo),
-        cmocka_unit_test(this_machine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

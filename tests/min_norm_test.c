@@ -128,12 +128,11 @@ static void expect(const char *what, const double *g, int64_t n, int64_t m, doub
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static void all_faces_agree(void **state)
+TEST(all_faces_agree)
 {
     uint64_t seed  = 5;
     double   worst = 0.0;
     int      zero = 0, inside = 0;
-    (void)state;
 
     for (int c = 0; c < 3000; c++) {
         const int    n = 1 + c % MOST_POINTS, m = 1 + c / MOST_POINTS % MOST_DIMENSIONS;
@@ -168,7 +167,7 @@ static void all_faces_agree(void **state)
     CHECK(worst <= 1e-12, "worst %g", worst); /* measured: 3e-15 */
 }
 
-static void known_geometry(void **state)
+TEST(known_geometry)
 {
     static const double one[]     = { 3.0, -4.0 };
     static const double segment[] = { -1.0, 2.0, 3.0, 2.0 };
@@ -178,7 +177,6 @@ static void known_geometry(void **state)
     static const double zeros[]   = { 0.0, 0.0, 0.0, 0.0 };
     static const double a_zero[]  = { 1.0, 1.0, 0.0, 0.0, 2.0, 1.0 };
     double              simplex[40 * 40];
-    (void)state;
 
     expect("a point", one, 1, 2, 5.0, 1e-15);
     expect("a segment", segment, 2, 2, 2.0, 1e-15);
@@ -197,14 +195,13 @@ static void known_geometry(void **state)
 
 /* A sphere of radius 1 around (2, 0, ...): its nearest point is at 1.  10,000 points of it and
  * their mirror images in the first axis: symmetry puts the answer on that axis. */
-static void many_points(void **state)
+TEST(many_points)
 {
     enum { HALF = 10000, M = 6 };
     double            *g    = malloc(2 * HALF * M * sizeof *g);
     double            *far  = malloc(2 * HALF * M * sizeof *far);
     uint64_t           seed = 11;
     ms_min_norm_result r;
-    (void)state;
 
     for (int i = 0; i < HALF; i++) {
         double norm2 = 0.0;
@@ -234,7 +231,7 @@ static void many_points(void **state)
 }
 
 /* A power of two changes no digit; any other scale only rounding; duplicates nothing. */
-static void scales_and_duplicates(void **state)
+TEST(scales_and_duplicates)
 {
     static const double scale[] = { 0x1p-1000, 0x1p-500, 0x1p500, 0x1p1000, 1e-300, 3e300 };
     enum { N = 30, M = 12 };
@@ -242,7 +239,6 @@ static void scales_and_duplicates(void **state)
     double            *more = malloc(3 * N * M * sizeof *more);
     ms_min_norm_result a, b;
     ms_error           e = { "" };
-    (void)state;
 
     for (int i = 0; i < N; i++)
         g[i * M] += 3.0;
@@ -272,10 +268,9 @@ static void scales_and_duplicates(void **state)
 }
 
 /* Zero just inside, just outside, and vectors of very different length. */
-static void hard_hulls(void **state)
+TEST(hard_hulls)
 {
     uint64_t seed = 8;
-    (void)state;
 
     for (int p = 0; p <= 12; p++) { /* a triangle whose edge passes zero at 10^-p */
         const double       h         = pow(10.0, -p);
@@ -317,12 +312,11 @@ static void hard_hulls(void **state)
     }
 }
 
-static void refuses_nonsense(void **state)
+TEST(refuses_nonsense)
 {
     static const double good[] = { 1.0, 2.0 }, bad[] = { 1.0, NAN }, big[] = { INFINITY, 0.0 };
     ms_min_norm_result  r;
     ms_error            e = { "" };
-    (void)state;
 
     CHECK(ms_min_norm(&e, good, 0, 2, 1e-12, &r) == MUSEC_EINVAL, "no vectors");
     CHECK(ms_min_norm(&e, good, 1, 0, 1e-12, &r) == MUSEC_EINVAL, "no dimensions");
@@ -336,10 +330,9 @@ static void refuses_nonsense(void **state)
 }
 
 /* Without tolerance it ends by itself, and says how near it came. */
-static void ends_without_tolerance(void **state)
+TEST(ends_without_tolerance)
 {
     int hasty = 0;
-    (void)state;
     for (uint64_t c = 0; c < 300; c++) {
         double            *g = oracle_gaussian(40, 8, c);
         ms_min_norm_result r;
@@ -357,18 +350,4 @@ static void ends_without_tolerance(void **state)
         free(g);
     }
     CHECK(hasty > 30, "%d of 300 stopped early", hasty);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_faces_agree),
-        cmocka_unit_test(known_geometry),
-        cmocka_unit_test(many_points),
-        cmocka_unit_test(scales_and_duplicates),
-        cmocka_unit_test(hard_hulls),
-        cmocka_unit_test(refuses_nonsense),
-        cmocka_unit_test(ends_without_tolerance),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,14 +61,13 @@ static int next_letter(ms_mixture *m)
 
 /* Three sets of one letter each, by weights 1/4, 5/8 and 1/8, and in each one start token among n:
  * the entropy of these.  To count is not to deliver. */
-static void the_unigram_loss_is_that_of_the_mixture(void **state)
+TEST(the_unigram_loss_is_that_of_the_mixture)
 {
     ms_mixture  *m = open_three(), *other = open_three();
     ms_error     e    = { "" };
     const double q    = 1.0 / (double)ms_source_tokens(ms_loader_source(ms_mixture_set(m, 0)));
     const double p[]  = { q, 0.25 * (1.0 - q), 0.625 * (1.0 - q), 0.125 * (1.0 - q) };
     double       want = 0.0;
-    (void)state;
 
     for (size_t i = 0; i < COUNT(p); i++)
         want -= p[i] * log(p[i]);
@@ -87,7 +86,7 @@ static void the_unigram_loss_is_that_of_the_mixture(void **state)
 
 /* Of a text of four letters, evenly, with a validation side of another one at its end; and of one
  * that is longer than what is counted: 2^20 of one letter before those of another. */
-static void the_unigram_loss_is_of_the_first_training_tokens(void **state)
+TEST(the_unigram_loss_is_of_the_first_training_tokens)
 {
     static const struct {
         const char *name;
@@ -96,7 +95,6 @@ static void the_unigram_loss_is_of_the_first_training_tokens(void **state)
     } cases[]  = { { "even.txt", 9000, 1000, 1.3862943611198906 }, /* ln 4 */
                    { "long.txt", 1 << 20, 1 << 20, 1.3862943611198906 } };
     ms_error e = { "" };
-    (void)state;
 
     for (size_t k = 0; k < COUNT(cases); k++) {
         FILE       *f    = fopen(at(cases[k].name), "wb");
@@ -115,12 +113,11 @@ static void the_unigram_loss_is_of_the_first_training_tokens(void **state)
     }
 }
 
-static void shares_follow_the_weights(void **state)
+TEST(shares_follow_the_weights)
 {
     static const double share[] = { 0.25, 0.625, 0.125 };
     ms_mixture         *m       = open_three();
     int                 n[3]    = { 0 };
-    (void)state;
 
     CHECK(ms_mixture_sets(m) == 3, "%zu sets", ms_mixture_sets(m));
     for (size_t i = 0; i < 3; i++)
@@ -135,11 +132,10 @@ static void shares_follow_the_weights(void **state)
     ms_mixture_close(m);
 }
 
-static void a_saved_place_goes_on_the_same(void **state)
+TEST(a_saved_place_goes_on_the_same)
 {
     ms_mixture *m = open_three(), *other = open_three();
     ms_error    e = { "" };
-    (void)state;
 
     for (int i = 0; i < 37; i++)
         next_letter(m);
@@ -157,14 +153,13 @@ static void a_saved_place_goes_on_the_same(void **state)
     ms_mixture_close(m);
 }
 
-static void a_wrong_list_is_refused(void **state)
+TEST(a_wrong_list_is_refused)
 {
     static const struct {
         const char *list, *words;
     } wrong[] = { { "", "no data are named" },      { ";;", "no data are named" },
                   { "builtin=0", "weight" },        { "builtin=-1", "weight" },
                   { "builtin;nowhere", "nowhere" }, { "builtin=1e300", "weight" } };
-    (void)state;
     for (size_t i = 0; i < COUNT(wrong); i++) {
         const ms_loader_config cfg = config_of(wrong[i].list);
         ms_mixture            *m   = NULL;
@@ -174,12 +169,11 @@ static void a_wrong_list_is_refused(void **state)
     }
 }
 
-static void names_are_told_apart(void **state)
+TEST(names_are_told_apart)
 {
     const ms_loader_config cfg = config_of("builtin;builtin:1;builtin=2");
     ms_mixture            *m   = NULL;
     ms_error               e   = { "" };
-    (void)state;
     CHECK_OK_ERR(&e, ms_mixture_open(&e, &cfg, &m));
     CHECK(strcmp(ms_mixture_name(m, 0), "builtin") == 0, "%s", ms_mixture_name(m, 0));
     CHECK(strcmp(ms_mixture_name(m, 1), "builtin_1") == 0, "%s", ms_mixture_name(m, 1));
@@ -189,7 +183,7 @@ static void names_are_told_apart(void **state)
 }
 
 /* A path that is not here is looked for in the base; one that is here is not. */
-static void the_base_is_looked_in(void **state)
+TEST(the_base_is_looked_in)
 {
     static const struct {
         const char *list;
@@ -205,7 +199,6 @@ static void the_base_is_looked_in(void **state)
         { "mixture_here.txt;base_only.txt", true, MS_FOUND_IN_BASE },
     };
     FILE *f = fopen("mixture_here.txt", "wb");
-    (void)state;
 
     CHECK(f != NULL && fputs("here and nowhere else, long enough", f) >= 0 && fclose(f) == 0, "f");
     put_text("base_only.txt", 'o');
@@ -226,18 +219,4 @@ static void the_base_is_looked_in(void **state)
         ms_mixture_close(m);
     }
     CHECK(remove("mixture_here.txt") == 0, "it was there");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_follow_the_weights),
-        cmocka_unit_test(the_unigram_loss_is_that_of_the_mixture),
-        cmocka_unit_test(the_unigram_loss_is_of_the_first_training_tokens),
-        cmocka_unit_test(a_saved_place_goes_on_the_same),
-        cmocka_unit_test(a_wrong_list_is_refused),
-        cmocka_unit_test(names_are_told_apart),
-        cmocka_unit_test(the_base_is_looked_in),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

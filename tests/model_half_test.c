@@ -265,10 +265,9 @@ static watcher course(const char *optimizer, const char *precision)
     return w;
 }
 
-static void runs_follow_float32(void **state)
+TEST(runs_follow_float32)
 {
     static const char *const optimizers[] = { "soft-musec", "muonclip", "adamw" };
-    (void)state;
     for (size_t i = 0; i < COUNT(optimizers); i++) {
         const watcher wide = course(optimizers[i], "f32"), half = course(optimizers[i], "bf16");
         for (int k = 1; k <= STEPS; k++)
@@ -277,17 +276,4 @@ static void runs_follow_float32(void **state)
         CHECK(half.loss[STEPS] != wide.loss[STEPS], "%s: it was float32", optimizers[i]);
         CHECK(wide.loss[STEPS] < 0.97 * wide.loss[1], "%s: nothing was learned", optimizers[i]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_and_gradients_are_those_of_float32),
-        cmocka_unit_test(gradients_add_up_in_float32),
-        cmocka_unit_test(copies_are_rounded_masters),
-        cmocka_unit_test(a_wide_model_has_no_copies),
-        cmocka_unit_test(a_dtype_that_is_not_there_is_refused),
-        cmocka_unit_test(runs_follow_float32),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

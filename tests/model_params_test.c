@@ -192,13 +192,3 @@ TEST_EACH_DEVICE(the_seed_alone_decides, dev)
     gpt_rig_free(&there);
     musec_ctx_destroy(ref);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_list_is_complete),
-        cmocka_unit_test(values_start_as_the_config_says),
-        cmocka_unit_test(the_seed_alone_decides),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -8,7 +8,7 @@
 static const char *const names[] = { "lr",     "steps", "threshold", "weight-decay", "batch",
                                      "layers", "cuda",  "cpu",       "yes",          "no" };
 
-static void the_nearest_name_is_found(void **state)
+TEST(the_nearest_name_is_found)
 {
     static const struct {
         const char *name, *want; /* NULL: none is near */
@@ -31,7 +31,6 @@ static void the_nearest_name_is_found(void **state)
         { "", NULL },
         { "float32", NULL }, /* f32 is none of these */
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const char *found = ms_name_nearest(cases[i].name, names, COUNT(names));
         CHECK((found == NULL) == (cases[i].want == NULL), "%s: %s", cases[i].name,
@@ -40,9 +39,8 @@ static void the_nearest_name_is_found(void **state)
     }
 }
 
-static void only_what_means_the_same_is_a_synonym(void **state)
+TEST(only_what_means_the_same_is_a_synonym)
 {
-    (void)state;
     assert_string_equal(ms_name_synonym("learning-rate"), "lr");
     assert_string_equal(ms_name_synonym("wd"), "weight-decay");
     CHECK(ms_name_synonym("batch-size") == NULL, "sequences are not tokens");
@@ -50,9 +48,8 @@ static void only_what_means_the_same_is_a_synonym(void **state)
     CHECK(ms_name_synonym("lr") == NULL, "its own name");
 }
 
-static void hints_end_a_message(void **state)
+TEST(hints_end_a_message)
 {
-    (void)state;
     assert_string_equal(ms_name_hint_choices("sof", "hard|soft|ssc").text,
                         "; did you mean \"soft\"?");
     assert_string_equal(ms_name_hint_choices("bfloat16", "f32|bf16").text,
@@ -63,7 +60,7 @@ static void hints_end_a_message(void **state)
                         "; did you mean \"steps\"?");
 }
 
-static void all_names_where_none_is_near(void **state)
+TEST(all_names_where_none_is_near)
 {
     static const char *const known[] = { "muon", "muonclip", "soft-musec", "sgdm" };
     static const struct {
@@ -74,34 +71,20 @@ static void all_names_where_none_is_near(void **state)
         { "shampoo", "; it must be one of muon, muonclip, soft-musec, sgdm" },
         { "", "; it must be one of muon, muonclip, soft-musec, sgdm" },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
         assert_string_equal(ms_name_hint_or_all(cases[i].name, known, COUNT(known)).text,
                             cases[i].hint);
 }
 
 /* Names of any length and number leave the text whole. */
-static void long_names_are_cut(void **state)
+TEST(long_names_are_cut)
 {
     const char *many[64];
     char        name[2000];
-    (void)state;
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     for (size_t i = 0; i < COUNT(many); i++)
         many[i] = name;
     CHECK(strlen(ms_name_hint_or_all("muon", many, COUNT(many)).text) == MS_NAME_HINT - 1, "list");
     CHECK(strlen(ms_name_hint_choices(name, name).text) < MS_NAME_HINT, "choices");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_nearest_name_is_found),
-        cmocka_unit_test(only_what_means_the_same_is_a_synonym),
-        cmocka_unit_test(hints_end_a_message),
-        cmocka_unit_test(all_names_where_none_is_near),
-        cmocka_unit_test(long_names_are_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -328,17 +328,3 @@ TEST_EACH_DEVICE(long_rows_do_not_overflow, dev)
     }
     free(x);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_follow_their_scalar_map),
-        cmocka_unit_test(five_steps_come_near_the_polar_factor),
-        cmocka_unit_test(runs_of_steps_follow_the_scalar_map),
-        cmocka_unit_test(runs_are_the_single_steps),
-        cmocka_unit_test(runs_are_few_and_the_longer_ones_first),
-        cmocka_unit_test(three_steps_follow_the_scalar_map),
-        cmocka_unit_test(long_rows_do_not_overflow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

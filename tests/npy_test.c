@@ -58,7 +58,7 @@ static void expect_failure(const char *path, const char *words, const char *what
     CHECK(strstr(e.text, words) != NULL, "%s: no '%s' in: %s", what, words, e.text);
 }
 
-static void written_as_numpy_does(void **state)
+TEST(written_as_numpy_does)
 {
     static const struct {
         ms_npy      array;
@@ -75,7 +75,6 @@ static void written_as_numpy_does(void **state)
     };
     static unsigned char data[64], got[1024];
     const char          *path = at("out.npy");
-    (void)state;
 
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)i;
@@ -114,7 +113,7 @@ static void written_as_numpy_does(void **state)
 
 /* NumPy's rule (room for 21 digits of the first axis, then to the next multiple of 64) comes to 128
  * bytes for every shape that can exist, from () to the longest. */
-static void elements_begin_at_128(void **state)
+TEST(elements_begin_at_128)
 {
     static const ms_npy arrays[] = {
         { .dtype = MUSEC_F32, .ndim = 1, .shape = { 0 } },
@@ -123,7 +122,6 @@ static void elements_begin_at_128(void **state)
         { .dtype = MUSEC_F64, .ndim = 8, .shape = { 12345678 } },
         { .dtype = MUSEC_F64, .ndim = 8, .shape = { 0, 100, 1000, 1000, 1000, 1000, 1000, 10 } },
     };
-    (void)state;
 
     for (size_t c = 0; c < COUNT(arrays); c++) {
         ms_error    e;
@@ -138,7 +136,7 @@ static void elements_begin_at_128(void **state)
     }
 }
 
-static void odd_but_legal_headers(void **state)
+TEST(odd_but_legal_headers)
 {
     static const struct {
         int         version;
@@ -168,7 +166,6 @@ static void odd_but_legal_headers(void **state)
     unsigned char file[512] = { 0 };
     ms_error      e;
     ms_npy        a;
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         const size_t n = make(file, cases[c].version, cases[c].header, cases[c].data_bytes);
@@ -184,7 +181,7 @@ static void odd_but_legal_headers(void **state)
     }
 }
 
-static void damaged_headers(void **state)
+TEST(damaged_headers)
 {
     static const struct {
         const char *header, *words;
@@ -237,7 +234,6 @@ static void damaged_headers(void **state)
         { HEAD "(0, 5), }", "too long" },
     };
     unsigned char file[512] = { 0 };
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         put(at("bad.npy"), file, make(file, 1, cases[c].header, 24));
@@ -245,11 +241,10 @@ static void damaged_headers(void **state)
     }
 }
 
-static void damaged_files(void **state)
+TEST(damaged_files)
 {
     unsigned char file[512] = { 0 };
     size_t        n;
-    (void)state;
 
     expect_failure(at("missing.npy"), "cannot open for reading (No such file", "no file");
     expect_failure(check_tmp_dir(), "Is a directory", "a directory");
@@ -280,10 +275,9 @@ static void damaged_files(void **state)
     expect_failure(at("x.npy"), "truncated inside its header", "half a length");
 }
 
-static void every_truncation_is_an_error(void **state)
+TEST(every_truncation_is_an_error)
 {
     unsigned char file[512] = { 0 };
-    (void)state;
 
     for (int version = 1; version <= 3; version++) {
         const size_t n = make(file, version, HEAD "(2, 3), }         \n", 24);
@@ -297,7 +291,7 @@ static void every_truncation_is_an_error(void **state)
 }
 
 /* Element (i0, i1, ...) of a Fortran-order file stands where its own sum of strides says. */
-static void fortran_order_is_turned_round(void **state)
+TEST(fortran_order_is_turned_round)
 {
     static const struct {
         int     ndim;
@@ -313,7 +307,6 @@ static void fortran_order_is_turned_round(void **state)
         { 5, { 3, 2, 2, 3, 2 } },
         { 8, { 2, 1, 3, 2, 1, 2, 2, 3 } },
     };
-    (void)state;
 
     for (size_t c = 0; c < 2 * COUNT(cases); c++) {
         const int      ndim        = cases[c / 2].ndim;
@@ -379,14 +372,13 @@ static musec_status read_through_fifo(ms_error *e, const unsigned char *file, si
     return st;
 }
 
-static void pipes(void **state)
+TEST(pipes)
 {
     const size_t   floats = 700000; /* 2.8 MB: the memory grows twice on the way */
     unsigned char *file   = malloc(4 * floats + 200);
     const size_t   n      = make(file, 1, HEAD "(700, 1000), }\n", 4 * floats);
     ms_error       e;
     ms_npy         a;
-    (void)state;
 
     CHECK_OK_ERR(&e, read_through_fifo(&e, file, n, &a));
     CHECK(a.ndim == 2 && memcmp(a.data, file + n - 4 * floats, 4 * floats) == 0, "elements");
@@ -408,7 +400,7 @@ static void pipes(void **state)
 }
 
 /* Random damage: whatever comes, the reader decides and never crashes (ASan watches). */
-static void random_mutations(void **state)
+TEST(random_mutations)
 {
     static const char *const headers[] = {
         HEAD "(2, 3), }         \n",
@@ -419,7 +411,6 @@ static void random_mutations(void **state)
     unsigned char     file[512]  = { 0 };
     uint64_t          draw       = 0;
     int               read       = 0;
-    (void)state;
 
     for (int round = 0; round < 6000; round++) {
         size_t    n     = make(file, 1 + round % 3, headers[round % 2], 24);
@@ -455,7 +446,7 @@ static void random_mutations(void **state)
     CHECK(read > 0 && read < 6000, "%d files were read: the damage is all or nothing", read);
 }
 
-static void refused_arrays(void **state)
+TEST(refused_arrays)
 {
     float        x[4]  = { 0 };
     const ms_npy bad[] = {
@@ -469,7 +460,6 @@ static void refused_arrays(void **state)
     const ms_npy good = { .data = x, .dtype = MUSEC_F32, .ndim = 1, .shape = { 4 } };
     ms_error     e;
     struct stat  sb;
-    (void)state;
 
     for (size_t c = 0; c < COUNT(bad); c++) {
         CHECK(ms_npy_write(&e, at("no.npy"), &bad[c]) == MUSEC_EINVAL, "case %zu", c);
@@ -479,21 +469,4 @@ static void refused_arrays(void **state)
     if (stat("/dev/full", &sb) != 0) SKIP("no /dev/full here");
     CHECK(ms_npy_write(&e, "/dev/full", &good) == MUSEC_EIO, "a full device");
     CHECK(strstr(e.text, "/dev/full: cannot write (No space left") == e.text, "%s", e.text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_as_numpy_does),
-        cmocka_unit_test(elements_begin_at_128),
-        cmocka_unit_test(odd_but_legal_headers),
-        cmocka_unit_test(damaged_headers),
-        cmocka_unit_test(damaged_files),
-        cmocka_unit_test(every_truncation_is_an_error),
-        cmocka_unit_test(fortran_order_is_turned_round),
-        cmocka_unit_test(pipes),
-        cmocka_unit_test(random_mutations),
-        cmocka_unit_test(refused_arrays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,11 +65,10 @@ static const char *next_op(const char *op)
 
 /* ---- algebra --------------------------------------------------------------------------------- */
 
-static void the_operators_are_these(void **state)
+TEST(the_operators_are_these)
 {
     static const char *const names[] = { "hard", "soft",     "ssc",   "paper7",
                                          "fast", "accurate", "polar", "ns5" };
-    (void)state;
     for (size_t i = 0; i < COUNT(names); i++) {
         const char *help = NULL;
         CHECK(musec_clip_op(i, &help) != NULL && strcmp(musec_clip_op(i, NULL), names[i]) == 0,
@@ -346,11 +345,10 @@ TEST_EACH_DEVICE(no_result_leaves_the_ball, dev)
     }
 }
 
-static void config_init_says_what_is_wrong(void **state)
+TEST(config_init_says_what_is_wrong)
 {
     musec_clip_config cfg;
     char              why[256];
-    (void)state;
     CHECK(musec_clip_config_init_why(&cfg, sizeof cfg, "fast", why, sizeof why) == MUSEC_OK &&
               why[0] == '\0',
           "%s", why);
@@ -367,22 +365,4 @@ static void config_init_says_what_is_wrong(void **state)
               strstr(why, "is 3 bytes") != NULL,
           "%s", why);
     CHECK(musec_clip_config_init_why(NULL, sizeof cfg, "soft", NULL, 0) == MUSEC_EINVAL, "NULL");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_operators_are_these),
-        cmocka_unit_test(config_init_says_what_is_wrong),
-        cmocka_unit_test(rotations_pass_through),
-        cmocka_unit_test(transposition_passes_through),
-        cmocka_unit_test(clipping_is_homogeneous),
-        cmocka_unit_test(hard_twice_is_once),
-        cmocka_unit_test(hard_leaves_the_ball_alone),
-        cmocka_unit_test(hard_knows_the_edge_of_the_ball),
-        cmocka_unit_test(hard_leaves_what_lies_on_the_edge_alone),
-        cmocka_unit_test(exact_maps_are_1_lipschitz),
-        cmocka_unit_test(no_result_leaves_the_ball),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

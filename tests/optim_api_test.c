@@ -13,13 +13,12 @@
 
 /* ---- config ---------------------------------------------------------------------------------- */
 
-static void config_knows_its_size(void **state)
+TEST(config_knows_its_size)
 {
     struct {
         musec_optim_config cfg;
         unsigned char      more[16];
     } newer;
-    (void)state;
     for (size_t i = 0; musec_optim_name(i, NULL) != NULL; i++) {
         const char *name = musec_optim_name(i, NULL), *help = NULL;
         musec_optim_name(i, &help);
@@ -65,9 +64,8 @@ TEST_EACH_DEVICE(fields_that_are_not_known_must_be_0, dev)
 }
 
 /* Every choice that an option lists is one, in the order of its codes. */
-static void every_listed_choice_can_be_set(void **state)
+TEST(every_listed_choice_can_be_set)
 {
-    (void)state;
     for (size_t i = 0; musec_optim_option(i, NULL, NULL) != NULL; i++) {
         const char *values = NULL, *help = NULL, *name = musec_optim_option(i, &values, &help);
         char        text[160];
@@ -84,10 +82,9 @@ static void every_listed_choice_can_be_set(void **state)
     }
 }
 
-static void spellings_set_fields(void **state)
+TEST(spellings_set_fields)
 {
     musec_optim_config c = rig_config("spectra", "lr=3e-2 beta=1 threshold=0.5 base=ademamix");
-    (void)state;
     CHECK(c.lr == 0.03 && c.beta == 1.0 && strcmp(c.base, "ademamix") == 0, "numbers");
     CHECK(c.threshold == 0.5 && c.threshold_rule == MUSEC_THRESHOLD_FIXED, "number");
     c = rig_config("soft-musec", "threshold=rms:2.5 update-scale=unit ns-mode=accurate ns-iters=7");
@@ -107,7 +104,7 @@ static void spellings_set_fields(void **state)
 }
 
 /* What config_get writes sets the same bits again, and no option writes nothing. */
-static void every_option_comes_back_bit_for_bit(void **state)
+TEST(every_option_comes_back_bit_for_bit)
 {
     static const char *const values[] = {
         "0",        "1",       "3",       "0.1",         "0.30000000000000004", /* has 17 digits */
@@ -121,7 +118,6 @@ static void every_option_comes_back_bit_for_bit(void **state)
         "f16",      "bf16",    "own",
     };
     char text[256];
-    (void)state;
     for (size_t i = 0; musec_optim_option(i, NULL, NULL) != NULL; i++) {
         const char *name  = musec_optim_option(i, NULL, NULL);
         int         taken = 0;
@@ -142,7 +138,7 @@ static void every_option_comes_back_bit_for_bit(void **state)
           "a short buffer: %s", text);
 }
 
-static void bad_options_are_refused_and_change_nothing(void **state)
+TEST(bad_options_are_refused_and_change_nothing)
 {
     static const struct {
         const char *key, *value;
@@ -195,7 +191,6 @@ static void bad_options_are_refused_and_change_nothing(void **state)
         { "qk-alpha", "1.1" },
         { "ns-tol", "-1e-3" },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
         const musec_optim_config before = rig_config("spectra", "seed=5 weight-decay=0.25");
         musec_optim_config       after  = before;
@@ -214,7 +209,7 @@ static void bad_options_are_refused_and_change_nothing(void **state)
 
 /* What config_set cannot see, or was never asked. */
 /* Calls that have no context name the key, the value, what is allowed and what is near. */
-static void config_calls_say_what_is_wrong(void **state)
+TEST(config_calls_say_what_is_wrong)
 {
     static const struct {
         const char *key, *value, *words;
@@ -232,7 +227,6 @@ static void config_calls_say_what_is_wrong(void **state)
     };
     musec_optim_config cfg;
     char               why[256], cut[9];
-    (void)state;
     CHECK(musec_optim_config_init_why(&cfg, sizeof cfg, "spectra", why, sizeof why) == MUSEC_OK &&
               why[0] == '\0',
           "%s", why);
@@ -258,10 +252,9 @@ static void config_calls_say_what_is_wrong(void **state)
     CHECK(musec_optim_config_init_why(NULL, 8, "muon", NULL, 9) == MUSEC_EINVAL, "no memory");
 }
 
-static void a_tolerance_of_0_follows_beta(void **state)
+TEST(a_tolerance_of_0_follows_beta)
 {
     musec_optim_config cfg = rig_config("soft-musec", "ns-mode=accurate");
-    (void)state;
     CHECK(cfg.ns_tol == 0.0 && ms_optim_tol(&cfg) == 0.01 * cfg.beta, "%g", ms_optim_tol(&cfg));
     cfg.beta = 0.0;
     CHECK(ms_optim_tol(&cfg) == 1e-6, "%g", ms_optim_tol(&cfg));
@@ -552,25 +545,4 @@ TEST_EACH_DEVICE(what_is_not_read_changes_nothing, dev)
     }
     CHECK(unread > 100, "%d", unread);
     CHECK(ms_optim_reads(&(musec_optim_config){ .name = "muon", .base = "sgdm" }, "lr"), "lr");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(config_knows_its_size),
-        cmocka_unit_test(fields_that_are_not_known_must_be_0),
-        cmocka_unit_test(every_listed_choice_can_be_set),
-        cmocka_unit_test(spellings_set_fields),
-        cmocka_unit_test(every_option_comes_back_bit_for_bit),
-        cmocka_unit_test(bad_options_are_refused_and_change_nothing),
-        cmocka_unit_test(config_calls_say_what_is_wrong),
-        cmocka_unit_test(a_tolerance_of_0_follows_beta),
-        cmocka_unit_test(create_checks_what_was_set_by_hand),
-        cmocka_unit_test(parameters_that_cannot_be_are_refused),
-        cmocka_unit_test(parameters_share_no_element),
-        cmocka_unit_test(the_description_names_every_parameter),
-        cmocka_unit_test(embeddings_heads_and_vectors_get_adamw),
-        cmocka_unit_test(what_is_not_read_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -411,18 +411,3 @@ TEST_EACH_DEVICE(muon_takes_a_block_far_below_its_weight, dev)
         free(usual), free(none);
     }
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_parameters_of_their_own),
-        cmocka_unit_test(averages_go_by_blocks_too),
-        cmocka_unit_test(matrices_are_known_before_the_first_step),
-        cmocka_unit_test(a_stack_is_as_many_matrices),
-        cmocka_unit_test(eight_together_are_eight_alone),
-        cmocka_unit_test(a_workspace_cap_changes_nothing),
-        cmocka_unit_test(missing_gradients_leave_the_others_alone),
-        cmocka_unit_test(muon_takes_a_block_far_below_its_weight),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -128,19 +128,8 @@ static void run_all(ms_device *dev, musec_dtype dtype)
 TEST_EACH_DEVICE(trajectories_agree_in_float64, dev) { run_all(dev, MUSEC_F64); }
 TEST_EACH_DEVICE(trajectories_agree_in_float32, dev) { run_all(dev, MUSEC_F32); }
 
-static void every_file_has_a_row(void **state)
+TEST(every_file_has_a_row)
 {
-    (void)state;
     const size_t n = mgv_count_files("traj_");
     CHECK(n == COUNT(files), "%zu files traj_*, %zu rows", n, COUNT(files));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trajectories_agree_in_float64),
-        cmocka_unit_test(trajectories_agree_in_float32),
-        cmocka_unit_test(every_file_has_a_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,17 +286,3 @@ TEST_EACH_DEVICE(each_role_has_its_decay, dev)
     }
     rig_free(&r);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_large_threshold_is_sgdm),
-        cmocka_unit_test(a_small_threshold_is_muon),
-        cmocka_unit_test(spectra_and_soft_musec_part_after_the_first_step),
-        cmocka_unit_test(heavy_ball_is_the_average_in_other_units),
-        cmocka_unit_test(rates_multiply),
-        cmocka_unit_test(decay_follows_its_formula),
-        cmocka_unit_test(each_role_has_its_decay),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -502,20 +502,3 @@ TEST_EACH_DEVICE(one_nan_among_many_is_found, dev)
         rig_free(&r);
     }
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_follow_their_weights),
-        cmocka_unit_test(stacks_and_vectors_have_copies_too),
-        cmocka_unit_test(clipped_heads_are_copied_anew),
-        cmocka_unit_test(copies_that_do_not_fit_are_refused),
-        cmocka_unit_test(operands_are_told_where_they_are_rounded),
-        cmocka_unit_test(operands_of_16_bits_come_near),
-        cmocka_unit_test(a_narrow_step_keeps_to_its_workspace),
-        cmocka_unit_test(operands_that_cannot_be_are_refused),
-        cmocka_unit_test(a_step_is_a_few_calls),
-        cmocka_unit_test(one_nan_among_many_is_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -31,11 +31,10 @@ static float dithered(float x, uint32_t draw)
     return ms_float_of_bf16(ms_bf16_dither(ms_bits_of_float(x), draw));
 }
 
-static void every_draw_counts(void **state)
+TEST(every_draw_counts)
 {
     static const float values[] = { 1.0f,   1.001f,    -3.14159f, 1e-3f,   -7e-20f,
                                     1e-40f, -0.99999f, 65504.0f,  3.3e38f, 0.0f };
-    (void)state;
     for (size_t v = 0; v < COUNT(values); v++) {
         const float x   = values[v];
         double      sum = 0.0;
@@ -53,9 +52,8 @@ static void every_draw_counts(void **state)
     }
 }
 
-static void ends_stay(void **state)
+TEST(ends_stay)
 {
-    (void)state;
     for (uint32_t draw = 0; draw < 65536; draw += 4369) { /* 0 and 65535 among them */
         CHECK(dithered(INFINITY, draw) == INFINITY && dithered(-INFINITY, draw) == -INFINITY,
               "infinity with %u", draw);
@@ -66,10 +64,9 @@ static void ends_stay(void **state)
     }
 }
 
-static void draws_are_halves_of_blocks(void **state)
+TEST(draws_are_halves_of_blocks)
 {
     const uint32_t key[2] = { 0x89abcdef, 0x01234567 };
-    (void)state;
     for (uint32_t i = 0; i < 16; i++) {
         const uint64_t at         = ((uint64_t)5 << 34) + i; /* of block (5 << 31) + i / 8 */
         const uint32_t counter[4] = { 0x80000000u + i / 8, 2, 3, 0 };
@@ -196,12 +193,11 @@ TEST_EACH_DEVICE(it_takes_half_the_room, dev)
     rig_free(&own), rig_free(&half), rig_free(&wide);
 }
 
-static void who_cannot_keep_it_says_so(void **state)
+TEST(who_cannot_keep_it_says_so)
 {
     musec_optim_config cfg;
     musec_ctx         *ctx = NULL;
     musec_optim       *opt = NULL;
-    (void)state;
     CHECK(musec_ctx_create(&ctx, "cpu") == MUSEC_OK, "no context");
     CHECK(musec_optim_config_init(&cfg, sizeof cfg, "adamw") == MUSEC_OK &&
               musec_optim_config_set(&cfg, "momentum-dtype", "bf16") == MUSEC_OK,
@@ -216,19 +212,4 @@ static void who_cannot_keep_it_says_so(void **state)
               strstr(musec_ctx_error(ctx), "the device cpu has no numbers in bf16") != NULL,
           "%s", musec_ctx_error(ctx));
     musec_ctx_destroy(ctx);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_draw_counts),
-        cmocka_unit_test(ends_stay),
-        cmocka_unit_test(draws_are_halves_of_blocks),
-        cmocka_unit_test(only_what_is_kept_is_rounded),
-        cmocka_unit_test(going_on_and_chunks_change_nothing),
-        cmocka_unit_test(small_changes_add_up),
-        cmocka_unit_test(it_takes_half_the_room),
-        cmocka_unit_test(who_cannot_keep_it_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -541,23 +541,3 @@ TEST_EACH_DEVICE(kin_share_their_products, dev)
     }
     CHECK(n[1] == (n[0] > 0 ? n[0] + 2 : 0), "%d products for one shape, %d for two", n[0], n[1]);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_pass_comes_to_what_several_do),
-        cmocka_unit_test(the_first_step_is_the_same),
-        cmocka_unit_test(scales_that_change_are_followed),
-        cmocka_unit_test(zeros_stay_whatever_the_threshold),
-        cmocka_unit_test(a_run_goes_on_from_its_file),
-        cmocka_unit_test(what_is_no_number_leaves_no_trace),
-        cmocka_unit_test(a_guess_that_fails_is_made_good),
-        cmocka_unit_test(measuring_changes_nothing),
-        cmocka_unit_test(chunks_and_kin_change_nothing),
-        cmocka_unit_test(kin_share_their_products),
-        cmocka_unit_test(gram_matrices_are_remembered),
-        cmocka_unit_test(nothing_is_read_again),
-        cmocka_unit_test(muon_updates_are_of_16_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -375,12 +375,3 @@ static void replay_all(ms_device *dev, musec_dtype dtype)
 
 TEST_EACH_DEVICE(trajectories_agree_in_float64, dev) { replay_all(dev, MUSEC_F64); }
 TEST_EACH_DEVICE(trajectories_agree_in_float32, dev) { replay_all(dev, MUSEC_F32); }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trajectories_agree_in_float64),
-        cmocka_unit_test(trajectories_agree_in_float32),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

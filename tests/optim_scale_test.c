@@ -290,17 +290,3 @@ TEST_EACH_DEVICE(the_epoch_is_picked_uniformly, dev)
     CHECK(chi <= 23.5, "chi-square %g: %d %d %d %d %d", chi, seen[0], seen[1], seen[2], seen[3],
           seen[4]);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_scale_of_the_gradients_does_not_show),
-        cmocka_unit_test(rms_is_the_root_mean_square_of_the_spectrum),
-        cmocka_unit_test(quantiles_are_near_the_exact_ones),
-        cmocka_unit_test(quantiles_of_plain_spectra_are_exact),
-        cmocka_unit_test(the_momentum_stays_in_the_ball),
-        cmocka_unit_test(the_average_is_that_of_one_epoch),
-        cmocka_unit_test(the_epoch_is_picked_uniformly),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -319,17 +319,3 @@ TEST_EACH_DEVICE(a_damaged_file_is_refused, dev)
     CHECK(musec_optim_save(r.opt, path) == MUSEC_EIO, "a folder that is not there");
     rig_free(&r);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(going_on_is_not_having_stopped),
-        cmocka_unit_test(spectra_goes_on_over_every_base),
-        cmocka_unit_test(loading_converts_the_momentum),
-        cmocka_unit_test(beta_may_change_on_the_way),
-        cmocka_unit_test(a_beta_that_is_none_is_refused),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(a_damaged_file_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -504,20 +504,3 @@ TEST_EACH_DEVICE(reports_come_at_their_interval, dev)
     CHECK(musec_optim_get_report(NULL, 0, &report) == MUSEC_EINVAL, "NULL");
     rig_free(&r);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_gradient_nothing_moves),
-        cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),
-        cmocka_unit_test(a_gradient_too_large_for_the_state_changes_nothing),
-        cmocka_unit_test(gradients_of_another_shape_are_refused),
-        cmocka_unit_test(a_step_takes_no_more_memory_than_said),
-        cmocka_unit_test(an_operator_takes_what_is_counted),
-        cmocka_unit_test(after_two_steps_nothing_allocates),
-        cmocka_unit_test(reports_agree_with_the_oracle),
-        cmocka_unit_test(the_gain_is_that_of_the_steps_taken),
-        cmocka_unit_test(reports_come_at_their_interval),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

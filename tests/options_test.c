@@ -103,10 +103,9 @@ static void parse(const ms_command *cmd, const char *const *words, outcome *o)
 
 #define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
-static void every_type_and_spelling(void **state)
+TEST(every_type_and_spelling)
 {
     outcome o;
-    (void)state;
 
     parse(&command,
           WORDS("a", "--json", "--iters", "-7", "--seed=18446744073709551615", "b", "--threshold",
@@ -133,10 +132,9 @@ static void every_type_and_spelling(void **state)
     CHECK(o.result == 0, "no arguments at all: %d", o.result);
 }
 
-static void extreme_numbers(void **state)
+TEST(extreme_numbers)
 {
     outcome o;
-    (void)state;
 
     parse(&free_command,
           WORDS("--iters", "-9223372036854775808", "--threshold", "1.7976931348623157e308",
@@ -146,7 +144,7 @@ static void extreme_numbers(void **state)
     CHECK(o.a.iters == INT64_MIN && o.a.threshold == DBL_MAX && o.a.lr == 0x1p-1074, "limits");
 }
 
-static void mistakes_take_one_line(void **state)
+TEST(mistakes_take_one_line)
 {
     static const struct {
         const char *words[4];
@@ -205,7 +203,6 @@ static void mistakes_take_one_line(void **state)
     const ms_command none = { .name = "musec info" };
     char             name[200];
     outcome          o;
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         char want[256];
@@ -227,19 +224,17 @@ static void mistakes_take_one_line(void **state)
     CHECK(o.result == MS_OPT_WRONG && strstr(o.err, "did you mean") == NULL, "%s", o.err);
 }
 
-static void an_empty_value_is_no_number(void **state)
+TEST(an_empty_value_is_no_number)
 {
     outcome o;
-    (void)state;
     parse(&command, WORDS("a", "b", "--iters", ""), &o);
     CHECK(o.result == MS_OPT_WRONG && strstr(o.err, "--iters wants a whole number, not ''") != NULL,
           "%s", o.err);
 }
 
-static void names_of_other_programs_are_taken(void **state)
+TEST(names_of_other_programs_are_taken)
 {
     outcome o;
-    (void)state;
     parse(&command, WORDS("a", "b", "--output", "x", "--iters", "2.5e2"), &o);
     CHECK(o.result == 2 && strcmp(o.a.out, "x") == 0 && o.a.iters == 250, "%s", o.err);
     parse(&command, WORDS("a", "b", "--random-seed", "1"), &o); /* near, but none that is taken */
@@ -251,7 +246,7 @@ static void names_of_other_programs_are_taken(void **state)
           o.err);
 }
 
-static void pairs_have_a_name_and_a_value(void **state)
+TEST(pairs_have_a_name_and_a_value)
 {
     static const struct {
         const char *item, *name, *value; /* value NULL: it is no pair */
@@ -260,7 +255,6 @@ static void pairs_have_a_name_and_a_value(void **state)
         { "a", "", NULL },   { "=1", "", NULL }, { "", "", NULL },
     };
     char name[MS_OPTION_NAME], longest[MS_OPTION_NAME + 2] = "";
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const char *value = ms_option_pair(cases[i].item, name);
         CHECK((value == NULL) == (cases[i].value == NULL), "%s", cases[i].item);
@@ -274,7 +268,7 @@ static void pairs_have_a_name_and_a_value(void **state)
     CHECK(ms_option_pair(longest + 1, name) != NULL, "one that just has");
 }
 
-static void help_is_a_table(void **state)
+TEST(help_is_a_table)
 {
     static const char want[] =
         "Usage: musec clip [OPTION]... IN.npy OUT.npy\n"
@@ -297,7 +291,6 @@ static void help_is_a_table(void **state)
         "  musec clip in.npy out.npy\n";
     static const ms_command bare = { .name = "musec info", .summary = "Says what is here." };
     outcome                 o;
-    (void)state;
 
     parse(&command, WORDS("x", "--help", "--banana"), &o);
     CHECK(o.result == MS_OPT_HELP && o.err[0] == '\0', "%d", o.result);
@@ -311,7 +304,7 @@ static void help_is_a_table(void **state)
 }
 
 /* Titles stand above the first options of their groups; --help ends the first group. */
-static void help_has_groups(void **state)
+TEST(help_has_groups)
 {
     static const ms_option_group groups[] = { { "Common options", "json" }, { "Operator", "op" } };
     static const ms_option       rows[]   = {
@@ -326,7 +319,6 @@ static void help_has_groups(void **state)
                                         .groups    = groups,
                                         .n_groups  = COUNT(groups) };
     outcome                 o;
-    (void)state;
     parse(&grouped, WORDS("--help"), &o);
     assert_string_equal(o.out, "Usage: musec x [OPTION]...\n"
                                "\n"
@@ -354,7 +346,7 @@ static json_t *json_of(const struct args *a, char **text)
     return root;
 }
 
-static void json_round_trip(void **state)
+TEST(json_round_trip)
 {
     static const double values[] = {
         0.0,           1.0,     0.1,     -1e-3,     1.0 / 3.0,       1e22,
@@ -365,7 +357,6 @@ static void json_round_trip(void **state)
     };
     char   *text = NULL;
     json_t *root = json_of(&a, &text);
-    (void)state;
 
     CHECK(strcmp(text, "{\"json\": true, \"iters\": -9223372036854775808, \"seed\": 77, "
                        "\"threshold\": 0.25, \"lr_scale\": 0.0001, \"out\": null, "
@@ -387,7 +378,7 @@ static void json_round_trip(void **state)
     free(text);
 }
 
-static void json_strings_are_always_valid(void **state)
+TEST(json_strings_are_always_valid)
 {
     static const struct {
         const char *in, *out; /* NULL: comes back as it is */
@@ -404,7 +395,6 @@ static void json_strings_are_always_valid(void **state)
         { "\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" }, /* surrogate */
         { "\xf4\x90\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" }, /* too large */
     };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct args a    = { .out = cases[i].in };
@@ -416,21 +406,4 @@ static void json_strings_are_always_valid(void **state)
         json_decref(root);
         free(text);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_and_spelling),
-        cmocka_unit_test(extreme_numbers),
-        cmocka_unit_test(mistakes_take_one_line),
-        cmocka_unit_test(help_is_a_table),
-        cmocka_unit_test(pairs_have_a_name_and_a_value),
-        cmocka_unit_test(json_round_trip),
-        cmocka_unit_test(json_strings_are_always_valid),
-        cmocka_unit_test(an_empty_value_is_no_number),
-        cmocka_unit_test(names_of_other_programs_are_taken),
-        cmocka_unit_test(help_has_groups),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

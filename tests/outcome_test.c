@@ -26,10 +26,9 @@ static ms_loss_track track_of(const piece *pieces)
     return t;
 }
 
-static void means_are_of_ten(void **state)
+TEST(means_are_of_ten)
 {
     ms_loss_track t = { 0 };
-    (void)state;
 
     for (int i = 1; i <= 9; i++)
         ms_loss_track_add(&t, 20.0 - i);
@@ -108,10 +107,9 @@ static const struct {
     { "one token", { { 100, 6, 0.01 } }, 0.001, 2, MS_OUTCOME_DONE },
 };
 
-static void curves_have_their_outcomes(void **state)
+TEST(curves_have_their_outcomes)
 {
     char reason[MS_OUTCOME_REASON];
-    (void)state;
 
     for (size_t i = 0; i < COUNT(cases); i++) {
         const ms_loss_track t   = track_of(cases[i].curve);
@@ -122,7 +120,7 @@ static void curves_have_their_outcomes(void **state)
     }
 }
 
-static void reasons_name_the_figures(void **state)
+TEST(reasons_name_the_figures)
 {
     static const struct {
         piece       curve[4];
@@ -146,7 +144,6 @@ static void reasons_name_the_figures(void **state)
         { { { 10, 6, 6 } }, INFINITY, "a weight is not finite at the end" },
     };
     char reason[MS_OUTCOME_REASON];
-    (void)state;
 
     for (size_t i = 0; i < COUNT(said); i++) {
         const ms_loss_track t = track_of(said[i].curve);
@@ -157,7 +154,7 @@ static void reasons_name_the_figures(void **state)
 
 /* ---- entropies ------------------------------------------------------------------------------- */
 
-static void entropies_are_those_of_the_book(void **state)
+TEST(entropies_are_those_of_the_book)
 {
     static const struct {
         double frequency[5], want;
@@ -169,7 +166,6 @@ static void entropies_are_those_of_the_book(void **state)
         { { 0.75, 0.25, 0, 0, 0 }, 0.56233514461880829 },
         { { 0, 0, 0, 0, 0 }, NAN },
     };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(of); i++) {
         const double got = ms_unigram_loss(of[i].frequency, 5);
@@ -177,15 +173,4 @@ static void entropies_are_those_of_the_book(void **state)
         CHECK(isnan(of[i].want) ? isnan(got) : fabs(got - of[i].want) <= 1e-14, "%zu: %.17g", i,
               got);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(means_are_of_ten),
-        cmocka_unit_test(curves_have_their_outcomes),
-        cmocka_unit_test(reasons_name_the_figures),
-        cmocka_unit_test(entropies_are_those_of_the_book),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

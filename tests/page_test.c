@@ -51,13 +51,12 @@ static musec_status write_demo(ms_error *e, const char *dir)
     return st;
 }
 
-static void two_writes_are_equal(void **state)
+TEST(two_writes_are_equal)
 {
     static const char *const names[] = { "demo.html", "loss-lr.png", "training.csv",
                                          "stability.csv" };
     char                     a[512], b[512];
     ms_error                 e;
-    (void)state;
 
     if (ms_draw_ready(&e) != MUSEC_OK) SKIP("%s", e.text);
     snprintf(a, sizeof a, "%s", fresh_dir());
@@ -70,7 +69,7 @@ static void two_writes_are_equal(void **state)
         check_same(a, b, names[i]);
 }
 
-static void the_page_stands_alone(void **state)
+TEST(the_page_stands_alone)
 {
     static const char *const never[] = { "src=",   "<link",   "@import", "url(", "http:",
                                          "https:", "onclick", "<i>",     "tmp",  "\xff" };
@@ -104,7 +103,6 @@ static void the_page_stands_alone(void **state)
     ms_error    e;
     size_t      bytes;
     char       *text;
-    (void)state;
 
     if (ms_draw_ready(&e) != MUSEC_OK) SKIP("%s", e.text);
     CHECK_OK_ERR(&e, write_demo(&e, dir));
@@ -155,7 +153,7 @@ static ms_page small_page(const char *figure_id, const char *table_id)
 }
 
 /* The numbers need no gnuplot, and neither does a page without figures. */
-static void numbers_are_all_there(void **state)
+TEST(numbers_are_all_there)
 {
     static const char want[] =
         "panel,curve,x,y,low,high,diverged,stalled\r\n"
@@ -167,7 +165,6 @@ static void numbers_are_all_there(void **state)
     ms_page     page = small_page("fig", "tab");
     ms_error    e;
     blob        b;
-    (void)state;
 
     snprintf(saved, sizeof saved, "%s", getenv("PATH"));
     setenv("PATH", dir, 1); /* no gnuplot there */
@@ -193,10 +190,9 @@ static void numbers_are_all_there(void **state)
 }
 
 /* 40 rows stand open, 41 are folded. */
-static void long_tables_are_folded(void **state)
+TEST(long_tables_are_folded)
 {
     const char *dir = fresh_dir();
-    (void)state;
 
     for (int rows = 40; rows <= 41; rows++) {
         ms_page             page;
@@ -219,7 +215,7 @@ static void long_tables_are_folded(void **state)
     }
 }
 
-static void names_must_be_fit(void **state)
+TEST(names_must_be_fit)
 {
     static const struct {
         const char *figure, *table, *says;
@@ -230,7 +226,6 @@ static void names_must_be_fit(void **state)
     const char *dir = fresh_dir();
     ms_page     page;
     ms_error    e;
-    (void)state;
 
     for (size_t i = 0; i < COUNT(cases); i++) {
         page = small_page(cases[i].figure, cases[i].table);
@@ -256,16 +251,11 @@ static void names_must_be_fit(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_writes_are_equal),  cmocka_unit_test(the_page_stands_alone),
-        cmocka_unit_test(numbers_are_all_there), cmocka_unit_test(long_tables_are_folded),
-        cmocka_unit_test(names_must_be_fit),
-    };
     if (argc == 3 && strcmp(argv[1], "--demo") == 0) {
         ms_error           e;
         const musec_status st = write_demo(&e, argv[2]);
         if (st != MUSEC_OK) fprintf(stderr, "page_test: %s\n", e.text);
         return st != MUSEC_OK;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return check_main();
 }

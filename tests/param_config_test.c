@@ -237,17 +237,3 @@ TEST_EACH_DEVICE(the_description_names_them, dev)
     CHECK(strstr(text, "v: role vector, adamw; 1 x (1 x 9); weight decay 0\n") != NULL, "%s", text);
     rig_free(&r);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_are_those_of_an_optimizer_of_its_own),
-        cmocka_unit_test(changes_take_effect_at_the_next_step),
-        cmocka_unit_test(a_rate_of_0_freezes),
-        cmocka_unit_test(a_vector_follows_the_formula_of_adamw),
-        cmocka_unit_test(a_resumed_optimizer_sets_them_again),
-        cmocka_unit_test(wrong_settings_are_refused_with_words),
-        cmocka_unit_test(the_description_names_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -18,7 +18,7 @@ static ms_plan plan_of(const ms_panel *panel)
     return plan;
 }
 
-static void a_spike_survives(void **state)
+TEST(a_spike_survives)
 {
     enum { N = 8000, SPIKE = 4321, HOLE = 6543 };
     ms_figure f;
@@ -26,7 +26,6 @@ static void a_spike_survives(void **state)
     ms_curve *c;
     ms_plan   plan;
     int       spikes = 0, holes = 0, gaps = 0;
-    (void)state;
 
     ms_figure_begin(&f, "id", "", "");
     p = ms_figure_panel(&f, "", "", "");
@@ -55,13 +54,12 @@ static void a_spike_survives(void **state)
     ms_figure_free(&f);
 }
 
-static void short_curves_stay_whole(void **state)
+TEST(short_curves_stay_whole)
 {
     ms_figure f;
     ms_panel *p;
     ms_curve *c;
     ms_plan   plan;
-    (void)state;
 
     ms_figure_begin(&f, "id", "", "");
     p        = ms_figure_panel(&f, "", "", "");
@@ -82,12 +80,11 @@ static void short_curves_stay_whole(void **state)
     ms_figure_free(&f);
 }
 
-static void crosses_do_not_hide_each_other(void **state)
+TEST(crosses_do_not_hide_each_other)
 {
     ms_figure f;
     ms_panel *p;
     ms_plan   plan;
-    (void)state;
 
     ms_figure_begin(&f, "id", "", "");
     p = ms_figure_panel(&f, "", "", "");
@@ -108,14 +105,13 @@ static void crosses_do_not_hide_each_other(void **state)
 }
 
 /* What lies above the top stands at the edge with a mark of its own, alone or on a line. */
-static void values_above_the_top_are_marked(void **state)
+TEST(values_above_the_top_are_marked)
 {
     ms_figure f;
     ms_panel *p;
     ms_curve *c;
     ms_plan   plan;
     size_t    above = 0, dots = 0;
-    (void)state;
 
     ms_figure_begin(&f, "id", "", "");
     p        = ms_figure_panel(&f, "", "", "");
@@ -142,7 +138,7 @@ static void values_above_the_top_are_marked(void **state)
 /* The top is 2.  From (1, 1) to (2, 3) the line crosses it at x = 1.5, from (3, 5) back to (4, 1)
  * at x = 3.75; between them there is nothing, and no point of the line lies on the edge but those.
  * To and from an infinite value it goes straight up. */
-static void lines_leave_the_panel(void **state)
+TEST(lines_leave_the_panel)
 {
     static const double y[] = { 1.0, 3.0, 5.0, 1.0, INFINITY, 1.0, NAN, 9.0, 9.0, 1.5 };
     /* x of the places of the line, in their order; a gap is 0 */
@@ -153,7 +149,6 @@ static void lines_leave_the_panel(void **state)
     ms_panel *p;
     ms_curve *c;
     ms_plan   plan;
-    (void)state;
 
     ms_figure_begin(&f, "id", "", "");
     p        = ms_figure_panel(&f, "", "", "");
@@ -183,12 +178,11 @@ static void lines_leave_the_panel(void **state)
 }
 
 /* Where two lines lie on each other, the dashed one is drawn later: the other shows in its gaps. */
-static void dashed_lines_lie_on_solid_ones(void **state)
+TEST(dashed_lines_lie_on_solid_ones)
 {
     ms_figure f;
     ms_panel *p;
     ms_plan   plan;
-    (void)state;
 
     ms_figure_begin(&f, "id", "", "");
     p = ms_figure_panel(&f, "", "", "");
@@ -206,13 +200,12 @@ static void dashed_lines_lie_on_solid_ones(void **state)
 }
 
 /* One point of a line with several seeds has no neighbour to fill up to. */
-static void a_lone_band_is_a_stroke(void **state)
+TEST(a_lone_band_is_a_stroke)
 {
     ms_figure f;
     ms_panel *p;
     ms_curve *c;
     ms_plan   plan;
-    (void)state;
 
     ms_figure_begin(&f, "id", "", "");
     p = ms_figure_panel(&f, "", "", "");
@@ -226,18 +219,4 @@ static void a_lone_band_is_a_stroke(void **state)
           "%zu layers", plan.n_layers);
     ms_plan_free(&plan);
     ms_figure_free(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_spike_survives),
-        cmocka_unit_test(short_curves_stay_whole),
-        cmocka_unit_test(crosses_do_not_hide_each_other),
-        cmocka_unit_test(values_above_the_top_are_marked),
-        cmocka_unit_test(lines_leave_the_panel),
-        cmocka_unit_test(dashed_lines_lie_on_solid_ones),
-        cmocka_unit_test(a_lone_band_is_a_stroke),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,13 +65,12 @@ static double distance(const ms_plan *got, const coeffs_plan *want)
 /* A plan made by the generator for an interval: all in the file but the two special ones. */
 static bool has_interval(const coeffs_plan *p) { return p->u_d > 0.0; }
 
-static void generator_agrees_with_the_file(void **state)
+TEST(generator_agrees_with_the_file)
 {
     coeffs_plan  plans[24] = { 0 };
     const size_t n         = coeffs_read(plans, COUNT(plans));
     size_t       made      = 0;
 
-    (void)state;
     for (size_t i = 0; i < n; i++) {
         const coeffs_plan *p = &plans[i];
         ms_plan            got;
@@ -102,14 +101,13 @@ static void generator_agrees_with_the_file(void **state)
 
 /* Plans whose coefficients are stored in the library as well.  What remains is rounding: 20
  * operations on numbers up to 224. */
-static void stored_plans_agree_with_the_file(void **state)
+TEST(stored_plans_agree_with_the_file)
 {
     coeffs_plan  plans[24] = { 0 };
     const size_t n         = coeffs_read(plans, COUNT(plans));
     ms_plan      got[2 + MS_FAST_PLANS];
     size_t       seen = 0;
 
-    (void)state;
     ms_plan_paper7(&got[0]);
     ms_plan_newton_schulz(2, &got[1]);
     snprintf(got[1].name, sizeof got[1].name, "ns2"); /* as the file calls it */
@@ -130,12 +128,11 @@ static void stored_plans_agree_with_the_file(void **state)
     CHECK(seen == COUNT(got), "%zu of them are in the file", seen);
 }
 
-static void products_agree_with_the_file(void **state)
+TEST(products_agree_with_the_file)
 {
     coeffs_plan  plans[24] = { 0 };
     const size_t n         = coeffs_read(plans, COUNT(plans));
 
-    (void)state;
     for (size_t i = 0; i < n; i++) {
         ms_plan got = { .n_stages = plans[i].n_stages };
         for (int s = 0; s < got.n_stages; s++)
@@ -161,13 +158,12 @@ static void check_forms(const char *name, int s, int q, const double *c, const d
     }
 }
 
-static void chebyshev_rows_are_the_monomials(void **state)
+TEST(chebyshev_rows_are_the_monomials)
 {
     static const int q9[]      = { 4, 4, 4, 4 };
     coeffs_plan      plans[24] = { 0 };
     const size_t     n         = coeffs_read(plans, COUNT(plans));
 
-    (void)state;
     for (size_t i = 0; i < n; i++) {
         for (int s = 0; s < plans[i].n_stages; s++) {
             const coeffs_stage *f = &plans[i].stage[s];
@@ -198,9 +194,8 @@ static const struct {
 
 static double odd(int q, const double *c, double x) { return x * monomials(q, c, x * x); }
 
-static void cubic_has_its_closed_form(void **state)
+TEST(cubic_has_its_closed_form)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(intervals); i++) {
         const double l = intervals[i].lo, u = intervals[i].hi;
         const double a = sqrt(3.0 / (u * u + l * u + l * l));
@@ -241,18 +236,16 @@ static void check_swings(int q, double l, double u)
           u, first, error);
 }
 
-static void minimax_equioscillates(void **state)
+TEST(minimax_equioscillates)
 {
-    (void)state;
     for (int q = 1; q <= MS_STAGE_Q; q++)
         for (size_t i = 0; i < COUNT(intervals); i++)
             check_swings(q, intervals[i].lo, intervals[i].hi);
 }
 
 /* Intervals so narrow that E is below rounding: there the Taylor form takes over. */
-static void narrow_intervals_give_one(void **state)
+TEST(narrow_intervals_give_one)
 {
-    (void)state;
     for (int q = 1; q <= MS_STAGE_Q; q++) {
         for (double width = 0.3; width > 1e-15; width /= 4.0) {
             const double l = 1.0 - width, u = 1.0 + width;
@@ -267,7 +260,7 @@ static void narrow_intervals_give_one(void **state)
     }
 }
 
-static void bad_intervals_are_refused(void **state)
+TEST(bad_intervals_are_refused)
 {
     static const struct {
         int    q;
@@ -277,7 +270,6 @@ static void bad_intervals_are_refused(void **state)
         { 2, 1.0, 0.5 }, { 2, NAN, 1.0 }, { 2, 0.1, NAN }, { 2, 0.1, INFINITY },
     };
     double c[MS_STAGE_Q + 1], error;
-    (void)state;
     for (size_t i = 0; i < COUNT(bad); i++)
         CHECK(ms_minimax_odd(bad[i].q, bad[i].lo, bad[i].hi, c, &error) == MUSEC_EINVAL, "row %zu",
               i);
@@ -285,7 +277,7 @@ static void bad_intervals_are_refused(void **state)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static void newton_schulz_plan_is_its_iteration(void **state)
+TEST(newton_schulz_plan_is_its_iteration)
 {
     static const struct {
         int iters, products;
@@ -294,7 +286,6 @@ static void newton_schulz_plan_is_its_iteration(void **state)
         { 1, 0 }, { 2, 2 }, { 3, 5 }, { 4, 7 }, { 5, 10 }, { 6, 12 }, { 7, 15 }, { 10, 22 },
     };
     ms_plan p;
-    (void)state;
     for (int iters = 1; iters <= 100; iters++) {
         ms_plan_newton_schulz(iters, &p);
         for (int i = 0; i <= GRID; i++) {
@@ -312,11 +303,10 @@ static void newton_schulz_plan_is_its_iteration(void **state)
     }
 }
 
-static void paper7_is_five_steps(void **state)
+TEST(paper7_is_five_steps)
 {
     ms_plan p;
     double  worst = 0.0;
-    (void)state;
     ms_plan_paper7(&p);
     for (int i = 0; i <= GRID; i++) {
         const double u = (double)i / GRID, off = fabs(ms_plan_gain(&p, u) - phi(u, 5));
@@ -353,11 +343,10 @@ static void check_squares(const ms_plan *p)
     }
 }
 
-static void squares_reproduce_every_stage(void **state)
+TEST(squares_reproduce_every_stage)
 {
     const int *q;
     ms_plan    p;
-    (void)state;
     for (int iters = 1; iters <= 9; iters++) {
         ms_plan_newton_schulz(iters, &p);
         check_squares(&p);
@@ -411,9 +400,8 @@ static double smallest_u_d(const struct menu_row *row, double tol)
     return hi;
 }
 
-static void menu_reaches_its_printed_intervals(void **state)
+TEST(menu_reaches_its_printed_intervals)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(menu_rows); i++) {
         for (size_t t = 0; t < TOLS; t++) {
             const char  *text = menu_rows[i].u_d[t];
@@ -426,11 +414,10 @@ static void menu_reaches_its_printed_intervals(void **state)
     }
 }
 
-static void menu_has_its_rows_by_cost(void **state)
+TEST(menu_has_its_rows_by_cost)
 {
     const int *q;
     ms_plan    p;
-    (void)state;
     for (size_t i = 0; i < COUNT(menu_rows); i++) {
         CHECK(ms_plan_menu_row(i, &q) == menu_rows[i].n, "row %s", menu_rows[i].name);
         CHECK(memcmp(q, menu_rows[i].q, (size_t)menu_rows[i].n * sizeof *q) == 0, "row %s",
@@ -481,13 +468,12 @@ static void check_promise(const ms_plan *p, double tol, double u_low)
     }
 }
 
-static void menu_takes_the_cheapest_row_that_will_do(void **state)
+TEST(menu_takes_the_cheapest_row_that_will_do)
 {
     static const double tols[]  = { 0.5, 2e-2, 2e-3, 1e-4, 1e-5, 1e-8, 1e-10, 1e-12 };
     static const double u_low[] = { 1.0,  0.99, 0.9,  0.8,  0.7,   0.56,  0.4,    0.25, 0.17,
                                     0.11, 0.06, 0.03, 0.02, 0.013, 0.006, 0.0017, 4e-4, 1e-5 };
     size_t              refused = 0;
-    (void)state;
     for (size_t t = 0; t < COUNT(tols); t++) {
         for (size_t i = 0; i < COUNT(u_low); i++) {
             ms_plan            p, other;
@@ -512,11 +498,10 @@ static void menu_takes_the_cheapest_row_that_will_do(void **state)
 }
 
 /* Every row where it reaches tol by itself, found by halving; with a limit no row goes below it. */
-static void the_whole_menu_agrees_with_its_rows(void **state)
+TEST(the_whole_menu_agrees_with_its_rows)
 {
     static const double tols[] = { 0.5, 2e-2, 1e-3, 5e-4, 1e-6, 1e-8, 1e-10 }, least = 0.03;
     ms_menu             all, part;
-    (void)state;
     for (size_t t = 0; t < COUNT(tols); t++) {
         const double most = tols[t] + 2e-15; /* the rounding of the generator, as above */
         assert_int_equal(ms_plan_menu_all(tols[t], 0.0, &all), MUSEC_OK);
@@ -544,36 +529,12 @@ static void the_whole_menu_agrees_with_its_rows(void **state)
           "a tol outside of (0, 1)");
 }
 
-static void bad_plans_are_refused(void **state)
+TEST(bad_plans_are_refused)
 {
     static const int    q[]   = { 4, 4 };
     static const double bad[] = { 0.0, -0.1, NAN, 1.5, INFINITY };
     ms_plan             p;
-    (void)state;
     for (size_t i = 0; i < COUNT(bad); i++)
         CHECK(ms_plan_minimax(q, 2, bad[i], &p) == MUSEC_EINVAL, "u_d %g", bad[i]);
     assert_int_equal(ms_plan_minimax(q, 0, 0.5, &p), MUSEC_EINVAL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(generator_agrees_with_the_file),
-        cmocka_unit_test(stored_plans_agree_with_the_file),
-        cmocka_unit_test(products_agree_with_the_file),
-        cmocka_unit_test(chebyshev_rows_are_the_monomials),
-        cmocka_unit_test(cubic_has_its_closed_form),
-        cmocka_unit_test(minimax_equioscillates),
-        cmocka_unit_test(narrow_intervals_give_one),
-        cmocka_unit_test(bad_intervals_are_refused),
-        cmocka_unit_test(newton_schulz_plan_is_its_iteration),
-        cmocka_unit_test(paper7_is_five_steps),
-        cmocka_unit_test(squares_reproduce_every_stage),
-        cmocka_unit_test(menu_reaches_its_printed_intervals),
-        cmocka_unit_test(menu_has_its_rows_by_cost),
-        cmocka_unit_test(menu_takes_the_cheapest_row_that_will_do),
-        cmocka_unit_test(the_whole_menu_agrees_with_its_rows),
-        cmocka_unit_test(bad_plans_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 #include "core/clock.h"
 #include "core/process.h"
 
-static void programs_end_as_they_do(void **state)
+TEST(programs_end_as_they_do)
 {
     static const struct {
         const char *const argv[4];
@@ -20,7 +20,6 @@ static void programs_end_as_they_do(void **state)
         { { "sh", "-c", "kill -9 $$" }, MS_KILLED },
         { { "no-such-program-anywhere" }, MS_NOT_RUN },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const int got = ms_process_run(cases[i].argv, NULL, NULL);
         CHECK(got == cases[i].want, "%s: %d, not %d", cases[i].argv[0], got, cases[i].want);
@@ -28,11 +27,10 @@ static void programs_end_as_they_do(void **state)
 }
 
 /* A test is started long after the machine and not long before it gets here. */
-static void this_process_has_begun(void **state)
+TEST(this_process_has_begun)
 {
     const double now = ms_clock_ms(), began = ms_process_start_ms();
     double       again, took = ms_clock_ms() - now; /* a busy machine may stop us in between */
-    (void)state;
     CHECK(began <= now + 10.0 && now - began < 600e3, "%g ms ago", now - began);
 #ifdef __linux__
     CHECK(ms_process_run((const char *const[]){ "sleep", "0.05", NULL }, NULL, NULL) == 0, "sleep");
@@ -44,10 +42,9 @@ static void this_process_has_begun(void **state)
 #endif
 }
 
-static void cores_are_those_that_are_ours(void **state)
+TEST(cores_are_those_that_are_ours)
 {
     const int all = ms_process_cores();
-    (void)state;
     CHECK(all >= 1, "%d cores", all);
 #ifdef __linux__
     cpu_set_t before, one;
@@ -62,14 +59,4 @@ static void cores_are_those_that_are_ours(void **state)
     CHECK(sched_setaffinity(0, sizeof before, &before) == 0, "not set free again");
     CHECK(ms_process_cores() == all, "%d cores of %d", ms_process_cores(), all);
 #endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(programs_end_as_they_do),
-        cmocka_unit_test(this_process_has_begun),
-        cmocka_unit_test(cores_are_those_that_are_ours),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

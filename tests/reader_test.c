@@ -82,7 +82,7 @@ static const char *read_one(const char *path, ms_reader_split split)
 
 #define EOT "\n<|endoftext|>\n"
 
-static void texts_are_cut(void **state)
+TEST(texts_are_cut)
 {
     static const struct {
         ms_reader_split split;
@@ -108,7 +108,6 @@ static void texts_are_cut(void **state)
         { MS_SPLIT_FILE, "a\n\nb" EOT, "[a\n\nb" EOT "]" },
         { MS_SPLIT_FILE, "", "" },
     };
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         const char *got = read_one(put("a.txt", cases[c].text), cases[c].split);
@@ -117,7 +116,7 @@ static void texts_are_cut(void **state)
 }
 
 /* Separators wherever the pieces that are read may end, against the byte tokenizer's cutting. */
-static void long_texts_are_cut_as_bytes_are(void **state)
+TEST(long_texts_are_cut_as_bytes_are)
 {
     static const char separator[15] = EOT;
     const size_t      bytes         = 900000;
@@ -128,7 +127,6 @@ static void long_texts_are_cut_as_bytes_are(void **state)
     ms_reader        *r = NULL;
     ms_document       d;
     ms_error          e;
-    (void)state;
 
     CHECK(text != NULL, "memory");
     for (size_t k = 0; k < bytes; k++)
@@ -157,7 +155,7 @@ static void long_texts_are_cut_as_bytes_are(void **state)
 
 /* ---- JSON lines ------------------------------------------------------------------------------ */
 
-static void json_lines(void **state)
+TEST(json_lines)
 {
     static const struct {
         const char *text, *want; /* want: documents, or words of the failure */
@@ -187,7 +185,6 @@ static void json_lines(void **state)
         { "\n{\"text\": 7}\n", "a.jsonl:2: the field \"text\" is a number, not a string", 1, "" },
         { "{\"text\": null}\n{\"text\": \"z\"}", "is null, not a string", 1, "[z]" },
     };
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         const char      *path = put("a.jsonl", cases[c].text);
@@ -205,14 +202,13 @@ static void json_lines(void **state)
     }
 }
 
-static void zeros_are_text(void **state)
+TEST(zeros_are_text)
 {
     static const char *const names[] = { "z.jsonl", "z.txt" };
     const char              *path[2];
     ms_reader               *r = NULL;
     ms_document              d;
     ms_error                 e;
-    (void)state;
 
     path[0]              = put(names[0], "{\"text\": \"a\\u0000b\"}\n");
     path[1]              = put_bytes(names[1], "a\0b", 3);
@@ -226,11 +222,10 @@ static void zeros_are_text(void **state)
     ms_reader_close(r);
 }
 
-static void other_fields_and_formats(void **state)
+TEST(other_fields_and_formats)
 {
     const char      *path = put("b.jsonl", "{\"text\": \"a\", \"raw content\": \"b\"}\n");
     ms_reader_config cfg  = config_of(&path, 1);
-    (void)state;
 
     cfg.field = "raw content";
     CHECK(strcmp(read_all(&cfg, NULL), "[b]") == 0, "--field");
@@ -244,13 +239,12 @@ static void other_fields_and_formats(void **state)
     CHECK(strcmp(read_all(&cfg, NULL), "[c\n]") == 0, "unknown names are texts");
 }
 
-static void what_is_too_long(void **state)
+TEST(what_is_too_long)
 {
     static char      line[4096];
     const char      *path;
     ms_reader_config cfg;
     int64_t          bad;
-    (void)state;
 
     snprintf(line, sizeof line, "{\"text\": \"a\"}\n{\"text\": \"%02000d\"}\n{\"text\": \"b\"}\n",
              0);
@@ -273,13 +267,12 @@ static void what_is_too_long(void **state)
 }
 
 /* A line that is much longer than any buffer, in a pipe. */
-static void a_long_line_is_dropped(void **state)
+TEST(a_long_line_is_dropped)
 {
     const size_t bytes = 3000000;
     char        *text  = malloc(bytes + 64);
     const char  *path  = at("long.jsonl");
     int64_t      bad   = 0;
-    (void)state;
 
     CHECK(text != NULL, "memory");
     memset(text, 'x', bytes);
@@ -296,9 +289,8 @@ static void a_long_line_is_dropped(void **state)
 
 /* ---- packed files ---------------------------------------------------------------------------- */
 
-static void packed_files_are_read(void **state)
+TEST(packed_files_are_read)
 {
-    (void)state;
     for (packer how = PACK_GZIP; how < PACKERS; how++) {
         char        name[32];
         const char *path;
@@ -331,10 +323,9 @@ static void packed_files_are_read(void **state)
     }
 }
 
-static void damaged_packed_files(void **state)
+TEST(damaged_packed_files)
 {
     char *lines = malloc(400001), name[32];
-    (void)state;
 
     CHECK(lines != NULL, "memory");
     for (unsigned i = 0; i < 10000; i++)
@@ -384,11 +375,10 @@ static void damaged_packed_files(void **state)
     free(lines);
 }
 
-static void libraries_are_listed(void **state)
+TEST(libraries_are_listed)
 {
     ms_unpack_library library;
     size_t            n = 0;
-    (void)state;
 
     for (; ms_unpack_library_at(n, &library); n++)
         CHECK((library.version != NULL) == pack_is_here((packer)(PACK_GZIP + n)), "%s",
@@ -400,12 +390,11 @@ static void libraries_are_listed(void **state)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static void directories_are_walked(void **state)
+TEST(directories_are_walked)
 {
     const char      *dir = at("tree");
     ms_reader_config cfg;
     char             name[64];
-    (void)state;
 
     CHECK(mkdir(dir, 0777) == 0 && mkdir(at("tree/b"), 0777) == 0, "mkdir");
     CHECK(mkdir(at("tree/b/B"), 0777) == 0 && mkdir(at("tree/c"), 0777) == 0, "mkdir");
@@ -441,11 +430,10 @@ static void directories_are_walked(void **state)
           "%s", read_all(&cfg, NULL));
 }
 
-static void what_is_not_there(void **state)
+TEST(what_is_not_there)
 {
     const char      *none = at("none.txt"), *twice[2] = { "-", "-" };
     ms_reader_config cfg = config_of(&none, 1);
-    (void)state;
 
     CHECK(strstr(read_all(&cfg, NULL), "No such file") != NULL, "%s", read_all(&cfg, NULL));
     cfg = config_of(twice, 2);
@@ -455,11 +443,10 @@ static void what_is_not_there(void **state)
 }
 
 /* From any record on, the same records follow. */
-static void seeking(void **state)
+TEST(seeking)
 {
     const char *paths[3];
     ms_error    e;
-    (void)state;
 
     paths[0] = put("s0.txt", "a" EOT "b" EOT "c");
     paths[1] = put("s1.jsonl", "{\"text\": \"d\"}\n\nbad\n{\"text\": \"e\"}\n");
@@ -513,7 +500,7 @@ static void *write_slowly(void *arg)
     return NULL;
 }
 
-static void stdin_may_be_a_pipe(void **state)
+TEST(stdin_may_be_a_pipe)
 {
     const char      *path = "-";
     ms_reader_config cfg  = config_of(&path, 1);
@@ -521,7 +508,6 @@ static void stdin_may_be_a_pipe(void **state)
     atomic_bool      stop = false;
     pthread_t        thread;
     char             got[64];
-    (void)state;
 
     CHECK(pipe(fd) == 0 && dup2(fd[0], STDIN_FILENO) == STDIN_FILENO, "pipe");
     cfg.stop = &stop;
@@ -555,12 +541,11 @@ static void *write_blanks_first(void *arg)
 }
 
 /* Without a suffix it is looked at, with one the name decides. */
-static void pipes_have_names_too(void **state)
+TEST(pipes_have_names_too)
 {
     static const struct {
         const char *name, *want;
     } cases[] = { { "fifo", "[a]" }, { "fifo.txt", "[\n \r\n{\"text\": \"a\"}]" } };
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         const char      *path = at(cases[c].name), *was;
@@ -572,26 +557,4 @@ static void pipes_have_names_too(void **state)
         pthread_join(thread, NULL);
         CHECK(strcmp(was, cases[c].want) == 0, "%s: %s", path, was);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_cut),
-        cmocka_unit_test(long_texts_are_cut_as_bytes_are),
-        cmocka_unit_test(json_lines),
-        cmocka_unit_test(zeros_are_text),
-        cmocka_unit_test(other_fields_and_formats),
-        cmocka_unit_test(what_is_too_long),
-        cmocka_unit_test(a_long_line_is_dropped),
-        cmocka_unit_test(packed_files_are_read),
-        cmocka_unit_test(damaged_packed_files),
-        cmocka_unit_test(libraries_are_listed),
-        cmocka_unit_test(directories_are_walked),
-        cmocka_unit_test(what_is_not_there),
-        cmocka_unit_test(seeking),
-        cmocka_unit_test(stdin_may_be_a_pipe),
-        cmocka_unit_test(pipes_have_names_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

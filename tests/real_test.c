@@ -73,18 +73,13 @@ static void check_pairs(void)
     }
 }
 
-static void text_reads_back(void **state)
-{
-    (void)state;
-    check_pairs();
-}
+TEST(text_reads_back) { check_pairs(); }
 
-static void text_does_not_follow_the_locale(void **state)
+TEST_TEARDOWN(text_does_not_follow_the_locale, leave_comma)
 {
     char       *end     = NULL;
     const char *foreign = "0,5";
     char        shown[8];
-    (void)state;
     use_comma();
     check_pairs();
     CHECK(ms_real_read(foreign, &end) == 0.0 && end == foreign + 1, "0,5 was taken for a number");
@@ -94,10 +89,9 @@ static void text_does_not_follow_the_locale(void **state)
 
 /* ---- the library under such a host ----------------------------------------------------------- */
 
-static void options_do_not_follow_the_locale(void **state)
+TEST_TEARDOWN(options_do_not_follow_the_locale, leave_comma)
 {
     musec_optim_config cfg;
-    (void)state;
     use_comma();
     CHECK(musec_optim_config_init(&cfg, sizeof cfg, "soft-musec") == MUSEC_OK, "init");
     CHECK(musec_optim_config_set(&cfg, "lr", "0.5") == MUSEC_OK && cfg.lr == 0.5, "lr 0.5");
@@ -154,11 +148,10 @@ static void load(const char *path, float momentum[6])
     rig_close(&r);
 }
 
-static void states_do_not_follow_the_locale(void **state)
+TEST_TEARDOWN(states_do_not_follow_the_locale, leave_comma)
 {
     char  plain[MS_PATH_MAX], comma[MS_PATH_MAX];
     float want[6], got[6];
-    (void)state;
     snprintf(plain, sizeof plain, "%s/plain.safetensors", check_tmp_dir());
     snprintf(comma, sizeof comma, "%s/comma.safetensors", check_tmp_dir());
     save_one_step(plain);
@@ -174,7 +167,7 @@ static void states_do_not_follow_the_locale(void **state)
 
 /* ---- numbers of a state file ----------------------------------------------------------------- */
 
-static void rubbish_behind_a_number_is_refused(void **state)
+TEST(rubbish_behind_a_number_is_refused)
 {
     static const struct {
         const char *key, *value;
@@ -185,7 +178,6 @@ static void rubbish_behind_a_number_is_refused(void **state)
     static const float         zeros[6];
     static const ms_tensor_out tensor = { "w/0/momentum", MUSEC_F32, 2, { 2, 3 }, zeros };
     char                       path[MS_PATH_MAX];
-    (void)state;
     snprintf(path, sizeof path, "%s/rubbish.safetensors", check_tmp_dir());
     for (size_t i = 0; i < COUNT(cases) + 1; i++) {
         const char *meta[][2] = { { "format", "musec-optim-1" },
@@ -210,16 +202,4 @@ static void rubbish_behind_a_number_is_refused(void **state)
                   "%s %s: %s", cases[i].key, cases[i].value, musec_ctx_error(r.ctx));
         rig_close(&r);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_reads_back),
-        cmocka_unit_test_teardown(text_does_not_follow_the_locale, leave_comma),
-        cmocka_unit_test_teardown(options_do_not_follow_the_locale, leave_comma),
-        cmocka_unit_test_teardown(states_do_not_follow_the_locale, leave_comma),
-        cmocka_unit_test(rubbish_behind_a_number_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

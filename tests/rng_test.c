@@ -14,7 +14,7 @@
 #define N      200000
 #define SIGMAS 6.0
 
-static void philox_known_answers(void **state)
+TEST(philox_known_answers)
 {
     static const struct { /* Random123, kat_vectors, philox 4x32 10 */
         uint32_t counter[4], key[2], want[4];
@@ -27,7 +27,6 @@ static void philox_known_answers(void **state)
           { 0xa4093822, 0x299f31d0 },
           { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 } },
     };
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         const ms_rand4 got = ms_philox(cases[c].counter, cases[c].key);
@@ -37,7 +36,7 @@ static void philox_known_answers(void **state)
 }
 
 /* The layout that rng.h documents, which other devices must follow. */
-static void draws_follow_the_layout(void **state)
+TEST(draws_follow_the_layout)
 {
     static const uint64_t key = 0x0123456789abcdefu, index = 0x100000007u; /* odd, above 2^32 */
     const uint32_t        k[2]    = { 0x89abcdef, 0x01234567 };
@@ -46,7 +45,6 @@ static void draws_follow_the_layout(void **state)
     const double          u = ((double)(((uint64_t)p.v[1] << 32 | p.v[0]) >> 12) + 0.5) * 0x1p-52;
     const double          v = ((double)(((uint64_t)p.v[3] << 32 | p.v[2]) >> 12) + 0.5) * 0x1p-52;
     const double          r = sqrt(-2.0 * log(u)), t = 2.0 * acos(-1.0) * v;
-    (void)state;
 
     CHECK(ms_rand_u64(key, index) == ((uint64_t)b.v[1] << 32 | b.v[0]), "bits");
     CHECK(fabs(ms_rand_normal(key, index) - r * sin(t)) <= 1e-14 * r, "second of the pair");
@@ -71,11 +69,10 @@ static void moments(double (*draw)(uint64_t, uint64_t), uint64_t key, double *me
     *lag1 = cross / sum2;
 }
 
-static void uniform_is_uniform(void **state)
+TEST(uniform_is_uniform)
 {
     double mean, var, lag1, chi2 = 0.0;
     size_t bin[256] = { 0 };
-    (void)state;
 
     moments(ms_rand_uniform, 42, &mean, &var, &lag1);
     CHECK(fabs(mean - 0.5) <= SIGMAS * sqrt(1.0 / 12.0 / N), "mean %g", mean);
@@ -99,11 +96,10 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void normal_is_normal(void **state)
+TEST(normal_is_normal)
 {
     static double x[N];
     double        mean, var, lag1, ks = 0.0, third = 0.0, fourth = 0.0;
-    (void)state;
 
     moments(ms_rand_normal, 42, &mean, &var, &lag1);
     CHECK(fabs(mean) <= SIGMAS / sqrt(N), "mean %g", mean);
@@ -126,10 +122,9 @@ static void normal_is_normal(void **state)
 }
 
 /* Even and odd elements come from one block; their squares and products must not tell. */
-static void pairs_are_independent(void **state)
+TEST(pairs_are_independent)
 {
     double xy = 0.0, x2y2 = 0.0;
-    (void)state;
 
     for (uint64_t i = 0; i < N; i++) {
         const double x = ms_rand_normal(7, 2 * i), y = ms_rand_normal(7, 2 * i + 1);
@@ -146,13 +141,12 @@ static int ascending_u64(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void keys_do_not_meet(void **state)
+TEST(keys_do_not_meet)
 {
     static const char *const purposes[] = { "init", "data", "init ", "Init", "", "drop", "tini" };
     static uint64_t          keys[COUNT(purposes) * 1000];
     double                   cross = 0.0;
     size_t                   n     = 0;
-    (void)state;
 
     for (size_t p = 0; p < COUNT(purposes); p++)
         for (uint64_t seed = 0; seed < 1000; seed++)
@@ -165,14 +159,4 @@ static void keys_do_not_meet(void **state)
         cross += ms_rand_normal(ms_rand_key(0, "init"), i) *
                  ms_rand_normal(ms_rand_key(1, "init"), i) / N;
     CHECK(fabs(cross) <= SIGMAS / sqrt(N), "streams of two seeds correlate by %g", cross);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_known_answers),  cmocka_unit_test(draws_follow_the_layout),
-        cmocka_unit_test(uniform_is_uniform),    cmocka_unit_test(normal_is_normal),
-        cmocka_unit_test(pairs_are_independent), cmocka_unit_test(keys_do_not_meet),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,12 +30,11 @@ static ms_runset read_run(const char *path)
     return set;
 }
 
-static void stalled_runs_have_their_loss(void **state)
+TEST(stalled_runs_have_their_loss)
 {
     ms_runset set = read_run(make_run("{\"step\": 1, \"val_loss\": 2}\n",
                                       "{\"status\": \"stalled\", \"reason\": \"no luck\", "
                                       "\"last_val_loss\": 2.5, \"unigram_loss\": 2.25}"));
-    (void)state;
     CHECK(set.at[0].status == MS_RUN_STALLED && set.at[0].val_loss == 2.5, "status");
     CHECK(strcmp(set.at[0].reason, "no luck") == 0, "%s", set.at[0].reason);
     CHECK(set.at[0].unigram_loss == 2.25 && !set.at[0].learned, "%g", set.at[0].unigram_loss);
@@ -57,7 +56,7 @@ static const char *log_of(int n, double from, double to, double w_norm)
 
 /* What versions that did not tell called done.  Their unigram loss is not known: the first loss
  * stands for it. */
-static void older_runs_are_judged_by_their_log(void **state)
+TEST(older_runs_are_judged_by_their_log)
 {
     static const struct {
         int           n;
@@ -71,7 +70,6 @@ static void older_runs_are_judged_by_their_log(void **state)
         { 20, 5.0, 9.0, 2.0, MS_RUN_DIVERGED, "began at 5.0000 and ends above that" },
         { 20, 5.0, 3.0, 2e4, MS_RUN_DIVERGED, "spectral norm of a weight has grown to 2e+04" },
     };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(cases); i++) {
         const char *log = log_of(cases[i].n, cases[i].from, cases[i].to, cases[i].w_norm);
@@ -89,13 +87,4 @@ static void older_runs_are_judged_by_their_log(void **state)
         CHECK(set.at[0].status == MS_RUN_DONE, "case %zu", i);
         ms_runset_free(&set);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stalled_runs_have_their_loss),
-        cmocka_unit_test(older_runs_are_judged_by_their_log),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,13 +189,12 @@ static void expect_events(const char *dir, int64_t seam, int64_t last)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static void what_is_logged_is_read_back(void **state)
+TEST(what_is_logged_is_read_back)
 {
     const char *dir = fresh_dir();
     ms_error    e;
     ms_runlog  *r;
     blob        b;
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_runlog_open(&e, dir, 0, &r));
     for (int64_t s = 1; s <= STEPS; s++) { /* nothing waits in a buffer */
@@ -218,9 +217,8 @@ static void what_is_logged_is_read_back(void **state)
     expect_events(dir, 0, 2);
 }
 
-static void goes_on_from_every_step(void **state)
+TEST(goes_on_from_every_step)
 {
-    (void)state;
     for (int64_t from = 1; from <= STEPS + 1; from++) {
         const char *dir = fresh_dir();
         blob        log[2], events[2];
@@ -252,11 +250,10 @@ static size_t last_line(const blob *b) /* where it begins */
     return i;
 }
 
-static void torn_ends_are_cut(void **state)
+TEST(torn_ends_are_cut)
 {
     const char *dir = fresh_dir();
     blob        log, events;
-    (void)state;
 
     write_run(dir, 0, 3, 0);
     get_file(path_in(dir, LOG), &log);
@@ -276,7 +273,7 @@ static void torn_ends_are_cut(void **state)
     expect_events(dir, 3, 4);
 }
 
-static void damaged_lines(void **state)
+TEST(damaged_lines)
 {
     static const struct {
         const char *text, *words;
@@ -293,7 +290,6 @@ static void damaged_lines(void **state)
         { "{\"step\": 1, \"step\": 2}\n", "line 1 is damaged: no whole JSON" },
     };
     const char *dir = fresh_dir();
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         blob b;
@@ -304,10 +300,9 @@ static void damaged_lines(void **state)
     }
 }
 
-static void files_that_are_not_there_begin_anew(void **state)
+TEST(files_that_are_not_there_begin_anew)
 {
     const char *dir = fresh_dir();
-    (void)state;
 
     write_run(dir, 0, STEPS, 0);
     CHECK(remove(path_in(dir, EVENTS)) == 0, "remove");
@@ -319,12 +314,11 @@ static void files_that_are_not_there_begin_anew(void **state)
     expect_log(dir, 0, 0);
 }
 
-static void what_cannot_be_opened(void **state)
+TEST(what_cannot_be_opened)
 {
     ms_error    e;
     ms_runlog  *r;
     const char *dir = fresh_dir();
-    (void)state;
 
     expect_failure(path_in(dir, "gone"), 0, "gone/" LOG, "No such file");
     expect_failure(path_in(dir, "gone"), 3, "gone/" LOG, "No such file");
@@ -338,7 +332,7 @@ static void what_cannot_be_opened(void **state)
 }
 
 /* A limit on the size of files stands for a full disk: a part of the record still fits. */
-static void no_room_leaves_whole_records(void **state)
+TEST(no_room_leaves_whole_records)
 {
     const char       *dir = fresh_dir();
     const ms_log_line l   = line_of(4, 1);
@@ -346,7 +340,6 @@ static void no_room_leaves_whole_records(void **state)
     ms_error          e = { "" };
     ms_runlog        *r;
     blob              b;
-    (void)state;
 
     write_run(dir, 0, 3, 0);
     get_file(path_in(dir, LOG), &b);
@@ -366,13 +359,12 @@ static void no_room_leaves_whole_records(void **state)
     expect_events(dir, 3, 4);
 }
 
-static void a_full_device(void **state)
+TEST(a_full_device)
 {
     const char       *dir = fresh_dir();
     const ms_log_line l   = line_of(1, 0);
     ms_error          e   = { "" };
     ms_runlog        *r;
-    (void)state;
 
     if (access("/dev/full", W_OK) != 0) SKIP("no /dev/full here");
     CHECK(symlink("/dev/full", path_in(dir, LOG)) == 0, "symlink");
@@ -382,7 +374,7 @@ static void a_full_device(void **state)
     CHECK_OK_ERR(&e, ms_runlog_close(&e, r));
 }
 
-static void summaries(void **state)
+TEST(summaries)
 {
     const char *dir = fresh_dir();
     ms_summary  s   = { .status        = "diverged",
@@ -405,7 +397,6 @@ static void summaries(void **state)
     json_t     *j, *computed, *made;
     blob        b, now;
     const char *date;
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_summary_write(&e, dir, &s));
     j = json_load_file(path_in(dir, "summary.json"), JSON_REJECT_DUPLICATES, NULL);
@@ -460,21 +451,10 @@ static void summaries(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_logged_is_read_back),
-        cmocka_unit_test(goes_on_from_every_step),
-        cmocka_unit_test(torn_ends_are_cut),
-        cmocka_unit_test(damaged_lines),
-        cmocka_unit_test(files_that_are_not_there_begin_anew),
-        cmocka_unit_test(what_cannot_be_opened),
-        cmocka_unit_test(no_room_leaves_whole_records),
-        cmocka_unit_test(a_full_device),
-        cmocka_unit_test(summaries),
-    };
     if (argc == 2) {
         write_run(argv[1], 0, STEPS, 0);
         write_run(argv[1], 3, STEPS + 2, 1);
         return 0;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return check_main();
 }

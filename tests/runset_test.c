@@ -58,7 +58,7 @@ static void check_note(const ms_runset *set, size_t i, const char *words)
 
 /* ---- a whole run ----------------------------------------------------------------------------- */
 
-static void every_number_is_read(void **state)
+TEST(every_number_is_read)
 {
     const char *dir = make_run(
         "{\"step\": 1, \"tokens\": 64, \"epoch\": 0, \"loss\": 5.5, \"lr\": 0.1, \"tok_s\": 10, "
@@ -70,7 +70,6 @@ static void every_number_is_read(void **state)
         "{\"step\": 3, \"loss\": 3, \"val_loss\": 3.5}\n",
         done);
     ms_runset set = read_good(dir, 1, 0);
-    (void)state;
 
     const ms_run       *run = &set.at[0];
     const ms_run_line  *a = &run->lines[0], *b = &run->lines[1];
@@ -94,7 +93,7 @@ static void every_number_is_read(void **state)
 }
 
 /* What the rig writes is what the trainer writes: the judges' tests stand on it. */
-static void figures_of_a_run(void **state)
+TEST(figures_of_a_run)
 {
     const fake f = {
         .optimizer = "soft-musec", .lr = 0.5, .loss = 3.0, .ms = 12.5, .more = "lr_up=2 lr_down=4"
@@ -102,7 +101,6 @@ static void figures_of_a_run(void **state)
     ms_runset set = { 0 };
     ms_error  e   = { "" };
     double    step, optim, norm, rms;
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_runset_add(&e, &set, fake_run(fresh_dir(), &f)));
     CHECK(ms_run_stage_change(&set.at[0]) == FAKE_CHANGE, "%lld",
@@ -117,12 +115,11 @@ static void figures_of_a_run(void **state)
 }
 
 /* Its learning rate rises where it was taken up again, and that is no stage. */
-static void a_run_that_was_extended_has_one_stage(void **state)
+TEST(a_run_that_was_extended_has_one_stage)
 {
     const fake f   = { .optimizer = "muon", .lr = 0.5, .loss = 3.0, .more = "stages=" };
     ms_runset  set = { 0 };
     ms_error   e   = { "" };
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_runset_add(&e, &set, fake_run(fresh_dir(), &f)));
     CHECK(ms_run_stage_change(&set.at[0]) == 0, "%lld", (long long)ms_run_stage_change(&set.at[0]));
@@ -130,13 +127,12 @@ static void a_run_that_was_extended_has_one_stage(void **state)
 }
 
 /* What `auto` became stands in the summary; older ones have none. */
-static void what_computed_is_in_the_summary(void **state)
+TEST(what_computed_is_in_the_summary)
 {
     const fake  f   = { .optimizer = "muon", .lr = 0.5, .loss = 3.0, .more = "device=cuda:1" };
     const char *dir = fake_run(fresh_dir(), &f);
     ms_error    e   = { "" };
     char        kind[MS_RUN_KIND];
-    (void)state;
 
     for (int known = 0; known < 2; known++) {
         ms_runset set = { 0 };
@@ -153,11 +149,10 @@ static void what_computed_is_in_the_summary(void **state)
     }
 }
 
-static void figures_of_nothing_are_nan(void **state)
+TEST(figures_of_nothing_are_nan)
 {
     const ms_run none = { 0 };
     double       a = 0.0, b = 0.0;
-    (void)state;
 
     ms_run_step_ms(&none, &a, &b);
     CHECK(isnan(a) && isnan(b), "%g, %g", a, b);
@@ -168,7 +163,7 @@ static void figures_of_nothing_are_nan(void **state)
 }
 
 /* Validations, measurements and the first step are not a step's usual time. */
-static void step_times_leave_others_out(void **state)
+TEST(step_times_leave_others_out)
 {
     const char *dir = make_run(
         "{\"step\": 1, \"ms\": {\"data\": 900, \"model\": 0, \"optim\": 900, \"rest\": 0}}\n"
@@ -182,7 +177,6 @@ static void step_times_leave_others_out(void **state)
         done);
     ms_runset set = read_good(dir, 1, 0);
     double    step, optim;
-    (void)state;
 
     ms_run_step_ms(&set.at[0], &step, &optim);
     CHECK(step == 5.0 && optim == 2.0, "%g, %g", step, optim);
@@ -191,10 +185,9 @@ static void step_times_leave_others_out(void **state)
 
 /* ---- how a run ended ------------------------------------------------------------------------- */
 
-static void runs_without_an_end_are_unfinished(void **state)
+TEST(runs_without_an_end_are_unfinished)
 {
     static const char *const summaries[] = { NULL, "{\"status\": \"interrupted\"}" };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(summaries); i++) {
         ms_runset set = read_good(make_run("{\"step\": 1, \"val_loss\": 2}\n", summaries[i]), 1, 1);
@@ -204,32 +197,29 @@ static void runs_without_an_end_are_unfinished(void **state)
     }
 }
 
-static void diverged_runs_have_no_loss(void **state)
+TEST(diverged_runs_have_no_loss)
 {
     ms_runset set = read_good(make_run("{\"step\": 1, \"val_loss\": 2}\n",
                                        "{\"status\": \"diverged\", \"reason\": \"too high\", "
                                        "\"last_val_loss\": 2}"),
                               1, 0);
-    (void)state;
     CHECK(set.at[0].status == MS_RUN_DIVERGED && isnan(set.at[0].val_loss), "status");
     CHECK(strcmp(set.at[0].reason, "too high") == 0, "%s", set.at[0].reason);
     ms_runset_free(&set);
 }
 
-static void empty_logs_are_noted(void **state)
+TEST(empty_logs_are_noted)
 {
     ms_runset set = read_good(make_run("", NULL), 1, 1);
-    (void)state;
     check_note(&set, 0, "no step was made");
     CHECK(set.at[0].status == MS_RUN_UNFINISHED && set.at[0].n == 0, "status");
     ms_runset_free(&set);
 }
 
 /* A loss that was never measured is not one that went to infinity. */
-static void runs_that_never_validated_are_unfinished(void **state)
+TEST(runs_that_never_validated_are_unfinished)
 {
     static const char *const logs[] = { "", "{\"step\": 1, \"loss\": 2}\n" };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(logs); i++) {
         ms_runset set = read_good(make_run(logs[i], done), 1, 1);
@@ -239,20 +229,18 @@ static void runs_that_never_validated_are_unfinished(void **state)
     }
 }
 
-static void null_losses_are_nan(void **state)
+TEST(null_losses_are_nan)
 {
     ms_runset set = read_good(
         make_run("{\"step\": 1, \"val_loss\": 2}\n{\"step\": 2, \"val_loss\": null}\n", done), 1,
         0);
-    (void)state;
     CHECK(set.at[0].status == MS_RUN_DONE && isnan(set.at[0].val_loss), "%g", set.at[0].val_loss);
     CHECK(set.at[0].lines[1].has_val, "null was measured");
     ms_runset_free(&set);
 }
 
-static void bad_summaries_are_named(void **state)
+TEST(bad_summaries_are_named)
 {
-    (void)state;
     check_fails(make_run("{\"step\": 1}\n", "{\"status\": "), "summary.json: line 1: ");
     check_fails(make_run("{\"step\": 1}\n", "{}"), "summary.json: there is no \"status\"");
     check_fails(make_run("{\"step\": 1}\n", "[]"), "summary.json: there is no \"status\"");
@@ -261,12 +249,11 @@ static void bad_summaries_are_named(void **state)
 
 /* ---- damaged logs ---------------------------------------------------------------------------- */
 
-static void a_cut_last_line_is_left_out(void **state)
+TEST(a_cut_last_line_is_left_out)
 {
     static const char whole[] = "{\"step\": 1, \"val_loss\": 2}\n{\"step\": 2, \"val_loss\": 1}";
     const size_t      first   = (size_t)(strchr(whole, '\n') + 1 - whole);
     char              cut[sizeof whole];
-    (void)state;
 
     for (size_t n = first; n < sizeof whole; n++) { /* the second line, cut at every byte */
         const bool all = n == sizeof whole - 1, none = n == first;
@@ -281,17 +268,16 @@ static void a_cut_last_line_is_left_out(void **state)
 }
 
 /* The summary has the last loss of a run that is done: a cut line does not move its end. */
-static void a_cut_line_keeps_the_last_loss(void **state)
+TEST(a_cut_line_keeps_the_last_loss)
 {
     ms_runset set = read_good(make_run("{\"step\": 1, \"val_loss\": 2}\n{\"step\": 2, \"va",
                                        "{\"status\": \"done\", \"last_val_loss\": 1.5}"),
                               1, 1);
-    (void)state;
     CHECK(set.at[0].val_loss == 1.5, "%g", set.at[0].val_loss);
     ms_runset_free(&set);
 }
 
-static void damaged_lines_are_named(void **state)
+TEST(damaged_lines_are_named)
 {
     static const struct {
         const char *log, *words;
@@ -309,12 +295,11 @@ static void damaged_lines_are_named(void **state)
         { "{\"step\": \"1\"}\n", "log.jsonl: line 1: step 0" },
         { "{\"step\": 9223372036854775807}\n{\"step\": -9223372036854775808}\n", "line 2: step" },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
         check_fails(make_run(cases[i].log, done), cases[i].words);
 }
 
-static void lines_may_have_anything_else(void **state)
+TEST(lines_may_have_anything_else)
 {
     ms_runset set = read_good(
         make_run("{\"step\": 7, \"loss\": \"x\", \"val_loss\": [], \"groups\": 3, \"ms\": "
@@ -322,7 +307,6 @@ static void lines_may_have_anything_else(void **state)
                  NULL),
         1, 1);
     const ms_run_line *line = &set.at[0].lines[0];
-    (void)state;
     CHECK(line->step == 7 && isnan(line->loss) && isnan(line->val_loss), "line");
     CHECK(!line->has_groups && isnan(line->ms_data), "line");
     ms_runset_free(&set);
@@ -337,14 +321,13 @@ static const char *with_config(const char *config)
     return dir;
 }
 
-static void numbers_in_a_config_are_texts(void **state)
+TEST(numbers_in_a_config_are_texts)
 {
     ms_runset set =
         read_good(with_config("{\"optimizer\": \"muon\", \"lr\": 0.1, \"steps\": 100, "
                               "\"weight_decay\": 0.3, \"tied\": false, \"mtp\": [1, 0.5]}"),
                   1, 0);
     const ms_run *run = &set.at[0];
-    (void)state;
     CHECK(run->lr == 0.1 && run->steps == 100 && isnan(run->threshold), "%g", run->lr);
     CHECK(strcmp(ms_run_text(run, "lr"), "0.1") == 0, "%s", ms_run_text(run, "lr"));
     CHECK(strcmp(ms_run_text(run, "weight_decay"), "0.3") == 0, "%s",
@@ -355,12 +338,11 @@ static void numbers_in_a_config_are_texts(void **state)
 }
 
 /* Runs from when all values of a config were text are compared with those of today. */
-static void old_and_new_configs_are_the_same(void **state)
+TEST(old_and_new_configs_are_the_same)
 {
     ms_train_config cfg;
     ms_error        e;
     json_t         *read[2] = { NULL, NULL };
-    (void)state;
     CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, "nano", "soft-musec"));
     CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "weight_decay", "qk=0.30000000000000004,mlp=1"));
     CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "seed", "18446744073709551615"));
@@ -379,7 +361,7 @@ static void old_and_new_configs_are_the_same(void **state)
     json_decref(read[1]);
 }
 
-static void bad_configs_are_named(void **state)
+TEST(bad_configs_are_named)
 {
     static const struct {
         const char *config, *words;
@@ -398,17 +380,15 @@ static void bad_configs_are_named(void **state)
         { "{\"optimizer\": \"muon\", \"lr\": \"1\", \"steps\": \"3x\"}", "no config of a run" },
         { "{\"optimizer\": \"\", \"lr\": \"1\", \"steps\": \"3\"}", "no config of a run" },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++)
         check_fails(with_config(cases[i].config), cases[i].words);
 }
 
-static void thresholds_by_a_rule_have_no_number(void **state)
+TEST(thresholds_by_a_rule_have_no_number)
 {
     ms_runset set = read_good(with_config("{\"optimizer\": \"musec\", \"lr\": \"1\", \"steps\": "
                                           "\"3\", \"threshold\": \"rms:2\"}"),
                               1, 0);
-    (void)state;
     CHECK(isnan(set.at[0].threshold), "%g", set.at[0].threshold);
     CHECK(strcmp(ms_run_text(&set.at[0], "threshold"), "rms:2") == 0, "text");
     ms_runset_free(&set);
@@ -426,12 +406,11 @@ static void make_below(const char *root, const char *name, bool is_run)
     fake_text(dir, "summary.json", done);
 }
 
-static void runs_are_found_below(void **state)
+TEST(runs_are_found_below)
 {
     char      root[256];
     ms_runset set;
     ms_error  e = { "" };
-    (void)state;
 
     snprintf(root, sizeof root, "%s", fresh_dir());
     make_below(root, "b", true);
@@ -463,11 +442,10 @@ static void runs_are_found_below(void **state)
     ms_runset_free(&set);
 }
 
-static void a_bad_run_below_is_a_note(void **state)
+TEST(a_bad_run_below_is_a_note)
 {
     char      root[256];
     ms_runset set;
-    (void)state;
 
     snprintf(root, sizeof root, "%s", fresh_dir());
     make_below(root, "a", true);
@@ -486,22 +464,20 @@ static void a_bad_run_below_is_a_note(void **state)
     check_fails(root, "none of its 3 runs can be read; the first: ");
 }
 
-static void a_rate_of_zero_is_a_rate(void **state)
+TEST(a_rate_of_zero_is_a_rate)
 {
     ms_runset set =
         read_good(with_config("{\"optimizer\": \"musec\", \"lr\": \"0\", \"steps\": \"3\"}"), 1, 1);
-    (void)state;
     CHECK(set.at[0].lr == 0.0, "%g", set.at[0].lr);
     check_note(&set, 0, "its lr is 0");
     ms_runset_free(&set);
 }
 
-static void what_is_no_run_is_refused(void **state)
+TEST(what_is_no_run_is_refused)
 {
     ms_runset   set = { 0 };
     ms_error    e   = { "" };
     const char *dir = fresh_dir();
-    (void)state;
     check_fails(dir, "no run in it: a run directory has config.json and log.jsonl");
     fake_text(dir, "file", "x");
     check_fails(path_in(dir, "file"), "it must be a run directory");
@@ -514,10 +490,9 @@ static void what_is_no_run_is_refused(void **state)
 }
 
 /* Links back would be followed for ever, or, each to each, for four levels of forty. */
-static void links_do_not_lead_astray(void **state)
+TEST(links_do_not_lead_astray)
 {
     char root[256], name[32];
-    (void)state;
 
     snprintf(root, sizeof root, "%s", fresh_dir());
     make_below(root, "run", true);
@@ -558,43 +533,9 @@ static double seconds_to_read(int lines)
 
 /* A hundred thousand lines, as a long run has them: 16 times as many take 16 times as long, and 256
  * times if every line looked at all before it.  Between these is the bound, in the middle. */
-static void long_logs_take_time_by_their_lines(void **state)
+TEST(long_logs_take_time_by_their_lines)
 {
     const double few = seconds_to_read(6250), many = seconds_to_read(100000);
-    (void)state;
     print_message("6250 lines: %.3f s, 100000: %.3f s\n", few, many);
     CHECK(many <= 64.0 * few, "%g s, %g s", few, many);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_number_is_read),
-        cmocka_unit_test(figures_of_a_run),
-        cmocka_unit_test(a_run_that_was_extended_has_one_stage),
-        cmocka_unit_test(what_computed_is_in_the_summary),
-        cmocka_unit_test(figures_of_nothing_are_nan),
-        cmocka_unit_test(step_times_leave_others_out),
-        cmocka_unit_test(runs_without_an_end_are_unfinished),
-        cmocka_unit_test(diverged_runs_have_no_loss),
-        cmocka_unit_test(empty_logs_are_noted),
-        cmocka_unit_test(runs_that_never_validated_are_unfinished),
-        cmocka_unit_test(null_losses_are_nan),
-        cmocka_unit_test(bad_summaries_are_named),
-        cmocka_unit_test(a_cut_last_line_is_left_out),
-        cmocka_unit_test(a_cut_line_keeps_the_last_loss),
-        cmocka_unit_test(damaged_lines_are_named),
-        cmocka_unit_test(lines_may_have_anything_else),
-        cmocka_unit_test(numbers_in_a_config_are_texts),
-        cmocka_unit_test(old_and_new_configs_are_the_same),
-        cmocka_unit_test(bad_configs_are_named),
-        cmocka_unit_test(thresholds_by_a_rule_have_no_number),
-        cmocka_unit_test(runs_are_found_below),
-        cmocka_unit_test(a_bad_run_below_is_a_note),
-        cmocka_unit_test(a_rate_of_zero_is_a_rate),
-        cmocka_unit_test(what_is_no_run_is_refused),
-        cmocka_unit_test(links_do_not_lead_astray),
-        cmocka_unit_test(long_logs_take_time_by_their_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,7 +74,7 @@ static size_t make_mixed(unsigned char *out)
     return make(out, MIXED, data, sizeof data);
 }
 
-static void reads_all_float_types(void **state)
+TEST(reads_all_float_types)
 {
     static const struct {
         const char *name, *dtype;
@@ -96,7 +96,6 @@ static void reads_all_float_types(void **state)
     ms_error       e;
     ms_safetensors s;
     ms_npy         a;
-    (void)state;
 
     put(at("mixed.safetensors"), file, make_mixed(file));
     CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("mixed.safetensors"), &s));
@@ -135,14 +134,13 @@ static void reads_all_float_types(void **state)
 }
 
 /* All 65536 patterns of both 16-bit types, each against the definition of its format. */
-static void half_precision_is_exact(void **state)
+TEST(half_precision_is_exact)
 {
     enum { N = 65536 };
     static uint16_t      half[2][N];
     static unsigned char file[sizeof half + 1024];
     ms_error             e;
     ms_safetensors       s;
-    (void)state;
 
     for (size_t i = 0; i < N; i++)
         half[0][i] = half[1][i] = (uint16_t)i;
@@ -177,7 +175,7 @@ static void half_precision_is_exact(void **state)
 #define T(name, dtype, shape, offsets) \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
-static void damaged_headers(void **state)
+TEST(damaged_headers)
 {
     static const struct {
         const char *header;
@@ -232,7 +230,6 @@ static void damaged_headers(void **state)
     };
     const unsigned char zeros[32] = { 0 };
     unsigned char       file[512] = { 0 };
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         put(at("bad.st"), file, make(file, cases[c].header, zeros, cases[c].data_bytes));
@@ -240,10 +237,9 @@ static void damaged_headers(void **state)
     }
 }
 
-static void damaged_files(void **state)
+TEST(damaged_files)
 {
     unsigned char file[64] = { 0 };
-    (void)state;
 
     expect_failure(at("missing.st"), "cannot open for reading (No such file", "no file");
     expect_failure(check_tmp_dir(), "Is a directory", "a directory");
@@ -263,13 +259,12 @@ static void damaged_files(void **state)
           "nobody listens");
 }
 
-static void too_many_dimensions_only_matter_when_read(void **state)
+TEST(too_many_dimensions_only_matter_when_read)
 {
     unsigned char  file[512] = { 0 }, zeros[8] = { 0 };
     ms_error       e;
     ms_safetensors s;
     ms_npy         a;
-    (void)state;
 
     put(at("dims.st"), file,
         make(file, "{" T("a", "F32", "[1,1,1,1,1,1,1,1,2]", "[0,8]") "}", zeros, 8));
@@ -280,14 +275,13 @@ static void too_many_dimensions_only_matter_when_read(void **state)
     ms_safetensors_close(&s);
 }
 
-static void file_that_shrinks_after_opening(void **state)
+TEST(file_that_shrinks_after_opening)
 {
     unsigned char  file[2048] = { 0 };
     const size_t   n          = make_mixed(file);
     ms_error       e;
     ms_safetensors s;
     ms_npy         a;
-    (void)state;
 
     put(at("shrink.st"), file, n);
     CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("shrink.st"), &s));
@@ -297,11 +291,10 @@ static void file_that_shrinks_after_opening(void **state)
     ms_safetensors_close(&s);
 }
 
-static void every_truncation_is_an_error(void **state)
+TEST(every_truncation_is_an_error)
 {
     unsigned char file[2048] = { 0 };
     const size_t  n          = make_mixed(file);
-    (void)state;
 
     for (size_t cut = 0; cut < n; cut++) {
         char what[96];
@@ -312,14 +305,13 @@ static void every_truncation_is_an_error(void **state)
 }
 
 /* Random damage: whatever comes, the reader decides and never crashes (ASan watches). */
-static void random_mutations(void **state)
+TEST(random_mutations)
 {
     static const char alphabet[] = "{}[],:\"0123456789FBI_-.eE \\u\n";
     const uint64_t    key        = ms_rand_key(1, "safetensors_test mutations");
     unsigned char     file[2048] = { 0 };
     uint64_t          draw       = 0;
     int               opened     = 0;
-    (void)state;
 
     for (int round = 0; round < 5000; round++) {
         size_t         n     = make_mixed(file);
@@ -370,7 +362,7 @@ static size_t get(const char *path, unsigned char *out, size_t bytes)
 }
 
 /* Byte for byte what the format's description says, f64 ahead of f32, and that of bf16. */
-static void writes_the_format_exactly(void **state)
+TEST(writes_the_format_exactly)
 {
     static const char header[] =
         "{\"__metadata__\":{\"step\":\"7\",\"k\\\"\":\"\xC3\xA4\"},"
@@ -389,7 +381,6 @@ static void writes_the_format_exactly(void **state)
     const size_t        length     = (sizeof header - 1 + 7) / 8 * 8;
     unsigned char       want[512]  = { 0 }, got[512];
     ms_error            e;
-    (void)state;
 
     want[0] = (unsigned char)length; /* below 65536 */
     want[1] = (unsigned char)(length >> 8);
@@ -417,7 +408,7 @@ static musec_status countdown(ms_error *e, void *arg, size_t index, const void *
     return MUSEC_OK;
 }
 
-static void written_files_are_read_back(void **state)
+TEST(written_files_are_read_back)
 {
     const char *const           words[][2] = { { "format", "musec" }, { "empty", "" } };
     const double                f64[2]     = { -0.0, 1e-310 };
@@ -429,7 +420,6 @@ static void written_files_are_read_back(void **state)
     ms_error                    e;
     ms_safetensors              s;
     ms_npy                      a;
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_safetensors_write_from(&e, at("rt.st"), &writer, tensors, 3, words, 2));
     CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("rt.st"), &s));
@@ -464,7 +454,7 @@ static void expect_refusal(const ms_tensor_out *tensors, size_t n, const char *c
     CHECK(access(at("no.st"), F_OK) != 0, "%s: a file was left", why);
 }
 
-static void what_cannot_be_written(void **state)
+TEST(what_cannot_be_written)
 {
     static const float x[2] = { 1, 2 };
     static const struct {
@@ -494,7 +484,6 @@ static void what_cannot_be_written(void **state)
     const char *const not_utf8[][2] = { { "k", "\xC0" } };
     const char *const missing[][2]  = { { "k", NULL } };
     ms_error          e;
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++)
         expect_refusal(cases[c].t, 2, NULL, 0, cases[c].why);
@@ -505,22 +494,4 @@ static void what_cannot_be_written(void **state)
     CHECK(strstr(e.text, "/dev/full") != NULL, "%s", e.text);
     CHECK(ms_safetensors_write(&e, at("none/x.st"), cases[0].t, 1, NULL, 0) == MUSEC_EIO,
           "no folder");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_all_float_types),
-        cmocka_unit_test(half_precision_is_exact),
-        cmocka_unit_test(damaged_headers),
-        cmocka_unit_test(damaged_files),
-        cmocka_unit_test(too_many_dimensions_only_matter_when_read),
-        cmocka_unit_test(file_that_shrinks_after_opening),
-        cmocka_unit_test(every_truncation_is_an_error),
-        cmocka_unit_test(random_mutations),
-        cmocka_unit_test(writes_the_format_exactly),
-        cmocka_unit_test(written_files_are_read_back),
-        cmocka_unit_test(what_cannot_be_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,31 +124,25 @@ static void check_table(const char *name, const row *rows, double (*lr)(int64_t 
           name, (int)steps);
 }
 
-static void small_is_the_table(void **state)
+TEST(small_is_the_table)
 {
     const ms_train_config cfg = preset("small");
     const ms_schedule     s   = made(&cfg);
-    (void)state;
     check_table("small", small_rows, small_lr);
     CHECK(fabs(ms_schedule_at(&s, 919).lr_scale - 0.913) <= 1.5e-3, "before the jump");
     CHECK(fabs(ms_schedule_at(&s, 920).lr_scale - 1.028) <= 5e-4, "after the jump");
     CHECK(s.scheduled == 1380 && s.n_stages == 4, "%d stages", s.n_stages);
 }
 
-static void medium_is_the_table(void **state)
-{
-    (void)state;
-    check_table("medium", medium_rows, medium_lr);
-}
+TEST(medium_is_the_table) { check_table("medium", medium_rows, medium_lr); }
 
 /* 8000 steps and the extension; changes at 667, 1334, 2000. */
-static void wide_doubles_medium(void **state)
+TEST(wide_doubles_medium)
 {
     static const int64_t  first[] = { 0, 667, 1334, 2000, 8040 };
     static const int64_t  batch[] = { 262144, 524288, 786432, 1048576 };
     const ms_train_config cfg     = preset("wide");
     const ms_schedule     s       = made(&cfg);
-    (void)state;
     for (int r = 0; r < 4; r++)
         for (int64_t step = first[r]; step < first[r + 1]; step++)
             CHECK(ms_schedule_at(&s, step).stage->batch == batch[r], "step %d", (int)step);
@@ -165,10 +159,9 @@ static ms_train_config hundred_steps(const char *stages)
     return cfg;
 }
 
-static void a_run_without_stages_is_one(void **state)
+TEST(a_run_without_stages_is_one)
 {
     ms_train_config cfg = hundred_steps("");
-    (void)state;
     for (int blank = 0; blank < 2; blank++) {
         const ms_schedule s = made(&cfg);
         CHECK(s.n_stages == 1 && s.stage[0].first == 0 && s.stage[0].end == 100, "stages");
@@ -189,7 +182,7 @@ static void a_run_without_stages_is_one(void **state)
     CHECK(fabs(ms_schedule_at(&all, 99).lr_scale - (0.01 + 0.1 * 0.99)) <= 1e-12, "to its end");
 }
 
-static void lengths_are_steps_shares_or_the_rest(void **state)
+TEST(lengths_are_steps_shares_or_the_rest)
 {
     static const struct {
         const char *stages;
@@ -206,7 +199,6 @@ static void lengths_are_steps_shares_or_the_rest(void **state)
         { "100%", 1, { 100 } },
         { "\n 7\tlr=2 ;\n rest ; ", 2, { 7, 100 } },
     };
-    (void)state;
     for (size_t c = 0; c < COUNT(cases); c++) {
         const ms_train_config cfg = hundred_steps(cases[c].stages);
         const ms_schedule     s   = made(&cfg);
@@ -219,10 +211,9 @@ static void lengths_are_steps_shares_or_the_rest(void **state)
 }
 
 /* Fewer steps than stages: what is not reached neither runs nor takes memory. */
-static void a_short_run_stays_in_early_stages(void **state)
+TEST(a_short_run_stays_in_early_stages)
 {
     ms_train_config cfg = preset("small");
-    (void)state;
     set(&cfg, "steps", "100");
     const ms_schedule s = made(&cfg);
     CHECK(s.n_stages == 1 && s.max_tokens == 131072 / 8, "%d stages", s.n_stages);
@@ -233,10 +224,9 @@ static void a_short_run_stays_in_early_stages(void **state)
     CHECK(made(&cfg).scheduled == 1, "one step and the extension");
 }
 
-static void the_extension_is_the_last_stage(void **state)
+TEST(the_extension_is_the_last_stage)
 {
     ms_train_config cfg = hundred_steps("50 lr=2; 40 lr=3; rest lr=4 window=1/2");
-    (void)state;
     set(&cfg, "extension", "10");
     const ms_schedule s = made(&cfg);
     CHECK(s.n_stages == 3 && ms_schedule_at(&s, 89).stage->window_long != 2, "before it");
@@ -255,10 +245,9 @@ static void the_extension_is_the_last_stage(void **state)
     CHECK(odd.n_stages == 3 && odd.stage[1].end == 3 && odd.stage[2].first == 3, "rounded");
 }
 
-static void momentum_warms_up_and_cools_down(void **state)
+TEST(momentum_warms_up_and_cools_down)
 {
     ms_train_config cfg = hundred_steps("");
-    (void)state;
     set(&cfg, "momentum-warmup", "20"), set(&cfg, "momentum-cooldown", "10");
     set(&cfg, "momentum-from", "0.25"), set(&cfg, "beta", "0.05");
     const ms_schedule s = made(&cfg);
@@ -277,7 +266,7 @@ static void momentum_warms_up_and_cools_down(void **state)
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-static void wrong_stages_are_refused_by_number(void **state)
+TEST(wrong_stages_are_refused_by_number)
 {
     static const struct {
         const char *stages, *stage, *what;
@@ -322,7 +311,6 @@ static void wrong_stages_are_refused_by_number(void **state)
         { "100; 10 size=4", "stage 2", "size=4" }, /* and not at all */
     };
     char many[256] = "";
-    (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
         const ms_train_config cfg = hundred_steps(bad[i].stages);
         ms_schedule           s;
@@ -341,7 +329,7 @@ static void wrong_stages_are_refused_by_number(void **state)
           "%s", e.text);
 }
 
-static void wrong_settings_are_refused(void **state)
+TEST(wrong_settings_are_refused)
 {
     static const struct {
         const char *key, *value, *what;
@@ -354,7 +342,6 @@ static void wrong_settings_are_refused(void **state)
         { "mtp", "1>1,1", "mtp is \"1>1,1\"" },
         { "micro-batches", "3", "micro-batches" },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
         ms_train_config cfg = hundred_steps("");
         ms_schedule     s;
@@ -431,13 +418,12 @@ static void check_sound(const ms_schedule *s, const char *text)
     }
 }
 
-static void texts_at_random_do_no_harm(void **state)
+TEST(texts_at_random_do_no_harm)
 {
     ms_train_config cfg  = hundred_steps("");
     uint64_t        draw = 20;
     int             good = 0;
     char            text[512];
-    (void)state;
     set(&cfg, "extension", "9");
     for (int i = 0; i < 20000; i++) {
         ms_schedule s;
@@ -455,7 +441,7 @@ static void texts_at_random_do_no_harm(void **state)
 }
 
 /* Up to the first step in which they differ, two schedules are the same. */
-static void schedules_that_begin_alike(void **state)
+TEST(schedules_that_begin_alike)
 {
     static const struct {
         const char *key, *value;
@@ -474,7 +460,6 @@ static void schedules_that_begin_alike(void **state)
         { "stages", "46; rest doc=100", 46 },
     };
     ms_train_config cfg = preset("nano");
-    (void)state;
 
     set(&cfg, "steps", "100");
     set(&cfg, "cooldown", "0");
@@ -488,23 +473,4 @@ static void schedules_that_begin_alike(void **state)
             CHECK(ms_schedule_same(&plain, &s, n) == (n <= cases[c].first), "%s %s: %lld steps",
                   cases[c].key, cases[c].value, (long long)n);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_is_the_table),
-        cmocka_unit_test(medium_is_the_table),
-        cmocka_unit_test(wide_doubles_medium),
-        cmocka_unit_test(a_run_without_stages_is_one),
-        cmocka_unit_test(lengths_are_steps_shares_or_the_rest),
-        cmocka_unit_test(a_short_run_stays_in_early_stages),
-        cmocka_unit_test(the_extension_is_the_last_stage),
-        cmocka_unit_test(momentum_warms_up_and_cools_down),
-        cmocka_unit_test(wrong_stages_are_refused_by_number),
-        cmocka_unit_test(wrong_settings_are_refused),
-        cmocka_unit_test(texts_at_random_do_no_harm),
-        cmocka_unit_test(schedules_that_begin_alike),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,9 +31,8 @@ static void check_names(const char *const data[], const char *const want[], size
     release(&r);
 }
 
-static void names_of_figures_differ(void **state)
+TEST(names_of_figures_differ)
 {
-    (void)state;
     static const char *const plain[] = { "c4", "fineweb" };
     static const char *const latin[] = { "2", "中国", "日本" };
     static const char *const cut[]   = { "a-b-c-d-e-f-g-h-i-j-k-l-m-n-o-p-q-r-s",
@@ -52,9 +51,8 @@ static void names_of_figures_differ(void **state)
 /* ---- all runs -------------------------------------------------------------------------------- */
 
 /* Two runs of one seed: the one that does not count has no threshold either. */
-static void muon_has_no_threshold(void **state)
+TEST(muon_has_no_threshold)
 {
-    (void)state;
     static const made runs[] = { { .optimizer = "muon", .lr = "0.1", .loss = 2.0 },
                                  { .optimizer = "muon", .lr = "0.1", .loss = 2.0 } };
     rig               r;
@@ -71,9 +69,8 @@ static void muon_has_no_threshold(void **state)
 /* ---- devices --------------------------------------------------------------------------------- */
 
 /* One of three runs of Muon was on a GPU: its time is no CPU's, nor its precision. */
-static void runs_on_two_devices_are_told(void **state)
+TEST(runs_on_two_devices_are_told)
 {
-    (void)state;
     static const made runs[] = {
         { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .more = "device=cuda:1" },
         { .optimizer = "muon", .lr = "0.2", .loss = 2.0, .more = "device=cpu" },
@@ -99,14 +96,4 @@ static void runs_on_two_devices_are_told(void **state)
     check_row(&r, "training", 5, "precision|float32");
     assert_int_equal(r.set.n_notes, 0);
     release(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_of_figures_differ),
-        cmocka_unit_test(muon_has_no_threshold),
-        cmocka_unit_test(runs_on_two_devices_are_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,9 +6,8 @@
 #include "section_rig.h"
 
 /* One run: its learning rates, logits and speed, step by step; of seven there is none. */
-static void a_run_has_its_progress(void **state)
+TEST(a_run_has_its_progress)
 {
-    (void)state;
     made runs[7];
     rig  r;
 
@@ -41,10 +40,4 @@ static void a_run_has_its_progress(void **state)
     make(&r, runs, 7, &usual);
     CHECK(section(&r, "progress") == NULL, "too many");
     release(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(a_run_has_its_progress) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,9 +5,8 @@
 
 #include "section_rig.h"
 
-static void ranges_end_at_bad_rates_and_edges(void **state)
+TEST(ranges_end_at_bad_rates_and_edges)
 {
-    (void)state;
     static const made runs[] = {
         { .optimizer = "muon", .lr = "0.01", .loss = 2.03 },
         { .optimizer = "muon", .lr = "0.02", .loss = 2.05 }, /* over 2.04: ends the range */
@@ -37,9 +36,8 @@ static void ranges_end_at_bad_rates_and_edges(void **state)
 /* 10 % above 2 is 2.2, half way to 2.4 and a quarter of the way to 2.8, in the logarithm of the
  * rate: 0.1 / 100^(1/2) = 0.01 and 0.1 x 16^(1/4) = 0.2.  A method that is best at an
  * edge ends there. */
-static void three_rates_have_a_width(void **state)
+TEST(three_rates_have_a_width)
 {
-    (void)state;
     static const made runs[] = {
         { .optimizer = "muon", .lr = "0.001", .loss = 2.4 },
         { .optimizer = "muon", .lr = "0.1", .loss = 2.0 },
@@ -61,9 +59,8 @@ static void three_rates_have_a_width(void **state)
 
 /* One that stalled is drawn where it is, in a square, and is neither a best nor a usable rate: not
  * even with the lowest loss of all. */
-static void stalled_runs_are_told_apart(void **state)
+TEST(stalled_runs_are_told_apart)
 {
-    (void)state;
     static const made runs[] = {
         { .optimizer = "muon", .lr = "0.01", .loss = 2.01, .status = MS_RUN_STALLED },
         { .optimizer = "muon", .lr = "0.1", .loss = 2.0 },
@@ -98,14 +95,4 @@ static void stalled_runs_are_told_apart(void **state)
     CHECK(strstr(block(&r, "dynamics-val")->figure.caption, "MuonClip lr") == NULL, "a best of %s",
           block(&r, "dynamics-val")->figure.caption);
     release(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges_end_at_bad_rates_and_edges),
-        cmocka_unit_test(three_rates_have_a_width),
-        cmocka_unit_test(stalled_runs_are_told_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,9 +30,8 @@ static const made sweep[] = {
       .status    = MS_RUN_DIVERGED },
 };
 
-static void losses_are_those_of_the_best_settings(void **state)
+TEST(losses_are_those_of_the_best_settings)
 {
-    (void)state;
     rig             r;
     const ms_curve *c;
 
@@ -73,9 +72,8 @@ static void losses_are_those_of_the_best_settings(void **state)
 }
 
 /* Eight losses 3.0, 3.1, ... 3.6 and 50: three quarters reach 3.5, so the top is 4.0. */
-static void a_bad_point_does_not_flatten_the_rest(void **state)
+TEST(a_bad_point_does_not_flatten_the_rest)
 {
-    (void)state;
     made        runs[8];
     const char *rates[8] = { "0.01", "0.02", "0.03", "0.04", "0.05", "0.06", "0.07", "0.08" };
     rig         r;
@@ -96,9 +94,8 @@ static void a_bad_point_does_not_flatten_the_rest(void **state)
 }
 
 /* lr times the mean over groups of 0.5, 1, 1.5 (norm) and 0.25, 0.5, 0.75 (RMS). */
-static void effective_steps_are_rates_times_norms(void **state)
+TEST(effective_steps_are_rates_times_norms)
 {
-    (void)state;
     rig r;
     make(&r, sweep, COUNT(sweep), &usual);
     check_point(curve(&r, "effective-step", 0, "Muon"), 1, 0.1 * 1.0, 3.1);
@@ -111,9 +108,8 @@ static void effective_steps_are_rates_times_norms(void **state)
 
 /* At lr 0.2 Soft Musec's best has D 0.05: Muon at 0.01.  At 0.1 its best has D 0.25, and Muon was
  * not run at 0.025. */
-static void muon_is_paired_at_lr_times_d(void **state)
+TEST(muon_is_paired_at_lr_times_d)
 {
-    (void)state;
     rig             r;
     const ms_curve *c;
 
@@ -132,9 +128,8 @@ static void muon_is_paired_at_lr_times_d(void **state)
 }
 
 /* Steps divided by D are Muon's at the same rate, whatever D is. */
-static void muon_is_paired_at_lr_with_steps_of_one(void **state)
+TEST(muon_is_paired_at_lr_with_steps_of_one)
 {
-    (void)state;
     static const made runs[] = {
         { .optimizer = "muon", .lr = "0.1", .loss = 3.1 },
         { .optimizer = "muon", .lr = "0.2", .loss = 3.5 },
@@ -157,9 +152,8 @@ static void muon_is_paired_at_lr_with_steps_of_one(void **state)
 }
 
 /* The method's best at 0.1 has D 0.25, but exact was run with 0.5: that is what is compared. */
-static void forms_are_compared_at_their_setting(void **state)
+TEST(forms_are_compared_at_their_setting)
 {
-    (void)state;
     made runs[COUNT(sweep) + 2];
     rig  r;
 
@@ -183,9 +177,8 @@ static void forms_are_compared_at_their_setting(void **state)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static void selected_settings_have_their_decays(void **state)
+TEST(selected_settings_have_their_decays)
 {
-    (void)state;
     static const made runs[] = {
         { .optimizer = "muon",
           .lr        = "0.1",
@@ -208,9 +201,8 @@ static void selected_settings_have_their_decays(void **state)
     release(&r);
 }
 
-static void configs_are_tabled(void **state)
+TEST(configs_are_tabled)
 {
-    (void)state;
     static const made runs[] = {
         { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .data = "a/fineweb" },
         { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .data = "b/c4" },
@@ -233,9 +225,8 @@ static void configs_are_tabled(void **state)
 
 /* ---- over the steps -------------------------------------------------------------------------- */
 
-static void curves_follow_the_log(void **state)
+TEST(curves_follow_the_log)
 {
-    (void)state;
     static const made runs[] = {
         { .optimizer = "muon",
           .lr        = "0.1",
@@ -280,9 +271,8 @@ static void curves_follow_the_log(void **state)
 }
 
 /* Of two seeds one diverged: the line is the other's, and the cross is there all the same. */
-static void every_divergence_has_its_cross(void **state)
+TEST(every_divergence_has_its_cross)
 {
-    (void)state;
     static const made runs[] = {
         { .optimizer = "muon",
           .lr        = "0.1",
@@ -309,9 +299,8 @@ static void every_divergence_has_its_cross(void **state)
 }
 
 /* The first steps fall from 6: of 100, the fourth is the last that may leave the panel. */
-static void the_first_steps_do_not_make_the_range(void **state)
+TEST(the_first_steps_do_not_make_the_range)
 {
-    (void)state;
     static const made runs[] = { { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .lines = 100 } };
     rig               r;
 
@@ -322,9 +311,8 @@ static void the_first_steps_do_not_make_the_range(void **state)
 }
 
 /* 1000 lines in windows of 3: the first point is the mean of lines 0 to 2, the last line 999. */
-static void long_curves_are_thinned(void **state)
+TEST(long_curves_are_thinned)
 {
-    (void)state;
     static const made runs[] = { { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .lines = 1000 } };
     rig               r;
     const ms_curve   *c;
@@ -338,9 +326,8 @@ static void long_curves_are_thinned(void **state)
 }
 
 /* 0.2 for weights: Muon alone has it, both have 0.1.  For ranks 0.5 or the largest shared one. */
-static void rates_are_those_that_methods_share(void **state)
+TEST(rates_are_those_that_methods_share)
 {
-    (void)state;
     static const made runs[] = {
         { .optimizer = "muon", .lr = "0.05", .loss = 2.0 },
         { .optimizer = "muon", .lr = "0.1", .loss = 2.0 },
@@ -368,9 +355,8 @@ static void rates_are_those_that_methods_share(void **state)
 
 /* ---- ablations ------------------------------------------------------------------------------- */
 
-static void thresholds_and_iterations_are_compared_alone(void **state)
+TEST(thresholds_and_iterations_are_compared_alone)
 {
-    (void)state;
     static const made runs[] = {
         { .optimizer = "soft-musec",
           .lr        = "0.2",
@@ -416,9 +402,8 @@ static void thresholds_and_iterations_are_compared_alone(void **state)
 }
 
 /* K = 3 was run with Nesterov's momentum alone: there is one K to compare, and no more. */
-static void iterations_are_compared_within_a_method(void **state)
+TEST(iterations_are_compared_within_a_method)
 {
-    (void)state;
     static const made runs[] = {
         { .optimizer = "soft-musec", .lr = "0.2", .loss = 3.0 },
         { .optimizer = "soft-musec", .lr = "0.2", .loss = 2.9, .more = "nesterov=yes" },
@@ -443,9 +428,8 @@ static void iterations_are_compared_within_a_method(void **state)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static void times_can_be_left_out(void **state)
+TEST(times_can_be_left_out)
 {
-    (void)state;
     rig r;
     make(&r, sweep, COUNT(sweep), &usual);
     check_point(curve(&r, "step-time", 0, "Muon"), 0, 0, 10.0); /* 1 + 5 + 3 + 1 ms */
@@ -456,9 +440,8 @@ static void times_can_be_left_out(void **state)
     release(&r);
 }
 
-static void sections_can_be_chosen(void **state)
+TEST(sections_can_be_chosen)
 {
-    (void)state;
     static const char *const only[]  = { "runs", "ns-iters" };
     static const char *const wrong[] = { "runs", "los-lr" };
     const ms_report_options  o       = { .within = 0.02, .only = only, .n_only = 2 };
@@ -475,9 +458,8 @@ static void sections_can_be_chosen(void **state)
 }
 
 /* A caption explains no sign that is not drawn; without anything left out nothing is said of it. */
-static void captions_explain_what_is_drawn(void **state)
+TEST(captions_explain_what_is_drawn)
 {
-    (void)state;
     static const made runs[] = { { .optimizer = "muon", .lr = "0.1", .loss = 3.0 },
                                  { .optimizer = "muon", .lr = "0.2", .loss = 3.1 } };
     rig               r;
@@ -496,9 +478,8 @@ static void captions_explain_what_is_drawn(void **state)
 }
 
 /* The last section says of each that is not there what it needs. */
-static void sections_left_out_are_named(void **state)
+TEST(sections_left_out_are_named)
 {
-    (void)state;
     static const made runs[] = { { .optimizer = "muon", .lr = "0.1", .loss = 3.0 } };
     rig               r;
 
@@ -521,40 +502,12 @@ static void sections_left_out_are_named(void **state)
     release(&r);
 }
 
-static void nothing_gives_nothing(void **state)
+TEST(nothing_gives_nothing)
 {
-    (void)state;
     rig r;
     make(&r, NULL, 0, &usual);
     assert_int_equal(r.page.n, 0);
     assert_int_not_equal(
         ms_sections_build(&r.e, &r.c, &(ms_report_options){ .within = NAN }, &r.page), MUSEC_OK);
     release(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_are_those_of_the_best_settings),
-        cmocka_unit_test(a_bad_point_does_not_flatten_the_rest),
-        cmocka_unit_test(effective_steps_are_rates_times_norms),
-        cmocka_unit_test(muon_is_paired_at_lr_times_d),
-        cmocka_unit_test(muon_is_paired_at_lr_with_steps_of_one),
-        cmocka_unit_test(forms_are_compared_at_their_setting),
-        cmocka_unit_test(captions_explain_what_is_drawn),
-        cmocka_unit_test(sections_left_out_are_named),
-        cmocka_unit_test(selected_settings_have_their_decays),
-        cmocka_unit_test(configs_are_tabled),
-        cmocka_unit_test(curves_follow_the_log),
-        cmocka_unit_test(every_divergence_has_its_cross),
-        cmocka_unit_test(the_first_steps_do_not_make_the_range),
-        cmocka_unit_test(long_curves_are_thinned),
-        cmocka_unit_test(rates_are_those_that_methods_share),
-        cmocka_unit_test(thresholds_and_iterations_are_compared_alone),
-        cmocka_unit_test(iterations_are_compared_within_a_method),
-        cmocka_unit_test(times_can_be_left_out),
-        cmocka_unit_test(sections_can_be_chosen),
-        cmocka_unit_test(nothing_gives_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

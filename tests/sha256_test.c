@@ -14,7 +14,7 @@ static void expect(const char *got, const char *want, const char *what)
     CHECK(strcmp(got, want) == 0, "%s: %s", what, got);
 }
 
-static void known_answers(void **state)
+TEST(known_answers)
 {
     static const struct {
         const char *text, *sum;
@@ -29,7 +29,6 @@ static void known_answers(void **state)
     };
     char      hex[MS_SHA256_HEX], aaa[1000];
     ms_sha256 s;
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         ms_sha256_init(&s);
@@ -47,13 +46,12 @@ static void known_answers(void **state)
 
 /* Cut anywhere, the sum is that of the whole; and the sum of all these sums is that which
  * Python's hashlib finds, so that every length from 0 to 259 bytes is held to an outside answer. */
-static void pieces_give_the_sum_of_the_whole(void **state)
+TEST(pieces_give_the_sum_of_the_whole)
 {
     unsigned char data[260];
     const size_t  n = sizeof data;
     char          whole[MS_SHA256_HEX], hex[MS_SHA256_HEX];
     ms_sha256     s, all;
-    (void)state;
 
     for (size_t i = 0; i < n; i++)
         data[i] = (unsigned char)(i * 7 + 3);
@@ -76,7 +74,7 @@ static void pieces_give_the_sum_of_the_whole(void **state)
     expect(hex, "59155182be3b724f8c03b587919a24f4e0e0ac3bbb9e6e69996aaa288cdf88b7", "all lengths");
 }
 
-static void files(void **state)
+TEST(files)
 {
     const size_t   bytes = 300001; /* several chunks and a rest */
     unsigned char *data  = malloc(bytes);
@@ -84,7 +82,6 @@ static void files(void **state)
     ms_error       e = { "" };
     ms_sha256      s;
     FILE          *f;
-    (void)state;
 
     CHECK(data != NULL, "memory");
     for (size_t i = 0; i < bytes; i++)
@@ -105,14 +102,4 @@ static void files(void **state)
     snprintf(path, sizeof path, "%s/gone", check_tmp_dir());
     CHECK(ms_sha256_file(&e, path, hex) == MUSEC_EIO, "a missing file");
     CHECK(strstr(e.text, "gone: cannot open for reading") != NULL, "%s", e.text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_answers),
-        cmocka_unit_test(pieces_give_the_sum_of_the_whole),
-        cmocka_unit_test(files),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,10 +43,9 @@ static void expect_failure(const char *path, int64_t vocab, musec_status want, c
     CHECK(strstr(e.text, words) != NULL, "no '%s' in: %s", words, e.text);
 }
 
-static void written_shards_are_read_back(void **state)
+TEST(written_shards_are_read_back)
 {
     static const int64_t sizes[] = { 0, 1, 2, 1000, 100003 };
-    (void)state;
 
     for (size_t c = 0; c < COUNT(sizes); c++) {
         uint16_t *tokens = malloc((size_t)sizes[c] * 2 + 1), *back = NULL;
@@ -65,7 +64,7 @@ static void written_shards_are_read_back(void **state)
     }
 }
 
-static void the_format_is_exact(void **state)
+TEST(the_format_is_exact)
 {
     static const unsigned char head[12]  = { 0x88, 0xD8, 0x34, 0x01, 1, 0, 0, 0, 3, 0, 0, 0 };
     static const unsigned char body[6]   = { 0x50, 0xC4, 1, 0, 0xFF, 0xFF };
@@ -73,7 +72,6 @@ static void the_format_is_exact(void **state)
     unsigned char              file[1031];
     ms_error                   e;
     FILE                      *f;
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_shard_write(&e, at("x.bin"), tokens, 3));
     f = fopen(at("x.bin"), "rb");
@@ -84,7 +82,7 @@ static void the_format_is_exact(void **state)
     CHECK(memcmp(file + MS_SHARD_HEADER_BYTES, body, sizeof body) == 0, "its tokens");
 }
 
-static void damaged_files(void **state)
+TEST(damaged_files)
 {
     static const struct {
         int32_t      magic, version, n;
@@ -108,7 +106,6 @@ static void damaged_files(void **state)
     };
     int64_t  n;
     ms_error e;
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         put(at("bad.bin"), cases[c].magic, cases[c].version, cases[c].n, cases[c].bytes);
@@ -122,13 +119,12 @@ static void damaged_files(void **state)
     expect_failure("/dev/null", 65536, MUSEC_EIO, "give a file");
 }
 
-static void ids_beyond_the_vocabulary(void **state)
+TEST(ids_beyond_the_vocabulary)
 {
     static const uint16_t tokens[] = { 256, 3, 319, 320, 50256, 0 };
     ms_error              e;
     uint16_t             *back = NULL;
     int64_t               n    = 0;
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_shard_write(&e, at("ids.bin"), tokens, COUNT(tokens)));
     expect_failure(at("ids.bin"), 320, MUSEC_EFORMAT,
@@ -152,14 +148,13 @@ static void put_bytes(const char *path, const void *data, size_t bytes)
 }
 
 /* nanoGPT's files: the tokens alone. */
-static void files_without_a_header(void **state)
+TEST(files_without_a_header)
 {
     static const uint16_t tokens[700] = { 50256, 15496, 995 };
     const char           *path        = at("bare.bin");
     uint16_t             *back        = NULL;
     int64_t               n           = 0;
     ms_error              e;
-    (void)state;
 
     put_bytes(path, tokens, sizeof tokens);
     CHECK_OK_ERR(&e, ms_shard_tokens(&e, path, MS_SHARD_BARE, &n));
@@ -187,12 +182,11 @@ static void files_without_a_header(void **state)
 }
 
 /* Bytes read as GPT-2's tokens would train, on nothing that means anything. */
-static void tokens_of_bytes_are_known(void **state)
+TEST(tokens_of_bytes_are_known)
 {
     static const uint16_t text[] = { 256, 72, 105, 256, 10 }, plain[] = { 72, 105 },
                           gpt2[] = { 50256, 72, 256 };
     ms_error e                   = { "" };
-    (void)state;
     CHECK(ms_shard_check_start(&e, "x.bin", 50256, text, COUNT(text)) == MUSEC_EFORMAT, "bytes");
     CHECK(strstr(e.text, "x.bin: ") == e.text && strstr(e.text, "--tokenizer byte") != NULL, "%s",
           e.text);
@@ -202,12 +196,11 @@ static void tokens_of_bytes_are_known(void **state)
     CHECK_OK_ERR(&e, ms_shard_check_start(&e, "x.bin", 50256, NULL, 0));
 }
 
-static void what_cannot_be_written(void **state)
+TEST(what_cannot_be_written)
 {
     static const uint16_t tokens[1] = { 0 };
     ms_error              e;
     struct stat           sb;
-    (void)state;
 
     CHECK(ms_shard_write(&e, at("big.bin"), tokens, (int64_t)1 << 31) == MUSEC_EINVAL, "2^31");
     CHECK(strstr(e.text, "write several") != NULL, "%s", e.text);
@@ -218,7 +211,7 @@ static void what_cannot_be_written(void **state)
 }
 
 /* The files of somebody else: what was found in them by hand. */
-static void real_shards(void **state)
+TEST(real_shards)
 {
     static const struct {
         const char *name;
@@ -229,7 +222,6 @@ static void real_shards(void **state)
         { "tiny_shakespeare_val.bin", 32768, { 50256, 5962, 22307, 25 } }, /* First Citizen: */
     };
     const char *dir = check_shared_data_dir();
-    (void)state;
 
     if (dir == NULL) SKIP("no shared data: set MUSEC_DATA");
     for (size_t c = 0; c < COUNT(cases); c++) {
@@ -251,19 +243,4 @@ static void real_shards(void **state)
         free(tokens);
         expect_failure(path, 320, MUSEC_EFORMAT, "ids must be below 320");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_shards_are_read_back),
-        cmocka_unit_test(the_format_is_exact),
-        cmocka_unit_test(damaged_files),
-        cmocka_unit_test(ids_beyond_the_vocabulary),
-        cmocka_unit_test(files_without_a_header),
-        cmocka_unit_test(tokens_of_bytes_are_known),
-        cmocka_unit_test(what_cannot_be_written),
-        cmocka_unit_test(real_shards),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

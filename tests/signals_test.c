@@ -63,11 +63,10 @@ static int end_of(const child *c)
     return status;
 }
 
-static void the_first_signal_is_answered_and_names_the_exit_status(void **state)
+TEST(the_first_signal_is_answered_and_names_the_exit_status)
 {
     static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
     char             line[64];
-    (void)state;
     for (size_t i = 0; i < COUNT(signals); i++) {
         const child c = start("finishing this", false);
         get_line(&c, line, sizeof line);
@@ -84,11 +83,10 @@ static void the_first_signal_is_answered_and_names_the_exit_status(void **state)
 
 /* A process that does not come to its end by itself is ended by more of them, of either kind; what
  * comes right behind the first counts as the same request, so they are sent until one does it. */
-static void another_signal_ends_the_process(void **state)
+TEST(another_signal_ends_the_process)
 {
     static const int pairs[][2] = { { SIGINT, SIGINT }, { SIGTERM, SIGINT }, { SIGINT, SIGTERM } };
     char             line[64];
-    (void)state;
     for (size_t i = 0; i < COUNT(pairs); i++) {
         const child c = start("finishing this", true);
         int         status;
@@ -108,11 +106,10 @@ static void another_signal_ends_the_process(void **state)
     }
 }
 
-static void without_an_answer_it_is_silent(void **state)
+TEST(without_an_answer_it_is_silent)
 {
     const child c = start(NULL, false);
     char        line[64];
-    (void)state;
     get_line(&c, line, sizeof line);
     CHECK(kill(c.pid, SIGINT) == 0, "kill");
     get_line(&c, line, sizeof line);
@@ -121,19 +118,7 @@ static void without_an_answer_it_is_silent(void **state)
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 130, "status %x", (unsigned)status);
 }
 
-static void no_signal_is_no_change(void **state)
+TEST(no_signal_is_no_change)
 {
-    (void)state;
     CHECK(ms_stop_code(1) == 1 && ms_stop_age_ms() < 0.0 && *ms_stop_flag() == 0, "it was asked");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_signal_is_answered_and_names_the_exit_status),
-        cmocka_unit_test(another_signal_ends_the_process),
-        cmocka_unit_test(without_an_answer_it_is_silent),
-        cmocka_unit_test(no_signal_is_no_change),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 
 #include "core/size.h"
 
-static void mul(void **state)
+TEST(mul)
 {
     static const struct {
         size_t a, b;
@@ -20,7 +20,6 @@ static void mul(void **state)
         { (size_t)1 << 32, (size_t)1 << 31, true },
         { (size_t)1 << 32, (size_t)1 << 32, false },
     };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(cases); i++) {
         size_t out = 77;
@@ -29,10 +28,9 @@ static void mul(void **state)
     }
 }
 
-static void add(void **state)
+TEST(add)
 {
     size_t out = 0;
-    (void)state;
 
     CHECK(ms_size_add(SIZE_MAX, 0, &out) && out == SIZE_MAX, "%zu", out);
     CHECK(ms_size_add(SIZE_MAX - 5, 5, &out) && out == SIZE_MAX, "%zu", out);
@@ -40,7 +38,7 @@ static void add(void **state)
     CHECK(!ms_size_add(SIZE_MAX - 5, 6, &out), "wraps round");
 }
 
-static void stack(void **state)
+TEST(stack)
 {
     static const struct {
         int64_t count, rows, cols;
@@ -59,7 +57,6 @@ static void stack(void **state)
         { 1, INT64_MAX, INT64_MAX, 1, false, 0 },
         { (int64_t)1 << 31, (int64_t)1 << 31, 4, 4, false, 0 },
     };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(cases); i++) {
         size_t     out = 77;
@@ -68,14 +65,4 @@ static void stack(void **state)
         CHECK(fits == cases[i].fits, "case %zu", i);
         CHECK(out == (fits ? cases[i].bytes : 77), "case %zu: %zu", i, out);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mul),
-        cmocka_unit_test(add),
-        cmocka_unit_test(stack),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

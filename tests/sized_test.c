@@ -23,14 +23,13 @@ typedef struct config_3 {
 
 static const config_2 defaults = { sizeof(config_2), 1, 2.0, 3.0 };
 
-static void older_callers_get_defaults(void **state)
+TEST(older_callers_get_defaults)
 {
     struct {
         config_1      cfg;
         unsigned char behind[8];
     } caller;
     config_2 own = defaults;
-    (void)state;
     memset(&caller, 0xab, sizeof caller);
     ms_sized_fill(&caller.cfg, sizeof caller.cfg, &defaults, sizeof defaults);
     CHECK(caller.cfg.a == 1 && caller.cfg.b == 2.0, "%d %g", caller.cfg.a, caller.cfg.b);
@@ -41,11 +40,10 @@ static void older_callers_get_defaults(void **state)
     CHECK(own.b == 7.0 && own.c == 3.0, "%g %g", own.b, own.c);
 }
 
-static void newer_callers_may_not_ask_for_more(void **state)
+TEST(newer_callers_may_not_ask_for_more)
 {
     config_3 caller;
     config_2 own = defaults;
-    (void)state;
     memset(&caller, 0xab, sizeof caller);
     ms_sized_fill(&caller, sizeof caller, &defaults, sizeof defaults);
     CHECK(caller.c == 3.0 && caller.d == 0.0, "%g %g", caller.c, caller.d);
@@ -55,20 +53,9 @@ static void newer_callers_may_not_ask_for_more(void **state)
     CHECK(!ms_sized_take(&caller, sizeof caller, &own, sizeof own), "an unknown field was taken");
 }
 
-static void sizes_have_bounds(void **state)
+TEST(sizes_have_bounds)
 {
-    (void)state;
     CHECK(ms_sized_fits(sizeof(config_1), sizeof(config_1)), "the least");
     CHECK(!ms_sized_fits(sizeof(config_1) - 1, sizeof(config_1)), "less");
     CHECK(!ms_sized_fits(UINT32_MAX, sizeof(config_1)), "a number that nobody set");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(older_callers_get_defaults),
-        cmocka_unit_test(newer_callers_may_not_ask_for_more),
-        cmocka_unit_test(sizes_have_bounds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static void check_samples(const sample *samples, size_t n)
     }
 }
 
-static void what_is_no_text_is_named(void **state)
+TEST(what_is_no_text_is_named)
 {
     static const sample samples[] = {
         SAMPLE("\x93NUMPY\x01\x00v\x00{'descr': '<f4'", "NumPy"),
@@ -52,11 +52,10 @@ static void what_is_no_text_is_named(void **state)
         SAMPLE("text, and then\x00more", "zero bytes"),
         SAMPLE("\x00", "zero bytes"),
     };
-    (void)state;
     check_samples(samples, COUNT(samples));
 }
 
-static void texts_stay_texts(void **state)
+TEST(texts_stay_texts)
 {
     static const sample samples[] = {
         SAMPLE("", NULL),
@@ -77,26 +76,14 @@ static void texts_stay_texts(void **state)
         SAMPLE("SQLite format 3 is described here", NULL),
         SAMPLE("12345678{\"json\": 1}", NULL),
     };
-    (void)state;
     check_samples(samples, COUNT(samples));
 }
 
 /* A tar archive has its name first and its signature far behind. */
-static void an_archive_of_texts(void **state)
+TEST(an_archive_of_texts)
 {
     char head[512] = "book.txt";
-    (void)state;
     memcpy(head + 257, "ustar", sizeof "ustar");
     CHECK(strstr(ms_sniff(head, sizeof head), "tar archive") != NULL, "%s",
           ms_sniff(head, sizeof head));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_no_text_is_named),
-        cmocka_unit_test(texts_stay_texts),
-        cmocka_unit_test(an_archive_of_texts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -393,19 +393,3 @@ TEST_EACH_DEVICE(float32_rounds_as_tabled, dev)
     if (!run_is_slow(dev) && check_takes_case()) check_rounding_at(dev, 256, DECAYING);
     if (!run_is_slow(dev) && check_takes_case()) check_rounding_at(dev, 256, LOG_UNIFORM);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_follow_their_scalar_map),
-        cmocka_unit_test(many_steps_stay_stable),
-        cmocka_unit_test(products_are_counted),
-        cmocka_unit_test(without_threshold_cubic_steps_remain),
-        cmocka_unit_test(paper7_follows_five_steps),
-        cmocka_unit_test(fast_is_never_worse_than_five_steps),
-        cmocka_unit_test(accurate_keeps_its_promise),
-        cmocka_unit_test(accurate_keeps_its_promise_in_float32),
-        cmocka_unit_test(float32_rounds_as_tabled),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -102,7 +102,7 @@ static void expect_description(const ms_source *s, const char *want)
     CHECK(strncmp(small, want, 7) == 0, "cut to '%s'", small);
 }
 
-static void one_file_is_cut_at_nine_tenths(void **state)
+TEST(one_file_is_cut_at_nine_tenths)
 {
     static const struct {
         int n, each;
@@ -115,7 +115,6 @@ static void one_file_is_cut_at_nine_tenths(void **state)
         { 100, 99, 99 }, /* one at the last token */
         { 10, 0, 9 },    { 19, 0, 18 },
     };
-    (void)state;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         const int     n = cases[c].n, cut = cases[c].cut, each = cases[c].each;
@@ -136,13 +135,12 @@ static void one_file_is_cut_at_nine_tenths(void **state)
     expect_failure(shards(at("short.bin"), MS_SPLIT_VAL), MUSEC_EFORMAT, "9 tokens are too few");
 }
 
-static void a_text_goes_through_the_byte_tokenizer(void **state)
+TEST(a_text_goes_through_the_byte_tokenizer)
 {
     const int64_t train = 25, val = 2;
     const int     start = MS_BYTES_START;
     char          want[600];
     ms_source    *s;
-    (void)state;
 
     put_text(at("t.txt"), "abcdefghijk" SEP "0123456789" SEP "z" SEP "y" SEP); /* 12, 11, 2, 2 */
     s = open_ok(bytes(at("t.txt"), MS_SPLIT_TRAIN));
@@ -157,13 +155,12 @@ static void a_text_goes_through_the_byte_tokenizer(void **state)
     ms_source_close(s);
 }
 
-static void a_directory_has_sides_by_name(void **state)
+TEST(a_directory_has_sides_by_name)
 {
     const int64_t train[] = { 30, 20, 25 }, val[] = { 11, 10 };
     const int     first[] = { 100, 200, 300 }, vfirst[] = { 400, 500 };
     char          want[600];
     ms_source    *s;
-    (void)state;
 
     make_dir(at("set"));
     put_shard(at("set/train_000003.bin"), 300, 25, 0);
@@ -185,13 +182,12 @@ static void a_directory_has_sides_by_name(void **state)
     ms_source_close(s);
 }
 
-static void a_directory_without_validation_files(void **state)
+TEST(a_directory_without_validation_files)
 {
     const int64_t train[] = { 6, 40 - 4 }, val = 4;
     const int     first[] = { MS_BYTES_START, MS_BYTES_START }, vfirst = '5';
     char          want[600];
     ms_source    *s;
-    (void)state;
 
     make_dir(at("texts"));
     put_text(at("texts/a.txt"), "first");
@@ -210,9 +206,8 @@ static void a_directory_without_validation_files(void **state)
     ms_source_close(s);
 }
 
-static void what_is_refused(void **state)
+TEST(what_is_refused)
 {
-    (void)state;
 
     expect_failure(bytes(at("none"), MS_SPLIT_TRAIN), MUSEC_EIO, "give a file, a directory or");
     make_dir(at("empty"));
@@ -252,12 +247,11 @@ static void what_is_refused(void **state)
     }
 }
 
-static void what_is_configured_wrongly(void **state)
+TEST(what_is_configured_wrongly)
 {
     ms_source_config cfg = { "", MS_SPLIT_TRAIN, 320, 256, MS_SHARD_HEADED };
     ms_source       *s   = NULL;
     ms_error         e   = { "" };
-    (void)state;
 
     CHECK(ms_source_open(&e, &cfg, &s) == MUSEC_EINVAL && s == NULL, "%s", e.text);
     put_text(at("t.txt"), "text");
@@ -304,14 +298,13 @@ static void expect_documents(ms_source *s, uint64_t seed, int64_t index, int64_t
     CHECK(k == n, "%lld tokens more", (long long)(n - k));
 }
 
-static void the_builtin_corpus(void **state)
+TEST(the_builtin_corpus)
 {
     const int64_t   last = ((int64_t)1 << 62) / 512 - 1;
     const uint16_t *tokens;
     int64_t         n;
     ms_error        e;
     ms_source      *s = open_ok(bytes("builtin", MS_SPLIT_TRAIN));
-    (void)state;
 
     CHECK(ms_source_pieces(s) == INT64_MAX && ms_source_tokens(s) == -1, "it has no end");
     expect_description(s, "built-in corpus, seed 0, training documents without end");
@@ -333,7 +326,7 @@ static void the_builtin_corpus(void **state)
 /* So that what a model of GPT-2's ids has learnt can be read: encoder.json has "!" 0, "A" 32, "a"
  * 64, "~" 93, and the others in the order of the bytes from 188 on, the newline 198, the space
  * 220. */
-static void the_builtin_corpus_in_gpt2_s_ids(void **state)
+TEST(the_builtin_corpus_in_gpt2_s_ids)
 {
     static const struct {
         unsigned char byte;
@@ -349,7 +342,6 @@ static void the_builtin_corpus_in_gpt2_s_ids(void **state)
     char                  *text;
     size_t                 length;
     ms_error               e;
-    (void)state;
 
     for (size_t i = 0; i < COUNT(known); i++)
         CHECK(ms_bpe_byte_id(known[i].byte) == known[i].id, "byte %d is %d", known[i].byte,
@@ -387,10 +379,9 @@ static bool same(ms_source_config a, ms_source_config b)
     return x.tokens == y.tokens && strcmp(x.sha256, y.sha256) == 0;
 }
 
-static void the_identity_is_that_of_the_tokens(void **state)
+TEST(the_identity_is_that_of_the_tokens)
 {
     ms_source_config gpt2 = { "builtin", MS_SPLIT_TRAIN, 50304, 50256, MS_SHARD_HEADED };
-    (void)state;
 
     put_text(at("id_a.txt"), "abcdefghijklmnopqrstuvwxyz");
     put_text(at("id_b.txt"), "abcdefghijklmnopqrstuvwxyz");
@@ -422,13 +413,12 @@ static void the_identity_is_that_of_the_tokens(void **state)
     CHECK(!same(bytes("builtin", MS_SPLIT_TRAIN), gpt2), "ids");
 }
 
-static void a_file_that_changes(void **state)
+TEST(a_file_that_changes)
 {
     const uint16_t *tokens;
     int64_t         n;
     ms_error        e;
     ms_source      *s;
-    (void)state;
 
     make_dir(at("live"));
     put_shard(at("live/a.bin"), 0, 20, 0);
@@ -444,21 +434,4 @@ static void a_file_that_changes(void **state)
     CHECK(n == 20 && tokens[0] == 7, "read again");
     CHECK(ms_source_piece(&e, s, 2, &tokens, &n) == MUSEC_EINVAL, "there are two");
     ms_source_close(s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_file_is_cut_at_nine_tenths),
-        cmocka_unit_test(a_text_goes_through_the_byte_tokenizer),
-        cmocka_unit_test(a_directory_has_sides_by_name),
-        cmocka_unit_test(a_directory_without_validation_files),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(what_is_configured_wrongly),
-        cmocka_unit_test(the_builtin_corpus),
-        cmocka_unit_test(the_builtin_corpus_in_gpt2_s_ids),
-        cmocka_unit_test(the_identity_is_that_of_the_tokens),
-        cmocka_unit_test(a_file_that_changes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

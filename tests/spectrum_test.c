@@ -346,21 +346,3 @@ TEST_EACH_DEVICE(nan_and_infinity_are_refused, dev)
         free(x);
     }
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_agree_with_the_oracle),
-        cmocka_unit_test(stats_follow_from_the_values),
-        cmocka_unit_test(known_spectra_have_known_stats),
-        cmocka_unit_test(a_stack_is_its_matrices),
-        cmocka_unit_test(any_size_has_a_spectrum),
-        cmocka_unit_test(estimate_keeps_its_bound),
-        cmocka_unit_test(all_steps_give_the_norm),
-        cmocka_unit_test(estimate_depends_on_seed_and_matrix_alone),
-        cmocka_unit_test(zero_has_no_norm),
-        cmocka_unit_test(bad_arguments_are_refused),
-        cmocka_unit_test(nan_and_infinity_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -6,7 +6,7 @@
 
 #include "core/status.h"
 
-static void every_code_has_name_and_text(void **state)
+TEST(every_code_has_name_and_text)
 {
     static const struct {
         musec_status status;
@@ -17,7 +17,6 @@ static void every_code_has_name_and_text(void **state)
         MUSEC_STATUS_MAP(X)
 #undef X
     };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(codes); i++) {
         const musec_status st = (musec_status)codes[i].code;
@@ -29,20 +28,18 @@ static void every_code_has_name_and_text(void **state)
     CHECK(musec_status_text((musec_status)9999)[0] != '\0', "an unknown code has a text");
 }
 
-static void version_is_the_header_s(void **state)
+TEST(version_is_the_header_s)
 {
     char want[32];
-    (void)state;
     snprintf(want, sizeof want, "%d.%d.%d", MUSEC_VERSION_MAJOR, MUSEC_VERSION_MINOR,
              MUSEC_VERSION_PATCH);
     CHECK(strcmp(musec_version(), want) == 0, "%s, header %s", musec_version(), want);
 }
 
-static void fail_writes_one_line(void **state)
+TEST(fail_writes_one_line)
 {
     ms_error e = { "old" };
     char     big[4000];
-    (void)state;
 
     CHECK(ms_fail(&e, MUSEC_EIO, "%s: %d", "a\nb\x1b[1m", 7) == MUSEC_EIO, "returns the status");
     CHECK(strcmp(e.text, "a?b?[1m: 7") == 0, "%s", e.text);
@@ -54,14 +51,4 @@ static void fail_writes_one_line(void **state)
     CHECK(strlen(e.text) == sizeof e.text - 1, "%zu", strlen(e.text));
     CHECK(strcmp(e.text + sizeof e.text - 5, "x...") == 0, "a cut message shows it");
     CHECK(ms_fail(NULL, MUSEC_EINVAL, "nobody listens") == MUSEC_EINVAL, "NULL is allowed");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code_has_name_and_text),
-        cmocka_unit_test(version_is_the_header_s),
-        cmocka_unit_test(fail_writes_one_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,10 +37,9 @@ static ms_table example(void)
     return t;
 }
 
-static void every_form_has_its_quotes(void **state)
+TEST(every_form_has_its_quotes)
 {
     ms_table t = example();
-    (void)state;
 
     expect(ms_table_print, &t,
            "name             loss\na,b              3.25\n<i> & \"q\" | 'p'      \n");
@@ -58,11 +57,10 @@ static void every_form_has_its_quotes(void **state)
 
 /* A badge is the word before a colon; "-" is none.  A cell of a sentence makes rows that can stand
  * below each other, with the names of their columns. */
-static void badges_and_sentences_are_marked(void **state)
+TEST(badges_and_sentences_are_marked)
 {
     char     sentence[200];
     ms_table t = { .align = "lb" };
-    (void)state;
 
     ms_table_add(&t, "run");
     ms_table_add(&t, "status");
@@ -102,10 +100,9 @@ static void badges_and_sentences_are_marked(void **state)
     ms_table_free(&t);
 }
 
-static void newlines_stay_in_their_cell(void **state)
+TEST(newlines_stay_in_their_cell)
 {
     ms_table t = { .align = "l" };
-    (void)state;
 
     ms_table_add(&t, "head");
     ms_table_add(&t, "two\nlines");
@@ -115,10 +112,9 @@ static void newlines_stay_in_their_cell(void **state)
 }
 
 /* A name in Latin-1, as files may have: the CSV is UTF-8 all the same. */
-static void csv_is_utf8(void **state)
+TEST(csv_is_utf8)
 {
     ms_table t = { .align = "l" };
-    (void)state;
 
     ms_table_add(&t, "gr\xfc\xdf, é");
     expect(ms_table_csv, &t, "\"gr\xef\xbf\xbd\xef\xbf\xbd, é\"\r\n");
@@ -126,11 +122,10 @@ static void csv_is_utf8(void **state)
 }
 
 /* CSV has numbers with all their digits, nothing for what is not there, and "1 of 3" as two. */
-static void csv_has_numbers(void **state)
+TEST(csv_has_numbers)
 {
     static const char *const names[] = { "method", "loss", "diverged|diverged,runs" };
     ms_table                 t       = { .align = "lrr" };
-    (void)state;
 
     ms_table_names(&t, names);
     ms_table_add(&t, "Muon");
@@ -153,10 +148,9 @@ static void csv_has_numbers(void **state)
 }
 
 /* Columns are as wide as what is seen, not as its bytes. */
-static void characters_are_counted(void **state)
+TEST(characters_are_counted)
 {
     ms_table t = { .align = "lr" };
-    (void)state;
 
     ms_table_add(&t, "σ1");
     ms_table_add(&t, "lr·D");
@@ -166,12 +160,11 @@ static void characters_are_counted(void **state)
     ms_table_free(&t);
 }
 
-static void pages_hold_characters_only(void **state)
+TEST(pages_hold_characters_only)
 {
     char  *text  = NULL;
     size_t bytes = 0;
     FILE  *to    = open_memstream(&text, &bytes);
-    (void)state;
 
     ms_html_text("\xcf\x83 \xff\x01\x7f\xc2\x85.", to);
     fclose(to);
@@ -179,11 +172,10 @@ static void pages_hold_characters_only(void **state)
     free(text);
 }
 
-static void without_memory_it_says_so(void **state)
+TEST(without_memory_it_says_so)
 {
     const form forms[] = { ms_table_print, ms_table_csv, ms_table_html, ms_table_markdown };
     ms_table   t       = example();
-    (void)state;
 
     t.out_of_memory = 1;
     for (size_t i = 0; i < COUNT(forms); i++) {
@@ -191,19 +183,4 @@ static void without_memory_it_says_so(void **state)
         CHECK(forms[i](&e, &t, stdout) == MUSEC_ENOMEM, "form %zu", i);
     }
     ms_table_free(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form_has_its_quotes),
-        cmocka_unit_test(badges_and_sentences_are_marked),
-        cmocka_unit_test(newlines_stay_in_their_cell),
-        cmocka_unit_test(csv_is_utf8),
-        cmocka_unit_test(csv_has_numbers),
-        cmocka_unit_test(characters_are_counted),
-        cmocka_unit_test(pages_hold_characters_only),
-        cmocka_unit_test(without_memory_it_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

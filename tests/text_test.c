@@ -3,7 +3,7 @@
 
 #include "core/text.h"
 
-static void characters_have_their_bytes(void **state)
+TEST(characters_have_their_bytes)
 {
     static const struct {
         const char *text;
@@ -22,15 +22,8 @@ static void characters_have_their_bytes(void **state)
         { "\x80", 0 },             /* its middle */
         { "\xff", 0 },
     };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(cases); i++)
         CHECK(ms_text_char(cases[i].text) == cases[i].bytes, "case %zu", i);
     CHECK(ms_text_length("a\xc3\xa9\xff\xe2\x82\xac") == 4, "four");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(characters_have_their_bytes) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -341,17 +341,6 @@ TEST_EACH_DEVICE(nonsense_is_refused, dev)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_regret_bound_holds),
-        cmocka_unit_test(no_comparator_is_worse),
-        cmocka_unit_test(a_wrong_clip_breaks_the_regret_bound),
-        cmocka_unit_test(a_larger_set_breaks_feasibility_alone),
-        cmocka_unit_test(a_large_beta_breaks_it),
-        cmocka_unit_test(a_run_that_is_none_is_seen),
-        cmocka_unit_test(half_the_radius_is_enough),
-        cmocka_unit_test(averages_are_those_of_all_pairs),
-        cmocka_unit_test(nonsense_is_refused),
-    };
     check_only("ref"); /* matrices this small gain nothing elsewhere; every build has it */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return check_main();
 }

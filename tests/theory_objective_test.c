@@ -97,11 +97,7 @@ static void slope_is_the_difference(const ms_objective *p, uint64_t key)
     free(w);
 }
 
-static void subgradients_are_slopes(void **state)
-{
-    (void)state;
-    each_problem(slope_is_the_difference);
-}
+TEST(subgradients_are_slopes) { each_problem(slope_is_the_difference); }
 
 /* No chord and no subgradient in the ball is steeper than L; some are not much flatter. */
 static void no_slope_is_steeper(const ms_objective *p, uint64_t key)
@@ -136,11 +132,7 @@ static void no_slope_is_steeper(const ms_objective *p, uint64_t key)
     free(w);
 }
 
-static void lipschitz_constants_hold(void **state)
-{
-    (void)state;
-    each_problem(no_slope_is_steeper);
-}
+TEST(lipschitz_constants_hold) { each_problem(no_slope_is_steeper); }
 
 /* f(x) >= f(w) + <h, x - w> - rho/2 |x - w|^2, near and far. */
 static void is_weakly_convex(const ms_objective *p, uint64_t key)
@@ -170,11 +162,7 @@ static void is_weakly_convex(const ms_objective *p, uint64_t key)
     free(w);
 }
 
-static void weak_convexity_holds(void **state)
-{
-    (void)state;
-    each_problem(is_weakly_convex);
-}
+TEST(weak_convexity_holds) { each_problem(is_weakly_convex); }
 
 /* f along d from w, less its tangent, over |d|^2 / 2: what rho must be at least, by this step. */
 static double bend_down(const ms_objective *p, const double *w, const double *d)
@@ -212,10 +200,9 @@ static void top_vector(const double *a, int64_t n, int64_t m, double *v)
 
 /* Phase bends most at W = 0, where every miss is negative, along the top singular vector of A:
  * there rho is attained, and a smaller one would be wrong. */
-static void phase_bends_by_rho(void **state)
+TEST(phase_bends_by_rho)
 {
     ms_error e = { "" };
-    (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         ms_objective p;
         CHECK_OK_ERR(&e, ms_objective_make(&e, "phase", 0, 0, seed, &p));
@@ -237,10 +224,9 @@ static void phase_bends_by_rho(void **state)
 
 /* Completion likewise, where every miss is positive: all u_i and v_j large and alike, moved apart
  * by the top singular vectors of what is known. */
-static void completion_bends_by_rho(void **state)
+TEST(completion_bends_by_rho)
 {
     ms_error e = { "" };
-    (void)state;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         ms_objective p;
         CHECK_OK_ERR(&e, ms_objective_make(&e, "completion", 0, 0, seed, &p));
@@ -271,13 +257,12 @@ static void completion_bends_by_rho(void **state)
 
 /* The network is not weakly convex: along a row whose output weight is negative the slope falls at
  * a kink, by the same amount however short the way is. */
-static void the_network_is_not_weakly_convex(void **state)
+TEST(the_network_is_not_weakly_convex)
 {
     ms_objective p;
     ms_error     e     = { "" };
     double       worst = 0.0;
     uint64_t     at    = 0;
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_objective_make(&e, "relu", 0, 0, 1, &p));
     CHECK(isinf(p.rho), "rho %g", p.rho);
@@ -322,11 +307,7 @@ static void minima_are_attained(const ms_objective *p, uint64_t key)
     free(w);
 }
 
-static void known_minima_are_attained(void **state)
-{
-    (void)state;
-    each_problem(minima_are_attained);
-}
+TEST(known_minima_are_attained) { each_problem(minima_are_attained); }
 
 /* r <- A_u^T A_u v for the rows of A (stored by entry) that are not wrong. */
 static void apply_gram(const ms_objective *p, const double *v, double *scratch, double *out)
@@ -344,10 +325,9 @@ static void apply_gram(const ms_objective *p, const double *v, double *scratch, 
 /* Sensing: signs in [-1, 1] for the right measurements that balance those of the wrong ones prove
  * that the target is the minimum of this convex function.  Least squares finds them, by conjugate
  * gradients. */
-static void the_target_of_sensing_is_its_minimum(void **state)
+TEST(the_target_of_sensing_is_its_minimum)
 {
     ms_error e = { "" };
-    (void)state;
     for (uint64_t seed = 0; seed < 20; seed++) {
         ms_objective p;
         CHECK_OK_ERR(&e, ms_objective_make(&e, "sensing", 0, 0, seed, &p));
@@ -408,11 +388,10 @@ static double least_of_two_numbers(const ms_objective *p)
 
 /* 2 x 1: six measurements, one of them wrong, which some seeds' minimum gives way to.  It must not
  * be called known then; and where it is, it is right. */
-static void a_small_sensing_may_have_another_minimum(void **state)
+TEST(a_small_sensing_may_have_another_minimum)
 {
     ms_error e       = { "" };
     int      n_known = 0, n_lower = 0;
-    (void)state;
     for (uint64_t seed = 0; seed < 300; seed++) {
         ms_objective p;
         CHECK_OK_ERR(&e, ms_objective_make(&e, "sensing", 2, 1, seed, &p));
@@ -432,13 +411,12 @@ static void a_small_sensing_may_have_another_minimum(void **state)
 }
 
 /* Mean 0 and E|.|^2 = sigma^2 within five of their own deviations. */
-static void noise_has_its_moments(void **state)
+TEST(noise_has_its_moments)
 {
     enum { STEPS = 4000 };
     const double sigma = 0.7;
     ms_objective p;
     ms_error     e = { "" };
-    (void)state;
 
     CHECK_OK_ERR(&e, ms_objective_make(&e, "max", 5, 4, 0, &p));
     double *mean = room(20), *g = room(20), squares = 0.0;
@@ -460,10 +438,9 @@ static void noise_has_its_moments(void **state)
     ms_objective_free(&p);
 }
 
-static void the_seed_decides(void **state)
+TEST(the_seed_decides)
 {
     ms_error e = { "" };
-    (void)state;
     for (size_t k = 0; ms_objective_name(k, NULL) != NULL; k++) {
         ms_objective a, b, c;
         const char  *name = ms_objective_name(k, NULL);
@@ -480,34 +457,14 @@ static void the_seed_decides(void **state)
     }
 }
 
-static void what_is_not_there_is_refused(void **state)
+TEST(what_is_not_there_is_refused)
 {
     ms_objective p;
     ms_error     e = { "" };
-    (void)state;
     CHECK(ms_objective_make(&e, "phases", 0, 0, 0, &p) == MUSEC_EINVAL, "a wrong name");
     CHECK(strstr(e.text, "\"phases\"; there are sensing, phase") != NULL, "%s", e.text);
     CHECK(ms_objective_make(&e, "kinks", 1, 4, 0, &p) == MUSEC_EINVAL, "one row");
     CHECK(strstr(e.text, "kinks takes 2 to 4096 rows, not 1") != NULL, "%s", e.text);
     CHECK(ms_objective_make(&e, "max", 4, -1, 0, &p) == MUSEC_EINVAL, "a negative side");
     CHECK(p.start == NULL && p.a == NULL, "something is left");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(subgradients_are_slopes),
-        cmocka_unit_test(lipschitz_constants_hold),
-        cmocka_unit_test(weak_convexity_holds),
-        cmocka_unit_test(phase_bends_by_rho),
-        cmocka_unit_test(completion_bends_by_rho),
-        cmocka_unit_test(the_network_is_not_weakly_convex),
-        cmocka_unit_test(known_minima_are_attained),
-        cmocka_unit_test(the_target_of_sensing_is_its_minimum),
-        cmocka_unit_test(a_small_sensing_may_have_another_minimum),
-        cmocka_unit_test(noise_has_its_moments),
-        cmocka_unit_test(the_seed_decides),
-        cmocka_unit_test(what_is_not_there_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

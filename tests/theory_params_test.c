@@ -28,12 +28,11 @@ static void set(ms_theory_params *p)
 
 static bool same(double a, double b) { return fabs(a - b) <= 1e-14 * fabs(b); }
 
-static void powers_of_two(void **state)
+TEST(powers_of_two)
 {
     ms_theory_params     p = params(1.0, 64, 4.0);
     ms_theory_complexity c;
     ms_error             e = { "" };
-    (void)state;
 
     set(&p);
     CHECK(p.T == 16 && p.K == 4, "T %lld, K %lld", (long long)p.T, (long long)p.K);
@@ -56,9 +55,8 @@ static void powers_of_two(void **state)
 }
 
 /* An epoch of exactly whole length is not rounded down further: pow(8, 2/3) is below 4. */
-static void whole_epochs_stay_whole(void **state)
+TEST(whole_epochs_stay_whole)
 {
-    (void)state;
     for (int64_t c = 1; c <= 2000; c++) {
         ms_theory_params p = params(1.0, c * c * c, 1.0), q = params(0.001, 1000 * c * c * c, 1.0);
         set(&p);
@@ -70,11 +68,10 @@ static void whole_epochs_stay_whole(void **state)
 }
 
 /* The paper's formulas as they stand, by logarithms; and what whole T and K must satisfy. */
-static void identities(void **state)
+TEST(identities)
 {
     uint64_t seed = 81;
     int      held = 0;
-    (void)state;
 
     for (int c = 0; c < 5000; c++) {
         const double     delta = pow(10.0, 4.0 * oracle_uniform(&seed) - 3.0);
@@ -112,10 +109,9 @@ static void identities(void **state)
 }
 
 /* least_steps is where all constraints begin to hold, and each threshold is its constraint's. */
-static void thresholds(void **state)
+TEST(thresholds)
 {
     uint64_t seed = 91;
-    (void)state;
 
     for (int c = 0; c < 2000; c++) {
         const double     delta = pow(10.0, 5.0 * oracle_uniform(&seed) - 3.0);
@@ -157,10 +153,9 @@ static void thresholds(void **state)
 }
 
 /* The N for a target does, and a tenth less does not. */
-static void targets(void **state)
+TEST(targets)
 {
     uint64_t seed = 101;
-    (void)state;
 
     for (int c = 0; c < 1000; c++) {
         const double         epsilon = pow(10.0, 2.0 * oracle_uniform(&seed) - 1.0);
@@ -186,12 +181,11 @@ static void targets(void **state)
 
 /* The O() of the Corollary leaves out what does not vanish with sigma, L and the gap: 1 + 2 sqrt(r)
  * is in the bound's constant whatever they are. */
-static void an_easy_problem_is_not_free(void **state)
+TEST(an_easy_problem_is_not_free)
 {
     ms_theory_params     p = params(1.0, 64, 4.0);
     ms_theory_complexity n;
     ms_error             e = { "" };
-    (void)state;
 
     p.sigma = p.lipschitz = p.gap = p.rho = 0.0;
     set(&p);
@@ -205,7 +199,7 @@ static void an_easy_problem_is_not_free(void **state)
  *     sigma / sqrt(T) + D + 2 L sqrt(2 r / T) + sqrt(r) gap T / (delta N),
  * so T = (3 (sigma + 2 L sqrt(2 r)) / epsilon)^2, D = epsilon / 3 and N = 3 sqrt(r) gap T /
  * (delta epsilon) do: of order r^(3/2) L^2 gap / (delta epsilon^3). */
-static void the_theorem_allows_fewer_steps(void **state)
+TEST(the_theorem_allows_fewer_steps)
 {
     const double epsilon = 0.5, r = 4.0, L = 10.0, sigma = 1.0, gap = 1.0, delta = 0.1;
     const double T = ceil(pow(3.0 * (sigma + 2.0 * L * sqrt(2.0 * r)) / epsilon, 2.0));
@@ -217,7 +211,6 @@ static void the_theorem_allows_fewer_steps(void **state)
     ms_theory_params     p = params(delta, 1, r);
     ms_theory_complexity n;
     ms_error             e = { "" };
-    (void)state;
 
     CHECK(beta <= 0.125 && eta <= 1.0, "beta %g, eta %g", beta, eta);
     CHECK(bound <= epsilon, "%.17g", bound);
@@ -234,13 +227,12 @@ static void refuse(ms_theory_params p, const char *option)
     CHECK(strstr(e.text, option) != NULL, "%s: %s", option, e.text);
 }
 
-static void nonsense_is_refused(void **state)
+TEST(nonsense_is_refused)
 {
     static const double  bad[] = { -1.0, NAN, INFINITY, -INFINITY };
     ms_theory_params     p;
     ms_theory_complexity c;
     ms_error             e = { "" };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(bad); i++) {
         refuse(params(bad[i], 10, 1.0), "--delta");
@@ -285,30 +277,13 @@ static void nonsense_is_refused(void **state)
 }
 
 /* More than one epoch does not fit: K is 0, and there is no bound. */
-static void no_epoch(void **state)
+TEST(no_epoch)
 {
     ms_theory_params p = params(100.0, 1000, 1.0);
-    (void)state;
 
     set(&p);
     CHECK(p.T == 2154 && p.K == 0 && !p.constraint[MS_THEORY_EPOCH].holds, "T %lld, K %lld",
           (long long)p.T, (long long)p.K);
     CHECK(p.bound.total == INFINITY, "%g", p.bound.total);
     CHECK(p.least_steps >= 9999 && p.least_steps <= 10000, "%lld", (long long)p.least_steps);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(powers_of_two),
-        cmocka_unit_test(whole_epochs_stay_whole),
-        cmocka_unit_test(identities),
-        cmocka_unit_test(thresholds),
-        cmocka_unit_test(targets),
-        cmocka_unit_test(an_easy_problem_is_not_free),
-        cmocka_unit_test(the_theorem_allows_fewer_steps),
-        cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(no_epoch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,12 +121,3 @@ TEST_EACH_DEVICE(the_soft_clip_is_not, dev)
     }
     CHECK(short_of > PROBLEMS / 2, "%d of %d problems", short_of, PROBLEMS);
 }
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_hard_clip_is_optimal),
-        cmocka_unit_test(the_soft_clip_is_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

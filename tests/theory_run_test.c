@@ -46,11 +46,10 @@ static void run(const ms_theory_setup *s, ms_theory_result *r)
 /* ---- the algorithm --------------------------------------------------------------------------- */
 
 /* One column: the singular value of M is |M|.  Everything from the paper's text, kept whole. */
-static void the_algorithm_by_hand(void **state)
+TEST(the_algorithm_by_hand)
 {
     enum { ROWS = 6, STEPS = 900 };
     static const char *const names[] = { "quadratic", "phase" };
-    (void)state;
 
     for (size_t k = 0; k < COUNT(names); k++) {
         ms_objective     p;
@@ -104,9 +103,8 @@ static void the_algorithm_by_hand(void **state)
 
 /* The library averages W_1 ... W_T, the paper W_0 ... W_{T-1}: they differ by (W_T - W_0) / T.  An
  * epoch stays in the ball, in half of it even.  What the theorem promises holds. */
-static void averages_balls_and_bounds(void **state)
+TEST(averages_balls_and_bounds)
 {
-    (void)state;
     for (size_t k = 0; ms_objective_name(k, NULL) != NULL; k++)
         for (uint64_t seed = 0; seed < 2; seed++) {
             const char      *name = ms_objective_name(k, NULL);
@@ -134,12 +132,11 @@ static void averages_balls_and_bounds(void **state)
 }
 
 /* The result tells the epochs that the run had, which may be others than the Corollary's. */
-static void the_result_tells_its_epochs(void **state)
+TEST(the_result_tells_its_epochs)
 {
     ms_objective     p;
     ms_theory_setup  s;
     ms_theory_result r;
-    (void)state;
     make("max", 0, 0, 0, &p);
     set_up(&p, "musec", 600, 0.0, &s);
     run(&s, &r);
@@ -155,12 +152,11 @@ static void the_result_tells_its_epochs(void **state)
 }
 
 /* The same bits again; another seed, another epoch or noise. */
-static void runs_repeat(void **state)
+TEST(runs_repeat)
 {
     ms_objective     p;
     ms_theory_setup  s;
     ms_theory_result a, b;
-    (void)state;
     make("sensing", 0, 0, 4, &p);
     set_up(&p, "soft-musec", 600, 0.5, &s);
     run(&s, &a);
@@ -190,9 +186,8 @@ static double step_length(const char *optimizer, const ms_objective *p, double D
 /* Each by its own step: f falls, T steps of full length in one direction are delta long but for T's
  * rounding, and as the mean lies in the middle, an epoch stays within (T + 1) / 2 of them.  Muon's
  * quintic steps leave singular values of up to 1.21; nothing bounds SGDM. */
-static void every_optimizer_runs(void **state)
+TEST(every_optimizer_runs)
 {
-    (void)state;
     for (size_t k = 0; musec_optim_name(k, NULL) != NULL; k++) {
         const char      *name = musec_optim_name(k, NULL);
         ms_objective     p;
@@ -217,12 +212,11 @@ static void every_optimizer_runs(void **state)
 
 /* Where the exact polar factor hops: <U, W> does not move at all, |Hbar| is 0.1 in every epoch but
  * for the rest of one hop, and Musec arrives. */
-static void the_polar_step_hops(void **state)
+TEST(the_polar_step_hops)
 {
     ms_objective     p;
     ms_theory_setup  s;
     ms_theory_result r;
-    (void)state;
     make("kinks", 0, 0, 1, &p);
     for (int64_t steps = 2000; steps <= 16000; steps *= 8) {
         set_up(&p, "muon", steps, 0.0, &s);
@@ -242,12 +236,11 @@ static void the_polar_step_hops(void **state)
     ms_objective_free(&p);
 }
 
-static void divergence_is_a_result(void **state)
+TEST(divergence_is_a_result)
 {
     ms_objective     p;
     ms_theory_setup  s;
     ms_theory_result r;
-    (void)state;
     make("quadratic", 0, 0, 0, &p);
     set_up(&p, "sgdm", 1000, 0.0, &s);
     s.optim.lr   = 1e9;
@@ -259,9 +252,8 @@ static void divergence_is_a_result(void **state)
 }
 
 /* The constants that the bound is made of: those of the problem, with the noise in L. */
-static void setups_have_the_problems_constants(void **state)
+TEST(setups_have_the_problems_constants)
 {
-    (void)state;
     for (size_t k = 0; ms_objective_name(k, NULL) != NULL; k++)
         for (double sigma = 0.0; sigma <= 1.5; sigma += 0.75) {
             const char     *name = ms_objective_name(k, NULL);
@@ -288,12 +280,11 @@ static void setups_have_the_problems_constants(void **state)
         }
 }
 
-static void setups_are_refused(void **state)
+TEST(setups_are_refused)
 {
     ms_objective    p;
     ms_theory_setup s;
     ms_error        e = { "" };
-    (void)state;
     make("max", 0, 0, 0, &p);
     CHECK(ms_theory_setup_init(&e, &p, "musik", 1000, 0.1, 0.0, 0, &s) == MUSEC_EINVAL, "a name");
     CHECK(strstr(e.text, "\"musik\"; there are musec, soft-musec") != NULL, "%s", e.text);
@@ -316,10 +307,9 @@ static ms_hull hull_at(const ms_objective *p, const double *centre, double delta
 }
 
 /* Crossed kinks: one side, two sides of V's kink, all four. */
-static void hulls_of_kinks(void **state)
+TEST(hulls_of_kinks)
 {
     ms_objective p;
-    (void)state;
     make("kinks", 4, 6, 3, &p); /* the start is U + V / 1000 or a little more */
     CHECK(fabs(hull_at(&p, p.start, 0.0005, 64).upper - hypot(0.1, 1.0)) <= 1e-12, "one side");
     CHECK(fabs(hull_at(&p, p.start, 0.1, 64).upper - 0.1) <= 1e-8, "two sides");
@@ -329,10 +319,9 @@ static void hulls_of_kinks(void **state)
 
 /* One row with weight 1: subgradients are W - W*, so the distance is |W - W*| - delta.  Samples
  * come near it from above; the first alone is delta away. */
-static void hulls_of_a_ball(void **state)
+TEST(hulls_of_a_ball)
 {
     ms_objective p;
-    (void)state;
     make("quadratic", 1, 12, 3, &p);
     const double far = apart(p.start, p.target, 12), delta = 0.3;
     const double h = hull_at(&p, p.start, delta, 200).upper;
@@ -342,12 +331,11 @@ static void hulls_of_a_ball(void **state)
     ms_objective_free(&p);
 }
 
-static void hulls_are_refused(void **state)
+TEST(hulls_are_refused)
 {
     ms_objective p;
     ms_hull      h;
     ms_error     e = { "" };
-    (void)state;
     make("max", 0, 0, 0, &p);
     CHECK(ms_hull_distance(&e, &p, p.start, 0.1, 0, 0, &h) == MUSEC_EINVAL, "no samples");
     CHECK(ms_hull_distance(&e, &p, p.start, NAN, 8, 0, &h) == MUSEC_EINVAL, "no ball");
@@ -356,12 +344,11 @@ static void hulls_are_refused(void **state)
 
 /* ---- slopes ---------------------------------------------------------------------------------- */
 
-static void slopes_of_powers(void **state)
+TEST(slopes_of_powers)
 {
     const double    x[] = { 1.0, 2.0, 4.0, 8.0 };
     double          y[3][4];
     ms_theory_slope s;
-    (void)state;
     for (int i = 0; i < 3; i++) /* exponents -0.4, -0.3, -0.2: mean -0.3, deviation 0.1 */
         for (int k = 0; k < 4; k++)
             y[i][k] = (i + 1.0) * pow(x[k], -0.4 + 0.1 * i);
@@ -376,24 +363,4 @@ static void slopes_of_powers(void **state)
     CHECK(fabs(ms_theory_student(10) - 2.22814) <= 1e-3 &&
               fabs(ms_theory_student(30) - 2.04227) <= 1e-4,
           "t(10) %g, t(30) %g", ms_theory_student(10), ms_theory_student(30));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_algorithm_by_hand),
-        cmocka_unit_test(averages_balls_and_bounds),
-        cmocka_unit_test(the_result_tells_its_epochs),
-        cmocka_unit_test(runs_repeat),
-        cmocka_unit_test(every_optimizer_runs),
-        cmocka_unit_test(the_polar_step_hops),
-        cmocka_unit_test(divergence_is_a_result),
-        cmocka_unit_test(setups_have_the_problems_constants),
-        cmocka_unit_test(setups_are_refused),
-        cmocka_unit_test(hulls_of_kinks),
-        cmocka_unit_test(hulls_of_a_ball),
-        cmocka_unit_test(hulls_are_refused),
-        cmocka_unit_test(slopes_of_powers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,7 +123,7 @@ static bool same_file(const char *a, const char *b)
 
 /* ---- whole runs ------------------------------------------------------------------------------ */
 
-static void shards_hold_the_documents(void **state)
+TEST(shards_hold_the_documents)
 {
     static const struct {
         int64_t     shard, val, limit;
@@ -140,7 +140,6 @@ static void shards_hold_the_documents(void **state)
     char        path[512];
     const char *paths[1] = { path };
     int64_t     n, bad;
-    (void)state;
 
     snprintf(path, sizeof path, "%s/a.jsonl", check_tmp_dir());
     n = make_lines(path, 1000, 1, &bad);
@@ -175,7 +174,7 @@ static void shards_hold_the_documents(void **state)
 }
 
 /* More than all blocks hold, and documents longer than a block. */
-static void long_documents(void **state)
+TEST(long_documents)
 {
     char                 out[512], path[512];
     size_t               bytes = 0;
@@ -183,7 +182,6 @@ static void long_documents(void **state)
     ms_tokenize_progress p;
     ms_error             e;
     const char          *paths[1] = { path };
-    (void)state;
 
     snprintf(path, sizeof path, "%s/long.txt", check_tmp_dir());
     for (int d = 0; d < 6; d++) {
@@ -228,7 +226,7 @@ static void rewind_to(const char *out, size_t k, const char *name)
     ms_manifest_free(&m);
 }
 
-static void a_killed_run_goes_on(void **state)
+TEST(a_killed_run_goes_on)
 {
     char                 whole[512], out[512], part[600], path[3][512];
     const char          *paths[3] = { path[0], path[1], path[2] };
@@ -236,7 +234,6 @@ static void a_killed_run_goes_on(void **state)
     int64_t              bad;
     struct stat          sb;
     ms_error             e;
-    (void)state;
 
     for (int i = 0; i < 3; i++) {
         snprintf(path[i], sizeof path[i], "%s/k%d.jsonl", check_tmp_dir(), i);
@@ -273,7 +270,7 @@ static void a_killed_run_goes_on(void **state)
     CHECK(p.kept == first.shards && p.tokens == first.tokens && p.bad == first.bad, "complete");
 }
 
-static void damaged_shards_are_made_again(void **state)
+TEST(damaged_shards_are_made_again)
 {
     char                 out[512], path[512], shard[600], before[MS_SHA256_HEX];
     const char          *paths[1] = { path };
@@ -281,7 +278,6 @@ static void damaged_shards_are_made_again(void **state)
     int64_t              bad;
     ms_error             e;
     FILE                *f;
-    (void)state;
 
     snprintf(path, sizeof path, "%s/d.jsonl", check_tmp_dir());
     snprintf(out, sizeof out, "%s/damaged", check_tmp_dir());
@@ -312,14 +308,13 @@ static void damaged_shards_are_made_again(void **state)
     CHECK(strcmp(before, after) == 0, "made again");
 }
 
-static void other_runs_do_not_go_on(void **state)
+TEST(other_runs_do_not_go_on)
 {
     char                 out[512], path[512];
     const char          *paths[2] = { path, path };
     ms_tokenize_progress p;
     int64_t              bad;
     ms_error             e;
-    (void)state;
 
     snprintf(path, sizeof path, "%s/o.jsonl", check_tmp_dir());
     snprintf(out, sizeof out, "%s/other", check_tmp_dir());
@@ -355,12 +350,11 @@ static void other_runs_do_not_go_on(void **state)
 
 /* ---- failures on the way --------------------------------------------------------------------- */
 
-static void a_bad_line_keeps_the_shards_before(void **state)
+TEST(a_bad_line_keeps_the_shards_before)
 {
     char        out[512], path[512];
     const char *paths[1] = { path };
     size_t      bytes    = 0;
-    (void)state;
 
     snprintf(path, sizeof path, "%s/b.jsonl", check_tmp_dir());
     for (int i = 0; i < 3000; i++) {
@@ -382,7 +376,7 @@ static void a_bad_line_keeps_the_shards_before(void **state)
     }
 }
 
-static void a_stop_keeps_the_shards_before(void **state)
+TEST(a_stop_keeps_the_shards_before)
 {
     char                 out[512], path[512];
     const char          *paths[1] = { path };
@@ -390,7 +384,6 @@ static void a_stop_keeps_the_shards_before(void **state)
     int64_t              n, bad;
     ms_tokenize_progress p;
     ms_error             e;
-    (void)state;
 
     snprintf(path, sizeof path, "%s/s.jsonl", check_tmp_dir());
     snprintf(out, sizeof out, "%s/stopped", check_tmp_dir());
@@ -412,7 +405,7 @@ static void on_alarm(int signal) { alarm_stop = signal; }
 
 /* One block, and a shard for every token of it: the stop is seen between shards, and the manifest
  * has all that are whole, though it is not written behind each. */
-static void a_stop_is_seen_within_a_block(void **state)
+TEST(a_stop_is_seen_within_a_block)
 {
     enum { TOKENS = 3001 };
     const struct itimerval soon = { .it_value = { .tv_usec = 30000 } };
@@ -421,7 +414,6 @@ static void a_stop_is_seen_within_a_block(void **state)
     ms_tokenize_progress   p;
     ms_manifest            m;
     ms_error               e;
-    (void)state;
 
     snprintf(path, sizeof path, "%s/small.txt", check_tmp_dir());
     snprintf(out, sizeof out, "%s/small", check_tmp_dir());
@@ -445,11 +437,10 @@ static void a_stop_is_seen_within_a_block(void **state)
     expect_tokens(out, TOKENS, true);
 }
 
-static void where_shards_do_not_go(void **state)
+TEST(where_shards_do_not_go)
 {
     char        dir[512], inside[600], path[600];
     const char *paths[1] = { dir };
-    (void)state;
 
     snprintf(dir, sizeof dir, "%s/in", check_tmp_dir());
     snprintf(path, sizeof path, "%s/a.txt", dir);
@@ -477,14 +468,13 @@ static void where_shards_do_not_go(void **state)
 }
 
 /* Whoever comes second leaves the first one's files alone. */
-static void one_process_at_a_time(void **state)
+TEST(one_process_at_a_time)
 {
     char                 out[512], path[512], part[600];
     const char          *paths[1] = { path };
     int                  lock     = MS_NO_LOCK;
     ms_tokenize_progress p;
     ms_error             e;
-    (void)state;
 
     snprintf(path, sizeof path, "%s/lock.txt", check_tmp_dir());
     snprintf(out, sizeof out, "%s/locked", check_tmp_dir());
@@ -503,13 +493,12 @@ static void one_process_at_a_time(void **state)
     CHECK(access(part, F_OK) != 0 && p.tokens == 4, "%lld tokens", (long long)p.tokens);
 }
 
-static void nothing_written_is_nothing_begun(void **state)
+TEST(nothing_written_is_nothing_begun)
 {
     char                 out[512], path[512];
     const char          *paths[1] = { path };
     ms_tokenize_progress p;
     ms_error             e;
-    (void)state;
 
     snprintf(path, sizeof path, "%s/n.jsonl", check_tmp_dir());
     snprintf(out, sizeof out, "%s/anew", check_tmp_dir());
@@ -525,7 +514,7 @@ static void nothing_written_is_nothing_begun(void **state)
 /* ---- real data ------------------------------------------------------------------------------- */
 
 /* What others' tokenizers made of these texts, down to the file's bytes. */
-static void the_shards_of_others(void **state)
+TEST(the_shards_of_others)
 {
     static const struct {
         const char     *text;
@@ -544,7 +533,6 @@ static void the_shards_of_others(void **state)
     char        path[1024], vocab[1024], out[1024], line[1024], hex[MS_SHA256_HEX];
     ms_bpe     *bpe = NULL;
     ms_error    e;
-    (void)state;
 
     if (data == NULL) SKIP("no shared data: set MUSEC_DATA");
     snprintf(vocab, sizeof vocab, "%s/gpt2", data);
@@ -578,23 +566,4 @@ static void the_shards_of_others(void **state)
         CHECK(found, "%s: %s is not expected", cases[c].text, hex);
     }
     ms_bpe_free(bpe);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shards_hold_the_documents),
-        cmocka_unit_test(long_documents),
-        cmocka_unit_test(a_killed_run_goes_on),
-        cmocka_unit_test(damaged_shards_are_made_again),
-        cmocka_unit_test(other_runs_do_not_go_on),
-        cmocka_unit_test(a_bad_line_keeps_the_shards_before),
-        cmocka_unit_test(a_stop_keeps_the_shards_before),
-        cmocka_unit_test(a_stop_is_seen_within_a_block),
-        cmocka_unit_test(where_shards_do_not_go),
-        cmocka_unit_test(one_process_at_a_time),
-        cmocka_unit_test(nothing_written_is_nothing_begun),
-        cmocka_unit_test(the_shards_of_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

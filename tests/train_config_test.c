@@ -116,13 +116,12 @@ static bool change(ms_train_config *cfg, const char *name)
 
 /* ---- text and back --------------------------------------------------------------------------- */
 
-static void every_field_comes_back_bit_for_bit(void **state)
+TEST(every_field_comes_back_bit_for_bit)
 {
     const ms_train_config start = preset("medium", "spectra");
     ms_train_field        f;
     ms_error              e;
     size_t                n = 0;
-    (void)state;
     for (; ms_train_field_at(n, &f); n++) {
         int taken = 0;
         for (size_t v = 0; v < COUNT(values); v++) {
@@ -147,11 +146,10 @@ static void every_field_comes_back_bit_for_bit(void **state)
     CHECK(ms_train_config_get(&start, "no-such-field", (char[8]){ "" }, 8) == MUSEC_EINVAL, "get");
 }
 
-static void hyphens_and_underscores_are_the_same(void **state)
+TEST(hyphens_and_underscores_are_the_same)
 {
     ms_train_config cfg = preset("pico", "muon");
     ms_error        e;
-    (void)state;
     CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "val_every", "17"));
     CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "val-tokens", "18"));
     CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "aux_lr", "0.5"));
@@ -160,13 +158,12 @@ static void hyphens_and_underscores_are_the_same(void **state)
 }
 
 /* What --help has in brackets is what a run without options has. */
-static void helps_name_the_defaults(void **state)
+TEST(helps_name_the_defaults)
 {
     const ms_train_config usual = preset("pico", "soft-musec");
     const ms_command     *cmd   = train_command();
     ms_train_field        f;
     ms_error              e;
-    (void)state;
     for (size_t i = 0; ms_train_field_at(i, &f); i++) {
         ms_train_config copy = usual;
         char            word[64];
@@ -186,7 +183,7 @@ static void helps_name_the_defaults(void **state)
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-static void unknown_names_are_met_with_the_nearest(void **state)
+TEST(unknown_names_are_met_with_the_nearest)
 {
     static const struct {
         const char *key, *near;
@@ -201,7 +198,6 @@ static void unknown_names_are_met_with_the_nearest(void **state)
     ms_train_config cfg = preset("pico", "muon");
     ms_error        e;
     char            huge[3000];
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         CHECK(ms_train_config_set(&e, &cfg, cases[i].key, "1") == MUSEC_EINVAL, "%s", cases[i].key);
         CHECK(strstr(e.text, cases[i].key) != NULL && strstr(e.text, cases[i].near) != NULL,
@@ -220,7 +216,7 @@ static void unknown_names_are_met_with_the_nearest(void **state)
           "%s", e.text);
 }
 
-static void what_is_out_of_range_is_refused_by_name(void **state)
+TEST(what_is_out_of_range_is_refused_by_name)
 {
     static const struct {
         const char *key, *value;
@@ -271,7 +267,6 @@ static void what_is_out_of_range_is_refused_by_name(void **state)
         { "threshold", "0" },
         { "weight-decay", "head=1" },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
         ms_train_config start = preset("nano", "muon"), cfg;
         ms_error        e     = { "" };
@@ -285,7 +280,7 @@ static void what_is_out_of_range_is_refused_by_name(void **state)
     }
 }
 
-static void fields_are_checked_together(void **state)
+TEST(fields_are_checked_together)
 {
     static const struct {
         const char *key, *value, *what;
@@ -305,7 +300,6 @@ static void fields_are_checked_together(void **state)
         { "ns-mode", "fast", "ns-mode" },
         { "base", "adamw", "base is" },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
         ms_train_config cfg = preset("nano", "muon");
         ms_error        e   = { "" };
@@ -325,12 +319,11 @@ static void fields_are_checked_together(void **state)
 
 /* ---- presets --------------------------------------------------------------------------------- */
 
-static void every_preset_works_with_every_optimizer(void **state)
+TEST(every_preset_works_with_every_optimizer)
 {
     const char *name, *optimizer, *help = NULL;
     ms_error    e;
     size_t      n = 0;
-    (void)state;
     for (; (name = ms_preset_name(n, &help)) != NULL; n++)
         for (size_t o = 0; (optimizer = musec_optim_name(o, NULL)) != NULL; o++) {
             ms_train_config cfg = preset(name, optimizer);
@@ -353,7 +346,7 @@ static void every_preset_works_with_every_optimizer(void **state)
 }
 
 /* A preset's lr is for whoever has none of its own. */
-static void optimizers_keep_their_own_rates(void **state)
+TEST(optimizers_keep_their_own_rates)
 {
     static const struct {
         const char *preset, *optimizer;
@@ -367,7 +360,6 @@ static void optimizers_keep_their_own_rates(void **state)
         { "medium", "musec", 0.1 },     { "medium", "signum", 0.0003 },
         { "wide", "ademamix", 0.003 },  { "pico", "sgdm", 0.01 },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(rates); i++) {
         const ms_train_config cfg = preset(rates[i].preset, rates[i].optimizer);
         CHECK(cfg.optim.lr == rates[i].lr, "%s, %s: lr is %g", rates[i].preset, rates[i].optimizer,
@@ -377,11 +369,10 @@ static void optimizers_keep_their_own_rates(void **state)
 
 /* ---- differences ----------------------------------------------------------------------------- */
 
-static void each_single_change_is_found(void **state)
+TEST(each_single_change_is_found)
 {
     const ms_train_config start = preset("nano", "spectra"), other = preset("nano", "muon");
     ms_train_field        f;
-    (void)state;
     CHECK(ms_train_config_differs(&start, &start, 0) == NULL, "nothing was changed");
     CHECK(strcmp(ms_train_config_differs(&start, &other, 0), "optimizer") == 0, "optimizer");
     for (size_t i = 0; ms_train_field_at(i, &f); i++) {
@@ -399,10 +390,9 @@ static void each_single_change_is_found(void **state)
 
 /* A field that is part of the key only where it is set needs a default to compare with, and only a
  * change that a resumed run may make is recorded. */
-static void flags_are_consistent(void **state)
+TEST(flags_are_consistent)
 {
     ms_train_field f;
-    (void)state;
     for (size_t i = 0; ms_train_field_at(i, &f); i++) {
         CHECK((f.flags & MS_FIELD_KEYED_IF_SET) == 0 || f.initial != NULL, "%s", f.name);
         CHECK((f.flags & MS_FIELD_RECORDED) == 0 || (f.flags & MS_FIELD_RESUMABLE) != 0, "%s",
@@ -419,12 +409,11 @@ static const char *path_of(const char *name)
     return path;
 }
 
-static void a_file_gives_the_config_back(void **state)
+TEST(a_file_gives_the_config_back)
 {
     const char    *optimizer;
     ms_train_field f;
     ms_error       e;
-    (void)state;
     for (size_t o = 0; (optimizer = musec_optim_name(o, NULL)) != NULL; o++) {
         ms_train_config cfg = preset("small", optimizer), back;
         for (size_t i = 0; o > 0 && ms_train_field_at(i, &f); i++)
@@ -458,7 +447,7 @@ static void check_damaged(const char *what, const char *bytes, size_t n, const c
 
 /* Numbers are numbers, whatever their value; choices and lists stay text.  The config of before,
  * all text, is the same one. */
-static void json_has_numbers(void **state)
+TEST(json_has_numbers)
 {
     static const struct {
         const char *key;
@@ -472,7 +461,6 @@ static void json_has_numbers(void **state)
                             { "long_layers", JSON_STRING } };
     ms_train_config cfg = preset("nano", "soft-musec"), back;
     ms_error        e;
-    (void)state;
     CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "threshold", "1"));
     CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "long_layers", "0"));
     json_t *json = ms_train_config_json(&cfg), *texts = ms_train_config_texts(&cfg);
@@ -491,13 +479,12 @@ static void json_has_numbers(void **state)
 }
 
 /* By hand, a number needs no quotes. */
-static void numbers_may_be_numbers(void **state)
+TEST(numbers_may_be_numbers)
 {
     static const char text[] = "{\"preset\": \"nano\", \"optimizer\": \"muon\", \"layers\": 3, "
                                "\"lr\": 0.1, \"weight_decay\": 0.25, \"seed\": 7}";
     ms_train_config   cfg;
     ms_error          e;
-    (void)state;
     write_file(path_of("numbers.json"), text, strlen(text));
     CHECK_OK_ERR(&e, ms_train_config_read(&e, path_of("numbers.json"), &cfg));
     CHECK(cfg.model.layers == 3 && cfg.optim.lr == 0.1 && cfg.seed == 7 &&
@@ -505,7 +492,7 @@ static void numbers_may_be_numbers(void **state)
           "layers %lld, lr %g", (long long)cfg.model.layers, cfg.optim.lr);
 }
 
-static void damaged_files_are_refused_in_one_line(void **state)
+TEST(damaged_files_are_refused_in_one_line)
 {
 #define BEGIN "{\"preset\": \"nano\", \"optimizer\": \"muon\""
     static const struct {
@@ -533,7 +520,6 @@ static void damaged_files_are_refused_in_one_line(void **state)
         { "not UTF-8", BEGIN ", \"data\": \"\xff\"}", "" },
     };
 #undef BEGIN
-    (void)state;
     for (size_t i = 0; i < COUNT(bad); i++)
         check_damaged(bad[i].what, bad[i].text, strlen(bad[i].text), bad[i].says);
     ms_train_config cfg;
@@ -547,12 +533,11 @@ static void damaged_files_are_refused_in_one_line(void **state)
 }
 
 /* Cut anywhere but behind its last brace. */
-static void cut_files_are_refused(void **state)
+TEST(cut_files_are_refused)
 {
     const ms_train_config cfg = preset("medium", "spectra");
     ms_error              e;
     char                  bytes[16384];
-    (void)state;
     CHECK_OK_ERR(&e, ms_train_config_write(&e, path_of("whole.json"), &cfg));
     FILE *f = fopen(path_of("whole.json"), "rb");
     CHECK(f != NULL, "it was written");
@@ -561,26 +546,4 @@ static void cut_files_are_refused(void **state)
     CHECK(n > 1000 && n < sizeof bytes, "%zu bytes", n);
     for (size_t cut = 0; cut + 2 <= n; cut += cut < 100 || cut + 20 > n ? 1 : 17)
         check_damaged("cut", bytes, cut, "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_field_comes_back_bit_for_bit),
-        cmocka_unit_test(hyphens_and_underscores_are_the_same),
-        cmocka_unit_test(helps_name_the_defaults),
-        cmocka_unit_test(unknown_names_are_met_with_the_nearest),
-        cmocka_unit_test(what_is_out_of_range_is_refused_by_name),
-        cmocka_unit_test(fields_are_checked_together),
-        cmocka_unit_test(every_preset_works_with_every_optimizer),
-        cmocka_unit_test(optimizers_keep_their_own_rates),
-        cmocka_unit_test(each_single_change_is_found),
-        cmocka_unit_test(flags_are_consistent),
-        cmocka_unit_test(a_file_gives_the_config_back),
-        cmocka_unit_test(json_has_numbers),
-        cmocka_unit_test(numbers_may_be_numbers),
-        cmocka_unit_test(damaged_files_are_refused_in_one_line),
-        cmocka_unit_test(cut_files_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static void run(watcher *w, const ms_train_config *cfg, const char *out, bool re
 
 /* ---- precisions ------------------------------------------------------------------------------ */
 
-static void auto_is_what_the_device_says(void **state)
+TEST(auto_is_what_the_device_says)
 {
     static const struct {
         const char *device, *precision;
@@ -90,7 +90,6 @@ static void auto_is_what_the_device_says(void **state)
         { "cpu", "auto", MUSEC_F32 },  { "cpu", "f32", MUSEC_F32 }, { "ref", "auto", MUSEC_F32 },
         { "ref", "bf16", MUSEC_BF16 }, { "ref", "f16", MUSEC_F16 },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         watcher              w     = { .stop = 0 };
         ms_train_config      cfg   = configure(cases[i].device, cases[i].precision);
@@ -104,13 +103,12 @@ static void auto_is_what_the_device_says(void **state)
     }
 }
 
-static void a_run_may_be_not_deterministic(void **state)
+TEST(a_run_may_be_not_deterministic)
 {
     watcher         w   = { .stop = 0 };
     ms_train_config cfg = configure("cpu", "auto");
     ms_error        e   = { "" };
     ms_train       *t   = NULL;
-    (void)state;
     CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "deterministic", "no"));
     const ms_train_setup setup = setup_of(&w, &cfg, NULL, false, -1);
     CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
@@ -118,7 +116,7 @@ static void a_run_may_be_not_deterministic(void **state)
     ms_train_close(t);
 }
 
-static void a_precision_that_is_not_there_is_refused(void **state)
+TEST(a_precision_that_is_not_there_is_refused)
 {
     watcher               w     = { .stop = 0 };
     const ms_train_config cfg   = configure("cpu", "bf16");
@@ -126,7 +124,6 @@ static void a_precision_that_is_not_there_is_refused(void **state)
     const ms_train_setup  setup = setup_of(&w, &cfg, dir, false, -1);
     ms_error              e     = { "" };
     ms_train             *t     = NULL;
-    (void)state;
     CHECK(ms_train_open(&e, &setup, &t) == MUSEC_ENOTSUP && t == NULL, "opened");
     CHECK(strcmp(e.text, "precision is bf16, which the device cpu does not have; take auto or "
                          "f32") == 0,
@@ -154,7 +151,7 @@ static void check_files(const char *dir)
     }
 }
 
-static void a_checkpoint_goes_on_in_another_precision(void **state)
+TEST(a_checkpoint_goes_on_in_another_precision)
 {
     static const struct {
         const char *first, *first_device, *then, *then_device;
@@ -165,7 +162,6 @@ static void a_checkpoint_goes_on_in_another_precision(void **state)
         { "bf16", "ref", "auto", "cpu", 2e-2 }, { "f32", "cpu", "f16", "ref", 2e-2 },
     };
     static watcher whole, parts;
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const ms_train_config first = configure(cases[i].first_device, cases[i].first),
                               then  = configure(cases[i].then_device, cases[i].then);
@@ -198,7 +194,7 @@ static void resumed_words(const ms_train_config *cfg, const char *dir, char *wor
     fclose(to);
 }
 
-static void what_auto_became_is_kept(void **state)
+TEST(what_auto_became_is_kept)
 {
     static watcher        w;
     const ms_train_config first = configure("ref", "bf16"), then = configure("ref", "f32");
@@ -207,7 +203,6 @@ static void what_auto_became_is_kept(void **state)
     ms_train             *t     = NULL;
     ms_summary            s;
     char                  words[MS_PATH_MAX + 256];
-    (void)state;
     CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
     CHECK_OK_ERR(&e, ms_train_run(&e, t, &s));
     CHECK(strcmp(s.computed.device, "ref") == 0 && strcmp(s.computed.precision, "bf16") == 0 &&
@@ -236,7 +231,7 @@ static uint64_t taken(int64_t heads, int64_t rows, int64_t reach)
     return (uint64_t)(now * each + tiles * 64 * (8 * heads + 4) + 256);
 }
 
-static void the_scratch_of_attention_is_bounded(void **state)
+TEST(the_scratch_of_attention_is_bounded)
 {
     static const struct {
         int64_t heads, rows, reach;
@@ -247,7 +242,6 @@ static void the_scratch_of_attention_is_bounded(void **state)
         { 12, 65536, 1 << 20, 0x1p30 + 65536 * 100 + 256 },          /* a head would have 8 GiB */
         { 16384, 1 << 26, 1 << 26, 0x1p30 + 0x1p26 * 131076 + 256 }, /* no product overflows */
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const uint64_t got = ms_attn_grad_most(cases[i].heads, cases[i].rows, cases[i].reach);
         CHECK((double)got == cases[i].bytes, "case %zu: %llu bytes", i, (unsigned long long)got);
@@ -272,7 +266,7 @@ static uint64_t count_plan(ms_device *d, ms_attn_plan plan)
     return (uint64_t)1 << (plan.rows == 256 ? 32 : 30);
 }
 
-static void the_scratch_of_attention_is_counted(void **state)
+TEST(the_scratch_of_attention_is_counted)
 {
     static watcher  w;
     ms_train_config cfg = configure("cpu", "auto");
@@ -280,7 +274,6 @@ static void the_scratch_of_attention_is_counted(void **state)
     ms_train       *t   = NULL;
     ms_train_sizes  without, with;
     char            words[2048];
-    (void)state;
     CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "stages",
                                          "2 batch=512 micro=2 doc=48 window=99/200; rest "
                                          "batch=128 doc=64 window=33/16"));
@@ -361,7 +354,7 @@ static bool is_clean(const char *dir)
     return system(command) == 0;
 }
 
-static void a_device_that_fails_says_where_to_go_on(void **state)
+TEST(a_device_that_fails_says_where_to_go_on)
 {
     static watcher        whole, parts;
     const ms_train_config cfg   = configure("cpu", "auto");
@@ -369,7 +362,6 @@ static void a_device_that_fails_says_where_to_go_on(void **state)
     const ms_train_setup  setup = setup_of(&parts, &cfg, dir, false, -1);
     ms_error              e     = { "" };
     char                  want[MS_PATH_MAX + 128];
-    (void)state;
     run(&whole, &cfg, NULL, false, -1);
     fail_behind(&setup, HALFWAY, MUSEC_EDEVICE, &e);
     snprintf(want, sizeof want,
@@ -384,7 +376,7 @@ static void a_device_that_fails_says_where_to_go_on(void **state)
               whole.loss[k]);
 }
 
-static void without_a_checkpoint_it_says_so(void **state)
+TEST(without_a_checkpoint_it_says_so)
 {
     static watcher        w;
     const ms_train_config cfg   = configure("cpu", "auto");
@@ -393,7 +385,6 @@ static void without_a_checkpoint_it_says_so(void **state)
                          silent = setup_of(&w, &cfg, NULL, false, -1);
     ms_error e                  = { "" };
     char     want[MS_PATH_MAX + 128];
-    (void)state;
     fail_behind(&setup, 0, MUSEC_EDEVICE, &e);
     snprintf(want, sizeof want,
              "cpu: the device caught fire; there is no checkpoint yet: go on with musec train "
@@ -404,13 +395,12 @@ static void without_a_checkpoint_it_says_so(void **state)
     CHECK(strcmp(e.text, "cpu: the device caught fire") == 0, "%s", e.text);
 }
 
-static void memory_that_is_missing_is_told(void **state)
+TEST(memory_that_is_missing_is_told)
 {
     static watcher        w;
     const ms_train_config cfg    = configure("cpu", "auto");
     const ms_train_setup  silent = setup_of(&w, &cfg, NULL, false, -1);
     ms_error              e      = { "" };
-    (void)state;
     fail_behind(&silent, 0, MUSEC_ENOMEM, &e);
     CHECK(strstr(e.text, "fire; the run needs 0.0 GiB, 0.0 of them for activations of 128 tokens: "
                          "more micro-batches (now 1) or a smaller batch lower that") != NULL,
@@ -418,7 +408,7 @@ static void memory_that_is_missing_is_told(void **state)
 }
 
 /* With few tokens for many weights there is nothing to save by micro-batches. */
-static void missing_memory_of_weights_is_told(void **state)
+TEST(missing_memory_of_weights_is_told)
 {
     static const char *const settings[][2] = { { "width", "128" },
                                                { "mlp", "512" },
@@ -428,7 +418,6 @@ static void missing_memory_of_weights_is_told(void **state)
     static watcher           w;
     ms_train_config          cfg = configure("cpu", "auto");
     ms_error                 e   = { "" };
-    (void)state;
     for (size_t i = 0; i < COUNT(settings); i++)
         CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, settings[i][0], settings[i][1]));
     const ms_train_setup silent = setup_of(&w, &cfg, NULL, false, -1);
@@ -436,22 +425,4 @@ static void missing_memory_of_weights_is_told(void **state)
     CHECK(strstr(e.text, "of them for weights, gradients and the optimizer's state: more "
                          "micro-batches would not help") != NULL,
           "%s", e.text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(auto_is_what_the_device_says),
-        cmocka_unit_test(a_run_may_be_not_deterministic),
-        cmocka_unit_test(a_precision_that_is_not_there_is_refused),
-        cmocka_unit_test(a_checkpoint_goes_on_in_another_precision),
-        cmocka_unit_test(what_auto_became_is_kept),
-        cmocka_unit_test(the_scratch_of_attention_is_bounded),
-        cmocka_unit_test(the_scratch_of_attention_is_counted),
-        cmocka_unit_test(a_device_that_fails_says_where_to_go_on),
-        cmocka_unit_test(without_a_checkpoint_it_says_so),
-        cmocka_unit_test(memory_that_is_missing_is_told),
-        cmocka_unit_test(missing_memory_of_weights_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,10 +134,9 @@ static double final_loss(const char *optimizer, const char *settings)
     return got.last.loss;
 }
 
-static void every_optimizer_overfits_one_batch(void **state)
+TEST(every_optimizer_overfits_one_batch)
 {
     const char *name;
-    (void)state;
     for (size_t i = 0; (name = musec_optim_name(i, NULL)) != NULL; i++) {
         size_t at = 0;
         char   settings[64];
@@ -154,7 +153,7 @@ static void every_optimizer_overfits_one_batch(void **state)
 }
 
 /* Options that change what is done to a matrix. */
-static void options_learn_too(void **state)
+TEST(options_learn_too)
 {
     static const char *const cases[][2] = {
         { "soft-musec", "ns_mode=fast lr=0.3" },
@@ -166,7 +165,6 @@ static void options_learn_too(void **state)
         { "soft-musec", "lr=0.3 qk_norm=no tied=yes head_gates=yes x0_mix=yes" },
         { "adamw", "lr=0.01 batch=32 micro_batches=2 mtp=1,0.5>1,0 attn_softcap=20 cap=tanh" },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         char settings[160];
         snprintf(settings, sizeof settings, "steps=150 %s", cases[i][1]);
@@ -181,12 +179,11 @@ static void options_learn_too(void **state)
 
 /* Logits that start far too large are at tau one step later, and stay about there while the
  * learning rate drives them up; without the clip they only grow. */
-static void qk_clip_brings_logits_back(void **state)
+TEST(qk_clip_brings_logits_back)
 {
     static const double tau = 20.0;
     static trace        plain, clipped;
     ms_train_config     cfg;
-    (void)state;
 
     cfg = configure("muon", HOT);
     ms_train_close(run(&cfg, &plain));
@@ -239,14 +236,13 @@ static int last_record(const trace *t)
 
 /* tau lies below the largest logit of the last step and above those before: up to there muonclip is
  * muon bit for bit, so in that step both start from the same state. */
-static void qk_clip_touches_q_and_k_alone(void **state)
+TEST(qk_clip_touches_q_and_k_alone)
 {
     static trace    plain, clipped;
     ms_train_config cfg = configure("muon", HOT);
     ms_train       *p, *c;
     char            tau[40];
     int             heads_clipped = 0;
-    (void)state;
 
     ms_train_close(run(&cfg, &plain));
     const int last = last_record(&plain);
@@ -285,14 +281,13 @@ static void qk_clip_touches_q_and_k_alone(void **state)
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 /* Documents of 16 tokens: none is in two micro-batches of a batch cut in four. */
-static void accumulated_gradients_are_those_of_the_whole_batch(void **state)
+TEST(accumulated_gradients_are_those_of_the_whole_batch)
 {
     static trace          one, four;
     const ms_train_config whole = configure("sgdm", "steps=1 max_doc=16 init_out=1 init_down=1");
     const ms_train_config parts =
         configure("sgdm", "steps=1 max_doc=16 init_out=1 init_down=1 micro_batches=4");
     ms_train *a = run(&whole, &one), *b = run(&parts, &four);
-    (void)state;
 
     CHECK(fabs(one.loss[0] - four.loss[0]) <= 1e-6, "losses %.9g, %.9g", one.loss[0], four.loss[0]);
     CHECK(one.max_logit[0] == four.max_logit[0], "%g, %g", one.max_logit[0], four.max_logit[0]);
@@ -309,14 +304,13 @@ static void accumulated_gradients_are_those_of_the_whole_batch(void **state)
 
 /* The gradient of the sum over 8 is tokens / 8 times that of the mean; 64 / 8 is a power of two, so
  * there is no rounding to forgive.  The log shows it as the norm of sgdm's first update. */
-static void reductions_differ_by_their_scale(void **state)
+TEST(reductions_differ_by_their_scale)
 {
     static trace          sum, mean;
     const ms_train_config by_sum  = configure("sgdm", "steps=1 report_every=1 init_out=1"),
                           by_mean = configure("sgdm", "steps=1 report_every=1 init_out=1 "
                                                       "grad_reduction=mean");
     ms_train *a = run(&by_sum, &sum), *b = run(&by_mean, &mean);
-    (void)state;
 
     CHECK(sum.loss[0] == mean.loss[0], "the loss is another: %g, %g", sum.loss[0], mean.loss[0]);
     for (size_t i = 0; i < ms_gpt_n_params(a->gpt); i++) {
@@ -330,17 +324,4 @@ static void reductions_differ_by_their_scale(void **state)
     }
     ms_train_close(b);
     ms_train_close(a);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_optimizer_overfits_one_batch),
-        cmocka_unit_test(options_learn_too),
-        cmocka_unit_test(qk_clip_brings_logits_back),
-        cmocka_unit_test(qk_clip_touches_q_and_k_alone),
-        cmocka_unit_test(accumulated_gradients_are_those_of_the_whole_batch),
-        cmocka_unit_test(reductions_differ_by_their_scale),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,14 +29,13 @@ static void set(ms_train_config *cfg, const char *name, const char *value)
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
-static void names_go_on_where_one_is_taken(void **state)
+TEST(names_go_on_where_one_is_taken)
 {
     static const char *const want[] = { "runs/pico-muon-lr0.02-s0", "runs/pico-muon-lr0.02-s0-2",
                                         "runs/pico-muon-lr0.02-s0-3" };
     const ms_train_config    cfg    = config_of("pico", "muon");
     char                     out[MS_PATH_MAX];
     ms_error                 e = { "" };
-    (void)state;
 
     CHECK(chdir(fresh_dir()) == 0, "chdir");
     for (size_t i = 0; i < COUNT(want); i++) {
@@ -50,13 +49,12 @@ static void names_go_on_where_one_is_taken(void **state)
 }
 
 /* Processes that start at the same time: each says which it got, in one write. */
-static void two_processes_never_get_the_same(void **state)
+TEST(two_processes_never_get_the_same)
 {
     enum { PROCESSES = 8, EACH = 25 };
     const ms_train_config cfg = config_of("pico", "muon");
     static bool           seen[PROCESSES * EACH + 1];
     int                   ends[2], go[2], number;
-    (void)state;
 
     CHECK(chdir(fresh_dir()) == 0 && pipe(ends) == 0 && pipe(go) == 0, "pipe");
     fflush(NULL);
@@ -86,12 +84,11 @@ static void two_processes_never_get_the_same(void **state)
     while (wait(NULL) > 0) {}
 }
 
-static void where_no_directory_can_be_made(void **state)
+TEST(where_no_directory_can_be_made)
 {
     const ms_train_config cfg = config_of("pico", "muon");
     char                  out[MS_PATH_MAX];
     ms_error              e = { "" };
-    (void)state;
     CHECK(chdir(fresh_dir()) == 0, "chdir");
     put_file("runs", "a file", 6);
     CHECK(ms_run_directory(&e, &cfg, out) != MUSEC_OK && strstr(e.text, "runs") != NULL, "%s",
@@ -103,7 +100,7 @@ static void where_no_directory_can_be_made(void **state)
 /* A token of the whole model takes 6 operations for each of its weights in matrices and head, and
  * 12 for each column of attention and visible key (half of a document of 32), forward and backward;
  * a validated one a third. */
-static void the_work_of_a_run(void **state)
+TEST(the_work_of_a_run)
 {
     static const char *const settings[][2] = {
         { "layers", "2" },        { "width", "16" },
@@ -118,7 +115,6 @@ static void the_work_of_a_run(void **state)
     ms_train_config cfg = config_of("pico", "adamw");
     ms_schedule     s;
     ms_error        e = { "" };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(settings); i++)
         set(&cfg, settings[i][0], settings[i][1]);
@@ -146,7 +142,7 @@ static void the_work_of_a_run(void **state)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static void numbers_in_words(void **state)
+TEST(numbers_in_words)
 {
     static const struct {
         int64_t     n;
@@ -159,7 +155,6 @@ static void numbers_in_words(void **state)
                    { -1000, "-1,000" },
                    { -100000, "-100,000" } };
     char text[32];
-    (void)state;
     for (size_t i = 0; i < COUNT(counts); i++) {
         ms_count_text(counts[i].n, text, sizeof text);
         CHECK(strcmp(text, counts[i].want) == 0, "%s, not %s", text, counts[i].want);
@@ -170,13 +165,12 @@ static void numbers_in_words(void **state)
     CHECK(strcmp(text, "21.5 GiB") == 0, "%s", text);
 }
 
-static void memory_is_warned_of_where_there_is_less(void **state)
+TEST(memory_is_warned_of_where_there_is_less)
 {
     ms_train_start s = { .needed = (uint64_t)8 << 30,
                          .memory = { .available = (uint64_t)8 << 30, .total = (uint64_t)16 << 30 },
                          .advice = "5.0 of them for activations" };
     char           text[512];
-    (void)state;
 
     ms_warn_memory(&s, text, sizeof text);
     CHECK(text[0] == '\0', "%s", text);
@@ -190,14 +184,13 @@ static void memory_is_warned_of_where_there_is_less(void **state)
     CHECK(text[0] == '\0', "nothing is known: %s", text);
 }
 
-static void days_are_warned_of(void **state)
+TEST(days_are_warned_of)
 {
     const double    day  = 86400.0;
     ms_train_config tiny = config_of("pico", "muon"), large = config_of("small", "muon");
     ms_error        e   = { "" };
     musec_ctx      *ctx = NULL;
     char            text[512];
-    (void)state;
 
     CHECK(musec_ctx_create(&ctx, "cpu") == MUSEC_OK, "%s", e.text);
     ms_train_start s = { .config = &large, .device = ctx };
@@ -216,7 +209,7 @@ static void days_are_warned_of(void **state)
 }
 
 /* 1000 bytes of text, of which a tenth is for validation, and the start token. */
-static void repeated_data_are_warned_of(void **state)
+TEST(repeated_data_are_warned_of)
 {
     const char            *path = path_in(fresh_dir(), "book.txt");
     char                   book[1000];
@@ -229,7 +222,6 @@ static void repeated_data_are_warned_of(void **state)
     ms_train_start s    = { .schedule = &plan };
     ms_error       e    = { "" };
     char           text[512];
-    (void)state;
 
     memset(book, 'x', sizeof book);
     put_file(path, book, sizeof book);
@@ -247,19 +239,4 @@ static void repeated_data_are_warned_of(void **state)
     ms_warn_epochs(&s, 0, text, sizeof text);
     CHECK(text[0] == '\0', "%s", text);
     ms_mixture_close(s.train);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_go_on_where_one_is_taken),
-        cmocka_unit_test(two_processes_never_get_the_same),
-        cmocka_unit_test(where_no_directory_can_be_made),
-        cmocka_unit_test(the_work_of_a_run),
-        cmocka_unit_test(numbers_in_words),
-        cmocka_unit_test(memory_is_warned_of_where_there_is_less),
-        cmocka_unit_test(days_are_warned_of),
-        cmocka_unit_test(repeated_data_are_warned_of),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

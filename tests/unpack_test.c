@@ -51,11 +51,10 @@ static const struct {
     { PACK_XZ, xz_512, sizeof xz_512 - 1, 514 * MIB, "xz -d" },
 };
 
-static void wide_windows_are_read(void **state)
+TEST(wide_windows_are_read)
 {
     char     text[64];
     ms_error e = { "" };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(wide); i++) {
         if (!pack_is_here(wide[i].how) || wide[i].enough > 1024 * MIB)
@@ -66,11 +65,10 @@ static void wide_windows_are_read(void **state)
 }
 
 /* They are not damaged, and fetching them again would not help. */
-static void wider_ones_are_refused_for_memory(void **state)
+TEST(wider_ones_are_refused_for_memory)
 {
     char     text[64], words[64];
     ms_error e = { "" };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(wide); i++) {
         const uint64_t less = wide[i].enough - MIB * 10;
@@ -82,13 +80,4 @@ static void wider_ones_are_refused_for_memory(void **state)
                   strstr(e.text, "damaged") == NULL,
               "%s", e.text);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wide_windows_are_read),
-        cmocka_unit_test(wider_ones_are_refused_for_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,9 +27,8 @@ static double ulp_of(double x)
 
 static double apart(double got, double want) { return fabs(got - want) / fabs(want); }
 
-static void exp_is_right_to_two_ulp(void **state)
+TEST(exp_is_right_to_two_ulp)
 {
-    (void)state;
     for (uint32_t bits = 0; bits < 0x42b17218u; bits += STEP) /* up to ln of the largest float */
         for (uint32_t sign = 0; sign < 2; sign++) {
             const float x = from_bits(bits | sign << 31);
@@ -39,9 +38,8 @@ static void exp_is_right_to_two_ulp(void **state)
         }
 }
 
-static void exp_ends_where_normal_numbers_do(void **state)
+TEST(exp_ends_where_normal_numbers_do)
 {
-    (void)state;
     const float smallest = ms_exp(-0x1.5d589ep+6f), largest = ms_exp(0x1.62e42ep+6f);
     CHECK(ms_exp(0.0f) == 1.0f && ms_exp(-0.0f) == 1.0f, "exp(0)");
     CHECK(smallest >= 0x1p-126f && smallest <= 0x1.0001p-126f, "%g", (double)smallest);
@@ -54,9 +52,8 @@ static void exp_ends_where_normal_numbers_do(void **state)
 }
 
 /* Both parts of logistic, and tanh and its slope: 1e-6 of their size, near 0 and at the ends. */
-static void logistic_and_tanh_keep_their_size(void **state)
+TEST(logistic_and_tanh_keep_their_size)
 {
-    (void)state;
     for (uint32_t bits = 0; bits < 0x42280000u; bits += STEP) /* up to 42: slopes stay normal */
         for (uint32_t sign = 0; sign < 2; sign++) {
             const float  x = from_bits(bits | sign << 31);
@@ -70,9 +67,8 @@ static void logistic_and_tanh_keep_their_size(void **state)
         }
 }
 
-static void logistic_and_tanh_have_their_limits(void **state)
+TEST(logistic_and_tanh_have_their_limits)
 {
-    (void)state;
     float rest, slope;
     CHECK(ms_logistic(INFINITY, &rest) == 1.0f && rest == 0.0f, "infinity");
     CHECK(ms_logistic(-INFINITY, &rest) == 0.0f && rest == 1.0f, "-infinity");
@@ -80,15 +76,4 @@ static void logistic_and_tanh_have_their_limits(void **state)
     CHECK(ms_tanh(INFINITY, &slope) == 1.0f && slope == 0.0f, "infinity");
     CHECK(ms_tanh(-INFINITY, &slope) == -1.0f && slope == 0.0f, "-infinity");
     CHECK(isnan(ms_tanh(NAN, &slope)) && isnan(slope), "NaN");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exp_is_right_to_two_ulp),
-        cmocka_unit_test(exp_ends_where_normal_numbers_do),
-        cmocka_unit_test(logistic_and_tanh_keep_their_size),
-        cmocka_unit_test(logistic_and_tanh_have_their_limits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,12 +9,11 @@
 #include "check.h"
 #include "verdict_rig.h"
 
-static void every_claim_holds_in_its_world(void **state)
+TEST(every_claim_holds_in_its_world)
 {
     static world w;
     ms_finding   findings[MOST_CLAIMS];
     size_t       n;
-    (void)state;
 
     world_make(&w);
     world_repeat(&w, "data=data/c4", 1.0);
@@ -153,12 +152,11 @@ static const change failing[] = {
     { "operator", "soft-musec", 0.2, "fast", DIVERGE, 0 },
 };
 
-static void each_claim_can_fail(void **state)
+TEST(each_claim_can_fail)
 {
     static world w;
     ms_finding   findings[MOST_CLAIMS];
     char         after[64];
-    (void)state;
 
     for (size_t i = 0; i < COUNT(failing); i++) {
         world_make(&w);
@@ -170,13 +168,12 @@ static void each_claim_can_fail(void **state)
 }
 
 /* Two sets that disagree, and a larger model with a smaller gap. */
-static void sets_and_sizes_can_fail(void **state)
+TEST(sets_and_sizes_can_fail)
 {
     static world w;
     const change calm = { "sets", "muonclip", 0.5, "c4", LOSS, 3.0 };
     ms_finding   findings[MOST_CLAIMS];
     size_t       n;
-    (void)state;
 
     world_make(&w);
     world_repeat(&w, "data=data/c4", 1.0);
@@ -248,13 +245,12 @@ static bool is_covered(const char *id, const change *changes, size_t n)
     return false;
 }
 
-static void claims_without_their_runs_are_not_tested(void **state)
+TEST(claims_without_their_runs_are_not_tested)
 {
     static world w;
     ms_finding   findings[MOST_CLAIMS];
     char         after[64];
     size_t       n = 0;
-    (void)state;
 
     for (size_t i = 0; i < COUNT(missing); i++) {
         world_make(&w);
@@ -272,12 +268,11 @@ static void claims_without_their_runs_are_not_tested(void **state)
     }
 }
 
-static void no_runs_test_nothing(void **state)
+TEST(no_runs_test_nothing)
 {
     const ms_compare none = { 0 };
     ms_finding       findings[MOST_CLAIMS];
     const size_t     n = find_all(&none, false, findings);
-    (void)state;
 
     for (size_t i = 0; i < n; i++)
         expect(&findings[i], MS_NOT_TESTED, "");
@@ -286,12 +281,11 @@ static void no_runs_test_nothing(void **state)
 }
 
 /* Only one run: nothing to compare, nothing to fall over. */
-static void any_one_method_alone_is_fine(void **state)
+TEST(any_one_method_alone_is_fine)
 {
     static const char *const optimizers[] = { "soft-musec", "spectra", "muon", "muonclip", "adam" };
     ms_finding               findings[MOST_CLAIMS];
     static world             w;
-    (void)state;
 
     for (size_t i = 0; i < COUNT(optimizers); i++) {
         w.n                                                  = 0;
@@ -306,11 +300,10 @@ static void any_one_method_alone_is_fine(void **state)
 
 /* No claim on Muon rests on runs of it that learned nothing, one of which is named; none at all
  * where no run learned.  That is known by the summary of a run, or by its log alone. */
-static void nothing_is_judged_by_runs_that_learned_nothing(void **state)
+TEST(nothing_is_judged_by_runs_that_learned_nothing)
 {
     ms_finding   findings[MOST_CLAIMS];
     static world w;
-    (void)state;
 
     for (int k = 0; k < 4; k++) {
         const bool old = k % 2 == 1, all = k / 2 == 1;
@@ -333,12 +326,11 @@ static void nothing_is_judged_by_runs_that_learned_nothing(void **state)
 
 /* One method that learns nothing at one rate has failed there; where none learns, nothing is said
  * of the rate. */
-static void rates_at_which_none_learned_do_not_count(void **state)
+TEST(rates_at_which_none_learned_do_not_count)
 {
     ms_finding   findings[MOST_CLAIMS];
     static world w;
     size_t       n;
-    (void)state;
 
     world_make(&w);
     for (size_t i = 0; i < w.n; i++)
@@ -357,12 +349,11 @@ static void rates_at_which_none_learned_do_not_count(void **state)
 
 /* ---- figures and words ----------------------------------------------------------------------- */
 
-static void results_have_the_figures(void **state)
+TEST(results_have_the_figures)
 {
     static world w;
     ms_finding   findings[MOST_CLAIMS];
     size_t       n;
-    (void)state;
 
     world_make(&w);
     world_add(&w, "muon", 0.01, 3.03, "seed=1");
@@ -392,12 +383,11 @@ static void results_have_the_figures(void **state)
 }
 
 /* The best of all is Muon's at a rate that no other method has: 2.8. */
-static void the_best_of_all_has_any_rate(void **state)
+TEST(the_best_of_all_has_any_rate)
 {
     static world w;
     ms_finding   findings[MOST_CLAIMS];
     size_t       n;
-    (void)state;
 
     world_make(&w);
     world_add(&w, "muon", 0.03, 2.8, "");
@@ -408,13 +398,12 @@ static void the_best_of_all_has_any_rate(void **state)
 }
 
 /* Twenty problems: nothing of the last is cut off. */
-static void long_results_are_whole(void **state)
+TEST(long_results_are_whole)
 {
     static world w;
     ms_finding   findings[MOST_CLAIMS];
     char         more[32];
     size_t       n;
-    (void)state;
 
     w.n = 0;
     for (int i = 0; i < 20; i++)
@@ -431,12 +420,11 @@ static void long_results_are_whole(void **state)
 }
 
 /* Steps of one size whatever D is: one that is a rule has its words. */
-static void a_threshold_by_a_rule_is_told(void **state)
+TEST(a_threshold_by_a_rule_is_told)
 {
     static world w;
     ms_finding   findings[MOST_CLAIMS];
     size_t       n;
-    (void)state;
 
     w.n = 0;
     world_add(&w, "soft-musec", 0.2, 2.9, "threshold=rms:1 update_scale=unit");
@@ -447,12 +435,11 @@ static void a_threshold_by_a_rule_is_told(void **state)
 }
 
 /* At a rate of 0 nothing is trained, and a range from there has no width. */
-static void a_rate_of_zero_is_in_no_sweep(void **state)
+TEST(a_rate_of_zero_is_in_no_sweep)
 {
     static world w;
     ms_finding   findings[MOST_CLAIMS];
     size_t       n;
-    (void)state;
 
     world_make(&w);
     for (int m = 0; m < 4; m++)
@@ -465,13 +452,12 @@ static void a_rate_of_zero_is_in_no_sweep(void **state)
     check_words(find(findings, n, "small-lr"), "at lr 0.01");
 }
 
-static void a_spike_counts_whatever_the_last_loss(void **state)
+TEST(a_spike_counts_whatever_the_last_loss)
 {
     static world w;
     const change as_low = { "threshold-large", "soft-musec", 0.5, "threshold=1", LOSS, 2.96 };
     ms_finding   findings[MOST_CLAIMS];
     size_t       n;
-    (void)state;
 
     world_make(&w);
     apply(&w, &as_low);
@@ -480,12 +466,11 @@ static void a_spike_counts_whatever_the_last_loss(void **state)
 }
 
 /* Options of one optimizer do not rename the others; a method with no plain form is found too. */
-static void variants_stand_for_their_method(void **state)
+TEST(variants_stand_for_their_method)
 {
     static world w;
     ms_finding   findings[MOST_CLAIMS];
     size_t       n;
-    (void)state;
 
     world_make(&w);
     world_add(&w, "muonclip", 0.2, 3.1, "qk_tau=30");
@@ -495,13 +480,12 @@ static void variants_stand_for_their_method(void **state)
     expect(find(findings, n, "iterations"), MS_HOLDS, "");
 }
 
-static void the_table_has_them_all(void **state)
+TEST(the_table_has_them_all)
 {
     ms_finding       findings[MOST_CLAIMS];
     const ms_compare none  = { 0 };
     ms_table         table = { 0 };
     const size_t     n     = find_all(&none, false, findings);
-    (void)state;
 
     ms_verdict_table(findings, n, &table);
     CHECK(table.n_cells == 5 * (n + 1), "%zu cells of %zu claims", table.n_cells, n);
@@ -513,7 +497,7 @@ static void the_table_has_them_all(void **state)
 }
 
 /* "1 holds", "2 hold": kinds and words in pairs, the good ones first. */
-static void verdicts_are_counted(void **state)
+TEST(verdicts_are_counted)
 {
     static const char *const want[]     = { "holds",         "1 holds",         "does not hold",
                                             "2 do not hold", "not tested here", "3 not tested" };
@@ -521,7 +505,6 @@ static void verdicts_are_counted(void **state)
                                             MS_NOT_TESTED, MS_DOES_NOT_HOLD, MS_NOT_TESTED };
     ms_finding               findings[COUNT(verdicts)] = { 0 };
     ms_table                 pairs                     = { 0 };
-    (void)state;
 
     for (size_t i = 0; i < COUNT(verdicts); i++)
         findings[i].verdict = verdicts[i];
@@ -534,26 +517,7 @@ static void verdicts_are_counted(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_claim_holds_in_its_world),
-        cmocka_unit_test(each_claim_can_fail),
-        cmocka_unit_test(sets_and_sizes_can_fail),
-        cmocka_unit_test(claims_without_their_runs_are_not_tested),
-        cmocka_unit_test(no_runs_test_nothing),
-        cmocka_unit_test(any_one_method_alone_is_fine),
-        cmocka_unit_test(nothing_is_judged_by_runs_that_learned_nothing),
-        cmocka_unit_test(rates_at_which_none_learned_do_not_count),
-        cmocka_unit_test(results_have_the_figures),
-        cmocka_unit_test(the_best_of_all_has_any_rate),
-        cmocka_unit_test(long_results_are_whole),
-        cmocka_unit_test(a_threshold_by_a_rule_is_told),
-        cmocka_unit_test(a_rate_of_zero_is_in_no_sweep),
-        cmocka_unit_test(a_spike_counts_whatever_the_last_loss),
-        cmocka_unit_test(variants_stand_for_their_method),
-        cmocka_unit_test(the_table_has_them_all),
-        cmocka_unit_test(verdicts_are_counted),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = check_main();
     (void)find_all(NULL, false, NULL);
     return failed;
 }

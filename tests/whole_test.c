@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-static void what_is_whole_is_read_exactly(void **state)
+TEST(what_is_whole_is_read_exactly)
 {
     static const struct {
         const char *text;
@@ -35,7 +35,6 @@ static void what_is_whole_is_read_exactly(void **state)
         { "9.223372036854775807e18", INT64_MAX },
         { "-9223372036854775808", INT64_MIN },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         int64_t  x = -77;
         uint64_t u = 77;
@@ -50,7 +49,7 @@ static void what_is_whole_is_read_exactly(void **state)
     }
 }
 
-static void what_is_not_is_refused(void **state)
+TEST(what_is_not_is_refused)
 {
     static const char *const none[] = { "",    " ",   "x",   "1.5",   "1e-1", "2.55e1", "1e",
                                         "1e+", "e3",  ".5",  ".",     "1..0", "1.0.0",  "1e3.0",
@@ -58,7 +57,6 @@ static void what_is_not_is_refused(void **state)
                                         "nan", "inf", "-",   "1,000", "1_000" };
     static const char *const far[]  = { "9223372036854775808", "1e19", "1e999999999999",
                                         "92233720368547758070e-0" };
-    (void)state;
     for (size_t i = 0; i < COUNT(none); i++) {
         int64_t  x = -77;
         uint64_t u = 77;
@@ -74,13 +72,4 @@ static void what_is_not_is_refused(void **state)
     CHECK(ms_whole_u64("1.8446744073709551615e19", &u) == MS_WHOLE_READ && u == UINT64_MAX, "most");
     CHECK(ms_whole_u64("18446744073709551616", &u) == MS_WHOLE_RANGE, "one more");
     CHECK(ms_whole_u64("2e19", &u) == MS_WHOLE_RANGE, "far more");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_whole_is_read_exactly),
-        cmocka_unit_test(what_is_not_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,10 +132,9 @@ static const uint32_t pool[] = {
     0x1D7D8, 0x1F600, 0x20000, 0xE0001, 0x10FFFF,
 };
 
-static void random_characters(void **state)
+TEST(random_characters)
 {
     uint32_t c[64];
-    (void)state;
     for (uint64_t k = 0; k < 20000; k++) {
         const uint64_t key = ms_rand_key(k, "words_test");
         const size_t   n = ms_rand_u64(key, 0) % COUNT(c), few = 4 + ms_rand_u64(key, 1) % 8;
@@ -148,11 +147,10 @@ static void random_characters(void **state)
 }
 
 /* Runs around the eight bytes that are looked at together, at all places before the text's end. */
-static void runs_of_letters(void **state)
+TEST(runs_of_letters)
 {
     static const uint32_t ends[] = { '@', '[', '`', '{', ' ', '\'', '\n', '5', 0xE9, 0x20AC, 0x7F };
     uint32_t              c[80];
-    (void)state;
     for (size_t n = 1; n < 40; n++)
         for (size_t k = 0; k < COUNT(ends); k++)
             for (size_t more = 0; more < 12; more++) {
@@ -168,9 +166,8 @@ static void runs_of_letters(void **state)
 }
 
 /* Every character alone, behind a space and behind a letter. */
-static void every_character(void **state)
+TEST(every_character)
 {
-    (void)state;
     for (uint32_t c = 0; c <= 0x10FFFF; c += c < 0x30000 ? 1 : 37) {
         const uint32_t text[] = { c, ' ', c, 'a', c, ' ', ' ', c };
         char           what[32];
@@ -182,7 +179,7 @@ static void every_character(void **state)
 
 /* ---- bytes that are no characters ------------------------------------------------------------ */
 
-static void bad_bytes(void **state)
+TEST(bad_bytes)
 {
     static const struct {
         const char *text;
@@ -221,7 +218,6 @@ static void bad_bytes(void **state)
         { "it'\x80s", 5, { 2, 3, 4, 5 } },
         { "", 0, { 0 } },
     };
-    (void)state;
     for (size_t k = 0; k < COUNT(cases); k++) {
         size_t ends[8] = { 0 }, n;
         n              = ms_words_cut(&classes, cases[k].text, cases[k].n, 0, ends, COUNT(ends));
@@ -231,33 +227,17 @@ static void bad_bytes(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_characters),
-        cmocka_unit_test(runs_of_letters),
-        cmocka_unit_test(every_character),
-        cmocka_unit_test(bad_bytes),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
-}
+TEST_GROUP(set_up, NULL)
 
 #else
 
-static void says_what_is_missing(void **state)
+TEST(says_what_is_missing)
 {
     static ms_word_classes classes;
     ms_error               e = { "" };
-    (void)state;
     CHECK(ms_word_classes_make(&e, &classes) == MUSEC_ENOTSUP, "made without utf8proc");
     CHECK(strstr(e.text, "libutf8proc-dev") != NULL, "%s", e.text);
     CHECK(ms_words_utf8proc() == NULL, "a version of nothing");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(says_what_is_missing) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 #endif

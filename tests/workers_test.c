@@ -49,11 +49,10 @@ static void check_loop(ms_workers *w, tally *t, int64_t tasks, int64_t value)
     CHECK(t->shared == 0 && t->out_of_bounds == 0, "%d and %d", t->shared, t->out_of_bounds);
 }
 
-static void every_task_runs_once(void **state)
+TEST(every_task_runs_once)
 {
     static const int64_t tasks[] = { 0, 1, 2, 3, 5, 7, 8, 9, 63, 64, MOST_TASKS };
     static tally         t;
-    (void)state;
     for (int threads = 1; threads <= MOST_THREADS; threads++) {
         ms_workers *w = ms_workers_create(threads);
         assert_non_null(w);
@@ -66,11 +65,10 @@ static void every_task_runs_once(void **state)
 }
 
 /* Pauses from none to some milliseconds: threads are met polling, falling asleep, and asleep. */
-static void loops_find_threads_awake_and_asleep(void **state)
+TEST(loops_find_threads_awake_and_asleep)
 {
     static tally t;
     ms_workers  *w = ms_workers_create(4);
-    (void)state;
     assert_non_null(w);
     for (int64_t i = 0; i < 400; i++) {
         const struct timespec pause = { .tv_nsec = i % 4 == 3 ? 2000000 : i * 500 };
@@ -80,9 +78,8 @@ static void loops_find_threads_awake_and_asleep(void **state)
     ms_workers_destroy(w);
 }
 
-static void a_pool_that_never_ran_ends(void **state)
+TEST(a_pool_that_never_ran_ends)
 {
-    (void)state;
     ms_workers_destroy(NULL);
     ms_workers_destroy(ms_workers_create(1));
     ms_workers_destroy(ms_workers_create(MOST_THREADS));
@@ -92,7 +89,7 @@ static void a_pool_that_never_ran_ends(void **state)
     ms_workers_destroy(w);
 }
 
-static void the_environment_says_how_many(void **state)
+TEST(the_environment_says_how_many)
 {
     static const struct {
         const char *text;
@@ -101,7 +98,6 @@ static void the_environment_says_how_many(void **state)
                            { "0", 0 }, { "-2", 0 }, { "", 0 },    { "two", 0 }, { "2x", 0 } };
     const char *before = getenv("OMP_NUM_THREADS");
     char       *kept   = before == NULL ? NULL : strdup(before);
-    (void)state;
     unsetenv("OMP_NUM_THREADS");
     const int usual = ms_thread_count();
     CHECK(usual >= 1, "%d", usual);
@@ -116,15 +112,4 @@ static void the_environment_says_how_many(void **state)
     else
         unsetenv("OMP_NUM_THREADS");
     free(kept);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_task_runs_once),
-        cmocka_unit_test(loops_find_threads_awake_and_asleep),
-        cmocka_unit_test(a_pool_that_never_ran_ends),
-        cmocka_unit_test(the_environment_says_how_many),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
