@@ -63,7 +63,7 @@ static musec_status take_momentum(ms_error *e, const ms_train *t, size_t param, 
         TRY(ms_fail(e, MUSEC_EINVAL,
                     "%s: its optimizer, %s, keeps no momentum of matrices; name a run of one that "
                     "does",
-                    t->setup.out, opt->kind->name));
+                    t->setup.out, opt->row->name));
     const ms_mat kept = out->momentum; /* in what it may be kept in */
     TRY(ms_scratch_vec(t->ctx, 1, &top));
     TRY(ms_scratch_mat(t->ctx, ms_dtype_wide(kept.dtype), 1, kept.rows, kept.cols, &out->momentum));

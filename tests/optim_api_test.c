@@ -22,10 +22,12 @@ TEST(config_knows_its_size)
     for (size_t i = 0; musec_optim_name(i, NULL) != NULL; i++) {
         const char *name = musec_optim_name(i, NULL), *help = NULL;
         musec_optim_name(i, &help);
-        CHECK(help != NULL && help[0] != '\0', "%s has no words", name);
+        CHECK(help != NULL && help[0] != '\0', "%s has no description", name);
         memset(&newer, 0xab, sizeof newer);
         CHECK(musec_optim_config_init(&newer.cfg, sizeof newer, name) == MUSEC_OK, "%s", name);
         CHECK(newer.cfg.size == sizeof newer && strcmp(newer.cfg.name, name) == 0, "%s", name);
+        CHECK(strstr(ms_base_choices, newer.cfg.base) != NULL, "no choice of a base is %s",
+              newer.cfg.base);
         for (size_t b = 0; b < sizeof newer.more; b++)
             CHECK(newer.more[b] == 0, "a field that we do not know holds %d", newer.more[b]);
         CHECK(musec_optim_config_init(&newer.cfg, MUSEC_OPTIM_CONFIG_SIZE_1 - 1, name) ==

@@ -329,7 +329,7 @@ done:
 
 static musec_status compute(ms_error *error, struct job *j)
 {
-    const ms_base *base = ms_base_find(j->matrix ? j->config.base : "adamw");
+    const ms_base *base = ms_base_find(j->matrix ? j->config.base : MS_AUX_BASE);
     musec_status   st   = MUSEC_OK;
 
     assert(base != NULL); /* musec_optim_create has checked it */
@@ -370,8 +370,7 @@ done:
 
 static int clips(const struct job *j)
 {
-    const ms_optim_map map = ms_optim_kind_find(j->config.name)->map;
-    return map == MS_UPDATE_HARD || map == MS_UPDATE_SOFT;
+    return ms_optimizer_find(j->config.name)->family == MS_FAMILY_CLIPPING;
 }
 
 static musec_status print_text(ms_error *error, const struct job *j, FILE *to)

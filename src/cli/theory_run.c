@@ -178,7 +178,7 @@ static void print_chosen(const job *j, FILE *to)
     if (!isnan(r->problem.minimum)) fprintf(to, ", minimum %.4g", r->problem.minimum);
     fprintf(to, "\n%s: lr %.4g, beta %.4g", r->setup.optim.name, r->setup.optim.lr,
             r->setup.optim.beta);
-    if (strstr(r->setup.optim.name, "musec") != NULL || strcmp(r->setup.optim.name, "spectra") == 0)
+    if (ms_optimizer_find(r->setup.optim.name)->family == MS_FAMILY_CLIPPING)
         fprintf(to, ", D %.4g", r->setup.optim.threshold);
     fprintf(to, "; %lld epochs of %lld steps, delta %g, sigma %g\n\n", (long long)r->result.K,
             (long long)r->result.T, p->delta, r->setup.sigma);

@@ -16,6 +16,7 @@
 
 #include "cli/cli.h"
 #include "cli/stack.h"
+#include "core/optimizers.h"
 #include "experiment/estimate.h"
 
 enum { MOST_DIRECTORIES = 100000, LINE = 512, TRIES = 10, ENOUGH_MS = 50 };
@@ -53,10 +54,7 @@ done:
  * of five iterations.  What has no such products takes no time beside the model. */
 static double optim_products(const ms_train_config *cfg)
 {
-    static const char *const elementwise[] = { "sgdm", "adam", "adamw", "signum", "ademamix" };
-    for (size_t i = 0; i < COUNT(elementwise); i++)
-        if (strcmp(cfg->optim.name, elementwise[i]) == 0) return 0.0;
-    return 15.0;
+    return ms_optimizer_find(cfg->optim.name)->spectral_fn == MS_SPECTRAL_NONE ? 0.0 : 15.0;
 }
 
 double ms_train_work(const ms_train_config *cfg, const ms_schedule *s, int64_t first, int64_t end)

@@ -11,6 +11,7 @@
  * At the first step the momentum is G itself (momentum-init first) or follows from zero.  Under
  * heavy-ball both are G. */
 #include <math.h>
+#include <string.h>
 
 #include "optim/optim.h"
 
@@ -204,10 +205,31 @@ done:
     return st;
 }
 
-const ms_base ms_bases[] = {
-    { "sgdm", { "momentum" }, propose_sgdm, true, most_of_sgdm },
-    { "adamw", { "m", "v" }, propose_adamw, false, most_of_moments },
-    { "signum", { "momentum" }, propose_signum, false, most_of_sgdm },
-    { "ademamix", { "m", "v", "slow" }, propose_ademamix, false, most_of_moments },
-    { NULL, { NULL }, NULL, false, NULL },
+const char ms_base_choices[] = "sgdm|adamw|signum|ademamix";
+
+static const ms_base bases[] = {
+    { .name   = "sgdm",
+      .states = { "momentum" },
+      propose_sgdm,
+      .proposes_state = true,
+      .most           = most_of_sgdm },
+    { .name   = "adamw",
+      .states = { "m", "v" },
+      propose_adamw,
+      .moments = true,
+      .most    = most_of_moments },
+    { .name = "signum", .states = { "momentum" }, propose_signum, .most = most_of_sgdm },
+    { .name   = "ademamix",
+      .states = { "m", "v", "slow" },
+      propose_ademamix,
+      .moments      = true,
+      .slow_average = true,
+      .most         = most_of_moments },
 };
+
+const ms_base *ms_base_find(const char *name)
+{
+    for (size_t i = 0; name != NULL && i < COUNT(bases); i++)
+        if (strcmp(bases[i].name, name) == 0) return &bases[i];
+    return NULL;
+}

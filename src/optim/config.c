@@ -43,7 +43,7 @@ static const field fields[] = {
       "scale of the step: the clipped matrix as in the paper, or that divided by D, which suits "
       "learning rates of Muon [paper]",
       NULL },
-    { "base", SPECIAL, 0, 0, 0, "sgdm|adamw|signum|ademamix",
+    { "base", SPECIAL, 0, 0, 0, ms_base_choices,
       "spectra: the optimizer whose update is clipped [sgdm]", set_base },
     { "clip", CHOICE, AT(clip), 0, 0, "hard|soft", "spectra: clip exactly or smoothly [soft]",
       NULL },
@@ -218,7 +218,7 @@ static musec_status set_decay(ms_error *e, musec_optim_config *cfg, const char *
 static musec_status set_base(ms_error *e, musec_optim_config *cfg, const char *value)
 {
     const ms_base *base = ms_base_find(value);
-    if (base == NULL) return wrong_choice(e, "base", value, "sgdm|adamw|signum|ademamix");
+    if (base == NULL) return wrong_choice(e, "base", value, ms_base_choices);
     cfg->base = base->name;
     return MUSEC_OK;
 }
@@ -408,7 +408,7 @@ static musec_status check_init(ms_error *e, const musec_optim_config *cfg, size_
                        "the size of the config is %zu bytes; it must be sizeof(musec_optim_config)",
                        size);
     if (name == NULL) return ms_fail(e, MUSEC_EINVAL, "the name of the optimizer is NULL");
-    if (ms_optim_kind_find(name) != NULL) return MUSEC_OK;
+    if (ms_optimizer_find(name) != NULL) return MUSEC_OK;
     while (n < COUNT(names) && (names[n] = musec_optim_name(n, NULL)) != NULL)
         n++;
     return ms_fail(e, MUSEC_EINVAL, "there is no optimizer \"%s\"%s", name,
@@ -417,19 +417,19 @@ static musec_status check_init(ms_error *e, const musec_optim_config *cfg, size_
 
 static musec_status init(ms_error *e, musec_optim_config *cfg, size_t size, const char *name)
 {
-    const ms_optim_kind *kind = ms_optim_kind_find(name);
-    musec_status         st   = check_init(e, cfg, size, name);
+    const ms_optimizer *row = ms_optimizer_find(name);
+    musec_status        st  = check_init(e, cfg, size, name);
     if (st != MUSEC_OK) return st;
     const musec_optim_config preset = {
         .size         = (uint32_t)size,
-        .name         = kind->name,
-        .base         = kind->base == NULL ? "sgdm" : kind->base,
+        .name         = row->name,
+        .base         = row->base == NULL ? MS_DEFAULT_BASE : row->base,
         .lr           = 0.02,
         .beta         = 0.05,
         .threshold    = 1.0,
         .clip         = MUSEC_CLIP_SOFT,
         .ns_iters     = 5,
-        .decay_form   = kind->decay_form,
+        .decay_form   = row->decay_form,
         .beta1        = 0.9,
         .beta2        = 0.999,
         .beta3        = 0.9999,
@@ -539,9 +539,9 @@ static musec_status check_field(ms_error *e, const field *f, const musec_optim_c
 
 musec_status ms_optim_config_check(ms_error *e, const musec_optim_config *cfg)
 {
-    musec_status         st = MUSEC_OK;
-    const ms_optim_kind *kind;
-    if ((kind = ms_optim_kind_find(cfg->name)) == NULL)
+    musec_status        st = MUSEC_OK;
+    const ms_optimizer *row;
+    if ((row = ms_optimizer_find(cfg->name)) == NULL)
         return ms_fail(e, MUSEC_EINVAL, "the config must come from musec_optim_config_init()");
     for (size_t i = 0; i < COUNT(fields); i++)
         TRY(check_field(e, &fields[i], cfg));
@@ -554,18 +554,18 @@ musec_status ms_optim_config_check(ms_error *e, const musec_optim_config *cfg)
         (cfg->threshold_rule == MUSEC_THRESHOLD_QUANTILE && cfg->threshold > 1.0))
         return ms_fail(e, MUSEC_EINVAL, "threshold is %g by rule %d; it must be above 0 and finite",
                        cfg->threshold, cfg->threshold_rule);
-    if (ms_base_find(cfg->base) == NULL ||
-        (kind->base != NULL && strcmp(kind->base, cfg->base) != 0))
-        return ms_fail(e, MUSEC_EINVAL, "base is \"%s\"; %s", cfg->base == NULL ? "" : cfg->base,
-                       kind->base == NULL ? "it must be sgdm, adamw, signum or ademamix"
-                                          : "only spectra has a choice of it");
+    if (row->base == NULL && ms_base_find(cfg->base) == NULL)
+        return wrong_choice(e, "base", cfg->base == NULL ? "" : cfg->base, ms_base_choices);
+    if (row->base != NULL && (cfg->base == NULL || strcmp(row->base, cfg->base) != 0))
+        return ms_fail(e, MUSEC_EINVAL, "base is \"%s\"; it cannot be chosen for %s",
+                       cfg->base == NULL ? "" : cfg->base, row->name);
     if (cfg->momentum_dtype != MUSEC_MOMENTUM_OWN &&
         strcmp(ms_base_find(cfg->base)->states[0], "momentum") != 0)
         return ms_fail(e, MUSEC_EINVAL, "momentum-dtype is bf16; %s keeps no momentum", cfg->base);
     if (operands_text(cfg->operands) == NULL)
         return ms_fail(e, MUSEC_EINVAL, "operands is code %d; it must be 0, f32, bf16 or f16",
                        cfg->operands);
-    if (kind->map == MS_UPDATE_POLAR && cfg->ns_mode != MUSEC_NS_PAPER &&
+    if (row->spectral_fn == MS_SPECTRAL_POLAR && cfg->ns_mode != MUSEC_NS_PAPER &&
         cfg->ns_mode != MUSEC_NS_EXACT)
         return ms_fail(e, MUSEC_EINVAL, "%s has ns-mode paper and exact only", cfg->name);
 done:

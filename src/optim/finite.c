@@ -84,7 +84,8 @@ double ms_optim_grad_bound(const musec_optim *opt, const ms_member *m)
 /* What may be in a gradient that goes into this group. */
 static double most_of(const musec_optim *opt, const ms_group *g)
 {
-    const bool clips = opt->kind->feeds_back && !g->aux && ms_map_clips(g->map) &&
+    const bool clips = opt->row->stores_clipped_momentum && !g->aux &&
+                       ms_spectral_clips(g->spectral_fn) &&
                        opt->cfg.threshold_rule == MUSEC_THRESHOLD_FIXED; /* or D grows with M */
     return g->base->most(ms_group_config(opt, g), clips ? opt->cfg.threshold : INFINITY,
                          ms_dtype_most(ms_state_dtype(opt, g)));

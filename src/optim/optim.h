@@ -1,33 +1,32 @@
 /* optim.h - what the files of the optimizer share.
  *
- * Every optimizer is a base that proposes an update from the gradient and its own state, and a map
- * of the proposal's singular values:
- *     U^ = base(G, state);   U = map(U^);   W <- decay(W) - lr scale U;   state <- feeds_back ? U :
- * state^ Parameters are cut into matrices (blocks); equal ones, of whatever parameter, form a
- * group, whose state lies in contiguous stacks, so that one batched call maps them all.  A group is
+ * Every optimizer is a base optimizer that computes an update direction from the gradient and its
+ * own state, and a spectral function f of the direction's singular values:
+ *
+ *     direction, state <- base(gradient, state)
+ *     update           <- f(direction)
+ *     momentum         <- update, if the optimizer stores the clipped momentum
+ *     weight           <- decay(weight) - lr * scale * update
+ *
+ * Parameters are cut into matrices (blocks).  Equal ones, of whatever parameter, form a group whose
+ * state lies in contiguous stacks, so that one batched call works on all of them.  A group is
  * worked through in chunks that fit the workspace. */
 #ifndef MS_OPTIM_OPTIM_H
 #define MS_OPTIM_OPTIM_H
 
+#include "core/optimizers.h"
 #include "core/text.h"
 #include "linalg/linalg.h"
 
 #define MS_PARAM_NAME_MAX 400 /* bytes: a name goes into the keys of a state file */
 #define MS_STATES         3   /* most buffers that a base keeps */
 
-typedef enum ms_optim_map {
-    MS_UPDATE_AS_IS,
-    MS_UPDATE_POLAR,
-    MS_UPDATE_HARD,
-    MS_UPDATE_SOFT
-} ms_optim_map;
-
-static inline bool ms_map_clips(ms_optim_map map)
+static inline bool ms_spectral_clips(ms_spectral_fn fn)
 {
-    return map == MS_UPDATE_HARD || map == MS_UPDATE_SOFT;
+    return fn == MS_SPECTRAL_HARD_CLIP || fn == MS_SPECTRAL_SOFT_CLIP;
 }
 
-/* ---- bases and kinds (registry.c, bases.c) --------------------------------------------------- */
+/* ---- base optimizers (bases.c) --------------------------------------------------------------- */
 
 typedef enum ms_proposal_mode {
     MS_PROPOSE,      /* update the state, propose from it */
@@ -61,28 +60,24 @@ typedef struct ms_proposal {
     ms_proposal_mode mode;
 } ms_proposal;
 
+#define MS_DEFAULT_BASE "sgdm"  /* of optimizers whose base is an option */
+#define MS_AUX_BASE     "adamw" /* updates embeddings, head and vectors */
+
 typedef struct ms_base {
     const char *name;
     const char *states[MS_STATES + 1]; /* names of its buffers, NULL ends */
     musec_status (*propose)(ms_device *d, const ms_proposal *p);
+    bool moments;        /* it reads beta1, beta2 and eps, and not beta */
+    bool slow_average;   /* it reads alpha and beta3, and their warmups */
     bool proposes_state; /* what it proposes, without Nesterov, is its first buffer */
     /* The largest |entry| of a gradient that its buffers have room for, if they hold numbers up to
      * `top`; somebody stores in their place what has no entry above `kept`, or it is infinite. */
     double (*most)(const musec_optim_config *cfg, double kept, double top);
 } ms_base;
 
-extern const ms_base ms_bases[]; /* a row with name NULL ends */
-const ms_base       *ms_base_find(const char *name);
+extern const char ms_base_choices[];              /* the names of all base optimizers, "a|b|c" */
+const ms_base    *ms_base_find(const char *name); /* NULL: there is none of this name */
 
-typedef struct ms_optim_kind {
-    const char  *name, *words;
-    const char  *base; /* NULL: the config says */
-    ms_optim_map map;  /* MS_UPDATE_SOFT of spectra is what `clip` says */
-    bool         feeds_back, qk_clip;
-    int          decay_form; /* its default */
-} ms_optim_kind;
-
-const ms_optim_kind *ms_optim_kind_find(const char *name);
 /* Does the optimizer of this config, as the other options are, read the option `key` (with
  * hyphens)?  True also where that is not sure, and for other keys. */
 bool ms_optim_reads(const musec_optim_config *cfg, const char *key);
@@ -129,7 +124,7 @@ typedef struct ms_group {
     musec_dtype         operands; /* of the operator's products */
     bool                aux;      /* element roles: AdamW with the aux settings */
     const ms_base      *base;
-    ms_optim_map        map;
+    ms_spectral_fn      spectral_fn;
     ms_member          *members;
     ms_mat              state[MS_STATES]; /* (count, rows, cols) each */
     double             *top;   /* (count) of ms_optim_rounds_at_once, see propose.c; < 0: unknown */
@@ -150,18 +145,18 @@ typedef struct ms_attention {
 } ms_attention;
 
 struct musec_optim {
-    ms_device           *d;
-    musec_optim_config   cfg, aux_cfg; /* aux_cfg: what the element roles see */
-    const ms_optim_kind *kind;
-    ms_optim_map         map; /* of the matrix roles */
-    ms_param            *params;
-    size_t               n_params;
-    ms_group            *groups; /* made at the first step */
-    size_t               n_groups;
-    ms_attention        *attentions;
-    size_t               n_attentions;
-    bool                 ready;
-    int64_t              t, skipped;
+    ms_device          *d;
+    musec_optim_config  cfg, aux_cfg; /* aux_cfg: what the element roles see */
+    const ms_optimizer *row;          /* of the registry */
+    ms_spectral_fn      spectral_fn;  /* of the matrix roles */
+    ms_param           *params;
+    size_t              n_params;
+    ms_group           *groups; /* made at the first step */
+    size_t              n_groups;
+    ms_attention       *attentions;
+    size_t              n_attentions;
+    bool                ready;
+    int64_t             t, skipped;
     /* room for what calls on many matrices are told, in host memory */
     int64_t       n_places;    /* matrices at most: of all blocks, or of all weights */
     ms_mat_place *places;      /* (3, n_places) where gradients, weights and copies lie */

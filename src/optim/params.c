@@ -314,12 +314,12 @@ static musec_status add_member(musec_optim *opt, const musec_block *b, const ms_
         if (grown == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the groups");
         opt->groups = grown;
         g           = &grown[opt->n_groups++];
-        *g          = (ms_group){ .rows  = b->rows,
-                                  .cols  = b->cols,
-                                  .dtype = p->weight.dtype,
-                                  .aux   = aux,
-                                  .map   = aux ? MS_UPDATE_AS_IS : opt->map };
-        g->base     = ms_base_find(aux ? "adamw" : opt->cfg.base);
+        *g          = (ms_group){ .rows        = b->rows,
+                                  .cols        = b->cols,
+                                  .dtype       = p->weight.dtype,
+                                  .aux         = aux,
+                                  .spectral_fn = aux ? MS_SPECTRAL_NONE : opt->spectral_fn };
+        g->base     = ms_base_find(aux ? MS_AUX_BASE : opt->cfg.base);
         g->operands = ms_optim_operands(opt, g->dtype);
     }
     ms_member *grown = realloc(g->members, (size_t)(g->count + 1) * sizeof *grown);
@@ -494,13 +494,14 @@ musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_o
                        ctx->name);
     opt = calloc(1, sizeof *opt);
     if (opt == NULL) return ms_fail(&ctx->error, MUSEC_ENOMEM, "no memory for the optimizer");
-    opt->d        = ctx;
-    opt->cfg      = own;
-    opt->kind     = ms_optim_kind_find(own.name);
-    opt->cfg.name = opt->kind->name; /* the caller's own strings may go */
-    opt->cfg.base = ms_base_find(own.base)->name;
-    opt->map =
-        opt->kind->base == NULL && own.clip == MUSEC_CLIP_HARD ? MS_UPDATE_HARD : opt->kind->map;
+    opt->d                    = ctx;
+    opt->cfg                  = own;
+    opt->row                  = ms_optimizer_find(own.name);
+    opt->cfg.name             = opt->row->name; /* the caller's own strings may go */
+    opt->cfg.base             = ms_base_find(own.base)->name;
+    opt->spectral_fn          = opt->row->base == NULL && own.clip == MUSEC_CLIP_HARD
+                                    ? MS_SPECTRAL_HARD_CLIP
+                                    : opt->row->spectral_fn;
     opt->aux_cfg              = opt->cfg;
     opt->aux_cfg.beta1        = own.aux_beta1;
     opt->aux_cfg.beta2        = own.aux_beta2;

@@ -106,7 +106,7 @@ static musec_status propose_some(musec_optim *opt, const ms_group *g, int64_t fi
                          .top_g   = top_g,
                          .scale_g = scale_g,
                          .seen    = seen,
-                         .zero    = ms_map_clips(g->map) ? opt->cfg.threshold : 1.0,
+                         .zero    = ms_spectral_clips(g->spectral_fn) ? opt->cfg.threshold : 1.0,
                          .coupled = coupled_decay(opt, g, first),
                          .mode    = mode };
     musec_status  st = MUSEC_OK;
@@ -158,7 +158,7 @@ musec_status ms_propose_ahead(musec_optim *opt, const ms_group *g, int64_t first
 /* Is the new momentum itself what is proposed?  Then nobody has to copy it. */
 static bool proposes_state(const musec_optim *opt, const ms_group *g)
 {
-    const bool carries = opt->kind->feeds_back && !g->aux;
+    const bool carries = opt->row->stores_clipped_momentum && !g->aux;
     return g->base->proposes_state && !carries && !opt->cfg.nesterov;
 }
 
@@ -169,8 +169,8 @@ bool ms_optim_rounds_at_once(const musec_optim *opt, const ms_group *g)
         cfg->decay_form == MUSEC_DECAY_COUPLED || cfg->ns_mode == MUSEC_NS_EXACT || g->rows == 1 ||
         g->cols == 1 || g->rows > ((int64_t)1 << 30) / g->cols)
         return false;
-    return g->map == MS_UPDATE_POLAR ||
-           (g->map == MS_UPDATE_SOFT && cfg->threshold_rule == MUSEC_THRESHOLD_FIXED);
+    return g->spectral_fn == MS_SPECTRAL_POLAR || (g->spectral_fn == MS_SPECTRAL_SOFT_CLIP &&
+                                                   cfg->threshold_rule == MUSEC_THRESHOLD_FIXED);
 }
 
 /* The bounds of momentum that came from a file without them. */
@@ -205,7 +205,7 @@ done:
 musec_status ms_make_proposal(musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
                               const ms_step *a, ms_mat *u, ms_mat *x)
 {
-    const bool       carries = opt->kind->feeds_back && !g->aux;
+    const bool       carries = opt->row->stores_clipped_momentum && !g->aux;
     const bool       narrow  = ms_optim_rounds_at_once(opt, g);
     ms_proposal_mode mode    = carries ? MS_PROPOSE_KEEP : MS_PROPOSE;
     musec_status     st      = MUSEC_OK;
@@ -220,7 +220,7 @@ musec_status ms_make_proposal(musec_optim *opt, const ms_group *g, int64_t first
     if (g->guessed && all_hold(g)) mode = MS_PROPOSE_GUESSED;
     if (proposes_state(opt, g))
         *u = ms_mat_slice(g->state[0], first, n);
-    else if (!narrow || (a->report && ms_map_clips(g->map)))
+    else if (!narrow || (a->report && ms_spectral_clips(g->spectral_fn)))
         TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, u));
     TRY(propose(opt, g, first, n, a, mode, *u, *x, (ms_vec){ 0 }));
     x->own_e = g->own_e;
@@ -234,7 +234,7 @@ done:
 
 bool ms_optim_guesses(const musec_optim *opt, const ms_group *g)
 {
-    return opt->kind->feeds_back && opt->cfg.momentum_dtype == MUSEC_MOMENTUM_OWN &&
+    return opt->row->stores_clipped_momentum && opt->cfg.momentum_dtype == MUSEC_MOMENTUM_OWN &&
            ms_optim_rounds_at_once(opt, g);
 }
 

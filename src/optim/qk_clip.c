@@ -34,9 +34,9 @@ musec_status musec_optim_add_attention(musec_optim *opt, const musec_attention *
 {
     musec_status st = MUSEC_OK;
     if (opt == NULL || attention == NULL) return MUSEC_EINVAL;
-    if (!opt->kind->qk_clip)
+    if (!opt->row->qk_clip)
         return ms_fail(&opt->d->error, MUSEC_EINVAL,
-                       "attention: %s does not clip logits, muonclip does", opt->kind->name);
+                       "attention: %s does not clip logits, muonclip does", opt->row->name);
     musec_attention a     = *attention;
     ms_attention   *grown = NULL;
     double         *logits;
@@ -126,7 +126,7 @@ void ms_qk_forget(musec_optim *opt)
 musec_status ms_qk_clip(musec_optim *opt)
 {
     musec_status st = MUSEC_OK;
-    for (size_t i = 0; opt->kind->qk_clip && i < opt->n_attentions; i++)
+    for (size_t i = 0; opt->row->qk_clip && i < opt->n_attentions; i++)
         for (int64_t kv = 0; kv < opt->attentions[i].shape.kv_heads; kv++)
             TRY(clip_group(opt, &opt->attentions[i], kv));
 done:

@@ -74,14 +74,14 @@ done:
 }
 
 /* The Frobenius norm of what the exact operator makes of these singular values; NaN with them. */
-static double exact_norm(ms_optim_map map, const double *values, int64_t r, double threshold)
+static double exact_norm(ms_spectral_fn map, const double *values, int64_t r, double threshold)
 {
     double sum = 0.0;
-    if (map == MS_UPDATE_POLAR) return sqrt((double)r);
+    if (map == MS_SPECTRAL_POLAR) return sqrt((double)r);
     for (int64_t i = 0; i < r; i++) {
         const double s    = values[i];
         const double hard = s > threshold ? threshold : s; /* NaN stays */
-        const double y    = map == MS_UPDATE_HARD ? hard : s / hypot(1.0, s / threshold);
+        const double y    = map == MS_SPECTRAL_HARD_CLIP ? hard : s / hypot(1.0, s / threshold);
         sum += y * y;
     }
     return sqrt(sum);
@@ -90,11 +90,11 @@ static double exact_norm(ms_optim_map map, const double *values, int64_t r, doub
 static musec_status measure(musec_optim *opt, ms_group *g, int64_t m, ms_mat before,
                             double threshold, ms_mat after, double *values)
 {
-    const bool           clips = ms_map_clips(g->map);
+    const bool           clips = ms_spectral_clips(g->spectral_fn);
     musec_optim_report  *out   = &g->reports[m];
     musec_spectrum_stats stats;
     const int64_t        r     = g->rows < g->cols ? g->rows : g->cols;
-    double               exact = exact_norm(MS_UPDATE_POLAR, NULL, r, 0.0);
+    double               exact = exact_norm(MS_SPECTRAL_POLAR, NULL, r, 0.0);
     musec_status         st    = MUSEC_OK;
 
     if (clips) {
@@ -102,10 +102,12 @@ static musec_status measure(musec_optim *opt, ms_group *g, int64_t m, ms_mat bef
         out->threshold     = threshold;
         out->sigma1_over_d = stats.norm2 / threshold;
         out->share_above   = stats.share_above;
-        exact              = exact_norm(g->map, values, r, threshold);
+        exact              = exact_norm(g->spectral_fn, values, r, threshold);
     }
     TRY(spectrum_of(opt->d, after, 0.0, r, values, &stats));
-    out->update_gain = g->map == MS_UPDATE_AS_IS ? 0.0 : exact > 0.0 ? stats.fro / exact : NAN;
+    out->update_gain = g->spectral_fn == MS_SPECTRAL_NONE ? 0.0
+                       : exact > 0.0                      ? stats.fro / exact
+                                                          : NAN;
     double scale     = ms_shape_factor(opt->cfg.shape_rule, g->rows, g->cols);
     if (opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON)
         scale = stats.fro > 0.0 ? scale / stats.fro : 0.0;
@@ -198,8 +200,9 @@ static void add(text *t, const char *fmt, ...)
 
 static void describe_base(const musec_optim *opt, text *t)
 {
-    const musec_optim_config *c = &opt->cfg;
-    if (strcmp(c->base, "adamw") == 0 || strcmp(c->base, "ademamix") == 0)
+    const musec_optim_config *c    = &opt->cfg;
+    const ms_base            *base = ms_base_find(c->base);
+    if (base->moments)
         add(t, "  base %s, lr %g, betas %g %g, eps %g\n", c->base, c->lr, c->beta1, c->beta2,
             c->eps);
     else
@@ -210,7 +213,7 @@ static void describe_base(const musec_optim *opt, text *t)
             c->nesterov ? "on" : "off");
     if (c->momentum_dtype == MUSEC_MOMENTUM_BF16)
         add(t, "  momentum kept in bf16, rounded at random\n");
-    if (strcmp(c->base, "ademamix") == 0)
+    if (base->slow_average)
         add(t, "  slow average: beta3 %g over %lld steps, alpha %g over %lld steps\n", c->beta3,
             (long long)c->beta3_warmup, c->alpha, (long long)c->alpha_warmup);
 }
@@ -236,7 +239,7 @@ static void describe_mode(const musec_optim *opt, text *t)
 
     add(t, "  ns-mode %s", modes[c->ns_mode]);
     if (c->ns_mode == MUSEC_NS_PAPER) add(t, ", ns-iters %d", c->ns_iters);
-    if (c->ns_mode == MUSEC_NS_PAPER && opt->map == MS_UPDATE_POLAR)
+    if (c->ns_mode == MUSEC_NS_PAPER && opt->spectral_fn == MS_SPECTRAL_POLAR)
         add(t, ", ns-coeffs %s", coeffs[c->ns_coeffs]);
     if (c->ns_mode == MUSEC_NS_ACCURATE) add(t, ", ns-tol %g", ms_optim_tol(c));
     if (ms_narrow(dtype) && c->ns_mode != MUSEC_NS_EXACT)
@@ -248,14 +251,15 @@ static void describe_map(const musec_optim *opt, text *t)
 {
     static const char *const  rules[] = { "", "rms:", "quantile:" };
     const musec_optim_config *c       = &opt->cfg;
-    if (ms_map_clips(opt->map))
+    if (ms_spectral_clips(opt->spectral_fn))
         add(t, "  threshold %s%g, %s clip, update-scale %s, %s\n", rules[c->threshold_rule],
-            c->threshold, opt->map == MS_UPDATE_HARD ? "hard" : "soft",
+            c->threshold, opt->spectral_fn == MS_SPECTRAL_HARD_CLIP ? "hard" : "soft",
             c->update_scale == MUSEC_SCALE_UNIT ? "unit" : "paper",
-            opt->kind->feeds_back ? "the clipped momentum is carried on"
-                                  : "the state is carried on unclipped");
-    if (opt->map == MS_UPDATE_SOFT || opt->map == MS_UPDATE_POLAR) describe_mode(opt, t);
-    if (opt->kind->qk_clip)
+            opt->row->stores_clipped_momentum ? "the clipped momentum is carried on"
+                                              : "the state is carried on unclipped");
+    if (opt->spectral_fn == MS_SPECTRAL_SOFT_CLIP || opt->spectral_fn == MS_SPECTRAL_POLAR)
+        describe_mode(opt, t);
+    if (opt->row->qk_clip)
         add(t, "  QK-Clip above %g, %zu attentions, alpha %g\n", c->qk_tau, opt->n_attentions,
             c->qk_alpha);
 }
@@ -266,7 +270,7 @@ static void describe_rule(const musec_optim *opt, text *t)
                                            "cautious-lr2", "coupled",     "after", "frank-wolfe" };
     static const char *const  shapes[] = { "none", "keller", "moonlight", "mup", "rms", "normuon" };
     const musec_optim_config *c        = &opt->cfg;
-    add(t, "%s: %s\n", opt->kind->name, opt->kind->words);
+    add(t, "%s: %s\n", opt->row->name, opt->row->description);
     describe_base(opt, t);
     describe_map(opt, t);
     add(t, "  weight decay %s, qk %g vo %g mlp %g matrix %g; shape rule %s\n",
@@ -277,8 +281,8 @@ static void describe_rule(const musec_optim *opt, text *t)
             (long long)c->avg_steps, (long long)ms_picked_epoch(opt) + 1, (long long)c->avg_epochs);
     add(t, "  a gradient that is not finite: %s\n",
         c->nonfinite == MUSEC_NONFINITE_STOP ? "stop" : "skip the step");
-    add(t, "  embed, head, vector: adamw, lr %g, betas %g %g, eps %g, decay %g\n", c->aux_lr,
-        c->aux_beta1, c->aux_beta2, c->aux_eps, c->aux_weight_decay);
+    add(t, "  embed, head, vector: " MS_AUX_BASE ", lr %g, betas %g %g, eps %g, decay %g\n",
+        c->aux_lr, c->aux_beta1, c->aux_beta2, c->aux_eps, c->aux_weight_decay);
 }
 
 static void describe_param(const musec_optim *opt, const ms_param *p, text *t)
@@ -289,7 +293,7 @@ static void describe_param(const musec_optim *opt, const ms_param *p, text *t)
 #undef X
     };
     const bool matrix = p->role < MUSEC_MATRIX_ROLES;
-    add(t, "%s: role %s, %s", p->name, roles[p->role], matrix ? opt->kind->name : "adamw");
+    add(t, "%s: role %s, %s", p->name, roles[p->role], matrix ? opt->row->name : MS_AUX_BASE);
     for (int64_t b = 0; b < p->n_blocks; b++) {
         const musec_block *k = &p->blocks[b];
         add(t, "%s %lld x (%lld x %lld)", b == 0 ? ";" : ",", (long long)k->count,

@@ -266,7 +266,7 @@ static musec_status make_metadata(musec_optim *opt, pair **out, size_t *n)
     if (p == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state");
     p[0] = (pair){ "format", FORMAT };
     snprintf(p[1].key, sizeof p[1].key, "optimizer");
-    snprintf(p[1].value, sizeof p[1].value, "%s", opt->kind->name);
+    snprintf(p[1].value, sizeof p[1].value, "%s", opt->row->name);
     snprintf(p[2].key, sizeof p[2].key, "base");
     snprintf(p[2].value, sizeof p[2].value, "%s", opt->cfg.base);
     snprintf(p[3].key, sizeof p[3].key, "momentum_form");
@@ -535,7 +535,7 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
     TRY(ms_optim_prepare(opt));
     TRY(ms_safetensors_open(&opt->d->error, path, &s));
     TRY(want(opt, &s, "format", FORMAT));
-    TRY(want(opt, &s, "optimizer", opt->kind->name));
+    TRY(want(opt, &s, "optimizer", opt->row->name));
     TRY(want(opt, &s, "base", opt->cfg.base));
     TRY(convert_factor(opt, &s, &factor));
     TRY(read_number(opt, &s, "steps", &t, &skipped));

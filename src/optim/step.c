@@ -98,9 +98,11 @@ musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_stacks x, 
     const musec_optim_config *cfg  = &opt->cfg;
     const ms_quintic_list    *list = ms_optim_quintics(cfg);
     const ms_mat              in = x.in[0], out = x.out[0];
-    if (g->map == MS_UPDATE_SOFT) return soft_map(opt->d, cfg, g->operands, x, threshold, report);
+    if (g->spectral_fn == MS_SPECTRAL_SOFT_CLIP)
+        return soft_map(opt->d, cfg, g->operands, x, threshold, report);
     assert(x.n == 1);
-    if (g->map == MS_UPDATE_HARD) return ms_exact(opt->d, MS_MAP_HARD, in, threshold, out, report);
+    if (g->spectral_fn == MS_SPECTRAL_HARD_CLIP)
+        return ms_exact(opt->d, MS_MAP_HARD, in, threshold, out, report);
     if (cfg->ns_mode == MUSEC_NS_EXACT)
         return ms_exact(opt->d, MS_MAP_POLAR, in, threshold, out, report);
     ms_report_path(report, in.count, list->name, cfg->ns_iters);
@@ -150,10 +152,11 @@ static musec_status step_sizes(musec_optim *opt, const ms_group *g, double *size
 {
     const ms_device_ops *op      = opt->d->ops;
     const bool           normuon = opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON;
-    const bool           unit = opt->cfg.update_scale == MUSEC_SCALE_UNIT && ms_map_clips(g->map);
-    ms_vec               each;
-    musec_status         st = MUSEC_OK;
-    *step                   = ms_list(sizes);
+    const bool           unit =
+        opt->cfg.update_scale == MUSEC_SCALE_UNIT && ms_spectral_clips(g->spectral_fn);
+    ms_vec       each;
+    musec_status st = MUSEC_OK;
+    *step           = ms_list(sizes);
     if (g->aux || sizes[0] == 0.0 || (!normuon && !unit)) return MUSEC_OK;
     if (!normuon && threshold.each.data == NULL) {
         for (int64_t i = 0; i < u.count; i++)
@@ -239,7 +242,7 @@ done:
  * than f16 will. */
 musec_dtype ms_result_dtype(const musec_optim *opt, const ms_group *g)
 {
-    const bool steps = g->map == MS_UPDATE_POLAR && opt->cfg.ns_mode != MUSEC_NS_EXACT;
+    const bool steps = g->spectral_fn == MS_SPECTRAL_POLAR && opt->cfg.ns_mode != MUSEC_NS_EXACT;
     return steps && g->operands == MUSEC_F16 ? MUSEC_F16 : g->dtype;
 }
 
@@ -302,7 +305,7 @@ static musec_status run_members(musec_optim *opt, member_run *r, int n_runs, con
 {
     const ms_mark   mark      = ms_arena_mark(&opt->d->scratch);
     const ms_group *one       = r[0].g;
-    const bool      carries   = opt->kind->feeds_back && !one->aux;
+    const bool      carries   = opt->row->stores_clipped_momentum && !one->aux;
     ms_num          threshold = ms_const(1.0);
     ms_report      *paths     = NULL;
     musec_status    st        = MUSEC_OK;
@@ -311,9 +314,9 @@ static musec_status run_members(musec_optim *opt, member_run *r, int n_runs, con
         TRY(ms_make_proposal(opt, r[i].g, r[i].first, r[i].n, a, &r[i].u, &r[i].x));
         r[i].v = r[i].u;
     }
-    if (one->map != MS_UPDATE_AS_IS) {
+    if (one->spectral_fn != MS_SPECTRAL_NONE) {
         if (a->report) TRY(ms_report_paths(opt, all_members(r, n_runs), &paths));
-        if (ms_map_clips(one->map)) TRY(ms_threshold(opt, r[0].u, &threshold));
+        if (ms_spectral_clips(one->spectral_fn)) TRY(ms_threshold(opt, r[0].u, &threshold));
         for (int i = 0; i < n_runs; i++) {
             const ms_group *g = r[i].g;
             r[i].v            = ms_mat_slice(g->state[0], r[i].first, r[i].n);

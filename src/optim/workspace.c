@@ -31,12 +31,12 @@ uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g, bool rem
     const uint64_t own = ms_dtype_bytes(g->dtype), each = ms_dtype_bytes(g->operands),
                    vectors = (uint64_t)(128 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
     const bool narrow = ms_narrow(g->operands), exact = cfg->ns_mode == MUSEC_NS_EXACT;
-    const bool soft = g->map == MS_UPDATE_SOFT && !exact;
+    const bool soft = g->spectral_fn == MS_SPECTRAL_SOFT_CLIP && !exact;
     /* the matrix, float64 copies, the decompositions and their workspace (gesdd: about 5 r^2 + the
      * copy) */
     const uint64_t spectrum = own * n * r + 8 * (4 * n * r + 14 * r * r + 64 * n);
-    if (g->map == MS_UPDATE_AS_IS) return 0;
-    if (g->map == MS_UPDATE_POLAR && !exact) {
+    if (g->spectral_fn == MS_SPECTRAL_NONE) return 0;
+    if (g->spectral_fn == MS_SPECTRAL_POLAR && !exact) {
         const int run =
             ms_newton_schulz_run(ms_optim_quintics(cfg), g->operands, (int64_t)r, (int64_t)n);
         return vectors + each * (2 * n * r + (uint64_t)(run + 1) * r * r);
@@ -63,7 +63,7 @@ static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
     const uint64_t lean   = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* what is measured */
     const uint64_t passes = (wide + each) * r * r + 2 * MS_ARENA_ALIGN;
     if (ms_optim_guesses(opt, g)) return map + lean * one + passes;
-    if (g->map == MS_UPDATE_POLAR && ms_optim_rounds_at_once(opt, g)) {
+    if (g->spectral_fn == MS_SPECTRAL_POLAR && ms_optim_rounds_at_once(opt, g)) {
         const uint64_t result = ms_dtype_bytes(ms_result_dtype(opt, g));
         return map + size * (each + result) + 2 * MS_ARENA_ALIGN + kept * one + passes;
     }

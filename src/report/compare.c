@@ -59,17 +59,17 @@ bool ms_is_problem_field(const char *field)
 
 static size_t registry_index(const char *optimizer)
 {
-    const char *help, *name;
-    size_t      i = 0;
-    for (; (name = musec_optim_name(i, &help)) != NULL; i++)
-        if (strcmp(name, optimizer) == 0) break;
+    const ms_optimizer *row;
+    size_t              i = 0;
+    for (; (row = ms_optimizer_at(i)) != NULL; i++)
+        if (strcmp(row->name, optimizer) == 0) break;
     return i;
 }
 
 bool ms_clips(const char *optimizer)
 {
-    static const char *const names[] = { "musec", "soft-musec", "spectra" };
-    return is_among(optimizer, names, COUNT(names));
+    const ms_optimizer *row = ms_optimizer_find(optimizer);
+    return row != NULL && row->family == MS_FAMILY_CLIPPING;
 }
 
 bool ms_same_number(double a, double b)

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "core/optimizers.h"
 #include "core/status.h"
 
 typedef struct ms_point {
@@ -75,12 +76,10 @@ void ms_panel_crosses(ms_figure *f, ms_panel *p);
 void ms_panel_rule(ms_figure *f, ms_panel *p, double x, const char *words);
 void ms_figure_free(ms_figure *f);
 
-/* styles.c: title and style of an optimizer by its name in the registry ("soft-musec"); one that is
- * not known has its own name and grey.  The palette is safe for the colour-blind and readable on
- * white and on black. */
-const char *ms_optimizer_title(const char *optimizer);
-ms_style    ms_style_of(const char *optimizer);
-ms_style    ms_style_stalled(void); /* upon points of runs that stalled */
+/* The style of an optimizer by its name in the registry; that of an unknown one is grey.  The
+ * palette is safe for the color-blind and readable on white and on black. */
+ms_style ms_style_of(const char *optimizer);
+ms_style ms_style_stalled(void); /* upon points of runs that stalled */
 /* That of a variant or control: the same colour and mark, dashes of its own; number 1, 2, ... */
 ms_style ms_style_variant(ms_style style, size_t number);
 /* A sequence for ordered values (thresholds, iterations): number `index` of `n`. */

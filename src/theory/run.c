@@ -24,12 +24,11 @@ enum { STEPS_BETWEEN_WORDS = 256 };
 static double rate_of(const char *optimizer, const ms_objective *p, const ms_theory_params *params)
 {
     const double size = sqrt((double)ms_objective_size(p));
-    if (strcmp(optimizer, "muon") == 0 || strcmp(optimizer, "muonclip") == 0)
-        return params->eta * params->D;
-    if (strcmp(optimizer, "adam") == 0 || strcmp(optimizer, "adamw") == 0 ||
-        strcmp(optimizer, "signum") == 0 || strcmp(optimizer, "ademamix") == 0)
-        return params->eta * params->D * sqrt(params->rank) / size;
-    return params->eta;
+    switch (ms_optimizer_find(optimizer)->family) {
+    case MS_FAMILY_ORTHOGONALIZING: return params->eta * params->D;
+    case MS_FAMILY_SIGN_LIKE: return params->eta * params->D * sqrt(params->rank) / size;
+    default: return params->eta;
+    }
 }
 
 static musec_status find_optimizer(ms_error *e, const char *name)

@@ -257,6 +257,7 @@ musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char 
     musec_status   st    = MUSEC_OK;
     const int64_t  index = choice_index(MS_PRESETS, preset);
     ms_train_field f;
+    double         lr;
 
     *cfg = (ms_train_config){ .preset = index };
     if (index < 0)
@@ -267,7 +268,8 @@ musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char 
     for (size_t i = 0; ms_train_field_at(i, &f); i++)
         if (f.initial != NULL) TRY(ms_train_config_set(e, cfg, f.name, f.initial));
     TRY(apply(e, cfg, ms_presets[index].settings, false));
-    TRY(apply(e, cfg, ms_optimizer_rates, true));
+    lr = ms_optimizer_find(cfg->optim.name)->train_lr;
+    if (lr > 0.0) cfg->optim.lr = lr;
     TRY(apply(e, cfg, ms_presets[index].settings, true));
 done:
     return st;

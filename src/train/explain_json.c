@@ -133,7 +133,7 @@ static json_t *param_of(const musec_optim *opt, const ms_param *p)
     json_t    *all    = json_object();
     put_text(all, "name", p->name);
     put_text(all, "role", roles[p->role]);
-    put_text(all, "rule", matrix ? opt->kind->name : "adamw");
+    put_text(all, "rule", matrix ? opt->row->name : MS_AUX_BASE);
     put_whole(all, "rows", p->weight.rows);
     put_whole(all, "cols", p->weight.cols);
     put_whole(all, "matrices", matrix ? p->n_matrices : 0);

@@ -8,13 +8,6 @@
 
 #include <stddef.h>
 
-/* The learning rates of optimizers that need another one than the preset's. */
-const char *const ms_optimizer_rates[] = {
-    "adam:lr=0.003",     "adamw:lr=0.003",    "signum:lr=0.0003",
-    "ademamix:lr=0.003", "soft-musec:lr=0.2", "musec:lr=0.1",
-    "spectra:lr=0.1",    "sgdm:lr=0.01",      NULL,
-};
-
 static const char *const pico[] = { NULL }; /* The defaults of the table are pico's. */
 
 static const char *const nano[] = {
@@ -29,7 +22,7 @@ static const char *const nano[] = {
         "momentum_cooldown=50", "decay_form=cautious-lr2", "weight_decay=qk=1.2,vo=1.2,mlp=0.3", \
         "val_every=250", "val_tokens=10485760", "micro_batches=8", "checkpoint_every=500",       \
         "window_short=128", "window_long=384", "head=128", "lr_up=2", "lr_down=4",               \
-        "soft-musec:lr=0.1", "spectra:lr=0.1", "musec:lr=0.1"
+        "soft-musec:lr=0.1"
 
 #define OF_MEDIUM_AND_WIDE                                                                     \
     OF_THE_PAPER, "layers=16", "long_layers=0,4,11,15", "x0_mix=yes", "init_residual=1.05",    \

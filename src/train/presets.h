@@ -7,7 +7,6 @@ typedef struct ms_preset {
     const char *const *settings; /* "field=value" or "optimizer:field=value"; NULL ends */
 } ms_preset;
 
-extern const ms_preset   ms_presets[];         /* A row without a name ends the list. */
-extern const char *const ms_optimizer_rates[]; /* "optimizer:lr=X"; NULL ends the list. */
+extern const ms_preset ms_presets[]; /* A row without a name ends the list. */
 
 #endif

@@ -56,7 +56,7 @@ static musec_status add_attention(musec_optim *optim, const ms_gpt_config *model
 
 bool ms_train_clips_logits(const ms_train_config *cfg)
 {
-    return ms_optim_kind_find(cfg->optim.name)->qk_clip;
+    return ms_optimizer_find(cfg->optim.name)->qk_clip;
 }
 
 musec_status ms_train_build_optim(ms_error *e, const ms_train_config *cfg, ms_gpt *gpt,

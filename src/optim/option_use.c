@@ -1,0 +1,48 @@
+/* option_use.c - which options an optimizer reads, as its other options are. */
+#include <string.h>
+
+#include "optim/optim.h"
+
+bool ms_optim_reads(const musec_optim_config *cfg, const char *key)
+{
+    const ms_optimizer *row     = ms_optimizer_find(cfg->name);
+    const bool          chooses = row->base == NULL;
+    const bool          hard =
+        chooses ? cfg->clip == MUSEC_CLIP_HARD : row->spectral_fn == MS_SPECTRAL_HARD_CLIP;
+    const bool     soft     = row->spectral_fn == MS_SPECTRAL_SOFT_CLIP && !hard;
+    const bool     polar    = row->spectral_fn == MS_SPECTRAL_POLAR;
+    const bool     paper    = cfg->ns_mode == MUSEC_NS_PAPER;
+    const bool     accurate = cfg->ns_mode == MUSEC_NS_ACCURATE;
+    const ms_base *base     = ms_base_find(cfg->base);
+    const bool     mix      = base->slow_average;
+    const bool     moments  = base->moments;
+    const struct {
+        const char *key;
+        bool        reads;
+    } some[] = {
+        { "threshold", hard || soft },
+        { "update-scale", hard || soft },
+        { "clip", chooses },
+        { "ns-mode", soft || polar },
+        { "ns-iters", (soft || polar) && paper },
+        { "ns-tol", soft && accurate },
+        { "ns-coeffs", polar && paper },
+        { "literal", soft && paper },
+        { "qk-tau", row->qk_clip },
+        { "qk-alpha", row->qk_clip },
+        { "beta", !moments || (soft && accurate) }, /* which ns-tol may follow from */
+        { "momentum-form", !moments },
+        { "momentum-init", !moments },
+        { "nesterov", !moments },
+        { "beta1", moments },
+        { "beta2", moments },
+        { "eps", moments },
+        { "beta3", mix },
+        { "alpha", mix },
+        { "alpha-warmup", mix },
+        { "beta3-warmup", mix },
+    };
+    for (size_t i = 0; i < COUNT(some); i++)
+        if (strcmp(some[i].key, key) == 0) return some[i].reads;
+    return true;
+}
