@@ -38,7 +38,7 @@ asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in bui
 	scripts/setup
 	$(call configure,build-asan) -DMUSEC_CUDA=OFF -DMUSEC_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug --log-level=WARNING
 	cmake --build build-asan
-	scripts/run_tests build-asan $(ARGS)
+	MUSEC_TEST_CASES=4 scripts/run_tests build-asan $(ARGS)
 
 fuzz: ## throw random bytes at what reads files, in build-fuzz/; ARGS="TARGET SECONDS"
 	scripts/setup --fuzz

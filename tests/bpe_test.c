@@ -183,7 +183,7 @@ static void check_text(const coder *c, const char *name, long tokens, const char
     ms_sha256 sum;
 
     if (text == NULL) {
-        print_message("skipped: %s: not there, or no xz\n", name);
+        SKIP_PART("%s: no such file, or no xz", name);
         return;
     }
     ids = malloc(2 * ms_bpe_room(bytes) * sizeof *ids);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 static char tmp_dir[64];
 
@@ -23,29 +24,47 @@ void check_failed(const char *file, int line, const char *cond, const char *fmt,
     abort();
 }
 
-static void print_skipped(const char *fmt, va_list args)
+static int         n_skipped_tests, n_skipped_parts;
+static const char *only_kind;
+static bool        device_skipped; /* by the body that is running */
+
+static void print_reason(const char *fmt, va_list args)
 {
     char text[512];
     vsnprintf(text, sizeof text, fmt, args);
     print_message("skipped: %s\n", text);
 }
 
-void check_skipping(const char *fmt, ...)
+static _Noreturn void end_as_skipped(const char *file, int line)
+{
+    n_skipped_tests++;
+    _skip(file, line); /* jumps out of the test, which cmocka does not declare */
+    abort();
+}
+
+void check_skip(const char *file, int line, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    print_skipped(fmt, args);
+    print_reason(fmt, args);
     va_end(args);
+    end_as_skipped(file, line);
 }
 
-static const char *only_kind;
-static bool        device_skipped; /* by the body that is running */
+void check_skip_part(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    print_reason(fmt, args);
+    va_end(args);
+    n_skipped_parts++;
+}
 
 void check_skip_device(const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    print_skipped(fmt, args);
+    print_reason(fmt, args);
     va_end(args);
     device_skipped = true;
 }
@@ -60,12 +79,34 @@ ms_device *check_open_cuda(void)
     return d;
 }
 
+uint64_t check_one_in(void)
+{
+    const char    *text   = getenv("MUSEC_TEST_CASES");
+    const uint64_t one_in = text == NULL ? 1 : strtoull(text, NULL, 10);
+    return one_in > 0 ? one_in : 1;
+}
+
 bool check_takes_case(void)
 {
-    static long asked  = 0;
-    const char *text   = getenv("MUSEC_TEST_CASES");
-    const long  one_in = text == NULL ? 1 : strtol(text, NULL, 10);
-    return one_in <= 1 || asked++ % one_in == 0;
+    static uint64_t asked = 0;
+    return asked++ % check_one_in() == 0;
+}
+
+uint64_t check_seed(void)
+{
+    static uint64_t seed = 0;
+    const char     *text = getenv("MUSEC_TEST_SEED");
+    if (seed != 0) return seed;
+    if (text != NULL && strcmp(text, "random") == 0) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        seed = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    } else if (text != NULL) {
+        seed = strtoull(text, NULL, 10);
+    }
+    if (seed == 0) seed = 1;
+    print_message("inputs are drawn with MUSEC_TEST_SEED=%llu\n", (unsigned long long)seed);
+    return seed;
 }
 
 /* ---- the tests of a program ------------------------------------------------------------------ */
@@ -76,6 +117,7 @@ static struct CMUnitTest tests[TESTS_MAX];
 static void (*bodies[TESTS_MAX])(void);
 static size_t            places[TESTS_MAX], n_tests;
 static CMFixtureFunction group_set_up, group_tear_down;
+static bool              group_is_set_up;
 
 static void run_body(void **state) { bodies[*(size_t *)*state](); }
 
@@ -94,12 +136,19 @@ void check_register_group(CMFixtureFunction set_up, CMFixtureFunction tear_down)
     group_tear_down = tear_down;
 }
 
+static int run_set_up(void **state)
+{
+    const int rc    = group_set_up == NULL ? 0 : group_set_up(state);
+    group_is_set_up = rc == 0;
+    return rc;
+}
+
 int check_main(void)
 {
     const char *given = getenv("MUSEC_TEST_FILTER"), *kind = getenv("MUSEC_TEST_DEVICE");
     const char *filter  = given != NULL && given[0] != '\0' ? given : NULL;
     const bool  list    = getenv("MUSEC_TEST_LIST") != NULL;
-    size_t      matches = 0;
+    int         matches = 0;
     for (size_t i = 0; i < n_tests; i++) {
         if (filter != NULL && fnmatch(filter, tests[i].name, 0) != 0) continue;
         if (list) print_message("%s\n", tests[i].name);
@@ -109,33 +158,39 @@ int check_main(void)
     if (list || matches == 0) return matches == 0;
     if (filter != NULL) cmocka_set_test_filter(filter);
     if (kind != NULL) check_only(kind);
-    return _cmocka_run_group_tests("tests", tests, n_tests, group_set_up, group_tear_down);
+    const int failed =
+        _cmocka_run_group_tests("tests", tests, n_tests, run_set_up, group_tear_down);
+    const int passed = group_is_set_up ? matches - failed - n_skipped_tests : 0;
+    print_message("%d passed, %d failed, %d skipped\n", passed > 0 ? passed : 0, failed,
+                  n_skipped_tests + n_skipped_parts);
+    if (failed > 0) return 1;
+    return passed > 0 ? 0 : 77;
 }
 
 void check_each_device(const char *name, void (*body)(ms_device *dev))
 {
-    bool known = false, ran = false;
+    int n_kinds = 0, n_skipped = 0;
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
         const char *kind = ms_device_kind_at(i)->name;
         ms_device  *dev  = NULL;
         char        why[256];
         if (only_kind != NULL && strcmp(kind, only_kind) != 0) continue;
-        known = true;
-        if (musec_ctx_create_why(&dev, kind, why, sizeof why) != MUSEC_OK) {
-            print_message("skipped: %s on %s: %s\n", name, kind, why);
-            continue;
-        }
-        print_message("%s on %s\n", name, kind);
+        n_kinds++;
         device_skipped = false;
-        body(dev);
-        musec_ctx_destroy(dev);
-        ran = ran || !device_skipped;
+        if (musec_ctx_create_why(&dev, kind, why, sizeof why) == MUSEC_OK) {
+            print_message("%s on %s\n", name, kind);
+            body(dev);
+            musec_ctx_destroy(dev);
+        } else {
+            check_skip_device("%s on %s: %s", name, kind, why);
+        }
+        n_skipped += device_skipped;
     }
-    if (!known) check_skipping("%s on %s: this build has no such device", name, only_kind);
-    if (!ran) skip();
+    if (n_kinds == 0) SKIP("%s on %s: this build has no such device", name, only_kind);
+    if (n_skipped == n_kinds) end_as_skipped(__FILE__, __LINE__);
+    n_skipped_parts += n_skipped;
 }
 
-/* Set by the build; a program that was carried elsewhere finds it where it is run. */
 const char *check_data_dir(void)
 {
     struct stat sb;

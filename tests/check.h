@@ -1,14 +1,15 @@
-/* check.h - what every test is written with, on top of cmocka.
+/* check.h - the assertions and the runner that every test program uses, on top of cmocka.
  *
  * A bound reads `err <= tol` inside CHECK, so NaN fails.  A test that cannot run says why through
- * SKIP and counts as skipped, never as passed.
+ * SKIP and counts as skipped, never as passed; a part of a test does so through SKIP_PART.  A
+ * program ends with the line "N passed, N failed, N skipped", and exits with 77 if nothing ran.
  *
- * Under a tool that slows everything down, every test program takes a part of its tests by itself:
- *     MUSEC_TEST_FILTER=PATTERN  those whose names match it, in which * and ? stand for any text
- *     MUSEC_TEST_DEVICE=KIND     on this one of the devices alone
- *     MUSEC_TEST_CASES=N         of the cases of those with many, one in N
- *     MUSEC_TEST_SEED=N          inputs of device_ops_test drawn from another seed
- *     MUSEC_TEST_LIST=1          none, their names are printed */
+ * The environment selects what a test program runs:
+ *     MUSEC_TEST_FILTER=PATTERN  only tests whose names match the pattern of a shell
+ *     MUSEC_TEST_DEVICE=KIND     only this device, in tests that run on each device
+ *     MUSEC_TEST_CASES=N         one in N of the cases of tests that have many
+ *     MUSEC_TEST_SEED=N          inputs drawn from seed N instead of 1; "random" draws the seed too
+ *     MUSEC_TEST_LIST=1          no test; the names are printed */
 #ifndef MS_TESTS_CHECK_H
 #define MS_TESTS_CHECK_H
 
@@ -27,7 +28,7 @@
         if (!(cond)) check_failed(__FILE__, __LINE__, #cond, __VA_ARGS__); \
     } while (0)
 
-/* The call must return MUSEC_OK; otherwise the device's words are shown. */
+/* The call must return MUSEC_OK; otherwise the device's error message is shown. */
 #define CHECK_OK(dev, call)                                                                \
     do {                                                                                   \
         const musec_status check_st = (call);                                              \
@@ -36,7 +37,7 @@
                          (dev)->error.text);                                               \
     } while (0)
 
-/* The same for functions of core, which write to an ms_error. */
+/* CHECK_OK for functions that write their message to an ms_error. */
 #define CHECK_OK_ERR(err, call)                                                            \
     do {                                                                                   \
         const musec_status check_st = (call);                                              \
@@ -50,7 +51,7 @@
  * one in check_main.c calls check_main(). */
 #define TEST(name) TEST_TEARDOWN(name, NULL)
 
-/* The same, with a function that runs after the test, whether it passed or failed. */
+/* TEST with a function that runs after the test, whether it passed or failed. */
 #define TEST_TEARDOWN(name, tear_down)                             \
     static void                              name(void);           \
     __attribute__((constructor)) static void name##_register(void) \
@@ -66,53 +67,69 @@
         check_register_group(set_up, tear_down);                  \
     }
 
-#define SKIP(...)                    \
-    do {                             \
-        check_skipping(__VA_ARGS__); \
-        skip();                      \
-    } while (0)
+/* Ends the running test, which counts as skipped; the arguments give the reason. */
+#define SKIP(...) check_skip(__FILE__, __LINE__, __VA_ARGS__)
 
-/* TEST_EACH_DEVICE(name, dev) { ... } is a test that runs its body on every device of this
- * build that can be opened here, `dev` being an ms_device *.  Devices that are skipped are named; a
- * test that was skipped on all of them counts as skipped. */
+/* Counts one part of the running test (a case, a file, a format) as skipped.  The test goes on, and
+ * counts as passed as well if the rest of it passes. */
+#define SKIP_PART(...) check_skip_part(__VA_ARGS__)
+
+/* TEST_EACH_DEVICE(name, dev) { ... } is a test that runs its body on every device of this build
+ * that can be opened here, `dev` being an ms_device *.  A device that cannot be opened counts as a
+ * skipped part; a test that was skipped on all devices counts as skipped. */
 #define TEST_EACH_DEVICE(name, dev)                     \
     static void name##_on(ms_device *dev);              \
     TEST(name) { check_each_device(#name, name##_on); } \
     static void name##_on(ms_device *dev)
 
-/* In the body of such a test: it does not apply to this device. */
+/* In the body of TEST_EACH_DEVICE: the test does not apply to this device. */
 #define SKIP_DEVICE(...)                \
     do {                                \
         check_skip_device(__VA_ARGS__); \
         return;                         \
     } while (0)
 
-/* Runs what follows for each dtype up to `last` (f32, f64, bf16, f16) that the device has. */
+/* Runs the statement that follows for each dtype up to `last` that the device supports, in the
+ * order f32, f64, bf16, f16. */
 #define EACH_DTYPE_OF(dev, t, last)                                        \
     for (musec_dtype t = MUSEC_F32; t <= (last); t = (musec_dtype)(t + 1)) \
         if (ms_device_has(dev, t))
 
 _Noreturn void check_failed(const char *file, int line, const char *cond, const char *fmt, ...)
     MS_PRINTF(4, 5);
-void check_register(const char *name, void (*body)(void), CMFixtureFunction tear_down);
-void check_register_group(CMFixtureFunction set_up, CMFixtureFunction tear_down);
-int  check_main(void); /* runs the registered tests, subject to the settings above */
-void check_skipping(const char *fmt, ...) MS_PRINTF(1, 2);
-void check_skip_device(const char *fmt, ...) MS_PRINTF(1, 2);
-void check_each_device(const char *name, void (*body)(ms_device *dev));
-void check_only(const char *kind); /* of the devices, this one alone */
-/* A context on a GPU; skips the running test where there is none, with the reason. */
+void           check_register(const char *name, void (*body)(void), CMFixtureFunction tear_down);
+void           check_register_group(CMFixtureFunction set_up, CMFixtureFunction tear_down);
+_Noreturn void check_skip(const char *file, int line, const char *fmt, ...) MS_PRINTF(3, 4);
+void           check_skip_part(const char *fmt, ...) MS_PRINTF(1, 2);
+void           check_skip_device(const char *fmt, ...) MS_PRINTF(1, 2);
+void           check_each_device(const char *name, void (*body)(ms_device *dev));
+
+/* Runs the registered tests as the environment says and returns the exit status. */
+int check_main(void);
+
+/* Restricts TEST_EACH_DEVICE to one kind of device. */
+void check_only(const char *kind);
+
+/* Opens a context on a GPU; where there is none, skips the running test with the reason. */
 ms_device *check_open_cuda(void);
-/* Is the next case one of those to take?  The first one is. */
+
+/* MUSEC_TEST_CASES: of so many cases one is to be run; 1 unless set. */
+uint64_t check_one_in(void);
+
+/* True if the next case is one to run: the first is, and then one in MUSEC_TEST_CASES. */
 bool check_takes_case(void);
 
-/* The directory of tests/data in the source tree (where that is not here, in the working
- * directory), and of the shared data ($MUSEC_DATA, or
- * ../shared/data beside the checkout), NULL if there is none. */
+/* The seed of random inputs: 1 unless MUSEC_TEST_SEED says otherwise.  It is printed once. */
+uint64_t check_seed(void);
+
+/* Where the tests' data is: tests/data of the source tree, or below the working directory if the
+ * program was carried to another machine. */
 const char *check_data_dir(void);
+
+/* $MUSEC_DATA, or ../shared/data beside the checkout; NULL if neither exists. */
 const char *check_shared_data_dir(void);
 
-/* A fresh empty directory for this test program, removed at its end. */
+/* An empty temporary directory of this test program, removed when it exits. */
 const char *check_tmp_dir(void);
 
 #endif

@@ -6,11 +6,7 @@
  * promises it, however matrices are stacked; to allocating nothing once warm; and its gradients,
  * computed with the ops themselves, to finite differences.
  *
- * Inputs are drawn from a seed that the program prints: the same one in every run, unless another
- * is given here or by MUSEC_TEST_SEED.  To draw others, to keep to one device, or, under a tool
- * that slows everything down, to one case in so many:
- *     device_ops_test [SEED [DEVICE [EVERY]]]
- * MUSEC_TEST_CASES is EVERY, too. */
+ * MUSEC_TEST_SEED draws other inputs and, with MUSEC_TEST_CASES, other cases (check.h). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,21 +19,14 @@
 
 static op_case *cases;
 static size_t   n_cases;
-static uint64_t seed = 1;
-/* Of so many cases one is run, which one depends on the seed. */
-#ifdef __SANITIZE_ADDRESS__
-static uint64_t every = 4; /* all would take minutes */
-#else
-static uint64_t every = 1;
-#endif
 
 static int make_cases(void **state)
 {
     (void)state;
     cases = op_cases(&n_cases);
     for (size_t i = 0; i < n_cases; i++)
-        cases[i].seed = seed;
-    print_message("%zu cases, seed %llu\n", n_cases, (unsigned long long)seed);
+        cases[i].seed = check_seed();
+    print_message("%zu cases\n", n_cases);
     return cases == NULL;
 }
 
@@ -63,7 +52,8 @@ static bool is_left_out(const ms_device *dev, const op_case *c)
 {
     const op_kind *kind  = op_kind_of(c->op);
     const double   flops = kind->flops == NULL ? 0.0 : kind->flops(c);
-    if (!op_fits(dev, c) || (uint64_t)(c - cases) % every != seed % every) return true;
+    if (!op_fits(dev, c) || (uint64_t)(c - cases) % check_one_in() != check_seed() % check_one_in())
+        return true;
     if (strcmp(dev->name, "ref") != 0) return false;
     return flops > 1e7 || (op_is_half(c->dtype) && c->m * c->n > 2000);
 }
@@ -522,14 +512,3 @@ TEST_EACH_DEVICE(gradients_match_differences, dev)
 }
 
 TEST_GROUP(make_cases, free_cases)
-
-int main(int argc, char **argv)
-{
-    const char *given = getenv("MUSEC_TEST_SEED"), *some = getenv("MUSEC_TEST_CASES");
-    if (argc > 1) given = argv[1];
-    if (given != NULL && given[0] != '\0') seed = strtoull(given, NULL, 10);
-    if (argc > 2) check_only(argv[2]);
-    if (argc > 3) some = argv[3];
-    if (some != NULL && strtoull(some, NULL, 10) > 0) every = strtoull(some, NULL, 10);
-    return check_main();
-}

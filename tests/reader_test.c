@@ -295,7 +295,7 @@ TEST(packed_files_are_read)
         char        name[32];
         const char *path;
         if (!pack_is_here(how)) {
-            print_message("skipped: %s is not in this build\n", pack_suffix(how));
+            SKIP_PART("%s is not in this build", pack_suffix(how));
             continue;
         }
         snprintf(name, sizeof name, "p.txt%s", pack_suffix(how));

@@ -483,7 +483,7 @@ TEST(one_process_at_a_time)
     CHECK(mkdir(out, 0777) == 0, "mkdir");
     put_file(part, "x", 1);
     CHECK_OK_ERR(&e, ms_lock_take(&e, out, &lock));
-    if (lock == MS_NO_LOCK) skip();
+    if (lock == MS_NO_LOCK) SKIP("this file system has no locks");
     ms_tokenize_config cfg = config_of(paths, 1, out);
     cfg.resume             = true;
     expect_failure(&cfg, MUSEC_EIO, "another process is writing there");
