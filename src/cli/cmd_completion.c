@@ -4,14 +4,8 @@
 #include "cli/completion.h"
 #include "core/names.h"
 
-static const struct {
-    const char *name;
-    void (*print)(void);
-} shells[] = {
-    { "bash", ms_completion_bash },
-    { "zsh", ms_completion_zsh },
-    { "fish", ms_completion_fish },
-};
+static const ms_completion_script *const shells[] = { &ms_completion_bash, &ms_completion_zsh,
+                                                      &ms_completion_fish };
 
 const ms_command *completion_command(void)
 {
@@ -35,8 +29,8 @@ int cmd_completion(int argc, char **argv)
 
     if (n < 0) return ms_cli_parsed(n);
     for (size_t i = 0; i < COUNT(shells); i++)
-        if (strcmp(argv[1], shells[i].name) == 0) {
-            shells[i].print();
+        if (strcmp(argv[1], shells[i]->shell) == 0) {
+            ms_completion_write(shells[i]);
             return EXIT_OK;
         }
     return ms_cli_usage(cmd, "the shells are bash, zsh and fish, not \"%s\"%s", argv[1],

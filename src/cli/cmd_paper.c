@@ -9,7 +9,7 @@
 #include "experiment/paper.h"
 #include "report/draw.h"
 
-enum { MOST_SEEDS = 1000 };
+enum { MAX_SEEDS = 1000, DETAILS = 4096, WIDTH = 88 };
 
 #define AT(field) offsetof(ms_paper_args, field)
 
@@ -52,29 +52,46 @@ static const ms_option_group groups[] = {
     { "Listing and output", "no-run" },
 };
 
+static const char details[] =
+    "  list     all items with their runs, the time they take here and the data they need;\n"
+    "           measures the machine for some seconds (pico) or minutes (the others) first\n"
+    "  verdict  the paper's claims, and what the runs of all items say of them\n\n"
+    "Runs are kept in OUT/runs and shared by all items: one that is finished, diverged or\n"
+    "not, is not made again, one that was interrupted goes on.  So the same command, given\n"
+    "again, makes what is missing.  The page is OUT/ITEM-SCALE.html.\n\n"
+    "Examples: musec paper lr-sweep\n"
+    "          musec paper fig11 --scale nano --data book.txt --full\n"
+    "          musec paper verdict --data one.txt --data other.txt --seeds 2,1\n";
+
+/* "ITEM is list or one of ...", in lines of at most WIDTH characters, and what follows. */
+static void write_details(char text[DETAILS])
+{
+    ms_experiments all = { 0 };
+    ms_error       ignored;
+    char           item[128];
+    size_t         used = (size_t)snprintf(text, DETAILS, "ITEM is list or one of"), line = used;
+
+    (void)ms_experiments_load(&ignored, &all);
+    for (size_t i = 0; i < all.n && used < DETAILS; i++) {
+        ms_experiment_names(&all.at[i], item, sizeof item);
+        const size_t n    = strlen(item) + 2;
+        const bool   fits = line + n <= WIDTH;
+        used += (size_t)snprintf(text + used, DETAILS - used, "%s%s%s", fits ? " " : "\n", item,
+                                 i + 1 < all.n ? "," : ":\n");
+        line = fits ? line + n : n - 1;
+    }
+    ms_experiments_free(&all);
+    if (used < DETAILS) snprintf(text + used, DETAILS - used, "%s", details);
+}
+
 const ms_command *paper_command(void)
 {
+    static char             text[DETAILS];
     static const ms_command command = {
-        .name     = "musec paper",
-        .operands = "ITEM",
-        .summary  = "reproduce a figure or table of the paper: make its runs and its page",
-        .details =
-            "ITEM is list, verdict, or one that list names: lr-sweep, dynamics, weight-norm,\n"
-            "effective-rank, step-time, threshold, ns-iters, architecture, training,\n"
-            "hyperparameters, effective-step, controls, clip-activity, stability, theory; or the\n"
-            "paper's own number: fig1 to fig12, table1 to table5.\n"
-            "  list     all items with their runs, the time they take here and the data they "
-            "need;\n"
-            "           measures the machine for some seconds (pico) or minutes (the others) "
-            "first\n"
-            "  verdict  the paper's claims, and what the runs of all items say of them\n\n"
-            "Runs are kept in OUT/runs and shared by all items: one that is finished, diverged or\n"
-            "not, is not made again, one that was interrupted goes on.  So the same command, "
-            "given\n"
-            "again, makes what is missing.  The page is OUT/ITEM-SCALE.html.\n\n"
-            "Examples: musec paper lr-sweep\n"
-            "          musec paper fig11 --scale nano --data book.txt --full\n"
-            "          musec paper verdict --data one.txt --data other.txt --seeds 2,1\n",
+        .name         = "musec paper",
+        .operands     = "ITEM",
+        .summary      = "reproduce a figure or table of the paper: make its runs and its page",
+        .details      = text,
         .groups       = groups,
         .n_groups     = COUNT(groups),
         .options      = options,
@@ -82,6 +99,7 @@ const ms_command *paper_command(void)
         .min_operands = 1,
         .max_operands = 1,
     };
+    if (text[0] == '\0') write_details(text);
     return &command;
 }
 
@@ -107,11 +125,11 @@ static musec_status read_seeds(ms_error *e, const char *text, ms_paper *p)
     if (text == NULL) return MUSEC_OK;
     for (;; at = end + 1) {
         const long n = strtol(at, &end, 10);
-        if (end == at || n < 1 || n > MOST_SEEDS || (*end != ',' && *end != '\0') ||
+        if (end == at || n < 1 || n > MAX_SEEDS || (*end != ',' && *end != '\0') ||
             p->ask.n_seeds == COUNT(p->seeds))
             return ms_fail(e, MUSEC_EINVAL,
                            "--seeds is \"%s\"; it must be numbers from 1 to %d, such as 2,1,1",
-                           text, MOST_SEEDS);
+                           text, MAX_SEEDS);
         p->seeds[p->ask.n_seeds++] = (unsigned)n;
         if (*end == '\0') return MUSEC_OK;
     }

@@ -26,7 +26,7 @@ struct args {
 static const ms_option options[] = {
     { "preset", MS_OPT_STR, AT(preset), "LIST", "presets to start from [pico]" },
     { "optimizer", MS_OPT_STR, AT(optimizer), "LIST",
-      "optimizers, as musec train --help lists them [soft-musec]" },
+      "names of optimizers, as musec train --help lists them [soft-musec]" },
     { "lr", MS_OPT_STR, AT(lr), "LIST", "learning rates [the preset's]" },
     { "threshold", MS_OPT_STR, AT(threshold), "LIST", "thresholds of the clipping [the preset's]" },
     { "weight-decay", MS_OPT_STR, AT(weight_decay), "LIST",

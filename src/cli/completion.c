@@ -1,4 +1,5 @@
-/* completion.c - what may follow an option or an operand. */
+/* completion.c - what may follow an option or an operand, and the walk over all commands that the
+ * script of every shell is made from. */
 #include "cli/completion.h"
 
 #include <ctype.h>
@@ -13,12 +14,12 @@
 
 /* ---- words that come from tables ------------------------------------------------------------- */
 
-MS_PRINTF(2, 3) static void add(ms_next *out, const char *fmt, ...)
+MS_PRINTF(2, 3) static void add(ms_completion *out, const char *fmt, ...)
 {
     const size_t used = strlen(out->words);
     va_list      args;
 
-    out->kind = MS_NEXT_WORDS;
+    out->kind = MS_COMPLETE_WORDS;
     if (used + 1 >= sizeof out->words) return;
     if (used > 0) memcpy(out->words + used, " ", 2);
     va_start(args, fmt);
@@ -27,7 +28,7 @@ MS_PRINTF(2, 3) static void add(ms_next *out, const char *fmt, ...)
 }
 
 /* The words of "a|b|c d": a, b and c. */
-static void add_choices(ms_next *out, const char *text)
+static void add_choices(ms_completion *out, const char *text)
 {
     while (*text != '\0' && *text != ' ') {
         const size_t bytes = strcspn(text, "| ");
@@ -36,50 +37,50 @@ static void add_choices(ms_next *out, const char *text)
     }
 }
 
-static void add_optimizers(ms_next *out)
+static void add_optimizers(ms_completion *out)
 {
     for (size_t i = 0; musec_optim_name(i, NULL) != NULL; i++)
         add(out, "%s", musec_optim_name(i, NULL));
 }
 
-static void add_presets(ms_next *out)
+static void add_presets(ms_completion *out)
 {
     for (size_t i = 0; ms_preset_name(i, NULL) != NULL; i++)
         add(out, "%s", ms_preset_name(i, NULL));
 }
 
-static void add_sections(ms_next *out)
+static void add_sections(ms_completion *out)
 {
     const char *title, *shows, *id;
     for (size_t i = 0; (id = ms_section_at(i, &title, &shows)) != NULL; i++)
         add(out, "%s", id);
 }
 
-/* Fields as config.json has them: with underscores. */
-static void add_stem(ms_next *out, const char *name)
+/* Names as config.json has them, with underscores. */
+static void add_prefix(ms_completion *out, const char *name)
 {
     char text[MS_OPTION_NAME];
     snprintf(text, sizeof text, "%s", name);
     for (char *c = text; *c != '\0'; c++)
         if (*c == '-') *c = '_';
     add(out, "%s=", text);
-    out->kind = MS_NEXT_STEMS;
+    out->kind = MS_COMPLETE_PREFIXES;
 }
 
-static void add_fields(ms_next *out)
+static void add_fields(ms_completion *out)
 {
     ms_train_field f;
     for (size_t i = 0; ms_train_field_at(i, &f); i++)
-        add_stem(out, f.name);
+        add_prefix(out, f.name);
 }
 
-static void add_optim_options(ms_next *out)
+static void add_optim_options(ms_completion *out)
 {
     for (size_t i = 0; musec_optim_option(i, NULL, NULL) != NULL; i++)
-        add_stem(out, musec_optim_option(i, NULL, NULL));
+        add_prefix(out, musec_optim_option(i, NULL, NULL));
 }
 
-static void add_items(ms_next *out)
+static void add_items(ms_completion *out)
 {
     ms_experiments all = { 0 };
     ms_error       ignored;
@@ -95,7 +96,7 @@ static void add_items(ms_next *out)
     ms_experiments_free(&all);
 }
 
-static void add_data_sets(ms_next *out)
+static void add_data_sets(ms_completion *out)
 {
     ms_catalog catalog = { 0 };
     ms_error   ignored;
@@ -106,7 +107,7 @@ static void add_data_sets(ms_next *out)
     ms_catalog_free(&catalog);
 }
 
-static void add_problems(ms_next *out)
+static void add_problems(ms_completion *out)
 {
     add_choices(out, "list");
     for (size_t i = 0; ms_objective_name(i, NULL) != NULL; i++)
@@ -115,28 +116,28 @@ static void add_problems(ms_next *out)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* By what --help calls the value, and where that says too little by the option's name. */
+/* What a value may be: by its name in --help and, where that says too little, by the option. */
 static const struct {
-    const char  *meta, *name; /* name NULL: any */
-    ms_next_kind kind;
-    void (*words)(ms_next *out); /* NULL: by kind alone */
+    const char        *meta, *name; /* name NULL: any */
+    ms_completion_kind kind;
+    void (*words)(ms_completion *out); /* NULL: by kind alone */
 } values[] = {
-    { "DEVICE", NULL, MS_NEXT_DEVICES, NULL },
-    { "RUN", NULL, MS_NEXT_RUNS, NULL },
-    { "DIR", NULL, MS_NEXT_DIRECTORIES, NULL },
-    { "FILE", NULL, MS_NEXT_FILES, NULL },
-    { "PATH", NULL, MS_NEXT_FILES, NULL },
-    { "PATH[=WEIGHT]", NULL, MS_NEXT_FILES, NULL },
-    { "FIELD=VALUE", NULL, MS_NEXT_STEMS, add_fields },
-    { "FIELD=LIST", NULL, MS_NEXT_STEMS, add_fields },
-    { "OPTION=VALUE", NULL, MS_NEXT_STEMS, add_optim_options },
-    { "SCALE", NULL, MS_NEXT_WORDS, add_presets },
-    { "A,B", "sections", MS_NEXT_WORDS, add_sections },
-    { "LIST", "optimizer", MS_NEXT_WORDS, add_optimizers },
-    { "NAME", "optimizer", MS_NEXT_WORDS, add_optimizers },
-    { "LIST", "preset", MS_NEXT_WORDS, add_presets },
-    { "NAME", "preset", MS_NEXT_WORDS, add_presets },
-    { "LIST", "device", MS_NEXT_DEVICES, NULL },
+    { "DEVICE", NULL, MS_COMPLETE_DEVICES, NULL },
+    { "RUN", NULL, MS_COMPLETE_RUNS, NULL },
+    { "DIR", NULL, MS_COMPLETE_DIRECTORIES, NULL },
+    { "FILE", NULL, MS_COMPLETE_FILES, NULL },
+    { "PATH", NULL, MS_COMPLETE_FILES, NULL },
+    { "PATH[=WEIGHT]", NULL, MS_COMPLETE_FILES, NULL },
+    { "FIELD=VALUE", NULL, MS_COMPLETE_PREFIXES, add_fields },
+    { "FIELD=LIST", NULL, MS_COMPLETE_PREFIXES, add_fields },
+    { "OPTION=VALUE", NULL, MS_COMPLETE_PREFIXES, add_optim_options },
+    { "SCALE", NULL, MS_COMPLETE_WORDS, add_presets },
+    { "A,B", "sections", MS_COMPLETE_WORDS, add_sections },
+    { "LIST", "optimizer", MS_COMPLETE_WORDS, add_optimizers },
+    { "NAME", "optimizer", MS_COMPLETE_WORDS, add_optimizers },
+    { "LIST", "preset", MS_COMPLETE_WORDS, add_presets },
+    { "NAME", "preset", MS_COMPLETE_WORDS, add_presets },
+    { "LIST", "device", MS_COMPLETE_DEVICES, NULL },
 };
 
 static bool ends_with(const char *text, const char *end)
@@ -145,16 +146,16 @@ static bool ends_with(const char *text, const char *end)
     return n > m && strcmp(text + n - m, end) == 0;
 }
 
-void ms_next_value(const ms_option *option, ms_next *out)
+static void complete_value(const ms_option *option, ms_completion *out)
 {
-    *out = (ms_next){ .kind = MS_NEXT_NOTHING };
+    *out = (ms_completion){ .kind = MS_COMPLETE_NOTHING };
     if (option->type == MS_OPT_FLAG) return;
     if (option->type == MS_OPT_CHOICE) {
         add_choices(out, option->meta);
         return;
     }
     if (ends_with(option->meta, ".npy") || ends_with(option->meta, ".safetensors"))
-        out->kind = MS_NEXT_FILES;
+        out->kind = MS_COMPLETE_FILES;
     for (size_t i = 0; i < COUNT(values); i++) {
         if (strcmp(values[i].meta, option->meta) != 0) continue;
         if (values[i].name != NULL && strcmp(values[i].name, option->name) != 0) continue;
@@ -165,19 +166,23 @@ void ms_next_value(const ms_option *option, ms_next *out)
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* Where --help's word for an operand does not say it. */
+/* Operands whose name in --help does not say what they may be. */
 static const struct {
-    const char  *command, *part; /* part NULL: the first operand */
-    ms_next_kind kind;
-    void (*words)(ms_next *out);
+    const char        *command, *part; /* part NULL: the first operand */
+    ms_completion_kind kind;
+    void (*words)(ms_completion *out);
 } operands[] = {
-    { "paper", NULL, MS_NEXT_WORDS, add_items },   { "report", NULL, MS_NEXT_RUNS, NULL },
-    { "watch", NULL, MS_NEXT_RUNS, NULL },         { "sample", NULL, MS_NEXT_RUNS, NULL },
-    { "data", "inspect", MS_NEXT_FILES, NULL },    { "data", "get", MS_NEXT_WORDS, add_data_sets },
-    { "theory", "params", MS_NEXT_NOTHING, NULL }, { "theory", "run", MS_NEXT_WORDS, add_problems },
+    { "paper", NULL, MS_COMPLETE_WORDS, add_items },
+    { "report", NULL, MS_COMPLETE_RUNS, NULL },
+    { "watch", NULL, MS_COMPLETE_RUNS, NULL },
+    { "sample", NULL, MS_COMPLETE_RUNS, NULL },
+    { "data", "inspect", MS_COMPLETE_FILES, NULL },
+    { "data", "get", MS_COMPLETE_WORDS, add_data_sets },
+    { "theory", "params", MS_COMPLETE_NOTHING, NULL },
+    { "theory", "run", MS_COMPLETE_WORDS, add_problems },
 };
 
-static bool look_up(const char *command, const char *part, ms_next *out)
+static bool look_up(const char *command, const char *part, ms_completion *out)
 {
     for (size_t i = 0; i < COUNT(operands); i++) {
         const bool same = part == NULL || operands[i].part == NULL
@@ -191,25 +196,25 @@ static bool look_up(const char *command, const char *part, ms_next *out)
     return false;
 }
 
-void ms_next_operand(const ms_cli_command *command, ms_next *out)
+static void complete_operand(const ms_cli_command *command, ms_completion *out)
 {
     const ms_command *cmd = command->describe();
 
-    *out = (ms_next){ .kind = MS_NEXT_NOTHING };
+    *out = (ms_completion){ .kind = MS_COMPLETE_NOTHING };
     if (look_up(command->name, NULL, out)) return;
     if (islower((unsigned char)cmd->operands[0]))
         add_choices(out, cmd->operands);
     else if (cmd->max_operands != 0)
-        out->kind = MS_NEXT_FILES;
+        out->kind = MS_COMPLETE_FILES;
 }
 
-void ms_next_behind(const ms_cli_command *command, const char *part, ms_next *out)
+static void complete_after(const ms_cli_command *command, const char *part, ms_completion *out)
 {
-    *out = (ms_next){ .kind = MS_NEXT_NOTHING };
+    *out = (ms_completion){ .kind = MS_COMPLETE_NOTHING };
     (void)look_up(command->name, part, out);
 }
 
-bool ms_next_word(const char *words, size_t index, char *word, size_t bytes)
+static bool next_word(const char *words, size_t index, char *word, size_t bytes)
 {
     words += strspn(words, " ");
     for (; index > 0 && *words != '\0'; index--) {
@@ -218,4 +223,42 @@ bool ms_next_word(const char *words, size_t index, char *word, size_t bytes)
     }
     snprintf(word, bytes, "%.*s", (int)strcspn(words, " "), words);
     return *words != '\0';
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+/* The words of the first operand behind which others may follow. */
+static size_t find_parts(const ms_cli_command *c, const ms_completion *first,
+                         ms_completion_part parts[MS_COMPLETION_PARTS])
+{
+    char   word[MS_OPTION_NAME];
+    size_t n = 0;
+
+    for (size_t i = 0; next_word(first->words, i, word, sizeof word); i++) {
+        if (n == MS_COMPLETION_PARTS) break;
+        memcpy(parts[n].word, word, sizeof word);
+        complete_after(c, word, &parts[n].next);
+        n += parts[n].next.kind != MS_COMPLETE_NOTHING;
+    }
+    return n;
+}
+
+void ms_completion_write(const ms_completion_script *script)
+{
+    static ms_completion_part parts[MS_COMPLETION_PARTS];
+    const ms_cli_command     *c;
+    ms_completion             next;
+
+    script->begin();
+    for (size_t i = 0; (c = ms_cli_command_at(i)) != NULL; i++) {
+        const ms_command *cmd = c->describe();
+        script->command(c);
+        for (size_t k = 0; k < cmd->n_options; k++) {
+            complete_value(&cmd->options[k], &next);
+            script->option(c, &cmd->options[k], &next);
+        }
+        complete_operand(c, &next);
+        script->operands(c, &next, parts, find_parts(c, &next, parts));
+    }
+    script->end();
 }

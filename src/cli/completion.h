@@ -1,9 +1,9 @@
 /* completion.h - what may be typed next, read off the tables of options, and written as completion
  * scripts for shells.
  *
- * What may follow an option shows in its row: a CHOICE lists its values, DIR is a directory, X.npy
- * a file, RUN a run directory.  Operands are files unless they are words in lower case, which stand
- * for themselves ("ops", "bash|zsh"); behind such a word others may follow ("get NAME"). */
+ * What may follow an option is read from its row: a CHOICE lists its values, DIR is a directory,
+ * X.npy a file, RUN a run directory.  Operands are files unless they are words in lower case, which
+ * stand for themselves ("ops", "bash|zsh"); behind such a word others may follow ("get NAME"). */
 #ifndef MS_CLI_COMPLETION_H
 #define MS_CLI_COMPLETION_H
 
@@ -11,35 +11,48 @@
 
 #include "cli/cli.h"
 
-typedef enum ms_next_kind {
-    MS_NEXT_NOTHING, /* a number or a text of the user's own */
-    MS_NEXT_WORDS,   /* one of `words` */
-    MS_NEXT_STEMS,   /* one of `words`, which end with '=', and more right behind it */
-    MS_NEXT_FILES,
-    MS_NEXT_DIRECTORIES,
-    MS_NEXT_RUNS,    /* run directories */
-    MS_NEXT_DEVICES, /* builds and machines differ: the script asks the program */
-} ms_next_kind;
+enum { MS_COMPLETION_PARTS = 8 };
 
-typedef struct ms_next {
-    ms_next_kind kind;
-    char         words[4096]; /* with blanks between */
-} ms_next;
+typedef enum ms_completion_kind {
+    MS_COMPLETE_NOTHING,  /* a number or a text of the user's own */
+    MS_COMPLETE_WORDS,    /* one of `words` */
+    MS_COMPLETE_PREFIXES, /* one of `words`, which end with '=', and more right behind it */
+    MS_COMPLETE_FILES,
+    MS_COMPLETE_DIRECTORIES,
+    MS_COMPLETE_RUNS,    /* run directories */
+    MS_COMPLETE_DEVICES, /* builds and machines differ: the script asks the program */
+} ms_completion_kind;
 
-void ms_next_value(const ms_option *option, ms_next *out);
-/* Of the subcommand's operands, the first; MS_NEXT_NOTHING: it has none. */
-void ms_next_operand(const ms_cli_command *command, ms_next *out);
-/* What follows the first operand where that is the word `part` ("get"). */
-void ms_next_behind(const ms_cli_command *command, const char *part, ms_next *out);
-/* Word `index` of a list with blanks between; false: there are no more. */
-bool ms_next_word(const char *words, size_t index, char *word, size_t bytes);
+typedef struct ms_completion {
+    ms_completion_kind kind;
+    char               words[4096]; /* with blanks between */
+} ms_completion;
+
+typedef struct
+    ms_completion_part { /* what follows an operand that is a given word, such as "get" */
+    char          word[MS_OPTION_NAME];
+    ms_completion next;
+} ms_completion_part;
+
+/* A shell: what its script has at each place of the walk over the subcommands. */
+typedef struct ms_completion_script {
+    const char *shell;
+    void (*begin)(void);
+    void (*command)(const ms_cli_command *c); /* before its options */
+    void (*option)(const ms_cli_command *c, const ms_option *option, const ms_completion *value);
+    /* After the options: `first` is what the first operand may be. */
+    void (*operands)(const ms_cli_command *c, const ms_completion *first,
+                     const ms_completion_part *parts, size_t n_parts);
+    void (*end)(void);
+} ms_completion_script;
+
+extern const ms_completion_script ms_completion_bash, ms_completion_zsh, ms_completion_fish;
+
+/* Writes the script of a shell to stdout. */
+void ms_completion_write(const ms_completion_script *script);
 
 /* Shell text that lists the devices; %s is the program as it was called. */
 #define MS_DEVICE_WORDS \
     "$(%s info --no-peak 2>/dev/null | sed -n 's/^device  *\\([^:]*\\):.*/\\1/p')"
-
-void ms_completion_bash(void);
-void ms_completion_zsh(void);
-void ms_completion_fish(void);
 
 #endif

@@ -1,92 +1,15 @@
 /* completion_bash.c - the completion script for bash. */
 #include "cli/completion.h"
 
-static void print_next(const ms_next *next)
-{
-    switch (next->kind) {
-    case MS_NEXT_NOTHING: printf("return ;;\n"); break;
-    case MS_NEXT_WORDS: printf("words='%s' ;;\n", next->words); break;
-    case MS_NEXT_STEMS: printf("kind=stems words='%s' ;;\n", next->words); break;
-    case MS_NEXT_FILES: printf("kind=files ;;\n"); break;
-    case MS_NEXT_DIRECTORIES: printf("kind=directories ;;\n"); break;
-    case MS_NEXT_RUNS: printf("kind=runs ;;\n"); break;
-    case MS_NEXT_DEVICES: printf("words=" MS_DEVICE_WORDS " ;;\n", "\"${COMP_WORDS[0]}\""); break;
-    }
-}
-
-static const char *kind_name(ms_next_kind kind) { return kind == MS_NEXT_RUNS ? "runs" : "files"; }
-
-/* What stands behind the words of the first operand, by these. */
-static void print_parts(const ms_cli_command *c, const ms_next *first)
-{
-    char    part[64];
-    ms_next next;
-
-    printf("'\n                    [ \"$COMP_CWORD\" -gt 2 ] && case ${COMP_WORDS[2]} in\n");
-    for (size_t i = 0; ms_next_word(first->words, i, part, sizeof part); i++) {
-        ms_next_behind(c, part, &next);
-        if (next.kind == MS_NEXT_WORDS)
-            printf("                        %s) words=\"$words %s\" ;;\n", part, next.words);
-        else if (next.kind != MS_NEXT_NOTHING)
-            printf("                        %s) kind=%s ;;\n", part, kind_name(next.kind));
-    }
-    printf("                    esac ;;\n");
-}
-
-static bool has_parts(const ms_cli_command *c, const ms_next *first)
-{
-    char    part[64];
-    ms_next next;
-    for (size_t i = 0; ms_next_word(first->words, i, part, sizeof part); i++) {
-        ms_next_behind(c, part, &next);
-        if (next.kind != MS_NEXT_NOTHING) return true;
-    }
-    return false;
-}
-
-static void print_command(const ms_cli_command *c)
-{
-    const ms_command *cmd = c->describe();
-    ms_next           first;
-
-    ms_next_operand(c, &first);
-    printf("                %s) words='--help", c->name);
-    for (size_t k = 0; k < cmd->n_options; k++)
-        printf(" --%s", cmd->options[k].name);
-    if (first.kind == MS_NEXT_WORDS) printf(" %s", first.words);
-    if (has_parts(c, &first))
-        print_parts(c, &first);
-    else if (first.kind == MS_NEXT_FILES || first.kind == MS_NEXT_RUNS)
-        printf("' kind=%s ;;\n", kind_name(first.kind));
-    else
-        printf("' ;;\n");
-}
-
-static const char ending[] =
-    "            esac ;;\n"
-    "    esac\n"
-    "    if [[ $cur == -* ]]; then\n"
-    "        kind=\n"
-    "    fi\n"
-    "    case $kind in\n"
-    "        files) compopt -o default; return ;;\n"
-    "        directories) compopt -o filenames; _musec_take -d; return ;;\n"
-    "        runs)\n"
-    "            compopt -o filenames\n"
-    "            mapfile -t COMPREPLY < <(_musec_runs \"$cur\")\n"
-    "            [ ${#COMPREPLY[@]} -gt 0 ] || _musec_take -d\n"
-    "            return ;;\n"
-    "        stems) compopt -o nospace ;;\n"
-    "    esac\n"
-    "    _musec_take -W \"$words\"\n"
-    "}\n"
-    "complete -F _musec musec\n";
-
-void ms_completion_bash(void)
+static void print_subcommands(void)
 {
     const ms_cli_command *c;
-    ms_next               next;
+    for (size_t i = 0; (c = ms_cli_command_at(i)) != NULL; i++)
+        printf(" %s", c->name);
+}
 
+static void begin(void)
+{
     printf("# bash completion of musec, written by: musec completion bash\n"
            "_musec_take() { mapfile -t COMPREPLY < <(compgen \"$@\" -- \"$cur\"); }\n"
            "_musec_runs() { # run directories that begin with what is typed\n"
@@ -101,27 +24,89 @@ void ms_completion_bash(void)
            "    COMPREPLY=()\n"
            "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
            "        _musec_take -W '--help --version help");
-    for (size_t i = 0; (c = ms_cli_command_at(i)) != NULL; i++)
-        printf(" %s", c->name);
+    print_subcommands();
     printf("'\n"
            "        return\n"
            "    fi\n"
-           "    case ${COMP_WORDS[1]}:$prev in\n");
-    for (size_t i = 0; (c = ms_cli_command_at(i)) != NULL; i++)
-        for (size_t k = 0; k < c->describe()->n_options; k++) {
-            const ms_option *option = &c->describe()->options[k];
-            if (option->type == MS_OPT_FLAG) continue;
-            ms_next_value(option, &next);
-            printf("        %s:--%s) ", c->name, option->name);
-            print_next(&next);
-        }
-    printf("        *)\n"
-           "            case ${COMP_WORDS[1]} in\n"
-           "                help) [ \"$COMP_CWORD\" -eq 2 ] && words='");
-    for (size_t i = 0; (c = ms_cli_command_at(i)) != NULL; i++)
-        printf("%s%s", i == 0 ? "" : " ", c->name);
+           "    case ${COMP_WORDS[1]} in\n"
+           "        help) [ \"$COMP_CWORD\" -eq 2 ] && words='");
+    print_subcommands();
     printf("' ;;\n");
-    for (size_t i = 0; (c = ms_cli_command_at(i)) != NULL; i++)
-        print_command(c);
-    fputs(ending, stdout);
 }
+
+static void command(const ms_cli_command *c)
+{
+    printf("        %s)\n            case $prev in\n", c->name);
+}
+
+static void option(const ms_cli_command *c, const ms_option *o, const ms_completion *value)
+{
+    (void)c;
+    if (o->type == MS_OPT_FLAG) return;
+    printf("                --%s) ", o->name);
+    switch (value->kind) {
+    case MS_COMPLETE_NOTHING: printf("return ;;\n"); break;
+    case MS_COMPLETE_WORDS: printf("words='%s' ;;\n", value->words); break;
+    case MS_COMPLETE_PREFIXES: printf("kind=prefixes words='%s' ;;\n", value->words); break;
+    case MS_COMPLETE_FILES: printf("kind=files ;;\n"); break;
+    case MS_COMPLETE_DIRECTORIES: printf("kind=directories ;;\n"); break;
+    case MS_COMPLETE_RUNS: printf("kind=runs ;;\n"); break;
+    case MS_COMPLETE_DEVICES:
+        printf("words=" MS_DEVICE_WORDS " ;;\n", "\"${COMP_WORDS[0]}\"");
+        break;
+    }
+}
+
+/* Shell text that offers operands beside the options. */
+static void print_operand(const ms_completion *operand)
+{
+    if (operand->kind == MS_COMPLETE_WORDS)
+        printf(" words=\"$words %s\"", operand->words);
+    else if (operand->kind != MS_COMPLETE_NOTHING)
+        printf(" kind=%s", operand->kind == MS_COMPLETE_RUNS ? "runs" : "files");
+}
+
+static void operands(const ms_cli_command *c, const ms_completion *first,
+                     const ms_completion_part *parts, size_t n_parts)
+{
+    const ms_command *cmd = c->describe();
+
+    printf("                *) words='--help");
+    for (size_t k = 0; k < cmd->n_options; k++)
+        printf(" --%s", cmd->options[k].name);
+    printf("'");
+    print_operand(first);
+    if (n_parts > 0) {
+        printf("\n                    [ \"$COMP_CWORD\" -gt 2 ] && case ${COMP_WORDS[2]} in\n");
+        for (size_t i = 0; i < n_parts; i++) {
+            printf("                        %s)", parts[i].word);
+            print_operand(&parts[i].next);
+            printf(" ;;\n");
+        }
+        printf("                    esac");
+    }
+    printf(" ;;\n            esac ;;\n");
+}
+
+static void end(void)
+{
+    printf("    esac\n"
+           "    if [[ $cur == -* ]]; then\n"
+           "        kind=\n"
+           "    fi\n"
+           "    case $kind in\n"
+           "        files) compopt -o default; return ;;\n"
+           "        directories) compopt -o filenames; _musec_take -d; return ;;\n"
+           "        runs)\n"
+           "            compopt -o filenames\n"
+           "            mapfile -t COMPREPLY < <(_musec_runs \"$cur\")\n"
+           "            [ ${#COMPREPLY[@]} -gt 0 ] || _musec_take -d\n"
+           "            return ;;\n"
+           "        prefixes) compopt -o nospace ;;\n"
+           "    esac\n"
+           "    _musec_take -W \"$words\"\n"
+           "}\n"
+           "complete -F _musec musec\n");
+}
+
+const ms_completion_script ms_completion_bash = { "bash", begin, command, option, operands, end };

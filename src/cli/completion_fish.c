@@ -11,54 +11,20 @@ static void put(const char *text)
 }
 
 /* -x: a value must follow, and no file; -r -F: one must, and a file may. */
-static void put_next(const ms_next *next, const char *no_files, const char *files)
+static void put_values(const ms_completion *next, const char *no_files, const char *files)
 {
     switch (next->kind) {
-    case MS_NEXT_NOTHING: printf(" %s", no_files); break;
-    case MS_NEXT_WORDS:
-    case MS_NEXT_STEMS: printf(" %s -a '%s'", no_files, next->words); break;
-    case MS_NEXT_FILES: printf(" %s", files); break;
-    case MS_NEXT_DIRECTORIES: printf(" %s -a '(__fish_complete_directories)'", no_files); break;
-    case MS_NEXT_RUNS: printf(" %s -a '(__musec_runs)'", no_files); break;
-    case MS_NEXT_DEVICES: printf(" %s -a '(__musec_devices)'", no_files); break;
+    case MS_COMPLETE_NOTHING: printf(" %s", no_files); break;
+    case MS_COMPLETE_WORDS:
+    case MS_COMPLETE_PREFIXES: printf(" %s -a '%s'", no_files, next->words); break;
+    case MS_COMPLETE_FILES: printf(" %s", files); break;
+    case MS_COMPLETE_DIRECTORIES: printf(" %s -a '(__fish_complete_directories)'", no_files); break;
+    case MS_COMPLETE_RUNS: printf(" %s -a '(__musec_runs)'", no_files); break;
+    case MS_COMPLETE_DEVICES: printf(" %s -a '(__musec_devices)'", no_files); break;
     }
 }
 
-static void print_option(const char *command, const ms_option *option)
-{
-    ms_next next;
-
-    printf("complete -c musec -n '__musec_is %s' -l %s", command, option->name);
-    if (option->type != MS_OPT_FLAG) {
-        ms_next_value(option, &next);
-        put_next(&next, "-x", "-r -F");
-    }
-    printf(" -d '");
-    put(option->help);
-    printf("'\n");
-}
-
-static void print_operands(const ms_cli_command *c)
-{
-    ms_next first, next;
-    char    part[64];
-
-    ms_next_operand(c, &first);
-    if (first.kind == MS_NEXT_NOTHING) return;
-    printf("complete -c musec -n '__musec_is %s%s'", c->name,
-           first.kind == MS_NEXT_WORDS ? "; and __musec_words 2" : "");
-    put_next(&first, "-f", "-F");
-    printf("\n");
-    for (size_t i = 0; ms_next_word(first.words, i, part, sizeof part); i++) {
-        ms_next_behind(c, part, &next);
-        if (next.kind == MS_NEXT_NOTHING) continue;
-        printf("complete -c musec -n '__musec_is %s %s'", c->name, part);
-        put_next(&next, "-f", "-F");
-        printf("\n");
-    }
-}
-
-static const char beginning[] =
+static const char functions[] =
     "# fish completion of musec, written by: musec completion fish\n"
     "function __musec_words # so many words stand before the one that is typed\n"
     "    test (count (commandline -opc)) -eq $argv[1]\n"
@@ -88,19 +54,40 @@ static const char beginning[] =
     "complete -c musec -n '__musec_words 1' -l version -d 'print the version'\n"
     "complete -c musec -n '__musec_words 1' -a help -d 'print what a subcommand does'\n";
 
-void ms_completion_fish(void)
-{
-    const ms_cli_command *c;
+static void begin(void) { fputs(functions, stdout); }
 
-    fputs(beginning, stdout);
-    for (size_t i = 0; (c = ms_cli_command_at(i)) != NULL; i++) {
-        const ms_command *cmd = c->describe();
-        printf("\ncomplete -c musec -n '__musec_words 1' -a %s -d '", c->name);
-        put(cmd->summary);
-        printf("'\ncomplete -c musec -n '__musec_words 2; and __musec_is help' -a %s\n", c->name);
-        for (size_t k = 0; k < cmd->n_options; k++)
-            print_option(c->name, &cmd->options[k]);
-        printf("complete -c musec -n '__musec_is %s' -l help -d 'print this help'\n", c->name);
-        print_operands(c);
+static void command(const ms_cli_command *c)
+{
+    printf("\ncomplete -c musec -n '__musec_words 1' -a %s -d '", c->name);
+    put(c->describe()->summary);
+    printf("'\ncomplete -c musec -n '__musec_words 2; and __musec_is help' -a %s\n", c->name);
+}
+
+static void option(const ms_cli_command *c, const ms_option *o, const ms_completion *value)
+{
+    printf("complete -c musec -n '__musec_is %s' -l %s", c->name, o->name);
+    if (o->type != MS_OPT_FLAG) put_values(value, "-x", "-r -F");
+    printf(" -d '");
+    put(o->help);
+    printf("'\n");
+}
+
+static void operands(const ms_cli_command *c, const ms_completion *first,
+                     const ms_completion_part *parts, size_t n_parts)
+{
+    printf("complete -c musec -n '__musec_is %s' -l help -d 'print this help'\n", c->name);
+    if (first->kind == MS_COMPLETE_NOTHING) return;
+    printf("complete -c musec -n '__musec_is %s%s'", c->name,
+           first->kind == MS_COMPLETE_WORDS ? "; and __musec_words 2" : "");
+    put_values(first, "-f", "-F");
+    printf("\n");
+    for (size_t i = 0; i < n_parts; i++) {
+        printf("complete -c musec -n '__musec_is %s %s'", c->name, parts[i].word);
+        put_values(&parts[i].next, "-f", "-F");
+        printf("\n");
     }
 }
+
+static void end(void) {}
+
+const ms_completion_script ms_completion_fish = { "fish", begin, command, option, operands, end };

@@ -17,81 +17,20 @@ static void put(const char *text)
 }
 
 /* The action of _arguments that offers what may follow. */
-static void put_action(const ms_next *next)
+static void put_action(const ms_completion *next)
 {
     switch (next->kind) {
-    case MS_NEXT_NOTHING: break;
-    case MS_NEXT_WORDS: printf("(%s)", next->words); break;
-    case MS_NEXT_STEMS: printf("{ compadd -S \"\" -- %s }", next->words); break;
-    case MS_NEXT_FILES: fputs("_files", stdout); break;
-    case MS_NEXT_DIRECTORIES: fputs("_files -/", stdout); break;
-    case MS_NEXT_RUNS: fputs("_musec_runs", stdout); break;
-    case MS_NEXT_DEVICES: fputs("_musec_devices", stdout); break;
+    case MS_COMPLETE_NOTHING: break;
+    case MS_COMPLETE_WORDS: printf("(%s)", next->words); break;
+    case MS_COMPLETE_PREFIXES: printf("{ compadd -S \"\" -- %s }", next->words); break;
+    case MS_COMPLETE_FILES: fputs("_files", stdout); break;
+    case MS_COMPLETE_DIRECTORIES: fputs("_files -/", stdout); break;
+    case MS_COMPLETE_RUNS: fputs("_musec_runs", stdout); break;
+    case MS_COMPLETE_DEVICES: fputs("_musec_devices", stdout); break;
     }
 }
 
-static void print_option(const ms_option *option)
-{
-    ms_next next;
-
-    printf("                '--%s[", option->name);
-    put(option->help);
-    putchar(']');
-    if (option->type != MS_OPT_FLAG) {
-        ms_next_value(option, &next);
-        putchar(':');
-        put(option->type == MS_OPT_CHOICE ? "value" : option->meta);
-        putchar(':');
-        put_action(&next);
-    }
-    fputs("' \\\n", stdout);
-}
-
-/* Behind the first operand: by the word that it is. */
-static void print_parts(const ms_cli_command *c, const ms_next *first)
-{
-    char    part[64];
-    ms_next next;
-    bool    any = false;
-
-    for (size_t i = 0; ms_next_word(first->words, i, part, sizeof part); i++) {
-        ms_next_behind(c, part, &next);
-        if (next.kind == MS_NEXT_NOTHING) continue;
-        printf("%s(( ${words[(I)%s]} )) && ", any ? " || { " : " \\\n                '*:what:{ { ",
-               part);
-        if (next.kind == MS_NEXT_WORDS)
-            printf("compadd -- %s; }", next.words);
-        else
-            printf("%s; }", next.kind == MS_NEXT_RUNS ? "_musec_runs" : "_files");
-        any = true;
-    }
-    if (any) printf(" }'");
-}
-
-static void print_command(const ms_cli_command *c)
-{
-    const ms_command *cmd = c->describe();
-    ms_next           first;
-
-    printf("        %s)\n"
-           "            _arguments \\\n",
-           c->name);
-    for (size_t k = 0; k < cmd->n_options; k++)
-        print_option(&cmd->options[k]);
-    printf("                '--help[print this help]'");
-    ms_next_operand(c, &first);
-    if (first.kind == MS_NEXT_WORDS) {
-        printf(" \\\n                '1:what:(%s)'", first.words);
-        print_parts(c, &first);
-    } else if (first.kind != MS_NEXT_NOTHING) {
-        printf(" \\\n                '*:file:");
-        put_action(&first);
-        putchar('\'');
-    }
-    printf(" ;;\n");
-}
-
-void ms_completion_zsh(void)
+static void begin(void)
 {
     const ms_cli_command *c;
 
@@ -130,9 +69,55 @@ void ms_completion_zsh(void)
            "    shift words\n"
            "    (( CURRENT-- ))\n"
            "    case $subcommand in\n");
-    for (size_t i = 0; (c = ms_cli_command_at(i)) != NULL; i++)
-        print_command(c);
+}
+
+static void command(const ms_cli_command *c)
+{
+    printf("        %s)\n            _arguments \\\n", c->name);
+}
+
+static void option(const ms_cli_command *c, const ms_option *o, const ms_completion *value)
+{
+    (void)c;
+    printf("                '--%s[", o->name);
+    put(o->help);
+    putchar(']');
+    if (o->type != MS_OPT_FLAG) {
+        putchar(':');
+        put(o->type == MS_OPT_CHOICE ? "value" : o->meta);
+        putchar(':');
+        put_action(value);
+    }
+    fputs("' \\\n", stdout);
+}
+
+static void operands(const ms_cli_command *c, const ms_completion *first,
+                     const ms_completion_part *parts, size_t n_parts)
+{
+    (void)c;
+    printf("                '--help[print this help]'");
+    if (first->kind != MS_COMPLETE_NOTHING) {
+        printf(" \\\n                '%s:", first->kind == MS_COMPLETE_WORDS ? "1:what" : "*:file");
+        put_action(first);
+        putchar('\'');
+    }
+    for (size_t i = 0; i < n_parts; i++) {
+        const ms_completion *next = &parts[i].next;
+        printf("%s(( ${words[(I)%s]} )) && ",
+               i > 0 ? " || { " : " \\\n                '*:what:{ { ", parts[i].word);
+        if (next->kind == MS_COMPLETE_WORDS)
+            printf("compadd -- %s; }", next->words);
+        else
+            printf("%s; }", next->kind == MS_COMPLETE_RUNS ? "_musec_runs" : "_files");
+    }
+    printf("%s ;;\n", n_parts > 0 ? " }'" : "");
+}
+
+static void end(void)
+{
     printf("    esac\n"
            "}\n"
            "_musec \"$@\"\n");
 }
+
+const ms_completion_script ms_completion_zsh = { "zsh", begin, command, option, operands, end };

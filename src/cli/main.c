@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/manual.h"
 #include "core/names.h"
 #include "device/cpu/prepare.h"
 
@@ -96,10 +97,22 @@ static void turn_help(int argc, char **argv)
     argv[argc - 1] = option;
 }
 
+/* "help --man docs/musec.1.in" is for the build, which writes the manual page. */
+static int write_manual(const char *path)
+{
+    ms_error error = { "" };
+
+    if (ms_manual_write(&error, path, stdout) == MUSEC_OK) return EXIT_OK;
+    fprintf(stderr, "musec help --man: %s\n", error.text);
+    return EXIT_FAILED;
+}
+
 static int dispatch(int argc, char **argv)
 {
     const char *name = NULL;
 
+    if (argc == 4 && strcmp(argv[1], "help") == 0 && strcmp(argv[2], "--man") == 0)
+        return write_manual(argv[3]);
     while (argc > 1 && strcmp(argv[1], "help") == 0) /* also of itself */
         turn_help(argc, argv);
     if (argc > 1) name = argv[1];

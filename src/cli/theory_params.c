@@ -21,7 +21,7 @@ static const ms_option options[] = {
     { "lipschitz", MS_OPT_F64, AT(lipschitz), "L",
       "bound on the norm of stochastic gradients [1]" },
     { "sigma", MS_OPT_F64, AT(sigma), "X", "standard deviation of the stochastic gradients [1]" },
-    { "gap", MS_OPT_F64, AT(gap), "X", "f(W_0) minus the infimum of f [1]" },
+    { "gap", MS_OPT_F64, AT(gap), "X", "gap of f(W_0) above the infimum of f [1]" },
     { "epsilon", MS_OPT_F64, AT(epsilon), "E",
       "also compute the steps needed for a bound of E [no]" },
     MS_CLI_JSON(struct args),

@@ -32,7 +32,7 @@ struct args {
 
 static const ms_option options[] = {
     { "optimizer", MS_OPT_STR, AT(optimizer), "NAME",
-      "optimizer, as musec train --help lists them [musec]" },
+      "name of the optimizer, as musec train --help lists it [musec]" },
     { "steps", MS_OPT_I64, AT(steps), "N", "number of stochastic gradients in all [10000]" },
     { "delta", MS_OPT_F64, AT(delta), "X", "radius of the Goldstein subdifferential [0.1]" },
     { "rank", MS_OPT_I64, AT(rank), "R", "use a matrix of 2R x R; 0: the problem's own size [0]" },

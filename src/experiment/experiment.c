@@ -140,6 +140,18 @@ musec_status ms_experiment_find(ms_error *e, const ms_experiments *all, const ch
                    near != NULL ? "\"?  " : "");
 }
 
+void ms_experiment_names(const ms_experiment *item, char *text, size_t bytes)
+{
+    const json_t *aliases = json_object_get(item->file, "aliases");
+    const size_t  n       = json_array_size(aliases);
+    size_t        used    = (size_t)snprintf(text, bytes, "%s", item->name);
+
+    for (size_t i = 0; i < n && used < bytes; i++)
+        used +=
+            (size_t)snprintf(text + used, bytes - used, "%s%s%s", i == 0 ? " (" : ", ",
+                             json_string_value(json_array_get(aliases, i)), i + 1 == n ? ")" : "");
+}
+
 musec_status ms_experiment_scale(ms_error *e, const ms_experiments *all, const char *name,
                                  const json_t **out)
 {

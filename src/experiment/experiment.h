@@ -50,6 +50,8 @@ void         ms_experiments_free(ms_experiments *all);
 /* By name or alias; one that is not there: the nearest is named. */
 musec_status ms_experiment_find(ms_error *e, const ms_experiments *all, const char *name,
                                 const ms_experiment **out);
+/* "lr-sweep (fig1, fig5)": the name of an item, and the paper's own numbers. */
+void ms_experiment_names(const ms_experiment *item, char *text, size_t bytes);
 /* A scale's object in scales.json; one that is not there: all are named. */
 musec_status ms_experiment_scale(ms_error *e, const ms_experiments *all, const char *name,
                                  const json_t **out);
