@@ -173,7 +173,7 @@ static musec_status gram(ms_device *d, iterate *i, double alpha, ms_vec trace, m
 }
 
 /* The power of two that X is to be normalised by, were it typical: entries are at most 1 by their
- * bound, averages have 1/8 to 1/64 of it (optim/propose.c). */
+ * bound, averages have 1/8 to 1/64 of it (optim/momentum.c). */
 static double typical_factor(int64_t r, int64_t n)
 {
     return ldexp(1.0, 4 - (int)lround(0.5 * log2((double)r * (double)n)));

@@ -26,7 +26,7 @@ static inline bool ms_spectral_clips(ms_spectral_fn fn)
     return fn == MS_SPECTRAL_HARD_CLIP || fn == MS_SPECTRAL_SOFT_CLIP;
 }
 
-/* ---- base optimizers (bases.c) --------------------------------------------------------------- */
+/* ---- base optimizers (base_optimizers.c) --------------------------------------------------------------- */
 
 typedef enum ms_proposal_mode {
     MS_PROPOSE,      /* update the state, propose from it */
@@ -127,10 +127,10 @@ typedef struct ms_group {
     ms_spectral_fn      spectral_fn;
     ms_member          *members;
     ms_mat              state[MS_STATES]; /* (count, rows, cols) each */
-    double             *top;   /* (count) of ms_optim_rounds_at_once, see propose.c; < 0: unknown */
-    double             *last;  /* (count) of ms_optim_guesses: max|G| of the last step; likewise */
-    int                 own_e; /* ms_typical_scale at this step */
-    ms_mat              room;  /* at this step: for what all members propose; data NULL: none */
+    double             *top;  /* (count) of ms_optim_rounds_at_once, see momentum.c; < 0: unknown */
+    double             *last; /* (count) of ms_optim_guesses: max|G| of the last step; likewise */
+    int                 own_e;   /* ms_typical_scale at this step */
+    ms_mat              room;    /* at this step: for what all members propose; data NULL: none */
     bool                guessed; /* it was made on a guess, */
     const double       *seen;    /* (count) and this is max|G| */
     bool                ran;     /* at this step, with others */
@@ -161,7 +161,7 @@ struct musec_optim {
     int64_t       n_places;    /* matrices at most: of all blocks, or of all weights */
     ms_mat_place *places;      /* (3, n_places) where gradients, weights and copies lie */
     double       *numbers;     /* (2, n_places) */
-    double       *largest;     /* (3, n_places) |elements|, see finite.c */
+    double       *largest;     /* (3, n_places) |elements|, see check_gradients.c */
     int64_t      *counted;     /* (2, n_params) where those of a parameter begin; -1: not asked */
     bool          guesses_fit; /* into the workspace: proposals of all groups at a time, */
     bool          kin_fit;     /* and what the operator takes for all that are kin */
@@ -198,7 +198,7 @@ void ms_choose_chunk(const musec_optim *opt, ms_group *g);
 /* What is done at once besides, once all chunks are known. */
 void ms_choose_more(musec_optim *opt);
 
-/* ---- a step (step.c, members.c, propose.c, finite.c, threshold.c, qk_clip.c, report.c) ------- */
+/* ---- a step (step.c, group.c, momentum.c, check_gradients.c, threshold.c, qk_clip.c, report.c) ------- */
 
 typedef struct ms_step { /* what it is asked for */
     const musec_view *grads;

@@ -1,7 +1,7 @@
 /* param_config.c - what one parameter has in place of the optimizer's settings.
  *
- * Rates and decays are read from here by every step (rates_of in step.c, coupled decay in propose.c
- * and finite.c), so that a change takes effect at once and none of it is state. */
+ * Rates and decays are read from here by every step (rates_of in step.c, coupled decay in momentum.c
+ * and check_gradients.c), so that a change takes effect at once and none of it is state. */
 #include <math.h>
 
 #include "core/sized.h"

@@ -1,7 +1,7 @@
 /* workspace.c - the scratch of a step: what is at work at a time follows from how much it may be.
  *
  * A group is worked through in chunks that fit.  Where all proposals fit besides, they are made on
- * guesses (propose.c), and where the chunks of all groups that are kin fit, they are mapped at
+ * guesses (momentum.c), and where the chunks of all groups that are kin fit, they are mapped at
  * once.  All of it follows from the parameters and the config: no step takes other ways than the
  * next. */
 #include "linalg/soft_engine.h"
@@ -78,7 +78,7 @@ static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
     uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
-                     3 * (uint64_t)opt->n_places * sizeof(double); /* finite.c */
+                     3 * (uint64_t)opt->n_places * sizeof(double); /* check_gradients.c */
     if (opt->cfg.report_every > 0 && !g->aux)
         bytes +=
             4 * size + 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));

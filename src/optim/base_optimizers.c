@@ -1,4 +1,4 @@
-/* bases.c - what proposes an update: momentum, its sign, or Adam's moments.
+/* base_optimizers.c - what proposes an update: momentum, its sign, or Adam's moments.
  *
  *   sgdm      M <- (1 - beta) M + beta G       (ema; heavy-ball: M <- (1 - beta) M + G)
  *             proposes M, or with Nesterov (1 - beta) M + beta G (heavy-ball: (1 - beta) M + G)

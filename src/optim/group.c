@@ -1,4 +1,4 @@
-/* members.c - matrices of a group where they lie: gradients, weights and their copies.
+/* group.c - matrices of a group where they lie: gradients, weights and their copies.
  *
  * They lie anywhere: a run of members is a list, and a call takes it whole.  Where neighbours
  * differ in what a call has for all (the step count, the dtype of copies) it takes as many as

@@ -1,8 +1,8 @@
-/* finite.c - are all gradients numbers that a state has room for, and how large are they?  Asked
+/* check_gradients.c - are all gradients numbers that a state has room for, and how large are they?  Asked
  * before a step changes anything.
  *
  * The largest |element| of a matrix is a NaN or infinite if one of them is.  Gradients that are
- * averaged on a guess (propose.c) are read through by that.  Of the others, parameters of equal
+ * averaged on a guess (momentum.c) are read through by that.  Of the others, parameters of equal
  * shape are read through in one call, whatever their blocks are.  All answers come to the host at
  * once, which is the one time that a step waits.  They stay there for the step: what bounds a
  * gradient bounds the momentum that it goes into. */

@@ -1,4 +1,4 @@
-/* propose.c - what a step maps: the average of momentum and gradient, in 16 bits where it may be.
+/* momentum.c - what a step maps: the average of momentum and gradient, in 16 bits where it may be.
  *
  * Where the operator's products round their operands to 16 bits, the pass that averages the
  * momentum writes what is proposed in 16 bits, and in float32 only where somebody reads it so.  Its
