@@ -29,7 +29,7 @@ enum {
 /* ---- D, and who sees a key last -------------------------------------------------------------- */
 
 template <typename T, int HEAD>
-static __global__ void prepare_k(const __grid_constant__ grad_args g, int *taken)
+static __global__ void prepare_k(const __grid_constant__ grad_args g, int *work_counter)
 {
     constexpr int   LANES = HEAD / VECTOR, AT_ONCE = 2; /* lanes of a row; rows of a thread */
     constexpr int   EACH = PREPARE_THREADS / LANES, ROWS = EACH * AT_ONCE; /* of a block */
@@ -59,7 +59,7 @@ static __global__ void prepare_k(const __grid_constant__ grad_args g, int *taken
                 sum += x[c] * y[c];
 #pragma unroll
             for (int half = LANES / 2; half > 0; half /= 2)
-                sum += __shfl_xor_sync(0xffffffffu, sum, half);
+                sum += __shfl_xor_sync(ALL_LANES, sum, half);
             if (lane != 0 || row >= end) continue;
             if (row < j.rows) lse = ((const float *)j.lse.data)[head * j.lse.stride + row] * LOG2_E;
             const int64_t to = (int64_t)head * end + row / SIDE * SIDE + place_in_tile(row % SIDE);
@@ -71,7 +71,7 @@ static __global__ void prepare_k(const __grid_constant__ grad_args g, int *taken
     const int me = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     for (int row = me; row < j.rows; row += (int)(gridDim.x * blockDim.x))
         g.last[row] = last_query(j, row);
-    if (me < MS_ATTN_CHUNKS) taken[me] = 0;
+    if (me < MS_ATTN_CHUNKS) work_counter[me] = 0;
 }
 
 /* ---- the host's side ------------------------------------------------------------------------- */
@@ -100,33 +100,19 @@ static kernel_set kernels_for(musec_dtype dtype, int64_t head)
     return head == 64 ? set_of<__half, 64>() : set_of<__half, 128>();
 }
 
-static bool allow(const void *kernel, int bytes)
+static bool kernels_usable(ms_cuda *c)
 {
-    cudaFuncAttributes is;
-    return cudaFuncGetAttributes(&is, kernel) == cudaSuccess && is.sharedSizeBytes > 0 &&
-           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) ==
-               cudaSuccess &&
-           cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                cudaSharedmemCarveoutMaxShared) == cudaSuccess;
-}
-
-/* NULL if the kernels cannot be used. */
-static encode_fn ask(const ms_cuda *c)
-{
-    if (c->capability != 90 || c->shared_bytes < by_key<128>::BYTES) return NULL;
+    const void *all[8];
     for (int i = 0; i < 4; i++) {
         const kernel_set of =
             kernels_for(i / 2 == 0 ? MUSEC_BF16 : MUSEC_F16, i % 2 == 0 ? 64 : 128);
-        if (!allow((const void *)of.keys, of.key_bytes) ||
-            !allow((const void *)of.queries, of.query_bytes)) {
-            (void)cudaGetLastError();
-            return NULL;
-        }
+        all[2 * i]     = (const void *)of.keys;
+        all[2 * i + 1] = (const void *)of.queries;
     }
-    return find_encode();
+    return is_usable(c, MS_CUDA_ATTENTION_GRAD, all, 8, by_key<128>::BYTES);
 }
 
-static bool is_served(const ms_mat &x)
+static bool has_layout(const ms_mat &x)
 {
     return !x.trans && x.places == NULL && (uintptr_t)x.data % 16 == 0 && x.ld % 8 == 0 &&
            x.ld > 0 && (x.count == 1 || (x.stride % 8 == 0 && x.stride > 0));
@@ -155,9 +141,7 @@ static bool serves_heads(ms_device *d, musec_dtype dtype, int64_t head, double s
     ms_cuda *c = ms_cuda_of(d);
     if (dtype != MUSEC_BF16 && dtype != MUSEC_F16) return false;
     if ((head != 64 && head != 128) || softcap > 0.0) return false;
-    if (!c->heads_asked) c->heads_encode = (void (*)(void))ask(c);
-    c->heads_asked = true;
-    return c->heads_encode != NULL;
+    return kernels_usable(c);
 }
 
 uint64_t ms_device_cuda_attn_bytes(ms_device *d, ms_attn_plan p)
@@ -175,24 +159,24 @@ bool ms_cuda_attention_wgmma_serves(ms_device *d, const ms_cuda_attn *x)
     if (x->q.count > INT32_MAX / ms_attn_tiles(x->q.rows)) return false;
     if (!std::isnormal(rate)) return false;
     for (int i = 0; i < 8; i++)
-        if (!is_served(*all[i])) return false;
+        if (!has_layout(*all[i])) return false;
     const int64_t at_once = heads_at_once(x);
     return at_once > 0 && (x->q.count - 1) / at_once < MS_ATTN_CHUNKS;
 }
 
-static musec_status launch(ms_device *d, grad_args g, const kernel_set &of, int *taken, int at_once,
-                           const CUtensorMap (&maps)[4])
+static musec_status launch(ms_device *d, grad_args g, const kernel_set &of, int *work_counter,
+                           int at_once, const CUtensorMap (&maps)[4])
 {
     const cudaStream_t stream   = ms_cuda_of(d)->stream;
     const int          n_keys   = (g.tiles - 1) / KEY_GROUPS + 1;
     const int          n_blocks = (g.tiles - 1) / QUERY_GROUPS + 1;
     const int          wanted   = g.tiles < PREPARE_BLOCKS ? g.tiles : PREPARE_BLOCKS;
-    of.prepare<<<dim3((unsigned)wanted, (unsigned)g.j.heads), PREPARE_THREADS, 0, stream>>>(g,
-                                                                                            taken);
+    of.prepare<<<dim3((unsigned)wanted, (unsigned)g.j.heads), PREPARE_THREADS, 0, stream>>>(
+        g, work_counter);
     musec_status st = launched(d, "attention_grad: delta");
     for (int chunk = 0; g.first < g.j.heads && st == MUSEC_OK; chunk++, g.first += at_once) {
         g.heads              = at_once < g.j.heads - g.first ? at_once : g.j.heads - g.first;
-        g.taken              = taken + chunk;
+        g.work_counter       = work_counter + chunk;
         const int      items = n_keys * g.heads, most = ms_cuda_of(d)->processors;
         const unsigned here = (unsigned)(items < most ? items : most);
         of.keys<<<here, KEY_THREADS, of.key_bytes, stream>>>(g, maps[0], maps[1], maps[2], maps[3]);
@@ -207,21 +191,21 @@ static musec_status launch(ms_device *d, grad_args g, const kernel_set &of, int 
 
 musec_status ms_cuda_attention_wgmma_grad(ms_device *d, const ms_cuda_attn *x)
 {
-    const ms_mat   *of[4]  = { &x->q, &x->k, &x->v, &x->dout };
-    const encode_fn encode = (encode_fn)ms_cuda_of(d)->heads_encode;
-    const ms_mark   mark   = ms_arena_mark(&d->scratch);
-    const int64_t   rows = x->q.rows, reach = reach_of(x);
-    const size_t    tiles   = (size_t)ms_attn_tiles(rows);
-    const size_t    at_once = (size_t)heads_at_once(x);
-    const size_t    stats   = (size_t)ms_attn_stat_bytes(x->q.count, rows);
+    const ms_mat  *of[4] = { &x->q, &x->k, &x->v, &x->dout };
+    const ms_cuda *cuda  = ms_cuda_of(d);
+    const ms_mark  mark  = ms_arena_mark(&d->scratch);
+    const int64_t  rows = x->q.rows, reach = reach_of(x);
+    const size_t   tiles   = (size_t)ms_attn_tiles(rows);
+    const size_t   at_once = (size_t)heads_at_once(x);
+    const size_t   stats   = (size_t)ms_attn_stat_bytes(x->q.count, rows);
     const size_t bytes[] = { stats, stats, tiles * SIDE * sizeof(int), MS_ATTN_CHUNKS * sizeof(int),
                              at_once * (size_t)ms_attn_ds_bytes(rows, reach) };
     void        *room[5] = {};
     grad_args    g       = {};
     CUtensorMap  maps[4];
     musec_status st = MUSEC_OK;
-    for (int i = 0; i < 4; i++) /* what serves, the copy engine takes */
-        if (!describe_boxes(encode, *of[i], SIDE, &maps[i]))
+    for (int i = 0; i < 4; i++) /* what is supported, TMA takes */
+        if (!make_tensor_map(cuda, *of[i], SIDE, &maps[i]))
             return ms_fail(&d->error, MUSEC_EDEVICE, "%s: attention_grad: no tensor map", d->name);
     for (int i = 0; i < 5 && st == MUSEC_OK; i++)
         st = ms_scratch_bytes(d, bytes[i], &room[i]);

@@ -18,9 +18,9 @@ enum {
     STAGES      = 4,
     KEY_GROUPS  = 2, /* warpgroups of a block, a tile of keys each */
     KEYS        = KEY_GROUPS * SIDE,
-    KEY_WORKERS = KEY_GROUPS * GROUP,
-    KEY_THREADS = KEY_WORKERS + GROUP, /* one warp of the last warpgroup loads */
-    STATS       = 2 * SIDE * 4,        /* bytes of logsumexps and D of a tile of queries */
+    KEY_WORKERS = KEY_GROUPS * WARPGROUP,
+    KEY_THREADS = KEY_WORKERS + WARPGROUP, /* one warp of the last warpgroup loads */
+    STATS       = 2 * SIDE * 4,            /* bytes of logsumexps and D of a tile of queries */
 };
 
 template <int HEAD> struct by_key { /* shared memory, in bytes: K, V, stages of Q and dO */
@@ -47,9 +47,9 @@ struct key_notes { /* in shared memory, by the warp that loads for those that wo
     int       more[KEYS]; /* queries after its own that see a key; -1: there is no such key */
 };
 
-struct key_room {                 /* addresses in shared memory */
-    uint32_t memory, full, empty; /* of the barriers: the first */
-    uint32_t own_full, own_empty; /* K and V */
+/* Addresses in shared memory: the pipeline of queries, and the mbarriers of K and V. */
+struct key_smem : pipeline {
+    uint32_t memory, keys_full, keys_empty;
 };
 
 static __device__ inline key_block next_keys(const grad_args &g)
@@ -57,8 +57,8 @@ static __device__ inline key_block next_keys(const grad_args &g)
     const int blocks = (g.tiles - 1) / KEY_GROUPS + 1, rows = g.j.rows;
     key_block b = { -1, 0, 0, {}, {} };
     int       n = 0;
-    if (threadIdx.x % WARP == 0) n = atomicAdd(g.taken, 1);
-    n = __shfl_sync(0xffffffffu, n, 0);
+    if (threadIdx.x % WARP == 0) n = atomicAdd(g.work_counter, 1);
+    n = __shfl_sync(ALL_LANES, n, 0);
     if (n >= blocks * g.heads) return b;
     b.head  = n % g.heads;
     b.first = n / g.heads * KEYS;
@@ -89,43 +89,44 @@ static __device__ inline void tell_keys(const grad_args &g, const key_block &b, 
 
 /* The warp that loads: the whole of it, so that operands are known to be the same. */
 template <int HEAD>
-static __device__ inline void load_for_keys(const grad_args &g, const key_room &r, key_notes *tell,
+static __device__ inline void load_for_keys(const grad_args &g, const key_smem &r, key_notes *tell,
                                             const CUtensorMap *q, const CUtensorMap *k,
                                             const CUtensorMap *v, const CUtensorMap *dout)
 {
-    typedef by_key<HEAD> at;
-    cursor               to = { 0, 0 };
-    for (uint32_t parity = 1;; parity ^= 1u) {
+    typedef by_key<HEAD>   at;
+    pipeline_state<STAGES> to = { 0, 0 };
+    for (uint32_t phase = 1;; phase ^= 1u) {
         const key_block b = next_keys(g);
-        barrier_wait(r.own_empty, parity);
-        tell_keys(g, b, tell + (parity ^ 1u));
-        barrier_expect(r.own_full, b.head < 0 ? 0 : 2 * at::V);
+        mbarrier_wait(r.keys_empty, phase);
+        tell_keys(g, b, tell + (phase ^ 1u));
+        mbarrier_arrive_expect_tx(r.keys_full, b.head < 0 ? 0 : 2 * at::V);
         if (b.head < 0) return;
         const int first = b.first, head = g.first + b.head;
         for (int i = 0; i < KEY_GROUPS; i++)
-            load_tile<HEAD>(r.memory + i * at::TILE, k, first + i * SIDE, head, r.own_full);
+            load_tile<HEAD>(r.memory + i * at::TILE, k, first + i * SIDE, head, r.keys_full);
         for (int i = 0; i < KEY_GROUPS; i++)
-            load_tile<HEAD>(r.memory + at::V + i * at::TILE, v, first + i * SIDE, head, r.own_full);
+            load_tile<HEAD>(r.memory + at::V + i * at::TILE, v, first + i * SIDE, head,
+                            r.keys_full);
 #pragma unroll 1
-        for (int t = 0; t < b.tiles; t++, advance<STAGES>(&to)) {
-            const uint32_t full  = r.full + 8 * to.stage;
-            const uint32_t stage = r.memory + at::RING + to.stage * at::STAGE;
-            const uint32_t notes = r.memory + at::NOTES + to.stage * STATS;
+        for (int t = 0; t < b.tiles; t++, ++to) {
+            const uint32_t full  = r.full + MBARRIER * to.index;
+            const uint32_t stage = r.memory + at::RING + to.index * at::STAGE;
+            const uint32_t notes = r.memory + at::NOTES + to.index * STATS;
             const int      row   = first + t * SIDE;
             const int64_t  of    = (int64_t)head * g.tiles * SIDE + row;
-            barrier_wait(r.empty + 8 * to.stage, to.parity ^ 1u);
-            barrier_expect(full, at::STAGE + STATS);
+            wait_empty(r, to);
+            mbarrier_arrive_expect_tx(full, at::STAGE + STATS);
             load_tile<HEAD>(stage, q, row, head, full);
             load_tile<HEAD>(stage + at::TILE, dout, row, head, full);
-            load_bytes(notes, g.lse + of, STATS / 2, full);
-            load_bytes(notes + STATS / 2, g.delta + of, STATS / 2, full);
+            tma_load_bytes(notes, g.lse + of, STATS / 2, full);
+            tma_load_bytes(notes + STATS / 2, g.delta + of, STATS / 2, full);
         }
     }
 }
 
 /* Pairs that do not see each other get no weight.  before: from the tile's first query to the
  * warpgroup's first key; more: of its keys */
-static __device__ inline void hide_pairs(float (&s)[32], int before, const int *more, uint32_t me,
+static __device__ inline void apply_mask(float (&s)[32], int before, const int *more, uint32_t me,
                                          float nothing)
 {
     const int lane = (int)me % WARP;
@@ -148,7 +149,7 @@ static __device__ inline void load_stats(float (&x)[16], uint32_t at)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const uint4 four = load_four(at + i * 16);
+        const uint4 four = load_shared_b32x4(at + i * 16);
         x[4 * i]         = __uint_as_float(four.x);
         x[4 * i + 1]     = __uint_as_float(four.y);
         x[4 * i + 2]     = __uint_as_float(four.z);
@@ -158,8 +159,8 @@ static __device__ inline void load_stats(float (&x)[16], uint32_t at)
 
 /* Products become weights P^T, and so fragments. */
 template <typename T>
-static __device__ inline void weigh(float (&s)[32], uint32_t (&p)[FRAGMENTS][4], float rate,
-                                    const float (&lse)[16])
+static __device__ inline void softmax(float (&s)[32], uint32_t (&p)[FRAGMENTS][4], float rate,
+                                      const float (&lse)[16])
 {
 #pragma unroll
     for (int j = 0; j < SIDE / 8; j++)
@@ -168,61 +169,61 @@ static __device__ inline void weigh(float (&s)[32], uint32_t (&p)[FRAGMENTS][4],
             float *at               = &s[4 * j + 2 * h];
             at[0]                   = exp2_fast(fmaf(rate, at[0], -lse[2 * j]));
             at[1]                   = exp2_fast(fmaf(rate, at[1], -lse[2 * j + 1]));
-            p[j / 2][j % 2 * 2 + h] = pack<T>(at[0], at[1]);
+            p[j / 2][j % 2 * 2 + h] = pack_pair<T>(at[0], at[1]);
         }
 }
 
 /* dS^T = P^T (dP^T - D) */
 template <typename T>
-static __device__ inline void weigh_grad(const float (&p)[32], const float (&dp)[32],
-                                         uint32_t (&ds)[FRAGMENTS][4], const float (&delta)[16])
+static __device__ inline void softmax_grad(const float (&p)[32], const float (&dp)[32],
+                                           uint32_t (&ds)[FRAGMENTS][4], const float (&delta)[16])
 {
 #pragma unroll
     for (int j = 0; j < SIDE / 8; j++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int at             = 4 * j + 2 * h;
-            ds[j / 2][j % 2 * 2 + h] = pack<T>(p[at] * (dp[at] - delta[2 * j]),
-                                               p[at + 1] * (dp[at + 1] - delta[2 * j + 1]));
+            ds[j / 2][j % 2 * 2 + h] = pack_pair<T>(p[at] * (dp[at] - delta[2 * j]),
+                                                    p[at + 1] * (dp[at + 1] - delta[2 * j + 1]));
         }
 }
 
 template <typename T, int HEAD>
-static __device__ inline void begin_queries(float (&s)[32], float (&dp)[32], uint32_t own,
+static __device__ inline void issue_qk_mmas(float (&s)[32], float (&dp)[32], uint32_t own,
                                             uint32_t stage)
 {
     typedef by_key<HEAD> at;
-    products_begin();
-    dot_tiles<T, HEAD>(s, own, stage);
-    products_commit();
-    dot_tiles<T, HEAD>(dp, own + at::V, stage + at::TILE);
-    products_commit();
+    wgmma_fence();
+    qk_mma<T, HEAD>(s, own, stage);
+    wgmma_commit();
+    qk_mma<T, HEAD>(dp, own + at::V, stage + at::TILE);
+    wgmma_commit();
 }
 
 /* The two warpgroups take turns to give the tensor cores work, as long as both have tiles: while
  * one's products are made, the other makes weights.  Left to themselves they would do both at the
  * same time. */
-static __device__ inline void take_turn(int group, bool does)
+static __device__ inline void wait_turn(int group, bool does)
 {
-    group_sync_if(1 + group, KEY_WORKERS, does);
+    named_barrier_sync_if(1 + group, KEY_WORKERS, does);
 }
 
 static __device__ inline void pass_turn(int group, bool does)
 {
-    group_arrive_if(1 + (group ^ 1), KEY_WORKERS, does);
+    named_barrier_arrive_if(1 + (group ^ 1), KEY_WORKERS, does);
 }
 
-/* A warpgroup's tiles of queries, one at least.  Turns are taken in the order of warpgroups, so
- * the first turn of warpgroup 0 waits for nobody, and nobody waits for the last one of warpgroup
+/* A warpgroup's tiles of queries, one at least.  Turns are work_counter in the order of warpgroups,
+ * so the first turn of warpgroup 0 waits for nobody, and nobody waits for the last one of warpgroup
  * 1.  The keys are given back behind the last turn: before it, warpgroup 0 might pass the first
- * turn of the next keys to a warpgroup 1 that has yet to take its last one of these, and both
- * would wait.  Loads from shared memory that come after products in the stream of instructions wait
- * until those are dispatched: so logsumexps are loaded before. */
+ * turn of the next keys to a warpgroup 1 that has yet to take its last one of these, and both would
+ * wait.  Loads from shared memory that come after products in the stream of instructions wait until
+ * those are dispatched: so logsumexps are loaded before. */
 template <typename T, int HEAD>
 static __device__ inline void walk_queries(float (&dk)[HEAD / 2], float (&dv)[HEAD / 2],
-                                           const grad_args &g, const key_room &r, int group,
+                                           const grad_args &g, const key_smem &r, int group,
                                            uint32_t me, const key_block &b, const int *sees,
-                                           uint4 *ds_to, cursor *from)
+                                           uint4 *ds_to, pipeline_state<STAGES> *from)
 {
     typedef by_key<HEAD> at;
     const uint32_t       own = r.memory + group * at::TILE;
@@ -232,65 +233,65 @@ static __device__ inline void walk_queries(float (&dk)[HEAD / 2], float (&dv)[HE
     int                  more = min(b.end[0], b.end[1] - 1); /* tiles that both still have */
 #pragma unroll 1
     for (int t = group; t < end; t++, more--) {
-        const uint32_t stage = r.memory + at::RING + from->stage * at::STAGE;
-        const uint32_t notes = r.memory + at::NOTES + from->stage * STATS + me % 4 * 64;
-        barrier_wait(r.full + 8 * from->stage, from->parity);
+        const uint32_t stage = r.memory + at::RING + from->index * at::STAGE;
+        const uint32_t notes = r.memory + at::NOTES + from->index * STATS + me % 4 * 64;
+        wait_full(r, *from);
         load_stats(stats, notes);
-        take_turn(group, more > 0 && group + t > 0);
-        begin_queries<T, HEAD>(s, dp, own, stage);
+        wait_turn(group, more > 0 && group + t > 0);
+        issue_qk_mmas<T, HEAD>(s, dp, own, stage);
         pass_turn(group, more > 0);
-        products_wait<1>();
-        arrived(s);
+        wgmma_wait<1>();
+        fence_accumulators(s);
         if (t == group || t >= clean)
-            hide_pairs(s, (group - t) * SIDE, sees, me, copysignf(CUDART_INF_F, -g.rate));
-        weigh<T>(s, p, g.rate, stats);
-        settled(p);
+            apply_mask(s, (group - t) * SIDE, sees, me, copysignf(CUDART_INF_F, -g.rate));
+        softmax<T>(s, p, g.rate, stats);
+        fence_fragments(p);
         load_stats(stats, notes + STATS / 2);
-        products_wait<0>();
-        arrived(dp);
-        weigh_grad<T>(s, dp, ds, stats);
-        settled(ds);
+        wgmma_wait<0>();
+        fence_accumulators(dp);
+        softmax_grad<T>(s, dp, ds, stats);
+        fence_fragments(ds);
 #pragma unroll
         for (int f = 0; f < FRAGMENTS; f++)
-            ds_to[f * GROUP] = make_uint4(ds[f][0], ds[f][1], ds[f][2], ds[f][3]);
+            ds_to[f * WARPGROUP] = make_uint4(ds[f][0], ds[f][1], ds[f][2], ds[f][3]);
         ds_to += WEIGHTS / 16;
-        take_turn(group, more > 0);
-        barrier_arrive(r.own_empty, t + 1 == end);
-        products_begin();
-        blend_tile<T>(dv, p, stage + at::TILE, t > group);
-        blend_tile<T>(dk, ds, stage, t > group);
-        products_commit();
+        wait_turn(group, more > 0);
+        mbarrier_arrive_if(r.keys_empty, t + 1 == end);
+        wgmma_fence();
+        pv_mma<T>(dv, p, stage + at::TILE, t > group);
+        pv_mma<T>(dk, ds, stage, t > group);
+        wgmma_commit();
         pass_turn(group, more > group);
-        products_wait<0>();
-        barrier_arrive(r.empty + 8 * from->stage, true);
-        advance<STAGES>(from);
+        wgmma_wait<0>();
+        release_stage(r, from->index);
+        ++*from;
     }
-    arrived(dk), arrived(dv);
+    fence_accumulators(dk), fence_accumulators(dv);
 }
 
 template <typename T, int HEAD>
-static __device__ inline void make_keys(const grad_args &g, const key_room &r,
+static __device__ inline void make_keys(const grad_args &g, const key_smem &r,
                                         const key_notes *tell, int group)
 {
     /* in a register: read anew between products, it would have to wait for them */
-    const uint32_t me           = __shfl_sync(0xffffffffu, threadIdx.x % GROUP, threadIdx.x % WARP);
-    cursor         from         = { 0, 0 };
-    float          dk[HEAD / 2] = {}, dv[HEAD / 2] = {};
-    for (uint32_t parity = 0;; parity ^= 1u) {
-        const key_notes &told = tell[parity];
+    const uint32_t         me = __shfl_sync(ALL_LANES, threadIdx.x % WARPGROUP, threadIdx.x % WARP);
+    pipeline_state<STAGES> from         = { 0, 0 };
+    float                  dk[HEAD / 2] = {}, dv[HEAD / 2] = {};
+    for (uint32_t phase = 0;; phase ^= 1u) {
+        const key_notes &told = tell[phase];
         const key_block &b    = told.block;
-        barrier_wait(r.own_full, parity);
+        mbarrier_wait(r.keys_full, phase);
         if (b.head < 0) return;
         if (b.end[group] == group) { /* all of its keys are beyond the end */
-            barrier_arrive(r.own_empty, true);
-            pass_by<STAGES>(r.full, r.empty, &from, b.tiles);
+            mbarrier_arrive(r.keys_empty);
+            skip_stages(r, &from, b.tiles);
             continue;
         }
         const int tile = b.first / SIDE + group;
-        pass_by<STAGES>(r.full, r.empty, &from, group);
+        skip_stages(r, &from, group);
         walk_queries<T, HEAD>(dk, dv, g, r, group, me, b, told.more + group * SIDE,
                               (uint4 *)weights_at(g, b.head, tile, tile) + me, &from);
-        pass_by<STAGES>(r.full, r.empty, &from, b.tiles - b.end[group]);
+        skip_stages(r, &from, b.tiles - b.end[group]);
         const int head = g.first + b.head, row = b.first + group * SIDE;
         store_tile<T>(dk, (float)g.j.scale, g.j.dk, head, row, g.j.rows, me);
         store_tile<T>(dv, 1.0f, g.j.dv, head, row, g.j.rows, me);
@@ -309,27 +310,26 @@ static __global__ void __launch_bounds__(KEY_THREADS, 1)
     extern __shared__ uint4 memory[];
     __shared__ uint64_t     barriers[2 * STAGES + 2];
     __shared__ key_notes    tell[2];
-    const uint32_t          warp  = __shfl_sync(0xffffffffu, threadIdx.x / WARP, 0);
-    const uint32_t          group = warp / WARPS;
-    const key_room r = { (shared_address(memory) + 1023u) / 1024 * 1024, shared_address(barriers),
-                         shared_address(barriers + STAGES), shared_address(barriers + 2 * STAGES),
-                         shared_address(barriers + 2 * STAGES + 1) };
+    const uint32_t          warp  = __shfl_sync(ALL_LANES, threadIdx.x / WARP, 0);
+    const uint32_t          group = warp / WARPGROUP_WARPS;
+    const uint32_t          full = smem_address(barriers), more = full + MBARRIER * 2 * STAGES;
+    const key_smem          r = {
+                 { full, full + MBARRIER * STAGES }, smem_tiles(memory), more, more + MBARRIER
+    };
     if (threadIdx.x == KEY_WORKERS) {
-        for (int s = 0; s < STAGES; s++) {
-            barrier_init(r.full + 8 * s, 1);
-            barrier_init(r.empty + 8 * s, KEY_WORKERS);
-        }
-        barrier_init(r.own_full, 1);
-        barrier_init(r.own_empty, KEY_WORKERS);
-        barrier_inits_done();
-        prefetch_map(&q), prefetch_map(&k), prefetch_map(&v), prefetch_map(&dout);
+        pipeline_init(r, STAGES, KEY_WORKERS);
+        mbarrier_init(r.keys_full, 1);
+        mbarrier_init(r.keys_empty, KEY_WORKERS);
+        mbarrier_init_fence();
+        prefetch_tensor_map(&q), prefetch_tensor_map(&k), prefetch_tensor_map(&v),
+            prefetch_tensor_map(&dout);
     }
     __syncthreads();
     if (group == KEY_GROUPS) {
-        fewer_registers<24>();
+        setmaxnreg_dec<24>();
         if (warp == KEY_WORKERS / WARP) load_for_keys<HEAD>(g, r, tell, &q, &k, &v, &dout);
     } else {
-        more_registers<240>();
+        setmaxnreg_inc<240>();
         make_keys<T, HEAD>(g, r, tell, (int)group);
     }
 #endif

@@ -11,7 +11,7 @@
 
 enum {
     QUERY_GROUPS  = 2,
-    QUERY_THREADS = QUERY_GROUPS * GROUP,
+    QUERY_THREADS = QUERY_GROUPS * WARPGROUP,
     QUERY_STAGES  = 3,
 };
 
@@ -41,7 +41,7 @@ static __device__ inline query_block query_block_of(const grad_args &g)
 #pragma unroll
     for (int i = 0; i < QUERY_GROUPS; i++)
         b.first[i] = __shfl_sync(
-            0xffffffffu, i < b.groups ? first_key(g.j, (b.tile + i) * SIDE) / SIDE : g.tiles, 0);
+            ALL_LANES, i < b.groups ? first_key(g.j, (b.tile + i) * SIDE) / SIDE : g.tiles, 0);
     return b;
 }
 
@@ -61,81 +61,82 @@ static __device__ inline bool uses(const query_block &b, int i, int keys)
     return keys >= b.first[i] && keys <= b.tile + i;
 }
 
-struct query_room {               /* addresses in shared memory */
-    uint32_t memory, full, empty; /* of the barriers: the first */
+struct query_smem : pipeline { /* addresses in shared memory */
+    uint32_t memory;
 };
 
 /* By a whole warp. */
 template <int HEAD>
 static __device__ inline void load_keys(const grad_args &g, const query_block &b,
-                                        const query_room &r, uint32_t stage, int keys,
+                                        const query_smem &r, uint32_t stage, int keys,
                                         const CUtensorMap *k)
 {
     typedef by_query<HEAD> at;
-    const uint32_t         to = r.memory + stage * at::STAGE, full = r.full + 8 * stage;
+    const uint32_t         to = r.memory + stage * at::STAGE, full = r.full + MBARRIER * stage;
     int                    tiles = 0;
 #pragma unroll
     for (int i = 0; i < QUERY_GROUPS; i++)
         tiles += uses(b, i, keys);
-    barrier_expect(full, (uint32_t)(at::TILE + tiles * WEIGHTS));
+    mbarrier_arrive_expect_tx(full, (uint32_t)(at::TILE + tiles * WEIGHTS));
 #pragma unroll
     for (int i = 0; i < QUERY_GROUPS; i++)
         if (uses(b, i, keys))
-            load_bytes(to + at::TILE + i * WEIGHTS, weights_at(g, b.head, keys, b.tile + i),
-                       WEIGHTS, full);
+            tma_load_bytes(to + at::TILE + i * WEIGHTS, weights_at(g, b.head, keys, b.tile + i),
+                           WEIGHTS, full);
     load_tile<HEAD>(to, k, keys * SIDE, g.first + b.head, full);
 }
 
 /* The fragments of dS, 16 keys each, of a warp's 16 queries, from those of dS^T. */
-static __device__ inline void turn_weights(uint32_t (&ds)[FRAGMENTS][4], uint32_t tile, uint32_t me)
+static __device__ inline void transpose_weights(uint32_t (&ds)[FRAGMENTS][4], uint32_t tile,
+                                                uint32_t me)
 {
-    tile += (me / WARP * WARPS * WARP + me % WARP) * 16;
+    tile += (me / WARP * WARPGROUP + me % WARP) * 16;
 #pragma unroll
     for (int f = 0; f < FRAGMENTS; f++) {
-        const uint4 was = load_four(tile + f * WARP * 16);
-        ds[f][0]        = turned(was.x);
-        ds[f][1]        = turned(was.z);
-        ds[f][2]        = turned(was.y);
-        ds[f][3]        = turned(was.w);
+        const uint4 was = load_shared_b32x4(tile + f * WARP * 16);
+        ds[f][0]        = movmatrix_transposed(was.x);
+        ds[f][1]        = movmatrix_transposed(was.z);
+        ds[f][2]        = movmatrix_transposed(was.y);
+        ds[f][3]        = movmatrix_transposed(was.w);
     }
 }
 
 /* The first warp loads, too: with one more for that alone, each would have fewer registers. */
 template <typename T, int HEAD>
 static __device__ inline void make_queries(const grad_args &g, const query_block &b, uint32_t warp,
-                                           const query_room &r, const CUtensorMap *k)
+                                           const query_smem &r, const CUtensorMap *k)
 {
-    typedef by_query<HEAD> at;
-    const int              group = (int)warp / WARPS, own = b.tile + group;
-    const int              end = b.tile + b.groups, mine = first_of(b, group);
-    const uint32_t         me           = threadIdx.x % GROUP;
-    cursor                 from         = { 0, 0 };
-    float                  dq[HEAD / 2] = {};
-    uint32_t               ds[FRAGMENTS][4];
+    typedef by_query<HEAD>       at;
+    const int                    group = (int)warp / WARPGROUP_WARPS, own = b.tile + group;
+    const int                    end = b.tile + b.groups, mine = first_of(b, group);
+    const uint32_t               me           = threadIdx.x % WARPGROUP;
+    pipeline_state<QUERY_STAGES> from         = { 0, 0 };
+    float                        dq[HEAD / 2] = {};
+    uint32_t                     ds[FRAGMENTS][4];
     for (int i = 0; warp == 0 && i < QUERY_STAGES && b.first[0] + i < end; i++)
         load_keys<HEAD>(g, b, r, (uint32_t)i, b.first[0] + i, k);
 #pragma unroll 1
     for (int keys = b.first[0]; keys < end; keys++) {
         const int      later  = keys - 1 + QUERY_STAGES; /* in the stage before this one */
-        const uint32_t before = from.stage == 0 ? QUERY_STAGES - 1 : from.stage - 1;
+        const uint32_t before = from.index == 0 ? QUERY_STAGES - 1 : from.index - 1;
         if (warp == 0 && keys > b.first[0] && later < end) {
-            barrier_wait(r.empty + 8 * before, from.parity ^ (uint32_t)(from.stage == 0));
+            mbarrier_wait(r.empty + MBARRIER * before, from.phase ^ (uint32_t)(from.index == 0));
             load_keys<HEAD>(g, b, r, before, later, k);
         }
-        barrier_wait(r.full + 8 * from.stage, from.parity);
+        wait_full(r, from);
         if (keys >= mine && keys <= own) {
-            const uint32_t stage = r.memory + from.stage * at::STAGE;
-            turn_weights(ds, stage + at::TILE + group * WEIGHTS, me);
-            settled(ds);
-            products_begin();
-            blend_tile<T>(dq, ds, stage, true);
-            products_commit();
-            products_wait<0>();
+            const uint32_t stage = r.memory + from.index * at::STAGE;
+            transpose_weights(ds, stage + at::TILE + group * WEIGHTS, me);
+            fence_fragments(ds);
+            wgmma_fence();
+            pv_mma<T>(dq, ds, stage, true);
+            wgmma_commit();
+            wgmma_wait<0>();
         }
-        barrier_arrive(r.empty + 8 * from.stage, true);
-        advance<QUERY_STAGES>(&from);
+        release_stage(r, from.index);
+        ++from;
     }
-    arrived(dq);
+    fence_accumulators(dq);
     store_tile<T>(dq, (float)g.j.scale, g.j.dq, g.first + b.head, own * SIDE, g.j.rows, me);
 }
 
@@ -148,17 +149,14 @@ static __global__ void __launch_bounds__(QUERY_THREADS, 2)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ uint4 memory[];
     __shared__ uint64_t     barriers[2 * QUERY_STAGES];
-    const uint32_t          warp = __shfl_sync(0xffffffffu, threadIdx.x / WARP, 0);
-    const query_room r = { (shared_address(memory) + 1023u) / 1024 * 1024, shared_address(barriers),
-                           shared_address(barriers + QUERY_STAGES) };
-    const query_block b = query_block_of(g);
+    const uint32_t          warp = __shfl_sync(ALL_LANES, threadIdx.x / WARP, 0);
+    const uint32_t          full = smem_address(barriers);
+    const query_smem        r    = { { full, full + MBARRIER * QUERY_STAGES }, smem_tiles(memory) };
+    const query_block       b    = query_block_of(g);
     if (threadIdx.x == 0) {
-        for (int s = 0; s < QUERY_STAGES; s++) {
-            barrier_init(r.full + 8 * s, 1);
-            barrier_init(r.empty + 8 * s, QUERY_THREADS);
-        }
-        barrier_inits_done();
-        prefetch_map(&k);
+        pipeline_init(r, QUERY_STAGES, QUERY_THREADS);
+        mbarrier_init_fence();
+        prefetch_tensor_map(&k);
     }
     __syncthreads();
     make_queries<T, HEAD>(g, b, warp, r, &k);

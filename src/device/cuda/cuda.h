@@ -29,6 +29,14 @@ enum {
     MS_CUDA_SMALL         = 64 << 10, /* bytes of a download that goes by way of a slot */
 };
 
+/* Kernels that need TMA and wgmma. */
+typedef enum ms_cuda_hopper {
+    MS_CUDA_GEMM_1X1,
+    MS_CUDA_GEMM_2X1,
+    MS_CUDA_ATTENTION_GRAD,
+    MS_CUDA_HOPPER_KINDS
+} ms_cuda_hopper;
+
 typedef struct ms_cuda {
     int          index;
     char         chip[256];
@@ -44,14 +52,12 @@ typedef struct ms_cuda {
         cudaEvent_t free; /* the upload from it is done */
     } staging[MS_CUDA_STAGING_SLOTS];
     int next_slot;
-    /* product_wgmma.cu and product_pair.cu: the driver's cuTensorMapEncodeTiled, once asked for;
-     * NULL: no such products here */
-    void (*encode)(void);
-    void (*encode_pair)(void);
-    bool asked, asked_pair;
-    /* the same of attention_wgmma_grad.cu */
-    void (*heads_encode)(void);
-    bool heads_asked;
+    /* kernels for Hopper (tensor_map.cuh): the driver's cuTensorMapEncodeTiled, NULL until it is
+     * asked for, and what was found out about each kind of kernel */
+    void (*encode_tensor_map)(void);
+    struct {
+        bool probed, usable;
+    } hopper[MS_CUDA_HOPPER_KINDS];
     /* each made at first use and freed by the file that it belongs to */
     struct ms_cuda_blas   *blas;     /* gemm_plan.c */
     struct ms_cuda_solver *solver;   /* solver.c */

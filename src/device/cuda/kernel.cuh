@@ -14,6 +14,8 @@
 
 enum { WARP = 32, VECTOR = 8 }; /* VECTOR: elements that a thread loads at once */
 
+static constexpr unsigned ALL_LANES = 0xffffffffu; /* the mask of a whole warp */
+
 /* ---- elements -------------------------------------------------------------------------------- */
 
 /* Real: float for operands of at most 32 bits, or double for any. */
@@ -43,6 +45,30 @@ static __device__ inline void store(void *p, int64_t i, musec_dtype dtype, Real 
     case MUSEC_F16: ((__half *)p)[i] = to_f16(x); break;
     default: ((double *)p)[i] = (double)x; break;
     }
+}
+
+template <typename T> struct is_bf16 {
+    static constexpr bool value = false;
+};
+template <> struct is_bf16<__nv_bfloat16> {
+    static constexpr bool value = true;
+};
+
+/* Rounds two numbers to T, bf16 or f16; the first is in the lower half of the word. */
+template <typename T> static __device__ inline uint32_t pack_pair(float x, float y)
+{
+    uint32_t word;
+    if (is_bf16<T>::value)
+        *(__nv_bfloat162 *)&word = __floats2bfloat162_rn(x, y);
+    else
+        *(__half2 *)&word = __floats2half2_rn(x, y);
+    return word;
+}
+
+template <typename T> static __device__ inline float2 unpack_pair(uint32_t word)
+{
+    return is_bf16<T>::value ? __bfloat1622float2(*(const __nv_bfloat162 *)&word)
+                             : __half22float2(*(const __half2 *)&word);
 }
 
 /* VECTOR elements from i on, i being a multiple of VECTOR and p aligned to 16 bytes. */

@@ -1,10 +1,10 @@
 /* product.c - products and what rides on them: the row of the table, and who does it.
  *
  * On Hopper, 16-bit operands that the copy engine can read go to a kernel of our own, which
- * computes one triangle of what is symmetric and does everything in one pass (product_wgmma.cu):
+ * computes one triangle of what is symmetric and does everything in one pass (hopper_gemm_1x1.cu):
  * unless the product is full and nothing rides on it, which cuBLASLt does faster by 5 to 20
  * percent (measured on an H200, bench/results/h200.md).  Symmetric ones with long sums go to
- * another one, whose tiles are larger (product_pair.cu).
+ * another one, whose tiles are larger (hopper_gemm_2x1.cu).
  *
  * All else begins with gemm.  Where nothing rides but constants that gemm knows, and a z that lies
  * as c does, it writes c itself; otherwise a wide matrix in between, which a pass turns into c
@@ -16,7 +16,7 @@
 
 #include <assert.h>
 
-enum { LONG = 2048 }; /* sums: where product_pair.cu was measured to be faster */
+enum { LONG = 2048 }; /* sums: where hopper_gemm_2x1.cu was measured to be faster */
 
 static bool is_value(ms_num n, double value)
 {
@@ -72,9 +72,9 @@ done:
 
 static musec_status cuda_product(ms_device *d, const ms_product *product)
 {
-    ms_product   p      = *product;
-    bool         served = false;
-    musec_status st     = MUSEC_OK;
+    ms_product   p       = *product;
+    bool         handled = false;
+    musec_status st      = MUSEC_OK;
     assert(p.a.cols == p.b.rows && p.c.rows == p.a.rows && p.c.cols == p.b.cols);
     assert(p.a.count == p.c.count && p.b.count == p.c.count && p.a.dtype == p.b.dtype);
     assert(p.c.dtype == p.a.dtype || p.c.dtype == ms_dtype_wide(p.a.dtype));
@@ -89,10 +89,10 @@ static musec_status cuda_product(ms_device *d, const ms_product *product)
         p.c = ms_t(p.c);
         p.z = ms_t(p.z);
     }
-    if (p.symmetric && p.a.cols >= LONG) TRY(ms_cuda_product_pair(d, &p, &served));
-    if (!served && p.a.cols > 0 && (p.symmetric || !is_plain(&p)))
-        TRY(ms_cuda_product_wgmma(d, &p, &served));
-    if (!served) TRY(is_plain(&p) ? at_once(d, &p) : in_passes(d, &p));
+    if (p.symmetric && p.a.cols >= LONG) TRY(ms_cuda_hopper_gemm_2x1(d, &p, &handled));
+    if (!handled && p.a.cols > 0 && (p.symmetric || !is_plain(&p)))
+        TRY(ms_cuda_hopper_gemm_1x1(d, &p, &handled));
+    if (!handled) TRY(is_plain(&p) ? at_once(d, &p) : in_passes(d, &p));
 done:
     return st;
 }

@@ -1,6 +1,5 @@
-/* product.h - what the files of the row `product` share: product.c chooses, product_wgmma.cu and
- * product_pair.cu have Hopper's tensor cores do it with all that rides on it, gemm_any.cu finishes
- * what gemm began. */
+/* product.h - what the files of the row `product` share: product.c chooses, hopper_gemm_*.cu do it
+ * in one kernel on Hopper, gemm_any.cu finishes what gemm began. */
 #ifndef MS_DEVICE_CUDA_PRODUCT_H
 #define MS_DEVICE_CUDA_PRODUCT_H
 
@@ -10,9 +9,10 @@
 extern "C" {
 #endif
 
-/* Nothing is empty and c is not transposed.  *served: it was done. */
-musec_status ms_cuda_product_wgmma(ms_device *d, const ms_product *p, bool *served);
-musec_status ms_cuda_product_pair(ms_device *d, const ms_product *p, bool *served);
+/* By a kernel for Hopper with a fused epilogue, if it takes such operands: *handled tells.  Nothing
+ * is empty and c is not transposed.  1x1 takes full and symmetric products, 2x1 symmetric ones. */
+musec_status ms_cuda_hopper_gemm_1x1(ms_device *d, const ms_product *p, bool *handled);
+musec_status ms_cuda_hopper_gemm_2x1(ms_device *d, const ms_product *p, bool *handled);
 
 /* p->c <- alpha ab + beta z + diag I and what rides on it, ab being the product of p->a and p->b,
  * dense and wide. */

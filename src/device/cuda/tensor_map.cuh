@@ -1,21 +1,21 @@
-/* tensor_map.cuh - how the copy engine is told where operands lie.
- *
- * It takes addresses and strides that are multiples of 16 bytes, and stacks, not lists. */
+/* tensor_map.cuh - the host's side of kernels for Hopper: whether they can be used, and how TMA is
+ * told where operands lie. */
 #ifndef MS_DEVICE_CUDA_TENSOR_MAP_CUH
 #define MS_DEVICE_CUDA_TENSOR_MAP_CUH
 
 #include <cuda.h>
 #include <cuda_runtime.h>
 
-#include "device/device.h"
+#include "device/cuda/cuda.h"
 
-typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
-                              const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
-                              const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                              CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+typedef CUresult (*tensor_map_encoder)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                                       const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                                       const cuuint32_t *, CUtensorMapInterleave,
+                                       CUtensorMapSwizzle, CUtensorMapL2promotion,
+                                       CUtensorMapFloatOOBfill);
 
-/* The driver is not linked: it is asked for its function. */
-static inline encode_fn find_encode()
+/* Returns the driver's function, or NULL.  The driver is not linked: it is asked. */
+static inline void (*find_tensor_map_encoder())(void)
 {
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     void                           *fn    = NULL;
@@ -27,21 +27,46 @@ static inline encode_fn find_encode()
         cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &fn, cudaEnableDefault, &found);
 #endif
     if (code != cudaSuccess) (void)cudaGetLastError();
-    return code == cudaSuccess && found == cudaDriverEntryPointSuccess ? (encode_fn)fn : NULL;
+    return code == cudaSuccess && found == cudaDriverEntryPointSuccess ? (void (*)(void))fn : NULL;
 }
 
-/* x as it is stored, in boxes of `height` rows of 128 bytes that change places within
- * ("128-byte swizzle", wgmma.cuh); false where the copy engine does not take it. */
-static inline bool describe_boxes(encode_fn encode, const ms_mat &x, int height, CUtensorMap *map)
+/* May these kernels be launched with so many bytes of dynamic shared memory, on a chip that has TMA
+ * and wgmma?  In a program that was not compiled for compute capability 9.0a they are empty, known
+ * by the static shared memory that they do not ask for.  The answer is kept. */
+static inline bool is_usable(ms_cuda *c, ms_cuda_hopper which, const void *const *kernels,
+                             int n_kernels, int smem_bytes)
 {
-    const uint64_t   size       = ms_dtype_bytes(x.dtype);
-    const uint64_t   rows       = (uint64_t)(x.trans ? x.cols : x.rows);
-    const uint64_t   cols       = (uint64_t)(x.trans ? x.rows : x.cols);
-    const cuuint64_t dims[3]    = { cols, rows, (uint64_t)x.count };
-    const cuuint64_t strides[2] = { (uint64_t)x.ld * size,
-                                    (uint64_t)(x.count > 1 ? x.stride : x.ld) * size };
-    const cuuint32_t box[3]     = { (cuuint32_t)(128 / size), (cuuint32_t)height, 1 };
-    const cuuint32_t steps[3]   = { 1, 1, 1 };
+    if (c->hopper[which].probed) return c->hopper[which].usable;
+    c->hopper[which].probed = true;
+    if (c->capability != 90 || c->shared_bytes < smem_bytes) return false;
+    for (int i = 0; i < n_kernels; i++) {
+        cudaFuncAttributes is;
+        if (cudaFuncGetAttributes(&is, kernels[i]) != cudaSuccess || is.sharedSizeBytes == 0 ||
+            cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 smem_bytes) != cudaSuccess ||
+            cudaFuncSetAttribute(kernels[i], cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 cudaSharedmemCarveoutMaxShared) != cudaSuccess) {
+            (void)cudaGetLastError();
+            return false;
+        }
+    }
+    if (c->encode_tensor_map == NULL) c->encode_tensor_map = find_tensor_map_encoder();
+    return c->hopper[which].usable = c->encode_tensor_map != NULL;
+}
+
+/* Describes x as it is stored, in boxes of `height` rows of 128 bytes with the 128-byte swizzle
+ * (hopper.cuh); false where TMA does not take it. */
+static inline bool make_tensor_map(const ms_cuda *c, const ms_mat &x, int height, CUtensorMap *map)
+{
+    const tensor_map_encoder encode     = (tensor_map_encoder)c->encode_tensor_map;
+    const uint64_t           size       = ms_dtype_bytes(x.dtype);
+    const uint64_t           rows       = (uint64_t)(x.trans ? x.cols : x.rows);
+    const uint64_t           cols       = (uint64_t)(x.trans ? x.rows : x.cols);
+    const cuuint64_t         dims[3]    = { cols, rows, (uint64_t)x.count };
+    const cuuint64_t         strides[2] = { (uint64_t)x.ld * size,
+                                            (uint64_t)(x.count > 1 ? x.stride : x.ld) * size };
+    const cuuint32_t         box[3]     = { (cuuint32_t)(128 / size), (cuuint32_t)height, 1 };
+    const cuuint32_t         steps[3]   = { 1, 1, 1 };
 
     const CUtensorMapDataType type = x.dtype == MUSEC_F32    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
                                      : x.dtype == MUSEC_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16

@@ -1,0 +1,372 @@
+/* hopper_gemm.cuh - the GEMM for Hopper: policies, tile scheduler and main loop.
+ *
+ * Blocks are persistent and have three warpgroups.  One warp of the last is the producer: it has
+ * TMA load k-tiles into a pipeline of STAGES stages.  The two others are consumers, each with a
+ * warpgroup tile of four subtiles of 64 x 64 in its accumulators.  For each tile the pipeline
+ * carries its k-tiles, then stages with the epilogue's source operand, and where the policy has
+ * store warps, stages that stay empty for the consumers to write c to (hopper_gemm_epilogue.cuh).
+ * This order is all that the warps have to agree on; loads run ahead into the next tile while this
+ * one is finished.
+ *
+ * A policy sets the tile shape, the cluster, the tile scheduler and who stores:
+ *
+ * - policy_1x1: a block makes a tile of 256 x 128, which are two warpgroup tiles of 128 x 128.  The
+ *   tensor cores want 48 bytes in a cycle then; of 128 x 128 alone they would want 64, all that a
+ *   multiprocessor can take in.
+ * - policy_2x1: a cluster of two blocks makes a tile of 256 x 256, of warpgroup tiles of 64 x 256:
+ *   numbers 0 and 3 for one block, 1 and 2 for the other.  Of a tile on the diagonal, warpgroup
+ *   tile w has but w + 1 subtiles, so that both blocks have the same work there too.  Each block
+ *   loads half of b for both.  Shared memory gives 128 bytes in a cycle: 64 x 256 at once read 80
+ *   of them where 64 x 128 would read 96; 48 more arrive, 32 of which have to come from the
+ *   second-level cache.  Its products are symmetric. */
+#ifndef MS_DEVICE_CUDA_HOPPER_GEMM_CUH
+#define MS_DEVICE_CUDA_HOPPER_GEMM_CUH
+
+#include "device/cuda/operand.cuh"
+#include "device/cuda/wgmma.cuh"
+
+enum {
+    STAGES      = 4,
+    STAGE_BYTES = 6 * SMEM_TILE, /* of two warpgroups' a and of b, or 4 or 6 subtiles */
+    CONSUMERS   = 2 * WARPGROUP, /* threads */
+    THREADS     = CONSUMERS + WARPGROUP,
+    SUBTILE     = 64,            /* rows and columns */
+    SUBTILES    = 4,             /* of a warpgroup tile */
+    STAGING     = 2 * SMEM_TILE, /* bytes of a warpgroup's staging buffer */
+    SMEM_BYTES  = STAGES * STAGE_BYTES + 2 * STAGING + SMEM_ALIGN,
+    B_LINES     = 128, /* columns of b that a block loads */
+    BARRIERS    = 2 * STAGES,
+};
+
+struct gemm_problem {
+    int           m, n, k_tiles;
+    bool          symmetric; /* c is: only its lower triangle is computed */
+    const double *mask;      /* (count) 0: leave this matrix alone; NULL: none */
+};
+
+struct gemm_schedule {
+    int      tiles_m;     /* rows of tiles of 128 (1x1) or 256 (2x1) */
+    int64_t  tiles;       /* of a matrix */
+    int64_t  total_tiles; /* of the stack */
+    uint32_t clusters;
+};
+
+/* c <- alpha a b + beta source + diag I */
+struct gemm_epilogue {
+    number      alpha, beta, diag;
+    bool        has_source, c_is_f32;
+    musec_dtype source_dtype;
+    int         source_stages;  /* of the pipeline, for each tile */
+    int         store_stages;   /* for each warpgroup tile: the first is its staging buffer */
+    int         stage_subtiles; /* in a store stage of the pipeline */
+    float      *c;              /* in 32 bits: also written directly */
+    int64_t     c_ld, c_stride;
+    double     *sumsq, *trace; /* (total_tiles, 2 CLUSTER) partial sums; NULL: not wanted */
+};
+
+struct gemm_args {
+    gemm_problem  problem;
+    gemm_schedule schedule;
+    gemm_epilogue epilogue;
+};
+
+/* The part of a tile that a consumer warpgroup computes. */
+struct warpgroup_tile {
+    int     b, row, col; /* of its first element */
+    int     across;      /* columns of subtiles to compute; 0: there is nothing to do */
+    int64_t partial;     /* index of its partial sums */
+};
+
+/* ---- policies -------------------------------------------------------------------------------- */
+
+struct policy_1x1 {
+    static constexpr int  CLUSTER          = 1;
+    static constexpr int  DOWN             = 2; /* rows of subtiles in a warpgroup tile */
+    static constexpr int  ACROSS           = SUBTILES / DOWN;
+    static constexpr int  SCHEDULER_STRIDE = 0;
+    static constexpr int  SUM_ACROSS       = 2; /* subtiles whose squares are summed in float32 */
+    static constexpr bool SYMMETRIC        = false; /* all products are */
+    static constexpr bool STORE_WARPS      = false; /* warps of their own store c */
+    static constexpr int  TILE             = 128;
+
+    /* Of a column of a symmetric matrix the tiles from the last up to the diagonal are paired. */
+    static inline int64_t tiles(int64_t down, int64_t across, bool symmetric)
+    {
+        int64_t pairs = 0;
+        if (!symmetric) return (down + 1) / 2 * across;
+        for (int64_t j = 0; j < down; j++)
+            pairs += (down - j + 1) / 2;
+        return pairs;
+    }
+
+    static __device__ inline warpgroup_tile at(const gemm_args &g, int64_t number, uint32_t,
+                                               uint32_t warpgroup)
+    {
+        const int n = (int)(number % g.schedule.tiles), T = g.schedule.tiles_m;
+        int       i, j;
+        if (g.problem.symmetric) { /* where one is left, it is the one on the diagonal */
+            int rest = n;
+            for (j = 0; rest >= (T - j + 1) / 2; j++)
+                rest -= (T - j + 1) / 2;
+            i = T - 2 * ((T - j + 1) / 2 - rest);
+        } else {
+            i = n % ((T + 1) / 2) * 2;
+            j = n / ((T + 1) / 2);
+        }
+        const bool there = warpgroup == 0 ? !g.problem.symmetric || i >= j : i + 1 < T;
+        return { (int)(number / g.schedule.tiles), (i + (int)warpgroup) * TILE, j * TILE,
+                 there ? ACROSS : 0, 2 * number + warpgroup };
+    }
+};
+
+struct policy_2x1 {
+    static constexpr int  CLUSTER          = 2;
+    static constexpr int  DOWN             = 1;
+    static constexpr int  ACROSS           = SUBTILES / DOWN;
+    static constexpr int  SCHEDULER_STRIDE = 5; /* best for 2048 x 2048 of those tried */
+    static constexpr int  SUM_ACROSS       = 1;
+    static constexpr bool SYMMETRIC        = true;
+    static constexpr bool STORE_WARPS      = true;
+    static constexpr int  TILE             = 256;
+
+    static inline int64_t tiles(int64_t down, int64_t, bool) { return down * (down + 1) / 2; }
+
+    /* Tiles are the pairs (x, x + d) modulo their number, for each x as many d as make each pair
+     * once.  Tiles on the diagonal, which are less work, are so spread evenly. */
+    static __device__ inline warpgroup_tile at(const gemm_args &g, int64_t number, uint32_t rank,
+                                               uint32_t warpgroup)
+    {
+        const int n = (int)(number % g.schedule.tiles), T = g.schedule.tiles_m;
+        const int many = T % 2 == 0 ? T / 2 : T, each = T / 2 + 1; /* x below `many` has `each` */
+        const int rest = n - many * each;
+        const int x    = rest < 0 ? n / each : many + rest / (T / 2);
+        const int y    = x + (rest < 0 ? n % each : rest % (T / 2));
+        const int to   = y < T ? y : y - T;
+        const int i = x > to ? x : to, j = x > to ? to : x;
+        const int which = (int)(warpgroup == 0 ? rank : 3 - rank);
+        const int row = i * TILE + which * SUBTILE, col = j * TILE;
+        const int wide = (g.problem.n - col - 1) / SUBTILE + 1, most = i == j ? which + 1 : ACROSS;
+        return { (int)(number / g.schedule.tiles), row, col,
+                 row >= g.problem.m ? 0
+                 : wide < most      ? wide
+                                    : most,
+                 4 * number + which };
+    }
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+
+template <typename P> static __device__ inline bool is_symmetric(const gemm_args &g)
+{
+    return P::SYMMETRIC || g.problem.symmetric;
+}
+
+/* ---- subtiles -------------------------------------------------------------------------------- */
+
+template <typename P> static __device__ inline int row_of(const warpgroup_tile &t, int q)
+{
+    return t.row + q / P::ACROSS * SUBTILE;
+}
+
+template <typename P> static __device__ inline int col_of(const warpgroup_tile &t, int q)
+{
+    return t.col + q % P::ACROSS * SUBTILE;
+}
+
+template <typename P> static __device__ inline bool has_subtile(const warpgroup_tile &t, int q)
+{
+    return q % P::ACROSS < t.across;
+}
+
+/* ---- tile scheduler -------------------------------------------------------------------------- */
+
+/* Returns the tile of this cluster in the first round from *round on that has one for it, or -1
+ * after the last.  From round to round it moves on by the stride, lest it get the same kind of tile
+ * each time.  Whole warps call it: the vote tells the compiler that they agree, without which it
+ * would not overlap MMAs. */
+template <typename P>
+static __device__ inline int64_t next_tile(const gemm_args &g, uint32_t *round)
+{
+    const gemm_schedule &s = g.schedule;
+    for (;;) {
+        const int64_t  first = (int64_t)*round * s.clusters;
+        const uint32_t mine =
+            P::SCHEDULER_STRIDE == 0
+                ? blockIdx.x / P::CLUSTER
+                : (blockIdx.x / P::CLUSTER + *round * P::SCHEDULER_STRIDE) % s.clusters;
+        const int64_t tile = first + mine;
+        if (first >= s.total_tiles) return -1;
+        ++*round;
+        if (tile >= s.total_tiles) continue;
+        if (g.problem.mask == NULL || __any_sync(ALL_LANES, g.problem.mask[tile / s.tiles] != 0.0))
+            return tile;
+    }
+}
+
+/* ---- producer -------------------------------------------------------------------------------- */
+
+typedef pipeline_state<STAGES> gemm_state;
+
+struct gemm_pipeline : pipeline {
+    uint32_t smem;          /* address of the stages */
+    uint32_t cluster_empty; /* in lane r: `empty` of block r of the cluster */
+    uint32_t rank;          /* of this block in its cluster */
+
+    __device__ inline uint32_t stage(const gemm_state &at) const
+    {
+        return smem + STAGE_BYTES * at.index;
+    }
+};
+
+/* Loads a k-tile of so many rows of a, or columns of b.  A K-major one is one box. */
+template <int Lines, major Major, bool Multicast>
+static __device__ inline void load_k_tile(uint32_t to, const CUtensorMap *map, int line, int k,
+                                          int b, uint32_t barrier)
+{
+    constexpr uint16_t BOTH_BLOCKS = 1u << 0 | 1u << 1;
+#pragma unroll
+    for (int i = 0; i < (Major == MN_MAJOR ? Lines / SMEM_ROWS : 1); i++) {
+        const int col = Major == MN_MAJOR ? line + i * SMEM_ROWS : k;
+        const int row = Major == MN_MAJOR ? k : line;
+        if (Multicast)
+            tma_load_multicast(to + i * SMEM_TILE, map, col, row, b, barrier, BOTH_BLOCKS);
+        else
+            tma_load(to + i * SMEM_TILE, map, col, row, b, barrier);
+    }
+}
+
+/* Loads the source operand of two subtiles of each warpgroup, or in 32 bits of one. */
+template <typename P>
+static __device__ inline void load_source(const gemm_args &g, const warpgroup_tile (&t)[2],
+                                          int part, uint32_t stage, uint32_t full,
+                                          const CUtensorMap *source)
+{
+    const bool is_f32 = g.epilogue.source_dtype == MUSEC_F32;
+    uint32_t   bytes  = 0;
+    for (int i = 0; i < 4; i++)
+        bytes += has_subtile<P>(t[i / 2], is_f32 ? part : 2 * part + i % 2) ? SMEM_TILE : 0;
+    mbarrier_arrive_expect_tx(full, bytes);
+    for (int i = 0; i < 4; i++) {
+        const int q = is_f32 ? part : 2 * part + i % 2, half = is_f32 ? i % 2 * (SUBTILE / 2) : 0;
+        if (has_subtile<P>(t[i / 2], q))
+            tma_load(stage + i * SMEM_TILE, source, col_of<P>(t[i / 2], q) + half,
+                     row_of<P>(t[i / 2], q), t[i / 2].b, full);
+    }
+}
+
+/* Loads all of a tile, by one warp. */
+template <typename P, major A, major B>
+static __device__ inline void load_tile(const gemm_args &g, int64_t number, const gemm_pipeline &p,
+                                        gemm_state *to, const CUtensorMap *a, const CUtensorMap *b,
+                                        const CUtensorMap *source)
+{
+    const warpgroup_tile t[2]  = { P::at(g, number, p.rank, 0), P::at(g, number, p.rank, 1) };
+    const int            k_end = g.problem.k_tiles, sources = k_end + g.epilogue.source_stages;
+    const int            end = sources + (P::STORE_WARPS ? g.epilogue.store_stages - 1 : 0);
+    const uint32_t       bytes =
+        (uint32_t)(((t[0].across > 0) + (t[1].across > 0)) * P::DOWN + P::CLUSTER * 2) * SMEM_TILE;
+    const uint32_t b_at = (2 * P::DOWN + 2 * p.rank) * SMEM_TILE;
+#pragma unroll 1
+    for (int s = 0; s < end; s++, ++*to) {
+        const uint32_t full = p.full + MBARRIER * to->index, stage = p.stage(*to);
+        wait_empty(p, *to);
+        if (s < k_end) {
+            mbarrier_arrive_expect_tx(full, bytes);
+            load_k_tile<B_LINES, B, (P::CLUSTER > 1)>(
+                stage + b_at, b, t[0].col + (int)p.rank * B_LINES, s * K_TILE, t[0].b, full);
+            for (int i = 0; i < 2; i++)
+                if (t[i].across > 0)
+                    load_k_tile<P::DOWN * SUBTILE, A, false>(stage + i * P::DOWN * SMEM_TILE, a,
+                                                             t[i].row, s * K_TILE, t[i].b, full);
+        } else if (s < sources) {
+            load_source<P>(g, t, s - k_end, stage, full, source);
+        } else
+            mbarrier_arrive_expect_tx(full, 0);
+    }
+}
+
+/* ---- main loop ------------------------------------------------------------------------------- */
+
+/* A stage is released by each warp of the consumers of all blocks that write to it, or by whoever
+ * does it for `warps` of them. */
+template <typename P>
+static __device__ inline void release_stage_if(const gemm_pipeline &p, uint32_t stage, bool pred,
+                                               uint32_t warps = 1)
+{
+    if constexpr (P::CLUSTER > 1)
+        mbarrier_arrive_cluster_if(p.cluster_empty + MBARRIER * stage, warps,
+                                   pred && threadIdx.x % WARP < P::CLUSTER);
+    else
+        mbarrier_arrive_if(p.empty + MBARRIER * stage, pred && threadIdx.x % WARP == 0);
+}
+
+/* Adds the product to the accumulators.  A stage is released one k-tile later, when its MMAs are
+ * done for sure. */
+template <typename P, typename T, major A, major B, int Across>
+static __device__ inline void multiply_k_tiles(float (&d)[SUBTILES][32], const gemm_args &g,
+                                               uint32_t warpgroup, const gemm_pipeline &p,
+                                               gemm_state *from)
+{
+    uint32_t previous = 0;
+    int      s        = 0;
+#pragma unroll 1
+    do {
+        const uint32_t stage = p.stage(*from);
+        uint64_t       a     = smem_descriptor(stage + warpgroup * P::DOWN * SMEM_TILE);
+        uint64_t       b     = smem_descriptor(stage + 2 * P::DOWN * SMEM_TILE);
+        wait_full(p, *from);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < K_TILE / 16; k++) {
+#pragma unroll
+            for (int i = 0; i < P::DOWN; i++)
+                wgmma<T, Across * SUBTILE, A, B>(d[i * P::ACROSS], a + i * (SMEM_TILE / 16), b,
+                                                 true);
+            a += descriptor_k16(A);
+            b += descriptor_k16(B);
+        }
+        wgmma_commit();
+        wgmma_wait<1>();
+        release_stage_if<P>(p, previous, s > 0);
+        previous = from->index;
+        ++*from;
+    } while (++s < g.problem.k_tiles);
+    wgmma_wait<0>();
+    release_stage_if<P>(p, previous, true);
+}
+
+/* Releases the k-tiles of a tile that this warpgroup has no part in. */
+template <typename P>
+static __device__ inline void skip_k_tiles(const gemm_args &g, const gemm_pipeline &p,
+                                           gemm_state *from)
+{
+#pragma unroll 1
+    for (int s = 0; s < g.problem.k_tiles; s++, ++*from) {
+        wait_full(p, *from);
+        __syncwarp(); /* a lane that falls behind by a turn of the pipeline would miss a phase */
+        release_stage_if<P>(p, from->index, true);
+    }
+}
+
+/* All of it or, in a cluster's tile, as many columns of subtiles as there are to compute. */
+template <typename P, typename T, major A, major B>
+static __device__ inline void main_loop(float (&d)[SUBTILES][32], const gemm_args &g,
+                                        const warpgroup_tile &t, uint32_t warpgroup,
+                                        const gemm_pipeline &p, gemm_state *from)
+{
+    if (t.across == P::ACROSS)
+        multiply_k_tiles<P, T, A, B, P::ACROSS>(d, g, warpgroup, p, from);
+    else if (t.across == 0)
+        skip_k_tiles<P>(g, p, from);
+    else if constexpr (P::ACROSS == 4) {
+        if (t.across == 3)
+            multiply_k_tiles<P, T, A, B, 3>(d, g, warpgroup, p, from);
+        else if (t.across == 2)
+            multiply_k_tiles<P, T, A, B, 2>(d, g, warpgroup, p, from);
+        else
+            multiply_k_tiles<P, T, A, B, 1>(d, g, warpgroup, p, from);
+    }
+}
+
+#endif /* __CUDA_ARCH_FEAT_SM90_ALL */
+#endif
