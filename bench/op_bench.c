@@ -287,7 +287,7 @@ static musec_status run_all(ms_bench *b)
         if (host && r != n && sizes[i].cols == 4096) TRY(bench_product(b, batch, r, r, r));
     }
     for (size_t i = 0; i < COUNT(sizes) && !host; i++)
-        TRY(ms_bench_riding(b, sizes[i].on_gpu, sizes[i].rows / parts, sizes[i].cols / parts));
+        TRY(ms_bench_epilogues(b, sizes[i].on_gpu, sizes[i].rows / parts, sizes[i].cols / parts));
     ms_bench_heading(b, "operators, five steps where they have steps");
     for (size_t i = 0; i < COUNT(sizes); i++) {
         const int64_t batch = host ? sizes[i].batch : sizes[i].on_gpu;

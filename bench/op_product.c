@@ -69,7 +69,7 @@ static ms_product product_of(const riding *w, const operands *o)
     return p;
 }
 
-musec_status ms_bench_riding(ms_bench *b, int64_t batch, int64_t r, int64_t k)
+musec_status ms_bench_epilogues(ms_bench *b, int64_t batch, int64_t r, int64_t k)
 {
     const ms_mark mark = ms_arena_mark(&b->d->scratch);
     char          shape[64];

@@ -10,18 +10,6 @@
 #include "train/rundir.h"
 #include "train/trainer.h"
 
-/* The config of the checkpoint: that of the run directory may have been changed since. */
-static musec_status read_config(ms_error *e, const ms_checkpoint *c, ms_train_config *cfg)
-{
-    char         what[MS_PATH_MAX + 16];
-    musec_status st;
-    snprintf(what, sizeof what, "%s/state.json", c->dir);
-    TRY(ms_train_config_from_json(e, what, json_object_get(c->state, "config"), cfg));
-    TRY(ms_train_config_check(e, cfg));
-done:
-    return st;
-}
-
 static musec_status load_run(ms_error *e, ms_bench *b, const char *dir, ms_train *t)
 {
     ms_checkpoint newest = { .step = -1 };
@@ -36,7 +24,7 @@ static musec_status load_run(ms_error *e, ms_bench *b, const char *dir, ms_train
     if (newest.step < 0)
         TRY(ms_fail(e, MUSEC_EINVAL,
                     "%s: there is no checkpoint yet; give another run of musec train", dir));
-    TRY(read_config(e, &newest, &t->cfg));
+    TRY(ms_train_checkpoint_config(e, &newest, &t->cfg)); /* that of the directory may differ */
     TRY(ms_schedule_make(e, &t->cfg, &t->schedule));
     TRY(ms_train_open_data(e, t));
     TRY(ms_train_build_model(e, t, t->schedule.max_tokens));
@@ -179,7 +167,7 @@ done:
 void ms_run_matrices_close(ms_run_matrices *r)
 {
     if (r->train != NULL) {
-        ms_train_unbuild_model(r->train);
+        ms_train_teardown_model(r->train);
         ms_mixture_close(r->train->val);
         ms_mixture_close(r->train->train);
     }

@@ -80,21 +80,21 @@ TEST(what_an_optimizer_does_not_read_makes_no_runs)
                             "\"threshold\": 0.25}]}");
     char    text[256];
     expect(&grid, want, COUNT(want));
-    CHECK(strcmp(grid.at[0].key, one.at[0].key) == 0 && one.n_twins == 0, "another key");
-    CHECK(grid.n_twins == 1, "%zu", grid.n_twins);
-    ms_grid_tell_twins(&grid.twins[0], text, sizeof text);
+    CHECK(strcmp(grid.at[0].key, one.at[0].key) == 0 && one.n_duplicates == 0, "another key");
+    CHECK(grid.n_duplicates == 1, "%zu", grid.n_duplicates);
+    ms_grid_describe_duplicates(&grid.duplicates[0], text, sizeof text);
     CHECK(strcmp(text, "threshold has no effect on muon: 2 runs instead of 4") == 0, "%s", text);
     /* across grids, of several fields, and however they are written */
     add(&one,
         "{\"grids\": [{\"optimizer\": \"muon\", \"lr\": 0.1, \"threshold\": [\"0.250\", 2, 3],"
         "\"literal\": [\"no\", \"yes\"]}, {\"optimizer\": \"muon\", \"lr\": 0.1, \"ns_iters\": 4},"
         "{\"optimizer\": \"adamw\", \"beta\": [0.05, 0.1], \"beta2\": [0.9, 0.99]}]}");
-    CHECK(one.n == 4 && one.n_twins == 2, "%zu runs, %zu", one.n, one.n_twins);
-    ms_grid_tell_twins(&one.twins[0], text, sizeof text);
+    CHECK(one.n == 4 && one.n_duplicates == 2, "%zu runs, %zu", one.n, one.n_duplicates);
+    ms_grid_describe_duplicates(&one.duplicates[0], text, sizeof text);
     CHECK(strcmp(text, "threshold, literal have no effect on muon: 1 run instead of 6") == 0 ||
               strcmp(text, "literal, threshold have no effect on muon: 1 run instead of 6") == 0,
           "%s", text);
-    ms_grid_tell_twins(&one.twins[1], text, sizeof text);
+    ms_grid_describe_duplicates(&one.duplicates[1], text, sizeof text);
     CHECK(strcmp(text, "beta has no effect on adamw: 2 runs instead of 4") == 0, "%s", text);
     ms_grid_free(&grid);
     ms_grid_free(&one);
@@ -392,8 +392,8 @@ TEST(what_is_wrong_is_named)
         { "{\"grids\": [{\"rows\": []}]}", "rows is an empty list", "" },
         { "{\"grids\": [{\"rows\": {\"lr\": 1}}]}", "rows must be a list", "" },
         { "{\"grids\": [{\"rows\": [1]}]}", "row 1 must be an object", "" },
-        { "{\"grids\": [{\"lr\": 1, \"rows\": [{}, {\"lr\": 1}]}]}", "lr stands in a row", "" },
-        { "{\"grids\": [{\"lr_qk\": 1, \"lr-qk\": 2}]}", "lr-qk stands there twice", "" },
+        { "{\"grids\": [{\"lr\": 1, \"rows\": [{}, {\"lr\": 1}]}]}", "lr is both in a row", "" },
+        { "{\"grids\": [{\"lr_qk\": 1, \"lr-qk\": 2}]}", "lr-qk is given twice", "" },
         { "{\"grids\": [{\"vocab\": 3}]}", "grid 1: vocab is 3", "" },
         { "{\"grids\": [{\"stages\": \"nonsense\"}]}", "stages", "" },
         { "{\"grids\": [3]}", "grid 1: it must be an object", "" },

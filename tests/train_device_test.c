@@ -98,7 +98,7 @@ TEST(auto_is_what_the_device_says)
         ms_train            *t     = NULL;
         CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
         CHECK(ms_gpt_dtype(t->gpt) == cases[i].want, "%s, %s", cases[i].device, cases[i].precision);
-        CHECK(t->ctx->deterministic && t->note[0] == '\0', "%s", t->note);
+        CHECK(t->ctx->deterministic && t->device_note[0] == '\0', "%s", t->device_note);
         ms_train_close(t);
     }
 }
@@ -125,7 +125,7 @@ TEST(a_precision_that_is_not_there_is_refused)
     ms_error              e     = { "" };
     ms_train             *t     = NULL;
     CHECK(ms_train_open(&e, &setup, &t) == MUSEC_ENOTSUP && t == NULL, "opened");
-    CHECK(strcmp(e.text, "precision is bf16, which the device cpu does not have; take auto or "
+    CHECK(strcmp(e.text, "precision is bf16, which the device cpu does not have; choose auto or "
                          "f32") == 0,
           "%s", e.text);
 }
@@ -300,7 +300,7 @@ TEST(the_scratch_of_attention_is_counted)
           "%llu, then %llu bytes", (unsigned long long)without.total,
           (unsigned long long)with.total);
     FILE *to = tmpfile();
-    ms_train_tell_memory(&with, to);
+    ms_train_print_memory(&with, to);
     rewind(to);
     words[fread(words, 1, sizeof words - 1, to)] = '\0';
     fclose(to);

@@ -124,7 +124,7 @@ static musec_status say_prompt(ms_error *e, ms_sampler *s, const tokenizer *t, c
     if (t->bpe != NULL) n = ms_bpe_encode(t->bpe, t->cache, prompt, bytes, false, words);
     for (size_t i = 0; i < n; i++)
         ids[i] = t->bpe != NULL ? words[i] : (unsigned char)prompt[i];
-    TRY(ms_sampler_say(e, s, ids, (int64_t)n));
+    TRY(ms_sampler_append(e, s, ids, (int64_t)n));
     for (size_t i = 0; out->prompt_ids != NULL && i < n; i++)
         json_array_append_new(out->prompt_ids, json_integer(ids[i]));
     if (out->prompt_ids == NULL) fputs(prompt, out->to);
@@ -153,9 +153,9 @@ static void print_id(const tokenizer *t, int32_t id, FILE *to)
 static musec_status sample(ms_error *e, const struct args *a, ms_sampler *s, const tokenizer *t,
                            const sampling *out)
 {
-    const ms_draw draw = { a->temperature, a->top_k, a->seed };
-    ms_drawn      drawn;
-    musec_status  st = MUSEC_OK;
+    const ms_sampling draw = { a->temperature, a->top_k, a->seed };
+    ms_sampled        drawn;
+    musec_status      st = MUSEC_OK;
 
     if (a->prompt != NULL) TRY(say_prompt(e, s, t, a->prompt, out));
     for (int64_t i = 0; i < a->tokens; i++) {

@@ -116,7 +116,7 @@ static bool put_list(json_t *description, const char *field, json_t *values)
     size_t  i;
 
     if (values == NULL) return false;
-    ms_grid_forget(description, field);
+    ms_grid_remove_field(description, field);
     json_array_foreach(json_object_get(description, "grids"), i, grid)
     {
         (void)json_object_set(grid, field, values);
@@ -310,9 +310,9 @@ static musec_status sweep(ms_error *e, const struct args *a, const char *what,
 
     TRY(ms_sweep_budget(e, a->jobs, a->threads, &s));
     TRY(ms_grid_add(e, what, description, &grid));
-    for (size_t i = 0; i < grid.n_twins; i++) {
+    for (size_t i = 0; i < grid.n_duplicates; i++) {
         char text[256];
-        ms_grid_tell_twins(&grid.twins[i], text, sizeof text);
+        ms_grid_describe_duplicates(&grid.duplicates[i], text, sizeof text);
         ms_log_say(&log, MS_LOG_NORMAL, "%s", text);
     }
     TRY(ms_device_list_read(e, a->device, &devices));

@@ -360,7 +360,7 @@ musec_status ms_sweep_try_data(ms_error *e, const ms_sweep *s, const ms_sweep_ru
         bool                   tried = ms_sweep_is_finished(&runs[i]);
         for (size_t k = 0; k < i && !tried; k++)
             tried = !ms_sweep_is_finished(&runs[k]) && same_data(&s->grid->at[k].config, cfg);
-        if (!tried) TRY(ms_train_try_data(e, cfg));
+        if (!tried) TRY(ms_train_check_data(e, cfg));
     }
 done:
     return st;

@@ -555,7 +555,7 @@ done:
     return st;
 }
 
-musec_status ms_checkpoint_set_aside(ms_error *e, const char *run_dir, int64_t step)
+musec_status ms_checkpoint_quarantine(ms_error *e, const char *run_dir, int64_t step)
 {
     char         root[MS_PATH_MAX], path[MS_PATH_MAX], aside[MS_PATH_MAX + 16];
     entry       *list = NULL;

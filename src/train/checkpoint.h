@@ -49,6 +49,6 @@ musec_status ms_checkpoint_find(ms_error *e, const char *path, int64_t step, ms_
 void         ms_checkpoint_close(ms_checkpoint *c);
 /* The run goes on from `step`: what is there of later ones was found damaged.  They are renamed to
  * step_XXXXXXXX.damaged, for a person to look at, and count no more. */
-musec_status ms_checkpoint_set_aside(ms_error *e, const char *run_dir, int64_t step);
+musec_status ms_checkpoint_quarantine(ms_error *e, const char *run_dir, int64_t step);
 
 #endif

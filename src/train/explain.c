@@ -1,6 +1,5 @@
-/* explain.c - what a run will be, in words, before it is started: the device, the model, the
- * schedule, the rule of every parameter, and the memory that it will take. */
-#include <assert.h>
+/* explain.c - prints what a run will do before it starts: the device, the model, the data, the
+ * schedule, the rule of every parameter, the settings that were changed, and the memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,73 +7,7 @@
 #include "train/init_from.h"
 #include "train/trainer.h"
 
-enum { MIB = 1 << 20 };
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-/* Text, libraries, and what BLAS and threads take for themselves: measured, not derived. */
-static const uint64_t program_bytes = 16 * (uint64_t)MIB;
-
-/* What a checkpoint is written through: the largest tensor. */
-static uint64_t checkpoint_bytes(const ms_gpt *gpt)
-{
-    uint64_t most = 0;
-    for (size_t i = 0; i < ms_gpt_n_params(gpt); i++) {
-        const ms_mat   w     = ms_gpt_param(gpt, i)->weight;
-        const uint64_t bytes = (uint64_t)w.rows * (uint64_t)w.cols * ms_dtype_bytes(w.dtype);
-        if (bytes > most) most = bytes;
-    }
-    return most;
-}
-
-/* The scratch of a device serves one after the other. */
-static uint64_t shared_bytes(const ms_train_sizes *s)
-{
-    return s->workspace > s->attention ? s->workspace : s->attention;
-}
-
-/* The most that attention's gradient takes in a stage, by what its documents and windows allow. */
-static uint64_t attention_bytes(const ms_train *t)
-{
-    const ms_gpt_config *model = &t->cfg.model;
-    uint64_t             most  = 0;
-    for (int i = 0; t->ctx->kind->attn_bytes != NULL && i < t->schedule.n_stages; i++) {
-        const ms_train_stage *s = &t->schedule.stage[i];
-        const int64_t window = s->window_long > s->window_short ? s->window_long : s->window_short;
-        const ms_attn_plan plan  = { .dtype   = ms_gpt_dtype(t->gpt),
-                                     .heads   = model->heads,
-                                     .head    = model->head,
-                                     .rows    = s->batch / s->micro_batches,
-                                     .reach   = window < s->max_doc ? window : s->max_doc - 1,
-                                     .softcap = model->attn_softcap };
-        const uint64_t     bytes = t->ctx->kind->attn_bytes(t->ctx, plan);
-        if (bytes > most) most = bytes;
-    }
-    return most;
-}
-
-musec_status ms_train_measure(ms_error *e, const ms_train *t, ms_train_sizes *out)
-{
-    const ms_gpt_config *model = &t->cfg.model;
-    musec_status         st;
-
-    TRY(ms_gpt_measure(e, model, ms_gpt_dtype(t->gpt), t->schedule.max_tokens,
-                       t->ctx->kind->temporary, &out->model));
-    TRY(ms_train_check(e, t->ctx,
-                       musec_optim_workspace(t->optim, &out->workspace, &out->optim_state)));
-    out->attention  = attention_bytes(t);
-    out->data       = ms_mixture_bytes(t->train) + ms_mixture_bytes(t->val);
-    out->checkpoint = checkpoint_bytes(t->gpt);
-    out->total      = out->checkpoint + out->model.weights + out->model.copies + out->model.grads +
-                 out->model.activations + out->optim_state + shared_bytes(out) + out->data +
-                 program_bytes;
-done:
-    return st;
-}
-
 static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
-
-/* ---- words ----------------------------------------------------------------------------------- */
 
 static void explain_device(const ms_train *t, FILE *to)
 {
@@ -84,7 +17,7 @@ static void explain_device(const ms_train *t, FILE *to)
             ms_dtype_name(dtype), t->cfg.precision == MS_PRECISION_AUTO ? " (auto)" : "",
             copies ? ", weights and gradients in f32" : "",
             t->cfg.deterministic ? "deterministic" : "not deterministic");
-    if (t->note[0] != '\0') fprintf(to, "  %s\n", t->note);
+    if (t->device_note[0] != '\0') fprintf(to, "  %s\n", t->device_note);
 }
 
 static void explain_model(const ms_train *t, const ms_train_sizes *s, FILE *to)
@@ -137,40 +70,6 @@ static void explain_schedule(const ms_train *t, FILE *to)
                 (long long)s->momentum_cooldown);
 }
 
-void ms_train_memory_rows(const ms_train_sizes *s, ms_memory_row rows[MS_MEMORY_ROWS])
-{
-    const ms_memory_row all[] = {
-        { "weights", s->model.weights },
-        { "copies", s->model.copies },
-        { "gradients", s->model.grads },
-        { "activations", s->model.activations },
-        { "optimizer state", s->optim_state },
-        { "workspace", shared_bytes(s) },
-        { "data", s->data },
-        { "checkpoint", s->checkpoint },
-        { "program", program_bytes },
-        { "total", s->total },
-    };
-    static_assert(COUNT(all) == MS_MEMORY_ROWS, "every row is there");
-    memcpy(rows, all, sizeof all);
-}
-
-void ms_train_tell_memory(const ms_train_sizes *s, FILE *to)
-{
-    ms_memory_row rows[MS_MEMORY_ROWS];
-
-    ms_train_memory_rows(s, rows);
-    fprintf(to, "memory:\n");
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        if (rows[i].bytes == 0) continue;
-        fprintf(to, "  %-16s %9.1f MiB", rows[i].name, (double)rows[i].bytes / MIB);
-        if (s->attention > 0 && strcmp(rows[i].name, "workspace") == 0)
-            fprintf(to, " (optimizer's step %.1f, attention's gradient %.1f at most, not at once)",
-                    (double)s->workspace / MIB, (double)s->attention / MIB);
-        fputc('\n', to);
-    }
-}
-
 static musec_status explain_rules(ms_error *e, const ms_train *t, FILE *to)
 {
     const size_t bytes = musec_optim_describe(t->optim, NULL, 0) + 1;
@@ -193,15 +92,40 @@ static void explain_data(const char *what, const ms_mixture *m, FILE *to)
     }
 }
 
-/* Where the run begins, if it does not draw its weights. */
-static void explain_start(const ms_train *t, const ms_init_result *init, FILE *to)
+/* The origin of initial weights that are not random. */
+static void explain_init(const ms_train *t, const ms_init_result *init, FILE *to)
 {
     const json_t *step = json_object_get(init->origin, "step");
 
-    fprintf(to, "  begins with the weights of %s", t->cfg.init_from);
+    fprintf(to, "  initial weights: %s", t->cfg.init_from);
     if (step != NULL) fprintf(to, ", step %lld", (long long)json_integer_value(step));
     fprintf(to, ", sha256 %.16s\n", json_string_value(json_object_get(init->origin, "sha256")));
     if (init->warning[0] != '\0') fprintf(to, "  warning: %s\n", init->warning);
+}
+
+/* Every field that differs from the default of the preset and the optimizer. */
+static musec_status explain_settings(ms_error *e, const ms_train *t, FILE *to)
+{
+    const char     *preset = ms_preset_name((size_t)t->cfg.preset, NULL), *separator = "";
+    char            value[MS_PATH_MAX], usual[MS_PATH_MAX];
+    ms_train_config defaults;
+    ms_train_field  f;
+    musec_status    st;
+
+    TRY(ms_train_config_init(e, &defaults, preset, t->cfg.optim.name));
+    TRY(ms_train_config_check(e, &defaults));
+    fprintf(to, "settings: preset %s", preset);
+    for (size_t i = 0; ms_train_field_at(i, &f); i++) {
+        ms_train_config_get(&t->cfg, f.name, value, sizeof value);
+        ms_train_config_get(&defaults, f.name, usual, sizeof usual);
+        if (strcmp(value, usual) == 0) continue;
+        fprintf(to, "%s %s %s (not %s)", separator[0] == '\0' ? " with" : separator, f.name,
+                value[0] != '\0' ? value : "none", usual[0] != '\0' ? usual : "none");
+        separator = ",";
+    }
+    fputc('\n', to);
+done:
+    return st;
 }
 
 musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to)
@@ -211,20 +135,21 @@ musec_status ms_train_explain(ms_error *e, const ms_train_config *cfg, FILE *to)
     ms_init_result init = { .origin = NULL };
     musec_status   st;
 
-    TRY(ms_train_build(e, &t, 1)); /* activations are counted, not taken */
+    TRY(ms_train_build(e, &t, 1)); /* activations are counted, not allocated */
     if (cfg->init_from[0] != '\0') TRY(ms_init_from(e, cfg, t.ctx, t.gpt, &init));
     TRY(ms_train_measure(e, &t, &sizes));
     explain_device(&t, to);
     explain_model(&t, &sizes, to);
-    if (init.origin != NULL) explain_start(&t, &init, to);
+    if (init.origin != NULL) explain_init(&t, &init, to);
     fprintf(to, "data:\n");
     explain_data("training", t.train, to);
     explain_data("validation", t.val, to);
     explain_schedule(&t, to);
     TRY(explain_rules(e, &t, to));
-    ms_train_tell_memory(&sizes, to);
+    TRY(explain_settings(e, &t, to));
+    ms_train_print_memory(&sizes, to);
 done:
     json_decref(init.origin);
-    ms_train_unbuild(&t);
+    ms_train_teardown(&t);
     return st;
 }

@@ -1,4 +1,4 @@
-/* explain_json.c - what a run will be, as fields for a program: what explain.c says in words. */
+/* explain_json.c - what explain.c prints, as JSON for programs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ static void put(json_t *to, const char *key, json_t *value) { json_object_set_ne
 static void put_whole(json_t *to, const char *key, int64_t x) { put(to, key, json_integer(x)); }
 static void put_bool(json_t *to, const char *key, int64_t x) { put(to, key, json_boolean(x != 0)); }
 
-/* A path may hold any bytes, JSON only UTF-8. */
+/* A path may hold any bytes, but JSON only UTF-8: other text becomes null. */
 static void put_text(json_t *to, const char *key, const char *text)
 {
     json_t *value = text[0] == '\0' ? NULL : json_string(text);
@@ -25,7 +25,7 @@ static json_t *numbers(const double *x, int n)
     return list;
 }
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* ---- sections -------------------------------------------------------------------------------- */
 
 static json_t *device_of(const ms_train *t)
 {
@@ -34,7 +34,7 @@ static json_t *device_of(const ms_train *t)
     put_text(all, "precision", ms_dtype_name(ms_gpt_dtype(t->gpt)));
     put_bool(all, "precision_is_auto", t->cfg.precision == MS_PRECISION_AUTO);
     put_bool(all, "deterministic", t->cfg.deterministic);
-    put_text(all, "note", t->note);
+    put_text(all, "note", t->device_note);
     return all;
 }
 
@@ -74,7 +74,7 @@ static json_t *sets_of(const ms_mixture *m)
         json_t          *one    = json_object();
         ms_source_describe(source, text, sizeof text);
         put_text(one, "path", ms_source_path(source));
-        put(one, "tokens", tokens < 0 ? json_null() : json_integer(tokens)); /* without end */
+        put(one, "tokens", tokens < 0 ? json_null() : json_integer(tokens)); /* null: endless */
         put(one, "weight", json_real(ms_mixture_weight(m, i)));
         put_text(one, "description", text);
         json_array_append_new(list, one);
@@ -121,7 +121,7 @@ static json_t *schedule_of(const ms_train *t)
     return all;
 }
 
-/* One parameter: who updates it, and with what. */
+/* One parameter: its rule, shape, learning rate and decay. */
 static json_t *param_of(const musec_optim *opt, const ms_param *p)
 {
     static const char *const roles[] = {
@@ -180,7 +180,7 @@ musec_status ms_train_explain_json(ms_error *e, const ms_train_config *cfg, json
     musec_status   st;
 
     *out = NULL;
-    TRY(ms_train_build(e, &t, 1)); /* activations are counted, not taken */
+    TRY(ms_train_build(e, &t, 1)); /* activations are counted, not allocated */
     TRY(ms_train_measure(e, &t, &sizes));
     *out = json_object();
     data = json_object();
@@ -195,6 +195,6 @@ musec_status ms_train_explain_json(ms_error *e, const ms_train_config *cfg, json
     put(*out, "memory_bytes", memory_of(&sizes));
     put(*out, "config", ms_train_config_json(&t.cfg));
 done:
-    ms_train_unbuild(&t);
+    ms_train_teardown(&t);
     return st;
 }

@@ -25,7 +25,7 @@
 #include "train/card.h"
 #include "train/checkpoint.h"
 #include "train/hf.h"
-#include "train/schedule.h"
+#include "train/trainer.h"
 
 typedef struct export
 {
@@ -73,10 +73,7 @@ static musec_status open_run(ms_error *e, const ms_export_setup *setup, export *
     musec_status st;
 
     TRY(ms_checkpoint_find(e, setup->run, setup->step, &x->checkpoint, out->warning));
-    TRY(ms_path_join(e, x->checkpoint.dir, "state.json", path));
-    TRY(ms_train_config_from_json(e, path, json_object_get(x->checkpoint.state, "config"),
-                                  &x->config));
-    TRY(ms_train_config_check(e, &x->config));
+    TRY(ms_train_checkpoint_config(e, &x->checkpoint, &x->config));
     TRY(ms_schedule_make(e, &x->config, &schedule));
     plan     = ms_schedule_at(&schedule, x->checkpoint.step > 0 ? x->checkpoint.step - 1 : 0);
     x->model = (ms_hf_model){

@@ -1,21 +1,22 @@
-/* grid.c - many runs from one description.
+/* grid.c - expands a description into runs.
  *
- * A grid is a few axes: every list of values is one, all its rows are one.  An odometer goes
- * through the combinations; for each, what "set", the lists and the row say is put into one list of
- * settings, which then makes a config as flags would.  The number of combinations is known, and
- * judged, before there is any memory for them. */
+ * Every list of values is an axis, and the rows together are one more.  An odometer walks through
+ * the combinations.  For each, the settings of "set", of the lists and of the row are merged, and
+ * the merged settings make a config as flags would.  The number of combinations is checked before
+ * memory is allocated for them. */
 #include "train/grid.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/grow.h"
 #include "core/names.h"
 #include "core/size.h"
 #include "optim/optim.h"
 #include "train/schedule.h"
 
-enum { MAX_AXES = 128, MAX_SETTINGS = 256, NAME_DIGITS = 12, FIRST_SLOTS = 64 };
+enum { MAX_AXES = 128, NAME_DIGITS = 12 };
 
 static const char rows_key[] = "rows";
 
@@ -65,8 +66,8 @@ static json_t *keyed(const ms_train_config *cfg)
     return json;
 }
 
-/* The key of a config as it is, or of what its optimizer reads of it. */
-static musec_status key_of(ms_error *e, const ms_train_config *cfg, bool read_alone,
+/* The key of a config; `effective`: without the options that its optimizer ignores. */
+static musec_status key_of(ms_error *e, const ms_train_config *cfg, bool effective,
                            char key[MS_SHA256_HEX])
 {
     json_t        *json = keyed(cfg);
@@ -75,7 +76,7 @@ static musec_status key_of(ms_error *e, const ms_train_config *cfg, bool read_al
     ms_sha256      sha;
     musec_status   st = MUSEC_OK;
 
-    for (size_t i = 0; read_alone && ms_train_field_at(i, &f); i++)
+    for (size_t i = 0; effective && ms_train_field_at(i, &f); i++)
         if (!ms_optim_reads(&cfg->optim, f.name)) delete_field(json, f.name);
     text = json_dumps(json, JSON_SORT_KEYS | JSON_COMPACT);
     if (text != NULL) {
@@ -121,239 +122,192 @@ static musec_status name_run(ms_error *e, ms_grid_run *run)
                  ms_train_config_get(&run->config, "lr", lr, sizeof lr) == MUSEC_OK ? lr : "",
                  (unsigned long long)run->config.seed, NAME_DIGITS, run->key);
     if (n < 0 || (size_t)n >= sizeof run->name)
-        return ms_fail(e, MUSEC_EINVAL, "the name of a run has no room in %zu bytes",
-                       sizeof run->name);
+        return ms_fail(e, MUSEC_EINVAL, "the name of a run is longer than %zu bytes",
+                       sizeof run->name - 1);
     return MUSEC_OK;
 }
 
 /* ---- the runs, found by key ------------------------------------------------------------------ */
 
-static size_t first_slot(const char *key, size_t n_slots)
+/* The run with this key, or NULL. */
+static ms_grid_run *find_run(const ms_grid *grid, const char *effective_key)
 {
-    char digits[9];
-    snprintf(digits, sizeof digits, "%.8s", key);
-    return (size_t)strtoul(digits, NULL, 16) & (n_slots - 1); /* a power of two */
+    const json_t *index = json_object_get(grid->index, effective_key);
+    return index == NULL ? NULL : &grid->at[json_integer_value(index)];
 }
 
-/* Where the key is, or the free slot where it would be: at most half of them are taken. */
-static size_t *slot_of(const ms_grid *grid, const char *same)
+static musec_status append_run(ms_error *e, ms_grid *grid, const ms_grid_run *run)
 {
-    size_t i = first_slot(same, grid->n_slots);
-    while (grid->slots[i] != 0 && strcmp(grid->at[grid->slots[i] - 1].same, same) != 0)
-        i = (i + 1) & (grid->n_slots - 1);
-    return &grid->slots[i];
-}
+    ms_grid_run *at = ms_grow(grid->at, grid->n, &grid->capacity, sizeof *at);
 
-/* Room for one more; MS_GRID_MOST bounds all sizes here. */
-static musec_status make_room(ms_error *e, ms_grid *grid)
-{
-    const size_t room = grid->room == 0 ? FIRST_SLOTS / 2 : 2 * grid->room;
-    ms_grid_run *at;
-    size_t      *slots;
-
-    if (grid->n < grid->room) return MUSEC_OK;
-    at = realloc(grid->at, room * sizeof *at);
     if (at != NULL) grid->at = at;
-    slots = calloc(2 * room, sizeof *slots);
-    if (at == NULL || slots == NULL) {
-        free(slots);
-        return ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", room);
-    }
-    free(grid->slots);
-    grid->slots   = slots;
-    grid->n_slots = 2 * room;
-    grid->room    = room;
-    for (size_t i = 0; i < grid->n; i++)
-        *slot_of(grid, grid->at[i].same) = i + 1;
+    if (grid->index == NULL) grid->index = json_object();
+    if (at == NULL || json_object_set_new(grid->index, run->effective_key,
+                                          json_integer((json_int_t)grid->n)) != 0)
+        return ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", grid->n + 1);
+    grid->at[grid->n++] = *run;
     return MUSEC_OK;
 }
 
-static ms_grid_twins *twins_of(ms_grid *grid, const char *optimizer)
+static ms_grid_duplicates *duplicates_of(ms_grid *grid, const char *optimizer)
 {
     size_t i = 0;
-    while (i < grid->n_twins && strcmp(grid->twins[i].optimizer, optimizer) != 0)
+    while (i < grid->n_duplicates && strcmp(grid->duplicates[i].optimizer, optimizer) != 0)
         i++;
-    if (i == MS_GRID_TWINS) return NULL;
-    if (i == grid->n_twins) grid->twins[grid->n_twins++] = (ms_grid_twins){ optimizer, "", 0, 0 };
-    return &grid->twins[i];
+    if (i == MS_GRID_DUPLICATES) return NULL;
+    if (i == grid->n_duplicates)
+        grid->duplicates[grid->n_duplicates++] = (ms_grid_duplicates){ optimizer, "", 0, 0 };
+    return &grid->duplicates[i];
 }
 
-static void add_word(char *words, size_t bytes, const char *word)
+/* Appends a name to the list "a, b", unless it is in the list. */
+static void add_name(char *list, size_t bytes, const char *name)
 {
-    const size_t n = strlen(words), length = strlen(word);
-    for (const char *at = words; (at = strstr(at, word)) != NULL; at += length)
-        if ((at == words || at[-1] == ' ') && strchr(",", at[length]) != NULL) return;
-    snprintf(words + n, bytes - n, "%s%s", n > 0 ? ", " : "", word);
+    const size_t n = strlen(list), length = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at += length)
+        if ((at == list || at[-1] == ' ') && strchr(",", at[length]) != NULL) return;
+    snprintf(list + n, bytes - n, "%s%s", n > 0 ? ", " : "", name);
 }
 
-/* A combination that is this run already, as its optimizer reads it. */
-static void count_twin(ms_grid *grid, ms_grid_run *run, const ms_train_config *cfg)
+/* Counts a combination that differs from `run` only in options that its optimizer ignores. */
+static void count_duplicate(ms_grid *grid, ms_grid_run *run, const ms_train_config *cfg)
 {
-    ms_grid_twins *t = twins_of(grid, run->config.optim.name);
-    ms_train_field f;
-    char           a[MS_TEXT_MAX], b[MS_TEXT_MAX];
+    ms_grid_duplicates *d = duplicates_of(grid, run->config.optim.name);
+    ms_train_field      f;
+    char                a[MS_TEXT_MAX], b[MS_TEXT_MAX];
 
-    if (t == NULL) return;
+    if (d == NULL) return;
     for (size_t i = 0; ms_train_field_at(i, &f); i++)
         if (!ms_optim_reads(&cfg->optim, f.name) &&
             ms_train_config_get(&run->config, f.name, a, sizeof a) == MUSEC_OK &&
             ms_train_config_get(cfg, f.name, b, sizeof b) == MUSEC_OK && strcmp(a, b) != 0)
-            add_word(t->fields, sizeof t->fields, f.name);
-    t->made += run->twins == 0;
-    t->asked += run->twins == 0 ? 2 : 1;
-    run->twins++;
+            add_name(d->fields, sizeof d->fields, f.name);
+    d->made += run->duplicates == 0;
+    d->asked += run->duplicates == 0 ? 2 : 1;
+    run->duplicates++;
 }
 
 static musec_status add_run(ms_error *e, ms_grid *grid, const ms_train_config *cfg)
 {
-    char         key[MS_SHA256_HEX], same[MS_SHA256_HEX];
-    ms_grid_run *run;
-    size_t      *slot;
+    ms_grid_run  run = { .config = *cfg };
+    ms_grid_run *same;
     musec_status st;
 
-    TRY(key_of(e, cfg, false, key));
-    TRY(key_of(e, cfg, true, same));
-    TRY(make_room(e, grid));
-    slot = slot_of(grid, same);
-    if (*slot != 0) {
-        run = &grid->at[*slot - 1];
-        if (strcmp(run->key, key) != 0) count_twin(grid, run, cfg);
+    TRY(key_of(e, cfg, false, run.key));
+    TRY(key_of(e, cfg, true, run.effective_key));
+    same = find_run(grid, run.effective_key);
+    if (same != NULL) {
+        if (strcmp(same->key, run.key) != 0) count_duplicate(grid, same, cfg);
         goto done;
     }
-    run  = &grid->at[grid->n];
-    *run = (ms_grid_run){ .config = *cfg };
-    memcpy(run->key, key, sizeof key);
-    memcpy(run->same, same, sizeof same);
-    TRY(name_run(e, run));
-    *slot = ++grid->n;
+    TRY(name_run(e, &run));
+    TRY(append_run(e, grid, &run));
 done:
     return st;
 }
 
-void ms_grid_tell_twins(const ms_grid_twins *t, char *text, size_t bytes)
+void ms_grid_describe_duplicates(const ms_grid_duplicates *d, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s %s no effect on %s: %zu run%s instead of %zu", t->fields,
-             strchr(t->fields, ',') != NULL ? "have" : "has", t->optimizer, t->made,
-             t->made == 1 ? "" : "s", t->asked);
+    snprintf(text, bytes, "%s %s no effect on %s: %zu run%s instead of %zu", d->fields,
+             strchr(d->fields, ',') != NULL ? "have" : "has", d->optimizer, d->made,
+             d->made == 1 ? "" : "s", d->asked);
 }
 
 void ms_grid_free(ms_grid *grid)
 {
     free(grid->at);
-    free(grid->slots);
+    json_decref(grid->index);
     *grid = (ms_grid){ 0 };
 }
 
 /* ---- one combination ------------------------------------------------------------------------- */
 
-typedef struct setting {
-    const char   *key;
-    const json_t *value;
-} setting;
-
-typedef struct axis {
-    const char   *key;    /* rows_key: of the rows */
+typedef struct grid_axis {
+    const char   *key;    /* rows_key: the axis of the rows */
     const json_t *values; /* a list, or one value */
     size_t        n, at;
-} axis;
+} grid_axis;
 
-typedef struct plan { /* of one grid */
+typedef struct grid_cursor { /* a place among the combinations of one grid */
     const json_t *description, *set;
-    axis          axes[MAX_AXES];
+    grid_axis     axes[MAX_AXES];
     size_t        n_axes;
-    setting       settings[MAX_SETTINGS]; /* of the combination at hand, later ones win */
-    size_t        n_settings;
-} plan;
+    json_t       *settings; /* of the current combination */
+} grid_cursor;
 
-static const json_t *value_of(const axis *a)
+static const json_t *value_of(const grid_axis *a)
 {
     return json_is_array(a->values) ? json_array_get(a->values, a->at) : a->values;
 }
 
-static musec_status add_setting(ms_error *e, plan *p, const char *key, const json_t *value)
+/* Merges the settings of the current combination; later ones replace earlier ones. */
+static musec_status merge_settings(ms_error *e, grid_cursor *c)
 {
-    if (p->n_settings == MAX_SETTINGS)
-        return ms_fail(e, MUSEC_EINVAL, "more than %d fields for a run", MAX_SETTINGS);
-    p->settings[p->n_settings++] = (setting){ key, value };
-    return MUSEC_OK;
-}
+    json_t *preset = json_object_get(c->description, "preset");
+    json_t *all    = json_object();
+    bool    ok     = preset == NULL || json_object_set(all, "preset", preset) == 0;
 
-static musec_status add_object(ms_error *e, plan *p, const json_t *object)
-{
-    const char  *key;
-    json_t      *value;
-    musec_status st = MUSEC_OK;
-    json_object_foreach((json_t *)object, key, value) { TRY(add_setting(e, p, key, value)); }
-done:
-    return st;
-}
-
-static musec_status gather(ms_error *e, plan *p)
-{
-    const json_t *preset = json_object_get(p->description, "preset");
-    musec_status  st     = MUSEC_OK;
-
-    p->n_settings = 0;
-    if (preset != NULL) TRY(add_setting(e, p, "preset", preset));
-    TRY(add_object(e, p, p->set));
-    for (size_t i = 0; i < p->n_axes; i++) {
-        const axis *a = &p->axes[i];
-        if (strcmp(a->key, rows_key) == 0)
-            TRY(add_object(e, p, value_of(a)));
+    json_decref(c->settings);
+    c->settings = all;
+    if (c->set != NULL) ok = ok && json_object_update(all, (json_t *)c->set) == 0;
+    for (size_t i = 0; i < c->n_axes && ok; i++) {
+        const char *key   = c->axes[i].key;
+        json_t     *value = (json_t *)value_of(&c->axes[i]);
+        if (strcmp(key, rows_key) == 0)
+            ok = json_object_update(all, value) == 0;
         else
-            TRY(add_setting(e, p, a->key, value_of(a)));
+            ok = json_object_set(all, key, value) == 0;
     }
-done:
-    return st;
+    return ok ? MUSEC_OK : ms_fail(e, MUSEC_ENOMEM, "not enough memory for a grid");
 }
 
-static bool is_given(const void *arg, const char *key)
+static bool is_given(const void *settings, const char *key)
 {
-    const plan *p = arg;
-    for (size_t i = 0; i < p->n_settings; i++)
-        if (ms_train_field_same(p->settings[i].key, key)) return true;
+    const char *given;
+    json_t     *value;
+    json_object_foreach((json_t *)settings, given, value)
+    {
+        if (ms_train_field_same(given, key)) return true;
+    }
     return false;
 }
 
-/* The last word on a name that a config begins with. */
-static musec_status name_of(ms_error *e, const plan *p, const char *key, const char **name)
+/* Replaces *name by the text that the settings have for it, if they have one. */
+static musec_status read_name(ms_error *e, const json_t *settings, const char *key,
+                              const char **name)
 {
-    for (size_t i = 0; i < p->n_settings; i++) {
-        if (strcmp(p->settings[i].key, key) != 0) continue;
-        *name = json_string_value(p->settings[i].value);
-        if (*name == NULL) return ms_fail(e, MUSEC_EFORMAT, "%s must be a text", key);
-    }
-    return MUSEC_OK;
+    const json_t *value = json_object_get(settings, key);
+    if (value == NULL) return MUSEC_OK;
+    *name = json_string_value(value);
+    return *name != NULL ? MUSEC_OK : ms_fail(e, MUSEC_EFORMAT, "%s must be a text", key);
 }
 
-static bool is_name(const char *key)
+static musec_status make_config(ms_error *e, json_t *settings, ms_train_config *cfg)
 {
-    return strcmp(key, "preset") == 0 || strcmp(key, "optimizer") == 0;
-}
-
-static musec_status configure(ms_error *e, const plan *p, ms_train_config *cfg)
-{
-    const char  *preset = "pico", *optimizer = "soft-musec";
-    char         told[MS_CONFIG_NOTES];
+    const char  *preset = "pico", *optimizer = "soft-musec", *key;
+    char         notes[MS_CONFIG_NOTES];
+    json_t      *value;
     ms_schedule  schedule;
     musec_status st;
 
-    TRY(name_of(e, p, "preset", &preset));
-    TRY(name_of(e, p, "optimizer", &optimizer));
+    TRY(read_name(e, settings, "preset", &preset));
+    TRY(read_name(e, settings, "optimizer", &optimizer));
     TRY(ms_train_config_init(e, cfg, preset, optimizer));
-    for (size_t i = 0; i < p->n_settings; i++)
-        if (!is_name(p->settings[i].key))
-            TRY(ms_train_config_set_json(e, cfg, p->settings[i].key, p->settings[i].value));
-    ms_train_config_resolve(cfg, is_given, p, told);
+    json_object_foreach(settings, key, value)
+    {
+        if (strcmp(key, "preset") != 0 && strcmp(key, "optimizer") != 0)
+            TRY(ms_train_config_set_json(e, cfg, key, value));
+    }
+    ms_train_config_resolve(cfg, is_given, settings, notes);
     TRY(ms_train_config_check(e, cfg));
-    TRY(ms_schedule_make(e, cfg, &schedule)); /* are its stages stages? */
+    TRY(ms_schedule_make(e, cfg, &schedule)); /* checks the stages */
 done:
     return st;
 }
 
 /* ---- the shape of a description -------------------------------------------------------------- */
 
-/* Names that are none of a config's fields, and so unknown to it. */
+/* Checks for a misspelt "preset", "optimizer" or "rows", which no table of fields knows. */
 static musec_status check_key(ms_error *e, const char *key)
 {
     static const char *const more[] = { "preset", "optimizer", rows_key };
@@ -366,8 +320,9 @@ static musec_status check_key(ms_error *e, const char *key)
     return ms_fail(e, MUSEC_EINVAL, "there is no field \"%s\"; did you mean \"%s\"?", key, near);
 }
 
-/* An object of fields, each with one value; those that `p` varies already are not among them. */
-static musec_status check_fields(ms_error *e, const plan *p, const json_t *object, const char *name)
+/* Checks an object of fields with one value each, none of which is an axis already. */
+static musec_status check_fields(ms_error *e, const grid_cursor *c, const json_t *object,
+                                 const char *name)
 {
     const char  *key;
     json_t      *value;
@@ -378,72 +333,72 @@ static musec_status check_fields(ms_error *e, const plan *p, const json_t *objec
     json_object_foreach((json_t *)object, key, value)
     {
         TRY(check_key(e, key));
-        for (size_t i = 0; i < p->n_axes; i++)
-            if (ms_train_field_same(p->axes[i].key, key))
-                return ms_fail(e, MUSEC_EINVAL, "%s stands in a row and as a list of its own", key);
+        for (size_t i = 0; i < c->n_axes; i++)
+            if (ms_train_field_same(c->axes[i].key, key))
+                return ms_fail(e, MUSEC_EINVAL, "%s is both in a row and a list of its own", key);
     }
 done:
     return st;
 }
 
-static musec_status add_axis(ms_error *e, plan *p, const char *key, const json_t *values)
+static musec_status add_axis(ms_error *e, grid_cursor *c, const char *key, const json_t *values)
 {
     const size_t n = json_is_array(values) ? json_array_size(values) : 1;
     musec_status st;
 
     TRY(check_key(e, key));
     if (n == 0) return ms_fail(e, MUSEC_EINVAL, "%s is an empty list", key);
-    if (p->n_axes == MAX_AXES)
+    if (c->n_axes == MAX_AXES)
         return ms_fail(e, MUSEC_EINVAL, "more than %d fields that vary", MAX_AXES);
-    for (size_t i = 0; i < p->n_axes; i++)
-        if (ms_train_field_same(p->axes[i].key, key))
-            return ms_fail(e, MUSEC_EINVAL, "%s stands there twice", key);
-    p->axes[p->n_axes++] = (axis){ .key = key, .values = values, .n = n };
+    for (size_t i = 0; i < c->n_axes; i++)
+        if (ms_train_field_same(c->axes[i].key, key))
+            return ms_fail(e, MUSEC_EINVAL, "%s is given twice", key);
+    c->axes[c->n_axes++] = (grid_axis){ .key = key, .values = values, .n = n };
 done:
     return st;
 }
 
-static musec_status check_rows(ms_error *e, const plan *p)
+static musec_status check_rows(ms_error *e, const grid_cursor *c)
 {
     const json_t *rows = NULL;
     char          name[32];
     musec_status  st = MUSEC_OK;
 
-    for (size_t i = 0; i < p->n_axes; i++)
-        if (strcmp(p->axes[i].key, rows_key) == 0) rows = p->axes[i].values;
+    for (size_t i = 0; i < c->n_axes; i++)
+        if (strcmp(c->axes[i].key, rows_key) == 0) rows = c->axes[i].values;
     if (rows == NULL) return MUSEC_OK;
     if (!json_is_array(rows)) return ms_fail(e, MUSEC_EFORMAT, "rows must be a list of objects");
     for (size_t i = 0; i < json_array_size(rows); i++) {
         snprintf(name, sizeof name, "row %zu", i + 1);
-        TRY(check_fields(e, p, json_array_get(rows, i), name));
+        TRY(check_fields(e, c, json_array_get(rows, i), name));
     }
 done:
     return st;
 }
 
-/* How many there will be, judged before there is memory for them. */
-static musec_status check_count(ms_error *e, const plan *p, size_t there)
+/* Checks the number of combinations before memory is allocated for them. */
+static musec_status check_count(ms_error *e, const grid_cursor *c, size_t there)
 {
     size_t n = 1;
-    for (size_t i = 0; i < p->n_axes; i++)
-        if (!ms_size_mul(n, p->axes[i].n, &n) || n > MS_GRID_MOST || there + n > MS_GRID_MOST)
+    for (size_t i = 0; i < c->n_axes; i++)
+        if (!ms_size_mul(n, c->axes[i].n, &n) || n > MS_GRID_MAX || there + n > MS_GRID_MAX)
             return ms_fail(e, MUSEC_EINVAL,
                            "more than %d runs; shorten the lists, or make several sweeps",
-                           MS_GRID_MOST);
+                           MS_GRID_MAX);
     return MUSEC_OK;
 }
 
-/* Number `last` is the fastest; false: all combinations have been there. */
-static bool advance(plan *p)
+/* Goes to the next combination, the last axis fastest; false after the last one. */
+static bool advance(grid_cursor *c)
 {
-    for (size_t i = p->n_axes; i-- > 0;) {
-        if (++p->axes[i].at < p->axes[i].n) return true;
-        p->axes[i].at = 0;
+    for (size_t i = c->n_axes; i-- > 0;) {
+        if (++c->axes[i].at < c->axes[i].n) return true;
+        c->axes[i].at = 0;
     }
     return false;
 }
 
-static musec_status add_grid(ms_error *e, plan *p, const json_t *object, ms_grid *grid)
+static musec_status add_grid(ms_error *e, grid_cursor *c, const json_t *object, ms_grid *grid)
 {
     ms_train_config cfg;
     const char     *key;
@@ -452,21 +407,21 @@ static musec_status add_grid(ms_error *e, plan *p, const json_t *object, ms_grid
 
     if (!json_is_object(object))
         return ms_fail(e, MUSEC_EFORMAT, "it must be an object of fields and lists");
-    json_object_foreach((json_t *)object, key, values) { TRY(add_axis(e, p, key, values)); }
-    TRY(check_rows(e, p));
-    TRY(check_count(e, p, grid->n));
+    json_object_foreach((json_t *)object, key, values) { TRY(add_axis(e, c, key, values)); }
+    TRY(check_rows(e, c));
+    TRY(check_count(e, c, grid->n));
     do {
-        TRY(gather(e, p));
-        TRY(configure(e, p, &cfg));
+        TRY(merge_settings(e, c));
+        TRY(make_config(e, c->settings, &cfg));
         TRY(add_run(e, grid, &cfg));
-    } while (advance(p));
+    } while (advance(c));
 done:
     return st;
 }
 
 /* ---- descriptions ---------------------------------------------------------------------------- */
 
-void ms_grid_forget(json_t *description, const char *field)
+void ms_grid_remove_field(json_t *description, const char *field)
 {
     json_t *grid, *row;
     size_t  i, k;
@@ -484,7 +439,7 @@ bool ms_grid_set(json_t *description, const char *field, const char *value)
 {
     json_t *set = json_object_get(description, "set");
 
-    ms_grid_forget(description, field);
+    ms_grid_remove_field(description, field);
     if (set == NULL) {
         set = json_object();
         (void)json_object_set_new(description, "set", set);
@@ -495,7 +450,7 @@ bool ms_grid_set(json_t *description, const char *field, const char *value)
 static musec_status check_description(ms_error *e, const json_t *description)
 {
     static const char *const known[] = { "preset", "set", "grids" };
-    const plan               none    = { 0 };
+    const grid_cursor        none    = { 0 };
     const char              *key;
     json_t                  *value, *set = json_object_get(description, "set");
 
@@ -521,28 +476,23 @@ static musec_status check_description(ms_error *e, const json_t *description)
 
 musec_status ms_grid_add(ms_error *e, const char *what, const json_t *description, ms_grid *grid)
 {
-    ms_error      why   = { "" };
-    const json_t *grids = json_object_get(description, "grids");
-    plan         *p     = calloc(1, sizeof *p);
+    ms_error      why       = { "" };
+    const json_t *grids     = json_object_get(description, "grids");
+    grid_cursor  *c         = calloc(1, sizeof *c);
+    char          place[32] = "";
     musec_status  st;
 
-    if (p == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for a grid");
+    if (c == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for a grid");
     st = check_description(&why, description);
-    if (st != MUSEC_OK) {
-        ms_error_set(e, "%s%s%s", what == NULL ? "" : what, what == NULL ? "" : ": ", why.text);
-        goto done;
+    for (size_t i = 0; st == MUSEC_OK && i < json_array_size(grids); i++) {
+        *c =
+            (grid_cursor){ .description = description, .set = json_object_get(description, "set") };
+        st = add_grid(&why, c, json_array_get(grids, i), grid);
+        json_decref(c->settings);
+        snprintf(place, sizeof place, "grid %zu: ", i + 1);
     }
-    for (size_t i = 0; i < json_array_size(grids); i++) {
-        *p = (plan){ .description = description, .set = json_object_get(description, "set") };
-        st = add_grid(&why, p, json_array_get(grids, i), grid);
-        if (st == MUSEC_OK) continue;
-        if (what == NULL)
-            ms_error_set(e, "%s", why.text);
-        else
-            ms_error_set(e, "%s: grid %zu: %s", what, i + 1, why.text);
-        break;
-    }
-done:
-    free(p);
+    if (st != MUSEC_OK && what == NULL) ms_error_set(e, "%s", why.text);
+    if (st != MUSEC_OK && what != NULL) ms_error_set(e, "%s: %s%s", what, place, why.text);
+    free(c);
     return st;
 }

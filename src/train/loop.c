@@ -1,28 +1,68 @@
-/* loop.c - the training loop.
+/* loop.c - the training loop:
+ *
+ *     for every step:  load batches -> forward and backward -> check for divergence
+ *                      -> optimizer step -> validate -> log -> checkpoint
  *
  * Gradients are those of the loss summed over the tokens of a step, times 1/tokens (mean) or 1/8
- * (sum8).  A run has diverged when its loss is not finite, a gradient is not, the loss is above
- * diverge_factor times the first one for diverge_steps steps in a row, or an optimizer that clips
- * attention logits meets an infinite one; that is a result, not a failure.  One that made all its
- * steps is judged by its losses (core/outcome.h). */
-#define _POSIX_C_SOURCE 200809L /* stat, rmdir */
+ * (sum8).  A run has diverged when its loss or a gradient is not finite, when the loss is above
+ * diverge_factor times the first one for diverge_steps steps in a row, or when an optimizer that
+ * clips attention logits meets an infinite one.  Divergence is a result, not a failure.  A run that
+ * made all its steps is judged by its losses (core/outcome.h).
+ *
+ * A run may be stopped inside a step and still resume bit for bit.  Until the optimizer's step
+ * begins, a step has changed nothing that lasts: gradients are scratch, and the data are sought
+ * back.  The optimizer's step is not interrupted.  After it only the validation may be missing.
+ * Then the checkpoint stores the log line so far ("awaiting"), and the resumed run first validates,
+ * with the same weights, and writes the line. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/clock.h"
 #include "train/trainer.h"
 
 enum { MS_PER_S = 1000 };
 
-/* ---- one step -------------------------------------------------------------------------------- */
+/* ---- interruption ---------------------------------------------------------------------------- */
 
-typedef struct step_times {
-    double data, model, optim;
-} step_times;
+static ms_stop asked_to_stop(const ms_train *t)
+{
+    return t->setup.stop == NULL ? MS_STOP_NO : t->setup.stop(t->setup.arg);
+}
+
+static bool must_stop_now(const ms_train *t) { return asked_to_stop(t) == MS_STOP_NOW; }
+
+/* The same question, asked by a pass of the model. */
+static bool must_stop_pass(void *t) { return must_stop_now(t); }
+
+/* Discards what the passes have accumulated since the last ms_gpt_take. */
+static musec_status discard_passes(ms_error *e, ms_train *t)
+{
+    ms_gpt_result ignored;
+    t->abandoned = true;
+    return ms_train_check(e, t->ctx, ms_gpt_take(t->gpt, &ignored, NULL));
+}
+
+/* Takes the run back to where the current step began. */
+static musec_status abandon_step(ms_error *e, ms_train *t, const ms_progress *began)
+{
+    musec_status st;
+    TRY(discard_passes(e, t));
+    TRY(ms_mixture_seek(e, t->train, &began->position));
+    t->progress = *began;
+done:
+    return st;
+}
+
+/* Leaves the validation of the current step, which is done but for that, to the resumed run. */
+static musec_status abandon_validation(ms_error *e, ms_train *t, const ms_log_line *line)
+{
+    t->has_pending = true;
+    t->pending     = *line;
+    return discard_passes(e, t);
+}
+
+/* ---- forward and backward -------------------------------------------------------------------- */
 
 ms_gpt_pass ms_train_pass(const ms_train *t, const ms_step_plan *plan)
 {
@@ -43,10 +83,10 @@ static musec_status run_batch(ms_error *e, ms_train *t, const ms_batch *batch,
     return ms_train_check(e, t->ctx, ms_gpt_run(t->gpt, &b, pass));
 }
 
-/* The gradients of a step, and what the forward passes have measured; nothing of use if the step is
- * to be abandoned. */
-static musec_status gradients(ms_error *e, ms_train *t, const ms_step_plan *plan, ms_log_line *line,
-                              step_times *times)
+/* Computes the gradients of a step over all its micro-batches, and the losses and logits of its log
+ * line.  If the run must stop now, the results are of no use. */
+static musec_status compute_gradients(ms_error *e, ms_train *t, const ms_step_plan *plan,
+                                      ms_log_line *line)
 {
     ms_gpt_pass   pass  = ms_train_pass(t, plan);
     const double  start = ms_clock_ms();
@@ -54,19 +94,19 @@ static musec_status gradients(ms_error *e, ms_train *t, const ms_step_plan *plan
     ms_batch      batch = { 0 };
     musec_status  st;
 
-    pass.stop     = ms_train_stops_pass;
+    pass.stop     = must_stop_pass;
     pass.stop_arg = t;
     TRY(ms_train_check(e, t->ctx, ms_gpt_zero_grad(t->gpt)));
-    for (int64_t i = 0; i < plan->stage->micro_batches && !ms_train_stops_now(t); i++) {
-        const double asks = ms_clock_ms();
+    for (int64_t i = 0; i < plan->stage->micro_batches && !must_stop_now(t); i++) {
+        const double before = ms_clock_ms();
         TRY(ms_mixture_next(e, t->train, plan->tokens, plan->stage->max_doc, &batch));
-        times->data += ms_clock_ms() - asks;
+        line->ms_data += ms_clock_ms() - before;
         if (batch.epoch > line->epoch) line->epoch = batch.epoch;
         TRY(run_batch(e, t, &batch, &pass));
     }
-    if (ms_train_stops_now(t)) goto done;
+    if (must_stop_now(t)) goto done;
     TRY(ms_train_check(e, t->ctx, ms_gpt_take(t->gpt, &result, t->max_logit)));
-    times->model    = ms_clock_ms() - start - times->data;
+    line->ms_model  = ms_clock_ms() - start - line->ms_data;
     line->loss      = result.loss / (double)result.tokens;
     line->objective = result.objective / (double)result.tokens;
     line->max_logit = -INFINITY;
@@ -78,27 +118,30 @@ done:
     return st;
 }
 
-/* ENONFINITE is passed on with its words: the run has diverged. */
-static musec_status update(ms_error *e, ms_train *t, const ms_step_plan *plan)
+/* ---- divergence ------------------------------------------------------------------------------ */
+
+static bool has_infinite_logit(const ms_train *t)
 {
-    const int64_t heads = t->cfg.model.heads;
-    musec_status  st    = MUSEC_OK;
-    for (int64_t l = 0; l < t->cfg.model.layers && ms_train_clips_logits(&t->cfg); l++)
-        TRY(ms_train_check(
-            e, t->ctx,
-            musec_optim_set_logits(t->optim, (size_t)l, t->max_logit + l * heads, heads)));
-    TRY(ms_train_check(e, t->ctx, musec_optim_set_beta(t->optim, plan->beta)));
-    TRY(ms_train_check(
-        e, t->ctx, musec_optim_step(t->optim, t->grads, ms_gpt_n_params(t->gpt), plan->lr_scale)));
-    TRY(ms_train_check(e, t->ctx,
-                       musec_ctx_sync(t->ctx))); /* or its time would be the next step's */
-done:
-    return st;
+    for (int64_t i = 0; i < t->cfg.model.layers * t->cfg.model.heads; i++)
+        if (t->max_logit[i] == INFINITY) return true; /* -INFINITY: there was none */
+    return false;
 }
 
-/* ---- what was measured ----------------------------------------------------------------------- */
+/* Why the run has diverged, or NULL. */
+static const char *find_divergence(ms_train *t, const ms_log_line *line)
+{
+    ms_progress *p = &t->progress;
+    if (!isfinite(line->loss)) return "the loss is not finite";
+    if (ms_train_needs_logits(&t->cfg) && has_infinite_logit(t))
+        return "an attention logit is infinite, which no clipping mends";
+    if (p->step == 1) p->first_loss = line->loss;
+    p->too_high = line->loss > t->cfg.diverge_factor * p->first_loss ? p->too_high + 1 : 0;
+    return p->too_high >= t->cfg.diverge_steps ? "the loss stays far above its first value" : NULL;
+}
 
-/* By the role of the parameter, which a report has the name of. */
+/* ---- the optimizer's step -------------------------------------------------------------------- */
+
+/* The group of a parameter, by its role; reports have its name. */
 static int group_of(const ms_gpt *gpt, const char *name)
 {
     for (size_t i = 0; i < ms_gpt_n_params(gpt); i++) {
@@ -113,8 +156,8 @@ static int group_of(const ms_gpt *gpt, const char *name)
 
 static double larger(double a, double b) { return a > b || isnan(a) ? a : b; }
 
-/* Of the step that the optimizer has just made. */
-static void gather_groups(const ms_train *t, ms_log_line *line)
+/* Collects the optimizer's reports of its last step by group. */
+static void collect_reports(const ms_train *t, ms_log_line *line)
 {
     const int64_t      step         = musec_optim_steps(t->optim);
     int                n[MS_GROUPS] = { 0 };
@@ -142,9 +185,32 @@ static void gather_groups(const ms_train *t, ms_log_line *line)
     }
 }
 
+/* MUSEC_ENONFINITE, with its message, means that the run has diverged. */
+static musec_status update_weights(ms_error *e, ms_train *t, const ms_step_plan *plan,
+                                   ms_log_line *line)
+{
+    const int64_t heads = t->cfg.model.heads, made = musec_optim_steps(t->optim);
+    const double  start = ms_clock_ms();
+    musec_status  st    = MUSEC_OK;
+
+    for (int64_t l = 0; l < t->cfg.model.layers && ms_train_needs_logits(&t->cfg); l++)
+        TRY(ms_train_check(
+            e, t->ctx,
+            musec_optim_set_logits(t->optim, (size_t)l, t->max_logit + l * heads, heads)));
+    TRY(ms_train_check(e, t->ctx, musec_optim_set_beta(t->optim, plan->beta)));
+    TRY(ms_train_check(
+        e, t->ctx, musec_optim_step(t->optim, t->grads, ms_gpt_n_params(t->gpt), plan->lr_scale)));
+    /* Without this its time would count for the next step. */
+    TRY(ms_train_check(e, t->ctx, musec_ctx_sync(t->ctx)));
+    if (musec_optim_steps(t->optim) > made) collect_reports(t, line);
+done:
+    line->ms_optim = ms_clock_ms() - start;
+    return st;
+}
+
 /* ---- validation ------------------------------------------------------------------------------ */
 
-/* The loss on one set of data; none if the run is to stop now. */
+/* The loss on one data set; not set if the run must stop now. */
 static musec_status validate_set(ms_error *e, ms_train *t, const ms_step_plan *plan, ms_loader *set,
                                  double *loss)
 {
@@ -152,7 +218,7 @@ static musec_status validate_set(ms_error *e, ms_train *t, const ms_step_plan *p
                                 .window_long  = plan->stage->window_long,
                                 .n_weights    = 1,
                                 .weights      = { 1.0 },
-                                .stop         = ms_train_stops_pass,
+                                .stop         = must_stop_pass,
                                 .stop_arg     = t };
     const int64_t     chunk = t->schedule.max_tokens;
     ms_gpt_result     result;
@@ -164,7 +230,7 @@ static musec_status validate_set(ms_error *e, ms_train *t, const ms_step_plan *p
         TRY(ms_loader_next(e, set, left < chunk ? left : chunk, chunk, &batch));
         if (batch.tokens == 0) break;
         TRY(run_batch(e, t, &batch, &pass));
-        if (ms_train_stops_now(t)) goto done;
+        if (must_stop_now(t)) goto done;
     }
     TRY(ms_train_check(e, t->ctx, ms_gpt_take(t->gpt, &result, NULL)));
     *loss = result.loss / (double)result.tokens;
@@ -172,7 +238,8 @@ done:
     return st;
 }
 
-/* On each set, and together by their weights.  Where it is abandoned, t->abandoned says so. */
+/* Validates on each data set, and averages by their weights.  t->abandoned tells if it was
+ * interrupted. */
 static musec_status validate(ms_error *e, ms_train *t, const ms_step_plan *plan, ms_log_line *line)
 {
     const ms_log_line before = *line;
@@ -180,7 +247,7 @@ static musec_status validate(ms_error *e, ms_train *t, const ms_step_plan *plan,
     line->val_loss           = 0.0;
     for (size_t i = 0; i < ms_mixture_sets(t->val); i++) {
         TRY(validate_set(e, t, plan, ms_mixture_set(t->val, i), &line->val_losses[i]));
-        if (ms_train_stops_now(t)) return ms_train_abandon_validation(e, t, &before);
+        if (must_stop_now(t)) return abandon_validation(e, t, &before);
         line->val_loss += ms_mixture_weight(t->val, i) * line->val_losses[i];
         line->val_names[i] = ms_mixture_name(t->val, i);
     }
@@ -190,31 +257,12 @@ done:
     return st;
 }
 
-/* ---- the guard ------------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
-static bool has_infinite_logit(const ms_train *t)
-{
-    for (int64_t i = 0; i < t->cfg.model.layers * t->cfg.model.heads; i++)
-        if (t->max_logit[i] == INFINITY) return true; /* -INFINITY: none was seen */
-    return false;
-}
-
-/* Why the run has diverged, or NULL. */
-static const char *guard(ms_train *t, const ms_log_line *line)
-{
-    ms_progress *p = &t->progress;
-    if (!isfinite(line->loss)) return "the loss is not finite";
-    if (ms_train_clips_logits(&t->cfg) && has_infinite_logit(t))
-        return "an attention logit is infinite, which no clipping mends";
-    if (p->step == 1) p->first_loss = line->loss;
-    p->too_high = line->loss > t->cfg.diverge_factor * p->first_loss ? p->too_high + 1 : 0;
-    return p->too_high >= t->cfg.diverge_steps ? "the loss stays far above its first value" : NULL;
-}
-
-/* best: NaN if there is none yet; a loss that is NaN is none. */
+/* The better of two losses; `best` is NaN before the first one, and a NaN loss is never better. */
 static double better(double best, double loss) { return isnan(best) || loss < best ? loss : best; }
 
-static void note_losses(ms_progress *p, const ms_log_line *line)
+static void record_losses(ms_progress *p, const ms_log_line *line)
 {
     p->last_loss = line->loss;
     p->best_loss = better(p->best_loss, line->loss);
@@ -224,24 +272,21 @@ static void note_losses(ms_progress *p, const ms_log_line *line)
     p->best_val_loss = better(p->best_val_loss, line->val_loss);
 }
 
-/* ---- the loop -------------------------------------------------------------------------------- */
-
 static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
-/* A step that is made and validated is written down.  start: the clock when this process began with
- * it. */
-static musec_status write_down(ms_error *e, ms_train *t, ms_log_line *line, double start)
+/* Writes the log line of a step that is done and validated; start: the clock when it began. */
+static musec_status log_step(ms_error *e, ms_train *t, ms_log_line *line, double start)
 {
     ms_outcome   outcome;
     musec_status st;
 
-    note_losses(&t->progress, line);
+    record_losses(&t->progress, line);
     if (line->has_val) t->last_val = *line;
     line->ms_rest      = ms_clock_ms() - start - line->ms_data - line->ms_model - line->ms_optim;
     line->time_s       = t->resumed_s + (ms_clock_ms() - t->started) / MS_PER_S;
     t->progress.time_s = line->time_s;
     if (isnan(t->start_s)) t->start_s = (ms_clock_ms() - t->began) / MS_PER_S;
-    TRY(ms_train_judge(e, t, &outcome));
+    TRY(ms_train_outcome(e, t, &outcome));
     if (outcome != MS_OUTCOME_DONE) line->status = ms_outcome_word(outcome);
     if (t->runlog != NULL) TRY(ms_runlog_write(e, t->runlog, line));
     if (t->setup.on_step != NULL) t->setup.on_step(t->setup.arg, line);
@@ -249,108 +294,71 @@ done:
     return st;
 }
 
-/* One step and all that follows from it.  *why: the run has diverged. */
-static musec_status step_once(ms_error *e, ms_train *t, char *why, size_t why_bytes)
+static musec_status train_step(ms_error *e, ms_train *t)
 {
     const ms_step_plan plan  = ms_schedule_at(&t->schedule, t->progress.step);
     const double       start = ms_clock_ms();
     ms_progress        began = t->progress;
-    step_times         times = { 0 };
     ms_log_line  line = { .step = t->progress.step + 1, .lr = t->cfg.optim.lr * plan.lr_scale };
     const char  *reason;
     musec_status st;
 
     began.position = ms_mixture_where(t->train);
-    TRY(gradients(e, t, &plan, &line, &times));
-    if (ms_train_stops_now(t)) return ms_train_abandon_step(e, t, &began);
+    TRY(compute_gradients(e, t, &plan, &line));
+    if (must_stop_now(t)) return abandon_step(e, t, &began);
     t->progress.step++;
-    reason = guard(t, &line);
+    reason = find_divergence(t, &line);
     if (reason == NULL) {
-        const double  begins = ms_clock_ms();
-        const int64_t made   = musec_optim_steps(t->optim);
-        st                   = update(e, t, &plan);
-        times.optim          = ms_clock_ms() - begins;
-        if (st == MUSEC_ENONFINITE) reason = e->text;
-        if (st != MUSEC_OK && reason == NULL) goto done;
-        if (reason == NULL && musec_optim_steps(t->optim) > made) gather_groups(t, &line);
+        st = update_weights(e, t, &plan, &line);
+        if (st == MUSEC_ENONFINITE)
+            reason = e->text;
+        else if (st != MUSEC_OK)
+            goto done;
     }
-    line.skipped = musec_optim_skipped(t->optim);
-    snprintf(why, why_bytes, "%s", reason != NULL ? reason : "");
-    line.tokens   = t->progress.tokens;
-    line.ms_data  = times.data;
-    line.ms_model = times.model;
-    line.ms_optim = times.optim;
-    line.tok_s =
-        (double)(line.tokens - began.tokens) * MS_PER_S / (times.data + times.model + times.optim);
     st = MUSEC_OK;
+    snprintf(t->diverged, sizeof t->diverged, "%s", reason != NULL ? reason : "");
+    line.skipped = musec_optim_skipped(t->optim);
+    line.tokens  = t->progress.tokens;
+    line.tok_s   = (double)(line.tokens - began.tokens) * MS_PER_S /
+                 (line.ms_data + line.ms_model + line.ms_optim);
     if (reason == NULL && (is_due(line.step, t->cfg.val_every) || line.step == t->schedule.steps))
         TRY(validate(e, t, &plan, &line));
-    if (!t->abandoned) TRY(write_down(e, t, &line, start));
+    if (!t->abandoned) TRY(log_step(e, t, &line, start));
 done:
     return st;
 }
 
-/* The validation that the last process abandoned. */
-static musec_status validate_awaiting(ms_error *e, ms_train *t)
+/* Makes the validation that the last process abandoned. */
+static musec_status validate_pending(ms_error *e, ms_train *t)
 {
     const ms_step_plan plan  = ms_schedule_at(&t->schedule, t->progress.step - 1);
-    ms_log_line        line  = t->awaiting;
+    ms_log_line        line  = t->pending;
     const double       spent = line.ms_data + line.ms_model + line.ms_optim;
     musec_status       st;
 
     TRY(validate(e, t, &plan, &line));
     if (t->abandoned) goto done;
-    t->unvalidated = false;
-    t->saved_step  = -1; /* the checkpoint says that it awaits it */
-    TRY(write_down(e, t, &line, t->started - spent));
+    t->has_pending = false;
+    t->saved_step  = -1; /* The checkpoint still has the line as pending. */
+    TRY(log_step(e, t, &line, t->started - spent));
 done:
     return st;
 }
 
-static bool wants_stop(const ms_train *t)
-{
-    return t->setup.stop != NULL && t->setup.stop(t->setup.arg) != MS_STOP_NO;
-}
+static bool has_diverged(const ms_train *t) { return t->diverged[0] != '\0'; }
 
 static musec_status save_if_due(ms_error *e, ms_train *t)
 {
-    const bool is_whole = t->why[0] == '\0' && !t->abandoned;
-    if (t->setup.out == NULL || !is_whole || !is_due(t->progress.step, t->cfg.checkpoint_every))
+    if (t->setup.out == NULL || has_diverged(t) || t->abandoned ||
+        !is_due(t->progress.step, t->cfg.checkpoint_every))
         return MUSEC_OK;
     return ms_train_save(e, t);
 }
 
-musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
+static ms_summary summarize(const ms_train *t, const char *status, const char *reason)
 {
-    char *const   why     = t->why;
-    const int64_t first   = t->progress.step;
-    const char   *status  = "interrupted";
-    ms_outcome    outcome = MS_OUTCOME_DONE;
-    musec_status  st      = MUSEC_OK;
-
-    t->started   = ms_clock_ms();
-    t->abandoned = false;
-    why[0]       = '\0';
-    if (t->unvalidated && !wants_stop(t)) {
-        TRY(validate_awaiting(e, t));
-        TRY(save_if_due(e, t));
-    }
-    while (t->progress.step < t->schedule.steps && why[0] == '\0' && !t->abandoned &&
-           !wants_stop(t)) {
-        TRY(step_once(e, t, why, sizeof t->why));
-        TRY(save_if_due(e, t));
-    }
-    const bool done = t->progress.step == t->schedule.steps && !t->unvalidated;
-    /* without a step there is nothing to keep: a run without checkpoints begins at 0 */
-    if (t->setup.out != NULL && why[0] == '\0' && t->progress.step > 0 &&
-        t->saved_step != t->progress.step)
-        TRY(ms_train_save(e, t));
-    if (why[0] != '\0' || done) {
-        TRY(ms_train_judge(e, t, &outcome));
-        status = ms_outcome_word(outcome);
-    }
-    *out = (ms_summary){ .status        = status,
-                         .reason        = outcome != MS_OUTCOME_DONE ? t->reason : NULL,
+    return (ms_summary){ .status        = status,
+                         .reason        = reason,
                          .steps         = t->progress.step,
                          .tokens        = t->progress.tokens,
                          .skipped       = musec_optim_skipped(t->optim),
@@ -366,128 +374,54 @@ musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
                          .data          = t->data,
                          .resumed       = t->resumed,
                          .init          = t->init };
+}
+
+/* Writes the last checkpoint and the summary; first: the step at which this process began. */
+static musec_status finish(ms_error *e, ms_train *t, int64_t first, ms_summary *out)
+{
+    const bool   done    = t->progress.step == t->schedule.steps && !t->has_pending;
+    const char  *status  = "interrupted";
+    ms_outcome   outcome = MS_OUTCOME_DONE;
+    musec_status st      = MUSEC_OK;
+
+    /* Without a step there is nothing to save: a run without checkpoints starts at step 0. */
+    if (t->setup.out != NULL && !has_diverged(t) && t->progress.step > 0 &&
+        t->saved_step != t->progress.step)
+        TRY(ms_train_save(e, t));
+    if (has_diverged(t) || done) {
+        TRY(ms_train_outcome(e, t, &outcome));
+        status = ms_outcome_word(outcome);
+    }
+    *out = summarize(t, status, outcome != MS_OUTCOME_DONE ? t->reason : NULL);
     if (t->runlog != NULL) TRY(ms_runlog_sync(e, t->runlog));
     if (t->setup.out != NULL &&
-        !(t->progress.step == first && ms_summary_stands(t->setup.out, out)))
+        !(t->progress.step == first && ms_summary_is_current(t->setup.out, out)))
         TRY(ms_summary_write(e, t->setup.out, out));
 done:
-    if (st != MUSEC_OK) ms_train_tell_failure(e, t, st);
     return st;
 }
 
-/* ---- opening and closing --------------------------------------------------------------------- */
-
-/* A run that could not begin leaves no directory behind. */
-static void remove_directory(ms_train *t)
+musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out)
 {
-    static const char *const files[] = { "log.jsonl", "events.out.tfevents.musec" };
-    char                     path[MS_PATH_MAX + 32];
+    const int64_t first = t->progress.step;
+    musec_status  st    = MUSEC_OK;
 
-    (void)ms_runlog_close(NULL, t->runlog);
-    t->runlog = NULL;
-    for (size_t i = 0; i < COUNT(files); i++) {
-        snprintf(path, sizeof path, "%s/%s", t->setup.out, files[i]);
-        (void)remove(path);
+    t->started     = ms_clock_ms();
+    t->abandoned   = false;
+    t->diverged[0] = '\0';
+    if (t->has_pending && asked_to_stop(t) == MS_STOP_NO) {
+        TRY(validate_pending(e, t));
+        TRY(save_if_due(e, t));
     }
-    (void)rmdir(t->setup.out);
-}
-
-/* That of a run that goes on is not true any more. */
-static void forget_summary(const ms_train *t)
-{
-    char path[MS_PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/summary.json", t->setup.out);
-    (void)remove(path);
-}
-
-/* May a run begin there?  `config` becomes the path of its config.json. */
-static musec_status check_directory(ms_error *e, const ms_train *t, char config[MS_PATH_MAX])
-{
-    struct stat info;
-
-    if (snprintf(config, MS_PATH_MAX, "%s/config.json", t->setup.out) >= MS_PATH_MAX)
-        return ms_fail(e, MUSEC_EINVAL, "%s: the name is too long", t->setup.out);
-    if (!t->setup.resume && stat(config, &info) == 0)
-        return ms_fail(e, MUSEC_EINVAL,
-                       "%s: there is a run already; go on with --resume %s, or take another --out",
-                       t->setup.out, t->setup.out);
-    if (stat(t->setup.out, &info) == 0 && !S_ISDIR(info.st_mode))
-        return ms_fail(e, MUSEC_EIO, "%s: is no directory; take another name", t->setup.out);
-    return MUSEC_OK;
-}
-
-static musec_status open_directory(ms_error *e, ms_train *t)
-{
-    char         path[MS_PATH_MAX];
-    struct stat  info;
-    bool         made = false;
-    musec_status st;
-
-    TRY(check_directory(e, t, path)); /* again: another run may have begun there meanwhile */
-    made = t->made_out || stat(t->setup.out, &info) != 0;
-    TRY(ms_directory_make(e, t->setup.out));
-    if (t->lock == MS_NO_LOCK) TRY(ms_lock_take(e, t->setup.out, &t->lock));
-    /* a step that awaits its validation has no line yet */
-    TRY(ms_runlog_open(e, t->setup.out, t->progress.step - (t->unvalidated ? 1 : 0), &t->runlog));
-    TRY(ms_train_config_write(e, path, &t->cfg)); /* last: it makes the directory a run */
-    if (t->progress.step < t->schedule.steps || t->unvalidated) forget_summary(t);
-    t->resumed_s = t->progress.time_s = ms_runlog_time(t->runlog);
-done:
-    if (st != MUSEC_OK && made) remove_directory(t);
-    return st;
-}
-
-musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **out)
-{
-    ms_train    *t       = calloc(1, sizeof *t);
-    ms_restart   restart = { .from = { .step = -1 } };
-    char         path[MS_PATH_MAX];
-    musec_status st;
-
-    *out = NULL;
-    if (t == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
-    *t = (ms_train){ .setup        = *setup,
-                     .cfg          = setup->config,
-                     .progress     = { .last_loss     = NAN,
-                                       .best_loss     = NAN,
-                                       .last_val_loss = NAN,
-                                       .best_val_loss = NAN },
-                     .began        = setup->began > 0.0 ? setup->began : ms_clock_ms(),
-                     .start_s      = NAN,
-                     .unigram_loss = NAN,
-                     .saved_step   = -1,
-                     .lock         = MS_NO_LOCK };
-    if (setup->out != NULL) TRY(check_directory(e, t, path)); /* before anything is said */
-    if (setup->resume) {
-        TRY(ms_lock_take(e, setup->out, &t->lock));
-        TRY(ms_train_find_restart(e, t, &restart));
+    while (t->progress.step < t->schedule.steps && !has_diverged(t) && !t->abandoned &&
+           asked_to_stop(t) == MS_STOP_NO) {
+        TRY(train_step(e, t));
+        TRY(save_if_due(e, t));
     }
-    TRY(ms_train_build(e, t, 0));
-    TRY(ms_train_announce(e, t, restart.from.step > 0 ? restart.from.step : 0));
-    TRY(ms_train_identify(e, t));
-    if (restart.from.step >= 0) TRY(ms_train_restore(e, t, &restart));
-    if (restart.from.step < 0) TRY(ms_train_start_weights(e, t));
-    if (setup->out != NULL) TRY(open_directory(e, t));
-    if (t->note[0] != '\0' && setup->log != NULL)
-        ms_log_say(setup->log, MS_LOG_NORMAL, "%s", t->note);
-    *out = t;
-    t    = NULL;
+    TRY(finish(e, t, first, out));
 done:
-    ms_checkpoint_close(&restart.from);
-    if (t != NULL) ms_train_tell_failure(e, t, st);
-    if (t != NULL && t->made_out) remove_directory(t);
-    ms_train_close(t);
+    if (st != MUSEC_OK) ms_train_explain_failure(e, t, st);
     return st;
 }
 
 int64_t ms_train_step(const ms_train *t) { return t->progress.step; }
-
-void ms_train_close(ms_train *t)
-{
-    ms_error ignored;
-    if (t == NULL) return;
-    ms_runlog_close(&ignored, t->runlog);
-    ms_lock_free(t->lock);
-    ms_train_unbuild(t);
-    free(t);
-}

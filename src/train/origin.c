@@ -40,7 +40,7 @@ done:
     return st;
 }
 
-musec_status ms_train_identify(ms_error *e, ms_train *t)
+musec_status ms_train_identify_data(ms_error *e, ms_train *t)
 {
     const ms_mixture *const data[] = { t->train, t->val };
     ms_found                found  = MS_FOUND_ANYWHERE;
@@ -69,10 +69,10 @@ musec_status ms_train_data(ms_error *e, const ms_train_config *cfg, json_t **out
     *out = NULL;
     TRY(ms_schedule_make(e, cfg, &t.schedule));
     TRY(ms_train_open_data(e, &t));
-    TRY(ms_train_identify(e, &t));
+    TRY(ms_train_identify_data(e, &t));
     *out = json_incref(t.data);
 done:
-    ms_train_unbuild(&t);
+    ms_train_teardown(&t);
     return st;
 }
 
@@ -260,8 +260,8 @@ done:
     return st;
 }
 
-musec_status ms_train_trace(ms_error *e, ms_train *t, const ms_checkpoint *c,
-                            const ms_train_config *was)
+musec_status ms_train_record_changes(ms_error *e, ms_train *t, const ms_checkpoint *c,
+                                     const ms_train_config *was)
 {
     const json_t *resumed = json_object_get(c->state, "resumed");
     musec_status  st      = MUSEC_OK;

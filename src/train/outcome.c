@@ -1,25 +1,21 @@
-/* outcome.c - how a run ended, by core/outcome.h, and what checkpoints keep for it.
+/* outcome.c - how a run ended, by the rules of core/outcome.h.
  *
- * The unigram loss is counted at the end, always from the same tokens; the track of the losses goes
- * on from the checkpoint.  So a run that was interrupted ends as it would have without that.
- * Checkpoints of older versions have no track: theirs begins when they go on. */
+ * The unigram loss is computed at the end, always from the same tokens, and the track of losses
+ * continues from the checkpoint.  So an interrupted run ends as it would have without the
+ * interruption. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "linalg/linalg.h"
 #include "train/trainer.h"
-
-/* ---- how it ended ---------------------------------------------------------------------------- */
 
 static bool is_matrix(const ms_gpt_tensor *p)
 {
     return p->role == MUSEC_ROLE_QK || p->role == MUSEC_ROLE_VO || p->role == MUSEC_ROLE_MLP;
 }
 
-/* The largest spectral norm of a matrix of this parameter, if it is above *norm: an estimate that
- * is never too large.  Infinite if it is not finite. */
+/* Raises *norm to the largest spectral norm of this parameter's matrices, estimated from below; to
+ * infinity if a weight is not finite. */
 static musec_status raise_norm(ms_train *t, ms_mat w, double *norm)
 {
     const int    lanczos_steps = 8;
@@ -49,16 +45,16 @@ done:
     return st;
 }
 
-musec_status ms_train_judge(ms_error *e, ms_train *t, ms_outcome *out)
+musec_status ms_train_outcome(ms_error *e, ms_train *t, ms_outcome *out)
 {
     double       norm = NAN;
     musec_status st   = MUSEC_OK;
 
     *out = MS_OUTCOME_DONE;
-    if (t->why[0] == '\0' && t->progress.step < t->schedule.steps) return MUSEC_OK;
+    if (t->diverged[0] == '\0' && t->progress.step < t->schedule.steps) return MUSEC_OK;
     if (isnan(t->unigram_loss)) TRY(ms_mixture_unigram(e, t->train, &t->unigram_loss));
-    if (t->why[0] != '\0') { /* it ended before its time */
-        snprintf(t->reason, sizeof t->reason, "%s", t->why);
+    if (t->diverged[0] != '\0') {
+        snprintf(t->reason, sizeof t->reason, "%s", t->diverged);
         *out = MS_OUTCOME_DIVERGED;
     } else {
         TRY(weight_norm(e, t, &norm));
@@ -66,60 +62,4 @@ musec_status ms_train_judge(ms_error *e, ms_train *t, ms_outcome *out)
     }
 done:
     return st;
-}
-
-/* ---- the track and JSON ---------------------------------------------------------------------- */
-
-json_t *ms_train_real_json(double x)
-{
-    char text[40];
-    snprintf(text, sizeof text, "%a", x);
-    return json_string(text);
-}
-
-bool ms_train_read_real(const json_t *value, double *out)
-{
-    const char *text = json_string_value(value);
-    char       *end  = NULL;
-    if (text == NULL) return false;
-    *out = strtod(text, &end);
-    return end != text && *end == '\0';
-}
-
-void ms_train_put_track(const ms_train *t, json_t *state)
-{
-    const ms_loss_track *track  = &t->progress.track;
-    json_t              *recent = json_array();
-
-    for (int i = 0; i < MS_TRACK_MEAN; i++)
-        json_array_append_new(recent, ms_train_real_json(track->recent[i]));
-    json_object_set_new(state, "track",
-                        json_pack("{s:I, s:o, s:o, s:o, s:I}", "steps", (json_int_t)track->steps,
-                                  "first", ms_train_real_json(track->first), "recent", recent,
-                                  "best", ms_train_real_json(track->best), "best_step",
-                                  (json_int_t)track->best_step));
-}
-
-musec_status ms_train_read_track(ms_error *e, const ms_checkpoint *c, ms_loss_track *out)
-{
-    const json_t *track  = json_object_get(c->state, "track");
-    const json_t *recent = json_object_get(track, "recent");
-    json_int_t    steps = 0, best_step = 0;
-    bool          ok;
-
-    *out = (ms_loss_track){ 0 };
-    if (track == NULL) return MUSEC_OK;
-    ok = json_unpack((json_t *)track, "{s:I, s:I}", "steps", &steps, "best_step", &best_step) == 0;
-    ok = ok && steps >= 0 && ms_train_read_real(json_object_get(track, "first"), &out->first) &&
-         ms_train_read_real(json_object_get(track, "best"), &out->best);
-    for (size_t i = 0; ok && i < MS_TRACK_MEAN; i++)
-        ok = ms_train_read_real(json_array_get(recent, i), &out->recent[i]);
-    if (!ok)
-        return ms_fail(e, MUSEC_EFORMAT,
-                       "%s/state.json: \"track\" must have steps, first, recent (%d), best and "
-                       "best_step; remove it, and the losses are tracked from there on",
-                       c->dir, MS_TRACK_MEAN);
-    out->steps     = steps;
-    out->best_step = best_step;
-    return MUSEC_OK;
 }

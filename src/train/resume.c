@@ -1,123 +1,9 @@
-/* resume.c - a run to and from its checkpoints.
- *
- * state.json keeps the whole config, so that a checkpoint stands alone, and the numbers of
- * ms_progress in a form that gives the same bits back.  Times are not kept: the same step of two
- * runs is the same bytes. */
-#include <math.h>
+/* resume.c - writes the checkpoints of a run, and resumes a run from them. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "train/trainer.h"
 #include "train/weights.h"
-
-/* ---- progress and JSON ----------------------------------------------------------------------- */
-
-static const struct {
-    const char *name;
-    size_t      offset;
-} whole[] = {
-    { "step", offsetof(ms_progress, step) },
-    { "tokens", offsetof(ms_progress, tokens) },
-    { "too_high", offsetof(ms_progress, too_high) },
-}, real[] = {
-    { "first_loss", offsetof(ms_progress, first_loss) },
-    { "last_loss", offsetof(ms_progress, last_loss) },
-    { "best_loss", offsetof(ms_progress, best_loss) },
-    { "last_val_loss", offsetof(ms_progress, last_val_loss) },
-    { "best_val_loss", offsetof(ms_progress, best_val_loss) },
-};
-
-/* Where each set of data goes on. */
-static json_t *sets_of(const ms_train *t)
-{
-    json_t *sets = json_array();
-    for (size_t i = 0; i < ms_mixture_sets(t->train); i++) {
-        const ms_position *at = &t->progress.position.at[i];
-        json_array_append_new(sets, json_pack("{s:s, s:I, s:I, s:I, s:I}", "name",
-                                              ms_mixture_name(t->train, i), "epoch",
-                                              (json_int_t)at->epoch, "piece", (json_int_t)at->piece,
-                                              "token", (json_int_t)at->token, "tokens",
-                                              (json_int_t)t->progress.position.tokens[i]));
-    }
-    return sets;
-}
-
-/* One set may have moved; of several each goes on as itself. */
-static musec_status read_sets(ms_error *e, const ms_checkpoint *c, const ms_mixture *data,
-                              ms_mixture_position *out)
-{
-    const json_t *sets = json_object_get(c->state, "sets");
-    const size_t  n    = ms_mixture_sets(data);
-
-    if (json_array_size(sets) != n)
-        return ms_fail(e, MUSEC_EINVAL,
-                       "%s is of a run on %zu sets of data, not %zu; name the same ones", c->dir,
-                       json_array_size(sets), n);
-    for (size_t i = 0; i < n; i++) {
-        json_int_t  epoch, piece, token, tokens;
-        const char *name;
-        if (json_unpack(json_array_get(sets, i), "{s:s, s:I, s:I, s:I, s:I}", "name", &name,
-                        "epoch", &epoch, "piece", &piece, "token", &token, "tokens",
-                        &tokens) != 0 ||
-            epoch < 0 || piece < 0 || token < 0 || tokens < 0)
-            return ms_fail(e, MUSEC_EFORMAT, "%s/state.json: \"sets\" has no place for set %zu",
-                           c->dir, i);
-        if (n > 1 && strcmp(name, ms_mixture_name(data, i)) != 0)
-            return ms_fail(e, MUSEC_EINVAL,
-                           "%s: set %zu of its data was %s, not %s; name them in the same order",
-                           c->dir, i + 1, name, ms_mixture_name(data, i));
-        out->at[i]     = (ms_position){ epoch, piece, token };
-        out->tokens[i] = tokens;
-    }
-    return MUSEC_OK;
-}
-
-static json_t *state_of(const ms_train *t)
-{
-    const ms_computed computed = ms_train_computed(t);
-    json_t           *state    = json_object();
-    char              text[40];
-    for (size_t i = 0; i < COUNT(whole); i++)
-        json_object_set_new(
-            state, whole[i].name,
-            json_integer(
-                *(const int64_t *)(const void *)((const char *)&t->progress + whole[i].offset)));
-    for (size_t i = 0; i < COUNT(real); i++) { /* %a has all bits, and a form for NaN */
-        snprintf(text, sizeof text, "%a",
-                 *(const double *)(const void *)((const char *)&t->progress + real[i].offset));
-        json_object_set_new(state, real[i].name, json_string(text));
-    }
-    json_object_set_new(state, "sets", sets_of(t));
-    json_object_set_new(state, "config", ms_train_config_json(&t->cfg));
-    json_object_set_new(state, "computed",
-                        json_pack("{s:s, s:s, s:s}", "device", computed.device, "precision",
-                                  computed.precision, "operands", computed.operands));
-    ms_train_put_origin(t, state);
-    ms_train_put_track(t, state);
-    ms_train_put_awaiting(t, state);
-    return state;
-}
-
-static musec_status read_state(ms_error *e, const ms_checkpoint *c, ms_progress *out)
-{
-    for (size_t i = 0; i < COUNT(whole); i++) {
-        const json_t *value = json_object_get(c->state, whole[i].name);
-        if (!json_is_integer(value) || json_integer_value(value) < 0)
-            return ms_fail(e, MUSEC_EFORMAT, "%s/state.json: \"%s\" must be a whole number", c->dir,
-                           whole[i].name);
-        *(int64_t *)(void *)((char *)out + whole[i].offset) = json_integer_value(value);
-    }
-    for (size_t i = 0; i < COUNT(real); i++) {
-        const char *text = json_string_value(json_object_get(c->state, real[i].name));
-        char       *end  = NULL;
-        if (text != NULL) *(double *)(void *)((char *)out + real[i].offset) = strtod(text, &end);
-        if (text == NULL || end == text || *end != '\0')
-            return ms_fail(e, MUSEC_EFORMAT, "%s/state.json: \"%s\" must be a number in a text",
-                           c->dir, real[i].name);
-    }
-    return MUSEC_OK;
-}
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -140,7 +26,7 @@ musec_status ms_train_save(ms_error *e, ms_train *t)
     musec_status               st;
 
     t->progress.position = ms_mixture_where(t->train);
-    state                = state_of(t);
+    state                = ms_train_state(t);
     st                   = t->runlog != NULL ? ms_runlog_sync(e, t->runlog) : MUSEC_OK;
     if (st == MUSEC_OK)
         st = ms_checkpoint_write(e, t->setup.out, t->progress.step, &writer, state, t->cfg.keep);
@@ -170,22 +56,8 @@ musec_status ms_train_config_same(ms_error *e, const char *what, const ms_train_
                    what, field, before, after);
 }
 
-static musec_status check_config(ms_error *e, const ms_train *t, const ms_checkpoint *c,
-                                 ms_train_config *was)
-{
-    char         what[MS_PATH_MAX + 16];
-    musec_status st;
-
-    snprintf(what, sizeof what, "%s/state.json", c->dir);
-    TRY(ms_train_config_from_json(e, what, json_object_get(c->state, "config"), was));
-    TRY(ms_train_config_check(e, was));
-    TRY(ms_train_config_same(e, what, was, &t->cfg));
-done:
-    return st;
-}
-
-/* A run may go on elsewhere, but its numbers will not be those that it would have had. */
-static void compare_computed(const ms_train *t, const ms_checkpoint *c)
+/* Warns where another device or dtype will give other numbers than the run would have had. */
+static void warn_of_precision(const ms_train *t, const ms_checkpoint *c)
 {
     const ms_computed now = ms_train_computed(t);
     const json_t     *all = json_object_get(c->state, "computed"); /* older ones have none */
@@ -209,16 +81,15 @@ musec_status ms_train_load(ms_error *e, ms_train *t, const ms_checkpoint *c)
     ms_train_config was;
     musec_status    st;
 
-    TRY(check_config(e, t, c, &was));
-    TRY(read_state(e, c, &t->progress));
-    TRY(ms_train_read_track(e, c, &t->progress.track));
-    TRY(ms_train_read_awaiting(e, t, c));
+    snprintf(path, sizeof path, "%s/state.json", c->dir);
+    TRY(ms_train_checkpoint_config(e, c, &was));
+    TRY(ms_train_config_same(e, path, &was, &t->cfg));
+    TRY(ms_train_read_state(e, t, c));
     if (t->progress.step > t->cfg.steps)
         return ms_fail(e, MUSEC_EINVAL, "%s is of step %lld, beyond the %lld steps asked for",
                        c->dir, (long long)t->progress.step, (long long)t->cfg.steps);
-    TRY(read_sets(e, c, t->train, &t->progress.position));
-    TRY(ms_train_trace(e, t, c, &was));
-    compare_computed(t, c);
+    TRY(ms_train_record_changes(e, t, c, &was));
+    warn_of_precision(t, c);
     snprintf(path, sizeof path, "%s/model.safetensors", c->dir);
     TRY(ms_weights_read(e, path, t->ctx, t->gpt));
     snprintf(path, sizeof path, "%s/optim.safetensors", c->dir);
@@ -228,9 +99,9 @@ done:
     return st;
 }
 
-/* ---- where it goes on ------------------------------------------------------------------------ */
+/* ---- finding the checkpoint ------------------------------------------------------------------ */
 
-/* A run that has ended, but for its checkpoints: to begin it anew would destroy its results. */
+/* Refuses a run that has ended without checkpoints: to start it again would destroy its results. */
 static musec_status check_not_ended(ms_error *e, const char *dir)
 {
     char         path[MS_PATH_MAX];
@@ -239,7 +110,7 @@ static musec_status check_not_ended(ms_error *e, const char *dir)
     musec_status st;
 
     TRY(ms_path_join(e, dir, "summary.json", path));
-    summary = json_load_file(path, 0, NULL); /* none, or a damaged one: it has not ended */
+    summary = json_load_file(path, 0, NULL); /* NULL: it has not ended */
     status  = json_string_value(json_object_get(summary, "status"));
     if (status != NULL && (strcmp(status, "done") == 0 || strcmp(status, "diverged") == 0 ||
                            strcmp(status, "stalled") == 0))
@@ -260,8 +131,8 @@ musec_status ms_train_find_restart(ms_error *e, ms_train *t, ms_restart *out)
     musec_status  st;
 
     TRY(ms_checkpoint_newest(e, t->setup.out, &out->from, warning));
-    out->passed_over = warning[0] != '\0';
-    if (out->passed_over && t->setup.log != NULL)
+    out->skipped_damaged = warning[0] != '\0';
+    if (out->skipped_damaged && t->setup.log != NULL)
         ms_log_say(t->setup.log, MS_LOG_QUIET, "warning: %s", warning);
     if (out->from.step < 0) {
         TRY(check_not_ended(e, t->setup.out));
@@ -282,7 +153,7 @@ musec_status ms_train_restore(ms_error *e, ms_train *t, const ms_restart *r)
     musec_status st;
 
     TRY(ms_train_load(e, t, &r->from));
-    if (r->passed_over) TRY(ms_checkpoint_set_aside(e, t->setup.out, r->from.step));
+    if (r->skipped_damaged) TRY(ms_checkpoint_quarantine(e, t->setup.out, r->from.step));
     t->saved_step = r->from.step;
     if (t->setup.log != NULL)
         ms_log_say(t->setup.log, MS_LOG_NORMAL, "going on from %s", r->from.dir);

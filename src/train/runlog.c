@@ -363,7 +363,7 @@ done:
     return st;
 }
 
-bool ms_summary_stands(const char *dir, const ms_summary *s)
+bool ms_summary_is_current(const char *dir, const ms_summary *s)
 {
     char        path[MS_PATH_MAX];
     json_t     *root   = ms_path_join(NULL, dir, "summary.json", path) == MUSEC_OK

@@ -77,6 +77,6 @@ typedef struct ms_summary {
 musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s); /* summary.json */
 /* Is there one that ends so, after as many steps?  Then it knows more than a process that made none
  * of them: the losses of each set, and how long the start took. */
-bool ms_summary_stands(const char *dir, const ms_summary *s);
+bool ms_summary_is_current(const char *dir, const ms_summary *s);
 
 #endif

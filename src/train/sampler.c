@@ -55,10 +55,7 @@ static musec_status open_model(ms_error *e, ms_sampler *s, const char *device)
     ms_schedule  schedule;
     musec_status st;
 
-    snprintf(path, sizeof path, "%s/state.json", s->checkpoint.dir);
-    TRY(ms_train_config_from_json(e, path, json_object_get(s->checkpoint.state, "config"),
-                                  &s->cfg));
-    TRY(ms_train_config_check(e, &s->cfg));
+    TRY(ms_train_checkpoint_config(e, &s->checkpoint, &s->cfg));
     TRY(ms_schedule_make(e, &s->cfg, &schedule));
     const ms_step_plan    plan = ms_schedule_at(&schedule, s->checkpoint.step - 1);
     const ms_train_stage *last = plan.stage;
@@ -136,7 +133,7 @@ void ms_sampler_new_document(ms_sampler *s)
     s->n_said  = 1;
 }
 
-musec_status ms_sampler_say(ms_error *e, ms_sampler *s, const int32_t *ids, int64_t n)
+musec_status ms_sampler_append(ms_error *e, ms_sampler *s, const int32_t *ids, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= s->ids)
@@ -161,7 +158,7 @@ static void sort_choices(ms_sampler *s)
     qsort(s->order, (size_t)s->ids, sizeof *s->order, by_logit);
 }
 
-static int32_t draw_id(ms_sampler *s, const ms_draw *draw)
+static int32_t draw_id(ms_sampler *s, const ms_sampling *draw)
 {
     const int64_t  most = draw->top_k > 0 && draw->top_k < s->ids ? draw->top_k : s->ids;
     const int64_t  n    = draw->temperature == 0.0 ? 1 : most;
@@ -192,7 +189,7 @@ static double logprob_of(const ms_sampler *s, int32_t id)
     return s->logits[id] - top - log(sum);
 }
 
-musec_status ms_sampler_next(ms_error *e, ms_sampler *s, const ms_draw *draw, ms_drawn *out)
+musec_status ms_sampler_next(ms_error *e, ms_sampler *s, const ms_sampling *draw, ms_sampled *out)
 {
     musec_status st;
 

@@ -1,5 +1,4 @@
-/* setup.c - puts a run together: device, model, optimizer, data; and says what it will be. */
-#define _POSIX_C_SOURCE 200809L /* pthread_sigmask */
+/* setup.c - creates the parts of a run: device, data, model, optimizer. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,18 @@ musec_status ms_train_check(ms_error *e, const musec_ctx *ctx, musec_status stat
 {
     if (status != MUSEC_OK) ms_error_set(e, "%s", musec_ctx_error(ctx));
     return status;
+}
+
+musec_status ms_train_checkpoint_config(ms_error *e, const ms_checkpoint *c, ms_train_config *out)
+{
+    char         what[MS_PATH_MAX + 16];
+    musec_status st;
+
+    snprintf(what, sizeof what, "%s/state.json", c->dir);
+    TRY(ms_train_config_from_json(e, what, json_object_get(c->state, "config"), out));
+    TRY(ms_train_config_check(e, out));
+done:
+    return st;
 }
 
 /* ---- optimizer ------------------------------------------------------------------------------- */
@@ -40,7 +51,7 @@ static double lr_factor(const ms_train_config *cfg, const ms_gpt_tensor *p)
     return 1.0;
 }
 
-/* The q and k of a layer follow each other in the list of parameters. */
+/* In the list of parameters the k of a layer follows its q. */
 static musec_status add_attention(musec_optim *optim, const ms_gpt_config *model, size_t q,
                                   size_t k)
 {
@@ -54,7 +65,7 @@ static musec_status add_attention(musec_optim *optim, const ms_gpt_config *model
     return musec_optim_add_attention(optim, &a, NULL);
 }
 
-bool ms_train_clips_logits(const ms_train_config *cfg)
+bool ms_train_needs_logits(const ms_train_config *cfg)
 {
     return ms_optimizer_find(cfg->optim.name)->qk_clip;
 }
@@ -66,7 +77,7 @@ musec_status ms_train_build_optim(ms_error *e, const ms_train_config *cfg, ms_gp
     size_t             q     = 0, index;
     musec_status       st;
 
-    /* a run in float32 is so throughout */
+    /* A run in float32 also has float32 operands in the optimizer. */
     if (ms_gpt_dtype(gpt) == MUSEC_F32 && optim.operands == 0) optim.operands = MUSEC_F32;
     TRY(ms_train_check(e, ctx, musec_optim_create(out, ctx, &optim)));
     for (size_t i = 0; i < ms_gpt_n_params(gpt); i++) {
@@ -77,11 +88,11 @@ musec_status ms_train_build_optim(ms_error *e, const ms_train_config *cfg, ms_gp
                                        .lr_factor = lr_factor(cfg, p),
                                        .copy      = view_of(p->copy) };
         if (param.lr_factor == 0.0)
-            return ms_fail(e, MUSEC_EINVAL, "the factor on lr of %s is 0; it must be above",
+            return ms_fail(e, MUSEC_EINVAL, "the factor on lr of %s is 0; it must be above 0",
                            p->name);
         TRY(ms_train_check(e, ctx, musec_optim_add(*out, &param, &index)));
         if (strstr(p->name, "attn.q") != NULL) q = index;
-        if (strstr(p->name, "attn.k") != NULL && ms_train_clips_logits(cfg))
+        if (strstr(p->name, "attn.k") != NULL && ms_train_needs_logits(cfg))
             TRY(ms_train_check(e, ctx, add_attention(*out, &cfg->model, q, index)));
     }
 done:
@@ -111,15 +122,15 @@ musec_status ms_train_open_data(ms_error *e, ms_train *t)
         load.source.path  = cfg->val_data;
         load.source.split = MS_SPLIT_VAL_ONLY;
     }
-    load.keep_rest = true; /* nothing is left out, and documents are cut by chunks alone */
+    load.keep_rest = true; /* validation takes every token, and cuts documents only at chunks */
     load.once      = true;
     TRY(ms_mixture_open(e, &load, &t->val));
 done:
     return st;
 }
 
-/* Has the data what a step of every stage takes?  Better known now than in the middle of a run. */
-static musec_status try_data(ms_error *e, ms_train *t)
+/* Loads one micro-batch of every stage, so that too few data fail now and not in mid-run. */
+static musec_status check_data(ms_error *e, ms_train *t)
 {
     const ms_position begin = { 0 };
     ms_batch          batch;
@@ -139,20 +150,20 @@ done:
     return st;
 }
 
-musec_status ms_train_try_data(ms_error *e, const ms_train_config *cfg)
+musec_status ms_train_check_data(ms_error *e, const ms_train_config *cfg)
 {
     ms_train     t = { .cfg = *cfg };
     musec_status st;
 
     TRY(ms_schedule_make(e, cfg, &t.schedule));
     TRY(ms_train_open_data(e, &t));
-    TRY(try_data(e, &t));
+    TRY(check_data(e, &t));
 done:
-    ms_train_unbuild(&t);
+    ms_train_teardown(&t);
     return st;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- device and model ------------------------------------------------------------------------ */
 
 musec_status ms_train_open_device(ms_error *e, const char *device, char note[sizeof(ms_error)],
                                   musec_ctx **out)
@@ -177,7 +188,7 @@ musec_status ms_train_dtype(ms_error *e, const ms_train_config *cfg, const musec
     *out = cfg->precision == MS_PRECISION_AUTO ? ctx->kind->activations : dtypes[cfg->precision];
     if (!ms_device_has(ctx, *out))
         return ms_fail(e, MUSEC_ENOTSUP,
-                       "precision is %s, which the device %s does not have; take auto or f32",
+                       "precision is %s, which the device %s does not have; choose auto or f32",
                        ms_dtype_name(*out), musec_ctx_device(ctx));
     return MUSEC_OK;
 }
@@ -202,7 +213,7 @@ done:
     return st;
 }
 
-void ms_train_unbuild_model(ms_train *t)
+void ms_train_teardown_model(ms_train *t)
 {
     musec_optim_destroy(t->optim);
     ms_gpt_destroy(t->gpt);
@@ -210,43 +221,43 @@ void ms_train_unbuild_model(ms_train *t)
     t->gpt   = NULL;
 }
 
-/* A device takes a while to open, and so does data to be read. */
-typedef struct opening {
+/* The arguments and results of the thread that opens the device. */
+typedef struct device_opening {
     const char  *device;
     char        *note;
     musec_ctx  **ctx;
     ms_error     error;
     musec_status st;
-} opening;
+} device_opening;
 
-static void *open_beside(void *arg)
+static void *run_open_device(void *arg)
 {
-    opening *o = arg;
-    o->st      = ms_train_open_device(&o->error, o->device, o->note, o->ctx);
+    device_opening *o = arg;
+    o->st             = ms_train_open_device(&o->error, o->device, o->note, o->ctx);
     return NULL;
 }
 
-/* The device in a thread of its own, the data in this one.  If both fail the data speaks: it is
- * what is most often wrong. */
-static musec_status open_both(ms_error *e, ms_train *t)
+/* Opens the device in a thread of its own and the data in this one, as both take a while.  If both
+ * fail, the error is that of the data, which is wrong more often. */
+static musec_status open_device_and_data(ms_error *e, ms_train *t)
 {
-    opening      o = { .device = t->cfg.device, .note = t->note, .ctx = &t->ctx };
-    pthread_t    thread;
-    bool         beside;
-    musec_status st;
+    device_opening o = { .device = t->cfg.device, .note = t->device_note, .ctx = &t->ctx };
+    pthread_t      thread;
+    bool           threaded;
+    musec_status   st;
 
-    beside = ms_thread_start(&thread, open_beside, &o) == 0;
-    st     = ms_train_open_data(e, t);
-    if (st == MUSEC_OK) st = try_data(e, t);
-    if (beside)
+    threaded = ms_thread_start(&thread, run_open_device, &o) == 0;
+    st       = ms_train_open_data(e, t);
+    if (st == MUSEC_OK) st = check_data(e, t);
+    if (threaded)
         pthread_join(thread, NULL);
     else if (st == MUSEC_OK)
-        (void)open_beside(&o);
+        (void)run_open_device(&o);
     if (st == MUSEC_OK && o.st != MUSEC_OK) {
         *e = o.error;
         st = o.st;
     }
-    if (st != MUSEC_OK) { /* what follows is to know that it is not the device's failure */
+    if (st != MUSEC_OK) { /* NULL tells the caller that the device did not fail */
         musec_ctx_destroy(t->ctx);
         t->ctx = NULL;
     }
@@ -259,7 +270,7 @@ musec_status ms_train_build(ms_error *e, ms_train *t, int64_t max_tokens)
     musec_status         st;
 
     TRY(ms_schedule_make(e, &t->cfg, &t->schedule));
-    TRY(open_both(e, t));
+    TRY(open_device_and_data(e, t));
     TRY(ms_train_check(e, t->ctx, musec_ctx_set_deterministic(t->ctx, t->cfg.deterministic != 0)));
     if (max_tokens == 0) TRY(ms_train_check_memory(e, t));
     TRY(ms_train_build_model(e, t, max_tokens > 0 ? max_tokens : t->schedule.max_tokens));
@@ -273,7 +284,7 @@ done:
     return st;
 }
 
-musec_status ms_train_start_weights(ms_error *e, ms_train *t)
+musec_status ms_train_init_weights(ms_error *e, ms_train *t)
 {
     ms_init_result init;
     musec_status   st;
@@ -288,9 +299,9 @@ done:
     return st;
 }
 
-void ms_train_unbuild(ms_train *t)
+void ms_train_teardown(ms_train *t)
 {
-    ms_train_unbuild_model(t);
+    ms_train_teardown_model(t);
     musec_ctx_destroy(t->ctx);
     ms_mixture_close(t->val);
     ms_mixture_close(t->train);

@@ -128,9 +128,9 @@ row 1 "musec train: nanogpt.bin: is no shard of tokens: it begins with the numbe
     train --data nanogpt.bin
 
 # train: run directories
-row 1 'musec train: runs/first: there is a run already; go on with --resume runs/first, or take another --out' \
+row 1 'musec train: runs/first: there is a run already; resume it with --resume runs/first, or choose another --out' \
     train --out runs/first
-row 1 'musec train: book.txt: is no directory; take another name' train --out book.txt
+row 1 'musec train: book.txt: is not a directory; choose another name' train --out book.txt
 row 1 'musec train: runs/frist: there is no such directory; did you mean runs/first?' \
     train --resume runs/frist
 row 1 'musec train: first: there is no such directory; did you mean runs/first?' train --resume first

@@ -86,7 +86,7 @@ run "${plain[@]}" --out two-heads
 run "${plain[@]}" --heads 4 --head 8 --init-from two-heads --out four-heads
 check "other heads: a warning: $(cat stderr)" grep -q 'settings: heads 2, here 4; head 16, here 8$' stderr
 succeeds train "${model[@]}" --init-from first --explain
-prints '^  begins with the weights of first, step 20, sha256 [0-9a-f]{16}$'
+prints '^  initial weights: first, step 20, sha256 [0-9a-f]{16}$'
 succeeds train "${model[@]}" --init-from first --rope-base 99 --explain
 prints '^  warning: the weights of first were trained with other settings: rope-base 1024, here 99$'
 

@@ -114,11 +114,11 @@ refuses 1 'builtin:x: the seed' --data builtin:x
 echo 'not a directory' >file
 refuses 1 'file/run: the directory cannot be created \(Not a directory' --out file/run
 refuses 1 'a directory without a name' --out ''
-refuses 1 'file: is no directory; take another name' --out file
+refuses 1 'file: is not a directory; choose another name' --out file
 [ -d /proc ] && refuses 1 '^musec train: /proc/' --out /proc/run
 succeeds "${tiny[@]}" --out a
 find a -type f -exec sha256sum {} + >sums
-refuses 1 'a: there is a run already; go on with --resume a, or take another --out' --out a
+refuses 1 'a: there is a run already; resume it with --resume a, or choose another --out' --out a
 check "the old run is as it was" sha256sum -c sums
 refuses 1 'c.json: cannot open for reading \(No such file' --config c.json
 echo '{"preset": "pico"}' >c.json

@@ -1,6 +1,6 @@
-/* interrupt_test.c - runs that are told to stop at once, at every place where they ask: the step at
- * hand, or its validation, is abandoned, and the run that goes on leaves what one that was never
- * stopped leaves, byte for byte but for times. */
+/* train_interrupt_test.c - runs that must stop at once, at every place where they ask.  The current
+ * step or its validation is abandoned, and the resumed run leaves the same bytes, times apart, as a
+ * run that was never stopped. */
 #include "check.h"
 
 #include <math.h>

@@ -1,0 +1,210 @@
+/* memory.c - how much memory a run needs, whether that is there, and what lowers it. */
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "train/trainer.h"
+
+enum { MIB = 1 << 20 };
+
+static const double gib = 0x1p30;
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+/* The program, its libraries, and what BLAS and threads allocate: measured, not derived. */
+static const uint64_t program_bytes = 16 * (uint64_t)MIB;
+
+/* A checkpoint is written tensor by tensor, through a buffer for the largest one. */
+static uint64_t checkpoint_bytes(const ms_gpt *gpt)
+{
+    uint64_t max = 0;
+    for (size_t i = 0; i < ms_gpt_n_params(gpt); i++) {
+        const ms_mat   w     = ms_gpt_param(gpt, i)->weight;
+        const uint64_t bytes = (uint64_t)w.rows * (uint64_t)w.cols * ms_dtype_bytes(w.dtype);
+        if (bytes > max) max = bytes;
+    }
+    return max;
+}
+
+/* The optimizer's step and attention use the scratch of the device one after the other. */
+static uint64_t shared_bytes(const ms_train_sizes *s)
+{
+    return s->workspace > s->attention ? s->workspace : s->attention;
+}
+
+/* The largest scratch of attention's gradient in any stage, by its documents and windows. */
+static uint64_t attention_bytes(const ms_train *t)
+{
+    const ms_gpt_config *model = &t->cfg.model;
+    uint64_t             max   = 0;
+    for (int i = 0; t->ctx->kind->attn_bytes != NULL && i < t->schedule.n_stages; i++) {
+        const ms_train_stage *s = &t->schedule.stage[i];
+        const int64_t window = s->window_long > s->window_short ? s->window_long : s->window_short;
+        const ms_attn_plan plan  = { .dtype   = ms_gpt_dtype(t->gpt),
+                                     .heads   = model->heads,
+                                     .head    = model->head,
+                                     .rows    = s->batch / s->micro_batches,
+                                     .reach   = window < s->max_doc ? window : s->max_doc - 1,
+                                     .softcap = model->attn_softcap };
+        const uint64_t     bytes = t->ctx->kind->attn_bytes(t->ctx, plan);
+        if (bytes > max) max = bytes;
+    }
+    return max;
+}
+
+musec_status ms_train_measure(ms_error *e, const ms_train *t, ms_train_sizes *out)
+{
+    const ms_gpt_config *model = &t->cfg.model;
+    musec_status         st;
+
+    TRY(ms_gpt_measure(e, model, ms_gpt_dtype(t->gpt), t->schedule.max_tokens,
+                       t->ctx->kind->temporary, &out->model));
+    TRY(ms_train_check(e, t->ctx,
+                       musec_optim_workspace(t->optim, &out->workspace, &out->optim_state)));
+    out->attention  = attention_bytes(t);
+    out->data       = ms_mixture_bytes(t->train) + ms_mixture_bytes(t->val);
+    out->checkpoint = checkpoint_bytes(t->gpt);
+    out->total      = out->checkpoint + out->model.weights + out->model.copies + out->model.grads +
+                 out->model.activations + out->optim_state + shared_bytes(out) + out->data +
+                 program_bytes;
+done:
+    return st;
+}
+
+void ms_train_memory_rows(const ms_train_sizes *s, ms_memory_row rows[MS_MEMORY_ROWS])
+{
+    const ms_memory_row all[] = {
+        { "weights", s->model.weights },
+        { "copies", s->model.copies },
+        { "gradients", s->model.grads },
+        { "activations", s->model.activations },
+        { "optimizer state", s->optim_state },
+        { "workspace", shared_bytes(s) },
+        { "data", s->data },
+        { "checkpoint", s->checkpoint },
+        { "program", program_bytes },
+        { "total", s->total },
+    };
+    static_assert(COUNT(all) == MS_MEMORY_ROWS, "every row is there");
+    memcpy(rows, all, sizeof all);
+}
+
+void ms_train_print_memory(const ms_train_sizes *s, FILE *to)
+{
+    ms_memory_row rows[MS_MEMORY_ROWS];
+
+    ms_train_memory_rows(s, rows);
+    fprintf(to, "memory:\n");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        if (rows[i].bytes == 0) continue;
+        fprintf(to, "  %-16s %9.1f MiB", rows[i].name, (double)rows[i].bytes / MIB);
+        if (s->attention > 0 && strcmp(rows[i].name, "workspace") == 0)
+            fprintf(to, " (optimizer's step %.1f, attention's gradient %.1f at most, not at once)",
+                    (double)s->workspace / MIB, (double)s->attention / MIB);
+        fputc('\n', to);
+    }
+}
+
+/* The sizes of the model alone, for the batches of the schedule. */
+static musec_status measure_model(ms_error *e, const ms_train *t, ms_train_sizes *out)
+{
+    musec_dtype  dtype;
+    musec_status st;
+
+    TRY(ms_train_dtype(e, &t->cfg, t->ctx, &dtype));
+    TRY(ms_gpt_measure(e, &t->cfg.model, dtype, t->schedule.max_tokens, t->ctx->kind->temporary,
+                       &out->model));
+    out->total = out->model.weights + out->model.copies + out->model.grads + out->model.activations;
+done:
+    return st;
+}
+
+/* ---- advice ---------------------------------------------------------------------------------- */
+
+void ms_train_memory_advice(const ms_train *t, const ms_train_sizes *sizes, char *text,
+                            size_t bytes)
+{
+    const ms_train_stage *stage   = &t->schedule.stage[t->schedule.n_stages - 1];
+    const uint64_t        weights = sizes->model.weights + sizes->model.copies + sizes->model.grads;
+
+    if (sizes->model.activations >= weights + sizes->optim_state &&
+        sizes->model.activations >= sizes->workspace)
+        snprintf(text, bytes,
+                 "%.1f of them for activations of %lld tokens: more micro-batches (now %lld) or a "
+                 "smaller batch lower that",
+                 (double)sizes->model.activations / gib, (long long)t->schedule.max_tokens,
+                 (long long)stage->micro_batches);
+    else if (sizes->workspace > weights + sizes->optim_state)
+        snprintf(text, bytes,
+                 "%.1f of them for the optimizer's workspace: a smaller workspace lowers that",
+                 (double)sizes->workspace / gib);
+    else
+        snprintf(text, bytes,
+                 "%.1f of them for weights, gradients and the optimizer's state: more "
+                 "micro-batches would not help, a smaller model or a GPU with more memory would",
+                 (double)(weights + sizes->optim_state) / gib);
+}
+
+/* A GPU reports that its memory is exhausted.  A host promises memory to everybody and kills the
+ * process that uses it, so the model is checked beforehand. */
+musec_status ms_train_check_memory(ms_error *e, ms_train *t)
+{
+    const bool     on_host = t->ctx->kind->memory == NULL;
+    ms_train_sizes sizes   = { 0 };
+    char           advice[MS_ADVICE_TEXT];
+    musec_status   st;
+
+    t->memory = on_host ? ms_memory_here() : t->ctx->kind->memory(t->ctx);
+    TRY(measure_model(e, t, &sizes));
+    if (!on_host || t->memory.total == 0 || sizes.total <= t->memory.total) return MUSEC_OK;
+    ms_train_memory_advice(t, &sizes, advice, sizeof advice);
+    st = ms_fail(e, MUSEC_EINVAL,
+                 "there are %.1f GiB of memory, swap included; the model alone needs %.1f, %s",
+                 (double)t->memory.total / gib, (double)sizes.total / gib, advice);
+done:
+    return st;
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+static void append(ms_error *e, const char *fmt, ...) MS_PRINTF(2, 3);
+
+static void append(ms_error *e, const char *fmt, ...)
+{
+    const size_t n = strlen(e->text);
+    va_list      args;
+    va_start(args, fmt);
+    vsnprintf(e->text + n, sizeof e->text - n, fmt, args);
+    va_end(args);
+}
+
+/* The needs of the run are measured on a model for one token; where not even that fits, only those
+ * of the model are known. */
+static void append_needs(ms_error *e, ms_train *t)
+{
+    ms_train_sizes sizes = { 0 };
+    ms_error       ignored;
+    char           advice[MS_ADVICE_TEXT];
+    bool           whole;
+
+    ms_train_teardown_model(t);
+    whole = ms_train_build_model(&ignored, t, 1) == MUSEC_OK &&
+            ms_train_measure(&ignored, t, &sizes) == MUSEC_OK;
+    if (!whole && measure_model(&ignored, t, &sizes) != MUSEC_OK) return;
+    ms_train_memory_advice(t, &sizes, advice, sizeof advice);
+    append(e, "; the %s needs %.1f GiB, %s", whole ? "run" : "model alone",
+           (double)sizes.total / gib, advice);
+}
+
+void ms_train_explain_failure(ms_error *e, ms_train *t, musec_status status)
+{
+    if (t->ctx == NULL || (status != MUSEC_EDEVICE && status != MUSEC_ENOMEM)) return;
+    if (status == MUSEC_ENOMEM) append_needs(e, t);
+    if (t->setup.out == NULL || t->started == 0.0) return; /* no step was made */
+    if (t->saved_step > 0)
+        append(e, "; the checkpoint of step %lld is whole", (long long)t->saved_step);
+    else
+        append(e, "; there is no checkpoint yet");
+    append(e, ": go on with musec train --resume %s", t->setup.out);
+}
