@@ -10,10 +10,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "core/lock.h"
 #include "core/rng.h"
 #include "core/sha256.h"
 #include "data/bytes.h"
-#include "data/lock.h"
 #include "data/manifest.h"
 #include "data/shard.h"
 #include "data/tokenize.h"

@@ -17,6 +17,7 @@
 #include "cli/cli.h"
 #include "cli/stack.h"
 #include "core/optimizers.h"
+#include "core/size.h"
 #include "experiment/estimate.h"
 
 enum { MOST_DIRECTORIES = 100000, LINE = 512, TRIES = 10, ENOUGH_MS = 50 };
@@ -79,17 +80,15 @@ double ms_train_work(const ms_train_config *cfg, const ms_schedule *s, int64_t f
                        ms_estimate_token_flops(cfg, &s->stage[s->n_stages - 1]);
 }
 
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Operations a second of a product of the model's own kind; 0: not known. */
 static double product_rate(const ms_train_start *s)
 {
     const ms_gpt_config *m     = &s->config->model;
     ms_device           *d     = s->device;
     const bool           small = d->kind->memory == NULL; /* a CPU is as fast on small ones */
-    const int64_t        rows  = at_most(s->schedule->max_tokens, small ? 256 : 8192);
-    const int64_t        inner = at_most(m->width, small ? 512 : m->width);
-    const int64_t        cols  = at_most(m->mlp, small ? 1024 : m->mlp);
+    const int64_t        rows  = ms_min_i64(s->schedule->max_tokens, small ? 256 : 8192);
+    const int64_t        inner = ms_min_i64(m->width, small ? 512 : m->width);
+    const int64_t        cols  = ms_min_i64(m->mlp, small ? 1024 : m->mlp);
     musec_view           a = { 0 }, b = { 0 }, c = { 0 };
     double               best = 0.0, from = 0.0, to = 0.0, spent = 0.0;
     ms_error             ignored;

@@ -6,18 +6,18 @@
 
 #include "core/size.h"
 
-/* A list of n things of `each` bytes with room for one more: the same or a wider one.  NULL without
- * memory: the old one is still there then. */
-static inline void *ms_grow(void *at, size_t n, size_t *room, size_t each)
+/* Returns a list of n elements of `each` bytes with capacity for one more: `at` itself, or a larger
+ * copy of it.  Returns NULL without memory; then the old list is still there. */
+static inline void *ms_grow(void *at, size_t n, size_t *capacity, size_t each)
 {
-    size_t wider = 8, bytes = 0;
+    size_t larger = 8, bytes = 0;
     void  *more;
 
-    if (n < *room) return at;
-    if (*room > 0 && !ms_size_mul(*room, 2, &wider)) return NULL;
-    if (!ms_size_mul(wider, each, &bytes)) return NULL;
+    if (n < *capacity) return at;
+    if (*capacity > 0 && !ms_size_mul(*capacity, 2, &larger)) return NULL;
+    if (!ms_size_mul(larger, each, &bytes)) return NULL;
     more = realloc(at, bytes);
-    if (more != NULL) *room = wider;
+    if (more != NULL) *capacity = larger;
     return more;
 }
 

@@ -1,4 +1,4 @@
-/* size.h - size arithmetic that cannot wrap around. */
+/* size.h - size arithmetic that cannot wrap around, and the smaller and larger of two sizes. */
 #ifndef MS_CORE_SIZE_H
 #define MS_CORE_SIZE_H
 
@@ -6,13 +6,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-static inline bool ms_size_mul(size_t a, size_t b, size_t *out) /* false: it does not fit */
+static inline int64_t ms_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t ms_max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* *out <- a b.  Returns false, and leaves *out alone, if the product does not fit. */
+static inline bool ms_size_mul(size_t a, size_t b, size_t *out)
 {
     if (b != 0 && a > SIZE_MAX / b) return false;
     *out = a * b;
     return true;
 }
 
+/* *out <- a + b.  Returns false, and leaves *out alone, if the sum does not fit. */
 static inline bool ms_size_add(size_t a, size_t b, size_t *out)
 {
     if (a > SIZE_MAX - b) return false;
@@ -20,7 +25,8 @@ static inline bool ms_size_add(size_t a, size_t b, size_t *out)
     return true;
 }
 
-/* count * rows * cols * each as bytes that also fit a ptrdiff_t; false if a factor is negative. */
+/* *out <- count rows cols each, in bytes.  Returns false, and leaves *out alone, if a factor is
+ * negative or the product does not fit a ptrdiff_t. */
 static inline bool ms_size_stack(int64_t count, int64_t rows, int64_t cols, size_t each,
                                  size_t *out)
 {

@@ -34,6 +34,9 @@ static inline musec_status ms_status_itself(musec_status status) { return status
  * is. */
 #define ms_fail(error, status, ...) (ms_error_set(error, __VA_ARGS__), ms_status_itself(status))
 
+/* The failure of an allocation; `what` is a string literal that names what the memory was for. */
+#define ms_no_memory(error, what) ms_fail(error, MUSEC_ENOMEM, "not enough memory for " what)
+
 /* st = call; on failure go to the function's one exit. */
 #define TRY(call)                      \
     do {                               \

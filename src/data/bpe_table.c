@@ -30,11 +30,6 @@ static int bits_for(size_t n)
     return bits;
 }
 
-static musec_status no_memory(ms_error *e)
-{
-    return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the vocabulary");
-}
-
 musec_status ms_bpe_table_make(ms_error *e, int32_t n_ids, ms_bpe **out)
 {
     ms_bpe      *bpe;
@@ -45,7 +40,7 @@ musec_status ms_bpe_table_make(ms_error *e, int32_t n_ids, ms_bpe **out)
         return ms_fail(e, MUSEC_EINVAL, "a vocabulary has 257 to %d ids, not %ld", MS_BPE_IDS,
                        (long)n_ids);
     bpe = calloc(1, sizeof *bpe);
-    if (bpe == NULL) return no_memory(e);
+    if (bpe == NULL) return ms_no_memory(e, "the vocabulary");
     bpe->n_ids     = n_ids;
     bpe->start     = n_ids - 1;
     bpe->pair_bits = bits_for((size_t)n_ids);
@@ -53,7 +48,7 @@ musec_status ms_bpe_table_make(ms_error *e, int32_t n_ids, ms_bpe **out)
     bpe->bytes     = malloc(MS_BPE_ALL_BYTES);
     bpe->pairs     = free_slots(bpe->pair_bits);
     if (bpe->tokens == NULL || bpe->bytes == NULL || bpe->pairs == NULL) {
-        st = no_memory(e);
+        st = ms_no_memory(e, "the vocabulary");
         goto done;
     }
     TRY(ms_word_classes_make(e, &bpe->classes));
@@ -239,7 +234,7 @@ static musec_status grow_tree(ms_error *e, ms_bpe *bpe)
         free(bpe->tree);
         bpe->tree_bits = bits_for(room);
         bpe->tree      = free_slots(bpe->tree_bits);
-        if (bpe->tree == NULL) return no_memory(e);
+        if (bpe->tree == NULL) return ms_no_memory(e, "the vocabulary");
         room = fill_tree(bpe);
     }
     return MUSEC_OK;

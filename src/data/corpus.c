@@ -60,8 +60,8 @@ typedef struct pair {
 } pair;
 
 typedef struct writer {
-    ms_dice    dice;
-    ms_lexicon lex;
+    ms_rand_stream random;
+    ms_lexicon     lex;
 
     char  *text;
     size_t n, room;
@@ -122,8 +122,8 @@ static void number_word(writer *w, unsigned value)
     word(w, digits);
 }
 
-static uint32_t below(writer *w, uint32_t n) { return ms_dice_below(&w->dice, n); }
-static bool     one_in(writer *w, uint32_t n) { return ms_dice_one_in(&w->dice, n); }
+static uint32_t below(writer *w, uint32_t n) { return ms_rand_below(&w->random, n); }
+static bool     one_in(writer *w, uint32_t n) { return ms_rand_one_in(&w->random, n); }
 
 static const char *any_of(writer *w, const char *const *list, size_t n)
 {
@@ -136,7 +136,7 @@ static const char *any_of(writer *w, const char *const *list, size_t n)
 static uint32_t pick_noun(writer *w)
 {
     if (one_in(w, 2)) return w->nouns[below(w, TOPIC_NOUNS)];
-    return ms_lexicon_rank(&w->lex, &w->dice, MS_NOUNS);
+    return ms_lexicon_rank(&w->lex, &w->random, MS_NOUNS);
 }
 
 static const char *pick_name(writer *w) { return w->lex.name[w->names[below(w, TOPIC_NAMES)]]; }
@@ -144,19 +144,19 @@ static const char *pick_name(writer *w) { return w->lex.name[w->names[below(w, T
 static uint32_t pick_verb(writer *w)
 {
     if (one_in(w, 3)) return w->verbs[below(w, TOPIC_VERBS)];
-    return ms_lexicon_rank(&w->lex, &w->dice, MS_VERBS);
+    return ms_lexicon_rank(&w->lex, &w->random, MS_VERBS);
 }
 
 static const char *pick_adjective(writer *w, uint32_t noun)
 {
     if (one_in(w, 2)) return w->lex.adjective[w->lex.usual_adjective[noun]];
-    return w->lex.adjective[ms_lexicon_rank(&w->lex, &w->dice, MS_ADJECTIVES)];
+    return w->lex.adjective[ms_lexicon_rank(&w->lex, &w->random, MS_ADJECTIVES)];
 }
 
 static const char *pick_adverb(writer *w, uint32_t verb)
 {
     if (one_in(w, 2)) return w->lex.adverb[w->lex.usual_adverb[verb]];
-    return w->lex.adverb[ms_lexicon_rank(&w->lex, &w->dice, MS_ADVERBS)];
+    return w->lex.adverb[ms_lexicon_rank(&w->lex, &w->random, MS_ADVERBS)];
 }
 
 static const char *is_or_are(const writer *w, number subject)
@@ -333,8 +333,8 @@ static void make_quote(writer *w, quote *q)
     q->who = pick_name(w);
     for (uint32_t i = 0; i < words; i++) { /* at most 8 bytes each */
         if (i > 0) q->text[n++] = ' ';
-        if (one_in(w, 2)) n += ms_lexicon_syllable(&w->dice, false, q->text + n);
-        n += ms_lexicon_syllable(&w->dice, true, q->text + n);
+        if (one_in(w, 2)) n += ms_lexicon_syllable(&w->random, false, q->text + n);
+        n += ms_lexicon_syllable(&w->random, true, q->text + n);
     }
     q->text[n] = '\0';
 }
@@ -371,7 +371,7 @@ static void make_pair(writer *w, pair *p)
     bool fresh = false;
     while (!fresh) {
         char      key[4] = "";
-        const int n      = ms_lexicon_syllable(&w->dice, true, key);
+        const int n      = ms_lexicon_syllable(&w->random, true, key);
         fresh            = n < (int)sizeof key;
         if (!fresh) continue;
         key[n] = '\0';
@@ -467,7 +467,7 @@ static void pick_topics(writer *w, uint32_t of, uint32_t *out, int n)
     for (int i = 0; i < n; i++) {
         bool fresh = false;
         while (!fresh) {
-            out[i] = ms_lexicon_rank(&w->lex, &w->dice, of);
+            out[i] = ms_lexicon_rank(&w->lex, &w->random, of);
             fresh  = true;
             for (int k = 0; k < i && fresh; k++)
                 fresh = out[k] != out[i];
@@ -502,7 +502,7 @@ musec_status ms_corpus_document(ms_error *e, uint64_t seed, int64_t index, char 
     w.text = malloc(w.room);
     if (w.text == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for a document");
     ms_lexicon_make(seed, &w.lex);
-    w.dice = ms_dice_make(ms_rand_u64(ms_rand_key(seed, "document"), (uint64_t)index));
+    w.random = ms_rand_stream_make(ms_rand_u64(ms_rand_key(seed, "document"), (uint64_t)index));
     /* One in x documents is longer than x times the shortest. */
     target = SHORTEST * 65536u / (3700u + below(&w, 65536u - 3700u));
     title(&w);

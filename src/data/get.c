@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/json_file.h"
+#include "core/lock.h"
 #include "data/get_parts.h"
-#include "data/lock.h"
 #include "data/parquet.h"
 #include "data/shard.h"
 

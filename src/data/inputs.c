@@ -1,7 +1,4 @@
-/* inputs.c - walking directories for files that can be read as documents.
- *
- * Names are compared byte by byte, a directory's contents stand where its name does: the order is
- * the same on every machine. */
+/* inputs.c - walking directories for files that can be read as documents. */
 #define _POSIX_C_SOURCE 200809L
 #include "data/inputs.h"
 
@@ -12,6 +9,7 @@
 
 #include "core/directory.h"
 #include "core/file.h"
+#include "core/grow.h"
 #include "data/unpack.h"
 
 enum { MAX_DEPTH = 100 }; /* of directories */
@@ -41,20 +39,15 @@ static musec_status add(ms_error *e, ms_inputs *in, const char *path, const stru
 {
     const bool regular = sb != NULL && S_ISREG(sb->st_mode);
     ms_input   one     = { .bytes = -1 };
+    ms_input  *more    = ms_grow(in->at, in->n, &in->capacity, sizeof *more);
 
-    if (in->n == in->room) {
-        const size_t room = in->room == 0 ? 16 : 2 * in->room; /* of paths: they fit */
-        ms_input    *more = realloc(in->at, room * sizeof *more);
-        if (more == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
-        in->at   = more;
-        in->room = room;
-    }
+    if (more != NULL) in->at = more;
     one.named = is_known(path, &one.json);
     if (regular) {
         one.bytes    = (int64_t)sb->st_size;
         one.mtime_ns = (int64_t)sb->st_mtim.tv_sec * 1000000000 + sb->st_mtim.tv_nsec;
     }
-    one.path = strdup(path);
+    one.path = more == NULL ? NULL : strdup(path);
     if (one.path == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
     in->at[in->n++] = one;
     return MUSEC_OK;
@@ -62,59 +55,24 @@ static musec_status add(ms_error *e, ms_inputs *in, const char *path, const stru
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
-typedef struct above { /* the directories that lead to the one at hand */
-    dev_t device[MAX_DEPTH];
-    ino_t inode[MAX_DEPTH];
-    int   n;
-} above;
-
-/* A link that leads upwards would give every file below once more, level after level. */
-static musec_status enter(ms_error *e, above *up, const char *path)
+static musec_status visit(ms_error *e, void *arg, const ms_walk_entry *entry, bool *enter)
 {
-    struct stat sb;
+    const struct stat *info = entry->info;
+    bool               json;
+    const bool         known = is_known(entry->path, &json);
 
-    if (stat(path, &sb) != 0)
-        return ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno));
-    for (int i = 0; i < up->n; i++)
-        if (up->device[i] == sb.st_dev && up->inode[i] == sb.st_ino)
-            return ms_fail(e, MUSEC_EIO,
-                           "%s: leads back to a directory above it; remove the link, or name what "
-                           "is to be read",
-                           path);
-    if (up->n == MAX_DEPTH)
-        return ms_fail(e, MUSEC_EIO, "%s: too deep: %d directories above it", path, MAX_DEPTH);
-    up->device[up->n]  = sb.st_dev;
-    up->inode[up->n++] = sb.st_ino;
-    return MUSEC_OK;
-}
-
-static musec_status walk(ms_error *e, ms_inputs *in, const char *path, above *up)
-{
-    ms_names     list = { 0 };
-    char         below[MS_PATH_MAX];
-    struct stat  sb;
-    bool         json;
-    musec_status st;
-
-    TRY(enter(e, up, path));
-    TRY(ms_directory_names(e, path, &list));
-    for (size_t i = 0; i < list.n; i++) {
-        TRY(ms_path_join(e, path, list.at[i], below));
-        if (stat(below, &sb) != 0) {
-            if (!is_known(below, &json)) continue; /* a broken link of no interest */
-            st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", below, strerror(errno));
-            goto done;
-        }
-        if (S_ISDIR(sb.st_mode)) {
-            TRY(walk(e, in, below, up));
-        } else if (S_ISREG(sb.st_mode) && is_known(below, &json)) {
-            TRY(add(e, in, below, &sb));
-        }
-    }
-    up->n--;
-done:
-    ms_names_free(&list);
-    return st;
+    if (info == NULL && known) /* a broken link of another name is of no interest */
+        return ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", entry->path, strerror(errno));
+    if (entry->loop) /* it would give every file below once more, level after level */
+        return ms_fail(e, MUSEC_EIO,
+                       "%s: leads back to a directory above it; remove the link, or name what is "
+                       "to be read",
+                       entry->path);
+    if (*enter && entry->depth == MAX_DEPTH)
+        return ms_fail(e, MUSEC_EIO, "%s: too deep: %d directories above it", entry->path,
+                       MAX_DEPTH);
+    return known && info != NULL && S_ISREG(info->st_mode) ? add(e, arg, entry->path, info)
+                                                           : MUSEC_OK;
 }
 
 /* ---- all paths ------------------------------------------------------------------------------- */
@@ -122,7 +80,6 @@ done:
 static musec_status add_directory(ms_error *e, ms_inputs *in, const char *path)
 {
     const size_t before = in->n;
-    above        up     = { .n = 0 };
     musec_status st;
     char         plain[MS_PATH_MAX];
     size_t       n = strlen(path);
@@ -132,7 +89,7 @@ static musec_status add_directory(ms_error *e, ms_inputs *in, const char *path)
     if (n >= sizeof plain) return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", path);
     memcpy(plain, path, n);
     plain[n] = '\0';
-    TRY(walk(e, in, plain, &up));
+    TRY(ms_directory_walk(e, plain, visit, in));
     if (in->n == before)
         st =
             ms_fail(e, MUSEC_EFORMAT,

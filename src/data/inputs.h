@@ -16,7 +16,7 @@ typedef struct ms_input {
 
 typedef struct ms_inputs { /* { 0 } is empty */
     ms_input *at;
-    size_t    n, room;
+    size_t    n, capacity;
 } ms_inputs;
 
 /* Files as they are named, whatever their names; of directories, all files below that are called

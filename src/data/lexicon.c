@@ -40,18 +40,18 @@ static int append(char *out, int n, const char *more)
     return n;
 }
 
-static int append_open(ms_dice *dice, char *out, int n, bool may_be_bare)
+static int append_open(ms_rand_stream *random, char *out, int n, bool may_be_bare)
 {
     const uint32_t kinds = (uint32_t)(sizeof onsets / sizeof onsets[0]);
-    n        = append(out, n, onsets[ms_dice_below(dice, may_be_bare ? kinds : kinds - 1)]);
-    out[n++] = vowels[ms_dice_below(dice, sizeof vowels - 1)];
+    n        = append(out, n, onsets[ms_rand_below(random, may_be_bare ? kinds : kinds - 1)]);
+    out[n++] = vowels[ms_rand_below(random, sizeof vowels - 1)];
     return n;
 }
 
-int ms_lexicon_syllable(ms_dice *dice, bool closed, char out[4])
+int ms_lexicon_syllable(ms_rand_stream *random, bool closed, char out[4])
 {
-    int n = append_open(dice, out, 0, false);
-    if (closed) out[n++] = codas[ms_dice_below(dice, sizeof codas - 1)];
+    int n = append_open(random, out, 0, false);
+    if (closed) out[n++] = codas[ms_rand_below(random, sizeof codas - 1)];
     return n;
 }
 
@@ -63,16 +63,16 @@ static bool is_taken(const char *word)
 }
 
 /* Words of one kind, no two alike.  The frequent ones, first, are short. */
-static void make_words(ms_dice *dice, const char *const *ends, uint32_t n_ends, uint32_t n_words,
-                       char (*out)[MS_WORD_BYTES])
+static void make_words(ms_rand_stream *random, const char *const *ends, uint32_t n_ends,
+                       uint32_t n_words, char (*out)[MS_WORD_BYTES])
 {
     for (uint32_t i = 0; i < n_words; i++) {
         bool fresh = false;
         while (!fresh) {
             char word[MS_WORD_BYTES] = { 0 };
-            int  n                   = append_open(dice, word, 0, true);
-            if (ms_dice_below(dice, n_words) < i) n = append_open(dice, word, n, false);
-            append(word, n, ends[ms_dice_below(dice, n_ends)]);
+            int  n                   = append_open(random, word, 0, true);
+            if (ms_rand_below(random, n_words) < i) n = append_open(random, word, n, false);
+            append(word, n, ends[ms_rand_below(random, n_ends)]);
             fresh = !is_taken(word);
             for (uint32_t k = 0; k < i && fresh; k++)
                 fresh = memcmp(out[k], word, sizeof word) != 0;
@@ -83,14 +83,14 @@ static void make_words(ms_dice *dice, const char *const *ends, uint32_t n_ends, 
 
 void ms_lexicon_make(uint64_t seed, ms_lexicon *out)
 {
-    ms_dice  dice = ms_dice_make(ms_rand_key(seed, "lexicon"));
-    uint32_t sum  = 0;
+    ms_rand_stream random = ms_rand_stream_make(ms_rand_key(seed, "lexicon"));
+    uint32_t       sum    = 0;
 
-    make_words(&dice, ENDS(noun_ends), MS_NOUNS, out->noun);
-    make_words(&dice, ENDS(verb_ends), MS_VERBS, out->verb);
-    make_words(&dice, ENDS(adjective_ends), MS_ADJECTIVES, out->adjective);
-    make_words(&dice, ENDS(adverb_ends), MS_ADVERBS, out->adverb);
-    make_words(&dice, ENDS(name_ends), MS_NAMES, out->name);
+    make_words(&random, ENDS(noun_ends), MS_NOUNS, out->noun);
+    make_words(&random, ENDS(verb_ends), MS_VERBS, out->verb);
+    make_words(&random, ENDS(adjective_ends), MS_ADJECTIVES, out->adjective);
+    make_words(&random, ENDS(adverb_ends), MS_ADVERBS, out->adverb);
+    make_words(&random, ENDS(name_ends), MS_NAMES, out->name);
     for (size_t i = 0; i < MS_NAMES; i++) /* the letters of ASCII: the same everywhere */
         out->name[i][0] = (char)(out->name[i][0] - 'a' + 'A');
     for (uint32_t i = 0; i < MS_NOUNS; i++) {
@@ -98,14 +98,14 @@ void ms_lexicon_make(uint64_t seed, ms_lexicon *out)
         out->zipf[i] = sum;
     }
     for (uint32_t i = 0; i < MS_NOUNS; i++)
-        out->usual_adjective[i] = (uint8_t)ms_lexicon_rank(out, &dice, MS_ADJECTIVES);
+        out->usual_adjective[i] = (uint8_t)ms_lexicon_rank(out, &random, MS_ADJECTIVES);
     for (uint32_t i = 0; i < MS_VERBS; i++)
-        out->usual_adverb[i] = (uint8_t)ms_lexicon_rank(out, &dice, MS_ADVERBS);
+        out->usual_adverb[i] = (uint8_t)ms_lexicon_rank(out, &random, MS_ADVERBS);
 }
 
-uint32_t ms_lexicon_rank(const ms_lexicon *lex, ms_dice *dice, uint32_t n)
+uint32_t ms_lexicon_rank(const ms_lexicon *lex, ms_rand_stream *random, uint32_t n)
 {
-    const uint32_t at  = ms_dice_below(dice, lex->zipf[n - 1]);
+    const uint32_t at  = ms_rand_below(random, lex->zipf[n - 1]);
     uint32_t       low = 0, high = n - 1;
     while (low < high) { /* the first rank whose sum is above */
         const uint32_t mid = (low + high) / 2;

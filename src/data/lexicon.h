@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#include "data/dice.h"
+#include "core/rand_stream.h"
 
 enum {
     MS_NOUNS      = 120,
@@ -37,9 +37,9 @@ typedef struct ms_lexicon {
 void ms_lexicon_make(uint64_t seed, ms_lexicon *out);
 
 /* A rank below n, at most MS_NOUNS, the small ones more often. */
-uint32_t ms_lexicon_rank(const ms_lexicon *lex, ms_dice *dice, uint32_t n);
+uint32_t ms_lexicon_rank(const ms_lexicon *lex, ms_rand_stream *random, uint32_t n);
 
 /* An invented syllable, at most 4 letters; `closed` ones end in a consonant.  Returns the bytes. */
-int ms_lexicon_syllable(ms_dice *dice, bool closed, char out[4]);
+int ms_lexicon_syllable(ms_rand_stream *random, bool closed, char out[4]);
 
 #endif

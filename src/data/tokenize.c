@@ -10,7 +10,6 @@
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "data/tokenize.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,8 @@
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "data/lock.h"
+#include "core/directory.h"
+#include "core/lock.h"
 #include "data/manifest.h"
 #include "data/pipeline.h"
 #include "data/shard.h"
@@ -179,32 +179,30 @@ static bool is_left(const char *name)
     return at != NULL && *(again != NULL ? again : at) == '\0';
 }
 
-/* `name` becomes that of a shard in the directory; "": there is none. */
+/* Finds a shard in the directory: `name` becomes its name, or "" if there is none. */
 static musec_status find_shard(ms_error *e, const char *out, char *name, size_t bytes)
 {
-    DIR           *dir = opendir(out);
-    struct dirent *entry;
+    ms_names     list = { 0 };
+    musec_status st   = ms_directory_names(e, out, &list);
 
     name[0] = '\0';
-    if (dir == NULL) return ms_fail(e, MUSEC_EIO, "%s: cannot list (%s)", out, strerror(errno));
-    while ((entry = readdir(dir)) != NULL)
-        if (ends_with(entry->d_name, ".bin")) snprintf(name, bytes, "%s", entry->d_name);
-    closedir(dir);
-    return MUSEC_OK;
+    for (size_t i = 0; i < list.n; i++)
+        if (ends_with(list.at[i], ".bin")) snprintf(name, bytes, "%s", list.at[i]);
+    ms_names_free(&list);
+    return st;
 }
 
 /* Removes what a killed run left half done. */
 static musec_status clean(ms_error *e, const char *out)
 {
-    DIR           *dir = opendir(out);
-    struct dirent *entry;
-    char           path[MS_PATH_MAX];
-    musec_status   st = MUSEC_OK;
+    ms_names     list = { 0 };
+    char         path[MS_PATH_MAX];
+    musec_status st;
 
-    if (dir == NULL) return ms_fail(e, MUSEC_EIO, "%s: cannot list (%s)", out, strerror(errno));
-    while ((entry = readdir(dir)) != NULL) {
-        if (!is_left(entry->d_name)) continue;
-        TRY(ms_path_join(e, out, entry->d_name, path));
+    TRY(ms_directory_names(e, out, &list));
+    for (size_t i = 0; i < list.n; i++) {
+        if (!is_left(list.at[i])) continue;
+        TRY(ms_path_join(e, out, list.at[i], path));
         if (unlink(path) != 0 && errno != ENOENT) {
             st = ms_fail(e, MUSEC_EIO, "%s: cannot remove what a killed run left (%s)", path,
                          strerror(errno));
@@ -212,7 +210,7 @@ static musec_status clean(ms_error *e, const char *out)
         }
     }
 done:
-    closedir(dir);
+    ms_names_free(&list);
     return st;
 }
 

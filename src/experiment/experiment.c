@@ -23,11 +23,6 @@ typedef struct context {
     const char           *scale_name, *extent, *item;
 } context;
 
-static musec_status no_memory(ms_error *e)
-{
-    return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the grids");
-}
-
 static musec_status broken(ms_error *e, const char *item, const char *what, const char *name)
 {
     return ms_fail(e, MUSEC_EFORMAT, "experiments/%s.json: %s \"%s\"", item, what, name);
@@ -54,7 +49,7 @@ static musec_status read_file(ms_error *e, const ms_embedded_file *from, json_t 
         return ms_fail(e, MUSEC_EFORMAT, "experiments/%s.json:%d: %s", from->name,
                        file == NULL ? where.line : 1, file == NULL ? where.text : "no object");
     }
-    if (json_object_set_new(files, from->name, file) != 0) return no_memory(e);
+    if (json_object_set_new(files, from->name, file) != 0) return ms_no_memory(e, "the grids");
     return MUSEC_OK;
 }
 
@@ -81,12 +76,12 @@ musec_status ms_experiments_load(ms_error *e, ms_experiments *out)
     musec_status st = MUSEC_OK;
 
     *out = (ms_experiments){ .files = json_object() };
-    if (out->files == NULL) return no_memory(e);
+    if (out->files == NULL) return ms_no_memory(e, "the grids");
     for (; ms_embedded_experiments[n].name != NULL; n++)
         TRY(read_file(e, &ms_embedded_experiments[n], out->files));
     out->at = calloc(n + 1, sizeof *out->at);
     if (out->at == NULL) {
-        st = no_memory(e);
+        st = ms_no_memory(e, "the grids");
         goto done;
     }
     json_object_foreach(out->files, name, file)
@@ -248,7 +243,7 @@ static musec_status read_list(ms_error *e, const context *c, const json_t *value
     *out = NULL;
     if (text == NULL || text[0] != '@') {
         *out = as_list(value);
-        return *out != NULL ? MUSEC_OK : no_memory(e);
+        return *out != NULL ? MUSEC_OK : ms_no_memory(e, "the grids");
     }
     star = strchr(text, '*');
     snprintf(name, sizeof name, "%.*s", (int)strcspn(text + 1, "*"), text + 1);
@@ -257,7 +252,7 @@ static musec_status read_list(ms_error *e, const context *c, const json_t *value
     if (!json_is_array(first) || (star != NULL && !json_is_array(second)))
         return broken(e, c->item, "there is no list", text);
     *out = star != NULL ? products(first, second) : json_copy((json_t *)first);
-    return *out != NULL ? MUSEC_OK : no_memory(e);
+    return *out != NULL ? MUSEC_OK : ms_no_memory(e, "the grids");
 }
 
 /* ---- the paper's selections ------------------------------------------------------------------ */
@@ -305,7 +300,7 @@ static musec_status add_selected(ms_error *e, const context *c, const json_t *gr
     json_object_del(mine, "lr");
     json_object_set_new(mine, "optimizer", json_string(optimizer));
     if (json_object_set(mine, "rows", rows) != 0 || json_array_append(grids, mine) != 0)
-        st = no_memory(e);
+        st = ms_no_memory(e, "the grids");
 done:
     json_decref(rates);
     json_decref(rows);
@@ -345,7 +340,7 @@ static musec_status add_own(ms_error *e, const context *c, const json_t *from, j
     json_object_del(grid, "extent");
     TRY(fill_lists(e, c, grid));
     if (rows == NULL) {
-        if (json_array_append(grids, grid) != 0) st = no_memory(e);
+        if (json_array_append(grids, grid) != 0) st = ms_no_memory(e, "the grids");
         goto done;
     }
     if (strcmp(rows, "selected") != 0 && strcmp(rows, "selected*threshold") != 0) {
@@ -535,7 +530,7 @@ static musec_status apply_seeds(ms_error *e, const ms_experiment_ask *ask, size_
         if (json_object_get(json_array_get(grids, i), "seed") == NULL)
             json_object_set(json_array_get(grids, i), "seed", seeds);
     json_decref(seeds);
-    return whole ? MUSEC_OK : no_memory(e);
+    return whole ? MUSEC_OK : ms_no_memory(e, "the grids");
 }
 
 static musec_status describe_set(ms_error *e, const context *c, const ms_experiment *item,
@@ -546,7 +541,8 @@ static musec_status describe_set(ms_error *e, const context *c, const ms_experim
         json_pack("{s:s, s:o, s:o}", "preset", c->scale_name, "set", settings, "grids", grids);
     musec_status st;
 
-    if (description == NULL || json_array_append_new(out, description) != 0) return no_memory(e);
+    if (description == NULL || json_array_append_new(out, description) != 0)
+        return ms_no_memory(e, "the grids");
     json_object_update(settings, json_object_get(c->scale, "set"));
     TRY(add_grids(e, c, item, 0, grids));
     TRY(apply_seeds(e, ask, set, grids));

@@ -25,11 +25,6 @@ enum {
     LINE_MAX_B   = 1 << 16, /* bytes of a line of a log */
 };
 
-static musec_status no_memory(ms_error *e)
-{
-    return ms_fail(e, MUSEC_ENOMEM, "not enough memory to watch the runs");
-}
-
 /* ---- finding runs ---------------------------------------------------------------------------- */
 
 static bool exists(const char *path)
@@ -89,7 +84,7 @@ static musec_status add_run(ms_error *e, ms_live *live, const char *dir)
     ms_live_run *more;
     if (is_known(live, dir)) return MUSEC_OK;
     more = ms_grow(live->at, live->n, &live->room, sizeof *live->at);
-    if (more == NULL) return no_memory(e);
+    if (more == NULL) return ms_no_memory(e, "watching the runs");
     live->at          = more;
     live->at[live->n] = (ms_live_run){ .every = 1, .lr = NAN };
     live->at[live->n].last =
@@ -142,7 +137,7 @@ static musec_status keep_point(ms_error *e, ms_live_run *run, ms_live_point p)
         if (p.step % run->every != 0) return MUSEC_OK;
     }
     more = ms_grow(run->points, run->n_points, &run->room_points, sizeof *run->points);
-    if (more == NULL) return no_memory(e);
+    if (more == NULL) return ms_no_memory(e, "watching the runs");
     run->points                  = more;
     run->points[run->n_points++] = p;
     return MUSEC_OK;
@@ -151,7 +146,7 @@ static musec_status keep_point(ms_error *e, ms_live_run *run, ms_live_point p)
 static musec_status keep_val(ms_error *e, ms_live_run *run, int64_t step, double loss)
 {
     ms_live_val *more = ms_grow(run->vals, run->n_vals, &run->room_vals, sizeof *run->vals);
-    if (more == NULL) return no_memory(e);
+    if (more == NULL) return ms_no_memory(e, "watching the runs");
     run->vals                = more;
     run->vals[run->n_vals++] = (ms_live_val){ step, loss };
     return MUSEC_OK;
@@ -198,7 +193,7 @@ static musec_status read_log(ms_error *e, ms_live_run *run)
     struct stat  info;
     musec_status st = MUSEC_OK;
 
-    if (line == NULL) return no_memory(e);
+    if (line == NULL) return ms_no_memory(e, "watching the runs");
     TRY(ms_path_join(e, run->dir, "log.jsonl", path));
     f = fopen(path, "r");
     if (f == NULL || fstat(fileno(f), &info) != 0) goto done; /* not there yet */

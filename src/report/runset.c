@@ -31,22 +31,17 @@ const ms_run_field ms_run_group_fields[] = {
     { NULL, 0 },
 };
 
-static musec_status no_memory(ms_error *e)
-{
-    return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the runs");
-}
-
 musec_status ms_runset_note(ms_error *e, ms_runset *set, const char *fmt, ...)
 {
     char  **notes = ms_grow(set->notes, set->n_notes, &set->notes_room, sizeof *notes);
     va_list args;
 
-    if (notes == NULL) return no_memory(e);
+    if (notes == NULL) return ms_no_memory(e, "the runs");
     set->notes = notes;
     va_start(args, fmt);
     notes[set->n_notes] = ms_text_format(fmt, args);
     va_end(args);
-    if (notes[set->n_notes] == NULL) return no_memory(e);
+    if (notes[set->n_notes] == NULL) return ms_no_memory(e, "the runs");
     set->n_notes++;
     return MUSEC_OK;
 }
@@ -118,7 +113,7 @@ static musec_status read_config(ms_error *e, const char *dir, ms_run *run)
     json_object_foreach(run->config, key, value)
     {
         if (!json_is_string(value) && json_object_set_new(run->config, key, as_text(value)) != 0)
-            return no_memory(e);
+            return ms_no_memory(e, "the runs");
     }
     run->optimizer = ms_run_text(run, "optimizer");
     run->lr        = ms_run_number(run, "lr");
@@ -142,7 +137,7 @@ static musec_status read_changes(ms_error *e, const json_t *changes, ms_run *run
     FILE   *to    = open_memstream(&text, &bytes);
     json_t *value = NULL;
 
-    if (to == NULL) return no_memory(e);
+    if (to == NULL) return ms_no_memory(e, "the runs");
     for (size_t i = 0; i < json_array_size(changes); i++) {
         const char *key, *from, *new_value;
         json_int_t  step;
@@ -155,11 +150,11 @@ static musec_status read_changes(ms_error *e, const json_t *changes, ms_run *run
     }
     if (fclose(to) == 0) value = json_string(text);
     free(text);
-    if (value == NULL) return no_memory(e);
+    if (value == NULL) return ms_no_memory(e, "the runs");
     if (n == 0)
         json_decref(value);
     else if (json_object_set_new(run->config, "resumed", value) != 0)
-        return no_memory(e);
+        return ms_no_memory(e, "the runs");
     return MUSEC_OK;
 }
 
@@ -172,7 +167,7 @@ static musec_status read_data_sums(ms_error *e, const json_t *data, ms_run *run)
 
     if (!json_is_object(data)) return MUSEC_OK;
     to = open_memstream(&run->data_sums, &bytes);
-    if (to == NULL) return no_memory(e);
+    if (to == NULL) return ms_no_memory(e, "the runs");
     for (size_t k = 0; k < COUNT(sides); k++) {
         const json_t *sets = json_object_get(data, sides[k]);
         for (size_t i = 0; i < json_array_size(sets); i++) {
@@ -180,7 +175,7 @@ static musec_status read_data_sums(ms_error *e, const json_t *data, ms_run *run)
             fprintf(to, "%s%.10s", n++ == 0 ? "" : "+", sum != NULL ? sum : "");
         }
     }
-    return fclose(to) == 0 ? MUSEC_OK : no_memory(e);
+    return fclose(to) == 0 ? MUSEC_OK : ms_no_memory(e, "the runs");
 }
 
 /* No summary: the run goes on, or was killed.  *judged: its status tells whether it stalled. */
@@ -213,7 +208,7 @@ static musec_status read_summary(ms_error *e, const char *dir, ms_run *run, bool
         run->val_loss = number_at(summary, "last_val_loss");
     if (st == MUSEC_OK && reason != NULL) {
         run->reason = strdup(reason);
-        if (run->reason == NULL) st = no_memory(e);
+        if (run->reason == NULL) st = ms_no_memory(e, "the runs");
     }
     run->computed = json_incref(json_object_get(summary, "computed"));
     run->made     = json_incref(json_object_get(summary, "made"));
@@ -258,7 +253,7 @@ static musec_status add_line(ms_error *e, ms_run *run, const json_t *root, const
 {
     ms_run_line      *lines = ms_grow(run->lines, run->n, &run->room, sizeof *lines);
     const ms_run_line line  = line_of(root);
-    if (lines == NULL) return no_memory(e);
+    if (lines == NULL) return ms_no_memory(e, "the runs");
     run->lines = lines;
     if (line.step < 1 || (run->n > 0 && line.step - 1 != run->lines[run->n - 1].step))
         return ms_fail(e, MUSEC_EINVAL, "%s: line %zu: step %lld follows step %lld", path, number,
@@ -328,7 +323,7 @@ static musec_status read_run(ms_error *e, ms_runset *set, const char *dir, ms_ru
     musec_status st;
     run->val_loss = run->unigram_loss = NAN;
     run->dir                          = strdup(dir);
-    if (run->dir == NULL) return no_memory(e);
+    if (run->dir == NULL) return ms_no_memory(e, "the runs");
     TRY(read_config(e, dir, run));
     TRY(read_summary(e, dir, run, &judged));
     TRY(read_log(e, set, dir, run));
@@ -378,7 +373,7 @@ static musec_status add_run(ms_error *e, ms_runset *set, const char *dir, const 
     for (size_t i = 0; i < set->n; i++)
         if (set->at[i].device == run.device && set->at[i].inode == run.inode) return MUSEC_OK;
     at = ms_grow(set->at, set->n, &set->room, sizeof *at);
-    if (at == NULL) return no_memory(e);
+    if (at == NULL) return ms_no_memory(e, "the runs");
     set->at = at;
     st      = read_run(e, set, dir, &run);
     if (st == MUSEC_OK)

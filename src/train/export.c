@@ -41,8 +41,6 @@ typedef struct export
 }
 export;
 
-static musec_status no_memory(ms_error *e) { return ms_fail(e, MUSEC_ENOMEM, "not enough memory"); }
-
 /* ---- the run --------------------------------------------------------------------------------- */
 
 static musec_status list_params(ms_error *e, export *x)
@@ -54,7 +52,7 @@ static musec_status list_params(ms_error *e, export *x)
     x->n_params = ms_gpt_count_params(&x->config.model);
     x->params   = calloc(x->n_params, sizeof *x->params);
     if (shapes == NULL || x->params == NULL) {
-        st = no_memory(e);
+        st = ms_no_memory(e, "the export");
         goto done;
     }
     ms_gpt_carve_weights(&counter, &x->config.model, MUSEC_F32, shapes);
@@ -139,7 +137,7 @@ static musec_status next_tensor(ms_error *e, void *arg, size_t index, const void
     ms_hf_name(&x->config.model, p->name, name, &transposed);
     free(x->made);
     x->made = malloc((size_t)rows * (size_t)cols * sizeof *from);
-    if (x->made == NULL) return no_memory(e);
+    if (x->made == NULL) return ms_no_memory(e, "the export");
     from = x->tensor.data;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < cols; j++) {
@@ -165,7 +163,7 @@ static musec_status write_weights(ms_error *e, const char *dir, export *x)
     musec_status st = MUSEC_OK;
 
     if (tensors == NULL || names == NULL) {
-        st = no_memory(e);
+        st = ms_no_memory(e, "the export");
         goto done;
     }
     for (size_t i = 0; i < x->n_params; i++) {
@@ -250,10 +248,10 @@ static musec_status write_card(ms_error *e, const char *dir, const export *x, bo
     FILE        *to    = open_memstream(&text, &bytes);
     musec_status st;
 
-    if (to == NULL) return no_memory(e);
+    if (to == NULL) return ms_no_memory(e, "the export");
     ms_card_write(&x->model, x->checkpoint.state, has_tokenizer, to);
     if (fclose(to) != 0)
-        st = no_memory(e);
+        st = ms_no_memory(e, "the export");
     else
         st = write_bytes(e, dir, "README.md", text, bytes);
     free(text);

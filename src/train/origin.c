@@ -18,8 +18,6 @@
 
 #include "train/trainer.h"
 
-static musec_status no_memory(ms_error *e) { return ms_fail(e, MUSEC_ENOMEM, "not enough memory"); }
-
 /* ---- data ------------------------------------------------------------------------------------ */
 
 static const char *const sides[] = { "train", "val" };
@@ -34,7 +32,7 @@ static musec_status identify_sets(ms_error *e, const ms_mixture *data, json_t *o
                 out, json_pack("{s:s, s:o, s:s, s:f}", "name", ms_mixture_name(data, i), "tokens",
                                id.tokens < 0 ? json_null() : json_integer((json_int_t)id.tokens),
                                "sha256", id.sha256, "weight", ms_mixture_weight(data, i))) != 0)
-            return no_memory(e);
+            return ms_no_memory(e, "the record of the run");
     }
 done:
     return st;
@@ -49,7 +47,8 @@ musec_status ms_train_identify_data(ms_error *e, ms_train *t)
     t->data = json_object();
     for (size_t i = 0; i < COUNT(sides); i++) {
         json_t *sets = json_array();
-        if (json_object_set_new(t->data, sides[i], sets) != 0) return no_memory(e);
+        if (json_object_set_new(t->data, sides[i], sets) != 0)
+            return ms_no_memory(e, "the record of the run");
         TRY(identify_sets(e, data[i], sets));
         if (ms_mixture_found(data[i]) > found) found = ms_mixture_found(data[i]);
     }
@@ -146,7 +145,7 @@ static musec_status add_change(ms_error *e, ms_train *t, const char *key, const 
     if (json_array_append_new(t->resumed, json_pack("{s:I, s:s, s:s, s:s}", "step",
                                                     (json_int_t)t->progress.step, "key", key,
                                                     "from", from, "to", to)) != 0)
-        return no_memory(e);
+        return ms_no_memory(e, "the record of the run");
     return MUSEC_OK;
 }
 
@@ -268,7 +267,7 @@ musec_status ms_train_record_changes(ms_error *e, ms_train *t, const ms_checkpoi
 
     if (json_array_size(resumed) > 0) {
         t->resumed = json_deep_copy(resumed);
-        if (t->resumed == NULL) return no_memory(e);
+        if (t->resumed == NULL) return ms_no_memory(e, "the record of the run");
     }
     t->init = json_incref(json_object_get(c->state, "init_from"));
     TRY(trace_data(e, t, c, was));

@@ -2,8 +2,8 @@
 #ifndef MS_TRAIN_TRAINER_H
 #define MS_TRAIN_TRAINER_H
 
+#include "core/lock.h"
 #include "core/outcome.h"
-#include "data/lock.h"
 #include "data/mixture.h"
 #include "train/checkpoint.h"
 #include "train/schedule.h"

@@ -65,8 +65,6 @@ typedef struct tile { /* keys first .. first + n - 1, and a block */
     span    sees[QUERIES]; /* keys that a query sees */
 } tile;
 
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t padded(int64_t n) { return (n + PAD - 1) / PAD * PAD; }
 
 static float *row_of(ms_mat x, int64_t b, int64_t i)
@@ -76,10 +74,10 @@ static float *row_of(ms_mat x, int64_t b, int64_t i)
 
 static int64_t first_key(const ms_attn *a, int64_t i)
 {
-    return at_least(a->doc.data[i], i - a->window);
+    return ms_max_i64(a->doc.data[i], i - a->window);
 }
 
-static int64_t work_cols(const plan *p) { return padded(at_least(p->q.cols, p->v.cols)); }
+static int64_t work_cols(const plan *p) { return padded(ms_max_i64(p->q.cols, p->v.cols)); }
 
 static int64_t work_elems(const plan *p)
 {
@@ -142,7 +140,7 @@ static void look(const ms_attn *a, tile *t)
 {
     int64_t end = 0; /* queries before it see back to the key, or further */
     for (int64_t j = 0; j < t->n; j++) {
-        const int64_t key = t->first + j, begin = at_least(key - t->b.first, 0);
+        const int64_t key = t->first + j, begin = ms_max_i64(key - t->b.first, 0);
         while (end < t->b.n && first_key(a, t->b.first + end) <= key)
             end++;
         t->seen[j]  = (span){ (int32_t)begin, (int32_t)end };
@@ -150,8 +148,8 @@ static void look(const ms_attn *a, tile *t)
     }
     for (int64_t i = 0; i < t->b.n; i++) {
         const int64_t query = t->b.first + i;
-        t->sees[i].begin    = (int32_t)at_most(at_least(first_key(a, query) - t->first, 0), t->n);
-        t->sees[i].end      = (int32_t)at_most(at_least(query + 1 - t->first, 0), t->n);
+        t->sees[i].begin = (int32_t)ms_min_i64(ms_max_i64(first_key(a, query) - t->first, 0), t->n);
+        t->sees[i].end   = (int32_t)ms_min_i64(ms_max_i64(query + 1 - t->first, 0), t->n);
     }
 }
 
@@ -278,7 +276,7 @@ static float forward_block(const plan *p, const bench *w, block b)
     }
     gather_block(p->q, b, w->q, w->q_t);
     for (t.first = begin; t.first < end; t.first += KEYS) {
-        t.n = at_most(KEYS, end - t.first);
+        t.n = ms_min_i64(KEYS, end - t.first);
         forward_tile(p, w, &t, t.first == begin);
     }
     for (int64_t i = 0; i < b.n; i++) {
@@ -343,8 +341,8 @@ static void backward_block(const plan *p, const bench *w, block b, int64_t begin
 {
     const float *lse = row_of(p->lse, b.head, 0), *delta = p->delta + b.head * p->q.rows;
     tile         t = { .b = b };
-    begin          = at_least(begin, first_key(&p->a, b.first));
-    end            = at_most(end, b.first + b.n);
+    begin          = ms_max_i64(begin, first_key(&p->a, b.first));
+    end            = ms_min_i64(end, b.first + b.n);
     if (begin >= end) return;
     gather_block(p->q, b, w->q, w->q_t);
     gather_block(p->dout, b, w->dout, w->dout_t);
@@ -354,7 +352,7 @@ static void backward_block(const plan *p, const bench *w, block b, int64_t begin
         w->zero[i]  = 0.0f;
     }
     for (t.first = begin; t.first < end; t.first += KEYS) {
-        t.n = at_most(KEYS, end - t.first);
+        t.n = ms_min_i64(KEYS, end - t.first);
         backward_tile(p, w, &t);
     }
 }
@@ -435,7 +433,7 @@ static void forward_task(void *arg, int64_t index, int thread)
     const bench   w   = bench_of(p, thread);
     float         top = -INFINITY;
     for (int64_t i = p->start[chunk]; i < p->start[chunk + 1]; i += QUERIES) {
-        const block b  = { head, i, at_most(QUERIES, p->start[chunk + 1] - i) };
+        const block b  = { head, i, ms_min_i64(QUERIES, p->start[chunk + 1] - i) };
         const float in = forward_block(p, &w, b);
         top            = in <= top || top != top ? top : in;
     }
@@ -483,7 +481,7 @@ static void backward_task(void *arg, int64_t task, int thread)
     const bench   w = bench_of(p, thread);
     if (c->round == 0) begin_chunk(p, head, begin, end);
     for (int64_t i = p->start[queries]; i < p->start[queries + 1]; i += QUERIES)
-        backward_block(p, &w, (block){ head, i, at_most(QUERIES, p->start[queries + 1] - i) },
+        backward_block(p, &w, (block){ head, i, ms_min_i64(QUERIES, p->start[queries + 1] - i) },
                        begin, end);
 }
 
@@ -509,7 +507,7 @@ static musec_status cpu_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_mat
     for (int64_t c = 0; c < p.n_chunks; c++) {
         while (first_key(&a, p.start[c]) >= p.start[behind + 1])
             behind++;
-        rounds = at_least(rounds, c - behind + 1);
+        rounds = ms_max_i64(rounds, c - behind + 1);
     }
     for (int64_t round = 0; round < rounds; round++)
         ms_cpu_run(d, q.count * (p.n_chunks - round), backward_task, &(backward_call){ &p, round });

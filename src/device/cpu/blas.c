@@ -102,8 +102,6 @@ static int64_t even_step(int64_t n, int64_t parts)
     return (step + ROUND - 1) / ROUND * ROUND;
 }
 
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* ---- what rides on a tile -------------------------------------------------------------------- */
 
 /* Copies rows x cols elements from `from` to their mirror image at `to`, by blocks that fit L1. */
@@ -111,8 +109,8 @@ static void mirror(musec_dtype dtype, int64_t rows, int64_t cols, tile from, til
 {
     for (int64_t i0 = 0; i0 < rows; i0 += MIRROR)
         for (int64_t j0 = 0; j0 < cols; j0 += MIRROR)
-            for (int64_t j = j0; j < at_most(j0 + MIRROR, cols); j++)
-                for (int64_t i = i0; i < at_most(i0 + MIRROR, rows); i++)
+            for (int64_t j = j0; j < ms_min_i64(j0 + MIRROR, cols); j++)
+                for (int64_t i = i0; i < ms_min_i64(i0 + MIRROR, rows); i++)
                     if (dtype == MUSEC_F32)
                         ((float *)to.data)[j * to.ld + i] = ((float *)from.data)[i * from.ld + j];
                     else
@@ -123,7 +121,7 @@ static void mirror(musec_dtype dtype, int64_t rows, int64_t cols, tile from, til
 static void mirror_triangle(musec_dtype dtype, int64_t n, tile c)
 {
     for (int64_t j = 0; j < n; j += MIRROR) {
-        const int64_t width = at_most(MIRROR, n - j);
+        const int64_t width = ms_min_i64(MIRROR, n - j);
         for (int64_t i = j; i < j + width; i++)
             for (int64_t l = j; l < i; l++)
                 if (dtype == MUSEC_F32)
@@ -226,7 +224,7 @@ static double begin_tile(const call *x, int64_t m, int64_t i, int64_t j, int64_t
     const double beta  = x->p.z.data == NULL ? 0.0 : ms_num_at(x->p.beta, m);
     const bool   stair = x->p.symmetric && i == j;
     for (int64_t s = 0; beta != 0.0 && !x->in_place && s < rows; s += stair ? SUB : rows) {
-        const int64_t height = stair ? at_most(SUB, rows - s) : rows;
+        const int64_t height = stair ? ms_min_i64(SUB, rows - s) : rows;
         copy_tile(x->p.c.dtype, height, stair ? s + height : cols, tile_at(x->p.z, m, i + s, j),
                   tile_at(x->p.c, m, i + s, j));
     }
@@ -247,7 +245,7 @@ static void add_diagonal(const call *x, int64_t m, int64_t first, int64_t end, d
 static void end_tile(const call *x, int64_t m, int64_t part, int64_t i, int64_t j, int64_t rows,
                      int64_t cols)
 {
-    const int64_t first = i > j ? i : j, end = at_most(i + rows, j + cols);
+    const int64_t first = i > j ? i : j, end = ms_min_i64(i + rows, j + cols);
     const bool    triangle = x->p.symmetric && i == j;
     sums          sum      = { 0 };
     add_diagonal(x, m, first, end, &sum.trace);
@@ -324,8 +322,8 @@ static void plain_task(void *arg, int64_t task, int thread)
     const call   *x = arg;
     const int64_t m = task / x->tiles, i = task / x->n_across % x->n_down * x->height,
                   j    = task % x->n_across * x->width;
-    const int64_t rows = at_most(x->height, x->p.c.rows - i);
-    const int64_t cols = at_most(x->width, x->p.c.cols - j);
+    const int64_t rows = ms_min_i64(x->height, x->p.c.rows - i);
+    const int64_t cols = ms_min_i64(x->width, x->p.c.cols - j);
     (void)thread;
     if (!ms_wanted(x->p.when, m)) return;
     plain_tile(x, m, i, j, rows, cols);
@@ -355,7 +353,7 @@ static void diagonal_tile(const call *x, int64_t m, int64_t i, int64_t n)
     if (x->square)
         tile_syrk(c.dtype, n, a.cols, alpha, tile_at(a, m, i, 0), beta, tile_at(c, m, i, i));
     for (int64_t s = 0; !x->square && s < n; s += SUB) {
-        const int64_t rows = at_most(SUB, n - s);
+        const int64_t rows = ms_min_i64(SUB, n - s);
         tile_gemm(c.dtype, rows, s + rows, a.cols, alpha, tile_at(a, m, i + s, 0),
                   tile_at(b, m, 0, i), beta, tile_at(c, m, i + s, i));
     }
@@ -377,7 +375,8 @@ static void symmetric_task(void *arg, int64_t task, int thread)
     (void)thread;
     while (col > row)
         col -= ++row;
-    const int64_t i = row * x->height, j = col * x->height, rows = at_most(x->height, c.rows - i);
+    const int64_t i = row * x->height, j = col * x->height,
+                  rows = ms_min_i64(x->height, c.rows - i);
     const int64_t cols = row == col ? rows : x->height;
     if (!ms_wanted(x->p.when, m)) return;
     if (row == col)

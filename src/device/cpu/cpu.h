@@ -2,6 +2,7 @@
 #ifndef MS_DEVICE_CPU_CPU_H
 #define MS_DEVICE_CPU_CPU_H
 
+#include "core/size.h"
 #include "device/cpu/workers.h"
 #include "device/device.h"
 

@@ -37,13 +37,11 @@ typedef struct tiling {
     bool    parallel;
 } tiling;
 
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static tiling tiling_of(ms_mat x, int64_t max_width)
 {
-    tiling g = { .rows = x.rows, .cols = x.cols, .width = at_most(x.cols, max_width) };
+    tiling g = { .rows = x.rows, .cols = x.cols, .width = ms_min_i64(x.cols, max_width) };
     assert(x.rows > 0 && x.cols > 0);
-    g.height   = g.width < TILE ? at_most(x.rows, TILE / g.width) : 1;
+    g.height   = g.width < TILE ? ms_min_i64(x.rows, TILE / g.width) : 1;
     g.n_down   = (x.rows + g.height - 1) / g.height;
     g.n_across = (x.cols + g.width - 1) / g.width;
     g.each     = g.n_down * g.n_across;
@@ -57,8 +55,8 @@ static tile tile_at(const tiling *g, int64_t index)
     tile t = { .b = index / g->each };
     t.i    = index % g->each / g->n_across * g->height;
     t.j    = index % g->n_across * g->width;
-    t.rows = at_most(g->height, g->rows - t.i);
-    t.cols = at_most(g->width, g->cols - t.j);
+    t.rows = ms_min_i64(g->height, g->rows - t.i);
+    t.cols = ms_min_i64(g->width, g->cols - t.j);
     return t;
 }
 
@@ -145,7 +143,7 @@ static void each_tile(ms_device *d, ms_mat like, int64_t max_width, tile_task *t
 /* Runs a task for each matrix of a stack, where only the diagonal counts. */
 static void each_diagonal(ms_device *d, ms_mat x, ms_worker_task *task, call *c)
 {
-    if (x.count * at_most(x.rows, x.cols) > TILE) {
+    if (x.count * ms_min_i64(x.rows, x.cols) > TILE) {
         ms_cpu_run(d, x.count, task, c);
         return;
     }
@@ -205,7 +203,7 @@ static void add_diag_task(void *arg, int64_t b, int thread)
 {
     const call *c = arg;
     (void)thread;
-    for (int64_t i = 0; i < at_most(c->x.rows, c->x.cols); i++)
+    for (int64_t i = 0; i < ms_min_i64(c->x.rows, c->x.cols); i++)
         ms_put(c->x, b, i, i, ms_at(c->x, b, i, i) + ms_num_at(c->alpha, b));
 }
 
@@ -437,7 +435,7 @@ static void trace_task(void *arg, int64_t b, int thread)
     const call *c   = arg;
     double      sum = 0.0;
     (void)thread;
-    for (int64_t i = 0; i < at_most(c->x.rows, c->x.cols); i++)
+    for (int64_t i = 0; i < ms_min_i64(c->x.rows, c->x.cols); i++)
         sum += ms_at(c->x, b, i, i);
     c->part.data[b] = sum;
 }

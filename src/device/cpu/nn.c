@@ -35,8 +35,6 @@ static float *row_of(ms_mat x, int64_t b, int64_t i)
     return (float *)x.data + b * x.stride + i * x.ld;
 }
 
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Rows of a task, at least one. */
 static int64_t task_rows(ms_mat x)
 {
@@ -63,7 +61,7 @@ static void run_rows(void *arg, int64_t task, int thread)
     const call   *c     = arg;
     const int64_t first = task * c->step;
     (void)thread;
-    c->task(c, first, at_most(first + c->step, c->rows));
+    c->task(c, first, ms_min_i64(first + c->step, c->rows));
 }
 
 /* Runs a task for rows first .. last - 1 of a stack that is shaped like `like`, part by part. */
@@ -157,7 +155,7 @@ static musec_status cpu_embed(ms_device *d, ms_ids ids, ms_mat table, ms_mat out
 static void embed_grad_band(void *arg, int64_t index, int thread)
 {
     const call   *c    = arg;
-    const int64_t band = index * BAND, n = at_most(BAND, c->dout.cols - band);
+    const int64_t band = index * BAND, n = ms_min_i64(BAND, c->dout.cols - band);
     (void)thread;
     for (int64_t i = 0; i < c->dout.rows; i++) {
         const float *in = row_of(c->dout, 0, i) + band;
@@ -407,7 +405,7 @@ static void gate_rows(const call *c, int64_t first, int64_t last)
     float        gate[GATES], rest[GATES];
     for (int64_t i = first; i < last; i++)
         for (int64_t b = 0; b < y.count; b++) {
-            if (b % GATES == 0) gates_of(s, i, b, at_most(GATES, y.count - b), gate, rest);
+            if (b % GATES == 0) gates_of(s, i, b, ms_min_i64(GATES, y.count - b), gate, rest);
             const float  g  = gate[b % GATES];
             const float *in = row_of(y, b, i);
             float       *o  = row_of(out, b, i);
@@ -431,7 +429,7 @@ static void gate_grad_rows(const call *c, int64_t first, int64_t last)
     float        gate[GATES], rest[GATES];
     for (int64_t i = first; i < last; i++)
         for (int64_t b = 0; b < y.count; b++) {
-            if (b % GATES == 0) gates_of(s, i, b, at_most(GATES, y.count - b), gate, rest);
+            if (b % GATES == 0) gates_of(s, i, b, ms_min_i64(GATES, y.count - b), gate, rest);
             const float  g  = gate[b % GATES];
             const float *in = row_of(dout, b, i);
             float       *o  = row_of(dy, b, i);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/half.h"
+#include "core/size.h"
 #include "device/device.h"
 
 static inline int64_t ms_mat_offset(ms_mat x, int64_t b, int64_t i, int64_t j)

@@ -10,8 +10,6 @@
 
 #include "device/cpu/ref.h"
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* Where 1 minus it is needed, that is logistic(-x): nothing is lost where it is close to 1. */
 static double logistic(double x) { return 1.0 / (1.0 + exp(-x)); }
 
@@ -280,7 +278,7 @@ static double capped(const ms_attn *a, double logit)
 
 static int64_t first_key(const ms_attn *a, int64_t i)
 {
-    return larger(a->doc.data[i], i - a->window);
+    return ms_max_i64(a->doc.data[i], i - a->window);
 }
 
 static bool is_attention(const ms_attn *a, ms_mat q, ms_mat k, ms_mat v, ms_mat out, ms_mat lse)

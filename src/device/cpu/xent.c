@@ -25,8 +25,6 @@ typedef struct piece_sum { /* sum exp(z) = sum exp(top) */
     double top, sum;
 } piece_sum;
 
-static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* z of raw logits, and dz / draw. */
 static void cap(const ms_xent *x, int64_t n, const float *raw, float *z, float *slope)
 {
@@ -100,7 +98,7 @@ static double read_row(const ms_xent *x, int64_t n, float *row, bool keep, piece
     float  z[PIECE], slope[PIECE];
     double top = -INFINITY, sum = 0.0;
     for (int64_t j = 0, p = 0; j < n; j += PIECE, p++) {
-        const int64_t width = at_most(PIECE, n - j);
+        const int64_t width = ms_min_i64(PIECE, n - j);
         cap(x, width, row + j, z, slope);
         const float m = largest(width, z);
         pieces[p].top = (double)(m == -INFINITY ? 0.0f : m);
@@ -136,7 +134,7 @@ static void do_row(const ms_xent *x, int64_t i, ms_mat logits, piece_sum *pieces
     if (x->grad_scale == 0.0) return;
     for (int64_t j = 0, p = 0; j < logits.cols; j += PIECE, p++) {
         const float   f     = (float)(x->grad_scale * total * exp(pieces[p].top - lse));
-        const int64_t width = at_most(PIECE, logits.cols - j);
+        const int64_t width = ms_min_i64(PIECE, logits.cols - j);
 #pragma omp simd
         for (int64_t l = 0; l < width; l++)
             row[j + l] *= f;

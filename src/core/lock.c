@@ -1,7 +1,7 @@
 /* lock.c - flock on the directory itself: it needs no file of its own, and the kernel gives it up
  * with the process, so that nobody has to judge whether a lock that stands there is still held. */
 #define _DEFAULT_SOURCE /* flock */
-#include "data/lock.h"
+#include "core/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>

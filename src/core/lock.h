@@ -1,6 +1,6 @@
 /* lock.h - one process at a time writes into a directory. */
-#ifndef MS_DATA_LOCK_H
-#define MS_DATA_LOCK_H
+#ifndef MS_CORE_LOCK_H
+#define MS_CORE_LOCK_H
 
 #include "core/status.h"
 
