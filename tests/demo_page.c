@@ -60,7 +60,7 @@ static void add_training(ms_page *page, ms_section *s)
         for (size_t k = 0; k < 4; k++) {
             ms_style  style = ms_style_of(names[k]);
             ms_curve *c;
-            if (part == 0) style.mark = 0;
+            if (part == 0) style.marker = 0;
             c = ms_panel_curve(&f, p, ms_optimizer_title(names[k]), style);
             for (unsigned i = 0; i < 4000; i += part == 0 ? 1 : 100) {
                 const double spike =

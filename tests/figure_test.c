@@ -30,7 +30,7 @@ TEST(pieces_stay_where_they_were_put)
     for (size_t i = 0; i < f.n; i++)
         for (size_t k = 0; k < f.panels[i].n; k++) {
             const ms_curve *curve = &f.panels[i].curves[k];
-            CHECK(curve->n == 20 && curve->style.mark == (int)k, "curve %zu", k);
+            CHECK(curve->n == 20 && curve->style.marker == (int)k, "curve %zu", k);
             CHECK(strcmp(curve->label, "a<b & \"c\"") == 0, "%s", curve->label);
             CHECK(curve->at[19].x == 19.0 && curve->at[19].y == (double)i, "its last point");
             CHECK(curve->at[19].tip[0] != '\0' && strstr(curve->at[19].tip, " %d") != NULL, "%s",
@@ -38,7 +38,7 @@ TEST(pieces_stay_where_they_were_put)
         }
     ms_panel_rule(&f, &f.panels[0], 2.0, "once");
     ms_panel_rule(&f, &f.panels[0], 3.0, "twice");
-    CHECK(f.panels[0].x_rule == 3.0 && strcmp(f.panels[0].rule_words, "twice") == 0, "the rule");
+    CHECK(f.panels[0].x_rule == 3.0 && strcmp(f.panels[0].rule_label, "twice") == 0, "the rule");
     ms_figure_free(&f);
     CHECK(f.n == 0 && f.panels == NULL, "empty again");
     ms_figure_free(&f);
@@ -91,8 +91,8 @@ TEST(styles_differ)
         for (size_t k = 0; k < i; k++) {
             const char    *other = ms_optimizer_at(k)->name;
             const ms_style b     = ms_style_of(other);
-            CHECK(strcmp(a.colour, b.colour) != 0 && a.mark != b.mark, "%s and %s look alike", name,
-                  other);
+            CHECK(strcmp(a.colour, b.colour) != 0 && a.marker != b.marker, "%s and %s look alike",
+                  name, other);
         }
     }
     check_on_paper(ms_style_of("lion").colour);

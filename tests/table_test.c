@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/table.h"
+#include "report/html.h"
 
 typedef musec_status (*form)(ms_error *, const ms_table *, FILE *);
 
@@ -46,7 +47,7 @@ TEST(every_form_has_its_quotes)
     expect(ms_table_csv, &t, "name,loss\r\n\"a,b\",3.25\r\n\"<i> & \"\"q\"\" | 'p'\",\r\n");
     expect(ms_table_markdown, &t,
            "| name | loss |\n|---|---:|\n| a,b | 3.25 |\n| <i> & \"q\" \\| 'p' |  |\n");
-    expect(ms_table_html, &t,
+    expect(ms_html_table, &t,
            "<div class=\"wide\"><table>\n<thead>\n"
            "<tr><th scope=\"col\">name</th><th scope=\"col\" class=\"r\">loss</th></tr>\n"
            "</thead>\n<tbody>\n<tr><td>a,b</td><td class=\"r\">3.25</td></tr>\n"
@@ -70,7 +71,7 @@ TEST(badges_and_sentences_are_marked)
     ms_table_add(&t, "does not hold");
     ms_table_add(&t, "c");
     ms_table_add(&t, "-");
-    expect(ms_table_html, &t,
+    expect(ms_html_table, &t,
            "<div class=\"wide\"><table>\n<thead>\n"
            "<tr><th scope=\"col\">run</th><th scope=\"col\">status</th></tr>\n"
            "</thead>\n<tbody>\n<tr><td>a</td><td class=\"b\">"
@@ -91,7 +92,7 @@ TEST(badges_and_sentences_are_marked)
         size_t bytes = 0;
         FILE  *f     = open_memstream(&text, &bytes);
         CHECK(f != NULL, "memory");
-        CHECK(ms_table_html(NULL, &t, f) == MUSEC_OK, "html");
+        CHECK(ms_html_table(NULL, &t, f) == MUSEC_OK, "html");
         fclose(f);
         CHECK(strstr(text, "<table class=\"stack\">") != NULL, "%s", text);
         CHECK(strstr(text, "<td data-name=\"a &quot;name&quot;\">www") != NULL, "%s", text);
@@ -174,7 +175,7 @@ TEST(pages_hold_characters_only)
 
 TEST(without_memory_it_says_so)
 {
-    const form forms[] = { ms_table_print, ms_table_csv, ms_table_html, ms_table_markdown };
+    const form forms[] = { ms_table_print, ms_table_csv, ms_html_table, ms_table_markdown };
     ms_table   t       = example();
 
     t.out_of_memory = 1;

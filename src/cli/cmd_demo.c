@@ -11,7 +11,6 @@
 #include "core/table.h"
 #include "experiment/pool.h"
 #include "experiment/sweep.h"
-#include "report/draw.h"
 #include "report/sections.h"
 
 enum { RATES = 3, HEADLINE = 512 };
@@ -54,7 +53,7 @@ const ms_command *demo_command(void)
         .details =
             "Trains the preset pico, without QK-norm, on the built-in corpus with Soft Musec,\n"
             "SPECTRA, MuonClip and Muon, and prints what each loses from its best learning\n"
-            "rate to the largest.  DIR/report.html has the plots, if gnuplot is installed.\n"
+            "rate to the largest.  DIR/report.html has the plots.\n"
             "Interrupted, it goes on where it was.\n",
         .options   = options,
         .n_options = COUNT(options),
@@ -276,8 +275,8 @@ static void add_result(const demo_run *runs, ms_page *page)
     ms_table_free(&t);
 }
 
-/* OUT/report.html.  Without gnuplot there is none, and a line says why: the table stands alone. */
-static musec_status write_page(ms_error *e, const struct args *a, const demo_run *runs, ms_log *log,
+/* Writes OUT/report.html. */
+static musec_status write_page(ms_error *e, const struct args *a, const demo_run *runs,
                                ms_runset *set)
 {
     static const char lead[] =
@@ -285,15 +284,10 @@ static musec_status write_page(ms_error *e, const struct args *a, const demo_run
         "two methods that clip take steps of about lr D, D = 0.5: see the effective step.";
     const ms_report_options choice = { .within = 0.1 }; /* of a grid as coarse as this one */
     char                    path[MS_PATH_MAX];
-    ms_error                why     = { "" };
     ms_compare              compare = { 0 };
     ms_page                 page    = { 0 };
     musec_status            st;
 
-    if (ms_draw_ready(&why) != MUSEC_OK) {
-        ms_log_say(log, MS_LOG_NORMAL, "no page: %s", why.text);
-        return MUSEC_OK;
-    }
     TRY(ms_path_join(e, a->out, "report.html", path));
     TRY(ms_compare_build(e, set, &compare));
     ms_page_begin(&page, "musec demo", lead);
@@ -332,7 +326,7 @@ static musec_status demo(ms_error *e, const struct args *a)
     for (size_t i = 0; i < COUNT(runs); i++)
         read_figures(&set, &runs[i]);
     TRY(a->json ? print_json(e, runs, COUNT(runs)) : print_table(e, runs));
-    TRY(write_page(e, a, runs, &log, &set));
+    TRY(write_page(e, a, runs, &set));
 done:
     ms_runset_free(&set);
     ms_grid_free(&grid);

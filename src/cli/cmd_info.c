@@ -92,7 +92,7 @@ static const char         build_text[] =
 static const struct {
     const char *program, *package, *purpose;
 } programs[] = {
-    { "gnuplot", "gnuplot", "plots" },
+    { "rsvg-convert", "librsvg2-bin", "PNG files" },
     { "duckdb", "duckdb", "Parquet files (data get openwebtext)" },
 };
 

@@ -7,7 +7,7 @@
 
 #include "cli/cli.h"
 #include "experiment/paper.h"
-#include "report/draw.h"
+#include "report/png.h"
 
 enum { MAX_SEEDS = 1000, DETAILS = 4096, WIDTH = 88 };
 
@@ -209,7 +209,7 @@ static musec_status make_item(ms_error *e, ms_paper *p, const char *name)
         TRY(ms_paper_print_runs(e, p, &item));
         goto done;
     }
-    if (item.grid.n > 0) TRY(ms_draw_ready(e)); /* before hours of work, not after */
+    if (p->args->png != NULL) TRY(ms_png_ready(e)); /* before hours of work, not after */
     TRY(ms_paper_make_runs(e, p, &item));
     json_object_set_new(result, "item", ms_json_string(found->name));
     json_object_set_new(result, "scale", ms_json_string(p->ask.scale));

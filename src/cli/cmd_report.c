@@ -6,8 +6,8 @@
 
 #include "cli/cli.h"
 #include "core/file.h"
-#include "report/draw.h"
 #include "report/flat.h"
+#include "report/png.h"
 #include "report/sections.h"
 
 struct args {
@@ -52,7 +52,7 @@ static const char *details(void)
         used += (size_t)snprintf(text + used, sizeof text - used, "  %-17s%s%s%s%s\n", id, title,
                                  shows[0] != '\0' ? " (" : "", shows, shows[0] != '\0' ? ")" : "");
     snprintf(text + used, sizeof text - used,
-             "\nDrawn by gnuplot, which must be installed.\n\n"
+             "\nPNG files need rsvg-convert, which must be installed.\n\n"
              "Example: musec report runs --out report.html --csv numbers\n");
     return text;
 }
@@ -194,7 +194,7 @@ static musec_status report(ms_error *e, const struct args *a, const names *only,
     FILE               *to    = ms_cli_summary(a->out); /* before a rename makes a new file */
     musec_status        st;
 
-    TRY(ms_draw_ready(e));
+    if (a->png != NULL) TRY(ms_png_ready(e));
     for (int i = 0; i < n; i++)
         TRY(ms_runset_add(e, set, runs[i]));
     TRY(check_out(e, a->out, set));

@@ -26,8 +26,10 @@ typedef enum ms_optimizer_family {
     MS_FAMILY_SIGN_LIKE,       /* every entry of its update is about 1 in size */
 } ms_optimizer_family;
 
-/* Plot markers, by gnuplot's point types. */
+/* Plot markers; those of a filled shape are odd. */
 enum {
+    MS_MARKER_NONE, /* for long curves */
+    MS_MARKER_CROSS       = 2,
     MS_MARKER_OPEN_SQUARE = 4,
     MS_MARKER_SQUARE,
     MS_MARKER_OPEN_CIRCLE,

@@ -11,7 +11,7 @@
 #include "core/real.h"
 #include "core/text.h"
 
-enum { MAX_COLUMNS = 16, SENTENCE = 120 }; /* characters of a cell that is one */
+enum { MAX_COLUMNS = 16 };
 
 void ms_table_add(ms_table *table, const char *fmt, ...)
 {
@@ -98,7 +98,7 @@ musec_status ms_table_print(ms_error *error, const ms_table *table, FILE *to)
 
 /* ---- other forms ----------------------------------------------------------------------------- */
 
-static musec_status whole(ms_error *error, const ms_table *table, size_t *n_cols)
+musec_status ms_table_columns(ms_error *error, const ms_table *table, size_t *n_cols)
 {
     *n_cols = strlen(table->align);
     if (table->out_of_memory || *n_cols == 0)
@@ -124,7 +124,7 @@ void ms_csv_text(const char *text, FILE *to)
 musec_status ms_table_csv(ms_error *error, const ms_table *table, FILE *to)
 {
     size_t             n_cols;
-    const musec_status st    = whole(error, table, &n_cols);
+    const musec_status st    = ms_table_columns(error, table, &n_cols);
     size_t             exact = 0;
     for (size_t i = 0; st == MUSEC_OK && i < table->n_cells; i++) {
         if (exact < table->n_exact && table->exact[exact].cell == i)
@@ -136,106 +136,10 @@ musec_status ms_table_csv(ms_error *error, const ms_table *table, FILE *to)
     return st;
 }
 
-void ms_html_text(const char *text, FILE *to)
-{
-    size_t bytes;
-    for (; *text != '\0'; text += bytes == 0 ? 1 : bytes) {
-        const unsigned char c = (unsigned char)*text;
-        bytes                 = ms_text_char(text);
-        switch (*text) {
-        case '&': fputs("&amp;", to); break;
-        case '<': fputs("&lt;", to); break;
-        case '>': fputs("&gt;", to); break;
-        case '"': fputs("&quot;", to); break;
-        case '\'': fputs("&#39;", to); break;
-        case '\n': putc('\n', to); break;
-        default:
-            if (bytes == 0)
-                fputs("\xef\xbf\xbd", to); /* U+FFFD, the mark of what is no character */
-            else if (c < ' ' || c == 0x7f || (c == 0xc2 && (unsigned char)text[1] < 0xa0))
-                putc(' ', to); /* control characters are not allowed in a page */
-            else
-                fwrite(text, 1, bytes, to);
-            break;
-        }
-    }
-}
-
-/* "does not hold: why" is the class b-does-not-hold. */
-void ms_html_badge(const char *tag, const char *kind, const char *text, FILE *to)
-{
-    fprintf(to, "<%s class=\"badge b-", tag);
-    for (const char *c = kind; *c != '\0' && *c != ':'; c++)
-        putc(*c >= 'a' && *c <= 'z' ? *c : '-', to);
-    fputs("\">", to);
-    ms_html_text(text, to);
-    fprintf(to, "</%s>", tag);
-}
-
-static void put_badge(const char *text, FILE *to)
-{
-    char         word[64];
-    const size_t n = strcspn(text, ":");
-
-    if (text[0] < 'a' || text[0] > 'z' || n >= sizeof word) { /* "-" is none */
-        ms_html_text(text, to);
-        return;
-    }
-    snprintf(word, sizeof word, "%.*s", (int)n, text);
-    ms_html_badge("span", word, word, to);
-    ms_html_text(text + n, to);
-}
-
-/* Sentences in columns are of no use on a phone: there each row of such a table is a block. */
-static int has_sentences(const ms_table *table)
-{
-    for (size_t i = 0; i < table->n_cells; i++)
-        if (ms_text_length(table->cells[i]) > SENTENCE) return 1;
-    return 0;
-}
-
-static void put_cell(const ms_table *table, size_t i, size_t n_cols, int named, FILE *to)
-{
-    const char  align = table->align[i % n_cols];
-    const char *text  = table->cells[i];
-
-    fputs(i < n_cols ? "<th scope=\"col\"" : "<td", to);
-    if (align == 'r' || (align == 'b' && i >= n_cols)) fprintf(to, " class=\"%c\"", align);
-    if (named && i >= n_cols) {
-        fputs(" data-name=\"", to);
-        ms_html_text(table->cells[i % n_cols], to);
-        putc('"', to);
-    }
-    putc('>', to);
-    if (align == 'b' && i >= n_cols)
-        put_badge(text, to);
-    else
-        ms_html_text(text, to);
-    fputs(i < n_cols ? "</th>" : "</td>", to);
-}
-
-musec_status ms_table_html(ms_error *error, const ms_table *table, FILE *to)
-{
-    size_t             n_cols;
-    const musec_status st    = whole(error, table, &n_cols);
-    const int          named = has_sentences(table);
-    if (st != MUSEC_OK) return st;
-    /* Wide ones scroll inside their box. */
-    fprintf(to, "<div class=\"wide\"><table%s>\n<thead>\n", named ? " class=\"stack\"" : "");
-    for (size_t i = 0; i < table->n_cells; i++) {
-        if (i == n_cols) fputs("</thead>\n<tbody>\n", to);
-        if (i % n_cols == 0) fputs("<tr>", to);
-        put_cell(table, i, n_cols, named, to);
-        if ((i + 1) % n_cols == 0) fputs("</tr>\n", to);
-    }
-    fprintf(to, "</%s>\n</table></div>\n", table->n_cells > n_cols ? "tbody" : "thead");
-    return st;
-}
-
 musec_status ms_table_markdown(ms_error *error, const ms_table *table, FILE *to)
 {
     size_t             n_cols;
-    const musec_status st = whole(error, table, &n_cols);
+    const musec_status st = ms_table_columns(error, table, &n_cols);
     for (size_t i = 0; st == MUSEC_OK && i < table->n_cells; i++) {
         fputs("| ", to);
         for (const char *c = table->cells[i]; *c != '\0'; c++) {

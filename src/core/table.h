@@ -1,4 +1,4 @@
-/* table.h - rows of text with aligned columns, for a terminal, a page, a spreadsheet. */
+/* table.h - rows of text with aligned columns, for a terminal, a page (report/html.h), a spreadsheet. */
 #ifndef MS_CORE_TABLE_H
 #define MS_CORE_TABLE_H
 
@@ -34,16 +34,12 @@ void         ms_table_is_fields(ms_table *table, const char *fmt, ...) MS_PRINTF
 musec_status ms_table_print(ms_error *error, const ms_table *table, FILE *to); /* for a terminal */
 /* RFC 4180.  A cell "-", by which a table shows that there is nothing, is empty. */
 musec_status ms_table_csv(ms_error *error, const ms_table *table, FILE *to);
-musec_status ms_table_html(ms_error *error, const ms_table *table, FILE *to);
 musec_status ms_table_markdown(ms_error *error, const ms_table *table, FILE *to);
+/* The number of columns; an error where the table ran out of memory. */
+musec_status ms_table_columns(ms_error *error, const ms_table *table, size_t *n_cols);
 void         ms_table_free(ms_table *table);
 
 /* A cell of CSV, in quotes where it needs them. */
 void ms_csv_text(const char *text, FILE *to);
-/* Text for HTML and SVG: & < > " ' are written as entities; what is no UTF-8, or no character that
- * a page may hold, is replaced. */
-void ms_html_text(const char *text, FILE *to);
-/* Text in an element of a badge's classes: its colour is that of the kind, "does not hold". */
-void ms_html_badge(const char *tag, const char *kind, const char *text, FILE *to);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "core/real.h"
 #include "experiment/theory_suite.h"
-#include "report/draw.h"
+#include "report/png.h"
 #include "theory/fit.h"
 
 enum { MOST_POINTS = 32, MOST_SERIES = 64, CAPTION = 1024, ID = 64 };
@@ -124,15 +124,16 @@ static void add_guide(const build *b, ms_figure *f, ms_panel *panel, const char 
                        (const char *)NULL);
 }
 
-static const ms_style look_hbar = { "#4aa9e4", 0, 5 }, look_hull = { "#009e73", 0, 9 },
-                      look_bound = { "#6d747b", 1, 0 };
+static const ms_style style_hbar  = { "#4aa9e4", 0, MS_MARKER_SQUARE },
+                      style_hull  = { "#009e73", 0, MS_MARKER_TRIANGLE },
+                      style_bound = { "#6d747b", 1, MS_MARKER_NONE };
 
 /* What the theorem speaks of: the measured mean, the hull, the bound. */
 static void add_three(const build *b, ms_figure *f, ms_panel *p, const series *c)
 {
-    add_curve(b, f, p, "mean |Hbar|", look_hbar, c, "hbar_mean", 0.0);
-    add_curve(b, f, p, "hull distance", look_hull, c, "hull_upper", HULL_FLOOR);
-    add_curve(b, f, p, "the theorem's bound", look_bound, c, "bound", 0.0);
+    add_curve(b, f, p, "mean |Hbar|", style_hbar, c, "hbar_mean", 0.0);
+    add_curve(b, f, p, "hull distance", style_hull, c, "hull_upper", HULL_FLOOR);
+    add_curve(b, f, p, "the theorem's bound", style_bound, c, "bound", 0.0);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -345,8 +346,8 @@ static void add_epochs(ms_figure *f, ms_panel *panel, const char *label, ms_styl
     const json_t *hbar = json_object_get(run, "hbar");
     ms_curve     *curve;
 
-    style.mark = 0;
-    curve      = ms_panel_curve(f, panel, label, style);
+    style.marker = 0;
+    curve        = ms_panel_curve(f, panel, label, style);
     for (size_t i = 0; i < json_array_size(hbar); i++)
         ms_curve_point(f, curve,
                        (ms_point){ .x    = (double)i + 1.0,
@@ -359,12 +360,12 @@ static void add_epochs(ms_figure *f, ms_panel *panel, const char *label, ms_styl
 /* By their place in the suite: methods of one optimizer stand side by side here. */
 static ms_style method_style(size_t index)
 {
-    static const ms_style looks[] = { { "#4aa9e4", 0, 5 },
-                                      { "#d04f00", 0, 13 },
-                                      { "#e39c00", 1, 11 },
-                                      { "#8f7be0", 3, 12 },
-                                      { "#6d747b", 2, 6 } };
-    return looks[index % COUNT(looks)];
+    static const ms_style styles[] = { { "#4aa9e4", 0, MS_MARKER_SQUARE },
+                                       { "#d04f00", 0, MS_MARKER_DIAMOND },
+                                       { "#e39c00", 1, MS_MARKER_DOWNWARD },
+                                       { "#8f7be0", 3, MS_MARKER_OPEN_DIAMOND },
+                                       { "#6d747b", 2, MS_MARKER_OPEN_CIRCLE } };
+    return styles[index % COUNT(styles)];
 }
 
 /* Methods of the polar suite: by N, and epoch by epoch. */
@@ -494,7 +495,7 @@ musec_status ms_paper_theory_runs(ms_error *e, ms_paper *p, const ms_experiment 
         TRY(print_state(e, p, &s));
         goto done;
     }
-    TRY(ms_draw_ready(e)); /* before minutes of work, not after */
+    if (p->args->png != NULL) TRY(ms_png_ready(e)); /* before minutes of work, not after */
     if (!p->args->no_run) TRY(ms_theory_suites_make(e, p, &s));
 done:
     ms_theory_suites_free(&s);

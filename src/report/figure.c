@@ -126,9 +126,25 @@ void ms_panel_crosses(ms_figure *f, ms_panel *p)
 void ms_panel_rule(ms_figure *f, ms_panel *p, double x, const char *words)
 {
     if (p == NULL) return;
-    free(p->rule_words);
+    free(p->rule_label);
     p->x_rule     = x;
-    p->rule_words = copy(f, words);
+    p->rule_label = copy(f, words);
+}
+
+bool ms_figure_legend_entry(const ms_figure *f, size_t panel, size_t curve, ms_style *style)
+{
+    const ms_curve *c = &f->panels[panel].curves[curve];
+
+    *style = c->style;
+    for (size_t i = 0; i < f->n; i++)
+        for (size_t k = 0; k < f->panels[i].n; k++) {
+            const ms_curve *other  = &f->panels[i].curves[k];
+            const bool      before = i < panel || (i == panel && k < curve);
+            if (strcmp(other->label, c->label) != 0) continue;
+            if (before) return false;
+            if (style->marker <= 0) style->marker = other->style.marker;
+        }
+    return true;
 }
 
 static void panel_free(ms_panel *p)
@@ -144,7 +160,7 @@ static void panel_free(ms_panel *p)
     free(p->title);
     free(p->x_label);
     free(p->y_label);
-    free(p->rule_words);
+    free(p->rule_label);
 }
 
 void ms_figure_free(ms_figure *f)

@@ -27,10 +27,10 @@ typedef struct ms_point {
 
 enum { MS_DASHES = 7 };
 
-typedef struct ms_style { /* one style per optimizer, everywhere (styles.c) */
-    const char *colour;   /* "#0072b2" */
-    int         dash;     /* 0 solid, 1 dashed, 2 dotted, 3 dash-dot, and more: below MS_DASHES */
-    int         mark;     /* gnuplot's point type; 0: none (long curves) */
+typedef struct ms_style {
+    const char *colour; /* "#0072b2" */
+    int         dash;   /* 0 solid, 1 dashed, 2 dotted, 3 dash-dot, and more: below MS_DASHES */
+    int         marker; /* MS_MARKER_... */
 } ms_style;
 
 typedef struct ms_curve {
@@ -45,8 +45,8 @@ typedef struct ms_panel {
     bool      x_log, y_log;
     bool      bars;   /* one bar per curve (its first point's y) instead of lines */
     double    y_top;  /* values above it are outside: lines lead there; NaN: no limit */
-    double    x_rule; /* a vertical line with rule_words, such as a change of stage; NaN: none */
-    char     *rule_words;
+    double    x_rule; /* a vertical line with rule_label, such as a change of stage; NaN: none */
+    char     *rule_label;
     ms_curve *curves;
     size_t    n, room;
 } ms_panel;
@@ -74,6 +74,9 @@ void ms_curve_point(ms_figure *f, ms_curve *c, ms_point point, const char *tip, 
  * grey square upon each of which runs stalled, named so in the legend. */
 void ms_panel_crosses(ms_figure *f, ms_panel *p);
 void ms_panel_rule(ms_figure *f, ms_panel *p, double x, const char *words);
+/* Is this curve the first of the figure with its label?  The legend has one entry for each label;
+ * its style has a marker if one of the curves has. */
+bool ms_figure_legend_entry(const ms_figure *f, size_t panel, size_t curve, ms_style *style);
 void ms_figure_free(ms_figure *f);
 
 /* The style of an optimizer by its name in the registry; that of an unknown one is grey.  The

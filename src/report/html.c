@@ -6,9 +6,111 @@
 #include <string.h>
 
 #include "core/embedded.h"
-#include "report/script.h"
+#include "core/text.h"
+#include "report/svg.h"
 
-enum { MOST_ROWS = 40 }; /* of a table that stands open */
+enum { MAX_OPEN_ROWS = 40 }; /* a longer table is folded */
+enum { SENTENCE = 120 };     /* characters of a cell that is a sentence */
+
+/* ---- text and tables ------------------------------------------------------------------------- */
+
+void ms_html_text(const char *text, FILE *to)
+{
+    size_t bytes;
+    for (; *text != '\0'; text += bytes == 0 ? 1 : bytes) {
+        const unsigned char c = (unsigned char)*text;
+        bytes                 = ms_text_char(text);
+        switch (*text) {
+        case '&': fputs("&amp;", to); break;
+        case '<': fputs("&lt;", to); break;
+        case '>': fputs("&gt;", to); break;
+        case '"': fputs("&quot;", to); break;
+        case '\'': fputs("&#39;", to); break;
+        case '\n': putc('\n', to); break;
+        default:
+            if (bytes == 0)
+                fputs("\xef\xbf\xbd", to); /* U+FFFD, the mark of what is no character */
+            else if (c < ' ' || c == 0x7f || (c == 0xc2 && (unsigned char)text[1] < 0xa0))
+                putc(' ', to); /* control characters are not allowed in a page */
+            else
+                fwrite(text, 1, bytes, to);
+            break;
+        }
+    }
+}
+
+/* "does not hold: why" is the class b-does-not-hold. */
+void ms_html_badge(const char *tag, const char *kind, const char *text, FILE *to)
+{
+    fprintf(to, "<%s class=\"badge b-", tag);
+    for (const char *c = kind; *c != '\0' && *c != ':'; c++)
+        putc(*c >= 'a' && *c <= 'z' ? *c : '-', to);
+    fputs("\">", to);
+    ms_html_text(text, to);
+    fprintf(to, "</%s>", tag);
+}
+
+static void put_badge(const char *text, FILE *to)
+{
+    char         word[64];
+    const size_t n = strcspn(text, ":");
+
+    if (text[0] < 'a' || text[0] > 'z' || n >= sizeof word) { /* "-" is none */
+        ms_html_text(text, to);
+        return;
+    }
+    snprintf(word, sizeof word, "%.*s", (int)n, text);
+    ms_html_badge("span", word, word, to);
+    ms_html_text(text + n, to);
+}
+
+/* Sentences in columns are of no use on a phone: there each row of such a table is a block. */
+static bool has_sentences(const ms_table *table)
+{
+    for (size_t i = 0; i < table->n_cells; i++)
+        if (ms_text_length(table->cells[i]) > SENTENCE) return true;
+    return false;
+}
+
+static void put_table_cell(const ms_table *table, size_t i, size_t n_cols, bool named, FILE *to)
+{
+    const char  align = table->align[i % n_cols];
+    const char *text  = table->cells[i];
+
+    fputs(i < n_cols ? "<th scope=\"col\"" : "<td", to);
+    if (align == 'r' || (align == 'b' && i >= n_cols)) fprintf(to, " class=\"%c\"", align);
+    if (named && i >= n_cols) {
+        fputs(" data-name=\"", to);
+        ms_html_text(table->cells[i % n_cols], to);
+        putc('"', to);
+    }
+    putc('>', to);
+    if (align == 'b' && i >= n_cols)
+        put_badge(text, to);
+    else
+        ms_html_text(text, to);
+    fputs(i < n_cols ? "</th>" : "</td>", to);
+}
+
+musec_status ms_html_table(ms_error *error, const ms_table *table, FILE *to)
+{
+    size_t             n_cols;
+    const musec_status st    = ms_table_columns(error, table, &n_cols);
+    const bool         named = has_sentences(table);
+    if (st != MUSEC_OK) return st;
+    /* Wide ones scroll inside their box. */
+    fprintf(to, "<div class=\"wide\"><table%s>\n<thead>\n", named ? " class=\"stack\"" : "");
+    for (size_t i = 0; i < table->n_cells; i++) {
+        if (i == n_cols) fputs("</thead>\n<tbody>\n", to);
+        if (i % n_cols == 0) fputs("<tr>", to);
+        put_table_cell(table, i, n_cols, named, to);
+        if ((i + 1) % n_cols == 0) fputs("</tr>\n", to);
+    }
+    fprintf(to, "</%s>\n</table></div>\n", table->n_cells > n_cols ? "tbody" : "thead");
+    return st;
+}
+
+/* ---- the page -------------------------------------------------------------------------------- */
 
 /* <tag class="...">text</tag> */
 static void put_element(const char *tag, const char *class, const char *text, FILE *to)
@@ -62,30 +164,6 @@ static void put_contents(const ms_page *p, FILE *to)
     fputs("</ul>\n</nav>\n", to);
 }
 
-/* A piece of line with its dash and mark, or a piece of a bar. */
-static void put_sample(const ms_panel *p, ms_style style, FILE *to)
-{
-    fputs("<svg viewBox=\"0 0 34 14\" aria-hidden=\"true\">", to);
-    if (p->bars) {
-        fprintf(to, "<path d=\"M10,1h14v12h-14z\" fill=\"%s\"/>", style.colour);
-    } else {
-        const char *dash = ms_dash_lengths(style.dash);
-        fprintf(to, "<path d=\"M1,7h32\" fill=\"none\" stroke=\"%s\" stroke-width=\"2.2\"",
-                style.colour);
-        if (dash[0] != '\0') fprintf(to, " stroke-dasharray=\"%s\"", dash);
-        fputs("/>", to);
-    }
-    if (!p->bars && style.mark > 0) {
-        bool        filled;
-        const char *shape = ms_mark_shape(style.mark, &filled);
-        fprintf(to,
-                "<path d=\"%s\" transform=\"translate(17,7) scale(4)\" stroke=\"%s\" "
-                "stroke-width=\"%s\" fill=\"%s\"/>",
-                shape, style.colour, filled ? "0" : ".4", filled ? style.colour : "none");
-    }
-    fputs("</svg>", to);
-}
-
 static void put_legend(const ms_figure *f, FILE *to)
 {
     bool any = false;
@@ -94,13 +172,15 @@ static void put_legend(const ms_figure *f, FILE *to)
         for (size_t k = 0; k < f->panels[i].n; k++) {
             const ms_curve *c = &f->panels[i].curves[k];
             ms_style        style;
-            if (!ms_legend_entry(f, i, k, &style)) continue;
+            if (!ms_figure_legend_entry(f, i, k, &style)) continue;
             fputs(any ? "" : "<ul class=\"legend\">\n", to);
             any = true;
             fputs("<li class=\"key\" data-label=\"", to);
             ms_html_text(c->label, to);
             fputs("\">", to);
-            put_sample(&f->panels[i], style, to);
+            fputs("<svg viewBox=\"0 0 34 14\" aria-hidden=\"true\">", to);
+            ms_svg_sample(style, f->panels[i].bars, 1.0, 7.0, to);
+            fputs("</svg>", to);
             ms_html_text(c->label, to);
             fputs("</li>\n", to);
         }
@@ -133,21 +213,30 @@ static void put_caption(const char *caption, const char *notes, FILE *to)
     fputs("</figcaption>\n", to);
 }
 
-static void put_figure(const ms_block *b, const ms_drawing *d, FILE *to)
+/* Four panels stand two by two; one alone is drawn for a phone and for a large screen. */
+static musec_status put_figure(ms_error *e, const ms_block *b, FILE *to)
 {
+    const size_t     n      = b->figure.n;
+    ms_figure_layout layout = { 0 };
+    musec_status     st;
+
+    TRY(ms_figure_layout_make(e, &b->figure, &layout));
     fprintf(to, "<figure class=\"plots\" id=\"figure-%s\">\n", b->id);
     put_element("h3", NULL, b->figure.title, to);
     put_legend(&b->figure, to);
-    fprintf(to, "<div class=\"panels%s\">\n",
-            d->n == 4   ? " four"
-            : d->n == 1 ? " one"
-                        : ""); /* four: two by two */
-    if (d->wide != NULL) fprintf(to, "<div class=\"panel large\">%s</div>\n", d->wide);
-    for (size_t i = 0; i < d->n; i++)
-        fprintf(to, "<div class=\"panel\">%s</div>\n", d->svg[i]);
+    fprintf(to, "<div class=\"panels%s\">\n", n == 4 ? " four" : n == 1 ? " one" : "");
+    for (int wide = n == 1; wide >= 0; wide--)
+        for (size_t i = 0; i < n; i++) {
+            fprintf(to, "<div class=\"panel%s\">", wide ? " large" : "");
+            ms_svg_panel(&layout, i, wide, to);
+            fputs("</div>\n", to);
+        }
     fputs("</div>\n", to);
     put_caption(b->figure.caption, b->notes, to);
     fputs("</figure>\n", to);
+done:
+    ms_figure_layout_free(&layout);
+    return st;
 }
 
 /* A long one is folded: what follows it would be out of reach. */
@@ -159,17 +248,16 @@ static musec_status put_table(ms_error *e, const ms_block *b, FILE *to)
 
     fprintf(to, "<figure class=\"table\" id=\"table-%s\">\n", b->id);
     put_caption(b->words, b->notes, to);
-    if (rows > MOST_ROWS) fprintf(to, "<details>\n<summary>%zu rows</summary>\n", rows);
-    st = ms_table_html(e, &b->table, to);
-    if (rows > MOST_ROWS) fputs("</details>\n", to);
+    if (rows > MAX_OPEN_ROWS) fprintf(to, "<details>\n<summary>%zu rows</summary>\n", rows);
+    st = ms_html_table(e, &b->table, to);
+    if (rows > MAX_OPEN_ROWS) fputs("</details>\n", to);
     fputs("</figure>\n", to);
     return st;
 }
 
-musec_status ms_html_page(ms_error *e, const ms_page *p, const ms_drawing *drawings, FILE *to)
+musec_status ms_html_page(ms_error *e, const ms_page *p, FILE *to)
 {
-    size_t       figure = 0;
-    musec_status st     = MUSEC_OK;
+    musec_status st = MUSEC_OK;
 
     put_head(p, to);
     put_contents(p, to);
@@ -182,7 +270,7 @@ musec_status ms_html_page(ms_error *e, const ms_page *p, const ms_drawing *drawi
         for (size_t k = 0; k < s->n; k++) {
             const ms_block *b = &s->blocks[k];
             if (b->kind == MS_BLOCK_WORDS) put_element("p", NULL, b->words, to);
-            if (b->kind == MS_BLOCK_FIGURE) put_figure(b, &drawings[figure++], to);
+            if (b->kind == MS_BLOCK_FIGURE) TRY(put_figure(e, b, to));
             if (b->kind == MS_BLOCK_TABLE) TRY(put_table(e, b, to));
         }
         fputs("</section>\n", to);

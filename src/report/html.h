@@ -1,11 +1,15 @@
-/* html.h - a page as HTML. */
+/* html.h - pages, tables and text as HTML. */
 #ifndef MS_REPORT_HTML_H
 #define MS_REPORT_HTML_H
 
-#include "report/draw.h"
 #include "report/page.h"
 
-/* drawings: of the page's figures, in their order. */
-musec_status ms_html_page(ms_error *e, const ms_page *p, const ms_drawing *drawings, FILE *to);
+musec_status ms_html_page(ms_error *e, const ms_page *p, FILE *to);
+musec_status ms_html_table(ms_error *e, const ms_table *table, FILE *to);
+/* Writes text for HTML and SVG: & < > " ' become entities; what is not UTF-8, or no character that
+ * a page may hold, is replaced. */
+void ms_html_text(const char *text, FILE *to);
+/* Writes text in an element with a badge's classes: the kind ("does not hold") sets its colour. */
+void ms_html_badge(const char *tag, const char *kind, const char *text, FILE *to);
 
 #endif

@@ -1,6 +1,4 @@
-/* page.c - a report's pieces collected, and its files written.
- *
- * Figures are drawn before any file is opened: without gnuplot nothing is written. */
+/* page.c - a report's pieces collected, and its files written. */
 #define _POSIX_C_SOURCE 200809L /* strdup */
 #include "report/page.h"
 
@@ -14,6 +12,7 @@
 #include "core/real.h"
 #include "core/text.h"
 #include "report/html.h"
+#include "report/png.h"
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
@@ -293,26 +292,26 @@ done:
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* The page's figures one after the other, as they are: not to be freed one by one. */
-static size_t list_figures(const ms_page *p, ms_figure *out)
+/* PNG files come first: without a program that writes them there is no file at all. */
+static musec_status write_all_png(ms_error *e, const ms_page *p, const char *dir)
 {
-    size_t n = 0;
+    musec_status st;
+
+    TRY(ms_directory_make(e, dir));
     for (size_t i = 0; i < p->n; i++)
-        for (size_t k = 0; k < p->sections[i].n; k++) {
-            if (p->sections[i].blocks[k].kind != MS_BLOCK_FIGURE) continue;
-            if (out != NULL) out[n] = p->sections[i].blocks[k].figure;
-            n++;
-        }
-    return n;
+        for (size_t k = 0; k < p->sections[i].n; k++)
+            if (p->sections[i].blocks[k].kind == MS_BLOCK_FIGURE)
+                TRY(ms_png_write(e, &p->sections[i].blocks[k].figure, dir));
+done:
+    return st;
 }
 
-static musec_status write_html(ms_error *e, const ms_page *p, const ms_drawing *drawings,
-                               const char *path, ms_out_file *out)
+static musec_status write_html(ms_error *e, const ms_page *p, const char *path, ms_out_file *out)
 {
     musec_status st;
 
     TRY(ms_out_open(e, path, out));
-    TRY(ms_html_page(e, p, drawings, out->f));
+    TRY(ms_html_page(e, p, out->f));
     TRY(ms_out_commit(e, out));
 done:
     ms_out_abandon(out);
@@ -321,27 +320,18 @@ done:
 
 musec_status ms_page_write(ms_error *e, const ms_page *p, const ms_page_files *files)
 {
-    const size_t n        = list_figures(p, NULL);
-    ms_figure   *figures  = calloc(n + 1, sizeof *figures);
-    ms_drawing  *drawings = calloc(n + 1, sizeof *drawings);
-    ms_out_file *out      = calloc(1, sizeof *out);
-    musec_status st       = MUSEC_OK;
+    ms_out_file *out = calloc(1, sizeof *out);
+    musec_status st  = MUSEC_OK;
 
-    if (p->lost || figures == NULL || drawings == NULL || out == NULL) {
+    if (p->lost || out == NULL) {
         st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the report");
         goto done;
     }
     TRY(check_ids(e, p));
-    list_figures(p, figures);
-    if (files->html != NULL || files->png_dir != NULL)
-        TRY(ms_draw(e, figures, n, files->html != NULL ? drawings : NULL, files->png_dir));
+    if (files->png_dir != NULL) TRY(write_all_png(e, p, files->png_dir));
     if (files->csv_dir != NULL) TRY(write_all_csv(e, p, files->csv_dir, out));
-    if (files->html != NULL) TRY(write_html(e, p, drawings, files->html, out));
+    if (files->html != NULL) TRY(write_html(e, p, files->html, out));
 done:
-    for (size_t i = 0; drawings != NULL && i < n; i++)
-        ms_drawing_free(&drawings[i]);
     free(out);
-    free(drawings);
-    free(figures);
     return st;
 }

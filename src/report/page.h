@@ -51,8 +51,8 @@ typedef struct ms_page_files { /* NULL: not wanted */
     const char *html, *png_dir, *csv_dir;
 } ms_page_files;
 
-/* All or nothing of each file: none is left under its name half written.  A page without figures
- * needs no gnuplot. */
+/* All or nothing of each file: none is left under its name half written.  PNG files need
+ * rsvg-convert (png.h). */
 musec_status ms_page_write(ms_error *e, const ms_page *p, const ms_page_files *files);
 
 #endif

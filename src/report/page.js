@@ -139,7 +139,7 @@ function walk(plot, key)
     show(plot, at);
 }
 
-for (const svg of document.querySelectorAll('.panel svg')) {
+for (const svg of document.querySelectorAll('.panel > svg')) {
     const plot = {
         svg,
         points : [],
@@ -196,7 +196,7 @@ document.addEventListener('scroll', () => {
     if (shown) show(shown, shown.current); // the words stay at their point
 }, { passive: true });
 document.addEventListener('pointerdown', (event) => {
-    if (!event.target.closest('.panel svg')) hide();
+    if (!event.target.closest('.panel > svg')) hide();
 });
 
 for (const key of document.querySelectorAll('.legend .key')) {

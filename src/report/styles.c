@@ -1,6 +1,6 @@
-/* styles.c - how curves look.  The style of an optimizer, the same everywhere, is in its row of the
- * registry (core/optimizers.c). */
-#include "report/figure.h"
+/* styles.c - the styles of curves, and how they are drawn.  The style of an optimizer, the same
+ * everywhere, is in its row of the registry (core/optimizers.c). */
+#include "report/svg.h"
 
 ms_style ms_style_of(const char *optimizer)
 {
@@ -33,4 +33,58 @@ ms_style ms_style_step(size_t index, size_t n)
 
     return (ms_style){ ramp[n < 2 ? last / 2 : place * last / (n - 1)], (int)(place % 4),
                        marks[place % COUNT(marks)] };
+}
+
+/* ---- as SVG ---------------------------------------------------------------------------------- */
+
+void ms_svg_stroke(const char *colour, double width, int dash, FILE *to)
+{
+    static const char *const dashes[MS_DASHES] = { "",     "8,4",         "2,3", "9,3,2,3",
+                                                   "11,4", "9,3,2,3,2,3", "4,3" };
+    fprintf(to, " fill=\"none\" stroke=\"%s\" stroke-width=\"%.2g\"", colour, width);
+    if (dash > 0 && dash < MS_DASHES) fprintf(to, " stroke-dasharray=\"%s\"", dashes[dash]);
+}
+
+static bool is_filled(int marker) { return marker > MS_MARKER_CROSS && marker % 2 == 1; }
+
+void ms_svg_marker_paint(int marker, const char *colour, FILE *to)
+{
+    if (is_filled(marker))
+        fprintf(to, " fill=\"%s\"", colour);
+    else
+        ms_svg_stroke(colour, 0.45, 0, to);
+}
+
+void ms_svg_marker(int marker, double x, double y, double radius, FILE *to)
+{
+    static const char *const shapes[] = {
+        "M-1,-1L1,1M1,-1L-1,1",                                 /* cross */
+        "M-1,-1h2v2h-2z",                                       /* square */
+        "M-1,0a1,1 0 1,0 2,0a1,1 0 1,0 -2,0z",                  /* circle */
+        "M0,-1.33L-1.33,.67h2.66z",                             /* triangle */
+        "M0,1.33L-1.33,-.67h2.66z",                             /* triangle, downward */
+        "M0,-1.41L-1.41,0L0,1.41L1.41,0z",                      /* diamond */
+        "M0,-1.33L1.265,-.411L.782,1.076h-1.564L-1.265,-.411z", /* pentagon */
+    };
+    const size_t shape = marker < MS_MARKER_CROSS ? 0 : (size_t)marker / 2 - 1;
+    fprintf(to, "<path d=\"%s\" transform=\"translate(%.2f,%.2f) scale(%.2f)\"/>",
+            shapes[shape % COUNT(shapes)], x, y, radius);
+}
+
+void ms_svg_sample(ms_style style, bool bar, double x, double y, FILE *to)
+{
+    if (bar) {
+        fprintf(to, "<path d=\"M%.1f,%.1fh14v12h-14z\" fill=\"%s\"/>", x + 9.0, y - 6.0,
+                style.colour);
+        return;
+    }
+    fprintf(to, "<path d=\"M%.1f,%.1fh%d\"", x, y, MS_SAMPLE);
+    ms_svg_stroke(style.colour, 2.2, style.dash, to);
+    fputs("/>", to);
+    if (style.marker <= 0) return;
+    fputs("<g", to);
+    ms_svg_marker_paint(style.marker, style.colour, to);
+    putc('>', to);
+    ms_svg_marker(style.marker, x + 0.5 * (double)MS_SAMPLE, y, 4.0, to);
+    fputs("</g>", to);
 }

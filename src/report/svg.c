@@ -1,373 +1,597 @@
-/* svg.c - gnuplot's SVG made fit for a page.
+/* svg.c - figures written as SVG.
  *
- * gnuplot writes a document of its own: a prolog, a title, marks with the same ids in every
- * picture, black ink.  Here it becomes a piece of a page: no ids at all (marks are drawn where they
- * are used), ink in the colour of the text around it, a size that follows the page, and each curve
- * in a group that names it:
- *
- *     <g class="curve line" data-label="Muon">            what gnuplot drew: band, line, dots, ...
- *     <g class="points" data-label="Muon">                on top, invisible: where its points are
- *       <circle cx= cy= r= data-x= data-y=>               their values
- *         <title>words</title></circle>                   and what to say there
- *
- * The input is read tag by tag; what is not known is passed on. */
-#define _POSIX_C_SOURCE 200809L /* open_memstream */
-#include <ctype.h>
+ * Every length is in units of a canvas on which text is 14 units high; a picture scales the whole
+ * canvas.  Lines and bands may leave a panel at the top: they stand in an inner <svg>, which clips
+ * them without an id that would have to be unique in the page. */
+#include "report/svg.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/table.h"
-#include "report/script.h"
+#include "core/text.h"
+#include "report/html.h"
 
-enum { MOST_POINTS = 80 }; /* of a curve, to be pointed at: they are half of a page's bytes */
+#define FONT       14.0
+#define TICK_FONT  (0.9 * FONT)
+#define LINE_WIDTH 2.0
+#define MARKER     3.25 /* half of a marker's width */
+#define FAR        1e3  /* heights of a panel: lines to larger values end there, out of sight */
 
-typedef struct rewriter {
-    FILE          *to;
-    const ms_plan *plan;
-    ms_frame       frame;
-    size_t         n_layers; /* seen so far */
-} rewriter;
+enum { FEW = 24, MAX_HOVER = 80 }; /* a curve's points: all with markers; that can be pointed at */
 
-/* ---- tags ------------------------------------------------------------------------------------ */
+typedef struct canvas { /* a panel on its canvas, from the upper left corner */
+    double                 width, height;
+    double                 left, right, top, bottom;         /* the plot area */
+    double                 cell_left, cell_top, cell_bottom; /* with labels around it */
+    const ms_panel_layout *layout;
+    FILE                  *to;
+} canvas;
 
-static bool is_tag(const char *tag, const char *name)
+static double at_x(const canvas *v, double u) { return v->left + u * (v->right - v->left); }
+
+static double at_y(const canvas *v, double share)
 {
-    const size_t n = strlen(name);
-    return strncmp(tag, name, n) == 0 &&
-           (tag[n] == '>' || tag[n] == '/' || isspace((unsigned char)tag[n]));
+    return v->bottom - fmax(-FAR, fmin(share, FAR)) * (v->bottom - v->top);
 }
 
-/* The value of an attribute of the tag that ends at `end`: *n bytes, NULL if it has none.  gnuplot
- * writes both quotes, and blanks around the equals sign. */
-static const char *attribute(const char *tag, const char *end, const char *name, size_t *n)
-{
-    const size_t bytes = strlen(name);
+/* ---- text ------------------------------------------------------------------------------------ */
 
-    for (const char *at = tag + 1; at + bytes < end; at++) {
-        const char *value = at + bytes, *stop;
-        if (!isspace((unsigned char)at[-1]) || strncmp(at, name, bytes) != 0) continue;
-        while (value < end && (isspace((unsigned char)*value) || *value == '='))
-            value++;
-        if (value == end || (*value != '"' && *value != '\'')) continue;
-        stop = memchr(value + 1, *value, (size_t)(end - value - 1));
-        if (stop == NULL) continue;
-        *n = (size_t)(stop - value - 1);
-        return value + 1;
+/* Estimates the width of a text in most fonts without serifs. */
+static double text_width(const char *text, double font)
+{
+    double width = 0.0;
+    size_t bytes;
+
+    for (; *text != '\0'; text += bytes == 0 ? 1 : bytes) {
+        bytes = ms_text_char(text);
+        if (strchr("ijl.,:;|!'()[]{} tfrI-", *text) != NULL)
+            width += 0.37;
+        else if (strchr("mwMW@%", *text) != NULL)
+            width += 0.92;
+        else
+            width += *text >= 'A' && *text <= 'Z' ? 0.69 : 0.62;
     }
-    return NULL;
+    return width * font;
 }
 
-static const char *const shapes[] = {
-    /* by gnuplot's numbers, from 1: plus, cross, star, then an open and a filled one of each */
-    "M-1,0h2M0,-1v2",
-    "M-1,-1L1,1M1,-1L-1,1",
-    "M-1,0h2M0,-1v2M-1,-1L1,1M-1,1L1,-1",
-    "M-1,-1h2v2h-2z",
-    "M-1,0a1,1 0 1,0 2,0a1,1 0 1,0 -2,0z",
-    "M0,-1.33L-1.33,.67h2.66z",
-    "M0,1.33L-1.33,-.67h2.66z",
-    "M0,-1.41L-1.41,0L0,1.41L1.41,0z",
-    "M0,-1.33L1.265,-.411L.782,1.076h-1.564L-1.265,-.411z",
-};
+typedef struct label {
+    double      x, y;      /* y is the middle of the letters */
+    double      font;      /* 0: FONT */
+    const char *anchor;    /* NULL: "middle" */
+    double      max_width; /* smaller letters where the text is wider; 0: no limit */
+    bool        vertical, bold;
+} label;
 
-const char *ms_mark_shape(int mark, bool *filled)
+static void put_label(label l, const char *text, FILE *to)
 {
-    const int kind = mark <= 3 ? mark - 1 : 3 + (mark - 4) / 2;
-    *filled        = mark > 3 && mark % 2 == 1;
-    return shapes[kind < 0 ? 0 : kind % (int)COUNT(shapes)];
+    const double font  = l.font > 0.0 ? l.font : FONT;
+    const double width = (l.bold ? 1.12 : 1.0) * text_width(text, font);
+    const double scale = l.max_width > 0.0 && width > l.max_width ? l.max_width / width : 1.0;
+
+    if (text[0] == '\0') return;
+    fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" dy=\".35em\" font-size=\"%.1f\"", l.x, l.y,
+            scale * font);
+    fprintf(to, " text-anchor=\"%s\"", l.anchor != NULL ? l.anchor : "middle");
+    if (l.bold) fputs(" font-weight=\"600\"", to);
+    if (l.vertical) fprintf(to, " transform=\"rotate(-90 %.1f %.1f)\"", l.x, l.y);
+    putc('>', to);
+    ms_html_text(text, to);
+    fputs("</text>\n", to);
 }
 
-/* <use href='#gpPt6' transform=... color=.../>: a mark.  gnuplot counts them from 0 here. */
-static musec_status put_mark(ms_error *e, rewriter *r, const char *tag, const char *end)
-{
-    size_t      n_ref = 0, n_where = 0, n_colour = 0;
-    const char *ref    = attribute(tag, end, "xlink:href", &n_ref);
-    const char *where  = attribute(tag, end, "transform", &n_where);
-    const char *colour = attribute(tag, end, "color", &n_colour);
-    const char *shape;
-    bool        filled;
+/* ---- the canvas ------------------------------------------------------------------------------ */
 
-    if (ref == NULL) ref = attribute(tag, end, "href", &n_ref);
-    if (ref == NULL || where == NULL || colour == NULL || strncmp(ref, "#gpPt", 5) != 0)
-        return ms_fail(e, MUSEC_EFORMAT,
-                       "gnuplot draws a mark in a way that is not understood: %.*s>",
-                       (int)(end - tag < 200 ? end - tag : 200), tag);
-    shape = ms_mark_shape((int)strtol(ref + 5, NULL, 10) + 1, &filled);
-    fprintf(r->to, "<path d=\"%s\" transform=\"%.*s\" stroke=\"%.*s\" fill=\"", shape, (int)n_where,
-            where, (int)n_colour, colour);
-    if (filled)
-        fprintf(r->to, "%.*s\" stroke-width=\"0\"/>", (int)n_colour, colour);
-    else
-        fputs("none\" stroke-width=\".4\"/>", r->to);
-    return MUSEC_OK;
+/* A panel in a cell of its canvas.  All panels of a figure have the same margins and line up. */
+static canvas canvas_in(const ms_figure_layout *f, size_t panel, double x, double y, double width,
+                        double height, FILE *to)
+{
+    double labels = text_width("0.00", TICK_FONT);
+    bool   titles = false, names = false;
+    canvas v = { .layout = &f->panels[panel], .to = to };
+
+    for (size_t i = 0; i < f->figure->n; i++) {
+        const ms_panel_layout *p = &f->panels[i];
+        titles                   = titles || p->panel->title[0] != '\0';
+        names                    = names || p->panel->x_label[0] != '\0';
+        for (size_t k = 0; k < p->y.n; k++)
+            labels = fmax(labels, text_width(p->y.ticks[k].label, TICK_FONT));
+        if (p->y.share < 1.0) labels = fmax(labels, text_width("diverged", 0.8 * FONT));
+    }
+    v.width       = width;
+    v.height      = height;
+    v.cell_left   = x;
+    v.cell_top    = y;
+    v.cell_bottom = y + height;
+    v.left        = x + fmin(labels + 2.5 * FONT, 0.45 * width);
+    v.right       = x + width - 1.4 * FONT;
+    v.top         = y + (titles ? 2.2 : 0.9) * FONT;
+    v.bottom      = y + height - (names ? 3.3 : 2.0) * FONT;
+    return v;
 }
 
-/* A tag as it is, but ink is the page's own colour, and without attributes that would undo that. */
-static void put_tag(rewriter *r, const char *tag, const char *end)
-{
-    static const struct {
-        const char *from, *to;
-    } swaps[] = {
-        { "rgb(  1,   2,   3)", "currentColor" },
-        { "rgb(1,2,3)", "currentColor" },
-        { " color=\"black\"", "" },
-        { " color=\"white\"", "" },
-        { " font-family=\"inherit\"", "" },
-        { " font-family=\"\"", "" },
-        { " shape-rendering='crispEdges'", "" },
-        { " class=\"gridline\"", "" },
-        { " stroke-linecap=\"butt\"", "" }, /* as it is anyway */
-        { " stroke-linejoin=\"miter\"", "" },
-        { "font-size=\"14.70\"", "font-size=\"14.70\" font-weight=\"600\"" }, /* titles alone */
-    };
+/* ---- axes ------------------------------------------------------------------------------------ */
 
-    for (const char *at = tag; at <= end;) {
-        size_t n = 0;
-        for (size_t i = 0; i < COUNT(swaps) && n == 0; i++)
-            if (strncmp(at, swaps[i].from, strlen(swaps[i].from)) == 0) {
-                n = strlen(swaps[i].from);
-                fputs(swaps[i].to, r->to);
-            }
-        if (n == 0 && isspace((unsigned char)*at)) { /* one blank is enough */
-            while (isspace((unsigned char)at[n]))
-                n++;
-            if (at[n] != '>' && at[n] != '/') putc(' ', r->to);
+/* Draws gridlines at the ticks with a label, the axes, and the ticks. */
+static void put_axes(const canvas *v)
+{
+    const ms_axis *x = &v->layout->x, *y = &v->layout->y;
+
+    fputs("<path fill=\"none\" stroke=\"currentColor\" stroke-opacity=\".15\" d=\"", v->to);
+    for (size_t i = 0; i < x->n; i++)
+        if (x->ticks[i].label[0] != '\0')
+            fprintf(v->to, "M%.1f,%.1fV%.1f", at_x(v, x->ticks[i].at), v->bottom, v->top);
+    for (size_t i = 0; i < y->n; i++)
+        if (y->ticks[i].label[0] != '\0')
+            fprintf(v->to, "M%.1f,%.1fH%.1f", v->left, at_y(v, y->ticks[i].at), v->right);
+    fputs("\"/>\n<path fill=\"none\" stroke=\"currentColor\" stroke-opacity=\".56\" d=\"", v->to);
+    fprintf(v->to, "M%.1f,%.1fV%.1fH%.1f", v->left, v->top, v->bottom, v->right);
+    for (size_t i = 0; i < x->n; i++)
+        fprintf(v->to, "M%.1f,%.1fv%s", at_x(v, x->ticks[i].at), v->bottom,
+                x->ticks[i].label[0] != '\0' ? "4.7" : "2.6");
+    for (size_t i = 0; i < y->n; i++)
+        fprintf(v->to, "M%.1f,%.1fh-%s", v->left, at_y(v, y->ticks[i].at),
+                y->ticks[i].label[0] != '\0' ? "4.7" : "2.6");
+    fputs("\"/>\n", v->to);
+}
+
+/* A dashed line across the panel. */
+static void put_rule(const canvas *v, const char *dash, double x1, double y1, double x2, double y2)
+{
+    fprintf(v->to,
+            "<path fill=\"none\" stroke=\"currentColor\" stroke-opacity=\".56\" "
+            "stroke-dasharray=\"%s\" d=\"M%.1f,%.1fL%.1f,%.1f\"/>\n",
+            dash, x1, y1, x2, y2);
+}
+
+/* Names the ticks and the lane of diverged runs; labels that would touch another are left out. */
+static void put_tick_labels(const canvas *v)
+{
+    const ms_axis *x = &v->layout->x, *y = &v->layout->y;
+    const double   lane      = at_y(v, 0.5 * (1.0 + y->share));
+    const label    left      = { .x = v->left - 0.6 * FONT, .font = TICK_FONT, .anchor = "end" };
+    double         free_from = -HUGE_VAL;
+
+    for (size_t i = 0; i < y->n; i++) {
+        label l = left;
+        l.y     = at_y(v, y->ticks[i].at);
+        if (y->share == 1.0 || l.y - lane >= 1.2 * TICK_FONT)
+            put_label(l, y->ticks[i].label, v->to);
+    }
+    if (y->share < 1.0) {
+        label l = left;
+        l.y     = lane;
+        l.font  = 0.8 * FONT;
+        put_label(l, "diverged", v->to);
+        put_rule(v, "2,4", v->left, at_y(v, y->share), v->right, at_y(v, y->share));
+    }
+    for (size_t i = 0; i < x->n; i++) {
+        const double middle = at_x(v, x->ticks[i].at);
+        const double half   = 0.5 * text_width(x->ticks[i].label, TICK_FONT);
+        if (x->ticks[i].label[0] == '\0' || middle - half < free_from) continue;
+        free_from = middle + half + 0.4 * TICK_FONT;
+        put_label((label){ .x = middle, .y = v->bottom + 1.1 * FONT, .font = TICK_FONT },
+                  x->ticks[i].label, v->to);
+    }
+}
+
+/* Names the bars below, if there is room, and writes their values above them. */
+static void put_bar_labels(const canvas *v)
+{
+    const ms_panel *panel  = v->layout->panel;
+    const double    each   = (v->right - v->left) / (double)(panel->n == 0 ? 1 : panel->n);
+    double          widest = 1.0, font;
+
+    for (size_t i = 0; i < panel->n; i++)
+        widest = fmax(widest, text_width(panel->curves[i].label, FONT));
+    font = FONT * fmin(0.9, 0.95 * each / widest);
+    for (size_t i = 0; i < panel->n; i++) {
+        const ms_placed_curve *c = &v->layout->curves[i];
+        const double           x = at_x(v, ((double)i + 0.5) / (double)panel->n);
+        char                   value[MS_NUMBER_TEXT];
+        if (font >= 0.6 * FONT)
+            put_label((label){ .x = x, .y = v->bottom + FONT, .font = font },
+                      panel->curves[i].label, v->to);
+        if (c->n == 0 || isnan(c->points[0].v) || c->points[0].diverged) continue;
+        ms_number_text(panel->curves[i].at[0].y, value);
+        put_label((label){ .x = x,
+                           .y = at_y(v, fmax(c->points[0].v,
+                                             fmin(c->points[0].high, v->layout->y.share))) -
+                                0.7 * FONT,
+                           .font      = 0.8 * FONT,
+                           .max_width = 0.95 * each },
+                  value, v->to);
+    }
+}
+
+static void put_frame(const canvas *v)
+{
+    const ms_panel *panel = v->layout->panel;
+    const double    wide = 1.05 * (v->right - v->left), high = 1.05 * (v->bottom - v->top);
+    const double    x = 0.5 * (v->left + v->right), y = 0.5 * (v->top + v->bottom);
+
+    put_axes(v);
+    put_tick_labels(v);
+    put_label((label){ .x         = x,
+                       .y         = v->cell_top + 1.05 * FONT,
+                       .font      = 1.05 * FONT,
+                       .max_width = wide,
+                       .bold      = true },
+              panel->title, v->to);
+    put_label((label){ .x = x, .y = v->cell_bottom - 0.95 * FONT, .max_width = wide },
+              panel->x_label, v->to);
+    put_label(
+        (label){ .x = v->cell_left + 0.95 * FONT, .y = y, .max_width = high, .vertical = true },
+        panel->y_label, v->to);
+    if (panel->bars) put_bar_labels(v);
+    if (isfinite(panel->x_rule)) {
+        const double at   = at_x(v, ms_axis_place(&v->layout->x, panel->x_rule));
+        const char  *text = panel->rule_label != NULL ? panel->rule_label : "";
+        const bool   fits = at + text_width(text, 0.8 * FONT) + 0.5 * FONT < v->right;
+        put_rule(v, "4,4", at, v->bottom, at, v->top);
+        put_label((label){ .x      = at + (fits ? 0.4 : -0.4) * FONT,
+                           .y      = at_y(v, v->layout->y.share) + 0.6 * FONT,
+                           .font   = 0.8 * FONT,
+                           .anchor = fits ? "start" : "end" },
+                  text, v->to);
+    }
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+/* A panel is drawn layer by layer, from the back to the front. */
+typedef enum layer {
+    BAND, /* over the seeds */
+    SOLID,
+    DASHED,   /* above solid lines, which show through the gaps */
+    DOTS,     /* markers; of a curve without them, points without a neighbour */
+    ABOVE,    /* in their place: values above the panel */
+    BAR,      /* of a bar chart */
+    RANGE,    /* over the seeds, of a bar or a point whose neighbours have no band */
+    DIVERGED, /* crosses */
+    N_LAYERS
+} layer;
+
+static const char *const layer_names[N_LAYERS] = { "band",  "line", "line",  "dots",
+                                                   "above", "bar",  "range", "diverged" };
+
+static bool is_shown(const ms_placed_curve *c, size_t i)
+{
+    return i < c->n && !c->points[i].diverged && !isnan(c->points[i].v);
+}
+
+static bool has_band(const ms_placed_curve *c, size_t i)
+{
+    return is_shown(c, i) && !isnan(c->points[i].low);
+}
+
+/* Does point i of the curve have a marker?  All points of a short curve have; of a long one about
+ * ten, at other places than those of its neighbours. */
+static bool has_marker(const ms_panel_layout *p, size_t curve, size_t i)
+{
+    const size_t n     = p->curves[curve].n;
+    const size_t every = n <= FEW ? 1 : (n + 9) / 10;
+    return p->panel->curves[curve].style.marker > 0 && i % every == curve * every / p->n % every;
+}
+
+/* Is point i of the curve a part of this layer? */
+static bool is_in_layer(const ms_panel_layout *p, layer kind, size_t curve, size_t i)
+{
+    const ms_placed_curve *c    = &p->curves[curve];
+    const ms_placed_point *at   = &c->points[i];
+    const bool             bars = p->panel->bars, here = is_shown(c, i);
+    const bool             dashed = p->panel->curves[curve].style.dash > 0;
+    const bool joined = is_shown(c, i - 1) || is_shown(c, i + 1); /* SIZE_MAX is not below n */
+    const bool band   = has_band(c, i - 1) || has_band(c, i + 1); /* a band needs two points */
+    const bool dot    = !bars && here && (!joined || has_marker(p, curve, i));
+
+    switch (kind) {
+    case BAND: return !bars && has_band(c, i) && band;
+    case SOLID: return !bars && here && joined && !dashed;
+    case DASHED: return !bars && here && joined && dashed;
+    case DOTS: return dot && !at->above;
+    case ABOVE: return dot && at->above;
+    case BAR: return bars && here;
+    case RANGE: return here && (bars || !band) && at->low < at->high;
+    case DIVERGED: return at->diverged;
+    case N_LAYERS: break;
+    }
+    return false;
+}
+
+/* Opens the layer's group of a curve; its attributes hold for all that it draws. */
+static void open_group(const canvas *v, layer kind, size_t curve)
+{
+    const ms_panel *panel  = v->layout->panel;
+    const ms_style  style  = panel->curves[curve].style;
+    const bool      filled = v->layout->curves[curve].n > MS_COLUMNS; /* every column has a point */
+
+    fprintf(v->to, "<g class=\"curve %s\" data-label=\"", layer_names[kind]);
+    ms_html_text(panel->curves[curve].label, v->to);
+    putc('"', v->to);
+    switch (kind) {
+    case BAND: fprintf(v->to, " fill=\"%s\" fill-opacity=\".18\"", style.colour); break;
+    case SOLID:
+    case DASHED:
+        ms_svg_stroke(style.colour, (filled ? 0.65 : 1.0) * LINE_WIDTH, style.dash, v->to);
+        fputs(" stroke-linejoin=\"round\"", v->to);
+        break;
+    case DOTS:
+        ms_svg_marker_paint(style.marker > 0 ? style.marker : MS_MARKER_CIRCLE, style.colour,
+                            v->to);
+        break;
+    case BAR: fprintf(v->to, " fill=\"%s\"", style.colour); break;
+    case RANGE:
+        ms_svg_stroke(panel->bars ? "currentColor" : style.colour, 0.75 * LINE_WIDTH, 0, v->to);
+        break;
+    default: ms_svg_stroke(style.colour, 0.45, 0, v->to); break;
+    }
+    putc('>', v->to);
+}
+
+/* Draws one path through the points of a line, or around each stretch of a band. */
+static void put_path(const canvas *v, layer kind, size_t curve)
+{
+    const ms_placed_curve *c = &v->layout->curves[curve];
+
+    fputs("<path d=\"", v->to);
+    for (size_t i = 0, end; i < c->n; i = end + 1) {
+        for (end = i; end < c->n && is_in_layer(v->layout, kind, curve, end); end++) {
+            const ms_placed_point *p = &c->points[end];
+            fprintf(v->to, "%c%.2f,%.2f", end == i ? 'M' : 'L', at_x(v, p->u),
+                    at_y(v, kind == BAND ? p->high : p->v_line));
         }
-        if (n == 0) putc(*at, r->to);
-        at += n == 0 ? 1 : n;
+        for (size_t k = end; kind == BAND && k-- > i;) /* and back along the lower edge */
+            fprintf(v->to, "L%.2f,%.2f%s", at_x(v, c->points[k].u), at_y(v, c->points[k].low),
+                    k == i ? "z" : "");
+    }
+    fputs("\"/>", v->to);
+}
+
+static void put_shape(const canvas *v, layer kind, size_t curve, const ms_placed_point *p)
+{
+    const int    marker = v->layout->panel->curves[curve].style.marker;
+    const double x = at_x(v, p->u), y = at_y(v, p->v), top = v->layout->y.share;
+
+    switch (kind) {
+    case DOTS: ms_svg_marker(marker > 0 ? marker : MS_MARKER_CIRCLE, x, y, MARKER, v->to); break;
+    case ABOVE: ms_svg_marker(MS_MARKER_OPEN_TRIANGLE, x, y, 1.2 * MARKER, v->to); break;
+    case DIVERGED: ms_svg_marker(MS_MARKER_CROSS, x, y, 1.1 * MARKER, v->to); break;
+    case BAR: {
+        const double width = 0.64 * (v->right - v->left) / (double)v->layout->panel->n;
+        fprintf(v->to, "<path d=\"M%.2f,%.2fh%.2fV%.2fh-%.2fz\"/>", x - 0.5 * width, v->bottom,
+                width, y, width);
+        break;
+    }
+    default: /* RANGE */
+        fprintf(v->to, "<path d=\"M%.2f,%.2fV%.2f\"/>", x, at_y(v, fmin(p->low, top)),
+                at_y(v, fmin(p->high, top)));
+        break;
     }
 }
 
-/* ---- groups ---------------------------------------------------------------------------------- */
-
-static const char *label_of(const ms_plan *p, size_t curve)
+static void put_layer(const canvas *v, layer kind, size_t curve)
 {
-    return p->panel->curves[curve].label;
+    const ms_placed_curve *c   = &v->layout->curves[curve];
+    bool                   any = false;
+
+    for (size_t i = 0; i < c->n; i++) {
+        if (!is_in_layer(v->layout, kind, curve, i)) continue;
+        if (!any) open_group(v, kind, curve);
+        if (!any && kind <= DASHED) put_path(v, kind, curve);
+        if (kind > DASHED) put_shape(v, kind, curve, &c->points[i]);
+        any = true;
+    }
+    if (any) fputs("</g>\n", v->to);
 }
 
-static void put_text(rewriter *r, const char *text) { ms_html_text(text, r->to); }
-
-static void put_layer_group(rewriter *r)
+static bool is_empty(const ms_panel_layout *p)
 {
-    static const char *const names[] = { "band", "line", "dots", "above", "bar", "reach", "lost" };
-
-    if (r->n_layers >= r->plan->n_layers) { /* the empty box has one that is not a curve's */
-        fputs("<g>", r->to);
-        return;
-    }
-    fprintf(r->to, "\n<g class=\"curve %s\" data-label=\"",
-            names[r->plan->layers[r->n_layers].kind]);
-    put_text(r, label_of(r->plan, r->plan->layers[r->n_layers].curve));
-    fputs("\">", r->to);
-    r->n_layers++;
+    for (size_t i = 0; i < p->n; i++)
+        for (size_t k = 0; k < p->curves[i].n; k++)
+            if (p->curves[i].points[k].diverged || is_shown(&p->curves[i], k)) return false;
+    return true;
 }
 
-static void put_opening(rewriter *r)
+static void put_layers(const canvas *v)
 {
-    const ms_panel *p = r->plan->panel;
+    const ms_panel_layout *p    = v->layout;
+    const double           top  = at_y(v, p->y.share);
+    const double           wide = v->right - v->left + 4.0, high = v->bottom - top + 2.0;
 
-    fprintf(r->to,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
-            "data-box=\"%.0f %.0f %.0f %.0f\" data-x=\"",
-            r->frame.width, r->frame.height, r->frame.left, r->frame.top, r->frame.right,
-            r->frame.bottom);
-    if (!p->bars) put_text(r, p->x_label);
-    fputs("\" aria-label=\"", r->to);
-    if (p->title[0] != '\0') {
-        put_text(r, p->title);
-        fputs(": ", r->to);
+    if (is_empty(p))
+        put_label((label){ .x = 0.5 * (v->left + v->right), .y = 0.5 * (v->top + v->bottom) },
+                  "no data", v->to);
+    fprintf(v->to,
+            "<svg x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
+            "viewBox=\"%.1f %.1f %.1f %.1f\">\n",
+            v->left - 2.0, top, wide, high, v->left - 2.0, top, wide, high);
+    for (int kind = 0; kind < N_LAYERS; kind++) {
+        for (size_t i = p->n; i-- > 0;) /* the first curve on top */
+            put_layer(v, (layer)kind, i);
+        if (kind == DASHED) fputs("</svg>\n", v->to);
     }
-    put_text(r, p->y_label);
-    if (p->x_label[0] != '\0') {
-        fputs(" against ", r->to);
-        put_text(r, p->x_label);
-    }
-    for (size_t i = 0; i < p->n; i++) {
-        fputs(i == 0 ? "; curves: " : ", ", r->to);
-        put_text(r, p->curves[i].label);
-    }
-    fputs("\">", r->to);
 }
 
-/* ---- points ---------------------------------------------------------------------------------- */
+/* ---- points for the pointer ------------------------------------------------------------------ */
 
-static void put_tip(rewriter *r, const ms_curve *c, const ms_point *at)
+static void put_tip(const canvas *v, const ms_curve *c, const ms_point *at)
 {
-    const ms_panel *p = r->plan->panel;
+    const ms_panel *p = v->layout->panel;
     char            x[MS_NUMBER_TEXT], y[MS_NUMBER_TEXT];
 
     if (at->tip != NULL) {
-        put_text(r, at->tip);
+        ms_html_text(at->tip, v->to);
         return;
     }
-    put_text(r, c->label);
+    ms_html_text(c->label, v->to);
     ms_number_text(at->x, x);
     ms_number_text(at->y, y);
-    fputs(": ", r->to);
+    fputs(": ", v->to);
     if (!p->bars) {
-        put_text(r, p->x_label);
-        fprintf(r->to, "%s%s, ", p->x_label[0] != '\0' ? " " : "", x);
+        ms_html_text(p->x_label, v->to);
+        fprintf(v->to, "%s%s, ", p->x_label[0] != '\0' ? " " : "", x);
     }
-    fputs(at->diverged ? "diverged" : y, r->to);
+    fputs(at->diverged ? "diverged" : y, v->to);
     if (isfinite(at->low) && isfinite(at->high) && !at->diverged) {
         ms_number_text(at->low, x);
         ms_number_text(at->high, y);
-        fprintf(r->to, " (%s to %s)", x, y);
+        fprintf(v->to, " (%s to %s)", x, y);
     }
 }
 
-static void put_point(rewriter *r, const ms_curve *c, const ms_spot *s)
+static void put_point(const canvas *v, const ms_curve *c, const ms_placed_point *p)
 {
-    const ms_frame *f = &r->frame;
+    const ms_point *at = &c->at[p->point];
     char            x[MS_NUMBER_TEXT], y[MS_NUMBER_TEXT];
 
-    ms_number_text(c->at[s->point].x, x);
-    ms_number_text(c->at[s->point].y, y);
-    if (r->plan->panel->bars) x[0] = '\0'; /* bars stand beside each other */
-    fprintf(r->to, "\n<circle cx=\"%.1f\" cy=\"%.1f\" r=\"5\" data-x=\"%s\" data-y=\"%s\"><title>",
-            f->left + s->u * (f->right - f->left), f->bottom - s->v * (f->bottom - f->top), x,
-            c->at[s->point].diverged ? "diverged" : y);
-    put_tip(r, c, &c->at[s->point]);
-    fputs("</title></circle>", r->to);
+    ms_number_text(at->x, x);
+    ms_number_text(at->y, y);
+    if (v->layout->panel->bars) x[0] = '\0'; /* bars stand beside each other */
+    fprintf(v->to, "\n<circle cx=\"%.2f\" cy=\"%.2f\" r=\"5\" data-x=\"%s\" data-y=\"%s\"><title>",
+            at_x(v, p->u), at_y(v, p->v), x, at->diverged ? "diverged" : y);
+    put_tip(v, c, at);
+    fputs("</title></circle>", v->to);
 }
 
-/* Of the spots from..to the one that stands out most from their mean. */
-static size_t outstanding(const ms_spots *t, size_t from, size_t to)
+/* Of the points from..to, the one farthest from their mean. */
+static const ms_placed_point *farthest(const ms_placed_curve *c, size_t from, size_t to)
 {
-    double mean = 0.0, most = -1.0;
-    size_t n = 0, best = SIZE_MAX;
+    const ms_placed_point *found = NULL;
+    double                 mean = 0.0, largest = -1.0;
+    size_t                 n = 0;
 
     for (size_t i = from; i < to; i++)
-        if (!isnan(t->at[i].v)) {
-            mean += t->at[i].v;
+        if (!isnan(c->points[i].v)) {
+            mean += c->points[i].v;
             n++;
         }
     mean /= n == 0 ? 1.0 : (double)n;
     for (size_t i = from; i < to; i++) {
-        const double off = t->at[i].diverged ? HUGE_VAL : fabs(t->at[i].v - mean);
-        if (off > most) {
-            most = off;
-            best = i;
-        }
+        const double off = c->points[i].diverged ? HUGE_VAL : fabs(c->points[i].v - mean);
+        if (!(off > largest)) continue;
+        largest = off;
+        found   = &c->points[i];
     }
-    return best;
+    return found;
 }
 
-static void put_points(rewriter *r)
+static void put_points(const canvas *v)
 {
-    for (size_t k = 0; k < r->plan->n_curves; k++) {
-        const ms_curve *c      = &r->plan->panel->curves[k];
-        const ms_spots *t      = &r->plan->spots[k];
-        const size_t    groups = t->n < MOST_POINTS ? t->n : MOST_POINTS;
+    for (size_t k = 0; k < v->layout->n; k++) {
+        const ms_curve        *c     = &v->layout->panel->curves[k];
+        const ms_placed_curve *p     = &v->layout->curves[k];
+        const size_t           parts = p->n < MAX_HOVER ? p->n : MAX_HOVER;
 
-        if (t->n == 0) continue;
-        fprintf(r->to,
-                "\n<g class=\"points\" fill=\"transparent\" data-colour=\"%s\" data-label=\"",
+        if (p->n == 0) continue;
+        fprintf(v->to, "<g class=\"points\" fill=\"transparent\" data-colour=\"%s\" data-label=\"",
                 c->style.colour);
-        put_text(r, c->label);
-        fputs("\">", r->to);
-        for (size_t i = 0; i < groups; i++) {
-            const size_t best = outstanding(t, i * t->n / groups, (i + 1) * t->n / groups);
-            if (best != SIZE_MAX) put_point(r, c, &t->at[best]);
+        ms_html_text(c->label, v->to);
+        fputs("\">", v->to);
+        for (size_t i = 0; i < parts; i++) {
+            const ms_placed_point *best = farthest(p, i * p->n / parts, (i + 1) * p->n / parts);
+            if (best != NULL) put_point(v, c, best);
         }
-        fputs("</g>", r->to);
+        fputs("</g>\n", v->to);
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- panels and figures ---------------------------------------------------------------------- */
 
-/* After the element that opens at `tag`, with all that it holds. */
-static const char *after_element(const char *tag, const char *end, const char *name)
+static void put_opening(const canvas *v)
 {
-    const char *close = end[-1] == '/' ? end : strstr(tag, name);
-    close             = close == NULL ? NULL : strchr(close, '>');
-    return close == NULL ? tag + strlen(tag) : close + 1;
+    const ms_panel *p = v->layout->panel;
+
+    fprintf(v->to,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
+            "fill=\"currentColor\" data-box=\"%.0f %.0f %.0f %.0f\" data-x=\"",
+            v->width, v->height, v->left, v->top, v->right, v->bottom);
+    if (!p->bars) ms_html_text(p->x_label, v->to);
+    fputs("\" aria-label=\"", v->to);
+    ms_html_text(p->title, v->to);
+    fputs(p->title[0] != '\0' ? ": " : "", v->to);
+    ms_html_text(p->y_label, v->to);
+    fputs(p->x_label[0] != '\0' ? " against " : "", v->to);
+    ms_html_text(p->x_label, v->to);
+    for (size_t i = 0; i < p->n; i++) {
+        fputs(i == 0 ? "; curves: " : ", ", v->to);
+        ms_html_text(p->curves[i].label, v->to);
+    }
+    fputs("\">\n", v->to);
 }
 
-static const char *after_blanks(const char *at)
+void ms_svg_panel(const ms_figure_layout *layout, size_t panel, bool wide, FILE *to)
 {
-    while (isspace((unsigned char)*at))
-        at++;
-    return at;
+    const canvas v =
+        canvas_in(layout, panel, 0.0, 0.0, wide ? 1120.0 : 440.0, wide ? 400.0 : 320.0, to);
+    put_opening(&v);
+    put_frame(&v);
+    put_layers(&v);
+    put_points(&v);
+    fputs("</svg>", to);
 }
 
-/* Deals with one tag; returns where to go on. */
-static const char *rewrite_tag(ms_error *e, rewriter *r, const char *tag, const char *end,
-                               musec_status *st)
+/* Writes the legend in as many rows as it takes and returns its height; without a file it is only
+ * measured. */
+static double put_legend(const ms_figure *f, double width, double top, FILE *to)
+{
+    double x = FONT, y = top + FONT;
+
+    for (size_t i = 0; i < f->n; i++)
+        for (size_t k = 0; k < f->panels[i].n; k++) {
+            const char  *text = f->panels[i].curves[k].label;
+            const double wide = (double)MS_SAMPLE + 0.5 * FONT + text_width(text, 0.95 * FONT);
+            ms_style     style;
+            if (!ms_figure_legend_entry(f, i, k, &style)) continue;
+            if (x > FONT && x + wide > width - FONT) {
+                x = FONT;
+                y += 1.7 * FONT;
+            }
+            if (to != NULL) {
+                ms_svg_sample(style, f->panels[i].bars, x, y, to);
+                put_label((label){ .x      = x + (double)MS_SAMPLE + 0.5 * FONT,
+                                   .y      = y,
+                                   .font   = 0.95 * FONT,
+                                   .anchor = "start" },
+                          text, to);
+            }
+            x += wide + 1.6 * FONT;
+        }
+    return y + FONT - top;
+}
+
+void ms_svg_figure(const ms_figure_layout *layout, FILE *to)
 {
     static const struct {
-        const char *opens, *closes;
-    } dropped[]      = { { "<title", "</title" },   { "<desc", "</desc" },   { "<defs", "</defs" },
-                         { "<script", "</script" }, { "<style", "</style" }, { "<a", "</a" } };
-    const char *next = end + 1;
+        double width, height, pixels; /* of a panel, by the number of columns */
+    } cells[] = { { 573.0, 337.0, 1800.0 }, { 412.0, 296.0, 1000.0 }, { 400.0, 290.0, 800.0 } };
+    const size_t n      = layout->figure->n;
+    const size_t across = n == 4 ? 2 : n < 3 ? n : 3, down = (n + across - 1) / across;
+    const double cell_w = cells[across - 1].width, cell_h = cells[across - 1].height;
+    const double width = cell_w * (double)across, head = 2.2 * FONT;
+    const double foot   = head + cell_h * (double)down;
+    const double height = foot + put_legend(layout->figure, width, foot, NULL);
+    const double scale  = cells[across - 1].pixels / cell_w;
 
-    if (strncmp(tag, "<?", 2) == 0 || strncmp(tag, "<!", 2) == 0) return next;
-    for (size_t i = 0; i < COUNT(dropped); i++)
-        if (is_tag(tag, dropped[i].opens)) return after_element(tag, end, dropped[i].closes);
-    if (is_tag(tag, "<rect")) return next; /* the canvas: none of its own */
-    if (is_tag(tag, "<svg")) {
-        put_opening(r);
-        return next;
+    fprintf(to,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.1f %.1f\" width=\"%.0f\" "
+            "height=\"%.0f\" color=\"#1f2328\" fill=\"currentColor\" "
+            "font-family=\"DejaVu Sans, sans-serif\">\n<path d=\"M0,0h%.1fv%.1fh-%.1fz\" "
+            "fill=\"#ffffff\"/>\n",
+            width, height, scale * width, scale * height, width, height, width);
+    put_label((label){ .x         = 0.5 * width,
+                       .y         = 1.2 * FONT,
+                       .font      = 1.2 * FONT,
+                       .max_width = 0.9 * width,
+                       .bold      = true },
+              layout->figure->title, to);
+    for (size_t i = 0; i < n; i++) {
+        const size_t row = i / across, column = i % across;
+        const canvas v = canvas_in(layout, i, cell_w * (double)column, head + cell_h * (double)row,
+                                   cell_w, cell_h, to);
+        put_frame(&v);
+        put_layers(&v);
     }
-    if (strncmp(tag, "</svg", 5) == 0) {
-        put_points(r);
-        fputs("</svg>", r->to);
-        return next;
-    }
-    if (is_tag(tag, "<use")) {
-        *st = put_mark(e, r, tag, end);
-        return next;
-    }
-    if (is_tag(tag, "<g")) {
-        size_t      n      = 0;
-        const char *id     = attribute(tag, end, "id", &n);
-        const char *within = after_blanks(next);
-        if (strncmp(within, "<text></text>", 13) == 0) within = after_blanks(within + 13);
-        if (strncmp(within, "</g>", 4) == 0) return within + 4; /* an empty one */
-        if (id != NULL && strncmp(id, "gnuplot_plot_", 13) == 0)
-            put_layer_group(r);
-        else if (id != NULL)
-            fputs("<g>", r->to);
-        else
-            put_tag(r, tag, end);
-        return next;
-    }
-    put_tag(r, tag, end);
-    return next;
-}
-
-musec_status ms_svg_finish(ms_error *e, const char *text, const ms_plan *plan, ms_frame frame,
-                           char **out)
-{
-    rewriter     r     = { .plan = plan, .frame = frame };
-    size_t       bytes = 0;
-    musec_status st    = MUSEC_OK;
-
-    *out = NULL;
-    r.to = open_memstream(out, &bytes);
-    if (r.to == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for a plot");
-    while (*text != '\0' && st == MUSEC_OK) {
-        const char *end = *text == '<' ? strchr(text, '>') : NULL;
-        if (end != NULL) {
-            text = rewrite_tag(e, &r, text, end, &st);
-        } else { /* words, with their entities; blanks between tags are of no use */
-            const char *stop = strchr(text + 1, '<');
-            const char *last = stop == NULL ? text + strlen(text) : stop;
-            if (after_blanks(text) < last) fwrite(text, 1, (size_t)(last - text), r.to);
-            text = last;
-        }
-    }
-    if (st == MUSEC_OK && r.n_layers != plan->n_layers)
-        st = ms_fail(e, MUSEC_EFORMAT, "gnuplot drew %zu of the %zu parts of a panel", r.n_layers,
-                     plan->n_layers);
-    if (ferror(r.to) && st == MUSEC_OK)
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for a plot");
-    if (fclose(r.to) != 0 && st == MUSEC_OK)
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for a plot");
-    if (st != MUSEC_OK) {
-        free(*out);
-        *out = NULL;
-    }
-    return st;
+    put_legend(layout->figure, width, foot, to);
+    fputs("</svg>\n", to);
 }

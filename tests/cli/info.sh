@@ -29,10 +29,10 @@ fi
 OMP_NUM_THREADS=1 succeeds info --no-peak
 prints '^device +cpu: .*, 1 thread$'
 prints '^jansson +[0-9]'
-prints '^program +gnuplot: (/|absent; .* install the package gnuplot)'
+prints '^program +rsvg-convert: (/|absent; .* install the package librsvg2-bin)'
 check "no figures without measuring" test "$(grep -c 'FLOP/s' stdout)" -eq 0
 PATH=/nowhere succeeds info --no-peak
-prints '^program +gnuplot: absent; for plots install the package gnuplot$'
+prints '^program +rsvg-convert: absent; for PNG files install the package librsvg2-bin$'
 succeeds info
 prints '^peak on +[a-z]'
 prints '^copy +[0-9.]+ GB/s$'

@@ -24,11 +24,6 @@ check "nothing was written" test ! -e runs
 succeeds paper table1 --dry-run
 prints 'needs no runs'
 
-if ! command -v gnuplot >/dev/null; then
-    fails 1 'gnuplot' paper threshold "${tiny[@]}"
-    skip "no gnuplot: no pages"
-    finish
-fi
 
 # Undisturbed.
 mkdir whole broken

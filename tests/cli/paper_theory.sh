@@ -18,11 +18,6 @@ fails 1 '--seeds is "2,1"; theory has no sets of data' paper theory --dry-run --
 check "nothing was written" test ! -e runs
 fails 1 'none of the settings of theory' paper theory --quick --no-run
 rm -rf runs
-if ! command -v gnuplot >/dev/null; then
-    fails 1 'gnuplot' paper theory --quick
-    skip "no gnuplot: no pages"
-    finish
-fi
 
 # Interrupted when some settings are there: the same command makes the others.
 python3 - "$MUSEC" <<'P' && pass || fail "SIGINT"

@@ -4,9 +4,8 @@
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
 
-if ! command -v gnuplot >/dev/null; then
-    fails 1 'gnuplot' report nothing
-    skip "there is no gnuplot here"
+if ! command -v rsvg-convert >/dev/null; then
+    skip "rsvg-convert is not here"
     finish
 fi
 if ! have_python; then
@@ -325,11 +324,13 @@ check "no directory was made" test ! -e nodir
 succeeds report --help
 prints '^  ns-iters +Iterations \(Figure 12 of the paper\)'
 
-mkdir bin # no gnuplot on it
+mkdir bin # no rsvg-convert on it
 program=$MUSEC
 printf '#!/bin/sh\nPATH=%s exec "%s" "$@"\n' "$PWD/bin" "$program" >without
 chmod +x without
 MUSEC=$PWD/without
-fails 1 'gnuplot' report nowhere --out none.html
+fails 1 'install the package librsvg2-bin' report runs --out none.html --png pictures
 check "nothing was written" test ! -e none.html
+succeeds report runs --out alone.html
+check "the page needs no other program" grep -q '<svg' alone.html
 finish

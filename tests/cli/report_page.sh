@@ -7,8 +7,8 @@ if ! [ -x "$page_test" ]; then
     skip "page_test is not built"
     finish
 fi
-if ! command -v gnuplot >/dev/null; then
-    skip "gnuplot is not here"
+if ! command -v rsvg-convert >/dev/null; then
+    skip "rsvg-convert is not here"
     finish
 fi
 check "the page of examples" "$page_test" --demo .

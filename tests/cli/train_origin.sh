@@ -97,17 +97,13 @@ check "elsewhere: a warning" grep -q '^warning: flat was computed on cpu' stderr
 for key in '"device", "from": "cpu", "to": "ref"' '"momentum_dtype", "from": "own", "to": "bf16"'; do
     check "elsewhere: $key" summary flat resumed ".*\"step\": 40, \"key\": $key"
 done
-if command -v gnuplot >/dev/null; then
-    run report runs --out page.html --csv csv
-    check "report: exit 0" test "$code" -eq 0
-    check "report: not the same run" test -z "$(grep 'the same run' stderr)"
-    check "report: noted" grep -q \
-        'note: runs/extended: it went on with other settings (steps 20 to 40 at step 20)' stderr
-    check "report: on the page" grep -q 'steps 20 to 40 at step 20' page.html
-    check "report: apart" test "$(find csv -name 'hyperparameters-*' | wc -l)" -eq 2
-else
-    skip "no gnuplot"
-fi
+run report runs --out page.html --csv csv
+check "report: exit 0" test "$code" -eq 0
+check "report: not the same run" test -z "$(grep 'the same run' stderr)"
+check "report: noted" grep -q \
+    'note: runs/extended: it went on with other settings (steps 20 to 40 at step 20)' stderr
+check "report: on the page" grep -q 'steps 20 to 40 at step 20' page.html
+check "report: apart" test "$(find csv -name 'hyperparameters-*' | wc -l)" -eq 2
 # a grid does not ask for such a run
 run "${sweep[@]}" --keep-checkpoints --out grid
 one=$(echo grid/pico-*)

@@ -51,7 +51,7 @@ const back = (e) => {  // the first background on the way up that is not transpa
 return [...document.querySelectorAll('figure.plots')].map((figure) => ({
   id: figure.id,
   card: figure.clientWidth - 2 * parseFloat(getComputedStyle(figure).paddingLeft),
-  panels: [...figure.querySelectorAll('.panel svg')].filter(SEEN).map((svg) => ({
+  panels: [...figure.querySelectorAll('.panel > svg')].filter(SEEN).map((svg) => ({
     box: svg.getBoundingClientRect().toJSON(),
     name: svg.getAttribute('aria-label'),
     role: svg.getAttribute('role'),
@@ -76,7 +76,7 @@ return [...document.querySelectorAll('figure.plots')].map((figure) => ({
 # points that lie there too, and the rows that the words must have: of each curve the point at this x,
 # from the highest to the lowest.
 AIM = SEEN + """
-const svg = [...document.querySelectorAll('.panel svg')].filter(SEEN)[arguments[0]];
+const svg = [...document.querySelectorAll('.panel > svg')].filter(SEEN)[arguments[0]];
 const all = [...svg.querySelectorAll('.points circle')];
 const centre = (c) => { const b = c.getBoundingClientRect();
                         return [b.left + b.width / 2, b.top + b.height / 2]; };
@@ -262,7 +262,7 @@ class Check:
         self.browser.execute_async_script(AIM, 0, 0)
         self.devtools("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
         self.tip(lambda tip: not tip)
-        self.browser.execute_script("document.querySelector('.panel svg')"
+        self.browser.execute_script("document.querySelector('.panel > svg')"
                                     ".focus({focusVisible: true, preventScroll: true})")
         for key in ("ArrowRight", "ArrowDown"):
             self.press(key)

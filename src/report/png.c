@@ -1,0 +1,83 @@
+/* png.c - figures to PNG files.
+ *
+ * The SVG of a figure and the unfinished picture stand beside the final file under names of their
+ * own, and are gone afterwards, also after a failure. */
+#include "report/png.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/directory.h"
+#include "core/file.h"
+#include "core/process.h"
+#include "report/svg.h"
+
+static musec_status missing(ms_error *e)
+{
+    return ms_fail(e, MUSEC_ENOTSUP,
+                   "PNG files need rsvg-convert, which is not installed: install the package "
+                   "librsvg2-bin (Debian, Ubuntu), librsvg2-tools (Fedora) or librsvg (Arch, "
+                   "macOS)");
+}
+
+musec_status ms_png_ready(ms_error *e)
+{
+    static const char *const argv[] = { "rsvg-convert", "--version", NULL };
+    return ms_process_run(argv, "/dev/null", "/dev/null") == 0 ? MUSEC_OK : missing(e);
+}
+
+static musec_status write_svg(ms_error *e, const ms_figure *figure, const char *path)
+{
+    ms_figure_layout layout = { 0 };
+    FILE            *f      = NULL;
+    bool             failed;
+    musec_status     st;
+
+    TRY(ms_figure_layout_make(e, figure, &layout));
+    f = fopen(path, "w");
+    if (f == NULL) {
+        st = ms_fail(e, MUSEC_EIO, "%s: cannot create (%s)", path, strerror(errno));
+        goto done;
+    }
+    ms_svg_figure(&layout, f);
+    failed = ferror(f) != 0;
+    failed = fclose(f) != 0 || failed;
+    if (failed) st = ms_fail(e, MUSEC_EIO, "%s: cannot write (%s)", path, strerror(errno));
+done:
+    ms_figure_layout_free(&layout);
+    return st;
+}
+
+static musec_status convert(ms_error *e, const char *svg, const char *png)
+{
+    const char *const argv[] = { "rsvg-convert", "--output", png, svg, NULL };
+    const int         code   = ms_process_run(argv, NULL, NULL);
+
+    if (code == MS_NOT_RUN) return missing(e);
+    if (code == MS_KILLED) return ms_fail(e, MUSEC_EIO, "rsvg-convert was interrupted");
+    if (code != 0)
+        return ms_fail(e, MUSEC_EIO, "rsvg-convert could not write %s (exit %d)", png, code);
+    return MUSEC_OK;
+}
+
+musec_status ms_png_write(ms_error *e, const ms_figure *figure, const char *dir)
+{
+    char         name[128], path[MS_PATH_MAX], svg[MS_PATH_MAX + 16], png[MS_PATH_MAX + 16];
+    musec_status st;
+
+    if (figure->n == 0) return MUSEC_OK;
+    snprintf(name, sizeof name, "%s.png", figure->id == NULL ? "" : figure->id);
+    TRY(ms_directory_make(e, dir));
+    TRY(ms_path_join(e, dir, name, path));
+    snprintf(svg, sizeof svg, "%s.svg.part", path);
+    snprintf(png, sizeof png, "%s.part", path);
+    st = write_svg(e, figure, svg);
+    if (st == MUSEC_OK) st = convert(e, svg, png);
+    if (st == MUSEC_OK && rename(png, path) != 0)
+        st = ms_fail(e, MUSEC_EIO, "%s: cannot write (%s)", path, strerror(errno));
+    remove(svg);
+    remove(png);
+done:
+    return st;
+}
