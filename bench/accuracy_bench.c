@@ -95,14 +95,14 @@ static double paper_u(const subject *m, double s)
 
 /* The plan by which `fast`, or `accurate` beyond its reach, went; false: `accurate` promises h. */
 static bool find_plan(const struct path *p, const subject *m, musec_dtype type,
-                      const musec_clip_report *report, ms_plan *plan)
+                      const musec_clip_report *report, ms_poly_plan *plan)
 {
     const bool f16 = type == MUSEC_F16;
     if (p->law == LAW_ACCURATE)
         return strstr(report->path, " short") != NULL &&
-               ms_plan_menu(fmax(m->tol, 1e-2), f16 ? 0.03 : 0.07, plan) == MUSEC_OK;
+               ms_poly_plan_cheapest(fmax(m->tol, 1e-2), f16 ? 0.03 : 0.07, plan) == MUSEC_OK;
     for (int i = 0; i < MS_FAST_PLANS; i++) {
-        ms_plan_fast(i, plan);
+        ms_poly_plan_fast(i, plan);
         const size_t n = strlen(plan->name);
         if (strncmp(report->path, plan->name, n) == 0 &&
             (report->path[n] == '\0' || report->path[n] == ' '))
@@ -117,7 +117,7 @@ static double make_map(const struct path *p, subject *m, int type, const musec_c
 {
     const double D = m->threshold, ratio = m->values[0] / D;
     const double rounding = 2.0 * p->rounding[type][ratio <= 1.0 ? 0 : ratio <= 10.0 ? 1 : 2];
-    ms_plan      plan     = { .tol = m->tol };
+    ms_poly_plan plan     = { .tol = m->tol };
     const bool   planned  = (p->law == LAW_FAST || p->law == LAW_ACCURATE) &&
                          find_plan(p, m, operands[type], report, &plan);
     for (int64_t i = 0; i < m->k; i++) {
@@ -127,10 +127,11 @@ static double make_map(const struct path *p, subject *m, int type, const musec_c
         else if (p->law == LAW_PAPER)
             m->map[i] = h * phi(paper_u(m, s));
         else
-            m->map[i] = planned ? h * ms_plan_gain(&plan, hypot(s, D) / sqrt(report->alpha)) : h;
+            m->map[i] =
+                planned ? h * ms_poly_plan_gain(&plan, hypot(s, D) / sqrt(report->alpha)) : h;
     }
     *tol = plan.tol;
-    if (p->law == LAW_MUON && ms_narrow(operands[type])) /* u is half of eps */
+    if (p->law == LAW_MUON && ms_is_16bit(operands[type])) /* u is half of eps */
         return ms_dtype_eps(operands[type]) * MUON_LIFT *
                (1.0 / sqrt((double)m->x.rows) + 1.0 / sqrt((double)m->x.cols));
     if (p->law == LAW_ACCURATE && planned) return operands[type] == MUSEC_F16 ? 0.1 : 0.12;

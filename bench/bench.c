@@ -214,7 +214,7 @@ void ms_bench_heading(const ms_bench *b, const char *text)
 
 static void describe(const ms_bench *b, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s", b->d->kind->words);
+    snprintf(text, bytes, "%s", b->d->kind->description);
     if (b->d->kind->describe != NULL) b->d->kind->describe(b->d, text, bytes);
 }
 

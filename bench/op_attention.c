@@ -204,7 +204,7 @@ musec_status op_attention_grad_prepare(op_args *a)
     TRY(ref->ops->attention(ref, attn, x[Q], x[K], x[V], x[OUT], x[LSE],
                             (ms_vec){ .data = max_logit, .count = a->c.count }));
     round_values(x[OUT], a->c.dtype);
-    round_values(x[LSE], ms_dtype_wide(a->c.dtype));
+    round_values(x[LSE], ms_dtype_accum(a->c.dtype));
 done:
     musec_ctx_destroy(ref);
     free(max_logit);
@@ -277,7 +277,7 @@ typedef struct errors {
 
 static errors errors_of(const op_args *a)
 {
-    const musec_dtype wide = ms_dtype_wide(a->c.dtype);
+    const musec_dtype wide = ms_dtype_accum(a->c.dtype);
     errors            e    = { .eps = ms_dtype_eps(wide), .tiny = ms_dtype_tiny(wide) };
     if (op_is_half(a->c.dtype)) {
         e.stored = 1.5 * ms_dtype_eps(a->c.dtype); /* 3 u16 */

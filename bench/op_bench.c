@@ -96,11 +96,11 @@ done:
 typedef struct clip_job {
     const char *name;
     musec_status (*run)(ms_device *d, const struct clip_job *job);
-    const ms_plan *plan;
-    int            half, full; /* r x r x r products */
-    ms_mat         in, out;
-    double         threshold;
-    musec_dtype    operands; /* of products */
+    const ms_poly_plan *plan;
+    int                 half, full; /* r x r x r products */
+    ms_mat              in, out;
+    double              threshold;
+    musec_dtype         operands; /* of products */
 } clip_job;
 
 static musec_status clip_literal(ms_device *d, const clip_job *j)
@@ -140,7 +140,7 @@ static musec_status run_clip(ms_device *d, void *state)
 static musec_status bench_operators(ms_bench *b, int64_t batch, int64_t r, int64_t n)
 {
     const ms_mark mark = ms_arena_mark(&b->d->scratch);
-    ms_plan       paper, paper7;
+    ms_poly_plan  paper, paper7;
     ms_mat        in, out;
     char          shape[64];
     clip_job      jobs[] = {
@@ -159,7 +159,7 @@ static musec_status bench_operators(ms_bench *b, int64_t batch, int64_t r, int64
     if (!ms_bench_wanted(b, "operators", "ssc paper7 fast accurate ns5", shape)) return MUSEC_OK;
     ms_log_progress(b->log, "operators: %s", shape);
     ms_plan_newton_schulz(ITERS, &paper);
-    ms_plan_paper7(&paper7);
+    ms_poly_plan_paper7(&paper7);
     TRY(ms_bench_random(b, MUSEC_F32, batch, r, n, 0.02,
                         &in)); /* the largest singular value is about 1 to 2 */
     TRY(ms_bench_random(b, MUSEC_F32, batch, r, n, 0.02, &out));
@@ -167,7 +167,7 @@ static musec_status bench_operators(ms_bench *b, int64_t batch, int64_t r, int64
         jobs[i].in        = in;
         jobs[i].out       = out;
         jobs[i].threshold = 0.25;
-        jobs[i].operands  = b->d->kind->operands;
+        jobs[i].operands  = b->d->kind->compute_dtype;
         c[i]              = (ms_candidate){ .run = run_clip, .state = &jobs[i] };
     }
     TRY(ms_time_group(b->d, c, COUNT(jobs), b->rounds));

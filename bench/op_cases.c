@@ -354,11 +354,11 @@ static void place(op_args *a, op_mat *o)
 
 static musec_status make_list(op_args *a, op_mat *o)
 {
-    o->places = calloc((size_t)o->mat.count, sizeof *o->places);
-    if (o->places == NULL) return no_memory(a);
+    o->ptrs = calloc((size_t)o->mat.count, sizeof *o->ptrs);
+    if (o->ptrs == NULL) return no_memory(a);
     for (int64_t b = 0; b < o->mat.count; b++)
-        o->places[b] = (ms_mat_place){ ms_mat_slice(o->mat, b, 1).data, o->mat.ld };
-    o->mat.places = o->places;
+        o->ptrs[b] = (ms_mat_ptr){ ms_mat_slice(o->mat, b, 1).data, o->mat.ld };
+    o->mat.ptrs = o->ptrs;
     return MUSEC_OK;
 }
 
@@ -486,7 +486,7 @@ void op_teardown(op_args *a)
         else
             a->d->ops->free(a->d, a->mat[i].buffer);
         free(a->mat[i].image);
-        free(a->mat[i].places);
+        free(a->mat[i].ptrs);
     }
     for (int i = 0; i < a->n_vecs; i++) {
         a->d->ops->free(a->d, a->vec[i].vec.data);

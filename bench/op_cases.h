@@ -78,7 +78,7 @@ typedef struct op_mat {
     void   *buffer; /* device memory */
     void   *image;  /* host memory: what op_reset puts there; NULL if the case is timed */
 
-    ms_mat_place *places; /* host memory, of a list */
+    ms_mat_ptr *ptrs; /* host memory, of a list */
 } op_mat;
 
 struct op_args;
@@ -217,7 +217,7 @@ double op_library(const op_case *c); /* log, cos, sqrt, pow of different librari
 
 static inline op_mat *op_wide(op_mat *o) /* a wide operand: see device.h */
 {
-    o->mat.dtype = ms_dtype_wide(o->mat.dtype);
+    o->mat.dtype = ms_dtype_accum(o->mat.dtype);
     return o;
 }
 

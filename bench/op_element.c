@@ -168,7 +168,7 @@ static ms_term term_of(const op_args *a, int t)
         term.y_coef = ms_each(a->vec[1].vec);
         term.diag   = ms_each(a->vec[2].vec);
     }
-    if (combine_variants[a->c.variant].some && t > 0) term.when = a->vec[3].vec;
+    if (combine_variants[a->c.variant].some && t > 0) term.mask = a->vec[3].vec;
     return term;
 }
 
@@ -279,20 +279,20 @@ static musec_status normal_run(op_args *a)
     return a->d->ops->normal(a->d, 0x1234567890abcdefu, 0.0, 2.0, a->mat[0].mat);
 }
 
-static void dither_operands(op_args *a)
+static void stochastic_round_operands(op_args *a)
 {
     op_add_mat(a, OP_IN, a->c.m, a->c.n);
     op_add_mat(a, OP_OUT, a->c.m, a->c.n)->mat.dtype = MUSEC_BF16;
 }
 
 /* variant 0: from the beginning of the stream; 1: from within one of its blocks */
-static musec_status dither_run(op_args *a)
+static musec_status stochastic_round_run(op_args *a)
 {
-    return a->d->ops->dither(a->d, 0x1234567890abcdefu, a->c.variant == 0 ? 0 : 1000003,
-                             a->mat[0].mat, a->mat[1].mat);
+    return a->d->ops->stochastic_round(a->d, 0x1234567890abcdefu, a->c.variant == 0 ? 0 : 1000003,
+                                       a->mat[0].mat, a->mat[1].mat);
 }
 
-static bool dither_has(const op_case *c) { return c->dtype == MUSEC_F32; }
+static bool stochastic_round_has(const op_case *c) { return c->dtype == MUSEC_F32; }
 
 /* ---- the rows -------------------------------------------------------------------------------- */
 
@@ -327,7 +327,8 @@ const op_kind op_element_kinds[] = {
       .shapes = OP_SHAPES_PLAIN, .by_stack = true },
     { OP_ROW(uniform, 1), .operands = out_operand, .run = uniform_run, .rounding = op_few,
       .shapes = OP_SHAPES_PLAIN, .by_stack = true },
-    { OP_ROW(dither, 2), .operands = dither_operands, .run = dither_run, .has = dither_has,
-      .rounding = op_exact, .shapes = OP_SHAPES_PLAIN, .by_stack = true },
+    { OP_ROW(stochastic_round, 2), .operands = stochastic_round_operands,
+      .run = stochastic_round_run, .has = stochastic_round_has, .rounding = op_exact,
+      .shapes = OP_SHAPES_PLAIN, .by_stack = true },
 };
 const size_t op_element_kinds_count = COUNT(op_element_kinds);

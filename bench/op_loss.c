@@ -156,7 +156,7 @@ static void size_row(const op_args *a, const ms_xent *x, int64_t i, double *loss
 {
     const ms_mat      logits = a->mat[0].mat;
     const int64_t     t      = x->first + i;
-    const musec_dtype wide   = ms_dtype_wide(a->c.dtype);
+    const musec_dtype wide   = ms_dtype_accum(a->c.dtype);
     const double      eps = ms_dtype_eps(wide), tiny = ms_dtype_tiny(wide);
     const double      stored = op_is_half(a->c.dtype) ? 0.5 * ms_dtype_eps(a->c.dtype) : 0.0;
     const double      least  = stored * ms_dtype_tiny(a->c.dtype);
@@ -186,7 +186,7 @@ static void size_row(const op_args *a, const ms_xent *x, int64_t i, double *loss
 void op_xent_size(op_args *a)
 {
     const ms_xent x         = xent_of(a);
-    const double  eps       = ms_dtype_eps(ms_dtype_wide(a->c.dtype));
+    const double  eps       = ms_dtype_eps(ms_dtype_accum(a->c.dtype));
     double       *loss      = a->vec[0].vec.data;
     double        losses[2] = { 0.0, 0.0 };
     for (int64_t i = 0; i < a->c.m; i++)

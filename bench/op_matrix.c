@@ -135,12 +135,12 @@ static ms_product product_of(const op_args *a)
                                            .alpha     = ms_const(1.0),
                                            .beta      = ms_const(0.75),
                                            .diag      = ms_const(diag),
-                                           .z         = a->mat[OF_Z].mat,
+                                           .source    = a->mat[OF_Z].mat,
                                            .c         = a->mat[OF_C].mat,
                                            .symmetric = v->factors != PLAIN,
                                            .sumsq     = v->sums ? a->vec[4].vec : none,
                                            .trace     = v->sums ? a->vec[5].vec : none,
-                                           .when = v->some && !a->c.timing ? a->vec[3].vec : none };
+                                           .mask = v->some && !a->c.timing ? a->vec[3].vec : none };
     if (v->factors == GRAM) p.b = ms_t(x);
     if (v->factors == SQUARE) p.b = x;
     if (v->each) {
@@ -169,7 +169,7 @@ static double element_bound(const ms_product *p, musec_dtype dtype, int64_t b, i
                             double *value)
 {
     const double alpha = ms_num_at(p->alpha, b), beta = ms_num_at(p->beta, b);
-    const double z    = p->z.data == NULL ? 0.0 : beta * ms_at(p->z, b, i, j);
+    const double z    = p->source.data == NULL ? 0.0 : beta * ms_at(p->source, b, i, j);
     const double diag = i == j ? ms_num_at(p->diag, b) : 0.0;
     double       sum = 0.0, size = 0.0;
     for (int64_t l = 0; l < p->a.cols; l++) {
@@ -179,7 +179,7 @@ static double element_bound(const ms_product *p, musec_dtype dtype, int64_t b, i
     }
     *value = alpha * sum + z + diag;
     size   = fabs(alpha) * size + fabs(z) + fabs(diag);
-    return ((double)p->a.cols + 6.0) * ms_dtype_eps(ms_dtype_wide(dtype)) * size;
+    return ((double)p->a.cols + 6.0) * ms_dtype_eps(ms_dtype_accum(dtype)) * size;
 }
 
 /* Bounds, in place of the outputs.  Sums are of elements before these are rounded to 16 bits, each
@@ -190,10 +190,10 @@ static void product_size(op_args *a)
     const musec_dtype dtype  = a->c.dtype;
     const bool        half   = op_is_half(dtype) && !variant_of(&a->c)->wide_c;
     const double      eps    = ms_dtype_eps(dtype);
-    const double      in_sum = (double)(p.c.rows + p.c.cols) * ms_dtype_eps(ms_dtype_wide(dtype));
+    const double      in_sum = (double)(p.c.rows + p.c.cols) * ms_dtype_eps(ms_dtype_accum(dtype));
     for (int64_t b = 0; b < p.c.count; b++) {
         double sumsq = 0.0, trace = 0.0, value;
-        if (!ms_wanted(p.when, b)) {
+        if (!ms_is_active(p.mask, b)) {
             for (int64_t i = 0; i < p.c.rows * p.c.cols; i++) /* what stays, stays exactly */
                 ms_put(p.c, b, i / p.c.cols, i % p.c.cols, 0.0);
             a->vec[4].vec.data[b] = a->vec[5].vec.data[b] = 0.0;
@@ -223,9 +223,9 @@ static musec_status product_grad(op_args *a, const op_cotangent *g, int by, ms_m
     if (by == OF_Z) return a->d->ops->axpby(a->d, p.beta, g->mat[OF_C], ms_const(0.0), out);
     TRY(a->d->ops->product(a->d, &by_a));
     if (variant_of(&a->c)->factors == PLAIN) goto done;
-    by_a.a    = ms_t(by_a.a);
-    by_a.z    = out;
-    by_a.beta = ms_const(1.0);
+    by_a.a      = ms_t(by_a.a);
+    by_a.source = out;
+    by_a.beta   = ms_const(1.0);
     TRY(a->d->ops->product(a->d, &by_a));
 done:
     return st;

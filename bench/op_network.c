@@ -339,7 +339,7 @@ static musec_status gate_run(op_args *a)
 /* A gate that is all but shut may be 0 instead: tiny. */
 static double open_by(const op_args *a, int64_t i, int64_t h)
 {
-    const musec_dtype wide = ms_dtype_wide(a->c.dtype);
+    const musec_dtype wide = ms_dtype_accum(a->c.dtype);
     return logistic(ms_at(a->mat[0].mat, 0, i, h)) + ms_dtype_tiny(wide) / ms_dtype_eps(wide);
 }
 

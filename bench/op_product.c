@@ -64,7 +64,7 @@ static ms_product product_of(const riding *w, const operands *o)
                        .diag      = w->z ? ms_each(o->one) : ms_const(0.0),
                        .c         = w->wide ? o->wide : o->c,
                        .symmetric = w->symmetric };
-    if (w->z) p.z = o->z;
+    if (w->z) p.source = o->z;
     if (w->wide) p.sumsq = o->sumsq, p.trace = o->trace;
     return p;
 }

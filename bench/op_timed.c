@@ -164,7 +164,7 @@ static const timed on_gpu[] = {
     { "count_nonfinite", 8192, 8192, 0, 8, .in = F32 | BF16 },
     { "normal", 8192, 8192, 0, 4, .in = F32 },
     { "uniform", 8192, 8192, 0, 4, .in = F32 },
-    { "dither", 8192, 8192, 0, 4, .in = F32 },
+    { "stochastic_round", 8192, 8192, 0, 4, .in = F32 },
     { "axpby", 3072, 768, 0, 22, .in = F32, .lists = 0x1 }, /* all parameters at once */
     { "moments", 3072, 768, 0, 22, .in = F32, .lists = 0x1 },
     { "decay_add", 3072, 768, 0, 22, .in = F32, .variant = 4,

@@ -54,7 +54,8 @@ static musec_status take_momentum(ms_error *e, const ms_train *t, size_t param, 
                     t->setup.out, opt->row->name));
     const ms_mat kept = out->momentum; /* in what it may be kept in */
     TRY(ms_scratch_vec(t->ctx, 1, &top));
-    TRY(ms_scratch_mat(t->ctx, ms_dtype_wide(kept.dtype), 1, kept.rows, kept.cols, &out->momentum));
+    TRY(ms_scratch_mat(t->ctx, ms_dtype_accum(kept.dtype), 1, kept.rows, kept.cols,
+                       &out->momentum));
     TRY(t->ctx->ops->copy(t->ctx, kept, out->momentum));
     if (heavy) TRY(t->ctx->ops->scale(t->ctx, ms_const(beta), out->momentum));
     TRY(t->ctx->ops->absmax(t->ctx, out->momentum, top));

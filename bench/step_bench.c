@@ -132,7 +132,7 @@ done:
 static musec_status make_model(ms_bench *b, int64_t layers, int64_t width, ms_run_matrices *m)
 {
     const ms_device_ops *op   = b->d->ops;
-    const musec_dtype    copy = b->d->kind->activations;
+    const musec_dtype    copy = b->d->kind->activation_dtype;
     musec_status         st;
     TRY(ms_run_matrices_make(&b->d->error, layers * PER_LAYER, b->opt->quick ? 1 : MS_RUN_SETS, m));
     for (int64_t i = 0; i < m->n; i++) {
@@ -264,7 +264,7 @@ static double flops(const kind *k, const ms_run_matrices *m, musec_dtype operand
         const musec_view w    = m->list[i].weight;
         const double     rows = (double)w.rows, cols = (double)w.cols;
         const double     r = rows < cols ? rows : cols, n = rows < cols ? cols : rows;
-        const bool       other = k->long_r3 > 0.0 && n >= 2.0 * r && ms_narrow(operands);
+        const bool       other = k->long_r3 > 0.0 && n >= 2.0 * r && ms_is_16bit(operands);
         sum += (other ? k->long_r3 : k->r3) * r * r * r;
         sum += (other ? k->long_n_r2 : k->n_r2) * n * r * r;
     }
@@ -438,15 +438,16 @@ static musec_status run_all(ms_bench *b)
     TRY(make_jobs(b, &m, shape, jobs, c, chosen, &n));
     TRY(ms_time_group(b->d, c, n, b->rounds));
     for (int i = 0; i < n; i++)
-        ms_bench_row(b, &(ms_bench_figure){ .section = "step",
-                                            .name    = chosen[i]->name,
-                                            .shape   = shape,
-                                            .ms      = c[i].ms,
-                                            .dtype   = b->d->kind->operands,
-                                            .flops   = flops(chosen[i], &m, b->d->kind->operands),
-                                            .bytes   = bytes(chosen[i], &m),
-                                            .ratio   = c[i].ratio,
-                                            .against = kinds[0].name });
+        ms_bench_row(b,
+                     &(ms_bench_figure){ .section = "step",
+                                         .name    = chosen[i]->name,
+                                         .shape   = shape,
+                                         .ms      = c[i].ms,
+                                         .dtype   = b->d->kind->compute_dtype,
+                                         .flops   = flops(chosen[i], &m, b->d->kind->compute_dtype),
+                                         .bytes   = bytes(chosen[i], &m),
+                                         .ratio   = c[i].ratio,
+                                         .against = kinds[0].name });
     if (m.train != NULL) TRY(put_plans(b, &m, shape));
 done:
     for (size_t i = 0; i < COUNT(jobs); i++)

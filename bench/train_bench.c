@@ -157,7 +157,7 @@ static musec_status make_attention(ms_bench *b, job *j)
         TRY(ms_bench_random(b, j->dtype, 1, n, a, 1.0, all[i]));
         *all[i] = ms_mat_heads(*all[i], m->heads);
     }
-    TRY(ms_scratch_mat(b->d, ms_dtype_wide(j->dtype), m->heads, 1, n, &j->lse));
+    TRY(ms_scratch_mat(b->d, ms_dtype_accum(j->dtype), m->heads, 1, n, &j->lse));
     TRY(ms_scratch_vec(b->d, m->heads, &j->max_logit));
     TRY(ms_scratch_bytes(b->d, (size_t)n * sizeof(int32_t), &doc));
     TRY(b->d->ops->upload(b->d, j->doc, (size_t)n * sizeof(int32_t), doc));
@@ -243,7 +243,7 @@ done:
 static musec_status make_job(ms_bench *b, const char *preset, job *j)
 {
     musec_status st;
-    j->dtype = b->d->kind->activations;
+    j->dtype = b->d->kind->activation_dtype;
     TRY(configure(&b->d->error, preset, 0, j));
     TRY(make_batch(b, j));
     TRY(make_attention(b, j));
@@ -274,8 +274,8 @@ static musec_status put_memory(ms_bench *b, job *j, const char *shape)
 {
     ms_gpt_sizes sizes;
     musec_status st;
-    TRY(ms_gpt_measure(&b->d->error, &j->cfg.model, j->dtype, j->plan.tokens, b->d->kind->temporary,
-                       &sizes));
+    TRY(ms_gpt_measure(&b->d->error, &j->cfg.model, j->dtype, j->plan.tokens,
+                       b->d->kind->logits_chunk, &sizes));
     ms_bench_memory(b, "train", "model", shape,
                     (double)(sizes.weights + sizes.grads + sizes.activations));
     for (int i = 0; i < OPTIMS; i++) {

@@ -292,7 +292,7 @@ TEST_EACH_DEVICE(zero_gives_zero, dev)
 /* Bit for bit, or, where a device's products depend on the stack, within their rounding. */
 static bool is_as_alone(const ms_device *dev, const double *stacked, const double *alone, int64_t n)
 {
-    if (!dev->kind->stackwise) return run_same_bits(stacked, alone, n);
+    if (!dev->kind->batch_variant) return run_same_bits(stacked, alone, n);
     return run_fro_diff(stacked, alone, n) <= 1e-4 * run_fro(alone, n);
 }
 
@@ -491,7 +491,7 @@ static void check_stack(ms_device *dev, const char *op, musec_dtype dtype, int64
     CHECK(run_same_bits(all, quiet, count * rows * cols), "%s: asking for a report changes it", op);
     for (int64_t b = 0; b < count; b++) {
         double      *one   = run_clip(dev, &cfg, dtype, x + b * rows * cols, rows, cols, &report);
-        const double close = dev->kind->stackwise ? 1e-4 : 0.0; /* of what is reported */
+        const double close = dev->kind->batch_variant ? 1e-4 : 0.0; /* of what is reported */
         CHECK(is_as_alone(dev, all + b * rows * cols, one, rows * cols),
               "%s, %d x %d: matrix %d (%s) differs in a stack", op, (int)rows, (int)cols, (int)b,
               report.path);

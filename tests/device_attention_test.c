@@ -38,7 +38,7 @@ static attending attending_make(ms_device *d, musec_dtype t, int64_t rows, int64
         *in[i]   = stack_random(d, t, 2, rows, head, 10 + i);
         *made[i] = stack_make(d, t, 2, rows, head);
     }
-    a.lse          = stack_make(d, ms_dtype_wide(t), 2, 1, rows);
+    a.lse          = stack_make(d, ms_dtype_accum(t), 2, 1, rows);
     a.attn         = (ms_attn){ .scale  = 1.0 / sqrt((double)head),
                                 .window = window,
                                 .doc    = ids_make(d, a.doc, rows) };
@@ -95,7 +95,7 @@ static void attending_free(attending *a)
 
 static void check_means(const attending *a, musec_dtype t, int64_t h, int64_t i)
 {
-    const double eps  = ms_dtype_eps(ms_dtype_wide(t));
+    const double eps  = ms_dtype_eps(ms_dtype_accum(t));
     double       keys = 0.0;
     for (int64_t j = 0; j <= i; j++)
         keys += sees(a, i, j) ? 1.0 : 0.0;
@@ -262,7 +262,7 @@ TEST_EACH_DEVICE(huge_logits_pick, dev)
     EACH_DTYPE_OF(dev, t, MUSEC_BF16) /* gradients are beyond f16 */
     for (size_t s = 0; s < n_heads(dev, t); s++) {
         attending    a     = attending_make(dev, t, 150, head_sizes[s], 1000);
-        const double off   = 4.0 * (ms_dtype_eps(t) + 2e4 * ms_dtype_eps(ms_dtype_wide(t)));
+        const double off   = 4.0 * (ms_dtype_eps(t) + 2e4 * ms_dtype_eps(ms_dtype_accum(t)));
         const double close = host ? 0.0 : off;
         memset(a.q.host.data, 0, a.q.bytes);
         memset(a.k.host.data, 0, a.k.bytes);

@@ -96,7 +96,7 @@ static attending attending_make(ms_device *d, const kind *c, musec_dtype t, cons
         copy_values(&a.dout, &like->dout);
     }
     a.out  = stack_make(d, t, 1, c->rows, wide + c->pad);
-    a.lse  = stack_make(d, ms_dtype_wide(t), c->heads, 1, c->rows);
+    a.lse  = stack_make(d, ms_dtype_accum(t), c->heads, 1, c->rows);
     a.dqk  = stack_make(d, t, 1, c->rows, (c->apart ? 3 : 2) * wide + c->pad);
     a.dqkv = stack_make(d, t, 1, c->rows, 3 * wide + c->pad);
     a.x    = (ms_cuda_attn){ .q    = heads(&a.qk, 0, c),
@@ -259,13 +259,13 @@ TEST(dnn_agrees_with_float64)
 /* Runs it twice and expects the same bits.  Outputs are NaN before. */
 static void run_grad(attending *a, size_t at)
 {
-    const ms_attn_plan plan    = { .dtype = a->x.q.dtype,
-                                   .heads = a->x.q.count,
-                                   .head  = a->x.q.cols,
-                                   .rows  = a->x.q.rows,
-                                   .reach = a->x.a.window };
-    stack             *grads[] = { &a->dqk, &a->dqkv };
-    void              *first[] = { malloc(a->dqk.bytes), malloc(a->dqkv.bytes) };
+    const ms_attn_shape plan    = { .dtype = a->x.q.dtype,
+                                    .heads = a->x.q.count,
+                                    .head  = a->x.q.cols,
+                                    .rows  = a->x.q.rows,
+                                    .reach = a->x.a.window };
+    stack              *grads[] = { &a->dqk, &a->dqkv };
+    void               *first[] = { malloc(a->dqk.bytes), malloc(a->dqkv.bytes) };
     CHECK(first[0] != NULL && first[1] != NULL, "no memory");
     a->d->scratch.peak = 0;
     for (int run = 0; run < 2; run++) {
@@ -281,9 +281,9 @@ static void run_grad(attending *a, size_t at)
                   "case %zu: other bits again", at);
         }
     }
-    CHECK(a->d->scratch.peak <= a->d->kind->attn_bytes(a->d, plan),
+    CHECK(a->d->scratch.peak <= a->d->kind->attn_workspace(a->d, plan),
           "case %zu: %zu bytes of scratch, not %llu", at, a->d->scratch.peak,
-          (unsigned long long)a->d->kind->attn_bytes(a->d, plan));
+          (unsigned long long)a->d->kind->attn_workspace(a->d, plan));
     free(first[0]), free(first[1]);
 }
 

@@ -18,11 +18,11 @@ enum { COUNT_OF_LIST = 131, ROWS = 9, COLS = 24, GAP = 7 };
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 typedef struct list {
-    ms_device    *d;
-    ms_mat        mat; /* places in device memory */
-    ms_mat_place *places;
-    void         *data; /* the buffer that they lie in */
-    size_t        bytes;
+    ms_device  *d;
+    ms_mat      mat; /* places in device memory */
+    ms_mat_ptr *ptrs;
+    void       *data; /* the buffer that they lie in */
+    size_t      bytes;
 } list;
 
 /* How far apart rows are: dense, or wider by what keeps them aligned, or by what does not. */
@@ -40,8 +40,8 @@ static list list_make(ms_device *d, musec_dtype dtype, int64_t rows, int64_t col
     double       *x    = oracle_gaussian(COUNT_OF_LIST, slot, seed);
     ms_mat host = { .rows = COUNT_OF_LIST, .cols = slot, .ld = slot, .count = 1, .dtype = dtype };
     host.data   = malloc(l.bytes);
-    l.places    = malloc(COUNT_OF_LIST * sizeof *l.places);
-    CHECK(host.data != NULL && l.places != NULL, "no memory");
+    l.ptrs      = malloc(COUNT_OF_LIST * sizeof *l.ptrs);
+    CHECK(host.data != NULL && l.ptrs != NULL, "no memory");
     for (int64_t i = 0; i < COUNT_OF_LIST; i++)
         for (int64_t j = 0; j < slot; j++)
             ms_put(host, 0, i, j, x[i * slot + j]);
@@ -50,16 +50,16 @@ static list list_make(ms_device *d, musec_dtype dtype, int64_t rows, int64_t col
     CHECK_OK(d, d->ops->sync(d));
     for (int64_t b = 0; b < COUNT_OF_LIST; b++) {
         const int64_t at = b * 50 % COUNT_OF_LIST * slot + b % 3; /* 131 is a prime number */
-        l.places[b] =
-            (ms_mat_place){ .data = (char *)l.data + (size_t)at * each, .ld = ld_of(b, cols) };
+        l.ptrs[b] =
+            (ms_mat_ptr){ .data = (char *)l.data + (size_t)at * each, .ld = ld_of(b, cols) };
     }
-    l.mat = (ms_mat){ .data   = l.places[0].data,
-                      .rows   = rows,
-                      .cols   = cols,
-                      .ld     = l.places[0].ld,
-                      .count  = COUNT_OF_LIST,
-                      .dtype  = dtype,
-                      .places = l.places };
+    l.mat = (ms_mat){ .data  = l.ptrs[0].data,
+                      .rows  = rows,
+                      .cols  = cols,
+                      .ld    = l.ptrs[0].ld,
+                      .count = COUNT_OF_LIST,
+                      .dtype = dtype,
+                      .ptrs  = l.ptrs };
     free(host.data), free(x);
     return l;
 }
@@ -67,7 +67,7 @@ static list list_make(ms_device *d, musec_dtype dtype, int64_t rows, int64_t col
 static void list_free(list *l)
 {
     l->d->ops->free(l->d, l->data);
-    free(l->places);
+    free(l->ptrs);
 }
 
 /* Are the buffers of two lists the same, gaps included? */
@@ -337,9 +337,9 @@ static void decay_add_case(ms_device *dev, musec_dtype dtype, int64_t rows, int6
     /* a number per matrix in host memory, on the device, or none */
     const decay_call calls[] = {
         { ms_const(0.3), ms_const(0.2), false },
-        { ms_list(steps), ms_list(decay), true },
-        { ms_each(vec), ms_list(decay), false },
-        { ms_list(steps), ms_const(0.1), false },
+        { ms_host(steps), ms_host(decay), true },
+        { ms_each(vec), ms_host(decay), false },
+        { ms_host(steps), ms_const(0.1), false },
     };
     for (size_t i = 0; i < COUNT(calls); i++) {
         decay_add_once(dev, dtype, dtype, dtype, rows, cols, calls[i]);
@@ -362,7 +362,7 @@ TEST_EACH_DEVICE(decay_add_lists_numbers_of_stacks, dev)
     stack   u     = stack_random(dev, MUSEC_F32, COUNT_OF_LIST, ROWS, COLS, 22);
     stack   w     = stack_random(dev, MUSEC_F32, COUNT_OF_LIST, ROWS, COLS, 23);
     stack   one   = stack_random(dev, MUSEC_F32, COUNT_OF_LIST, ROWS, COLS, 23);
-    CHECK_OK(dev, dev->ops->decay_add(dev, ms_list(steps), u.mat, ms_const(0.1), false, w.mat,
+    CHECK_OK(dev, dev->ops->decay_add(dev, ms_host(steps), u.mat, ms_const(0.1), false, w.mat,
                                       (ms_mat){ 0 }));
     EACH_MATRIX(b)
     CHECK_OK(dev,
@@ -391,11 +391,11 @@ static void put_nonfinite(ms_device *dev, list *l)
     const float  bad32[] = { NAN, INFINITY };
     const double bad64[] = { NAN, INFINITY };
     for (int64_t b = 0; b < COUNT_OF_LIST && l->mat.dtype <= MUSEC_F64; b += 10) {
-        const int64_t at   = (l->mat.rows - 1) * l->places[b].ld + l->mat.cols - 1;
+        const int64_t at   = (l->mat.rows - 1) * l->ptrs[b].ld + l->mat.cols - 1;
         const size_t  each = ms_dtype_bytes(l->mat.dtype);
         const int     k    = (int)(b / 10 % 2);
         const void   *bad  = each == 4 ? (const void *)&bad32[k] : &bad64[k];
-        char         *to   = (char *)l->places[b].data + (k == 0 ? (size_t)at * each : 0);
+        char         *to   = (char *)l->ptrs[b].data + (k == 0 ? (size_t)at * each : 0);
         CHECK_OK(dev, dev->ops->upload(dev, bad, each, to));
         CHECK_OK(dev, dev->ops->sync(dev));
     }
@@ -472,7 +472,7 @@ TEST_EACH_DEVICE(scalars_take_lists, dev)
     for (int turn = 0; turn < 2; turn++) {
         const ms_num last = turn == 0 ? ms_each(each) : ms_const(0.25);
         CHECK_OK(dev, dev->ops->scalars(dev, MS_SCALAR_ENTRY, &stage, 1,
-                                        (ms_num[]){ ms_list(x[0]), ms_list(x[1]), last }, got));
+                                        (ms_num[]){ ms_host(x[0]), ms_host(x[1]), last }, got));
         EACH_MATRIX(b)
         {
             const ms_num in[]  = { ms_const(x[0][b]), ms_const(x[1][b]), ms_num_slice(last, b, 1) };

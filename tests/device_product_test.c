@@ -87,7 +87,7 @@ typedef struct sample {
     bool    symmetric, square, wide;
     with    z;
     bool    each; /* alpha, beta and diag are one per matrix */
-    bool    sums, when;
+    bool    sums, mask;
     int64_t pad;
 } sample;
 
@@ -103,16 +103,16 @@ static const sample samples[] = {
     { 128, 128, 64, 2, .ta = true, .tb = true, .wide = true },
     { 256, 384, 200, 2, .tb = true, .sums = true, .z = OWN_Z },
     { 256, 384, 200, 2, .ta = true, .sums = true, .z = OTHER_Z, .each = true },
-    { 384, 256, 136, 2, .wide = true, .sums = true, .z = OTHER_Z, .each = true, .when = true },
+    { 384, 256, 136, 2, .wide = true, .sums = true, .z = OTHER_Z, .each = true, .mask = true },
     { 136, 392, 72, 3, .ta = true, .tb = true, .wide = true, .z = Z_IS_C, .each = true },
-    { 384, 136, 72, 3, .z = Z_IS_C, .when = true, .sums = true, .pad = 8 },
+    { 384, 136, 72, 3, .z = Z_IS_C, .mask = true, .sums = true, .pad = 8 },
     { 200, 328, 264, 2, .tc = true, .sums = true, .pad = 8 },
     { 200, 328, 264, 2, .tc = true, .z = Z_IS_C, .wide = true, .each = true, .pad = 8 },
-    { 129, 67, 33, 2, .sums = true, .z = OWN_Z, .each = true, .when = true, .pad = 3 },
+    { 129, 67, 33, 2, .sums = true, .z = OWN_Z, .each = true, .mask = true, .pad = 3 },
     { 131, 131, 40, 2, .wide = true, .sums = true, .z = OTHER_Z, .pad = 3 },
     { 64, 136, 1000, 2, .tb = true, .wide = true },
-    { 256, 384, 72, 60, .z = OWN_Z, .each = true, .sums = true, .when = true },
-    { 8, 16, 24, 70000, .wide = true, .each = true, .z = OWN_Z, .sums = true, .when = true },
+    { 256, 384, 72, 60, .z = OWN_Z, .each = true, .sums = true, .mask = true },
+    { 8, 16, 24, 70000, .wide = true, .each = true, .z = OWN_Z, .sums = true, .mask = true },
     { 128, 128, 64, 2, .symmetric = true, .tb = true, .sums = true },
     { 128, 128, 64, 2, .symmetric = true, .wide = true, .sums = true, .each = true },
     { 256, 256, 64, 2, .symmetric = true },
@@ -120,34 +120,34 @@ static const sample samples[] = {
     { 256, 256, 192, 2, .symmetric = true, .ta = true, .wide = true, .sums = true },
     { 384, 384, 72, 3, .symmetric = true, .ta = true, .sums = true, .z = OWN_Z, .each = true },
     { 384, 384, 384, 2, .symmetric = true, .square = true, .z = OTHER_Z, .sums = true,
-      .when = true },
+      .mask = true },
     { 512, 512, 128, 2, .symmetric = true, .z = Z_IS_C, .each = true, .pad = 8 },
     { 640, 640, 72, 1, .symmetric = true, .wide = true, .z = Z_IS_C, .sums = true, .pad = 8 },
-    { 200, 200, 200, 3, .symmetric = true, .square = true, .tc = true, .when = true, .sums = true },
-    { 328, 328, 80, 2, .symmetric = true, .wide = true, .z = OWN_Z, .each = true, .when = true,
+    { 200, 200, 200, 3, .symmetric = true, .square = true, .tc = true, .mask = true, .sums = true },
+    { 328, 328, 80, 2, .symmetric = true, .wide = true, .z = OWN_Z, .each = true, .mask = true,
       .sums = true },
     { 67, 67, 129, 2, .symmetric = true, .z = OWN_Z, .sums = true, .each = true, .pad = 3 },
-    { 129, 129, 31, 2, .symmetric = true, .ta = true, .wide = true, .z = Z_IS_C, .when = true,
+    { 129, 129, 31, 2, .symmetric = true, .ta = true, .wide = true, .z = Z_IS_C, .mask = true,
       .pad = 3 },
-    { 384, 384, 72, 30, .symmetric = true, .z = OTHER_Z, .each = true, .sums = true, .when = true },
+    { 384, 384, 72, 30, .symmetric = true, .z = OTHER_Z, .each = true, .sums = true, .mask = true },
     { 256, 256, 136, 70, .symmetric = true, .ta = true, .wide = true, .sums = true },
     { 384, 384, 40, 2, .symmetric = true, .sums = true, .pad = 8 },
     { 392, 392, 24, 3, .symmetric = true, .ta = true, .wide = true, .z = OWN_Z, .sums = true },
     { 136, 136, 2056, 2, .symmetric = true, .z = OWN_Z, .each = true, .sums = true, .pad = 8 },
     { 264, 264, 2048, 1, .symmetric = true, .ta = true, .wide = true, .z = Z_IS_C, .sums = true },
     { 264, 264, 2048, 1, .symmetric = true, .z = OTHER_Z, .sums = true },
-    { 136, 136, 2200, 3, .symmetric = true, .wide = true, .each = true, .when = true,
+    { 136, 136, 2200, 3, .symmetric = true, .wide = true, .each = true, .mask = true,
       .sums = true },
     { 24, 24, 2048, 140, .symmetric = true, .z = OTHER_Z, .each = true, .sums = true,
-      .when = true },
-    { 1, 1, 5, 300, .symmetric = true, .sums = true, .when = true },
+      .mask = true },
+    { 1, 1, 5, 300, .symmetric = true, .sums = true, .mask = true },
     { 8, 8, 8, 40000, .symmetric = true, .wide = true, .sums = true, .z = OWN_Z },
 };
 
 typedef struct job { /* a sample, ready to run */
     ms_product p;
     placed     a, b, z, c;
-    ms_vec     sums[2], when;       /* on the device */
+    ms_vec     sums[2], mask_vec;   /* on the device */
     double    *alpha, *beta, *diag; /* of each matrix */
     double    *mask;
 } job;
@@ -169,7 +169,7 @@ static ms_num number_of(ms_device *d, const double *x, int64_t count, bool each)
 
 static job set_up(ms_device *d, const sample *s, musec_dtype t)
 {
-    const musec_dtype wide = ms_dtype_wide(t), to = s->wide ? wide : t;
+    const musec_dtype wide = ms_dtype_accum(t), to = s->wide ? wide : t;
     const musec_dtype other = to == wide ? t : wide;
     const sort        a = s->square ? SYMMETRIC : ANY, z = s->symmetric ? SYMMETRIC : ANY;
     job               j = { 0 };
@@ -183,18 +183,18 @@ static job set_up(ms_device *d, const sample *s, musec_dtype t)
     j.alpha = numbers(s->count, s->each, 5, 0.75);
     j.beta  = numbers(s->count, s->each, 6, -1.25);
     j.diag  = numbers(s->count, s->each, 7, s->z == NO_Z && !s->each ? 0.0 : 3.5);
-    j.mask  = numbers(s->count, s->when, 8, 1.0);
+    j.mask  = numbers(s->count, s->mask, 8, 1.0);
     for (int64_t b = 0; b < s->count; b++)
-        if (s->when) j.mask[b] = b % 3 == 1 ? 0.0 : j.mask[b];
+        if (s->mask) j.mask[b] = b % 3 == 1 ? 0.0 : j.mask[b];
     j.p = (ms_product){ .a         = j.a.mat,
                         .b         = s->symmetric ? (s->square ? j.a.mat : ms_t(j.a.mat)) : j.b.mat,
                         .alpha     = number_of(d, j.alpha, s->count, s->each),
                         .beta      = number_of(d, j.beta, s->count, s->each),
                         .diag      = number_of(d, j.diag, s->count, s->each),
-                        .z         = s->z == Z_IS_C ? j.c.mat : j.z.mat,
+                        .source    = s->z == Z_IS_C ? j.c.mat : j.z.mat,
                         .c         = j.c.mat,
                         .symmetric = s->symmetric };
-    if (s->when) j.p.when = j.when = vec_make(d, j.mask, s->count);
+    if (s->mask) j.p.mask = j.mask_vec = vec_make(d, j.mask, s->count);
     for (int i = 0; s->sums && i < 2; i++) {
         double *none = numbers(s->count, false, 0, UNTOUCHED);
         j.sums[i]    = vec_make(d, none, s->count);
@@ -208,7 +208,7 @@ static job set_up(ms_device *d, const sample *s, musec_dtype t)
 static void tear_down(ms_device *d, job *j)
 {
     const ms_vec vecs[] = { j->p.alpha.each, j->p.beta.each, j->p.diag.each,
-                            j->sums[0],      j->sums[1],     j->when };
+                            j->sums[0],      j->sums[1],     j->mask_vec };
     for (size_t i = 0; i < COUNT(vecs); i++)
         d->ops->free(d, vecs[i].data);
     drop(&j->a), drop(&j->b), drop(&j->z), drop(&j->c);
@@ -261,7 +261,7 @@ static void expect(const job *w, const sample *s, int64_t b, double *want, doubl
 static void check_matrix(const job *w, const sample *s, size_t at, int64_t b, ms_mat got,
                          const double *sums)
 {
-    const double eps = ms_dtype_eps(ms_dtype_wide(w->a.mat.dtype)) * (double)(s->k + 8);
+    const double eps = ms_dtype_eps(ms_dtype_accum(w->a.mat.dtype)) * (double)(s->k + 8);
     const double own =
         got.dtype == MUSEC_BF16 || got.dtype == MUSEC_F16 ? ms_dtype_eps(got.dtype) : 0.0;
     const size_t n    = (size_t)(s->m * s->n);
@@ -439,7 +439,7 @@ TEST_EACH_DEVICE(a_beta_of_0_reads_no_z, dev)
                                    .b         = ms_t(a.mat),
                                    .alpha     = ms_const(1.0),
                                    .beta      = each ? ms_each(beta) : ms_const(0.0),
-                                   .z         = z.mat,
+                                   .source    = z.mat,
                                    .c         = c.mat,
                                    .symmetric = symmetric };
             CHECK_OK(dev, dev->ops->product(dev, &p));

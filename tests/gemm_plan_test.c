@@ -260,8 +260,8 @@ TEST(bits_do_not_depend_on_clocks)
     char                     dir[MS_PATH_MAX];
     snprintf(dir, sizeof dir, "%s", fresh_dir());
     setenv("MUSEC_CACHE", dir, 1);
-    plain->untimed = true;
-    loose          = check_open_cuda();
+    plain->no_autotune = true;
+    loose              = check_open_cuda();
     CHECK(musec_ctx_set_deterministic(loose, 0) == MUSEC_OK, "not deterministic");
     for (size_t i = 0; i < COUNT(shapes); i++)
         for (size_t t = 0; t < COUNT(kinds); t++) {
@@ -285,7 +285,7 @@ TEST(choices_are_kept)
 {
     static const struct {
         int64_t size;
-        bool    untimed;
+        bool    no_autotune;
         size_t  files;
     } cases[]              = { { 1024, false, 1 }, { 1024, true, 0 }, { 64, false, 0 } };
     const struct kind bf16 = { MUSEC_BF16, MUSEC_BF16 };
@@ -295,9 +295,9 @@ TEST(choices_are_kept)
         const struct shape x = { 1, n, n, n, false, false, 0.0 };
         snprintf(dir, sizeof dir, "%s", fresh_dir());
         setenv("MUSEC_CACHE", dir, 1);
-        ms_device *d = check_open_cuda();
-        d->untimed   = cases[i].untimed;
-        stack c      = product_of(d, &x, &bf16, 1);
+        ms_device *d   = check_open_cuda();
+        d->no_autotune = cases[i].no_autotune;
+        stack c        = product_of(d, &x, &bf16, 1);
         stack_free(&c);
         musec_ctx_destroy(d);
         CHECK(files_in(dir) == cases[i].files, "case %zu: %zu files", i, files_in(dir));

@@ -177,7 +177,7 @@ static void check_layouts(ms_device *dev, const golden *g, const struct golden_o
     double *stacked = run_clip_in(dev, &cfg, dtype, three, g->rows, g->cols, padded, NULL);
     judge(g, op, dtype, back, want, &report, "transposed");
     for (int i = 0; i < 3; i++) {
-        if (dev->kind->stackwise)
+        if (dev->kind->batch_variant)
             judge(g, op, dtype, stacked + i * n, want, &report, "stacked");
         else
             CHECK(run_same_bits(stacked + i * n, got, n), "%s %s: matrix %d of a stack differs",

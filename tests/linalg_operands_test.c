@@ -42,15 +42,15 @@ static const struct mode {
 /* ---- the scalar map -------------------------------------------------------------------------- */
 
 typedef struct law_plan {
-    double  threshold, alpha;
-    ms_plan plan;
+    double       threshold, alpha;
+    ms_poly_plan plan;
 } law_plan;
 
 static double law_plan_of(double s, const void *arg)
 {
     const law_plan *law = arg;
     const double    u   = hypot(s, law->threshold) / sqrt(law->alpha);
-    return law_soft(s, law->threshold) * ms_plan_gain(&law->plan, u);
+    return law_soft(s, law->threshold) * ms_poly_plan_gain(&law->plan, u);
 }
 
 static law_plan law_of(const struct mode *m, const oracle *o, double threshold, musec_dtype dtype)
@@ -59,14 +59,14 @@ static law_plan law_of(const struct mode *m, const oracle *o, double threshold, 
     if (strcmp(m->op, "fast") != 0) {
         law.alpha = law_alpha_fro(o->s, o->k, threshold);
         if (strcmp(m->op, "paper7") == 0)
-            ms_plan_paper7(&law.plan);
+            ms_poly_plan_paper7(&law.plan);
         else
             ms_plan_newton_schulz(5, &law.plan);
         return law;
     }
     law.alpha          = law_alpha_c4(o->s, o->k, threshold) * (dtype == MUSEC_F16 ? 1.002 : 1.01);
     const double u_low = threshold / sqrt(law.alpha);
-    ms_plan_fast(u_low >= 0.40 ? 0 : u_low >= 0.16 ? 1 : 2, &law.plan);
+    ms_poly_plan_fast(u_low >= 0.40 ? 0 : u_low >= 0.16 ? 1 : 2, &law.plan);
     return law;
 }
 
@@ -204,8 +204,8 @@ static law_plan law_accurate(const oracle *o, double D, double tol, musec_dtype 
     law_plan     law   = { .threshold = D, .alpha = law_alpha_c4(o->s, o->k, D) * (1.0 + margin) };
     const double u_low = D / sqrt(law.alpha);
     *is_short          = u_low < least;
-    CHECK(ms_plan_menu(*is_short ? fmax(tol, 1e-2) : tol, *is_short ? (f16 ? 0.03 : 0.07) : u_low,
-                       &law.plan) == MUSEC_OK,
+    CHECK(ms_poly_plan_cheapest(*is_short ? fmax(tol, 1e-2) : tol,
+                                *is_short ? (f16 ? 0.03 : 0.07) : u_low, &law.plan) == MUSEC_OK,
           "no plan for u_low %g", u_low);
     return law;
 }
@@ -263,7 +263,7 @@ TEST_EACH_DEVICE(accurate_takes_a_plan_for_each_matrix, dev)
         oracle            o[RATIOS];
         if (!ms_device_has(dev, type)) continue;
         cfg.tol      = tol;
-        cfg.operands = ms_narrow(type) ? type : 0;
+        cfg.operands = ms_is_16bit(type) ? type : 0;
         for (int b = 0; b < RATIOS; b++) {
             const double top = D * ratios_of_a_stack[b];
             o[b] = oracle_make(ROWS, COLS, kind, top, kind == ORACLE_HALF ? 0.0 : 0.02 * top, i);
@@ -309,7 +309,7 @@ static void check_stack(ms_device *dev, musec_dtype operands)
 
 TEST_EACH_DEVICE(accurate_matrices_of_a_stack_go_their_own_ways, dev)
 {
-    if (dev->kind->stackwise) SKIP_DEVICE("bits depend on the stack on %s", dev->name);
+    if (dev->kind->batch_variant) SKIP_DEVICE("bits depend on the stack on %s", dev->name);
     check_stack(dev, (musec_dtype)0);
     for (size_t t = 0; t < COUNT(narrow); t++)
         if (ms_device_has(dev, narrow[t])) check_stack(dev, narrow[t]);

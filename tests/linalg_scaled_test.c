@@ -23,8 +23,8 @@ typedef enum op { LITERAL, PAPER7, FAST, ACCURATE, QUINTIC, OPS } op;
 
 static musec_status run(ms_device *d, op which, ms_mat in, double D, musec_dtype type, ms_mat out)
 {
-    ms_plan plan;
-    ms_plan_paper7(&plan);
+    ms_poly_plan plan;
+    ms_poly_plan_paper7(&plan);
     switch (which) {
     case LITERAL: return ms_ssc_literal(d, ms_stack(in, out), ms_const(D), 5, type, NULL);
     case PAPER7: return ms_ssc_plan(d, ms_stack(in, out), ms_const(D), &plan, type, NULL);

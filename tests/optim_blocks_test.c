@@ -87,7 +87,7 @@ static musec_optim_config config_of(const musec_ctx *dev, size_t rule)
     musec_optim_config cfg = rig_config(rules[rule].name, rules[rule].options);
     const bool         asks =
         cfg.decay_form == MUSEC_DECAY_CAUTIOUS || cfg.decay_form == MUSEC_DECAY_CAUTIOUS_LR2;
-    if (dev->kind->stackwise && asks) cfg.decay_form = MUSEC_DECAY_DECOUPLED;
+    if (dev->kind->batch_variant && asks) cfg.decay_form = MUSEC_DECAY_DECOUPLED;
     return cfg;
 }
 

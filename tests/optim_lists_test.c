@@ -270,7 +270,7 @@ TEST_EACH_DEVICE(operands_are_told_where_they_are_rounded, dev)
     char                     text[4096];
     musec_optim_config       cfg = rig_config("soft-musec", "ns-mode=fast");
     cfg.operands                 = 0; /* auto */
-    other.operands               = MUSEC_F16;
+    other.compute_dtype          = MUSEC_F16;
     dev->kind                    = &other;
     for (size_t i = 0; i < COUNT(dtypes); i++) {
         rig r = rig_make_with(dev, &cfg, dtypes[i], params, COUNT(params), 6);
@@ -377,13 +377,13 @@ static musec_status count_upload(ms_device *d, const void *host, size_t bytes, v
 
 static musec_status count_largest(ms_device *d, ms_mat x, ms_vec out)
 {
-    calls.largest += x.places != NULL;
+    calls.largest += x.ptrs != NULL;
     return calls.real.absmax(d, x, out);
 }
 
 static musec_status count_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n)
 {
-    calls.averages += y.places != NULL;
+    calls.averages += y.ptrs != NULL;
     return calls.real.combine(d, x, y, terms, n);
 }
 
@@ -395,7 +395,7 @@ static musec_status count_guess(ms_device *d, ms_num x_coef, ms_mat x, ms_num y_
     const musec_status st = calls.real.average(d, x_coef, x, y_coef, y, out, top);
     calls.largest         = largest;
     calls.averages        = averages;
-    calls.guesses += y.places != NULL;
+    calls.guesses += y.ptrs != NULL;
     return st;
 }
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/dither.h"
 #include "core/half.h"
+#include "core/stochastic_round.h"
 #include "optim_rig.h"
 
 static const char *const kept[] = { "soft-musec", "musec", "muon", "spectra", "sgdm", "signum" };
@@ -26,9 +26,9 @@ static const rig_param params[] = {
 
 /* ---- one number ------------------------------------------------------------------------------ */
 
-static float dithered(float x, uint32_t draw)
+static float stochastically_rounded(float x, uint32_t draw)
 {
-    return ms_float_of_bf16(ms_bf16_dither(ms_bits_of_float(x), draw));
+    return ms_float_of_bf16(ms_bf16_stochastic_round(ms_bits_of_float(x), draw));
 }
 
 TEST(every_draw_counts)
@@ -38,9 +38,9 @@ TEST(every_draw_counts)
     for (size_t v = 0; v < COUNT(values); v++) {
         const float x   = values[v];
         double      sum = 0.0;
-        float       low = dithered(x, 0), high = low;
+        float       low = stochastically_rounded(x, 0), high = low;
         for (uint32_t draw = 0; draw < 65536; draw++) {
-            const float y = dithered(x, draw);
+            const float y = stochastically_rounded(x, draw);
             CHECK(draw == 0 || fabsf(y) >= fabsf(high), "%g: a larger draw goes down", (double)x);
             high = y;
             sum += y;
@@ -55,12 +55,14 @@ TEST(every_draw_counts)
 TEST(ends_stay)
 {
     for (uint32_t draw = 0; draw < 65536; draw += 4369) { /* 0 and 65535 among them */
-        CHECK(dithered(INFINITY, draw) == INFINITY && dithered(-INFINITY, draw) == -INFINITY,
+        CHECK(stochastically_rounded(INFINITY, draw) == INFINITY &&
+                  stochastically_rounded(-INFINITY, draw) == -INFINITY,
               "infinity with %u", draw);
-        CHECK(isnan(dithered(ms_float_of_bits(0x7f800001u), draw)) && isnan(dithered(NAN, draw)),
+        CHECK(isnan(stochastically_rounded(ms_float_of_bits(0x7f800001u), draw)) &&
+                  isnan(stochastically_rounded(NAN, draw)),
               "NaN with %u", draw);
-        CHECK(dithered(3.4028235e38f, draw) == 0x1.fep127f, "the largest with %u: %g", draw,
-              (double)dithered(3.4028235e38f, draw));
+        CHECK(stochastically_rounded(3.4028235e38f, draw) == 0x1.fep127f, "the largest with %u: %g",
+              draw, (double)stochastically_rounded(3.4028235e38f, draw));
     }
 }
 
@@ -139,7 +141,7 @@ TEST_EACH_DEVICE(going_on_and_chunks_change_nothing, dev)
         for (size_t p = 0; p < COUNT(params); p++) {
             CHECK(rig_same_weight(&through, p, &after, p), "%s: %s went on", kept[k],
                   params[p].name);
-            if (!dev->kind->stackwise) /* else what is rounded differs by rounding */
+            if (!dev->kind->batch_variant) /* else what is rounded differs by rounding */
                 CHECK(rig_same_weight(&through, p, &narrow, p), "%s: %s in small chunks", kept[k],
                       params[p].name);
         }

@@ -310,13 +310,13 @@ static musec_status see_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat b
 
 static musec_status see_absmax(ms_device *d, ms_mat x, ms_vec out)
 {
-    seen.wide_largest += x.dtype == MUSEC_F32 && x.places == NULL;
+    seen.wide_largest += x.dtype == MUSEC_F32 && x.ptrs == NULL;
     return seen.real.absmax(d, x, out);
 }
 
 static musec_status see_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n)
 {
-    seen.again += y.data != NULL && y.places != NULL;
+    seen.again += y.data != NULL && y.ptrs != NULL;
     return seen.real.combine(d, x, y, terms, n);
 }
 
@@ -469,7 +469,7 @@ TEST_EACH_DEVICE(chunks_and_kin_change_nothing, dev)
             rig_go(&together), rig_go(&alone);
         }
         CHECK(together.opt->kin_fit && !alone.opt->kin_fit, "%s: both go the same way", modes[k]);
-        for (size_t i = 0; i < COUNT(kin) && !dev->kind->stackwise; i++)
+        for (size_t i = 0; i < COUNT(kin) && !dev->kind->batch_variant; i++)
             CHECK(rig_same_weight(&together, i, &alone, i), "%s: %s", modes[k], kin[i].name);
         rig_free(&together), rig_free(&alone);
     }
@@ -490,8 +490,8 @@ static int again; /* Gram matrices that were made a second time */
 static musec_status see_again(ms_device *d, const ms_product *p)
 {
     double when[4] = { 0.0 };
-    CHECK(p->when.data == NULL || p->when.count <= 4, "more than were given");
-    if (p->when.data != NULL) CHECK_OK(d, ms_vec_download(d, p->when, when));
+    CHECK(p->mask.data == NULL || p->mask.count <= 4, "more than were given");
+    if (p->mask.data != NULL) CHECK_OK(d, ms_vec_download(d, p->mask, when));
     for (int i = 0; i < 4; i++)
         again += when[i] != 0.0;
     return seen.real.product(d, p);

@@ -175,7 +175,7 @@ bool rig_alike(rig *a, size_t p, rig *b, size_t q)
 {
     const double  bound = 256.0 * ms_dtype_eps(a->dtype);
     const int64_t n     = rig_elems(a, p);
-    if (!a->dev->kind->stackwise) return rig_same_weight(a, p, b, q);
+    if (!a->dev->kind->batch_variant) return rig_same_weight(a, p, b, q);
     double    *x = rig_weight(a, p), *y = rig_weight(b, q), *start = rig_start(b, q);
     const bool near = run_fro_diff(x, y, n) <= bound * run_fro_diff(y, start, n);
     free(x), free(y), free(start);

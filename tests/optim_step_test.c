@@ -245,7 +245,7 @@ static void check_map_bytes(ms_device *dev, size_t at, musec_dtype dtype, musec_
 {
     const rig_param    param = { .name = "w", .rows = rows, .cols = cols };
     musec_optim_config cfg   = rig_config(map_cases[at].name, map_cases[at].options);
-    cfg.operands             = ms_narrow(operands) ? (int32_t)operands : MUSEC_F32;
+    cfg.operands             = ms_is_16bit(operands) ? (int32_t)operands : MUSEC_F32;
     rig r                    = rig_make_with(dev, &cfg, dtype, &param, 1, 1);
     CHECK_OK(dev, ms_optim_prepare(r.opt));
     const ms_group *g  = &r.opt->groups[0];

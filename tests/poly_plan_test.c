@@ -49,12 +49,12 @@ static double phi(double u, int iters)
 }
 
 /* The largest distance of a plan from a stored one on [0, 1]. */
-static double distance(const ms_plan *got, const coeffs_plan *want)
+static double distance(const ms_poly_plan *got, const coeffs_plan *want)
 {
     double worst = 0.0;
     for (int i = 0; i <= GRID; i++) {
         const double u   = (double)i / GRID;
-        const double off = fabs(ms_plan_gain(got, u) - file_gain(want, u));
+        const double off = fabs(ms_poly_plan_gain(got, u) - file_gain(want, u));
         if (!(off <= worst)) worst = off;
     }
     return worst;
@@ -73,12 +73,12 @@ TEST(generator_agrees_with_the_file)
 
     for (size_t i = 0; i < n; i++) {
         const coeffs_plan *p = &plans[i];
-        ms_plan            got;
+        ms_poly_plan       got;
         int                q[4];
         if (!has_interval(p)) continue;
         for (int s = 0; s < p->n_stages; s++)
             q[s] = p->stage[s].q;
-        assert_int_equal(ms_plan_minimax(q, p->n_stages, p->u_d, &got), MUSEC_OK);
+        assert_int_equal(ms_poly_plan_minimax(q, p->n_stages, p->u_d, &got), MUSEC_OK);
         assert_int_equal(got.n_stages, p->n_stages);
         CHECK(distance(&got, p) <= 1e-9, "%s is off by %g", p->name, distance(&got, p));
         CHECK(fabs(got.u_d - p->u_d) <= 0.0, "%s: u_d %g", p->name, got.u_d);
@@ -105,17 +105,17 @@ TEST(stored_plans_agree_with_the_file)
 {
     coeffs_plan  plans[24] = { 0 };
     const size_t n         = coeffs_read(plans, COUNT(plans));
-    ms_plan      got[2 + MS_FAST_PLANS];
+    ms_poly_plan got[2 + MS_FAST_PLANS];
     size_t       seen = 0;
 
-    ms_plan_paper7(&got[0]);
+    ms_poly_plan_paper7(&got[0]);
     ms_plan_newton_schulz(2, &got[1]);
     snprintf(got[1].name, sizeof got[1].name, "ns2"); /* as the file calls it */
     for (int i = 0; i < MS_FAST_PLANS; i++)
-        ms_plan_fast(i, &got[2 + i]);
+        ms_poly_plan_fast(i, &got[2 + i]);
     for (size_t i = 0; i < n * COUNT(got); i++) {
-        const coeffs_plan *want = &plans[i / COUNT(got)];
-        const ms_plan     *p    = &got[i % COUNT(got)];
+        const coeffs_plan  *want = &plans[i / COUNT(got)];
+        const ms_poly_plan *p    = &got[i % COUNT(got)];
         if (strcmp(want->name, p->name) != 0) continue;
         assert_int_equal(p->n_stages, want->n_stages);
         CHECK(distance(p, want) <= 2e-13, "%s is off by %g", p->name, distance(p, want));
@@ -134,11 +134,11 @@ TEST(products_agree_with_the_file)
     const size_t n         = coeffs_read(plans, COUNT(plans));
 
     for (size_t i = 0; i < n; i++) {
-        ms_plan got = { .n_stages = plans[i].n_stages };
+        ms_poly_plan got = { .n_stages = plans[i].n_stages };
         for (int s = 0; s < got.n_stages; s++)
             got.stage[s].q = plans[i].stage[s].q;
-        CHECK(ms_plan_products(&got) == plans[i].products, "%s: %d products, file %d",
-              plans[i].name, ms_plan_products(&got), plans[i].products);
+        CHECK(ms_poly_plan_products(&got) == plans[i].products, "%s: %d products, file %d",
+              plans[i].name, ms_poly_plan_products(&got), plans[i].products);
     }
 }
 
@@ -171,13 +171,14 @@ TEST(chebyshev_rows_are_the_monomials)
         }
     }
     for (int kind = 0; kind < 4; kind++) {
-        ms_plan p;
+        ms_poly_plan p;
         if (kind == 0)
-            ms_plan_paper7(&p);
+            ms_poly_plan_paper7(&p);
         else if (kind == 1)
             ms_plan_newton_schulz(7, &p);
         else
-            assert_int_equal(ms_plan_minimax(q9, kind, kind == 2 ? 0.4 : 0.0125, &p), MUSEC_OK);
+            assert_int_equal(ms_poly_plan_minimax(q9, kind, kind == 2 ? 0.4 : 0.0125, &p),
+                             MUSEC_OK);
         for (int s = 0; s < p.n_stages; s++)
             check_forms(p.name, s, p.stage[s].q, p.stage[s].c, p.stage[s].k, p.stage[s].wmax);
     }
@@ -285,35 +286,35 @@ TEST(newton_schulz_plan_is_its_iteration)
         /* first c+2, middle c+3, last c+1 */
         { 1, 0 }, { 2, 2 }, { 3, 5 }, { 4, 7 }, { 5, 10 }, { 6, 12 }, { 7, 15 }, { 10, 22 },
     };
-    ms_plan p;
+    ms_poly_plan p;
     for (int iters = 1; iters <= 100; iters++) {
         ms_plan_newton_schulz(iters, &p);
         for (int i = 0; i <= GRID; i++) {
             /* a value goes through `iters` maps that magnify small ones by 3/2 and large ones less:
              * the error stays relative, some units of 2^-53 a step */
             const double u = (double)i / GRID, want = phi(u, iters);
-            CHECK(fabs(ms_plan_gain(&p, u) - want) <= 1e-15 * (2 + iters) * want,
-                  "K = %d, u = %g: %.17g, not %.17g", iters, u, ms_plan_gain(&p, u), want);
+            CHECK(fabs(ms_poly_plan_gain(&p, u) - want) <= 1e-15 * (2 + iters) * want,
+                  "K = %d, u = %g: %.17g, not %.17g", iters, u, ms_poly_plan_gain(&p, u), want);
         }
     }
     for (size_t i = 0; i < COUNT(cost); i++) {
         ms_plan_newton_schulz(cost[i].iters, &p);
-        CHECK(ms_plan_products(&p) == cost[i].products, "K = %d: %d products", cost[i].iters,
-              ms_plan_products(&p));
+        CHECK(ms_poly_plan_products(&p) == cost[i].products, "K = %d: %d products", cost[i].iters,
+              ms_poly_plan_products(&p));
     }
 }
 
 TEST(paper7_is_five_steps)
 {
-    ms_plan p;
-    double  worst = 0.0;
-    ms_plan_paper7(&p);
+    ms_poly_plan p;
+    double       worst = 0.0;
+    ms_poly_plan_paper7(&p);
     for (int i = 0; i <= GRID; i++) {
-        const double u = (double)i / GRID, off = fabs(ms_plan_gain(&p, u) - phi(u, 5));
+        const double u = (double)i / GRID, off = fabs(ms_poly_plan_gain(&p, u) - phi(u, 5));
         if (!(off <= worst)) worst = off;
     }
     CHECK(worst <= 1.6e-6, "paper7 is %g from five steps", worst);
-    CHECK(ms_plan_products(&p) == 7, "paper7 takes %d products", ms_plan_products(&p));
+    CHECK(ms_poly_plan_products(&p) == 7, "paper7 takes %d products", ms_poly_plan_products(&p));
 }
 
 /* T from the numbers that the engine multiplies with. */
@@ -328,7 +329,7 @@ static double squares(const ms_stage *s, double w)
     }
 }
 
-static void check_squares(const ms_plan *p)
+static void check_squares(const ms_poly_plan *p)
 {
     for (int s = 0; s < p->n_stages; s++) {
         const ms_stage *st  = &p->stage[s];
@@ -345,18 +346,19 @@ static void check_squares(const ms_plan *p)
 
 TEST(squares_reproduce_every_stage)
 {
-    const int *q;
-    ms_plan    p;
+    const int   *q;
+    ms_poly_plan p;
     for (int iters = 1; iters <= 9; iters++) {
         ms_plan_newton_schulz(iters, &p);
         check_squares(&p);
     }
-    ms_plan_paper7(&p);
+    ms_poly_plan_paper7(&p);
     check_squares(&p);
-    for (size_t row = 0; ms_plan_menu_row(row, &q) > 0; row++) {
+    for (size_t row = 0; ms_poly_candidate_stages(row, &q) > 0; row++) {
         static const double u_d[] = { 0.0017, 0.0125, 0.09, 0.16, 0.4, 0.7, 0.95 };
         for (size_t i = 0; i < COUNT(u_d); i++) {
-            assert_int_equal(ms_plan_minimax(q, ms_plan_menu_row(row, &q), u_d[i], &p), MUSEC_OK);
+            assert_int_equal(ms_poly_plan_minimax(q, ms_poly_candidate_stages(row, &q), u_d[i], &p),
+                             MUSEC_OK);
             check_squares(&p);
         }
     }
@@ -387,11 +389,11 @@ static const struct menu_row {
 
 static double smallest_u_d(const struct menu_row *row, double tol)
 {
-    double  lo = 1e-5, hi = 0.999;
-    ms_plan p;
+    double       lo = 1e-5, hi = 0.999;
+    ms_poly_plan p;
     for (int i = 0; i < 40; i++) {
         const double mid = sqrt(lo * hi);
-        assert_int_equal(ms_plan_minimax(row->q, row->n, mid, &p), MUSEC_OK);
+        assert_int_equal(ms_poly_plan_minimax(row->q, row->n, mid, &p), MUSEC_OK);
         if (p.tol <= tol)
             hi = mid;
         else
@@ -416,24 +418,24 @@ TEST(menu_reaches_its_printed_intervals)
 
 TEST(menu_has_its_rows_by_cost)
 {
-    const int *q;
-    ms_plan    p;
+    const int   *q;
+    ms_poly_plan p;
     for (size_t i = 0; i < COUNT(menu_rows); i++) {
-        CHECK(ms_plan_menu_row(i, &q) == menu_rows[i].n, "row %s", menu_rows[i].name);
+        CHECK(ms_poly_candidate_stages(i, &q) == menu_rows[i].n, "row %s", menu_rows[i].name);
         CHECK(memcmp(q, menu_rows[i].q, (size_t)menu_rows[i].n * sizeof *q) == 0, "row %s",
               menu_rows[i].name);
-        assert_int_equal(ms_plan_minimax(q, menu_rows[i].n, 0.1, &p), MUSEC_OK);
-        CHECK(ms_plan_products(&p) == menu_rows[i].products, "row %s: %d products",
-              menu_rows[i].name, ms_plan_products(&p));
+        assert_int_equal(ms_poly_plan_minimax(q, menu_rows[i].n, 0.1, &p), MUSEC_OK);
+        CHECK(ms_poly_plan_products(&p) == menu_rows[i].products, "row %s: %d products",
+              menu_rows[i].name, ms_poly_plan_products(&p));
         CHECK(strcmp(p.name + 1, menu_rows[i].name) == 0, "row %s: plan %s", menu_rows[i].name,
               p.name);
     }
-    assert_int_equal(ms_plan_menu_row(COUNT(menu_rows), &q), 0);
+    assert_int_equal(ms_poly_candidate_stages(COUNT(menu_rows), &q), 0);
 }
 
 /* The gain at u and, in *slack, what rounding may do to it: each stage adds some units of 2^-53 of
  * the sum of its terms' absolute values, and the later ones magnify that by their slopes. */
-static double gain_and_slack(const ms_plan *p, double u, double *slack)
+static double gain_and_slack(const ms_poly_plan *p, double u, double *slack)
 {
     double err = 0.0;
     for (int i = 0; i < p->n_stages; i++) {
@@ -452,7 +454,7 @@ static double gain_and_slack(const ms_plan *p, double u, double *slack)
 
 /* The plan keeps its promise on [u_low, 1].  Below, it rises and is concave, so it stays above the
  * line from 0 to its value in u_low. */
-static void check_promise(const ms_plan *p, double tol, double u_low)
+static void check_promise(const ms_poly_plan *p, double tol, double u_low)
 {
     double slack, before = 0.0;
     for (int i = 0; i <= GRID; i++) {
@@ -476,19 +478,19 @@ TEST(menu_takes_the_cheapest_row_that_will_do)
     size_t              refused = 0;
     for (size_t t = 0; t < COUNT(tols); t++) {
         for (size_t i = 0; i < COUNT(u_low); i++) {
-            ms_plan            p, other;
-            const musec_status st    = ms_plan_menu(tols[t], u_low[i], &p);
-            int                least = st == MUSEC_OK ? ms_plan_products(&p) : 1000;
+            ms_poly_plan       p, other;
+            const musec_status st    = ms_poly_plan_cheapest(tols[t], u_low[i], &p);
+            int                least = st == MUSEC_OK ? ms_poly_plan_products(&p) : 1000;
             const int         *q;
             CHECK(st == MUSEC_OK || st == MUSEC_ENOTSUP, "%s", musec_status_name(st));
             if (st == MUSEC_OK)
                 check_promise(&p, tols[t], u_low[i]);
             else
                 refused++;
-            for (size_t row = 0; ms_plan_menu_row(row, &q) > 0; row++) {
-                const int n = ms_plan_menu_row(row, &q);
-                assert_int_equal(ms_plan_minimax(q, n, u_low[i], &other), MUSEC_OK);
-                CHECK(ms_plan_products(&other) >= least || other.tol > tols[t] * (1.0 - 1e-9),
+            for (size_t row = 0; ms_poly_candidate_stages(row, &q) > 0; row++) {
+                const int n = ms_poly_candidate_stages(row, &q);
+                assert_int_equal(ms_poly_plan_minimax(q, n, u_low[i], &other), MUSEC_OK);
+                CHECK(ms_poly_plan_products(&other) >= least || other.tol > tols[t] * (1.0 - 1e-9),
                       "tol %g, u_low %g: %s taken, %s would do", tols[t], u_low[i],
                       st == MUSEC_OK ? p.name : "none", other.name);
             }
@@ -501,15 +503,16 @@ TEST(menu_takes_the_cheapest_row_that_will_do)
 TEST(the_whole_menu_agrees_with_its_rows)
 {
     static const double tols[] = { 0.5, 2e-2, 1e-3, 5e-4, 1e-6, 1e-8, 1e-10 }, least = 0.03;
-    ms_menu             all, part;
+    ms_poly_candidates  all, part;
     for (size_t t = 0; t < COUNT(tols); t++) {
         const double most = tols[t] + 2e-15; /* the rounding of the generator, as above */
-        assert_int_equal(ms_plan_menu_all(tols[t], 0.0, &all), MUSEC_OK);
-        assert_int_equal(ms_plan_menu_all(tols[t], least, &part), MUSEC_OK);
-        CHECK(all.rows == MS_MENU_ROWS && all.longest == 4, "tol %g: %d rows", tols[t], all.rows);
+        assert_int_equal(ms_poly_candidates_make(tols[t], 0.0, &all), MUSEC_OK);
+        assert_int_equal(ms_poly_candidates_make(tols[t], least, &part), MUSEC_OK);
+        CHECK(all.rows == MS_POLY_CANDIDATES && all.longest == 4, "tol %g: %d rows", tols[t],
+              all.rows);
         for (int i = 0; i < all.rows; i++) {
-            const ms_plan *p   = &all.plan[i];
-            const double   u_d = smallest_u_d(&menu_rows[i], tols[t]);
+            const ms_poly_plan *p   = &all.plan[i];
+            const double        u_d = smallest_u_d(&menu_rows[i], tols[t]);
             CHECK(strcmp(p->name + 1, menu_rows[i].name) == 0, "row %d: %s", i, p->name);
             CHECK(fabs(p->u_d - u_d) <= (1e-6 + 2e-15 / tols[t]) * u_d && p->tol <= most,
                   "%s, tol %g: u_d %.12g with %g, not %.12g", p->name, tols[t], p->u_d, p->tol,
@@ -523,9 +526,9 @@ TEST(the_whole_menu_agrees_with_its_rows)
         CHECK(part.plan[part.rows - 1].u_d == least && part.plan[part.rows - 2].u_d > least,
               "tol %g: ends with u_d %g", tols[t], part.plan[part.rows - 1].u_d);
     }
-    CHECK(ms_plan_menu_all(0.0, 0.0, &all) == MUSEC_EINVAL &&
-              ms_plan_menu_all(1.0, 0.0, &all) == MUSEC_EINVAL &&
-              ms_plan_menu_all(NAN, 0.0, &all) == MUSEC_EINVAL,
+    CHECK(ms_poly_candidates_make(0.0, 0.0, &all) == MUSEC_EINVAL &&
+              ms_poly_candidates_make(1.0, 0.0, &all) == MUSEC_EINVAL &&
+              ms_poly_candidates_make(NAN, 0.0, &all) == MUSEC_EINVAL,
           "a tol outside of (0, 1)");
 }
 
@@ -533,8 +536,8 @@ TEST(bad_plans_are_refused)
 {
     static const int    q[]   = { 4, 4 };
     static const double bad[] = { 0.0, -0.1, NAN, 1.5, INFINITY };
-    ms_plan             p;
+    ms_poly_plan        p;
     for (size_t i = 0; i < COUNT(bad); i++)
-        CHECK(ms_plan_minimax(q, 2, bad[i], &p) == MUSEC_EINVAL, "u_d %g", bad[i]);
-    assert_int_equal(ms_plan_minimax(q, 0, 0.5, &p), MUSEC_EINVAL);
+        CHECK(ms_poly_plan_minimax(q, 2, bad[i], &p) == MUSEC_EINVAL, "u_d %g", bad[i]);
+    assert_int_equal(ms_poly_plan_minimax(q, 0, 0.5, &p), MUSEC_EINVAL);
 }

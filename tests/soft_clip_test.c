@@ -265,12 +265,12 @@ static void check_choice(const musec_clip_config *cfg, const double *s, int64_t 
                          const musec_clip_report *report)
 {
     const double alpha = law_alpha_c4(s, r, cfg->threshold) * (1.0 + 1e-5);
-    ms_plan      plan;
-    if (ms_plan_menu(cfg->tol, cfg->threshold / sqrt(alpha), &plan) != MUSEC_OK)
+    ms_poly_plan plan;
+    if (ms_poly_plan_cheapest(cfg->tol, cfg->threshold / sqrt(alpha), &plan) != MUSEC_OK)
         CHECK(report->products == 0, "D = %g, tol %g: %s", cfg->threshold, cfg->tol, report->path);
     else
         CHECK(strcmp(report->path, plan.name) == 0 &&
-                  report->products == ms_plan_products(&plan) + (plan.stage[0].q == 1),
+                  report->products == ms_poly_plan_products(&plan) + (plan.stage[0].q == 1),
               "D = %g, tol %g: %s with %d products, not %s", cfg->threshold, cfg->tol, report->path,
               report->products, plan.name);
 }

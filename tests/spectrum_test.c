@@ -52,7 +52,7 @@ TEST_EACH_DEVICE(values_agree_with_the_oracle, dev)
         /* float64: backward stable, some 2^-53 of the norm.  float32: by way of the Gram matrix in
          * float64, whose rounding a square root brings to 2^-26.5 of the norm at worst */
         const double err = oracle_max_err(got, MUSEC_F64, want, o.k) / want[0];
-        const double f64 = dev->kind->stackwise ? 1e-13 : 1e-14; /* GPU solvers promise less */
+        const double f64 = dev->kind->batch_variant ? 1e-13 : 1e-14; /* GPU solvers promise less */
         CHECK(err <= (dtype == MUSEC_F64 ? f64 : 3e-8), "shape %zu: off by %g of the norm", i / 2,
               err);
         for (int64_t l = 1; l < o.k; l++)
@@ -148,7 +148,7 @@ TEST_EACH_DEVICE(a_stack_is_its_matrices, dev)
         for (int64_t b = 0; b < COUNT_OF; b++) {
             spectrum(dev, dtype, x + b * ROWS * COLS, ROWS, COLS, (run_layout){ 0 }, 1.0, one,
                      &of_one);
-            if (dev->kind->stackwise) {
+            if (dev->kind->batch_variant) {
                 CHECK(run_fro_diff(all + b * R, one, R) <= 1e-6 * one[0], "matrix %d", (int)b);
                 CHECK(fabs(stats[b].nuclear - of_one.nuclear) <= 1e-6 * of_one.nuclear, "stats %d",
                       (int)b);
@@ -271,7 +271,7 @@ TEST_EACH_DEVICE(estimate_depends_on_seed_and_matrix_alone, dev)
     CHECK(a == again, "the same call gives %.17g and %.17g", a, again);
     CHECK(a != estimate(dev, &one, 3, 11), "the start does not depend on the seed");
     CHECK_OK(dev, musec_norm2_estimate(dev, all.view, 3, 10, three));
-    CHECK(fabs(three[1] - a) <= (dev->kind->stackwise ? 1e-12 * a : 0.0),
+    CHECK(fabs(three[1] - a) <= (dev->kind->batch_variant ? 1e-12 * a : 0.0),
           "%.17g alone, %.17g in a stack", a, three[1]);
     run_stack_free(dev, &one), run_stack_free(dev, &all);
     free(x);

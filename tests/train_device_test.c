@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/safetensors.h"
-#include "device/attention_room.h"
+#include "device/cuda/attention_workspace.h"
 #include "scratch.h"
 #include "train/trainer.h"
 
@@ -243,22 +243,22 @@ TEST(the_scratch_of_attention_is_bounded)
         { 16384, 1 << 26, 1 << 26, 0x1p30 + 0x1p26 * 131076 + 256 }, /* no product overflows */
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        const uint64_t got = ms_attn_grad_most(cases[i].heads, cases[i].rows, cases[i].reach);
+        const uint64_t got = ms_attn_grad_max_bytes(cases[i].heads, cases[i].rows, cases[i].reach);
         CHECK((double)got == cases[i].bytes, "case %zu: %llu bytes", i, (unsigned long long)got);
     }
     for (int64_t heads = 1; heads < 40; heads += 3)
         for (int64_t rows = 1; rows < 40000; rows = rows * 3 / 2 + 17)
             for (int64_t reach = 0; reach < rows; reach = reach * 2 + 63)
                 for (int64_t seen = 0; seen <= reach; seen = seen * 2 + 31)
-                    CHECK(taken(heads, rows, seen) <= ms_attn_grad_most(heads, rows, reach),
+                    CHECK(taken(heads, rows, seen) <= ms_attn_grad_max_bytes(heads, rows, reach),
                           "%lld heads, %lld rows, %lld of %lld", (long long)heads, (long long)rows,
                           (long long)seen, (long long)reach);
 }
 
-static ms_attn_plan planned[4];
-static int          n_planned;
+static ms_attn_shape planned[4];
+static int           n_planned;
 
-static uint64_t count_plan(ms_device *d, ms_attn_plan plan)
+static uint64_t count_plan(ms_device *d, ms_attn_shape plan)
 {
     (void)d;
     if (n_planned < (int)COUNT(planned)) planned[n_planned] = plan;
@@ -282,7 +282,7 @@ TEST(the_scratch_of_attention_is_counted)
     CHECK_OK_ERR(&e, ms_train_measure(&e, t, &without));
     const ms_device_kind *own  = t->ctx->kind;
     ms_device_kind        fake = *own;
-    fake.attn_bytes            = count_plan;
+    fake.attn_workspace        = count_plan;
     t->ctx->kind               = &fake;
     CHECK_OK_ERR(&e, ms_train_measure(&e, t, &with));
     t->ctx->kind = own;

@@ -156,7 +156,7 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
         const ms_device_kind *kind = ms_device_kind_at(i);
         const int             yes  = opens(kind, what, &why);
-        ROW("device", "%s: %s%s%s", kind->name, kind->words,
+        ROW("device", "%s: %s%s%s", kind->name, kind->description,
             !yes              ? " - absent here: "
             : what[0] != '\0' ? " - here: "
                               : "",
@@ -219,7 +219,7 @@ static json_t *devices_json(void)
         json_t               *row  = json_object();
 
         json_object_set_new(row, "name", ms_json_string(kind->name));
-        json_object_set_new(row, "words", ms_json_string(kind->words));
+        json_object_set_new(row, "words", ms_json_string(kind->description));
         json_object_set_new(row, "opens", json_boolean(yes));
         json_object_set_new(row, "here", what[0] != '\0' ? ms_json_string(what) : json_null());
         json_object_set_new(row, "error", yes ? json_null() : ms_json_string(why.text));

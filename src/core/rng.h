@@ -11,7 +11,8 @@
  *     normals   kind 1: elements 2j and 2j+1 are r cos t and r sin t from block j, with
  *               r = sqrt(-2 log u), t = 2 pi v; u from words 0 and 1, v from words 2 and 3
  *     keys      kind 2: words 0 and 1 of the block at the purpose's hash, under the seed
- *     u16       kind 3: elements 8j to 8j+7 are the halves of block j, low ones first (dither.h)
+ *     u16       kind 3: elements 8j to 8j+7 are the halves of block j, low ones first
+ *               (stochastic_round.h)
  *
  * Everything is integer arithmetic but log, sqrt, cos and sin, so normals agree between devices to
  * the rounding of those. */

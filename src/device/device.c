@@ -25,42 +25,42 @@ enum {
 static const ms_device_kind kinds[] = {
 /* best first: the default is the first that opens */
 #ifdef MS_HAVE_CUDA
-    { .name        = "cuda",
-      .words       = "NVIDIA GPUs: cuBLASLt, cuSOLVER, cuDNN and kernels of our own",
-      .dtypes      = ALL_DTYPES,
-      .operands    = MUSEC_F16,
-      .activations = MUSEC_BF16,
-      .temporary   = ON_GPU,
-      .workspace   = (uint64_t)8 << 30,
-      .stackwise   = true,
-      .attn_bytes  = ms_device_cuda_attn_bytes,
-      .ops         = ms_device_cuda_ops,
-      .open        = ms_device_cuda_open,
-      .is_likely   = ms_device_cuda_is_likely,
-      .close       = ms_device_cuda_close,
-      .memory      = ms_device_cuda_memory,
-      .describe    = ms_device_cuda_describe },
+    { .name             = "cuda",
+      .description      = "NVIDIA GPUs: cuBLASLt, cuSOLVER, cuDNN and kernels of our own",
+      .dtypes           = ALL_DTYPES,
+      .compute_dtype    = MUSEC_F16,
+      .activation_dtype = MUSEC_BF16,
+      .logits_chunk     = ON_GPU,
+      .workspace        = (uint64_t)8 << 30,
+      .batch_variant    = true,
+      .attn_workspace   = ms_device_cuda_attn_workspace,
+      .ops              = ms_device_cuda_ops,
+      .open             = ms_device_cuda_open,
+      .is_likely        = ms_device_cuda_is_likely,
+      .close            = ms_device_cuda_close,
+      .memory           = ms_device_cuda_memory,
+      .describe         = ms_device_cuda_describe },
 #endif
-    { .name        = "cpu",
-      .words       = "CBLAS, LAPACKE and threads",
-      .dtypes      = SINGLE_DOUBLE,
-      .operands    = MUSEC_F32,
-      .activations = MUSEC_F32,
-      .temporary   = IN_CACHE,
-      .workspace   = (uint64_t)1 << 30,
-      .ops         = ms_device_cpu_ops,
-      .open        = ms_device_cpu_open,
-      .close       = ms_device_cpu_close,
-      .set_threads = ms_device_cpu_set_threads,
-      .describe    = ms_device_cpu_describe },
-    { .name        = "ref",
-      .words       = "plain loops in float64: slow, the definition of every op",
-      .dtypes      = ALL_DTYPES,
-      .operands    = MUSEC_F32,
-      .activations = MUSEC_F32,
-      .temporary   = IN_CACHE,
-      .workspace   = (uint64_t)1 << 30,
-      .ops         = ms_device_ref_ops },
+    { .name             = "cpu",
+      .description      = "CBLAS, LAPACKE and threads",
+      .dtypes           = SINGLE_DOUBLE,
+      .compute_dtype    = MUSEC_F32,
+      .activation_dtype = MUSEC_F32,
+      .logits_chunk     = IN_CACHE,
+      .workspace        = (uint64_t)1 << 30,
+      .ops              = ms_device_cpu_ops,
+      .open             = ms_device_cpu_open,
+      .close            = ms_device_cpu_close,
+      .set_threads      = ms_device_cpu_set_threads,
+      .describe         = ms_device_cpu_describe },
+    { .name             = "ref",
+      .description      = "plain loops in float64: slow, the definition of every op",
+      .dtypes           = ALL_DTYPES,
+      .compute_dtype    = MUSEC_F32,
+      .activation_dtype = MUSEC_F32,
+      .logits_chunk     = IN_CACHE,
+      .workspace        = (uint64_t)1 << 30,
+      .ops              = ms_device_ref_ops },
 };
 
 const ms_device_kind *ms_device_kind_at(size_t index)
@@ -256,7 +256,7 @@ const char *ms_dtype_name(musec_dtype dtype)
     return "unknown";
 }
 
-musec_dtype ms_dtype_wide(musec_dtype dtype)
+musec_dtype ms_dtype_accum(musec_dtype dtype)
 {
     return dtype == MUSEC_BF16 || dtype == MUSEC_F16 ? MUSEC_F32 : dtype;
 }
@@ -286,7 +286,7 @@ double ms_dtype_tiny(musec_dtype dtype)
     }
 }
 
-double ms_dtype_most(musec_dtype dtype)
+double ms_dtype_max(musec_dtype dtype)
 {
     switch (dtype) {
     case MUSEC_F32: return FLT_MAX;
@@ -358,11 +358,11 @@ musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, m
 
 ms_mat ms_mat_slice(ms_mat x, int64_t first, int64_t count)
 {
-    if (x.places != NULL) {
-        x.places += first;
-        x.data = x.places[0].data;
-        x.ld   = x.places[0].ld;
-        if (count == 1) x.places = NULL;
+    if (x.ptrs != NULL) {
+        x.ptrs += first;
+        x.data = x.ptrs[0].data;
+        x.ld   = x.ptrs[0].ld;
+        if (count == 1) x.ptrs = NULL;
     } else if (x.data != NULL) {
         x.data = (char *)x.data + (size_t)(first * x.stride) * ms_dtype_bytes(x.dtype);
     }
@@ -374,7 +374,7 @@ ms_mat ms_mat_slice(ms_mat x, int64_t first, int64_t count)
 ms_num ms_num_slice(ms_num n, int64_t first, int64_t count)
 {
     if (n.each.data != NULL) n.each = ms_vec_slice(n.each, first, count);
-    if (n.list != NULL) n.list += first;
+    if (n.host != NULL) n.host += first;
     return n;
 }
 
@@ -386,7 +386,7 @@ ms_vec ms_vec_slice(ms_vec v, int64_t first, int64_t count)
 ms_mat ms_mat_part(ms_mat x, int64_t row, int64_t rows, int64_t col, int64_t cols)
 {
     const int64_t at = x.trans ? col * x.ld + row : row * x.ld + col;
-    assert(x.places == NULL);
+    assert(x.ptrs == NULL);
     if (x.data != NULL) x.data = (char *)x.data + (size_t)at * ms_dtype_bytes(x.dtype);
     x.rows = rows;
     x.cols = cols;

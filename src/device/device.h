@@ -40,10 +40,10 @@ extern "C" {
 
 typedef struct musec_ctx ms_device; /* what the public header calls a context */
 
-typedef struct ms_mat_place { /* of one matrix of a list */
+typedef struct ms_mat_ptr { /* of one matrix of a list */
     void   *data;
     int64_t ld;
-} ms_mat_place;
+} ms_mat_ptr;
 
 /* A stack of matrices.  Element (i, j) of matrix b: data[b*stride + i*ld + j], or, transposed,
  * data[b*stride + j*ld + i].  rows and cols are those of the matrix as
@@ -55,9 +55,9 @@ typedef struct ms_mat {
     musec_dtype dtype;
     bool        trans;
     /* NULL, or (count) in host memory, read before the op returns: matrix b begins at
-     * places[b].data with the leading dimension places[b].ld; stride does not count then, and data
+     * ptrs[b].data with the leading dimension ptrs[b].ld; stride does not count then, and data
      * is that of the first */
-    const ms_mat_place *places;
+    const ms_mat_ptr *ptrs;
     /* NULL, or (count) on the device: powers of two.  What lies here is own[b] times matrix b,
      * rounded to 16 bits: input that is made so for the operators of linalg/, which know it.
      * Ops see what lies there. */
@@ -78,7 +78,7 @@ typedef struct ms_ids { /* token ids or row numbers, on the device */
 typedef struct ms_num { /* `each` if it has data, else `list` if there is one, else `value` */
     double        value;
     ms_vec        each;
-    const double *list; /* one per matrix in host memory, read before the op returns; decay_add and
+    const double *host; /* one per matrix in host memory, read before the op returns; decay_add and
                            scalars alone take it */
 } ms_num;
 
@@ -86,14 +86,14 @@ typedef struct ms_num { /* `each` if it has data, else `list` if there is one, e
 typedef struct ms_term {
     ms_num x_coef, y_coef, diag;
     ms_mat out;
-    ms_vec when; /* data NULL: all; else only matrices where it is not 0, the others' out stays */
+    ms_vec mask; /* data NULL: all; else only matrices where it is not 0, the others' out stays */
 } ms_term;
 
 /* A product and what rides on it:  c <- alpha a b + beta z + diag I. */
 typedef struct ms_product {
     ms_mat a, b;              /* one dtype */
     ms_num alpha, beta, diag; /* no lists */
-    ms_mat z;                 /* data NULL: none, and beta does not count; of a dtype that `combine`
+    ms_mat source;            /* data NULL: none, and beta does not count; of a dtype that `combine`
                                  would mix with c's; may be c */
     ms_mat c;                 /* of a's dtype or wide */
     /* a b and z are KNOWN to be symmetric (b is a^T, or both are polynomials in one symmetric
@@ -101,7 +101,7 @@ typedef struct ms_product {
      * decide where it is allowed (docs/operators.md). */
     bool   symmetric;
     ms_vec sumsq, trace; /* of c before it is rounded to its dtype; data NULL: not wanted */
-    ms_vec when; /* data NULL: all; else only matrices where it is not 0, the others' c, sumsq and
+    ms_vec mask; /* data NULL: all; else only matrices where it is not 0, the others' c, sumsq and
                     trace stay as they are */
 } ms_product;
 
@@ -116,7 +116,7 @@ typedef enum ms_scalar_fn {
 } ms_scalar_fn;
 
 /* What an operator makes of a singular value s: min(s, D); D s / sqrt(s^2 + D^2); 1 if s > 0. */
-typedef enum ms_map { MS_MAP_HARD, MS_MAP_SOFT, MS_MAP_POLAR } ms_map;
+typedef enum ms_exact_fn { MS_EXACT_HARD, MS_EXACT_SOFT, MS_EXACT_POLAR } ms_exact_fn;
 
 /* Rates of `moments`; correct1 and correct2 undo the start from zero. */
 typedef struct ms_moments {
@@ -202,10 +202,10 @@ typedef struct ms_device_ops {
      * be x or y; a coefficient of 0 still reads its operand.  Dtypes may differ where none is
      * float64; an out of another dtype lies on no input (lists) */
     musec_status (*combine)(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n_terms);
-    /* out <- x_coef x + y_coef y, the same bits as by combine, and top <- absmax of y on the way;
+    /* out <- x_coef x + y_coef y, the same bits as by combine, and absmax <- that of y on the way;
      * out lies on no input (lists) */
     musec_status (*average)(ms_device *d, ms_num x_coef, ms_mat x, ms_num y_coef, ms_mat y,
-                            ms_mat out, ms_vec top);
+                            ms_mat out, ms_vec absmax);
     musec_status (*scale_rows)(ms_device *d, ms_mat v, ms_mat x); /* row i of x times v(0, i) */
     /* Brings a stack to a safe range: *scaled is factor * x, in `buffer` (of the same shape).  With
      * equal dtypes, a device may set a factor that it does not need to 1, each by itself; with all
@@ -281,9 +281,10 @@ typedef struct ms_device_ops {
     /* random: element (b, i, j) is a function of (key, its index in the dense stack) alone */
     musec_status (*normal)(ms_device *d, uint64_t key, double mean, double sd, ms_mat out);
     musec_status (*uniform)(ms_device *d, uint64_t key, double low, double high, ms_mat out);
-    /* out (bf16) <- x (float32), rounded up or down at random and right on average (dither.h), the
-     * index of an element being counted from `first` */
-    musec_status (*dither)(ms_device *d, uint64_t key, uint64_t first, ms_mat x, ms_mat out);
+    /* out (bf16) <- x (float32), rounded up or down at random so that the mean is x
+     * (stochastic_round.h).  Indices of elements are counted from `first`. */
+    musec_status (*stochastic_round)(ms_device *d, uint64_t key, uint64_t first, ms_mat x,
+                                     ms_mat out);
 
     /* per-matrix scalars: n_in, n_out and n_params are the fn's own (scalar_list.h); params is host
      * memory, read before the call returns */
@@ -303,29 +304,30 @@ struct musec_ctx {
     char     name[32];
     bool     deterministic;
     /* products take the first way that is proposed: their shapes hardly come again */
-    bool untimed;
+    bool no_autotune;
 };
 
 /* A call of attention_grad, as far as a plan knows it. */
-typedef struct ms_attn_plan {
+typedef struct ms_attn_shape {
     musec_dtype dtype;
     int64_t     heads, head, rows;
     int64_t     reach; /* keys before its own that a query sees, at most */
     double      softcap;
-} ms_attn_plan;
+} ms_attn_shape;
 
 /* A device that is compiled in.  open, close and describe may be NULL: nothing to do, to say. */
 typedef struct ms_device_kind {
     const char *name;
-    const char *words;       /* for `musec info` and --help */
-    unsigned    dtypes;      /* bit 1 << dtype: it has it */
-    musec_dtype operands;    /* of the products of operators on float32 where speed counts */
-    musec_dtype activations; /* that networks are trained in, unless asked otherwise */
-    int64_t temporary; /* elements of a temporary that suit it: logits are made so many at a time */
-    uint64_t workspace; /* of a context, at least */
-    bool     stackwise; /* the bits of a matrix depend on the stack that it is in */
+    const char *description;      /* for `musec info` and --help */
+    unsigned    dtypes;           /* bit 1 << dtype: it has it */
+    musec_dtype compute_dtype;    /* of the products of operators on float32 where speed counts */
+    musec_dtype activation_dtype; /* that networks are trained in, unless asked otherwise */
+    int64_t
+        logits_chunk; /* elements of a temporary that suit it: logits are made so many at a time */
+    uint64_t workspace;     /* of a context, at least */
+    bool     batch_variant; /* the bits of a matrix depend on the stack that it is in */
     /* scratch of attention_grad, in bytes, at most; NULL: little beside the activations */
-    uint64_t (*attn_bytes)(ms_device *d, ms_attn_plan plan);
+    uint64_t (*attn_workspace)(ms_device *d, ms_attn_shape plan);
     void (*ops)(ms_device_ops *table);
     musec_status (*open)(ms_device *d, int index);
     /* is there any sign of one here, so that one that does not open is worth a word?  NULL: yes */
@@ -353,7 +355,7 @@ bool         ms_device_cuda_is_likely(void);
 void         ms_device_cuda_close(ms_device *d);
 void         ms_device_cuda_describe(ms_device *d, char *text, size_t bytes);
 ms_memory    ms_device_cuda_memory(ms_device *d);
-uint64_t     ms_device_cuda_attn_bytes(ms_device *d, ms_attn_plan plan);
+uint64_t     ms_device_cuda_attn_workspace(ms_device *d, ms_attn_shape plan);
 
 /* What the CPU device runs on: "OpenBLAS 0.3.21, SkylakeX kernels, 2 threads".  d may be NULL: as a
  * new context would be. */
@@ -363,11 +365,11 @@ void ms_device_cpu_describe(ms_device *d, char *text, size_t bytes);
 
 size_t      ms_dtype_bytes(musec_dtype dtype);
 const char *ms_dtype_name(musec_dtype dtype);
-musec_dtype ms_dtype_wide(musec_dtype dtype); /* float32 for 16 bits, else itself */
+musec_dtype ms_dtype_accum(musec_dtype dtype); /* float32 for 16 bits, else itself */
 bool        ms_device_has(const ms_device *d, musec_dtype dtype);
 double      ms_dtype_eps(musec_dtype dtype);  /* distance from 1 to the next number */
 double      ms_dtype_tiny(musec_dtype dtype); /* smallest normal number */
-double      ms_dtype_most(musec_dtype dtype); /* largest number */
+double      ms_dtype_max(musec_dtype dtype);  /* largest number */
 
 ms_mat ms_mat_of(musec_view view); /* unchecked */
 
@@ -405,10 +407,10 @@ static inline ms_num ms_each(ms_vec vec)
     return n;
 }
 
-static inline ms_num ms_list(const double *values)
+static inline ms_num ms_host(const double *values)
 {
     ms_num n = { 0 };
-    n.list   = values;
+    n.host   = values;
     return n;
 }
 

@@ -14,18 +14,18 @@
 
 #define MS_SCALAR_MAX_IO 16 /* most numbers in or out of one program */
 
-/* What SLOTS gives, in this order. */
+/* What STAGE_MASKS gives, in this order. */
 enum {
-    MS_SLOT_SQUARE,         /* the first stage has q = 4: its inner square is combined, */
-    MS_SLOT_NO_SQUARE,      /* or its T */
-    MS_SLOT_SINGLE,         /* n = 1 */
-    MS_SLOT_SEVERAL,        /* n >= 2 */
-    MS_SLOT_SEVERAL_SQUARE, /* n >= 2 and q = 4 */
-    MS_SLOT_SECOND,         /* n >= 3: stage 2 is in the middle */
-    MS_SLOT_THIRD,          /* n >= 4: so is stage 3 */
-    MS_SLOT_EVEN,           /* n = 2 or 4 */
-    MS_SLOT_ODD,            /* n = 3 */
-    MS_SLOTS
+    MS_STAGE_MASK_SQUARE,         /* the first stage has q = 4: its inner square is combined, */
+    MS_STAGE_MASK_NO_SQUARE,      /* or its T */
+    MS_STAGE_MASK_SINGLE,         /* n = 1 */
+    MS_STAGE_MASK_SEVERAL,        /* n >= 2 */
+    MS_STAGE_MASK_SEVERAL_SQUARE, /* n >= 2 and q = 4 */
+    MS_STAGE_MASK_SECOND,         /* n >= 3: stage 2 is in the middle */
+    MS_STAGE_MASK_THIRD,          /* n >= 4: so is stage 3 */
+    MS_STAGE_MASK_EVEN,           /* n = 2 or 4 */
+    MS_STAGE_MASK_ODD,            /* n = 3 */
+    MS_STAGE_MASKS
 };
 
 /* s = 2^-ceil(log2 max(absmax, D)), kept where both s and 1/s are normal numbers. */
@@ -212,14 +212,14 @@ MS_FN void ms_scalar_pick(const double *params, double x, double *out)
 /* A matrix with one row has one singular value: the operators are a factor on it, here in two,
  * since their product may be too small for float64 where the result is not.  in: |s x|^2, s, s D,
  * D. */
-MS_FN void ms_scalar_vector_gain(ms_map map, const double *in, double *out)
+MS_FN void ms_scalar_vector_gain(ms_exact_fn map, const double *in, double *out)
 {
     const double norm = sqrt(in[0]), sd = in[2];
     out[0] = in[1];
     out[1] = norm > 0.0 ? 1.0 / norm : 0.0;
-    if (map == MS_MAP_SOFT) out[1] = in[3] / hypot(norm, sd);
-    if (map == MS_MAP_HARD) out[1] = in[3] / norm;
-    if (map == MS_MAP_HARD && !(norm > sd)) out[0] = out[1] = 1.0; /* bit for bit */
+    if (map == MS_EXACT_SOFT) out[1] = in[3] / hypot(norm, sd);
+    if (map == MS_EXACT_HARD) out[1] = in[3] / norm;
+    if (map == MS_EXACT_HARD && !(norm > sd)) out[0] = out[1] = 1.0; /* bit for bit */
 }
 
 /* With V = v1 W + v0 I:  q = 4: T = (V V + q0 I)^2 + t1 W + t0 I;  q = 2: T = V V + t0 I;
@@ -255,18 +255,18 @@ MS_FN void ms_scalar_last(const double *in, double *out)
 }
 
 /* Who takes part in what, of plans of n stages whose first has T of degree q. */
-MS_FN void ms_scalar_slots(double q, double n, double *out)
+MS_FN void ms_scalar_stage_masks(double q, double n, double *out)
 {
     const bool square = q > 3.0, several = n > 1.5, odd = n > 2.5 && n < 3.5;
-    out[MS_SLOT_SQUARE]         = square;
-    out[MS_SLOT_NO_SQUARE]      = !square;
-    out[MS_SLOT_SINGLE]         = !several;
-    out[MS_SLOT_SEVERAL]        = several;
-    out[MS_SLOT_SEVERAL_SQUARE] = several && square;
-    out[MS_SLOT_SECOND]         = n > 2.5;
-    out[MS_SLOT_THIRD]          = n > 3.5;
-    out[MS_SLOT_ODD]            = odd;
-    out[MS_SLOT_EVEN]           = several && !odd;
+    out[MS_STAGE_MASK_SQUARE]         = square;
+    out[MS_STAGE_MASK_NO_SQUARE]      = !square;
+    out[MS_STAGE_MASK_SINGLE]         = !several;
+    out[MS_STAGE_MASK_SEVERAL]        = several;
+    out[MS_STAGE_MASK_SEVERAL_SQUARE] = several && square;
+    out[MS_STAGE_MASK_SECOND]         = n > 2.5;
+    out[MS_STAGE_MASK_THIRD]          = n > 3.5;
+    out[MS_STAGE_MASK_ODD]            = odd;
+    out[MS_STAGE_MASK_EVEN]           = several && !odd;
 }
 
 MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, const double *in,
@@ -312,8 +312,8 @@ MS_FN void ms_scalar_eval(ms_scalar_fn fn, const double *params, int n_params, c
         out[1]                  = next_is_last ? in[2] : 0.0;
         break;
     }
-    case MS_SCALAR_SLOTS: ms_scalar_slots(in[0], in[1], out); break;
-    case MS_SCALAR_VECTOR_GAIN: ms_scalar_vector_gain((ms_map)params[0], in, out); break;
+    case MS_SCALAR_STAGE_MASKS: ms_scalar_stage_masks(in[0], in[1], out); break;
+    case MS_SCALAR_VECTOR_GAIN: ms_scalar_vector_gain((ms_exact_fn)params[0], in, out); break;
     case MS_SCALAR_FN_COUNT: break;
     }
 }

@@ -42,5 +42,6 @@ X(START, 2, 11, 7)
 X(LAST, 0, 7, 5)
 /* {i} n, e1, e0 -> what stage i of n hands on: these if the next is the last, else 1, 0 */
 X(ENTRY, 1, 3, 2)
-X(SLOTS, 0, 2, 9)       /* q, n -> MS_SLOT_* as 0 or 1 */
-X(VECTOR_GAIN, 1, 4, 2) /* {map} |s x|^2, s, s D, D -> the two factors on x that an ms_map is */
+X(STAGE_MASKS, 0, 2, 9) /* q, n -> MS_STAGE_MASK_* as 0 or 1 */
+X(VECTOR_GAIN, 1, 4,
+  2) /* {map} |s x|^2, s, s D, D -> the two factors on x that an ms_exact_fn is */

@@ -15,23 +15,24 @@
 static double gram_limit(musec_dtype dtype) { return dtype == MUSEC_F32 ? 1e4 : 30.0; }
 
 /* g(s), with the value for s = 0 where the clips pass everything. */
-static double gain_of(ms_map map, double s, double sd)
+static double gain_of(ms_exact_fn map, double s, double sd)
 {
-    if (map == MS_MAP_SOFT) return sd / hypot(s, sd);
+    if (map == MS_EXACT_SOFT) return sd / hypot(s, sd);
     return s > sd ? sd / s : 1.0;
 }
 
 /* The singular value of the result, in the caller's own scale: D itself may be too small
  * for s D. */
-static double value_of(ms_map map, double value, double s, double sd, double threshold, double cut)
+static double value_of(ms_exact_fn map, double value, double s, double sd, double threshold,
+                       double cut)
 {
-    if (map == MS_MAP_POLAR) return value > cut ? 1.0 : 0.0;
-    if (map == MS_MAP_SOFT) return value > 0.0 ? threshold * (value / hypot(value, sd)) : 0.0;
+    if (map == MS_EXACT_POLAR) return value > cut ? 1.0 : 0.0;
+    if (map == MS_EXACT_SOFT) return value > 0.0 ? threshold * (value / hypot(value, sd)) : 0.0;
     return value > sd ? threshold : value / s;
 }
 
 /* One matrix: x is (1, r, n) in float64, the result, in the caller's own scale, replaces it. */
-static musec_status by_gram(ms_device *d, ms_map map, double s, double sd, ms_mat w, ms_mat v,
+static musec_status by_gram(ms_device *d, ms_exact_fn map, double s, double sd, ms_mat w, ms_mat v,
                             ms_mat x)
 {
     const ms_device_ops *op   = d->ops;
@@ -68,7 +69,7 @@ done:
 static double svd_error(ms_mat x) { return (double)x.cols * ms_dtype_eps(MUSEC_F64); }
 
 /* By SVD.  `changed` tells whether any singular value was. */
-static musec_status by_svd(ms_device *d, ms_map map, double s, double sd, double threshold,
+static musec_status by_svd(ms_device *d, ms_exact_fn map, double s, double sd, double threshold,
                            double eps, ms_mat x, bool *changed)
 {
     const ms_device_ops *op   = d->ops;
@@ -85,7 +86,7 @@ static musec_status by_svd(ms_device *d, ms_map map, double s, double sd, double
     TRY(ms_scratch_mat(d, MUSEC_F64, 1, r, x.cols, &vt));
     TRY(op->svd(d, x, u, values, vt));
     TRY(op->download(d, values.data, (size_t)r * sizeof *host, host));
-    *changed = map != MS_MAP_HARD || host[0] > sd * (1.0 + svd_error(x));
+    *changed = map != MS_EXACT_HARD || host[0] > sd * (1.0 + svd_error(x));
     if (!*changed) goto done;
     const double cut = (double)x.cols * eps * host[0]; /* cols is the larger side */
     for (int64_t i = 0; i < r; i++)
@@ -106,17 +107,17 @@ static const char *const route_name[] = { "below D", "eigh", "svd" };
 
 /* From the largest eigenvalue of the Gram matrix; where rounding could decide between clipping and
  * not, the SVD does. */
-static route choose(ms_map map, musec_dtype dtype, double top, double sd, ms_mat x)
+static route choose(ms_exact_fn map, musec_dtype dtype, double top, double sd, ms_mat x)
 {
     const double s1 = sqrt(fmax(top, 0.0)), doubt = 1e-12 + 2.0 * svd_error(x);
     if (s1 > gram_limit(dtype) * sd) return SVD;
-    if (map == MS_MAP_HARD && s1 < sd * (1.0 - doubt)) return BELOW;
-    if (map == MS_MAP_HARD && s1 <= sd * (1.0 + doubt)) return SVD;
+    if (map == MS_EXACT_HARD && s1 < sd * (1.0 - doubt)) return BELOW;
+    if (map == MS_EXACT_HARD && s1 <= sd * (1.0 + doubt)) return SVD;
     return EIGH;
 }
 
 /* Works on matrix b of x in place and says what was done. */
-static musec_status exact_one(ms_device *d, ms_map map, const ms_prepared *p, ms_num threshold,
+static musec_status exact_one(ms_device *d, ms_exact_fn map, const ms_prepared *p, ms_num threshold,
                               musec_dtype dtype, int64_t b, ms_mat w, ms_mat v, ms_mat x,
                               route *taken)
 {
@@ -143,12 +144,12 @@ done:
     return st;
 }
 
-musec_status ms_exact(ms_device *d, ms_map map, ms_mat in, ms_num threshold, ms_mat out,
+musec_status ms_exact(ms_device *d, ms_exact_fn map, ms_mat in, ms_num threshold, ms_mat out,
                       ms_report *report)
 {
     const ms_device_ops *op     = d->ops;
     const ms_mark        mark   = ms_arena_mark(&d->scratch);
-    const bool           gram   = map != MS_MAP_POLAR;
+    const bool           gram   = map != MS_EXACT_POLAR;
     route               *routes = NULL;
     ms_prepared          p;
     ms_mat               x, a, w = { 0 }, v = { 0 };
@@ -156,7 +157,7 @@ musec_status ms_exact(ms_device *d, ms_map map, ms_mat in, ms_num threshold, ms_
 
     TRY(ms_prepare(d, in, gram ? threshold : ms_const(0.0), in.dtype, &p));
     if (p.r == 1) {
-        TRY(ms_vector_map(d, map, &p, threshold, in, out));
+        TRY(ms_vector_clip(d, map, &p, threshold, in, out));
         ms_report_path(report, in.count, "vector", 0);
         goto done;
     }

@@ -17,16 +17,17 @@
  * in.dtype, nothing is rounded further; bf16 or f16, for float32 input or for input that has
  * these 16 bits and its own scale already (in.own; not where rows or cols are 1).  Products are
  * accumulated in float32 or wider whatever it is. */
-static inline musec_dtype ms_operands(ms_mat in, musec_dtype operands)
+static inline musec_dtype ms_compute_dtype(ms_mat in, musec_dtype operands)
 {
     return operands == 0 ? in.dtype : operands;
 }
 
-static inline bool ms_narrow(musec_dtype dtype) { return ms_dtype_bytes(dtype) == 2; }
+static inline bool ms_is_16bit(musec_dtype dtype) { return ms_dtype_bytes(dtype) == 2; }
 
 /* May the products of operators on such input have these operands (0: its own) on this device?
  * Fills the error. */
-musec_status ms_operands_check(ms_device *d, const char *what, musec_dtype input, int operands);
+musec_status ms_compute_dtype_check(ms_device *d, const char *what, musec_dtype input,
+                                    int operands);
 
 typedef struct ms_prepared { /* lives in the scratch of the caller's mark */
     ms_mat  x;               /* the matrix times `own`, turned so that rows <= cols */
@@ -43,20 +44,20 @@ musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype o
  * scale may be anything: one that brings entries near 1 loses none in f16.  The vectors of p are
  * the caller's. */
 /* (count) each on the device, or no data: |G|_F^2 and tr G of Gram matrices G. */
-typedef struct ms_memo {
+typedef struct ms_gram_norms {
     ms_vec sumsq, trace;
-} ms_memo;
-typedef struct ms_recall { /* NULL: none */
-    ms_memo memo;
-    ms_vec  fro2, factor, diag; /* out: |A|_F^2 by that, and what is on G and I in B */
-} ms_recall;
-musec_status ms_prepare_scaled(ms_device *d, ms_mat in, ms_num threshold, const ms_recall *recall,
-                               ms_prepared *p);
+} ms_gram_norms;
+typedef struct ms_gram_cache { /* NULL: none */
+    ms_gram_norms gram_norms;
+    ms_vec        fro2, factor, diag; /* out: |A|_F^2 by that, and what is on G and I in B */
+} ms_gram_cache;
+musec_status ms_prepare_scaled(ms_device *d, ms_mat in, ms_num threshold,
+                               const ms_gram_cache *recall, ms_prepared *p);
 /* out <- unit z x for symmetric z, or unit x^T z where x was turned. */
 musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out);
 /* The operators where r is 1: a factor. */
-musec_status ms_vector_map(ms_device *d, ms_map map, const ms_prepared *p, ms_num threshold,
-                           ms_mat in, ms_mat out);
+musec_status ms_vector_clip(ms_device *d, ms_exact_fn map, const ms_prepared *p, ms_num threshold,
+                            ms_mat in, ms_mat out);
 
 /* c <- x x^T, exactly symmetric. */
 static inline musec_status ms_gram(ms_device *d, ms_mat x, ms_mat c)
@@ -79,7 +80,7 @@ musec_status ms_first_nonfinite(ms_device *d, ms_mat x, int64_t *matrix, double 
 typedef musec_clip_report ms_report;
 void ms_report_path(ms_report *report, int64_t count, const char *path, int products);
 /* " f16" behind the path where operands have 16 bits. */
-void ms_report_operands(ms_report *report, int64_t count, musec_dtype operands);
+void ms_report_compute_dtype(ms_report *report, int64_t count, musec_dtype operands);
 
 /* ---- soft clipping by products --------------------------------------------------------------- */
 
@@ -92,7 +93,7 @@ typedef struct ms_stacks {
     ms_mat in[MS_STACKS], out[MS_STACKS];
     /* Of all stacks or none: G as it was the last time, 0 unknown, and then as it is.  `fast` and
      * `accurate` of what changes little from time to time take one pass less by that. */
-    ms_memo memo[MS_STACKS];
+    ms_gram_norms gram_norms[MS_STACKS];
 } ms_stacks;
 
 static inline ms_stacks ms_stack(ms_mat in, ms_mat out)
@@ -104,7 +105,7 @@ static inline ms_stacks ms_stack(ms_mat in, ms_mat out)
 musec_status ms_ssc_literal(ms_device *d, ms_stacks x, ms_num threshold, int iters,
                             musec_dtype operands, ms_report *report);
 /* Any plan with alpha = |A|_F: with ms_plan_newton_schulz(K) the same polynomial, far cheaper. */
-musec_status ms_ssc_plan(ms_device *d, ms_stacks x, ms_num threshold, const ms_plan *plan,
+musec_status ms_ssc_plan(ms_device *d, ms_stacks x, ms_num threshold, const ms_poly_plan *plan,
                          musec_dtype operands, ms_report *report);
 /* Seven products, alpha = C4, the plan chosen on the device for each matrix. */
 musec_status ms_soft_fast(ms_device *d, ms_stacks x, ms_num threshold, musec_dtype operands,
@@ -119,7 +120,7 @@ musec_status ms_soft_accurate(ms_device *d, ms_stacks x, ms_num threshold, doubl
 /* ---- exact, by eigenvalues or SVD: these wait
  * ---------------------------------------------------- */
 
-musec_status ms_exact(ms_device *d, ms_map map, ms_mat in, ms_num threshold, ms_mat out,
+musec_status ms_exact(ms_device *d, ms_exact_fn map, ms_mat in, ms_num threshold, ms_mat out,
                       ms_report *report);
 
 /* ---- Muon ------------------------------------------------------------------------------------ */

@@ -68,7 +68,7 @@ const ms_quintic_list *ms_quintic_list_find(const char *name)
 int ms_newton_schulz_run(const ms_quintic_list *list, musec_dtype operands, int64_t r, int64_t n)
 {
     enum { LARGE = 256 };
-    if (!ms_narrow(operands) || n < 2 * r) return 1;
+    if (!ms_is_16bit(operands) || n < 2 * r) return 1;
     return operands == MUSEC_F16 && r >= LARGE ? list->run : 2;
 }
 
@@ -104,7 +104,7 @@ static musec_status begin(ms_device *d, ms_mat in, const ms_quintic_list *list,
                           musec_dtype operands, iterate *i)
 {
     const ms_device_ops *op     = d->ops;
-    const bool           turned = in.rows > in.cols, narrow = ms_narrow(operands);
+    const bool           turned = in.rows > in.cols, narrow = ms_is_16bit(operands);
     const ms_mat         upright = turned ? ms_t(in) : in;
     const ms_mat         shape   = narrow ? in : upright; /* as stored */
     ms_mat *const        all[]   = { &i->x, &i->buffer[0], &i->buffer[1] };
@@ -155,13 +155,13 @@ static musec_status polynomial(ms_device *d, coefficients k, ms_mat a, ms_mat p)
                                              .b         = a,
                                              .alpha     = k.c,
                                              .beta      = k.b,
-                                             .z         = a,
+                                             .source    = a,
                                              .diag      = k.a,
                                              .c         = p,
                                              .symmetric = true });
 }
 
-static musec_status gram(ms_device *d, iterate *i, double alpha, ms_vec trace, ms_vec when)
+static musec_status gram(ms_device *d, iterate *i, double alpha, ms_vec trace, ms_vec mask)
 {
     return d->ops->product(d, &(ms_product){ .a         = i->x,
                                              .b         = ms_t(i->x),
@@ -169,7 +169,7 @@ static musec_status gram(ms_device *d, iterate *i, double alpha, ms_vec trace, m
                                              .c         = i->a,
                                              .symmetric = true,
                                              .trace     = trace,
-                                             .when      = when });
+                                             .mask      = mask });
 }
 
 /* The power of two that X is to be normalised by, were it typical: entries are at most 1 by their
@@ -282,7 +282,7 @@ musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *li
     iterate              i;
     musec_status         st = MUSEC_OK;
 
-    operands = ms_operands(in, operands);
+    operands = ms_compute_dtype(in, operands);
     TRY(begin(d, in, list, operands, &i));
     for (int k = 0, turn = 1; k < iters; turn = 1 - turn) {
         const int n = run_length(iters - k, i.most);

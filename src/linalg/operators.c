@@ -22,22 +22,22 @@ typedef struct call { /* a checked call */
 
 static musec_status run_hard(ms_device *d, const call *c)
 {
-    return ms_exact(d, MS_MAP_HARD, c->in, c->threshold, c->out, c->report);
+    return ms_exact(d, MS_EXACT_HARD, c->in, c->threshold, c->out, c->report);
 }
 
 static musec_status run_soft(ms_device *d, const call *c)
 {
-    return ms_exact(d, MS_MAP_SOFT, c->in, c->threshold, c->out, c->report);
+    return ms_exact(d, MS_EXACT_SOFT, c->in, c->threshold, c->out, c->report);
 }
 
 static musec_status run_polar(ms_device *d, const call *c)
 {
-    return ms_exact(d, MS_MAP_POLAR, c->in, c->threshold, c->out, c->report);
+    return ms_exact(d, MS_EXACT_POLAR, c->in, c->threshold, c->out, c->report);
 }
 
 static musec_status run_ssc(ms_device *d, const call *c)
 {
-    ms_plan plan;
+    ms_poly_plan plan;
     if (c->cfg->literal)
         return ms_ssc_literal(d, ms_stack(c->in, c->out), c->threshold, c->cfg->iters, c->operands,
                               c->report);
@@ -47,8 +47,8 @@ static musec_status run_ssc(ms_device *d, const call *c)
 
 static musec_status run_paper7(ms_device *d, const call *c)
 {
-    ms_plan plan;
-    ms_plan_paper7(&plan);
+    ms_poly_plan plan;
+    ms_poly_plan_paper7(&plan);
     return ms_ssc_plan(d, ms_stack(c->in, c->out), c->threshold, &plan, c->operands, c->report);
 }
 
@@ -69,7 +69,7 @@ static musec_status run_ns5(ms_device *d, const call *c)
     TRY(ms_newton_schulz(d, c->in, ms_quintic_list_find(c->cfg->coeffs), c->cfg->iters, c->operands,
                          c->out));
     ms_report_path(c->report, c->in.count, c->cfg->coeffs, c->cfg->iters);
-    ms_report_operands(c->report, c->in.count, c->operands);
+    ms_report_compute_dtype(c->report, c->in.count, c->operands);
 done:
     return st;
 }
@@ -197,7 +197,7 @@ static musec_status wide_mat(ms_device *d, const char *what, musec_view view, ms
 {
     musec_status st = MUSEC_OK;
     TRY(ms_mat_from_view(d, what, view, out));
-    if (ms_narrow(out->dtype))
+    if (ms_is_16bit(out->dtype))
         TRY(ms_fail(&d->error, MUSEC_ENOTSUP, "%s: matrices must be f32 or f64, not %s", what,
                     ms_dtype_name(out->dtype)));
 done:
@@ -247,7 +247,7 @@ musec_status musec_clip(musec_ctx *ctx, const musec_clip_config *cfg, musec_view
     TRY(wide_mat(ctx, "clip: in", in, &c.in));
     TRY(wide_mat(ctx, "clip: out", out, &c.out));
     TRY(check_pair(ctx, c.in, c.out));
-    TRY(ms_operands_check(ctx, "clip", c.in.dtype, own.operands));
+    TRY(ms_compute_dtype_check(ctx, "clip", c.in.dtype, own.operands));
     TRY(check_finite(ctx, "clip", c.in));
     c.threshold = ms_const(own.threshold);
     c.operands  = (musec_dtype)own.operands;

@@ -181,7 +181,7 @@ static void to_chebyshev(ms_stage *s)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-musec_status ms_plan_minimax(const int *q, int n_stages, double u_d, ms_plan *out)
+musec_status ms_poly_plan_minimax(const int *q, int n_stages, double u_d, ms_poly_plan *out)
 {
     double lo = u_d, hi = 1.0, error = 0.0;
     size_t used = 1;
@@ -209,7 +209,7 @@ musec_status ms_plan_minimax(const int *q, int n_stages, double u_d, ms_plan *ou
     return MUSEC_OK;
 }
 
-void ms_plan_newton_schulz(int iters, ms_plan *out)
+void ms_plan_newton_schulz(int iters, ms_poly_plan *out)
 {
     static const ms_stage one = { .q = 1, .wmax = 1.0, .c = { 1.5, -0.5 } };
     static const ms_stage two = { .q    = 4,
@@ -226,7 +226,7 @@ void ms_plan_newton_schulz(int iters, ms_plan *out)
 
 /* Plans whose numbers are kept, each stage as its c_0..c_4 and the largest w that reaches it. */
 static void stored_plan(const char *name, double u_d, double tol, double wmax2,
-                        const double c[2][5], ms_plan *out)
+                        const double c[2][5], ms_poly_plan *out)
 {
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", name);
@@ -240,7 +240,7 @@ static void stored_plan(const char *name, double u_d, double tol, double wmax2,
     }
 }
 
-void ms_plan_paper7(ms_plan *out) /* a fit of five steps, not a minimax problem */
+void ms_poly_plan_paper7(ms_poly_plan *out) /* a fit of five steps, not a minimax problem */
 {
     static const double c[2][5] = {
         { 2.9049914621513753, -8.6854782402941542, 17.16639429925884, -16.870693586386864,
@@ -251,9 +251,9 @@ void ms_plan_paper7(ms_plan *out) /* a fit of five steps, not a minimax problem 
     stored_plan("paper7", 0.0, 1.6e-6, 0.65559485074260171, c, out);
 }
 
-/* What ms_plan_minimax gives for two stages of q = 4 (a test compares them): kept, because solving
- * for them would cost more than clipping a small matrix. */
-void ms_plan_fast(int index, ms_plan *out)
+/* These are the results of ms_poly_plan_minimax for two stages of q = 4 (a test compares them).
+ * They are stored because solving for them would cost more than clipping a small matrix. */
+void ms_poly_plan_fast(int index, ms_poly_plan *out)
 {
     static const struct {
         const char *name;
@@ -292,23 +292,23 @@ void ms_plan_fast(int index, ms_plan *out)
  * square of A, which the bound C4 has paid for, unused. */
 static const struct {
     int n, q[4];
-} menu[MS_MENU_ROWS] = {
+} menu[MS_POLY_CANDIDATES] = {
     { 1, { 4 } },       { 2, { 1, 4 } },       { 2, { 2, 4 } },
     { 2, { 4, 4 } },    { 3, { 1, 4, 4 } },    { 3, { 2, 4, 4 } },
     { 3, { 4, 4, 4 } }, { 4, { 1, 4, 4, 4 } }, { 4, { 4, 4, 4, 4 } },
 };
 
-int ms_plan_menu_row(size_t index, const int **q)
+int ms_poly_candidate_stages(size_t index, const int **q)
 {
     if (index >= COUNT(menu)) return 0;
     *q = menu[index].q;
     return menu[index].n;
 }
 
-musec_status ms_plan_menu(double tol, double u_low, ms_plan *out)
+musec_status ms_poly_plan_cheapest(double tol, double u_low, ms_poly_plan *out)
 {
     for (size_t i = 0; i < COUNT(menu); i++)
-        if (ms_plan_minimax(menu[i].q, menu[i].n, u_low, out) == MUSEC_OK && out->tol <= tol)
+        if (ms_poly_plan_minimax(menu[i].q, menu[i].n, u_low, out) == MUSEC_OK && out->tol <= tol)
             return MUSEC_OK;
     return MUSEC_ENOTSUP;
 }
@@ -350,21 +350,21 @@ static double smallest_ratio(int q, double error)
 
 /* From the last stage backwards: a stage may leave an interval around 1 of half width e if those
  * after it, all of q = 4, bring that to tol. */
-musec_status ms_plan_menu_all(double tol, double least, ms_menu *out)
+musec_status ms_poly_candidates_make(double tol, double least, ms_poly_candidates *out)
 {
-    const int most = menu[MS_MENU_ROWS - 1].n;
+    const int most = menu[MS_POLY_CANDIDATES - 1].n;
     double    e[8] = { tol / (2.0 - tol) }; /* what a stage may leave that so many follow */
     if (!(tol > 0.0 && tol < 1.0)) return MUSEC_EINVAL;
     for (int i = 1; i < most; i++) {
         const double ratio = smallest_ratio(MS_STAGE_Q, e[i - 1]);
         e[i]               = (1.0 - ratio) / (1.0 + ratio);
     }
-    *out = (ms_menu){ .tol = tol };
-    for (int i = 0; i < MS_MENU_ROWS; i++) {
+    *out = (ms_poly_candidates){ .tol = tol };
+    for (int i = 0; i < MS_POLY_CANDIDATES; i++) {
         const double before = out->rows > 0 ? out->plan[out->rows - 1].u_d : 1.0;
         const double reach  = smallest_ratio(menu[i].q[0], e[menu[i].n - 1]);
         if (!(reach < before)) continue;
-        if (ms_plan_minimax(menu[i].q, menu[i].n, fmax(reach, least), &out->plan[out->rows]) !=
+        if (ms_poly_plan_minimax(menu[i].q, menu[i].n, fmax(reach, least), &out->plan[out->rows]) !=
             MUSEC_OK)
             return MUSEC_EINVAL;
         out->rows++;
@@ -374,7 +374,7 @@ musec_status ms_plan_menu_all(double tol, double least, ms_menu *out)
     return MUSEC_OK;
 }
 
-double ms_plan_gain(const ms_plan *plan, double u)
+double ms_poly_plan_gain(const ms_poly_plan *plan, double u)
 {
     for (int i = 0; i < plan->n_stages; i++)
         u *= poly(plan->stage[i].c, plan->stage[i].q, u * u);
@@ -383,7 +383,7 @@ double ms_plan_gain(const ms_plan *plan, double u)
 
 /* First stage: its polynomial, W T, T (W T); middle ones also T Z; the last one its polynomial and
  * T Z; a single one its polynomial alone. */
-int ms_plan_products(const ms_plan *plan)
+int ms_poly_plan_products(const ms_poly_plan *plan)
 {
     int n = 0;
     for (int i = 0; i < plan->n_stages; i++) {

@@ -21,55 +21,56 @@ typedef struct ms_stage {
     double k[MS_STAGE_Q + 1]; /* the same as sum k_j T_j(2 w / wmax - 1): the one to compute with */
 } ms_stage;
 
-typedef struct ms_plan {
+typedef struct ms_poly_plan {
     char     name[24];
     double   u_d; /* the gain lies in [1 - tol, 1] for u in [u_d, 1] */
     double   tol;
     int      n_stages;
     ms_stage stage[MS_PLAN_STAGES];
-} ms_plan;
+} ms_poly_plan;
 
 /* The best odd polynomial of degree 2q+1 (q in 1..4) to 1 on [lo, hi]: c[0..q] and its error. */
 musec_status ms_minimax_odd(int q, double lo, double hi, double *c, double *error);
 
 /* The greedy composition of stages of the given q, which is the best one of its degrees, for
  * [u_d, 1]; the last stage is divided by 1 + E so that the gain never exceeds 1. */
-musec_status ms_plan_minimax(const int *q, int n_stages, double u_d, ms_plan *out);
+musec_status ms_poly_plan_minimax(const int *q, int n_stages, double u_d, ms_poly_plan *out);
 
 /* K Newton-Schulz steps u (3 - u^2) / 2: pairs of steps as one stage of q = 4, an odd one last. */
-void ms_plan_newton_schulz(int iters, ms_plan *out);
+void ms_plan_newton_schulz(int iters, ms_poly_plan *out);
 
 /* Five Newton-Schulz steps by two stages of q = 4, to 1.6e-6. */
-void ms_plan_paper7(ms_plan *out);
+void ms_poly_plan_paper7(ms_poly_plan *out);
 
 /* The plans of `fast`, two stages of q = 4 for u_d = 0.40, 0.16, 0.09: the first one whose u_d is
  * not above the smallest u is taken, the last one in any case. */
 #define MS_FAST_PLANS 3
-void ms_plan_fast(int index, ms_plan *out);
+void ms_poly_plan_fast(int index, ms_poly_plan *out);
 
 /* The cheapest plan of the menu whose gain lies in [1 - tol, 1] on [u_low, 1]; MUSEC_ENOTSUP if the
  * menu has none. */
-musec_status ms_plan_menu(double tol, double u_low, ms_plan *out);
+musec_status ms_poly_plan_cheapest(double tol, double u_low, ms_poly_plan *out);
 
 /* All rows of the menu that have a use for this tol, each for the smallest u_d that it reaches:
  * they fall from row to row, and the first one with u_d <= u_low is the cheapest that will do.
  * None lies below `least`: the last row is then for that.  MUSEC_EINVAL if tol is not between 0 and
  * 1. */
-#define MS_MENU_ROWS 9
-typedef struct ms_menu {
-    double  tol;
-    int     operands;      /* for the caller: what it is for */
-    int     rows, longest; /* the most stages */
-    ms_plan plan[MS_MENU_ROWS];
-} ms_menu;
-musec_status ms_plan_menu_all(double tol, double least, ms_menu *out);
+#define MS_POLY_CANDIDATES 9
+typedef struct ms_poly_candidates {
+    double       tol;
+    int          operands;      /* for the caller: what it is for */
+    int          rows, longest; /* the most stages */
+    ms_poly_plan plan[MS_POLY_CANDIDATES];
+} ms_poly_candidates;
+musec_status ms_poly_candidates_make(double tol, double least, ms_poly_candidates *out);
 
 /* The rows of the menu by cost: the q of their stages; returns the number of stages, 0
  * at the end. */
-int ms_plan_menu_row(size_t index, const int **q);
+int ms_poly_candidate_stages(size_t index, const int **q);
 
-double ms_plan_gain(const ms_plan *plan, double u); /* the composition, in float64 */
-int    ms_plan_products(const ms_plan *plan);       /* r x r x r products, by the congruence form */
+double ms_poly_plan_gain(const ms_poly_plan *plan, double u); /* the composition, in float64 */
+int    ms_poly_plan_products(
+       const ms_poly_plan *plan); /* r x r x r products, by the congruence form */
 
 /* A stage as the engine computes it, all products squares but one:
  *     q = 4:  V = v1 W + v0 I,  Q = V V + q0 I,  T = Q Q + t1 W + t0 I

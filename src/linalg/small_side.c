@@ -10,11 +10,11 @@
 
 #include "linalg/linalg.h"
 
-musec_status ms_operands_check(ms_device *d, const char *what, musec_dtype input, int operands)
+musec_status ms_compute_dtype_check(ms_device *d, const char *what, musec_dtype input, int operands)
 {
     const musec_dtype dtype = (musec_dtype)operands;
     if (operands == 0 || dtype == input) return MUSEC_OK;
-    if (!ms_narrow(dtype))
+    if (!ms_is_16bit(dtype))
         return ms_fail(&d->error, MUSEC_EINVAL,
                        "%s: operands of %s (dtype %d); they may be the input's own, %s, or bf16 or "
                        "f16",
@@ -52,7 +52,7 @@ static musec_status rounded(ms_device *d, ms_mat in, musec_dtype operands, ms_ve
     TRY(ms_scratch_mat(d, operands, in.count, p->turned ? in.cols : in.rows,
                        p->turned ? in.rows : in.cols, &buffer));
     p->own = p->s;
-    if (ms_narrow(operands)) {
+    if (ms_is_16bit(operands)) {
         TRY(ms_scratch_vec(d, in.count, &p->own));
         TRY(d->ops->scalars(d, MS_SCALAR_POW2_SCALE, NULL, 0,
                             (ms_num[]){ ms_each(top), ms_const(0.0) }, &p->own));
@@ -73,7 +73,7 @@ musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype o
                         ms_prepared *p)
 {
     const ms_device_ops *op   = d->ops;
-    const double         tiny = ms_dtype_tiny(ms_dtype_wide(in.dtype));
+    const double         tiny = ms_dtype_tiny(ms_dtype_accum(in.dtype));
     ms_vec               top;
     musec_status         st = MUSEC_OK;
 
@@ -93,21 +93,21 @@ done:
     return st;
 }
 
-musec_status ms_prepare_scaled(ms_device *d, ms_mat in, ms_num threshold, const ms_recall *recall,
-                               ms_prepared *p)
+musec_status ms_prepare_scaled(ms_device *d, ms_mat in, ms_num threshold,
+                               const ms_gram_cache *recall, ms_prepared *p)
 {
     const ms_vec own = { in.own, in.count };
     turn(&in, p);
     p->x               = in;
     p->unit            = ldexp(1.0, -in.own_e);
-    const double two[] = { ms_dtype_tiny(ms_dtype_wide(in.dtype)), (double)p->r };
+    const double two[] = { ms_dtype_tiny(ms_dtype_accum(in.dtype)), (double)p->r };
     if (recall == NULL)
         return d->ops->scalars(d, MS_SCALAR_SCALED, two, 1, (ms_num[]){ ms_each(own), threshold },
                                (ms_vec[]){ p->own, p->s, p->sd, p->sd2 });
     return d->ops->scalars(
         d, MS_SCALAR_RECALL, two, 2,
-        (ms_num[]){ ms_each(own), threshold, ms_each(recall->memo.sumsq),
-                    ms_each(recall->memo.trace) },
+        (ms_num[]){ ms_each(own), threshold, ms_each(recall->gram_norms.sumsq),
+                    ms_each(recall->gram_norms.trace) },
         (ms_vec[]){ p->own, p->s, p->sd, p->sd2, recall->fro2, recall->factor, recall->diag });
 }
 
@@ -116,14 +116,14 @@ musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out)
     /* Only rounding tells z from its transpose.  z is a product of stages of which the first one
      * met must be the first one made: the other way about, its gain on small singular values would
      * lift the rounding of the later ones.  In 16 bits that counts. */
-    if (p->turned && ms_narrow(z.dtype)) z = ms_t(z);
+    if (p->turned && ms_is_16bit(z.dtype)) z = ms_t(z);
     if (p->turned) return d->ops->gemm(d, p->unit, ms_t(p->x), z, 0.0, out);
     return d->ops->gemm(d, p->unit, z, p->x, 0.0, out);
 }
 
 /* One row: one singular value, no products. */
-musec_status ms_vector_map(ms_device *d, ms_map map, const ms_prepared *p, ms_num threshold,
-                           ms_mat in, ms_mat out)
+musec_status ms_vector_clip(ms_device *d, ms_exact_fn map, const ms_prepared *p, ms_num threshold,
+                            ms_mat in, ms_mat out)
 {
     const ms_device_ops *op     = d->ops;
     const double         params = map;

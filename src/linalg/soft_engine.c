@@ -50,15 +50,15 @@
 
 #include "linalg/soft_engine.h"
 
-ms_operand_limits ms_operand_limits_of(musec_dtype operands)
+ms_compute_limits ms_compute_limits_of(musec_dtype operands)
 {
-    static const ms_operand_limits f16 = {
+    static const ms_compute_limits f16 = {
         .margin = 2e-3, .least = 2e-4, .u_d = 0.03, .short_u_d = 0.03, .reach = 8
     };
-    static const ms_operand_limits bf16 = {
+    static const ms_compute_limits bf16 = {
         .margin = 1e-2, .least = 1.6e-3, .u_d = 0.05, .short_u_d = 0.07, .reach = 60
     };
-    static const ms_operand_limits wide = { .margin = 1e-5 };
+    static const ms_compute_limits wide = { .margin = 1e-5 };
     return operands == MUSEC_F16 ? f16 : operands == MUSEC_BF16 ? bf16 : wide;
 }
 
@@ -88,34 +88,34 @@ static int stage_inputs(const ms_stage_nums *n, ms_num *in)
 }
 
 /* c <- x x + beta z + diag I, symmetric; z without data: none. */
-static musec_status square(ms_device *d, ms_who who, ms_mat x, ms_num beta, ms_mat z, ms_num diag,
-                           ms_mat c)
+static musec_status square(ms_device *d, ms_active_set who, ms_mat x, ms_num beta, ms_mat z,
+                           ms_num diag, ms_mat c)
 {
     if (!who.any) return MUSEC_OK;
     return d->ops->product(d, &(ms_product){ .a         = x,
                                              .b         = x,
                                              .alpha     = ms_const(1.0),
                                              .beta      = beta,
-                                             .z         = z,
+                                             .source    = z,
                                              .diag      = diag,
                                              .c         = c,
                                              .symmetric = true,
-                                             .when      = who.when });
+                                             .mask      = who.mask });
 }
 
 /* c <- a b */
-static musec_status times(ms_device *d, ms_who who, ms_mat a, ms_mat b, ms_mat c)
+static musec_status times(ms_device *d, ms_active_set who, ms_mat a, ms_mat b, ms_mat c)
 {
     if (!who.any) return MUSEC_OK;
     return d->ops->product(
-        d, &(ms_product){ .a = a, .b = b, .alpha = ms_const(1.0), .c = c, .when = who.when });
+        d, &(ms_product){ .a = a, .b = b, .alpha = ms_const(1.0), .c = c, .mask = who.mask });
 }
 
 /* What a stage that is not the last hands on: E = e1 W + e0 I into e->b, W being the T (W T) of the
  * stage.  The middle stages need W, the last one V.  e1: NULL, or a factor in place of it, for what
  * p is not. */
-static musec_status hand_on(ms_device *d, const ms_course *c, int stage, ms_who who, ms_mat t,
-                            ms_mat p, const ms_vec *last, const ms_vec *e1, ms_soft *e)
+static musec_status hand_on(ms_device *d, const ms_stage_schedule *c, int stage, ms_active_set who,
+                            ms_mat t, ms_mat p, const ms_vec *last, const ms_vec *e1, ms_soft *e)
 {
     const double at     = stage;
     ms_num       one[2] = { ms_const(1.0), ms_const(0.0) };
@@ -138,19 +138,20 @@ static musec_status hand_on(ms_device *d, const ms_course *c, int stage, ms_who 
                                           .diag      = one[1],
                                           .c         = e->b,
                                           .symmetric = true,
-                                          .when      = who.when }));
+                                          .mask      = who.mask }));
 done:
     return st;
 }
 
 /* From B and B B: T into e->t, and what follows; of a single stage Z, into e->b, or e->t where it
  * is no square. */
-static musec_status first_stage(ms_device *d, const ms_course *c, ms_num win, const ms_vec *last,
-                                ms_soft *e)
+static musec_status first_stage(ms_device *d, const ms_stage_schedule *c, ms_num win,
+                                const ms_vec *last, ms_soft *e)
 {
     const double params[] = { e->lift, 8.0 }; /* w T is down to 1 / sqrt(r) of W T */
-    const bool w_itself = ms_narrow(e->operands) && c->several.any && c->several.when.data == NULL;
-    const ms_mat none   = { 0 };
+    const bool   w_itself =
+        ms_is_16bit(e->operands) && c->several.any && c->several.mask.data == NULL;
+    const ms_mat none = { 0 };
     ms_num       in[MS_STAGE_NUMBERS + 6];
     ms_vec       k[7]; /* c2 c1 c0 t1 t0, win m, e1 win / 8 */
     ms_term      terms[2];
@@ -171,12 +172,12 @@ static musec_status first_stage(ms_device *d, const ms_course *c, ms_num win, co
     if (c->square.any) {
         terms[n_terms]        = poly;
         terms[n_terms].out    = e->q;
-        terms[n_terms++].when = c->square.when;
+        terms[n_terms++].mask = c->square.mask;
     }
     if (c->no_square.any) {
         terms[n_terms]        = poly;
         terms[n_terms].out    = e->t;
-        terms[n_terms++].when = c->no_square.when;
+        terms[n_terms++].mask = c->no_square.mask;
     }
     const bool linear = c->q.each.data == NULL && c->q.value == 1.0; /* B B is not there */
     TRY(d->ops->combine(d, e->b, linear ? none : e->y, terms, n_terms));
@@ -189,13 +190,13 @@ static musec_status first_stage(ms_device *d, const ms_course *c, ms_num win, co
         TRY(d->ops->product(
             d, &(ms_product){ .a = e->b, .b = e->t, .alpha = ms_const(params[1]), .c = e->y }));
     } else {
-        TRY(d->ops->product(d, &(ms_product){ .a     = e->b,
-                                              .b     = e->t,
-                                              .alpha = win,
-                                              .beta  = ms_each(k[5]),
-                                              .z     = e->t,
-                                              .c     = e->y,
-                                              .when  = c->several.when }));
+        TRY(d->ops->product(d, &(ms_product){ .a      = e->b,
+                                              .b      = e->t,
+                                              .alpha  = win,
+                                              .beta   = ms_each(k[5]),
+                                              .source = e->t,
+                                              .c      = e->y,
+                                              .mask   = c->several.mask }));
     }
     TRY(hand_on(d, c, 1, c->several, e->t, e->y, last, w_itself ? &k[6] : NULL, e));
 done:
@@ -203,15 +204,15 @@ done:
 }
 
 /* W is in e->b, and the Z so far in `from`: the next goes to `to`. */
-static musec_status middle_stage(ms_device *d, const ms_course *c, int stage, const ms_vec *last,
-                                 ms_mat from, ms_mat to, ms_soft *e)
+static musec_status middle_stage(ms_device *d, const ms_stage_schedule *c, int stage,
+                                 const ms_vec *last, ms_mat from, ms_mat to, ms_soft *e)
 {
-    const ms_mat  none = { 0 };
-    const ms_who  who  = c->in_middle[stage - 1];
-    const ms_vec *n    = c->middle[stage - 1].v;
-    const ms_num  nil  = ms_const(0.0);
-    const ms_term term = {
-        .x_coef = ms_each(n[V1]), .diag = ms_each(n[V0]), .out = e->y, .when = who.when
+    const ms_mat        none = { 0 };
+    const ms_active_set who  = c->in_middle[stage - 1];
+    const ms_vec       *n    = c->middle[stage - 1].v;
+    const ms_num        nil  = ms_const(0.0);
+    const ms_term       term = {
+              .x_coef = ms_each(n[V1]), .diag = ms_each(n[V0]), .out = e->y, .mask = who.mask
     };
     musec_status st = MUSEC_OK;
     TRY(d->ops->combine(d, e->b, none, &term, 1));
@@ -225,7 +226,8 @@ done:
 }
 
 /* From E in e->b, and Z in e->t after an odd number of stages, in e->v after an even one. */
-static musec_status last_stage(ms_device *d, const ms_course *c, const ms_vec *k, ms_soft *e)
+static musec_status last_stage(ms_device *d, const ms_stage_schedule *c, const ms_vec *k,
+                               ms_soft *e)
 {
     const ms_mat none = { 0 };
     musec_status st   = MUSEC_OK;
@@ -243,7 +245,7 @@ done:
     return st;
 }
 
-musec_status ms_run_stages(ms_device *d, const ms_course *c, ms_num win, ms_soft *e)
+musec_status ms_run_stages(ms_device *d, const ms_stage_schedule *c, ms_num win, ms_soft *e)
 {
     ms_num       in[MS_STAGE_NUMBERS + 2];
     ms_vec       last[5] = { { 0 } }; /* e1 e0, q0, z1 z0 */
@@ -271,7 +273,7 @@ done:
 static musec_status normalise(ms_device *d, ms_soft_start how, ms_soft *e)
 {
     const ms_device_ops *op       = d->ops;
-    const double         least    = how.many ? ms_operand_limits_of(e->operands).least : 0.0;
+    const double         least    = how.many ? ms_compute_limits_of(e->operands).least : 0.0;
     const double         params[] = { (double)e->r, least, how.moments };
     const ms_mark        mark     = ms_arena_mark(&d->scratch);
     ms_vec               k[3]; /* coef, diag, shifted */
@@ -292,7 +294,7 @@ done:
 
 static musec_status alpha_c4(ms_device *d, ms_num threshold, ms_soft *e)
 {
-    const ms_operand_limits p = ms_operand_limits_of(e->operands);
+    const ms_compute_limits p = ms_compute_limits_of(e->operands);
     return d->ops->scalars(d, MS_SCALAR_ALPHA_C4, (double[]){ (double)e->r, p.margin, e->lift }, 3,
                            (ms_num[]){ ms_each(e->fro2), ms_each(e->trace), ms_each(e->most),
                                        ms_each(e->quart), ms_each(e->sd), ms_each(e->s), threshold,
@@ -305,7 +307,7 @@ static musec_status alpha_fro(ms_device *d, ms_num threshold, ms_soft *e)
     return d->ops->scalars(
         d, MS_SCALAR_ALPHA_FRO, NULL, 0,
         (ms_num[]){ ms_each(e->fro2), ms_each(e->sd), ms_each(e->s), threshold, ms_each(e->own),
-                    ms_const(ms_operand_limits_of(e->operands).reach), ms_const(e->unit) },
+                    ms_const(ms_compute_limits_of(e->operands).reach), ms_const(e->unit) },
         (ms_vec[]){ e->alpha, e->u_low, e->gain, e->rest });
 }
 
@@ -316,7 +318,7 @@ static musec_status prepare(ms_device *d, const ms_stacks *x, ms_num threshold,
                             ms_soft *e)
 {
     ms_vec *const vecs[] = { &e->own, &e->s, &e->sd, &e->sd2 };
-    const bool    memos  = e->memo[0].sumsq.data != NULL;
+    const bool    memos  = e->gram_norms[0].sumsq.data != NULL;
     ms_prepared  *p      = e->p;
     musec_status  st     = MUSEC_OK;
     e->n                 = x->n;
@@ -329,13 +331,14 @@ static musec_status prepare(ms_device *d, const ms_stacks *x, ms_num threshold,
             TRY(ms_scratch_vec(d, count, vecs[i]));
     }
     for (int64_t i = 0, first = 0; x->in[0].own != NULL && i < x->n; first += x->in[i++].count) {
-        const int64_t   n      = x->in[i].count;
-        const ms_recall recall = { e->memo[i], ms_vec_slice(e->fro2, first, n),
-                                   ms_vec_slice(factor, first, n), ms_vec_slice(diag, first, n) };
-        p[i].own               = ms_vec_slice(e->own, first, n);
-        p[i].s                 = ms_vec_slice(e->s, first, n);
-        p[i].sd                = ms_vec_slice(e->sd, first, n);
-        p[i].sd2               = ms_vec_slice(e->sd2, first, n);
+        const int64_t       n      = x->in[i].count;
+        const ms_gram_cache recall = { e->gram_norms[i], ms_vec_slice(e->fro2, first, n),
+                                       ms_vec_slice(factor, first, n),
+                                       ms_vec_slice(diag, first, n) };
+        p[i].own                   = ms_vec_slice(e->own, first, n);
+        p[i].s                     = ms_vec_slice(e->s, first, n);
+        p[i].sd                    = ms_vec_slice(e->sd, first, n);
+        p[i].sd2                   = ms_vec_slice(e->sd2, first, n);
         TRY(ms_prepare_scaled(d, x->in[i], ms_num_slice(threshold, first, n),
                               memos ? &recall : NULL, &p[i]));
         assert(p[i].r == p[0].r && p[i].unit == p[0].unit);
@@ -360,7 +363,7 @@ static musec_status gram(ms_device *d, const ms_soft *e, const ms_product *all)
         one.c            = ms_mat_slice(all->c, first, x.count);
         one.sumsq        = ms_vec_slice(all->sumsq, first, x.count);
         one.trace        = ms_vec_slice(all->trace, first, x.count);
-        one.when         = ms_vec_slice(all->when, first, x.count);
+        one.mask         = ms_vec_slice(all->mask, first, x.count);
         TRY(d->ops->product(d, &one));
     }
 done:
@@ -383,8 +386,8 @@ static musec_status renorm(ms_device *d, const ms_vec *seen, ms_vec factor, ms_v
             from[k] = ms_each(ms_vec_slice(in[k], first, e->p[i].x.count));
         for (size_t k = 0; k < COUNT(out); k++)
             to[k] = ms_vec_slice(out[k], first, e->p[i].x.count);
-        to[COUNT(out)]     = e->memo[i].sumsq;
-        to[COUNT(out) + 1] = e->memo[i].trace;
+        to[COUNT(out)]     = e->gram_norms[i].sumsq;
+        to[COUNT(out) + 1] = e->gram_norms[i].trace;
         TRY(d->ops->scalars(d, MS_SCALAR_RENORM, &r, 1, from, to));
     }
 done:
@@ -405,7 +408,7 @@ static musec_status remembered(ms_device *d, ms_vec factor, ms_vec diag, ms_soft
     TRY(renorm(d, v, factor, diag, v[2], v[3], e));
     TRY(d->ops->add_diag(d, ms_each(v[3]), e->b));
     b.sumsq = b.trace = (ms_vec){ 0 };
-    b.when            = v[2];
+    b.mask            = v[2];
     TRY(gram(d, e, &b));
 done:
     return st;
@@ -414,7 +417,7 @@ done:
 musec_status ms_soft_begin(ms_device *d, ms_stacks x, ms_num threshold, musec_dtype operands,
                            ms_soft_start how, ms_soft *e)
 {
-    const bool    memos  = how.moments && x.memo[0].sumsq.data != NULL;
+    const bool    memos  = how.moments && x.gram_norms[0].sumsq.data != NULL;
     ms_mat *const mats[] = { &e->b, &e->q, &e->t, &e->y, &e->v };
     ms_vec *const vecs[] = { &e->fro2, &e->trace, &e->most,  &e->quart, &e->inv_a,
                              &e->mean, &e->alpha, &e->u_low, &e->gain,  &e->rest };
@@ -427,20 +430,20 @@ musec_status ms_soft_begin(ms_device *d, ms_stacks x, ms_num threshold, musec_dt
     *e                     = (ms_soft){ .operands = operands, .lift = 1.0 };
     for (int i = 0; i < x.n; i++) {
         count += x.in[i].count;
-        if (memos) e->memo[i] = x.memo[i];
+        if (memos) e->gram_norms[i] = x.gram_norms[i];
     }
     for (size_t i = 0; i < COUNT(vecs); i++)
         TRY(ms_scratch_vec(d, count, vecs[i]));
     if (memos) TRY(take_vecs(d, count, 2, b));
     TRY(prepare(d, &x, threshold, operands, count, b[0], b[1], e));
-    while (ms_narrow(operands) && e->lift < (double)e->r && e->lift < most_lift)
+    while (ms_is_16bit(operands) && e->lift < (double)e->r && e->lift < most_lift)
         e->lift *= 2.0;
     for (int i = 0; i < n_mats; i++)
         TRY(ms_scratch_mat(d, operands, count, e->r, e->r, mats[i]));
     if (memos) {
         TRY(remembered(d, b[0], b[1], e));
     } else {
-        TRY(ms_scratch_mat(d, ms_dtype_wide(operands), count, e->r, e->r, &e->gram));
+        TRY(ms_scratch_mat(d, ms_dtype_accum(operands), count, e->r, e->r, &e->gram));
         TRY(gram(d, e,
                  &(ms_product){ .alpha     = ms_const(1.0),
                                 .c         = e->gram,
@@ -469,7 +472,7 @@ musec_status ms_soft_finish(ms_device *d, const ms_soft *e, const ms_mat *out)
     for (int64_t i = 0, first = 0; i < e->n; first += out[i++].count) {
         /* ms_apply sees to the order of the stages in 16 bits; in others rounding, if less, is as
          * much a matter of it */
-        const bool   turn = e->p[i].turned && !ms_narrow(e->operands);
+        const bool   turn = e->p[i].turned && !ms_is_16bit(e->operands);
         const ms_mat z    = ms_mat_slice(e->z, first, out[i].count);
         TRY(ms_apply(d, &e->p[i], turn ? ms_t(z) : z, out[i]));
         TRY(d->ops->scale(d, ms_each(ms_vec_slice(e->rest, first, out[i].count)), out[i]));

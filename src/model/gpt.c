@@ -73,9 +73,9 @@ static musec_status list_params(ms_gpt *g, const ms_gpt_weights *copies)
 
 static musec_status take_memory(ms_gpt *g)
 {
-    const ms_gpt_config *cfg       = &g->cfg;
-    const musec_dtype    wide      = ms_dtype_wide(g->dtype);
-    const int64_t        temporary = g->d->kind->temporary;
+    const ms_gpt_config *cfg          = &g->cfg;
+    const musec_dtype    wide         = ms_dtype_accum(g->dtype);
+    const int64_t        logits_chunk = g->d->kind->logits_chunk;
     ms_gpt_sizes         sizes;
     ms_gpt_weights       copied  = { 0 };
     ms_carver            weights = { 0 }, copies = { 0 }, grads = { 0 }, acts = { 0 };
@@ -84,7 +84,7 @@ static musec_status take_memory(ms_gpt *g)
     if (!ms_device_has(g->d, g->dtype))
         return ms_fail(&g->d->error, MUSEC_ENOTSUP, "the device %s has no arithmetic in %s",
                        g->d->name, ms_dtype_name(g->dtype));
-    TRY(ms_gpt_measure(&g->d->error, cfg, g->dtype, g->max_tokens, temporary, &sizes));
+    TRY(ms_gpt_measure(&g->d->error, cfg, g->dtype, g->max_tokens, logits_chunk, &sizes));
     TRY(g->d->ops->alloc(g->d, sizes.weights, &g->weight_memory));
     if (sizes.copies > 0) TRY(g->d->ops->alloc(g->d, sizes.copies, &g->copy_memory));
     TRY(g->d->ops->alloc(g->d, sizes.grads, &g->grad_memory));
@@ -94,7 +94,7 @@ static musec_status take_memory(ms_gpt *g)
     acts.base    = g->act_memory;
     ms_gpt_carve_weights(&weights, cfg, wide, &g->master);
     ms_gpt_carve_weights(&grads, cfg, wide, &g->g);
-    ms_gpt_carve_acts(&acts, cfg, g->dtype, g->max_tokens, temporary, &g->acts);
+    ms_gpt_carve_acts(&acts, cfg, g->dtype, g->max_tokens, logits_chunk, &g->acts);
     if (g->copy_memory != NULL) {
         copies.base = g->copy_memory;
         ms_gpt_carve_weights(&copies, cfg, g->dtype, &copied);
@@ -249,7 +249,8 @@ static musec_status add_product(ms_gpt *g, ms_mat z, ms_mat x, ms_mat w, ms_mat 
 {
     const ms_num one = ms_const(1.0);
     return g->d->ops->product(
-        g->d, &(ms_product){ .a = x, .b = ms_t(w), .alpha = one, .beta = one, .z = z, .c = out });
+        g->d,
+        &(ms_product){ .a = x, .b = ms_t(w), .alpha = one, .beta = one, .source = z, .c = out });
 }
 
 static bool is_stopped(const ms_gpt_pass *pass)

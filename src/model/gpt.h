@@ -84,9 +84,9 @@ typedef struct ms_gpt_result { /* sums since the last ms_gpt_take */
 typedef struct ms_gpt ms_gpt;
 
 musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg); /* says which field and why */
-/* temporary: elements of a chunk of logits, about; a device's kind says what suits it. */
+/* logits_chunk: elements of a chunk of logits, about; a device's kind says what suits it. */
 musec_status ms_gpt_measure(ms_error *e, const ms_gpt_config *cfg, musec_dtype dtype,
-                            int64_t max_tokens, int64_t temporary, ms_gpt_sizes *out);
+                            int64_t max_tokens, int64_t logits_chunk, ms_gpt_sizes *out);
 musec_status ms_gpt_create(ms_gpt **out, ms_device *d, const ms_gpt_config *cfg, musec_dtype dtype,
                            int64_t max_tokens);
 void         ms_gpt_destroy(ms_gpt *g);

@@ -138,7 +138,7 @@ void ms_gpt_carve_weights(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dt
                           ms_gpt_weights *out)
 {
     const int64_t a = cfg->heads * cfg->head, w = cfg->width;
-    const bool    is_copy = ms_dtype_wide(dtype) != dtype;
+    const bool    is_copy = ms_dtype_accum(dtype) != dtype;
     *out                  = (ms_gpt_weights){ 0 };
     for (int64_t l = 0; l < cfg->layers; l++) {
         ms_layer_weights *y = &out->layer[l];
@@ -156,9 +156,9 @@ void ms_gpt_carve_weights(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dt
     out->embed = cfg->tied ? out->head : take_mat(c, dtype, 1, cfg->vocab, w);
 }
 
-int64_t ms_gpt_chunk(const ms_gpt_config *cfg, int64_t max_tokens, int64_t temporary)
+int64_t ms_gpt_chunk(const ms_gpt_config *cfg, int64_t max_tokens, int64_t logits_chunk)
 {
-    int64_t rows = temporary / cfg->vocab;
+    int64_t rows = logits_chunk / cfg->vocab;
     if (rows < CHUNK_LEAST) rows = CHUNK_LEAST;
     return rows < max_tokens ? rows : max_tokens;
 }
@@ -172,14 +172,14 @@ static void carve_layer(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtyp
     out->qkv   = take_mat(c, dtype, 1, tokens, 3 * a);
     out->qk    = take_mat(c, dtype, 1, tokens, 2 * a);
     out->y     = take_mat(c, dtype, 1, tokens, a);
-    out->lse   = take_mat(c, ms_dtype_wide(dtype), cfg->heads, 1, tokens);
+    out->lse   = take_mat(c, ms_dtype_accum(dtype), cfg->heads, 1, tokens);
     if (cfg->head_gates) out->s = take_mat(c, dtype, 1, tokens, cfg->heads);
     out->mid = take_mat(c, dtype, 1, tokens, w);
     out->h   = take_mat(c, dtype, 1, tokens, cfg->mlp);
 }
 
 void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype,
-                       int64_t max_tokens, int64_t temporary, ms_gpt_acts *out)
+                       int64_t max_tokens, int64_t logits_chunk, ms_gpt_acts *out)
 {
     const int64_t a = cfg->heads * cfg->head, w = cfg->width, n = max_tokens;
     const int64_t pairs = ms_gpt_rope_pairs(cfg);
@@ -199,9 +199,9 @@ void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype
         out->gated = take_mat(c, dtype, 1, n, a);
         out->ds    = take_mat(c, dtype, 1, n, cfg->heads);
     }
-    out->logits    = take_mat(c, dtype, 1, ms_gpt_chunk(cfg, n, temporary), cfg->vocab);
-    out->cos       = take_mat(c, ms_dtype_wide(dtype), 1, n, pairs);
-    out->sin       = take_mat(c, ms_dtype_wide(dtype), 1, n, pairs);
+    out->logits    = take_mat(c, dtype, 1, ms_gpt_chunk(cfg, n, logits_chunk), cfg->vocab);
+    out->cos       = take_mat(c, ms_dtype_accum(dtype), 1, n, pairs);
+    out->sin       = take_mat(c, ms_dtype_accum(dtype), 1, n, pairs);
     out->inputs    = take_ids(c, n);
     out->targets   = take_ids(c, n);
     out->doc       = take_ids(c, n);
@@ -213,9 +213,9 @@ void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype
 /* ---- counts ---------------------------------------------------------------------------------- */
 
 musec_status ms_gpt_measure(ms_error *e, const ms_gpt_config *cfg, musec_dtype dtype,
-                            int64_t max_tokens, int64_t temporary, ms_gpt_sizes *out)
+                            int64_t max_tokens, int64_t logits_chunk, ms_gpt_sizes *out)
 {
-    const musec_dtype wide    = ms_dtype_wide(dtype);
+    const musec_dtype wide    = ms_dtype_accum(dtype);
     ms_carver         weights = { 0 }, copies = { 0 }, acts = { 0 };
     ms_gpt_weights    all;
     ms_gpt_acts       made;
@@ -226,7 +226,7 @@ musec_status ms_gpt_measure(ms_error *e, const ms_gpt_config *cfg, musec_dtype d
     TRY(check_range(e, "tokens of a micro-batch", max_tokens, 1, TOKENS_MOST));
     ms_gpt_carve_weights(&weights, cfg, wide, &all);
     if (wide != dtype) ms_gpt_carve_weights(&copies, cfg, dtype, &all);
-    ms_gpt_carve_acts(&acts, cfg, dtype, max_tokens, temporary, &made);
+    ms_gpt_carve_acts(&acts, cfg, dtype, max_tokens, logits_chunk, &made);
     if (weights.overflow || copies.overflow || acts.overflow)
         return ms_fail(e, MUSEC_EINVAL, "a model of this size does not fit an address space");
     a    = cfg->heads * cfg->head;

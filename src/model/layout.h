@@ -58,9 +58,9 @@ musec_status ms_gpt_upload_angles(ms_device *d, const ms_gpt_config *cfg, int64_
 void ms_gpt_carve_weights(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype,
                           ms_gpt_weights *out);
 void ms_gpt_carve_acts(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dtype,
-                       int64_t max_tokens, int64_t temporary, ms_gpt_acts *out);
+                       int64_t max_tokens, int64_t logits_chunk, ms_gpt_acts *out);
 /* Rows of logits that are made at a time. */
-int64_t ms_gpt_chunk(const ms_gpt_config *cfg, int64_t max_tokens, int64_t temporary);
+int64_t ms_gpt_chunk(const ms_gpt_config *cfg, int64_t max_tokens, int64_t logits_chunk);
 
 /* The parameters in their order; `out` has room for ms_gpt_count_params().  Without data, `copies`
  * are none. */

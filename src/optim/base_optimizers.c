@@ -46,7 +46,7 @@ static musec_status scaled_weights(ms_device *d, const ms_proposal *p, weights l
     for (int i = 1; i < 3; i++)
         TRY(ms_scratch_vec(d, p->x.count, &to[i]));
     TRY(d->ops->scalars(d, MS_SCALAR_AVERAGE, (double[]){ look.m, look.g }, 2,
-                        (ms_num[]){ ms_list(p->top), ms_list(p->scale_g), ms_const(p->zero) }, to));
+                        (ms_num[]){ ms_host(p->top), ms_host(p->scale_g), ms_const(p->zero) }, to));
     *m = ms_each(to[1]);
     *g = ms_each(to[2]);
 done:

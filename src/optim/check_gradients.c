@@ -16,10 +16,10 @@ static bool same_shape(ms_mat a, ms_mat b)
 }
 
 /* The matrices of one stack, as places behind the n that are there. */
-static int64_t add_places(ms_mat x, ms_mat_place *places, int64_t n)
+static int64_t add_ptrs(ms_mat x, ms_mat_ptr *ptrs, int64_t n)
 {
     for (int64_t b = 0; b < x.count; b++)
-        places[n++] = (ms_mat_place){ ms_mat_slice(x, b, 1).data, x.ld };
+        ptrs[n++] = (ms_mat_ptr){ ms_mat_slice(x, b, 1).data, x.ld };
     return n;
 }
 
@@ -43,11 +43,11 @@ static musec_status largest_of_shape(musec_optim *opt, const musec_view *grads, 
         const ms_mat one = weights ? p->weight : ms_grad_mat(p, grads[i]);
         if (members++ == 0) x = one;
         at_of[i] = *at + n;
-        n        = add_places(one, opt->places, n);
+        n        = add_ptrs(one, opt->ptrs, n);
     }
     if (members > 1) { /* one parameter is a stack as it is */
-        x.places = opt->places;
-        x.count  = n;
+        x.ptrs  = opt->ptrs;
+        x.count = n;
     }
     const musec_status st = opt->d->ops->absmax(opt->d, x, ms_vec_slice(out, *at, n));
     *at += n;
@@ -88,7 +88,7 @@ static double most_of(const musec_optim *opt, const ms_group *g)
                        ms_spectral_clips(g->spectral_fn) &&
                        opt->cfg.threshold_rule == MUSEC_THRESHOLD_FIXED; /* or D grows with M */
     return g->base->most(ms_group_config(opt, g), clips ? opt->cfg.threshold : INFINITY,
-                         ms_dtype_most(ms_state_dtype(opt, g)));
+                         ms_dtype_max(ms_state_dtype(opt, g)));
 }
 
 /* What coupled decay adds to a gradient, at most. */
@@ -134,7 +134,7 @@ musec_status ms_optim_find_bad(musec_optim *opt, const ms_step *a, ms_bad_grad *
     ms_vec       tops;
     musec_status st = MUSEC_OK;
     *found          = (ms_bad_grad){ .param = opt->n_params };
-    TRY(ms_scratch_vec(opt->d, 3 * opt->n_places, &tops));
+    TRY(ms_scratch_vec(opt->d, 3 * opt->n_ptrs, &tops));
     TRY(ms_propose_guesses(opt, a, tops, &at));
     TRY(largest_of_all(opt, a->grads, false, tops, &at, of_grad));
     if (coupled) TRY(largest_of_all(opt, a->grads, true, tops, &at, of_weight));

@@ -29,14 +29,14 @@ ms_part ms_member_part(const musec_optim *opt, const ms_group *g, int64_t m, con
 ms_mat ms_member_list(const musec_optim *opt, const ms_group *g, int64_t first, int64_t n,
                       const ms_step *a, ms_lies_in what)
 {
-    ms_mat_place *places = opt->places + (int64_t)what * opt->n_places;
-    ms_mat        x      = ms_member_part(opt, g, first, a, what).first;
+    ms_mat_ptr *ptrs = opt->ptrs + (int64_t)what * opt->n_ptrs;
+    ms_mat      x    = ms_member_part(opt, g, first, a, what).first;
     for (int64_t i = 0; i < n; i++) {
         const ms_mat one = ms_member_part(opt, g, first + i, a, what).first;
-        places[i]        = (ms_mat_place){ one.data, one.ld };
+        ptrs[i]          = (ms_mat_ptr){ one.data, one.ld };
     }
-    x.count  = n;
-    x.places = n > 1 ? places : NULL;
+    x.count = n;
+    x.ptrs  = n > 1 ? ptrs : NULL;
     return x;
 }
 

@@ -97,7 +97,7 @@ static musec_status propose_some(musec_optim *opt, const ms_group *g, int64_t fi
 {
     const ms_mark mark  = ms_arena_mark(&opt->d->scratch);
     const bool    known = mode != MS_PROPOSE_GUESS;
-    double       *top_g = opt->numbers, *scale_g = opt->numbers + opt->n_places;
+    double       *top_g = opt->numbers, *scale_g = opt->numbers + opt->n_ptrs;
     ms_proposal   p  = { .cfg     = ms_group_config(opt, g),
                          .t       = ms_member_param(opt, g, first)->t + 1,
                          .u       = u,
@@ -165,7 +165,7 @@ static bool proposes_state(const musec_optim *opt, const ms_group *g)
 bool ms_optim_rounds_at_once(const musec_optim *opt, const ms_group *g)
 {
     const musec_optim_config *cfg = &opt->cfg;
-    if (g->aux || !g->base->proposes_state || !ms_narrow(g->operands) ||
+    if (g->aux || !g->base->proposes_state || !ms_is_16bit(g->operands) ||
         cfg->decay_form == MUSEC_DECAY_COUPLED || cfg->ns_mode == MUSEC_NS_EXACT || g->rows == 1 ||
         g->cols == 1 || g->rows > ((int64_t)1 << 30) / g->cols)
         return false;

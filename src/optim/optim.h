@@ -134,9 +134,9 @@ typedef struct ms_group {
     bool                guessed; /* it was made on a guess, */
     const double       *seen;    /* (count) and this is max|G| */
     bool                ran;     /* at this step, with others */
-    ms_memo             memo;    /* (count) of ms_optim_remembers, on the device */
-    musec_optim_report *reports; /* one per member; matrix roles only */
-    int64_t             chunk;   /* matrices mapped at once */
+    ms_gram_norms       gram_norms; /* (count) of ms_optim_remembers, on the device */
+    musec_optim_report *reports;    /* one per member; matrix roles only */
+    int64_t             chunk;      /* matrices mapped at once */
 } ms_group;
 
 typedef struct ms_attention {
@@ -158,13 +158,13 @@ struct musec_optim {
     bool                ready;
     int64_t             t, skipped;
     /* room for what calls on many matrices are told, in host memory */
-    int64_t       n_places;    /* matrices at most: of all blocks, or of all weights */
-    ms_mat_place *places;      /* (3, n_places) where gradients, weights and copies lie */
-    double       *numbers;     /* (2, n_places) */
-    double       *largest;     /* (3, n_places) |elements|, see check_gradients.c */
-    int64_t      *counted;     /* (2, n_params) where those of a parameter begin; -1: not asked */
-    bool          guesses_fit; /* into the workspace: proposals of all groups at a time, */
-    bool          kin_fit;     /* and what the operator takes for all that are kin */
+    int64_t     n_ptrs;      /* matrices at most: of all blocks, or of all weights */
+    ms_mat_ptr *ptrs;        /* (3, n_ptrs) where gradients, weights and copies lie */
+    double     *numbers;     /* (2, n_ptrs) */
+    double     *largest;     /* (3, n_ptrs) |elements|, see check_gradients.c */
+    int64_t    *counted;     /* (2, n_params) where those of a parameter begin; -1: not asked */
+    bool        guesses_fit; /* into the workspace: proposals of all groups at a time, */
+    bool        kin_fit;     /* and what the operator takes for all that are kin */
 };
 
 /* Part (block, index) of x, which has the weight's shape, as matrices: `groups` of them of

@@ -260,12 +260,12 @@ musec_status musec_optim_add(musec_optim *opt, const musec_param *param, size_t 
         return ms_fail(e, MUSEC_EINVAL, "%s: role %d, %lld blocks, lr_factor %g", param->name,
                        (int)param->role, (long long)param->n_blocks, param->lr_factor);
     TRY(ms_mat_from_view(opt->d, param->name, param->weight, &p.weight));
-    if (ms_narrow(p.weight.dtype))
+    if (ms_is_16bit(p.weight.dtype))
         TRY(ms_fail(e, MUSEC_ENOTSUP, "%s: a weight must be f32 or f64, not %s; it may have a copy",
                     param->name, ms_dtype_name(p.weight.dtype)));
     TRY(check_copy(opt, param, &p));
     if (is_matrix_role(param->role) && opt->cfg.operands != MUSEC_F32) /* f32: never shorter */
-        TRY(ms_operands_check(opt->d, param->name, p.weight.dtype, opt->cfg.operands));
+        TRY(ms_compute_dtype_check(opt->d, param->name, p.weight.dtype, opt->cfg.operands));
     p.role         = param->role;
     p.lr_factor    = param->lr_factor == 0.0 ? 1.0 : param->lr_factor;
     p.lr           = MUSEC_UNSET;
@@ -301,7 +301,7 @@ static ms_group *find_group(musec_optim *opt, const musec_block *b, musec_dtype 
 musec_dtype ms_optim_operands(const musec_optim *opt, musec_dtype dtype)
 {
     if (dtype != MUSEC_F32) return dtype;
-    return opt->cfg.operands == 0 ? opt->d->kind->operands : (musec_dtype)opt->cfg.operands;
+    return opt->cfg.operands == 0 ? opt->d->kind->compute_dtype : (musec_dtype)opt->cfg.operands;
 }
 
 static musec_status add_member(musec_optim *opt, const musec_block *b, const ms_param *p,
@@ -375,8 +375,8 @@ static musec_status take_memo(musec_optim *opt, ms_group *g)
     musec_status st = MUSEC_OK;
     if (!ms_optim_remembers(opt, g)) return MUSEC_OK;
     TRY(take_stack(opt, 1, 2, g->count, MUSEC_F64, &zeros));
-    g->memo.sumsq = (ms_vec){ zeros.data, g->count };
-    g->memo.trace = (ms_vec){ g->memo.sumsq.data + g->count, g->count };
+    g->gram_norms.sumsq = (ms_vec){ zeros.data, g->count };
+    g->gram_norms.trace = (ms_vec){ g->gram_norms.sumsq.data + g->count, g->count };
 done:
     return st;
 }
@@ -386,7 +386,7 @@ static void free_groups(musec_optim *opt)
     for (size_t i = 0; i < opt->n_groups; i++) {
         for (int k = 0; k < MS_STATES; k++)
             opt->d->ops->free(opt->d, opt->groups[i].state[k].data);
-        opt->d->ops->free(opt->d, opt->groups[i].memo.sumsq.data);
+        opt->d->ops->free(opt->d, opt->groups[i].gram_norms.sumsq.data);
         free(opt->groups[i].members);
         free(opt->groups[i].reports);
         free(opt->groups[i].top);
@@ -404,23 +404,23 @@ static musec_status take_lists(musec_optim *opt)
         blocks += opt->params[i].n_matrices;
         weights += opt->params[i].weight.count;
     }
-    opt->n_places = blocks > weights ? blocks : weights;
-    opt->places   = calloc(3 * (size_t)opt->n_places + 1, sizeof *opt->places);
-    opt->numbers  = calloc(2 * (size_t)opt->n_places + 1, sizeof *opt->numbers);
-    opt->largest  = calloc(3 * (size_t)opt->n_places + 1, sizeof *opt->largest);
-    opt->counted  = calloc(2 * opt->n_params + 1, sizeof *opt->counted);
-    if (opt->places == NULL || opt->numbers == NULL || opt->largest == NULL || opt->counted == NULL)
+    opt->n_ptrs  = blocks > weights ? blocks : weights;
+    opt->ptrs    = calloc(3 * (size_t)opt->n_ptrs + 1, sizeof *opt->ptrs);
+    opt->numbers = calloc(2 * (size_t)opt->n_ptrs + 1, sizeof *opt->numbers);
+    opt->largest = calloc(3 * (size_t)opt->n_ptrs + 1, sizeof *opt->largest);
+    opt->counted = calloc(2 * opt->n_params + 1, sizeof *opt->counted);
+    if (opt->ptrs == NULL || opt->numbers == NULL || opt->largest == NULL || opt->counted == NULL)
         return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for lists of matrices");
     return MUSEC_OK;
 }
 
 static void free_lists(musec_optim *opt)
 {
-    free(opt->places);
+    free(opt->ptrs);
     free(opt->numbers);
     free(opt->largest);
     free(opt->counted);
-    opt->places  = NULL;
+    opt->ptrs    = NULL;
     opt->numbers = NULL;
     opt->largest = NULL;
     opt->counted = NULL;

@@ -60,7 +60,7 @@ static musec_status spectrum_of(ms_device *d, ms_mat x, double threshold, int64_
     };
     for (int64_t i = 0; i < r; i++)
         values[i] = NAN;
-    if (ms_narrow(x.dtype)) {
+    if (ms_is_16bit(x.dtype)) {
         TRY(ms_scratch_mat(d, MUSEC_F32, x.count, x.rows, x.cols, &x));
         TRY(d->ops->copy(d, given, x));
     }
@@ -242,7 +242,7 @@ static void describe_mode(const musec_optim *opt, text *t)
     if (c->ns_mode == MUSEC_NS_PAPER && opt->spectral_fn == MS_SPECTRAL_POLAR)
         add(t, ", ns-coeffs %s", coeffs[c->ns_coeffs]);
     if (c->ns_mode == MUSEC_NS_ACCURATE) add(t, ", ns-tol %g", ms_optim_tol(c));
-    if (ms_narrow(dtype) && c->ns_mode != MUSEC_NS_EXACT)
+    if (ms_is_16bit(dtype) && c->ns_mode != MUSEC_NS_EXACT)
         add(t, ", operands %s", ms_dtype_name(dtype));
     add(t, "\n");
 }

@@ -222,8 +222,8 @@ static musec_status group_bounds(musec_optim *opt, const ms_group *g, pair *p, s
     double      *memo  = calloc(2, bytes);
     musec_status st    = MUSEC_OK;
     if (memo == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
-    if (g->memo.sumsq.data != NULL) /* the two lie in a row */
-        TRY(opt->d->ops->download(opt->d, g->memo.sumsq.data, 2 * bytes, memo));
+    if (g->gram_norms.sumsq.data != NULL) /* the two lie in a row */
+        TRY(opt->d->ops->download(opt->d, g->gram_norms.sumsq.data, 2 * bytes, memo));
     for (int64_t m = 0; m < g->count; m++) {
         if (!(g->top[m] >= 0.0)) continue;
         TRY(bound_key(opt, &g->members[m], p[*n].key, sizeof p[*n].key));
@@ -443,7 +443,8 @@ done:
     return st;
 }
 
-/* Of a matrix: its momentum, -1 unknown; its last gradient and Gram matrix (ms_memo), 0 unknown. */
+/* Bounds of one matrix: its momentum, -1 if unknown; its last gradient and its Gram norms, 0 if
+ * unknown. */
 typedef struct bounds {
     double top, last, sumsq, trace;
 } bounds;
@@ -494,8 +495,8 @@ static musec_status set_bounds(musec_optim *opt, const bounds *b, double factor)
             memo[m]     = b[m].sumsq;
             memo[n + m] = b[m].trace;
         }
-        if (g->memo.sumsq.data != NULL) {
-            TRY(opt->d->ops->upload(opt->d, memo, 2 * n * sizeof *memo, g->memo.sumsq.data));
+        if (g->gram_norms.sumsq.data != NULL) {
+            TRY(opt->d->ops->upload(opt->d, memo, 2 * n * sizeof *memo, g->gram_norms.sumsq.data));
             TRY(opt->d->ops->sync(opt->d)); /* memo goes */
         }
     }

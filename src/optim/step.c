@@ -76,15 +76,15 @@ const ms_quintic_list *ms_optim_quintics(const musec_optim_config *cfg)
 static musec_status soft_map(ms_device *d, const musec_optim_config *cfg, musec_dtype operands,
                              ms_stacks x, ms_num threshold, ms_report *report)
 {
-    ms_plan plan;
+    ms_poly_plan plan;
     switch (cfg->ns_mode) {
     case MUSEC_NS_PAPER7:
-        ms_plan_paper7(&plan);
+        ms_poly_plan_paper7(&plan);
         return ms_ssc_plan(d, x, threshold, &plan, operands, report);
     case MUSEC_NS_FAST: return ms_soft_fast(d, x, threshold, operands, report);
     case MUSEC_NS_ACCURATE:
         return ms_soft_accurate(d, x, threshold, ms_optim_tol(cfg), operands, report);
-    case MUSEC_NS_EXACT: return ms_exact(d, MS_MAP_SOFT, x.in[0], threshold, x.out[0], report);
+    case MUSEC_NS_EXACT: return ms_exact(d, MS_EXACT_SOFT, x.in[0], threshold, x.out[0], report);
     default: break;
     }
     if (cfg->literal) return ms_ssc_literal(d, x, threshold, cfg->ns_iters, operands, report);
@@ -102,11 +102,11 @@ musec_status ms_optim_run_map(musec_optim *opt, const ms_group *g, ms_stacks x, 
         return soft_map(opt->d, cfg, g->operands, x, threshold, report);
     assert(x.n == 1);
     if (g->spectral_fn == MS_SPECTRAL_HARD_CLIP)
-        return ms_exact(opt->d, MS_MAP_HARD, in, threshold, out, report);
+        return ms_exact(opt->d, MS_EXACT_HARD, in, threshold, out, report);
     if (cfg->ns_mode == MUSEC_NS_EXACT)
-        return ms_exact(opt->d, MS_MAP_POLAR, in, threshold, out, report);
+        return ms_exact(opt->d, MS_EXACT_POLAR, in, threshold, out, report);
     ms_report_path(report, in.count, list->name, cfg->ns_iters);
-    ms_report_operands(report, in.count, g->operands);
+    ms_report_compute_dtype(report, in.count, g->operands);
     return ms_newton_schulz(opt->d, in, list, cfg->ns_iters, g->operands, out);
 }
 
@@ -156,7 +156,7 @@ static musec_status step_sizes(musec_optim *opt, const ms_group *g, double *size
         opt->cfg.update_scale == MUSEC_SCALE_UNIT && ms_spectral_clips(g->spectral_fn);
     ms_vec       each;
     musec_status st = MUSEC_OK;
-    *step           = ms_list(sizes);
+    *step           = ms_host(sizes);
     if (g->aux || sizes[0] == 0.0 || (!normuon && !unit)) return MUSEC_OK;
     if (!normuon && threshold.each.data == NULL) {
         for (int64_t i = 0; i < u.count; i++)
@@ -169,9 +169,9 @@ static musec_status step_sizes(musec_optim *opt, const ms_group *g, double *size
             sizes[i] = 1.0 / sizes[i];
         TRY(op->sumsq(opt->d, u, each));
         TRY(op->scalars(opt->d, MS_SCALAR_INV_NORM, (double[]){ 1e-30 }, 1,
-                        (ms_num[]){ ms_each(each), ms_list(sizes) }, &each));
+                        (ms_num[]){ ms_each(each), ms_host(sizes) }, &each));
     } else {
-        TRY(op->scalars(opt->d, MS_SCALAR_DIVIDE, NULL, 0, (ms_num[]){ threshold, ms_list(sizes) },
+        TRY(op->scalars(opt->d, MS_SCALAR_DIVIDE, NULL, 0, (ms_num[]){ threshold, ms_host(sizes) },
                         &each));
     }
     *step = ms_each(each);
@@ -198,7 +198,7 @@ static musec_status apply_some(musec_optim *opt, const ms_group *g, int64_t firs
     const int            form = ms_group_config(opt, g)->decay_form;
     const bool    cautious    = form == MUSEC_DECAY_CAUTIOUS || form == MUSEC_DECAY_CAUTIOUS_LR2;
     const bool    copied      = ms_member_param(opt, g, first)->copy.data != NULL;
-    double       *sizes = opt->numbers, *decays = sizes + opt->n_places;
+    double       *sizes = opt->numbers, *decays = sizes + opt->n_ptrs;
     const ms_mark mark = ms_arena_mark(&opt->d->scratch);
     ms_mat        copy = { 0 };
     ms_num        step;
@@ -209,14 +209,14 @@ static musec_status apply_some(musec_optim *opt, const ms_group *g, int64_t firs
     TRY(step_sizes(opt, g, sizes, threshold, u, &step));
     if (!ms_member_in_groups(opt, g, first)) {
         if (copied) copy = ms_member_list(opt, g, first, n, a, MS_COPIES);
-        TRY(op->decay_add(opt->d, step, u, ms_list(decays), cautious,
+        TRY(op->decay_add(opt->d, step, u, ms_host(decays), cautious,
                           ms_member_list(opt, g, first, n, a, MS_WEIGHTS), copy));
         goto done;
     }
     const ms_part part = ms_member_part(opt, g, first, a, MS_WEIGHTS);
     for (int64_t k = 0; k < part.groups; k++) {
         if (copied) copy = ms_part_group(ms_member_part(opt, g, first, a, MS_COPIES), k);
-        TRY(op->decay_add(opt->d, step, ms_dense_group(u, part, k), ms_list(decays), cautious,
+        TRY(op->decay_add(opt->d, step, ms_dense_group(u, part, k), ms_host(decays), cautious,
                           ms_part_group(part, k), copy));
     }
 done:
@@ -268,12 +268,12 @@ static musec_status map_runs(musec_optim *opt, const ms_group *rule, const membe
 {
     ms_stacks x = { .n = n_runs };
     for (int i = 0; i < n_runs; i++) {
-        const ms_memo memo = r[i].g->memo;
-        x.in[i]            = r[i].x.data != NULL ? r[i].x : r[i].u;
-        x.out[i]           = r[i].v;
+        const ms_gram_norms norms = r[i].g->gram_norms;
+        x.in[i]                   = r[i].x.data != NULL ? r[i].x : r[i].u;
+        x.out[i]                  = r[i].v;
         if (!remembers) continue;
-        x.memo[i].sumsq = ms_vec_slice(memo.sumsq, r[i].first, r[i].n);
-        x.memo[i].trace = ms_vec_slice(memo.trace, r[i].first, r[i].n);
+        x.gram_norms[i].sumsq = ms_vec_slice(norms.sumsq, r[i].first, r[i].n);
+        x.gram_norms[i].trace = ms_vec_slice(norms.trace, r[i].first, r[i].n);
     }
     return ms_optim_run_map(opt, rule, x, threshold, paths);
 }
@@ -359,7 +359,8 @@ static musec_status run_rounded(musec_optim *opt, ms_group *g, int64_t first, in
     TRY(ms_scratch_mat(opt->d, g->dtype, n, g->rows, g->cols, &wide.state[0]));
     TRY(op->copy(opt->d, kept, wide.state[0]));
     TRY(run_members(opt, &(member_run){ .g = &wide, .n = n }, 1, a));
-    TRY(op->dither(opt->d, key, (uint64_t)(first * g->rows * g->cols), wide.state[0], kept));
+    TRY(op->stochastic_round(opt->d, key, (uint64_t)(first * g->rows * g->cols), wide.state[0],
+                             kept));
 done:
     ms_arena_reset(&opt->d->scratch, mark);
     return st;

@@ -12,8 +12,8 @@
 static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r, uint64_t own,
                            uint64_t each, bool remembers)
 {
-    ms_plan plan;
-    int     stages = 2;
+    ms_poly_plan plan;
+    int          stages = 2;
     if (cfg->ns_mode == MUSEC_NS_ACCURATE) stages = 3; /* or four; two where the tol is loose */
     if (cfg->ns_mode == MUSEC_NS_PAPER) {
         ms_plan_newton_schulz(cfg->ns_iters, &plan);
@@ -30,7 +30,7 @@ uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g, bool rem
                    n   = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
     const uint64_t own = ms_dtype_bytes(g->dtype), each = ms_dtype_bytes(g->operands),
                    vectors = (uint64_t)(128 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
-    const bool narrow = ms_narrow(g->operands), exact = cfg->ns_mode == MUSEC_NS_EXACT;
+    const bool narrow = ms_is_16bit(g->operands), exact = cfg->ns_mode == MUSEC_NS_EXACT;
     const bool soft = g->spectral_fn == MS_SPECTRAL_SOFT_CLIP && !exact;
     /* the matrix, float64 copies, the decompositions and their workspace (gesdd: about 5 r^2 + the
      * copy) */
@@ -67,7 +67,7 @@ static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
         const uint64_t result = ms_dtype_bytes(ms_result_dtype(opt, g));
         return map + size * (each + result) + 2 * MS_ARENA_ALIGN + kept * one + passes;
     }
-    return map + (2 + ahead + kept) * one + (ms_narrow(g->operands) ? passes : 0);
+    return map + (2 + ahead + kept) * one + (ms_is_16bit(g->operands) ? passes : 0);
 }
 
 /* Once: a gradient and a weight whose rows are gathered, small vectors, and, where steps are
@@ -78,7 +78,7 @@ static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
     uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
-                     3 * (uint64_t)opt->n_places * sizeof(double); /* check_gradients.c */
+                     3 * (uint64_t)opt->n_ptrs * sizeof(double); /* check_gradients.c */
     if (opt->cfg.report_every > 0 && !g->aux)
         bytes +=
             4 * size + 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));

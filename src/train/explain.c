@@ -12,7 +12,7 @@ static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
 static void explain_device(const ms_train *t, FILE *to)
 {
     const musec_dtype dtype  = ms_gpt_dtype(t->gpt);
-    const bool        copies = ms_dtype_wide(dtype) != dtype;
+    const bool        copies = ms_dtype_accum(dtype) != dtype;
     fprintf(to, "device: %s, activations in %s%s%s, %s\n", musec_ctx_device(t->ctx),
             ms_dtype_name(dtype), t->cfg.precision == MS_PRECISION_AUTO ? " (auto)" : "",
             copies ? ", weights and gradients in f32" : "",

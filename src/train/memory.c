@@ -38,16 +38,16 @@ static uint64_t attention_bytes(const ms_train *t)
 {
     const ms_gpt_config *model = &t->cfg.model;
     uint64_t             max   = 0;
-    for (int i = 0; t->ctx->kind->attn_bytes != NULL && i < t->schedule.n_stages; i++) {
+    for (int i = 0; t->ctx->kind->attn_workspace != NULL && i < t->schedule.n_stages; i++) {
         const ms_train_stage *s = &t->schedule.stage[i];
         const int64_t window = s->window_long > s->window_short ? s->window_long : s->window_short;
-        const ms_attn_plan plan  = { .dtype   = ms_gpt_dtype(t->gpt),
-                                     .heads   = model->heads,
-                                     .head    = model->head,
-                                     .rows    = s->batch / s->micro_batches,
-                                     .reach   = window < s->max_doc ? window : s->max_doc - 1,
-                                     .softcap = model->attn_softcap };
-        const uint64_t     bytes = t->ctx->kind->attn_bytes(t->ctx, plan);
+        const ms_attn_shape plan  = { .dtype   = ms_gpt_dtype(t->gpt),
+                                      .heads   = model->heads,
+                                      .head    = model->head,
+                                      .rows    = s->batch / s->micro_batches,
+                                      .reach   = window < s->max_doc ? window : s->max_doc - 1,
+                                      .softcap = model->attn_softcap };
+        const uint64_t      bytes = t->ctx->kind->attn_workspace(t->ctx, plan);
         if (bytes > max) max = bytes;
     }
     return max;
@@ -59,7 +59,7 @@ musec_status ms_train_measure(ms_error *e, const ms_train *t, ms_train_sizes *ou
     musec_status         st;
 
     TRY(ms_gpt_measure(e, model, ms_gpt_dtype(t->gpt), t->schedule.max_tokens,
-                       t->ctx->kind->temporary, &out->model));
+                       t->ctx->kind->logits_chunk, &out->model));
     TRY(ms_train_check(e, t->ctx,
                        musec_optim_workspace(t->optim, &out->workspace, &out->optim_state)));
     out->attention  = attention_bytes(t);
@@ -113,7 +113,7 @@ static musec_status measure_model(ms_error *e, const ms_train *t, ms_train_sizes
     musec_status st;
 
     TRY(ms_train_dtype(e, &t->cfg, t->ctx, &dtype));
-    TRY(ms_gpt_measure(e, &t->cfg.model, dtype, t->schedule.max_tokens, t->ctx->kind->temporary,
+    TRY(ms_gpt_measure(e, &t->cfg.model, dtype, t->schedule.max_tokens, t->ctx->kind->logits_chunk,
                        &out->model));
     out->total = out->model.weights + out->model.copies + out->model.grads + out->model.activations;
 done:

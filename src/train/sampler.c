@@ -64,10 +64,10 @@ static musec_status open_model(ms_error *e, ms_sampler *s, const char *device)
     s->ids     = s->cfg.tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START + 1 : MS_BPE_IDS;
     TRY(take_memory(e, s));
     TRY(ms_train_open_device(e, device, s->note, &s->ctx));
-    s->ctx->untimed = true; /* every token has products of its own sizes */
+    s->ctx->no_autotune = true; /* every token has products of its own sizes */
     TRY(ms_train_check(
         e, s->ctx,
-        ms_gpt_create(&s->gpt, s->ctx, &s->cfg.model, s->ctx->kind->activations, s->context)));
+        ms_gpt_create(&s->gpt, s->ctx, &s->cfg.model, s->ctx->kind->activation_dtype, s->context)));
     snprintf(path, sizeof path, "%s/model.safetensors", s->checkpoint.dir);
     TRY(ms_weights_read(e, path, s->ctx, s->gpt));
 done:

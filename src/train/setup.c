@@ -185,7 +185,8 @@ musec_status ms_train_dtype(ms_error *e, const ms_train_config *cfg, const musec
     static const musec_dtype dtypes[] = { [MS_PRECISION_F32]  = MUSEC_F32,
                                           [MS_PRECISION_BF16] = MUSEC_BF16,
                                           [MS_PRECISION_F16]  = MUSEC_F16 };
-    *out = cfg->precision == MS_PRECISION_AUTO ? ctx->kind->activations : dtypes[cfg->precision];
+    *out =
+        cfg->precision == MS_PRECISION_AUTO ? ctx->kind->activation_dtype : dtypes[cfg->precision];
     if (!ms_device_has(ctx, *out))
         return ms_fail(e, MUSEC_ENOTSUP,
                        "precision is %s, which the device %s does not have; choose auto or f32",

@@ -191,17 +191,17 @@ static call call_of(const ms_product *p)
 {
     call x = { .p = *p };
     if (p->c.trans && !p->symmetric) {
-        x.p.a = ms_t(p->b);
-        x.p.b = ms_t(p->a);
-        x.p.c = ms_t(p->c);
-        x.p.z = ms_t(p->z);
+        x.p.a      = ms_t(p->b);
+        x.p.b      = ms_t(p->a);
+        x.p.c      = ms_t(p->c);
+        x.p.source = ms_t(p->source);
     }
     if (p->symmetric) /* these are their own transposes */
-        x.p.c.trans = x.p.z.trans = false;
+        x.p.c.trans = x.p.source.trans = false;
     x.square =
         p->symmetric && p->a.data == p->b.data && p->a.ld == p->b.ld && p->a.stride == p->b.stride;
     if (x.square) x.p.b = ms_t(p->a);
-    x.in_place = p->z.data == p->c.data;
+    x.in_place = p->source.data == p->c.data;
     return x;
 }
 
@@ -221,12 +221,12 @@ done:
  * symmetric result only what lies below the staircase. */
 static double begin_tile(const call *x, int64_t m, int64_t i, int64_t j, int64_t rows, int64_t cols)
 {
-    const double beta  = x->p.z.data == NULL ? 0.0 : ms_num_at(x->p.beta, m);
+    const double beta  = x->p.source.data == NULL ? 0.0 : ms_num_at(x->p.beta, m);
     const bool   stair = x->p.symmetric && i == j;
     for (int64_t s = 0; beta != 0.0 && !x->in_place && s < rows; s += stair ? SUB : rows) {
         const int64_t height = stair ? ms_min_i64(SUB, rows - s) : rows;
-        copy_tile(x->p.c.dtype, height, stair ? s + height : cols, tile_at(x->p.z, m, i + s, j),
-                  tile_at(x->p.c, m, i + s, j));
+        copy_tile(x->p.c.dtype, height, stair ? s + height : cols,
+                  tile_at(x->p.source, m, i + s, j), tile_at(x->p.c, m, i + s, j));
     }
     return beta;
 }
@@ -266,7 +266,7 @@ static void add_parts(const call *x)
 {
     for (int64_t m = 0; x->parts != NULL && m < x->p.c.count; m++) {
         sums all = { 0 };
-        if (!ms_wanted(x->p.when, m)) continue;
+        if (!ms_is_active(x->p.mask, m)) continue;
         for (int64_t part = 0; part < x->tiles; part++) {
             all.sumsq += x->parts[m * x->tiles + part].sumsq;
             all.trace += x->parts[m * x->tiles + part].trace;
@@ -325,7 +325,7 @@ static void plain_task(void *arg, int64_t task, int thread)
     const int64_t rows = ms_min_i64(x->height, x->p.c.rows - i);
     const int64_t cols = ms_min_i64(x->width, x->p.c.cols - j);
     (void)thread;
-    if (!ms_wanted(x->p.when, m)) return;
+    if (!ms_is_active(x->p.mask, m)) return;
     plain_tile(x, m, i, j, rows, cols);
     end_tile(x, m, task % x->tiles, i, j, rows, cols);
 }
@@ -378,7 +378,7 @@ static void symmetric_task(void *arg, int64_t task, int thread)
     const int64_t i = row * x->height, j = col * x->height,
                   rows = ms_min_i64(x->height, c.rows - i);
     const int64_t cols = row == col ? rows : x->height;
-    if (!ms_wanted(x->p.when, m)) return;
+    if (!ms_is_active(x->p.mask, m)) return;
     if (row == col)
         diagonal_tile(x, m, i, rows);
     else
@@ -421,9 +421,9 @@ done:
 static musec_status cpu_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c)
 {
     ms_product p = {
-        .a = a, .b = b, .alpha = ms_const(alpha), .beta = ms_const(beta), .z = c, .c = c
+        .a = a, .b = b, .alpha = ms_const(alpha), .beta = ms_const(beta), .source = c, .c = c
     };
-    if (beta == 0.0) p.z.data = NULL;
+    if (beta == 0.0) p.source.data = NULL;
     return cpu_product(d, &p);
 }
 

@@ -127,7 +127,7 @@ static void FN(combine)(tile t, ms_mat x, ms_mat y, const ms_term *terms, int n_
             if (keep && xs != NULL) xs = memcpy(x_kept, xs, (size_t)n * sizeof(REAL));
             if (keep && ys != NULL) ys = memcpy(y_kept, ys, (size_t)n * sizeof(REAL));
             for (int k = 0; k < n_terms; k++) {
-                if (!ms_wanted(terms[k].when, t.b)) continue;
+                if (!ms_is_active(terms[k].mask, t.b)) continue;
                 const REAL a = (REAL)ms_num_at(terms[k].x_coef, t.b);
                 const REAL b = (REAL)ms_num_at(terms[k].y_coef, t.b);
                 FN(add)(n, a, xs, b, ys, FN(row)(t, terms[k].out, i) + j);
@@ -135,7 +135,7 @@ static void FN(combine)(tile t, ms_mat x, ms_mat y, const ms_term *terms, int n_
         }
         const int64_t on_diag = t.i + i - t.j; /* its column in this tile, if it is there */
         for (int k = 0; k < n_terms && on_diag >= 0 && on_diag < t.cols; k++) {
-            if (!ms_wanted(terms[k].when, t.b)) continue;
+            if (!ms_is_active(terms[k].mask, t.b)) continue;
             REAL *o = FN(row)(t, terms[k].out, i) + on_diag;
             *o      = (REAL)((double)*o + ms_num_at(terms[k].diag, t.b));
         }

@@ -15,7 +15,7 @@ static musec_status list_copy(ms_device *d, ms_mat x, ms_mat out)
 {
     const ms_device_ops op = of_stacks();
     musec_status        st = MUSEC_OK;
-    if (x.places == NULL && out.places == NULL) return op.copy(d, x, out);
+    if (x.ptrs == NULL && out.ptrs == NULL) return op.copy(d, x, out);
     for (int64_t b = 0; b < out.count; b++)
         TRY(op.copy(d, one(x, b), one(out, b)));
 done:
@@ -26,7 +26,7 @@ static musec_status list_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta
 {
     const ms_device_ops op = of_stacks();
     musec_status        st = MUSEC_OK;
-    if (x.places == NULL && y.places == NULL) return op.axpby(d, alpha, x, beta, y);
+    if (x.ptrs == NULL && y.ptrs == NULL) return op.axpby(d, alpha, x, beta, y);
     for (int64_t b = 0; b < y.count; b++)
         TRY(op.axpby(d, ms_num_slice(alpha, b, 1), one(x, b), ms_num_slice(beta, b, 1), one(y, b)));
 done:
@@ -37,11 +37,11 @@ static musec_status list_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term
                                  int n_terms)
 {
     const ms_device_ops op    = of_stacks();
-    bool                lists = x.places != NULL || y.places != NULL;
+    bool                lists = x.ptrs != NULL || y.ptrs != NULL;
     ms_term             of[4] = { 0 };
     musec_status        st    = MUSEC_OK;
     for (int t = 0; t < n_terms; t++)
-        lists = lists || terms[t].out.places != NULL;
+        lists = lists || terms[t].out.ptrs != NULL;
     if (!lists) return op.combine(d, x, y, terms, n_terms);
     for (int64_t b = 0; b < terms[0].out.count; b++) {
         for (int t = 0; t < n_terms; t++)
@@ -49,7 +49,7 @@ static musec_status list_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term
                                .y_coef = ms_num_slice(terms[t].y_coef, b, 1),
                                .diag   = ms_num_slice(terms[t].diag, b, 1),
                                .out    = one(terms[t].out, b),
-                               .when   = ms_vec_slice(terms[t].when, b, 1) };
+                               .mask   = ms_vec_slice(terms[t].mask, b, 1) };
         TRY(op.combine(d, one(x, b), one(y, b), of, n_terms));
     }
 done:
@@ -61,7 +61,7 @@ static musec_status list_moments(ms_device *d, ms_moments rates, ms_mat g, ms_ma
 {
     const ms_device_ops op = of_stacks();
     musec_status        st = MUSEC_OK;
-    if (g.places == NULL && u.places == NULL) return op.moments(d, rates, g, m, v, slow, u);
+    if (g.ptrs == NULL && u.ptrs == NULL) return op.moments(d, rates, g, m, v, slow, u);
     for (int64_t b = 0; b < g.count; b++)
         TRY(op.moments(d, rates, one(g, b), one(m, b), one(v, b), one(slow, b), one(u, b)));
 done:
@@ -74,7 +74,7 @@ static musec_status list_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num d
     const ms_device_ops op   = of_stacks();
     const ms_mat        none = { 0 };
     musec_status        st   = MUSEC_OK;
-    if (u.places == NULL && w.places == NULL && copy.places == NULL) {
+    if (u.ptrs == NULL && w.ptrs == NULL && copy.ptrs == NULL) {
         TRY(op.decay_add(d, step, u, decay, cautious, w, none));
         if (copy.data != NULL) TRY(op.copy(d, w, copy));
         return st;
@@ -93,7 +93,7 @@ done:
     {                                                                   \
         const ms_device_ops op = of_stacks();                           \
         musec_status        st = MUSEC_OK;                              \
-        if (x.places == NULL) return op.name(d, x, out);                \
+        if (x.ptrs == NULL) return op.name(d, x, out);                  \
         for (int64_t b = 0; b < x.count && st == MUSEC_OK; b++)         \
             st = op.name(d, one(x, b), ms_vec_slice(out, b, 1));        \
         return st;                                                      \

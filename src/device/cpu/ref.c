@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/dither.h"
 #include "core/half.h"
+#include "core/stochastic_round.h"
 #include "device/scalar_fn.h"
 
 /* b, i, j over the stack x */
@@ -99,13 +99,13 @@ static musec_status ref_product(ms_device *d, const ms_product *p)
     assert(!p->symmetric || c.rows == c.cols);
     for (int64_t b = 0; b < c.count; b++) {
         const double alpha = ms_num_at(p->alpha, b), diag = ms_num_at(p->diag, b);
-        const double beta  = p->z.data == NULL ? 0.0 : ms_num_at(p->beta, b);
+        const double beta  = p->source.data == NULL ? 0.0 : ms_num_at(p->beta, b);
         double       sumsq = 0.0, trace = 0.0;
-        if (!ms_wanted(p->when, b)) continue;
+        if (!ms_is_active(p->mask, b)) continue;
         for (int64_t i = 0; i < c.rows; i++) {
             for (int64_t j = 0; j < (p->symmetric ? i + 1 : c.cols); j++) {
                 double value = alpha * product_at(p->a, p->b, b, i, j);
-                if (beta != 0.0) value += beta * ms_at(p->z, b, i, j);
+                if (beta != 0.0) value += beta * ms_at(p->source, b, i, j);
                 if (i == j) value += diag;
                 ms_put(c, b, i, j, value);
                 if (p->symmetric) ms_put(c, b, j, i, value);
@@ -182,7 +182,7 @@ static musec_status ref_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term 
         const double xv = x.data != NULL ? ms_at(x, b, i, j) : 0.0;
         const double yv = y.data != NULL ? ms_at(y, b, i, j) : 0.0;
         for (int t = 0; t < n_terms; t++) { /* x and y were read: an out may lie on them */
-            if (!ms_wanted(terms[t].when, b)) continue;
+            if (!ms_is_active(terms[t].mask, b)) continue;
             double value = i == j ? ms_num_at(terms[t].diag, b) : 0.0;
             if (x.data != NULL) value += ms_num_at(terms[t].x_coef, b) * xv;
             if (y.data != NULL) value += ms_num_at(terms[t].y_coef, b) * yv;
@@ -354,13 +354,15 @@ static musec_status ref_uniform(ms_device *d, uint64_t key, double low, double h
     return MUSEC_OK;
 }
 
-static musec_status ref_dither(ms_device *d, uint64_t key, uint64_t first, ms_mat x, ms_mat out)
+static musec_status ref_stochastic_round(ms_device *d, uint64_t key, uint64_t first, ms_mat x,
+                                         ms_mat out)
 {
     (void)d;
     foreach (x) {
         const uint64_t index = first + (uint64_t)((b * x.rows + i) * x.cols + j);
         const uint32_t bits  = ms_bits_of_float((float)ms_at(x, b, i, j));
-        ms_put(out, b, i, j, ms_float_of_bf16(ms_bf16_dither(bits, ms_rand_u16(key, index))));
+        ms_put(out, b, i, j,
+               ms_float_of_bf16(ms_bf16_stochastic_round(bits, ms_rand_u16(key, index))));
     }
     return MUSEC_OK;
 }
@@ -385,38 +387,38 @@ static musec_status ref_scalars(ms_device *d, ms_scalar_fn fn, const double *par
 void ms_device_ref_ops(ms_device_ops *table)
 {
     *table = (ms_device_ops){
-        .name            = "ref",
-        .alloc           = ref_alloc,
-        .free            = ref_free,
-        .upload          = ref_upload,
-        .download        = ref_download,
-        .sync            = ref_sync,
-        .now_ms          = ref_now_ms,
-        .gemm            = ref_gemm,
-        .product         = ref_product,
-        .svd             = ms_ref_svd,
-        .eigh            = ms_ref_eigh,
-        .copy            = ref_copy,
-        .fill            = ref_fill,
-        .add_diag        = ref_add_diag,
-        .scale           = ref_scale,
-        .axpby           = ref_axpby,
-        .combine         = ref_combine,
-        .average         = ref_average,
-        .scale_rows      = ref_scale_rows,
-        .prescale        = ref_prescale,
-        .sign            = ref_sign,
-        .moments         = ref_moments,
-        .decay_add       = ref_decay_add,
-        .sum             = ref_sum,
-        .sumsq           = ref_sumsq,
-        .trace           = ref_trace,
-        .absmax          = ref_absmax,
-        .count_nonfinite = ref_count_nonfinite,
-        .normal          = ref_normal,
-        .uniform         = ref_uniform,
-        .dither          = ref_dither,
-        .scalars         = ref_scalars,
+        .name             = "ref",
+        .alloc            = ref_alloc,
+        .free             = ref_free,
+        .upload           = ref_upload,
+        .download         = ref_download,
+        .sync             = ref_sync,
+        .now_ms           = ref_now_ms,
+        .gemm             = ref_gemm,
+        .product          = ref_product,
+        .svd              = ms_ref_svd,
+        .eigh             = ms_ref_eigh,
+        .copy             = ref_copy,
+        .fill             = ref_fill,
+        .add_diag         = ref_add_diag,
+        .scale            = ref_scale,
+        .axpby            = ref_axpby,
+        .combine          = ref_combine,
+        .average          = ref_average,
+        .scale_rows       = ref_scale_rows,
+        .prescale         = ref_prescale,
+        .sign             = ref_sign,
+        .moments          = ref_moments,
+        .decay_add        = ref_decay_add,
+        .sum              = ref_sum,
+        .sumsq            = ref_sumsq,
+        .trace            = ref_trace,
+        .absmax           = ref_absmax,
+        .count_nonfinite  = ref_count_nonfinite,
+        .normal           = ref_normal,
+        .uniform          = ref_uniform,
+        .stochastic_round = ref_stochastic_round,
+        .scalars          = ref_scalars,
     };
     ms_ref_nn_ops(table);
 }

@@ -17,9 +17,9 @@ static inline int64_t ms_mat_offset(ms_mat x, int64_t b, int64_t i, int64_t j)
 /* Where element (i, j) of matrix b lies. */
 static inline void *ms_mat_address(ms_mat x, int64_t b, int64_t i, int64_t j)
 {
-    if (x.places != NULL) {
-        x.data = x.places[b].data;
-        x.ld   = x.places[b].ld;
+    if (x.ptrs != NULL) {
+        x.data = x.ptrs[b].data;
+        x.ld   = x.ptrs[b].ld;
         b      = 0;
     }
     return (char *)x.data + ms_mat_offset(x, b, i, j) * (int64_t)ms_dtype_bytes(x.dtype);
@@ -49,12 +49,12 @@ static inline void ms_put(ms_mat x, int64_t b, int64_t i, int64_t j, double valu
 
 static inline double ms_num_at(ms_num x, int64_t b)
 {
-    return x.each.data != NULL ? x.each.data[b] : x.list != NULL ? x.list[b] : x.value;
+    return x.each.data != NULL ? x.each.data[b] : x.host != NULL ? x.host[b] : x.value;
 }
 
-static inline bool ms_wanted(ms_vec when, int64_t b)
+static inline bool ms_is_active(ms_vec mask, int64_t b)
 {
-    return when.data == NULL || when.data[b] != 0.0;
+    return mask.data == NULL || mask.data[b] != 0.0;
 }
 
 musec_status ms_ref_svd(ms_device *d, ms_mat x, ms_mat u, ms_mat s, ms_mat vt);

@@ -43,7 +43,7 @@ static musec_status ref_embed_grad(ms_device *d, ms_ids ids, ms_mat dout, ms_mat
 {
     (void)d;
     assert(is_one(dout, ids.count, dout.cols, dout.dtype));
-    assert(is_one(dtable, dtable.rows, dout.cols, ms_dtype_wide(dout.dtype)));
+    assert(is_one(dtable, dtable.rows, dout.cols, ms_dtype_accum(dout.dtype)));
     for (int64_t i = 0; i < dout.rows; i++) {
         const int64_t id = ids.data[i];
         assert(id >= 0 && id < dtable.rows);
@@ -120,7 +120,7 @@ static void turn_row(const ms_rope *r, double sign, double factor, ms_mat x, int
 static bool fits(const ms_rope *r, ms_mat x)
 {
     return x.cols % 2 == 0 && r->cos.cols <= x.cols / 2 && r->cos.rows >= x.rows &&
-           is_like(r->cos, r->sin) && r->cos.count == 1 && r->cos.dtype == ms_dtype_wide(x.dtype);
+           is_like(r->cos, r->sin) && r->cos.count == 1 && r->cos.dtype == ms_dtype_accum(x.dtype);
 }
 
 static musec_status ref_rope(ms_device *d, ms_rope r, ms_mat x, ms_mat out)
@@ -231,7 +231,7 @@ static musec_status ref_gate_grad(ms_device *d, ms_mat s, ms_mat y, ms_mat dout,
 static musec_status ref_mix(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat out)
 {
     (void)d;
-    assert(is_one(w, 1, 2, ms_dtype_wide(x.dtype)) && x.count == 1 && is_like(x, y) &&
+    assert(is_one(w, 1, 2, ms_dtype_accum(x.dtype)) && x.count == 1 && is_like(x, y) &&
            is_like(x, out));
     for (int64_t i = 0; i < x.rows; i++)
         for (int64_t j = 0; j < x.cols; j++)
@@ -245,7 +245,7 @@ static musec_status ref_mix_grad(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_
 {
     (void)d;
     double with_x = 0.0, with_y = 0.0;
-    assert(is_one(w, 1, 2, ms_dtype_wide(x.dtype)) && is_like(w, dw) && x.count == 1 &&
+    assert(is_one(w, 1, 2, ms_dtype_accum(x.dtype)) && is_like(w, dw) && x.count == 1 &&
            is_like(x, y));
     assert(is_like(x, dout) && is_like(x, dx) && is_like(x, dy));
     for (int64_t i = 0; i < x.rows; i++)
@@ -287,7 +287,7 @@ static bool is_attention(const ms_attn *a, ms_mat q, ms_mat k, ms_mat v, ms_mat 
         if (a->doc.data[i] > i || a->doc.data[i] < (i == 0 ? 0 : a->doc.data[i - 1])) return false;
     return a->window >= 0 && a->softcap >= 0.0 && a->doc.count == q.rows && is_like(q, k) &&
            is_like(q, v) && is_like(q, out) && lse.rows == 1 && lse.cols == q.rows &&
-           lse.count == q.count && lse.dtype == ms_dtype_wide(q.dtype) && !lse.trans;
+           lse.count == q.count && lse.dtype == ms_dtype_accum(q.dtype) && !lse.trans;
 }
 
 /* One pass over the keys: m is the largest logit so far, and what was summed relative to another

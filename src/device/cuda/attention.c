@@ -11,7 +11,7 @@
 static bool is_like(ms_mat x, ms_mat y)
 {
     return x.rows == y.rows && x.cols == y.cols && x.count == y.count && x.dtype == y.dtype &&
-           !x.trans && !y.trans && x.places == NULL && y.places == NULL;
+           !x.trans && !y.trans && x.ptrs == NULL && y.ptrs == NULL;
 }
 
 /* What can be checked from here: doc lies on the device. */
@@ -20,7 +20,7 @@ static bool is_attention(const ms_cuda_attn *x)
     return x->a.window >= 0 && x->a.softcap >= 0.0 && x->a.doc.count == x->q.rows &&
            is_like(x->q, x->k) && is_like(x->q, x->v) && is_like(x->q, x->out) &&
            x->lse.rows == 1 && x->lse.cols == x->q.rows && x->lse.count == x->q.count &&
-           x->lse.dtype == ms_dtype_wide(x->q.dtype) && !x->lse.trans;
+           x->lse.dtype == ms_dtype_accum(x->q.dtype) && !x->lse.trans;
 }
 
 static bool is_empty(ms_mat x) { return x.count == 0 || x.rows == 0; }

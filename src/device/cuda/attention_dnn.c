@@ -144,7 +144,7 @@ static int64_t round_up(int64_t n, int64_t least)
 /* Is it a stack of heads that cuDNN reads in place? */
 static bool is_side(const ms_mat *x, const ms_mat *q)
 {
-    return x->dtype == q->dtype && !x->trans && x->places == NULL && x->rows == q->rows &&
+    return x->dtype == q->dtype && !x->trans && x->ptrs == NULL && x->rows == q->rows &&
            x->cols == q->cols && x->count == q->count && x->ld % 8 == 0 && x->stride % 8 == 0 &&
            (uintptr_t)x->data % 16 == 0;
 }
@@ -183,7 +183,7 @@ static musec_status shape_of(ms_device *d, ms_error *e, const ms_cuda_attn *x, b
     if (x->a.docs <= 0 || x->a.longest <= 0)
         return ms_fail(e, MUSEC_ENOTSUP, "the documents are not known on the host");
     if (x->q.rows < 1 || x->q.rows > INT32_MAX || x->q.count > UINT16_MAX ||
-        x->lse.dtype != MUSEC_F32 || x->lse.trans || x->lse.places != NULL)
+        x->lse.dtype != MUSEC_F32 || x->lse.trans || x->lse.ptrs != NULL)
         return ms_fail(e, MUSEC_ENOTSUP, "cuDNN does not take %lld rows of %lld heads",
                        (long long)x->q.rows, (long long)x->q.count);
     shape->dtype    = x->q.dtype;

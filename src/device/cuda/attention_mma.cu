@@ -174,7 +174,7 @@ static __global__ void __launch_bounds__(MMA_THREADS, HEAD == 64 && !CAP ? 3 : 2
 
 static bool is_served(const ms_mat &x)
 {
-    return !x.trans && x.places == NULL && (uintptr_t)x.data % 16 == 0 && x.ld % 8 == 0 &&
+    return !x.trans && x.ptrs == NULL && (uintptr_t)x.data % 16 == 0 && x.ld % 8 == 0 &&
            (x.count == 1 || x.stride % 8 == 0);
 }
 

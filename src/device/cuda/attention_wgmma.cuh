@@ -13,8 +13,8 @@
 #ifndef MS_DEVICE_CUDA_ATTENTION_WGMMA_CUH
 #define MS_DEVICE_CUDA_ATTENTION_WGMMA_CUH
 
-#include "device/attention_room.h"
 #include "device/cuda/attention.cuh"
+#include "device/cuda/attention_workspace.h"
 #include "device/cuda/wgmma.cuh"
 
 enum {

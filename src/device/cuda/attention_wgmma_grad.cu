@@ -114,8 +114,8 @@ static bool kernels_usable(ms_cuda *c)
 
 static bool has_layout(const ms_mat &x)
 {
-    return !x.trans && x.places == NULL && (uintptr_t)x.data % 16 == 0 && x.ld % 8 == 0 &&
-           x.ld > 0 && (x.count == 1 || (x.stride % 8 == 0 && x.stride > 0));
+    return !x.trans && x.ptrs == NULL && (uintptr_t)x.data % 16 == 0 && x.ld % 8 == 0 && x.ld > 0 &&
+           (x.count == 1 || (x.stride % 8 == 0 && x.stride > 0));
 }
 
 /* How far a query sees back, at most. */
@@ -129,7 +129,7 @@ static int64_t reach_of(const ms_cuda_attn *x)
 static int64_t heads_at_once(const ms_cuda_attn *x)
 {
     const int64_t most =
-        (int64_t)((uint64_t)MS_ATTN_DS_MOST / ms_attn_ds_bytes(x->q.rows, reach_of(x)));
+        (int64_t)((uint64_t)MS_ATTN_DS_MAX / ms_attn_ds_bytes(x->q.rows, reach_of(x)));
     if (most == 0) return 0;
     const int64_t times = (x->q.count - 1) / most + 1;
     return (x->q.count - 1) / times + 1;
@@ -144,10 +144,11 @@ static bool serves_heads(ms_device *d, musec_dtype dtype, int64_t head, double s
     return kernels_usable(c);
 }
 
-uint64_t ms_device_cuda_attn_bytes(ms_device *d, ms_attn_plan p)
+uint64_t ms_device_cuda_attn_workspace(ms_device *d, ms_attn_shape p)
 {
-    return serves_heads(d, p.dtype, p.head, p.softcap) ? ms_attn_grad_most(p.heads, p.rows, p.reach)
-                                                       : 0;
+    return serves_heads(d, p.dtype, p.head, p.softcap)
+               ? ms_attn_grad_max_bytes(p.heads, p.rows, p.reach)
+               : 0;
 }
 
 bool ms_cuda_attention_wgmma_serves(ms_device *d, const ms_cuda_attn *x)

@@ -85,8 +85,8 @@ template <typename R, int T> struct combine_op : element_op {
     enum { N = 2 + T, READS = 3, WRITES = ((1 << T) - 1) << 2 };
     template <bool Lists> using Hot = in_f32<R, typename combine_kinds<T, Lists>::hot>;
     number        x_coef[T], y_coef[T], diag[T];
-    const double *when[T]; /* NULL: always */
-    bool          has_x, has_y, has_when;
+    const double *mask[T]; /* NULL: always */
+    bool          has_x, has_y, has_mask;
 
     struct numbers {
         Real     x[T], y[T], diag[T];
@@ -98,14 +98,14 @@ template <typename R, int T> struct combine_op : element_op {
         c.outs = 0;
 #pragma unroll
         for (int t = 0; t < T; t++) {
-            if (when[t] == NULL || when[t][b] != 0.0) c.outs |= 4u << t;
+            if (mask[t] == NULL || mask[t][b] != 0.0) c.outs |= 4u << t;
             c.x[t]    = (Real)number_at(x_coef[t], b);
             c.y[t]    = (Real)number_at(y_coef[t], b);
             c.diag[t] = (Real)number_at(diag[t], b);
         }
         return c;
     }
-    __device__ bool     skips() const { return has_when; }
+    __device__ bool     skips() const { return has_mask; }
     __device__ unsigned wanted(const numbers &c) const { return c.outs; }
     __device__ void     apply(const numbers &c, Real (&v)[N], const place &at) const
     {
@@ -134,9 +134,9 @@ static musec_status combine_by(ms_device *d, const ms_mat &x, const ms_mat &y, c
         op.x_coef[t]   = number_of(terms[t].x_coef);
         op.y_coef[t]   = number_of(terms[t].y_coef);
         op.diag[t]     = number_of(terms[t].diag);
-        op.when[t]     = terms[t].when.data;
-        op.has_when    = op.has_when || op.when[t] != NULL;
-        call.by_matrix = call.by_matrix || terms[t].when.data != NULL ||
+        op.mask[t]     = terms[t].mask.data;
+        op.has_mask    = op.has_mask || op.mask[t] != NULL;
+        call.by_matrix = call.by_matrix || terms[t].mask.data != NULL ||
                          terms[t].x_coef.each.data != NULL || terms[t].y_coef.each.data != NULL ||
                          terms[t].diag.each.data != NULL;
         call.positions = call.positions || !is_constant(terms[t].diag, 0.0);

@@ -22,7 +22,7 @@ extern "C" {
 enum {
     MS_CUDA_CHIP_LEAST    = 80,       /* compute capability 8.0 */
     MS_CUDA_CHIP_DNN      = 90,       /* Hopper, where cuDNN's attention takes packs */
-    MS_CUDA_LIST          = 64,       /* matrices of a list in one launch: its places ride on it */
+    MS_CUDA_GROUP_MAX     = 64,       /* matrices of a list in one launch: its places ride on it */
     MS_CUDA_WORKSPACE     = 64 << 20, /* bytes, for cuBLASLt */
     MS_CUDA_STAGING       = 8 << 20,  /* bytes of a slot of page-locked memory */
     MS_CUDA_STAGING_SLOTS = 4,

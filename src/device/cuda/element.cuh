@@ -348,7 +348,7 @@ template <int N> static int first_there(const element_call<N> &x)
 template <int N> static bool has_lists(const element_call<N> &x)
 {
     for (int k = 0; k < N; k++)
-        if (is_there(x, k) && x.mat[k].places != NULL) return true;
+        if (is_there(x, k) && x.mat[k].ptrs != NULL) return true;
     return false;
 }
 
@@ -373,9 +373,9 @@ template <typename Op> static void simplify(element_call<Op::N> *x)
         if (!is_there(*x, k)) continue;
         if (over) *m = ms_t(*m);
         dense = dense && !m->trans && (m->ld == m->cols || m->rows == 1);
-        for (int64_t b = 0; dense && m->places != NULL && b < m->count; b++)
-            dense = m->places[b].ld == m->cols || m->rows == 1;
-        flat = flat && m->places == NULL && (m->count == 1 || m->stride == m->rows * m->cols);
+        for (int64_t b = 0; dense && m->ptrs != NULL && b < m->count; b++)
+            dense = m->ptrs[b].ld == m->cols || m->rows == 1;
+        flat = flat && m->ptrs == NULL && (m->count == 1 || m->stride == m->rows * m->cols);
     }
     for (int k = 0; k < N && dense; k++) {
         ms_mat *m = &x->mat[k];
@@ -389,12 +389,12 @@ template <typename Op> static void simplify(element_call<Op::N> *x)
 static inline bool is_aligned(const ms_mat &m, int W)
 {
     const int64_t bytes = (int64_t)ms_dtype_bytes(m.dtype) * W;
-    if (m.trans || (m.rows > 1 && m.places == NULL && m.ld % W != 0)) return false;
-    if (m.places == NULL)
+    if (m.trans || (m.rows > 1 && m.ptrs == NULL && m.ld % W != 0)) return false;
+    if (m.ptrs == NULL)
         return (uintptr_t)m.data % (uintptr_t)bytes == 0 && (m.count == 1 || m.stride % W == 0);
     for (int64_t b = 0; b < m.count; b++)
-        if ((uintptr_t)m.places[b].data % (uintptr_t)bytes != 0 ||
-            (m.rows > 1 && m.places[b].ld % W != 0))
+        if ((uintptr_t)m.ptrs[b].data % (uintptr_t)bytes != 0 ||
+            (m.rows > 1 && m.ptrs[b].ld % W != 0))
             return false;
     return true;
 }
@@ -465,7 +465,7 @@ static musec_status launch_elements(ms_device *d, const char *name, const Op &op
                                     const element_call<Op::N> &x, int64_t first)
 {
     const ms_mat          &shape = x.mat[first_there(x)];
-    const ms_mat_place    *lists[2];
+    const ms_mat_ptr      *lists[2];
     int                    n_lists = 0;
     operands<Op::N, Lists> a       = {};
 
@@ -499,8 +499,8 @@ static musec_status run_lists(ms_device *d, const char *name, Op op, element_cal
 {
     const int64_t count = x.mat[first_there(x)].count;
     simplify<Op>(&x);
-    for (int64_t first = 0; first < count; first += MS_CUDA_LIST) {
-        const int64_t       n    = at_most(count - first, MS_CUDA_LIST);
+    for (int64_t first = 0; first < count; first += MS_CUDA_GROUP_MAX) {
+        const int64_t       n    = at_most(count - first, MS_CUDA_GROUP_MAX);
         element_call<Op::N> part = x;
         for (int k = 0; k < Op::N; k++)
             part.mat[k] = ms_mat_slice(x.mat[k], first, n);

@@ -25,7 +25,7 @@ musec_status ms_cuda_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, double
     musec_status st = MUSEC_OK;
     assert(a.cols == b.rows && c.rows == a.rows && c.cols == b.cols);
     assert(a.count == c.count && b.count == c.count && a.dtype == b.dtype);
-    assert(c.dtype == a.dtype || c.dtype == ms_dtype_wide(a.dtype));
+    assert(c.dtype == a.dtype || c.dtype == ms_dtype_accum(a.dtype));
     if (c.trans) {
         const ms_mat at = ms_t(a);
         a               = ms_t(b);

@@ -123,7 +123,7 @@ struct finishing {
     strided       ab, z, c; /* z.data NULL: none */
     int64_t       m, n, chunks;
     number        alpha, beta, diag;
-    const double *when;
+    const double *mask;
     double       *sumsq, *trace; /* (count, chunks) */
     bool          symmetric;
 };
@@ -137,7 +137,7 @@ static __global__ void __launch_bounds__(FINISH) finish_kernel(const finishing f
     __shared__ double room[32];
     const int64_t     b = blockIdx.x / f.chunks, chunk = blockIdx.x % f.chunks;
     const int64_t     last = (chunk + 1) * CHUNK < f.m * f.n ? (chunk + 1) * CHUNK : f.m * f.n;
-    if (f.when != NULL && f.when[b] == 0.0) return;
+    if (f.mask != NULL && f.mask[b] == 0.0) return;
     const Real alpha = (Real)number_at(f.alpha, b), diag = (Real)number_at(f.diag, b);
     const Real beta  = f.z.data != NULL ? (Real)number_at(f.beta, b) : (Real)0;
     double     sumsq = 0.0, trace = 0.0;
@@ -162,22 +162,22 @@ static __global__ void __launch_bounds__(FINISH) finish_kernel(const finishing f
 }
 
 static __global__ void __launch_bounds__(WARP)
-    sums_kernel(const double *part, int64_t parts, const double *when, double *out)
+    sums_kernel(const double *part, int64_t parts, const double *mask, double *out)
 {
     begin_after_last();
     double sum = 0.0;
-    if (when != NULL && when[blockIdx.x] == 0.0) return;
+    if (mask != NULL && mask[blockIdx.x] == 0.0) return;
     for (int64_t t = threadIdx.x; t < parts; t += WARP)
         sum += part[blockIdx.x * parts + t];
     sum = warp_sum(sum);
     if (threadIdx.x == 0) out[blockIdx.x] = sum;
 }
 
-musec_status ms_cuda_product_sums(ms_device *d, const double *part, int64_t parts, ms_vec when,
+musec_status ms_cuda_product_sums(ms_device *d, const double *part, int64_t parts, ms_vec mask,
                                   ms_vec out)
 {
     if (out.data == NULL) return MUSEC_OK;
-    launch_kernel(d, sums_kernel, (unsigned)out.count, WARP, 0, part, parts, when.data, out.data);
+    launch_kernel(d, sums_kernel, (unsigned)out.count, WARP, 0, part, parts, mask.data, out.data);
     return launched(d, "product");
 }
 
@@ -189,14 +189,14 @@ musec_status ms_cuda_product_finish(ms_device *d, const ms_product *p, ms_mat ab
     musec_status  st      = MUSEC_OK;
     f.ab                  = strided_of(ab);
     f.c                   = strided_of(p->c);
-    f.z                   = strided_of(p->z);
+    f.z                   = strided_of(p->source);
     f.m                   = p->c.rows;
     f.n                   = p->c.cols;
     f.chunks              = (f.m * f.n - 1) / CHUNK + 1;
     f.alpha               = number_of(p->alpha);
     f.beta                = number_of(p->beta);
     f.diag                = number_of(p->diag);
-    f.when                = p->when.data;
+    f.mask                = p->mask.data;
     f.symmetric           = p->symmetric;
     assert(p->c.count <= INT32_MAX / f.chunks);
     if (p->sumsq.data != NULL) st = ms_scratch_vec(d, p->c.count * f.chunks, &part[0]);
@@ -213,8 +213,8 @@ musec_status ms_cuda_product_finish(ms_device *d, const ms_product *p, ms_mat ab
             launch_kernel(d, finish_kernel<float>, blocks, FINISH, 0, f);
         st = launched(d, "product");
     }
-    if (st == MUSEC_OK) st = ms_cuda_product_sums(d, f.sumsq, f.chunks, p->when, p->sumsq);
-    if (st == MUSEC_OK) st = ms_cuda_product_sums(d, f.trace, f.chunks, p->when, p->trace);
+    if (st == MUSEC_OK) st = ms_cuda_product_sums(d, f.sumsq, f.chunks, p->mask, p->sumsq);
+    if (st == MUSEC_OK) st = ms_cuda_product_sums(d, f.trace, f.chunks, p->mask, p->trace);
     ms_arena_reset(&d->scratch, mark);
     return st;
 }

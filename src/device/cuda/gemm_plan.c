@@ -355,7 +355,7 @@ static musec_status choose(ms_device *d, struct ms_cuda_blas *blas, plan *p,
                            const ms_cuda_product *x)
 {
     cublasLtMatmulHeuristicResult_t results[MS_CUDA_PROPOSALS + 1] = { 0 };
-    const bool                      tried = !d->untimed && ms_cuda_gemm_is_tried(&p->key);
+    const bool                      tried = !d->no_autotune && ms_cuda_gemm_is_tried(&p->key);
     const bool                      loose = p->key.loose != 0;
     int                             n = 0, best = 0;
     musec_status                    st = MUSEC_OK;

@@ -123,17 +123,18 @@ template <typename P> static gemm_kernel kernel_for(bool bf16, bool a_mn_major, 
 template <typename P> static bool describe(const ms_cuda *cuda, const ms_product *p, gemm_args *g)
 {
     const int64_t most = INT32_MAX - P::TILE, m = p->c.rows, n = p->c.cols, k = p->a.cols;
-    const bool    has_source = p->z.data != NULL, c_is_f32 = p->c.dtype == MUSEC_F32;
-    const bool    source_f32 = p->z.dtype == MUSEC_F32;
+    const bool    has_source = p->source.data != NULL, c_is_f32 = p->c.dtype == MUSEC_F32;
+    const bool    source_f32 = p->source.dtype == MUSEC_F32;
     if (ms_dtype_bytes(p->a.dtype) != 2 || m > most || n > most || k > most) return false;
-    if (p->c.trans || (has_source && (p->z.trans || p->z.dtype == MUSEC_F64))) return false;
+    if (p->c.trans || (has_source && (p->source.trans || p->source.dtype == MUSEC_F64)))
+        return false;
     if (P::SYMMETRIC && !p->symmetric) return false;
 
     const int64_t down = (m - 1) / P::TILE + 1, across = (n - 1) / P::TILE + 1;
     const int64_t tiles = P::tiles(down, across, p->symmetric), total = tiles * p->c.count;
     const int64_t clusters = at_most(total, cuda->processors / P::CLUSTER);
     if (tiles > INT32_MAX || p->c.count > INT32_MAX || total / clusters > INT32_MAX) return false;
-    g->problem  = { (int)m, (int)n, (int)((k - 1) / K_TILE + 1), p->symmetric, p->when.data };
+    g->problem  = { (int)m, (int)n, (int)((k - 1) / K_TILE + 1), p->symmetric, p->mask.data };
     g->schedule = { (int)down, tiles, total, (uint32_t)clusters };
 
     gemm_epilogue &e = g->epilogue;
@@ -142,7 +143,7 @@ template <typename P> static bool describe(const ms_cuda *cuda, const ms_product
     e.diag           = number_of(p->diag);
     e.has_source     = has_source;
     e.c_is_f32       = c_is_f32;
-    e.source_dtype   = p->z.dtype;
+    e.source_dtype   = p->source.dtype;
     e.source_stages  = !has_source ? 0 : source_f32 ? 4 : 2;
     e.store_stages   = !P::STORE_WARPS ? 0 : c_is_f32 ? 4 : 3;
     e.stage_subtiles = c_is_f32 ? 2 : 3;
@@ -162,8 +163,8 @@ static musec_status launch(ms_device *d, const gemm_args &g, const ms_product *p
     launch_clusters(d, k, P::CLUSTER, g.schedule.clusters * P::CLUSTER, THREADS, SMEM_BYTES, g,
                     maps[0], maps[1], maps[2], maps[3]);
     st = launched(d, "product");
-    if (st == MUSEC_OK) st = ms_cuda_product_sums(d, g.epilogue.sumsq, n, p->when, p->sumsq);
-    if (st == MUSEC_OK) st = ms_cuda_product_sums(d, g.epilogue.trace, n, p->when, p->trace);
+    if (st == MUSEC_OK) st = ms_cuda_product_sums(d, g.epilogue.sumsq, n, p->mask, p->sumsq);
+    if (st == MUSEC_OK) st = ms_cuda_product_sums(d, g.epilogue.trace, n, p->mask, p->trace);
     return st;
 }
 
@@ -186,7 +187,7 @@ static musec_status run_gemm(ms_device *d, ms_cuda_hopper which, const ms_produc
     if (!describe<P>(cuda, p, &g)) return MUSEC_OK;
     if (!make_tensor_map(cuda, p->a, p->a.trans ? (int)K_TILE : P::DOWN * SUBTILE, &maps[0]) ||
         !make_tensor_map(cuda, p->b, p->b.trans ? (int)B_LINES : (int)K_TILE, &maps[1]) ||
-        !make_tensor_map(cuda, p->z.data != NULL ? p->z : p->c, SMEM_ROWS, &maps[2]) ||
+        !make_tensor_map(cuda, p->source.data != NULL ? p->source : p->c, SMEM_ROWS, &maps[2]) ||
         !make_tensor_map(cuda, p->c, SMEM_ROWS, &maps[3]))
         return MUSEC_OK;
     const int64_t n = 2 * P::CLUSTER * g.schedule.total_tiles;

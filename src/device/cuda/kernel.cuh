@@ -119,9 +119,9 @@ static inline bool is_vector(const ms_mat *x)
 {
     const int64_t each = (int64_t)ms_dtype_bytes(x->dtype), in16 = 16 / each;
     if (x->dtype == MUSEC_F64 || x->trans || x->cols % VECTOR != 0) return false;
-    if (x->places != NULL) {
+    if (x->ptrs != NULL) {
         for (int64_t b = 0; b < x->count; b++)
-            if ((uintptr_t)x->places[b].data % 16 != 0 || x->places[b].ld % in16 != 0) return false;
+            if ((uintptr_t)x->ptrs[b].data % 16 != 0 || x->ptrs[b].ld % in16 != 0) return false;
         return true;
     }
     return (uintptr_t)x->data % 16 == 0 && x->ld % in16 == 0 &&

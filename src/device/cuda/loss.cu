@@ -557,7 +557,7 @@ static musec_status cuda_xent(ms_device *d, ms_xent x, ms_mat logits, ms_vec los
     const ms_mark mark   = ms_arena_mark(&d->scratch);
     void         *losses = NULL;
     musec_status  st;
-    assert(logits.count == 1 && !logits.trans && logits.places == NULL && loss.count == 2);
+    assert(logits.count == 1 && !logits.trans && logits.ptrs == NULL && loss.count == 2);
     assert(x.n_weights >= 1 && x.n_weights <= MS_XENT_TARGETS);
     assert(x.first >= 0 && x.first + logits.rows <= x.targets.count);
     assert(logits.cols >= 1 && (x.cap == MS_CAP_NONE || x.cap_scale > 0.0));

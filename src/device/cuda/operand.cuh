@@ -1,8 +1,8 @@
 /* operand.cuh - operands of any layout and dtype, as kernels see them: where their matrices lie,
  * and how their elements are read and written, alone or 16 bytes at once.
  *
- * Indices are of 64 bits.  Lists put the places of at most MS_CUDA_LIST matrices, two operands of
- * each, on the launch: 2 KiB of the 4 that there are. */
+ * Indices have 64 bits.  A grouped op passes the pointers of at most MS_CUDA_GROUP_MAX matrices,
+ * for two operands each, as kernel parameters: 2 KiB of the 4 KiB that a launch may have. */
 #ifndef MS_DEVICE_CUDA_OPERAND_CUH
 #define MS_DEVICE_CUDA_OPERAND_CUH
 
@@ -20,7 +20,7 @@ struct number { /* an ms_num without a list */
 
 static inline number number_of(ms_num n)
 {
-    assert(n.each.data != NULL || n.list == NULL);
+    assert(n.each.data != NULL || n.host == NULL);
     return { n.each.data, n.value };
 }
 
@@ -31,7 +31,7 @@ static __device__ inline double number_at(number n, int64_t b)
 
 static inline bool is_constant(ms_num n, double value)
 {
-    return n.each.data == NULL && n.list == NULL && n.value == value;
+    return n.each.data == NULL && n.host == NULL && n.value == value;
 }
 
 /* ---- operands -------------------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ template <int N, bool Lists> struct operands {
     uint32_t across;            /* squares in a row, where matrices are transposed */
     unsigned there;             /* bit k: operand k is */
 
-    ms_mat_place place[Lists ? 2 : 1][Lists ? MS_CUDA_LIST : 1];
+    ms_mat_ptr place[Lists ? 2 : 1][Lists ? MS_CUDA_GROUP_MAX : 1];
 };
 
 struct view { /* an operand's matrix that a block is at */
@@ -118,18 +118,18 @@ static inline int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Operand k of a launch is m.  lists: those that the launch has so far. */
 template <int N, bool Lists>
-static void set_operand(operands<N, Lists> *a, int k, const ms_mat &m, const ms_mat_place **lists,
+static void set_operand(operands<N, Lists> *a, int k, const ms_mat &m, const ms_mat_ptr **lists,
                         int *n_lists)
 {
     int list = -1;
-    if (m.places != NULL) {
-        for (list = 0; list < *n_lists && lists[list] != m.places;)
+    if (m.ptrs != NULL) {
+        for (list = 0; list < *n_lists && lists[list] != m.ptrs;)
             list++;
         assert(Lists && list < 2);
         if (list == *n_lists) {
-            lists[(*n_lists)++] = m.places;
+            lists[(*n_lists)++] = m.ptrs;
             for (int64_t b = 0; b < m.count; b++)
-                a->place[list][b] = m.places[b];
+                a->place[list][b] = m.ptrs[b];
         }
     }
     a->of[k] = { (char *)m.data, m.ld,    m.stride, (int)ms_dtype_bytes(m.dtype),

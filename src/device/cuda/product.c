@@ -20,7 +20,7 @@ enum { LONG = 2048 }; /* sums: where hopper_gemm_2x1.cu was measured to be faste
 
 static bool is_value(ms_num n, double value)
 {
-    return n.each.data == NULL && n.list == NULL && n.value == value;
+    return n.each.data == NULL && n.host == NULL && n.value == value;
 }
 
 static bool lies_as(ms_mat x, ms_mat y)
@@ -33,17 +33,18 @@ static bool lies_as(ms_mat x, ms_mat y)
 static bool is_plain(const ms_product *p)
 {
     const bool sums = p->sumsq.data != NULL || p->trace.data != NULL;
-    if (p->alpha.each.data != NULL || !is_value(p->diag, 0.0) || p->when.data != NULL) return false;
-    if (p->z.data != NULL && (p->beta.each.data != NULL || !lies_as(p->z, p->c))) return false;
+    if (p->alpha.each.data != NULL || !is_value(p->diag, 0.0) || p->mask.data != NULL) return false;
+    if (p->source.data != NULL && (p->beta.each.data != NULL || !lies_as(p->source, p->c)))
+        return false;
     return !sums || ms_dtype_bytes(p->c.dtype) > 2;
 }
 
 static musec_status at_once(ms_device *d, const ms_product *p)
 {
-    const bool   adds = p->z.data != NULL;
+    const bool   adds = p->source.data != NULL;
     musec_status st   = MUSEC_OK;
-    TRY(ms_cuda_gemm(d, p->alpha.value, p->a, p->b, adds ? p->beta.value : 0.0, adds ? p->z : p->c,
-                     p->c));
+    TRY(ms_cuda_gemm(d, p->alpha.value, p->a, p->b, adds ? p->beta.value : 0.0,
+                     adds ? p->source : p->c, p->c));
     if (p->symmetric) TRY(ms_cuda_mirror(d, p->c));
     if (p->sumsq.data != NULL) TRY(d->ops->sumsq(d, p->c, p->sumsq));
     if (p->trace.data != NULL) TRY(d->ops->trace(d, p->c, p->trace));
@@ -57,12 +58,14 @@ static musec_status in_passes(ms_device *d, const ms_product *p)
     ms_product    rest = *p;
     ms_mat        ab;
     musec_status  st = MUSEC_OK;
-    TRY(ms_scratch_mat(d, ms_dtype_wide(p->a.dtype), p->c.count, p->c.rows, p->c.cols, &ab));
+    TRY(ms_scratch_mat(d, ms_dtype_accum(p->a.dtype), p->c.count, p->c.rows, p->c.cols, &ab));
     TRY(d->ops->gemm(d, 1.0, p->a, p->b, 0.0, ab));
     if (p->symmetric) TRY(ms_cuda_mirror(d, ab));
-    if (p->symmetric && p->z.data == p->c.data) { /* it is read where c may have been written */
-        TRY(ms_scratch_mat(d, p->z.dtype, p->z.count, p->z.rows, p->z.cols, &rest.z));
-        TRY(d->ops->copy(d, p->z, rest.z));
+    if (p->symmetric &&
+        p->source.data == p->c.data) { /* it is read where c may have been written */
+        TRY(ms_scratch_mat(d, p->source.dtype, p->source.count, p->source.rows, p->source.cols,
+                           &rest.source));
+        TRY(d->ops->copy(d, p->source, rest.source));
     }
     TRY(ms_cuda_product_finish(d, &rest, ab));
 done:
@@ -77,17 +80,17 @@ static musec_status cuda_product(ms_device *d, const ms_product *product)
     musec_status st      = MUSEC_OK;
     assert(p.a.cols == p.b.rows && p.c.rows == p.a.rows && p.c.cols == p.b.cols);
     assert(p.a.count == p.c.count && p.b.count == p.c.count && p.a.dtype == p.b.dtype);
-    assert(p.c.dtype == p.a.dtype || p.c.dtype == ms_dtype_wide(p.a.dtype));
+    assert(p.c.dtype == p.a.dtype || p.c.dtype == ms_dtype_accum(p.a.dtype));
     assert(!p.symmetric || p.c.rows == p.c.cols);
     if (p.c.count == 0 || p.c.rows == 0 || p.c.cols == 0) return MUSEC_OK;
-    if (is_value(p.beta, 0.0)) p.z.data = NULL;
+    if (is_value(p.beta, 0.0)) p.source.data = NULL;
     if (p.symmetric) { /* what is symmetric lies as its transpose does */
-        p.c.trans = p.z.trans = false;
+        p.c.trans = p.source.trans = false;
     } else if (p.c.trans) {
-        p.a = ms_t(product->b);
-        p.b = ms_t(product->a);
-        p.c = ms_t(p.c);
-        p.z = ms_t(p.z);
+        p.a      = ms_t(product->b);
+        p.b      = ms_t(product->a);
+        p.c      = ms_t(p.c);
+        p.source = ms_t(p.source);
     }
     if (p.symmetric && p.a.cols >= LONG) TRY(ms_cuda_hopper_gemm_2x1(d, &p, &handled));
     if (!handled && p.a.cols > 0 && (p.symmetric || !is_plain(&p)))

@@ -19,7 +19,7 @@ musec_status ms_cuda_hopper_gemm_2x1(ms_device *d, const ms_product *p, bool *ha
 musec_status ms_cuda_product_finish(ms_device *d, const ms_product *p, ms_mat ab);
 
 /* out[b] <- the sum of part[b * parts + ...], where `when` says so; out.data NULL: nothing. */
-musec_status ms_cuda_product_sums(ms_device *d, const double *part, int64_t parts, ms_vec when,
+musec_status ms_cuda_product_sums(ms_device *d, const double *part, int64_t parts, ms_vec mask,
                                   ms_vec out);
 
 #ifdef __cplusplus

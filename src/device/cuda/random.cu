@@ -2,7 +2,7 @@
  *
  * The arithmetic is float64, whatever is stored: a draw is the same number on every device, but for
  * the rounding of log, cos and sin. */
-#include "core/dither.h"
+#include "core/stochastic_round.h"
 #include "device/cuda/element.cuh"
 
 /* Not inline: it is long, and a thread has many. */
@@ -59,7 +59,7 @@ static musec_status cuda_uniform(ms_device *d, uint64_t key, double low, double 
 
 /* ---- rounding at random ---------------------------------------------------------------------- */
 
-struct dithered {
+struct rounding_call {
     const float *x;
     uint16_t    *out;
     ms_mat       from, to; /* shapes and steps; a transposed one has them as seen */
@@ -73,7 +73,7 @@ static __device__ inline int64_t place_in(const ms_mat &m, int64_t b, int64_t i,
 }
 
 /* A thread has the elements that draw from one block, at most eight. */
-static __global__ void dither_k(const __grid_constant__ dithered w)
+static __global__ void stochastic_round_k(const __grid_constant__ rounding_call w)
 {
     begin_after_last();
     const uint64_t end = w.first + (uint64_t)w.n, step = (uint64_t)gridDim.x * blockDim.x;
@@ -87,14 +87,14 @@ static __global__ void dither_k(const __grid_constant__ dithered w)
             if (index < w.first || index >= end) continue;
             const int64_t at = (int64_t)(index - w.first), size = w.from.rows * w.from.cols;
             const int64_t b = at / size, i = at % size / w.from.cols, j = at % w.from.cols;
-            w.out[place_in(w.to, b, i, j)] = ms_bf16_dither(
+            w.out[place_in(w.to, b, i, j)] = ms_bf16_stochastic_round(
                 __float_as_uint(w.x[place_in(w.from, b, i, j)]), ms_rand_u16_of(block, k));
         }
     }
 }
 
 /* The same where matrices are dense and of whole blocks. */
-static __global__ void dither_dense_k(const __grid_constant__ dithered w)
+static __global__ void stochastic_round_dense_k(const __grid_constant__ rounding_call w)
 {
     begin_after_last();
     const int64_t each = w.from.rows * w.from.cols / 8, n = w.n / 8;
@@ -108,8 +108,9 @@ static __global__ void dither_dense_k(const __grid_constant__ dithered w)
         uint32_t       pair[4];
 #pragma unroll
         for (uint32_t k = 0; k < 4; k++)
-            pair[k] = ms_bf16_dither(bits[2 * k], ms_rand_u16_of(block, 2 * k)) |
-                      (uint32_t)ms_bf16_dither(bits[2 * k + 1], ms_rand_u16_of(block, 2 * k + 1))
+            pair[k] = ms_bf16_stochastic_round(bits[2 * k], ms_rand_u16_of(block, 2 * k)) |
+                      (uint32_t)ms_bf16_stochastic_round(bits[2 * k + 1],
+                                                         ms_rand_u16_of(block, 2 * k + 1))
                           << 16;
         ((uint4 *)(w.out + b * w.to.stride))[at] = make_uint4(pair[0], pair[1], pair[2], pair[3]);
     }
@@ -117,10 +118,11 @@ static __global__ void dither_dense_k(const __grid_constant__ dithered w)
 
 static bool is_dense(const ms_mat &m) { return is_vector(&m) && m.ld == m.cols; }
 
-static musec_status cuda_dither(ms_device *d, uint64_t key, uint64_t first, ms_mat x, ms_mat out)
+static musec_status cuda_stochastic_round(ms_device *d, uint64_t key, uint64_t first, ms_mat x,
+                                          ms_mat out)
 {
-    const int threads = 256;
-    dithered  w;
+    const int     threads = 256;
+    rounding_call w;
     w.x    = (const float *)x.data;
     w.out  = (uint16_t *)out.data;
     w.from = x, w.to = out;
@@ -129,15 +131,15 @@ static musec_status cuda_dither(ms_device *d, uint64_t key, uint64_t first, ms_m
     if (w.n == 0) return MUSEC_OK;
     const unsigned blocks = blocks_for(d, w.n / 8 + 2, threads);
     if (first % 8 == 0 && is_dense(x) && is_dense(out))
-        launch_kernel(d, dither_dense_k, blocks, threads, 0, w);
+        launch_kernel(d, stochastic_round_dense_k, blocks, threads, 0, w);
     else
-        launch_kernel(d, dither_k, blocks, threads, 0, w);
-    return launched(d, "dither");
+        launch_kernel(d, stochastic_round_k, blocks, threads, 0, w);
+    return launched(d, "stochastic_round");
 }
 
 void ms_cuda_random_ops(ms_device_ops *table)
 {
-    table->normal  = cuda_normal;
-    table->uniform = cuda_uniform;
-    table->dither  = cuda_dither;
+    table->normal           = cuda_normal;
+    table->uniform          = cuda_uniform;
+    table->stochastic_round = cuda_stochastic_round;
 }

@@ -198,21 +198,20 @@ static bool has_groups(const ms_mat &x)
 {
     const int64_t size = (int64_t)ms_dtype_bytes(x.dtype), group = group_of((int)size);
     if (x.cols % group != 0 || x.rows * (x.cols / group) > INT32_MAX) return false;
-    if (x.places == NULL)
+    if (x.ptrs == NULL)
         return (uintptr_t)x.data % 16 == 0 && (x.rows == 1 || x.ld * size % 16 == 0) &&
                (x.count == 1 || x.stride * size % 16 == 0);
     for (int64_t b = 0; b < x.count; b++)
-        if ((uintptr_t)x.places[b].data % 16 != 0 ||
-            (x.rows > 1 && x.places[b].ld * size % 16 != 0))
+        if ((uintptr_t)x.ptrs[b].data % 16 != 0 || (x.rows > 1 && x.ptrs[b].ld * size % 16 != 0))
             return false;
     return true;
 }
 
 static void make_row(ms_mat *x) /* of dense matrices */
 {
-    bool dense = x->places != NULL || x->ld == x->cols;
-    for (int64_t b = 0; x->places != NULL && b < x->count; b++)
-        dense = dense && x->places[b].ld == x->cols;
+    bool dense = x->ptrs != NULL || x->ld == x->cols;
+    for (int64_t b = 0; x->ptrs != NULL && b < x->count; b++)
+        dense = dense && x->ptrs[b].ld == x->cols;
     if (!dense) return;
     x->cols *= x->rows;
     x->rows = 1;
@@ -243,13 +242,13 @@ template <typename Of, bool Lists>
 static musec_status launch_reduce(ms_device *d, const char *name, const ms_mat &x, int64_t length,
                                   double *part, double *out)
 {
-    const ms_mat_place *lists[2];
-    int                 n_lists = 0;
-    operands<1, Lists>  a       = {};
-    const int64_t       elems = x.rows * x.cols, chunks = (elems - 1) / length + 1;
-    const int           group  = group_of((int)ms_dtype_bytes(x.dtype));
-    const unsigned      blocks = (unsigned)(x.count * chunks);
-    double *const       to     = chunks == 1 ? out : part;
+    const ms_mat_ptr  *lists[2];
+    int                n_lists = 0;
+    operands<1, Lists> a       = {};
+    const int64_t      elems = x.rows * x.cols, chunks = (elems - 1) / length + 1;
+    const int          group  = group_of((int)ms_dtype_bytes(x.dtype));
+    const unsigned     blocks = (unsigned)(x.count * chunks);
+    double *const      to     = chunks == 1 ? out : part;
 
     assert(x.count <= INT32_MAX / chunks);
     set_operand(&a, 0, x, lists, &n_lists);
@@ -271,9 +270,9 @@ template <typename Of>
 static musec_status reduce_with(ms_device *d, const char *name, const ms_mat &x, int64_t length,
                                 double *part, double *out)
 {
-    if (x.places == NULL) return launch_reduce<Of, false>(d, name, x, length, part, out);
-    for (int64_t first = 0; first < x.count; first += MS_CUDA_LIST) {
-        const int64_t      n = at_most(x.count - first, MS_CUDA_LIST);
+    if (x.ptrs == NULL) return launch_reduce<Of, false>(d, name, x, length, part, out);
+    for (int64_t first = 0; first < x.count; first += MS_CUDA_GROUP_MAX) {
+        const int64_t      n = at_most(x.count - first, MS_CUDA_GROUP_MAX);
         const musec_status st =
             launch_reduce<Of, true>(d, name, ms_mat_slice(x, first, n), length, part, out + first);
         if (st != MUSEC_OK) return st;
@@ -289,7 +288,7 @@ static musec_status reduce(ms_device *d, const char *name, ms_mat x, ms_vec out)
     const int64_t share   = (elems + CHUNKS - 1) / CHUNKS;
     const int64_t length  = share < LEAST ? (int64_t)LEAST : (share + UNIT - 1) / UNIT * UNIT;
     const int64_t chunks  = (elems + length - 1) / length;
-    const int64_t at_once = x.places == NULL ? x.count : at_most(x.count, MS_CUDA_LIST);
+    const int64_t at_once = x.ptrs == NULL ? x.count : at_most(x.count, MS_CUDA_GROUP_MAX);
     ms_vec        part    = {};
     musec_status  st      = MUSEC_OK;
 
@@ -328,7 +327,7 @@ static musec_status cuda_trace(ms_device *d, ms_mat x, ms_vec out)
     const int64_t n = x.rows < x.cols ? x.rows : x.cols;
     const operand o = { (char *)x.data, x.ld,  x.stride, (int)ms_dtype_bytes(x.dtype),
                         x.dtype,        false, -1 };
-    assert(x.places == NULL && x.count <= INT32_MAX);
+    assert(x.ptrs == NULL && x.count <= INT32_MAX);
     if (x.count == 0) return MUSEC_OK;
     launch_kernel(d, trace_k, (unsigned)x.count, THREADS, 0, o, n, out.data);
     return launched(d, "trace");

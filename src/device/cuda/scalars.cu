@@ -61,17 +61,17 @@ static musec_status cuda_scalars(ms_device *d, ms_scalar_fn fn, const double *pa
         x.out[k] = out[k].data;
     for (int k = 0; k < x.n_in; k++) {
         x.in[k] = { in[k].each.data, in[k].value };
-        x.n_lists += in[k].each.data == NULL && in[k].list != NULL;
+        x.n_lists += in[k].each.data == NULL && in[k].host != NULL;
     }
     const int64_t most = x.n_lists > 0 ? LISTED / x.n_lists : out[0].count;
     for (int64_t n_at = 0; x.first < out[0].count; x.first += most, n_at = 0) {
         x.count = out[0].count - x.first < most ? out[0].count - x.first : most;
         for (int k = 0; k < x.n_in; k++) {
             x.list[k] = -1;
-            if (in[k].each.data != NULL || in[k].list == NULL) continue;
+            if (in[k].each.data != NULL || in[k].host == NULL) continue;
             x.list[k] = (int)n_at;
             for (int64_t b = 0; b < x.count; b++)
-                x.listed[n_at++] = in[k].list[x.first + b];
+                x.listed[n_at++] = in[k].host[x.first + b];
         }
         launch_kernel(d, scalars_k, (unsigned)((x.count - 1) / SCALAR_THREADS + 1), SCALAR_THREADS,
                       0, x);

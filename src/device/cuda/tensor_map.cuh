@@ -71,7 +71,7 @@ static inline bool make_tensor_map(const ms_cuda *c, const ms_mat &x, int height
     const CUtensorMapDataType type = x.dtype == MUSEC_F32    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
                                      : x.dtype == MUSEC_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                                              : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    if (x.places != NULL || (uintptr_t)x.data % 16 != 0) return false;
+    if (x.ptrs != NULL || (uintptr_t)x.data % 16 != 0) return false;
     if (strides[0] % 16 != 0 || strides[1] % 16 != 0 || x.ld <= 0 || strides[1] == 0) return false;
     return encode(map, type, 3, x.data, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                   CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,

@@ -94,7 +94,7 @@ static musec_status cuda_moments(ms_device *d, ms_moments rates, ms_mat g, ms_ma
 template <typename R, bool Listed> struct decay_add_op : element_op {
     typedef R Real;
     enum { N = 3, READS = 3, WRITES = 6, U = 0, WEIGHT, COPY };
-    enum { MATRICES = Listed ? MS_CUDA_LIST : 1 };
+    enum { MATRICES = Listed ? MS_CUDA_GROUP_MAX : 1 };
     template <bool Lists>
     using Hot = in_f32<
         R, choice<kinds<MUSEC_F32, MUSEC_F32, NONE>, kinds<MUSEC_F32, MUSEC_F32, MUSEC_BF16>,
@@ -125,7 +125,7 @@ template <typename R, bool Listed> struct decay_add_op : element_op {
     }
 };
 
-static bool is_listed(ms_num n) { return n.each.data == NULL && n.list != NULL; }
+static bool is_listed(ms_num n) { return n.each.data == NULL && n.host != NULL; }
 
 template <typename R>
 static musec_status decay_add_in(ms_device *d, ms_num step, ms_num decay, bool cautious,
@@ -145,8 +145,8 @@ static musec_status decay_add_in(ms_device *d, ms_num step, ms_num decay, bool c
     op.cautious = cautious, op.dtype = call.mat[op.WEIGHT].dtype;
     return run_lists(d, "decay_add", op, call, [&](Op *of, int64_t first, int64_t n) {
         for (int64_t b = 0; b < n; b++) {
-            if (of->step_listed) of->steps[b] = step.list[first + b];
-            if (of->decay_listed) of->decays[b] = decay.list[first + b];
+            if (of->step_listed) of->steps[b] = step.host[first + b];
+            if (of->decay_listed) of->decays[b] = decay.host[first + b];
         }
     });
 }
@@ -155,8 +155,8 @@ static musec_status cuda_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num d
                                    ms_mat w, ms_mat copy)
 {
     const unsigned with = copy.data != NULL ? 4u : 0u;
-    const bool     each = step.each.data != NULL || step.list != NULL || decay.each.data != NULL ||
-                      decay.list != NULL;
+    const bool     each = step.each.data != NULL || step.host != NULL || decay.each.data != NULL ||
+                      decay.host != NULL;
     const element_call<3> call = { { u, w, copy }, 3u | with, false, each };
     assert(u.rows == w.rows && u.cols == w.cols);
     return has_f64(call) ? decay_add_in<double>(d, step, decay, cautious, call)

@@ -1,17 +1,17 @@
-/* dither.h - a float32 rounded to bf16 at random, right on average.
+/* stochastic_round.h - a float32 rounded to bf16 at random, right on average.
  *
  * bf16 is the upper half of a float32.  The lower half, as a fraction f of the distance to the next
  * bf16 number away from zero, is the probability of going there: a draw of 16 bits is added, and
  * what carries over goes there.  So the mean of the result is x, and a sum of many small changes,
  * each below half of that distance, is not lost, as it is when every one is rounded to nearest.
  * Infinities and NaN stay; a number above all of bf16's becomes the largest. */
-#ifndef MS_CORE_DITHER_H
-#define MS_CORE_DITHER_H
+#ifndef MS_CORE_STOCHASTIC_ROUND_H
+#define MS_CORE_STOCHASTIC_ROUND_H
 
 #include "core/rng.h"
 
 /* The bits of a float32 and a draw below 2^16 to the bits of a bf16. */
-MS_FN uint16_t ms_bf16_dither(uint32_t bits, uint32_t draw)
+MS_FN uint16_t ms_bf16_stochastic_round(uint32_t bits, uint32_t draw)
 {
     const uint32_t exponent = 0x7f800000u, fraction = 0x007fffffu;
     const uint32_t sum = bits + draw;

@@ -1,15 +1,15 @@
-/* attention_room.h - the memory that attention's gradient takes on Hopper, whose kernels leave dS
- * there (cuda/attention_wgmma_grad.cu): sizes alone, for them and for who plans without a GPU. */
-#ifndef MS_DEVICE_ATTENTION_ROOM_H
-#define MS_DEVICE_ATTENTION_ROOM_H
+/* attention_workspace.h - the memory that the gradient of attention takes on Hopper, where it
+ * stores dS (attention_wgmma_grad.cu).  It holds sizes alone, so that one can plan without a GPU. */
+#ifndef MS_DEVICE_CUDA_ATTENTION_WORKSPACE_H
+#define MS_DEVICE_CUDA_ATTENTION_WORKSPACE_H
 
 #include <stdint.h>
 
 enum {
-    MS_ATTN_SIDE    = 64,                              /* rows of a tile */
-    MS_ATTN_TILE    = MS_ATTN_SIDE * MS_ATTN_SIDE * 2, /* bytes of one of dS */
-    MS_ATTN_DS_MOST = 1 << 30,                         /* bytes of dS, of all heads at once */
-    MS_ATTN_CHUNKS  = 64,                              /* of heads, one after the other, at most */
+    MS_ATTN_SIDE   = 64,                              /* rows of a tile */
+    MS_ATTN_TILE   = MS_ATTN_SIDE * MS_ATTN_SIDE * 2, /* bytes of one of dS */
+    MS_ATTN_DS_MAX = 1 << 30,                         /* bytes of dS, of all heads at once */
+    MS_ATTN_CHUNKS = 64,                              /* of heads, one after the other, at most */
 };
 
 static inline int64_t ms_attn_tiles(int64_t rows) { return (rows - 1) / MS_ATTN_SIDE + 1; }
@@ -37,9 +37,9 @@ static inline uint64_t ms_attn_stat_bytes(int64_t heads, int64_t rows)
 
 /* What a call takes at most, whatever its documents are within `reach`: with shorter ones more
  * heads may go at once, so it is not the bytes of that reach. */
-static inline uint64_t ms_attn_grad_most(int64_t heads, int64_t rows, int64_t reach)
+static inline uint64_t ms_attn_grad_max_bytes(int64_t heads, int64_t rows, int64_t reach)
 {
-    const uint64_t each = ms_attn_ds_bytes(rows, reach), most = MS_ATTN_DS_MOST;
+    const uint64_t each = ms_attn_ds_bytes(rows, reach), most = MS_ATTN_DS_MAX;
     const uint64_t ds   = each <= most / (uint64_t)heads ? (uint64_t)heads * each : most;
     const uint64_t last = (uint64_t)ms_attn_tiles(rows) * MS_ATTN_SIDE * sizeof(int32_t);
     return ds + 2 * ms_attn_stat_bytes(heads, rows) + last + MS_ATTN_CHUNKS * sizeof(int32_t);
