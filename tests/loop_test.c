@@ -1,5 +1,6 @@
-/* loop_test.c - runs that are told to stop after a certain step, the first one and none at all
- * among them, and go on in another ms_train: every line of the log as if they had not. */
+/* loop_test.c - runs that are stopped after any step, or at once at any place where they ask, and are
+ * resumed by another ms_train: logs and checkpoints are those of a run that was never stopped, times
+ * apart.  And runs that diverge. */
 #define _POSIX_C_SOURCE 200809L /* symlink */
 #include "check.h"
 
@@ -10,151 +11,77 @@
 #include <unistd.h>
 
 #include "scratch.h"
-#include "train/trainer.h"
+#include "train_rig.h"
 
-enum { STEPS = 12 };
+enum { STEPS = 12, SHORT_STEPS = 4 };
 
-typedef struct watcher {
-    ms_log_line line[STEPS + 1]; /* by step */
-    int         lines;
-    int64_t     stop_after; /* that step; -1: never */
-    int         stop;
-    ms_train   *train;                 /* the run at hand */
-    void (*change)(ms_train *changed); /* called after the first step; or NULL */
-} watcher;
+#define SMALL                                                                            \
+    "layers=1 width=16 heads=1 head=16 mlp=32 batch=64 max_doc=32 steps=12 val_every=5 " \
+    "val_tokens=64 report_every=3 device=cpu "
 
-static ms_stop asks_to_stop(void *arg)
+static ms_summary run_until(const ms_train_config *cfg, train_watch *w, const char *out,
+                            bool resume, int64_t stop_after)
 {
-    const watcher *w = arg;
-    return w->stop ? MS_STOP_AFTER_STEP : MS_STOP_NO;
-}
-
-static void watch(void *arg, const ms_log_line *line)
-{
-    watcher *w = arg;
-    CHECK(line->step >= 1 && line->step <= STEPS, "step %lld", (long long)line->step);
-    w->line[line->step] = *line;
-    w->lines++;
-    if (line->step == w->stop_after) w->stop = 1;
-    if (line->step == 1 && w->change != NULL) w->change(w->train);
-}
-
-typedef const char *setting[2];
-
-static ms_train_config configure(const setting *more, size_t n)
-{
-    static const setting settings[] = {
-        { "layers", "1" },    { "width", "16" },      { "heads", "1" },        { "head", "16" },
-        { "mlp", "32" },      { "batch", "64" },      { "max_doc", "32" },     { "steps", "12" },
-        { "val_every", "5" }, { "val_tokens", "64" }, { "report_every", "3" }, { "device", "cpu" },
-    };
-    const bool      named = n > 0 && strcmp(more[0][0], "optimizer") == 0;
-    ms_train_config cfg;
-    ms_error        e = { "" };
-    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, "pico", named ? more[0][1] : "soft-musec"));
-    for (size_t i = 0; i < COUNT(settings); i++)
-        CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, settings[i][0], settings[i][1]));
-    for (size_t i = named; i < n; i++)
-        CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, more[i][0], more[i][1]));
-    CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
-    return cfg;
-}
-
-/* out NULL: nothing is written.  more: settings, the optimizer the first of them. */
-static ms_summary run_with(const setting *more, size_t n, watcher *w, const char *out, bool resume,
-                           int64_t stop_after)
-{
-    const ms_train_setup setup = { .config  = configure(more, n),
-                                   .out     = out,
-                                   .resume  = resume,
-                                   .stop    = asks_to_stop,
-                                   .on_step = watch,
-                                   .arg     = w };
-    ms_error             e     = { "" };
-    ms_train            *t     = NULL;
-    ms_summary           summary;
-
-    w->lines      = 0;
     w->stop_after = stop_after;
-    w->stop       = stop_after == 0;
-    CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
-    w->train = t;
-    CHECK_OK_ERR(&e, ms_train_run(&e, t, &summary));
-    CHECK(ms_train_step(t) == summary.steps, "%lld steps", (long long)ms_train_step(t));
-    ms_train_close(t);
-    return summary;
+    return train_run(cfg, w, out, resume);
 }
 
-static ms_summary run(watcher *w, const char *out, bool resume, int64_t stop_after)
-{
-    return run_with(NULL, 0, w, out, resume, stop_after);
-}
-
-static bool says(const char *dir, const char *file, const char *words)
+static bool contains(const char *dir, const char *file, const char *text)
 {
     static blob b;
     get_file(path_in(dir, file), &b);
     b.p[b.n < sizeof b.p ? b.n : sizeof b.p - 1] = '\0';
-    return strstr((const char *)b.p, words) != NULL;
+    return strstr((const char *)b.p, text) != NULL;
 }
 
-static void check_same(const watcher *a, const watcher *b)
-{
-    for (int i = 1; i <= STEPS; i++) {
-        const ms_log_line *x = &a->line[i], *y = &b->line[i];
-        CHECK(x->tokens == y->tokens && x->loss == y->loss && x->objective == y->objective &&
-                  x->lr == y->lr && x->max_logit == y->max_logit && x->has_val == y->has_val &&
-                  x->val_loss == y->val_loss && x->has_groups == y->has_groups &&
-                  x->skipped == y->skipped && memcmp(x->groups, y->groups, sizeof x->groups) == 0,
-              "step %d: loss %.17g, %.17g", i, x->loss, y->loss);
-    }
-}
+/* ---- stopped after a step -------------------------------------------------------------------- */
 
-TEST(stopped_anywhere_it_goes_on_as_if_not)
+TEST(a_run_stopped_after_any_step_resumes_bit_for_bit)
 {
-    static watcher whole, parts;
-    ms_summary     want = run(&whole, NULL, false, -1);
+    static train_watch    whole, parts;
+    const ms_train_config cfg  = train_config("pico", "soft-musec", SMALL);
+    ms_summary            want = run_until(&cfg, &whole, NULL, false, -1);
 
     CHECK(strcmp(want.status, "done") == 0 && whole.lines == STEPS, "%s", want.status);
     CHECK(whole.line[5].has_val && whole.line[12].has_val && !whole.line[6].has_val, "validations");
     for (int64_t stop = 0; stop <= STEPS; stop++) {
         const char *dir = fresh_dir();
-        ms_summary  got = run(&parts, dir, false, stop);
+        ms_summary  got = run_until(&cfg, &parts, dir, false, stop);
         CHECK(got.steps == stop && parts.lines == stop, "stopped after %lld", (long long)got.steps);
         CHECK(strcmp(got.status, stop == STEPS ? "done" : "interrupted") == 0, "%s", got.status);
         CHECK(got.reason == NULL && isnan(got.last_loss) == (stop == 0), "%g", got.last_loss);
-        got = run(&parts, dir, true, -1);
+        got = run_until(&cfg, &parts, dir, true, -1);
         CHECK(strcmp(got.status, "done") == 0 && parts.lines == STEPS - stop, "%s", got.status);
         CHECK(got.last_loss == want.last_loss && got.best_loss == want.best_loss &&
                   got.last_val_loss == want.last_val_loss &&
                   got.best_val_loss == want.best_val_loss && got.tokens == want.tokens,
               "stopped after %lld, another summary", (long long)stop);
-        check_same(&whole, &parts);
+        train_check_same(&whole, &parts, STEPS);
     }
 }
 
-/* Stopped after every single step. */
-TEST(a_step_at_a_time)
+TEST(a_run_stopped_after_every_step_resumes_bit_for_bit)
 {
-    static watcher whole, parts;
-    const char    *dir = fresh_dir();
-    run(&whole, NULL, false, -1);
+    static train_watch    whole, parts;
+    const ms_train_config cfg = train_config("pico", "soft-musec", SMALL);
+    const char           *dir = fresh_dir();
+    run_until(&cfg, &whole, NULL, false, -1);
     for (int64_t stop = 1; stop <= STEPS; stop++)
-        run(&parts, dir, stop > 1, stop);
-    check_same(&whole, &parts);
+        run_until(&cfg, &parts, dir, stop > 1, stop);
+    train_check_same(&whole, &parts, STEPS);
 }
 
-/* Heavy-ball momentum with a tiny beta has no room for any gradient: from step 5 on, where beta has
- * got there.  The last step that was measured is the 4th. */
+/* Heavy-ball momentum with a tiny beta overflows with any gradient, from step 5 on, where beta has
+ * its final value.  The last step that is measured is step 4. */
 TEST(skipped_steps_are_counted_and_not_measured)
 {
-    static const setting more[] = { { "optimizer", "sgdm" },    { "momentum_form", "heavy-ball" },
-                                    { "beta", "1e-43" },        { "momentum_warmup", "4" },
-                                    { "momentum_from", "0.5" }, { "nonfinite", "skip" },
-                                    { "report_every", "4" } };
-    static watcher       whole, parts;
-    const char          *dir = fresh_dir();
-    ms_summary           got = run_with(more, COUNT(more), &whole, NULL, false, -1);
+    static train_watch    whole, parts;
+    const ms_train_config cfg = train_config(
+        "pico", "sgdm",
+        SMALL "momentum_form=heavy-ball beta=1e-43 momentum_warmup=4 momentum_from=0.5 "
+              "nonfinite=skip report_every=4");
+    const char *dir = fresh_dir();
+    ms_summary  got = run_until(&cfg, &whole, NULL, false, -1);
 
     CHECK(strcmp(got.status, "done") == 0 && got.skipped == STEPS - 4, "%s, %lld skipped",
           got.status, (long long)got.skipped);
@@ -162,76 +89,220 @@ TEST(skipped_steps_are_counted_and_not_measured)
         CHECK(whole.line[i].has_groups == (i == 4) && whole.line[i].skipped == (i > 4 ? i - 4 : 0),
               "step %d: measured %d, %lld skipped", i, whole.line[i].has_groups,
               (long long)whole.line[i].skipped);
-    (void)run_with(more, COUNT(more), &parts, dir, false, 4);
-    CHECK(!says(dir, "log.jsonl", "skipped") && !says(dir, "summary.json", "skipped"),
+    (void)run_until(&cfg, &parts, dir, false, 4);
+    CHECK(!contains(dir, "log.jsonl", "skipped") && !contains(dir, "summary.json", "skipped"),
           "none was skipped yet");
-    got = run_with(more, COUNT(more), &parts, dir, true, 6);
+    got = run_until(&cfg, &parts, dir, true, 6);
     CHECK(got.skipped == 2, "%lld skipped", (long long)got.skipped);
-    got = run_with(more, COUNT(more), &parts, dir, true, -1);
+    got = run_until(&cfg, &parts, dir, true, -1);
     CHECK(got.skipped == STEPS - 4, "%lld skipped", (long long)got.skipped);
-    CHECK(says(dir, "log.jsonl", "\"skipped\": 3,") && says(dir, "summary.json", "\"skipped\": 8,"),
+    CHECK(contains(dir, "log.jsonl", "\"skipped\": 3,") &&
+              contains(dir, "summary.json", "\"skipped\": 8,"),
           "the count is not in the files");
-    check_same(&whole, &parts);
+    train_check_same(&whole, &parts, STEPS);
 }
 
-/* The process that finds nothing to do knows less of the run than the one that made its end. */
+/* A process that finds nothing to do knows less of the run than the one that made its last step. */
 TEST(resuming_a_run_that_is_done_keeps_its_summary)
 {
-    static const setting shorter[] = { { "steps", "6" } };
-    static watcher       w;
-    static blob          before, after;
-    const char          *dir = fresh_dir();
-    ms_summary           got;
+    static train_watch    w;
+    static blob           before, after;
+    const ms_train_config cfg     = train_config("pico", "soft-musec", SMALL);
+    const ms_train_config shorter = train_config("pico", "soft-musec", SMALL "steps=6");
+    const char           *dir     = fresh_dir();
+    ms_summary            got;
 
-    (void)run(&w, dir, false, -1);
+    (void)run_until(&cfg, &w, dir, false, -1);
     get_file(path_in(dir, "summary.json"), &before);
-    CHECK(!says(dir, "summary.json", "\"start_s\": null"), "start_s");
-    got = run(&w, dir, true, -1);
+    CHECK(!contains(dir, "summary.json", "\"start_s\": null"), "start_s");
+    got = run_until(&cfg, &w, dir, true, -1);
     get_file(path_in(dir, "summary.json"), &after);
     CHECK(strcmp(got.status, "done") == 0 && w.lines == 0, "%s, %d lines", got.status, w.lines);
     CHECK(before.n == after.n && memcmp(before.p, after.p, after.n) == 0, "%.*s", (int)after.n,
           (const char *)after.p);
 
     CHECK(remove(path_in(dir, "summary.json")) == 0, "remove");
-    (void)run(&w, dir, true, -1);
-    CHECK(says(dir, "summary.json", "\"status\": \"done\""),
+    (void)run_until(&cfg, &w, dir, true, -1);
+    CHECK(contains(dir, "summary.json", "\"status\": \"done\""),
           "a summary that is missing is written");
 
     dir = fresh_dir(); /* what was interrupted may be done without another step */
-    (void)run(&w, dir, false, 6);
-    CHECK(says(dir, "summary.json", "\"status\": \"interrupted\""), "stopped");
-    (void)run_with(shorter, COUNT(shorter), &w, dir, true, -1);
-    CHECK(w.lines == 0 && says(dir, "summary.json", "\"status\": \"done\""), "%d lines", w.lines);
+    (void)run_until(&cfg, &w, dir, false, 6);
+    CHECK(contains(dir, "summary.json", "\"status\": \"interrupted\""), "stopped");
+    (void)run_until(&shorter, &w, dir, true, -1);
+    CHECK(w.lines == 0 && contains(dir, "summary.json", "\"status\": \"done\""), "%d lines",
+          w.lines);
 }
 
-/* What cannot be read may be whole: nobody goes back behind it, and nothing is renamed. */
+/* A checkpoint that cannot be read may be whole: the run does not resume from an older one, and
+ * nothing is renamed. */
 TEST(a_checkpoint_that_cannot_be_read_is_not_damaged)
 {
-    static const setting often[] = { { "checkpoint_every", "3" }, { "keep", "0" } };
-    static watcher       w;
-    static const char    newest[] = "checkpoint/step_00000006";
-    const char          *dir      = fresh_dir();
-    ms_train_setup       setup    = { .out = dir, .resume = true };
-    ms_error             e        = { "" };
-    ms_train            *t        = NULL;
+    static train_watch    w;
+    static const char     newest[] = "checkpoint/step_00000006";
+    const ms_train_config cfg =
+        train_config("pico", "soft-musec", SMALL "checkpoint_every=3 keep=0");
+    const char          *dir   = fresh_dir();
+    const ms_train_setup setup = { .config = cfg, .out = dir, .resume = true };
+    ms_error             e     = { "" };
+    ms_train            *t     = NULL;
     char                 model[512], kept[512];
     struct stat          info;
 
-    (void)run_with(often, COUNT(often), &w, dir, false, 6);
-    setup.config = configure(often, COUNT(often));
+    (void)run_until(&cfg, &w, dir, false, 6);
     snprintf(model, sizeof model, "%s/%s/model.safetensors", dir, newest);
     snprintf(kept, sizeof kept, "%s/kept", dir);
     CHECK(rename(model, kept) == 0, "rename");
-    CHECK(symlink(model, model) == 0, "symlink"); /* which not even root can read */
+    CHECK(symlink(model, model) == 0, "symlink"); /* not even root can read it */
     CHECK(ms_train_open(&e, &setup, &t) == MUSEC_EIO && t == NULL, "%s", e.text);
     CHECK(strstr(e.text, "model.safetensors") != NULL && strstr(e.text, "may be whole") != NULL,
           "%s", e.text);
     CHECK(lstat(path_in(dir, newest), &info) == 0, "it was renamed");
-    CHECK(remove(model) == 0, "remove"); /* not there at all: that is damage */
+    CHECK(remove(model) == 0, "remove"); /* a missing file is damage */
     CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
     CHECK(ms_train_step(t) == 3, "from step %lld", (long long)ms_train_step(t));
     ms_train_close(t);
-    CHECK(lstat(path_in(dir, newest), &info) != 0, "it was not set aside");
+    CHECK(lstat(path_in(dir, newest), &info) != 0, "it was not renamed");
+}
+
+/* ---- stopped at once ------------------------------------------------------------------------- */
+
+/* Two short data sets, so that the run reaches their ends. */
+static char texts[2][256];
+
+static int write_texts(void **state)
+{
+    const char *dir = fresh_dir();
+    char        text[512];
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        size_t n = 0;
+        for (int i = 0; n + 40 < sizeof text - 200 * (size_t)k; i++)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%d of %d times %d;\n", i, k, i * i);
+        snprintf(texts[k], sizeof texts[k], "%s", path_in(dir, k == 0 ? "a.txt" : "b.txt"));
+        put_file(texts[k], text, n);
+    }
+    return 0;
+}
+
+/* Two data sets, two micro-batches, several layers, validations of several chunks, a checkpoint in
+ * the middle, and reports at every second step. */
+static ms_train_config short_config(const char *optimizer)
+{
+    ms_train_config cfg =
+        train_config("pico", optimizer,
+                     SMALL "layers=2 micro_batches=2 steps=4 val_every=2 val_tokens=96 "
+                           "report_every=2 checkpoint_every=2 qk_norm=no keep=0");
+    char data[600];
+    snprintf(data, sizeof data, "%s;%s=2", texts[0], texts[1]);
+    train_set(&cfg, "data", data);
+    return cfg;
+}
+
+/* Runs until the question `stop_at`; 0: to the end. */
+static ms_summary run_to_question(const ms_train_config *cfg, train_watch *w, const char *out,
+                                  bool resume, int stop_at)
+{
+    w->stop_after = -1;
+    w->stop_at    = stop_at;
+    return train_run(cfg, w, out, resume);
+}
+
+static int log_lines(const char *dir)
+{
+    static blob log;
+    int         n = 0;
+    get_file(path_in(dir, "log.jsonl"), &log);
+    for (size_t i = 0; i < log.n; i++)
+        n += log.p[i] == '\n';
+    return n;
+}
+
+/* state.json holds the checksums of the other files. */
+static void get_states(const char *dir, blob *middle, blob *last)
+{
+    get_file(path_in(dir, "checkpoint/step_00000002/state.json"), middle);
+    get_file(path_in(dir, "checkpoint/step_00000004/state.json"), last);
+}
+
+static void check_states(const char *dir, const blob *middle, const blob *last)
+{
+    static blob a, b;
+    get_states(dir, &a, &b);
+    CHECK(a.n == middle->n && memcmp(a.p, middle->p, a.n) == 0, "step 2: %.*s", (int)a.n,
+          (const char *)a.p);
+    CHECK(b.n == last->n && memcmp(b.p, last->p, b.n) == 0, "step 4: %.*s", (int)b.n,
+          (const char *)b.p);
+}
+
+static void stop_at_questions(const char *optimizer, int every)
+{
+    static train_watch    whole, parts;
+    static blob           middle, last;
+    const char           *dir           = fresh_dir();
+    const ms_train_config cfg           = short_config(optimizer);
+    const ms_summary      want          = run_to_question(&cfg, &whole, dir, false, 0);
+    const int             asks          = whole.asked;
+    int                   in_validation = 0, in_step = 0;
+
+    CHECK(strcmp(want.status, "done") == 0 && log_lines(dir) == SHORT_STEPS, "%s", want.status);
+    get_states(dir, &middle, &last);
+    for (int at = 1; at <= asks; at += every) {
+        dir            = fresh_dir();
+        ms_summary got = run_to_question(&cfg, &parts, dir, false, at);
+        const int  had = parts.lines;
+        CHECK(had == log_lines(dir) && (got.steps == had || got.steps == had + 1),
+              "at %d: %lld steps, %d lines", at, (long long)got.steps, had);
+        CHECK(strcmp(got.status, had == SHORT_STEPS ? "done" : "interrupted") == 0, "at %d: %s", at,
+              got.status);
+        CHECK(got.tokens == 64 * got.steps, "at %d: %lld tokens", at, (long long)got.tokens);
+        in_validation += got.steps == had + 1;
+        in_step += got.steps == had;
+        got = run_to_question(&cfg, &parts, dir, true, 0);
+        CHECK(strcmp(got.status, "done") == 0 && parts.lines == SHORT_STEPS - had,
+              "at %d: %s, %d lines", at, got.status, parts.lines);
+        CHECK(log_lines(dir) == SHORT_STEPS, "at %d: %d lines", at, log_lines(dir));
+        CHECK(got.last_val_loss == want.last_val_loss && got.best_val_loss == want.best_val_loss &&
+                  got.last_loss == want.last_loss && got.best_loss == want.best_loss,
+              "at %d: another summary", at);
+        train_check_same(&whole, &parts, SHORT_STEPS);
+        check_states(dir, &middle, &last);
+    }
+    /* A pass asks in every layer, forward and backward; 2 of 4 steps validate on two sets. */
+    CHECK(every * in_step > 4 * 2 * 8 && every * in_validation > 2 * 2 * 4,
+          "%d in_step steps, %d in validations", in_step, in_validation);
+}
+
+TEST(a_run_stopped_in_step_a_step_resumes_bit_for_bit) { stop_at_questions("soft-musec", 1); }
+
+TEST(a_run_with_logit_clipping_stopped_in_step_a_step_resumes_bit_for_bit)
+{
+    stop_at_questions("muonclip", 7);
+}
+
+/* Every process is stopped after a few more questions than a step or a validation asks, so that
+ * validations are abandoned and made again, some more than once. */
+TEST(a_run_stopped_again_and_again_resumes_bit_for_bit)
+{
+    static train_watch    whole, parts;
+    static blob           middle, last;
+    const char           *dir = fresh_dir();
+    const ms_train_config cfg = short_config("soft-musec");
+    int                   processes;
+
+    (void)run_to_question(&cfg, &whole, dir, false, 0);
+    get_states(dir, &middle, &last);
+    dir = fresh_dir();
+    for (processes = 1; processes < 100; processes++) {
+        /* Every third process is stopped almost at once. */
+        const int        asks = processes % 3 == 0 ? 2 : whole.asked / SHORT_STEPS;
+        const ms_summary got  = run_to_question(&cfg, &parts, dir, processes > 1, asks);
+        if (strcmp(got.status, "done") == 0) break;
+    }
+    CHECK(processes > SHORT_STEPS && processes < 100, "%d processes", processes);
+    CHECK(log_lines(dir) == SHORT_STEPS, "%d lines", log_lines(dir));
+    train_check_same(&whole, &parts, SHORT_STEPS);
+    check_states(dir, &middle, &last);
 }
 
 /* ---- divergence ------------------------------------------------------------------------------ */
@@ -254,8 +325,9 @@ static void spoil_the_head(ms_train *t)
 
 TEST(the_best_loss_outlives_a_loss_that_is_no_number)
 {
-    static watcher w   = { .change = spoil_the_head };
-    ms_summary     got = run(&w, NULL, false, -1);
+    static train_watch    w   = { .stop_after = -1, .after_first = spoil_the_head };
+    const ms_train_config cfg = train_config("pico", "soft-musec", SMALL);
+    const ms_summary      got = train_run(&cfg, &w, NULL, false);
     CHECK(strcmp(got.status, "diverged") == 0 && isnan(got.last_loss), "%s, loss %g", got.status,
           got.last_loss);
     CHECK(got.steps == 2 && isfinite(w.line[1].loss), "%lld steps", (long long)got.steps);
@@ -266,15 +338,17 @@ TEST(the_best_loss_outlives_a_loss_that_is_no_number)
 /* A cap keeps the loss finite, whatever the logits are. */
 TEST(an_infinite_logit_is_divergence_where_logits_are_clipped)
 {
-    static const setting more[] = {
-        { "optimizer", "muonclip" }, { "qk_norm", "no" }, { "attn_softcap", "1e3" },
-        { "attn_scale", "100" },     { "lr", "1e9" },     { "lr_qk", "1e9" },
-        { "qk_tau", "1e9" },         { "init_out", "1" }
-    };
-    static watcher   w;
+    static train_watch    w = { .stop_after = -1 };
+    const ms_train_config cfg =
+        train_config("pico", "muonclip",
+                     SMALL "qk_norm=no attn_softcap=1e3 attn_scale=100 lr=1e9 lr_qk=1e9 qk_tau=1e9 "
+                           "init_out=1");
     const char      *dir = fresh_dir();
-    const ms_summary got = run_with(more, COUNT(more), &w, dir, false, -1);
+    const ms_summary got = train_run(&cfg, &w, dir, false);
     CHECK(strcmp(got.status, "diverged") == 0 && isfinite(got.last_loss), "%s after %lld, loss %g",
           got.status, (long long)got.steps, got.last_loss);
-    CHECK(got.reason != NULL && says(dir, "summary.json", "attention logit is infinite"), "reason");
+    CHECK(got.reason != NULL && contains(dir, "summary.json", "attention logit is infinite"),
+          "reason");
 }
+
+TEST_GROUP(write_texts, NULL)

@@ -8,22 +8,7 @@
 #include <string.h>
 
 #include "oracle.h"
-#include "train/schedule.h"
-
-static ms_train_config preset(const char *name)
-{
-    ms_train_config cfg;
-    ms_error        e;
-    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, name, "muon"));
-    CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
-    return cfg;
-}
-
-static void set(ms_train_config *cfg, const char *key, const char *value)
-{
-    ms_error e;
-    CHECK_OK_ERR(&e, ms_train_config_set(&e, cfg, key, value));
-}
+#include "train_rig.h"
 
 static ms_schedule made(const ms_train_config *cfg)
 {
@@ -87,8 +72,8 @@ static double paper_beta(int64_t step, int64_t steps)
 
 static void check_step(const char *name, const ms_step_plan *p, const row *r, int64_t step)
 {
-    const double along = (double)(step - r->first) / (double)(r[1].first - r->first);
-    const int    most  = r->from[2] > 0 ? 3 : r->from[1] > 0 ? 2 : 1;
+    const double along     = (double)(step - r->first) / (double)(r[1].first - r->first);
+    const int    n_weights = r->from[2] > 0 ? 3 : r->from[1] > 0 ? 2 : 1;
     CHECK(p->stage->batch == r->batch && p->tokens == r->batch / 8, "%s, step %d: batch %d", name,
           (int)step, (int)p->stage->batch);
     CHECK(p->stage->max_doc == r->doc, "%s, step %d: documents of %d", name, (int)step,
@@ -97,8 +82,8 @@ static void check_step(const char *name, const ms_step_plan *p, const row *r, in
               p->stage->window_long == 128 * r->long_blocks,
           "%s, step %d: windows %d/%d", name, (int)step, (int)p->stage->window_short,
           (int)p->stage->window_long);
-    CHECK(p->n_weights == most, "%s, step %d: %d weights", name, (int)step, p->n_weights);
-    for (int k = 0; k < most; k++) {
+    CHECK(p->n_weights == n_weights, "%s, step %d: %d weights", name, (int)step, p->n_weights);
+    for (int k = 0; k < n_weights; k++) {
         const double want = r->from[k] + (r->to[k] - r->from[k]) * along;
         CHECK(fabs(p->weights[k] - want) <= 1e-12, "%s, step %d: weight %d is %g, not %g", name,
               (int)step, k, p->weights[k], want);
@@ -107,7 +92,7 @@ static void check_step(const char *name, const ms_step_plan *p, const row *r, in
 
 static void check_table(const char *name, const row *rows, double (*lr)(int64_t step))
 {
-    const ms_train_config cfg   = preset(name);
+    const ms_train_config cfg   = train_config(name, "muon", "");
     const ms_schedule     s     = made(&cfg);
     int64_t               steps = 0;
     for (const row *r = rows; r->batch > 0; r++)
@@ -126,7 +111,7 @@ static void check_table(const char *name, const row *rows, double (*lr)(int64_t 
 
 TEST(small_is_the_table)
 {
-    const ms_train_config cfg = preset("small");
+    const ms_train_config cfg = train_config("small", "muon", "");
     const ms_schedule     s   = made(&cfg);
     check_table("small", small_rows, small_lr);
     CHECK(fabs(ms_schedule_at(&s, 919).lr_scale - 0.913) <= 1.5e-3, "before the jump");
@@ -141,7 +126,7 @@ TEST(wide_doubles_medium)
 {
     static const int64_t  first[] = { 0, 667, 1334, 2000, 8040 };
     static const int64_t  batch[] = { 262144, 524288, 786432, 1048576 };
-    const ms_train_config cfg     = preset("wide");
+    const ms_train_config cfg     = train_config("wide", "muon", "");
     const ms_schedule     s       = made(&cfg);
     for (int r = 0; r < 4; r++)
         for (int64_t step = first[r]; step < first[r + 1]; step++)
@@ -153,9 +138,9 @@ TEST(wide_doubles_medium)
 
 static ms_train_config hundred_steps(const char *stages)
 {
-    ms_train_config cfg = preset("pico");
-    set(&cfg, "steps", "100");
-    set(&cfg, "stages", stages);
+    ms_train_config cfg = train_config("pico", "muon", "");
+    train_set(&cfg, "steps", "100");
+    train_set(&cfg, "stages", stages);
     return cfg;
 }
 
@@ -171,12 +156,12 @@ TEST(a_run_without_stages_is_one)
         CHECK(ms_schedule_at(&s, 40).lr_scale == 1.0, "its first step");
         CHECK(fabs(ms_schedule_at(&s, 70).lr_scale - 0.55) <= 1e-12, "half-way down");
         CHECK(ms_schedule_at(&s, 0).beta == cfg.optim.beta, "beta");
-        set(&cfg, "stages", " \t ");
+        train_set(&cfg, "stages", " \t ");
     }
-    set(&cfg, "cooldown", "0");
+    train_set(&cfg, "cooldown", "0");
     const ms_schedule flat = made(&cfg);
     CHECK(ms_schedule_at(&flat, 99).lr_scale == 1.0, "no cooldown");
-    set(&cfg, "cooldown", "1");
+    train_set(&cfg, "cooldown", "1");
     const ms_schedule all = made(&cfg);
     CHECK(ms_schedule_at(&all, 0).lr_scale == 1.0, "all of it");
     CHECK(fabs(ms_schedule_at(&all, 99).lr_scale - (0.01 + 0.1 * 0.99)) <= 1e-12, "to its end");
@@ -213,21 +198,21 @@ TEST(lengths_are_steps_shares_or_the_rest)
 /* Fewer steps than stages: what is not reached neither runs nor takes memory. */
 TEST(a_short_run_stays_in_early_stages)
 {
-    ms_train_config cfg = preset("small");
-    set(&cfg, "steps", "100");
+    ms_train_config cfg = train_config("small", "muon", "");
+    train_set(&cfg, "steps", "100");
     const ms_schedule s = made(&cfg);
     CHECK(s.n_stages == 1 && s.max_tokens == 131072 / 8, "%d stages", s.n_stages);
     for (int64_t step = 0; step < 100; step++)
         CHECK(ms_schedule_at(&s, step).stage->batch == 131072, "step %d", (int)step);
     CHECK(ms_schedule_at(&s, 99).lr_scale == 0.15 && ms_schedule_at(&s, 36).lr_scale == 1.0, "lr");
-    set(&cfg, "steps", "11");
+    train_set(&cfg, "steps", "11");
     CHECK(made(&cfg).scheduled == 1, "one step and the extension");
 }
 
 TEST(the_extension_is_the_last_stage)
 {
     ms_train_config cfg = hundred_steps("50 lr=2; 40 lr=3; rest lr=4 window=1/2");
-    set(&cfg, "extension", "10");
+    train_set(&cfg, "extension", "10");
     const ms_schedule s = made(&cfg);
     CHECK(s.n_stages == 3 && ms_schedule_at(&s, 89).stage->window_long != 2, "before it");
     CHECK(ms_schedule_at(&s, 90).stage->window_long == 2, "in it");
@@ -235,12 +220,12 @@ TEST(the_extension_is_the_last_stage)
         CHECK(ms_schedule_at(&s, step).lr_scale == cfg.cooldown_to, "step %d", (int)step);
     /* stages beyond the scheduled steps are not reached, however long the extension is */
     cfg = hundred_steps("50 lr=2; rest lr=4 mtp=1,0>1,0.5");
-    set(&cfg, "extension", "80");
+    train_set(&cfg, "extension", "80");
     const ms_schedule early = made(&cfg);
     CHECK(early.n_stages == 1 && early.stage[0].end == 100, "%d stages", early.n_stages);
     /* but rounded shares do not shift the last one */
     cfg = hundred_steps("50%; 50%; rest");
-    set(&cfg, "steps", "5"), set(&cfg, "extension", "2");
+    train_set(&cfg, "steps", "5"), train_set(&cfg, "extension", "2");
     const ms_schedule odd = made(&cfg);
     CHECK(odd.n_stages == 3 && odd.stage[1].end == 3 && odd.stage[2].first == 3, "rounded");
 }
@@ -248,14 +233,14 @@ TEST(the_extension_is_the_last_stage)
 TEST(momentum_warms_up_and_cools_down)
 {
     ms_train_config cfg = hundred_steps("");
-    set(&cfg, "momentum-warmup", "20"), set(&cfg, "momentum-cooldown", "10");
-    set(&cfg, "momentum-from", "0.25"), set(&cfg, "beta", "0.05");
+    train_set(&cfg, "momentum-warmup", "20"), train_set(&cfg, "momentum-cooldown", "10");
+    train_set(&cfg, "momentum-from", "0.25"), train_set(&cfg, "beta", "0.05");
     const ms_schedule s = made(&cfg);
     CHECK(ms_schedule_at(&s, 0).beta == 0.25 && ms_schedule_at(&s, 99).beta == 0.25, "the ends");
     CHECK(fabs(ms_schedule_at(&s, 10).beta - 0.15) <= 1e-12, "half-way up");
     CHECK(ms_schedule_at(&s, 20).beta == 0.05 && ms_schedule_at(&s, 89).beta == 0.05, "between");
     CHECK(fabs(ms_schedule_at(&s, 94).beta - 0.15) <= 1e-12, "half-way down");
-    set(&cfg, "steps", "12"), set(&cfg, "momentum-cooldown", "12"); /* they meet */
+    train_set(&cfg, "steps", "12"), train_set(&cfg, "momentum-cooldown", "12"); /* they meet */
     const ms_schedule both = made(&cfg);
     for (int64_t step = 0; step < 12; step++) {
         const double beta = ms_schedule_at(&both, step).beta;
@@ -346,7 +331,7 @@ TEST(wrong_settings_are_refused)
         ms_train_config cfg = hundred_steps("");
         ms_schedule     s;
         ms_error        e = { "" };
-        set(&cfg, bad[i].key, bad[i].value);
+        train_set(&cfg, bad[i].key, bad[i].value);
         CHECK(ms_schedule_make(&e, &cfg, &s) == MUSEC_EINVAL && strstr(e.text, bad[i].what) != NULL,
               "%s is \"%s\": said \"%s\"", bad[i].key, bad[i].value, e.text);
     }
@@ -354,50 +339,20 @@ TEST(wrong_settings_are_refused)
 
 /* ---- texts at random ------------------------------------------------------------------------- */
 
+/* Up to 13 words of these, each of which ends with '|'. */
 static void random_text(char *text, size_t bytes, uint64_t *draw)
 {
-    static const char *const words[] = {
-        "10",
-        "33%",
-        "rest",
-        "0",
-        "; ",
-        ";",
-        " ",
-        "batch=",
-        "micro=",
-        "doc=",
-        "window=",
-        "lr=",
-        "mtp=",
-        "1",
-        "0.5",
-        ",",
-        ">",
-        "/",
-        "=",
-        "64",
-        "1e9",
-        "-1",
-        "nan",
-        "%",
-        "99999999",
-        "\t",
-        "8/16",
-        "1,0.5",
-        "x",
-        "\x80",
-        "; 5 lr=2",
-        "; 7% batch=64",
-        " mtp=1,0.5>1,0",
-        " window=3/4",
-    };
-    const size_t n_words = COUNT(words);
-    const int    n       = (int)(oracle_uniform(draw) * 14.0);
-    text[0]              = '\0';
+    static const char words[] =
+        "10|33%|rest|0|; |;| |batch=|micro=|doc=|window=|lr=|mtp=|1|0.5|,|>|/|=|64|"
+        "1e9|-1|nan|%|99999999|\t|8/16|1,0.5|x|\x80|; 5 lr=2|; 7% batch=64|"
+        " mtp=1,0.5>1,0| window=3/4|";
+    const int n = (int)(oracle_uniform(draw) * 14.0);
+    text[0]     = '\0';
     for (int i = 0; i < n; i++) {
-        const size_t which = (size_t)(oracle_uniform(draw) * (double)n_words);
-        snprintf(text + strlen(text), bytes - strlen(text), "%s", words[which]);
+        const char *word = words;
+        for (int skip = (int)(oracle_uniform(draw) * 34.0); skip > 0; skip--)
+            word += strcspn(word, "|") + 1;
+        snprintf(text + strlen(text), bytes - strlen(text), "%.*s", (int)strcspn(word, "|"), word);
     }
 }
 
@@ -424,7 +379,7 @@ TEST(texts_at_random_do_no_harm)
     uint64_t        draw = 20;
     int             good = 0;
     char            text[512];
-    set(&cfg, "extension", "9");
+    train_set(&cfg, "extension", "9");
     for (int i = 0; i < 20000; i++) {
         ms_schedule s;
         ms_error    e = { "" };
@@ -459,14 +414,14 @@ TEST(schedules_that_begin_alike)
         { "stages", "45; rest micro=2", 45 },
         { "stages", "46; rest doc=100", 46 },
     };
-    ms_train_config cfg = preset("nano");
+    ms_train_config cfg = train_config("nano", "muon", "");
 
-    set(&cfg, "steps", "100");
-    set(&cfg, "cooldown", "0");
+    train_set(&cfg, "steps", "100");
+    train_set(&cfg, "cooldown", "0");
     const ms_schedule plain = made(&cfg);
     for (size_t c = 0; c < COUNT(cases); c++) {
         ms_train_config other = cfg;
-        set(&other, cases[c].key, cases[c].value);
+        train_set(&other, cases[c].key, cases[c].value);
         const ms_schedule s     = made(&other);
         const int64_t     steps = plain.steps < s.steps ? plain.steps : s.steps;
         for (int64_t n = 0; n <= steps; n++)

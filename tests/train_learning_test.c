@@ -2,7 +2,6 @@
  * attention logits and touches nothing else, and a gradient is the same however its batch is cut.
  *
  * The data is one text of as many bytes as a step has tokens, so every step sees the same batch. */
-#define _POSIX_C_SOURCE 200809L /* strtok_r */
 #include "check.h"
 
 #include <math.h>
@@ -11,30 +10,14 @@
 #include <string.h>
 
 #include "scratch.h"
-#include "train/trainer.h"
+#include "train_rig.h"
 
-enum { TOKENS = 64, MAX_STEPS = 200 };
+enum { TOKENS = 64 };
 
 static const char text[TOKENS + 1] =
     "the quick brown fox jumps over the lazy dog while bright vixens s";
 
 /* ---- runs ------------------------------------------------------------------------------------ */
-
-typedef struct trace { /* what the steps said */
-    int         steps;
-    double      loss[MAX_STEPS], max_logit[MAX_STEPS];
-    ms_log_line last;
-} trace;
-
-static void note(void *arg, const ms_log_line *line)
-{
-    trace *t = arg;
-    CHECK(t->steps < MAX_STEPS, "more than %d steps", MAX_STEPS);
-    t->loss[t->steps]      = line->loss;
-    t->max_logit[t->steps] = line->max_logit;
-    t->steps++;
-    t->last = *line;
-}
 
 /* A directory whose training text is `text`. */
 static const char *data_dir(void)
@@ -48,48 +31,28 @@ static const char *data_dir(void)
     return dir;
 }
 
-static void set(ms_train_config *cfg, const char *key, const char *value)
-{
-    ms_error e = { "" };
-    CHECK_OK_ERR(&e, ms_train_config_set(&e, cfg, key, value));
-}
-
 /* One layer of 32 on the text; `settings`: "key=value ..." */
 static ms_train_config configure(const char *optimizer, const char *settings)
 {
-    static const char common[] =
-        "layers=1 width=32 heads=2 head=16 mlp=64 max_doc=64 val_every=0 val_tokens=64 cap=none "
-        "cooldown=0.5 aux_lr=0.01 device=cpu batch=64";
+    char            all[512];
     ms_train_config cfg;
-    ms_error        e = { "" };
-    char            all[512], *rest = NULL;
-
-    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, "pico", optimizer));
-    set(&cfg, "data", data_dir());
-    snprintf(all, sizeof all, "%s %s", common, settings);
-    for (char *word = strtok_r(all, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
-        char *equal = strchr(word, '=');
-        *equal      = '\0';
-        set(&cfg, word, equal + 1);
-    }
-    CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
+    snprintf(all, sizeof all,
+             "layers=1 width=32 heads=2 head=16 mlp=64 max_doc=64 val_every=0 val_tokens=64 "
+             "cap=none cooldown=0.5 aux_lr=0.01 device=cpu batch=64 %s",
+             settings);
+    cfg = train_config("pico", optimizer, all);
+    train_set(&cfg, "data", data_dir());
     return cfg;
 }
 
-/* Runs to its end and stays open, for its weights and gradients to be looked at. */
-static ms_train *run(const ms_train_config *cfg, trace *out)
+/* Runs to the end and stays open, so that weights and gradients can be read. */
+static ms_train *run(const ms_train_config *cfg, train_watch *out)
 {
-    *out                       = (trace){ 0 };
-    const ms_train_setup setup = { .config = *cfg, .on_step = note, .arg = out };
-    ms_error             e     = { "" };
-    ms_train            *t     = NULL;
-    ms_summary           summary;
-
-    CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &t));
-    CHECK_OK_ERR(&e, ms_train_run(&e, t, &summary));
+    *out                     = (train_watch){ .stop_after = -1 };
+    const ms_summary summary = train_run_open(cfg, out, NULL, false);
     CHECK(strcmp(summary.status, "done") == 0, "%s: %s", summary.status, summary.reason);
-    CHECK(out->steps == cfg->steps, "%d steps", out->steps);
-    return t;
+    CHECK(out->lines == cfg->steps, "%d steps", out->lines);
+    return out->train;
 }
 
 /* A parameter or gradient, in host memory; malloc'ed. */
@@ -129,9 +92,9 @@ static const struct {
 static double final_loss(const char *optimizer, const char *settings)
 {
     const ms_train_config cfg = configure(optimizer, settings);
-    static trace          got;
+    static train_watch    got;
     ms_train_close(run(&cfg, &got));
-    return got.last.loss;
+    return got.line[cfg.steps].loss;
 }
 
 TEST(every_optimizer_overfits_one_batch)
@@ -182,25 +145,28 @@ TEST(options_learn_too)
 TEST(qk_clip_brings_logits_back)
 {
     static const double tau = 20.0;
-    static trace        plain, clipped;
+    static train_watch  plain, clipped;
     ms_train_config     cfg;
 
     cfg = configure("muon", HOT);
     ms_train_close(run(&cfg, &plain));
-    CHECK(plain.max_logit[29] > 10.0 * tau, "only %g", plain.max_logit[29]);
+    CHECK(plain.line[30].max_logit > 10.0 * tau, "only %g", plain.line[30].max_logit);
     cfg = configure("muonclip", HOT "qk_tau=20");
     ms_train_close(run(&cfg, &clipped));
     for (int i = 0; i < 30; i++)
-        CHECK(clipped.max_logit[i] < 1.7 * tau, "step %d: %g", i + 1, clipped.max_logit[i]);
+        CHECK(clipped.line[i + 1].max_logit < 1.7 * tau, "step %d: %g", i + 1,
+              clipped.line[i + 1].max_logit);
 
     cfg = configure("muon", HOT "init_qkv=8 lr=0.02");
     ms_train_close(run(&cfg, &plain));
     cfg = configure("muonclip", HOT "init_qkv=8 lr=0.02 qk_tau=20");
     ms_train_close(run(&cfg, &clipped));
-    CHECK(clipped.max_logit[0] > 5.0 * tau, "starts with %g", clipped.max_logit[0]);
+    CHECK(clipped.line[1].max_logit > 5.0 * tau, "starts with %g", clipped.line[1].max_logit);
     for (int i = 1; i < 30; i++) {
-        CHECK(plain.max_logit[i] > 5.0 * tau, "step %d: %g", i + 1, plain.max_logit[i]);
-        CHECK(clipped.max_logit[i] < 1.2 * tau, "step %d: %g", i + 1, clipped.max_logit[i]);
+        CHECK(plain.line[i + 1].max_logit > 5.0 * tau, "step %d: %g", i + 1,
+              plain.line[i + 1].max_logit);
+        CHECK(clipped.line[i + 1].max_logit < 1.2 * tau, "step %d: %g", i + 1,
+              clipped.line[i + 1].max_logit);
     }
 }
 
@@ -221,13 +187,13 @@ static void check_head(ms_train *clipped, ms_train *plain, size_t param, int64_t
 }
 
 /* The last step with a larger logit than all before it. */
-static int last_record(const trace *t)
+static int last_record(const train_watch *t)
 {
     int    last = 0;
-    double most = t->max_logit[0];
-    for (int i = 1; i < t->steps; i++)
-        if (t->max_logit[i] > most) {
-            most = t->max_logit[i];
+    double max  = t->line[1].max_logit;
+    for (int i = 1; i < t->lines; i++)
+        if (t->line[i + 1].max_logit > max) {
+            max  = t->line[i + 1].max_logit;
             last = i;
         }
     CHECK(last > 3, "the logits stop growing at step %d", last + 1);
@@ -238,11 +204,11 @@ static int last_record(const trace *t)
  * muon bit for bit, so in that step both start from the same state. */
 TEST(qk_clip_touches_q_and_k_alone)
 {
-    static trace    plain, clipped;
-    ms_train_config cfg = configure("muon", HOT);
-    ms_train       *p, *c;
-    char            tau[40];
-    int             heads_clipped = 0;
+    static train_watch plain, clipped;
+    ms_train_config    cfg = configure("muon", HOT);
+    ms_train          *p, *c;
+    char               tau[40];
+    int                heads_clipped = 0;
 
     ms_train_close(run(&cfg, &plain));
     const int last = last_record(&plain);
@@ -250,15 +216,16 @@ TEST(qk_clip_touches_q_and_k_alone)
     p              = run(&cfg, &plain);
     double before  = 0.0;
     for (int i = 0; i < last; i++)
-        before = fmax(before, plain.max_logit[i]);
-    const double t = 0.5 * (before + plain.max_logit[last]);
+        before = fmax(before, plain.line[i + 1].max_logit);
+    const double t = 0.5 * (before + plain.line[last + 1].max_logit);
     cfg            = configure("muonclip", HOT);
     cfg.steps      = last + 1;
     snprintf(tau, sizeof tau, "%.17g", t);
-    set(&cfg, "qk_tau", tau);
+    train_set(&cfg, "qk_tau", tau);
     c = run(&cfg, &clipped);
     for (int i = 0; i <= last; i++)
-        CHECK(clipped.loss[i] == plain.loss[i] && clipped.max_logit[i] == plain.max_logit[i],
+        CHECK(clipped.line[i + 1].loss == plain.line[i + 1].loss &&
+                  clipped.line[i + 1].max_logit == plain.line[i + 1].max_logit,
               "step %d differs before the clip", i + 1);
     for (size_t i = 0; i < ms_gpt_n_params(p->gpt); i++) {
         const ms_gpt_tensor *x = ms_gpt_param(c->gpt, i), *y = ms_gpt_param(p->gpt, i);
@@ -283,15 +250,17 @@ TEST(qk_clip_touches_q_and_k_alone)
 /* Documents of 16 tokens: none is in two micro-batches of a batch cut in four. */
 TEST(accumulated_gradients_are_those_of_the_whole_batch)
 {
-    static trace          one, four;
+    static train_watch    one, four;
     const ms_train_config whole = configure("sgdm", "steps=1 max_doc=16 init_out=1 init_down=1");
     const ms_train_config parts =
         configure("sgdm", "steps=1 max_doc=16 init_out=1 init_down=1 micro_batches=4");
     ms_train *a = run(&whole, &one), *b = run(&parts, &four);
 
-    CHECK(fabs(one.loss[0] - four.loss[0]) <= 1e-6, "losses %.9g, %.9g", one.loss[0], four.loss[0]);
-    CHECK(one.max_logit[0] == four.max_logit[0], "%g, %g", one.max_logit[0], four.max_logit[0]);
-    CHECK(one.last.tokens == TOKENS && four.last.tokens == TOKENS, "not the same tokens");
+    CHECK(fabs(one.line[1].loss - four.line[1].loss) <= 1e-6, "losses %.9g, %.9g", one.line[1].loss,
+          four.line[1].loss);
+    CHECK(one.line[1].max_logit == four.line[1].max_logit, "%g, %g", one.line[1].max_logit,
+          four.line[1].max_logit);
+    CHECK(one.line[1].tokens == TOKENS && four.line[1].tokens == TOKENS, "not the same tokens");
     for (size_t i = 0; i < ms_gpt_n_params(a->gpt); i++) {
         const ms_gpt_tensor *x = ms_gpt_param(a->gpt, i), *y = ms_gpt_param(b->gpt, i);
         const double         err = distance(b, y->grad, a, x->grad, 1.0);
@@ -306,20 +275,21 @@ TEST(accumulated_gradients_are_those_of_the_whole_batch)
  * there is no rounding to forgive.  The log shows it as the norm of sgdm's first update. */
 TEST(reductions_differ_by_their_scale)
 {
-    static trace          sum, mean;
+    static train_watch    sum, mean;
     const ms_train_config by_sum  = configure("sgdm", "steps=1 report_every=1 init_out=1"),
                           by_mean = configure("sgdm", "steps=1 report_every=1 init_out=1 "
                                                       "grad_reduction=mean");
     ms_train *a = run(&by_sum, &sum), *b = run(&by_mean, &mean);
 
-    CHECK(sum.loss[0] == mean.loss[0], "the loss is another: %g, %g", sum.loss[0], mean.loss[0]);
+    CHECK(sum.line[1].loss == mean.line[1].loss, "the loss is another: %g, %g", sum.line[1].loss,
+          mean.line[1].loss);
     for (size_t i = 0; i < ms_gpt_n_params(a->gpt); i++) {
         const ms_gpt_tensor *x = ms_gpt_param(a->gpt, i), *y = ms_gpt_param(b->gpt, i);
         CHECK(distance(a, x->grad, b, y->grad, TOKENS / 8.0) == 0.0, "%s", x->name);
     }
-    CHECK(sum.last.has_groups && mean.last.has_groups, "no report");
+    CHECK(sum.line[1].has_groups && mean.line[1].has_groups, "no report");
     for (int g = 0; g < MS_GROUPS; g++) {
-        const double ratio = sum.last.groups[g].u_norm / mean.last.groups[g].u_norm;
+        const double ratio = sum.line[1].groups[g].u_norm / mean.line[1].groups[g].u_norm;
         CHECK(fabs(ratio - TOKENS / 8.0) <= 1e-6, "group %d: updates differ by %g", g, ratio);
     }
     ms_train_close(b);

@@ -12,20 +12,7 @@
 
 #include "cli/train_start.h"
 #include "scratch.h"
-
-static ms_train_config config_of(const char *preset, const char *optimizer)
-{
-    ms_train_config cfg;
-    ms_error        e = { "" };
-    CHECK_OK_ERR(&e, ms_train_config_init(&e, &cfg, preset, optimizer));
-    return cfg;
-}
-
-static void set(ms_train_config *cfg, const char *name, const char *value)
-{
-    ms_error e = { "" };
-    CHECK_OK_ERR(&e, ms_train_config_set(&e, cfg, name, value));
-}
+#include "train_rig.h"
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
@@ -33,7 +20,7 @@ TEST(names_go_on_where_one_is_taken)
 {
     static const char *const want[] = { "runs/pico-muon-lr0.02-s0", "runs/pico-muon-lr0.02-s0-2",
                                         "runs/pico-muon-lr0.02-s0-3" };
-    const ms_train_config    cfg    = config_of("pico", "muon");
+    const ms_train_config    cfg    = train_config("pico", "muon", NULL);
     char                     out[MS_PATH_MAX];
     ms_error                 e = { "" };
 
@@ -52,7 +39,7 @@ TEST(names_go_on_where_one_is_taken)
 TEST(two_processes_never_get_the_same)
 {
     enum { PROCESSES = 8, EACH = 25 };
-    const ms_train_config cfg = config_of("pico", "muon");
+    const ms_train_config cfg = train_config("pico", "muon", NULL);
     static bool           seen[PROCESSES * EACH + 1];
     int                   ends[2], go[2], number;
 
@@ -86,7 +73,7 @@ TEST(two_processes_never_get_the_same)
 
 TEST(where_no_directory_can_be_made)
 {
-    const ms_train_config cfg = config_of("pico", "muon");
+    const ms_train_config cfg = train_config("pico", "muon", NULL);
     char                  out[MS_PATH_MAX];
     ms_error              e = { "" };
     CHECK(chdir(fresh_dir()) == 0, "chdir");
@@ -112,12 +99,12 @@ TEST(the_work_of_a_run)
         { "window_short", "31" }, { "stages", "6 batch=64; rest batch=128" },
     };
     const double token  = 6.0 * (2.0 * (4 * 16 * 16 + 2 * 64 * 16) + 320 * 16) + 2 * 12.0 * 16 * 16;
-    ms_train_config cfg = config_of("pico", "adamw");
+    ms_train_config cfg = train_config("pico", "adamw", NULL);
     ms_schedule     s;
     ms_error        e = { "" };
 
     for (size_t i = 0; i < COUNT(settings); i++)
-        set(&cfg, settings[i][0], settings[i][1]);
+        train_set(&cfg, settings[i][0], settings[i][1]);
     CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
     CHECK_OK_ERR(&e, ms_schedule_make(&e, &cfg, &s));
     const struct {
@@ -136,7 +123,7 @@ TEST(the_work_of_a_run)
               got, token * cases[i].tokens);
     }
     ms_train_config muon = cfg;
-    muon.optim           = config_of("pico", "muon").optim;
+    muon.optim           = train_config("pico", "muon", NULL).optim;
     CHECK(ms_train_work(&muon, &s, 0, 1) > ms_train_work(&cfg, &s, 0, 1), "products are free");
 }
 
@@ -186,11 +173,12 @@ TEST(memory_is_warned_of_where_there_is_less)
 
 TEST(days_are_warned_of)
 {
-    const double    day  = 86400.0;
-    ms_train_config tiny = config_of("pico", "muon"), large = config_of("small", "muon");
-    ms_error        e   = { "" };
-    musec_ctx      *ctx = NULL;
-    char            text[512];
+    const double    day   = 86400.0;
+    ms_train_config tiny  = train_config("pico", "muon", NULL),
+                    large = train_config("small", "muon", NULL);
+    ms_error   e          = { "" };
+    musec_ctx *ctx        = NULL;
+    char       text[512];
 
     CHECK(musec_ctx_create(&ctx, "cpu") == MUSEC_OK, "%s", e.text);
     ms_train_start s = { .config = &large, .device = ctx };

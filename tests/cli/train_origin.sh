@@ -205,6 +205,9 @@ check "nobody minds if nothing is relative" sh -c '! grep -q data_dir "$0"' "$(s
 
 # ---- a terminal that is closed ---------------------------------------------------------------------
 
+# has_lines FILE N: has the file N lines or more?
+has_lines() { [ "$(wc -l <"$1")" -ge "$2" ]; }
+
 # hangs_up DIR COMMAND...: a run of an hour gets SIGHUP twice, as terminal and shell send it.
 hangs_up() {
     local dir=$1 pid
@@ -214,9 +217,9 @@ hangs_up() {
     check "SIGHUP, $dir: it runs" await $pid test -s "$dir/log.jsonl"
     kill -HUP $pid
     kill -HUP $pid 2>/dev/null
-    sleep 0.3
     if [ "$*" = nohup ]; then
-        check "nohup: it goes on" kill -TERM $pid
+        check "nohup: it goes on" await $pid has_lines "$dir/log.jsonl" $(($(wc -l <"$dir/log.jsonl") + 2))
+        kill -TERM $pid
     fi
     wait $pid 2>/dev/null
     code=$?
