@@ -123,7 +123,7 @@ static void check_definition(const vocabulary *v, const ms_bpe *bpe, const uint1
     size_t    words = 0, at = 0, k = 0;
 
     REQUIRE(ends != NULL && want != NULL);
-    words = ms_words_cut(&bpe->classes, text, size, 0, ends, size + 1);
+    words = ms_pretokenize(&bpe->classes, text, size, 0, ends, size + 1);
     for (size_t i = 0; i < words; at = ends[i++])
         k += merge(v, (const unsigned char *)text + at, ends[i] - at, want + k);
     REQUIRE(at == size && k == n && memcmp(ids, want, n * sizeof *ids) == 0);
@@ -162,7 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ms_bpe           *bpe;
     char             *text;
 
-    if (ms_words_utf8proc() == NULL) return 0; /* there is no tokenizer in this build */
+    if (ms_utf8proc_version() == NULL) return 0; /* there is no tokenizer in this build */
     take_vocabulary(&v, &data, &size);
     cut  = fuzz_take(&data, &size);
     cut  = size * cut / 255;

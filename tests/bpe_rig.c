@@ -40,11 +40,11 @@ int bpe_rig_merge(const bpe_rig *r, const unsigned char *bytes, int n, int *ids)
     }
 }
 
-int bpe_rig_encode(const bpe_rig *r, const ms_word_classes *classes, const char *text, int n,
+int bpe_rig_encode(const bpe_rig *r, const ms_char_classes *classes, const char *text, int n,
                    int *ids)
 {
     size_t *ends  = calloc((size_t)n + 1, sizeof *ends);
-    size_t  words = ms_words_cut(classes, text, (size_t)n, 0, ends, (size_t)n + 1), at = 0;
+    size_t  words = ms_pretokenize(classes, text, (size_t)n, 0, ends, (size_t)n + 1), at = 0;
     int     count = 0;
 
     for (size_t i = 0; i < words; at = ends[i++])

@@ -32,8 +32,8 @@ void bpe_rig_free(bpe_rig *r);
 
 /* What the merges make of one word's bytes; returns the number of ids. */
 int bpe_rig_merge(const bpe_rig *r, const unsigned char *bytes, int n, int *ids);
-/* The same of a text, cut by ms_words_cut. */
-int bpe_rig_encode(const bpe_rig *r, const ms_word_classes *classes, const char *text, int n,
+/* The same of a text, cut by ms_pretokenize. */
+int bpe_rig_encode(const bpe_rig *r, const ms_char_classes *classes, const char *text, int n,
                    int *ids);
 
 /* The vocabulary as files in `dir`; version of the .bin: 1 or 2. */

@@ -34,7 +34,7 @@ static void close_coder(coder *c)
 
 static void need_utf8proc(void)
 {
-    if (ms_words_utf8proc() == NULL) SKIP("built without utf8proc");
+    if (ms_utf8proc_version() == NULL) SKIP("built without utf8proc");
 }
 
 static const char *shared_path(const char *name)

@@ -11,8 +11,8 @@
 #include "core/table.h"
 #include "core/thread.h"
 #include "data/http.h"
+#include "data/pretokenize.h"
 #include "data/unpack.h"
-#include "data/words.h"
 #include "device/device.h"
 
 struct args {
@@ -165,8 +165,8 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     ROW("blas", "%s", facts->blas);
     ROW("threads", "%d", facts->threads);
     ROW("jansson", "%s", jansson_version_str());
-    if (ms_words_utf8proc() != NULL)
-        ROW("utf8proc", "%s", ms_words_utf8proc());
+    if (ms_utf8proc_version() != NULL)
+        ROW("utf8proc", "%s", ms_utf8proc_version());
     else
         ROW("utf8proc", "absent; for GPT-2's tokenizer install libutf8proc-dev and build again");
     for (size_t i = 0; ms_unpack_library_at(i, &library); i++) {
@@ -272,8 +272,8 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
     json_object_set_new(libraries, "blas", ms_json_string(facts->blas));
     json_object_set_new(libraries, "jansson", ms_json_string(jansson_version_str()));
     json_object_set_new(libraries, "utf8proc",
-                        ms_words_utf8proc() == NULL ? json_null()
-                                                    : ms_json_string(ms_words_utf8proc()));
+                        ms_utf8proc_version() == NULL ? json_null()
+                                                      : ms_json_string(ms_utf8proc_version()));
     for (size_t i = 0; ms_unpack_library_at(i, &library); i++)
         json_object_set_new(libraries, library.name,
                             library.version != NULL ? ms_json_string(library.version)

@@ -17,7 +17,7 @@
 #include "core/file.h"
 #include "core/sha256.h"
 
-enum { DIGITS = MS_SHA256_HEX - 1, BYTES_MOST = 64 << 20 };
+enum { DIGITS = MS_SHA256_HEX - 1, MAX_BYTES = 64 << 20 };
 
 void ms_cache_name(char name[MS_CACHE_NAME], const char *fmt, ...)
 {
@@ -62,7 +62,7 @@ bool ms_cache_load(const char *name, void **data, size_t *bytes)
     *data  = NULL;
     *bytes = 0;
     if (!find_directory(dir) || ms_path_join(&ignored, dir, name, path) != MUSEC_OK ||
-        access(path, R_OK) != 0 || ms_file_text(&ignored, path, BYTES_MOST, &text, &n) != MUSEC_OK)
+        access(path, R_OK) != 0 || ms_file_text(&ignored, path, MAX_BYTES, &text, &n) != MUSEC_OK)
         return false;
     if (n >= DIGITS) sum_of(text + DIGITS, n - DIGITS, hex);
     if (n < DIGITS || memcmp(hex, text, DIGITS) != 0) {
@@ -82,7 +82,7 @@ void ms_cache_save(const char *name, const void *data, size_t bytes)
     ms_error     ignored;
     musec_status st;
 
-    if (!find_directory(dir) || bytes > BYTES_MOST - DIGITS) return;
+    if (!find_directory(dir) || bytes > MAX_BYTES - DIGITS) return;
     sum_of(data, bytes, hex);
     TRY(ms_directory_make(&ignored, dir));
     TRY(ms_path_join(&ignored, dir, name, path));

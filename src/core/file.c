@@ -108,7 +108,8 @@ musec_status ms_file_read(ms_error *e, FILE *f, const char *path, void *buf, siz
                    path, bytes, got);
 }
 
-musec_status ms_file_text(ms_error *e, const char *path, int64_t most, char **text, size_t *bytes)
+musec_status ms_file_text(ms_error *e, const char *path, int64_t max_bytes, char **text,
+                          size_t *bytes)
 {
     FILE        *f = NULL;
     int64_t      n;
@@ -118,9 +119,9 @@ musec_status ms_file_text(ms_error *e, const char *path, int64_t most, char **te
     *bytes = 0;
     TRY(ms_file_open_read(e, path, &f));
     n = ms_file_bytes(f);
-    if (n < 0 || n > most) {
+    if (n < 0 || n > max_bytes) {
         st = ms_fail(e, MUSEC_EFORMAT, "%s: it must be a file of at most %lld bytes", path,
-                     (long long)most);
+                     (long long)max_bytes);
         goto done;
     }
     *text = malloc((size_t)n + 1);

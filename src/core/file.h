@@ -34,9 +34,10 @@ musec_status ms_file_open_read(ms_error *e, const char *path, FILE **out);
 /* Bytes of a file open for reading, or -1 if it has no fixed size (a pipe). */
 int64_t      ms_file_bytes(FILE *f);
 musec_status ms_file_read(ms_error *e, FILE *f, const char *path, void *buf, size_t bytes);
-/* The whole file with a NUL behind it, to be freed; one of more than `most` bytes, or a pipe, is an
+/* The whole file with a NUL behind it, to be freed; one of more than `max_bytes` bytes, or a pipe, is an
  * error. */
-musec_status ms_file_text(ms_error *e, const char *path, int64_t most, char **text, size_t *bytes);
+musec_status ms_file_text(ms_error *e, const char *path, int64_t max_bytes, char **text,
+                          size_t *bytes);
 
 musec_status ms_out_open(ms_error *e, const char *path, ms_out_file *out);
 musec_status ms_out_write(ms_error *e, ms_out_file *out, const void *buf, size_t bytes);

@@ -8,7 +8,7 @@
 
 #include "core/status.h"
 
-enum { LONGEST = 64, MOST_CHOICES = 64 }; /* longer names are nobody's typing mistake */
+enum { LONGEST = 64, MAX_CHOICES = 64 }; /* longer names are nobody's typing mistake */
 
 /* ---- names of other programs ----------------------------------------------------------------- */
 
@@ -205,11 +205,11 @@ ms_name_hint ms_name_hint_or_all(const char *name, const char *const *names, siz
 ms_name_hint ms_name_hint_choices(const char *name, const char *choices)
 {
     char        text[1024];
-    const char *names[MOST_CHOICES];
+    const char *names[MAX_CHOICES];
     size_t      n = 0;
 
     snprintf(text, sizeof text, "%s", choices);
-    for (char *at = text, *next; at != NULL && n < MOST_CHOICES; at = next) {
+    for (char *at = text, *next; at != NULL && n < MAX_CHOICES; at = next) {
         next = strchr(at, '|');
         if (next != NULL) *next++ = '\0';
         names[n++] = at;

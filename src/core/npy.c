@@ -37,20 +37,20 @@
 #define PIPE_CHUNK    ((size_t)1 << 20)
 #define TILE          32
 
-typedef struct header {
+typedef struct npy_header {
     char    descr[64];
     bool    fortran;
     int     ndim;
     int64_t shape[MS_NPY_DIMS];
-} header;
+} npy_header;
 
-typedef struct element { /* an element type: in our header, in the file, in memory */
+typedef struct npy_type { /* an element type: in our header, in the file, in memory */
     musec_dtype dtype;
     const char *descr;
     size_t      bytes;
-} element;
+} npy_type;
 
-static const element elements[] = {
+static const npy_type elements[] = {
     { MUSEC_F32, "<f4", 4 },
     { MUSEC_F64, "<f8", 8 },
 };
@@ -115,7 +115,7 @@ static musec_status parse_dim(parser *p, int64_t *out)
     return MUSEC_OK;
 }
 
-static musec_status parse_shape(parser *p, header *h)
+static musec_status parse_shape(parser *p, npy_header *h)
 {
     bool         comma = true;
     musec_status st    = MUSEC_OK;
@@ -137,7 +137,7 @@ done:
     return st;
 }
 
-static musec_status parse_value(parser *p, const char *key, header *h)
+static musec_status parse_value(parser *p, const char *key, npy_header *h)
 {
     if (strcmp(key, "shape") == 0) return parse_shape(p, h);
     if (strcmp(key, "fortran_order") == 0) {
@@ -151,7 +151,7 @@ static musec_status parse_value(parser *p, const char *key, header *h)
 }
 
 static musec_status parse_header(ms_error *e, const char *path, const char *text, size_t bytes,
-                                 header *h)
+                                 npy_header *h)
 {
     static const char *const keys[]            = { "descr", "fortran_order", "shape" };
     bool                     seen[COUNT(keys)] = { false };
@@ -232,7 +232,7 @@ static musec_status read_preamble(ms_error *e, FILE *f, const char *path, size_t
     return MUSEC_OK;
 }
 
-static musec_status read_header(ms_error *e, FILE *f, const char *path, header *h)
+static musec_status read_header(ms_error *e, FILE *f, const char *path, npy_header *h)
 {
     char        *text  = NULL;
     size_t       bytes = 0;
@@ -254,7 +254,7 @@ done:
     return st;
 }
 
-static musec_status find_element(ms_error *e, const char *path, const header *h, element *out)
+static musec_status find_element(ms_error *e, const char *path, const npy_header *h, npy_type *out)
 {
     for (size_t i = 0; i < COUNT(elements); i++) {
         if (strcmp(h->descr, elements[i].descr) == 0) {
@@ -286,7 +286,7 @@ static bool data_bytes(int ndim, const int64_t *shape, size_t each, size_t *out)
 }
 
 /* found: bytes of elements in the file, or -1 for more than were wanted. */
-static musec_status wrong_size(ms_error *e, const char *path, const header *h, size_t want,
+static musec_status wrong_size(ms_error *e, const char *path, const npy_header *h, size_t want,
                                long long found, const char *verdict)
 {
     char shape[SHAPE_TEXT_MAX];
@@ -298,24 +298,26 @@ static musec_status wrong_size(ms_error *e, const char *path, const header *h, s
 }
 
 /* Reads `bytes` to the end of the file.  `first` bytes are allocated at once; more as it comes. */
-static musec_status read_data(ms_error *e, FILE *f, const char *path, const header *h, size_t bytes,
-                              size_t first, void **out)
+static musec_status read_data(ms_error *e, FILE *f, const char *path, const npy_header *h,
+                              size_t bytes, size_t first, void **out)
 {
-    unsigned char *data = NULL;
-    size_t         room = 0, got = 0;
+    unsigned char *data     = NULL;
+    size_t         capacity = 0, got = 0;
     musec_status   st = MUSEC_OK;
 
     do {
-        const size_t   want = room == 0 ? first : bytes - room > room ? 2 * room : bytes;
+        const size_t   want = capacity == 0                 ? first
+                              : bytes - capacity > capacity ? 2 * capacity
+                                                            : bytes;
         unsigned char *more = realloc(data, want == 0 ? 1 : want); /* never NULL for no elements */
         if (more == NULL) {
             st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its %zu bytes", path, bytes);
             goto done;
         }
-        data = more;
-        room = want;
-        got += fread(data + got, 1, room - got, f);
-    } while (got == room && room < bytes);
+        data     = more;
+        capacity = want;
+        got += fread(data + got, 1, capacity - got, f);
+    } while (got == capacity && capacity < bytes);
     if (ferror(f)) {
         st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno));
     } else if (got < bytes) {
@@ -354,7 +356,8 @@ static void turn_plane(const unsigned char *in, size_t in_step, unsigned char *o
 }
 
 /* Fortran order to C order.  The counter `at` runs over the axes between the first and the last. */
-static void turn_round(const unsigned char *in, unsigned char *out, const header *h, size_t each)
+static void turn_round(const unsigned char *in, unsigned char *out, const npy_header *h,
+                       size_t each)
 {
     const int last = h->ndim - 1;
     size_t    in_step[MS_NPY_DIMS], out_step[MS_NPY_DIMS], at[MS_NPY_DIMS] = { 0 };
@@ -382,8 +385,8 @@ musec_status ms_npy_read(ms_error *e, const char *path, ms_npy *out)
 {
     FILE        *f    = NULL;
     void        *data = NULL, *turned = NULL;
-    header       h     = { 0 };
-    element      each  = { 0 };
+    npy_header   h     = { 0 };
+    npy_type     each  = { 0 };
     size_t       bytes = 0, first;
     int64_t      file_bytes;
     musec_status st;
@@ -460,10 +463,10 @@ static size_t format_header(const ms_npy *in, const char *descr, char *out, size
 
 musec_status ms_npy_write_to(ms_error *e, ms_out_file *out, const ms_npy *in)
 {
-    const element *each = NULL;
-    char           head[512 + ALIGN];
-    size_t         bytes = 0;
-    musec_status   st;
+    const npy_type *each = NULL;
+    char            head[512 + ALIGN];
+    size_t          bytes = 0;
+    musec_status    st;
 
     for (size_t i = 0; i < COUNT(elements); i++)
         if (elements[i].dtype == in->dtype) each = &elements[i];

@@ -91,8 +91,8 @@ ms_outcome ms_outcome_judge(const ms_loss_track *t, double unigram, double weigh
 
 const char *ms_outcome_word(ms_outcome o)
 {
-    static const char *const words[] = { "done", "stalled", "diverged" };
-    return words[o];
+    static const char *const names[] = { "done", "stalled", "diverged" };
+    return names[o];
 }
 
 double ms_unigram_loss(const double *frequency, size_t n)

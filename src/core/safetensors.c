@@ -54,14 +54,14 @@ static void widen_bf16(const void *in, void *out)
     memcpy(out, &value, sizeof value);
 }
 
-typedef struct element {
+typedef struct tensor_type {
     const char *name;
     unsigned    bits;
     musec_dtype dtype;                        /* what it is read as; 0: it is not */
     void (*widen)(const void *in, void *out); /* NULL: as it is */
-} element;
+} tensor_type;
 
-static const element elements[] = {
+static const tensor_type elements[] = {
     { "F32", 32, MUSEC_F32, NULL },
     { "F64", 64, MUSEC_F64, NULL },
     { "F16", 16, MUSEC_F32, widen_f16 },
@@ -84,7 +84,7 @@ static const element elements[] = {
     { "F4", 4, 0, NULL },
 };
 
-static const element *find_element(const char *name) /* NULL: unknown */
+static const tensor_type *find_element(const char *name) /* NULL: unknown */
 {
     for (size_t i = 0; i < COUNT(elements); i++)
         if (strcmp(elements[i].name, name) == 0) return &elements[i];
@@ -93,7 +93,7 @@ static const element *find_element(const char *name) /* NULL: unknown */
 
 int ms_safetensors_readable(const ms_tensor_info *t)
 {
-    const element *el = find_element(t->dtype);
+    const tensor_type *el = find_element(t->dtype);
     return el != NULL && el->dtype != 0;
 }
 
@@ -139,11 +139,11 @@ static bool tensor_bits(const json_t *shape, unsigned each, size_t *out)
 static musec_status read_entry(ms_error *e, const char *path, const char *name, const json_t *entry,
                                ms_tensor_info *t)
 {
-    const char    *dtype   = json_string_value(json_object_get(entry, "dtype"));
-    const json_t  *shape   = json_object_get(entry, "shape");
-    const json_t  *offsets = json_object_get(entry, "data_offsets");
-    const element *el;
-    size_t         bits = 0;
+    const char        *dtype   = json_string_value(json_object_get(entry, "dtype"));
+    const json_t      *shape   = json_object_get(entry, "shape");
+    const json_t      *offsets = json_object_get(entry, "data_offsets");
+    const tensor_type *el;
+    size_t             bits = 0;
 
     if (dtype == NULL || strlen(dtype) >= sizeof t->dtype)
         return bad_tensor(e, path, name, "no dtype, or one that is no short text");
@@ -341,7 +341,7 @@ const char *ms_safetensors_metadata(const ms_safetensors *s, const char *key)
 musec_status ms_safetensors_read(ms_error *e, ms_safetensors *s, size_t index, ms_npy *out)
 {
     const ms_tensor_info *t;
-    const element        *el;
+    const tensor_type    *el;
     unsigned char        *data  = NULL;
     size_t                bytes = 0, raw, skip;
     musec_status          st    = MUSEC_OK;
@@ -391,7 +391,7 @@ static musec_status refuse(ms_error *e, const char *path, const char *name, cons
     return ms_fail(e, MUSEC_EINVAL, "%s: cannot write '%.100s': %s", path, name, why);
 }
 
-static const element *element_of(musec_dtype dtype) /* as it is in memory; NULL: not written */
+static const tensor_type *element_of(musec_dtype dtype) /* as it is in memory; NULL: not written */
 {
     switch (dtype) {
     case MUSEC_F32: return find_element("F32");
@@ -411,10 +411,10 @@ static bool comes_at(const ms_tensor_out *t, int pass)
 static musec_status put_entry(ms_error *e, const char *path, const ms_tensor_out *t, size_t *at,
                               json_t *root)
 {
-    const element *el = element_of(t->dtype);
-    json_t        *shape, *entry;
-    size_t         bits, end = 0;
-    musec_status   st = MUSEC_OK;
+    const tensor_type *el = element_of(t->dtype);
+    json_t            *shape, *entry;
+    size_t             bits, end = 0;
+    musec_status       st = MUSEC_OK;
 
     if (t->name == NULL || strcmp(t->name, METADATA) == 0)
         return refuse(e, path, t->name == NULL ? "" : t->name, "this is no name of a tensor");

@@ -85,9 +85,9 @@ void ms_sha256_add(ms_sha256 *s, const void *data, size_t bytes)
     if (bytes == 0) return;
     s->bytes += bytes;
     if (held > 0) {
-        const size_t room = BLOCK - held, n = bytes < room ? bytes : room;
+        const size_t capacity = BLOCK - held, n = bytes < capacity ? bytes : capacity;
         memcpy(s->block + held, p, n);
-        if (n < room) return;
+        if (n < capacity) return;
         add_block(s->h, s->block);
         p += n;
         bytes -= n;

@@ -9,11 +9,11 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { MS_SIZED_MOST = 65536 }; /* bytes: more is a config that nobody filled */
+enum { MS_SIZED_MAX = 65536 }; /* bytes: more is a config that nobody filled */
 
-static inline bool ms_sized_fits(size_t size, size_t least)
+static inline bool ms_sized_fits(size_t size, size_t min_size)
 {
-    return size >= least && size <= MS_SIZED_MOST;
+    return size >= min_size && size <= MS_SIZED_MAX;
 }
 
 /* `defaults`, of our size, as far as the caller has room for them; 0 behind. */

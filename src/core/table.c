@@ -15,7 +15,7 @@ enum { MAX_COLUMNS = 16 };
 
 void ms_table_add(ms_table *table, const char *fmt, ...)
 {
-    char  **cells = ms_grow(table->cells, table->n_cells, &table->room, sizeof *cells);
+    char  **cells = ms_grow(table->cells, table->n_cells, &table->capacity, sizeof *cells);
     va_list args;
     char   *text;
 
@@ -35,7 +35,8 @@ void ms_table_add(ms_table *table, const char *fmt, ...)
 
 static void add_exact(ms_table *table, char *fields)
 {
-    ms_table_exact *more = ms_grow(table->exact, table->n_exact, &table->exact_room, sizeof *more);
+    ms_table_exact *more =
+        ms_grow(table->exact, table->n_exact, &table->exact_capacity, sizeof *more);
 
     if (more != NULL) table->exact = more;
     if (more == NULL || fields == NULL || table->n_cells == 0) {

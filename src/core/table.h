@@ -16,11 +16,11 @@ typedef struct ms_table_exact { /* what CSV has in place of a cell: fields, as t
 typedef struct ms_table {
     const char *align;
     char      **cells; /* row after row; the first row has the columns' names */
-    size_t      n_cells, room;
+    size_t      n_cells, capacity;
     int         out_of_memory; /* said when it is printed */
     /* in the order of their cells */
     ms_table_exact *exact;
-    size_t          n_exact, exact_room;
+    size_t          n_exact, exact_capacity;
 } ms_table;
 
 void ms_table_add(ms_table *table, const char *fmt, ...) MS_PRINTF(2, 3); /* the next cell */

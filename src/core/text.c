@@ -21,9 +21,9 @@ char *ms_text_format(const char *fmt, va_list args)
 
 size_t ms_text_char(const char *text)
 {
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 }; /* shorter forms are wrong */
-    const unsigned char  *s       = (const unsigned char *)text;
-    size_t                n       = 0;
+    static const uint32_t min_code[] = { 0, 0, 0x80, 0x800, 0x10000 }; /* shorter forms are wrong */
+    const unsigned char  *s          = (const unsigned char *)text;
+    size_t                n          = 0;
     uint32_t              code;
 
     if (s[0] < 0x80) return s[0] != '\0';
@@ -36,7 +36,7 @@ size_t ms_text_char(const char *text)
         if ((s[i] & 0xc0) != 0x80) return 0; /* the end of the text as well */
         code = code << 6 | (s[i] & 0x3fu);
     }
-    return code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
+    return code < min_code[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
 }
 
 size_t ms_text_length(const char *text)

@@ -73,12 +73,12 @@ ms_whole ms_whole_u64(const char *text, uint64_t *out)
 ms_whole ms_whole_i64(const char *text, int64_t *out)
 {
     const bool     minus = text[0] == '-';
-    const uint64_t most  = (uint64_t)INT64_MAX + minus;
+    const uint64_t max   = (uint64_t)INT64_MAX + minus;
     uint64_t       value = 0;
     const ms_whole found = read_size(text + (minus || text[0] == '+'), &value);
 
     if (found != MS_WHOLE_READ) return found;
-    if (value > most) return MS_WHOLE_RANGE;
+    if (value > max) return MS_WHOLE_RANGE;
     *out = minus && value > 0 ? -(int64_t)(value - 1) - 1 : (int64_t)value;
     return MS_WHOLE_READ;
 }

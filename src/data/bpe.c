@@ -275,7 +275,7 @@ static size_t encode_text(const ms_bpe *bpe, ms_bpe_cache *cache, const char *te
     size_t at = 0, n = 0;
 
     while (at < bytes) {
-        const size_t words = ms_words_cut(&bpe->classes, text, bytes, at, cache->ends, WORDS);
+        const size_t words = ms_pretokenize(&bpe->classes, text, bytes, at, cache->ends, WORDS);
         for (size_t i = 0; i < words; i++) {
             const unsigned char *p   = (const unsigned char *)text + at;
             const size_t         len = cache->ends[i] - at;

@@ -51,7 +51,7 @@ musec_status ms_bpe_table_make(ms_error *e, int32_t n_ids, ms_bpe **out)
         st = ms_no_memory(e, "the vocabulary");
         goto done;
     }
-    TRY(ms_word_classes_make(e, &bpe->classes));
+    TRY(ms_char_classes_make(e, &bpe->classes));
     *out = bpe;
     bpe  = NULL;
 done:
@@ -228,14 +228,14 @@ static uint32_t fill_tree(ms_bpe *bpe)
 /* As small as may be, since all of it is in use: once to count the nodes, once to keep. */
 static musec_status grow_tree(ms_error *e, ms_bpe *bpe)
 {
-    size_t room = bpe->n_bytes;
+    size_t capacity = bpe->n_bytes;
 
     for (int pass = 0; pass < 2; pass++) {
         free(bpe->tree);
-        bpe->tree_bits = bits_for(room);
+        bpe->tree_bits = bits_for(capacity);
         bpe->tree      = free_slots(bpe->tree_bits);
         if (bpe->tree == NULL) return ms_no_memory(e, "the vocabulary");
-        room = fill_tree(bpe);
+        capacity = fill_tree(bpe);
     }
     return MUSEC_OK;
 }

@@ -7,7 +7,7 @@
 #define MS_DATA_BPE_TABLE_H
 
 #include "data/bpe.h"
-#include "data/words.h"
+#include "data/pretokenize.h"
 
 enum {
     MS_BPE_NONE        = 0xFFFF,        /* no id */
@@ -33,7 +33,7 @@ struct ms_bpe {
     uint64_t       *pairs; /* (1 << pair_bits) left << 32 | right << 16 | id; ~0 is free */
     uint64_t       *tree;  /* (1 << tree_bits) the tokens as a tree of bytes, see tree_step() */
     int             pair_bits, tree_bits;
-    ms_word_classes classes;
+    ms_char_classes classes;
 };
 
 /* An empty tokenizer of n_ids ids: 257 to MS_BPE_IDS.  *out is freed by ms_bpe_free. */

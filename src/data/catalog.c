@@ -21,19 +21,19 @@ const char *ms_catalog_kind_name(ms_catalog_kind kind) { return kinds[kind]; }
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-typedef struct range { /* "{000001..000103}" in a text */
+typedef struct name_range { /* "{000001..000103}" in a text */
     const char *begin, *end;
     int         digits;
     int64_t     first, n;
-} range;
+} name_range;
 
 /* false: there is something in braces that is no range.  Without braces n is 1. */
-static bool find_range(const char *text, range *out)
+static bool find_range(const char *text, name_range *out)
 {
     int64_t     last = 0;
     const char *at   = strchr(text, '{');
 
-    *out = (range){ .n = 1 };
+    *out = (name_range){ .n = 1 };
     if (at == NULL) return strchr(text, '}') == NULL;
     out->begin = at++;
     for (; isdigit((unsigned char)*at) && out->digits < MAX_DIGITS; at++, out->digits++)
@@ -50,26 +50,26 @@ static bool find_range(const char *text, range *out)
 }
 
 /* The text of the range's member `index`; false: it does not fit. */
-static bool write_out(const char *text, int64_t index, char *to, size_t room)
+static bool write_out(const char *text, int64_t index, char *to, size_t capacity)
 {
-    range r;
-    int   n;
+    name_range r;
+    int        n;
 
     if (!find_range(text, &r)) return false;
-    n = r.begin == NULL ? snprintf(to, room, "%s", text)
-                        : snprintf(to, room, "%.*s%0*lld%s", (int)(r.begin - text), text, r.digits,
-                                   (long long)(r.first + index), r.end);
-    return n >= 0 && (size_t)n < room;
+    n = r.begin == NULL ? snprintf(to, capacity, "%s", text)
+                        : snprintf(to, capacity, "%.*s%0*lld%s", (int)(r.begin - text), text,
+                                   r.digits, (long long)(r.first + index), r.end);
+    return n >= 0 && (size_t)n < capacity;
 }
 
 /* ---- reading the list ------------------------------------------------------------------------ */
 
-typedef struct context { /* for the words of a failure */
+typedef struct catalog_location { /* for the words of a failure */
     ms_error   *e;
     const char *path, *set;
-} context;
+} catalog_location;
 
-static musec_status wrong(const context *c, const char *what, const char *text)
+static musec_status wrong(const catalog_location *c, const char *what, const char *text)
 {
     return ms_fail(c->e, MUSEC_EFORMAT, "%s: data set %s: %s%s%s%s", c->path, c->set, what,
                    text == NULL ? "" : " '", text == NULL ? "" : text, text == NULL ? "" : "'");
@@ -89,14 +89,15 @@ static bool is_address(const char *url) /* with a server in it */
     return n > 0 && url[n] != '\0' && url[n] != '/';
 }
 
-static musec_status read_urls(const context *c, const json_t *urls, const ms_catalog_row *row)
+static musec_status read_urls(const catalog_location *c, const json_t *urls,
+                              const ms_catalog_row *row)
 {
     if (!json_is_array(urls) || json_array_size(urls) == 0 ||
         json_array_size(urls) > MS_CATALOG_URLS)
         return wrong(c, "a file needs from 1 to 16 addresses in \"urls\":", row->name);
     for (size_t i = 0; i < json_array_size(urls); i++) {
         const char *url = json_string_value(json_array_get(urls, i));
-        range       r;
+        name_range  r;
         if (url == NULL || !is_address(url) || strlen(url) >= MS_CATALOG_URL - 16)
             return wrong(c, "an address begins with https:// or http://, unlike", url);
         if (!find_range(url, &r) || r.n != row->n)
@@ -105,30 +106,30 @@ static musec_status read_urls(const context *c, const json_t *urls, const ms_cat
     return MUSEC_OK;
 }
 
-static musec_status read_row(const context *c, json_t *from, ms_catalog_row *row)
+static musec_status read_row(const catalog_location *c, json_t *from, ms_catalog_row *row)
 {
-    const char *part = "";
-    json_t     *urls = NULL;
-    json_int_t  most = 0;
-    range       r;
+    const char *part  = "";
+    json_t     *urls  = NULL;
+    json_int_t  limit = 0;
+    name_range  r;
 
     if (json_unpack(from, "{s:s, s:o, s?s, s?I}", "name", &row->name, "urls", &urls, "part", &part,
-                    "limit_tokens", &most) != 0)
+                    "limit_tokens", &limit) != 0)
         return wrong(c, "a file has \"name\", \"urls\" and perhaps \"part\", \"limit_tokens\"",
                      NULL);
     if (!is_plain_name(row->name) || !find_range(row->name, &r))
         return wrong(c, "not the name of a file:", row->name);
     if (part[0] != '\0' && strcmp(part, "val") != 0 && strcmp(part, "train") != 0)
         return wrong(c, "\"part\" is train or val, not", part);
-    if (most < 0) return wrong(c, "\"limit_tokens\" is negative for", row->name);
+    if (limit < 0) return wrong(c, "\"limit_tokens\" is negative for", row->name);
     row->n            = r.n;
     row->val          = strcmp(part, "val") == 0;
-    row->limit_tokens = most;
+    row->limit_tokens = limit;
     row->urls         = urls;
     return read_urls(c, urls, row);
 }
 
-static musec_status read_known(const context *c, json_t *known)
+static musec_status read_known(const catalog_location *c, json_t *known)
 {
     const char *name;
     json_t     *value;
@@ -145,7 +146,7 @@ static musec_status read_known(const context *c, json_t *known)
     return MUSEC_OK;
 }
 
-static musec_status read_set(context *c, json_t *from, ms_catalog_set *set)
+static musec_status read_set(catalog_location *c, json_t *from, ms_catalog_set *set)
 {
     const char  *kind  = "";
     json_t      *files = NULL, *known = NULL;
@@ -206,9 +207,9 @@ done:
 
 musec_status ms_catalog_load(ms_error *e, const char *path, ms_catalog *out)
 {
-    context       c = { .e = e, .path = path == NULL ? OWN_NAME : path, .set = "?" };
-    const json_t *sets;
-    musec_status  st;
+    catalog_location c = { .e = e, .path = path == NULL ? OWN_NAME : path, .set = "?" };
+    const json_t    *sets;
+    musec_status     st;
 
     *out = (ms_catalog){ 0 };
     TRY(parse(e, path, &out->root));

@@ -59,12 +59,12 @@ typedef struct pair {
     unsigned value;
 } pair;
 
-typedef struct writer {
+typedef struct generator {
     ms_rand_stream random;
     ms_lexicon     lex;
 
     char  *text;
-    size_t n, room;
+    size_t n, capacity;
     bool   failed;  /* no memory: what is written is lost */
     bool   capital; /* for the next word */
 
@@ -75,33 +75,33 @@ typedef struct writer {
     quote quotes[QUOTES];
     pair  pairs[PAIRS];
     int   n_quotes, n_pairs;
-} writer;
+} generator;
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void put(writer *w, const char *text, size_t n)
+static void put(generator *w, const char *text, size_t n)
 {
-    if (w->room - w->n < n) {
-        const size_t room  = 2 * (w->room + n);
-        char        *wider = realloc(w->text, room);
+    if (w->capacity - w->n < n) {
+        const size_t capacity = 2 * (w->capacity + n);
+        char        *wider    = realloc(w->text, capacity);
         if (wider == NULL) {
             w->failed = true;
             return;
         }
-        w->text = wider;
-        w->room = room;
+        w->text     = wider;
+        w->capacity = capacity;
     }
     memcpy(w->text + w->n, text, n);
     w->n += n;
 }
 
-static void mark(writer *w, const char *text) /* as it is, without a blank before it */
+static void mark(generator *w, const char *text) /* as it is, without a blank before it */
 {
     put(w, text, strlen(text));
 }
 
 /* A word and an ending.  A blank goes before it, except at the beginning of a line. */
-static void inflected(writer *w, const char *stem, const char *ending)
+static void inflected(generator *w, const char *stem, const char *ending)
 {
     const size_t at = w->n;
 
@@ -113,19 +113,19 @@ static void inflected(writer *w, const char *stem, const char *ending)
     w->capital = false;
 }
 
-static void word(writer *w, const char *text) { inflected(w, text, ""); }
+static void word(generator *w, const char *text) { inflected(w, text, ""); }
 
-static void number_word(writer *w, unsigned value)
+static void number_word(generator *w, unsigned value)
 {
     char digits[16];
     snprintf(digits, sizeof digits, "%u", value);
     word(w, digits);
 }
 
-static uint32_t below(writer *w, uint32_t n) { return ms_rand_below(&w->random, n); }
-static bool     one_in(writer *w, uint32_t n) { return ms_rand_one_in(&w->random, n); }
+static uint32_t below(generator *w, uint32_t n) { return ms_rand_below(&w->random, n); }
+static bool     one_in(generator *w, uint32_t n) { return ms_rand_one_in(&w->random, n); }
 
-static const char *any_of(writer *w, const char *const *list, size_t n)
+static const char *any_of(generator *w, const char *const *list, size_t n)
 {
     return list[below(w, (uint32_t)n)];
 }
@@ -133,47 +133,47 @@ static const char *any_of(writer *w, const char *const *list, size_t n)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static uint32_t pick_noun(writer *w)
+static uint32_t pick_noun(generator *w)
 {
     if (one_in(w, 2)) return w->nouns[below(w, TOPIC_NOUNS)];
     return ms_lexicon_rank(&w->lex, &w->random, MS_NOUNS);
 }
 
-static const char *pick_name(writer *w) { return w->lex.name[w->names[below(w, TOPIC_NAMES)]]; }
+static const char *pick_name(generator *w) { return w->lex.name[w->names[below(w, TOPIC_NAMES)]]; }
 
-static uint32_t pick_verb(writer *w)
+static uint32_t pick_verb(generator *w)
 {
     if (one_in(w, 3)) return w->verbs[below(w, TOPIC_VERBS)];
     return ms_lexicon_rank(&w->lex, &w->random, MS_VERBS);
 }
 
-static const char *pick_adjective(writer *w, uint32_t noun)
+static const char *pick_adjective(generator *w, uint32_t noun)
 {
     if (one_in(w, 2)) return w->lex.adjective[w->lex.usual_adjective[noun]];
     return w->lex.adjective[ms_lexicon_rank(&w->lex, &w->random, MS_ADJECTIVES)];
 }
 
-static const char *pick_adverb(writer *w, uint32_t verb)
+static const char *pick_adverb(generator *w, uint32_t verb)
 {
     if (one_in(w, 2)) return w->lex.adverb[w->lex.usual_adverb[verb]];
     return w->lex.adverb[ms_lexicon_rank(&w->lex, &w->random, MS_ADVERBS)];
 }
 
-static const char *is_or_are(const writer *w, number subject)
+static const char *is_or_are(const generator *w, number subject)
 {
     if (w->when == FUTURE) return "will be";
     if (w->when == PAST) return subject == ONE ? "was" : "were";
     return subject == ONE ? "is" : "are";
 }
 
-static const char *has_or_have(const writer *w, number subject)
+static const char *has_or_have(const generator *w, number subject)
 {
     if (w->when == FUTURE) return "will have";
     if (w->when == PAST) return "had";
     return subject == ONE ? "has" : "have";
 }
 
-static void verb_word(writer *w, uint32_t verb, number subject)
+static void verb_word(generator *w, uint32_t verb, number subject)
 {
     const char *stem = w->lex.verb[verb];
 
@@ -183,18 +183,18 @@ static void verb_word(writer *w, uint32_t verb, number subject)
 
 /* ---- sentences ------------------------------------------------------------------------------- */
 
-static person phrase(writer *w, int depth);
+static person phrase(generator *w, int depth);
 
 static number number_of(person who) { return who == THEY ? SEVERAL : ONE; }
 
-static void preposition(writer *w)
+static void preposition(generator *w)
 {
     static const char *const list[] = { "near", "under", "behind", "with", "over", "from" };
     word(w, ANY_OF(w, list));
 }
 
 /* "the drok", "these brany droks", "an ag" */
-static void plain_noun(writer *w, number how_many)
+static void plain_noun(generator *w, number how_many)
 {
     static const char *const one[]     = { "the", "the", "the", "this", "every", "one" };
     static const char *const several[] = { "the", "the", "these", "some", "many", "two", "three" };
@@ -211,9 +211,9 @@ static void plain_noun(writer *w, number how_many)
     inflected(w, w->lex.noun[noun], how_many == ONE ? "" : "s");
 }
 
-static number draw_number(writer *w) { return below(w, 5) < 2 ? SEVERAL : ONE; }
+static number draw_number(generator *w) { return below(w, 5) < 2 ? SEVERAL : ONE; }
 
-static void verbal(writer *w, number subject, int depth)
+static void verbal(generator *w, number subject, int depth)
 {
     const uint32_t kind = below(w, 10), verb = pick_verb(w);
 
@@ -237,7 +237,7 @@ static void verbal(writer *w, number subject, int depth)
     }
 }
 
-static void relative(writer *w, number head, int depth)
+static void relative(generator *w, number head, int depth)
 {
     person inner;
 
@@ -252,7 +252,7 @@ static void relative(writer *w, number head, int depth)
 }
 
 /* Writes it and returns of whom it speaks.  depth: relatives that may still open. */
-static person phrase(writer *w, int depth)
+static person phrase(generator *w, int depth)
 {
     const uint32_t kind = below(w, 16);
     number         how_many;
@@ -276,7 +276,7 @@ static person phrase(writer *w, int depth)
     return how_many == ONE ? IT : THEY;
 }
 
-static void clause(writer *w)
+static void clause(generator *w)
 {
     static const char *const pronouns[] = {
         [HE] = "he", [SHE] = "she", [IT] = "it", [THEY] = "they"
@@ -290,7 +290,7 @@ static void clause(writer *w)
     verbal(w, number_of(w->last), DEPTH);
 }
 
-static void sentence(writer *w)
+static void sentence(generator *w)
 {
     static const char *const times[][3] = { [PAST]    = { "yesterday", "once", "before" },
                                             [PRESENT] = { "today", "now", "often" },
@@ -313,7 +313,7 @@ static void sentence(writer *w)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static void story(writer *w, size_t target)
+static void story(generator *w, size_t target)
 {
     static const tense whens[]   = { PAST, PAST, PRESENT, PRESENT, PRESENT, PRESENT, FUTURE };
     const uint32_t     sentences = 2 + below(w, 5);
@@ -325,7 +325,7 @@ static void story(writer *w, size_t target)
 }
 
 /* Two to four words that no rule foretells. */
-static void make_quote(writer *w, quote *q)
+static void make_quote(generator *w, quote *q)
 {
     const uint32_t words = 2 + below(w, 3);
     int            n     = 0;
@@ -339,7 +339,7 @@ static void make_quote(writer *w, quote *q)
     q->text[n] = '\0';
 }
 
-static void say_quote(writer *w, const char *who, const char *says, const quote *q)
+static void say_quote(generator *w, const char *who, const char *says, const quote *q)
 {
     word(w, who);
     word(w, says);
@@ -348,7 +348,7 @@ static void say_quote(writer *w, const char *who, const char *says, const quote 
     mark(w, "\".");
 }
 
-static void quotation(writer *w, size_t target)
+static void quotation(generator *w, size_t target)
 {
     quote *q;
     (void)target;
@@ -366,7 +366,7 @@ static void quotation(writer *w, size_t target)
 }
 
 /* A key that the document does not have yet. */
-static void make_pair(writer *w, pair *p)
+static void make_pair(generator *w, pair *p)
 {
     bool fresh = false;
     while (!fresh) {
@@ -382,7 +382,7 @@ static void make_pair(writer *w, pair *p)
     p->value = below(w, 100);
 }
 
-static void ask(writer *w, const pair *p)
+static void ask(generator *w, const pair *p)
 {
     word(w, "Ask");
     word(w, p->key);
@@ -391,7 +391,7 @@ static void ask(writer *w, const pair *p)
     mark(w, ".");
 }
 
-static void list(writer *w, size_t target)
+static void list(generator *w, size_t target)
 {
     const int first = w->n_pairs, more = 3 + (int)below(w, 3);
     (void)target;
@@ -416,7 +416,7 @@ static void list(writer *w, size_t target)
     if (one_in(w, 2)) ask(w, &w->pairs[first + (int)below(w, (uint32_t)more)]);
 }
 
-static void numbers(writer *w, size_t target)
+static void numbers(generator *w, size_t target)
 {
     const unsigned a = below(w, 100), step = 1 + below(w, 9), terms = 4 + below(w, 4);
     (void)target;
@@ -441,7 +441,7 @@ static void numbers(writer *w, size_t target)
     mark(w, ".");
 }
 
-static void letters(writer *w, size_t target)
+static void letters(generator *w, size_t target)
 {
     const bool     back  = one_in(w, 3);
     const uint32_t n     = 3 + below(w, 5);
@@ -462,7 +462,7 @@ static void letters(writer *w, size_t target)
 /* ---- documents ------------------------------------------------------------------------------- */
 
 /* Words of the document, by rank; no two alike. */
-static void pick_topics(writer *w, uint32_t of, uint32_t *out, int n)
+static void pick_topics(generator *w, uint32_t of, uint32_t *out, int n)
 {
     for (int i = 0; i < n; i++) {
         bool fresh = false;
@@ -475,7 +475,7 @@ static void pick_topics(writer *w, uint32_t of, uint32_t *out, int n)
     }
 }
 
-static void title(writer *w)
+static void title(generator *w)
 {
     pick_topics(w, MS_NOUNS, w->nouns, TOPIC_NOUNS);
     pick_topics(w, MS_NAMES, w->names, TOPIC_NAMES);
@@ -490,16 +490,16 @@ static void title(writer *w)
 
 musec_status ms_corpus_document(ms_error *e, uint64_t seed, int64_t index, char **text, size_t *n)
 {
-    static void (*const blocks[])(writer *, size_t) = { story, story,     story,     story,
-                                                        story, story,     story,     story,
-                                                        story, quotation, quotation, quotation,
-                                                        list,  list,      numbers,   letters };
-    writer w                                        = { .room = 1024 };
-    size_t target;
+    static void (*const blocks[])(generator *, size_t) = { story, story,     story,     story,
+                                                           story, story,     story,     story,
+                                                           story, quotation, quotation, quotation,
+                                                           list,  list,      numbers,   letters };
+    generator w                                        = { .capacity = 1024 };
+    size_t    target;
 
     *text  = NULL;
     *n     = 0;
-    w.text = malloc(w.room);
+    w.text = malloc(w.capacity);
     if (w.text == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for a document");
     ms_lexicon_make(seed, &w.lex);
     w.random = ms_rand_stream_make(ms_rand_u64(ms_rand_key(seed, "document"), (uint64_t)index));

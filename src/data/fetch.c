@@ -52,7 +52,7 @@ typedef struct transfer {
     double                 wait_s;  /* that the server asked for */
     outcome                verdict; /* of a callback that wants no more */
     musec_status           st;      /* of a FATAL one */
-    double                 started, told;
+    double                 started, reported;
 } transfer;
 
 /* ---- the part and its state ------------------------------------------------------------------ */
@@ -161,8 +161,8 @@ static void tell(transfer *t)
     const ms_fetch_progress p   = { t->have, t->from.bytes, t->resumed < t->have ? t->resumed : 0,
                                     (now - t->started) / 1000.0 };
 
-    if (t->cfg->on_progress == NULL || now - t->told < PROGRESS_MS) return;
-    t->told = now;
+    if (t->cfg->on_progress == NULL || now - t->reported < PROGRESS_MS) return;
+    t->reported = now;
     t->cfg->on_progress(t->cfg->arg, &p);
 }
 
@@ -317,7 +317,7 @@ static outcome judge(transfer *t, const ms_http_response *r)
 {
     const int64_t want   = t->from.bytes;
     const int     status = r->status;
-    const char   *words  = ms_http_words(status);
+    const char   *reason = ms_http_reason(status);
     const char   *advice = "the address may have moved: take another one (--mirror, --sources)";
 
     if (status == 200 || status == 206) {
@@ -336,8 +336,8 @@ static outcome judge(transfer *t, const ms_http_response *r)
     }
     if (status == 401 || status == 403) advice = "the server does not give it to everybody";
     if (status == 408 || status == 429 || status >= 500) advice = "try again later";
-    ms_error_set(t->e, "%s: HTTP %d%s%s%s; %s", t->url, status, words[0] != '\0' ? " (" : "", words,
-                 words[0] != '\0' ? ")" : "", advice);
+    ms_error_set(t->e, "%s: HTTP %d%s%s%s; %s", t->url, status, reason[0] != '\0' ? " (" : "",
+                 reason, reason[0] != '\0' ? ")" : "", advice);
     t->wait_s = r->retry_after_s;
     return status == 408 || status == 429 || status >= 500 ? AGAIN : NEXT;
 }

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <strings.h>
 
-const char *ms_http_words(int status)
+const char *ms_http_reason(int status)
 {
     static const struct {
         int         status;
-        const char *words;
+        const char *reason;
     } known[] = {
         { 400, "Bad Request" },
         { 401, "Unauthorized" },
@@ -28,7 +28,7 @@ const char *ms_http_words(int status)
         { 504, "Gateway Timeout" },
     };
     for (size_t i = 0; i < COUNT(known); i++)
-        if (known[i].status == status) return known[i].words;
+        if (known[i].status == status) return known[i].reason;
     return "";
 }
 
@@ -52,7 +52,7 @@ typedef struct exchange {
 /* ---- headers --------------------------------------------------------------------------------- */
 
 /* The value of the line if it is of this header: without blanks around it, cut to fit. */
-static bool header_is(const char *line, size_t n, const char *name, char *value, size_t room)
+static bool header_is(const char *line, size_t n, const char *name, char *value, size_t capacity)
 {
     const size_t length = strlen(name);
 
@@ -65,7 +65,7 @@ static bool header_is(const char *line, size_t n, const char *name, char *value,
     }
     while (n > 0 && (line[n - 1] == '\r' || line[n - 1] == '\n' || line[n - 1] == ' '))
         n--;
-    snprintf(value, room, "%.*s", (int)n, line);
+    snprintf(value, capacity, "%.*s", (int)n, line);
     return true;
 }
 
@@ -202,7 +202,7 @@ static void set_protocols(CURL *curl, const char *url)
 #endif
 }
 
-static void set_up(CURL *curl, exchange *x, receiver *to, char *words)
+static void set_up(CURL *curl, exchange *x, receiver *to, char *reason)
 {
     const ms_http_request *q = x->request;
     char                   agent[64];
@@ -222,7 +222,7 @@ static void set_up(CURL *curl, exchange *x, receiver *to, char *words)
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_tick);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, x);
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, words);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
 }
 
 /* Range and If-Range; false if there is no memory. */
@@ -241,19 +241,19 @@ static bool ask_for_the_rest(CURL *curl, const ms_http_request *q, struct curl_s
 
 ms_http_end ms_http_get(const ms_http_request *request, ms_http_response *response, ms_error *why)
 {
-    char               words[CURL_ERROR_SIZE] = "";
-    exchange           x                      = { .request = request, .response = response };
-    receiver           to                     = { .x = &x };
-    struct curl_slist *headers                = NULL;
-    CURL              *curl                   = curl_easy_init();
-    ms_http_end        end                    = MS_HTTP_FAILED;
-    CURLcode           code                   = CURLE_OUT_OF_MEMORY;
+    char               reason[CURL_ERROR_SIZE] = "";
+    exchange           x                       = { .request = request, .response = response };
+    receiver           to                      = { .x = &x };
+    struct curl_slist *headers                 = NULL;
+    CURL              *curl                    = curl_easy_init();
+    ms_http_end        end                     = MS_HTTP_FAILED;
+    CURLcode           code                    = CURLE_OUT_OF_MEMORY;
 
     *response   = (ms_http_response){ .bytes = -1, .from = -1 };
     to.curl     = curl;
     x.window_ms = ms_clock_ms();
     if (curl != NULL) {
-        set_up(curl, &x, &to, words);
+        set_up(curl, &x, &to, reason);
         if (ask_for_the_rest(curl, request, &headers)) code = curl_easy_perform(curl);
         finish_response(curl, response);
         if (code == CURLE_OK && !x.begun && (response->status == 200 || response->status == 206))
@@ -269,7 +269,7 @@ ms_http_end ms_http_get(const ms_http_request *request, ms_http_response *respon
         end = MS_HTTP_STOPPED;
     } else {
         end = is_hopeless(code) ? MS_HTTP_HOPELESS : MS_HTTP_FAILED;
-        ms_error_set(why, "%s", words[0] != '\0' ? words : curl_easy_strerror(code));
+        ms_error_set(why, "%s", reason[0] != '\0' ? reason : curl_easy_strerror(code));
     }
     curl_slist_free_all(headers);
     curl_easy_cleanup(curl);

@@ -46,7 +46,7 @@ typedef enum ms_http_end {
 ms_http_end ms_http_get(const ms_http_request *request, ms_http_response *response, ms_error *why);
 
 /* What a status means to people: "Not Found"; "" for the rare ones. */
-const char *ms_http_words(int status);
+const char *ms_http_reason(int status);
 
 /* libcurl's version, or NULL if this build is without. */
 const char *ms_http_version(void);

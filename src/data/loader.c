@@ -12,9 +12,9 @@
  * rows behind the last first one.
  *
  * pack() is a function of the position and the numbers asked for alone.  Whoever calls it owns the
- * source and the slot that it fills: the thread while a job is `waiting`, the caller otherwise.
+ * source and the slot that it fills: the thread while a request is `waiting`, the caller otherwise.
  * Two slots take turns, so that the batch handed out stays as it is while the next one is packed.
- * A job's outcome is taken only if it is the one that would be asked for now; a failure too, since
+ * The result of a request is taken only if it is the one that would be asked for now; a failure too, since
  * the same call would fail the same way. */
 #define _POSIX_C_SOURCE 200809L
 #include "data/loader.h"
@@ -33,17 +33,17 @@ typedef struct slot {
     int32_t *doc; /* max_tokens */
 } slot;
 
-typedef struct job {
+typedef struct pack_request {
     ms_position at;
     int64_t     tokens, max_doc;
-} job;
+} pack_request;
 
-typedef struct outcome {
+typedef struct pack_result {
     musec_status st;
     ms_error     error;
     int64_t      tokens, epoch;
     ms_position  next;
-} outcome;
+} pack_result;
 
 struct ms_loader {
     ms_loader_config cfg; /* its source's path is not kept: name is */
@@ -57,11 +57,11 @@ struct ms_loader {
     bool            running;
     pthread_mutex_t lock; /* of what is below */
     pthread_cond_t  changed;
-    bool    waiting; /* for the outcome of the job: source and slots[back] are the thread's */
-    bool    ready;   /* there is an outcome */
-    bool    quit;
-    job     job;
-    outcome result;
+    bool waiting; /* for the result of the request: source and slots[back] are the thread's */
+    bool ready;   /* there is a result */
+    bool quit;
+    pack_request request;
+    pack_result  result;
 };
 
 /* ---- packing --------------------------------------------------------------------------------- */
@@ -75,7 +75,8 @@ static int64_t find_start(const uint16_t *p, int64_t n, int64_t from, int32_t st
 
 /* Both fill out->row as far as the piece goes, return how many tokens that is, and move *t to where
  * the next micro-batch begins. */
-static int64_t fill_keep(const uint16_t *p, int64_t n, const job *j, int64_t *t, int32_t *row)
+static int64_t fill_keep(const uint16_t *p, int64_t n, const pack_request *j, int64_t *t,
+                         int32_t *row)
 {
     const int64_t left = n - *t, want = j->tokens + 1, got = left < want ? left : want;
 
@@ -85,8 +86,8 @@ static int64_t fill_keep(const uint16_t *p, int64_t n, const job *j, int64_t *t,
     return got;
 }
 
-static int64_t fill_skip(const uint16_t *p, int64_t n, const job *j, int32_t start_id, int64_t *t,
-                         int32_t *row)
+static int64_t fill_skip(const uint16_t *p, int64_t n, const pack_request *j, int32_t start_id,
+                         int64_t *t, int32_t *row)
 {
     int64_t got = 0, start = find_start(p, n, *t, start_id);
 
@@ -114,9 +115,9 @@ static void mark_documents(const int32_t *row, int64_t tokens, int64_t max_doc, 
     }
 }
 
-static musec_status too_few(ms_error *e, const ms_loader *l, const job *j, int64_t most)
+static musec_status too_few(ms_error *e, const ms_loader *l, const pack_request *j, int64_t largest)
 {
-    if (most < 1 && !l->cfg.keep_rest)
+    if (largest < 1 && !l->cfg.keep_rest)
         return ms_fail(
             e, MUSEC_EFORMAT,
             "%s: no document begins in it (its start token is %ld), or none has a second "
@@ -126,23 +127,23 @@ static musec_status too_few(ms_error *e, const ms_loader *l, const job *j, int64
         return ms_fail(e, MUSEC_EFORMAT,
                        "%s: cannot fill a micro-batch of %lld tokens: its largest piece has %lld; "
                        "use smaller micro-batches or more data",
-                       l->name, (long long)j->tokens, (long long)most);
+                       l->name, (long long)j->tokens, (long long)largest);
     return ms_fail(
         e, MUSEC_EFORMAT,
         "%s: cannot fill a micro-batch of %lld tokens: its largest piece has %lld in "
         "documents cut to %lld; use smaller micro-batches, longer documents or more data",
-        l->name, (long long)j->tokens, (long long)most, (long long)j->max_doc);
+        l->name, (long long)j->tokens, (long long)largest, (long long)j->max_doc);
 }
 
 /* Fills `out` from the first piece at or after j->at that has enough. */
-static musec_status pack(ms_error *e, const ms_loader *l, const job *j, bool once, const slot *out,
-                         outcome *r)
+static musec_status pack(ms_error *e, const ms_loader *l, const pack_request *j, bool once,
+                         const slot *out, pack_result *r)
 {
     const int64_t pieces = ms_source_pieces(l->source);
     const int64_t tries  = pieces == INT64_MAX ? ENDLESS_TRIES : pieces;
     const int32_t start  = l->cfg.source.start_id;
     ms_position   at     = j->at;
-    int64_t       tried = 0, most = 0; /* pieces from their beginning on; what they had */
+    int64_t       tried = 0, largest = 0; /* pieces from their beginning on; what they had */
     musec_status  st = MUSEC_OK;
 
     r->tokens = 0;
@@ -155,7 +156,7 @@ static musec_status pack(ms_error *e, const ms_loader *l, const job *j, bool onc
             continue;
         }
         if (!once && tried == tries) {
-            st = too_few(e, l, j, most);
+            st = too_few(e, l, j, largest);
             goto done;
         }
         TRY(ms_source_piece(e, l->source, at.piece, &p, &n));
@@ -168,7 +169,7 @@ static musec_status pack(ms_error *e, const ms_loader *l, const job *j, bool onc
             at.token  = t;
             break;
         }
-        if (got - 1 > most) most = got - 1;
+        if (got - 1 > largest) largest = got - 1;
         if (at.token == 0) tried++;
         at = (ms_position){ .epoch = at.epoch, .piece = at.piece + 1 };
     }
@@ -186,14 +187,14 @@ static void *work(void *loader)
 
     pthread_mutex_lock(&l->lock);
     while (!l->quit) {
-        job         j;
-        const slot *s;
-        outcome     r = { 0 };
+        pack_request j;
+        const slot  *s;
+        pack_result  r = { 0 };
         if (!l->waiting) { /* then the rest is the caller's: not even to be read */
             pthread_cond_wait(&l->changed, &l->lock);
             continue;
         }
-        j = l->job;
+        j = l->request;
         s = &l->slots[l->back];
         pthread_mutex_unlock(&l->lock);
         r.st = pack(&r.error, l, &j, l->cfg.once, s, &r);
@@ -216,10 +217,10 @@ static void wait_for_thread(ms_loader *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-static void ask(ms_loader *l, const job *j)
+static void ask(ms_loader *l, const pack_request *j)
 {
     pthread_mutex_lock(&l->lock);
-    l->job     = *j;
+    l->request = *j;
     l->waiting = true;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
@@ -257,10 +258,10 @@ static musec_status allocate(ms_error *e, ms_loader *l)
 
 musec_status ms_loader_open(ms_error *e, const ms_loader_config *cfg, ms_loader **out)
 {
-    const job    one = { .tokens = 1, .max_doc = INT64_MAX };
-    outcome      r;
-    ms_loader   *l = calloc(1, sizeof *l);
-    musec_status st;
+    const pack_request one = { .tokens = 1, .max_doc = INT64_MAX };
+    pack_result        r;
+    ms_loader         *l = calloc(1, sizeof *l);
+    musec_status       st;
 
     *out = NULL;
     if (l == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for a loader");
@@ -305,7 +306,7 @@ void ms_loader_close(ms_loader *l)
     free(l);
 }
 
-static bool same_job(const job *a, const job *b)
+static bool same_request(const pack_request *a, const pack_request *b)
 {
     return a->at.epoch == b->at.epoch && a->at.piece == b->at.piece && a->at.token == b->at.token &&
            a->tokens == b->tokens && a->max_doc == b->max_doc;
@@ -314,9 +315,9 @@ static bool same_job(const job *a, const job *b)
 musec_status ms_loader_next(ms_error *e, ms_loader *l, int64_t tokens, int64_t max_doc,
                             ms_batch *out)
 {
-    job         j = { l->at, tokens, max_doc };
-    const slot *s = &l->slots[l->back];
-    outcome    *r = &l->result;
+    pack_request j = { l->at, tokens, max_doc };
+    const slot  *s = &l->slots[l->back];
+    pack_result *r = &l->result;
 
     *out = (ms_batch){ 0 };
     if (tokens < 1 || tokens > l->cfg.max_tokens)
@@ -326,7 +327,8 @@ musec_status ms_loader_next(ms_error *e, ms_loader *l, int64_t tokens, int64_t m
         return ms_fail(e, MUSEC_EINVAL, "%s: documents of up to %lld tokens: at least 1", l->name,
                        (long long)max_doc);
     wait_for_thread(l);
-    if (!l->ready || !same_job(&l->job, &j)) r->st = pack(&r->error, l, &j, l->cfg.once, s, r);
+    if (!l->ready || !same_request(&l->request, &j))
+        r->st = pack(&r->error, l, &j, l->cfg.once, s, r);
     l->ready = false; /* taken, or overwritten */
     if (r->st != MUSEC_OK) {
         if (e != NULL) *e = r->error;

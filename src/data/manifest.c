@@ -33,12 +33,12 @@ int64_t ms_manifest_tokens(const ms_manifest *m)
 
 musec_status ms_manifest_add(ms_error *e, ms_manifest *m, const ms_made_shard *shard)
 {
-    if (m->n == m->room) {
-        const size_t   room = m->room == 0 ? 16 : 2 * m->room; /* of files: they fit */
-        ms_made_shard *more = realloc(m->shards, room * sizeof *more);
+    if (m->n == m->capacity) {
+        const size_t   capacity = m->capacity == 0 ? 16 : 2 * m->capacity; /* of files: they fit */
+        ms_made_shard *more     = realloc(m->shards, capacity * sizeof *more);
         if (more == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the manifest");
-        m->shards = more;
-        m->room   = room;
+        m->shards   = more;
+        m->capacity = capacity;
     }
     m->shards[m->n++] = *shard;
     return MUSEC_OK;

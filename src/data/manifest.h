@@ -33,7 +33,7 @@ typedef struct ms_manifest { /* { 0 } is empty */
     json_t        *settings; /* object: name, value */
     json_t        *inputs;   /* array of objects: path, bytes, mtime_ns */
     ms_made_shard *shards;
-    size_t         n, room;
+    size_t         n, capacity;
     ms_counts      totals;
     bool           complete;
 } ms_manifest;

@@ -34,7 +34,7 @@ musec_status ms_parquet_check(ms_error *e)
 /* The statement for duckdb, which writes to a file: its stdout may carry words.  Names are in
  * their quotes, doubled where they hold one. */
 static musec_status write_statement(ms_error *e, const char *in, const char *field, const char *out,
-                                    char *sql, size_t room)
+                                    char *sql, size_t capacity)
 {
     const struct {
         const char *text;
@@ -48,7 +48,8 @@ static musec_status write_statement(ms_error *e, const char *in, const char *fie
 
     for (size_t i = 0; i < COUNT(pieces); i++)
         for (const char *c = pieces[i].text; *c != '\0'; c++) {
-            if (n + 3 > room) return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", in);
+            if (n + 3 > capacity)
+                return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", in);
             sql[n++] = *c;
             if (*c == pieces[i].quote) sql[n++] = *c;
         }

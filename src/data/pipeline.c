@@ -28,7 +28,7 @@ enum { EMPTY, FULL, BUSY, DONE };
 
 struct ms_pipeline {
     ms_pipeline_config cfg;
-    ms_block          *blocks;
+    ms_token_block    *blocks;
     size_t             n_blocks;
     ms_record          carried; /* a record that did not fit the block before */
     pthread_t          reader, *encoders;
@@ -48,44 +48,44 @@ uint16_t ms_pipeline_start_id(const ms_bpe *bpe)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static void *grown(void *old, size_t *room, size_t want, size_t each) /* NULL: no memory */
+static void *grown(void *old, size_t *capacity, size_t want, size_t each) /* NULL: no memory */
 {
     void *more;
-    if (old != NULL && *room >= want) return old;
-    if (want < 2 * *room && *room < KEEP_BYTES) want = 2 * *room;
+    if (old != NULL && *capacity >= want) return old;
+    if (want < 2 * *capacity && *capacity < KEEP_BYTES) want = 2 * *capacity;
     if (want > PTRDIFF_MAX / each) return NULL;
     more = realloc(old, want * each);
-    if (more != NULL) *room = want;
+    if (more != NULL) *capacity = want;
     return more;
 }
 
-static void empty_block(ms_block *b)
+static void empty_block(ms_token_block *b)
 {
-    if (b->raw_room > KEEP_BYTES) {
+    if (b->raw_capacity > KEEP_BYTES) {
         free(b->raw);
-        b->raw      = NULL;
-        b->raw_room = 0;
+        b->raw          = NULL;
+        b->raw_capacity = 0;
     }
-    if (b->token_room > KEEP_BYTES) {
+    if (b->token_capacity > KEEP_BYTES) {
         free(b->tokens);
-        b->tokens     = NULL;
-        b->token_room = 0;
+        b->tokens         = NULL;
+        b->token_capacity = 0;
     }
     b->n = b->n_records = b->bytes = 0;
     b->last                        = false;
     b->st                          = MUSEC_OK;
 }
 
-static bool add_record(ms_block *b, const ms_record *record)
+static bool add_record(ms_token_block *b, const ms_record *record)
 {
     void *raw = b->raw, *pieces;
 
     if (record->bytes > 0) {
-        raw = grown(b->raw, &b->raw_room, b->bytes + record->bytes, 1);
+        raw = grown(b->raw, &b->raw_capacity, b->bytes + record->bytes, 1);
         if (raw == NULL) return false;
     }
     b->raw = raw;
-    pieces = grown(b->pieces, &b->piece_room, b->n_records + 1, sizeof *b->pieces);
+    pieces = grown(b->pieces, &b->piece_capacity, b->n_records + 1, sizeof *b->pieces);
     if (pieces == NULL) return false;
     b->pieces                 = pieces;
     b->pieces[b->n_records++] = (ms_piece){ .record = *record, .offset = b->bytes };
@@ -110,7 +110,7 @@ static void await_room(ms_pipeline *p, size_t bytes)
 
 /* Records until the block is full.  One that does not fit is the next block's: the reader keeps its
  * data until it is asked again. */
-static void fill_block(ms_pipeline *p, ms_block *b)
+static void fill_block(ms_pipeline *p, ms_token_block *b)
 {
     if (!p->begun) {
         b->st    = ms_reader_seek(&b->error, p->cfg.reader, p->cfg.file, p->cfg.record);
@@ -145,7 +145,7 @@ static void *read_all(void *arg)
     bool         last = false;
 
     for (uint64_t s = 0; !last; s++) {
-        ms_block *b = &p->blocks[s % p->n_blocks];
+        ms_token_block *b = &p->blocks[s % p->n_blocks];
         pthread_mutex_lock(&p->lock);
         while (b->state != EMPTY && !atomic_load(p->cfg.quit))
             pthread_cond_wait(&p->changed, &p->lock);
@@ -176,9 +176,9 @@ static size_t encode_text(const ms_bpe *bpe, ms_bpe_cache *cache, const char *te
 
 /* Room for every piece at its longest: a document has no more bytes than its record, since JSON
  * writes no character shorter than UTF-8 does. */
-static musec_status make_room(ms_block *b)
+static musec_status make_room(ms_token_block *b)
 {
-    void *tokens = grown(b->tokens, &b->token_room, ms_bpe_room(b->bytes) + 2 * b->n_records,
+    void *tokens = grown(b->tokens, &b->token_capacity, ms_bpe_room(b->bytes) + 2 * b->n_records,
                          sizeof *b->tokens);
     if (tokens == NULL)
         return ms_fail(&b->error, MUSEC_ENOMEM, "not enough memory for the tokens of %zu bytes",
@@ -187,7 +187,7 @@ static musec_status make_room(ms_block *b)
     return MUSEC_OK;
 }
 
-static void encode_block(const ms_pipeline *p, ms_block *b, ms_bpe_cache *cache)
+static void encode_block(const ms_pipeline *p, ms_token_block *b, ms_bpe_cache *cache)
 {
     size_t       used  = 0;
     ms_error     error = { "" };
@@ -217,13 +217,13 @@ static void encode_block(const ms_pipeline *p, ms_block *b, ms_bpe_cache *cache)
     b->last = true;
 }
 
-static ms_block *take_full(ms_pipeline *p)
+static ms_token_block *take_full(ms_pipeline *p)
 {
-    ms_block *b = NULL;
+    ms_token_block *b = NULL;
 
     pthread_mutex_lock(&p->lock);
     for (;;) {
-        ms_block *next = &p->blocks[p->next_full % p->n_blocks];
+        ms_token_block *next = &p->blocks[p->next_full % p->n_blocks];
         if (atomic_load(p->cfg.quit)) break;
         if (next->state == FULL) {
             b        = next;
@@ -239,11 +239,11 @@ static ms_block *take_full(ms_pipeline *p)
 
 static void *encode_all(void *arg)
 {
-    ms_pipeline  *p     = arg;
-    ms_bpe_cache *cache = NULL;
-    ms_error      error = { "" };
-    musec_status  st    = MUSEC_OK;
-    ms_block     *b;
+    ms_pipeline    *p     = arg;
+    ms_bpe_cache   *cache = NULL;
+    ms_error        error = { "" };
+    musec_status    st    = MUSEC_OK;
+    ms_token_block *b;
 
     if (p->cfg.bpe != NULL) st = ms_bpe_cache_make(&error, p->cfg.bpe, &cache);
     while ((b = take_full(p)) != NULL) {
@@ -265,9 +265,9 @@ static void *encode_all(void *arg)
 
 /* ---- for the caller -------------------------------------------------------------------------- */
 
-ms_block *ms_pipeline_next(ms_pipeline *p)
+ms_token_block *ms_pipeline_next(ms_pipeline *p)
 {
-    ms_block       *b = &p->blocks[p->next_out % p->n_blocks];
+    ms_token_block *b = &p->blocks[p->next_out % p->n_blocks];
     struct timespec until;
     bool            there;
 
@@ -283,7 +283,7 @@ ms_block *ms_pipeline_next(ms_pipeline *p)
     return there ? b : NULL;
 }
 
-void ms_pipeline_done(ms_pipeline *p, ms_block *block)
+void ms_pipeline_done(ms_pipeline *p, ms_token_block *block)
 {
     const size_t bytes = block->bytes;
 

@@ -16,7 +16,7 @@ typedef struct ms_piece { /* a record and what became of it */
     size_t    text_bytes, tokens;
 } ms_piece;
 
-typedef struct ms_block {
+typedef struct ms_token_block {
     ms_piece    *pieces;
     size_t       n;        /* pieces that can be used; if there was a failure, those before it */
     uint16_t    *tokens;   /* of all pieces, one behind the other */
@@ -26,9 +26,9 @@ typedef struct ms_block {
     ms_error     error;
     /* the pipeline's own */
     char  *raw;
-    size_t bytes, raw_room, n_records, piece_room, token_room;
+    size_t bytes, raw_capacity, n_records, piece_capacity, token_capacity;
     int    state;
-} ms_block;
+} ms_token_block;
 
 typedef struct ms_pipeline ms_pipeline;
 
@@ -45,9 +45,9 @@ typedef struct ms_pipeline_config {
 
 musec_status ms_pipeline_make(ms_error *e, const ms_pipeline_config *cfg, ms_pipeline **out);
 /* The next block, or NULL if it is not there within some 100 ms. */
-ms_block *ms_pipeline_next(ms_pipeline *p);
-void      ms_pipeline_done(ms_pipeline *p, ms_block *block); /* gives it back */
-void      ms_pipeline_free(ms_pipeline *p);                  /* at any time; sets *quit */
+ms_token_block *ms_pipeline_next(ms_pipeline *p);
+void            ms_pipeline_done(ms_pipeline *p, ms_token_block *block); /* gives it back */
+void            ms_pipeline_free(ms_pipeline *p); /* at any time; sets *quit */
 
 /* The id that stands before each document. */
 uint16_t ms_pipeline_start_id(const ms_bpe *bpe);

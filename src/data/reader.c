@@ -41,7 +41,7 @@ struct ms_reader {
     ms_unpack       *in;   /* NULL: not open */
     bool             json, ended, dropping;
     char            *buf;
-    size_t           begin, end, room, scanned;
+    size_t           begin, end, capacity, scanned;
     int64_t          number;     /* of the next record */
     int64_t          documents;  /* so far in this file */
     int64_t          bytes_done; /* of the files before */
@@ -58,10 +58,10 @@ musec_status ms_reader_open(ms_error *e, const ms_reader_config *cfg, ms_reader 
 
     *out = NULL;
     if (r != NULL) {
-        r->cfg   = *cfg;
-        r->room  = BUF_MIN;
-        r->buf   = malloc(r->room);
-        r->field = strdup(cfg->field);
+        r->cfg      = *cfg;
+        r->capacity = BUF_MIN;
+        r->buf      = malloc(r->capacity);
+        r->field    = strdup(cfg->field);
     }
     if (r == NULL || r->buf == NULL || r->field == NULL) {
         st = ms_fail(e, MUSEC_ENOMEM, "not enough memory to read documents");
@@ -129,15 +129,15 @@ static musec_status fill(ms_error *e, ms_reader *r)
         r->end -= r->begin;
         r->begin = 0;
     }
-    if (r->room - r->end < READ_MIN) {
-        char *more = realloc(r->buf, 2 * r->room); /* at most 4 times max_document: it fits */
+    if (r->capacity - r->end < READ_MIN) {
+        char *more = realloc(r->buf, 2 * r->capacity); /* at most 4 times max_document: it fits */
         if (more == NULL)
             return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for a document of %zu bytes",
                            ms_reader_file(r, r->file), r->end);
         r->buf = more;
-        r->room *= 2;
+        r->capacity *= 2;
     }
-    st = ms_unpack_read(e, r->in, r->buf + r->end, r->room - r->end, &got);
+    st = ms_unpack_read(e, r->in, r->buf + r->end, r->capacity - r->end, &got);
     if (st != MUSEC_OK) add_line(e, r);
     r->ended = st == MUSEC_OK && got == 0;
     r->end += got;

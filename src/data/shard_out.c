@@ -1,6 +1,6 @@
 /* shard_out.c - see shard_out.h and the format in shard.c.
  *
- * The header comes first and counts the tokens, of which we hope for `most`.  Where fewer came, it
+ * The header comes first and counts the tokens, of which we hope for `capacity`.  Where fewer came, it
  * is written anew at the end, and the file is read again for its checksum: of the shards of a data
  * set that is the last one alone. */
 #include "data/shard_out.h"
@@ -10,11 +10,14 @@
 
 #include "data/shard.h"
 
-typedef struct header {
+typedef struct shard_header {
     int32_t words[MS_SHARD_HEADER_BYTES / sizeof(int32_t)];
-} header;
+} shard_header;
 
-static header header_of(int64_t n) { return (header){ { MS_SHARD_MAGIC, 1, (int32_t)n } }; }
+static shard_header header_of(int64_t n)
+{
+    return (shard_header){ { MS_SHARD_MAGIC, 1, (int32_t)n } };
+}
 
 /* Writes, and keeps the checksum up. */
 static musec_status put(ms_error *e, ms_shard_out *s, const void *data, size_t bytes)
@@ -23,15 +26,15 @@ static musec_status put(ms_error *e, ms_shard_out *s, const void *data, size_t b
     return ms_out_write(e, &s->out, data, bytes);
 }
 
-musec_status ms_shard_out_open(ms_error *e, const char *path, int64_t most, ms_shard_out *s)
+musec_status ms_shard_out_open(ms_error *e, const char *path, int64_t capacity, ms_shard_out *s)
 {
-    const header head = header_of(most);
-    musec_status st;
+    const shard_header head = header_of(capacity);
+    musec_status       st;
 
-    *s = (ms_shard_out){ .most = most };
-    if (most < 1 || most > INT32_MAX)
+    *s = (ms_shard_out){ .capacity = capacity };
+    if (capacity < 1 || capacity > INT32_MAX)
         return ms_fail(e, MUSEC_EINVAL, "%s: a shard has from 1 to %ld tokens, not %lld", path,
-                       (long)INT32_MAX, (long long)most);
+                       (long)INT32_MAX, (long long)capacity);
     TRY(ms_out_open(e, path, &s->out));
     if (s->out.part[0] == '\0') {
         st = ms_fail(e, MUSEC_EIO, "%s: is no regular file; remove it first", path);
@@ -52,8 +55,8 @@ musec_status ms_shard_out_add(ms_error *e, ms_shard_out *s, const uint16_t *toke
 
 static musec_status correct_header(ms_error *e, ms_shard_out *s)
 {
-    const header head = header_of(s->n);
-    musec_status st;
+    const shard_header head = header_of(s->n);
+    musec_status       st;
 
     errno = 0;
     if (fseek(s->out.f, 0, SEEK_SET) != 0) {
@@ -73,7 +76,7 @@ musec_status ms_shard_out_commit(ms_error *e, ms_shard_out *s, char hex[MS_SHA25
     musec_status st = MUSEC_OK;
 
     ms_sha256_end(&s->sha, hex);
-    if (s->n != s->most) {
+    if (s->n != s->capacity) {
         TRY(correct_header(e, s));
         TRY(ms_sha256_file(e, s->out.part, hex));
     }

@@ -8,11 +8,11 @@
 typedef struct ms_shard_out { /* { 0 } is "nothing open" */
     ms_out_file out;
     ms_sha256   sha;
-    int64_t     most, n; /* tokens that were announced, and those that came */
+    int64_t     capacity, n; /* tokens that were announced, and those that came */
 } ms_shard_out;
 
-/* For up to `most` tokens.  If exactly as many come, the checksum costs no second reading. */
-musec_status ms_shard_out_open(ms_error *e, const char *path, int64_t most, ms_shard_out *s);
+/* For up to `capacity` tokens.  If exactly as many come, the checksum costs no second reading. */
+musec_status ms_shard_out_open(ms_error *e, const char *path, int64_t capacity, ms_shard_out *s);
 musec_status ms_shard_out_add(ms_error *e, ms_shard_out *s, const uint16_t *tokens, int64_t n);
 /* Whole or absent; `hex` is the file's sha256. */
 musec_status ms_shard_out_commit(ms_error *e, ms_shard_out *s, char hex[MS_SHA256_HEX]);

@@ -425,12 +425,12 @@ int64_t     ms_source_tokens(const ms_source *s) { return s->tokens; }
 const char *ms_source_path(const ms_source *s) { return s->path; }
 
 /* Room for `more` tokens behind the n_data that are there. */
-static bool grow(ms_source *s, int64_t *room, int64_t more)
+static bool grow(ms_source *s, int64_t *capacity, int64_t more)
 {
     uint16_t *wider;
-    if (s->data != NULL && *room - s->n_data >= more) return true;
-    *room = 2 * (*room + more);
-    wider = realloc(s->data, (size_t)*room * sizeof *wider);
+    if (s->data != NULL && *capacity - s->n_data >= more) return true;
+    *capacity = 2 * (*capacity + more);
+    wider     = realloc(s->data, (size_t)*capacity * sizeof *wider);
     if (wider != NULL) s->data = wider;
     return wider != NULL;
 }
@@ -442,16 +442,16 @@ static int64_t first_document(const ms_source *s)
 
 static musec_status make_documents(ms_error *e, ms_source *s, int64_t index)
 {
-    const int64_t first = index * BUILTIN_DOCUMENTS + first_document(s);
-    int64_t       room  = 0;
-    musec_status  st    = MUSEC_OK;
+    const int64_t first    = index * BUILTIN_DOCUMENTS + first_document(s);
+    int64_t       capacity = 0;
+    musec_status  st       = MUSEC_OK;
 
     unload(s);
     for (int64_t i = 0; i < BUILTIN_DOCUMENTS; i++) {
         char  *text  = NULL;
         size_t bytes = 0;
         TRY(ms_corpus_document(e, s->seed, first + i, &text, &bytes));
-        if (!grow(s, &room, (int64_t)bytes + 1)) {
+        if (!grow(s, &capacity, (int64_t)bytes + 1)) {
             free(text);
             st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for a piece", s->path);
             goto done;
@@ -586,8 +586,8 @@ uint64_t ms_source_bytes(const ms_source *s)
 {
     const uint64_t builtin =
         (uint64_t)BUILTIN_DOCUMENTS * 4096; /* a document has some 1000 bytes */
-    uint64_t most = 0;
+    uint64_t largest = 0;
     for (int64_t i = 0; i < s->n_parts; i++)
-        if ((uint64_t)s->parts[i].all > most) most = (uint64_t)s->parts[i].all;
-    return s->endless ? builtin : most * (sizeof(uint16_t) + (s->text ? 1 : 0));
+        if ((uint64_t)s->parts[i].all > largest) largest = (uint64_t)s->parts[i].all;
+    return s->endless ? builtin : largest * (sizeof(uint16_t) + (s->text ? 1 : 0));
 }

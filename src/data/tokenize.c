@@ -29,7 +29,7 @@ enum { PROGRESS_MS = 250, MANIFEST_MS = 1000 };
 static const char *const split_names[]  = { "eot", "blank", "file" };
 static const char *const format_names[] = { "auto", "text", "jsonl" };
 
-typedef struct writer {
+typedef struct shard_writer {
     const ms_tokenize_config *cfg;
     ms_manifest               manifest;
     char                      path[MS_PATH_MAX]; /* of the manifest */
@@ -42,8 +42,8 @@ typedef struct writer {
     int64_t                   kept, listed;
     int                       lock;    /* on the directory */
     double                    written; /* when the manifest was, by the clock */
-    size_t                    told;    /* shards that the manifest on disk has */
-} writer;
+    size_t                    on_disk; /* shards that the manifest on disk has */
+} shard_writer;
 
 /* ---- what the manifest says of this run ------------------------------------------------------ */
 
@@ -229,7 +229,7 @@ static bool is_whole(const ms_tokenize_config *cfg, const ms_made_shard *s)
 }
 
 /* Takes over what an earlier run did: its shards up to the first that is not whole. */
-static musec_status take_over(ms_error *e, writer *w)
+static musec_status take_over(ms_error *e, shard_writer *w)
 {
     ms_manifest  was = { 0 };
     musec_status st;
@@ -258,7 +258,7 @@ done:
     return st;
 }
 
-static musec_status open_directory(ms_error *e, writer *w)
+static musec_status open_directory(ms_error *e, shard_writer *w)
 {
     const char  *out           = w->cfg->out;
     char         stranger[256] = "";
@@ -285,56 +285,56 @@ static musec_status open_directory(ms_error *e, writer *w)
     }
     TRY(clean(e, out));
     TRY(ms_manifest_write(e, w->path, &w->manifest));
-    w->told = w->manifest.n;
+    w->on_disk = w->manifest.n;
 done:
     return st;
 }
 
 /* ---- the manifest on disk -------------------------------------------------------------------- */
 
-static musec_status write_manifest(ms_error *e, writer *w)
+static musec_status write_manifest(ms_error *e, shard_writer *w)
 {
     musec_status st;
     TRY(ms_manifest_write(e, w->path, &w->manifest));
     w->written = ms_clock_ms();
-    w->told    = w->manifest.n;
+    w->on_disk = w->manifest.n;
 done:
     return st;
 }
 
 /* Behind each shard, but not more than once a second: it grows with every shard, and all of it is
- * written.  What it does not have yet a run that goes on makes again.  The first shard is told at
+ * written.  What it does not have yet a run that goes on makes again.  The first shard is listed at
  * once: a manifest without shards means that there is nothing to go on with. */
-static musec_status tell_manifest(ms_error *e, writer *w)
+static musec_status update_manifest(ms_error *e, shard_writer *w)
 {
-    if (w->told > 0 && ms_clock_ms() - w->written < MANIFEST_MS) return MUSEC_OK;
+    if (w->on_disk > 0 && ms_clock_ms() - w->written < MANIFEST_MS) return MUSEC_OK;
     return write_manifest(e, w);
 }
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
-static musec_status open_shard(ms_error *e, writer *w)
+static musec_status open_shard(ms_error *e, shard_writer *w)
 {
-    const ms_tokenize_config *cfg  = w->cfg;
-    const size_t              done = w->manifest.n;
-    const bool                val  = cfg->val_tokens > 0 && done == 0;
-    int64_t                   most = val ? cfg->val_tokens : cfg->shard_tokens;
+    const ms_tokenize_config *cfg      = w->cfg;
+    const size_t              done     = w->manifest.n;
+    const bool                val      = cfg->val_tokens > 0 && done == 0;
+    int64_t                   capacity = val ? cfg->val_tokens : cfg->shard_tokens;
     char                      path[MS_PATH_MAX];
     musec_status              st;
 
-    if (cfg->limit_tokens > 0 && cfg->limit_tokens - w->tokens < most)
-        most = cfg->limit_tokens - w->tokens;
+    if (cfg->limit_tokens > 0 && cfg->limit_tokens - w->tokens < capacity)
+        capacity = cfg->limit_tokens - w->tokens;
     w->made = (ms_made_shard){ .tokens = 0 };
     snprintf(w->made.name, sizeof w->made.name, "%s_%06zu.bin", val ? "val" : "train",
              val ? 0 : done + (cfg->val_tokens == 0));
     TRY(ms_path_join(e, cfg->out, w->made.name, path));
-    TRY(ms_shard_out_open(e, path, most, &w->shard));
+    TRY(ms_shard_out_open(e, path, capacity, &w->shard));
     w->open = true;
 done:
     return st;
 }
 
-static musec_status close_shard(ms_error *e, writer *w, ms_place next)
+static musec_status close_shard(ms_error *e, shard_writer *w, ms_place next)
 {
     musec_status st;
 
@@ -345,12 +345,12 @@ static musec_status close_shard(ms_error *e, writer *w, ms_place next)
     TRY(ms_shard_out_commit(e, &w->shard, w->made.sha256));
     TRY(ms_manifest_add(e, &w->manifest, &w->made));
     w->manifest.totals = w->counts;
-    TRY(tell_manifest(e, w));
+    TRY(update_manifest(e, w));
 done:
     return st;
 }
 
-static musec_status check_stop(ms_error *e, const writer *w)
+static musec_status check_stop(ms_error *e, const shard_writer *w)
 {
     if (w->cfg->stop == NULL || *w->cfg->stop == 0) return MUSEC_OK;
     return ms_fail(e, MUSEC_EIO, "interrupted with %zu whole shard%s in %s; go on with --resume",
@@ -370,7 +370,8 @@ static int64_t text_of(const ms_bpe *bpe, const uint16_t *tokens, int64_t n)
 }
 
 /* The tokens of a record, into as many shards as they take. */
-static musec_status write_piece(ms_error *e, writer *w, const ms_piece *p, const uint16_t *tokens)
+static musec_status write_piece(ms_error *e, shard_writer *w, const ms_piece *p,
+                                const uint16_t *tokens)
 {
     const int64_t n    = (int64_t)p->tokens;
     int64_t       from = w->skip;
@@ -382,7 +383,8 @@ static musec_status write_piece(ms_error *e, writer *w, const ms_piece *p, const
             TRY(check_stop(e, w)); /* a block may be thousands of small shards */
             TRY(open_shard(e, w));
         }
-        const int64_t room = w->shard.most - w->shard.n, take = n - from < room ? n - from : room;
+        const int64_t capacity = w->shard.capacity - w->shard.n,
+                      take     = n - from < capacity ? n - from : capacity;
         if (from == 0) {
             w->made.documents++;
             w->counts.documents++;
@@ -393,7 +395,7 @@ static musec_status write_piece(ms_error *e, writer *w, const ms_piece *p, const
         w->tokens += take;
         w->full = w->cfg->limit_tokens > 0 && w->tokens == w->cfg->limit_tokens;
         if (w->full) w->counts.text_bytes -= text_of(w->cfg->bpe, tokens + from, n - from);
-        if (w->shard.n == w->shard.most) {
+        if (w->shard.n == w->shard.capacity) {
             const ms_place next = { p->record.file, p->record.number + (from == n),
                                     from == n ? 0 : from };
             TRY(close_shard(e, w, next));
@@ -403,7 +405,7 @@ done:
     return st;
 }
 
-static musec_status write_block(ms_error *e, writer *w, const ms_block *b)
+static musec_status write_block(ms_error *e, shard_writer *w, const ms_token_block *b)
 {
     size_t       at = 0;
     musec_status st = MUSEC_OK;
@@ -420,7 +422,8 @@ done:
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static void tell(const writer *w, const ms_reader *r, int64_t consumed, ms_tokenize_progress *out)
+static void tell(const shard_writer *w, const ms_reader *r, int64_t consumed,
+                 ms_tokenize_progress *out)
 {
     *out = (ms_tokenize_progress){ .bytes_in    = consumed,
                                    .bytes_total = ms_reader_total(r),
@@ -450,8 +453,8 @@ static musec_status check(ms_error *e, const ms_tokenize_config *cfg)
 }
 
 /* Blocks as they come, until the end of the input or of what is wanted. */
-static musec_status write_all(ms_error *e, writer *w, const ms_reader *r, ms_pipeline *pipeline,
-                              ms_tokenize_progress *out)
+static musec_status write_all(ms_error *e, shard_writer *w, const ms_reader *r,
+                              ms_pipeline *pipeline, ms_tokenize_progress *out)
 {
     const ms_tokenize_config *cfg  = w->cfg;
     double                    last = ms_clock_ms();
@@ -459,7 +462,7 @@ static musec_status write_all(ms_error *e, writer *w, const ms_reader *r, ms_pip
     musec_status              st   = MUSEC_OK;
 
     while (!end && !w->full) {
-        ms_block *b = ms_pipeline_next(pipeline);
+        ms_token_block *b = ms_pipeline_next(pipeline);
         TRY(check_stop(e, w));
         if (b != NULL) {
             TRY(write_block(e, w, b));
@@ -482,7 +485,7 @@ done:
     return st;
 }
 
-static musec_status finish(ms_error *e, writer *w, const ms_reader *r)
+static musec_status finish(ms_error *e, shard_writer *w, const ms_reader *r)
 {
     const ms_place end = { (int64_t)ms_reader_files(r), 0, 0 };
     musec_status   st  = MUSEC_OK;
@@ -504,7 +507,7 @@ done:
 
 musec_status ms_tokenize(ms_error *e, const ms_tokenize_config *cfg, ms_tokenize_progress *out)
 {
-    writer           w        = { .cfg = cfg, .lock = MS_NO_LOCK };
+    shard_writer     w        = { .cfg = cfg, .lock = MS_NO_LOCK };
     ms_place         next     = { 0 };
     ms_reader_config reading  = cfg->reader;
     ms_reader       *r        = NULL;
@@ -536,8 +539,8 @@ musec_status ms_tokenize(ms_error *e, const ms_tokenize_config *cfg, ms_tokenize
 done:
     ms_pipeline_free(pipeline);
     ms_shard_out_abandon(&w.shard);
-    if (st != MUSEC_OK && w.manifest.n > w.told) {
-        ms_error ignored = { "" }; /* what failed first is what is told */
+    if (st != MUSEC_OK && w.manifest.n > w.on_disk) {
+        ms_error ignored = { "" }; /* the first failure is the one to report */
         (void)write_manifest(&ignored, &w);
     }
     if (r != NULL) tell(&w, r, out->bytes_in, out);

@@ -16,13 +16,13 @@ enum { CHARACTER = 2, N_PRINTING = 188, FIRST_OTHER = 0x100 };
 
 static const char start_text[] = "<|endoftext|>";
 
-typedef struct alphabet { /* the character of each byte, in UTF-8 */
+typedef struct byte_characters { /* the character of each byte, in UTF-8 */
     char text[256][CHARACTER + 1];
-} alphabet;
+} byte_characters;
 
 /* The 188 bytes that print, which have the lowest ids, are themselves, the others U+0100 and up in
  * their order. */
-static void make_alphabet(alphabet *a)
+static void make_alphabet(byte_characters *a)
 {
     for (int byte = 0; byte < 256; byte++) {
         const unsigned id   = ms_bpe_byte_id((unsigned char)byte);
@@ -35,14 +35,14 @@ static void make_alphabet(alphabet *a)
     }
 }
 
-static bool fill_bytes(const alphabet *a, json_t *vocab)
+static bool fill_bytes(const byte_characters *a, json_t *vocab)
 {
     for (int byte = 0; byte < MS_BYTES_START; byte++)
         if (json_object_set_new(vocab, a->text[byte], json_integer(byte)) != 0) return false;
     return true;
 }
 
-static size_t put_token(const alphabet *a, const ms_bpe *bpe, int32_t id, char *out)
+static size_t put_token(const byte_characters *a, const ms_bpe *bpe, int32_t id, char *out)
 {
     size_t      n = 0, written = 0;
     const char *bytes = ms_bpe_bytes(bpe, id, &n);
@@ -52,7 +52,7 @@ static size_t put_token(const alphabet *a, const ms_bpe *bpe, int32_t id, char *
     return written;
 }
 
-static bool fill_bpe(const alphabet *a, const ms_bpe *bpe, json_t *vocab, json_t *merges)
+static bool fill_bpe(const byte_characters *a, const ms_bpe *bpe, json_t *vocab, json_t *merges)
 {
     char text[2 * CHARACTER * MS_BPE_TOKEN_BYTES + 2];
     for (int32_t id = 0; id < bpe->start; id++) {
@@ -107,10 +107,10 @@ static json_t *bpe_model(json_t *vocab, json_t *merges)
 
 musec_status ms_tokenizer_json(ms_error *e, const ms_bpe *bpe, json_t **out)
 {
-    const int32_t start = bpe != NULL ? bpe->start : MS_BYTES_START;
-    json_t       *vocab = json_object(), *merges = json_array();
-    alphabet      a;
-    bool          filled;
+    const int32_t   start = bpe != NULL ? bpe->start : MS_BYTES_START;
+    json_t         *vocab = json_object(), *merges = json_array();
+    byte_characters a;
+    bool            filled;
 
     make_alphabet(&a);
     filled = bpe != NULL ? fill_bpe(&a, bpe, vocab, merges) : fill_bytes(&a, vocab);

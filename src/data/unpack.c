@@ -36,7 +36,8 @@ typedef struct packing {
     const char *by_hand; /* unpacks what takes more memory than is taken here */
     bool (*begins)(const unsigned char *magic, size_t n);
     musec_status (*open)(ms_error *e, ms_unpack *u); /* NULL: not in this build */
-    musec_status (*decode)(ms_error *e, ms_unpack *u, unsigned char *out, size_t room, size_t *got);
+    musec_status (*decode)(ms_error *e, ms_unpack *u, unsigned char *out, size_t capacity,
+                           size_t *got);
     void (*close)(ms_unpack *u);
     const char *(*version)(void);
 } packing;
@@ -137,11 +138,11 @@ static musec_status open_gzip(ms_error *e, ms_unpack *u)
     return MUSEC_OK;
 }
 
-static musec_status decode_gzip(ms_error *e, ms_unpack *u, unsigned char *out, size_t room,
+static musec_status decode_gzip(ms_error *e, ms_unpack *u, unsigned char *out, size_t capacity,
                                 size_t *got)
 {
-    z_stream    *z    = u->state;
-    const size_t most = room < INT32_MAX ? room : INT32_MAX; /* it counts in 32 bits */
+    z_stream    *z   = u->state;
+    const size_t max = capacity < INT32_MAX ? capacity : INT32_MAX; /* it counts in 32 bits */
     int          rc;
 
     if (u->between) { /* zeros behind the last member are padding, of tapes and of tar */
@@ -154,10 +155,10 @@ static musec_status decode_gzip(ms_error *e, ms_unpack *u, unsigned char *out, s
     z->next_in   = u->in + u->at;
     z->avail_in  = (uInt)(u->n - u->at);
     z->next_out  = out;
-    z->avail_out = (uInt)most;
+    z->avail_out = (uInt)max;
     rc           = inflate(z, Z_NO_FLUSH);
     u->at        = u->n - z->avail_in;
-    *got         = most - z->avail_out;
+    *got         = max - z->avail_out;
     u->between   = rc == Z_STREAM_END;
     if (rc == Z_OK || rc == Z_STREAM_END || rc == Z_BUF_ERROR) return MUSEC_OK;
     return damaged(e, u, z->msg != NULL ? z->msg : "it cannot be decompressed");
@@ -204,11 +205,11 @@ static musec_status failed_zstd(ms_error *e, const ms_unpack *u, size_t rc)
     }
 }
 
-static musec_status decode_zstd(ms_error *e, ms_unpack *u, unsigned char *out, size_t room,
+static musec_status decode_zstd(ms_error *e, ms_unpack *u, unsigned char *out, size_t capacity,
                                 size_t *got)
 {
     ZSTD_inBuffer  from = { u->in, u->n, u->at };
-    ZSTD_outBuffer to   = { out, room, 0 };
+    ZSTD_outBuffer to   = { out, capacity, 0 };
     size_t         rc;
 
     if (u->between && u->at == u->n) return MUSEC_OK; /* else it would begin another frame */
@@ -255,7 +256,7 @@ static musec_status failed_xz(ms_error *e, const ms_unpack *u, lzma_ret rc)
     }
 }
 
-static musec_status decode_xz(ms_error *e, ms_unpack *u, unsigned char *out, size_t room,
+static musec_status decode_xz(ms_error *e, ms_unpack *u, unsigned char *out, size_t capacity,
                               size_t *got)
 {
     lzma_stream *z = u->state;
@@ -265,10 +266,10 @@ static musec_status decode_xz(ms_error *e, ms_unpack *u, unsigned char *out, siz
     z->next_in   = u->in + u->at;
     z->avail_in  = u->n - u->at;
     z->next_out  = out;
-    z->avail_out = room;
+    z->avail_out = capacity;
     rc           = lzma_code(z, u->ended ? LZMA_FINISH : LZMA_RUN);
     u->at        = u->n - z->avail_in;
-    *got         = room - z->avail_out;
+    *got         = capacity - z->avail_out;
     u->between   = rc == LZMA_STREAM_END;
     if (rc == LZMA_OK || rc == LZMA_STREAM_END || rc == LZMA_BUF_ERROR) return MUSEC_OK;
     return failed_xz(e, u, rc);
@@ -403,17 +404,18 @@ void ms_unpack_close(ms_unpack *u)
     free(u);
 }
 
-static musec_status decode(ms_error *e, ms_unpack *u, unsigned char *out, size_t room, size_t *got)
+static musec_status decode(ms_error *e, ms_unpack *u, unsigned char *out, size_t capacity,
+                           size_t *got)
 {
-    if (u->how != NULL) return u->how->decode(e, u, out, room, got);
-    *got = u->n - u->at < room ? u->n - u->at : room;
+    if (u->how != NULL) return u->how->decode(e, u, out, capacity, got);
+    *got = u->n - u->at < capacity ? u->n - u->at : capacity;
     memcpy(out, u->in + u->at, *got);
     u->at += *got;
     u->between = true;
     return MUSEC_OK;
 }
 
-musec_status ms_unpack_read(ms_error *e, ms_unpack *u, void *buf, size_t room, size_t *got)
+musec_status ms_unpack_read(ms_error *e, ms_unpack *u, void *buf, size_t capacity, size_t *got)
 {
     musec_status st = MUSEC_OK;
 
@@ -424,7 +426,7 @@ musec_status ms_unpack_read(ms_error *e, ms_unpack *u, void *buf, size_t room, s
             TRY(refill(e, u));
         }
         const size_t before = u->at;
-        TRY(decode(e, u, buf, room, got));
+        TRY(decode(e, u, buf, capacity, got));
         if (*got > 0 || u->at != before) continue;
         if (u->at < u->n) { /* no decoder does that, and a loop without end would be worse */
             st = damaged(e, u, "nothing can be made of what follows");

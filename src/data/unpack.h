@@ -19,8 +19,8 @@ typedef struct ms_unpack ms_unpack;
 musec_status ms_unpack_open(ms_error *e, const char *path, uint64_t memory, const atomic_bool *stop,
                             ms_unpack **out);
 void         ms_unpack_close(ms_unpack *u);
-/* Up to `room` bytes, at least one unless the end is reached: *got is 0 there. */
-musec_status ms_unpack_read(ms_error *e, ms_unpack *u, void *buf, size_t room, size_t *got);
+/* Up to `capacity` bytes, at least one unless the end is reached: *got is 0 there. */
+musec_status ms_unpack_read(ms_error *e, ms_unpack *u, void *buf, size_t capacity, size_t *got);
 int64_t      ms_unpack_consumed(const ms_unpack *u); /* bytes of the file as it is on disk */
 
 /* Is this what a packed file is called?  Returns the suffix, which is part of `name`, or NULL. */

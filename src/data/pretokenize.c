@@ -1,4 +1,4 @@
-/* words.c - a scanner written by hand for the one rule of words.h.
+/* pretokenize.c - a scanner written by hand for the one rule of pretokenize.h.
  *
  * Most words of most texts are ASCII letters behind a blank.  Those are found eight bytes at a
  * time; everything else goes character by character through word_end(), which knows all the rule.
@@ -7,7 +7,7 @@
  *     the end of the text        it is one word
  *     something else             all but its last character is a word; that last one begins the
  *                                next word if it is a space, and is a word by itself if not */
-#include "data/words.h"
+#include "data/pretokenize.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static ms_char_class class_of(uint32_t c)
     }
 }
 
-musec_status ms_word_classes_make(ms_error *e, ms_word_classes *out)
+musec_status ms_char_classes_make(ms_error *e, ms_char_classes *out)
 {
     (void)e;
     for (uint32_t c = 0; c < COUNT(out->of); c++)
@@ -55,7 +55,7 @@ musec_status ms_word_classes_make(ms_error *e, ms_word_classes *out)
     return MUSEC_OK;
 }
 
-const char *ms_words_utf8proc(void) { return utf8proc_version(); }
+const char *ms_utf8proc_version(void) { return utf8proc_version(); }
 
 #else
 
@@ -64,7 +64,7 @@ static ms_char_class class_of(uint32_t c)
     return is_wide_blank(c) ? MS_CHAR_BLANK : MS_CHAR_OTHER; /* never reached: there is no table */
 }
 
-musec_status ms_word_classes_make(ms_error *e, ms_word_classes *out)
+musec_status ms_char_classes_make(ms_error *e, ms_char_classes *out)
 {
     (void)out;
     return ms_fail(
@@ -74,7 +74,7 @@ musec_status ms_word_classes_make(ms_error *e, ms_word_classes *out)
         "again");
 }
 
-const char *ms_words_utf8proc(void) { return NULL; }
+const char *ms_utf8proc_version(void) { return NULL; }
 
 #endif
 
@@ -218,8 +218,8 @@ static inline size_t plain_word_end(const scan *s, size_t at)
     return end - at > (size_t)(s->text[at] == ' ') && s->text[end] < 0x80 ? end : 0;
 }
 
-size_t ms_words_cut(const ms_word_classes *classes, const char *text, size_t bytes, size_t from,
-                    size_t *ends, size_t max)
+size_t ms_pretokenize(const ms_char_classes *classes, const char *text, size_t bytes, size_t from,
+                      size_t *ends, size_t max)
 {
     const scan s = { classes->of, (const unsigned char *)text, bytes };
     size_t     n = 0;

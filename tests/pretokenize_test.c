@@ -1,4 +1,4 @@
-/* words_test.c - the scanner against the rule itself, tried alternative by alternative on
+/* pretokenize_test.c - the scanner against the rule itself, tried alternative by alternative on
  * characters rather than bytes. */
 #include "check.h"
 
@@ -6,18 +6,18 @@
 #include <string.h>
 
 #include "core/rng.h"
-#include "data/words.h"
+#include "data/pretokenize.h"
 
 #ifdef MS_HAVE_UTF8PROC
 #include <utf8proc.h>
 
-static ms_word_classes classes;
+static ms_char_classes classes;
 
 static int set_up(void **state)
 {
     ms_error e;
     (void)state;
-    return ms_word_classes_make(&e, &classes) == MUSEC_OK ? 0 : -1;
+    return ms_char_classes_make(&e, &classes) == MUSEC_OK ? 0 : -1;
 }
 
 /* ---- the rule, literally --------------------------------------------------------------------- */
@@ -106,7 +106,7 @@ static void check_words(const uint32_t *c, size_t n, const char *what)
     at[0] = 0;
     for (size_t i = 0; i < n; i++)
         at[i + 1] = at[i] + put_utf8(c[i], text + at[i]);
-    words = ms_words_cut(&classes, text, at[n], 0, ends, MOST + 1);
+    words = ms_pretokenize(&classes, text, at[n], 0, ends, MOST + 1);
     for (size_t w = 0; w < words; w++) {
         const size_t m = match(c + from, n - from);
         CHECK(m > 0 && ends[w] == at[from + m], "%s: word %zu ends at %zu, not %zu", what, w,
@@ -116,7 +116,7 @@ static void check_words(const uint32_t *c, size_t n, const char *what)
     CHECK(from == n, "%s: %zu of %zu characters", what, from, n);
     for (size_t w = 0, start = 0; w < words; start = ends[w++]) { /* the same one by one */
         size_t end = 0;
-        CHECK(ms_words_cut(&classes, text, at[n], start, &end, 1) == 1 && end == ends[w], "%s",
+        CHECK(ms_pretokenize(&classes, text, at[n], start, &end, 1) == 1 && end == ends[w], "%s",
               what);
     }
 }
@@ -220,7 +220,7 @@ TEST(bad_bytes)
     };
     for (size_t k = 0; k < COUNT(cases); k++) {
         size_t ends[8] = { 0 }, n;
-        n              = ms_words_cut(&classes, cases[k].text, cases[k].n, 0, ends, COUNT(ends));
+        n              = ms_pretokenize(&classes, cases[k].text, cases[k].n, 0, ends, COUNT(ends));
         for (size_t i = 0; i < COUNT(ends); i++)
             CHECK((i < n ? ends[i] : 0) == cases[k].ends[i], "case %zu: word %zu ends at %zu", k, i,
                   ends[i]);
@@ -233,11 +233,11 @@ TEST_GROUP(set_up, NULL)
 
 TEST(says_what_is_missing)
 {
-    static ms_word_classes classes;
+    static ms_char_classes classes;
     ms_error               e = { "" };
-    CHECK(ms_word_classes_make(&e, &classes) == MUSEC_ENOTSUP, "made without utf8proc");
+    CHECK(ms_char_classes_make(&e, &classes) == MUSEC_ENOTSUP, "made without utf8proc");
     CHECK(strstr(e.text, "libutf8proc-dev") != NULL, "%s", e.text);
-    CHECK(ms_words_utf8proc() == NULL, "a version of nothing");
+    CHECK(ms_utf8proc_version() == NULL, "a version of nothing");
 }
 
 #endif

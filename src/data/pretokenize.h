@@ -1,4 +1,4 @@
-/* words.h - how GPT-2's tokenizer cuts a text into words, by the rule
+/* pretokenize.h - the pre-tokenizer of GPT-2, which splits a text into words by the rule
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
@@ -7,8 +7,8 @@
  *
  * A byte that is no part of valid UTF-8 is a word by itself, and the texts before and behind it are
  * cut as if they stood alone. */
-#ifndef MS_DATA_WORDS_H
-#define MS_DATA_WORDS_H
+#ifndef MS_DATA_PRETOKENIZE_H
+#define MS_DATA_PRETOKENIZE_H
 
 #include "core/status.h"
 
@@ -20,19 +20,19 @@ typedef enum ms_char_class {
     MS_CHAR_BAD, /* a byte that is no part of a character */
 } ms_char_class;
 
-typedef struct ms_word_classes {
+typedef struct ms_char_classes {
     uint8_t of[0x10000]; /* an ms_char_class; characters beyond are looked up when they come */
-} ms_word_classes;
+} ms_char_classes;
 
 /* Fails where the program was built without utf8proc, and says what to install. */
-musec_status ms_word_classes_make(ms_error *e, ms_word_classes *out);
+musec_status ms_char_classes_make(ms_error *e, ms_char_classes *out);
 
 /* Cuts the words that begin at `from`, a word's beginning, until `max` are found or the text ends.
  * ends[i]: offset behind the last byte of word i.  Returns the number of words. */
-size_t ms_words_cut(const ms_word_classes *classes, const char *text, size_t bytes, size_t from,
-                    size_t *ends, size_t max);
+size_t ms_pretokenize(const ms_char_classes *classes, const char *text, size_t bytes, size_t from,
+                      size_t *ends, size_t max);
 
 /* "2.8.0", or NULL where the program was built without it. */
-const char *ms_words_utf8proc(void);
+const char *ms_utf8proc_version(void);
 
 #endif
