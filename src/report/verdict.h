@@ -12,8 +12,8 @@ typedef struct ms_finding {
     const char *claim;      /* in our words */
     const char *measure;    /* what is measured, and when it counts as holding */
     ms_verdict  verdict;
-    const char *result; /* the figures; of one that was not tested, why */
-    char       *text;   /* what it is made of */
+    const char *result;                     /* the figures; of one that was not tested, why */
+    char       *result_text, *measure_text; /* owned: what they point to */
 } ms_finding;
 
 /* All claims, in the order of the paper; the number of them is returned.  `out` has room for that

@@ -6,7 +6,7 @@
 registry=core/optimizers.c
 # Files that compare optimizers which somebody chose, whatever else the registry has: the base
 # optimizers, the claims and tables of the paper, and the demonstration.
-chosen='optimizers.c base_optimizers.c verdict.c verdict_rates.c paper_tables.c cmd_demo.c'
+chosen='optimizers.c base_optimizers.c verdict.c claims_rates.c paper_tables.c cmd_demo.c'
 
 cd "$MUSEC_SOURCE/src" || exit 1
 names=$(sed -n 's/.*\.name *= "\(.*\)",$/\1/p' "$registry")
