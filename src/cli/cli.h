@@ -22,55 +22,45 @@ typedef struct ms_cli_command {
 /* The subcommands in the order of --help: index 0, 1, ... until NULL. */
 const ms_cli_command *ms_cli_command_at(size_t index);
 
-const ms_command *demo_command(void);
-const ms_command *train_command(void);
-const ms_command *sweep_command(void);
-const ms_command *watch_command(void);
-const ms_command *report_command(void);
-const ms_command *paper_command(void);
-const ms_command *sample_command(void);
-const ms_command *export_command(void);
-const ms_command *encode_command(void);
-const ms_command *decode_command(void);
-const ms_command *tokenize_command(void);
-const ms_command *data_command(void);
-const ms_command *data_inspect_command(void);
-const ms_command *data_get_command(void);
-const ms_command *clip_command(void);
-const ms_command *spectrum_command(void);
-const ms_command *replay_command(void);
-const ms_command *theory_command(void);
-const ms_command *theory_params_command(void);
-const ms_command *theory_run_command(void);
-const ms_command *info_command(void);
-const ms_command *bench_command(void);
-const ms_command *completion_command(void);
+/* Every subcommand NAME, and every part of one, has its options in NAME_command() and is run by
+ * cmd_NAME(). */
+#define MS_CLI_SUBCOMMANDS(X) \
+    X(demo)                   \
+    X(train)                  \
+    X(sample)                 \
+    X(export)                 \
+    X(sweep)                  \
+    X(watch)                  \
+    X(report)                 \
+    X(paper)                  \
+    X(theory)                 \
+    X(tokenize)               \
+    X(encode)                 \
+    X(decode)                 \
+    X(data)                   \
+    X(clip)                   \
+    X(spectrum)               \
+    X(replay)                 \
+    X(bench)                  \
+    X(info)                   \
+    X(completion)
+#define MS_CLI_PARTS(X) \
+    X(data_inspect)     \
+    X(data_get)         \
+    X(theory_params)    \
+    X(theory_run)
 
-int cmd_demo(int argc, char **argv);
-int cmd_train(int argc, char **argv);
-int cmd_sweep(int argc, char **argv);
-int cmd_watch(int argc, char **argv);
-int cmd_report(int argc, char **argv);
-int cmd_paper(int argc, char **argv);
-int cmd_sample(int argc, char **argv);
-int cmd_export(int argc, char **argv);
-int cmd_encode(int argc, char **argv);
-int cmd_decode(int argc, char **argv);
-int cmd_tokenize(int argc, char **argv);
-int cmd_data(int argc, char **argv);
-int cmd_data_inspect(int argc, char **argv);
-int cmd_data_get(int argc, char **argv);
-int cmd_clip(int argc, char **argv);
-int cmd_spectrum(int argc, char **argv);
-int cmd_replay(int argc, char **argv);
-int cmd_theory(int argc, char **argv);
-int cmd_theory_params(int argc, char **argv);
-int cmd_theory_run(int argc, char **argv);
-int cmd_info(int argc, char **argv);
-int cmd_bench(int argc, char **argv);
-int cmd_completion(int argc, char **argv);
+#define X(name)                             \
+    const ms_command *name##_command(void); \
+    int               cmd_##name(int argc, char **argv);
+MS_CLI_SUBCOMMANDS(X)
+MS_CLI_PARTS(X)
+#undef X
 
-/* Options that several subcommands have, worded once.  `args`: the struct they are parsed into. */
+/* The offset of an option's value in the struct args of a subcommand. */
+#define AT(field) offsetof(struct args, field)
+
+/* Options that several subcommands have.  `args` is the struct that they are parsed into. */
 #define MS_CLI_DEVICE(args)                                                      \
     {                                                                            \
         "device", MS_OPT_STR, offsetof(args, device), "DEVICE",                  \

@@ -23,29 +23,28 @@ struct args {
 };
 
 static const ms_option options[] = {
-    { "filter", MS_OPT_STR, offsetof(struct args, filter), "TEXT",
-      "only run rows whose name contains TEXT [all]" },
-    { "repeats", MS_OPT_I64, offsetof(struct args, repeats), "N",
+    { "filter", MS_OPT_STR, AT(filter), "TEXT", "only run rows whose name contains TEXT [all]" },
+    { "repeats", MS_OPT_I64, AT(repeats), "N",
       "number of rounds, whose median is shown; 0: 9, or 3 with --quick [0]" },
-    { "quick", MS_OPT_FLAG, offsetof(struct args, quick), NULL,
+    { "quick", MS_OPT_FLAG, AT(quick), NULL,
       "run small sizes only, in seconds; step, accuracy: two layers; train: pico" },
-    { "all", MS_OPT_FLAG, offsetof(struct args, all), NULL,
+    { "all", MS_OPT_FLAG, AT(all), NULL,
       "step: also run the slow ones, by SVD and in the paper's order; accuracy: every matrix, not "
       "three "
       "of each part of a layer; ops on a GPU: decompositions" },
-    { "loose", MS_OPT_FLAG, offsetof(struct args, loose), NULL,
+    { "loose", MS_OPT_FLAG, AT(loose), NULL,
       "what a GPU does with --deterministic no: products chosen by timing, whatever their "
       "bits, and attention's gradient summed in any order where cuDNN has to do it, not musec" },
-    { "preset", MS_OPT_STR, offsetof(struct args, preset), "NAME",
+    { "preset", MS_OPT_STR, AT(preset), "NAME",
       "step, accuracy, train: model to use: small, medium, wide; train: also pico, nano [small; "
       "train on a CPU: "
       "nano]" },
-    { "run", MS_OPT_STR, offsetof(struct args, run), "RUN",
+    { "run", MS_OPT_STR, AT(run), "RUN",
       "step, accuracy: the matrices, gradients and momentum of a run of musec train, at its newest "
       "checkpoint [those of --preset]" },
-    { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
+    { "vocab", MS_OPT_STR, AT(vocab), "PATH",
       "tokenize: GPT-2's vocabulary [data/gpt2 or ~/.local/share/musec/gpt2]" },
-    { "text", MS_OPT_STR, offsetof(struct args, text), "FILE",
+    { "text", MS_OPT_STR, AT(text), "FILE",
       "tokenize: text to encode, of 1 MB or more [the built-in corpus]" },
     MS_CLI_DEVICE(struct args),
     MS_CLI_JSON(struct args),

@@ -27,19 +27,18 @@ static char op_names[256]; /* "hard|soft|...", filled by clip_command() */
 static char op_words[2048];
 
 static const ms_option options[] = {
-    { "op", MS_OPT_CHOICE, offsetof(struct args, op), op_names,
-      "operator to apply, see below [hard]" },
-    { "threshold", MS_OPT_F64, offsetof(struct args, threshold), "D",
+    { "op", MS_OPT_CHOICE, AT(op), op_names, "operator to apply, see below [hard]" },
+    { "threshold", MS_OPT_F64, AT(threshold), "D",
       "bound on the singular values, above 0; polar and ns5 need none" },
-    { "iters", MS_OPT_I64, offsetof(struct args, iters), "K",
+    { "iters", MS_OPT_I64, AT(iters), "K",
       "ssc, ns5: number of Newton-Schulz steps, 1 to 100 [5]" },
-    { "tol", MS_OPT_F64, offsetof(struct args, tol), "X",
+    { "tol", MS_OPT_F64, AT(tol), "X",
       "accurate: largest relative error of the gain, 1e-12 to 0.5 [1e-3]" },
-    { "coeffs", MS_OPT_CHOICE, offsetof(struct args, coeffs), "keller|polar-express",
+    { "coeffs", MS_OPT_CHOICE, AT(coeffs), "keller|polar-express",
       "ns5: coefficients of the Newton-Schulz steps [keller]" },
-    { "literal", MS_OPT_FLAG, offsetof(struct args, literal), NULL,
+    { "literal", MS_OPT_FLAG, AT(literal), NULL,
       "ssc: multiply in the paper's own order, which is slower" },
-    { "operands", MS_OPT_CHOICE, offsetof(struct args, operands), "f32|bf16|f16",
+    { "operands", MS_OPT_CHOICE, AT(operands), "f32|bf16|f16",
       "number format that products of f32 matrices round their inputs to [f32]" },
     MS_CLI_DEVICE(struct args),
     MS_CLI_DTYPE(struct args),
@@ -196,20 +195,15 @@ static json_t *matrix_json(const struct job *j, int64_t i)
     const double share  = isnan(j->args->threshold) ? NAN : j->before[i].share_above;
     json_t      *matrix = json_object(), *before = json_object(), *after = json_object();
 
-    json_object_set_new(before, "norm2", ms_json_real(j->before[i].norm2));
-    json_object_set_new(before, "effective_rank", ms_json_real(j->before[i].effective_rank));
-    json_object_set_new(before, "share_above", ms_json_real(share));
-    json_object_set_new(after, "norm2", ms_json_real(j->after[i].norm2));
-    json_object_set_new(after, "effective_rank", ms_json_real(j->after[i].effective_rank));
-    json_object_set_new(matrix, "index", json_integer(i));
-    json_object_set_new(matrix, "rows", json_integer(j->shape.rows));
-    json_object_set_new(matrix, "cols", json_integer(j->shape.cols));
-    json_object_set_new(matrix, "before", before);
-    json_object_set_new(matrix, "after", after);
-    json_object_set_new(matrix, "path", ms_json_string(j->report[i].path));
-    json_object_set_new(matrix, "products", json_integer(j->report[i].products));
-    json_object_set_new(matrix, "u_low", ms_json_real(j->report[i].u_low));
-    json_object_set_new(matrix, "alpha", ms_json_real(j->report[i].alpha));
+    ms_json_add(before, "norm2=%g effective_rank=%g share_above=%g", j->before[i].norm2,
+                j->before[i].effective_rank, share);
+    ms_json_add(after, "norm2=%g effective_rank=%g", j->after[i].norm2, j->after[i].effective_rank);
+    ms_json_add(
+        matrix,
+        "index=%lld rows=%lld cols=%lld before=%p after=%p path=%s products=%lld u_low=%g alpha=%g",
+        (long long)i, (long long)j->shape.rows, (long long)j->shape.cols, (void *)before,
+        (void *)after, j->report[i].path, (long long)j->report[i].products, j->report[i].u_low,
+        j->report[i].alpha);
     return matrix;
 }
 
@@ -221,12 +215,9 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
     TRY(ms_cli_options(error, clip_command(), j->args, &chosen));
     for (int64_t i = 0; i < j->shape.count; i++)
         json_array_append_new(matrices, matrix_json(j, i));
-    json_object_set_new(root, "in", ms_json_string(j->in_path));
-    json_object_set_new(root, "out", ms_json_string(j->out_path));
-    json_object_set_new(root, "op", ms_json_string(j->args->op));
-    json_object_set_new(root, "threshold", ms_json_real(j->args->threshold));
-    json_object_set_new(root, "dtype", ms_json_string(ms_cli_dtype_name(j->out.dtype)));
-    json_object_set_new(root, "device", ms_json_string(musec_ctx_device(j->ctx)));
+    ms_json_add(root, "in=%s out=%s op=%s threshold=%g dtype=%s device=%s", j->in_path, j->out_path,
+                j->args->op, j->args->threshold, ms_cli_dtype_name(j->out.dtype),
+                musec_ctx_device(j->ctx));
     json_object_set(root, "options", chosen);
     json_object_set(root, "matrices", matrices);
     TRY(ms_json_print(error, root, to));

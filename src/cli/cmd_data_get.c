@@ -21,34 +21,32 @@ struct args {
 };
 
 static const ms_option options[] = {
-    { "out", MS_OPT_STR, offsetof(struct args, out), "DIR",
+    { "out", MS_OPT_STR, AT(out), "DIR",
       "directory to write to [data/NAME; gpt2-vocab: ~/.local/share/musec/gpt2]" },
-    { "limit-tokens", MS_OPT_I64, offsetof(struct args, limit_tokens), "N",
+    { "limit-tokens", MS_OPT_I64, AT(limit_tokens), "N",
       "download only what this many training tokens need; 0: all [0]" },
-    { "mirror", MS_OPT_LIST, offsetof(struct args, mirrors), "URL",
+    { "mirror", MS_OPT_LIST, AT(mirrors), "URL",
       "try this mirror first: URL/path for https://server/path; may be repeated" },
-    { "sources", MS_OPT_STR, offsetof(struct args, sources), "FILE",
+    { "sources", MS_OPT_STR, AT(sources), "FILE",
       "use another list of data sets [the built-in data/sources.json]" },
-    { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
+    { "vocab", MS_OPT_STR, AT(vocab), "PATH",
       "GPT-2's vocabulary, for texts [data/gpt2 or ~/.local/share/musec/gpt2]" },
-    { "shard-tokens", MS_OPT_I64, offsetof(struct args, shard_tokens), "N",
+    { "shard-tokens", MS_OPT_I64, AT(shard_tokens), "N",
       "largest number of tokens in a shard made from texts [100000000]" },
-    { "retries", MS_OPT_I64, offsetof(struct args, retries), "N",
+    { "retries", MS_OPT_I64, AT(retries), "N",
       "failures in a row before the next address is tried [5]" },
-    { "retry-delay", MS_OPT_I64, offsetof(struct args, delay), "MS",
+    { "retry-delay", MS_OPT_I64, AT(delay), "MS",
       "milliseconds to wait after the first failure; doubles with each [1000]" },
-    { "stall", MS_OPT_I64, offsetof(struct args, stall), "SECONDS",
+    { "stall", MS_OPT_I64, AT(stall), "SECONDS",
       "give a connection up after this long without data [30]" },
-    { "threads", MS_OPT_I64, offsetof(struct args, threads), "N",
-      "number of encoding threads; 0: one per core [0]" },
-    { "skip-bad", MS_OPT_FLAG, offsetof(struct args, skip_bad), NULL,
+    { "threads", MS_OPT_I64, AT(threads), "N", "number of encoding threads; 0: one per core [0]" },
+    { "skip-bad", MS_OPT_FLAG, AT(skip_bad), NULL,
       "skip and count lines of texts that cannot be used, instead of failing" },
-    { "keep-raw", MS_OPT_FLAG, offsetof(struct args, keep_raw), NULL,
+    { "keep-raw", MS_OPT_FLAG, AT(keep_raw), NULL,
       "keep downloaded texts in DIR/raw after they became shards" },
-    { "verify", MS_OPT_FLAG, offsetof(struct args, verify), NULL,
-      "check the sha256 of files that are there already" },
-    { "list", MS_OPT_FLAG, offsetof(struct args, list), NULL, "print the data sets and stop" },
-    { "quiet", MS_OPT_FLAG, offsetof(struct args, quiet), NULL, "print no progress" },
+    { "verify", MS_OPT_FLAG, AT(verify), NULL, "check the sha256 of files that are there already" },
+    { "list", MS_OPT_FLAG, AT(list), NULL, "print the data sets and stop" },
+    { "quiet", MS_OPT_FLAG, AT(quiet), NULL, "print no progress" },
     MS_CLI_JSON(struct args),
 };
 
@@ -105,12 +103,9 @@ static musec_status print_list_json(ms_error *e, const ms_catalog *c)
     for (size_t i = 0; i < c->n; i++) {
         const ms_catalog_set *set = &c->sets[i];
         json_t               *row = json_object();
-        json_object_set_new(row, "name", ms_json_string(set->name));
-        json_object_set_new(row, "kind", ms_json_string(ms_catalog_kind_name(set->kind)));
-        json_object_set_new(row, "files", json_integer(count_files(set)));
-        json_object_set_new(row, "about", ms_json_string(set->about));
-        json_object_set_new(row, "licence", ms_json_string(set->licence));
-        json_object_set_new(row, "tried", json_boolean(set->tried));
+        ms_json_add(row, "name=%s kind=%s files=%lld about=%s licence=%s tried?=%d", set->name,
+                    ms_catalog_kind_name(set->kind), (long long)count_files(set), set->about,
+                    set->licence, set->tried);
         json_array_append_new(list, row);
     }
     st = ms_json_print(e, list, stdout);
@@ -189,15 +184,12 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
         return MUSEC_OK;
     }
     root = json_object();
-    json_object_set_new(root, "out", ms_json_string(out));
-    json_object_set_new(root, "files", json_integer(r->files));
-    json_object_set_new(root, "had", json_integer(r->had));
-    json_object_set_new(root, "fetched_bytes", json_integer(r->came));
-    json_object_set_new(root, "shards", json_integer(r->shards));
-    json_object_set_new(root, "tokens", json_integer(r->tokens));
-    json_object_set_new(root, "val_tokens", json_integer(r->val));
-    json_object_set_new(root, "bad", json_integer(r->bad));
-    json_object_set_new(root, "seconds", ms_json_real(seconds));
+    ms_json_add(root,
+                "out=%s files=%lld had=%lld fetched_bytes=%lld shards=%lld tokens=%lld "
+                "val_tokens=%lld bad=%lld seconds=%g",
+                out, (long long)r->files, (long long)r->had, (long long)r->came,
+                (long long)r->shards, (long long)r->tokens, (long long)r->val, (long long)r->bad,
+                seconds);
     st = ms_json_print(e, root, stdout);
     json_decref(root);
     return st;

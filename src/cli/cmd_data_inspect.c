@@ -21,14 +21,14 @@ struct args {
 };
 
 static const ms_option options[] = {
-    { "tokenizer", MS_OPT_CHOICE, offsetof(struct args, tokenizer), "auto|gpt2|byte",
+    { "tokenizer", MS_OPT_CHOICE, AT(tokenizer), "auto|gpt2|byte",
       "what the token ids mean; auto: bytes if all are below 320 [auto]" },
-    { "data-format", MS_OPT_CHOICE, offsetof(struct args, format), "shard|nanogpt",
+    { "data-format", MS_OPT_CHOICE, AT(format), "shard|nanogpt",
       "layout of the file: a shard with a header, or nanoGPT's bare 16-bit tokens [shard]" },
-    { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
+    { "vocab", MS_OPT_STR, AT(vocab), "PATH",
       "GPT-2's vocabulary, a file or its directory; without it ids are printed "
       "[data/gpt2 or ~/.local/share/musec/gpt2]" },
-    { "sample", MS_OPT_I64, offsetof(struct args, sample), "N",
+    { "sample", MS_OPT_I64, AT(sample), "N",
       "number of tokens to print from the first documents [200]" },
     MS_CLI_JSON(struct args),
 };
@@ -227,9 +227,7 @@ static json_t *sample_json(const shard *s, const ms_bpe *bpe, int64_t room)
         json_t *one = json_object(), *ids = json_array();
         for (int64_t i = 0; i < d.shown; i++)
             json_array_append_new(ids, json_integer(s->tokens[d.at + i]));
-        json_object_set_new(one, "tokens", json_integer(d.length));
-        json_object_set_new(one, "ids", ids);
-        json_object_set_new(one, "text", text != NULL ? ms_json_string(text) : json_null());
+        ms_json_add(one, "tokens=%lld ids=%p text=%s", (long long)d.length, (void *)ids, text);
         json_array_append_new(list, one);
         free(text);
         room -= d.shown + 1;
@@ -312,20 +310,15 @@ static musec_status print_json(ms_error *e, const struct args *a, const shard *s
                                                   k < 0 ? (json_int_t)0 : ((json_int_t)2 << k) - 1,
                                                   "documents", (json_int_t)n));
     }
-    json_object_set_new(root, "file", ms_json_string(s->path));
-    json_object_set_new(root, "tokens", json_integer(s->n));
-    json_object_set_new(root, "tokenizer", ms_json_string(s->bytes ? "byte" : "gpt2"));
-    json_object_set_new(root, "start_id", json_integer(s->start));
-    json_object_set_new(root, "vocabulary", json_integer(s->vocab));
-    json_object_set_new(root, "largest_id", json_integer(s->largest));
-    json_object_set_new(root, "beyond", json_integer(s->beyond));
-    json_object_set_new(root, "documents", json_integer(s->documents));
-    json_object_set_new(root, "before", json_integer(s->before));
-    json_object_set_new(root, "shortest", json_integer(s->shortest));
-    json_object_set_new(root, "mean", ms_json_real(mean_length(s)));
-    json_object_set_new(root, "longest", json_integer(s->longest));
-    json_object_set_new(root, "lengths", bins);
-    json_object_set_new(root, "sample", sample_json(s, bpe, a->sample));
+    ms_json_add(root,
+                "file=%s tokens=%lld tokenizer=%s start_id=%lld vocabulary=%lld largest_id=%lld "
+                "beyond=%lld documents=%lld before=%lld shortest=%lld mean=%g longest=%lld "
+                "lengths=%p sample=%p",
+                s->path, (long long)s->n, s->bytes ? "byte" : "gpt2", (long long)s->start,
+                (long long)s->vocab, (long long)s->largest, (long long)s->beyond,
+                (long long)s->documents, (long long)s->before, (long long)s->shortest,
+                mean_length(s), (long long)s->longest, (void *)bins,
+                (void *)sample_json(s, bpe, a->sample));
     st = ms_json_print(e, root, stdout);
     json_decref(root);
     return st;

@@ -35,12 +35,10 @@ static const struct {
 static const double rates[RATES] = { 0.02, 0.1, 0.5 };
 
 static const ms_option options[] = {
-    { "out", MS_OPT_STR, offsetof(struct args, out), "DIR",
-      "directory for the runs and the page [runs/demo]" },
-    { "steps", MS_OPT_I64, offsetof(struct args, steps), "N", "number of steps of each run [200]" },
-    { "jobs", MS_OPT_I64, offsetof(struct args, jobs), "N",
-      "number of runs at once; 0: one per GPU or core [0]" },
-    { "seed", MS_OPT_U64, offsetof(struct args, seed), "N", "seed of the initial weights [0]" },
+    { "out", MS_OPT_STR, AT(out), "DIR", "directory for the runs and the page [runs/demo]" },
+    { "steps", MS_OPT_I64, AT(steps), "N", "number of steps of each run [200]" },
+    { "jobs", MS_OPT_I64, AT(jobs), "N", "number of runs at once; 0: one per GPU or core [0]" },
+    { "seed", MS_OPT_U64, AT(seed), "N", "seed of the initial weights [0]" },
     MS_CLI_JSON(struct args),
 };
 
@@ -239,14 +237,11 @@ static musec_status print_json(ms_error *e, const demo_run *runs, size_t n)
     musec_status st;
     for (size_t i = 0; i < n; i++) {
         json_t *one = json_object();
-        json_object_set_new(one, "optimizer", ms_json_string(rows[i / RATES].optimizer));
-        json_object_set_new(one, "lr", json_real(rates[i % RATES]));
-        json_object_set_new(one, "dir", ms_json_string(runs[i].dir));
-        json_object_set_new(one, "status", ms_json_string(ms_sweep_word(runs[i].run->state)));
-        json_object_set_new(one, "val_loss", ms_json_real(runs[i].run->val_loss));
-        json_object_set_new(one, "w_norm", ms_json_real(runs[i].w_norm));
-        json_object_set_new(one, "u_norm", ms_json_real(runs[i].u_norm));
-        json_object_set_new(one, "max_logit", ms_json_real(runs[i].max_logit));
+        ms_json_add(
+            one, "optimizer=%s lr=%g dir=%s status=%s val_loss=%g w_norm=%g u_norm=%g max_logit=%g",
+            rows[i / RATES].optimizer, rates[i % RATES], runs[i].dir,
+            ms_sweep_word(runs[i].run->state), runs[i].run->val_loss, runs[i].w_norm,
+            runs[i].u_norm, runs[i].max_logit);
         json_array_append_new(all, one);
     }
     st = ms_json_print(e, all, stdout);

@@ -15,14 +15,14 @@ struct args {
     int         special;
 };
 
-#define TOKENIZER                                                                  \
-    {                                                                              \
-        "tokenizer", MS_OPT_CHOICE, offsetof(struct args, tokenizer), "gpt2|byte", \
-            "GPT-2's ids, or one for each byte [gpt2]"                             \
+#define TOKENIZER                                               \
+    {                                                           \
+        "tokenizer", MS_OPT_CHOICE, AT(tokenizer), "gpt2|byte", \
+            "GPT-2's ids, or one for each byte [gpt2]"          \
     }
 #define VOCAB                                                         \
     {                                                                 \
-        "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",    \
+        "vocab", MS_OPT_STR, AT(vocab), "PATH",                       \
             "GPT-2's vocabulary, a file or its directory [see below]" \
     }
 #define WHERE_VOCAB                                                               \
@@ -33,7 +33,7 @@ struct args {
 static const ms_option encode_options[] = {
     TOKENIZER,
     VOCAB,
-    { "special", MS_OPT_FLAG, offsetof(struct args, special), NULL,
+    { "special", MS_OPT_FLAG, AT(special), NULL,
       "take <|endoftext|> as the id that starts a document, not as text" },
 };
 

@@ -14,14 +14,12 @@ struct args {
 };
 
 static const ms_option options[] = {
-    { "to", MS_OPT_CHOICE, offsetof(struct args, to), "hf",
-      "the form: hf for Hugging Face's transformers [hf]" },
-    { "out", MS_OPT_STR, offsetof(struct args, out), "DIR", "directory to make [RUN-hf]" },
-    { "step", MS_OPT_I64, offsetof(struct args, step), "N",
-      "step of the checkpoint to take [the newest]" },
-    { "dtype", MS_OPT_CHOICE, offsetof(struct args, dtype), "f32|bf16",
+    { "to", MS_OPT_CHOICE, AT(to), "hf", "the form: hf for Hugging Face's transformers [hf]" },
+    { "out", MS_OPT_STR, AT(out), "DIR", "directory to make [RUN-hf]" },
+    { "step", MS_OPT_I64, AT(step), "N", "step of the checkpoint to take [the newest]" },
+    { "dtype", MS_OPT_CHOICE, AT(dtype), "f32|bf16",
       "type of the weights; bf16 is half the size, and rounded [f32]" },
-    { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
+    { "vocab", MS_OPT_STR, AT(vocab), "PATH",
       "GPT-2's vocabulary [data/gpt2 or ~/.local/share/musec/gpt2]" },
     MS_CLI_JSON(struct args),
 };
@@ -73,12 +71,9 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
         return MUSEC_OK;
     }
     root = json_object();
-    json_object_set_new(root, "out", ms_json_string(out));
-    json_object_set_new(root, "step", json_integer(r->step));
-    json_object_set_new(root, "parameters", json_integer(r->parameters));
-    json_object_set_new(root, "tensors", json_integer(r->tensors));
-    json_object_set_new(root, "dtype", ms_json_string(a->dtype));
-    json_object_set_new(root, "tokenizer", json_boolean(r->has_tokenizer));
+    ms_json_add(root, "out=%s step=%lld parameters=%lld tensors=%lld dtype=%s tokenizer?=%d", out,
+                (long long)r->step, (long long)r->parameters, (long long)r->tensors, a->dtype,
+                r->has_tokenizer);
     TRY(ms_json_print(e, root, stdout));
 done:
     json_decref(root);

@@ -22,7 +22,7 @@ struct args {
 };
 
 static const ms_option options[] = {
-    { "no-peak", MS_OPT_FLAG, offsetof(struct args, no_peak), NULL,
+    { "no-peak", MS_OPT_FLAG, AT(no_peak), NULL,
       "do not measure memory bandwidth and matrix-product speed" },
     MS_CLI_DEVICE(struct args),
     MS_CLI_JSON(struct args),
@@ -218,11 +218,8 @@ static json_t *devices_json(void)
         const int             yes  = opens(kind, what, &why);
         json_t               *row  = json_object();
 
-        json_object_set_new(row, "name", ms_json_string(kind->name));
-        json_object_set_new(row, "words", ms_json_string(kind->description));
-        json_object_set_new(row, "opens", json_boolean(yes));
-        json_object_set_new(row, "here", what[0] != '\0' ? ms_json_string(what) : json_null());
-        json_object_set_new(row, "error", yes ? json_null() : ms_json_string(why.text));
+        ms_json_add(row, "name=%s words=%s opens?=%d here=%s error=%s", kind->name,
+                    kind->description, yes, what[0] != '\0' ? what : NULL, yes ? NULL : why.text);
         json_array_append_new(list, row);
     }
     return list;
@@ -237,10 +234,8 @@ static json_t *programs_json(void)
         const int found = find_program(programs[i].program, path, sizeof path);
         json_t   *row   = json_object();
 
-        json_object_set_new(row, "name", ms_json_string(programs[i].program));
-        json_object_set_new(row, "package", ms_json_string(programs[i].package));
-        json_object_set_new(row, "purpose", ms_json_string(programs[i].purpose));
-        json_object_set_new(row, "path", found ? ms_json_string(path) : json_null());
+        ms_json_add(row, "name=%s package=%s purpose=%s path=%s", programs[i].program,
+                    programs[i].package, programs[i].purpose, found ? path : NULL);
         json_array_append_new(list, row);
     }
     return list;
@@ -252,8 +247,7 @@ static json_t *peak_json(const struct facts *facts)
 
     if (facts->peak == NULL) return json_null();
     peak = json_object();
-    json_object_set_new(peak, "device", ms_json_string(facts->measured_on));
-    json_object_set_new(peak, "copy_gb_s", ms_json_real(facts->peak->copy_gb_s));
+    ms_json_add(peak, "device=%s copy_gb_s=%g", facts->measured_on, facts->peak->copy_gb_s);
     for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
         char name[32];
         snprintf(name, sizeof name, "gemm_%s_gflop_s", ms_dtype_name(t));
@@ -269,29 +263,18 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
     ms_unpack_library library;
     musec_status      st;
 
-    json_object_set_new(libraries, "blas", ms_json_string(facts->blas));
-    json_object_set_new(libraries, "jansson", ms_json_string(jansson_version_str()));
-    json_object_set_new(libraries, "utf8proc",
-                        ms_utf8proc_version() == NULL ? json_null()
-                                                      : ms_json_string(ms_utf8proc_version()));
+    ms_json_add(libraries, "blas=%s jansson=%s utf8proc=%s", facts->blas, jansson_version_str(),
+                ms_utf8proc_version());
     for (size_t i = 0; ms_unpack_library_at(i, &library); i++)
         json_object_set_new(libraries, library.name,
                             library.version != NULL ? ms_json_string(library.version)
                                                     : json_null());
-    json_object_set_new(libraries, "libmicrohttpd",
-                        ms_watch_server_version() == NULL
-                            ? json_null()
-                            : ms_json_string(ms_watch_server_version()));
-    json_object_set_new(libraries, "libcurl",
-                        ms_http_version() == NULL ? json_null()
-                                                  : ms_json_string(ms_http_version()));
-    json_object_set_new(root, "version", ms_json_string(musec_version()));
-    json_object_set_new(root, "build", ms_json_string(build_text));
-    json_object_set_new(root, "devices", devices_json());
-    json_object_set_new(root, "threads", json_integer(facts->threads));
-    json_object_set_new(root, "libraries", libraries);
-    json_object_set_new(root, "programs", programs_json());
-    json_object_set_new(root, "peak", peak_json(facts));
+    ms_json_add(libraries, "libmicrohttpd=%s libcurl=%s", ms_watch_server_version(),
+                ms_http_version());
+    ms_json_add(root,
+                "version=%s build=%s devices=%p threads=%lld libraries=%p programs=%p peak=%p",
+                musec_version(), build_text, (void *)devices_json(), (long long)facts->threads,
+                (void *)libraries, (void *)programs_json(), (void *)peak_json(facts));
     st = ms_json_print(error, root, stdout);
     json_decref(root);
     return st;

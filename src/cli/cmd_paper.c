@@ -11,36 +11,37 @@
 
 enum { MAX_SEEDS = 1000, DETAILS = 4096, WIDTH = 88 };
 
-#define AT(field) offsetof(ms_paper_args, field)
+#define ARG(field) offsetof(ms_paper_args, field)
 
 static const ms_option options[] = {
-    { "scale", MS_OPT_STR, AT(scale), "SCALE",
+    { "scale", MS_OPT_STR, ARG(scale), "SCALE",
       "size of the models: pico, nano, small, medium or wide [pico]" },
-    { "data", MS_OPT_LIST, AT(data), "PATH",
+    { "data", MS_OPT_LIST, ARG(data), "PATH",
       "train on this, as in musec train; if repeated, each is a panel of its own [builtin]" },
-    { "seeds", MS_OPT_STR, AT(seeds), "N[,N...]",
+    { "seeds", MS_OPT_STR, ARG(seeds), "N[,N...]",
       "number of seeds per setting, one number for each --data, the last for the rest [1; theory: "
       "5, with --quick 2, with --full 10]" },
-    { "full", MS_OPT_FLAG, AT(full), NULL, "run the full grid instead of a reduced one" },
-    { "quick", MS_OPT_FLAG, AT(quick), NULL, "theory: few steps and two seeds, takes seconds" },
-    { "set", MS_OPT_LIST, AT(set), "FIELD=VALUE",
+    { "full", MS_OPT_FLAG, ARG(full), NULL, "run the full grid instead of a reduced one" },
+    { "quick", MS_OPT_FLAG, ARG(quick), NULL, "theory: few steps and two seeds, takes seconds" },
+    { "set", MS_OPT_LIST, ARG(set), "FIELD=VALUE",
       "set a field in every run, whatever the item says; may be repeated [none]" },
-    { "out", MS_OPT_STR, AT(out), "DIR",
+    { "out", MS_OPT_STR, ARG(out), "DIR",
       "directory for the pages and for the runs of all items [runs/paper]" },
     MS_CLI_BUDGET(ms_paper_args),
-    { "device", MS_OPT_STR, AT(device), "LIST",
+    { "device", MS_OPT_STR, ARG(device), "LIST",
       "devices that share the runs, as musec info lists them [the best one here]" },
-    { "png", MS_OPT_STR, AT(png), "DIR", "also write each figure as a PNG file there [no]" },
-    { "csv", MS_OPT_STR, AT(csv), "DIR",
+    { "png", MS_OPT_STR, ARG(png), "DIR", "also write each figure as a PNG file there [no]" },
+    { "csv", MS_OPT_STR, ARG(csv), "DIR",
       "also write the numbers of each figure and table there [no]" },
-    { "within", MS_OPT_F64, AT(within), "X",
+    { "within", MS_OPT_F64, ARG(within), "X",
       "stability: a rate is usable if its loss is at most this share above the best [0.02]" },
-    { "omit-times", MS_OPT_FLAG, AT(omit_times), NULL,
+    { "omit-times", MS_OPT_FLAG, ARG(omit_times), NULL,
       "leave out times and dates, which differ when the same runs are made again" },
-    { "no-run", MS_OPT_FLAG, AT(no_run), NULL,
+    { "no-run", MS_OPT_FLAG, ARG(no_run), NULL,
       "make no runs, only show those that are there; list: do not measure the machine" },
-    { "dry-run", MS_OPT_FLAG, AT(dry_run), NULL, "print the runs and their state, and start none" },
-    { "recalibrate", MS_OPT_FLAG, AT(recalibrate), NULL,
+    { "dry-run", MS_OPT_FLAG, ARG(dry_run), NULL,
+      "print the runs and their state, and start none" },
+    { "recalibrate", MS_OPT_FLAG, ARG(recalibrate), NULL,
       "list: measure this machine again, even if it was measured before" },
     MS_CLI_JSON(ms_paper_args),
 };
@@ -211,8 +212,7 @@ static musec_status make_item(ms_error *e, ms_paper *p, const char *name)
     }
     if (p->args->png != NULL) TRY(ms_png_ready(e)); /* before hours of work, not after */
     TRY(ms_paper_make_runs(e, p, &item));
-    json_object_set_new(result, "item", ms_json_string(found->name));
-    json_object_set_new(result, "scale", ms_json_string(p->ask.scale));
+    ms_json_add(result, "item=%s scale=%s", found->name, p->ask.scale);
     TRY(ms_paper_page(e, p, &item, result));
     json_object_set_new(result, "runs", ms_sweep_json(&item.sweep, item.runs));
     if (p->args->json) TRY(ms_json_print(e, result, stdout));

@@ -40,24 +40,23 @@ static const char role_names[] = MUSEC_ROLE_MAP(X); /* "|matrix|qk|..." */
 static char optimizer_names[256], optimizer_words[2048]; /* filled by replay_command() */
 
 static const ms_option before[] = {
-    { "optimizer", MS_OPT_CHOICE, offsetof(struct args, optimizer), optimizer_names,
+    { "optimizer", MS_OPT_CHOICE, AT(optimizer), optimizer_names,
       "optimizer to run; must be given" },
-    { "w0", MS_OPT_STR, offsetof(struct args, w0), "W.npy",
+    { "w0", MS_OPT_STR, AT(w0), "W.npy",
       "weight to start from, of shape (rows, cols); must be given" },
-    { "grads", MS_OPT_STR, offsetof(struct args, grads), "G.npy",
+    { "grads", MS_OPT_STR, AT(grads), "G.npy",
       "gradients of all steps, of shape (steps, rows, cols)" },
-    { "out", MS_OPT_STR, offsetof(struct args, out), "W_all.npy",
+    { "out", MS_OPT_STR, AT(out), "W_all.npy",
       "write the weight after each step there, of shape (steps, rows, cols)" },
-    { "momentum-out", MS_OPT_STR, offsetof(struct args, momentum_out), "M_all.npy",
+    { "momentum-out", MS_OPT_STR, AT(momentum_out), "M_all.npy",
       "also write the momentum after each step (Adam: the first moment) [none]" },
-    { "state-in", MS_OPT_STR, offsetof(struct args, state_in), "S.safetensors",
+    { "state-in", MS_OPT_STR, AT(state_in), "S.safetensors",
       "start from the optimizer state that --state-out saved [none]" },
-    { "state-out", MS_OPT_STR, offsetof(struct args, state_out), "S.safetensors",
+    { "state-out", MS_OPT_STR, AT(state_out), "S.safetensors",
       "save the optimizer's state after the last step [none]" },
-    { "role", MS_OPT_CHOICE, offsetof(struct args, role), role_names + 1,
+    { "role", MS_OPT_CHOICE, AT(role), role_names + 1,
       "role of the weight in a model; embed, head and vector get AdamW [matrix]" },
-    { "explain", MS_OPT_FLAG, offsetof(struct args, explain), NULL,
-      "print what would be done and why, and stop" },
+    { "explain", MS_OPT_FLAG, AT(explain), NULL, "print what would be done and why, and stop" },
 };
 static const ms_option after[] = {
     MS_CLI_DEVICE(struct args),
@@ -84,7 +83,7 @@ static size_t fill_options(void)
 {
     size_t n = COUNT(before);
     memcpy(options, before, sizeof before);
-    n += ms_settings_options(option_at, offsetof(struct args, settings), options + n, MAX_SETTINGS);
+    n += ms_settings_options(option_at, AT(settings), options + n, MAX_SETTINGS);
     for (size_t i = COUNT(before); i < n; i++) /* here it has a default of its own */
         if (strcmp(options[i].name, "report-every") == 0)
             options[i].help = "print a row for every N-th step; 0: none [the last step alone]";
@@ -293,8 +292,7 @@ static musec_status explain(ms_error *error, const struct job *j)
     musec_optim_describe(j->optim, text, bytes);
     if (j->args->json) {
         root = json_object();
-        json_object_set_new(root, "optimizer", ms_json_string(j->args->optimizer));
-        json_object_set_new(root, "description", ms_json_string(text));
+        ms_json_add(root, "optimizer=%s description=%s", j->args->optimizer, text);
         TRY(ms_json_print(error, root, stdout));
     } else {
         fputs(text, stdout);
@@ -416,16 +414,12 @@ static json_t *report_json(const struct job *j, const musec_optim_report *r)
     const int clip   = clips(j);
     json_t   *object = json_object();
 
-    json_object_set_new(object, "step", json_integer(r->step));
-    json_object_set_new(object, "path", ms_json_string(r->path));
-    json_object_set_new(object, "threshold", ms_json_real(clip ? r->threshold : NAN));
-    json_object_set_new(object, "sigma1_over_d", ms_json_real(clip ? r->sigma1_over_d : NAN));
-    json_object_set_new(object, "share_above", ms_json_real(clip ? r->share_above : NAN));
-    json_object_set_new(object, "update_norm2", ms_json_real(r->update_norm2));
-    json_object_set_new(object, "update_rms", ms_json_real(r->update_rms));
-    json_object_set_new(object, "update_erank", ms_json_real(r->update_erank));
-    json_object_set_new(object, "update_gain", ms_json_real(r->update_gain));
-    json_object_set_new(object, "weight_norm2", ms_json_real(r->weight_norm2));
+    ms_json_add(object,
+                "step=%lld path=%s threshold=%g sigma1_over_d=%g share_above=%g update_norm2=%g "
+                "update_rms=%g update_erank=%g update_gain=%g weight_norm2=%g",
+                (long long)r->step, r->path, clip ? r->threshold : NAN,
+                clip ? r->sigma1_over_d : NAN, clip ? r->share_above : NAN, r->update_norm2,
+                r->update_rms, r->update_erank, r->update_gain, r->weight_norm2);
     return object;
 }
 
@@ -437,15 +431,13 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
     TRY(ms_cli_options(error, replay_command(), j->args, &chosen));
     for (int64_t i = 0; i < j->n_reports; i++)
         json_array_append_new(reports, report_json(j, &j->reports[i]));
-    json_object_set_new(root, "optimizer", ms_json_string(j->args->optimizer));
-    json_object_set_new(root, "rows", json_integer(j->shape.rows));
-    json_object_set_new(root, "cols", json_integer(j->shape.cols));
-    json_object_set_new(root, "dtype", ms_json_string(ms_cli_dtype_name(j->weights.dtype)));
-    json_object_set_new(root, "device", ms_json_string(musec_ctx_device(j->ctx)));
-    json_object_set_new(root, "steps", json_integer(musec_optim_steps(j->optim)));
-    json_object_set_new(root, "skipped", json_integer(musec_optim_skipped(j->optim)));
-    json_object_set_new(root, "norm2", ms_json_real(j->last.norm2));
-    json_object_set_new(root, "fro", ms_json_real(j->last.fro));
+    ms_json_add(root,
+                "optimizer=%s rows=%lld cols=%lld dtype=%s device=%s steps=%lld skipped=%lld "
+                "norm2=%g fro=%g",
+                j->args->optimizer, (long long)j->shape.rows, (long long)j->shape.cols,
+                ms_cli_dtype_name(j->weights.dtype), musec_ctx_device(j->ctx),
+                (long long)musec_optim_steps(j->optim), (long long)musec_optim_skipped(j->optim),
+                j->last.norm2, j->last.fro);
     json_object_set(root, "reports", reports);
     json_object_set(root, "options", chosen);
     TRY(ms_json_print(error, root, to));

@@ -17,18 +17,15 @@ struct args {
 };
 
 static const ms_option options[] = {
-    { "out", MS_OPT_STR, offsetof(struct args, out), "FILE", "HTML page to write [report.html]" },
-    { "png", MS_OPT_STR, offsetof(struct args, png), "DIR",
-      "also write each figure as a PNG file there [no]" },
-    { "csv", MS_OPT_STR, offsetof(struct args, csv), "DIR",
+    { "out", MS_OPT_STR, AT(out), "FILE", "HTML page to write [report.html]" },
+    { "png", MS_OPT_STR, AT(png), "DIR", "also write each figure as a PNG file there [no]" },
+    { "csv", MS_OPT_STR, AT(csv), "DIR",
       "also write the numbers of each figure and table, and of every step and group, there [no]" },
-    { "title", MS_OPT_STR, offsetof(struct args, title), "TEXT",
-      "title of the page [Training runs]" },
-    { "sections", MS_OPT_STR, offsetof(struct args, sections), "A,B",
-      "show only these sections [all]" },
-    { "within", MS_OPT_F64, offsetof(struct args, within), "X",
+    { "title", MS_OPT_STR, AT(title), "TEXT", "title of the page [Training runs]" },
+    { "sections", MS_OPT_STR, AT(sections), "A,B", "show only these sections [all]" },
+    { "within", MS_OPT_F64, AT(within), "X",
       "stability: a rate is usable if its loss is at most this share above the best [0.02]" },
-    { "omit-times", MS_OPT_FLAG, offsetof(struct args, omit_times), NULL,
+    { "omit-times", MS_OPT_FLAG, AT(omit_times), NULL,
       "leave out times and dates, which differ when the same runs are made again [no]" },
     MS_CLI_JSON(struct args),
 };
@@ -162,10 +159,8 @@ static musec_status print_json(ms_error *e, const struct args *a, const ms_compa
         json_array_append_new(sections, ms_json_string(page->sections[i].id));
     for (size_t i = 0; i < c->set->n_notes; i++)
         json_array_append_new(notes, ms_json_string(c->set->notes[i]));
-    json_object_set_new(all, "out", ms_json_string(a->out));
-    json_object_set_new(all, "runs", json_integer((json_int_t)c->set->n));
-    json_object_set_new(all, "sections", sections);
-    json_object_set_new(all, "notes", notes);
+    ms_json_add(all, "out=%s runs=%lld sections=%p notes=%p", a->out, (long long)c->set->n,
+                (void *)sections, (void *)notes);
     st = ms_json_print(e, all, to);
     json_decref(all);
     return st;

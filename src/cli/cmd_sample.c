@@ -20,16 +20,15 @@ struct args {
 };
 
 static const ms_option options[] = {
-    { "prompt", MS_OPT_STR, offsetof(struct args, prompt), "TEXT",
-      "text to continue [the start of a document]" },
-    { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
+    { "prompt", MS_OPT_STR, AT(prompt), "TEXT", "text to continue [the start of a document]" },
+    { "vocab", MS_OPT_STR, AT(vocab), "PATH",
       "GPT-2's vocabulary, a file or its directory [data/gpt2 or ~/.local/share/musec/gpt2]" },
-    { "tokens", MS_OPT_I64, offsetof(struct args, tokens), "N", "number of tokens to write [500]" },
-    { "temperature", MS_OPT_F64, offsetof(struct args, temperature), "X",
+    { "tokens", MS_OPT_I64, AT(tokens), "N", "number of tokens to write [500]" },
+    { "temperature", MS_OPT_F64, AT(temperature), "X",
       "below 1 prefers likely tokens, above 1 gives more variety; 0: always the likeliest [0.8]" },
-    { "top-k", MS_OPT_I64, offsetof(struct args, top_k), "K",
+    { "top-k", MS_OPT_I64, AT(top_k), "K",
       "choose only among the K likeliest tokens; 0: among all [0]" },
-    { "seed", MS_OPT_U64, offsetof(struct args, seed), "N",
+    { "seed", MS_OPT_U64, AT(seed), "N",
       "seed of the choices: the same seed writes the same text [0]" },
     MS_CLI_DEVICE(struct args),
     MS_CLI_JSON(struct args),
@@ -178,10 +177,8 @@ done:
 static json_t *settings_of(const struct args *a, const ms_sampler *s)
 {
     json_t *all = json_object();
-    json_object_set_new(all, "tokens", json_integer(a->tokens));
-    json_object_set_new(all, "temperature", ms_json_real(a->temperature));
-    json_object_set_new(all, "top_k", json_integer(a->top_k));
-    json_object_set_new(all, "device", ms_json_string(ms_sampler_device(s)));
+    ms_json_add(all, "tokens=%lld temperature=%g top_k=%lld device=%s", (long long)a->tokens,
+                a->temperature, (long long)a->top_k, ms_sampler_device(s));
     return all;
 }
 
@@ -208,16 +205,12 @@ static musec_status sample_json(ms_error *e, const struct args *a, ms_sampler *s
     const char  *dir   = ms_sampler_checkpoint(s, &step);
     musec_status st;
 
-    json_object_set_new(root, "checkpoint", ms_json_string(dir));
-    json_object_set_new(root, "step", json_integer(step));
-    json_object_set_new(root, "tokenizer", json_string(t->bytes ? "byte" : "gpt2"));
-    json_object_set_new(root, "seed", seed_of(a->seed));
-    json_object_set_new(root, "settings", settings_of(a, s));
-    json_object_set_new(root, "prompt", ms_json_string(a->prompt != NULL ? a->prompt : ""));
-    json_object_set_new(root, "prompt_ids", out.prompt_ids);
-    json_object_set_new(root, "text", json_null());
-    json_object_set_new(root, "ids", out.ids);
-    json_object_set_new(root, "logprobs", out.logprobs);
+    ms_json_add(root,
+                "checkpoint=%s step=%lld tokenizer=%s seed=%p settings=%p prompt=%s prompt_ids=%p "
+                "text=%p ids=%p logprobs=%p",
+                dir, (long long)step, t->bytes ? "byte" : "gpt2", (void *)seed_of(a->seed),
+                (void *)settings_of(a, s), a->prompt != NULL ? a->prompt : "",
+                (void *)out.prompt_ids, (void *)json_null(), (void *)out.ids, (void *)out.logprobs);
     st = out.to == NULL ? ms_fail(e, MUSEC_ENOMEM, "not enough memory for the text")
                         : sample(e, a, s, t, &out);
     if (out.to != NULL && fclose(out.to) != 0 && st == MUSEC_OK)

@@ -30,12 +30,11 @@ struct args {
 };
 
 static const ms_option options[] = {
-    { "threshold", MS_OPT_F64, offsetof(struct args, threshold), "D",
+    { "threshold", MS_OPT_F64, AT(threshold), "D",
       "also give the share of singular values above D [none]" },
-    { "values", MS_OPT_FLAG, offsetof(struct args, values), NULL, "print all singular values" },
-    { "top", MS_OPT_I64, offsetof(struct args, top), "N",
-      "print the N largest singular values [5]" },
-    { "estimate", MS_OPT_I64, offsetof(struct args, estimate), "STEPS",
+    { "values", MS_OPT_FLAG, AT(values), NULL, "print all singular values" },
+    { "top", MS_OPT_I64, AT(top), "N", "print the N largest singular values [5]" },
+    { "estimate", MS_OPT_I64, AT(estimate), "STEPS",
       "only estimate the spectral norm, by STEPS >= 2 Lanczos steps [exact]" },
     MS_CLI_DEVICE(struct args),
     MS_CLI_DTYPE(struct args),
@@ -211,9 +210,7 @@ static musec_status take_tensor(ms_error *error, struct job *j, ms_safetensors *
 
     if (why != NULL) {
         json_t *row = json_object();
-        json_object_set_new(row, "name", ms_json_string(t->name));
-        json_object_set_new(row, "dtype", ms_json_string(t->dtype));
-        json_object_set_new(row, "why", ms_json_string(why));
+        ms_json_add(row, "name=%s dtype=%s why=%s", t->name, t->dtype, why);
         json_array_append_new(j->skipped, row);
         return st;
     }
@@ -331,16 +328,12 @@ static json_t *entry_json(const struct job *j, const struct entry *entry)
     const double share  = isnan(j->args->threshold) ? NAN : entry->stats.share_above;
     json_t      *object = json_object(), *values = json_array();
 
-    json_object_set_new(object, "name", ms_json_string(entry->name));
-    json_object_set_new(object, "rows", json_integer(entry->rows));
-    json_object_set_new(object, "cols", json_integer(entry->cols));
-    json_object_set_new(object, "dtype", ms_json_string(ms_cli_dtype_name(entry->dtype)));
-    json_object_set_new(object, "norm2", ms_json_real(entry->stats.norm2));
+    ms_json_add(object, "name=%s rows=%lld cols=%lld dtype=%s norm2=%g", entry->name,
+                (long long)entry->rows, (long long)entry->cols, ms_cli_dtype_name(entry->dtype),
+                entry->stats.norm2);
     if (j->args->estimate == NOT_GIVEN) {
-        json_object_set_new(object, "fro", ms_json_real(entry->stats.fro));
-        json_object_set_new(object, "nuclear", ms_json_real(entry->stats.nuclear));
-        json_object_set_new(object, "effective_rank", ms_json_real(entry->stats.effective_rank));
-        json_object_set_new(object, "share_above", ms_json_real(share));
+        ms_json_add(object, "fro=%g nuclear=%g effective_rank=%g share_above=%g", entry->stats.fro,
+                    entry->stats.nuclear, entry->stats.effective_rank, share);
         for (int64_t k = 0; k < shown_values(j, entry); k++)
             json_array_append_new(values, ms_json_real(entry->values[k]));
         json_object_set(object, "values", values);
@@ -357,11 +350,9 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
 
     for (size_t i = 0; i < j->n_entries; i++)
         json_array_append_new(matrices, entry_json(j, &j->entries[i]));
-    json_object_set_new(root, "file", ms_json_string(j->path));
-    json_object_set_new(root, "device", ms_json_string(musec_ctx_device(j->ctx)));
-    json_object_set_new(root, "threshold", ms_json_real(j->args->threshold));
-    json_object_set_new(root, "estimate", steps == NOT_GIVEN ? json_null() : json_integer(steps));
-    json_object_set_new(root, "matrices", matrices);
+    ms_json_add(root, "file=%s device=%s threshold=%g estimate=%p matrices=%p", j->path,
+                musec_ctx_device(j->ctx), j->args->threshold,
+                (void *)(steps == NOT_GIVEN ? json_null() : json_integer(steps)), (void *)matrices);
     json_object_set(root, "skipped", j->skipped);
     st = ms_json_print(error, root, to);
     json_decref(root);

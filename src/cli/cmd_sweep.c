@@ -21,8 +21,6 @@ struct args {
     int            keep_checkpoints, dry_run, json;
 };
 
-#define AT(field) offsetof(struct args, field)
-
 static const ms_option options[] = {
     { "preset", MS_OPT_STR, AT(preset), "LIST", "presets to start from [pico]" },
     { "optimizer", MS_OPT_STR, AT(optimizer), "LIST",

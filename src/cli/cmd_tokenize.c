@@ -20,36 +20,32 @@ struct args {
 };
 
 static const ms_option options[] = {
-    { "out", MS_OPT_STR, offsetof(struct args, out), "DIR",
-      "directory for the shards, to be created" },
-    { "tokenizer", MS_OPT_CHOICE, offsetof(struct args, tokenizer), "gpt2|byte",
+    { "out", MS_OPT_STR, AT(out), "DIR", "directory for the shards, to be created" },
+    { "tokenizer", MS_OPT_CHOICE, AT(tokenizer), "gpt2|byte",
       "GPT-2's tokens, or one for each byte [gpt2]" },
-    { "vocab", MS_OPT_STR, offsetof(struct args, vocab), "PATH",
+    { "vocab", MS_OPT_STR, AT(vocab), "PATH",
       "GPT-2's vocabulary, a file or its directory [data/gpt2 or ~/.local/share/musec/gpt2]" },
-    { "split", MS_OPT_CHOICE, offsetof(struct args, split), "eot|blank|file",
+    { "split", MS_OPT_CHOICE, AT(split), "eot|blank|file",
       "where a document of a text ends: at a line <|endoftext|>, at an empty line, or with the "
       "file [eot]" },
-    { "format", MS_OPT_CHOICE, offsetof(struct args, format), "auto|text|jsonl",
+    { "format", MS_OPT_CHOICE, AT(format), "auto|text|jsonl",
       "format of the input; auto goes by file names, and by the first byte of a pipe [auto]" },
-    { "field", MS_OPT_STR, offsetof(struct args, field), "NAME",
-      "JSON field that holds the document [text]" },
-    { "shard-tokens", MS_OPT_I64, offsetof(struct args, shard_tokens), "N",
+    { "field", MS_OPT_STR, AT(field), "NAME", "JSON field that holds the document [text]" },
+    { "shard-tokens", MS_OPT_I64, AT(shard_tokens), "N",
       "number of tokens in a shard [100000000]" },
-    { "val-tokens", MS_OPT_I64, offsetof(struct args, val_tokens), "N",
+    { "val-tokens", MS_OPT_I64, AT(val_tokens), "N",
       "put this many tokens from the beginning into a validation shard [0]" },
-    { "limit-tokens", MS_OPT_I64, offsetof(struct args, limit_tokens), "N",
+    { "limit-tokens", MS_OPT_I64, AT(limit_tokens), "N",
       "stop after this many tokens; 0: take all [0]" },
-    { "max-document", MS_OPT_I64, offsetof(struct args, max_document), "BYTES",
+    { "max-document", MS_OPT_I64, AT(max_document), "BYTES",
       "longest document or line; a longer one is an error [50331648]" },
-    { "threads", MS_OPT_I64, offsetof(struct args, threads), "N",
-      "number of encoding threads; 0: one per core [0]" },
-    { "skip-bad", MS_OPT_FLAG, offsetof(struct args, skip_bad), NULL,
+    { "threads", MS_OPT_I64, AT(threads), "N", "number of encoding threads; 0: one per core [0]" },
+    { "skip-bad", MS_OPT_FLAG, AT(skip_bad), NULL,
       "skip and count JSON lines that cannot be used, instead of failing" },
-    { "resume", MS_OPT_FLAG, offsetof(struct args, resume), NULL,
-      "continue after the last complete shard in DIR" },
-    { "verify", MS_OPT_FLAG, offsetof(struct args, verify), NULL,
+    { "resume", MS_OPT_FLAG, AT(resume), NULL, "continue after the last complete shard in DIR" },
+    { "verify", MS_OPT_FLAG, AT(verify), NULL,
       "with --resume: check the sha256 of the shards that are there" },
-    { "quiet", MS_OPT_FLAG, offsetof(struct args, quiet), NULL, "print no progress" },
+    { "quiet", MS_OPT_FLAG, AT(quiet), NULL, "print no progress" },
     MS_CLI_JSON(struct args),
 };
 
@@ -171,15 +167,11 @@ static musec_status print_result(ms_error *e, const struct args *a, const ms_tok
         return MUSEC_OK;
     }
     root = json_object();
-    json_object_set_new(root, "out", ms_json_string(a->out));
-    json_object_set_new(root, "complete", json_boolean(p->complete));
-    json_object_set_new(root, "shards", json_integer(p->shards));
-    json_object_set_new(root, "kept", json_integer(p->kept));
-    json_object_set_new(root, "tokens", json_integer(p->tokens));
-    json_object_set_new(root, "documents", json_integer(p->documents));
-    json_object_set_new(root, "text_bytes", json_integer(p->text_bytes));
-    json_object_set_new(root, "bad", json_integer(p->bad));
-    json_object_set_new(root, "seconds", ms_json_real(seconds));
+    ms_json_add(root,
+                "out=%s complete?=%d shards=%lld kept=%lld tokens=%lld documents=%lld "
+                "text_bytes=%lld bad=%lld seconds=%g",
+                a->out, p->complete, (long long)p->shards, (long long)p->kept, (long long)p->tokens,
+                (long long)p->documents, (long long)p->text_bytes, (long long)p->bad, seconds);
     st = ms_json_print(e, root, stdout);
     json_decref(root);
     return st;

@@ -37,23 +37,23 @@ static const char usual_preset[] = "pico", usual_optimizer[] = "soft-musec";
 static char optimizer_names[256], words[4096]; /* filled by train_command() */
 
 static const ms_option before[] = {
-    { "preset", MS_OPT_CHOICE, offsetof(struct args, preset), "pico|nano|small|medium|wide",
+    { "preset", MS_OPT_CHOICE, AT(preset), "pico|nano|small|medium|wide",
       "size of model and run: pico takes seconds on a laptop, wide is the paper's largest [pico]" },
-    { "optimizer", MS_OPT_CHOICE, offsetof(struct args, optimizer), optimizer_names,
+    { "optimizer", MS_OPT_CHOICE, AT(optimizer), optimizer_names,
       "optimizer of the attention and MLP matrices; all else gets AdamW [soft-musec]" },
-    { "out", MS_OPT_STR, offsetof(struct args, out), "DIR",
+    { "out", MS_OPT_STR, AT(out), "DIR",
       "run directory to create [runs/PRESET-OPTIMIZER-lrLR-sSEED, with -2, -3, ... behind it where "
       "that exists]" },
-    { "resume", MS_OPT_STR, offsetof(struct args, resume), "RUN",
+    { "resume", MS_OPT_STR, AT(resume), "RUN",
       "continue the run in this directory from its newest checkpoint; a larger --steps extends "
       "it" },
-    { "explain", MS_OPT_FLAG, offsetof(struct args, explain), NULL,
+    { "explain", MS_OPT_FLAG, AT(explain), NULL,
       "print what would be done, with the rule of every parameter and the memory, and stop" },
-    { "set", MS_OPT_LIST, offsetof(struct args, set), "FIELD=VALUE",
+    { "set", MS_OPT_LIST, AT(set), "FIELD=VALUE",
       "set any field by its name in config.json; may be repeated" },
-    { "config", MS_OPT_STR, offsetof(struct args, config), "FILE",
+    { "config", MS_OPT_STR, AT(config), "FILE",
       "start from the config.json of another run instead of a preset [none]" },
-    { "quiet", MS_OPT_FLAG, offsetof(struct args, quiet), NULL, "print no progress" },
+    { "quiet", MS_OPT_FLAG, AT(quiet), NULL, "print no progress" },
     MS_CLI_JSON(struct args),
 };
 static const size_t n_common = COUNT(before) - 2; /* of them; the last two go with logging */
@@ -122,8 +122,7 @@ static void allow_lists(ms_option *first, size_t n)
     const struct {
         const char *name;
         size_t      offset;
-    } lists[] = { { "data", offsetof(struct args, data) },
-                  { "val-data", offsetof(struct args, val_data) } };
+    } lists[] = { { "data", AT(data) }, { "val-data", AT(val_data) } };
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < COUNT(lists); k++)
             if (strcmp(first[i].name, lists[k].name) == 0) {
@@ -170,9 +169,8 @@ const ms_command *train_command(void)
     n = strlen(words);
     snprintf(words + n, sizeof words - n, "%s", example);
     memcpy(rows, before, sizeof before);
-    command.n_options =
-        COUNT(before) + ms_settings_options(setting_at, offsetof(struct args, settings),
-                                            rows + COUNT(before), MAX_SETTINGS);
+    command.n_options = COUNT(before) + ms_settings_options(setting_at, AT(settings),
+                                                            rows + COUNT(before), MAX_SETTINGS);
     allow_lists(rows + COUNT(before), command.n_options - COUNT(before));
     command.n_groups = arrange(command.n_options);
     return &command;
@@ -393,20 +391,14 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
         return MUSEC_OK;
     }
     root = json_object();
-    json_object_set_new(root, "out", ms_json_string(out));
-    json_object_set_new(root, "status", ms_json_string(s->status));
-    json_object_set_new(root, "reason",
-                        s->reason != NULL ? ms_json_string(s->reason) : json_null());
-    json_object_set_new(root, "steps", json_integer(s->steps));
-    json_object_set_new(root, "tokens", json_integer(s->tokens));
+    ms_json_add(root, "out=%s status=%s reason=%s steps=%lld tokens=%lld", out, s->status,
+                s->reason, (long long)s->steps, (long long)s->tokens);
     if (s->skipped > 0) json_object_set_new(root, "skipped", json_integer(s->skipped));
-    json_object_set_new(root, "last_loss", ms_json_real(s->last_loss));
-    json_object_set_new(root, "best_loss", ms_json_real(s->best_loss));
-    json_object_set_new(root, "last_val_loss", ms_json_real(s->last_val_loss));
-    json_object_set_new(root, "best_val_loss", ms_json_real(s->best_val_loss));
-    json_object_set_new(root, "unigram_loss", ms_json_real(s->unigram_loss));
-    json_object_set_new(root, "time_s", ms_json_real(s->time_s));
-    json_object_set_new(root, "start_s", ms_json_real(s->start_s));
+    ms_json_add(root,
+                "last_loss=%g best_loss=%g last_val_loss=%g best_val_loss=%g unigram_loss=%g "
+                "time_s=%g start_s=%g",
+                s->last_loss, s->best_loss, s->last_val_loss, s->best_val_loss, s->unigram_loss,
+                s->time_s, s->start_s);
     TRY(ms_json_print(e, root, stdout));
 done:
     json_decref(root);

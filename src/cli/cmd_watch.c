@@ -27,11 +27,11 @@ struct args {
 };
 
 static const ms_option options[] = {
-    { "port", MS_OPT_I64, offsetof(struct args, port), "N",
+    { "port", MS_OPT_I64, AT(port), "N",
       "port of the page on 127.0.0.1; 0: 8420, or another that is free [0]" },
-    { "every", MS_OPT_F64, offsetof(struct args, every), "S", "seconds between two looks [2]" },
-    { "once", MS_OPT_FLAG, offsetof(struct args, once), NULL, "print the table once and end" },
-    { "no-page", MS_OPT_FLAG, offsetof(struct args, no_page), NULL, "the terminal alone" },
+    { "every", MS_OPT_F64, AT(every), "S", "seconds between two looks [2]" },
+    { "once", MS_OPT_FLAG, AT(once), NULL, "print the table once and end" },
+    { "no-page", MS_OPT_FLAG, AT(no_page), NULL, "the terminal alone" },
     MS_CLI_JSON(struct args),
 };
 

@@ -8,25 +8,9 @@
 #include "device/cpu/prepare.h"
 
 static const ms_cli_command commands[] = {
-    { "demo", demo_command, cmd_demo },
-    { "train", train_command, cmd_train },
-    { "sample", sample_command, cmd_sample },
-    { "export", export_command, cmd_export },
-    { "sweep", sweep_command, cmd_sweep },
-    { "watch", watch_command, cmd_watch },
-    { "report", report_command, cmd_report },
-    { "paper", paper_command, cmd_paper },
-    { "theory", theory_command, cmd_theory },
-    { "tokenize", tokenize_command, cmd_tokenize },
-    { "encode", encode_command, cmd_encode },
-    { "decode", decode_command, cmd_decode },
-    { "data", data_command, cmd_data },
-    { "clip", clip_command, cmd_clip },
-    { "spectrum", spectrum_command, cmd_spectrum },
-    { "replay", replay_command, cmd_replay },
-    { "bench", bench_command, cmd_bench },
-    { "info", info_command, cmd_info },
-    { "completion", completion_command, cmd_completion },
+#define X(name) { #name, name##_command, cmd_##name },
+    MS_CLI_SUBCOMMANDS(X)
+#undef X
 };
 
 static const struct { /* as --help shows them; a group goes on to the next one's first */

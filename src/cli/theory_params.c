@@ -11,8 +11,6 @@ struct args {
     int     json;
 };
 
-#define AT(field) offsetof(struct args, field)
-
 static const ms_option options[] = {
     { "delta", MS_OPT_F64, AT(delta), "X", "radius of the Goldstein subdifferential [needed]" },
     { "steps", MS_OPT_I64, AT(steps), "N", "number of stochastic gradients in all [needed]" },
@@ -159,12 +157,8 @@ static void print_complexity(double epsilon, const ms_theory_complexity *c, FILE
 static json_t *bound_json(const ms_theory_bound *b)
 {
     json_t *object = json_object();
-    json_object_set_new(object, "noise", ms_json_real(b->noise));
-    json_object_set_new(object, "clip", ms_json_real(b->clip));
-    json_object_set_new(object, "start", ms_json_real(b->start));
-    json_object_set_new(object, "steps", ms_json_real(b->steps));
-    json_object_set_new(object, "gap", ms_json_real(b->gap));
-    json_object_set_new(object, "total", ms_json_real(b->total));
+    ms_json_add(object, "noise=%g clip=%g start=%g steps=%g gap=%g total=%g", b->noise, b->clip,
+                b->start, b->steps, b->gap, b->total);
     return object;
 }
 
@@ -174,12 +168,8 @@ static json_t *constraints_json(const ms_theory_params *p)
     for (int i = 0; i < MS_THEORY_N_CONSTRAINTS; i++) {
         const ms_theory_constraint *c      = &p->constraint[i];
         json_t                     *object = json_object();
-        json_object_set_new(object, "name", ms_json_string(c->name));
-        json_object_set_new(object, "formula", ms_json_string(c->formula));
-        json_object_set_new(object, "left", ms_json_real(c->left));
-        json_object_set_new(object, "right", ms_json_real(c->right));
-        json_object_set_new(object, "holds", json_boolean(c->holds));
-        json_object_set_new(object, "from_steps", ms_json_real(c->steps));
+        ms_json_add(object, "name=%s formula=%s left=%g right=%g holds?=%d from_steps=%g", c->name,
+                    c->formula, c->left, c->right, c->holds, c->steps);
         json_array_append_new(array, object);
     }
     return array;
@@ -188,11 +178,9 @@ static json_t *constraints_json(const ms_theory_params *p)
 static json_t *complexity_json(double epsilon, const ms_theory_complexity *c)
 {
     json_t *object = json_object();
-    json_object_set_new(object, "epsilon", ms_json_real(epsilon));
-    json_object_set_new(object, "constant", ms_json_real(c->constant));
-    json_object_set_new(object, "steps_bound", ms_json_real(c->steps_bound));
-    json_object_set_new(object, "steps", ms_json_real(c->steps));
-    json_object_set_new(object, "steps_whole", c->whole > 0 ? json_integer(c->whole) : json_null());
+    ms_json_add(object, "epsilon=%g constant=%g steps_bound=%g steps=%g steps_whole=%p", epsilon,
+                c->constant, c->steps_bound, c->steps,
+                (void *)(c->whole > 0 ? json_integer(c->whole) : json_null()));
     return object;
 }
 
@@ -204,21 +192,13 @@ static musec_status print_json(ms_error *e, const struct args *a, const ms_theor
 
     TRY(ms_cli_options(e, theory_params_command(), a, &given));
     json_object_set(root, "given", given);
-    json_object_set_new(root, "T", json_integer(p->T));
-    json_object_set_new(root, "K", json_integer(p->K));
-    json_object_set_new(root, "D", ms_json_real(p->D));
-    json_object_set_new(root, "beta", ms_json_real(p->beta));
-    json_object_set_new(root, "eta", ms_json_real(p->eta));
-    json_object_set_new(root, "gamma", ms_json_real(p->gamma));
-    json_object_set_new(root, "T_real", ms_json_real(p->T_real));
-    json_object_set_new(root, "K_real", ms_json_real(p->K_real));
-    json_object_set_new(root, "constraints", constraints_json(p));
-    json_object_set_new(root, "all_hold", json_boolean(p->all_hold));
-    json_object_set_new(root, "least_steps", json_integer(p->least_steps));
-    json_object_set_new(root, "bound", bound_json(&p->bound));
-    json_object_set_new(root, "bound_real", bound_json(&p->bound_real));
-    json_object_set_new(root, "complexity",
-                        c == NULL ? json_null() : complexity_json(a->epsilon, c));
+    ms_json_add(root,
+                "T=%lld K=%lld D=%g beta=%g eta=%g gamma=%g T_real=%g K_real=%g constraints=%p "
+                "all_hold?=%d least_steps=%lld bound=%p bound_real=%p complexity=%p",
+                (long long)p->T, (long long)p->K, p->D, p->beta, p->eta, p->gamma, p->T_real,
+                p->K_real, (void *)constraints_json(p), p->all_hold, (long long)p->least_steps,
+                (void *)bound_json(&p->bound), (void *)bound_json(&p->bound_real),
+                (void *)(c == NULL ? json_null() : complexity_json(a->epsilon, c)));
     st = ms_json_print(e, root, to);
 done:
     json_decref(given);

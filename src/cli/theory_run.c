@@ -28,8 +28,6 @@ struct args {
     int            json;
 };
 
-#define AT(field) offsetof(struct args, field)
-
 static const ms_option options[] = {
     { "optimizer", MS_OPT_STR, AT(optimizer), "NAME",
       "name of the optimizer, as musec train --help lists it [musec]" },
@@ -246,13 +244,9 @@ static json_t *problem_json(const one_run *r)
 {
     const ms_objective *p    = &r->problem;
     json_t             *json = json_object();
-    json_object_set_new(json, "rows", json_integer(p->rows));
-    json_object_set_new(json, "cols", json_integer(p->cols));
-    json_object_set_new(json, "lipschitz", ms_json_real(p->lipschitz));
-    json_object_set_new(json, "rho", ms_json_real(p->rho));
-    json_object_set_new(json, "radius", ms_json_real(p->radius));
-    json_object_set_new(json, "minimum", ms_json_real(p->minimum));
-    json_object_set_new(json, "gap", ms_json_real(r->setup.params.gap));
+    ms_json_add(json, "rows=%lld cols=%lld lipschitz=%g rho=%g radius=%g minimum=%g gap=%g",
+                (long long)p->rows, (long long)p->cols, p->lipschitz, p->rho, p->radius, p->minimum,
+                r->setup.params.gap);
     return json;
 }
 
@@ -263,27 +257,16 @@ static json_t *run_json(const one_run *r)
 
     for (int64_t k = 0; !o->diverged && k < o->K; k++)
         json_array_append_new(epochs, ms_json_real(o->hbar[k]));
-    json_object_set_new(json, "seed", json_integer((json_int_t)r->seed));
-    json_object_set_new(json, "problem", problem_json(r));
-    json_object_set_new(json, "chosen", chosen_json(r));
-    json_object_set_new(json, "steps", json_integer(o->steps));
-    json_object_set_new(json, "diverged", json_boolean(o->diverged));
-    json_object_set_new(json, "f_start", ms_json_real(o->f_start));
-    json_object_set_new(json, "f_end", ms_json_real(o->f_end));
-    json_object_set_new(json, "f_returned", ms_json_real(o->f_returned));
-    json_object_set_new(json, "hbar_mean", ms_json_real(o->hbar_mean));
-    json_object_set_new(json, "hbar", epochs);
-    json_object_set_new(json, "picked", json_integer(o->picked));
-    json_object_set_new(json, "spread", ms_json_real(o->spread));
-    json_object_set_new(json, "travel", ms_json_real(o->travel));
-    json_object_set_new(json, "hull_upper",
-                        ms_json_real(r->hull.samples > 0 ? r->hull.upper : NAN));
-    json_object_set_new(json, "hull_lower",
-                        ms_json_real(r->hull.samples > 0 ? r->hull.lower : NAN));
-    json_object_set_new(json, "hull_samples", json_integer(r->hull.samples));
-    json_object_set_new(json, "bound", ms_json_real(r->setup.params.bound.total));
-    json_object_set_new(json, "covered", json_boolean(is_covered(r)));
-    json_object_set_new(json, "seconds", ms_json_real(o->seconds));
+    ms_json_add(json,
+                "seed=%lld problem=%p chosen=%p steps=%lld diverged?=%d f_start=%g f_end=%g "
+                "f_returned=%g hbar_mean=%g hbar=%p picked=%lld spread=%g travel=%g hull_upper=%g "
+                "hull_lower=%g hull_samples=%lld bound=%g covered?=%d seconds=%g",
+                (long long)r->seed, (void *)problem_json(r), (void *)chosen_json(r),
+                (long long)o->steps, o->diverged, o->f_start, o->f_end, o->f_returned, o->hbar_mean,
+                (void *)epochs, (long long)o->picked, o->spread, o->travel,
+                r->hull.samples > 0 ? r->hull.upper : NAN,
+                r->hull.samples > 0 ? r->hull.lower : NAN, (long long)r->hull.samples,
+                r->setup.params.bound.total, is_covered(r), o->seconds);
     return json;
 }
 

@@ -5,6 +5,7 @@
 #include "core/json_file.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,4 +235,36 @@ json_t *ms_json_bytes(const char *text, size_t bytes)
     value = json_stringn(copy, n);
     free(copy);
     return value != NULL ? value : json_null();
+}
+
+void ms_json_add(json_t *object, const char *members, ...)
+{
+    char    name[64];
+    va_list args;
+
+    va_start(args, members);
+    for (const char *at = members; *at != '\0'; at += strspn(at, " ")) {
+        const size_t bytes = strcspn(at, "?=");
+        const bool   flag  = at[bytes] == '?';
+        const char  *text;
+        json_t      *value;
+
+        snprintf(name, sizeof name, "%.*s", (int)bytes, at);
+        at += bytes + (flag ? 3 : 2);
+        switch (*at) {
+        case 'l': value = json_integer(va_arg(args, long long)); break;
+        case 'z': value = json_integer((json_int_t)va_arg(args, size_t)); break;
+        case 'd':
+            value = flag ? json_boolean(va_arg(args, int)) : json_integer(va_arg(args, int));
+            break;
+        case 'g': value = ms_json_real(va_arg(args, double)); break;
+        case 'p': value = va_arg(args, void *); break;
+        default:
+            text  = va_arg(args, const char *);
+            value = text != NULL ? ms_json_string(text) : json_null();
+        }
+        (void)json_object_set_new(object, name, value);
+        at += strcspn(at, " ");
+    }
+    va_end(args);
 }

@@ -27,5 +27,8 @@ bool ms_json_option(const json_t *value, char *text, size_t bytes);
 json_t *ms_json_real(double value);
 json_t *ms_json_string(const char *text);
 json_t *ms_json_bytes(const char *text, size_t bytes);
+/* Adds members to an object: ms_json_add(o, "step=%lld loss=%g name=%s stalled?=%d", ...).  A number
+ * that is not finite becomes null, a name with '?' is a boolean, and %p takes a JSON value over. */
+void ms_json_add(json_t *object, const char *members, ...) MS_PRINTF(2, 3);
 
 #endif

@@ -127,20 +127,15 @@ static musec_status print_json(ms_error *e, const ms_paper *p, const ms_estimate
         json_t              *one  = json_object();
         json_object_set_new(one, "item", json_string(item->name));
         json_object_set(one, "aliases", json_object_get(item->file, "aliases"));
-        json_object_set_new(one, "title", json_string(item->title));
-        json_object_set_new(one, "shows", json_string(item->shows));
-        json_object_set_new(one, "runs", json_integer((json_int_t)rows[i].runs));
-        json_object_set_new(one, "finished", json_integer((json_int_t)rows[i].finished));
-        json_object_set_new(one, "to_go_s", ms_json_real(rows[i].left_s));
-        json_object_set_new(one, "full_runs", json_integer((json_int_t)rows[i].full));
-        json_object_set_new(one, "full_to_go_s", ms_json_real(rows[i].full_s));
-        json_object_set_new(one, "data", json_string(data_of(p, &rows[i])));
+        ms_json_add(one,
+                    "title=%s shows=%s runs=%lld finished=%lld to_go_s=%g full_runs=%lld "
+                    "full_to_go_s=%g data=%s",
+                    item->title, item->shows, (long long)rows[i].runs, (long long)rows[i].finished,
+                    rows[i].left_s, (long long)rows[i].full, rows[i].full_s, data_of(p, &rows[i]));
         json_array_append_new(items, one);
     }
-    json_object_set_new(all, "scale", json_string(p->ask.scale));
-    json_object_set_new(all, "at_once", json_integer(est->width));
-    json_object_set_new(all, "about", json_boolean(est->about));
-    json_object_set_new(all, "items", items);
+    ms_json_add(all, "scale=%s at_once=%lld about?=%d items=%p", p->ask.scale,
+                (long long)est->width, est->about, (void *)items);
     st = ms_json_print(e, all, p->to);
     json_decref(all);
     return st;

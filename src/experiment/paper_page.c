@@ -175,8 +175,7 @@ static musec_status add_verdict(ms_error *e, const ms_paper *p, const ms_compare
     (void)ms_verdict_find(c, p->args->omit_times != 0, findings);
     ms_verdict_table(findings, n, &table);
     ms_verdict_counts(findings, n, &counts);
-    json_object_set_new(result, "claims", claims_json(findings, n));
-    json_object_set_new(result, "markdown", ms_json_string(markdown));
+    ms_json_add(result, "claims=%p markdown=%s", (void *)claims_json(findings, n), markdown);
     if (!p->args->json) print_claims(p->to, findings, n, &counts);
     TRY(ms_out_open(e, markdown, &file));
     TRY(ms_table_markdown(e, &table, file.f));

@@ -1,5 +1,5 @@
-/* paper_theory.c - the page of musec paper theory: what the theorem's quantities do when N, r, the
- * step or the clip is varied.  The runs are those of theory_suite.c. */
+/* paper_theory.c - the page of musec paper theory: the theorem's quantities as functions of N and r,
+ * for several steps and clips.  Runs and sections are described in experiments/theory.json. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +9,11 @@
 #include "report/png.h"
 #include "theory/fit.h"
 
-enum { MOST_POINTS = 32, MOST_SERIES = 64, CAPTION = 1024, ID = 64 };
-
-#define HULL_FLOOR 1e-5 /* a distance below is drawn there: log axes end somewhere */
+enum { MAX_POINTS = 32, MAX_SERIES = 64, ID = 64 };
 
 typedef struct series { /* the points of one curve, in the order of x */
-    const ms_theory_point *at[MOST_POINTS];
-    double                 x[MOST_POINTS]; /* N, or r */
+    const ms_theory_point *at[MAX_POINTS];
+    double                 x[MAX_POINTS]; /* N, or r */
     size_t                 n;
 } series;
 
@@ -50,15 +48,15 @@ static double mean_of(const ms_theory_point *p, size_t seeds, const char *field,
 }
 
 static series find_series(const build *b, const char *suite, const char *problem, const char *label,
-                          double sigma, bool by_rank)
+                          double sigma)
 {
     series out = { .n = 0 };
-    for (size_t i = 0; i < b->s->n && out.n < MOST_POINTS; i++) {
+    for (size_t i = 0; i < b->s->n && out.n < MAX_POINTS; i++) {
         const ms_theory_point *p = &b->s->at[i];
         if (p->result == NULL || strcmp(p->suite, suite) != 0 || strcmp(p->problem, problem) != 0 ||
             strcmp(p->label, label) != 0 || p->sigma != sigma)
             continue;
-        out.x[out.n]    = (double)(by_rank ? p->rank : p->steps);
+        out.x[out.n]    = (double)(p->rank > 0 ? p->rank : p->steps);
         out.at[out.n++] = p;
     }
     return out;
@@ -67,7 +65,7 @@ static series find_series(const build *b, const char *suite, const char *problem
 static ms_theory_slope fit(const build *b, const series *c, const char *field)
 {
     const size_t    seeds = (size_t)b->s->seeds;
-    double         *y     = calloc(seeds * MOST_POINTS, sizeof *y);
+    double         *y     = calloc(seeds * MAX_POINTS, sizeof *y);
     ms_theory_slope out   = { NAN, NAN, NAN, 0 };
 
     for (size_t i = 0; y != NULL && i < seeds; i++)
@@ -79,13 +77,6 @@ static ms_theory_slope fit(const build *b, const series *c, const char *field)
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */
-
-static ms_panel *log_panel(ms_figure *f, const char *title, const char *x, const char *y)
-{
-    ms_panel *p = ms_figure_panel(f, title, x, y);
-    if (p != NULL) p->x_log = p->y_log = true;
-    return p;
-}
 
 static void add_curve(const build *b, ms_figure *f, ms_panel *panel, const char *label,
                       ms_style style, const series *c, const char *field, double floor)
@@ -105,16 +96,17 @@ static void add_curve(const build *b, ms_figure *f, ms_panel *panel, const char 
     }
 }
 
-/* Through the curve's first point, with a slope of theory. */
-static void add_guide(const build *b, ms_figure *f, ms_panel *panel, const char *label, int dash,
-                      const series *c, const char *field, double exponent)
+/* A line through the curve's first point with a slope of the theory. */
+static void add_guide(const build *b, ms_figure *f, ms_panel *panel, const json_t *guide, int dash,
+                      const series *c)
 {
-    const ms_style style = { "#8a8a8a", dash, 0 };
-    ms_curve      *curve = ms_panel_curve(f, panel, label, style);
-    double         low, high, first;
+    const double   exponent = json_number_value(json_object_get(guide, "exponent"));
+    const ms_style style    = { "#8a8a8a", dash, MS_MARKER_NONE };
+    ms_curve      *curve =
+        ms_panel_curve(f, panel, json_string_value(json_object_get(guide, "label")), style);
+    double low, high, first;
 
-    if (c->n == 0) return;
-    first = mean_of(c->at[0], (size_t)b->s->seeds, field, &low, &high);
+    first = mean_of(c->at[0], (size_t)b->s->seeds, "hbar_mean", &low, &high);
     for (size_t i = 0; i < c->n; i++)
         ms_curve_point(f, curve,
                        (ms_point){ .x    = c->x[i],
@@ -122,18 +114,6 @@ static void add_guide(const build *b, ms_figure *f, ms_panel *panel, const char 
                                    .low  = NAN,
                                    .high = NAN },
                        (const char *)NULL);
-}
-
-static const ms_style style_hbar  = { "#4aa9e4", 0, MS_MARKER_SQUARE },
-                      style_hull  = { "#009e73", 0, MS_MARKER_TRIANGLE },
-                      style_bound = { "#6d747b", 1, MS_MARKER_NONE };
-
-/* What the theorem speaks of: the measured mean, the hull, the bound. */
-static void add_three(const build *b, ms_figure *f, ms_panel *p, const series *c)
-{
-    add_curve(b, f, p, "mean |Hbar|", style_hbar, c, "hbar_mean", 0.0);
-    add_curve(b, f, p, "hull distance", style_hull, c, "hull_upper", HULL_FLOOR);
-    add_curve(b, f, p, "the theorem's bound", style_bound, c, "bound", 0.0);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -175,26 +155,20 @@ static void note_slope(const build *b, const char *suite, const ms_theory_point 
                        const ms_theory_slope *s)
 {
     json_t *one = json_object();
-    json_object_set_new(one, "suite", json_string(suite));
-    json_object_set_new(one, "problem", json_string(p->problem));
-    json_object_set_new(one, "method", json_string(p->label));
-    json_object_set_new(one, "sigma", ms_json_real(p->sigma));
-    json_object_set_new(one, "slope", ms_json_real(s->mean));
-    json_object_set_new(one, "low", ms_json_real(s->low));
-    json_object_set_new(one, "high", ms_json_real(s->high));
+    ms_json_add(one, "suite=%s problem=%s method=%s sigma=%g slope=%g low=%g high=%g", suite,
+                p->problem, p->label, p->sigma, s->mean, s->low, s->high);
     json_array_append_new(b->slopes, one);
 }
 
 /* Slope, and where the curve ends; seeds whose mean |Hbar| is within the bound. */
 static void add_row(const build *b, ms_table *t, const char *suite, const series *c, bool by_rank)
 {
-    const ms_theory_point *last  = c->n > 0 ? c->at[c->n - 1] : NULL;
+    const ms_theory_point *last  = c->at[c->n - 1];
     const size_t           seeds = (size_t)b->s->seeds;
     const ms_theory_slope  s     = fit(b, c, "hbar_mean");
     double                 low, high, hbar, hull, bound;
     size_t                 inside = 0;
 
-    if (last == NULL) return;
     for (size_t k = 0; k < c->n; k++)
         for (size_t i = 0; i < seeds; i++)
             inside += value_of(c->at[k], i, "hbar_mean") <= value_of(c->at[k], i, "bound");
@@ -246,108 +220,52 @@ static void begin_table(ms_table *t, bool by_rank)
     }
 }
 
-static const char *label_of(const series *s) { return s->n > 0 ? s->at[0]->label : ""; }
-static const char *problem_of(const series *s) { return s->n > 0 ? s->at[0]->problem : ""; }
-
 /* Every curve of a suite once: its first points. */
-static size_t list_series(const build *b, const char *suite, bool by_rank, series out[MOST_SERIES])
+static size_t list_series(const build *b, const char *suite, series out[MAX_SERIES])
 {
     size_t n = 0;
-    for (size_t i = 0; i < b->s->n && n < MOST_SERIES; i++) {
+    for (size_t i = 0; i < b->s->n && n < MAX_SERIES; i++) {
         const ms_theory_point *p    = &b->s->at[i];
         bool                   seen = p->result == NULL || strcmp(p->suite, suite) != 0;
         for (size_t k = 0; k < n && !seen; k++)
             seen = strcmp(out[k].at[0]->problem, p->problem) == 0 &&
                    strcmp(out[k].at[0]->label, p->label) == 0 && out[k].at[0]->sigma == p->sigma;
-        if (!seen) out[n++] = find_series(b, suite, p->problem, p->label, p->sigma, by_rank);
+        if (!seen) out[n++] = find_series(b, suite, p->problem, p->label, p->sigma);
     }
     return n;
 }
 
-static void add_table(const build *b, ms_section *section, const char *suite, bool by_rank,
-                      const char *caption)
+static void add_table(const build *b, ms_section *section, const char *suite, const series *all,
+                      size_t n, const char *caption)
 {
-    series      *all = calloc(MOST_SERIES, sizeof *all);
-    ms_table     t   = { .align = "" };
-    char         id[ID];
-    const size_t n = all == NULL ? 0 : list_series(b, suite, by_rank, all);
+    const bool by_rank = n > 0 && all[0].at[0]->rank > 0;
+    ms_table   t       = { .align = "" };
+    char       id[ID];
 
     begin_table(&t, by_rank);
     for (size_t i = 0; i < n; i++)
         add_row(b, &t, suite, &all[i], by_rank);
     snprintf(id, sizeof id, "theory-%s-slopes", suite);
     ms_section_table(b->page, section, id, caption, &t);
-    free(all);
 }
 
 /* ---- the sections ---------------------------------------------------------------------------- */
 
-/* A panel for each problem of the suite at this noise. */
-static void three_figure(const build *b, ms_section *section, const char *suite, double sigma,
-                         bool by_rank, const char *id, const char *title, const char *caption)
+static const char *text_of(const json_t *object, const char *name)
 {
-    series      *all = calloc(MOST_SERIES, sizeof *all);
-    ms_figure    f   = { 0 };
-    const size_t n   = all == NULL ? 0 : list_series(b, suite, by_rank, all);
-
-    ms_figure_begin(&f, id, title, caption);
-    for (size_t i = 0; i < n; i++) {
-        const ms_theory_point *p = all[i].n > 0 ? all[i].at[0] : NULL;
-        ms_panel              *panel;
-        if (p == NULL || p->sigma != sigma) continue;
-        panel = log_panel(&f, p->problem, by_rank ? "r" : "N", "Frobenius norm");
-        add_three(b, &f, panel, &all[i]);
-        add_guide(b, &f, panel, by_rank ? "r^(1/2)" : "N^(-1/3)", 2, &all[i], "hbar_mean",
-                  by_rank ? 0.5 : -1.0 / 3.0);
-    }
-    ms_section_figure(b->page, section, &f);
-    free(all);
-}
-
-static void add_rate(const build *b)
-{
-    ms_section *s = ms_page_section(b->page, "theory-rate", "The rate in N", "Theorem, Corollary");
-    ms_section_words(
-        b->page, s,
-        "The theorem bounds the mean over epochs of |Hbar|, the norm of an epoch's mean "
-        "subgradient; with the Corollary's parameters the bound falls as N^(-1/3). It holds a "
-        "fortiori for the hull distance, from zero to the subgradients within delta of the point "
-        "that is returned, here from 256 of them: what is left of it where the curve is flat is "
-        "the samples' doing. Below 1e-5 it is drawn at 1e-5.");
-    three_figure(b, s, "rate", 0.0, false, "theory-rate-exact", "Exact subgradients",
-                 "Musec with the Corollary's parameters; dotted: the slope -1/3.");
-    three_figure(
-        b, s, "rate", 0.5, false, "theory-rate-noise",
-        "Noise of deviation 0.5 on every subgradient",
-        "The same with noise. Where it drowns the subgradients, |Hbar| is near the length of "
-        "those at first, far below the bound, and falls more slowly until N is larger.");
-    add_table(b, s, "rate", false,
-              "Slopes of mean |Hbar| over N on logarithmic axes, with the interval of 95 % over "
-              "seeds; to -1/3: steeper or flatter if the interval excludes it. The problem relu is "
-              "not weakly convex: the theorem does not speak of it.");
-}
-
-static void add_rank(const build *b)
-{
-    ms_section *s = ms_page_section(b->page, "theory-rank", "The rank", "Corollary");
-    ms_section_words(b->page, s,
-                     "Matrices of 2r x r at the same N and delta. The bound grows as r^(1/2) where "
-                     "L and the gap do not change with r, as in kinks.");
-    three_figure(b, s, "rank", 0.5, true, "theory-rank", "Dependence on r",
-                 "Noise of deviation 0.5; dotted: r^(1/2).");
-    add_table(b, s, "rank", true, "Slopes of mean |Hbar| over r on logarithmic axes.");
+    const json_t *text = json_object_get(object, name);
+    return json_is_string(text) ? json_string_value(text) : "";
 }
 
 /* |Hbar| of every epoch of the first seed, at the largest N. */
-static void add_epochs(ms_figure *f, ms_panel *panel, const char *label, ms_style style,
-                       const series *c)
+static void add_epochs(ms_figure *f, ms_panel *panel, ms_style style, const series *c)
 {
     const json_t *run  = json_array_get(json_object_get(c->at[c->n - 1]->result, "runs"), 0);
     const json_t *hbar = json_object_get(run, "hbar");
     ms_curve     *curve;
 
-    style.marker = 0;
-    curve        = ms_panel_curve(f, panel, label, style);
+    style.marker = MS_MARKER_NONE;
+    curve        = ms_panel_curve(f, panel, c->at[0]->label, style);
     for (size_t i = 0; i < json_array_size(hbar); i++)
         ms_curve_point(f, curve,
                        (ms_point){ .x    = (double)i + 1.0,
@@ -357,112 +275,106 @@ static void add_epochs(ms_figure *f, ms_panel *panel, const char *label, ms_styl
                        (const char *)NULL);
 }
 
-/* By their place in the suite: methods of one optimizer stand side by side here. */
-static ms_style method_style(size_t index)
+/* Methods of one optimizer are compared here, so that styles go by their place in the suite. */
+static ms_style style_at(size_t index)
 {
-    static const ms_style styles[] = { { "#4aa9e4", 0, MS_MARKER_SQUARE },
-                                       { "#d04f00", 0, MS_MARKER_DIAMOND },
-                                       { "#e39c00", 1, MS_MARKER_DOWNWARD },
-                                       { "#8f7be0", 3, MS_MARKER_OPEN_DIAMOND },
-                                       { "#6d747b", 2, MS_MARKER_OPEN_CIRCLE } };
+    static const ms_style styles[] = {
+        { "#4aa9e4", 0, MS_MARKER_SQUARE },      { "#d04f00", 0, MS_MARKER_DIAMOND },
+        { "#e39c00", 1, MS_MARKER_DOWNWARD },    { "#8f7be0", 3, MS_MARKER_OPEN_DIAMOND },
+        { "#6d747b", 2, MS_MARKER_OPEN_CIRCLE }, { "#009e73", 0, MS_MARKER_TRIANGLE },
+        { "#6d747b", 1, MS_MARKER_NONE },
+    };
     return styles[index % COUNT(styles)];
 }
 
-/* Methods of the polar suite: by N, and epoch by epoch. */
-static void polar_figure(const build *b, ms_section *s)
+/* The curve of one field: a method's, or with a label of its own that of a quantity. */
+static void add_field(const build *b, ms_figure *f, ms_panel *panel, const json_t *field,
+                      const series *c, size_t nth)
 {
-    series      *all = calloc(MOST_SERIES, sizeof *all);
-    ms_figure    f   = { 0 };
-    const size_t n   = all == NULL ? 0 : list_series(b, "polar", false, all);
-    ms_panel    *p;
+    const json_t *label = json_object_get(field, "label"), *place = json_object_get(field, "style");
+    const ms_style style = style_at(place != NULL ? (size_t)json_integer_value(place) : nth);
 
-    ms_figure_begin(
-        &f, "theory-polar", "Two crossed kinks",
-        "Mean |Hbar| over N; the distance of the hull at what is returned; f at the last "
-        "step; and |Hbar| epoch by epoch at the largest N, first seed.");
-    p = log_panel(&f, "mean over epochs", "N", "mean |Hbar|");
-    for (size_t i = 0; i < n; i++)
-        add_curve(b, &f, p, label_of(&all[i]), method_style(i), &all[i], "hbar_mean", 0.0);
-    p = log_panel(&f, "what is returned", "N", "hull distance");
-    for (size_t i = 0; i < n; i++)
-        add_curve(b, &f, p, label_of(&all[i]), method_style(i), &all[i], "hull_upper", HULL_FLOOR);
-    p = log_panel(&f, "the last step", "N", "f(W_N)");
-    for (size_t i = 0; i < n; i++)
-        add_curve(b, &f, p, label_of(&all[i]), method_style(i), &all[i], "f_end", HULL_FLOOR);
-    p = ms_figure_panel(&f, "largest N", "epoch", "|Hbar|");
-    for (size_t i = 0; i < n; i++)
-        add_epochs(&f, p, label_of(&all[i]), method_style(i), &all[i]);
-    ms_section_figure(b->page, s, &f);
-    free(all);
+    if (json_is_true(json_object_get(field, "epochs")))
+        add_epochs(f, panel, style, c);
+    else
+        add_curve(b, f, panel, label != NULL ? json_string_value(label) : c->at[0]->label, style, c,
+                  text_of(field, "field"), json_number_value(json_object_get(field, "floor")));
 }
 
-static void add_polar(const build *b)
+static ms_panel *new_panel(ms_figure *f, const char *title, const char *x, const json_t *from)
 {
-    ms_section *s = ms_page_section(b->page, "theory-polar", "Where the exact polar step hops", "");
-    ms_section_words(
-        b->page, s,
-        "f = 0.1 |<U, W>| + |<V, W>|, U and V of norm one and at right angles, with the same "
-        "singular vectors and singular values 1 and +-1. At the kink of V the subgradient's part "
-        "along V changes sign at every step, and momentum of weight beta averages it to +-beta / "
-        "(2 - beta), a third for beta = 0.5. That is more than 0.1, so every singular value of the "
-        "momentum has the sign that V gives it, and the polar factor is +-V at full size, however "
-        "little of V is left: the iterate hops from one side of V's kink to the other, never moves "
-        "along U, and |Hbar| stays at 0.1 for every N.");
-    ms_section_words(
-        b->page, s,
-        "For every fixed beta and learning rate there is such a function, with a ratio that is "
-        "small "
-        "enough in place of 0.1; with a smaller beta Muon gets through this one. Newton-Schulz "
-        "steps leave singular values of different size different: they creep along U, which f "
-        "shows "
-        "before |Hbar| does. Musec with beta = 0.5 is caught as well: what frees it is the "
-        "Corollary's beta, which falls with N, as the theorem asks (beta <= 1/8). With that beta "
-        "the "
-        "exact polar step arrives here too.");
-    polar_figure(b, s);
-    add_table(
-        b, s, "polar", false,
-        "Slopes of mean |Hbar| over N. The bound is Musec's; it speaks of the first row alone.");
+    const bool epochs = json_is_true(json_object_get(from, "epochs"));
+    ms_panel  *p      = ms_figure_panel(f, title, epochs ? "epoch" : x, text_of(from, "y"));
+    if (p != NULL) p->x_log = p->y_log = !epochs;
+    return p;
 }
 
-static void clip_figure(const build *b, ms_section *s)
+/* A panel for each field, which has the curves of all methods. */
+static void add_field_panels(const build *b, ms_figure *f, const json_t *fields, const series *all,
+                             size_t n, const char *x)
 {
-    series      *all = calloc(MOST_SERIES, sizeof *all);
-    ms_figure    f   = { 0 };
-    ms_panel    *p   = NULL;
-    const size_t n   = all == NULL ? 0 : list_series(b, "clip", false, all);
-
-    ms_figure_begin(&f, "theory-clip", "The hard clip and the soft one",
-                    "Mean |Hbar| over N, exact subgradients; dotted: N^(-1/3) and N^(-2/9).");
-    for (size_t i = 0, nth = 0; i < n; i++, nth++) {
-        const char *problem = problem_of(&all[i]);
-        if (i == 0 || strcmp(problem, problem_of(&all[i - 1])) != 0) {
-            p   = log_panel(&f, problem, "N", "mean |Hbar|");
-            nth = 0;
-        }
-        add_curve(b, &f, p, label_of(&all[i]), method_style(nth), &all[i], "hbar_mean", 0.0);
-        if (nth == 0) add_guide(b, &f, p, "N^(-1/3)", 2, &all[i], "hbar_mean", -1.0 / 3.0);
-        if (nth == 1) add_guide(b, &f, p, "N^(-2/9)", 3, &all[i], "hbar_mean", -2.0 / 9.0);
+    for (size_t k = 0; k < json_array_size(fields); k++) {
+        const json_t *field = json_array_get(fields, k);
+        ms_panel     *panel = new_panel(f, text_of(field, "title"), x, field);
+        for (size_t i = 0; i < n; i++)
+            add_field(b, f, panel, field, &all[i], i);
     }
-    ms_section_figure(b->page, s, &f);
-    free(all);
 }
 
-static void add_clip(const build *b)
+/* A panel for each problem.  The guides begin at the first points of its first methods. */
+static void add_problem_panels(const build *b, ms_figure *f, const json_t *spec, const series *all,
+                               size_t n, const char *x)
 {
-    ms_section *s = ms_page_section(b->page, "theory-clip", "Hard against soft", "");
-    ms_section_words(
-        b->page, s,
-        "The proof needs a projection, and the soft clip h(s) = D s / sqrt(s^2 + D^2) is none: it "
-        "also takes s^3 / (2 D^2) off what lies below D, at every step again. Under a steady "
-        "subgradient of singular value g the momentum therefore settles near (2 beta g D^2)^(1/3) "
-        "instead of min(g, D). With the Corollary's beta and D that falls as N^(-4/9) rather than "
-        "N^(-1/3): the way to the minimum takes more epochs as N grows, and their share of all "
-        "falls only as N^(-2/9). SPECTRA clips as softly, but does not carry the result on: its "
-        "curve is like that of the hard clip.");
-    clip_figure(b, s);
-    add_table(b, s, "clip", false,
-              "Slopes of mean |Hbar| over N. The bound is that of the hard clip.");
+    const json_t *fields = json_object_get(spec, "fields"), *sigma = json_object_get(spec, "sigma"),
+                 *guides = json_object_get(spec, "guides");
+    const char *problem  = NULL;
+    ms_panel   *panel    = NULL;
+    size_t      nth      = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const ms_theory_point *p = all[i].at[0];
+        if (sigma != NULL && p->sigma != json_number_value(sigma)) continue;
+        if (problem == NULL || strcmp(problem, p->problem) != 0) {
+            panel = new_panel(f, p->problem, x, spec);
+            nth   = 0;
+        }
+        problem = p->problem;
+        for (size_t k = 0; k < json_array_size(fields); k++)
+            add_field(b, f, panel, json_array_get(fields, k), &all[i], nth);
+        if (nth < json_array_size(guides))
+            add_guide(b, f, panel, json_array_get(guides, nth), 2 + (int)nth, &all[i]);
+        nth++;
+    }
+}
+
+static void add_section(const build *b, const char *suite, const json_t *spec)
+{
+    const json_t *words   = json_object_get(spec, "words"),
+                 *figures = json_object_get(spec, "figures");
+    series      *all      = calloc(MAX_SERIES, sizeof *all);
+    const size_t n        = all == NULL ? 0 : list_series(b, suite, all);
+    const char  *x        = n > 0 && all[0].at[0]->rank > 0 ? "r" : "N";
+    char         id[ID];
+    ms_section  *section;
+
+    snprintf(id, sizeof id, "theory-%s", suite);
+    section = ms_page_section(b->page, id, text_of(spec, "title"), text_of(spec, "shows"));
+    for (size_t i = 0; i < json_array_size(words); i++)
+        ms_section_words(b->page, section, "%s", json_string_value(json_array_get(words, i)));
+    for (size_t i = 0; i < json_array_size(figures); i++) {
+        const json_t *figure = json_array_get(figures, i),
+                     *fields = json_object_get(figure, "fields");
+        ms_figure f          = { 0 };
+        ms_figure_begin(&f, text_of(figure, "id"), text_of(figure, "title"),
+                        text_of(figure, "caption"));
+        if (strcmp(text_of(figure, "panels"), "fields") == 0)
+            add_field_panels(b, &f, fields, all, n, x);
+        else
+            add_problem_panels(b, &f, figure, all, n, x);
+        ms_section_figure(b->page, section, &f);
+    }
+    add_table(b, section, suite, all, n, text_of(spec, "slopes"));
+    free(all);
 }
 
 /* ---- the item -------------------------------------------------------------------------------- */
@@ -507,6 +419,8 @@ musec_status ms_paper_theory(ms_error *e, ms_paper *p, const ms_experiment *item
 {
     ms_theory_suites s = { 0 };
     build            b = { .s = &s, .page = page, .slopes = json_array() };
+    const char      *suite;
+    json_t          *spec;
     musec_status     st;
 
     TRY(ms_theory_suites_read(e, p, item, &s));
@@ -518,10 +432,10 @@ musec_status ms_paper_theory(ms_error *e, ms_paper *p, const ms_experiment *item
     if (ms_theory_suites_missing(&s) > 0)
         ms_log_say(&p->log, MS_LOG_NORMAL, "note: %zu of %zu settings are not made yet",
                    ms_theory_suites_missing(&s), ms_theory_suites_files(&s));
-    add_rate(&b);
-    add_rank(&b);
-    add_polar(&b);
-    add_clip(&b);
+    json_object_foreach(json_object_get(item->file, "page"), suite, spec)
+    {
+        add_section(&b, suite, spec);
+    }
     json_object_set(result, "slopes", b.slopes);
 done:
     json_decref(b.slopes);

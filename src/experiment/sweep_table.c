@@ -176,17 +176,13 @@ json_t *ms_sweep_json(const ms_sweep *s, const ms_sweep_run *runs)
         json_t            *one = json_object();
         char               dir[MS_PATH_MAX];
         if (ms_path_join(NULL, s->out, run->name, dir) != MUSEC_OK) dir[0] = '\0';
-        json_object_set_new(one, "dir", ms_json_string(dir));
-        json_object_set_new(one, "key", ms_json_string(run->key));
-        json_object_set_new(one, "optimizer", ms_json_string(run->config.optim.name));
-        json_object_set_new(one, "lr", ms_json_real(run->config.optim.lr));
-        json_object_set_new(one, "status", ms_json_string(ms_sweep_word(runs[i].state)));
-        json_object_set_new(one, "was_there", json_boolean(runs[i].was_there));
-        json_object_set_new(one, "steps", json_integer(runs[i].steps));
-        json_object_set_new(one, "loss", ms_json_real(runs[i].loss));
-        json_object_set_new(one, "val_loss", ms_json_real(runs[i].val_loss));
-        json_object_set_new(one, "time_s", ms_json_real(runs[i].time_s));
-        json_object_set_new(one, "config", ms_train_config_json(&run->config));
+        ms_json_add(one,
+                    "dir=%s key=%s optimizer=%s lr=%g status=%s was_there?=%d steps=%lld loss=%g "
+                    "val_loss=%g time_s=%g config=%p",
+                    dir, run->key, run->config.optim.name, run->config.optim.lr,
+                    ms_sweep_word(runs[i].state), runs[i].was_there, (long long)runs[i].steps,
+                    runs[i].loss, runs[i].val_loss, runs[i].time_s,
+                    (void *)ms_train_config_json(&run->config));
         if (json_array_append_new(all, one) != 0) {
             json_decref(all);
             return NULL;

@@ -1,13 +1,17 @@
-/* theory_suite.h - the runs behind the figures of musec paper theory: what experiments/theory.json
- * asks for, each setting with all its seeds one process and one file.
+/* theory_suite.h - the runs behind the figures of musec paper theory, as experiments/theory.json
+ * asks for them.  Each setting with all its seeds is one process and one file.
  *
  *   "extents": {"quick": {"seeds": 2, "steps": [500, 1000]}, "reduced": ..., "full": ...}
- *   "suites": {"polar": {"problems": ["kinks"], "sigma": [0], "rank": [4, 8],   rank: may be left
- *      "steps": {"quick": [500], ...},                                 out; steps: the extent's
+ *   "suites": {"polar": {"problems": ["kinks"], "sigma": [0], "rank": [4, 8],
+ *      "steps": {"quick": [500], ...},
  *      "methods": [{"label": "...", "optimizer": "muon", "set": ["ns-mode=exact"], "beta": 0.5}]}}
+ *   "page": {"polar": {"title", "shows", "words", "figures", "slopes"}}
  *
- * All combinations of a suite are run.  Suites that ask for the same setting share it.  "takes" and
- * "takes_in_full" say in words how long that is, for musec paper list. */
+ * All combinations of a suite are run; suites that ask for the same setting share it.  Without
+ * "rank" a problem has its own shape, without "steps" those of the extent apply.  "page" has a
+ * section for each suite: its figures, whose panels are the problems or, with "panels": "fields",
+ * the fields, and the caption of the table of slopes.  "takes" and "takes_in_full" tell musec paper
+ * list how long all of it is. */
 #ifndef MS_EXPERIMENT_THEORY_SUITE_H
 #define MS_EXPERIMENT_THEORY_SUITE_H
 
