@@ -9,28 +9,21 @@
 
 #include "check.h"
 
-static const char *or_else(const char *text, const char *otherwise)
+static void fill_line(ms_run_line *line, double lr, double loss, bool staged, int i, int n)
 {
-    return text != NULL ? text : otherwise;
-}
-
-static void fill_line(ms_run_line *line, const made *m, int i, int n)
-{
-    *line =
-        (ms_run_line){ .step = i + 1,
-                       .tokens =
-                           128.0 * (i + 1 + (m->stages != NULL && i >= n / 3 ? i + 1 - n / 3 : 0)),
-                       .loss       = 6.0 - (double)i / n,
-                       .val_loss   = i + 1 == n ? m->loss : m->loss + 1.0,
-                       .lr         = strtod(m->lr, NULL),
-                       .tok_s      = 1000.0 + i,
-                       .max_logit  = 10.0 + i,
-                       .ms_data    = 1.0,
-                       .ms_model   = 5.0,
-                       .ms_optim   = 3.0,
-                       .ms_rest    = 1.0,
-                       .has_val    = (i + 1) % 2 == 0,
-                       .has_groups = (i + 1) % 2 == 0 };
+    *line = (ms_run_line){ .step     = i + 1,
+                           .tokens   = 128.0 * (i + 1 + (staged && i >= n / 3 ? i + 1 - n / 3 : 0)),
+                           .loss     = 6.0 - (double)i / n,
+                           .val_loss = i + 1 == n ? loss : loss + 1.0,
+                           .lr       = lr,
+                           .tok_s    = 1000.0 + i,
+                           .max_logit  = 10.0 + i,
+                           .ms_data    = 1.0,
+                           .ms_model   = 5.0,
+                           .ms_optim   = 3.0,
+                           .ms_rest    = 1.0,
+                           .has_val    = (i + 1) % 2 == 0,
+                           .has_groups = (i + 1) % 2 == 0 };
     for (int g = 0; g < MS_RUN_GROUPS; g++)
         line->groups[g] = (ms_run_group){ .w_norm        = 10.0 * (g + 1) + i,
                                           .u_norm        = 0.5 * (g + 1),
@@ -41,49 +34,21 @@ static void fill_line(ms_run_line *line, const made *m, int i, int n)
                                           .share_above   = 0.5 };
 }
 
-void run_rig_add(ms_runset *set, made m)
+static void set_fields(json_t *config, const char *optimizer)
 {
-    const int n = m.lines > 0 ? m.lines : 4;
-    ms_run   *run;
-    char      name[32], steps[16];
-
-    if (set->n == set->room) {
-        set->room = 2 * set->room + 16;
-        set->at   = realloc(set->at, set->room * sizeof *set->at);
-        assert_non_null(set->at);
-    }
-    run = &set->at[set->n];
-    snprintf(name, sizeof name, "made/run_%03zu", set->n);
-    snprintf(steps, sizeof steps, "%d", n);
-    *run = (ms_run){ .dir       = strdup(name),
-                     .config    = json_object(),
-                     .lr        = strtod(m.lr, NULL),
-                     .threshold = strtod(or_else(m.threshold, "0.5"), NULL),
-                     .status    = m.status == MS_RUN_UNFINISHED ? MS_RUN_DONE : m.status,
-                     .reason    = m.status == MS_RUN_DIVERGED  ? strdup("loss is not finite")
-                                  : m.status == MS_RUN_STALLED ? strdup("nothing was learned")
-                                                               : NULL,
-                     .lines     = calloc((size_t)n, sizeof *run->lines),
-                     .n         = (size_t)n,
-                     .room      = (size_t)n,
-                     .val_loss  = m.status == MS_RUN_DIVERGED ? NAN : m.loss,
-                     .steps     = n };
-    const struct {
+    static const struct {
         const char *key, *value;
     } fields[] = {
         { "preset", "pico" },
-        { "optimizer", m.optimizer },
-        { "lr", m.lr },
-        { "threshold", or_else(m.threshold, "0.5") },
-        { "weight_decay", or_else(m.decay, "matrix=0,qk=0,vo=0,mlp=0") },
-        { "seed", or_else(m.seed, "0") },
-        { "ns_mode", or_else(m.mode, "paper") },
-        { "ns_iters", or_else(m.iters, "5") },
-        { "stages", or_else(m.stages, "") },
-        { "data", or_else(m.data, "builtin") },
-        { "steps", steps },
+        { "threshold", "0.5" },
+        { "weight_decay", "matrix=0,qk=0,vo=0,mlp=0" },
+        { "seed", "0" },
+        { "ns_mode", "paper" },
+        { "ns_iters", "5" },
+        { "stages", "" },
+        { "data", "builtin" },
         { "grad_reduction", "sum8" },
-        { "decay_form", strcmp(m.optimizer, "adamw") == 0 ? "decoupled" : "cautious-lr2" },
+        { "decay_form", "cautious-lr2" },
         { "qk_norm", "yes" },
         { "qk_tau", "30" },
         { "batch", "128" },
@@ -94,14 +59,64 @@ void run_rig_add(ms_runset *set, made m)
         { "mlp", "11" },
     };
     for (size_t i = 0; i < COUNT(fields); i++)
-        json_object_set_new(run->config, fields[i].key, json_string(fields[i].value));
-    if (m.more != NULL) {
-        const size_t key = strcspn(m.more, "=");
-        CHECK(m.more[key] == '=', "%s", m.more);
-        json_object_setn_new(run->config, m.more, key, json_string(m.more + key + 1));
+        json_object_set_new(config, fields[i].key, json_string(fields[i].value));
+    json_object_set_new(config, "optimizer", json_string(optimizer));
+    if (strcmp(optimizer, "adamw") == 0)
+        json_object_set_new(config, "decay_form", json_string("decoupled"));
+}
+
+void run_rig_add(ms_runset *set, const char *text)
+{
+    ms_run *run;
+    char    words[256], name[32], steps[16], *rest = NULL;
+    double  loss   = NAN;
+    bool    staged = false;
+    int     n      = 4;
+
+    if (set->n == set->room) {
+        set->room = 2 * set->room + 16;
+        set->at   = realloc(set->at, set->room * sizeof *set->at);
+        assert_non_null(set->at);
     }
+    run = &set->at[set->n];
+    snprintf(name, sizeof name, "made/run_%03zu", set->n++);
+    *run = (ms_run){ .dir = strdup(name), .config = json_object(), .status = MS_RUN_DONE };
+    CHECK((size_t)snprintf(words, sizeof words, "%s", text) < sizeof words, "%s", text);
+    set_fields(run->config, strtok_r(words, " ", &rest));
+    for (char *word; (word = strtok_r(NULL, " ", &rest)) != NULL;) {
+        char *value = strchr(word, '=');
+        if (value != NULL) *value++ = '\0';
+        if (strcmp(word, "diverged") == 0) {
+            run->status = MS_RUN_DIVERGED;
+            run->reason = strdup("loss is not finite");
+        } else if (strcmp(word, "stalled") == 0) {
+            run->status = MS_RUN_STALLED;
+            run->reason = strdup("nothing was learned");
+        } else if (strcmp(word, "staged") == 0) {
+            staged = true;
+            json_object_set_new(run->config, "stages",
+                                json_string("33% batch=64; rest batch=256 lr=1.52"));
+        } else {
+            CHECK(value != NULL, "%s in \"%s\"", word, text);
+            if (strcmp(word, "loss") == 0)
+                loss = strtod(value, NULL);
+            else if (strcmp(word, "lines") == 0)
+                n = (int)strtol(value, NULL, 10);
+            else
+                json_object_set_new(run->config, word, json_string(value));
+        }
+    }
+    CHECK(!isnan(loss) && json_object_get(run->config, "lr") != NULL, "no lr or loss: %s", text);
+    snprintf(steps, sizeof steps, "%d", n);
+    json_object_set_new(run->config, "steps", json_string(steps));
     run->optimizer = ms_run_text(run, "optimizer");
+    run->lr        = ms_run_number(run, "lr");
+    run->threshold = ms_run_number(run, "threshold");
+    run->val_loss  = run->status == MS_RUN_DIVERGED ? NAN : loss;
+    run->steps     = n;
+    run->n = run->room = (size_t)n;
+    run->lines         = calloc(run->n, sizeof *run->lines);
+    assert_non_null(run->lines);
     for (int i = 0; i < n; i++)
-        fill_line(&run->lines[i], &m, i, n);
-    set->n++;
+        fill_line(&run->lines[i], run->lr, loss, staged, i, n);
 }

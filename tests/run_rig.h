@@ -4,19 +4,14 @@
 
 #include "report/runset.h"
 
-typedef struct made { /* a run in short; what is not said is the usual */
-    const char   *optimizer, *lr, *threshold, *decay, *seed, *mode, *iters;
-    double        loss;
-    ms_run_status status;
-    int           lines; /* 0: 4 */
-    const char   *stages, *data;
-    const char   *more; /* another field and its value: "update_scale=unit" */
-} made;
-
-/* Line i of n (from 0): the training loss is 6 - i / n; every second line validates, the last with
+/* Adds a run.  The text is its optimizer, then what differs from the usual run, with blanks in
+ * between: fields of its config ("lr=0.1 ns_mode=exact"), loss=2.5, lines=10 (of its log; 4),
+ * diverged, stalled, staged (its batch grows after a third of the steps).
+ *
+ * Line i of n (from 0): the training loss is 6 - i / n; every second line validates, the last with
  * the run's loss, the others with 1 more; the groups' values name their field, group and line;
- * the speed is 1000 + i, the largest logit 10 + i.
- * With stages, the tokens of a step double after a third of the lines. */
-void run_rig_add(ms_runset *set, made m);
+ * the speed is 1000 + i, the largest logit 10 + i.  Where it is staged, the tokens of a step double
+ * after a third of the lines. */
+void run_rig_add(ms_runset *set, const char *text);
 
 #endif

@@ -11,24 +11,23 @@
 /* The figures of two runs on each of these sets of data have names of their own, and these. */
 static void check_names(const char *const data[], const char *const want[], size_t n)
 {
-    made runs[8];
-    rig  r;
+    char        text[8][128];
+    const char *runs[COUNT(text)];
 
     CHECK(2 * n <= COUNT(runs), "%zu sets", n);
-    for (size_t i = 0; i < 2 * n; i++)
-        runs[i] = (made){ .optimizer = i % 2 == 0 ? "muon" : "spectra",
-                          .lr        = "0.1",
-                          .loss      = 2,
-                          .data      = data[i / 2] };
-    make(&r, runs, 2 * n, &usual);
+    for (size_t i = 0; i < 2 * n; i++) {
+        snprintf(text[i], sizeof text[i], "%s lr=0.1 loss=2 data=%s",
+                 i % 2 == 0 ? "muon" : "spectra", data[i / 2]);
+        runs[i] = text[i];
+    }
+    make(&usual, runs, 2 * n);
     for (size_t i = 0; i < n; i++)
-        (void)block(&r, want[i]);
-    for (size_t i = 0; i < r.page.n; i++)
-        for (size_t k = 0; k < r.page.sections[i].n; k++) {
-            const char *id = r.page.sections[i].blocks[k].id;
-            if (id != NULL) CHECK(block(&r, id) == &r.page.sections[i].blocks[k], "%s twice", id);
+        (void)block(want[i]);
+    for (size_t i = 0; i < now.page.n; i++)
+        for (size_t k = 0; k < now.page.sections[i].n; k++) {
+            const char *id = now.page.sections[i].blocks[k].id;
+            if (id != NULL) CHECK(block(id) == &now.page.sections[i].blocks[k], "%s twice", id);
         }
-    release(&r);
 }
 
 TEST(names_of_figures_differ)
@@ -53,17 +52,14 @@ TEST(names_of_figures_differ)
 /* Two runs of one seed: the one that does not count has no threshold either. */
 TEST(muon_has_no_threshold)
 {
-    static const made runs[] = { { .optimizer = "muon", .lr = "0.1", .loss = 2.0 },
-                                 { .optimizer = "muon", .lr = "0.1", .loss = 2.0 } };
-    rig               r;
+    static const char *const runs[] = { "muon lr=0.1 loss=2", "muon lr=0.1 loss=2" };
 
-    make(&r, runs, COUNT(runs), &usual);
+    make(&usual, runs, COUNT(runs));
     for (size_t i = 0; i < COUNT(runs); i++) {
-        const ms_table *t = &block(&r, "runs")->table;
+        const ms_table *t = &block("runs")->table;
         CHECK(strcmp(t->cells[(i + 1) * strlen(t->align) + 4], "-") == 0, "run %zu: D %s", i,
               t->cells[(i + 1) * strlen(t->align) + 4]);
     }
-    release(&r);
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -71,29 +67,26 @@ TEST(muon_has_no_threshold)
 /* One of three runs of Muon was on a GPU: its time is no CPU's, nor its precision. */
 TEST(runs_on_two_devices_are_told)
 {
-    static const made runs[] = {
-        { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .more = "device=cuda:1" },
-        { .optimizer = "muon", .lr = "0.2", .loss = 2.0, .more = "device=cpu" },
-        { .optimizer = "muon", .lr = "0.5", .loss = 2.0, .more = "device=cpu" },
-        { .optimizer = "spectra", .lr = "0.1", .loss = 2.0, .more = "device=cuda:1" },
+    static const char *const runs[] = {
+        "muon lr=0.1 loss=2 device=cuda:1",
+        "muon lr=0.2 loss=2 device=cpu",
+        "muon lr=0.5 loss=2 device=cpu",
+        "spectra lr=0.1 loss=2 device=cuda:1",
     };
-    rig r;
 
-    make(&r, runs, COUNT(runs) - 1, &usual);
-    check_row(&r, "step-times", 0, "pico, builtin|Muon|10.000|3.000|30.0|1.000|2");
-    check_row(&r, "training", 5, "precision|bfloat16, float32 masters and float32");
-    check_row(&r, "training", 6, "device|cuda:1 and cpu");
-    assert_int_equal(r.set.n_notes, 1);
-    CHECK(strcmp(r.set.notes[0], "runs on pico, builtin differ in their precision (bf16 and f32), "
-                                 "and are compared all the same") == 0,
-          "%s", r.set.notes[0]);
-    release(&r);
-    make(&r, runs, COUNT(runs), &usual); /* two of each: the first */
-    check_row(&r, "step-times", 0, "pico, builtin|Muon|10.000|3.000|30.0|1.000|1");
-    check_row(&r, "step-times", 1, "pico, builtin|SPECTRA|10.000|3.000|30.0|1.000|1");
-    release(&r);
-    make(&r, runs + 1, 2, &usual);
-    check_row(&r, "training", 5, "precision|float32");
-    assert_int_equal(r.set.n_notes, 0);
-    release(&r);
+    make(&usual, runs, COUNT(runs) - 1);
+    check_row("step-times", 0, "pico, builtin|Muon|10.000|3.000|30.0|1.000|2");
+    check_row("training", 5, "precision|bfloat16, float32 masters and float32");
+    check_row("training", 6, "device|cuda:1 and cpu");
+    assert_int_equal(now.set.n_notes, 1);
+    CHECK(strcmp(now.set.notes[0],
+                 "runs on pico, builtin differ in their precision (bf16 and f32), "
+                 "and are compared all the same") == 0,
+          "%s", now.set.notes[0]);
+    make(&usual, runs, COUNT(runs)); /* two of each: the first */
+    check_row("step-times", 0, "pico, builtin|Muon|10.000|3.000|30.0|1.000|1");
+    check_row("step-times", 1, "pico, builtin|SPECTRA|10.000|3.000|30.0|1.000|1");
+    make(&usual, runs + 1, 2);
+    check_row("training", 5, "precision|float32");
+    assert_int_equal(now.set.n_notes, 0);
 }

@@ -7,53 +7,61 @@
 
 #include "check.h"
 
-void make(rig *r, const made *runs, size_t n, const ms_report_options *options)
+struct page_rig now;
+
+const ms_report_options usual         = { .within = 0.02 },
+                        without_times = { .within = 0.02, .omit_times = true };
+
+void make_sections(const ms_report_options *options)
 {
-    *r = (rig){ 0 };
-    for (size_t i = 0; i < n; i++)
-        run_rig_add(&r->set, runs[i]);
-    CHECK_OK_ERR(&r->e, ms_compare_build(&r->e, &r->set, &r->c));
-    ms_page_begin(&r->page, "made", NULL);
-    CHECK_OK_ERR(&r->e, ms_sections_build(&r->e, &r->c, options, &r->page));
+    ms_page_free(&now.page);
+    ms_compare_free(&now.c);
+    CHECK_OK_ERR(&now.e, ms_compare_build(&now.e, &now.set, &now.c));
+    ms_page_begin(&now.page, "made", NULL);
+    CHECK_OK_ERR(&now.e, ms_sections_build(&now.e, &now.c, options, &now.page));
 }
 
-const ms_report_options usual = { .within = 0.02 };
-
-void release(rig *r)
+void make(const ms_report_options *options, const char *const *runs, size_t n)
 {
-    ms_page_free(&r->page);
-    ms_compare_free(&r->c);
-    ms_runset_free(&r->set);
+    ms_runset_free(&now.set);
+    for (size_t i = 0; i < n; i++)
+        run_rig_add(&now.set, runs[i]);
+    make_sections(options);
 }
 
 /* ---- what is in the page --------------------------------------------------------------------- */
 
-const ms_section *section(const rig *r, const char *id)
+const ms_section *section(const char *id)
 {
-    for (size_t i = 0; i < r->page.n; i++)
-        if (strcmp(r->page.sections[i].id, id) == 0) return &r->page.sections[i];
+    for (size_t i = 0; i < now.page.n; i++)
+        if (strcmp(now.page.sections[i].id, id) == 0) return &now.page.sections[i];
     return NULL;
 }
 
-const ms_block *block(const rig *r, const char *id)
+const ms_block *block(const char *id)
 {
-    for (size_t i = 0; i < r->page.n; i++)
-        for (size_t k = 0; k < r->page.sections[i].n; k++) {
-            const ms_block *b = &r->page.sections[i].blocks[k];
+    for (size_t i = 0; i < now.page.n; i++)
+        for (size_t k = 0; k < now.page.sections[i].n; k++) {
+            const ms_block *b = &now.page.sections[i].blocks[k];
             if (b->kind == MS_BLOCK_FIGURE && strcmp(b->figure.id, id) == 0) return b;
             if (b->kind == MS_BLOCK_TABLE && strcmp(b->id, id) == 0) return b;
         }
     check_failed(__FILE__, __LINE__, "block", "there is no %s", id);
 }
 
-const ms_curve *curve(const rig *r, const char *figure, size_t panel, const char *label)
+const ms_panel *panel(const char *figure, size_t number)
 {
-    const ms_figure *f = &block(r, figure)->figure;
-    CHECK(panel < f->n, "%s has %zu panels", figure, f->n);
-    for (size_t i = 0; i < f->panels[panel].n; i++)
-        if (strcmp(f->panels[panel].curves[i].label, label) == 0)
-            return &f->panels[panel].curves[i];
-    check_failed(__FILE__, __LINE__, "curve", "panel %zu of %s has no %s", panel, figure, label);
+    const ms_figure *f = &block(figure)->figure;
+    CHECK(number < f->n, "%s has %zu panels", figure, f->n);
+    return &f->panels[number];
+}
+
+const ms_curve *curve(const char *figure, size_t number, const char *label)
+{
+    const ms_panel *p = panel(figure, number);
+    for (size_t i = 0; i < p->n; i++)
+        if (strcmp(p->curves[i].label, label) == 0) return &p->curves[i];
+    check_failed(__FILE__, __LINE__, "curve", "panel %zu of %s has no %s", number, figure, label);
 }
 
 void check_point(const ms_curve *c, size_t at, double x, double y)
@@ -68,9 +76,9 @@ void check_point(const ms_curve *c, size_t at, double x, double y)
 }
 
 /* Row `row` of a table, 0 being the first below the names, as "a|b|c". */
-void check_row(const rig *r, const char *table, size_t row, const char *want)
+void check_row(const char *table, size_t row, const char *want)
 {
-    const ms_table *t         = &block(r, table)->table;
+    const ms_table *t         = &block(table)->table;
     const size_t    n         = strlen(t->align);
     char            text[512] = "";
     size_t          used      = 0;
@@ -81,8 +89,18 @@ void check_row(const rig *r, const char *table, size_t row, const char *want)
     CHECK(strcmp(text, want) == 0, "%s, row %zu: %s", table, row, text);
 }
 
-void check_rows(const rig *r, const char *table, size_t n)
+void check_rows(const char *table, size_t n)
 {
-    const ms_table *t = &block(r, table)->table;
+    const ms_table *t = &block(table)->table;
     CHECK(t->n_cells == (n + 1) * strlen(t->align), "%s has %zu cells", table, t->n_cells);
+}
+
+void check_has(const char *text, const char *part)
+{
+    CHECK(strstr(text, part) != NULL, "\"%s\" is not in \"%s\"", part, text);
+}
+
+void check_caption(const char *figure, const char *part)
+{
+    check_has(block(figure)->figure.caption, part);
 }

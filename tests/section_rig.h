@@ -5,26 +5,33 @@
 #include "report/sections.h"
 #include "run_rig.h"
 
-typedef struct rig {
+extern struct page_rig { /* the last page that was made */
     ms_error   e;
     ms_runset  set;
     ms_compare c;
     ms_page    page;
-} rig;
+} now;
 
-extern const ms_report_options usual;
+extern const ms_report_options usual, without_times;
 
-void make(rig *r, const made *runs, size_t n, const ms_report_options *options);
-void release(rig *r);
+/* Makes the page of these runs (run_rig.h) in place of the last one. */
+void make(const ms_report_options *options, const char *const *runs, size_t n);
+#define MAKE(...)                                      \
+    make(&usual, (const char *const[]){ __VA_ARGS__ }, \
+         COUNT(((const char *const[]){ __VA_ARGS__ })))
+void make_sections(const ms_report_options *options); /* of the runs in now.set */
 
-const ms_section *section(const rig *r, const char *id); /* NULL: it is not there */
+const ms_section *section(const char *id); /* NULL: it is not there */
 /* These fail where there is none. */
-const ms_block *block(const rig *r, const char *id);
-const ms_curve *curve(const rig *r, const char *figure, size_t panel, const char *label);
+const ms_block *block(const char *id);
+const ms_panel *panel(const char *figure, size_t number);
+const ms_curve *curve(const char *figure, size_t number, const char *label);
 
 void check_point(const ms_curve *c, size_t at, double x, double y); /* y NaN: it diverged */
 /* Row `row` of a table, 0 being the first below the names, as "a|b|c". */
-void check_row(const rig *r, const char *table, size_t row, const char *want);
-void check_rows(const rig *r, const char *table, size_t n);
+void check_row(const char *table, size_t row, const char *want);
+void check_rows(const char *table, size_t n);
+void check_has(const char *text, const char *part);
+void check_caption(const char *figure, const char *part);
 
 #endif

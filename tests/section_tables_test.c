@@ -7,30 +7,22 @@
 
 TEST(ranges_end_at_bad_rates_and_edges)
 {
-    static const made runs[] = {
-        { .optimizer = "muon", .lr = "0.01", .loss = 2.03 },
-        { .optimizer = "muon", .lr = "0.02", .loss = 2.05 }, /* over 2.04: ends the range */
-        { .optimizer = "muon", .lr = "0.05", .loss = 2.039 },
-        { .optimizer = "muon", .lr = "0.1", .loss = 2.0 },
-        { .optimizer = "muon", .lr = "0.2", .loss = 2.01 },
-        { .optimizer = "muonclip", .lr = "0.1", .loss = 2.5 },
-        { .optimizer = "muonclip", .lr = "0.2", .loss = 2.4 },
-        { .optimizer = "muonclip", .lr = "0.5", .loss = 2.4, .status = MS_RUN_DIVERGED },
+    static const char *const runs[] = {
+        "muon lr=0.01 loss=2.03",   "muon lr=0.02 loss=2.05", /* over 2.04: ends the range */
+        "muon lr=0.05 loss=2.039",  "muon lr=0.1 loss=2",       "muon lr=0.2 loss=2.01",
+        "muonclip lr=0.1 loss=2.5", "muonclip lr=0.2 loss=2.4", "muonclip lr=0.5 loss=2.4 diverged",
     };
-    rig r;
 
-    make(&r, runs, COUNT(runs), &usual);
-    check_row(&r, "stability", 0,
+    make(&usual, runs, COUNT(runs));
+    check_row("stability", 0,
               "pico, builtin|Muon|2.0000|0.1|0.046|0.2|4.35|high|5|2.5|0.2|2.0100|0 of 5|0 of 5|1");
     check_row(
-        &r, "stability", 1,
+        "stability", 1,
         "pico, builtin|MuonClip|2.4000|0.2|0.1434|0.2|1.39|-|3|2.5|0.5|diverged|1 of 3|0 of 3|1");
-    check_rows(&r, "stability", 2);
-    release(&r);
-    make(&r, runs, COUNT(runs), &(ms_report_options){ .within = 0.05 });
-    check_row(&r, "stability", 0,
+    check_rows("stability", 2);
+    make(&(ms_report_options){ .within = 0.05 }, runs, COUNT(runs));
+    check_row("stability", 0,
               "pico, builtin|Muon|2.0000|0.1|0.01|0.2|20|both|5|2.5|0.2|2.0100|0 of 5|0 of 5|1");
-    release(&r);
 }
 
 /* 10 % above 2 is 2.2, half way to 2.4 and a quarter of the way to 2.8, in the logarithm of the
@@ -38,61 +30,47 @@ TEST(ranges_end_at_bad_rates_and_edges)
  * edge ends there. */
 TEST(three_rates_have_a_width)
 {
-    static const made runs[] = {
-        { .optimizer = "muon", .lr = "0.001", .loss = 2.4 },
-        { .optimizer = "muon", .lr = "0.1", .loss = 2.0 },
-        { .optimizer = "muon", .lr = "1.6", .loss = 2.8 },
-        { .optimizer = "muonclip", .lr = "0.001", .loss = 2.0 },
-        { .optimizer = "muonclip", .lr = "0.1", .loss = 2.4 },
-        { .optimizer = "muonclip", .lr = "1.6", .loss = 2.8 },
+    static const char *const runs[] = {
+        "muon lr=0.001 loss=2.4",   "muon lr=0.1 loss=2",       "muon lr=1.6 loss=2.8",
+        "muonclip lr=0.001 loss=2", "muonclip lr=0.1 loss=2.4", "muonclip lr=1.6 loss=2.8",
     };
-    rig r;
 
-    make(&r, runs, COUNT(runs), &(ms_report_options){ .within = 0.1 });
-    check_row(&r, "stability", 0,
+    make(&(ms_report_options){ .within = 0.1 }, runs, COUNT(runs));
+    check_row("stability", 0,
               "pico, builtin|Muon|2.0000|0.1|0.01|0.2|20|-|3|100|1.6|2.8000|0 of 3|0 of 3|1");
     check_row(
-        &r, "stability", 1,
+        "stability", 1,
         "pico, builtin|MuonClip|2.0000|0.001|0.001|0.01|10|low|3|100|1.6|2.8000|0 of 3|0 of 3|1");
-    release(&r);
 }
 
 /* One that stalled is drawn where it is, in a square, and is neither a best nor a usable rate: not
  * even with the lowest loss of all. */
 TEST(stalled_runs_are_told_apart)
 {
-    static const made runs[] = {
-        { .optimizer = "muon", .lr = "0.01", .loss = 2.01, .status = MS_RUN_STALLED },
-        { .optimizer = "muon", .lr = "0.1", .loss = 2.0 },
-        { .optimizer = "muon", .lr = "0.2", .loss = 1.5, .status = MS_RUN_STALLED },
-        { .optimizer = "muonclip", .lr = "0.1", .loss = 1.9, .status = MS_RUN_STALLED },
-        { .optimizer = "muonclip", .lr = "0.2", .loss = 1.8, .status = MS_RUN_STALLED },
-    };
     const ms_panel *p;
     const ms_curve *c;
     size_t          squares = 0;
-    rig             r;
 
-    make(&r, runs, COUNT(runs), &usual);
+    MAKE("muon lr=0.01 loss=2.01 stalled", "muon lr=0.1 loss=2", "muon lr=0.2 loss=1.5 stalled",
+         "muonclip lr=0.1 loss=1.9 stalled", "muonclip lr=0.2 loss=1.8 stalled");
     check_row(
-        &r, "stability", 0,
+        "stability", 0,
         "pico, builtin|Muon|2.0000|0.1|0.1|0.1|1|-|3|10|0.2|1.5000, 1 of 1 stalled|0 of 3|2 of "
         "3|1");
-    check_row(&r, "stability", 1,
+    check_row("stability", 1,
               "pico, builtin|MuonClip|-|-|-|-|-|-|2|2|0.2|1.8000, 1 of 1 stalled|0 of 2|2 of 2|1");
-    c = curve(&r, "loss-lr", 0, "Muon");
+    c = curve("loss-lr", 0, "Muon");
     check_point(c, 0, 0.01, 2.01);
     check_point(c, 2, 0.2, 1.5);
     CHECK(c->at[0].stalled == 1 && c->at[1].stalled == 0, "%zu", c->at[0].stalled);
-    CHECK(strstr(c->at[0].tip, "1 of 1 stalled") != NULL, "%s", c->at[0].tip);
-    p = &block(&r, "loss-lr")->figure.panels[0];
+    check_has(c->at[0].tip, "1 of 1 stalled");
+    p = &block("loss-lr")->figure.panels[0];
     for (size_t i = 0; i < p->n; i++)
         if (strcmp(p->curves[i].label, "stalled") == 0) {
             CHECK(p->curves[i].n == 1 && p->curves[i].at[0].beside, "a square is no row");
             squares++;
         }
     CHECK(squares == 4, "%zu squares", squares);
-    CHECK(strstr(block(&r, "dynamics-val")->figure.caption, "MuonClip lr") == NULL, "a best of %s",
-          block(&r, "dynamics-val")->figure.caption);
-    release(&r);
+    CHECK(strstr(block("dynamics-val")->figure.caption, "MuonClip lr") == NULL, "a best of %s",
+          block("dynamics-val")->figure.caption);
 }

@@ -11,97 +11,82 @@
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-static const made sweep[] = {
-    { .optimizer = "muon", .lr = "0.01", .loss = 3.3 },
-    { .optimizer = "muon", .lr = "0.1", .loss = 3.2, .decay = "0.3" },
-    { .optimizer = "muon", .lr = "0.1", .loss = 3.1 },
-    { .optimizer = "muon", .lr = "0.2", .loss = 3.5 },
-    { .optimizer = "muon", .lr = "0.5", .loss = 9.0, .status = MS_RUN_DIVERGED },
-    { .optimizer = "soft-musec", .lr = "0.1", .threshold = "0.5", .loss = 3.0 },
-    { .optimizer = "soft-musec", .lr = "0.1", .threshold = "0.25", .loss = 2.9 },
-    { .optimizer = "soft-musec", .lr = "0.2", .threshold = "0.05", .seed = "1", .loss = 2.8 },
-    { .optimizer = "soft-musec", .lr = "0.2", .threshold = "0.05", .seed = "2", .loss = 3.0 },
-    { .optimizer = "soft-musec", .lr = "0.5", .threshold = "0.05", .seed = "1", .loss = 4.0 },
-    { .optimizer = "soft-musec",
-      .lr        = "0.5",
-      .threshold = "0.05",
-      .seed      = "2",
-      .loss      = 4.0,
-      .status    = MS_RUN_DIVERGED },
+static const char *const sweep[] = {
+    "muon lr=0.01 loss=3.3",
+    "muon lr=0.1 weight_decay=0.3 loss=3.2",
+    "muon lr=0.1 loss=3.1",
+    "muon lr=0.2 loss=3.5",
+    "muon lr=0.5 loss=9 diverged",
+    "soft-musec lr=0.1 threshold=0.5 loss=3",
+    "soft-musec lr=0.1 threshold=0.25 loss=2.9",
+    "soft-musec lr=0.2 threshold=0.05 seed=1 loss=2.8",
+    "soft-musec lr=0.2 threshold=0.05 seed=2 loss=3",
+    "soft-musec lr=0.5 threshold=0.05 seed=1 loss=4",
+    "soft-musec lr=0.5 threshold=0.05 seed=2 loss=4 diverged",
 };
 
 TEST(losses_are_those_of_the_best_settings)
 {
-    rig             r;
     const ms_curve *c;
 
-    make(&r, sweep, COUNT(sweep), &usual);
-    c = curve(&r, "loss-lr", 0, "Muon");
+    make(&usual, sweep, COUNT(sweep));
+    c = curve("loss-lr", 0, "Muon");
     assert_int_equal(c->n, 4);
     check_point(c, 0, 0.01, 3.3);
     check_point(c, 1, 0.1, 3.1);
     check_point(c, 2, 0.2, 3.5);
     check_point(c, 3, 0.5, NAN);
-    CHECK(strstr(c->at[3].tip, "diverged: loss is not finite") != NULL, "%s", c->at[3].tip);
+    check_has(c->at[3].tip, "diverged: loss is not finite");
     CHECK(isnan(c->at[1].low), "one seed has no band");
-    c = curve(&r, "loss-lr", 0, "Soft Musec");
+    c = curve("loss-lr", 0, "Soft Musec");
     check_point(c, 0, 0.1, 2.9);
-    CHECK(strstr(c->at[0].tip, "D 0.25, decay 0, 1 seed") != NULL, "%s", c->at[0].tip);
+    check_has(c->at[0].tip, "D 0.25, decay 0, 1 seed");
     check_point(c, 1, 0.2, 2.9);
     CHECK(c->at[1].low == 2.8 && c->at[1].high == 3.0, "%g %g", c->at[1].low, c->at[1].high);
     check_point(c, 2, 0.5, 4.0);
-    CHECK(strstr(c->at[2].tip, "1 of 2 diverged") != NULL, "%s", c->at[2].tip);
+    check_has(c->at[2].tip, "1 of 2 diverged");
     CHECK(c->at[2].lost == 1 && c->at[1].lost == 0, "%zu, %zu", c->at[2].lost, c->at[1].lost);
-    c = &block(&r, "loss-lr")->figure.panels[0].curves[2]; /* the cross of the one that did */
+    c = &panel("loss-lr", 0)->curves[2]; /* the cross of the one that did */
     assert_int_equal(c->n, 1);
     check_point(c, 0, 0.5, NAN);
     CHECK(strcmp(c->label, "Soft Musec") == 0 && strstr(c->at[0].tip, "1 of 2 diverged") != NULL,
           "%s: %s", c->label, c->at[0].tip);
-    check_row(&r, "stability", 0,
+    check_row("stability", 0,
               "pico, builtin|Soft Musec|2.9000|0.1|0.1|0.2|2|low|3|2.5|0.5|4.0000, 1 of 2 "
               "diverged|1 of 6|0 of 6|1");
     CHECK(strcmp(
-              block(&r, "loss-lr")->figure.caption,
+              block("loss-lr")->figure.caption,
               "The last validation loss of each method. Bands reach from the lowest to the highest "
               "seed. Crosses at the upper edge: runs that diverged. Gradients sum8, QK-norm on, 1 "
               "to 2 seeds.") == 0,
-          "%s", block(&r, "loss-lr")->figure.caption);
-    CHECK(strstr(block(&r, "loss-lr")->notes, "the mean over the seeds that did not") != NULL, "%s",
-          block(&r, "loss-lr")->notes);
-    release(&r);
+          "%s", block("loss-lr")->figure.caption);
+    check_has(block("loss-lr")->notes, "the mean over the seeds that did not");
 }
 
 /* Eight losses 3.0, 3.1, ... 3.6 and 50: three quarters reach 3.5, so the top is 4.0. */
 TEST(a_bad_point_does_not_flatten_the_rest)
 {
-    made        runs[8];
-    const char *rates[8] = { "0.01", "0.02", "0.03", "0.04", "0.05", "0.06", "0.07", "0.08" };
-    rig         r;
+    const char *runs[] = { "muon lr=0.01 loss=3",   "muon lr=0.02 loss=3.1",
+                           "muon lr=0.03 loss=3.2", "muon lr=0.04 loss=3.3",
+                           "muon lr=0.05 loss=3.4", "muon lr=0.06 loss=3.5",
+                           "muon lr=0.07 loss=3.6", "muon lr=0.08 loss=50" };
 
-    for (int i = 0; i < 8; i++)
-        runs[i] =
-            (made){ .optimizer = "muon", .lr = rates[i], .loss = i < 7 ? 3.0 + 0.1 * i : 50.0 };
-    make(&r, runs, 8, &usual);
-    CHECK(fabs(block(&r, "loss-lr")->figure.panels[0].y_top - 4.0) <= 1e-12, "top %g",
-          block(&r, "loss-lr")->figure.panels[0].y_top);
-    release(&r);
-    runs[7].loss = 4.4; /* a little higher, and seven alone: nothing is bad */
+    make(&usual, runs, 8);
+    CHECK(fabs(panel("loss-lr", 0)->y_top - 4.0) <= 1e-12, "top %g", panel("loss-lr", 0)->y_top);
+    runs[7] = "muon lr=0.08 loss=4.4"; /* a little higher, and seven alone: nothing is bad */
     for (size_t n = 7; n <= 8; n++) {
-        make(&r, runs, n, &usual);
-        CHECK(isnan(block(&r, "loss-lr")->figure.panels[0].y_top), "no limit of %zu", n);
-        release(&r);
+        make(&usual, runs, n);
+        CHECK(isnan(panel("loss-lr", 0)->y_top), "no limit of %zu", n);
     }
 }
 
 /* lr times the mean over groups of 0.5, 1, 1.5 (norm) and 0.25, 0.5, 0.75 (RMS). */
 TEST(effective_steps_are_rates_times_norms)
 {
-    rig r;
-    make(&r, sweep, COUNT(sweep), &usual);
-    check_point(curve(&r, "effective-step", 0, "Muon"), 1, 0.1 * 1.0, 3.1);
-    check_point(curve(&r, "effective-step", 1, "Muon"), 1, 0.1 * 0.5, 3.1);
-    check_point(curve(&r, "effective-step", 0, "Muon"), 3, 0.5 * 1.0, NAN);
-    release(&r);
+    make(&usual, sweep, COUNT(sweep));
+    check_point(curve("effective-step", 0, "Muon"), 1, 0.1 * 1.0, 3.1);
+    check_point(curve("effective-step", 1, "Muon"), 1, 0.1 * 0.5, 3.1);
+    check_point(curve("effective-step", 0, "Muon"), 3, 0.5 * 1.0, NAN);
 }
 
 /* ---- controls -------------------------------------------------------------------------------- */
@@ -110,334 +95,229 @@ TEST(effective_steps_are_rates_times_norms)
  * not run at 0.025. */
 TEST(muon_is_paired_at_lr_times_d)
 {
-    rig             r;
     const ms_curve *c;
 
-    make(&r, sweep, COUNT(sweep), &usual);
-    c = curve(&r, "controls", 0, "Muon at lr·D");
+    make(&usual, sweep, COUNT(sweep));
+    c = curve("controls", 0, "Muon at lr·D");
     assert_int_equal(c->n, 1);
     check_point(c, 0, 0.2, 3.3);
-    CHECK(strstr(c->at[0].tip, "lr 0.2 x D 0.05") != NULL, "%s", c->at[0].tip);
-    c = curve(&r, "controls", 0, "Muon at lr");
+    check_has(c->at[0].tip, "lr 0.2 x D 0.05");
+    c = curve("controls", 0, "Muon at lr");
     assert_int_equal(c->n, 3);
     check_point(c, 1, 0.2, 3.5);
-    CHECK(strstr(section(&r, "controls")->blocks[1].words,
+    CHECK(strstr(section("controls")->blocks[1].words,
                  "no run of Muon at 0.025 (lr 0.1 x D 0.25), 0.025 (lr 0.5 x D 0.05).") != NULL,
-          "%s", section(&r, "controls")->blocks[1].words);
-    release(&r);
+          "%s", section("controls")->blocks[1].words);
 }
 
 /* Steps divided by D are Muon's at the same rate, whatever D is. */
 TEST(muon_is_paired_at_lr_with_steps_of_one)
 {
-    static const made runs[] = {
-        { .optimizer = "muon", .lr = "0.1", .loss = 3.1 },
-        { .optimizer = "muon", .lr = "0.2", .loss = 3.5 },
-        { .optimizer = "soft-musec", .lr = "0.2", .loss = 2.9, .more = "update_scale=unit" },
-        { .optimizer = "soft-musec", .lr = "0.5", .loss = 2.8, .more = "update_scale=unit" },
-    };
-    rig             r;
     const ms_curve *c;
 
-    make(&r, runs, COUNT(runs), &usual);
-    c = curve(&r, "controls", 0, "Muon at lr·D");
+    MAKE("muon lr=0.1 loss=3.1", "muon lr=0.2 loss=3.5",
+         "soft-musec lr=0.2 loss=2.9 update_scale=unit",
+         "soft-musec lr=0.5 loss=2.8 update_scale=unit");
+    c = curve("controls", 0, "Muon at lr·D");
     assert_int_equal(c->n, 1);
     check_point(c, 0, 0.2, 3.5);
-    CHECK(strstr(c->at[0].tip, "at 0.2 it steps as far as Soft Musec") != NULL, "%s", c->at[0].tip);
-    CHECK(strstr(section(&r, "controls")->blocks[1].words, "no run of Muon at 0.5.") != NULL, "%s",
-          section(&r, "controls")->blocks[1].words);
-    CHECK(strstr(block(&r, "controls")->notes, "update-scale unit") != NULL, "%s",
-          block(&r, "controls")->notes);
-    release(&r);
+    check_has(c->at[0].tip, "at 0.2 it steps as far as Soft Musec");
+    check_has(section("controls")->blocks[1].words, "no run of Muon at 0.5.");
+    check_has(block("controls")->notes, "update-scale unit");
 }
 
 /* The method's best at 0.1 has D 0.25, but exact was run with 0.5: that is what is compared. */
 TEST(forms_are_compared_at_their_setting)
 {
-    made runs[COUNT(sweep) + 2];
-    rig  r;
+    const char *runs[COUNT(sweep) + 2];
 
     memcpy(runs, sweep, sizeof sweep);
-    runs[COUNT(sweep)] = (made){
-        .optimizer = "soft-musec", .lr = "0.1", .threshold = "0.5", .mode = "exact", .loss = 2.7
-    };
-    runs[COUNT(sweep) + 1] = (made){
-        .optimizer = "soft-musec", .lr = "0.2", .threshold = "1", .mode = "fast", .loss = 2.6
-    };
-    make(&r, runs, COUNT(runs), &usual);
-    check_point(curve(&r, "controls", 0, "Soft Musec"), 0, 0.1, 3.0);
-    check_point(curve(&r, "controls", 0, "Soft Musec, exact"), 0, 0.1, 2.7);
-    check_point(curve(&r, "controls", 0, "Soft Musec"), 1, 0.2, 2.9);
-    check_point(curve(&r, "controls", 0, "Soft Musec, fast"), 0, 0.2, 2.6);
+    runs[COUNT(sweep)]     = "soft-musec lr=0.1 threshold=0.5 ns_mode=exact loss=2.7";
+    runs[COUNT(sweep) + 1] = "soft-musec lr=0.2 threshold=1 ns_mode=fast loss=2.6";
+    make(&usual, runs, COUNT(runs));
+    check_point(curve("controls", 0, "Soft Musec"), 0, 0.1, 3.0);
+    check_point(curve("controls", 0, "Soft Musec, exact"), 0, 0.1, 2.7);
+    check_point(curve("controls", 0, "Soft Musec"), 1, 0.2, 2.9);
+    check_point(curve("controls", 0, "Soft Musec, fast"), 0, 0.2, 2.6);
     /* among all methods the forms do not stand */
-    assert_int_equal(block(&r, "loss-lr")->figure.panels[0].n, 2 + 1); /* a curve of crosses */
-    check_point(curve(&r, "loss-lr", 0, "Soft Musec"), 0, 0.1, 2.9);
-    release(&r);
+    assert_int_equal(panel("loss-lr", 0)->n, 2 + 1); /* a curve of crosses */
+    check_point(curve("loss-lr", 0, "Soft Musec"), 0, 0.1, 2.9);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 TEST(selected_settings_have_their_decays)
 {
-    static const made runs[] = {
-        { .optimizer = "muon",
-          .lr        = "0.1",
-          .decay     = "matrix=0,qk=1.2,vo=1.2,mlp=0.3",
-          .loss      = 2.0 },
-        { .optimizer = "muon", .lr = "0.1", .decay = "0.6", .loss = 2.1 },
-        { .optimizer = "spectra", .lr = "0.1", .decay = "0.6", .threshold = "0.125", .loss = 2.2 },
+    static const char *const runs[] = {
+        "muon lr=0.1 weight_decay=matrix=0,qk=1.2,vo=1.2,mlp=0.3 loss=2",
+        "muon lr=0.1 weight_decay=0.6 loss=2.1",
+        "spectra lr=0.1 threshold=0.125 weight_decay=0.6 loss=2.2",
     };
-    rig r;
 
-    make(&r, runs, COUNT(runs), &usual);
-    check_row(&r, "hyperparameters", 0, "Muon|0.1|1.2|1.2|0.3|-|2.0000|0 of 1");
-    check_row(&r, "hyperparameters", 1, "SPECTRA|0.1|0.6|0.6|0.6|0.125|2.2000|0 of 1");
-    check_row(&r, "runs", 0,
+    make(&usual, runs, COUNT(runs));
+    check_row("hyperparameters", 0, "Muon|0.1|1.2|1.2|0.3|-|2.0000|0 of 1");
+    check_row("hyperparameters", 1, "SPECTRA|0.1|0.6|0.6|0.6|0.125|2.2000|0 of 1");
+    check_row("runs", 0,
               "run_000|pico, builtin|Muon|0.1|-|qk 1.2, vo 1.2, mlp 0.3|0|done|4 of 4|2.0000");
-    check_row(&r, "runs", 2, "run_002|pico, builtin|SPECTRA|0.1|0.125|0.6|0|done|4 of 4|2.2000");
-    CHECK(section(&r, "loss-lr") == NULL && section(&r, "stability") == NULL &&
-              section(&r, "threshold") == NULL && section(&r, "ns-iters") == NULL,
+    check_row("runs", 2, "run_002|pico, builtin|SPECTRA|0.1|0.125|0.6|0|done|4 of 4|2.2000");
+    CHECK(section("loss-lr") == NULL && section("stability") == NULL &&
+              section("threshold") == NULL && section("ns-iters") == NULL,
           "one learning rate is no sweep");
-    release(&r);
 }
 
 TEST(configs_are_tabled)
 {
-    static const made runs[] = {
-        { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .data = "a/fineweb" },
-        { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .data = "b/c4" },
-        { .optimizer = "adamw", .lr = "0.1", .loss = 2.0, .data = "a/fineweb" },
-        { .optimizer = "adamw", .lr = "0.1", .loss = 2.0, .data = "b/c4" },
-    };
-    rig r;
 
-    make(&r, runs, COUNT(runs), &usual);
-    check_row(&r, "architecture", 0, "layers|2");
-    check_row(&r, "architecture", 8, "matrix parameters|1148"); /* 2 (4 15 7 + 2 7 11) */
-    check_row(&r, "architecture", 9, "data|fineweb, c4");
-    check_row(&r, "training", 1, "batch of the first stage, tokens|128");
-    check_row(&r, "training", 3, "tokens seen|512");
-    check_row(&r, "training", 4, "reduction of the gradients|sum8");
-    check_row(&r, "training", 5, "precision|float32; on a GPU bfloat16, float32 masters");
-    check_row(&r, "training", 9, "form of the weight decay|cautious-lr2; AdamW: decoupled");
-    release(&r);
+    MAKE("muon lr=0.1 data=a/fineweb loss=2", "muon lr=0.1 data=b/c4 loss=2",
+         "adamw lr=0.1 data=a/fineweb loss=2", "adamw lr=0.1 data=b/c4 loss=2");
+    check_row("architecture", 0, "layers|2");
+    check_row("architecture", 8, "matrix parameters|1148"); /* 2 (4 15 7 + 2 7 11) */
+    check_row("architecture", 9, "data|fineweb, c4");
+    check_row("training", 1, "batch of the first stage, tokens|128");
+    check_row("training", 3, "tokens seen|512");
+    check_row("training", 4, "reduction of the gradients|sum8");
+    check_row("training", 5, "precision|float32; on a GPU bfloat16, float32 masters");
+    check_row("training", 9, "form of the weight decay|cautious-lr2; AdamW: decoupled");
 }
 
 /* ---- over the steps -------------------------------------------------------------------------- */
 
 TEST(curves_follow_the_log)
 {
-    static const made runs[] = {
-        { .optimizer = "muon",
-          .lr        = "0.1",
-          .seed      = "1",
-          .loss      = 2.0,
-          .lines     = 10,
-          .stages    = "33% batch=64; rest batch=256 lr=1.52" },
-        { .optimizer = "muon",
-          .lr        = "0.1",
-          .seed      = "2",
-          .loss      = 2.5,
-          .lines     = 10,
-          .stages    = "33% batch=64; rest batch=256 lr=1.52" },
-        { .optimizer = "muonclip",
-          .lr        = "0.5",
-          .loss      = 2.0,
-          .lines     = 10,
-          .status    = MS_RUN_DIVERGED,
-          .stages    = "33% batch=64; rest batch=256 lr=1.52" },
-    };
-    rig             r;
     const ms_curve *c;
 
-    make(&r, runs, COUNT(runs), &usual);
-    c = curve(&r, "dynamics-val", 0, "Muon");
+    MAKE("muon lr=0.1 seed=1 loss=2 lines=10 staged", "muon lr=0.1 seed=2 loss=2.5 lines=10 staged",
+         "muonclip lr=0.5 loss=2 lines=10 staged diverged");
+    c = curve("dynamics-val", 0, "Muon");
     assert_int_equal(c->n, 5);
     check_point(c, 0, 2, 3.0);
     check_point(c, 4, 10, 2.0);
     CHECK(c->at[4].low == 2.0 && c->at[4].high == 2.5, "%g %g", c->at[4].low, c->at[4].high);
-    CHECK(block(&r, "dynamics-val")->figure.panels[0].x_rule == 3.0, "after 10 / 3 steps");
-    c = curve(&r, "dynamics-train", 0, "MuonClip");
+    CHECK(panel("dynamics-val", 0)->x_rule == 3.0, "after 10 / 3 steps");
+    c = curve("dynamics-train", 0, "MuonClip");
     assert_int_equal(c->n, 10);
     check_point(c, 9, 10, 6.0 - 0.9);
     check_point(c + 1, 0, 10, NAN); /* the cross */
     CHECK(c[1].at[0].diverged && strcmp(c[1].label, "MuonClip") == 0, "%s", c[1].label);
-    check_row(&r, "training", 1, "batch of the first stage, tokens|64");
-    check_row(&r, "training", 2, "batch of the last stage, tokens|256");
+    check_row("training", 1, "batch of the first stage, tokens|64");
+    check_row("training", 2, "batch of the last stage, tokens|256");
     /* QK: 10 + i at step i + 1 */
-    check_point(curve(&r, "weight-norm", 0, "Muon"), 1, 4, 13.0);
-    check_point(curve(&r, "weight-norm", 2, "Muon"), 0, 2, 31.0);
-    release(&r);
+    check_point(curve("weight-norm", 0, "Muon"), 1, 4, 13.0);
+    check_point(curve("weight-norm", 2, "Muon"), 0, 2, 31.0);
 }
 
 /* Of two seeds one diverged: the line is the other's, and the cross is there all the same. */
 TEST(every_divergence_has_its_cross)
 {
-    static const made runs[] = {
-        { .optimizer = "muon",
-          .lr        = "0.1",
-          .seed      = "1",
-          .loss      = 2.0,
-          .lines     = 4,
-          .status    = MS_RUN_DIVERGED },
-        { .optimizer = "muon", .lr = "0.1", .seed = "2", .loss = 2.5, .lines = 4 },
+    static const char *const runs[] = {
+        "muon lr=0.1 seed=1 loss=2 lines=4 diverged",
+        "muon lr=0.1 seed=2 loss=2.5 lines=4",
     };
-    rig             r;
     const ms_curve *c;
 
-    make(&r, runs, COUNT(runs), &usual);
-    c = curve(&r, "dynamics-val", 0, "Muon");
+    make(&usual, runs, COUNT(runs));
+    c = curve("dynamics-val", 0, "Muon");
     assert_int_equal(c->n, 2);
     check_point(c, 1, 4, 2.5);
     CHECK(c[1].n == 1 && c[1].at[0].diverged && c[1].at[0].x == 4.0, "%s", c[1].label);
-    CHECK(strstr(c[1].at[0].tip, "step 4, seed 1: loss is not finite") != NULL, "%s",
-          c[1].at[0].tip);
-    CHECK(strstr(block(&r, "dynamics-val")->figure.caption,
+    check_has(c[1].at[0].tip, "step 4, seed 1: loss is not finite");
+    CHECK(strstr(block("dynamics-val")->figure.caption,
                  "Crosses at the upper edge: runs that diverged.") != NULL,
-          "%s", block(&r, "dynamics-val")->figure.caption);
-    release(&r);
+          "%s", block("dynamics-val")->figure.caption);
 }
 
 /* The first steps fall from 6: of 100, the fourth is the last that may leave the panel. */
 TEST(the_first_steps_do_not_make_the_range)
 {
-    static const made runs[] = { { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .lines = 100 } };
-    rig               r;
+    static const char *const runs[] = { "muon lr=0.1 loss=2 lines=100" };
 
-    make(&r, runs, 1, &usual);
-    const double top = block(&r, "dynamics-train")->figure.panels[0].y_top;
+    make(&usual, runs, 1);
+    const double top = panel("dynamics-train", 0)->y_top;
     CHECK(fabs(top - (6.0 - 0.04)) <= 1e-12, "%g", top);
-    release(&r);
 }
 
 /* 1000 lines in windows of 3: the first point is the mean of lines 0 to 2, the last line 999. */
 TEST(long_curves_are_thinned)
 {
-    static const made runs[] = { { .optimizer = "muon", .lr = "0.1", .loss = 2.0, .lines = 1000 } };
-    rig               r;
-    const ms_curve   *c;
+    static const char *const runs[] = { "muon lr=0.1 loss=2 lines=1000" };
+    const ms_curve          *c;
 
-    make(&r, runs, 1, &usual);
-    c = curve(&r, "dynamics-train", 0, "Muon");
+    make(&usual, runs, 1);
+    c = curve("dynamics-train", 0, "Muon");
     assert_int_equal(c->n, 334);
     check_point(c, 0, 3, 6.0 - 0.001);
     check_point(c, 333, 1000, 6.0 - 0.999);
-    release(&r);
 }
 
 /* 0.2 for weights: Muon alone has it, both have 0.1.  For ranks 0.5 or the largest shared one. */
 TEST(rates_are_those_that_methods_share)
 {
-    static const made runs[] = {
-        { .optimizer = "muon", .lr = "0.05", .loss = 2.0 },
-        { .optimizer = "muon", .lr = "0.1", .loss = 2.0 },
-        { .optimizer = "muon", .lr = "0.2", .loss = 2.0 },
-        { .optimizer = "musec", .lr = "0.05", .loss = 2.0 },
-        { .optimizer = "musec", .lr = "0.1", .loss = 2.0 },
-    };
-    rig r;
 
-    make(&r, runs, COUNT(runs), &usual);
-    CHECK(strstr(block(&r, "weight-norm")->figure.caption, "at learning rate 0.1,") != NULL, "%s",
-          block(&r, "weight-norm")->figure.caption);
-    CHECK(strstr(block(&r, "effective-rank")->figure.caption, "at learning rate 0.1,") != NULL,
-          "%s", block(&r, "effective-rank")->figure.caption);
-    check_point(curve(&r, "effective-rank", 1, "Musec"), 0, 2, 4.0);
+    MAKE("muon lr=0.05 loss=2", "muon lr=0.1 loss=2", "muon lr=0.2 loss=2", "musec lr=0.05 loss=2",
+         "musec lr=0.1 loss=2");
+    check_caption("weight-norm", "at learning rate 0.1,");
+    check_caption("effective-rank", "at learning rate 0.1,");
+    check_point(curve("effective-rank", 1, "Musec"), 0, 2, 4.0);
     /* the clip: 0 cannot stand on a logarithmic axis */
-    CHECK(isnan(curve(&r, "clip-sigma", 0, "Musec")->at[0].y), "sigma 0");
-    check_point(curve(&r, "clip-sigma", 1, "Musec"), 0, 2, 2.0);
-    check_point(curve(&r, "clip-sigma", 1, "σ1 = D"), 1, 4, 1.0);
-    check_point(curve(&r, "clip-share", 2, "Musec"), 1, 4, 0.5);
-    check_point(curve(&r, "clip-gain", 2, "Musec"), 1, 4, 0.75);
-    assert_int_equal(block(&r, "clip-gain")->figure.panels[0].n, 2); /* Muon has no clip */
-    release(&r);
+    CHECK(isnan(curve("clip-sigma", 0, "Musec")->at[0].y), "sigma 0");
+    check_point(curve("clip-sigma", 1, "Musec"), 0, 2, 2.0);
+    check_point(curve("clip-sigma", 1, "σ1 = D"), 1, 4, 1.0);
+    check_point(curve("clip-share", 2, "Musec"), 1, 4, 0.5);
+    check_point(curve("clip-gain", 2, "Musec"), 1, 4, 0.75);
+    assert_int_equal(panel("clip-gain", 0)->n, 2); /* Muon has no clip */
 }
 
 /* ---- ablations ------------------------------------------------------------------------------- */
 
 TEST(thresholds_and_iterations_are_compared_alone)
 {
-    static const made runs[] = {
-        { .optimizer = "soft-musec",
-          .lr        = "0.2",
-          .threshold = "0.05",
-          .decay     = "0.3",
-          .loss      = 3.0 },
-        { .optimizer = "soft-musec", .lr = "0.2", .threshold = "1", .decay = "0.3", .loss = 2.8 },
-        { .optimizer = "soft-musec", .lr = "0.2", .threshold = "0.5", .decay = "0.3", .loss = 2.9 },
-        { .optimizer = "soft-musec", .lr = "0.2", .threshold = "0.5", .decay = "0", .loss = 2.0 },
-        { .optimizer = "soft-musec",
-          .lr        = "0.2",
-          .threshold = "0.05",
-          .decay     = "0.3",
-          .iters     = "3",
-          .loss      = 3.1 },
-        { .optimizer = "soft-musec",
-          .lr        = "0.2",
-          .threshold = "0.05",
-          .decay     = "0.3",
-          .iters     = "8",
-          .loss      = 2.95 },
-        { .optimizer = "soft-musec",
-          .lr        = "0.2",
-          .threshold = "0.05",
-          .decay     = "0.3",
-          .mode      = "exact",
-          .loss      = 2.5 },
-    };
-    rig r;
 
-    make(&r, runs, COUNT(runs), &usual);
-    check_rows(&r, "threshold-losses", 3);
-    check_row(&r, "threshold-losses", 0, "pico, builtin|Soft Musec|0.2|0.05|0.3|3.0000|0 of 1");
-    check_row(&r, "threshold-losses", 1, "pico, builtin|Soft Musec|0.2|0.5|0.3|2.9000|0 of 1");
-    check_row(&r, "threshold-losses", 2, "pico, builtin|Soft Musec|0.2|1|0.3|2.8000|0 of 1");
-    check_point(curve(&r, "threshold", 0, "D = 0.5"), 1, 4, 2.9);
-    check_rows(&r, "ns-iters-losses", 3);
-    check_row(&r, "ns-iters-losses", 0, "pico, builtin|Soft Musec|0.2|3|0.05|0.3|3.1000|0 of 1");
-    check_row(&r, "ns-iters-losses", 1, "pico, builtin|Soft Musec|0.2|5|0.05|0.3|3.0000|0 of 1");
-    check_point(curve(&r, "ns-iters", 0, "K = 8"), 1, 4, 2.95);
-    assert_int_equal(block(&r, "ns-iters")->figure.panels[0].n, 3);
-    release(&r);
+    MAKE("soft-musec lr=0.2 threshold=0.05 weight_decay=0.3 loss=3",
+         "soft-musec lr=0.2 threshold=1 weight_decay=0.3 loss=2.8",
+         "soft-musec lr=0.2 threshold=0.5 weight_decay=0.3 loss=2.9",
+         "soft-musec lr=0.2 threshold=0.5 weight_decay=0 loss=2",
+         "soft-musec lr=0.2 threshold=0.05 weight_decay=0.3 ns_iters=3 loss=3.1",
+         "soft-musec lr=0.2 threshold=0.05 weight_decay=0.3 ns_iters=8 loss=2.95",
+         "soft-musec lr=0.2 threshold=0.05 weight_decay=0.3 ns_mode=exact loss=2.5");
+    check_rows("threshold-losses", 3);
+    check_row("threshold-losses", 0, "pico, builtin|Soft Musec|0.2|0.05|0.3|3.0000|0 of 1");
+    check_row("threshold-losses", 1, "pico, builtin|Soft Musec|0.2|0.5|0.3|2.9000|0 of 1");
+    check_row("threshold-losses", 2, "pico, builtin|Soft Musec|0.2|1|0.3|2.8000|0 of 1");
+    check_point(curve("threshold", 0, "D = 0.5"), 1, 4, 2.9);
+    check_rows("ns-iters-losses", 3);
+    check_row("ns-iters-losses", 0, "pico, builtin|Soft Musec|0.2|3|0.05|0.3|3.1000|0 of 1");
+    check_row("ns-iters-losses", 1, "pico, builtin|Soft Musec|0.2|5|0.05|0.3|3.0000|0 of 1");
+    check_point(curve("ns-iters", 0, "K = 8"), 1, 4, 2.95);
+    assert_int_equal(panel("ns-iters", 0)->n, 3);
 }
 
 /* K = 3 was run with Nesterov's momentum alone: there is one K to compare, and no more. */
 TEST(iterations_are_compared_within_a_method)
 {
-    static const made runs[] = {
-        { .optimizer = "soft-musec", .lr = "0.2", .loss = 3.0 },
-        { .optimizer = "soft-musec", .lr = "0.2", .loss = 2.9, .more = "nesterov=yes" },
-        { .optimizer = "soft-musec",
-          .lr        = "0.2",
-          .iters     = "3",
-          .loss      = 2.8,
-          .more      = "nesterov=yes" },
-        { .optimizer = "soft-musec", .lr = "0.2", .iters = "8", .loss = 2.7 },
+    static const char *const runs[] = {
+        "soft-musec lr=0.2 loss=3",
+        "soft-musec lr=0.2 loss=2.9 nesterov=yes",
+        "soft-musec lr=0.2 ns_iters=3 loss=2.8 nesterov=yes",
+        "soft-musec lr=0.2 ns_iters=8 loss=2.7",
     };
-    rig r;
 
-    make(&r, runs, COUNT(runs) - 1, &usual);
-    CHECK(section(&r, "ns-iters") == NULL, "two methods are compared");
-    release(&r);
-    make(&r, runs, COUNT(runs), &usual);
-    check_rows(&r, "ns-iters-losses", 2);
-    check_row(&r, "ns-iters-losses", 0, "pico, builtin|Soft Musec|0.2|5|0.5|0|3.0000|0 of 1");
-    check_row(&r, "ns-iters-losses", 1, "pico, builtin|Soft Musec|0.2|8|0.5|0|2.7000|0 of 1");
-    release(&r);
+    make(&usual, runs, COUNT(runs) - 1);
+    CHECK(section("ns-iters") == NULL, "two methods are compared");
+    make(&usual, runs, COUNT(runs));
+    check_rows("ns-iters-losses", 2);
+    check_row("ns-iters-losses", 0, "pico, builtin|Soft Musec|0.2|5|0.5|0|3.0000|0 of 1");
+    check_row("ns-iters-losses", 1, "pico, builtin|Soft Musec|0.2|8|0.5|0|2.7000|0 of 1");
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
 
 TEST(times_can_be_left_out)
 {
-    rig r;
-    make(&r, sweep, COUNT(sweep), &usual);
-    check_point(curve(&r, "step-time", 0, "Muon"), 0, 0, 10.0); /* 1 + 5 + 3 + 1 ms */
-    check_row(&r, "step-times", 0, "pico, builtin|Soft Musec|10.000|3.000|30.0|1.000|6");
-    release(&r);
-    make(&r, sweep, COUNT(sweep), &(ms_report_options){ .omit_times = true, .within = 0.02 });
-    CHECK(section(&r, "step-time") == NULL, "times are there");
-    release(&r);
+    make(&usual, sweep, COUNT(sweep));
+    check_point(curve("step-time", 0, "Muon"), 0, 0, 10.0); /* 1 + 5 + 3 + 1 ms */
+    check_row("step-times", 0, "pico, builtin|Soft Musec|10.000|3.000|30.0|1.000|6");
+    make(&without_times, sweep, COUNT(sweep));
+    CHECK(section("step-time") == NULL, "times are there");
 }
 
 TEST(sections_can_be_chosen)
@@ -445,69 +325,58 @@ TEST(sections_can_be_chosen)
     static const char *const only[]  = { "runs", "ns-iters" };
     static const char *const wrong[] = { "runs", "los-lr" };
     const ms_report_options  o       = { .within = 0.02, .only = only, .n_only = 2 };
-    rig                      r;
     ms_error                 e;
 
-    make(&r, sweep, COUNT(sweep), &o);
-    assert_int_equal(r.page.n, 2);
-    CHECK(strstr(section(&r, "ns-iters")->blocks[0].words, "Needs runs of a clipping") != NULL,
-          "%s", section(&r, "ns-iters")->blocks[0].words);
-    release(&r);
+    make(&o, sweep, COUNT(sweep));
+    assert_int_equal(now.page.n, 2);
+    check_has(section("ns-iters")->blocks[0].words, "Needs runs of a clipping");
     assert_int_equal(ms_sections_check(&e, wrong, 2), MUSEC_EINVAL);
-    CHECK(strstr(e.text, "did you mean \"loss-lr\"") != NULL, "%s", e.text);
+    check_has(e.text, "did you mean \"loss-lr\"");
 }
 
 /* A caption explains no sign that is not drawn; without anything left out nothing is said of it. */
 TEST(captions_explain_what_is_drawn)
 {
-    static const made runs[] = { { .optimizer = "muon", .lr = "0.1", .loss = 3.0 },
-                                 { .optimizer = "muon", .lr = "0.2", .loss = 3.1 } };
-    rig               r;
 
-    make(&r, runs, COUNT(runs), &usual);
+    MAKE("muon lr=0.1 loss=3", "muon lr=0.2 loss=3.1");
     CHECK(
-        strcmp(block(&r, "loss-lr")->figure.caption,
+        strcmp(block("loss-lr")->figure.caption,
                "The last validation loss of each method. Gradients sum8, QK-norm on, one seed.") ==
             0,
-        "%s", block(&r, "loss-lr")->figure.caption);
-    CHECK(strcmp(block(&r, "dynamics-val")->figure.caption,
+        "%s", block("loss-lr")->figure.caption);
+    CHECK(strcmp(block("dynamics-val")->figure.caption,
                  "The best of each: Muon lr 0.1. Then all methods at one learning rate. Gradients "
                  "sum8, QK-norm on, one seed.") == 0,
-          "%s", block(&r, "dynamics-val")->figure.caption);
-    release(&r);
+          "%s", block("dynamics-val")->figure.caption);
 }
 
 /* The last section says of each that is not there what it needs. */
 TEST(sections_left_out_are_named)
 {
-    static const made runs[] = { { .optimizer = "muon", .lr = "0.1", .loss = 3.0 } };
-    rig               r;
+    static const char *const runs[] = { "muon lr=0.1 loss=3" };
 
-    make(&r, runs, COUNT(runs), &usual);
-    CHECK(strcmp(r.page.sections[r.page.n - 1].id, "left-out") == 0, "it is the last");
+    make(&usual, runs, COUNT(runs));
+    CHECK(strcmp(now.page.sections[now.page.n - 1].id, "left-out") == 0, "it is the last");
     check_row(
-        &r, "left-out", 0,
+        "left-out", 0,
         "Loss against learning rate|Needs finished runs of one method at two learning rates or "
         "more.");
-    for (size_t i = 2; i < block(&r, "left-out")->table.n_cells; i += 2)
-        CHECK(strcmp(block(&r, "left-out")->table.cells[i], "All runs") != 0, "that is there");
-    release(&r);
-    make(&r, runs, COUNT(runs), &(ms_report_options){ .within = 0.02, .omit_times = true });
+    for (size_t i = 2; i < block("left-out")->table.n_cells; i += 2)
+        CHECK(strcmp(block("left-out")->table.cells[i], "All runs") != 0, "that is there");
+    make(&without_times, runs, COUNT(runs));
     bool said = false;
-    for (size_t i = 2; i < block(&r, "left-out")->table.n_cells; i += 2)
-        said = said || (strcmp(block(&r, "left-out")->table.cells[i], "Time of a step") == 0 &&
-                        strcmp(block(&r, "left-out")->table.cells[i + 1],
+    for (size_t i = 2; i < block("left-out")->table.n_cells; i += 2)
+        said = said || (strcmp(block("left-out")->table.cells[i], "Time of a step") == 0 &&
+                        strcmp(block("left-out")->table.cells[i + 1],
                                "Times are left out (--omit-times).") == 0);
     CHECK(said, "times are named");
-    release(&r);
 }
 
 TEST(nothing_gives_nothing)
 {
-    rig r;
-    make(&r, NULL, 0, &usual);
-    assert_int_equal(r.page.n, 0);
+    make(&usual, NULL, 0);
+    assert_int_equal(now.page.n, 0);
     assert_int_not_equal(
-        ms_sections_build(&r.e, &r.c, &(ms_report_options){ .within = NAN }, &r.page), MUSEC_OK);
-    release(&r);
+        ms_sections_build(&now.e, &now.c, &(ms_report_options){ .within = NAN }, &now.page),
+        MUSEC_OK);
 }
