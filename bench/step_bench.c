@@ -203,18 +203,22 @@ static musec_status run_step(ms_device *d, void *state)
  * not where it goes in chunks. */
 static musec_status propose_maps(job *j, bool *can)
 {
-    musec_optim  *opt  = j->optim;
-    const ms_step next = { .grads = j->m->grads[j->next], .lr_scale = 1.0 };
-    musec_status  st   = MUSEC_OK;
-    *can               = opt->n_groups <= SHAPES;
+    musec_optim *opt  = j->optim;
+    ms_step      next = {
+             .opt = opt, .grads = j->m->grads[j->next], .lr_scale = 1.0, .host = opt->host
+    };
+    musec_status st = MUSEC_OK;
+    *can            = opt->n_groups <= SHAPES;
     for (size_t i = 0; i < opt->n_groups && *can; i++) {
-        const ms_group *g = &opt->groups[i];
-        ms_mat          u, x;
+        ms_group *g    = &opt->groups[i];
+        ms_span   span = {
+              .g = g, .gs = &opt->host->groups[i], .n = g->count, .momentum = g->state[0]
+        };
         *can = g->chunk == g->count;
         if (!*can) break;
-        TRY(ms_make_proposal(opt, g, 0, g->count, &next, &u, &x));
-        j->proposed[i] = x.data != NULL ? x : u;
-        TRY(ms_scratch_mat(opt->d, ms_result_dtype(opt, g), g->count, g->rows, g->cols,
+        TRY(ms_update_momentum(&next, &span));
+        j->proposed[i] = span.scaled.data != NULL ? span.scaled : span.direction;
+        TRY(ms_scratch_mat(opt->d, ms_update_dtype(opt, g), g->count, g->rows, g->cols,
                            &j->mapped[i]));
     }
 done:
@@ -227,8 +231,8 @@ static musec_status run_maps(ms_device *d, void *state)
     musec_status st = MUSEC_OK;
     (void)d;
     for (size_t i = 0; i < j->optim->n_groups; i++)
-        TRY(ms_optim_run_map(j->optim, &j->optim->groups[i], ms_stack(j->proposed[i], j->mapped[i]),
-                             ms_const(1.0), NULL));
+        TRY(ms_run_spectral(j->optim, &j->optim->groups[i], ms_stack(j->proposed[i], j->mapped[i]),
+                            ms_const(1.0), NULL));
 done:
     return st;
 }
@@ -249,7 +253,7 @@ static musec_status set_momentum(ms_device *d, void *state)
             const ms_run_matrix *one   = &j->m->list[param];
             TRY(d->ops->axpby(d, ms_const(scale), one->momentum, ms_const(0.0),
                               ms_mat_slice(g->state[0], k, 1)));
-            g->top[k]            = scale * one->top;
+            g->momentum_bound[k] = scale * one->top;
             opt->params[param].t = j->m->step;
         }
     }
@@ -335,7 +339,7 @@ static musec_status ask_plan(ms_bench *b, musec_optim *opt, const ms_group *g,
     TRY(ms_scratch_mat(b->d, g->dtype, 1, g->rows, g->cols, &out));
     TRY(ms_run_proposal(b->d, m, (int64_t)matrix, x));
     TRY(ms_threshold(opt, x, &threshold));
-    TRY(ms_optim_run_map(opt, g, ms_stack(x, out), threshold, report));
+    TRY(ms_run_spectral(opt, g, ms_stack(x, out), threshold, report));
 done:
     ms_arena_reset(&b->d->scratch, mark);
     return st;

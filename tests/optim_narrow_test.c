@@ -468,7 +468,8 @@ TEST_EACH_DEVICE(chunks_and_kin_change_nothing, dev)
             }
             rig_go(&together), rig_go(&alone);
         }
-        CHECK(together.opt->kin_fit && !alone.opt->kin_fit, "%s: both go the same way", modes[k]);
+        CHECK(together.opt->fusion_fits && !alone.opt->fusion_fits, "%s: both go the same way",
+              modes[k]);
         for (size_t i = 0; i < COUNT(kin) && !dev->kind->batch_variant; i++)
             CHECK(rig_same_weight(&together, i, &alone, i), "%s: %s", modes[k], kin[i].name);
         rig_free(&together), rig_free(&alone);

@@ -251,10 +251,10 @@ static void check_map_bytes(ms_device *dev, size_t at, musec_dtype dtype, musec_
     const ms_group *g  = &r.opt->groups[0];
     const ms_mat    in = stack_of(dev, dtype, g), out = stack_of(dev, dtype, g);
     const uint64_t  vectors = (uint64_t)(128 + 3 * cfg.ns_iters) * MS_ARENA_ALIGN,
-                   said     = ms_map_bytes(&cfg, g, false);
+                   said     = ms_spectral_bytes(&cfg, g, false);
     CHECK_OK(dev, dev->ops->normal(dev, 7, 0.0, 1.0, in));
     dev->scratch.peak = 0;
-    CHECK_OK(dev, ms_optim_run_map(r.opt, g, ms_stack(in, out), ms_const(cfg.threshold), NULL));
+    CHECK_OK(dev, ms_run_spectral(r.opt, g, ms_stack(in, out), ms_const(cfg.threshold), NULL));
     CHECK(dev->scratch.peak <= said &&
               (!map_cases[at].exactly || dev->scratch.peak + vectors >= said),
           "%s %s, %lld x %lld, %s by %s: said %llu bytes, took %zu", map_cases[at].name,

@@ -1,15 +1,22 @@
-/* base_optimizers.c - what proposes an update: momentum, its sign, or Adam's moments.
+/* base_optimizers.c - update directions: momentum, its sign, or Adam's moments.
  *
- *   sgdm      M <- (1 - beta) M + beta G       (ema; heavy-ball: M <- (1 - beta) M + G)
- *             proposes M, or with Nesterov (1 - beta) M + beta G (heavy-ball: (1 - beta) M + G)
- *   signum    the sign of what sgdm proposes
- *   adamw     m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2
- *             proposes (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
- *   ademamix  adds alpha_t s to the numerator, s <- b3_t s + (1 - b3_t) g, which is not corrected
- * for its start; alpha_t grows linearly and the half-life of b3_t, from b1's, likewise
+ * sgdm
+ *     M <- (1 - beta) M + beta G                         (heavy-ball: M <- (1 - beta) M + G)
+ *     direction M, or with Nesterov (1 - beta) M + beta G   (heavy-ball: (1 - beta) M + G)
  *
- * At the first step the momentum is G itself (momentum-init first) or follows from zero.  Under
- * heavy-ball both are G. */
+ * signum
+ *     the sign of the direction of sgdm
+ *
+ * adamw
+ *     m <- b1 m + (1 - b1) g,   v <- b2 v + (1 - b2) g^2
+ *     direction (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+ *
+ * ademamix
+ *     adds alpha_t s to the numerator of adamw, s <- b3_t s + (1 - b3_t) g, which is not corrected
+ *     for its start.  alpha_t grows linearly, and so does the half-life of b3_t, from that of b1.
+ *
+ * At the first step the momentum is G itself (momentum-init first) or follows from zero.  With
+ * heavy-ball momentum both are G. */
 #include <math.h>
 #include <string.h>
 
@@ -17,121 +24,128 @@
 
 /* ---- momentum -------------------------------------------------------------------------------- */
 
-/* out <- keep M + add G (+ add coupled W), out being M or another matrix. */
-static musec_status average(ms_device *d, const ms_proposal *p, double keep, double add, ms_mat m,
-                            ms_mat out)
+ms_momentum_coefs ms_momentum_coefs_at(const musec_optim_config *cfg, int64_t t)
 {
-    const ms_device_ops *op   = d->ops;
-    const ms_term        term = { .x_coef = ms_const(keep), .y_coef = ms_const(add), .out = out };
-    musec_status         st   = MUSEC_OK;
-    if (keep == 0.0) /* what the state holds must not matter, not even a NaN */
-        TRY(op->axpby(d, ms_const(add), p->g, ms_const(0.0), out));
+    const bool heavy = cfg->momentum_form == MUSEC_MOMENTUM_HEAVY;
+    const bool first = t == 1 && cfg->momentum_init == MUSEC_INIT_FIRST;
+    return (ms_momentum_coefs){ .keep = t == 1 ? 0.0 : 1.0 - cfg->beta,
+                                .add  = heavy || first ? 1.0 : cfg->beta };
+}
+
+/* Nesterov's direction from the momentum of this step. */
+static ms_momentum_coefs look_ahead_coefs(const musec_optim_config *cfg)
+{
+    const bool heavy = cfg->momentum_form == MUSEC_MOMENTUM_HEAVY;
+    return (ms_momentum_coefs){ .keep = 1.0 - cfg->beta, .add = heavy ? 1.0 : cfg->beta };
+}
+
+/* out <- keep M + add (G + coupled decay W); out may be M. */
+static musec_status average(ms_device *d, const ms_direction *p, ms_momentum_coefs c, ms_mat out)
+{
+    const ms_device_ops *op = d->ops;
+    const ms_term term      = { .x_coef = ms_const(c.keep), .y_coef = ms_const(c.add), .out = out };
+    musec_status  st        = MUSEC_OK;
+    if (c.keep == 0.0) /* what the state holds must not matter, not even a NaN */
+        TRY(op->axpby(d, ms_const(c.add), p->grad, ms_const(0.0), out));
     else
-        TRY(op->combine(d, m, p->g, &term, 1));
-    if (p->coupled != 0.0) TRY(op->axpby(d, ms_const(add * p->coupled), p->w, ms_const(1.0), out));
+        TRY(op->combine(d, p->state[0], p->grad, &term, 1));
+    if (p->coupled_decay != 0.0)
+        TRY(op->axpby(d, ms_const(c.add * p->coupled_decay), p->weight, ms_const(1.0), out));
 done:
     return st;
 }
 
-typedef struct weights { /* m M + g G */
-    double m, g;
-} weights;
-
-/* Coefficients of the proposal times the scale of x, which is left in x.own. */
-static musec_status scaled_weights(ms_device *d, const ms_proposal *p, weights look, ms_num *m,
-                                   ms_num *g)
+/* The coefficients of the direction times the scale of p->scaled, which is left in its own. */
+static musec_status scaled_coefs(ms_device *d, const ms_direction *p, ms_momentum_coefs c,
+                                 ms_num *keep, ms_num *add)
 {
-    ms_vec       to[3] = { { p->x.own, p->x.count } };
+    ms_vec       to[3] = { { p->scaled.own, p->scaled.count } };
     musec_status st    = MUSEC_OK;
     for (int i = 1; i < 3; i++)
-        TRY(ms_scratch_vec(d, p->x.count, &to[i]));
-    TRY(d->ops->scalars(d, MS_SCALAR_AVERAGE, (double[]){ look.m, look.g }, 2,
-                        (ms_num[]){ ms_host(p->top), ms_host(p->scale_g), ms_const(p->zero) }, to));
-    *m = ms_each(to[1]);
-    *g = ms_each(to[2]);
+        TRY(ms_scratch_vec(d, p->scaled.count, &to[i]));
+    TRY(d->ops->scalars(
+        d, MS_SCALAR_AVERAGE, (double[]){ c.keep, c.add }, 2,
+        (ms_num[]){ ms_host(p->momentum_bound), ms_host(p->grad_absmax), ms_const(p->zero_scale) },
+        to));
+    *keep = ms_each(to[1]);
+    *add  = ms_each(to[2]);
 done:
     return st;
 }
 
-/* What a step keeps of M and adds of G, and the weights of what it proposes. */
-static musec_status propose_narrow(ms_device *d, const ms_proposal *p, weights keep, weights look)
+/* Writes the direction of coefficients `c` in 16 bits and, in the same pass, in full where that is
+ * wanted and the state, which is of coefficients `stored`. */
+static musec_status average_scaled(ms_device *d, const ms_direction *p, ms_momentum_coefs stored,
+                                   ms_momentum_coefs c)
 {
     const ms_mat  none = { 0 }, m = p->state[0];
-    const ms_mark mark    = ms_arena_mark(&d->scratch);
-    ms_term       term[3] = { 0 };
-    int           n       = 0;
-    musec_status  st      = MUSEC_OK;
+    const ms_mark mark     = ms_arena_mark(&d->scratch);
+    ms_term       terms[3] = { { .out = p->scaled } };
+    int           n        = 1;
+    musec_status  st       = MUSEC_OK;
 
-    if (p->mode != MS_PROPOSE_GUESSED) {
-        TRY(scaled_weights(d, p, look, &term[0].x_coef, &term[0].y_coef));
-        term[n++].out = p->x;
-    }
-    if (p->mode == MS_PROPOSE_GUESS) {
-        TRY(d->ops->average(d, term[0].x_coef, m, term[0].y_coef, p->g, p->x, p->seen));
+    TRY(scaled_coefs(d, p, c, &terms[0].x_coef, &terms[0].y_coef));
+    if (p->mode == MS_PREDICTED) {
+        TRY(d->ops->average(d, terms[0].x_coef, m, terms[0].y_coef, p->grad, p->scaled,
+                            p->observed));
         goto done;
     }
-    if (p->u.data != NULL && p->u.data != m.data)
-        term[n++] =
-            (ms_term){ .x_coef = ms_const(look.m), .y_coef = ms_const(look.g), .out = p->u };
-    if (p->mode == MS_PROPOSE)
-        term[n++] = (ms_term){ .x_coef = ms_const(keep.m), .y_coef = ms_const(keep.g), .out = m };
-    if (n > 0 && look.m != 0.0) {
-        TRY(d->ops->combine(d, m, p->g, term, n));
-    } else if (n > 0) { /* what the state holds must not matter, not even a NaN */
+    if (p->out.data != NULL && p->out.data != m.data)
+        terms[n++] =
+            (ms_term){ .x_coef = ms_const(c.keep), .y_coef = ms_const(c.add), .out = p->out };
+    if (p->mode == MS_UPDATE_STATE)
+        terms[n++] =
+            (ms_term){ .x_coef = ms_const(stored.keep), .y_coef = ms_const(stored.add), .out = m };
+    if (c.keep != 0.0) {
+        TRY(d->ops->combine(d, m, p->grad, terms, n));
+    } else { /* what the state holds must not matter, not even a NaN */
         for (int i = 0; i < n; i++)
-            term[i].x_coef = term[i].y_coef;
-        TRY(d->ops->combine(d, p->g, none, term, n));
+            terms[i].x_coef = terms[i].y_coef;
+        TRY(d->ops->combine(d, p->grad, none, terms, n));
     }
-    for (int64_t i = 0; p->mode != MS_PROPOSE_AHEAD && i < p->x.count; i++)
-        p->top[i] = (keep.m != 0.0 ? keep.m * p->top[i] : 0.0) + keep.g * p->top_g[i];
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
 }
 
-static musec_status propose_sgdm(ms_device *d, const ms_proposal *p)
+static musec_status sgdm_direction(ms_device *d, const ms_direction *p)
 {
-    const musec_optim_config *cfg   = p->cfg;
-    const bool                heavy = cfg->momentum_form == MUSEC_MOMENTUM_HEAVY;
-    const bool                first = p->t == 1 && cfg->momentum_init == MUSEC_INIT_FIRST;
-    const double              add   = heavy || first ? 1.0 : cfg->beta;
-    const double              keep  = p->t == 1 ? 0.0 : 1.0 - cfg->beta;
-    musec_status              st    = MUSEC_OK;
-    const double              ahead = heavy ? 1.0 : cfg->beta;
-    if (p->x.data != NULL) {
-        const weights stored = { keep, add };
-        weights       look   = stored;
-        if (p->mode == MS_PROPOSE_AHEAD) look = (weights){ 1.0 - cfg->beta, ahead };
-        if (p->mode == MS_PROPOSE && cfg->nesterov) /* from M as it will be */
-            look = (weights){ (1.0 - cfg->beta) * keep, (1.0 - cfg->beta) * add + ahead };
-        return propose_narrow(d, p, stored, look);
+    const musec_optim_config *cfg    = p->cfg;
+    const ms_momentum_coefs   stored = ms_momentum_coefs_at(cfg, p->t);
+    const ms_momentum_coefs   ahead  = look_ahead_coefs(cfg);
+    musec_status              st     = MUSEC_OK;
+    if (p->scaled.data != NULL) {
+        ms_momentum_coefs c = p->mode == MS_LOOK_AHEAD ? ahead : stored;
+        if (p->mode == MS_UPDATE_STATE && cfg->nesterov) /* from M as it will be */
+            c = (ms_momentum_coefs){ ahead.keep * stored.keep,
+                                     ahead.keep * stored.add + ahead.add };
+        return average_scaled(d, p, stored, c);
     }
-    if (p->mode == MS_PROPOSE_KEEP) return average(d, p, keep, add, p->state[0], p->u);
-    if (p->mode == MS_PROPOSE_AHEAD)
-        return average(d, p, 1.0 - cfg->beta, ahead, p->state[0], p->u);
-    TRY(average(d, p, keep, add, p->state[0], p->state[0]));
+    if (p->mode == MS_KEEP_STATE) return average(d, p, stored, p->out);
+    if (p->mode == MS_LOOK_AHEAD) return average(d, p, ahead, p->out);
+    TRY(average(d, p, stored, p->state[0]));
     if (cfg->nesterov)
-        TRY(average(d, p, 1.0 - cfg->beta, ahead, p->state[0], p->u));
-    else if (p->u.data != p->state[0].data)
-        TRY(d->ops->copy(d, p->state[0], p->u));
+        TRY(average(d, p, ahead, p->out));
+    else if (p->out.data != p->state[0].data)
+        TRY(d->ops->copy(d, p->state[0], p->out));
 done:
     return st;
 }
 
-/* Heavy-ball momentum sums up to 1 / beta times the gradient, but starts from what is kept; an
+/* Heavy-ball momentum sums up to 1 / beta times the gradient, but starts from what is stored; an
  * average is never more than its gradients. */
-static double most_of_sgdm(const musec_optim_config *cfg, double kept, double top)
+static double sgdm_max_grad(const musec_optim_config *cfg, double threshold, double dtype_max)
 {
     const double keep = 1.0 - cfg->beta;
-    if (cfg->momentum_form != MUSEC_MOMENTUM_HEAVY || cfg->beta == 0.0) return top;
-    return fmax(cfg->beta * top, top - keep * kept); /* with beta 0, whatever it is goes some day */
+    if (cfg->momentum_form != MUSEC_MOMENTUM_HEAVY || cfg->beta == 0.0) return dtype_max;
+    return fmax(cfg->beta * dtype_max, dtype_max - keep * threshold); /* with beta 0 it grows on */
 }
 
-static musec_status propose_signum(ms_device *d, const ms_proposal *p)
+static musec_status signum_direction(ms_device *d, const ms_direction *p)
 {
     musec_status st = MUSEC_OK;
-    TRY(propose_sgdm(d, p));
-    TRY(d->ops->sign(d, p->u, p->u));
+    TRY(sgdm_direction(d, p));
+    TRY(d->ops->sign(d, p->out, p->out));
 done:
     return st;
 }
@@ -139,29 +153,29 @@ done:
 /* ---- moments --------------------------------------------------------------------------------- */
 
 /* Above, v would be infinite, and the weight would never move again. */
-static double most_of_moments(const musec_optim_config *cfg, double kept, double top)
+static double moments_max_grad(const musec_optim_config *cfg, double threshold, double dtype_max)
 {
-    (void)cfg, (void)kept;
-    return sqrt(top);
+    (void)cfg, (void)threshold;
+    return sqrt(dtype_max);
 }
 
-/* g, or g + coupled w in u where there is coupled decay: u is written last. */
-static musec_status gradient(ms_device *d, const ms_proposal *p, ms_mat *g)
+/* The gradient g, or g + decay w where decay is coupled, by way of the output, written last. */
+static musec_status gradient(ms_device *d, const ms_direction *p, ms_mat *g)
 {
     musec_status st = MUSEC_OK;
-    *g              = p->g;
-    if (p->coupled != 0.0) {
+    *g              = p->grad;
+    if (p->coupled_decay != 0.0) {
         const ms_term term = { .x_coef = ms_const(1.0),
-                               .y_coef = ms_const(p->coupled),
-                               .out    = p->u };
-        TRY(d->ops->combine(d, p->g, p->w, &term, 1));
-        *g = p->u;
+                               .y_coef = ms_const(p->coupled_decay),
+                               .out    = p->out };
+        TRY(d->ops->combine(d, p->grad, p->weight, &term, 1));
+        *g = p->out;
     }
 done:
     return st;
 }
 
-static ms_moments moments_of(const ms_proposal *p)
+static ms_moments moments_of(const ms_direction *p)
 {
     const musec_optim_config *cfg = p->cfg;
     return (ms_moments){ .beta1    = cfg->beta1,
@@ -171,12 +185,12 @@ static ms_moments moments_of(const ms_proposal *p)
                          .correct2 = 1.0 - pow(cfg->beta2, (double)p->t) };
 }
 
-static musec_status propose_adamw(ms_device *d, const ms_proposal *p)
+static musec_status adamw_direction(ms_device *d, const ms_direction *p)
 {
     ms_mat       g;
     musec_status st = MUSEC_OK;
     TRY(gradient(d, p, &g));
-    TRY(d->ops->moments(d, moments_of(p), g, p->state[0], p->state[1], (ms_mat){ 0 }, p->u));
+    TRY(d->ops->moments(d, moments_of(p), g, p->state[0], p->state[1], (ms_mat){ 0 }, p->out));
 done:
     return st;
 }
@@ -185,7 +199,7 @@ done:
 static double half_life(double beta) { return log(0.5) / log(beta + 1e-8) - 1.0; }
 static double rate(double life) { return pow(0.5, 1.0 / (life + 1.0)); }
 
-static musec_status propose_ademamix(ms_device *d, const ms_proposal *p)
+static musec_status ademamix_direction(ms_device *d, const ms_direction *p)
 {
     const musec_optim_config *cfg = p->cfg;
     const double              t   = (double)p->t;
@@ -200,7 +214,7 @@ static musec_status propose_ademamix(ms_device *d, const ms_proposal *p)
         m.beta3        = rate((1.0 - s) * half_life(cfg->beta1) + s * half_life(cfg->beta3));
     }
     TRY(gradient(d, p, &g));
-    TRY(d->ops->moments(d, m, g, p->state[0], p->state[1], p->state[2], p->u));
+    TRY(d->ops->moments(d, m, g, p->state[0], p->state[1], p->state[2], p->out));
 done:
     return st;
 }
@@ -208,23 +222,26 @@ done:
 const char ms_base_choices[] = "sgdm|adamw|signum|ademamix";
 
 static const ms_base bases[] = {
-    { .name   = "sgdm",
-      .states = { "momentum" },
-      propose_sgdm,
-      .proposes_state = true,
-      .most           = most_of_sgdm },
-    { .name   = "adamw",
-      .states = { "m", "v" },
-      propose_adamw,
-      .moments = true,
-      .most    = most_of_moments },
-    { .name = "signum", .states = { "momentum" }, propose_signum, .most = most_of_sgdm },
-    { .name   = "ademamix",
-      .states = { "m", "v", "slow" },
-      propose_ademamix,
+    { .name                  = "sgdm",
+      .states                = { "momentum" },
+      .direction             = sgdm_direction,
+      .direction_is_momentum = true,
+      .max_grad              = sgdm_max_grad },
+    { .name      = "adamw",
+      .states    = { "m", "v" },
+      .direction = adamw_direction,
+      .moments   = true,
+      .max_grad  = moments_max_grad },
+    { .name      = "signum",
+      .states    = { "momentum" },
+      .direction = signum_direction,
+      .max_grad  = sgdm_max_grad },
+    { .name         = "ademamix",
+      .states       = { "m", "v", "slow" },
+      .direction    = ademamix_direction,
       .moments      = true,
       .slow_average = true,
-      .most         = most_of_moments },
+      .max_grad     = moments_max_grad },
 };
 
 const ms_base *ms_base_find(const char *name)

@@ -1,148 +1,170 @@
-/* check_gradients.c - are all gradients numbers that a state has room for, and how large are they?  Asked
- * before a step changes anything.
+/* check_gradients.c - the first phase of a step: are all gradients finite, and small enough for the
+ * state that they go into?  Nothing was changed when this is asked.
  *
- * The largest |element| of a matrix is a NaN or infinite if one of them is.  Gradients that are
- * averaged on a guess (momentum.c) are read through by that.  Of the others, parameters of equal
- * shape are read through in one call, whatever their blocks are.  All answers come to the host at
+ * The largest |element| of a matrix is a NaN or infinite if one of its elements is.  Gradients that
+ * were averaged on predictions (scale_prediction.c) were read by that.  Of the others, parameters
+ * of equal shape are read in one call, whatever their blocks are.  All answers come to the host at
  * once, which is the one time that a step waits.  They stay there for the step: what bounds a
  * gradient bounds the momentum that it goes into. */
 #include <math.h>
 
 #include "optim/optim.h"
 
+typedef struct bad_grad {
+    size_t param;    /* n_params: none is bad */
+    double absmax;   /* a NaN or an infinity, or else more than max_grad */
+    double max_grad; /* what the state can hold */
+} bad_grad;
+
 static bool same_shape(ms_mat a, ms_mat b)
 {
     return a.rows == b.rows && a.cols == b.cols && a.dtype == b.dtype;
 }
 
-/* The matrices of one stack, as places behind the n that are there. */
-static int64_t add_ptrs(ms_mat x, ms_mat_ptr *ptrs, int64_t n)
+/* Appends the matrices of one stack to an array of n pointers. */
+static int64_t append_pointers(ms_mat x, ms_mat_ptr *pointers, int64_t n)
 {
     for (int64_t b = 0; b < x.count; b++)
-        ptrs[n++] = (ms_mat_ptr){ ms_mat_slice(x, b, 1).data, x.ld };
+        pointers[n++] = (ms_mat_ptr){ ms_mat_slice(x, b, 1).data, x.ld };
     return n;
 }
 
-/* Is there a gradient, some of which no guess went through? */
-static bool to_ask(const musec_optim *opt, const musec_view *grads, size_t i)
+/* Says whether there is a gradient, some of which was not observed yet. */
+static bool must_ask(const ms_step *s, size_t i)
 {
-    const ms_mat w = opt->params[i].weight;
-    return grads[i].data != NULL && opt->params[i].guessed < w.count * w.rows * w.cols;
+    const ms_mat w = s->opt->params[i].weight;
+    return s->grads[i].data != NULL && s->host->observed[i] < w.count * w.rows * w.cols;
 }
 
-/* The largest of all gradients (or weights) of the shape of parameter `first`, into out from *at
- * on. Notes in at_of where those of each parameter begin. */
-static musec_status largest_of_shape(musec_optim *opt, const musec_view *grads, bool weights,
-                                     size_t first, ms_vec out, int64_t *at, int64_t *at_of)
+/* Queues the absmax of all gradients, or weights, of the shape of parameter `first`, and notes in
+ * `at` where those of each parameter will be. */
+static musec_status absmax_of_shape(ms_step *s, bool weights, size_t first, int64_t *at)
 {
-    ms_mat  x = opt->params[first].weight;
-    int64_t n = 0, members = 0;
+    const musec_optim *opt      = s->opt;
+    ms_mat_ptr        *pointers = s->host->pointers[MS_GRADS];
+    ms_mat             x        = opt->params[first].weight;
+    int64_t            n = 0, members = 0;
     for (size_t i = first; i < opt->n_params; i++) {
         const ms_param *p = &opt->params[i];
-        if (!to_ask(opt, grads, i) || !same_shape(p->weight, x)) continue;
-        const ms_mat one = weights ? p->weight : ms_grad_mat(p, grads[i]);
+        if (!must_ask(s, i) || !same_shape(p->weight, x)) continue;
+        const ms_mat one = weights ? p->weight : ms_grad_mat(p, s->grads[i]);
         if (members++ == 0) x = one;
-        at_of[i] = *at + n;
-        n        = add_ptrs(one, opt->ptrs, n);
+        at[i] = s->n_absmax + n;
+        n     = append_pointers(one, pointers, n);
     }
     if (members > 1) { /* one parameter is a stack as it is */
-        x.ptrs  = opt->ptrs;
+        x.ptrs  = pointers;
         x.count = n;
     }
-    const musec_status st = opt->d->ops->absmax(opt->d, x, ms_vec_slice(out, *at, n));
-    *at += n;
-    return st;
+    const ms_vec out = ms_vec_slice(s->absmax, s->n_absmax, n);
+    s->n_absmax += n;
+    return opt->d->ops->absmax(opt->d, x, out);
 }
 
-static musec_status largest_of_all(musec_optim *opt, const musec_view *grads, bool weights,
-                                   ms_vec out, int64_t *at, int64_t *at_of)
+static musec_status absmax_of_all(ms_step *s, bool weights, int64_t *at)
 {
     musec_status st = MUSEC_OK;
-    for (size_t i = 0; i < opt->n_params; i++)
-        at_of[i] = -1;
-    for (size_t i = 0; i < opt->n_params; i++)
-        if (to_ask(opt, grads, i) && at_of[i] < 0)
-            TRY(largest_of_shape(opt, grads, weights, i, out, at, at_of));
+    for (size_t i = 0; i < s->opt->n_params; i++)
+        at[i] = -1;
+    for (size_t i = 0; i < s->opt->n_params; i++)
+        if (must_ask(s, i) && at[i] < 0) TRY(absmax_of_shape(s, weights, i, at));
 done:
     return st;
 }
 
-double ms_optim_grad_bound(const musec_optim *opt, const ms_member *m)
+double ms_checked_absmax(const ms_step *s, const ms_member *m)
 {
-    const ms_param    *p    = &opt->params[m->param];
+    const ms_param    *p    = &s->opt->params[m->param];
     const musec_block *b    = &p->blocks[m->block];
     const int64_t      from = b->offset + m->index * b->stride;
     const int64_t      to   = from + (b->rows / b->group_rows - 1) * b->group_step +
                        (b->group_rows - 1) * b->row_step + b->cols - 1;
-    const int64_t step = p->weight.count > 1 ? p->weight.stride : to + 1;
-    double        top  = 0.0;
-    for (int64_t i = from / step; i <= to / step; i++)
-        top = fmax(top, opt->largest[opt->counted[m->param] + i]);
-    return top;
+    const int64_t stride = p->weight.count > 1 ? p->weight.stride : to + 1;
+    double        absmax = 0.0;
+    for (int64_t i = from / stride; i <= to / stride; i++)
+        absmax = fmax(absmax, s->host->absmax[s->host->grad_at[m->param] + i]);
+    return absmax;
 }
 
-/* What may be in a gradient that goes into this group. */
-static double most_of(const musec_optim *opt, const ms_group *g)
+/* The largest |entry| of a gradient that the state of this group can hold. */
+static double max_grad(const musec_optim *opt, const ms_group *g)
 {
-    const bool clips = opt->row->stores_clipped_momentum && !g->aux &&
-                       ms_spectral_clips(g->spectral_fn) &&
+    const bool clips = ms_group_stores_clipped(opt, g) && ms_spectral_clips(g->spectral_fn) &&
                        opt->cfg.threshold_rule == MUSEC_THRESHOLD_FIXED; /* or D grows with M */
-    return g->base->most(ms_group_config(opt, g), clips ? opt->cfg.threshold : INFINITY,
-                         ms_dtype_max(ms_state_dtype(opt, g)));
+    return g->base->max_grad(ms_group_config(opt, g), clips ? opt->cfg.threshold : INFINITY,
+                             ms_dtype_max(ms_state_dtype(opt, g)));
 }
 
-/* What coupled decay adds to a gradient, at most. */
-static double decay_bound(const musec_optim *opt, const ms_group *g, size_t i)
+/* The most that coupled decay adds to an entry of a gradient. */
+static double decay_bound(const ms_step *s, const ms_group *g, size_t i)
 {
-    const ms_param *p   = &opt->params[i];
-    const int64_t   at  = opt->counted[opt->n_params + i];
-    double          top = 0.0;
-    if (g->aux || opt->cfg.decay_form != MUSEC_DECAY_COUPLED) return 0.0;
+    const ms_param *p      = &s->opt->params[i];
+    double          absmax = 0.0;
+    if (g->aux || s->opt->cfg.decay_form != MUSEC_DECAY_COUPLED) return 0.0;
     for (int64_t b = 0; b < p->weight.count; b++)
-        top = fmax(top, opt->largest[at + b]);
-    return ms_param_decay(opt, p) * top;
+        absmax = fmax(absmax, s->host->absmax[s->host->weight_at[i] + b]);
+    return ms_param_decay(s->opt, p) * absmax;
 }
 
-/* Of the members of a group, which lie in opt->largest by themselves or with their parameter. */
-static void look_through(const musec_optim *opt, const ms_group *g, const ms_step *a,
-                         ms_bad_grad *found)
+/* Looks for gradients that are too large among the members of a group. */
+static void find_too_large(const ms_step *s, const ms_group *g, bad_grad *found)
 {
-    const double most = most_of(opt, g);
+    const double max = max_grad(s->opt, g);
     for (int64_t m = 0; m < g->count; m++) {
         const size_t i = g->members[m].param;
-        if (i >= found->param || !ms_member_has_grad(g, m, a)) continue;
-        const double grad = g->guessed ? g->seen[m] : ms_optim_grad_bound(opt, &g->members[m]);
-        const double top  = grad + decay_bound(opt, g, i);
-        if (!(top <= most)) *found = (ms_bad_grad){ i, top, most }; /* so written, NaN is found */
+        if (i >= found->param || !ms_member_has_grad(s, g, m)) continue;
+        const double absmax = ms_observed_absmax(s, g, m) + decay_bound(s, g, i);
+        if (!(absmax <= max)) *found = (bad_grad){ i, absmax, max }; /* so written, NaN is found */
     }
 }
 
-/* Of a whole stack of gradients or weights: also what is in no block. */
-static void look_for_nonfinite(const musec_optim *opt, const int64_t *at_of, ms_bad_grad *found)
+/* Looks through whole stacks of gradients or weights: also what is in no block. */
+static void find_nonfinite(const ms_step *s, const int64_t *at, bad_grad *found)
 {
     for (size_t i = 0; i < found->param; i++)
-        for (int64_t b = 0; at_of[i] >= 0 && b < opt->params[i].weight.count; b++) {
-            const double top = opt->largest[at_of[i] + b];
-            if (!(top < INFINITY)) *found = (ms_bad_grad){ i, top, INFINITY };
+        for (int64_t b = 0; at[i] >= 0 && b < s->opt->params[i].weight.count; b++) {
+            const double absmax = s->host->absmax[at[i] + b];
+            if (!(absmax < INFINITY)) *found = (bad_grad){ i, absmax, INFINITY };
         }
 }
 
-musec_status ms_optim_find_bad(musec_optim *opt, const ms_step *a, ms_bad_grad *found)
+/* Says what is wrong with a gradient, if the policy is to stop. */
+static musec_status refuse(musec_optim *opt, const bad_grad *bad)
 {
-    const bool   coupled = opt->cfg.decay_form == MUSEC_DECAY_COUPLED;
-    int64_t     *of_grad = opt->counted, *of_weight = opt->counted + opt->n_params, at = 0;
-    ms_vec       tops;
-    musec_status st = MUSEC_OK;
-    *found          = (ms_bad_grad){ .param = opt->n_params };
-    TRY(ms_scratch_vec(opt->d, 3 * opt->n_ptrs, &tops));
-    TRY(ms_propose_guesses(opt, a, tops, &at));
-    TRY(largest_of_all(opt, a->grads, false, tops, &at, of_grad));
-    if (coupled) TRY(largest_of_all(opt, a->grads, true, tops, &at, of_weight));
-    if (at > 0) TRY(ms_vec_download(opt->d, ms_vec_slice(tops, 0, at), opt->largest));
-    look_for_nonfinite(opt, of_grad, found);
-    if (coupled) look_for_nonfinite(opt, of_weight, found);
+    const long long step = (long long)opt->t + 1;
+    const char     *name = opt->params[bad->param].name;
+    ms_qk_forget(opt);
+    if (opt->cfg.nonfinite == MUSEC_NONFINITE_SKIP) {
+        opt->skipped++;
+        return MUSEC_OK;
+    }
+    if (bad->absmax < INFINITY)
+        return ms_fail(&opt->d->error, MUSEC_ENONFINITE,
+                       "step %lld: the gradient of %s has an entry of %g; what is kept of it would "
+                       "overflow above %g; nothing was changed",
+                       step, name, bad->absmax, bad->max_grad);
+    return ms_fail(&opt->d->error, MUSEC_ENONFINITE,
+                   "step %lld: the gradient of %s holds a NaN or an infinity; nothing was changed",
+                   step, name);
+}
+
+musec_status ms_check_gradients(ms_step *s, bool *take)
+{
+    musec_optim  *opt     = s->opt;
+    ms_step_host *host    = s->host;
+    const bool    coupled = opt->cfg.decay_form == MUSEC_DECAY_COUPLED;
+    bad_grad      bad     = { .param = opt->n_params };
+    musec_status  st      = MUSEC_OK;
+    TRY(absmax_of_all(s, false, host->grad_at));
+    if (coupled) TRY(absmax_of_all(s, true, host->weight_at));
+    if (s->n_absmax > 0)
+        TRY(ms_vec_download(opt->d, ms_vec_slice(s->absmax, 0, s->n_absmax), host->absmax));
+    find_nonfinite(s, host->grad_at, &bad);
+    if (coupled) find_nonfinite(s, host->weight_at, &bad);
     for (size_t i = 0; i < opt->n_groups; i++)
-        look_through(opt, &opt->groups[i], a, found);
+        find_too_large(s, &opt->groups[i], &bad);
+    *take = bad.param == opt->n_params;
+    if (!*take) TRY(refuse(opt, &bad));
 done:
     return st;
 }

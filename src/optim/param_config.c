@@ -1,13 +1,12 @@
-/* param_config.c - what one parameter has in place of the optimizer's settings.
+/* param_config.c - learning rate and weight decay of one parameter, in place of the optimizer's.
  *
- * Rates and decays are read from here by every step (rates_of in step.c, coupled decay in momentum.c
- * and check_gradients.c), so that a change takes effect at once and none of it is state. */
+ * Every step reads them here, so that a change takes effect at once and none of it is state. */
 #include <math.h>
 
 #include "core/sized.h"
 #include "optim/optim.h"
 
-#define MOST 1e9 /* as the options lr and weight-decay have it */
+#define MAX_RATE 1e9 /* as the options lr and weight-decay have it */
 
 double ms_param_lr(const musec_optim *opt, const ms_param *p)
 {
@@ -34,9 +33,9 @@ musec_status musec_param_config_init(musec_param_config *cfg, size_t size)
 
 static musec_status check_value(ms_error *e, const char *param, const char *field, double x)
 {
-    if (x == MUSEC_UNSET || (x >= 0.0 && x <= MOST)) return MUSEC_OK;
+    if (x == MUSEC_UNSET || (x >= 0.0 && x <= MAX_RATE)) return MUSEC_OK;
     return ms_fail(e, MUSEC_EINVAL, "%s: %s is %g; it must be from 0 to %g, or MUSEC_UNSET", param,
-                   field, x, MOST);
+                   field, x, MAX_RATE);
 }
 
 static musec_status find_param(const musec_optim *opt, size_t index)

@@ -369,11 +369,11 @@ done:
     return st;
 }
 
-static musec_status take_memo(musec_optim *opt, ms_group *g)
+static musec_status take_gram_norms(musec_optim *opt, ms_group *g)
 {
     ms_mat       zeros;
     musec_status st = MUSEC_OK;
-    if (!ms_optim_remembers(opt, g)) return MUSEC_OK;
+    if (!ms_group_caches_gram_norms(opt, g)) return MUSEC_OK;
     TRY(take_stack(opt, 1, 2, g->count, MUSEC_F64, &zeros));
     g->gram_norms.sumsq = (ms_vec){ zeros.data, g->count };
     g->gram_norms.trace = (ms_vec){ g->gram_norms.sumsq.data + g->count, g->count };
@@ -389,41 +389,62 @@ static void free_groups(musec_optim *opt)
         opt->d->ops->free(opt->d, opt->groups[i].gram_norms.sumsq.data);
         free(opt->groups[i].members);
         free(opt->groups[i].reports);
-        free(opt->groups[i].top);
-        free(opt->groups[i].last);
+        free(opt->groups[i].momentum_bound);
+        free(opt->groups[i].last_absmax);
     }
     free(opt->groups);
     opt->groups   = NULL;
     opt->n_groups = 0;
 }
 
-static musec_status take_lists(musec_optim *opt)
+static void free_host(musec_optim *opt)
 {
-    int64_t blocks = 0, weights = 0;
+    ms_step_host *h = opt->host;
+    if (h == NULL) return;
+    for (int k = 0; k < MS_OPERANDS; k++)
+        free(h->pointers[k]);
+    free(h->grad_absmax);
+    free(h->step_size);
+    free(h->decay);
+    free(h->absmax);
+    free(h->grad_at);
+    free(h->weight_at);
+    free(h->observed);
+    free(h->groups);
+    free(h);
+    opt->host = NULL;
+}
+
+/* The memory of a step on the host: no step allocates. */
+static musec_status take_host(musec_optim *opt)
+{
+    ms_step_host *h      = calloc(1, sizeof *h);
+    const size_t  params = opt->n_params + 1;
+    int64_t       blocks = 0, weights = 0;
+    bool          whole = h != NULL;
+    opt->host           = h;
     for (size_t i = 0; i < opt->n_params; i++) {
         blocks += opt->params[i].n_matrices;
         weights += opt->params[i].weight.count;
     }
-    opt->n_ptrs  = blocks > weights ? blocks : weights;
-    opt->ptrs    = calloc(3 * (size_t)opt->n_ptrs + 1, sizeof *opt->ptrs);
-    opt->numbers = calloc(2 * (size_t)opt->n_ptrs + 1, sizeof *opt->numbers);
-    opt->largest = calloc(3 * (size_t)opt->n_ptrs + 1, sizeof *opt->largest);
-    opt->counted = calloc(2 * opt->n_params + 1, sizeof *opt->counted);
-    if (opt->ptrs == NULL || opt->numbers == NULL || opt->largest == NULL || opt->counted == NULL)
-        return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for lists of matrices");
-    return MUSEC_OK;
-}
-
-static void free_lists(musec_optim *opt)
-{
-    free(opt->ptrs);
-    free(opt->numbers);
-    free(opt->largest);
-    free(opt->counted);
-    opt->ptrs    = NULL;
-    opt->numbers = NULL;
-    opt->largest = NULL;
-    opt->counted = NULL;
+    if (h != NULL) {
+        h->capacity      = blocks > weights ? blocks : weights;
+        const size_t all = (size_t)h->capacity + 1;
+        for (int k = 0; k < MS_OPERANDS; k++)
+            whole = (h->pointers[k] = calloc(all, sizeof *h->pointers[k])) != NULL && whole;
+        h->grad_absmax = calloc(all, sizeof *h->grad_absmax);
+        h->step_size   = calloc(all, sizeof *h->step_size);
+        h->decay       = calloc(all, sizeof *h->decay);
+        h->absmax      = calloc(3 * all, sizeof *h->absmax);
+        h->grad_at     = calloc(params, sizeof *h->grad_at);
+        h->weight_at   = calloc(params, sizeof *h->weight_at);
+        h->observed    = calloc(params, sizeof *h->observed);
+        h->groups      = calloc(opt->n_groups + 1, sizeof *h->groups);
+        whole = whole && h->grad_absmax != NULL && h->step_size != NULL && h->decay != NULL &&
+                h->absmax != NULL && h->grad_at != NULL && h->weight_at != NULL &&
+                h->observed != NULL && h->groups != NULL;
+    }
+    return whole ? MUSEC_OK : ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the steps");
 }
 
 musec_status ms_optim_draft(const musec_optim *opt, musec_optim *draft)
@@ -442,18 +463,18 @@ musec_status ms_optim_prepare(musec_optim *opt)
 {
     musec_status st = MUSEC_OK;
     if (opt->ready) return MUSEC_OK;
-    TRY(take_lists(opt));
     TRY(make_groups(opt));
+    TRY(take_host(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
         ms_group *g = &opt->groups[i];
         ms_choose_chunk(opt, g);
         for (int s = 0; g->base->states[s] != NULL; s++)
             TRY(take_stack(opt, g->count, g->rows, g->cols, ms_state_dtype(opt, g), &g->state[s]));
-        TRY(take_memo(opt, g));
-        g->reports = calloc((size_t)g->count, sizeof *g->reports);
-        g->top     = calloc((size_t)g->count, sizeof *g->top);
-        g->last    = calloc((size_t)g->count, sizeof *g->last);
-        if (g->reports == NULL || g->top == NULL || g->last == NULL)
+        TRY(take_gram_norms(opt, g));
+        g->reports        = calloc((size_t)g->count, sizeof *g->reports);
+        g->momentum_bound = calloc((size_t)g->count, sizeof *g->momentum_bound);
+        g->last_absmax    = calloc((size_t)g->count, sizeof *g->last_absmax);
+        if (g->reports == NULL || g->momentum_bound == NULL || g->last_absmax == NULL)
             TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the reports"));
         for (int64_t m = 0; m < g->count; m++)
             g->reports[m] = ms_report_empty(opt, g, m);
@@ -462,11 +483,11 @@ musec_status ms_optim_prepare(musec_optim *opt)
         TRY(take_stack(opt, opt->params[i].weight.count, opt->params[i].weight.rows,
                        opt->params[i].weight.cols, opt->params[i].weight.dtype,
                        &opt->params[i].average));
-    ms_choose_more(opt);
+    ms_choose_fusion(opt);
     opt->ready = true;
 done:
     if (st != MUSEC_OK) { /* so that another try begins anew */
-        free_lists(opt);
+        free_host(opt);
         free_groups(opt);
         for (size_t i = 0; i < opt->n_params; i++) {
             opt->d->ops->free(opt->d, opt->params[i].average.data);
@@ -523,17 +544,10 @@ void musec_optim_destroy(musec_optim *opt)
         free_param(opt, &opt->params[i]);
     for (size_t i = 0; i < opt->n_attentions; i++)
         free(opt->attentions[i].logits);
-    free_lists(opt);
+    free_host(opt);
     free(opt->attentions);
     free(opt->params);
     free(opt);
-}
-
-int64_t ms_picked_epoch(const musec_optim *opt)
-{
-    const double  u = ms_rand_uniform(ms_rand_key(opt->cfg.seed, "picked epoch"), 0);
-    const int64_t k = opt->cfg.avg_epochs > 0 ? opt->cfg.avg_epochs : 1;
-    return (int64_t)(u * (double)k);
 }
 
 int64_t musec_optim_steps(const musec_optim *opt) { return opt == NULL ? 0 : opt->t; }

@@ -130,20 +130,22 @@ static void report_nothing(const musec_optim *opt, musec_optim_report *out)
     out->update_norm2 = out->update_rms = out->update_erank = out->update_gain = NAN;
 }
 
-void ms_report_members(musec_optim *opt, ms_group *g, int64_t first, ms_mat before,
-                       ms_num threshold, ms_mat after, const ms_report *paths)
+void ms_report_span(const ms_step *s, const ms_span *span, ms_num threshold, const ms_report *paths)
 {
+    musec_optim  *opt    = s->opt;
+    ms_group     *g      = span->g;
+    const ms_mat  before = span->direction.data != NULL ? span->direction : span->update;
     const int64_t r      = g->rows < g->cols ? g->rows : g->cols;
     double       *values = malloc((size_t)r * sizeof *values);
-    for (int64_t i = 0; i < before.count; i++) {
-        musec_optim_report *out = &g->reports[first + i];
+    for (int64_t i = 0; i < span->n; i++) {
+        musec_optim_report *out = &g->reports[span->first + i];
         double              d   = threshold.value;
         musec_status        st  = values == NULL ? MUSEC_ENOMEM : MUSEC_OK;
         if (st == MUSEC_OK && threshold.each.data != NULL)
             st = ms_vec_download(opt->d, ms_vec_slice(threshold.each, i, 1), &d);
         if (st == MUSEC_OK)
-            st = measure(opt, g, first + i, ms_mat_slice(before, i, 1), d,
-                         ms_mat_slice(after, i, 1), values);
+            st = measure(opt, g, span->first + i, ms_mat_slice(before, i, 1), d,
+                         ms_mat_slice(span->update, i, 1), values);
         if (st != MUSEC_OK) report_nothing(opt, out);
         if (paths != NULL) memcpy(out->path, paths[i].path, sizeof paths[i].path);
     }

@@ -219,15 +219,16 @@ static musec_status bound_key(musec_optim *opt, const ms_member *m, char *key, s
 static musec_status group_bounds(musec_optim *opt, const ms_group *g, pair *p, size_t *n)
 {
     const size_t bytes = (size_t)g->count * sizeof(double);
-    double      *memo  = calloc(2, bytes);
+    double      *norms = calloc(2, bytes);
     musec_status st    = MUSEC_OK;
-    if (memo == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
+    if (norms == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
     if (g->gram_norms.sumsq.data != NULL) /* the two lie in a row */
-        TRY(opt->d->ops->download(opt->d, g->gram_norms.sumsq.data, 2 * bytes, memo));
+        TRY(opt->d->ops->download(opt->d, g->gram_norms.sumsq.data, 2 * bytes, norms));
     for (int64_t m = 0; m < g->count; m++) {
-        if (!(g->top[m] >= 0.0)) continue;
+        if (!(g->momentum_bound[m] >= 0.0)) continue;
         TRY(bound_key(opt, &g->members[m], p[*n].key, sizeof p[*n].key));
-        const double all[] = { g->top[m], g->last[m], memo[m], memo[g->count + m] };
+        const double all[] = { g->momentum_bound[m], g->last_absmax[m], norms[m],
+                               norms[g->count + m] };
         char         text[COUNT(all)][MS_REAL_TEXT];
         for (size_t k = 0; k < COUNT(all); k++)
             ms_real_text(all[k], text[k]);
@@ -236,7 +237,7 @@ static musec_status group_bounds(musec_optim *opt, const ms_group *g, pair *p, s
         ++*n;
     }
 done:
-    free(memo);
+    free(norms);
     return st;
 }
 
@@ -247,10 +248,10 @@ static musec_status bound_pairs(musec_optim *opt, pair *p, size_t *n)
     *n              = 0;
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g = &opt->groups[i];
-        if (!ms_optim_rounds_at_once(opt, g)) continue;
+        if (!ms_group_fuses_rounding(opt, g)) continue;
         if (p != NULL) TRY(group_bounds(opt, g, p, n));
         for (int64_t m = 0; p == NULL && m < g->count; m++)
-            *n += g->top[m] >= 0.0;
+            *n += g->momentum_bound[m] >= 0.0;
     }
 done:
     return st;
@@ -443,8 +444,8 @@ done:
     return st;
 }
 
-/* Bounds of one matrix: its momentum, -1 if unknown; its last gradient and its Gram norms, 0 if
- * unknown. */
+/* Bounds of one matrix: of its momentum, -1 if unknown; of its last gradient, and the norms of its
+ * Gram matrix, 0 if unknown. */
 typedef struct bounds {
     double top, last, sumsq, trace;
 } bounds;
@@ -481,27 +482,28 @@ done:
 
 static musec_status set_bounds(musec_optim *opt, const bounds *b, double factor)
 {
-    double      *memo = NULL;
-    musec_status st   = MUSEC_OK;
+    double      *norms = NULL;
+    musec_status st    = MUSEC_OK;
     for (size_t i = 0; i < opt->n_groups; b += opt->groups[i++].count) {
         ms_group    *g     = &opt->groups[i];
         const size_t n     = (size_t)g->count;
-        double      *grown = realloc(memo, 2 * n * sizeof *memo);
+        double      *grown = realloc(norms, 2 * n * sizeof *norms);
         if (grown == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
-        memo = grown;
+        norms = grown;
         for (size_t m = 0; m < n; m++) {
-            g->top[m]   = b[m].top < 0.0 ? -1.0 : b[m].top * factor;
-            g->last[m]  = b[m].last;
-            memo[m]     = b[m].sumsq;
-            memo[n + m] = b[m].trace;
+            g->momentum_bound[m] = b[m].top < 0.0 ? -1.0 : b[m].top * factor;
+            g->last_absmax[m]    = b[m].last;
+            norms[m]             = b[m].sumsq;
+            norms[n + m]         = b[m].trace;
         }
         if (g->gram_norms.sumsq.data != NULL) {
-            TRY(opt->d->ops->upload(opt->d, memo, 2 * n * sizeof *memo, g->gram_norms.sumsq.data));
-            TRY(opt->d->ops->sync(opt->d)); /* memo goes */
+            TRY(opt->d->ops->upload(opt->d, norms, 2 * n * sizeof *norms,
+                                    g->gram_norms.sumsq.data));
+            TRY(opt->d->ops->sync(opt->d)); /* norms goes */
         }
     }
 done:
-    free(memo);
+    free(norms);
     return st;
 }
 

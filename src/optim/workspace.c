@@ -1,16 +1,16 @@
-/* workspace.c - the scratch of a step: what is at work at a time follows from how much it may be.
+/* workspace.c - the workspace of a step: how much is at work at a time follows from its limit.
  *
- * A group is worked through in chunks that fit.  Where all proposals fit besides, they are made on
- * guesses (momentum.c), and where the chunks of all groups that are kin fit, they are mapped at
- * once.  All of it follows from the parameters and the config: no step takes other ways than the
- * next. */
+ * A group is worked through in chunks that fit.  Where the directions of all groups fit too, they
+ * are averaged on predictions (scale_prediction.c), and where the chunks of all fusible groups fit,
+ * one call of the operator takes them.  All of it follows from the parameters and the config: every
+ * step takes the same path. */
 #include "linalg/soft_engine.h"
 #include "optim/optim.h"
 
 /* Soft clipping by polynomials: the matrix in its operands, what the stages work on, and the Gram
- * matrix unless B is written by norms that are remembered (soft_engine.c). */
+ * matrix unless B is written by cached norms (soft_engine.c). */
 static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r, uint64_t own,
-                           uint64_t each, bool remembers)
+                           uint64_t each, bool cached)
 {
     ms_poly_plan plan;
     int          stages = 2;
@@ -19,12 +19,11 @@ static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r
         ms_plan_newton_schulz(cfg->ns_iters, &plan);
         stages = cfg->literal ? 1 : plan.n_stages;
     }
-    return each * (n * r + (uint64_t)ms_soft_mats(stages) * r * r) + (remembers ? 0 : own * r * r);
+    return each * (n * r + (uint64_t)ms_soft_mats(stages) * r * r) + (cached ? 0 : own * r * r);
 }
 
-/* What the operator takes for one matrix besides the proposal and the result; the arena rounds each
- * piece up. */
-uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g, bool remembers)
+/* The direction and the update come on top; the arena rounds each piece up. */
+uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, bool cached)
 {
     const uint64_t r   = (uint64_t)(g->rows < g->cols ? g->rows : g->cols),
                    n   = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
@@ -42,43 +41,45 @@ uint64_t ms_map_bytes(const musec_optim_config *cfg, const ms_group *g, bool rem
         return vectors + each * (2 * n * r + (uint64_t)(run + 1) * r * r);
     }
     if (!soft) return vectors + spectrum;
-    return vectors + soft_bytes(cfg, n, r, own, each, remembers) +
+    return vectors + soft_bytes(cfg, n, r, own, each, cached) +
            (cfg->ns_mode == MUSEC_NS_ACCURATE && !narrow ? spectrum : 0);
 }
 
-/* Of each matrix in a chunk: proposal, result, look-ahead (Nesterov), the momentum where it is kept
- * in less, and the operator's own.  Where the proposal is rounded at once it is the operator's, and
- * a clip that is carried goes into the state; Muon has no use for the proposal in float32 then, nor
- * for a look-ahead of its own.  But a device whose products have no riders makes them in passes, by
- * way of a matrix in float32 and one more. */
+/* Bytes of each matrix in a chunk: direction, update, look-ahead (Nesterov), the widened momentum
+ * where it is stored in bf16, and the operator's workspace.  Where averaging rounds the direction
+ * to 16 bits, that is the operator's input, and a clip that is stored goes into the state; Muon
+ * needs neither a direction in float32 then nor a look-ahead of its own.  But a device whose
+ * products have no fused epilogue needs a matrix in float32 and one more for its passes. */
 static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t size = (uint64_t)(g->rows * g->cols), wide = ms_dtype_bytes(g->dtype);
-    const uint64_t r         = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
-    const uint64_t one       = size * wide + MS_ARENA_ALIGN;
-    const uint64_t ahead     = opt->cfg.nesterov ? 1 : 0;
-    const uint64_t kept      = ms_state_dtype(opt, g) != g->dtype ? 1 : 0;
-    const bool     remembers = ms_optim_remembers(opt, g) && !opt->cfg.nesterov; /* to look ahead */
-    const uint64_t each = ms_dtype_bytes(g->operands), map = ms_map_bytes(&opt->cfg, g, remembers);
+    const uint64_t r     = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
+    const uint64_t one   = size * wide + MS_ARENA_ALIGN;
+    const uint64_t ahead = opt->cfg.nesterov ? 1 : 0;
+    const uint64_t kept  = ms_state_dtype(opt, g) != g->dtype ? 1 : 0;
+    const bool     cached =
+        ms_group_caches_gram_norms(opt, g) && !opt->cfg.nesterov; /* to look ahead */
+    const uint64_t each   = ms_dtype_bytes(g->operands),
+                   map    = ms_spectral_bytes(&opt->cfg, g, cached);
     const uint64_t lean   = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* what is measured */
     const uint64_t passes = (wide + each) * r * r + 2 * MS_ARENA_ALIGN;
-    if (ms_optim_guesses(opt, g)) return map + lean * one + passes;
-    if (g->spectral_fn == MS_SPECTRAL_POLAR && ms_optim_rounds_at_once(opt, g)) {
-        const uint64_t result = ms_dtype_bytes(ms_result_dtype(opt, g));
+    if (ms_group_predicts(opt, g)) return map + lean * one + passes;
+    if (g->spectral_fn == MS_SPECTRAL_POLAR && ms_group_fuses_rounding(opt, g)) {
+        const uint64_t result = ms_dtype_bytes(ms_update_dtype(opt, g));
         return map + size * (each + result) + 2 * MS_ARENA_ALIGN + kept * one + passes;
     }
     return map + (2 + ahead + kept) * one + (ms_is_16bit(g->operands) ? passes : 0);
 }
 
-/* Once: a gradient and a weight whose rows are gathered, small vectors, and, where steps are
- * measured, a spectrum in float64, of a matrix that may have to be widened first. */
+/* Bytes needed once: a gradient and a weight whose rows are gathered, small vectors, and, where
+ * steps are measured, a spectrum in float64, of a matrix that may have to be widened first. */
 static uint64_t once_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t size  = (uint64_t)(g->rows * g->cols);
     const uint64_t small = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
     const uint64_t parts = 2 * (size * ms_dtype_bytes(g->dtype) + MS_ARENA_ALIGN);
     uint64_t       bytes = parts + (uint64_t)32 * MS_ARENA_ALIGN +
-                     3 * (uint64_t)opt->n_ptrs * sizeof(double); /* check_gradients.c */
+                     3 * (uint64_t)opt->host->capacity * sizeof(double); /* check_gradients.c */
     if (opt->cfg.report_every > 0 && !g->aux)
         bytes +=
             4 * size + 8 * (3 * size + 12 * small * small + 64 * (uint64_t)(g->rows + g->cols));
@@ -97,59 +98,60 @@ void ms_choose_chunk(const musec_optim *opt, ms_group *g)
     g->chunk            = fits < 1 ? 1 : fits > (uint64_t)g->count ? g->count : (int64_t)fits;
 }
 
-static bool guesses_at_once(const musec_optim *opt, const ms_group *g)
+static bool predicts_whole(const musec_optim *opt, const ms_group *g)
 {
-    return ms_optim_guesses(opt, g) && g->chunk == g->count;
+    return ms_group_predicts(opt, g) && g->chunk == g->count;
 }
 
-/* A proposal that is made on a guess. */
-static uint64_t room_bytes(const ms_group *g)
+/* Bytes of one 16-bit direction that is averaged on a prediction. */
+static uint64_t scaled_bytes(const ms_group *g)
 {
     return (uint64_t)(g->rows * g->cols) * ms_dtype_bytes(g->operands);
 }
 
-/* Without what the group proposes where that lies there already. */
-static uint64_t chunk_bytes(const musec_optim *opt, const ms_group *g, bool with_guesses)
+/* Bytes of a chunk, without directions that prediction_bytes counts. */
+static uint64_t chunk_bytes(const musec_optim *opt, const ms_group *g, bool predicted)
 {
-    const uint64_t there = with_guesses && guesses_at_once(opt, g) ? room_bytes(g) : 0;
+    const uint64_t there = predicted && predicts_whole(opt, g) ? scaled_bytes(g) : 0;
     return (matrix_bytes(opt, g) - there) * (uint64_t)g->chunk;
 }
 
-/* A group alone, or with its kin, and what is needed once: the most that any takes. */
-static uint64_t most_bytes(const musec_optim *opt, bool with_guesses, bool with_kin)
+/* The most bytes that any group needs, alone or fused, with what is needed once. */
+static uint64_t max_bytes(const musec_optim *opt, bool predicted, bool fused)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g     = &opt->groups[i];
-        uint64_t        bytes = chunk_bytes(opt, g, with_guesses), once = once_bytes(opt, g);
-        for (size_t k = 0; with_kin && k < opt->n_groups; k++) {
-            const ms_group *kin = &opt->groups[k];
-            if (k == i || !ms_optim_are_kin(opt, g, kin) || !guesses_at_once(opt, kin)) continue;
-            bytes += chunk_bytes(opt, kin, with_guesses);
-            if (once_bytes(opt, kin) > once) once = once_bytes(opt, kin);
+        uint64_t        bytes = chunk_bytes(opt, g, predicted), once = once_bytes(opt, g);
+        for (size_t k = 0; fused && k < opt->n_groups; k++) {
+            const ms_group *other = &opt->groups[k];
+            if (k == i || !ms_groups_fusible(opt, g, other) || !predicts_whole(opt, other))
+                continue;
+            bytes += chunk_bytes(opt, other, predicted);
+            if (once_bytes(opt, other) > once) once = once_bytes(opt, other);
         }
-        if (bytes + once > most) most = bytes + once;
+        if (bytes + once > max) max = bytes + once;
     }
-    return most;
+    return max;
 }
 
-/* Of all proposals that are made on guesses, which lie there at a time. */
-static uint64_t guess_bytes(const musec_optim *opt)
+/* Bytes of all directions that are averaged on predictions, before any group is stepped. */
+static uint64_t prediction_bytes(const musec_optim *opt)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g = &opt->groups[i];
-        if (guesses_at_once(opt, g))
-            bytes += (uint64_t)g->count * (room_bytes(g) + 2 * MS_ARENA_ALIGN);
+        if (predicts_whole(opt, g))
+            bytes += (uint64_t)g->count * (scaled_bytes(g) + 2 * MS_ARENA_ALIGN);
     }
     return bytes;
 }
 
-void ms_choose_more(musec_optim *opt)
+void ms_choose_fusion(musec_optim *opt)
 {
-    const uint64_t cap = workspace_cap(opt), guesses = guess_bytes(opt);
-    opt->guesses_fit = guesses > 0 && most_bytes(opt, true, false) + guesses <= cap;
-    opt->kin_fit     = opt->guesses_fit && most_bytes(opt, true, true) + guesses <= cap;
+    const uint64_t cap = workspace_cap(opt), predictions = prediction_bytes(opt);
+    opt->predictions_fit = predictions > 0 && max_bytes(opt, true, false) + predictions <= cap;
+    opt->fusion_fits     = opt->predictions_fit && max_bytes(opt, true, true) + predictions <= cap;
 }
 
 musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64_t *state)
@@ -169,8 +171,8 @@ musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64
         if (m.data != NULL) kept += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
     }
     if (workspace != NULL)
-        *workspace = most_bytes(opt, opt->guesses_fit, opt->kin_fit) +
-                     (opt->guesses_fit ? guess_bytes(opt) : 0);
+        *workspace = max_bytes(opt, opt->predictions_fit, opt->fusion_fits) +
+                     (opt->predictions_fit ? prediction_bytes(opt) : 0);
     if (state != NULL) *state = kept;
 done:
     return st;

@@ -1,0 +1,130 @@
+/* scale_prediction.c - the scales of 16-bit update directions, from predicted and observed max|G|.
+ *
+ * Where the operator's products round their operands to 16 bits, the pass that averages the
+ * momentum writes the direction in 16 bits, and in float32 only where somebody reads it so.  Its
+ * scale must be known before that pass.  It comes from a bound b of the largest entry of M:
+ *
+ *     b <- keep b + add max|G|,   and at most D where the clipped momentum is stored,
+ *
+ * as no entry is above the spectral norm.  A clip may enlarge an entry, but not |M|_F, so
+ * |M|_F <= sqrt(rows cols) b throughout: no entry of M / b is above that root, and f16 holds it up
+ * to 2^30 elements.  From below, averages of random gradients have entries of about b / 8 and more,
+ * where f16 loses none.
+ *
+ * max|G| is asked for anyway, as a step changes nothing if a gradient is not finite.  But a pass
+ * over all gradients before the one that averages them is a pass too many.  Where the clipped
+ * momentum is stored, averaging changes no state, and so it comes first:
+ *
+ *     predict    max|G| is PREDICTION times that of the last step;
+ *     average    by the scale of that, observing the true max|G| in the same pass;
+ *     validate   the prediction holds while it is above the true value by no more than SLACK, which
+ *                f16 has to spare; otherwise the group is averaged again.
+ *
+ * The scale is the same whether the group was averaged on the prediction or afterwards.  But what
+ * is asked of a weight of several blocks is the largest of all of them. */
+#include <math.h>
+
+#include "optim/optim.h"
+
+enum {
+    PREDICTION    = 4,
+    SLACK         = 16,
+    MAX_SCALE_EXP = 96, /* results that are far larger or smaller are numbers in float32 still */
+};
+
+double ms_predicted_absmax(const ms_group *g, int64_t m) { return PREDICTION * g->last_absmax[m]; }
+
+double ms_observed_absmax(const ms_step *s, const ms_group *g, int64_t m)
+{
+    const ms_group_step *gs = &s->host->groups[g - s->opt->groups];
+    return gs->observed != NULL ? gs->observed[m] : ms_checked_absmax(s, &g->members[m]);
+}
+
+static bool prediction_holds(const ms_group *g, int64_t m, double observed)
+{
+    const double predicted = ms_predicted_absmax(g, m);
+    return predicted > 0.0 && predicted < INFINITY && observed <= predicted &&
+           observed >= predicted / SLACK;
+}
+
+double ms_scale_absmax(const ms_step *s, const ms_group *g, int64_t m)
+{
+    const double observed = ms_observed_absmax(s, g, m);
+    const bool   holds    = ms_group_predicts(s->opt, g) && prediction_holds(g, m, observed);
+    return holds ? ms_predicted_absmax(g, m) : observed;
+}
+
+/* log2 of the scales that the bounds of a group and those fusible with it give, on average over all
+ * of them, whatever is fused.  A product takes it as a float32, and a multiple of 4, so that the
+ * fourth root of the gain, which is a factor of coefficients, keeps its digits. */
+static int typical_scale(const musec_optim *opt, const ms_group *g)
+{
+    int64_t sum = 0, n = 0;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *one = &opt->groups[i];
+        for (int64_t m = 0; (one == g || ms_groups_fusible(opt, g, one)) && m < one->count; m++) {
+            const double bound = one->momentum_bound[m];
+            int          e     = 0;
+            if (!(bound > 0.0 && bound < INFINITY)) continue;
+            (void)frexp(bound, &e);
+            sum -= e > MAX_SCALE_EXP ? MAX_SCALE_EXP : e < -MAX_SCALE_EXP ? -MAX_SCALE_EXP : e;
+            n++;
+        }
+    }
+    return n > 0 ? 4 * (int)(sum / (4 * n)) : 0;
+}
+
+/* Says whether there is a prediction for each member.  With beta = 1 there is no average: the state
+ * is not to be read. */
+static bool is_predictable(const ms_step *s, const ms_group *g)
+{
+    bool can = s->opt->cfg.beta < 1.0 && ms_group_has_grads(s, g);
+    for (int64_t m = 0; can && m < g->count; m++)
+        can = ms_member_param(s->opt, g, m)->t > 0 && g->momentum_bound[m] >= 0.0 &&
+              prediction_holds(g, m, ms_predicted_absmax(g, m));
+    return can;
+}
+
+musec_status ms_take_scaled(musec_optim *opt, const ms_group *g, int64_t n, ms_mat *scaled)
+{
+    ms_vec       scales;
+    musec_status st = MUSEC_OK;
+    TRY(ms_scratch_vec(opt->d, n, &scales));
+    TRY(ms_scratch_mat(opt->d, g->operands, n, g->rows, g->cols, scaled));
+    scaled->own = scales.data;
+done:
+    return st;
+}
+
+musec_status ms_predict_scales(ms_step *s)
+{
+    musec_optim *opt = s->opt;
+    musec_status st  = MUSEC_OK;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        const ms_group *g  = &opt->groups[i];
+        ms_group_step  *gs = &s->host->groups[i];
+        *gs                = (ms_group_step){ .scale_exp = typical_scale(opt, g) };
+        if (!opt->predictions_fit || !ms_group_predicts(opt, g) || g->chunk < g->count) continue;
+        TRY(ms_take_scaled(opt, g, g->count, &gs->scaled)); /* at every step: memory never grows */
+        gs->predicted = is_predictable(s, g);
+    }
+done:
+    return st;
+}
+
+void ms_validate_scales(ms_step *s)
+{
+    for (size_t i = 0; i < s->opt->n_groups; i++) {
+        const ms_group *g  = &s->opt->groups[i];
+        ms_group_step  *gs = &s->host->groups[i];
+        for (int64_t m = 0; gs->predicted && m < g->count; m++)
+            gs->predicted = prediction_holds(g, m, gs->observed[m]);
+    }
+}
+
+void ms_record_absmax(const ms_step *s, const ms_span *span)
+{
+    ms_group *g = span->g;
+    for (int64_t i = 0; ms_group_predicts(s->opt, g) && i < span->n; i++)
+        g->last_absmax[span->first + i] = ms_observed_absmax(s, g, span->first + i);
+}

@@ -1,0 +1,119 @@
+/* spectral.c - the third phase of a step: applies the spectral function to update directions.
+ *
+ * The update goes into the state itself where the optimizer stores the clipped momentum, else into
+ * a stack of its own.  Spans of fusible groups go into one call of the operator, which does all
+ * that is r x r of them at once. */
+#include <assert.h>
+#include <math.h>
+
+#include "optim/optim.h"
+
+double ms_optim_tol(const musec_optim_config *cfg)
+{
+    const double min = 1e-6; /* beta may be 0 */
+    return cfg->ns_tol > 0.0 ? cfg->ns_tol : fmax(0.01 * cfg->beta, min);
+}
+
+const ms_quintic_list *ms_optim_quintics(const musec_optim_config *cfg)
+{
+    static const char *const names[] = { "keller", "polar-express" };
+    return ms_quintic_list_find(names[cfg->ns_coeffs]);
+}
+
+/* Entries of Muon's update are at most about 1.2, and the last of its products has rounded more
+ * than f16 will. */
+musec_dtype ms_update_dtype(const musec_optim *opt, const ms_group *g)
+{
+    const bool steps = g->spectral_fn == MS_SPECTRAL_POLAR && opt->cfg.ns_mode != MUSEC_NS_EXACT;
+    return steps && g->operands == MUSEC_F16 ? MUSEC_F16 : g->dtype;
+}
+
+static musec_status soft_clip(ms_device *d, const musec_optim_config *cfg, musec_dtype operands,
+                              ms_stacks x, ms_num threshold, ms_report *report)
+{
+    ms_poly_plan plan;
+    switch (cfg->ns_mode) {
+    case MUSEC_NS_PAPER7:
+        ms_poly_plan_paper7(&plan);
+        return ms_ssc_plan(d, x, threshold, &plan, operands, report);
+    case MUSEC_NS_FAST: return ms_soft_fast(d, x, threshold, operands, report);
+    case MUSEC_NS_ACCURATE:
+        return ms_soft_accurate(d, x, threshold, ms_optim_tol(cfg), operands, report);
+    case MUSEC_NS_EXACT: return ms_exact(d, MS_EXACT_SOFT, x.in[0], threshold, x.out[0], report);
+    default: break;
+    }
+    if (cfg->literal) return ms_ssc_literal(d, x, threshold, cfg->ns_iters, operands, report);
+    ms_plan_newton_schulz(cfg->ns_iters, &plan);
+    return ms_ssc_plan(d, x, threshold, &plan, operands, report);
+}
+
+musec_status ms_run_spectral(musec_optim *opt, const ms_group *g, ms_stacks x, ms_num threshold,
+                             ms_report *report)
+{
+    const musec_optim_config *cfg  = &opt->cfg;
+    const ms_quintic_list    *list = ms_optim_quintics(cfg);
+    const ms_mat              in = x.in[0], out = x.out[0];
+    if (g->spectral_fn == MS_SPECTRAL_SOFT_CLIP)
+        return soft_clip(opt->d, cfg, g->operands, x, threshold, report);
+    assert(x.n == 1);
+    if (g->spectral_fn == MS_SPECTRAL_HARD_CLIP)
+        return ms_exact(opt->d, MS_EXACT_HARD, in, threshold, out, report);
+    if (cfg->ns_mode == MUSEC_NS_EXACT)
+        return ms_exact(opt->d, MS_EXACT_POLAR, in, threshold, out, report);
+    ms_report_path(report, in.count, list->name, cfg->ns_iters);
+    ms_report_compute_dtype(report, in.count, g->operands);
+    return ms_newton_schulz(opt->d, in, list, cfg->ns_iters, g->operands, out);
+}
+
+/* update <- f(direction) of all spans by one call, by the rule of their groups. */
+static musec_status apply(musec_optim *opt, const ms_span *spans, int n_spans, ms_num threshold,
+                          bool cached, ms_report *paths)
+{
+    ms_stacks x = { .n = n_spans };
+    for (int i = 0; i < n_spans; i++) {
+        const ms_span      *span  = &spans[i];
+        const ms_gram_norms norms = span->g->gram_norms;
+        x.in[i]                   = span->scaled.data != NULL ? span->scaled : span->direction;
+        x.out[i]                  = span->update;
+        if (!cached) continue;
+        x.gram_norms[i].sumsq = ms_vec_slice(norms.sumsq, span->first, span->n);
+        x.gram_norms[i].trace = ms_vec_slice(norms.trace, span->first, span->n);
+    }
+    return ms_run_spectral(opt, spans[0].g, x, threshold, paths);
+}
+
+musec_status ms_apply_spectral(ms_step *s, ms_span *spans, int n_spans, ms_num *threshold,
+                               ms_report *paths)
+{
+    musec_optim    *opt   = s->opt;
+    const ms_group *group = spans[0].g;
+    musec_status    st    = MUSEC_OK;
+    *threshold            = ms_const(1.0);
+    for (int i = 0; i < n_spans; i++)
+        spans[i].update = spans[i].direction;
+    if (group->spectral_fn == MS_SPECTRAL_NONE) return MUSEC_OK;
+    if (ms_spectral_clips(group->spectral_fn))
+        TRY(ms_threshold(opt, spans[0].direction, threshold));
+    for (int i = 0; i < n_spans; i++) {
+        const ms_group *g = spans[i].g;
+        spans[i].update   = spans[i].momentum;
+        if (!ms_group_stores_clipped(opt, g))
+            TRY(ms_scratch_mat(opt->d, ms_update_dtype(opt, g), spans[i].n, g->rows, g->cols,
+                               &spans[i].update));
+    }
+    TRY(apply(opt, spans, n_spans, *threshold, true, paths));
+done:
+    return st;
+}
+
+musec_status ms_apply_spectral_ahead(ms_step *s, ms_span *spans, int n_spans, ms_num threshold)
+{
+    musec_status st = MUSEC_OK;
+    for (int i = 0; i < n_spans; i++) {
+        const ms_group *g = spans[i].g;
+        TRY(ms_scratch_mat(s->opt->d, g->dtype, spans[i].n, g->rows, g->cols, &spans[i].update));
+    }
+    TRY(apply(s->opt, spans, n_spans, threshold, false, NULL));
+done:
+    return st;
+}

@@ -1,0 +1,173 @@
+/* update.c - the last phase of a step: decays the weights and subtracts the updates, where the
+ * weights lie; then epoch averages. */
+#include <math.h>
+
+#include "core/rng.h"
+#include "optim/optim.h"
+
+double ms_shape_factor(int rule, int64_t rows, int64_t cols)
+{
+    const double m = (double)rows, n = (double)cols;
+    switch (rule) {
+    case MUSEC_SHAPE_KELLER: return sqrt(fmax(1.0, m / n));
+    case MUSEC_SHAPE_MOONLIGHT: return 0.2 * sqrt(fmax(m, n));
+    case MUSEC_SHAPE_MUP: return sqrt(m / n);
+    case MUSEC_SHAPE_RMS: return sqrt(fmax(m, n));
+    case MUSEC_SHAPE_NORMUON: return 0.2 * sqrt(m * n); /* divided by the norm of each update */
+    default: return 1.0;
+    }
+}
+
+/* What a matrix loses to decay, besides coupled decay, which is in its gradient.  lr: with the
+ * parameter's own factor, which `base` is without. */
+static double decay_of(const musec_optim_config *cfg, double wd, double base, double lr,
+                       double shape)
+{
+    switch (cfg->decay_form) {
+    case MUSEC_DECAY_DECOUPLED:
+    case MUSEC_DECAY_AFTER:
+    case MUSEC_DECAY_CAUTIOUS: return lr * wd;
+    case MUSEC_DECAY_FRANK_WOLFE: return lr;
+    case MUSEC_DECAY_INDEPENDENT: return wd;
+    case MUSEC_DECAY_LR2: return lr * lr * wd;
+    case MUSEC_DECAY_CAUTIOUS_LR2: return lr * shape * wd * base;
+    default: return 0.0;
+    }
+}
+
+/* What the update of a matrix is multiplied by, but for what only the device knows, and what the
+ * weight loses. */
+static void rates_of(const ms_step *s, const ms_group *g, int64_t m, double *size, double *decay)
+{
+    const musec_optim        *opt   = s->opt;
+    const musec_optim_config *cfg   = ms_group_config(opt, g);
+    const ms_param           *param = ms_member_param(opt, g, m);
+    const double              base  = ms_param_lr(opt, param) * s->lr_scale;
+    const double              lr    = base * param->lr_factor;
+    const double shape = g->aux ? 1.0 : ms_shape_factor(cfg->shape_rule, g->rows, g->cols);
+    const double wd    = ms_param_decay(opt, param);
+    const double known = cfg->shape_rule == MUSEC_SHAPE_NORMUON ? 1.0 : shape; /* beforehand */
+    *decay             = decay_of(cfg, wd, base, lr, known);
+    *size              = lr * shape * (cfg->decay_form == MUSEC_DECAY_AFTER ? 1.0 - *decay : 1.0);
+}
+
+/* The factors on the updates u: the sizes, divided by what only the device knows.  The sizes are
+ * all 0 or none is; they are overwritten where they have to be divided. */
+static musec_status step_sizes(musec_optim *opt, const ms_group *g, double *sizes, ms_num threshold,
+                               ms_mat u, ms_num *step)
+{
+    const ms_device_ops *op      = opt->d->ops;
+    const bool           normuon = opt->cfg.shape_rule == MUSEC_SHAPE_NORMUON;
+    const bool           unit =
+        opt->cfg.update_scale == MUSEC_SCALE_UNIT && ms_spectral_clips(g->spectral_fn);
+    ms_vec       each;
+    musec_status st = MUSEC_OK;
+    *step           = ms_host(sizes);
+    if (g->aux || sizes[0] == 0.0 || (!normuon && !unit)) return MUSEC_OK;
+    if (!normuon && threshold.each.data == NULL) {
+        for (int64_t i = 0; i < u.count; i++)
+            sizes[i] /= threshold.value;
+        return MUSEC_OK;
+    }
+    TRY(ms_scratch_vec(opt->d, u.count, &each));
+    if (normuon) { /* the norm cancels any scale, that of D too */
+        for (int64_t i = 0; i < u.count; i++)
+            sizes[i] = 1.0 / sizes[i];
+        TRY(op->sumsq(opt->d, u, each));
+        TRY(op->scalars(opt->d, MS_SCALAR_INV_NORM, (double[]){ 1e-30 }, 1,
+                        (ms_num[]){ ms_each(each), ms_host(sizes) }, &each));
+    } else {
+        TRY(op->scalars(opt->d, MS_SCALAR_DIVIDE, NULL, 0, (ms_num[]){ threshold, ms_host(sizes) },
+                        &each));
+    }
+    *step = ms_each(each);
+done:
+    return st;
+}
+
+/* Says whether one call may update the weights of both members. */
+static bool in_one_call(const ms_step *s, const ms_group *g, int64_t m, int64_t other)
+{
+    const musec_optim *opt = s->opt;
+    const ms_mat x = ms_member_param(opt, g, m)->copy, y = ms_member_param(opt, g, other)->copy;
+    double       size[2], decay[2];
+    rates_of(s, g, m, &size[0], &decay[0]);
+    rates_of(s, g, other, &size[1], &decay[1]);
+    return !ms_member_in_groups(opt, g, m) && !ms_member_in_groups(opt, g, other) &&
+           (x.data == NULL) == (y.data == NULL) && (x.data == NULL || x.dtype == y.dtype) &&
+           (size[0] == 0.0) == (size[1] == 0.0);
+}
+
+/* Updates members first .. first + n - 1 of a group by one call. */
+static musec_status update_some(ms_step *s, const ms_group *g, int64_t first, int64_t n,
+                                ms_num threshold, ms_mat update)
+{
+    musec_optim         *opt  = s->opt;
+    const ms_device_ops *op   = opt->d->ops;
+    const int            form = ms_group_config(opt, g)->decay_form;
+    const bool    cautious    = form == MUSEC_DECAY_CAUTIOUS || form == MUSEC_DECAY_CAUTIOUS_LR2;
+    const bool    copied      = ms_member_param(opt, g, first)->copy.data != NULL;
+    double       *sizes = s->host->step_size, *decays = s->host->decay;
+    const ms_mark mark = ms_arena_mark(&opt->d->scratch);
+    ms_mat        copy = { 0 };
+    ms_num        step;
+    musec_status  st = MUSEC_OK;
+
+    for (int64_t i = 0; i < n; i++)
+        rates_of(s, g, first + i, &sizes[i], &decays[i]);
+    TRY(step_sizes(opt, g, sizes, threshold, update, &step));
+    if (!ms_member_in_groups(opt, g, first)) {
+        if (copied) copy = ms_member_list(s, g, first, n, MS_COPIES);
+        TRY(op->decay_add(opt->d, step, update, ms_host(decays), cautious,
+                          ms_member_list(s, g, first, n, MS_WEIGHTS), copy));
+        goto done;
+    }
+    const ms_part part = ms_member_part(s, g, first, MS_WEIGHTS);
+    for (int64_t k = 0; k < part.groups; k++) {
+        if (copied) copy = ms_part_group(ms_member_part(s, g, first, MS_COPIES), k);
+        TRY(op->decay_add(opt->d, step, ms_dense_group(update, part, k), ms_host(decays), cautious,
+                          ms_part_group(part, k), copy));
+    }
+done:
+    ms_arena_reset(&opt->d->scratch, mark);
+    return st;
+}
+
+musec_status ms_update_weights(ms_step *s, const ms_span *span, ms_num threshold)
+{
+    const int64_t first = span->first;
+    musec_status  st    = MUSEC_OK;
+    for (int64_t i = 0, next; i < span->n; i = next) {
+        for (next = i + 1; next < span->n && in_one_call(s, span->g, first + i, first + next);)
+            next++;
+        TRY(update_some(s, span->g, first + i, next - i, ms_num_slice(threshold, i, next - i),
+                        ms_mat_slice(span->update, i, next - i)));
+    }
+done:
+    return st;
+}
+
+/* ---- epoch averages (paper: Algorithm 2) ----------------------------------------------------- */
+
+int64_t ms_picked_epoch(const musec_optim *opt)
+{
+    const double  u = ms_rand_uniform(ms_rand_key(opt->cfg.seed, "picked epoch"), 0);
+    const int64_t k = opt->cfg.avg_epochs > 0 ? opt->cfg.avg_epochs : 1;
+    return (int64_t)(u * (double)k);
+}
+
+/* Of K epochs of T steps one is picked beforehand, uniformly; while it runs, the average of its
+ * weights is kept: average <- average + (W - average) / t. */
+musec_status ms_update_averages(musec_optim *opt)
+{
+    const int64_t T     = opt->cfg.avg_steps;
+    const int64_t epoch = (opt->t - 1) / (T > 0 ? T : 1);
+    musec_status  st    = MUSEC_OK;
+    if (T == 0 || epoch != ms_picked_epoch(opt)) return MUSEC_OK;
+    const double share = 1.0 / (double)((opt->t - 1) % T + 1);
+    for (size_t i = 0; i < opt->n_params; i++)
+        TRY(opt->d->ops->axpby(opt->d, ms_const(share), opt->params[i].weight,
+                               ms_const(1.0 - share), opt->params[i].average));
+done:
+    return st;
+}
