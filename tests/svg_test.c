@@ -154,12 +154,12 @@ TEST(lines_that_leave_are_clipped)
         add_curve(&f, p, "A", plain, y, COUNT(y));
         if (crosses) ms_curve_point(&f, ms_panel_curve(&f, p, "B", plain), gone(4.0), NULL);
         svg   = draw_one(&f);
-        inner = after(svg, "<svg x=\"");
-        top   = strtod(after(inner, "y=\""), NULL);
+        inner = after(svg, "<clipPath");
+        top   = strtod(strchr(after(inner, " d=\"M"), ',') + 1, NULL);
         edge  = strtod(after(after(svg, "class=\"points\""), "cy=\""), NULL); /* of 9 */
         line  = after(after(inner, "class=\"curve line\""), " d=\"");
         CHECK(fabs(top - edge) < 0.1, "clipped at %g, the edge is at %g", top, edge);
-        CHECK(strstr(svg, "</svg>") > line, "the line lies in the inner <svg>");
+        CHECK(strstr(inner, "<g clip-path=\"url(#clip-id-0-440)\">") < line, "%s", inner);
         for (int i = 0; i < 5; i++)
             CHECK(path_point(line, i, &x[i], &line_y[i]), "point %d", i);
         CHECK(!path_point(line, 5, &px, &py), "no more points");
@@ -183,6 +183,7 @@ TEST(a_panel_has_two_widths)
     CHECK(strtod(after(wide, "viewBox=\"0 0 "), NULL) >
               2.0 * strtod(after(svg, "viewBox=\"0 0 "), NULL),
           "%.100s", wide);
+    CHECK(strstr(wide, " id=\"clip-id-0-1120\"") != NULL, "an id of its own");
     CHECK(count(wide, "<circle") == 2 && count(wide, "class=\"curve line\"") == 1, "the same");
     CHECK(strstr(svg, "data-x=\"2\" data-y=\"0.125\"><title>") != NULL, "%s", svg);
     free(svg);
@@ -193,8 +194,8 @@ TEST(a_panel_has_two_widths)
 /* Text is escaped, nothing has an id, and ink is the page's. */
 TEST(svg_is_fit_for_a_page)
 {
-    static const char *const never[] = { "<?xml", "<!DOCTYPE", "<script", " id=",
-                                         "<defs", "xlink",     "black",   " on" };
+    static const char *const never[] = { "<?xml", "<!DOCTYPE", "<script", "<defs",
+                                         "xlink", "black",     " on" };
     ms_figure                f;
     ms_panel                *p;
     char                    *svg;
@@ -227,6 +228,7 @@ TEST(svg_is_fit_for_a_page)
     CHECK(count(svg, "class=\"curve dots\"") == 15, "markers");
     CHECK(count(svg, "class=\"curve diverged\"") == 15, "crosses");
     CHECK(count(svg, "<g") == count(svg, "</g>"), "groups end");
+    CHECK(count(svg, " id=") == 1, "the clip alone has an id");
     CHECK(count(svg, "data-label=\"&lt;7&gt;\"") == 5, "each names its curve");
     CHECK(count(svg, "<circle") == 45, "%d points", count(svg, "<circle"));
     free(svg);

@@ -1,8 +1,8 @@
 /* svg.c - figures written as SVG.
  *
  * Every length is in units of a canvas on which text is 14 units high; a picture scales the whole
- * canvas.  Lines and bands may leave a panel at the top: they stand in an inner <svg>, which clips
- * them without an id that would have to be unique in the page. */
+ * canvas.  Lines and bands may leave a panel at the top, where a <clipPath> ends them; its id is made
+ * of the figure's, which is unique in the page. */
 #include "report/svg.h"
 
 #include <math.h>
@@ -24,6 +24,7 @@ typedef struct canvas { /* a panel on its canvas, from the upper left corner */
     double                 width, height;
     double                 left, right, top, bottom;         /* the plot area */
     double                 cell_left, cell_top, cell_bottom; /* with labels around it */
+    char                   clip[128]; /* id of the area that clips lines and bands */
     const ms_panel_layout *layout;
     FILE                  *to;
 } canvas;
@@ -98,6 +99,7 @@ static canvas canvas_in(const ms_figure_layout *f, size_t panel, double x, doubl
             labels = fmax(labels, text_width(p->y.ticks[k].label, TICK_FONT));
         if (p->y.share < 1.0) labels = fmax(labels, text_width("diverged", 0.8 * FONT));
     }
+    snprintf(v.clip, sizeof v.clip, "clip-%.100s-%zu-%.0f", f->figure->id, panel, width);
     v.width       = width;
     v.height      = height;
     v.cell_left   = x;
@@ -403,13 +405,13 @@ static void put_layers(const canvas *v)
         put_label((label){ .x = 0.5 * (v->left + v->right), .y = 0.5 * (v->top + v->bottom) },
                   "no data", v->to);
     fprintf(v->to,
-            "<svg x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
-            "viewBox=\"%.1f %.1f %.1f %.1f\">\n",
-            v->left - 2.0, top, wide, high, v->left - 2.0, top, wide, high);
+            "<clipPath id=\"%s\"><path d=\"M%.1f,%.1fh%.1fv%.1fh-%.1fz\"/></clipPath>\n"
+            "<g clip-path=\"url(#%s)\">\n",
+            v->clip, v->left - 2.0, top, wide, high, wide, v->clip);
     for (int kind = 0; kind < N_LAYERS; kind++) {
         for (size_t i = p->n; i-- > 0;) /* the first curve on top */
             put_layer(v, (layer)kind, i);
-        if (kind == DASHED) fputs("</svg>\n", v->to);
+        if (kind == DASHED) fputs("</g>\n", v->to);
     }
 }
 
@@ -504,7 +506,7 @@ static void put_opening(const canvas *v)
 
     fprintf(v->to,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
-            "fill=\"currentColor\" data-box=\"%.0f %.0f %.0f %.0f\" data-x=\"",
+            "data-box=\"%.0f %.0f %.0f %.0f\" data-x=\"",
             v->width, v->height, v->left, v->top, v->right, v->bottom);
     if (!p->bars) ms_html_text(p->x_label, v->to);
     fputs("\" aria-label=\"", v->to);

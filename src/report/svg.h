@@ -1,7 +1,7 @@
 /* svg.h - figures written as SVG.
  *
  * A panel for a page has the page's own text colour (currentColor) and font, a size that follows
- * the page, no ids, and its values for the script of the page:
+ * the page, and its values for the script of the page:
  *
  *     <g class="curve line" data-label="Muon">      what is drawn: band, line, dots, ...
  *     <g class="points" data-label="Muon">          on top and invisible: where the points lie

@@ -168,7 +168,7 @@ class Check:
     def text(self):
         """Nothing in the file leads out of it."""
         text = self.page.read_text(encoding="utf-8")
-        out = re.findall(r"""(?:\bsrc\s*=|@import|url\s*\(|<link\b|<iframe\b|<base\b"""
+        out = re.findall(r"""(?:\bsrc\s*=|@import|url\s*\((?!#)|<link\b|<iframe\b|<base\b"""
                          r"""|href\s*=(?!["']?#))[^>]{0,60}""", text)
         self.that(not out, "refers to something outside: %s" % out[:3])
         self.that(not re.search(r"<[a-z][^>]*\son[a-z]+\s*=", text), "has an inline event handler")
