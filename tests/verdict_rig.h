@@ -15,24 +15,26 @@ extern const double world_rates[WORLD_RATES];
 
 enum { MOST_FAKES = 256, MOST_CLAIMS = 64 };
 
-typedef struct world {
+extern struct world {
     fake   at[MOST_FAKES];
     size_t n;
-} world;
+} w;
+/* What the last judgement found. */
+extern ms_finding findings[MOST_CLAIMS];
+extern size_t     n_findings;
 
-fake *world_add(world *w, const char *optimizer, double lr, double loss, const char *more);
-void  world_make(world *w);
+fake *world_add(const char *optimizer, double lr, double loss, const char *more);
+void  world_make(void);
 /* The same runs again with other fields, Muon's losses from 0.2 on times `worse`. */
-void world_repeat(world *w, const char *fields, double worse);
+void world_repeat(const char *fields, double worse);
 void fake_groups(fake *f, double qk, double vo, double mlp, double rank);
 
-/* Findings hold until the next are made; c NULL: none are made. */
-size_t find_all(const ms_compare *c, bool omit_times, ms_finding findings[MOST_CLAIMS]);
-size_t judge_with(const world *w, bool omit_times, ms_finding findings[MOST_CLAIMS]);
-size_t judge(const world *w, ms_finding findings[MOST_CLAIMS]);
+void judge_runs(const ms_compare *c, bool omit_times);
+void judge_with(bool omit_times); /* the world */
+void judge(void);
 
-const ms_finding *find(const ms_finding *findings, size_t n, const char *id);
-void              expect(const ms_finding *f, ms_verdict want, const char *after);
-void              check_words(const ms_finding *f, const char *words); /* they are in its result */
+const ms_finding *find(const char *id);
+void              expect(const char *id, ms_verdict want, const char *after);
+void              check_words(const char *id, const char *words); /* they are in its result */
 
 #endif

@@ -11,14 +11,10 @@
 
 TEST(every_claim_holds_in_its_world)
 {
-    static world w;
-    ms_finding   findings[MOST_CLAIMS];
-    size_t       n;
-
-    world_make(&w);
-    world_repeat(&w, "data=data/c4", 1.0);
-    n = w.n;
-    for (size_t i = 0; i < n / 2; i++) { /* a larger model on the first set */
+    world_make();
+    world_repeat("data=data/c4", 1.0);
+    const size_t half = w.n / 2;
+    for (size_t i = 0; i < half; i++) { /* a larger model on the first set */
         w.at[w.n] = w.at[i];
         fake *f   = &w.at[w.n++];
         snprintf(f->more + strlen(f->more), sizeof f->more - strlen(f->more),
@@ -28,9 +24,10 @@ TEST(every_claim_holds_in_its_world)
         for (int g = 0; g < MS_RUN_GROUPS; g++)
             f->rank[g] *= 2.0; /* of the larger side */
     }
-    n = judge(&w, findings);
-    for (size_t i = 0; i < n; i++)
-        expect(&findings[i], strcmp(findings[i].id, "theory") == 0 ? MS_NOT_TESTED : MS_HOLDS, "");
+    judge();
+    for (size_t i = 0; i < n_findings; i++)
+        expect(findings[i].id, strcmp(findings[i].id, "theory") == 0 ? MS_NOT_TESTED : MS_HOLDS,
+               "");
 }
 
 /* ---- one change, one claim ------------------------------------------------------------------- */
@@ -64,11 +61,11 @@ typedef struct change {
     double      value;
 } change;
 
-static void apply(world *w, const change *c)
+static void apply(const change *c)
 {
     size_t n = 0;
-    for (size_t i = 0; i < w->n; i++) {
-        fake *f = &w->at[i];
+    for (size_t i = 0; i < w.n; i++) {
+        fake *f = &w.at[i];
         if ((c->optimizer != NULL && strcmp(f->optimizer, c->optimizer) != 0) ||
             (c->lr > 0.0 && f->lr != c->lr) || strstr(f->more, c->more) == NULL)
             continue;
@@ -154,40 +151,35 @@ static const change failing[] = {
 
 TEST(each_claim_can_fail)
 {
-    static world w;
-    ms_finding   findings[MOST_CLAIMS];
-    char         after[64];
+    char after[64];
 
     for (size_t i = 0; i < COUNT(failing); i++) {
-        world_make(&w);
-        apply(&w, &failing[i]);
-        const size_t n = judge(&w, findings);
+        world_make();
+        apply(&failing[i]);
+        judge();
         snprintf(after, sizeof after, "(change %zu) ", i);
-        expect(find(findings, n, failing[i].claim), MS_DOES_NOT_HOLD, after);
+        expect(failing[i].claim, MS_DOES_NOT_HOLD, after);
     }
 }
 
 /* Two sets that disagree, and a larger model with a smaller gap. */
 TEST(sets_and_sizes_can_fail)
 {
-    static world w;
     const change calm = { "sets", "muonclip", 0.5, "c4", LOSS, 3.0 };
-    ms_finding   findings[MOST_CLAIMS];
-    size_t       n;
 
-    world_make(&w);
-    world_repeat(&w, "data=data/c4", 1.0);
-    apply(&w, &calm);
-    n = judge(&w, findings);
-    expect(find(findings, n, "sets"), MS_DOES_NOT_HOLD, "");
-    expect(find(findings, n, "largest-lr"), MS_DOES_NOT_HOLD, "on one of two sets ");
-    expect(find(findings, n, "sizes"), MS_NOT_TESTED, "");
+    world_make();
+    world_repeat("data=data/c4", 1.0);
+    apply(&calm);
+    judge();
+    expect("sets", MS_DOES_NOT_HOLD, "");
+    expect("largest-lr", MS_DOES_NOT_HOLD, "on one of two sets ");
+    expect("sizes", MS_NOT_TESTED, "");
 
-    world_make(&w);
-    world_repeat(&w, "preset=nano layers=4", 0.95);
-    n = judge(&w, findings);
-    expect(find(findings, n, "sizes"), MS_DOES_NOT_HOLD, "");
-    expect(find(findings, n, "sets"), MS_NOT_TESTED, "");
+    world_make();
+    world_repeat("preset=nano layers=4", 0.95);
+    judge();
+    expect("sizes", MS_DOES_NOT_HOLD, "");
+    expect("sets", MS_NOT_TESTED, "");
 }
 
 /* ---- missing runs ---------------------------------------------------------------------------- */
@@ -247,19 +239,16 @@ static bool is_covered(const char *id, const change *changes, size_t n)
 
 TEST(claims_without_their_runs_are_not_tested)
 {
-    static world w;
-    ms_finding   findings[MOST_CLAIMS];
-    char         after[64];
-    size_t       n = 0;
+    char after[64];
 
     for (size_t i = 0; i < COUNT(missing); i++) {
-        world_make(&w);
-        apply(&w, &missing[i]);
-        n = judge(&w, findings);
+        world_make();
+        apply(&missing[i]);
+        judge();
         snprintf(after, sizeof after, "(missing %zu) ", i);
-        expect(find(findings, n, missing[i].claim), MS_NOT_TESTED, after);
+        expect(missing[i].claim, MS_NOT_TESTED, after);
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n_findings; i++) {
         if (strcmp(findings[i].id, "theory") == 0) continue;
         CHECK(is_covered(findings[i].id, missing, COUNT(missing)), "%s", findings[i].id);
         CHECK(is_covered(findings[i].id, failing, COUNT(failing)) ||
@@ -271,28 +260,25 @@ TEST(claims_without_their_runs_are_not_tested)
 TEST(no_runs_test_nothing)
 {
     const ms_compare none = { 0 };
-    ms_finding       findings[MOST_CLAIMS];
-    const size_t     n = find_all(&none, false, findings);
 
-    for (size_t i = 0; i < n; i++)
-        expect(&findings[i], MS_NOT_TESTED, "");
-    CHECK(strcmp(find(findings, n, "range")->result, "there are no finished runs") == 0, "%s",
-          find(findings, n, "range")->result);
+    judge_runs(&none, false);
+    for (size_t i = 0; i < n_findings; i++)
+        expect(findings[i].id, MS_NOT_TESTED, "");
+    CHECK(strcmp(find("range")->result, "there are no finished runs") == 0, "%s",
+          find("range")->result);
 }
 
 /* Only one run: nothing to compare, nothing to fall over. */
 TEST(any_one_method_alone_is_fine)
 {
     static const char *const optimizers[] = { "soft-musec", "spectra", "muon", "muonclip", "adam" };
-    ms_finding               findings[MOST_CLAIMS];
-    static world             w;
 
     for (size_t i = 0; i < COUNT(optimizers); i++) {
-        w.n                                                  = 0;
-        world_add(&w, optimizers[i], 0.2, 3.0, "")->diverged = i % 2 == 0;
-        const size_t n                                       = judge(&w, findings);
-        expect(find(findings, n, "range"), MS_NOT_TESTED, optimizers[i]);
-        expect(find(findings, n, "recovery"), MS_NOT_TESTED, optimizers[i]);
+        w.n                                              = 0;
+        world_add(optimizers[i], 0.2, 3.0, "")->diverged = i % 2 == 0;
+        judge();
+        expect("range", MS_NOT_TESTED, optimizers[i]);
+        expect("recovery", MS_NOT_TESTED, optimizers[i]);
     }
 }
 
@@ -302,25 +288,22 @@ TEST(any_one_method_alone_is_fine)
  * where no run learned.  That is known by the summary of a run, or by its log alone. */
 TEST(nothing_is_judged_by_runs_that_learned_nothing)
 {
-    ms_finding   findings[MOST_CLAIMS];
-    static world w;
-
     for (int k = 0; k < 4; k++) {
         const bool old = k % 2 == 1, all = k / 2 == 1;
-        world_make(&w);
+        world_make();
         for (size_t i = 0; i < w.n; i++)
             if (all || strcmp(w.at[i].optimizer, "muon") == 0) {
                 w.at[i].idle     = true;
                 w.at[i].old      = old;
                 w.at[i].diverged = false;
             }
-        const size_t n = judge(&w, findings);
-        for (size_t i = 0; i < n; i++)
+        judge();
+        for (size_t i = 0; i < n_findings; i++)
             if (all || strcmp(findings[i].id, "spectra-better") != 0) /* Muon is not in that one */
-                expect(&findings[i], MS_NOT_TESTED, "");
-        check_words(find(findings, n, "tuned"), all ? "no run of Soft Musec has learned anything ("
-                                                    : "no run of Muon has learned anything (");
-        check_words(find(findings, n, "tuned"), old ? "loss 3." : ", unigram loss 5.500)");
+                expect(findings[i].id, MS_NOT_TESTED, "");
+        check_words("tuned", all ? "no run of Soft Musec has learned anything ("
+                                 : "no run of Muon has learned anything (");
+        check_words("tuned", old ? "loss 3." : ", unigram loss 5.500)");
     }
 }
 
@@ -328,165 +311,133 @@ TEST(nothing_is_judged_by_runs_that_learned_nothing)
  * of the rate. */
 TEST(rates_at_which_none_learned_do_not_count)
 {
-    ms_finding   findings[MOST_CLAIMS];
-    static world w;
-    size_t       n;
-
-    world_make(&w);
+    world_make();
     for (size_t i = 0; i < w.n; i++)
         if (strcmp(w.at[i].optimizer, "muon") == 0 && w.at[i].lr == 0.01) {
             w.at[i].idle = true;
             w.at[i].loss = 4.5;
         }
-    n = judge(&w, findings);
-    expect(find(findings, n, "small-lr"), MS_DOES_NOT_HOLD, "");
-    check_words(find(findings, n, "small-lr"), "Muon 4.500, MuonClip 3.010 at lr 0.01");
+    judge();
+    expect("small-lr", MS_DOES_NOT_HOLD, "");
+    check_words("small-lr", "Muon 4.500, MuonClip 3.010 at lr 0.01");
     for (size_t i = 0; i < w.n; i++)
         if (w.at[i].lr == 0.01) w.at[i].idle = true;
-    n = judge(&w, findings);
-    check_words(find(findings, n, "small-lr"), "at lr 0.1");
+    judge();
+    check_words("small-lr", "at lr 0.1");
 }
 
 /* ---- figures and words ----------------------------------------------------------------------- */
 
 TEST(results_have_the_figures)
 {
-    static world w;
-    ms_finding   findings[MOST_CLAIMS];
-    size_t       n;
-
-    world_make(&w);
-    world_add(&w, "muon", 0.01, 3.03, "seed=1");
-    world_add(&w, "muon", 0.03, 3.40, ""); /* no common rate */
-    world_add(&w, "muon", 0.03, 3.50, "seed=1");
-    n = judge(&w, findings);
-    check_words(find(findings, n, "small-lr"),
+    world_make();
+    world_add("muon", 0.01, 3.03, "seed=1");
+    world_add("muon", 0.03, 3.40, ""); /* no common rate */
+    world_add("muon", 0.03, 3.50, "seed=1");
+    judge();
+    check_words("small-lr",
                 "fineweb: Soft Musec 3.000, SPECTRA 3.010, Muon 3.020, MuonClip 3.010 at lr 0.01 "
                 "(seeds within 0.020)");
-    CHECK(strstr(find(findings, n, "near-best")->result, "seeds") == NULL, "%s",
-          find(findings, n, "near-best")->result); /* at lr 0.5 there is one of each */
-    check_words(find(findings, n, "degrade"), "Muon diverged, MuonClip +19.6% at lr 0.5");
-    check_words(find(findings, n, "degrade"), "Soft Musec +1.7%");
-    check_words(find(findings, n, "range"), "Soft Musec 0.01 to 0.5");
-    check_words(find(findings, n, "range"), "Muon 0.01 to 0.1");
-    check_words(find(findings, n, "recovery"), "Soft Musec 2.900 (10 steps)");
-    check_words(find(findings, n, "recovery"), "Muon 3.300 (30 steps)");
-    check_words(find(findings, n, "rank-muon"), "Muon QK 0.95 VO 0.95 MLP 0.95");
-    check_words(find(findings, n, "norm-muonclip"), "MuonClip QK 20 VO 58 MLP 79");
-    check_words(find(findings, n, "time"), "Soft Musec 10.1 ms");
-    check_words(find(findings, judge_with(&w, true, findings), "time"), "times are left out");
-    n = judge(&w, findings);
-    check_words(find(findings, n, "iterations"), "lr 0.2 D 0.05: K 3 to 8 2.905 to 2.930");
-    check_words(find(findings, n, "effective-step"),
+    CHECK(strstr(find("near-best")->result, "seeds") == NULL, "%s",
+          find("near-best")->result); /* at lr 0.5 there is one of each */
+    check_words("degrade", "Muon diverged, MuonClip +19.6% at lr 0.5");
+    check_words("degrade", "Soft Musec +1.7%");
+    check_words("range", "Soft Musec 0.01 to 0.5");
+    check_words("range", "Muon 0.01 to 0.1");
+    check_words("recovery", "Soft Musec 2.900 (10 steps)");
+    check_words("recovery", "Muon 3.300 (30 steps)");
+    check_words("rank-muon", "Muon QK 0.95 VO 0.95 MLP 0.95");
+    check_words("norm-muonclip", "MuonClip QK 20 VO 58 MLP 79");
+    check_words("time", "Soft Musec 10.1 ms");
+    check_words("iterations", "lr 0.2 D 0.05: K 3 to 8 2.905 to 2.930");
+    check_words("effective-step",
                 "Soft Musec 2.950 at lr 0.5 with D 0.5, Muon 3.600 at 0.25 (better at ");
-    check_words(find(findings, n, "clip-active"), "SPECTRA (lr 0.1, D 0.5) 2, 50% above");
+    check_words("clip-active", "SPECTRA (lr 0.1, D 0.5) 2, 50% above");
+    judge_with(true);
+    check_words("time", "times are left out");
 }
 
 /* The best of all is Muon's at a rate that no other method has: 2.8. */
 TEST(the_best_of_all_has_any_rate)
 {
-    static world w;
-    ms_finding   findings[MOST_CLAIMS];
-    size_t       n;
-
-    world_make(&w);
-    world_add(&w, "muon", 0.03, 2.8, "");
-    n = judge(&w, findings);
-    check_words(find(findings, n, "largest-lr"), "Soft Musec +5.4%, SPECTRA +5.7%");
-    check_words(find(findings, n, "stable"), "Soft Musec at worst +7.1% (lr 0.01)");
-    check_words(find(findings, n, "degrade"), "Soft Musec +1.7%"); /* above its own */
+    world_make();
+    world_add("muon", 0.03, 2.8, "");
+    judge();
+    check_words("largest-lr", "Soft Musec +5.4%, SPECTRA +5.7%");
+    check_words("stable", "Soft Musec at worst +7.1% (lr 0.01)");
+    check_words("degrade", "Soft Musec +1.7%"); /* above its own */
 }
 
 /* Twenty problems: nothing of the last is cut off. */
 TEST(long_results_are_whole)
 {
-    static world w;
-    ms_finding   findings[MOST_CLAIMS];
-    char         more[32];
-    size_t       n;
+    char more[32];
 
     w.n = 0;
     for (int i = 0; i < 20; i++)
         for (size_t k = 0; k < WORLD_RATES; k++) {
             snprintf(more, sizeof more, "data=a/set%02d", i);
-            world_add(&w, "soft-musec", world_rates[k], 3.0 + 0.1 * i, more);
-            world_add(&w, "muon", world_rates[k], 3.5 + 0.1 * i, more);
+            world_add("soft-musec", world_rates[k], 3.0 + 0.1 * i, more);
+            world_add("muon", world_rates[k], 3.5 + 0.1 * i, more);
         }
-    n = judge(&w, findings);
-    check_words(find(findings, n, "range"),
+    judge();
+    check_words("range",
                 "set19: Soft Musec 0.01 to 0.5, Muon 0.01 to 0.5, without SPECTRA, without "
                 "MuonClip");
-    CHECK(strlen(find(findings, n, "range")->result) > 1024, "a short one");
+    CHECK(strlen(find("range")->result) > 1024, "a short one");
 }
 
 /* Steps of one size whatever D is: one that is a rule has its words. */
 TEST(a_threshold_by_a_rule_is_told)
 {
-    static world w;
-    ms_finding   findings[MOST_CLAIMS];
-    size_t       n;
-
     w.n = 0;
-    world_add(&w, "soft-musec", 0.2, 2.9, "threshold=rms:1 update_scale=unit");
-    world_add(&w, "muon", 0.2, 3.3, "");
-    n = judge(&w, findings);
-    check_words(find(findings, n, "effective-step"),
-                "Soft Musec 2.900 at lr 0.2 with D rms:1, Muon 3.300 at 0.2");
+    world_add("soft-musec", 0.2, 2.9, "threshold=rms:1 update_scale=unit");
+    world_add("muon", 0.2, 3.3, "");
+    judge();
+    check_words("effective-step", "Soft Musec 2.900 at lr 0.2 with D rms:1, Muon 3.300 at 0.2");
 }
 
 /* At a rate of 0 nothing is trained, and a range from there has no width. */
 TEST(a_rate_of_zero_is_in_no_sweep)
 {
-    static world w;
-    ms_finding   findings[MOST_CLAIMS];
-    size_t       n;
-
-    world_make(&w);
+    world_make();
     for (int m = 0; m < 4; m++)
-        world_add(&w, (const char *[]){ "soft-musec", "spectra", "muon", "muonclip" }[m], 0.0, 2.9,
-                  "");
-    n = judge(&w, findings);
-    check_words(find(findings, n, "range"), "Soft Musec 0.01 to 0.5, SPECTRA 0.01 to 0.5, Muon "
-                                            "0.01 to 0.1");
-    expect(find(findings, n, "range"), MS_HOLDS, "");
-    check_words(find(findings, n, "small-lr"), "at lr 0.01");
+        world_add((const char *[]){ "soft-musec", "spectra", "muon", "muonclip" }[m], 0.0, 2.9, "");
+    judge();
+    check_words("range", "Soft Musec 0.01 to 0.5, SPECTRA 0.01 to 0.5, Muon "
+                         "0.01 to 0.1");
+    expect("range", MS_HOLDS, "");
+    check_words("small-lr", "at lr 0.01");
 }
 
 TEST(a_spike_counts_whatever_the_last_loss)
 {
-    static world w;
     const change as_low = { "threshold-large", "soft-musec", 0.5, "threshold=1", LOSS, 2.96 };
-    ms_finding   findings[MOST_CLAIMS];
-    size_t       n;
 
-    world_make(&w);
-    apply(&w, &as_low);
-    n = judge(&w, findings);
-    expect(find(findings, n, "threshold-large"), MS_HOLDS, "");
+    world_make();
+    apply(&as_low);
+    judge();
+    expect("threshold-large", MS_HOLDS, "");
 }
 
 /* Options of one optimizer do not rename the others; a method with no plain form is found too. */
 TEST(variants_stand_for_their_method)
 {
-    static world w;
-    ms_finding   findings[MOST_CLAIMS];
-    size_t       n;
-
-    world_make(&w);
-    world_add(&w, "muonclip", 0.2, 3.1, "qk_tau=30");
-    n = judge(&w, findings);
-    expect(find(findings, n, "degrade"), MS_HOLDS, "");
-    check_words(find(findings, n, "degrade"), "MuonClip +19.6%");
-    expect(find(findings, n, "iterations"), MS_HOLDS, "");
+    world_make();
+    world_add("muonclip", 0.2, 3.1, "qk_tau=30");
+    judge();
+    expect("degrade", MS_HOLDS, "");
+    check_words("degrade", "MuonClip +19.6%");
+    expect("iterations", MS_HOLDS, "");
 }
 
 TEST(the_table_has_them_all)
 {
-    ms_finding       findings[MOST_CLAIMS];
     const ms_compare none  = { 0 };
     ms_table         table = { 0 };
-    const size_t     n     = find_all(&none, false, findings);
 
+    judge_runs(&none, false);
+    const size_t n = n_findings;
     ms_verdict_table(findings, n, &table);
     CHECK(table.n_cells == 5 * (n + 1), "%zu cells of %zu claims", table.n_cells, n);
     CHECK(strcmp(table.cells[5 * n + 4], "not tested here") == 0, "%s", table.cells[5 * n + 4]);
@@ -496,6 +447,27 @@ TEST(the_table_has_them_all)
     ms_table_free(&table);
 }
 
+/* Sentences have the bounds by which claims are judged. */
+TEST(sentences_have_the_bounds)
+{
+    static const struct {
+        const char *id, *part;
+    } cases[] = {
+        { "range", "within 5% of that best. Holds if Soft Musec's is at least 2 times Muon's" },
+        { "spectra-better", "lower by more than 0.1% and" },
+        { "recovery", "At lr 0.2, steps" },
+        { "norm-muonclip", "at most 0.8 times Muon's in QK" },
+        { "time", "at most 6% above the least" },
+        { "threshold-large", "rises by more than 1%, and by more than 2 times" },
+    };
+    judge_runs(&(ms_compare){ 0 }, false);
+    for (size_t i = 0; i < n_findings; i++)
+        CHECK(strpbrk(findings[i].measure, "{}") == NULL, "%s", findings[i].measure);
+    for (size_t i = 0; i < COUNT(cases); i++)
+        CHECK(strstr(find(cases[i].id)->measure, cases[i].part) != NULL, "%s: %s", cases[i].id,
+              find(cases[i].id)->measure);
+}
+
 /* "1 holds", "2 hold": kinds and words in pairs, the good ones first. */
 TEST(verdicts_are_counted)
 {
@@ -503,21 +475,14 @@ TEST(verdicts_are_counted)
                                             "2 do not hold", "not tested here", "3 not tested" };
     static const ms_verdict  verdicts[] = { MS_NOT_TESTED, MS_DOES_NOT_HOLD, MS_HOLDS,
                                             MS_NOT_TESTED, MS_DOES_NOT_HOLD, MS_NOT_TESTED };
-    ms_finding               findings[COUNT(verdicts)] = { 0 };
-    ms_table                 pairs                     = { 0 };
+    ms_finding               counted[COUNT(verdicts)] = { 0 };
+    ms_table                 pairs                    = { 0 };
 
     for (size_t i = 0; i < COUNT(verdicts); i++)
-        findings[i].verdict = verdicts[i];
-    ms_verdict_counts(findings, COUNT(findings), &pairs);
+        counted[i].verdict = verdicts[i];
+    ms_verdict_counts(counted, COUNT(counted), &pairs);
     CHECK(pairs.n_cells == COUNT(want), "%zu cells", pairs.n_cells);
     for (size_t i = 0; i < COUNT(want); i++)
         CHECK(strcmp(pairs.cells[i], want[i]) == 0, "%s", pairs.cells[i]);
     ms_table_free(&pairs);
-}
-
-int main(void)
-{
-    const int failed = check_main();
-    (void)find_all(NULL, false, NULL);
-    return failed;
 }
