@@ -55,7 +55,7 @@ static void add_training(ms_page *page, ms_section *s)
                     "The learning rate jumps at the dashed line.");
     for (int part = 0; part < 2; part++) {
         ms_panel *p = ms_figure_panel(&f, part == 0 ? "training" : "validation", "step", "loss");
-        p->y_top    = 8.0;
+        p->y_max    = 8.0;
         ms_panel_rule(&f, p, 2400.0, "stage 2");
         for (size_t k = 0; k < 4; k++) {
             ms_style  style = ms_style_of(names[k]);
@@ -195,7 +195,7 @@ void demo_page_make(ms_page *page)
     ms_page_footer(page, "Made on a machine & on a day.");
     s = ms_page_section(page, "learning-rate", "Loss against learning rate",
                         "Figures 1, 4 and 5 of the paper");
-    ms_section_words(page, s,
+    ms_section_text(page, s,
                      "%d optimizers on three sets; <i>this is no markup</i> & neither is that.", 6);
     add_sweep(page, s);
     add_table(page, s);

@@ -17,7 +17,7 @@ TEST(pieces_stay_where_they_were_put)
     ms_figure_begin(&f, "id", "title", "caption");
     for (int i = 0; i < 20; i++) {
         p = ms_figure_panel(&f, words, "x", "y");
-        CHECK(isnan(p->y_top) && isnan(p->x_rule) && p->n == 0, "no limit and no rule");
+        CHECK(isnan(p->y_max) && isnan(p->x_rule) && p->n == 0, "no limit and no rule");
         for (int k = 0; k < 20; k++) {
             c = ms_panel_curve(&f, p, words, (ms_style){ "#000000", 1, k });
             for (int j = 0; j < 20; j++)
@@ -26,7 +26,7 @@ TEST(pieces_stay_where_they_were_put)
         }
     }
     words[0] = 'z'; /* they are copies */
-    CHECK(!f.lost && f.n == 20, "%zu panels", f.n);
+    CHECK(!f.out_of_memory && f.n == 20, "%zu panels", f.n);
     for (size_t i = 0; i < f.n; i++)
         for (size_t k = 0; k < f.panels[i].n; k++) {
             const ms_curve *curve = &f.panels[i].curves[k];
@@ -52,7 +52,7 @@ TEST(nothing_is_accepted)
     CHECK(ms_panel_curve(&f, NULL, "a", ms_style_of("muon")) == NULL, "no panel, no curve");
     ms_curve_point(&f, NULL, (ms_point){ 0 }, NULL);
     ms_panel_rule(&f, NULL, 1.0, "words");
-    CHECK(!f.lost && f.n == 0, "nothing happened");
+    CHECK(!f.out_of_memory && f.n == 0, "nothing happened");
     ms_figure_free(&f);
 }
 

@@ -130,7 +130,7 @@ static ms_figure small_figure(const char *id)
     ms_curve_point(&f, c, (ms_point){ 1e-300, 2.0, 1.5, 2.5, false, NULL, 3, false, 2 }, NULL);
     ms_curve_point(
         &f, c, (ms_point){ .x = 3.0, .y = NAN, .low = NAN, .high = NAN, .diverged = true }, NULL);
-    ms_panel_crosses(&f, p);
+    ms_panel_symbols(&f, p);
     return f;
 }
 
@@ -236,7 +236,7 @@ TEST(names_must_be_fit)
     ms_page_section(&page, "one", "Again", "");
     CHECK(ms_page_write(&e, &page, &(ms_page_files){ .csv_dir = dir }) == MUSEC_EINVAL,
           "two sections");
-    page.lost = true;
+    page.out_of_memory = true;
     CHECK(ms_page_write(&e, &page, &(ms_page_files){ .csv_dir = dir }) == MUSEC_ENOMEM, "lost");
     ms_page_free(&page);
     page = small_page(NULL, "b");

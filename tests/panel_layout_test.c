@@ -66,7 +66,7 @@ TEST(short_curves_stay_whole)
     ms_figure_begin(&f, "id", "", "");
     p        = ms_figure_panel(&f, "", "", "");
     p->x_log = true;
-    p->y_top = 5.0;
+    p->y_max = 5.0;
     c        = ms_panel_curve(&f, p, "a", style);
     ms_curve_point(&f, c, at(0.0, 1.0), NULL); /* has no logarithm: on the left edge */
     ms_curve_point(&f, c, at(0.1, 2.0), NULL);

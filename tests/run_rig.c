@@ -73,9 +73,9 @@ void run_rig_add(ms_runset *set, const char *text)
     bool    staged = false;
     int     n      = 4;
 
-    if (set->n == set->room) {
-        set->room = 2 * set->room + 16;
-        set->at   = realloc(set->at, set->room * sizeof *set->at);
+    if (set->n == set->capacity) {
+        set->capacity = 2 * set->capacity + 16;
+        set->at   = realloc(set->at, set->capacity * sizeof *set->at);
         assert_non_null(set->at);
     }
     run = &set->at[set->n];
@@ -114,7 +114,7 @@ void run_rig_add(ms_runset *set, const char *text)
     run->threshold = ms_run_number(run, "threshold");
     run->val_loss  = run->status == MS_RUN_DIVERGED ? NAN : loss;
     run->steps     = n;
-    run->n = run->room = (size_t)n;
+    run->n = run->capacity = (size_t)n;
     run->lines         = calloc(run->n, sizeof *run->lines);
     assert_non_null(run->lines);
     for (int i = 0; i < n; i++)

@@ -67,7 +67,7 @@ TEST(stalled_runs_are_told_apart)
     p = &block("loss-lr")->figure.panels[0];
     for (size_t i = 0; i < p->n; i++)
         if (strcmp(p->curves[i].label, "stalled") == 0) {
-            CHECK(p->curves[i].n == 1 && p->curves[i].at[0].beside, "a square is no row");
+            CHECK(p->curves[i].n == 1 && p->curves[i].at[0].extra, "a square is no row");
             squares++;
         }
     CHECK(squares == 4, "%zu squares", squares);

@@ -45,7 +45,8 @@ TEST(losses_are_those_of_the_best_settings)
     CHECK(c->at[1].low == 2.8 && c->at[1].high == 3.0, "%g %g", c->at[1].low, c->at[1].high);
     check_point(c, 2, 0.5, 4.0);
     check_has(c->at[2].tip, "1 of 2 diverged");
-    CHECK(c->at[2].lost == 1 && c->at[1].lost == 0, "%zu, %zu", c->at[2].lost, c->at[1].lost);
+    CHECK(c->at[2].n_diverged == 1 && c->at[1].n_diverged == 0, "%zu, %zu", c->at[2].n_diverged,
+          c->at[1].n_diverged);
     c = &panel("loss-lr", 0)->curves[2]; /* the cross of the one that did */
     assert_int_equal(c->n, 1);
     check_point(c, 0, 0.5, NAN);
@@ -72,11 +73,11 @@ TEST(a_bad_point_does_not_flatten_the_rest)
                            "muon lr=0.07 loss=3.6", "muon lr=0.08 loss=50" };
 
     make(&usual, runs, 8);
-    CHECK(fabs(panel("loss-lr", 0)->y_top - 4.0) <= 1e-12, "top %g", panel("loss-lr", 0)->y_top);
+    CHECK(fabs(panel("loss-lr", 0)->y_max - 4.0) <= 1e-12, "top %g", panel("loss-lr", 0)->y_max);
     runs[7] = "muon lr=0.08 loss=4.4"; /* a little higher, and seven alone: nothing is bad */
     for (size_t n = 7; n <= 8; n++) {
         make(&usual, runs, n);
-        CHECK(isnan(panel("loss-lr", 0)->y_top), "no limit of %zu", n);
+        CHECK(isnan(panel("loss-lr", 0)->y_max), "no limit of %zu", n);
     }
 }
 
@@ -105,9 +106,9 @@ TEST(muon_is_paired_at_lr_times_d)
     c = curve("controls", 0, "Muon at lr");
     assert_int_equal(c->n, 3);
     check_point(c, 1, 0.2, 3.5);
-    CHECK(strstr(section("controls")->blocks[1].words,
+    CHECK(strstr(section("controls")->blocks[1].text,
                  "no run of Muon at 0.025 (lr 0.1 x D 0.25), 0.025 (lr 0.5 x D 0.05).") != NULL,
-          "%s", section("controls")->blocks[1].words);
+          "%s", section("controls")->blocks[1].text);
 }
 
 /* Steps divided by D are Muon's at the same rate, whatever D is. */
@@ -122,7 +123,7 @@ TEST(muon_is_paired_at_lr_with_steps_of_one)
     assert_int_equal(c->n, 1);
     check_point(c, 0, 0.2, 3.5);
     check_has(c->at[0].tip, "at 0.2 it steps as far as Soft Musec");
-    check_has(section("controls")->blocks[1].words, "no run of Muon at 0.5.");
+    check_has(section("controls")->blocks[1].text, "no run of Muon at 0.5.");
     check_has(block("controls")->notes, "update-scale unit");
 }
 
@@ -232,7 +233,7 @@ TEST(the_first_steps_do_not_make_the_range)
     static const char *const runs[] = { "muon lr=0.1 loss=2 lines=100" };
 
     make(&usual, runs, 1);
-    const double top = panel("dynamics-train", 0)->y_top;
+    const double top = panel("dynamics-train", 0)->y_max;
     CHECK(fabs(top - (6.0 - 0.04)) <= 1e-12, "%g", top);
 }
 
@@ -329,7 +330,7 @@ TEST(sections_can_be_chosen)
 
     make(&o, sweep, COUNT(sweep));
     assert_int_equal(now.page.n, 2);
-    check_has(section("ns-iters")->blocks[0].words, "Needs runs of a clipping");
+    check_has(section("ns-iters")->blocks[0].text, "Needs runs of a clipping");
     assert_int_equal(ms_sections_check(&e, wrong, 2), MUSEC_EINVAL);
     check_has(e.text, "did you mean \"loss-lr\"");
 }

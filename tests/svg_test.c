@@ -150,7 +150,7 @@ TEST(lines_that_leave_are_clipped)
 
         ms_figure_begin(&f, "id", "title", "");
         p        = ms_figure_panel(&f, "", "step", "loss");
-        p->y_top = 2.0;
+        p->y_max = 2.0;
         add_curve(&f, p, "A", plain, y, COUNT(y));
         if (crosses) ms_curve_point(&f, ms_panel_curve(&f, p, "B", plain), gone(4.0), NULL);
         svg   = draw_one(&f);
@@ -288,7 +288,7 @@ TEST(values_above_the_top_are_marked)
 
     ms_figure_begin(&f, "id", "", "");
     p        = ms_figure_panel(&f, "", "", "");
-    p->y_top = 2.0;
+    p->y_max = 2.0;
     add_curve(&f, p, "a", dots, (double[]){ 1.0, 2.0, 9.0 }, 3);
     add_curve(&f, p, "b", dots, (double[]){ 9.0 }, 1);
     svg = draw_one(&f);
@@ -316,7 +316,7 @@ TEST(whatever_there_is_is_drawn)
         p->x_log    = kind & 1;
         p->y_log    = kind & 2;
         p->bars     = kind & 4;
-        p->y_top    = kind == 3 ? 2.0 : NAN;
+        p->y_max    = kind == 3 ? 2.0 : NAN;
         for (size_t i = 0; i < COUNT(values); i++) {
             ms_curve *c = ms_panel_curve(&f, p, i == 0 ? "" : "B", ms_style_step(i, COUNT(values)));
             for (size_t k = 0; k < COUNT(values); k++)
@@ -429,7 +429,7 @@ TEST(failures_are_reported)
     CHECK(ms_png_write(&e, &f, pictures) == MUSEC_EIO, "it writes nothing: %s", e.text);
     CHECK(files_in(pictures) == 0, "nothing is left");
     CHECK(ms_png_write(&e, &f, path_in(bin, "rsvg-convert")) == MUSEC_EIO, "no directory");
-    f.lost = true;
+    f.out_of_memory = true;
     CHECK(ms_png_write(&e, &f, pictures) == MUSEC_ENOMEM, "a lost figure");
     setenv("PATH", saved, 1);
     ms_figure_free(&f);

@@ -360,7 +360,7 @@ static void add_section(const build *b, const char *suite, const json_t *spec)
     snprintf(id, sizeof id, "theory-%s", suite);
     section = ms_page_section(b->page, id, text_of(spec, "title"), text_of(spec, "shows"));
     for (size_t i = 0; i < json_array_size(words); i++)
-        ms_section_words(b->page, section, "%s", json_string_value(json_array_get(words, i)));
+        ms_section_text(b->page, section, "%s", json_string_value(json_array_get(words, i)));
     for (size_t i = 0; i < json_array_size(figures); i++) {
         const json_t *figure = json_array_get(figures, i),
                      *fields = json_object_get(figure, "fields");

@@ -79,9 +79,9 @@ static void set_range(ms_axis *a, ms_span span, double pad_lo, double pad_hi)
     double lo = even(a, span.lo), hi = even(a, span.hi), wide = hi - lo;
 
     if (!(wide > SAME * fmax(fabs(lo), fabs(hi)))) { /* one value: in the middle */
-        const double room = a->log ? 0.2 : fmax(0.1 * fabs(lo), lo == 0.0 ? 1.0 : DBL_MIN);
-        lo -= room;
-        hi += room;
+        const double margin = a->log ? 0.2 : fmax(0.1 * fabs(lo), lo == 0.0 ? 1.0 : DBL_MIN);
+        lo -= margin;
+        hi += margin;
         wide   = 0.0;
         pad_lo = pad_hi = 0.0;
     }

@@ -317,11 +317,11 @@ ms_verdict ms_judge_effective_step(ms_evidence *ev)
 /* Median over groups and measurements of sigma_1 / D, and the mean share above; false: none. */
 static bool clip_of(const ms_setting *s, double *median, double *share)
 {
-    size_t  n = 0, room = 0;
+    size_t  n = 0, capacity = 0;
     double *values;
     for (size_t i = 0; i < s->n; i++)
-        room += MS_RUN_GROUPS * s->runs[i]->n;
-    values = room > 0 ? calloc(room, sizeof *values) : NULL;
+        capacity += MS_RUN_GROUPS * s->runs[i]->n;
+    values = capacity > 0 ? calloc(capacity, sizeof *values) : NULL;
     *share = 0.0;
     for (size_t i = 0; values != NULL && i < s->n; i++)
         for (size_t k = 0; k < s->runs[i]->n; k++)

@@ -13,15 +13,15 @@
 static char *copy(ms_figure *f, const char *text)
 {
     char *own = strdup(text);
-    if (own == NULL) f->lost = true;
+    if (own == NULL) f->out_of_memory = true;
     return own;
 }
 
-/* The list with room for one more; NULL, and the figure is lost, without memory. */
-static void *one_more(ms_figure *f, void *at, size_t n, size_t *room, size_t each)
+/* Makes room for one more element; NULL without memory, which the figure records. */
+static void *one_more(ms_figure *f, void *at, size_t n, size_t *capacity, size_t each)
 {
-    void *more = ms_grow(at, n, room, each);
-    if (more == NULL) f->lost = true;
+    void *more = ms_grow(at, n, capacity, each);
+    if (more == NULL) f->out_of_memory = true;
     return more;
 }
 
@@ -41,18 +41,18 @@ void ms_figure_caption(ms_figure *f, const char *fmt, ...)
     va_start(args, fmt);
     f->caption = ms_text_format(fmt, args);
     va_end(args);
-    if (f->caption == NULL) f->lost = true;
+    if (f->caption == NULL) f->out_of_memory = true;
 }
 
 ms_panel *ms_figure_panel(ms_figure *f, const char *title, const char *x_label, const char *y_label)
 {
-    ms_panel *more = one_more(f, f->panels, f->n, &f->room, sizeof *f->panels);
+    ms_panel *more = one_more(f, f->panels, f->n, &f->capacity, sizeof *f->panels);
     ms_panel *p;
 
     if (more == NULL) return NULL;
     f->panels  = more;
     p          = &more[f->n++];
-    *p         = (ms_panel){ .y_top = NAN, .x_rule = NAN };
+    *p         = (ms_panel){ .y_max = NAN, .x_rule = NAN };
     p->title   = copy(f, title);
     p->x_label = copy(f, x_label);
     p->y_label = copy(f, y_label);
@@ -64,7 +64,7 @@ ms_curve *ms_panel_curve(ms_figure *f, ms_panel *p, const char *label, ms_style 
     ms_curve *more, *c;
 
     if (p == NULL) return NULL;
-    more = one_more(f, p->curves, p->n, &p->room, sizeof *p->curves);
+    more = one_more(f, p->curves, p->n, &p->capacity, sizeof *p->curves);
     if (more == NULL) return NULL;
     p->curves = more;
     c         = &more[p->n++];
@@ -77,7 +77,7 @@ void ms_curve_point(ms_figure *f, ms_curve *c, ms_point point, const char *tip, 
     ms_point *more;
 
     if (c == NULL) return;
-    more = one_more(f, c->at, c->n, &c->room, sizeof *c->at);
+    more = one_more(f, c->at, c->n, &c->capacity, sizeof *c->at);
     if (more == NULL) return;
     c->at     = more;
     point.tip = NULL;
@@ -86,20 +86,20 @@ void ms_curve_point(ms_figure *f, ms_curve *c, ms_point point, const char *tip, 
         va_start(args, tip);
         point.tip = ms_text_format(tip, args);
         va_end(args);
-        if (point.tip == NULL) f->lost = true;
+        if (point.tip == NULL) f->out_of_memory = true;
     }
     c->at[c->n++] = point;
 }
 
-/* A curve each: no line joins them. */
+/* Every square is a curve of its own, so that no line joins them. */
 static void put_square(ms_figure *f, ms_panel *p, const ms_point *at)
 {
     ms_curve_point(f, ms_panel_curve(f, p, "stalled", ms_style_stalled()),
-                   (ms_point){ .x = at->x, .y = at->y, .low = NAN, .high = NAN, .beside = true },
+                   (ms_point){ .x = at->x, .y = at->y, .low = NAN, .high = NAN, .extra = true },
                    at->tip != NULL ? "%s" : NULL, at->tip);
 }
 
-void ms_panel_crosses(ms_figure *f, ms_panel *p)
+void ms_panel_symbols(ms_figure *f, ms_panel *p)
 {
     const size_t n = p != NULL ? p->n : 0;
 
@@ -108,7 +108,7 @@ void ms_panel_crosses(ms_figure *f, ms_panel *p)
         for (size_t k = 0; k < p->curves[i].n; k++) {
             const ms_point *at = &p->curves[i].at[k];
             if (at->stalled > 0 && isfinite(at->y)) put_square(f, p, at);
-            if (at->lost == 0 || at->diverged) continue;
+            if (at->n_diverged == 0 || at->diverged) continue;
             if (crosses == NULL)
                 crosses = ms_panel_curve(f, p, p->curves[i].label, p->curves[i].style);
             ms_curve_point(f, crosses,
@@ -117,18 +117,18 @@ void ms_panel_crosses(ms_figure *f, ms_panel *p)
                                        .low      = NAN,
                                        .high     = NAN,
                                        .diverged = true,
-                                       .beside   = true },
+                                       .extra    = true },
                            at->tip != NULL ? "%s" : NULL, at->tip);
         }
     }
 }
 
-void ms_panel_rule(ms_figure *f, ms_panel *p, double x, const char *words)
+void ms_panel_rule(ms_figure *f, ms_panel *p, double x, const char *label)
 {
     if (p == NULL) return;
     free(p->rule_label);
     p->x_rule     = x;
-    p->rule_label = copy(f, words);
+    p->rule_label = copy(f, label);
 }
 
 bool ms_figure_legend_entry(const ms_figure *f, size_t panel, size_t curve, ms_style *style)

@@ -247,7 +247,7 @@ static musec_status put_table(ms_error *e, const ms_block *b, FILE *to)
     musec_status st;
 
     fprintf(to, "<figure class=\"table\" id=\"table-%s\">\n", b->id);
-    put_caption(b->words, b->notes, to);
+    put_caption(b->text, b->notes, to);
     if (rows > MAX_OPEN_ROWS) fprintf(to, "<details>\n<summary>%zu rows</summary>\n", rows);
     st = ms_html_table(e, &b->table, to);
     if (rows > MAX_OPEN_ROWS) fputs("</details>\n", to);
@@ -269,7 +269,7 @@ musec_status ms_html_page(ms_error *e, const ms_page *p, FILE *to)
         if (s->shows[0] != '\0') put_element("p", "shows", s->shows, to);
         for (size_t k = 0; k < s->n; k++) {
             const ms_block *b = &s->blocks[k];
-            if (b->kind == MS_BLOCK_WORDS) put_element("p", NULL, b->words, to);
+            if (b->kind == MS_BLOCK_TEXT) put_element("p", NULL, b->text, to);
             if (b->kind == MS_BLOCK_FIGURE) TRY(put_figure(e, b, to));
             if (b->kind == MS_BLOCK_TABLE) TRY(put_table(e, b, to));
         }

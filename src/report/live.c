@@ -83,7 +83,7 @@ static musec_status add_run(ms_error *e, ms_live *live, const char *dir)
 {
     ms_live_run *more;
     if (is_known(live, dir)) return MUSEC_OK;
-    more = ms_grow(live->at, live->n, &live->room, sizeof *live->at);
+    more = ms_grow(live->at, live->n, &live->capacity, sizeof *live->at);
     if (more == NULL) return ms_no_memory(e, "watching the runs");
     live->at          = more;
     live->at[live->n] = (ms_live_run){ .every = 1, .lr = NAN };

@@ -49,7 +49,7 @@ typedef struct ms_live { /* { 0 } is empty */
     const char *const *paths;
     size_t             n_paths;
     ms_live_run       *at; /* in the order in which they were found */
-    size_t             n, room;
+    size_t             n, capacity;
 } ms_live;
 
 /* A path that does not exist is an error; one without runs is not: they may come. */

@@ -19,7 +19,7 @@
 static char *copy(ms_page *p, const char *text)
 {
     char *own = strdup(text);
-    if (own == NULL) p->lost = true;
+    if (own == NULL) p->out_of_memory = true;
     return own;
 }
 
@@ -31,16 +31,16 @@ void ms_page_begin(ms_page *p, const char *title, const char *lead)
     ms_page_footer(p, "Page made by musec %s.", musec_version());
 }
 
-static void *one_more(ms_page *p, void *at, size_t n, size_t *room, size_t each)
+static void *one_more(ms_page *p, void *at, size_t n, size_t *capacity, size_t each)
 {
-    void *more = ms_grow(at, n, room, each);
-    if (more == NULL) p->lost = true;
+    void *more = ms_grow(at, n, capacity, each);
+    if (more == NULL) p->out_of_memory = true;
     return more;
 }
 
 ms_section *ms_page_section(ms_page *p, const char *id, const char *title, const char *shows)
 {
-    ms_section *more = one_more(p, p->sections, p->n, &p->room, sizeof *p->sections);
+    ms_section *more = one_more(p, p->sections, p->n, &p->capacity, sizeof *p->sections);
     ms_section *s;
 
     if (more == NULL) return NULL;
@@ -58,23 +58,23 @@ static ms_block *add_block(ms_page *p, ms_section *s, ms_block_kind kind)
     ms_block *more;
 
     if (s == NULL) return NULL;
-    more = one_more(p, s->blocks, s->n, &s->room, sizeof *s->blocks);
+    more = one_more(p, s->blocks, s->n, &s->capacity, sizeof *s->blocks);
     if (more == NULL) return NULL;
     s->blocks       = more;
     s->blocks[s->n] = (ms_block){ .kind = kind };
     return &s->blocks[s->n++];
 }
 
-void ms_section_words(ms_page *p, ms_section *s, const char *fmt, ...)
+void ms_section_text(ms_page *p, ms_section *s, const char *fmt, ...)
 {
-    ms_block *b = add_block(p, s, MS_BLOCK_WORDS);
+    ms_block *b = add_block(p, s, MS_BLOCK_TEXT);
     va_list   args;
 
     if (b == NULL) return;
     va_start(args, fmt);
-    b->words = ms_text_format(fmt, args);
+    b->text = ms_text_format(fmt, args);
     va_end(args);
-    if (b->words == NULL) p->lost = true;
+    if (b->text == NULL) p->out_of_memory = true;
 }
 
 void ms_page_headline(ms_page *p, const char *text)
@@ -86,7 +86,7 @@ void ms_page_headline(ms_page *p, const char *text)
 void ms_page_counts(ms_page *p, ms_table *pairs)
 {
     ms_table_free(&p->counts);
-    if (pairs->out_of_memory) p->lost = true;
+    if (pairs->out_of_memory) p->out_of_memory = true;
     p->counts = *pairs;
     *pairs    = (ms_table){ .align = pairs->align };
 }
@@ -98,7 +98,7 @@ static void append_line(ms_page *p, char **text, char *line)
     char        *more = line == NULL ? NULL : realloc(*text, n + strlen(line) + 1);
 
     if (more == NULL) {
-        p->lost = true;
+        p->out_of_memory = true;
     } else {
         if (n > 0) more[n - 1] = '\n';
         memcpy(more + n, line, strlen(line) + 1);
@@ -132,7 +132,7 @@ void ms_section_figure(ms_page *p, ms_section *s, ms_figure *figure)
         ms_figure_free(figure);
         return;
     }
-    if (figure->lost) p->lost = true;
+    if (figure->out_of_memory) p->out_of_memory = true;
     b->figure = *figure;
     *figure   = (ms_figure){ 0 };
     if (b->figure.id != NULL) b->id = copy(p, b->figure.id);
@@ -150,7 +150,7 @@ void ms_section_table(ms_page *p, ms_section *s, const char *id, const char *cap
     b->table = *table;
     *table   = (ms_table){ .align = table->align };
     b->id    = copy(p, id);
-    b->words = copy(p, caption);
+    b->text  = copy(p, caption);
 }
 
 void ms_page_free(ms_page *p)
@@ -162,7 +162,7 @@ void ms_page_free(ms_page *p)
             ms_figure_free(&b->figure);
             ms_table_free(&b->table);
             free(b->id);
-            free(b->words);
+            free(b->text);
             free(b->notes);
         }
         free(s->blocks);
@@ -243,7 +243,7 @@ static void put_figure_csv(const ms_figure *f, FILE *to)
         for (size_t k = 0; k < f->panels[i].n; k++)
             for (size_t j = 0; j < f->panels[i].curves[k].n; j++) {
                 const ms_point *at = &f->panels[i].curves[k].at[j];
-                if (at->beside) continue;
+                if (at->extra) continue;
                 if (f->panels[i].title[0] != '\0')
                     ms_csv_text(f->panels[i].title, to);
                 else
@@ -254,8 +254,8 @@ static void put_figure_csv(const ms_figure *f, FILE *to)
                 put_real(at->diverged ? NAN : at->y, to);
                 put_real(at->low, to);
                 put_real(at->high, to);
-                fprintf(to, ",%zu,%zu\r\n", at->lost > 0 ? at->lost : (size_t)at->diverged,
-                        at->stalled);
+                fprintf(to, ",%zu,%zu\r\n",
+                        at->n_diverged > 0 ? at->n_diverged : (size_t)at->diverged, at->stalled);
             }
 }
 
@@ -323,7 +323,7 @@ musec_status ms_page_write(ms_error *e, const ms_page *p, const ms_page_files *f
     ms_out_file *out = calloc(1, sizeof *out);
     musec_status st  = MUSEC_OK;
 
-    if (p->lost || out == NULL) {
+    if (p->out_of_memory || out == NULL) {
         st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the report");
         goto done;
     }

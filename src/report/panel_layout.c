@@ -21,13 +21,13 @@ static double larger(double a, double b) { return b > a || isnan(a) ? b : a; }
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-static double below_top(const ms_panel *p, double y) { return y > p->y_top ? p->y_top : y; }
+static double below_top(const ms_panel *p, double y) { return y > p->y_max ? p->y_max : y; }
 
 static void make_axes(ms_panel_layout *layout, double lane)
 {
     const ms_panel *p = layout->panel;
     ms_span         x = { 0 }, y = { 0 };
-    bool            cut = false; /* is a value above y_top? */
+    bool            cut = false; /* is a value above y_max? */
 
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < (p->bars && p->curves[i].n > 1 ? 1 : p->curves[i].n); k++) {
@@ -37,7 +37,7 @@ static void make_axes(ms_panel_layout *layout, double lane)
             ms_span_take(&y, p->y_log, below_top(p, at->y));
             ms_span_take(&y, p->y_log, below_top(p, at->low));
             ms_span_take(&y, p->y_log, below_top(p, at->high));
-            cut = cut || at->y > p->y_top;
+            cut = cut || at->y > p->y_max;
         }
     if (isfinite(p->x_rule)) ms_span_take(&x, p->x_log, p->x_rule);
     if (p->bars) {
@@ -59,7 +59,7 @@ static ms_placed_point place_point(const ms_panel_layout *layout, size_t curve, 
     const ms_point *at = &layout->panel->curves[curve].at[point];
     ms_placed_point s  = { .point = point, .diverged = at->diverged };
 
-    s.above = !at->diverged && at->y > layout->panel->y_top;
+    s.above = !at->diverged && at->y > layout->panel->y_max;
 
     s.u      = layout->panel->bars ? ((double)curve + 0.5) / (double)layout->panel->n
                                    : ms_axis_place(&layout->x, at->x);
@@ -243,7 +243,7 @@ musec_status ms_figure_layout_make(ms_error *e, const ms_figure *figure, ms_figu
 
     *out = (ms_figure_layout){ .figure = figure,
                                .panels = calloc(figure->n + 1, sizeof *out->panels) };
-    if (figure->lost || out->panels == NULL) {
+    if (figure->out_of_memory || out->panels == NULL) {
         st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the figure %s",
                      figure->id == NULL ? "" : figure->id);
         goto done;

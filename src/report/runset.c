@@ -251,7 +251,7 @@ static ms_run_line line_of(const json_t *root)
 static musec_status add_line(ms_error *e, ms_run *run, const json_t *root, const char *path,
                              size_t number)
 {
-    ms_run_line      *lines = ms_grow(run->lines, run->n, &run->room, sizeof *lines);
+    ms_run_line      *lines = ms_grow(run->lines, run->n, &run->capacity, sizeof *lines);
     const ms_run_line line  = line_of(root);
     if (lines == NULL) return ms_no_memory(e, "the runs");
     run->lines = lines;
@@ -266,14 +266,14 @@ static musec_status add_line(ms_error *e, ms_run *run, const json_t *root, const
 static musec_status read_log(ms_error *e, ms_runset *set, const char *dir, ms_run *run)
 {
     char         path[MS_PATH_MAX], *text = NULL;
-    size_t       room = 0, number = 0;
+    size_t       capacity = 0, number = 0;
     FILE        *f = NULL;
     ssize_t      n;
     musec_status st;
 
     TRY(ms_path_join(e, dir, "log.jsonl", path));
     TRY(ms_file_open_read(e, path, &f));
-    while ((n = getline(&text, &room, f)) >= 0) {
+    while ((n = getline(&text, &capacity, f)) >= 0) {
         json_error_t why;
         json_t      *root = json_loadb(text, (size_t)n, 0, &why);
         number++;
@@ -372,7 +372,7 @@ static musec_status add_run(ms_error *e, ms_runset *set, const char *dir, const 
 
     for (size_t i = 0; i < set->n; i++)
         if (set->at[i].device == run.device && set->at[i].inode == run.inode) return MUSEC_OK;
-    at = ms_grow(set->at, set->n, &set->room, sizeof *at);
+    at = ms_grow(set->at, set->n, &set->capacity, sizeof *at);
     if (at == NULL) return ms_no_memory(e, "the runs");
     set->at = at;
     st      = read_run(e, set, dir, &run);

@@ -57,7 +57,7 @@ typedef struct ms_run {
     json_t       *made;          /* likewise: version, machine, date; NULL: unknown */
     char         *data_sums;     /* which data: beginnings of their sums; NULL: unknown */
     ms_run_line  *lines;
-    size_t        n, room;
+    size_t        n, capacity;
     double        val_loss;      /* the last one measured; NaN: none, or diverged */
     int64_t       steps;         /* asked for */
     uint64_t      device, inode; /* of the directory: the same run is known by them */
@@ -65,7 +65,7 @@ typedef struct ms_run {
 
 typedef struct ms_runset { /* { 0 } is empty */
     ms_run *at;            /* in the order of their directories' names */
-    size_t  n, room;
+    size_t  n, capacity;
     char  **notes; /* what a reader should know: lines cut off, runs left out */
     size_t  n_notes, notes_room;
 } ms_runset;

@@ -132,7 +132,7 @@ static void value_label(const ablation *a, const value *v, char out[64])
     snprintf(out, 64, "%s = %g", a->iterations ? "K" : "D", v->x);
 }
 
-static void step_panel(ms_build *b, const ablation *a, double lr, ms_figure *f)
+static void step_panel(ms_section_builder *b, const ablation *a, double lr, ms_figure *f)
 {
     char      text[64];
     ms_panel *p;
@@ -160,7 +160,7 @@ static void fixed_words(const ablation *a, char out[2 * MS_PLOT_TEXT])
         snprintf(out, 2 * MS_PLOT_TEXT, "weight decay %s", decay);
 }
 
-static void step_figure(ms_build *b, const ablation *a, const char *base)
+static void step_figure(ms_section_builder *b, const ablation *a, const char *base)
 {
     const ms_compare *c      = b->c;
     const char       *method = ms_optimizer_title(c->methods[a->method].optimizer);
@@ -168,7 +168,7 @@ static void step_figure(ms_build *b, const ablation *a, const char *base)
     const size_t      n = ms_plot_rates(c, two_at, a, rates);
     ms_figure         f = { 0 };
     char              id[MS_PLOT_ID], title[MS_PLOT_TEXT], fixed[2 * MS_PLOT_TEXT];
-    char              conditions[MS_PLOT_TEXT], signs[MS_PLOT_TEXT];
+    char              conditions[MS_PLOT_TEXT], symbols[MS_PLOT_TEXT];
 
     ms_plot_id(c, base, a->problem, id);
     ms_plot_conditions(c, a->problem, conditions);
@@ -179,8 +179,8 @@ static void step_figure(ms_build *b, const ablation *a, const char *base)
     ms_figure_begin(&f, id, title, "");
     for (size_t i = 0; i < n; i++)
         step_panel(b, a, rates[i], &f);
-    ms_plot_signs(&f, signs);
-    ms_figure_caption(&f, "Validation loss over the steps, %s.%s %s", fixed, signs, conditions);
+    ms_plot_symbols(&f, symbols);
+    ms_figure_caption(&f, "Validation loss over the steps, %s.%s %s", fixed, symbols, conditions);
     if (ms_build_figure(b, &f)) ms_plot_trace_notes(b, a->problem);
 }
 
@@ -247,7 +247,7 @@ static bool is_first(const ms_compare *c, size_t method)
 }
 
 /* Of every clipping optimizer; Soft Musec's figures have the section's name alone. */
-static void build(ms_build *b, bool iterations, const char *base, const char *table)
+static void build(ms_section_builder *b, bool iterations, const char *base, const char *table)
 {
     const ms_compare *c = b->c;
     ms_table          t = { .align = iterations ? "llrrrlrr" : "llrrlrr" };
@@ -270,6 +270,6 @@ static void build(ms_build *b, bool iterations, const char *base, const char *ta
                    &t);
 }
 
-void ms_build_threshold(ms_build *b) { build(b, false, "threshold", "threshold-losses"); }
+void ms_build_threshold(ms_section_builder *b) { build(b, false, "threshold", "threshold-losses"); }
 
-void ms_build_ns_iters(ms_build *b) { build(b, true, "ns-iters", "ns-iters-losses"); }
+void ms_build_ns_iters(ms_section_builder *b) { build(b, true, "ns-iters", "ns-iters-losses"); }

@@ -8,18 +8,18 @@
 
 enum { MOST_COLUMNS = 6 }; /* further ones go to the next table */
 
-typedef void cell_words(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT]);
+typedef void cell_text(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT]);
 
 typedef struct row {
     const char *name;
     const char *field; /* of the config, or NULL: */
-    cell_words *words;
+    cell_text  *describe;
 } row;
 
 static void cell(const ms_compare *c, size_t problem, const row *r, char out[MS_PLOT_TEXT])
 {
-    if (r->words != NULL) {
-        r->words(c, problem, out);
+    if (r->describe != NULL) {
+        r->describe(c, problem, out);
         return;
     }
     const char *text = ms_run_text(c->problems[problem].first, r->field);
@@ -81,7 +81,7 @@ static void tokens(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
         snprintf(out, MS_PLOT_TEXT, "-");
 }
 
-static const char *device_words(const ms_run *run)
+static const char *device_text(const ms_run *run)
 {
     const char *name = json_string_value(json_object_get(run->computed, "device"));
     if (ms_run_text(run, "device")[0] != '\0') return ms_run_text(run, "device");
@@ -89,7 +89,7 @@ static const char *device_words(const ms_run *run)
 }
 
 /* A config without a precision and a device does not say what it was. */
-static const char *precision_words(const ms_run *run)
+static const char *precision_text(const ms_run *run)
 {
     const char *name = ms_run_precision(run);
     return strcmp(name, "bf16") == 0  ? "bfloat16, float32 masters"
@@ -99,15 +99,15 @@ static const char *precision_words(const ms_run *run)
 }
 
 /* What all runs of the problem say, each once: "cuda:0 and cpu". */
-static void list_words(const ms_compare *c, size_t problem, const char *(*words)(const ms_run *),
-                       char out[MS_PLOT_TEXT])
+static void list_text(const ms_compare *c, size_t problem, const char *(*describe)(const ms_run *),
+                      char out[MS_PLOT_TEXT])
 {
     const char *said[16];
     size_t      n = 0, used = 0;
 
     for (size_t i = 0; i < c->n_settings; i++)
         for (size_t k = 0; c->settings[i].problem == problem && k < c->settings[i].n; k++) {
-            const char *mine  = words(c->settings[i].runs[k]);
+            const char *mine  = describe(c->settings[i].runs[k]);
             bool        known = n == COUNT(said);
             for (size_t j = 0; j < n && !known; j++)
                 known = strcmp(said[j], mine) == 0;
@@ -121,12 +121,12 @@ static void list_words(const ms_compare *c, size_t problem, const char *(*words)
 
 static void device(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
-    list_words(c, problem, device_words, out);
+    list_text(c, problem, device_text, out);
 }
 
 static void precision(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
-    list_words(c, problem, precision_words, out);
+    list_text(c, problem, precision_text, out);
 }
 
 /* "cautious-lr2; AdamW: decoupled": of the first method, then those of optimizers that differ. */
@@ -234,8 +234,8 @@ static void data_row(ms_table *t, const ms_compare *c, const size_t *columns, si
     }
 }
 
-static void add_table(ms_build *b, const size_t *columns, size_t n_columns, const row *rows,
-                      size_t n, const char *id, const char *caption)
+static void add_table(ms_section_builder *b, const size_t *columns, size_t n_columns,
+                      const row *rows, size_t n, const char *id, const char *caption)
 {
     static const char *const aligns[MOST_COLUMNS + 1] = { "l",     "lr",     "lrr",    "lrrr",
                                                           "lrrrr", "lrrrrr", "lrrrrrr" };
@@ -256,7 +256,8 @@ static void add_table(ms_build *b, const size_t *columns, size_t n_columns, cons
     ms_build_table(b, id, caption, &t);
 }
 
-static void build(ms_build *b, const row *rows, size_t n, const char *base, const char *notes)
+static void build(ms_section_builder *b, const row *rows, size_t n, const char *base,
+                  const char *notes)
 {
     size_t columns[MOST_COLUMNS], n_columns = 0, n_tables = 0;
     char   id[MS_PLOT_ID];
@@ -273,7 +274,7 @@ static void build(ms_build *b, const row *rows, size_t n, const char *base, cons
     }
 }
 
-void ms_build_architecture(ms_build *b)
+void ms_build_architecture(ms_section_builder *b)
 {
     build(b, architecture, COUNT(architecture), "architecture",
           "Matrix parameters are those of the attention and MLP "
@@ -281,7 +282,7 @@ void ms_build_architecture(ms_build *b)
           "MLP).");
 }
 
-void ms_build_training(ms_build *b)
+void ms_build_training(ms_section_builder *b)
 {
     build(
         b, training, COUNT(training), "training",

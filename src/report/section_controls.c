@@ -149,7 +149,7 @@ static void control_panel(const ms_compare *c, const panel_of *of, ms_figure *f)
             add_point(f, curve, "Muon", compare_at(c, of, c->rates[i]).muon);
         scaled_curve(c, of, f, p);
     }
-    ms_panel_crosses(f, p);
+    ms_panel_symbols(f, p);
     ms_plot_limit(p);
 }
 
@@ -186,7 +186,7 @@ static bool is_clipping(const ms_compare *c, size_t problem, size_t method)
            ms_plot_run(c, problem, method) != NULL;
 }
 
-static void say_missing(ms_build *b)
+static void say_missing(ms_section_builder *b)
 {
     const ms_compare *c = b->c;
     char              missing[MS_PLOT_TEXT];
@@ -195,16 +195,16 @@ static void say_missing(ms_build *b)
             if (!is_clipping(c, p, m)) continue;
             const panel_of of = make_panel(c, p, m);
             if (!has_control(c, &of, missing) || missing[0] == '\0') continue;
-            ms_build_words(b, "%s, %s: there is no run of Muon at %s.", c->problems[p].label,
-                           c->methods[m].label, missing);
+            ms_build_text(b, "%s, %s: there is no run of Muon at %s.", c->problems[p].label,
+                          c->methods[m].label, missing);
         }
 }
 
-void ms_build_controls(ms_build *b)
+void ms_build_controls(ms_section_builder *b)
 {
     const ms_compare *c = b->c;
     ms_figure         f = { 0 };
-    char              conditions[MS_PLOT_TEXT], signs[MS_PLOT_TEXT], missing[MS_PLOT_TEXT];
+    char              conditions[MS_PLOT_TEXT], symbols[MS_PLOT_TEXT], missing[MS_PLOT_TEXT];
 
     ms_figure_begin(&f, "controls", "Clipping methods and their controls", "");
     for (size_t p = 0; p < c->n_problems; p++)
@@ -214,11 +214,11 @@ void ms_build_controls(ms_build *b)
             if (has_control(c, &of, missing)) control_panel(c, &of, &f);
         }
     ms_plot_conditions(c, c->n_problems, conditions);
-    ms_plot_signs(&f, signs);
+    ms_plot_symbols(&f, symbols);
     ms_figure_caption(&f,
                       "Each clipping method beside its controls. Where Muon at lr·D lies on its "
                       "curve, the size of the steps explains what is seen.%s %s",
-                      signs, conditions);
+                      symbols, conditions);
     if (!ms_build_figure(b, &f)) return;
     ms_build_notes(
         b, "Muon at lr·D is Muon's best setting at the method's learning rate times its threshold "

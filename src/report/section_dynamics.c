@@ -36,7 +36,8 @@ static size_t choose_rates(const ms_compare *c, size_t problem, double out[MS_PL
 }
 
 /* lr NaN: each method at its best. */
-static void loss_panel(ms_build *b, size_t problem, double lr, ms_reading *read, ms_figure *f)
+static void loss_panel(ms_section_builder *b, size_t problem, double lr, ms_reading *read,
+                       ms_figure *f)
 {
     const ms_compare *c         = b->c;
     char              title[64] = "best of each";
@@ -74,7 +75,7 @@ static void best_words(const ms_compare *c, size_t problem, char out[MS_PLOT_TEX
     }
 }
 
-static void loss_figure(ms_build *b, size_t problem, ms_reading *read)
+static void loss_figure(ms_section_builder *b, size_t problem, ms_reading *read)
 {
     const ms_compare *c      = b->c;
     const bool        train  = read == ms_read_loss;
@@ -82,7 +83,7 @@ static void loss_figure(ms_build *b, size_t problem, ms_reading *read)
     double            rates[MS_PLOT_RATES];
     const size_t      n = choose_rates(c, problem, rates);
     char              id[MS_PLOT_ID], title[MS_PLOT_TEXT], best[MS_PLOT_TEXT], stage[128] = "";
-    char              conditions[MS_PLOT_TEXT], signs[MS_PLOT_TEXT];
+    char              conditions[MS_PLOT_TEXT], symbols[MS_PLOT_TEXT];
     ms_figure         f = { 0 };
 
     ms_plot_id(c, train ? "dynamics-train" : "dynamics-val", problem, id);
@@ -97,9 +98,9 @@ static void loss_figure(ms_build *b, size_t problem, ms_reading *read)
     loss_panel(b, problem, NAN, read, &f);
     for (size_t i = 0; i < n; i++)
         loss_panel(b, problem, rates[i], read, &f);
-    ms_plot_signs(&f, signs);
+    ms_plot_symbols(&f, symbols);
     ms_figure_caption(&f, "%s%s.%s%s%s %s", c->n_settings > 1 ? "The best of each: " : "", best,
-                      n > 0 ? " Then all methods at one learning rate." : "", stage, signs,
+                      n > 0 ? " Then all methods at one learning rate." : "", stage, symbols,
                       conditions);
     if (!ms_build_figure(b, &f)) return;
     ms_build_notes(b, "%s",
@@ -131,7 +132,7 @@ static bool has_steps(const ms_compare *c, size_t problem, ms_reading *read)
     return false;
 }
 
-void ms_build_dynamics(ms_build *b)
+void ms_build_dynamics(ms_section_builder *b)
 {
     for (size_t p = 0; p < b->c->n_problems; p++) {
         if (has_steps(b->c, p, ms_read_val_loss)) loss_figure(b, p, ms_read_val_loss);

@@ -14,7 +14,7 @@ static bool has_rates(const ms_compare *c, size_t problem)
     return false;
 }
 
-static void note_limit(ms_build *b)
+static void note_limit(ms_section_builder *b)
 {
     ms_build_notes(b, "A panel ends below losses that are more than three times as far above the "
                       "lowest as three quarters of them are.");
@@ -40,22 +40,22 @@ static void rate_panel(const ms_compare *c, size_t problem, ms_figure *f)
             ms_curve_point(f, curve, ms_plot_point(s->lr, s), "%s", tip);
         }
     }
-    ms_panel_crosses(f, p);
+    ms_panel_symbols(f, p);
     ms_plot_limit(p);
 }
 
-void ms_build_loss_lr(ms_build *b)
+void ms_build_loss_lr(ms_section_builder *b)
 {
     const ms_compare *c = b->c;
     ms_figure         f = { 0 };
-    char              conditions[MS_PLOT_TEXT], signs[MS_PLOT_TEXT];
+    char              conditions[MS_PLOT_TEXT], symbols[MS_PLOT_TEXT];
 
     ms_figure_begin(&f, "loss-lr", "Validation loss against learning rate", "");
     for (size_t p = 0; p < c->n_problems; p++)
         if (has_rates(c, p)) rate_panel(c, p, &f);
     ms_plot_conditions(c, c->n_problems, conditions);
-    ms_plot_signs(&f, signs);
-    ms_figure_caption(&f, "The last validation loss of each method.%s %s", signs, conditions);
+    ms_plot_symbols(&f, symbols);
+    ms_figure_caption(&f, "The last validation loss of each method.%s %s", symbols, conditions);
     if (!ms_build_figure(b, &f)) return;
     ms_build_notes(b,
                    "A point is the mean over the seeds that did not diverge, of the threshold and "
@@ -93,7 +93,7 @@ static int by_step(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void step_curve(ms_build *b, size_t problem, size_t method, bool rms, ms_figure *f,
+static void step_curve(ms_section_builder *b, size_t problem, size_t method, bool rms, ms_figure *f,
                        ms_panel *p)
 {
     const ms_compare *c  = b->c;
@@ -102,7 +102,7 @@ static void step_curve(ms_build *b, size_t problem, size_t method, bool rms, ms_
     ms_curve         *curve;
     char              tip[MS_PLOT_TEXT];
 
-    b->page->lost = b->page->lost || at == NULL;
+    b->page->out_of_memory = b->page->out_of_memory || at == NULL;
     for (size_t i = 0; at != NULL && i < c->n_rates; i++) {
         const ms_setting *s = ms_compare_best(c, problem, method, c->rates[i]);
         if (s == NULL) continue;
@@ -129,7 +129,7 @@ static bool is_measured(const ms_compare *c, size_t problem)
     return false;
 }
 
-static void step_panel(ms_build *b, size_t problem, bool rms, ms_figure *f)
+static void step_panel(ms_section_builder *b, size_t problem, bool rms, ms_figure *f)
 {
     char      title[MS_PLOT_TEXT];
     ms_panel *p;
@@ -142,26 +142,26 @@ static void step_panel(ms_build *b, size_t problem, bool rms, ms_figure *f)
     p->x_log = true;
     for (size_t m = 0; m < b->c->n_methods; m++)
         if (ms_plot_drawn(b->c, problem, m)) step_curve(b, problem, m, rms, f, p);
-    ms_panel_crosses(f, p);
+    ms_panel_symbols(f, p);
     ms_plot_limit(p);
 }
 
-void ms_build_effective_step(ms_build *b)
+void ms_build_effective_step(ms_section_builder *b)
 {
     const ms_compare *c = b->c;
     ms_figure         f = { 0 };
-    char              conditions[MS_PLOT_TEXT], signs[MS_PLOT_TEXT];
+    char              conditions[MS_PLOT_TEXT], symbols[MS_PLOT_TEXT];
 
     ms_figure_begin(&f, "effective-step", "Validation loss against effective step", "");
     for (int rms = 0; rms < 2; rms++) /* a row of each, where there are three problems */
         for (size_t p = 0; p < c->n_problems; p++)
             if (has_rates(c, p) && is_measured(c, p)) step_panel(b, p, rms == 1, &f);
     ms_plot_conditions(c, c->n_problems, conditions);
-    ms_plot_signs(&f, signs);
+    ms_plot_symbols(&f, symbols);
     ms_figure_caption(&f,
                       "The same losses at the size of the updates that were applied, learning rate "
                       "included: curves may be compared from left to right as well.%s %s",
-                      signs, conditions);
+                      symbols, conditions);
     if (!ms_build_figure(b, &f)) return;
     ms_build_notes(b,
                    "Methods whose updates differ in size are best at different learning rates, "

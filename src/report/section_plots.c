@@ -36,7 +36,7 @@ bool ms_plot_drawn(const ms_compare *c, size_t problem, size_t method)
            (same_field(run, other, "ns_mode") && same_field(run, other, "ns_iters"));
 }
 
-void ms_plot_left_out(ms_build *b)
+void ms_plot_left_out(ms_section_builder *b)
 {
     for (size_t p = 0; p < b->c->n_problems; p++)
         for (size_t m = 0; m < b->c->n_methods; m++)
@@ -309,13 +309,13 @@ void ms_plot_tip(const char *label, const ms_setting *s, char out[MS_PLOT_TEXT])
 ms_point ms_plot_point(double x, const ms_setting *s)
 {
     const size_t left  = s->n - s->diverged;
-    ms_point     point = { .x        = x,
-                           .y        = s->loss,
-                           .low      = NAN,
-                           .high     = NAN,
-                           .diverged = left == 0,
-                           .lost     = s->diverged,
-                           .stalled  = s->stalled };
+    ms_point     point = { .x          = x,
+                           .y          = s->loss,
+                           .low        = NAN,
+                           .high       = NAN,
+                           .diverged   = left == 0,
+                           .n_diverged = s->diverged,
+                           .stalled    = s->stalled };
     if (left > 1) {
         point.low  = s->low;
         point.high = s->high;
@@ -323,7 +323,7 @@ ms_point ms_plot_point(double x, const ms_setting *s)
     return point;
 }
 
-void ms_plot_signs(const ms_figure *f, char out[MS_PLOT_TEXT])
+void ms_plot_symbols(const ms_figure *f, char out[MS_PLOT_TEXT])
 {
     bool band = false, cross = false, above = false;
 
@@ -333,7 +333,7 @@ void ms_plot_signs(const ms_figure *f, char out[MS_PLOT_TEXT])
                 const ms_point *at = &f->panels[i].curves[k].at[j];
                 band               = band || at->low < at->high;
                 cross              = cross || at->diverged;
-                above              = above || at->y > f->panels[i].y_top;
+                above              = above || at->y > f->panels[i].y_max;
             }
     snprintf(out, MS_PLOT_TEXT, "%s%s%s",
              band ? " Bands reach from the lowest to the highest seed." : "",
@@ -346,12 +346,12 @@ void ms_plot_signs(const ms_figure *f, char out[MS_PLOT_TEXT])
 void ms_plot_limit(ms_panel *p)
 {
     double *y = NULL, reach;
-    size_t  n = 0, room = 0;
+    size_t  n = 0, capacity = 0;
 
     if (p == NULL) return;
     for (size_t i = 0; i < p->n; i++)
-        room += p->curves[i].n;
-    y = malloc((room > 0 ? room : 1) * sizeof *y);
+        capacity += p->curves[i].n;
+    y = malloc((capacity > 0 ? capacity : 1) * sizeof *y);
     if (y == NULL) return; /* only the axis range suffers */
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->curves[i].n; k++)
@@ -359,7 +359,7 @@ void ms_plot_limit(ms_panel *p)
     if (n >= 4) {
         ms_sort_numbers(y, n);
         reach = y[(3 * n - 1) / 4] - y[0];
-        if (reach > 0.0 && y[n - 1] - y[0] > 3.0 * reach) p->y_top = y[0] + 2.0 * reach;
+        if (reach > 0.0 && y[n - 1] - y[0] > 3.0 * reach) p->y_max = y[0] + 2.0 * reach;
     }
     free(y);
 }

@@ -11,27 +11,27 @@
 enum { MS_PLOT_TEXT = 1024, MS_PLOT_ID = 96 };
 enum { MS_PLOT_MANY = 3 }; /* with more problems, some sections show one of each preset */
 
-typedef struct ms_build ms_build;
-typedef struct ms_build_kind { /* a row of the table of sections */
+typedef struct ms_section_builder ms_section_builder;
+typedef struct ms_section_kind { /* a row of the table of sections */
     const char *id, *title, *shows;
     const char *needs; /* "Needs ...": said where it was asked for and cannot be */
-    void (*build)(ms_build *b);
-} ms_build_kind;
+    void (*build)(ms_section_builder *b);
+} ms_section_kind;
 
-struct ms_build {
+struct ms_section_builder {
     const ms_compare        *c;
     const ms_report_options *options;
     ms_page                 *page;
-    const ms_build_kind     *kind;
+    const ms_section_kind   *kind;
     ms_section              *section; /* NULL until there is something in it */
 };
 
-void ms_build_words(ms_build *b, const char *fmt, ...) MS_PRINTF(2, 3);
+void ms_build_text(ms_section_builder *b, const char *fmt, ...) MS_PRINTF(2, 3);
 /* Both take over; one without panels or rows is dropped, and false returned. */
-bool ms_build_figure(ms_build *b, ms_figure *figure);
-bool ms_build_table(ms_build *b, const char *id, const char *caption, ms_table *table);
+bool ms_build_figure(ms_section_builder *b, ms_figure *figure);
+bool ms_build_table(ms_section_builder *b, const char *id, const char *caption, ms_table *table);
 /* A paragraph to unfold below what was last handed over: how it was made. */
-void ms_build_notes(ms_build *b, const char *fmt, ...) MS_PRINTF(2, 3);
+void ms_build_notes(ms_section_builder *b, const char *fmt, ...) MS_PRINTF(2, 3);
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
@@ -39,7 +39,7 @@ void ms_build_notes(ms_build *b, const char *fmt, ...) MS_PRINTF(2, 3);
  * another iteration alone: those stand in the sections on iterations. */
 bool ms_plot_drawn(const ms_compare *c, size_t problem, size_t method);
 /* Is anything left out by that?  Then a note says so. */
-void ms_plot_left_out(ms_build *b);
+void ms_plot_left_out(ms_section_builder *b);
 /* Is this one of the problems that a section of many figures shows? */
 bool ms_plot_shown(const ms_compare *c, size_t problem);
 /* Drawn methods that were run there at this rate. */
@@ -82,14 +82,14 @@ const char *ms_plot_run_name(const ms_run *run); /* that of its directory */
 /* ---- points ---------------------------------------------------------------------------------- */
 
 /* Mean of the seeds with their band; diverged if all did.  For those of which some did,
- * ms_panel_crosses() is called once all points are there. */
+ * ms_panel_symbols() is called once all points are there. */
 ms_point ms_plot_point(double x, const ms_setting *s);
 /* Keeps a few bad points from flattening a panel: where one is more than three times as far above
  * the lowest as three quarters of them are, the top is twice as far. */
 void ms_plot_limit(ms_panel *p);
 /* What a caption says of the bands, crosses, and values above a panel that the figure has, each
  * sentence with a blank in front; "" if there are none. */
-void ms_plot_signs(const ms_figure *f, char out[MS_PLOT_TEXT]);
+void ms_plot_symbols(const ms_figure *f, char out[MS_PLOT_TEXT]);
 
 /* ---- curves over steps ----------------------------------------------------------------------- */
 
@@ -109,9 +109,9 @@ typedef struct ms_trace { /* what to draw of which runs */
 /* A curve of the setting's first run that did not diverge, with a band over the seeds; long ones
  * are thinned to means.  Each run that diverged has a point of its own, diverged, where it did.
  * Without any value no curve is added, and false returned. */
-bool ms_plot_trace(ms_build *b, ms_figure *f, ms_panel *p, const ms_trace *trace);
+bool ms_plot_trace(ms_section_builder *b, ms_figure *f, ms_panel *p, const ms_trace *trace);
 /* What notes say of such curves on a problem: which run a line is, and where it is of means. */
-void ms_plot_trace_notes(ms_build *b, size_t problem);
+void ms_plot_trace_notes(ms_section_builder *b, size_t problem);
 /* Sets the panel's top to the highest loss after the first steps, in which it falls from far above
  * all that follows, and not above that at the start; marks the first change of stage. */
 #define MS_PLOT_SETTLING 0.04 /* of the steps */
@@ -121,22 +121,22 @@ int64_t ms_plot_stage_change(const ms_compare *c, size_t problem);
 
 /* ---- the sections ---------------------------------------------------------------------------- */
 
-void ms_build_loss_lr(ms_build *b);
-void ms_build_controls(ms_build *b);
-void ms_build_effective_step(ms_build *b);
-void ms_build_stability(ms_build *b);
-void ms_build_dynamics(ms_build *b);
-void ms_build_progress(ms_build *b);
-void ms_build_weight_norm(ms_build *b);
-void ms_build_effective_rank(ms_build *b);
-void ms_build_clip_activity(ms_build *b);
-void ms_build_step_time(ms_build *b);
-void ms_build_threshold(ms_build *b);
-void ms_build_ns_iters(ms_build *b);
-void ms_build_architecture(ms_build *b);
-void ms_build_training(ms_build *b);
-void ms_build_hyperparameters(ms_build *b);
-void ms_build_runs(ms_build *b);
+void ms_build_loss_lr(ms_section_builder *b);
+void ms_build_controls(ms_section_builder *b);
+void ms_build_effective_step(ms_section_builder *b);
+void ms_build_stability(ms_section_builder *b);
+void ms_build_dynamics(ms_section_builder *b);
+void ms_build_progress(ms_section_builder *b);
+void ms_build_weight_norm(ms_section_builder *b);
+void ms_build_effective_rank(ms_section_builder *b);
+void ms_build_clip_activity(ms_section_builder *b);
+void ms_build_step_time(ms_section_builder *b);
+void ms_build_threshold(ms_section_builder *b);
+void ms_build_ns_iters(ms_section_builder *b);
+void ms_build_architecture(ms_section_builder *b);
+void ms_build_training(ms_section_builder *b);
+void ms_build_hyperparameters(ms_section_builder *b);
+void ms_build_runs(ms_section_builder *b);
 
 /* footer.c: where and when the runs were made, at the end of the page. */
 void ms_build_footer(const ms_compare *c, const ms_report_options *options, ms_page *page);

@@ -13,7 +13,7 @@ typedef struct subject {
     bool        y_log;
 } subject;
 
-static void add_panel(ms_build *b, const subject *s, ms_figure *f)
+static void add_panel(ms_section_builder *b, const subject *s, ms_figure *f)
 {
     const ms_runset *set = b->c->set;
     ms_panel        *p   = ms_figure_panel(f, s->title, "step", s->axis);
@@ -39,7 +39,7 @@ static bool has_steps(const ms_runset *set)
     return false;
 }
 
-void ms_build_progress(ms_build *b)
+void ms_build_progress(ms_section_builder *b)
 {
     static const subject subjects[] = {
         { "learning rate", "learning rate", ms_read_lr, false },
@@ -48,14 +48,14 @@ void ms_build_progress(ms_build *b)
     };
     const size_t n = COUNT(subjects) - (b->options->omit_times ? 1 : 0);
     ms_figure    f = { 0 };
-    char         signs[MS_PLOT_TEXT];
+    char         symbols[MS_PLOT_TEXT];
 
     if (b->c->set->n > MOST_RUNS || !has_steps(b->c->set)) return;
     ms_figure_begin(&f, "progress", "Learning rate, logits and speed over the steps", "");
     for (size_t i = 0; i < n; i++)
         add_panel(b, &subjects[i], &f);
-    ms_plot_signs(&f, signs);
-    ms_figure_caption(&f, "As the log of each run has them, step by step.%s", signs);
+    ms_plot_symbols(&f, symbols);
+    ms_figure_caption(&f, "As the log of each run has them, step by step.%s", symbols);
     if (!ms_build_figure(b, &f)) return;
     ms_build_notes(b,
                    "The learning rate is that of the schedule, before the factors of groups. The "

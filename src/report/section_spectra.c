@@ -7,7 +7,7 @@
 
 typedef struct subject {             /* one quantity, a panel for each group of matrices */
     const char *base, *title, *axis; /* of the figure's id, of the figure, of y */
-    const char *words;               /* of the caption, up to ", at ..." */
+    const char *description;         /* of the caption, up to ", at ..." */
     const char *notes;               /* to unfold; or NULL */
     ms_reading *read;
     bool        y_log;
@@ -46,11 +46,11 @@ static void add_line(ms_figure *f, ms_panel *p, const subject *s)
 }
 
 /* Nothing measured in any panel: no figure. */
-static void group_figure(ms_build *b, size_t problem, const subject *s)
+static void group_figure(ms_section_builder *b, size_t problem, const subject *s)
 {
     const ms_compare *c = b->c;
     char      id[MS_PLOT_ID], title[MS_PLOT_TEXT], where[64] = "at the best setting of each";
-    char      conditions[MS_PLOT_TEXT], signs[MS_PLOT_TEXT];
+    char      conditions[MS_PLOT_TEXT], symbols[MS_PLOT_TEXT];
     ms_figure f   = { 0 };
     bool      any = false;
 
@@ -75,8 +75,8 @@ static void group_figure(ms_build *b, size_t problem, const subject *s)
         }
         add_line(&f, p, s);
     }
-    ms_plot_signs(&f, signs);
-    ms_figure_caption(&f, "%s, %s.%s %s", s->words, where, signs, conditions);
+    ms_plot_symbols(&f, symbols);
+    ms_figure_caption(&f, "%s, %s.%s %s", s->description, where, symbols, conditions);
     if (any && ms_build_figure(b, &f)) {
         if (s->notes != NULL) ms_build_notes(b, "%s", s->notes);
         ms_plot_trace_notes(b, problem);
@@ -85,19 +85,19 @@ static void group_figure(ms_build *b, size_t problem, const subject *s)
     ms_figure_free(&f);
 }
 
-static void say_shown(ms_build *b)
+static void say_shown(ms_section_builder *b)
 {
     if (b->section != NULL && b->c->n_problems > MS_PLOT_MANY)
-        ms_build_words(b, "Shown for the first problem of each preset.");
+        ms_build_text(b, "Shown for the first problem of each preset.");
 }
 
-void ms_build_weight_norm(ms_build *b)
+void ms_build_weight_norm(ms_section_builder *b)
 {
     for (size_t p = 0; p < b->c->n_problems; p++) {
         const subject s = { .base  = "weight-norm",
                             .title = "Spectral norm of the weights",
                             .axis  = "largest spectral norm",
-                            .words =
+                            .description =
                                 "Largest spectral norm of the weights of each group of matrices",
                             .read  = ms_read_w_norm,
                             .y_log = true,
@@ -108,14 +108,14 @@ void ms_build_weight_norm(ms_build *b)
     say_shown(b);
 }
 
-void ms_build_effective_rank(ms_build *b)
+void ms_build_effective_rank(ms_section_builder *b)
 {
     for (size_t p = 0; p < b->c->n_problems; p++) {
         const subject s = {
-            .base  = "effective-rank",
-            .title = "Effective rank of the updates",
-            .axis  = "effective rank",
-            .words = "Effective rank of the updates, the mean over each group of matrices",
+            .base        = "effective-rank",
+            .title       = "Effective rank of the updates",
+            .axis        = "effective rank",
+            .description = "Effective rank of the updates, the mean over each group of matrices",
             .notes = "The effective rank is the exponential of the entropy of the singular values.",
             .read  = ms_read_u_erank,
             .lr    = ms_plot_rate(b->c, p, 0.5, true),
@@ -126,13 +126,13 @@ void ms_build_effective_rank(ms_build *b)
     say_shown(b);
 }
 
-void ms_build_clip_activity(ms_build *b)
+void ms_build_clip_activity(ms_section_builder *b)
 {
     static const subject subjects[] = {
         { .base  = "clip-sigma",
           .title = "Largest singular value before the clip",
           .axis  = "σ1 / D",
-          .words =
+          .description =
               "Largest singular value of the momentum over the threshold D, the largest of each "
               "group of matrices",
           .notes =
@@ -146,15 +146,16 @@ void ms_build_clip_activity(ms_build *b)
         { .base  = "clip-share",
           .title = "Share of the singular values above D",
           .axis  = "share above D",
-          .words = "Share of the singular values of the momentum that are clipped, the mean over "
-                   "each group of matrices",
-          .read  = ms_read_share,
-          .lr    = NAN,
-          .line  = NAN },
+          .description =
+              "Share of the singular values of the momentum that are clipped, the mean over "
+              "each group of matrices",
+          .read = ms_read_share,
+          .lr   = NAN,
+          .line = NAN },
         { .base  = "clip-gain",
           .title = "Gain of the operator",
           .axis  = "applied / exact",
-          .words =
+          .description =
               "Norm of the update over that of the exact operator, the mean over each group of "
               "matrices",
           .notes =

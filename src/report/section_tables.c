@@ -157,7 +157,7 @@ static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size
     ms_table_add(t, "%zu", best->n);
 }
 
-void ms_build_stability(ms_build *b)
+void ms_build_stability(ms_section_builder *b)
 {
     static const char *const names[] = { "problem",
                                          "method",
@@ -225,7 +225,7 @@ static void add_selected(ms_table *t, const ms_compare *c, const ms_setting *s)
     add_share(t, s->diverged, s->n);
 }
 
-void ms_build_hyperparameters(ms_build *b)
+void ms_build_hyperparameters(ms_section_builder *b)
 {
     static const char *const names[] = { "method",          "lr",
                                          "decay QK",        "decay VO",
@@ -312,7 +312,7 @@ static void add_run(ms_table *t, const ms_compare *c, const ms_run *run)
     ms_table_is(t, run->val_loss);
 }
 
-void ms_build_runs(ms_build *b)
+void ms_build_runs(ms_section_builder *b)
 {
     static const char *const names[] = { "run",
                                          "problem",
@@ -332,5 +332,5 @@ void ms_build_runs(ms_build *b)
         add_run(&t, b->c, &set->at[i]);
     ms_build_table(b, "runs", "Every run that was read, by the name of its directory.", &t);
     for (size_t i = 0; i < set->n_notes; i++)
-        ms_build_words(b, "Note: %s.", set->notes[i]);
+        ms_build_text(b, "Note: %s.", set->notes[i]);
 }

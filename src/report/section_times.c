@@ -22,7 +22,7 @@ static void add_row(ms_table *t, const ms_compare *c, size_t problem, size_t met
     ms_table_add(t, "%zu", ms.runs);
 }
 
-static void time_panel(ms_build *b, size_t problem, ms_figure *f, ms_table *t)
+static void time_panel(ms_section_builder *b, size_t problem, ms_figure *f, ms_table *t)
 {
     const ms_compare  *c     = b->c;
     const size_t       plain = ms_compare_plain(c, "muon");
@@ -47,7 +47,7 @@ static void time_panel(ms_build *b, size_t problem, ms_figure *f, ms_table *t)
     }
 }
 
-void ms_build_step_time(ms_build *b)
+void ms_build_step_time(ms_section_builder *b)
 {
     static const char *const names[] = { "problem",     "method",    "ms per step", "optimizer ms",
                                          "optimizer %", "of Muon's", "runs" };

@@ -7,7 +7,7 @@
 #include "core/names.h"
 #include "report/section_plots.h"
 
-static const ms_build_kind kinds[] = {
+static const ms_section_kind kinds[] = {
     { "loss-lr", "Loss against learning rate", "Figures 1, 4 and 5 of the paper",
       "Needs finished runs of one method at two learning rates or more.", ms_build_loss_lr },
     { "controls", "Controls of the clipping methods", "",
@@ -84,7 +84,7 @@ static bool is_wanted(const ms_report_options *o, const char *id)
     return false;
 }
 
-static const char *why_left_out(const ms_build_kind *kind, const ms_report_options *o)
+static const char *why_left_out(const ms_section_kind *kind, const ms_report_options *o)
 {
     const bool times = o->omit_times && kind->build == ms_build_step_time;
     return times ? "Times are left out (--omit-times)." : kind->needs;
@@ -105,12 +105,12 @@ musec_status ms_sections_build(ms_error *e, const ms_compare *c, const ms_report
     ms_table_add(&left_out, "section");
     ms_table_add(&left_out, "why it is not here");
     for (size_t i = 0; i < COUNT(kinds); i++) {
-        ms_build b = { .c = c, .options = options, .page = page, .kind = &kinds[i] };
+        ms_section_builder b = { .c = c, .options = options, .page = page, .kind = &kinds[i] };
         if (!is_wanted(options, kinds[i].id)) continue;
         kinds[i].build(&b);
         if (b.section == NULL && options->only != NULL)
-            ms_build_words(&b, "Left out: these runs do not allow it. %s",
-                           why_left_out(&kinds[i], options));
+            ms_build_text(&b, "Left out: these runs do not allow it. %s",
+                          why_left_out(&kinds[i], options));
         if (b.section != NULL) continue;
         ms_table_add(&left_out, "%s", kinds[i].title);
         ms_table_add(&left_out, "%s", why_left_out(&kinds[i], options));
@@ -118,24 +118,24 @@ musec_status ms_sections_build(ms_error *e, const ms_compare *c, const ms_report
     if (c->set->n > 0 && left_out.n_cells > strlen(left_out.align))
         ms_section_table(page, ms_page_section(page, "left-out", "Not on this page", ""),
                          "left-out", "Sections that these runs do not allow.", &left_out);
-    page->lost = page->lost || left_out.out_of_memory;
+    page->out_of_memory = page->out_of_memory || left_out.out_of_memory;
     ms_table_free(&left_out);
     ms_build_footer(c, options, page);
-    if (page->lost) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the report");
+    if (page->out_of_memory) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the report");
     return MUSEC_OK;
 }
 
 /* ---- what a section hands over --------------------------------------------------------------- */
 
 /* False: no memory, which the page knows. */
-static bool open_section(ms_build *b)
+static bool open_section(ms_section_builder *b)
 {
     if (b->section == NULL)
         b->section = ms_page_section(b->page, b->kind->id, b->kind->title, b->kind->shows);
     return b->section != NULL;
 }
 
-void ms_build_words(ms_build *b, const char *fmt, ...)
+void ms_build_text(ms_section_builder *b, const char *fmt, ...)
 {
     char    text[4 * MS_PLOT_TEXT];
     va_list args;
@@ -143,28 +143,28 @@ void ms_build_words(ms_build *b, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    if (open_section(b)) ms_section_words(b->page, b->section, "%s", text);
+    if (open_section(b)) ms_section_text(b->page, b->section, "%s", text);
 }
 
-bool ms_build_figure(ms_build *b, ms_figure *figure)
+bool ms_build_figure(ms_section_builder *b, ms_figure *figure)
 {
-    const bool any = figure->n > 0 && open_section(b);
-    b->page->lost  = b->page->lost || figure->lost;
+    const bool any         = figure->n > 0 && open_section(b);
+    b->page->out_of_memory = b->page->out_of_memory || figure->out_of_memory;
     if (any) ms_section_figure(b->page, b->section, figure);
     ms_figure_free(figure);
     return any;
 }
 
-bool ms_build_table(ms_build *b, const char *id, const char *caption, ms_table *table)
+bool ms_build_table(ms_section_builder *b, const char *id, const char *caption, ms_table *table)
 {
-    const bool any = table->n_cells > strlen(table->align) && open_section(b);
-    b->page->lost  = b->page->lost || table->out_of_memory;
+    const bool any         = table->n_cells > strlen(table->align) && open_section(b);
+    b->page->out_of_memory = b->page->out_of_memory || table->out_of_memory;
     if (any) ms_section_table(b->page, b->section, id, caption, table);
     ms_table_free(table);
     return any;
 }
 
-void ms_build_notes(ms_build *b, const char *fmt, ...)
+void ms_build_notes(ms_section_builder *b, const char *fmt, ...)
 {
     char    text[4 * MS_PLOT_TEXT];
     va_list args;

@@ -188,16 +188,16 @@ static void add_square(ms_figure *f, ms_panel *p, const ms_trace *trace, const m
 {
     if (run->status != MS_RUN_STALLED || mine->n == 0 || !isfinite(mine->y[mine->n - 1])) return;
     ms_curve_point(f, ms_panel_curve(f, p, "stalled", ms_style_stalled()),
-                   (ms_point){ .x      = (double)mine->step[mine->n - 1],
-                               .y      = mine->y[mine->n - 1],
-                               .low    = NAN,
-                               .high   = NAN,
-                               .beside = true },
+                   (ms_point){ .x     = (double)mine->step[mine->n - 1],
+                               .y     = mine->y[mine->n - 1],
+                               .low   = NAN,
+                               .high  = NAN,
+                               .extra = true },
                    "%s: stalled, seed %s: %s", trace->label, ms_run_text(run, "seed"),
                    run->reason != NULL ? run->reason : "no reason is known");
 }
 
-bool ms_plot_trace(ms_build *b, ms_figure *f, ms_panel *p, const ms_trace *trace)
+bool ms_plot_trace(ms_section_builder *b, ms_figure *f, ms_panel *p, const ms_trace *trace)
 {
     const ms_setting *s    = trace->setting;
     const ms_run     *run  = s != NULL ? main_run(s) : NULL;
@@ -225,7 +225,7 @@ bool ms_plot_trace(ms_build *b, ms_figure *f, ms_panel *p, const ms_trace *trace
         add_crosses(f, p, trace);
     }
 done:
-    b->page->lost = b->page->lost || all == NULL || at == NULL || !made;
+    b->page->out_of_memory = b->page->out_of_memory || all == NULL || at == NULL || !made;
     for (size_t k = 0; all != NULL && k < s->n; k++)
         free_series(&all[k]);
     free_series(&mine);
@@ -234,7 +234,7 @@ done:
     return true;
 }
 
-void ms_plot_trace_notes(ms_build *b, size_t problem)
+void ms_plot_trace_notes(ms_section_builder *b, size_t problem)
 {
     const ms_compare *c     = b->c;
     bool              seeds = false, means = false;
@@ -283,6 +283,6 @@ void ms_plot_loss_panel(const ms_compare *c, size_t problem, ms_figure *f, ms_pa
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->curves[i].n; k++)
             if (p->curves[i].at[k].x > settled) later = fmax(later, p->curves[i].at[k].y);
-    p->y_top = fmin(start, later);
+    p->y_max = fmin(start, later);
     if (change > 0) ms_panel_rule(f, p, (double)change, "stage 2");
 }
