@@ -3,8 +3,8 @@
  * A figure is a row of panels (small multiples) with one legend; a panel has axes and curves; a
  * curve has points in ascending x.  A point may have a band over seeds.  A run that diverged is a
  * point without y, drawn as a cross at the panel's upper edge, so that no run disappears; a value
- * that an axis cannot show (0 on a logarithmic one) is drawn at the axis' edge.  Every point has the
- * text that the page shows under the pointer.  Functions that build a figure return no status:
+ * that an axis cannot show (0 on a logarithmic one) is drawn at its edge.  Every point has the text
+ * that the page shows under the pointer.  Functions that build a figure return no status:
  * without memory they set `out_of_memory`, and drawing the figure fails. */
 #ifndef MS_REPORT_FIGURE_H
 #define MS_REPORT_FIGURE_H
@@ -41,11 +41,10 @@ typedef struct ms_curve {
 } ms_curve;
 
 typedef struct ms_panel {
-    char *title, *x_label, *y_label; /* owned; title may be "" */
-    bool  x_log, y_log;
-    bool  bars; /* a bar for each curve (the y of its first point) instead of lines */
-    double
-        y_max; /* the upper limit of the axis; lines to values above it leave the panel; NaN: none */
+    char  *title, *x_label, *y_label; /* owned; title may be "" */
+    bool   x_log, y_log;
+    bool   bars;  /* a bar for each curve (the y of its first point) instead of lines */
+    double y_max; /* upper limit of the axis; lines to values above it leave the panel; NaN: none */
     double x_rule; /* a vertical line, labelled rule_label, such as a change of stage; NaN: none */
     char  *rule_label;
     ms_curve *curves;

@@ -1,8 +1,8 @@
 /* svg.c - figures written as SVG.
  *
  * Every length is in units of a canvas on which text is 14 units high; a picture scales the whole
- * canvas.  Lines and bands may leave a panel at the top, where a <clipPath> ends them; its id is made
- * of the figure's, which is unique in the page. */
+ * canvas.  Lines and bands may leave a panel at the top, where a <clipPath> ends them; its id is
+ * made of the figure's, which is unique in the page. */
 #include "report/svg.h"
 
 #include <math.h>
