@@ -216,3 +216,24 @@ ms_name_hint ms_name_hint_choices(const char *name, const char *choices)
     }
     return ms_name_hint_of(name, names, n);
 }
+
+int ms_choice_index(const char *choices, const char *value)
+{
+    const size_t length = strlen(value);
+    int          index  = 0;
+    for (const char *at = choices; *at != '\0'; index++) {
+        const size_t n = strcspn(at, "|");
+        if (n == length && strncmp(at, value, n) == 0) return index;
+        at += n + (at[n] == '|');
+    }
+    return -1;
+}
+
+void ms_choice_text(const char *choices, int64_t index, char *text, size_t bytes)
+{
+    for (; index > 0 && *choices != '\0'; index--) {
+        choices += strcspn(choices, "|");
+        choices += *choices == '|';
+    }
+    snprintf(text, bytes, "%.*s", index < 0 ? 0 : (int)strcspn(choices, "|"), choices);
+}

@@ -4,6 +4,7 @@
 #define MS_CORE_NAMES_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 enum { MS_NAME_HINT = 512 };
 
@@ -23,5 +24,10 @@ ms_name_hint ms_name_hint_of(const char *name, const char *const *names, size_t 
 ms_name_hint ms_name_hint_or_all(const char *name, const char *const *names, size_t n);
 /* As the first, of the choices "a|b|c". */
 ms_name_hint ms_name_hint_choices(const char *name, const char *choices);
+
+/* The index of `value` among the choices "a|b|c", or -1, and the choice of an index: "" where there
+ * is none. */
+int  ms_choice_index(const char *choices, const char *value);
+void ms_choice_text(const char *choices, int64_t index, char *text, size_t bytes);
 
 #endif

@@ -12,16 +12,16 @@
 #include "core/whole.h"
 #include "optim/optim.h"
 
-typedef enum field_type { NUMBER, INTEGER, UNSIGNED, CHOICE, SPECIAL } field_type;
+typedef enum { FIELD_REAL, FIELD_INT, FIELD_UINT, FIELD_CHOICE, FIELD_PARSED } field_type;
 
 typedef struct field {
     const char *name;
     field_type  type;
-    size_t      offset;
+    size_t      offset, bytes;
     double      min, max;
     const char *values; /* the choices, "a|b|c", in the order of their codes; else what to write */
+    musec_status (*set)(ms_error *e, musec_optim_config *cfg, const char *value); /* PARSED */
     const char *help;
-    musec_status (*set)(ms_error *e, musec_optim_config *cfg, const char *value); /* SPECIAL */
 } field;
 
 static musec_status set_threshold(ms_error *e, musec_optim_config *cfg, const char *value);
@@ -29,101 +29,92 @@ static musec_status set_decay(ms_error *e, musec_optim_config *cfg, const char *
 static musec_status set_base(ms_error *e, musec_optim_config *cfg, const char *value);
 static musec_status set_operands(ms_error *e, musec_optim_config *cfg, const char *value);
 
-#define AT(name) offsetof(musec_optim_config, name)
-#define ABOVE_0  1e-300
+#define AT(member) offsetof(musec_optim_config, member), sizeof((musec_optim_config *)0)->member
+
+#define REAL(member, min, max)         FIELD_REAL, AT(member), min, max, "X", NULL
+#define WHOLE(member, min, max, value) FIELD_INT, AT(member), min, max, value, NULL
+#define UNSIGNED(member, value)        FIELD_UINT, AT(member), 0, 0, value, NULL
+#define ONE_OF(member, choices)        FIELD_CHOICE, AT(member), 0, 0, choices, NULL
+#define PARSED(set, value)             FIELD_PARSED, 0, 0, 0, 0, value, set
+#define ABOVE_0                        1e-300
+#define OPERANDS                       "auto|f32|bf16|f16"
+#define AUX                            "AdamW for embedding, head and vectors: "
+#define MOMENTS                        "adam, adamw, ademamix: "
 
 static const field fields[] = {
-    { "lr", NUMBER, AT(lr), 0, 1e9, "X", "learning rate [0.02]", NULL },
-    { "beta", NUMBER, AT(beta), 0, 1, "X",
-      "weight of the NEW gradient in the momentum: 1 minus the usual momentum [0.05]", NULL },
-    { "threshold", SPECIAL, 0, 0, 0, "D|rms:K|quantile:Q",
-      "clip singular values at D: a number, K times their RMS, or their quantile Q [1]",
-      set_threshold },
-    { "update-scale", CHOICE, AT(update_scale), 0, 0, "paper|unit",
+    { "lr", REAL(lr, 0, 1e9), "learning rate [0.02]" },
+    { "beta", REAL(beta, 0, 1),
+      "weight of the NEW gradient in the momentum: 1 minus the usual momentum [0.05]" },
+    { "threshold", PARSED(set_threshold, "D|rms:K|quantile:Q"),
+      "clip singular values at D: a number, K times their RMS, or their quantile Q [1]" },
+    { "update-scale", ONE_OF(update_scale, "paper|unit"),
       "scale of the step: the clipped matrix as in the paper, or that divided by D, which suits "
-      "learning rates of Muon [paper]",
-      NULL },
-    { "base", SPECIAL, 0, 0, 0, ms_base_choices,
-      "spectra: the optimizer whose update is clipped [sgdm]", set_base },
-    { "clip", CHOICE, AT(clip), 0, 0, "hard|soft", "spectra: clip exactly or smoothly [soft]",
-      NULL },
-    { "ns-mode", CHOICE, AT(ns_mode), 0, 0, "paper|paper7|fast|accurate|exact",
+      "learning rates of Muon [paper]" },
+    { "base", PARSED(set_base, ms_base_choices),
+      "spectra: the optimizer whose update is clipped [sgdm]" },
+    { "clip", ONE_OF(clip, "hard|soft"), "spectra: clip exactly or smoothly [soft]" },
+    { "ns-mode", ONE_OF(ns_mode, "paper|paper7|fast|accurate|exact"),
       "how soft clipping is computed; muon has only paper (quintic Newton-Schulz steps) and exact "
-      "[paper]",
-      NULL },
-    { "ns-iters", INTEGER, AT(ns_iters), 1, 100, "K",
-      "number of Newton-Schulz steps in ns-mode paper [5]", NULL },
-    { "ns-tol", NUMBER, AT(ns_tol), 0, 0.5, "X",
+      "[paper]" },
+    { "ns-iters", WHOLE(ns_iters, 1, 100, "K"),
+      "number of Newton-Schulz steps in ns-mode paper [5]" },
+    { "ns-tol", REAL(ns_tol, 0, 0.5),
       "largest relative error in ns-mode accurate; 0: a hundredth of beta, since stored clipped "
-      "momentum multiplies errors by 1/beta [0]",
-      NULL },
-    { "ns-coeffs", CHOICE, AT(ns_coeffs), 0, 0, "keller|polar-express",
-      "muon: coefficients of the quintic Newton-Schulz steps [keller]", NULL },
-    { "literal", CHOICE, AT(literal), 0, 0, "no|yes",
-      "compute ns-mode paper in the paper's own order of products, which is slower [no]", NULL },
-    { "operands", SPECIAL, 0, 0, 0, "auto|f32|bf16|f16",
+      "momentum multiplies errors by 1/beta [0]" },
+    { "ns-coeffs", ONE_OF(ns_coeffs, "keller|polar-express"),
+      "muon: coefficients of the quintic Newton-Schulz steps [keller]" },
+    { "literal", ONE_OF(literal, "no|yes"),
+      "compute ns-mode paper in the paper's own order of products, which is slower [no]" },
+    { "operands", PARSED(set_operands, OPERANDS),
       "number format that matrix products round their f32 inputs to; auto: f16 on a GPU, f32 on a "
-      "CPU [auto]",
-      set_operands },
-    { "weight-decay", SPECIAL, 0, 0, 0, "X|qk=X,vo=X,mlp=X",
-      "weight decay: one number, or one each for attention (qk, vo) and MLP matrices [0]",
-      set_decay },
-    { "decay-form", CHOICE, AT(decay_form), 0, 0,
-      "decoupled|independent|lr2|cautious|cautious-lr2|coupled|after|frank-wolfe",
-      "formula of the weight decay (docs/optimizers.md) [decoupled; adam: coupled]", NULL },
-    { "nesterov", CHOICE, AT(nesterov), 0, 0, "no|yes",
-      "use Nesterov momentum: look ahead by one gradient [no]", NULL },
-    { "shape-rule", CHOICE, AT(shape_rule), 0, 0, "none|keller|moonlight|mup|rms|normuon",
+      "CPU [auto]" },
+    { "weight-decay", PARSED(set_decay, "X|qk=X,vo=X,mlp=X"),
+      "weight decay: one number, or one each for attention (qk, vo) and MLP matrices [0]" },
+    { "decay-form",
+      ONE_OF(decay_form,
+             "decoupled|independent|lr2|cautious|cautious-lr2|coupled|after|frank-wolfe"),
+      "formula of the weight decay (docs/optimizers.md) [decoupled; adam: coupled]" },
+    { "nesterov", ONE_OF(nesterov, "no|yes"),
+      "use Nesterov momentum: look ahead by one gradient [no]" },
+    { "shape-rule", ONE_OF(shape_rule, "none|keller|moonlight|mup|rms|normuon"),
       "factor on the update of an m x n matrix: 1, sqrt(max(1, m/n)), 0.2 sqrt(max(m, n)), "
-      "sqrt(m/n), sqrt(max(m, n)), or 0.2 sqrt(m n) / |U|_F [none]",
-      NULL },
-    { "momentum-form", CHOICE, AT(momentum_form), 0, 0, "ema|heavy-ball",
-      "momentum M with gradient G: (1-beta) M + beta G, or (1-beta) M + G [ema]", NULL },
-    { "momentum-init", CHOICE, AT(momentum_init), 0, 0, "first|zero",
-      "start the momentum as the first gradient, or at zero [first]", NULL },
-    { "momentum-dtype", CHOICE, AT(momentum_dtype), 0, 0, "own|bf16",
-      "number format of the momentum: that of the weight, or bf16 with stochastic rounding [own]",
-      NULL },
-    { "nonfinite", CHOICE, AT(nonfinite), 0, 0, "stop|skip",
-      "at a NaN or infinity in a gradient, stop the run or skip the step [stop]", NULL },
-    { "beta1", NUMBER, AT(beta1), 0, 0.99999998, "X",
-      "adam, adamw, ademamix: decay rate of the first moment [0.9]", NULL },
-    { "beta2", NUMBER, AT(beta2), 0, 0.99999998, "X",
-      "adam, adamw, ademamix: decay rate of the second moment [0.999]", NULL },
-    { "eps", NUMBER, AT(eps), 1e-30, 1e9, "X",
-      "adam, adamw, ademamix: added to the root of the second moment [1e-8]", NULL },
-    { "beta3", NUMBER, AT(beta3), 0, 0.99999998, "X",
-      "ademamix: decay rate of the slow average [0.9999]", NULL },
-    { "alpha", NUMBER, AT(alpha), 0, 1e9, "X", "ademamix: weight of the slow average [8]", NULL },
-    { "alpha-warmup", INTEGER, AT(alpha_warmup), 0, 1e15, "N",
-      "ademamix: steps in which alpha grows to its value [0]", NULL },
-    { "beta3-warmup", INTEGER, AT(beta3_warmup), 0, 1e15, "N",
-      "ademamix: steps in which beta3 grows to its value [0]", NULL },
-    { "qk-tau", NUMBER, AT(qk_tau), ABOVE_0, 1e9, "X",
-      "muonclip: shrink heads whose attention logits exceed this [100]", NULL },
-    { "qk-alpha", NUMBER, AT(qk_alpha), 0, 1, "X",
-      "muonclip: share of the shrinking that W_q takes; W_k takes the rest [0.5]", NULL },
-    { "avg-steps", INTEGER, AT(avg_steps), 0, 1e15, "T",
-      "also keep an average of the weights over an epoch of T steps [0: no]", NULL },
-    { "avg-epochs", INTEGER, AT(avg_epochs), 0, 1e15, "K",
-      "avg-steps: average an epoch picked at random among the first K [1]", NULL },
-    { "seed", UNSIGNED, AT(seed), 0, 0, "N",
-      "seed of random choices: epoch to average, norm estimates, stochastic rounding [0]", NULL },
-    { "report-every", INTEGER, AT(report_every), 0, 1e15, "N",
-      "steps between measurements of norms and ranks; 0: never [1000]", NULL },
-    { "workspace", UNSIGNED, AT(workspace), 0, 0, "BYTES",
-      "bytes of memory that an optimizer step may use [0: 1 GiB, on a GPU 8 to 16 GiB]", NULL },
-    { "aux-lr", NUMBER, AT(aux_lr), 0, 1e9, "X",
-      "AdamW for embedding, head and vectors: learning rate [3e-4]", NULL },
-    { "aux-beta1", NUMBER, AT(aux_beta1), 0, 0.99999998, "X",
-      "AdamW for embedding, head and vectors: decay rate of the first moment [0.9]", NULL },
-    { "aux-beta2", NUMBER, AT(aux_beta2), 0, 0.99999998, "X",
-      "AdamW for embedding, head and vectors: decay rate of the second moment [0.95]", NULL },
-    { "aux-eps", NUMBER, AT(aux_eps), 1e-30, 1e9, "X",
-      "AdamW for embedding, head and vectors: added to the root of the second moment [1e-8]",
-      NULL },
-    { "aux-weight-decay", NUMBER, AT(aux_weight_decay), 0, 1e9, "X",
-      "AdamW for embedding, head and vectors: decoupled weight decay [0]", NULL },
+      "sqrt(m/n), sqrt(max(m, n)), or 0.2 sqrt(m n) / |U|_F [none]" },
+    { "momentum-form", ONE_OF(momentum_form, "ema|heavy-ball"),
+      "momentum M with gradient G: (1-beta) M + beta G, or (1-beta) M + G [ema]" },
+    { "momentum-init", ONE_OF(momentum_init, "first|zero"),
+      "start the momentum as the first gradient, or at zero [first]" },
+    { "momentum-dtype", ONE_OF(momentum_dtype, "own|bf16"),
+      "number format of the momentum: that of the weight, or bf16 with stochastic rounding [own]" },
+    { "nonfinite", ONE_OF(nonfinite, "stop|skip"),
+      "at a NaN or infinity in a gradient, stop the run or skip the step [stop]" },
+    { "beta1", REAL(beta1, 0, 0.99999998), MOMENTS "decay rate of the first moment [0.9]" },
+    { "beta2", REAL(beta2, 0, 0.99999998), MOMENTS "decay rate of the second moment [0.999]" },
+    { "eps", REAL(eps, 1e-30, 1e9), MOMENTS "added to the root of the second moment [1e-8]" },
+    { "beta3", REAL(beta3, 0, 0.99999998), "ademamix: decay rate of the slow average [0.9999]" },
+    { "alpha", REAL(alpha, 0, 1e9), "ademamix: weight of the slow average [8]" },
+    { "alpha-warmup", WHOLE(alpha_warmup, 0, 1e15, "N"),
+      "ademamix: steps in which alpha grows to its value [0]" },
+    { "beta3-warmup", WHOLE(beta3_warmup, 0, 1e15, "N"),
+      "ademamix: steps in which beta3 grows to its value [0]" },
+    { "qk-tau", REAL(qk_tau, ABOVE_0, 1e9),
+      "muonclip: shrink heads whose attention logits exceed this [100]" },
+    { "qk-alpha", REAL(qk_alpha, 0, 1),
+      "muonclip: share of the shrinking that W_q takes; W_k takes the rest [0.5]" },
+    { "avg-steps", WHOLE(avg_steps, 0, 1e15, "T"),
+      "also keep an average of the weights over an epoch of T steps [0: no]" },
+    { "avg-epochs", WHOLE(avg_epochs, 0, 1e15, "K"),
+      "avg-steps: average an epoch picked at random among the first K [1]" },
+    { "seed", UNSIGNED(seed, "N"),
+      "seed of random choices: epoch to average, norm estimates, stochastic rounding [0]" },
+    { "report-every", WHOLE(report_every, 0, 1e15, "N"),
+      "steps between measurements of norms and ranks; 0: never [1000]" },
+    { "workspace", UNSIGNED(workspace, "BYTES"),
+      "bytes of memory that an optimizer step may use [0: 1 GiB, on a GPU 8 to 16 GiB]" },
+    { "aux-lr", REAL(aux_lr, 0, 1e9), AUX "learning rate [3e-4]" },
+    { "aux-beta1", REAL(aux_beta1, 0, 0.99999998), AUX "decay rate of the first moment [0.9]" },
+    { "aux-beta2", REAL(aux_beta2, 0, 0.99999998), AUX "decay rate of the second moment [0.95]" },
+    { "aux-eps", REAL(aux_eps, 1e-30, 1e9), AUX "added to the root of the second moment [1e-8]" },
+    { "aux-weight-decay", REAL(aux_weight_decay, 0, 1e9), AUX "decoupled weight decay [0]" },
 };
 
 /* ---- parsing --------------------------------------------------------------------------------- */
@@ -149,20 +140,7 @@ static bool parse_number(const char *text, double min, double max, double *out)
     return true;
 }
 
-/* The place of `value` among "a|b|c", or -1. */
-static int choice_index(const char *values, const char *value)
-{
-    const size_t length = strlen(value);
-    int          index  = 0;
-    for (const char *at = values; *at != '\0'; index++) {
-        const size_t n = strcspn(at, "|");
-        if (n == length && strncmp(at, value, n) == 0) return index;
-        at += n + (at[n] == '|');
-    }
-    return -1;
-}
-
-/* by musec_threshold_rule */
+/* The prefixes of rules, by musec_threshold_rule. */
 static const char *const threshold_rules[] = { "", "rms:", "quantile:" };
 
 static musec_status set_threshold(ms_error *e, musec_optim_config *cfg, const char *value)
@@ -223,29 +201,30 @@ static musec_status set_base(ms_error *e, musec_optim_config *cfg, const char *v
     return MUSEC_OK;
 }
 
-/* The spellings of musec_optim_config.operands. */
-static const struct {
-    const char *name;
-    int32_t     code;
-} operand_names[] = {
-    { "auto", 0 }, { "f32", MUSEC_F32 }, { "bf16", MUSEC_BF16 }, { "f16", MUSEC_F16 }
-};
+/* The codes of OPERANDS, in its order. */
+static const int32_t operand_codes[] = { 0, MUSEC_F32, MUSEC_BF16, MUSEC_F16 };
 
-static const char *operands_text(int32_t code) /* NULL: none of them */
+static int operands_index(int32_t code) /* -1: it is none of them */
 {
-    for (size_t i = 0; i < COUNT(operand_names); i++)
-        if (operand_names[i].code == code) return operand_names[i].name;
-    return NULL;
+    for (size_t i = 0; i < COUNT(operand_codes); i++)
+        if (operand_codes[i] == code) return (int)i;
+    return -1;
 }
 
 static musec_status set_operands(ms_error *e, musec_optim_config *cfg, const char *value)
 {
-    for (size_t i = 0; i < COUNT(operand_names); i++)
-        if (strcmp(operand_names[i].name, value) == 0) {
-            cfg->operands = operand_names[i].code;
-            return MUSEC_OK;
-        }
-    return wrong_choice(e, "operands", value, "auto|f32|bf16|f16");
+    const int index = ms_choice_index(OPERANDS, value);
+    if (index < 0) return wrong_choice(e, "operands", value, OPERANDS);
+    cfg->operands = operand_codes[index];
+    return MUSEC_OK;
+}
+
+/* The value of a whole number, of whatever size it is. */
+static int64_t get_integer(const field *f, const musec_optim_config *cfg)
+{
+    const char *at = (const char *)cfg + f->offset;
+    return f->bytes == sizeof(int32_t) ? *(const int32_t *)(const void *)at
+                                       : *(const int64_t *)(const void *)at;
 }
 
 static musec_status set_integer(ms_error *e, const field *f, void *at, const char *value)
@@ -256,7 +235,7 @@ static musec_status set_integer(ms_error *e, const field *f, void *at, const cha
         snprintf(range, sizeof range, "a whole number from %.0f to %.0f", f->min, f->max);
         return wrong(e, f->name, value, range);
     }
-    if (f->offset == AT(ns_iters))
+    if (f->bytes == sizeof(int32_t))
         *(int32_t *)at = (int32_t)x;
     else
         *(int64_t *)at = x;
@@ -270,20 +249,20 @@ static musec_status set_field(ms_error *e, const field *f, musec_optim_config *c
     char  text[320];
     int   index;
     switch (f->type) {
-    case NUMBER:
+    case FIELD_REAL:
         snprintf(text, sizeof text, "a number from %g to %g", f->min, f->max);
         return parse_number(value, f->min, f->max, at) ? MUSEC_OK : wrong(e, f->name, value, text);
-    case INTEGER: return set_integer(e, f, at, value);
-    case UNSIGNED:
+    case FIELD_INT: return set_integer(e, f, at, value);
+    case FIELD_UINT:
         if (ms_whole_u64(value, at) != MS_WHOLE_READ)
             return wrong(e, f->name, value, "a whole number from 0 to 18446744073709551615");
         return MUSEC_OK;
-    case CHOICE:
-        index = choice_index(f->values, value);
+    case FIELD_CHOICE:
+        index = ms_choice_index(f->values, value);
         if (index < 0) return wrong_choice(e, f->name, value, f->values);
         *(int32_t *)at = index;
         return MUSEC_OK;
-    case SPECIAL: return f->set(e, cfg, value);
+    case FIELD_PARSED: return f->set(e, cfg, value);
     }
     return MUSEC_EINVAL;
 }
@@ -294,6 +273,13 @@ static bool same_name(const char *a, const char *b)
     for (; *a != '\0' && *b != '\0'; a++, b++)
         if ((*a == '_' ? '-' : *a) != (*b == '_' ? '-' : *b)) return false;
     return *a == *b;
+}
+
+static const field *find_field(const char *key)
+{
+    for (size_t i = 0; i < COUNT(fields); i++)
+        if (same_name(fields[i].name, key)) return &fields[i];
+    return NULL;
 }
 
 static musec_status unknown_key(ms_error *e, const char *key)
@@ -309,28 +295,19 @@ static musec_status unknown_key(ms_error *e, const char *key)
 musec_status ms_optim_config_set(ms_error *e, musec_optim_config *cfg, const char *key,
                                  const char *value)
 {
-    for (size_t i = 0; i < COUNT(fields); i++)
-        if (same_name(fields[i].name, key)) return set_field(e, &fields[i], cfg, value);
-    return unknown_key(e, key);
+    const field *f = find_field(key);
+    return f != NULL ? set_field(e, f, cfg, value) : unknown_key(e, key);
 }
 
 /* ---- back to text ---------------------------------------------------------------------------- */
 
-/* Choice number `index` of "a|b|c". */
-static void choice_text(const char *values, int index, char *text, size_t bytes)
-{
-    for (; index > 0 && *values != '\0'; index--)
-        values += strcspn(values, "|") + 1;
-    snprintf(text, bytes, "%.*s", (int)strcspn(values, "|"), values);
-}
-
-static void special_text(const field *f, const musec_optim_config *cfg, char *text, size_t bytes)
+static void parsed_text(const field *f, const musec_optim_config *cfg, char *text, size_t bytes)
 {
     char number[4][MS_REAL_TEXT];
     if (f->set == set_base) {
         snprintf(text, bytes, "%s", cfg->base);
     } else if (f->set == set_operands) {
-        snprintf(text, bytes, "%s", operands_text(cfg->operands));
+        ms_choice_text(OPERANDS, operands_index(cfg->operands), text, bytes);
     } else if (f->set == set_threshold) {
         ms_real_text(cfg->threshold, number[0]);
         snprintf(text, bytes, "%s%s", threshold_rules[cfg->threshold_rule], number[0]);
@@ -345,44 +322,34 @@ static void special_text(const field *f, const musec_optim_config *cfg, char *te
 musec_status ms_optim_config_get(const musec_optim_config *cfg, const char *key, char *text,
                                  size_t bytes)
 {
-    char number[MS_REAL_TEXT];
-    for (size_t i = 0; i < COUNT(fields); i++) {
-        const field *f  = &fields[i];
-        const void  *at = (const char *)cfg + f->offset;
-        if (!same_name(f->name, key)) continue;
-        switch (f->type) {
-        case NUMBER:
-            ms_real_text(*(const double *)at, number);
-            snprintf(text, bytes, "%s", number);
-            break;
-        case INTEGER:
-            snprintf(text, bytes, "%lld",
-                     f->offset == AT(ns_iters) ? (long long)*(const int32_t *)at
-                                               : (long long)*(const int64_t *)at);
-            break;
-        case UNSIGNED:
-            snprintf(text, bytes, "%llu", (unsigned long long)*(const uint64_t *)at);
-            break;
-        case CHOICE: choice_text(f->values, *(const int32_t *)at, text, bytes); break;
-        case SPECIAL: special_text(f, cfg, text, bytes); break;
-        }
-        return MUSEC_OK;
+    const field *f = find_field(key);
+    char         number[MS_REAL_TEXT];
+    if (f == NULL) return MUSEC_EINVAL;
+    const void *at = (const char *)cfg + f->offset;
+    switch (f->type) {
+    case FIELD_REAL:
+        ms_real_text(*(const double *)at, number);
+        snprintf(text, bytes, "%s", number);
+        break;
+    case FIELD_INT: snprintf(text, bytes, "%lld", (long long)get_integer(f, cfg)); break;
+    case FIELD_UINT:
+        snprintf(text, bytes, "%llu", (unsigned long long)*(const uint64_t *)at);
+        break;
+    case FIELD_CHOICE: ms_choice_text(f->values, *(const int32_t *)at, text, bytes); break;
+    case FIELD_PARSED: parsed_text(f, cfg, text, bytes); break;
     }
-    return MUSEC_EINVAL;
+    return MUSEC_OK;
 }
 
 ms_value_kind ms_optim_config_kind(const musec_optim_config *cfg, const char *key)
 {
-    for (size_t i = 0; i < COUNT(fields); i++) {
-        const field *f = &fields[i];
-        if (!same_name(f->name, key)) continue;
-        if (f->type == NUMBER) return MS_VALUE_REAL;
-        if (f->type == INTEGER || f->type == UNSIGNED) return MS_VALUE_WHOLE;
-        if (f->set == set_decay) return MS_VALUE_PAIRS;
-        if (f->set == set_threshold && cfg->threshold_rule == MUSEC_THRESHOLD_FIXED)
-            return MS_VALUE_REAL;
-    }
-    return MS_VALUE_TEXT;
+    const field *f = find_field(key);
+    if (f == NULL) return MS_VALUE_TEXT;
+    if (f->type == FIELD_REAL) return MS_VALUE_REAL;
+    if (f->type == FIELD_INT || f->type == FIELD_UINT) return MS_VALUE_WHOLE;
+    if (f->set == set_decay) return MS_VALUE_PAIRS;
+    const bool fixed = cfg->threshold_rule == MUSEC_THRESHOLD_FIXED;
+    return f->set == set_threshold && fixed ? MS_VALUE_REAL : MS_VALUE_TEXT;
 }
 
 /* ---- public functions ------------------------------------------------------------------------ */
@@ -515,25 +482,19 @@ musec_status musec_optim_config_set(musec_optim_config *cfg, const char *key, co
 static musec_status check_field(ms_error *e, const field *f, const musec_optim_config *cfg)
 {
     const void *at = (const char *)cfg + f->offset;
-    double      x  = 0.0;
-    if (f->type == NUMBER)
-        x = *(const double *)at;
-    else if (f->type == INTEGER)
-        x = f->offset == AT(ns_iters) ? *(const int32_t *)at : (double)*(const int64_t *)at;
-    else if (f->type == CHOICE) {
-        int n = 1;
-        for (const char *c = f->values; *c != '\0'; c++)
-            n += *c == '|';
+    if (f->type == FIELD_CHOICE) {
+        char          text[64];
         const int32_t code = *(const int32_t *)at;
-        if (code < 0 || code >= n)
+        ms_choice_text(f->values, code, text, sizeof text);
+        if (code < 0 || text[0] == '\0')
             return ms_fail(e, MUSEC_EINVAL, "%s is code %d; it must be one of %s", f->name, code,
                            f->values);
-        return MUSEC_OK;
-    } else
-        return MUSEC_OK;
-    if (!(x >= f->min && x <= f->max))
-        return ms_fail(e, MUSEC_EINVAL, "%s is %g; it must be from %g to %g", f->name, x, f->min,
-                       f->max);
+    } else if (f->type == FIELD_REAL || f->type == FIELD_INT) {
+        const double x = f->type == FIELD_REAL ? *(const double *)at : (double)get_integer(f, cfg);
+        if (!(x >= f->min && x <= f->max))
+            return ms_fail(e, MUSEC_EINVAL, "%s is %g; it must be from %g to %g", f->name, x,
+                           f->min, f->max);
+    }
     return MUSEC_OK;
 }
 
@@ -562,7 +523,7 @@ musec_status ms_optim_config_check(ms_error *e, const musec_optim_config *cfg)
     if (cfg->momentum_dtype != MUSEC_MOMENTUM_OWN &&
         strcmp(ms_base_find(cfg->base)->states[0], "momentum") != 0)
         return ms_fail(e, MUSEC_EINVAL, "momentum-dtype is bf16; %s keeps no momentum", cfg->base);
-    if (operands_text(cfg->operands) == NULL)
+    if (operands_index(cfg->operands) < 0)
         return ms_fail(e, MUSEC_EINVAL, "operands is code %d; it must be 0, f32, bf16 or f16",
                        cfg->operands);
     if (row->spectral_fn == MS_SPECTRAL_POLAR && cfg->ns_mode != MUSEC_NS_PAPER &&

@@ -399,52 +399,43 @@ static void free_groups(musec_optim *opt)
 
 static void free_host(musec_optim *opt)
 {
-    ms_step_host *h = opt->host;
-    if (h == NULL) return;
-    for (int k = 0; k < MS_OPERANDS; k++)
-        free(h->pointers[k]);
-    free(h->grad_absmax);
-    free(h->step_size);
-    free(h->decay);
-    free(h->absmax);
-    free(h->grad_at);
-    free(h->weight_at);
-    free(h->observed);
-    free(h->groups);
-    free(h);
+    if (opt->host == NULL) return;
+    free(opt->host->pointers[0]);
+    free(opt->host->grad_absmax);
+    free(opt->host->grad_at);
+    free(opt->host->groups);
+    free(opt->host);
     opt->host = NULL;
 }
 
-/* The memory of a step on the host: no step allocates. */
+/* Takes the memory of all steps on the host: no step allocates. */
 static musec_status take_host(musec_optim *opt)
 {
-    ms_step_host *h      = calloc(1, sizeof *h);
-    const size_t  params = opt->n_params + 1;
+    ms_step_host *h = opt->host = calloc(1, sizeof *h);
     int64_t       blocks = 0, weights = 0;
-    bool          whole = h != NULL;
-    opt->host           = h;
     for (size_t i = 0; i < opt->n_params; i++) {
         blocks += opt->params[i].n_matrices;
         weights += opt->params[i].weight.count;
     }
+    const size_t n = (size_t)(blocks > weights ? blocks : weights);
     if (h != NULL) {
-        h->capacity      = blocks > weights ? blocks : weights;
-        const size_t all = (size_t)h->capacity + 1;
-        for (int k = 0; k < MS_OPERANDS; k++)
-            whole = (h->pointers[k] = calloc(all, sizeof *h->pointers[k])) != NULL && whole;
-        h->grad_absmax = calloc(all, sizeof *h->grad_absmax);
-        h->step_size   = calloc(all, sizeof *h->step_size);
-        h->decay       = calloc(all, sizeof *h->decay);
-        h->absmax      = calloc(3 * all, sizeof *h->absmax);
-        h->grad_at     = calloc(params, sizeof *h->grad_at);
-        h->weight_at   = calloc(params, sizeof *h->weight_at);
-        h->observed    = calloc(params, sizeof *h->observed);
+        h->capacity    = (int64_t)n;
+        h->pointers[0] = calloc(MS_OPERANDS * n + 1, sizeof *h->pointers[0]);
+        h->grad_absmax = calloc(6 * n + 1, sizeof *h->grad_absmax);
+        h->grad_at     = calloc(3 * opt->n_params + 1, sizeof *h->grad_at);
         h->groups      = calloc(opt->n_groups + 1, sizeof *h->groups);
-        whole = whole && h->grad_absmax != NULL && h->step_size != NULL && h->decay != NULL &&
-                h->absmax != NULL && h->grad_at != NULL && h->weight_at != NULL &&
-                h->observed != NULL && h->groups != NULL;
     }
-    return whole ? MUSEC_OK : ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the steps");
+    if (h == NULL || h->pointers[0] == NULL || h->grad_absmax == NULL || h->grad_at == NULL ||
+        h->groups == NULL)
+        return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the steps");
+    for (int k = 1; k < MS_OPERANDS; k++)
+        h->pointers[k] = h->pointers[k - 1] + n;
+    h->step_size = h->grad_absmax + n;
+    h->decay     = h->step_size + n;
+    h->absmax    = h->decay + n;
+    h->weight_at = h->grad_at + opt->n_params;
+    h->observed  = h->weight_at + opt->n_params;
+    return MUSEC_OK;
 }
 
 musec_status ms_optim_draft(const musec_optim *opt, musec_optim *draft)

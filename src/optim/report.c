@@ -1,7 +1,7 @@
-/* report.c - what an optimizer did: a description of what was chosen, and measurements.
+/* report.c - describes the settings of an optimizer, and measures its steps.
  *
  * Measurements are made at steps that are multiples of report_every and cost about as much as an
- * exact clip of every matrix; all other steps pay nothing.  The spectra of the proposal and of the
+ * exact clip of every matrix; all other steps pay nothing.  The spectra of the direction and of the
  * update are exact; the weight's norm is a Lanczos estimate from below. */
 #include <math.h>
 #include <stdarg.h>
@@ -200,6 +200,18 @@ static void add(text *t, const char *fmt, ...)
     if (n > 0) t->length += (size_t)n;
 }
 
+/* The text of an option. */
+typedef struct value {
+    char text[256];
+} value;
+
+static value value_of(const musec_optim *opt, const char *key)
+{
+    value v = { "" };
+    (void)ms_optim_config_get(&opt->cfg, key, v.text, sizeof v.text);
+    return v;
+}
+
 static void describe_base(const musec_optim *opt, text *t)
 {
     const musec_optim_config *c    = &opt->cfg;
@@ -209,8 +221,7 @@ static void describe_base(const musec_optim *opt, text *t)
             c->eps);
     else
         add(t, "  base %s, lr %g, beta %g (weighs the new gradient), %s from %s, nesterov %s\n",
-            c->base, c->lr, c->beta,
-            c->momentum_form == MUSEC_MOMENTUM_HEAVY ? "heavy-ball" : "ema",
+            c->base, c->lr, c->beta, value_of(opt, "momentum-form").text,
             c->momentum_init == MUSEC_INIT_FIRST ? "the first gradient" : "zero",
             c->nesterov ? "on" : "off");
     if (c->momentum_dtype == MUSEC_MOMENTUM_BF16)
@@ -220,43 +231,41 @@ static void describe_base(const musec_optim *opt, text *t)
             (long long)c->beta3_warmup, c->alpha, (long long)c->alpha_warmup);
 }
 
-/* Of the operator's products: those of float32 matrices alone may be shorter. */
-static musec_dtype map_operands(const musec_optim *opt)
+/* What products round their operands to: those of float32 matrices alone may be shorter. */
+static musec_dtype operands_dtype(const musec_optim *opt)
 {
-    musec_dtype own = MUSEC_F32; /* of the matrices, if they are all of one dtype */
+    musec_dtype dtype = MUSEC_F32; /* of the matrices, if they are all of one */
     for (size_t i = 0; i < opt->n_params; i++) {
-        own = opt->params[i].weight.dtype;
-        if (own == MUSEC_F32) break;
+        dtype = opt->params[i].weight.dtype;
+        if (dtype == MUSEC_F32) break;
     }
-    return ms_optim_operands(opt, own);
+    return ms_optim_operands(opt, dtype);
 }
 
 /* The mode, with those of its settings that it reads. */
 static void describe_mode(const musec_optim *opt, text *t)
 {
-    static const char *const  modes[]  = { "paper", "paper7", "fast", "accurate", "exact" };
-    static const char *const  coeffs[] = { "keller", "polar-express" };
-    const musec_optim_config *c        = &opt->cfg;
-    const musec_dtype         dtype    = map_operands(opt);
+    const musec_optim_config *c     = &opt->cfg;
+    const musec_dtype         dtype = operands_dtype(opt);
 
-    add(t, "  ns-mode %s", modes[c->ns_mode]);
+    add(t, "  ns-mode %s", value_of(opt, "ns-mode").text);
     if (c->ns_mode == MUSEC_NS_PAPER) add(t, ", ns-iters %d", c->ns_iters);
     if (c->ns_mode == MUSEC_NS_PAPER && opt->spectral_fn == MS_SPECTRAL_POLAR)
-        add(t, ", ns-coeffs %s", coeffs[c->ns_coeffs]);
+        add(t, ", ns-coeffs %s", value_of(opt, "ns-coeffs").text);
     if (c->ns_mode == MUSEC_NS_ACCURATE) add(t, ", ns-tol %g", ms_optim_tol(c));
     if (ms_is_16bit(dtype) && c->ns_mode != MUSEC_NS_EXACT)
         add(t, ", operands %s", ms_dtype_name(dtype));
     add(t, "\n");
 }
 
-static void describe_map(const musec_optim *opt, text *t)
+static void describe_spectral(const musec_optim *opt, text *t)
 {
     static const char *const  rules[] = { "", "rms:", "quantile:" };
     const musec_optim_config *c       = &opt->cfg;
     if (ms_spectral_clips(opt->spectral_fn))
         add(t, "  threshold %s%g, %s clip, update-scale %s, %s\n", rules[c->threshold_rule],
             c->threshold, opt->spectral_fn == MS_SPECTRAL_HARD_CLIP ? "hard" : "soft",
-            c->update_scale == MUSEC_SCALE_UNIT ? "unit" : "paper",
+            value_of(opt, "update-scale").text,
             opt->row->stores_clipped_momentum ? "the clipped momentum is carried on"
                                               : "the state is carried on unclipped");
     if (opt->spectral_fn == MS_SPECTRAL_SOFT_CLIP || opt->spectral_fn == MS_SPECTRAL_POLAR)
@@ -268,16 +277,14 @@ static void describe_map(const musec_optim *opt, text *t)
 
 static void describe_rule(const musec_optim *opt, text *t)
 {
-    static const char *const  decays[] = { "decoupled",    "independent", "lr2",   "cautious",
-                                           "cautious-lr2", "coupled",     "after", "frank-wolfe" };
-    static const char *const  shapes[] = { "none", "keller", "moonlight", "mup", "rms", "normuon" };
-    const musec_optim_config *c        = &opt->cfg;
+    const musec_optim_config *c = &opt->cfg;
     add(t, "%s: %s\n", opt->row->name, opt->row->description);
     describe_base(opt, t);
-    describe_map(opt, t);
+    describe_spectral(opt, t);
     add(t, "  weight decay %s, qk %g vo %g mlp %g matrix %g; shape rule %s\n",
-        decays[c->decay_form], c->weight_decay[MUSEC_ROLE_QK], c->weight_decay[MUSEC_ROLE_VO],
-        c->weight_decay[MUSEC_ROLE_MLP], c->weight_decay[MUSEC_ROLE_MATRIX], shapes[c->shape_rule]);
+        value_of(opt, "decay-form").text, c->weight_decay[MUSEC_ROLE_QK],
+        c->weight_decay[MUSEC_ROLE_VO], c->weight_decay[MUSEC_ROLE_MLP],
+        c->weight_decay[MUSEC_ROLE_MATRIX], value_of(opt, "shape-rule").text);
     if (c->avg_steps > 0)
         add(t, "  averages over epochs of %lld steps, epoch %lld of %lld is picked\n",
             (long long)c->avg_steps, (long long)ms_picked_epoch(opt) + 1, (long long)c->avg_epochs);

@@ -8,10 +8,12 @@
  * anything.  Heavy-ball momentum is that of the average divided by beta; momentum in bf16 is
  * written as float32 and rounded to nearest when it is read. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/grow.h"
 #include "core/half.h"
 #include "core/real.h"
 #include "core/safetensors.h"
@@ -20,6 +22,13 @@
 
 #define FORMAT         "musec-optim-1"
 #define NAME_MAX_BYTES 512
+#define STEPS_OF       "steps of " /* keys of the metadata, with a name behind */
+#define BOUND_OF       "bound of "
+
+static musec_status no_memory(musec_optim *opt)
+{
+    return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state");
+}
 
 /* ---- one by one ------------------------------------------------------------------------------ */
 
@@ -162,19 +171,19 @@ static void free_items(items *all)
     free(all->list);
 }
 
+/* Names of parameters are short enough (MS_PARAM_NAME_MAX) for every key that has them. */
 static musec_status add_item(musec_optim *opt, items *all, ms_mat where, bool momentum,
                              const char *param, int64_t matrix, const char *state)
 {
     item *grown = realloc(all->list, (all->n + 1) * sizeof *grown);
-    if (grown == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state");
-    all->list   = grown;
-    item *one   = &grown[all->n++];
-    *one        = (item){ .where = where, .momentum = momentum };
-    const int n = matrix < 0 ? snprintf(one->name, sizeof one->name, "%s/%s", param, state)
-                             : snprintf(one->name, sizeof one->name, "%s/%lld/%s", param,
-                                        (long long)matrix, state);
-    if (n < 0 || n >= (int)sizeof one->name)
-        return ms_fail(&opt->d->error, MUSEC_EINVAL, "the name of parameter %s is too long", param);
+    if (grown == NULL) return no_memory(opt);
+    all->list = grown;
+    item *one = &grown[all->n++];
+    *one      = (item){ .where = where, .momentum = momentum };
+    if (matrix < 0)
+        snprintf(one->name, sizeof one->name, "%s/%s", param, state);
+    else
+        snprintf(one->name, sizeof one->name, "%s/%lld/%s", param, (long long)matrix, state);
     return MUSEC_OK;
 }
 
@@ -200,100 +209,90 @@ done:
 
 /* ---- save ------------------------------------------------------------------------------------ */
 
-typedef struct pair {
-    char key[NAME_MAX_BYTES], value[128];
-} pair;
+typedef struct metadata {
+    struct pair {
+        char key[NAME_MAX_BYTES], value[128];
+    } * pairs;
+    size_t n, capacity;
+} metadata;
 
-enum { FIXED_PAIRS = 6 };
-
-static musec_status bound_key(musec_optim *opt, const ms_member *m, char *key, size_t bytes)
+/* Adds the key "what name" with the printed value. */
+static musec_status add_pair(musec_optim *opt, metadata *all, const char *what, const char *name,
+                             const char *fmt, ...) MS_PRINTF(5, 6);
+static musec_status add_pair(musec_optim *opt, metadata *all, const char *what, const char *name,
+                             const char *fmt, ...)
 {
-    const char *name = opt->params[m->param].name;
-    const int   n    = snprintf(key, bytes, "bound of %s/%lld", name, (long long)m->matrix);
-    if (n < 0 || n >= (int)bytes)
-        return ms_fail(&opt->d->error, MUSEC_EINVAL, "the name of parameter %s is too long", name);
+    struct pair *grown = ms_grow(all->pairs, all->n, &all->capacity, sizeof *grown);
+    va_list      args;
+    if (grown == NULL) return no_memory(opt);
+    all->pairs = grown;
+    grown += all->n++;
+    snprintf(grown->key, sizeof grown->key, "%s%s", what, name);
+    va_start(args, fmt);
+    vsnprintf(grown->value, sizeof grown->value, fmt, args);
+    va_end(args);
     return MUSEC_OK;
 }
 
-/* Those of a group that are known, as text. */
-static musec_status group_bounds(musec_optim *opt, const ms_group *g, pair *p, size_t *n)
+typedef char member_name[NAME_MAX_BYTES - 16];
+
+static void name_member(const musec_optim *opt, const ms_member *m, member_name name)
+{
+    snprintf(name, sizeof(member_name), "%s/%lld", opt->params[m->param].name,
+             (long long)m->matrix);
+}
+
+/* Adds the bounds of a group that are known. */
+static musec_status add_bounds(musec_optim *opt, const ms_group *g, metadata *all)
 {
     const size_t bytes = (size_t)g->count * sizeof(double);
     double      *norms = calloc(2, bytes);
     musec_status st    = MUSEC_OK;
-    if (norms == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
+    if (norms == NULL) TRY(no_memory(opt));
     if (g->gram_norms.sumsq.data != NULL) /* the two lie in a row */
         TRY(opt->d->ops->download(opt->d, g->gram_norms.sumsq.data, 2 * bytes, norms));
     for (int64_t m = 0; m < g->count; m++) {
-        if (!(g->momentum_bound[m] >= 0.0)) continue;
-        TRY(bound_key(opt, &g->members[m], p[*n].key, sizeof p[*n].key));
-        const double all[] = { g->momentum_bound[m], g->last_absmax[m], norms[m],
-                               norms[g->count + m] };
-        char         text[COUNT(all)][MS_REAL_TEXT];
-        for (size_t k = 0; k < COUNT(all); k++)
-            ms_real_text(all[k], text[k]);
-        snprintf(p[*n].value, sizeof p[*n].value, "%s %s %s %s", text[0], text[1], text[2],
-                 text[3]);
-        ++*n;
+        const double known[] = { g->momentum_bound[m], g->last_absmax[m], norms[m],
+                                 norms[g->count + m] };
+        char         text[COUNT(known)][MS_REAL_TEXT];
+        member_name  name;
+        if (!(known[0] >= 0.0)) continue;
+        for (size_t k = 0; k < COUNT(known); k++)
+            ms_real_text(known[k], text[k]);
+        name_member(opt, &g->members[m], name);
+        TRY(add_pair(opt, all, BOUND_OF, name, "%s %s %s %s", text[0], text[1], text[2], text[3]));
     }
 done:
     free(norms);
     return st;
 }
 
-/* Of all groups: into p, or, where that is NULL, only their number. */
-static musec_status bound_pairs(musec_optim *opt, pair *p, size_t *n)
+static musec_status make_metadata(musec_optim *opt, metadata *all)
 {
+    const bool   heavy = opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY;
+    char         beta[MS_REAL_TEXT];
     musec_status st = MUSEC_OK;
-    *n              = 0;
-    for (size_t i = 0; i < opt->n_groups; i++) {
-        const ms_group *g = &opt->groups[i];
-        if (!ms_group_fuses_rounding(opt, g)) continue;
-        if (p != NULL) TRY(group_bounds(opt, g, p, n));
-        for (int64_t m = 0; p == NULL && m < g->count; m++)
-            *n += g->momentum_bound[m] >= 0.0;
-    }
+    ms_real_text(opt->cfg.beta, beta);
+    TRY(add_pair(opt, all, "format", "", "%s", FORMAT));
+    TRY(add_pair(opt, all, "optimizer", "", "%s", opt->row->name));
+    TRY(add_pair(opt, all, "base", "", "%s", opt->cfg.base));
+    TRY(add_pair(opt, all, "momentum_form", "", "%s", heavy ? "heavy-ball" : "ema"));
+    TRY(add_pair(opt, all, "beta", "", "%s", beta));
+    TRY(add_pair(opt, all, "steps", "", "%lld %lld", (long long)opt->t, (long long)opt->skipped));
+    for (size_t i = 0; i < opt->n_params; i++)
+        TRY(add_pair(opt, all, STEPS_OF, opt->params[i].name, "%lld", (long long)opt->params[i].t));
+    for (size_t i = 0; i < opt->n_groups; i++)
+        if (ms_group_fuses_rounding(opt, &opt->groups[i]))
+            TRY(add_bounds(opt, &opt->groups[i], all));
 done:
     return st;
-}
-
-static musec_status make_metadata(musec_optim *opt, pair **out, size_t *n)
-{
-    size_t bounds = 0;
-    (void)bound_pairs(opt, NULL, &bounds);
-    pair *p = calloc(FIXED_PAIRS + opt->n_params + bounds, sizeof *p);
-    *out    = p;
-    *n      = FIXED_PAIRS + opt->n_params + bounds;
-    if (p == NULL) return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state");
-    p[0] = (pair){ "format", FORMAT };
-    snprintf(p[1].key, sizeof p[1].key, "optimizer");
-    snprintf(p[1].value, sizeof p[1].value, "%s", opt->row->name);
-    snprintf(p[2].key, sizeof p[2].key, "base");
-    snprintf(p[2].value, sizeof p[2].value, "%s", opt->cfg.base);
-    snprintf(p[3].key, sizeof p[3].key, "momentum_form");
-    snprintf(p[3].value, sizeof p[3].value, "%s",
-             opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY ? "heavy-ball" : "ema");
-    snprintf(p[4].key, sizeof p[4].key, "beta");
-    ms_real_text(opt->cfg.beta, p[4].value);
-    snprintf(p[5].key, sizeof p[5].key, "steps");
-    snprintf(p[5].value, sizeof p[5].value, "%lld %lld", (long long)opt->t,
-             (long long)opt->skipped);
-    for (size_t i = 0; i < opt->n_params; i++) {
-        pair *q = &p[FIXED_PAIRS + i];
-        if (snprintf(q->key, sizeof q->key, "steps of %s", opt->params[i].name) >=
-            (int)sizeof q->key)
-            return ms_fail(&opt->d->error, MUSEC_EINVAL, "the name of parameter %s is too long",
-                           opt->params[i].name);
-        snprintf(q->value, sizeof q->value, "%lld", (long long)opt->params[i].t);
-    }
-    return bound_pairs(opt, p + FIXED_PAIRS + opt->n_params, &bounds);
 }
 
 /* The state is written tensor by tensor: there need not be room for all of it once more. */
 struct source {
     ms_device  *d;
     const item *list;
-    void       *host; /* room for the largest */
+    void       *host; /* holds the largest */
 };
 
 static musec_status next_item(ms_error *e, void *arg, size_t index, const void **data)
@@ -304,35 +303,33 @@ static musec_status next_item(ms_error *e, void *arg, size_t index, const void *
     return fetch_wide(s->d, s->list[index].where, s->host);
 }
 
-static size_t largest(const items *all)
+static size_t max_bytes(const items *all)
 {
-    size_t most = 1;
+    size_t max = 1;
     for (size_t i = 0; i < all->n; i++)
-        if (file_bytes(all->list[i].where) > most) most = file_bytes(all->list[i].where);
-    return most;
+        if (file_bytes(all->list[i].where) > max) max = file_bytes(all->list[i].where);
+    return max;
 }
 
 musec_status musec_optim_save(musec_optim *opt, const char *path)
 {
-    items all               = { 0 };
-    pair *metadata          = NULL;
+    items    all            = { 0 };
+    metadata meta           = { 0 };
     const char *(*pairs)[2] = NULL;
     struct source  source   = { 0 };
     ms_tensor_out *tensors  = NULL;
-    size_t         n_pairs  = 0;
     musec_status   st       = MUSEC_OK;
     if (opt == NULL || path == NULL) return MUSEC_EINVAL;
     TRY(ms_optim_prepare(opt));
     TRY(list_items(opt, &all));
-    TRY(make_metadata(opt, &metadata, &n_pairs));
+    TRY(make_metadata(opt, &meta));
     tensors = calloc(all.n + 1, sizeof *tensors);
-    pairs   = calloc(n_pairs, sizeof *pairs);
-    source  = (struct source){ opt->d, all.list, malloc(largest(&all)) };
-    if (tensors == NULL || pairs == NULL || source.host == NULL)
-        TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
-    for (size_t i = 0; i < n_pairs; i++) {
-        pairs[i][0] = metadata[i].key;
-        pairs[i][1] = metadata[i].value;
+    pairs   = calloc(meta.n, sizeof *pairs);
+    source  = (struct source){ opt->d, all.list, malloc(max_bytes(&all)) };
+    if (tensors == NULL || pairs == NULL || source.host == NULL) TRY(no_memory(opt));
+    for (size_t i = 0; i < meta.n; i++) {
+        pairs[i][0] = meta.pairs[i].key;
+        pairs[i][1] = meta.pairs[i].value;
     }
     for (size_t i = 0; i < all.n; i++) {
         const item *one = &all.list[i];
@@ -349,12 +346,12 @@ musec_status musec_optim_save(musec_optim *opt, const char *path)
     }
     TRY(ms_safetensors_write_from(&opt->d->error, path,
                                   &(ms_safetensors_writer){ next_item, &source }, tensors, all.n,
-                                  (const char *const(*)[2])pairs, n_pairs));
+                                  (const char *const(*)[2])pairs, meta.n));
 done:
     free(source.host);
     free(pairs);
     free(tensors);
-    free(metadata);
+    free(meta.pairs);
     free_items(&all);
     return st;
 }
@@ -447,7 +444,7 @@ done:
 /* Bounds of one matrix: of its momentum, -1 if unknown; of its last gradient, and the norms of its
  * Gram matrix, 0 if unknown. */
 typedef struct bounds {
-    double top, last, sumsq, trace;
+    double momentum, last_grad, sumsq, trace;
 } bounds;
 
 /* In units of the file, of all members of all groups. */
@@ -455,21 +452,23 @@ static musec_status read_bounds(musec_optim *opt, const ms_safetensors *s, bound
 {
     size_t       n = 0, at = 0;
     char         key[NAME_MAX_BYTES];
+    member_name  name;
     musec_status st = MUSEC_OK;
     for (size_t i = 0; i < opt->n_groups; i++)
         n += (size_t)opt->groups[i].count;
     *out = calloc(n + 1, sizeof **out);
-    if (*out == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
+    if (*out == NULL) TRY(no_memory(opt));
     for (size_t i = 0; i < opt->n_groups; i++)
         for (int64_t m = 0; m < opt->groups[i].count; m++, at++) {
             bounds *b = &(*out)[at];
-            *b        = (bounds){ .top = -1.0 };
-            TRY(bound_key(opt, &opt->groups[i].members[m], key, sizeof key));
+            *b        = (bounds){ .momentum = -1.0 };
+            name_member(opt, &opt->groups[i].members[m], name);
+            snprintf(key, sizeof key, BOUND_OF "%s", name);
             const char *found = ms_safetensors_metadata(s, key);
             char       *rest  = NULL;
             if (found == NULL) continue;
-            double *const more[] = { &b->last, &b->sumsq, &b->trace };
-            bool          good   = take_number(found, INFINITY, &b->top, &rest);
+            double *const more[] = { &b->last_grad, &b->sumsq, &b->trace };
+            bool          good   = take_number(found, INFINITY, &b->momentum, &rest);
             for (size_t k = 0; good && *rest == ' ' && k < COUNT(more); k++)
                 good = take_number(rest + 1, INFINITY, more[k], &rest);
             if (!good || *rest != '\0')
@@ -488,11 +487,11 @@ static musec_status set_bounds(musec_optim *opt, const bounds *b, double factor)
         ms_group    *g     = &opt->groups[i];
         const size_t n     = (size_t)g->count;
         double      *grown = realloc(norms, 2 * n * sizeof *norms);
-        if (grown == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
+        if (grown == NULL) TRY(no_memory(opt));
         norms = grown;
         for (size_t m = 0; m < n; m++) {
-            g->momentum_bound[m] = b[m].top < 0.0 ? -1.0 : b[m].top * factor;
-            g->last_absmax[m]    = b[m].last;
+            g->momentum_bound[m] = b[m].momentum < 0.0 ? -1.0 : b[m].momentum * factor;
+            g->last_absmax[m]    = b[m].last_grad;
             norms[m]             = b[m].sumsq;
             norms[n + m]         = b[m].trace;
         }
@@ -530,7 +529,7 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
 {
     ms_safetensors s     = { 0 };
     items          all   = { 0 };
-    bounds        *tops  = NULL;
+    bounds        *known = NULL;
     double        *steps = NULL, t = 0.0, skipped = 0.0, factor = 1.0;
     char           key[NAME_MAX_BYTES];
     musec_status   st = MUSEC_OK;
@@ -543,12 +542,12 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
     TRY(convert_factor(opt, &s, &factor));
     TRY(read_number(opt, &s, "steps", &t, &skipped));
     steps = calloc(opt->n_params + 1, sizeof *steps);
-    if (steps == NULL) TRY(ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the state"));
+    if (steps == NULL) TRY(no_memory(opt));
     for (size_t i = 0; i < opt->n_params; i++) {
-        snprintf(key, sizeof key, "steps of %s", opt->params[i].name);
+        snprintf(key, sizeof key, STEPS_OF "%s", opt->params[i].name);
         TRY(read_number(opt, &s, key, &steps[i], NULL));
     }
-    TRY(read_bounds(opt, &s, &tops));
+    TRY(read_bounds(opt, &s, &known));
     TRY(list_items(opt, &all));
     if (s.n_tensors != all.n)
         TRY(ms_fail(&opt->d->error, MUSEC_EFORMAT,
@@ -557,14 +556,14 @@ musec_status musec_optim_load(musec_optim *opt, const char *path)
         TRY(read_item(opt, &s, &all.list[i], factor));
     for (size_t i = 0; i < all.n; i++)
         TRY(put(opt->d, all.list[i].host, all.list[i].where));
-    TRY(set_bounds(opt, tops, factor));
+    TRY(set_bounds(opt, known, factor));
     for (size_t i = 0; i < opt->n_params; i++)
         opt->params[i].t = (int64_t)steps[i];
     opt->t       = (int64_t)t;
     opt->skipped = (int64_t)skipped;
 done:
     free(steps);
-    free(tops);
+    free(known);
     free_items(&all);
     ms_safetensors_close(&s);
     return st;

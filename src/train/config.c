@@ -108,18 +108,6 @@ static musec_status bad_value(ms_error *e, const ms_field *f, const char *value)
                    f->name, value, f->min, f->max);
 }
 
-static int64_t choice_index(const char *values, const char *value)
-{
-    const size_t length = strlen(value);
-    int64_t      index  = 0;
-    for (const char *at = values; *at != '\0'; index++) {
-        const size_t n = strcspn(at, "|");
-        if (n == length && strncmp(at, value, n) == 0) return index;
-        at += n + (at[n] == '|');
-    }
-    return -1;
-}
-
 static bool set_int(const ms_field *f, const char *value, int64_t *out)
 {
     int64_t x;
@@ -160,7 +148,7 @@ static musec_status set_field(ms_error *e, const ms_field *f, ms_train_config *c
     case MS_FIELD_REAL: ok = set_real(f, value, at); break;
     case MS_FIELD_TEXT: ok = set_text(f, value, at); break;
     case MS_FIELD_CHOICE:
-        index = choice_index(f->values, value);
+        index = ms_choice_index(f->values, value);
         ok    = index >= 0;
         if (ok) *(int64_t *)at = index;
         break;
@@ -198,13 +186,9 @@ musec_status ms_train_config_get(const ms_train_config *cfg, const char *key, ch
         snprintf(text, bytes, "%s", number);
         break;
     case MS_FIELD_TEXT: snprintf(text, bytes, "%s", at); break;
-    case MS_FIELD_CHOICE: {
-        const char *values = f->values;
-        for (int64_t i = *(const int64_t *)(const void *)at; i > 0; i--)
-            values += strcspn(values, "|") + 1;
-        snprintf(text, bytes, "%.*s", (int)strcspn(values, "|"), values);
+    case MS_FIELD_CHOICE:
+        ms_choice_text(f->values, *(const int64_t *)(const void *)at, text, bytes);
         break;
-    }
     }
     return MUSEC_OK;
 }
@@ -255,7 +239,7 @@ musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char 
                                   const char *optimizer)
 {
     musec_status   st    = MUSEC_OK;
-    const int64_t  index = choice_index(MS_PRESETS, preset);
+    const int64_t  index = ms_choice_index(MS_PRESETS, preset);
     ms_train_field f;
     double         lr;
 
