@@ -360,7 +360,7 @@ TEST_EACH_DEVICE(operands_that_cannot_be_are_refused, dev)
 
 static struct {
     ms_device_ops real;
-    int           downloads, largest, updates, averages, guesses, uploads;
+    int           downloads, absmax, updates, averages, predicted, uploads;
 } calls;
 
 static musec_status count_download(ms_device *d, const void *device, size_t bytes, void *host)
@@ -375,9 +375,9 @@ static musec_status count_upload(ms_device *d, const void *host, size_t bytes, v
     return calls.real.upload(d, host, bytes, device);
 }
 
-static musec_status count_largest(ms_device *d, ms_mat x, ms_vec out)
+static musec_status count_absmax(ms_device *d, ms_mat x, ms_vec out)
 {
-    calls.largest += x.ptrs != NULL;
+    calls.absmax += x.ptrs != NULL;
     return calls.real.absmax(d, x, out);
 }
 
@@ -388,14 +388,14 @@ static musec_status count_combine(ms_device *d, ms_mat x, ms_mat y, const ms_ter
 }
 
 /* What a device makes of it besides is its own. */
-static musec_status count_guess(ms_device *d, ms_num x_coef, ms_mat x, ms_num y_coef, ms_mat y,
-                                ms_mat out, ms_vec top)
+static musec_status count_predicted(ms_device *d, ms_num x_coef, ms_mat x, ms_num y_coef, ms_mat y,
+                                    ms_mat out, ms_vec top)
 {
-    const int          largest = calls.largest, averages = calls.averages;
+    const int          absmax = calls.absmax, averages = calls.averages;
     const musec_status st = calls.real.average(d, x_coef, x, y_coef, y, out, top);
-    calls.largest         = largest;
+    calls.absmax          = absmax;
     calls.averages        = averages;
-    calls.guesses += y.ptrs != NULL;
+    calls.predicted += y.ptrs != NULL;
     return st;
 }
 
@@ -407,10 +407,11 @@ static musec_status count_update(ms_device *d, ms_num step, ms_mat u, ms_num dec
 }
 
 /* Twelve matrices of two shapes and two vectors: three groups.  The only wait is for what is
- * largest.  Where the clip is carried and rounded at once, gradients of matrices are read once. */
+ * largest.  Where the clipped momentum is stored and rounding is fused, gradients of matrices are
+ * read once. */
 static void check_calls(ms_device *dev, const char *name, const char *options, musec_dtype operands)
 {
-    const bool guesses =
+    const bool predicted =
         strcmp(name, "soft-musec") == 0 && strstr(options, "rms") == NULL && operands != MUSEC_F32;
     const int          groups = 2, all = 3;
     rig_param          params[RIG_MAX];
@@ -437,18 +438,19 @@ static void check_calls(ms_device *dev, const char *name, const char *options, m
     calls.real           = dev->table;
     dev->table.download  = count_download;
     dev->table.upload    = count_upload;
-    dev->table.absmax    = count_largest;
+    dev->table.absmax    = count_absmax;
     dev->table.combine   = count_combine;
-    dev->table.average   = count_guess;
+    dev->table.average   = count_predicted;
     dev->table.decay_add = count_update;
     CHECK_OK(dev, rig_try(&r, 1.0));
     dev->table = calls.real;
     CHECK(calls.downloads == 1 && calls.uploads == 0, "%s %s: %d downloads, %d uploads", name,
           options, calls.downloads, calls.uploads);
-    CHECK(calls.largest == (guesses ? all - groups : all) && calls.updates == all &&
-              calls.averages == (guesses ? 0 : groups) && calls.guesses == groups - calls.averages,
-          "%s %s: %d looked through, %d updates, %d averages, %d guesses", name, options,
-          calls.largest, calls.updates, calls.averages, calls.guesses);
+    CHECK(calls.absmax == (predicted ? all - groups : all) && calls.updates == all &&
+              calls.averages == (predicted ? 0 : groups) &&
+              calls.predicted == groups - calls.averages,
+          "%s %s: %d looked through, %d updates, %d averages, %d predicted", name, options,
+          calls.absmax, calls.updates, calls.averages, calls.predicted);
     rig_free(&r);
 }
 

@@ -1,4 +1,4 @@
-/* optim_narrow_test.c - momentum that is averaged, scaled and rounded to 16 bits in one pass.
+/* optim_16bit_test.c - momentum that is averaged, scaled and rounded to 16 bits in one pass.
  *
  * What it is held to is the way in several passes, which coupled weight decay of 0 still takes: the
  * same optimizer, with float32 between.  The two differ where a number that was rounded twice was
@@ -14,7 +14,7 @@
 #include "optim_rig.h"
 #include "scratch.h"
 
-static const musec_dtype narrow[] = { MUSEC_F16, MUSEC_BF16 };
+static const musec_dtype short_dtypes[] = { MUSEC_F16, MUSEC_BF16 };
 
 static const struct rule {
     const char *name, *options;
@@ -104,8 +104,8 @@ TEST_EACH_DEVICE(one_pass_comes_to_what_several_do, dev)
                                          1e5 }; /* entries are about 1: some, all, none */
     for (size_t k = 0; k < COUNT(rules); k++)
         for (size_t i = 0; i < COUNT(scales) * COUNT(thresholds); i++)
-            for (size_t n = 0; n < COUNT(narrow); n++) {
-                const musec_dtype type      = narrow[n];
+            for (size_t n = 0; n < COUNT(short_dtypes); n++) {
+                const musec_dtype type      = short_dtypes[n];
                 const double      scale     = scales[i % COUNT(scales)];
                 const double      threshold = thresholds[i / COUNT(scales)];
                 char              when[128];
@@ -124,10 +124,10 @@ TEST_EACH_DEVICE(one_pass_comes_to_what_several_do, dev)
 /* Nothing is averaged yet, and the scale is that of the largest entry: the same bits. */
 TEST_EACH_DEVICE(the_first_step_is_the_same, dev)
 {
-    for (size_t n = 0; n < COUNT(narrow); n++)
-        for (size_t k = 0; ms_device_has(dev, narrow[n]) && k < 2; k++) {
+    for (size_t n = 0; n < COUNT(short_dtypes); n++)
+        for (size_t k = 0; ms_device_has(dev, short_dtypes[n]) && k < 2; k++) {
             if (!check_takes_case()) continue;
-            pair p = pair_make(dev, &rules[k], narrow[n], 1.0, 2.0);
+            pair p = pair_make(dev, &rules[k], short_dtypes[n], 1.0, 2.0);
             pair_step(&p, 0, 1.0);
             for (size_t i = 0; i < COUNT(params) - 3;
                  i++) /* each a matrix with a scale of its own */
@@ -140,15 +140,15 @@ TEST_EACH_DEVICE(the_first_step_is_the_same, dev)
 /* Gradients that vanish, come, and fall by 2^-20: the bound follows the momentum. */
 TEST_EACH_DEVICE(scales_that_change_are_followed, dev)
 {
-    static const double course[] = { 0.0, 0.0, 1.0, 1.0, 0x1p-20, 0x1p-20, 0.0, 0x1p12, 1.0 };
+    static const double factors[] = { 0.0, 0.0, 1.0, 1.0, 0x1p-20, 0x1p-20, 0.0, 0x1p12, 1.0 };
     for (size_t k = 0; k < COUNT(rules); k++)
-        for (size_t n = 0; ms_device_has(dev, narrow[n % 2]) && n < 2; n++) {
+        for (size_t n = 0; ms_device_has(dev, short_dtypes[n % 2]) && n < 2; n++) {
             if (!check_takes_case()) continue;
-            pair p     = pair_make(dev, &rules[k], narrow[n], 1.0, 2.0);
+            pair p     = pair_make(dev, &rules[k], short_dtypes[n], 1.0, 2.0);
             rig  still = rig_make(dev, "sgdm", "", MUSEC_F32, params, COUNT(params), 11);
-            for (size_t t = 0; t < COUNT(course); t++) {
-                pair_step(&p, (int64_t)t, course[t]);
-                if (t > 1) pair_check(&p, &rules[k], narrow[n], "changing");
+            for (size_t t = 0; t < COUNT(factors); t++) {
+                pair_step(&p, (int64_t)t, factors[t]);
+                if (t > 1) pair_check(&p, &rules[k], short_dtypes[n], "changing");
                 for (size_t i = 0; t <= 1 && i < COUNT(params); i++)
                     CHECK(rig_same_weight(&p.at_once, i, &still, i), "%s %s: zeros moved %s",
                           rules[k].name, rules[k].options, params[i].name);
@@ -165,11 +165,11 @@ TEST_EACH_DEVICE(zeros_stay_whatever_the_threshold, dev)
     static const double thresholds[] = { 1e275, 1e306, 1.7e308 };
     static const double scales[]     = { 1.0, 1e-4, 1e-37 };
     for (size_t i = 0; i < COUNT(thresholds) * COUNT(scales); i++)
-        for (size_t n = 0; ms_device_has(dev, narrow[n % 2]) && n < 2; n++) {
+        for (size_t n = 0; ms_device_has(dev, short_dtypes[n % 2]) && n < 2; n++) {
             if (!check_takes_case()) continue;
             musec_optim_config cfg = rig_config("soft-musec", "ns-mode=fast weight-decay=0");
             cfg.threshold          = thresholds[i / COUNT(scales)];
-            cfg.operands           = narrow[n];
+            cfg.operands           = short_dtypes[n];
             cfg.report_every       = 0;
             rig     r              = rig_make_with(dev, &cfg, MUSEC_F32, params, COUNT(params), 3);
             double *before         = rig_weight(&r, 1);
@@ -253,11 +253,11 @@ TEST_EACH_DEVICE(measuring_changes_nothing, dev)
     }
 }
 
-/* ---- guesses --------------------------------------------------------------------------------- */
+/* ---- predictions ----------------------------------------------------------------------------- */
 
 /* Momentum is averaged before anybody knows that a gradient is no number: nothing comes of it, and
  * the run goes on as one that never saw it. */
-TEST_EACH_DEVICE(what_is_no_number_leaves_no_trace, dev)
+TEST_EACH_DEVICE(nonfinite_gradients_leave_no_trace, dev)
 {
     static const double bad[] = { NAN, -INFINITY };
     for (size_t k = 0; k < COUNT(rules) && ms_device_has(dev, MUSEC_F16); k++)
@@ -297,8 +297,8 @@ TEST_EACH_DEVICE(what_is_no_number_leaves_no_trace, dev)
 
 static struct {
     ms_device_ops real;
-    int           wide_in, wide_largest; /* float32 stacks that were rounded, looked through */
-    int           again;                 /* averages that were not on a guess */
+    int           wide_in, wide_absmax; /* float32 stacks that were rounded, looked through */
+    int           again;                /* averages that were not on a prediction */
 } seen;
 
 static musec_status see_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer,
@@ -310,7 +310,7 @@ static musec_status see_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat b
 
 static musec_status see_absmax(ms_device *d, ms_mat x, ms_vec out)
 {
-    seen.wide_largest += x.dtype == MUSEC_F32 && x.ptrs == NULL;
+    seen.wide_absmax += x.dtype == MUSEC_F32 && x.ptrs == NULL;
     return seen.real.absmax(d, x, out);
 }
 
@@ -331,7 +331,7 @@ static musec_status see_average(ms_device *d, ms_num x_coef, ms_mat x, ms_num y_
 
 /* Gradients of about the size of the last ones are averaged once; larger or smaller ones, where a
  * scale would not be the one that they ought to have, twice. */
-TEST_EACH_DEVICE(a_guess_that_fails_is_made_good, dev)
+TEST_EACH_DEVICE(a_failed_prediction_is_averaged_again, dev)
 {
     static const struct {
         double factor;
@@ -372,8 +372,8 @@ TEST_EACH_DEVICE(nothing_is_read_again, dev)
         dev->table.absmax   = see_absmax;
         CHECK_OK(dev, rig_try(&r, 1.0));
         dev->table = seen.real;
-        CHECK(seen.wide_in == 0 && seen.wide_largest == 0, "%s %s: %d rounded, %d looked through",
-              rules[k].name, rules[k].options, seen.wide_in, seen.wide_largest);
+        CHECK(seen.wide_in == 0 && seen.wide_absmax == 0, "%s %s: %d rounded, %d looked through",
+              rules[k].name, rules[k].options, seen.wide_in, seen.wide_absmax);
         rig_free(&r);
     }
 }
@@ -436,12 +436,12 @@ TEST_EACH_DEVICE(muon_updates_are_of_16_bits, dev)
     }
 }
 
-/* Groups whose smaller sides are equal are mapped at once, as many as an operator takes; where
+/* Groups whose smaller sides are equal are fused, as many as an operator takes; where
  * memory is short each matrix goes alone.  What a product takes of the scale is of all of them
  * either way: the same bits, where those do not depend on the stack anyway. */
-TEST_EACH_DEVICE(chunks_and_kin_change_nothing, dev)
+TEST_EACH_DEVICE(chunks_and_fused_groups_give_the_same_bits, dev)
 {
-    static const rig_param kin[] = {
+    static const rig_param fusible[] = {
         { .name = "a", .rows = 12, .cols = 20 },     { .name = "b", .rows = 12, .cols = 20 },
         { .name = "tall", .rows = 20, .cols = 12 },  { .name = "square", .rows = 12, .cols = 12 },
         { .name = "wide", .rows = 12, .cols = 33 },  { .name = "fifth", .rows = 14, .cols = 12 },
@@ -456,10 +456,11 @@ TEST_EACH_DEVICE(chunks_and_kin_change_nothing, dev)
         snprintf(options[0], sizeof options[0], "ns-mode=%s operands=f16 threshold=0.01", modes[k]);
         snprintf(options[1], sizeof options[1],
                  "ns-mode=%s operands=f16 threshold=0.01 workspace=1", modes[k]);
-        rig together = rig_make(dev, "soft-musec", options[0], MUSEC_F32, kin, COUNT(kin), 5);
-        rig alone    = rig_make(dev, "soft-musec", options[1], MUSEC_F32, kin, COUNT(kin), 5);
+        rig together =
+            rig_make(dev, "soft-musec", options[0], MUSEC_F32, fusible, COUNT(fusible), 5);
+        rig alone = rig_make(dev, "soft-musec", options[1], MUSEC_F32, fusible, COUNT(fusible), 5);
         for (int64_t t = 0; t < 4; t++) {
-            for (size_t i = 0; i < COUNT(kin); i++) {
+            for (size_t i = 0; i < COUNT(fusible); i++) {
                 double *g = rig_normal(&together, i, t);
                 for (int64_t e = 0; e < rig_elems(&together, i); e++)
                     g[e] *= i % 2 == 0 ? 1.0 : 0x1p-23;
@@ -470,8 +471,8 @@ TEST_EACH_DEVICE(chunks_and_kin_change_nothing, dev)
         }
         CHECK(together.opt->fusion_fits && !alone.opt->fusion_fits, "%s: both go the same way",
               modes[k]);
-        for (size_t i = 0; i < COUNT(kin) && !dev->kind->batch_variant; i++)
-            CHECK(rig_same_weight(&together, i, &alone, i), "%s: %s", modes[k], kin[i].name);
+        for (size_t i = 0; i < COUNT(fusible) && !dev->kind->batch_variant; i++)
+            CHECK(rig_same_weight(&together, i, &alone, i), "%s: %s", modes[k], fusible[i].name);
         rig_free(&together), rig_free(&alone);
     }
 }
@@ -490,17 +491,17 @@ static int again; /* Gram matrices that were made a second time */
 
 static musec_status see_again(ms_device *d, const ms_product *p)
 {
-    double when[4] = { 0.0 };
+    double mask[4] = { 0.0 };
     CHECK(p->mask.data == NULL || p->mask.count <= 4, "more than were given");
-    if (p->mask.data != NULL) CHECK_OK(d, ms_vec_download(d, p->mask, when));
+    if (p->mask.data != NULL) CHECK_OK(d, ms_vec_download(d, p->mask, mask));
     for (int i = 0; i < 4; i++)
-        again += when[i] != 0.0;
+        again += mask[i] != 0.0;
     return seen.real.product(d, p);
 }
 
 /* From the second step on, Gram matrices are as they were, near enough: they are made once.  Where
  * momentum jumps they are made again, and what becomes of them is what it should be (above). */
-TEST_EACH_DEVICE(gram_matrices_are_remembered, dev)
+TEST_EACH_DEVICE(gram_norms_are_cached, dev)
 {
     static const struct {
         double factor;
@@ -524,7 +525,7 @@ TEST_EACH_DEVICE(gram_matrices_are_remembered, dev)
     rig_free(&r);
 }
 
-TEST_EACH_DEVICE(kin_share_their_products, dev)
+TEST_EACH_DEVICE(fused_groups_share_their_products, dev)
 {
     static const rig_param two[] = { { .name = "a", .rows = 12, .cols = 20 },
                                      { .name = "b", .rows = 30, .cols = 12 } };
