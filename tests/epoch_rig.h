@@ -1,10 +1,10 @@
 /* epoch_rig.h - epochs of Musec made step by step on small matrices, with the right clip or a wrong
- * one, for the tests of theory/inequalities.h. */
+ * one, for the tests of inequalities.h. */
 #ifndef MS_TESTS_EPOCH_RIG_H
 #define MS_TESTS_EPOCH_RIG_H
 
 #include "check.h"
-#include "theory/inequalities.h"
+#include "inequalities.h"
 
 #define ROUNDING 1e-12 /* by the size of the terms; sums of some thousand of them */
 

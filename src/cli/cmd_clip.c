@@ -1,6 +1,6 @@
 /* cmd_clip.c - musec clip: one operator on the matrices of an .npy file.
  *
- * The names of the operators, their order and their words come from the library's registry, so the
+ * The names of the operators, their order and their help come from the library's registry, so the
  * choices of --op, its --help and the completion cannot disagree with it. */
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ struct args {
 };
 
 static char op_names[256]; /* "hard|soft|...", filled by clip_command() */
-static char op_words[2048];
+static char help_text[2048];
 
 static const ms_option options[] = {
     { "op", MS_OPT_CHOICE, AT(op), op_names, "operator to apply, see below [hard]" },
@@ -56,7 +56,7 @@ const ms_command *clip_command(void)
         .name         = "musec clip",
         .operands     = "IN.npy OUT.npy",
         .summary      = "clip the singular values of the matrices in a .npy file",
-        .details      = op_words,
+        .details      = help_text,
         .options      = options,
         .n_options    = COUNT(options),
         .min_operands = 2,
@@ -64,19 +64,19 @@ const ms_command *clip_command(void)
     };
     const char *help  = NULL;
     const char *name  = NULL;
-    size_t      names = 0, words = 0;
+    size_t      names = 0, used = 0;
 
-    words += (size_t)snprintf(op_words, sizeof op_words, "%s", details);
+    used += (size_t)snprintf(help_text, sizeof help_text, "%s", details);
     for (size_t i = 0; (name = musec_clip_op(i, &help)) != NULL; i++) {
         if (names < sizeof op_names)
             names += (size_t)snprintf(op_names + names, sizeof op_names - names, "%s%s",
                                       i == 0 ? "" : "|", name);
-        if (words < sizeof op_words)
-            words += (size_t)snprintf(op_words + words, sizeof op_words - words, "  %-10s%s\n",
-                                      name, help);
+        if (used < sizeof help_text)
+            used += (size_t)snprintf(help_text + used, sizeof help_text - used, "  %-10s%s\n", name,
+                                     help);
     }
-    if (words < sizeof op_words)
-        snprintf(op_words + words, sizeof op_words - words,
+    if (used < sizeof help_text)
+        snprintf(help_text + used, sizeof help_text - used,
                  "\nExample: musec clip --op fast --threshold 0.5 grad.npy clipped.npy\n");
     return &command;
 }

@@ -247,7 +247,7 @@ static musec_status check_ranges(ms_error *e, const struct args *a)
 {
     const struct {
         const char *name;
-        int64_t     value, least, most;
+        int64_t     value, min, max;
     } ranges[] = {
         { "limit-tokens", a->limit_tokens, 0, INT64_MAX },
         { "shard-tokens", a->shard_tokens, 1, INT32_MAX },
@@ -257,9 +257,9 @@ static musec_status check_ranges(ms_error *e, const struct args *a)
         { "threads", a->threads, 0, 512 },
     };
     for (size_t i = 0; i < COUNT(ranges); i++)
-        if (ranges[i].value < ranges[i].least || ranges[i].value > ranges[i].most)
+        if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
             return ms_fail(e, MUSEC_EINVAL, "--%s must be from %lld to %lld, not %lld",
-                           ranges[i].name, (long long)ranges[i].least, (long long)ranges[i].most,
+                           ranges[i].name, (long long)ranges[i].min, (long long)ranges[i].max,
                            (long long)ranges[i].value);
     return MUSEC_OK;
 }

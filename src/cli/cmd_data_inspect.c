@@ -187,25 +187,25 @@ typedef struct sampled { /* one document of the sample */
 } sampled;
 
 /* The document that begins at or behind `from`; false: none. */
-static bool next_document(const shard *s, int64_t from, int64_t room, sampled *out)
+static bool next_document(const shard *s, int64_t from, int64_t budget, sampled *out)
 {
     int64_t end;
     while (from < s->n && s->tokens[from] != s->start)
         from++;
-    if (from >= s->n || room <= 0) return false;
+    if (from >= s->n || budget <= 0) return false;
     for (end = from + 1; end < s->n && s->tokens[end] != s->start; end++) {}
     out->at     = from + 1;
     out->length = end - from - 1;
-    out->shown  = out->length < room ? out->length : room;
+    out->shown  = out->length < budget ? out->length : budget;
     return true;
 }
 
-static void print_sample(const shard *s, const ms_bpe *bpe, int64_t room)
+static void print_sample(const shard *s, const ms_bpe *bpe, int64_t budget)
 {
     sampled d;
     int64_t number = 0;
 
-    for (int64_t from = s->before; next_document(s, from, room, &d); from = d.at + d.length) {
+    for (int64_t from = s->before; next_document(s, from, budget, &d); from = d.at + d.length) {
         char *text = decode(s, bpe, s->tokens + d.at, d.shown);
         printf("\ndocument %lld, %lld tokens%s\n", (long long)number++, (long long)d.length,
                d.shown < d.length ? ", cut here" : "");
@@ -213,16 +213,16 @@ static void print_sample(const shard *s, const ms_bpe *bpe, int64_t room)
         for (int64_t i = 0; text == NULL && i < d.shown; i++)
             printf("%u%s", s->tokens[d.at + i], i + 1 == d.shown || i % 16 == 15 ? "\n" : " ");
         free(text);
-        room -= d.shown + 1;
+        budget -= d.shown + 1;
     }
 }
 
-static json_t *sample_json(const shard *s, const ms_bpe *bpe, int64_t room)
+static json_t *sample_json(const shard *s, const ms_bpe *bpe, int64_t budget)
 {
     json_t *list = json_array();
     sampled d;
 
-    for (int64_t from = s->before; next_document(s, from, room, &d); from = d.at + d.length) {
+    for (int64_t from = s->before; next_document(s, from, budget, &d); from = d.at + d.length) {
         char   *text = decode(s, bpe, s->tokens + d.at, d.shown);
         json_t *one = json_object(), *ids = json_array();
         for (int64_t i = 0; i < d.shown; i++)
@@ -230,7 +230,7 @@ static json_t *sample_json(const shard *s, const ms_bpe *bpe, int64_t room)
         ms_json_add(one, "tokens=%lld ids=%p text=%s", (long long)d.length, (void *)ids, text);
         json_array_append_new(list, one);
         free(text);
-        room -= d.shown + 1;
+        budget -= d.shown + 1;
     }
     return list;
 }

@@ -116,7 +116,7 @@ static bool has_failed(const demo_run *r)
 static void add_loss(ms_table *t, const demo_run *r)
 {
     if (has_failed(r))
-        ms_table_add(t, "%s", ms_sweep_word(r->run->state));
+        ms_table_add(t, "%s", ms_sweep_state_name(r->run->state));
     else if (isfinite(r->run->val_loss))
         ms_table_add(t, "%.3f", r->run->val_loss);
     else
@@ -240,7 +240,7 @@ static musec_status print_json(ms_error *e, const demo_run *runs, size_t n)
         ms_json_add(
             one, "optimizer=%s lr=%g dir=%s status=%s val_loss=%g w_norm=%g u_norm=%g max_logit=%g",
             rows[i / RATES].optimizer, rates[i % RATES], runs[i].dir,
-            ms_sweep_word(runs[i].run->state), runs[i].run->val_loss, runs[i].w_norm,
+            ms_sweep_state_name(runs[i].run->state), runs[i].run->val_loss, runs[i].w_norm,
             runs[i].u_norm, runs[i].max_logit);
         json_array_append_new(all, one);
     }

@@ -201,7 +201,7 @@ static musec_status make_item(ms_error *e, ms_paper *p, const char *name)
 
     TRY(ms_experiment_find(e, &p->all, name, &found));
     TRY(check_args(e, p, found->name));
-    TRY(ms_paper_look(e, p, found, &item));
+    TRY(ms_paper_scan(e, p, found, &item));
     if (strcmp(found->name, "theory") == 0) {
         TRY(ms_paper_theory_runs(e, p, found));
         if (p->args->dry_run) goto done;

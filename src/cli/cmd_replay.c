@@ -37,7 +37,7 @@ static const struct {
 static const char role_names[] = MUSEC_ROLE_MAP(X); /* "|matrix|qk|..." */
 #undef X
 
-static char optimizer_names[256], optimizer_words[2048]; /* filled by replay_command() */
+static char optimizer_names[256], help_text[2048]; /* filled by replay_command() */
 
 static const ms_option before[] = {
     { "optimizer", MS_OPT_CHOICE, AT(optimizer), optimizer_names,
@@ -108,17 +108,17 @@ const ms_command *replay_command(void)
         .name     = "musec replay",
         .operands = "",
         .summary  = "run an optimizer on recorded gradients",
-        .details  = optimizer_words,
+        .details  = help_text,
         .groups   = groups,
         .n_groups = COUNT(groups),
         .options  = options,
     };
-    size_t n = (size_t)snprintf(optimizer_words, sizeof optimizer_words, "%s", details);
+    size_t n = (size_t)snprintf(help_text, sizeof help_text, "%s", details);
 
-    ms_settings_optimizers(optimizer_names, sizeof optimizer_names, optimizer_words + n,
-                           sizeof optimizer_words - n);
-    n = strlen(optimizer_words);
-    snprintf(optimizer_words + n, sizeof optimizer_words - n,
+    ms_settings_optimizers(optimizer_names, sizeof optimizer_names, help_text + n,
+                           sizeof help_text - n);
+    n = strlen(help_text);
+    snprintf(help_text + n, sizeof help_text - n,
              "\nExample: musec replay --optimizer soft-musec --threshold rms:0.5 --lr 0.1 \\\n"
              "             --w0 w.npy --grads g.npy --out w_all.npy\n");
     command.n_options = fill_options();

@@ -30,7 +30,7 @@ static const ms_option options[] = {
     MS_CLI_JSON(struct args),
 };
 
-enum { MOST_SECTIONS = 32 };
+enum { MAX_SECTIONS = 32 };
 
 /* The list of sections comes from their table, so that it is never out of date. */
 static const char *details(void)
@@ -71,7 +71,7 @@ const ms_command *report_command(void)
 
 typedef struct names { /* of sections; they point into `text` */
     char       *text;
-    const char *at[MOST_SECTIONS];
+    const char *at[MAX_SECTIONS];
     size_t      n;
 } names;
 
@@ -83,8 +83,8 @@ static musec_status read_names(ms_error *e, const char *list, names *out)
     if (out->text == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
     for (char *at = strtok_r(out->text, ", ", &rest); at != NULL;
          at       = strtok_r(NULL, ", ", &rest)) {
-        if (out->n == MOST_SECTIONS)
-            return ms_fail(e, MUSEC_EINVAL, "--sections names more than %d", MOST_SECTIONS);
+        if (out->n == MAX_SECTIONS)
+            return ms_fail(e, MUSEC_EINVAL, "--sections names more than %d", MAX_SECTIONS);
         out->at[out->n++] = at;
     }
     if (out->n == 0)

@@ -75,7 +75,7 @@ struct job {
     musec_ctx         *ctx;
     ms_log             log;
     struct entry      *entries;
-    size_t             n_entries, room;
+    size_t             n_entries, capacity;
     json_t            *skipped;                     /* [{"name", "dtype", "why"}] */
     size_t             n_vectors, n_empty, n_other; /* of the skipped: what they were */
 };
@@ -94,12 +94,12 @@ static musec_status add_entries(ms_error *error, struct job *j, const char *name
 {
     const size_t need = j->n_entries + (size_t)view.count;
 
-    if (need > j->room) {
-        const size_t  room    = need + j->room;
-        struct entry *entries = realloc(j->entries, room * sizeof *entries);
+    if (need > j->capacity) {
+        const size_t  capacity = need + j->capacity;
+        struct entry *entries  = realloc(j->entries, capacity * sizeof *entries);
         if (entries == NULL) return ms_fail(error, MUSEC_ENOMEM, "%s: not enough memory", name);
-        j->entries = entries;
-        j->room    = room;
+        j->entries  = entries;
+        j->capacity = capacity;
     }
     for (int64_t i = 0; i < view.count; i++) {
         const size_t bytes = strlen(name) + 24;

@@ -275,7 +275,7 @@ static musec_status run(ms_error *e, const struct args *a, const json_t *descrip
     ms_error     ignored;
     musec_status st;
 
-    TRY(ms_sweep_look(e, s, runs)); /* nothing is written beside runs that are not ours */
+    TRY(ms_sweep_scan(e, s, runs)); /* nothing is written beside runs that are not ours */
     if (a->dry_run) return ms_sweep_print(e, s, runs, a->json != 0, stdout);
     TRY(ms_sweep_try_data(e, s, runs));
     TRY(ms_directory_make(e, s->out));

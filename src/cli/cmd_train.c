@@ -34,7 +34,7 @@ struct args {
 
 static const char usual_preset[] = "pico", usual_optimizer[] = "soft-musec";
 
-static char optimizer_names[256], words[4096]; /* filled by train_command() */
+static char optimizer_names[256], help_text[4096]; /* filled by train_command() */
 
 static const ms_option before[] = {
     { "preset", MS_OPT_CHOICE, AT(preset), "pico|nano|small|medium|wide",
@@ -74,9 +74,9 @@ static const char example[] =
     "\nExamples: musec train --preset nano --data book.txt --optimizer soft-musec --out runs/a\n"
     "          musec train --resume runs/a --steps 1200\n";
 
-/* Is this what the brackets say, "0: no" or "1e-8]"? */
-static bool says(const ms_train_config *cfg, const char *name, const char *brackets,
-                 const char *value)
+/* Is `value` the default that the brackets name, such as "0: no" or "1e-8]"? */
+static bool is_default(const ms_train_config *cfg, const char *name, const char *brackets,
+                       const char *value)
 {
     static ms_train_config other;
     char                   word[64], same[VALUE_MAX] = "";
@@ -96,8 +96,8 @@ static const char *with_default(const ms_train_config *cfg, const ms_train_field
     const char  *brackets         = f->help[n - 1] == ']' ? strrchr(f->help, '[') : NULL;
     char         value[VALUE_MAX] = "";
     if (ms_train_config_get(cfg, f->name, value, sizeof value) != MUSEC_OK || value[0] == '\0')
-        return f->help; /* it has words for that */
-    if (brackets != NULL && says(cfg, f->name, brackets + 1, value)) return f->help;
+        return f->help; /* the help describes it */
+    if (brackets != NULL && is_default(cfg, f->name, brackets + 1, value)) return f->help;
     snprintf(text, bytes, "%.*s [%s]", brackets != NULL ? (int)(brackets - f->help) - 1 : (int)n,
              f->help, value);
     return text;
@@ -158,16 +158,17 @@ const ms_command *train_command(void)
         .name     = "musec train",
         .operands = "",
         .summary  = "train a GPT on a text, on token shards or on the built-in corpus",
-        .details  = words,
+        .details  = help_text,
         .options  = options,
         .groups   = groups,
         .instead  = "--data ",
     };
-    size_t n = (size_t)snprintf(words, sizeof words, "%s", details);
+    size_t n = (size_t)snprintf(help_text, sizeof help_text, "%s", details);
 
-    ms_settings_optimizers(optimizer_names, sizeof optimizer_names, words + n, sizeof words - n);
-    n = strlen(words);
-    snprintf(words + n, sizeof words - n, "%s", example);
+    ms_settings_optimizers(optimizer_names, sizeof optimizer_names, help_text + n,
+                           sizeof help_text - n);
+    n = strlen(help_text);
+    snprintf(help_text + n, sizeof help_text - n, "%s", example);
     memcpy(rows, before, sizeof before);
     command.n_options = COUNT(before) + ms_settings_options(setting_at, AT(settings),
                                                             rows + COUNT(before), MAX_SETTINGS);
@@ -238,7 +239,7 @@ static bool is_given(const void *arg, const char *name)
 
 static musec_status configure(ms_error *e, const struct args *a, ms_train_config *cfg)
 {
-    char            path[MS_PATH_MAX], told[MS_CONFIG_NOTES];
+    char            path[MS_PATH_MAX], notes[MS_CONFIG_NOTES];
     ms_train_config was;
     musec_status    st;
 
@@ -257,8 +258,8 @@ static musec_status configure(ms_error *e, const struct args *a, ms_train_config
         else
             TRY(ms_train_config_init(e, cfg, a->preset, a->optimizer));
         TRY(apply(e, a, cfg));
-        ms_train_config_resolve(cfg, is_given, a, told);
-        if (!a->quiet) fputs(told, stderr);
+        ms_train_config_resolve(cfg, is_given, a, notes);
+        if (!a->quiet) fputs(notes, stderr);
         TRY(ms_train_config_check(e, cfg));
     }
 done:

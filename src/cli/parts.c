@@ -5,7 +5,7 @@
 
 #include "core/names.h"
 
-size_t ms_cli_parts_options(ms_cli_parts parts, ms_option *options, size_t room)
+size_t ms_cli_parts_options(ms_cli_parts parts, ms_option *options, size_t capacity)
 {
     size_t n = 0;
     for (size_t i = 0; i < parts.n; i++) {
@@ -14,7 +14,7 @@ size_t ms_cli_parts_options(ms_cli_parts parts, ms_option *options, size_t room)
             size_t same = 0;
             while (same < n && strcmp(options[same].name, part->options[k].name) != 0)
                 same++;
-            if (same == n && n < room) options[n++] = part->options[k];
+            if (same == n && n < capacity) options[n++] = part->options[k];
         }
     }
     return n;

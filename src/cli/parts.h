@@ -11,8 +11,8 @@ typedef struct ms_cli_parts {
 } ms_cli_parts;
 
 /* The options of all parts, each name once, for the completions and --help of the whole; at most
- * `room` of them.  Returns how many. */
-size_t ms_cli_parts_options(ms_cli_parts parts, ms_option *options, size_t room);
+ * `capacity` of them.  Returns how many. */
+size_t ms_cli_parts_options(ms_cli_parts parts, ms_option *options, size_t capacity);
 /* Runs the part that is named, or says what is wanted; `whole` is what --help alone describes. */
 int ms_cli_parts_run(ms_cli_parts parts, const ms_command *whole, int argc, char **argv);
 

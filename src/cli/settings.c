@@ -18,12 +18,12 @@ static int is_choice(const char *values)
     return strchr(values, '|') != NULL;
 }
 
-size_t ms_settings_options(ms_setting_at at, size_t offset, ms_option *out, size_t room)
+size_t ms_settings_options(ms_setting_at at, size_t offset, ms_option *out, size_t capacity)
 {
     const char *name = NULL, *values = NULL, *help = NULL;
     size_t      n = 0;
     for (; (name = at(n, &values, &help)) != NULL; n++) {
-        assert(n < room);
+        assert(n < capacity);
         out[n] = (ms_option){ .name   = name,
                               .type   = is_choice(values) ? MS_OPT_CHOICE : MS_OPT_STR,
                               .offset = offset + n * sizeof(const char *),
@@ -39,11 +39,12 @@ static int is_number(const char *text, size_t bytes)
 {
     const char first = text[text[0] == '-' || text[0] == '+']; /* a letter: "nan", "inf" */
     char      *end   = NULL;
-    (void)ms_real_read(text, &end); /* 1e999 can be read: the library says that it is too large */
+    (void)ms_real_read(text,
+                       &end); /* 1e999 can be read; the library reports that it is too large */
     return bytes > 0 && end == text + bytes && (isdigit((unsigned char)first) || first == '.');
 }
 
-static int is_whole(const char *text) /* if it is in range, the library says */
+static int is_whole(const char *text) /* the library checks the range */
 {
     uint64_t unused;
     return ms_whole_u64(text, &unused) != MS_WHOLE_NONE;
@@ -64,7 +65,7 @@ static int is_list(const char *text)
 const char *ms_settings_unreadable(const char *meta, const char *value)
 {
     static const char *const whole[] = { "N", "K", "T", "BYTES" };
-    if (is_choice(meta)) return NULL; /* whoever knows the words says that */
+    if (is_choice(meta)) return NULL; /* the parser of the choices reports it */
     if (strchr(meta, '|') != NULL) return is_list(value) ? NULL : meta;
     if (strcmp(meta, "X") == 0 && !is_number(value, strlen(value)))
         return strchr(value, ',') != NULL ? "one number (0.5, with a point)" : "a number";
@@ -87,14 +88,14 @@ int ms_settings_usage(const ms_command *cmd, const ms_option *options, const cha
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
-void ms_settings_optimizers(char *names, size_t names_bytes, char *words, size_t words_bytes)
+void ms_settings_optimizers(char *names, size_t names_bytes, char *lines, size_t lines_bytes)
 {
     const char *name = NULL, *help = NULL;
     size_t      n = 0, w = 0;
     for (size_t i = 0; (name = musec_optim_name(i, &help)) != NULL; i++) {
         if (n < names_bytes)
             n += (size_t)snprintf(names + n, names_bytes - n, "%s%s", i == 0 ? "" : "|", name);
-        if (w < words_bytes)
-            w += (size_t)snprintf(words + w, words_bytes - w, "  %-12s%s\n", name, help);
+        if (w < lines_bytes)
+            w += (size_t)snprintf(lines + w, lines_bytes - w, "  %-12s%s\n", name, help);
     }
 }

@@ -8,16 +8,16 @@
 
 musec_status ms_stdin_read(ms_error *e, char **text, size_t *bytes)
 {
-    size_t room = (size_t)1 << 16, n = 0;
-    char  *all = malloc(room);
+    size_t capacity = (size_t)1 << 16, n = 0;
+    char  *all = malloc(capacity);
 
     *text  = NULL;
     *bytes = 0;
     while (all != NULL) {
-        n += fread(all + n, 1, room - n, stdin);
-        if (n < room || n > MS_STDIN_MAX) break;
-        room *= 2;
-        char *more = realloc(all, room);
+        n += fread(all + n, 1, capacity - n, stdin);
+        if (n < capacity || n > MS_STDIN_MAX) break;
+        capacity *= 2;
+        char *more = realloc(all, capacity);
         if (more == NULL) free(all);
         all = more;
     }
@@ -31,7 +31,7 @@ musec_status ms_stdin_read(ms_error *e, char **text, size_t *bytes)
         return ms_fail(e, MUSEC_EINVAL,
                        "stdin has more than 1 GiB; give it in pieces, or use musec tokenize");
     }
-    all[n] = '\0'; /* n < room */
+    all[n] = '\0'; /* n < capacity */
     *text  = all;
     *bytes = n;
     return MUSEC_OK;

@@ -17,7 +17,7 @@
 #include "optim/optim.h"
 #include "theory/run.h"
 
-enum { MOST_SEEDS = 1000, WORDS_MS = 200 };
+enum { MAX_SEEDS = 1000, REPORT_EVERY_MS = 200 };
 
 struct args {
     const char    *optimizer, *out;
@@ -94,16 +94,16 @@ typedef struct job {
     one_run           *runs;
     size_t             n;
     ms_log             log;
-    double             said; /* clock */
+    double             last_report; /* clock */
 } job;
 
 /* ---- the runs -------------------------------------------------------------------------------- */
 
-static void tell(void *arg, int64_t steps)
+static void report_progress(void *arg, int64_t steps)
 {
     job *j = arg;
-    if (ms_clock_ms() - j->said < WORDS_MS) return;
-    j->said = ms_clock_ms();
+    if (ms_clock_ms() - j->last_report < REPORT_EVERY_MS) return;
+    j->last_report = ms_clock_ms();
     ms_log_progress(&j->log, "%s, seed %llu: step %lld of %lld", j->problem,
                     (unsigned long long)j->runs[j->n].seed, (long long)steps,
                     (long long)j->args->steps);
@@ -140,7 +140,7 @@ static musec_status run_one(ms_error *e, job *j, uint64_t seed)
     TRY(choose(e, a, &r->setup));
     /* every field of it: the structure has no gaps */
     r->is_corollary = memcmp(&chosen, &r->setup.optim, sizeof chosen) == 0;
-    TRY(ms_theory_run(e, &r->setup, tell, j, &r->result));
+    TRY(ms_theory_run(e, &r->setup, report_progress, j, &r->result));
     if (a->samples > 0 && !r->result.diverged)
         TRY(ms_hull_distance(e, &r->problem, r->result.returned, a->delta, a->samples, seed,
                              &r->hull));
@@ -313,13 +313,13 @@ done:
 }
 
 /* A value out of its range, in words; NULL: there is none. */
-static const char *wrong(const struct args *a)
+static const char *range_error(const struct args *a)
 {
     if (a->steps < 1) return "--steps must be 1 or more";
     if (!(a->delta > 0.0)) return "--delta must be above 0";
     if (!(a->sigma >= 0.0)) return "--sigma must be 0 or more";
     if (a->samples < 0 || a->samples > 100000) return "--samples must be 0 to 100000";
-    if (a->seeds < 1 || a->seeds > MOST_SEEDS) return "--seeds must be 1 to 1000";
+    if (a->seeds < 1 || a->seeds > MAX_SEEDS) return "--seeds must be 1 to 1000";
     if (a->seed > (uint64_t)(INT64_MAX - a->seeds)) /* seeds are numbers of the JSON */
         return "--seed and --seeds together must be less than 2^63";
     if (!isnan(a->lr) && !(a->lr >= 0.0)) return "--lr must be 0 or more";
@@ -380,7 +380,7 @@ static musec_status check(ms_error *e, const job *j)
 {
     musec_status st = MUSEC_OK;
 
-    if (wrong(j->args) != NULL) TRY(ms_fail(e, MUSEC_EINVAL, "%s", wrong(j->args)));
+    if (range_error(j->args) != NULL) TRY(ms_fail(e, MUSEC_EINVAL, "%s", range_error(j->args)));
     TRY(check_rank(e, j));
     TRY(check_set(e, &j->args->set));
     if (j->args->out != NULL) TRY(check_out(e, j->args->out));

@@ -20,7 +20,7 @@
 #include "core/size.h"
 #include "experiment/estimate.h"
 
-enum { MOST_DIRECTORIES = 100000, LINE = 512, TRIES = 10, ENOUGH_MS = 50 };
+enum { MAX_DIRECTORIES = 100000, LINE = 512, TRIES = 10, ENOUGH_MS = 50 };
 
 /* Beyond these a run is warned of.  Repeating data up to four times costs little, and after some
  * sixteen times most of their worth is gone (Muennighoff et al., 2023). */
@@ -33,7 +33,7 @@ musec_status ms_run_directory(ms_error *e, const ms_train_config *cfg, char out[
     musec_status st;
 
     TRY(ms_directory_make(e, "runs"));
-    for (int k = 1; k < MOST_DIRECTORIES; k++) {
+    for (int k = 1; k < MAX_DIRECTORIES; k++) {
         const int n = snprintf(out, MS_PATH_MAX, "runs/%s-%s-lr%g-s%" PRIu64,
                                ms_preset_name((size_t)cfg->preset, NULL), cfg->optim.name,
                                cfg->optim.lr, cfg->seed);
@@ -127,7 +127,7 @@ static double expected_time(const ms_train_start *s)
                : NAN;
 }
 
-/* ---- numbers in words ------------------------------------------------------------------------ */
+/* ---- numbers as text ------------------------------------------------------------------------ */
 
 void ms_count_text(int64_t n, char *text, size_t bytes)
 {
@@ -211,18 +211,18 @@ void ms_warn_epochs(const ms_train_start *s, size_t set, char *text, size_t byte
 
 static void say_tokens(ms_log *log, const ms_train_start *s)
 {
-    const ms_schedule *plan  = s->schedule;
-    int64_t            least = plan->stage[0].batch, most = least;
+    const ms_schedule *plan      = s->schedule;
+    int64_t            min_batch = plan->stage[0].batch, max_batch = min_batch;
     char               a[32], b[48] = "", all[32], steps[32], done[48] = "";
 
     for (int i = 1; i < plan->n_stages; i++) {
-        if (plan->stage[i].batch < least) least = plan->stage[i].batch;
-        if (plan->stage[i].batch > most) most = plan->stage[i].batch;
+        min_batch = ms_min_i64(min_batch, plan->stage[i].batch);
+        max_batch = ms_max_i64(max_batch, plan->stage[i].batch);
     }
-    ms_count_text(least, a, sizeof a);
-    if (most > least) {
+    ms_count_text(min_batch, a, sizeof a);
+    if (max_batch > min_batch) {
         memcpy(b, " to ", 5);
-        ms_count_text(most, b + 4, sizeof b - 4);
+        ms_count_text(max_batch, b + 4, sizeof b - 4);
     }
     ms_count_text((int64_t)all_tokens(plan), all, sizeof all);
     ms_count_text(plan->steps, steps, sizeof steps);
@@ -233,13 +233,14 @@ static void say_tokens(ms_log *log, const ms_train_start *s)
 
 static void say_device(ms_log *log, const ms_train_start *s)
 {
-    ms_device *d          = s->device;
-    char       words[256] = "", need[32], there[48] = "";
+    ms_device *d                = s->device;
+    char       description[256] = "", need[32], there[48] = "";
 
-    if (d->kind->describe != NULL) d->kind->describe(d, words, sizeof words);
-    if (d->kind->memory != NULL) words[strcspn(words, ",")] = '\0'; /* a GPU has much to say */
+    if (d->kind->describe != NULL) d->kind->describe(d, description, sizeof description);
+    if (d->kind->memory != NULL)
+        description[strcspn(description, ",")] = '\0'; /* the name of a GPU is enough */
     ms_log_say(log, MS_LOG_NORMAL, "device: %s%s%s, %s", musec_ctx_device(d),
-               words[0] != '\0' ? ", " : "", words, ms_cli_dtype_name(s->dtype));
+               description[0] != '\0' ? ", " : "", description, ms_cli_dtype_name(s->dtype));
     ms_bytes_text(s->needed, need, sizeof need);
     if (s->memory.total > 0) {
         char bytes[32];

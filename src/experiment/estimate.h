@@ -21,30 +21,30 @@
 
 typedef struct ms_estimate_setup {
     const ms_experiments    *all;
-    const ms_experiment_ask *ask;   /* its scale and settings */
+    const ms_experiment_ask *ask;   /* the scale and the settings */
     const char              *out;   /* where calibration.json is */
-    const ms_sweep          *sweep; /* how many at once, on what */
+    const ms_sweep          *sweep; /* the number of runs at once, and the devices */
 } ms_estimate_setup;
 
 typedef struct ms_estimate { /* { 0 } knows nothing */
     json_t *file;            /* calibration.json */
-    json_t *entry;           /* of it, for this setup; NULL: not calibrated yet */
-    bool    about;           /* it is another scale's */
+    json_t *entry;           /* the part of it for this setup; NULL if it is not calibrated yet */
+    bool    about;           /* the entry is that of another scale */
     int     width;           /* runs at once */
 } ms_estimate;
 
-/* Reads what is there.  A file of another machine, or a damaged one, is as none. */
+/* Reads calibration.json.  A file of another machine, or a damaged one, is ignored. */
 musec_status ms_estimate_open(ms_error *e, const ms_estimate_setup *setup, ms_estimate *out);
 /* Makes the calibration and keeps it: seconds at pico, a minute or two at nano. */
 musec_status ms_estimate_calibrate(ms_error *e, const ms_estimate_setup *setup, ms_log *log,
                                    ms_estimate *est);
 void         ms_estimate_free(ms_estimate *est);
 
-/* Seconds; NaN: not known. */
+/* The seconds that a run takes, or NaN if they are not known. */
 double ms_estimate_run(const ms_estimate *est, const ms_train_config *cfg);
-/* Of all runs that are not finished (runs NULL: all of them), at so many at once. */
+/* The seconds that the unfinished runs take together, or all runs if `runs` is NULL. */
 double ms_estimate_all(const ms_estimate *est, const ms_grid *grid, const ms_sweep_run *runs);
-/* What times go by: floating-point operations for a token of a stage, forward and backward, and the
+/* The quantities that times are proportional to: floating-point operations for a token of a stage, forward and backward, and the
  * sum of rows x cols x the smaller of them over the matrices of an optimizer's step. */
 double ms_estimate_token_flops(const ms_train_config *cfg, const ms_train_stage *stage);
 double ms_estimate_optim_work(const ms_train_config *cfg);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-musec_status ms_paper_look(ms_error *e, const ms_paper *p, const ms_experiment *item,
+musec_status ms_paper_scan(ms_error *e, const ms_paper *p, const ms_experiment *item,
                            ms_paper_item *out)
 {
     musec_status st;
@@ -17,7 +17,7 @@ musec_status ms_paper_look(ms_error *e, const ms_paper *p, const ms_experiment *
         st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", out->grid.n);
         goto done;
     }
-    TRY(ms_sweep_look(e, &out->sweep, out->runs));
+    TRY(ms_sweep_scan(e, &out->sweep, out->runs));
 done:
     if (st != MUSEC_OK) ms_paper_item_free(out);
     return st;

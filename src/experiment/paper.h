@@ -42,7 +42,7 @@ typedef struct ms_paper_item { /* { 0 } is empty */
 } ms_paper_item;
 
 /* The runs of an item, and how they stand in the store. */
-musec_status ms_paper_look(ms_error *e, const ms_paper *p, const ms_experiment *item,
+musec_status ms_paper_scan(ms_error *e, const ms_paper *p, const ms_experiment *item,
                            ms_paper_item *out);
 void         ms_paper_item_free(ms_paper_item *item);
 size_t       ms_paper_finished(const ms_paper_item *item);

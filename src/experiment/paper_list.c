@@ -8,12 +8,12 @@
 
 typedef struct row {
     size_t      runs, full, finished;
-    double      left_s, full_s; /* of the reduced runs that are not finished; of all in full */
-    const char *left, *in_full; /* in words, where seconds cannot be told; else NULL */
-    bool        no_data;        /* needs none */
+    double      left_s, full_s; /* time of the unfinished runs, reduced and full */
+    const char *left, *in_full; /* the time as text if it cannot be computed, else NULL */
+    bool        no_data;        /* the item needs no data */
 } row;
 
-/* The item whose runs are not trainings: its settings, and the words of its file. */
+/* The item theory, whose runs are not trainings: its file has the times as text. */
 static musec_status read_theory(ms_error *e, const ms_paper *p, const ms_experiment *item, row *out)
 {
     ms_paper         full = *p;
@@ -47,8 +47,8 @@ static musec_status read_row(ms_error *e, const ms_paper *p, const ms_experiment
 
     if (strcmp(item->name, "theory") == 0) return read_theory(e, p, item, out);
     full.ask.full = true;
-    TRY(ms_paper_look(e, p, item, &some));
-    TRY(ms_paper_look(e, &full, item, &all));
+    TRY(ms_paper_scan(e, p, item, &some));
+    TRY(ms_paper_scan(e, &full, item, &all));
     *out = (row){ .runs     = some.grid.n,
                   .full     = all.grid.n,
                   .finished = ms_paper_finished(&some),
@@ -60,7 +60,7 @@ done:
     return st;
 }
 
-/* In a word; the scale's sentence about it stands below the table. */
+/* A short name of the data; the note below the table has a sentence on them. */
 static const char *data_of(const ms_paper *p, const row *r)
 {
     return r->runs == 0 || r->no_data ? "-"

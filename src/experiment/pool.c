@@ -1,8 +1,8 @@
 /* pool.c - runs of this program side by side.
  *
  * Processes, not threads: a run that is killed takes no other with it, and each has its own number
- * of threads.  A job is told to stop as a person would, by SIGINT, so that it can write a
- * checkpoint; the kernel tells it if this process is gone without a word. */
+ * of threads.  A job is stopped as a person would stop it, by SIGINT, so that it can write a
+ * checkpoint.  On Linux the kernel sends the same signal if this process dies. */
 #define _XOPEN_SOURCE 700
 #include "experiment/pool.h"
 
@@ -21,19 +21,19 @@
 
 enum { MAX_ARGS = 64, POLL_MS = 50, AGAIN_MS = 1000, NOT_STARTED = 127 };
 
-typedef struct crew {
+typedef struct workers { /* the processes of a pool while it runs */
     const ms_pool *pool;
     ms_job        *jobs;
-    size_t         n, first; /* first: those before it are over */
+    size_t         n, first; /* all jobs before `first` are settled */
     pid_t          pids[MS_POOL_WIDTH];
-    size_t         which[MS_POOL_WIDTH]; /* job of a slot that has a pid */
+    size_t         job_of_slot[MS_POOL_WIDTH]; /* index of the job whose process is in the slot */
     int            width, running;
-    double         ask_again; /* clock, for those that said later */
-} crew;
+    double retry_at; /* clock: when to offer a slot again to jobs that answered MS_POOL_LATER */
+} workers;
 
 /* ---- a process ------------------------------------------------------------------------------- */
 
-/* Does not come back. */
+/* Turns this forked process into the job; does not return. */
 static void become(const ms_job *job, int threads, pid_t parent)
 {
     char  text[16];
@@ -46,13 +46,13 @@ static void become(const ms_job *job, int threads, pid_t parent)
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGINT);
 #endif
-    if (getppid() != parent) _exit(NOT_STARTED); /* it ended before we could ask to be told */
+    if (getppid() != parent) _exit(NOT_STARTED); /* it died before prctl() took effect */
     while (n + 2 < MAX_ARGS && job->args[n] != NULL)
         n++;
     memcpy(&argv[1], job->args, (size_t)n * sizeof *argv); /* exec does not change them */
     snprintf(text, sizeof text, "%d", threads);
     setenv("OMP_NUM_THREADS", text, 1);
-    setpgid(0, 0); /* a terminal's Ctrl-C is for the pool, which tells each job once */
+    setpgid(0, 0); /* Ctrl-C in a terminal reaches the pool alone, which signals each job once */
     if (dup2(job->output, STDOUT_FILENO) >= 0 && dup2(job->output, STDERR_FILENO) >= 0)
         execv("/proc/self/exe", argv);
     _exit(NOT_STARTED);
@@ -64,7 +64,8 @@ static musec_status start(ms_error *e, const ms_job *job, int threads, pid_t *pi
 
     *pid = fork();
     if (*pid == 0) become(job, threads, self);
-    if (*pid > 0) setpgid(*pid, *pid); /* whoever of the two is first */
+    if (*pid > 0)
+        setpgid(*pid, *pid); /* parent and child both set it, since either may run first */
     if (*pid < 0) {
         *pid = 0;
         return ms_fail(e, MUSEC_EIO, "a run could not be started: %s", strerror(errno));
@@ -74,66 +75,66 @@ static musec_status start(ms_error *e, const ms_job *job, int threads, pid_t *pi
 
 /* ---- the slots ------------------------------------------------------------------------------- */
 
-/* The next job that can start goes into the slot, if there is one. */
-static musec_status fill_slot(ms_error *e, crew *c, int slot)
+/* Starts the next job that can start in a free slot. */
+static musec_status fill_slot(ms_error *e, workers *w, int slot)
 {
-    const ms_pool *pool = c->pool;
+    const ms_pool *pool = w->pool;
     musec_status   st   = MUSEC_OK;
 
-    for (size_t i = c->first; i < c->n; i++) {
+    for (size_t i = w->first; i < w->n; i++) {
         ms_pool_answer answer = MS_POOL_START;
-        if (c->jobs[i].over) {
-            if (i == c->first) c->first++;
+        if (w->jobs[i].settled) {
+            if (i == w->first) w->first++;
             continue;
         }
         TRY(pool->on_start(e, pool->arg, i, slot, &answer));
-        c->jobs[i].over = answer != MS_POOL_LATER;
+        w->jobs[i].settled = answer != MS_POOL_LATER;
         if (answer != MS_POOL_START) continue;
-        st             = start(e, &c->jobs[i], pool->threads, &c->pids[slot]);
-        c->which[slot] = i;
-        c->running += st == MUSEC_OK;
-        if (st != MUSEC_OK) pool->on_end(pool->arg, i); /* what on_start took is given back */
+        st                   = start(e, &w->jobs[i], pool->threads, &w->pids[slot]);
+        w->job_of_slot[slot] = i;
+        w->running += st == MUSEC_OK;
+        if (st != MUSEC_OK) pool->on_end(pool->arg, i); /* releases what on_start acquired */
         return st;
     }
-    c->ask_again = ms_clock_ms() + AGAIN_MS; /* all that is left is for later */
+    w->retry_at = ms_clock_ms() + AGAIN_MS; /* every job that is left answered MS_POOL_LATER */
 done:
     return st;
 }
 
-static musec_status fill(ms_error *e, crew *c)
+static musec_status fill_slots(ms_error *e, workers *w)
 {
     musec_status st = MUSEC_OK;
-    for (int i = 0; i < c->width && c->first < c->n; i++)
-        if (c->pids[i] == 0 && ms_clock_ms() >= c->ask_again) TRY(fill_slot(e, c, i));
+    for (int i = 0; i < w->width && w->first < w->n; i++)
+        if (w->pids[i] == 0 && ms_clock_ms() >= w->retry_at) TRY(fill_slot(e, w, i));
 done:
     return st;
 }
 
-/* Takes note of a process that has ended; false: none has. */
-static bool collect(crew *c)
+/* Collects one process that has ended; returns false if there is none. */
+static bool collect(workers *w)
 {
     int         status = 0;
     const pid_t pid    = waitpid(-1, &status, WNOHANG);
-    for (int i = 0; pid > 0 && i < c->width; i++) {
-        if (c->pids[i] != pid) continue;
-        c->pids[i] = 0;
-        c->running--;
-        c->jobs[c->which[i]].code =
+    for (int i = 0; pid > 0 && i < w->width; i++) {
+        if (w->pids[i] != pid) continue;
+        w->pids[i] = 0;
+        w->running--;
+        w->jobs[w->job_of_slot[i]].code =
             WIFSIGNALED(status) ? MS_POOL_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
-        c->pool->on_end(c->pool->arg, c->which[i]);
+        w->pool->on_end(w->pool->arg, w->job_of_slot[i]);
         return true;
     }
     return false;
 }
 
-static bool is_all_over(crew *c)
+static bool all_jobs_settled(workers *w)
 {
-    while (c->first < c->n && c->jobs[c->first].over)
-        c->first++;
-    return c->first == c->n;
+    while (w->first < w->n && w->jobs[w->first].settled)
+        w->first++;
+    return w->first == w->n;
 }
 
-static void rest(void)
+static void pause_polling(void)
 {
     const struct timespec pause = { .tv_nsec = POLL_MS * 1000000L };
     nanosleep(&pause, NULL);
@@ -141,25 +142,25 @@ static void rest(void)
 
 musec_status ms_pool_run(ms_error *e, const ms_pool *pool, ms_job *jobs, size_t n)
 {
-    crew         c    = { .pool = pool, .jobs = jobs, .n = n };
-    bool         told = false;
-    musec_status st   = MUSEC_OK;
+    workers      w             = { .pool = pool, .jobs = jobs, .n = n };
+    bool         asked_to_stop = false;
+    musec_status st            = MUSEC_OK;
 
-    c.width = pool->width < MS_POOL_WIDTH ? pool->width : MS_POOL_WIDTH;
-    signal(SIGCHLD, SIG_DFL); /* if it was ignored, no one would tell how a job ended */
+    w.width = pool->width < MS_POOL_WIDTH ? pool->width : MS_POOL_WIDTH;
+    signal(SIGCHLD, SIG_DFL); /* if it were ignored, exit codes would be lost */
     for (size_t i = 0; i < n; i++) {
-        jobs[i].code = -1;
-        jobs[i].over = false;
+        jobs[i].code    = -1;
+        jobs[i].settled = false;
     }
-    while (c.running > 0 || (!is_all_over(&c) && !told && st == MUSEC_OK)) {
-        if (pool->stop != NULL && *pool->stop != 0 && !told) {
-            told = true;
-            for (int i = 0; i < c.width; i++)
-                if (c.pids[i] > 0) kill(c.pids[i], SIGINT);
+    while (w.running > 0 || (!all_jobs_settled(&w) && !asked_to_stop && st == MUSEC_OK)) {
+        if (pool->stop != NULL && *pool->stop != 0 && !asked_to_stop) {
+            asked_to_stop = true;
+            for (int i = 0; i < w.width; i++)
+                if (w.pids[i] > 0) kill(w.pids[i], SIGINT);
         }
-        if (!told && st == MUSEC_OK) st = fill(e, &c);
+        if (!asked_to_stop && st == MUSEC_OK) st = fill_slots(e, &w);
         pool->on_turn(pool->arg);
-        if (!collect(&c)) rest();
+        if (!collect(&w)) pause_polling();
     }
     return st;
 }

@@ -10,15 +10,15 @@
 enum { MS_POOL_WIDTH = 256 /* at most */, MS_POOL_SIGNAL = 128 };
 
 typedef struct ms_job {
-    const char *const *args;   /* behind the program's name; NULL ends */
-    int                output; /* descriptor that gets what it prints */
-    bool               over;   /* out: it was started, or is not to be */
-    int                code;   /* out: its exit code, MS_POOL_SIGNAL + what ended it, -1: not run */
+    const char *const *args;   /* arguments behind the name of the program, NULL-terminated */
+    int                output; /* file descriptor for its stdout and stderr */
+    bool settled; /* out: it was started or refused, so that it is not offered a slot again */
+    int  code;    /* out: exit code, MS_POOL_SIGNAL + signal number, or -1 if it did not run */
 } ms_job;
 
 typedef enum ms_pool_answer {
     MS_POOL_START,
-    MS_POOL_LATER, /* ask again in a while */
+    MS_POOL_LATER, /* offer a slot again in a while */
     MS_POOL_NEVER,
 } ms_pool_answer;
 
@@ -26,12 +26,12 @@ typedef struct ms_pool {
     int width;   /* jobs at once, in slots 0 to width - 1 */
     int threads; /* of each job */
     const volatile sig_atomic_t
-        *stop; /* not 0: no more jobs, those that run are asked to end; or NULL */
-    /* Fills in args and output of jobs[job], which is about to start.  A failure ends the pool as
-     * `stop` does, but for the jobs that run: they come to their end. */
+        *stop; /* once it is not 0, no more jobs start and running ones get SIGINT; may be NULL */
+    /* Fills in args and output of jobs[job], which is about to start.  After a failure no more jobs
+     * start, and those that run come to their end. */
     musec_status (*on_start)(ms_error *e, void *arg, size_t job, int slot, ms_pool_answer *answer);
-    void (*on_end)(void *arg, size_t job); /* of one that was started */
-    void (*on_turn)(void *arg);            /* many times a second */
+    void (*on_end)(void *arg, size_t job); /* called for every job that was started */
+    void (*on_turn)(void *arg);            /* called many times a second */
     void *arg;
 } ms_pool;
 

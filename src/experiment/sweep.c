@@ -1,7 +1,7 @@
 /* sweep.c - the runs of a grid, several at once.
  *
- * A run is claimed by a lock on its output.txt, which its process then has as its stdout: the claim
- * lasts as long as this process or the run itself, and the kernel gives it up with the last of
+ * A run is claimed by a lock on its output.txt, which is then the stdout of its process: the claim
+ * lasts as long as this process or the run itself, and the kernel releases it with the last of
  * them.  So a sweep that was killed and is started again waits for runs that are still writing
  * their last checkpoint, and two sweeps never make the same run. */
 #define _DEFAULT_SOURCE /* flock */
@@ -31,33 +31,33 @@ typedef struct sweep {
     const ms_sweep *s;
     ms_sweep_run   *runs;
     ms_job         *jobs;
-    size_t         *which; /* run of a job */
-    bool           *told;  /* by run: that it waits for another process */
+    size_t         *run_of_job; /* index of the run that a job makes */
+    bool           *announced;  /* by run: the log says that another process is making it */
     size_t          n_jobs, n_ended;
     int             width, gpus;
     double          started, last_drawn; /* clock */
-    double          work, work_before;   /* of the jobs, and what of it was done at the start */
-    char            dir[MS_PATH_MAX];    /* of the run that is about to start */
-    char            gpu[24];             /* that it gets */
+    double          work, work_before;   /* of all jobs, and the part that was done before */
+    char            dir[MS_PATH_MAX];    /* directory of the run that is about to start */
+    char            gpu[24];             /* device of the run that is about to start */
     const char     *args[MAX_ARGS];
 } sweep;
 
-const char *ms_sweep_word(ms_sweep_state state)
+const char *ms_sweep_state_name(ms_sweep_state state)
 {
-    static const char *const words[MS_SWEEP_STATES] = {
+    static const char *const names[MS_SWEEP_STATES] = {
         [MS_SWEEP_WAITING] = "waiting", [MS_SWEEP_RUNNING] = "running",
         [MS_SWEEP_DONE] = "done",       [MS_SWEEP_DIVERGED] = "diverged",
         [MS_SWEEP_FAILED] = "failed",   [MS_SWEEP_INTERRUPTED] = "interrupted",
         [MS_SWEEP_STALLED] = "stalled",
     };
-    return words[state];
+    return names[state];
 }
 
 static const char *plural(size_t n) { return n == 1 ? "" : "s"; }
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* Of one step, in units that are the same for all runs: good enough to weigh them. */
+/* Work of one step, in units that are the same for all runs. */
 static double work_of_step(const ms_train_config *cfg)
 {
     const double width = (double)cfg->model.width;
@@ -70,7 +70,7 @@ static double work_done(const sweep *w)
 {
     double sum = 0.0;
     for (size_t i = 0; i < w->n_jobs; i++) {
-        const size_t           k    = w->which[i];
+        const size_t           k    = w->run_of_job[i];
         const ms_train_config *cfg  = &w->s->grid->at[k].config;
         const bool             over = ms_sweep_is_finished(&w->runs[k]) || w->jobs[i].code > 0;
         sum += work_of_step(cfg) * (double)(over ? cfg->steps : w->runs[k].steps);
@@ -84,10 +84,10 @@ static void follow_all(sweep *w)
         if (w->runs[i].state == MS_SWEEP_RUNNING) ms_sweep_follow(w->s, i, &w->runs[i]);
 }
 
-/* Seconds, or NaN as long as there is nothing to go by. */
+/* Seconds that are left, or NaN as long as they cannot be estimated. */
 static double time_left(const sweep *w)
 {
-    const double enough = 0.01; /* of the work: what is before says little */
+    const double enough = 0.01; /* the first share of the work is too noisy to extrapolate */
     const double gone   = (ms_clock_ms() - w->started) / 1000.0;
     const double share  = (work_done(w) - w->work_before) / (w->work - w->work_before);
 
@@ -95,7 +95,7 @@ static double time_left(const sweep *w)
     return w->s->expected_s > gone ? w->s->expected_s - gone : NAN;
 }
 
-/* "1:02:03", "2:03". */
+/* Writes "1:02:03" or "2:03". */
 static void time_text(double seconds, char *text, size_t bytes)
 {
     const long s = isfinite(seconds) ? lround(seconds) : 0;
@@ -152,11 +152,11 @@ static void draw(const sweep *w)
     char                        time[32], *text = NULL;
     FILE                       *to = open_memstream(&text, &bytes);
 
-    if (to == NULL) return; /* there will be another time */
+    if (to == NULL) return; /* the next turn draws it */
     ms_sweep_count(w->s, w->runs, n);
     fprintf(to, "%zu run%s:", w->s->grid->n, plural(w->s->grid->n));
     for (size_t i = 0; i < COUNT(shown); i++)
-        if (n[shown[i]] > 0) fprintf(to, " %zu %s,", n[shown[i]], ms_sweep_word(shown[i]));
+        if (n[shown[i]] > 0) fprintf(to, " %zu %s,", n[shown[i]], ms_sweep_state_name(shown[i]));
     time_text((ms_clock_ms() - w->started) / 1000.0, time, sizeof time);
     fprintf(to, " %s gone", time);
     time_text(left, time, sizeof time);
@@ -183,7 +183,7 @@ static void on_turn(void *arg)
 
 /* ---- the beginning and the end of a run ------------------------------------------------------ */
 
-/* The run's output, locked; *fd is -1 if another process has it. */
+/* Opens and locks the run's output; *fd is -1 if another process holds the lock. */
 static musec_status claim(ms_error *e, const char *dir, int *fd)
 {
     char         path[MS_PATH_MAX];
@@ -197,7 +197,7 @@ static musec_status claim(ms_error *e, const char *dir, int *fd)
     if (flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         close(*fd);
         *fd = -1;
-    } /* other failures: a file system without locks */
+    } /* any other failure means a file system without locks */
 done:
     return st;
 }
@@ -213,7 +213,7 @@ done:
     return st;
 }
 
-/* "" is the best one present. */
+/* The empty name is the best device present. */
 static bool is_gpu(const char *device)
 {
     return device[0] == '\0' || strncmp(device, "cuda", strlen("cuda")) == 0;
@@ -254,7 +254,7 @@ static void set_args(sweep *w, size_t i, int slot)
 static musec_status on_start(ms_error *e, void *arg, size_t job, int slot, ms_pool_answer *answer)
 {
     sweep       *w  = arg;
-    const size_t i  = w->which[job];
+    const size_t i  = w->run_of_job[job];
     int          fd = -1;
     musec_status st;
 
@@ -262,13 +262,13 @@ static musec_status on_start(ms_error *e, void *arg, size_t job, int slot, ms_po
     TRY(ms_path_join(e, w->s->out, w->s->grid->at[i].name, w->dir));
     TRY(claim(e, w->dir, &fd));
     if (fd < 0) {
-        if (!w->told[i])
+        if (!w->announced[i])
             ms_log_say(w->s->log, MS_LOG_NORMAL, "%s: another process is making it; waiting for it",
                        w->s->grid->at[i].name);
-        w->told[i] = true;
+        w->announced[i] = true;
         goto done;
     }
-    TRY(ms_sweep_look_at(e, w->s, i, &w->runs[i])); /* that of another sweep, by now */
+    TRY(ms_sweep_scan_run(e, w->s, i, &w->runs[i])); /* another sweep may have made it meanwhile */
     if (ms_sweep_is_finished(&w->runs[i])) {
         w->n_ended++;
         *answer = MS_POOL_NEVER;
@@ -287,7 +287,7 @@ done:
     return st;
 }
 
-/* Nothing depends on it, so a failure is a word only. */
+/* Nothing depends on it, so a failure is only a warning. */
 static void remove_checkpoints(const sweep *w, size_t i)
 {
     char     dir[MS_PATH_MAX], path[MS_PATH_MAX];
@@ -298,13 +298,13 @@ static void remove_checkpoints(const sweep *w, size_t i)
         ms_log_say(w->s->log, MS_LOG_NORMAL, "warning: %s", e.text);
 }
 
-static void say_end(const sweep *w, size_t i)
+static void log_end(const sweep *w, size_t i)
 {
     const ms_sweep_run *r       = &w->runs[i];
     const double        left    = time_left(w);
     char                val[32] = "", rest[48] = "", time[32];
 
-    if (w->s->log->live && r->state != MS_SWEEP_FAILED) return; /* the table shows it */
+    if (w->s->log->live && r->state != MS_SWEEP_FAILED) return; /* the table shows the run */
     if (isfinite(r->val_loss)) snprintf(val, sizeof val, ", val %.3f", r->val_loss);
     if (isfinite(left) && w->n_ended < w->n_jobs && *ms_stop_flag() == 0) {
         time_text(left, time, sizeof time);
@@ -312,7 +312,7 @@ static void say_end(const sweep *w, size_t i)
     }
     ms_log_say(w->s->log, MS_LOG_NORMAL, "%zu of %zu run%s, %.0f s: %s: %s%s%s", w->n_ended,
                w->n_jobs, plural(w->n_jobs), (ms_clock_ms() - w->started) / 1000.0,
-               w->s->grid->at[i].name, ms_sweep_word(r->state), val, rest);
+               w->s->grid->at[i].name, ms_sweep_state_name(r->state), val, rest);
 }
 
 /* A run that was asked to stop says so by its exit code, whether it had begun to catch signals or
@@ -326,11 +326,11 @@ static bool was_stopped(int code)
 static void on_end(void *arg, size_t job)
 {
     sweep        *w = arg;
-    const size_t  i = w->which[job];
+    const size_t  i = w->run_of_job[job];
     ms_sweep_run *r = &w->runs[i];
     ms_error      e = { "" };
 
-    if (ms_sweep_look_at(&e, w->s, i, r) != MUSEC_OK)
+    if (ms_sweep_scan_run(&e, w->s, i, r) != MUSEC_OK)
         ms_log_say(w->s->log, MS_LOG_NORMAL, "warning: %s", e.text);
     r->was_there = false;
     if (!ms_sweep_is_finished(r))
@@ -338,10 +338,10 @@ static void on_end(void *arg, size_t job)
                                                                           : MS_SWEEP_FAILED;
     else if (!w->s->keep_checkpoints)
         remove_checkpoints(w, i);
-    close(w->jobs[job].output); /* from here on it may be another's */
+    close(w->jobs[job].output); /* releases the claim */
     w->n_ended++;
     follow_all(w);
-    say_end(w, i);
+    log_end(w, i);
 }
 
 /* ---- before they begin ----------------------------------------------------------------------- */
@@ -389,49 +389,49 @@ int ms_sweep_width(const ms_sweep *s)
     return many < 1 ? 1 : many > MS_POOL_WIDTH ? MS_POOL_WIDTH : (int)many;
 }
 
-/* How a process failed: by what it said last, if it could say something. */
-static void last_words(const char *path, int code, char words[LINE_BYTES])
+/* Describes how a process failed: by the last line of its output, or by its exit code. */
+static void describe_failure(const char *path, int code, char message[LINE_BYTES])
 {
     FILE *f = fopen(path, "r");
     char  text[LINE_BYTES - 16];
 
-    snprintf(words, LINE_BYTES, "with exit code %d", code);
-    if (code > MS_POOL_SIGNAL) snprintf(words, LINE_BYTES, "by signal %d", code - MS_POOL_SIGNAL);
+    snprintf(message, LINE_BYTES, "with exit code %d", code);
+    if (code > MS_POOL_SIGNAL) snprintf(message, LINE_BYTES, "by signal %d", code - MS_POOL_SIGNAL);
     while (f != NULL && fgets(text, sizeof text, f) != NULL && code <= MS_POOL_SIGNAL)
         if (text[0] != '\n')
-            snprintf(words, LINE_BYTES, "with \"%.*s\"", (int)strcspn(text, "\n"), text);
+            snprintf(message, LINE_BYTES, "with \"%.*s\"", (int)strcspn(text, "\n"), text);
     if (f != NULL) fclose(f);
 }
 
-/* The failure of them all, if there is one. */
-static musec_status judge(ms_error *e, const sweep *w)
+/* An error if the sweep was interrupted or runs failed. */
+static musec_status check_outcome(ms_error *e, const sweep *w)
 {
     size_t       n[MS_SWEEP_STATES], first = 0;
-    char         dir[MS_PATH_MAX], path[MS_PATH_MAX], words[LINE_BYTES];
+    char         dir[MS_PATH_MAX], path[MS_PATH_MAX], message[LINE_BYTES];
     musec_status st = MUSEC_OK;
 
     ms_sweep_count(w->s, w->runs, n);
     if (*ms_stop_flag() != 0 || (n[MS_SWEEP_FAILED] == 0 && n[MS_SWEEP_INTERRUPTED] > 0))
         return ms_fail(e, MUSEC_EIO, "interrupted; the same command goes on");
     if (n[MS_SWEEP_FAILED] == 0) return MUSEC_OK;
-    while (w->runs[w->which[first]].state != MS_SWEEP_FAILED)
+    while (w->runs[w->run_of_job[first]].state != MS_SWEEP_FAILED)
         first++;
-    TRY(ms_path_join(e, w->s->out, w->s->grid->at[w->which[first]].name, dir));
+    TRY(ms_path_join(e, w->s->out, w->s->grid->at[w->run_of_job[first]].name, dir));
     TRY(ms_path_join(e, dir, output_name, path));
-    last_words(path, w->jobs[first].code, words);
+    describe_failure(path, w->jobs[first].code, message);
     st = ms_fail(e, MUSEC_EIO, "%zu of %zu run%s failed, the first %s: see %s", n[MS_SWEEP_FAILED],
-                 w->s->grid->n, plural(w->s->grid->n), words, path);
+                 w->s->grid->n, plural(w->s->grid->n), message, path);
 done:
     return st;
 }
 
-/* Those that are not finished. */
+/* The jobs are the runs that are not finished. */
 static void choose_jobs(sweep *w)
 {
     for (size_t i = 0; i < w->s->grid->n; i++) {
         const ms_train_config *cfg = &w->s->grid->at[i].config;
         if (ms_sweep_is_finished(&w->runs[i])) continue;
-        w->which[w->n_jobs++] = i;
+        w->run_of_job[w->n_jobs++] = i;
         w->work += work_of_step(cfg) * (double)cfg->steps;
         w->work_before += work_of_step(cfg) * (double)w->runs[i].steps;
     }
@@ -455,12 +455,12 @@ static musec_status run_jobs(ms_error *e, sweep *w)
     ms_log_say(w->s->log, MS_LOG_NORMAL, "%zu run%s, %zu of them finished; %d at once, into %s",
                w->s->grid->n, plural(w->s->grid->n), w->s->grid->n - w->n_jobs, pool.width,
                w->s->out);
-    /* on a terminal the table says it: a line between would move it */
+    /* on a terminal the table has the message, and a line of its own would move it */
     ms_stop_catch(w->s->log->live ? NULL
                                   : "stopping: runs write their checkpoints; again to stop now");
     w->started = ms_clock_ms();
     TRY(ms_pool_run(e, &pool, w->jobs, w->n_jobs));
-    TRY(judge(e, w));
+    TRY(check_outcome(e, w));
 done:
     ms_log_block(w->s->log, "");
     return st;
@@ -473,21 +473,21 @@ musec_status ms_sweep_run_all(ms_error *e, const ms_sweep *s, ms_sweep_run *runs
     musec_status st;
 
     if (w == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
-    *w = (sweep){ .s     = s,
-                  .runs  = runs,
-                  .jobs  = calloc(n, sizeof *w->jobs),
-                  .which = calloc(n, sizeof *w->which),
-                  .told  = calloc(n, sizeof *w->told) };
-    if (n > 0 && (w->jobs == NULL || w->which == NULL || w->told == NULL)) {
+    *w = (sweep){ .s          = s,
+                  .runs       = runs,
+                  .jobs       = calloc(n, sizeof *w->jobs),
+                  .run_of_job = calloc(n, sizeof *w->run_of_job),
+                  .announced  = calloc(n, sizeof *w->announced) };
+    if (n > 0 && (w->jobs == NULL || w->run_of_job == NULL || w->announced == NULL)) {
         st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", n);
         goto done;
     }
-    TRY(ms_sweep_look(e, s, runs));
+    TRY(ms_sweep_scan(e, s, runs));
     TRY(ms_directory_make(e, s->out));
     TRY(run_jobs(e, w));
 done:
-    free(w->told);
-    free(w->which);
+    free(w->announced);
+    free(w->run_of_job);
     free(w->jobs);
     free(w);
     return st;

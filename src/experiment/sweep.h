@@ -1,7 +1,8 @@
 /* sweep.h - the runs of a grid, several at once, each in its directory below one.
  *
- * A run whose summary says done, stalled or diverged is not made again; one that was interrupted
- * goes on; one whose process fails is told with the file that has its output, and the others go on.
+ * A run whose summary says done, stalled or diverged is not made again, and one that was interrupted
+ * goes on.  If the process of a run fails, the message names the file with its output and the other
+ * runs continue.
  * A directory gets its config.json first and is then resumed, so there is one way for new and old
  * runs.  Two sweeps into the same directory share the work: a run that another process is making is
  * waited for, not made twice. */
@@ -11,7 +12,7 @@
 #include "core/log.h"
 #include "train/grid.h"
 
-enum { MS_SWEEP_THREADS = 4096 }; /* of a run, at most */
+enum { MS_SWEEP_THREADS = 4096 /* the most that a run may have */ };
 
 typedef enum ms_sweep_state {
     MS_SWEEP_WAITING,
@@ -24,46 +25,45 @@ typedef enum ms_sweep_state {
     MS_SWEEP_STATES,
 } ms_sweep_state;
 
-typedef struct ms_sweep_run { /* of the grid's run with the same number */
+typedef struct ms_sweep_run { /* state of the grid's run with the same index */
     ms_sweep_state state;
-    bool           was_there;              /* finished before this sweep */
-    int64_t        steps;                  /* made */
-    double         loss, val_loss, time_s; /* NaN: none yet */
-    double         tok_s;                  /* while it runs */
+    bool           was_there;              /* it was finished before this sweep */
+    int64_t        steps;                  /* steps made so far */
+    double         loss, val_loss, time_s; /* NaN if there is none yet */
+    double         tok_s;                  /* tokens per second while it runs */
 } ms_sweep_run;
 
 typedef struct ms_sweep {
     const ms_grid *grid;
-    const char    *out; /* holds the run directories; made if need be */
-    /* at once; 0: one on each GPU if all runs go to one, else as many as cores / threads.  With
-     * devices: on each, 0: 1 */
+    const char *out; /* directory that holds the run directories; it is created if it is missing */
+    /* Runs at once; 0 means one per GPU if all runs go to GPUs, else cores / threads.  With
+     * `devices` it is the number on each device, where 0 means 1. */
     int                jobs;
-    int                threads; /* of each; 0: 1 */
-    const char *const *devices; /* in place of the configs'; NULL: those */
+    int                threads; /* CPU threads of each run; 0 means 1 */
+    const char *const *devices; /* replace the devices of the configs; NULL keeps them */
     size_t             n_devices;
-    bool               keep_checkpoints; /* else those of runs that finish are removed */
-    json_t            *known; /* data that were looked at, an object; NULL: each time anew */
-    ms_log            *log;   /* on a terminal a table that is redrawn, elsewhere a line a run */
+    bool    keep_checkpoints; /* otherwise the checkpoints of finished runs are removed */
+    json_t *known;            /* cache of the data sets that were read, an object; NULL for none */
+    ms_log *log;              /* shows a table on a terminal, otherwise a line per run */
     double
-        expected_s; /* of all of it, for the time left until there is more to go by; 0: unknown */
+        expected_s; /* estimate of the whole sweep, used until runs have made progress; 0: unknown */
 } ms_sweep;
 
-/* Takes what was asked for, 0 jobs or more and 1 thread or more, or says what can be. */
+/* Checks and sets the number of jobs (0 or more) and of threads (1 or more). */
 musec_status ms_sweep_budget(ms_error *e, int64_t jobs, int64_t threads, ms_sweep *s);
-/* Opens each set of data that runs to be made need, once: to be asked before any is started. */
+/* Opens each data set that unfinished runs need once, to be called before any run is started. */
 musec_status ms_sweep_try_data(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs);
-/* Fills runs[grid->n].  Interrupted (signals.h): an error that says how to go on.  Failed
- * runs: an error that names the first and its output.  Stalled and diverged ones are
- * results. */
+/* Makes the runs and fills runs[grid->n].  It is an error if the sweep was interrupted (signals.h) or
+ * runs failed; stalled and diverged runs are results. */
 musec_status ms_sweep_run_all(ms_error *e, const ms_sweep *s, ms_sweep_run *runs);
-int          ms_sweep_width(const ms_sweep *s);   /* runs at once */
-const char  *ms_sweep_word(ms_sweep_state state); /* "done", "diverged", ... */
+int          ms_sweep_width(const ms_sweep *s);         /* the number of runs at once */
+const char  *ms_sweep_state_name(ms_sweep_state state); /* "done", "diverged", ... */
 
-/* sweep_look.c: what the directories say.  One that holds another run, or a damaged one, is an
- * error. */
-musec_status ms_sweep_look(ms_error *e, const ms_sweep *s, ms_sweep_run *runs);
-musec_status ms_sweep_look_at(ms_error *e, const ms_sweep *s, size_t i, ms_sweep_run *run);
-/* How far a run is that is being made, by the end of its log. */
+/* sweep_scan.c: reads the state of runs from their directories.  A directory that holds another run,
+ * or a damaged one, is an error. */
+musec_status ms_sweep_scan(ms_error *e, const ms_sweep *s, ms_sweep_run *runs);
+musec_status ms_sweep_scan_run(ms_error *e, const ms_sweep *s, size_t i, ms_sweep_run *run);
+/* Updates the progress of a run in the making from the end of its log. */
 void ms_sweep_follow(const ms_sweep *s, size_t i, ms_sweep_run *run);
 bool ms_sweep_is_finished(const ms_sweep_run *run);
 
@@ -71,7 +71,7 @@ bool ms_sweep_is_finished(const ms_sweep_run *run);
  * optimizer, and a line that counts them. */
 musec_status ms_sweep_print(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs, bool json,
                             FILE *to);
-json_t      *ms_sweep_json(const ms_sweep *s, const ms_sweep_run *runs); /* NULL: no memory */
+json_t      *ms_sweep_json(const ms_sweep *s, const ms_sweep_run *runs); /* NULL without memory */
 void         ms_sweep_count(const ms_sweep *s, const ms_sweep_run *runs, size_t n[MS_SWEEP_STATES]);
 
 #endif

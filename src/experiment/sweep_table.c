@@ -1,7 +1,7 @@
 /* sweep_table.c - the runs of a sweep as a table and as JSON.
  *
- * A field has a column of its own where it varies among the runs of one preset and optimizer: what
- * only follows from the optimizer would be a column that says the same twice. */
+ * A field has a column if it varies among the runs of one preset and optimizer; a field that only
+ * follows from the optimizer has none. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,18 +32,18 @@ static bool has_column(const char *field)
     return strcmp(field, "lr") == 0 || strcmp(field, "seed") == 0;
 }
 
-static bool are_kin(const ms_train_config *a, const ms_train_config *b)
+static bool same_group(const ms_train_config *a, const ms_train_config *b)
 {
     return a->preset == b->preset && strcmp(a->optim.name, b->optim.name) == 0;
 }
 
-/* Against the first of its kin is enough: if all are as that, none varies. */
-static bool varies(const ms_grid *grid, const size_t *kin, const char *field)
+/* Each run is compared with the first one of its group, which is enough. */
+static bool varies(const ms_grid *grid, const size_t *group, const char *field)
 {
     char a[MS_PATH_MAX], b[MS_PATH_MAX];
     for (size_t i = 0; i < grid->n; i++) {
-        if (kin[i] == i) continue;
-        (void)ms_train_config_get(&grid->at[kin[i]].config, field, a, sizeof a);
+        if (group[i] == i) continue;
+        (void)ms_train_config_get(&grid->at[group[i]].config, field, a, sizeof a);
         (void)ms_train_config_get(&grid->at[i].config, field, b, sizeof b);
         if (strcmp(a, b) != 0) return true;
     }
@@ -52,21 +52,22 @@ static bool varies(const ms_grid *grid, const size_t *kin, const char *field)
 
 static musec_status find_columns(ms_error *e, const ms_grid *grid, columns *c)
 {
-    size_t        *kin = calloc(grid->n + 1, sizeof *kin); /* the first run of the same kin */
+    size_t *group = calloc(
+        grid->n + 1, sizeof *group); /* index of the first run with the same preset and optimizer */
     ms_train_field f;
 
     *c = (columns){ 0 };
-    if (kin == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the table");
+    if (group == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the table");
     for (size_t i = 0; i < grid->n; i++) {
-        if (i > 0 && are_kin(&grid->at[kin[i - 1]].config, &grid->at[i].config))
-            kin[i] = kin[i - 1];
-        while (!are_kin(&grid->at[kin[i]].config, &grid->at[i].config))
-            kin[i]++;
+        if (i > 0 && same_group(&grid->at[group[i - 1]].config, &grid->at[i].config))
+            group[i] = group[i - 1];
+        while (!same_group(&grid->at[group[i]].config, &grid->at[i].config))
+            group[i]++;
         if (grid->at[i].config.preset != grid->at[0].config.preset) c->preset = true;
     }
     for (size_t i = 0; ms_train_field_at(i, &f) && c->n < MAX_FIELDS; i++)
-        if (!has_column(f.name) && varies(grid, kin, f.name)) c->field[c->n++] = f.name;
-    free(kin);
+        if (!has_column(f.name) && varies(grid, group, f.name)) c->field[c->n++] = f.name;
+    free(group);
     return MUSEC_OK;
 }
 
@@ -94,7 +95,7 @@ static void add_value(ms_table *t, const ms_train_config *cfg, const char *field
     char text[MS_PATH_MAX];
     if (ms_train_config_get(cfg, field, text, sizeof text) != MUSEC_OK) text[0] = '\0';
     if (strcmp(field, "weight-decay") == 0) shorten(text);
-    if (strlen(text) > VALUE_BYTES) /* the end of a path says most */
+    if (strlen(text) > VALUE_BYTES) /* the end of a path tells most */
         ms_table_add(t, "...%s", text + strlen(text) - VALUE_BYTES);
     else
         ms_table_add(t, "%s", text);
@@ -118,7 +119,7 @@ static void add_row(ms_table *t, const columns *c, const ms_grid_run *run, const
     for (size_t i = 0; i < c->n; i++)
         add_value(t, cfg, c->field[i]);
     add_value(t, cfg, "seed");
-    ms_table_add(t, "%s", ms_sweep_word(r->state));
+    ms_table_add(t, "%s", ms_sweep_state_name(r->state));
     ms_table_add(t, "%lld", (long long)r->steps);
     add_number(t, r->val_loss, 4, "");
     add_number(t, r->time_s, 1, " s");
@@ -157,9 +158,10 @@ static musec_status print_table(ms_error *e, const ms_sweep *s, const ms_sweep_r
     TRY(ms_table_print(e, &t, to));
     ms_sweep_count(s, runs, n);
     fprintf(to, "\n%zu run%s in %s:", s->grid->n, s->grid->n == 1 ? "" : "s", s->out);
-    for (int i = 0, said = 0; i < MS_SWEEP_STATES; i++)
+    for (int i = 0, printed = 0; i < MS_SWEEP_STATES; i++)
         if (n[i] > 0)
-            fprintf(to, "%s %zu %s", said++ > 0 ? "," : "", n[i], ms_sweep_word((ms_sweep_state)i));
+            fprintf(to, "%s %zu %s", printed++ > 0 ? "," : "", n[i],
+                    ms_sweep_state_name((ms_sweep_state)i));
     fputc('\n', to);
 done:
     ms_table_free(&t);
@@ -180,7 +182,7 @@ json_t *ms_sweep_json(const ms_sweep *s, const ms_sweep_run *runs)
                     "dir=%s key=%s optimizer=%s lr=%g status=%s was_there?=%d steps=%lld loss=%g "
                     "val_loss=%g time_s=%g config=%p",
                     dir, run->key, run->config.optim.name, run->config.optim.lr,
-                    ms_sweep_word(runs[i].state), runs[i].was_there, (long long)runs[i].steps,
+                    ms_sweep_state_name(runs[i].state), runs[i].was_there, (long long)runs[i].steps,
                     runs[i].loss, runs[i].val_loss, runs[i].time_s,
                     (void *)ms_train_config_json(&run->config));
         if (json_array_append_new(all, one) != 0) {

@@ -1,7 +1,7 @@
 /* theory_suite.c - from experiments/theory.json to files of results.
  *
- * A file is written by a process of its own, whole or not at all, so what is there is finished, and
- * a command that was interrupted goes on where it was.  Its name says all that decides about it. */
+ * Each file is written by a process of its own, whole or not at all, so that an interrupted command
+ * goes on where it was.  The name of a file has all settings that decide about its content. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiment/theory_suite.h"
 
@@ -58,7 +58,7 @@ static void name_point(const ms_theory_suites *s, ms_theory_point *p)
 
 static musec_status add_point(ms_error *e, ms_theory_suites *s, ms_theory_point p)
 {
-    ms_theory_point *more = ms_grow(s->at, s->n, &s->room, sizeof *s->at);
+    ms_theory_point *more = ms_grow(s->at, s->n, &s->capacity, sizeof *s->at);
     if (more == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the settings");
     s->at = more;
     name_point(s, &p);
@@ -66,7 +66,7 @@ static musec_status add_point(ms_error *e, ms_theory_suites *s, ms_theory_point 
     return MUSEC_OK;
 }
 
-/* All steps of one method at one rank. */
+/* Adds a point for each number of steps. */
 static musec_status add_steps(ms_error *e, const json_t *steps, ms_theory_point p,
                               ms_theory_suites *s)
 {
@@ -127,7 +127,7 @@ done:
 
 /* ---- what is there --------------------------------------------------------------------------- */
 
-/* Is this another's file as well, before it in the list? */
+/* Does an earlier point have the same file? */
 static bool is_shared(const ms_theory_suites *s, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -203,20 +203,20 @@ size_t ms_theory_suites_missing(const ms_theory_suites *s)
 
 /* ---- the processes --------------------------------------------------------------------------- */
 
-typedef struct crew {
+typedef struct suite_jobs {
     ms_theory_suites *s;
     ms_log           *log;
     ms_job           *jobs;
-    size_t           *which; /* point of a job, the longest first */
+    size_t           *point_of_job; /* index of the point that a job makes, the longest first */
     size_t            n, ended, failed;
-    double            started, said; /* clock */
+    double            started, last_report; /* clock */
     int               output;
     char              path[MS_PATH_MAX];
     char              numbers[5][NUMBER]; /* of args */
     const char       *args[MAX_ARGS];
-} crew;
+} suite_jobs;
 
-static void set_args(crew *c, const ms_theory_point *p)
+static void set_args(suite_jobs *c, const ms_theory_point *p)
 {
     const json_t *set       = json_object_get(p->method, "set");
     const json_t *beta      = json_object_get(p->method, "beta");
@@ -245,8 +245,8 @@ static void set_args(crew *c, const ms_theory_point *p)
 
 static musec_status on_start(ms_error *e, void *arg, size_t job, int slot, ms_pool_answer *answer)
 {
-    crew                  *c = arg;
-    const ms_theory_point *p = &c->s->at[c->which[job]];
+    suite_jobs            *c = arg;
+    const ms_theory_point *p = &c->s->at[c->point_of_job[job]];
     musec_status           st;
 
     (void)slot;
@@ -261,24 +261,24 @@ done:
 
 static void on_end(void *arg, size_t job)
 {
-    crew    *c = arg;
-    ms_error e = { "" };
+    suite_jobs *c = arg;
+    ms_error    e = { "" };
 
     c->ended++;
-    if (load_point(&e, c->s, &c->s->at[c->which[job]]) != MUSEC_OK)
+    if (load_point(&e, c->s, &c->s->at[c->point_of_job[job]]) != MUSEC_OK)
         ms_log_say(c->log, MS_LOG_NORMAL, "warning: %s", e.text);
-    if (c->s->at[c->which[job]].result == NULL && *ms_stop_flag() == 0 && c->failed++ == 0)
+    if (c->s->at[c->point_of_job[job]].result == NULL && *ms_stop_flag() == 0 && c->failed++ == 0)
         ms_log_say(c->log, MS_LOG_NORMAL, "warning: %s was not made: see %s/output.txt",
-                   c->s->at[c->which[job]].name, c->s->store);
+                   c->s->at[c->point_of_job[job]].name, c->s->store);
 }
 
 static void on_turn(void *arg)
 {
-    crew        *c   = arg;
+    suite_jobs  *c   = arg;
     const double now = ms_clock_ms(), every = c->log->live ? 500.0 : 30000.0;
 
-    if (now - c->said < every) return;
-    c->said = now;
+    if (now - c->last_report < every) return;
+    c->last_report = now;
     if (c->log->live)
         ms_log_progress(c->log, "%zu of %zu settings, %.0f s", c->ended, c->n,
                         (now - c->started) / 1000.0);
@@ -287,20 +287,20 @@ static void on_turn(void *arg)
                    (now - c->started) / 1000.0);
 }
 
-/* The longest first, so that none is left alone at the end. */
-static void choose(crew *c)
+/* Orders the missing points, the longest first, so that no long one runs alone at the end. */
+static void order_jobs(suite_jobs *c)
 {
     for (size_t i = 0; i < c->s->n; i++) {
         size_t at = c->n;
         if (c->s->at[i].result != NULL || is_shared(c->s, i)) continue;
-        for (; at > 0 && c->s->at[c->which[at - 1]].steps < c->s->at[i].steps; at--)
-            c->which[at] = c->which[at - 1];
-        c->which[at] = i;
+        for (; at > 0 && c->s->at[c->point_of_job[at - 1]].steps < c->s->at[i].steps; at--)
+            c->point_of_job[at] = c->point_of_job[at - 1];
+        c->point_of_job[at] = i;
         c->n++;
     }
 }
 
-static musec_status open_output(ms_error *e, crew *c)
+static musec_status open_output(ms_error *e, suite_jobs *c)
 {
     char         path[MS_PATH_MAX];
     musec_status st;
@@ -313,7 +313,7 @@ done:
     return st;
 }
 
-static musec_status judge(ms_error *e, const crew *c)
+static musec_status check_all_made(ms_error *e, const suite_jobs *c)
 {
     if (*ms_stop_flag() != 0) return ms_fail(e, MUSEC_EIO, "interrupted; the same command goes on");
     if (c->failed > 0)
@@ -322,7 +322,7 @@ static musec_status judge(ms_error *e, const crew *c)
     return MUSEC_OK;
 }
 
-/* One thread each, on the CPU whatever GPUs there are: as many as it has cores. */
+/* Runs use one thread each, on the CPU: as many at once as there are cores. */
 static int width_of(const ms_paper *p)
 {
     const int many = p->sweep.jobs > 0 ? p->sweep.jobs : ms_process_cores();
@@ -331,7 +331,7 @@ static int width_of(const ms_paper *p)
 
 musec_status ms_theory_suites_make(ms_error *e, ms_paper *p, ms_theory_suites *s)
 {
-    crew         c    = { .s = s, .log = &p->log, .output = -1, .started = ms_clock_ms() };
+    suite_jobs   c    = { .s = s, .log = &p->log, .output = -1, .started = ms_clock_ms() };
     ms_pool      pool = { .width    = width_of(p),
                           .threads  = 1,
                           .stop     = ms_stop_flag(),
@@ -342,24 +342,24 @@ musec_status ms_theory_suites_make(ms_error *e, ms_paper *p, ms_theory_suites *s
     musec_status st   = MUSEC_OK;
 
     if (ms_theory_suites_missing(s) == 0) return MUSEC_OK;
-    c.said  = c.started;
-    c.jobs  = calloc(s->n, sizeof *c.jobs);
-    c.which = calloc(s->n, sizeof *c.which);
-    if (c.jobs == NULL || c.which == NULL)
+    c.last_report  = c.started;
+    c.jobs         = calloc(s->n, sizeof *c.jobs);
+    c.point_of_job = calloc(s->n, sizeof *c.point_of_job);
+    if (c.jobs == NULL || c.point_of_job == NULL)
         TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu settings", s->n));
-    choose(&c);
+    order_jobs(&c);
     TRY(open_output(e, &c));
     ms_log_say(c.log, MS_LOG_NORMAL, "theory: %zu setting%s of %lld seed%s to make, %d at once",
                c.n, c.n == 1 ? "" : "s", (long long)s->seeds, s->seeds == 1 ? "" : "s", pool.width);
     ms_stop_catch("stopping; again to stop now");
     TRY(ms_pool_run(e, &pool, c.jobs, c.n));
-    TRY(judge(e, &c));
+    TRY(check_all_made(e, &c));
     for (size_t i = 0; i < s->n; i++)
         if (s->at[i].result == NULL) TRY(load_point(e, s, &s->at[i])); /* another suite's */
 done:
     ms_log_progress(c.log, "%s", "");
     if (c.output >= 0) close(c.output);
-    free(c.which);
+    free(c.point_of_job);
     free(c.jobs);
     return st;
 }

@@ -31,7 +31,7 @@ typedef struct ms_theory_point {           /* texts point into the item's file *
 
 typedef struct ms_theory_suites { /* { 0 } is empty */
     ms_theory_point *at;
-    size_t           n, room;
+    size_t           n, capacity;
     int64_t          seeds;
     char             store[MS_PATH_MAX]; /* OUT/theory */
 } ms_theory_suites;

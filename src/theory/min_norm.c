@@ -30,19 +30,19 @@
 #define DEPENDENT 1e-14
 
 typedef struct solver {
-    const double *g;          /* (n, m) */
-    int64_t       n, m, room; /* room: the most points a corral can have, min(n, m + 1) */
-    int           shift;      /* g times 2^shift is what we compute on */
-    double        half, rest; /* factors of 2^shift, which may be beyond the range of doubles */
-    double        longest;    /* max_i |g_i|, so scaled */
-    int64_t      *corral;     /* (room) indices; the first is p0 */
-    int64_t       k;          /* points in it */
-    double       *weight;     /* (room) of the corral's points */
-    double       *next;       /* (room) those of the affine hull's point */
-    double       *q;          /* (room, m): row j is column j of Q; k - 1 are in use */
-    double       *r;          /* (room, room): row j is column j of R, above and on the diagonal */
-    double       *turns;      /* (room, 2) cosines and sines of rotations */
-    double       *x;          /* (m) the corral's point */
+    const double *g;              /* (n, m) */
+    int64_t       n, m, capacity; /* capacity of the corral: min(n, m + 1) points */
+    int           shift;          /* g times 2^shift is what we compute on */
+    double        half, rest;     /* factors of 2^shift, which may be beyond the range of doubles */
+    double        longest;        /* max_i |g_i|, so scaled */
+    int64_t      *corral;         /* (capacity) indices; the first is p0 */
+    int64_t       k;              /* points in it */
+    double       *weight;         /* (capacity) of the corral's points */
+    double       *next;           /* (capacity) those of the affine hull's point */
+    double       *q;              /* (capacity, m): row j is column j of Q; k - 1 are in use */
+    double       *r; /* (capacity, capacity): row j is column j of R, above and on the diagonal */
+    double       *turns; /* (capacity, 2) cosines and sines of rotations */
+    double       *x;     /* (m) the corral's point */
 } solver;
 
 /* ---- vectors --------------------------------------------------------------------------------- */
@@ -89,12 +89,12 @@ static void combine(const solver *s, const double *weight, double *x)
 /* Column `at` of Q and R from point at + 1 of the corral.  False: it depends on those before. */
 static bool orthogonalise(solver *s, int64_t at)
 {
-    double *q = s->q + at * s->m, *r = s->r + at * s->room;
+    double *q = s->q + at * s->m, *r = s->r + at * s->capacity;
     double  length;
 
     for (int64_t j = 0; j < s->m; j++)
         q[j] = entry(s, s->corral[at + 1], j) - entry(s, s->corral[0], j);
-    memset(r, 0, (size_t)s->room * sizeof *r);
+    memset(r, 0, (size_t)s->capacity * sizeof *r);
     for (int twice = 0; twice < 2; twice++)
         for (int64_t i = 0; i < at; i++) {
             const double *qi = s->q + i * s->m;
@@ -131,8 +131,8 @@ static void affine_point(solver *s)
         }
     for (int64_t i = s->k - 1; i >= 1; i--) { /* R c = next, from below */
         for (int64_t j = i + 1; j < s->k; j++)
-            s->next[i] -= s->r[(j - 1) * s->room + i - 1] * s->next[j];
-        s->next[i] /= s->r[(i - 1) * s->room + i - 1];
+            s->next[i] -= s->r[(j - 1) * s->capacity + i - 1] * s->next[j];
+        s->next[i] /= s->r[(i - 1) * s->capacity + i - 1];
     }
     for (int64_t i = 1; i < s->k; i++)
         sum += s->next[i];
@@ -150,10 +150,10 @@ static bool remove_point(solver *s, int64_t at)
     memmove(s->weight + at, s->weight + at + 1, (size_t)(s->k - 1 - at) * sizeof *s->weight);
     s->k--;
     for (int64_t c = at - 1; c < left; c++) {
-        double *q = s->q + c * s->m, *below = q + s->m, *r = s->r + c * s->room;
+        double *q = s->q + c * s->m, *below = q + s->m, *r = s->r + c * s->capacity;
         double  length, cosine, sine;
 
-        memcpy(r, r + s->room, (size_t)s->room * sizeof *r);
+        memcpy(r, r + s->capacity, (size_t)s->capacity * sizeof *r);
         for (int64_t i = at - 1; i < c; i++) /* the rotations before this one */
             rotate(s->turns[2 * i], s->turns[2 * i + 1], &r[i], &r[i + 1]);
         length = hypot(r[c], r[c + 1]);
@@ -249,7 +249,8 @@ static void iterate(solver *s, double tol, int64_t limit, ms_min_norm_result *ou
         const int64_t point  = farthest_below(s, &least);
         const double  length = sqrt(dot(s->x, s->x, s->m));
         if (length - lower_bound(s, least) <= tol * s->longest) return;
-        if (!(length < before) || is_in_corral(s, point) || s->k == s->room) return; /* rounding */
+        if (!(length < before) || is_in_corral(s, point) || s->k == s->capacity)
+            return; /* rounding */
         if (out->iterations == limit) {
             out->limited = true;
             return;
@@ -355,13 +356,13 @@ musec_status ms_min_norm(ms_error *error, const double *g, int64_t n, int64_t m,
                        "min_norm: %lld vectors of %lld numbers, tolerance %g; expected are 1 or "
                        "more of both, and a tolerance in [0, 1)",
                        (long long)n, (long long)m, tol);
-    s.room       = n < m + 1 ? n : m + 1;
-    s.corral     = numbers(s.room, 1); /* as large as an int64_t */
-    s.weight     = numbers(s.room, 1);
-    s.next       = numbers(s.room, 1);
-    s.q          = numbers(s.room, m);
-    s.r          = numbers(s.room, s.room);
-    s.turns      = numbers(s.room, 2);
+    s.capacity   = n < m + 1 ? n : m + 1;
+    s.corral     = numbers(s.capacity, 1); /* as large as an int64_t */
+    s.weight     = numbers(s.capacity, 1);
+    s.next       = numbers(s.capacity, 1);
+    s.q          = numbers(s.capacity, m);
+    s.r          = numbers(s.capacity, s.capacity);
+    s.turns      = numbers(s.capacity, 2);
     s.x          = numbers(m, 1);
     out->x       = numbers(m, 1);
     out->weights = numbers(n, 1);
@@ -372,7 +373,7 @@ musec_status ms_min_norm(ms_error *error, const double *g, int64_t n, int64_t m,
         goto done;
     }
     TRY(prepare(error, &s));
-    iterate(&s, tol, 100 * (s.room + 10), out);
+    iterate(&s, tol, 100 * (s.capacity + 10), out);
     finish(&s, tol, out);
 done:
     free(s.x);

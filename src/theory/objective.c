@@ -11,7 +11,7 @@
 #include "core/size.h"
 #include "theory/objective_parts.h"
 
-enum { MOST_SIDE = 4096 };
+enum { MAX_SIDE = 4096 };
 
 static const ms_objective_kind kinds[] = {
     { "sensing", "robust matrix sensing: mean |<A_i, W> - b_i|, a part of the b_i wrong", 16, 8, 1,
@@ -59,19 +59,19 @@ static musec_status find(ms_error *e, const char *name, const ms_objective_kind 
 static musec_status check_side(ms_error *e, const ms_objective_kind *kind, const char *side,
                                int64_t value)
 {
-    if (value >= kind->least && value <= MOST_SIDE) return MUSEC_OK;
+    if (value >= kind->min_side && value <= MAX_SIDE) return MUSEC_OK;
     return ms_fail(e, MUSEC_EINVAL, "%s takes %lld to %d %s, not %lld", kind->name,
-                   (long long)kind->least, MOST_SIDE, side, (long long)value);
+                   (long long)kind->min_side, MAX_SIDE, side, (long long)value);
 }
 
-musec_status ms_objective_ranks(ms_error *e, const char *name, int64_t *least, int64_t *most)
+musec_status ms_objective_ranks(ms_error *e, const char *name, int64_t *min_rank, int64_t *max_rank)
 {
     const ms_objective_kind *kind = NULL;
     musec_status             st;
 
     TRY(find(e, name, &kind));
-    *least = kind->least;
-    *most  = MOST_SIDE / 2;
+    *min_rank = kind->min_side;
+    *max_rank = MAX_SIDE / 2;
 done:
     return st;
 }
@@ -91,8 +91,8 @@ musec_status ms_objective_make(ms_error *e, const char *name, int64_t rows, int6
                            .minimum = NAN };
     TRY(check_side(e, kind, "rows", out->rows));
     TRY(check_side(e, kind, "columns", out->cols));
-    TRY(ms_objective_room(e, ms_objective_size(out), &out->start));
-    TRY(ms_objective_room(e, ms_objective_size(out), &out->target));
+    TRY(ms_objective_alloc(e, ms_objective_size(out), &out->start));
+    TRY(ms_objective_alloc(e, ms_objective_size(out), &out->target));
     TRY(kind->make(e, seed, out));
 done:
     if (st != MUSEC_OK) ms_objective_free(out);
@@ -133,7 +133,7 @@ void ms_objective_noise(const ms_objective *p, double sigma, uint64_t seed, int6
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-musec_status ms_objective_room(ms_error *e, int64_t n, double **out)
+musec_status ms_objective_alloc(ms_error *e, int64_t n, double **out)
 {
     size_t bytes = 0;
     *out         = NULL;

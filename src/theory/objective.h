@@ -17,23 +17,25 @@ typedef struct ms_objective_kind ms_objective_kind;
 typedef struct ms_objective { /* { 0 } is empty */
     const ms_objective_kind *kind;
     int64_t                  rows, cols;
-    int64_t                  n;              /* measurements, entries, pieces: terms of f */
-    double                   rho, lipschitz; /* see above */
-    double                   radius;         /* of the ball; infinite: everywhere */
-    double                   minimum;        /* of f; NaN: not known */
-    double                  *start, *target; /* (rows, cols); f(target) = minimum where known */
-    double                  *a, *b;          /* the kind's own: coefficients and what they meet */
-    int64_t                 *at;             /* the kind's own: places */
-    double                  *scratch, *product; /* the kind's own: room for one evaluation */
+    int64_t                  n;                 /* measurements, entries, pieces: terms of f */
+    double                   rho, lipschitz;    /* see above */
+    double                   radius;            /* of the ball; infinite: everywhere */
+    double                   minimum;           /* of f; NaN: not known */
+    double                  *start, *target;    /* (rows, cols); f(target) = minimum where known */
+    double                  *a, *b;             /* coefficients and right-hand sides of the kind */
+    int64_t                 *at;                /* indices of the kind */
+    double                  *scratch, *product; /* workspace of the kind for one evaluation */
 } ms_objective;
 
 /* The problems by name: index 0, 1, ... until NULL. */
 const char *ms_objective_name(size_t index, const char **help);
 
-/* The matrices of 2R x R that there is such a problem for. */
-musec_status ms_objective_ranks(ms_error *e, const char *name, int64_t *least, int64_t *most);
+/* The smallest and the largest R for which the problem exists with a matrix of 2R x R. */
+musec_status ms_objective_ranks(ms_error *e, const char *name, int64_t *min_rank,
+                                int64_t *max_rank);
 
-/* rows, cols: 0 for the problem's own.  A name that is not there: all are named. */
+/* rows and cols may be 0 for the problem's own shape.  If there is no such name, the message lists
+ * all names. */
 musec_status ms_objective_make(ms_error *e, const char *name, int64_t rows, int64_t cols,
                                uint64_t seed, ms_objective *out);
 void         ms_objective_free(ms_objective *p);

@@ -60,13 +60,13 @@ static void apply_gram(const ms_objective *p, const double *v, double *out)
  * do, and where they do not, nothing is known. */
 static musec_status find_signs(ms_error *e, const double *push, const ms_objective *p, bool *found)
 {
-    const int64_t size = ms_objective_size(p);
-    const double  goal = ms_objective_norm(push, size);
-    double       *room = NULL, *v, *r, *d, *q, worst = 0.0;
+    const int64_t size   = ms_objective_size(p);
+    const double  goal   = ms_objective_norm(push, size);
+    double       *buffer = NULL, *v, *r, *d, *q, worst = 0.0;
     musec_status  st;
 
-    TRY(ms_objective_room(e, 4 * size, &room));
-    v = room;
+    TRY(ms_objective_alloc(e, 4 * size, &buffer));
+    v = buffer;
     r = v + size;
     d = r + size;
     q = d + size;
@@ -89,7 +89,7 @@ static musec_status find_signs(ms_error *e, const double *push, const ms_objecti
         worst = fmax(worst, fabs(p->scratch[i]));
     *found = ms_objective_norm(q, size) <= 1e-10 * goal && worst <= 1.0 - 1e-6;
 done:
-    free(room);
+    free(buffer);
     return st;
 }
 
@@ -102,10 +102,10 @@ musec_status ms_objective_make_sensing(ms_error *e, uint64_t seed, ms_objective 
     musec_status   st;
 
     p->n = 3 * size;
-    TRY(ms_objective_room(e, size * p->n, &p->a)); /* (size, n): entry k of all A_i */
-    TRY(ms_objective_room(e, p->n, &p->b));
-    TRY(ms_objective_room(e, p->n, &p->scratch));
-    TRY(ms_objective_room(e, size, &push));
+    TRY(ms_objective_alloc(e, size * p->n, &p->a)); /* (size, n): entry k of all A_i */
+    TRY(ms_objective_alloc(e, p->n, &p->b));
+    TRY(ms_objective_alloc(e, p->n, &p->scratch));
+    TRY(ms_objective_alloc(e, size, &push));
     ms_objective_draw(seed, "sensing A", 1.0, size * p->n, p->a);
     ms_objective_draw(seed, "target", 1.0 / sqrt((double)size), size, p->target);
     for (int64_t k = 0; k < size; k++)
@@ -152,9 +152,9 @@ musec_status ms_objective_make_max(ms_error *e, uint64_t seed, ms_objective *p)
     musec_status  st;
 
     p->n = 32;
-    TRY(ms_objective_room(e, p->n * size, &p->a)); /* (n, size) */
-    TRY(ms_objective_room(e, size, &p->b));        /* their mean */
-    TRY(ms_objective_room(e, size, &p->scratch));
+    TRY(ms_objective_alloc(e, p->n * size, &p->a)); /* (n, size) */
+    TRY(ms_objective_alloc(e, size, &p->b));        /* their mean */
+    TRY(ms_objective_alloc(e, size, &p->scratch));
     ms_objective_draw(seed, "max A", 1.0 / sqrt((double)size), p->n * size, p->a);
     ms_objective_draw(seed, "target", 1.0 / sqrt((double)size), size, p->target);
     for (int64_t j = 0; j < p->n; j++)
@@ -214,9 +214,9 @@ musec_status ms_objective_make_kinks(ms_error *e, uint64_t seed, ms_objective *p
     musec_status  st;
 
     p->n = 2;
-    TRY(ms_objective_room(e, 2 * size, &p->a)); /* U, then V */
-    TRY(ms_objective_room(e, r * m, &left));
-    TRY(ms_objective_room(e, r * n, &right));
+    TRY(ms_objective_alloc(e, 2 * size, &p->a)); /* U, then V */
+    TRY(ms_objective_alloc(e, r * m, &left));
+    TRY(ms_objective_alloc(e, r * n, &right));
     orthonormal(seed, "kinks left", r, m, left);
     orthonormal(seed, "kinks right", r, n, right);
     for (int64_t k = 0; k < r; k++)
@@ -254,7 +254,7 @@ musec_status ms_objective_make_quadratic(ms_error *e, uint64_t seed, ms_objectiv
     musec_status  st;
 
     p->n = p->rows;
-    TRY(ms_objective_room(e, p->rows, &p->a)); /* c */
+    TRY(ms_objective_alloc(e, p->rows, &p->a)); /* c */
     for (int64_t i = 0; i < p->rows; i++)
         p->a[i] = pow(20.0, p->rows > 1 ? -(double)i / (double)(p->rows - 1) : 0.0);
     ms_objective_draw(seed, "target", 1.0 / sqrt((double)size), size, p->target);

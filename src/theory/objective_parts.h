@@ -7,7 +7,7 @@
 struct ms_objective_kind {
     const char *name, *help;
     int64_t     rows, cols; /* unless others are asked for */
-    int64_t     least;      /* rows and cols at least */
+    int64_t     min_side;   /* the smallest number of rows and of columns */
     /* Fills what the kind has of its own, and start, target and the constants. */
     musec_status (*make)(ms_error *e, uint64_t seed, ms_objective *p);
     double (*value)(const ms_objective *p, const double *w, double *h);
@@ -33,8 +33,8 @@ double       ms_objective_relu(const ms_objective *p, const double *w, double *h
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Room for n numbers, zeroed, in *out; the problem frees it. */
-musec_status ms_objective_room(ms_error *e, int64_t n, double **out);
+/* Allocates n numbers, zeroed; the problem frees them. */
+musec_status ms_objective_alloc(ms_error *e, int64_t n, double **out);
 /* Independent normals of this deviation, from the stream that (seed, purpose) names. */
 void ms_objective_draw(uint64_t seed, const char *purpose, double deviation, int64_t n,
                        double *out);

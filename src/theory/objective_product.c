@@ -46,10 +46,10 @@ musec_status ms_objective_make_phase(ms_error *e, uint64_t seed, ms_objective *p
     musec_status   st;
 
     p->n = 8 * p->rows;
-    TRY(ms_objective_room(e, p->n * p->rows, &p->a));
-    TRY(ms_objective_room(e, p->n, &p->b));
-    TRY(ms_objective_room(e, p->cols, &p->scratch));
-    TRY(ms_objective_room(e, size, &p->product));
+    TRY(ms_objective_alloc(e, p->n * p->rows, &p->a));
+    TRY(ms_objective_alloc(e, p->n, &p->b));
+    TRY(ms_objective_alloc(e, p->cols, &p->scratch));
+    TRY(ms_objective_alloc(e, size, &p->product));
     ms_objective_draw(seed, "phase A", 1.0, p->n * p->rows, p->a);
     ms_objective_draw(seed, "target", 1.0 / sqrt((double)size), size, p->target);
     for (int64_t i = 0; i < p->n; i++) {
@@ -101,8 +101,8 @@ musec_status ms_objective_make_completion(ms_error *e, uint64_t seed, ms_objecti
     double        *known = NULL, norm2, largest;
     musec_status   st;
 
-    TRY(ms_objective_room(e, n_u * n_v, &known));
-    TRY(ms_objective_room(e, n_u * n_v, &p->b));
+    TRY(ms_objective_alloc(e, n_u * n_v, &known));
+    TRY(ms_objective_alloc(e, n_u * n_v, &p->b));
     p->at = calloc((size_t)(2 * n_u * n_v), sizeof *p->at); /* pairs of rows of W */
     if (p->at == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for the places"));
     ms_objective_draw(seed, "target", 2.0 / sqrt((double)size), size, p->target);
@@ -169,9 +169,9 @@ musec_status ms_objective_make_relu(ms_error *e, uint64_t seed, ms_objective *p)
     musec_status  st;
 
     p->n = 128;
-    TRY(ms_objective_room(e, p->n * p->cols, &p->a)); /* the x_i */
-    TRY(ms_objective_room(e, p->n, &p->b));
-    TRY(ms_objective_room(e, p->rows, &p->scratch));
+    TRY(ms_objective_alloc(e, p->n * p->cols, &p->a)); /* the x_i */
+    TRY(ms_objective_alloc(e, p->n, &p->b));
+    TRY(ms_objective_alloc(e, p->rows, &p->scratch));
     ms_objective_draw(seed, "relu X", 1.0, p->n * p->cols, p->a);
     ms_objective_draw(seed, "target", 2.0 / sqrt((double)size), size, p->target);
     for (int64_t i = 0; i < p->n; i++)

@@ -19,7 +19,7 @@
 #include <stddef.h>
 
 /* Counts beyond this are no longer exact as doubles. */
-#define MOST_STEPS 0x1p53
+#define MAX_STEPS 0x1p53
 /* Of the two sides of an equality, each made by some ten roundings. */
 #define ROUNDING (16 * 0x1p-52)
 
@@ -48,7 +48,7 @@ static musec_status check_given(ms_error *e, const ms_theory_params *p)
                            fields[i].option, x, fields[i].above ? "above" : "of at least",
                            fields[i].least);
     }
-    if (p->steps < 1 || (double)p->steps > MOST_STEPS)
+    if (p->steps < 1 || (double)p->steps > MAX_STEPS)
         return ms_fail(e, MUSEC_EINVAL, "--steps is %lld; it must be from 1 to 2^53",
                        (long long)p->steps);
     return MUSEC_OK;
@@ -131,7 +131,7 @@ static bool set_at(ms_theory_params *p, int64_t steps)
     p->beta   = sqrt(p->rank) / p->T_real;
     p->eta    = root_d * root_d / (sqrt(p->rank) * root_N);
     p->gamma  = p->beta / p->eta;
-    if (!(p->T_real <= MOST_STEPS) || !isfinite(p->D) || !(p->D > 0.0) || !isfinite(p->beta) ||
+    if (!(p->T_real <= MAX_STEPS) || !isfinite(p->D) || !(p->D > 0.0) || !isfinite(p->beta) ||
         !(p->beta > 0.0) || !(p->eta > 0.0) || !isfinite(p->gamma) || !(p->gamma > 0.0))
         return false;
     p->T = (int64_t)fmax(1.0, floor_near(p->T_real));
@@ -163,9 +163,9 @@ static double least_steps(const ms_theory_params *p)
 {
     double steps = ceil(largest_threshold(p));
 
-    while (steps <= MOST_STEPS && !all_hold_at(p, steps))
+    while (steps <= MAX_STEPS && !all_hold_at(p, steps))
         steps++;
-    while (steps > 1.0 && steps <= MOST_STEPS && all_hold_at(p, steps - 1.0))
+    while (steps > 1.0 && steps <= MAX_STEPS && all_hold_at(p, steps - 1.0))
         steps--;
     return steps;
 }
@@ -207,7 +207,7 @@ musec_status ms_theory_params_set(ms_error *error, ms_theory_params *p)
     }
     TRY(check_bound(error, p));
     least = least_steps(p);
-    if (!(least <= MOST_STEPS)) {
+    if (!(least <= MAX_STEPS)) {
         st = ms_fail(error, MUSEC_EINVAL,
                      "--delta %g, --rank %g and --rho %g ask for %g steps: more than 2^53",
                      p->delta, p->rank, p->rho, least);
@@ -237,7 +237,7 @@ musec_status ms_theory_complexity_of(ms_error *error, const ms_theory_params *p,
                        "--epsilon is %g: the number of steps overflows; a larger one is expected",
                        epsilon);
     out->steps = fmax((double)p->least_steps, ceil(out->steps_bound));
-    for (steps = out->steps; steps <= MOST_STEPS;) {
+    for (steps = out->steps; steps <= MAX_STEPS;) {
         if (!set_at(&at, (int64_t)steps)) break;
         if (at.all_hold && at.bound.total <= epsilon) {
             out->whole = at.steps;

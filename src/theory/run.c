@@ -16,7 +16,7 @@
 #include "core/size.h"
 #include "optim/optim.h"
 
-enum { STEPS_BETWEEN_WORDS = 256 };
+enum { STEPS_BETWEEN_REPORTS = 256 };
 
 /* ---- the setup ------------------------------------------------------------------------------- */
 
@@ -97,7 +97,7 @@ typedef struct run {
     ms_theory_result      *out;
 } run;
 
-static double apart(const double *x, const double *y, int64_t n)
+static double distance(const double *x, const double *y, int64_t n)
 {
     double sum = 0.0;
     for (int64_t i = 0; i < n; i++)
@@ -145,13 +145,13 @@ done:
     return st;
 }
 
-/* What H_n at W_n is good for, n = k T + t: the epoch's sum, the end of an epoch, the path. */
+/* Records H_n at W_n, n = k T + t: in the epoch's sum, at the end of an epoch, on the path. */
 static void record(run *r, int64_t n)
 {
     ms_theory_result *out  = r->out;
     const int64_t     from = out->picked * r->T;
 
-    out->travel = fmax(out->travel, apart(r->w, r->setup->problem->start, r->size));
+    out->travel = fmax(out->travel, distance(r->w, r->setup->problem->start, r->size));
     if (n >= from && n <= from + r->T)
         memcpy(r->path + (n - from) * r->size, r->w, (size_t)r->size * sizeof *r->w);
     if (n == 0) return;
@@ -159,7 +159,7 @@ static void record(run *r, int64_t n)
         r->sum[i] += r->h[i] / (double)r->T;
     if (n % r->T != 0) return;
     memset(r->g, 0, (size_t)r->size * sizeof *r->g); /* free until the next step's noise */
-    out->hbar[n / r->T - 1] = apart(r->sum, r->g, r->size);
+    out->hbar[n / r->T - 1] = distance(r->sum, r->g, r->size);
     memset(r->sum, 0, (size_t)r->size * sizeof *r->sum);
 }
 
@@ -190,7 +190,7 @@ static musec_status take_steps(ms_error *e, run *r, void (*on_step)(void *, int6
             return MUSEC_OK;
         }
         if (st != MUSEC_OK) return ms_fail(e, st, "%s", musec_ctx_error(r->ctx));
-        if (on_step != NULL && n % STEPS_BETWEEN_WORDS == 0) on_step(arg, n);
+        if (on_step != NULL && n % STEPS_BETWEEN_REPORTS == 0) on_step(arg, n);
     }
 }
 
@@ -209,7 +209,7 @@ static musec_status finish(ms_error *e, run *r)
         for (int64_t i = 0; i < r->size; i++)
             out->returned[i] += r->path[t * r->size + i] / (double)r->T;
     for (int64_t t = 0; t <= r->T; t++)
-        out->spread = fmax(out->spread, apart(r->path + t * r->size, out->returned, r->size));
+        out->spread = fmax(out->spread, distance(r->path + t * r->size, out->returned, r->size));
     for (int64_t i = 0; i < r->size; i++)
         out->epoch_move[i] = last[i] - r->path[i];
     out->f_returned = ms_objective_value(r->setup->problem, out->returned, NULL);

@@ -1,7 +1,7 @@
-/* sweep_look.c - what the directories of a sweep say of its runs.
+/* sweep_scan.c - reads the state of the runs of a sweep from their directories.
  *
- * summary.json says how a run ended, log.jsonl how far one is that has not; config.json that it is
- * the run that was asked for. */
+ * summary.json tells how a run ended, log.jsonl how far an unfinished one is, and config.json
+ * whether it is the run that was asked for. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <math.h>
@@ -33,7 +33,7 @@ done:
     return st;
 }
 
-/* ---- whose directory is it? ------------------------------------------------------------------ */
+/* ---- whose directory is it ------------------------------------------------------------------- */
 
 /* A directory with results but no config is nobody's; an empty one may become the run's. */
 static musec_status check_no_config(ms_error *e, const ms_sweep *s, size_t i)
@@ -110,8 +110,8 @@ static void read_summary(const json_t *summary, ms_sweep_run *run)
     run->time_s   = number_of(summary, "time_s");
 }
 
-/* Older versions did not judge a run that made all its steps: its log says what can be known. */
-static void judge_older(const ms_sweep *s, size_t i, const json_t *summary, ms_sweep_run *run)
+/* Summaries of older versions do not tell whether a run stalled or diverged: its log does. */
+static void infer_old_outcome(const ms_sweep *s, size_t i, const json_t *summary, ms_sweep_run *run)
 {
     char      dir[MS_PATH_MAX];
     ms_error  unused;
@@ -126,7 +126,7 @@ static void judge_older(const ms_sweep *s, size_t i, const json_t *summary, ms_s
     ms_runset_free(&set);
 }
 
-/* Where a run is computed is the machine's to say, and in what, unless its config does. */
+/* The device is up to the machine, and so is the precision unless the config names one. */
 static bool is_asked_for(const ms_train_config *cfg, const char *key)
 {
     char value[64];
@@ -136,7 +136,7 @@ static bool is_asked_for(const ms_train_config *cfg, const char *key)
            strcmp(value, "auto") != 0;
 }
 
-/* A run that went on with other settings than it began with is none that a grid asks for. */
+/* A run that was resumed with other settings is not the run that a grid asks for. */
 static musec_status check_changes(ms_error *e, const json_t *summary, const char *path,
                                   const ms_train_config *cfg)
 {
@@ -157,7 +157,7 @@ static musec_status check_changes(ms_error *e, const json_t *summary, const char
     return MUSEC_OK;
 }
 
-musec_status ms_sweep_look_at(ms_error *e, const ms_sweep *s, size_t i, ms_sweep_run *run)
+musec_status ms_sweep_scan_run(ms_error *e, const ms_sweep *s, size_t i, ms_sweep_run *run)
 {
     char         path[MS_PATH_MAX];
     json_t      *summary = NULL;
@@ -166,10 +166,10 @@ musec_status ms_sweep_look_at(ms_error *e, const ms_sweep *s, size_t i, ms_sweep
     *run = (ms_sweep_run){ .loss = NAN, .val_loss = NAN, .time_s = NAN, .tok_s = NAN };
     TRY(check_config(e, s, i));
     TRY(path_in(e, s, i, "summary.json", path));
-    summary = json_load_file(path, 0, NULL); /* none, or a damaged one: the run goes on */
+    summary = json_load_file(path, 0, NULL); /* without a readable summary the run is resumed */
     if (summary != NULL) {
         read_summary(summary, run);
-        judge_older(s, i, summary, run);
+        infer_old_outcome(s, i, summary, run);
     }
     run->was_there = ms_sweep_is_finished(run);
     if (run->was_there) TRY(check_changes(e, summary, path, &s->grid->at[i].config));
@@ -178,10 +178,10 @@ done:
     return st;
 }
 
-/* ---- of which data? -------------------------------------------------------------------------- */
+/* ---- its data --------------------------------------------------------------------------- */
 
-/* Which data the config names now, borrowed from `known`, where each is looked at once; NULL:
- * they cannot be read, which a finished run need not mind. */
+/* The fingerprint of the data that the config names, borrowed from the cache `known`.  NULL if they
+ * cannot be read, which does not matter to a finished run. */
 static const json_t *data_of(const ms_train_config *cfg, json_t *known)
 {
     char          key[2 * MS_PATH_MAX + 64];
@@ -200,7 +200,7 @@ static const json_t *data_of(const ms_train_config *cfg, json_t *known)
     return json_is_object(found) ? found : NULL;
 }
 
-/* A finished run was made of the data that are there now, if it says of which it was made. */
+/* Checks that a finished run was made from the data that are there now, if it recorded them. */
 static musec_status check_data(ms_error *e, const ms_sweep *s, size_t i, json_t *known)
 {
     char          path[MS_PATH_MAX], how[MS_DATA_TEXT];
@@ -222,13 +222,13 @@ done:
     return st;
 }
 
-musec_status ms_sweep_look(ms_error *e, const ms_sweep *s, ms_sweep_run *runs)
+musec_status ms_sweep_scan(ms_error *e, const ms_sweep *s, ms_sweep_run *runs)
 {
     json_t      *known = s->known != NULL ? json_incref(s->known) : json_object();
     musec_status st    = MUSEC_OK;
 
     for (size_t i = 0; i < s->grid->n; i++) {
-        TRY(ms_sweep_look_at(e, s, i, &runs[i]));
+        TRY(ms_sweep_scan_run(e, s, i, &runs[i]));
         if (runs[i].was_there) TRY(check_data(e, s, i, known));
     }
 done:
@@ -238,8 +238,7 @@ done:
 
 /* ---- how far it is --------------------------------------------------------------------------- */
 
-/* The whole lines at the end of the file; the first may be cut, and the last if it is being
- * written. */
+/* Reads the end of a file up to its last newline; the first line may be incomplete. */
 static size_t read_tail(const char *path, char text[TAIL + 1])
 {
     FILE  *f = fopen(path, "rb");

@@ -21,8 +21,8 @@
  *     half_radius  the same with (T + 1) / 2 for T, which is as small as it can be
  *
  * Each is the worst over the epoch: the one whose right - left is least by its size. */
-#ifndef MS_THEORY_INEQUALITIES_H
-#define MS_THEORY_INEQUALITIES_H
+#ifndef MS_TESTS_INEQUALITIES_H
+#define MS_TESTS_INEQUALITIES_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -18,16 +18,15 @@
  *         + sum <N_{t+1}, M_t - X>,
  *
  * whose mean the paper bounds by Cauchy and Schwarz, |G| <= L and |M_0|^2 <= r D^2. */
-#include "theory/inequalities.h"
+#include "inequalities.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/size.h"
 #include "linalg/linalg.h"
 
-typedef struct judge {
+typedef struct checker {
     ms_device             *d;
     const ms_theory_epoch *e;
     ms_theory_check       *out;
@@ -35,7 +34,7 @@ typedef struct judge {
     double                *stack;        /* (T, n) host: what singular values are asked of */
     void                  *device_stack; /* the same on the device */
     double                *values;       /* (T, r) */
-} judge;
+} checker;
 
 /* ---- one inequality -------------------------------------------------------------------------- */
 
@@ -51,7 +50,7 @@ bool ms_theory_holds(const ms_theory_check *check, double tol)
 }
 
 /* Keeps the worst; a NaN is worse than any number. */
-static void judge_one(judge *j, int which, int64_t at, double left, double right, double size)
+static void check_one(checker *j, int which, int64_t at, double left, double right, double size)
 {
     ms_theory_check *worst = &j->out[which];
     ms_theory_check  now   = *worst;
@@ -72,15 +71,18 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-static const double *at(const judge *j, const double *stack, int64_t t) { return stack + t * j->n; }
+static const double *at(const checker *j, const double *stack, int64_t t)
+{
+    return stack + t * j->n;
+}
 
-static const double *mean_gradient(const judge *j, int64_t t)
+static const double *mean_gradient(const checker *j, int64_t t)
 {
     return at(j, j->e->h != NULL ? j->e->h : j->e->g, t);
 }
 
 /* The singular values of the matrices in j->stack, to j->values. */
-static musec_status find_values(judge *j)
+static musec_status find_values(checker *j)
 {
     const int64_t T = j->e->T;
     const ms_mat  x = { .data   = j->device_stack,
@@ -100,7 +102,7 @@ done:
 
 /* ---- the clip and the recurrences ------------------------------------------------------------ */
 
-static musec_status judge_clip(judge *j)
+static musec_status check_clip(checker *j)
 {
     const ms_theory_epoch *e = j->e;
     musec_status           st;
@@ -108,7 +110,7 @@ static musec_status judge_clip(judge *j)
     memcpy(j->stack, e->m, (size_t)(e->T * j->n) * sizeof(double));
     TRY(find_values(j));
     for (int64_t t = 0; t < e->T; t++)
-        judge_one(j, MS_THEORY_INEQUALITY_FEASIBLE, t, j->values[t * j->r], e->D, e->D);
+        check_one(j, MS_THEORY_INEQUALITY_FEASIBLE, t, j->values[t * j->r], e->D, e->D);
     for (int64_t i = 0; i < e->T * j->n; i++)
         j->stack[i] = e->m_hat[i] - e->m[i];
     TRY(find_values(j));
@@ -118,14 +120,14 @@ static musec_status judge_clip(judge *j)
         for (int64_t i = 0; i < j->r; i++)
             nuclear += j->values[t * j->r + i];
         /* where nothing was clipped, the difference is the rounding of Mhat */
-        judge_one(j, MS_THEORY_INEQUALITY_PROJECTION, t, e->D * nuclear, dot(p, m, j->n),
+        check_one(j, MS_THEORY_INEQUALITY_PROJECTION, t, e->D * nuclear, dot(p, m, j->n),
                   e->D * (nuclear + sqrt(dot(hat, hat, j->n))));
     }
 done:
     return st;
 }
 
-static void judge_recurrences(judge *j)
+static void check_recurrences(checker *j)
 {
     const ms_theory_epoch *e = j->e;
 
@@ -137,7 +139,7 @@ static void judge_recurrences(judge *j)
             off += (next[i] - want) * (next[i] - want);
             size += w[i] * w[i] + next[i] * next[i];
         }
-        judge_one(j, MS_THEORY_INEQUALITY_UPDATE, t, sqrt(off), 0.0, sqrt(size));
+        check_one(j, MS_THEORY_INEQUALITY_UPDATE, t, sqrt(off), 0.0, sqrt(size));
         if (t == 0) continue; /* what came before is not recorded */
         off = size = 0.0;
         for (int64_t i = 0; i < j->n; i++) {
@@ -147,13 +149,13 @@ static void judge_recurrences(judge *j)
             off += (hat - old - news) * (hat - old - news);
             size += hat * hat + old * old + news * news;
         }
-        judge_one(j, MS_THEORY_INEQUALITY_MOMENTUM, t, sqrt(off), 0.0, sqrt(size));
+        check_one(j, MS_THEORY_INEQUALITY_MOMENTUM, t, sqrt(off), 0.0, sqrt(size));
     }
 }
 
 /* ---- regret ---------------------------------------------------------------------------------- */
 
-static musec_status judge_regret(judge *j)
+static musec_status check_regret(checker *j)
 {
     const ms_theory_epoch *e     = j->e;
     const double           first = dot(e->m, e->m, j->n);
@@ -182,7 +184,7 @@ static musec_status judge_regret(judge *j)
         }
         left  = momenta / 2.0 - inner + sx - steps / 2.0 * xx;
         right = e->beta * gradients - momenta / 8.0 + steps / 2.0 * xx + (first + xx) / e->beta;
-        judge_one(j, MS_THEORY_INEQUALITY_REGRET, t, e->eta * left, e->eta * right,
+        check_one(j, MS_THEORY_INEQUALITY_REGRET, t, e->eta * left, e->eta * right,
                   e->eta * (momenta + inner_size + sx + steps * xx + e->beta * gradients +
                             (first + xx) / e->beta));
     }
@@ -192,7 +194,7 @@ done:
 
 /* ---- descent --------------------------------------------------------------------------------- */
 
-static void judge_descent(judge *j)
+static void check_descent(checker *j)
 {
     const ms_theory_epoch *e = j->e;
     const double           T = (double)e->T, D2 = e->D * e->D;
@@ -220,20 +222,20 @@ static void judge_descent(judge *j)
             (dot(e->m, e->m, j->n) + x2) / e->beta + noise;
     size = e->D * length + momenta + T * D2 + e->beta * gradients +
            (dot(e->m, e->m, j->n) + D2) / e->beta + noise_size;
-    judge_one(j, MS_THEORY_INEQUALITY_DESCENT, e->T, e->f_last - e->f_first, e->eta * right,
+    check_one(j, MS_THEORY_INEQUALITY_DESCENT, e->T, e->f_last - e->f_first, e->eta * right,
               e->eta * size + fabs(e->f_last) + fabs(e->f_first));
     right = -e->D * length - momenta / 8.0 + e->D * e->sigma * sqrt(T) + (T + 1.0 / e->beta) * D2 +
             e->beta * e->lipschitz * e->lipschitz * T + e->rank * D2 / e->beta;
     size = e->D * length + momenta + e->D * e->sigma * sqrt(T) +
            (T + (1.0 + e->rank) / e->beta) * D2 + e->beta * e->lipschitz * e->lipschitz * T;
-    judge_one(j, MS_THEORY_INEQUALITY_MEAN_DESCENT, e->T, e->f_last - e->f_first, e->eta * right,
+    check_one(j, MS_THEORY_INEQUALITY_MEAN_DESCENT, e->T, e->f_last - e->f_first, e->eta * right,
               e->eta * size + fabs(e->f_last) + fabs(e->f_first));
 }
 
 /* ---- averages -------------------------------------------------------------------------------- */
 
 /* (1/T) sum_i |W_t - W_i|^2 is |W_t - mean|^2 + (1/T) sum_i |W_i - mean|^2. */
-static void judge_averages(judge *j)
+static void check_averages(checker *j)
 {
     const ms_theory_epoch *e    = j->e;
     const double           T    = (double)e->T;
@@ -257,34 +259,16 @@ static void judge_averages(judge *j)
                 size = fmax(size, sqrt(dot(w, w, j->n))); /* what the differences lose digits of */
                 continue;
             }
-            judge_one(j, MS_THEORY_INEQUALITY_AVERAGE, t, away, away + spread, away + spread);
-            judge_one(j, MS_THEORY_INEQUALITY_SPREAD, t, away + spread, T * moves,
+            check_one(j, MS_THEORY_INEQUALITY_AVERAGE, t, away, away + spread, away + spread);
+            check_one(j, MS_THEORY_INEQUALITY_SPREAD, t, away + spread, T * moves,
                       T * moves + size * sqrt(away + spread));
-            judge_one(j, MS_THEORY_INEQUALITY_RADIUS, t, sqrt(away), T * unit, T * unit + size);
-            judge_one(j, MS_THEORY_INEQUALITY_HALF_RADIUS, t, sqrt(away), (T + 1.0) / 2.0 * unit,
+            check_one(j, MS_THEORY_INEQUALITY_RADIUS, t, sqrt(away), T * unit, T * unit + size);
+            check_one(j, MS_THEORY_INEQUALITY_HALF_RADIUS, t, sqrt(away), (T + 1.0) / 2.0 * unit,
                       T * unit + size);
         }
 }
 
 /* ---- for the caller -------------------------------------------------------------------------- */
-
-static musec_status check_given(ms_device *d, const ms_theory_epoch *e)
-{
-    size_t bytes = 0;
-
-    if (e->rows < 1 || e->cols < 1 || e->T < 1 || e->T == INT64_MAX ||
-        !ms_size_stack(e->T + 1, e->rows, e->cols, sizeof(double), &bytes))
-        return ms_fail(&d->error, MUSEC_EINVAL,
-                       "theory: an epoch of %lld steps of a %lld x %lld matrix", (long long)e->T,
-                       (long long)e->rows, (long long)e->cols);
-    if (!(e->eta > 0.0 && e->beta > 0.0 && e->beta <= 1.0 && e->D > 0.0) || !isfinite(e->eta) ||
-        !isfinite(e->D) || !(e->rank >= 1.0) || !(e->lipschitz >= 0.0) || !(e->sigma >= 0.0))
-        return ms_fail(&d->error, MUSEC_EINVAL,
-                       "theory: eta %g, beta %g, D %g, rank %g, L %g, sigma %g; expected are eta "
-                       "and D above 0, beta in (0, 1], a rank of at least 1, the others at least 0",
-                       e->eta, e->beta, e->D, e->rank, e->lipschitz, e->sigma);
-    return MUSEC_OK;
-}
 
 musec_status ms_theory_check_epoch(ms_device *d, const ms_theory_epoch *epoch,
                                    ms_theory_check out[MS_THEORY_N_INEQUALITIES])
@@ -294,12 +278,11 @@ musec_status ms_theory_check_epoch(ms_device *d, const ms_theory_epoch *epoch,
         MS_THEORY_INEQUALITIES(X)
 #undef X
     };
-    judge        j = { .d = d, .e = epoch, .out = out };
+    checker      j = { .d = d, .e = epoch, .out = out };
     musec_status st;
 
     for (int i = 0; i < MS_THEORY_N_INEQUALITIES; i++)
         out[i] = (ms_theory_check){ .name = names[i], .at = -1 };
-    TRY(check_given(d, epoch));
     j.n      = epoch->rows * epoch->cols;
     j.r      = epoch->rows < epoch->cols ? epoch->rows : epoch->cols;
     j.stack  = calloc((size_t)(epoch->T * j.n), sizeof *j.stack);
@@ -310,11 +293,11 @@ musec_status ms_theory_check_epoch(ms_device *d, const ms_theory_epoch *epoch,
         goto done;
     }
     TRY(d->ops->alloc(d, (size_t)(epoch->T * j.n) * sizeof(double), &j.device_stack));
-    TRY(judge_clip(&j));
-    judge_recurrences(&j);
-    TRY(judge_regret(&j));
-    judge_descent(&j);
-    judge_averages(&j);
+    TRY(check_clip(&j));
+    check_recurrences(&j);
+    TRY(check_regret(&j));
+    check_descent(&j);
+    check_averages(&j);
 done:
     d->ops->free(d, j.device_stack);
     free(j.values);
