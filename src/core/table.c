@@ -47,6 +47,15 @@ static void add_exact(ms_table *table, char *fields)
     table->exact[table->n_exact++] = (ms_table_exact){ table->n_cells - 1, fields };
 }
 
+void ms_table_number(ms_table *table, const char *fmt, double x)
+{
+    if (isfinite(x))
+        ms_table_add(table, fmt, x);
+    else
+        ms_table_add(table, "-");
+    ms_table_is(table, x);
+}
+
 void ms_table_is_fields(ms_table *table, const char *fmt, ...)
 {
     va_list args;

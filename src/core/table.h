@@ -29,6 +29,9 @@ void ms_table_add(ms_table *table, const char *fmt, ...) MS_PRINTF(2, 3); /* the
 void ms_table_names(ms_table *table, const char *const *names);
 /* The last cell is this number: CSV has it with all its digits, or nothing if it is not finite. */
 void ms_table_is(ms_table *table, double x);
+/* The next cell is a number: `fmt` prints it, "-" stands for one that is not finite, and CSV has it
+ * with all its digits. */
+void ms_table_number(ms_table *table, const char *fmt, double x) MS_PRINTF(2, 0);
 /* The last cell is more than one column of CSV: "diverged,runs" over "1,3".  As it is, unquoted. */
 void         ms_table_is_fields(ms_table *table, const char *fmt, ...) MS_PRINTF(2, 3);
 musec_status ms_table_print(ms_error *error, const ms_table *table, FILE *to); /* for a terminal */

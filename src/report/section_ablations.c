@@ -6,7 +6,7 @@
 
 #include "report/section_plots.h"
 
-enum { MOST_VALUES = 32 };
+enum { MAX_VALUES = 32 };
 
 typedef struct value { /* one curve */
     double x;          /* D or K */
@@ -17,7 +17,7 @@ typedef struct ablation {
     const ms_compare *c;
     size_t            problem, method; /* the optimizer's first, the plain one if there is one */
     bool              iterations;      /* K is varied, otherwise D */
-    value             values[MOST_VALUES];
+    value             values[MAX_VALUES];
     size_t            n;
     double            threshold; /* fixed, where K is varied */
     const char       *decay;     /* fixed */
@@ -54,7 +54,7 @@ static size_t count_all(const ablation *a)
 static void add_value(ablation *a, double x, size_t method)
 {
     size_t at = a->n;
-    if (!isfinite(x) || a->n == MOST_VALUES) return;
+    if (!isfinite(x) || a->n == MAX_VALUES) return;
     for (size_t i = 0; i < a->n; i++)
         if (ms_same_number(a->values[i].x, x)) return; /* the plainer method came first */
     for (; at > 0 && a->values[at - 1].x > x; at--)
@@ -117,7 +117,7 @@ static size_t fix_others(ablation *a)
         a->decay     = s->decay;
         n            = count_all(a);
         if (n > 0 && a->iterations && ms_same_number(s->threshold, 0.05))
-            n += MOST_VALUES * c->n_rates;
+            n += MAX_VALUES * c->n_rates;
         if (n > most) {
             most = n;
             best = *a;
@@ -150,7 +150,7 @@ static void step_panel(ms_section_builder *b, const ablation *a, double lr, ms_f
     ms_plot_loss_panel(a->c, a->problem, f, p);
 }
 
-static void fixed_words(const ablation *a, char out[2 * MS_PLOT_TEXT])
+static void fixed_text(const ablation *a, char out[2 * MS_PLOT_TEXT])
 {
     char decay[MS_PLOT_TEXT];
     ms_plot_decay_text(a->decay, decay);
@@ -168,19 +168,16 @@ static void step_figure(ms_section_builder *b, const ablation *a, const char *ba
     const size_t      n = ms_plot_rates(c, two_at, a, rates);
     ms_figure         f = { 0 };
     char              id[MS_PLOT_ID], title[MS_PLOT_TEXT], fixed[2 * MS_PLOT_TEXT];
-    char              conditions[MS_PLOT_TEXT], symbols[MS_PLOT_TEXT];
 
     ms_plot_id(c, base, a->problem, id);
-    ms_plot_conditions(c, a->problem, conditions);
-    fixed_words(a, fixed);
+    fixed_text(a, fixed);
     snprintf(title, sizeof title, "%s with different %s: %s", method,
              a->iterations ? "numbers of iterations K" : "thresholds D",
              c->problems[a->problem].label);
     ms_figure_begin(&f, id, title, "");
     for (size_t i = 0; i < n; i++)
         step_panel(b, a, rates[i], &f);
-    ms_plot_symbols(&f, symbols);
-    ms_figure_caption(&f, "Validation loss over the steps, %s.%s %s", fixed, symbols, conditions);
+    ms_plot_caption(c, a->problem, &f, "Validation loss over the steps, %s.", fixed);
     if (ms_build_figure(b, &f)) ms_plot_trace_notes(b, a->problem);
 }
 
@@ -191,13 +188,10 @@ static void add_row(ms_table *t, const ablation *a, const value *v, const ms_set
     ms_plot_decay_text(s->decay, decay);
     ms_table_add(t, "%s", a->c->problems[a->problem].label);
     ms_table_add(t, "%s", ms_optimizer_title(a->c->methods[a->method].optimizer));
-    ms_table_add(t, "%g", s->lr);
-    ms_table_is(t, s->lr);
-    ms_table_add(t, "%g", v->x);
-    ms_table_is(t, v->x);
+    ms_table_number(t, "%g", s->lr);
+    ms_table_number(t, "%g", v->x);
     if (a->iterations) {
-        ms_table_add(t, "%g", a->threshold);
-        ms_table_is(t, a->threshold);
+        ms_table_number(t, "%g", a->threshold);
     }
     ms_table_add(t, "%s", decay);
     ms_plot_decay_fields(t, s->decay);
@@ -221,22 +215,20 @@ static void loss_rows(ms_table *t, const ablation *a)
 
 static void column_names(ms_table *t, bool iterations)
 {
-    static const char *const of_d[] = { "problem",
-                                        "method",
-                                        "lr",
-                                        "D",
-                                        MS_PLOT_DECAY_NAMES,
-                                        "validation loss",
-                                        "diverged|diverged,runs" };
-    static const char *const of_k[] = { "problem",
-                                        "method",
-                                        "lr",
-                                        "K",
-                                        "D",
-                                        MS_PLOT_DECAY_NAMES,
-                                        "validation loss",
-                                        "diverged|diverged,runs" };
-    ms_table_names(t, iterations ? of_k : of_d);
+    const char *const names[] = { "problem",
+                                  "method",
+                                  "lr",
+                                  iterations ? "K" : "D",
+                                  "D",
+                                  MS_PLOT_DECAY_NAMES,
+                                  "validation loss",
+                                  "diverged|diverged,runs" };
+    const char       *here[COUNT(names)];
+    size_t            n = 0;
+
+    for (size_t i = 0; i < COUNT(names); i++)
+        if (i != 4 || iterations) here[n++] = names[i];
+    ms_table_names(t, here);
 }
 
 /* Plain methods stand before their variants. */

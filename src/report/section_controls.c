@@ -88,16 +88,8 @@ static at_rate compare_at(const ms_compare *c, const panel_of *of, double lr)
     return r;
 }
 
-static void add_point(ms_figure *f, ms_curve *curve, const char *label, const ms_setting *s)
-{
-    char tip[MS_PLOT_TEXT];
-    if (s == NULL) return;
-    ms_plot_tip(label, s, tip);
-    ms_curve_point(f, curve, ms_plot_point(s->lr, s), "%s", tip);
-}
-
 /* "0.01 (lr 0.2 x D 0.05)": where Muon takes steps of the setting's size. */
-static void scaled_words(const ms_setting *s, char out[80])
+static void scaled_text(const ms_setting *s, char out[80])
 {
     const double rate = ms_setting_muon_rate(s);
     if (ms_same_number(rate, s->lr))
@@ -116,7 +108,7 @@ static void scaled_curve(const ms_compare *c, const panel_of *of, ms_figure *f, 
         const at_rate r = compare_at(c, of, c->rates[i]);
         if (r.clip == NULL || r.scaled == NULL) continue;
         ms_plot_tip("Muon", r.scaled, tip);
-        scaled_words(r.clip, rate);
+        scaled_text(r.clip, rate);
         ms_curve_point(f, curve, ms_plot_point(r.clip->lr, r.scaled),
                        "%s; at %s it steps as far as %s", tip, rate, c->methods[of->method].label);
     }
@@ -135,18 +127,18 @@ static void control_panel(const ms_compare *c, const panel_of *of, ms_figure *f)
     p->x_log = true;
     curve    = ms_panel_curve(f, p, clip->label, clip->style);
     for (size_t i = 0; i < c->n_rates; i++)
-        add_point(f, curve, clip->label, compare_at(c, of, c->rates[i]).clip);
+        ms_plot_add(f, curve, clip->label, compare_at(c, of, c->rates[i]).clip);
     for (int k = 0; k < N_FORMS; k++) {
         if (of->form[k] == c->n_methods) continue;
         const ms_method *form = &c->methods[of->form[k]];
         curve = ms_panel_curve(f, p, form->label, ms_style_variant(clip->style, 1 + (size_t)k));
         for (size_t i = 0; i < c->n_rates; i++)
-            add_point(f, curve, form->label, compare_at(c, of, c->rates[i]).form[k]);
+            ms_plot_add(f, curve, form->label, compare_at(c, of, c->rates[i]).form[k]);
     }
     if (of->muon < c->n_methods && ms_plot_run(c, of->problem, of->muon) != NULL) {
         curve = ms_panel_curve(f, p, "Muon at lr", ms_style_of("muon"));
         for (size_t i = 0; i < c->n_rates; i++)
-            add_point(f, curve, "Muon", compare_at(c, of, c->rates[i]).muon);
+            ms_plot_add(f, curve, "Muon", compare_at(c, of, c->rates[i]).muon);
         scaled_curve(c, of, f, p);
     }
     ms_panel_symbols(f, p);
@@ -166,7 +158,7 @@ static bool has_control(const ms_compare *c, const panel_of *of, char missing[MS
         any = any || r.scaled != NULL || r.form[EXACT] != NULL || r.form[FAST] != NULL;
         if (r.scaled != NULL || isnan(ms_setting_muon_rate(r.clip)) || used + 84 >= MS_PLOT_TEXT)
             continue;
-        scaled_words(r.clip, rate);
+        scaled_text(r.clip, rate);
         used += (size_t)snprintf(missing + used, 84, "%s%s", used > 0 ? ", " : "", rate);
     }
     return any;
@@ -186,7 +178,7 @@ static bool is_clipping(const ms_compare *c, size_t problem, size_t method)
            ms_plot_run(c, problem, method) != NULL;
 }
 
-static void say_missing(ms_section_builder *b)
+static void note_missing(ms_section_builder *b)
 {
     const ms_compare *c = b->c;
     char              missing[MS_PLOT_TEXT];
@@ -204,7 +196,7 @@ void ms_build_controls(ms_section_builder *b)
 {
     const ms_compare *c = b->c;
     ms_figure         f = { 0 };
-    char              conditions[MS_PLOT_TEXT], symbols[MS_PLOT_TEXT], missing[MS_PLOT_TEXT];
+    char              missing[MS_PLOT_TEXT];
 
     ms_figure_begin(&f, "controls", "Clipping methods and their controls", "");
     for (size_t p = 0; p < c->n_problems; p++)
@@ -213,12 +205,9 @@ void ms_build_controls(ms_section_builder *b)
             const panel_of of = make_panel(c, p, m);
             if (has_control(c, &of, missing)) control_panel(c, &of, &f);
         }
-    ms_plot_conditions(c, c->n_problems, conditions);
-    ms_plot_symbols(&f, symbols);
-    ms_figure_caption(&f,
-                      "Each clipping method beside its controls. Where Muon at lr·D lies on its "
-                      "curve, the size of the steps explains what is seen.%s %s",
-                      symbols, conditions);
+    ms_plot_caption(c, c->n_problems, &f,
+                    "Each clipping method beside its controls. Where Muon at lr·D lies on its "
+                    "curve, the size of the steps explains what is seen.");
     if (!ms_build_figure(b, &f)) return;
     ms_build_notes(
         b, "Muon at lr·D is Muon's best setting at the method's learning rate times its threshold "
@@ -233,5 +222,5 @@ void ms_build_controls(ms_section_builder *b)
         "Muon by lr, and a method that takes small steps is stable at a large learning rate "
         "whether or not clipping helps. Where exact or fast lie elsewhere than the "
         "method itself, the difference is due to its few iterations and not to the clip.");
-    say_missing(b);
+    note_missing(b);
 }

@@ -62,7 +62,7 @@ static void loss_panel(ms_section_builder *b, size_t problem, double lr, ms_read
 }
 
 /* "best: Muon lr 0.02, Soft Musec lr 0.2 D 0.5". */
-static void best_words(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
+static void best_text(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     size_t used = 0;
     out[0]      = '\0';
@@ -83,12 +83,10 @@ static void loss_figure(ms_section_builder *b, size_t problem, ms_reading *read)
     double            rates[MS_PLOT_RATES];
     const size_t      n = choose_rates(c, problem, rates);
     char              id[MS_PLOT_ID], title[MS_PLOT_TEXT], best[MS_PLOT_TEXT], stage[128] = "";
-    char              conditions[MS_PLOT_TEXT], symbols[MS_PLOT_TEXT];
     ms_figure         f = { 0 };
 
     ms_plot_id(c, train ? "dynamics-train" : "dynamics-val", problem, id);
-    ms_plot_conditions(c, problem, conditions);
-    best_words(c, problem, best);
+    best_text(c, problem, best);
     snprintf(title, sizeof title, "%s loss over the steps: %s", train ? "Training" : "Validation",
              c->problems[problem].label);
     if (change > 0)
@@ -98,10 +96,8 @@ static void loss_figure(ms_section_builder *b, size_t problem, ms_reading *read)
     loss_panel(b, problem, NAN, read, &f);
     for (size_t i = 0; i < n; i++)
         loss_panel(b, problem, rates[i], read, &f);
-    ms_plot_symbols(&f, symbols);
-    ms_figure_caption(&f, "%s%s.%s%s%s %s", c->n_settings > 1 ? "The best of each: " : "", best,
-                      n > 0 ? " Then all methods at one learning rate." : "", stage, symbols,
-                      conditions);
+    ms_plot_caption(c, problem, &f, "%s%s.%s%s", c->n_settings > 1 ? "The best of each: " : "",
+                    best, n > 0 ? " Then all methods at one learning rate." : "", stage);
     if (!ms_build_figure(b, &f)) return;
     ms_build_notes(b, "%s",
                    train ? "The loss is that of the batches that were trained on."

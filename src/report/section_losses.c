@@ -26,19 +26,14 @@ static void rate_panel(const ms_compare *c, size_t problem, ms_figure *f)
 {
     ms_panel *p =
         ms_figure_panel(f, c->problems[problem].label, "learning rate", "validation loss");
-    char tip[MS_PLOT_TEXT];
 
     if (p == NULL) return;
     p->x_log = true;
     for (size_t m = 0; m < c->n_methods; m++) {
         if (!ms_plot_drawn(c, problem, m)) continue;
         ms_curve *curve = ms_panel_curve(f, p, c->methods[m].label, c->methods[m].style);
-        for (size_t i = 0; i < c->n_rates; i++) {
-            const ms_setting *s = ms_compare_best(c, problem, m, c->rates[i]);
-            if (s == NULL) continue;
-            ms_plot_tip(c->methods[m].label, s, tip);
-            ms_curve_point(f, curve, ms_plot_point(s->lr, s), "%s", tip);
-        }
+        for (size_t i = 0; i < c->n_rates; i++)
+            ms_plot_add(f, curve, c->methods[m].label, ms_compare_best(c, problem, m, c->rates[i]));
     }
     ms_panel_symbols(f, p);
     ms_plot_limit(p);
@@ -48,14 +43,11 @@ void ms_build_loss_lr(ms_section_builder *b)
 {
     const ms_compare *c = b->c;
     ms_figure         f = { 0 };
-    char              conditions[MS_PLOT_TEXT], symbols[MS_PLOT_TEXT];
 
     ms_figure_begin(&f, "loss-lr", "Validation loss against learning rate", "");
     for (size_t p = 0; p < c->n_problems; p++)
         if (has_rates(c, p)) rate_panel(c, p, &f);
-    ms_plot_conditions(c, c->n_problems, conditions);
-    ms_plot_symbols(&f, symbols);
-    ms_figure_caption(&f, "The last validation loss of each method.%s %s", symbols, conditions);
+    ms_plot_caption(c, c->n_problems, &f, "The last validation loss of each method.");
     if (!ms_build_figure(b, &f)) return;
     ms_build_notes(b,
                    "A point is the mean over the seeds that did not diverge, of the threshold and "
@@ -150,18 +142,14 @@ void ms_build_effective_step(ms_section_builder *b)
 {
     const ms_compare *c = b->c;
     ms_figure         f = { 0 };
-    char              conditions[MS_PLOT_TEXT], symbols[MS_PLOT_TEXT];
 
     ms_figure_begin(&f, "effective-step", "Validation loss against effective step", "");
     for (int rms = 0; rms < 2; rms++) /* a row of each, where there are three problems */
         for (size_t p = 0; p < c->n_problems; p++)
             if (has_rates(c, p) && is_measured(c, p)) step_panel(b, p, rms == 1, &f);
-    ms_plot_conditions(c, c->n_problems, conditions);
-    ms_plot_symbols(&f, symbols);
-    ms_figure_caption(&f,
-                      "The same losses at the size of the updates that were applied, learning rate "
-                      "included: curves may be compared from left to right as well.%s %s",
-                      symbols, conditions);
+    ms_plot_caption(c, c->n_problems, &f,
+                    "The same losses at the size of the updates that were applied, learning rate "
+                    "included: curves may be compared from left to right as well.");
     if (!ms_build_figure(b, &f)) return;
     ms_build_notes(b,
                    "Methods whose updates differ in size are best at different learning rates, "

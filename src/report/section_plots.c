@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,7 +175,7 @@ static void problem_conditions(const ms_compare *c, size_t problem, char out[MS_
                  ms_run_text(of, "qk_tau"));
 }
 
-static void seed_words(const ms_compare *c, size_t problem, char *out, size_t bytes)
+static void seed_text(const ms_compare *c, size_t problem, char *out, size_t bytes)
 {
     size_t least = SIZE_MAX, most = 0;
     for (size_t i = 0; i < c->n_settings; i++) {
@@ -191,7 +192,8 @@ static void seed_words(const ms_compare *c, size_t problem, char *out, size_t by
         snprintf(out, bytes, " %zu to %zu seeds.", least, most);
 }
 
-void ms_plot_conditions(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
+/* "Gradients sum8, QK-norm on, 2 seeds."; problem n_problems: of all. */
+static void conditions(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     const bool all = problem >= c->n_problems;
     char       other[MS_PLOT_TEXT];
@@ -208,7 +210,7 @@ void ms_plot_conditions(const ms_compare *c, size_t problem, char out[MS_PLOT_TE
         break;
     }
     n = strlen(out);
-    seed_words(c, problem, out + n, MS_PLOT_TEXT - n);
+    seed_text(c, problem, out + n, MS_PLOT_TEXT - n);
 }
 
 bool ms_plot_decay(const char *text, double out[MS_RUN_GROUPS])
@@ -323,7 +325,8 @@ ms_point ms_plot_point(double x, const ms_setting *s)
     return point;
 }
 
-void ms_plot_symbols(const ms_figure *f, char out[MS_PLOT_TEXT])
+/* Explains the bands, crosses and values above a panel that the figure has; "" if there are none. */
+static void symbols(const ms_figure *f, char out[MS_PLOT_TEXT])
 {
     bool band = false, cross = false, above = false;
 
@@ -341,6 +344,28 @@ void ms_plot_symbols(const ms_figure *f, char out[MS_PLOT_TEXT])
              above ? " Lines that leave a panel at the top, and triangles there, lead to values "
                      "above it."
                    : "");
+}
+
+void ms_plot_caption(const ms_compare *c, size_t problem, ms_figure *f, const char *fmt, ...)
+{
+    char    text[2 * MS_PLOT_TEXT], symbol_text[MS_PLOT_TEXT], condition_text[MS_PLOT_TEXT];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    symbols(f, symbol_text);
+    condition_text[0] = '\0';
+    if (c != NULL) conditions(c, problem, condition_text);
+    ms_figure_caption(f, "%s%s%s%s", text, symbol_text, c != NULL ? " " : "", condition_text);
+}
+
+void ms_plot_add(ms_figure *f, ms_curve *curve, const char *label, const ms_setting *s)
+{
+    char tip[MS_PLOT_TEXT];
+    if (s == NULL) return;
+    ms_plot_tip(label, s, tip);
+    ms_curve_point(f, curve, ms_plot_point(s->lr, s), "%s", tip);
 }
 
 void ms_plot_limit(ms_panel *p)

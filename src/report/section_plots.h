@@ -63,8 +63,6 @@ size_t       ms_plot_rates(const ms_compare *c, ms_rate_test *passes, const void
 
 /* "loss-lr", and where there are several problems the problem's name behind it. */
 void ms_plot_id(const ms_compare *c, const char *base, size_t problem, char out[MS_PLOT_ID]);
-/* "Gradients sum8, QK-norm on, 2 seeds."; problem n_problems: of all. */
-void ms_plot_conditions(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT]);
 /* "pico, fineweb: RMS"; of one problem alone just "RMS". */
 void ms_plot_title(const ms_compare *c, size_t problem, const char *what, char out[MS_PLOT_TEXT]);
 /* What the pointer shows of a setting. */
@@ -87,9 +85,12 @@ ms_point ms_plot_point(double x, const ms_setting *s);
 /* Keeps a few bad points from flattening a panel: where one is more than three times as far above
  * the lowest as three quarters of them are, the top is twice as far. */
 void ms_plot_limit(ms_panel *p);
-/* What a caption says of the bands, crosses, and values above a panel that the figure has, each
- * sentence with a blank in front; "" if there are none. */
-void ms_plot_symbols(const ms_figure *f, char out[MS_PLOT_TEXT]);
+/* Sets the figure's caption: the text, what the bands, crosses and values above a panel mean where
+ * there are any, and the conditions of the problem (n_problems: of all; c NULL: none). */
+void ms_plot_caption(const ms_compare *c, size_t problem, ms_figure *f, const char *fmt, ...)
+    MS_PRINTF(4, 5);
+/* Adds a point for a setting at its learning rate, with its tip; NULL adds none. */
+void ms_plot_add(ms_figure *f, ms_curve *curve, const char *label, const ms_setting *s);
 
 /* ---- curves over steps ----------------------------------------------------------------------- */
 

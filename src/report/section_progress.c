@@ -5,7 +5,7 @@
 
 #include "report/section_plots.h"
 
-enum { MOST_RUNS = 6 };
+enum { MAX_RUNS = 6 };
 
 typedef struct subject {
     const char *title, *axis;
@@ -48,14 +48,12 @@ void ms_build_progress(ms_section_builder *b)
     };
     const size_t n = COUNT(subjects) - (b->options->omit_times ? 1 : 0);
     ms_figure    f = { 0 };
-    char         symbols[MS_PLOT_TEXT];
 
-    if (b->c->set->n > MOST_RUNS || !has_steps(b->c->set)) return;
+    if (b->c->set->n > MAX_RUNS || !has_steps(b->c->set)) return;
     ms_figure_begin(&f, "progress", "Learning rate, logits and speed over the steps", "");
     for (size_t i = 0; i < n; i++)
         add_panel(b, &subjects[i], &f);
-    ms_plot_symbols(&f, symbols);
-    ms_figure_caption(&f, "As the log of each run has them, step by step.%s", symbols);
+    ms_plot_caption(NULL, 0, &f, "As the log of each run has them, step by step.");
     if (!ms_build_figure(b, &f)) return;
     ms_build_notes(b,
                    "The learning rate is that of the schedule, before the factors of groups. The "

@@ -50,14 +50,12 @@ static void group_figure(ms_section_builder *b, size_t problem, const subject *s
 {
     const ms_compare *c = b->c;
     char      id[MS_PLOT_ID], title[MS_PLOT_TEXT], where[64] = "at the best setting of each";
-    char      conditions[MS_PLOT_TEXT], symbols[MS_PLOT_TEXT];
     ms_figure f   = { 0 };
     bool      any = false;
 
     if (!isnan(s->lr))
         snprintf(where, sizeof where, "at learning rate %g, the best setting of each", s->lr);
     ms_plot_id(c, s->base, problem, id);
-    ms_plot_conditions(c, problem, conditions);
     snprintf(title, sizeof title, "%s: %s", s->title, c->problems[problem].label);
     ms_figure_begin(&f, id, title, "");
     for (int g = 0; g < MS_RUN_GROUPS; g++) {
@@ -75,8 +73,7 @@ static void group_figure(ms_section_builder *b, size_t problem, const subject *s
         }
         add_line(&f, p, s);
     }
-    ms_plot_symbols(&f, symbols);
-    ms_figure_caption(&f, "%s, %s.%s %s", s->description, where, symbols, conditions);
+    ms_plot_caption(c, problem, &f, "%s, %s.", s->description, where);
     if (any && ms_build_figure(b, &f)) {
         if (s->notes != NULL) ms_build_notes(b, "%s", s->notes);
         ms_plot_trace_notes(b, problem);

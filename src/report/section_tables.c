@@ -94,19 +94,11 @@ static void add_range(ms_table *t, const ms_compare *c, size_t problem, size_t m
                       const ms_setting *best, double within)
 {
     const range r = find_range(c, problem, method, best, within);
-    ms_table_add(t, "%.4f", best->loss);
-    ms_table_is(t, best->loss);
-    ms_table_add(t, "%g", best->lr);
-    ms_table_is(t, best->lr);
-    ms_table_add(t, "%.4g", r.low);
-    ms_table_is(t, r.low);
-    ms_table_add(t, "%.4g", r.high);
-    ms_table_is(t, r.high);
-    if (r.low > 0.0)
-        ms_table_add(t, "%.3g", r.high / r.low);
-    else
-        ms_table_add(t, "-"); /* from a rate of 0 there is no factor */
-    ms_table_is(t, r.high / r.low);
+    ms_table_number(t, "%.4f", best->loss);
+    ms_table_number(t, "%g", best->lr);
+    ms_table_number(t, "%.4g", r.low);
+    ms_table_number(t, "%.4g", r.high);
+    ms_table_number(t, "%.3g", r.high / r.low);
     ms_table_add(t, "%s",
                  r.at_low && r.at_high ? "both"
                  : r.at_low            ? "low"
@@ -140,8 +132,7 @@ static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size
         ms_table_add(t, "%.3g", grid_gap(c, problem, method));
     else
         ms_table_add(t, "-");
-    ms_table_add(t, "%g", last->lr);
-    ms_table_is(t, last->lr);
+    ms_table_number(t, "%g", last->lr);
     if (last->stalled > 0)
         ms_table_add(t, "%.4f, %zu of %zu stalled", last->loss, last->stalled, last->n);
     else if (last->diverged == 0)
@@ -206,12 +197,10 @@ static void add_selected(ms_table *t, const ms_compare *c, const ms_setting *s)
     double decay[MS_RUN_GROUPS];
 
     ms_table_add(t, "%s", c->methods[s->method].label);
-    ms_table_add(t, "%g", s->lr);
-    ms_table_is(t, s->lr);
+    ms_table_number(t, "%g", s->lr);
     if (ms_plot_decay(s->decay, decay))
         for (int g = 0; g < MS_RUN_GROUPS; g++) {
-            ms_table_add(t, "%g", decay[g]);
-            ms_table_is(t, decay[g]);
+            ms_table_number(t, "%g", decay[g]);
         }
     else
         for (int g = 0; g < MS_RUN_GROUPS; g++)
@@ -291,8 +280,7 @@ static void add_run(ms_table *t, const ms_compare *c, const ms_run *run)
     ms_table_add(t, "%s", s != NULL ? c->problems[s->problem].label : "-");
     ms_table_add(t, "%s",
                  s != NULL ? c->methods[s->method].label : ms_optimizer_title(run->optimizer));
-    ms_table_add(t, "%g", run->lr);
-    ms_table_is(t, run->lr);
+    ms_table_number(t, "%g", run->lr);
     ms_table_add(t, "%s", clips ? ms_run_text(run, "threshold") : "-");
     ms_table_add(t, "%s", decay);
     ms_plot_decay_fields(t, ms_run_text(run, "weight_decay"));
@@ -305,11 +293,7 @@ static void add_run(ms_table *t, const ms_compare *c, const ms_run *run)
     status_fields(t, run);
     ms_table_add(t, "%lld of %lld", made, (long long)run->steps);
     ms_table_is_fields(t, "%lld,%lld", made, (long long)run->steps);
-    if (isfinite(run->val_loss))
-        ms_table_add(t, "%.4f", run->val_loss);
-    else
-        ms_table_add(t, "-");
-    ms_table_is(t, run->val_loss);
+    ms_table_number(t, "%.4f", run->val_loss);
 }
 
 void ms_build_runs(ms_section_builder *b)

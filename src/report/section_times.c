@@ -8,17 +8,10 @@ static void add_row(ms_table *t, const ms_compare *c, size_t problem, size_t met
 {
     ms_table_add(t, "%s", c->problems[problem].label);
     ms_table_add(t, "%s", c->methods[method].label);
-    ms_table_add(t, "%.3f", ms.step);
-    ms_table_is(t, ms.step);
-    ms_table_add(t, "%.3f", ms.optim);
-    ms_table_is(t, ms.optim);
-    ms_table_add(t, "%.1f", 100.0 * ms.optim / ms.step);
-    ms_table_is(t, 100.0 * ms.optim / ms.step);
-    if (isfinite(muon.step))
-        ms_table_add(t, "%.3f", ms.step / muon.step);
-    else
-        ms_table_add(t, "-");
-    ms_table_is(t, ms.step / muon.step);
+    ms_table_number(t, "%.3f", ms.step);
+    ms_table_number(t, "%.3f", ms.optim);
+    ms_table_number(t, "%.1f", 100.0 * ms.optim / ms.step);
+    ms_table_number(t, "%.3f", ms.step / muon.step);
     ms_table_add(t, "%zu", ms.runs);
 }
 
