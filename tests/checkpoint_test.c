@@ -268,7 +268,7 @@ TEST(states_that_say_nothing)
         { "{\"state\": {\"step\": 3.0}, ", "state.json", "no \"step\"" },
         { "{\"state\": {\"step\": \"3\"}, ", "state.json", "no \"step\"" },
         { "{\"state\": {\"step\": 4}, " FILES ", ", "state.json",
-          "is of step 4, its directory is called step_00000003" },
+          "is of step 4, but its directory is called step_00000003" },
         { "{\"state\": {\"step\": 3}, ", "state.json",
           "\"files\" has no bytes and sha256 of model" },
         { "{\"state\": {\"step\": 3}, \"files\": [], ", "state.json", "\"files\" has no bytes" },
@@ -279,10 +279,10 @@ TEST(states_that_say_nothing)
           "state.json", "\"files\" has no bytes and sha256 of optim" },
         { "{\"state\": {\"step\": 3}, \"files\": {\"model.safetensors\": {\"bytes\": 39, "
           "\"sha256\": \"@\"}}, ",
-          "model.safetensors", "40 bytes, written were 39" },
+          "model.safetensors", "40 bytes instead of 39" },
         { "{\"state\": {\"step\": 3}, \"files\": {\"model.safetensors\": {\"bytes\": 40, "
           "\"sha256\": \"\"}}, ",
-          "model.safetensors", "its sha256 is not" },
+          "model.safetensors", "it does not have the sha256" },
         { "{\"state\": {\"step\": 3}, \"state\": {\"step\": 3}, " FILES ", ", "state.json",
           "no JSON object" },
         { "{\"state\": {\"step\": 3}, " FILES ", ", NULL, NULL },

@@ -1,6 +1,6 @@
-/* loop_test.c - runs that are stopped after any step, or at once at any place where they ask, and are
- * resumed by another ms_train: logs and checkpoints are those of a run that was never stopped, times
- * apart.  And runs that diverge. */
+/* loop_test.c - runs that are stopped after any step, or at once wherever they ask, and resumed by
+ * another ms_train: logs and checkpoints are those of a run that was never stopped, times apart.
+ * And runs that diverge. */
 #define _POSIX_C_SOURCE 200809L /* symlink */
 #include "check.h"
 

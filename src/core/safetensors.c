@@ -314,6 +314,14 @@ done:
     return st;
 }
 
+size_t ms_safetensors_find(const ms_safetensors *s, const char *name)
+{
+    size_t i = 0;
+    while (i < s->n_tensors && strcmp(s->tensors[i].name, name) != 0)
+        i++;
+    return i;
+}
+
 void ms_safetensors_close(ms_safetensors *s)
 {
     for (size_t i = 0; i < s->n_tensors; i++)

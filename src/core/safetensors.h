@@ -37,7 +37,9 @@ musec_status ms_safetensors_open(ms_error *e, const char *path, ms_safetensors *
 int          ms_safetensors_readable(const ms_tensor_info *t);
 musec_status ms_safetensors_read(ms_error *e, ms_safetensors *s, size_t index, ms_npy *out);
 void         ms_safetensors_close(ms_safetensors *s);
-const char  *ms_safetensors_metadata(const ms_safetensors *s, const char *key); /* NULL: absent */
+/* The index of the tensor of this name; n_tensors if there is none. */
+size_t      ms_safetensors_find(const ms_safetensors *s, const char *name);
+const char *ms_safetensors_metadata(const ms_safetensors *s, const char *key); /* NULL: absent */
 
 typedef struct ms_tensor_out {
     const char *name;

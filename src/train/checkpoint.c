@@ -1,19 +1,19 @@
 /* checkpoint.c - see checkpoint.h.
  *
- * What may lie in DIR/checkpoint, whenever the process was stopped:
- *     step_00000060           a checkpoint: complete, since it got this name when it was
+ * DIR/checkpoint may hold, whenever a process was stopped:
+ *     step_00000060           a checkpoint, complete since it got this name
  *     .step_00000060.part.7   being written, or being removed, by process 7
- *     .step_00000060.old.7    complete; process 7 was putting another one in its place
- * The next write clears up behind processes that are no more: a part goes, an old one gets its name
- * back unless the other one made it.  Process numbers say nothing about other machines; two of them
- * that share a run directory are in each other's way regardless.
+ *     .step_00000060.old.7    complete; process 7 was replacing it
+ * The next write cleans up after processes that no longer exist: a part is removed, an old one gets
+ * its name back unless its replacement is there.  Process ids say nothing about other machines; two
+ * of them must not share a run directory anyway.
  *
- * state.json ends with its own sum, that of all bytes in front of the sum's digits:
+ * state.json ends with its own checksum, the sha256 of all bytes before the digits:
  *     {"state": {...}, "files": {"model.safetensors": {"bytes": n, "sha256": "..."}, ...},
  *      "sha256": "..."}
- * so the bytes decide and not how some version of a JSON library prints them, and
+ * It depends on the bytes alone, not on how a JSON library prints them, so
  *     head -c -68 state.json | sha256sum
- * finds it too. */
+ * gives it too. */
 #define _XOPEN_SOURCE 700
 #include "train/checkpoint.h"
 
@@ -29,13 +29,14 @@
 #include <unistd.h>
 
 #include "core/directory.h"
+#include "core/grow.h"
 #include "core/json_file.h"
 #include "core/sha256.h"
 
 #define STATE_MAX (64 << 20)
-#define SEAL      "\"\n}\n" /* behind the digits of state.json's own sum */
+#define TAIL      "\"\n}\n" /* follows the digits of state.json's own checksum */
 
-enum { SEAL_BYTES = sizeof SEAL - 1, DIGITS = MS_SHA256_HEX - 1, WARNING_BYTES = 1024 };
+enum { TAIL_BYTES = sizeof TAIL - 1, DIGITS = MS_SHA256_HEX - 1, WARNING_BYTES = 1024 };
 
 static const char *const tensor_files[] = { "model.safetensors", "optim.safetensors" };
 
@@ -55,26 +56,26 @@ static musec_status no_memory(ms_error *e, const char *path)
 
 typedef enum entry_kind { ENTRY_WHOLE, ENTRY_OLD, ENTRY_PART } entry_kind;
 
-typedef struct entry {
+typedef struct checkpoint_entry {
     entry_kind kind;
     int64_t    step;
-    long       pid; /* of a part or an old one */
+    long       pid; /* of a part or an old checkpoint */
     char       name[96];
-} entry;
+} checkpoint_entry;
 
 static const char *const kind_marks[] = { "", ".old.", ".part." };
 
-static void make_name(entry *x, entry_kind kind, int64_t step, long pid)
+static void make_name(checkpoint_entry *x, entry_kind kind, int64_t step, long pid)
 {
-    *x = (entry){ .kind = kind, .step = step, .pid = pid };
+    *x = (checkpoint_entry){ .kind = kind, .step = step, .pid = pid };
     if (kind == ENTRY_WHOLE)
         snprintf(x->name, sizeof x->name, "step_%08" PRId64, step);
     else
         snprintf(x->name, sizeof x->name, ".step_%08" PRId64 "%s%ld", step, kind_marks[kind], pid);
 }
 
-/* False: not a name that make_name gives. */
-static bool parse_name(const char *name, entry *x)
+/* The inverse of make_name; false for any other name. */
+static bool parse_name(const char *name, checkpoint_entry *x)
 {
     const char *p    = name + (name[0] == '.');
     char       *end  = NULL;
@@ -93,41 +94,38 @@ static bool parse_name(const char *name, entry *x)
         break;
     }
     make_name(x, kind, (int64_t)step, pid);
-    return strcmp(x->name, name) == 0; /* numbers out of range end here */
+    return strcmp(x->name, name) == 0; /* refuses numbers out of range */
 }
 
 static int newest_first(const void *a, const void *b)
 {
-    const entry *x = a, *y = b;
+    const checkpoint_entry *x = a, *y = b;
     if (x->step != y->step) return x->step < y->step ? 1 : -1;
     return (int)x->kind - (int)y->kind;
 }
 
-/* What of ours lies in `root`, the newest first; nothing if there is no such directory. */
-static musec_status list_entries(ms_error *e, const char *root, entry **out, size_t *n)
+/* Lists the entries of `root`, the newest first; none if there is no such directory. */
+static musec_status list_entries(ms_error *e, const char *root, checkpoint_entry **out, size_t *n)
 {
-    DIR           *d    = NULL;
-    entry         *list = NULL;
-    size_t         room = 0;
-    struct dirent *item;
-    musec_status   st = MUSEC_OK;
+    DIR              *d        = NULL;
+    checkpoint_entry *list     = NULL;
+    size_t            capacity = 0;
+    struct dirent    *item;
+    musec_status      st = MUSEC_OK;
 
     *out = NULL;
     *n   = 0;
     d    = opendir(root);
     if (d == NULL) return errno == ENOENT ? MUSEC_OK : io_failed(e, root, "read the directory");
     while (errno = 0, (item = readdir(d)) != NULL) {
-        entry x;
+        checkpoint_entry x;
         if (!parse_name(item->d_name, &x)) continue;
-        if (*n == room) {
-            entry *more = realloc(list, (2 * room + 16) * sizeof *list);
-            if (more == NULL) {
-                st = no_memory(e, root);
-                goto done;
-            }
-            list = more;
-            room = 2 * room + 16;
+        checkpoint_entry *more = ms_grow(list, *n, &capacity, sizeof *list);
+        if (more == NULL) {
+            st = no_memory(e, root);
+            goto done;
         }
+        list         = more;
         list[(*n)++] = x;
     }
     if (errno != 0) {
@@ -157,25 +155,24 @@ static musec_status sync_path(ms_error *e, const char *path)
     return st;
 }
 
-static bool is_gone(long pid)
+static bool has_ended(long pid)
 {
-    if (pid == (long)getpid()) return true; /* it had our number, or we failed to clear up */
+    if (pid == (long)getpid()) return true; /* an earlier process with our id, or our own failure */
     return kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
-/* What processes that are no more left in the middle of their work.  What cannot be removed now
- * will be tried again. */
-static musec_status clear_up(ms_error *e, const char *root)
+/* Cleans up after processes that have ended.  What cannot be removed now is tried again later. */
+static musec_status clean_up(ms_error *e, const char *root)
 {
-    entry       *list = NULL;
-    size_t       n    = 0;
-    musec_status st;
+    checkpoint_entry *list = NULL;
+    size_t            n    = 0;
+    musec_status      st;
 
     TRY(list_entries(e, root, &list, &n));
     for (size_t i = 0; i < n; i++) {
-        char  path[MS_PATH_MAX], whole[MS_PATH_MAX];
-        entry x;
-        if (list[i].kind == ENTRY_WHOLE || !is_gone(list[i].pid)) continue;
+        char             path[MS_PATH_MAX], whole[MS_PATH_MAX];
+        checkpoint_entry x;
+        if (list[i].kind == ENTRY_WHOLE || !has_ended(list[i].pid)) continue;
         make_name(&x, ENTRY_WHOLE, list[i].step, 0);
         TRY(ms_path_join(e, root, list[i].name, path));
         TRY(ms_path_join(e, root, x.name, whole));
@@ -189,7 +186,7 @@ done:
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* state.json of `part`: the state, what is known of the files, and the sum. */
+/* Writes state.json of `part`: the state, the checksums of the files, and its own. */
 static musec_status write_state(ms_error *e, const char *part, const json_t *state,
                                 const json_t *files)
 {
@@ -211,14 +208,14 @@ static musec_status write_state(ms_error *e, const char *part, const json_t *sta
         st = no_memory(e, path);
         goto done;
     }
-    head = strlen(text) - DIGITS - (SEAL_BYTES - 1); /* the dump has no newline at its end */
+    head = strlen(text) - DIGITS - (TAIL_BYTES - 1); /* the dump has no newline at its end */
     ms_sha256_init(&s);
     ms_sha256_add(&s, text, head);
     ms_sha256_end(&s, sum);
     TRY(ms_out_open(e, path, &out));
     TRY(ms_out_write(e, &out, text, head));
     TRY(ms_out_write(e, &out, sum, DIGITS));
-    TRY(ms_out_write(e, &out, SEAL, SEAL_BYTES));
+    TRY(ms_out_write(e, &out, TAIL, TAIL_BYTES));
     TRY(ms_out_commit(e, &out));
 done:
     ms_out_abandon(&out);
@@ -227,7 +224,7 @@ done:
     return st;
 }
 
-/* Size and sum of a file, as it lies there. */
+/* The size and sha256 of a file. */
 static musec_status measure(ms_error *e, const char *path, int64_t *bytes, char sum[MS_SHA256_HEX])
 {
     struct stat sb;
@@ -236,9 +233,9 @@ static musec_status measure(ms_error *e, const char *path, int64_t *bytes, char 
     return ms_sha256_file(e, path, sum);
 }
 
-/* All files of a checkpoint into the directory `part`, on the disk after. */
-static musec_status fill(ms_error *e, const char *part, const ms_checkpoint_writer *writer,
-                         const json_t *state)
+/* Writes all files of a checkpoint into the directory `part`, and syncs them. */
+static musec_status write_files(ms_error *e, const char *part, const ms_checkpoint_writer *writer,
+                                const json_t *state)
 {
     json_t      *files = json_object();
     musec_status st    = files == NULL ? no_memory(e, part) : MUSEC_OK;
@@ -267,10 +264,10 @@ done:
  * the two is there and complete. */
 static musec_status put_in_place(ms_error *e, const char *root, const char *part, int64_t step)
 {
-    char         whole[MS_PATH_MAX], old[MS_PATH_MAX];
-    entry        x;
-    bool         aside = false, in_place;
-    musec_status st;
+    char             whole[MS_PATH_MAX], old[MS_PATH_MAX];
+    checkpoint_entry x;
+    bool             aside = false, in_place;
+    musec_status     st;
 
     make_name(&x, ENTRY_WHOLE, step, 0);
     TRY(ms_path_join(e, root, x.name, whole));
@@ -292,19 +289,19 @@ done:
     return st;
 }
 
-/* Removes all but the `keep` newest of the steps up to this one. */
+/* Removes all but the newest `keep` checkpoints up to this step. */
 static musec_status prune(ms_error *e, const char *root, int64_t step, int64_t keep)
 {
-    entry       *list = NULL;
-    size_t       n    = 0;
-    int64_t      seen = 0;
-    musec_status st;
+    checkpoint_entry *list = NULL;
+    size_t            n    = 0;
+    int64_t           seen = 0;
+    musec_status      st;
 
     if (keep <= 0) return MUSEC_OK;
     TRY(list_entries(e, root, &list, &n));
     for (size_t i = 0; i < n; i++) {
-        char  path[MS_PATH_MAX], part[MS_PATH_MAX];
-        entry x;
+        char             path[MS_PATH_MAX], part[MS_PATH_MAX];
+        checkpoint_entry x;
         if (list[i].kind != ENTRY_WHOLE || list[i].step > step || ++seen <= keep) continue;
         make_name(&x, ENTRY_PART, list[i].step, (long)getpid());
         TRY(ms_path_join(e, root, list[i].name, path));
@@ -335,10 +332,10 @@ musec_status ms_checkpoint_write(ms_error *e, const char *dir, int64_t step,
                                  const ms_checkpoint_writer *writer, const json_t *state,
                                  int64_t keep)
 {
-    char         root[MS_PATH_MAX] = "", part[MS_PATH_MAX] = "";
-    bool         made_root = false, made_part = false;
-    entry        x;
-    musec_status st;
+    char             root[MS_PATH_MAX] = "", part[MS_PATH_MAX] = "";
+    bool             made_root = false, made_part = false;
+    checkpoint_entry x;
+    musec_status     st;
 
     TRY(check_arguments(e, step, state, keep));
     make_name(&x, ENTRY_PART, step, (long)getpid());
@@ -350,13 +347,13 @@ musec_status ms_checkpoint_write(ms_error *e, const char *dir, int64_t step,
         goto done;
     }
     if (made_root) TRY(sync_path(e, dir));
-    TRY(clear_up(e, root));
+    TRY(clean_up(e, root));
     made_part = mkdir(part, 0777) == 0;
     if (!made_part) {
         st = io_failed(e, part, "create the directory");
         goto done;
     }
-    TRY(fill(e, part, writer, state));
+    TRY(write_files(e, part, writer, state));
     TRY(put_in_place(e, root, part, step));
     made_part = made_root = false;
     TRY(prune(e, root, step, keep));
@@ -373,7 +370,7 @@ static musec_status damaged(ms_error *e, const char *path, const char *what)
     return ms_fail(e, MUSEC_EFORMAT, "%s: damaged: %s; use another checkpoint", path, what);
 }
 
-/* The whole of state.json, its sum checked, as JSON. */
+/* Reads state.json and checks its checksum. */
 static musec_status read_state(ms_error *e, const char *path, json_t **out)
 {
     char         sum[MS_SHA256_HEX];
@@ -387,8 +384,8 @@ static musec_status read_state(ms_error *e, const char *path, json_t **out)
     *out = NULL;
     TRY(ms_file_open_read(e, path, &f));
     bytes = ms_file_bytes(f);
-    if (bytes < DIGITS + SEAL_BYTES || bytes > STATE_MAX) {
-        st = damaged(e, path, "it cannot be the state of a run by its size");
+    if (bytes < DIGITS + TAIL_BYTES || bytes > STATE_MAX) {
+        st = damaged(e, path, "it is too short or too long for the state of a run");
         goto done;
     }
     text = malloc((size_t)bytes);
@@ -397,13 +394,13 @@ static musec_status read_state(ms_error *e, const char *path, json_t **out)
         goto done;
     }
     TRY(ms_file_read(e, f, path, text, (size_t)bytes));
-    head = (size_t)bytes - DIGITS - SEAL_BYTES;
+    head = (size_t)bytes - DIGITS - TAIL_BYTES;
     ms_sha256_init(&s);
     ms_sha256_add(&s, text, head);
     ms_sha256_end(&s, sum);
     if (memcmp(text + head, sum, DIGITS) != 0 ||
-        memcmp(text + head + DIGITS, SEAL, SEAL_BYTES) != 0) {
-        st = damaged(e, path, "it does not have the sha256 at its end, or was edited");
+        memcmp(text + head + DIGITS, TAIL, TAIL_BYTES) != 0) {
+        st = damaged(e, path, "its bytes do not have the sha256 at its end");
         goto done;
     }
     *out = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, NULL);
@@ -414,12 +411,12 @@ done:
     return st;
 }
 
-/* One of the tensor files against what state.json says of it. */
+/* Checks a tensor file against its size and sha256 in state.json. */
 static musec_status check_file(ms_error *e, const char *dir, const char *state_path,
                                const json_t *root, const char *name)
 {
-    const json_t *said  = json_object_get(json_object_get(root, "files"), name);
-    const json_t *bytes = json_object_get(said, "bytes"), *sum = json_object_get(said, "sha256");
+    const json_t *entry = json_object_get(json_object_get(root, "files"), name);
+    const json_t *bytes = json_object_get(entry, "bytes"), *sum = json_object_get(entry, "sha256");
     char          path[MS_PATH_MAX], found[MS_SHA256_HEX];
     int64_t       size = 0;
     musec_status  st;
@@ -432,17 +429,17 @@ static musec_status check_file(ms_error *e, const char *dir, const char *state_p
     TRY(measure(e, path, &size, found));
     if (size != (int64_t)json_integer_value(bytes))
         st = ms_fail(e, MUSEC_EFORMAT,
-                     "%s: damaged: %" PRId64 " bytes, written were %" JSON_INTEGER_FORMAT
+                     "%s: damaged: %" PRId64 " bytes instead of %" JSON_INTEGER_FORMAT
                      "; use another checkpoint",
                      path, size, json_integer_value(bytes));
     else if (strcmp(found, json_string_value(sum)) != 0)
-        st = damaged(e, path, "its sha256 is not that of what was written");
+        st = damaged(e, path, "it does not have the sha256 of state.json");
 done:
     return st;
 }
 
-/* The last part of a path, slashes at its end aside, if it is a name that make_name gives. */
-static bool parse_path(const char *path, entry *x)
+/* Parses the last component of a path, without trailing slashes. */
+static bool parse_path(const char *path, checkpoint_entry *x)
 {
     char   name[sizeof x->name];
     size_t end = strlen(path), begin;
@@ -458,11 +455,11 @@ static bool parse_path(const char *path, entry *x)
 
 musec_status ms_checkpoint_open(ms_error *e, const char *dir, ms_checkpoint *out)
 {
-    char          path[MS_PATH_MAX];
-    json_t       *root = NULL, *state;
-    const json_t *step;
-    entry         x;
-    musec_status  st;
+    char             path[MS_PATH_MAX];
+    json_t          *root = NULL, *state;
+    const json_t    *step;
+    checkpoint_entry x;
+    musec_status     st;
 
     *out = (ms_checkpoint){ .step = -1 };
     if (strlen(dir) >= sizeof out->dir)
@@ -477,8 +474,8 @@ musec_status ms_checkpoint_open(ms_error *e, const char *dir, ms_checkpoint *out
     }
     if (parse_path(dir, &x) && x.step != (int64_t)json_integer_value(step)) {
         st = ms_fail(e, MUSEC_EFORMAT,
-                     "%s: is of step %" JSON_INTEGER_FORMAT ", its directory is called %s; give it "
-                     "back its name",
+                     "%s: is of step %" JSON_INTEGER_FORMAT ", but its directory is called %s; "
+                     "rename it",
                      path, json_integer_value(step), x.name);
         goto done;
     }
@@ -492,8 +489,8 @@ done:
     return st;
 }
 
-/* Does it lack a file?  One that is there and cannot be read, for want of permission or because the
- * disk fails, may be whole. */
+/* Whether a file is missing.  One that exists and cannot be read, for lack of permission or because
+ * the disk fails, may be whole. */
 static bool lacks_files(const char *dir)
 {
     static const char *const files[] = { "state.json", "model.safetensors", "optim.safetensors" };
@@ -510,11 +507,11 @@ static bool lacks_files(const char *dir)
 musec_status ms_checkpoint_newest(ms_error *e, const char *run_dir, ms_checkpoint *out,
                                   char *warning)
 {
-    char         root[MS_PATH_MAX], path[MS_PATH_MAX];
-    ms_error     first = { "" }, why;
-    entry       *list  = NULL;
-    size_t       n = 0, bad   = 0;
-    musec_status st, first_st = MUSEC_OK;
+    char              root[MS_PATH_MAX], path[MS_PATH_MAX];
+    ms_error          first = { "" }, why;
+    checkpoint_entry *list  = NULL;
+    size_t            n = 0, bad   = 0;
+    musec_status      st, first_st = MUSEC_OK;
 
     *out       = (ms_checkpoint){ .step = -1 };
     warning[0] = '\0';
@@ -530,15 +527,16 @@ musec_status ms_checkpoint_newest(ms_error *e, const char *run_dir, ms_checkpoin
                          list[i].name, WARNING_BYTES / 2, first.text);
             goto done;
         }
-        if (st == MUSEC_ENOMEM) { /* says nothing about the checkpoint */
+        if (st == MUSEC_ENOMEM) { /* the checkpoint may be whole */
             ms_error_set(e, "%s", why.text);
             goto done;
         }
         if (st == MUSEC_EIO && !lacks_files(path)) {
-            ms_error_set(e,
-                         "%.700s; it may be whole: make it readable, or move it away to go on from "
-                         "an older one",
-                         why.text);
+            ms_error_set(
+                e,
+                "%.700s; it may be whole: make it readable, or move it away to resume from "
+                "an older one",
+                why.text);
             goto done;
         }
         if (bad++ == 0) {
@@ -557,10 +555,10 @@ done:
 
 musec_status ms_checkpoint_quarantine(ms_error *e, const char *run_dir, int64_t step)
 {
-    char         root[MS_PATH_MAX], path[MS_PATH_MAX], aside[MS_PATH_MAX + 16];
-    entry       *list = NULL;
-    size_t       n    = 0;
-    musec_status st;
+    char              root[MS_PATH_MAX], path[MS_PATH_MAX], aside[MS_PATH_MAX + 16];
+    checkpoint_entry *list = NULL;
+    size_t            n    = 0;
+    musec_status      st;
 
     TRY(ms_path_join(e, run_dir, "checkpoint", root));
     TRY(list_entries(e, root, &list, &n));
@@ -569,7 +567,7 @@ musec_status ms_checkpoint_quarantine(ms_error *e, const char *run_dir, int64_t 
         TRY(ms_path_join(e, root, list[i].name, path));
         snprintf(aside, sizeof aside, "%s.damaged", path);
         if (rename(path, aside) == 0) continue;
-        TRY(ms_directory_remove(e, aside)); /* of an earlier time */
+        TRY(ms_directory_remove(e, aside)); /* a damaged one of before */
         if (rename(path, aside) != 0) {
             st = io_failed(e, path, "rename the damaged checkpoint");
             goto done;

@@ -1,4 +1,4 @@
-/* checkpoint_find.c - the checkpoint that a user means by a path and perhaps a step. */
+/* checkpoint_find.c - finds the checkpoint that a user means by a path and a step. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include "train/checkpoint.h"
 #include "train/rundir.h"
 
-enum { LISTED = 12 }; /* steps that a message names */
+enum { MAX_LISTED = 12 }; /* steps that a message names */
 
-/* "20, 40, 60": the steps of which there are checkpoints, the oldest ones if they are many. */
+/* Lists the steps with a checkpoint, "20, 40, 60", the oldest ones if there are many. */
 static void list_steps(const char *root, char *text, size_t bytes)
 {
     ms_names names = { 0 };
@@ -19,12 +19,12 @@ static void list_steps(const char *root, char *text, size_t bytes)
 
     text[0] = '\0';
     if (ms_directory_names(NULL, root, &names) != MUSEC_OK) return;
-    for (size_t i = 0; i < names.n && n <= LISTED && used < bytes; i++) {
+    for (size_t i = 0; i < names.n && n <= MAX_LISTED && used < bytes; i++) {
         char           *end = NULL;
         const long long step =
             strncmp(names.at[i], "step_", 5) == 0 ? strtoll(names.at[i] + 5, &end, 10) : 0;
         if (end == NULL || *end != '\0' || end == names.at[i] + 5) continue;
-        if (n++ == LISTED)
+        if (n++ == MAX_LISTED)
             used += (size_t)snprintf(text + used, bytes - used, ", ...");
         else
             used += (size_t)snprintf(text + used, bytes - used, "%s%lld", n == 1 ? "" : ", ", step);
@@ -71,7 +71,7 @@ musec_status ms_checkpoint_find(ms_error *e, const char *path, int64_t step, ms_
     if (step >= 0) return open_step(e, path, step, out);
     st = ms_checkpoint_newest(e, path, out, warning);
     if (st == MUSEC_OK && out->step >= 0) goto done;
-    if (ms_rundir_check(&other, path) != MUSEC_OK) /* then that is what there is to say */
+    if (ms_rundir_check(&other, path) != MUSEC_OK) /* the better message */
         st = ms_fail(e, MUSEC_EINVAL, "%s", other.text);
     else if (st == MUSEC_OK)
         st = ms_fail(e, MUSEC_EINVAL,

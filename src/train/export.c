@@ -1,10 +1,10 @@
-/* export.c - a checkpoint as a directory that Hugging Face's transformers loads.
+/* export.c - exports a checkpoint as a directory that Hugging Face's transformers loads.
  *
- * None of the library's own classes is this GPT: RoPE has frequencies of its own, embeddings are
- * normalised, layers may differ in their windows, and so on.  So the directory carries the model's
- * file (hf/modeling_musec.py) with it, and config.json names it.  Weights are read and written
- * tensor by tensor, without a device.  Everything is written into "OUT.part.PID", which gets its
- * name when it is complete. */
+ * None of that library's own classes is this GPT: RoPE has other frequencies, embeddings are
+ * normalised, layers may differ in their windows, and so on.  So the directory contains the model's
+ * code (hf/modeling_musec.py), and config.json names it.  Weights are read and written tensor by
+ * tensor, without a device.  Everything is written into "OUT.part.PID", which is renamed when it is
+ * complete. */
 #define _POSIX_C_SOURCE 200809L
 #include "train/export.h"
 
@@ -32,11 +32,11 @@ typedef struct export
     ms_checkpoint   checkpoint;
     ms_train_config config;
     ms_hf_model     model;
-    ms_gpt_tensor  *params; /* names and shapes alone */
+    ms_gpt_tensor  *params; /* names and shapes only */
     size_t          n_params;
     ms_safetensors  weights;
-    ms_npy          tensor; /* the one at hand, */
-    void           *made;   /* and what is written of it */
+    ms_npy          tensor; /* the current tensor */
+    void           *made;   /* its converted values */
     musec_dtype     dtype;
 }
 export;
@@ -105,11 +105,9 @@ static void close_run(export *x)
 static musec_status read_param(ms_error *e, export *x, const ms_gpt_tensor *p)
 {
     const int64_t rows = p->weight.rows, cols = p->weight.cols;
-    size_t        i = 0;
+    const size_t  i = ms_safetensors_find(&x->weights, p->name);
     musec_status  st;
 
-    while (i < x->weights.n_tensors && strcmp(x->weights.tensors[i].name, p->name) != 0)
-        i++;
     if (i == x->weights.n_tensors)
         return ms_fail(e, MUSEC_EFORMAT, "%s: there is no tensor %s", x->weights.path, p->name);
     ms_npy_free(&x->tensor);
@@ -122,7 +120,7 @@ done:
     return st;
 }
 
-/* Tensor number `index` as it is written: transposed where the name says so, rounded. */
+/* Converts tensor number `index`: transposed where Hugging Face stores it so, and rounded. */
 static musec_status next_tensor(ms_error *e, void *arg, size_t index, const void **data)
 {
     export              *x    = arg;
@@ -155,7 +153,7 @@ done:
 
 static musec_status write_weights(ms_error *e, const char *dir, export *x)
 {
-    static const char *const metadata[][2] = { { "format", "pt" } }; /* what the library asks for */
+    static const char *const metadata[][2] = { { "format", "pt" } }; /* required by the library */
     ms_tensor_out           *tensors       = calloc(x->n_params, sizeof *tensors);
     char(*names)[MS_HF_NAME]               = calloc(x->n_params, sizeof *names);
     char         path[MS_PATH_MAX];
@@ -202,7 +200,7 @@ done:
     return st;
 }
 
-/* Takes the value. */
+/* Takes ownership of the value. */
 static musec_status write_json(ms_error *e, const char *dir, const char *name, json_t *value)
 {
     char         path[MS_PATH_MAX];
@@ -215,7 +213,7 @@ done:
     return st;
 }
 
-/* GPT-2's vocabulary may be missing unless it was named: the weights are of use without. */
+/* GPT-2's vocabulary may be missing unless it was given: the weights are useful without it. */
 static musec_status write_tokenizer(ms_error *e, const char *dir, const ms_export_setup *setup,
                                     const export *x, ms_export_result *out)
 {
@@ -258,12 +256,12 @@ static musec_status write_card(ms_error *e, const char *dir, const export *x, bo
     return st;
 }
 
-static musec_status fill(ms_error *e, const char *dir, const ms_export_setup *setup, export *x,
-                         ms_export_result *out)
+static musec_status write_files(ms_error *e, const char *dir, const ms_export_setup *setup,
+                                export *x, ms_export_result *out)
 {
     musec_status st;
 
-    TRY(write_tokenizer(e, dir, setup, x, out)); /* first: it may lack something */
+    TRY(write_tokenizer(e, dir, setup, x, out)); /* first: it may fail */
     TRY(write_weights(e, dir, x));
     TRY(write_json(e, dir, "config.json", ms_hf_config(&x->model)));
     TRY(write_json(e, dir, "generation_config.json", ms_hf_generation_config(&x->model)));
@@ -282,10 +280,10 @@ static musec_status check_free(ms_error *e, const char *path)
 {
     struct stat info;
     if (lstat(path, &info) != 0) return MUSEC_OK;
-    return ms_fail(e, MUSEC_EINVAL, "%s: is there already; remove it, or take another --out", path);
+    return ms_fail(e, MUSEC_EINVAL, "%s: exists already; remove it, or choose another --out", path);
 }
 
-/* Its parent is made where it is not there yet. */
+/* Makes the directory to write to, and its parents. */
 static musec_status make_part(ms_error *e, const char *out, char part[MS_PATH_MAX])
 {
     if (snprintf(part, MS_PATH_MAX, "%s.part.%ld", out, (long)getpid()) >= MS_PATH_MAX)
@@ -303,8 +301,8 @@ musec_status ms_export_hf(ms_error *e, const ms_export_setup *setup, ms_export_r
     TRY(open_run(e, setup, &x, out));
     TRY(check_free(e, setup->out));
     TRY(make_part(e, setup->out, part));
-    TRY(fill(e, part, setup, &x, out));
-    TRY(check_free(e, setup->out)); /* it may have come meanwhile */
+    TRY(write_files(e, part, setup, &x, out));
+    TRY(check_free(e, setup->out)); /* it may exist by now */
     if (rename(part, setup->out) != 0) {
         st = ms_fail(e, MUSEC_EIO, "%s: cannot be put in place (%s)", setup->out, strerror(errno));
         goto done;

@@ -1,9 +1,9 @@
 /* init_from.c - see init_from.h.
  *
- * Weights of other models are refused, GPT-2's by name: no setting of this GPT makes it one of
- * them.  The shapes do not say everything about a model.  Where its settings are known, as of a run
- * or an export, those that give the same weights another meaning are compared, and a difference is
- * a warning: to change them may be the point. */
+ * Weights of other models are refused, GPT-2's by name: no setting turns this GPT into one of them.
+ * Shapes do not tell everything about a model.  Where the settings of the weights are known, as for
+ * a run or an export, those that change what the weights compute are compared, and a difference is
+ * a warning: to change them may be the purpose. */
 #include "train/init_from.h"
 
 #include <math.h>
@@ -17,18 +17,18 @@
 #include "train/checkpoint.h"
 #include "train/hf.h"
 
-enum { NAMED = 3 }; /* tensors that a message names */
+enum { MAX_NAMED = 3 }; /* tensors that a message names */
 
 static const char weights_name[] = "model.safetensors";
 
-typedef struct source {
+typedef struct init_source {
     char            file[MS_PATH_MAX];
-    int64_t         step;       /* -1: not known */
-    bool            has_config; /* that of the run that made the weights */
+    int64_t         step;       /* -1: unknown */
+    bool            has_config; /* the config of the run that trained the weights is known */
     ms_train_config config;
     ms_safetensors  tensors;
-    bool            is_export; /* names are those of hf.h */
-} source;
+    bool            is_export; /* the tensors have the names of hf.h */
+} init_source;
 
 /* ---- where the weights are ------------------------------------------------------------------- */
 
@@ -39,7 +39,8 @@ static bool is_there(const char *dir, const char *name)
     return ms_path_join(NULL, dir, name, path) == MUSEC_OK && stat(path, &info) == 0;
 }
 
-static musec_status from_checkpoint(ms_error *e, const char *dir, ms_init_result *out, source *s)
+static musec_status from_checkpoint(ms_error *e, const char *dir, ms_init_result *out,
+                                    init_source *s)
 {
     ms_checkpoint c;
     musec_status  st;
@@ -54,8 +55,8 @@ done:
     return st;
 }
 
-/* An export of ours has the run's settings in its config.json; a directory of others has not. */
-static musec_status from_export(ms_error *e, const char *dir, source *s)
+/* An export of musec has the run's settings in its config.json. */
+static musec_status from_export(ms_error *e, const char *dir, init_source *s)
 {
     char          path[MS_PATH_MAX];
     json_t       *json = NULL;
@@ -77,29 +78,29 @@ done:
     return st;
 }
 
-/* The file of a checkpoint or an export stands for all of it. */
-static void cut_name(char *path)
+/* Takes the weights file of a checkpoint or an export for its directory. */
+static void strip_file_name(char *path)
 {
     const size_t n = strlen(path), m = strlen(weights_name);
     if (n > m + 1 && path[n - m - 1] == '/' && strcmp(path + n - m, weights_name) == 0)
         path[n - m - 1] = '\0';
 }
 
-static musec_status find_weights(ms_error *e, const char *path, ms_init_result *out, source *s)
+static musec_status find_weights(ms_error *e, const char *path, ms_init_result *out, init_source *s)
 {
     char         dir[MS_PATH_MAX];
     struct stat  info;
     musec_status st = MUSEC_OK;
 
     snprintf(dir, sizeof dir, "%s", path);
-    cut_name(dir);
+    strip_file_name(dir);
     if (is_there(dir, "state.json") || is_there(dir, "checkpoint")) {
         TRY(from_checkpoint(e, dir, out, s));
     } else if (is_there(dir, weights_name)) {
         TRY(from_export(e, dir, s));
     } else if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
         st = ms_fail(e, MUSEC_EINVAL,
-                     "%s: there are no weights in it; init-from wants a run directory, a "
+                     "%s: there are no weights in it; init-from needs a run directory, a "
                      "checkpoint, an export or a .safetensors file",
                      path);
     } else {
@@ -109,31 +110,22 @@ done:
     return st;
 }
 
-/* ---- which tensors --------------------------------------------------------------------------- */
+/* ---- names and shapes ------------------------------------------------------------------------ */
 
-static size_t find_tensor(const ms_safetensors *f,
-                          const char           *name) /* n_tensors: it is not there */
+static bool has_tensor(const init_source *s, const char *name)
 {
-    size_t i = 0;
-    while (i < f->n_tensors && strcmp(f->tensors[i].name, name) != 0)
-        i++;
-    return i;
+    return ms_safetensors_find(&s->tensors, name) < s->tensors.n_tensors;
 }
 
-static bool has_tensor(const source *s, const char *name)
-{
-    return find_tensor(&s->tensors, name) < s->tensors.n_tensors;
-}
-
-static bool is_gpt2(const source *s)
+static bool is_gpt2(const init_source *s)
 {
     return (has_tensor(s, "wte.weight") && has_tensor(s, "h.0.attn.c_attn.weight")) ||
            (has_tensor(s, "transformer.wte.weight") &&
             has_tensor(s, "transformer.h.0.attn.c_attn.weight"));
 }
 
-/* The name of a parameter in the file. */
-static void name_in(const source *s, const ms_gpt *gpt, size_t param, char out[MS_HF_NAME],
+/* The name of a parameter in the file, and whether it is stored transposed. */
+static void name_in(const init_source *s, const ms_gpt *gpt, size_t param, char out[MS_HF_NAME],
                     bool *transposed)
 {
     const char *name = ms_gpt_param(gpt, param)->name;
@@ -144,7 +136,7 @@ static void name_in(const source *s, const ms_gpt *gpt, size_t param, char out[M
         snprintf(out, MS_HF_NAME, "%s", name);
 }
 
-/* "a, b, c and 5 more" */
+/* A list "a, b, c and 5 more". */
 typedef struct name_list {
     char   text[3 * MS_HF_NAME + 32];
     size_t used, n;
@@ -152,19 +144,19 @@ typedef struct name_list {
 
 static void add_name(name_list *list, const char *name)
 {
-    if (list->n++ < NAMED)
+    if (list->n++ < MAX_NAMED)
         list->used += (size_t)snprintf(list->text + list->used, sizeof list->text - list->used,
                                        "%s%.*s", list->n == 1 ? "" : ", ", MS_HF_NAME - 2, name);
 }
 
 static void end_names(name_list *list)
 {
-    if (list->n > NAMED)
+    if (list->n > MAX_NAMED)
         snprintf(list->text + list->used, sizeof list->text - list->used, " and %zu more",
-                 list->n - NAMED);
+                 list->n - MAX_NAMED);
 }
 
-static bool is_wanted(const source *s, const ms_gpt *gpt, const char *tensor)
+static bool is_wanted(const init_source *s, const ms_gpt *gpt, const char *tensor)
 {
     char name[MS_HF_NAME];
     bool transposed;
@@ -175,8 +167,8 @@ static bool is_wanted(const source *s, const ms_gpt *gpt, const char *tensor)
     return false;
 }
 
-/* All that the model has, and nothing else. */
-static musec_status check_names(ms_error *e, const source *s, const ms_gpt *gpt)
+/* Checks that the file has every parameter of the model and nothing else. */
+static musec_status check_names(ms_error *e, const init_source *s, const ms_gpt *gpt)
 {
     name_list missing = { .n = 0 }, extra = { .n = 0 };
     char      name[MS_HF_NAME];
@@ -200,8 +192,8 @@ static musec_status check_names(ms_error *e, const source *s, const ms_gpt *gpt)
                    extra.n > 0 ? "the model has no " : "", extra.text);
 }
 
-static musec_status check_form(ms_error *e, const source *s, const ms_tensor_info *t, ms_mat weight,
-                               bool transposed)
+static musec_status check_form(ms_error *e, const init_source *s, const ms_tensor_info *t,
+                               ms_mat weight, bool transposed)
 {
     const int64_t rows = transposed ? weight.cols : weight.rows;
     const int64_t cols = transposed ? weight.rows : weight.cols;
@@ -220,7 +212,7 @@ static musec_status check_form(ms_error *e, const source *s, const ms_tensor_inf
                    (long long)rows, (long long)cols);
 }
 
-static musec_status check_tensors(ms_error *e, source *s, const ms_gpt *gpt)
+static musec_status check_tensors(ms_error *e, init_source *s, const ms_gpt *gpt)
 {
     char         name[MS_HF_NAME];
     bool         transposed;
@@ -239,17 +231,17 @@ static musec_status check_tensors(ms_error *e, source *s, const ms_gpt *gpt)
     TRY(check_names(e, s, gpt));
     for (size_t i = 0; i < ms_gpt_n_params(gpt); i++) {
         name_in(s, gpt, i, name, &transposed);
-        TRY(check_form(e, s, &s->tensors.tensors[find_tensor(&s->tensors, name)],
+        TRY(check_form(e, s, &s->tensors.tensors[ms_safetensors_find(&s->tensors, name)],
                        ms_gpt_param(gpt, i)->weight, transposed));
     }
 done:
     return st;
 }
 
-/* ---- their values ---------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
-static musec_status check_finite(ms_error *e, const source *s, const char *name, const float *x,
-                                 int64_t n)
+static musec_status check_finite(ms_error *e, const init_source *s, const char *name,
+                                 const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
@@ -258,7 +250,7 @@ static musec_status check_finite(ms_error *e, const source *s, const char *name,
     return MUSEC_OK;
 }
 
-/* (cols, rows) to (rows, cols); NULL: not enough memory. */
+/* Transposes (cols, rows) to (rows, cols); NULL: not enough memory. */
 static float *transpose(const float *x, int64_t rows, int64_t cols)
 {
     float *out = malloc((size_t)rows * (size_t)cols * sizeof *out);
@@ -268,9 +260,9 @@ static float *transpose(const float *x, int64_t rows, int64_t cols)
     return out;
 }
 
-/* Checks the values of a parameter, or puts them into the model. */
-static musec_status take(ms_error *e, source *s, ms_device *d, ms_gpt *gpt, size_t param,
-                         bool only_check)
+/* Checks the values of a parameter, or copies them into the model. */
+static musec_status read_param(ms_error *e, init_source *s, ms_device *d, ms_gpt *gpt, size_t param,
+                               bool only_check)
 {
     const ms_mat  w = ms_gpt_param(gpt, param)->weight;
     const int64_t n = w.rows * w.cols;
@@ -281,7 +273,7 @@ static musec_status take(ms_error *e, source *s, ms_device *d, ms_gpt *gpt, size
     musec_status  st;
 
     name_in(s, gpt, param, name, &transposed);
-    TRY(ms_safetensors_read(e, &s->tensors, find_tensor(&s->tensors, name), &read));
+    TRY(ms_safetensors_read(e, &s->tensors, ms_safetensors_find(&s->tensors, name), &read));
     if (only_check) {
         TRY(check_finite(e, s, name, read.data, n));
         goto done;
@@ -299,10 +291,10 @@ done:
     return st;
 }
 
-/* ---- what is known of them ------------------------------------------------------------------- */
+/* ---- settings and origin --------------------------------------------------------------------- */
 
 /* Warns of settings that shapes do not show and that change what the weights compute. */
-static void compare(const char *path, const source *s, const ms_train_config *cfg,
+static void compare(const char *path, const init_source *s, const ms_train_config *cfg,
                     char warning[sizeof(ms_error)])
 {
     size_t         used = strlen(warning), n = 0;
@@ -324,7 +316,7 @@ static void compare(const char *path, const source *s, const ms_train_config *cf
     }
 }
 
-static musec_status describe(ms_error *e, const char *path, const source *s, json_t **out)
+static musec_status describe(ms_error *e, const char *path, const init_source *s, json_t **out)
 {
     char         sum[MS_SHA256_HEX];
     musec_status st;
@@ -341,7 +333,7 @@ done:
 musec_status ms_init_from(ms_error *e, const ms_train_config *cfg, ms_device *d, ms_gpt *gpt,
                           ms_init_result *out)
 {
-    source      *s = calloc(1, sizeof *s);
+    init_source *s = calloc(1, sizeof *s);
     musec_status st;
 
     *out = (ms_init_result){ .origin = NULL };
@@ -350,9 +342,9 @@ musec_status ms_init_from(ms_error *e, const ms_train_config *cfg, ms_device *d,
     TRY(find_weights(e, cfg->init_from, out, s));
     TRY(ms_safetensors_open(e, s->file, &s->tensors));
     TRY(check_tensors(e, s, gpt));
-    for (int pass = 0; pass < 2; pass++) /* all are checked before any is changed */
+    for (int pass = 0; pass < 2; pass++) /* check all before changing any */
         for (size_t i = 0; i < ms_gpt_n_params(gpt); i++)
-            TRY(take(e, s, d, gpt, i, pass == 0));
+            TRY(read_param(e, s, d, gpt, i, pass == 0));
     st = ms_gpt_refresh(gpt);
     if (st != MUSEC_OK) {
         ms_error_set(e, "%s: %s", s->file, d->error.text);

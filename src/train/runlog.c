@@ -1,4 +1,4 @@
-/* runlog.c - see runlog.h. */
+/* runlog.c - see runlog.h.  Log lines are printed as text, with as few digits as keep every bit. */
 #define _POSIX_C_SOURCE 200809L /* getline, gmtime_r */
 #include "train/runlog.h"
 
@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/json_file.h"
 #include "core/machine.h"
 #include "core/process.h"
 #include "core/real.h"
@@ -21,29 +22,29 @@
 struct ms_runlog {
     ms_append log;
     ms_events events;
-    double    time_s; /* of the last line that was kept */
+    double    time_s; /* of the last line before this process */
 };
 
-/* ---- what a line is made of ------------------------------------------------------------------ */
+/* ---- the columns of a line ------------------------------------------------------------------- */
 
-typedef struct field {
+typedef struct log_column {
     const char *key;
-    size_t      at; /* of a double */
-} field;
+    size_t      offset; /* of a double */
+} log_column;
 
 static const char *const group_keys[MS_GROUPS] = { "qk", "vo", "mlp" };
-static const field       group_fields[]        = {
-                 { "w_norm", offsetof(ms_group_stats, w_norm) },
-                 { "u_norm", offsetof(ms_group_stats, u_norm) },
-                 { "u_rms", offsetof(ms_group_stats, u_rms) },
-                 { "u_erank", offsetof(ms_group_stats, u_erank) },
-                 { "u_gain", offsetof(ms_group_stats, u_gain) },
-                 { "sigma1_over_d", offsetof(ms_group_stats, sigma1_over_d) },
-                 { "share_above", offsetof(ms_group_stats, share_above) },
+static const log_column  group_columns[]       = {
+           { "w_norm", offsetof(ms_group_stats, w_norm) },
+           { "u_norm", offsetof(ms_group_stats, u_norm) },
+           { "u_rms", offsetof(ms_group_stats, u_rms) },
+           { "u_erank", offsetof(ms_group_stats, u_erank) },
+           { "u_gain", offsetof(ms_group_stats, u_gain) },
+           { "sigma1_over_d", offsetof(ms_group_stats, sigma1_over_d) },
+           { "share_above", offsetof(ms_group_stats, share_above) },
 };
 static const struct {
     const char *key, *tag;
-    size_t      at;
+    size_t      offset;
 } times[] = {
     { "data", "data_ms", offsetof(ms_log_line, ms_data) },
     { "model", "model_ms", offsetof(ms_log_line, ms_model) },
@@ -51,22 +52,22 @@ static const struct {
     { "rest", "rest_ms", offsetof(ms_log_line, ms_rest) },
 };
 
-static double value_at(const void *base, size_t at)
+static double value_at(const void *base, size_t offset)
 {
     double x;
-    memcpy(&x, (const char *)base + at, sizeof x);
+    memcpy(&x, (const char *)base + offset, sizeof x);
     return x;
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-typedef struct text {
+typedef struct line_text {
     size_t n;
-    char   s[4096]; /* a full line takes 1200 */
-} text;
+    char   s[4096]; /* a full line takes 1200 bytes */
+} line_text;
 
-static void put(text *t, const char *fmt, ...) MS_PRINTF(2, 3);
-static void put(text *t, const char *fmt, ...)
+static void put(line_text *t, const char *fmt, ...) MS_PRINTF(2, 3);
+static void put(line_text *t, const char *fmt, ...)
 {
     va_list args;
     int     n;
@@ -77,24 +78,24 @@ static void put(text *t, const char *fmt, ...)
     t->n += (size_t)n;
 }
 
-static void put_number(text *t, const char *before, const char *key, double x)
+static void put_number(line_text *t, const char *before, const char *key, double x)
 {
     char digits[MS_REAL_TEXT];
     ms_real_text(x, digits);
     put(t, "%s\"%s\": %s", before, key, isfinite(x) ? digits : "null");
 }
 
-/* The losses of several sets, by their names. */
-static void put_sets(text *t, const char *before, const ms_log_line *l)
+/* The losses on several data sets, by name. */
+static void put_sets(line_text *t, const ms_log_line *l)
 {
     if (!l->has_val || l->n_val_sets < 2) return;
-    put(t, "%s\"val_losses\": {", before);
+    put(t, ", \"val_losses\": {");
     for (int i = 0; i < l->n_val_sets; i++)
         put_number(t, i == 0 ? "" : ", ", l->val_names[i], l->val_losses[i]);
     put(t, "}");
 }
 
-static void put_line(text *t, const ms_log_line *l)
+static void put_line(line_text *t, const ms_log_line *l)
 {
     put(t, "{\"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"epoch\": %" PRId64, l->step,
         l->tokens, l->epoch);
@@ -103,7 +104,7 @@ static void put_line(text *t, const ms_log_line *l)
     put_number(t, ", ", "loss", l->loss);
     put_number(t, ", ", "objective", l->objective);
     if (l->has_val) put_number(t, ", ", "val_loss", l->val_loss);
-    put_sets(t, ", ", l);
+    put_sets(t, l);
     put_number(t, ", ", "lr", l->lr);
     put_number(t, ", ", "tok_s", l->tok_s);
     put_number(t, ", ", "time_s", l->time_s);
@@ -111,15 +112,15 @@ static void put_line(text *t, const ms_log_line *l)
     if (l->has_groups) {
         for (size_t g = 0; g < MS_GROUPS; g++) {
             put(t, "%s\"%s\": {", g == 0 ? ", \"groups\": {" : ", ", group_keys[g]);
-            for (size_t i = 0; i < COUNT(group_fields); i++)
-                put_number(t, i == 0 ? "" : ", ", group_fields[i].key,
-                           value_at(&l->groups[g], group_fields[i].at));
+            for (size_t i = 0; i < COUNT(group_columns); i++)
+                put_number(t, i == 0 ? "" : ", ", group_columns[i].key,
+                           value_at(&l->groups[g], group_columns[i].offset));
             put(t, "}");
         }
         put(t, "}");
     }
     for (size_t i = 0; i < COUNT(times); i++)
-        put_number(t, i == 0 ? ", \"ms\": {" : ", ", times[i].key, value_at(l, times[i].at));
+        put_number(t, i == 0 ? ", \"ms\": {" : ", ", times[i].key, value_at(l, times[i].offset));
     put(t, "}}\n");
 }
 
@@ -137,21 +138,21 @@ static void put_event(ms_event *ev, const ms_log_line *l)
     if (l->skipped > 0) ms_event_add(ev, NULL, "skipped", (double)l->skipped);
     if (l->has_groups)
         for (size_t g = 0; g < MS_GROUPS; g++)
-            for (size_t i = 0; i < COUNT(group_fields); i++)
-                ms_event_add(ev, group_keys[g], group_fields[i].key,
-                             value_at(&l->groups[g], group_fields[i].at));
+            for (size_t i = 0; i < COUNT(group_columns); i++)
+                ms_event_add(ev, group_keys[g], group_columns[i].key,
+                             value_at(&l->groups[g], group_columns[i].offset));
     for (size_t i = 0; i < COUNT(times); i++)
-        ms_event_add(ev, "time", times[i].tag, value_at(l, times[i].at));
+        ms_event_add(ev, "time", times[i].tag, value_at(l, times[i].offset));
 }
 
-/* ---- taking up an old log -------------------------------------------------------------------- */
+/* ---- truncating the log of a resumed run ----------------------------------------------------- */
 
-/* The step and time of a line.  False with the reason in *why: it is not a line that we wrote. */
-static bool line_step(const char *line, size_t bytes, int64_t *step, double *time_s,
+/* Reads the step and time of a line; false, with the reason in *why, if it is damaged. */
+static bool read_line(const char *line, size_t bytes, int64_t *step, double *time_s,
                       const char **why)
 {
     json_t       *root = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
-    const json_t *s    = json_object_get(root, "step"); /* NULL of no object, too */
+    const json_t *s    = json_object_get(root, "step"); /* NULL also if it is no object */
     const bool    ok   = json_is_integer(s) && json_integer_value(s) > 0;
 
     *why = root == NULL ? "no whole JSON object" : "no \"step\" above 0 in it";
@@ -161,29 +162,29 @@ static bool line_step(const char *line, size_t bytes, int64_t *step, double *tim
     return ok;
 }
 
-/* Writes the lines up to from_step to a new file and puts it in the old one's place.  A killed
- * process may have left half a line: it has no newline, and is the last. */
-static musec_status cut_log(ms_error *e, const char *path, int64_t from_step, double *time_s)
+/* Replaces the log by one with the lines up to from_step.  A process that was killed may have left
+ * an incomplete last line, which has no newline. */
+static musec_status truncate_log(ms_error *e, const char *path, int64_t from_step, double *time_s)
 {
-    FILE        *f    = NULL;
-    char        *line = NULL;
-    size_t       room = 0;
-    ms_out_file  out  = { 0 };
+    FILE        *f        = NULL;
+    char        *line     = NULL;
+    size_t       capacity = 0;
+    ms_out_file  out      = { 0 };
     musec_status st;
 
     TRY(ms_file_open_read(e, path, &f));
     TRY(ms_out_open(e, path, &out));
     for (long long number = 1;; number++) {
-        const ssize_t got  = getline(&line, &room, f);
+        const ssize_t got  = getline(&line, &capacity, f);
         const size_t  n    = got < 0 ? 0 : (size_t)got;
         const char   *why  = NULL;
         int64_t       step = 0;
         double        time = 0.0;
         if (got < 0) break;
-        if (!line_step(line, n, &step, &time, &why)) {
-            if (line[n - 1] != '\n') break; /* torn */
+        if (!read_line(line, n, &step, &time, &why)) {
+            if (line[n - 1] != '\n') break; /* incomplete */
             st = ms_fail(e, MUSEC_EFORMAT,
-                         "%s: line %lld is damaged: %s; mend or remove that line, then resume",
+                         "%s: line %lld is damaged: %s; repair or remove that line, then resume",
                          path, number, why);
             goto done;
         }
@@ -214,13 +215,13 @@ musec_status ms_runlog_open(ms_error *e, const char *dir, int64_t from_step, ms_
 
     *out = NULL;
     if (from_step < 0)
-        return ms_fail(e, MUSEC_EINVAL, "%s: no run goes on from step %" PRId64, dir, from_step);
+        return ms_fail(e, MUSEC_EINVAL, "%s: cannot resume from step %" PRId64, dir, from_step);
     r = malloc(sizeof *r);
-    if (r == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for a log", dir);
+    if (r == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for the log", dir);
     r->log.fd = r->events.file.fd = -1;
     r->time_s                     = 0.0;
     TRY(ms_path_join(e, dir, "log.jsonl", path));
-    if (from_step > 0 && access(path, F_OK) == 0) TRY(cut_log(e, path, from_step, &r->time_s));
+    if (from_step > 0 && access(path, F_OK) == 0) TRY(truncate_log(e, path, from_step, &r->time_s));
     TRY(ms_append_open(e, path, from_step == 0, &r->log));
     TRY(ms_path_join(e, dir, "events.out.tfevents.musec", path));
     TRY(ms_events_open(e, path, from_step, &r->events));
@@ -235,7 +236,7 @@ double ms_runlog_time(const ms_runlog *r) { return r->time_s; }
 
 musec_status ms_runlog_write(ms_error *e, ms_runlog *r, const ms_log_line *line)
 {
-    text         t = { .n = 0 };
+    line_text    t = { .n = 0 };
     ms_event     ev;
     musec_status st;
 
@@ -261,105 +262,72 @@ musec_status ms_runlog_close(ms_error *e, ms_runlog *r)
     musec_status st, events;
 
     if (r == NULL) return MUSEC_OK;
-    st     = ms_append_close(e, &r->log);
-    events = ms_append_close(st == MUSEC_OK ? e : NULL, &r->events.file); /* the first one speaks */
+    st = ms_append_close(e, &r->log);
+    events =
+        ms_append_close(st == MUSEC_OK ? e : NULL, &r->events.file); /* keeps the first error */
     free(r);
     return st != MUSEC_OK ? st : events;
 }
 
 /* ---- the summary ----------------------------------------------------------------------------- */
 
-static musec_status put_string(ms_error *e, text *t, const char *before, const char *key,
-                               const char *value)
-{
-    json_t      *string = value == NULL ? json_null() : json_string(value);
-    char        *quoted = string == NULL ? NULL : json_dumps(string, JSON_ENCODE_ANY);
-    musec_status st     = MUSEC_OK;
-
-    if (quoted == NULL || strlen(quoted) > sizeof t->s / 4)
-        st = ms_fail(e, MUSEC_EINVAL, "summary.json: \"%s\" is too long or no UTF-8", key);
-    else
-        put(t, "%s\"%s\": %s", before, key, quoted);
-    free(quoted);
-    json_decref(string);
-    return st;
-}
-
-/* One that is there, on a line of its own. */
-static musec_status write_json(ms_error *e, ms_out_file *out, const char *key, const json_t *value)
-{
-    char        *dump = value == NULL ? NULL : json_dumps(value, 0);
-    char         before[32];
-    musec_status st;
-
-    if (value == NULL) return MUSEC_OK;
-    if (dump == NULL) return ms_fail(e, MUSEC_ENOMEM, "summary.json: not enough memory");
-    snprintf(before, sizeof before, ",\n  \"%s\": ", key);
-    TRY(ms_out_write(e, out, before, strlen(before)));
-    TRY(ms_out_write(e, out, dump, strlen(dump)));
-done:
-    free(dump);
-    return st;
-}
-
-/* By which version, on what machine and on which day, for those who look at the run later. */
-static musec_status put_made(ms_error *e, text *t)
+/* The version, machine and day, for those who look at the run later. */
+static json_t *made_json(void)
 {
     const time_t now = time(NULL);
     struct tm    day = { 0 };
     char         cpu[MS_MACHINE_TEXT], machine[MS_MACHINE_TEXT + 32], date[16];
     const int    cores = ms_process_cores();
-    musec_status st;
 
     (void)gmtime_r(&now, &day);
     (void)strftime(date, sizeof date, "%Y-%m-%d", &day);
     ms_machine_cpu(cpu);
     snprintf(machine, sizeof machine, "%s, %d core%s", cpu, cores, cores == 1 ? "" : "s");
-    put(t, ",\n  \"made\": {");
-    TRY(put_string(e, t, "", "version", musec_version()));
-    TRY(put_string(e, t, ", ", "machine", machine));
-    TRY(put_string(e, t, ", ", "date", date));
-    put(t, "}");
-done:
-    return st;
+    return json_pack("{s:s, s:o, s:s}", "version", musec_version(), "machine",
+                     ms_json_string(machine), "date", date);
+}
+
+/* The losses on several data sets by name; NULL for a single set. */
+static json_t *val_losses_json(const ms_log_line *l)
+{
+    json_t *all;
+    if (l == NULL || !l->has_val || l->n_val_sets < 2) return NULL;
+    all = json_object();
+    for (int i = 0; i < l->n_val_sets; i++)
+        json_object_set_new(all, l->val_names[i], ms_json_real(l->val_losses[i]));
+    return all;
+}
+
+static json_t *summary_json(const ms_summary *s)
+{
+    const ms_computed *c = &s->computed;
+    return json_pack(
+        "{s:s, s:s?, s:I, s:I, s:o*, s:o, s:o, s:o, s:o, s:o*, s:o, s:o, s:o, s:{s:s, s:s, s:s}, "
+        "s:o, s:O*, s:O*, s:O*}",
+        "status", s->status, "reason", s->reason, "steps", (json_int_t)s->steps, "tokens",
+        (json_int_t)s->tokens, "skipped", s->skipped > 0 ? json_integer(s->skipped) : NULL,
+        "last_loss", ms_json_real(s->last_loss), "best_loss", ms_json_real(s->best_loss),
+        "last_val_loss", ms_json_real(s->last_val_loss), "best_val_loss",
+        ms_json_real(s->best_val_loss), "val_losses", val_losses_json(s->last_val), "unigram_loss",
+        ms_json_real(s->unigram_loss), "time_s", ms_json_real(s->time_s), "start_s",
+        ms_json_real(s->start_s), "computed", "device", c->device, "precision", c->precision,
+        "operands", c->operands, "made", made_json(), "data", s->data, "init_from", s->init,
+        "resumed", s->resumed);
 }
 
 musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
 {
-    static const char end[] = "\n}\n";
-    char              path[MS_PATH_MAX];
-    ms_out_file       out = { 0 };
-    text              t   = { .n = 0 };
-    musec_status      st;
+    json_t      *json = summary_json(s);
+    char         path[MS_PATH_MAX];
+    musec_status st;
 
-    TRY(put_string(e, &t, "{\n  ", "status", s->status));
-    TRY(put_string(e, &t, ",\n  ", "reason", s->reason));
-    put(&t, ",\n  \"steps\": %" PRId64 ",\n  \"tokens\": %" PRId64, s->steps, s->tokens);
-    if (s->skipped > 0) put(&t, ",\n  \"skipped\": %" PRId64, s->skipped);
-    put_number(&t, ",\n  ", "last_loss", s->last_loss);
-    put_number(&t, ",\n  ", "best_loss", s->best_loss);
-    put_number(&t, ",\n  ", "last_val_loss", s->last_val_loss);
-    put_number(&t, ",\n  ", "best_val_loss", s->best_val_loss);
-    if (s->last_val != NULL) put_sets(&t, ",\n  ", s->last_val);
-    put_number(&t, ",\n  ", "unigram_loss", s->unigram_loss);
-    put_number(&t, ",\n  ", "time_s", s->time_s);
-    put_number(&t, ",\n  ", "start_s", s->start_s);
-    put(&t, ",\n  \"computed\": {");
-    TRY(put_string(e, &t, "", "device", s->computed.device));
-    TRY(put_string(e, &t, ", ", "precision", s->computed.precision));
-    TRY(put_string(e, &t, ", ", "operands", s->computed.operands));
-    put(&t, "}");
-    TRY(put_made(e, &t));
     TRY(ms_path_join(e, dir, "summary.json", path));
-    TRY(ms_out_open(e, path, &out));
-    TRY(ms_out_write(e, &out, t.s, t.n));
-    TRY(write_json(e, &out, "data", s->data));
-    TRY(write_json(e, &out, "init_from", s->init));
-    TRY(write_json(e, &out, "resumed", s->resumed));
-    TRY(ms_out_write(e, &out, end, sizeof end - 1));
-    TRY(ms_out_commit(e, &out));
+    if (json == NULL)
+        st = ms_fail(e, MUSEC_EINVAL, "%s: a text is not UTF-8, or there is no memory", path);
+    else
+        st = ms_json_write(e, path, json);
 done:
-    ms_out_abandon(&out);
+    json_decref(json);
     return st;
 }
 

@@ -1,8 +1,8 @@
-/* sampler.c - draws tokens from a checkpoint.
+/* sampler.c - samples tokens from a checkpoint.
  *
- * What was said is run through the model again for every token, the last `context` of it at most:
- * the model saw no longer documents.  Draw number n of a seed is the n-th number of its stream, so
- * that a sample can be repeated. */
+ * For every token the model runs over the text so far, up to the last `context` tokens: it was
+ * trained on no longer documents.  Sample number n of a seed uses the n-th number of its random
+ * stream, so that a text can be reproduced. */
 #include "train/sampler.h"
 
 #include <math.h>
@@ -16,35 +16,35 @@
 #include "train/trainer.h"
 #include "train/weights.h"
 
-typedef struct ms_choice {
+typedef struct token_logit {
     double  logit;
     int32_t id;
-} ms_choice;
+} token_logit;
 
 struct ms_sampler {
     ms_checkpoint   checkpoint;
     char            warning[sizeof(ms_error)], note[sizeof(ms_error)];
     ms_train_config cfg;
     ms_gpt_pass     pass;
-    int64_t         ids; /* that mean something; the rest is padding */
+    int64_t         ids; /* used ids; the rest of the vocabulary is padding */
     int64_t         context;
     musec_ctx      *ctx;
     ms_gpt         *gpt;
-    int32_t        *said; /* (context) */
-    int64_t         n_said;
-    uint64_t        n_drawn;
+    int32_t        *tokens; /* (context) the text so far */
+    int64_t         n_tokens;
+    uint64_t        n_sampled;
     double         *logits; /* (vocab) */
-    ms_choice      *order;  /* (ids) likeliest first */
+    token_logit    *sorted; /* (ids) the most likely first */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static musec_status take_memory(ms_error *e, ms_sampler *s)
+static musec_status allocate(ms_error *e, ms_sampler *s)
 {
-    s->said   = calloc((size_t)s->context, sizeof *s->said);
+    s->tokens = calloc((size_t)s->context, sizeof *s->tokens);
     s->logits = calloc((size_t)s->cfg.model.vocab, sizeof *s->logits);
-    s->order  = calloc((size_t)s->ids, sizeof *s->order);
-    if (s->said == NULL || s->logits == NULL || s->order == NULL)
+    s->sorted = calloc((size_t)s->ids, sizeof *s->sorted);
+    if (s->tokens == NULL || s->logits == NULL || s->sorted == NULL)
         return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
     return MUSEC_OK;
 }
@@ -62,7 +62,7 @@ static musec_status open_model(ms_error *e, ms_sampler *s, const char *device)
     s->pass = (ms_gpt_pass){ .window_short = last->window_short, .window_long = last->window_long };
     s->context = last->max_doc < plan.tokens ? last->max_doc : plan.tokens;
     s->ids     = s->cfg.tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START + 1 : MS_BPE_IDS;
-    TRY(take_memory(e, s));
+    TRY(allocate(e, s));
     TRY(ms_train_open_device(e, device, s->note, &s->ctx));
     s->ctx->no_autotune = true; /* every token has products of its own sizes */
     TRY(ms_train_check(
@@ -97,9 +97,9 @@ void ms_sampler_close(ms_sampler *s)
     ms_gpt_destroy(s->gpt);
     musec_ctx_destroy(s->ctx);
     ms_checkpoint_close(&s->checkpoint);
-    free(s->order);
+    free(s->sorted);
     free(s->logits);
-    free(s->said);
+    free(s->tokens);
     free(s);
 }
 
@@ -114,97 +114,101 @@ const char *ms_sampler_checkpoint(const ms_sampler *s, int64_t *step)
     return s->checkpoint.dir;
 }
 
-/* ---- talking --------------------------------------------------------------------------------- */
+/* ---- sampling -------------------------------------------------------------------------------- */
 
-static int32_t start_id(const ms_sampler *s) { return (int32_t)(s->ids - 1); } /* in either */
-
-static void say_one(ms_sampler *s, int32_t id)
+static int32_t start_id(const ms_sampler *s)
 {
-    if (s->n_said == s->context) {
-        memmove(s->said, s->said + 1, (size_t)(s->n_said - 1) * sizeof *s->said);
-        s->n_said--;
+    return (int32_t)(s->ids - 1);
+} /* the last id of both tokenizers */
+
+static void append_one(ms_sampler *s, int32_t id)
+{
+    if (s->n_tokens == s->context) {
+        memmove(s->tokens, s->tokens + 1, (size_t)(s->n_tokens - 1) * sizeof *s->tokens);
+        s->n_tokens--;
     }
-    s->said[s->n_said++] = id;
+    s->tokens[s->n_tokens++] = id;
 }
 
 void ms_sampler_new_document(ms_sampler *s)
 {
-    s->said[0] = start_id(s);
-    s->n_said  = 1;
+    s->tokens[0] = start_id(s);
+    s->n_tokens  = 1;
 }
 
 musec_status ms_sampler_append(ms_error *e, ms_sampler *s, const int32_t *ids, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= s->ids)
-            return ms_fail(e, MUSEC_EINVAL, "id %d is none of the tokenizer's %lld", (int)ids[i],
+            return ms_fail(e, MUSEC_EINVAL, "id %d is not one of the tokenizer's %lld", (int)ids[i],
                            (long long)s->ids);
     for (int64_t i = 0; i < n; i++)
-        say_one(s, ids[i]);
+        append_one(s, ids[i]);
     return MUSEC_OK;
 }
 
-static int by_logit(const void *a, const void *b) /* the likeliest first, then the lower id */
+static int by_logit(const void *a, const void *b) /* the most likely first, then the lower id */
 {
-    const ms_choice *x = a, *y = b;
+    const token_logit *x = a, *y = b;
     if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static void sort_choices(ms_sampler *s)
+static void sort_logits(ms_sampler *s)
 {
     for (int32_t id = 0; id < s->ids; id++)
-        s->order[id] = (ms_choice){ s->logits[id], id };
-    qsort(s->order, (size_t)s->ids, sizeof *s->order, by_logit);
+        s->sorted[id] = (token_logit){ s->logits[id], id };
+    qsort(s->sorted, (size_t)s->ids, sizeof *s->sorted, by_logit);
 }
 
-static int32_t draw_id(ms_sampler *s, const ms_sampling *draw)
+static int32_t sample_id(ms_sampler *s, const ms_sampling *how)
 {
-    const int64_t  most = draw->top_k > 0 && draw->top_k < s->ids ? draw->top_k : s->ids;
-    const int64_t  n    = draw->temperature == 0.0 ? 1 : most;
-    const uint64_t key  = ms_rand_key(draw->seed, "sample");
-    double         sum  = 0.0, at;
+    const int64_t  k   = how->top_k > 0 && how->top_k < s->ids ? how->top_k : s->ids;
+    const int64_t  n   = how->temperature == 0.0 ? 1 : k;
+    const uint64_t key = ms_rand_key(how->seed, "sample");
+    double         sum = 0.0, at;
 
-    sort_choices(s);
-    const double top = s->order[0].logit;
-    if (n == 1) return s->order[0].id;
+    sort_logits(s);
+    const double top = s->sorted[0].logit;
+    if (n == 1) return s->sorted[0].id;
     for (int64_t i = 0; i < n; i++)
-        sum += exp((s->order[i].logit - top) / draw->temperature);
-    at = sum * ms_rand_uniform(key, s->n_drawn);
+        sum += exp((s->sorted[i].logit - top) / how->temperature);
+    at = sum * ms_rand_uniform(key, s->n_sampled);
     for (int64_t i = 0; i < n; i++) {
-        at -= exp((s->order[i].logit - top) / draw->temperature);
-        if (at <= 0.0) return s->order[i].id;
+        at -= exp((s->sorted[i].logit - top) / how->temperature);
+        if (at <= 0.0) return s->sorted[i].id;
     }
-    return s->order[n - 1].id;
+    return s->sorted[n - 1].id;
 }
 
-/* After draw_id: the ids lie in order, so that the largest is subtracted and the sum begins with
- * the likeliest. */
+/* Called after sample_id, so that the logits are sorted: the largest is subtracted, and the sum
+ * begins with it. */
 static double logprob_of(const ms_sampler *s, int32_t id)
 {
-    const double top = s->order[0].logit;
-    double       sum = 1.0; /* of the largest itself */
+    const double top = s->sorted[0].logit;
+    double       sum = 1.0; /* the largest itself */
     for (int64_t i = 1; i < s->ids; i++)
-        sum += exp(s->order[i].logit - top);
+        sum += exp(s->sorted[i].logit - top);
     return s->logits[id] - top - log(sum);
 }
 
-musec_status ms_sampler_next(ms_error *e, ms_sampler *s, const ms_sampling *draw, ms_sampled *out)
+musec_status ms_sampler_next(ms_error *e, ms_sampler *s, const ms_sampling *how, ms_sampled *out)
 {
     musec_status st;
 
-    TRY(ms_train_check(e, s->ctx, ms_gpt_next(s->gpt, s->said, s->n_said, &s->pass, s->logits)));
+    TRY(ms_train_check(e, s->ctx,
+                       ms_gpt_next(s->gpt, s->tokens, s->n_tokens, &s->pass, s->logits)));
     for (int64_t i = 0; i < s->ids; i++)
         if (!isfinite(s->logits[i]))
             return ms_fail(e, MUSEC_ENONFINITE, "%s: the model's logits are not finite",
                            s->checkpoint.dir);
-    out->id      = draw_id(s, draw);
+    out->id      = sample_id(s, how);
     out->logprob = logprob_of(s, out->id);
-    s->n_drawn++;
+    s->n_sampled++;
     if (out->id == start_id(s))
         ms_sampler_new_document(s);
     else
-        say_one(s, out->id);
+        append_one(s, out->id);
 done:
     return st;
 }

@@ -1,4 +1,4 @@
-/* schedule.c - reads the stages of a run and says what each step uses. */
+/* schedule.c - parses the stages of a run and computes what each step uses. */
 #define _POSIX_C_SOURCE 200809L
 #include "train/schedule.h"
 
@@ -10,9 +10,9 @@
 
 #include "core/real.h"
 
-/* ---- words and numbers ----------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
-/* A whole number up to the end of `text` or one of `stops`; NULL if there is none. */
+/* Parses an integer up to the end of `text` or one of `stops`; NULL if there is none. */
 static const char *read_count(const char *text, const char *stops, int64_t *out)
 {
     char           *end = NULL;
@@ -33,7 +33,7 @@ static const char *read_number(const char *text, const char *stops, double *out)
     return end;
 }
 
-/* "1,0.5,0.25" up to the end or '>'. */
+/* Parses "1,0.5,0.25" up to the end or '>'. */
 static const char *read_weights(const char *text, double *out, int *n)
 {
     for (*n = 0; *n < MS_XENT_TARGETS;) {
@@ -84,7 +84,7 @@ static bool set_one(ms_train_stage *s, const char *key, const char *value)
     return false;
 }
 
-/* "460", "33%", "rest": steps from `first` on.  What is left takes the extension in. */
+/* Sets the end of a stage that begins at `first` and lasts "460", "33%" or "rest". */
 static bool set_length(const ms_schedule *all, const char *word, int64_t first, int64_t *end)
 {
     const char *at;
@@ -110,26 +110,27 @@ static bool set_length(const ms_schedule *all, const char *word, int64_t first, 
 
 static musec_status check_stage(ms_error *e, const ms_train_stage *s, int number)
 {
-    const char *wrong = NULL;
+    const char *problem = NULL;
     if (s->batch < 1 || s->micro_batches < 1 || s->batch % s->micro_batches != 0)
-        wrong = "its batch must be a multiple of its micro-batches, both at least 1";
+        problem = "its batch must be a multiple of its micro-batches, both at least 1";
     else if (s->batch / s->micro_batches > 1 << 26)
-        wrong = "its micro-batch has more than 2^26 tokens; raise micro_batches";
+        problem = "its micro-batch has more than 2^26 tokens; raise micro_batches";
     else if (s->max_doc < 1)
-        wrong = "its longest document must be at least 1";
-    if (wrong != NULL)
-        return ms_fail(
-            e, MUSEC_EINVAL, "stage %d: %s (batch %lld, micro-batches %lld, longest document %lld)",
-            number, wrong, (long long)s->batch, (long long)s->micro_batches, (long long)s->max_doc);
+        problem = "its longest document must be at least 1";
+    if (problem != NULL)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "stage %d: %s (batch %lld, micro-batches %lld, longest document %lld)",
+                       number, problem, (long long)s->batch, (long long)s->micro_batches,
+                       (long long)s->max_doc);
     return MUSEC_OK;
 }
 
-/* Where the reading of stages stands. */
-typedef struct reading {
+/* The state of the parser between stages. */
+typedef struct stage_parser {
     int     number; /* of the stage, from 1 */
-    int64_t first;  /* its first step, which a short run may not reach */
-    bool    rest;   /* an earlier one takes all that is left */
-} reading;
+    int64_t first;  /* its first step, which may lie beyond a short run */
+    bool    rest;   /* an earlier stage was "rest" */
+} stage_parser;
 
 static musec_status read_settings(ms_error *e, char **rest, int number, ms_train_stage *s)
 {
@@ -146,7 +147,7 @@ static musec_status read_settings(ms_error *e, char **rest, int number, ms_train
     return MUSEC_OK;
 }
 
-static musec_status read_stage(ms_error *e, char *text, reading *at, ms_schedule *out,
+static musec_status read_stage(ms_error *e, char *text, stage_parser *at, ms_schedule *out,
                                const ms_train_stage *base)
 {
     ms_train_stage s    = *base;
@@ -157,7 +158,7 @@ static musec_status read_stage(ms_error *e, char *text, reading *at, ms_schedule
     if (word == NULL) return ms_fail(e, MUSEC_EINVAL, "stages: stage %d is empty", at->number);
     if (at->rest)
         return ms_fail(e, MUSEC_EINVAL,
-                       "stages: stage %d comes after \"rest\", which leaves no steps", at->number);
+                       "stages: stage %d comes after \"rest\", which takes all steps", at->number);
     s.first = at->first;
     if (!set_length(out, word, s.first, &s.end))
         return ms_fail(e, MUSEC_EINVAL,
@@ -170,7 +171,7 @@ static musec_status read_stage(ms_error *e, char *text, reading *at, ms_schedule
     if (!at->rest && s.end > out->scheduled) s.end = out->scheduled;
     if (s.end <= s.first || s.first > out->scheduled) return MUSEC_OK; /* not reached */
     if (out->n_stages == MS_STAGES)
-        return ms_fail(e, MUSEC_EINVAL, "stages: stage %d is one too many; %d are the most",
+        return ms_fail(e, MUSEC_EINVAL, "stages: stage %d is one too many; the maximum is %d",
                        at->number, MS_STAGES);
     out->stage[out->n_stages++] = s;
     st                          = check_stage(e, &s, at->number);
@@ -182,14 +183,15 @@ static musec_status read_stages(ms_error *e, const ms_train_config *cfg, ms_sche
                                 const ms_train_stage *base)
 {
     char         text[MS_TEXT_MAX], *next;
-    reading      at = { 0 };
+    stage_parser at = { 0 };
     musec_status st = MUSEC_OK;
 
     snprintf(text, sizeof text, "%s", cfg->stages);
     for (char *part = text; part != NULL; part = next) {
         next = strchr(part, ';');
         if (next != NULL) *next++ = '\0';
-        if (next == NULL && part[strspn(part, " \t\n")] == '\0') break; /* behind the last ';' */
+        if (next == NULL && part[strspn(part, " \t\n")] == '\0')
+            break; /* nothing after the last ';' */
         TRY(read_stage(e, part, &at, out, base));
     }
     if (out->n_stages == 0) {
@@ -198,7 +200,7 @@ static musec_status read_stages(ms_error *e, const ms_train_config *cfg, ms_sche
         out->n_stages     = 1;
         TRY(check_stage(e, base, 1));
     }
-    out->stage[out->n_stages - 1].end = out->steps; /* the extension, and what no stage names */
+    out->stage[out->n_stages - 1].end = out->steps; /* the last stage takes all that is left */
     for (int i = 0; i < out->n_stages; i++) {
         const int64_t tokens = out->stage[i].batch / out->stage[i].micro_batches;
         if (tokens > out->max_tokens) out->max_tokens = tokens;
@@ -239,17 +241,17 @@ musec_status ms_schedule_make(ms_error *e, const ms_train_config *cfg, ms_schedu
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-static double mixed(double from, double to, double t) { return from * (1.0 - t) + to * t; }
+static double lerp(double from, double to, double t) { return from * (1.0 - t) + to * t; }
 
 static double beta_at(const ms_schedule *s, int64_t step)
 {
     const int64_t left = s->steps - 1 - step;
     double        beta = s->beta;
     if (step < s->momentum_warmup)
-        beta = mixed(s->momentum_from, s->beta, (double)step / (double)s->momentum_warmup);
+        beta = lerp(s->momentum_from, s->beta, (double)step / (double)s->momentum_warmup);
     if (left < s->momentum_cooldown) {
         const double back =
-            mixed(s->momentum_from, s->beta, (double)left / (double)s->momentum_cooldown);
+            lerp(s->momentum_from, s->beta, (double)left / (double)s->momentum_cooldown);
         if (fabs(back - s->beta) > fabs(beta - s->beta)) beta = back;
     }
     return beta;
@@ -261,7 +263,7 @@ static double lr_at(const ms_schedule *s, const ms_train_stage *stage, int64_t s
                   start  = s->scheduled - length;
     if (length == 0 || step < start) return stage->lr;
     if (step >= s->scheduled) return s->cooldown_to;
-    return mixed(stage->lr, s->cooldown_to, (double)(step - start) / (double)length);
+    return lerp(stage->lr, s->cooldown_to, (double)(step - start) / (double)length);
 }
 
 ms_step_plan ms_schedule_at(const ms_schedule *s, int64_t step)
@@ -278,7 +280,7 @@ ms_step_plan ms_schedule_at(const ms_schedule *s, int64_t step)
                           .beta      = beta_at(s, step),
                           .n_weights = stage->n_weights };
     for (int k = 0; k < stage->n_weights; k++)
-        plan.weights[k] = mixed(stage->weights[k], stage->weights_end[k], along);
+        plan.weights[k] = lerp(stage->weights[k], stage->weights_end[k], along);
     while (plan.n_weights > 1 && plan.weights[plan.n_weights - 1] == 0.0)
         plan.n_weights--;
     return plan;

@@ -1,16 +1,17 @@
-/* schedule.h - what each step of a run uses: batch, windows, learning rate, loss weights, momentum.
+/* schedule.h - the batch, windows, learning rate, loss weights and momentum of each step.
  *
- * The scheduled steps (all but the extension) are cut into stages, written one behind the other:
+ * The scheduled steps (all but the extension) are divided into stages:
  *     460 batch=131072 doc=896 window=128/384 lr=1 mtp=1,0.5,0.25>1,0.5,0; 33% batch=...; rest
- * A stage lasts a number of steps, a share of the scheduled ones, or what is left, the extension
- * included; what it does not name is as the run's config says.  A run that is shorter than its
- * stages does not reach the later ones; one that is longer stays in the last.  mtp A>B goes from A
- * to B linearly within the stage.
+ * The length of a stage is a number of steps, a share of the scheduled steps, or "rest", which
+ * includes the extension.  What a stage does not set is taken from the config.  A run that is
+ * shorter than its stages does not reach the later ones; a longer one stays in the last.  mtp A>B
+ * goes from A to B linearly within the stage.
  *
- * The learning rate is that of the stage; in the last `cooldown` share of the scheduled steps it
- * goes linearly to cooldown_to:  s = stage (1 - t) + cooldown_to t.  The extension stays there.
- * Momentum: beta (the weight of the new gradient) goes from momentum_from to the optimizer's own
- * over momentum_warmup steps, and back over the last momentum_cooldown. */
+ * The scale of the learning rate is that of the stage.  Over the last `cooldown` share of the
+ * scheduled steps it goes linearly to cooldown_to:
+ *     scale = stage (1 - t) + cooldown_to t
+ * The extension keeps cooldown_to.  beta (the weight of the new gradient) goes from momentum_from
+ * to the optimizer's own over momentum_warmup steps, and back over the last momentum_cooldown. */
 #ifndef MS_TRAIN_SCHEDULE_H
 #define MS_TRAIN_SCHEDULE_H
 
@@ -19,7 +20,7 @@
 enum { MS_STAGES = 32 };
 
 typedef struct ms_train_stage {
-    int64_t first, end; /* steps, 0-based; end is not in it */
+    int64_t first, end; /* 0-based steps; end is exclusive */
     int64_t batch, micro_batches, max_doc, window_short, window_long;
     double  lr;
     int     n_weights;
@@ -29,13 +30,13 @@ typedef struct ms_train_stage {
 typedef struct ms_schedule {
     ms_train_stage stage[MS_STAGES];
     int            n_stages;
-    int64_t        steps, scheduled; /* all, and all but the extension */
-    int64_t        max_tokens;       /* of any micro-batch */
+    int64_t        steps, scheduled; /* with and without the extension */
+    int64_t        max_tokens;       /* of the largest micro-batch */
     double         cooldown, cooldown_to, beta, momentum_from;
     int64_t        momentum_warmup, momentum_cooldown;
 } ms_schedule;
 
-typedef struct ms_step_plan {
+typedef struct ms_step_plan { /* what one step uses */
     const ms_train_stage *stage;
     int64_t               tokens; /* of a micro-batch */
     double                lr_scale, beta;
@@ -45,7 +46,7 @@ typedef struct ms_step_plan {
 
 musec_status ms_schedule_make(ms_error *e, const ms_train_config *cfg, ms_schedule *out);
 ms_step_plan ms_schedule_at(const ms_schedule *s, int64_t step); /* 0-based */
-/* Are the first `steps` steps of both the same? */
+/* Whether the first `steps` steps of both are the same. */
 bool ms_schedule_same(const ms_schedule *a, const ms_schedule *b, int64_t steps);
 
 #endif

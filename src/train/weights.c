@@ -1,4 +1,4 @@
-/* weights.c - the parameters of a model to and from a safetensors file, by name. */
+/* weights.c - see weights.h. */
 #include "train/weights.h"
 
 #include <stdlib.h>
@@ -8,32 +8,32 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-struct source {
+struct weights_source {
     ms_device    *d;
     const ms_gpt *gpt;
-    void         *host; /* room for the largest tensor */
+    void         *host; /* a buffer for the largest tensor */
 };
 
 static size_t bytes_of(ms_mat x)
 {
-    return (size_t)x.rows * (size_t)x.cols * ms_dtype_bytes(x.dtype); /* parameters are dense */
+    return (size_t)x.rows * (size_t)x.cols * ms_dtype_bytes(x.dtype); /* Parameters are dense. */
 }
 
 static size_t largest(const ms_gpt *gpt)
 {
-    size_t most = 1;
+    size_t max = 1;
     for (size_t i = 0; i < ms_gpt_n_params(gpt); i++) {
         const size_t bytes = bytes_of(ms_gpt_param(gpt, i)->weight);
-        if (bytes > most) most = bytes;
+        if (bytes > max) max = bytes;
     }
-    return most;
+    return max;
 }
 
 static musec_status next_tensor(ms_error *e, void *arg, size_t index, const void **data)
 {
-    struct source     *s  = arg;
-    const ms_mat       w  = ms_gpt_param(s->gpt, index)->weight;
-    const musec_status st = s->d->ops->download(s->d, w.data, bytes_of(w), s->host);
+    struct weights_source *s  = arg;
+    const ms_mat           w  = ms_gpt_param(s->gpt, index)->weight;
+    const musec_status     st = s->d->ops->download(s->d, w.data, bytes_of(w), s->host);
     if (st != MUSEC_OK) return ms_fail(e, st, "%s", s->d->error.text);
     *data = s->host;
     return MUSEC_OK;
@@ -41,9 +41,9 @@ static musec_status next_tensor(ms_error *e, void *arg, size_t index, const void
 
 musec_status ms_weights_write(ms_error *e, const char *path, ms_device *d, const ms_gpt *gpt)
 {
-    static const char *const metadata[][2] = { { "format", "pt" } }; /* what loaders ask for */
+    static const char *const metadata[][2] = { { "format", "pt" } }; /* required by loaders */
     const size_t             n             = ms_gpt_n_params(gpt);
-    struct source            source        = { d, gpt, malloc(largest(gpt)) };
+    struct weights_source    source        = { d, gpt, malloc(largest(gpt)) };
     ms_tensor_out           *tensors       = calloc(n, sizeof *tensors);
     musec_status             st            = MUSEC_ENOMEM;
 
@@ -71,10 +71,8 @@ done:
 static musec_status find(ms_error *e, const ms_safetensors *file, const ms_gpt_tensor *p,
                          size_t *index)
 {
+    const size_t          i = ms_safetensors_find(file, p->name);
     const ms_tensor_info *t;
-    size_t                i = 0;
-    while (i < file->n_tensors && strcmp(file->tensors[i].name, p->name) != 0)
-        i++;
     if (i == file->n_tensors)
         return ms_fail(e, MUSEC_EFORMAT, "%s: there is no tensor %s", file->path, p->name);
     t = &file->tensors[i];
@@ -101,7 +99,7 @@ musec_status ms_weights_read(ms_error *e, const char *path, ms_device *d, ms_gpt
                      file.n_tensors, n);
         goto done;
     }
-    for (size_t i = 0; i < n; i++) /* all before any is changed */
+    for (size_t i = 0; i < n; i++) /* check all before changing any */
         TRY(find(e, &file, ms_gpt_param(gpt, i), &at));
     for (size_t i = 0; i < n; i++) {
         const ms_mat w = ms_gpt_param(gpt, i)->weight;

@@ -78,7 +78,7 @@ fails 2 "wants only RUN, but got 'b' too" export plain b
 fails 2 '--to .*hf' export plain --to onnx
 fails 2 '--dtype ' export plain --dtype f16
 fails 1 '--step must be 0 or more' export plain --step -1
-fails 1 'plain-hf: is there already; remove it, or take another --out' export plain
+fails 1 'plain-hf: exists already; remove it, or choose another --out' export plain
 touch file
 fails 1 'file: is there already' export plain --out file
 fails 1 'file/below.*' export plain --out file/below

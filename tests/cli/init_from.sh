@@ -159,7 +159,7 @@ mkdir hub empty
 cp gpt2.safetensors hub/model.safetensors
 echo '{"model_type": "gpt2", "n_embd": 32}' >hub/config.json
 refused "hub/model.safetensors: these are GPT-2's weights" hub
-refused 'empty: there are no weights in it; init-from wants a run directory, a checkpoint, an export' empty
+refused 'empty: there are no weights in it; init-from needs a run directory, a checkpoint, an export' empty
 refused 'nowhere: cannot open' nowhere
 refused 'first/log.jsonl: ' first/log.jsonl
 mkdir bare

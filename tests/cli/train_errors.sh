@@ -185,7 +185,7 @@ done
 cp -r a short
 head -c 1000 a/checkpoint/step_00000020/model.safetensors >short/checkpoint/step_00000020/model.safetensors
 rm -r short/checkpoint/step_00000010
-fails 1 'model.safetensors: damaged: 1000 bytes, written were' "${resume[@]}" short
+fails 1 'model.safetensors: damaged: 1000 bytes instead of' "${resume[@]}" short
 rm short/checkpoint/step_00000020/model.safetensors
 fails 1 'model.safetensors: cannot read' "${resume[@]}" short
 
