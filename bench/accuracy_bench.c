@@ -1,21 +1,24 @@
-/* accuracy_bench.c - the operators on real momentum, held to their scalar maps and their bounds.
+/* accuracy_bench.c - the errors of the operators on real momentum, and their bounds.
  *
- * Of each matrix M, which an optimizer would clip next, the SVD is taken in float64; an operator
- * that maps singular values by f is then known, U diag(f(s)) V^T, and what it returns is held to
- * that in the spectral norm, in units of D:
+ * M is the matrix that an optimizer would clip next.  With its SVD in float64 the exact result of
+ * an operator that maps singular values by f is U diag(f(s)) V^T, and the error of the operator is
+ * measured against that in the spectral norm, in units of D:
  *     paper K=5, paper7   f = h phi_5(u): Newton-Schulz steps from alpha = |A|_F, from the spectrum
  *     fast                f = h g(u): its plan at the alpha that it reports
- *     accurate            f = h, and tol comes on top; beyond the reach of 16 bits its last plan
+ *     accurate            f = h, with tol added to the bound; beyond the range of 16 bits its last
+ *                         plan
  *     muon                f = five quintic steps, in units of 1
- * with u = sqrt((s^2 + D^2) / alpha), h = D s / sqrt(s^2 + D^2).  The bounds are twice those tabled
- * in docs/operators.md ("Rounding").  Muon lifts what is small, its own rounding included, by 485
- * at most: entries of X, |X|_F = 1, rounded by u of themselves are off by a matrix of norm
- * u (1/sqrt(rows) + 1/sqrt(cols)) about, and 485 times that is allowed, twice; in float32 sums
- * matter too, and it is the tests' 1e-4.  Of `fast` the theorem is held to the measured gains
- * c / h, c = u_i^T result v_i, of all singular values:
+ * with u = sqrt((s^2 + D^2) / alpha), h = D s / sqrt(s^2 + D^2).  The bounds are twice those of
+ * docs/operators.md ("Rounding").  Muon amplifies small singular values, and so its own rounding
+ * errors, by up to 485.  For |X|_F = 1, entries rounded with a relative error u give a matrix error
+ * of norm
+ *     u (1/sqrt(rows) + 1/sqrt(cols))
+ * and the bound is twice 485 times that; in float32, where sums matter too, it is the tests' 1e-4.
+ * For `fast` the theorem is checked for the measured gains c / h, c = u_i^T result v_i, of all
+ * singular values:
  *     |c - h| <= h max(1 - phi_5(u_paper), tol) + rounding.
  * The spectral norm of the error is estimated by Lanczos steps, a few percent from below. */
-#include "accuracy_bench.h"
+#include "bench.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,13 +26,12 @@
 
 #include "optim/optim.h"
 #include "run_matrices.h"
-#include "step_bench.h"
 
-enum { OPERANDS = 3, RATIOS = 3, STEPS = 5, LANCZOS_STEPS = 24, MUON_LIFT = 485 };
+enum { OPERANDS = 3, RATIOS = 3, STEPS = 5, LANCZOS_STEPS = 24, MUON_GAIN = 485 };
 
 static const musec_dtype operands[OPERANDS] = { MUSEC_F32, MUSEC_F16, MUSEC_BF16 };
 
-typedef enum law { LAW_PAPER, LAW_FAST, LAW_ACCURATE, LAW_MUON } law;
+typedef enum operator_law { LAW_PAPER, LAW_FAST, LAW_ACCURATE, LAW_MUON } operator_law;
 
 #define PAPER_16_BITS \
     { 3e-3, 3e-3, 3e-3 }, { 2e-2, 2e-2, 2e-2 }
@@ -37,10 +39,10 @@ typedef enum law { LAW_PAPER, LAW_FAST, LAW_ACCURATE, LAW_MUON } law;
     { 1e-3, 4e-3, 7e-3 }, { 5e-3, 3e-2, 7e-2 }
 
 static const struct path {
-    const char *name, *op;
-    law         law;
-    double      map;                        /* its polynomial may be this far from the law */
-    double      rounding[OPERANDS][RATIOS]; /* as tabled, for s_1 / D up to 1, 10, more */
+    const char  *name, *op;
+    operator_law law;
+    double       map;                        /* error of its polynomial */
+    double       rounding[OPERANDS][RATIOS]; /* from the table, for s_1 / D up to 1, 10, more */
 } paths[] = {
     { "paper K=5", "ssc", LAW_PAPER, 0.0, { { 3e-6, 5e-6, 6e-6 }, PAPER_16_BITS } },
     { "paper7", "paper7", LAW_PAPER, 1.6e-6, { { 3e-6, 4e-6, 4e-6 }, PAPER_16_BITS } },
@@ -49,25 +51,25 @@ static const struct path {
     { "muon", "ns5", LAW_MUON, 0.0, { { 1e-4, 1e-4, 1e-4 } } },
 };
 
-typedef struct worst { /* of a path, over the matrices */
+typedef struct worst { /* the worst results of a path over the matrices */
     char   matrix[48], plan[32];
-    double error, bound; /* of the matrix whose error is the largest share of its bound */
-    double relative;     /* |result - map|_F / |map|_F, the largest */
-    double theorem;      /* of the allowed deviation of a gain, the largest share; `fast` alone */
+    double error, bound; /* of the matrix with the largest error / bound */
+    double relative;     /* the largest |result - exact|_F / |exact|_F */
+    double theorem;      /* `fast`: the largest deviation of a gain / its bound */
     int    count;
 } worst;
 
-typedef struct subject { /* a matrix and what is known of it */
+typedef struct test_matrix { /* a matrix, its SVD and workspace */
     const char *name;
     ms_mat      x, out;             /* float32 */
     ms_mat      u, vt, s;           /* float64: its SVD */
-    ms_mat      scaled, diff, want; /* room: like vt, and two like x */
+    ms_mat      scaled, diff, want; /* workspace: like vt, and two like x */
     double     *values;             /* (k) singular values */
-    double     *map;                /* (k) what a path makes of them */
+    double     *map;                /* (k) their exact images under an operator */
     int64_t     k;
     double      threshold, tol;
     double      alpha, fro; /* |A|_F and |M|_F */
-} subject;
+} test_matrix;
 
 /* ---- maps ------------------------------------------------------------------------------------ */
 
@@ -87,14 +89,15 @@ static double quintic(double x)
     return x;
 }
 
-/* u of a singular value under the paper's alpha. */
-static double paper_u(const subject *m, double s)
+/* u of a singular value with the paper's alpha. */
+static double paper_u(const test_matrix *m, double s)
 {
     return hypot(s, m->threshold) / sqrt(m->alpha);
 }
 
-/* The plan by which `fast`, or `accurate` beyond its reach, went; false: `accurate` promises h. */
-static bool find_plan(const struct path *p, const subject *m, musec_dtype type,
+/* Finds the plan that `fast`, or `accurate` beyond its range, used; false: `accurate` promises
+ * h. */
+static bool find_plan(const struct path *p, const test_matrix *m, musec_dtype type,
                       const musec_clip_report *report, ms_poly_plan *plan)
 {
     const bool f16 = type == MUSEC_F16;
@@ -111,9 +114,9 @@ static bool find_plan(const struct path *p, const subject *m, musec_dtype type,
     return false;
 }
 
-/* Fills m->map; the bound on the error, and of `fast` the tol of its plan. */
-static double make_map(const struct path *p, subject *m, int type, const musec_clip_report *report,
-                       double *tol)
+/* Fills m->map; returns the bound on the error, and the tol of the plan of `fast`. */
+static double make_map(const struct path *p, test_matrix *m, int type,
+                       const musec_clip_report *report, double *tol)
 {
     const double D = m->threshold, ratio = m->values[0] / D;
     const double rounding = 2.0 * p->rounding[type][ratio <= 1.0 ? 0 : ratio <= 10.0 ? 1 : 2];
@@ -132,7 +135,7 @@ static double make_map(const struct path *p, subject *m, int type, const musec_c
     }
     *tol = plan.tol;
     if (p->law == LAW_MUON && ms_is_16bit(operands[type])) /* u is half of eps */
-        return ms_dtype_eps(operands[type]) * MUON_LIFT *
+        return ms_dtype_eps(operands[type]) * MUON_GAIN *
                (1.0 / sqrt((double)m->x.rows) + 1.0 / sqrt((double)m->x.cols));
     if (p->law == LAW_ACCURATE && planned) return operands[type] == MUSEC_F16 ? 0.1 : 0.12;
     return p->map + rounding + (p->law == LAW_ACCURATE ? m->tol : 0.0);
@@ -140,8 +143,8 @@ static double make_map(const struct path *p, subject *m, int type, const musec_c
 
 /* ---- one path on one matrix ------------------------------------------------------------------ */
 
-/* diff <- result - U diag(map) V^T; its spectral norm, and its Frobenius norm relative. */
-static musec_status measure(ms_device *d, subject *m, double *norm, double *relative)
+/* diff <- result - U diag(map) V^T, with its spectral norm and its relative Frobenius norm. */
+static musec_status measure(ms_device *d, test_matrix *m, double *norm, double *relative)
 {
     const ms_device_ops *op   = d->ops;
     const ms_mark        mark = ms_arena_mark(&d->scratch);
@@ -166,9 +169,9 @@ done:
     return st;
 }
 
-/* The largest share that the deviation of a gain is of what the theorem allows. */
-static musec_status hold_theorem(ms_device *d, const subject *m, double tol, double rounding,
-                                 double *share)
+/* The largest deviation of a gain, divided by what the theorem allows. */
+static musec_status check_theorem(ms_device *d, const test_matrix *m, double tol, double rounding,
+                                  double *share)
 {
     const ms_mark mark = ms_arena_mark(&d->scratch);
     double       *host = malloc((size_t)(m->k * m->k) * sizeof *host);
@@ -193,7 +196,7 @@ done:
     return st;
 }
 
-static musec_status try_path(ms_device *d, const struct path *p, int type, subject *m, worst *w)
+static musec_status try_path(ms_device *d, const struct path *p, int type, test_matrix *m, worst *w)
 {
     const musec_view  in  = musec_view_dense(m->x.data, m->x.dtype, 1, m->x.rows, m->x.cols);
     const musec_view  out = musec_view_dense(m->out.data, m->x.dtype, 1, m->x.rows, m->x.cols);
@@ -210,7 +213,7 @@ static musec_status try_path(ms_device *d, const struct path *p, int type, subje
     const double bound = make_map(p, m, type, &report, &tol);
     TRY(measure(d, m, &error, &relative));
     if (p->law != LAW_MUON) error /= m->threshold;
-    if (p->law == LAW_FAST) TRY(hold_theorem(d, m, tol, bound, &share));
+    if (p->law == LAW_FAST) TRY(check_theorem(d, m, tol, bound, &share));
     if (w->count++ == 0 || !(error / bound <= w->error / w->bound)) {
         snprintf(w->matrix, sizeof w->matrix, "%s", m->name);
         memcpy(w->plan, report.path, sizeof w->plan);
@@ -225,7 +228,7 @@ done:
 
 /* ---- matrices -------------------------------------------------------------------------------- */
 
-/* Are they the same part of different layers: "layer.3.attn.q" and "layer.4.attn.q"? */
+/* Whether two names are the same part of layers: "layer.3.attn.q" and "layer.4.attn.q". */
 static bool is_same_part(const char *a, const char *b)
 {
     static const char *const digits = "0123456789";
@@ -238,7 +241,7 @@ static bool is_same_part(const char *a, const char *b)
     }
 }
 
-/* Of each part of a layer, the first, the middle and the last one. */
+/* Chooses the first, the middle and the last layer of each part. */
 static bool is_chosen(const ms_run_matrices *all, int64_t matrix)
 {
     int64_t before = 0, total = 0;
@@ -250,8 +253,8 @@ static bool is_chosen(const ms_run_matrices *all, int64_t matrix)
     return before == 0 || before == (total - 1) / 2 || before == total - 1;
 }
 
-/* D, by whatever rule, and tol as the optimizer has them. */
-static musec_status ask_threshold(ms_bench *b, const ms_run_matrices *all, subject *m)
+/* Sets D, by the optimizer's rule, and tol. */
+static musec_status set_threshold(ms_bench *b, const ms_run_matrices *all, test_matrix *m)
 {
     musec_optim_config cfg;
     musec_optim       *opt = NULL;
@@ -270,12 +273,12 @@ done:
     return st;
 }
 
-static musec_status make_subject(ms_bench *b, const ms_run_matrices *all, int64_t i, subject *m)
+static musec_status make_matrix(ms_bench *b, const ms_run_matrices *all, int64_t i, test_matrix *m)
 {
     const musec_view w    = all->list[i].weight;
     const int64_t    rows = w.rows, cols = w.cols, k = rows < cols ? rows : cols;
     musec_status     st;
-    *m = (subject){ .name = all->list[i].name, .k = k };
+    *m = (test_matrix){ .name = all->list[i].name, .k = k };
     TRY(ms_scratch_mat(b->d, MUSEC_F32, 1, rows, cols, &m->x));
     TRY(ms_scratch_mat(b->d, MUSEC_F32, 1, rows, cols, &m->out));
     TRY(ms_scratch_mat(b->d, MUSEC_F64, 1, rows, k, &m->u));
@@ -289,7 +292,7 @@ static musec_status make_subject(ms_bench *b, const ms_run_matrices *all, int64_
     if (m->values == NULL || m->map == NULL)
         TRY(ms_fail(&b->d->error, MUSEC_ENOMEM, "not enough memory"));
     TRY(ms_run_proposal(b->d, all, i, m->x));
-    TRY(ask_threshold(b, all, m));
+    TRY(set_threshold(b, all, m));
     TRY(b->d->ops->copy(b->d, m->x, m->want));
     TRY(b->d->ops->svd(b->d, m->want, m->u, m->s, m->vt));
     TRY(b->d->ops->download(b->d, m->s.data, (size_t)k * sizeof *m->values, m->values));
@@ -305,10 +308,10 @@ static musec_status try_matrix(ms_bench *b, const ms_run_matrices *all, int64_t 
                                worst (*w)[OPERANDS])
 {
     const ms_mark mark = ms_arena_mark(&b->d->scratch);
-    subject       m    = { 0 };
+    test_matrix   m    = { 0 };
     musec_status  st;
     ms_log_progress(b->log, "%s", all->list[i].name);
-    TRY(make_subject(b, all, i, &m));
+    TRY(make_matrix(b, all, i, &m));
     for (size_t p = 0; p < COUNT(paths) && m.values[0] > 0.0; p++)
         for (int t = 0; t < OPERANDS; t++)
             if (ms_device_has(b->d, operands[t]) &&

@@ -1,7 +1,9 @@
-/* bench.c - see bench.h.  The peak of a dtype is the fastest product seen before the run: on the
- * host one of n = 2048 or four of 1024 (a quarter of that if quick), in float32 also by the BLAS
- * itself, and on a GPU one of 8192.  That of memory is a copy of as much as is far beyond any
- * cache.  The best counts: noise only ever slows them down. */
+/* bench.c - see bench.h.
+ *
+ * The peak of a dtype is the fastest of several products: on the host one of n = 2048 or four of
+ * 1024 (a quarter of that if quick), in float32 also by the BLAS itself, and on a GPU one of 8192.
+ * The peak of memory is a copy far larger than any cache.  The best time counts, as noise only
+ * slows things down. */
 #include "bench.h"
 
 #include <cblas.h>
@@ -14,8 +16,8 @@ enum { PEAK_ROUNDS = 6 };
 
 /* ---- the BLAS itself ------------------------------------------------------------------------- */
 
-/* The CPU device keeps an OpenBLAS with threads of its own sequential; a direct call
- * gets them all. */
+/* The CPU device runs an OpenBLAS that has its own threads with one of them; a direct call gets all
+ * of them. */
 static void blas_threads(int n)
 {
 #ifdef MS_HAVE_OPENBLAS
@@ -67,7 +69,7 @@ static musec_status run_copy(ms_device *d, void *state)
     return d->ops->copy(d, p->a, p->c);
 }
 
-/* The best of a few rounds of a candidate, as work in 1e6 per ms. */
+/* The best rate of a candidate over a few rounds, as work in 1e6 per ms. */
 static musec_status best_rate(ms_bench *b, ms_candidate *c, double work, double *best)
 {
     const int    rounds = b->opt->quick ? 1 : PEAK_ROUNDS;
@@ -86,8 +88,8 @@ static musec_status try_products(ms_bench *b, musec_dtype dtype, int64_t count, 
     const double     flop = 2.0 * (double)(count * n * n * n);
     const bool       blas = dtype == MUSEC_F32 && strcmp(b->d->ops->name, "cpu") == 0;
     ms_bench_product p;
-    ms_candidate     table  = { .run = ms_bench_gemm, .state = &p, .settle = true };
-    ms_candidate     direct = { .run = ms_bench_cblas, .state = &p, .settle = true };
+    ms_candidate     table  = { .run = ms_bench_gemm, .state = &p, .warm_up = true };
+    ms_candidate     direct = { .run = ms_bench_cblas, .state = &p, .warm_up = true };
     musec_status     st     = MUSEC_OK;
     TRY(ms_bench_random(b, dtype, count, n, n, 1.0, &p.a));
     TRY(ms_bench_random(b, dtype, count, n, n, 1.0, &p.b));
@@ -140,10 +142,10 @@ bool ms_bench_wanted(const ms_bench *b, const char *section, const char *name, c
     return true;
 }
 
-/* Shares of the two roofs, and which of them is nearer. */
+/* The shares of the two roofs, and the nearer one. */
 typedef struct roofs {
     double      gflop_s, gb_s, of_gemm, of_copy;
-    const char *bound; /* NULL: nothing is counted */
+    const char *bound; /* NULL: neither FLOPs nor bytes are counted */
 } roofs;
 
 static roofs roofs_of(const ms_bench *b, const ms_bench_figure *f)

@@ -1,20 +1,18 @@
-/* op_bench.c - three questions, answered in one run:
+/* op_bench.c - times in one run:
  *
- *   products: what does going through the op table cost against calling CBLAS directly, and what
- *       does a symmetric product save?
- *   operators: how long does each way to clip take against the literal form of the paper, 3K + 2
- *       full products through the same op table?
- *   ops: what does each op reach, in FLOP/s and in bytes, as a share of the fastest product and
- *       of the fastest copy seen in this run, and which of the two holds it back?
+ *   products: the op table beside direct calls of CBLAS, and symmetric products
+ *   operators: each way to clip beside the literal form of the paper, 3K + 2 full products through
+ *       the same op table
+ *   ops: FLOP/s and bytes of each op as a share of the fastest product and of the fastest copy in
+ *       this run, and which of the two bounds it
  *
- * Where the device is not the host, the operands of an op are there several times and take turns,
- * so that they come from memory and not from a cache. */
-#include "op_bench.h"
+ * On a GPU an op rotates through several copies of its operands, so that they come from memory and
+ * not from a cache. */
+#include "bench.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
 #include "linalg/linalg.h"
 #include "op_cases.h"
 #include "timing.h"
@@ -58,8 +56,8 @@ static musec_status bench_product(ms_bench *b, int64_t batch, int64_t m, int64_t
     const double             flops   = 2.0 * (double)(batch * m * n * k);
     ms_bench_product         p;
     ms_candidate             c[] = {
-                    { .run = cpu ? ms_bench_cblas : ms_bench_gemm, .state = &p, .settle = true },
-                    { .run = ms_bench_gemm, .state = &p, .settle = true },
+                    { .run = cpu ? ms_bench_cblas : ms_bench_gemm, .state = &p, .warm_up = true },
+                    { .run = ms_bench_gemm, .state = &p, .warm_up = true },
                     { .run = run_polynomials, .state = &p },
                     { .run = run_square, .state = &p },
                     { .run = run_gram, .state = &p }
@@ -76,7 +74,7 @@ static musec_status bench_product(ms_bench *b, int64_t batch, int64_t m, int64_t
     TRY(ms_bench_random(b, MUSEC_F32, batch, m, n, 1.0, &p.c));
     TRY(ms_time_group(b->d, c, square ? 5 : 2, b->rounds + 4));
     for (int i = cpu ? 0 : 1; i < (square ? 5 : 2); i++) {
-        const double done = i >= 2 ? flops / 2 : flops; /* a symmetric product needs half of it */
+        const double done = i >= 2 ? flops / 2 : flops; /* a symmetric product needs half */
         ms_bench_row(b, &(ms_bench_figure){ .section = "products",
                                             .name    = names[i],
                                             .shape   = shape,
@@ -193,46 +191,45 @@ done:
 
 /* ---- every op of the case list --------------------------------------------------------------- */
 
-enum { MOST_TURNS = 16 };
+enum { MAX_COPIES = 16 };
 
-static const double beyond_caches = 256e6; /* bytes */
+static const double min_bytes = 256e6; /* more than any cache holds */
 
-typedef struct turns { /* the same case several times, one after the other */
-    op_args args[MOST_TURNS];
+typedef struct case_copies { /* copies of a case that take turns */
+    op_args args[MAX_COPIES];
     int     n, next;
-} turns;
+} case_copies;
 
-static musec_status run_turn(ms_device *d, void *state)
+static musec_status run_next_copy(ms_device *d, void *state)
 {
-    turns *t = state;
+    case_copies *t = state;
     (void)d;
     t->next = (t->next + 1) % t->n;
     return op_run(&t->args[t->next]);
 }
 
-static musec_status make_turns(ms_bench *b, const op_case *c, turns *t)
+static musec_status make_copies(ms_bench *b, const op_case *c, case_copies *t)
 {
     musec_status st = MUSEC_OK;
     do {
         TRY(op_setup(&t->args[t->n], b->d, c, 0));
         t->n++;
-    } while (!ms_is_on_host(b->d) && t->n < MOST_TURNS &&
-             t->n * op_bytes(&t->args[0]) < beyond_caches);
+    } while (!ms_is_on_host(b->d) && t->n < MAX_COPIES && t->n * op_bytes(&t->args[0]) < min_bytes);
 done:
     return st;
 }
 
 static musec_status bench_case(ms_bench *b, const op_case *c)
 {
-    turns       *t   = calloc(1, sizeof *t);
-    ms_candidate one = { .run = run_turn, .state = t };
+    case_copies *t   = calloc(1, sizeof *t);
+    ms_candidate one = { .run = run_next_copy, .state = t };
     char         name[128];
     musec_status st = MUSEC_OK;
     op_case_name(c, name, sizeof name);
     if (t == NULL) TRY(ms_fail(&b->d->error, MUSEC_ENOMEM, "no memory for a case"));
     if (!ms_bench_wanted(b, "ops", name, "")) goto done;
     ms_log_progress(b->log, "ops: %s", name);
-    TRY(make_turns(b, c, t));
+    TRY(make_copies(b, c, t));
     TRY(ms_time_group(b->d, &one, 1, b->rounds));
     const char *shape = strchr(name, ' ');
     ms_bench_row(b, &(ms_bench_figure){ .section = "ops",
@@ -265,7 +262,7 @@ done:
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* As many as fill the device; a GPU gets the matrices of a model at a time. */
+/* Batches that fill the device; a GPU gets all matrices of a model at once. */
 static const struct {
     int64_t rows, cols, batch, on_gpu; /* batch 0: on a GPU only */
 } sizes[] = {

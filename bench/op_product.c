@@ -1,32 +1,33 @@
-/* op_product.c - the row `product` in 16 bits, as operators use it: squares of symmetric matrices,
- * Gram matrices, with what rides on them, each against the device's plain product of the same
- * size.  FLOPs are those that are needed: half of them where the result is symmetric. */
-#include "op_bench.h"
+/* op_product.c - the op `product` in 16 bits, as the operators use it: squares of symmetric
+ * matrices and Gram matrices with fused epilogues, each beside the device's plain product of the
+ * same size. FLOPs are those that are needed: half of them where the result is symmetric. */
+#include "bench.h"
 #include "timing.h"
 
-typedef struct riding {
+typedef struct epilogue_case {
     const char *name;
-    bool        symmetric, z, wide; /* wide: the result is in float32 and its sums ride */
-    bool        gram, turned;       /* x x^T; of an x that is stored transposed */
-} riding;
+    bool        symmetric, source; /* source: adds a source operand */
+    bool        wide;              /* a float32 result, with its sum of squares and trace */
+    bool        gram, transposed;  /* x x^T; x is stored transposed */
+} epilogue_case;
 
-static const riding rows[] = {
+static const epilogue_case rows[] = {
     { .name = "square", .symmetric = true },
-    { .name = "square + z", .symmetric = true, .z = true },
+    { .name = "square + z", .symmetric = true, .source = true },
     { .name = "square, wide, sums", .symmetric = true, .wide = true },
-    { .name = "product + z", .z = true },
+    { .name = "product + z", .source = true },
     { .name = "gram, wide, sums", .symmetric = true, .wide = true, .gram = true },
-    { .name      = "gram of x^T, wide, sums",
-      .symmetric = true,
-      .wide      = true,
-      .gram      = true,
-      .turned    = true },
+    { .name       = "gram of x^T, wide, sums",
+      .symmetric  = true,
+      .wide       = true,
+      .gram       = true,
+      .transposed = true },
 };
 
-typedef struct operands {
-    ms_mat x, turned, z, c, wide; /* (r x k), (k x r), (r x r) */
+typedef struct product_operands {
+    ms_mat x, transposed, source, c, wide; /* (r x k), (k x r), and three of (r x r) */
     ms_vec one, sumsq, trace;
-} operands;
+} product_operands;
 
 static musec_status run_product(ms_device *d, void *state)
 {
@@ -34,13 +35,14 @@ static musec_status run_product(ms_device *d, void *state)
     return d->ops->product(d, p);
 }
 
-static musec_status make_operands(ms_bench *b, int64_t batch, int64_t r, int64_t k, operands *o)
+static musec_status make_operands(ms_bench *b, int64_t batch, int64_t r, int64_t k,
+                                  product_operands *o)
 {
     ms_mat       one;
     musec_status st = MUSEC_OK;
     TRY(ms_bench_random(b, MUSEC_F16, batch, r, k, 0.02, &o->x));
-    TRY(ms_bench_random(b, MUSEC_F16, batch, k, r, 0.02, &o->turned));
-    TRY(ms_bench_random(b, MUSEC_F16, batch, r, r, 0.02, &o->z));
+    TRY(ms_bench_random(b, MUSEC_F16, batch, k, r, 0.02, &o->transposed));
+    TRY(ms_bench_random(b, MUSEC_F16, batch, r, r, 0.02, &o->source));
     TRY(ms_bench_random(b, MUSEC_F16, batch, r, r, 0.02, &o->c));
     TRY(ms_bench_random(b, MUSEC_F32, batch, r, r, 0.02, &o->wide));
     TRY(ms_scratch_vec(b->d, batch, &o->one));
@@ -54,27 +56,27 @@ done:
     return st;
 }
 
-static ms_product product_of(const riding *w, const operands *o)
+static ms_product product_of(const epilogue_case *w, const product_operands *o)
 {
-    const ms_mat x = w->turned ? ms_t(o->turned) : o->x;
+    const ms_mat x = w->transposed ? ms_t(o->transposed) : o->x;
     ms_product   p = { .a         = x,
                        .b         = w->gram ? ms_t(x) : x,
-                       .alpha     = w->z ? ms_each(o->one) : ms_const(1.0),
+                       .alpha     = w->source ? ms_each(o->one) : ms_const(1.0),
                        .beta      = ms_each(o->one),
-                       .diag      = w->z ? ms_each(o->one) : ms_const(0.0),
+                       .diag      = w->source ? ms_each(o->one) : ms_const(0.0),
                        .c         = w->wide ? o->wide : o->c,
                        .symmetric = w->symmetric };
-    if (w->z) p.source = o->z;
+    if (w->source) p.source = o->source;
     if (w->wide) p.sumsq = o->sumsq, p.trace = o->trace;
     return p;
 }
 
 musec_status ms_bench_epilogues(ms_bench *b, int64_t batch, int64_t r, int64_t k)
 {
-    const ms_mark mark = ms_arena_mark(&b->d->scratch);
-    char          shape[64];
-    operands      o  = { 0 };
-    musec_status  st = MUSEC_OK;
+    const ms_mark    mark = ms_arena_mark(&b->d->scratch);
+    char             shape[64];
+    product_operands o  = { 0 };
+    musec_status     st = MUSEC_OK;
 
     snprintf(shape, sizeof shape, "%lldx%lldx%lld f16, batch %lld", (long long)r, (long long)r,
              (long long)k, (long long)batch);

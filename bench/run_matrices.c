@@ -1,5 +1,5 @@
-/* run_matrices.c - see run_matrices.h.  All that is big lies in the model, in the run's optimizer,
- * which takes no step, and in scratch of the caller's mark. */
+/* run_matrices.c - see run_matrices.h.  All large buffers belong to the model, to the run's
+ * optimizer, which makes no step, and to scratch above the caller's mark. */
 #include "run_matrices.h"
 
 #include <assert.h>
@@ -34,8 +34,8 @@ done:
     return st;
 }
 
-/* What the run's optimizer keeps of a parameter that is one matrix: the momentum of an average. */
-static musec_status take_momentum(ms_error *e, const ms_train *t, size_t param, double beta,
+/* Copies the momentum that the run's optimizer stores for a parameter, as a moving average. */
+static musec_status copy_momentum(ms_error *e, const ms_train *t, size_t param, double beta,
                                   ms_run_matrix *out)
 {
     const musec_optim *opt   = t->optim;
@@ -52,7 +52,7 @@ static musec_status take_momentum(ms_error *e, const ms_train *t, size_t param, 
                     "%s: its optimizer, %s, keeps no momentum of matrices; name a run of one that "
                     "does",
                     t->setup.out, opt->row->name));
-    const ms_mat kept = out->momentum; /* in what it may be kept in */
+    const ms_mat kept = out->momentum; /* in its stored dtype */
     TRY(ms_scratch_vec(t->ctx, 1, &top));
     TRY(ms_scratch_mat(t->ctx, ms_dtype_accum(kept.dtype), 1, kept.rows, kept.cols,
                        &out->momentum));
@@ -71,16 +71,16 @@ static musec_view dense_view(ms_mat x)
 
 musec_status ms_run_matrices_make(ms_error *e, int64_t n, int sets, ms_run_matrices *out)
 {
-    bool short_of_memory;
-    out->n          = n;
-    out->sets       = sets;
-    out->list       = calloc((size_t)n, sizeof *out->list);
-    short_of_memory = out->list == NULL;
+    bool failed;
+    out->n    = n;
+    out->sets = sets;
+    out->list = calloc((size_t)n, sizeof *out->list);
+    failed    = out->list == NULL;
     for (int s = 0; s < sets; s++) {
-        out->grads[s]   = calloc((size_t)n, sizeof *out->grads[s]);
-        short_of_memory = short_of_memory || out->grads[s] == NULL;
+        out->grads[s] = calloc((size_t)n, sizeof *out->grads[s]);
+        failed        = failed || out->grads[s] == NULL;
     }
-    if (short_of_memory) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
+    if (failed) return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
     return MUSEC_OK;
 }
 
@@ -98,13 +98,13 @@ static musec_status list_matrices(ms_error *e, const ms_train *t, ms_run_matrice
         one->weight = dense_view(p->weight);
         if (p->copy.data != NULL) one->copy = dense_view(p->copy);
         r->elems += p->weight.rows * p->weight.cols;
-        TRY(take_momentum(e, t, i, r->beta, one));
+        TRY(copy_momentum(e, t, i, r->beta, one));
     }
 done:
     return st;
 }
 
-/* The gradients of the next step, where the model has them. */
+/* Computes the gradients of the next step in the model. */
 static musec_status next_gradients(ms_error *e, ms_train *t)
 {
     const int64_t      last = t->cfg.steps - 1, step = t->progress.step;
@@ -123,11 +123,11 @@ done:
     return st;
 }
 
-static musec_status take_gradients(ms_error *e, ms_train *t, int set, ms_run_matrices *r)
+static musec_status copy_gradients(ms_error *e, ms_train *t, int set, ms_run_matrices *r)
 {
     musec_view  *to = r->grads[set];
     musec_status st;
-    assert(to != NULL); /* there is a matrix */
+    assert(to != NULL); /* there is at least one matrix */
     TRY(next_gradients(e, t));
     for (size_t i = 0; i < ms_gpt_n_params(t->gpt); i++) {
         const ms_gpt_tensor *p = ms_gpt_param(t->gpt, i);
@@ -158,7 +158,7 @@ musec_status ms_run_matrices_open(ms_bench *b, const char *dir, int sets, ms_run
     TRY(list_matrices(&e, t, out));
     for (int s = 0; s < sets; s++) {
         ms_log_progress(b->log, "gradients %d of %d", s + 1, sets);
-        TRY(take_gradients(&e, t, s, out));
+        TRY(copy_gradients(&e, t, s, out));
     }
 done:
     if (st != MUSEC_OK && e.text[0] != '\0') ms_fail(&b->d->error, st, "%s", e.text);

@@ -1,22 +1,20 @@
 /* step_bench.c - one step of each optimizer over the matrices of a preset: `small` has 11 layers of
- * width w = 768, `medium` 16 of 1024 and `wide` 16 of 2048, each layer with Q, K, V and O of w x w
- * and an MLP of two matrices of 4w x w.  Weights are float32, with a copy in what activations are
- * in where the device has them in 16 bits, as in training.
+ * width w = 768, `medium` 16 of 1024 and `wide` 16 of 2048.  A layer has Q, K, V and O of w x w and
+ * an MLP of two matrices of 4w x w.  Weights are float32, with a 16-bit compute copy where the
+ * device has 16-bit activations, as in training.
  *
- * All optimizers see the same weights and gradients and go through the same products.  A gradient
- * is a signal of falling singular values, always the same, and fresh noise in turn, so that a
- * momentum comes to hold what a momentum does: some large directions above a bulk of noise.  The
- * first optimizer, which the others are compared with, is Muon with five quintic steps; its map, of
- * proposals that are made beforehand, is timed alone too, since that is what others give figures
- * of.  FLOPs are those of the operator alone, r being the smaller and n the larger side; bytes are
- * what the rest reads and writes at least: gradient, state, weight and copy, once each.
+ * All optimizers see the same weights and gradients and use the same products.  A gradient is a
+ * fixed signal of falling singular values plus one of several draws of noise, so that the momentum
+ * looks like that of a run: some large directions above a bulk of noise.  The baseline is Muon with
+ * five quintic steps.  Its orthogonalization alone is timed too, since that is what others publish.
+ * FLOPs are those of the spectral function alone, r being the smaller and n the larger side; bytes
+ * are the minimum that the rest reads and writes: gradient, state, weight and copy, once each.
  *
- * With --run the matrices are those of a run of `musec train` at its newest checkpoint, and so are
- * gradients, momentum, threshold and beta (run_matrices.h).  Three sets of gradients would soon
- * make another momentum than the many that a run averages: each look at the clock begins with the
- * momentum of the checkpoint, whatever optimizer it is of.  Then the plans are told that `accurate`
- * takes for the momentum that is clipped next. */
-#include "step_bench.h"
+ * With --run the matrices, gradients, momentum, threshold and beta are those of the newest
+ * checkpoint of a run (run_matrices.h).  Three sets of gradients would soon make another momentum
+ * than the many of a run, so every measurement starts from the momentum of the checkpoint, for any
+ * optimizer.  Then the plans that `accurate` chooses for that momentum are counted. */
+#include "bench.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,62 +24,60 @@
 #include "timing.h"
 
 enum { PER_LAYER = 6, MAX_OPTIONS = 4, QUICK_LAYERS = 2, RANK = 64 };
-enum { WARM_STEPS = 12 }; /* until the momentum is one */
-enum { SHAPES = 8 };      /* of matrices, at most, to map them alone */
+enum { WARM_STEPS = 12 }; /* until the momentum is typical */
+enum { MAX_GROUPS = 8 };  /* groups whose spectral function can be timed alone */
 
 static const struct {
     const char *name;
     int64_t     layers, width;
 } presets[] = { { "small", 11, 768 }, { "medium", 16, 1024 }, { "wide", 16, 2048 } };
 
-typedef struct kind {
+typedef struct step_kind {
     const char *name, *optimizer;
-    const char *options[MAX_OPTIONS][2]; /* NULL ends */
+    const char *options[MAX_OPTIONS][2]; /* NULL ends the list */
     double      r3, n_r2;                /* FLOPs: r3 r^3 + n_r2 n r^2; 0: not counted */
-    double      long_r3, long_n_r2;      /* and of n >= 2 r in 16 bits, where they differ */
-    int         states;                  /* matrices that are kept for each */
+    double      long_r3, long_n_r2;      /* the same for n >= 2 r in 16 bits, where it differs */
+    int         states;                  /* state matrices per parameter */
     bool        slow;                    /* only with --all */
-    bool        alone;                   /* its map of what is proposed, and nothing else */
-} kind;
+    bool        alone;                   /* only its spectral function */
+} step_kind;
 
 #define MODE(mode)                                   \
     {                                                \
         { "ns-mode", mode }, { "threshold", "0.25" } \
     }
 
-static const kind kinds[] = {
-    { "muon", "muon", { { NULL } }, 5.0, 15.0, 15.0, 9.0, 1, false, false },
-    { "muon's map alone", "muon", { { NULL } }, 5.0, 15.0, 15.0, 9.0, 1, false, true },
-    { "soft-musec fast", "soft-musec", MODE("fast"), 9.0, 3.0, 0.0, 0.0, 1, false, false },
-    { "soft-musec paper", "soft-musec", MODE("paper"), 14.0, 3.0, 0.0, 0.0, 1, false, false },
-    { "soft-musec paper7", "soft-musec", MODE("paper7"), 9.0, 3.0, 0.0, 0.0, 1, false, false },
-    { "soft-musec accurate", "soft-musec", MODE("accurate"), 0.0, 0.0, 0.0, 0.0, 1, false, false },
-    { "sgdm", "sgdm", { { NULL } }, 0.0, 0.0, 0.0, 0.0, 1, false, false },
-    { "adamw", "adamw", { { NULL } }, 0.0, 0.0, 0.0, 0.0, 2, false, false },
+static const step_kind kinds[] = {
+    { "muon", "muon", .r3 = 5, .n_r2 = 15, .long_r3 = 15, .long_n_r2 = 9, .states = 1 },
+    { "muon's map alone", "muon", .r3 = 5, .n_r2 = 15, .long_r3 = 15, .long_n_r2 = 9, .states = 1,
+      .alone = true },
+    { "soft-musec fast", "soft-musec", MODE("fast"), .r3 = 9, .n_r2 = 3, .states = 1 },
+    { "soft-musec paper", "soft-musec", MODE("paper"), .r3 = 14, .n_r2 = 3, .states = 1 },
+    { "soft-musec paper7", "soft-musec", MODE("paper7"), .r3 = 9, .n_r2 = 3, .states = 1 },
+    { "soft-musec accurate", "soft-musec", MODE("accurate"), .states = 1 },
+    { "sgdm", "sgdm", .states = 1 },
+    { "adamw", "adamw", .states = 2 },
     { "soft-musec literal",
       "soft-musec",
       { { "literal", "yes" }, { "threshold", "0.25" } },
-      30.0,
-      3.0,
-      0.0,
-      0.0,
-      1,
-      true,
-      false },
-    { "musec", "musec", { { "threshold", "0.25" } }, 0.0, 0.0, 0.0, 0.0, 1, true, false },
+      .r3     = 30,
+      .n_r2   = 3,
+      .states = 1,
+      .slow   = true },
+    { "musec", "musec", { { "threshold", "0.25" } }, .states = 1, .slow = true },
 };
 
-typedef struct job {
+typedef struct step_job {
     const ms_run_matrices *m;
     musec_optim           *optim;
-    int                    next;                             /* set of gradients */
-    ms_mat                 proposed[SHAPES], mapped[SHAPES]; /* of each group, for its map alone */
-} job;
+    int                    next;                    /* index of the next set of gradients */
+    ms_mat inputs[MAX_GROUPS], outputs[MAX_GROUPS]; /* of each group's spectral function */
+} step_job;
 
 static const struct {
     const char *name;
     musec_role  role;
-    int64_t     heights; /* rows, in widths */
+    int64_t     heights; /* rows, in units of the width */
 } layer[PER_LAYER] = {
     { "q", MUSEC_ROLE_QK, 1 }, { "k", MUSEC_ROLE_QK, 1 },   { "v", MUSEC_ROLE_VO, 1 },
     { "o", MUSEC_ROLE_VO, 1 }, { "up", MUSEC_ROLE_MLP, 4 }, { "down", MUSEC_ROLE_MLP, 4 },
@@ -89,8 +85,8 @@ static const struct {
 
 /* ---- weights and gradients ------------------------------------------------------------------- */
 
-static musec_status take(ms_bench *b, int64_t matrix, int64_t width, musec_dtype dtype,
-                         musec_view *out)
+static musec_status allocate(ms_bench *b, int64_t matrix, int64_t width, musec_dtype dtype,
+                             musec_view *out)
 {
     const int64_t rows = layer[matrix % PER_LAYER].heights * width;
     ms_mat        x;
@@ -101,8 +97,9 @@ done:
     return st;
 }
 
-/* grad <- signal + noise.  The signal is L diag(2 / k) R, L and R^T nearly orthonormal; the noise
- * has a norm of about 1. */
+/* grad <- signal + noise, where the noise has a norm of about 1 and the signal is
+ *     L diag(2 / k) R
+ * with nearly orthonormal L and R^T. */
 static musec_status draw_gradient(ms_bench *b, int64_t matrix, int set, ms_mat grad)
 {
     const ms_device_ops *op   = b->d->ops;
@@ -123,7 +120,7 @@ static musec_status draw_gradient(ms_bench *b, int64_t matrix, int set, ms_mat g
     TRY(op->scale_rows(b->d, sizes, right));
     TRY(op->normal(b->d, key + 3 + (uint64_t)set, 0.0, 1.0 / (sqrt(rows) + sqrt(cols)), grad));
     TRY(op->gemm(b->d, 1.0, left, right, 1.0, grad));
-    TRY(op->sync(b->d)); /* values are uploaded */
+    TRY(op->sync(b->d)); /* until the upload of `values` is done */
 done:
     ms_arena_reset(&b->d->scratch, mark);
     return st;
@@ -140,15 +137,15 @@ static musec_status make_model(ms_bench *b, int64_t layers, int64_t width, ms_ru
         snprintf(one->name, sizeof one->name, "%lld.%s", (long long)(i / PER_LAYER),
                  layer[i % PER_LAYER].name);
         one->role = layer[i % PER_LAYER].role;
-        TRY(take(b, i, width, MUSEC_F32, &one->weight));
+        TRY(allocate(b, i, width, MUSEC_F32, &one->weight));
         TRY(op->normal(b->d, 7 + (uint64_t)i, 0.0, 0.02, ms_mat_of(one->weight)));
         if (copy != MUSEC_F32) {
-            TRY(take(b, i, width, copy, &one->copy));
+            TRY(allocate(b, i, width, copy, &one->copy));
             TRY(op->copy(b->d, ms_mat_of(one->weight), ms_mat_of(one->copy)));
         }
         m->elems += one->weight.rows * width;
         for (int s = 0; s < m->sets; s++) {
-            TRY(take(b, i, width, MUSEC_F32, &m->grads[s][i]));
+            TRY(allocate(b, i, width, MUSEC_F32, &m->grads[s][i]));
             TRY(draw_gradient(b, i + 1, s, ms_mat_of(m->grads[s][i])));
         }
     }
@@ -158,12 +155,12 @@ done:
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* As the kind says, and, of a run, with its own threshold and beta. */
-static musec_status configure(const kind *k, const ms_run_matrices *m, musec_optim_config *cfg)
+/* The config of a kind; the threshold and beta of a run replace its own. */
+static musec_status configure(const step_kind *k, const ms_run_matrices *m, musec_optim_config *cfg)
 {
     musec_status st = MUSEC_OK;
     TRY(musec_optim_config_init(cfg, sizeof *cfg, k->optimizer));
-    cfg->lr = 1e-6; /* the weights stay what they are, whoever steps how often */
+    cfg->lr = 1e-6; /* the weights hardly change, however many steps are made */
     for (int i = 0; i < MAX_OPTIONS && k->options[i][0] != NULL; i++) {
         const bool run = m->train != NULL && strcmp(k->options[i][0], "threshold") == 0;
         TRY(musec_optim_config_set(cfg, k->options[i][0], run ? m->threshold : k->options[i][1]));
@@ -173,7 +170,7 @@ done:
     return st;
 }
 
-static musec_status make_optim(ms_bench *b, const kind *k, const ms_run_matrices *m,
+static musec_status make_optim(ms_bench *b, const step_kind *k, const ms_run_matrices *m,
                                musec_optim **out)
 {
     musec_optim_config cfg;
@@ -193,22 +190,22 @@ done:
 
 static musec_status run_step(ms_device *d, void *state)
 {
-    job *j = state;
+    step_job *j = state;
     (void)d;
     j->next = (j->next + 1) % j->m->sets;
     return musec_optim_step(j->optim, j->m->grads[j->next], (size_t)j->m->n, 1.0);
 }
 
-/* What the optimizer's next step would map, once it has taken one, and room for the result.  *can:
- * not where it goes in chunks. */
-static musec_status propose_maps(job *j, bool *can)
+/* Prepares the inputs and outputs of the spectral function of the next step, after one step was
+ * made.  *can becomes false where it runs in chunks. */
+static musec_status prepare_spectral(step_job *j, bool *can)
 {
     musec_optim *opt  = j->optim;
     ms_step      next = {
              .opt = opt, .grads = j->m->grads[j->next], .lr_scale = 1.0, .host = opt->host
     };
     musec_status st = MUSEC_OK;
-    *can            = opt->n_groups <= SHAPES;
+    *can            = opt->n_groups <= MAX_GROUPS;
     for (size_t i = 0; i < opt->n_groups && *can; i++) {
         ms_group *g    = &opt->groups[i];
         ms_span   span = {
@@ -217,34 +214,34 @@ static musec_status propose_maps(job *j, bool *can)
         *can = g->chunk == g->count;
         if (!*can) break;
         TRY(ms_update_momentum(&next, &span));
-        j->proposed[i] = span.scaled.data != NULL ? span.scaled : span.direction;
+        j->inputs[i] = span.scaled.data != NULL ? span.scaled : span.direction;
         TRY(ms_scratch_mat(opt->d, ms_update_dtype(opt, g), g->count, g->rows, g->cols,
-                           &j->mapped[i]));
+                           &j->outputs[i]));
     }
 done:
     return st;
 }
 
-static musec_status run_maps(ms_device *d, void *state)
+static musec_status run_spectral(ms_device *d, void *state)
 {
-    const job   *j  = state;
-    musec_status st = MUSEC_OK;
+    const step_job *j  = state;
+    musec_status    st = MUSEC_OK;
     (void)d;
     for (size_t i = 0; i < j->optim->n_groups; i++)
-        TRY(ms_run_spectral(j->optim, &j->optim->groups[i], ms_stack(j->proposed[i], j->mapped[i]),
+        TRY(ms_run_spectral(j->optim, &j->optim->groups[i], ms_stack(j->inputs[i], j->outputs[i]),
                             ms_const(1.0), NULL));
 done:
     return st;
 }
 
-/* The momentum of the checkpoint becomes that of an optimizer that has one. */
+/* Sets the momentum of an optimizer that has one to that of the checkpoint. */
 static musec_status set_momentum(ms_device *d, void *state)
 {
-    const job   *j     = state;
-    musec_optim *opt   = j->optim;
-    const bool   heavy = opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY;
-    const double scale = heavy ? 1.0 / opt->cfg.beta : 1.0;
-    musec_status st;
+    const step_job *j     = state;
+    musec_optim    *opt   = j->optim;
+    const bool      heavy = opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY;
+    const double    scale = heavy ? 1.0 / opt->cfg.beta : 1.0;
+    musec_status    st;
     TRY(ms_optim_prepare(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
         ms_group *g = &opt->groups[i];
@@ -261,7 +258,7 @@ done:
     return st;
 }
 
-static double flops(const kind *k, const ms_run_matrices *m, musec_dtype operands)
+static double flops(const step_kind *k, const ms_run_matrices *m, musec_dtype operands)
 {
     double sum = 0.0;
     for (int64_t i = 0; i < m->n; i++) {
@@ -275,7 +272,7 @@ static double flops(const kind *k, const ms_run_matrices *m, musec_dtype operand
     return sum;
 }
 
-static double bytes(const kind *k, const ms_run_matrices *m)
+static double bytes(const step_kind *k, const ms_run_matrices *m)
 {
     const musec_view first = m->list[0].copy;
     const double     copy  = first.data != NULL ? (double)ms_dtype_bytes(first.dtype) : 0.0;
@@ -283,15 +280,15 @@ static double bytes(const kind *k, const ms_run_matrices *m)
     return (double)m->elems * (sizeof(float) * (3.0 + 2.0 * k->states) + copy);
 }
 
-/* From whole steps to the map alone; where that cannot be, to nothing. */
-static musec_status set_apart(ms_device *d, job *j, ms_candidate *c)
+/* Replaces whole steps by the spectral function alone; destroys the optimizer if that cannot be. */
+static musec_status set_apart(ms_device *d, step_job *j, ms_candidate *c)
 {
     bool         can = false;
     musec_status st  = MUSEC_OK;
     if (c->begin != NULL) TRY(c->begin(d, j));
     TRY(run_step(d, j));
-    TRY(propose_maps(j, &can));
-    c->run   = run_maps;
+    TRY(prepare_spectral(j, &can));
+    c->run   = run_spectral;
     c->begin = NULL;
     if (!can) {
         musec_optim_destroy(j->optim);
@@ -301,16 +298,16 @@ done:
     return st;
 }
 
-/* Those that are asked for, each with its own state and a momentum that has settled. */
-static musec_status make_jobs(ms_bench *b, const ms_run_matrices *m, const char *shape, job *jobs,
-                              ms_candidate *c, const kind **chosen, int *n)
+/* Makes the requested optimizers, each with its own state and a typical momentum. */
+static musec_status make_jobs(ms_bench *b, const ms_run_matrices *m, const char *shape,
+                              step_job *jobs, ms_candidate *c, const step_kind **chosen, int *n)
 {
     const bool   warm = !ms_is_on_host(b->d) && m->train == NULL;
     musec_status st   = MUSEC_OK;
     for (size_t i = 0; i < COUNT(kinds); i++) {
         const bool asked =
             (!kinds[i].slow || b->opt->all) && ms_bench_wanted(b, "step", kinds[i].name, shape);
-        if (!asked && i > 0) continue; /* the first is what the others are held against */
+        if (!asked && i > 0) continue; /* the first is the baseline */
         chosen[*n] = &kinds[i];
         jobs[*n].m = m;
         c[*n]      = (ms_candidate){ .run   = run_step,
@@ -345,29 +342,29 @@ done:
     return st;
 }
 
-typedef struct plan {
+typedef struct plan_count {
     char name[sizeof(((ms_report *)NULL)->path)];
     int  count;
-} plan;
+} plan_count;
 
-enum { PLANS = 64 }; /* more than there are */
+enum { MAX_PLANS = 64 }; /* more than exist */
 
-static void count_plan(const ms_report *report, plan *plans)
+static void count_plan(const ms_report *report, plan_count *plans)
 {
     int p = 0;
-    while (p < PLANS - 1 && plans[p].count > 0 && strcmp(plans[p].name, report->path) != 0)
+    while (p < MAX_PLANS - 1 && plans[p].count > 0 && strcmp(plans[p].name, report->path) != 0)
         p++;
     memcpy(plans[p].name, report->path, sizeof plans[p].name);
     plans[p].count++;
 }
 
-/* Those that `accurate` takes for the momentum of the next step, and for how many matrices. */
+/* Counts the plans that `accurate` chooses for the momentum of the next step. */
 static musec_status put_plans(ms_bench *b, const ms_run_matrices *m, const char *shape)
 {
-    plan         plans[PLANS] = { 0 };
-    musec_optim *opt          = NULL;
-    const kind  *k            = kinds;
-    musec_status st;
+    plan_count       plans[MAX_PLANS] = { 0 };
+    musec_optim     *opt              = NULL;
+    const step_kind *k                = kinds;
+    musec_status     st;
     while (strcmp(k->name, "soft-musec accurate") != 0)
         k++;
     TRY(make_optim(b, k, m, &opt));
@@ -379,7 +376,7 @@ static musec_status put_plans(ms_bench *b, const ms_run_matrices *m, const char 
             count_plan(&report, plans);
         }
     ms_bench_heading(b, "plans of soft-musec accurate, and how many matrices each is for");
-    for (int p = 0; p < PLANS && plans[p].count > 0; p++)
+    for (int p = 0; p < MAX_PLANS && plans[p].count > 0; p++)
         ms_bench_count(b, "plan", plans[p].name, shape, plans[p].count);
 done:
     musec_optim_destroy(opt);
@@ -391,7 +388,7 @@ done:
 musec_status ms_bench_matrices(ms_bench *b, ms_run_matrices *m, char *shape, size_t bytes)
 {
     const char   *preset = b->opt->preset != NULL ? b->opt->preset : presets[0].name;
-    const int64_t most   = b->opt->quick ? QUICK_LAYERS : INT64_MAX;
+    const int64_t max    = b->opt->quick ? QUICK_LAYERS : INT64_MAX;
     musec_status  st;
     if (b->opt->run != NULL) {
         TRY(ms_run_matrices_open(b, b->opt->run, b->opt->quick ? 1 : MS_RUN_SETS, m));
@@ -404,7 +401,7 @@ musec_status ms_bench_matrices(ms_bench *b, ms_run_matrices *m, char *shape, siz
     if (i == COUNT(presets))
         return ms_fail(&b->d->error, MUSEC_EINVAL,
                        "the preset is \"%s\"; it must be one of small, medium, wide", preset);
-    const int64_t layers = presets[i].layers < most ? presets[i].layers : most;
+    const int64_t layers = presets[i].layers < max ? presets[i].layers : max;
     snprintf(shape, bytes, "%lld layers of %lld, f32", (long long)layers,
              (long long)presets[i].width);
     ms_log_progress(b->log, "step: %s", shape);
@@ -427,14 +424,14 @@ static void put_heading(const ms_bench *b, const ms_run_matrices *m)
 
 static musec_status run_all(ms_bench *b)
 {
-    const ms_mark   mark = ms_arena_mark(&b->d->scratch);
-    const kind     *chosen[COUNT(kinds)];
-    job             jobs[COUNT(kinds)] = { { 0 } };
-    ms_candidate    c[COUNT(kinds)]    = { { 0 } };
-    ms_run_matrices m                  = { 0 };
-    char            shape[64];
-    int             n  = 0;
-    musec_status    st = MUSEC_OK;
+    const ms_mark    mark = ms_arena_mark(&b->d->scratch);
+    const step_kind *chosen[COUNT(kinds)];
+    step_job         jobs[COUNT(kinds)] = { { 0 } };
+    ms_candidate     c[COUNT(kinds)]    = { { 0 } };
+    ms_run_matrices  m                  = { 0 };
+    char             shape[64];
+    int              n  = 0;
+    musec_status     st = MUSEC_OK;
 
     TRY(ms_bench_matrices(b, &m, shape, sizeof shape));
     TRY(ms_bench_begin(b));

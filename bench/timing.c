@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double settle_ms = 150.0, least_ms = 5.0;
-enum { MOST_REPEATS = 2000 };
+static const double warm_up_ms = 150.0, min_ms = 5.0;
+enum { MAX_REPEATS = 2000 };
 
 static int ascending(const void *a, const void *b)
 {
@@ -13,7 +13,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *values, int n)
+double ms_median(double *values, int n)
 {
     qsort(values, (size_t)n, sizeof *values, ascending);
     return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
@@ -24,7 +24,7 @@ bool ms_is_on_host(const ms_device *d)
     return strcmp(d->kind->name, "cpu") == 0 || strcmp(d->kind->name, "ref") == 0;
 }
 
-/* Of `repeats` runs, in all. */
+/* The total time of `repeats` runs. */
 static musec_status time_runs(ms_device *d, const ms_candidate *c, int repeats, double *ms)
 {
     double       begin = 0.0, end = 0.0;
@@ -43,7 +43,7 @@ static musec_status time_once(ms_device *d, const ms_candidate *c, int repeats, 
 {
     double       spent = 0.0, all = 0.0;
     musec_status st = MUSEC_OK;
-    while (c->settle && ms_is_on_host(d) && spent < settle_ms) {
+    while (c->warm_up && ms_is_on_host(d) && spent < warm_up_ms) {
         TRY(time_runs(d, c, 1, &all));
         spent += all;
     }
@@ -53,7 +53,7 @@ done:
     return st;
 }
 
-/* Warms up; then, how often it must run to fill least_ms. */
+/* Warms up, and finds how often the candidate must run to fill min_ms. */
 static musec_status find_repeats(ms_device *d, const ms_candidate *c, int *repeats)
 {
     double       ms = 0.0;
@@ -63,8 +63,8 @@ static musec_status find_repeats(ms_device *d, const ms_candidate *c, int *repea
     if (ms_is_on_host(d)) return MUSEC_OK;
     for (;;) {
         TRY(time_runs(d, c, *repeats, &ms));
-        if (ms >= least_ms || *repeats >= MOST_REPEATS) break;
-        const double need = ms > 0.1 ? 1.2 * least_ms / ms : 10.0; /* 0.1: a look at the clock */
+        if (ms >= min_ms || *repeats >= MAX_REPEATS) break;
+        const double need = ms > 0.1 ? 1.2 * min_ms / ms : 10.0; /* 0.1: a clock read */
         *repeats          = (int)((double)*repeats * (need < 10.0 ? need : 10.0)) + 1;
     }
 done:
@@ -87,8 +87,8 @@ musec_status ms_time_group(ms_device *d, ms_candidate *candidates, int n, int ro
         for (int round = 0; round < rounds; round++)
             ratio[i * rounds + round] = ms[i * rounds + round] / ms[round];
     for (int i = 0; i < n; i++) {
-        candidates[i].ms    = median(ms + i * rounds, rounds);
-        candidates[i].ratio = median(ratio + i * rounds, rounds);
+        candidates[i].ms    = ms_median(ms + i * rounds, rounds);
+        candidates[i].ratio = ms_median(ratio + i * rounds, rounds);
     }
 done:
     free(ms);

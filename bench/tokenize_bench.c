@@ -1,18 +1,17 @@
-/* tokenize_bench.c - GPT-2's tokenizer on a text, on the texts that are worst for it, and beside
- * tiktoken.
+/* tokenize_bench.c - GPT-2's tokenizer on ordinary text, on its worst cases, and beside tiktoken.
  *
- * Everything runs in turn, round after round, and ratios are medians over rounds of times of the
+ * All rows take turns, round after round, and ratios are medians over the rounds of times of the
  * same round.  A megabyte is 10^6 bytes.
  *
  *     ordinary text   the --text file, or 8 MB of the built-in corpus (few words, so faster)
- *     worst cases     1 MB in a single word, beside the first 1 MB of the text; of random letters,
- *                     no part returns
- *     two threads     each encodes the whole text with a cache of its own, beside a loop that only
- *                     computes, which shows what the machine gives two threads at this moment
- *     tiktoken        bench/peers/tiktoken_bench.py, if the program was started where that is to be
- *                     found and python3 has tiktoken; its start and its reading are not counted */
+ *     worst cases     1 MB in a single word, beside the first 1 MB of the text; in random letters
+ *                     no part repeats
+ *     two threads     each encodes the whole text with its own cache, beside a loop that only
+ *                     computes and shows what the machine gives two threads at this moment
+ *     tiktoken        bench/peers/tiktoken_bench.py, if it is found from the working directory and
+ *                     python3 has tiktoken; its start and its reading are not timed */
 #define _POSIX_C_SOURCE 200809L /* popen, pthread */
-#include "tokenize_bench.h"
+#include "bench.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,42 +22,44 @@
 #include "core/rng.h"
 #include "data/bpe.h"
 #include "data/corpus.h"
+#include "timing.h"
 
 #define PEER "bench/peers/tiktoken_bench.py"
 
-enum { THREADS = 2, PIECE = 1000000, BUILTIN_BYTES = 8000000, MOST_ROUNDS = 200 };
+enum { THREADS = 2, PIECE = 1000000, BUILTIN_BYTES = 8000000, MAX_ROUNDS = 200 };
 
-typedef struct text {
+typedef struct text_span {
     const char *p;
     size_t      n;
-} text;
+} text_span;
 
-typedef struct job {
+typedef struct tokenize_job {
     const ms_bpe *bpe;
     ms_bpe_cache *cache[THREADS];
     uint16_t     *ids[THREADS]; /* (ms_bpe_room of the text) */
     char         *all;          /* the ordinary text */
     size_t        bytes;
-    char         *worst; /* (PIECE) what the case at hand repeats */
+    char         *worst; /* (PIECE) the text of the current worst case */
     char          vocab[MS_PATH_MAX];
     const char   *text_path; /* as the peer can read it */
     char          own_text[64];
     size_t        n_ids;
-} job;
+} tokenize_job;
 
-typedef struct row {
+typedef struct tokenize_row {
     const char *name;
-    double (*ms)(job *j, const struct row *r); /* one run; below 0: it failed */
-    const char *repeat;                        /* worst cases: what the word is made of */
-    double      work;                          /* bytes, or something else to count by */
-    int         against;                       /* row that the ratio is taken to, -1: none */
-    double      times[MOST_ROUNDS];
+    double (*ms)(tokenize_job              *j,
+                 const struct tokenize_row *r); /* times one run; negative if it failed */
+    const char *repeat;                         /* worst cases: the repeated part */
+    double      work;                           /* bytes, or another unit */
+    int         against;                        /* the row of the ratio; -1: none */
+    double      times[MAX_ROUNDS];
     bool        failed;
-} row;
+} tokenize_row;
 
 /* ---- what is timed --------------------------------------------------------------------------- */
 
-static double encode_ms(job *j, int thread, text t)
+static double encode_ms(tokenize_job *j, int thread, text_span t)
 {
     const double begin = ms_clock_ms();
     const size_t n     = ms_bpe_encode(j->bpe, j->cache[thread], t.p, t.n, false, j->ids[thread]);
@@ -66,39 +67,39 @@ static double encode_ms(job *j, int thread, text t)
     return ms_clock_ms() - begin;
 }
 
-static double time_text(job *j, const row *r)
+static double time_text(tokenize_job *j, const tokenize_row *r)
 {
     (void)r;
-    return encode_ms(j, 0, (text){ j->all, j->bytes });
+    return encode_ms(j, 0, (text_span){ j->all, j->bytes });
 }
 
-static double time_piece(job *j, const row *r)
+static double time_piece(tokenize_job *j, const tokenize_row *r)
 {
     (void)r;
-    return encode_ms(j, 0, (text){ j->all, PIECE });
+    return encode_ms(j, 0, (text_span){ j->all, PIECE });
 }
 
-static double time_worst(job *j, const row *r)
+static double time_worst(tokenize_job *j, const tokenize_row *r)
 {
     const size_t m = strlen(r->repeat);
     for (size_t i = 0; i < PIECE; i++)
         j->worst[i] = r->repeat[i % m];
-    return encode_ms(j, 0, (text){ j->worst, PIECE });
+    return encode_ms(j, 0, (text_span){ j->worst, PIECE });
 }
 
-static double time_letters(job *j, const row *r)
+static double time_letters(tokenize_job *j, const tokenize_row *r)
 {
     (void)r;
     for (size_t i = 0; i < PIECE; i++)
         j->worst[i] = (char)('a' + ms_rand_u64(1, i) % 26);
-    return encode_ms(j, 0, (text){ j->worst, PIECE });
+    return encode_ms(j, 0, (text_span){ j->worst, PIECE });
 }
 
-typedef struct worker {
-    job *j;
-    int  thread;
-    bool only_compute;
-} worker;
+typedef struct encode_thread {
+    tokenize_job *j;
+    int           thread;
+    bool          only_compute;
+} encode_thread;
 
 /* Four chains of operations: enough to fill a core, so that two threads on one core show. */
 static void compute(void)
@@ -117,23 +118,23 @@ static void compute(void)
 
 static void *work(void *arg)
 {
-    const worker *w = arg;
+    const encode_thread *w = arg;
     if (w->only_compute)
         compute();
     else
-        encode_ms(w->j, w->thread, (text){ w->j->all, w->j->bytes });
+        encode_ms(w->j, w->thread, (text_span){ w->j->all, w->j->bytes });
     return NULL;
 }
 
-static double time_threads(job *j, int threads, bool only_compute)
+static double time_threads(tokenize_job *j, int threads, bool only_compute)
 {
-    worker       w[THREADS];
-    pthread_t    id[THREADS];
-    int          started = 0;
-    const double begin   = ms_clock_ms();
+    encode_thread w[THREADS];
+    pthread_t     id[THREADS];
+    int           started = 0;
+    const double  begin   = ms_clock_ms();
 
     for (; started < threads; started++) {
-        w[started] = (worker){ j, started, only_compute };
+        w[started] = (encode_thread){ j, started, only_compute };
         if (pthread_create(&id[started], NULL, work, &w[started]) != 0) break;
     }
     for (int i = 0; i < started; i++)
@@ -141,23 +142,23 @@ static double time_threads(job *j, int threads, bool only_compute)
     return started == threads ? ms_clock_ms() - begin : -1.0;
 }
 
-static double time_two(job *j, const row *r)
+static double time_two(tokenize_job *j, const tokenize_row *r)
 {
     (void)r;
     return time_threads(j, THREADS, false);
 }
-static double time_compute(job *j, const row *r)
+static double time_compute(tokenize_job *j, const tokenize_row *r)
 {
     (void)r;
     return time_threads(j, 1, true);
 }
-static double time_compute_two(job *j, const row *r)
+static double time_compute_two(tokenize_job *j, const tokenize_row *r)
 {
     (void)r;
     return time_threads(j, THREADS, true);
 }
 
-static double time_peer(job *j, const row *r)
+static double time_peer(tokenize_job *j, const tokenize_row *r)
 {
     char   command[3 * MS_PATH_MAX];
     double ms = -1.0;
@@ -175,7 +176,7 @@ static double time_peer(job *j, const row *r)
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-static musec_status read_text(ms_error *e, const char *path, job *j)
+static musec_status read_text(ms_error *e, const char *path, tokenize_job *j)
 {
     FILE        *f = NULL;
     int64_t      bytes;
@@ -200,8 +201,8 @@ done:
     return st;
 }
 
-/* The built-in corpus, also as a file for the peer. */
-static musec_status make_text(ms_error *e, job *j)
+/* Makes a text of the built-in corpus, and a file of it for the peer. */
+static musec_status make_text(ms_error *e, tokenize_job *j)
 {
     int          fd = -1;
     FILE        *f  = NULL;
@@ -232,7 +233,8 @@ done:
     return st;
 }
 
-static musec_status make_job(ms_error *e, const ms_bench_options *opt, job *j, ms_bpe **bpe)
+static musec_status make_job(ms_error *e, const ms_bench_options *opt, tokenize_job *j,
+                             ms_bpe **bpe)
 {
     musec_status st;
 
@@ -252,7 +254,7 @@ done:
     return st;
 }
 
-static void free_job(job *j)
+static void free_job(tokenize_job *j)
 {
     for (int i = 0; i < THREADS; i++) {
         free(j->ids[i]);
@@ -265,34 +267,23 @@ static void free_job(job *j)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof *values, ascending);
-    return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
-
 /* Median over the rounds of the speed of a row over that of another in the same round. */
-static double speed_ratio(const row *r, const row *to, int rounds)
+static double speed_ratio(const tokenize_row *r, const tokenize_row *to, int rounds)
 {
-    double ratios[MOST_ROUNDS] = { 0 };
+    double ratios[MAX_ROUNDS] = { 0 };
     for (int i = 0; i < rounds; i++)
         ratios[i] = to->times[i] / r->times[i] * r->work / to->work;
-    return median(ratios, rounds);
+    return ms_median(ratios, rounds);
 }
 
-static void print_row(FILE *out, json_t *list, const row *rows, const row *r, int rounds)
+static void print_row(FILE *out, json_t *list, const tokenize_row *rows, const tokenize_row *r,
+                      int rounds)
 {
-    const row *to                 = r->against < 0 ? NULL : &rows[r->against];
-    double     times[MOST_ROUNDS] = { 0 }, ms, mb_s, ratio;
+    const tokenize_row *to                = r->against < 0 ? NULL : &rows[r->against];
+    double              times[MAX_ROUNDS] = { 0 }, ms, mb_s, ratio;
 
     memcpy(times, r->times, sizeof times);
-    ms    = median(times, rounds);
+    ms    = ms_median(times, rounds);
     mb_s  = r->work > 2.0 ? 1e-3 * r->work / ms : 0.0;
     ratio = to == NULL || r->failed ? 1.0 : speed_ratio(r, to, rounds);
     if (list != NULL) {
@@ -315,9 +306,9 @@ static void print_row(FILE *out, json_t *list, const row *rows, const row *r, in
     fputc('\n', out);
 }
 
-static void run_rounds(ms_log *log, job *j, row *rows, int n, int rounds)
+static void run_rounds(ms_log *log, tokenize_job *j, tokenize_row *rows, int n, int rounds)
 {
-    for (int round = -1; round < rounds; round++) { /* one to warm up */
+    for (int round = -1; round < rounds; round++) { /* one round to warm up */
         ms_log_progress(log, "tokenize: round %d of %d", round + 1, rounds);
         for (int i = 0; i < n; i++) {
             const double ms = rows[i].failed ? -1.0 : rows[i].ms(j, &rows[i]);
@@ -328,8 +319,8 @@ static void run_rounds(ms_log *log, job *j, row *rows, int n, int rounds)
     ms_log_end(log);
 }
 
-static void print_all(const ms_bench_options *opt, FILE *out, const job *j, const row *rows, int n,
-                      int rounds)
+static void print_all(const ms_bench_options *opt, FILE *out, const tokenize_job *j,
+                      const tokenize_row *rows, int n, int rounds)
 {
     json_t     *list = opt->json ? json_array() : NULL;
     const char *name = opt->text != NULL ? opt->text : "the built-in corpus";
@@ -353,26 +344,26 @@ static void print_all(const ms_bench_options *opt, FILE *out, const job *j, cons
 musec_status ms_bench_tokenize(const ms_bench_options *opt, ms_log *log, FILE *out, ms_error *error)
 {
     const int asked =
-        opt->repeats > 0 ? (int)(opt->repeats < MOST_ROUNDS ? opt->repeats : MOST_ROUNDS) : 0;
-    const int    rounds = asked > 0 ? asked : opt->quick ? 3 : 9;
-    job          j      = { .bpe = NULL };
-    ms_bpe      *bpe    = NULL;
-    row         *rows   = NULL;
-    musec_status st;
+        opt->repeats > 0 ? (int)(opt->repeats < MAX_ROUNDS ? opt->repeats : MAX_ROUNDS) : 0;
+    const int     rounds = asked > 0 ? asked : opt->quick ? 3 : 9;
+    tokenize_job  j      = { .bpe = NULL };
+    ms_bpe       *bpe    = NULL;
+    tokenize_row *rows   = NULL;
+    musec_status  st;
 
     TRY(make_job(error, opt, &j, &bpe));
-    const double all     = (double)j.bytes;
-    const row    table[] = {
-           { "one thread", time_text, NULL, all, -1, { 0 }, false },
-           { "tiktoken, one thread", time_peer, NULL, all, 0, { 0 }, false },
-           { "two threads", time_two, NULL, THREADS * all, 0, { 0 }, false },
-           { "a loop, one thread", time_compute, NULL, 1.0, -1, { 0 }, false },
-           { "a loop, two threads", time_compute_two, NULL, 2.0, 3, { 0 }, false },
-           { "1 MB of the text", time_piece, NULL, PIECE, -1, { 0 }, false },
-           { "1 MB of \"a\"", time_worst, "a", PIECE, 5, { 0 }, false },
-           { "1 MB of \" \"", time_worst, " ", PIECE, 5, { 0 }, false },
-           { "1 MB of \"ab\"", time_worst, "ab", PIECE, 5, { 0 }, false },
-           { "1 MB of letters", time_letters, NULL, PIECE, 5, { 0 }, false },
+    const double       all     = (double)j.bytes;
+    const tokenize_row table[] = {
+        { "one thread", time_text, NULL, all, -1, { 0 }, false },
+        { "tiktoken, one thread", time_peer, NULL, all, 0, { 0 }, false },
+        { "two threads", time_two, NULL, THREADS * all, 0, { 0 }, false },
+        { "a loop, one thread", time_compute, NULL, 1.0, -1, { 0 }, false },
+        { "a loop, two threads", time_compute_two, NULL, 2.0, 3, { 0 }, false },
+        { "1 MB of the text", time_piece, NULL, PIECE, -1, { 0 }, false },
+        { "1 MB of \"a\"", time_worst, "a", PIECE, 5, { 0 }, false },
+        { "1 MB of \" \"", time_worst, " ", PIECE, 5, { 0 }, false },
+        { "1 MB of \"ab\"", time_worst, "ab", PIECE, 5, { 0 }, false },
+        { "1 MB of letters", time_letters, NULL, PIECE, 5, { 0 }, false },
     };
     rows = malloc(sizeof table);
     if (rows == NULL) TRY(ms_fail(error, MUSEC_ENOMEM, "not enough memory for the rows"));

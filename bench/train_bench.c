@@ -1,17 +1,16 @@
 /* train_bench.c - a training step of a preset beside the matrix product that it is made of.
  *
- * Everything runs in turn, round after round, with a product first: of 1024^3 on the host, of
- * 8192^3 on a GPU.  The ratio of a row is its FLOP/s over that product's in the same round.  FLOPs
- * are counted as is usual: 6 (matrix and head parameters) per token, and 12 heads head per pair of
- * query and visible key and layer for attention (4 of them forward); what an implementation
- * computes beyond that (masked pairs, recomputed logits, norms, the optimizer) is time without
- * FLOPs.
+ * All rows take turns, round after round, beginning with a product: 1024^3 on the host, 8192^3 on a
+ * GPU.  The ratio of a row is its FLOP/s over that of the product in the same round.  FLOPs are
+ * counted as usual: 6 (matrix and head parameters) per token, and for attention 12 heads head per
+ * layer and pair of query and visible key (4 of them forward).  What an implementation computes
+ * beyond that (masked pairs, recomputed logits, norms, the optimizer) is time without FLOPs.
  *
- * pico and nano are timed as they are, in documents that fill the context, the longest case.  Of
- * small, medium and wide the plain model is, as others have it too: no gates, nothing mixed in, one
- * target per token, a window of 1024 in all layers, a micro-batch of 32768 tokens in sequences of
- * 2048 (small) or 4096, each a document.  Activations are in what the device trains in. */
-#include "train_bench.h"
+ * pico and nano are timed as they are, in documents that fill the context, the longest case.
+ * small, medium and wide are reduced to the plain model that others have too: no gates, no x0
+ * mixing, one target per token, a window of 1024 in all layers, a micro-batch of 32768 tokens in
+ * sequences of 2048 (small) or 4096, each a document.  Activations have the dtype of training. */
+#include "bench.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +25,7 @@ static const struct {
 } optims[OPTIMS] = { { "soft-musec fast", "soft-musec", "ns-mode", "fast" },
                      { "muon", "muon", "ns-iters", "5" } };
 
-typedef struct job {
+typedef struct train_job {
     ms_train_config  cfg;
     ms_schedule      schedule;
     ms_step_plan     plan;
@@ -35,16 +34,16 @@ typedef struct job {
     musec_optim     *optim[OPTIMS];
     musec_view      *grads;
     int32_t         *ids, *targets, *doc;
-    double           pairs; /* of query and visible key, in one layer */
+    double           pairs; /* of a query and a visible key, in one layer */
     ms_mat           q, k, v, o, dq, dk, dv, lse;
     ms_ids           device_doc;
     ms_vec           max_logit;
     ms_bench_product product;
-} job;
+} train_job;
 
-/* ---- what is timed --------------------------------------------------------------------------- */
+/* ---- the timed functions --------------------------------------------------------------------- */
 
-static musec_status run_pass(const job *j, double grad_scale)
+static musec_status run_pass(const train_job *j, double grad_scale)
 {
     const ms_gpt_batch batch = { j->ids, j->targets, j->doc, j->plan.tokens };
     const ms_gpt_pass  pass  = { .window_short = j->plan.stage->window_short,
@@ -61,19 +60,19 @@ static musec_status run_forward(ms_device *d, void *state)
     return run_pass(state, 0.0);
 }
 
-static musec_status run_backward(ms_device *d, void *state) /* and forward */
+static musec_status run_backward(ms_device *d, void *state) /* forward and backward */
 {
-    job *j = state;
+    train_job *j = state;
     (void)d;
     return run_pass(j, 1.0 / (double)j->plan.tokens);
 }
 
-static musec_status optimize(const job *j, int which)
+static musec_status optimize(const train_job *j, int which)
 {
     return musec_optim_step(j->optim[which], j->grads, ms_gpt_n_params(j->gpt), 1.0);
 }
 
-static musec_status step(ms_device *d, job *j, int which)
+static musec_status step(ms_device *d, train_job *j, int which)
 {
     musec_status st;
     TRY(ms_gpt_zero_grad(j->gpt));
@@ -98,7 +97,7 @@ static musec_status run_muon(ms_device *d, void *state)
     return optimize(state, 1);
 }
 
-static ms_attn attention_of(const job *j)
+static ms_attn attention_of(const train_job *j)
 {
     const int64_t longest = j->plan.stage->max_doc;
     return (ms_attn){ .scale   = 0.125,
@@ -110,13 +109,13 @@ static ms_attn attention_of(const job *j)
 
 static musec_status run_attention(ms_device *d, void *state)
 {
-    job *j = state;
+    train_job *j = state;
     return d->ops->attention(d, attention_of(j), j->q, j->k, j->v, j->o, j->lse, j->max_logit);
 }
 
 static musec_status run_attention_both(ms_device *d, void *state)
 {
-    job         *j = state;
+    train_job   *j = state;
     musec_status st;
     TRY(run_attention(d, j));
     TRY(d->ops->attention_grad(d, attention_of(j), j->q, j->k, j->v, j->o, j->lse, j->o, j->dq,
@@ -125,12 +124,12 @@ done:
     return st;
 }
 
-/* ---- what it needs --------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
-static musec_status make_batch(ms_bench *b, job *j)
+static musec_status make_batch(ms_bench *b, train_job *j)
 {
     const int64_t n = j->plan.tokens, longest = j->plan.stage->max_doc;
-    const int64_t known = j->cfg.model.vocab < 50257 ? 251 : 50257; /* ids that there are */
+    const int64_t known = j->cfg.model.vocab < 50257 ? 251 : 50257; /* ids in use */
     j->ids              = calloc((size_t)n, sizeof *j->ids);
     j->targets          = calloc((size_t)n, sizeof *j->targets);
     j->doc              = calloc((size_t)n, sizeof *j->doc);
@@ -146,7 +145,7 @@ static musec_status make_batch(ms_bench *b, job *j)
     return MUSEC_OK;
 }
 
-static musec_status make_attention(ms_bench *b, job *j)
+static musec_status make_attention(ms_bench *b, train_job *j)
 {
     const ms_gpt_config *m = &j->cfg.model;
     const int64_t        n = j->plan.tokens, a = m->heads * m->head;
@@ -166,7 +165,7 @@ done:
     return st;
 }
 
-static musec_status make_product(ms_bench *b, job *j)
+static musec_status make_product(ms_bench *b, train_job *j)
 {
     const int64_t side = ms_is_on_host(b->d) ? 1024 : 8192;
     musec_status  st   = MUSEC_OK;
@@ -177,19 +176,13 @@ done:
     return st;
 }
 
-typedef struct setting {
-    const char *key, *value;
-} setting;
-
-static const setting always[] = {
-    { "report-every", "0" }, { "lr", "1e-9" },      /* rounds must not differ */
-    { "aux-lr", "1e-9" },    { "init-out", "0.5" }, /* from zero, and never moved, most */
-    { "init-down", "0.5" },                         /* gradients would be subnormal */
-};
-static const setting plain[] = {
-    { "head-gates", "no" }, { "x0-mix", "no" },         { "vocab", "50304" },
-    { "batch", "32768" },   { "micro-batches", "1" },   { "stages", "" },
-    { "mtp", "1" },         { "window-short", "1024" }, { "window-long", "1024" },
+/* Rounds must not differ, so weights hardly change.  Without initial values of W_o and the MLP's
+ * second matrix most gradients would be subnormal. */
+static const char *const always[] = { "report-every=0", "lr=1e-9",       "aux-lr=1e-9",
+                                      "init-out=0.5",   "init-down=0.5", NULL };
+static const char *const plain[]  = {
+     "head-gates=no", "x0-mix=no", "vocab=50304",       "batch=32768",      "micro-batches=1",
+     "stages=",       "mtp=1",     "window-short=1024", "window-long=1024", NULL
 };
 
 static bool is_of_the_paper(const char *preset)
@@ -197,23 +190,14 @@ static bool is_of_the_paper(const char *preset)
     return strcmp(preset, "pico") != 0 && strcmp(preset, "nano") != 0;
 }
 
-static musec_status set_all(ms_error *e, ms_train_config *cfg, const setting *list, size_t n)
-{
-    musec_status st = MUSEC_OK;
-    for (size_t i = 0; i < n; i++)
-        TRY(ms_train_config_set(e, cfg, list[i].key, list[i].value));
-done:
-    return st;
-}
-
-/* The config and what follows from it, with words of its own. */
-static musec_status configure(ms_error *e, const char *preset, int which, job *j)
+/* Makes the config of an optimizer and its schedule. */
+static musec_status configure(ms_error *e, const char *preset, int which, train_job *j)
 {
     musec_status st;
     TRY(ms_train_config_init(e, &j->cfg, preset, optims[which].optimizer));
     TRY(ms_train_config_set(e, &j->cfg, optims[which].key, optims[which].value));
-    TRY(set_all(e, &j->cfg, always, COUNT(always)));
-    if (is_of_the_paper(preset)) TRY(set_all(e, &j->cfg, plain, COUNT(plain)));
+    TRY(ms_train_config_apply(e, &j->cfg, always));
+    if (is_of_the_paper(preset)) TRY(ms_train_config_apply(e, &j->cfg, plain));
     TRY(ms_train_config_check(e, &j->cfg));
     TRY(ms_schedule_make(e, &j->cfg, &j->schedule));
     j->plan = ms_schedule_at(&j->schedule, 0);
@@ -221,11 +205,11 @@ done:
     return st;
 }
 
-static musec_status make_optims(ms_bench *b, const char *preset, job *j)
+static musec_status make_optims(ms_bench *b, const char *preset, train_job *j)
 {
     ms_error     e  = { "" };
     musec_status st = MUSEC_OK;
-    for (int i = OPTIMS - 1; i >= 0; i--) { /* the first one's config stays */
+    for (int i = OPTIMS - 1; i >= 0; i--) { /* the first one's config is used */
         TRY(configure(&b->d->error, preset, i, j));
         st = ms_train_build_optim(&e, &j->cfg, j->gpt, b->d, &j->optim[i]);
         if (st != MUSEC_OK) return ms_fail(&b->d->error, st, "%s", e.text);
@@ -240,7 +224,7 @@ done:
     return st;
 }
 
-static musec_status make_job(ms_bench *b, const char *preset, job *j)
+static musec_status make_job(ms_bench *b, const char *preset, train_job *j)
 {
     musec_status st;
     j->dtype = b->d->kind->activation_dtype;
@@ -252,12 +236,12 @@ static musec_status make_job(ms_bench *b, const char *preset, job *j)
     TRY(ms_gpt_init(j->gpt, 1));
     TRY(ms_gpt_zero_grad(j->gpt));
     TRY(make_optims(b, preset, j));
-    TRY(run_backward(b->d, j)); /* gradients to step with */
+    TRY(run_backward(b->d, j)); /* gradients for the optimizers */
 done:
     return st;
 }
 
-static void free_job(job *j)
+static void free_job(train_job *j)
 {
     for (int i = 0; i < OPTIMS; i++)
         musec_optim_destroy(j->optim[i]);
@@ -270,7 +254,7 @@ static void free_job(job *j)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static musec_status put_memory(ms_bench *b, job *j, const char *shape)
+static musec_status put_memory(ms_bench *b, train_job *j, const char *shape)
 {
     ms_gpt_sizes sizes;
     musec_status st;
@@ -288,7 +272,7 @@ done:
     return st;
 }
 
-static musec_status time_rows(ms_bench *b, job *j, const char *shape)
+static musec_status time_rows(ms_bench *b, train_job *j, const char *shape)
 {
     const double tokens = (double)j->plan.tokens, side = (double)j->product.a.rows;
     const double pairs = ms_gpt_attention_flops(&j->cfg.model, j->pairs);
@@ -339,7 +323,7 @@ static musec_status run_all(ms_bench *b)
     const char   *usual = host ? "nano" : "small", *quick = "pico";
     const char   *preset = b->opt->preset != NULL ? b->opt->preset : b->opt->quick ? quick : usual;
     const ms_mark mark   = ms_arena_mark(&b->d->scratch);
-    job           j      = { .pairs = 0.0 };
+    train_job     j      = { .pairs = 0.0 };
     char          shape[64];
     musec_status  st;
 

@@ -443,10 +443,10 @@ TEST(summaries)
     CHECK(json_equal(json_object_get(j, "data"), data), "data");
     CHECK(json_equal(json_object_get(j, "resumed"), resumed), "resumed");
     json_decref(j);
-    json_decref(data);
-    json_decref(resumed);
     CHECK(ms_summary_write(&e, path_in(dir, "gone"), &s) == MUSEC_EIO, "no directory");
     CHECK(strstr(e.text, "gone/summary.json") != NULL, "%s", e.text);
+    json_decref(data);
+    json_decref(resumed);
 }
 
 int main(int argc, char **argv)

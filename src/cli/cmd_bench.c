@@ -4,14 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "accuracy_bench.h"
+#include "bench.h"
 #include "cli/cli.h"
 #include "core/log.h"
 #include "core/names.h"
-#include "op_bench.h"
-#include "step_bench.h"
-#include "tokenize_bench.h"
-#include "train_bench.h"
 
 struct args {
     const char *filter;

@@ -1,5 +1,5 @@
-/* append.c - see append.h.  No stdio here: after a failed flush nobody knows what its buffer still
- * holds, and closing it would write that behind our back. */
+/* append.c - see append.h.  This does not use stdio: after a failed flush its buffer still holds an
+ * unknown part of the record, which closing the file would write. */
 #define _POSIX_C_SOURCE 200809L
 #include "train/append.h"
 

@@ -1,4 +1,4 @@
-/* card.c - see card.h.  It is a README.md as Hugging Face has it: lines of YAML, then Markdown. */
+/* card.c - see card.h.  A model card is a README.md with a YAML header, as Hugging Face uses it. */
 #include "train/card.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static const char head[] = "---\n"
                            "- musec\n"
                            "---\n\n";
 
-/* A loss of state.json, where it is a text. */
+/* A loss of state.json, where it is hexadecimal text. */
 static double loss_in(const json_t *state, const char *key)
 {
     const char *text = json_string_value(json_object_get(state, key));
@@ -27,7 +27,7 @@ static void put_loss(const json_t *state, const char *key, const char *what, FIL
     if (!isnan(loss)) fprintf(to, "| %s | %.4f nats per token |\n", what, loss);
 }
 
-/* Names of files are the user's: what Markdown would take for its own is written as text. */
+/* Escapes the characters of a file name that have a meaning in Markdown. */
 static void put_text(const char *text, FILE *to)
 {
     for (; *text != '\0'; text++) {

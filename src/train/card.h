@@ -1,4 +1,4 @@
-/* card.h - the model card of an export: what was trained, on what, how far, and how to load it. */
+/* card.h - the model card of an export: model, training, data, and how to load it. */
 #ifndef MS_TRAIN_CARD_H
 #define MS_TRAIN_CARD_H
 
@@ -6,7 +6,7 @@
 
 #include "train/hf.h"
 
-/* state: that of the checkpoint. */
+/* `state` is that of the checkpoint. */
 void ms_card_write(const ms_hf_model *m, const json_t *state, bool has_tokenizer, FILE *to);
 
 #endif

@@ -211,28 +211,29 @@ const char *ms_preset_name(size_t index, const char **help)
     return ms_presets[index].name;
 }
 
-/* Applies the settings for all optimizers ("lr=0.02"), or those for this one ("muon:lr=0.02").  The
- * latter are applied last, so that the lr of a preset does not replace that of an optimizer. */
+/* Applies the settings "optimizer:key=value" of one optimizer, or those without an optimizer
+ * (""). */
 static musec_status apply(ms_error *e, ms_train_config *cfg, const char *const *settings,
-                          bool per_optimizer)
+                          const char *optimizer)
 {
-    char         text[MS_TEXT_MAX];
+    char         key[MS_CONFIG_KEY];
     musec_status st = MUSEC_OK;
     for (; *settings != NULL; settings++) {
-        snprintf(text, sizeof text, "%s", *settings);
-        char *equal = strchr(text, '='), *key = text, *colon;
-        *equal = '\0';
-        colon  = strchr(text, ':');
-        if ((colon != NULL) != per_optimizer) continue;
-        if (colon != NULL) {
-            *colon = '\0';
-            if (strcmp(text, cfg->optim.name) != 0) continue;
-            key = colon + 1;
-        }
+        const char  *begin = *settings, *equal = strchr(begin, '=');
+        const char  *colon = memchr(begin, ':', (size_t)(equal - begin));
+        const size_t n     = colon == NULL ? 0 : (size_t)(colon - begin);
+        if (strlen(optimizer) != n || strncmp(begin, optimizer, n) != 0) continue;
+        if (colon != NULL) begin = colon + 1;
+        snprintf(key, sizeof key, "%.*s", (int)(equal - begin), begin);
         TRY(ms_train_config_set(e, cfg, key, equal + 1));
     }
 done:
     return st;
+}
+
+musec_status ms_train_config_apply(ms_error *e, ms_train_config *cfg, const char *const *settings)
+{
+    return apply(e, cfg, settings, "");
 }
 
 musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char *preset,
@@ -251,10 +252,11 @@ musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char 
         return unknown_optimizer(e, optimizer);
     for (size_t i = 0; ms_train_field_at(i, &f); i++)
         if (f.initial != NULL) TRY(ms_train_config_set(e, cfg, f.name, f.initial));
-    TRY(apply(e, cfg, ms_presets[index].settings, false));
+    TRY(ms_train_config_apply(e, cfg, ms_presets[index].settings));
     lr = ms_optimizer_find(cfg->optim.name)->train_lr;
     if (lr > 0.0) cfg->optim.lr = lr;
-    TRY(apply(e, cfg, ms_presets[index].settings, true));
+    /* last, so that the lr of a preset does not replace that of an optimizer */
+    TRY(apply(e, cfg, ms_presets[index].settings, cfg->optim.name));
 done:
     return st;
 }

@@ -96,6 +96,8 @@ musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char 
  * nearest name. */
 musec_status ms_train_config_set(ms_error *e, ms_train_config *cfg, const char *key,
                                  const char *value);
+/* Applies settings "key=value" until NULL. */
+musec_status ms_train_config_apply(ms_error *e, ms_train_config *cfg, const char *const *settings);
 /* Sets a field from a JSON string, number, boolean (yes/no) or object of numbers. */
 musec_status ms_train_config_set_json(ms_error *e, ms_train_config *cfg, const char *key,
                                       const json_t *value);

@@ -1,7 +1,7 @@
-/* config_json.c - the fields of a run as JSON, and config.json.
+/* config_json.c - a config as JSON, and config.json.
  *
- * A field is set from text and goes back to text (config.c); here a number's text becomes a number
- * and back.  Both have as few digits as give the same double, so nothing is lost either way. */
+ * config.c sets fields from text and prints them as text; here the text of a number becomes a JSON
+ * number and back.  Both have as few digits as give the same double, so no bit is lost. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 
 /* ---- to JSON --------------------------------------------------------------------------------- */
 
-/* The text itself where its number has no room in JSON's whole numbers: a seed above 2^63. */
-static json_t *whole_of(const char *text)
+/* An integer, or its text where it does not fit a JSON integer: a seed above 2^63. */
+static json_t *int_json(const char *text)
 {
     char           *end = NULL;
     const long long x   = strtoll(text, &end, 10);
@@ -24,15 +24,15 @@ static json_t *whole_of(const char *text)
     return strcmp(again, text) == 0 ? json_integer(x) : json_string(text);
 }
 
-static json_t *real_of(const char *text)
+static json_t *real_json(const char *text)
 {
     char        *end = NULL;
     const double x   = ms_real_read(text, &end);
     return end != text && *end == '\0' ? json_real(x) : json_string(text);
 }
 
-/* {"qk": 1.2, "mlp": 0.3} of "qk=1.2,mlp=0.3" */
-static json_t *pairs_of(const char *text)
+/* {"qk": 1.2, "mlp": 0.3} for "qk=1.2,mlp=0.3". */
+static json_t *pairs_json(const char *text)
 {
     json_t *all = json_object();
     char    item[MS_TEXT_MAX], name[MS_OPTION_NAME];
@@ -40,17 +40,17 @@ static json_t *pairs_of(const char *text)
         n = strcspn(text, ",");
         snprintf(item, sizeof item, "%.*s", (int)n, text);
         const char *value = ms_option_pair(item, name);
-        if (value != NULL) json_object_set_new(all, name, real_of(value));
+        if (value != NULL) json_object_set_new(all, name, real_json(value));
     }
     return all;
 }
 
-static json_t *value_of(ms_value_kind kind, const char *text)
+static json_t *value_json(ms_value_kind kind, const char *text)
 {
     switch (kind) {
-    case MS_VALUE_WHOLE: return whole_of(text);
-    case MS_VALUE_REAL: return real_of(text);
-    case MS_VALUE_PAIRS: return pairs_of(text);
+    case MS_VALUE_WHOLE: return int_json(text);
+    case MS_VALUE_REAL: return real_json(text);
+    case MS_VALUE_PAIRS: return pairs_json(text);
     default: return json_string(text);
     }
 }
@@ -75,7 +75,7 @@ static json_t *all_fields(const ms_train_config *cfg, bool texts)
         ms_train_config_get(cfg, f.name, text, sizeof text);
         json_object_set_new(
             all, ms_train_field_key(f.name, key),
-            value_of(texts ? MS_VALUE_TEXT : ms_train_config_kind(cfg, f.name), text));
+            value_json(texts ? MS_VALUE_TEXT : ms_train_config_kind(cfg, f.name), text));
     }
     return all;
 }

@@ -1,9 +1,9 @@
-/* events.c - TensorBoard's event file, written and cut by hand.
+/* events.c - writes and truncates TensorBoard's event file.
  *
- * The file is a row of records:
+ * The file is a sequence of records:
  *     length (8 bytes), crc of the length (4), data (length bytes), crc of the data (4)
- * all little-endian.  The crc is CRC-32C, masked: turned right by 15 bits, plus 0xa282ead8, so that
- * a crc over data that holds a crc stays a good one.  The data is a protocol buffer, Event:
+ * all little-endian.  The crc is CRC-32C, masked: rotated right by 15 bits, plus 0xa282ead8, so
+ * that a crc over data that contains a crc stays a good one.  The data is a protocol buffer, Event:
  *     1 wall_time double, 2 step int64, 3 file_version string, 5 summary Summary
  *     Summary: 1 value Value, any number of times;  Value: 1 tag string, 2 simple_value float
  * The first record has the version and no summary.  In a protocol buffer a field is a key,
@@ -20,7 +20,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEAD_BYTES = 12, CRC_BYTES = 4, EVENT_MAX = 64 }; /* EVENT_MAX: an Event's own fields */
+enum {
+    HEAD_BYTES = 12,
+    CRC_BYTES  = 4,
+    EVENT_MAX  = 64
+}; /* EVENT_MAX: bytes of an Event without its data */
 enum { KIND_VARINT = 0, KIND_8 = 1, KIND_BYTES = 2, KIND_4 = 5 };
 
 #define KEY(number, kind) ((unsigned char)(8 * (number) + (kind)))
@@ -87,7 +91,7 @@ static double wall_time(void) /* seconds since 1970 */
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* An Event whose field `field` holds `data`, as one record. */
+/* Writes an Event whose field number `field` holds `data` as one record. */
 static musec_status write_event(ms_error *e, ms_append *file, int64_t step, int field,
                                 const void *data, size_t bytes)
 {
@@ -141,7 +145,7 @@ musec_status ms_events_write(ms_error *e, ms_events *events, const ms_event *ev)
     return write_event(e, &events->file, ev->step, 5, ev->summary, ev->bytes);
 }
 
-/* ---- reading and cutting --------------------------------------------------------------------- */
+/* ---- reading and truncating ------------------------------------------------------------------ */
 
 static bool take_varint(const unsigned char *p, size_t bytes, size_t *at, uint64_t *out)
 {
@@ -154,7 +158,7 @@ static bool take_varint(const unsigned char *p, size_t bytes, size_t *at, uint64
     return false;
 }
 
-/* The step of an Event: 0 if it has none.  False: this is no Event. */
+/* Reads the step of an Event, 0 if it has none; false if it is no Event. */
 static bool event_step(const unsigned char *p, size_t bytes, int64_t *step)
 {
     *step = 0;
@@ -165,7 +169,7 @@ static bool event_step(const unsigned char *p, size_t bytes, int64_t *step)
         case KIND_VARINT:
             if (!take_varint(p, bytes, &at, &x)) return false;
             if (key >> 3 == 2) *step = (int64_t)x;
-            continue; /* it has gone on already */
+            continue; /* nothing to skip */
         case KIND_8: x = 8; break;
         case KIND_4: x = 4; break;
         case KIND_BYTES:
@@ -179,15 +183,15 @@ static bool event_step(const unsigned char *p, size_t bytes, int64_t *step)
     return true;
 }
 
-typedef enum record_state { RECORD_WHOLE, RECORD_TORN, RECORD_DAMAGED } record_state;
+typedef enum record_state { RECORD_WHOLE, RECORD_INCOMPLETE, RECORD_DAMAGED } record_state;
 
 typedef struct record {
     unsigned char *data; /* head, event, crc */
-    size_t         bytes, room;
+    size_t         bytes, capacity;
     int64_t        step;
 } record;
 
-/* The next record of a file that has `left` bytes more. */
+/* Reads the next record of a file with `left` more bytes. */
 static musec_status read_record(ms_error *e, FILE *f, const char *path, int64_t left, record *r,
                                 record_state *state)
 {
@@ -195,25 +199,25 @@ static musec_status read_record(ms_error *e, FILE *f, const char *path, int64_t 
     uint64_t      length;
     musec_status  st = MUSEC_OK;
 
-    *state = RECORD_TORN;
+    *state = RECORD_INCOMPLETE;
     if (left < HEAD_BYTES) goto done;
     TRY(ms_file_read(e, f, path, head, sizeof head));
     *state = RECORD_DAMAGED;
     if (load(head + 8, 4) != masked_crc(head, 8)) goto done;
-    *state = RECORD_TORN;
+    *state = RECORD_INCOMPLETE;
     length = load(head, 8);
     if (left - HEAD_BYTES < CRC_BYTES || length > (uint64_t)(left - HEAD_BYTES - CRC_BYTES))
         goto done;
     r->bytes = HEAD_BYTES + (size_t)length + CRC_BYTES;
-    if (r->bytes > r->room) {
+    if (r->bytes > r->capacity) {
         unsigned char *more = realloc(r->data, r->bytes);
         if (more == NULL) {
             st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for a record of %zu bytes", path,
                          r->bytes);
             goto done;
         }
-        r->data = more;
-        r->room = r->bytes;
+        r->data     = more;
+        r->capacity = r->bytes;
     }
     memcpy(r->data, head, sizeof head);
     TRY(ms_file_read(e, f, path, r->data + HEAD_BYTES, r->bytes - HEAD_BYTES));
@@ -225,9 +229,9 @@ done:
     return st;
 }
 
-/* Writes the records up to from_step to a new file and puts it in the old one's place.  Behind a
- * damaged record nothing can be found; that matters only if records to be kept may lie there. */
-static musec_status cut(ms_error *e, const char *path, int64_t from_step)
+/* Replaces the file by one with the records up to from_step.  After a damaged record no other can
+ * be found, which is an error only if records to be kept may be missing. */
+static musec_status truncate_events(ms_error *e, const char *path, int64_t from_step)
 {
     FILE        *f     = NULL;
     ms_out_file  out   = { 0 };
@@ -244,7 +248,7 @@ static musec_status cut(ms_error *e, const char *path, int64_t from_step)
         if (state == RECORD_DAMAGED && last < from_step) {
             st = ms_fail(e, MUSEC_EFORMAT,
                          "%s: damaged at byte %lld, after step %lld, before step %lld; move it away"
-                         " to go on without it",
+                         " to resume without it",
                          path, (long long)at, (long long)last, (long long)from_step);
             goto done;
         }
@@ -267,7 +271,7 @@ musec_status ms_events_open(ms_error *e, const char *path, int64_t from_step, ms
     musec_status      st        = MUSEC_OK;
 
     out->file.fd = -1;
-    if (from_step > 0 && access(path, F_OK) == 0) TRY(cut(e, path, from_step));
+    if (from_step > 0 && access(path, F_OK) == 0) TRY(truncate_events(e, path, from_step));
     TRY(ms_append_open(e, path, from_step == 0, &out->file));
     if (out->file.bytes == 0) TRY(write_event(e, &out->file, 0, 3, version, sizeof version - 1));
 done:

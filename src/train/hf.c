@@ -34,7 +34,7 @@ void ms_hf_name(const ms_gpt_config *model, const char *name, char out[MS_HF_NAM
     const size_t digits   = strcspn(number, ".");
     const char  *part     = in_layer ? number + digits + 1 : name;
 
-    if (model->tied && strcmp(name, "head") == 0) part = "embed"; /* there the embedding is kept */
+    if (model->tied && strcmp(name, "head") == 0) part = "embed"; /* the embedding is stored */
     for (size_t i = 0; i < COUNT(rows); i++) {
         if (strcmp(rows[i].ours, part) != 0) continue;
         if (in_layer)

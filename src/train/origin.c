@@ -1,15 +1,14 @@
-/* origin.c - what a run is made from, and what was changed on its way.
+/* origin.c - what a run was made from, and what was changed when it was resumed.
  *
- * config.json says what is asked for.  That two runs of one config are the same run holds only if
- * their data were the same, and if neither went on with other settings than it began with.  Both
- * stand in state.json and summary.json:
- *     "data"       which data: tokens and sums of every set (data/source.h)
- *     "data_dir"   the directory that relative paths of data were found in; in state.json only
- *     "init_from"  {"path": "runs/a", "sha256": "...", "step": 200}: the weights that it began
- *                  with, where they were not drawn
- *     "resumed"    [{"step": 20, "key": "steps", "from": "20", "to": "40"}, ...]: after that step
- *                  the run went on so.  A change that leaves the run what it would have been, such
- *                  as more steps of a constant learning rate, is none. */
+ * Two runs of one config are the same only if their data were the same, and if neither was resumed
+ * with other settings.  state.json and summary.json therefore hold:
+ *     "data"       the identity of the data: tokens and sha256 of every set (data/source.h)
+ *     "data_dir"   the base directory of relative data paths; in state.json only
+ *     "init_from"  {"path": "runs/a", "sha256": "...", "step": 200}: the origin of initial weights
+ *                  that are not random
+ *     "resumed"    [{"step": 20, "key": "steps", "from": "20", "to": "40"}, ...]: changes and the
+ *                  step after which they hold.  A change without effect on the results, such as
+ *                  more steps of a constant learning rate, is not listed. */
 #define _POSIX_C_SOURCE 200809L /* getcwd */
 #include <errno.h>
 #include <stdio.h>
@@ -52,10 +51,10 @@ musec_status ms_train_identify_data(ms_error *e, ms_train *t)
         TRY(identify_sets(e, data[i], sets));
         if (ms_mixture_found(data[i]) > found) found = ms_mixture_found(data[i]);
     }
-    if (found == MS_FOUND_IN_BASE) goto done; /* it stays what it was */
+    if (found == MS_FOUND_IN_BASE) goto done; /* data_dir stays the same */
     t->data_dir[0] = '\0';
     if (found == MS_FOUND_HERE && getcwd(t->data_dir, sizeof t->data_dir) == NULL)
-        t->data_dir[0] = '\0'; /* a directory that is no more: paths are as good as they are */
+        t->data_dir[0] = '\0'; /* the directory was removed: paths stay relative */
 done:
     return st;
 }
@@ -75,7 +74,7 @@ done:
     return st;
 }
 
-/* "90000 tokens, sha256 0123456789abcdef", of a set or of NULL. */
+/* "90000 tokens, sha256 0123456789abcdef", or "nothing" for NULL. */
 static void describe_set(const json_t *set, char *text, size_t bytes)
 {
     const json_t *tokens = json_object_get(set, "tokens");
@@ -90,7 +89,7 @@ static void describe_set(const json_t *set, char *text, size_t bytes)
                  sum != NULL ? sum : "unknown");
 }
 
-/* Of the training or of the validation data. */
+/* Compares the training or the validation data. */
 static bool side_differs(const json_t *was, const json_t *now, const char *side,
                          char how[MS_DATA_TEXT])
 {
@@ -118,7 +117,7 @@ bool ms_train_data_differs(const json_t *was, const json_t *now, char how[MS_DAT
     return false;
 }
 
-/* Are the same sets mixed otherwise? */
+/* Whether the same sets have other weights. */
 static bool weights_differ(const json_t *was, const json_t *now)
 {
     const json_t *a = json_object_get(was, "train"), *b = json_object_get(now, "train");
@@ -132,8 +131,8 @@ static bool weights_differ(const json_t *was, const json_t *now)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* Were steps made before, and will there be more? */
-static bool goes_on(const ms_train *t)
+/* Whether the run has made steps and will make more. */
+static bool is_mid_run(const ms_train *t)
 {
     return t->progress.step > 0 && t->progress.step < t->cfg.steps;
 }
@@ -149,8 +148,8 @@ static musec_status add_change(ms_error *e, ms_train *t, const char *key, const 
     return MUSEC_OK;
 }
 
-/* Another number of steps is another schedule, mostly. */
-static musec_status trace_steps(ms_error *e, ms_train *t, const ms_train_config *was)
+/* Records another number of steps where it changes the schedule of the steps so far. */
+static musec_status record_steps(ms_error *e, ms_train *t, const ms_train_config *was)
 {
     ms_schedule  before;
     char         from[32], to[32];
@@ -166,8 +165,8 @@ done:
     return st;
 }
 
-/* Once the built-in corpus had its bytes as they are in GPT-2's ids too; runs of then did not say
- * which data they had. */
+/* Early versions encoded the built-in corpus as raw bytes also for GPT-2's tokenizer, and did not
+ * store the identity of their data. */
 static bool had_raw_bytes(const ms_train *t)
 {
     for (size_t i = 0; i < ms_mixture_sets(t->train); i++)
@@ -195,30 +194,30 @@ done:
     return st;
 }
 
-/* Data of another name may be the same, moved; those of the same name must be. */
-static musec_status trace_data(ms_error *e, ms_train *t, const ms_checkpoint *c,
-                               const ms_train_config *was)
+/* Data with another name may be the same ones, moved; data with the same name must be the same. */
+static musec_status record_data(ms_error *e, ms_train *t, const ms_checkpoint *c,
+                                const ms_train_config *was)
 {
-    json_t    *before = json_object_get(c->state, "data"); /* older ones have none */
+    json_t    *before = json_object_get(c->state, "data"); /* NULL in old checkpoints */
     const bool named  = strcmp(was->data, t->cfg.data) != 0;
     const bool val    = strcmp(was->val_data, t->cfg.val_data) != 0 ||
-                     (named && t->cfg.val_data[0] == '\0'); /* then it goes with the data */
+                     (named && t->cfg.val_data[0] == '\0'); /* then it is part of the data */
     char         how[MS_DATA_TEXT];
     musec_status st = MUSEC_OK;
 
     if (t->data == NULL) return MUSEC_OK;
-    if (before == NULL && goes_on(t) && had_raw_bytes(t))
+    if (before == NULL && is_mid_run(t) && had_raw_bytes(t))
         return other_data(e, t, "the built-in corpus had other ids for GPT-2's tokenizer");
-    if (before == NULL && t->progress.step > 0) { /* what it was made of is not known any more */
+    if (before == NULL && t->progress.step > 0) { /* its first data are unknown */
         json_decref(t->data);
         t->data = NULL;
-        return goes_on(t) ? add_data_changes(e, t, was) : MUSEC_OK;
+        return is_mid_run(t) ? add_data_changes(e, t, was) : MUSEC_OK;
     }
     if (!named && side_differs(before, t->data, "train", how)) return other_data(e, t, how);
     if (!val && side_differs(before, t->data, "val", how)) return other_data(e, t, how);
     const bool other = ms_train_data_differs(before, t->data, how);
-    if (!goes_on(t)) {
-        json_decref(t->data); /* those that it was made of */
+    if (!is_mid_run(t)) {
+        json_decref(t->data); /* the data that it was trained on */
         t->data = json_incref(before);
         return MUSEC_OK;
     }
@@ -230,11 +229,11 @@ done:
     return st;
 }
 
-static musec_status trace_numbers(ms_error *e, ms_train *t, const ms_checkpoint *c,
-                                  const ms_train_config *was)
+static musec_status record_settings(ms_error *e, ms_train *t, const ms_checkpoint *c,
+                                    const ms_train_config *was)
 {
-    const ms_computed now      = ms_train_computed(t);
-    const json_t     *computed = json_object_get(c->state, "computed"); /* older ones have none */
+    const ms_computed now  = ms_train_computed(t);
+    const json_t *computed = json_object_get(c->state, "computed"); /* NULL in old checkpoints */
     const struct {
         const char *key, *now;
     } rows[] = { { "device", now.device },
@@ -270,9 +269,9 @@ musec_status ms_train_record_changes(ms_error *e, ms_train *t, const ms_checkpoi
         if (t->resumed == NULL) return ms_no_memory(e, "the record of the run");
     }
     t->init = json_incref(json_object_get(c->state, "init_from"));
-    TRY(trace_data(e, t, c, was));
-    TRY(trace_steps(e, t, was));
-    if (goes_on(t)) TRY(trace_numbers(e, t, c, was));
+    TRY(record_data(e, t, c, was));
+    TRY(record_steps(e, t, was));
+    if (is_mid_run(t)) TRY(record_settings(e, t, c, was));
 done:
     return st;
 }

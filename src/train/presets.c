@@ -1,9 +1,9 @@
 /* presets.c - pico and nano for CPUs, small, medium and wide as in the paper.
  *
- * The three of the paper are its core: every layer has attention, head and embedding are the only
- * tables.  Stages, windows, learning-rate staircase, multi-token weights, starting values, factors
- * on the learning rate and the decay rule are those of the code base that it trained with
- * (docs/training.md says what is left out).  Windows are in tokens: its blocks of 128. */
+ * The paper's models are reduced to their core: every layer has attention, and head and embedding
+ * are the only tables.  Stages, windows, learning rates, multi-token weights, initial values and
+ * the decay rule are those of the code base of the paper (docs/training.md lists what is left out).
+ * Windows are in tokens, in multiples of its blocks of 128. */
 #include "train/presets.h"
 
 #include <stddef.h>

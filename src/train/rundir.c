@@ -1,7 +1,7 @@
-/* rundir.c - what people give in place of a run directory, and how to tell them.
+/* rundir.c - helpful messages for paths that are not run directories.
  *
- * A run directory holds config.json.  Given instead are: a name with a typing mistake, a directory
- * of runs, a sweep's, a checkpoint inside of a run, a file inside of one. */
+ * A run directory holds config.json.  Users also give a misspelt name, a directory of runs, a
+ * sweep, a checkpoint, or a file inside a run. */
 #define _POSIX_C_SOURCE 200809L /* stat */
 #include "train/rundir.h"
 
@@ -15,9 +15,9 @@
 #include "core/file.h"
 #include "core/names.h"
 
-enum { SHOWN = 3, MOST_RUNS = 256, LIST_TEXT = 512 };
+enum { SHOWN = 3, MAX_RUNS = 256, LIST_TEXT = 512 };
 
-static const char usual_place[] = "runs"; /* where musec train puts them */
+static const char default_dir[] = "runs"; /* where musec train creates runs */
 
 static bool is_there(const char *dir, const char *name)
 {
@@ -28,7 +28,7 @@ static bool is_there(const char *dir, const char *name)
 
 static bool is_run(const char *dir) { return is_there(dir, "config.json"); }
 
-/* The directory that `path` lies in, "." of a bare name; false: it is the root. */
+/* The parent directory of `path`, "." for a bare name; false for the root. */
 static bool parent_of(const char *path, char out[MS_PATH_MAX])
 {
     size_t n = strlen(path);
@@ -49,15 +49,14 @@ static const char *base_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* "runs/a, runs/b, runs/c and 4 more" of the runs in `dir`, and the one whose name is near to
- * `name`. */
-typedef struct nearby {
-    char   list[LIST_TEXT];
-    char   near[MS_PATH_MAX]; /* its path, or "" */
+/* The runs in a directory. */
+typedef struct nearby_runs {
+    char   list[LIST_TEXT];   /* "runs/a, runs/b, runs/c and 4 more" */
+    char   near[MS_PATH_MAX]; /* the one with the most similar name, or "" */
     size_t n;
-} nearby;
+} nearby_runs;
 
-/* "dir/name", or the name alone where the directory is this one. */
+/* "dir/name", or just the name in the working directory. */
 static bool path_in(const char *dir, const char *name, char out[MS_PATH_MAX])
 {
     const size_t n     = strlen(dir);
@@ -67,19 +66,19 @@ static bool path_in(const char *dir, const char *name, char out[MS_PATH_MAX])
            MS_PATH_MAX;
 }
 
-static void look_around(const char *dir, const char *name, nearby *out)
+static void list_runs(const char *dir, const char *name, nearby_runs *out)
 {
     ms_names    names = { 0 };
-    const char *runs[MOST_RUNS], *near;
+    const char *runs[MAX_RUNS], *near;
     ms_error    ignored;
     size_t      used = 0;
 
-    *out = (nearby){ 0 };
+    *out = (nearby_runs){ 0 };
     if (ms_directory_names(&ignored, dir, &names) != MUSEC_OK) return;
-    for (size_t i = 0; i < names.n && out->n < MOST_RUNS; i++) {
+    for (size_t i = 0; i < names.n && out->n < MAX_RUNS; i++) {
         char path[MS_PATH_MAX];
         if (!path_in(dir, names.at[i], path) || !is_run(path)) continue;
-        if (!is_there(path, "log.jsonl")) continue; /* other programs have a config.json too */
+        if (!is_there(path, "log.jsonl")) continue; /* other programs write a config.json too */
         if (out->n < SHOWN && used < sizeof out->list)
             used += (size_t)snprintf(out->list + used, sizeof out->list - used, "%s%s",
                                      out->n == 0 ? "" : ", ", path);
@@ -94,11 +93,11 @@ static void look_around(const char *dir, const char *name, nearby *out)
 
 static musec_status not_there(ms_error *e, const char *path)
 {
-    char   dir[MS_PATH_MAX];
-    nearby around = { 0 };
+    char        dir[MS_PATH_MAX];
+    nearby_runs around = { 0 };
 
-    if (parent_of(path, dir)) look_around(dir, base_name(path), &around);
-    if (around.n == 0) look_around(usual_place, base_name(path), &around);
+    if (parent_of(path, dir)) list_runs(dir, base_name(path), &around);
+    if (around.n == 0) list_runs(default_dir, base_name(path), &around);
     if (around.near[0] != '\0')
         return ms_fail(e, MUSEC_EIO, "%s: there is no such directory; did you mean %s?", path,
                        around.near);
@@ -111,7 +110,7 @@ static musec_status not_there(ms_error *e, const char *path)
                    path);
 }
 
-/* A file or directory inside of a run: one, two or three levels below it. */
+/* Finds the run that contains a file or directory, up to three levels above it. */
 static bool find_above(const char *path, char run[MS_PATH_MAX])
 {
     char at[MS_PATH_MAX];
@@ -126,17 +125,17 @@ static bool find_above(const char *path, char run[MS_PATH_MAX])
 
 musec_status ms_rundir_check(ms_error *e, const char *path)
 {
-    static const char looks[] = "a run directory has config.json, log.jsonl and checkpoint/";
+    static const char contents[] = "a run directory has config.json, log.jsonl and checkpoint/";
     char              run[MS_PATH_MAX];
-    nearby            inside;
+    nearby_runs       inside;
     struct stat       sb;
 
     if (stat(path, &sb) != 0 && errno == ENOENT) return not_there(e, path);
     if (is_run(path)) return MUSEC_OK;
     if (find_above(path, run))
-        return ms_fail(e, MUSEC_EFORMAT, "%s: is no run, but lies in one; did you mean %s?", path,
+        return ms_fail(e, MUSEC_EFORMAT, "%s: is not a run, but inside one; did you mean %s?", path,
                        run);
-    look_around(path, NULL, &inside);
+    list_runs(path, NULL, &inside);
     if (is_there(path, "sweep.json"))
         return ms_fail(e, MUSEC_EFORMAT,
                        "%s: is a sweep, not a run: the musec sweep command that made it goes on "
@@ -145,7 +144,7 @@ musec_status ms_rundir_check(ms_error *e, const char *path)
     if (inside.n > 0)
         return ms_fail(e, MUSEC_EFORMAT, "%s: is a directory of runs, not a run; give one: %s",
                        path, inside.list);
-    if (path_in(path, usual_place, run)) look_around(run, NULL, &inside);
-    return ms_fail(e, MUSEC_EFORMAT, "%s: is no run: %s%s%s", path, looks,
+    if (path_in(path, default_dir, run)) list_runs(run, NULL, &inside);
+    return ms_fail(e, MUSEC_EFORMAT, "%s: is no run: %s%s%s", path, contents,
                    inside.n > 0 ? "; the runs nearby are " : "", inside.list);
 }

@@ -135,7 +135,7 @@ row 1 'musec train: runs/frist: there is no such directory; did you mean runs/fi
     train --resume runs/frist
 row 1 'musec train: first: there is no such directory; did you mean runs/first?' train --resume first
 row 1 'musec train: runs: is a directory of runs, not a run; give one: runs/first' train --resume runs
-row 1 'musec train: runs/first/checkpoint: is no run, but lies in one; did you mean runs/first?' \
+row 1 'musec train: runs/first/checkpoint: is not a run, but inside one; did you mean runs/first?' \
     train --resume runs/first/checkpoint
 row 1 'musec train: empty: is no run: a run directory has config.json, log.jsonl and checkpoint/' \
     train --resume empty

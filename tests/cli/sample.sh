@@ -139,8 +139,8 @@ fails 1 '--tokens must be 0 or more' sample a --tokens -1
 fails 1 '--top-k must be 0 or more' sample a --top-k -1
 fails 1 'no device "abacus"' sample a --device abacus
 fails 1 'missing: there is no such directory; the runs nearby are a' sample missing
-fails 1 'a/checkpoint: is no run, but lies in one; did you mean a\?' sample a/checkpoint
-fails 1 'a/config.json: is no run, but lies in one; did you mean a\?' sample a/config.json
+fails 1 'a/checkpoint: is not a run, but inside one; did you mean a\?' sample a/checkpoint
+fails 1 'a/config.json: is not a run, but inside one; did you mean a\?' sample a/config.json
 mkdir bare
 cp a/config.json bare
 fails 1 'bare: there is no checkpoint' sample bare
