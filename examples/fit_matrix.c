@@ -1,4 +1,4 @@
-/* fit_matrix.c - finds W with A W = B, B being noisy, by Soft Musec on |A W - B|^2 / (2 N).
+/* fit_matrix.c - solves A W = B with a noisy B by Soft Musec on the loss |A W - B|^2 / (2 N).
  *     cc fit_matrix.c $(pkg-config --cflags --libs musec) -lm && ./a.out
  * D follows the momentum (rms:1) and a step is measured in units of D, so that the learning rate
  * does not depend on the scale of the loss. */
@@ -40,7 +40,7 @@ int main(void)
     musec_ctx        *ctx   = NULL;
     musec_optim      *optim = NULL;
     musec_optim_config cfg;
-    for (int i = 0; i < N; i++) /* the W sought is 1 on its diagonal, else 0 */
+    for (int i = 0; i < N; i++) /* the true W is 1 on its diagonal, else 0 */
         for (int k = 0; k < IN; k++)
             A[i][k] = noise();
     for (int ij = 0; ij < N * OUT; ij++)
@@ -55,15 +55,16 @@ int main(void)
     cfg.ns_mode        = MUSEC_NS_FAST;
     musec_status st    = musec_optim_create(&optim, ctx, &cfg);
     if (st == MUSEC_OK) st = musec_optim_add(optim, &param, NULL);
-    for (int t = 0; t < STEPS && st == MUSEC_OK; t++) { /* the rate falls to 0 */
+    for (int t = 0; t < STEPS && st == MUSEC_OK; t++) { /* the learning rate falls to 0 */
         if (t % 50 == 0) printf("step %3d  loss %.6f\n", t, loss_and_gradient());
         loss_and_gradient();
         st = musec_optim_step(optim, &grad, 1, 1.0 - (double)t / STEPS);
     }
     if (st != MUSEC_OK) fprintf(stderr, "fit_matrix: %s\n", musec_ctx_error(ctx));
-    const double loss = loss_and_gradient(), sought = 0.01 * OUT / 2; /* noise of variance 0.01 */
-    printf("step %3d  loss %.6f; the W sought has %.6f\n", STEPS, loss, sought);
+    const double loss      = loss_and_gradient(),
+                 true_loss = 0.01 * OUT / 2; /* noise of variance 0.01 */
+    printf("step %3d  loss %.6f; the true W has %.6f\n", STEPS, loss, true_loss);
     musec_optim_destroy(optim);
     musec_ctx_destroy(ctx);
-    return st == MUSEC_OK && loss < sought ? 0 : 1;
+    return st == MUSEC_OK && loss < true_loss ? 0 : 1;
 }

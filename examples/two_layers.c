@@ -2,14 +2,14 @@
  *     cc two_layers.c $(pkg-config --cflags --libs musec) -lm && ./a.out
  *
  * The network is y = gain * (W2 tanh(W1 x + b1)) + b2.  It learns a target that it can nearly
- * represent: another network of the same kind, with noise.  The part that matters is main(): how
- * parameters of different kinds are handed to one optimizer.
+ * represent: another network of the same kind, plus noise.  main() shows how parameters of different
+ * kinds are given to one optimizer.
  *
  *   W1, W2        role MATRIX: the optimizer that the config names clips their singular values
  *   b1, b2, gain  role VECTOR: AdamW with the aux_ settings.  A vector is a matrix of one row.
  *
  * Biases and gains must not decay, and the output bias learns faster: that is what
- * musec_optim_set_param() is for.  Groups of parameters in PyTorch say the same:
+ * musec_optim_set_param() is for.  Parameter groups in PyTorch do the same:
  *     {"params": [b1, gain], "weight_decay": 0}, {"params": [b2], "weight_decay": 0, "lr": 0.03}
  *
  * On a GPU the arrays would be memory of the device: see "on a GPU" in musec.h. */
@@ -23,8 +23,7 @@ typedef struct network { /* or its gradient */
     float W1[HIDDEN][IN], b1[HIDDEN], W2[OUT][HIDDEN], gain[OUT], b2[OUT];
 } network;
 
-static float X
-[N][IN], Y[N][OUT];
+static float inputs[N][IN], targets[N][OUT];
 
 static float noise(void) /* uniform, variance 1, the same in every run */
 {
@@ -33,7 +32,7 @@ static float noise(void) /* uniform, variance 1, the same in every run */
     return (float)(sqrt(12.0) * (state / 4294967296.0 - 0.5));
 }
 
-static void draw(network *w)
+static void init(network *w)
 {
     for (int i = 0; i < HIDDEN * IN; i++)
         w->W1[i / IN][i % IN] = noise() / sqrtf(IN);
@@ -63,18 +62,18 @@ static void forward(const network *w, const float *x, float *h, float *z)
     }
 }
 
-/* |y - Y|^2 / (2 N), and its gradient. */
+/* The loss |y - targets|^2 / (2 N) and its gradient. */
 static double loss_and_gradient(const network *w, network *g)
 {
     double loss = 0.0;
     float  h[HIDDEN], z[OUT], dh[HIDDEN];
     *g = (network){ 0 };
     for (int i = 0; i < N; i++) {
-        forward(w, X[i], h, z);
+        forward(w, inputs[i], h, z);
         for (int j = 0; j < HIDDEN; j++)
             dh[j] = 0.0f;
         for (int o = 0; o < OUT; o++) {
-            const float r = w->gain[o] * z[o] + w->b2[o] - Y[i][o];
+            const float r = w->gain[o] * z[o] + w->b2[o] - targets[i][o];
             loss += (double)(r * r) / (2 * N);
             g->b2[o] += r / N;
             g->gain[o] += r * z[o] / N;
@@ -87,8 +86,7 @@ static double loss_and_gradient(const network *w, network *g)
             const float ds = dh[j] * (1.0f - h[j] * h[j]);
             g->b1[j] += ds;
             for (int k = 0; k < IN; k++)
-                g->W1[j][k] += ds * X
-            [i][k];
+                g->W1[j][k] += ds * inputs[i][k];
         }
     }
     return loss;
@@ -98,14 +96,14 @@ static void make_data(void)
 {
     static network target;
     float          h[HIDDEN], z[OUT];
-    draw(&target);
+    init(&target);
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < IN; k++)
-            X
-        [i][k] = noise();
-        forward(&target, X[i], h, z);
+            inputs[i][k] = noise();
+        forward(&target, inputs[i], h, z);
         for (int o = 0; o < OUT; o++)
-            Y[i][o] = 2.0f * z[o] + (float)o + 0.05f * noise(); /* a gain of 2, biases 0, 1, 2, 3 */
+            targets[i][o] =
+                2.0f * z[o] + (float)o + 0.05f * noise(); /* a gain of 2, biases 0, 1, 2, 3 */
     }
 }
 
@@ -151,7 +149,7 @@ static musec_status add_all(musec_optim *optim, network *w)
     return st;
 }
 
-/* The settings by their names on the command line; what is wrong with one is said in words. */
+/* Sets options by their command-line names; a message describes what is wrong with one. */
 static int configure(musec_optim_config *cfg)
 {
     static const char *const settings[][2] = {
@@ -182,17 +180,18 @@ int main(void)
     double             loss = INFINITY;
 
     make_data();
-    draw(&w);
+    init(&w);
     if (!configure(&cfg) || musec_ctx_create(&ctx, "cpu") != MUSEC_OK) return 1;
     musec_status st = musec_optim_create(&optim, ctx, &cfg);
     if (st == MUSEC_OK) st = add_all(optim, &w);
-    musec_optim_describe(optim, text, sizeof text); /* what was chosen for every parameter */
+    musec_optim_describe(optim, text, sizeof text); /* the rule of every parameter */
     fputs(text, stdout);
     for (int t = 0; t < STEPS && st == MUSEC_OK; t++) {
         loss = loss_and_gradient(&w, &g);
         if (t % 50 == 0) printf("step %3d  loss %.5f\n", t, loss);
-        st = musec_optim_step(optim, grads, 5, 1.0 - (double)t / STEPS); /* every rate falls to 0 */
-        if (st == MUSEC_OK) st = musec_ctx_sync(ctx); /* a GPU may still be at work */
+        st = musec_optim_step(optim, grads, 5,
+                              1.0 - (double)t / STEPS); /* all learning rates fall to 0 */
+        if (st == MUSEC_OK) st = musec_ctx_sync(ctx);   /* a GPU may still be computing */
     }
     if (st != MUSEC_OK) fprintf(stderr, "two_layers: %s\n", musec_ctx_error(ctx));
     loss = loss_and_gradient(&w, &g);
