@@ -13,7 +13,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double ms_median(double *values, int n)
+double ms_bench_median(double *values, int n)
 {
     qsort(values, (size_t)n, sizeof *values, ascending);
     return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
@@ -87,8 +87,8 @@ musec_status ms_time_group(ms_device *d, ms_candidate *candidates, int n, int ro
         for (int round = 0; round < rounds; round++)
             ratio[i * rounds + round] = ms[i * rounds + round] / ms[round];
     for (int i = 0; i < n; i++) {
-        candidates[i].ms    = ms_median(ms + i * rounds, rounds);
-        candidates[i].ratio = ms_median(ratio + i * rounds, rounds);
+        candidates[i].ms    = ms_bench_median(ms + i * rounds, rounds);
+        candidates[i].ratio = ms_bench_median(ratio + i * rounds, rounds);
     }
 done:
     free(ms);

@@ -32,6 +32,6 @@ typedef struct ms_candidate {
 musec_status ms_time_group(ms_device *d, ms_candidate *candidates, int n, int rounds);
 
 /* The median of n values, which are sorted. */
-double ms_median(double *values, int n);
+double ms_bench_median(double *values, int n);
 
 #endif

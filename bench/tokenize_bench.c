@@ -273,7 +273,7 @@ static double speed_ratio(const tokenize_row *r, const tokenize_row *to, int rou
     double ratios[MAX_ROUNDS] = { 0 };
     for (int i = 0; i < rounds; i++)
         ratios[i] = to->times[i] / r->times[i] * r->work / to->work;
-    return ms_median(ratios, rounds);
+    return ms_bench_median(ratios, rounds);
 }
 
 static void print_row(FILE *out, json_t *list, const tokenize_row *rows, const tokenize_row *r,
@@ -283,7 +283,7 @@ static void print_row(FILE *out, json_t *list, const tokenize_row *rows, const t
     double              times[MAX_ROUNDS] = { 0 }, ms, mb_s, ratio;
 
     memcpy(times, r->times, sizeof times);
-    ms    = ms_median(times, rounds);
+    ms    = ms_bench_median(times, rounds);
     mb_s  = r->work > 2.0 ? 1e-3 * r->work / ms : 0.0;
     ratio = to == NULL || r->failed ? 1.0 : speed_ratio(r, to, rounds);
     if (list != NULL) {
