@@ -36,8 +36,7 @@ tokens >nanogpt.bin
 
 rows=0
 : >covered
-listing() { find . -type f ! -name stdout ! -name stderr ! -name '*.list' ! -name covered | sort; }
-listing >before.list
+listing >.files.before
 # row STATUS LINE ARGUMENT...: exits so and prints that line on stderr, and nothing on stdout.
 row() {
     local status=$1 line=$2 got first last
@@ -214,8 +213,8 @@ row 2 'musec completion: the shells are bash, zsh and fish, not "powershell"; se
 
 # ---- all of it -------------------------------------------------------------------------------------
 
-listing >after.list
-check "no row leaves a file: $(diff before.list after.list)" cmp before.list after.list
+listing >.files.after
+check "no row leaves a file: $(diff .files.before .files.after)" cmp .files.before .files.after
 check "$rows rows" test "$rows" -ge 40
 for s in $(subcommands); do
     check "there is a row for musec $s" grep -qx "$s" covered

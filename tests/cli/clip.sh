@@ -105,25 +105,13 @@ succeeds clip --threshold 2 -- d8.npy out.npy
 check "no part is left over" test -z "$(find . -name '*.part*')"
 
 # JSON
-if have_python; then
-    succeeds clip stack.npy out.npy --threshold 2 --op fast --json
-    check "valid JSON" python3 -m json.tool stdout
-    check "op" test "$(json op)" = fast
-    check "threshold" test "$(json threshold)" = 2.0
-    check "dtype" test "$(json dtype)" = f64
-    check "in and out" test "$(json in) $(json out)" = 'stack.npy out.npy'
-    check "a row per matrix" test "$(json matrices 2 index)" = 2
-    check "norms" near 1e-12 "$(json matrices 0 before norm2)" 3
-    check "norms after" near 5e-3 "$(json matrices 0 after norm2)" 1.6641005886756874
-    check "share" test "$(json matrices 0 before share_above)" = 0.5
-    check "products of fast" test "$(json matrices 0 products)" = 7
-    check "options" test "$(json options iters)" = 5
-    succeeds clip d4.npy out.npy --op polar --json
-    check "valid JSON" python3 -m json.tool stdout
-    check "no threshold" test "$(json threshold) $(json options threshold)" = 'null null'
-    "$MUSEC" clip d8.npy $'bad\xffname.npy' --threshold 1 --json >stdout 2>stderr
-    check "a name that is no UTF-8 still gives JSON" python3 -m json.tool stdout
-else
-    skip "JSON: no python3"
-fi
+succeeds clip stack.npy out.npy --threshold 2 --op fast --json
+json_is op=fast threshold=2.0 dtype=f64 in=stack.npy out=out.npy matrices.2.index=2
+check "norms" near 1e-12 "$(json matrices 0 before norm2)" 3
+check "norms after" near 5e-3 "$(json matrices 0 after norm2)" 1.6641005886756874
+json_is matrices.0.before.share_above=0.5 matrices.0.products=7 options.iters=5
+succeeds clip d4.npy out.npy --op polar --json
+json_is threshold=null options.threshold=null
+"$MUSEC" clip d8.npy $'bad\xffname.npy' --threshold 1 --json >stdout 2>stderr
+check "a name that is no UTF-8 still gives JSON" python3 -m json.tool stdout
 finish

@@ -3,8 +3,6 @@
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
-# says PATTERN: a line of what script printed last; exits CODE.
-says() { if grep -Eq -- "$1" stdout; then pass; else fail "no line /$1/ in: $(cat stdout)"; fi; }
 script() { # CODE SCRIPT ARGUMENT...
     local want=$1 code=0
     shift
@@ -29,22 +27,22 @@ cp good_test device_ops_test
 chmod +x ./*_test
 
 script 0 ./run_tests -j 2 good device_ops
-says '^good: passed, [0-9]+ s'
-says '^2 passed, 0 failed, 0 skipped; 0 parts skipped'
+prints '^good: passed, [0-9]+ s'
+prints '^2 passed, 0 failed, 0 skipped; 0 parts skipped'
 script 1 ./run_tests
-says '^bad: FAILED, exit status 1, '
-says '^    a.c:1: CHECK\(x\): no'
-says '^idle: skipped, '
-says '^    skipped: all: no tea'
-says '^2 passed, 1 failed, 1 skipped; 1 parts skipped'
+prints '^bad: FAILED, exit status 1, '
+prints '^    a.c:1: CHECK\(x\): no'
+prints '^idle: skipped, '
+prints '^    skipped: all: no tea'
+prints '^2 passed, 1 failed, 1 skipped; 1 parts skipped'
 script 1 ./run_tests idle # nothing passed
 script 2 ./run_tests none
-says '^run_tests: there is no none_test here'
+prints '^run_tests: there is no none_test here'
 script 2 ./run_tests -j many
-says '^run_tests: -j needs a number'
+prints '^run_tests: -j needs a number'
 
 script 1 env PATH=/usr/bin:/bin ./run_sanitizers good
-says '^run_sanitizers: compute-sanitizer is not here'
+prints '^run_sanitizers: compute-sanitizer is not here'
 # In the file `sick` stands a tool and a function in which it finds something, in `slow` a function
 # that takes long; where `deaf` is, nothing runs on a GPU.
 cat >bin/compute-sanitizer <<'EOF'
@@ -64,32 +62,32 @@ exit $status
 EOF
 chmod +x bin/compute-sanitizer
 script 0 ./run_sanitizers -j 2 good
-says '^memcheck good two: 0 errors, [0-9]+ s'
-says '^racecheck good three: 0 hazards, [0-9]+ s'
-says '^6 clean, 0 failed, 0 stopped, 0 skipped'
+prints '^memcheck good two: 0 errors, [0-9]+ s'
+prints '^racecheck good three: 0 hazards, [0-9]+ s'
+prints '^6 clean, 0 failed, 0 stopped, 0 skipped'
 check "one function, on the GPU alone" grep -q '^\[ RUN      \] one on cuda, one in 12$' logs/memcheck/good.one.log
 script 0 ./run_sanitizers
-says '^soft_clip: not in this pack'
+prints '^soft_clip: not in this pack'
 check "one case in 24" grep -q 'on cuda, one in 24$' logs/memcheck/device_ops.one.log
 check "one case in 200" grep -q 'on cuda, one in 200$' logs/racecheck/device_ops.one.log
 echo racecheck two >sick
 script 1 ./run_sanitizers good
-says '^racecheck good two: FAILED: 2 hazards, '
-says '^5 clean, 1 failed, 0 stopped, 0 skipped'
+prints '^racecheck good two: FAILED: 2 hazards, '
+prints '^5 clean, 1 failed, 0 stopped, 0 skipped'
 script 0 ./run_sanitizers --tool memcheck good
 rm sick
 echo one >slow
 script 1 ./run_sanitizers --tool memcheck --limit 1 good
-says '^memcheck good one: TIMEOUT, '
-says '^2 clean, 0 failed, 1 stopped, 0 skipped'
+prints '^memcheck good one: TIMEOUT, '
+prints '^2 clean, 0 failed, 1 stopped, 0 skipped'
 rm slow
 script 1 ./run_sanitizers --tool memcheck bad
-says '^memcheck bad one: FAILED: exit status 1, no summary'
+prints '^memcheck bad one: FAILED: exit status 1, no summary'
 script 1 ./run_sanitizers --tool memcheck idle
-says '^memcheck idle one: skipped: no tea, '
+prints '^memcheck idle one: skipped: no tea, '
 touch deaf
 script 1 ./run_sanitizers --tool memcheck good
-says '^memcheck good one: skipped: nothing of it runs on the GPU, '
+prints '^memcheck good one: skipped: nothing of it runs on the GPU, '
 rm deaf
 
 # Benches: of a program that says what it was called with, and logs what a run would.
@@ -113,24 +111,24 @@ printf '#!/bin/sh\nexit 1\n' >bin/python3
 cp bin/python3 bin/nvidia-smi
 chmod +x musec bin/*
 script 2 ./run_benches everything
-says '^run_benches: there is no part everything'
+prints '^run_benches: there is no part everything'
 script 1 ./run_benches
-says '^\$ ./musec bench step --preset wide'
-says '^skipped: no data: pack tokens'
-says '^skipped: no PyTorch'
-says '^skipped: no GPU'
-says '^FAILED: exit status 3, '
-says '^skipped: no libkernel_times.so'
-says '^== train: [0-9]+ s'
-says '^7 commands done, 1 failed, 6 skipped, '
+prints '^\$ ./musec bench step --preset wide'
+prints '^skipped: no data: pack tokens'
+prints '^skipped: no PyTorch'
+prints '^skipped: no GPU'
+prints '^FAILED: exit status 3, '
+prints '^skipped: no libkernel_times.so'
+prints '^== train: [0-9]+ s'
+prints '^7 commands done, 1 failed, 6 skipped, '
 mkdir data
 touch data/train_000001.bin libkernel_times.so
 script 0 ./run_benches run start
-says '^musec train --preset small --data data --steps 60 '
-says '^tokens/s, median of the steps: 20'
-says '^memory: no nvidia-smi'
-says '^musec bench accuracy --run runs/benches'
-says '^musec train --preset wide --data data --batch 131072 .* --grad-reduction mean --threshold 0.02'
+prints '^musec train --preset small --data data --steps 60 '
+prints '^tokens/s, median of the steps: 20'
+prints '^memory: no nvidia-smi'
+prints '^musec bench accuracy --run runs/benches'
+prints '^musec train --preset wide --data data --batch 131072 .* --grad-reduction mean --threshold 0.02'
 # Libraries that PyTorch alone brings are for the program, not for PyTorch.
 mkdir -p nvidia/cudnn/lib
 touch nvidia/cudnn/lib/libcudnn.so.9
@@ -147,16 +145,16 @@ EOF
 chmod +x bin/*
 printf '#!/bin/sh\ncase $* in *memory*) echo 7853 ;; esac\n' >bin/nvidia-smi
 script 0 env LD_LIBRARY_PATH=/before ./run_benches gpt pico
-says '^peer bench/peers/gpt_torch.py --size medium, libraries /before$'
-says '^musec train --preset pico .* libraries /before:nvidia/cudnn/lib$'
-says '^muon-cpu, muon-f32: largest relative difference of 3 losses: 0$'
-says '^muon-cpu, muon-bf16: largest relative difference of 3 losses: 0.001$'
-says '^\$ cmp runs/pico-soft-musec-bf16/.*model.safetensors'
+prints '^peer bench/peers/gpt_torch.py --size medium, libraries /before$'
+prints '^musec train --preset pico .* libraries /before:nvidia/cudnn/lib$'
+prints '^muon-cpu, muon-f32: largest relative difference of 3 losses: 0$'
+prints '^muon-cpu, muon-bf16: largest relative difference of 3 losses: 0.001$'
+prints '^\$ cmp runs/pico-soft-musec-bf16/.*model.safetensors'
 script 1 ./run_benches profile
-says '^FAILED: no kernel was seen'
+prints '^FAILED: no kernel was seen'
 touch timed
 script 0 ./run_benches profile
-says '^7 kernels by libkernel_times.so'
+prints '^7 kernels by libkernel_times.so'
 check "a table for each" test -f logs/kernels-train-wide.txt -a -f logs/kernels-step-small.txt
 
 # The settings themselves, on a real test program.
@@ -165,9 +163,9 @@ if [ -x "$real" ]; then
     MUSEC_TEST_LIST=1 "$real" >names
     check "a name a line" test "$(grep -cE '^[a-z_0-9]+$' names)" -eq "$(wc -l <names)"
     MUSEC_TEST_FILTER=$(head -n 1 names) "$real" >stdout 2>&1
-    says '^1 passed, 0 failed, 0 skipped'
+    prints '^1 passed, 0 failed, 0 skipped'
     script 1 env MUSEC_TEST_FILTER=none "$real"
-    says '^no test is called none'
+    prints '^no test is called none'
 else
     skip "no $real: it is built with the tests"
 fi

@@ -3,10 +3,6 @@
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
 
-if ! have_python; then
-    skip "no python3"
-    finish
-fi
 model=(--layers 2 --width 32 --heads 2 --head 16 --mlp 64 --batch 256 --max-doc 64 --val-tokens 512
     --head-gates yes --x0-mix yes --gate-width 5)
 tiny=(train --quiet "${model[@]}")
@@ -16,7 +12,7 @@ value = json.load(open(sys.argv[1]))
 for key in sys.argv[2:]: value = value[key]
 print(value)' "$@"
 }
-weights() { echo "$1/checkpoint/step_$(printf %08d "$2")/model.safetensors"; }
+weights() { echo "$(checkpoint "$1" "$2")/model.safetensors"; }
 
 succeeds "${tiny[@]}" --steps 20 --checkpoint-every 10 --out first
 succeeds export first --out first-hf
@@ -173,6 +169,5 @@ fails 1 'is 320 x 32, but the model.s is 320 x 48' train "${model[@]}" --width 4
 cp -r first damaged
 printf x | dd of=damaged/checkpoint/step_00000020/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
 refused 'model.safetensors: damaged' damaged/checkpoint/step_00000020
-run "${tiny[@]}" "${still[@]}" --init-from damaged --out went-back
-check "a damaged one is passed over, with a word" grep -q '^warning: 1 damaged, going back' stderr
+warns '^warning: 1 damaged, going back' "${tiny[@]}" "${still[@]}" --init-from damaged --out went-back
 finish

@@ -3,10 +3,6 @@
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-if ! have_python; then
-    skip "no python3"
-    finish
-fi
 
 # A step of the first stage is short.  One of the second takes minutes on any CPU: it has as many
 # micro-batches as it takes for that, so that nothing here depends on how fast the machine is.
@@ -27,7 +23,6 @@ while job.poll() is None and logged() < int(sys.argv[1]): time.sleep(0.01)
 job.send_signal(getattr(signal, sys.argv[2]))
 print(job.wait(900))
 P2
-summary() { grep -Eq "\"$2\": $3" "$1/summary.json"; }
 
 # ---- inside a step that takes minutes --------------------------------------------------------------
 

@@ -3,27 +3,21 @@
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
-python=$(numpy_python)
+python=$(python_with numpy)
 if [ -z "$python" ]; then
     skip "no python3 with NumPy"
     finish
 fi
 
-cat >judge.py <<'PYTHON'
-import os, subprocess, sys
+# On hundreds of tiny matrices threads only get in each other's way, NumPy's as well.
+export MUSEC OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+judged "$python" - <<'PYTHON'
+import os, subprocess
 import numpy as np
+from judge import check, ends
 
 musec = os.environ["MUSEC"]
 rng = np.random.default_rng(7)
-passed = failed = 0
-
-def check(ok, what):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        print("FAILED:", what)
 
 def clip(x, *args):
     np.save("in.npy", x)
@@ -133,18 +127,7 @@ for shape in [(6, 9), (9, 6), (3, 5, 5)]:
         check(abs(row["effective_rank"] - np.exp(-(p * np.log(p)).sum())) <= 1e-11, "effective rank")
         check(row["share_above"] == (s > 1.5).mean(), "share above D")
 
-print(passed, failed)
-sys.exit(failed > 0)
+ends()
 PYTHON
 
-export MUSEC OMP_NUM_THREADS=1 # hundreds of tiny matrices: threads would only get in each other's way
-export OPENBLAS_NUM_THREADS=1  # and so would NumPy's
-"$python" judge.py >verdict 2>&1
-head -n -1 verdict
-if tail -n 1 verdict | grep -Eq '^[0-9]+ [0-9]+$'; then
-    read -r p f <<<"$(tail -n 1 verdict)"
-    passed=$((passed + p)) failed=$((failed + f))
-else
-    fail "judge.py: $(tail -n 1 verdict)"
-fi
 finish

@@ -3,8 +3,6 @@
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
-listing() { find . ! -name stdout ! -name stderr ! -name '*.before' | sort; }
-
 # ---- by hand: two steps of plain averaging on 1x2, beta 1/2, lr 1 ---------------------------------
 
 npy w.npy '<f8' '(1, 2)' False "$f8_4$f8_0"
@@ -75,23 +73,16 @@ succeeds replay --optimizer muon --ns-mode exact --w0 w.npy --explain
 prints '^  ns-mode exact$'
 succeeds "${replay[@]}" --grads g.npy --out out.npy --explain
 check "--explain writes nothing" test ! -e out.npy
-if have_python; then
-    succeeds "${replay[@]}" --explain --json
-    check "--explain --json describes" test -n "$(json description)"
-    succeeds "${replay[@]}" --grads g.npy --out out.npy --json
-    check "json: steps" test "$(json steps)" = 2
-    check "json: norm" test "$(json norm2 | cut -c1-7)" = 5.09901
-    check "json: options, with underscores" test "$(json options momentum_init)" = null
-    check "json: options as given" test "$(json options beta)" = 0.5
-    check "json: one report, of the last step" test "$(json reports 0 step)" = 2
-    check "json: no threshold where none is" test "$(json reports 0 threshold)" = null
-    succeeds replay --optimizer soft-musec --threshold 2 --ns-mode fast --w0 w.npy --grads g.npy \
-        --out out.npy --json
-    check "json: the threshold" test "$(json reports 0 threshold)" = 2.0
-    check "json: the path" test -n "$(json reports 0 path)"
-else
-    skip "no python3"
-fi
+succeeds "${replay[@]}" --explain --json
+check "--explain --json describes" test -n "$(json description)"
+succeeds "${replay[@]}" --grads g.npy --out out.npy --json
+json_is steps=2
+check "json: norm" test "$(json norm2 | cut -c1-7)" = 5.09901
+json_is options.momentum_init=null options.beta=0.5 reports.0.step=2 reports.0.threshold=null
+succeeds replay --optimizer soft-musec --threshold 2 --ns-mode fast --w0 w.npy --grads g.npy \
+    --out out.npy --json
+json_is reports.0.threshold=2.0
+check "json: the path" test -n "$(json reports 0 path)"
 
 # ---- wrong usage: exit 2 ---------------------------------------------------------------------------
 
@@ -138,10 +129,7 @@ refuses() {
     local pattern=$1
     shift
     rm -f out.npy m.npy
-    listing >files.before
-    fails 1 "$pattern" replay --optimizer soft-musec "$@" --out out.npy --momentum-out m.npy
-    listing >files.now.before
-    check "replay $* leaves no file" cmp files.before files.now.before
+    keeps_files fails 1 "$pattern" replay --optimizer soft-musec "$@" --out out.npy --momentum-out m.npy
     echo old >out.npy
     fails 1 "$pattern" replay --optimizer soft-musec "$@" --out out.npy --momentum-out m.npy
     check "replay $* keeps the old output" test "$(cat out.npy)" = old
@@ -194,26 +182,19 @@ done
 
 # ---- the golden trajectories -----------------------------------------------------------------------
 
-python=$(numpy_python)
+python=$(python_with numpy)
 if [ -z "$python" ]; then
     skip "no python3 with NumPy: golden trajectories"
     finish
 fi
 
-cat >judge.py <<'PYTHON'
-import os, struct, subprocess, sys
+export MUSEC OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # threads only slow tiny matrices down
+judged "$python" - <<'PYTHON'
+import os, struct, subprocess
 import numpy as np
+from judge import check, ends
 
 musec, source = os.environ["MUSEC"], os.environ["MUSEC_SOURCE"]
-passed = failed = 0
-
-def check(ok, what):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        print("FAILED:", what)
 
 def load(path):  # the container of tests/data/golden/README.md
     records = {}
@@ -267,17 +248,7 @@ for name in ("traj_8x12", "traj_10x6"):
                 for got, want, what in ((w, want_w, "weights"), (m, want_m, "momentum")):
                     err = far(got, want)
                     check(err <= tol, f"{name} {kind} {decay} {dtype} {what}: off by {err:g}")
-print(passed, failed)
-sys.exit(failed > 0)
+ends()
 PYTHON
 
-export MUSEC OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
-"$python" judge.py >verdict 2>&1
-head -n -1 verdict
-if tail -n 1 verdict | grep -Eq '^[0-9]+ [0-9]+$'; then
-    read -r p f <<<"$(tail -n 1 verdict)"
-    passed=$((passed + p)) failed=$((failed + f))
-else
-    fail "judge.py: $(tail -n 1 verdict)"
-fi
 finish

@@ -8,27 +8,12 @@ if ! command -v rsvg-convert >/dev/null; then
     skip "rsvg-convert is not here"
     finish
 fi
-if ! have_python; then
-    skip "python3 reads the pages and numbers"
-    finish
-fi
-# A python that has the module, or nothing.
-python_with() {
-    local p
-    for p in python3 /usr/bin/python3; do
-        if "$p" -c "import $1" 2>/dev/null; then
-            echo "$p"
-            return
-        fi
-    done
-}
 # train NAME ARGUMENT...: a tiny run in runs/NAME.
 train() {
     local name=$1
     shift
-    run train --quiet --layers 1 --width 32 --heads 2 --head 16 --mlp 64 --batch 128 --max-doc 64 \
-        --val-tokens 256 --val-every 2 --report-every 4 --steps 8 --stages '25% lr=1; rest lr=1.5' \
-        "$@" --out "runs/$name"
+    run train --quiet "${small_model[@]}" --batch 128 --val-tokens 256 --val-every 2 --report-every 4 \
+        --steps 8 --stages '25% lr=1; rest lr=1.5' "$@" --out "runs/$name"
     check "$name is made" test "$code" -eq 0
 }
 train muon_a --optimizer muon --lr 0.05
@@ -227,8 +212,7 @@ check "no times" test ! -e one/step-time.csv
 succeeds report again --out three.html
 check "with times it is another" test "$(cmp two.html three.html | wc -l)" -eq 1
 succeeds report runs/muon_a runs/muon_b runs/muon_b --sections runs,threshold --json --out four.html
-check "json: runs" test "$(json runs)" -eq 2
-check "json: sections" test "$(json sections)" = '["threshold", "runs"]'
+json_is runs=2 sections='["threshold", "runs"]'
 check "a section that cannot be says why" grep -q 'Left out: these runs do not allow it. Needs' four.html
 
 # ---- logs as they are ---------------------------------------------------------------------------------

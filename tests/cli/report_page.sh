@@ -20,10 +20,7 @@ else
 fi
 strict='import html5lib, sys
 html5lib.HTMLParser(strict=True).parse(open(sys.argv[1], "rb").read())'
-html5lib=""
-for python in python3 /usr/bin/python3; do
-    if "$python" -c 'import html5lib' 2>/dev/null; then html5lib=$python; fi
-done
+html5lib=$(python_with html5lib)
 if [ -n "$html5lib" ]; then
     "$html5lib" -c "$strict" demo.html 2>strict.txt && pass || fail "html5lib: $(tail -1 strict.txt)"
 else

@@ -64,22 +64,13 @@ safetensors nan.safetensors '{"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0
 "b.w":{"dtype":"F32","shape":[1,2],"data_offsets":[4,12]}}' "$f4_1$f4_1$f4_nan"
 fails 1 'b.w: element \[0, 1\] is nan' spectrum nan.safetensors
 
-if have_python; then
-    succeeds spectrum x.npy --json --threshold 2 --values
-    check "valid JSON" python3 -m json.tool stdout
-    check "name" test "$(json matrices 0 name)" = x.npy
-    check "shape" test "$(json matrices 0 rows) $(json matrices 0 cols)" = '2 3'
-    check "norms" near 1e-13 "$(json matrices 0 norm2) $(json matrices 0 nuclear)" '4 5'
-    check "share" test "$(json matrices 0 share_above)" = 0.5
-    check "values" test "$(json matrices 0 values)" = '[4.0, 1.0]'
-    succeeds spectrum x.npy --json --estimate 4
-    check "valid JSON" python3 -m json.tool stdout
-    check "steps" test "$(json estimate)" = 4
-    check "estimate" near 1e-12 "$(json matrices 0 norm2)" 4
-    run spectrum model.safetensors --json
-    check "valid JSON" python3 -m json.tool stdout
-    check "skipped" test "$(json skipped 0 name) $(json skipped 1 dtype)" = 'bias I32'
-else
-    skip "JSON: no python3"
-fi
+succeeds spectrum x.npy --json --threshold 2 --values
+json_is matrices.0.name=x.npy matrices.0.rows=2 matrices.0.cols=3
+check "norms" near 1e-13 "$(json matrices 0 norm2) $(json matrices 0 nuclear)" '4 5'
+json_is matrices.0.share_above=0.5 matrices.0.values='[4.0, 1.0]'
+succeeds spectrum x.npy --json --estimate 4
+json_is estimate=4
+check "estimate" near 1e-12 "$(json matrices 0 norm2)" 4
+run spectrum model.safetensors --json
+json_is skipped.0.name=bias skipped.1.dtype=I32
 finish

@@ -50,8 +50,8 @@ judge() { # DIR STEPS
 judge run 7
 
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # tiny matrices: threads would be in each other's way
-succeeds train --quiet --layers 1 --width 32 --heads 2 --head 16 --mlp 64 --batch 256 --max-doc 64 \
-    --val-tokens 512 --val-every 4 --report-every 3 --steps 12 --checkpoint-every 8 --out trained
+succeeds train --quiet "${small_model[@]}" --batch 256 --val-tokens 512 --val-every 4 --report-every 3 \
+    --steps 12 --checkpoint-every 8 --out trained
 judge trained 12
 rm -r trained/checkpoint/step_00000012
 succeeds train --quiet --resume trained --steps 20

@@ -33,7 +33,7 @@ if "$MUSEC" info --no-peak | grep -q '^libmicrohttpd  *absent'; then
 fi
 "$MUSEC" watch runs --every 0.2 >address 2>err &
 watcher=$!
-for _ in $(seq 100); do [ -s address ] && break; sleep 0.1; done
+await $watcher test -s address
 check "an address of this machine" grep -Eq '^http://127\.0\.0\.1:[0-9]+/$' address
 python3 - "$(cat address)" <<'P' && pass || fail "the page: $(cat err)"
 import json, sys, time, urllib.error, urllib.request

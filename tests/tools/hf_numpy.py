@@ -9,21 +9,12 @@ export promises, and every mistake that MISTAKES makes must show ten times large
 """
 import json
 import struct
-import sys
 
 import numpy as np
 
+from judge import check, ends
+
 BOUND = 1e-4
-passed = failed = 0
-
-
-def check(ok, what):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        print("FAILED:", what)
 
 
 def tensors(path):
@@ -183,5 +174,4 @@ for name, w in plain.items():
     nearest = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16).astype(np.uint32).view(np.float32)
     check(np.array_equal(half[name], nearest), f"bf16: {name}")
 
-print(passed, failed)
-sys.exit(failed > 0)
+ends()

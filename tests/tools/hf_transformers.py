@@ -5,24 +5,15 @@ Run by tests/cli/export.sh in its directory: NAME-hf are exports, NAME.npy our l
 """
 import os
 import subprocess
-import sys
 
 import numpy as np
 import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from judge import check, ends
+
 BOUND = 1e-4  # what an export promises in float32
-passed = failed = 0
-
-
-def check(ok, what):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        print("FAILED:", what)
 
 
 def load(path, **more):
@@ -106,5 +97,4 @@ if os.path.isdir("ids-text"):
         check(got == [50256, *map(int, ours.split())], f"GPT-2's ids of {text!r}: {got}")
         check(tokenizer.decode(got, skip_special_tokens=True) == text, f"text of {text!r}")
 
-print(passed, failed)
-sys.exit(failed > 0)
+ends()
