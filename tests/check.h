@@ -18,6 +18,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "device/device.h"
@@ -44,6 +45,15 @@
         if (check_st != MUSEC_OK)                                                          \
             check_failed(__FILE__, __LINE__, #call, "%s: %s", musec_status_name(check_st), \
                          (err)->text);                                                     \
+    } while (0)
+
+/* The call must fail with this status, and `words` must stand in the message it writes. */
+#define CHECK_FAILS(err, call, status, words)                                       \
+    do {                                                                            \
+        const musec_status check_st = (call);                                       \
+        if (check_st != (status) || strstr((err)->text, words) == NULL)             \
+            check_failed(__FILE__, __LINE__, #call, "%s, not %s with '%s': %s",     \
+                         musec_status_name(check_st), #status, words, (err)->text); \
     } while (0)
 
 /* TEST(name) { ... } is a test.  It registers itself before main() begins, and a program runs its

@@ -14,16 +14,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
-
-/* A path in this test's directory; each call forgets the one four calls before. */
-static const char *at(const char *name)
-{
-    static char paths[4][512];
-    static int  next;
-    char       *out = paths[next++ % 4];
-    snprintf(out, sizeof paths[0], "%s/%s", check_tmp_dir(), name);
-    return out;
-}
+#include "scratch.h"
 
 static int parts_left(void)
 {
@@ -35,12 +26,6 @@ static int parts_left(void)
         n += strstr(entry->d_name, ".part.") != NULL;
     closedir(d);
     return n;
-}
-
-static void put(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "wb");
-    CHECK(f != NULL && fputs(text, f) >= 0 && fclose(f) == 0, "%s", path);
 }
 
 static void expect(const char *path, const char *want)
@@ -69,7 +54,7 @@ done:
 
 TEST(whole_or_absent)
 {
-    const char *path = at("new.txt");
+    const char *path = tmp_path("new.txt");
     ms_out_file out;
     ms_error    e;
     struct stat sb;
@@ -94,7 +79,7 @@ TEST(whole_or_absent)
 TEST(mode_of_the_old_file_is_kept)
 {
     static const mode_t modes[] = { 0640, 0600, 0755, 0666 };
-    const char         *path    = at("mode.txt");
+    const char         *path    = tmp_path("mode.txt");
     const mode_t        mask    = umask(027);
     ms_error            e;
     struct stat         sb;
@@ -112,11 +97,11 @@ TEST(mode_of_the_old_file_is_kept)
 
 TEST(links_stay_links)
 {
-    const char *real = at("real.txt"), *link1 = at("link1"), *link2 = at("link2");
+    const char *real = tmp_path("real.txt"), *link1 = tmp_path("link1"), *link2 = tmp_path("link2");
     ms_error    e;
     struct stat sb;
 
-    put(real, "old");
+    put_text(real, "old");
     CHECK(symlink("real.txt", link1) == 0 && symlink("link1", link2) == 0, "symlink");
     CHECK_OK_ERR(&e, write_text(&e, link2, "new"));
     CHECK(lstat(link1, &sb) == 0 && S_ISLNK(sb.st_mode), "the first link is gone");
@@ -127,13 +112,13 @@ TEST(links_stay_links)
 
 TEST(taken_part_names_are_left_alone)
 {
-    const char *path = at("busy.txt");
+    const char *path = tmp_path("busy.txt");
     char        stale[600];
     ms_out_file a, b;
     ms_error    e;
 
     snprintf(stale, sizeof stale, "%s.part.%ld", path, (long)getpid());
-    put(stale, "somebody's");
+    put_text(stale, "somebody's");
     CHECK_OK_ERR(&e, ms_out_open(&e, path, &a));
     CHECK_OK_ERR(&e, ms_out_open(&e, path, &b)); /* two writers at once: the last commit wins */
     CHECK_OK_ERR(&e, ms_out_write(&e, &a, "a", 1));
@@ -160,10 +145,10 @@ TEST(longest_names_can_be_written)
         for (long i = n % 2; i + 1 < n; i += 2)
             memcpy(name + i, "\xC3\xA9", 2);
         name[n] = '\0';
-        snprintf(path, sizeof path, "%s", at(name));
+        snprintf(path, sizeof path, "%s", tmp_path(name));
         name[n - 1] = 'x';
         name[n - 2] = 'x';
-        snprintf(other, sizeof other, "%s", at(name));
+        snprintf(other, sizeof other, "%s", tmp_path(name));
         CHECK_OK_ERR(&e, ms_out_open(&e, path, &a));
         CHECK_OK_ERR(&e, ms_out_open(&e, other, &b)); /* at once, with the same beginning */
         CHECK_OK_ERR(&e, ms_out_write(&e, &a, "a", 1));
@@ -179,21 +164,20 @@ TEST(longest_names_can_be_written)
     }
     memset(name, 'n', (size_t)most + 1);
     name[most + 1] = '\0';
-    CHECK(write_text(&e, at(name), "a") == MUSEC_EIO && strstr(e.text, "too long") != NULL, "%s",
-          e.text);
+    CHECK_FAILS(&e, write_text(&e, tmp_path(name), "a"), MUSEC_EIO, "too long");
 }
 
 TEST(refused_targets)
 {
     static char too_long[MS_PATH_MAX + 10];
-    const char *dangling = at("dangling");
+    const char *dangling = tmp_path("dangling");
     const struct {
         const char *path, *words;
     } cases[] = {
         { "", "empty" },
         { check_tmp_dir(), "Is a directory" },
-        { at("no/such/dir.txt"), "create it first" },
-        { at("newdir/"), "does not end in /" },
+        { tmp_path("no/such/dir.txt"), "create it first" },
+        { tmp_path("newdir/"), "does not end in /" },
         { dangling, "link to a missing file" },
         { too_long, "too long" },
         { "/dev/null/x", "Not a directory" },
@@ -219,19 +203,18 @@ TEST(refused_targets)
  * so it becomes somebody else for a while. */
 TEST(protected_files_and_directories)
 {
-    const char  *path = at("protected.txt"), *fresh = at("fresh.txt");
+    const char  *path = tmp_path("protected.txt"), *fresh = tmp_path("fresh.txt");
     const uid_t  was = geteuid();
     ms_error     e   = { "" };
     musec_status st[2];
     struct stat  sb;
 
-    put(path, "keep");
+    put_text(path, "keep");
     CHECK(chmod(path, 0444) == 0 && chmod(check_tmp_dir(), 0777) == 0, "chmod");
     if (was == 0 && seteuid(65534) != 0) SKIP("cannot become another user");
     st[0] = write_text(&e, path, "lost"); /* no CHECK before the way back */
     CHECK(seteuid(was) == 0, "seteuid");
-    CHECK(st[0] == MUSEC_EIO, "a protected file");
-    CHECK(strstr(e.text, "cannot create (Permission denied); the file and") != NULL, "%s", e.text);
+    CHECK_FAILS(&e, st[0], MUSEC_EIO, "cannot create (Permission denied); the file and");
     expect(path, "keep");
 
     CHECK(chmod(check_tmp_dir(), 0555) == 0, "chmod");
@@ -265,11 +248,11 @@ TEST(full_disk_leaves_the_old_file)
 {
     static char   big[1 << 16];
     static size_t sizes[] = { 5000, sizeof big }; /* below and above stdio's buffer */
-    const char   *path    = at("quota.bin");
+    const char   *path    = tmp_path("quota.bin");
     struct rlimit was, tight = { 4096, 4096 };
     ms_error      e;
 
-    put(path, "old");
+    put_text(path, "old");
     CHECK(getrlimit(RLIMIT_FSIZE, &was) == 0, "getrlimit");
     tight.rlim_max = was.rlim_max;
     signal(SIGXFSZ, SIG_IGN);
@@ -282,8 +265,7 @@ TEST(full_disk_leaves_the_old_file)
         if (st == MUSEC_OK) st = ms_out_commit(&e, &out);
         ms_out_abandon(&out);
         CHECK(setrlimit(RLIMIT_FSIZE, &was) == 0, "setrlimit");
-        CHECK(st == MUSEC_EIO, "%zu bytes", sizes[i]);
-        CHECK(strstr(e.text, "cannot write (File too large)") != NULL, "%s", e.text);
+        CHECK_FAILS(&e, st, MUSEC_EIO, "cannot write (File too large)");
         expect(path, "old");
         CHECK(parts_left() == 0, "%d parts", parts_left());
     }
@@ -292,7 +274,7 @@ TEST(full_disk_leaves_the_old_file)
 
 TEST(fifo_is_written_directly)
 {
-    const char *path    = at("fifo");
+    const char *path    = tmp_path("fifo");
     char        got[16] = "";
     ms_error    e;
     struct stat sb;
@@ -311,12 +293,12 @@ TEST(fifo_is_written_directly)
 /* stdout into a regular file: the data stands between what is printed before and after. */
 TEST(stdout_in_a_file_is_shared)
 {
-    const char *path   = at("redirected.txt");
+    const char *path   = tmp_path("redirected.txt");
     int         status = -1;
     pid_t       child;
 
     if (access("/dev/stdout", F_OK) != 0) SKIP("no /dev/stdout here");
-    put(path, "");
+    put_text(path, "");
     child = fork();
     CHECK(child >= 0, "fork");
     if (child == 0) {
@@ -334,20 +316,20 @@ TEST(stdout_in_a_file_is_shared)
 
 TEST(reading)
 {
-    const char *path = at("read.txt");
+    const char *path = tmp_path("read.txt");
     char        buf[8];
     ms_error    e;
     FILE       *f = NULL;
 
-    put(path, "12345");
+    put_text(path, "12345");
     CHECK_OK_ERR(&e, ms_file_open_read(&e, path, &f));
     CHECK(ms_file_bytes(f) == 5, "%lld", (long long)ms_file_bytes(f));
     CHECK_OK_ERR(&e, ms_file_read(&e, f, path, buf, 3));
     CHECK_OK_ERR(&e, ms_file_read(&e, f, path, NULL, 0));
-    CHECK(ms_file_read(&e, f, path, buf, 3) == MUSEC_EFORMAT, "past the end");
-    CHECK(strstr(e.text, "3 bytes are needed here, 2 are left") != NULL, "%s", e.text);
+    CHECK_FAILS(&e, ms_file_read(&e, f, path, buf, 3), MUSEC_EFORMAT,
+                "3 bytes are needed here, 2 are left");
     fclose(f);
-    CHECK(ms_file_open_read(&e, at("missing"), &f) == MUSEC_EIO && f == NULL, "missing");
+    CHECK(ms_file_open_read(&e, tmp_path("missing"), &f) == MUSEC_EIO && f == NULL, "missing");
     CHECK(strstr(e.text, "missing: cannot open for reading (No such file") != NULL, "%s", e.text);
     CHECK(ms_file_open_read(&e, check_tmp_dir(), &f) == MUSEC_EIO && f == NULL, "directory");
     CHECK(strstr(e.text, "Is a directory") != NULL, "%s", e.text);
@@ -358,37 +340,41 @@ TEST(reading)
 
 TEST(whole_texts)
 {
-    const char *path = at("whole.txt");
+    const char *path = tmp_path("whole.txt");
     char       *text = NULL;
     size_t      n    = 0;
     ms_error    e;
 
-    put(path, "12345");
+    put_text(path, "12345");
     CHECK_OK_ERR(&e, ms_file_text(&e, path, 5, &text, &n));
     CHECK(n == 5 && strcmp(text, "12345") == 0, "%zu bytes: %s", n, text);
     free(text);
     CHECK(ms_file_text(&e, path, 4, &text, &n) == MUSEC_EFORMAT && text == NULL && n == 0, "5 > 4");
     CHECK(strstr(e.text, "at most 4 bytes") != NULL, "%s", e.text);
     CHECK(ms_file_text(&e, "/dev/null", 4, &text, &n) == MUSEC_EFORMAT && text == NULL, "device");
-    CHECK(ms_file_text(&e, at("missing"), 4, &text, &n) == MUSEC_EIO && text == NULL, "missing");
+    CHECK(ms_file_text(&e, tmp_path("missing"), 4, &text, &n) == MUSEC_EIO && text == NULL,
+          "missing");
 }
 
 TEST(the_same_file_by_other_names)
 {
     char dotted[600], up[600];
 
-    put(at("one"), "1");
-    put(at("two"), "2");
+    put_text(tmp_path("one"), "1");
+    put_text(tmp_path("two"), "2");
     snprintf(dotted, sizeof dotted, "%s/./one", check_tmp_dir());
     snprintf(up, sizeof up, "%s/../%s/new", check_tmp_dir(), strrchr(check_tmp_dir(), '/') + 1);
-    CHECK(ms_path_same(at("one"), dotted), "%s", dotted);
-    CHECK(!ms_path_same(at("one"), at("two")), "two files");
-    CHECK(symlink("one", at("link")) == 0 && ms_path_same(at("link"), at("one")), "a link");
-    CHECK(link(at("one"), at("hard")) == 0 && ms_path_same(at("hard"), at("one")), "another name");
+    CHECK(ms_path_same(tmp_path("one"), dotted), "%s", dotted);
+    CHECK(!ms_path_same(tmp_path("one"), tmp_path("two")), "two files");
+    CHECK(symlink("one", tmp_path("link")) == 0 && ms_path_same(tmp_path("link"), tmp_path("one")),
+          "a link");
+    CHECK(link(tmp_path("one"), tmp_path("hard")) == 0 &&
+              ms_path_same(tmp_path("hard"), tmp_path("one")),
+          "another name");
     /* not there yet */
-    CHECK(ms_path_same(at("new"), up), "%s", up);
-    CHECK(!ms_path_same(at("new"), at("newer")), "two names");
-    CHECK(!ms_path_same(at("new"), at("one")), "only one is there");
+    CHECK(ms_path_same(tmp_path("new"), up), "%s", up);
+    CHECK(!ms_path_same(tmp_path("new"), tmp_path("newer")), "two names");
+    CHECK(!ms_path_same(tmp_path("new"), tmp_path("one")), "only one is there");
     CHECK(ms_path_same("no/such/dir", "no/such/dir"), "no directory");
     CHECK(ms_path_same("name", "./name"), "no directory named");
     CHECK(!ms_path_same("/dev/null", "/dev/null"), "nothing is lost there");

@@ -323,8 +323,7 @@ TEST(refuses_nonsense)
     CHECK(ms_min_norm(&e, good, 1, 2, NAN, &r) == MUSEC_EINVAL, "tolerance nan");
     CHECK(ms_min_norm(&e, good, 1, 2, -1.0, &r) == MUSEC_EINVAL, "tolerance -1");
     CHECK(ms_min_norm(&e, good, INT64_MAX, 2, 1e-12, &r) == MUSEC_EINVAL, "overflow");
-    CHECK(ms_min_norm(&e, bad, 2, 1, 1e-12, &r) == MUSEC_EINVAL, "nan");
-    CHECK(strstr(e.text, "entry 0 of vector 1") != NULL, "%s", e.text);
+    CHECK_FAILS(&e, ms_min_norm(&e, bad, 2, 1, 1e-12, &r), MUSEC_EINVAL, "entry 0 of vector 1");
     CHECK(ms_min_norm(&e, big, 1, 2, 1e-12, &r) == MUSEC_EINVAL, "inf");
     CHECK(r.x == NULL && r.weights == NULL, "something is left");
 }

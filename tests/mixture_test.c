@@ -6,22 +6,14 @@
 
 #include "check.h"
 #include "data/mixture.h"
+#include "scratch.h"
 
 enum { TOKENS = 100 };
 
-static const char *at(const char *name)
-{
-    static char path[2][4096];
-    static int  which;
-    which = !which;
-    snprintf(path[which], sizeof path[which], "%s/%s", check_tmp_dir(), name);
-    return path[which];
-}
-
 /* A text of one letter, so that a token says which set it is of. */
-static void put_text(const char *name, char letter)
+static void put_letters(const char *name, char letter)
 {
-    FILE *f = fopen(at(name), "wb");
+    FILE *f = fopen(tmp_path(name), "wb");
     CHECK(f != NULL, "%s cannot be written", name);
     for (int i = 0; i < 5000; i++)
         fputc(letter, f);
@@ -40,9 +32,9 @@ static ms_mixture *open_three(void)
     static char list[4 * 4096];
     ms_mixture *m = NULL;
     ms_error    e = { "" };
-    put_text("a.txt", 'a');
-    put_text("b.txt", 'b');
-    put_text("c.txt", 'c');
+    put_letters("a.txt", 'a');
+    put_letters("b.txt", 'b');
+    put_letters("c.txt", 'c');
     snprintf(list, sizeof list, "%s/a.txt;%s/b.txt=2.5;%s/c.txt=0.5", check_tmp_dir(),
              check_tmp_dir(), check_tmp_dir());
     const ms_loader_config cfg = config_of(list);
@@ -97,14 +89,14 @@ TEST(the_unigram_loss_is_of_the_first_training_tokens)
     ms_error e = { "" };
 
     for (size_t k = 0; k < COUNT(cases); k++) {
-        FILE       *f    = fopen(at(cases[k].name), "wb");
+        FILE       *f    = fopen(tmp_path(cases[k].name), "wb");
         ms_mixture *m    = NULL;
         double      loss = NAN;
         CHECK(f != NULL, "%s", cases[k].name);
         for (int i = 0; i < cases[k].first + cases[k].second; i++)
             fputc(i < cases[k].first ? "abcd"[i % 4] : 'e', f);
         fclose(f);
-        const ms_loader_config cfg = config_of(at(cases[k].name));
+        const ms_loader_config cfg = config_of(tmp_path(cases[k].name));
         CHECK_OK_ERR(&e, ms_mixture_open(&e, &cfg, &m));
         CHECK_OK_ERR(&e, ms_mixture_unigram(&e, m, &loss));
         /* a text begins with its start token: one of 9000 at least, -p ln p of it below 0.0015 */
@@ -201,9 +193,9 @@ TEST(the_base_is_looked_in)
     FILE *f = fopen("mixture_here.txt", "wb");
 
     CHECK(f != NULL && fputs("here and nowhere else, long enough", f) >= 0 && fclose(f) == 0, "f");
-    put_text("base_only.txt", 'o');
-    put_text("base_x=3", 'x');
-    put_text("builtin", 'b');
+    put_letters("base_only.txt", 'o');
+    put_letters("base_x=3", 'x');
+    put_letters("builtin", 'b');
     for (size_t i = 0; i < COUNT(cases); i++) {
         ms_loader_config cfg = config_of(cases[i].list);
         ms_mixture      *m   = NULL;

@@ -14,23 +14,9 @@
 
 #include "core/npy.h"
 #include "core/rng.h"
+#include "scratch.h"
 
 #define HEAD "{'descr': '<f4', 'fortran_order': False, 'shape': "
-
-static const char *at(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", check_tmp_dir(), name);
-    return path;
-}
-
-static void put(const char *path, const void *bytes, size_t n)
-{
-    FILE *f;
-    remove(path); /* some file systems wait for the disk when a file is overwritten */
-    f = fopen(path, "wb");
-    CHECK(f != NULL && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "%s", path);
-}
 
 /* A file of `version` with this header and `data_bytes` bytes 0, 1, 2, ... behind it. */
 static size_t make(unsigned char *out, int version, const char *header, size_t data_bytes)
@@ -74,7 +60,7 @@ TEST(written_as_numpy_does)
           HEAD "(1, 1, 2, 1, 1, 1, 1, 3), }" },
     };
     static unsigned char data[64], got[1024];
-    const char          *path = at("out.npy");
+    const char          *path = tmp_path("out.npy");
 
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)i;
@@ -127,10 +113,10 @@ TEST(elements_begin_at_128)
         ms_error    e;
         ms_npy      back;
         struct stat sb;
-        CHECK_OK_ERR(&e, ms_npy_write(&e, at("empty.npy"), &arrays[c]));
-        CHECK(stat(at("empty.npy"), &sb) == 0 && sb.st_size == 128, "case %zu: %lld bytes", c,
+        CHECK_OK_ERR(&e, ms_npy_write(&e, tmp_path("empty.npy"), &arrays[c]));
+        CHECK(stat(tmp_path("empty.npy"), &sb) == 0 && sb.st_size == 128, "case %zu: %lld bytes", c,
               (long long)sb.st_size);
-        CHECK_OK_ERR(&e, ms_npy_read(&e, at("empty.npy"), &back));
+        CHECK_OK_ERR(&e, ms_npy_read(&e, tmp_path("empty.npy"), &back));
         CHECK(memcmp(back.shape, arrays[c].shape, sizeof back.shape) == 0, "case %zu", c);
         ms_npy_free(&back);
     }
@@ -169,8 +155,8 @@ TEST(odd_but_legal_headers)
 
     for (size_t c = 0; c < COUNT(cases); c++) {
         const size_t n = make(file, cases[c].version, cases[c].header, cases[c].data_bytes);
-        put(at("legal.npy"), file, n);
-        CHECK_OK_ERR(&e, ms_npy_read(&e, at("legal.npy"), &a));
+        put_file(tmp_path("legal.npy"), file, n);
+        CHECK_OK_ERR(&e, ms_npy_read(&e, tmp_path("legal.npy"), &a));
         CHECK(a.ndim == cases[c].ndim, "case %zu: %d dimensions", c, a.ndim);
         for (int i = 0; i < a.ndim; i++)
             CHECK(a.shape[i] == cases[c].shape[i], "case %zu: axis %d", c, i);
@@ -236,8 +222,8 @@ TEST(damaged_headers)
     unsigned char file[512] = { 0 };
 
     for (size_t c = 0; c < COUNT(cases); c++) {
-        put(at("bad.npy"), file, make(file, 1, cases[c].header, 24));
-        expect_failure(at("bad.npy"), cases[c].words, cases[c].header);
+        put_file(tmp_path("bad.npy"), file, make(file, 1, cases[c].header, 24));
+        expect_failure(tmp_path("bad.npy"), cases[c].words, cases[c].header);
     }
 }
 
@@ -246,33 +232,33 @@ TEST(damaged_files)
     unsigned char file[512] = { 0 };
     size_t        n;
 
-    expect_failure(at("missing.npy"), "cannot open for reading (No such file", "no file");
+    expect_failure(tmp_path("missing.npy"), "cannot open for reading (No such file", "no file");
     expect_failure(check_tmp_dir(), "Is a directory", "a directory");
-    put(at("x.npy"), "", 0);
-    expect_failure(at("x.npy"), "is empty", "an empty file");
-    put(at("x.npy"), "hello, world", 12);
-    expect_failure(at("x.npy"), "is not a .npy file", "text");
-    put(at("x.npy"), "\x93NUM", 4);
-    expect_failure(at("x.npy"), "truncated to 4 bytes", "half a magic");
-    put(at("x.npy"), "PK\3\4aaaaaaaaaa", 14);
-    expect_failure(at("x.npy"), "zip archive", "an .npz");
+    put_file(tmp_path("x.npy"), "", 0);
+    expect_failure(tmp_path("x.npy"), "is empty", "an empty file");
+    put_file(tmp_path("x.npy"), "hello, world", 12);
+    expect_failure(tmp_path("x.npy"), "is not a .npy file", "text");
+    put_file(tmp_path("x.npy"), "\x93NUM", 4);
+    expect_failure(tmp_path("x.npy"), "truncated to 4 bytes", "half a magic");
+    put_file(tmp_path("x.npy"), "PK\3\4aaaaaaaaaa", 14);
+    expect_failure(tmp_path("x.npy"), "zip archive", "an .npz");
 
     n       = make(file, 1, HEAD "(2, 3), }\n", 24);
     file[6] = 4;
-    put(at("x.npy"), file, n);
-    expect_failure(at("x.npy"), "version 4.0", "a version of the future");
+    put_file(tmp_path("x.npy"), file, n);
+    expect_failure(tmp_path("x.npy"), "version 4.0", "a version of the future");
     file[6] = 0;
-    put(at("x.npy"), file, n);
-    expect_failure(at("x.npy"), "version 0.0", "version 0");
+    put_file(tmp_path("x.npy"), file, n);
+    expect_failure(tmp_path("x.npy"), "version 0.0", "version 0");
     n = make(file, 2, HEAD "(2, 3), }\n", 24);
     memset(file + 8, 0xFF, 4);
-    put(at("x.npy"), file, n);
-    expect_failure(at("x.npy"), "a length of 4294967295 bytes", "a header of 4 GB");
+    put_file(tmp_path("x.npy"), file, n);
+    expect_failure(tmp_path("x.npy"), "a length of 4294967295 bytes", "a header of 4 GB");
     file[10] = file[11] = 0; /* 65535: plausible, but not there */
-    put(at("x.npy"), file, n);
-    expect_failure(at("x.npy"), "truncated inside its header", "a header beyond the file");
-    put(at("x.npy"), "\x93NUMPY\1\0\xff", 9);
-    expect_failure(at("x.npy"), "truncated inside its header", "half a length");
+    put_file(tmp_path("x.npy"), file, n);
+    expect_failure(tmp_path("x.npy"), "truncated inside its header", "a header beyond the file");
+    put_file(tmp_path("x.npy"), "\x93NUMPY\1\0\xff", 9);
+    expect_failure(tmp_path("x.npy"), "truncated inside its header", "half a length");
 }
 
 TEST(every_truncation_is_an_error)
@@ -284,8 +270,8 @@ TEST(every_truncation_is_an_error)
         for (size_t cut = 0; cut < n; cut++) {
             char what[96];
             snprintf(what, sizeof what, "version %d, %zu of %zu bytes", version, cut, n);
-            put(at("cut.npy"), file, cut);
-            expect_failure(at("cut.npy"), "", what);
+            put_file(tmp_path("cut.npy"), file, cut);
+            expect_failure(tmp_path("cut.npy"), "", what);
         }
     }
 }
@@ -331,8 +317,8 @@ TEST(fortran_order_is_turned_round)
             const double d = (double)i;
             memcpy(file + n + each * i, each == 4 ? (const void *)&f : (const void *)&d, each);
         }
-        put(at("f.npy"), file, n + each * count);
-        CHECK_OK_ERR(&e, ms_npy_read(&e, at("f.npy"), &a));
+        put_file(tmp_path("f.npy"), file, n + each * count);
+        CHECK_OK_ERR(&e, ms_npy_read(&e, tmp_path("f.npy"), &a));
         for (size_t i = 0; i < count; i++) { /* element i of the result */
             size_t rest = i, want = 0;
             double got;
@@ -353,7 +339,7 @@ TEST(fortran_order_is_turned_round)
 /* Runs ms_npy_read on a fifo that a child fills with n bytes. */
 static musec_status read_through_fifo(ms_error *e, const unsigned char *file, size_t n, ms_npy *a)
 {
-    const char  *path = at("fifo.npy");
+    const char  *path = tmp_path("fifo.npy");
     musec_status st;
     pid_t        child;
     int          status;
@@ -384,13 +370,12 @@ TEST(pipes)
     CHECK(a.ndim == 2 && memcmp(a.data, file + n - 4 * floats, 4 * floats) == 0, "elements");
     ms_npy_free(&a);
 
-    CHECK(read_through_fifo(&e, file, n - 5, &a) == MUSEC_EFORMAT, "cut short");
-    CHECK(strstr(e.text, "takes 2800000 bytes, the file holds 2799995") != NULL, "%s", e.text);
+    CHECK_FAILS(&e, read_through_fifo(&e, file, n - 5, &a), MUSEC_EFORMAT,
+                "takes 2800000 bytes, the file holds 2799995");
     file[n] = 0;
-    CHECK(read_through_fifo(&e, file, n + 1, &a) == MUSEC_EFORMAT, "one byte more");
-    CHECK(strstr(e.text, "holds more than 2800000") != NULL, "%s", e.text);
-    CHECK(read_through_fifo(&e, file, 0, &a) == MUSEC_EFORMAT, "nothing");
-    CHECK(strstr(e.text, "is empty") != NULL, "%s", e.text);
+    CHECK_FAILS(&e, read_through_fifo(&e, file, n + 1, &a), MUSEC_EFORMAT,
+                "holds more than 2800000");
+    CHECK_FAILS(&e, read_through_fifo(&e, file, 0, &a), MUSEC_EFORMAT, "is empty");
     /* a quarter of an exabyte is promised and 24 bytes come: no memory for more is asked */
     CHECK(read_through_fifo(&e, file, make(file, 1, HEAD "(72057594037927936,)}", 24), &a) ==
               MUSEC_EFORMAT,
@@ -431,8 +416,8 @@ TEST(random_mutations)
             default: /* remove a byte */ memmove(file + pos, file + pos + 1, n - pos - 1); n--;
             }
         }
-        put(at("fuzz.npy"), file, n);
-        if (ms_npy_read(&e, at("fuzz.npy"), &a) == MUSEC_OK) {
+        put_file(tmp_path("fuzz.npy"), file, n);
+        if (ms_npy_read(&e, tmp_path("fuzz.npy"), &a) == MUSEC_OK) {
             size_t bytes = a.dtype == MUSEC_F32 ? 4 : 8;
             for (int i = 0; i < a.ndim; i++)
                 bytes *= (size_t)a.shape[i];
@@ -462,10 +447,10 @@ TEST(refused_arrays)
     struct stat  sb;
 
     for (size_t c = 0; c < COUNT(bad); c++) {
-        CHECK(ms_npy_write(&e, at("no.npy"), &bad[c]) == MUSEC_EINVAL, "case %zu", c);
-        CHECK(stat(at("no.npy"), &sb) != 0, "case %zu wrote a file", c);
+        CHECK(ms_npy_write(&e, tmp_path("no.npy"), &bad[c]) == MUSEC_EINVAL, "case %zu", c);
+        CHECK(stat(tmp_path("no.npy"), &sb) != 0, "case %zu wrote a file", c);
     }
-    CHECK(ms_npy_write(&e, at("none/x.npy"), &good) == MUSEC_EIO, "no directory");
+    CHECK(ms_npy_write(&e, tmp_path("none/x.npy"), &good) == MUSEC_EIO, "no directory");
     if (stat("/dev/full", &sb) != 0) SKIP("no /dev/full here");
     CHECK(ms_npy_write(&e, "/dev/full", &good) == MUSEC_EIO, "a full device");
     CHECK(strstr(e.text, "/dev/full: cannot write (No space left") == e.text, "%s", e.text);

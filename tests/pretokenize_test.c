@@ -235,8 +235,7 @@ TEST(says_what_is_missing)
 {
     static ms_char_classes classes;
     ms_error               e = { "" };
-    CHECK(ms_char_classes_make(&e, &classes) == MUSEC_ENOTSUP, "made without utf8proc");
-    CHECK(strstr(e.text, "libutf8proc-dev") != NULL, "%s", e.text);
+    CHECK_FAILS(&e, ms_char_classes_make(&e, &classes), MUSEC_ENOTSUP, "libutf8proc-dev");
     CHECK(ms_utf8proc_version() == NULL, "a version of nothing");
 }
 

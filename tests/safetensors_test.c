@@ -11,21 +11,7 @@
 
 #include "core/rng.h"
 #include "core/safetensors.h"
-
-static const char *at(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", check_tmp_dir(), name);
-    return path;
-}
-
-static void put(const char *path, const void *bytes, size_t n)
-{
-    FILE *f;
-    remove(path); /* some file systems wait for the disk when a file is overwritten */
-    f = fopen(path, "wb");
-    CHECK(f != NULL && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "%s", path);
-}
+#include "scratch.h"
 
 /* Length, header and data, one behind the other; returns the bytes of all. */
 static size_t make(unsigned char *out, const char *header, const void *data, size_t data_bytes)
@@ -97,8 +83,8 @@ TEST(reads_all_float_types)
     ms_safetensors s;
     ms_npy         a;
 
-    put(at("mixed.safetensors"), file, make_mixed(file));
-    CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("mixed.safetensors"), &s));
+    put_file(tmp_path("mixed.safetensors"), file, make_mixed(file));
+    CHECK_OK_ERR(&e, ms_safetensors_open(&e, tmp_path("mixed.safetensors"), &s));
     CHECK(s.n_tensors == COUNT(want), "%zu tensors", s.n_tensors);
     for (size_t i = 0; i < COUNT(want); i++) {
         const ms_tensor_info *t = &s.tensors[i];
@@ -144,12 +130,12 @@ TEST(half_precision_is_exact)
 
     for (size_t i = 0; i < N; i++)
         half[0][i] = half[1][i] = (uint16_t)i;
-    put(at("half.safetensors"), file,
-        make(file,
-             "{\"a\":{\"dtype\":\"F16\",\"shape\":[256,256],\"data_offsets\":[0,131072]},"
-             "\"b\":{\"dtype\":\"BF16\",\"shape\":[65536],\"data_offsets\":[131072,262144]}}",
-             half, sizeof half));
-    CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("half.safetensors"), &s));
+    put_file(tmp_path("half.safetensors"), file,
+             make(file,
+                  "{\"a\":{\"dtype\":\"F16\",\"shape\":[256,256],\"data_offsets\":[0,131072]},"
+                  "\"b\":{\"dtype\":\"BF16\",\"shape\":[65536],\"data_offsets\":[131072,262144]}}",
+                  half, sizeof half));
+    CHECK_OK_ERR(&e, ms_safetensors_open(&e, tmp_path("half.safetensors"), &s));
     for (size_t t = 0; t < 2; t++) {
         const int mant_bits = t == 0 ? 10 : 7, bias = t == 0 ? 15 : 127;
         ms_npy    a;
@@ -232,8 +218,8 @@ TEST(damaged_headers)
     unsigned char       file[512] = { 0 };
 
     for (size_t c = 0; c < COUNT(cases); c++) {
-        put(at("bad.st"), file, make(file, cases[c].header, zeros, cases[c].data_bytes));
-        expect_failure(at("bad.st"), cases[c].words, cases[c].header);
+        put_file(tmp_path("bad.st"), file, make(file, cases[c].header, zeros, cases[c].data_bytes));
+        expect_failure(tmp_path("bad.st"), cases[c].words, cases[c].header);
     }
 }
 
@@ -241,21 +227,22 @@ TEST(damaged_files)
 {
     unsigned char file[64] = { 0 };
 
-    expect_failure(at("missing.st"), "cannot open for reading (No such file", "no file");
+    expect_failure(tmp_path("missing.st"), "cannot open for reading (No such file", "no file");
     expect_failure(check_tmp_dir(), "Is a directory", "a directory");
     expect_failure("/dev/null", "from a pipe or device", "a device");
-    put(at("x.st"), file, 0);
-    expect_failure(at("x.st"), "only 0 bytes", "an empty file");
-    put(at("x.st"), "\x93NUMPY\1\0aaaaaaaaaa", 18);
-    expect_failure(at("x.st"), "is not a .safetensors file", "an .npy file");
+    put_file(tmp_path("x.st"), file, 0);
+    expect_failure(tmp_path("x.st"), "only 0 bytes", "an empty file");
+    put_file(tmp_path("x.st"), "\x93NUMPY\1\0aaaaaaaaaa", 18);
+    expect_failure(tmp_path("x.st"), "is not a .safetensors file", "an .npy file");
     memset(file, 0xFF, 8);
-    put(at("x.st"), file, sizeof file);
-    expect_failure(at("x.st"), "header of 18446744073709551615 bytes", "the longest header");
+    put_file(tmp_path("x.st"), file, sizeof file);
+    expect_failure(tmp_path("x.st"), "header of 18446744073709551615 bytes", "the longest header");
     make(file, "{}", NULL, 0);
     file[0] = 57; /* one more than there is */
-    put(at("x.st"), file, sizeof file);
-    expect_failure(at("x.st"), "header of 57 bytes in a file of 64", "a header beyond the file");
-    CHECK(ms_safetensors_open(NULL, at("x.st"), &(ms_safetensors){ 0 }) == MUSEC_EFORMAT,
+    put_file(tmp_path("x.st"), file, sizeof file);
+    expect_failure(tmp_path("x.st"), "header of 57 bytes in a file of 64",
+                   "a header beyond the file");
+    CHECK(ms_safetensors_open(NULL, tmp_path("x.st"), &(ms_safetensors){ 0 }) == MUSEC_EFORMAT,
           "nobody listens");
 }
 
@@ -266,9 +253,9 @@ TEST(too_many_dimensions_only_matter_when_read)
     ms_safetensors s;
     ms_npy         a;
 
-    put(at("dims.st"), file,
-        make(file, "{" T("a", "F32", "[1,1,1,1,1,1,1,1,2]", "[0,8]") "}", zeros, 8));
-    CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("dims.st"), &s));
+    put_file(tmp_path("dims.st"), file,
+             make(file, "{" T("a", "F32", "[1,1,1,1,1,1,1,1,2]", "[0,8]") "}", zeros, 8));
+    CHECK_OK_ERR(&e, ms_safetensors_open(&e, tmp_path("dims.st"), &s));
     CHECK(s.tensors[0].ndim == 9, "%d", s.tensors[0].ndim);
     CHECK(ms_safetensors_read(&e, &s, 0, &a) == MUSEC_EFORMAT && a.data == NULL, "nine dimensions");
     CHECK(strstr(e.text, "tensor 'a' has 9 dimensions") != NULL, "%s", e.text);
@@ -283,9 +270,9 @@ TEST(file_that_shrinks_after_opening)
     ms_safetensors s;
     ms_npy         a;
 
-    put(at("shrink.st"), file, n);
-    CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("shrink.st"), &s));
-    CHECK(truncate(at("shrink.st"), 100) == 0, "truncate");
+    put_file(tmp_path("shrink.st"), file, n);
+    CHECK_OK_ERR(&e, ms_safetensors_open(&e, tmp_path("shrink.st"), &s));
+    CHECK(truncate(tmp_path("shrink.st"), 100) == 0, "truncate");
     CHECK(ms_safetensors_read(&e, &s, 1, &a) == MUSEC_EFORMAT && a.data == NULL, "%s", e.text);
     CHECK(strstr(e.text, "ends too early") != NULL, "%s", e.text);
     ms_safetensors_close(&s);
@@ -299,8 +286,8 @@ TEST(every_truncation_is_an_error)
     for (size_t cut = 0; cut < n; cut++) {
         char what[96];
         snprintf(what, sizeof what, "%zu of %zu bytes", cut, n);
-        put(at("cut.st"), file, cut);
-        expect_failure(at("cut.st"), "", what);
+        put_file(tmp_path("cut.st"), file, cut);
+        expect_failure(tmp_path("cut.st"), "", what);
     }
 }
 
@@ -331,8 +318,8 @@ TEST(random_mutations)
                 file[pos] = (unsigned char)alphabet[(r >> 8) % (sizeof alphabet - 1)];
             }
         }
-        put(at("fuzz.st"), file, n);
-        if (ms_safetensors_open(&e, at("fuzz.st"), &s) == MUSEC_OK) {
+        put_file(tmp_path("fuzz.st"), file, n);
+        if (ms_safetensors_open(&e, tmp_path("fuzz.st"), &s) == MUSEC_OK) {
             opened++;
             for (size_t t = 0; t < s.n_tensors; t++) {
                 ms_npy a;
@@ -389,11 +376,11 @@ TEST(writes_the_format_exactly)
     memcpy(want + 8 + length, f64, sizeof f64);
     memcpy(want + 16 + length, f32, sizeof f32);
     memcpy(want + 28 + length, bf16, sizeof bf16);
-    CHECK_OK_ERR(&e, ms_safetensors_write(&e, at("out.st"), tensors, 4, words, 2));
-    CHECK(get(at("out.st"), got, sizeof got) == 34 + length, "its length");
+    CHECK_OK_ERR(&e, ms_safetensors_write(&e, tmp_path("out.st"), tensors, 4, words, 2));
+    CHECK(get(tmp_path("out.st"), got, sizeof got) == 34 + length, "its length");
     CHECK(memcmp(got, want, 34 + length) == 0, "its header is %.*s", (int)length, got + 8);
-    CHECK_OK_ERR(&e, ms_safetensors_write(&e, at("out.st"), NULL, 0, NULL, 0));
-    CHECK(get(at("out.st"), got, sizeof got) == 16, "the length of an empty file");
+    CHECK_OK_ERR(&e, ms_safetensors_write(&e, tmp_path("out.st"), NULL, 0, NULL, 0));
+    CHECK(get(tmp_path("out.st"), got, sizeof got) == 16, "the length of an empty file");
     CHECK(memcmp(got, "\x8\0\0\0\0\0\0\0{}      ", 16) == 0, "an empty file");
 }
 
@@ -421,8 +408,9 @@ TEST(written_files_are_read_back)
     ms_safetensors              s;
     ms_npy                      a;
 
-    CHECK_OK_ERR(&e, ms_safetensors_write_from(&e, at("rt.st"), &writer, tensors, 3, words, 2));
-    CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("rt.st"), &s));
+    CHECK_OK_ERR(&e,
+                 ms_safetensors_write_from(&e, tmp_path("rt.st"), &writer, tensors, 3, words, 2));
+    CHECK_OK_ERR(&e, ms_safetensors_open(&e, tmp_path("rt.st"), &s));
     CHECK(s.n_tensors == 3 && s.n_metadata == 2, "%zu and %zu", s.n_tensors, s.n_metadata);
     CHECK(strcmp(ms_safetensors_metadata(&s, "format"), "musec") == 0, "format");
     CHECK(strcmp(ms_safetensors_metadata(&s, "empty"), "") == 0, "empty");
@@ -436,10 +424,11 @@ TEST(written_files_are_read_back)
     ms_safetensors_close(&s);
 
     left = 1; /* the source fails in the middle: the old file stays */
-    CHECK(ms_safetensors_write_from(&e, at("rt.st"), &writer, tensors, 3, NULL, 0) == MUSEC_EDEVICE,
+    CHECK(ms_safetensors_write_from(&e, tmp_path("rt.st"), &writer, tensors, 3, NULL, 0) ==
+              MUSEC_EDEVICE,
           "a source that fails");
     CHECK(strcmp(e.text, "nothing left") == 0, "%s", e.text);
-    CHECK_OK_ERR(&e, ms_safetensors_open(&e, at("rt.st"), &s));
+    CHECK_OK_ERR(&e, ms_safetensors_open(&e, tmp_path("rt.st"), &s));
     CHECK(s.n_metadata == 2, "the old file was replaced");
     ms_safetensors_close(&s);
 }
@@ -448,10 +437,10 @@ static void expect_refusal(const ms_tensor_out *tensors, size_t n, const char *c
                            size_t n_words, const char *why)
 {
     ms_error e = { "" };
-    CHECK(ms_safetensors_write(&e, at("no.st"), tensors, n, words, n_words) == MUSEC_EINVAL, "%s",
-          why);
+    CHECK(ms_safetensors_write(&e, tmp_path("no.st"), tensors, n, words, n_words) == MUSEC_EINVAL,
+          "%s", why);
     CHECK(strstr(e.text, why) != NULL, "no '%s' in: %s", why, e.text);
-    CHECK(access(at("no.st"), F_OK) != 0, "%s: a file was left", why);
+    CHECK(access(tmp_path("no.st"), F_OK) != 0, "%s: a file was left", why);
 }
 
 TEST(what_cannot_be_written)
@@ -490,8 +479,8 @@ TEST(what_cannot_be_written)
     expect_refusal(NULL, 0, twice, 2, "same key");
     expect_refusal(NULL, 0, not_utf8, 1, "UTF-8");
     expect_refusal(NULL, 0, missing, 1, "missing");
-    CHECK(ms_safetensors_write(&e, "/dev/full", cases[0].t, 1, NULL, 0) == MUSEC_EIO, "/dev/full");
-    CHECK(strstr(e.text, "/dev/full") != NULL, "%s", e.text);
-    CHECK(ms_safetensors_write(&e, at("none/x.st"), cases[0].t, 1, NULL, 0) == MUSEC_EIO,
+    CHECK_FAILS(&e, ms_safetensors_write(&e, "/dev/full", cases[0].t, 1, NULL, 0), MUSEC_EIO,
+                "/dev/full");
+    CHECK(ms_safetensors_write(&e, tmp_path("none/x.st"), cases[0].t, 1, NULL, 0) == MUSEC_EIO,
           "no folder");
 }

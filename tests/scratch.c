@@ -3,18 +3,21 @@
 #include "scratch.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "check.h"
 
 const char *path_in(const char *dir, const char *name)
 {
-    static char path[4][1024];
+    static char path[32][1024];
     static int  turn = 0;
-    turn             = (turn + 1) % 4;
+    turn             = (turn + 1) % 32;
     snprintf(path[turn], sizeof path[turn], "%s/%s", dir, name);
     return path[turn];
 }
+
+const char *tmp_path(const char *name) { return path_in(check_tmp_dir(), name); }
 
 const char *fresh_dir(void)
 {
@@ -40,3 +43,5 @@ void put_file(const char *path, const void *p, size_t n)
     f = fopen(path, "wb");
     CHECK(f != NULL && fwrite(p, 1, n, f) == n && fclose(f) == 0, "%s", path);
 }
+
+void put_text(const char *path, const char *text) { put_file(path, text, strlen(text)); }

@@ -12,9 +12,12 @@ typedef struct blob { /* a small file */
 
 void get_file(const char *path, blob *b);
 void put_file(const char *path, const void *p, size_t n);
+void put_text(const char *path, const char *text);
 
-/* An empty directory, and a path in a directory; four of these live at a time. */
+/* Makes an empty directory. */
 const char *fresh_dir(void);
+/* A path in a directory, and in the directory of the test program.  The last 32 of them are kept. */
 const char *path_in(const char *dir, const char *name);
+const char *tmp_path(const char *name);
 
 #endif

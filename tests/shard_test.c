@@ -9,25 +9,16 @@
 
 #include "core/rng.h"
 #include "data/shard.h"
-
-static const char *at(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", check_tmp_dir(), name);
-    return path;
-}
+#include "scratch.h"
 
 /* A file of `bytes`, of which the first are this header. */
 static void put(const char *path, int32_t magic, int32_t version, int32_t n, size_t bytes)
 {
     unsigned char file[4096] = { 0 };
     const int32_t head[3]    = { magic, version, n };
-    FILE         *f;
 
     memcpy(file, head, sizeof head);
-    remove(path);
-    f = fopen(path, "wb");
-    CHECK(f != NULL && fwrite(file, 1, bytes, f) == bytes && fclose(f) == 0, "%s", path);
+    put_file(path, file, bytes);
 }
 
 static void expect_failure(const char *path, int64_t vocab, musec_status want, const char *words)
@@ -54,10 +45,10 @@ TEST(written_shards_are_read_back)
         CHECK(tokens != NULL, "memory");
         for (int64_t i = 0; i < sizes[c]; i++)
             tokens[i] = (uint16_t)ms_rand_u64(c, (uint64_t)i);
-        CHECK_OK_ERR(&e, ms_shard_write(&e, at("x.bin"), tokens, sizes[c]));
-        CHECK_OK_ERR(&e, ms_shard_tokens(&e, at("x.bin"), MS_SHARD_HEADED, &n));
+        CHECK_OK_ERR(&e, ms_shard_write(&e, tmp_path("x.bin"), tokens, sizes[c]));
+        CHECK_OK_ERR(&e, ms_shard_tokens(&e, tmp_path("x.bin"), MS_SHARD_HEADED, &n));
         CHECK(n == sizes[c], "%lld tokens", (long long)n);
-        CHECK_OK_ERR(&e, ms_shard_read(&e, at("x.bin"), MS_SHARD_HEADED, 65536, &back, &n));
+        CHECK_OK_ERR(&e, ms_shard_read(&e, tmp_path("x.bin"), MS_SHARD_HEADED, 65536, &back, &n));
         CHECK(n == sizes[c] && memcmp(back, tokens, (size_t)n * 2) == 0, "size %zu", c);
         free(back);
         free(tokens);
@@ -73,8 +64,8 @@ TEST(the_format_is_exact)
     ms_error                   e;
     FILE                      *f;
 
-    CHECK_OK_ERR(&e, ms_shard_write(&e, at("x.bin"), tokens, 3));
-    f = fopen(at("x.bin"), "rb");
+    CHECK_OK_ERR(&e, ms_shard_write(&e, tmp_path("x.bin"), tokens, 3));
+    f = fopen(tmp_path("x.bin"), "rb");
     CHECK(f != NULL && fread(file, 1, sizeof file, f) == 1030 && fclose(f) == 0, "its length");
     CHECK(memcmp(file, head, sizeof head) == 0, "its header");
     for (size_t i = sizeof head; i < MS_SHARD_HEADER_BYTES; i++)
@@ -108,13 +99,13 @@ TEST(damaged_files)
     ms_error e;
 
     for (size_t c = 0; c < COUNT(cases); c++) {
-        put(at("bad.bin"), cases[c].magic, cases[c].version, cases[c].n, cases[c].bytes);
-        expect_failure(at("bad.bin"), 65536, cases[c].st, cases[c].words);
-        CHECK(ms_shard_tokens(&e, at("bad.bin"), MS_SHARD_HEADED, &n) == cases[c].st,
+        put(tmp_path("bad.bin"), cases[c].magic, cases[c].version, cases[c].n, cases[c].bytes);
+        expect_failure(tmp_path("bad.bin"), 65536, cases[c].st, cases[c].words);
+        CHECK(ms_shard_tokens(&e, tmp_path("bad.bin"), MS_SHARD_HEADED, &n) == cases[c].st,
               "case %zu: the header", c);
         CHECK(strstr(e.text, cases[c].words) != NULL, "case %zu: %s", c, e.text);
     }
-    expect_failure(at("none.bin"), 65536, MUSEC_EIO, "No such file");
+    expect_failure(tmp_path("none.bin"), 65536, MUSEC_EIO, "No such file");
     expect_failure(check_tmp_dir(), 65536, MUSEC_EIO, "directory");
     expect_failure("/dev/null", 65536, MUSEC_EIO, "give a file");
 }
@@ -126,59 +117,53 @@ TEST(ids_beyond_the_vocabulary)
     uint16_t             *back = NULL;
     int64_t               n    = 0;
 
-    CHECK_OK_ERR(&e, ms_shard_write(&e, at("ids.bin"), tokens, COUNT(tokens)));
-    expect_failure(at("ids.bin"), 320, MUSEC_EFORMAT,
+    CHECK_OK_ERR(&e, ms_shard_write(&e, tmp_path("ids.bin"), tokens, COUNT(tokens)));
+    expect_failure(tmp_path("ids.bin"), 320, MUSEC_EFORMAT,
                    "token 3 has the id 320, but ids must be below 320");
-    expect_failure(at("ids.bin"), 320, MUSEC_EFORMAT, "train with --tokenizer gpt2");
-    CHECK_OK_ERR(&e, ms_shard_write(&e, at("more.bin"), (const uint16_t[]){ 60000 }, 1));
-    expect_failure(at("more.bin"), 320, MUSEC_EFORMAT, "tokenize the text anew");
-    expect_failure(at("ids.bin"), 50256, MUSEC_EFORMAT, "token 4 has the id 50256");
-    expect_failure(at("ids.bin"), 1, MUSEC_EFORMAT, "token 0 has the id 256");
-    CHECK_OK_ERR(&e, ms_shard_read(&e, at("ids.bin"), MS_SHARD_HEADED, 50257, &back, &n));
+    expect_failure(tmp_path("ids.bin"), 320, MUSEC_EFORMAT, "train with --tokenizer gpt2");
+    CHECK_OK_ERR(&e, ms_shard_write(&e, tmp_path("more.bin"), (const uint16_t[]){ 60000 }, 1));
+    expect_failure(tmp_path("more.bin"), 320, MUSEC_EFORMAT, "tokenize the text anew");
+    expect_failure(tmp_path("ids.bin"), 50256, MUSEC_EFORMAT, "token 4 has the id 50256");
+    expect_failure(tmp_path("ids.bin"), 1, MUSEC_EFORMAT, "token 0 has the id 256");
+    CHECK_OK_ERR(&e, ms_shard_read(&e, tmp_path("ids.bin"), MS_SHARD_HEADED, 50257, &back, &n));
     free(back);
-    CHECK_OK_ERR(&e,
-                 ms_shard_read(&e, at("ids.bin"), MS_SHARD_HEADED, (int64_t)1 << 40, &back, &n));
+    CHECK_OK_ERR(
+        &e, ms_shard_read(&e, tmp_path("ids.bin"), MS_SHARD_HEADED, (int64_t)1 << 40, &back, &n));
     free(back);
-}
-
-static void put_bytes(const char *path, const void *data, size_t bytes)
-{
-    FILE *f = fopen(path, "wb");
-    CHECK(f != NULL && fwrite(data, 1, bytes, f) == bytes && fclose(f) == 0, "%s", path);
 }
 
 /* nanoGPT's files: the tokens alone. */
 TEST(files_without_a_header)
 {
     static const uint16_t tokens[700] = { 50256, 15496, 995 };
-    const char           *path        = at("bare.bin");
+    const char           *path        = tmp_path("bare.bin");
     uint16_t             *back        = NULL;
     int64_t               n           = 0;
     ms_error              e;
 
-    put_bytes(path, tokens, sizeof tokens);
+    put_file(path, tokens, sizeof tokens);
     CHECK_OK_ERR(&e, ms_shard_tokens(&e, path, MS_SHARD_BARE, &n));
     CHECK(n == (int64_t)COUNT(tokens), "%lld tokens", (long long)n);
     CHECK_OK_ERR(&e, ms_shard_read(&e, path, MS_SHARD_BARE, 50257, &back, &n));
     CHECK(n == (int64_t)COUNT(tokens) && memcmp(back, tokens, sizeof tokens) == 0, "tokens");
     free(back);
     expect_failure(path, 65536, MUSEC_EFORMAT, "add --data-format nanogpt");
-    CHECK(ms_shard_read(&e, path, MS_SHARD_BARE, 320, &back, &n) == MUSEC_EFORMAT, "ids");
-    CHECK(strstr(e.text, "--tokenizer gpt2") != NULL, "%s", e.text);
+    CHECK_FAILS(&e, ms_shard_read(&e, path, MS_SHARD_BARE, 320, &back, &n), MUSEC_EFORMAT,
+                "--tokenizer gpt2");
 
-    put_bytes(path, tokens, 0);
+    put_file(path, tokens, 0);
     CHECK_OK_ERR(&e, ms_shard_tokens(&e, path, MS_SHARD_BARE, &n));
     CHECK(n == 0, "%lld tokens of nothing", (long long)n);
-    put_bytes(path, tokens, 2);
+    put_file(path, tokens, 2);
     CHECK_OK_ERR(&e, ms_shard_read(&e, path, MS_SHARD_BARE, 65536, &back, &n));
     CHECK(n == 1 && back[0] == 50256, "one token");
     free(back);
-    put_bytes(path, tokens, 33);
-    CHECK(ms_shard_tokens(&e, path, MS_SHARD_BARE, &n) == MUSEC_EFORMAT, "odd");
-    CHECK(strstr(e.text, "33 bytes, an odd number") != NULL, "%s", e.text);
+    put_file(path, tokens, 33);
+    CHECK_FAILS(&e, ms_shard_tokens(&e, path, MS_SHARD_BARE, &n), MUSEC_EFORMAT,
+                "33 bytes, an odd number");
     CHECK_OK_ERR(&e, ms_shard_write(&e, path, tokens, COUNT(tokens)));
-    CHECK(ms_shard_tokens(&e, path, MS_SHARD_BARE, &n) == MUSEC_EFORMAT, "a header");
-    CHECK(strstr(e.text, "leave --data-format out") != NULL, "%s", e.text);
+    CHECK_FAILS(&e, ms_shard_tokens(&e, path, MS_SHARD_BARE, &n), MUSEC_EFORMAT,
+                "leave --data-format out");
 }
 
 /* Bytes read as GPT-2's tokens would train, on nothing that means anything. */
@@ -202,12 +187,12 @@ TEST(what_cannot_be_written)
     ms_error              e;
     struct stat           sb;
 
-    CHECK(ms_shard_write(&e, at("big.bin"), tokens, (int64_t)1 << 31) == MUSEC_EINVAL, "2^31");
-    CHECK(strstr(e.text, "write several") != NULL, "%s", e.text);
-    CHECK(ms_shard_write(&e, at("big.bin"), tokens, -1) == MUSEC_EINVAL, "-1");
-    CHECK(stat(at("big.bin"), &sb) != 0, "a file was left");
+    CHECK_FAILS(&e, ms_shard_write(&e, tmp_path("big.bin"), tokens, (int64_t)1 << 31), MUSEC_EINVAL,
+                "write several");
+    CHECK(ms_shard_write(&e, tmp_path("big.bin"), tokens, -1) == MUSEC_EINVAL, "-1");
+    CHECK(stat(tmp_path("big.bin"), &sb) != 0, "a file was left");
     CHECK(ms_shard_write(&e, "/dev/full", tokens, 1) == MUSEC_EIO, "/dev/full");
-    CHECK(ms_shard_write(&e, at("none/x.bin"), tokens, 1) == MUSEC_EIO, "no folder");
+    CHECK(ms_shard_write(&e, tmp_path("none/x.bin"), tokens, 1) == MUSEC_EIO, "no folder");
 }
 
 /* The files of somebody else: what was found in them by hand. */

@@ -270,8 +270,7 @@ TEST(nonsense_is_refused)
     for (size_t i = 0; i < COUNT(bad); i++)
         CHECK(ms_theory_complexity_of(&e, &p, bad[i], &c) == MUSEC_EINVAL, "epsilon %g", bad[i]);
     CHECK(ms_theory_complexity_of(&e, &p, 0.0, &c) == MUSEC_EINVAL, "epsilon 0");
-    CHECK(ms_theory_complexity_of(&e, &p, 1e-120, &c) == MUSEC_EINVAL, "epsilon 1e-120");
-    CHECK(strstr(e.text, "--epsilon") != NULL, "%s", e.text);
+    CHECK_FAILS(&e, ms_theory_complexity_of(&e, &p, 1e-120, &c), MUSEC_EINVAL, "--epsilon");
     CHECK_OK_ERR(&e, ms_theory_complexity_of(&e, &p, 1e-6, &c));
     CHECK(c.whole == 0 && c.steps > 0x1p53, "%g", c.steps);
 }
