@@ -1,15 +1,14 @@
 /* fuzz.c - see fuzz.h.
  *
  * Files are written below $TMPDIR, else in /dev/shm, where writing costs no disk. */
-#define _XOPEN_SOURCE 700 /* mkdtemp, nftw */
+#define _XOPEN_SOURCE 700 /* mkdtemp */
 #include "fuzz.h"
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/directory.h"
 #include "core/file.h"
 
 enum { PATHS = 8 };
@@ -40,13 +39,7 @@ unsigned fuzz_take(const uint8_t **data, size_t *size)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static int remove_one(const char *path, const struct stat *sb, int type, struct FTW *ftw)
-{
-    (void)sb, (void)type, (void)ftw;
-    return remove(path);
-}
-
-static void remove_directory(void) { (void)nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
+static void remove_directory(void) { (void)ms_directory_remove(NULL, directory); }
 
 static void make_directory(void)
 {
@@ -81,6 +74,14 @@ const char *fuzz_file(const char *name, const void *data, size_t size)
     REQUIRE(size == 0 || fwrite(data, 1, size, f) == size);
     REQUIRE(fclose(f) == 0);
     return path;
+}
+
+size_t fuzz_array_bytes(const ms_npy *a)
+{
+    size_t n = a->dtype == MUSEC_F64 ? 8 : 4;
+    for (int i = 0; i < a->ndim; i++)
+        n *= (size_t)a->shape[i];
+    return n;
 }
 
 uint64_t fuzz_hash(uint64_t hash, const void *data, size_t size) /* FNV-1a, and the length */

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/status.h"
+#include "core/npy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size); /* libFuzzer's name; returns 0 */
 
@@ -30,6 +30,9 @@ unsigned fuzz_take(const uint8_t **data, size_t *size);
 const char *fuzz_path(const char *name);
 /* The same, of a file that holds these bytes. */
 const char *fuzz_file(const char *name, const void *data, size_t size);
+
+/* Bytes of all elements of an array. */
+size_t fuzz_array_bytes(const ms_npy *a);
 
 /* A hash of more bytes: of the same pieces in the same order it is the same. */
 uint64_t fuzz_hash(uint64_t hash, const void *data, size_t size);

@@ -13,19 +13,11 @@
 
 enum { PIPE_BYTES = 4096 }; /* any pipe holds so many without a reader */
 
-static size_t bytes_of(const ms_npy *a)
-{
-    size_t n = a->dtype == MUSEC_F64 ? 8 : 4;
-    for (int i = 0; i < a->ndim; i++)
-        n *= (size_t)a->shape[i];
-    return n;
-}
-
 static bool same(const ms_npy *a, const ms_npy *b)
 {
     return a->dtype == b->dtype && a->ndim == b->ndim &&
            memcmp(a->shape, b->shape, sizeof a->shape) == 0 &&
-           memcmp(a->data, b->data, bytes_of(a)) == 0;
+           memcmp(a->data, b->data, fuzz_array_bytes(a)) == 0;
 }
 
 static void check_pipe(const uint8_t *data, size_t size, musec_status want, const ms_npy *array)
@@ -55,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     check_pipe(data, size, st, &array);
     if (fuzz_ok(st, &e)) {
-        REQUIRE(bytes_of(&array) <= size);
+        REQUIRE(fuzz_array_bytes(&array) <= size);
         REQUIRE(fuzz_ok(ms_npy_write(&e, path, &array), &e));
         REQUIRE(fuzz_ok(ms_npy_read(&e, path, &again), &e));
         REQUIRE(same(&array, &again));

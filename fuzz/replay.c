@@ -2,66 +2,49 @@
  *
  * Every seed is read into memory of exactly its size, so that AddressSanitizer sees a byte too
  * many. */
-#define _XOPEN_SOURCE 700
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
+#include "core/directory.h"
 #include "core/file.h"
 #include "fuzz.h"
 
-static int run_file(const char *path)
+/* Runs the target on a file, and counts it in *arg. */
+static musec_status run_file(ms_error *e, void *arg, const ms_walk_entry *entry, bool *enter)
 {
-    FILE    *f     = NULL;
-    ms_error e     = { "" };
-    uint8_t *data  = NULL;
-    int64_t  bytes = -1;
-    bool     read;
+    FILE        *f     = NULL;
+    uint8_t     *data  = NULL;
+    int64_t      bytes = 0;
+    musec_status st    = MUSEC_OK;
 
-    if (ms_file_open_read(&e, path, &f) == MUSEC_OK) bytes = ms_file_bytes(f);
-    if (bytes >= 0) data = malloc(bytes == 0 ? 1 : (size_t)bytes);
-    read = data != NULL && ms_file_read(&e, f, path, data, (size_t)bytes) == MUSEC_OK;
-    if (read) {
-        fprintf(stderr, "%s\n", path); /* the last one named is the one that fails */
-        (void)LLVMFuzzerTestOneInput(data, (size_t)bytes);
-    } else {
-        fprintf(stderr, "%s: cannot be read: %s\n", path, e.text);
+    if (*enter) return MUSEC_OK;
+    TRY(ms_file_open_read(e, entry->path, &f));
+    bytes = ms_file_bytes(f);
+    data  = bytes < 0 ? NULL : malloc(bytes == 0 ? 1 : (size_t)bytes);
+    if (data == NULL) {
+        st = ms_fail(e, MUSEC_EIO, "%s: it has no size, or is too large", entry->path);
+        goto done;
     }
+    TRY(ms_file_read(e, f, entry->path, data, (size_t)bytes));
+    fprintf(stderr, "%s\n", entry->path); /* the last one named is the one that fails */
+    (void)LLVMFuzzerTestOneInput(data, (size_t)bytes);
+    ++*(int *)arg;
+done:
     free(data);
     if (f != NULL) fclose(f);
-    return read ? 1 : -1;
-}
-
-/* Returns how many files were run, or -1. */
-static int run(const char *path)
-{
-    DIR           *dir = opendir(path);
-    struct dirent *entry;
-    int            n = 0;
-
-    if (dir == NULL) return run_file(path);
-    while (n >= 0 && (entry = readdir(dir)) != NULL) {
-        char file[MS_PATH_MAX];
-        if (entry->d_name[0] == '.') continue;
-        if (ms_path_join(NULL, path, entry->d_name, file) != MUSEC_OK || run_file(file) < 0)
-            n = -1;
-        else
-            n++;
-    }
-    closedir(dir);
-    return n;
+    return st;
 }
 
 int main(int argc, char **argv)
 {
-    int total = 0;
+    ms_error e     = { "" };
+    int      total = 0;
 
-    for (int i = 1; i < argc; i++) {
-        const int n = run(argv[i]);
-        if (n < 0) return 1;
-        total += n;
-    }
+    for (int i = 1; i < argc; i++)
+        if (ms_directory_walk(&e, argv[i], run_file, &total) != MUSEC_OK) {
+            fprintf(stderr, "%s\n", e.text);
+            return 1;
+        }
     printf("%d files, no findings\n", total);
     return total > 0 ? 0 : 1; /* nothing run is nothing shown */
 }

@@ -7,14 +7,6 @@
 #include "core/safetensors.h"
 #include "fuzz.h"
 
-static size_t bytes_of(const ms_npy *a)
-{
-    size_t n = a->dtype == MUSEC_F64 ? 8 : 4;
-    for (int i = 0; i < a->ndim; i++)
-        n *= (size_t)a->shape[i];
-    return n;
-}
-
 static void check_again(ms_safetensors *s, const ms_tensor_out *tensors, size_t n)
 {
     const char *path = fuzz_path("again.safetensors");
@@ -45,7 +37,7 @@ static void check_again(ms_safetensors *s, const ms_tensor_out *tensors, size_t 
             k++;
         REQUIRE(k < n && tensors[k].dtype == a.dtype && tensors[k].ndim == a.ndim);
         REQUIRE(memcmp(tensors[k].shape, a.shape, sizeof a.shape) == 0);
-        REQUIRE(memcmp(tensors[k].data, a.data, bytes_of(&a)) == 0);
+        REQUIRE(memcmp(tensors[k].data, a.data, fuzz_array_bytes(&a)) == 0);
         ms_npy_free(&a);
     }
     ms_safetensors_close(&again);
@@ -70,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             REQUIRE(!ms_safetensors_readable(&s.tensors[i]) || s.tensors[i].ndim > MS_NPY_DIMS);
             continue;
         }
-        REQUIRE(bytes_of(&arrays[n]) <= 2 * size);
+        REQUIRE(fuzz_array_bytes(&arrays[n]) <= 2 * size);
         tensors[n] = (ms_tensor_out){ .name  = s.tensors[i].name,
                                       .dtype = arrays[n].dtype,
                                       .ndim  = arrays[n].ndim,

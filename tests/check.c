@@ -3,11 +3,12 @@
 #include "check.h"
 
 #include <fnmatch.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "core/directory.h"
 #include <time.h>
 
 static char tmp_dir[64];
@@ -206,13 +207,7 @@ const char *check_shared_data_dir(void)
     return stat(beside, &sb) == 0 ? beside : NULL;
 }
 
-static int remove_one(const char *path, const struct stat *sb, int type, struct FTW *ftw)
-{
-    (void)sb, (void)type, (void)ftw;
-    return remove(path);
-}
-
-static void remove_tmp_dir(void) { nftw(tmp_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+static void remove_tmp_dir(void) { (void)ms_directory_remove(NULL, tmp_dir); }
 
 const char *check_tmp_dir(void)
 {

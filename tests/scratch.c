@@ -3,27 +3,38 @@
 #include "scratch.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "check.h"
 
+typedef struct kept_path { /* all are kept to the end, so that none has to be freed */
+    struct kept_path *before;
+    char              text[];
+} kept_path;
+
 const char *path_in(const char *dir, const char *name)
 {
-    static char path[32][1024];
-    static int  turn = 0;
-    turn             = (turn + 1) % 32;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", dir, name);
-    return path[turn];
+    static kept_path *last;
+    const size_t      bytes = strlen(dir) + strlen(name) + 2;
+    kept_path        *path  = malloc(sizeof *path + bytes);
+    CHECK(path != NULL, "memory");
+    snprintf(path->text, bytes, "%s/%s", dir, name);
+    path->before = last;
+    last         = path;
+    return path->text;
 }
 
 const char *tmp_path(const char *name) { return path_in(check_tmp_dir(), name); }
 
 const char *fresh_dir(void)
 {
-    static char path[256];
     static int  number = 0;
-    snprintf(path, sizeof path, "%s/%d", check_tmp_dir(), number++);
+    char        name[16];
+    const char *path;
+    snprintf(name, sizeof name, "%d", number++);
+    path = tmp_path(name);
     CHECK(mkdir(path, 0777) == 0, "%s", path);
     return path;
 }

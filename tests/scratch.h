@@ -16,7 +16,7 @@ void put_text(const char *path, const char *text);
 
 /* Makes an empty directory. */
 const char *fresh_dir(void);
-/* A path in a directory, and in the directory of the test program.  The last 32 of them are kept. */
+/* A path in a directory, and in the directory of the test program.  It lives as long as that. */
 const char *path_in(const char *dir, const char *name);
 const char *tmp_path(const char *name);
 

@@ -75,10 +75,10 @@ static int64_t read_shards(const char *dir, ms_manifest *m)
 
     CHECK_OK_ERR(&e, ms_manifest_read(&e, path_in(dir, MS_MANIFEST_NAME), m));
     for (size_t i = 0; i < m->n; i++) {
-        char      path[1024], hex[MS_SHA256_HEX];
-        uint16_t *tokens = NULL;
-        int64_t   here = 0, starts = 0;
-        snprintf(path, sizeof path, "%s/%s", dir, m->shards[i].name);
+        const char *path = path_in(dir, m->shards[i].name);
+        char        hex[MS_SHA256_HEX];
+        uint16_t   *tokens = NULL;
+        int64_t     here = 0, starts = 0;
         CHECK_OK_ERR(&e, ms_shard_read(&e, path, MS_SHARD_HEADED, 257, &tokens, &here));
         CHECK_OK_ERR(&e, ms_sha256_file(&e, path, hex));
         CHECK(strcmp(hex, m->shards[i].sha256) == 0, "%s: %s", path, hex);
@@ -137,11 +137,10 @@ TEST(shards_hold_the_documents)
         { 10000, 0, 10000, 2, "train_000001.bin" }, { 10000, 5000, 3000, 2, "val_000000.bin" },
         { 10000, 0, 1, 2, "train_000001.bin" },
     };
-    char        path[512];
+    const char *path     = tmp_path("a.jsonl");
     const char *paths[1] = { path };
     int64_t     n, bad;
 
-    snprintf(path, sizeof path, "%s/a.jsonl", check_tmp_dir());
     n = make_lines(path, 1000, 1, &bad);
     for (size_t c = 0; c < COUNT(cases); c++) {
         const int64_t        limit = cases[c].limit;
@@ -176,14 +175,14 @@ TEST(shards_hold_the_documents)
 /* More than all blocks hold, and documents longer than a block. */
 TEST(long_documents)
 {
-    char                 out[512], path[512];
+    char                 out[512];
+    const char          *path  = tmp_path("long.txt");
     size_t               bytes = 0;
     int64_t              n     = 0;
     ms_tokenize_progress p;
     ms_error             e;
     const char          *paths[1] = { path };
 
-    snprintf(path, sizeof path, "%s/long.txt", check_tmp_dir());
     for (int d = 0; d < 6; d++) {
         const size_t length = d % 2 == 0 ? 300000 : 1000;
         want[n++]           = MS_BYTES_START;
@@ -228,7 +227,9 @@ static void rewind_to(const char *out, size_t k, const char *name)
 
 TEST(a_killed_run_goes_on)
 {
-    char                 whole[512], out[512], part[600], path[3][512];
+    char                 part[600], path[3][512];
+    const char          *out      = tmp_path("killed");
+    const char          *whole    = tmp_path("whole");
     const char          *paths[3] = { path[0], path[1], path[2] };
     ms_tokenize_progress p, first;
     int64_t              bad;
@@ -239,8 +240,6 @@ TEST(a_killed_run_goes_on)
         snprintf(path[i], sizeof path[i], "%s/k%d.jsonl", check_tmp_dir(), i);
         make_lines(path[i], 400, 10 + (uint64_t)i, &bad);
     }
-    snprintf(whole, sizeof whole, "%s/whole", check_tmp_dir());
-    snprintf(out, sizeof out, "%s/killed", check_tmp_dir());
     ms_tokenize_config cfg = config_of(paths, 3, whole);
     cfg.reader.skip_bad    = true;
     cfg.val_tokens         = 5000;
@@ -272,16 +271,16 @@ TEST(a_killed_run_goes_on)
 
 TEST(damaged_shards_are_made_again)
 {
-    char                 out[512], path[512], shard[600], before[MS_SHA256_HEX];
+    char                 before[MS_SHA256_HEX];
+    const char          *out      = tmp_path("damaged");
+    const char          *path     = tmp_path("d.jsonl");
     const char          *paths[1] = { path };
     ms_tokenize_progress p;
     int64_t              bad;
     ms_error             e;
     FILE                *f;
 
-    snprintf(path, sizeof path, "%s/d.jsonl", check_tmp_dir());
-    snprintf(out, sizeof out, "%s/damaged", check_tmp_dir());
-    snprintf(shard, sizeof shard, "%s/train_000002.bin", out);
+    const char *shard = path_in(out, "train_000002.bin");
     make_lines(path, 300, 3, &bad);
     ms_tokenize_config cfg = config_of(paths, 1, out);
     cfg.reader.skip_bad    = true;
@@ -310,14 +309,13 @@ TEST(damaged_shards_are_made_again)
 
 TEST(other_runs_do_not_go_on)
 {
-    char                 out[512], path[512];
+    const char          *out      = tmp_path("other");
+    const char          *path     = tmp_path("o.jsonl");
     const char          *paths[2] = { path, path };
     ms_tokenize_progress p;
     int64_t              bad;
     ms_error             e;
 
-    snprintf(path, sizeof path, "%s/o.jsonl", check_tmp_dir());
-    snprintf(out, sizeof out, "%s/other", check_tmp_dir());
     make_lines(path, 300, 3, &bad);
     ms_tokenize_config cfg = config_of(paths, 1, out);
     cfg.reader.skip_bad    = true;
@@ -352,11 +350,11 @@ TEST(other_runs_do_not_go_on)
 
 TEST(a_bad_line_keeps_the_shards_before)
 {
-    char        out[512], path[512];
+    char        out[512];
+    const char *path     = tmp_path("b.jsonl");
     const char *paths[1] = { path };
     size_t      bytes    = 0;
 
-    snprintf(path, sizeof path, "%s/b.jsonl", check_tmp_dir());
     for (int i = 0; i < 3000; i++) {
         if (i == 2500) bytes += (size_t)snprintf(text + bytes, 64, "{\"text\": 1}\n");
         bytes += (size_t)snprintf(text + bytes, 256, "{\"text\": \"%0200d\"}\n", i);
@@ -378,15 +376,14 @@ TEST(a_bad_line_keeps_the_shards_before)
 
 TEST(a_stop_keeps_the_shards_before)
 {
-    char                 out[512], path[512];
+    const char          *out      = tmp_path("stopped");
+    const char          *path     = tmp_path("s.jsonl");
     const char          *paths[1] = { path };
     volatile int         stop     = 15;
     int64_t              n, bad;
     ms_tokenize_progress p;
     ms_error             e;
 
-    snprintf(path, sizeof path, "%s/s.jsonl", check_tmp_dir());
-    snprintf(out, sizeof out, "%s/stopped", check_tmp_dir());
     n                      = make_lines(path, 300, 4, &bad);
     ms_tokenize_config cfg = config_of(paths, 1, out);
     cfg.reader.skip_bad    = true;
@@ -408,15 +405,14 @@ static void on_alarm(int signal) { alarm_stop = signal; }
 TEST(a_stop_is_seen_within_a_block)
 {
     enum { TOKENS = 3001 };
-    const struct itimerval soon = { .it_value = { .tv_usec = 30000 } };
-    char                   out[512], path[512];
+    const struct itimerval soon     = { .it_value = { .tv_usec = 30000 } };
+    const char            *out      = tmp_path("small");
+    const char            *path     = tmp_path("small.txt");
     const char            *paths[1] = { path };
     ms_tokenize_progress   p;
     ms_manifest            m;
     ms_error               e;
 
-    snprintf(path, sizeof path, "%s/small.txt", check_tmp_dir());
-    snprintf(out, sizeof out, "%s/small", check_tmp_dir());
     want[0] = MS_BYTES_START;
     for (int i = 1; i < TOKENS; i++)
         want[i] = (unsigned char)(text[i - 1] = 'a');
@@ -439,26 +435,23 @@ TEST(a_stop_is_seen_within_a_block)
 
 TEST(where_shards_do_not_go)
 {
-    char        dir[512], inside[600], path[600];
+    const char *dir      = tmp_path("in");
+    const char *path     = path_in(dir, "a.txt");
+    const char *inside   = path_in(dir, "shards");
     const char *paths[1] = { dir };
 
-    snprintf(dir, sizeof dir, "%s/in", check_tmp_dir());
-    snprintf(path, sizeof path, "%s/a.txt", dir);
-    snprintf(inside, sizeof inside, "%s/shards", dir);
     CHECK(mkdir(dir, 0777) == 0, "mkdir");
-    put_file(path, "abc", 3);
+    put_text(path, "abc");
     ms_tokenize_config cfg = config_of(paths, 1, inside);
     expect_failure(&cfg, MUSEC_EINVAL, "lies within the input");
     CHECK(access(inside, F_OK) != 0, "%s was left", inside);
     cfg.out = dir;
     expect_failure(&cfg, MUSEC_EINVAL, "lies within the input");
-    snprintf(inside, sizeof inside, "%s/file", check_tmp_dir());
-    put_file(inside, "abc", 3);
-    cfg.out = inside;
+    cfg.out = tmp_path("file");
+    put_text(cfg.out, "abc");
     expect_failure(&cfg, MUSEC_EIO, "/file");
     put_file(path, "", 0);
-    snprintf(inside, sizeof inside, "%s/nothing", check_tmp_dir());
-    cfg.out = inside;
+    cfg.out = tmp_path("nothing");
     expect_failure(&cfg, MUSEC_EFORMAT, "there is no document");
     cfg.shard_tokens = 0;
     expect_failure(&cfg, MUSEC_EINVAL, "--shard-tokens must be from 1");
@@ -470,16 +463,15 @@ TEST(where_shards_do_not_go)
 /* Whoever comes second leaves the first one's files alone. */
 TEST(one_process_at_a_time)
 {
-    char                 out[512], path[512], part[600];
+    const char          *out      = tmp_path("locked");
+    const char          *part     = path_in(out, "train_000001.bin.part.1");
+    const char          *path     = tmp_path("lock.txt");
     const char          *paths[1] = { path };
     int                  lock     = MS_NO_LOCK;
     ms_tokenize_progress p;
     ms_error             e;
 
-    snprintf(path, sizeof path, "%s/lock.txt", check_tmp_dir());
-    snprintf(out, sizeof out, "%s/locked", check_tmp_dir());
-    snprintf(part, sizeof part, "%s/train_000001.bin.part.1", out);
-    put_file(path, "abc", 3);
+    put_text(path, "abc");
     CHECK(mkdir(out, 0777) == 0, "mkdir");
     put_file(part, "x", 1);
     CHECK_OK_ERR(&e, ms_lock_take(&e, out, &lock));
@@ -495,13 +487,12 @@ TEST(one_process_at_a_time)
 
 TEST(nothing_written_is_nothing_begun)
 {
-    char                 out[512], path[512];
+    const char          *out      = tmp_path("anew");
+    const char          *path     = tmp_path("n.jsonl");
     const char          *paths[1] = { path };
     ms_tokenize_progress p;
     ms_error             e;
 
-    snprintf(path, sizeof path, "%s/n.jsonl", check_tmp_dir());
-    snprintf(out, sizeof out, "%s/anew", check_tmp_dir());
     put_file(path, "{\"body\": \"abc\"}\n", 16);
     ms_tokenize_config cfg = config_of(paths, 1, out);
     expect_failure(&cfg, MUSEC_EFORMAT, "has no field");

@@ -1,9 +1,10 @@
-/* text.c - text made by printf, and characters of UTF-8. */
+/* text.c - text made by printf, ends of names, and characters of UTF-8. */
 #include "core/text.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 char *ms_text_format(const char *fmt, va_list args)
 {
@@ -17,6 +18,12 @@ char *ms_text_format(const char *fmt, va_list args)
     va_end(again);
     if (text != NULL) vsnprintf(text, (size_t)n + 1, fmt, args);
     return text;
+}
+
+bool ms_text_ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 size_t ms_text_char(const char *text)

@@ -1,8 +1,9 @@
-/* text.h - text made by printf, and characters of UTF-8. */
+/* text.h - text made by printf, ends of names, and characters of UTF-8. */
 #ifndef MS_CORE_TEXT_H
 #define MS_CORE_TEXT_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* What the text of a setting stands for, where that is written as JSON. */
@@ -15,6 +16,8 @@ typedef enum ms_value_kind {
 
 /* What vprintf would print, to be freed; NULL without memory. */
 char *ms_text_format(const char *fmt, va_list args);
+
+bool ms_text_ends_with(const char *text, const char *end);
 
 /* Bytes of the character of UTF-8 that begins here; 0 at the end and where none begins. */
 size_t ms_text_char(const char *text);

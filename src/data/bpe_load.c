@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "core/file.h"
+#include "core/text.h"
 #include "data/bpe_table.h"
 
 #define MAX_FILE_BYTES ((int64_t)64 << 20)
@@ -332,12 +333,6 @@ done:
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
-static bool ends_with(const char *path, const char *end)
-{
-    const size_t n = strlen(path), m = strlen(end);
-    return n >= m && strcmp(path + n - m, end) == 0;
-}
-
 static bool is_there(const char *dir, const char *name)
 {
     char        path[MS_PATH_MAX];
@@ -401,9 +396,9 @@ musec_status ms_bpe_load_sized(ms_error *e, const char *path, int32_t n_ids, ms_
         st = load_directory(e, path, bpe);
     else if (strcmp(base, encoder_name) == 0 || strcmp(base, merges_name) == 0)
         st = load_beside(e, path, bpe);
-    else if (ends_with(path, ".tiktoken"))
+    else if (ms_text_ends_with(path, ".tiktoken"))
         st = load_tiktoken(e, path, bpe);
-    else if (ends_with(path, ".bin"))
+    else if (ms_text_ends_with(path, ".bin"))
         st = load_bin(e, path, bpe);
     else
         st = ms_fail(

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "data/manifest.h"
 
+#include "core/grow.h"
 #include "core/json_file.h"
 #include <stdlib.h>
 #include <string.h>
@@ -33,13 +34,10 @@ int64_t ms_manifest_tokens(const ms_manifest *m)
 
 musec_status ms_manifest_add(ms_error *e, ms_manifest *m, const ms_made_shard *shard)
 {
-    if (m->n == m->capacity) {
-        const size_t   capacity = m->capacity == 0 ? 16 : 2 * m->capacity; /* of files: they fit */
-        ms_made_shard *more     = realloc(m->shards, capacity * sizeof *more);
-        if (more == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory for the manifest");
-        m->shards   = more;
-        m->capacity = capacity;
-    }
+    ms_made_shard *more = ms_grow(m->shards, m->n, &m->capacity, sizeof *more);
+
+    if (more == NULL) return ms_no_memory(e, "the manifest");
+    m->shards         = more;
     m->shards[m->n++] = *shard;
     return MUSEC_OK;
 }

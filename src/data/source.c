@@ -20,6 +20,7 @@
 
 #include "core/directory.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "data/bpe.h"
 #include "data/bytes.h"
 #include "data/corpus.h"
@@ -74,16 +75,10 @@ static const struct {
     { ".bz2", "bzip2 -dk" }, { ".lz4", "lz4 -dk" }, { ".zip", "unzip" },
 };
 
-static bool ends_with(const char *name, const char *suffix)
-{
-    const size_t n = strlen(name), m = strlen(suffix);
-    return n >= m && strcmp(name + n - m, suffix) == 0;
-}
-
 static const char *how_to_unpack(const char *name) /* NULL: it is not packed */
 {
     for (size_t i = 0; i < COUNT(packed); i++)
-        if (ends_with(name, packed[i].suffix)) return packed[i].unpack;
+        if (ms_text_ends_with(name, packed[i].suffix)) return packed[i].unpack;
     return NULL;
 }
 
@@ -119,7 +114,8 @@ static musec_status add_part(ms_error *e, ms_source *s, const char *dir, const c
     char        *path  = malloc(bytes);
 
     if (path == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->path);
-    snprintf(path, bytes, "%s%s%s", dir, dir[0] == '\0' || ends_with(dir, "/") ? "" : "/", name);
+    snprintf(path, bytes, "%s%s%s", dir, dir[0] == '\0' || ms_text_ends_with(dir, "/") ? "" : "/",
+             name);
     s->parts[s->n_parts++] = (part){ .path = path };
     return MUSEC_OK;
 }
@@ -132,10 +128,10 @@ static musec_status choose_files(ms_error *e, ms_source *s, const ms_names *list
     musec_status st = MUSEC_OK;
 
     for (size_t i = 0; i < list->n; i++)
-        if (ends_with(list->at[i], ".bin")) suffix = ".bin";
+        if (ms_text_ends_with(list->at[i], ".bin")) suffix = ".bin";
     for (size_t i = 0; i < list->n; i++) {
-        usable += ends_with(list->at[i], suffix);
-        vals += ends_with(list->at[i], suffix) && for_validation(list->at[i]);
+        usable += ms_text_ends_with(list->at[i], suffix);
+        vals += ms_text_ends_with(list->at[i], suffix) && for_validation(list->at[i]);
     }
     if (usable == 0) return nothing_usable(e, s, list);
     if (vals == usable && s->split == MS_SPLIT_TRAIN)
@@ -149,7 +145,7 @@ static musec_status choose_files(ms_error *e, ms_source *s, const ms_names *list
     s->parts = calloc(usable, sizeof *s->parts);
     if (s->parts == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->path);
     for (size_t i = 0; i < list->n; i++)
-        if (ends_with(list->at[i], suffix) &&
+        if (ms_text_ends_with(list->at[i], suffix) &&
             (vals == 0 || for_validation(list->at[i]) == (s->split != MS_SPLIT_TRAIN)))
             TRY(add_part(e, s, s->path, list->at[i]));
 done:
@@ -324,7 +320,7 @@ static musec_status open_files(ms_error *e, ms_source *s)
                      s->path, how_to_unpack(s->path), s->path);
         goto done;
     } else {
-        s->text  = !ends_with(s->path, ".bin");
+        s->text  = !ms_text_ends_with(s->path, ".bin");
         s->cut   = s->split != MS_SPLIT_VAL_ONLY;
         s->parts = calloc(1, sizeof *s->parts);
         if (s->parts == NULL) {

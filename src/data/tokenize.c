@@ -19,6 +19,7 @@
 #include "core/clock.h"
 #include "core/directory.h"
 #include "core/lock.h"
+#include "core/text.h"
 #include "data/manifest.h"
 #include "data/pipeline.h"
 #include "data/shard.h"
@@ -149,12 +150,6 @@ static musec_status check_apart(ms_error *e, const ms_tokenize_config *cfg)
     return st;
 }
 
-static bool ends_with(const char *name, const char *suffix)
-{
-    const size_t n = strlen(name), m = strlen(suffix);
-    return n >= m && strcmp(name + n - m, suffix) == 0;
-}
-
 /* Behind "word" or "word" and digits; NULL: the text does not begin so. */
 static const char *past(const char *text, const char *word, bool digits)
 {
@@ -187,7 +182,7 @@ static musec_status find_shard(ms_error *e, const char *out, char *name, size_t 
 
     name[0] = '\0';
     for (size_t i = 0; i < list.n; i++)
-        if (ends_with(list.at[i], ".bin")) snprintf(name, bytes, "%s", list.at[i]);
+        if (ms_text_ends_with(list.at[i], ".bin")) snprintf(name, bytes, "%s", list.at[i]);
     ms_names_free(&list);
     return st;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/rng.h"
+#include "core/text.h"
 #include "model/layout.h"
 
 size_t ms_gpt_count_params(const ms_gpt_config *cfg)
@@ -57,12 +58,6 @@ static musec_status draw_uniform(ms_device *d, uint64_t key, double sd, ms_mat o
     return d->ops->uniform(d, key, -half, half, out);
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    const size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 musec_status ms_gpt_draw(ms_device *d, const ms_gpt_config *cfg, const ms_gpt_tensor *p,
                          uint64_t seed)
 {
@@ -78,13 +73,13 @@ musec_status ms_gpt_draw(ms_device *d, const ms_gpt_config *cfg, const ms_gpt_te
     musec_status st = MUSEC_OK;
 
     for (size_t i = 0; i < COUNT(uniform); i++)
-        if (ends_with(p->name, uniform[i].end))
+        if (ms_text_ends_with(p->name, uniform[i].end))
             return uniform[i].sd > 0.0 ? draw_uniform(d, key, uniform[i].sd * unit, p->weight)
                                        : d->ops->fill(d, 0.0, p->weight);
     if (p->role == MUSEC_ROLE_EMBED) return d->ops->normal(d, key, 0.0, cfg->init_embed, p->weight);
     if (p->role == MUSEC_ROLE_HEAD) return d->ops->normal(d, key, 0.0, cfg->init_head, p->weight);
     TRY(d->ops->fill(d, 0.0, p->weight)); /* gates, and the share of x0 */
-    if (ends_with(p->name, "mix"))
+    if (ms_text_ends_with(p->name, "mix"))
         TRY(d->ops->fill(d, cfg->init_residual, ms_mat_part(p->weight, 0, 1, 0, 1)));
 done:
     return st;
