@@ -36,7 +36,7 @@ typedef struct text_span {
 typedef struct tokenize_job {
     const ms_bpe *bpe;
     ms_bpe_cache *cache[THREADS];
-    uint16_t     *ids[THREADS]; /* (ms_bpe_room of the text) */
+    uint16_t     *ids[THREADS]; /* (ms_bpe_max_ids of the text) */
     char         *all;          /* the ordinary text */
     size_t        bytes;
     char         *worst; /* (PIECE) the text of the current worst case */
@@ -246,7 +246,7 @@ static musec_status make_job(ms_error *e, const ms_bench_options *opt, tokenize_
     j->worst = malloc(PIECE);
     for (int i = 0; i < THREADS; i++) {
         TRY(ms_bpe_cache_make(e, j->bpe, &j->cache[i]));
-        j->ids[i] = malloc(ms_bpe_room(j->bytes) * sizeof *j->ids[i]);
+        j->ids[i] = malloc(ms_bpe_max_ids(j->bytes) * sizeof *j->ids[i]);
         if (j->worst == NULL || j->ids[i] == NULL)
             TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for the ids"));
     }

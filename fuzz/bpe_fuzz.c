@@ -133,7 +133,7 @@ static void check_definition(const vocabulary *v, const ms_bpe *bpe, const uint1
 
 static void check(const vocabulary *v, const ms_bpe *bpe, const char *text, size_t size, size_t cut)
 {
-    uint16_t     *ids   = malloc(ms_bpe_room(size) * sizeof *ids);
+    uint16_t     *ids   = malloc(ms_bpe_max_ids(size) * sizeof *ids);
     ms_bpe_cache *cache = NULL;
     ms_error      e     = { "" };
     size_t        n;

@@ -112,7 +112,7 @@ static void check_tokens(const ms_bpe *bpe)
         uint16_t    ids[MS_BPE_TOKEN_BYTES + 1];
         size_t      bytes, part, at = 0, n;
         const char *token = ms_bpe_bytes(bpe, id, &bytes);
-        REQUIRE(token != NULL && bytes > 0 && ms_bpe_room(bytes) <= COUNT(ids));
+        REQUIRE(token != NULL && bytes > 0 && ms_bpe_max_ids(bytes) <= COUNT(ids));
         n = ms_bpe_encode(bpe, cache, token, bytes, id == bpe->start, ids);
         for (size_t i = 0; i < n; i++) {
             const char *p = ms_bpe_bytes(bpe, ids[i], &part);

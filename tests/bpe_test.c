@@ -100,7 +100,7 @@ static void check_case(const coder *c, const json_t *row)
     uint16_t     *ids;
 
     bytes = from_hex(hex, text);
-    ids   = calloc(ms_bpe_room(bytes) + n, sizeof *ids);
+    ids   = calloc(ms_bpe_max_ids(bytes) + n, sizeof *ids);
     got   = n;
     if (strcmp(kind, "decode") == 0)
         for (size_t i = 0; i < n; i++)
@@ -186,7 +186,7 @@ static void check_text(const coder *c, const char *name, long tokens, const char
         SKIP_PART("%s: no such file, or no xz", name);
         return;
     }
-    ids = malloc(2 * ms_bpe_room(bytes) * sizeof *ids);
+    ids = malloc(2 * ms_bpe_max_ids(bytes) * sizeof *ids);
     CHECK(ids != NULL, "no memory");
     n = encode_documents(c, text, bytes, ids);
     CHECK(n == (size_t)tokens, "%s: %zu tokens, not %ld", name, n, tokens);
@@ -282,7 +282,7 @@ static void check_random(const coder *c, const bpe_rig *r, int times, uint64_t s
     for (int k = 0; k < times; k++) {
         const size_t n    = draw_bytes(ms_rand_key(seed + (uint64_t)k, "bpe_test"), drawn, ROOM);
         char        *text = malloc(n + (n == 0)), *back; /* no byte more: sanitizers see to it */
-        uint16_t    *ids  = malloc(ms_bpe_room(n) * sizeof *ids);
+        uint16_t    *ids  = malloc(ms_bpe_max_ids(n) * sizeof *ids);
         size_t       n_ids, bytes;
         CHECK(text != NULL && ids != NULL, "no memory");
         memcpy(text, drawn, n);
@@ -407,7 +407,7 @@ TEST(long_words)
     bpe_rig                  r    = bpe_rig_draw(300, "ab -0\xC3\xA9", 5);
     coder                    c    = open_drawn(&r);
     char                    *text = malloc(N), *back;
-    uint16_t                *ids  = malloc(ms_bpe_room(N) * sizeof *ids);
+    uint16_t                *ids  = malloc(ms_bpe_max_ids(N) * sizeof *ids);
     size_t                   n, bytes;
 
     CHECK(text != NULL && ids != NULL, "no memory");
@@ -457,7 +457,7 @@ TEST(many_threads)
         text[i] = " aeostn"[ms_rand_u64(6, i) % 7];
     for (int k = 0; k < THREADS; k++) {
         jobs[k]     = (job){ .bpe = c.bpe, .text = text, .bytes = N };
-        jobs[k].ids = malloc(ms_bpe_room(N) * sizeof *jobs[k].ids);
+        jobs[k].ids = malloc(ms_bpe_max_ids(N) * sizeof *jobs[k].ids);
         CHECK(pthread_create(&thread[k], NULL, encode_job, &jobs[k]) == 0, "thread %d", k);
     }
     for (int k = 0; k < THREADS; k++)

@@ -220,7 +220,7 @@ TEST(cut_lines_go_on)
         call c;
         prepare(&c, cases[i].manners);
         fetch_right(&c);
-        CHECK(c.got.came == FILE_BYTES, "%lld bytes came", (long long)c.got.came);
+        CHECK(c.got.received == FILE_BYTES, "%lld bytes came", (long long)c.got.received);
         CHECK(requests(cases[i].manners, cases[i].first) == 1 &&
                   requests(cases[i].manners, cases[i].last) == 1,
               "%s: no ranges with If-Range", cases[i].manners);
@@ -257,10 +257,10 @@ TEST(second_call_goes_on)
     fetch_wrong(&c, "http://", true);
     CHECK(exists(c.path, ".part.json"), "no state");
     fetch_right(&c);
-    CHECK(c.got.came == FILE_BYTES - 20000, "%lld bytes came", (long long)c.got.came);
-    CHECK(!c.got.had, "it was not there");
+    CHECK(c.got.received == FILE_BYTES - 20000, "%lld bytes came", (long long)c.got.received);
+    CHECK(!c.got.found, "it was not there");
     CHECK_OK_ERR(&c.error, ms_fetch(&c.error, &c.cfg, &c.got)); /* the third finds it */
-    CHECK(c.got.had && c.got.bytes == FILE_BYTES && requests("cut:20000:1/file", "") == 2, "had");
+    CHECK(c.got.found && c.got.bytes == FILE_BYTES && requests("cut:20000:1/file", "") == 2, "had");
 }
 
 TEST(whole_part_is_enough)
@@ -279,7 +279,7 @@ TEST(whole_part_is_enough)
              c.urls[0], FILE_BYTES);
     put_text(part, text);
     fetch_right(&c);
-    CHECK(c.got.came == 0 && requests("plain/file", " 416\n") == 1, "it was fetched again");
+    CHECK(c.got.received == 0 && requests("plain/file", " 416\n") == 1, "it was fetched again");
 }
 
 TEST(no_ranges_begin_anew)
@@ -289,7 +289,7 @@ TEST(no_ranges_begin_anew)
     need_server();
     prepare(&c, "norange,cut:20000:2/file");
     fetch_right(&c);
-    CHECK(c.got.came == FILE_BYTES + 40000, "%lld bytes came", (long long)c.got.came);
+    CHECK(c.got.received == FILE_BYTES + 40000, "%lld bytes came", (long long)c.got.received);
     CHECK(requests("norange,cut:20000:2/file", "bytes=20000-") == 2, "no range was asked for");
 }
 
@@ -301,7 +301,7 @@ TEST(changed_files_begin_anew)
     prepare(&c, "newtag,cut:20000:1/file");
     fetch_right(&c);
     CHECK(requests("newtag,cut:20000:1/file", "bytes=20000- \"tag 0\"") == 1, "no If-Range");
-    CHECK(c.got.came == FILE_BYTES + 20000, "%lld bytes came", (long long)c.got.came);
+    CHECK(c.got.received == FILE_BYTES + 20000, "%lld bytes came", (long long)c.got.received);
 
     prepare(&c, "liar,cut:20000:1/file"); /* its bytes are others each time: 206 must not be used */
     CHECK_OK_ERR(&c.error, ms_fetch(&c.error, &c.cfg, &c.got));
@@ -341,7 +341,7 @@ TEST(stalled_lines_are_given_up)
     c.cfg.retries = 20; /* a busy machine may look stalled again */
     fetch_right(&c);
     CHECK(strstr(c.first_notice, "nothing came for 1 second") != NULL, "%s", c.first_notice);
-    CHECK(c.got.came == FILE_BYTES, "%lld bytes came", (long long)c.got.came);
+    CHECK(c.got.received == FILE_BYTES, "%lld bytes came", (long long)c.got.received);
 }
 
 TEST(mirrors_take_turns)
@@ -479,7 +479,7 @@ TEST(a_stop_keeps_the_part)
     c.cfg.bytes   = FILE_BYTES;
     c.cfg.retries = 0;
     fetch_right(&c);
-    CHECK(c.got.came < FILE_BYTES, "%lld bytes came", (long long)c.got.came);
+    CHECK(c.got.received < FILE_BYTES, "%lld bytes came", (long long)c.got.received);
 
     stop = 1; /* between two tries */
     prepare(&c, "status:500/file");

@@ -173,8 +173,8 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
 
     if (!a->json) {
         printf("%s: %lld file%s (%lld %s there), %.1f MB fetched", out, (long long)r->files,
-               r->files == 1 ? "" : "s", (long long)r->had, r->had == 1 ? "was" : "were",
-               (double)r->came / 1e6);
+               r->files == 1 ? "" : "s", (long long)r->found, r->found == 1 ? "was" : "were",
+               (double)r->received / 1e6);
         if (r->shards > 0)
             printf("; %lld shard%s, %lld training and %lld validation tokens", (long long)r->shards,
                    r->shards == 1 ? "" : "s", (long long)r->tokens, (long long)r->val);
@@ -187,7 +187,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
     ms_json_add(root,
                 "out=%s files=%lld had=%lld fetched_bytes=%lld shards=%lld tokens=%lld "
                 "val_tokens=%lld bad=%lld seconds=%g",
-                out, (long long)r->files, (long long)r->had, (long long)r->came,
+                out, (long long)r->files, (long long)r->found, (long long)r->received,
                 (long long)r->shards, (long long)r->tokens, (long long)r->val, (long long)r->bad,
                 seconds);
     st = ms_json_print(e, root, stdout);

@@ -132,7 +132,7 @@ static musec_status encode(ms_error *e, const struct args *a)
     TRY(open_tokenizer(e, a, &bpe));
     if (bpe != NULL) TRY(ms_bpe_cache_make(e, bpe, &cache));
     TRY(ms_stdin_read(e, &text, &bytes));
-    ids = malloc(ms_bpe_room(bytes) * sizeof *ids); /* a few GiB at most */
+    ids = malloc(ms_bpe_max_ids(bytes) * sizeof *ids); /* a few GiB at most */
     if (ids == NULL) {
         st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the ids of %zu bytes", bytes);
         goto done;

@@ -113,7 +113,7 @@ static musec_status say_prompt(ms_error *e, ms_sampler *s, const tokenizer *t, c
     const size_t bytes = strlen(prompt);
     size_t       n     = bytes;
     int32_t     *ids   = malloc((bytes + 1) * sizeof *ids);
-    uint16_t    *words = malloc(ms_bpe_room(bytes) * sizeof *words);
+    uint16_t    *words = malloc(ms_bpe_max_ids(bytes) * sizeof *words);
     musec_status st;
 
     if (ids == NULL || words == NULL) {

@@ -2,6 +2,7 @@
 #ifndef MS_CORE_CLOCK_H
 #define MS_CORE_CLOCK_H
 
-double ms_clock_ms(void); /* milliseconds since some fixed moment */
+/* Returns the milliseconds since some fixed moment. */
+double ms_clock_ms(void);
 
 #endif

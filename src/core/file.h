@@ -14,14 +14,15 @@
 
 #define MS_PATH_MAX 4096
 
-/* "dir/name"; one that does not fit is an error that says so. */
+/* Joins "dir/name"; a path that does not fit is an error. */
 musec_status ms_path_join(ms_error *e, const char *dir, const char *name, char out[MS_PATH_MAX]);
 
-/* Would writing one replace the other?  By device and inode where both are there, else by directory
- * and name.  Devices and pipes are never the same: nothing is lost by writing one twice. */
+/* Returns true if writing one would replace the other.  Compares device and inode where both exist,
+ * else directory and name.  Devices and pipes are never the same: writing one twice loses
+ * nothing. */
 bool ms_path_same(const char *a, const char *b);
 
-/* The directory and those above it, where they are not there yet. */
+/* Makes the directory and those above it, where they do not exist yet. */
 musec_status ms_directory_make(ms_error *e, const char *path);
 
 typedef struct ms_out_file { /* { 0 } is "nothing open" */
@@ -29,13 +30,13 @@ typedef struct ms_out_file { /* { 0 } is "nothing open" */
     char  path[MS_PATH_MAX], part[MS_PATH_MAX]; /* part is "" when written directly */
 } ms_out_file;
 
-/* Opens a regular file (or stdin/pipe) for reading; a directory is an error that says so. */
+/* Opens a file or a pipe for reading; a directory is an error. */
 musec_status ms_file_open_read(ms_error *e, const char *path, FILE **out);
-/* Bytes of a file open for reading, or -1 if it has no fixed size (a pipe). */
+/* Returns the size of a file open for reading, or -1 if it has none (a pipe). */
 int64_t      ms_file_bytes(FILE *f);
 musec_status ms_file_read(ms_error *e, FILE *f, const char *path, void *buf, size_t bytes);
-/* The whole file with a NUL behind it, to be freed; one of more than `max_bytes` bytes, or a pipe, is an
- * error. */
+/* Reads the whole file and puts a NUL behind it; the caller frees it.  A pipe, or a file of more
+ * than `max_bytes` bytes, is an error. */
 musec_status ms_file_text(ms_error *e, const char *path, int64_t max_bytes, char **text,
                           size_t *bytes);
 

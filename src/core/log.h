@@ -1,6 +1,7 @@
-/* log.h - what the program tells a person while it works, on stderr.
+/* log.h - messages and progress of the program, on stderr.
  *
- * Not for the library: that never prints.  A log is a value that its owner passes on. */
+ * The library does not use it, for that never prints.  A log is a value that its owner passes
+ * on. */
 #ifndef MS_CORE_LOG_H
 #define MS_CORE_LOG_H
 
@@ -19,7 +20,7 @@ typedef struct ms_log {
 } ms_log;
 
 ms_log ms_log_open(FILE *to, ms_log_level level);
-/* One line, shown if `level` is not above the log's; the newline is added. */
+/* Prints one line, if `level` is not above the log's, and adds the newline. */
 void ms_log_say(ms_log *log, ms_log_level level, const char *fmt, ...) MS_PRINTF(3, 4);
 /* Redraws one line on a terminal; elsewhere it does nothing.  ms_log_say goes below it. */
 void ms_log_progress(ms_log *log, const char *fmt, ...) MS_PRINTF(2, 3);

@@ -10,11 +10,11 @@ typedef struct ms_memory { /* bytes; 0: not known */
     uint64_t total;        /* all there is, swap included */
 } ms_memory;
 
-/* Of the machine, or of the control group that the process is in (a container), whichever is less.
- * Known on Linux. */
+/* Measures the memory of the machine, or of the control group that the process is in (a container),
+ * whichever is less.  It is known on Linux only. */
 ms_memory ms_memory_here(void);
 
-/* Bytes of a line "Name:   123 kB" in the text of /proc/meminfo; false: there is none. */
+/* Reads the line "Name:   123 kB" of /proc/meminfo; returns false if there is none. */
 bool ms_memory_line(const char *meminfo, const char *name, uint64_t *bytes);
 
 #endif

@@ -8,11 +8,12 @@
 
 enum { MS_NAME_HINT = 512 };
 
-/* The one of `names` that `name` is near to, or NULL.  Upper and lower case, and '-' and '_', are
- * alike. */
+/* Returns the one of `names` that `name` is near to, or NULL.  Upper and lower case, and '-' and
+ * '_', are alike. */
 const char *ms_name_nearest(const char *name, const char *const *names, size_t n);
 
-/* The name that means the same here as `name` does elsewhere ("learning-rate": "lr"), or NULL. */
+/* Returns the name that means the same here as `name` does elsewhere ("learning-rate": "lr"), or
+ * NULL. */
 const char *ms_name_synonym(const char *name);
 
 /* "; did you mean "NAME"?" for the end of a message, or "" where no name is near. */
@@ -20,9 +21,9 @@ typedef struct ms_name_hint {
     char text[MS_NAME_HINT];
 } ms_name_hint;
 ms_name_hint ms_name_hint_of(const char *name, const char *const *names, size_t n);
-/* The same, or "; it must be one of a, b, c" where no name is near. */
+/* Makes the same hint, or "; it must be one of a, b, c" where no name is near. */
 ms_name_hint ms_name_hint_or_all(const char *name, const char *const *names, size_t n);
-/* As the first, of the choices "a|b|c". */
+/* Makes the first kind of hint from the choices "a|b|c". */
 ms_name_hint ms_name_hint_choices(const char *name, const char *choices);
 
 /* The index of `value` among the choices "a|b|c", or -1, and the choice of an index: "" where there

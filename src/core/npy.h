@@ -1,6 +1,6 @@
 /* npy.h - NumPy .npy files: versions 1 and 2 (3 on reading), little-endian f4 and f8.
  *
- * C order is written; Fortran order is accepted on reading and turned round.  Every size is checked
+ * C order is written; Fortran order is accepted on reading and transposed.  Every size is checked
  * against the file before anything is allocated. */
 #ifndef MS_CORE_NPY_H
 #define MS_CORE_NPY_H
@@ -18,7 +18,7 @@ typedef struct ms_npy { /* { 0 } is empty */
 
 musec_status ms_npy_read(ms_error *e, const char *path, ms_npy *out);
 musec_status ms_npy_write(ms_error *e, const char *path, const ms_npy *in); /* whole or absent */
-/* The same into a file that the caller opened and commits, for several that belong together. */
+/* Writes into a file that the caller opened and commits, for several that belong together. */
 musec_status ms_npy_write_to(ms_error *e, ms_out_file *out, const ms_npy *in);
 void         ms_npy_free(ms_npy *npy);
 

@@ -43,7 +43,7 @@ typedef struct ms_option_group { /* options that --help shows together, up to th
     const char *first; /* the name of the group's first option */
 } ms_option_group;
 
-typedef struct ms_command {    /* what --help says around the table */
+typedef struct ms_command {    /* what --help prints around the table */
     const char      *name;     /* "musec clip" */
     const char      *operands; /* "IN.npy OUT.npy" */
     const char      *summary;  /* one line */
@@ -61,15 +61,15 @@ typedef struct ms_command {    /* what --help says around the table */
 enum { MS_OPT_HELP = -1, MS_OPT_WRONG = -2, MS_OPT_RANGE = -3 };
 
 /* Fills `args` and moves the operands to the front of argv[1..]; returns their number, or
- * MS_OPT_HELP (--help or -h: printed to stdout), MS_OPT_WRONG (said why on stderr, in one line,
- * with the nearest option's name where one is near) or MS_OPT_RANGE (the same of a number that can
- * be read, but is more or less than the option's type holds). */
+ * MS_OPT_HELP (--help or -h: printed to stdout), MS_OPT_WRONG (the reason is on stderr, in one
+ * line, with the nearest option's name where one is near) or MS_OPT_RANGE (likewise, for a number
+ * that does not fit the type of the option). */
 int  ms_options_parse(const ms_command *cmd, void *args, int argc, char **argv);
 void ms_options_help(const ms_command *cmd, FILE *to);
-/* {"threshold": 0.25, "op": "fast"} of every option, in table order. */
+/* Prints the value of every option, in table order: {"threshold": 0.25, "op": "fast"}. */
 void ms_options_json(const ms_command *cmd, const void *args, FILE *to);
 
-/* "NAME=VALUE" of a list's item: copies the name and returns the value; NULL: it is not so. */
+/* Splits an item "NAME=VALUE": copies the name and returns the value, or NULL if it has no '='. */
 const char *ms_option_pair(const char *item, char name[MS_OPTION_NAME]);
 
 #endif

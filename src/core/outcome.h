@@ -1,4 +1,4 @@
-/* outcome.h - what became of a training run: has it learned something, and kept it?
+/* outcome.h - the outcome of a training run: has it learned something, and kept it?
  *
  * The measure is the unigram loss: the entropy, in nats, of how often each token occurs in the
  * training data.  A model that knows nothing but these frequencies has that loss, so a run that
@@ -48,7 +48,7 @@ typedef struct ms_loss_track { /* of the training losses of a run; { 0 } is the 
 
 /* A loss that is not finite is passed over. */
 void ms_loss_track_add(ms_loss_track *t, double loss);
-/* Of the last ten; NaN: there are fewer. */
+/* Returns the mean of the last ten losses, or NaN if there are fewer. */
 double ms_loss_track_mean(const ms_loss_track *t);
 
 typedef enum ms_outcome { MS_OUTCOME_DONE, MS_OUTCOME_STALLED, MS_OUTCOME_DIVERGED } ms_outcome;
@@ -56,14 +56,15 @@ typedef enum ms_outcome { MS_OUTCOME_DONE, MS_OUTCOME_STALLED, MS_OUTCOME_DIVERG
 /* unigram: NaN if it is not known. */
 bool ms_outcome_learned(const ms_loss_track *t, double unigram);
 enum { MS_OUTCOME_REASON = 256 };
-/* How a run ended that made all its steps; reason: "" where it is done.  weight_norm: the largest
- * spectral norm of a weight matrix at the end; NaN if it is not known, infinite if one is not
- * finite. */
+/* Judges a run that made all its steps; `reason` is "" where it is done.  weight_norm is the
+ * largest spectral norm of a weight matrix at the end; NaN if it is not known, infinite if one is
+ * not finite. */
 ms_outcome  ms_outcome_judge(const ms_loss_track *t, double unigram, double weight_norm,
                              char reason[MS_OUTCOME_REASON]);
 const char *ms_outcome_word(ms_outcome o); /* "done", "stalled", "diverged" */
 
-/* The entropy in nats of frequencies, counts or shares, none below 0; NaN if all are 0. */
+/* Returns the entropy in nats of frequencies (counts or shares, none below 0), or NaN if all are
+ * 0. */
 double ms_unigram_loss(const double *frequency, size_t n);
 
 #endif

@@ -5,11 +5,12 @@
 #ifndef MS_CORE_REAL_H
 #define MS_CORE_REAL_H
 
-enum { MS_REAL_TEXT = 32 }; /* room for any of them */
+enum { MS_REAL_TEXT = 32 }; /* bytes that hold any double as text */
 
-/* With as few digits as do: "0.1", not "0.10000000000000001".  Not finite: "inf", "-inf", "nan". */
+/* Writes the fewest digits that read back as x: "0.1", not "0.10000000000000001".  Others are
+ * "inf", "-inf" and "nan". */
 void ms_real_text(double x, char text[MS_REAL_TEXT]);
-/* strtod() of the C locale: *end is behind the number, `text` if there is none. */
+/* Is strtod() in the C locale: *end points behind the number, or to `text` if there is none. */
 double ms_real_read(const char *text, char **end);
 
 #endif

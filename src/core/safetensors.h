@@ -60,7 +60,7 @@ musec_status ms_safetensors_write_from(ms_error *e, const char *path,
                                        const ms_safetensors_writer *writer,
                                        const ms_tensor_out *tensors, size_t     n,
                                        const char *const (*metadata)[2], size_t n_metadata);
-/* The same of tensors that all have their data. */
+/* Writes tensors that all have their data. */
 musec_status ms_safetensors_write(ms_error *e, const char *path, const ms_tensor_out *tensors,
                                   size_t n, const char *const (*metadata)[2], size_t n_metadata);
 

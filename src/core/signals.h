@@ -4,7 +4,7 @@
  * finished and kept, and is answered at once; a second one, a quarter of a second later or more,
  * ends the program at once.  SIGHUP sets the flag too, any number of them: of a terminal that is
  * closed both the terminal and the shell send one.  Where it is ignored (nohup) it stays so.  A
- * file over the size limit becomes a write that fails, with words. */
+ * file over the size limit becomes a write that fails, with a message. */
 #ifndef MS_CORE_SIGNALS_H
 #define MS_CORE_SIGNALS_H
 

@@ -16,15 +16,15 @@ static inline bool ms_sized_fits(size_t size, size_t min_size)
     return size >= min_size && size <= MS_SIZED_MAX;
 }
 
-/* `defaults`, of our size, as far as the caller has room for them; 0 behind. */
+/* Copies `defaults`, of our size, as far as the caller's struct reaches, and clears the rest. */
 static inline void ms_sized_fill(void *to, size_t size, const void *defaults, size_t ours)
 {
     memset(to, 0, size);
     memcpy(to, defaults, size < ours ? size : ours);
 }
 
-/* What the caller has, over the defaults that are in `to` already.  False: it asks for something
- * that we do not know. */
+/* Copies the caller's fields over the defaults in `to`.  Returns false if the caller sets a field
+ * that this version does not know. */
 static inline bool ms_sized_take(const void *from, size_t size, void *to, size_t ours)
 {
     const unsigned char *bytes = from;

@@ -1,4 +1,4 @@
-/* status.h - failures in words, and the one macro that may jump. */
+/* status.h - error messages, and the one macro that may jump. */
 #ifndef MS_CORE_STATUS_H
 #define MS_CORE_STATUS_H
 
@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 void ms_error_set(ms_error *error, const char *fmt, ...) MS_PRINTF(2, 3);
-/* The text, or "", into the memory of a caller of the library, which may have none. */
+/* Copies the text to the caller of the library; `why` may be NULL. */
 void ms_error_copy(const ms_error *error, char *why, size_t bytes);
 
 #ifdef __cplusplus

@@ -14,14 +14,14 @@ typedef enum ms_value_kind {
     MS_VALUE_PAIRS, /* "qk=1.2,mlp=0.3" */
 } ms_value_kind;
 
-/* What vprintf would print, to be freed; NULL without memory. */
+/* Returns what vprintf would print, which the caller frees; NULL without memory. */
 char *ms_text_format(const char *fmt, va_list args);
 
 bool ms_text_ends_with(const char *text, const char *end);
 
-/* Bytes of the character of UTF-8 that begins here; 0 at the end and where none begins. */
+/* Counts the bytes of the UTF-8 character that begins here; 0 at the end and where none begins. */
 size_t ms_text_char(const char *text);
-/* Characters in it; a byte that belongs to none counts as one. */
+/* Counts the characters; a byte that belongs to none counts as one. */
 size_t ms_text_length(const char *text);
 
 #endif

@@ -8,8 +8,8 @@
  * them.  Returns 0 or the error number of pthread_create. */
 int ms_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 
-/* Threads that one computation should use, 1 or more: OMP_NUM_THREADS where it is set, as users
- * of other numerical programs expect, else the cores that this process may use. */
+/* Counts the threads that one computation should use, at least 1: OMP_NUM_THREADS where it is set,
+ * as users of other numerical programs expect, else the cores that this process may use. */
 int ms_thread_count(void);
 
 #endif

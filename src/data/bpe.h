@@ -23,31 +23,32 @@ enum { MS_BPE_IDS = 50257, MS_BPE_START = 50256 }; /* <|endoftext|> is the last 
 typedef struct ms_bpe       ms_bpe;
 typedef struct ms_bpe_cache ms_bpe_cache; /* words seen and their ids; of bounded size */
 
-/* path: one of the files above, or a directory that has one of the sets. */
+/* Loads one of the files above, or from a directory that has one of the sets. */
 musec_status ms_bpe_load(ms_error *e, const char *path, ms_bpe **out);
 void         ms_bpe_free(ms_bpe *bpe);
 
-/* Where the user's own vocabulary is kept, be it there or not: ~/.local/share/musec/gpt2. */
+/* Returns the path of the user's own vocabulary, which may not exist: ~/.local/share/musec/gpt2. */
 musec_status ms_bpe_default_path(ms_error *e, char out[MS_PATH_MAX]);
-/* The path itself, or for NULL ./data/gpt2 or the default path, whichever is there; if neither is,
- * a failure that says how to get it. */
+/* Returns the path itself; for NULL, ./data/gpt2 or the default path, whichever exists.  If neither
+ * does, it fails with a message that tells how to get one. */
 musec_status ms_bpe_find(ms_error *e, const char *path, char out[MS_PATH_MAX]);
 
 musec_status ms_bpe_cache_make(ms_error *e, const ms_bpe *bpe, ms_bpe_cache **out);
 void         ms_bpe_cache_free(ms_bpe_cache *cache);
 
-/* Ids that any text of so many bytes can become, at most: room to give to ms_bpe_encode. */
-static inline size_t ms_bpe_room(size_t bytes) { return bytes + 1; }
+/* Returns the largest number of ids that a text of so many bytes can become. */
+static inline size_t ms_bpe_max_ids(size_t bytes) { return bytes + 1; }
 
-/* ids has room for ms_bpe_room(bytes), all of which may be written to; returns how many ids there
- * are.  special: the text <|endoftext|> becomes MS_BPE_START; else it is text like any other. */
+/* Encodes a text and returns the number of ids.  `ids` has a capacity of ms_bpe_max_ids(bytes), all
+ * of which may be written to.  With `special`, the text <|endoftext|> becomes MS_BPE_START; else it
+ * is text like any other. */
 size_t ms_bpe_encode(const ms_bpe *bpe, ms_bpe_cache *cache, const char *text, size_t bytes,
                      bool special, uint16_t *ids);
 
-/* The id of a single byte, of whatever vocabulary: those that print come first. */
+/* Returns the id of a single byte, in any vocabulary: printing bytes come first. */
 uint16_t ms_bpe_byte_id(unsigned char byte);
 
-/* The bytes of an id, MS_BPE_START being "<|endoftext|>"; NULL beyond the vocabulary. */
+/* Returns the bytes of an id; MS_BPE_START is "<|endoftext|>".  NULL beyond the vocabulary. */
 const char *ms_bpe_bytes(const ms_bpe *bpe, int32_t id, size_t *bytes);
 
 #endif

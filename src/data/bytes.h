@@ -1,4 +1,5 @@
-/* bytes.h - the byte tokenizer: ids 0..255 are bytes, 256 starts a document; room up to 320. */
+/* bytes.h - the byte tokenizer: ids 0..255 are bytes, 256 starts a document, and the vocabulary is
+ * padded to 320. */
 #ifndef MS_DATA_BYTES_H
 #define MS_DATA_BYTES_H
 

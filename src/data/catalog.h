@@ -43,10 +43,10 @@ typedef struct ms_catalog {
     size_t          n;
 } ms_catalog;
 
-/* path NULL: the program's own. */
+/* Loads a catalog; a NULL path is the program's own. */
 musec_status ms_catalog_load(ms_error *e, const char *path, ms_catalog *out);
 void         ms_catalog_free(ms_catalog *c);
-/* A name that there is not is a failure that has those there are. */
+/* Finds a set by its name; the message of a failure lists the names there are. */
 musec_status ms_catalog_find(ms_error *e, const ms_catalog *c, const char *name,
                              const ms_catalog_set **out);
 

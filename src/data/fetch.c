@@ -245,7 +245,7 @@ static bool on_data(void *arg, const char *data, size_t bytes)
         }
         at += (size_t)n;
         t->have += n;
-        t->out->came += n;
+        t->out->received += n;
     }
     tell(t);
     return true;
@@ -451,7 +451,7 @@ static musec_status check_present(ms_error *e, const ms_fetch_config *cfg, ms_fe
             goto done;
         }
     }
-    out->had   = true;
+    out->found = true;
     out->bytes = (int64_t)sb.st_size;
     memcpy(out->sha256, hex, sizeof hex);
 done:
@@ -477,7 +477,7 @@ musec_status ms_fetch(ms_error *e, const ms_fetch_config *cfg, ms_fetched *out)
     *out      = (ms_fetched){ .bytes = -1 };
     t.started = ms_clock_ms();
     TRY(check_present(e, cfg, out));
-    if (out->had) goto done;
+    if (out->found) goto done;
     if (cfg->n_urls == 0) {
         st = ms_fail(e, MUSEC_EINVAL, "%s: has no address to be fetched from", cfg->path);
         goto done;

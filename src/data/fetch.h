@@ -31,7 +31,7 @@ typedef struct ms_fetch_config {
     const char         *path;
     int64_t             bytes;  /* -1: not known before */
     const char         *sha256; /* NULL: not known before */
-    const char         *learnt; /* NULL, or the file that has what was learnt at an earlier call: */
+    const char         *learnt; /* NULL, or the file that recorded these at an earlier call: */
     bool                learnt_bytes, learnt_sha256; /* which of the two comes from there */
     bool                verify; /* read a file that is there already for its sha256 */
     int64_t             retries, delay_ms, stall_s;
@@ -42,11 +42,11 @@ typedef struct ms_fetch_config {
 } ms_fetch_config;
 
 typedef struct ms_fetched {
-    bool had;          /* it was there before the call; then `url` is not set, and sha256 is "" */
-                       /* unless it was read */
-    int64_t     bytes; /* of the file */
-    int64_t     came;  /* bytes that this call received, thrown away ones too */
-    const char *url;   /* the one it came from, of the config's */
+    bool found; /* It was there before the call.  Then `url` is not set, and sha256 is "" unless it
+                   was verified. */
+    int64_t     bytes;    /* of the file */
+    int64_t     received; /* bytes that this call received, including discarded ones */
+    const char *url;      /* the one it came from, of the config's */
     char        sha256[MS_SHA256_HEX];
 } ms_fetched;
 

@@ -7,7 +7,7 @@
 
 #include "core/json_file.h"
 #include "core/lock.h"
-#include "data/get_parts.h"
+#include "data/get_internal.h"
 #include "data/parquet.h"
 #include "data/shard.h"
 
@@ -59,7 +59,7 @@ done:
 
 /* ---- one file -------------------------------------------------------------------------------- */
 
-musec_status ms_get_keep(ms_error *e, const ms_getting *g)
+musec_status ms_get_keep(ms_error *e, const ms_get_state *g)
 {
     const ms_fetched *f = &g->fetched;
     json_t           *row;
@@ -72,7 +72,7 @@ musec_status ms_get_keep(ms_error *e, const ms_getting *g)
     return ms_get_save(e, g->cfg->out, MS_GET_CHECKSUMS, g->checksums);
 }
 
-void ms_get_refuse(ms_error *e, const ms_getting *g, const char *path, bool useless)
+void ms_get_refuse(ms_error *e, const ms_get_state *g, const char *path, bool useless)
 {
     const size_t n    = strlen(e->text);
     const bool   drop = g->first && useless && remove(path) == 0;
@@ -85,17 +85,17 @@ void ms_get_refuse(ms_error *e, const ms_getting *g, const char *path, bool usel
 /* For callbacks, which are told the name of the file as well. */
 static void on_progress(void *arg, const ms_fetch_progress *p)
 {
-    const ms_getting *g = arg;
+    const ms_get_state *g = arg;
     if (g->cfg->on_fetch != NULL) g->cfg->on_fetch(g->cfg->arg, g->file.name, p);
 }
 
 static void on_notice(void *arg, const char *text)
 {
-    const ms_getting *g = arg;
+    const ms_get_state *g = arg;
     if (g->cfg->on_notice != NULL) g->cfg->on_notice(g->cfg->arg, text);
 }
 
-musec_status ms_get_file(ms_error *e, ms_getting *g, const char *dir, size_t row, int64_t index,
+musec_status ms_get_file(ms_error *e, ms_get_state *g, const char *dir, size_t row, int64_t index,
                          char path[MS_PATH_MAX])
 {
     const ms_get_config *cfg = g->cfg;
@@ -134,11 +134,11 @@ musec_status ms_get_file(ms_error *e, ms_getting *g, const char *dir, size_t row
                  },
                  got));
     g->out->files++;
-    g->out->had += got->had;
-    g->out->came += got->came;
-    g->first = !got->had && learnt == NULL && g->file.sha256 == NULL;
-    if (got->had && learnt != NULL) got->sha256[0] = '\0';
-    if (got->had && learnt == NULL && got->sha256[0] == '\0')
+    g->out->found += got->found;
+    g->out->received += got->received;
+    g->first = !got->found && learnt == NULL && g->file.sha256 == NULL;
+    if (got->found && learnt != NULL) got->sha256[0] = '\0';
+    if (got->found && learnt == NULL && got->sha256[0] == '\0')
         TRY(ms_sha256_file(e, path, got->sha256)); /* somebody else put it there */
 done:
     return st;
@@ -146,7 +146,7 @@ done:
 
 /* ---- sets that stay as they are -------------------------------------------------------------- */
 
-static musec_status get_vocab(ms_error *e, ms_getting *g)
+static musec_status get_vocab(ms_error *e, ms_get_state *g)
 {
     const ms_catalog_set *set = g->cfg->set;
     char                  path[MS_PATH_MAX];
@@ -161,7 +161,7 @@ done:
     return st;
 }
 
-static musec_status get_shards(ms_error *e, ms_getting *g)
+static musec_status get_shards(ms_error *e, ms_get_state *g)
 {
     const ms_get_config *cfg = g->cfg;
     char                 path[MS_PATH_MAX];
@@ -187,12 +187,12 @@ done:
 
 musec_status ms_get(ms_error *e, const ms_get_config *cfg, ms_get_result *out)
 {
-    ms_getting  *g = malloc(sizeof *g); /* the addresses make it large */
-    musec_status st;
+    ms_get_state *g = malloc(sizeof *g); /* the addresses make it large */
+    musec_status  st;
 
     *out = (ms_get_result){ 0 };
     if (g == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", cfg->set->name);
-    *g = (ms_getting){ .cfg = cfg, .out = out, .lock = MS_NO_LOCK };
+    *g = (ms_get_state){ .cfg = cfg, .out = out, .lock = MS_NO_LOCK };
     if (cfg->set->kind == MS_KIND_PARQUET) TRY(ms_parquet_check(e));
     TRY(ms_directory_make(e, cfg->out));
     TRY(ms_lock_take(e, cfg->out, &g->lock));

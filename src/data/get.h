@@ -42,11 +42,11 @@ typedef struct ms_get_config {
 } ms_get_config;
 
 typedef struct ms_get_result {
-    int64_t files, had;  /* files that were wanted, and those of them that were there */
-    int64_t came;        /* bytes received */
-    int64_t shards;      /* in DIR, both sides */
-    int64_t tokens, val; /* of training and of validation */
-    int64_t bad;         /* lines passed over in the texts of this call */
+    int64_t files, found; /* files that were wanted, and those of them that were there */
+    int64_t received;     /* bytes of this call */
+    int64_t shards;       /* in DIR, both sides */
+    int64_t tokens, val;  /* of training and of validation */
+    int64_t bad;          /* lines passed over in the texts of this call */
 } ms_get_result;
 
 musec_status ms_get(ms_error *e, const ms_get_config *cfg, ms_get_result *out);

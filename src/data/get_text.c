@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "core/directory.h"
-#include "data/get_parts.h"
+#include "data/get_internal.h"
 #include "data/manifest.h"
 #include "data/parquet.h"
 #include "data/shard.h"
@@ -25,11 +25,11 @@
 enum { MAX_DOCUMENT = 48 << 20, MAX_SHARDS = 10000000 };
 
 typedef struct texts {
-    ms_getting *g;
-    ms_bpe     *bpe;
-    json_t     *made; /* shards.json */
-    char        raw[MS_PATH_MAX];
-    int64_t     shards[2], tokens[2]; /* so far, of training and of validation */
+    ms_get_state *g;
+    ms_bpe       *bpe;
+    json_t       *made; /* shards.json */
+    char          raw[MS_PATH_MAX];
+    int64_t       shards[2], tokens[2]; /* so far, of training and of validation */
 } texts;
 
 typedef struct one { /* the text at hand */
@@ -110,7 +110,7 @@ static musec_status check_settings(ms_error *e, const texts *t)
 
 static void on_progress(void *arg, const ms_tokenize_progress *p)
 {
-    const ms_getting *g = arg;
+    const ms_get_state *g = arg;
     if (g->cfg->on_tokenize != NULL) g->cfg->on_tokenize(g->cfg->arg, g->file.name, p);
 }
 
@@ -316,7 +316,7 @@ static musec_status get_one(ms_error *e, texts *t, one *o)
                           &t->g->file));
     if (is_made(t, o, t->g->file.name)) {
         t->g->out->files++;
-        t->g->out->had++;
+        t->g->out->found++;
     } else {
         TRY(make(e, t, o));
     }
@@ -326,7 +326,7 @@ done:
     return st;
 }
 
-musec_status ms_get_text(ms_error *e, ms_getting *g)
+musec_status ms_get_text(ms_error *e, ms_get_state *g)
 {
     const ms_get_config *cfg = g->cfg;
     texts                t   = { .g = g };

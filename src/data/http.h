@@ -42,13 +42,13 @@ typedef enum ms_http_end {
     MS_HTTP_ABSENT,   /* this build has no libcurl */
 } ms_http_end;
 
-/* `why` has the words for anything but WHOLE, STOPPED and UNWANTED. */
+/* Makes a request.  `why` has the message of any end but WHOLE, STOPPED and UNWANTED. */
 ms_http_end ms_http_get(const ms_http_request *request, ms_http_response *response, ms_error *why);
 
-/* What a status means to people: "Not Found"; "" for the rare ones. */
+/* Returns the reason phrase of a status, "Not Found"; "" for rare ones. */
 const char *ms_http_reason(int status);
 
-/* libcurl's version, or NULL if this build is without. */
+/* Returns the version of libcurl, or NULL if this build is without it. */
 const char *ms_http_version(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* inputs.h - which files are meant by a list of paths. */
+/* inputs.h - the files that a list of paths stands for. */
 #ifndef MS_DATA_INPUTS_H
 #define MS_DATA_INPUTS_H
 
@@ -19,9 +19,9 @@ typedef struct ms_inputs { /* { 0 } is empty */
     size_t    n, capacity;
 } ms_inputs;
 
-/* Files as they are named, whatever their names; of directories, all files below that are called
- * .txt, .jsonl, .ndjson or .json, packed or not, in the order of their names, hidden ones passed
- * over.  A directory that leads back to one above it is an error. */
+/* Lists files that are named, whatever their names, and all files below named directories that are
+ * called .txt, .jsonl, .ndjson or .json, compressed or not, in the order of their names and without
+ * hidden ones.  A directory that leads back to one above it is an error. */
 musec_status ms_inputs_find(ms_error *e, const char *const *paths, size_t n, ms_inputs *out);
 void         ms_inputs_free(ms_inputs *inputs);
 

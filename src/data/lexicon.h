@@ -30,16 +30,17 @@ typedef struct ms_lexicon {
     char     adverb[MS_ADVERBS][MS_WORD_BYTES];
     char     name[MS_NAMES][MS_WORD_BYTES];
     uint32_t zipf[MS_NOUNS];            /* sum of the weights of ranks 0..i, 2^20 / (i + 2) each */
-    uint8_t  usual_adjective[MS_NOUNS]; /* words that like to stand together */
+    uint8_t  usual_adjective[MS_NOUNS]; /* collocations: words that often stand together */
     uint8_t  usual_adverb[MS_VERBS];
 } ms_lexicon;
 
 void ms_lexicon_make(uint64_t seed, ms_lexicon *out);
 
-/* A rank below n, at most MS_NOUNS, the small ones more often. */
+/* Draws a rank below n (at most MS_NOUNS) by Zipf's law. */
 uint32_t ms_lexicon_rank(const ms_lexicon *lex, ms_rand_stream *random, uint32_t n);
 
-/* An invented syllable, at most 4 letters; `closed` ones end in a consonant.  Returns the bytes. */
+/* Draws a syllable of at most 4 letters, which ends in a consonant if it is `closed`.  Returns its
+ * length. */
 int ms_lexicon_syllable(ms_rand_stream *random, bool closed, char out[4]);
 
 #endif

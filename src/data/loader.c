@@ -14,8 +14,8 @@
  * pack() is a function of the position and the numbers asked for alone.  Whoever calls it owns the
  * source and the slot that it fills: the thread while a request is `waiting`, the caller otherwise.
  * Two slots take turns, so that the batch handed out stays as it is while the next one is packed.
- * The result of a request is taken only if it is the one that would be asked for now; a failure too, since
- * the same call would fail the same way. */
+ * The result of a request is taken only if it is the one that would be asked for now; a failure
+ * too, since the same call would fail the same way. */
 #define _POSIX_C_SOURCE 200809L
 #include "data/loader.h"
 

@@ -1,4 +1,4 @@
-/* loader.h - micro-batches of packed documents, in order, ahead of time, from any saved place.
+/* loader.h - micro-batches of packed documents, prefetched in order from any saved position.
  *
  * A micro-batch has `tokens` inputs and, one place later, as many targets.  Documents begin at the
  * start token.  What becomes of a document longer than max_doc, and of the rest of the last one:
@@ -34,7 +34,7 @@ typedef struct ms_position { /* the next micro-batch begins there; { 0 } is the 
 
 typedef struct ms_loader_config {
     ms_source_config source;
-    int64_t          max_tokens; /* in one micro-batch, at most */
+    int64_t          max_tokens; /* in one micro-batch */
     bool             keep_rest;
     bool             once;
     /* mixture.h: the directory in which a relative path is looked for that is not there; or NULL */
@@ -51,15 +51,15 @@ void         ms_loader_close(ms_loader *l);
  * how many tokens there are. */
 musec_status ms_loader_next(ms_error *e, ms_loader *l, int64_t tokens, int64_t max_doc,
                             ms_batch *out);
-/* Where the micro-batch after the one delivered last begins. */
+/* Returns the position of the next micro-batch. */
 ms_position      ms_loader_position(const ms_loader *l);
 musec_status     ms_loader_seek(ms_error *e, ms_loader *l, ms_position at);
 const ms_source *ms_loader_source(const ms_loader *l);
-/* Adds to counts[id] how often each id occurs in the first tokens of the source, `limit` of them or
- * all there are, and to *n how many those were.  counts has room for 65536.  What is delivered
- * stays the same. */
+/* Adds to counts[id] how often each id occurs in the first `limit` tokens of the source, and to *n
+ * how many tokens those were.  `counts` has 65536 elements.  The batches that follow stay the
+ * same. */
 musec_status ms_loader_count(ms_error *e, ms_loader *l, int64_t limit, int64_t *counts, int64_t *n);
-/* Host memory that it will hold at most, about. */
+/* Estimates the largest amount of host memory that it will hold. */
 uint64_t ms_loader_bytes(const ms_loader *l);
 
 #endif

@@ -32,9 +32,9 @@ int64_t ms_manifest_tokens(const ms_manifest *m)
     return n;
 }
 
-musec_status ms_manifest_add(ms_error *e, ms_manifest *m, const ms_made_shard *shard)
+musec_status ms_manifest_add(ms_error *e, ms_manifest *m, const ms_shard_info *shard)
 {
-    ms_made_shard *more = ms_grow(m->shards, m->n, &m->capacity, sizeof *more);
+    ms_shard_info *more = ms_grow(m->shards, m->n, &m->capacity, sizeof *more);
 
     if (more == NULL) return ms_no_memory(e, "the manifest");
     m->shards         = more;
@@ -52,7 +52,7 @@ void ms_manifest_free(ms_manifest *m)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static json_t *shard_json(const ms_made_shard *s)
+static json_t *shard_json(const ms_shard_info *s)
 {
     return json_pack("{ss, sI, sI, ss, s{sI, sI, sI}, s{sI, sI, sI}}", "name", s->name, "tokens",
                      (json_int_t)s->tokens, "documents", (json_int_t)s->documents, "sha256",
@@ -93,11 +93,11 @@ musec_status ms_manifest_write(ms_error *e, const char *path, const ms_manifest 
 /* Names of ours: they are joined to the directory, so nothing else may stand there. */
 static bool is_name(const char *name)
 {
-    return strlen(name) < sizeof((ms_made_shard *)0)->name && strchr(name, '/') == NULL &&
+    return strlen(name) < sizeof((ms_shard_info *)0)->name && strchr(name, '/') == NULL &&
            name[0] != '.' && name[0] != '\0';
 }
 
-static bool read_shard(json_t *row, ms_made_shard *out)
+static bool read_shard(json_t *row, ms_shard_info *out)
 {
     const char *name = NULL, *sha = NULL;
     json_int_t  tokens, documents, file, record, token, all, text_bytes, bad;
@@ -111,7 +111,7 @@ static bool read_shard(json_t *row, ms_made_shard *out)
         documents < 0 || file < 0 || record < 0 || token < 0 || all < 0 || text_bytes < 0 ||
         bad < 0)
         return false;
-    *out = (ms_made_shard){ .tokens    = tokens,
+    *out = (ms_shard_info){ .tokens    = tokens,
                             .documents = documents,
                             .next      = { file, record, token },
                             .so_far    = { all, text_bytes, bad } };
@@ -127,7 +127,7 @@ musec_status ms_manifest_read(ms_error *e, const char *path, ms_manifest *out)
     const char   *format = NULL;
     int           version, complete;
     json_int_t    documents, text_bytes, bad;
-    ms_made_shard shard;
+    ms_shard_info shard;
     FILE         *f = NULL;
     musec_status  st;
 

@@ -18,7 +18,7 @@ typedef struct ms_mixture_position { /* { 0 } is the beginning */
     int64_t     tokens[MS_SETS]; /* delivered by each */
 } ms_mixture_position;
 
-/* cfg: that of every set, but for the path, which is the list. */
+/* Opens all sets with this config, whose path is the list. */
 musec_status        ms_mixture_open(ms_error *e, const ms_loader_config *cfg, ms_mixture **out);
 void                ms_mixture_close(ms_mixture *m);
 musec_status        ms_mixture_next(ms_error *e, ms_mixture *m, int64_t tokens, int64_t max_doc,
@@ -26,7 +26,7 @@ musec_status        ms_mixture_next(ms_error *e, ms_mixture *m, int64_t tokens, 
 ms_mixture_position ms_mixture_where(const ms_mixture *m);
 musec_status        ms_mixture_seek(ms_error *e, ms_mixture *m, const ms_mixture_position *at);
 
-/* The sets, for those that go through them one by one. */
+/* The sets can be read one by one. */
 size_t      ms_mixture_sets(const ms_mixture *m);
 ms_loader  *ms_mixture_set(const ms_mixture *m, size_t index);
 const char *ms_mixture_name(const ms_mixture *m, size_t index);   /* the last part of its path */

@@ -178,7 +178,7 @@ static size_t encode_text(const ms_bpe *bpe, ms_bpe_cache *cache, const char *te
  * writes no character shorter than UTF-8 does. */
 static musec_status make_room(ms_token_block *b)
 {
-    void *tokens = grown(b->tokens, &b->token_capacity, ms_bpe_room(b->bytes) + 2 * b->n_records,
+    void *tokens = grown(b->tokens, &b->token_capacity, ms_bpe_max_ids(b->bytes) + 2 * b->n_records,
                          sizeof *b->tokens);
     if (tokens == NULL)
         return ms_fail(&b->error, MUSEC_ENOMEM, "not enough memory for the tokens of %zu bytes",

@@ -44,12 +44,12 @@ typedef struct ms_pipeline_config {
 } ms_pipeline_config;
 
 musec_status ms_pipeline_make(ms_error *e, const ms_pipeline_config *cfg, ms_pipeline **out);
-/* The next block, or NULL if it is not there within some 100 ms. */
+/* Returns the next block, or NULL if it is not ready within about 100 ms. */
 ms_token_block *ms_pipeline_next(ms_pipeline *p);
 void            ms_pipeline_done(ms_pipeline *p, ms_token_block *block); /* gives it back */
 void            ms_pipeline_free(ms_pipeline *p); /* at any time; sets *quit */
 
-/* The id that stands before each document. */
+/* Returns the id that starts each document. */
 uint16_t ms_pipeline_start_id(const ms_bpe *bpe);
 
 #endif

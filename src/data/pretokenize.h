@@ -24,15 +24,16 @@ typedef struct ms_char_classes {
     uint8_t of[0x10000]; /* an ms_char_class; characters beyond are looked up when they come */
 } ms_char_classes;
 
-/* Fails where the program was built without utf8proc, and says what to install. */
+/* Fills the table of character classes; fails, with what to install, in a build without
+ * utf8proc. */
 musec_status ms_char_classes_make(ms_error *e, ms_char_classes *out);
 
-/* Cuts the words that begin at `from`, a word's beginning, until `max` are found or the text ends.
- * ends[i]: offset behind the last byte of word i.  Returns the number of words. */
+/* Splits the text from `from`, where a word begins, until `max` words are found or the text ends.
+ * ends[i] is the offset behind the last byte of word i.  Returns the number of words. */
 size_t ms_pretokenize(const ms_char_classes *classes, const char *text, size_t bytes, size_t from,
                       size_t *ends, size_t max);
 
-/* "2.8.0", or NULL where the program was built without it. */
+/* Returns the version of utf8proc, "2.8.0", or NULL in a build without it. */
 const char *ms_utf8proc_version(void);
 
 #endif

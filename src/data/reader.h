@@ -62,23 +62,25 @@ typedef struct ms_reader ms_reader;
 
 musec_status ms_reader_open(ms_error *e, const ms_reader_config *cfg, ms_reader **out);
 void         ms_reader_close(ms_reader *r);
-/* The next document; text NULL at the end.  A failure names the file and the line. */
+/* Reads the next document; its text is NULL at the end.  A failure names the file and the line. */
 musec_status ms_reader_next(ms_error *e, ms_reader *r, ms_document *out);
 
-/* Where to go on: from that record of that file, before anything is read.  Files before it are not
- * opened, records before it are cut and dropped. */
+/* Moves to a record of a file, before anything is read.  Files before it are not opened; records
+ * before it are skipped. */
 musec_status ms_reader_seek(ms_error *e, ms_reader *r, int64_t file, int64_t number);
-/* The next record; data NULL at the end.  Lines that are empty are passed over. */
+/* Reads the next record; its data is NULL at the end.  Empty lines are skipped. */
 musec_status ms_reader_record(ms_error *e, ms_reader *r, ms_record *out);
-/* Its document, which is part of the record or of *root; *root is to be released by json_decref
- * (it may be NULL).  MUSEC_EFORMAT: the line cannot be used.  For several threads at once. */
+/* Extracts the document of a record, which is part of the record or of *root; the caller releases
+ * *root, which may be NULL, with json_decref.  It fails with MUSEC_EFORMAT if the line cannot be
+ * used.  Several threads may call it at once. */
 musec_status ms_record_text(ms_error *e, const ms_reader *r, const ms_record *record,
                             const char **text, size_t *bytes, json_t **root);
 
 size_t          ms_reader_files(const ms_reader *r);
 const char     *ms_reader_file(const ms_reader *r, size_t index);
 const ms_input *ms_reader_input(const ms_reader *r, size_t index);
-/* Bytes of input consumed (compressed, as on disk), and of all files; -1 if not known (a pipe). */
+/* Count the bytes of input consumed (compressed, as on disk) and of all files, or -1 if that is not
+ * known (a pipe). */
 int64_t ms_reader_consumed(const ms_reader *r);
 int64_t ms_reader_total(const ms_reader *r);
 int64_t ms_reader_bad(const ms_reader *r); /* lines that ms_reader_next passed over */

@@ -1,6 +1,6 @@
 /* shard.h - .bin files of tokens, as llm.c and modded-nanogpt have them: 256 little-endian int32
  * (20240520, 1, number of tokens, zeros), then that many little-endian uint16.  nanoGPT writes the
- * tokens alone: such files can be read, but not told from others, so whoever reads says which. */
+ * tokens alone: such files can be read, but not recognized, so the caller names the form. */
 #ifndef MS_DATA_SHARD_H
 #define MS_DATA_SHARD_H
 
@@ -15,13 +15,14 @@ typedef enum ms_shard_form {
 
 /* Reads and checks the header, if there is to be one, and the file's length. */
 musec_status ms_shard_tokens(ms_error *e, const char *path, ms_shard_form form, int64_t *n);
-/* The whole shard, malloc'ed; every id must be below `vocab`. */
+/* Reads a whole shard into malloc'ed memory; every id must be below `vocab`. */
 musec_status ms_shard_read(ms_error *e, const char *path, ms_shard_form form, int64_t vocab,
                            uint16_t **tokens, int64_t *n);
-/* Are the tokens of a model whose documents start with `start` not those of another tokenizer? */
+/* Fails if the model's documents begin with `start` and the tokens were made by another
+ * tokenizer. */
 musec_status ms_shard_check_start(ms_error *e, const char *path, int32_t start,
                                   const uint16_t *tokens, int64_t n);
-/* Whole or absent. */
+/* Writes the shard whole or not at all. */
 musec_status ms_shard_write(ms_error *e, const char *path, const uint16_t *tokens, int64_t n);
 
 #endif

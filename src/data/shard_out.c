@@ -1,8 +1,8 @@
 /* shard_out.c - see shard_out.h and the format in shard.c.
  *
- * The header comes first and counts the tokens, of which we hope for `capacity`.  Where fewer came, it
- * is written anew at the end, and the file is read again for its checksum: of the shards of a data
- * set that is the last one alone. */
+ * The header comes first and counts the tokens, of which we hope for `capacity`.  Where fewer came,
+ * it is written anew at the end, and the file is read again for its checksum: of the shards of a
+ * data set that is the last one alone. */
 #include "data/shard_out.h"
 
 #include <errno.h>

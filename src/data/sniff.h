@@ -1,4 +1,4 @@
-/* sniff.h - files that are no text, known by how they begin.
+/* sniff.h - detection of files that are not text, by their first bytes.
  *
  * Text in UTF-8, Latin-1 and the like has no zero bytes; other kinds of files have a signature, or
  * a zero byte somewhere in their first block. */
@@ -11,8 +11,9 @@
 
 enum { MS_SNIFF_BYTES = 65536 }; /* of the first block */
 
-/* What the file is and what to do with it instead, as the rest of a sentence: "is a NumPy array,
- * not text; ..."; NULL: it may be text.  head: the first n bytes, MS_SNIFF_BYTES at most. */
+/* Returns what the file is and what to do with it, as the rest of a sentence: "is a NumPy array,
+ * not text; ...", or NULL if it may be text.  `head` has the first n bytes, MS_SNIFF_BYTES at
+ * most. */
 const char *ms_sniff(const void *head, size_t n);
 
 /* Fails with that sentence if the file, which is open and at its beginning, is no text.  Leaves it

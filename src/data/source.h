@@ -43,18 +43,19 @@ typedef struct ms_source_config {
 
 typedef struct ms_source ms_source;
 
-bool ms_source_is_builtin(const char *path); /* no file, but the built-in corpus */
+/* Returns true if the path names the built-in corpus. */
+bool ms_source_is_builtin(const char *path);
 
 musec_status ms_source_open(ms_error *e, const ms_source_config *cfg, ms_source **out);
 void         ms_source_close(ms_source *s);
-/* Pieces that there are; INT64_MAX of a source without end. */
+/* Counts the pieces; INT64_MAX for an endless source. */
 int64_t ms_source_pieces(const ms_source *s);
-/* Piece `index`, to be valid until the next call; never empty. */
+/* Returns piece `index`, which is never empty and valid until the next call. */
 musec_status ms_source_piece(ms_error *e, ms_source *s, int64_t index, const uint16_t **tokens,
                              int64_t *n);
-/* What it is, for people: "train_*.bin in data/fineweb, 3 shards, 300000000 tokens". */
+/* Describes the source: "train_*.bin in data/fineweb, 3 shards, 300000000 tokens". */
 void ms_source_describe(const ms_source *s, char *text, size_t bytes);
-/* All tokens of this side; -1 without end. */
+/* Counts the tokens of this split; -1 for an endless source. */
 int64_t     ms_source_tokens(const ms_source *s);
 const char *ms_source_path(const ms_source *s);
 
@@ -67,7 +68,7 @@ typedef struct ms_identity {
 } ms_identity;
 musec_status ms_source_identify(ms_error *e, const ms_source *s, ms_identity *out);
 
-/* Host memory that it will hold at most, about. */
+/* Estimates the largest amount of host memory that it will hold. */
 uint64_t ms_source_bytes(const ms_source *s);
 
 #endif

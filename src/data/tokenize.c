@@ -34,7 +34,7 @@ typedef struct shard_writer {
     const ms_tokenize_config *cfg;
     ms_manifest               manifest;
     char                      path[MS_PATH_MAX]; /* of the manifest */
-    ms_made_shard             made;              /* the shard that is open */
+    ms_shard_info             made;              /* the shard that is open */
     ms_shard_out              shard;
     bool                      open, full; /* full: limit_tokens are there */
     int64_t                   tokens;     /* of all shards */
@@ -210,7 +210,7 @@ done:
 }
 
 /* Is the shard on disk as the manifest has it? */
-static bool is_whole(const ms_tokenize_config *cfg, const ms_made_shard *s)
+static bool is_whole(const ms_tokenize_config *cfg, const ms_shard_info *s)
 {
     char     path[MS_PATH_MAX], hex[MS_SHA256_HEX];
     ms_error why = { "" };
@@ -319,7 +319,7 @@ static musec_status open_shard(ms_error *e, shard_writer *w)
 
     if (cfg->limit_tokens > 0 && cfg->limit_tokens - w->tokens < capacity)
         capacity = cfg->limit_tokens - w->tokens;
-    w->made = (ms_made_shard){ .tokens = 0 };
+    w->made = (ms_shard_info){ .tokens = 0 };
     snprintf(w->made.name, sizeof w->made.name, "%s_%06zu.bin", val ? "val" : "train",
              val ? 0 : done + (cfg->val_tokens == 0));
     TRY(ms_path_join(e, cfg->out, w->made.name, path));

@@ -28,14 +28,14 @@ typedef struct ms_tokenize_config {
     int64_t          shard_tokens, val_tokens;
     int64_t          limit_tokens; /* stop after so many; 0: all */
     int              threads;
-    bool             resume;  /* go on behind what manifest.json says is there */
+    bool             resume;  /* continue after the shards that manifest.json lists */
     bool             verify;  /* then read its shards for their checksums, not their sizes alone */
     const volatile int *stop; /* once it is not 0, fail with the whole shards kept */
     void (*on_progress)(void *arg, const ms_tokenize_progress *p); /* a few times a second */
     void *arg;
 } ms_tokenize_config;
 
-/* *out says how far it came, in a failure too.  A directory that is complete is left as it is. */
+/* *out counts what was done, also when it fails.  A complete directory is left as it is. */
 musec_status ms_tokenize(ms_error *e, const ms_tokenize_config *cfg, ms_tokenize_progress *out);
 
 #endif

@@ -6,8 +6,8 @@
 
 #include "data/bpe.h"
 
-/* bpe NULL: the byte tokenizer.  The ids are ours for every text; <|endoftext|>, the start of a
- * document, is put before it unless special tokens are refused.  New. */
+/* Makes the JSON value of a tokenizer; a NULL bpe is the byte tokenizer.  It gives every text the
+ * same ids as ours, after <|endoftext|>, the start of a document, unless special tokens are off. */
 musec_status ms_tokenizer_json(ms_error *e, const ms_bpe *bpe, json_t **out);
 
 #endif

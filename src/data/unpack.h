@@ -13,17 +13,18 @@
 
 typedef struct ms_unpack ms_unpack;
 
-/* path "-" is stdin.  memory: bytes that the packing may take for its window or dictionary, 0: half
- * of the machine's; a file that takes more is refused.  stop, if not NULL: once it is true, waiting
- * for a pipe ends in a failure. */
+/* Opens a file; the path "-" is stdin.  memory: bytes that the packing may take for its window or
+ * dictionary, 0: half of the machine's; a file that takes more is refused.  stop, if not NULL: once
+ * it is true, waiting for a pipe ends in a failure. */
 musec_status ms_unpack_open(ms_error *e, const char *path, uint64_t memory, const atomic_bool *stop,
                             ms_unpack **out);
 void         ms_unpack_close(ms_unpack *u);
-/* Up to `capacity` bytes, at least one unless the end is reached: *got is 0 there. */
+/* Reads up to `capacity` bytes, and at least one unless the end is reached, where *got is 0. */
 musec_status ms_unpack_read(ms_error *e, ms_unpack *u, void *buf, size_t capacity, size_t *got);
-int64_t      ms_unpack_consumed(const ms_unpack *u); /* bytes of the file as it is on disk */
+/* Counts the bytes consumed of the file as it is on disk. */
+int64_t ms_unpack_consumed(const ms_unpack *u);
 
-/* Is this what a packed file is called?  Returns the suffix, which is part of `name`, or NULL. */
+/* Returns the suffix of a compressed file's name, which is part of `name`, or NULL. */
 const char *ms_unpack_suffix(const char *name);
 
 typedef struct ms_unpack_library { /* what this build can unpack with */
