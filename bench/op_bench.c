@@ -103,30 +103,32 @@ typedef struct clip_job {
 
 static musec_status clip_literal(ms_device *d, const clip_job *j)
 {
-    return ms_ssc_literal(d, ms_stack(j->in, j->out), ms_const(j->threshold), ITERS, j->operands,
-                          NULL);
+    return ms_ssc_literal(d, ms_stack(ms_unscaled(j->in), j->out), ms_const(j->threshold), ITERS,
+                          j->operands, NULL);
 }
 
 static musec_status clip_plan(ms_device *d, const clip_job *j)
 {
-    return ms_ssc_plan(d, ms_stack(j->in, j->out), ms_const(j->threshold), j->plan, j->operands,
-                       NULL);
+    return ms_ssc_plan(d, ms_stack(ms_unscaled(j->in), j->out), ms_const(j->threshold), j->plan,
+                       j->operands, NULL);
 }
 
 static musec_status clip_fast(ms_device *d, const clip_job *j)
 {
-    return ms_soft_fast(d, ms_stack(j->in, j->out), ms_const(j->threshold), j->operands, NULL);
+    return ms_soft_fast(d, ms_stack(ms_unscaled(j->in), j->out), ms_const(j->threshold),
+                        j->operands, NULL);
 }
 
 static musec_status clip_accurate(ms_device *d, const clip_job *j)
 {
-    return ms_soft_accurate(d, ms_stack(j->in, j->out), ms_const(j->threshold), 1e-3, j->operands,
-                            NULL);
+    return ms_soft_accurate(d, ms_stack(ms_unscaled(j->in), j->out), ms_const(j->threshold), 1e-3,
+                            j->operands, NULL);
 }
 
 static musec_status clip_ns5(ms_device *d, const clip_job *j)
 {
-    return ms_newton_schulz(d, j->in, ms_quintic_list_find("keller"), ITERS, j->operands, j->out);
+    return ms_newton_schulz(d, ms_unscaled(j->in), ms_quintic_list_find("keller"), ITERS,
+                            j->operands, j->out);
 }
 
 static musec_status run_clip(ms_device *d, void *state)

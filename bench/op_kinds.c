@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "device/scalar_fn.h"
+#include "linalg/scalar_programs.h"
 #include "op_cases.h"
 
 double op_coef(const op_args *a, double x) { return (a->how & OP_ABSOLUTE) != 0 ? fabs(x) : x; }
@@ -137,42 +137,46 @@ done:
     return st;
 }
 
-/* PICK: three rows of two, with falling keys.  All others take what they need from the front. */
-static const double pick_params[]  = { 3.0, 2.0, 1.0, 0.7, 0.4, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0 };
-static const double other_params[] = {
-    2.0, 0.125, 0.75, 1.5, 1.0, 2.0, 0.3, 1.2, 0.7, 1.1, 0.4, 0.5
-};
-#define X(name, n_params, n_in, n_out) \
-    _Static_assert((n_params) <= (int)COUNT(other_params), #name " has more parameters");
-#include "device/scalar_list.h"
+static const struct {
+    int n_in, n_out;
+} programs[] = {
+#define X(name, in, out)                              \
+    { (int)(sizeof(ms_##name##_in) / sizeof(double)), \
+      (int)(sizeof(ms_##name##_out) / sizeof(double)) },
+#include "linalg/scalar_list.h"
 #undef X
-
-static const double *scalar_params(const op_args *a)
-{
-    return a->c.variant == MS_SCALAR_PICK ? pick_params : other_params;
-}
+};
 
 static void scalars_operands(op_args *a) /* variant: which program */
 {
-    const ms_scalar_fn fn = (ms_scalar_fn)a->c.variant;
-    for (int i = 0; i < ms_scalar_n_in(fn); i++)
+    for (int i = 0; i < programs[a->c.variant].n_in; i++)
         op_add_vec(a, OP_IN);
-    for (int i = 0; i < ms_scalar_n_out(fn, scalar_params(a)); i++)
+    for (int i = 0; i < programs[a->c.variant].n_out; i++)
         op_add_vec(a, OP_OUT);
 }
 
 static musec_status scalars_run(op_args *a)
 {
-    const ms_scalar_fn fn   = (ms_scalar_fn)a->c.variant;
-    const int          n_in = ms_scalar_n_in(fn);
-    const int n_params = (int)(fn == MS_SCALAR_PICK ? COUNT(pick_params) : COUNT(other_params));
-    ms_num    in[MS_SCALAR_MAX_IO];
-    ms_vec    out[MS_SCALAR_MAX_IO];
-    for (int i = 0; i < n_in; i++) /* one of them a constant */
-        in[i] = i == 1 ? ms_const(0.75) : ms_each(a->vec[i].vec);
+    const int  program = a->c.variant, n_in = programs[program].n_in;
+    const bool picks = program == MS_SCALAR_pick_stage || program == MS_SCALAR_pick_ends;
+    double     table[MS_SCALAR_MAX_TABLE]; /* keys of plans, falling, then their rows */
+    ms_num     in[MS_SCALAR_MAX_IO];
+    ms_vec     out[MS_SCALAR_MAX_IO];
+    for (int i = 0; i < MS_SCALAR_MAX_TABLE; i++)
+        table[i] = i < MS_POLY_CANDIDATES ? 1.0 - 0.3 * i : i;
+    for (int i = 0; i < n_in; i++) /* one of them a constant, of a table the number of plans */
+        in[i] = picks && i == 0    ? ms_const(3.0)
+                : i == 1 && !picks ? ms_const(0.75)
+                                   : ms_each(a->vec[i].vec);
     for (int i = n_in; i < a->n_vecs; i++)
         out[i - n_in] = a->vec[i].vec;
-    return a->d->ops->scalars(a->d, fn, scalar_params(a), n_params, in, out);
+    return a->d->ops->scalars(a->d, &(ms_scalar_call){ .program = program,
+                                                       .table   = table,
+                                                       .n_table = picks ? MS_SCALAR_MAX_TABLE : 0,
+                                                       .in      = in,
+                                                       .n_in    = n_in,
+                                                       .out     = out,
+                                                       .n_out   = programs[program].n_out });
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -223,7 +227,7 @@ const op_kind op_kinds[] = {
       .shapes = OP_SHAPES_PLAIN },
     { OP_ROW(count_nonfinite, 1), .operands = reduce_operands, .run = reduce_run,
       .rounding = op_exact, .shapes = OP_SHAPES_PLAIN },
-    { OP_ROW(scalars, MS_SCALAR_FN_COUNT), .operands = scalars_operands, .run = scalars_run,
+    { OP_ROW(scalars, MS_SCALAR_PROGRAM_COUNT), .operands = scalars_operands, .run = scalars_run,
       .has = op_not_in_half, .rounding = op_library, .shapes = OP_SHAPES_ONE },
 };
 const size_t op_kinds_count = COUNT(op_kinds);

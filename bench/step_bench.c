@@ -70,8 +70,10 @@ static const step_kind kinds[] = {
 typedef struct step_job {
     const ms_run_matrices *m;
     musec_optim           *optim;
-    int                    next;                    /* index of the next set of gradients */
-    ms_mat inputs[MAX_GROUPS], outputs[MAX_GROUPS]; /* of each group's spectral function */
+    int                    next; /* index of the next set of gradients */
+    /* of the spectral function of each group */
+    ms_scaled_mat inputs[MAX_GROUPS];
+    ms_mat        outputs[MAX_GROUPS];
 } step_job;
 
 static const struct {
@@ -214,7 +216,7 @@ static musec_status prepare_spectral(step_job *j, bool *can)
         *can = g->chunk == g->count;
         if (!*can) break;
         TRY(ms_update_momentum(&next, &span));
-        j->inputs[i] = span.scaled.data != NULL ? span.scaled : span.direction;
+        j->inputs[i] = span.scaled.mat.data != NULL ? span.scaled : ms_unscaled(span.direction);
         TRY(ms_scratch_mat(opt->d, ms_update_dtype(opt, g), g->count, g->rows, g->cols,
                            &j->outputs[i]));
     }
@@ -336,7 +338,7 @@ static musec_status ask_plan(ms_bench *b, musec_optim *opt, const ms_group *g,
     TRY(ms_scratch_mat(b->d, g->dtype, 1, g->rows, g->cols, &out));
     TRY(ms_run_proposal(b->d, m, (int64_t)matrix, x));
     TRY(ms_threshold(opt, x, &threshold));
-    TRY(ms_run_spectral(opt, g, ms_stack(x, out), threshold, report));
+    TRY(ms_run_spectral(opt, g, ms_stack(ms_unscaled(x), out), threshold, report));
 done:
     ms_arena_reset(&b->d->scratch, mark);
     return st;

@@ -11,6 +11,7 @@
 
 #include "check.h"
 #include "device_rig.h"
+#include "linalg/scalar_programs.h"
 #include "oracle.h"
 
 enum { COUNT_OF_LIST = 131, ROWS = 9, COLS = 24, GAP = 7 };
@@ -464,26 +465,30 @@ TEST_EACH_DEVICE(reductions_take_lists, dev) { each_case(dev, reduce_case); }
 TEST_EACH_DEVICE(scalars_take_lists, dev)
 {
     double *x[2] = { oracle_gaussian(1, COUNT_OF_LIST, 27), oracle_gaussian(1, COUNT_OF_LIST, 28) };
-    const ms_vec each  = random_vec(dev, 29);
-    const double stage = 0.0;
-    ms_vec       got[2], want[2];
-    for (int k = 0; k < 2; k++)
-        got[k] = random_vec(dev, 30), want[k] = random_vec(dev, 31);
+    const ms_vec          each = random_vec(dev, 29);
+    const ms_handoff_vecs got  = { random_vec(dev, 30), random_vec(dev, 30) };
+    const ms_handoff_vecs want = { random_vec(dev, 31), random_vec(dev, 31) };
     for (int turn = 0; turn < 2; turn++) {
-        const ms_num last = turn == 0 ? ms_each(each) : ms_const(0.25);
-        CHECK_OK(dev, dev->ops->scalars(dev, MS_SCALAR_ENTRY, &stage, 1,
-                                        (ms_num[]){ ms_host(x[0]), ms_host(x[1]), last }, got));
+        ms_handoff_nums in = { .stage    = ms_const(0.0),
+                               .n_stages = ms_host(x[0]),
+                               .e1       = ms_host(x[1]),
+                               .e0       = turn == 0 ? ms_each(each) : ms_const(0.25) };
+        CHECK_OK(dev, ms_scalar_handoff(dev, in, got));
+        const ms_num last = in.e0;
         EACH_MATRIX(b)
         {
-            const ms_num in[]  = { ms_const(x[0][b]), ms_const(x[1][b]), ms_num_slice(last, b, 1) };
-            const ms_vec out[] = { ms_vec_slice(want[0], b, 1), ms_vec_slice(want[1], b, 1) };
-            CHECK_OK(dev, dev->ops->scalars(dev, MS_SCALAR_ENTRY, &stage, 1, in, out));
+            in.n_stages = ms_const(x[0][b]);
+            in.e1       = ms_const(x[1][b]);
+            in.e0       = ms_num_slice(last, b, 1);
+            CHECK_OK(dev, ms_scalar_handoff(dev, in,
+                                            (ms_handoff_vecs){ ms_vec_slice(want.e1, b, 1),
+                                                               ms_vec_slice(want.e0, b, 1) }));
         }
-        for (int k = 0; k < 2; k++)
-            check_vecs(dev, got[k], want[k], "scalars");
+        check_vecs(dev, got.e1, want.e1, "scalars");
+        check_vecs(dev, got.e0, want.e0, "scalars");
     }
-    for (int k = 0; k < 2; k++)
-        dev->ops->free(dev, got[k].data), dev->ops->free(dev, want[k].data);
-    dev->ops->free(dev, each.data);
+    const ms_vec all[] = { got.e1, got.e0, want.e1, want.e0, each };
+    for (size_t k = 0; k < COUNT(all); k++)
+        dev->ops->free(dev, all[k].data);
     free(x[0]), free(x[1]);
 }

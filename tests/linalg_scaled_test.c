@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "clip_run.h"
-#include "device/scalar_fn.h"
 #include "linalg/linalg.h"
 #include "oracle.h"
 
@@ -21,7 +20,8 @@ static const musec_dtype narrow[] = { MUSEC_F16, MUSEC_BF16 };
 
 typedef enum op { LITERAL, PAPER7, FAST, ACCURATE, QUINTIC, OPS } op;
 
-static musec_status run(ms_device *d, op which, ms_mat in, double D, musec_dtype type, ms_mat out)
+static musec_status run(ms_device *d, op which, ms_scaled_mat in, double D, musec_dtype type,
+                        ms_mat out)
 {
     ms_poly_plan plan;
     ms_poly_plan_paper7(&plan);
@@ -34,21 +34,22 @@ static musec_status run(ms_device *d, op which, ms_mat in, double D, musec_dtype
     }
 }
 
-/* x times its own scale over 2^loose, in 16 bits. */
-static ms_mat scaled_copy(ms_device *d, ms_mat x, musec_dtype type, int loose)
+/* Gives x times its scale over 2^loose, in 16 bits. */
+static ms_scaled_mat scaled_copy(ms_device *d, ms_mat x, musec_dtype type, int loose)
 {
-    ms_vec top, own;
-    ms_mat out;
-    CHECK_OK(d, ms_scratch_vec(d, x.count, &top));
-    CHECK_OK(d, ms_scratch_vec(d, x.count, &own));
-    CHECK_OK(d, ms_scratch_mat(d, type, x.count, x.rows, x.cols, &out));
-    CHECK_OK(d, d->ops->absmax(d, x, top));
-    CHECK_OK(d, d->ops->scalars(d, MS_SCALAR_POW2_SCALE, NULL, 0,
-                                (ms_num[]){ ms_each(top), ms_const(0.0) }, &own));
-    CHECK_OK(d, d->ops->scalars(d, MS_SCALAR_DIVIDE, NULL, 0,
-                                (ms_num[]){ ms_const((double)(1 << loose)), ms_each(own) }, &own));
-    CHECK_OK(d, d->ops->prescale(d, x, own, out, &out));
-    out.own = own.data;
+    ms_vec        absmax;
+    ms_scaled_mat out = { 0 };
+    CHECK_OK(d, ms_scratch_vec(d, x.count, &absmax));
+    CHECK_OK(d, ms_scratch_vec(d, x.count, &out.scale));
+    CHECK_OK(d, ms_scratch_mat(d, type, x.count, x.rows, x.cols, &out.mat));
+    CHECK_OK(d, d->ops->absmax(d, x, absmax));
+    CHECK_OK(d, ms_scalar_pow2_scale(d, (ms_pow2_scale_nums){ ms_each(absmax), ms_const(0.0) },
+                                     (ms_pow2_scale_vecs){ out.scale }));
+    CHECK_OK(d, ms_scalar_divide(d,
+                                 (ms_divide_nums){ .numerator   = ms_each(out.scale),
+                                                   .denominator = ms_const((double)(1 << loose)) },
+                                 (ms_divide_vecs){ out.scale }));
+    CHECK_OK(d, d->ops->prescale(d, x, out.scale, out.mat, &out.mat));
     return out;
 }
 
@@ -63,9 +64,9 @@ static void check_op(ms_device *dev, op which, musec_dtype type, const double *x
     run_stack        in   = run_stack_make(dev, MUSEC_F32, rows, cols, more, x, 0.0);
     run_stack        out  = run_stack_make(dev, MUSEC_F32, rows, cols, more, NULL, 0.0);
     run_stack        also = run_stack_make(dev, MUSEC_F32, rows, cols, more, NULL, 0.0);
-    ms_mat           copy = scaled_copy(dev, ms_mat_of(in.view), type, loose);
-    copy.own_e            = hint;
-    CHECK_OK(dev, run(dev, which, ms_mat_of(in.view), D, type, ms_mat_of(out.view)));
+    ms_scaled_mat    copy = scaled_copy(dev, ms_mat_of(in.view), type, loose);
+    copy.scale_exponent   = hint;
+    CHECK_OK(dev, run(dev, which, ms_unscaled(ms_mat_of(in.view)), D, type, ms_mat_of(out.view)));
     CHECK_OK(dev, run(dev, which, copy, D, type, ms_mat_of(also.view)));
     double *want = run_stack_read(dev, &out, 0.0), *got = run_stack_read(dev, &also, 0.0);
     for (int64_t b = 0; b < COUNT_OF; b++) {
@@ -129,55 +130,79 @@ TEST_EACH_DEVICE(muon_takes_what_is_far_below_its_bound, dev)
     }
 }
 
-/* 1 / |X| in three parts: unit, what rides, and a power of two that is 1 if it may be. */
-TEST(what_normalises_rides)
+/* 1 / |X| in three parts: out_scale, what the coefficients carry, and a power of two that is 1 if
+ * it may be. */
+TEST(coefficients_normalise)
 {
     for (int e = -60; e <= 60; e++)
         for (int steps = 1; steps <= 3; steps++) {
-            const double fro = ldexp(1.3, e), alpha = 4.0, unit = 0x1p-5, low = 0.125, a = 3.0;
-            const double b = -2.0, c = 0.5, first[] = { -4.0, 2.0 };
-            const double params[] = { 0.0,      alpha,    unit, low, 6.0, steps,
-                                      first[0], first[1], a,    b,   c,   0.0 };
-            const double in[]     = { alpha * fro * fro, 1.02, 1.0 };
-            double       out[10];
-            int          e_rest = 0;
-            ms_scalar_eval(MS_SCALAR_QUINTIC, params, COUNT(params), in, out);
-            const double y = 1.0 / (1.02 * fro), square = y * y / alpha, rho = out[3] / a;
-            const double of_a = steps == 1 ? square : 1.0;
-            CHECK(frexp(out[6], &e_rest) == 0.5 && rho >= 0x1p-7 && rho < 0x1p6 &&
-                      fabs(rho * out[6] * unit / y - 1.0) <= 1e-14,
-                  "2^%d: rho %g, rest %g", e, rho, out[6]);
-            CHECK((out[6] == 1.0) == (y / unit >= 0x1p-7 && y / unit < 0x1p6), "2^%d: rest %g", e,
-                  out[6]);
-            CHECK(fabs(out[0] * low / square - 1.0) <= 1e-14 &&
-                      fabs(out[1] / (first[0] * square) - 1.0) <= 1e-14 &&
-                      fabs(out[2] / (first[1] * square * square) - 1.0) <= 1e-14 &&
-                      fabs(out[4] / (b * rho * of_a) - 1.0) <= 1e-14 &&
-                      fabs(out[5] / (c * rho * of_a * of_a) - 1.0) <= 1e-14,
+            const double               fro      = ldexp(1.3, e);
+            const ms_quintic_coefs_in  in       = { .gram_scale   = 4.0,
+                                                    .out_scale    = 0x1p-5,
+                                                    .ap_scale     = 0.125,
+                                                    .max_exponent = 6.0,
+                                                    .n_steps      = steps,
+                                                    .first_b      = -4.0,
+                                                    .first_c      = 2.0,
+                                                    .last_a       = 3.0,
+                                                    .last_b       = -2.0,
+                                                    .last_c       = 0.5,
+                                                    .trace        = 4.0 * fro * fro,
+                                                    .norm_factor  = 1.02,
+                                                    .scale        = 1.0 };
+            const ms_quintic_coefs_out out      = ms_eval_quintic_coefs(in);
+            int                        exponent = 0;
+            const double y = 1.0 / (1.02 * fro), square = y * y / 4.0, rho = out.last_a / in.last_a;
+            const double of_a = steps == 1 ? square : 1.0, whole = y / in.out_scale;
+            CHECK(frexp(out.residual, &exponent) == 0.5 && rho >= 0x1p-7 && rho < 0x1p6 &&
+                      fabs(rho * out.residual / whole - 1.0) <= 1e-14,
+                  "2^%d: rho %g, residual %g", e, rho, out.residual);
+            CHECK((out.residual == 1.0) == (whole >= 0x1p-7 && whole < 0x1p6), "2^%d: residual %g",
+                  e, out.residual);
+            CHECK(fabs(out.pap_coef * in.ap_scale / square - 1.0) <= 1e-14 &&
+                      fabs(out.first_b / (in.first_b * square) - 1.0) <= 1e-14 &&
+                      fabs(out.first_c / (in.first_c * square * square) - 1.0) <= 1e-14 &&
+                      fabs(out.last_b / (in.last_b * rho * of_a) - 1.0) <= 1e-14 &&
+                      fabs(out.last_c / (in.last_c * rho * of_a * of_a) - 1.0) <= 1e-14,
                   "2^%d, %d steps", e, steps);
         }
 }
 
-/* What is below `least` is lifted by a power of two to a trace from 2^12 to 2^14, and all else is
+/* Where the trace is below min_trace, a power of two brings it to 2^12 .. 2^14, and all else is
  * what it is of the matrix that is as large. */
-TEST(what_is_too_small_is_lifted)
+TEST(small_matrices_are_boosted)
 {
-    double params[] = { 1e-7, 4.0, 0x1p-5, 0.125, 6.0, 2.0, -4.0, 2.0, 3.0, -2.0, 0.5, 32.0 };
     for (int e = -90; e <= 20; e++) {
-        const double in[]  = { ldexp(1.3, e), 1.02, 0x1p-3 };
-        const bool   small = in[0] < 32.0;
-        double       out[10], same[10];
-        int          e_up = 0;
-        params[11]        = 32.0;
-        ms_scalar_eval(MS_SCALAR_QUINTIC, params, COUNT(params), in, out);
-        const double up = out[7], lifted[] = { in[0] * up * up, in[1], in[2] * up };
-        CHECK(frexp(up, &e_up) == 0.5 && (up > 1.0) == small && out[8] == (small ? 1.0 : 0.0) &&
-                  out[9] == lifted[2] && (!small || (lifted[0] >= 0x1p12 && lifted[0] < 0x1p14)),
-              "2^%d: times %g, trace %g", e, up, lifted[0]);
-        params[11] = 0.0;
-        ms_scalar_eval(MS_SCALAR_QUINTIC, params, COUNT(params), lifted, same);
-        CHECK(memcmp(out, same, 7 * sizeof *out) == 0 && same[7] == 1.0 && same[8] == 0.0, "2^%d",
-              e);
+        ms_quintic_coefs_in  in       = { .eps          = 1e-7,
+                                          .gram_scale   = 4.0,
+                                          .out_scale    = 0x1p-5,
+                                          .ap_scale     = 0.125,
+                                          .max_exponent = 6.0,
+                                          .n_steps      = 2.0,
+                                          .first_b      = -4.0,
+                                          .first_c      = 2.0,
+                                          .last_a       = 3.0,
+                                          .last_b       = -2.0,
+                                          .last_c       = 0.5,
+                                          .min_trace    = 32.0,
+                                          .trace        = ldexp(1.3, e),
+                                          .norm_factor  = 1.02,
+                                          .scale        = 0x1p-3 };
+        const bool           small    = in.trace < 32.0;
+        ms_quintic_coefs_out out      = ms_eval_quintic_coefs(in);
+        const double         boost    = out.boost;
+        int                  exponent = 0;
+        in.trace *= boost * boost;
+        in.scale *= boost;
+        in.min_trace = 0.0;
+        CHECK(frexp(boost, &exponent) == 0.5 && (boost > 1.0) == small &&
+                  out.is_boosted == (small ? 1.0 : 0.0) && out.scale == in.scale &&
+                  (!small || (in.trace >= 0x1p12 && in.trace < 0x1p14)),
+              "2^%d: times %g, trace %g", e, boost, in.trace);
+        const ms_quintic_coefs_out same = ms_eval_quintic_coefs(in);
+        CHECK(same.boost == 1.0 && same.is_boosted == 0.0, "2^%d", e);
+        out.boost = 1.0, out.is_boosted = 0.0;
+        CHECK(memcmp(&out, &same, sizeof out) == 0, "2^%d", e);
     }
 }
 
@@ -208,21 +233,26 @@ TEST_EACH_DEVICE(muon_has_no_numbers_on_full_products, dev)
     }
 }
 
-/* Of small gradients, what is known of their scale leaves no pass over the result: gain and unit
- * make D / sqrt(alpha) / own, whatever own is, and rest is 1. */
-TEST(what_is_known_rides)
+/* A known scale of small gradients leaves no pass over the result: gain and out_scale make
+ * D / sqrt(alpha) / scale, whatever the scale is, and the residual is 1. */
+TEST(known_scales_leave_no_residual)
 {
     for (int e = -100; e <= 100; e++)
         for (int off = -7; off <= 7; off++) {
-            const double own = ldexp(1.0, e), unit = ldexp(1.0, -e + off),
-                         D     = own < 1.0 ? 2.0 : 0.5;
-            const double s     = own < 1.0 / D ? own : 1.0 / D; /* powers of two */
-            const double fro2  = 1.5 * s * D * s * D * s * D * s * D;
-            const double in[]  = { fro2, s * D, s, D, own, 8.0, unit };
-            double       out[] = { 0.0, 0.0, 0.0, 0.0 };
-            ms_scalar_eval(MS_SCALAR_ALPHA_FRO, NULL, 0, in, out);
-            const double factor = D / sqrt(out[0]) * s / own; /* of s M, back to M, by own M */
-            CHECK(out[3] == 1.0 && fabs(out[2] * unit - factor) <= 1e-15 * factor,
-                  "own 2^%d, unit 2^%d: gain %g, rest %g", e, -e + off, out[2], out[3]);
+            const double           scale = ldexp(1.0, e), D = scale < 1.0 ? 2.0 : 0.5;
+            const double           s   = scale < 1.0 / D ? scale : 1.0 / D; /* powers of two */
+            const ms_alpha_fro_in  in  = { .norm2        = 1.5 * s * D * s * D * s * D * s * D,
+                                           .sd           = s * D,
+                                           .s            = s,
+                                           .threshold    = D,
+                                           .scale        = scale,
+                                           .max_exponent = 8.0,
+                                           .out_scale    = ldexp(1.0, -e + off) };
+            const ms_alpha_fro_out out = ms_eval_alpha_fro(in);
+            /* of s M, back to M, by scale M */
+            const double factor = D / sqrt(out.alpha) * s / scale;
+            CHECK(out.residual == 1.0 && fabs(out.gain * in.out_scale - factor) <= 1e-15 * factor,
+                  "scale 2^%d, out_scale 2^%d: gain %g, residual %g", e, -e + off, out.gain,
+                  out.residual);
         }
 }

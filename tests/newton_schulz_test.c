@@ -254,21 +254,19 @@ TEST_EACH_DEVICE(runs_are_few_and_the_longer_ones_first, dev)
     }
 }
 
-/* keller's steps of x, which is rounded to 16 bits before, times `own`, a power of two. */
+/* Runs keller's steps on x times `scale`, a power of two, rounded to 16 bits beforehand. */
 static double *run_scaled(ms_device *dev, musec_dtype type, const double *x, int64_t rows,
-                          int64_t cols, double own, int iters)
+                          int64_t cols, double scale, int iters)
 {
-    const ms_mark mark = ms_arena_mark(&dev->scratch);
-    run_stack     in   = run_stack_make(dev, MUSEC_F32, rows, cols, (run_layout){ 0 }, x, 0.0);
-    run_stack     out  = run_stack_make(dev, MUSEC_F32, rows, cols, (run_layout){ 0 }, NULL, 0.0);
-    ms_mat        scaled;
-    ms_vec        by;
-    CHECK_OK(dev, ms_scratch_mat(dev, type, 1, rows, cols, &scaled));
-    CHECK_OK(dev, ms_scratch_vec(dev, 1, &by));
-    CHECK_OK(dev, dev->ops->scale(dev, ms_const(own), ms_mat_of(in.view)));
-    CHECK_OK(dev, dev->ops->copy(dev, ms_mat_of(in.view), scaled));
-    CHECK_OK(dev, dev->ops->upload(dev, &own, sizeof own, by.data));
-    scaled.own = by.data;
+    const ms_mark mark   = ms_arena_mark(&dev->scratch);
+    run_stack     in     = run_stack_make(dev, MUSEC_F32, rows, cols, (run_layout){ 0 }, x, 0.0);
+    run_stack     out    = run_stack_make(dev, MUSEC_F32, rows, cols, (run_layout){ 0 }, NULL, 0.0);
+    ms_scaled_mat scaled = { 0 };
+    CHECK_OK(dev, ms_scratch_mat(dev, type, 1, rows, cols, &scaled.mat));
+    CHECK_OK(dev, ms_scratch_vec(dev, 1, &scaled.scale));
+    CHECK_OK(dev, dev->ops->scale(dev, ms_const(scale), ms_mat_of(in.view)));
+    CHECK_OK(dev, dev->ops->copy(dev, ms_mat_of(in.view), scaled.mat));
+    CHECK_OK(dev, dev->ops->upload(dev, &scale, sizeof scale, scaled.scale.data));
     CHECK_OK(dev, ms_newton_schulz(dev, scaled, ms_quintic_list_find("keller"), iters, type,
                                    ms_mat_of(out.view)));
     double *got = run_stack_read(dev, &out, 0.0);

@@ -364,12 +364,12 @@ TEST(squares_reproduce_every_stage)
     }
 }
 
-/* ---- the menu -------------------------------------------------------------------------------- */
+/* ---- candidates ------------------------------------------------------------------------------ */
 
 #define TOLS 4
 static const double menu_tols[TOLS] = { 2e-2, 2e-3, 1e-4, 1e-5 };
 
-/* The smallest u_d of each row for each tol, as printed with the menu.
+/* The smallest u_d of each row for each tol, as printed with the candidates.
  * 0.55 of the last place rather than 0.5: the .101 stands for .10046, rounded by way of .1005. */
 static const struct menu_row {
     const char *name;
@@ -496,7 +496,7 @@ TEST(menu_takes_the_cheapest_row_that_will_do)
             }
         }
     }
-    CHECK(refused > 0, "u = 1e-5 is below every row of the menu for tol %g", tols[1]);
+    CHECK(refused > 0, "u = 1e-5 is below every candidate for tol %g", tols[1]);
 }
 
 /* Every row where it reaches tol by itself, found by halving; with a limit no row goes below it. */
@@ -508,9 +508,8 @@ TEST(the_whole_menu_agrees_with_its_rows)
         const double most = tols[t] + 2e-15; /* the rounding of the generator, as above */
         assert_int_equal(ms_poly_candidates_make(tols[t], 0.0, &all), MUSEC_OK);
         assert_int_equal(ms_poly_candidates_make(tols[t], least, &part), MUSEC_OK);
-        CHECK(all.rows == MS_POLY_CANDIDATES && all.longest == 4, "tol %g: %d rows", tols[t],
-              all.rows);
-        for (int i = 0; i < all.rows; i++) {
+        CHECK(all.n == MS_POLY_CANDIDATES && all.longest == 4, "tol %g: %d rows", tols[t], all.n);
+        for (int i = 0; i < all.n; i++) {
             const ms_poly_plan *p   = &all.plan[i];
             const double        u_d = smallest_u_d(&menu_rows[i], tols[t]);
             CHECK(strcmp(p->name + 1, menu_rows[i].name) == 0, "row %d: %s", i, p->name);
@@ -519,12 +518,12 @@ TEST(the_whole_menu_agrees_with_its_rows)
                   u_d);
             CHECK(i == 0 || p->u_d < all.plan[i - 1].u_d, "%s, tol %g: u_d %g", p->name, tols[t],
                   p->u_d);
-            if (i >= part.rows) continue;
+            if (i >= part.n) continue;
             CHECK(part.plan[i].u_d == fmax(p->u_d, least) && part.plan[i].tol <= most,
                   "%s, tol %g: u_d %g", part.plan[i].name, tols[t], part.plan[i].u_d);
         }
-        CHECK(part.plan[part.rows - 1].u_d == least && part.plan[part.rows - 2].u_d > least,
-              "tol %g: ends with u_d %g", tols[t], part.plan[part.rows - 1].u_d);
+        CHECK(part.plan[part.n - 1].u_d == least && part.plan[part.n - 2].u_d > least,
+              "tol %g: ends with u_d %g", tols[t], part.plan[part.n - 1].u_d);
     }
     CHECK(ms_poly_candidates_make(0.0, 0.0, &all) == MUSEC_EINVAL &&
               ms_poly_candidates_make(1.0, 0.0, &all) == MUSEC_EINVAL &&

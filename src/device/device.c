@@ -229,7 +229,7 @@ void musec_ctx_destroy(musec_ctx *ctx)
     if (ctx == NULL) return;
     ms_arena_destroy(&ctx->scratch);
     if (ctx->kind->close != NULL) ctx->kind->close(ctx);
-    free(ctx->menu);
+    if (ctx->free_attached != NULL) ctx->free_attached(ctx->attached);
     free(ctx);
 }
 
@@ -366,7 +366,6 @@ ms_mat ms_mat_slice(ms_mat x, int64_t first, int64_t count)
     } else if (x.data != NULL) {
         x.data = (char *)x.data + (size_t)(first * x.stride) * ms_dtype_bytes(x.dtype);
     }
-    if (x.own != NULL) x.own += first;
     x.count = count;
     return x;
 }

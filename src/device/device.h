@@ -58,11 +58,6 @@ typedef struct ms_mat {
      * ptrs[b].data with the leading dimension ptrs[b].ld; stride does not count then, and data
      * is that of the first */
     const ms_mat_ptr *ptrs;
-    /* NULL, or (count) on the device: powers of two.  What lies here is own[b] times matrix b,
-     * rounded to 16 bits: input that is made so for the operators of linalg/, which know it.
-     * Ops see what lies there. */
-    double *own;
-    int     own_e; /* with it: log2 of what is typical of them, by the host's knowledge */
 } ms_mat;
 
 typedef struct ms_vec { /* one float64 per matrix, on the device */
@@ -105,18 +100,20 @@ typedef struct ms_product {
                     trace stay as they are */
 } ms_product;
 
-/* Small programs over the scalars of a stack: for each matrix, some vectors in, some out.  They are
- * what lets a plan be chosen on the device.  Each is defined in scalar_fn.h, once
- * for all devices. */
-typedef enum ms_scalar_fn {
-#define X(name, n_params, n_in, n_out) MS_SCALAR_##name,
-#include "device/scalar_list.h"
-#undef X
-    MS_SCALAR_FN_COUNT
-} ms_scalar_fn;
-
-/* What an operator makes of a singular value s: min(s, D); D s / sqrt(s^2 + D^2); 1 if s > 0. */
-typedef enum ms_exact_fn { MS_EXACT_HARD, MS_EXACT_SOFT, MS_EXACT_POLAR } ms_exact_fn;
+/* A small program over the scalars of a stack: for each matrix, some numbers in, some out.  That is
+ * what lets a plan be chosen on the device.  The layer above defines the programs in a header that
+ * the build gives to the devices (MS_SCALAR_PROGRAMS), once for all of them:
+ *     void ms_scalar_run(int program, const double *table, const double *in, double *out) */
+enum { MS_SCALAR_MAX_IO = 16, MS_SCALAR_MAX_TABLE = 128 };
+typedef struct ms_scalar_call {
+    int           program;
+    const double *table; /* constants in host memory, read before the op returns; NULL: none */
+    int           n_table;
+    const ms_num *in; /* (n_in), at most MS_SCALAR_MAX_IO */
+    int           n_in;
+    const ms_vec *out; /* (n_out), at most MS_SCALAR_MAX_IO; an out may be an in */
+    int           n_out;
+} ms_scalar_call;
 
 /* Rates of `moments`; correct1 and correct2 undo the start from zero. */
 typedef struct ms_moments {
@@ -286,10 +283,7 @@ typedef struct ms_device_ops {
     musec_status (*stochastic_round)(ms_device *d, uint64_t key, uint64_t first, ms_mat x,
                                      ms_mat out);
 
-    /* per-matrix scalars: n_in, n_out and n_params are the fn's own (scalar_list.h); params is host
-     * memory, read before the call returns */
-    musec_status (*scalars)(ms_device *d, ms_scalar_fn fn, const double *params, int n_params,
-                            const ms_num *in, const ms_vec *out);
+    musec_status (*scalars)(ms_device *d, const ms_scalar_call *call);
 } ms_device_ops;
 
 struct musec_ctx {
@@ -299,7 +293,9 @@ struct musec_ctx {
     ms_error                     error;
     ms_arena                     scratch; /* in device memory */
     void                        *impl;    /* the device's own: queue, handles, plan caches */
-    void                        *menu;    /* of polynomials, kept by linalg; malloc'ed, or NULL */
+    /* what a layer above keeps with the context, and how it is freed; both may be NULL */
+    void *attached;
+    void (*free_attached)(void *attached);
     uint64_t workspace; /* bytes that a step of an optimizer may use, unless told otherwise */
     char     name[32];
     bool     deterministic;

@@ -8,56 +8,87 @@
 #ifndef MS_LINALG_LINALG_H
 #define MS_LINALG_LINALG_H
 
-#include "device/device.h"
-#include "linalg/poly_plan.h"
+#include "linalg/scalar_programs.h"
 
 /* ---- what all operators begin and end with --------------------------------------------------- */
 
-/* The operators by products take the dtype that operands of products are rounded to: 0 or
- * in.dtype, nothing is rounded further; bf16 or f16, for float32 input or for input that has
- * these 16 bits and its own scale already (in.own; not where rows or cols are 1).  Products are
- * accumulated in float32 or wider whatever it is. */
-static inline musec_dtype ms_compute_dtype(ms_mat in, musec_dtype operands)
+/* A stack of matrices, or one that was scaled and rounded to 16 bits beforehand: then `mat` holds
+ * scale[b] times matrix b.  The scales are powers of two and may be anything: entries near 1 lose
+ * nothing in f16. */
+typedef struct ms_scaled_mat {
+    ms_mat mat;
+    ms_vec scale;          /* (count) on the device; data NULL: the matrices are as they are */
+    int    scale_exponent; /* log2 of a typical scale, as far as the host knows it */
+} ms_scaled_mat;
+
+static inline ms_scaled_mat ms_unscaled(ms_mat mat)
 {
-    return operands == 0 ? in.dtype : operands;
+    ms_scaled_mat x = { 0 };
+    x.mat           = mat;
+    return x;
+}
+
+static inline ms_scaled_mat ms_scaled_slice(ms_scaled_mat x, int64_t first, int64_t count)
+{
+    x.mat   = ms_mat_slice(x.mat, first, count);
+    x.scale = ms_vec_slice(x.scale, first, count);
+    return x;
+}
+
+/* The operators by products take the dtype that the inputs of products are rounded to.  0 or the
+ * input's dtype: nothing is rounded further.  bf16 or f16: for float32 input, or for scaled input
+ * that has these 16 bits already (not where rows or cols are 1).  Products are accumulated in
+ * float32 or wider in any case. */
+static inline musec_dtype ms_compute_dtype(ms_mat in, musec_dtype compute_dtype)
+{
+    return compute_dtype == 0 ? in.dtype : compute_dtype;
 }
 
 static inline bool ms_is_16bit(musec_dtype dtype) { return ms_dtype_bytes(dtype) == 2; }
 
-/* May the products of operators on such input have these operands (0: its own) on this device?
- * Fills the error. */
+/* May operators on input of this dtype compute in that one (0: the input's own) on this device?
+ * Fills the error if not. */
 musec_status ms_compute_dtype_check(ms_device *d, const char *what, musec_dtype input,
-                                    int operands);
+                                    int compute_dtype);
 
 typedef struct ms_prepared { /* lives in the scratch of the caller's mark */
-    ms_mat  x;               /* the matrix times `own`, turned so that rows <= cols */
-    bool    turned;          /* it was transposed: so is the output */
+    ms_mat  x;               /* the matrix times `scale`, transposed so that rows <= cols */
+    bool    transposed;      /* so is the output */
     int64_t r;               /* rows of x */
-    ms_vec  s, sd, sd2;      /* s, s D, and (s D)^2 or at least the smallest normal number */
-    ms_vec  own;             /* s; where x has 16 bits, the same of the matrix alone, without D */
-    double  unit;            /* a power of two on the result of ms_apply, near 1 / own; else 1 */
+    ms_vec  s, sd, sd2;      /* as in scalar_programs.h */
+    ms_vec  scale;           /* s; where x has 16 bits, that of the matrix alone, without D */
+    double  out_scale;       /* a power of two on the result of ms_apply, near 1 / scale; else 1 */
 } ms_prepared;
 
-musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
+musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype compute_dtype,
                         ms_prepared *p);
-/* Input that was scaled and rounded before (in.own) is taken as it is, and nothing is read.  Its
- * scale may be anything: one that brings entries near 1 loses none in f16.  The vectors of p are
- * the caller's. */
-/* (count) each on the device, or no data: |G|_F^2 and tr G of Gram matrices G. */
+
+/* |G|_F^2 and tr G of the Gram matrices G of a stack, (count) each on the device, or no data.  They
+ * are kept from one call to the next. */
 typedef struct ms_gram_norms {
     ms_vec sumsq, trace;
 } ms_gram_norms;
-typedef struct ms_gram_cache { /* NULL: none */
-    ms_gram_norms gram_norms;
-    ms_vec        fro2, factor, diag; /* out: |A|_F^2 by that, and what is on G and I in B */
-} ms_gram_cache;
-musec_status ms_prepare_scaled(ms_device *d, ms_mat in, ms_num threshold,
-                               const ms_gram_cache *recall, ms_prepared *p);
-/* out <- unit z x for symmetric z, or unit x^T z where x was turned. */
+
+/* What cached norms predict: |A|_F^2, and the coefficients of G and I in B. */
+typedef struct ms_gram_prediction {
+    ms_gram_norms cached;
+    ms_vec        norm2, gram_coef, diag; /* out */
+} ms_gram_prediction;
+
+/* Scaled input is taken as it is, and no matrix is read.  The vectors of p are the caller's.
+ * prediction NULL: none. */
+musec_status ms_prepare_scaled(ms_device *d, ms_scaled_mat in, ms_num threshold,
+                               const ms_gram_prediction *prediction, ms_prepared *p);
+/* out <- out_scale z x for symmetric z, or out_scale x^T z where x was transposed. */
 musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out);
-/* The operators where r is 1: a factor. */
-musec_status ms_vector_clip(ms_device *d, ms_exact_fn map, const ms_prepared *p, ms_num threshold,
+/* An exact operator on matrices with one row or column, where it is a factor. */
+musec_status ms_vector_clip(ms_device *d, ms_exact_fn fn, const ms_prepared *p, ms_num threshold,
                             ms_mat in, ms_mat out);
+
+/* Takes scratch for all vectors of a struct of ms_vec. */
+#define MS_SCRATCH_VECS(d, n, vecs) \
+    ms_scratch_vecs(d, n, (int)(sizeof *(vecs) / sizeof(ms_vec)), (ms_vec *)(vecs))
+musec_status ms_scratch_vecs(ms_device *d, int64_t count, int n, ms_vec *vecs);
 
 /* c <- x x^T, exactly symmetric. */
 static inline musec_status ms_gram(ms_device *d, ms_mat x, ms_mat c)
@@ -67,7 +98,8 @@ static inline musec_status ms_gram(ms_device *d, ms_mat x, ms_mat c)
         &(ms_product){ .a = x, .b = ms_t(x), .alpha = ms_const(1.0), .c = c, .symmetric = true });
 }
 
-/* Does the memory from the first to the last element of a meet that of b?  Upright stacks. */
+/* Does the memory from the first to the last element of a meet that of b?  Neither is
+ * transposed. */
 bool ms_mat_overlap(ms_mat a, ms_mat b);
 /* The addresses from the first to behind the last element of a stack. */
 void ms_mat_extent(ms_mat x, uintptr_t *begin, uintptr_t *end);
@@ -79,46 +111,51 @@ musec_status ms_first_nonfinite(ms_device *d, ms_mat x, int64_t *matrix, double 
  * it waits for the device. */
 typedef musec_clip_report ms_report;
 void ms_report_path(ms_report *report, int64_t count, const char *path, int products);
-/* " f16" behind the path where operands have 16 bits. */
-void ms_report_compute_dtype(ms_report *report, int64_t count, musec_dtype operands);
+/* Appends " f16" or " bf16" to the path where products have 16-bit inputs. */
+void ms_report_compute_dtype(ms_report *report, int64_t count, musec_dtype compute_dtype);
 
 /* ---- soft clipping by products --------------------------------------------------------------- */
 
-/* Matrices of several shapes whose smaller sides are equal: all that is r x r of them is done at
- * once.  More than one stack only of what is scaled already (in.own), with one own_e.  Thresholds
+/* Matrices of several shapes whose smaller sides are equal: everything of them that is r x r is
+ * computed at once.  More than one stack only of scaled input with one scale exponent.  Thresholds
  * and reports are those of all matrices in a row. */
 enum { MS_STACKS = 4 };
 typedef struct ms_stacks {
-    int    n;
-    ms_mat in[MS_STACKS], out[MS_STACKS];
-    /* Of all stacks or none: G as it was the last time, 0 unknown, and then as it is.  `fast` and
-     * `accurate` of what changes little from time to time take one pass less by that. */
+    int           n;
+    ms_scaled_mat in[MS_STACKS];
+    ms_mat        out[MS_STACKS];
+    /* For all stacks or none: the norms of G at the last call, 0 if unknown; they become those of
+     * this call.  With them `fast` and `accurate` take one pass less over matrices that change
+     * little from call to call. */
     ms_gram_norms gram_norms[MS_STACKS];
 } ms_stacks;
 
-static inline ms_stacks ms_stack(ms_mat in, ms_mat out)
+static inline ms_stacks ms_stack(ms_scaled_mat in, ms_mat out)
 {
-    return (ms_stacks){ .n = 1, .in = { in }, .out = { out } };
+    ms_stacks x = { 0 };
+    x.n         = 1;
+    x.in[0]     = in;
+    x.out[0]    = out;
+    return x;
 }
 
 /* The paper's SSC(M, D, K) as it is written: 3K + 2 full products. */
 musec_status ms_ssc_literal(ms_device *d, ms_stacks x, ms_num threshold, int iters,
-                            musec_dtype operands, ms_report *report);
+                            musec_dtype compute_dtype, ms_report *report);
 /* Any plan with alpha = |A|_F: with ms_plan_newton_schulz(K) the same polynomial, far cheaper. */
 musec_status ms_ssc_plan(ms_device *d, ms_stacks x, ms_num threshold, const ms_poly_plan *plan,
-                         musec_dtype operands, ms_report *report);
+                         musec_dtype compute_dtype, ms_report *report);
 /* Seven products, alpha = C4, the plan chosen on the device for each matrix. */
-musec_status ms_soft_fast(ms_device *d, ms_stacks x, ms_num threshold, musec_dtype operands,
+musec_status ms_soft_fast(ms_device *d, ms_stacks x, ms_num threshold, musec_dtype compute_dtype,
                           ms_report *report);
 /* Within tol of the exact soft clip, by the cheapest plan for each matrix.  In float32 and float64
- * by eigenvalues where no plan will do: waits once, for a number of each.  With operands of 16 bits
- * tol is that of the polynomials and rounding comes on top; the plans are chosen on the device, and
- * nothing waits. */
+ * by eigenvalues where no plan will do: it waits once, for a number of each.  With a 16-bit compute
+ * dtype, tol is that of the polynomials and rounding comes on top; the plans are chosen on the
+ * device, and nothing waits. */
 musec_status ms_soft_accurate(ms_device *d, ms_stacks x, ms_num threshold, double tol,
-                              musec_dtype operands, ms_report *report);
+                              musec_dtype compute_dtype, ms_report *report);
 
-/* ---- exact, by eigenvalues or SVD: these wait
- * ---------------------------------------------------- */
+/* ---- exact, by eigenvalues or SVD: these wait ------------------------------------------------ */
 
 musec_status ms_exact(ms_device *d, ms_exact_fn map, ms_mat in, ms_num threshold, ms_mat out,
                       ms_report *report);
@@ -134,20 +171,20 @@ typedef struct ms_quintic_list {
     const ms_quintic *step; /* the last one repeats for further steps */
     int               n_steps;
     double            norm_factor, eps; /* X starts as M / (norm_factor |M|_F + eps) */
-    int               run; /* steps that large matrices may take at a time in f16, 2 or 3 */
+    int               fused; /* steps that large matrices may take at a time in f16: 2 or 3 */
 } ms_quintic_list;
 
 const ms_quintic_list *ms_quintic_list_find(const char *name); /* NULL: unknown */
-/* Steps of r x n matrices, r <= n, that are taken at a time, at most; of r x r matrices it works on
- * one more than that. */
-int ms_newton_schulz_run(const ms_quintic_list *list, musec_dtype operands, int64_t r, int64_t n);
-/* out is of in's dtype, or the operands', or float32 where in is scaled and rounded (in.own).  Then
- * in and in.own may be times another power of two afterwards. */
-musec_status ms_newton_schulz(ms_device *d, ms_mat in, const ms_quintic_list *list, int iters,
-                              musec_dtype operands, ms_mat out);
+/* The most steps that are taken at a time for r x n matrices, r <= n; that takes one r x r matrix
+ * more than there are steps. */
+int ms_newton_schulz_fused(const ms_quintic_list *list, musec_dtype compute_dtype, int64_t r,
+                           int64_t n);
+/* out has the dtype of in, the compute dtype, or float32 where in is scaled.  Scaled input and its
+ * scale may be multiplied by another power of two in place. */
+musec_status ms_newton_schulz(ms_device *d, ms_scaled_mat in, const ms_quintic_list *list,
+                              int iters, musec_dtype compute_dtype, ms_mat out);
 
-/* ---- spectra: these wait
- * -------------------------------------------------------------------------- */
+/* ---- spectra: these wait --------------------------------------------------------------------- */
 
 /* count * min(rows, cols) singular values, descending, to host memory. */
 musec_status ms_singular_values(ms_device *d, ms_mat x, double *values);

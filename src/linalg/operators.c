@@ -16,7 +16,7 @@ typedef struct call { /* a checked call */
     const musec_clip_config *cfg;
     ms_mat                   in, out;
     ms_num                   threshold;
-    musec_dtype              operands;
+    musec_dtype              compute_dtype;
     ms_report               *report;
 } call;
 
@@ -39,37 +39,40 @@ static musec_status run_ssc(ms_device *d, const call *c)
 {
     ms_poly_plan plan;
     if (c->cfg->literal)
-        return ms_ssc_literal(d, ms_stack(c->in, c->out), c->threshold, c->cfg->iters, c->operands,
-                              c->report);
+        return ms_ssc_literal(d, ms_stack(ms_unscaled(c->in), c->out), c->threshold, c->cfg->iters,
+                              c->compute_dtype, c->report);
     ms_plan_newton_schulz(c->cfg->iters, &plan);
-    return ms_ssc_plan(d, ms_stack(c->in, c->out), c->threshold, &plan, c->operands, c->report);
+    return ms_ssc_plan(d, ms_stack(ms_unscaled(c->in), c->out), c->threshold, &plan,
+                       c->compute_dtype, c->report);
 }
 
 static musec_status run_paper7(ms_device *d, const call *c)
 {
     ms_poly_plan plan;
     ms_poly_plan_paper7(&plan);
-    return ms_ssc_plan(d, ms_stack(c->in, c->out), c->threshold, &plan, c->operands, c->report);
+    return ms_ssc_plan(d, ms_stack(ms_unscaled(c->in), c->out), c->threshold, &plan,
+                       c->compute_dtype, c->report);
 }
 
 static musec_status run_fast(ms_device *d, const call *c)
 {
-    return ms_soft_fast(d, ms_stack(c->in, c->out), c->threshold, c->operands, c->report);
+    return ms_soft_fast(d, ms_stack(ms_unscaled(c->in), c->out), c->threshold, c->compute_dtype,
+                        c->report);
 }
 
 static musec_status run_accurate(ms_device *d, const call *c)
 {
-    return ms_soft_accurate(d, ms_stack(c->in, c->out), c->threshold, c->cfg->tol, c->operands,
-                            c->report);
+    return ms_soft_accurate(d, ms_stack(ms_unscaled(c->in), c->out), c->threshold, c->cfg->tol,
+                            c->compute_dtype, c->report);
 }
 
 static musec_status run_ns5(ms_device *d, const call *c)
 {
     musec_status st = MUSEC_OK;
-    TRY(ms_newton_schulz(d, c->in, ms_quintic_list_find(c->cfg->coeffs), c->cfg->iters, c->operands,
-                         c->out));
+    TRY(ms_newton_schulz(d, ms_unscaled(c->in), ms_quintic_list_find(c->cfg->coeffs), c->cfg->iters,
+                         c->compute_dtype, c->out));
     ms_report_path(c->report, c->in.count, c->cfg->coeffs, c->cfg->iters);
-    ms_report_compute_dtype(c->report, c->in.count, c->operands);
+    ms_report_compute_dtype(c->report, c->in.count, c->compute_dtype);
 done:
     return st;
 }
@@ -111,7 +114,7 @@ bool ms_operator_clips(const char *op)
     return row >= 0 && operators[row].clips;
 }
 
-/* There is no such operator: what may have been meant. */
+/* Says that there is no such operator, and which one may have been meant. */
 static musec_status unknown_operator(ms_error *e, const char *op)
 {
     const char *names[COUNT(operators)];
@@ -157,7 +160,7 @@ musec_status musec_clip_config_init(musec_clip_config *cfg, size_t size, const c
     return musec_clip_config_init_why(cfg, size, op, NULL, 0);
 }
 
-/* The caller's, with defaults for what it does not have. */
+/* Copies the caller's config, with defaults for fields that it does not have. */
 static musec_status take_config(ms_device *d, const musec_clip_config *from, musec_clip_config *cfg)
 {
     if (from == NULL || !ms_sized_fits(from->size, MUSEC_CLIP_CONFIG_SIZE_1))
@@ -192,8 +195,8 @@ static musec_status check_config(ms_device *d, const musec_clip_config *cfg, int
     return MUSEC_OK;
 }
 
-/* Numbers of 16 bits are for operands: the operators' own arithmetic takes more. */
-static musec_status wide_mat(ms_device *d, const char *what, musec_view view, ms_mat *out)
+/* Input and output have 32 bits or more: 16 bits are for the inputs of products. */
+static musec_status full_precision_mat(ms_device *d, const char *what, musec_view view, ms_mat *out)
 {
     musec_status st = MUSEC_OK;
     TRY(ms_mat_from_view(d, what, view, out));
@@ -237,20 +240,20 @@ done:
 musec_status musec_clip(musec_ctx *ctx, const musec_clip_config *cfg, musec_view in, musec_view out,
                         musec_clip_report *report)
 {
-    musec_clip_config own;
-    call              c   = { .cfg = &own, .report = report };
+    musec_clip_config taken;
+    call              c   = { .cfg = &taken, .report = report };
     int               row = 0;
     musec_status      st  = MUSEC_OK;
     if (ctx == NULL) return MUSEC_EINVAL;
-    TRY(take_config(ctx, cfg, &own));
-    TRY(check_config(ctx, &own, &row));
-    TRY(wide_mat(ctx, "clip: in", in, &c.in));
-    TRY(wide_mat(ctx, "clip: out", out, &c.out));
+    TRY(take_config(ctx, cfg, &taken));
+    TRY(check_config(ctx, &taken, &row));
+    TRY(full_precision_mat(ctx, "clip: in", in, &c.in));
+    TRY(full_precision_mat(ctx, "clip: out", out, &c.out));
     TRY(check_pair(ctx, c.in, c.out));
-    TRY(ms_compute_dtype_check(ctx, "clip", c.in.dtype, own.operands));
+    TRY(ms_compute_dtype_check(ctx, "clip", c.in.dtype, taken.operands));
     TRY(check_finite(ctx, "clip", c.in));
-    c.threshold = ms_const(own.threshold);
-    c.operands  = (musec_dtype)own.operands;
+    c.threshold     = ms_const(taken.threshold);
+    c.compute_dtype = (musec_dtype)taken.operands;
     TRY(operators[row].run(ctx, &c));
 done:
     return st;
@@ -269,7 +272,7 @@ musec_status musec_spectrum(musec_ctx *ctx, musec_view x, double threshold, doub
             "spectrum: the threshold is %g; it must be a finite number above 0, or 0 for "
             "none",
             threshold);
-    TRY(wide_mat(ctx, "spectrum", x, &m));
+    TRY(full_precision_mat(ctx, "spectrum", x, &m));
     TRY(check_finite(ctx, "spectrum", m));
     const int64_t r = m.rows < m.cols ? m.rows : m.cols;
     if (values == NULL) { /* count * r elements fit: the view itself has as many */
@@ -297,7 +300,7 @@ musec_status musec_norm2_estimate(musec_ctx *ctx, musec_view x, int steps, uint6
                        "norm2: %d steps; it must be 2 to 10000, and norm not "
                        "NULL",
                        steps);
-    TRY(wide_mat(ctx, "norm2", x, &m));
+    TRY(full_precision_mat(ctx, "norm2", x, &m));
     TRY(check_finite(ctx, "norm2", m));
     TRY(ms_norm2_lanczos(ctx, m, steps, seed, norm));
 done:

@@ -1,5 +1,4 @@
-/* poly_plan.c - minimax polynomials for the inverse square root, and the menu of their
- * compositions.
+/* poly_plan.c - minimax polynomials for the inverse square root, and the candidate compositions.
  *
  * The best odd polynomial p of degree 2q+1 to 1 on [lo, hi] touches 1 - E and 1 + E in turn at q+2
  * points, both ends among them.  Remez' exchange finds it: solve for (c, E) on a guess of the
@@ -292,7 +291,7 @@ void ms_poly_plan_fast(int index, ms_poly_plan *out)
  * square of A, which the bound C4 has paid for, unused. */
 static const struct {
     int n, q[4];
-} menu[MS_POLY_CANDIDATES] = {
+} candidates[MS_POLY_CANDIDATES] = {
     { 1, { 4 } },       { 2, { 1, 4 } },       { 2, { 2, 4 } },
     { 2, { 4, 4 } },    { 3, { 1, 4, 4 } },    { 3, { 2, 4, 4 } },
     { 3, { 4, 4, 4 } }, { 4, { 1, 4, 4, 4 } }, { 4, { 4, 4, 4, 4 } },
@@ -300,15 +299,16 @@ static const struct {
 
 int ms_poly_candidate_stages(size_t index, const int **q)
 {
-    if (index >= COUNT(menu)) return 0;
-    *q = menu[index].q;
-    return menu[index].n;
+    if (index >= COUNT(candidates)) return 0;
+    *q = candidates[index].q;
+    return candidates[index].n;
 }
 
-musec_status ms_poly_plan_cheapest(double tol, double u_low, ms_poly_plan *out)
+musec_status ms_poly_plan_cheapest(double tol, double u_min, ms_poly_plan *out)
 {
-    for (size_t i = 0; i < COUNT(menu); i++)
-        if (ms_poly_plan_minimax(menu[i].q, menu[i].n, u_low, out) == MUSEC_OK && out->tol <= tol)
+    for (size_t i = 0; i < COUNT(candidates); i++)
+        if (ms_poly_plan_minimax(candidates[i].q, candidates[i].n, u_min, out) == MUSEC_OK &&
+            out->tol <= tol)
             return MUSEC_OK;
     return MUSEC_ENOTSUP;
 }
@@ -350,26 +350,26 @@ static double smallest_ratio(int q, double error)
 
 /* From the last stage backwards: a stage may leave an interval around 1 of half width e if those
  * after it, all of q = 4, bring that to tol. */
-musec_status ms_poly_candidates_make(double tol, double least, ms_poly_candidates *out)
+musec_status ms_poly_candidates_make(double tol, double min_u_d, ms_poly_candidates *out)
 {
-    const int most = menu[MS_POLY_CANDIDATES - 1].n;
-    double    e[8] = { tol / (2.0 - tol) }; /* what a stage may leave that so many follow */
+    const int max_stages = candidates[MS_POLY_CANDIDATES - 1].n;
+    double    e[8]       = { tol / (2.0 - tol) }; /* what a stage may leave that so many follow */
     if (!(tol > 0.0 && tol < 1.0)) return MUSEC_EINVAL;
-    for (int i = 1; i < most; i++) {
+    for (int i = 1; i < max_stages; i++) {
         const double ratio = smallest_ratio(MS_STAGE_Q, e[i - 1]);
         e[i]               = (1.0 - ratio) / (1.0 + ratio);
     }
     *out = (ms_poly_candidates){ .tol = tol };
     for (int i = 0; i < MS_POLY_CANDIDATES; i++) {
-        const double before = out->rows > 0 ? out->plan[out->rows - 1].u_d : 1.0;
-        const double reach  = smallest_ratio(menu[i].q[0], e[menu[i].n - 1]);
+        const double before = out->n > 0 ? out->plan[out->n - 1].u_d : 1.0;
+        const double reach  = smallest_ratio(candidates[i].q[0], e[candidates[i].n - 1]);
         if (!(reach < before)) continue;
-        if (ms_poly_plan_minimax(menu[i].q, menu[i].n, fmax(reach, least), &out->plan[out->rows]) !=
-            MUSEC_OK)
+        if (ms_poly_plan_minimax(candidates[i].q, candidates[i].n, fmax(reach, min_u_d),
+                                 &out->plan[out->n]) != MUSEC_OK)
             return MUSEC_EINVAL;
-        out->rows++;
-        out->longest = menu[i].n;
-        if (reach <= least) break;
+        out->n++;
+        out->longest = candidates[i].n;
+        if (reach <= min_u_d) break;
     }
     return MUSEC_OK;
 }

@@ -2,8 +2,8 @@
  *
  * With w = u^2 in (0, 1], a stage is an odd polynomial p(u) = u T(w), T of degree q in w, and a
  * plan is a composition of stages whose value, the gain, should be near 1 on [u_d, 1] and never
- * above it. Soft clipping multiplies D s / sqrt(s^2 + D^2) by the gain at u = sqrt((s^2 + D^2) /
- * alpha). */
+ * above it.  Soft clipping multiplies D s / sqrt(s^2 + D^2) by the gain at
+ *     u = sqrt((s^2 + D^2) / alpha) */
 #ifndef MS_LINALG_POLY_PLAN_H
 #define MS_LINALG_POLY_PLAN_H
 
@@ -18,7 +18,7 @@ typedef struct ms_stage {
     int    q;                 /* T has degree q in w: 1, 2 or 4 */
     double wmax;              /* largest w that reaches the stage */
     double c[MS_STAGE_Q + 1]; /* T(w) = sum c_j w^j, p(u) = sum c_j u^(2j+1) */
-    double k[MS_STAGE_Q + 1]; /* the same as sum k_j T_j(2 w / wmax - 1): the one to compute with */
+    double k[MS_STAGE_Q + 1]; /* T(w) = sum k_j T_j(2 w / wmax - 1): the form to compute with */
 } ms_stage;
 
 typedef struct ms_poly_plan {
@@ -47,25 +47,23 @@ void ms_poly_plan_paper7(ms_poly_plan *out);
 #define MS_FAST_PLANS 3
 void ms_poly_plan_fast(int index, ms_poly_plan *out);
 
-/* The cheapest plan of the menu whose gain lies in [1 - tol, 1] on [u_low, 1]; MUSEC_ENOTSUP if the
- * menu has none. */
-musec_status ms_poly_plan_cheapest(double tol, double u_low, ms_poly_plan *out);
+/* The cheapest plan of all candidates whose gain lies in [1 - tol, 1] on [u_min, 1]; MUSEC_ENOTSUP
+ * if there is none. */
+musec_status ms_poly_plan_cheapest(double tol, double u_min, ms_poly_plan *out);
 
-/* All rows of the menu that have a use for this tol, each for the smallest u_d that it reaches:
- * they fall from row to row, and the first one with u_d <= u_low is the cheapest that will do.
- * None lies below `least`: the last row is then for that.  MUSEC_EINVAL if tol is not between 0 and
- * 1. */
+/* All candidates that have a use for this tol, each for the smallest u_d that it reaches: u_d falls
+ * from one to the next, and the first with u_d <= u_min is the cheapest that will do.  None lies
+ * below min_u_d: the last one is then for that.  MUSEC_EINVAL if tol is not between 0 and 1. */
 #define MS_POLY_CANDIDATES 9
 typedef struct ms_poly_candidates {
     double       tol;
-    int          operands;      /* for the caller: what it is for */
-    int          rows, longest; /* the most stages */
+    int          n, longest; /* plans; stages of the longest */
     ms_poly_plan plan[MS_POLY_CANDIDATES];
 } ms_poly_candidates;
-musec_status ms_poly_candidates_make(double tol, double least, ms_poly_candidates *out);
+musec_status ms_poly_candidates_make(double tol, double min_u_d, ms_poly_candidates *out);
 
-/* The rows of the menu by cost: the q of their stages; returns the number of stages, 0
- * at the end. */
+/* The candidates by cost: sets the q of their stages, and returns the number of stages, 0 at the
+ * end. */
 int ms_poly_candidate_stages(size_t index, const int **q);
 
 double ms_poly_plan_gain(const ms_poly_plan *plan, double u); /* the composition, in float64 */

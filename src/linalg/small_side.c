@@ -1,24 +1,26 @@
 /* small_side.c - what all operators begin and end with: the smaller side, and a safe range.
  *
  * With g the largest |entry| and s = 2^-ceil(log2 max(g, D)), an operator f with threshold D obeys
- * f(M, D) = f(s M, s D) / s exactly, and neither s M nor s D exceeds 1: no Gram matrix and no norm
- * can overflow, and what underflows is below rounding.  A copy in 16 bits has the scale of M alone:
- * f16 would lose what is far below D.  Who writes M may write that copy at once, with a scale `own`
- * from a bound of |entries|; then 1 / own stands in for g. */
+ *     f(M, D) = f(s M, s D) / s
+ * exactly, and neither s M nor s D exceeds 1: no Gram matrix and no norm can overflow, and what
+ * underflows is below rounding.  In 16 bits M has a scale of its own, without D: f16 would lose
+ * what is far below D.  The code that writes M may write it scaled at once, with a scale from a
+ * bound of |entries| (ms_scaled_mat); then 1 / scale stands in for g. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "linalg/linalg.h"
 
-musec_status ms_compute_dtype_check(ms_device *d, const char *what, musec_dtype input, int operands)
+musec_status ms_compute_dtype_check(ms_device *d, const char *what, musec_dtype input,
+                                    int compute_dtype)
 {
-    const musec_dtype dtype = (musec_dtype)operands;
-    if (operands == 0 || dtype == input) return MUSEC_OK;
+    const musec_dtype dtype = (musec_dtype)compute_dtype;
+    if (compute_dtype == 0 || dtype == input) return MUSEC_OK;
     if (!ms_is_16bit(dtype))
         return ms_fail(&d->error, MUSEC_EINVAL,
                        "%s: operands of %s (dtype %d); they may be the input's own, %s, or bf16 or "
                        "f16",
-                       what, ms_dtype_name(dtype), operands, ms_dtype_name(input));
+                       what, ms_dtype_name(dtype), compute_dtype, ms_dtype_name(input));
     if (input != MUSEC_F32)
         return ms_fail(&d->error, MUSEC_EINVAL, "%s: operands of %s are for f32, not for %s", what,
                        ms_dtype_name(dtype), ms_dtype_name(input));
@@ -43,102 +45,128 @@ bool ms_mat_overlap(ms_mat a, ms_mat b)
     return a_begin < b_end && b_begin < a_end;
 }
 
-/* in turned, largest |entries| in top: x, and its own scale. */
-static musec_status rounded(ms_device *d, ms_mat in, musec_dtype operands, ms_vec top,
-                            ms_prepared *p)
+musec_status ms_scratch_vecs(ms_device *d, int64_t count, int n, ms_vec *vecs)
+{
+    musec_status st = MUSEC_OK;
+    for (int i = 0; i < n; i++)
+        TRY(ms_scratch_vec(d, count, &vecs[i]));
+done:
+    return st;
+}
+
+/* Makes p->x from the transposed input, and the scale that is on it. */
+static musec_status scale_input(ms_device *d, ms_mat in, musec_dtype compute_dtype, ms_vec absmax,
+                                ms_prepared *p)
 {
     ms_mat       buffer;
     musec_status st = MUSEC_OK;
-    TRY(ms_scratch_mat(d, operands, in.count, p->turned ? in.cols : in.rows,
-                       p->turned ? in.rows : in.cols, &buffer));
-    p->own = p->s;
-    if (ms_is_16bit(operands)) {
-        TRY(ms_scratch_vec(d, in.count, &p->own));
-        TRY(d->ops->scalars(d, MS_SCALAR_POW2_SCALE, NULL, 0,
-                            (ms_num[]){ ms_each(top), ms_const(0.0) }, &p->own));
+    TRY(ms_scratch_mat(d, compute_dtype, in.count, p->transposed ? in.cols : in.rows,
+                       p->transposed ? in.rows : in.cols, &buffer));
+    p->scale = p->s;
+    if (ms_is_16bit(compute_dtype)) {
+        TRY(ms_scratch_vec(d, in.count, &p->scale));
+        TRY(ms_scalar_pow2_scale(
+            d, (ms_pow2_scale_nums){ .absmax = ms_each(absmax), .threshold = ms_const(0.0) },
+            (ms_pow2_scale_vecs){ p->scale }));
     }
-    TRY(d->ops->prescale(d, in, p->own, p->turned ? ms_t(buffer) : buffer, &p->x));
+    TRY(d->ops->prescale(d, in, p->scale, p->transposed ? ms_t(buffer) : buffer, &p->x));
 done:
     return st;
 }
 
-static void turn(ms_mat *in, ms_prepared *p)
+static void transpose(ms_mat *in, ms_prepared *p)
 {
-    p->turned = in->rows > in->cols;
-    if (p->turned) *in = ms_t(*in);
+    p->transposed = in->rows > in->cols;
+    if (p->transposed) *in = ms_t(*in);
     p->r = in->rows;
 }
 
-musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype operands,
+musec_status ms_prepare(ms_device *d, ms_mat in, ms_num threshold, musec_dtype compute_dtype,
                         ms_prepared *p)
 {
-    const ms_device_ops *op   = d->ops;
-    const double         tiny = ms_dtype_tiny(ms_dtype_accum(in.dtype));
-    ms_vec               top;
-    musec_status         st = MUSEC_OK;
+    ms_vec       absmax;
+    musec_status st = MUSEC_OK;
 
-    turn(&in, p);
-    p->unit = 1.0;
-    TRY(ms_scratch_vec(d, in.count, &top));
+    transpose(&in, p);
+    p->out_scale = 1.0;
+    TRY(ms_scratch_vec(d, in.count, &absmax));
     TRY(ms_scratch_vec(d, in.count, &p->s));
     TRY(ms_scratch_vec(d, in.count, &p->sd));
     TRY(ms_scratch_vec(d, in.count, &p->sd2));
-    TRY(op->absmax(d, in, top));
-    TRY(op->scalars(d, MS_SCALAR_POW2_SCALE, NULL, 0, (ms_num[]){ ms_each(top), threshold },
-                    &p->s));
-    TRY(rounded(d, in, operands, top, p));
-    TRY(op->scalars(d, MS_SCALAR_THRESHOLD, &tiny, 1, (ms_num[]){ ms_each(p->s), threshold },
-                    (ms_vec[]){ p->sd, p->sd2 }));
+    TRY(d->ops->absmax(d, in, absmax));
+    TRY(ms_scalar_pow2_scale(
+        d, (ms_pow2_scale_nums){ .absmax = ms_each(absmax), .threshold = threshold },
+        (ms_pow2_scale_vecs){ p->s }));
+    TRY(scale_input(d, in, compute_dtype, absmax, p));
+    TRY(ms_scalar_scale_threshold(
+        d,
+        (ms_scale_threshold_nums){ .tiny      = ms_const(ms_dtype_tiny(ms_dtype_accum(in.dtype))),
+                                   .s         = ms_each(p->s),
+                                   .threshold = threshold },
+        (ms_scale_threshold_vecs){ .sd = p->sd, .sd2 = p->sd2 }));
 done:
     return st;
 }
 
-musec_status ms_prepare_scaled(ms_device *d, ms_mat in, ms_num threshold,
-                               const ms_gram_cache *recall, ms_prepared *p)
+musec_status ms_prepare_scaled(ms_device *d, ms_scaled_mat in, ms_num threshold,
+                               const ms_gram_prediction *prediction, ms_prepared *p)
 {
-    const ms_vec own = { in.own, in.count };
-    turn(&in, p);
-    p->x               = in;
-    p->unit            = ldexp(1.0, -in.own_e);
-    const double two[] = { ms_dtype_tiny(ms_dtype_accum(in.dtype)), (double)p->r };
-    if (recall == NULL)
-        return d->ops->scalars(d, MS_SCALAR_SCALED, two, 1, (ms_num[]){ ms_each(own), threshold },
-                               (ms_vec[]){ p->own, p->s, p->sd, p->sd2 });
-    return d->ops->scalars(
-        d, MS_SCALAR_RECALL, two, 2,
-        (ms_num[]){ ms_each(own), threshold, ms_each(recall->gram_norms.sumsq),
-                    ms_each(recall->gram_norms.trace) },
-        (ms_vec[]){ p->own, p->s, p->sd, p->sd2, recall->fro2, recall->factor, recall->diag });
+    const ms_num scale = ms_each(in.scale);
+    const ms_num tiny  = ms_const(ms_dtype_tiny(ms_dtype_accum(in.mat.dtype)));
+    transpose(&in.mat, p);
+    p->x         = in.mat;
+    p->out_scale = ldexp(1.0, -in.scale_exponent);
+    if (prediction == NULL)
+        return ms_scalar_scaled_input(
+            d, (ms_scaled_input_nums){ .tiny = tiny, .scale = scale, .threshold = threshold },
+            (ms_scaled_input_vecs){ .scale = p->scale, .s = p->s, .sd = p->sd, .sd2 = p->sd2 });
+    return ms_scalar_load_gram_norms(
+        d,
+        (ms_load_gram_norms_nums){ .tiny       = tiny,
+                                   .rank       = ms_const((double)p->r),
+                                   .scale      = scale,
+                                   .threshold  = threshold,
+                                   .gram_sumsq = ms_each(prediction->cached.sumsq),
+                                   .gram_trace = ms_each(prediction->cached.trace) },
+        (ms_load_gram_norms_vecs){ .scale     = p->scale,
+                                   .s         = p->s,
+                                   .sd        = p->sd,
+                                   .sd2       = p->sd2,
+                                   .norm2     = prediction->norm2,
+                                   .gram_coef = prediction->gram_coef,
+                                   .diag      = prediction->diag });
 }
 
 musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out)
 {
-    /* Only rounding tells z from its transpose.  z is a product of stages of which the first one
-     * met must be the first one made: the other way about, its gain on small singular values would
-     * lift the rounding of the later ones.  In 16 bits that counts. */
-    if (p->turned && ms_is_16bit(z.dtype)) z = ms_t(z);
-    if (p->turned) return d->ops->gemm(d, p->unit, ms_t(p->x), z, 0.0, out);
-    return d->ops->gemm(d, p->unit, z, p->x, 0.0, out);
+    /* Only rounding tells z from its transpose.  z is a product of stages, and the first one that
+     * meets x must be the first one made: the other way about, its gain on small singular values
+     * would amplify the rounding of the later ones.  In 16 bits that counts. */
+    if (p->transposed && ms_is_16bit(z.dtype)) z = ms_t(z);
+    if (p->transposed) return d->ops->gemm(d, p->out_scale, ms_t(p->x), z, 0.0, out);
+    return d->ops->gemm(d, p->out_scale, z, p->x, 0.0, out);
 }
 
-/* One row: one singular value, no products. */
-musec_status ms_vector_clip(ms_device *d, ms_exact_fn map, const ms_prepared *p, ms_num threshold,
+musec_status ms_vector_clip(ms_device *d, ms_exact_fn fn, const ms_prepared *p, ms_num threshold,
                             ms_mat in, ms_mat out)
 {
-    const ms_device_ops *op     = d->ops;
-    const double         params = map;
-    ms_vec               sumsq, factor[2];
+    const ms_device_ops *op = d->ops;
+    ms_vec               sumsq;
+    ms_vector_gain_vecs  factor;
     musec_status         st = MUSEC_OK;
     TRY(ms_scratch_vec(d, in.count, &sumsq));
-    for (int i = 0; i < 2; i++)
-        TRY(ms_scratch_vec(d, in.count, &factor[i]));
+    TRY(MS_SCRATCH_VECS(d, in.count, &factor));
     TRY(op->sumsq(d, p->x, sumsq));
-    TRY(op->scalars(d, MS_SCALAR_VECTOR_GAIN, &params, 1,
-                    (ms_num[]){ ms_each(sumsq), ms_each(p->s), ms_each(p->sd), threshold },
-                    factor));
+    TRY(ms_scalar_vector_gain(d,
+                              (ms_vector_gain_nums){ .fn        = ms_const(fn),
+                                                     .sumsq     = ms_each(sumsq),
+                                                     .s         = ms_each(p->s),
+                                                     .sd        = ms_each(p->sd),
+                                                     .threshold = threshold },
+                              factor));
     TRY(op->copy(d, in, out));
-    for (int i = 0; i < 2; i++)
-        TRY(op->scale(d, ms_each(factor[i]), out));
+    TRY(op->scale(d, ms_each(factor.first), out));
+    TRY(op->scale(d, ms_each(factor.second), out));
 done:
     return st;
 }

@@ -2,14 +2,13 @@
  *
  * `paper`, in the paper's own order or as a plan of fewer products, `fast` and `accurate` differ in
  * the polynomials and in the bound alpha; what they are made of, and why it works, is in
- * soft_engine.c.  Nothing here waits for the device but reports, and `accurate` where its operands
- * are wide. */
+ * soft_engine.c.  Nothing here waits for the device but reports, and `accurate` in full
+ * precision. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/scalar_fn.h"
 #include "linalg/soft_engine.h"
 
 /* ---- reports --------------------------------------------------------------------------------- */
@@ -23,16 +22,16 @@ void ms_report_path(ms_report *report, int64_t count, const char *path, int prod
     }
 }
 
-void ms_report_compute_dtype(ms_report *report, int64_t count, musec_dtype operands)
+void ms_report_compute_dtype(ms_report *report, int64_t count, musec_dtype compute_dtype)
 {
-    for (int64_t i = 0; report != NULL && ms_is_16bit(operands) && i < count; i++) {
+    for (int64_t i = 0; report != NULL && ms_is_16bit(compute_dtype) && i < count; i++) {
         const size_t used = strlen(report[i].path);
         snprintf(report[i].path + used, sizeof report[i].path - used, " %s",
-                 ms_dtype_name(operands));
+                 ms_dtype_name(compute_dtype));
     }
 }
 
-/* alpha and u_low in the caller's own units. */
+/* Reports alpha and the lower bound on u in the caller's units. */
 static musec_status report_bound(ms_device *d, const ms_soft *e, ms_report *report)
 {
     musec_status st = MUSEC_OK;
@@ -40,17 +39,17 @@ static musec_status report_bound(ms_device *d, const ms_soft *e, ms_report *repo
         double s = 1.0;
         TRY(ms_vec_download(d, ms_vec_slice(e->s, i, 1), &s));
         TRY(ms_vec_download(d, ms_vec_slice(e->alpha, i, 1), &report[i].alpha));
-        TRY(ms_vec_download(d, ms_vec_slice(e->u_low, i, 1), &report[i].u_low));
+        TRY(ms_vec_download(d, ms_vec_slice(e->u_min, i, 1), &report[i].u_low));
         report[i].alpha = report[i].alpha / s / s;
     }
 done:
     return st;
 }
 
-/* Where r is 1 every mode is the same factor. */
+/* Where r is 1, every mode is the same factor. */
 static musec_status soft_vector(ms_device *d, ms_stacks x, ms_num threshold, ms_report *report)
 {
-    const ms_mat  in = x.in[0], out = x.out[0];
+    const ms_mat  in = x.in[0].mat, out = x.out[0];
     const ms_mark mark = ms_arena_mark(&d->scratch);
     ms_prepared   p;
     musec_status  st = MUSEC_OK;
@@ -62,12 +61,15 @@ done:
     return st;
 }
 
-static bool is_vector(ms_stacks x) { return x.n == 1 && (x.in[0].rows == 1 || x.in[0].cols == 1); }
+static bool is_vector(ms_stacks x)
+{
+    return x.n == 1 && (x.in[0].mat.rows == 1 || x.in[0].mat.cols == 1);
+}
 
 /* ---- the modes ------------------------------------------------------------------------------- */
 
 musec_status ms_ssc_literal(ms_device *d, ms_stacks x, ms_num threshold, int iters,
-                            musec_dtype operands, ms_report *report)
+                            musec_dtype compute_dtype, ms_report *report)
 {
     const ms_device_ops *op   = d->ops;
     const ms_mark        mark = ms_arena_mark(&d->scratch);
@@ -76,11 +78,11 @@ musec_status ms_ssc_literal(ms_device *d, ms_stacks x, ms_num threshold, int ite
     musec_status         st = MUSEC_OK;
 
     if (is_vector(x)) return soft_vector(d, x, threshold, report);
-    TRY(ms_soft_begin(d, x, threshold, ms_compute_dtype(x.in[0], operands),
+    TRY(ms_soft_begin(d, x, threshold, ms_compute_dtype(x.in[0].mat, compute_dtype),
                       (ms_soft_start){ .literal = true, .many = iters > MS_FEW_STEPS }, &e));
     const ms_term identity = { .diag = ms_const(1.0), .out = e.y };
     TRY(op->combine(d, none, none, &identity, 1));
-    for (int k = 0; k < iters; k++) { /* b and y are the paper's Y and Z; the gain rides */
+    for (int k = 0; k < iters; k++) { /* b and y are the paper's Y and Z */
         const bool last = k == iters - 1;
         TRY(op->product(
             d, &(ms_product){
@@ -96,148 +98,130 @@ musec_status ms_ssc_literal(ms_device *d, ms_stacks x, ms_num threshold, int ite
     e.z = e.y;
     TRY(ms_soft_finish(d, &e, x.out));
     ms_report_path(report, e.b.count, "literal", 3 * iters);
-    ms_report_compute_dtype(report, e.b.count, e.operands);
+    ms_report_compute_dtype(report, e.b.count, e.compute_dtype);
     TRY(report_bound(d, &e, report));
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
 }
 
-static void put_numbers(const ms_stage *stage, double *to)
+/* Stage i of a plan; of a plan that has no such stage, any numbers will do. */
+static ms_stage_form form_of(const ms_poly_plan *plan, int i)
 {
-    const ms_stage      none = { .q = 1, .wmax = 1.0 }; /* for a plan that has no such stage */
-    const ms_stage_form f    = ms_stage_squares(stage->q > 0 ? stage : &none);
-    memcpy(to, (double[]){ f.v1, f.v0, f.q0, f.t1, f.t0 }, MS_STAGE_NUMBERS * sizeof *to);
+    const ms_stage none = { .q = 1, .wmax = 1.0 };
+    return ms_stage_squares(plan->stage[i].q > 0 ? &plan->stage[i] : &none);
 }
 
-/* Columns of a table with a row for each plan, of which row i is taken where u_low >= u_d of plan
- * i, or else the last one. */
-typedef struct table {
-    double params[2 + MS_POLY_CANDIDATES * (1 + 2 * MS_STAGE_NUMBERS + 2)];
-    int    n_params, cols;
-} table;
-
-static double *table_start(const ms_poly_plan *plans, int n_plans, int cols, table *t)
+/* Picks stage i of the plan of each matrix: the first plan with u_d <= u_min, or else the last. */
+static musec_status pick_stage(ms_device *d, const ms_poly_plan *plans, int n_plans, int i,
+                               ms_vec u_min, ms_stage_coefs *coefs)
 {
-    t->cols      = cols;
-    t->n_params  = 2 + n_plans * (1 + cols);
-    t->params[0] = n_plans;
-    t->params[1] = cols;
-    for (int i = 0; i < n_plans; i++)
-        t->params[2 + i] = plans[i].u_d;
-    return t->params + 2 + n_plans;
-}
-
-static musec_status pick(ms_device *d, const table *t, ms_vec u_low, const ms_vec *out)
-{
-    return d->ops->scalars(d, MS_SCALAR_PICK, t->params, t->n_params, (ms_num[]){ ms_each(u_low) },
-                           out);
-}
-
-/* Stage s of the plans. */
-static musec_status pick_stage(ms_device *d, const ms_poly_plan *plans, int n_plans, int s,
-                               ms_vec u_low, ms_stage_nums *nums)
-{
-    table        t;
-    double      *at = table_start(plans, n_plans, MS_STAGE_NUMBERS, &t);
-    musec_status st = MUSEC_OK;
-    for (int i = 0; i < n_plans; i++, at += MS_STAGE_NUMBERS)
-        put_numbers(&plans[i].stage[s], at);
-    TRY(ms_take_nums(d, u_low.count, nums));
-    TRY(pick(d, &t, u_low, nums->v));
+    ms_stage_table table;
+    musec_status   st = MUSEC_OK;
+    memset(&table, 0, sizeof table);
+    for (int p = 0; p < n_plans; p++) {
+        const ms_stage_form f = form_of(&plans[p], i);
+        table.u_d[p]          = plans[p].u_d;
+        table.row[p] =
+            (ms_pick_stage_out){ .v1 = f.v1, .v0 = f.v0, .q0 = f.q0, .t1 = f.t1, .t0 = f.t0 };
+    }
+    TRY(MS_SCRATCH_VECS(d, u_min.count, coefs));
+    TRY(ms_scalar_pick_stage(
+        d, &table, sizeof table,
+        (ms_pick_stage_nums){ .n_plans = ms_const(n_plans), .u_min = ms_each(u_min) }, *coefs));
 done:
     return st;
 }
 
-/* The course of plans of the same stages: nothing depends on the matrix but numbers. */
-static musec_status same_course(ms_device *d, const ms_poly_plan *plans, int n_plans, ms_vec u_low,
-                                ms_stage_schedule *c)
+/* Schedules plans of the same stages: nothing depends on the matrix but numbers. */
+static musec_status common_schedule(ms_device *d, const ms_poly_plan *plans, int n_plans,
+                                    ms_vec u_min, ms_stage_schedule *c)
 {
-    const ms_poly_plan *p     = &plans[0];
-    const int           n     = p->n_stages;
-    const ms_active_set do_it = { .any = true };
-    musec_status        st    = MUSEC_OK;
-    *c                        = (ms_stage_schedule){ .n = n, .last_q = p->stage[n - 1].q };
-    c->q                      = ms_const(p->stage[0].q);
-    c->count                  = ms_const(n);
-    TRY(pick_stage(d, plans, n_plans, 0, u_low, &c->first));
-    TRY(pick_stage(d, plans, n_plans, n - 1, u_low, &c->last));
+    const ms_poly_plan *p   = &plans[0];
+    const int           n   = p->n_stages;
+    const ms_active_set all = { .any = true };
+    musec_status        st  = MUSEC_OK;
+    *c                      = (ms_stage_schedule){ .n = n, .last_q = p->stage[n - 1].q };
+    c->q                    = ms_const(p->stage[0].q);
+    c->n_stages             = ms_const(n);
+    TRY(pick_stage(d, plans, n_plans, 0, u_min, &c->first));
+    TRY(pick_stage(d, plans, n_plans, n - 1, u_min, &c->last));
     for (int i = 1; i < n - 1; i++) {
-        TRY(pick_stage(d, plans, n_plans, i, u_low, &c->middle[i]));
-        c->in_middle[i] = do_it;
+        TRY(pick_stage(d, plans, n_plans, i, u_min, &c->middle[i]));
+        c->in_middle[i] = all;
     }
     if (p->stage[0].q == 4)
-        c->square = do_it;
+        c->square = all;
     else
-        c->no_square = do_it;
+        c->no_square = all;
     if (n == 1)
-        c->single = do_it;
+        c->single = all;
     else
-        c->several = do_it;
-    if (n > 1 && p->stage[0].q == 4) c->several_square = do_it;
-    if (n > 1 && n % 2 == 0) c->even = do_it;
-    if (n > 1 && n % 2 == 1) c->odd = do_it;
+        c->several = all;
+    if (n > 1 && p->stage[0].q == 4) c->several_square = all;
+    if (n > 1 && n % 2 == 0) c->even = all;
+    if (n > 1 && n % 2 == 1) c->odd = all;
 done:
     return st;
 }
 
 musec_status ms_ssc_plan(ms_device *d, ms_stacks x, ms_num threshold, const ms_poly_plan *plan,
-                         musec_dtype operands, ms_report *report)
+                         musec_dtype compute_dtype, ms_report *report)
 {
     const ms_mark     mark = ms_arena_mark(&d->scratch);
-    ms_stage_schedule course;
+    ms_stage_schedule schedule;
     ms_soft           e;
     musec_status      st = MUSEC_OK;
 
     if (is_vector(x)) return soft_vector(d, x, threshold, report);
-    TRY(ms_soft_begin(d, x, threshold, ms_compute_dtype(x.in[0], operands),
+    TRY(ms_soft_begin(d, x, threshold, ms_compute_dtype(x.in[0].mat, compute_dtype),
                       (ms_soft_start){ .many   = plan->n_stages > MS_FEW_STEPS / 2,
                                        .square = plan->stage[0].q > 1,
                                        .stages = plan->n_stages },
                       &e));
-    TRY(same_course(d, plan, 1, e.u_low, &course));
-    TRY(ms_run_stages(d, &course, ms_const(1.0), &e));
+    TRY(common_schedule(d, plan, 1, e.u_min, &schedule));
+    TRY(ms_run_stages(d, &schedule, ms_const(1.0), &e));
     TRY(ms_soft_finish(d, &e, x.out));
     ms_report_path(report, e.b.count, plan->name, ms_poly_plan_products(plan));
-    ms_report_compute_dtype(report, e.b.count, e.operands);
+    ms_report_compute_dtype(report, e.b.count, e.compute_dtype);
     TRY(report_bound(d, &e, report));
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
 }
 
-/* The plan that PICK took. */
-static const ms_poly_plan *picked(const ms_poly_plan *plans, int n_plans, double u_low)
+/* Gives the plan that pick_stage took for this u_min. */
+static const ms_poly_plan *picked(const ms_poly_plan *plans, int n_plans, double u_min)
 {
     int i = 0;
-    while (i < n_plans - 1 && !(u_low >= plans[i].u_d))
+    while (i < n_plans - 1 && !(u_min >= plans[i].u_d))
         i++;
     return &plans[i];
 }
 
-musec_status ms_soft_fast(ms_device *d, ms_stacks x, ms_num threshold, musec_dtype operands,
+musec_status ms_soft_fast(ms_device *d, ms_stacks x, ms_num threshold, musec_dtype compute_dtype,
                           ms_report *report)
 {
     const ms_mark     mark = ms_arena_mark(&d->scratch);
     ms_poly_plan      plans[MS_FAST_PLANS];
-    ms_stage_schedule course;
+    ms_stage_schedule schedule;
     ms_soft           e;
     musec_status      st = MUSEC_OK;
 
     if (is_vector(x)) return soft_vector(d, x, threshold, report);
     for (int i = 0; i < MS_FAST_PLANS; i++)
         ms_poly_plan_fast(i, &plans[i]);
-    TRY(ms_soft_begin(d, x, threshold, ms_compute_dtype(x.in[0], operands),
+    TRY(ms_soft_begin(d, x, threshold, ms_compute_dtype(x.in[0].mat, compute_dtype),
                       (ms_soft_start){ .moments = true, .stages = 2 }, &e));
-    TRY(same_course(d, plans, MS_FAST_PLANS, e.u_low, &course));
-    TRY(ms_run_stages(d, &course, ms_each(e.inv_a), &e));
+    TRY(common_schedule(d, plans, MS_FAST_PLANS, e.u_min, &schedule));
+    TRY(ms_run_stages(d, &schedule, ms_each(e.inv_alpha), &e));
     TRY(ms_soft_finish(d, &e, x.out));
     ms_report_path(report, e.b.count, "", ms_poly_plan_products(&plans[0]));
     TRY(report_bound(d, &e, report));
     for (int64_t b = 0; report != NULL && b < e.b.count; b++)
         memcpy(report[b].path, picked(plans, MS_FAST_PLANS, report[b].u_low)->name,
                sizeof plans[0].name);
-    ms_report_compute_dtype(report, e.b.count, e.operands);
+    ms_report_compute_dtype(report, e.b.count, e.compute_dtype);
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
@@ -245,63 +229,74 @@ done:
 
 /* ---- accurate -------------------------------------------------------------------------------- */
 
-/* The course of plans of a menu, each matrix its own. */
-static musec_status menu_course(ms_device *d, const ms_poly_candidates *menu, ms_vec u_low,
-                                ms_stage_schedule *c)
+/* Schedules the candidates, of which each matrix picks its own. */
+static musec_status candidate_schedule(ms_device *d, const ms_poly_candidates *candidates,
+                                       ms_vec u_min, ms_stage_schedule *c)
 {
-    const int    cols = 2 * MS_STAGE_NUMBERS + 2;
-    const int    n = menu->rows, longest = menu->longest;
-    ms_vec       nums[2 * MS_STAGE_NUMBERS + 2], slots[MS_STAGE_MASKS];
-    table        t;
-    double      *at = table_start(menu->plan, n, cols, &t);
-    musec_status st = MUSEC_OK;
+    const int           n = candidates->n, longest = candidates->longest;
+    ms_ends_table       table;
+    ms_pick_ends_vecs   ends;
+    ms_stage_masks_vecs masks;
+    musec_status        st = MUSEC_OK;
 
     *c = (ms_stage_schedule){ .n = longest, .last_q = 4 };
-    for (int i = 0; i < n; i++, at += cols) {
-        const ms_poly_plan *p = &menu->plan[i];
-        put_numbers(&p->stage[0], at);
-        put_numbers(&p->stage[p->n_stages - 1], at + MS_STAGE_NUMBERS);
-        at[cols - 2] = p->stage[0].q;
-        at[cols - 1] = p->n_stages;
+    memset(&table, 0, sizeof table);
+    for (int i = 0; i < n; i++) {
+        const ms_poly_plan *p = &candidates->plan[i];
+        const ms_stage_form f = form_of(p, 0), l = form_of(p, p->n_stages - 1);
+        table.u_d[i] = p->u_d;
+        table.row[i] = (ms_pick_ends_out){ .v1       = f.v1,
+                                           .v0       = f.v0,
+                                           .q0       = f.q0,
+                                           .t1       = f.t1,
+                                           .t0       = f.t0,
+                                           .last_v1  = l.v1,
+                                           .last_v0  = l.v0,
+                                           .last_q0  = l.q0,
+                                           .last_t1  = l.t1,
+                                           .last_t0  = l.t0,
+                                           .q        = p->stage[0].q,
+                                           .n_stages = p->n_stages };
         c->no_square.any |= p->stage[0].q < 4;
         c->several_square.any |= p->stage[0].q == 4 && p->n_stages > 1;
         c->single.any |= p->n_stages == 1;
         c->even.any |= p->n_stages == 2 || p->n_stages == 4;
         c->odd.any |= p->n_stages == 3;
     }
-    for (int i = 0; i < cols; i++)
-        TRY(ms_scratch_vec(d, u_low.count, &nums[i]));
-    for (int i = 0; i < MS_STAGE_MASKS; i++)
-        TRY(ms_scratch_vec(d, u_low.count, &slots[i]));
-    TRY(pick(d, &t, u_low, nums));
-    memcpy(c->first.v, nums, sizeof c->first.v);
-    memcpy(c->last.v, nums + MS_STAGE_NUMBERS, sizeof c->last.v);
-    c->q     = ms_each(nums[cols - 2]);
-    c->count = ms_each(nums[cols - 1]);
-    TRY(d->ops->scalars(d, MS_SCALAR_STAGE_MASKS, NULL, 0, (ms_num[]){ c->q, c->count }, slots));
-    c->square              = (ms_active_set){ true, slots[MS_STAGE_MASK_SQUARE] };
-    c->several             = (ms_active_set){ longest > 1, slots[MS_STAGE_MASK_SEVERAL] };
-    c->no_square.mask      = slots[MS_STAGE_MASK_NO_SQUARE];
-    c->single.mask         = slots[MS_STAGE_MASK_SINGLE];
-    c->even.mask           = slots[MS_STAGE_MASK_EVEN];
-    c->odd.mask            = slots[MS_STAGE_MASK_ODD];
-    c->several_square.mask = slots[MS_STAGE_MASK_SEVERAL_SQUARE];
+    TRY(MS_SCRATCH_VECS(d, u_min.count, &ends));
+    TRY(MS_SCRATCH_VECS(d, u_min.count, &masks));
+    TRY(ms_scalar_pick_ends(d, &table, sizeof table,
+                            (ms_pick_ends_nums){ .n_plans = ms_const(n), .u_min = ms_each(u_min) },
+                            ends));
+    c->first = (ms_stage_coefs){ ends.v1, ends.v0, ends.q0, ends.t1, ends.t0 };
+    c->last =
+        (ms_stage_coefs){ ends.last_v1, ends.last_v0, ends.last_q0, ends.last_t1, ends.last_t0 };
+    c->q        = ms_each(ends.q);
+    c->n_stages = ms_each(ends.n_stages);
+    TRY(ms_scalar_stage_masks(d, (ms_stage_masks_nums){ .q = c->q, .n_stages = c->n_stages },
+                              masks));
+    c->square              = (ms_active_set){ true, masks.square };
+    c->several             = (ms_active_set){ longest > 1, masks.several };
+    c->no_square.mask      = masks.no_square;
+    c->single.mask         = masks.single;
+    c->even.mask           = masks.even;
+    c->odd.mask            = masks.odd;
+    c->several_square.mask = masks.several_square;
     for (int i = 1; i < longest - 1; i++) {
-        TRY(pick_stage(d, menu->plan, n, i, u_low, &c->middle[i]));
-        c->in_middle[i] =
-            (ms_active_set){ true, slots[i == 1 ? MS_STAGE_MASK_SECOND : MS_STAGE_MASK_THIRD] };
+        TRY(pick_stage(d, candidates->plan, n, i, u_min, &c->middle[i]));
+        c->in_middle[i] = (ms_active_set){ true, i == 1 ? masks.second : masks.third };
     }
 done:
     return st;
 }
 
-/* Matrices first .. first + count - 1 of an engine of one stack. */
+/* Gives the engine of matrices first .. first + count - 1 of one stack. */
 static ms_soft soft_slice(const ms_soft *e, int64_t first, int64_t count)
 {
     ms_soft       one    = *e;
     ms_mat *const mats[] = { &one.p[0].x, &one.b, &one.q, &one.t, &one.y, &one.v, &one.gram };
-    ms_vec *const vecs[] = { &one.s,     &one.inv_a, &one.mean, &one.alpha,
-                             &one.u_low, &one.gain,  &one.rest };
+    ms_vec *const vecs[] = { &one.s,     &one.inv_alpha, &one.mean,    &one.alpha,
+                             &one.u_min, &one.gain,      &one.residual };
     for (size_t i = 0; i < COUNT(mats); i++)
         *mats[i] = ms_mat_slice(*mats[i], first, count);
     for (size_t i = 0; i < COUNT(vecs); i++)
@@ -309,54 +304,56 @@ static ms_soft soft_slice(const ms_soft *e, int64_t first, int64_t count)
     return one;
 }
 
-/* All matrices of e by the plans of the menu. */
-static musec_status by_menu(ms_device *d, const ms_poly_candidates *menu, ms_soft e,
-                            const ms_mat *out, ms_report *report)
+/* Clips all matrices of e by the candidates. */
+static musec_status by_candidates(ms_device *d, const ms_poly_candidates *candidates, ms_soft e,
+                                  const ms_mat *out, ms_report *report)
 {
     const ms_mark     mark  = ms_arena_mark(&d->scratch);
     const int64_t     count = e.b.count;
-    ms_stage_schedule course;
+    ms_stage_schedule schedule;
     musec_status      st = MUSEC_OK;
-    TRY(menu_course(d, menu, e.u_low, &course));
-    TRY(ms_run_stages(d, &course, ms_each(e.inv_a), &e));
+    TRY(candidate_schedule(d, candidates, e.u_min, &schedule));
+    TRY(ms_run_stages(d, &schedule, ms_each(e.inv_alpha), &e));
     TRY(ms_soft_finish(d, &e, out));
     ms_report_path(report, count, "", 0);
     TRY(report_bound(d, &e, report));
     for (int64_t b = 0; report != NULL && b < count; b++) {
-        const ms_poly_plan *p = picked(menu->plan, menu->rows, report[b].u_low);
+        const ms_poly_plan *p = picked(candidates->plan, candidates->n, report[b].u_low);
         snprintf(report[b].path, sizeof report[b].path, "%.23s%s", p->name,
                  report[b].u_low >= p->u_d ? "" : " short");
         /* a first stage of q = 1 has no use for the square of A that the bound took */
         report[b].products = ms_poly_plan_products(p) + (p->stage[0].q == 1 ? 1 : 0);
     }
-    ms_report_compute_dtype(report, count, e.operands);
+    ms_report_compute_dtype(report, count, e.compute_dtype);
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
 }
 
-/* Where no polynomial of the menu reaches that far down, or rounding would not let it, which is
- * that of the Gram matrix: about eps / 8 / u_low^2, measured. */
-static bool needs_exact(const ms_poly_candidates *menu, musec_dtype operands, double u_low)
+/* Is u so small that no candidate reaches that far down, or that the rounding of the Gram matrix,
+ * about eps / 8 / u^2 as measured, would exceed tol? */
+static bool needs_exact(const ms_poly_candidates *candidates, musec_dtype compute_dtype,
+                        double u_min)
 {
-    return !(u_low >= menu->plan[menu->rows - 1].u_d &&
-             menu->tol >= ms_dtype_eps(operands) / 8.0 / (u_low * u_low));
+    return !(u_min >= candidates->plan[candidates->n - 1].u_d &&
+             candidates->tol >= ms_dtype_eps(compute_dtype) / 8.0 / (u_min * u_min));
 }
 
-/* In the precision of the input, where tol is a promise: this waits, for a number of each matrix,
- * and does by eigenvalues what has to be. */
-static musec_status by_menu_or_exact(ms_device *d, const ms_poly_candidates *menu, const ms_soft *e,
-                                     ms_mat in, ms_num threshold, ms_mat out, ms_report *report)
+/* In the precision of the input, tol is a promise: this waits for a number of each matrix, and
+ * takes eigenvalues where no candidate will do. */
+static musec_status by_candidates_or_exact(ms_device *d, const ms_poly_candidates *candidates,
+                                           const ms_soft *e, ms_mat in, ms_num threshold,
+                                           ms_mat out, ms_report *report)
 {
-    double      *u_low = malloc((size_t)in.count * sizeof *u_low);
+    double      *u_min = malloc((size_t)in.count * sizeof *u_min);
     musec_status st    = MUSEC_OK;
-    if (u_low == NULL) TRY(ms_fail(&d->error, MUSEC_ENOMEM, "accurate: no memory for the plans"));
-    TRY(ms_vec_download(d, e->u_low, u_low));
+    if (u_min == NULL) TRY(ms_fail(&d->error, MUSEC_ENOMEM, "accurate: no memory for the plans"));
+    TRY(ms_vec_download(d, e->u_min, u_min));
     for (int64_t first = 0, next; first < in.count; first = next) {
-        const bool exact = needs_exact(menu, e->operands, u_low[first]);
+        const bool exact = needs_exact(candidates, e->compute_dtype, u_min[first]);
         ms_report *about = report == NULL ? NULL : report + first;
         for (next = first + 1;
-             next < in.count && needs_exact(menu, e->operands, u_low[next]) == exact;)
+             next < in.count && needs_exact(candidates, e->compute_dtype, u_min[next]) == exact;)
             next++;
         const int64_t n    = next - first;
         const ms_mat  part = ms_mat_slice(out, first, n);
@@ -364,61 +361,77 @@ static musec_status by_menu_or_exact(ms_device *d, const ms_poly_candidates *men
             TRY(ms_exact(d, MS_EXACT_SOFT, ms_mat_slice(in, first, n),
                          ms_num_slice(threshold, first, n), part, about));
         else
-            TRY(by_menu(d, menu, soft_slice(e, first, n), &part, about));
+            TRY(by_candidates(d, candidates, soft_slice(e, first, n), &part, about));
     }
 done:
-    free(u_low);
+    free(u_min);
     return st;
 }
 
-/* A menu takes long to make: the context keeps the last one.  With operands of 16 bits it ends with
- * the plan for what lies below all others, and a tol far below rounding has no use. */
-static musec_status menu_of(ms_device *d, double tol, musec_dtype operands,
-                            const ms_poly_candidates **out)
+/* Candidates take long to make, so the context keeps the last ones. */
+typedef struct candidate_cache {
+    musec_dtype        compute_dtype;
+    ms_poly_candidates candidates; /* n is 0: none yet */
+} candidate_cache;
+
+/* With a 16-bit compute dtype the candidates end with the plan for u below all others, and a tol
+ * far below rounding is of no use. */
+static bool make_candidates(double tol, musec_dtype compute_dtype, ms_poly_candidates *out)
 {
-    const ms_compute_limits limit     = ms_compute_limits_of(operands);
-    const double            short_tol = 1e-2, least_tol = 1e-6;
-    ms_poly_candidates     *menu = d->menu;
-    musec_status            st   = MUSEC_OK;
-    if (ms_is_16bit(operands) && tol < least_tol) tol = least_tol;
-    if (menu == NULL) {
-        menu = d->menu = calloc(1, sizeof *menu);
-        if (menu == NULL) TRY(ms_fail(&d->error, MUSEC_ENOMEM, "accurate: no memory for the menu"));
+    const ms_compute_limits limits    = ms_compute_limits_of(compute_dtype);
+    const double            short_tol = 1e-2;
+    if (ms_poly_candidates_make(tol, limits.u_d, out) != MUSEC_OK) return false;
+    if (!ms_is_16bit(compute_dtype)) return true;
+    if (out->n == MS_POLY_CANDIDATES) return false;
+    ms_poly_plan *last = &out->plan[out->n++];
+    if (ms_poly_plan_cheapest(fmax(tol, short_tol), limits.short_u_d, last) != MUSEC_OK)
+        return false;
+    if (last->n_stages > out->longest) out->longest = last->n_stages;
+    return true;
+}
+
+static musec_status find_candidates(ms_device *d, double tol, musec_dtype compute_dtype,
+                                    const ms_poly_candidates **out)
+{
+    const double     min_tol = 1e-6;
+    candidate_cache *cache   = d->attached;
+    musec_status     st      = MUSEC_OK;
+    if (ms_is_16bit(compute_dtype) && tol < min_tol) tol = min_tol;
+    if (cache == NULL) {
+        cache = d->attached = calloc(1, sizeof *cache);
+        d->free_attached    = free;
+        if (cache == NULL)
+            TRY(ms_fail(&d->error, MUSEC_ENOMEM, "accurate: no memory for the polynomials"));
     }
-    if (menu->rows == 0 || menu->tol != tol || menu->operands != (int)operands) {
-        bool made = ms_poly_candidates_make(tol, limit.u_d, menu) == MUSEC_OK;
-        if (made && ms_is_16bit(operands)) {
-            ms_poly_plan *last = &menu->plan[menu->rows++];
-            made               = menu->rows <= MS_POLY_CANDIDATES &&
-                   ms_poly_plan_cheapest(fmax(tol, short_tol), limit.short_u_d, last) == MUSEC_OK;
-            if (made && last->n_stages > menu->longest) menu->longest = last->n_stages;
-        }
-        menu->operands = (int)operands;
-        if (!made) menu->rows = 0;
-        if (!made)
+    if (cache->candidates.n == 0 || cache->candidates.tol != tol ||
+        cache->compute_dtype != compute_dtype) {
+        cache->compute_dtype = compute_dtype;
+        if (!make_candidates(tol, compute_dtype, &cache->candidates)) {
+            cache->candidates.n = 0;
             TRY(ms_fail(&d->error, MUSEC_EINVAL, "accurate: no polynomial for a tol of %g", tol));
+        }
     }
-    *out = menu;
+    *out = &cache->candidates;
 done:
     return st;
 }
 
 musec_status ms_soft_accurate(ms_device *d, ms_stacks x, ms_num threshold, double tol,
-                              musec_dtype operands, ms_report *report)
+                              musec_dtype compute_dtype, ms_report *report)
 {
-    const ms_mark             mark = ms_arena_mark(&d->scratch);
-    const ms_poly_candidates *menu = NULL;
+    const ms_mark             mark       = ms_arena_mark(&d->scratch);
+    const ms_poly_candidates *candidates = NULL;
     ms_soft                   e;
     musec_status              st = MUSEC_OK;
 
     if (is_vector(x)) return soft_vector(d, x, threshold, report);
-    operands = ms_compute_dtype(x.in[0], operands);
-    TRY(menu_of(d, tol, operands, &menu));
-    TRY(ms_soft_begin(d, x, threshold, operands,
-                      (ms_soft_start){ .moments = true, .stages = menu->longest }, &e));
-    TRY(ms_is_16bit(operands)
-            ? by_menu(d, menu, e, x.out, report)
-            : by_menu_or_exact(d, menu, &e, x.in[0], threshold, x.out[0], report));
+    compute_dtype = ms_compute_dtype(x.in[0].mat, compute_dtype);
+    TRY(find_candidates(d, tol, compute_dtype, &candidates));
+    TRY(ms_soft_begin(d, x, threshold, compute_dtype,
+                      (ms_soft_start){ .moments = true, .stages = candidates->longest }, &e));
+    TRY(ms_is_16bit(compute_dtype)
+            ? by_candidates(d, candidates, e, x.out, report)
+            : by_candidates_or_exact(d, candidates, &e, x.in[0].mat, threshold, x.out[0], report));
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;

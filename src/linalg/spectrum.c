@@ -149,8 +149,12 @@ static musec_status lanczos_row(ms_device *d, double eps, ms_mat basis, int64_t 
         TRY(op->gemm(d, -1.0, h_used, done_rows, 1.0, w));
     }
     TRY(op->sumsq(d, w, length2));
-    TRY(op->scalars(d, MS_SCALAR_INV_RESIDUAL, &eps, 1,
-                    (ms_num[]){ ms_each(length2), ms_each(j > 0 ? fresh2 : length2) }, &inverse));
+    TRY(ms_scalar_inv_residual(
+        d,
+        (ms_inv_residual_nums){ .eps         = ms_const(eps),
+                                .sumsq       = ms_each(length2),
+                                .fresh_sumsq = ms_each(j > 0 ? fresh2 : length2) },
+        (ms_inv_residual_vecs){ inverse }));
     TRY(op->axpby(d, ms_each(inverse), w, ms_const(0.0), row));
 done:
     return st;

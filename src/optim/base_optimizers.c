@@ -55,20 +55,23 @@ done:
     return st;
 }
 
-/* The coefficients of the direction times the scale of p->scaled, which is left in its own. */
+/* Gives the coefficients of the direction times the scale of p->scaled, which is written there. */
 static musec_status scaled_coefs(ms_device *d, const ms_direction *p, ms_momentum_coefs c,
                                  ms_num *keep, ms_num *add)
 {
-    ms_vec       to[3] = { { p->scaled.own, p->scaled.count } };
-    musec_status st    = MUSEC_OK;
-    for (int i = 1; i < 3; i++)
-        TRY(ms_scratch_vec(d, p->scaled.count, &to[i]));
-    TRY(d->ops->scalars(
-        d, MS_SCALAR_AVERAGE, (double[]){ c.keep, c.add }, 2,
-        (ms_num[]){ ms_host(p->momentum_bound), ms_host(p->grad_absmax), ms_const(p->zero_scale) },
-        to));
-    *keep = ms_each(to[1]);
-    *add  = ms_each(to[2]);
+    ms_average_scale_vecs out = { .scale = p->scaled.scale };
+    musec_status          st  = MUSEC_OK;
+    TRY(ms_scratch_vec(d, p->scaled.mat.count, &out.m_coef));
+    TRY(ms_scratch_vec(d, p->scaled.mat.count, &out.g_coef));
+    TRY(ms_scalar_average_scale(d,
+                                (ms_average_scale_nums){ .m_weight  = ms_const(c.keep),
+                                                         .g_weight  = ms_const(c.add),
+                                                         .m_absmax  = ms_host(p->momentum_bound),
+                                                         .g_absmax  = ms_host(p->grad_absmax),
+                                                         .threshold = ms_const(p->zero_scale) },
+                                out));
+    *keep = ms_each(out.m_coef);
+    *add  = ms_each(out.g_coef);
 done:
     return st;
 }
@@ -80,13 +83,13 @@ static musec_status average_scaled(ms_device *d, const ms_direction *p, ms_momen
 {
     const ms_mat  none = { 0 }, m = p->state[0];
     const ms_mark mark     = ms_arena_mark(&d->scratch);
-    ms_term       terms[3] = { { .out = p->scaled } };
+    ms_term       terms[3] = { { .out = p->scaled.mat } };
     int           n        = 1;
     musec_status  st       = MUSEC_OK;
 
     TRY(scaled_coefs(d, p, c, &terms[0].x_coef, &terms[0].y_coef));
     if (p->mode == MS_PREDICTED) {
-        TRY(d->ops->average(d, terms[0].x_coef, m, terms[0].y_coef, p->grad, p->scaled,
+        TRY(d->ops->average(d, terms[0].x_coef, m, terms[0].y_coef, p->grad, p->scaled.mat,
                             p->observed));
         goto done;
     }
@@ -114,7 +117,7 @@ static musec_status sgdm_direction(ms_device *d, const ms_direction *p)
     const ms_momentum_coefs   stored = ms_momentum_coefs_at(cfg, p->t);
     const ms_momentum_coefs   ahead  = look_ahead_coefs(cfg);
     musec_status              st     = MUSEC_OK;
-    if (p->scaled.data != NULL) {
+    if (p->scaled.mat.data != NULL) {
         ms_momentum_coefs c = p->mode == MS_LOOK_AHEAD ? ahead : stored;
         if (p->mode == MS_UPDATE_STATE && cfg->nesterov) /* from M as it will be */
             c = (ms_momentum_coefs){ ahead.keep * stored.keep,

@@ -41,7 +41,8 @@ static bool in_one_call(const musec_optim *opt, const ms_group *g, int64_t m, in
 /* Members from .. from + n - 1 of a span, by one call.  Of out, scaled and observed, each of the
  * whole span, what has no data is not wanted. */
 static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int64_t n,
-                              ms_direction_mode mode, ms_mat out, ms_mat scaled, ms_vec observed)
+                              ms_direction_mode mode, ms_mat out, ms_scaled_mat scaled,
+                              ms_vec observed)
 {
     musec_optim    *opt   = s->opt;
     const ms_group *g     = span->g;
@@ -53,7 +54,7 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
                               .t              = ms_member_param(opt, g, first)->t + 1,
                               .coupled_decay  = coupled_decay(opt, g, first),
                               .out            = ms_mat_slice(out, from, n),
-                              .scaled         = ms_mat_slice(scaled, from, n),
+                              .scaled         = ms_scaled_slice(scaled, from, n),
                               .momentum_bound = g->momentum_bound + first,
                               .grad_absmax    = s->host->grad_absmax,
                               .zero_scale     = clips ? opt->cfg.threshold : 1.0,
@@ -71,7 +72,7 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
     p.state[0] = ms_mat_slice(span->momentum, from, n);
     for (int k = 1; g->base->states[k] != NULL; k++)
         p.state[k] = ms_mat_slice(g->state[k], first, n);
-    for (int64_t i = 0; scaled.data != NULL && i < n; i++)
+    for (int64_t i = 0; scaled.mat.data != NULL && i < n; i++)
         s->host->grad_absmax[i] = mode == MS_PREDICTED ? ms_predicted_absmax(g, first + i)
                                                        : ms_scale_absmax(s, g, first + i);
     TRY(g->base->direction(opt->d, &p));
@@ -81,7 +82,7 @@ done:
 }
 
 static musec_status compute(ms_step *s, const ms_span *span, ms_direction_mode mode, ms_mat out,
-                            ms_mat scaled, ms_vec observed)
+                            ms_scaled_mat scaled, ms_vec observed)
 {
     musec_status st = MUSEC_OK;
     for (int64_t i = 0, next; i < span->n; i = next) {
@@ -159,11 +160,12 @@ musec_status ms_update_momentum(ms_step *s, ms_span *span)
     const bool      predicted = span->gs->predicted;
     musec_status    st        = MUSEC_OK;
 
-    span->direction = span->scaled = (ms_mat){ .count = span->n };
+    span->direction = (ms_mat){ .count = span->n };
+    span->scaled    = ms_unscaled(span->direction);
     if (rounds) {
         TRY(measure_bounds(opt, span));
-        if (span->gs->scaled.data != NULL)
-            span->scaled = ms_mat_slice(span->gs->scaled, span->first, span->n);
+        if (span->gs->scaled.mat.data != NULL)
+            span->scaled = ms_scaled_slice(span->gs->scaled, span->first, span->n);
         else
             TRY(ms_take_scaled(opt, g, span->n, &span->scaled));
     }
@@ -173,8 +175,9 @@ musec_status ms_update_momentum(ms_step *s, ms_span *span)
         TRY(ms_scratch_mat(opt->d, g->dtype, span->n, g->rows, g->cols, &span->direction));
     if (!predicted || span->direction.data != NULL)
         TRY(compute(s, span, stores ? MS_KEEP_STATE : MS_UPDATE_STATE, span->direction,
-                    predicted ? (ms_mat){ .count = span->n } : span->scaled, (ms_vec){ 0 }));
-    span->scaled.own_e = span->gs->scale_exp;
+                    predicted ? ms_unscaled((ms_mat){ .count = span->n }) : span->scaled,
+                    (ms_vec){ 0 }));
+    span->scaled.scale_exponent = span->gs->scale_exp;
     if (rounds) advance_bounds(s, span);
 done:
     return st;
@@ -184,7 +187,7 @@ musec_status ms_look_ahead(ms_step *s, ms_span *span)
 {
     musec_status st = MUSEC_OK;
     span->direction = (ms_mat){ .count = span->n };
-    if (span->scaled.data == NULL)
+    if (span->scaled.mat.data == NULL)
         TRY(ms_scratch_mat(s->opt->d, span->g->dtype, span->n, span->g->rows, span->g->cols,
                            &span->direction));
     TRY(compute(s, span, MS_LOOK_AHEAD, span->direction, span->scaled, (ms_vec){ 0 }));

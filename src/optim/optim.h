@@ -47,10 +47,10 @@ typedef struct ms_direction {
     /* The update direction.  It is state[0] itself where the base's direction is its momentum.
      * Without data it is not wanted, which `scaled` alone allows. */
     ms_mat out;
-    /* Without data it is not wanted.  Else it gets the same direction in 16 bits, times scaled.own,
+    /* Without data it is not wanted.  Else it gets the same direction in 16 bits, times scaled.scale,
      * which is an output too.  Only bases whose direction is their momentum can do that, without
      * coupled decay. */
-    ms_mat        scaled;
+    ms_scaled_mat scaled;
     const double *momentum_bound; /* with `scaled`: bounds of the |entries| of state[0] */
     const double *grad_absmax;    /* with `scaled`: those of the gradients, for the scale */
     double        zero_scale;     /* what is scaled to 1 where both are 0 */
@@ -221,7 +221,7 @@ typedef enum ms_operand { MS_GRADS, MS_WEIGHTS, MS_COPIES, MS_OPERANDS } ms_oper
 /* What a step knows of one group. */
 typedef struct ms_group_step {
     int           scale_exp; /* log2 of the scales of its matrices, on average */
-    ms_mat        scaled;    /* room for the 16-bit directions of all members; or without data */
+    ms_scaled_mat scaled;    /* the 16-bit directions of all members; or without data */
     bool          predicted; /* `scaled` was averaged on predictions, which hold */
     const double *observed;  /* (count) max|G| as that pass observed it; NULL: it was not run */
     bool          done;      /* it was fused with an earlier group */
@@ -256,7 +256,7 @@ typedef struct ms_span {
     int64_t        first, n;
     ms_mat         momentum;  /* their state[0], in the dtype of the weights */
     ms_mat         direction; /* what the spectral function is applied to; or without data: */
-    ms_mat         scaled;    /* the same in 16 bits, with a scale for each matrix */
+    ms_scaled_mat  scaled;    /* the same in 16 bits, with a scale for each matrix */
     ms_mat         update;    /* what the spectral function makes of it */
 } ms_span;
 
@@ -283,7 +283,7 @@ double ms_predicted_absmax(const ms_group *g, int64_t m);
 double ms_observed_absmax(const ms_step *s, const ms_group *g, int64_t m);
 double ms_scale_absmax(const ms_step *s, const ms_group *g, int64_t m);
 /* Takes scratch for the 16-bit directions of n matrices of a group, and for their scales. */
-musec_status ms_take_scaled(musec_optim *opt, const ms_group *g, int64_t n, ms_mat *scaled);
+musec_status ms_take_scaled(musec_optim *opt, const ms_group *g, int64_t n, ms_scaled_mat *scaled);
 
 /* momentum.c: averages the momentum of all groups whose scales are predicted. */
 musec_status ms_average_predicted(ms_step *s);

@@ -85,13 +85,11 @@ static bool is_predictable(const ms_step *s, const ms_group *g)
     return can;
 }
 
-musec_status ms_take_scaled(musec_optim *opt, const ms_group *g, int64_t n, ms_mat *scaled)
+musec_status ms_take_scaled(musec_optim *opt, const ms_group *g, int64_t n, ms_scaled_mat *scaled)
 {
-    ms_vec       scales;
     musec_status st = MUSEC_OK;
-    TRY(ms_scratch_vec(opt->d, n, &scales));
-    TRY(ms_scratch_mat(opt->d, g->operands, n, g->rows, g->cols, scaled));
-    scaled->own = scales.data;
+    TRY(ms_scratch_vec(opt->d, n, &scaled->scale));
+    TRY(ms_scratch_mat(opt->d, g->operands, n, g->rows, g->cols, &scaled->mat));
 done:
     return st;
 }

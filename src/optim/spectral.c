@@ -39,7 +39,8 @@ static musec_status soft_clip(ms_device *d, const musec_optim_config *cfg, musec
     case MUSEC_NS_FAST: return ms_soft_fast(d, x, threshold, operands, report);
     case MUSEC_NS_ACCURATE:
         return ms_soft_accurate(d, x, threshold, ms_optim_tol(cfg), operands, report);
-    case MUSEC_NS_EXACT: return ms_exact(d, MS_EXACT_SOFT, x.in[0], threshold, x.out[0], report);
+    case MUSEC_NS_EXACT:
+        return ms_exact(d, MS_EXACT_SOFT, x.in[0].mat, threshold, x.out[0], report);
     default: break;
     }
     if (cfg->literal) return ms_ssc_literal(d, x, threshold, cfg->ns_iters, operands, report);
@@ -52,7 +53,7 @@ musec_status ms_run_spectral(musec_optim *opt, const ms_group *g, ms_stacks x, m
 {
     const musec_optim_config *cfg  = &opt->cfg;
     const ms_quintic_list    *list = ms_optim_quintics(cfg);
-    const ms_mat              in = x.in[0], out = x.out[0];
+    const ms_mat              in = x.in[0].mat, out = x.out[0];
     if (g->spectral_fn == MS_SPECTRAL_SOFT_CLIP)
         return soft_clip(opt->d, cfg, g->operands, x, threshold, report);
     assert(x.n == 1);
@@ -62,7 +63,7 @@ musec_status ms_run_spectral(musec_optim *opt, const ms_group *g, ms_stacks x, m
         return ms_exact(opt->d, MS_EXACT_POLAR, in, threshold, out, report);
     ms_report_path(report, in.count, list->name, cfg->ns_iters);
     ms_report_compute_dtype(report, in.count, g->operands);
-    return ms_newton_schulz(opt->d, in, list, cfg->ns_iters, g->operands, out);
+    return ms_newton_schulz(opt->d, x.in[0], list, cfg->ns_iters, g->operands, out);
 }
 
 /* update <- f(direction) of all spans by one call, by the rule of their groups. */
@@ -73,8 +74,8 @@ static musec_status apply(musec_optim *opt, const ms_span *spans, int n_spans, m
     for (int i = 0; i < n_spans; i++) {
         const ms_span      *span  = &spans[i];
         const ms_gram_norms norms = span->g->gram_norms;
-        x.in[i]                   = span->scaled.data != NULL ? span->scaled : span->direction;
-        x.out[i]                  = span->update;
+        x.in[i]  = span->scaled.mat.data != NULL ? span->scaled : ms_unscaled(span->direction);
+        x.out[i] = span->update;
         if (!cached) continue;
         x.gram_norms[i].sumsq = ms_vec_slice(norms.sumsq, span->first, span->n);
         x.gram_norms[i].trace = ms_vec_slice(norms.trace, span->first, span->n);

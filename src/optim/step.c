@@ -134,7 +134,7 @@ done:
 /* Says whether the directions of all members of a group are in memory at once. */
 static bool is_whole(const ms_step *s, const ms_group *g)
 {
-    return s->host->groups[g - s->opt->groups].scaled.data != NULL && ms_group_has_grads(s, g);
+    return s->host->groups[g - s->opt->groups].scaled.mat.data != NULL && ms_group_has_grads(s, g);
 }
 
 /* Group i, fused with the later groups that are fusible with it, or alone. */

@@ -48,8 +48,11 @@ musec_status ms_threshold(musec_optim *opt, ms_mat x, ms_num *threshold)
     TRY(ms_scratch_vec(opt->d, x.count, &d));
     TRY(op->sumsq(opt->d, x, d));
     if (opt->cfg.threshold_rule == MUSEC_THRESHOLD_RMS)
-        TRY(op->scalars(opt->d, MS_SCALAR_RMS, (double[]){ opt->cfg.threshold, r }, 2,
-                        (ms_num[]){ ms_each(d) }, &d));
+        TRY(ms_scalar_rms(opt->d,
+                          (ms_rms_nums){ .factor = ms_const(opt->cfg.threshold),
+                                         .rank   = ms_const(r),
+                                         .sumsq  = ms_each(d) },
+                          (ms_rms_vecs){ d }));
     else
         TRY(quantiles(opt, x, r, d));
     *threshold = ms_each(d);

@@ -74,11 +74,15 @@ static musec_status step_sizes(musec_optim *opt, const ms_group *g, double *size
         for (int64_t i = 0; i < u.count; i++)
             sizes[i] = 1.0 / sizes[i];
         TRY(op->sumsq(opt->d, u, each));
-        TRY(op->scalars(opt->d, MS_SCALAR_INV_NORM, (double[]){ 1e-30 }, 1,
-                        (ms_num[]){ ms_each(each), ms_host(sizes) }, &each));
+        TRY(ms_scalar_inv_norm(opt->d,
+                               (ms_inv_norm_nums){ .sumsq  = ms_each(each),
+                                                   .factor = ms_host(sizes),
+                                                   .eps    = ms_const(1e-30) },
+                               (ms_inv_norm_vecs){ each }));
     } else {
-        TRY(op->scalars(opt->d, MS_SCALAR_DIVIDE, NULL, 0, (ms_num[]){ threshold, ms_host(sizes) },
-                        &each));
+        TRY(ms_scalar_divide(
+            opt->d, (ms_divide_nums){ .numerator = ms_host(sizes), .denominator = threshold },
+            (ms_divide_vecs){ each }));
     }
     *step = ms_each(each);
 done:

@@ -37,7 +37,7 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
     if (g->spectral_fn == MS_SPECTRAL_NONE) return 0;
     if (g->spectral_fn == MS_SPECTRAL_POLAR && !exact) {
         const int run =
-            ms_newton_schulz_run(ms_optim_quintics(cfg), g->operands, (int64_t)r, (int64_t)n);
+            ms_newton_schulz_fused(ms_optim_quintics(cfg), g->operands, (int64_t)r, (int64_t)n);
         return vectors + each * (2 * n * r + (uint64_t)(run + 1) * r * r);
     }
     if (!soft) return vectors + spectrum;

@@ -14,7 +14,7 @@
 #include "core/clock.h"
 #include "core/half.h"
 #include "core/stochastic_round.h"
-#include "device/scalar_fn.h"
+#include MS_SCALAR_PROGRAMS
 
 /* b, i, j over the stack x */
 #define foreach(x)                             \
@@ -367,19 +367,17 @@ static musec_status ref_stochastic_round(ms_device *d, uint64_t key, uint64_t fi
     return MUSEC_OK;
 }
 
-static musec_status ref_scalars(ms_device *d, ms_scalar_fn fn, const double *params, int n_params,
-                                const ms_num *in, const ms_vec *out)
+static musec_status ref_scalars(ms_device *d, const ms_scalar_call *c)
 {
+    double in[MS_SCALAR_MAX_IO] = { 0 }, out[MS_SCALAR_MAX_IO] = { 0 };
     (void)d;
-    const int n_in = ms_scalar_n_in(fn), n_out = ms_scalar_n_out(fn, params);
-    double    from[MS_SCALAR_MAX_IO] = { 0 }, to[MS_SCALAR_MAX_IO] = { 0 };
-    assert(n_in <= MS_SCALAR_MAX_IO && n_out <= MS_SCALAR_MAX_IO);
-    for (int64_t b = 0; b < out[0].count; b++) {
-        for (int k = 0; k < n_in; k++)
-            from[k] = ms_num_at(in[k], b);
-        ms_scalar_eval(fn, params, n_params, from, to);
-        for (int k = 0; k < n_out; k++) /* all were read: an out may be an in */
-            out[k].data[b] = to[k];
+    assert(c->n_in <= MS_SCALAR_MAX_IO && c->n_out <= MS_SCALAR_MAX_IO);
+    for (int64_t b = 0; b < c->out[0].count; b++) {
+        for (int k = 0; k < c->n_in; k++)
+            in[k] = ms_num_at(c->in[k], b);
+        ms_scalar_run(c->program, c->table, in, out);
+        for (int k = 0; k < c->n_out; k++) /* all were read: an out may be an in */
+            c->out[k].data[b] = out[k];
     }
     return MUSEC_OK;
 }

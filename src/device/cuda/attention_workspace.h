@@ -1,5 +1,6 @@
 /* attention_workspace.h - the memory that the gradient of attention takes on Hopper, where it
- * stores dS (attention_wgmma_grad.cu).  It holds sizes alone, so that one can plan without a GPU. */
+ * stores dS (attention_wgmma_grad.cu).  It holds sizes alone, so that one can plan without a
+ * GPU. */
 #ifndef MS_DEVICE_CUDA_ATTENTION_WORKSPACE_H
 #define MS_DEVICE_CUDA_ATTENTION_WORKSPACE_H
 

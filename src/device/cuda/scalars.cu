@@ -1,26 +1,27 @@
-/* scalars.cu - the scalar programs of scalar_fn.h, a thread for each matrix.
+/* scalars.cu - the scalar programs that the build gives to the devices, a thread for each matrix.
  *
- * Parameters and numbers that lie in host memory ride on the launch; where these are more than it
- * has room for, there are several launches. */
+ * The table and numbers that lie in host memory are kernel parameters; where these are more than a
+ * launch can take, there are several launches. */
 #include "device/cuda/operand.cuh"
-#include "device/scalar_fn.h"
 
-enum { SCALAR_THREADS = 128, PARAMS = 128, LISTED = 256 };
+#include MS_SCALAR_PROGRAMS
 
-struct scalar_call {
-    ms_scalar_fn fn;
-    int          n_params, n_in, n_out, n_lists;
-    int64_t      first, count; /* matrices of the launch */
-    number       in[MS_SCALAR_MAX_IO];
-    int          list[MS_SCALAR_MAX_IO]; /* where in `listed` the numbers of it begin; -1: none */
-    double      *out[MS_SCALAR_MAX_IO];
-    double       params[PARAMS], listed[LISTED];
+enum { SCALAR_THREADS = 128, HOST_NUMBERS = 256 };
+
+struct scalar_args {
+    int     program;
+    int     n_in, n_out, n_host;
+    int64_t first, count; /* matrices of the launch */
+    number  in[MS_SCALAR_MAX_IO];
+    int     host[MS_SCALAR_MAX_IO]; /* where its numbers begin in host_numbers; -1: none */
+    double *out[MS_SCALAR_MAX_IO];
+    double  table[MS_SCALAR_MAX_TABLE], host_numbers[HOST_NUMBERS];
 };
 
-/* Its loops have constant lengths, so that numbers are in registers: then all that are read are
- * under way before the first is waited for. */
+/* The loops have constant lengths, so that numbers are in registers: all loads are issued before
+ * the first is waited for. */
 static __global__ void __launch_bounds__(SCALAR_THREADS)
-    scalars_k(const __grid_constant__ scalar_call x)
+    scalars_k(const __grid_constant__ scalar_args x)
 {
     const int64_t slot = (int64_t)blockIdx.x * SCALAR_THREADS + threadIdx.x, b = x.first + slot;
     double        from[MS_SCALAR_MAX_IO], to[MS_SCALAR_MAX_IO];
@@ -34,10 +35,10 @@ static __global__ void __launch_bounds__(SCALAR_THREADS)
     }
 #pragma unroll
     for (int k = 0; k < MS_SCALAR_MAX_IO; k++) {
-        if (k >= x.n_in || x.n_lists == 0) break;
-        if (x.list[k] >= 0) from[k] = x.listed[x.list[k] + slot];
+        if (k >= x.n_in || x.n_host == 0) break;
+        if (x.host[k] >= 0) from[k] = x.host_numbers[x.host[k] + slot];
     }
-    ms_scalar_eval(x.fn, x.params, x.n_params, from, to);
+    ms_scalar_run(x.program, x.table, from, to);
 #pragma unroll
     for (int k = 0; k < MS_SCALAR_MAX_IO; k++) { /* all were read: an out may be an in */
         if (k >= x.n_out) break;
@@ -45,33 +46,34 @@ static __global__ void __launch_bounds__(SCALAR_THREADS)
     }
 }
 
-static musec_status cuda_scalars(ms_device *d, ms_scalar_fn fn, const double *params, int n_params,
-                                 const ms_num *in, const ms_vec *out)
+static musec_status cuda_scalars(ms_device *d, const ms_scalar_call *c)
 {
-    scalar_call x = {};
-    x.fn          = fn;
-    x.n_params    = n_params;
-    x.n_in        = ms_scalar_n_in(fn);
-    x.n_out       = ms_scalar_n_out(fn, params);
+    scalar_args   x   = {};
+    const ms_num *in  = c->in;
+    const int64_t all = c->out[0].count;
+    x.program         = c->program;
+    x.n_in            = c->n_in;
+    x.n_out           = c->n_out;
     static_assert(sizeof x <= 4096, "kernel parameters");
-    assert(n_params <= PARAMS && x.n_in <= MS_SCALAR_MAX_IO && x.n_out <= MS_SCALAR_MAX_IO);
-    for (int k = 0; k < n_params; k++)
-        x.params[k] = params[k];
+    assert(c->n_table <= MS_SCALAR_MAX_TABLE && x.n_in <= MS_SCALAR_MAX_IO &&
+           x.n_out <= MS_SCALAR_MAX_IO);
+    for (int k = 0; k < c->n_table; k++)
+        x.table[k] = c->table[k];
     for (int k = 0; k < x.n_out; k++)
-        x.out[k] = out[k].data;
+        x.out[k] = c->out[k].data;
     for (int k = 0; k < x.n_in; k++) {
         x.in[k] = { in[k].each.data, in[k].value };
-        x.n_lists += in[k].each.data == NULL && in[k].host != NULL;
+        x.n_host += in[k].each.data == NULL && in[k].host != NULL;
     }
-    const int64_t most = x.n_lists > 0 ? LISTED / x.n_lists : out[0].count;
-    for (int64_t n_at = 0; x.first < out[0].count; x.first += most, n_at = 0) {
-        x.count = out[0].count - x.first < most ? out[0].count - x.first : most;
+    const int64_t at_once = x.n_host > 0 ? HOST_NUMBERS / x.n_host : all;
+    for (int64_t n_at = 0; x.first < all; x.first += at_once, n_at = 0) {
+        x.count = all - x.first < at_once ? all - x.first : at_once;
         for (int k = 0; k < x.n_in; k++) {
-            x.list[k] = -1;
+            x.host[k] = -1;
             if (in[k].each.data != NULL || in[k].host == NULL) continue;
-            x.list[k] = (int)n_at;
+            x.host[k] = (int)n_at;
             for (int64_t b = 0; b < x.count; b++)
-                x.listed[n_at++] = in[k].host[x.first + b];
+                x.host_numbers[n_at++] = in[k].host[x.first + b];
         }
         launch_kernel(d, scalars_k, (unsigned)((x.count - 1) / SCALAR_THREADS + 1), SCALAR_THREADS,
                       0, x);

@@ -1,0 +1,43 @@
+/* scalar_list.h - the per-matrix scalar programs: X(name, numbers in, numbers out).
+ *
+ * The file is included several times.  A row makes structs whose members have these names
+ * (scalar_programs.h), so that neither a program nor its caller counts positions.  XT marks the
+ * programs that also read a table.  What each program computes: scalar_programs.h. */
+#ifndef XT
+#define XT X
+#endif
+X(average_scale, (m_weight, g_weight, m_absmax, g_absmax, threshold), (scale, m_coef, g_coef))
+X(pow2_scale, (absmax, threshold), (s))
+X(scale_threshold, (tiny, s, threshold), (sd, sd2))
+X(scaled_input, (tiny, scale, threshold), (scale, s, sd, sd2))
+X(inv_norm, (sumsq, factor, eps), (inverse))
+X(quintic_coefs,
+  (eps, gram_scale, out_scale, ap_scale, max_exponent, n_steps, first_b, first_c, last_a, last_b,
+   last_c, min_trace, trace, norm_factor, scale),
+  (pap_coef, first_b, first_c, last_a, last_b, last_c, residual, boost, is_boosted, scale))
+X(inv_residual, (eps, sumsq, fresh_sumsq), (inverse))
+X(divide, (numerator, denominator), (quotient))
+X(rms, (factor, rank, sumsq), (threshold))
+X(normalise_gram, (rank, min_ratio, pow2_norm, gram_sumsq, gram_trace, scale, s, sd2),
+  (norm2, trace, mean, gram_coef, diag, shifted_diag, fro))
+X(load_gram_norms, (tiny, rank, scale, threshold, gram_sumsq, gram_trace),
+  (scale, s, sd, sd2, norm2, gram_coef, diag))
+X(revalidate_gram_norms, (rank, b_sumsq, b_trace, gram_coef, diag, norm2, scale, s, sd2),
+  (redo, gram_coef, diag, diag_fix, norm2, trace, mean, fro, gram_sumsq, gram_trace))
+X(alpha_fro, (norm2, sd, s, threshold, scale, max_exponent, out_scale),
+  (alpha, u_min, gain, residual))
+X(alpha_c4,
+  (rank, margin, square_scale, norm2, trace, fro, square_sumsq, sd, s, threshold, scale,
+   max_exponent, out_scale),
+  (inv_alpha, alpha, u_min, gain, residual))
+XT(pick_stage, (n_plans, u_min), (v1, v0, q0, t1, t0))
+XT(pick_ends, (n_plans, u_min),
+   (v1, v0, q0, t1, t0, last_v1, last_v0, last_q0, last_t1, last_t0, q, n_stages))
+X(first_stage, (square_scale, wt_scale, v1, v0, q0, t1, t0, q, n_stages, w_coef, gain, mean, e1),
+  (c2, c1, c0, t1, t0, w_mean, e1))
+X(last_stage, (v1, v0, q0, t1, t0, q, gain), (e1, e0, q0, z1, z0))
+X(handoff, (stage, n_stages, e1, e0), (e1, e0))
+X(stage_masks, (q, n_stages),
+  (square, no_square, single, several, several_square, second, third, even, odd))
+X(vector_gain, (fn, sumsq, s, sd, threshold), (first, second))
+#undef XT
