@@ -163,31 +163,21 @@ done:
 
 static musec_status print_table(ms_error *error, const struct job *j, FILE *to)
 {
-    ms_table     table = { .align = "rlrrrrrrlr" };
-    musec_status st;
+    ms_table table = { .align = "rlrrrrrrlr" };
 
-    static const char *const head[] = { "matrix", "shape",  "sigma1",   "eff.rank", "above D",
-                                        "->",     "sigma1", "eff.rank", "path",     "products" };
-    for (size_t i = 0; i < COUNT(head); i++)
-        ms_table_add(&table, "%s", head[i]);
+    ms_table_row(&table,
+                 "matrix\tshape\tsigma1\teff.rank\tabove D\t->\tsigma1\teff.rank\tpath\tproducts");
     for (int64_t i = 0; i < j->shape.count; i++) {
-        ms_table_add(&table, "%lld", (long long)i);
-        ms_table_add(&table, "%lldx%lld", (long long)j->shape.rows, (long long)j->shape.cols);
-        ms_table_add(&table, "%.6g", j->before[i].norm2);
-        ms_table_add(&table, "%.5g", j->before[i].effective_rank);
+        ms_table_row(&table, "%lld\t%lldx%lld\t%.6g\t%.5g", (long long)i, (long long)j->shape.rows,
+                     (long long)j->shape.cols, j->before[i].norm2, j->before[i].effective_rank);
         if (isnan(j->args->threshold))
             ms_table_add(&table, "-");
         else
             ms_table_add(&table, "%.1f%%", 100.0 * j->before[i].share_above);
-        ms_table_add(&table, "->");
-        ms_table_add(&table, "%.6g", j->after[i].norm2);
-        ms_table_add(&table, "%.5g", j->after[i].effective_rank);
-        ms_table_add(&table, "%s", j->report[i].path);
-        ms_table_add(&table, "%d", (int)j->report[i].products);
+        ms_table_row(&table, "->\t%.6g\t%.5g\t%s\t%d", j->after[i].norm2,
+                     j->after[i].effective_rank, j->report[i].path, (int)j->report[i].products);
     }
-    st = ms_table_print(error, &table, to);
-    ms_table_free(&table);
-    return st;
+    return ms_table_finish(error, &table, to);
 }
 
 static json_t *matrix_json(const struct job *j, int64_t i)

@@ -239,10 +239,9 @@ static json_t *sample_json(const shard *s, const ms_bpe *bpe, int64_t budget)
 
 static musec_status print_histogram(ms_error *e, const shard *s)
 {
-    ms_table     table = { .align = "rrl" };
-    int64_t      most = s->empty, first = BINS, last = -1;
-    char         bar[BAR + 1];
-    musec_status st;
+    ms_table table = { .align = "rrl" };
+    int64_t  most = s->empty, first = BINS, last = -1;
+    char     bar[BAR + 1];
 
     for (int k = BINS - 1; k >= 0; k--) {
         if (s->bin[k] > most) most = s->bin[k];
@@ -264,9 +263,7 @@ static musec_status print_histogram(ms_error *e, const shard *s)
         ms_table_add(&table, "%lld", (long long)n);
         ms_table_add(&table, "%s", bar);
     }
-    st = ms_table_print(e, &table, stdout);
-    ms_table_free(&table);
-    return st;
+    return ms_table_finish(e, &table, stdout);
 }
 
 static musec_status print_text(ms_error *e, const struct args *a, const shard *s, const ms_bpe *bpe)
@@ -290,8 +287,7 @@ static musec_status print_text(ms_error *e, const struct args *a, const shard *s
     ROW("lengths", "shortest %lld, mean %.1f, longest %lld tokens", (long long)s->shortest,
         mean_length(s), (long long)s->longest);
 #undef ROW
-    st = ms_table_print(e, &table, stdout);
-    ms_table_free(&table);
+    st = ms_table_finish(e, &table, stdout);
     if (st == MUSEC_OK) st = print_histogram(e, s);
     if (st == MUSEC_OK) print_sample(s, bpe, a->sample);
     return st;

@@ -154,10 +154,7 @@ static void make_table(const demo_run *runs, ms_table *t)
     ms_table_add(t, "validation loss");
     for (int i = 0; i < RATES; i++)
         ms_table_add(t, "lr %g", rates[i]);
-    ms_table_add(t, "lost");
-    ms_table_add(t, "|W|");
-    ms_table_add(t, "|step|/lr");
-    ms_table_add(t, "logit");
+    ms_table_row(t, "lost\t|W|\t|step|/lr\tlogit");
     for (size_t k = 0; k < COUNT(rows); k++) {
         const demo_run *mine = runs + k * RATES, *last = &mine[RATES - 1];
         ms_table_add(t, "%s", ms_optimizer_title(rows[k].optimizer));
@@ -224,8 +221,7 @@ static musec_status print_table(ms_error *e, const demo_run *runs)
     musec_status st;
 
     make_table(runs, &t);
-    st = ms_table_print(e, &t, stdout);
-    ms_table_free(&t);
+    st = ms_table_finish(e, &t, stdout);
     headline(runs, first);
     printf("\n%s\n\n%s\n", legend, first);
     return st;

@@ -148,7 +148,6 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     ms_unpack_library library;
     char              path[1024], what[WORDS];
     ms_error          why;
-    musec_status      st;
 
 #define ROW(label, ...) (ms_table_add(&table, "%s", label), ms_table_add(&table, __VA_ARGS__))
     ROW("musec", "%s", musec_version());
@@ -202,9 +201,7 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
         }
     }
 #undef ROW
-    st = ms_table_print(error, &table, stdout);
-    ms_table_free(&table);
-    return st;
+    return ms_table_finish(error, &table, stdout);
 }
 
 static json_t *devices_json(void)

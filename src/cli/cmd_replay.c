@@ -373,29 +373,22 @@ static int clips(const struct job *j)
 
 static musec_status print_text(ms_error *error, const struct job *j, FILE *to)
 {
-    static const char *const head[] = { "step",  "D",      "sigma1/D", "above D", "|U|2",
-                                        "U rms", "U rank", "|W|2",     "path" };
-    ms_table                 table  = { .align = "rrrrrrrrl" };
-    musec_status             st     = MUSEC_OK;
+    ms_table     table = { .align = "rrrrrrrrl" };
+    musec_status st    = MUSEC_OK;
 
-    for (size_t i = 0; i < COUNT(head); i++)
-        ms_table_add(&table, "%s", head[i]);
+    ms_table_row(&table, "step\tD\tsigma1/D\tabove D\t|U|2\tU rms\tU rank\t|W|2\tpath");
     for (int64_t i = 0; i < j->n_reports; i++) {
         const musec_optim_report *r = &j->reports[i];
         ms_table_add(&table, "%lld", (long long)r->step);
         if (clips(j)) {
-            ms_table_add(&table, "%.5g", r->threshold);
-            ms_table_add(&table, "%.4g", r->sigma1_over_d);
-            ms_table_add(&table, "%.1f%%", 100.0 * r->share_above);
+            ms_table_row(&table, "%.5g\t%.4g\t%.1f%%", r->threshold, r->sigma1_over_d,
+                         100.0 * r->share_above);
         } else {
             for (int k = 0; k < 3; k++)
                 ms_table_add(&table, "-");
         }
-        ms_table_add(&table, "%.5g", r->update_norm2);
-        ms_table_add(&table, "%.4g", r->update_rms);
-        ms_table_add(&table, "%.4g", r->update_erank);
-        ms_table_add(&table, "%.5g", r->weight_norm2);
-        ms_table_add(&table, "%s", r->path[0] == '\0' ? "-" : r->path);
+        ms_table_row(&table, "%.5g\t%.4g\t%.4g\t%.5g\t%s", r->update_norm2, r->update_rms,
+                     r->update_erank, r->weight_norm2, r->path[0] == '\0' ? "-" : r->path);
     }
     if (j->n_reports > 0) TRY(ms_table_print(error, &table, to));
     fprintf(to, "%s, %lld steps on %lldx%lld %s", j->args->optimizer,

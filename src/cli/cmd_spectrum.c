@@ -293,9 +293,7 @@ static musec_status print_text(ms_error *error, const struct job *j, FILE *to)
     ms_table_add(&table, "shape");
     ms_table_add(&table, exact ? "sigma1" : "sigma1 >=");
     if (exact) {
-        ms_table_add(&table, "frobenius");
-        ms_table_add(&table, "nuclear");
-        ms_table_add(&table, "eff.rank");
+        ms_table_row(&table, "frobenius\tnuclear\teff.rank");
     }
     if (share) ms_table_add(&table, "above D");
     if (top) ms_table_add(&table, "largest");
@@ -305,9 +303,8 @@ static musec_status print_text(ms_error *error, const struct job *j, FILE *to)
         ms_table_add(&table, "%lldx%lld", (long long)entry->rows, (long long)entry->cols);
         ms_table_add(&table, "%.6g", entry->stats.norm2);
         if (exact) {
-            ms_table_add(&table, "%.6g", entry->stats.fro);
-            ms_table_add(&table, "%.6g", entry->stats.nuclear);
-            ms_table_add(&table, "%.5g", entry->stats.effective_rank);
+            ms_table_row(&table, "%.6g\t%.6g\t%.5g", entry->stats.fro, entry->stats.nuclear,
+                         entry->stats.effective_rank);
         }
         if (share) ms_table_add(&table, "%.1f%%", 100.0 * entry->stats.share_above);
         if (top) add_top(&table, j, entry);

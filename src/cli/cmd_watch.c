@@ -93,16 +93,13 @@ static void add_run(ms_table *t, const ms_live_run *run)
 /* Runs that go on come first; of many, the last ones are only counted. */
 static musec_status print_table(ms_error *e, const ms_live *live, FILE *to)
 {
-    static const char *const names[] = { "run", "optimizer", "lr",   "step",  "loss",
-                                         "val", "tok/s",     "left", "status" };
-    ms_table                 t       = { .align = "llrrrrrrl" };
-    size_t                   shown = 0, running = 0;
-    musec_status             st;
+    ms_table     t     = { .align = "llrrrrrrl" };
+    size_t       shown = 0, running = 0;
+    musec_status st;
 
     for (size_t i = 0; i < live->n; i++)
         running += ms_live_is_running(&live->at[i]);
-    for (size_t i = 0; i < COUNT(names); i++)
-        ms_table_add(&t, "%s", names[i]);
+    ms_table_row(&t, "run\toptimizer\tlr\tstep\tloss\tval\ttok/s\tleft\tstatus");
     for (int turn = 0; turn < 2; turn++)
         for (size_t i = 0; i < live->n; i++)
             if (ms_live_is_running(&live->at[i]) == (turn == 0) && shown++ < ROWS)

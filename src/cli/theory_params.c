@@ -47,31 +47,16 @@ const ms_command *theory_params_command(void)
 
 static musec_status print_values(ms_error *e, const ms_theory_params *p, FILE *to)
 {
-    const struct {
-        const char *name, *what;
-        double      value;
-    } rows[] = {
-        { "T", "steps in an epoch: (delta N)^(2/3), rounded down", (double)p->T },
-        { "K", "epochs: N / T, rounded down", (double)p->K },
-        { "D", "clipping threshold: (delta N)^(-1/3)", p->D },
-        { "beta", "weight of the new gradient: sqrt(r) (delta N)^(-2/3)", p->beta },
-        { "eta", "learning rate: delta^(2/3) r^(-1/2) N^(-1/3)", p->eta },
-        { "gamma", "beta / eta", p->gamma },
-    };
-    ms_table     table = { .align = "lrl" };
-    musec_status st;
+    ms_table t = { .align = "lrl" };
 
-    ms_table_add(&table, "parameter");
-    ms_table_add(&table, "value");
-    ms_table_add(&table, "is");
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        ms_table_add(&table, "%s", rows[i].name);
-        ms_table_add(&table, i < 2 ? "%.0f" : "%.6g", rows[i].value);
-        ms_table_add(&table, "%s", rows[i].what);
-    }
-    st = ms_table_print(e, &table, to);
-    ms_table_free(&table);
-    return st;
+    ms_table_row(&t, "parameter\tvalue\tis");
+    ms_table_row(&t, "T\t%lld\tsteps in an epoch: (delta N)^(2/3), rounded down", (long long)p->T);
+    ms_table_row(&t, "K\t%lld\tepochs: N / T, rounded down", (long long)p->K);
+    ms_table_row(&t, "D\t%.6g\tclipping threshold: (delta N)^(-1/3)", p->D);
+    ms_table_row(&t, "beta\t%.6g\tweight of the new gradient: sqrt(r) (delta N)^(-2/3)", p->beta);
+    ms_table_row(&t, "eta\t%.6g\tlearning rate: delta^(2/3) r^(-1/2) N^(-1/3)", p->eta);
+    ms_table_row(&t, "gamma\t%.6g\tbeta / eta", p->gamma);
+    return ms_table_finish(e, &t, to);
 }
 
 static musec_status print_constraints(ms_error *e, const ms_theory_params *p, FILE *to)
@@ -80,23 +65,13 @@ static musec_status print_constraints(ms_error *e, const ms_theory_params *p, FI
     musec_status st;
 
     fputc('\n', to);
-    ms_table_add(&table, "constraint");
-    ms_table_add(&table, "is");
-    ms_table_add(&table, "left");
-    ms_table_add(&table, "right");
-    ms_table_add(&table, "holds");
-    ms_table_add(&table, "from N");
+    ms_table_row(&table, "constraint\tis\tleft\tright\tholds\tfrom N");
     for (int i = 0; i < MS_THEORY_N_CONSTRAINTS; i++) {
         const ms_theory_constraint *c = &p->constraint[i];
-        ms_table_add(&table, "%s", c->name);
-        ms_table_add(&table, "%s", c->formula);
-        ms_table_add(&table, "%.6g", c->left);
-        ms_table_add(&table, "%.6g", c->right);
-        ms_table_add(&table, c->holds ? "yes" : "NO");
-        ms_table_add(&table, "%.6g", fmax(1.0, c->steps));
+        ms_table_row(&table, "%s\t%s\t%.6g\t%.6g\t%s\t%.6g", c->name, c->formula, c->left, c->right,
+                     c->holds ? "yes" : "NO", fmax(1.0, c->steps));
     }
-    st = ms_table_print(e, &table, to);
-    ms_table_free(&table);
+    st = ms_table_finish(e, &table, to);
     for (int i = 0; i < MS_THEORY_N_CONSTRAINTS; i++)
         if (!p->constraint[i].holds)
             fprintf(to, "%s does not hold; it is there so that %s.\n", p->constraint[i].formula,
@@ -110,34 +85,18 @@ static musec_status print_constraints(ms_error *e, const ms_theory_params *p, FI
 static musec_status print_bound(ms_error *e, const ms_theory_params *p, FILE *to)
 {
     const ms_theory_bound *b = &p->bound, *r = &p->bound_real;
-    const struct {
-        const char *name, *what;
-        double      whole, real;
-    } rows[] = {
-        { "noise", "sigma / sqrt(T)", b->noise, r->noise },
-        { "clip", "D", b->clip, r->clip },
-        { "start", "2 r D / (beta T)", b->start, r->start },
-        { "steps", "beta L^2 / D", b->steps, r->steps },
-        { "gap", "gamma gap / (beta D T K)", b->gap, r->gap },
-        { "bound", "on the mean distance from 0 to the subdifferential", b->total, r->total },
-    };
-    ms_table     table = { .align = "lrrl" };
-    musec_status st;
+    ms_table               t = { .align = "lrrl" };
 
     fputc('\n', to);
-    ms_table_add(&table, "term");
-    ms_table_add(&table, "T, K whole");
-    ms_table_add(&table, "not rounded");
-    ms_table_add(&table, "is");
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        ms_table_add(&table, "%s", rows[i].name);
-        ms_table_add(&table, "%.6g", rows[i].whole);
-        ms_table_add(&table, "%.6g", rows[i].real);
-        ms_table_add(&table, "%s", rows[i].what);
-    }
-    st = ms_table_print(e, &table, to);
-    ms_table_free(&table);
-    return st;
+    ms_table_row(&t, "term\tT, K whole\tnot rounded\tis");
+    ms_table_row(&t, "noise\t%.6g\t%.6g\tsigma / sqrt(T)", b->noise, r->noise);
+    ms_table_row(&t, "clip\t%.6g\t%.6g\tD", b->clip, r->clip);
+    ms_table_row(&t, "start\t%.6g\t%.6g\t2 r D / (beta T)", b->start, r->start);
+    ms_table_row(&t, "steps\t%.6g\t%.6g\tbeta L^2 / D", b->steps, r->steps);
+    ms_table_row(&t, "gap\t%.6g\t%.6g\tgamma gap / (beta D T K)", b->gap, r->gap);
+    ms_table_row(&t, "bound\t%.6g\t%.6g\ton the mean distance from 0 to the subdifferential",
+                 b->total, r->total);
+    return ms_table_finish(e, &t, to);
 }
 
 static void print_complexity(double epsilon, const ms_theory_complexity *c, FILE *to)

@@ -186,16 +186,12 @@ static void add_row(ms_table *t, const one_run *r)
 {
     const ms_theory_result *o = &r->result;
 
-    ms_table_add(t, "%llu", (unsigned long long)r->seed);
-    ms_table_add(t, "%.4g", o->f_start);
-    ms_table_add(t, "%.4g", o->f_end);
+    ms_table_row(t, "%llu\t%.4g\t%.4g", (unsigned long long)r->seed, o->f_start, o->f_end);
     if (o->diverged) {
         for (int i = 0; i < 5; i++)
             ms_table_add(t, i == 1 ? "diverged" : "-");
     } else {
-        ms_table_add(t, "%.4g", o->f_returned);
-        ms_table_add(t, "%.4g", o->hbar_mean);
-        ms_table_add(t, "%.4g", o->hbar[o->K - 1]);
+        ms_table_row(t, "%.4g\t%.4g\t%.4g", o->f_returned, o->hbar_mean, o->hbar[o->K - 1]);
         ms_table_add(t, r->hull.samples > 0 ? "%.4g" : "-", r->hull.upper);
         ms_table_add(t, r->hull.samples > 0 ? "%.4g" : "-", r->hull.lower);
     }
@@ -205,19 +201,15 @@ static void add_row(ms_table *t, const one_run *r)
 
 static musec_status print_text(ms_error *e, const job *j, FILE *to)
 {
-    static const char *const names[] = { "seed",        "f(W_0)",   "f(W_N)",  "f(returned)",
-                                         "mean |Hbar|", "its last", "hull <=", "hull >=",
-                                         "bound",       "covered" };
-    ms_table                 t       = { .align = "rrrrrrrrrl" };
-    musec_status             st;
+    ms_table     t = { .align = "rrrrrrrrrl" };
+    musec_status st;
 
     print_chosen(j, to);
-    for (size_t i = 0; i < COUNT(names); i++)
-        ms_table_add(&t, "%s", names[i]);
+    ms_table_row(&t, "seed\tf(W_0)\tf(W_N)\tf(returned)\tmean |Hbar|\tits last\thull <=\thull "
+                     ">=\tbound\tcovered");
     for (size_t i = 0; i < j->n; i++)
         add_row(&t, &j->runs[i]);
-    st = ms_table_print(e, &t, to);
-    ms_table_free(&t);
+    st = ms_table_finish(e, &t, to);
     if (!j->runs[0].setup.weakly_convex)
         fprintf(to, "\nThe problem is not weakly convex: the theorem says nothing of it.\n");
     return st;

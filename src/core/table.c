@@ -33,6 +33,23 @@ void ms_table_add(ms_table *table, const char *fmt, ...)
         table->cells[table->n_cells++] = text;
 }
 
+void ms_table_row(ms_table *table, const char *fmt, ...)
+{
+    va_list args;
+    char   *text;
+
+    va_start(args, fmt);
+    text = ms_text_format(fmt, args);
+    va_end(args);
+    if (text == NULL) table->out_of_memory = 1;
+    for (char *cell = text, *end; cell != NULL; cell = end) {
+        end = strchr(cell, '\t');
+        if (end != NULL) *end++ = '\0';
+        ms_table_add(table, "%s", cell);
+    }
+    free(text);
+}
+
 static void add_exact(ms_table *table, char *fields)
 {
     ms_table_exact *more =
@@ -165,6 +182,13 @@ musec_status ms_table_markdown(ms_error *error, const ms_table *table, FILE *to)
             fprintf(to, "|%s%s", table->align[k] == 'r' ? "---:" : "---",
                     k + 1 == n_cols ? "|\n" : "");
     }
+    return st;
+}
+
+musec_status ms_table_finish(ms_error *error, ms_table *table, FILE *to)
+{
+    const musec_status st = ms_table_print(error, table, to);
+    ms_table_free(table);
     return st;
 }
 

@@ -25,6 +25,8 @@ typedef struct ms_table {
 
 /* Adds the next cell. */
 void ms_table_add(ms_table *table, const char *fmt, ...) MS_PRINTF(2, 3);
+/* Adds the next cells, which the format has with tabs between them. */
+void ms_table_row(ms_table *table, const char *fmt, ...) MS_PRINTF(2, 3);
 /* Adds the first row.  A column's name is one text, "loss", or the text that is shown and the CSV
  * columns that it stands for, "diverged|diverged,runs". */
 void ms_table_names(ms_table *table, const char *const *names);
@@ -37,6 +39,8 @@ void ms_table_number(ms_table *table, const char *fmt, double x) MS_PRINTF(2, 0)
  * written unquoted. */
 void         ms_table_is_fields(ms_table *table, const char *fmt, ...) MS_PRINTF(2, 3);
 musec_status ms_table_print(ms_error *error, const ms_table *table, FILE *to); /* for a terminal */
+/* Prints the table and frees it. */
+musec_status ms_table_finish(ms_error *error, ms_table *table, FILE *to);
 /* Writes CSV by RFC 4180.  A cell "-", by which a table shows that there is no value, is empty. */
 musec_status ms_table_csv(ms_error *error, const ms_table *table, FILE *to);
 musec_status ms_table_markdown(ms_error *error, const ms_table *table, FILE *to);

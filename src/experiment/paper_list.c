@@ -82,25 +82,19 @@ static void add_time(ms_table *t, double seconds, const char *words)
 static musec_status print_table(ms_error *e, const ms_paper *p, const ms_estimate *est,
                                 const row *rows)
 {
-    static const char *const head[] = { "item",  "shows", "runs",          "finished",
-                                        "to go", "full",  "to go in full", "data" };
-    ms_table                 t      = { .align = "llrrrrrl" };
-    musec_status             st;
+    ms_table     t = { .align = "llrrrrrl" };
+    musec_status st;
 
-    for (size_t i = 0; i < COUNT(head); i++)
-        ms_table_add(&t, "%s", head[i]);
+    ms_table_row(&t, "item\tshows\truns\tfinished\tto go\tfull\tto go in full\tdata");
     for (size_t i = 0; i < p->all.n; i++) {
-        ms_table_add(&t, "%s", p->all.at[i].name);
-        ms_table_add(&t, "%s", p->all.at[i].shows);
-        ms_table_add(&t, "%zu", rows[i].runs);
-        ms_table_add(&t, "%zu", rows[i].finished);
+        ms_table_row(&t, "%s\t%s\t%zu\t%zu", p->all.at[i].name, p->all.at[i].shows, rows[i].runs,
+                     rows[i].finished);
         add_time(&t, rows[i].left_s, rows[i].left);
         ms_table_add(&t, "%zu", rows[i].full);
         add_time(&t, rows[i].full_s, rows[i].in_full);
         ms_table_add(&t, "%s", data_of(p, &rows[i]));
     }
-    st = ms_table_print(e, &t, p->to);
-    ms_table_free(&t);
+    st = ms_table_finish(e, &t, p->to);
     fprintf(
         p->to,
         "\nAt %s, %d run%s at once.  Items share their runs: what one has made, the others have.\n"

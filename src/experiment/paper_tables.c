@@ -9,15 +9,20 @@ enum { CELL = 1024, PRESETS = 5 };
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-typedef void (*cell_of)(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *sizes,
-                        const char *field, char *text);
+typedef struct column {
+    const char     *preset;
+    const json_t   *paper; /* the figures that the paper prints, or NULL */
+    bool            known;
+    ms_train_config cfg;
+    ms_schedule     schedule;
+    ms_gpt_sizes    sizes;
+} column;
 
-static void field_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *sizes,
-                       const char *field, char *text)
-{
-    (void)s, (void)sizes;
-    (void)ms_train_config_get(cfg, field, text, CELL);
-}
+typedef struct line {
+    const char *title;
+    void (*cell)(const column *c, char *text); /* NULL: the field of the config */
+    const char *field; /* name in the config, and in what the file has of the paper */
+} line;
 
 static void count_text(double n, char *text)
 {
@@ -27,78 +32,60 @@ static void count_text(double n, char *text)
         snprintf(text, CELL, "%.*fM", n >= 1e8 ? 0 : n >= 1e7 ? 1 : 2, n / 1e6);
 }
 
-static void parameters_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
-                            const char *field, char *text)
+static void parameters_cell(const column *c, char *text)
 {
-    (void)cfg, (void)s, (void)field;
+    const ms_gpt_sizes *n = &c->sizes;
     count_text((double)(n->n_matrix + n->n_embed + n->n_head + n->n_vector), text);
 }
 
-static void matrices_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
-                          const char *field, char *text)
+static void matrices_cell(const column *c, char *text)
 {
-    (void)cfg, (void)s, (void)field;
-    count_text((double)n->n_matrix, text);
+    count_text((double)c->sizes.n_matrix, text);
 }
 
-static void batch_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
-                       const char *field, char *text)
+static void batch_cell(const column *c, char *text)
 {
-    (void)cfg, (void)n, (void)field;
+    const ms_schedule *s = &c->schedule;
     snprintf(text, CELL, "%lld to %lld", (long long)s->stage[0].batch,
              (long long)s->stage[s->n_stages - 1].batch);
 }
 
-static void stages_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
-                        const char *field, char *text)
+static void stages_cell(const column *c, char *text)
 {
-    size_t used = 0;
-    (void)cfg, (void)n, (void)field;
+    const ms_schedule *s    = &c->schedule;
+    size_t             used = 0;
     for (int i = 0; i < s->n_stages && used < CELL; i++)
         used += (size_t)snprintf(text + used, CELL - used, "%s%lld: %g", i == 0 ? "" : ", ",
                                  (long long)s->stage[i].first, s->stage[i].lr);
 }
 
-static void windows_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
-                         const char *field, char *text)
+static void windows_cell(const column *c, char *text)
 {
-    const ms_train_stage *a = &s->stage[0], *b = &s->stage[s->n_stages - 1];
-    (void)cfg, (void)n, (void)field;
+    const ms_train_stage *a = &c->schedule.stage[0], *b = a + c->schedule.n_stages - 1;
     snprintf(text, CELL, "%lld/%lld to %lld/%lld", (long long)a->window_short,
              (long long)a->window_long, (long long)b->window_short, (long long)b->window_long);
 }
 
-static void precision_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
-                           const char *field, char *text)
+static void precision_cell(const column *c, char *text)
 {
-    (void)cfg, (void)s, (void)n, (void)field;
+    (void)c;
     snprintf(text, CELL, "float32 on a CPU");
 }
 
-static void data_cell(const ms_train_config *cfg, const ms_schedule *s, const ms_gpt_sizes *n,
-                      const char *field, char *text)
+static void data_cell(const column *c, char *text)
 {
-    (void)s, (void)n, (void)field;
     snprintf(text, CELL,
-             cfg->tokenizer == MS_TOKENIZER_BYTE ? "built in, or any text" : "any of GPT-2 tokens");
+             c->cfg.tokenizer == MS_TOKENIZER_BYTE ? "built in, or any text"
+                                                   : "any of GPT-2 tokens");
+}
+
+static void hardware_cell(const column *c, char *text)
+{
+    (void)c;
+    snprintf(text, CELL, "-");
 }
 
 /* ---- a table over the presets ---------------------------------------------------------------- */
-
-typedef struct line {
-    const char *title;
-    cell_of     cell;
-    const char *field; /* of the config, and of what the file has of the paper */
-} line;
-
-typedef struct column {
-    const char     *preset;
-    const json_t   *paper; /* its own figures, or NULL */
-    bool            known;
-    ms_train_config cfg;
-    ms_schedule     schedule;
-    ms_gpt_sizes    sizes;
-} column;
 
 /* As the items run them: the first run of one that every scale has. */
 static void read_column(const ms_paper *p, const ms_experiment *item, size_t index, column *out)
@@ -141,7 +128,9 @@ static void add_presets(const ms_paper *p, const ms_experiment *item, const char
             const char   *theirs = json_string_value(json_object_get(c->paper, lines[k].field));
             snprintf(text, sizeof text, "-");
             if (c->known && lines[k].cell != NULL)
-                lines[k].cell(&c->cfg, &c->schedule, &c->sizes, lines[k].field, text);
+                lines[k].cell(c, text);
+            else if (c->known)
+                (void)ms_train_config_get(&c->cfg, lines[k].field, text, sizeof text);
             ms_table_add(&table, "%s", text);
             if (c->paper != NULL) ms_table_add(&table, "%s", theirs != NULL ? theirs : "-");
         }
@@ -153,13 +142,13 @@ static void add_presets(const ms_paper *p, const ms_experiment *item, const char
 void ms_paper_architecture(const ms_paper *p, const ms_experiment *item, ms_page *page)
 {
     static const line lines[] = {
-        { "layers", field_cell, "layers" },
-        { "attention heads", field_cell, "heads" },
-        { "width of a head", field_cell, "head" },
-        { "model width", field_cell, "width" },
-        { "MLP width", field_cell, "mlp" },
-        { "longest document", field_cell, "max_doc" },
-        { "ids", field_cell, "vocab" },
+        { "layers", NULL, "layers" },
+        { "attention heads", NULL, "heads" },
+        { "width of a head", NULL, "head" },
+        { "model width", NULL, "width" },
+        { "MLP width", NULL, "mlp" },
+        { "longest document", NULL, "max_doc" },
+        { "ids", NULL, "vocab" },
         { "parameters in matrices", matrices_cell, "matrices" },
         { "parameters", parameters_cell, "parameters" },
     };
@@ -170,18 +159,18 @@ void ms_paper_architecture(const ms_paper *p, const ms_experiment *item, ms_page
 void ms_paper_training(const ms_paper *p, const ms_experiment *item, ms_page *page)
 {
     static const line lines[] = {
-        { "steps", field_cell, "steps" },
+        { "steps", NULL, "steps" },
         { "tokens of a step", batch_cell, "batch" },
         { "windows, short/long", windows_cell, "windows" },
         { "first step of a stage: factor on lr", stages_cell, "stages" },
-        { "last share of the steps, in which lr falls", field_cell, "cooldown" },
-        { "to a factor of", field_cell, "cooldown_to" },
-        { "gradient", field_cell, "grad_reduction" },
-        { "weight decay", field_cell, "decay_form" },
-        { "tokenizer", field_cell, "tokenizer" },
+        { "last share of the steps, in which lr falls", NULL, "cooldown" },
+        { "to a factor of", NULL, "cooldown_to" },
+        { "gradient", NULL, "grad_reduction" },
+        { "weight decay", NULL, "decay_form" },
+        { "tokenizer", NULL, "tokenizer" },
         { "precision", precision_cell, "precision" },
         { "data", data_cell, "data" },
-        { "hardware", NULL, "hardware" },
+        { "hardware", hardware_cell, "hardware" },
     };
     add_presets(p, item,
                 "The runs of the items as they are configured, beside the paper's figures.", lines,

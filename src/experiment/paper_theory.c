@@ -174,9 +174,7 @@ static void add_row(const build *b, ms_table *t, const char *suite, const series
             inside += value_of(c->at[k], i, "hbar_mean") <= value_of(c->at[k], i, "bound");
     hbar  = mean_of(last, seeds, "hbar_mean", &low, &high);
     bound = mean_of(last, seeds, "bound", &low, &high);
-    ms_table_add(t, "%s", last->problem);
-    ms_table_add(t, "%s", last->label);
-    ms_table_add(t, "%g", last->sigma);
+    ms_table_row(t, "%s\t%s\t%g", last->problem, last->label, last->sigma);
     ms_table_is(t, last->sigma);
     add_slope(t, &s);
     if (!by_rank) ms_table_add(t, "%s", beside_third(&s));

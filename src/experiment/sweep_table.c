@@ -133,12 +133,7 @@ static void add_head(ms_table *t, const columns *c)
     ms_table_add(t, "lr");
     for (size_t i = 0; i < c->n; i++)
         ms_table_add(t, "%s", c->field[i]);
-    ms_table_add(t, "seed");
-    ms_table_add(t, "status");
-    ms_table_add(t, "steps");
-    ms_table_add(t, "val loss");
-    ms_table_add(t, "time");
-    ms_table_add(t, "directory");
+    ms_table_row(t, "seed\tstatus\tsteps\tval loss\ttime\tdirectory");
 }
 
 static musec_status print_table(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs, FILE *to)
