@@ -94,11 +94,11 @@ static void put_table_cell(const ms_table *table, size_t i, size_t n_cols, bool 
 
 musec_status ms_html_table(ms_error *error, const ms_table *table, FILE *to)
 {
-    size_t             n_cols;
-    const musec_status st    = ms_table_columns(error, table, &n_cols);
-    const bool         named = has_sentences(table);
-    if (st != MUSEC_OK) return st;
-    /* Wide ones scroll inside their box. */
+    size_t             n_cols = 0;
+    const musec_status st     = ms_table_columns(error, table, &n_cols);
+    const bool         named  = has_sentences(table);
+    if (st != MUSEC_OK || n_cols == 0) return st;
+    /* A wide table scrolls inside its box. */
     fprintf(to, "<div class=\"wide\"><table%s>\n<thead>\n", named ? " class=\"stack\"" : "");
     for (size_t i = 0; i < table->n_cells; i++) {
         if (i == n_cols) fputs("</thead>\n<tbody>\n", to);
