@@ -85,36 +85,36 @@ MS_CLI_PARTS(X)
         "threads", MS_OPT_I64, offsetof(args, threads), "N", "CPU threads of each run [1]"  \
     }
 
-/* The exit code where ms_options_parse returned less than 0: it has said why. */
+/* The exit code after ms_options_parse returned less than 0, having printed why. */
 int ms_cli_parsed(int n);
-/* "musec clip: <text>" on stderr; returns EXIT_FAILED. */
+/* Prints "musec clip: <text>" to stderr and returns EXIT_FAILED. */
 int ms_cli_fail(const ms_command *cmd, const ms_error *error);
-/* The same for wrong usage, with a word on where to look; returns EXIT_USAGE. */
+/* Prints a message about wrong usage, which refers to --help, and returns EXIT_USAGE. */
 int ms_cli_usage(const ms_command *cmd, const char *fmt, ...) MS_PRINTF(2, 3);
 
-/* Files that a command is given, by the names of their flags; path NULL: not given. */
+/* A file that a command is given, with the name of its flag; path is NULL if it was not given. */
 typedef struct ms_cli_file {
     const char *flag, *path;
     int         is_output;
 } ms_cli_file;
 
-/* No output may be another file of the list under whatever name: EXIT_OK, or EXIT_USAGE and it said
- * which.  To be asked before anything is written. */
+/* Checks, before anything is written, that no output is another file of the list under any name:
+ * returns EXIT_OK, or EXIT_USAGE after a message. */
 int ms_cli_distinct(const ms_command *cmd, const ms_cli_file *files, size_t n);
 
-/* A context on `device` (NULL: the best one present); a failure says where to find the names. */
+/* Opens a context on `device` (NULL: the best one present); an error names where devices are listed. */
 musec_status ms_cli_open(ms_error *error, const char *device, musec_ctx **out);
-/* Passes a status of the library on, with the context's words in `error` if it is a failure. */
+/* Returns a status of the library; of a failure, `error` gets the message of the context. */
 musec_status ms_cli_check(ms_error *error, const musec_ctx *ctx, musec_status status);
 
-/* Where a summary goes: stdout, but stderr where the output file (NULL: none) is stdout itself, so
- * that it does not run into the array.  To be asked before a rename gives the path a new file. */
+/* The stream for a summary: stdout, or stderr if the output file (may be NULL) is stdout itself.  To
+ * be called before a rename gives the path a new file. */
 FILE *ms_cli_summary(const char *out_path);
 
-musec_dtype ms_cli_dtype(const char *name, musec_dtype otherwise); /* name NULL: otherwise */
+musec_dtype ms_cli_dtype(const char *name, musec_dtype otherwise); /* `otherwise` if name is NULL */
 const char *ms_cli_dtype_name(musec_dtype dtype);
 
-/* Every option of `cmd` as it was chosen, an object. */
+/* Makes an object with the value of every option of `cmd`. */
 musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *args, json_t **out);
 
 #endif

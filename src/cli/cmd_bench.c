@@ -82,7 +82,7 @@ static const struct bench {
                 { "tokenize", "vocab text", ms_bench_tokenize },
                 { "accuracy", "filter preset run", ms_bench_accuracy } };
 
-/* What would be passed over silently. */
+/* Rejects options that the benchmark would ignore. */
 static int check_usage(const ms_command *cmd, const struct args *a, const struct bench *b)
 {
     const struct {
@@ -101,7 +101,7 @@ static int check_usage(const ms_command *cmd, const struct args *a, const struct
     return EXIT_OK;
 }
 
-/* With a filter, what is printed is kept until it is known that there is a row in it. */
+/* With a filter, output is held back until a row has matched. */
 static int run(const ms_command *cmd, const struct bench *b, ms_bench_options opt, ms_log *log)
 {
     ms_error     error   = { "" };

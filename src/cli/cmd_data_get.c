@@ -120,7 +120,7 @@ struct progress {
     double last_line;
 };
 
-/* In place on a terminal, now and then a line elsewhere. */
+/* Shows progress in place on a terminal, and as occasional lines elsewhere. */
 static void show(struct progress *p, const char *text)
 {
     const double now = ms_clock_ms();

@@ -167,7 +167,7 @@ static const char *bytes_of(const ms_bpe *bpe, int32_t id, char *one, size_t *n)
     return id < MS_BYTES_START ? one : NULL;
 }
 
-/* All ids of the text: checked, or else printed. */
+/* Walks over all ids of the text, to check or to print them. */
 static musec_status each_id(ms_error *e, const ms_bpe *bpe, const char *text, size_t bytes,
                             bool print)
 {

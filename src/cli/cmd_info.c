@@ -113,7 +113,7 @@ static int find_program(const char *program, char *path, size_t bytes)
 
 enum { WORDS = 1024 };
 
-/* Can the device be opened here?  Then `what` says what it is, or "", else `why` why not. */
+/* Can the device be opened here?  If so, `what` describes it or is "", else `why` has the reason. */
 static int opens(const ms_device_kind *kind, char what[WORDS], ms_error *why)
 {
     musec_ctx *ctx = NULL;
@@ -124,7 +124,7 @@ static int opens(const ms_device_kind *kind, char what[WORDS], ms_error *why)
     return yes;
 }
 
-/* The words without the device's name, which stands before them. */
+/* The description without the name of the device in front of it. */
 static const char *why_not(const ms_device_kind *kind, const ms_error *why)
 {
     const size_t n = strlen(kind->name);

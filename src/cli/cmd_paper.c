@@ -175,7 +175,7 @@ static void free_args(ms_paper *p)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* What is not for this item, by name. */
+/* Rejects options that do not apply to the item. */
 static musec_status check_args(ms_error *e, const ms_paper *p, const char *item)
 {
     const bool theory = strcmp(item, "theory") == 0;

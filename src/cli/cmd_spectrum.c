@@ -255,7 +255,7 @@ done:
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-/* How many of an entry's singular values are shown. */
+/* The number of singular values that are shown of an entry. */
 static int64_t shown_values(const struct job *j, const struct entry *entry)
 {
     const int64_t r   = entry->rows < entry->cols ? entry->rows : entry->cols;
@@ -275,7 +275,7 @@ static void add_top(ms_table *table, const struct job *j, const struct entry *en
     ms_table_add(table, "%s", text);
 }
 
-/* All values, or more of them than fit a line of the table: a line each, exact to the last bit. */
+/* Prints values that do not fit the table, one per line, exact to the last bit. */
 static int lists_values(const struct job *j) { return j->args->values || j->args->top > LINE_TOP; }
 
 static musec_status print_text(ms_error *error, const struct job *j, FILE *to)

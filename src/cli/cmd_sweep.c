@@ -1,8 +1,8 @@
 /* cmd_sweep.c - musec sweep: a grid of runs.
  *
  * Flags and the file become one description (train/grid.h), which is also what OUT/sweep.json
- * keeps: given back to musec sweep, it is the same sweep.  What a flag says of a field stands in
- * place of all that the file says of it. */
+ * keeps: given back to musec sweep, it is the same sweep.  A flag replaces all values that the file
+ * has for its field. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,7 +169,7 @@ static const char *own_flag(const struct args *a, const char *field)
 }
 
 /* A field that two kinds of flags give has no one value: neither may win.  EXIT_OK or EXIT_USAGE;
- * an item that is no pair is told of later. */
+ * an item that is no pair is reported later. */
 static int check_once(const ms_command *cmd, const struct args *a)
 {
     char        field[MS_OPTION_NAME], other[MS_OPTION_NAME];
@@ -192,7 +192,7 @@ static int check_once(const ms_command *cmd, const struct args *a)
     return EXIT_OK;
 }
 
-/* Can each value of the list be read?  Whether it is in range, the config says. */
+/* Checks that each value of the list can be read; the config checks its range. */
 static int check_values(const ms_command *cmd, const list_flag *flag, const json_t *values)
 {
     const bool      preset = strcmp(flag->field, "preset") == 0;

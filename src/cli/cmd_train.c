@@ -316,7 +316,7 @@ struct progress {
     int                    has_val;
 };
 
-/* What will be done is said before it takes long. */
+/* Prints what will be done before it takes long. */
 static musec_status on_open(ms_error *e, void *arg, ms_train_start *start)
 {
     struct progress *p = arg;
@@ -339,7 +339,7 @@ done:
     return st;
 }
 
-/* By the work that is left, at the pace of the work of this process. */
+/* Seconds for the work that is left, at the pace of this process so far. */
 static double time_left(const struct progress *p, int64_t step, double now)
 {
     const double done = ms_train_work(p->config, &p->schedule, p->first_step, step);

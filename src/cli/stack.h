@@ -14,7 +14,7 @@ typedef struct ms_stack_shape {
 musec_status ms_stack_shape_of(ms_error *error, const char *name, int ndim, const int64_t *shape,
                                int flatten, ms_stack_shape *out);
 
-/* Every element is finite; otherwise says which is the first that is not, and what it is. */
+/* Checks that every element is finite; the error names the first that is not. */
 musec_status ms_stack_check_finite(ms_error *error, const char *name, const ms_npy *array);
 
 /* Converts the array to `dtype` in place; a finite float64 that float32 cannot hold is an error. */

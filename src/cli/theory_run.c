@@ -304,7 +304,7 @@ done:
     return st;
 }
 
-/* A value out of its range, in words; NULL: there is none. */
+/* The message about a value out of its range, or NULL. */
 static const char *range_error(const struct args *a)
 {
     if (a->steps < 1) return "--steps must be 1 or more";
@@ -335,7 +335,7 @@ done:
     return st;
 }
 
-/* Not what the Corollary or an option of the command decides. */
+/* Rejects settings that the Corollary or another option decides. */
 static musec_status check_set(ms_error *e, const ms_option_list *set)
 {
     char key[MS_OPTION_NAME];
@@ -351,7 +351,7 @@ static musec_status check_set(ms_error *e, const ms_option_list *set)
     return MUSEC_OK;
 }
 
-/* Before minutes of work, not after: is there a directory that the file can go to? */
+/* Checks before minutes of work that the file can be written. */
 static musec_status check_out(ms_error *e, const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -15,13 +15,13 @@ musec_status ms_run_directory(ms_error *e, const ms_train_config *cfg, char out[
  * optimizer's products and of validations. */
 double ms_train_work(const ms_train_config *cfg, const ms_schedule *s, int64_t first, int64_t end);
 
-/* Some lines, and a warning for whatever is beyond reason.  Returns the seconds that it will take,
+/* Prints some lines about the run, and warnings.  Returns the seconds that it will take,
  * about; NaN: not known, or of no interest to a quiet log. */
 double ms_train_start_say(ms_log *log, const ms_train_start *s, const char *out);
 
-/* "1,234,567". */
+/* Writes a number such as "1,234,567". */
 void ms_count_text(int64_t n, char *text, size_t bytes);
-/* "92 MiB", "21.3 GiB". */
+/* Writes a size such as "92 MiB" or "21.3 GiB". */
 void ms_bytes_text(uint64_t n, char *text, size_t bytes);
 
 /* Each writes a warning if there is reason for one, else "". */

@@ -13,7 +13,7 @@ const char *ms_watch_server_version(void);
  * browser tab can read the data: requests must name this host. */
 musec_status ms_watch_server_start(ms_error *e, int port, ms_watch_server **out);
 int          ms_watch_server_port(const ms_watch_server *s);
-/* What /data.json answers from now on; takes `text`, which was malloc'ed. */
+/* Sets the content of /data.json; takes ownership of `text`, which was malloc'ed. */
 void ms_watch_server_put(ms_watch_server *s, char *text);
 void ms_watch_server_stop(ms_watch_server *s); /* accepts NULL */
 

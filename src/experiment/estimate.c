@@ -34,7 +34,7 @@ enum {
 
 /* ---- sizes of work --------------------------------------------------------------------------- */
 
-/* Keys that a query sees in the mean, about: documents are as long as they may be. */
+/* The mean number of keys that a query sees, for documents of the largest length. */
 static double visible_keys(int64_t window, int64_t max_doc)
 {
     return fmin((double)window + 1.0, 0.5 * (double)max_doc);
@@ -59,7 +59,7 @@ double ms_estimate_optim_work(const ms_train_config *cfg)
     return (double)cfg->model.layers * (4.0 * w * a * fmin(w, a) + 2.0 * w * m * fmin(w, m));
 }
 
-/* What an optimizer's time depends on, but for the model's size. */
+/* The settings that an optimizer's time depends on, apart from the size of the model. */
 static void class_of(const ms_train_config *cfg, char *text, size_t bytes)
 {
     char mode[32] = "", iters[32] = "";
@@ -90,7 +90,7 @@ static void key_of(const ms_estimate_setup *setup, const char *scale, char key[K
         n += (size_t)snprintf(key + n, KEY_TEXT - n, ", %s", setup->ask->set[i]);
 }
 
-/* The scale whose figures serve for another. */
+/* The scale whose calibration is used for `scale`. */
 static const char *calibrated_scale(const char *scale)
 {
     return strcmp(scale, "pico") == 0 ? "pico" : "nano";
@@ -155,7 +155,7 @@ static musec_status add_run(ms_error *e, ms_train_config *cfg, uint64_t seed, ms
     json_t      *description;
     musec_status st;
 
-    cfg->seed   = seed; /* so that no two are one run */
+    cfg->seed   = seed; /* makes the runs differ */
     description = json_pack("{s:[o]}", "grids", ms_train_config_json(cfg));
     st          = description == NULL ? ms_fail(e, MUSEC_ENOMEM, "not enough memory")
                                       : ms_grid_add(e, "the calibration", description, grid);
@@ -223,7 +223,7 @@ static bool has_class(const ms_grid *grid, size_t from, const char *name)
     return false;
 }
 
-/* All kinds of optimizers that any item has at that scale. */
+/* Chooses a run for every kind of optimizer that any item has at the scale. */
 static musec_status choose_runs(ms_error *e, const ms_estimate_setup *setup, calibration *c)
 {
     ms_experiment_ask    ask   = { .scale = calibrated_scale(setup->ask->scale),
@@ -397,7 +397,7 @@ done:
     return st;
 }
 
-/* What cannot be written is known all the same, for this time. */
+/* Keeps the entry; if the file cannot be written, it is still used this time. */
 static void keep(const ms_estimate_setup *setup, ms_log *log, json_t *entry, ms_estimate *est)
 {
     char     path[MS_PATH_MAX], key[KEY_TEXT];
@@ -432,7 +432,7 @@ musec_status ms_estimate_calibrate(ms_error *e, const ms_estimate_setup *setup, 
                calibrated_scale(setup->ask->scale), c.grid.n, ms_sweep_width(setup->sweep));
     st = make_runs(e, setup, dir, log, &c);
     if (st == MUSEC_OK) st = read_figures(e, dir, &c, ms_sweep_width(setup->sweep), &entry);
-    if (st == MUSEC_OK || *ms_stop_flag() != 0) /* else the words of the run that failed stay */
+    if (st == MUSEC_OK || *ms_stop_flag() != 0) /* otherwise the output of the failed run is kept */
         (void)ms_directory_remove(&ignored, dir);
     if (st != MUSEC_OK) goto done;
     keep(setup, log, entry, est);

@@ -175,14 +175,14 @@ const json_t *ms_experiment_selected(const ms_experiments *all, const char *scal
     const json_t *tables =
         json_object_get(json_object_get(all->files, "hyperparameters"), "selected");
     const json_t *rows = json_object_get(json_object_get(tables, scale), optimizer);
-    if (json_is_string(rows)) /* the same as another's */
+    if (json_is_string(rows)) /* the name of an optimizer that has the same rows */
         rows = json_object_get(json_object_get(tables, scale), json_string_value(rows));
     return json_is_array(rows) ? rows : NULL;
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* A value may stand for a list of one.  New. */
+/* A new list; a single value becomes a list of one. */
 static json_t *as_list(const json_t *value)
 {
     if (json_is_array(value)) return json_copy((json_t *)value);
@@ -211,7 +211,7 @@ static const json_t *find_list(const context *c, const char *name)
     return list != NULL ? list : json_object_get(json_object_get(c->shared, c->extent), name);
 }
 
-/* To a few digits less than a double has, so that 0.1 * 0.05 is 0.005. */
+/* The product rounded to 12 digits, so that 0.1 * 0.05 is 0.005. */
 static json_t *product(const json_t *a, const json_t *b)
 {
     char text[NUMBER_TEXT];
@@ -233,7 +233,7 @@ static json_t *products(const json_t *a, const json_t *b)
     return out;
 }
 
-/* The list that "@lr" or "@lr*threshold" names; any other value as a list.  New. */
+/* A new list: the one that "@lr" or "@lr*threshold" names, or the value itself as a list. */
 static musec_status read_list(ms_error *e, const context *c, const json_t *value, json_t **out)
 {
     const char   *text = json_string_value(value), *star;
@@ -257,7 +257,7 @@ static musec_status read_list(ms_error *e, const context *c, const json_t *value
 
 /* ---- the paper's selections ------------------------------------------------------------------ */
 
-/* A row as the grid wants it: what the grid says itself goes, and by_threshold multiplies.  New. */
+/* A new row without the fields that the grid sets; by_threshold multiplies lr by the threshold. */
 static json_t *adapt_row(const json_t *row, const json_t *grid, bool by_threshold)
 {
     json_t     *out = json_copy((json_t *)row);
@@ -358,7 +358,7 @@ done:
     return st;
 }
 
-/* Those of the values that are wanted.  New. */
+/* A new list of the values that are wanted. */
 static json_t *common_values(const json_t *values, const json_t *wanted)
 {
     json_t *out = json_array(), *list = as_list(values);
@@ -475,7 +475,7 @@ static const char *flag_of(const ms_experiment_ask *ask, const char *field)
     return NULL;
 }
 
-/* Is the field one, its value good, and no other flag about it?  What stages have is theirs. */
+/* Checks a field of --set: it exists, its value is valid, and no other flag or stage sets it. */
 static musec_status check_set(ms_error *e, const ms_experiment_ask *ask, const char *field,
                               const char *value)
 {

@@ -37,29 +37,30 @@ typedef struct ms_experiments { /* { 0 } is empty */
 typedef struct ms_experiment_ask {
     const char        *scale;
     bool               full;
-    const char *const *data; /* each a set of its own; none: as the preset says */
+    const char *const *data; /* data sets with runs of their own; without any, that of the preset */
     size_t             n_data;
-    const unsigned    *seeds; /* of each set, the last for those that follow; none: 1 */
-    size_t             n_seeds;
-    const char *const *set; /* FIELD=VALUE, in place of whatever the item says */
+    const unsigned
+          *seeds; /* number of seeds for each data set; the last applies to those that follow */
+    size_t n_seeds;
+    const char *const *set; /* FIELD=VALUE, replaces the settings of the item */
     size_t             n_set;
 } ms_experiment_ask;
 
 musec_status ms_experiments_load(ms_error *e, ms_experiments *out);
 void         ms_experiments_free(ms_experiments *all);
-/* By name or alias; one that is not there: the nearest is named. */
+/* Finds an item by its name or an alias; the error suggests the nearest name. */
 musec_status ms_experiment_find(ms_error *e, const ms_experiments *all, const char *name,
                                 const ms_experiment **out);
 /* "lr-sweep (fig1, fig5)": the name of an item, and the paper's own numbers. */
 void ms_experiment_names(const ms_experiment *item, char *text, size_t bytes);
-/* A scale's object in scales.json; one that is not there: all are named. */
+/* The object of a scale in scales.json; the error lists all scales. */
 musec_status ms_experiment_scale(ms_error *e, const ms_experiments *all, const char *name,
                                  const json_t **out);
 /* The paper's selection at a scale: an array of rows, or NULL. */
 const json_t *ms_experiment_selected(const ms_experiments *all, const char *scale,
                                      const char *optimizer);
 
-/* Adds the runs of an item. */
+/* Adds the runs of an item to the grid. */
 musec_status ms_experiment_runs(ms_error *e, const ms_experiments *all, const ms_experiment *item,
                                 const ms_experiment_ask *ask, ms_grid *grid);
 

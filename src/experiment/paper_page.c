@@ -19,7 +19,7 @@ static void put_notes(const json_t *object, FILE *to)
         fprintf(to, "%s ", json_string_value(json_array_get(notes, i)));
 }
 
-/* As a shell takes it: quotes where they are needed. */
+/* Writes an argument as a shell reads it, in quotes if it needs them. */
 static void put_argument(const char *text, FILE *to)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -194,7 +194,7 @@ done:
     return st;
 }
 
-/* A claim that rests on them alone is not tested; which they are is said. */
+/* Notes the runs that have learned nothing: a claim that rests on them alone is not tested. */
 static musec_status note_unlearned(ms_error *e, ms_runset *set)
 {
     musec_status st = MUSEC_OK;

@@ -87,7 +87,7 @@ static void hardware_cell(const column *c, char *text)
 
 /* ---- a table over the presets ---------------------------------------------------------------- */
 
-/* As the items run them: the first run of one that every scale has. */
+/* A preset as the items run it: the first run of an item that every scale has. */
 static void read_column(const ms_paper *p, const ms_experiment *item, size_t index, column *out)
 {
     ms_experiment_ask    ask  = { .scale = ms_preset_name(index, NULL) };
@@ -221,7 +221,7 @@ static void add_selected(const ms_paper *p, const char *scale, ms_page *page, ms
     ms_table_free(&table);
 }
 
-/* Those of the scale; of all three where the paper has none. */
+/* Shows the selections of the scale, or those of all scales if the paper has none for it. */
 void ms_paper_selected(const ms_paper *p, const ms_experiment *item, ms_page *page)
 {
     ms_section *section = ms_page_section(page, "selected", "What the paper selected", item->shows);

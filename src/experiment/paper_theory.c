@@ -218,7 +218,7 @@ static void begin_table(ms_table *t, bool by_rank)
     }
 }
 
-/* Every curve of a suite once: its first points. */
+/* Lists every curve of a suite once. */
 static size_t list_series(const build *b, const char *suite, series out[MAX_SERIES])
 {
     size_t n = 0;

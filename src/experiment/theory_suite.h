@@ -36,12 +36,12 @@ typedef struct ms_theory_suites { /* { 0 } is empty */
     char             store[MS_PATH_MAX]; /* OUT/theory */
 } ms_theory_suites;
 
-/* All settings, with the results that are there. */
+/* Reads all settings, with the results that exist. */
 musec_status ms_theory_suites_read(ms_error *e, const ms_paper *p, const ms_experiment *item,
                                    ms_theory_suites *out);
-/* Makes those that are missing, several at once. */
+/* Makes the results that are missing, several at once. */
 musec_status ms_theory_suites_make(ms_error *e, ms_paper *p, ms_theory_suites *s);
-size_t       ms_theory_suites_missing(const ms_theory_suites *s); /* files to make */
+size_t       ms_theory_suites_missing(const ms_theory_suites *s); /* the number of files to make */
 size_t       ms_theory_suites_files(const ms_theory_suites *s);
 void         ms_theory_suites_free(ms_theory_suites *s);
 

@@ -227,7 +227,7 @@ static int64_t farthest_below(const solver *s, double *least)
     return at;
 }
 
-/* No point of the hull is nearer than this, whatever x is. */
+/* A lower bound on the distance of the hull, whatever x is. */
 static double lower_bound(const solver *s, double least)
 {
     const double length = sqrt(dot(s->x, s->x, s->m));

@@ -41,7 +41,7 @@ static void place_start(uint64_t seed, double apart, ms_objective *p)
 
 static bool is_wrong(int64_t i) { return i % 20 == 0; }
 
-/* Of the right ones: s = A v into the scratch, A^T s into out. */
+/* For the measurements that are right: s = A v goes to the scratch, A^T s to out. */
 static void apply_gram(const ms_objective *p, const double *v, double *out)
 {
     const int64_t size = ms_objective_size(p), n = p->n;

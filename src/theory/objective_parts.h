@@ -41,7 +41,7 @@ void ms_objective_draw(uint64_t seed, const char *purpose, double deviation, int
 /* The largest singular value of a dense matrix, exactly but for rounding. */
 musec_status ms_objective_norm2(ms_error *e, const double *a, int64_t rows, int64_t cols,
                                 double *out);
-/* In eight sums side by side, which a compiler can keep in vector registers. */
+/* The inner product, in eight partial sums that fit vector registers. */
 double ms_objective_dot(const double *x, const double *y, int64_t n);
 double ms_objective_norm(const double *x, int64_t n);
 void   ms_objective_axpy(double a, const double *x, int64_t n, double *y);

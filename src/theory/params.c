@@ -20,7 +20,7 @@
 
 /* Counts beyond this are no longer exact as doubles. */
 #define MAX_STEPS 0x1p53
-/* Of the two sides of an equality, each made by some ten roundings. */
+/* Relative tolerance of an equality, whose sides have some ten roundings each. */
 #define ROUNDING (16 * 0x1p-52)
 
 /* ---- what is given --------------------------------------------------------------------------- */
@@ -118,7 +118,7 @@ static ms_theory_bound bound_of(const ms_theory_params *p, double T, double K)
     return b;
 }
 
-/* All but least_steps.  False: T is beyond counting, or a number has left the range of doubles. */
+/* Fills everything but least_steps.  Returns false if T or another number is out of range. */
 static bool set_at(ms_theory_params *p, int64_t steps)
 {
     const double root_d = cbrt(p->delta), root_N = cbrt((double)steps);

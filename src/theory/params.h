@@ -14,7 +14,7 @@
 
 #include "core/status.h"
 
-/* What the theorem asks of the parameters, in the paper's order; then what whole T and K ask. */
+/* The constraints of the theorem, in the paper's order, and that of whole T and K. */
 #define MS_THEORY_CONSTRAINTS(X)                                                                 \
     X(RADIUS, "radius", "eta T D sqrt(r) <= delta", "the iterates of an epoch stay in the ball") \
     X(GAMMA, "gamma", "gamma = beta / eta", "one step of the momentum is one of descent")        \
