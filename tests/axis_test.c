@@ -10,10 +10,10 @@
 
 static ms_axis axis_over(bool log, double lo, double hi)
 {
-    ms_span span = { 0 };
-    ms_axis a;
-    ms_span_take(&span, log, lo);
-    ms_span_take(&span, log, hi);
+    ms_axis_range span = { 0 };
+    ms_axis       a;
+    ms_axis_range_add(&span, log, lo);
+    ms_axis_range_add(&span, log, hi);
     ms_axis_make(&a, log, span, 0.0, 0.0, 1.0);
     return a;
 }
@@ -63,11 +63,11 @@ TEST(any_range_has_an_axis)
     for (size_t i = 0; i < COUNT(values); i++)
         for (size_t k = 0; k < COUNT(values); k++)
             for (int log = 0; log < 2; log++) {
-                ms_span span = { 0 };
-                ms_axis a;
-                int     labels = 0;
-                ms_span_take(&span, log, values[i]);
-                ms_span_take(&span, log, values[k]);
+                ms_axis_range span = { 0 };
+                ms_axis       a;
+                int           labels = 0;
+                ms_axis_range_add(&span, log, values[i]);
+                ms_axis_range_add(&span, log, values[k]);
                 ms_axis_make(&a, log, span, 0.05, 0.05, 0.9);
                 CHECK(a.lo < a.hi && isfinite(a.lo) && isfinite(a.hi) && (!log || a.lo > 0.0),
                       "%g %g: %g to %g", values[i], values[k], a.lo, a.hi);
@@ -115,20 +115,20 @@ TEST(numbers_read_well)
 /* Above the axis the place goes on in its scale: 3 on an axis from 0 to 2 is half as far again. */
 TEST(a_reach_goes_on_above_the_axis)
 {
-    ms_axis a;
-    ms_span s = { 0 };
+    ms_axis       a;
+    ms_axis_range s = { 0 };
 
-    ms_span_take(&s, false, 0.0);
-    ms_span_take(&s, false, 2.0);
+    ms_axis_range_add(&s, false, 0.0);
+    ms_axis_range_add(&s, false, 2.0);
     ms_axis_make(&a, false, s, 0.0, 0.0, 0.5);
     CHECK(fabs(ms_axis_reach(&a, 3.0) - 0.75) <= 1e-12, "%g", ms_axis_reach(&a, 3.0));
     CHECK(ms_axis_place(&a, 3.0) == 0.5 && ms_axis_place(&a, 2.0) == 0.5, "at the edge");
     CHECK(fabs(ms_axis_reach(&a, 1.0) - 0.25) <= 1e-12 && ms_axis_reach(&a, -1.0) == 0.0, "below");
     CHECK(isinf(ms_axis_reach(&a, INFINITY)) && ms_axis_place(&a, INFINITY) == 0.5, "infinite");
     CHECK(isnan(ms_axis_reach(&a, NAN)) && isnan(ms_axis_place(&a, NAN)), "no number");
-    s = (ms_span){ 0 };
-    ms_span_take(&s, true, 1.0);
-    ms_span_take(&s, true, 100.0);
+    s = (ms_axis_range){ 0 };
+    ms_axis_range_add(&s, true, 1.0);
+    ms_axis_range_add(&s, true, 100.0);
     ms_axis_make(&a, true, s, 0.0, 0.0, 1.0);
     CHECK(fabs(ms_axis_reach(&a, 1e4) - 2.0) <= 1e-9, "%g", ms_axis_reach(&a, 1e4));
     CHECK(ms_axis_reach(&a, 0.0) == 0.0, "has no logarithm");

@@ -59,7 +59,7 @@ void ms_number_text(double value, char text[MS_NUMBER_TEXT])
 
 /* ---- the range ------------------------------------------------------------------------------- */
 
-void ms_span_take(ms_span *span, bool log, double value)
+void ms_axis_range_add(ms_axis_range *span, bool log, double value)
 {
     if (!isfinite(value) || (log && !(value > 0.0))) return;
     if (value > LARGEST) value = LARGEST;
@@ -74,7 +74,7 @@ void ms_span_take(ms_span *span, bool log, double value)
 static double even(const ms_axis *a, double value) { return a->log ? log10(value) : value; }
 static double back(const ms_axis *a, double value) { return a->log ? pow(10.0, value) : value; }
 
-static void set_range(ms_axis *a, ms_span span, double pad_lo, double pad_hi)
+static void set_range(ms_axis *a, ms_axis_range span, double pad_lo, double pad_hi)
 {
     double lo = even(a, span.lo), hi = even(a, span.hi), wide = hi - lo;
 
@@ -150,7 +150,8 @@ static int ticks_log(ms_axis *a)
     return decades < 0.35 ? 0 : big_ones;
 }
 
-void ms_axis_make(ms_axis *axis, bool log, ms_span span, double pad_lo, double pad_hi, double share)
+void ms_axis_make(ms_axis *axis, bool log, ms_axis_range span, double pad_lo, double pad_hi,
+                  double share)
 {
     memset(axis, 0, sizeof *axis);
     axis->log   = log;

@@ -9,11 +9,11 @@ static const char *const group_names[MS_RUN_GROUPS] = { "QK", "VO", "MLP" };
 
 /* ---- the change of stage --------------------------------------------------------------------- */
 
-typedef struct change {
+typedef struct stage_jump {
     double before; /* the last validation loss before it */
     double rise;   /* highest in the tenth of the run after it, above that, as a share */
     double steps;  /* until it is below that again; infinite: never */
-} change;
+} stage_jump;
 
 static bool is_validated(const ms_run_line *line)
 {
@@ -21,12 +21,12 @@ static bool is_validated(const ms_run_line *line)
 }
 
 /* False: there is no change, or no validation on either side of it. */
-static bool change_of_run(const ms_run *run, change *out)
+static bool change_of_run(const ms_run *run, stage_jump *out)
 {
     const int64_t at = ms_run_stage_change(run), until = at + run->steps / 10;
     double        top = -INFINITY;
 
-    *out = (change){ NAN, NAN, INFINITY };
+    *out = (stage_jump){ NAN, NAN, INFINITY };
     if (at == 0) return false;
     for (size_t i = 0; i < run->n && run->lines[i].step <= until; i++) {
         const ms_run_line *line = &run->lines[i];
@@ -53,13 +53,13 @@ static bool change_of_run(const ms_run *run, change *out)
 
 /* The mean over seeds.  False, with a note why, where a run that did not diverge shows no change;
  * one that diverged before it never recovers. */
-static bool change_of(ms_evidence *ev, int m, change *out)
+static bool change_of(ms_evidence *ev, int m, stage_jump *out)
 {
     const ms_setting *s = ms_method_at(ev, m, ev->claim->lr);
 
-    *out = (change){ 0.0, 0.0, 0.0 };
+    *out = (stage_jump){ 0.0, 0.0, 0.0 };
     for (size_t i = 0; i < s->n; i++) {
-        change one;
+        stage_jump one;
         if (!change_of_run(s->runs[i], &one) && s->runs[i]->status != MS_RUN_DIVERGED) {
             ms_not_tested(ev, "the runs of %s at lr %g show no change of stage between validations",
                           ms_compared_title(m), ev->claim->lr);
@@ -85,7 +85,7 @@ static bool has_runs(ms_evidence *ev, int needed, bool has[MS_COMPARED])
     return true;
 }
 
-static bool changes_of(ms_evidence *ev, bool has[MS_COMPARED], change out[MS_COMPARED])
+static bool changes_of(ms_evidence *ev, bool has[MS_COMPARED], stage_jump out[MS_COMPARED])
 {
     if (!has_runs(ev, MS_MUON, has)) return false;
     for (int m = 0; m < MS_COMPARED; m++)
@@ -95,8 +95,8 @@ static bool changes_of(ms_evidence *ev, bool has[MS_COMPARED], change out[MS_COM
 
 bool ms_measure_jump(ms_evidence *ev, ms_measured *out)
 {
-    change changes[MS_COMPARED];
-    bool   has[MS_COMPARED];
+    stage_jump changes[MS_COMPARED];
+    bool       has[MS_COMPARED];
 
     if (!changes_of(ev, has, changes)) return false;
     for (int m = 0; m < MS_COMPARED; m++) {
@@ -115,7 +115,7 @@ bool ms_measure_jump(ms_evidence *ev, ms_measured *out)
 ms_verdict ms_judge_recovery(ms_evidence *ev)
 {
     const double longer = ev->claim->bound[0], above = ev->claim->bound[1];
-    change       changes[MS_COMPARED];
+    stage_jump   changes[MS_COMPARED];
     double       last[MS_COMPARED];
     bool         has[MS_COMPARED], held = true;
 

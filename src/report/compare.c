@@ -20,11 +20,11 @@ static const char *const ignored[] = { "seed",          "checkpoint_every", "kee
 /* Options that are tuned: a method is its best over the last two. */
 static const char *const tuned[] = { "lr", "threshold", "weight_decay" };
 
-typedef struct entry { /* a run while it is sorted */
+typedef struct counted_run { /* a run while it is sorted */
     const ms_run *run;
     char         *problem_key, *method_key;
     size_t        problem, method;
-} entry;
+} counted_run;
 
 static bool is_among(const char *name, const char *const *names, size_t n)
 {
@@ -104,11 +104,11 @@ static char *problem_key(const ms_run *run)
 
 /* Does this option differ between runs of the optimizer on one problem?  They are sorted by
  * problem; each is held against the first of its own. */
-static bool varies(const entry *entries, size_t n, const char *optimizer, const char *option)
+static bool varies(const counted_run *entries, size_t n, const char *optimizer, const char *option)
 {
-    const entry *first = NULL;
+    const counted_run *first = NULL;
     for (size_t i = 0; i < n; i++) {
-        const entry *mine = &entries[i];
+        const counted_run *mine = &entries[i];
         if (strcmp(mine->run->optimizer, optimizer) != 0) continue;
         if (first == NULL || first->problem != mine->problem)
             first = mine;
@@ -161,17 +161,17 @@ static char *method_label(const ms_run *run, const options *differing)
 
 static int by_problem(const void *a, const void *b)
 {
-    const entry *x = a, *y = b;
-    const int    preset = strcmp(ms_run_text(x->run, "preset"), ms_run_text(y->run, "preset"));
-    const int    data   = strcmp(ms_run_text(x->run, "data"), ms_run_text(y->run, "data"));
-    const int    key    = strcmp(x->problem_key, y->problem_key);
-    const int    dir    = strcmp(x->run->dir, y->run->dir);
+    const counted_run *x = a, *y = b;
+    const int preset = strcmp(ms_run_text(x->run, "preset"), ms_run_text(y->run, "preset"));
+    const int data   = strcmp(ms_run_text(x->run, "data"), ms_run_text(y->run, "data"));
+    const int key    = strcmp(x->problem_key, y->problem_key);
+    const int dir    = strcmp(x->run->dir, y->run->dir);
     return preset != 0 ? preset : data != 0 ? data : key != 0 ? key : dir;
 }
 
 /* Runs of one problem by their names whose data were not the same are told apart by the sums of
  * the data; those that know none stay by themselves.  Sorted by problem. */
-static musec_status tell_data_apart(ms_error *e, entry *entries, size_t n)
+static musec_status tell_data_apart(ms_error *e, counted_run *entries, size_t n)
 {
     for (size_t i = 0, end; i < n; i = end) {
         const char *sums   = NULL;
@@ -195,7 +195,7 @@ static musec_status tell_data_apart(ms_error *e, entry *entries, size_t n)
     return MUSEC_OK;
 }
 
-static musec_status find_problems(ms_error *e, ms_runset *set, entry *entries, size_t n,
+static musec_status find_problems(ms_error *e, ms_runset *set, counted_run *entries, size_t n,
                                   ms_compare *c)
 {
     musec_status st;
@@ -251,7 +251,8 @@ static void dash_variants(ms_compare *c)
     }
 }
 
-static void find_differing(const entry *entries, size_t n, const char *optimizer, options *out)
+static void find_differing(const counted_run *entries, size_t n, const char *optimizer,
+                           options *out)
 {
     char name[64];
     out->n = 0;
@@ -272,7 +273,7 @@ static void add_method(ms_compare *c, char *label, const char *optimizer)
                      .style     = ms_style_of(optimizer) };
 }
 
-static musec_status find_methods(ms_error *e, entry *entries, size_t n, ms_compare *c)
+static musec_status find_methods(ms_error *e, counted_run *entries, size_t n, ms_compare *c)
 {
     options differing;
 
@@ -313,7 +314,7 @@ static const char *threshold_of(const ms_run *run)
     return ms_clips(run->optimizer) ? ms_run_text(run, "threshold") : "";
 }
 
-static int same_setting(const entry *x, const entry *y)
+static int same_setting(const counted_run *x, const counted_run *y)
 {
     const bool clipping = ms_clips(x->run->optimizer) && ms_clips(y->run->optimizer);
     int        order    = (x->problem > y->problem) - (x->problem < y->problem);
@@ -331,9 +332,9 @@ static int same_setting(const entry *x, const entry *y)
 
 static int by_setting(const void *a, const void *b)
 {
-    const entry *x = a, *y = b;
-    const int    order = same_setting(x, y);
-    const int    seed  = by_number(ms_run_number(x->run, "seed"), ms_run_number(y->run, "seed"));
+    const counted_run *x = a, *y = b;
+    const int          order = same_setting(x, y);
+    const int seed = by_number(ms_run_number(x->run, "seed"), ms_run_number(y->run, "seed"));
     return order != 0 ? order : seed != 0 ? seed : strcmp(x->run->dir, y->run->dir);
 }
 
@@ -381,7 +382,7 @@ static void finish_setting(ms_setting *s)
     if (n > 0) s->loss = sum / (double)n;
 }
 
-static musec_status find_settings(ms_error *e, ms_runset *set, entry *entries, size_t n,
+static musec_status find_settings(ms_error *e, ms_runset *set, counted_run *entries, size_t n,
                                   ms_compare *c)
 {
     musec_status st = MUSEC_OK;
@@ -428,7 +429,7 @@ static musec_status find_rates(ms_error *e, ms_compare *c)
 
 musec_status ms_compare_build(ms_error *e, ms_runset *set, ms_compare *out)
 {
-    entry       *entries = calloc(set->n > 0 ? set->n : 1, sizeof *entries);
+    counted_run *entries = calloc(set->n > 0 ? set->n : 1, sizeof *entries);
     size_t       n       = 0;
     musec_status st;
 

@@ -6,12 +6,12 @@
 
 enum { MOST_MACHINES = 4 };
 
-typedef struct origin { /* what is known of all runs */
+typedef struct run_origin { /* what is known of all runs */
     const char *machines[MOST_MACHINES], *versions[MOST_MACHINES];
     size_t      n_machines, n_versions;
     const char *first, *last; /* dates; NULL: none is known */
     size_t      unknown;      /* runs that do not say */
-} origin;
+} run_origin;
 
 static const char *said(const ms_run *run, const char *key)
 {
@@ -25,9 +25,9 @@ static void add_name(const char **names, size_t *n, const char *name)
     if (*n < MOST_MACHINES) names[(*n)++] = name;
 }
 
-static origin find_origin(const ms_runset *set)
+static run_origin find_origin(const ms_runset *set)
 {
-    origin o = { 0 };
+    run_origin o = { 0 };
 
     for (size_t i = 0; i < set->n; i++) {
         const char *machine = said(&set->at[i], "machine"), *date = said(&set->at[i], "date");
@@ -55,9 +55,9 @@ static void list_names(const char *const *names, size_t n, char out[MS_PLOT_TEXT
 
 void ms_build_footer(const ms_compare *c, const ms_report_options *options, ms_page *page)
 {
-    const origin o = find_origin(c->set);
-    const size_t n = c->set->n;
-    char         machines[MS_PLOT_TEXT], versions[MS_PLOT_TEXT], date[96] = "";
+    const run_origin o = find_origin(c->set);
+    const size_t     n = c->set->n;
+    char             machines[MS_PLOT_TEXT], versions[MS_PLOT_TEXT], date[96] = "";
 
     if (options->omit_times || n == 0) return; /* where and when differ, if they are made again */
     list_names(o.machines, o.n_machines, machines);

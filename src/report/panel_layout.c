@@ -26,23 +26,23 @@ static double below_top(const ms_panel *p, double y) { return y > p->y_max ? p->
 static void make_axes(ms_panel_layout *layout, double lane)
 {
     const ms_panel *p = layout->panel;
-    ms_span         x = { 0 }, y = { 0 };
+    ms_axis_range   x = { 0 }, y = { 0 };
     bool            cut = false; /* is a value above y_max? */
 
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < (p->bars && p->curves[i].n > 1 ? 1 : p->curves[i].n); k++) {
             const ms_point *at = &p->curves[i].at[k];
-            ms_span_take(&x, p->x_log, at->x);
+            ms_axis_range_add(&x, p->x_log, at->x);
             if (at->diverged) continue;
-            ms_span_take(&y, p->y_log, below_top(p, at->y));
-            ms_span_take(&y, p->y_log, below_top(p, at->low));
-            ms_span_take(&y, p->y_log, below_top(p, at->high));
+            ms_axis_range_add(&y, p->y_log, below_top(p, at->y));
+            ms_axis_range_add(&y, p->y_log, below_top(p, at->low));
+            ms_axis_range_add(&y, p->y_log, below_top(p, at->high));
             cut = cut || at->y > p->y_max;
         }
-    if (isfinite(p->x_rule)) ms_span_take(&x, p->x_log, p->x_rule);
+    if (isfinite(p->x_rule)) ms_axis_range_add(&x, p->x_log, p->x_rule);
     if (p->bars) {
-        if (!p->y_log && y.any) ms_span_take(&y, false, 0.0);
-        x = (ms_span){ .lo = 0.0, .hi = (double)p->n, .any = true };
+        if (!p->y_log && y.any) ms_axis_range_add(&y, false, 0.0);
+        x = (ms_axis_range){ .lo = 0.0, .hi = (double)p->n, .any = true };
         ms_axis_make(&layout->x, false, x, 0.0, 0.0, 1.0);
         layout->x.n = 0; /* names stand there, not numbers */
         ms_axis_make(&layout->y, p->y_log, y, p->y_log ? 0.1 : 0.0, 0.14, 1.0 - lane);
@@ -71,13 +71,13 @@ static ms_placed_point place_point(const ms_panel_layout *layout, size_t curve, 
     return s;
 }
 
-typedef struct column { /* the extremes of the points in one column of pixels */
+typedef struct pixel_column { /* the extremes of the points in one column of pixels */
     size_t          number;
     ms_placed_point lowest, highest;
     bool            any;
-} column;
+} pixel_column;
 
-static void column_flush(column *c, ms_placed_curve *out)
+static void column_flush(pixel_column *c, ms_placed_curve *out)
 {
     const bool             rises = c->lowest.point < c->highest.point;
     const ms_placed_point *one   = rises ? &c->lowest : &c->highest,
@@ -94,7 +94,7 @@ static void column_flush(column *c, ms_placed_curve *out)
     c->any = false;
 }
 
-static void column_add(column *c, ms_placed_point s)
+static void column_add(pixel_column *c, ms_placed_point s)
 {
     if (!c->any) {
         c->lowest = c->highest = s;
@@ -117,7 +117,7 @@ static void column_add(column *c, ms_placed_point s)
 static void thin(const ms_panel_layout *layout, size_t curve, ms_placed_curve *out)
 {
     const ms_curve *c       = &layout->panel->curves[curve];
-    column          now     = { 0 };
+    pixel_column    now     = { 0 };
     size_t          crossed = SIZE_MAX; /* column of the last cross */
 
     for (size_t i = 0; i < c->n; i++) {

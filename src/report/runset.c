@@ -406,10 +406,10 @@ typedef struct level { /* a directory on the way down: a link may lead back to i
     int                 depth;
 } level;
 
-typedef struct tally {
+typedef struct run_tally {
     size_t   found, read; /* runs, those that were there before included */
     ms_error why;         /* the first of those found could not be read */
-} tally;
+} run_tally;
 
 static bool is_above(const level *at, const struct stat *info)
 {
@@ -419,7 +419,7 @@ static bool is_above(const level *at, const struct stat *info)
 }
 
 static musec_status add_below(ms_error *e, ms_runset *set, const char *path, const level *at,
-                              tally *n)
+                              run_tally *n)
 {
     ms_names     names = { 0 };
     char         below[MS_PATH_MAX];
@@ -447,7 +447,7 @@ done:
 musec_status ms_runset_add(ms_error *e, ms_runset *set, const char *path)
 {
     level        top = { 0 };
-    tally        n   = { 0 };
+    run_tally    n   = { 0 };
     musec_status st;
 
     if (stat(path, &top.info) != 0)

@@ -8,22 +8,22 @@
 
 enum { MAX_VALUES = 32 };
 
-typedef struct value { /* one curve */
-    double x;          /* D or K */
+typedef struct ablation_value { /* one curve */
+    double x;                   /* D or K */
     size_t method;
-} value;
+} ablation_value;
 
 typedef struct ablation {
     const ms_compare *c;
     size_t            problem, method; /* the optimizer's first, the plain one if there is one */
     bool              iterations;      /* K is varied, otherwise D */
-    value             values[MAX_VALUES];
+    ablation_value    values[MAX_VALUES];
     size_t            n;
     double            threshold; /* fixed, where K is varied */
     const char       *decay;     /* fixed */
 } ablation;
 
-static const ms_setting *find(const ablation *a, const value *v, double lr)
+static const ms_setting *find(const ablation *a, const ablation_value *v, double lr)
 {
     return ms_compare_find(a->c, a->problem, v->method, lr, a->iterations ? a->threshold : v->x,
                            a->decay);
@@ -59,7 +59,7 @@ static void add_value(ablation *a, double x, size_t method)
         if (ms_same_number(a->values[i].x, x)) return; /* the plainer method came first */
     for (; at > 0 && a->values[at - 1].x > x; at--)
         a->values[at] = a->values[at - 1];
-    a->values[at] = (value){ x, method };
+    a->values[at] = (ablation_value){ x, method };
     a->n++;
 }
 
@@ -127,7 +127,7 @@ static size_t fix_others(ablation *a)
     return most;
 }
 
-static void value_label(const ablation *a, const value *v, char out[64])
+static void value_label(const ablation *a, const ablation_value *v, char out[64])
 {
     snprintf(out, 64, "%s = %g", a->iterations ? "K" : "D", v->x);
 }
@@ -181,7 +181,7 @@ static void step_figure(ms_section_builder *b, const ablation *a, const char *ba
     if (ms_build_figure(b, &f)) ms_plot_trace_notes(b, a->problem);
 }
 
-static void add_row(ms_table *t, const ablation *a, const value *v, const ms_setting *s)
+static void add_row(ms_table *t, const ablation *a, const ablation_value *v, const ms_setting *s)
 {
     char decay[MS_PLOT_TEXT];
 

@@ -10,13 +10,13 @@ enum { MOST_COLUMNS = 6 }; /* further ones go to the next table */
 
 typedef void cell_text(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT]);
 
-typedef struct row {
+typedef struct config_row {
     const char *name;
     const char *field; /* of the config, or NULL: */
     cell_text  *describe;
-} row;
+} config_row;
 
-static void cell(const ms_compare *c, size_t problem, const row *r, char out[MS_PLOT_TEXT])
+static void cell(const ms_compare *c, size_t problem, const config_row *r, char out[MS_PLOT_TEXT])
 {
     if (r->describe != NULL) {
         r->describe(c, problem, out);
@@ -163,7 +163,7 @@ static void stages(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static const row architecture[] = {
+static const config_row architecture[] = {
     { "layers", "layers", NULL },
     { "attention heads", "heads", NULL },
     { "head dimension", "head", NULL },
@@ -175,7 +175,7 @@ static const row architecture[] = {
     { "matrix parameters", NULL, matrix_parameters },
 };
 
-static const row training[] = {
+static const config_row training[] = {
     { "steps", "steps", NULL },
     { "batch of the first stage, tokens", NULL, first_batch },
     { "batch of the last stage, tokens", NULL, last_batch },
@@ -193,7 +193,7 @@ static const row training[] = {
 };
 
 /* The first problem with the same column; itself if there is none before it. */
-static size_t first_like(const ms_compare *c, size_t problem, const row *rows, size_t n)
+static size_t first_like(const ms_compare *c, size_t problem, const config_row *rows, size_t n)
 {
     char mine[MS_PLOT_TEXT], other[MS_PLOT_TEXT];
     for (size_t p = 0; p < problem; p++) {
@@ -209,7 +209,7 @@ static size_t first_like(const ms_compare *c, size_t problem, const row *rows, s
 }
 
 /* The preset where it has one column, otherwise the problem's name. */
-static const char *heading(const ms_compare *c, size_t problem, const row *rows, size_t n)
+static const char *heading(const ms_compare *c, size_t problem, const config_row *rows, size_t n)
 {
     for (size_t p = 0; p < c->n_problems; p++)
         if (strcmp(c->problems[p].preset, c->problems[problem].preset) == 0 &&
@@ -220,7 +220,7 @@ static const char *heading(const ms_compare *c, size_t problem, const row *rows,
 
 /* The sets of all problems of a column. */
 static void data_row(ms_table *t, const ms_compare *c, const size_t *columns, size_t n_columns,
-                     const row *rows, size_t n)
+                     const config_row *rows, size_t n)
 {
     ms_table_add(t, "data");
     for (size_t i = 0; i < n_columns; i++) {
@@ -235,7 +235,7 @@ static void data_row(ms_table *t, const ms_compare *c, const size_t *columns, si
 }
 
 static void add_table(ms_section_builder *b, const size_t *columns, size_t n_columns,
-                      const row *rows, size_t n, const char *id, const char *caption)
+                      const config_row *rows, size_t n, const char *id, const char *caption)
 {
     static const char *const aligns[MOST_COLUMNS + 1] = { "l",     "lr",     "lrr",    "lrrr",
                                                           "lrrrr", "lrrrrr", "lrrrrrr" };
@@ -256,7 +256,7 @@ static void add_table(ms_section_builder *b, const size_t *columns, size_t n_col
     ms_build_table(b, id, caption, &t);
 }
 
-static void build(ms_section_builder *b, const row *rows, size_t n, const char *base,
+static void build(ms_section_builder *b, const config_row *rows, size_t n, const char *base,
                   const char *notes)
 {
     size_t columns[MOST_COLUMNS], n_columns = 0, n_tables = 0;

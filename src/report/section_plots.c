@@ -325,7 +325,7 @@ ms_point ms_plot_point(double x, const ms_setting *s)
     return point;
 }
 
-/* Explains the bands, crosses and values above a panel that the figure has; "" if there are none. */
+/* Explains the bands, crosses and values above a panel that the figure has; "" for none. */
 static void symbols(const ms_figure *f, char out[MS_PLOT_TEXT])
 {
     bool band = false, cross = false, above = false;

@@ -7,13 +7,13 @@
 
 enum { MAX_RUNS = 6 };
 
-typedef struct subject {
+typedef struct run_quantity {
     const char *title, *axis;
     ms_reading *read;
     bool        y_log;
-} subject;
+} run_quantity;
 
-static void add_panel(ms_section_builder *b, const subject *s, ms_figure *f)
+static void add_panel(ms_section_builder *b, const run_quantity *s, ms_figure *f)
 {
     const ms_runset *set = b->c->set;
     ms_panel        *p   = ms_figure_panel(f, s->title, "step", s->axis);
@@ -41,18 +41,18 @@ static bool has_steps(const ms_runset *set)
 
 void ms_build_progress(ms_section_builder *b)
 {
-    static const subject subjects[] = {
+    static const run_quantity quantities[] = {
         { "learning rate", "learning rate", ms_read_lr, false },
         { "largest attention logit", "largest logit", ms_read_max_logit, true },
         { "speed", "tokens per second", ms_read_tok_s, false }, /* the last: a time */
     };
-    const size_t n = COUNT(subjects) - (b->options->omit_times ? 1 : 0);
+    const size_t n = COUNT(quantities) - (b->options->omit_times ? 1 : 0);
     ms_figure    f = { 0 };
 
     if (b->c->set->n > MAX_RUNS || !has_steps(b->c->set)) return;
     ms_figure_begin(&f, "progress", "Learning rate, logits and speed over the steps", "");
     for (size_t i = 0; i < n; i++)
-        add_panel(b, &subjects[i], &f);
+        add_panel(b, &quantities[i], &f);
     ms_plot_caption(NULL, 0, &f, "As the log of each run has them, step by step.");
     if (!ms_build_figure(b, &f)) return;
     ms_build_notes(b,

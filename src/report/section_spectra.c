@@ -5,7 +5,7 @@
 
 #include "report/section_plots.h"
 
-typedef struct subject {             /* one quantity, a panel for each group of matrices */
+typedef struct group_quantity {      /* one quantity, a panel for each group of matrices */
     const char *base, *title, *axis; /* of the figure's id, of the figure, of y */
     const char *description;         /* of the caption, up to ", at ..." */
     const char *notes;               /* to unfold; or NULL */
@@ -14,19 +14,20 @@ typedef struct subject {             /* one quantity, a panel for each group of 
     double      lr;   /* of all methods; NaN: each at its best */
     double      line; /* drawn across, with line_label; NaN: none */
     const char *line_label;
-} subject;
+} group_quantity;
 
-static bool takes_part(const ms_compare *c, size_t problem, size_t method, const subject *s)
+static bool takes_part(const ms_compare *c, size_t problem, size_t method, const group_quantity *s)
 {
     return ms_plot_drawn(c, problem, method) && (!isnan(s->lr) || c->methods[method].clips);
 }
 
-static const ms_setting *setting_of(const ms_compare *c, size_t problem, size_t m, const subject *s)
+static const ms_setting *setting_of(const ms_compare *c, size_t problem, size_t m,
+                                    const group_quantity *s)
 {
     return isnan(s->lr) ? ms_compare_tuned(c, problem, m) : ms_compare_best(c, problem, m, s->lr);
 }
 
-static void add_line(ms_figure *f, ms_panel *p, const subject *s)
+static void add_line(ms_figure *f, ms_panel *p, const group_quantity *s)
 {
     double       from = INFINITY, to = -INFINITY;
     ms_curve    *curve;
@@ -46,7 +47,7 @@ static void add_line(ms_figure *f, ms_panel *p, const subject *s)
 }
 
 /* Nothing measured in any panel: no figure. */
-static void group_figure(ms_section_builder *b, size_t problem, const subject *s)
+static void group_figure(ms_section_builder *b, size_t problem, const group_quantity *s)
 {
     const ms_compare *c = b->c;
     char      id[MS_PLOT_ID], title[MS_PLOT_TEXT], where[64] = "at the best setting of each";
@@ -91,15 +92,16 @@ static void say_shown(ms_section_builder *b)
 void ms_build_weight_norm(ms_section_builder *b)
 {
     for (size_t p = 0; p < b->c->n_problems; p++) {
-        const subject s = { .base  = "weight-norm",
-                            .title = "Spectral norm of the weights",
-                            .axis  = "largest spectral norm",
-                            .description =
-                                "Largest spectral norm of the weights of each group of matrices",
-                            .read  = ms_read_w_norm,
-                            .y_log = true,
-                            .lr    = ms_plot_rate(b->c, p, 0.2, false),
-                            .line  = NAN };
+        const group_quantity s = {
+            .base        = "weight-norm",
+            .title       = "Spectral norm of the weights",
+            .axis        = "largest spectral norm",
+            .description = "Largest spectral norm of the weights of each group of matrices",
+            .read        = ms_read_w_norm,
+            .y_log       = true,
+            .lr          = ms_plot_rate(b->c, p, 0.2, false),
+            .line        = NAN
+        };
         if (ms_plot_shown(b->c, p)) group_figure(b, p, &s);
     }
     say_shown(b);
@@ -108,7 +110,7 @@ void ms_build_weight_norm(ms_section_builder *b)
 void ms_build_effective_rank(ms_section_builder *b)
 {
     for (size_t p = 0; p < b->c->n_problems; p++) {
-        const subject s = {
+        const group_quantity s = {
             .base        = "effective-rank",
             .title       = "Effective rank of the updates",
             .axis        = "effective rank",
@@ -125,7 +127,7 @@ void ms_build_effective_rank(ms_section_builder *b)
 
 void ms_build_clip_activity(ms_section_builder *b)
 {
-    static const subject subjects[] = {
+    static const group_quantity subjects[] = {
         { .base  = "clip-sigma",
           .title = "Largest singular value before the clip",
           .axis  = "σ1 / D",

@@ -83,13 +83,13 @@ bool ms_read_share(const ms_run_line *line, int group, double *value)
 
 /* ---- series ---------------------------------------------------------------------------------- */
 
-typedef struct series {
+typedef struct trace_series {
     int64_t *step;
     double  *y;
     size_t   n, window;
-} series;
+} trace_series;
 
-static void free_series(series *s)
+static void free_series(trace_series *s)
 {
     free(s->step);
     free(s->y);
@@ -105,15 +105,15 @@ static size_t count(const ms_run *run, const ms_trace *trace)
 }
 
 /* A window with a value that is not finite is a gap; the last one may be shorter. */
-static bool make_series(const ms_run *run, const ms_trace *trace, size_t window, series *out)
+static bool make_series(const ms_run *run, const ms_trace *trace, size_t window, trace_series *out)
 {
     const size_t all = count(run, trace);
     double       sum = 0.0, y;
     size_t       in  = 0;
 
-    *out = (series){ .window = window,
-                     .step   = calloc(all / window + 1, sizeof *out->step),
-                     .y      = calloc(all / window + 1, sizeof *out->y) };
+    *out = (trace_series){ .window = window,
+                           .step   = calloc(all / window + 1, sizeof *out->step),
+                           .y      = calloc(all / window + 1, sizeof *out->y) };
     if (out->step == NULL || out->y == NULL) return false;
     for (size_t i = 0, seen = 0; i < run->n; i++) {
         if (!trace->read(&run->lines[i], trace->group, &y)) continue;
@@ -130,7 +130,7 @@ static bool make_series(const ms_run *run, const ms_trace *trace, size_t window,
 }
 
 /* The value at a step, NaN if there is none; `at` goes on from where it was. */
-static double value_at(const series *s, int64_t step, size_t *at)
+static double value_at(const trace_series *s, int64_t step, size_t *at)
 {
     while (*at < s->n && s->step[*at] < step)
         ++*at;
@@ -151,8 +151,8 @@ static void widen(ms_point *p, double y)
     if (!(p->high >= y)) p->high = y;
 }
 
-static void add_points(ms_figure *f, ms_panel *p, ms_curve *curve, const series *mine,
-                       const series *all, size_t *at, size_t n_all)
+static void add_points(ms_figure *f, ms_panel *p, ms_curve *curve, const trace_series *mine,
+                       const trace_series *all, size_t *at, size_t n_all)
 {
     for (size_t i = 0; i < mine->n; i++) {
         ms_point point = { .x = (double)mine->step[i], .y = mine->y[i], .low = NAN, .high = NAN };
@@ -184,7 +184,7 @@ static void add_crosses(ms_figure *f, ms_panel *p, const ms_trace *trace)
 
 /* At the end of the line, if that run stalled. */
 static void add_square(ms_figure *f, ms_panel *p, const ms_trace *trace, const ms_run *run,
-                       const series *mine)
+                       const trace_series *mine)
 {
     if (run->status != MS_RUN_STALLED || mine->n == 0 || !isfinite(mine->y[mine->n - 1])) return;
     ms_curve_point(f, ms_panel_curve(f, p, "stalled", ms_style_stalled()),
@@ -203,7 +203,7 @@ bool ms_plot_trace(ms_section_builder *b, ms_figure *f, ms_panel *p, const ms_tr
     const ms_run     *run  = s != NULL ? main_run(s) : NULL;
     const size_t      n    = run != NULL ? count(run, trace) : 0;
     const size_t      wide = (n + MOST - 1) / MOST;
-    series            mine = { 0 }, *all = NULL;
+    trace_series      mine = { 0 }, *all = NULL;
     size_t           *at   = NULL;
     bool              made = true;
 
