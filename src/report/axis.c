@@ -21,7 +21,7 @@ enum { WANTED = 6 }; /* ticks, about */
 
 /* ---- numbers as text ------------------------------------------------------------------------- */
 
-/* m times ten to the e, without a factor of 1: "10⁻³". */
+/* Writes m times ten to the e; a factor of 1 is left out: "10⁻³". */
 static void write_power(double m, int e, char text[MS_NUMBER_TEXT])
 {
     static const char *const raised[] = { "⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹" };
@@ -70,7 +70,7 @@ void ms_axis_range_add(ms_axis_range *span, bool log, double value)
     span->any = true;
 }
 
-/* On the scale on which the axis is even. */
+/* Converts a value to the linear scale of the axis, and back. */
 static double even(const ms_axis *a, double value) { return a->log ? log10(value) : value; }
 static double back(const ms_axis *a, double value) { return a->log ? pow(10.0, value) : value; }
 
@@ -126,7 +126,7 @@ static void ticks_linear(ms_axis *a)
     }
 }
 
-/* Returns how many have a label. */
+/* Adds the ticks of a logarithmic axis and returns how many have a label. */
 static int ticks_log(ms_axis *a)
 {
     const double decades = log10(a->hi) - log10(a->lo);

@@ -31,7 +31,7 @@ typedef struct ms_measured {
     double of[MS_COMPARED][MS_RUN_GROUPS];
 } ms_measured;
 
-/* Sets the one number of a method. */
+/* Sets the number of a method that is not measured by group. */
 void ms_measured_set(ms_measured *out, int method, double value);
 
 /* Measures, and notes the numbers; false, with a note why, where the runs do not allow it. */
@@ -79,7 +79,7 @@ void ms_note_loss(ms_evidence *ev, const char *label, double loss);       /* "Mu
 void ms_note_share(ms_evidence *ev, double share);                        /* "+1.2%" */
 /* Notes alone why the claim is not tested, in place of what was noted before. */
 ms_verdict ms_not_tested(ms_evidence *ev, const char *fmt, ...) MS_PRINTF(2, 3);
-/* "there is no run of Muon at lr 0.2"; lr NaN: at any. */
+/* Notes "there is no run of Muon at lr 0.2"; with lr NaN the rate is left out. */
 ms_verdict  ms_no_run(ms_evidence *ev, const char *optimizer, double lr);
 const char *ms_evidence_text(const ms_evidence *ev);
 /* What a problem is called: its data set, or its label where sets are not enough. */
@@ -95,7 +95,7 @@ const ms_setting *ms_method_at(const ms_evidence *ev, int method, double lr);
 double ms_mean_loss(const ms_setting *s);
 double ms_loss_of(ms_evidence *ev, const ms_setting *s); /* the same; keeps the seeds' spread */
 double ms_spread_of(const ms_setting *s); /* largest less least loss of its seeds; 0 with one */
-/* The share by which a is above b; infinite where a is. */
+/* Returns the share by which a is above b; it is infinite where a is. */
 double ms_above(double a, double b);
 
 /* ---- quantities and judges ------------------------------------------------------------------- */

@@ -107,7 +107,7 @@ bool ms_measure_range(ms_evidence *ev, ms_measured *out)
     return true;
 }
 
-/* Losses at the smallest or largest common rate. */
+/* Measures the losses at the smallest or the largest common rate. */
 static bool measure_losses(ms_evidence *ev, bool largest, ms_measured *out)
 {
     rate_sweep s;
@@ -265,7 +265,7 @@ ms_verdict ms_judge_adam(ms_evidence *ev)
 
 /* ---- Soft Musec beside SPECTRA --------------------------------------------------------------- */
 
-/* The next rate, from number *i on, at which both were run. */
+/* Finds the next rate, from number *i on, at which both methods were run. */
 static bool next_pair(const ms_evidence *ev, size_t *i, const ms_setting **soft,
                       const ms_setting **spectra)
 {

@@ -180,7 +180,7 @@ static double oscillation_of_run(const ms_run *run)
     return n >= 3 ? sqrt(squares / (double)n) : NAN;
 }
 
-/* The mean over the seeds that did not diverge. */
+/* Returns the mean over the seeds that did not diverge. */
 static double oscillation_of(const ms_setting *s)
 {
     double sum = 0.0;
@@ -239,7 +239,7 @@ static double largest_norm(const ms_run *run, int group)
     return most;
 }
 
-/* The smaller side of a group's matrices. */
+/* Returns the smaller side of a group's matrices. */
 static double side_of(const ms_run *run, int group)
 {
     const double width = ms_run_number(run, "width");

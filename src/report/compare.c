@@ -262,7 +262,7 @@ static void find_differing(const counted_run *entries, size_t n, const char *opt
             memcpy(out->at[out->n++], name, sizeof name);
 }
 
-/* Takes over the label. */
+/* Adds a method, which owns the label from then on. */
 static void add_method(ms_compare *c, char *label, const char *optimizer)
 {
     c->methods[c->n_methods++] =
@@ -525,7 +525,7 @@ static size_t count_on(const ms_compare *c, size_t problem, const char *device)
     return n;
 }
 
-/* That of most runs; of several the first. */
+/* Returns the kind of device that most runs used; of several, the first. */
 static void usual_device(const ms_compare *c, size_t problem, char device[MS_RUN_KIND])
 {
     size_t most = 0;

@@ -57,7 +57,7 @@ void         ms_compare_free(ms_compare *c);
 
 /* The best setting there: fewest stalled or diverged, then least mean loss.  NULL: no run. */
 const ms_setting *ms_compare_best(const ms_compare *c, size_t problem, size_t method, double lr);
-/* The best over all learning rates. */
+/* Returns the best setting over all learning rates. */
 const ms_setting *ms_compare_tuned(const ms_compare *c, size_t problem, size_t method);
 /* The one with just these; lr or threshold NaN, decay NULL: whichever, the best of them. */
 const ms_setting *ms_compare_find(const ms_compare *c, size_t problem, size_t method, double lr,

@@ -56,7 +56,7 @@ static bool differ_in(const ms_problem *a, const ms_problem *b, const char *fiel
            strcmp(ms_run_text(a->first, field), ms_run_text(b->first, field)) != 0;
 }
 
-/* All fields of the problems that look like this one. */
+/* Collects all fields of the problems that look like this one. */
 static json_t *fields_of_likes(const ms_compare *c, const ms_problem *p)
 {
     json_t *fields = json_object();
@@ -88,7 +88,7 @@ static void write_label(const ms_compare *c, const ms_problem *p, const json_t *
     }
 }
 
-/* Once for each problem and the next that looks alike. */
+/* Adds one note for each problem and the next that looks alike. */
 static musec_status note_difference(ms_error *e, ms_runset *set, const ms_compare *c, size_t i,
                                     const json_t *fields)
 {
@@ -131,7 +131,7 @@ musec_status ms_label_problems(ms_error *e, ms_runset *set, ms_compare *c)
     return st;
 }
 
-/* A run that says nothing of it may be as the others. */
+/* A run that does not tell its precision may have that of the others. */
 musec_status ms_note_precisions(ms_error *e, ms_runset *set, const ms_compare *c)
 {
     for (size_t p = 0; p < c->n_problems; p++) {

@@ -1,4 +1,5 @@
-/* compare_labels.h - what the files of compare.h share. */
+/* compare_labels.h - labels of problems, and which fields tell problems apart; private to
+ * compare.c and compare_labels.c. */
 #ifndef MS_REPORT_COMPARE_LABELS_H
 #define MS_REPORT_COMPARE_LABELS_H
 

@@ -1,4 +1,4 @@
-/* figure.c - what a plot shows, collected piece by piece. */
+/* figure.c - figures are built piece by piece. */
 #define _POSIX_C_SOURCE 200809L /* strdup */
 #include "report/figure.h"
 

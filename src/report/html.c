@@ -39,7 +39,7 @@ void ms_html_text(const char *text, FILE *to)
     }
 }
 
-/* "does not hold: why" is the class b-does-not-hold. */
+/* The text "does not hold: why" has the class b-does-not-hold. */
 void ms_html_badge(const char *tag, const char *kind, const char *text, FILE *to)
 {
     fprintf(to, "<%s class=\"badge b-", tag);
@@ -112,7 +112,7 @@ musec_status ms_html_table(ms_error *error, const ms_table *table, FILE *to)
 
 /* ---- the page -------------------------------------------------------------------------------- */
 
-/* <tag class="...">text</tag> */
+/* Writes <tag class="...">text</tag>. */
 static void put_element(const char *tag, const char *class, const char *text, FILE *to)
 {
     fprintf(to, "<%s", tag);
@@ -187,7 +187,7 @@ static void put_legend(const ms_figure *f, FILE *to)
     if (any) fputs("</ul>\n", to);
 }
 
-/* A paragraph for each line. */
+/* Writes a paragraph for each line. */
 static void put_lines(const char *text, FILE *to)
 {
     while (text != NULL && *text != '\0') {
@@ -239,7 +239,7 @@ done:
     return st;
 }
 
-/* A long one is folded: what follows it would be out of reach. */
+/* A long table is folded: what follows it would be out of reach. */
 static musec_status put_table(ms_error *e, const ms_block *b, FILE *to)
 {
     const size_t cells = b->table.n_cells, columns = strlen(b->table.align);

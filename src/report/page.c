@@ -91,7 +91,7 @@ void ms_page_counts(ms_page *p, ms_table *pairs)
     *pairs    = (ms_table){ .align = pairs->align };
 }
 
-/* One more line; takes over `line`. */
+/* Appends a line, which is freed. */
 static void append_line(ms_page *p, char **text, char *line)
 {
     const size_t n    = *text == NULL ? 0 : strlen(*text) + 1;

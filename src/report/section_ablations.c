@@ -29,7 +29,7 @@ static const ms_setting *find(const ablation *a, const ablation_value *v, double
                            a->decay);
 }
 
-/* Values run at this rate with what is fixed. */
+/* Counts the values that were run at this rate with the fixed options. */
 static size_t count_at(const ablation *a, double lr)
 {
     size_t n = 0;
@@ -40,7 +40,7 @@ static size_t count_at(const ablation *a, double lr)
 
 static bool two_at(const void *of, double lr) { return count_at(of, lr) >= 2; }
 
-/* Pairs of value and rate that can be compared. */
+/* Counts the pairs of value and rate that can be compared. */
 static size_t count_all(const ablation *a)
 {
     size_t n = 0;
@@ -63,7 +63,7 @@ static void add_value(ablation *a, double x, size_t method)
     a->n++;
 }
 
-/* The label without its number of iterations. */
+/* Copies the label without its number of iterations. */
 static void but_iterations(const char *label, char out[MS_PLOT_TEXT])
 {
     static const char key[] = ", K=";
@@ -100,7 +100,7 @@ static void find_values(ablation *a)
     }
 }
 
-/* The threshold and decay with most pairs; where K is varied, the paper's D first. */
+/* Fixes the threshold and decay with the most pairs; where K is varied, the paper's D first. */
 static size_t fix_others(ablation *a)
 {
     const ms_compare *c    = a->c;
@@ -231,14 +231,14 @@ static void column_names(ms_table *t, bool iterations)
     ms_table_names(t, here);
 }
 
-/* Plain methods stand before their variants. */
+/* Is this the first method of its optimizer?  Plain methods stand before their variants. */
 static bool is_first(const ms_compare *c, size_t method)
 {
     return method == 0 ||
            strcmp(c->methods[method].optimizer, c->methods[method - 1].optimizer) != 0;
 }
 
-/* Of every clipping optimizer; Soft Musec's figures have the section's name alone. */
+/* Builds the section for every clipping optimizer; Soft Musec's figures have its name alone. */
 static void build(ms_section_builder *b, bool iterations, const char *base, const char *table)
 {
     const ms_compare *c = b->c;

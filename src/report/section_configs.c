@@ -37,7 +37,7 @@ static void matrix_parameters(const ms_compare *c, size_t problem, char out[MS_P
         snprintf(out, MS_PLOT_TEXT, "-");
 }
 
-/* The batch in the text of a stage, or the config's own. */
+/* Finds the batch in the text of a stage, or takes that of the config. */
 static void stage_batch(const ms_run *run, const char *stage, size_t bytes, char out[MS_PLOT_TEXT])
 {
     static const char key[] = "batch=";
@@ -66,7 +66,7 @@ static void last_batch(const ms_compare *c, size_t problem, char out[MS_PLOT_TEX
     stage_batch(run, last, strcspn(last, ";"), out);
 }
 
-/* Of the run that got furthest. */
+/* Returns the run of the problem that got furthest. */
 static void tokens(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     double most = NAN;
@@ -218,7 +218,7 @@ static const char *heading(const ms_compare *c, size_t problem, const config_row
     return c->problems[problem].preset;
 }
 
-/* The sets of all problems of a column. */
+/* Lists the data sets of all problems of a column. */
 static void data_row(ms_table *t, const ms_compare *c, const size_t *columns, size_t n_columns,
                      const config_row *rows, size_t n)
 {

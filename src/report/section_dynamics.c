@@ -24,7 +24,7 @@ static bool most_share(const void *of, double lr)
     return 2 * ms_plot_methods_at(s->c, s->problem, lr) > s->methods;
 }
 
-/* None where the problem has but one rate: the best is at it. */
+/* Chooses the rates to show; none where the problem has only one, which the best is at. */
 static size_t choose_rates(const ms_compare *c, size_t problem, double out[MS_PLOT_RATES])
 {
     const sharing s     = { c, problem, count_methods(c, problem) };
@@ -35,7 +35,7 @@ static size_t choose_rates(const ms_compare *c, size_t problem, double out[MS_PL
     return there < 2 ? 0 : ms_plot_rates(c, most_share, &s, out);
 }
 
-/* lr NaN: each method at its best. */
+/* Draws the losses at one learning rate; lr NaN draws each method at its best. */
 static void loss_panel(ms_section_builder *b, size_t problem, double lr, ms_reading *read,
                        ms_figure *f)
 {
@@ -61,7 +61,7 @@ static void loss_panel(ms_section_builder *b, size_t problem, double lr, ms_read
     ms_plot_loss_panel(c, problem, f, p);
 }
 
-/* "best: Muon lr 0.02, Soft Musec lr 0.2 D 0.5". */
+/* Writes "Muon lr 0.02, Soft Musec lr 0.2 D 0.5", the best settings. */
 static void best_text(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     size_t used = 0;
@@ -113,7 +113,7 @@ static void loss_figure(ms_section_builder *b, size_t problem, ms_reading *read)
     ms_plot_left_out(b);
 }
 
-/* A curve needs two points. */
+/* Does a run have the two points that a curve needs? */
 static bool has_steps(const ms_compare *c, size_t problem, ms_reading *read)
 {
     for (size_t i = 0; i < c->n_settings; i++)

@@ -119,7 +119,7 @@ size_t ms_plot_rates(const ms_compare *c, ms_rate_test *passes, const void *of,
 
 enum { SLUG = 41 };
 
-/* Letters and digits, with hyphens between them. */
+/* Copies letters and digits, with hyphens between them. */
 static void slug(const char *text, char out[SLUG])
 {
     size_t n = 0;

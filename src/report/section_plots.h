@@ -14,7 +14,7 @@ enum { MS_PLOT_MANY = 3 }; /* with more problems, some sections show one of each
 typedef struct ms_section_builder ms_section_builder;
 typedef struct ms_section_kind { /* a row of the table of sections */
     const char *id, *title, *shows;
-    const char *needs; /* "Needs ...": said where it was asked for and cannot be */
+    const char *needs; /* "Needs ...": shown where the section was asked for and cannot be made */
     void (*build)(ms_section_builder *b);
 } ms_section_kind;
 
@@ -27,26 +27,27 @@ struct ms_section_builder {
 };
 
 void ms_build_text(ms_section_builder *b, const char *fmt, ...) MS_PRINTF(2, 3);
-/* Both take over; one without panels or rows is dropped, and false returned. */
+/* Both take over what they are given.  A figure without panels or a table without rows is dropped,
+ * and false returned. */
 bool ms_build_figure(ms_section_builder *b, ms_figure *figure);
 bool ms_build_table(ms_section_builder *b, const char *id, const char *caption, ms_table *table);
-/* A paragraph to unfold below what was last handed over: how it was made. */
+/* Adds a folded paragraph below what was last handed over, which tells how it was made. */
 void ms_build_notes(ms_section_builder *b, const char *fmt, ...) MS_PRINTF(2, 3);
 
-/* ---- which ----------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 /* Is the method drawn with others on this problem?  It has runs there and is not its optimizer with
  * another iteration alone: those stand in the sections on iterations. */
 bool ms_plot_drawn(const ms_compare *c, size_t problem, size_t method);
-/* Is anything left out by that?  Then a note says so. */
+/* Adds a note where methods are left out for that reason. */
 void ms_plot_left_out(ms_section_builder *b);
 /* Is this one of the problems that a section of many figures shows? */
 bool ms_plot_shown(const ms_compare *c, size_t problem);
-/* Drawn methods that were run there at this rate. */
+/* Counts the drawn methods that were run on the problem at this rate. */
 size_t ms_plot_methods_at(const ms_compare *c, size_t problem, double lr);
-/* Rates at which the method was run on the problem. */
+/* Counts the rates at which the method was run on the problem. */
 size_t ms_plot_count_rates(const ms_compare *c, size_t problem, size_t method);
-/* The first run of a method on a problem; NULL: none. */
+/* Returns the first run of a method on a problem, or NULL. */
 const ms_run *ms_plot_run(const ms_compare *c, size_t problem, size_t method);
 /* The rate `wanted` if methods were run there on the problem, otherwise the one nearest to it by
  * their ratio, or the largest; rates that two methods share come before those that one has alone.
@@ -59,23 +60,23 @@ typedef bool ms_rate_test(const void *of, double lr);
 size_t       ms_plot_rates(const ms_compare *c, ms_rate_test *passes, const void *of,
                            double out[MS_PLOT_RATES]);
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- labels ---------------------------------------------------------------------------------- */
 
-/* "loss-lr", and where there are several problems the problem's name behind it. */
+/* Writes the id of a figure: "loss-lr", followed by the problem's name where there are several. */
 void ms_plot_id(const ms_compare *c, const char *base, size_t problem, char out[MS_PLOT_ID]);
-/* "pico, fineweb: RMS"; of one problem alone just "RMS". */
+/* Writes a title such as "pico, fineweb: RMS"; where there is one problem, only "RMS". */
 void ms_plot_title(const ms_compare *c, size_t problem, const char *what, char out[MS_PLOT_TEXT]);
-/* What the pointer shows of a setting. */
+/* Writes the text that the pointer shows for a setting. */
 void ms_plot_tip(const char *label, const ms_setting *s, char out[MS_PLOT_TEXT]);
-/* Weight decay of the groups QK, VO, MLP; false: the text is none. */
+/* Reads the weight decay of the groups QK, VO, MLP; false: the text has none. */
 bool ms_plot_decay(const char *text, double out[MS_RUN_GROUPS]);
-/* The same, short: "0.3", "qk 1.2, vo 1.2, mlp 0.3". */
+/* Writes a weight decay in short: "0.3", "qk 1.2, vo 1.2, mlp 0.3". */
 void ms_plot_decay_text(const char *text, char out[MS_PLOT_TEXT]);
-/* The last cell of a table is such a text: columns of QK, VO and MLP in CSV. */
+/* Gives the last cell of a table, a weight decay, its columns QK, VO and MLP in CSV. */
 #define MS_PLOT_DECAY_NAMES "decay|decay QK,decay VO,decay MLP"
 void        ms_plot_decay_fields(ms_table *t, const char *text);
 const char *ms_plot_group_name(int group);       /* "QK" */
-const char *ms_plot_run_name(const ms_run *run); /* that of its directory */
+const char *ms_plot_run_name(const ms_run *run); /* its directory's name */
 
 /* ---- points ---------------------------------------------------------------------------------- */
 

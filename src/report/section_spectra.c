@@ -46,7 +46,7 @@ static void add_line(ms_figure *f, ms_panel *p, const group_quantity *s)
     }
 }
 
-/* Nothing measured in any panel: no figure. */
+/* Builds the figure, unless no panel has a measurement. */
 static void group_figure(ms_section_builder *b, size_t problem, const group_quantity *s)
 {
     const ms_compare *c = b->c;

@@ -6,7 +6,7 @@
 
 #include "report/section_plots.h"
 
-/* "2 of 3", two columns of CSV */
+/* Adds a cell "2 of 3", which is two columns of CSV. */
 static void add_share(ms_table *t, size_t some, size_t all)
 {
     ms_table_add(t, "%zu of %zu", some, all);
@@ -243,7 +243,7 @@ void ms_build_hyperparameters(ms_section_builder *b)
 
 /* ---- all runs -------------------------------------------------------------------------------- */
 
-/* NULL: the run is unfinished, or another of its seed counts. */
+/* Returns the setting of a run; NULL: the run is unfinished, or another one of its seed counts. */
 static const ms_setting *setting_of(const ms_compare *c, const ms_run *run)
 {
     for (size_t i = 0; i < c->n_settings; i++)
@@ -252,7 +252,7 @@ static const ms_setting *setting_of(const ms_compare *c, const ms_run *run)
     return NULL;
 }
 
-/* The status and the reason for it, two columns of CSV. */
+/* Writes the status and the reason for it as two columns of CSV. */
 static void status_fields(ms_table *t, const ms_run *run)
 {
     char  *text  = NULL;

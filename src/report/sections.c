@@ -1,4 +1,4 @@
-/* sections.c - the table of sections, and the way through it. */
+/* sections.c - the table of sections, and how a page is built from it. */
 #include "report/sections.h"
 
 #include <stdarg.h>
@@ -127,7 +127,7 @@ musec_status ms_sections_build(ms_error *e, const ms_compare *c, const ms_report
 
 /* ---- what a section hands over --------------------------------------------------------------- */
 
-/* False: no memory, which the page knows. */
+/* Opens the section in the page once; false: no memory, which the page records. */
 static bool open_section(ms_section_builder *b)
 {
     if (b->section == NULL)

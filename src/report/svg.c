@@ -137,7 +137,7 @@ static void put_axes(const canvas *v)
     fputs("\"/>\n", v->to);
 }
 
-/* A dashed line across the panel. */
+/* Draws a dashed line across the panel. */
 static void put_rule(const canvas *v, const char *dash, double x1, double y1, double x2, double y2)
 {
     fprintf(v->to,
@@ -456,7 +456,7 @@ static void put_point(const canvas *v, const ms_curve *c, const ms_placed_point 
     fputs("</title></circle>", v->to);
 }
 
-/* Of the points from..to, the one farthest from their mean. */
+/* Returns that of the points from..to which is farthest from their mean. */
 static const ms_placed_point *farthest(const ms_placed_curve *c, size_t from, size_t to)
 {
     const ms_placed_point *found = NULL;

@@ -182,7 +182,7 @@ static void add_crosses(ms_figure *f, ms_panel *p, const ms_trace *trace)
     }
 }
 
-/* At the end of the line, if that run stalled. */
+/* Adds a square at the end of the line if that run stalled. */
 static void add_square(ms_figure *f, ms_panel *p, const ms_trace *trace, const ms_run *run,
                        const trace_series *mine)
 {

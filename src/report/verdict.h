@@ -24,7 +24,7 @@ void        ms_verdict_free(ms_finding *findings, size_t n); /* what they hold *
 const char *ms_verdict_word(ms_verdict v); /* "holds", "does not hold", "not tested here" */
 /* How many hold, do not hold, are not tested, as a page counts them (ms_page_counts). */
 void ms_verdict_counts(const ms_finding *findings, size_t n, ms_table *pairs);
-/* As a table: section, claim, measurement, result, verdict. */
+/* Fills a table with the columns section, claim, measurement, result and verdict. */
 void ms_verdict_table(const ms_finding *findings, size_t n, ms_table *table);
 
 #endif
