@@ -97,7 +97,7 @@ static void pair_check(pair *p, const struct rule *rule, musec_dtype type, const
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-TEST_EACH_DEVICE(one_pass_comes_to_what_several_do, dev)
+TEST_EACH_DEVICE(fused_rounding_matches_separate_passes, dev)
 {
     static const double scales[]     = { 1.0, 0x1p-60, 0x1p60 };
     static const double thresholds[] = { 3.0, 1e-4,
@@ -122,7 +122,7 @@ TEST_EACH_DEVICE(one_pass_comes_to_what_several_do, dev)
 }
 
 /* Nothing is averaged yet, and the scale is that of the largest entry: the same bits. */
-TEST_EACH_DEVICE(the_first_step_is_the_same, dev)
+TEST_EACH_DEVICE(the_first_step_has_the_same_bits, dev)
 {
     for (size_t n = 0; n < COUNT(short_dtypes); n++)
         for (size_t k = 0; ms_device_has(dev, short_dtypes[n]) && k < 2; k++) {
@@ -138,7 +138,7 @@ TEST_EACH_DEVICE(the_first_step_is_the_same, dev)
 }
 
 /* Gradients that vanish, come, and fall by 2^-20: the bound follows the momentum. */
-TEST_EACH_DEVICE(scales_that_change_are_followed, dev)
+TEST_EACH_DEVICE(bounds_follow_changing_scales, dev)
 {
     static const double factors[] = { 0.0, 0.0, 1.0, 1.0, 0x1p-20, 0x1p-20, 0.0, 0x1p12, 1.0 };
     for (size_t k = 0; k < COUNT(rules); k++)
@@ -195,7 +195,7 @@ TEST_EACH_DEVICE(zeros_stay_whatever_the_threshold, dev)
 /* ---- state ----------------------------------------------------------------------------------- */
 
 /* With the bounds of its file a run goes on bit for bit; without them, as near as one may ask. */
-TEST_EACH_DEVICE(a_run_goes_on_from_its_file, dev)
+TEST_EACH_DEVICE(a_run_resumes_from_its_file, dev)
 {
     const char *path = path_in(fresh_dir(), "optim.safetensors");
     for (size_t k = 0; k < COUNT(rules); k++) {
@@ -355,7 +355,7 @@ TEST_EACH_DEVICE(a_failed_prediction_is_averaged_again, dev)
 }
 
 /* Momentum is read by the pass that averages it and by nobody else. */
-TEST_EACH_DEVICE(nothing_is_read_again, dev)
+TEST_EACH_DEVICE(momentum_is_read_once, dev)
 {
     static const rig_param two[] = { { .name = "a", .rows = 12, .cols = 20 },
                                      { .name = "b", .rows = 12, .cols = 20 } };

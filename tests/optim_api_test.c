@@ -41,8 +41,8 @@ TEST(config_knows_its_size)
     CHECK(musec_optim_config_init(NULL, sizeof newer.cfg, "muon") == MUSEC_EINVAL, "NULL");
 }
 
-/* Of a program that was built with a later header. */
-TEST_EACH_DEVICE(fields_that_are_not_known_must_be_0, dev)
+/* The config of a program that was built with a later header. */
+TEST_EACH_DEVICE(unknown_fields_must_be_0, dev)
 {
     struct {
         musec_optim_config cfg;
@@ -65,7 +65,7 @@ TEST_EACH_DEVICE(fields_that_are_not_known_must_be_0, dev)
     CHECK(musec_optim_config_set(&newer.cfg, "lr", "1") == MUSEC_EINVAL, "too small");
 }
 
-/* Every choice that an option lists is one, in the order of its codes. */
+/* Every choice that an option lists can be set, in the order of the codes. */
 TEST(every_listed_choice_can_be_set)
 {
     for (size_t i = 0; musec_optim_option(i, NULL, NULL) != NULL; i++) {
@@ -209,7 +209,6 @@ TEST(bad_options_are_refused_and_change_nothing)
     CHECK(musec_optim_config_set(&cfg, "lr", "1") == MUSEC_EINVAL, "an older config");
 }
 
-/* What config_set cannot see, or was never asked. */
 /* Calls that have no context name the key, the value, what is allowed and what is near. */
 TEST(config_calls_say_what_is_wrong)
 {
@@ -339,7 +338,7 @@ static void check_refused(rig *r, const musec_param *param, const char *what)
     CHECK(strlen(musec_ctx_error(r->dev)) > 10, "%s: said \"%s\"", what, musec_ctx_error(r->dev));
 }
 
-TEST_EACH_DEVICE(parameters_that_cannot_be_are_refused, dev)
+TEST_EACH_DEVICE(invalid_parameters_are_refused, dev)
 {
     static const rig_param first = { .name = "w", .rows = 4, .cols = 6 };
     rig                    r     = rig_make(dev, "soft-musec", "", MUSEC_F32, &first, 1, 0);
@@ -464,7 +463,7 @@ TEST_EACH_DEVICE(embeddings_heads_and_vectors_get_adamw, dev)
 
 /* ---- what is read ---------------------------------------------------------------------------- */
 
-/* Two values of every option that an optimizer may not read. */
+/* Two values of every option that some optimizers do not read. */
 static const char *const values_of[][3] = {
     { "threshold", "0.1", "rms:2" },
     { "update-scale", "paper", "unit" },
@@ -528,7 +527,7 @@ static bool moves_alike(ms_device *dev, const char *const by[2], const char *con
     return same;
 }
 
-TEST_EACH_DEVICE(what_is_not_read_changes_nothing, dev)
+TEST_EACH_DEVICE(options_that_are_not_read_change_nothing, dev)
 {
     int unread = 0;
     for (size_t i = 0; i < COUNT(read_by); i++) {

@@ -11,7 +11,7 @@
 
 enum { MATRICES = 4, STEPS = 3 };
 
-/* What a block is: element (b, i, j), read as the header says. */
+/* Element (b, i, j) of a block, read as the header says. */
 static int64_t place(const musec_block *b, int64_t index, int64_t i, int64_t j)
 {
     const int64_t in_group = b->group_rows > 0 ? b->group_rows : b->rows;
@@ -165,7 +165,7 @@ static void split_gradient(pieces *p, rig *whole, const fused_case *c, const dou
     free(all);
 }
 
-TEST_EACH_DEVICE(blocks_are_parameters_of_their_own, dev)
+TEST_EACH_DEVICE(blocks_are_updated_like_separate_parameters, dev)
 {
     for (size_t c = 0; c < COUNT(fused); c++) {
         for (size_t k = 0; k < COUNT(rules); k++) {
@@ -193,7 +193,7 @@ TEST_EACH_DEVICE(blocks_are_parameters_of_their_own, dev)
 }
 
 /* After the first step of an epoch the average is the weight itself. */
-TEST_EACH_DEVICE(averages_go_by_blocks_too, dev)
+TEST_EACH_DEVICE(epoch_averages_are_read_by_block, dev)
 {
     for (size_t c = 0; c < COUNT(fused); c++) {
         const musec_dtype        dtype = c % 2 == 0 ? MUSEC_F32 : MUSEC_F64;
@@ -227,8 +227,9 @@ TEST_EACH_DEVICE(averages_go_by_blocks_too, dev)
     }
 }
 
-/* Before the first step as after it, but for the numbers; and asking keeps nobody from adding. */
-TEST_EACH_DEVICE(matrices_are_known_before_the_first_step, dev)
+/* Reports name the same matrices before the first step as after it, and parameters may be added
+ * after they were asked for. */
+TEST_EACH_DEVICE(reports_list_matrices_before_the_first_step, dev)
 {
     static const rig_param params[] = {
         { .name = "a", .rows = 4, .cols = 6 },
@@ -264,8 +265,8 @@ TEST_EACH_DEVICE(matrices_are_known_before_the_first_step, dev)
     run_stack_free(dev, &late);
 }
 
-/* A stack without blocks is that many matrices. */
-TEST_EACH_DEVICE(a_stack_is_as_many_matrices, dev)
+/* A stack of n matrices without blocks is updated like n parameters. */
+TEST_EACH_DEVICE(a_stack_without_blocks_is_separate_matrices, dev)
 {
     static const rig_param stack = {
         .name = "w", .rows = 5, .cols = 8, .layout = { .more = 3, .pad = 1, .gap = 4 }
@@ -286,8 +287,8 @@ TEST_EACH_DEVICE(a_stack_is_as_many_matrices, dev)
 
 static const char *const eight[] = { "a", "b", "c", "d", "e", "f", "g", "h" };
 
-/* On the plain loops a few steps of small ones suffice. */
-TEST_EACH_DEVICE(eight_together_are_eight_alone, dev)
+/* The reference device is slow: a few steps of small matrices suffice there. */
+TEST_EACH_DEVICE(batched_matrices_match_single_ones, dev)
 {
     static const struct {
         int64_t rows, cols;
@@ -316,8 +317,8 @@ TEST_EACH_DEVICE(eight_together_are_eight_alone, dev)
     }
 }
 
-/* One byte of workspace: one matrix at a time. */
-TEST_EACH_DEVICE(a_workspace_cap_changes_nothing, dev)
+/* With one byte of workspace a step takes one matrix at a time. */
+TEST_EACH_DEVICE(a_workspace_limit_changes_nothing, dev)
 {
     rig_param params[COUNT(eight)];
     for (size_t p = 0; p < COUNT(eight); p++)
@@ -339,7 +340,7 @@ TEST_EACH_DEVICE(a_workspace_cap_changes_nothing, dev)
     }
 }
 
-/* Missing gradients break a batch into runs, which changes nothing for the others. */
+/* Missing gradients break a batch into spans, which changes nothing for the other matrices. */
 TEST_EACH_DEVICE(missing_gradients_leave_the_others_alone, dev)
 {
     rig_param params[COUNT(eight)];

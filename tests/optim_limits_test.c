@@ -59,7 +59,7 @@ TEST_EACH_DEVICE(a_large_threshold_is_sgdm, dev)
 
 /* All singular values are above D: the clip is D times the polar factor, and a step of eta moves
  * the weight as a Muon step of eta D does.  Later steps only agree where nothing of the old
- * momentum is kept (beta 1), since Muon does not carry the clipped one.  The clip rounds to 1e-12
+ * momentum is left (beta 1), since Muon does not store the clipped one.  The clip rounds to 1e-12
  * of D at s_1 / D = 1e4 in float64; in float32 each weight rounds six times, 6 * 2^-24 of it. */
 TEST_EACH_DEVICE(a_small_threshold_is_muon, dev)
 {
@@ -86,7 +86,7 @@ TEST_EACH_DEVICE(a_small_threshold_is_muon, dev)
     }
 }
 
-/* SPECTRA clips what Soft Musec clips, but carries the momentum unclipped: equal at the first step,
+/* SPECTRA clips what Soft Musec clips, but stores the momentum unclipped: equal at the first step,
  * and with momentum of twice the threshold far from it three steps later. */
 TEST_EACH_DEVICE(spectra_and_soft_musec_part_after_the_first_step, dev)
 {
@@ -165,7 +165,7 @@ TEST_EACH_DEVICE(heavy_ball_is_the_average_in_other_units, dev)
 
 /* ---- learning rates -------------------------------------------------------------------------- */
 
-/* 0.5 * 0.2, and 0.05 * 2, are 0.1 exactly as rounded. */
+/* The products 0.5 * 0.2 and 0.05 * 2 are both the float64 number nearest to 0.1. */
 TEST_EACH_DEVICE(rates_multiply, dev)
 {
     rig_param twice[COUNT(shapes)];

@@ -1,5 +1,5 @@
-/* optim_lists_test.c - many matrices in one call: runs of members that differ, copies of weights,
- * operands of 16 bits.
+/* optim_lists_test.c - many matrices in one call: spans of members that differ, compute copies of
+ * weights, operands of 16 bits.
  *
  * A copy is what the weight is, rounded, after every step that changes the weight, and is written
  * nowhere else. */
@@ -78,9 +78,9 @@ static const struct rule {
     { "sgdm", "lr=0.1 decay-form=after weight-decay=0.5" },
 };
 
-/* Runs of a group are broken by copies of other dtypes and by none, by blocks in groups of rows, by
+/* Spans of a group are broken by copies of other dtypes or none, by blocks in groups of rows, by
  * step counts and by missing gradients; the weights do not notice. */
-TEST_EACH_DEVICE(copies_follow_their_weights, dev)
+TEST_EACH_DEVICE(compute_copies_follow_their_weights, dev)
 {
     enum { N = 9, ROWS = 6, COLS = 8 };
     static const char *const names[N] = { "a", "b", "c", "d", "e", "f", "g", "h", "i" };
@@ -132,8 +132,8 @@ TEST_EACH_DEVICE(copies_follow_their_weights, dev)
     }
 }
 
-/* Experts, and element roles. */
-TEST_EACH_DEVICE(stacks_and_vectors_have_copies_too, dev)
+/* Stacks of experts and parameters of element roles have copies. */
+TEST_EACH_DEVICE(stacks_and_vectors_have_compute_copies, dev)
 {
     const musec_dtype type     = ms_device_has(dev, MUSEC_BF16) ? MUSEC_BF16 : MUSEC_F64;
     const run_layout  padded   = { .more = 2, .pad = 1, .gap = 5 };
@@ -201,7 +201,7 @@ static void refused(ms_device *dev, musec_view weight, musec_view copy, musec_st
     musec_optim_destroy(opt);
 }
 
-TEST_EACH_DEVICE(copies_that_do_not_fit_are_refused, dev)
+TEST_EACH_DEVICE(copies_of_another_shape_are_refused, dev)
 {
     const run_layout layout = { .more = 1, .pad = 2 };
     musec_view       w      = copy_make(dev, MUSEC_F32, 4, 6, layout);
@@ -260,8 +260,8 @@ static void check_operands(ms_device *dev, musec_dtype type, const struct rule *
     rig_free(&wide), rig_free(&narrow);
 }
 
-/* On a device that rounds those of float32 unless told otherwise. */
-TEST_EACH_DEVICE(operands_are_told_where_they_are_rounded, dev)
+/* The device rounds operands of float32 products unless the config says otherwise. */
+TEST_EACH_DEVICE(descriptions_name_rounded_operands, dev)
 {
     static const rig_param   params[] = { { .name = "a", .rows = 12, .cols = 20 } };
     const ms_device_kind    *real     = dev->kind;
@@ -282,7 +282,7 @@ TEST_EACH_DEVICE(operands_are_told_where_they_are_rounded, dev)
     dev->kind = real;
 }
 
-TEST_EACH_DEVICE(operands_of_16_bits_come_near, dev)
+TEST_EACH_DEVICE(operands_of_16_bits_are_accurate, dev)
 {
     static const struct rule these[] = {
         { "soft-musec", "threshold=rms:0.8 ns-mode=fast" },
@@ -299,8 +299,8 @@ TEST_EACH_DEVICE(operands_of_16_bits_come_near, dev)
 }
 
 /* On a device of its own: the peak is that of one optimizer.  Matrices are larger than the vectors
- * that are counted with them, and two shapes are mapped at once. */
-TEST_EACH_DEVICE(a_narrow_step_keeps_to_its_workspace, dev)
+ * that are counted with them, and two shapes are fused. */
+TEST_EACH_DEVICE(a_16bit_step_keeps_to_its_workspace, dev)
 {
     static const rig_param   params[] = { { .name = "a", .rows = 100, .cols = 130 },
                                           { .name = "b", .rows = 100, .cols = 130 },
@@ -331,7 +331,7 @@ TEST_EACH_DEVICE(a_narrow_step_keeps_to_its_workspace, dev)
     }
 }
 
-TEST_EACH_DEVICE(operands_that_cannot_be_are_refused, dev)
+TEST_EACH_DEVICE(invalid_operands_are_refused, dev)
 {
     musec_optim_config cfg = rig_config("muon", "operands=f16");
     musec_view         w   = copy_make(dev, MUSEC_F32, 4, 6, (run_layout){ 0 });
@@ -387,7 +387,7 @@ static musec_status count_combine(ms_device *d, ms_mat x, ms_mat y, const ms_ter
     return calls.real.combine(d, x, y, terms, n);
 }
 
-/* What a device makes of it besides is its own. */
+/* Ops that the device calls for this op are not counted. */
 static musec_status count_predicted(ms_device *d, ms_num x_coef, ms_mat x, ms_num y_coef, ms_mat y,
                                     ms_mat out, ms_vec top)
 {

@@ -1,8 +1,8 @@
-/* optim_momentum_test.c - momentum that is kept in bf16 and rounded at random.
+/* optim_momentum_test.c - momentum that is stored in bf16 with stochastic rounding.
  *
  * The rounding is held to what makes it right on average: over all draws there are, the number that
- * go up is the distance from below.  An optimizer that keeps its momentum so is held to the one
- * that does not, and to itself where it stops, goes on, or has less room. */
+ * go up is the distance from below.  An optimizer with such momentum is held to the one without,
+ * and to itself where it is resumed or has a smaller workspace. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -31,7 +31,7 @@ static float stochastically_rounded(float x, uint32_t draw)
     return ms_float_of_bf16(ms_bf16_stochastic_round(ms_bits_of_float(x), draw));
 }
 
-TEST(every_draw_counts)
+TEST(stochastic_rounding_is_unbiased)
 {
     static const float values[] = { 1.0f,   1.001f,    -3.14159f, 1e-3f,   -7e-20f,
                                     1e-40f, -0.99999f, 65504.0f,  3.3e38f, 0.0f };
@@ -52,7 +52,7 @@ TEST(every_draw_counts)
     }
 }
 
-TEST(ends_stay)
+TEST(infinities_and_nans_are_kept)
 {
     for (uint32_t draw = 0; draw < 65536; draw += 4369) { /* 0 and 65535 among them */
         CHECK(stochastically_rounded(INFINITY, draw) == INFINITY &&
@@ -93,9 +93,9 @@ static double *momentum(rig *r, size_t p, int64_t block)
     return rig_state(r, p, block, "momentum", params[p].rows * params[p].cols);
 }
 
-/* The step is taken from the momentum before it is rounded, and what is kept lies within the
+/* The step is taken from the momentum before it is rounded, and what is stored lies within the
  * spacing of bf16, 2^-7 of it at most. */
-TEST_EACH_DEVICE(only_what_is_kept_is_rounded, dev)
+TEST_EACH_DEVICE(only_the_stored_momentum_is_rounded, dev)
 {
     if (!ms_device_has(dev, MUSEC_BF16)) return;
     for (size_t k = 0; k < COUNT(kept); k++) {
@@ -118,7 +118,7 @@ TEST_EACH_DEVICE(only_what_is_kept_is_rounded, dev)
     }
 }
 
-TEST_EACH_DEVICE(going_on_and_chunks_change_nothing, dev)
+TEST_EACH_DEVICE(resuming_and_chunks_change_nothing, dev)
 {
     if (!ms_device_has(dev, MUSEC_BF16)) return;
     char path[300];
@@ -180,7 +180,7 @@ TEST_EACH_DEVICE(small_changes_add_up, dev)
     rig_free(&r);
 }
 
-TEST_EACH_DEVICE(it_takes_half_the_room, dev)
+TEST_EACH_DEVICE(bf16_momentum_takes_half_the_memory, dev)
 {
     if (!ms_device_has(dev, MUSEC_BF16)) return;
     rig      own = rig_make(dev, "muon", "", MUSEC_F32, params, 2, 1), half = { 0 };
@@ -195,7 +195,7 @@ TEST_EACH_DEVICE(it_takes_half_the_room, dev)
     rig_free(&own), rig_free(&half), rig_free(&wide);
 }
 
-TEST(who_cannot_keep_it_says_so)
+TEST(bf16_momentum_is_refused_where_there_is_none)
 {
     musec_optim_config cfg;
     musec_ctx         *ctx = NULL;

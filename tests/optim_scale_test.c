@@ -75,7 +75,7 @@ TEST_EACH_DEVICE(the_scale_of_the_gradients_does_not_show, dev)
     }
 }
 
-/* D as the report tells it. */
+/* The threshold D that the report has. */
 static double threshold_used(ms_device *dev, const oracle *o, const char *threshold, double factor)
 {
     const rig_param    param = { .name = "w", .rows = o->rows, .cols = o->cols };
@@ -138,7 +138,7 @@ TEST_EACH_DEVICE(quantiles_are_near_the_exact_ones, dev)
     }
 }
 
-/* Spectra of one or two values leave no doubt. */
+/* Spectra of one or two distinct values have exact quantiles. */
 TEST_EACH_DEVICE(quantiles_of_plain_spectra_are_exact, dev)
 {
     oracle flat = oracle_make(8, 12, ORACLE_FLAT, 2.5, 2.5, 1);
@@ -154,7 +154,7 @@ TEST_EACH_DEVICE(quantiles_of_plain_spectra_are_exact, dev)
 
 /* ---- the ball -------------------------------------------------------------------------------- */
 
-/* Normal, an element 1e6 times larger, all of them, zero, rank one, tiny, a sudden flip. */
+/* Gradients: normal, one element 1e6 times larger, all of them, zero, rank one, tiny, flipped. */
 static void adversary(uint64_t *state, int64_t rows, int64_t cols, double *g)
 {
     const int    kind  = (int)(oracle_uniform(state) * 7.0);

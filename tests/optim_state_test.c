@@ -1,5 +1,5 @@
-/* optim_state_test.c - the state of an optimizer as a file: to go on from it is not to have
- * stopped, and what does not fit is refused and changes nothing. */
+/* optim_state_test.c - the state of an optimizer as a file: a run that resumes from it has the same
+ * bits, and a file that does not fit is refused and changes nothing. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -88,7 +88,7 @@ static void copy_weights(rig *from, rig *to)
     }
 }
 
-/* ---- going on -------------------------------------------------------------------------------- */
+/* ---- resuming -------------------------------------------------------------------------------- */
 
 /* Five steps, in the second and third of which `plain` has no gradient, and one that is skipped. */
 static void some_steps(rig *r, int64_t first, int64_t last)
@@ -126,7 +126,7 @@ static void stop_and_go(ms_device *dev, const musec_optim_config *cfg, musec_dty
     rig_free(&through), rig_free(&before), rig_free(&after);
 }
 
-TEST_EACH_DEVICE(going_on_is_not_having_stopped, dev)
+TEST_EACH_DEVICE(a_resumed_run_has_the_same_bits, dev)
 {
     static const char *const options[] = {
         "nonfinite=skip weight-decay=0.1 alpha-warmup=4 beta3-warmup=6",
@@ -143,7 +143,7 @@ TEST_EACH_DEVICE(going_on_is_not_having_stopped, dev)
         }
 }
 
-TEST_EACH_DEVICE(spectra_goes_on_over_every_base, dev)
+TEST_EACH_DEVICE(spectra_resumes_over_every_base, dev)
 {
     static const char *const bases[] = { "sgdm", "adamw", "signum", "ademamix" };
     for (size_t b = 0; b < COUNT(bases); b++) {
@@ -190,8 +190,9 @@ TEST_EACH_DEVICE(loading_converts_the_momentum, dev)
 
 /* ---- another beta ---------------------------------------------------------------------------- */
 
-/* Set on the way, it is that of a fresh optimizer that goes on from the same state. */
-TEST_EACH_DEVICE(beta_may_change_on_the_way, dev)
+/* A beta that is set between steps gives the bits of a new optimizer with that beta which loads the
+ * same state. */
+TEST_EACH_DEVICE(beta_may_change_between_steps, dev)
 {
     static const char *const names[] = { "soft-musec", "muon", "signum" };
     for (size_t i = 0; i < COUNT(names); i++) {
@@ -210,7 +211,7 @@ TEST_EACH_DEVICE(beta_may_change_on_the_way, dev)
     }
 }
 
-TEST_EACH_DEVICE(a_beta_that_is_none_is_refused, dev)
+TEST_EACH_DEVICE(an_invalid_beta_is_refused, dev)
 {
     static const double bad[] = {
         NAN, -1.0, 2.0, INFINITY, -INFINITY, -1e-300, 1.0000000000000002
@@ -274,7 +275,7 @@ static void check_refused(rig *r, const char *path, const char *what, musec_stat
     free(before), free(after);
 }
 
-TEST_EACH_DEVICE(what_does_not_fit_is_refused, dev)
+TEST_EACH_DEVICE(a_state_of_another_optimizer_is_refused, dev)
 {
     char path[256];
     rig  saved = rig_make(dev, "soft-musec", "", MUSEC_F32, others, 2, 1);
@@ -291,7 +292,7 @@ TEST_EACH_DEVICE(what_does_not_fit_is_refused, dev)
     rig_free(&saved);
 }
 
-/* Cut at every length that matters, and other things that are no such file. */
+/* Files cut at every length that matters, and files of other kinds. */
 TEST_EACH_DEVICE(a_damaged_file_is_refused, dev)
 {
     static const double parts[] = { 0.0, 0.001, 0.1, 0.5, 0.9, 0.999 };

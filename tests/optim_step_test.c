@@ -21,8 +21,8 @@ static const rig_param model[] = {
 
 /* ---- missing gradients ----------------------------------------------------------------------- */
 
-/* Neither decay nor momentum, and its own first step comes later. */
-TEST_EACH_DEVICE(without_a_gradient_nothing_moves, dev)
+/* It gets neither decay nor momentum, and its first step comes later. */
+TEST_EACH_DEVICE(a_parameter_without_gradient_does_not_move, dev)
 {
     const char *options = "weight-decay=0.5 aux-weight-decay=0.5 momentum-init=first beta=0.3";
     for (size_t k = 0; musec_optim_name(k, NULL) != NULL; k++) {
@@ -91,7 +91,7 @@ TEST_EACH_DEVICE(a_gradient_that_is_not_finite_changes_nothing, dev)
                 check_untouched(dev, musec_optim_name(k, NULL), bad[i], skip);
 }
 
-/* Finite, but what is summed up or squared would not be.  An average of such gradients is fine. */
+/* The gradient is finite, but its sum or square is not.  An average of such gradients is fine. */
 TEST_EACH_DEVICE(a_gradient_too_large_for_the_state_changes_nothing, dev)
 {
     static const struct {
@@ -210,7 +210,7 @@ static const struct memory_case {
     { "ademamix", "workspace=1", 3 },
 };
 
-/* The operators alone: matrices so large that one of them is more than all vectors. */
+/* The operators alone, on matrices so large that one of them is more than all vectors. */
 static const struct {
     const char *name, *options;
     bool        exactly; /* all that is counted is taken, but for vectors */
@@ -478,7 +478,7 @@ TEST_EACH_DEVICE(the_gain_is_that_of_the_steps_taken, dev)
     }
 }
 
-/* All matrices, element roles apart, at the steps that are multiples. */
+/* All matrices but those of element roles are measured, at steps that are multiples. */
 TEST_EACH_DEVICE(reports_come_at_their_interval, dev)
 {
     rig                r = rig_make(dev, "soft-musec", "report-every=3", MUSEC_F32, sizes, 7, 1);

@@ -30,7 +30,7 @@ static void set(rig *r, size_t p, double lr, double decay)
 
 /* ---- what they do ---------------------------------------------------------------------------- */
 
-/* Both settings, one alone, and none. */
+/* The cases set both, one of the two, and none. */
 static void check_against_own_optimizers(ms_device *dev, const char *name, const char *form,
                                          musec_dtype dtype)
 {
@@ -57,7 +57,7 @@ static void check_against_own_optimizers(ms_device *dev, const char *name, const
     rig_free(&together);
 }
 
-TEST_EACH_DEVICE(settings_are_those_of_an_optimizer_of_its_own, dev)
+TEST_EACH_DEVICE(settings_match_an_optimizer_of_that_parameter, dev)
 {
     static const char *const forms[] = { "decoupled",    "independent", "lr2",   "cautious",
                                          "cautious-lr2", "coupled",     "after", "frank-wolfe" };
@@ -184,7 +184,7 @@ static void refused(rig *r, size_t index, const musec_param_config *cfg, musec_s
     CHECK(before.lr == after.lr && before.weight_decay == after.weight_decay, "%s: changed", words);
 }
 
-TEST_EACH_DEVICE(wrong_settings_are_refused_with_words, dev)
+TEST_EACH_DEVICE(wrong_settings_are_refused_with_a_message, dev)
 {
     static const double wrong[] = { -0.1, -2.0, 2e9, INFINITY, -INFINITY, NAN };
     struct {
@@ -223,7 +223,7 @@ TEST_EACH_DEVICE(wrong_settings_are_refused_with_words, dev)
     rig_free(&r);
 }
 
-TEST_EACH_DEVICE(the_description_names_them, dev)
+TEST_EACH_DEVICE(the_description_names_parameter_settings, dev)
 {
     char text[4096];
     rig  r = rig_make(dev, "muon", "", MUSEC_F64, model, N, 1);

@@ -95,7 +95,7 @@ static double max_grad(const musec_optim *opt, const ms_group *g)
                              ms_dtype_max(ms_state_dtype(opt, g)));
 }
 
-/* The most that coupled decay adds to an entry of a gradient. */
+/* A bound of what coupled decay adds to an entry of a gradient. */
 static double decay_bound(const ms_step *s, const ms_group *g, size_t i)
 {
     const ms_param *p      = &s->opt->params[i];

@@ -418,9 +418,9 @@ static musec_status init(ms_error *e, musec_optim_config *cfg, size_t size, cons
 musec_status musec_optim_config_init_why(musec_optim_config *cfg, size_t size, const char *name,
                                          char *why, size_t bytes)
 {
-    ms_error           words = { "" };
-    const musec_status st    = init(&words, cfg, size, name);
-    ms_error_copy(&words, why, bytes);
+    ms_error           e  = { "" };
+    const musec_status st = init(&e, cfg, size, name);
+    ms_error_copy(&e, why, bytes);
     return st;
 }
 
@@ -444,21 +444,22 @@ musec_status ms_optim_config_take(ms_error *e, const musec_optim_config *from,
 
 static musec_status set(ms_error *e, musec_optim_config *cfg, const char *key, const char *value)
 {
-    musec_optim_config own, before;
+    musec_optim_config full, before;
     musec_status       st = MUSEC_OK;
     if (cfg == NULL || !ms_sized_fits(cfg->size, MUSEC_OPTIM_CONFIG_SIZE_1) ||
-        init(NULL, &own, sizeof own, cfg->name) != MUSEC_OK)
+        init(NULL, &full, sizeof full, cfg->name) != MUSEC_OK)
         return ms_fail(e, MUSEC_EINVAL, "the config must come from musec_optim_config_init()");
     if (key == NULL) return ms_fail(e, MUSEC_EINVAL, "the name of the option is NULL");
     if (value == NULL) return ms_fail(e, MUSEC_EINVAL, "%s has no value: it is NULL", key);
-    const size_t size = cfg->size, theirs = size < sizeof own ? size : sizeof own;
-    (void)ms_sized_take(cfg, size, &own, sizeof own); /* of what we do not know, create() speaks */
-    before = own;
-    TRY(ms_optim_config_set(e, &own, key, value));
-    if (memcmp((char *)&own + theirs, (char *)&before + theirs, sizeof own - theirs) != 0)
+    const size_t size = cfg->size, theirs = size < sizeof full ? size : sizeof full;
+    (void)ms_sized_take(cfg, size, &full,
+                        sizeof full); /* create() refuses fields that we do not know */
+    before = full;
+    TRY(ms_optim_config_set(e, &full, key, value));
+    if (memcmp((char *)&full + theirs, (char *)&before + theirs, sizeof full - theirs) != 0)
         return ms_fail(e, MUSEC_EINVAL,
                        "%s is newer than the header that this program was compiled with", key);
-    memcpy(cfg, &own, theirs);
+    memcpy(cfg, &full, theirs);
 done:
     return st;
 }
@@ -466,9 +467,9 @@ done:
 musec_status musec_optim_config_set_why(musec_optim_config *cfg, const char *key, const char *value,
                                         char *why, size_t bytes)
 {
-    ms_error           words = { "" };
-    const musec_status st    = set(&words, cfg, key, value);
-    ms_error_copy(&words, why, bytes);
+    ms_error           e  = { "" };
+    const musec_status st = set(&e, cfg, key, value);
+    ms_error_copy(&e, why, bytes);
     return st;
 }
 

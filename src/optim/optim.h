@@ -19,7 +19,7 @@
 #include "linalg/linalg.h"
 
 #define MS_PARAM_NAME_MAX 400 /* bytes: a name goes into the keys of a state file */
-#define MS_STATES         3   /* the most state buffers of a base optimizer */
+#define MS_STATES         3   /* state buffers of a base optimizer, at most */
 
 static inline bool ms_spectral_clips(ms_spectral_fn fn)
 {
@@ -47,8 +47,8 @@ typedef struct ms_direction {
     /* The update direction.  It is state[0] itself where the base's direction is its momentum.
      * Without data it is not wanted, which `scaled` alone allows. */
     ms_mat out;
-    /* Without data it is not wanted.  Else it gets the same direction in 16 bits, times scaled.scale,
-     * which is an output too.  Only bases whose direction is their momentum can do that, without
+    /* Without data it is not wanted.  Else it gets the same direction in 16 bits, times its scales,
+     * which are an output too.  Only bases whose direction is their momentum can do that, without
      * coupled decay. */
     ms_scaled_mat scaled;
     const double *momentum_bound; /* with `scaled`: bounds of the |entries| of state[0] */

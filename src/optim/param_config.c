@@ -47,21 +47,21 @@ static musec_status find_param(const musec_optim *opt, size_t index)
 
 musec_status musec_optim_set_param(musec_optim *opt, size_t index, const musec_param_config *cfg)
 {
-    musec_param_config own;
+    musec_param_config checked;
     musec_status       st = MUSEC_OK;
     if (opt == NULL) return MUSEC_EINVAL;
     ms_error *e = &opt->d->error;
     TRY(find_param(opt, index));
     if (cfg == NULL || !ms_sized_fits(cfg->size, MUSEC_PARAM_CONFIG_SIZE_1))
         return ms_fail(e, MUSEC_EINVAL, "the config must come from musec_param_config_init()");
-    (void)musec_param_config_init(&own, sizeof own);
-    if (!ms_sized_take(cfg, cfg->size, &own, sizeof own) || own.reserved != 0)
+    (void)musec_param_config_init(&checked, sizeof checked);
+    if (!ms_sized_take(cfg, cfg->size, &checked, sizeof checked) || checked.reserved != 0)
         return ms_fail(e, MUSEC_ENOTSUP, "the config sets a field that musec %s does not have",
                        musec_version());
-    TRY(check_value(e, opt->params[index].name, "lr", own.lr));
-    TRY(check_value(e, opt->params[index].name, "weight_decay", own.weight_decay));
-    opt->params[index].lr           = own.lr;
-    opt->params[index].weight_decay = own.weight_decay;
+    TRY(check_value(e, opt->params[index].name, "lr", checked.lr));
+    TRY(check_value(e, opt->params[index].name, "weight_decay", checked.weight_decay));
+    opt->params[index].lr           = checked.lr;
+    opt->params[index].weight_decay = checked.weight_decay;
 done:
     return st;
 }

@@ -40,7 +40,7 @@ ms_mat ms_dense_group(ms_mat dense, ms_part part, int64_t g)
     return dense;
 }
 
-/* Fills in what a block may leave out. */
+/* Fills in the fields that a block may leave 0. */
 static musec_block normalised(musec_block b)
 {
     if (b.count == 0) b.count = 1;
@@ -51,7 +51,7 @@ static musec_block normalised(musec_block b)
     return b;
 }
 
-/* Does (n - 1) * step still fit into what is left?  Takes it away. */
+/* Subtracts (n - 1) * step from what is left; false if that is less. */
 static bool takes(int64_t n, int64_t step, int64_t *left)
 {
     if (n > 1 && step > *left / (n - 1)) return false;
@@ -59,7 +59,7 @@ static bool takes(int64_t n, int64_t step, int64_t *left)
     return true;
 }
 
-/* Does the block lie inside the parameter, and do its own rows not overlap? */
+/* Says whether the block lies inside the weight, and its rows do not overlap. */
 static bool block_fits(const musec_block *b, ms_mat w)
 {
     int64_t left = (w.count - 1) * w.stride + (w.rows - 1) * w.ld + w.cols;
@@ -133,7 +133,7 @@ static musec_status check_apart(musec_optim *opt, const ms_param *p, const char 
 
 enum { UNIT = 4 }; /* bytes that a mark is for, where weights may differ in dtype */
 
-/* Of the addresses from begin to end, those that a step changes of the parameter. */
+/* Marks those addresses from begin to end that a step changes of the parameter. */
 static bool mark_changed(unsigned char *marks, const ms_param *p, uintptr_t begin, uintptr_t end)
 {
     const size_t each = ms_dtype_bytes(p->weight.dtype);
@@ -353,8 +353,8 @@ musec_optim_report ms_report_empty(const musec_optim *opt, const ms_group *g, in
 
 musec_dtype ms_state_dtype(const musec_optim *opt, const ms_group *g)
 {
-    const bool narrow = opt->cfg.momentum_dtype == MUSEC_MOMENTUM_BF16 && !g->aux;
-    return narrow && g->dtype == MUSEC_F32 ? MUSEC_BF16 : g->dtype;
+    const bool rounded = opt->cfg.momentum_dtype == MUSEC_MOMENTUM_BF16 && !g->aux;
+    return rounded && g->dtype == MUSEC_F32 ? MUSEC_BF16 : g->dtype;
 }
 
 static musec_status take_stack(musec_optim *opt, int64_t count, int64_t rows, int64_t cols,
@@ -477,7 +477,7 @@ musec_status ms_optim_prepare(musec_optim *opt)
     ms_choose_fusion(opt);
     opt->ready = true;
 done:
-    if (st != MUSEC_OK) { /* so that another try begins anew */
+    if (st != MUSEC_OK) { /* so that another try starts afresh */
         free_host(opt);
         free_groups(opt);
         for (size_t i = 0; i < opt->n_params; i++) {
@@ -493,32 +493,32 @@ done:
 musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_optim_config *cfg)
 {
     musec_optim       *opt = NULL;
-    musec_optim_config own;
+    musec_optim_config checked;
     musec_status       st = MUSEC_OK;
     if (out == NULL) return MUSEC_EINVAL;
     *out = NULL;
     if (ctx == NULL) return MUSEC_EINVAL;
-    TRY(ms_optim_config_take(&ctx->error, cfg, &own));
-    TRY(ms_optim_config_check(&ctx->error, &own));
-    if (own.momentum_dtype == MUSEC_MOMENTUM_BF16 && !ms_device_has(ctx, MUSEC_BF16))
+    TRY(ms_optim_config_take(&ctx->error, cfg, &checked));
+    TRY(ms_optim_config_check(&ctx->error, &checked));
+    if (checked.momentum_dtype == MUSEC_MOMENTUM_BF16 && !ms_device_has(ctx, MUSEC_BF16))
         return ms_fail(&ctx->error, MUSEC_ENOTSUP,
                        "momentum-dtype is bf16; the device %s has no numbers in bf16: take own",
                        ctx->name);
     opt = calloc(1, sizeof *opt);
     if (opt == NULL) return ms_fail(&ctx->error, MUSEC_ENOMEM, "no memory for the optimizer");
     opt->d                    = ctx;
-    opt->cfg                  = own;
-    opt->row                  = ms_optimizer_find(own.name);
-    opt->cfg.name             = opt->row->name; /* the caller's own strings may go */
-    opt->cfg.base             = ms_base_find(own.base)->name;
-    opt->spectral_fn          = opt->row->base == NULL && own.clip == MUSEC_CLIP_HARD
+    opt->cfg                  = checked;
+    opt->row                  = ms_optimizer_find(checked.name);
+    opt->cfg.name             = opt->row->name; /* the caller's strings may go */
+    opt->cfg.base             = ms_base_find(checked.base)->name;
+    opt->spectral_fn          = opt->row->base == NULL && checked.clip == MUSEC_CLIP_HARD
                                     ? MS_SPECTRAL_HARD_CLIP
                                     : opt->row->spectral_fn;
     opt->aux_cfg              = opt->cfg;
-    opt->aux_cfg.beta1        = own.aux_beta1;
-    opt->aux_cfg.beta2        = own.aux_beta2;
-    opt->aux_cfg.eps          = own.aux_eps;
-    opt->aux_cfg.lr           = own.aux_lr;
+    opt->aux_cfg.beta1        = checked.aux_beta1;
+    opt->aux_cfg.beta2        = checked.aux_beta2;
+    opt->aux_cfg.eps          = checked.aux_eps;
+    opt->aux_cfg.lr           = checked.aux_lr;
     opt->aux_cfg.decay_form   = MUSEC_DECAY_DECOUPLED;
     opt->aux_cfg.shape_rule   = MUSEC_SHAPE_NONE;
     opt->aux_cfg.update_scale = MUSEC_SCALE_PAPER;

@@ -99,12 +99,12 @@ static musec_status clip_group(musec_optim *opt, const ms_attention *at, int64_t
 {
     const musec_attention *a    = &at->shape;
     const int64_t          each = a->heads / a->kv_heads;
-    double                 top  = -INFINITY;
+    double                 max  = -INFINITY;
     musec_status           st   = MUSEC_OK;
     for (int64_t h = kv * each; h < (kv + 1) * each; h++)
-        top = fmax(top, at->logits[h]); /* not NaN */
-    if (!(top > opt->cfg.qk_tau)) return MUSEC_OK;
-    const double gamma = opt->cfg.qk_tau / top;
+        max = fmax(max, at->logits[h]); /* not NaN */
+    if (!(max > opt->cfg.qk_tau)) return MUSEC_OK;
+    const double gamma = opt->cfg.qk_tau / max;
     for (int64_t h = kv * each; h < (kv + 1) * each; h++) {
         const int64_t first = a->q_row + h * a->q_step, plain = a->head_rows - a->rot_rows;
         TRY(scale_rows_of(opt, a->q, first, plain, pow(gamma, opt->cfg.qk_alpha)));

@@ -74,14 +74,14 @@ done:
 }
 
 /* The Frobenius norm of what the exact operator makes of these singular values; NaN with them. */
-static double exact_norm(ms_spectral_fn map, const double *values, int64_t r, double threshold)
+static double exact_norm(ms_spectral_fn fn, const double *values, int64_t r, double threshold)
 {
     double sum = 0.0;
-    if (map == MS_SPECTRAL_POLAR) return sqrt((double)r);
+    if (fn == MS_SPECTRAL_POLAR) return sqrt((double)r);
     for (int64_t i = 0; i < r; i++) {
         const double s    = values[i];
         const double hard = s > threshold ? threshold : s; /* NaN stays */
-        const double y    = map == MS_SPECTRAL_HARD_CLIP ? hard : s / hypot(1.0, s / threshold);
+        const double y    = fn == MS_SPECTRAL_HARD_CLIP ? hard : s / hypot(1.0, s / threshold);
         sum += y * y;
     }
     return sqrt(sum);
@@ -225,7 +225,7 @@ static void describe_base(const musec_optim *opt, text *t)
             c->momentum_init == MUSEC_INIT_FIRST ? "the first gradient" : "zero",
             c->nesterov ? "on" : "off");
     if (c->momentum_dtype == MUSEC_MOMENTUM_BF16)
-        add(t, "  momentum kept in bf16, rounded at random\n");
+        add(t, "  momentum stored in bf16, rounded stochastically\n");
     if (base->slow_average)
         add(t, "  slow average: beta3 %g over %lld steps, alpha %g over %lld steps\n", c->beta3,
             (long long)c->beta3_warmup, c->alpha, (long long)c->alpha_warmup);
@@ -266,8 +266,8 @@ static void describe_spectral(const musec_optim *opt, text *t)
         add(t, "  threshold %s%g, %s clip, update-scale %s, %s\n", rules[c->threshold_rule],
             c->threshold, opt->spectral_fn == MS_SPECTRAL_HARD_CLIP ? "hard" : "soft",
             value_of(opt, "update-scale").text,
-            opt->row->stores_clipped_momentum ? "the clipped momentum is carried on"
-                                              : "the state is carried on unclipped");
+            opt->row->stores_clipped_momentum ? "the clipped momentum is stored"
+                                              : "the state is stored unclipped");
     if (opt->spectral_fn == MS_SPECTRAL_SOFT_CLIP || opt->spectral_fn == MS_SPECTRAL_POLAR)
         describe_mode(opt, t);
     if (opt->row->qk_clip)

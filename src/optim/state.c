@@ -1,4 +1,4 @@
-/* state.c - what an optimizer keeps, read one by one and as a safetensors file.
+/* state.c - the state of an optimizer, matrix by matrix and as a safetensors file.
  *
  * In the file the state of matrix m of parameter p is the tensor "p/m/NAME" (rows x cols), epoch
  * averages are "p/average"; the metadata hold the rule, the momentum form and its beta, the
@@ -65,7 +65,7 @@ done:
     return st;
 }
 
-/* What is kept in bf16 is handed out and written as the float32 that it stands for. */
+/* State in bf16 is handed out and written as the float32 numbers that it stands for. */
 static musec_dtype file_dtype(ms_mat x) { return x.dtype == MUSEC_BF16 ? MUSEC_F32 : x.dtype; }
 
 static size_t file_bytes(ms_mat x)
@@ -288,7 +288,7 @@ done:
     return st;
 }
 
-/* The state is written tensor by tensor: there need not be room for all of it once more. */
+/* The state is written tensor by tensor: memory holds one of them at a time. */
 struct source {
     ms_device  *d;
     const item *list;
@@ -298,7 +298,7 @@ struct source {
 static musec_status next_item(ms_error *e, void *arg, size_t index, const void **data)
 {
     const struct source *s = arg;
-    (void)e; /* of the device, which has said it */
+    (void)e; /* the device has filled its own error */
     *data = s->host;
     return fetch_wide(s->d, s->list[index].where, s->host);
 }
@@ -368,14 +368,14 @@ static musec_status want(musec_optim *opt, const ms_safetensors *s, const char *
     return MUSEC_OK;
 }
 
-/* A number of 0 or more and below `limit`, and what is behind it. */
+/* Reads a number of 0 or more and below `limit`, and where it ends. */
 static bool take_number(const char *text, double limit, double *out, char **rest)
 {
     *out = ms_real_read(text, rest);
     return *rest != text && *out >= 0.0 && *out < limit;
 }
 
-/* One number, or two with a blank between them, and nothing behind. */
+/* Reads one number, or two with a blank between them, and nothing behind. */
 static musec_status read_number(musec_optim *opt, const ms_safetensors *s, const char *key,
                                 double *first, double *second)
 {
@@ -392,7 +392,7 @@ static musec_status read_number(musec_optim *opt, const ms_safetensors *s, const
     return MUSEC_OK;
 }
 
-/* Momentum times factor, in the dtype that it is kept in here, which is no wider: in place. */
+/* Converts momentum in place, times factor, to the dtype of the state, which is no wider. */
 static void convert(void *data, size_t n, musec_dtype from, musec_dtype to, double factor)
 {
     for (size_t i = 0; i < n; i++) {
@@ -447,7 +447,7 @@ typedef struct bounds {
     double momentum, last_grad, sumsq, trace;
 } bounds;
 
-/* In units of the file, of all members of all groups. */
+/* Reads the bounds of all members of all groups, in the units of the file. */
 static musec_status read_bounds(musec_optim *opt, const ms_safetensors *s, bounds **out)
 {
     size_t       n = 0, at = 0;
@@ -506,7 +506,7 @@ done:
     return st;
 }
 
-/* Momentum in the file, times this, is momentum here. */
+/* The factor that makes momentum of the file momentum of this optimizer. */
 static musec_status convert_factor(musec_optim *opt, const ms_safetensors *s, double *factor)
 {
     const char  *form = ms_safetensors_metadata(s, "momentum_form");

@@ -120,11 +120,13 @@ done:
 static musec_status step_chunks(ms_step *s, ms_group *g)
 {
     musec_status st = MUSEC_OK;
-    for (int64_t first = 0, n; first<g->count; first += n> 0 ? n : 1) {
+    for (int64_t first = 0, n; first < g->count; first += n) {
         for (n = 0; first + n < g->count && n < g->chunk; n++)
             if (!ms_member_has_grad(s, g, first + n)) break;
         ms_span span = span_of(s, g, first, n);
-        if (n > 0)
+        if (n == 0)
+            n = 1;
+        else
             TRY(g->state[0].dtype == g->dtype ? step_spans(s, &span, 1) : step_rounded(s, &span));
     }
 done:

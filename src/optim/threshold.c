@@ -14,7 +14,7 @@
 
 #include "optim/optim.h"
 
-#define LEAST_OF_RMS 1e-3 /* a quantile counts as at least this much of the root mean square */
+#define MIN_OF_RMS 1e-3 /* a quantile counts as at least this much of the root mean square */
 
 /* out holds |x|_F^2 of each matrix and gets D. */
 static musec_status quantiles(musec_optim *opt, ms_mat x, double r, ms_vec out)
@@ -26,8 +26,8 @@ static musec_status quantiles(musec_optim *opt, ms_mat x, double r, ms_vec out)
     for (int64_t b = 0; b < x.count; b++) {
         double sumsq = 0.0; /* the quantile of a rank-deficient matrix may be rounding, or 0 */
         TRY(ms_vec_download(opt->d, ms_vec_slice(out, b, 1), &sumsq));
-        const double least = LEAST_OF_RMS * sqrt(sumsq / r);
-        if (!(host[b] > least)) host[b] = least;
+        const double min = MIN_OF_RMS * sqrt(sumsq / r);
+        if (!(host[b] > min)) host[b] = min;
         if (!(host[b] > 0.0)) host[b] = 1.0; /* a matrix of zeros: nothing to clip */
     }
     TRY(opt->d->ops->upload(opt->d, host, (size_t)x.count * sizeof *host, out.data));

@@ -18,9 +18,9 @@ double ms_shape_factor(int rule, int64_t rows, int64_t cols)
     }
 }
 
-/* What a matrix loses to decay, besides coupled decay, which is in its gradient.  lr: with the
- * parameter's own factor, which `base` is without. */
-static double decay_of(const musec_optim_config *cfg, double wd, double base, double lr,
+/* The share of a weight that decay takes, but for coupled decay, which is in the gradient.  lr has
+ * the factor of the parameter; base_lr does not. */
+static double decay_of(const musec_optim_config *cfg, double wd, double base_lr, double lr,
                        double shape)
 {
     switch (cfg->decay_form) {
@@ -30,24 +30,23 @@ static double decay_of(const musec_optim_config *cfg, double wd, double base, do
     case MUSEC_DECAY_FRANK_WOLFE: return lr;
     case MUSEC_DECAY_INDEPENDENT: return wd;
     case MUSEC_DECAY_LR2: return lr * lr * wd;
-    case MUSEC_DECAY_CAUTIOUS_LR2: return lr * shape * wd * base;
+    case MUSEC_DECAY_CAUTIOUS_LR2: return lr * shape * wd * base_lr;
     default: return 0.0;
     }
 }
 
-/* What the update of a matrix is multiplied by, but for what only the device knows, and what the
- * weight loses. */
+/* The factor on the update of a matrix, but for what only the device knows, and its decay. */
 static void rates_of(const ms_step *s, const ms_group *g, int64_t m, double *size, double *decay)
 {
-    const musec_optim        *opt   = s->opt;
-    const musec_optim_config *cfg   = ms_group_config(opt, g);
-    const ms_param           *param = ms_member_param(opt, g, m);
-    const double              base  = ms_param_lr(opt, param) * s->lr_scale;
-    const double              lr    = base * param->lr_factor;
+    const musec_optim        *opt     = s->opt;
+    const musec_optim_config *cfg     = ms_group_config(opt, g);
+    const ms_param           *param   = ms_member_param(opt, g, m);
+    const double              base_lr = ms_param_lr(opt, param) * s->lr_scale;
+    const double              lr      = base_lr * param->lr_factor;
     const double shape = g->aux ? 1.0 : ms_shape_factor(cfg->shape_rule, g->rows, g->cols);
     const double wd    = ms_param_decay(opt, param);
     const double known = cfg->shape_rule == MUSEC_SHAPE_NORMUON ? 1.0 : shape; /* beforehand */
-    *decay             = decay_of(cfg, wd, base, lr, known);
+    *decay             = decay_of(cfg, wd, base_lr, lr, known);
     *size              = lr * shape * (cfg->decay_form == MUSEC_DECAY_AFTER ? 1.0 - *decay : 1.0);
 }
 

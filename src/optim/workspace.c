@@ -9,7 +9,7 @@
 
 /* Soft clipping by polynomials: the matrix in its operands, what the stages work on, and the Gram
  * matrix unless B is written by cached norms (soft_engine.c). */
-static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r, uint64_t own,
+static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r, uint64_t accum,
                            uint64_t each, bool cached)
 {
     ms_poly_plan plan;
@@ -19,21 +19,21 @@ static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r
         ms_plan_newton_schulz(cfg->ns_iters, &plan);
         stages = cfg->literal ? 1 : plan.n_stages;
     }
-    return each * (n * r + (uint64_t)ms_soft_mats(stages) * r * r) + (cached ? 0 : own * r * r);
+    return each * (n * r + (uint64_t)ms_soft_mats(stages) * r * r) + (cached ? 0 : accum * r * r);
 }
 
 /* The direction and the update come on top; the arena rounds each piece up. */
 uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, bool cached)
 {
-    const uint64_t r   = (uint64_t)(g->rows < g->cols ? g->rows : g->cols),
-                   n   = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
-    const uint64_t own = ms_dtype_bytes(g->dtype), each = ms_dtype_bytes(g->operands),
-                   vectors = (uint64_t)(128 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
-    const bool narrow = ms_is_16bit(g->operands), exact = cfg->ns_mode == MUSEC_NS_EXACT;
+    const uint64_t r     = (uint64_t)(g->rows < g->cols ? g->rows : g->cols),
+                   n     = (uint64_t)(g->rows < g->cols ? g->cols : g->rows);
+    const uint64_t accum = ms_dtype_bytes(g->dtype), each = ms_dtype_bytes(g->operands),
+                   vectors    = (uint64_t)(128 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
+    const bool short_operands = ms_is_16bit(g->operands), exact = cfg->ns_mode == MUSEC_NS_EXACT;
     const bool soft = g->spectral_fn == MS_SPECTRAL_SOFT_CLIP && !exact;
     /* the matrix, float64 copies, the decompositions and their workspace (gesdd: about 5 r^2 + the
      * copy) */
-    const uint64_t spectrum = own * n * r + 8 * (4 * n * r + 14 * r * r + 64 * n);
+    const uint64_t spectrum = accum * n * r + 8 * (4 * n * r + 14 * r * r + 64 * n);
     if (g->spectral_fn == MS_SPECTRAL_NONE) return 0;
     if (g->spectral_fn == MS_SPECTRAL_POLAR && !exact) {
         const int run =
@@ -41,8 +41,8 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
         return vectors + each * (2 * n * r + (uint64_t)(run + 1) * r * r);
     }
     if (!soft) return vectors + spectrum;
-    return vectors + soft_bytes(cfg, n, r, own, each, cached) +
-           (cfg->ns_mode == MUSEC_NS_ACCURATE && !narrow ? spectrum : 0);
+    return vectors + soft_bytes(cfg, n, r, accum, each, cached) +
+           (cfg->ns_mode == MUSEC_NS_ACCURATE && !short_operands ? spectrum : 0);
 }
 
 /* Bytes of each matrix in a chunk: direction, update, look-ahead (Nesterov), the widened momentum
@@ -53,22 +53,22 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
 static uint64_t matrix_bytes(const musec_optim *opt, const ms_group *g)
 {
     const uint64_t size = (uint64_t)(g->rows * g->cols), wide = ms_dtype_bytes(g->dtype);
-    const uint64_t r     = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
-    const uint64_t one   = size * wide + MS_ARENA_ALIGN;
-    const uint64_t ahead = opt->cfg.nesterov ? 1 : 0;
-    const uint64_t kept  = ms_state_dtype(opt, g) != g->dtype ? 1 : 0;
+    const uint64_t r       = (uint64_t)(g->rows < g->cols ? g->rows : g->cols);
+    const uint64_t one     = size * wide + MS_ARENA_ALIGN;
+    const uint64_t ahead   = opt->cfg.nesterov ? 1 : 0;
+    const uint64_t widened = ms_state_dtype(opt, g) != g->dtype ? 1 : 0;
     const bool     cached =
         ms_group_caches_gram_norms(opt, g) && !opt->cfg.nesterov; /* to look ahead */
-    const uint64_t each   = ms_dtype_bytes(g->operands),
-                   map    = ms_spectral_bytes(&opt->cfg, g, cached);
-    const uint64_t lean   = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* what is measured */
-    const uint64_t passes = (wide + each) * r * r + 2 * MS_ARENA_ALIGN;
-    if (ms_group_predicts(opt, g)) return map + lean * one + passes;
+    const uint64_t each     = ms_dtype_bytes(g->operands),
+                   spectral = ms_spectral_bytes(&opt->cfg, g, cached);
+    const uint64_t lean     = (opt->cfg.report_every > 0 ? 1 : 0) + ahead; /* for reports */
+    const uint64_t passes   = (wide + each) * r * r + 2 * MS_ARENA_ALIGN;
+    if (ms_group_predicts(opt, g)) return spectral + lean * one + passes;
     if (g->spectral_fn == MS_SPECTRAL_POLAR && ms_group_fuses_rounding(opt, g)) {
         const uint64_t result = ms_dtype_bytes(ms_update_dtype(opt, g));
-        return map + size * (each + result) + 2 * MS_ARENA_ALIGN + kept * one + passes;
+        return spectral + size * (each + result) + 2 * MS_ARENA_ALIGN + widened * one + passes;
     }
-    return map + (2 + ahead + kept) * one + (ms_is_16bit(g->operands) ? passes : 0);
+    return spectral + (2 + ahead + widened) * one + (ms_is_16bit(g->operands) ? passes : 0);
 }
 
 /* Bytes needed once: a gradient and a weight whose rows are gathered, small vectors, and, where
@@ -156,24 +156,25 @@ void ms_choose_fusion(musec_optim *opt)
 
 musec_status musec_optim_workspace(musec_optim *opt, uint64_t *workspace, uint64_t *state)
 {
-    uint64_t     kept = 0;
-    musec_status st   = MUSEC_OK;
+    uint64_t     bytes = 0;
+    musec_status st    = MUSEC_OK;
     if (opt == NULL) return MUSEC_EINVAL;
     TRY(ms_optim_prepare(opt));
     for (size_t i = 0; i < opt->n_groups; i++) {
         const ms_group *g     = &opt->groups[i];
         const uint64_t  elems = (uint64_t)(g->count * g->rows * g->cols);
         for (int s = 0; g->base->states[s] != NULL; s++)
-            kept += elems * ms_dtype_bytes(g->state[s].dtype);
+            bytes += elems * ms_dtype_bytes(g->state[s].dtype);
     }
     for (size_t i = 0; i < opt->n_params; i++) {
         const ms_mat m = opt->params[i].average;
-        if (m.data != NULL) kept += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
+        if (m.data != NULL)
+            bytes += (uint64_t)(m.count * m.rows * m.cols) * ms_dtype_bytes(m.dtype);
     }
     if (workspace != NULL)
         *workspace = max_bytes(opt, opt->predictions_fit, opt->fusion_fits) +
                      (opt->predictions_fit ? prediction_bytes(opt) : 0);
-    if (state != NULL) *state = kept;
+    if (state != NULL) *state = bytes;
 done:
     return st;
 }
