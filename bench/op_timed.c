@@ -78,6 +78,55 @@ static const timed on_cpu[] = {
     { "normal", 1024, 4096, 0, 1, .in = F32 | F64 },
 };
 
+/* The products of a model: forward, and the gradients of the MLP's and the head's weights. */
+#define MODEL_GEMMS(width, mlp)                                                    \
+    { "gemm", TOKENS, 3 * (width), width, 1, .in = BF16, .trans = 0x2 },           \
+        { "gemm", TOKENS, width, width, 1, .in = BF16, .trans = 0x2 },             \
+        { "gemm", TOKENS, mlp, width, 1, .in = BF16, .trans = 0x2 },               \
+        { "gemm", TOKENS, width, mlp, 1, .in = BF16 },                             \
+        { "gemm", TOKENS, VOCAB, width, 1, .in = BF16, .trans = 0x2 },             \
+        { "gemm", mlp, width, TOKENS, 1, .in = BF16, .trans = 0x1, .variant = 3 }, \
+    {                                                                              \
+        "gemm", VOCAB, width, TOKENS, 1, .in = BF16, .trans = 0x1, .variant = 3    \
+    }
+
+/* The ops of the operators over all matrices of a model, of which n_mlp are those of the MLP; the
+ * gemm of mlp x width applies them. */
+#define OPERATOR_OPS(width, mlp, n_mlp)                                                 \
+    { "gemm", width, width, width, 3 * (n_mlp), .in = F16 },                            \
+        { "gemm", width, width, width, 3 * (n_mlp), .in = F16, .variant = 2 },          \
+        { "product", width, width, width, 3 * (n_mlp), .in = F16, .variant = 6 },       \
+        { "product", width, width, width, 3 * (n_mlp), .in = F16, .variant = 8 },       \
+        { "product", width, width, width, 2 * (n_mlp), .in = F16, .variant = 3 },       \
+        { "product", width, width, mlp, n_mlp, .in = F16, .trans = 0x1, .variant = 3 }, \
+        { "gemm", mlp, width, width, n_mlp, .in = F16, .variant = 2 },                  \
+        { "average", width, width, 0, 3 * (n_mlp), .in = F32, .variant = 2 },           \
+        { "combine", width, width, 0, 3 * (n_mlp), .in = F16 },                         \
+        { "combine", width, width, 0, 3 * (n_mlp), .in = F32, .variant = 7 },           \
+        { "combine", width, width, 0, 3 * (n_mlp), .in = F32, .variant = 9 },           \
+        { "prescale", mlp, width, 0, n_mlp, .in = F32, .variant = 1 },                  \
+    {                                                                                   \
+        "sumsq", width, width, 0, 3 * (n_mlp), .in = F32 | F16                          \
+    }
+
+/* The ops of the network; rope includes its norm and turns half of the columns. */
+#define NETWORK_OPS(width, mlp, heads)                                                   \
+    { "embed", TOKENS, width, VOCAB, 1, .in = BF16 },                                    \
+        { "embed_grad", TOKENS, width, VOCAB, 1, .in = BF16 },                           \
+        { "rmsnorm", TOKENS, width, 0, 1, .in = BF16 },                                  \
+        { "rmsnorm_grad", TOKENS, width, 0, 1, .in = BF16, .variant = 3 },               \
+        { "rope", TOKENS, 128, 0, heads, .in = BF16, .variant = 4, .fused = true },      \
+        { "rope_grad", TOKENS, 128, 0, heads, .in = BF16, .variant = 4, .fused = true }, \
+        { "relu2", TOKENS, mlp, 0, 1, .in = BF16 },                                      \
+        { "relu2_grad", TOKENS, mlp, 0, 1, .in = BF16, .variant = 1 },                   \
+        { "relu2_out_grad", TOKENS, mlp, 0, 1, .in = BF16, .variant = 1 },               \
+        { "gate", TOKENS, 128, 0, heads, .in = BF16, .fused = true },                    \
+        { "gate_grad", TOKENS, 128, 0, heads, .in = BF16, .fused = true },               \
+        { "mix", TOKENS, width, 0, 1, .in = BF16 },                                      \
+    {                                                                                    \
+        "mix_grad", TOKENS, width, 0, 1, .in = BF16                                      \
+    }
+
 static const timed on_gpu[] = {
     { "gemm", 768, 768, 768, 1, .in = BF16 },
     { "gemm", 1024, 1024, 1024, 1, .in = BF16 },
@@ -85,69 +134,12 @@ static const timed on_gpu[] = {
     { "gemm", 4096, 4096, 4096, 1, .in = BF16 },
     { "gemm", 8192, 8192, 8192, 1, .in = BF16 },
     { "gemm", 8192, 8192, 8192, 1, .in = F16 | F32 | F64 },
-    { "gemm", TOKENS, 2304, 768, 1, .in = BF16, .trans = 0x2 }, /* the products of small, forward */
-    { "gemm", TOKENS, 768, 768, 1, .in = BF16, .trans = 0x2 },
-    { "gemm", TOKENS, 3072, 768, 1, .in = BF16, .trans = 0x2 },
-    { "gemm", TOKENS, 768, 3072, 1, .in = BF16 },
-    { "gemm", TOKENS, VOCAB, 768, 1, .in = BF16, .trans = 0x2 },
-    { "gemm", 3072, 768, TOKENS, 1, .in = BF16, .trans = 0x1,
-      .variant = 3 }, /* and the gradients of weights */
-    { "gemm", VOCAB, 768, TOKENS, 1, .in = BF16, .trans = 0x1, .variant = 3 },
-    { "gemm", TOKENS, 3072, 1024, 1, .in = BF16, .trans = 0x2 }, /* of medium */
-    { "gemm", TOKENS, 1024, 1024, 1, .in = BF16, .trans = 0x2 },
-    { "gemm", TOKENS, 4096, 1024, 1, .in = BF16, .trans = 0x2 },
-    { "gemm", TOKENS, 1024, 4096, 1, .in = BF16 },
-    { "gemm", TOKENS, VOCAB, 1024, 1, .in = BF16, .trans = 0x2 },
-    { "gemm", 4096, 1024, TOKENS, 1, .in = BF16, .trans = 0x1,
-      .variant = 3 }, /* and the gradients of weights */
-    { "gemm", VOCAB, 1024, TOKENS, 1, .in = BF16, .trans = 0x1, .variant = 3 },
-    { "gemm", TOKENS, 6144, 2048, 1, .in = BF16, .trans = 0x2 }, /* of wide */
-    { "gemm", TOKENS, 2048, 2048, 1, .in = BF16, .trans = 0x2 },
-    { "gemm", TOKENS, 8192, 2048, 1, .in = BF16, .trans = 0x2 },
-    { "gemm", TOKENS, 2048, 8192, 1, .in = BF16 },
-    { "gemm", TOKENS, VOCAB, 2048, 1, .in = BF16, .trans = 0x2 },
-    { "gemm", 8192, 2048, TOKENS, 1, .in = BF16, .trans = 0x1,
-      .variant = 3 }, /* and the gradients of weights */
-    { "gemm", VOCAB, 2048, TOKENS, 1, .in = BF16, .trans = 0x1, .variant = 3 },
-    { "gemm", 768, 768, 768, 66, .in = F16 }, /* operators, over all matrices of a model */
-    { "gemm", 768, 768, 768, 66, .in = F16, .variant = 2 },
-    { "product", 768, 768, 768, 66, .in = F16, .variant = 6 },
-    { "product", 768, 768, 768, 66, .in = F16, .variant = 8 },
-    { "product", 768, 768, 768, 44, .in = F16, .variant = 3 },
-    { "product", 768, 768, 3072, 22, .in = F16, .trans = 0x1, .variant = 3 },
-    { "gemm", 3072, 768, 768, 22, .in = F16, .variant = 2 }, /* the product that applies them */
-    { "average", 768, 768, 0, 66, .in = F32, .variant = 2 },
-    { "combine", 768, 768, 0, 66, .in = F16 },
-    { "combine", 768, 768, 0, 66, .in = F32, .variant = 7 },
-    { "combine", 768, 768, 0, 66, .in = F32, .variant = 9 },
-    { "prescale", 3072, 768, 0, 22, .in = F32, .variant = 1 },
-    { "sumsq", 768, 768, 0, 66, .in = F32 | F16 },
-    { "gemm", 1024, 1024, 1024, 96, .in = F16 }, /* operators, over all matrices of a model */
-    { "gemm", 1024, 1024, 1024, 96, .in = F16, .variant = 2 },
-    { "product", 1024, 1024, 1024, 96, .in = F16, .variant = 6 },
-    { "product", 1024, 1024, 1024, 96, .in = F16, .variant = 8 },
-    { "product", 1024, 1024, 1024, 64, .in = F16, .variant = 3 },
-    { "product", 1024, 1024, 4096, 32, .in = F16, .trans = 0x1, .variant = 3 },
-    { "gemm", 4096, 1024, 1024, 32, .in = F16, .variant = 2 }, /* the product that applies them */
-    { "average", 1024, 1024, 0, 96, .in = F32, .variant = 2 },
-    { "combine", 1024, 1024, 0, 96, .in = F16 },
-    { "combine", 1024, 1024, 0, 96, .in = F32, .variant = 7 },
-    { "combine", 1024, 1024, 0, 96, .in = F32, .variant = 9 },
-    { "prescale", 4096, 1024, 0, 32, .in = F32, .variant = 1 },
-    { "sumsq", 1024, 1024, 0, 96, .in = F32 | F16 },
-    { "gemm", 2048, 2048, 2048, 96, .in = F16 }, /* operators, over all matrices of a model */
-    { "gemm", 2048, 2048, 2048, 96, .in = F16, .variant = 2 },
-    { "product", 2048, 2048, 2048, 96, .in = F16, .variant = 6 },
-    { "product", 2048, 2048, 2048, 96, .in = F16, .variant = 8 },
-    { "product", 2048, 2048, 2048, 64, .in = F16, .variant = 3 },
-    { "product", 2048, 2048, 8192, 32, .in = F16, .trans = 0x1, .variant = 3 },
-    { "gemm", 8192, 2048, 2048, 32, .in = F16, .variant = 2 }, /* the product that applies them */
-    { "average", 2048, 2048, 0, 96, .in = F32, .variant = 2 },
-    { "combine", 2048, 2048, 0, 96, .in = F16 },
-    { "combine", 2048, 2048, 0, 96, .in = F32, .variant = 7 },
-    { "combine", 2048, 2048, 0, 96, .in = F32, .variant = 9 },
-    { "prescale", 8192, 2048, 0, 32, .in = F32, .variant = 1 },
-    { "sumsq", 2048, 2048, 0, 96, .in = F32 | F16 },
+    MODEL_GEMMS(768, 3072),
+    MODEL_GEMMS(1024, 4096),
+    MODEL_GEMMS(2048, 8192),
+    OPERATOR_OPS(768, 3072, 22),
+    OPERATOR_OPS(1024, 4096, 32),
+    OPERATOR_OPS(2048, 8192, 32),
     { "gemm", 768, 768, 768, 66, .in = F32 },
     { "product", 768, 768, 768, 66, .in = F32, .variant = 6 },
     { "copy", 8192, 8192, 0, 8, .in = F32 },
@@ -173,48 +165,9 @@ static const timed on_gpu[] = {
     { "decay_add", 8192, 2048, 0, 32, .in = F32, .variant = 5, .lists = 0x6 },
     { "decay_add", 8192, 2048, 0, 32, .in = F32, .variant = 8, .lists = 0x6 }, /* u in f16 */
     { "moments", VOCAB, 2048, 0, 1, .in = F32 },
-    { "embed", TOKENS, 768, VOCAB, 1, .in = BF16 },
-    { "embed_grad", TOKENS, 768, VOCAB, 1, .in = BF16 },
-    { "rmsnorm", TOKENS, 768, 0, 1, .in = BF16 },
-    { "rmsnorm_grad", TOKENS, 768, 0, 1, .in = BF16, .variant = 3 },
-    { "rope", TOKENS, 128, 0, 6, .in = BF16, .variant = 4,
-      .fused = true }, /* with its norm, half of the columns */
-    { "rope_grad", TOKENS, 128, 0, 6, .in = BF16, .variant = 4, .fused = true },
-    { "relu2", TOKENS, 3072, 0, 1, .in = BF16 },
-    { "relu2_grad", TOKENS, 3072, 0, 1, .in = BF16, .variant = 1 },
-    { "relu2_out_grad", TOKENS, 3072, 0, 1, .in = BF16, .variant = 1 },
-    { "gate", TOKENS, 128, 0, 6, .in = BF16, .fused = true },
-    { "gate_grad", TOKENS, 128, 0, 6, .in = BF16, .fused = true },
-    { "mix", TOKENS, 768, 0, 1, .in = BF16 },
-    { "mix_grad", TOKENS, 768, 0, 1, .in = BF16 },
-    { "embed", TOKENS, 1024, VOCAB, 1, .in = BF16 },
-    { "embed_grad", TOKENS, 1024, VOCAB, 1, .in = BF16 },
-    { "rmsnorm", TOKENS, 1024, 0, 1, .in = BF16 },
-    { "rmsnorm_grad", TOKENS, 1024, 0, 1, .in = BF16, .variant = 3 },
-    { "rope", TOKENS, 128, 0, 8, .in = BF16, .variant = 4,
-      .fused = true }, /* with its norm, half of the columns */
-    { "rope_grad", TOKENS, 128, 0, 8, .in = BF16, .variant = 4, .fused = true },
-    { "relu2", TOKENS, 4096, 0, 1, .in = BF16 },
-    { "relu2_grad", TOKENS, 4096, 0, 1, .in = BF16, .variant = 1 },
-    { "relu2_out_grad", TOKENS, 4096, 0, 1, .in = BF16, .variant = 1 },
-    { "gate", TOKENS, 128, 0, 8, .in = BF16, .fused = true },
-    { "gate_grad", TOKENS, 128, 0, 8, .in = BF16, .fused = true },
-    { "mix", TOKENS, 1024, 0, 1, .in = BF16 },
-    { "mix_grad", TOKENS, 1024, 0, 1, .in = BF16 },
-    { "embed", TOKENS, 2048, VOCAB, 1, .in = BF16 },
-    { "embed_grad", TOKENS, 2048, VOCAB, 1, .in = BF16 },
-    { "rmsnorm", TOKENS, 2048, 0, 1, .in = BF16 },
-    { "rmsnorm_grad", TOKENS, 2048, 0, 1, .in = BF16, .variant = 3 },
-    { "rope", TOKENS, 128, 0, 16, .in = BF16, .variant = 4,
-      .fused = true }, /* with its norm, half of the columns */
-    { "rope_grad", TOKENS, 128, 0, 16, .in = BF16, .variant = 4, .fused = true },
-    { "relu2", TOKENS, 8192, 0, 1, .in = BF16 },
-    { "relu2_grad", TOKENS, 8192, 0, 1, .in = BF16, .variant = 1 },
-    { "relu2_out_grad", TOKENS, 8192, 0, 1, .in = BF16, .variant = 1 },
-    { "gate", TOKENS, 128, 0, 16, .in = BF16, .fused = true },
-    { "gate_grad", TOKENS, 128, 0, 16, .in = BF16, .fused = true },
-    { "mix", TOKENS, 2048, 0, 1, .in = BF16 },
-    { "mix_grad", TOKENS, 2048, 0, 1, .in = BF16 },
+    NETWORK_OPS(768, 3072, 6),
+    NETWORK_OPS(1024, 4096, 8),
+    NETWORK_OPS(2048, 8192, 16),
     { "xent", TOKENS, VOCAB, 0, 1, .in = BF16, .variant = 2 }, /* three weights, the sigmoid cap */
     { "xent", TOKENS, VOCAB, 0, 1, .in = BF16 },               /* one, no cap */
     { "attention", TOKENS, 128, 0, 6, .in = BF16 | F16, .variant = 11,
