@@ -17,7 +17,7 @@
  * since that is what units for numbers of 16 bits multiply.  Let u16 be the error of that.  Then
  * P, the sum that it is divided by (of rounded weights or not) and the result cost u16 each, of
  * sum p |v|: 3 u16 in all; likewise P or dS, what dS is made of, and the result.  Below the
- * smallest normal number f16 has an absolute error instead, `least`, relative to the largest
+ * smallest normal number f16 has an absolute error instead, `absolute`, relative to the largest
  * weight. */
 #include <assert.h>
 #include <math.h>
@@ -271,8 +271,8 @@ static query query_room(const op_args *a)
 
 /* What the bounds are made of: see the top. */
 typedef struct errors {
-    double eps, tiny;     /* of the arithmetic */
-    double stored, least; /* of operands of 16 bits, or 0 */
+    double eps, tiny;        /* of the arithmetic */
+    double stored, absolute; /* of operands of 16 bits, or 0 */
 } errors;
 
 static errors errors_of(const op_args *a)
@@ -280,8 +280,8 @@ static errors errors_of(const op_args *a)
     const musec_dtype wide = ms_dtype_accum(a->c.dtype);
     errors            e    = { .eps = ms_dtype_eps(wide), .tiny = ms_dtype_tiny(wide) };
     if (op_is_half(a->c.dtype)) {
-        e.stored = 1.5 * ms_dtype_eps(a->c.dtype); /* 3 u16 */
-        e.least  = ms_dtype_eps(a->c.dtype) * ms_dtype_tiny(a->c.dtype);
+        e.stored   = 1.5 * ms_dtype_eps(a->c.dtype); /* 3 u16 */
+        e.absolute = ms_dtype_eps(a->c.dtype) * ms_dtype_tiny(a->c.dtype);
     }
     return e;
 }
@@ -289,7 +289,7 @@ static errors errors_of(const op_args *a)
 /* Of a weight p that an error of c eps in its exponent moves. */
 static double weight_error(const errors *e, double p, double c)
 {
-    return p * (expm1(c * e->eps) + e->stored) + e->tiny + e->least;
+    return p * (expm1(c * e->eps) + e->stored) + e->tiny + e->absolute;
 }
 
 void op_attention_size(op_args *a)
@@ -304,7 +304,7 @@ void op_attention_size(op_args *a)
             look(a, h, i, &q);
             const double known = (head + 6.0) * q.largest + (double)(q.last - q.first + 1) + 8.0;
             for (int64_t l = 0; l < v.cols; l++) {
-                double sum = e.least; /* of out itself */
+                double sum = e.absolute; /* of out itself */
                 for (int64_t j = q.first; j <= q.last; j++)
                     sum += weight_error(&e, q.p[j], known) * fabs(ms_at(v, h, j, l));
                 ms_put(a->mat[OUT].mat, h, i, l, sum);
@@ -333,7 +333,7 @@ void op_attention_grad_size(op_args *a)
     const ms_mat dout = a->mat[DOUT].mat;
     query        q    = query_room(a);
     for (int i = DQ; i <= DV; i++)
-        (void)a->d->ops->fill(a->d, e.least, a->mat[i].mat);
+        (void)a->d->ops->fill(a->d, e.absolute, a->mat[i].mat);
     for (int64_t h = 0; h < a->c.count; h++)
         for (int64_t i = 0; i < a->c.m; i++) {
             double with_out, with_v;
@@ -344,7 +344,7 @@ void op_attention_grad_size(op_args *a)
             for (int64_t j = q.first; j <= q.last; j++) {
                 const double p = weight_error(&e, q.p[j], known);
                 (void)dot(dout, i, a->mat[V].mat, j, h, &with_v);
-                const double ds = scale * p * (with_v + with_out) + (1.0 + scale) * e.least;
+                const double ds = scale * p * (with_v + with_out) + (1.0 + scale) * e.absolute;
                 add_size(ds, a->mat[K].mat, j, a->mat[DQ].mat, i, h);
                 add_size(ds, a->mat[Q].mat, i, a->mat[DK].mat, j, h);
                 add_size(p, dout, i, a->mat[DV].mat, j, h);

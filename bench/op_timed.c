@@ -191,18 +191,18 @@ static const timed on_gpu[] = {
     { "svd", 768, 768, 0, 1, .in = F32, .slow = true },
 };
 
-typedef struct list {
-    op_case *at;
-    size_t   n, room;
-} list;
-
-static void append(list *l, const timed *from, size_t n)
+op_case *op_timings(const ms_device *d, size_t *n)
 {
-    for (size_t i = 0; i < n; i++)
-        for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
-            if ((from[i].in >> t & 1u) == 0) continue;
-            if (l->n < l->room)
-                l->at[l->n] = (op_case){ .op      = from[i].op,
+    const bool   host = ms_is_on_host(d);
+    const timed *from = host ? on_cpu : on_gpu;
+    const size_t rows = host ? COUNT(on_cpu) : COUNT(on_gpu);
+    op_case     *all  = calloc(rows * (MUSEC_F16 + 1), sizeof *all);
+
+    *n = 0;
+    for (size_t i = 0; all != NULL && i < rows; i++)
+        for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1))
+            if ((from[i].in >> t & 1u) != 0)
+                all[(*n)++] = (op_case){ .op      = from[i].op,
                                          .m       = from[i].m,
                                          .n       = from[i].n,
                                          .k       = from[i].k,
@@ -214,20 +214,5 @@ static void append(list *l, const timed *from, size_t n)
                                          .timing  = true,
                                          .slow    = from[i].slow,
                                          .lists   = from[i].lists };
-            l->n++;
-        }
-}
-
-op_case *op_timings(const ms_device *d, size_t *n)
-{
-    const bool   host = ms_is_on_host(d);
-    const timed *from = host ? on_cpu : on_gpu;
-    const size_t rows = host ? COUNT(on_cpu) : COUNT(on_gpu);
-    list         l    = { 0 };
-    append(&l, from, rows); /* once to count, once to write */
-    l = (list){ .at = calloc(l.n, sizeof *l.at), .room = l.n };
-    if (l.at == NULL) return NULL;
-    append(&l, from, rows);
-    *n = l.n;
-    return l.at;
+    return all;
 }

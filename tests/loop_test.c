@@ -165,6 +165,26 @@ TEST(a_checkpoint_that_cannot_be_read_is_not_damaged)
     CHECK(lstat(path_in(dir, newest), &info) != 0, "it was not renamed");
 }
 
+/* The start of the run is moved into the past. */
+static void spend_an_hour(ms_train *t) { t->started -= 3600e3; }
+
+TEST(a_run_that_is_out_of_time_stops_and_resumes)
+{
+    static train_watch    whole, parts = { .after_first = spend_an_hour };
+    const ms_train_config cfg   = train_config("pico", "soft-musec", SMALL "time_limit=59");
+    const ms_train_config other = train_config("pico", "soft-musec", SMALL);
+    const char           *dir   = fresh_dir();
+    ms_summary            got   = run_until(&cfg, &whole, NULL, false, -1);
+
+    CHECK(strcmp(got.status, "done") == 0, "%s within its time", got.status);
+    got = run_until(&cfg, &parts, dir, false, -1);
+    CHECK(strcmp(got.status, "interrupted") == 0 && got.steps == 1, "%s, %lld steps", got.status,
+          (long long)got.steps);
+    got = run_until(&other, &parts, dir, true, -1);
+    CHECK(strcmp(got.status, "done") == 0, "%s", got.status);
+    train_check_same(&whole, &parts, STEPS);
+}
+
 /* ---- stopped at once ------------------------------------------------------------------------- */
 
 /* Two short data sets, so that the run reaches their ends. */

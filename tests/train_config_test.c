@@ -11,57 +11,11 @@
 #include "scratch.h"
 #include "train_rig.h"
 
-/* Values that some fields take, besides their choices; each field takes at least two. */
-static const char *const values[]      = { "0",       "1",      "2",      "3",       "64",
-                                           "258",     "65536",  "0.1",    "1e-3",    "0.5",
-                                           "0.9999",  "-0.25",  "1e-300", "5e-324",  "",
-                                           "rms:2.5", "0,4,11", "keller", "0.3,0.1", "1,0.5>1,0" };
-static const char *const long_values[] = {
-    "0.30000000000000004", /* has 17 digits */
-    "1.1920929e-07",           "123456.789012345",     "quantile:0.3",
-    "qk=1.2,vo=0.1,mlp=3e-17", "18446744073709551615", "a \"text\" of \xc3\xa4, \\ and\ttab",
-    "10 lr=2; rest",
-};
-
-/* Value number `index` to try on a field, its choices last; NULL: there are no more. */
-static const char *value_to_try(const ms_train_field *f, size_t index)
-{
-    static char choice[64];
-    const char *at = f->values;
-    if (index < COUNT(values)) return values[index];
-    index -= COUNT(values);
-    if (index < COUNT(long_values)) return long_values[index];
-    for (index -= COUNT(long_values); index > 0 && at != NULL; index--)
-        at = strchr(at, '|') == NULL ? NULL : strchr(at, '|') + 1;
-    if (at == NULL) return NULL;
-    snprintf(choice, sizeof choice, "%.*s", (int)strcspn(at, "|"), at);
-    return choice;
-}
-
 static const char *text_of(const ms_train_config *cfg, const char *name)
 {
     static char text[MS_PATH_MAX];
     CHECK(ms_train_config_get(cfg, name, text, sizeof text) == MUSEC_OK, "%s", name);
     return text;
-}
-
-/* Sets the field to the last value that it takes and does not have; false: there is none. */
-static bool change(ms_train_config *cfg, const ms_train_field *f)
-{
-    const ms_train_config start   = *cfg;
-    bool                  changed = false;
-    const char           *value;
-    ms_error              e;
-    char                  was[MS_PATH_MAX];
-    snprintf(was, sizeof was, "%s", text_of(cfg, f->name));
-    for (size_t i = 0; (value = value_to_try(f, i)) != NULL; i++) {
-        ms_train_config copy = start;
-        if (ms_train_config_set(&e, &copy, f->name, value) != MUSEC_OK) continue;
-        if (strcmp(text_of(&copy, f->name), was) == 0) continue;
-        *cfg    = copy;
-        changed = true;
-    }
-    return changed;
 }
 
 /* ---- text and back --------------------------------------------------------------------------- */
@@ -75,7 +29,7 @@ TEST(every_field_comes_back_bit_for_bit)
     const char           *value;
     for (; ms_train_field_at(n, &f); n++) {
         int taken = 0;
-        for (size_t v = 0; (value = value_to_try(&f, v)) != NULL; v++) {
+        for (size_t v = 0; (value = train_value(&f, v)) != NULL; v++) {
             ms_train_config a, b;
             char            text[MS_PATH_MAX];
             memcpy(&a, &start, sizeof a), memcpy(&b, &start, sizeof b); /* padding too */
@@ -312,7 +266,7 @@ TEST(each_single_change_is_found)
     CHECK(strcmp(ms_train_config_differs(&start, &other, 0), "optimizer") == 0, "optimizer");
     for (size_t i = 0; ms_train_field_at(i, &f); i++) {
         ms_train_config cfg = start;
-        CHECK(change(&cfg, &f), "%s cannot be changed", f.name);
+        CHECK(train_change(&cfg, &f), "%s cannot be changed", f.name);
         const char *found = ms_train_config_differs(&start, &cfg, 0);
         CHECK(found != NULL && strcmp(found, f.name) == 0, "%s was changed, %s was found", f.name,
               found == NULL ? "nothing" : found);
@@ -345,7 +299,7 @@ TEST(a_file_gives_the_config_back)
     for (size_t o = 0; (optimizer = musec_optim_name(o, NULL)) != NULL; o++) {
         ms_train_config cfg = train_config("small", optimizer, NULL), back;
         for (size_t i = 0; o > 0 && ms_train_field_at(i, &f); i++)
-            CHECK(change(&cfg, &f), "%s cannot be changed", f.name);
+            CHECK(train_change(&cfg, &f), "%s cannot be changed", f.name);
         CHECK_OK_ERR(&e, ms_train_config_write(&e, path_in(check_tmp_dir(), "config.json"), &cfg));
         CHECK_OK_ERR(&e, ms_train_config_read(&e, path_in(check_tmp_dir(), "config.json"), &back));
         const char *differs = ms_train_config_differs(&cfg, &back, 0);

@@ -32,6 +32,51 @@ ms_train_config train_config(const char *preset, const char *optimizer, const ch
     return cfg;
 }
 
+/* Values that some fields take, besides their choices. */
+static const char *const values[]      = { "0",       "1",      "2",      "3",       "64",
+                                           "258",     "65536",  "0.1",    "1e-3",    "0.5",
+                                           "0.9999",  "-0.25",  "1e-300", "5e-324",  "",
+                                           "rms:2.5", "0,4,11", "keller", "0.3,0.1", "1,0.5>1,0" };
+static const char *const long_values[] = {
+    "0.30000000000000004", /* has 17 digits */
+    "1.1920929e-07",           "123456.789012345",     "quantile:0.3",
+    "qk=1.2,vo=0.1,mlp=3e-17", "18446744073709551615", "a \"text\" of \xc3\xa4, \\ and\ttab",
+    "10 lr=2; rest",
+};
+
+const char *train_value(const ms_train_field *f, size_t index)
+{
+    static char choice[64];
+    const char *at = f->values;
+    if (index < COUNT(values)) return values[index];
+    index -= COUNT(values);
+    if (index < COUNT(long_values)) return long_values[index];
+    for (index -= COUNT(long_values); index > 0 && at != NULL; index--)
+        at = strchr(at, '|') == NULL ? NULL : strchr(at, '|') + 1;
+    if (at == NULL) return NULL;
+    snprintf(choice, sizeof choice, "%.*s", (int)strcspn(at, "|"), at);
+    return choice;
+}
+
+bool train_change(ms_train_config *cfg, const ms_train_field *f)
+{
+    const ms_train_config start   = *cfg;
+    bool                  changed = false;
+    const char           *value;
+    ms_error              e;
+    char                  was[MS_PATH_MAX], is[MS_PATH_MAX];
+    CHECK(ms_train_config_get(cfg, f->name, was, sizeof was) == MUSEC_OK, "%s", f->name);
+    for (size_t i = 0; (value = train_value(f, i)) != NULL; i++) {
+        ms_train_config copy = start;
+        if (ms_train_config_set(&e, &copy, f->name, value) != MUSEC_OK) continue;
+        (void)ms_train_config_get(&copy, f->name, is, sizeof is);
+        if (strcmp(is, was) == 0) continue;
+        *cfg    = copy;
+        changed = true;
+    }
+    return changed;
+}
+
 static ms_stop answer(void *arg)
 {
     train_watch *w = arg;

@@ -8,6 +8,11 @@
 ms_train_config train_config(const char *preset, const char *optimizer, const char *settings);
 void            train_set(ms_train_config *cfg, const char *key, const char *value);
 
+/* Value number `index` to try on a field: general ones, then its choices; NULL after the last. */
+const char *train_value(const ms_train_field *f, size_t index);
+/* Sets a field to the last value that it takes and does not have; false: there is none. */
+bool train_change(ms_train_config *cfg, const ms_train_field *f);
+
 enum { TRAIN_MAX_STEPS = 200 };
 
 typedef struct train_watch {

@@ -49,6 +49,7 @@ typedef struct ms_train_config {
     char     init_from[MS_PATH_MAX]; /* initial weights; "": random ones */
     double   diverge_factor;
     int64_t  diverge_steps;
+    double   time_limit; /* minutes of this process; 0: none */
     /* Device */
     char    device[64];
     int64_t precision, deterministic;

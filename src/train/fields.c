@@ -105,6 +105,8 @@ const ms_field ms_fields[] = {
       "a loss above this many times the first loss counts as too high" },
     { "diverge-steps", INT(diverge_steps, 1, MANY), "10", LOGGING, 0,
       "stop the run as diverged after this many steps in a row with too high a loss" },
+    { "time-limit", REAL(time_limit, 0, 1e9), "0", LOGGING, RESUMABLE | NOT_KEYED,
+      "stop after this many minutes, after a step and with a checkpoint to resume from; 0: never" },
     { "device", TEXT(device, "DEVICE"), "", COMMON, RESUMABLE | NOT_KEYED | LOCAL,
       "where to compute: a device that musec info lists [the best one here]" },
     { "precision", CHOICE(precision, "auto|f32|bf16|f16"), "auto", DEVICE, RESUMABLE | KEYED_IF_SET,

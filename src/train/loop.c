@@ -25,9 +25,16 @@ enum { MS_PER_S = 1000 };
 
 /* ---- interruption ---------------------------------------------------------------------------- */
 
+static bool is_out_of_time(const ms_train *t)
+{
+    const double limit_ms = 60.0 * MS_PER_S * t->cfg.time_limit;
+    return limit_ms > 0.0 && ms_clock_ms() - t->started >= limit_ms;
+}
+
 static ms_stop asked_to_stop(const ms_train *t)
 {
-    return t->setup.stop == NULL ? MS_STOP_NO : t->setup.stop(t->setup.arg);
+    const ms_stop asked = t->setup.stop == NULL ? MS_STOP_NO : t->setup.stop(t->setup.arg);
+    return asked == MS_STOP_NO && is_out_of_time(t) ? MS_STOP_AFTER_STEP : asked;
 }
 
 static bool must_stop_now(const ms_train *t) { return asked_to_stop(t) == MS_STOP_NOW; }

@@ -315,18 +315,45 @@ static json_t *summary_json(const ms_summary *s)
         "resumed", s->resumed);
 }
 
+/* Prints an object with one member per line, which other programs may search line by line. */
+static char *print_members(json_t *object)
+{
+    char       *text  = NULL;
+    size_t      bytes = 0;
+    FILE       *to    = open_memstream(&text, &bytes);
+    const char *key;
+    json_t     *value;
+
+    if (to == NULL) return NULL;
+    json_object_foreach(object, key, value)
+    {
+        char *member =
+            json_is_real(value) ? ms_json_dump(value, 0) : json_dumps(value, JSON_ENCODE_ANY);
+        fprintf(to, "%s\n  \"%s\": %s", bytes == 0 ? "{" : ",", key, member);
+        free(member);
+        fflush(to); /* updates `bytes` */
+    }
+    fprintf(to, "\n}\n");
+    return fclose(to) == 0 ? text : NULL;
+}
+
 musec_status ms_summary_write(ms_error *e, const char *dir, const ms_summary *s)
 {
     json_t      *json = summary_json(s);
+    char        *text = json == NULL ? NULL : print_members(json);
+    ms_out_file  out  = { 0 };
     char         path[MS_PATH_MAX];
     musec_status st;
 
     TRY(ms_path_join(e, dir, "summary.json", path));
-    if (json == NULL)
-        st = ms_fail(e, MUSEC_EINVAL, "%s: a text is not UTF-8, or there is no memory", path);
-    else
-        st = ms_json_write(e, path, json);
+    if (text == NULL)
+        TRY(ms_fail(e, MUSEC_EINVAL, "%s: a text is not UTF-8, or there is no memory", path));
+    TRY(ms_out_open(e, path, &out));
+    TRY(ms_out_write(e, &out, text, strlen(text)));
+    TRY(ms_out_commit(e, &out));
 done:
+    ms_out_abandon(&out);
+    free(text);
     json_decref(json);
     return st;
 }

@@ -73,7 +73,7 @@ fails 2 '--dtype ' export plain --dtype f16
 fails 1 '--step must be 0 or more' export plain --step -1
 fails 1 'plain-hf: exists already; remove it, or choose another --out' export plain
 touch file
-fails 1 'file: is there already' export plain --out file
+fails 1 'file: exists already' export plain --out file
 fails 1 'file/below.*' export plain --out file/below
 fails 1 'missing: there is no such directory; the runs nearby are ' export missing
 fails 1 'plain-hf: there is no checkpoint' export plain-hf --out x
