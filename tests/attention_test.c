@@ -36,13 +36,6 @@ typedef struct problem {
     int32_t   *doc;
 } problem;
 
-static void *take(size_t bytes)
-{
-    void *p = malloc(bytes > 0 ? bytes : 1);
-    CHECK(p != NULL, "no memory for %zu bytes", bytes);
-    return p;
-}
-
 static ms_mat heads_in(void *data, musec_dtype dtype, int64_t at, size_t c, int64_t ld)
 {
     return (ms_mat){ .data   = (char *)data + (size_t)at * ms_dtype_bytes(dtype),
@@ -59,11 +52,11 @@ static problem problem_make(size_t c, musec_dtype dtype)
 {
     const int64_t rows = cases[c].rows, heads = cases[c].heads, width = heads * cases[c].head;
     const int64_t cols[] = { 3 * width, width, heads, width, 3 * width };
-    problem       p      = { .doc = take((size_t)rows * sizeof(int32_t)) };
+    problem       p      = { .doc = check_alloc((size_t)rows * sizeof(int32_t)) };
     CHECK(musec_ctx_create(&p.d, dtype == MUSEC_F32 ? "cpu" : "ref") == MUSEC_OK, "no device");
     for (int i = 0; i < 5; i++) {
         p.elems[i] = (size_t)(rows * cols[i]);
-        p.f32[i]   = take(p.elems[i] * ms_dtype_bytes(dtype));
+        p.f32[i]   = check_alloc(p.elems[i] * ms_dtype_bytes(dtype));
         for (size_t j = 0; j < p.elems[i]; j++) {
             const float x = (float)ms_rand_normal(c + 100 * (uint64_t)i, j);
             if (dtype == MUSEC_F32)
@@ -96,7 +89,7 @@ static problem problem_make(size_t c, musec_dtype dtype)
     p.dq   = heads_in(p.f32[4], dtype, 0, c, 3 * width);
     p.dk   = heads_in(p.f32[4], dtype, width, c, 3 * width);
     p.dv   = heads_in(p.f32[4], dtype, 2 * width, c, 3 * width);
-    p.most = (ms_vec){ take((size_t)heads * sizeof(double)), heads };
+    p.most = (ms_vec){ check_alloc((size_t)heads * sizeof(double)), heads };
     return p;
 }
 

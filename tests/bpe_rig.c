@@ -60,9 +60,8 @@ int bpe_rig_encode(const bpe_rig *r, const ms_char_classes *classes, const char 
 static bpe_rig make(int merges)
 {
     bpe_rig r = { .room = 256 + merges, .n_pairs = 4 * merges + 16 };
-    r.tokens  = calloc((size_t)r.room, sizeof *r.tokens);
-    r.pairs   = malloc((size_t)r.n_pairs * sizeof *r.pairs);
-    CHECK(r.tokens != NULL && r.pairs != NULL, "no memory");
+    r.tokens  = check_alloc((size_t)r.room * sizeof *r.tokens);
+    r.pairs   = check_alloc((size_t)r.n_pairs * sizeof *r.pairs);
     for (int i = 0; i < r.n_pairs; i++)
         r.pairs[i] = -1;
     return r;
@@ -186,8 +185,7 @@ bool bpe_rig_gpt2(bpe_rig *out)
     text = bpe_rig_read(path, &n);
     if (text == NULL) return false;
     r     = make(MERGES);
-    names = calloc(NAMES, sizeof *names);
-    CHECK(names != NULL, "no memory");
+    names = check_alloc(NAMES * sizeof *names);
     for (int pass = 0; pass < 2; pass++)
         for (int byte = 0; byte < 256; byte++)
             if (prints(byte) == (pass == 0)) add_byte(&r, byte);

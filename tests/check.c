@@ -25,6 +25,13 @@ void check_failed(const char *file, int line, const char *cond, const char *fmt,
     abort();
 }
 
+void *check_alloc(size_t bytes)
+{
+    void *p = calloc(1, bytes > 0 ? bytes : 1);
+    CHECK(p != NULL, "no memory for %zu bytes", bytes);
+    return p;
+}
+
 static int         n_skipped_tests, n_skipped_parts;
 static const char *only_kind;
 static bool        device_skipped; /* by the body that is running */

@@ -47,7 +47,7 @@
                          (err)->text);                                                     \
     } while (0)
 
-/* The call must fail with this status, and `words` must stand in the message it writes. */
+/* The call must fail with this status, and its message must contain `words`. */
 #define CHECK_FAILS(err, call, status, words)                                       \
     do {                                                                            \
         const musec_status check_st = (call);                                       \
@@ -131,6 +131,9 @@ bool check_takes_case(void);
 
 /* The seed of random inputs: 1 unless MUSEC_TEST_SEED says otherwise.  It is printed once. */
 uint64_t check_seed(void);
+
+/* Zeroed memory to be freed by the caller; the test fails where there is none. */
+void *check_alloc(size_t bytes);
 
 /* Where the tests' data is: tests/data of the source tree, or below the working directory if the
  * program was carried to another machine. */

@@ -121,11 +121,11 @@ TEST(no_document_comes_twice)
 static double entropy(int order)
 {
     const size_t cells = (size_t)1 << (7 * (order + 1));
-    uint32_t    *joint = calloc(cells, sizeof *joint), *past = calloc(cells / 128, sizeof *past);
-    double       sum = 0.0;
-    size_t       n   = 0;
+    uint32_t    *joint = check_alloc(cells * sizeof *joint),
+             *past     = check_alloc(cells / 128 * sizeof *past);
+    double sum         = 0.0;
+    size_t n           = 0;
 
-    CHECK(joint != NULL && past != NULL, "memory");
     for (int i = 0; i < DOCUMENTS; i++)
         for (size_t k = (size_t)order; k < docs[i].n; k++, n++) {
             size_t cell = 0;

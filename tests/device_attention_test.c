@@ -140,8 +140,7 @@ static bool same_row(ms_mat x, const void *before, int64_t h, int64_t i)
 
 static void *copy_of(const stack *s)
 {
-    void *p = malloc(s->bytes);
-    CHECK(p != NULL, "no memory");
+    void *p = check_alloc(s->bytes);
     return memcpy(p, s->host.data, s->bytes);
 }
 

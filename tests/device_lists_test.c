@@ -40,9 +40,8 @@ static list list_make(ms_device *d, musec_dtype dtype, int64_t rows, int64_t col
     list          l    = { .d = d, .bytes = (size_t)(COUNT_OF_LIST * slot) * each };
     double       *x    = oracle_gaussian(COUNT_OF_LIST, slot, seed);
     ms_mat host = { .rows = COUNT_OF_LIST, .cols = slot, .ld = slot, .count = 1, .dtype = dtype };
-    host.data   = malloc(l.bytes);
-    l.ptrs      = malloc(COUNT_OF_LIST * sizeof *l.ptrs);
-    CHECK(host.data != NULL && l.ptrs != NULL, "no memory");
+    host.data   = check_alloc(l.bytes);
+    l.ptrs      = check_alloc(COUNT_OF_LIST * sizeof *l.ptrs);
     for (int64_t i = 0; i < COUNT_OF_LIST; i++)
         for (int64_t j = 0; j < slot; j++)
             ms_put(host, 0, i, j, x[i * slot + j]);
@@ -273,8 +272,8 @@ TEST_EACH_DEVICE(moments_take_lists, dev) { each_case(dev, moments_case); }
 /* Is the copy the weight, rounded once more?  Both as lists of the host. */
 static void check_copies(ms_device *dev, const list *w, const list *copy)
 {
-    unsigned char *ws = malloc(w->bytes), *cs = malloc(copy->bytes), *rounded = malloc(8);
-    CHECK(ws != NULL && cs != NULL && rounded != NULL, "no memory");
+    unsigned char *ws = check_alloc(w->bytes), *cs = check_alloc(copy->bytes),
+                  *rounded = check_alloc(8);
     CHECK_OK(dev, dev->ops->download(dev, w->data, w->bytes, ws));
     CHECK_OK(dev, dev->ops->download(dev, copy->data, copy->bytes, cs));
     EACH_MATRIX(b)

@@ -58,13 +58,6 @@ static bool is_left_out(const ms_device *dev, const op_case *c)
     return flops > 1e7 || (op_is_half(c->dtype) && c->m * c->n > 2000);
 }
 
-static void *take(size_t bytes)
-{
-    void *p = malloc(bytes > 0 ? bytes : 1);
-    CHECK(p != NULL, "no memory for %zu bytes", bytes);
-    return p;
-}
-
 static ms_device *open_ref(void)
 {
     ms_device *ref = NULL;
@@ -85,7 +78,7 @@ static unsigned char *download_all(op_args *a, size_t *bytes)
         *bytes += (size_t)a->vec[i].vec.count * sizeof(double);
     for (int i = 0; i < a->n_mats; i++)
         *bytes += is_own(&a->mat[i]) ? bytes_of(&a->mat[i]) : 0;
-    all       = take(*bytes);
+    all       = check_alloc(*bytes);
     size_t at = 0;
     for (int i = 0; i < a->n_mats; i++) {
         if (!is_own(&a->mat[i])) continue;
@@ -151,7 +144,7 @@ static void check_ids_untouched(const op_args *a, int i)
 {
     const op_ids *o     = &a->ids[i];
     const size_t  bytes = (size_t)o->elems * sizeof *o->image;
-    void         *got   = take(bytes);
+    void         *got   = check_alloc(bytes);
     CHECK_OK(a->d, a->d->ops->download(a->d, o->buffer, bytes, got));
     CHECK(memcmp(got, o->image, bytes) == 0, "%s: ids %d changed", name_of(&a->c), i);
     free(got);
@@ -208,7 +201,8 @@ static void check_mat(const op_args *a, int i, ms_mat got, ms_mat want, ms_mat s
 static void check_vec(op_args *a, int i, op_args *want, op_args *size)
 {
     const size_t count = (size_t)a->vec[i].vec.count;
-    double *g = take(count * sizeof *g), *w = take(count * sizeof *w), *s = take(count * sizeof *s);
+    double      *g = check_alloc(count * sizeof *g), *w = check_alloc(count * sizeof *w),
+           *s = check_alloc(count * sizeof *s);
     CHECK_OK(a->d, ms_vec_download(a->d, a->vec[i].vec, g));
     CHECK_OK(want->d, ms_vec_download(want->d, want->vec[i].vec, w));
     CHECK_OK(size->d, ms_vec_download(size->d, size->vec[i].vec, s));
@@ -235,7 +229,7 @@ static void check_case(ms_device *dev, ms_device *ref, const op_case *c)
         CHECK_OK(ref, op_run(&size));
     for (int i = 0; i < a.n_mats; i++) {
         if (!is_own(&a.mat[i])) continue;
-        void *image = take(bytes_of(&a.mat[i]));
+        void *image = check_alloc(bytes_of(&a.mat[i]));
         CHECK_OK(dev, op_download(&a, i, image));
         if (a.mat[i].role != OP_IN && !a.mat[i].basis)
             check_mat(&a, i, op_host_view(&a, i, image), want.mat[i].mat, size.mat[i].mat);
@@ -266,7 +260,7 @@ TEST_EACH_DEVICE(symmetric_means_symmetric, dev)
         if (is_left_out(dev, &cases[i]) || !op_is_symmetric(&cases[i])) continue;
         CHECK_OK(dev, op_setup(&a, dev, &cases[i], 0));
         CHECK_OK(dev, op_run(&a));
-        void *image = take(bytes_of(&a.mat[out]));
+        void *image = check_alloc(bytes_of(&a.mat[out]));
         CHECK_OK(dev, op_download(&a, out, image));
         const ms_mat x = op_host_view(&a, out, image);
         for (int64_t b = 0; b < x.count; b++)
@@ -398,8 +392,8 @@ static void free_cotangents(op_args *a, op_cotangent *g)
 static double inner(op_args *a, int i, ms_mat g)
 {
     const size_t n     = (size_t)(g.count * g.rows * g.cols);
-    double      *dense = take(n * sizeof *dense), sum = 0.0;
-    void        *image = take(bytes_of(&a->mat[i]));
+    double      *dense = check_alloc(n * sizeof *dense), sum = 0.0;
+    void        *image = check_alloc(bytes_of(&a->mat[i]));
     CHECK_OK(a->d, a->d->ops->download(a->d, g.data, n * sizeof *dense, dense));
     CHECK_OK(a->d, op_download(a, i, image));
     const ms_mat x = op_host_view(a, i, image);
@@ -467,7 +461,7 @@ static void check_gradient(ms_device *dev, const op_case *c, int by)
                          .count  = x.count,
                          .stride = x.rows * x.cols,
                          .dtype  = MUSEC_F64 };
-    double      *e = direction(&a, by), *grad = take(n * sizeof *grad), f[2];
+    double      *e = direction(&a, by), *grad = check_alloc(n * sizeof *grad), f[2];
     CHECK_OK(dev, dev->ops->alloc(dev, n * sizeof *grad, &out.data));
     CHECK_OK(dev, op_run(&a));
     CHECK_OK(dev, a.kind->grad(&a, &g, by, out));

@@ -52,8 +52,7 @@ static placed place(ms_device *d, layout l, sort what, uint64_t seed)
                                 .dtype  = l.dtype,
                                 .trans  = l.trans };
     x.host          = x.mat;
-    x.host.data     = malloc(x.bytes);
-    CHECK(x.host.data != NULL, "no memory for %zu bytes", x.bytes);
+    x.host.data     = check_alloc(x.bytes);
     memset(x.host.data, 0xff, x.bytes); /* NaN in every dtype */
     CHECK_OK(d, d->ops->alloc(d, x.bytes, &x.mat.data));
     if (what != POISON) {
@@ -220,8 +219,7 @@ static void tear_down(ms_device *d, job *j)
 /* Matrix b of x as a dense one of float64 */
 static double *values_of(ms_mat x, int64_t b)
 {
-    double *v = calloc((size_t)(x.rows * x.cols), sizeof *v);
-    CHECK(v != NULL, "no memory");
+    double *v = check_alloc((size_t)(x.rows * x.cols) * sizeof *v);
     for (int64_t i = 0; i < x.rows; i++)
         for (int64_t j = 0; j < x.cols; j++)
             v[i * x.cols + j] = ms_at(x, b, i, j);
@@ -265,9 +263,8 @@ static void check_matrix(const job *w, const sample *s, size_t at, int64_t b, ms
     const double own =
         got.dtype == MUSEC_BF16 || got.dtype == MUSEC_F16 ? ms_dtype_eps(got.dtype) : 0.0;
     const size_t n    = (size_t)(s->m * s->n);
-    double      *want = calloc(n, sizeof *want), *size = calloc(n, sizeof *size);
+    double      *want = check_alloc(n * sizeof *want), *size = check_alloc(n * sizeof *size);
     double       sumsq = 0.0, trace = 0.0, sumsq_off = 0.0, trace_off = 0.0;
-    CHECK(want != NULL && size != NULL, "no memory");
     expect(w, s, b, want, size);
     for (int64_t i = 0; i < s->m; i++)
         for (int64_t j = 0; j < s->n; j++) {
@@ -314,9 +311,8 @@ static void check_left(const job *w, const sample *s, size_t at, int64_t b, ms_m
 static void check_gaps(const job *w, const sample *s, size_t at, const unsigned char *got)
 {
     const size_t   each = ms_dtype_bytes(w->c.mat.dtype);
-    unsigned char *mine = malloc(w->c.bytes);
+    unsigned char *mine = check_alloc(w->c.bytes);
     ms_mat         to   = w->c.mat;
-    CHECK(mine != NULL, "no memory");
     memcpy(mine, got, w->c.bytes);
     to.data = mine;
     for (int64_t b = 0; b < s->count; b++)
@@ -341,11 +337,10 @@ static void check_sample(ms_device *d, size_t at, musec_dtype t)
 {
     const sample  *s   = &samples[at];
     job            w   = set_up(d, s, t);
-    unsigned char *got = malloc(w.c.bytes), *again = malloc(w.c.bytes);
-    double        *sums = calloc((size_t)s->count * 4, sizeof *sums);
+    unsigned char *got = check_alloc(w.c.bytes), *again = check_alloc(w.c.bytes);
+    double        *sums = check_alloc((size_t)s->count * 4 * sizeof *sums);
     ms_mat         c    = w.c.mat;
     const int64_t  some = s->count > 1000 ? s->count / 50 : 1; /* of many, some are checked */
-    CHECK(got != NULL && again != NULL && sums != NULL, "no memory");
     run(d, &w, s, got, sums);
     run(d, &w, s, again, sums + 2 * s->count);
     CHECK(memcmp(got, again, w.c.bytes) == 0, "sample %zu: a second run differs", at);

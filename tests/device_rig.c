@@ -16,8 +16,7 @@ stack stack_make(ms_device *d, musec_dtype dtype, int64_t count, int64_t rows, i
                             .stride = rows * cols,
                             .dtype  = dtype };
     s.host      = s.mat;
-    s.host.data = calloc(1, s.bytes);
-    CHECK(s.host.data != NULL, "no memory for %zu bytes", s.bytes);
+    s.host.data = check_alloc(s.bytes);
     CHECK_OK(d, d->ops->alloc(d, s.bytes, &s.mat.data));
     return s;
 }

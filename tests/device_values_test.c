@@ -33,8 +33,7 @@ static stack stack_make(ms_device *d, musec_dtype dtype, int64_t count, int64_t 
                         .count  = count,
                         .stride = rows * cols,
                         .dtype  = dtype };
-    s.host  = calloc(1, s.bytes);
-    CHECK(s.host != NULL, "no memory for %zu bytes", s.bytes);
+    s.host  = check_alloc(s.bytes);
     CHECK_OK(d, d->ops->alloc(d, s.bytes, &s.mat.data));
     return s;
 }
@@ -140,9 +139,8 @@ TEST_EACH_DEVICE(scale_touches_what_has_a_factor, dev)
         for (size_t s = 0; s < COUNT(shapes); s++) {
             const int64_t count = shapes[s].count, each = shapes[s].rows * shapes[s].cols;
             stack         x       = stack_make(dev, dtype, count, shapes[s].rows, shapes[s].cols);
-            double       *factors = malloc((size_t)count * sizeof *factors);
+            double       *factors = check_alloc((size_t)count * sizeof *factors);
             void         *data    = NULL;
-            CHECK(factors != NULL, "no memory");
             for (int64_t b = 0; b < count; b++)
                 factors[b] = b % 299 == 0 || b == count - 1 ? 0.125 : 1.0;
             for (int64_t k = 0; k < count * each; k++)

@@ -184,10 +184,9 @@ double gpt_rig_loss(gpt_rig *r, const gpt_stream *s, const ms_gpt_pass *pass, ms
 
 double *gpt_rig_rows(gpt_rig *r, const gpt_stream *s, const ms_gpt_pass *pass)
 {
-    double       *out = calloc((size_t)s->tokens, sizeof *out), before = 0.0;
+    double       *out = check_alloc((size_t)s->tokens * sizeof *out), before = 0.0;
     ms_gpt_pass   alone = *pass;
     ms_gpt_result all;
-    CHECK(out != NULL, "no memory");
     alone.grad_scale = 0.0;
     for (int64_t t = 0; t < s->tokens; t++) {
         gpt_rig_run(r, s, t + 1, &alone);

@@ -228,7 +228,7 @@ static double log_sum_exp(const double *z, int64_t n)
 TEST_EACH_DEVICE(next_gives_the_last_row_of_a_run, dev)
 {
     const ms_gpt_config cfg  = chunked_config();
-    double              loss = 0.0, objective = 0.0, *z = calloc(MANY, sizeof *z);
+    double              loss = 0.0, objective = 0.0, *z = check_alloc(MANY * sizeof *z);
     ms_gpt_result       result;
     if (strcmp(dev->name, "ref") == 0) { /* it would take long */
         free(z);
@@ -236,7 +236,6 @@ TEST_EACH_DEVICE(next_gives_the_last_row_of_a_run, dev)
     }
     gpt_rig    r = gpt_rig_make(dev, &cfg, MUSEC_F64, LONG);
     gpt_stream s = gpt_stream_make(&cfg, LONG, 1, 5);
-    CHECK(z != NULL, "no memory");
     for (int64_t t = 0; t < LONG; t++) {
         CHECK_OK(dev, ms_gpt_next(r.g, s.inputs, t + 1, &chunked_pass, z));
         const double all = log_sum_exp(z, MANY);

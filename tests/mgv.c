@@ -35,8 +35,7 @@ static void read_record(FILE *f, const char *path, mgv_record *out)
     out->cols = read_u32(f, path);
     CHECK(out->rows >= 1 && out->cols >= 1 && out->rows * out->cols <= 1 << 24,
           "%s: record %s is %d x %d", path, out->name, (int)out->rows, (int)out->cols);
-    out->data = malloc((size_t)(out->rows * out->cols) * sizeof *out->data);
-    CHECK(out->data != NULL, "%s: no memory", path);
+    out->data = check_alloc((size_t)(out->rows * out->cols) * sizeof *out->data);
     for (int64_t i = 0; i < out->rows * out->cols; i++) {
         CHECK(fread(bytes, 1, sizeof bytes, f) == sizeof bytes, "%s ends too early", path);
         const uint64_t bits = little_endian(bytes, 8);
@@ -55,8 +54,7 @@ mgv_file mgv_load(const char *path)
     CHECK(n == sizeof magic && memcmp(magic, MAGIC, sizeof magic) == 0, "%s is no .mgv file", path);
     out.n_records = read_u32(f, path);
     CHECK(read_u32(f, path) == 0 && out.n_records <= 10000, "%s has a damaged head", path);
-    out.records = calloc(out.n_records + 1, sizeof *out.records);
-    CHECK(out.records != NULL, "%s: no memory", path);
+    out.records = check_alloc((out.n_records + 1) * sizeof *out.records);
     for (size_t i = 0; i < out.n_records; i++)
         read_record(f, path, &out.records[i]);
     CHECK(fgetc(f) == EOF, "%s goes on after its last record", path);

@@ -157,9 +157,8 @@ TEST_EACH_DEVICE(gradients_add_up_in_float32, dev)
 static void check_copy(ms_device *dev, const ms_gpt_tensor *t, const char *when)
 {
     const size_t n      = (size_t)(t->weight.rows * t->weight.cols);
-    float       *master = malloc(n * sizeof *master);
-    uint16_t    *copy   = malloc(n * sizeof *copy);
-    CHECK(master != NULL && copy != NULL, "no memory");
+    float       *master = check_alloc(n * sizeof *master);
+    uint16_t    *copy   = check_alloc(n * sizeof *copy);
     CHECK_OK(dev, dev->ops->download(dev, t->weight.data, n * sizeof *master, master));
     CHECK_OK(dev, dev->ops->download(dev, t->copy.data, n * sizeof *copy, copy));
     for (size_t i = 0; i < n; i++) {

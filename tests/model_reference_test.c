@@ -184,8 +184,7 @@ static double *load_row(ref_case *c, const char *name, int64_t n)
 static int32_t *load_ids(ref_case *c, const char *name)
 {
     double  *numbers = load_row(c, name, c->tokens);
-    int32_t *ids     = calloc((size_t)c->tokens, sizeof *ids);
-    CHECK(ids != NULL, "no memory");
+    int32_t *ids     = check_alloc((size_t)c->tokens * sizeof *ids);
     for (int64_t i = 0; i < c->tokens; i++)
         ids[i] = (int32_t)numbers[i];
     free(numbers);
@@ -203,8 +202,7 @@ static void open_case(ref_case *c, const char *directory, const char *file_name)
     const char *text = ms_safetensors_metadata(&c->file, "config");
     CHECK(text != NULL, "%s: no config", path);
     parse_settings(text, &c->set);
-    c->used = calloc(c->file.n_tensors + 1, sizeof *c->used);
-    CHECK(c->used != NULL, "no memory");
+    c->used = check_alloc((c->file.n_tensors + 1) * sizeof *c->used);
     for (size_t i = 0; i < c->file.n_tensors; i++)
         if (strcmp(c->file.tensors[i].name, "inputs") == 0) c->tokens = c->file.tensors[i].shape[0];
     CHECK(c->tokens > 0, "%s: no inputs", path);
@@ -272,8 +270,7 @@ static void check_gradient(replay *r, size_t index, int passes)
     const ms_mat  x      = ms_gpt_param(r->g, index)->grad;
     const int64_t n      = x.rows * x.cols;
     double       *want   = load(r->c, "grad.", name, x.rows, x.cols);
-    char         *stored = calloc((size_t)n, ms_dtype_bytes(x.dtype));
-    CHECK(stored != NULL, "no memory");
+    char         *stored = check_alloc((size_t)n * ms_dtype_bytes(x.dtype));
     CHECK(x.count == 1 && !x.trans && x.dtype == r->dtype, "%s", name);
     for (int64_t i = 0; i < x.rows; i++)
         CHECK_OK(r->dev, r->dev->ops->download(r->dev, row_of(x, i), row_bytes(x),
@@ -294,10 +291,9 @@ static void check_gradients(replay *r, int passes)
 static void check_sums(replay *r, int passes)
 {
     const int64_t n    = r->c->set.cfg.layers * r->c->set.cfg.heads;
-    double       *sums = load_row(r->c, "sums", 2), *got = calloc((size_t)n, sizeof *got);
+    double       *sums = load_row(r->c, "sums", 2), *got = check_alloc((size_t)n * sizeof *got);
     double       *want = load(r->c, "", "max_logit", r->c->set.cfg.layers, r->c->set.cfg.heads);
     ms_gpt_result result;
-    CHECK(got != NULL, "no memory");
     CHECK_OK(r->dev, ms_gpt_take(r->g, &result, got));
     CHECK(result.tokens == passes * r->c->tokens, "%s: %lld tokens", r->c->name,
           (long long)result.tokens);
@@ -312,8 +308,7 @@ static void check_logits(replay *r)
     const ref_case *c     = r->c;
     const int64_t   vocab = c->set.cfg.vocab;
     double         *want  = load(r->c, "", "logits", c->tokens, vocab);
-    double         *got   = calloc((size_t)(c->tokens * vocab), sizeof *got);
-    CHECK(got != NULL, "no memory");
+    double         *got   = check_alloc((size_t)(c->tokens * vocab) * sizeof *got);
     for (int64_t t = 0; t < c->tokens; t++)
         CHECK_OK(r->dev, ms_gpt_next(r->g, c->inputs + c->doc[t], t + 1 - c->doc[t], &c->set.pass,
                                      got + t * vocab));

@@ -244,8 +244,7 @@ TEST_EACH_DEVICE(hard_leaves_what_lies_on_the_edge_alone, dev)
                   { 12, 3, 7.0, 42.0 },   { 2, 8, 3.0, 12.0 },   { 25, 9, 1.0, 15.0 } };
     for (size_t i = 0; i < COUNT(cases); i++) {
         const int64_t rows = cases[i].rows, cols = cases[i].cols, n = rows * cols;
-        double       *x = malloc((size_t)n * sizeof *x);
-        CHECK(x != NULL, "no memory");
+        double       *x = check_alloc((size_t)n * sizeof *x);
         for (int64_t k = 0; k < n; k++)
             x[k] = cases[i].scale;
         if (rows == cols) fill_hadamard(x, rows, cases[i].scale);

@@ -103,8 +103,7 @@ static void cut(const double *all, const musec_block *b, int64_t index, double *
 static double *laid_out(const run_stack *s, const double *dense)
 {
     const musec_view *v   = &s->view;
-    double           *all = calloc((size_t)s->n, sizeof *all);
-    CHECK(all != NULL, "no memory");
+    double           *all = check_alloc((size_t)s->n * sizeof *all);
     for (int64_t e = 0; e < v->count * v->rows * v->cols; e++)
         all[e / (v->rows * v->cols) * v->stride + e / v->cols % v->rows * v->ld + e % v->cols] =
             dense[e];

@@ -5,6 +5,7 @@
  * and to itself where it is resumed or has a smaller workspace. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
+#include "scratch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -121,8 +122,7 @@ TEST_EACH_DEVICE(only_the_stored_momentum_is_rounded, dev)
 TEST_EACH_DEVICE(resuming_and_chunks_change_nothing, dev)
 {
     if (!ms_device_has(dev, MUSEC_BF16)) return;
-    char path[300];
-    snprintf(path, sizeof path, "%s/rounded.safetensors", check_tmp_dir());
+    const char *path = tmp_path("rounded.safetensors");
     for (size_t k = 0; k < COUNT(kept); k++) {
         if (!check_takes_case()) continue;
         rig through = make(dev, kept[k], ""), before = make(dev, kept[k], "");

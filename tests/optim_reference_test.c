@@ -117,8 +117,7 @@ static void check_close(replay *r, const double *got, const double *want, int64_
 static double *get_state(replay *r, size_t param, int64_t block, const char *state, int64_t n)
 {
     const size_t bytes  = (size_t)n * ms_dtype_bytes(r->dtype);
-    void        *stored = calloc((size_t)n, ms_dtype_bytes(r->dtype));
-    CHECK(stored != NULL, "no memory");
+    void        *stored = check_alloc((size_t)n * ms_dtype_bytes(r->dtype));
     CHECK_OK(r->dev, musec_optim_get_state(r->opt, param, block, state, stored, bytes));
     double *out = oracle_loaded(stored, n, r->dtype);
     free(stored);
@@ -235,8 +234,7 @@ static void make_stacks(const replay *r, const qk_run *q, const double *dense, d
                         run_stack *out)
 {
     const int64_t rows    = q->c->rows_q + q->c->rows_k;
-    double       *ordered = calloc((size_t)(rows * q->cols), sizeof *ordered);
-    CHECK(ordered != NULL, "no memory");
+    double       *ordered = check_alloc((size_t)(rows * q->cols) * sizeof *ordered);
     reorder(q, dense, ordered, true);
     out[0] = run_stack_make(r->dev, r->dtype, q->n == 1 ? rows : q->c->rows_q, q->cols, padded,
                             ordered, padding);
@@ -280,8 +278,8 @@ static size_t add_weights(const replay *r, const qk_run *q)
 static void check_qk_weights(replay *r, const qk_run *q, const double *want, int step)
 {
     const int64_t n   = (q->c->rows_q + q->c->rows_k) * q->cols;
-    double       *all = calloc((size_t)n, sizeof *all), *sorted = calloc((size_t)n, sizeof *sorted);
-    CHECK(all != NULL && sorted != NULL, "no memory");
+    double       *all = check_alloc((size_t)n * sizeof *all),
+           *sorted    = check_alloc((size_t)n * sizeof *sorted);
     for (size_t i = 0; i < q->n; i++) {
         double *one = run_stack_read(r->dev, &q->w[i], PADDING);
         memcpy(all + (i == 0 ? 0 : q->c->rows_q * q->cols), one,

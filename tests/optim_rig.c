@@ -98,8 +98,7 @@ void rig_free(rig *r)
 static void put(rig *r, run_stack *s, const double *dense)
 {
     const musec_view *v   = &s->view;
-    double           *all = malloc((size_t)s->n * sizeof *all);
-    CHECK(all != NULL, "no memory");
+    double           *all = check_alloc((size_t)s->n * sizeof *all);
     for (int64_t i = 0; i < s->n; i++)
         all[i] = PADDING;
     for (int64_t e = 0; e < v->count * v->rows * v->cols; e++) {
@@ -155,8 +154,7 @@ double *rig_weight(rig *r, size_t p) { return run_stack_read(r->dev, &r->w[p], P
 double *rig_state(rig *r, size_t p, int64_t block, const char *state, int64_t n)
 {
     const size_t bytes = (size_t)n * ms_dtype_bytes(r->dtype);
-    void        *host  = malloc(bytes);
-    CHECK(host != NULL, "no memory");
+    void        *host  = check_alloc(bytes);
     CHECK_OK(r->dev, musec_optim_get_state(r->opt, p, block, state, host, bytes));
     double *out = oracle_loaded(host, n, r->dtype);
     free(host);

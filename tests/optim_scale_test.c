@@ -83,8 +83,7 @@ static double threshold_used(ms_device *dev, const oracle *o, const char *thresh
     musec_optim_report report;
     snprintf(options, sizeof options, "report-every=1 threshold=%s", threshold);
     rig     r = rig_make(dev, "soft-musec", options, MUSEC_F64, &param, 1, 0);
-    double *g = malloc((size_t)(o->rows * o->cols) * sizeof *g);
-    CHECK(g != NULL, "no memory");
+    double *g = check_alloc((size_t)(o->rows * o->cols) * sizeof *g);
     for (int64_t e = 0; e < o->rows * o->cols; e++)
         g[e] = factor * o->x[e];
     rig_set_grad(&r, 0, g);

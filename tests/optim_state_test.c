@@ -39,9 +39,8 @@ static const char *path_of(const char *name)
 static double *snapshot(rig *r, bool averages, int64_t *n)
 {
     static const char *const states[] = { "average", "momentum", "m", "v", "slow" };
-    double                  *all      = calloc(4096, sizeof *all);
-    CHECK(all != NULL, "no memory");
-    *n = 0;
+    double                  *all      = check_alloc(4096 * sizeof *all);
+    *n                                = 0;
     for (size_t p = 0; p < r->n; p++) {
         double *w = rig_weight(r, p);
         memcpy(all + *n, w, (size_t)rig_elems(r, p) * sizeof *w);

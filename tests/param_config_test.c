@@ -3,6 +3,7 @@
  * The oracle is the optimizer without them: one that has the parameter alone, and the parameter's
  * settings as its own.  What AdamW does to a vector is also worked out from its formula. */
 #include "check.h"
+#include "scratch.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -117,9 +118,8 @@ TEST_EACH_DEVICE(a_vector_follows_the_formula_of_adamw, dev)
     rig r = rig_make(dev, "soft-musec", "aux-lr=7 aux-weight-decay=9", MUSEC_F64, &model[V], 1, 11);
     set(&r, 0, lr, wd);
     const int64_t n = rig_elems(&r, 0);
-    double       *w = rig_start(&r, 0), *m = calloc((size_t)n, sizeof *m),
-           *v = calloc((size_t)n, sizeof *v);
-    CHECK(m != NULL && v != NULL, "no memory");
+    double       *w = rig_start(&r, 0), *m = check_alloc((size_t)n * sizeof *m),
+           *v = check_alloc((size_t)n * sizeof *v);
     for (int t = 1; t <= STEPS; t++) {
         double *g = rig_normal(&r, 0, t - 1);
         for (int64_t i = 0; i < n; i++) {
@@ -144,9 +144,8 @@ TEST_EACH_DEVICE(a_vector_follows_the_formula_of_adamw, dev)
 TEST_EACH_DEVICE(a_resumed_optimizer_sets_them_again, dev)
 {
     static const char options[] = "lr=0.1 weight-decay=0.2";
-    char              path[256];
-    snprintf(path, sizeof path, "%s/state.safetensors", check_tmp_dir());
-    rig whole = rig_make(dev, "soft-musec", options, MUSEC_F64, model, N, 2);
+    const char       *path      = tmp_path("state.safetensors");
+    rig               whole     = rig_make(dev, "soft-musec", options, MUSEC_F64, model, N, 2);
     set(&whole, B, 0.03, 0.0);
     rig_steps(&whole, 0, 2);
     CHECK_OK(dev, musec_optim_save(whole.opt, path));

@@ -11,6 +11,7 @@
 #include "check.h"
 #include "core/file.h"
 #include "core/safetensors.h"
+#include "scratch.h"
 
 /* ---- a locale with a decimal comma ----------------------------------------------------------- */
 
@@ -150,10 +151,9 @@ static void load(const char *path, float momentum[6])
 
 TEST_TEARDOWN(states_do_not_follow_the_locale, leave_comma)
 {
-    char  plain[MS_PATH_MAX], comma[MS_PATH_MAX];
-    float want[6], got[6];
-    snprintf(plain, sizeof plain, "%s/plain.safetensors", check_tmp_dir());
-    snprintf(comma, sizeof comma, "%s/comma.safetensors", check_tmp_dir());
+    float       want[6], got[6];
+    const char *plain = tmp_path("plain.safetensors");
+    const char *comma = tmp_path("comma.safetensors");
     save_one_step(plain);
     load(plain, want);
     use_comma();
@@ -177,8 +177,7 @@ TEST(rubbish_behind_a_number_is_refused)
     };
     static const float         zeros[6];
     static const ms_tensor_out tensor = { "w/0/momentum", MUSEC_F32, 2, { 2, 3 }, zeros };
-    char                       path[MS_PATH_MAX];
-    snprintf(path, sizeof path, "%s/rubbish.safetensors", check_tmp_dir());
+    const char                *path   = tmp_path("rubbish.safetensors");
     for (size_t i = 0; i < COUNT(cases) + 1; i++) {
         const char *meta[][2] = { { "format", "musec-optim-1" },
                                   { "optimizer", "soft-musec" },

@@ -77,13 +77,12 @@ TEST(pieces_give_the_sum_of_the_whole)
 TEST(files)
 {
     const size_t   bytes = 300001; /* several chunks and a rest */
-    unsigned char *data  = malloc(bytes);
+    unsigned char *data  = check_alloc(bytes);
     char           path[512], whole[MS_SHA256_HEX], hex[MS_SHA256_HEX];
     ms_error       e = { "" };
     ms_sha256      s;
     FILE          *f;
 
-    CHECK(data != NULL, "memory");
     for (size_t i = 0; i < bytes; i++)
         data[i] = (unsigned char)ms_rand_u64(5, i);
     snprintf(path, sizeof path, "%s/data", check_tmp_dir());

@@ -39,10 +39,9 @@ TEST(written_shards_are_read_back)
     static const int64_t sizes[] = { 0, 1, 2, 1000, 100003 };
 
     for (size_t c = 0; c < COUNT(sizes); c++) {
-        uint16_t *tokens = malloc((size_t)sizes[c] * 2 + 1), *back = NULL;
+        uint16_t *tokens = check_alloc((size_t)sizes[c] * 2 + 1), *back = NULL;
         int64_t   n = -1;
         ms_error  e;
-        CHECK(tokens != NULL, "memory");
         for (int64_t i = 0; i < sizes[c]; i++)
             tokens[i] = (uint16_t)ms_rand_u64(c, (uint64_t)i);
         CHECK_OK_ERR(&e, ms_shard_write(&e, tmp_path("x.bin"), tokens, sizes[c]));

@@ -22,9 +22,8 @@ static void make_dir(const char *path) { CHECK(mkdir(path, 0777) == 0, "%s", pat
 /* Shard of n tokens first, first + 1, ...; every `each` of them is the start id 9999. */
 static void put_shard(const char *path, int first, int n, int each)
 {
-    uint16_t *tokens = malloc((size_t)n * 2 + 1);
+    uint16_t *tokens = check_alloc((size_t)n * 2 + 1);
     ms_error  e;
-    CHECK(tokens != NULL, "memory");
     for (int i = 0; i < n; i++)
         tokens[i] = (uint16_t)(each > 0 && i % each == 0 ? 9999 : first + i);
     CHECK_OK_ERR(&e, ms_shard_write(&e, path, tokens, n));

@@ -27,8 +27,7 @@ static double norm(const double *x, int64_t n) { return sqrt(dot(x, x, n)); }
 
 static double *room(int64_t n)
 {
-    double *x = calloc((size_t)n, sizeof *x);
-    CHECK(x != NULL, "memory");
+    double *x = check_alloc((size_t)n * sizeof *x);
     return x;
 }
 
