@@ -34,6 +34,7 @@ test: ## install what is missing, build, run every test and check
 matrix: all ## the tests that compute, with each kernel set of OpenBLAS; ARGS=--quick, --full
 	scripts/test_matrix $(ARGS) $(BUILD)
 
+# Tests with many cases run one in four of them here: `make test` runs all.
 asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan/
 	scripts/setup
 	$(call configure,build-asan) -DMUSEC_CUDA=OFF -DMUSEC_SANITIZE=ON -DCMAKE_BUILD_TYPE=Debug --log-level=WARNING
