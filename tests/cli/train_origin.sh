@@ -186,8 +186,6 @@ check "nobody minds if nothing is relative" sh -c '! grep -q data_dir "$0"' "$(s
 
 # ---- a terminal that is closed ---------------------------------------------------------------------
 
-# has_lines FILE N: has the file N lines or more?
-has_lines() { [ "$(wc -l <"$1")" -ge "$2" ]; }
 
 # hangs_up DIR COMMAND...: a run of an hour gets SIGHUP twice, as terminal and shell send it.
 hangs_up() {
