@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "train/trainer.h"
 
 void train_set(ms_train_config *cfg, const char *key, const char *value)
 {
@@ -111,7 +112,7 @@ ms_summary train_run_open(const ms_train_config *cfg, train_watch *w, const char
 
     CHECK_OK_ERR(&e, ms_train_open(&e, &setup, &w->train));
     CHECK_OK_ERR(&e, ms_train_run(&e, w->train, &summary));
-    CHECK(ms_train_step(w->train) == summary.steps, "%lld steps", (long long)summary.steps);
+    CHECK(w->train->progress.step == summary.steps, "%lld steps", (long long)summary.steps);
     return summary;
 }
 

@@ -41,11 +41,6 @@ struct ms_pipeline {
     size_t          in_flight;           /* bytes of the blocks that are not EMPTY */
 };
 
-uint16_t ms_pipeline_start_id(const ms_bpe *bpe)
-{
-    return bpe != NULL ? MS_BPE_START : MS_BYTES_START;
-}
-
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 static void *grown(void *old, size_t *capacity, size_t want, size_t each) /* NULL: no memory */
@@ -167,7 +162,7 @@ static void *read_all(void *arg)
 static size_t encode_text(const ms_bpe *bpe, ms_bpe_cache *cache, const char *text, size_t bytes,
                           uint16_t *out)
 {
-    out[0] = ms_pipeline_start_id(bpe);
+    out[0] = bpe != NULL ? MS_BPE_START : MS_BYTES_START;
     if (bpe != NULL) return 1 + ms_bpe_encode(bpe, cache, text, bytes, false, out + 1);
     for (size_t i = 0; i < bytes; i++)
         out[1 + i] = (unsigned char)text[i];

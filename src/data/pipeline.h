@@ -49,7 +49,4 @@ ms_token_block *ms_pipeline_next(ms_pipeline *p);
 void            ms_pipeline_done(ms_pipeline *p, ms_token_block *block); /* gives it back */
 void            ms_pipeline_free(ms_pipeline *p); /* at any time; sets *quit */
 
-/* Returns the id that starts each document. */
-uint16_t ms_pipeline_start_id(const ms_bpe *bpe);
-
 #endif

@@ -383,86 +383,63 @@ static musec_status add_run(ms_error *e, ms_runset *set, const char *dir, const 
     return st;
 }
 
-/* What is found below a directory must not keep its neighbours from being shown: a run that cannot
- * be read is a note there.  *why keeps the first. */
-static musec_status add_found(ms_error *e, ms_runset *set, const char *dir, const struct stat *info,
-                              ms_error *why, size_t *read)
+typedef struct run_search {
+    ms_runset *set;
+    size_t     found, read; /* runs, including those that were there before */
+    ms_error   why;         /* why the first of those found could not be read */
+} run_search;
+
+/* Adds a run that was found below a directory.  One that cannot be read becomes a note, so that the
+ * others are still shown. */
+static musec_status add_found(ms_error *e, run_search *s, const ms_walk_entry *entry)
 {
     ms_error           bad = { "" };
-    const musec_status st  = add_run(&bad, set, dir, info);
+    const musec_status st  = add_run(&bad, s->set, entry->path, entry->info);
 
     if (st == MUSEC_OK) {
-        ++*read;
+        s->read++;
         return MUSEC_OK;
     }
     if (st == MUSEC_ENOMEM) return ms_fail(e, st, "%s", bad.text);
-    if (why->text[0] == '\0') *why = bad;
-    return ms_runset_note(e, set, "%s: this run is left out", bad.text);
+    if (s->why.text[0] == '\0') s->why = bad;
+    return ms_runset_note(e, s->set, "%s: this run is left out", bad.text);
 }
 
-typedef struct level { /* a directory on the way down: a link may lead back to it */
-    const struct level *above;
-    struct stat         info;
-    int                 depth;
-} level;
-
-typedef struct run_tally {
-    size_t   found, read; /* runs, those that were there before included */
-    ms_error why;         /* the first of those found could not be read */
-} run_tally;
-
-static bool is_above(const level *at, const struct stat *info)
+static musec_status visit(ms_error *e, void *arg, const ms_walk_entry *entry, bool *enter)
 {
-    for (; at != NULL; at = at->above)
-        if (at->info.st_dev == info->st_dev && at->info.st_ino == info->st_ino) return true;
-    return false;
-}
+    run_search *s = arg;
 
-static musec_status add_below(ms_error *e, ms_runset *set, const char *path, const level *at,
-                              run_tally *n)
-{
-    ms_names     names = { 0 };
-    char         below[MS_PATH_MAX];
-    level        next = { .above = at, .depth = at->depth + 1 };
-    musec_status st   = MUSEC_OK;
-
-    if (has_file(path, "config.json") && has_file(path, "log.jsonl")) {
-        n->found++;
-        if (at->depth > 0) return add_found(e, set, path, &at->info, &n->why, &n->read);
-        n->read++;
-        return add_run(e, set, path, &at->info); /* asked for by its name */
+    if (!*enter) return MUSEC_OK; /* it is a file, or leads back to a directory above it */
+    if (!has_file(entry->path, "config.json") || !has_file(entry->path, "log.jsonl")) {
+        *enter = entry->depth < MAX_DEPTH;
+        return MUSEC_OK;
     }
-    if (at->depth == MAX_DEPTH) return MUSEC_OK;
-    TRY(ms_directory_names(e, path, &names));
-    for (size_t i = 0; i < names.n; i++) {
-        TRY(ms_path_join(e, path, names.at[i], below));
-        if (stat(below, &next.info) == 0 && S_ISDIR(next.info.st_mode) && !is_above(at, &next.info))
-            TRY(add_below(e, set, below, &next, n));
-    }
-done:
-    ms_names_free(&names);
-    return st;
+    *enter = false;
+    s->found++;
+    if (entry->depth > 0) return add_found(e, s, entry);
+    s->read++;
+    return add_run(e, s->set, entry->path, entry->info); /* asked for by its name */
 }
 
 musec_status ms_runset_add(ms_error *e, ms_runset *set, const char *path)
 {
-    level        top = { 0 };
-    run_tally    n   = { 0 };
+    run_search   s = { .set = set };
+    struct stat  info;
     musec_status st;
 
-    if (stat(path, &top.info) != 0)
+    if (stat(path, &info) != 0)
         return ms_fail(e, MUSEC_EIO,
                        "%s: cannot read (%s); give a run directory, or one that holds some", path,
                        strerror(errno));
-    if (!S_ISDIR(top.info.st_mode))
+    if (!S_ISDIR(info.st_mode))
         return ms_fail(e, MUSEC_EINVAL, "%s: it must be a run directory, or one that holds some",
                        path);
-    st = add_below(e, set, path, &top, &n);
+    st = ms_directory_walk(e, path, visit, &s);
     if (st != MUSEC_OK) return st;
-    if (n.found > 0 && n.read == 0)
+    if (s.found > 0 && s.read == 0)
         return ms_fail(e, MUSEC_EINVAL, "%s: none of its %zu runs can be read; the first: %s", path,
-                       n.found, n.why.text);
-    if (n.found == 0)
+                       s.found, s.why.text);
+    if (s.found == 0)
         return ms_fail(e, MUSEC_EINVAL,
                        "%s: no run in it: a run directory has config.json and log.jsonl", path);
     qsort(set->at, set->n, sizeof *set->at, by_directory);

@@ -430,5 +430,3 @@ done:
     if (st != MUSEC_OK) ms_train_explain_failure(e, t, st);
     return st;
 }
-
-int64_t ms_train_step(const ms_train *t) { return t->progress.step; }

@@ -68,8 +68,7 @@ musec_status ms_train_config_same(ms_error *e, const char *what, const ms_train_
 
 musec_status ms_train_open(ms_error *e, const ms_train_setup *setup, ms_train **out);
 musec_status ms_train_run(ms_error *e, ms_train *t, ms_summary *out);
-void         ms_train_close(ms_train *t);      /* accepts NULL */
-int64_t      ms_train_step(const ms_train *t); /* steps done */
+void         ms_train_close(ms_train *t); /* accepts NULL */
 
 /* Checks that the data exist and suffice for one step of every stage. */
 musec_status ms_train_check_data(ms_error *e, const ms_train_config *cfg);
