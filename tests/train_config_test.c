@@ -83,6 +83,23 @@ TEST(helps_name_the_defaults)
     }
 }
 
+/* Every field is in a group that --help shows, and no group is empty. */
+TEST(every_field_has_a_group)
+{
+    ms_train_field f;
+    size_t         used[16] = { 0 }, n = 0;
+    for (size_t i = 0; ms_train_field_at(i, &f); i++) {
+        size_t g = 0;
+        while (ms_train_group(g) != NULL && strcmp(ms_train_group(g), f.group) != 0)
+            g++;
+        CHECK(ms_train_group(g) != NULL, "%s: no group \"%s\"", f.name, f.group);
+        used[g]++;
+    }
+    for (; ms_train_group(n) != NULL; n++)
+        CHECK(used[n] > 0, "%s is empty", ms_train_group(n));
+    CHECK(n >= 7 && train_command()->n_groups == n, "%zu groups", n);
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 TEST(unknown_names_are_met_with_the_nearest)
@@ -255,6 +272,27 @@ TEST(optimizers_keep_their_own_rates)
     }
 }
 
+static bool is_among(const void *given, const char *key) { return strstr(given, key) != NULL; }
+
+TEST(nanogpt_files_hold_gpt2_tokens)
+{
+    static const struct {
+        const char *format, *given, *tokenizer;
+    } cases[] = {
+        { "shard", "data-format", "byte" },
+        { "nanogpt", "data-format", "gpt2" },
+        { "nanogpt", "data-format tokenizer", "byte" }, /* a given tokenizer is kept */
+    };
+    char notes[MS_CONFIG_NOTES];
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        ms_train_config cfg = train_config("pico", "muon", NULL);
+        train_set(&cfg, "data-format", cases[i].format);
+        ms_train_config_resolve(&cfg, is_among, cases[i].given, notes);
+        CHECK(strcmp(text_of(&cfg, "tokenizer"), cases[i].tokenizer) == 0, "case %zu", i);
+        CHECK((notes[0] != '\0') == (i == 1), "case %zu: %s", i, notes);
+    }
+}
+
 /* ---- differences ----------------------------------------------------------------------------- */
 
 TEST(each_single_change_is_found)
@@ -337,8 +375,8 @@ TEST(json_has_numbers)
                             { "long_layers", JSON_STRING } };
     ms_train_config cfg = train_config("nano", "soft-musec", NULL), back;
     ms_error        e;
-    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "threshold", "1"));
-    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "long_layers", "0"));
+    train_set(&cfg, "threshold", "1");
+    train_set(&cfg, "long_layers", "0");
     json_t *json = ms_train_config_json(&cfg), *texts = ms_train_config_texts(&cfg);
     for (size_t i = 0; i < COUNT(some); i++)
         CHECK(json_typeof(json_object_get(json, some[i].key)) == some[i].type, "%s", some[i].key);
@@ -346,8 +384,8 @@ TEST(json_has_numbers)
     CHECK(ms_train_config_differs(&cfg, &back, 0) == NULL, "texts");
     json_decref(json);
     json_decref(texts);
-    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "threshold", "rms:1"));
-    CHECK_OK_ERR(&e, ms_train_config_set(&e, &cfg, "seed", "18446744073709551615"));
+    train_set(&cfg, "threshold", "rms:1");
+    train_set(&cfg, "seed", "18446744073709551615");
     json = ms_train_config_json(&cfg);
     CHECK(json_is_string(json_object_get(json, "threshold")), "a rule is no number");
     CHECK(json_is_string(json_object_get(json, "seed")), "2^64 - 1 has no room");
