@@ -97,8 +97,7 @@ static void print_list(const ms_catalog *c)
 
 static musec_status print_list_json(ms_error *e, const ms_catalog *c)
 {
-    json_t      *list = json_array();
-    musec_status st;
+    json_t *list = json_array();
 
     for (size_t i = 0; i < c->n; i++) {
         const ms_catalog_set *set = &c->sets[i];
@@ -108,9 +107,7 @@ static musec_status print_list_json(ms_error *e, const ms_catalog *c)
                     set->licence, set->tried);
         json_array_append_new(list, row);
     }
-    st = ms_json_print(e, list, stdout);
-    json_decref(list);
-    return st;
+    return ms_json_finish(e, list, stdout);
 }
 
 /* ---- while it runs --------------------------------------------------------------------------- */
@@ -168,8 +165,7 @@ static void on_notice(void *arg, const char *text)
 static musec_status print_result(ms_error *e, const struct args *a, const char *out,
                                  const ms_get_result *r, double seconds)
 {
-    json_t      *root;
-    musec_status st;
+    json_t *root;
 
     if (!a->json) {
         printf("%s: %lld file%s (%lld %s there), %.1f MB fetched", out, (long long)r->files,
@@ -190,9 +186,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
                 out, (long long)r->files, (long long)r->found, (long long)r->received,
                 (long long)r->shards, (long long)r->tokens, (long long)r->val, (long long)r->bad,
                 seconds);
-    st = ms_json_print(e, root, stdout);
-    json_decref(root);
-    return st;
+    return ms_json_finish(e, root, stdout);
 }
 
 /* DIR as it was given, or where the set usually goes. */

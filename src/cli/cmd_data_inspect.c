@@ -295,8 +295,7 @@ static musec_status print_text(ms_error *e, const struct args *a, const shard *s
 
 static musec_status print_json(ms_error *e, const struct args *a, const shard *s, const ms_bpe *bpe)
 {
-    json_t      *root = json_object(), *bins = json_array();
-    musec_status st;
+    json_t *root = json_object(), *bins = json_array();
 
     for (int k = -1; k < BINS; k++) {
         const int64_t n = k < 0 ? s->empty : s->bin[k];
@@ -315,9 +314,7 @@ static musec_status print_json(ms_error *e, const struct args *a, const shard *s
                 (long long)s->documents, (long long)s->before, (long long)s->shortest,
                 mean_length(s), (long long)s->longest, (void *)bins,
                 (void *)sample_json(s, bpe, a->sample));
-    st = ms_json_print(e, root, stdout);
-    json_decref(root);
-    return st;
+    return ms_json_finish(e, root, stdout);
 }
 
 static musec_status run(ms_error *e, const struct args *a, const char *path)

@@ -229,8 +229,7 @@ static musec_status print_table(ms_error *e, const demo_run *runs)
 
 static musec_status print_json(ms_error *e, const demo_run *runs, size_t n)
 {
-    json_t      *all = json_array();
-    musec_status st;
+    json_t *all = json_array();
     for (size_t i = 0; i < n; i++) {
         json_t *one = json_object();
         ms_json_add(
@@ -240,9 +239,7 @@ static musec_status print_json(ms_error *e, const demo_run *runs, size_t n)
             runs[i].u_norm, runs[i].max_logit);
         json_array_append_new(all, one);
     }
-    st = ms_json_print(e, all, stdout);
-    json_decref(all);
-    return st;
+    return ms_json_finish(e, all, stdout);
 }
 
 /* ---- the page -------------------------------------------------------------------------------- */

@@ -258,7 +258,6 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
 {
     json_t           *root = json_object(), *libraries = json_object();
     ms_unpack_library library;
-    musec_status      st;
 
     ms_json_add(libraries, "blas=%s jansson=%s utf8proc=%s", facts->blas, jansson_version_str(),
                 ms_utf8proc_version());
@@ -272,9 +271,7 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
                 "version=%s build=%s devices=%p threads=%lld libraries=%p programs=%p peak=%p",
                 musec_version(), build_text, (void *)devices_json(), (long long)facts->threads,
                 (void *)libraries, (void *)programs_json(), (void *)peak_json(facts));
-    st = ms_json_print(error, root, stdout);
-    json_decref(root);
-    return st;
+    return ms_json_finish(error, root, stdout);
 }
 
 static musec_status run(ms_error *error, const struct args *a)

@@ -152,8 +152,7 @@ static musec_status make_page(ms_error *e, const struct args *a, const names *on
 static musec_status print_json(ms_error *e, const struct args *a, const ms_compare *c,
                                const ms_page *page, FILE *to)
 {
-    json_t      *sections = json_array(), *notes = json_array(), *all = json_object();
-    musec_status st;
+    json_t *sections = json_array(), *notes = json_array(), *all = json_object();
 
     for (size_t i = 0; i < page->n; i++)
         json_array_append_new(sections, ms_json_string(page->sections[i].id));
@@ -161,9 +160,7 @@ static musec_status print_json(ms_error *e, const struct args *a, const ms_compa
         json_array_append_new(notes, ms_json_string(c->set->notes[i]));
     ms_json_add(all, "out=%s runs=%lld sections=%p notes=%p", a->out, (long long)c->set->n,
                 (void *)sections, (void *)notes);
-    st = ms_json_print(e, all, to);
-    json_decref(all);
-    return st;
+    return ms_json_finish(e, all, to);
 }
 
 /* The page may lie beside a run's files, not in their place. */

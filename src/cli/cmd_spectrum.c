@@ -343,7 +343,6 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
 {
     const int64_t steps    = j->args->estimate;
     json_t       *matrices = json_array(), *root = json_object();
-    musec_status  st;
 
     for (size_t i = 0; i < j->n_entries; i++)
         json_array_append_new(matrices, entry_json(j, &j->entries[i]));
@@ -351,9 +350,7 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
                 musec_ctx_device(j->ctx), j->args->threshold,
                 (void *)(steps == NOT_GIVEN ? json_null() : json_integer(steps)), (void *)matrices);
     json_object_set(root, "skipped", j->skipped);
-    st = ms_json_print(error, root, to);
-    json_decref(root);
-    return st;
+    return ms_json_finish(error, root, to);
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */

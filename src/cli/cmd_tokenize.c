@@ -154,8 +154,7 @@ static void tell_of_before(ms_log *log, const struct args *a, const ms_tokenize_
 static musec_status print_result(ms_error *e, const struct args *a, const ms_tokenize_progress *p,
                                  double seconds)
 {
-    json_t      *root;
-    musec_status st;
+    json_t *root;
 
     if (!a->json) {
         printf("%s: %lld shard%s, %lld token%s, %lld document%s of %.1f MB (%.2f bytes a token)",
@@ -172,9 +171,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const ms_tok
                 "text_bytes=%lld bad=%lld seconds=%g",
                 a->out, p->complete, (long long)p->shards, (long long)p->kept, (long long)p->tokens,
                 (long long)p->documents, (long long)p->text_bytes, (long long)p->bad, seconds);
-    st = ms_json_print(e, root, stdout);
-    json_decref(root);
-    return st;
+    return ms_json_finish(e, root, stdout);
 }
 
 /* The place of a word in "a|b|c": what the enums of reader.h count. */

@@ -213,6 +213,13 @@ musec_status ms_json_print(ms_error *e, const json_t *value, FILE *to)
     return st;
 }
 
+musec_status ms_json_finish(ms_error *e, json_t *value, FILE *to)
+{
+    const musec_status st = ms_json_print(e, value, to);
+    json_decref(value);
+    return st;
+}
+
 json_t *ms_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 json_t *ms_json_string(const char *text) { return ms_json_bytes(text, strlen(text)); }

@@ -15,6 +15,8 @@ musec_status ms_json_read(ms_error *e, const char *path, json_t **out);
 musec_status ms_json_write(ms_error *e, const char *path, const json_t *value);
 /* Prints the same text to a stream. */
 musec_status ms_json_print(ms_error *e, const json_t *value, FILE *to);
+/* Prints the value and releases it. */
+musec_status ms_json_finish(ms_error *e, json_t *value, FILE *to);
 /* Returns the text that is written, without the newline; the caller frees it.  It has `indent`
  * blanks a level, lists of numbers on one line, and reals with the fewest digits that read back. */
 char *ms_json_dump(const json_t *value, int indent);

@@ -113,8 +113,7 @@ static musec_status print_table(ms_error *e, const ms_paper *p, const ms_estimat
 static musec_status print_json(ms_error *e, const ms_paper *p, const ms_estimate *est,
                                const row *rows)
 {
-    json_t      *items = json_array(), *all = json_object();
-    musec_status st;
+    json_t *items = json_array(), *all = json_object();
 
     for (size_t i = 0; i < p->all.n; i++) {
         const ms_experiment *item = &p->all.at[i];
@@ -130,9 +129,7 @@ static musec_status print_json(ms_error *e, const ms_paper *p, const ms_estimate
     }
     ms_json_add(all, "scale=%s at_once=%lld about?=%d items=%p", p->ask.scale,
                 (long long)est->width, est->about, (void *)items);
-    st = ms_json_print(e, all, p->to);
-    json_decref(all);
-    return st;
+    return ms_json_finish(e, all, p->to);
 }
 
 musec_status ms_paper_list(ms_error *e, const ms_paper *p)

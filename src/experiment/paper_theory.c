@@ -381,7 +381,6 @@ static musec_status print_state(ms_error *e, const ms_paper *p, const ms_theory_
 {
     const size_t files = ms_theory_suites_files(s), missing = ms_theory_suites_missing(s);
     json_t      *json;
-    musec_status st;
 
     if (!p->args->json) {
         fprintf(p->to, "%zu settings of %lld seed%s in %s: %zu done, %zu waiting\n", files,
@@ -390,9 +389,7 @@ static musec_status print_state(ms_error *e, const ms_paper *p, const ms_theory_
     }
     json = json_pack("{s:I, s:I, s:I}", "settings", (json_int_t)files, "seeds",
                      (json_int_t)s->seeds, "done", (json_int_t)(files - missing));
-    st   = ms_json_print(e, json, p->to);
-    json_decref(json);
-    return st;
+    return ms_json_finish(e, json, p->to);
 }
 
 musec_status ms_paper_theory_runs(ms_error *e, ms_paper *p, const ms_experiment *item)

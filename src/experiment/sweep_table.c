@@ -191,12 +191,9 @@ json_t *ms_sweep_json(const ms_sweep *s, const ms_sweep_run *runs)
 musec_status ms_sweep_print(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs, bool json,
                             FILE *to)
 {
-    json_t      *all;
-    musec_status st;
+    json_t *all;
 
     if (!json) return print_table(e, s, runs, to);
     all = ms_sweep_json(s, runs);
-    st  = ms_json_print(e, all, to);
-    json_decref(all);
-    return st;
+    return ms_json_finish(e, all, to);
 }
