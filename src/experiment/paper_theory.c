@@ -12,6 +12,7 @@
 enum { MAX_POINTS = 32, MAX_SERIES = 64, ID = 64 };
 
 typedef struct series { /* the points of one curve, in the order of x */
+    const ms_theory_point *first, *last;
     const ms_theory_point *at[MAX_POINTS];
     double                 x[MAX_POINTS]; /* N, or r */
     size_t                 n;
@@ -47,17 +48,18 @@ static double mean_of(const ms_theory_point *p, size_t seeds, const char *field,
     return sum;
 }
 
-static series find_series(const build *b, const char *suite, const char *problem, const char *label,
-                          double sigma)
+/* The points of the curve that `first` belongs to. */
+static series find_series(const build *b, const ms_theory_point *first)
 {
-    series out = { .n = 0 };
+    series out = { .first = first, .last = first };
     for (size_t i = 0; i < b->s->n && out.n < MAX_POINTS; i++) {
         const ms_theory_point *p = &b->s->at[i];
-        if (p->result == NULL || strcmp(p->suite, suite) != 0 || strcmp(p->problem, problem) != 0 ||
-            strcmp(p->label, label) != 0 || p->sigma != sigma)
+        if (p->result == NULL || strcmp(p->suite, first->suite) != 0 ||
+            strcmp(p->problem, first->problem) != 0 || strcmp(p->label, first->label) != 0 ||
+            p->sigma != first->sigma)
             continue;
         out.x[out.n]    = (double)(p->rank > 0 ? p->rank : p->steps);
-        out.at[out.n++] = p;
+        out.at[out.n++] = out.last = p;
     }
     return out;
 }
@@ -106,7 +108,7 @@ static void add_guide(const build *b, ms_figure *f, ms_panel *panel, const json_
         ms_panel_curve(f, panel, json_string_value(json_object_get(guide, "label")), style);
     double low, high, first;
 
-    first = mean_of(c->at[0], (size_t)b->s->seeds, "hbar_mean", &low, &high);
+    first = mean_of(c->first, (size_t)b->s->seeds, "hbar_mean", &low, &high);
     for (size_t i = 0; i < c->n; i++)
         ms_curve_point(f, curve,
                        (ms_point){ .x    = c->x[i],
@@ -163,7 +165,7 @@ static void note_slope(const build *b, const char *suite, const ms_theory_point 
 /* Slope, and where the curve ends; seeds whose mean |Hbar| is within the bound. */
 static void add_row(const build *b, ms_table *t, const char *suite, const series *c, bool by_rank)
 {
-    const ms_theory_point *last  = c->at[c->n - 1];
+    const ms_theory_point *last  = c->last;
     const size_t           seeds = (size_t)b->s->seeds;
     const ms_theory_slope  s     = fit(b, c, "hbar_mean");
     double                 low, high, hbar, hull, bound;
@@ -226,9 +228,9 @@ static size_t list_series(const build *b, const char *suite, series out[MAX_SERI
         const ms_theory_point *p    = &b->s->at[i];
         bool                   seen = p->result == NULL || strcmp(p->suite, suite) != 0;
         for (size_t k = 0; k < n && !seen; k++)
-            seen = strcmp(out[k].at[0]->problem, p->problem) == 0 &&
-                   strcmp(out[k].at[0]->label, p->label) == 0 && out[k].at[0]->sigma == p->sigma;
-        if (!seen) out[n++] = find_series(b, suite, p->problem, p->label, p->sigma);
+            seen = strcmp(out[k].first->problem, p->problem) == 0 &&
+                   strcmp(out[k].first->label, p->label) == 0 && out[k].first->sigma == p->sigma;
+        if (!seen) out[n++] = find_series(b, p);
     }
     return n;
 }
@@ -236,7 +238,7 @@ static size_t list_series(const build *b, const char *suite, series out[MAX_SERI
 static void add_table(const build *b, ms_section *section, const char *suite, const series *all,
                       size_t n, const char *caption)
 {
-    const bool by_rank = n > 0 && all[0].at[0]->rank > 0;
+    const bool by_rank = n > 0 && all[0].first->rank > 0;
     ms_table   t       = { .align = "" };
     char       id[ID];
 
@@ -258,12 +260,12 @@ static const char *text_of(const json_t *object, const char *name)
 /* |Hbar| of every epoch of the first seed, at the largest N. */
 static void add_epochs(ms_figure *f, ms_panel *panel, ms_style style, const series *c)
 {
-    const json_t *run  = json_array_get(json_object_get(c->at[c->n - 1]->result, "runs"), 0);
+    const json_t *run  = json_array_get(json_object_get(c->last->result, "runs"), 0);
     const json_t *hbar = json_object_get(run, "hbar");
     ms_curve     *curve;
 
     style.marker = MS_MARKER_NONE;
-    curve        = ms_panel_curve(f, panel, c->at[0]->label, style);
+    curve        = ms_panel_curve(f, panel, c->first->label, style);
     for (size_t i = 0; i < json_array_size(hbar); i++)
         ms_curve_point(f, curve,
                        (ms_point){ .x    = (double)i + 1.0,
@@ -295,7 +297,7 @@ static void add_field(const build *b, ms_figure *f, ms_panel *panel, const json_
     if (json_is_true(json_object_get(field, "epochs")))
         add_epochs(f, panel, style, c);
     else
-        add_curve(b, f, panel, label != NULL ? json_string_value(label) : c->at[0]->label, style, c,
+        add_curve(b, f, panel, label != NULL ? json_string_value(label) : c->first->label, style, c,
                   text_of(field, "field"), json_number_value(json_object_get(field, "floor")));
 }
 
@@ -330,7 +332,7 @@ static void add_problem_panels(const build *b, ms_figure *f, const json_t *spec,
     size_t      nth      = 0;
 
     for (size_t i = 0; i < n; i++) {
-        const ms_theory_point *p = all[i].at[0];
+        const ms_theory_point *p = all[i].first;
         if (sigma != NULL && p->sigma != json_number_value(sigma)) continue;
         if (problem == NULL || strcmp(problem, p->problem) != 0) {
             panel = new_panel(f, p->problem, x, spec);
@@ -351,7 +353,7 @@ static void add_section(const build *b, const char *suite, const json_t *spec)
                  *figures = json_object_get(spec, "figures");
     series      *all      = calloc(MAX_SERIES, sizeof *all);
     const size_t n        = all == NULL ? 0 : list_series(b, suite, all);
-    const char  *x        = n > 0 && all[0].at[0]->rank > 0 ? "r" : "N";
+    const char  *x        = n > 0 && all[0].first->rank > 0 ? "r" : "N";
     char         id[ID];
     ms_section  *section;
 
