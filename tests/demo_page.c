@@ -196,7 +196,7 @@ void demo_page_make(ms_page *page)
     s = ms_page_section(page, "learning-rate", "Loss against learning rate",
                         "Figures 1, 4 and 5 of the paper");
     ms_section_text(page, s,
-                     "%d optimizers on three sets; <i>this is no markup</i> & neither is that.", 6);
+                    "%d optimizers on three sets; <i>this is no markup</i> & neither is that.", 6);
     add_sweep(page, s);
     add_table(page, s);
     s = ms_page_section(page, "steps", "Loss against step", "Figures 2 and 6 to 8 of the paper");

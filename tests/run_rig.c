@@ -75,7 +75,7 @@ void run_rig_add(ms_runset *set, const char *text)
 
     if (set->n == set->capacity) {
         set->capacity = 2 * set->capacity + 16;
-        set->at   = realloc(set->at, set->capacity * sizeof *set->at);
+        set->at       = realloc(set->at, set->capacity * sizeof *set->at);
         assert_non_null(set->at);
     }
     run = &set->at[set->n];
@@ -115,7 +115,7 @@ void run_rig_add(ms_runset *set, const char *text)
     run->val_loss  = run->status == MS_RUN_DIVERGED ? NAN : loss;
     run->steps     = n;
     run->n = run->capacity = (size_t)n;
-    run->lines         = calloc(run->n, sizeof *run->lines);
+    run->lines             = calloc(run->n, sizeof *run->lines);
     assert_non_null(run->lines);
     for (int i = 0; i < n; i++)
         fill_line(&run->lines[i], run->lr, loss, staged, i, n);
