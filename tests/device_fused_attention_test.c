@@ -206,11 +206,11 @@ static void check_dnn(ms_device *gpu, ms_device *cpu, size_t at)
     attending          got  = attending_make(gpu, c, c->dtype, NULL);
     attending          want = reference(cpu, c, MUSEC_F64, &got);
     const ms_cuda_attn x    = got.x;
-    CHECK(ms_cuda_attention_dnn_serves(gpu, &x, false), "case %zu is not supported", at);
-    CHECK(ms_cuda_attention_dnn_serves(gpu, &x, true) != c->apart, "case %zu, backward", at);
+    CHECK(ms_cuda_attention_dnn_supports(gpu, &x, false), "case %zu is not supported", at);
+    CHECK(ms_cuda_attention_dnn_supports(gpu, &x, true) != c->apart, "case %zu, backward", at);
     CHECK_OK(gpu, ms_cuda_attention_dnn(gpu, &x));
     if (c->apart)
-        CHECK_OK(gpu, ms_cuda_attention_any_grad(gpu, &x));
+        CHECK_OK(gpu, ms_cuda_attention_fallback_grad(gpu, &x));
     else
         CHECK_OK(gpu, ms_cuda_attention_dnn_grad(gpu, &x));
     receive(&got);
@@ -294,7 +294,7 @@ static void check_wgmma(ms_device *gpu, ms_device *cpu, size_t at)
     attending     got  = attending_make(gpu, c, c->dtype, NULL);
     attending     want = reference(cpu, c, MUSEC_F32, &got);
     copy_values(&got.out, &want.out), copy_values(&got.lse, &want.lse);
-    CHECK(ms_cuda_attention_wgmma_serves(gpu, &got.x), "case %zu is not supported", at);
+    CHECK(ms_cuda_attention_wgmma_supports(gpu, &got.x), "case %zu is not supported", at);
     run_grad(&got, at);
     compare_grads(c, at, &got, &want);
     for (int64_t i = 0; i < c->rows; i++) /* what is nobody's still has the bits it was given */
@@ -362,16 +362,16 @@ TEST(wgmma_supports_what_models_ask_for)
     ms_cuda_attn x;
     for (size_t i = 0; i < COUNT(sizes); i++) {
         x = asked(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
-        CHECK(ms_cuda_attention_wgmma_serves(gpu, &x), "size %zu is not supported", i);
+        CHECK(ms_cuda_attention_wgmma_supports(gpu, &x), "size %zu is not supported", i);
     }
     x = asked(32768, 6, 128, 1024), x.a.softcap = 30.0;
-    CHECK(!ms_cuda_attention_wgmma_serves(gpu, &x), "it knows no cap");
+    CHECK(!ms_cuda_attention_wgmma_supports(gpu, &x), "it knows no cap");
     x = asked(32768, 6, 96, 1024);
-    CHECK(!ms_cuda_attention_wgmma_serves(gpu, &x), "nor heads of 96 columns");
+    CHECK(!ms_cuda_attention_wgmma_supports(gpu, &x), "nor heads of 96 columns");
     x = asked(32768, 6, 128, 1024), x.dk.ld += 4;
-    CHECK(!ms_cuda_attention_wgmma_serves(gpu, &x), "nor rows that begin anywhere");
+    CHECK(!ms_cuda_attention_wgmma_supports(gpu, &x), "nor rows that begin anywhere");
     x = asked(1 << 20, 6, 128, INT64_MAX), x.a.longest = 0;
-    CHECK(!ms_cuda_attention_wgmma_serves(gpu, &x), "nor dS beyond its workspace");
+    CHECK(!ms_cuda_attention_wgmma_supports(gpu, &x), "nor dS beyond its workspace");
     musec_ctx_destroy(gpu);
 }
 

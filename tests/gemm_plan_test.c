@@ -15,68 +15,69 @@
 
 #include "device/cuda/gemm_plan.h"
 
-/* ---- what is kept ---------------------------------------------------------------------------- */
+/* ---- plan cache ------------------------------------------------------------------------------ */
 
-static ms_cuda_kept_plan plan_of(int64_t rows, bool loose, uint64_t algo)
+static ms_cuda_cached_plan plan_of(int64_t rows, bool nondeterministic, uint64_t algo)
 {
-    ms_cuda_kept_plan p = { .key = { .count = 1, .loose = loose } };
-    p.key.a.rows        = rows;
-    p.first.data[0]     = algo + 1;
-    p.algo.data[0]      = algo;
+    ms_cuda_cached_plan p = { .key = { .count = 1, .nondeterministic = nondeterministic } };
+    p.key.a.rows          = rows;
+    p.first.data[0]       = algo + 1;
+    p.algo.data[0]        = algo;
     return p;
 }
 
 /* As a process would: 0 where there is none. */
-static uint64_t kept_of(int64_t rows, bool loose)
+static uint64_t cached_algo(int64_t rows, bool nondeterministic)
 {
-    const ms_cuda_kept_plan  wanted = plan_of(rows, loose, 0);
-    ms_cuda_kept             all    = { .name = "plans" };
-    const ms_cuda_kept_plan *found  = ms_cuda_kept_find(&all, &wanted.key);
-    const uint64_t           algo   = found == NULL ? 0 : found->algo.data[0];
+    const ms_cuda_cached_plan  wanted = plan_of(rows, nondeterministic, 0);
+    ms_cuda_plan_cache         all    = { .name = "plans" };
+    const ms_cuda_cached_plan *found  = ms_cuda_plan_cache_find(&all, &wanted.key);
+    const uint64_t             algo   = found == NULL ? 0 : found->algo.data[0];
     CHECK(found == NULL || found->first.data[0] == algo + 1, "what it was judged by");
-    ms_cuda_kept_close(&all);
+    ms_cuda_plan_cache_close(&all);
     return algo;
 }
 
-static void keep(int64_t rows, bool loose, uint64_t algo)
+static void keep(int64_t rows, bool nondeterministic, uint64_t algo)
 {
-    const ms_cuda_kept_plan p   = plan_of(rows, loose, algo);
-    ms_cuda_kept            all = { .name = "plans" };
-    ms_cuda_kept_add(&all, &p);
-    ms_cuda_kept_close(&all);
+    const ms_cuda_cached_plan p   = plan_of(rows, nondeterministic, algo);
+    ms_cuda_plan_cache        all = { .name = "plans" };
+    ms_cuda_plan_cache_add(&all, &p);
+    ms_cuda_plan_cache_close(&all);
 }
 
-TEST(plans_are_kept_by_kind)
+TEST(plans_are_cached_by_kind)
 {
     char dir[MS_PATH_MAX];
     snprintf(dir, sizeof dir, "%s", fresh_dir());
     setenv("MUSEC_CACHE", dir, 1);
-    CHECK(kept_of(64, true) == 0, "from nowhere");
+    CHECK(cached_algo(64, true) == 0, "from nowhere");
     keep(64, true, 5);
-    CHECK(kept_of(64, true) == 5, "not kept");
-    CHECK(kept_of(64, false) == 0, "a plan of any bits for a deterministic context");
+    CHECK(cached_algo(64, true) == 5, "not cached");
+    CHECK(cached_algo(64, false) == 0, "a plan of any bits for a deterministic context");
     keep(64, false, 7);
     keep(65, false, 8);
-    CHECK(kept_of(64, true) == 5 && kept_of(64, false) == 7 && kept_of(65, false) == 8,
-          "%d, %d, %d", (int)kept_of(64, true), (int)kept_of(64, false), (int)kept_of(65, false));
+    CHECK(cached_algo(64, true) == 5 && cached_algo(64, false) == 7 && cached_algo(65, false) == 8,
+          "%d, %d, %d", (int)cached_algo(64, true), (int)cached_algo(64, false),
+          (int)cached_algo(65, false));
     keep(64, false, 9); /* judged again */
-    CHECK(kept_of(64, false) == 9 && kept_of(65, false) == 8, "not replaced");
+    CHECK(cached_algo(64, false) == 9 && cached_algo(65, false) == 8, "not replaced");
     unsetenv("MUSEC_CACHE");
 }
 
 /* Plans of another version were judged in another way. */
 TEST(plans_of_other_versions_are_not_believed)
 {
-    static const uint64_t   sizes[] = { sizeof(ms_cuda_gemm_key), sizeof(cublasLtMatmulAlgo_t) };
-    const ms_cuda_kept_plan p       = plan_of(64, false, 5);
-    char                    data[3 * sizeof(uint64_t) + sizeof p];
+    static const uint64_t     sizes[] = { sizeof(ms_cuda_gemm_key), sizeof(cublasLtMatmulAlgo_t) };
+    const ms_cuda_cached_plan p       = plan_of(64, false, 5);
+    char                      data[3 * sizeof(uint64_t) + sizeof p];
     setenv("MUSEC_CACHE", fresh_dir(), 1);
     memcpy(data + sizeof(uint64_t), sizes, sizeof sizes);
     memcpy(data + sizeof(uint64_t) + sizeof sizes, &p, sizeof p);
     for (uint64_t version = 1; version <= 3; version++) {
         memcpy(data, &version, sizeof version);
         ms_cache_save("plans", data, sizeof data);
-        CHECK(kept_of(64, false) == (version == 2 ? 5 : 0), "version %d", (int)version);
+        CHECK(cached_algo(64, false) == (version == 2 ? 5 : 0), "version %d", (int)version);
     }
     unsetenv("MUSEC_CACHE");
 }
@@ -109,9 +110,9 @@ TEST(what_is_worth_it_is_tried)
     for (size_t i = 0; i < COUNT(cases); i++) {
         ms_cuda_gemm_key k =
             key_of(cases[i].count, cases[i].m, cases[i].n, cases[i].k, cases[i].dtype);
-        CHECK(ms_cuda_gemm_is_tried(&k) == cases[i].tried, "case %zu", i);
-        k.loose = 1;
-        CHECK(ms_cuda_gemm_is_tried(&k), "case %zu where any bits will do", i);
+        CHECK(ms_cuda_gemm_is_autotuned(&k) == cases[i].tried, "case %zu", i);
+        k.nondeterministic = 1;
+        CHECK(ms_cuda_gemm_is_autotuned(&k), "case %zu where any bits will do", i);
     }
 }
 
@@ -123,7 +124,7 @@ static uint64_t digest_of(ms_device *d, ms_mat c)
     void    *p   = NULL;
     CHECK_OK(d, d->ops->alloc(d, sizeof got, &p));
     CHECK_OK(d, d->ops->upload(d, &got, sizeof got, p));
-    CHECK_OK(d, ms_cuda_trial_digest(d, 1, c, p));
+    CHECK_OK(d, ms_cuda_autotune_digest(d, 1, c, p));
     CHECK_OK(d, d->ops->download(d, p, sizeof got, &got));
     d->ops->free(d, p);
     return got;
@@ -139,7 +140,7 @@ TEST(a_digest_shows_every_element)
         stack        s    = stack_make(d, t, 3, 5, 80);
         ms_mat       part = s.mat; /* 70 columns of 80 */
         part.cols         = 70;
-        CHECK_OK(d, ms_cuda_trial_fill(d, 1, MS_CUDA_TINY_ROWS, s.mat));
+        CHECK_OK(d, ms_cuda_autotune_fill(d, 1, MS_CUDA_TINY_ROWS, s.mat));
         stack_receive(&s);
         const uint64_t before = digest_of(d, part);
         CHECK(digest_of(d, part) == before, "%s: twice", ms_dtype_name(t));
@@ -163,7 +164,7 @@ TEST(numbers_to_try_have_many_magnitudes)
     {
         stack s    = stack_make(d, t, 1, 183, 64);
         int   tiny = 0, negative = 0;
-        CHECK_OK(d, ms_cuda_trial_fill(d, 1, MS_CUDA_TINY_ROWS, s.mat));
+        CHECK_OK(d, ms_cuda_autotune_fill(d, 1, MS_CUDA_TINY_ROWS, s.mat));
         stack_receive(&s);
         for (int64_t i = 0; i < 183; i++)
             for (int64_t j = 0; j < 64; j++) {
@@ -255,20 +256,20 @@ static size_t files_in(const char *dir)
  * another; and plans of contexts that take any bits do not get in. */
 TEST(bits_do_not_depend_on_clocks)
 {
-    static const char *const turns[] = { "nothing kept", "all kept" };
-    ms_device               *plain   = check_open_cuda(), *loose;
+    static const char *const turns[] = { "nothing cached", "all cached" };
+    ms_device               *plain   = check_open_cuda(), *nondeterministic;
     char                     dir[MS_PATH_MAX];
     snprintf(dir, sizeof dir, "%s", fresh_dir());
     setenv("MUSEC_CACHE", dir, 1);
     plain->no_autotune = true;
-    loose              = check_open_cuda();
-    CHECK(musec_ctx_set_deterministic(loose, 0) == MUSEC_OK, "not deterministic");
+    nondeterministic   = check_open_cuda();
+    CHECK(musec_ctx_set_deterministic(nondeterministic, 0) == MUSEC_OK, "not deterministic");
     for (size_t i = 0; i < COUNT(shapes); i++)
         for (size_t t = 0; t < COUNT(kinds); t++) {
-            stack any = product_of(loose, &shapes[i], &kinds[t], 1);
+            stack any = product_of(nondeterministic, &shapes[i], &kinds[t], 1);
             stack_free(&any);
         }
-    musec_ctx_destroy(loose);
+    musec_ctx_destroy(nondeterministic);
     for (size_t turn = 0; turn < COUNT(turns); turn++) {
         ms_device *d = check_open_cuda();
         check_bits(plain, d, turns[turn]);
@@ -281,7 +282,7 @@ TEST(bits_do_not_depend_on_clocks)
 
 /* A deterministic context keeps what it chose; one that is told not to time keeps nothing, nor does
  * one whose products are too small. */
-TEST(choices_are_kept)
+TEST(choices_are_cached)
 {
     static const struct {
         int64_t size;

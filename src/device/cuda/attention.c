@@ -1,9 +1,10 @@
-/* attention.c - attention: who computes it.
+/* attention.c - attention: which implementation computes it.
  *
- * cuDNN where it serves, else tensor cores by kernels of our own (16-bit heads of 64 or 128), else
- * the kernels that take anything.  On the way back Hopper has kernels of its own, which come before
- * cuDNN's: they add in one order and take two thirds of the time (bench/results/h200.md).  All keep
- * the same logsumexp, so the way back need not be the way there. */
+ * cuDNN where it supports the operands, else tensor cores by kernels of our own (16-bit heads of 64
+ * or 128), else the kernels that take anything.  On the way back Hopper has kernels of its own,
+ * which come before cuDNN's: they add in one order and take two thirds of the time
+ * (bench/results/h200.md).  All keep the same logsumexp, so the way back need not be the way
+ * there. */
 #include <assert.h>
 
 #include "device/cuda/cuda.h"
@@ -14,7 +15,7 @@ static bool is_like(ms_mat x, ms_mat y)
            !x.trans && !y.trans && x.ptrs == NULL && y.ptrs == NULL;
 }
 
-/* What can be checked from here: doc lies on the device. */
+/* Checks what can be checked on the host: doc lies on the device. */
 static bool is_attention(const ms_cuda_attn *x)
 {
     return x->a.window >= 0 && x->a.softcap >= 0.0 && x->a.doc.count == x->q.rows &&
@@ -33,9 +34,9 @@ static musec_status cuda_attention(ms_device *d, ms_attn a, ms_mat q, ms_mat k, 
     };
     assert(is_attention(&x) && max_logit.count == q.count);
     if (is_empty(q)) return MUSEC_OK;
-    if (ms_cuda_attention_dnn_serves(d, &x, false)) return ms_cuda_attention_dnn(d, &x);
-    if (ms_cuda_attention_mma_serves(d, &x, false)) return ms_cuda_attention_mma(d, &x);
-    return ms_cuda_attention_any(d, &x);
+    if (ms_cuda_attention_dnn_supports(d, &x, false)) return ms_cuda_attention_dnn(d, &x);
+    if (ms_cuda_attention_mma_supports(d, &x, false)) return ms_cuda_attention_mma(d, &x);
+    return ms_cuda_attention_fallback(d, &x);
 }
 
 static musec_status cuda_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v,
@@ -55,10 +56,10 @@ static musec_status cuda_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_ma
     assert(is_attention(&x) && is_like(q, dout));
     assert(is_like(q, dq) && is_like(q, dk) && is_like(q, dv));
     if (is_empty(q)) return MUSEC_OK;
-    if (ms_cuda_attention_wgmma_serves(d, &x)) return ms_cuda_attention_wgmma_grad(d, &x);
-    if (ms_cuda_attention_dnn_serves(d, &x, true)) return ms_cuda_attention_dnn_grad(d, &x);
-    if (ms_cuda_attention_mma_serves(d, &x, true)) return ms_cuda_attention_mma_grad(d, &x);
-    return ms_cuda_attention_any_grad(d, &x);
+    if (ms_cuda_attention_wgmma_supports(d, &x)) return ms_cuda_attention_wgmma_grad(d, &x);
+    if (ms_cuda_attention_dnn_supports(d, &x, true)) return ms_cuda_attention_dnn_grad(d, &x);
+    if (ms_cuda_attention_mma_supports(d, &x, true)) return ms_cuda_attention_mma_grad(d, &x);
+    return ms_cuda_attention_fallback_grad(d, &x);
 }
 
 void ms_cuda_attention_ops(ms_device_ops *table)

@@ -8,6 +8,7 @@
 #define MS_DEVICE_CUDA_ATTENTION_CUH
 
 #include <math_constants.h>
+#include <type_traits>
 
 #include "device/cuda/kernel.cuh"
 
@@ -26,7 +27,7 @@ struct attn_job { /* what a kernel is given, forward or backward */
     int            heads, rows, head, window; /* head: columns */
 };
 
-enum { ATTN_ROWS_MOST = 1 << 30 }; /* a tile beyond the end still has numbers for its rows */
+enum { ATTN_ROWS_MAX = 1 << 30 }; /* a tile beyond the end still has numbers for its rows */
 
 static inline head_stack heads_of(ms_mat x)
 {
@@ -57,6 +58,17 @@ static inline attn_job job_of(const ms_cuda_attn *x)
     return j;
 }
 
+/* Returns launch(T, HEAD) for heads of 64 or 128 columns of 16 bits; both are given as types. */
+template <typename Launch>
+static inline musec_status by_head(musec_dtype dtype, int64_t head, Launch launch)
+{
+    const std::integral_constant<int, 64>  h64  = {};
+    const std::integral_constant<int, 128> h128 = {};
+    if (dtype == MUSEC_BF16)
+        return head == 64 ? launch(__nv_bfloat16(), h64) : launch(__nv_bfloat16(), h128);
+    return head == 64 ? launch(__half(), h64) : launch(__half(), h128);
+}
+
 /* ---- who sees whom --------------------------------------------------------------------------- */
 
 static __device__ inline int first_key(const attn_job &j, int query)
@@ -70,7 +82,7 @@ struct span { /* rows first .. last, none if first > last */
 
 static __device__ inline bool has(span s, int row) { return row >= s.first && row <= s.last; }
 
-/* No keys for a query beyond the end. */
+/* A query beyond the end sees no keys. */
 static __device__ inline span keys_seen(const attn_job &j, int query)
 {
     if (query >= j.rows) return { j.rows, -1 };
@@ -92,23 +104,23 @@ static __device__ inline int last_query(const attn_job &j, int key)
 
 /* ---- the largest logit ----------------------------------------------------------------------- */
 
-/* NaN if either is. */
-template <typename Real> static __device__ inline Real larger(Real a, Real b)
+/* Returns the larger one, or NaN if either is. */
+template <typename Real> static __device__ inline Real max_nan(Real a, Real b)
 {
     return a > b || isnan(a) ? a : b;
 }
 
-template <typename Real> static __device__ inline Real warp_larger(Real x)
+template <typename Real> static __device__ inline Real warp_max_nan(Real x)
 {
 #pragma unroll
     for (int step = WARP / 2; step > 0; step /= 2)
-        x = larger(x, __shfl_xor_sync(0xffffffffu, x, step));
+        x = max_nan(x, __shfl_xor_sync(ALL_LANES, x, step));
     return x;
 }
 
-/* *to <- larger(*to, value) beside other threads that do the same: the order does not matter.
+/* *to <- max_nan(*to, value) beside other threads that do the same: the order does not matter.
  * Adding 0 makes one zero of the two. */
-static __device__ inline void raise_to(double *to, double value)
+static __device__ inline void atomic_max_nan(double *to, double value)
 {
     unsigned long long *bits = (unsigned long long *)to;
     unsigned long long  seen = *(volatile unsigned long long *)to;

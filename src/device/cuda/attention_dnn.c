@@ -1,15 +1,15 @@
-/* attention_dnn.c - attention by cuDNN: when it serves, its plans, what surrounds a call.
+/* attention_dnn.c - attention by cuDNN: what it supports, its plans, what surrounds a call.
  *
  * cuDNN sees a pack of documents as a batch of sequences (attention_dnn_graph.h).  A plan takes it
  * a second to make, so packs share plans: the number of documents and the rows of the longest are
  * rounded up to powers of two, and both have to be known on the host.  What a plan can be made from
- * again without that second is kept in a file (core/cache.h) for later processes.
+ * again without that second is cached in a file (core/cache.h) for later processes.
  *
  * Blocks of its kernels are launched for batch times longest rows and most of them find nothing to
  * do, so where that is far more than there are rows, kernels of our own are faster.
  *
  * Largest logits come with the sums of exponentials instead of logsumexps; it gives the two or the
- * one.  Backward it adds up dq in any order: deterministic contexts are not served.  Nor are
+ * one.  Backward it adds up dq in any order: deterministic contexts are not handled.  Nor are
  * gradients that lie otherwise than what they are of: 9.14 takes the plan and gives wrong rows. */
 #include "device/cuda/cuda.h"
 
@@ -27,11 +27,11 @@
 #include "device/cuda/attention_dnn_graph.h"
 
 enum {
-    VERSION_LEAST = 91400, /* cuDNN 9.14 */
-    BATCH_LEAST   = 16,
-    LONGEST_LEAST = 512,
-    WASTE_MOST    = 16, /* batch times longest may be so many times the rows */
-    PLANS         = 128,
+    VERSION_MIN = 91400, /* cuDNN 9.14 */
+    BATCH_MIN   = 16,
+    LONGEST_MIN = 512,
+    WASTE_MAX   = 16, /* batch times longest may be so many times the rows */
+    PLANS       = 128,
 };
 
 struct ms_cuda_dnn {
@@ -77,10 +77,10 @@ static musec_status open_library(ms_error *e, ms_dnn_api *api)
                                                  COUNT(symbols), &api->library);
     if (st != MUSEC_OK) return st;
     const size_t v = api->version();
-    if (v >= VERSION_LEAST) return MUSEC_OK;
+    if (v >= VERSION_MIN) return MUSEC_OK;
     close_library(api);
     return ms_fail(e, MUSEC_ENOTSUP, "cuDNN %zu.%zu is too old: %d.%d or later is needed",
-                   v / 10000, v / 100 % 100, VERSION_LEAST / 10000, VERSION_LEAST / 100 % 100);
+                   v / 10000, v / 100 % 100, VERSION_MIN / 10000, VERSION_MIN / 100 % 100);
 }
 
 static musec_status open_handle(ms_device *d, struct ms_cuda_dnn *n)
@@ -98,7 +98,7 @@ done:
     return st;
 }
 
-/* NULL without memory; tried once. */
+/* Returns NULL without memory.  The library is opened once. */
 static struct ms_cuda_dnn *library_of(ms_device *d)
 {
     ms_cuda *c = ms_cuda_of(d);
@@ -149,7 +149,7 @@ static bool is_side(const ms_mat *x, const ms_mat *q)
            (uintptr_t)x->data % 16 == 0;
 }
 
-/* By their numbers in attention_dnn_graph.h; those of the gradient last. */
+/* Lists them by their numbers in attention_dnn_graph.h; those of the gradient come last. */
 static void sides_of(const ms_cuda_attn *x, const ms_mat *sides[MS_DNN_SIDES])
 {
     const ms_mat *const all[MS_DNN_SIDES] = {
@@ -187,13 +187,13 @@ static musec_status shape_of(ms_device *d, ms_error *e, const ms_cuda_attn *x, b
         return ms_fail(e, MUSEC_ENOTSUP, "cuDNN does not take %lld rows of %lld heads",
                        (long long)x->q.rows, (long long)x->q.count);
     shape->dtype    = x->q.dtype;
-    shape->batch    = round_up(x->a.docs, BATCH_LEAST);
-    shape->longest  = round_up(x->a.longest, LONGEST_LEAST);
+    shape->batch    = round_up(x->a.docs, BATCH_MIN);
+    shape->longest  = round_up(x->a.longest, LONGEST_MIN);
     shape->heads    = x->q.count;
     shape->head     = x->q.cols;
     shape->backward = backward;
     shape->windowed = x->a.window < shape->longest - 1;
-    if (shape->batch * shape->longest / WASTE_MOST > round_up(x->q.rows, LONGEST_LEAST))
+    if (shape->batch * shape->longest / WASTE_MAX > round_up(x->q.rows, LONGEST_MIN))
         return ms_fail(e, MUSEC_ENOTSUP, "cuDNN wastes time on %lld documents of up to %lld rows",
                        (long long)x->a.docs, (long long)x->a.longest);
     for (int i = 0; i < n_sides(backward); i++) {
@@ -225,14 +225,14 @@ done:
     return st;
 }
 
-/* A plan of this shape, from the file if it has one. */
+/* Makes a plan of this shape, from the file if it has one. */
 static musec_status make_plan(ms_device *d, ms_error *e, struct ms_cuda_dnn *n,
                               const ms_dnn_shape *shape, ms_dnn_plan **out)
 {
     char         name[MS_CACHE_NAME], hex[MS_SHA256_HEX];
     ms_sha256    sha;
-    void        *kept  = NULL;
-    char        *text  = NULL;
+    void        *cached = NULL;
+    char        *text   = NULL;
     size_t       bytes = 0, n_text = 0;
     musec_status st;
 
@@ -241,14 +241,14 @@ static musec_status make_plan(ms_device *d, ms_error *e, struct ms_cuda_dnn *n,
     ms_sha256_end(&sha, hex);
     ms_cache_name(name, "attention-%d-%s-cudnn-%zu-%s", MS_DNN_GRAPH, hex, n->api.version(),
                   ms_cuda_of(d)->chip);
-    (void)ms_cache_load(name, &kept, &bytes);
-    TRY(ms_dnn_plan_make(e, &n->api, n->handle, shape, kept, bytes, out));
+    (void)ms_cache_load(name, &cached, &bytes);
+    TRY(ms_dnn_plan_make(e, &n->api, n->handle, shape, cached, bytes, out));
     if (ms_dnn_plan_text(*out, &text, &n_text) &&
-        (kept == NULL || n_text != bytes || memcmp(text, kept, bytes) != 0))
+        (cached == NULL || n_text != bytes || memcmp(text, cached, bytes) != 0))
         ms_cache_save(name, text, n_text);
 done:
     free(text);
-    free(kept);
+    free(cached);
     return st;
 }
 
@@ -277,7 +277,7 @@ done:
     return st;
 }
 
-bool ms_cuda_attention_dnn_serves(ms_device *d, const ms_cuda_attn *x, bool backward)
+bool ms_cuda_attention_dnn_supports(ms_device *d, const ms_cuda_attn *x, bool backward)
 {
     const ms_dnn_plan *plan;
     ms_dnn_shape       shape;
@@ -287,7 +287,7 @@ bool ms_cuda_attention_dnn_serves(ms_device *d, const ms_cuda_attn *x, bool back
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* What a plan is given, and the host's numbers among it. */
+/* This is what a plan is given, with the host's numbers among it. */
 typedef struct call {
     ms_dnn_shape       shape;
     const ms_dnn_plan *plan;
@@ -400,7 +400,7 @@ void ms_cuda_dnn_describe(ms_device *d, char *text, size_t bytes)
     snprintf(text, bytes, "no cuDNN: this program was built without cudnn.h");
 }
 
-bool ms_cuda_attention_dnn_serves(ms_device *d, const ms_cuda_attn *x, bool backward)
+bool ms_cuda_attention_dnn_supports(ms_device *d, const ms_cuda_attn *x, bool backward)
 {
     (void)d, (void)x, (void)backward;
     return false;

@@ -27,7 +27,7 @@ static __device__ inline void begin_at(const ms_dnn_docs &x, int64_t first, int6
     }
 #pragma unroll
     for (int k = 0; k < DOC_ROUNDS; k++)
-        begins[k] = __ballot_sync(0xffffffffu, doc[k] == first + k * WARP + lane);
+        begins[k] = __ballot_sync(ALL_LANES, doc[k] == first + k * WARP + lane);
 }
 
 /* before[w + 1] <- the sum of before[1] .. before[w + 1].  For a whole warp. */
@@ -37,14 +37,14 @@ static __device__ inline void add_up(int *before)
     int       sum  = before[lane + 1];
 #pragma unroll
     for (int step = 1; step < WARP; step *= 2) {
-        const int left = __shfl_up_sync(0xffffffffu, sum, step);
+        const int left = __shfl_up_sync(ALL_LANES, sum, step);
         sum += lane >= step ? left : 0;
     }
     before[lane + 1] = sum;
 }
 
-/* One block.  Each warp has a piece of the rows: it counts the documents that begin there, learns
- * how many begin before, and writes down where. */
+/* Runs as one block.  Each warp has a piece of the rows: it counts the documents that begin there,
+ * learns how many begin before, and writes down where. */
 static __global__ void __launch_bounds__(DOC_THREADS) find_docs_k(ms_dnn_docs x)
 {
     static_assert(DOC_WARPS == WARP, "a lane for each of them in add_up");
@@ -99,15 +99,15 @@ musec_status ms_dnn_docs_find(ms_device *d, ms_dnn_docs docs)
 
 /* ---- logsumexps ------------------------------------------------------------------------------ */
 
-/* Of all LSE_THREADS threads; thread 0 has it. */
-static __device__ inline double block_larger(double x)
+/* Gives thread 0 the largest x of all LSE_THREADS threads. */
+static __device__ inline double block_max_nan(double x)
 {
-    __shared__ double room[LSE_THREADS / WARP];
-    x = warp_larger(x);
-    if (threadIdx.x % WARP == 0) room[threadIdx.x / WARP] = x;
+    __shared__ double shared[LSE_THREADS / WARP];
+    x = warp_max_nan(x);
+    if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = x;
     __syncthreads();
     for (int w = 1; w < LSE_THREADS / WARP && threadIdx.x == 0; w++)
-        x = larger(x, room[w]);
+        x = max_nan(x, shared[w]);
     return x;
 }
 
@@ -122,9 +122,9 @@ static __global__ void __launch_bounds__(LSE_THREADS)
         const float m       = max[i * heads + h];
         const float l       = m + logf(sum[i * heads + h]);
         lse[h * stride + i] = l;
-        top                 = larger(isnan(l) ? (double)l : (double)m, top);
+        top                 = max_nan(isnan(l) ? (double)l : (double)m, top);
     }
-    top = block_larger(top);
+    top = block_max_nan(top);
     if (threadIdx.x == 0) partial[h * gridDim.x + blockIdx.x] = top;
 }
 
@@ -133,9 +133,9 @@ static __global__ void __launch_bounds__(LSE_THREADS)
 {
     double top = -INFINITY;
     for (int i = (int)threadIdx.x; i < n; i += LSE_THREADS)
-        top = larger(partial[(int64_t)blockIdx.x * n + i], top);
-    top = block_larger(top);
-    if (threadIdx.x == 0) max_logit[blockIdx.x] = larger(top, max_logit[blockIdx.x]);
+        top = max_nan(partial[(int64_t)blockIdx.x * n + i], top);
+    top = block_max_nan(top);
+    if (threadIdx.x == 0) max_logit[blockIdx.x] = max_nan(top, max_logit[blockIdx.x]);
 }
 
 static unsigned lse_blocks(int64_t rows)

@@ -10,7 +10,7 @@ extern "C" {
 
 enum { MS_DNN_OFFSETS = 9, MS_DNN_PARTIALS = 512 };
 
-/* A pack of documents as a batch of sequences; all pointers are to device memory. */
+/* This is a pack of documents as a batch of sequences; all pointers are to device memory. */
 typedef struct ms_dnn_docs {
     const int32_t *doc; /* (rows) as in ms_attn */
     int64_t        rows, batch;

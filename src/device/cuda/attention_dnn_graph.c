@@ -19,7 +19,7 @@
 #include <string.h>
 
 enum { DIMS = 4, OPS = 64, DESCRIPTORS = 256, FIRST_ID = 1, FIRST_VIRTUAL_ID = 1000, CONFIGS = 16 };
-enum { TEXT_MOST = 16 << 20 }; /* bytes of what a plan is made from again */
+enum { TEXT_MAX = 16 << 20 }; /* bytes of what a plan is made from again */
 
 typedef cudnnBackendDescriptor_t descriptor;
 
@@ -32,7 +32,8 @@ struct ms_dnn_plan {
     bool              has[MS_DNN_TENSORS];
 };
 
-/* A graph that grows.  After a failure nothing happens any more, and `what` names what failed. */
+/* This is a graph that grows.  After a failure nothing happens any more, and `what` names what
+ * failed. */
 typedef struct graph {
     const ms_dnn_api   *api;
     const ms_dnn_shape *shape;
@@ -148,7 +149,7 @@ static layout side_layout(const ms_dnn_shape *s, int side)
                      { s->longest * ld, s->side[side].stride, ld, 1 } };
 }
 
-/* One number for each row: (rows, heads) where it has memory. */
+/* Describes one number for each row: (rows, heads) where it has memory. */
 static layout row_layout(const ms_dnn_shape *s, bool in_memory)
 {
     const int64_t all = s->heads * s->longest;
@@ -179,7 +180,7 @@ static cudnnDataType_t type_of(const graph *g)
     return g->shape->dtype == MUSEC_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
 }
 
-/* One of the tensors that have data, made when first asked for. */
+/* Returns one of the tensors that have data, which is made when first asked for. */
 static descriptor named(graph *g, int which, cudnnDataType_t type, layout l, descriptor offsets)
 {
     const place where = which >= MS_DNN_SCALE ? ON_HOST : ON_DEVICE;
@@ -263,7 +264,7 @@ static void pointwise(graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t compu
     add_op(g, op, "an operation on elements");
 }
 
-/* Of two operands of float32, to new logits. */
+/* Makes new logits of one or two operands of float32. */
 static descriptor to_logits(graph *g, cudnnPointwiseMode_t mode, descriptor x, descriptor b)
 {
     descriptor y = logits(g, CUDNN_DATA_FLOAT);
@@ -449,7 +450,7 @@ static void backward(graph *g)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* What cuDNN would choose, best first. */
+/* Lists what cuDNN would choose, best first. */
 static int64_t find_configs(graph *g, cudnnHandle_t handle, descriptor *configs)
 {
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
@@ -482,7 +483,7 @@ static void measure(graph *g)
                         "a plan");
 }
 
-/* The first that can be made. */
+/* Takes the first that can be made. */
 static void choose(graph *g, cudnnHandle_t handle)
 {
     descriptor    configs[CONFIGS];
@@ -498,7 +499,7 @@ static void choose(graph *g, cudnnHandle_t handle)
     measure(g);
 }
 
-/* From what ms_dnn_plan_text gave; where cuDNN does not take that, nothing has happened. */
+/* Makes the plan from its text.  Where cuDNN does not take that, nothing happens. */
 static void restore(graph *g, cudnnHandle_t handle, const char *text, size_t bytes)
 {
     if (text == NULL || g->code != CUDNN_STATUS_SUCCESS) return;
@@ -516,14 +517,14 @@ static void restore(graph *g, cudnnHandle_t handle, const char *text, size_t byt
 bool ms_dnn_plan_text(const ms_dnn_plan *plan, char **text, size_t *bytes)
 {
     const cudnnBackendAttributeName_t what = CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION;
-    int64_t                           room = 0, n = 0;
+    int64_t                           size = 0, n = 0;
     *text = NULL;
-    if (plan->api->get(plan->plan, what, CUDNN_TYPE_CHAR, 0, &room, NULL) != CUDNN_STATUS_SUCCESS ||
-        room <= 0 || room > TEXT_MOST || (*text = malloc((size_t)room)) == NULL)
+    if (plan->api->get(plan->plan, what, CUDNN_TYPE_CHAR, 0, &size, NULL) != CUDNN_STATUS_SUCCESS ||
+        size <= 0 || size > TEXT_MAX || (*text = malloc((size_t)size)) == NULL)
         return false;
-    if (plan->api->get(plan->plan, what, CUDNN_TYPE_CHAR, room, &n, *text) != CUDNN_STATUS_SUCCESS)
+    if (plan->api->get(plan->plan, what, CUDNN_TYPE_CHAR, size, &n, *text) != CUDNN_STATUS_SUCCESS)
         n = 0;
-    *bytes = (size_t)(n < room ? n : room);
+    *bytes = (size_t)(n < size ? n : size);
     return n > 0;
 }
 

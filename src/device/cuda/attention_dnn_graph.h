@@ -3,7 +3,7 @@
  * A pack of documents is a batch of sequences that lie one after another: `batch` of them at most,
  * each `longest` rows at most.  A tensor (batch, heads, longest, head) says how rows and heads are
  * strided; where each sequence begins is read on the device, from offsets in elements.  How long
- * it is, too, so a plan serves all packs within its bounds. */
+ * it is, too, so a plan fits all packs within its bounds. */
 #ifndef MS_DEVICE_CUDA_ATTENTION_DNN_GRAPH_H
 #define MS_DEVICE_CUDA_ATTENTION_DNN_GRAPH_H
 
@@ -25,7 +25,8 @@ typedef struct ms_dnn_api { /* cuDNN, opened */
     cudnnStatus_t (*set)(cudnnBackendDescriptor_t to, cudnnBackendAttributeName_t name,
                          cudnnBackendAttributeType_t type, int64_t n, const void *values);
     cudnnStatus_t (*get)(cudnnBackendDescriptor_t from, cudnnBackendAttributeName_t name,
-                         cudnnBackendAttributeType_t type, int64_t room, int64_t *n, void *values);
+                         cudnnBackendAttributeType_t type, int64_t capacity, int64_t *n,
+                         void *values);
     cudnnStatus_t (*finalize)(cudnnBackendDescriptor_t what);
     cudnnStatus_t (*execute)(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                              cudnnBackendDescriptor_t pack);
@@ -70,7 +71,7 @@ enum {
     MS_DNN_TENSORS
 };
 
-/* What a plan depends on.  All of one type, so that shapes may be compared as bytes. */
+/* A plan depends on this.  All fields are of one type, so that shapes may be compared as bytes. */
 typedef struct ms_dnn_shape {
     int64_t dtype; /* musec_dtype */
     int64_t batch, longest, heads, head;
@@ -80,7 +81,8 @@ typedef struct ms_dnn_shape {
     } side[MS_DNN_SIDES];
 } ms_dnn_shape;
 
-/* Whose offsets a side has: a gradient has those of its side, if it is strided as that is. */
+/* Returns whose offsets a side has: a gradient has those of its side, if it is strided as that
+ * is. */
 int ms_dnn_offset_of(const ms_dnn_shape *shape, int side);
 
 typedef struct ms_dnn_plan ms_dnn_plan;
@@ -90,7 +92,8 @@ typedef struct ms_dnn_plan ms_dnn_plan;
 musec_status ms_dnn_plan_make(ms_error *e, const ms_dnn_api *api, cudnnHandle_t handle,
                               const ms_dnn_shape *shape, const char *text, size_t bytes,
                               ms_dnn_plan **out);
-/* What the plan can be made from again, to be freed in any case; false: cuDNN does not say. */
+/* Gives what the plan can be made from again, to be freed in any case; false: cuDNN does not
+ * say. */
 bool   ms_dnn_plan_text(const ms_dnn_plan *plan, char **text, size_t *bytes);
 void   ms_dnn_plan_free(ms_dnn_plan *plan);            /* accepts NULL */
 size_t ms_dnn_plan_workspace(const ms_dnn_plan *plan); /* bytes */

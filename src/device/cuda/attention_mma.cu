@@ -6,7 +6,7 @@
  * m being the largest product so far of a row and m' the one before.  Products are summed in
  * float32, P is rounded to the operands' dtype.  A negative scale turns the sign of S, so that the
  * largest product is the largest logit; a scale of 0 would make nothing of -infinity and is not
- * served.  A warp leaves out the tiles that none of its queries sees, and looks at single pairs
+ * handled.  A warp leaves out the tiles that none of its queries sees, and looks at single pairs
  * only where an edge (the diagonal, the window, a document) crosses its rows of a tile: there, what
  * is not seen is -infinity.
  *
@@ -49,10 +49,10 @@ struct softmax { /* of the lane's rows: 16 m + 8 half + lane / 4 */
 /* Products become weights p, the A fragments of the product with V; out is scaled to the largest
  * product now. */
 template <typename T, int HEAD, bool CAP>
-static __device__ inline void weigh(const forward &f, softmax &m,
-                                    const float (&s)[ROWS16][KEYS / 8][4],
-                                    uint32_t (&p)[ROWS16][KEYS / 16][4],
-                                    float (&out)[ROWS16][HEAD / 8][4])
+static __device__ inline void online_softmax(const forward &f, softmax &m,
+                                             const float (&s)[ROWS16][KEYS / 8][4],
+                                             uint32_t (&p)[ROWS16][KEYS / 16][4],
+                                             float (&out)[ROWS16][HEAD / 8][4])
 {
 #pragma unroll
     for (int i = 0; i < ROWS16; i++)
@@ -62,9 +62,9 @@ static __device__ inline void weigh(const forward &f, softmax &m,
             float       top = was, share;
 #pragma unroll
             for (int n = 0; n < KEYS / 8; n++)
-                top = larger_fast(top, larger_fast(s[i][n][2 * half], s[i][n][2 * half + 1]));
-            top = larger_fast(top, __shfl_xor_sync(0xffffffffu, top, 1));
-            top = larger_fast(top, __shfl_xor_sync(0xffffffffu, top, 2));
+                top = max_nan(top, max_nan(s[i][n][2 * half], s[i][n][2 * half + 1]));
+            top = max_nan(top, __shfl_xor_sync(ALL_LANES, top, 1));
+            top = max_nan(top, __shfl_xor_sync(ALL_LANES, top, 2));
             /* nothing is seen yet: any finite number does */
             const float from = top == -CUDART_INF_F ? 0.0f : top;
             const float base = CAP ? cap_logit(f.e, from, share) : f.e.rate * from;
@@ -81,7 +81,7 @@ static __device__ inline void weigh(const forward &f, softmax &m,
                 const float p0 = weight_of<CAP>(f.e, s[i][n][2 * half], base, share);
                 const float p1 = weight_of<CAP>(f.e, s[i][n][2 * half + 1], base, share);
                 sum += p0 + p1;
-                p[i][n / 2][n % 2 * 2 + half] = pack<T>(p0, p1);
+                p[i][n / 2][n % 2 * 2 + half] = pack_pair<T>(p0, p1);
             }
             m.sum[i * 2 + half] = sum;
         }
@@ -101,10 +101,10 @@ static __device__ inline void finish(const attn_job &j, const forward &f, const 
         for (int half = 0; half < 2; half++) {
             const int row = mine + i * 16 + half * 8 + lane / 4;
             float     sum = m.sum[i * 2 + half];
-            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+            sum += __shfl_xor_sync(ALL_LANES, sum, 2);
             factor[i][half]   = 1.0f / sum;
-            most              = larger_fast(most, m.top[i][half]);
+            most              = max_nan(most, m.top[i][half]);
             const float logit = (float)f.scale * m.top[i][half];
             const float z     = CAP ? f.cap * tanhf(logit / f.cap) : logit;
             if (lane % 4 == 0 && row < j.rows)
@@ -113,8 +113,8 @@ static __device__ inline void finish(const attn_job &j, const forward &f, const 
     store_rows<T, HEAD, ROWS16>(out, factor, tile, j.out, head, mine, j.rows);
 #pragma unroll
     for (int step = 4; step < WARP; step *= 2)
-        most = larger_fast(most, __shfl_xor_sync(0xffffffffu, most, step));
-    if (lane == 0) raise_to(&j.max_logit[head], f.scale * (double)most);
+        most = max_nan(most, __shfl_xor_sync(ALL_LANES, most, step));
+    if (lane == 0) atomic_max_nan(&j.max_logit[head], f.scale * (double)most);
 }
 
 template <typename T, int HEAD>
@@ -132,11 +132,11 @@ static __global__ void __launch_bounds__(MMA_THREADS, HEAD == 64 && !CAP ? 3 : 2
 {
     typedef layout<HEAD> at;
     extern __shared__ __align__(1024) unsigned char shared[];
-    const uint32_t                                  base = shared_address(shared);
+    const uint32_t                                  base = smem_address(shared);
     const int blocks = (j.rows - 1) / QUERIES + 1, head = (int)blockIdx.x / blocks;
     const int first = (blocks - 1 - (int)blockIdx.x % blocks) * QUERIES;
     const int end   = min(first + QUERIES, j.rows); /* of the block's queries */
-    const int mine = first + warp_here() * ROWS, my_end = min(mine + ROWS, j.rows);
+    const int mine = first + warp_index() * ROWS, my_end = min(mine + ROWS, j.rows);
     int       key                      = first_key(j, first) / KEYS * KEYS;
     float     out[ROWS16][HEAD / 8][4] = {};
     softmax   m;
@@ -150,20 +150,20 @@ static __global__ void __launch_bounds__(MMA_THREADS, HEAD == 64 && !CAP ? 3 : 2
     load_keys<T, HEAD>(j, base + at::stage(key), head, key);
     if (f.flip) flip_signs(shared, at::K);
     for (; key < end; key += KEYS) {
-        copies_done();
+        cp_async_wait();
         __syncthreads(); /* this tile is here, and nobody reads the one before */
         if (key + KEYS < end) load_keys<T, HEAD>(j, base + at::stage(key + KEYS), head, key + KEYS);
         if (mine < my_end && key < my_end && first_key(j, mine) < key + KEYS) {
-            const int      lane = thread_again() % WARP;
+            const int      lane = reload_thread() % WARP;
             const uint32_t tile = base + at::stage(key), down = lane_down<HEAD>(lane);
             float          s[ROWS16][KEYS / 8][4] = {};
             uint32_t       p[ROWS16][KEYS / 16][4];
-            dot_rows<T, HEAD, ROWS16, KEYS>(s, base + (mine - first) * at::PITCH + down,
-                                            tile + lane_across<HEAD>(lane));
+            qk_mma<T, HEAD, ROWS16, KEYS>(s, base + (mine - first) * at::PITCH + down,
+                                          tile + lane_across<HEAD>(lane));
             if (my_end < mine + ROWS || key + KEYS - 1 > mine || key < first_key(j, my_end - 1))
-                hide(s, mine, key, lane, [&](int query) { return keys_seen(j, query); });
-            weigh<T, HEAD, CAP>(f, m, s, p, out);
-            blend<T, HEAD, ROWS16, KEYS>(out, p, tile + at::V + down);
+                apply_mask(s, mine, key, lane, [&](int query) { return keys_seen(j, query); });
+            online_softmax<T, HEAD, CAP>(f, m, s, p, out);
+            pv_mma<T, HEAD, ROWS16, KEYS>(out, p, tile + at::V + down);
         }
     }
     if (mine < j.rows)
@@ -172,23 +172,23 @@ static __global__ void __launch_bounds__(MMA_THREADS, HEAD == 64 && !CAP ? 3 : 2
 
 /* ---- which operands, and launchers ----------------------------------------------------------- */
 
-static bool is_served(const ms_mat &x)
+static bool has_layout(const ms_mat &x)
 {
     return !x.trans && x.ptrs == NULL && (uintptr_t)x.data % 16 == 0 && x.ld % 8 == 0 &&
            (x.count == 1 || x.stride % 8 == 0);
 }
 
-bool ms_cuda_attention_mma_serves(ms_device *d, const ms_cuda_attn *x, bool backward)
+bool ms_cuda_attention_mma_supports(ms_device *d, const ms_cuda_attn *x, bool backward)
 {
     const ms_mat *all[]  = { &x->q, &x->k, &x->v, &x->out, &x->dout, &x->dq, &x->dk, &x->dv };
     const int64_t blocks = (x->q.rows - 1) / KEYS + 1;
     const float   rate   = exponent_of(fabs(x->a.scale), x->a.softcap).rate;
     if (x->q.dtype != MUSEC_BF16 && x->q.dtype != MUSEC_F16) return false;
     if (x->q.cols != 64 && x->q.cols != 128) return false;
-    if (x->q.rows > ATTN_ROWS_MOST || x->q.count > INT32_MAX / blocks) return false;
-    if (!std::isnormal(rate) || ms_cuda_of(d)->shared_bytes < MMA_SHARED_MOST) return false;
+    if (x->q.rows > ATTN_ROWS_MAX || x->q.count > INT32_MAX / blocks) return false;
+    if (!std::isnormal(rate) || ms_cuda_of(d)->shared_bytes < MMA_SHARED_MAX) return false;
     for (int i = 0; i < (backward ? 8 : 4); i++)
-        if (!is_served(*all[i])) return false;
+        if (!has_layout(*all[i])) return false;
     return true;
 }
 
@@ -198,22 +198,10 @@ static musec_status attend(ms_device *d, const attn_job &j, const forward &f)
     const int          bytes  = layout<HEAD>::BYTES;
     const unsigned     blocks = (unsigned)(((j.rows - 1) / QUERIES + 1) * j.heads);
     const musec_status st     = allow_shared(d, attend_k<T, HEAD, CAP>, bytes);
-    static_assert(layout<HEAD>::BYTES <= MMA_SHARED_MOST, "what ..._serves asks for");
+    static_assert(layout<HEAD>::BYTES <= MMA_SHARED_MAX, "what ..._supports asks for");
     if (st != MUSEC_OK) return st;
     attend_k<T, HEAD, CAP><<<blocks, MMA_THREADS, bytes, ms_cuda_of(d)->stream>>>(j, f);
     return launched(d, "attention");
-}
-
-template <typename T, int HEAD>
-static musec_status attend_capped(ms_device *d, const attn_job &j, const forward &f)
-{
-    return f.cap > 0.0f ? attend<T, HEAD, true>(d, j, f) : attend<T, HEAD, false>(d, j, f);
-}
-
-template <typename T>
-static musec_status attend_head(ms_device *d, const attn_job &j, const forward &f)
-{
-    return j.head == 64 ? attend_capped<T, 64>(d, j, f) : attend_capped<T, 128>(d, j, f);
 }
 
 musec_status ms_cuda_attention_mma(ms_device *d, const ms_cuda_attn *x)
@@ -224,6 +212,9 @@ musec_status ms_cuda_attention_mma(ms_device *d, const ms_cuda_attn *x)
     f.flip  = j.scale < 0.0;
     f.cap   = (float)j.softcap;
     f.e     = exponent_of(f.scale, j.softcap);
-    return j.dtype == MUSEC_BF16 ? attend_head<__nv_bfloat16>(d, j, f)
-                                 : attend_head<__half>(d, j, f);
+    return by_head(j.dtype, j.head, [&](auto t, auto head) {
+        typedef decltype(t) T;
+        constexpr int       HEAD = decltype(head)::value;
+        return f.cap > 0.0f ? attend<T, HEAD, true>(d, j, f) : attend<T, HEAD, false>(d, j, f);
+    });
 }

@@ -14,34 +14,34 @@
  * (2t, g) and the next row.  So
  *   - two neighbouring C fragments, rounded, are an A fragment: weights never leave the registers;
  *   - rows of a tile are A as they lie, and B of a product with the tile's transpose as they lie
- *     (dot_rows); they are B of a product with the tile itself when loaded transposed (blend). */
+ *     (qk_mma); they are B of a product with the tile itself when loaded transposed (pv_mma). */
 #ifndef MS_DEVICE_CUDA_ATTENTION_MMA_CUH
 #define MS_DEVICE_CUDA_ATTENTION_MMA_CUH
 
 #include "device/cuda/attention.cuh"
 
 enum {
-    MMA_WARPS       = 4,
-    MMA_THREADS     = MMA_WARPS * WARP,
-    MMA_SHARED_MOST = 99 << 10, /* bytes that a block has at most: chips of 8.6 give no more */
+    MMA_WARPS      = 4,
+    MMA_THREADS    = MMA_WARPS * WARP,
+    MMA_SHARED_MAX = 99 << 10, /* bytes that a block has at most: chips of 8.6 give no more */
 };
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-static __device__ inline uint32_t shared_address(const void *p)
+static __device__ inline uint32_t smem_address(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
 /* The number of this warp, so said that the compiler knows it to be the same for all lanes. */
-static __device__ inline int warp_here(void)
+static __device__ inline int warp_index(void)
 {
-    return __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP, 0);
+    return __shfl_sync(ALL_LANES, (int)threadIdx.x / WARP, 0);
 }
 
 /* threadIdx.x, read anew: what is made of it is then not kept in registers from one use to the
  * next. */
-static __device__ inline int thread_again(void)
+static __device__ inline int reload_thread(void)
 {
     int x;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
@@ -50,7 +50,7 @@ static __device__ inline int thread_again(void)
 
 /* BYTES (8 or 16) from global memory, behind this thread's back; zeros unless `there`. */
 template <int BYTES>
-static __device__ inline void copy_async(uint32_t to, const void *from, bool there)
+static __device__ inline void cp_async(uint32_t to, const void *from, bool there)
 {
     const int bytes = there ? BYTES : 0;
     if (BYTES == 16)
@@ -63,9 +63,12 @@ static __device__ inline void copy_async(uint32_t to, const void *from, bool the
 }
 
 /* This thread's copies have arrived; a barrier makes them everybody's. */
-static __device__ inline void copies_done(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
+static __device__ inline void cp_async_wait(void)
+{
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
 
-static __device__ inline void load_matrices(uint32_t (&x)[4], uint32_t from)
+static __device__ inline void ldmatrix(uint32_t (&x)[4], uint32_t from)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -73,7 +76,7 @@ static __device__ inline void load_matrices(uint32_t (&x)[4], uint32_t from)
                  : "memory");
 }
 
-static __device__ inline void load_transposed(uint32_t (&x)[4], uint32_t from)
+static __device__ inline void ldmatrix_transposed(uint32_t (&x)[4], uint32_t from)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -81,65 +84,38 @@ static __device__ inline void load_transposed(uint32_t (&x)[4], uint32_t from)
                  : "memory");
 }
 
+#define MMA(type)                                                                        \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, " \
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                  \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                 \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+
+/* c <- c + a b */
 template <typename T>
-static __device__ inline void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                       uint32_t b1);
-
-template <>
-__device__ inline void multiply<__nv_bfloat16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                               uint32_t b1)
+static __device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                           uint32_t b1)
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    if constexpr (is_bf16<T>::value)
+        MMA("bf16");
+    else
+        MMA("f16");
 }
 
-template <>
-__device__ inline void multiply<__half>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                                        uint32_t b1)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-static __device__ inline float reciprocal_fast(float x)
-{
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
+#undef MMA
 
 /* NaN if either is. */
-static __device__ inline float larger_fast(float a, float b)
+static __device__ inline float max_nan(float a, float b)
 {
     float c;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
     return c;
 }
 
-/* ---- two numbers in a register; the first is the lower half ---------------------------------- */
-
-template <typename T> static __device__ inline uint32_t pack(float first, float second);
-
-template <> __device__ inline uint32_t pack<__nv_bfloat16>(float first, float second)
-{
-    const __nv_bfloat162 two = __floats2bfloat162_rn(first, second);
-    return *(const uint32_t *)&two;
-}
-
-template <> __device__ inline uint32_t pack<__half>(float first, float second)
-{
-    const __half2 two = __floats2half2_rn(first, second);
-    return *(const uint32_t *)&two;
-}
-
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
-/* Where a lane's address of ldmatrix lies in the first 16 rows and 16 columns of a tile, which
- * begins at a multiple of 128 bytes.  Other rows are 16 rows' bytes on, or a multiple. */
+/* These return where a lane's address of ldmatrix lies in the first 16 rows and 16 columns of a
+ * tile, which begins at a multiple of 128 bytes.  Other rows are 16 rows' bytes on, or a
+ * multiple. */
 /* (rows 0..7, columns 0..7), (8..15, 0..7), (0..7, 8..15), (8..15, 8..15): A, and B transposed */
 template <int HEAD> static __device__ inline uint32_t lane_down(int lane)
 {
@@ -153,49 +129,49 @@ template <int HEAD> static __device__ inline uint32_t lane_across(int lane)
                       ((((lane >> 3) & 1) ^ (lane & 7)) << 4));
 }
 
-/* From such an address to the k-th 16 columns: four times 16 are 128 bytes, in which chunks change
+/* Moves such an address to the k-th 16 columns: four times 16 are 128 bytes, in which chunks change
  * places. */
 static __device__ inline uint32_t columns(uint32_t at, int k)
 {
     return (at ^ ((uint32_t)(k & 3) << 5)) + (uint32_t)(k >> 2) * 128;
 }
 
-/* Rows first .. first + ROWS - 1 of a head to the tile at `to`, zeros from row `rows` on.  All
- * threads of the block; the copies are under way when this returns. */
+/* Loads rows first .. first + ROWS - 1 of a head to the tile at `to`, zeros from row `rows` on.
+ * All threads of the block; the copies are under way when this returns. */
 template <typename T, int HEAD, int ROWS>
 static __device__ inline void load_tile(uint32_t to, const head_stack &x, int head, int first,
                                         int rows)
 {
     constexpr int CHUNKS = HEAD / 8, STEP = MMA_THREADS / CHUNKS; /* STEP is a multiple of 8 */
-    const int     thread = thread_again();
+    const int     thread = reload_thread();
     const int     chunk = thread % CHUNKS, row = thread / CHUNKS;
     const T      *from = (const T *)x.data + head * x.stride + chunk * 8 + (first + row) * x.ld;
     static_assert(ROWS % STEP == 0 && STEP % 8 == 0, "whole steps, in which r & 7 stays");
     to += (uint32_t)(row * HEAD * 2 + ((chunk ^ (row & 7)) << 4));
 #pragma unroll
     for (int i = 0; i < ROWS; i += STEP)
-        copy_async<16>(to + i * HEAD * 2, from + i * x.ld, first + row + i < rows);
+        cp_async<16>(to + i * HEAD * 2, from + i * x.ld, first + row + i < rows);
 }
 
 /* out (ROWS16 x 16 rows, COLS columns) += X Y^T.  x: the lane's address (lane_down) in the warp's
  * rows of one tile; y: the lane's address (lane_across) in a tile of COLS rows. */
 template <typename T, int HEAD, int ROWS16, int COLS>
-static __device__ inline void dot_rows(float (&out)[ROWS16][COLS / 8][4], uint32_t x, uint32_t y)
+static __device__ inline void qk_mma(float (&out)[ROWS16][COLS / 8][4], uint32_t x, uint32_t y)
 {
 #pragma unroll
     for (int k = 0; k < HEAD / 16; k++) {
         uint32_t a[ROWS16][4];
 #pragma unroll
         for (int m = 0; m < ROWS16; m++)
-            load_matrices(a[m], columns(x, k) + m * 16 * HEAD * 2);
+            ldmatrix(a[m], columns(x, k) + m * 16 * HEAD * 2);
 #pragma unroll
         for (int n = 0; n < COLS / 16; n++) {
             uint32_t b[4];
-            load_matrices(b, columns(y, k) + n * 16 * HEAD * 2);
+            ldmatrix(b, columns(y, k) + n * 16 * HEAD * 2);
 #pragma unroll
             for (int m = 0; m < ROWS16; m++) {
-                multiply<T>(out[m][2 * n], a[m], b[0], b[1]);
-                multiply<T>(out[m][2 * n + 1], a[m], b[2], b[3]);
+                mma_m16n8k16<T>(out[m][2 * n], a[m], b[0], b[1]);
+                mma_m16n8k16<T>(out[m][2 * n + 1], a[m], b[2], b[3]);
             }
         }
     }
@@ -204,19 +180,19 @@ static __device__ inline void dot_rows(float (&out)[ROWS16][COLS / 8][4], uint32
 /* out (ROWS16 x 16 rows, HEAD columns) += W Y, W being ROWS16 x 16 rows of COLS weights.  y: the
  * lane's address (lane_down) in a tile of COLS rows. */
 template <typename T, int HEAD, int ROWS16, int COLS>
-static __device__ inline void blend(float (&out)[ROWS16][HEAD / 8][4],
-                                    const uint32_t (&w)[ROWS16][COLS / 16][4], uint32_t y)
+static __device__ inline void pv_mma(float (&out)[ROWS16][HEAD / 8][4],
+                                     const uint32_t (&w)[ROWS16][COLS / 16][4], uint32_t y)
 {
 #pragma unroll
     for (int k = 0; k < COLS / 16; k++)
 #pragma unroll
         for (int n = 0; n < HEAD / 16; n++) {
             uint32_t b[4];
-            load_transposed(b, columns(y, n) + k * 16 * HEAD * 2);
+            ldmatrix_transposed(b, columns(y, n) + k * 16 * HEAD * 2);
 #pragma unroll
             for (int m = 0; m < ROWS16; m++) {
-                multiply<T>(out[m][2 * n], w[m][k], b[0], b[1]);
-                multiply<T>(out[m][2 * n + 1], w[m][k], b[2], b[3]);
+                mma_m16n8k16<T>(out[m][2 * n], w[m][k], b[0], b[1]);
+                mma_m16n8k16<T>(out[m][2 * n + 1], w[m][k], b[2], b[3]);
             }
         }
 }
@@ -239,7 +215,7 @@ static __device__ inline void store_rows(const float (&x)[ROWS16][HEAD / 8][4],
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const int row = m * 16 + half * 8 + g;
-                *(uint32_t *)(tile + row * HEAD * 2 + ((n ^ g) << 4) + t * 4) = pack<T>(
+                *(uint32_t *)(tile + row * HEAD * 2 + ((n ^ g) << 4) + t * 4) = pack_pair<T>(
                     x[m][n][2 * half] * factor[m][half], x[m][n][2 * half + 1] * factor[m][half]);
             }
     __syncwarp();
@@ -273,7 +249,7 @@ static inline exponent exponent_of(double scale, double softcap)
 /* share <- 1 / (1 + exp2(rate s)); the slope of the cap is 4 share (1 - share) */
 static __device__ inline float cap_logit(exponent e, float s, float &share)
 {
-    share = reciprocal_fast(1.0f + exp2_fast(e.rate * s));
+    share = rcp_approx(1.0f + exp2_approx(e.rate * s));
     return e.top - 2.0f * e.top * share;
 }
 
@@ -282,16 +258,16 @@ static __device__ inline float cap_logit(exponent e, float s, float &share)
 template <bool CAP>
 static __device__ inline float weight_of(exponent e, float s, float base, float &share)
 {
-    if (!CAP) return exp2_fast(e.rate * s - base);
+    if (!CAP) return exp2_approx(e.rate * s - base);
     const float z = cap_logit(e, s, share);
-    return s == -CUDART_INF_F ? 0.0f : exp2_fast(z - base);
+    return s == -CUDART_INF_F ? 0.0f : exp2_approx(z - base);
 }
 
-/* A negative scale: the signs of all numbers in so many bytes of shared memory, which are still on
- * their way, are turned instead.  A barrier must follow. */
+/* Serves a negative scale: it turns the signs of all numbers in so many bytes of shared memory,
+ * which are still on their way.  A barrier must follow. */
 static __device__ inline void flip_signs(unsigned char *shared, int bytes)
 {
-    copies_done();
+    cp_async_wait();
     __syncthreads();
     for (int i = (int)threadIdx.x * 4; i < bytes; i += MMA_THREADS * 4)
         *(uint32_t *)(shared + i) ^= 0x80008000u;
@@ -300,8 +276,8 @@ static __device__ inline void flip_signs(unsigned char *shared, int bytes)
 /* Pairs that do not see each other get a product of -infinity.  first_row, first_col: of the warp's
  * rows and of the tile; seen(row): the columns that a row sees. */
 template <int ROWS16, int NS, typename Seen>
-static __device__ inline void hide(float (&s)[ROWS16][NS][4], int first_row, int first_col,
-                                   int lane, Seen seen)
+static __device__ inline void apply_mask(float (&s)[ROWS16][NS][4], int first_row, int first_col,
+                                         int lane, Seen seen)
 {
 #pragma unroll
     for (int i = 0; i < ROWS16; i++)

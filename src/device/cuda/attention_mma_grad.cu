@@ -20,7 +20,7 @@ struct backward {        /* what else a kernel is given */
     const int    *last;  /* (rows) the last query that sees a key */
 };
 
-/* What a pair contributes.  On return s is P, dp is dS. */
+/* Computes what a pair contributes.  On return s is P, dp is dS. */
 template <bool CAP>
 static __device__ inline void pair_grad(exponent e, float2 stats, float &s, float &dp)
 {
@@ -30,7 +30,7 @@ static __device__ inline void pair_grad(exponent e, float2 stats, float &s, floa
     if (CAP) dp *= 4.0f * share * (1.0f - share);
 }
 
-/* The warp's rows times `scale`: see store_rows. */
+/* Stores the warp's rows times `scale`: see store_rows. */
 template <typename T, int HEAD, int ROWS16>
 static __device__ inline void store_scaled(const float (&x)[ROWS16][HEAD / 8][4], float scale,
                                            unsigned char *tile, const head_stack &to, int head,
@@ -67,7 +67,7 @@ static __global__ void prepare_k(const __grid_constant__ attn_job j, float2 *sta
         }
 #pragma unroll
         for (int half = LANES / 2; half > 0; half /= 2)
-            sum += __shfl_xor_sync(0xffffffffu, sum, half);
+            sum += __shfl_xor_sync(ALL_LANES, sum, half);
         if (lane != 0 || i >= n) continue;
         stats[i] =
             make_float2(((const float *)j.lse.data)[head * j.lse.stride + row] * LOG2_E, sum);
@@ -103,10 +103,10 @@ static __device__ inline void load_keys(const attn_job &j, uint32_t stage, int h
 
 /* dS of a warp's rows, as A fragments.  stats: of the head's rows; mine: the warp's first */
 template <typename T, bool CAP, int ROWS16, int NS>
-static __device__ inline void weigh_queries(exponent e, const float2 *stats, int mine, int rows,
-                                            int lane, float (&s)[ROWS16][NS][4],
-                                            float (&dp)[ROWS16][NS][4],
-                                            uint32_t (&ds)[ROWS16][NS / 2][4])
+static __device__ inline void softmax_grad_queries(exponent e, const float2 *stats, int mine,
+                                                   int rows, int lane, float (&s)[ROWS16][NS][4],
+                                                   float (&dp)[ROWS16][NS][4],
+                                                   uint32_t (&ds)[ROWS16][NS / 2][4])
 {
 #pragma unroll
     for (int i = 0; i < ROWS16; i++)
@@ -119,7 +119,7 @@ static __device__ inline void weigh_queries(exponent e, const float2 *stats, int
                 for (int c = 2 * half; c < 2 * half + 2; c++)
                     pair_grad<CAP>(e, its, s[i][n][c], dp[i][n][c]);
                 ds[i][n / 2][n % 2 * 2 + half] =
-                    pack<T>(dp[i][n][2 * half], dp[i][n][2 * half + 1]);
+                    pack_pair<T>(dp[i][n][2 * half], dp[i][n][2 * half + 1]);
             }
         }
 }
@@ -131,11 +131,11 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2)
     typedef by_query<HEAD> at;
     constexpr int          ROWS16 = at::ROWS16, KEYS = at::KEYS;
     extern __shared__ __align__(1024) unsigned char shared[];
-    const uint32_t                                  base = shared_address(shared);
+    const uint32_t                                  base = smem_address(shared);
     const int blocks = (j.rows - 1) / at::QUERIES + 1, head = (int)blockIdx.x / blocks;
     const int first = (blocks - 1 - (int)blockIdx.x % blocks) * at::QUERIES;
     const int end   = min(first + at::QUERIES, j.rows);
-    const int mine = first + warp_here() * at::ROWS, my_end = min(mine + at::ROWS, j.rows);
+    const int mine = first + warp_index() * at::ROWS, my_end = min(mine + at::ROWS, j.rows);
     int       key                     = first_key(j, first) / KEYS * KEYS;
     float     dq[ROWS16][HEAD / 8][4] = {};
     load_tile<T, HEAD, at::QUERIES>(base, j.q, head, first, j.rows);
@@ -143,22 +143,22 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2)
     load_keys<T, HEAD>(j, base + at::stage(key), head, key);
     if (b.flip) flip_signs(shared, at::DOUT);
     for (; key < end; key += KEYS) {
-        copies_done();
+        cp_async_wait();
         __syncthreads(); /* this tile is here, and nobody reads the one before */
         if (key + KEYS < end) load_keys<T, HEAD>(j, base + at::stage(key + KEYS), head, key + KEYS);
         if (mine < my_end && key < my_end && first_key(j, mine) < key + KEYS) {
-            const int      lane = thread_again() % WARP;
+            const int      lane = reload_thread() % WARP;
             const uint32_t tile = base + at::stage(key), across = lane_across<HEAD>(lane);
             const uint32_t down = lane_down<HEAD>(lane), own = base + (mine - first) * at::PITCH;
             float          s[ROWS16][KEYS / 8][4] = {}, dp[ROWS16][KEYS / 8][4] = {};
             uint32_t       ds[ROWS16][KEYS / 16][4];
-            dot_rows<T, HEAD, ROWS16, KEYS>(s, own + down, tile + across);
-            dot_rows<T, HEAD, ROWS16, KEYS>(dp, own + at::DOUT + down, tile + at::V + across);
+            qk_mma<T, HEAD, ROWS16, KEYS>(s, own + down, tile + across);
+            qk_mma<T, HEAD, ROWS16, KEYS>(dp, own + at::DOUT + down, tile + at::V + across);
             if (my_end < mine + at::ROWS || key + KEYS - 1 > mine || key < first_key(j, my_end - 1))
-                hide(s, mine, key, lane, [&](int query) { return keys_seen(j, query); });
-            weigh_queries<T, CAP>(b.e, b.stats + (int64_t)head * j.rows, mine, j.rows, lane, s, dp,
-                                  ds);
-            blend<T, HEAD, ROWS16, KEYS>(dq, ds, tile + down);
+                apply_mask(s, mine, key, lane, [&](int query) { return keys_seen(j, query); });
+            softmax_grad_queries<T, CAP>(b.e, b.stats + (int64_t)head * j.rows, mine, j.rows, lane,
+                                         s, dp, ds);
+            pv_mma<T, HEAD, ROWS16, KEYS>(dq, ds, tile + down);
         }
     }
     if (mine < j.rows)
@@ -190,20 +190,21 @@ static __device__ inline void load_queries(const attn_job &j, const backward &b,
                                            int head, int query)
 {
     typedef by_key<HEAD> at;
-    const int            row = thread_again();
+    const int            row = reload_thread();
     load_tile<T, HEAD, at::QUERIES>(stage, j.q, head, query, j.rows);
     load_tile<T, HEAD, at::QUERIES>(stage + at::DOUT, j.dout, head, query, j.rows);
     if (row < at::QUERIES)
-        copy_async<8>(stage + at::STATS + row * (int)sizeof(float2),
-                      b.stats + (int64_t)head * j.rows + query + row, query + row < j.rows);
+        cp_async<8>(stage + at::STATS + row * (int)sizeof(float2),
+                    b.stats + (int64_t)head * j.rows + query + row, query + row < j.rows);
 }
 
 /* P^T and dS^T of a warp's keys, as A fragments.  stats: of the tile's queries */
 template <typename T, bool CAP, int ROWS16, int NS>
-static __device__ inline void weigh_keys(exponent e, const float2 *stats, int lane,
-                                         float (&s)[ROWS16][NS][4], float (&dp)[ROWS16][NS][4],
-                                         uint32_t (&p)[ROWS16][NS / 2][4],
-                                         uint32_t (&ds)[ROWS16][NS / 2][4])
+static __device__ inline void softmax_grad_keys(exponent e, const float2 *stats, int lane,
+                                                float (&s)[ROWS16][NS][4],
+                                                float (&dp)[ROWS16][NS][4],
+                                                uint32_t (&p)[ROWS16][NS / 2][4],
+                                                uint32_t (&ds)[ROWS16][NS / 2][4])
 {
 #pragma unroll
     for (int n = 0; n < NS; n++) {
@@ -217,8 +218,8 @@ static __device__ inline void weigh_keys(exponent e, const float2 *stats, int la
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const int at     = n % 2 * 2 + half;
-                p[i][n / 2][at]  = pack<T>(s[i][n][2 * half], s[i][n][2 * half + 1]);
-                ds[i][n / 2][at] = pack<T>(dp[i][n][2 * half], dp[i][n][2 * half + 1]);
+                p[i][n / 2][at]  = pack_pair<T>(s[i][n][2 * half], s[i][n][2 * half + 1]);
+                ds[i][n / 2][at] = pack_pair<T>(dp[i][n][2 * half], dp[i][n][2 * half + 1]);
             }
         }
     }
@@ -231,39 +232,39 @@ static __global__ void __launch_bounds__(MMA_THREADS, 2)
     typedef by_key<HEAD> at;
     constexpr int        ROWS16 = at::ROWS16, QUERIES = at::QUERIES;
     extern __shared__ __align__(1024) unsigned char shared[];
-    const uint32_t                                  base = shared_address(shared);
+    const uint32_t                                  base = smem_address(shared);
     const int blocks = (j.rows - 1) / at::KEYS + 1, head = (int)blockIdx.x / blocks;
     const int first = (int)blockIdx.x % blocks * at::KEYS;
     const int last  = b.last[min(first + at::KEYS, j.rows) - 1];
-    const int mine = first + warp_here() * at::ROWS, my_end = min(mine + at::ROWS, j.rows);
+    const int mine = first + warp_index() * at::ROWS, my_end = min(mine + at::ROWS, j.rows);
     float     dk[ROWS16][HEAD / 8][4] = {}, dv[ROWS16][HEAD / 8][4] = {};
     load_tile<T, HEAD, at::KEYS>(base, j.k, head, first, j.rows);
     load_tile<T, HEAD, at::KEYS>(base + at::V, j.v, head, first, j.rows);
     load_queries<T, HEAD>(j, b, base + at::stage(first), head, first);
     if (b.flip) flip_signs(shared, at::V);
     for (int query = first; query <= last; query += QUERIES) {
-        copies_done();
+        cp_async_wait();
         __syncthreads(); /* this tile is here, and nobody reads the one before */
         if (query + QUERIES <= last)
             load_queries<T, HEAD>(j, b, base + at::stage(query + QUERIES), head, query + QUERIES);
         if (mine < my_end && query + QUERIES > mine && query <= b.last[my_end - 1]) {
-            const int      lane  = thread_again() % WARP;
+            const int      lane  = reload_thread() % WARP;
             const int      stage = at::stage(query);
             const uint32_t tile = base + stage, across = lane_across<HEAD>(lane);
             const uint32_t down = lane_down<HEAD>(lane), own = base + (mine - first) * at::PITCH;
             float          s[ROWS16][QUERIES / 8][4] = {}, dp[ROWS16][QUERIES / 8][4] = {};
             uint32_t       p[ROWS16][QUERIES / 16][4], ds[ROWS16][QUERIES / 16][4];
-            dot_rows<T, HEAD, ROWS16, QUERIES>(s, own + down, tile + across);
-            dot_rows<T, HEAD, ROWS16, QUERIES>(dp, own + at::V + down, tile + at::DOUT + across);
+            qk_mma<T, HEAD, ROWS16, QUERIES>(s, own + down, tile + across);
+            qk_mma<T, HEAD, ROWS16, QUERIES>(dp, own + at::V + down, tile + at::DOUT + across);
             if (my_end < mine + at::ROWS || query < my_end - 1 ||
                 query + QUERIES - 1 > b.last[mine])
-                hide(s, mine, query, lane, [&](int key) {
+                apply_mask(s, mine, query, lane, [&](int key) {
                     return key < j.rows ? span{ key, b.last[key] } : span{ j.rows, -1 };
                 });
-            weigh_keys<T, CAP>(b.e, (const float2 *)(shared + stage + at::STATS), lane, s, dp, p,
-                               ds);
-            blend<T, HEAD, ROWS16, QUERIES>(dv, p, tile + at::DOUT + down);
-            blend<T, HEAD, ROWS16, QUERIES>(dk, ds, tile + down);
+            softmax_grad_keys<T, CAP>(b.e, (const float2 *)(shared + stage + at::STATS), lane, s,
+                                      dp, p, ds);
+            pv_mma<T, HEAD, ROWS16, QUERIES>(dv, p, tile + at::DOUT + down);
+            pv_mma<T, HEAD, ROWS16, QUERIES>(dk, ds, tile + down);
         }
     }
     if (mine < j.rows) {
@@ -286,8 +287,8 @@ static musec_status attend_back(ms_device *d, const attn_job &j, const backward 
     const unsigned         n_queries = (unsigned)(((j.rows - 1) / queries::QUERIES + 1) * j.heads);
     const unsigned         n_keys    = (unsigned)(((j.rows - 1) / keys::KEYS + 1) * j.heads);
     musec_status           st        = allow_shared(d, query_grad_k<T, HEAD, CAP>, queries::BYTES);
-    static_assert(queries::BYTES <= (int)MMA_SHARED_MOST && keys::BYTES <= (int)MMA_SHARED_MOST,
-                  "what ..._serves asks for");
+    static_assert(queries::BYTES <= (int)MMA_SHARED_MAX && keys::BYTES <= (int)MMA_SHARED_MAX,
+                  "what ..._supports asks for");
     if (st == MUSEC_OK) st = allow_shared(d, key_grad_k<T, HEAD, CAP>, keys::BYTES);
     if (st != MUSEC_OK) return st;
     prepare_k<T, HEAD><<<blocks_for(d, threads, 256), 256, 0, stream>>>(j, stats, last);
@@ -298,22 +299,6 @@ static musec_status attend_back(ms_device *d, const attn_job &j, const backward 
     if (st != MUSEC_OK) return st;
     query_grad_k<T, HEAD, CAP><<<n_queries, MMA_THREADS, queries::BYTES, stream>>>(j, b);
     return launched(d, "attention_grad: queries");
-}
-
-template <typename T, int HEAD>
-static musec_status attend_capped(ms_device *d, const attn_job &j, const backward &b, float2 *stats,
-                                  int *last)
-{
-    return j.softcap > 0.0 ? attend_back<T, HEAD, true>(d, j, b, stats, last)
-                           : attend_back<T, HEAD, false>(d, j, b, stats, last);
-}
-
-template <typename T>
-static musec_status attend_head(ms_device *d, const attn_job &j, const backward &b, float2 *stats,
-                                int *last)
-{
-    return j.head == 64 ? attend_capped<T, 64>(d, j, b, stats, last)
-                        : attend_capped<T, 128>(d, j, b, stats, last);
 }
 
 musec_status ms_cuda_attention_mma_grad(ms_device *d, const ms_cuda_attn *x)
@@ -330,9 +315,13 @@ musec_status ms_cuda_attention_mma_grad(ms_device *d, const ms_cuda_attn *x)
         b.flip  = j.scale < 0.0;
         b.stats = (const float2 *)stats;
         b.last  = (const int *)last;
-        st      = j.dtype == MUSEC_BF16
-                      ? attend_head<__nv_bfloat16>(d, j, b, (float2 *)stats, (int *)last)
-                      : attend_head<__half>(d, j, b, (float2 *)stats, (int *)last);
+        st      = by_head(j.dtype, j.head, [&](auto t, auto head) {
+            typedef decltype(t) T;
+            constexpr int       HEAD = decltype(head)::value;
+            return j.softcap > 0.0
+                            ? attend_back<T, HEAD, true>(d, j, b, (float2 *)stats, (int *)last)
+                            : attend_back<T, HEAD, false>(d, j, b, (float2 *)stats, (int *)last);
+        });
     }
     ms_arena_reset(&d->scratch, mark);
     return st;

@@ -39,8 +39,8 @@ struct grad_args {
     uint4   *ds;           /* (heads now x tiles of keys x reach) tiles of fragments of dS^T */
 };
 
-/* Where logsumexp and D of a query are, among those of its tile: the 16 that a thread works with,
- * columns 8 j + 2 (lane % 4) and the next, lie together. */
+/* Returns where logsumexp and D of a query are, among those of its tile: the 16 that a thread works
+ * with, columns 8 j + 2 (lane % 4) and the next, lie together. */
 static __device__ inline int place_in_tile(int row)
 {
     return row % 8 / 2 * 16 + row / 8 * 2 + row % 2;
@@ -50,7 +50,7 @@ static __device__ inline int place_in_tile(int row)
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-/* Fragments are made now, not one by one between the products that they are for. */
+/* Fragments are made now, not one by one between the MMAs that they are for. */
 static __device__ inline void fence_fragments(uint32_t (&w)[FRAGMENTS][4])
 {
 #pragma unroll
@@ -58,7 +58,7 @@ static __device__ inline void fence_fragments(uint32_t (&w)[FRAGMENTS][4])
         asm volatile("" : "+r"(w[i / 4][i % 4])::"memory");
 }
 
-/* The tile of dS^T of these tiles of keys and queries */
+/* Returns the tile of dS^T of these tiles of keys and queries. */
 static __device__ inline char *weights_at(const grad_args &g, int head, int keys, int queries)
 {
     const int64_t tile = ((int64_t)head * g.tiles + keys) * g.reach + (queries - keys);
@@ -67,7 +67,7 @@ static __device__ inline char *weights_at(const grad_args &g, int head, int keys
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
-/* To the tile at `to`, from `row` on. */
+/* Loads the tile at `to` with the rows from `row` on. */
 template <int HEAD>
 static __device__ inline void load_tile(uint32_t to, const CUtensorMap *map, int row, int head,
                                         uint32_t barrier)
@@ -123,9 +123,9 @@ static __device__ inline void skip_stages(const pipeline &p, pipeline_state<Stag
 
 /* ---- rows to memory -------------------------------------------------------------------------- */
 
-/* A warpgroup's 64 rows times `factor`, to rows first, first + 1, ... of a head, as far as there
- * are any.  Two lanes exchange words of two blocks of 8 columns: so four write 32 bytes that lie
- * together.  me: the thread's number in its warpgroup */
+/* Stores a warpgroup's 64 rows times `factor` to rows first, first + 1, ... of a head, as far as
+ * there are any.  Two lanes exchange words of two blocks of 8 columns: so four write 32 bytes that
+ * lie together.  me: the thread's number in its warpgroup */
 template <typename T, int N>
 static __device__ inline void store_tile(const float (&d)[N], float factor, const head_stack &to,
                                          int head, int first, int rows, uint32_t me)

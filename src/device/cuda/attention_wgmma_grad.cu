@@ -23,7 +23,7 @@
 enum {
     PREPARE_THREADS = 256,
     PREPARE_BLOCKS  = 1024,  /* of a head, at most */
-    HEADS_MOST      = 65535, /* a grid has no more in its second direction */
+    HEADS_MAX       = 65535, /* a grid has no more in its second direction */
 };
 
 /* ---- D, and who sees a key last -------------------------------------------------------------- */
@@ -135,8 +135,8 @@ static int64_t heads_at_once(const ms_cuda_attn *x)
     return (x->q.count - 1) / times + 1;
 }
 
-/* What is known before there are operands. */
-static bool serves_heads(ms_device *d, musec_dtype dtype, int64_t head, double softcap)
+/* Are heads of this kind supported?  That is known before there are operands. */
+static bool supports_heads(ms_device *d, musec_dtype dtype, int64_t head, double softcap)
 {
     ms_cuda *c = ms_cuda_of(d);
     if (dtype != MUSEC_BF16 && dtype != MUSEC_F16) return false;
@@ -146,17 +146,17 @@ static bool serves_heads(ms_device *d, musec_dtype dtype, int64_t head, double s
 
 uint64_t ms_device_cuda_attn_workspace(ms_device *d, ms_attn_shape p)
 {
-    return serves_heads(d, p.dtype, p.head, p.softcap)
+    return supports_heads(d, p.dtype, p.head, p.softcap)
                ? ms_attn_grad_max_bytes(p.heads, p.rows, p.reach)
                : 0;
 }
 
-bool ms_cuda_attention_wgmma_serves(ms_device *d, const ms_cuda_attn *x)
+bool ms_cuda_attention_wgmma_supports(ms_device *d, const ms_cuda_attn *x)
 {
     const ms_mat *all[] = { &x->q, &x->k, &x->v, &x->out, &x->dout, &x->dq, &x->dk, &x->dv };
     const float   rate  = (float)(x->a.scale * 1.4426950408889634);
-    if (!serves_heads(d, x->q.dtype, x->q.cols, x->a.softcap)) return false;
-    if (x->q.rows > ATTN_ROWS_MOST || x->q.count > HEADS_MOST) return false;
+    if (!supports_heads(d, x->q.dtype, x->q.cols, x->a.softcap)) return false;
+    if (x->q.rows > ATTN_ROWS_MAX || x->q.count > HEADS_MAX) return false;
     if (x->q.count > INT32_MAX / ms_attn_tiles(x->q.rows)) return false;
     if (!std::isnormal(rate)) return false;
     for (int i = 0; i < 8; i++)
@@ -178,7 +178,7 @@ static musec_status launch(ms_device *d, grad_args g, const kernel_set &of, int 
     for (int chunk = 0; g.first < g.j.heads && st == MUSEC_OK; chunk++, g.first += at_once) {
         g.heads              = at_once < g.j.heads - g.first ? at_once : g.j.heads - g.first;
         g.work_counter       = work_counter + chunk;
-        const int      items = n_keys * g.heads, most = ms_cuda_of(d)->processors;
+        const int      items = n_keys * g.heads, most = ms_cuda_of(d)->sm_count;
         const unsigned here = (unsigned)(items < most ? items : most);
         of.keys<<<here, KEY_THREADS, of.key_bytes, stream>>>(g, maps[0], maps[1], maps[2], maps[3]);
         st = launched(d, "attention_grad: keys");
@@ -201,26 +201,27 @@ musec_status ms_cuda_attention_wgmma_grad(ms_device *d, const ms_cuda_attn *x)
     const size_t   stats   = (size_t)ms_attn_stat_bytes(x->q.count, rows);
     const size_t bytes[] = { stats, stats, tiles * SIDE * sizeof(int), MS_ATTN_CHUNKS * sizeof(int),
                              at_once * (size_t)ms_attn_ds_bytes(rows, reach) };
-    void        *room[5] = {};
-    grad_args    g       = {};
+    void        *scratch[5] = {};
+    grad_args    g          = {};
     CUtensorMap  maps[4];
     musec_status st = MUSEC_OK;
     for (int i = 0; i < 4; i++) /* what is supported, TMA takes */
         if (!make_tensor_map(cuda, *of[i], SIDE, &maps[i]))
             return ms_fail(&d->error, MUSEC_EDEVICE, "%s: attention_grad: no tensor map", d->name);
     for (int i = 0; i < 5 && st == MUSEC_OK; i++)
-        st = ms_scratch_bytes(d, bytes[i], &room[i]);
+        st = ms_scratch_bytes(d, bytes[i], &scratch[i]);
     if (st == MUSEC_OK) {
         g.j        = job_of(x);
         g.j.window = (int)reach;
         g.rate     = (float)(x->a.scale * 1.4426950408889634);
         g.tiles    = (int)tiles;
         g.reach    = (int)ms_attn_reach_tiles(rows, reach);
-        g.lse      = (float *)room[0];
-        g.delta    = (float *)room[1];
-        g.last     = (int *)room[2];
-        g.ds       = (uint4 *)room[4];
-        st = launch(d, g, kernels_for(x->q.dtype, x->q.cols), (int *)room[3], (int)at_once, maps);
+        g.lse      = (float *)scratch[0];
+        g.delta    = (float *)scratch[1];
+        g.last     = (int *)scratch[2];
+        g.ds       = (uint4 *)scratch[4];
+        st =
+            launch(d, g, kernels_for(x->q.dtype, x->q.cols), (int *)scratch[3], (int)at_once, maps);
     }
     ms_arena_reset(&d->scratch, mark);
     return st;

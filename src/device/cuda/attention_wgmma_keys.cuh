@@ -1,7 +1,7 @@
 /* attention_wgmma_keys.cuh - of attention_wgmma_grad.cu: the kernel of dK and dV, which makes dS^T.
  *
  * A block has 128 keys of a head, a warpgroup 64 of them, and walks over the queries that see them
- * in tiles of 64 that one warp has the copy engine load, STAGES of them ahead.  There is one block
+ * in tiles of 64 that one warp has TMA load, STAGES of them ahead.  There is one block
  * for each multiprocessor, which takes the next keys when it is done with some: their K and V are
  * on their way while the last ones' gradients are written.  Keys whose queries are fewest come last
  * where documents end, so that multiprocessors end together.
@@ -34,7 +34,7 @@ template <int HEAD> struct by_key { /* shared memory, in bytes: K, V, stages of 
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-/* What a block works on; tiles of queries count from the block's own first row. */
+/* This is what a block works on; tiles of queries count from the block's own first row. */
 struct key_block {
     int head, first;       /* of those that are done now, -1: there is no more; the first key */
     int tiles;             /* of queries */
@@ -74,7 +74,7 @@ static __device__ inline key_block next_keys(const grad_args &g)
     return b;
 }
 
-/* By all lanes of a warp. */
+/* Tells the consumers of the next keys, by all lanes of a warp. */
 static __device__ inline void tell_keys(const grad_args &g, const key_block &b, key_notes *to)
 {
     const int lane = (int)threadIdx.x % WARP;
@@ -144,7 +144,7 @@ static __device__ inline void apply_mask(float (&s)[32], int before, const int *
     }
 }
 
-/* What is kept of a thread's 16 queries of a tile: see place_in_tile. */
+/* Loads logsumexps or D of a thread's 16 queries of a tile: see place_in_tile. */
 static __device__ inline void load_stats(float (&x)[16], uint32_t at)
 {
 #pragma unroll
@@ -157,7 +157,7 @@ static __device__ inline void load_stats(float (&x)[16], uint32_t at)
     }
 }
 
-/* Products become weights P^T, and so fragments. */
+/* Logits become weights P^T, and so fragments. */
 template <typename T>
 static __device__ inline void softmax(float (&s)[32], uint32_t (&p)[FRAGMENTS][4], float rate,
                                       const float (&lse)[16])
@@ -167,8 +167,8 @@ static __device__ inline void softmax(float (&s)[32], uint32_t (&p)[FRAGMENTS][4
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             float *at               = &s[4 * j + 2 * h];
-            at[0]                   = exp2_fast(fmaf(rate, at[0], -lse[2 * j]));
-            at[1]                   = exp2_fast(fmaf(rate, at[1], -lse[2 * j + 1]));
+            at[0]                   = exp2_approx(fmaf(rate, at[0], -lse[2 * j]));
+            at[1]                   = exp2_approx(fmaf(rate, at[1], -lse[2 * j + 1]));
             p[j / 2][j % 2 * 2 + h] = pack_pair<T>(at[0], at[1]);
         }
 }
@@ -201,7 +201,7 @@ static __device__ inline void issue_qk_mmas(float (&s)[32], float (&dp)[32], uin
 }
 
 /* The two warpgroups take turns to give the tensor cores work, as long as both have tiles: while
- * one's products are made, the other makes weights.  Left to themselves they would do both at the
+ * one's MMAs run, the other makes weights.  Left to themselves they would do both at the
  * same time. */
 static __device__ inline void wait_turn(int group, bool does)
 {
@@ -213,12 +213,12 @@ static __device__ inline void pass_turn(int group, bool does)
     named_barrier_arrive_if(1 + (group ^ 1), KEY_WORKERS, does);
 }
 
-/* A warpgroup's tiles of queries, one at least.  Turns are work_counter in the order of warpgroups,
- * so the first turn of warpgroup 0 waits for nobody, and nobody waits for the last one of warpgroup
- * 1.  The keys are given back behind the last turn: before it, warpgroup 0 might pass the first
- * turn of the next keys to a warpgroup 1 that has yet to take its last one of these, and both would
- * wait.  Loads from shared memory that come after products in the stream of instructions wait until
- * those are dispatched: so logsumexps are loaded before. */
+/* Walks over a warpgroup's tiles of queries, one at least.  Turns are taken in the order of
+ * warpgroups, so the first turn of warpgroup 0 waits for nobody, and nobody waits for the last one
+ * of warpgroup 1.  The keys are given back behind the last turn: before it, warpgroup 0 might pass
+ * the first turn of the next keys to a warpgroup 1 that has yet to take its last one of these, and
+ * both would wait.  Loads from shared memory that come after MMAs in the stream of instructions
+ * wait until those are dispatched: so logsumexps are loaded before. */
 template <typename T, int HEAD>
 static __device__ inline void walk_queries(float (&dk)[HEAD / 2], float (&dv)[HEAD / 2],
                                            const grad_args &g, const key_smem &r, int group,
@@ -273,7 +273,7 @@ template <typename T, int HEAD>
 static __device__ inline void make_keys(const grad_args &g, const key_smem &r,
                                         const key_notes *tell, int group)
 {
-    /* in a register: read anew between products, it would have to wait for them */
+    /* in a register: read anew between MMAs, it would have to wait for them */
     const uint32_t         me = __shfl_sync(ALL_LANES, threadIdx.x % WARPGROUP, threadIdx.x % WARP);
     pipeline_state<STAGES> from         = { 0, 0 };
     float                  dk[HEAD / 2] = {}, dv[HEAD / 2] = {};

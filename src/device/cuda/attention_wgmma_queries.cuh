@@ -65,7 +65,7 @@ struct query_smem : pipeline { /* addresses in shared memory */
     uint32_t memory;
 };
 
-/* By a whole warp. */
+/* Loads a stage, by a whole warp. */
 template <int HEAD>
 static __device__ inline void load_keys(const grad_args &g, const query_block &b,
                                         const query_smem &r, uint32_t stage, int keys,
@@ -86,7 +86,7 @@ static __device__ inline void load_keys(const grad_args &g, const query_block &b
     load_tile<HEAD>(to, k, keys * SIDE, g.first + b.head, full);
 }
 
-/* The fragments of dS, 16 keys each, of a warp's 16 queries, from those of dS^T. */
+/* Makes the fragments of dS, 16 keys each, of a warp's 16 queries from those of dS^T. */
 static __device__ inline void transpose_weights(uint32_t (&ds)[FRAGMENTS][4], uint32_t tile,
                                                 uint32_t me)
 {

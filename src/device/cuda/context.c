@@ -162,12 +162,12 @@ void ms_cuda_memory_ops(ms_device_ops *table)
 
 musec_status ms_cuda_check_chip(ms_error *e, const char *chip, int capability)
 {
-    if (capability < MS_CUDA_CHIP_LEAST)
+    if (capability < MS_CUDA_CHIP_MIN)
         return ms_fail(e, MUSEC_ENOTSUP,
                        "cuda: %s has compute capability %d.%d; this program needs %d.%d or later "
                        "(A100, H100 and their like)",
-                       chip, capability / 10, capability % 10, MS_CUDA_CHIP_LEAST / 10,
-                       MS_CUDA_CHIP_LEAST % 10);
+                       chip, capability / 10, capability % 10, MS_CUDA_CHIP_MIN / 10,
+                       MS_CUDA_CHIP_MIN % 10);
     return MUSEC_OK;
 }
 
@@ -217,7 +217,7 @@ static musec_status find_chip(ms_device *d, ms_cuda *c, int index)
         return ms_fail(&d->error, MUSEC_EDEVICE, "%s: the device does not answer", d->name);
     c->index        = index;
     c->capability   = p.major * 10 + p.minor;
-    c->processors   = p.multiProcessorCount;
+    c->sm_count     = p.multiProcessorCount;
     c->shared_bytes = (int)p.sharedMemPerBlockOptin;
     c->memory       = p.totalGlobalMem;
     snprintf(c->chip, sizeof c->chip, "%s", p.name);
@@ -231,7 +231,7 @@ static musec_status take_queue(ms_device *d, ms_cuda *c)
 {
     musec_status st = MUSEC_OK;
     TRY(ms_cuda_status(d, cudaSetDevice(c->index), "choosing the device"));
-    c->kernels_wait = ms_cuda_kernels_wait(c);
+    c->use_pdl = ms_cuda_use_pdl(c);
     TRY(ms_cuda_status(d, cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a queue"));
     TRY(ms_cuda_status(d, cudaMalloc(&c->workspace, MS_CUDA_WORKSPACE), "workspace"));
     for (int i = 0; i < MS_CUDA_STAGING_SLOTS; i++) {
@@ -247,7 +247,7 @@ void ms_device_cuda_close(ms_device *d)
 {
     ms_cuda *c = ms_cuda_of(d);
     if (c == NULL) return;
-    ms_cuda_library_ahead_end(c);
+    ms_cuda_library_preload_join(c);
     if (c->stream != NULL) (void)cudaStreamSynchronize(c->stream);
     ms_cuda_dnn_free(d);
     ms_cuda_solver_free(d);
@@ -269,7 +269,7 @@ musec_status ms_device_cuda_open(ms_device *d, int index)
     if (c == NULL) return ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory");
     d->impl = c;
     TRY(find_chip(d, c, index));
-    ms_cuda_library_ahead(c);
+    ms_cuda_library_preload(c);
     TRY(take_queue(d, c));
 done:
     if (st != MUSEC_OK) ms_device_cuda_close(d);

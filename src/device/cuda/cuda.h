@@ -6,7 +6,7 @@
  * queued.
  *
  * The run time is linked statically and needs no driver to start; cuBLASLt, cuSOLVER and cuDNN are
- * opened when first needed (library.c).  So one program serves machines with and without a GPU. */
+ * opened when first needed (library.c).  So one program runs on machines with and without a GPU. */
 #ifndef MS_DEVICE_CUDA_CUDA_H
 #define MS_DEVICE_CUDA_CUDA_H
 
@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 enum {
-    MS_CUDA_CHIP_LEAST    = 80,       /* compute capability 8.0 */
+    MS_CUDA_CHIP_MIN      = 80,       /* compute capability 8.0 */
     MS_CUDA_CHIP_DNN      = 90,       /* Hopper, where cuDNN's attention takes packs */
     MS_CUDA_GROUP_MAX     = 64,       /* matrices of a list in one launch: its places ride on it */
     MS_CUDA_WORKSPACE     = 64 << 20, /* bytes, for cuBLASLt */
@@ -41,9 +41,9 @@ typedef struct ms_cuda {
     int          index;
     char         chip[256];
     int          capability;   /* 90 for 9.0 */
-    int          processors;   /* multiprocessors */
+    int          sm_count;     /* multiprocessors */
     int          shared_bytes; /* shared memory that one block may have, opted in */
-    bool         kernels_wait; /* for what was queued before: begin_after_last of kernel.cuh */
+    bool         use_pdl;      /* for what was queued before: pdl_wait_trigger of kernel.cuh */
     size_t       memory;       /* bytes */
     cudaStream_t stream;
     void        *workspace; /* MS_CUDA_WORKSPACE bytes of device memory, for cuBLASLt */
@@ -59,11 +59,11 @@ typedef struct ms_cuda {
         bool probed, usable;
     } hopper[MS_CUDA_HOPPER_KINDS];
     /* each made at first use and freed by the file that it belongs to */
-    struct ms_cuda_blas   *blas;     /* gemm_plan.c */
-    struct ms_cuda_solver *solver;   /* solver.c */
-    struct ms_cuda_dnn    *dnn;      /* attention_dnn.c */
-    pthread_t              ahead;    /* library.c: it opens libraries, */
-    bool                   is_ahead; /* if it was started */
+    struct ms_cuda_blas   *blas;          /* gemm_plan.c */
+    struct ms_cuda_solver *solver;        /* solver.c */
+    struct ms_cuda_dnn    *dnn;           /* attention_dnn.c */
+    pthread_t              preloader;     /* library.c: the thread that opens libraries */
+    bool                   is_preloading; /* it was started */
 } ms_cuda;
 
 /* The context's own, with its GPU made the calling thread's current one: that is a thread's own
@@ -92,12 +92,12 @@ void         ms_cuda_library_close(void *library); /* accepts NULL */
 
 /* Begins to open what training is going to open, in a thread: files of hundreds of megabytes, while
  * the driver takes its time with the device.  Nothing comes of it but that they are open. */
-void ms_cuda_library_ahead(ms_cuda *c);
-void ms_cuda_library_ahead_end(ms_cuda *c); /* waits for the thread, if there is one */
+void ms_cuda_library_preload(ms_cuda *c);
+void ms_cuda_library_preload_join(ms_cuda *c); /* waits for the thread, if there is one */
 
 /* ---- the files: rows that each sets, what each frees ----------------------------------------- */
 
-bool ms_cuda_kernels_wait(const ms_cuda *c);      /* scalars.cu: see kernels_wait */
+bool ms_cuda_use_pdl(const ms_cuda *c);           /* scalars.cu: see use_pdl */
 void ms_cuda_memory_ops(ms_device_ops *table);    /* context.c: memory and queue */
 void ms_cuda_gemm_ops(ms_device_ops *table);      /* gemm.c: gemm */
 void ms_cuda_product_ops(ms_device_ops *table);   /* product.c: product */
@@ -120,12 +120,12 @@ void ms_cuda_blas_free(ms_device *d); /* these accept that nothing was made */
 void ms_cuda_solver_free(ms_device *d);
 void ms_cuda_dnn_free(ms_device *d);
 
-/* What the libraries are, for `musec info`: "cuBLASLt 13.1.0", or why there is none. */
+/* Describe the libraries for `musec info`: "cuBLASLt 13.1.0", or why there is none. */
 void ms_cuda_blas_describe(ms_device *d, char *text, size_t bytes);
 void ms_cuda_solver_describe(ms_device *d, char *text, size_t bytes);
 void ms_cuda_dnn_describe(ms_device *d, char *text, size_t bytes);
 
-/* ---- attention: four ways, the operands as in the op table ---------------------------------- */
+/* ---- attention: four ways, the operands as in the op table ----------------------------------- */
 
 typedef struct ms_cuda_attn {
     ms_attn a;
@@ -134,18 +134,19 @@ typedef struct ms_cuda_attn {
     ms_mat  dout, dq, dk, dv; /* backward */
 } ms_cuda_attn;
 
-/* May it serve these operands?  On this device, with this dtype, head and layout. */
-bool ms_cuda_attention_dnn_serves(ms_device *d, const ms_cuda_attn *x, bool backward);
-bool ms_cuda_attention_mma_serves(ms_device *d, const ms_cuda_attn *x, bool backward);
-bool ms_cuda_attention_wgmma_serves(ms_device *d, const ms_cuda_attn *x); /* backward alone */
+/* Does it support these operands, on this device, with this dtype, head and layout? */
+bool ms_cuda_attention_dnn_supports(ms_device *d, const ms_cuda_attn *x, bool backward);
+bool ms_cuda_attention_mma_supports(ms_device *d, const ms_cuda_attn *x, bool backward);
+bool ms_cuda_attention_wgmma_supports(ms_device *d, const ms_cuda_attn *x); /* backward alone */
 
 musec_status ms_cuda_attention_dnn(ms_device *d, const ms_cuda_attn *x); /* attention_dnn.c */
 musec_status ms_cuda_attention_dnn_grad(ms_device *d, const ms_cuda_attn *x);
 musec_status ms_cuda_attention_mma(ms_device *d, const ms_cuda_attn *x);      /* attention_mma.cu */
 musec_status ms_cuda_attention_mma_grad(ms_device *d, const ms_cuda_attn *x); /* ..._grad.cu */
 musec_status ms_cuda_attention_wgmma_grad(ms_device *d, const ms_cuda_attn *x);
-musec_status ms_cuda_attention_any(ms_device *d, const ms_cuda_attn *x); /* attention_any.cu */
-musec_status ms_cuda_attention_any_grad(ms_device *d, const ms_cuda_attn *x);
+musec_status ms_cuda_attention_fallback(ms_device          *d,
+                                        const ms_cuda_attn *x); /* attention_fallback.cu */
+musec_status ms_cuda_attention_fallback_grad(ms_device *d, const ms_cuda_attn *x);
 
 #ifdef __cplusplus
 }

@@ -120,7 +120,7 @@ static musec_status cuda_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat 
     return run_stacks(d, "prescale", op, element_call<2>{ { x, buffer }, 3u, false, true });
 }
 
-/* Row i times v(0, i); the column where x lies transposed. */
+/* Multiplies row i by v(0, i), or the column where x lies transposed. */
 template <typename R> struct scale_rows_op : element_op {
     typedef R Real;
     enum { N = 1, READS = 1, WRITES = 1 };
@@ -167,7 +167,7 @@ static musec_status cuda_scale_rows(ms_device *d, ms_mat v, ms_mat x)
 static __global__ void __launch_bounds__(ELEMENT_THREADS)
     add_diag_k(number value, operand x, int64_t n, int64_t total)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < total; k += step) {
         const int64_t b = k / n, at = b * x.stride + (k - b * n) * (x.ld + 1);

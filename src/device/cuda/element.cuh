@@ -1,6 +1,6 @@
 /* element.cuh - the loop over elements that all element ops share.
  *
- * An op is a struct that rides on the launch by value:
+ * An op is a struct that is passed to the launch by value:
  *
  *     typedef ... Real;                  its arithmetic: float, double, or an unsigned integer of
  *                                        the elements' size, where bits are moved
@@ -145,16 +145,16 @@ static __device__ inline void each_operand(const F &f)
 /* Without their sign, numbers are ordered as their bits are, and a NaN is larger than any. */
 static __device__ inline unsigned bits_of(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
-/* What the threads of a block saw, to the number of its matrix: once in a kernel. */
+/* Adds what the threads of a block saw to the number of its matrix, once in a kernel. */
 static __device__ inline void join_top(unsigned seen, unsigned long long *top)
 {
-    __shared__ unsigned room[ELEMENT_THREADS / WARP];
-    seen = __reduce_max_sync(0xffffffffu, seen);
-    if (threadIdx.x % WARP == 0) room[threadIdx.x / WARP] = seen;
+    __shared__ unsigned shared[ELEMENT_THREADS / WARP];
+    seen = __reduce_max_sync(ALL_LANES, seen);
+    if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = seen;
     __syncthreads();
     if (threadIdx.x != 0) return;
     for (int k = 1; k < ELEMENT_THREADS / WARP; k++)
-        seen = max(seen, room[k]);
+        seen = max(seen, shared[k]);
     atomicMax(top, (unsigned long long)__double_as_longlong((double)__uint_as_float(seen)));
 }
 
@@ -231,18 +231,18 @@ template <typename Op, typename Kinds, bool Lists>
 static __global__ void __launch_bounds__(ELEMENT_THREADS)
     vector_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     chunk_of_vectors<Op, Kinds>(op, a, blockIdx.x);
 }
 
-/* The same of an op that is rare: all blocks go through the matrices, as many at once as a block
+/* Runs an op that is rare: all blocks go through the matrices, as many at once as a block
  * has threads, and share the chunks of those among which is one that is wanted. */
 template <typename Op, typename Kinds, bool Lists>
 static __global__ void __launch_bounds__(ELEMENT_THREADS)
     rare_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a,
            uint32_t count)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     for (uint32_t first = 0; first < count; first += ELEMENT_THREADS) {
         const uint32_t slot = first + threadIdx.x;
         const uint32_t last = count - first < ELEMENT_THREADS ? count : first + ELEMENT_THREADS;
@@ -259,7 +259,7 @@ template <typename Op, bool Lists>
 static __global__ void __launch_bounds__(ELEMENT_THREADS)
     element_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     constexpr int64_t CHUNK  = ELEMENT_THREADS * ELEMENT_EACH;
     const uint32_t    slot   = quotient(blockIdx.x, a.chunks);
     const int64_t     start  = (int64_t)(blockIdx.x - slot * a.chunks.by) * CHUNK;
@@ -294,7 +294,7 @@ template <typename Op, bool Lists>
 static __global__ void __launch_bounds__(TURN_THREADS)
     turn_k(const __grid_constant__ Op op, const __grid_constant__ operands<Op::N, Lists> a)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     constexpr int                ROWS = TURN_THREADS / TURN, STEPS = TURN / ROWS; /* rows at once */
     __shared__ typename Op::Real square[TURN][TURN + 1];
     const uint32_t               slot = quotient(blockIdx.x, a.chunks);
@@ -425,7 +425,7 @@ static unsigned set_chunks(operands<Op::N, Lists> *a, int64_t count, int64_t per
     return (unsigned)(count * a->chunks.by);
 }
 
-/* With what is known of the operands' dtypes; false: they do not lie in vectors. */
+/* Launches with what is known of the operands' dtypes; false: they do not lie in vectors. */
 template <typename Kinds, typename Op, bool Lists>
 static bool launch_vectors(ms_device *d, const Op &op, const element_call<Op::N> &x,
                            operands<Op::N, Lists> *a)
@@ -437,7 +437,7 @@ static bool launch_vectors(ms_device *d, const Op &op, const element_call<Op::N>
     const int64_t  count  = x.mat[first_there(x)].count;
     const unsigned blocks = set_chunks<Op>(a, count, ELEMENT_THREADS * in_flight<Op>());
     if constexpr (Op::rare) {
-        const unsigned most = (unsigned)ms_cuda_of(d)->processors * RARE_BLOCKS;
+        const unsigned most = (unsigned)ms_cuda_of(d)->sm_count * RARE_BLOCKS;
         const unsigned few  = blocks < most ? blocks : most;
         launch_kernel(d, rare_k<Op, Kinds, Lists>, few, ELEMENT_THREADS, 0, op, *a,
                       (uint32_t)count);
@@ -459,7 +459,7 @@ template <typename... Kinds> struct choice {
     }
 };
 
-/* One launch: of all matrices, or of as many as a launch has places for. */
+/* Launches once, for all matrices or for as many as a launch has pointers for. */
 template <bool Lists, typename Op>
 static musec_status launch_elements(ms_device *d, const char *name, const Op &op,
                                     const element_call<Op::N> &x, int64_t first)
@@ -500,7 +500,7 @@ static musec_status run_lists(ms_device *d, const char *name, Op op, element_cal
     const int64_t count = x.mat[first_there(x)].count;
     simplify<Op>(&x);
     for (int64_t first = 0; first < count; first += MS_CUDA_GROUP_MAX) {
-        const int64_t       n    = at_most(count - first, MS_CUDA_GROUP_MAX);
+        const int64_t       n    = ms_min_i64(count - first, MS_CUDA_GROUP_MAX);
         element_call<Op::N> part = x;
         for (int k = 0; k < Op::N; k++)
             part.mat[k] = ms_mat_slice(x.mat[k], first, n);

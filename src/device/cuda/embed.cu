@@ -101,7 +101,7 @@ static __device__ inline void add(const columns<T, V> &x, wide<T> (&sum)[V])
         sum[1] += widen(x.two.y);
     } else {
         wide<T> v[V];
-        open<T, V>(x, v);
+        unpack<T, V>(x, v);
 #pragma unroll
         for (int e = 0; e < V; e++)
             sum[e] += v[e];
@@ -139,7 +139,7 @@ static __global__ void list_runs(int n, sorted s)
         }
 }
 
-/* Up to N rows of dout, the first being that of lane k: in order into sum.  The whole warp calls;
+/* Adds up to N rows of dout to sum in order, the first being that of lane k.  The whole warp calls;
  * rows: how many there are in all lanes. */
 template <int N, typename T, int V>
 static __device__ inline void add_rows(const T *dout, int64_t ld, uint32_t row, int k, int rows,
@@ -148,7 +148,7 @@ static __device__ inline void add_rows(const T *dout, int64_t ld, uint32_t row, 
     columns<T, V> x[N];
 #pragma unroll
     for (int u = 0; u < N; u++) {
-        const uint32_t i = __shfl_sync(0xffffffffu, row, (k + u) % WARP);
+        const uint32_t i = __shfl_sync(ALL_LANES, row, (k + u) % WARP);
         if (mine && k + u < rows) x[u] = fetch_columns<T, V>(dout + (int64_t)i * ld);
     }
 #pragma unroll
@@ -156,7 +156,7 @@ static __device__ inline void add_rows(const T *dout, int64_t ld, uint32_t row, 
         if (mine && k + u < rows) add<T, V>(x[u], sum);
 }
 
-/* A warp: the run that begins at `start`, and the columns of one tile.  N rows at once. */
+/* A warp adds up the run that begins at `start`, in the columns of one tile, N rows at once. */
 template <int N, typename T, int V>
 static __device__ inline void add_run(const sorted &s, int n, uint32_t start, int tile,
                                       const lines<T> &dout, int cols, const lines<wide<T>> &dtable)
@@ -170,7 +170,7 @@ static __device__ inline void add_run(const sorted &s, int n, uint32_t start, in
     if constexpr (V == VECTOR) {
         piece<wide<T>, V> old = {};
         if (mine) old = fetch<wide<T>, V>(to);
-        open(old, sum);
+        unpack(old, sum);
     } else {
 #pragma unroll
         for (int e = 0; e < V; e++)
@@ -182,7 +182,7 @@ static __device__ inline void add_run(const sorted &s, int n, uint32_t start, in
     while (rows == WARP) {
         const uint32_t now = row;
         int            k   = 0;
-        rows               = __popc(__ballot_sync(0xffffffffu, same));
+        rows               = __popc(__ballot_sync(ALL_LANES, same));
         at += WARP; /* the next ones are on their way while these are added */
         same = rows == WARP && at < n && s.keys[at] == id;
         row  = same ? s.order[at] : 0;
@@ -220,29 +220,24 @@ static __global__ void __launch_bounds__(THREADS)
 /* ids: those of dout, up to 2^31 of them; s: its memory, not yet its contents. */
 static musec_status sort_ids(ms_device *d, ms_ids ids, int64_t vocab, sorted s)
 {
-    const cudaStream_t stream = ms_cuda_of(d)->stream;
-    const int          n      = (int)ids.count;
-    const unsigned     blocks = blocks_for(d, n, THREADS);
-    int                bits   = 1; /* of the largest id */
-    size_t             bytes  = 0;
-    void              *room   = NULL;
+    const cudaStream_t stream    = ms_cuda_of(d)->stream;
+    const int          n         = (int)ids.count;
+    const unsigned     blocks    = blocks_for(d, n, THREADS);
+    int                bits      = 1; /* of the largest id */
+    size_t             bytes     = 0;
+    void              *workspace = NULL;
     musec_status       st;
     while (bits < 31 && (vocab - 1) >> bits != 0)
         bits++;
     number_ids<<<blocks, THREADS, 0, stream>>>(ids.data, n, s);
     st = launched(d, "embed_grad");
-    if (st != MUSEC_OK) return st;
-    st = ms_cuda_status(d,
-                        cub::DeviceRadixSort::SortPairs(NULL, bytes, s.ids, s.keys, s.counted,
-                                                        s.order, n, 0, bits, stream),
-                        "embed_grad");
-    if (st != MUSEC_OK) return st;
-    st = ms_scratch_bytes(d, bytes, &room);
-    if (st != MUSEC_OK) return st;
-    st = ms_cuda_status(d,
-                        cub::DeviceRadixSort::SortPairs(room, bytes, s.ids, s.keys, s.counted,
-                                                        s.order, n, 0, bits, stream),
-                        "embed_grad");
+    for (int pass = 0; pass < 2 && st == MUSEC_OK; pass++) { /* the first asks for its workspace */
+        st = ms_cuda_status(d,
+                            cub::DeviceRadixSort::SortPairs(workspace, bytes, s.ids, s.keys,
+                                                            s.counted, s.order, n, 0, bits, stream),
+                            "embed_grad");
+        if (pass == 0 && st == MUSEC_OK) st = ms_scratch_bytes(d, bytes, &workspace);
+    }
     if (st != MUSEC_OK) return st;
     list_runs<<<blocks, THREADS, 0, stream>>>(n, s);
     return launched(d, "embed_grad");
@@ -276,11 +271,11 @@ static musec_status launch_runs(ms_device *d, const sorted &s, int n, ms_mat dou
 
 static musec_status run_embed_grad(ms_device *d, ms_ids ids, ms_mat dout, ms_mat dtable)
 {
-    const size_t n    = (size_t)ids.count;
-    void        *room = NULL;
-    musec_status st   = ms_scratch_bytes(d, (5 * n + 2) * sizeof(uint32_t), &room);
+    const size_t n       = (size_t)ids.count;
+    void        *scratch = NULL;
+    musec_status st      = ms_scratch_bytes(d, (5 * n + 2) * sizeof(uint32_t), &scratch);
     if (st != MUSEC_OK) return st;
-    uint32_t    *at = (uint32_t *)room;
+    uint32_t    *at = (uint32_t *)scratch;
     const sorted s  = { at, at + n, at + 2 * n, at + 5 * n, at + 3 * n, at + 4 * n };
     st              = sort_ids(d, ids, dtable.rows, s);
     if (st != MUSEC_OK) return st;

@@ -12,7 +12,7 @@ template <typename T, int V>
 static __global__ void gate_rows(lines<T> s, lines<T> y, int64_t rows, int64_t count, int64_t cols,
                                  int lanes, lines<T> out)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const int64_t step = (int64_t)gridDim.x * blockDim.x / lanes;
     const int     lane = (int)threadIdx.x % lanes;
     int64_t       i, h;
@@ -24,7 +24,7 @@ static __global__ void gate_rows(lines<T> s, lines<T> y, int64_t rows, int64_t c
         T            *to   = out.row(h, i);
         for (int64_t j = (int64_t)lane * V; j < cols; j += (int64_t)lanes * V) {
             wide<T> v[V];
-            open(fetch<T, V>(from + j), v);
+            unpack(fetch<T, V>(from + j), v);
 #pragma unroll
             for (int e = 0; e < V; e++)
                 v[e] *= g;
@@ -39,7 +39,7 @@ static __global__ void gate_grad_rows(lines<T> s, lines<T> y, lines<T> dout, int
                                       int64_t count, int64_t cols, int lanes, lines<T> dy,
                                       lines<T> ds)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const int64_t step = (int64_t)gridDim.x * blockDim.x / lanes;
     const int     lane = (int)threadIdx.x % lanes, in_warp = (int)threadIdx.x % WARP;
     int64_t       i = 0, h = 0;
@@ -57,8 +57,8 @@ static __global__ void gate_grad_rows(lines<T> s, lines<T> y, lines<T> dout, int
                 const piece<T, V> value_bits = fetch<T, V>(value + j);
                 const piece<T, V> grad_bits  = fetch<T, V>(grad + j);
                 wide<T>           v[V], w[V];
-                open(value_bits, v);
-                open(grad_bits, w);
+                unpack(value_bits, v);
+                unpack(grad_bits, w);
 #pragma unroll
                 for (int e = 0; e < V; e++) {
                     sum += v[e] * w[e];

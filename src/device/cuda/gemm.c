@@ -1,26 +1,26 @@
 /* gemm.c - products: the row of the table, and the cases that are no product.
  *
- * A transposed c is the transposed product, b^T a^T; an empty sum leaves beta z; a long stack goes
- * in pieces.  What remains cuBLASLt does (gemm_plan.c), or where it has no algorithm for such
- * operands (a 16-bit matrix at an odd address or of odd width) a kernel of our own
- * (gemm_any.cu). */
+ * A transposed c is the transposed product, b^T a^T; an empty sum leaves beta times the source; a
+ * long stack goes in pieces.  What remains cuBLASLt does (gemm_plan.c), or where it has no
+ * algorithm for such operands (a 16-bit matrix at an odd address or of odd width) a kernel of our
+ * own (gemm_fallback.cu). */
 #include "device/cuda/gemm.h"
 
 #include <assert.h>
 
-/* Of an empty sum. */
-static musec_status scaled(ms_device *d, double beta, ms_mat z, ms_mat c)
+/* Computes the product of an empty sum. */
+static musec_status scaled(ms_device *d, double beta, ms_mat source, ms_mat c)
 {
     musec_status st;
     if (beta == 0.0) return d->ops->fill(d, 0.0, c);
-    if (z.data != c.data) TRY(d->ops->copy(d, z, c));
+    if (source.data != c.data) TRY(d->ops->copy(d, source, c));
     TRY(d->ops->scale(d, ms_const(beta), c));
 done:
     return st;
 }
 
-musec_status ms_cuda_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat z,
-                          ms_mat c)
+musec_status ms_cuda_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta,
+                          ms_mat source, ms_mat c)
 {
     musec_status st = MUSEC_OK;
     assert(a.cols == b.rows && c.rows == a.rows && c.cols == b.cols);
@@ -31,21 +31,21 @@ musec_status ms_cuda_gemm(ms_device *d, double alpha, ms_mat a, ms_mat b, double
         a               = ms_t(b);
         b               = at;
         c               = ms_t(c);
-        z               = ms_t(z);
+        source          = ms_t(source);
     }
     if (c.count == 0 || c.rows == 0 || c.cols == 0) return MUSEC_OK;
-    if (a.cols == 0) return scaled(d, beta, z, c);
+    if (a.cols == 0) return scaled(d, beta, source, c);
     for (int64_t first = 0; first < c.count; first += MS_CUDA_BATCH) {
         const int64_t left = c.count - first, n = left < MS_CUDA_BATCH ? left : MS_CUDA_BATCH;
-        const ms_cuda_product p      = { .alpha = alpha,
-                                         .beta  = beta,
-                                         .a     = ms_mat_slice(a, first, n),
-                                         .b     = ms_mat_slice(b, first, n),
-                                         .c     = ms_mat_slice(c, first, n),
-                                         .z     = ms_mat_slice(z, first, n) };
-        bool                  served = false;
-        TRY(ms_cuda_gemm_planned(d, &p, &served));
-        if (!served) TRY(ms_cuda_gemm_any(d, &p));
+        const ms_cuda_gemm_problem p       = { .alpha  = alpha,
+                                               .beta   = beta,
+                                               .a      = ms_mat_slice(a, first, n),
+                                               .b      = ms_mat_slice(b, first, n),
+                                               .c      = ms_mat_slice(c, first, n),
+                                               .source = ms_mat_slice(source, first, n) };
+        bool                       handled = false;
+        TRY(ms_cuda_gemm_planned(d, &p, &handled));
+        if (!handled) TRY(ms_cuda_gemm_fallback(d, &p));
     }
 done:
     return st;

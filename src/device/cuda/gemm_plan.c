@@ -4,18 +4,18 @@
  * given to it as c^T = b^T a^T: b comes first, and nothing is moved.  Sums of float32 and narrower
  * operands are of float32, not of TF32; those of float64 are of float64.
  *
- * A plan is what cuBLASLt needs to know of a product, and the algorithm to take.  It belongs to
- * all that an algorithm may depend on (struct key), so that a product of the same kind always goes
- * the same way.  Where the sum over k is split, the parts are added in float32 (or float64) in one
+ * A plan is what cuBLASLt needs to know of a product, and the algorithm to take.  It belongs to all
+ * that an algorithm may depend on (struct key), so that a product of the same kind always goes the
+ * same way.  Where the sum over k is split, the parts are added in float32 (or float64) in one
  * order by a kernel of their own; the other schemes, which add in the type of c, are not allowed,
  * for they would round to 16 bits half way.  So equal calls give equal bits.
  *
  * The first product of its kind takes an algorithm among those that cuBLASLt proposes, by timing
- * them (gemm_trial.c).  A deterministic context takes only one that gives the bits of the first
+ * them (gemm_autotune.c).  A deterministic context takes only one that gives the bits of the first
  * proposal: so its results depend neither on clocks nor on what other processes have left.  What
- * was chosen is kept for these (gemm_kept.c).  The library is asked whether it would still take
- * that before it is believed, and, in a deterministic context, whether what it was judged by is
- * still the first proposal. */
+ * was chosen is cached for these (gemm_plan_cache.c).  The library is asked whether it would still
+ * take that before it is believed, and, in a deterministic context, whether what it was compared
+ * with is still the first proposal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@
 #include "device/cuda/gemm_plan.h"
 
 enum {
-    PLANS      = 1 << 14, /* kept at most; then all go and come back as they are needed */
+    PLANS      = 1 << 14, /* at most; then all go and come back as they are needed */
     SLOTS      = 2 * PLANS,
     ALIGN_MOST = 256, /* bytes: no algorithm asks for more */
 };
@@ -62,7 +62,7 @@ static void name_file(const ms_cuda *c, struct ms_cuda_blas *blas)
 {
     int v[3];
     version_of(&blas->lt, v);
-    ms_cache_name(blas->kept.name, "gemm-cublasLt-%d.%d.%d-%s", v[0], v[1], v[2], c->chip);
+    ms_cache_name(blas->cache.name, "gemm-cublasLt-%d.%d.%d-%s", v[0], v[1], v[2], c->chip);
 }
 
 /* The library itself stays open until the program ends: opening it takes long, and its kernels stay
@@ -121,7 +121,7 @@ void ms_cuda_blas_free(ms_device *d)
     ms_cuda             *c    = ms_cuda_of(d);
     struct ms_cuda_blas *blas = c == NULL ? NULL : c->blas;
     if (blas == NULL) return;
-    ms_cuda_kept_close(&blas->kept);
+    ms_cuda_plan_cache_close(&blas->cache);
     drop_plans(blas);
     if (blas->start != NULL) (void)cudaEventDestroy(blas->start);
     if (blas->stop != NULL) (void)cudaEventDestroy(blas->stop);
@@ -168,17 +168,17 @@ static operand_key operand_key_of(ms_mat x, const void *also)
     return k;
 }
 
-static key key_of(const ms_device *d, const ms_cuda_product *p)
+static key key_of(const ms_device *d, const ms_cuda_gemm_problem *p)
 {
     const double beta = p->c.dtype == MUSEC_F64 ? p->beta : (double)(float)p->beta;
-    return (key){ .a       = operand_key_of(p->a, NULL),
-                  .b       = operand_key_of(p->b, NULL),
-                  .c       = operand_key_of(p->c, beta != 0.0 ? p->z.data : NULL),
-                  .dtype   = p->a.dtype,
-                  .c_dtype = p->c.dtype,
-                  .count   = p->c.count,
-                  .reads_c = beta != 0.0,
-                  .loose   = !d->deterministic };
+    return (key){ .a                = operand_key_of(p->a, NULL),
+                  .b                = operand_key_of(p->b, NULL),
+                  .c                = operand_key_of(p->c, beta != 0.0 ? p->source.data : NULL),
+                  .dtype            = p->a.dtype,
+                  .c_dtype          = p->c.dtype,
+                  .count            = p->c.count,
+                  .reads_c          = beta != 0.0,
+                  .nondeterministic = !d->deterministic };
 }
 
 static uint64_t hash_of(const key *k)
@@ -192,7 +192,7 @@ static uint64_t hash_of(const key *k)
     return h;
 }
 
-/* Where the plan of this key is, or is to be. */
+/* Returns where the plan of this key is, or is to be. */
 static plan **slot_of(struct ms_cuda_blas *blas, const key *k)
 {
     size_t i = (size_t)hash_of(k) % SLOTS;
@@ -236,7 +236,7 @@ done:
     return st;
 }
 
-/* What the product is, to cuBLASLt: its first operand is b. */
+/* Describes the product to cuBLASLt, whose first operand is b. */
 static musec_status describe(ms_device *d, const functions *lt, plan *p)
 {
     const key    *k    = &p->key;
@@ -272,9 +272,9 @@ static musec_status prefer(ms_device *d, const functions *lt, cublasLtMatmulPref
                      "a preference");
 }
 
-/* Up to `most` algorithms, the most promising first; *n is 0 where there is none. */
-static musec_status propose(ms_device *d, struct ms_cuda_blas *blas, const plan *p, int most,
-                            cublasLtMatmulHeuristicResult_t *results, int *n)
+/* Asks for up to `most` algorithms, the most promising first; *n is 0 where there is none. */
+static musec_status ask_heuristic(ms_device *d, struct ms_cuda_blas *blas, const plan *p, int most,
+                                  cublasLtMatmulHeuristicResult_t *results, int *n)
 {
     const functions           *lt    = &blas->lt;
     const key                 *k     = &p->key;
@@ -318,17 +318,18 @@ cublasStatus_t ms_cuda_gemm_run(ms_device *d, struct ms_cuda_blas *blas, const p
     const bool  wide = p->key.dtype == MUSEC_F64;
     return blas->lt.cublasLtMatmul(
         blas->handle, p->op, wide ? (const void *)&call->alpha : &alpha, call->b, call->b_layout,
-        call->a, call->a_layout, wide ? (const void *)&call->beta : &beta, call->z, p->c, call->c,
-        p->c, algo, ms_cuda_of(d)->workspace, MS_CUDA_WORKSPACE, ms_cuda_of(d)->stream);
+        call->a, call->a_layout, wide ? (const void *)&call->beta : &beta, call->source, p->c,
+        call->c, p->c, algo, ms_cuda_of(d)->workspace, MS_CUDA_WORKSPACE, ms_cuda_of(d)->stream);
 }
 
-/* The algorithm that was chosen before, if the library would still take it. */
-static bool recall(struct ms_cuda_blas *blas, plan *p)
+/* Takes the algorithm that was chosen before, if the library would still take it. */
+static bool load_cached(struct ms_cuda_blas *blas, plan *p)
 {
     cublasLtMatmulHeuristicResult_t result;
-    const ms_cuda_kept_plan        *was = ms_cuda_kept_find(&blas->kept, &p->key);
+    const ms_cuda_cached_plan      *was = ms_cuda_plan_cache_find(&blas->cache, &p->key);
     if (was == NULL) return false;
-    if (p->key.loose == 0 && memcmp(&was->first, &p->first, sizeof p->first) != 0) return false;
+    if (p->key.nondeterministic == 0 && memcmp(&was->first, &p->first, sizeof p->first) != 0)
+        return false;
     if (blas->lt.cublasLtMatmulAlgoCheck(blas->handle, p->op, p->b, p->a, p->c, p->c, &was->algo,
                                          &result) != CUBLAS_STATUS_SUCCESS ||
         result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > MS_CUDA_WORKSPACE)
@@ -337,14 +338,14 @@ static bool recall(struct ms_cuda_blas *blas, plan *p)
     return p->found = true;
 }
 
-/* Others than the first, which comes again among them: from results[1] on. */
-static musec_status propose_more(ms_device *d, struct ms_cuda_blas *blas, const plan *p,
-                                 cublasLtMatmulHeuristicResult_t *results, int *n)
+/* Asks for others than the first, which comes again among them, to results[1] and on. */
+static musec_status ask_heuristic_more(ms_device *d, struct ms_cuda_blas *blas, const plan *p,
+                                       cublasLtMatmulHeuristicResult_t *results, int *n)
 {
     int          more = 0;
-    musec_status st   = propose(d, blas, p, MS_CUDA_PROPOSALS, results + 1, &more);
+    musec_status st   = ask_heuristic(d, blas, p, MS_CUDA_CANDIDATES, results + 1, &more);
     for (int i = 1; i <= more; i++)
-        if (*n < MS_CUDA_PROPOSALS && memcmp(&results[i].algo, &p->first, sizeof p->first) != 0)
+        if (*n < MS_CUDA_CANDIDATES && memcmp(&results[i].algo, &p->first, sizeof p->first) != 0)
             results[(*n)++] = results[i];
     return st;
 }
@@ -352,31 +353,31 @@ static musec_status propose_more(ms_device *d, struct ms_cuda_blas *blas, const 
 /* In a deterministic context the first proposal is asked for alone: what comes first may not depend
  * on whether others are tried. */
 static musec_status choose(ms_device *d, struct ms_cuda_blas *blas, plan *p,
-                           const ms_cuda_product *x)
+                           const ms_cuda_gemm_problem *x)
 {
-    cublasLtMatmulHeuristicResult_t results[MS_CUDA_PROPOSALS + 1] = { 0 };
-    const bool                      tried = !d->no_autotune && ms_cuda_gemm_is_tried(&p->key);
-    const bool                      loose = p->key.loose != 0;
+    cublasLtMatmulHeuristicResult_t results[MS_CUDA_CANDIDATES + 1] = { 0 };
+    const bool                      tried = !d->no_autotune && ms_cuda_gemm_is_autotuned(&p->key);
+    const bool                      nondeterministic = p->key.nondeterministic != 0;
     int                             n = 0, best = 0;
     musec_status                    st = MUSEC_OK;
 
-    if (tried && loose && recall(blas, p)) return MUSEC_OK;
-    TRY(propose(d, blas, p, tried && loose ? MS_CUDA_PROPOSALS : 1, results, &n));
+    if (tried && nondeterministic && load_cached(blas, p)) return MUSEC_OK;
+    TRY(ask_heuristic(d, blas, p, tried && nondeterministic ? MS_CUDA_CANDIDATES : 1, results, &n));
     if (n == 0) return MUSEC_OK;
     p->found = true;
     p->first = p->algo = results[0].algo;
-    if (!tried || (!loose && recall(blas, p))) return MUSEC_OK;
-    if (!loose) TRY(propose_more(d, blas, p, results, &n));
-    if (n > 1) TRY(ms_cuda_gemm_try(d, blas, p, x, results, n, &best));
+    if (!tried || (!nondeterministic && load_cached(blas, p))) return MUSEC_OK;
+    if (!nondeterministic) TRY(ask_heuristic_more(d, blas, p, results, &n));
+    if (n > 1) TRY(ms_cuda_gemm_autotune(d, blas, p, x, results, n, &best));
     if (best < 0) return MUSEC_OK; /* the next process may have the memory */
     p->algo = results[best].algo;
-    ms_cuda_kept_add(&blas->kept, &(ms_cuda_kept_plan){ p->key, p->first, p->algo });
+    ms_cuda_plan_cache_add(&blas->cache, &(ms_cuda_cached_plan){ p->key, p->first, p->algo });
 done:
     return st;
 }
 
 static musec_status make_plan(ms_device *d, struct ms_cuda_blas *blas, const key *k,
-                              const ms_cuda_product *x, plan **out)
+                              const ms_cuda_gemm_problem *x, plan **out)
 {
     plan        *p  = calloc(1, sizeof *p);
     musec_status st = MUSEC_OK;
@@ -392,21 +393,21 @@ done:
     return st;
 }
 
-/* By the algorithm that was chosen; where that is refused after all, by the first proposal, which
- * gives the same bits. */
+/* Runs the algorithm that was chosen or, where cuBLASLt refuses it after all, the first proposal,
+ * which gives the same bits. */
 static cublasStatus_t run_plan(ms_device *d, struct ms_cuda_blas *blas, plan *p,
-                               const ms_cuda_product *x)
+                               const ms_cuda_gemm_problem *x)
 {
     const ms_cuda_gemm_call call = { .alpha    = x->alpha,
                                      .beta     = x->beta,
                                      .a        = x->a.data,
                                      .b        = x->b.data,
-                                     .z        = p->key.reads_c != 0 ? x->z.data : x->c.data,
+                                     .source   = p->key.reads_c != 0 ? x->source.data : x->c.data,
                                      .c        = x->c.data,
                                      .a_layout = p->a,
                                      .b_layout = p->b };
     const cublasStatus_t    code = ms_cuda_gemm_run(d, blas, p, &p->algo, &call);
-    if (code != CUBLAS_STATUS_NOT_SUPPORTED || p->key.loose != 0 ||
+    if (code != CUBLAS_STATUS_NOT_SUPPORTED || p->key.nondeterministic != 0 ||
         memcmp(&p->algo, &p->first, sizeof p->first) == 0)
         return code;
     (void)cudaGetLastError(); /* or the next launch would be blamed */
@@ -414,14 +415,14 @@ static cublasStatus_t run_plan(ms_device *d, struct ms_cuda_blas *blas, plan *p,
     return ms_cuda_gemm_run(d, blas, p, &p->algo, &call);
 }
 
-musec_status ms_cuda_gemm_planned(ms_device *d, const ms_cuda_product *x, bool *served)
+musec_status ms_cuda_gemm_planned(ms_device *d, const ms_cuda_gemm_problem *x, bool *handled)
 {
     const key            k    = key_of(d, x);
     struct ms_cuda_blas *blas = NULL;
     plan               **slot = NULL;
     musec_status         st   = MUSEC_OK;
 
-    *served = false;
+    *handled = false;
     TRY(blas_of(d, &blas));
     slot = slot_of(blas, &k);
     if (*slot == NULL) {
@@ -440,7 +441,7 @@ musec_status ms_cuda_gemm_planned(ms_device *d, const ms_cuda_product *x, bool *
         return MUSEC_OK;
     }
     TRY(lt_status(d, &blas->lt, code, "gemm"));
-    *served = true;
+    *handled = true;
 done:
     return st;
 }

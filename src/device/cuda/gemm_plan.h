@@ -1,6 +1,6 @@
 /* gemm_plan.h - what the files of products by cuBLASLt share: gemm_plan.c makes plans and runs
- * them, gemm_trial.c chooses among the algorithms that are proposed, gemm_trial.cu has the kernels
- * of that, gemm_kept.c keeps what was chosen in a file. */
+ * them, gemm_autotune.c chooses among the algorithms that are proposed, gemm_autotune_kernels.cu
+ * has its kernels, gemm_plan_cache.c keeps what was chosen in a file. */
 #ifndef MS_DEVICE_CUDA_GEMM_PLAN_H
 #define MS_DEVICE_CUDA_GEMM_PLAN_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-enum { MS_CUDA_PROPOSALS = 8 }; /* algorithms that are tried */
+enum { MS_CUDA_CANDIDATES = 8 }; /* algorithms that are timed */
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
@@ -71,7 +71,7 @@ typedef struct ms_cuda_gemm_key {
     ms_cuda_operand_key a, b, c;
     int64_t             dtype, c_dtype, count;
     int64_t             reads_c;
-    int64_t             loose; /* the context is not deterministic: any bits will do */
+    int64_t             nondeterministic; /* the context is not deterministic: any bits will do */
 } ms_cuda_gemm_key;
 
 typedef struct ms_cuda_gemm_plan {
@@ -83,27 +83,28 @@ typedef struct ms_cuda_gemm_plan {
     bool                   found; /* there is an algorithm */
 } ms_cuda_gemm_plan;
 
-/* ---- plans of earlier processes (gemm_kept.c) ------------------------------------------------ */
+/* ---- plans of earlier processes (gemm_plan_cache.c) ------------------------------------------ */
 
-typedef struct ms_cuda_kept_plan { /* what was chosen, as the file has it */
+typedef struct ms_cuda_cached_plan { /* what was chosen, as the file has it */
     ms_cuda_gemm_key     key;
-    cublasLtMatmulAlgo_t first; /* what it was judged by, where the key is not loose */
+    cublasLtMatmulAlgo_t first; /* whose bits it has, where the key is deterministic */
     cublasLtMatmulAlgo_t algo;
-} ms_cuda_kept_plan;
+} ms_cuda_cached_plan;
 
-typedef struct ms_cuda_kept {
-    char               name[MS_CACHE_NAME]; /* of the file */
-    ms_cuda_kept_plan *at;
-    size_t             n, n_new;
-    bool               is_read;
-} ms_cuda_kept;
+typedef struct ms_cuda_plan_cache {
+    char                 name[MS_CACHE_NAME]; /* of the file */
+    ms_cuda_cached_plan *at;
+    size_t               n, n_new;
+    bool                 is_read;
+} ms_cuda_plan_cache;
 
 /* NULL: there is none.  Reads the file when first asked; valid until the next call. */
-const ms_cuda_kept_plan *ms_cuda_kept_find(ms_cuda_kept *all, const ms_cuda_gemm_key *k);
-/* In place of one of the same key; nothing happens where they are enough. */
-void ms_cuda_kept_add(ms_cuda_kept *all, const ms_cuda_kept_plan *one);
+const ms_cuda_cached_plan *ms_cuda_plan_cache_find(ms_cuda_plan_cache     *all,
+                                                   const ms_cuda_gemm_key *k);
+/* Adds a plan, in place of one of the same key; nothing happens where the cache is full. */
+void ms_cuda_plan_cache_add(ms_cuda_plan_cache *all, const ms_cuda_cached_plan *one);
 /* Writes the file if anything is new, with what other processes have added since, and frees. */
-void ms_cuda_kept_close(ms_cuda_kept *all);
+void ms_cuda_plan_cache_close(ms_cuda_plan_cache *all);
 
 /* ---- running (gemm_plan.c) ------------------------------------------------------------------- */
 
@@ -113,12 +114,12 @@ struct ms_cuda_blas {
     ms_cuda_gemm_plan **slots; /* open addressing */
     int                 n_plans;
     cudaEvent_t         start, stop; /* for timing; made at its first use */
-    ms_cuda_kept        kept;
+    ms_cuda_plan_cache  cache;
 };
 
-typedef struct ms_cuda_gemm_call { /* of a plan: c <- alpha a b + beta z */
+typedef struct ms_cuda_gemm_call { /* of a plan: c <- alpha a b + beta source */
     double                 alpha, beta;
-    const void            *a, *b, *z;
+    const void            *a, *b, *source;
     void                  *c;
     cublasLtMatrixLayout_t a_layout, b_layout; /* the plan's, or others of the same shape */
 } ms_cuda_gemm_call;
@@ -128,26 +129,27 @@ cublasStatus_t ms_cuda_gemm_run(ms_device *d, struct ms_cuda_blas *blas, const m
 musec_status   ms_cuda_gemm_layout(ms_device *d, const ms_cuda_lt *lt, const ms_cuda_operand_key *k,
                                    int64_t dtype, int64_t count, cublasLtMatrixLayout_t *out);
 
-/* ---- choosing (gemm_trial.c, gemm_trial.cu) -------------------------------------------------- */
+/* ---- choosing (gemm_autotune.c, gemm_autotune_kernels.cu) ------------------------------------ */
 
-/* Is a product of this kind tried at all, in a context that has no objection? */
-bool ms_cuda_gemm_is_tried(const ms_cuda_gemm_key *k);
-/* The fastest of n, by its index, or -1 where there is no memory to try them; waits.  Where the key
- * is not loose, only of those that give the bits of number 0.  What x's c holds is lost, unless x
- * reads it. */
-musec_status ms_cuda_gemm_try(ms_device *d, struct ms_cuda_blas *blas, const ms_cuda_gemm_plan *p,
-                              const ms_cuda_product                 *x,
-                              const cublasLtMatmulHeuristicResult_t *results, int n, int *best);
+/* Is a product of this kind autotuned at all, in a context that allows it? */
+bool ms_cuda_gemm_is_autotuned(const ms_cuda_gemm_key *k);
+/* *best <- the index of the fastest of n, or -1 where there is no memory to run them; waits.  Where
+ * the key is deterministic, only of those that give the bits of number 0.  What x's c holds is
+ * lost, unless x reads it. */
+musec_status ms_cuda_gemm_autotune(ms_device *d, struct ms_cuda_blas *blas,
+                                   const ms_cuda_gemm_plan *p, const ms_cuda_gemm_problem *x,
+                                   const cublasLtMatmulHeuristicResult_t *results, int n,
+                                   int *best);
 
 typedef enum ms_cuda_tiny { MS_CUDA_TINY_NONE, MS_CUDA_TINY_ROWS, MS_CUDA_TINY_COLS } ms_cuda_tiny;
 
 /* Numbers of either sign and many magnitudes, each from the key and its place.  Some rows or
  * columns are so small that their products with each other are below the smallest normal number, of
  * f16 where that is the dtype.  out is not transposed. */
-musec_status ms_cuda_trial_fill(ms_device *d, uint64_t key, ms_cuda_tiny tiny, ms_mat out);
+musec_status ms_cuda_autotune_fill(ms_device *d, uint64_t key, ms_cuda_tiny tiny, ms_mat out);
 /* Adds to *digest, on the device, a number that depends on every bit of the elements of c and on
  * the place of each, but not on what lies between rows.  c is not transposed. */
-musec_status ms_cuda_trial_digest(ms_device *d, uint64_t key, ms_mat c, uint64_t *digest);
+musec_status ms_cuda_autotune_digest(ms_device *d, uint64_t key, ms_mat c, uint64_t *digest);
 
 #ifdef __cplusplus
 }

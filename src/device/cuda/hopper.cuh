@@ -36,7 +36,8 @@ static __device__ inline uint32_t smem_address(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* Where swizzled tiles begin in dynamic shared memory, which has SMEM_ALIGN bytes to spare. */
+/* Returns where swizzled tiles begin in dynamic shared memory, which has SMEM_ALIGN bytes to
+ * spare. */
 static __device__ inline uint32_t smem_tiles(const void *dynamic)
 {
     return (smem_address(dynamic) + SMEM_ALIGN - 1u) / SMEM_ALIGN * SMEM_ALIGN;

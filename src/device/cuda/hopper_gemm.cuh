@@ -48,6 +48,7 @@ struct gemm_schedule {
     int      tiles_m;     /* rows of tiles of 128 (1x1) or 256 (2x1) */
     int64_t  tiles;       /* of a matrix */
     int64_t  total_tiles; /* of the stack */
+    int64_t  positions;   /* of the clusters: tiles, and in a last round of the 2x1 policy none */
     uint32_t clusters;
 };
 
@@ -178,29 +179,55 @@ template <typename P> static __device__ inline bool has_subtile(const warpgroup_
     return q % P::ACROSS < t.across;
 }
 
+/* Does a consumer that has begun a tile compute subtile q? */
+template <typename P> static __device__ inline bool computes(const warpgroup_tile &t, int q)
+{
+    return !P::STORE_WARPS || has_subtile<P>(t, q);
+}
+
 /* ---- tile scheduler -------------------------------------------------------------------------- */
 
-/* Returns the tile of this cluster in the first round from *round on that has one for it, or -1
- * after the last.  From round to round it moves on by the stride, lest it get the same kind of tile
- * each time.  Whole warps call it: the vote tells the compiler that they agree, without which it
- * would not overlap MMAs. */
+/* Clusters take positions first, first + clusters, ...: a round of all clusters after the other.
+ * From round to round a cluster moves on by the stride, lest it get the same kind of tile each
+ * time. */
 template <typename P>
-static __device__ inline int64_t next_tile(const gemm_args &g, uint32_t *round)
+static __device__ inline int64_t tile_at(const gemm_schedule &s, int64_t position)
+{
+    if (P::SCHEDULER_STRIDE == 0) return position;
+    const int64_t round = position / s.clusters, first = round * s.clusters;
+    return first + (position - first + round * P::SCHEDULER_STRIDE) % s.clusters;
+}
+
+/* Returns the first position from `position` on at which this cluster has a tile to compute.  Whole
+ * warps call it: the vote tells the compiler that they agree, without which it would not overlap
+ * MMAs. */
+template <typename P>
+static __device__ inline int64_t next_position(const gemm_args &g, int64_t position)
 {
     const gemm_schedule &s = g.schedule;
-    for (;;) {
-        const int64_t  first = (int64_t)*round * s.clusters;
-        const uint32_t mine =
-            P::SCHEDULER_STRIDE == 0
-                ? blockIdx.x / P::CLUSTER
-                : (blockIdx.x / P::CLUSTER + *round * P::SCHEDULER_STRIDE) % s.clusters;
-        const int64_t tile = first + mine;
-        if (first >= s.total_tiles) return -1;
-        ++*round;
-        if (tile >= s.total_tiles) continue;
-        if (g.problem.mask == NULL || __any_sync(ALL_LANES, g.problem.mask[tile / s.tiles] != 0.0))
-            return tile;
+    if constexpr (P::SCHEDULER_STRIDE == 0) {
+        while (g.problem.mask != NULL && position < s.positions &&
+               !__any_sync(ALL_LANES, g.problem.mask[position / s.tiles] != 0.0))
+            position += s.clusters;
+    } else {
+        for (; position < s.positions; position += s.clusters) {
+            const int64_t tile = tile_at<P>(s, position);
+            if (tile >= s.total_tiles) continue;
+            if (g.problem.mask == NULL ||
+                __any_sync(ALL_LANES, g.problem.mask[tile / s.tiles] != 0.0))
+                break;
+        }
     }
+    return position;
+}
+
+/* Calls run(tile) for each tile of this cluster. */
+template <typename P, typename Run>
+static __device__ inline void for_each_tile(const gemm_args &g, Run run)
+{
+    for (int64_t n = next_position<P>(g, blockIdx.x / P::CLUSTER); n < g.schedule.positions;
+         n         = next_position<P>(g, n + g.schedule.clusters))
+        run(tile_at<P>(g.schedule, n));
 }
 
 /* ---- producer -------------------------------------------------------------------------------- */
@@ -335,37 +362,34 @@ static __device__ inline void multiply_k_tiles(float (&d)[SUBTILES][32], const g
     release_stage_if<P>(p, previous, true);
 }
 
-/* Releases the k-tiles of a tile that this warpgroup has no part in. */
+/* Releases the next n stages, which this warpgroup has no use for. */
 template <typename P>
-static __device__ inline void skip_k_tiles(const gemm_args &g, const gemm_pipeline &p,
-                                           gemm_state *from)
+static __device__ inline void skip_stages(const gemm_pipeline &p, int n, gemm_state *from)
 {
 #pragma unroll 1
-    for (int s = 0; s < g.problem.k_tiles; s++, ++*from) {
+    for (; n > 0; n--, ++*from) {
         wait_full(p, *from);
         __syncwarp(); /* a lane that falls behind by a turn of the pipeline would miss a phase */
         release_stage_if<P>(p, from->index, true);
     }
 }
 
-/* All of it or, in a cluster's tile, as many columns of subtiles as there are to compute. */
+/* Multiplies as many columns of subtiles as the tile has. */
 template <typename P, typename T, major A, major B>
 static __device__ inline void main_loop(float (&d)[SUBTILES][32], const gemm_args &g,
                                         const warpgroup_tile &t, uint32_t warpgroup,
                                         const gemm_pipeline &p, gemm_state *from)
 {
-    if (t.across == P::ACROSS)
+    if constexpr (P::STORE_WARPS) {
+        switch (t.across) {
+        case 4: multiply_k_tiles<P, T, A, B, 4>(d, g, warpgroup, p, from); break;
+        case 3: multiply_k_tiles<P, T, A, B, 3>(d, g, warpgroup, p, from); break;
+        case 2: multiply_k_tiles<P, T, A, B, 2>(d, g, warpgroup, p, from); break;
+        case 1: multiply_k_tiles<P, T, A, B, 1>(d, g, warpgroup, p, from); break;
+        default: skip_stages<P>(p, g.problem.k_tiles, from); break;
+        }
+    } else
         multiply_k_tiles<P, T, A, B, P::ACROSS>(d, g, warpgroup, p, from);
-    else if (t.across == 0)
-        skip_k_tiles<P>(g, p, from);
-    else if constexpr (P::ACROSS == 4) {
-        if (t.across == 3)
-            multiply_k_tiles<P, T, A, B, 3>(d, g, warpgroup, p, from);
-        else if (t.across == 2)
-            multiply_k_tiles<P, T, A, B, 2>(d, g, warpgroup, p, from);
-        else
-            multiply_k_tiles<P, T, A, B, 1>(d, g, warpgroup, p, from);
-    }
 }
 
 #endif /* __CUDA_ARCH_FEAT_SM90_ALL */

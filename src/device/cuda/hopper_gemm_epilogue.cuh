@@ -147,42 +147,50 @@ static __device__ inline Real sum_squares(const float (*d)[32], int here)
     return sum[0] + sum[1];
 }
 
-/* The same in float32 where no square leaves its range: conversions to float64 are slow. */
+/* Sums in float32 where no square leaves its range: conversions to float64 are slow. */
 template <int N> static __device__ inline double sum_squares(const float (*d)[32], int here)
 {
     const float fast = sum_squares<float, N>(d, here);
     return fast > 1e-24f && fast < 1e36f ? (double)fast : sum_squares<double, N>(d, here);
 }
 
+struct factors {
+    float alpha, beta, diag;
+};
+
+/* Loads the factors of a matrix.  It is called before the main loop, which hides the latency. */
+static __device__ inline factors factors_of(const gemm_epilogue &e, int b)
+{
+    return { (float)number_at(e.alpha, b), e.has_source ? (float)number_at(e.beta, b) : 0.0f,
+             (float)number_at(e.diag, b) };
+}
+
 struct partial_sums {
     double squares, trace;
 };
 
-/* The accumulators become c. */
+/* Turns the accumulators into c and returns its partial sums. */
 template <typename P>
 static __device__ inline partial_sums finish_tile(float (&d)[SUBTILES][32], const gemm_args &g,
-                                                  const warpgroup_tile  &t,
+                                                  const warpgroup_tile &t, const factors &by,
                                                   const consumer_thread &me, const gemm_pipeline &p,
                                                   gemm_state *from)
 {
-    const gemm_epilogue &e     = g.epilogue;
-    const float          alpha = (float)number_at(e.alpha, t.b);
-    const float          beta  = e.has_source ? (float)number_at(e.beta, t.b) : 0.0f;
-    const float          diag  = (float)number_at(e.diag, t.b);
-    partial_sums         sum   = {};
+    const gemm_epilogue &e   = g.epilogue;
+    partial_sums         sum = {};
     if (e.has_source)
-        add_source<P>(d, g, alpha, beta, me, p, from);
+        add_source<P>(d, g, by.alpha, by.beta, me, p, from);
     else {
 #pragma unroll
         for (int i = 0; i < SUBTILES * 32; i++)
-            d[i / 32][i % 32] *= alpha;
+            d[i / 32][i % 32] *= by.alpha;
     }
 #pragma unroll
     for (int q = 0; q < SUBTILES; q++)
-        if (has_subtile<P>(t, q)) {
+        if (computes<P>(t, q)) {
             const int row = row_of<P>(t, q), col = col_of<P>(t, q), last = P::SUM_ACROSS - 1;
             if (row == col)
-                sum.trace += finish_diagonal(d[q], g.problem, is_symmetric<P>(g), diag, row, me);
+                sum.trace += finish_diagonal(d[q], g.problem, is_symmetric<P>(g), by.diag, row, me);
             clear_outside(d[q], g.problem, row, col, me);
             if (e.sumsq == NULL || q % P::SUM_ACROSS != last) continue;
             const int here = is_symmetric<P>(g)
@@ -208,7 +216,7 @@ static __device__ inline void store_sum(double x, const consumer_thread &me, dou
 
 /* ---- subtiles to shared memory --------------------------------------------------------------- */
 
-/* Transposed: row c of the shared memory tile has column c. */
+/* Writes a subtile as it is or transposed: then row c of the shared memory tile has column c. */
 template <typename T, bool Transposed>
 static __device__ inline void write_subtile(const float (&d)[32], const consumer_thread &me,
                                             uint32_t smem)
@@ -225,7 +233,8 @@ static __device__ inline void write_subtile(const float (&d)[32], const consumer
             pack_pair<T>(d[4 * j + 4], d[4 * j + 5]), pack_pair<T>(d[4 * j + 6], d[4 * j + 7]));
 }
 
-/* On the diagonal: the blocks up to it as they are, and those below it transposed as well. */
+/* Writes a subtile on the diagonal: blocks up to it as they are, those below it transposed as
+ * well. */
 template <typename T>
 static __device__ inline void write_diagonal_subtile(const float (&d)[32],
                                                      const consumer_thread &me, uint32_t smem)
@@ -243,8 +252,8 @@ static __device__ inline void write_diagonal_subtile(const float (&d)[32],
         }
 }
 
-/* Transposed in 32 bits, to two tiles of 32 columns.  On the diagonal with what is not
- * transposed. */
+/* Writes a subtile transposed in 32 bits, to two tiles of 32 columns.  On the diagonal with what is
+ * not transposed. */
 template <bool Diagonal>
 static __device__ inline void write_transposed_f32(const float (&d)[32], const consumer_thread &me,
                                                    uint32_t smem)
@@ -268,7 +277,7 @@ static __device__ inline void write_transposed_f32(const float (&d)[32], const c
         }
 }
 
-/* Straight to memory, in 32 bits. */
+/* Stores a subtile of 32 bits straight to memory. */
 static __device__ inline void store_f32(const float (&d)[32], const gemm_args &g, int b, int row,
                                         int col, const consumer_thread &me)
 {
@@ -321,7 +330,8 @@ static __device__ inline store_pipeline store_pipeline_of(const gemm_pipeline &p
     return to;
 }
 
-/* Where a store stage lies in a stage of the main loop's pipeline: each consumer has half of it. */
+/* Returns where a store stage lies in a stage of the main loop's pipeline: each consumer has half
+ * of it. */
 static __device__ inline uint32_t store_stage(const gemm_pipeline &p, const gemm_state &at,
                                               uint32_t warpgroup)
 {
@@ -425,7 +435,7 @@ static __device__ inline void store_tile(const float (&d)[SUBTILES][32], const g
     for (int q = 0; q < SUBTILES; q++) {
         const int  row = row_of<P>(t, q), col = col_of<P>(t, q);
         const bool diagonal = symmetric && row == col;
-        if (!has_subtile<P>(t, q)) continue;
+        if (!computes<P>(t, q)) continue;
         if (P::DOWN > 1 && symmetric && row < col) continue; /* above the diagonal */
         if (is_f32 && !diagonal) store_f32(d[q], g, t.b, row, col, me);
         if (is_f32 && !symmetric) continue;

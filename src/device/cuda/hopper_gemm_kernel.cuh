@@ -39,20 +39,26 @@ template <typename P, typename T, major A, major B>
 static __device__ inline void consume(const gemm_args &g, uint32_t warpgroup,
                                       const gemm_pipeline &p, double *room, const CUtensorMap *c)
 {
-    const consumer_thread me    = { warpgroup, threadIdx.x % WARPGROUP / WARP, threadIdx.x % WARP };
-    store_pipeline        to    = store_pipeline_of(p, warpgroup);
-    gemm_state            from  = { 0, 0 };
-    uint32_t              round = 0;
-    for (int64_t n = next_tile<P>(g, &round); n >= 0; n = next_tile<P>(g, &round)) {
+    const consumer_thread me   = { warpgroup, threadIdx.x % WARPGROUP / WARP, threadIdx.x % WARP };
+    const gemm_epilogue  &e    = g.epilogue;
+    store_pipeline        to   = store_pipeline_of(p, warpgroup);
+    gemm_state            from = { 0, 0 };
+    for_each_tile<P>(g, [&](int64_t n) {
         const warpgroup_tile t               = P::at(g, n, p.rank, warpgroup);
         float                d[SUBTILES][32] = {};
+        if (!P::STORE_WARPS && t.across == 0) {
+            if (me.warp == 0 && me.lane == 0 && e.sumsq != NULL) e.sumsq[t.partial] = 0.0;
+            if (me.warp == 0 && me.lane == 0 && e.trace != NULL) e.trace[t.partial] = 0.0;
+            skip_stages<P>(p, g.problem.k_tiles + e.source_stages, &from);
+            return;
+        }
+        const factors by = factors_of(e, t.b);
         main_loop<P, T, A, B>(d, g, t, warpgroup, p, &from);
-        const partial_sums sum = finish_tile<P>(d, g, t, me, p, &from);
+        const partial_sums sum = finish_tile<P>(d, g, t, by, me, p, &from);
         store_tile<P, T>(d, g, t, me, p, &from, &to, c);
-        if (g.epilogue.sumsq != NULL)
-            store_sum(sum.squares, me, room, g.epilogue.sumsq + t.partial);
-        if (g.epilogue.trace != NULL) store_sum(sum.trace, me, room, g.epilogue.trace + t.partial);
-    }
+        if (e.sumsq != NULL) store_sum(sum.squares, me, room, e.sumsq + t.partial);
+        if (e.trace != NULL) store_sum(sum.trace, me, room, e.trace + t.partial);
+    });
     if (!P::STORE_WARPS && me.warp == 0 && me.lane == 0) tma_store_wait_read<0>();
 }
 
@@ -70,8 +76,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     __shared__ double       room[2][WARPGROUP_WARPS];
     const uint32_t          warp      = __shfl_sync(ALL_LANES, threadIdx.x / WARP, 0);
     const uint32_t          warpgroup = warp / WARPGROUP_WARPS, producer = CONSUMERS / WARP;
-    gemm_state              at    = { 0, 0 };
-    uint32_t                round = 0;
+    gemm_state              at = { 0, 0 };
     gemm_pipeline           p;
     p.smem          = smem_tiles(dynamic);
     p.full          = smem_address(barriers);
@@ -82,7 +87,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x == CONSUMERS)
         prefetch_tensor_map(&a), prefetch_tensor_map(&b), prefetch_tensor_map(&c);
     init_barriers<P>(p);
-    begin_after_last();
+    pdl_wait_trigger();
     if (warpgroup < 2) {
         setmaxnreg_inc<232>();
         consume<P, T, A, B>(g, warpgroup, p, room[warpgroup], &c);
@@ -90,13 +95,14 @@ static __global__ void __launch_bounds__(THREADS, 1)
         setmaxnreg_dec<40>();
         const uint32_t which = warp - producer - 1; /* the consumer of a store warp */
         if (warp == producer) {
-            for (int64_t n = next_tile<P>(g, &round); n >= 0; n = next_tile<P>(g, &round))
-                load_tile<P, A, B>(g, n, p, &at, &a, &b, &source);
+            for_each_tile<P>(g,
+                             [&](int64_t n) { load_tile<P, A, B>(g, n, p, &at, &a, &b, &source); });
         } else if (P::STORE_WARPS && which < 2) {
             const store_pipeline to    = store_pipeline_of(p, which);
             uint32_t             phase = 0;
-            for (int64_t n = next_tile<P>(g, &round); n >= 0; n = next_tile<P>(g, &round))
+            for_each_tile<P>(g, [&](int64_t n) {
                 store_warp<P>(g, P::at(g, n, p.rank, which), which, p, &at, to, &phase, &c);
+            });
         }
     }
     if (P::CLUSTER > 1) cluster_sync(); /* the other block may still write here, or arrive */
@@ -132,10 +138,12 @@ template <typename P> static bool describe(const ms_cuda *cuda, const ms_product
 
     const int64_t down = (m - 1) / P::TILE + 1, across = (n - 1) / P::TILE + 1;
     const int64_t tiles = P::tiles(down, across, p->symmetric), total = tiles * p->c.count;
-    const int64_t clusters = at_most(total, cuda->processors / P::CLUSTER);
+    const int64_t clusters = ms_min_i64(total, cuda->sm_count / P::CLUSTER);
     if (tiles > INT32_MAX || p->c.count > INT32_MAX || total / clusters > INT32_MAX) return false;
-    g->problem  = { (int)m, (int)n, (int)((k - 1) / K_TILE + 1), p->symmetric, p->mask.data };
-    g->schedule = { (int)down, tiles, total, (uint32_t)clusters };
+    g->problem = { (int)m, (int)n, (int)((k - 1) / K_TILE + 1), p->symmetric, p->mask.data };
+    const int64_t rounds = (total - 1) / clusters + 1;
+    g->schedule = { (int)down, tiles, total, P::SCHEDULER_STRIDE == 0 ? total : rounds * clusters,
+                    (uint32_t)clusters };
 
     gemm_epilogue &e = g->epilogue;
     e.alpha          = number_of(p->alpha);

@@ -10,6 +10,7 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
+#include "core/size.h"
 #include "device/cuda/cuda.h"
 
 enum { WARP = 32, VECTOR = 8 }; /* VECTOR: elements that a thread loads at once */
@@ -67,8 +68,9 @@ template <typename T> static __device__ inline uint32_t pack_pair(float x, float
 
 template <typename T> static __device__ inline float2 unpack_pair(uint32_t word)
 {
-    return is_bf16<T>::value ? __bfloat1622float2(*(const __nv_bfloat162 *)&word)
-                             : __half22float2(*(const __half2 *)&word);
+    if (is_bf16<T>::value)
+        return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u));
+    return __half22float2(*(const __half2 *)&word);
 }
 
 /* VECTOR elements from i on, i being a multiple of VECTOR and p aligned to 16 bytes. */
@@ -85,13 +87,10 @@ static __device__ inline void load_vector(const void *p, int64_t i, musec_dtype 
     const uint32_t part[4] = { all.x, all.y, all.z, all.w };
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        float2 two;
-        if (dtype == MUSEC_BF16)
-            two = __bfloat1622float2(*(const __nv_bfloat162 *)&part[k]);
-        else
-            two = __half22float2(*(const __half2 *)&part[k]);
-        x[2 * k]     = two.x;
-        x[2 * k + 1] = two.y;
+        const float2 two = dtype == MUSEC_BF16 ? unpack_pair<__nv_bfloat16>(part[k])
+                                               : unpack_pair<__half>(part[k]);
+        x[2 * k]         = two.x;
+        x[2 * k + 1]     = two.y;
     }
 }
 
@@ -105,12 +104,9 @@ static __device__ inline void store_vector(void *p, int64_t i, musec_dtype dtype
     }
     uint32_t part[4];
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
-        if (dtype == MUSEC_BF16)
-            *(__nv_bfloat162 *)&part[k] = __floats2bfloat162_rn(x[2 * k], x[2 * k + 1]);
-        else
-            *(__half2 *)&part[k] = __floats2half2_rn(x[2 * k], x[2 * k + 1]);
-    }
+    for (int k = 0; k < 4; k++)
+        part[k] = dtype == MUSEC_BF16 ? pack_pair<__nv_bfloat16>(x[2 * k], x[2 * k + 1])
+                                      : pack_pair<__half>(x[2 * k], x[2 * k + 1]);
     ((uint4 *)p)[i / VECTOR] = make_uint4(part[0], part[1], part[2], part[3]);
 }
 
@@ -133,7 +129,7 @@ static inline bool is_vector(const ms_mat *x)
 static constexpr float LOG2_E = 1.4426950408889634f;
 
 /* 2^x within 2^-22 of it; below the smallest normal number it is 0. */
-static __device__ inline float exp2_fast(float x)
+static __device__ inline float exp2_approx(float x)
 {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -141,7 +137,7 @@ static __device__ inline float exp2_fast(float x)
 }
 
 /* x^(-1/2) within 2^-22 of it; x is a normal number. */
-static __device__ inline float rsqrt_fast(float x)
+static __device__ inline float rsqrt_approx(float x)
 {
     float y;
     asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -149,7 +145,7 @@ static __device__ inline float rsqrt_fast(float x)
 }
 
 /* 1 / x within 2^-22 of it; x and 1 / x are normal numbers. */
-static __device__ inline float inverse_fast(float x)
+static __device__ inline float rcp_approx(float x)
 {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -162,31 +158,32 @@ template <typename Real> static __device__ inline Real warp_sum(Real x)
 {
 #pragma unroll
     for (int step = WARP / 2; step > 0; step /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, step);
+        x += __shfl_xor_sync(ALL_LANES, x, step);
     return x;
 }
 
-/* Of all threads of a block (whole warps, at most 32), given to all of them, in an order that
- * depends on their number alone.  `room` is shared memory for 32 numbers, free again after. */
-template <typename Real> static __device__ inline Real block_sum(Real x, Real *room)
+/* Sums over all threads of a block (whole warps, at most 32), for all of them, in an order that
+ * depends on their number alone.  `shared` has 32 numbers of shared memory, free again after. */
+template <typename Real> static __device__ inline Real block_sum(Real x, Real *shared)
 {
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     const int warps = (int)blockDim.x / WARP;
     x               = warp_sum(x);
-    if (lane == 0) room[warp] = x;
+    if (lane == 0) shared[warp] = x;
     __syncthreads();
-    x = warp_sum(lane < warps ? room[lane] : (Real)0);
+    x = warp_sum(lane < warps ? shared[lane] : (Real)0);
     __syncthreads();
     return x;
 }
 
 /* ---- one kernel after another ---------------------------------------------------------------- */
 
-/* What every thread of a kernel that launch_kernel launches calls before it touches global memory:
- * it waits until the work that was queued before is done and all that it wrote can be seen.  Chips
- * from 9.0 on take blocks of such a kernel while the one before still runs.  When that ends, they
- * are in place and have set up shared memory, barriers and tensor maps, for which parameters will
- * do.  On other chips, and in a kernel that is launched otherwise, it does nothing.
+/* Waits for the kernel before and triggers the next (programmatic dependent launch, PDL).  Every
+ * thread of a kernel that launch_kernel launches calls it before it touches global memory: it waits
+ * until the work that was queued before is done and all that it wrote can be seen.  Chips from 9.0
+ * on take blocks of such a kernel while the one before still runs.  When that ends, they are in
+ * place and have set up shared memory, barriers and tensor maps, for which parameters will do.  On
+ * other chips, and in a kernel that is launched otherwise, it does nothing.
  *
  * Let kernels A, B, C follow one another.
  * - B waits for the whole of A, so it does not overwrite what A still reads.
@@ -200,7 +197,7 @@ template <typename Real> static __device__ inline Real block_sum(Real x, Real *r
  * ended, so when none is left to be placed: they take what is free or gets free of a processor, and
  * never keep a block that they wait for from running.  As this comes after the wait, one kernel at
  * most is waiting, and it waits for one that runs. */
-static __device__ inline void begin_after_last()
+static __device__ inline void pdl_wait_trigger()
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -208,7 +205,7 @@ static __device__ inline void begin_after_last()
 #endif
 }
 
-/* Queues a kernel that calls begin_after_last, in clusters of so many blocks.  What becomes of it:
+/* Queues a kernel that calls pdl_wait_trigger, in clusters of so many blocks.  What becomes of it:
  * launched(). */
 template <typename... Params, typename... Args>
 static inline void launch_clusters(ms_device *d, void (*kernel)(Params...), unsigned cluster,
@@ -222,7 +219,7 @@ static inline void launch_clusters(ms_device *d, void (*kernel)(Params...), unsi
     shape.dynamicSmemBytes     = shared;
     shape.stream               = c->stream;
     shape.attrs                = how;
-    if (c->kernels_wait) {
+    if (c->use_pdl) {
         how[shape.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         how[shape.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
     }
@@ -242,11 +239,11 @@ static inline void launch_kernel(ms_device *d, void (*kernel)(Params...), dim3 b
 
 /* ---- grids ----------------------------------------------------------------------------------- */
 
-/* Blocks of `threads` for n items, one each, but no more than fill the chip a few times: kernels
- * stride over the rest.  n is at least 1. */
+/* Returns the blocks of `threads` for n items, one each, but no more than fill the chip a few
+ * times: kernels stride over the rest.  n is at least 1. */
 static inline unsigned blocks_for(ms_device *d, int64_t n, int threads)
 {
-    const int64_t most = (int64_t)ms_cuda_of(d)->processors * 16, need = (n - 1) / threads + 1;
+    const int64_t most = (int64_t)ms_cuda_of(d)->sm_count * 16, need = (n - 1) / threads + 1;
     return (unsigned)(need < most ? need : most);
 }
 

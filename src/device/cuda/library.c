@@ -55,33 +55,33 @@ void ms_cuda_library_close(void *library)
     if (library != NULL) dlclose(library);
 }
 
-/* ---- ahead ----------------------------------------------------------------------------------- */
+/* ---- preloading ------------------------------------------------------------------------------ */
 
 /* Products, then attention: cuDNN opens its parts by these names when a plan is first made.  They
  * stay open, as those do that are opened where they are needed. */
-static const char *const ahead[][3] = { { "libcublasLt.so.13", "libcublasLt.so.12", NULL },
-                                        { "libcudnn.so.9", NULL },
-                                        { "libcudnn_graph.so.9", NULL },
-                                        { "libcudnn_heuristic.so.9", NULL },
-                                        { "libcudnn_engines_runtime_compiled.so.9", NULL },
-                                        { "libcudnn_engines_precompiled.so.9", NULL } };
+static const char *const preloaded[][3] = { { "libcublasLt.so.13", "libcublasLt.so.12", NULL },
+                                            { "libcudnn.so.9", NULL },
+                                            { "libcudnn_graph.so.9", NULL },
+                                            { "libcudnn_heuristic.so.9", NULL },
+                                            { "libcudnn_engines_runtime_compiled.so.9", NULL },
+                                            { "libcudnn_engines_precompiled.so.9", NULL } };
 
-static void *open_ahead(void *arg)
+static void *preload(void *arg)
 {
     const ms_cuda *c = arg;
-    const size_t   n = c->capability == MS_CUDA_CHIP_DNN ? COUNT(ahead) : 1;
+    const size_t   n = c->capability == MS_CUDA_CHIP_DNN ? COUNT(preloaded) : 1;
     for (size_t i = 0; i < n; i++)
-        (void)open_first(ahead[i]);
+        (void)open_first(preloaded[i]);
     return NULL;
 }
 
-void ms_cuda_library_ahead(ms_cuda *c)
+void ms_cuda_library_preload(ms_cuda *c)
 {
-    c->is_ahead = ms_thread_start(&c->ahead, open_ahead, c) == 0;
+    c->is_preloading = ms_thread_start(&c->preloader, preload, c) == 0;
 }
 
-void ms_cuda_library_ahead_end(ms_cuda *c)
+void ms_cuda_library_preload_join(ms_cuda *c)
 {
-    if (c->is_ahead) pthread_join(c->ahead, NULL);
-    c->is_ahead = false;
+    if (c->is_preloading) pthread_join(c->preloader, NULL);
+    c->is_preloading = false;
 }

@@ -79,7 +79,7 @@ static __device__ inline int target_count(const scoring<Real> &x, int64_t i)
     return left < x.n_weights ? (int)left : x.n_weights;
 }
 
-/* Where in row i the target of this lane is: lane k has that of weight k, others -1. */
+/* Returns where in row i the target of this lane is: lane k has that of weight k, others -1. */
 template <typename Real>
 static __device__ inline int target_of(const scoring<Real> &x, int64_t i, int lane)
 {
@@ -105,8 +105,8 @@ static __device__ inline Real settle(const scoring<Real> &x, ms_cap cap, int n, 
     const double loss     = (double)top - (double)z + (double)log(sum);
     double       weighted = 0.0, hits = 0.0;
     for (int k = 0; k < n; k++) {
-        weighted += x.weights[k] * __shfl_sync(0xffffffffu, loss, k);
-        if (__shfl_sync(0xffffffffu, at, k) == at) hits += x.weights[k];
+        weighted += x.weights[k] * __shfl_sync(ALL_LANES, loss, k);
+        if (__shfl_sync(ALL_LANES, at, k) == at) hits += x.weights[k];
     }
     if (threadIdx.x % WARP == 0) {
         losses[0] = weighted;
@@ -115,17 +115,17 @@ static __device__ inline Real settle(const scoring<Real> &x, ms_cap cap, int n, 
     return x.grad_scale * slope * (total_weight(x, n) * (exp(z - top) / sum) - (Real)hits);
 }
 
-/* As block_sum. */
-template <typename Real> static __device__ inline Real block_max(Real x, Real *room)
+/* Gives all threads of a block the largest x, as block_sum gives the sum. */
+template <typename Real> static __device__ inline Real block_max(Real x, Real *shared)
 {
     const int lane = (int)threadIdx.x % WARP, warps = (int)blockDim.x / WARP;
     for (int step = WARP / 2; step > 0; step /= 2)
-        x = fmax(x, __shfl_xor_sync(0xffffffffu, x, step));
-    if (lane == 0) room[threadIdx.x / WARP] = x;
+        x = fmax(x, __shfl_xor_sync(ALL_LANES, x, step));
+    if (lane == 0) shared[threadIdx.x / WARP] = x;
     __syncthreads();
-    x = room[lane < warps ? lane : 0];
+    x = shared[lane < warps ? lane : 0];
     for (int step = WARP / 2; step > 0; step /= 2)
-        x = fmax(x, __shfl_xor_sync(0xffffffffu, x, step));
+        x = fmax(x, __shfl_xor_sync(ALL_LANES, x, step));
     __syncthreads();
     return x;
 }
@@ -136,7 +136,7 @@ template <typename Real> static __device__ inline Real block_max(Real x, Real *r
 static __device__ inline void invert_four(float *a)
 {
     const float low = a[0] * a[1], high = a[2] * a[3];
-    const float all   = inverse_fast(low * high);
+    const float all   = rcp_approx(low * high);
     const float one_0 = all * high, one_1 = all * low; /* 1 / low, 1 / high */
     const float first = one_0 * a[1], third = one_1 * a[3];
     a[1] = one_0 * a[0];
@@ -181,7 +181,7 @@ static __device__ inline float soften(const fast_row &f, float (&v)[VECTOR])
     if constexpr (CAP == MS_CAP_NONE) {
 #pragma unroll
         for (int e = 0; e < VECTOR; e++) {
-            v[e] = exp2_fast((v[e] - f.level) * LOG2_E);
+            v[e] = exp2_approx((v[e] - f.level) * LOG2_E);
             sum += v[e];
         }
     } else {
@@ -191,7 +191,7 @@ static __device__ inline float soften(const fast_row &f, float (&v)[VECTOR])
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 v[four + e] = v[four + e] * f.by + f.plus;
-                g[e]        = exp2_fast(-fabsf(v[four + e]));
+                g[e]        = exp2_approx(-fabsf(v[four + e]));
                 r[e]        = 1.0f + g[e];
             }
             invert_four(r);
@@ -202,7 +202,7 @@ static __device__ inline float soften(const fast_row &f, float (&v)[VECTOR])
                                 : h >= 0.0f        ? r[e]
                                                    : rest;
                 const float z = f.scale * t - f.level;
-                p[e]          = exp2_fast(BOUND ? z : z * LOG2_E);
+                p[e]          = exp2_approx(BOUND ? z : z * LOG2_E);
                 v[four + e]   = p[e] * (rest * r[e]);
             }
             sum += (p[0] + p[1]) + (p[2] + p[3]);
@@ -213,15 +213,15 @@ static __device__ inline float soften(const fast_row &f, float (&v)[VECTOR])
 
 /* The largest of a thread's own columns; the least number there is if it has none, so that minus
  * infinity stays below it. */
-template <typename T, int KEPT>
-static __device__ inline float own_largest(const piece<T, VECTOR> (&raw)[KEPT], int first, int step,
-                                           int cols)
+template <typename T, int RESIDENT>
+static __device__ inline float own_largest(const piece<T, VECTOR> (&raw)[RESIDENT], int first,
+                                           int step, int cols)
 {
     float top = -FLT_MAX, v[VECTOR];
 #pragma unroll
-    for (int k = 0; k < KEPT; k++) {
+    for (int k = 0; k < RESIDENT; k++) {
         if (first + k * step >= cols) continue;
-        open(raw[k], v);
+        unpack(raw[k], v);
 #pragma unroll
         for (int e = 0; e < VECTOR; e++)
             top = fmaxf(top, v[e]);
@@ -238,8 +238,9 @@ static __device__ inline void put_scaled(T *to, float f, const float4 &a, const 
     put(to, v);
 }
 
-/* What the warps of workers say of a row.  There are two, for rows in turn, so that one barrier
- * for each row is enough: who writes into one of them again has met all that read it. */
+/* The warps of workers write here what they found in a row.  There are two, for rows in turn, so
+ * that one barrier for each row is enough: who writes into one of them again has met all that read
+ * it. */
 struct report {
     float top[WARP], sum[WARP];
 };
@@ -258,16 +259,16 @@ static __device__ inline float warp_max(float x)
 {
 #pragma unroll
     for (int step = WARP / 2; step > 0; step /= 2)
-        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+        x = fmaxf(x, __shfl_xor_sync(ALL_LANES, x, step));
     return x;
 }
 
-/* A worker's part: the sum of its exponentials, relative to its level. */
+/* Returns a worker's part: the sum of its exponentials, relative to its level. */
 template <bool BOUND> static __device__ inline void tell(float level, float sum, report *to)
 {
     const int   warp = (int)threadIdx.x / WARP;
     const float top  = BOUND ? level : warp_max(level);
-    if (!BOUND) sum *= exp2_fast((level - top) * LOG2_E);
+    if (!BOUND) sum *= exp2_approx((level - top) * LOG2_E);
     sum = warp_sum(sum);
     if (threadIdx.x % WARP != 0) return;
     to->top[warp] = top;
@@ -282,7 +283,7 @@ static __device__ inline row_sum read_all(float level, const report *from)
     if (!BOUND) {
         const float own = from->top[lane < WORKERS / WARP ? lane : 0];
         top             = warp_max(own);
-        sum *= exp2_fast((own - top) * LOG2_E);
+        sum *= exp2_approx((own - top) * LOG2_E);
     }
     return row_sum{ top, warp_sum(sum) };
 }
@@ -292,13 +293,14 @@ static __device__ inline row_sum read_all(float level, const report *from)
  *
  * Every fetch is one: under a condition, it would either keep the registers of what was there
  * before or go through others and be waited for. */
-template <typename T, ms_cap CAP, bool BOUND, int WORKERS, int KEPT>
+template <typename T, ms_cap CAP, bool BOUND, int WORKERS, int RESIDENT>
 static __device__ inline void work(const scoring<float> &x, const lines<T> &logits, int64_t rows,
                                    int cols, float4 *held, report *reports)
 {
-    constexpr int step = WORKERS * VECTOR;
-    constexpr int AHEAD =
-        BOUND && FLIGHT / WORKERS < KEPT ? FLIGHT / WORKERS : KEPT; /* a level is of all columns */
+    constexpr int    step    = WORKERS * VECTOR;
+    constexpr int    AHEAD   = BOUND && FLIGHT / WORKERS < RESIDENT
+                                   ? FLIGHT / WORKERS
+                                   : RESIDENT; /* a level is of all columns */
     const bool       written = x.grad_scale != 0.0f;
     const int        first   = (int)threadIdx.x * VECTOR;
     const int64_t    skip    = (int64_t)gridDim.x * logits.ld; /* from row to row */
@@ -307,7 +309,7 @@ static __device__ inline void work(const scoring<float> &x, const lines<T> &logi
     float4          *low = held + threadIdx.x, *high = low + cols / VECTOR;
     const T         *any = logits.row(0, blockIdx.x); /* fetched where nothing is needed */
     T               *own = logits.row(0, blockIdx.x) + first;
-    piece<T, VECTOR> raw[KEPT];
+    piece<T, VECTOR> raw[RESIDENT];
     float            factor = 0.0f; /* of the row before */
     int              turn   = 0;
 #pragma unroll
@@ -320,13 +322,13 @@ static __device__ inline void work(const scoring<float> &x, const lines<T> &logi
             BOUND ? x.scale : capped(x, CAP, own_largest(raw, first, step, cols), &slope);
         const fast_row f = fast_row_of<CAP, BOUND>(x, level);
 #pragma unroll
-        for (int k = 0; k < KEPT; k++) {
-            const int  then = (k + AHEAD) % KEPT, at = k * step;
-            const bool here = k + AHEAD < KEPT; /* else it is of the next row */
+        for (int k = 0; k < RESIDENT; k++) {
+            const int  then = (k + AHEAD) % RESIDENT, at = k * step;
+            const bool here = k + AHEAD < RESIDENT; /* else it is of the next row */
             if (first + at < cols) {
                 if (behind)
                     put_scaled(own - skip + at, factor, low[k * WORKERS], high[k * WORKERS]);
-                open(raw[k], v);
+                unpack(raw[k], v);
                 sum += soften<CAP, BOUND>(f, v);
                 low[k * WORKERS]  = make_float4(v[0], v[1], v[2], v[3]);
                 high[k * WORKERS] = make_float4(v[4], v[5], v[6], v[7]);
@@ -337,14 +339,14 @@ static __device__ inline void work(const scoring<float> &x, const lines<T> &logi
         tell<BOUND>(level, sum, &reports[turn]);
         meet<WORKERS>(); /* and the row before is written */
         const row_sum s     = read_all<BOUND, WORKERS>(level, &reports[turn]);
-        const float   share = BOUND ? 1.0f : exp2_fast((level - s.top) * LOG2_E);
+        const float   share = BOUND ? 1.0f : exp2_approx((level - s.top) * LOG2_E);
         const int     n     = target_count(x, i);
         factor = share * (n == x.n_weights ? usual : unit * total_weight(x, n)) / s.sum;
     }
     if (!written) return;
     own -= skip;
 #pragma unroll
-    for (int k = 0; k < KEPT; k++)
+    for (int k = 0; k < RESIDENT; k++)
         if (first + k * step < cols)
             put_scaled(own + k * step, factor, low[k * WORKERS], high[k * WORKERS]);
     meet<WORKERS>();
@@ -376,16 +378,16 @@ static __device__ inline void keep_books(const scoring<float> &x, const lines<T>
 }
 
 /* losses: (rows, 2).  BOUND: the cap's bound is the level. */
-template <typename T, ms_cap CAP, bool BOUND, int WORKERS, int KEPT>
+template <typename T, ms_cap CAP, bool BOUND, int WORKERS, int RESIDENT>
 static __global__ void __launch_bounds__(WORKERS + WARP, WORKERS == FEW ? FEW_BLOCKS : 1)
-    xent_kept(const __grid_constant__ scoring<float> x, lines<T> logits, int64_t rows, int cols,
-              double *losses)
+    xent_resident(const __grid_constant__ scoring<float> x, lines<T> logits, int64_t rows, int cols,
+                  double *losses)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     extern __shared__ float4 held[];
     __shared__ report        reports[2];
     if (threadIdx.x < WORKERS)
-        work<T, CAP, BOUND, WORKERS, KEPT>(x, logits, rows, cols, held, reports);
+        work<T, CAP, BOUND, WORKERS, RESIDENT>(x, logits, rows, cols, held, reports);
     else
         keep_books<T, CAP, BOUND, WORKERS>(x, logits, rows, reports, losses);
 }
@@ -394,11 +396,11 @@ static __global__ void __launch_bounds__(WORKERS + WARP, WORKERS == FEW ? FEW_BL
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS)
-    xent_any(const __grid_constant__ scoring<wide<T>> x, lines<T> logits, int64_t rows,
-             int64_t cols, double *losses)
+    xent_fallback(const __grid_constant__ scoring<wide<T>> x, lines<T> logits, int64_t rows,
+                  int64_t cols, double *losses)
 {
-    begin_after_last();
-    __shared__ wide<T> room[WARP];
+    pdl_wait_trigger();
+    __shared__ wide<T> shared[WARP];
     const int64_t      first = (int64_t)threadIdx.x * V, step = (int64_t)blockDim.x * V;
     wide<T>            v[V], slope;
     for (int64_t i = blockIdx.x; i < rows; i += gridDim.x) {
@@ -408,22 +410,22 @@ static __global__ void __launch_bounds__(THREADS)
         const wide<T> raw    = target >= 0 ? widen(row[target]) : (wide<T>)0;
         wide<T>       top = -INFINITY, sum = 0;
         for (int64_t j = first; j < cols; j += step) {
-            open(fetch<T, V>(row + j), v);
+            unpack(fetch<T, V>(row + j), v);
 #pragma unroll
             for (int e = 0; e < V; e++)
                 top = fmax(top, v[e]);
         }
-        top = capped(x, x.cap, block_max(top, room), &slope);
+        top = capped(x, x.cap, block_max(top, shared), &slope);
         for (int64_t j = first; j < cols; j += step) {
-            open(fetch<T, V>(row + j), v);
+            unpack(fetch<T, V>(row + j), v);
 #pragma unroll
             for (int e = 0; e < V; e++)
                 sum += exp(capped(x, x.cap, v[e], &slope) - top);
         }
-        sum                  = block_sum(sum, room);
+        sum                  = block_sum(sum, shared);
         const wide<T> factor = x.grad_scale * total_weight(x, n) / sum;
         for (int64_t j = first; j < cols && x.grad_scale != 0; j += step) {
-            open(fetch<T, V>(row + j), v);
+            unpack(fetch<T, V>(row + j), v);
 #pragma unroll
             for (int e = 0; e < V; e++) {
                 const wide<T> p = exp(capped(x, x.cap, v[e], &slope) - top);
@@ -438,18 +440,18 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* One block: loss += the sums of `rows` pairs. */
+/* Adds the sums of `rows` pairs to loss, by one block. */
 static __global__ void add_losses(const double *losses, int64_t rows, double *loss)
 {
-    begin_after_last();
-    __shared__ double room[WARP];
+    pdl_wait_trigger();
+    __shared__ double shared[WARP];
     double            weighted = 0.0, plain = 0.0;
     for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) {
         weighted += losses[2 * i];
         plain += losses[2 * i + 1];
     }
-    weighted = block_sum(weighted, room);
-    plain    = block_sum(plain, room);
+    weighted = block_sum(weighted, shared);
+    plain    = block_sum(plain, shared);
     if (threadIdx.x != 0) return;
     loss[0] += weighted;
     loss[1] += plain;
@@ -474,81 +476,81 @@ template <typename Real> static scoring<Real> scoring_of(const ms_xent *x)
     return s;
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static int64_t held_bytes(const ms_mat *logits) { return logits->cols * (int64_t)sizeof(float); }
 
-static bool is_kept(ms_device *d, const ms_mat *logits)
+static bool is_resident(ms_device *d, const ms_mat *logits)
 {
     return ms_dtype_bytes(logits->dtype) == 2 && is_vector(logits) && logits->cols <= WIDEST &&
            held_bytes(logits) + SPARE <= ms_cuda_of(d)->shared_bytes;
 }
 
 template <typename T, ms_cap CAP, bool BOUND, int WORKERS>
-static musec_status run_kept(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
+static musec_status run_resident(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
 {
-    constexpr int  KEPT  = ((WORKERS == FEW ? NARROW : WIDEST) - 1) / (WORKERS * VECTOR) + 1;
-    const ms_cuda *c     = ms_cuda_of(d);
-    const int64_t  bytes = held_bytes(&logits);
+    constexpr int  RESIDENT = ((WORKERS == FEW ? NARROW : WIDEST) - 1) / (WORKERS * VECTOR) + 1;
+    const ms_cuda *c        = ms_cuda_of(d);
+    const int64_t  bytes    = held_bytes(&logits);
     const int64_t  at_once =
-        WORKERS == FEW ? smaller(FEW_BLOCKS, c->shared_bytes / (bytes + SPARE)) : 1;
-    const int64_t blocks = smaller(logits.rows, c->processors * (at_once > 0 ? at_once : 1));
+        WORKERS == FEW ? ms_min_i64(FEW_BLOCKS, c->shared_bytes / (bytes + SPARE)) : 1;
+    const int64_t blocks = ms_min_i64(logits.rows, c->sm_count * (at_once > 0 ? at_once : 1));
     const auto    most   = cudaFuncAttributeMaxDynamicSharedMemorySize;
-    const void   *kernel = (const void *)xent_kept<T, CAP, BOUND, WORKERS, KEPT>;
+    const void   *kernel = (const void *)xent_resident<T, CAP, BOUND, WORKERS, RESIDENT>;
     /* the same for all rows: other contexts may be launching it as well */
     const cudaError_t code = cudaFuncSetAttribute(kernel, most, c->shared_bytes - SPARE);
     if (code != cudaSuccess) return ms_cuda_status(d, code, "xent");
-    launch_kernel(d, xent_kept<T, CAP, BOUND, WORKERS, KEPT>, (unsigned)blocks, WORKERS + WARP,
-                  (size_t)bytes, scoring_of<float>(x), lines_of<T>(logits), logits.rows,
-                  (int)logits.cols, losses);
+    launch_kernel(d, xent_resident<T, CAP, BOUND, WORKERS, RESIDENT>, (unsigned)blocks,
+                  WORKERS + WARP, (size_t)bytes, scoring_of<float>(x), lines_of<T>(logits),
+                  logits.rows, (int)logits.cols, losses);
     return launched(d, "xent");
 }
 
 template <typename T, ms_cap CAP, bool BOUND>
-static musec_status run_kept_width(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
+static musec_status run_resident_width(ms_device *d, const ms_xent *x, ms_mat logits,
+                                       double *losses)
 {
-    if (logits.cols <= NARROW) return run_kept<T, CAP, BOUND, FEW>(d, x, logits, losses);
-    return run_kept < T, CAP, BOUND, BOUND ? MANY : LESS > (d, x, logits, losses);
+    if (logits.cols <= NARROW) return run_resident<T, CAP, BOUND, FEW>(d, x, logits, losses);
+    return run_resident < T, CAP, BOUND, BOUND ? MANY : LESS > (d, x, logits, losses);
 }
 
 template <typename T, ms_cap CAP>
-static musec_status run_kept_bound(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
+static musec_status run_resident_bound(ms_device *d, const ms_xent *x, ms_mat logits,
+                                       double *losses)
 {
-    if (x->cap_scale <= BOUNDED) return run_kept_width<T, CAP, true>(d, x, logits, losses);
-    return run_kept_width<T, CAP, false>(d, x, logits, losses);
+    if (x->cap_scale <= BOUNDED) return run_resident_width<T, CAP, true>(d, x, logits, losses);
+    return run_resident_width<T, CAP, false>(d, x, logits, losses);
 }
 
 template <typename T>
-static musec_status run_kept_cap(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
+static musec_status run_resident_cap(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
 {
     switch (x->cap) {
-    case MS_CAP_TANH: return run_kept_bound<T, MS_CAP_TANH>(d, x, logits, losses);
-    case MS_CAP_SIGMOID: return run_kept_bound<T, MS_CAP_SIGMOID>(d, x, logits, losses);
-    default: return run_kept_width<T, MS_CAP_NONE, false>(d, x, logits, losses);
+    case MS_CAP_TANH: return run_resident_bound<T, MS_CAP_TANH>(d, x, logits, losses);
+    case MS_CAP_SIGMOID: return run_resident_bound<T, MS_CAP_SIGMOID>(d, x, logits, losses);
+    default: return run_resident_width<T, MS_CAP_NONE, false>(d, x, logits, losses);
     }
 }
 
 template <typename T, int V>
-static musec_status run_any(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
+static musec_status run_fallback(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
 {
     const int64_t  need    = ceil_div(logits.cols, (int64_t)V * WARP) * WARP;
-    const unsigned threads = (unsigned)smaller(THREADS, need);
-    const unsigned blocks  = (unsigned)smaller(logits.rows, INT32_MAX);
-    launch_kernel(d, xent_any<T, V>, blocks, threads, 0, scoring_of<wide<T>>(x),
+    const unsigned threads = (unsigned)ms_min_i64(THREADS, need);
+    const unsigned blocks  = (unsigned)ms_min_i64(logits.rows, INT32_MAX);
+    launch_kernel(d, xent_fallback<T, V>, blocks, threads, 0, scoring_of<wide<T>>(x),
                   lines_of<T>(logits), logits.rows, logits.cols, losses);
     return launched(d, "xent");
 }
 
 static musec_status run_rows(ms_device *d, const ms_xent *x, ms_mat logits, double *losses)
 {
-    const bool kept = is_kept(d, &logits), vector = is_vector(&logits);
+    const bool resident = is_resident(d, &logits), vector = is_vector(&logits);
     return by_dtype(logits.dtype, [&](auto tag) {
         typedef typename decltype(tag)::type T;
         if constexpr (sizeof(T) == 2)
-            if (kept) return run_kept_cap<T>(d, x, logits, losses);
+            if (resident) return run_resident_cap<T>(d, x, logits, losses);
         if constexpr (sizeof(T) < sizeof(double))
-            if (vector) return run_any<T, VECTOR>(d, x, logits, losses);
-        return run_any<T, 1>(d, x, logits, losses);
+            if (vector) return run_fallback<T, VECTOR>(d, x, logits, losses);
+        return run_fallback<T, 1>(d, x, logits, losses);
     });
 }
 

@@ -29,7 +29,7 @@ static bool is_dense(const ms_mat *x)
     return (x->rows <= 1 || x->ld == x->cols) && (x->count == 1 || x->stride == x->rows * x->cols);
 }
 
-/* Of operands that are shaped like mats[0], in pieces of so many elements. */
+/* Describes operands that are shaped like mats[0], in pieces of so many elements. */
 static shape shape_of(const ms_mat *const *mats, int n, int elements)
 {
     const ms_mat *x     = mats[0];
@@ -95,7 +95,7 @@ static __device__ inline float root_of(float x)
 {
     const bool  low = x < 0x1p-60f; /* rsqrt takes normal numbers, and so does the rest below */
     const float y   = low ? x * 0x1p64f : x;
-    const float r = rsqrt_fast(y), s = __fmul_rn(y, r);
+    const float r = rsqrt_approx(y), s = __fmul_rn(y, r);
     const float root = __fmaf_rn(__fmaf_rn(-s, s, y), 0.5f * r, s);
     return low ? root * 0x1p-32f : root;
 }
@@ -128,7 +128,7 @@ template <typename Real> struct mix_of {
 template <typename T, int V, typename Map>
 static __global__ void map_elements(Map map, shape s, lines<T> x, lines<T> y, lines<T> out)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const int64_t threads = (int64_t)gridDim.x * blockDim.x;
     piece<T, V>   a[AHEAD], b[AHEAD];
     spot          p[AHEAD];
@@ -146,8 +146,8 @@ static __global__ void map_elements(Map map, shape s, lines<T> x, lines<T> y, li
         for (int k = 0; k < AHEAD; k++) {
             wide<T> v[V], w[V] = {};
             if (at + k * threads >= s.pieces) continue;
-            open(a[k], v);
-            if (Map::INPUTS == 2) open(b[k], w);
+            unpack(a[k], v);
+            if (Map::INPUTS == 2) unpack(b[k], w);
 #pragma unroll
             for (int e = 0; e < V; e++)
                 v[e] = map(v[e], w[e]);
@@ -224,8 +224,8 @@ template <typename T> struct mix_operands {
 template <typename T, int V>
 static __global__ void mix_grad_parts(mix_operands<T> m, shape s, double *parts)
 {
-    begin_after_last();
-    __shared__ double room[WARP];
+    pdl_wait_trigger();
+    __shared__ double shared[WARP];
     const int64_t     threads = (int64_t)gridDim.x * blockDim.x;
     const wide<T>     first = m.weights[0], second = m.weights[1];
     double            with_x = 0.0, with_y = 0.0;
@@ -237,10 +237,10 @@ static __global__ void mix_grad_parts(mix_operands<T> m, shape s, double *parts)
         const piece<T, V> y_bits = fetch<T, V>(at_spot(m.y, p));
         const piece<T, V> o_bits = fetch<T, V>(at_spot(m.dy, p));
         wide<T>           g[V], v[V], w[V], o[V], by_x = 0, by_y = 0;
-        open(g_bits, g);
-        open(x_bits, v);
-        open(y_bits, w);
-        open(o_bits, o);
+        unpack(g_bits, g);
+        unpack(x_bits, v);
+        unpack(y_bits, w);
+        unpack(o_bits, o);
 #pragma unroll
         for (int e = 0; e < V; e++) {
             by_x += g[e] * v[e];
@@ -253,25 +253,25 @@ static __global__ void mix_grad_parts(mix_operands<T> m, shape s, double *parts)
         put(at_spot(m.dx, p), g);
         put(at_spot(m.dy, p), o);
     }
-    with_x = block_sum(with_x, room);
-    with_y = block_sum(with_y, room);
+    with_x = block_sum(with_x, shared);
+    with_y = block_sum(with_y, shared);
     if (threadIdx.x != 0) return;
     parts[2 * blockIdx.x]     = with_x;
     parts[2 * blockIdx.x + 1] = with_y;
 }
 
-/* One block: dw += the sums of n pairs. */
+/* Adds the sums of n pairs to dw, by one block. */
 template <typename Real> static __global__ void mix_grad_join(const double *parts, int n, Real *dw)
 {
-    begin_after_last();
-    __shared__ double room[WARP];
+    pdl_wait_trigger();
+    __shared__ double shared[WARP];
     double            with_x = 0.0, with_y = 0.0;
     for (int k = (int)threadIdx.x; k < n; k += (int)blockDim.x) {
         with_x += parts[2 * k];
         with_y += parts[2 * k + 1];
     }
-    with_x = block_sum(with_x, room);
-    with_y = block_sum(with_y, room);
+    with_x = block_sum(with_x, shared);
+    with_y = block_sum(with_y, shared);
     if (threadIdx.x != 0) return;
     dw[0] = (Real)((double)dw[0] + with_x);
     dw[1] = (Real)((double)dw[1] + with_y);

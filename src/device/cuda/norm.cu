@@ -29,9 +29,9 @@ template <bool BLOCK> struct share {
 
 template <bool BLOCK> static __device__ inline float row_sum(float x)
 {
-    __shared__ float room[WARP];
+    __shared__ float shared[WARP];
     if constexpr (BLOCK)
-        return block_sum(x, room);
+        return block_sum(x, shared);
     else
         return warp_sum(x);
 }
@@ -40,9 +40,9 @@ template <bool BLOCK> static __device__ inline float row_sum(float x)
 
 template <typename T, int N, bool BLOCK>
 static __global__ void __launch_bounds__(BLOCK ? BLOCK_MOST : ROW_THREADS)
-    norm_kept(float eps, lines<T> x, int64_t rows, int64_t count, int cols, lines<T> out)
+    norm_registers(float eps, lines<T> x, int64_t rows, int64_t count, int cols, lines<T> out)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const share<BLOCK> own;
     piece<T, VECTOR>   kept[N];
     float              v[VECTOR], sum = 0.0f;
@@ -52,7 +52,7 @@ static __global__ void __launch_bounds__(BLOCK ? BLOCK_MOST : ROW_THREADS)
     fetch_row(x.row(b, i), own.first, own.step, cols, kept);
 #pragma unroll
     for (int k = 0; k < N; k++) {
-        open(kept[k], v);
+        unpack(kept[k], v);
 #pragma unroll
         for (int e = 0; e < VECTOR; e++)
             sum += v[e] * v[e];
@@ -63,7 +63,7 @@ static __global__ void __launch_bounds__(BLOCK ? BLOCK_MOST : ROW_THREADS)
     for (int k = 0; k < N; k++) {
         const int at = own.first + k * own.step;
         if (at >= cols) continue;
-        open(kept[k], v);
+        unpack(kept[k], v);
 #pragma unroll
         for (int e = 0; e < VECTOR; e++)
             v[e] *= r;
@@ -73,10 +73,10 @@ static __global__ void __launch_bounds__(BLOCK ? BLOCK_MOST : ROW_THREADS)
 
 template <typename T, int N, bool BLOCK>
 static __global__ void __launch_bounds__(BLOCK ? BLOCK_MOST : ROW_THREADS)
-    norm_grad_kept(float eps, lines<T> x, lines<T> dout, float beta, int64_t rows, int64_t count,
-                   int cols, lines<T> dx)
+    norm_grad_registers(float eps, lines<T> x, lines<T> dout, float beta, int64_t rows,
+                        int64_t count, int cols, lines<T> dx)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const share<BLOCK> own;
     piece<T, VECTOR>   kept[N], grad[N], old[N];
     float              v[VECTOR], g[VECTOR], o[VECTOR], square = 0.0f, cross = 0.0f;
@@ -88,8 +88,8 @@ static __global__ void __launch_bounds__(BLOCK ? BLOCK_MOST : ROW_THREADS)
     if (beta != 0.0f) fetch_row(dx.row(b, i), own.first, own.step, cols, old);
 #pragma unroll
     for (int k = 0; k < N; k++) {
-        open(kept[k], v);
-        open(grad[k], g);
+        unpack(kept[k], v);
+        unpack(grad[k], g);
 #pragma unroll
         for (int e = 0; e < VECTOR; e++) {
             square += v[e] * v[e];
@@ -103,13 +103,13 @@ static __global__ void __launch_bounds__(BLOCK ? BLOCK_MOST : ROW_THREADS)
     for (int k = 0; k < N; k++) {
         const int at = own.first + k * own.step;
         if (at >= cols) continue;
-        open(kept[k], v);
-        open(grad[k], g);
+        unpack(kept[k], v);
+        unpack(grad[k], g);
 #pragma unroll
         for (int e = 0; e < VECTOR; e++)
             g[e] = r * (g[e] - r * v[e] * along);
         if (beta != 0.0f) {
-            open(old[k], o);
+            unpack(old[k], o);
 #pragma unroll
             for (int e = 0; e < VECTOR; e++)
                 g[e] += beta * o[e];
@@ -121,10 +121,10 @@ static __global__ void __launch_bounds__(BLOCK ? BLOCK_MOST : ROW_THREADS)
 /* ---- any rows, a warp each ------------------------------------------------------------------- */
 
 template <typename T>
-static __global__ void norm_any(wide<T> eps, lines<T> x, int64_t rows, int64_t count, int64_t cols,
-                                lines<T> out)
+static __global__ void norm_fallback(wide<T> eps, lines<T> x, int64_t rows, int64_t count,
+                                     int64_t cols, lines<T> out)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const int     lane = (int)threadIdx.x % WARP;
     const int64_t step = (int64_t)gridDim.x * blockDim.x / WARP;
     int64_t       i, b;
@@ -143,10 +143,10 @@ static __global__ void norm_any(wide<T> eps, lines<T> x, int64_t rows, int64_t c
 }
 
 template <typename T>
-static __global__ void norm_grad_any(wide<T> eps, lines<T> x, lines<T> dout, wide<T> beta,
-                                     int64_t rows, int64_t count, int64_t cols, lines<T> dx)
+static __global__ void norm_grad_fallback(wide<T> eps, lines<T> x, lines<T> dout, wide<T> beta,
+                                          int64_t rows, int64_t count, int64_t cols, lines<T> dx)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const int     lane = (int)threadIdx.x % WARP;
     const int64_t step = (int64_t)gridDim.x * blockDim.x / WARP;
     int64_t       i, b;
@@ -201,15 +201,15 @@ static musec_status cuda_rmsnorm(ms_device *d, double eps, ms_mat x, ms_mat out)
         return by_vector(x.dtype, [&](auto tag) {
             typedef typename decltype(tag)::type T;
             by_width(&x, [&](auto n, auto block, unsigned blocks, int threads) {
-                launch_kernel(d, norm_kept<T, decltype(n)::value, decltype(block)::value>, blocks,
-                              threads, 0, (float)eps, lines_of<T>(x), x.rows, x.count, (int)x.cols,
-                              lines_of<T>(out));
+                launch_kernel(d, norm_registers<T, decltype(n)::value, decltype(block)::value>,
+                              blocks, threads, 0, (float)eps, lines_of<T>(x), x.rows, x.count,
+                              (int)x.cols, lines_of<T>(out));
             });
             return launched(d, "rmsnorm");
         });
     return by_dtype(x.dtype, [&](auto tag) {
         typedef typename decltype(tag)::type T;
-        launch_kernel(d, norm_any<T>, row_blocks(x.rows * x.count, WARP), ROW_THREADS, 0,
+        launch_kernel(d, norm_fallback<T>, row_blocks(x.rows * x.count, WARP), ROW_THREADS, 0,
                       (wide<T>)eps, lines_of<T>(x), x.rows, x.count, x.cols, lines_of<T>(out));
         return launched(d, "rmsnorm");
     });
@@ -223,7 +223,7 @@ static musec_status cuda_rmsnorm_grad(ms_device *d, double eps, ms_mat x, ms_mat
         return by_vector(x.dtype, [&](auto tag) {
             typedef typename decltype(tag)::type T;
             by_width(&x, [&](auto n, auto block, unsigned blocks, int threads) {
-                launch_kernel(d, norm_grad_kept<T, decltype(n)::value, decltype(block)::value>,
+                launch_kernel(d, norm_grad_registers<T, decltype(n)::value, decltype(block)::value>,
                               blocks, threads, 0, (float)eps, lines_of<T>(x), lines_of<T>(dout),
                               (float)beta, x.rows, x.count, (int)x.cols, lines_of<T>(dx));
             });
@@ -231,7 +231,7 @@ static musec_status cuda_rmsnorm_grad(ms_device *d, double eps, ms_mat x, ms_mat
         });
     return by_dtype(x.dtype, [&](auto tag) {
         typedef typename decltype(tag)::type T;
-        launch_kernel(d, norm_grad_any<T>, row_blocks(x.rows * x.count, WARP), ROW_THREADS, 0,
+        launch_kernel(d, norm_grad_fallback<T>, row_blocks(x.rows * x.count, WARP), ROW_THREADS, 0,
                       (wide<T>)eps, lines_of<T>(x), lines_of<T>(dout), (wide<T>)beta, x.rows,
                       x.count, x.cols, lines_of<T>(dx));
         return launched(d, "rmsnorm_grad");

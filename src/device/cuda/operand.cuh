@@ -101,7 +101,8 @@ static __device__ inline view view_of(const operands<N, Lists> &a, int k, uint32
     return v;
 }
 
-/* Row and column of element e of a matrix; 64-bit division is slow, so only where it must be. */
+/* Finds row and column of element e of a matrix; 64-bit division is slow, so only where it must
+ * be. */
 static __device__ inline void position_of(int64_t e, int64_t cols, int64_t elems, int64_t *i,
                                           int64_t *j)
 {
@@ -113,8 +114,6 @@ static __device__ inline void position_of(int64_t e, int64_t cols, int64_t elems
 }
 
 /* ---- how the host says it -------------------------------------------------------------------- */
-
-static inline int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Operand k of a launch is m.  lists: those that the launch has so far. */
 template <int N, bool Lists>
@@ -229,18 +228,12 @@ static __device__ inline void store_raw(char *p, int bytes, const raw_vector &r)
 
 static __device__ inline float2 pair_from(uint32_t word, bool bf16)
 {
-    if (bf16) return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u));
-    return __half22float2(*(const __half2 *)&word);
+    return bf16 ? unpack_pair<__nv_bfloat16>(word) : unpack_pair<__half>(word);
 }
 
 static __device__ inline uint32_t pair_of(float x, float y, bool bf16)
 {
-    uint32_t word;
-    if (bf16)
-        *(__nv_bfloat162 *)&word = __floats2bfloat162_rn(x, y);
-    else
-        *(__half2 *)&word = __floats2half2_rn(x, y);
-    return word;
+    return bf16 ? pack_pair<__nv_bfloat16>(x, y) : pack_pair<__half>(x, y);
 }
 
 static __device__ inline uint32_t pair_of(double x, double y, bool bf16)

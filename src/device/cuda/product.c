@@ -1,17 +1,17 @@
-/* product.c - products and what rides on them: the row of the table, and who does it.
+/* product.c - products with an epilogue: the row of the op table, and which kernel computes it.
  *
- * On Hopper, 16-bit operands that the copy engine can read go to a kernel of our own, which
- * computes one triangle of what is symmetric and does everything in one pass (hopper_gemm_1x1.cu):
- * unless the product is full and nothing rides on it, which cuBLASLt does faster by 5 to 20
- * percent (measured on an H200, bench/results/h200.md).  Symmetric ones with long sums go to
- * another one, whose tiles are larger (hopper_gemm_2x1.cu).
+ * On Hopper, 16-bit operands that TMA can read go to a kernel of our own, which computes one
+ * triangle of what is symmetric and does everything in one pass (hopper_gemm_1x1.cu): unless the
+ * product is full and has no epilogue, which cuBLASLt does faster by 5 to 20 percent (measured on
+ * an H200, bench/results/h200.md).  Symmetric ones with long sums go to another one, whose tiles
+ * are larger (hopper_gemm_2x1.cu).
  *
- * All else begins with gemm.  Where nothing rides but constants that gemm knows, and a z that lies
- * as c does, it writes c itself; otherwise a wide matrix in between, which a pass turns into c
- * (gemm_any.cu).  A symmetric product is then computed in full, for cuBLASLt computes no triangle:
- * element (i, j) and element (j, i) of x x^T are sums of the same numbers, and equal where a kernel
- * sums both in one order, as most do; those that cut the sum at places which depend on the tile do
- * not.  So the lower triangle is copied onto the upper one. */
+ * All else begins with gemm.  Where the epilogue is but constants that gemm knows, and a source
+ * that lies as c does, it writes c itself; otherwise a wide matrix in between, which a pass turns
+ * into c (gemm_fallback.cu).  A symmetric product is then computed in full, for cuBLASLt computes
+ * no triangle: element (i, j) and element (j, i) of x x^T are sums of the same numbers, and equal
+ * where a kernel sums both in one order, as most do; those that cut the sum at places which depend
+ * on the tile do not.  So the lower triangle is copied onto the upper one. */
 #include "device/cuda/product.h"
 
 #include <assert.h>
@@ -29,7 +29,7 @@ static bool lies_as(ms_mat x, ms_mat y)
            (x.count == 1 || x.stride == y.stride);
 }
 
-/* Does gemm do all of it but the sums, and can those be read off c? */
+/* Does gemm compute all of it but the sums, and can those be read off c? */
 static bool is_plain(const ms_product *p)
 {
     const bool sums = p->sumsq.data != NULL || p->trace.data != NULL;
@@ -39,7 +39,7 @@ static bool is_plain(const ms_product *p)
     return !sums || ms_dtype_bytes(p->c.dtype) > 2;
 }
 
-static musec_status at_once(ms_device *d, const ms_product *p)
+static musec_status by_gemm(ms_device *d, const ms_product *p)
 {
     const bool   adds = p->source.data != NULL;
     musec_status st   = MUSEC_OK;
@@ -52,7 +52,7 @@ done:
     return st;
 }
 
-static musec_status in_passes(ms_device *d, const ms_product *p)
+static musec_status by_gemm_and_epilogue(ms_device *d, const ms_product *p)
 {
     const ms_mark mark = ms_arena_mark(&d->scratch);
     ms_product    rest = *p;
@@ -95,7 +95,7 @@ static musec_status cuda_product(ms_device *d, const ms_product *product)
     if (p.symmetric && p.a.cols >= LONG) TRY(ms_cuda_hopper_gemm_2x1(d, &p, &handled));
     if (!handled && p.a.cols > 0 && (p.symmetric || !is_plain(&p)))
         TRY(ms_cuda_hopper_gemm_1x1(d, &p, &handled));
-    if (!handled) TRY(is_plain(&p) ? at_once(d, &p) : in_passes(d, &p));
+    if (!handled) TRY(is_plain(&p) ? by_gemm(d, &p) : by_gemm_and_epilogue(d, &p));
 done:
     return st;
 }

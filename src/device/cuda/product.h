@@ -1,5 +1,5 @@
 /* product.h - what the files of the row `product` share: product.c chooses, hopper_gemm_*.cu do it
- * in one kernel on Hopper, gemm_any.cu finishes what gemm began. */
+ * in one kernel on Hopper, gemm_fallback.cu finishes what gemm began. */
 #ifndef MS_DEVICE_CUDA_PRODUCT_H
 #define MS_DEVICE_CUDA_PRODUCT_H
 
@@ -9,13 +9,14 @@
 extern "C" {
 #endif
 
-/* By a kernel for Hopper with a fused epilogue, if it takes such operands: *handled tells.  Nothing
- * is empty and c is not transposed.  1x1 takes full and symmetric products, 2x1 symmetric ones. */
+/* Runs the product by a kernel for Hopper with a fused epilogue, if that takes such operands:
+ * *handled tells.  Nothing is empty and c is not transposed.  1x1 takes full and symmetric
+ * products, 2x1 symmetric ones. */
 musec_status ms_cuda_hopper_gemm_1x1(ms_device *d, const ms_product *p, bool *handled);
 musec_status ms_cuda_hopper_gemm_2x1(ms_device *d, const ms_product *p, bool *handled);
 
-/* p->c <- alpha ab + beta z + diag I and what rides on it, ab being the product of p->a and p->b,
- * dense and wide. */
+/* p->c <- alpha ab + beta source + diag I and the rest of the epilogue, ab being the product of
+ * p->a and p->b, dense and wide. */
 musec_status ms_cuda_product_finish(ms_device *d, const ms_product *p, ms_mat ab);
 
 /* out[b] <- the sum of part[b * parts + ...], where `when` says so; out.data NULL: nothing. */

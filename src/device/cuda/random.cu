@@ -75,7 +75,7 @@ static __device__ inline int64_t place_in(const ms_mat &m, int64_t b, int64_t i,
 /* A thread has the elements that draw from one block, at most eight. */
 static __global__ void stochastic_round_k(const __grid_constant__ rounding_call w)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const uint64_t end = w.first + (uint64_t)w.n, step = (uint64_t)gridDim.x * blockDim.x;
     const uint64_t last = (end - 1) / 8;
     for (uint64_t q = w.first / 8 + blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; q <= last;
@@ -93,10 +93,10 @@ static __global__ void stochastic_round_k(const __grid_constant__ rounding_call 
     }
 }
 
-/* The same where matrices are dense and of whole blocks. */
+/* This is the kernel for matrices that are dense and of whole blocks. */
 static __global__ void stochastic_round_dense_k(const __grid_constant__ rounding_call w)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const int64_t each = w.from.rows * w.from.cols / 8, n = w.n / 8;
     for (int64_t q = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; q < n;
          q += (int64_t)gridDim.x * blockDim.x) {

@@ -73,19 +73,19 @@ struct nonfinite_of {
     static __device__ double merge(double a, double b) { return __dadd_rn(a, b); }
 };
 
-/* Of all threads of a block, in thread 0. */
+/* Merges the numbers of all threads of a block, in thread 0. */
 template <typename Of> static __device__ inline double block_merge(double x)
 {
-    __shared__ double room[THREADS / WARP];
+    __shared__ double shared[THREADS / WARP];
     const int         lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
 #pragma unroll
     for (int step = WARP / 2; step > 0; step /= 2)
-        x = Of::merge(x, __shfl_xor_sync(0xffffffffu, x, step));
-    if (lane == 0) room[warp] = x;
+        x = Of::merge(x, __shfl_xor_sync(ALL_LANES, x, step));
+    if (lane == 0) shared[warp] = x;
     __syncthreads();
     if (threadIdx.x == 0)
         for (int k = 1; k < THREADS / WARP; k++)
-            x = Of::merge(x, room[k]);
+            x = Of::merge(x, shared[k]);
     return x;
 }
 
@@ -105,7 +105,7 @@ template <typename Of, int Kind, bool Lists>
 static __global__ void __launch_bounds__(THREADS)
     group_k(const __grid_constant__ operands<1, Lists> a, uint32_t length, double *out)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     typedef typename std::conditional<Kind == MUSEC_F64, double, float>::type Real;
     constexpr int  SIZE = kind_bytes(Kind), GROUP = group_of(SIZE), W = 16 / SIZE;
     constexpr int  UNROLL = SIZE == 4 ? 8 : 4;
@@ -147,7 +147,7 @@ template <typename Of, bool Lists>
 static __global__ void __launch_bounds__(THREADS)
     reduce_k(const __grid_constant__ operands<1, Lists> a, int64_t length, double *out)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const uint32_t                    slot  = quotient(blockIdx.x, a.chunks);
     const int64_t                     start = (int64_t)(blockIdx.x - slot * a.chunks.by) * length;
     const int64_t                     n     = a.elems - start < length ? a.elems - start : length;
@@ -172,7 +172,7 @@ template <typename Of>
 static __global__ void __launch_bounds__(THREADS)
     finish_k(const double *part, int64_t chunks, double *out)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     double sum = 0.0;
     for (int64_t k = threadIdx.x; k < chunks; k += THREADS)
         sum = Of::merge(sum, part[blockIdx.x * chunks + k]);
@@ -182,7 +182,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 static __global__ void __launch_bounds__(THREADS) trace_k(operand x, int64_t n, double *out)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const char *data = x.data + blockIdx.x * x.stride * x.size;
     double      sum  = 0.0;
     for (int64_t i = threadIdx.x; i < n; i += THREADS)
@@ -237,7 +237,7 @@ static void launch_groups(ms_device *d, const operands<1, Lists> &a, musec_dtype
     }
 }
 
-/* Of so many matrices as one launch has places for.  `part` has room for their chunks. */
+/* Reduces as many matrices as one launch has pointers for.  `part` holds their chunks. */
 template <typename Of, bool Lists>
 static musec_status launch_reduce(ms_device *d, const char *name, const ms_mat &x, int64_t length,
                                   double *part, double *out)
@@ -272,7 +272,7 @@ static musec_status reduce_with(ms_device *d, const char *name, const ms_mat &x,
 {
     if (x.ptrs == NULL) return launch_reduce<Of, false>(d, name, x, length, part, out);
     for (int64_t first = 0; first < x.count; first += MS_CUDA_GROUP_MAX) {
-        const int64_t      n = at_most(x.count - first, MS_CUDA_GROUP_MAX);
+        const int64_t      n = ms_min_i64(x.count - first, MS_CUDA_GROUP_MAX);
         const musec_status st =
             launch_reduce<Of, true>(d, name, ms_mat_slice(x, first, n), length, part, out + first);
         if (st != MUSEC_OK) return st;
@@ -288,7 +288,7 @@ static musec_status reduce(ms_device *d, const char *name, ms_mat x, ms_vec out)
     const int64_t share   = (elems + CHUNKS - 1) / CHUNKS;
     const int64_t length  = share < LEAST ? (int64_t)LEAST : (share + UNIT - 1) / UNIT * UNIT;
     const int64_t chunks  = (elems + length - 1) / length;
-    const int64_t at_once = x.ptrs == NULL ? x.count : at_most(x.count, MS_CUDA_GROUP_MAX);
+    const int64_t at_once = x.ptrs == NULL ? x.count : ms_min_i64(x.count, MS_CUDA_GROUP_MAX);
     ms_vec        part    = {};
     musec_status  st      = MUSEC_OK;
 

@@ -55,7 +55,7 @@ struct angles { /* of the pairs of two vectors: those within the one, then those
     float c[VECTOR], s[VECTOR];
 };
 
-/* Of the vectors at columns `at` and `at` + cols/2 of row i. */
+/* Loads the angles of the vectors at columns `at` and `at` + cols/2 of row i. */
 static __device__ inline angles fetch_angles(const turning<float> &t, int64_t i, int at, int cols)
 {
     constexpr int HALF = VECTOR / 2;
@@ -87,7 +87,7 @@ static __device__ inline void turn_vectors(const angles &a, bool adjacent, float
     }
 }
 
-/* Row i of matrix b is the n-th, which is below 2^31: is_kept sees to that. */
+/* Finds row i of matrix b, which is the n-th, below 2^31 (fits_registers sees to that). */
 static __device__ inline void short_place_of(uint32_t n, uint32_t count, int64_t *i, int64_t *b)
 {
     const uint32_t row = n / count;
@@ -97,10 +97,10 @@ static __device__ inline void short_place_of(uint32_t n, uint32_t count, int64_t
 
 /* `lanes` threads have a row; those beyond its last vector, or beyond the last row, have zeros. */
 template <typename T>
-static __global__ void rope_kept(turning<float> t, lines<T> x, int64_t rows, int64_t count,
-                                 int cols, int lanes, lines<T> out)
+static __global__ void rope_registers(turning<float> t, lines<T> x, int64_t rows, int64_t count,
+                                      int cols, int lanes, lines<T> out)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const int64_t    n    = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / lanes;
     const int        at   = (int)threadIdx.x % lanes * VECTOR;
     const bool       mine = n < rows * count && at < cols / 2;
@@ -114,8 +114,8 @@ static __global__ void rope_kept(turning<float> t, lines<T> x, int64_t rows, int
         two    = fetch<T, VECTOR>(x.row(b, i) + at + cols / 2);
         angled = fetch_angles(t, i, at, cols);
     }
-    open(one, v);
-    open(two, w);
+    unpack(one, v);
+    unpack(two, w);
     if (t.norm) {
 #pragma unroll
         for (int k = 0; k < VECTOR; k++)
@@ -134,10 +134,11 @@ static __global__ void rope_kept(turning<float> t, lines<T> x, int64_t rows, int
 }
 
 template <typename T>
-static __global__ void rope_grad_kept(turning<float> t, lines<T> x, lines<T> dout, int64_t rows,
-                                      int64_t count, int cols, int lanes, lines<T> dx)
+static __global__ void rope_grad_registers(turning<float> t, lines<T> x, lines<T> dout,
+                                           int64_t rows, int64_t count, int cols, int lanes,
+                                           lines<T> dx)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const int64_t    n    = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / lanes;
     const int        at   = (int)threadIdx.x % lanes * VECTOR;
     const bool       mine = n < rows * count && at < cols / 2;
@@ -155,12 +156,12 @@ static __global__ void rope_grad_kept(turning<float> t, lines<T> x, lines<T> dou
         x_one = fetch<T, VECTOR>(x.row(b, i) + at);
         x_two = fetch<T, VECTOR>(x.row(b, i) + at + cols / 2);
     }
-    open(one, v);
-    open(two, w);
+    unpack(one, v);
+    unpack(two, w);
     if (mine) turn_vectors(angled, t.adjacent, -1.0f, v, w);
     if (t.norm) {
-        open(x_one, xv);
-        open(x_two, xw);
+        unpack(x_one, xv);
+        unpack(x_two, xw);
 #pragma unroll
         for (int k = 0; k < VECTOR; k++) {
             square += xv[k] * xv[k] + xw[k] * xw[k];
@@ -193,10 +194,10 @@ static __device__ inline void turned_pair(const turning<wide<T>> &t, wide<T> sig
 }
 
 template <typename T, bool BACK>
-static __global__ void rope_any(turning<wide<T>> t, lines<T> x, lines<T> from, int64_t rows,
-                                int64_t count, int64_t cols, lines<T> out)
+static __global__ void rope_fallback(turning<wide<T>> t, lines<T> x, lines<T> from, int64_t rows,
+                                     int64_t count, int64_t cols, lines<T> out)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     const int     lane = (int)threadIdx.x % WARP;
     const int64_t step = (int64_t)gridDim.x * blockDim.x / WARP;
     const wide<T> sign = BACK ? (wide<T>)-1 : (wide<T>)1;
@@ -250,54 +251,51 @@ template <typename Real> static turning<Real> turning_of(const ms_rope *r)
     return t;
 }
 
-static bool is_kept(const ms_mat *x, const ms_mat *from, const ms_mat *out)
+static bool fits_registers(const ms_mat *x, const ms_mat *from, const ms_mat *out)
 {
     return is_vector(x) && is_vector(from) && is_vector(out) && x->cols % TWO_VECTORS == 0 &&
            x->cols <= TWO_VECTORS * WARP && x->rows * x->count < INT32_MAX;
 }
 
-static musec_status cuda_rope(ms_device *d, ms_rope r, ms_mat x, ms_mat out)
+/* BACK: from is dout, else x. */
+template <bool BACK>
+static musec_status run_rope(ms_device *d, const ms_rope &r, ms_mat x, ms_mat from, ms_mat out)
 {
+    const char   *name  = BACK ? "rope_grad" : "rope";
     const int64_t rows  = x.rows * x.count;
     const int     lanes = lanes_for(x.cols / TWO_VECTORS);
     if (rows == 0 || x.cols == 0) return MUSEC_OK;
-    if (is_kept(&x, &x, &out))
+    if (fits_registers(&x, &from, &out))
         return by_vector(x.dtype, [&](auto tag) {
             typedef typename decltype(tag)::type T;
-            launch_kernel(d, rope_kept<T>, row_blocks(rows, lanes), ROW_THREADS, 0,
-                          turning_of<float>(&r), lines_of<T>(x), x.rows, x.count, (int)x.cols,
-                          lanes, lines_of<T>(out));
-            return launched(d, "rope");
+            const turning<float>                 t = turning_of<float>(&r);
+            if (BACK)
+                launch_kernel(d, rope_grad_registers<T>, row_blocks(rows, lanes), ROW_THREADS, 0, t,
+                              lines_of<T>(x), lines_of<T>(from), x.rows, x.count, (int)x.cols,
+                              lanes, lines_of<T>(out));
+            else
+                launch_kernel(d, rope_registers<T>, row_blocks(rows, lanes), ROW_THREADS, 0, t,
+                              lines_of<T>(x), x.rows, x.count, (int)x.cols, lanes,
+                              lines_of<T>(out));
+            return launched(d, name);
         });
     return by_dtype(x.dtype, [&](auto tag) {
         typedef typename decltype(tag)::type T;
-        launch_kernel(d, rope_any<T, false>, row_blocks(rows, WARP), ROW_THREADS, 0,
-                      turning_of<wide<T>>(&r), lines_of<T>(x), lines_of<T>(x), x.rows, x.count,
+        launch_kernel(d, rope_fallback<T, BACK>, row_blocks(rows, WARP), ROW_THREADS, 0,
+                      turning_of<wide<T>>(&r), lines_of<T>(x), lines_of<T>(from), x.rows, x.count,
                       x.cols, lines_of<T>(out));
-        return launched(d, "rope");
+        return launched(d, name);
     });
+}
+
+static musec_status cuda_rope(ms_device *d, ms_rope r, ms_mat x, ms_mat out)
+{
+    return run_rope<false>(d, r, x, x, out);
 }
 
 static musec_status cuda_rope_grad(ms_device *d, ms_rope r, ms_mat x, ms_mat dout, ms_mat dx)
 {
-    const int64_t rows  = x.rows * x.count;
-    const int     lanes = lanes_for(x.cols / TWO_VECTORS);
-    if (rows == 0 || x.cols == 0) return MUSEC_OK;
-    if (is_kept(&x, &dout, &dx))
-        return by_vector(x.dtype, [&](auto tag) {
-            typedef typename decltype(tag)::type T;
-            launch_kernel(d, rope_grad_kept<T>, row_blocks(rows, lanes), ROW_THREADS, 0,
-                          turning_of<float>(&r), lines_of<T>(x), lines_of<T>(dout), x.rows, x.count,
-                          (int)x.cols, lanes, lines_of<T>(dx));
-            return launched(d, "rope_grad");
-        });
-    return by_dtype(x.dtype, [&](auto tag) {
-        typedef typename decltype(tag)::type T;
-        launch_kernel(d, rope_any<T, true>, row_blocks(rows, WARP), ROW_THREADS, 0,
-                      turning_of<wide<T>>(&r), lines_of<T>(x), lines_of<T>(dout), x.rows, x.count,
-                      x.cols, lines_of<T>(dx));
-        return launched(d, "rope_grad");
-    });
+    return run_rope<true>(d, r, x, dout, dx);
 }
 
 void ms_cuda_rope_ops(ms_device_ops *table)

@@ -12,7 +12,7 @@
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-/* What T is computed in; the type of wide operands as well. */
+/* T is computed in this type, which wide operands have as well. */
 template <typename T> struct wide_of {
     typedef float type;
 };
@@ -46,7 +46,7 @@ template <typename Launch> static inline musec_status by_dtype(musec_dtype dtype
     }
 }
 
-/* The same without float64, which has no vectors. */
+/* Calls it without float64, which has no vectors. */
 template <typename Launch> static inline musec_status by_vector(musec_dtype dtype, Launch launch)
 {
     switch (dtype) {
@@ -65,7 +65,7 @@ template <typename T> struct piece<T, 1> {
     T one;
 };
 
-/* From p on, which is aligned to 16 bytes if V is VECTOR. */
+/* Loads V elements from p on, which is aligned to 16 bytes if V is VECTOR. */
 template <typename T, int V> static __device__ inline piece<T, V> fetch(const T *p)
 {
     piece<T, V> x;
@@ -79,40 +79,28 @@ template <typename T, int V> static __device__ inline piece<T, V> fetch(const T 
     return x;
 }
 
-static __device__ inline void open_word(uint32_t bits, __nv_bfloat16, float *x)
+/* The elements of a word: two of 16 bits, or one of 32. */
+template <typename T> static __device__ inline void unpack_word(uint32_t bits, float *x)
 {
-    x[0] = __uint_as_float(bits << 16);
-    x[1] = __uint_as_float(bits & 0xffff0000u);
+    if constexpr (sizeof(T) == 4) {
+        x[0] = __uint_as_float(bits);
+    } else {
+        const float2 two = unpack_pair<T>(bits);
+        x[0]             = two.x;
+        x[1]             = two.y;
+    }
 }
 
-static __device__ inline void open_word(uint32_t bits, __half, float *x)
+template <typename T> static __device__ inline uint32_t pack_word(const float *x)
 {
-    const float2 two = __half22float2(*(const __half2 *)&bits);
-    x[0]             = two.x;
-    x[1]             = two.y;
+    if constexpr (sizeof(T) == 4)
+        return __float_as_uint(x[0]);
+    else
+        return pack_pair<T>(x[0], x[1]);
 }
-
-static __device__ inline void open_word(uint32_t bits, float, float *x)
-{
-    x[0] = __uint_as_float(bits);
-}
-
-static __device__ inline uint32_t shut_word(const float *x, __nv_bfloat16)
-{
-    const __nv_bfloat162 two = __floats2bfloat162_rn(x[0], x[1]);
-    return *(const uint32_t *)&two;
-}
-
-static __device__ inline uint32_t shut_word(const float *x, __half)
-{
-    const __half2 two = __floats2half2_rn(x[0], x[1]);
-    return *(const uint32_t *)&two;
-}
-
-static __device__ inline uint32_t shut_word(const float *x, float) { return __float_as_uint(x[0]); }
 
 template <typename T, int V>
-static __device__ inline void open(const piece<T, V> &from, wide<T> (&x)[V])
+static __device__ inline void unpack(const piece<T, V> &from, wide<T> (&x)[V])
 {
     if constexpr (V == 1) {
         x[0] = widen(from.one);
@@ -120,10 +108,10 @@ static __device__ inline void open(const piece<T, V> &from, wide<T> (&x)[V])
         constexpr int EACH = 4 / sizeof(T); /* elements of a word */
 #pragma unroll
         for (int k = 0; k < (int)(sizeof from / sizeof(uint4)); k++) {
-            open_word(from.bits[k].x, T(), x + (4 * k + 0) * EACH);
-            open_word(from.bits[k].y, T(), x + (4 * k + 1) * EACH);
-            open_word(from.bits[k].z, T(), x + (4 * k + 2) * EACH);
-            open_word(from.bits[k].w, T(), x + (4 * k + 3) * EACH);
+            unpack_word<T>(from.bits[k].x, x + (4 * k + 0) * EACH);
+            unpack_word<T>(from.bits[k].y, x + (4 * k + 1) * EACH);
+            unpack_word<T>(from.bits[k].z, x + (4 * k + 2) * EACH);
+            unpack_word<T>(from.bits[k].w, x + (4 * k + 3) * EACH);
         }
     }
 }
@@ -137,8 +125,8 @@ template <typename T, int V> static __device__ inline void put(T *p, const wide<
 #pragma unroll
         for (int k = 0; k < (int)(V * sizeof(T) / sizeof(uint4)); k++)
             ((uint4 *)p)[k] = make_uint4(
-                shut_word(x + (4 * k + 0) * EACH, T()), shut_word(x + (4 * k + 1) * EACH, T()),
-                shut_word(x + (4 * k + 2) * EACH, T()), shut_word(x + (4 * k + 3) * EACH, T()));
+                pack_word<T>(x + (4 * k + 0) * EACH), pack_word<T>(x + (4 * k + 1) * EACH),
+                pack_word<T>(x + (4 * k + 2) * EACH), pack_word<T>(x + (4 * k + 3) * EACH));
     }
 }
 
@@ -180,7 +168,7 @@ static __device__ inline void divide(int64_t n, int64_t by, int64_t *quotient, i
     }
 }
 
-/* Row i of matrix b is the n-th of a stack of `count`. */
+/* Finds row i of matrix b, which is the n-th of a stack of `count`. */
 static __device__ inline void place_of(int64_t n, int64_t count, int64_t *i, int64_t *b)
 {
     *i = n;
@@ -188,11 +176,12 @@ static __device__ inline void place_of(int64_t n, int64_t count, int64_t *i, int
     if (count > 1) divide(n, count, i, b);
 }
 
-/* Of `lanes` neighbours of a warp, a power of two of them, given to all.  The whole warp calls. */
+/* Sums over `lanes` neighbours of a warp, a power of two, for all of them.  The whole warp
+ * calls. */
 template <typename Real> static __device__ inline Real lanes_sum(Real x, int lanes)
 {
     for (int step = lanes / 2; step > 0; step /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, step);
+        x += __shfl_xor_sync(ALL_LANES, x, step);
     return x;
 }
 
@@ -217,7 +206,8 @@ static inline int lanes_for(int64_t n)
     return lanes;
 }
 
-/* Blocks of ROW_THREADS for so many rows, `lanes` threads each; kernels stride over the rest. */
+/* Returns the blocks of ROW_THREADS for so many rows, `lanes` threads each; kernels stride over the
+ * rest. */
 static inline unsigned row_blocks(int64_t rows, int lanes)
 {
     const int64_t most = INT32_MAX, need = ceil_div(rows, ROW_THREADS / lanes);

@@ -25,7 +25,7 @@ static __global__ void __launch_bounds__(SCALAR_THREADS)
 {
     const int64_t slot = (int64_t)blockIdx.x * SCALAR_THREADS + threadIdx.x, b = x.first + slot;
     double        from[MS_SCALAR_MAX_IO], to[MS_SCALAR_MAX_IO];
-    begin_after_last();
+    pdl_wait_trigger();
     if (slot >= x.count) return;
 #pragma unroll
     for (int k = 0; k < MS_SCALAR_MAX_IO; k++) {
@@ -85,7 +85,7 @@ static musec_status cuda_scalars(ms_device *d, const ms_scalar_call *c)
 
 /* Of all kernels, as they are compiled alike.  A chip that can may have got them translated from
  * what was compiled for an older one, where they do not wait; so a kernel is asked. */
-bool ms_cuda_kernels_wait(const ms_cuda *c)
+bool ms_cuda_use_pdl(const ms_cuda *c)
 {
     cudaFuncAttributes is = {};
     if (c->capability >= 90 && cudaFuncGetAttributes(&is, (const void *)scalars_k) == cudaSuccess)

@@ -80,8 +80,8 @@ struct ms_cuda_solver {
     cusolverDnHandle_t handle;
     cusolverDnParams_t params;
     bool               has_batched;
-    void  *room; /* device memory that cuSOLVER works in: megabytes, whatever the size */
-    size_t room_bytes;
+    void  *workspace; /* device memory that cuSOLVER works in: megabytes, whatever the size */
+    size_t workspace_bytes;
 };
 
 static const char *words_of(cusolverStatus_t code)
@@ -158,7 +158,7 @@ void ms_cuda_solver_free(ms_device *d)
 {
     ms_cuda *c = ms_cuda_of(d);
     if (c == NULL) return;
-    if (c->solver != NULL) d->ops->free(d, c->solver->room);
+    if (c->solver != NULL) d->ops->free(d, c->solver->workspace);
     free_solver(c->solver);
     c->solver = NULL;
 }
@@ -185,18 +185,18 @@ typedef struct workspace {
     int   *info; /* (count) on the device: 0 where all went well */
 } workspace;
 
-/* It grows at first uses, which wait, as decompositions do anyway. */
-static musec_status take_room(ms_device *d, size_t bytes)
+/* The workspace grows at first uses, which wait, as decompositions do anyway. */
+static musec_status grow_workspace(ms_device *d, size_t bytes)
 {
     struct ms_cuda_solver *s  = ms_cuda_of(d)->solver;
     musec_status           st = MUSEC_OK;
-    if (bytes <= s->room_bytes) return MUSEC_OK;
+    if (bytes <= s->workspace_bytes) return MUSEC_OK;
     TRY(d->ops->sync(d));
-    d->ops->free(d, s->room);
-    s->room       = NULL;
-    s->room_bytes = 0;
-    TRY(d->ops->alloc(d, bytes, &s->room));
-    s->room_bytes = bytes;
+    d->ops->free(d, s->workspace);
+    s->workspace       = NULL;
+    s->workspace_bytes = 0;
+    TRY(d->ops->alloc(d, bytes, &s->workspace));
+    s->workspace_bytes = bytes;
 done:
     return st;
 }
@@ -206,8 +206,8 @@ static musec_status take_workspace(ms_device *d, int64_t count, workspace *w)
     const size_t bytes = (size_t)count * sizeof(int);
     void        *info  = NULL;
     musec_status st    = MUSEC_OK;
-    TRY(take_room(d, w->device_bytes));
-    w->device = ms_cuda_of(d)->solver->room;
+    TRY(grow_workspace(d, w->device_bytes));
+    w->device = ms_cuda_of(d)->solver->workspace;
     TRY(ms_scratch_bytes(d, bytes, &info));
     TRY(ms_cuda_status(d, cudaMemsetAsync(info, 0, bytes, ms_cuda_of(d)->stream), "workspace"));
     w->info = info;
@@ -217,7 +217,7 @@ done:
     return st;
 }
 
-/* Did all converge?  Waits. */
+/* Checks that all converged.  It waits. */
 static musec_status check_info(ms_device *d, const char *what, ms_mat x, const workspace *w)
 {
     const size_t bytes = (size_t)x.count * sizeof(int);
@@ -254,7 +254,7 @@ static void *matrix_at(ms_mat x, int64_t b)
 
 /* ---- singular values ------------------------------------------------------------------------- */
 
-/* Where vectors are written by rows: x itself if it may be, else scratch of its shape. */
+/* *out <- where vectors are written by rows: x itself if it may be, else scratch of its shape. */
 static musec_status place_for(ms_device *d, ms_mat x, ms_mat *out)
 {
     const uint64_t each = ms_dtype_bytes(x.dtype);
@@ -329,7 +329,7 @@ done:
 
 /* ---- eigenvalues ----------------------------------------------------------------------------- */
 
-/* One after the other; a becomes the eigenvectors. */
+/* Decomposes one after the other; a becomes the eigenvectors. */
 static musec_status syevd(ms_device *d, cusolverEigMode_t job, ms_mat a, ms_mat values)
 {
     const cudaDataType     t  = type_of(a.dtype);
@@ -356,7 +356,7 @@ done:
     return st;
 }
 
-/* At once; the matrices and their values lie without gaps. */
+/* Decomposes all at once; the matrices and their values lie without gaps. */
 static musec_status syev_batched(ms_device *d, cusolverEigMode_t job, ms_mat a, ms_mat values)
 {
     const cudaDataType     t  = type_of(a.dtype);

@@ -28,7 +28,7 @@ static __device__ inline uint64_t smem_descriptor(uint32_t address)
            (uint64_t)(SMEM_TILE / 16) << 16 | (address & 0x3ffffu) >> 4;
 }
 
-/* What a descriptor grows by from one k to the 16th after it. */
+/* Returns what a descriptor grows by from one k to the 16th after it. */
 static __device__ constexpr uint64_t descriptor_k16(major m)
 {
     return (m == MN_MAJOR ? 16 * SMEM_ROW_BYTES : 32) / 16;

@@ -1,13 +1,14 @@
-/* gemm_any.cu - products of any operands, the mirror of a triangle, and what rides on a product.
+/* gemm_fallback.cu - products of any operands, the mirror of a triangle, and the epilogue of a
+ * product.
  *
- * The product is for what cuBLASLt does not serve, so it is plain: a block computes a TILE x TILE
- * part of c from slices of SLICE columns of a and rows of b in shared memory, a thread a part of
+ * The product is for what cuBLASLt does not support, so it is plain: a block computes a TILE x TILE
+ * part of c from k-tiles of K_TILE columns of a and rows of b in shared memory, a thread a part of
  * EACH x EACH.  Sums run over k in order, in float for operands of at most 32 bits, else in double;
  * so the result depends on nothing but the operands, and that of x x^T is exactly symmetric. */
 #include "device/cuda/operand.cuh"
 #include "device/cuda/product.h"
 
-enum { TILE = 64, SLICE = 16, EACH = 4, ACROSS = TILE / EACH, THREADS = ACROSS * ACROSS };
+enum { TILE = 64, K_TILE = 16, EACH = 4, ACROSS = TILE / EACH, THREADS = ACROSS * ACROSS };
 enum { MIRROR = 32, MIRROR_ROWS = 8 };
 enum { FINISH = 256, CHUNK = 32 * FINISH }; /* threads; elements that a block finishes */
 
@@ -26,7 +27,7 @@ static strided strided_of(ms_mat x)
 /* ---- products -------------------------------------------------------------------------------- */
 
 struct tiled_product {
-    strided a, b, c, z;                   /* z lies as c does */
+    strided a, b, c, source;              /* the source lies as c does */
     int64_t m, n, k, down, across, tiles; /* tiles of a matrix: down x across; of the stack */
     double  alpha, beta;
 };
@@ -34,12 +35,12 @@ struct tiled_product {
 /* Elements (first + i, k0 + j) of x to part[j][i], 0 beyond its `lines` and `k`: x is a, or b
  * transposed.  Neighbouring threads take neighbours in memory. */
 template <typename Real>
-static __device__ void load_slice(const strided &x, int64_t line, int64_t step, int64_t at,
-                                  int64_t first, int64_t lines, int64_t k0, int64_t k,
-                                  Real (&part)[SLICE][TILE + 1])
+static __device__ void load_k_tile(const strided &x, int64_t line, int64_t step, int64_t at,
+                                   int64_t first, int64_t lines, int64_t k0, int64_t k,
+                                   Real (&part)[K_TILE][TILE + 1])
 {
-    for (int e = (int)threadIdx.x; e < TILE * SLICE; e += THREADS) {
-        const int  i = step == 1 ? e / SLICE : e % TILE, j = step == 1 ? e % SLICE : e / TILE;
+    for (int e = (int)threadIdx.x; e < TILE * K_TILE; e += THREADS) {
+        const int  i = step == 1 ? e / K_TILE : e % TILE, j = step == 1 ? e % K_TILE : e / TILE;
         const bool inside = first + i < lines && k0 + j < k;
         part[j][i] = inside ? load<Real>(x.data, at + (first + i) * line + (k0 + j) * step, x.dtype)
                             : (Real)0;
@@ -47,10 +48,10 @@ static __device__ void load_slice(const strided &x, int64_t line, int64_t step, 
 }
 
 template <typename Real>
-static __global__ void __launch_bounds__(THREADS) any_kernel(const tiled_product p)
+static __global__ void __launch_bounds__(THREADS) gemm_k(const tiled_product p)
 {
-    begin_after_last();
-    __shared__ Real a[SLICE][TILE + 1], b[SLICE][TILE + 1];
+    pdl_wait_trigger();
+    __shared__ Real a[K_TILE][TILE + 1], b[K_TILE][TILE + 1];
     const int       x = (int)threadIdx.x % ACROSS, y = (int)threadIdx.x / ACROSS;
 
     for (int64_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
@@ -58,12 +59,12 @@ static __global__ void __launch_bounds__(THREADS) any_kernel(const tiled_product
         const int64_t top = in / p.across * TILE, left = in % p.across * TILE;
         Real          sum[EACH][EACH] = {};
 
-        for (int64_t k0 = 0; k0 < p.k; k0 += SLICE) {
-            load_slice(p.a, p.a.row, p.a.col, matrix * p.a.stride, top, p.m, k0, p.k, a);
-            load_slice(p.b, p.b.col, p.b.row, matrix * p.b.stride, left, p.n, k0, p.k, b);
+        for (int64_t k0 = 0; k0 < p.k; k0 += K_TILE) {
+            load_k_tile(p.a, p.a.row, p.a.col, matrix * p.a.stride, top, p.m, k0, p.k, a);
+            load_k_tile(p.b, p.b.col, p.b.row, matrix * p.b.stride, left, p.n, k0, p.k, b);
             __syncthreads();
 #pragma unroll
-            for (int j = 0; j < SLICE; j++)
+            for (int j = 0; j < K_TILE; j++)
 #pragma unroll
                 for (int u = 0; u < EACH; u++)
 #pragma unroll
@@ -79,7 +80,8 @@ static __global__ void __launch_bounds__(THREADS) any_kernel(const tiled_product
                 if (i >= p.m || j >= p.n) continue;
                 const int64_t at    = matrix * p.c.stride + i * p.c.row + j * p.c.col;
                 Real          value = (Real)p.alpha * sum[u][v];
-                if (p.beta != 0.0) value += (Real)p.beta * load<Real>(p.z.data, at, p.z.dtype);
+                if (p.beta != 0.0)
+                    value += (Real)p.beta * load<Real>(p.source.data, at, p.source.dtype);
                 store(p.c.data, at, p.c.dtype, value);
             }
     }
@@ -95,7 +97,7 @@ struct tiled_square {
  * place.  Nothing below the diagonal is written, and nothing above is read by another block. */
 template <typename Word> static __global__ void mirror_kernel(const tiled_square s, Word *c)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     __shared__ Word part[MIRROR][MIRROR + 1];
     const int       x = (int)threadIdx.x;
 
@@ -117,10 +119,10 @@ template <typename Word> static __global__ void mirror_kernel(const tiled_square
     }
 }
 
-/* ---- what rides on a product ----------------------------------------------------------------- */
+/* ---- epilogue -------------------------------------------------------------------------------- */
 
 struct finishing {
-    strided       ab, z, c; /* z.data NULL: none */
+    strided       ab, source, c; /* source.data NULL: none */
     int64_t       m, n, chunks;
     number        alpha, beta, diag;
     const double *mask;
@@ -128,18 +130,18 @@ struct finishing {
     bool          symmetric;
 };
 
-/* A block takes a chunk of a matrix of c.  Symmetric: z is read on and below the diagonal alone, so
- * that c is exactly symmetric as ab is; z is not c then. */
+/* A block takes a chunk of a matrix of c.  Symmetric: the source is read on and below the diagonal
+ * alone, so that c is exactly symmetric as ab is; it is not c then. */
 template <typename Real>
 static __global__ void __launch_bounds__(FINISH) finish_kernel(const finishing f)
 {
-    begin_after_last();
-    __shared__ double room[32];
+    pdl_wait_trigger();
+    __shared__ double shared[32];
     const int64_t     b = blockIdx.x / f.chunks, chunk = blockIdx.x % f.chunks;
     const int64_t     last = (chunk + 1) * CHUNK < f.m * f.n ? (chunk + 1) * CHUNK : f.m * f.n;
     if (f.mask != NULL && f.mask[b] == 0.0) return;
     const Real alpha = (Real)number_at(f.alpha, b), diag = (Real)number_at(f.diag, b);
-    const Real beta  = f.z.data != NULL ? (Real)number_at(f.beta, b) : (Real)0;
+    const Real beta  = f.source.data != NULL ? (Real)number_at(f.beta, b) : (Real)0;
     double     sumsq = 0.0, trace = 0.0;
 
     for (int64_t e = chunk * CHUNK + threadIdx.x; e < last; e += FINISH) {
@@ -149,14 +151,16 @@ static __global__ void __launch_bounds__(FINISH) finish_kernel(const finishing f
         if (beta != (Real)0) {
             const bool    turned = f.symmetric && i < j;
             const int64_t x = turned ? j : i, y = turned ? i : j;
-            v += beta * load<Real>(f.z.data, b * f.z.stride + x * f.z.row + y * f.z.col, f.z.dtype);
+            v += beta * load<Real>(f.source.data,
+                                   b * f.source.stride + x * f.source.row + y * f.source.col,
+                                   f.source.dtype);
         }
         if (i == j) v += diag, trace += (double)v;
         sumsq = fma((double)v, (double)v, sumsq);
         store(f.c.data, b * f.c.stride + i * f.c.row + j * f.c.col, f.c.dtype, v);
     }
-    if (f.sumsq != NULL) sumsq = block_sum(sumsq, room);
-    if (f.trace != NULL) trace = block_sum(trace, room);
+    if (f.sumsq != NULL) sumsq = block_sum(sumsq, shared);
+    if (f.trace != NULL) trace = block_sum(trace, shared);
     if (threadIdx.x == 0 && f.sumsq != NULL) f.sumsq[blockIdx.x] = sumsq;
     if (threadIdx.x == 0 && f.trace != NULL) f.trace[blockIdx.x] = trace;
 }
@@ -164,7 +168,7 @@ static __global__ void __launch_bounds__(FINISH) finish_kernel(const finishing f
 static __global__ void __launch_bounds__(WARP)
     sums_kernel(const double *part, int64_t parts, const double *mask, double *out)
 {
-    begin_after_last();
+    pdl_wait_trigger();
     double sum = 0.0;
     if (mask != NULL && mask[blockIdx.x] == 0.0) return;
     for (int64_t t = threadIdx.x; t < parts; t += WARP)
@@ -189,7 +193,7 @@ musec_status ms_cuda_product_finish(ms_device *d, const ms_product *p, ms_mat ab
     musec_status  st      = MUSEC_OK;
     f.ab                  = strided_of(ab);
     f.c                   = strided_of(p->c);
-    f.z                   = strided_of(p->source);
+    f.source              = strided_of(p->source);
     f.m                   = p->c.rows;
     f.n                   = p->c.cols;
     f.chunks              = (f.m * f.n - 1) / CHUNK + 1;
@@ -228,9 +232,10 @@ template <typename Word> static void launch_mirror(ms_device *d, const tiled_squ
     launch_kernel(d, mirror_kernel<Word>, blocks, threads, 0, s, (Word *)c);
 }
 
-musec_status ms_cuda_gemm_any(ms_device *d, const ms_cuda_product *p)
+musec_status ms_cuda_gemm_fallback(ms_device *d, const ms_cuda_gemm_problem *p)
 {
-    tiled_product q = { strided_of(p->a), strided_of(p->b), strided_of(p->c), strided_of(p->z) };
+    tiled_product q = { strided_of(p->a), strided_of(p->b), strided_of(p->c),
+                        strided_of(p->source) };
     q.m             = p->c.rows;
     q.n             = p->c.cols;
     q.k             = p->a.cols;
@@ -242,9 +247,9 @@ musec_status ms_cuda_gemm_any(ms_device *d, const ms_cuda_product *p)
 
     const unsigned blocks = blocks_for(d, q.tiles, 1);
     if (p->a.dtype == MUSEC_F64)
-        launch_kernel(d, any_kernel<double>, blocks, THREADS, 0, q);
+        launch_kernel(d, gemm_k<double>, blocks, THREADS, 0, q);
     else
-        launch_kernel(d, any_kernel<float>, blocks, THREADS, 0, q);
+        launch_kernel(d, gemm_k<float>, blocks, THREADS, 0, q);
     return launched(d, "gemm");
 }
 

@@ -1,4 +1,4 @@
-/* gemm_trial.cu - numbers to try products on, and what was made of them in one number.
+/* gemm_autotune_kernels.cu - the numbers that candidates are compared on, and digests of results.
  *
  * A warp takes a row after the other. */
 #include "core/rng.h"
@@ -13,7 +13,7 @@ enum {
 static __device__ inline int64_t first_row() { return (int64_t)blockIdx.x * WARPS + threadIdx.y; }
 static __device__ inline int64_t row_step() { return (int64_t)gridDim.x * WARPS; }
 
-/* Where a row of a stack begins. */
+/* Returns where a row of a stack begins. */
 static __device__ inline int64_t row_at(const ms_mat &m, int64_t row)
 {
     return row / m.rows * m.stride + row % m.rows * m.ld;
@@ -65,7 +65,7 @@ static dim3 blocks_of(ms_device *d, const ms_mat &m)
     return dim3(blocks_for(d, m.count * m.rows, WARPS));
 }
 
-musec_status ms_cuda_trial_fill(ms_device *d, uint64_t key, ms_cuda_tiny tiny, ms_mat out)
+musec_status ms_cuda_autotune_fill(ms_device *d, uint64_t key, ms_cuda_tiny tiny, ms_mat out)
 {
     filled f;
     f.out        = out;
@@ -73,7 +73,7 @@ musec_status ms_cuda_trial_fill(ms_device *d, uint64_t key, ms_cuda_tiny tiny, m
     f.tiny       = tiny;
     f.tiny_scale = tiny_of(out.dtype);
     fill_k<<<blocks_of(d, out), dim3(WARP, WARPS), 0, ms_cuda_of(d)->stream>>>(f);
-    return launched(d, "numbers to try products on");
+    return launched(d, "autotuning a product");
 }
 
 /* ---- digests --------------------------------------------------------------------------------- */
@@ -84,7 +84,7 @@ struct digested {
     unsigned long long *digest;
 };
 
-/* A bijection that every bit takes part in (splitmix64's). */
+/* This is splitmix64's bijection, which every bit takes part in. */
 static __device__ inline uint64_t mixed(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -108,7 +108,7 @@ template <typename Bits> static __global__ void digest_k(const __grid_constant__
     if (threadIdx.x == 0) atomicAdd(g.digest, (unsigned long long)sum);
 }
 
-musec_status ms_cuda_trial_digest(ms_device *d, uint64_t key, ms_mat c, uint64_t *digest)
+musec_status ms_cuda_autotune_digest(ms_device *d, uint64_t key, ms_mat c, uint64_t *digest)
 {
     const dim3   blocks = blocks_of(d, c), threads(WARP, WARPS);
     cudaStream_t stream = ms_cuda_of(d)->stream;
@@ -121,5 +121,5 @@ musec_status ms_cuda_trial_digest(ms_device *d, uint64_t key, ms_mat c, uint64_t
     case 4: digest_k<uint32_t><<<blocks, threads, 0, stream>>>(g); break;
     default: digest_k<uint64_t><<<blocks, threads, 0, stream>>>(g); break;
     }
-    return launched(d, "a digest of a product");
+    return launched(d, "autotuning a product");
 }

@@ -1,4 +1,4 @@
-/* gemm_kept.c - which algorithm was chosen for a product, kept in a file for later processes.
+/* gemm_plan_cache.c - the algorithms that were chosen for products, cached in a file.
  *
  * The file belongs to a chip and a version of cuBLASLt, which its name says, and holds plans of
  * both kinds of context: a key says of which.  core/cache.h tells where it lies. */
@@ -7,26 +7,26 @@
 
 #include "device/cuda/gemm_plan.h"
 
-enum { KEPT_MOST = 4096 }; /* plans in the file */
+enum { CACHED_PLANS_MAX = 4096 }; /* plans in the file */
 
-/* What the file begins with: one that was written by another program is not read.  The version
- * counts up where the meaning of a plan changes, too: how it is judged. */
+/* The file begins with this: one that was written by another program is not read.  The version
+ * counts up where the way of choosing a plan changes, too. */
 static const uint64_t head[] = { 2 /* version */, sizeof(ms_cuda_gemm_key),
                                  sizeof(cublasLtMatmulAlgo_t) };
 
-static ms_cuda_kept_plan *find(const ms_cuda_kept *all, const ms_cuda_gemm_key *k)
+static ms_cuda_cached_plan *find(const ms_cuda_plan_cache *all, const ms_cuda_gemm_key *k)
 {
     for (size_t i = 0; i < all->n; i++)
         if (memcmp(&all->at[i].key, k, sizeof *k) == 0) return &all->at[i];
     return NULL;
 }
 
-/* One more, unless they are enough.  One that is there already is kept, or replaced. */
-static bool add(ms_cuda_kept *all, const ms_cuda_kept_plan *one, bool replaces)
+/* Adds a plan unless the cache is full.  One that is there already stays or is replaced. */
+static bool add(ms_cuda_plan_cache *all, const ms_cuda_cached_plan *one, bool replaces)
 {
-    ms_cuda_kept_plan *was = find(all, &one->key), *grown;
+    ms_cuda_cached_plan *was = find(all, &one->key), *grown;
     if (was != NULL && replaces) *was = *one;
-    if (was != NULL || all->n == KEPT_MOST) return was != NULL && replaces;
+    if (was != NULL || all->n == CACHED_PLANS_MAX) return was != NULL && replaces;
     grown = realloc(all->at, (all->n + 1) * sizeof *grown);
     if (grown == NULL) return false;
     all->at           = grown;
@@ -34,12 +34,12 @@ static bool add(ms_cuda_kept *all, const ms_cuda_kept_plan *one, bool replaces)
     return true;
 }
 
-/* What the file has beyond what is known already. */
-static void read_file(ms_cuda_kept *all)
+/* Adds what the file has beyond what is known already. */
+static void read_file(ms_cuda_plan_cache *all)
 {
-    void             *data  = NULL;
-    size_t            bytes = 0;
-    ms_cuda_kept_plan one;
+    void               *data  = NULL;
+    size_t              bytes = 0;
+    ms_cuda_cached_plan one;
     all->is_read = true;
     if (!ms_cache_load(all->name, &data, &bytes)) return;
     if (bytes >= sizeof head && memcmp(data, head, sizeof head) == 0)
@@ -50,7 +50,7 @@ static void read_file(ms_cuda_kept *all)
     free(data);
 }
 
-static void write_file(const ms_cuda_kept *all)
+static void write_file(const ms_cuda_plan_cache *all)
 {
     const size_t bytes = sizeof head + all->n * sizeof *all->at;
     char        *data  = malloc(bytes);
@@ -61,18 +61,19 @@ static void write_file(const ms_cuda_kept *all)
     free(data);
 }
 
-const ms_cuda_kept_plan *ms_cuda_kept_find(ms_cuda_kept *all, const ms_cuda_gemm_key *k)
+const ms_cuda_cached_plan *ms_cuda_plan_cache_find(ms_cuda_plan_cache     *all,
+                                                   const ms_cuda_gemm_key *k)
 {
     if (!all->is_read) read_file(all);
     return find(all, k);
 }
 
-void ms_cuda_kept_add(ms_cuda_kept *all, const ms_cuda_kept_plan *one)
+void ms_cuda_plan_cache_add(ms_cuda_plan_cache *all, const ms_cuda_cached_plan *one)
 {
     if (add(all, one, true)) all->n_new++;
 }
 
-void ms_cuda_kept_close(ms_cuda_kept *all)
+void ms_cuda_plan_cache_close(ms_cuda_plan_cache *all)
 {
     if (all->n_new > 0) {
         read_file(all);

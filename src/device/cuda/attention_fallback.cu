@@ -1,17 +1,18 @@
-/* attention_any.cu - attention and its gradients for any head and any dtype, in plain arithmetic:
- * float, or double where the operands are.
+/* attention_fallback.cu - attention and its gradients for any head and any dtype, in plain
+ * arithmetic: float, or double where the operands are.
  *
  * A block owns OWN rows, EACH to a warp: queries forward and for dQ, keys for dK and dV.  It walks
  * over the rows that these see, or that see them, a tile of TILE at a time:
- *   dots    a lane has one row of the tile: its products with the warp's own rows;
- *   blend   a lane has columns: the sum of the tile's rows, weighted, for each own row.
- * The tile comes to shared memory in pieces of DIMS columns; the own rows lie there turned round,
- * so that one load brings an element of all of a warp's.  Forward, one pass: what was summed
- * relative to a smaller maximum is scaled when that changes.  Backward, from the kept logsumexp,
+ *   dot_qk         a lane has one row of the tile: its products with the warp's own rows;
+ *   accumulate_pv  a lane has columns: the sum of the tile's rows, weighted, for each own row.
+ * The tile comes to shared memory in pieces of DIMS columns; the own rows lie there transposed, so
+ * that one load brings an element of all of a warp's.  Forward, one pass: what was summed relative
+ * to a smaller maximum is scaled when that changes.  Backward, from the kept logsumexp,
  *     P = exp(z - lse),  dS = P (dO V^T - D) slope,  D = <dO, O>,
  *     dV = P^T dO,  dK = scale dS^T Q,  dQ = scale dS K,
  * one kernel for dQ and one for dK and dV: each sum is in one warp, in the order of the rows, and
- * nothing is added by two.  Heads beyond PART columns are done a part at a time, the dots anew.
+ * nothing is added by two.  Heads beyond PART columns are done a part at a time, the dot products
+ * anew.
  *
  * NaN and infinity among the values spread to the rows that see them, and may spread to rows that
  * share a tile with those. */
@@ -35,25 +36,25 @@ template <typename Real> struct sizes {
     enum { WARPS = sizeof(Real) == 4 ? 8 : 4, OWN = WARPS * EACH, THREADS = WARPS * WARP };
 };
 
-template <typename Real> struct room {
+template <typename Real> struct smem_layout {
     Real       tile[TILE][DIMS + 1];                 /* lanes in a column use all banks */
     quad<Real> own[2][DIMS][sizes<Real>::WARPS + 1]; /* of two operands; [column][warp].x[row] */
     quad<Real> weight[sizes<Real>::WARPS][TILE];     /* [warp][row of the tile].x[own row] */
 };
 
-struct place {             /* what a thread works on; all but lane is the same in a warp */
+struct work_item {         /* what a thread works on; all but lane is the same in a warp */
     int head, part, first; /* first: own row of the block */
     int lane, warp, mine;  /* mine: own row of the warp */
 };
 
-struct held { /* what is in shared memory now */
+struct smem_contents { /* what is in shared memory now */
     const void *tile;
     int         tile_first, tile_piece, own_piece;
 };
 
-template <typename Real> static __device__ inline place place_here(const attn_job &j)
+template <typename Real> static __device__ inline work_item work_item_here(const attn_job &j)
 {
-    place     p;
+    work_item p;
     int       block  = (int)blockIdx.x;
     const int blocks = (j.rows - 1) / sizes<Real>::OWN + 1, parts = (j.head - 1) / PART + 1;
     p.first = (blocks - 1 - block % blocks) * sizes<Real>::OWN;
@@ -78,8 +79,9 @@ static __device__ inline Real element(const attn_job &j, const head_stack &x, in
 
 /* Piece `piece` of rows first .. first + TILE - 1 of x.  All threads of the block. */
 template <typename Real>
-static __device__ inline void stage_tile(room<Real> &s, held &now, const attn_job &j,
-                                         const place &p, const head_stack &x, int first, int piece)
+static __device__ inline void stage_tile(smem_layout<Real> &s, smem_contents &now,
+                                         const attn_job &j, const work_item &p, const head_stack &x,
+                                         int first, int piece)
 {
     if (now.tile == x.data && now.tile_first == first && now.tile_piece == piece) return;
     __syncthreads(); /* what was there is done with */
@@ -95,8 +97,9 @@ static __device__ inline void stage_tile(room<Real> &s, held &now, const attn_jo
 
 /* Piece `piece` of the block's own rows of a and b. */
 template <typename Real>
-static __device__ inline void stage_own(room<Real> &s, held &now, const attn_job &j, const place &p,
-                                        const head_stack &a, const head_stack *b, int piece)
+static __device__ inline void stage_own(smem_layout<Real> &s, smem_contents &now, const attn_job &j,
+                                        const work_item &p, const head_stack &a,
+                                        const head_stack *b, int piece)
 {
     if (now.own_piece == piece) return;
     __syncthreads();
@@ -114,8 +117,8 @@ static __device__ inline void stage_own(room<Real> &s, held &now, const attn_job
 /* out[r] += the product of own row r of operand `which` with the lane's row of the tile, over the
  * columns of a piece that there are. */
 template <typename Real>
-static __device__ inline void dots(const room<Real> &s, const place &p, int which, int cols,
-                                   Real (&out)[EACH])
+static __device__ inline void dot_qk(const smem_layout<Real> &s, const work_item &p, int which,
+                                     int cols, Real (&out)[EACH])
 {
 #pragma unroll 4
     for (int c = 0; c < cols; c++) {
@@ -129,7 +132,8 @@ static __device__ inline void dots(const room<Real> &s, const place &p, int whic
 
 /* The lane's weights, one for each own row, to all lanes of the warp. */
 template <typename Real>
-static __device__ inline void share(room<Real> &s, const place &p, const Real (&weight)[EACH])
+static __device__ inline void broadcast_weights(smem_layout<Real> &s, const work_item &p,
+                                                const Real (&weight)[EACH])
 {
     quad<Real> all;
 #pragma unroll
@@ -142,8 +146,8 @@ static __device__ inline void share(room<Real> &s, const place &p, const Real (&
 
 /* sum[r] += the weighted rows of the tile, columns of piece `piece` of the part. */
 template <typename Real>
-static __device__ inline void blend(const room<Real> &s, const place &p, int piece,
-                                    Real (&sum)[EACH][PIECES * LANED])
+static __device__ inline void accumulate_pv(const smem_layout<Real> &s, const work_item &p,
+                                            int piece, Real (&sum)[EACH][PIECES * LANED])
 {
 #pragma unroll 4
     for (int i = 0; i < TILE; i++) {
@@ -161,15 +165,16 @@ static __device__ inline void blend(const room<Real> &s, const place &p, int pie
 /* The tile of x in all pieces of the part, weighted by what was shared.  `active`: this warp has
  * weights; the others help to load. */
 template <typename Real>
-static __device__ inline void blend_all(room<Real> &s, held &now, const attn_job &j, const place &p,
-                                        const head_stack &x, int first, bool active,
-                                        Real (&sum)[EACH][PIECES * LANED])
+static __device__ inline void accumulate_pv_tiles(smem_layout<Real> &s, smem_contents &now,
+                                                  const attn_job &j, const work_item &p,
+                                                  const head_stack &x, int first, bool active,
+                                                  Real (&sum)[EACH][PIECES * LANED])
 {
 #pragma unroll
     for (int piece = 0; piece < PIECES; piece++) {
         if (p.part * PART + piece * DIMS >= j.head) break;
         stage_tile(s, now, j, p, x, first, p.part * PIECES + piece);
-        if (active) blend(s, p, piece, sum);
+        if (active) accumulate_pv(s, p, piece, sum);
     }
 }
 
@@ -180,7 +185,7 @@ static __device__ inline int cols_of(const attn_job &j, int piece)
 }
 
 template <typename Real>
-static __device__ inline void store_rows(const attn_job &j, const place &p, const head_stack &x,
+static __device__ inline void store_rows(const attn_job &j, const work_item &p, const head_stack &x,
                                          const Real (&factor)[EACH],
                                          const Real (&sum)[EACH][PIECES * LANED])
 {
@@ -204,16 +209,16 @@ template <typename Real> static __device__ inline Real capped(const attn_job &j,
     return cap > (Real)0 ? cap * tanh(logit / cap) : logit;
 }
 
-/* What a warp keeps of its queries; sum is a lane's own share. */
+/* This is what a warp keeps of its queries; sum is a lane's own part. */
 template <typename Real> struct softmax {
     Real top[EACH], sum[EACH], most; /* most: the largest logit, of the lane */
 };
 
 /* Logits become weights, relative to the largest so far; out is scaled to that. */
 template <typename Real>
-static __device__ inline void weigh(const attn_job &j, const span (&seen)[EACH], int key,
-                                    softmax<Real> &m, Real (&logit)[EACH],
-                                    Real (&out)[EACH][PIECES * LANED])
+static __device__ inline void online_softmax(const attn_job &j, const span (&seen)[EACH], int key,
+                                             softmax<Real> &m, Real (&logit)[EACH],
+                                             Real (&out)[EACH][PIECES * LANED])
 {
     const Real none = (Real)-CUDART_INF;
 #pragma unroll
@@ -221,8 +226,8 @@ static __device__ inline void weigh(const attn_job &j, const span (&seen)[EACH],
         const bool visible = has(seen[r], key);
         const Real raw     = (Real)j.scale * logit[r];
         const Real z       = visible ? capped(j, raw) : none;
-        if (visible) m.most = larger(m.most, raw);
-        const Real top  = larger(m.top[r], warp_larger(z));
+        if (visible) m.most = max_nan(m.most, raw);
+        const Real top  = max_nan(m.top[r], warp_max_nan(z));
         const Real from = top == none ? (Real)0 : top; /* nothing is visible yet */
         const Real old  = exp(m.top[r] - from);
         logit[r]        = visible ? exp(z - from) : (Real)0;
@@ -235,7 +240,7 @@ static __device__ inline void weigh(const attn_job &j, const span (&seen)[EACH],
 }
 
 template <typename Real>
-static __device__ inline void finish(const attn_job &j, const place &p, softmax<Real> &m,
+static __device__ inline void finish(const attn_job &j, const work_item &p, softmax<Real> &m,
                                      const Real (&out)[EACH][PIECES * LANED])
 {
     Real factor[EACH];
@@ -248,24 +253,24 @@ static __device__ inline void finish(const attn_job &j, const place &p, softmax<
                         m.top[r] + log(sum));
     }
     store_rows(j, p, j.out, factor, out);
-    m.most = warp_larger(m.most);
+    m.most = warp_max_nan(m.most);
     if (p.mine < j.rows && p.lane == 0 && p.part == 0)
-        raise_to(&j.max_logit[p.head], (double)m.most);
+        atomic_max_nan(&j.max_logit[p.head], (double)m.most);
 }
 
 template <typename Real>
 static __global__ void __launch_bounds__(sizes<Real>::THREADS)
     attend_k(const __grid_constant__ attn_job j)
 {
-    __shared__ room<Real> s;
-    const place           p    = place_here<Real>(j);
-    const int             last = min(p.first + sizes<Real>::OWN, j.rows) - 1;
-    const int             from = first_key(j, p.first); /* of all keys that the block sees */
-    held                  now  = { NULL, 0, 0, -1 };
-    span                  seen[EACH], all = { j.rows, -1 };
-    softmax<Real>         m;
-    Real                  out[EACH][PIECES * LANED] = {};
-    m.most                                          = (Real)-CUDART_INF;
+    __shared__ smem_layout<Real> s;
+    const work_item              p    = work_item_here<Real>(j);
+    const int                    last = min(p.first + sizes<Real>::OWN, j.rows) - 1;
+    const int                    from = first_key(j, p.first); /* of all keys that the block sees */
+    smem_contents                now  = { NULL, 0, 0, -1 };
+    span                         seen[EACH], all = { j.rows, -1 };
+    softmax<Real>                m;
+    Real                         out[EACH][PIECES * LANED] = {};
+    m.most                                                 = (Real)-CUDART_INF;
 #pragma unroll
     for (int r = 0; r < EACH; r++) {
         seen[r]  = keys_seen(j, p.mine + r);
@@ -279,13 +284,13 @@ static __global__ void __launch_bounds__(sizes<Real>::THREADS)
         for (int piece = 0; piece < pieces_of(j); piece++) {
             stage_own(s, now, j, p, j.q, NULL, piece);
             stage_tile(s, now, j, p, j.k, first, piece);
-            if (active) dots(s, p, 0, cols_of(j, piece), logit);
+            if (active) dot_qk(s, p, 0, cols_of(j, piece), logit);
         }
         if (active) {
-            weigh(j, seen, first + p.lane, m, logit, out);
-            share(s, p, logit);
+            online_softmax(j, seen, first + p.lane, m, logit, out);
+            broadcast_weights(s, p, logit);
         }
-        blend_all(s, now, j, p, j.v, first, active, out);
+        accumulate_pv_tiles(s, now, j, p, j.v, first, active, out);
     }
     finish(j, p, m, out);
 }
@@ -311,8 +316,8 @@ static __global__ void prepare_k(const __grid_constant__ attn_job j, Real *delta
     }
 }
 
-/* From q.k and dout.v of a pair that sees each other: its weight p, and p times what its logit's
- * gradient is. */
+/* Turns q.k and dout.v of a pair that sees each other into its weight p, and p times the gradient
+ * of its logit. */
 template <typename Real>
 static __device__ inline void pair_grad(const attn_job &j, Real lse, Real delta, bool visible,
                                         Real &logit, Real &with_v)
@@ -327,14 +332,14 @@ template <typename Real>
 static __global__ void __launch_bounds__(sizes<Real>::THREADS)
     query_grad_k(const __grid_constant__ attn_job j, const Real *delta)
 {
-    __shared__ room<Real> s;
-    const place           p    = place_here<Real>(j);
-    const int             last = min(p.first + sizes<Real>::OWN, j.rows) - 1;
-    const int             from = first_key(j, p.first);
-    held                  now  = { NULL, 0, 0, -1 };
-    span                  seen[EACH], all = { j.rows, -1 };
-    Real                  lse[EACH] = {}, own_delta[EACH] = {}, factor[EACH];
-    Real                  dq[EACH][PIECES * LANED] = {};
+    __shared__ smem_layout<Real> s;
+    const work_item              p    = work_item_here<Real>(j);
+    const int                    last = min(p.first + sizes<Real>::OWN, j.rows) - 1;
+    const int                    from = first_key(j, p.first);
+    smem_contents                now  = { NULL, 0, 0, -1 };
+    span                         seen[EACH], all = { j.rows, -1 };
+    Real                         lse[EACH] = {}, own_delta[EACH] = {}, factor[EACH];
+    Real                         dq[EACH][PIECES * LANED] = {};
 #pragma unroll
     for (int r = 0; r < EACH; r++) {
         const int row = p.mine + r;
@@ -352,18 +357,18 @@ static __global__ void __launch_bounds__(sizes<Real>::THREADS)
         for (int piece = 0; piece < pieces_of(j); piece++) {
             stage_own(s, now, j, p, j.q, &j.dout, piece);
             stage_tile(s, now, j, p, j.v, first, piece);
-            if (active) dots(s, p, 1, cols_of(j, piece), with_v);
+            if (active) dot_qk(s, p, 1, cols_of(j, piece), with_v);
             stage_tile(s, now, j, p, j.k, first, piece);
-            if (active) dots(s, p, 0, cols_of(j, piece), logit);
+            if (active) dot_qk(s, p, 0, cols_of(j, piece), logit);
         }
         if (active) {
 #pragma unroll
             for (int r = 0; r < EACH; r++)
                 pair_grad(j, lse[r], own_delta[r], has(seen[r], first + p.lane), logit[r],
                           with_v[r]);
-            share(s, p, with_v);
+            broadcast_weights(s, p, with_v);
         }
-        blend_all(s, now, j, p, j.k, first, active, dq);
+        accumulate_pv_tiles(s, now, j, p, j.k, first, active, dq);
     }
     store_rows(j, p, j.dq, factor, dq);
 }
@@ -372,13 +377,13 @@ template <typename Real>
 static __global__ void __launch_bounds__(sizes<Real>::THREADS)
     key_grad_k(const __grid_constant__ attn_job j, const Real *delta, const int32_t *last_of)
 {
-    __shared__ room<Real> s;
-    const place           p    = place_here<Real>(j);
-    const int             last = last_of[min(p.first + sizes<Real>::OWN, j.rows) - 1];
-    held                  now  = { NULL, 0, 0, -1 };
-    span                  seen_by[EACH], all = { p.mine, -1 };
-    Real                  scale[EACH], one[EACH];
-    Real                  dk[EACH][PIECES * LANED] = {}, dv[EACH][PIECES * LANED] = {};
+    __shared__ smem_layout<Real> s;
+    const work_item              p    = work_item_here<Real>(j);
+    const int                    last = last_of[min(p.first + sizes<Real>::OWN, j.rows) - 1];
+    smem_contents                now  = { NULL, 0, 0, -1 };
+    span                         seen_by[EACH], all = { p.mine, -1 };
+    Real                         scale[EACH], one[EACH];
+    Real                         dk[EACH][PIECES * LANED] = {}, dv[EACH][PIECES * LANED] = {};
 #pragma unroll
     for (int r = 0; r < EACH; r++) {
         seen_by[r] = { j.rows, -1 };
@@ -396,9 +401,9 @@ static __global__ void __launch_bounds__(sizes<Real>::THREADS)
         for (int piece = 0; piece < pieces_of(j); piece++) {
             stage_own(s, now, j, p, j.k, &j.v, piece);
             stage_tile(s, now, j, p, j.q, first, piece);
-            if (active) dots(s, p, 0, cols_of(j, piece), logit);
+            if (active) dot_qk(s, p, 0, cols_of(j, piece), logit);
             stage_tile(s, now, j, p, j.dout, first, piece);
-            if (active) dots(s, p, 1, cols_of(j, piece), with_v);
+            if (active) dot_qk(s, p, 1, cols_of(j, piece), with_v);
         }
         if (active) {
             const bool there = query < j.rows;
@@ -408,11 +413,11 @@ static __global__ void __launch_bounds__(sizes<Real>::THREADS)
 #pragma unroll
             for (int r = 0; r < EACH; r++)
                 pair_grad(j, lse, its, has(seen_by[r], query), logit[r], with_v[r]);
-            share(s, p, logit);
+            broadcast_weights(s, p, logit);
         }
-        blend_all(s, now, j, p, j.dout, first, active, dv);
-        if (active) share(s, p, with_v);
-        blend_all(s, now, j, p, j.q, first, active, dk);
+        accumulate_pv_tiles(s, now, j, p, j.dout, first, active, dv);
+        if (active) broadcast_weights(s, p, with_v);
+        accumulate_pv_tiles(s, now, j, p, j.q, first, active, dk);
     }
     store_rows(j, p, j.dk, scale, dk);
     store_rows(j, p, j.dv, one, dv);
@@ -430,7 +435,7 @@ template <typename Real> static int64_t blocks_of(const attn_job &j)
 static musec_status check_size(ms_device *d, const ms_cuda_attn *x)
 {
     const int64_t parts = (x->q.cols - 1) / PART + 1, least = sizes<double>::OWN;
-    if (x->q.rows > ATTN_ROWS_MOST || x->q.cols > ATTN_ROWS_MOST || x->q.count > INT32_MAX ||
+    if (x->q.rows > ATTN_ROWS_MAX || x->q.cols > ATTN_ROWS_MAX || x->q.count > INT32_MAX ||
         (double)(x->q.rows / least + 1) * (double)parts * (double)x->q.count > (double)INT32_MAX)
         return ms_fail(&d->error, MUSEC_ENOTSUP,
                        "%s: attention over %lld heads of %lld x %lld is too large", d->name,
@@ -463,14 +468,14 @@ static musec_status attend_back(ms_device *d, const attn_job &j, Real *delta, in
     return launched(d, "attention_grad: keys");
 }
 
-musec_status ms_cuda_attention_any(ms_device *d, const ms_cuda_attn *x)
+musec_status ms_cuda_attention_fallback(ms_device *d, const ms_cuda_attn *x)
 {
     const musec_status st = check_size(d, x);
     if (st != MUSEC_OK) return st;
     return x->q.dtype == MUSEC_F64 ? attend<double>(d, job_of(x)) : attend<float>(d, job_of(x));
 }
 
-musec_status ms_cuda_attention_any_grad(ms_device *d, const ms_cuda_attn *x)
+musec_status ms_cuda_attention_fallback_grad(ms_device *d, const ms_cuda_attn *x)
 {
     const ms_mark mark = ms_arena_mark(&d->scratch);
     const size_t  rows = (size_t)x->q.rows, each = ms_dtype_bytes(x->lse.dtype);
