@@ -102,13 +102,13 @@ typedef struct ms_cli_file {
  * returns EXIT_OK, or EXIT_USAGE after a message. */
 int ms_cli_distinct(const ms_command *cmd, const ms_cli_file *files, size_t n);
 
-/* Opens a context on `device` (NULL: the best one present); an error names where devices are listed. */
+/* Opens a context on `device` (NULL: the best one); an error names where devices are listed. */
 musec_status ms_cli_open(ms_error *error, const char *device, musec_ctx **out);
 /* Returns a status of the library; of a failure, `error` gets the message of the context. */
 musec_status ms_cli_check(ms_error *error, const musec_ctx *ctx, musec_status status);
 
-/* The stream for a summary: stdout, or stderr if the output file (may be NULL) is stdout itself.  To
- * be called before a rename gives the path a new file. */
+/* The stream for a summary: stdout, or stderr if the output file (may be NULL) is stdout itself.
+ * To be called before a rename gives the path a new file. */
 FILE *ms_cli_summary(const char *out_path);
 
 musec_dtype ms_cli_dtype(const char *name, musec_dtype otherwise); /* `otherwise` if name is NULL */

@@ -113,7 +113,7 @@ static int find_program(const char *program, char *path, size_t bytes)
 
 enum { WORDS = 1024 };
 
-/* Can the device be opened here?  If so, `what` describes it or is "", else `why` has the reason. */
+/* Can the device be opened here?  If so, `what` may describe it, else `why` has the reason. */
 static int opens(const ms_device_kind *kind, char what[WORDS], ms_error *why)
 {
     musec_ctx *ctx = NULL;

@@ -1,5 +1,5 @@
-/* paper_theory.c - the page of musec paper theory: the theorem's quantities as functions of N and r,
- * for several steps and clips.  Runs and sections are described in experiments/theory.json. */
+/* paper_theory.c - the page of musec paper theory: the theorem's quantities over N and r, for
+ * several steps and clips.  Runs and sections are described in experiments/theory.json. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

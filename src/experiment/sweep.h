@@ -1,7 +1,7 @@
 /* sweep.h - the runs of a grid, several at once, each in its directory below one.
  *
- * A run whose summary says done, stalled or diverged is not made again, and one that was interrupted
- * goes on.  If the process of a run fails, the message names the file with its output and the other
+ * A run whose summary says done, stalled or diverged is not made again; an interrupted one goes on.
+ * If the process of a run fails, the message names the file with its output and the other
  * runs continue.
  * A directory gets its config.json first and is then resumed, so there is one way for new and old
  * runs.  Two sweeps into the same directory share the work: a run that another process is making is
@@ -45,22 +45,21 @@ typedef struct ms_sweep {
     bool    keep_checkpoints; /* otherwise the checkpoints of finished runs are removed */
     json_t *known;            /* cache of the data sets that were read, an object; NULL for none */
     ms_log *log;              /* shows a table on a terminal, otherwise a line per run */
-    double
-        expected_s; /* estimate of the whole sweep, used until runs have made progress; 0: unknown */
+    double  expected_s; /* estimate of the whole sweep until runs have made progress; 0: unknown */
 } ms_sweep;
 
 /* Checks and sets the number of jobs (0 or more) and of threads (1 or more). */
 musec_status ms_sweep_budget(ms_error *e, int64_t jobs, int64_t threads, ms_sweep *s);
 /* Opens each data set that unfinished runs need once, to be called before any run is started. */
 musec_status ms_sweep_try_data(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs);
-/* Makes the runs and fills runs[grid->n].  It is an error if the sweep was interrupted (signals.h) or
- * runs failed; stalled and diverged runs are results. */
+/* Makes the runs and fills runs[grid->n].  It is an error if the sweep was interrupted (signals.h)
+ * or runs failed; stalled and diverged runs are results. */
 musec_status ms_sweep_run_all(ms_error *e, const ms_sweep *s, ms_sweep_run *runs);
 int          ms_sweep_width(const ms_sweep *s);         /* the number of runs at once */
 const char  *ms_sweep_state_name(ms_sweep_state state); /* "done", "diverged", ... */
 
-/* sweep_scan.c: reads the state of runs from their directories.  A directory that holds another run,
- * or a damaged one, is an error. */
+/* sweep_scan.c: reads the state of runs from their directories.  A directory that holds another
+ * run, or a damaged one, is an error. */
 musec_status ms_sweep_scan(ms_error *e, const ms_sweep *s, ms_sweep_run *runs);
 musec_status ms_sweep_scan_run(ms_error *e, const ms_sweep *s, size_t i, ms_sweep_run *run);
 /* Updates the progress of a run in the making from the end of its log. */
