@@ -316,8 +316,6 @@ const op_kind op_element_kinds[] = {
       .rounding = op_few, .grad = scale_rows_grad, .grad_by = 0x2, .shapes = OP_SHAPES_PLAIN },
     { OP_ROW(prescale, 3), .operands = prescale_operands, .run = prescale_run, .has = prescale_has,
       .rounding = op_exact, .shapes = OP_SHAPES_PLAIN, .by_stack = true },
-    { OP_ROW(sign, 2), .operands = op_sign_operands, .run = op_sign_run, .rounding = op_exact,
-      .shapes = OP_SHAPES_PLAIN },
     { OP_ROW(moments, 4), .operands = op_moments_operands, .run = op_moments_run,
       .rounding = op_moments_rounding, .stored = OP_MOMENTS_STORED, .shapes = OP_SHAPES_PLAIN },
     { OP_ROW(decay_add, OP_DECAY_ADD_VARIANTS), .operands = op_decay_add_operands,

@@ -277,37 +277,60 @@ static double rope_grad_rounding(const op_case *c)
     return 3.0 + (rope_variants[c->variant].norm_eps >= 0.0 ? norm_grad_rounding(c) : 0.0);
 }
 
-/* ---- relu2 ----------------------------------------------------------------------------------- */
+/* ---- functions of one number ----------------------------------------------------------------- */
 
-/* variant 0: out of place; 1: in place */
-static musec_status relu2_run(op_args *a)
+enum { UNARIES = MS_UNARY_GELU + 1 };
+
+/* variant % UNARIES: which; variant / UNARIES: 0 out of place, 1 in place */
+static void unary_operands(op_args *a)
 {
-    return a->d->ops->relu2(a->d, a->mat[0].mat, a->mat[1].mat);
+    const bool in_place = a->c.variant >= UNARIES;
+    op_add_mat(a, in_place ? OP_INOUT : OP_IN, a->c.m, a->c.n);
+    op_mat *out = op_add_mat(a, OP_OUT, a->c.m, a->c.n);
+    if (in_place) out->like = 0;
 }
 
-static musec_status relu2_grad(op_args *a, const op_cotangent *g, int by, ms_mat out)
+static ms_unary unary_of(const op_case *c) { return (ms_unary)(c->variant % UNARIES); }
+
+static musec_status unary_run(op_args *a)
+{
+    return a->d->ops->unary(a->d, unary_of(&a->c), a->mat[0].mat, a->mat[1].mat);
+}
+
+static double unary_rounding(const op_case *c)
+{
+    return unary_of(c) == MS_UNARY_GELU ? op_library(c) : op_exact(c);
+}
+
+static musec_status unary_grad(op_args *a, const op_cotangent *g, int by, ms_mat out)
 {
     (void)by;
-    return a->d->ops->relu2_grad(a->d, a->mat[0].mat, g->mat[1], out);
+    return a->d->ops->unary_grad(a->d, unary_of(&a->c), a->mat[0].mat, g->mat[1], out);
 }
 
-/* variant 0: out of place; 1: dx is dout; 2: dx is x */
-static void relu2_grad_operands(op_args *a)
+/* variant / UNARIES: 0 out of place; 1 dx is dout; 2 dx is x */
+static void grad_operands(op_args *a, int where)
 {
-    op_add_mat(a, a->c.variant == 2 ? OP_INOUT : OP_IN, a->c.m, a->c.n);
-    op_add_mat(a, a->c.variant == 1 ? OP_INOUT : OP_IN, a->c.m, a->c.n);
+    op_add_mat(a, where == 2 ? OP_INOUT : OP_IN, a->c.m, a->c.n);
+    op_add_mat(a, where == 1 ? OP_INOUT : OP_IN, a->c.m, a->c.n);
     op_mat *dx = op_add_mat(a, OP_OUT, a->c.m, a->c.n);
-    if (a->c.variant > 0) dx->like = a->c.variant == 1 ? 1 : 0;
+    if (where > 0) dx->like = where == 1 ? 1 : 0;
 }
 
-static musec_status relu2_grad_run(op_args *a)
+static void unary_grad_operands(op_args *a) { grad_operands(a, a->c.variant / UNARIES); }
+
+static musec_status unary_grad_run(op_args *a)
 {
-    return a->d->ops->relu2_grad(a->d, a->mat[0].mat, a->mat[1].mat, a->mat[2].mat);
+    return a->d->ops->unary_grad(a->d, unary_of(&a->c), a->mat[0].mat, a->mat[1].mat,
+                                 a->mat[2].mat);
 }
 
-static musec_status relu2_out_grad_run(op_args *a)
+/* variant 0: out of place; 1: dx is dout; 2: dx is out */
+static void relu2_grad_from_out_operands(op_args *a) { grad_operands(a, a->c.variant); }
+
+static musec_status relu2_grad_from_out_run(op_args *a)
 {
-    return a->d->ops->relu2_out_grad(a->d, a->mat[0].mat, a->mat[1].mat, a->mat[2].mat);
+    return a->d->ops->relu2_grad_from_out(a->d, a->mat[0].mat, a->mat[1].mat, a->mat[2].mat);
 }
 
 /* ---- gate ------------------------------------------------------------------------------------ */
@@ -494,12 +517,13 @@ const op_kind op_network_kinds[] = {
       .stacks = OP_STACKS_HEADS },
     { OP_ROW(rope_grad, COUNT(rope_variants)), CALLS(rope_grad), .rounding = rope_grad_rounding,
       .stored = 1.0, .size = rope_grad_size, .shapes = OP_SHAPES_HEADS, .stacks = OP_STACKS_HEADS },
-    { OP_ROW(relu2, 2), .operands = norm_operands, .run = relu2_run, .rounding = op_exact,
-      .grad = relu2_grad, .grad_by = 0x1, .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_UPRIGHT },
-    { OP_ROW(relu2_grad, 3), CALLS(relu2_grad), .rounding = op_exact, .shapes = OP_SHAPES_PLAIN,
+    { OP_ROW(unary, 2 * UNARIES), CALLS(unary), .rounding = unary_rounding, .grad = unary_grad,
+      .grad_by = 0x1, .grad_variant = MS_UNARY_RELU2, .more_grads = 1, .shapes = OP_SHAPES_PLAIN,
       .stacks = OP_STACKS_UPRIGHT },
-    { OP_ROW(relu2_out_grad, 3), .operands = relu2_grad_operands, .run = relu2_out_grad_run,
-      .rounding = op_few, .stored = 1.0, .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_UPRIGHT },
+    { OP_ROW(unary_grad, 3 * UNARIES), CALLS(unary_grad), .rounding = unary_rounding,
+      .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_UPRIGHT },
+    { OP_ROW(relu2_grad_from_out, 3), CALLS(relu2_grad_from_out), .rounding = op_few, .stored = 1.0,
+      .shapes = OP_SHAPES_PLAIN, .stacks = OP_STACKS_UPRIGHT },
     { OP_ROW(attention, OP_ATTENTION_VARIANTS), CALLS(op_attention), .flops = op_attention_flops,
       .rounding = op_few, .size = op_attention_size, .bounded = true, .grad = op_attention_grad,
       .grad_by = 0x7, .more_grads = OP_ATTENTION_GRADS - 1, .shapes = OP_SHAPES_ATTENTION,

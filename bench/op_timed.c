@@ -21,6 +21,9 @@ typedef struct timed {
     bool        fused, slow;
 } timed;
 
+/* Of unary_grad: relu2, with dx on dout. */
+enum { RELU2_GRAD = MS_UNARY_GELU + 1 + MS_UNARY_RELU2 };
+
 static const timed on_cpu[] = {
     { "gemm", 768, 768, 768, 4, .in = F32 | F64 },
     { "gemm", 768, 3072, 768, 4, .in = F32 | F64 },
@@ -46,7 +49,7 @@ static const timed on_cpu[] = {
     { "combine", 768, 768, 0, 4, .in = F32 | F64, .variant = 2 },
     { "scale_rows", 768, 3072, 0, 4, .in = F32 | F64 },
     { "prescale", 1024, 4096, 0, 4, .in = F32 | F64 },
-    { "sign", 768, 3072, 0, 4, .in = F32 | F64 },
+    { "unary", 768, 3072, 0, 4, .in = F32 | F64, .variant = MS_UNARY_SIGN },
     { "moments", 768, 3072, 0, 4, .in = F32 | F64 },
     { "moments", 768, 3072, 0, 4, .in = F32 | F64, .variant = 2 }, /* with a slow average */
     { "decay_add", 768, 3072, 0, 4, .in = F32 | F64 },
@@ -57,9 +60,9 @@ static const timed on_cpu[] = {
     { "rmsnorm_grad", 4096, 768, 0, 1, .in = F32, .variant = 3 }, /* added to what is there */
     { "rope", 4096, 128, 0, 6, .in = F32, .variant = 2 },         /* with its norm */
     { "rope_grad", 4096, 128, 0, 6, .in = F32, .variant = 2 },
-    { "relu2", 4096, 3072, 0, 1, .in = F32 },
-    { "relu2_grad", 4096, 3072, 0, 1, .in = F32, .variant = 1 },
-    { "relu2_out_grad", 4096, 3072, 0, 1, .in = F32, .variant = 1 },
+    { "unary", 4096, 3072, 0, 1, .in = F32, .variant = MS_UNARY_RELU2 },
+    { "unary_grad", 4096, 3072, 0, 1, .in = F32, .variant = RELU2_GRAD },
+    { "relu2_grad_from_out", 4096, 3072, 0, 1, .in = F32, .variant = 1 },
     { "attention", 4096, 64, 0, 4, .in = F32, .variant = 9 },   /* documents of 256 */
     { "attention", 2048, 128, 0, 6, .in = F32, .variant = 10 }, /* a window of 512 */
     { "attention_grad", 4096, 64, 0, 4, .in = F32, .variant = 9 },
@@ -117,9 +120,9 @@ static const timed on_cpu[] = {
         { "rmsnorm_grad", TOKENS, width, 0, 1, .in = BF16, .variant = 3 },               \
         { "rope", TOKENS, 128, 0, heads, .in = BF16, .variant = 4, .fused = true },      \
         { "rope_grad", TOKENS, 128, 0, heads, .in = BF16, .variant = 4, .fused = true }, \
-        { "relu2", TOKENS, mlp, 0, 1, .in = BF16 },                                      \
-        { "relu2_grad", TOKENS, mlp, 0, 1, .in = BF16, .variant = 1 },                   \
-        { "relu2_out_grad", TOKENS, mlp, 0, 1, .in = BF16, .variant = 1 },               \
+        { "unary", TOKENS, mlp, 0, 1, .in = BF16, .variant = MS_UNARY_RELU2 },           \
+        { "unary_grad", TOKENS, mlp, 0, 1, .in = BF16, .variant = RELU2_GRAD },          \
+        { "relu2_grad_from_out", TOKENS, mlp, 0, 1, .in = BF16, .variant = 1 },          \
         { "gate", TOKENS, 128, 0, heads, .in = BF16, .fused = true },                    \
         { "gate_grad", TOKENS, 128, 0, heads, .in = BF16, .fused = true },               \
         { "mix", TOKENS, width, 0, 1, .in = BF16 },                                      \
@@ -150,7 +153,7 @@ static const timed on_gpu[] = {
     { "scale", 8192, 8192, 0, 4, .in = F32 },
     { "axpby", 8192, 8192, 0, 4, .in = F32 },
     { "scale_rows", 8192, 8192, 0, 4, .in = F32 },
-    { "sign", 8192, 8192, 0, 4, .in = F32 },
+    { "unary", 8192, 8192, 0, 4, .in = F32, .variant = MS_UNARY_SIGN },
     { "sum", 8192, 8192, 0, 8, .in = F32 | BF16 },
     { "absmax", 8192, 8192, 0, 8, .in = F32 | BF16 },
     { "count_nonfinite", 8192, 8192, 0, 8, .in = F32 | BF16 },

@@ -4,16 +4,6 @@
 
 static bool is_absolute(const op_args *a) { return (a->how & OP_ABSOLUTE) != 0; }
 
-/* variant 0: out of place; 1: in place */
-void op_sign_operands(op_args *a)
-{
-    op_add_mat(a, a->c.variant == 1 ? OP_INOUT : OP_IN, a->c.m, a->c.n);
-    op_mat *out = op_add_mat(a, OP_OUT, a->c.m, a->c.n);
-    if (a->c.variant == 1) out->like = 0;
-}
-
-musec_status op_sign_run(op_args *a) { return a->d->ops->sign(a->d, a->mat[0].mat, a->mat[1].mat); }
-
 /* variant 0: no slow average; 1: the same, u is g; 2: a slow average; 3: the same, u is g.  alpha
  * is given throughout: without a slow average it counts for nothing. */
 void op_moments_operands(op_args *a)

@@ -4,9 +4,6 @@
 
 #include "op_cases.h"
 
-void         op_sign_operands(op_args *a);
-musec_status op_sign_run(op_args *a);
-
 void         op_moments_operands(op_args *a);
 musec_status op_moments_run(op_args *a);
 double       op_moments_rounding(const op_case *c);

@@ -268,9 +268,9 @@ TEST_EACH_DEVICE(relu2_of_special_values, dev)
             ms_put(x.host, 0, 0, j, in[j]);
         stack_send(&x);
         CHECK_OK(dev, dev->ops->fill(dev, 3.0, dx.mat));
-        CHECK_OK(dev, dev->ops->relu2(dev, x.mat, y.mat));
-        CHECK_OK(dev, dev->ops->relu2_out_grad(dev, y.mat, dx.mat, by_out.mat));
-        CHECK_OK(dev, dev->ops->relu2_grad(dev, x.mat, dx.mat, dx.mat));
+        CHECK_OK(dev, dev->ops->unary(dev, MS_UNARY_RELU2, x.mat, y.mat));
+        CHECK_OK(dev, dev->ops->relu2_grad_from_out(dev, y.mat, dx.mat, by_out.mat));
+        CHECK_OK(dev, dev->ops->unary_grad(dev, MS_UNARY_RELU2, x.mat, dx.mat, dx.mat));
         stack_receive(&y), stack_receive(&dx), stack_receive(&by_out);
         for (int64_t j = 0; j < N; j++) {
             const double v = ms_at(y.host, 0, 0, j), g = ms_at(dx.host, 0, 0, j);
@@ -302,9 +302,9 @@ TEST_EACH_DEVICE(relu2_grad_from_out_has_the_same_bits, dev)
                 ms_put(x.host, 0, i, j, (i + j / 2) % 4 == 0 ? -size : size);
             }
         stack_send(&x);
-        CHECK_OK(dev, dev->ops->relu2(dev, x.mat, out.mat));
-        CHECK_OK(dev, dev->ops->relu2_out_grad(dev, out.mat, dout.mat, dx.mat));
-        CHECK_OK(dev, dev->ops->relu2_grad(dev, x.mat, dout.mat, dout.mat));
+        CHECK_OK(dev, dev->ops->unary(dev, MS_UNARY_RELU2, x.mat, out.mat));
+        CHECK_OK(dev, dev->ops->relu2_grad_from_out(dev, out.mat, dout.mat, dx.mat));
+        CHECK_OK(dev, dev->ops->unary_grad(dev, MS_UNARY_RELU2, x.mat, dout.mat, dout.mat));
         stack_receive(&dx), stack_receive(&dout);
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < cols; j++)

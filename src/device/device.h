@@ -115,6 +115,18 @@ typedef struct ms_scalar_call {
     int           n_out;
 } ms_scalar_call;
 
+/* Functions of one number (unary.h): -1, 0 or 1, where NaN stays; max(x, 0)^2; the Gaussian error
+ * linear unit in its tanh form. */
+#define MS_UNARY_MAP(X) \
+    X(SIGN, sign)       \
+    X(RELU2, relu2)     \
+    X(GELU, gelu)
+typedef enum ms_unary {
+#define X(NAME, name) MS_UNARY_##NAME,
+    MS_UNARY_MAP(X)
+#undef X
+} ms_unary;
+
 /* Rates of `moments`; correct1 and correct2 undo the start from zero. */
 typedef struct ms_moments {
     double beta1, beta2, beta3, alpha, eps, correct1, correct2;
@@ -210,8 +222,6 @@ typedef struct ms_device_ops {
     musec_status (*prescale)(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer, ms_mat *scaled);
 
     /* optimizers */
-    musec_status (*sign)(ms_device *d, ms_mat x,
-                         ms_mat out); /* -1, 0 or 1; NaN stays; in place too */
     /* m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g g,
      * slow <- beta3 slow + (1 - beta3) g (data NULL: absent, as if alpha were 0),
      * u <- (m / correct1 + alpha slow) / (sqrt(v / correct2) + eps); u may be g (lists) */
@@ -238,14 +248,14 @@ typedef struct ms_device_ops {
     musec_status (*rope)(ms_device *d, ms_rope r, ms_mat x, ms_mat out); /* in place is allowed */
     musec_status (*rope_grad)(ms_device *d, ms_rope r, ms_mat x, ms_mat dout,
                               ms_mat dx); /* dx may be dout */
-    musec_status (*relu2)(ms_device *d, ms_mat x,
-                          ms_mat out); /* max(x, 0)^2; in place is allowed */
-    musec_status (*relu2_grad)(ms_device *d, ms_mat x, ms_mat dout,
-                               ms_mat dx); /* dx may be dout, x */
-    /* The same from out, for who kept that in place of x: dx <- 2 r dout, r being the root of out,
-     * rounded to its dtype.  r is max(x, 0), to the bit, wherever the square of that is a normal
-     * number ; dx may be dout, out */
-    musec_status (*relu2_out_grad)(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx);
+    /* out <- f(x), element by element; out may be x */
+    musec_status (*unary)(ms_device *d, ms_unary f, ms_mat x, ms_mat out);
+    /* dx <- f'(x) dout; dx may be dout or x */
+    musec_status (*unary_grad)(ms_device *d, ms_unary f, ms_mat x, ms_mat dout, ms_mat dx);
+    /* The gradient of relu2 from out, for callers that kept that instead of x: dx <- 2 r dout,
+     * where r is the root of out, rounded to its dtype.  r is max(x, 0), to the bit, wherever the
+     * square of that is a normal number.  dx may be dout or out. */
+    musec_status (*relu2_grad_from_out)(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx);
     /* out <- softmax(logits) v, per head; lse (heads, 1, rows), wide: logsumexp of each row's
      * logits; max_logit[h] <- max(max_logit[h], the largest scale q.k that a query of head h
      * saw) */

@@ -305,7 +305,7 @@ static musec_status layer_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t la
     if (is_stopped(pass)) goto done;
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, g->now.norm));
     TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->up), 0.0, a->h));
-    TRY(op->relu2(g->d, a->h, act_of(g, layer)));
+    TRY(op->unary(g->d, MS_UNARY_RELU2, a->h, act_of(g, layer)));
     TRY(add_product(g, a->mid, act_of(g, layer), ms_t(w->down), next));
 done:
     return st;
@@ -370,10 +370,11 @@ static musec_status mlp_backward(ms_gpt *g, int64_t layer)
     const bool              kept = act.data == a->h.data;
     musec_status            st;
 
-    if (!kept) TRY(op->relu2(g->d, a->h, act));
+    if (!kept) TRY(op->unary(g->d, MS_UNARY_RELU2, a->h, act));
     TRY(op->gemm(g->d, 1.0, ms_t(act), n->dx, 1.0, dw->down));
     TRY(op->gemm(g->d, 1.0, n->dx, ms_t(w->down), 0.0, n->dh));
-    TRY((kept ? op->relu2_out_grad : op->relu2_grad)(g->d, a->h, n->dh, n->dh));
+    TRY(kept ? op->relu2_grad_from_out(g->d, a->h, n->dh, n->dh)
+             : op->unary_grad(g->d, MS_UNARY_RELU2, a->h, n->dh, n->dh));
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, n->norm));
     TRY(op->gemm(g->d, 1.0, ms_t(n->dh), n->norm, 1.0, dw->up));
     TRY(op->gemm(g->d, 1.0, n->dh, w->up, 0.0, n->dnorm));

@@ -148,7 +148,7 @@ static musec_status signum_direction(ms_device *d, const ms_direction *p)
 {
     musec_status st = MUSEC_OK;
     TRY(sgdm_direction(d, p));
-    TRY(d->ops->sign(d, p->out, p->out));
+    TRY(d->ops->unary(d, MS_UNARY_SIGN, p->out, p->out));
 done:
     return st;
 }

@@ -16,6 +16,8 @@
 #include "core/rng.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/ref.h"
+#include "device/cpu/vector.h"
+#include "device/unary.h"
 
 enum {
     TILE      = 16384, /* elements: one thread does a stack of this size faster than two would */
@@ -63,6 +65,9 @@ static tile tile_at(const tiling *g, int64_t index)
 /* a, b not negative; NaN if either is */
 static double larger(double a, double b) { return a > b || a != a ? a : b; }
 
+MS_UNARY_FNS(float, f32, ms_logistic)
+MS_UNARY_FNS(double, f64, ms_logistic_f64)
+
 #define REAL     float
 #define ABS      fabsf
 #define SQRT     sqrtf
@@ -109,6 +114,7 @@ struct call { /* the operands of an op; each uses some of them, all upright */
     tile_task     *task;
     ms_mat         x, y, out, m, v, slow;
     ms_num         alpha, beta;
+    ms_unary       unary;
     double         low, high; /* the value of fill; mean and deviation; ends of an interval */
     uint64_t       key;
     ms_moments     rates;
@@ -320,13 +326,44 @@ static musec_status cpu_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat b
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
-static void sign_tile(const call *c, tile t) { BY_DTYPE(c->out.dtype, sign, t, c->x, c->out); }
-
-static musec_status cpu_sign(ms_device *d, ms_mat x, ms_mat out)
+static void unary_tile(const call *c, tile t)
 {
-    if (x.trans != out.trans) return ref_ops().sign(d, x, out);
-    each_tile(d, upright(out), TILE_COLS, sign_tile,
-              &(call){ .x = upright(x), .out = upright(out) });
+    BY_DTYPE(c->out.dtype, unary, t, c->unary, c->x, c->out);
+}
+
+static musec_status cpu_unary(ms_device *d, ms_unary f, ms_mat x, ms_mat out)
+{
+    if (x.trans != out.trans) return ref_ops().unary(d, f, x, out);
+    each_tile(d, upright(out), TILE_COLS, unary_tile,
+              &(call){ .unary = f, .x = upright(x), .out = upright(out) });
+    return MUSEC_OK;
+}
+
+static void unary_grad_tile(const call *c, tile t)
+{
+    BY_DTYPE(c->out.dtype, unary_grad, t, c->unary, c->x, c->y, c->out);
+}
+
+static musec_status cpu_unary_grad(ms_device *d, ms_unary f, ms_mat x, ms_mat dout, ms_mat dx)
+{
+    if (x.trans != dx.trans || dout.trans != dx.trans)
+        return ref_ops().unary_grad(d, f, x, dout, dx);
+    each_tile(d, upright(dx), TILE_COLS, unary_grad_tile,
+              &(call){ .unary = f, .x = upright(x), .y = upright(dout), .out = upright(dx) });
+    return MUSEC_OK;
+}
+
+static void relu2_grad_from_out_tile(const call *c, tile t)
+{
+    BY_DTYPE(c->out.dtype, relu2_grad_from_out, t, c->x, c->y, c->out);
+}
+
+static musec_status cpu_relu2_grad_from_out(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
+{
+    if (out.trans != dx.trans || dout.trans != dx.trans)
+        return ref_ops().relu2_grad_from_out(d, out, dout, dx);
+    each_tile(d, upright(dx), TILE_COLS, relu2_grad_from_out_tile,
+              &(call){ .x = upright(out), .y = upright(dout), .out = upright(dx) });
     return MUSEC_OK;
 }
 
@@ -487,22 +524,24 @@ static musec_status cpu_uniform(ms_device *d, uint64_t key, double low, double h
 
 void MS_CPU_FN(ms_cpu_element_ops)(ms_device_ops *table)
 {
-    table->copy            = cpu_copy;
-    table->fill            = cpu_fill;
-    table->add_diag        = cpu_add_diag;
-    table->scale           = cpu_scale;
-    table->axpby           = cpu_axpby;
-    table->combine         = cpu_combine;
-    table->scale_rows      = cpu_scale_rows;
-    table->prescale        = cpu_prescale;
-    table->sign            = cpu_sign;
-    table->moments         = cpu_moments;
-    table->decay_add       = cpu_decay_add;
-    table->sum             = cpu_sum;
-    table->sumsq           = cpu_sumsq;
-    table->trace           = cpu_trace;
-    table->absmax          = cpu_absmax;
-    table->count_nonfinite = cpu_count_nonfinite;
-    table->normal          = cpu_normal;
-    table->uniform         = cpu_uniform;
+    table->copy                = cpu_copy;
+    table->fill                = cpu_fill;
+    table->add_diag            = cpu_add_diag;
+    table->scale               = cpu_scale;
+    table->axpby               = cpu_axpby;
+    table->combine             = cpu_combine;
+    table->scale_rows          = cpu_scale_rows;
+    table->prescale            = cpu_prescale;
+    table->unary               = cpu_unary;
+    table->unary_grad          = cpu_unary_grad;
+    table->relu2_grad_from_out = cpu_relu2_grad_from_out;
+    table->moments             = cpu_moments;
+    table->decay_add           = cpu_decay_add;
+    table->sum                 = cpu_sum;
+    table->sumsq               = cpu_sumsq;
+    table->trace               = cpu_trace;
+    table->absmax              = cpu_absmax;
+    table->count_nonfinite     = cpu_count_nonfinite;
+    table->normal              = cpu_normal;
+    table->uniform             = cpu_uniform;
 }

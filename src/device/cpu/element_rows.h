@@ -142,20 +142,55 @@ static void FN(combine)(tile t, ms_mat x, ms_mat y, const ms_term *terms, int n_
     }
 }
 
-/* ---- optimizers ------------------------------------------------------------------------------ */
+/* ---- functions of one number ----------------------------------------------------------------- */
 
-static void FN(sign)(tile t, ms_mat x, ms_mat out)
+/* out <- f(x) */
+static void FN(unary)(tile t, ms_unary f, ms_mat x, ms_mat out)
 {
     for (int64_t i = 0; i < t.rows; i++) {
         const REAL *in = FN(row)(t, x, i);
         REAL       *o  = FN(row)(t, out, i);
-#pragma omp simd
-        for (int64_t j = 0; j < t.cols; j++) {
-            const REAL value = in[j], above = value > 0 ? 1 : 0, below = value < 0 ? 1 : 0;
-            o[j] = value == value ? above - below : value;
+        switch (f) {
+#define X(NAME, name)                                                                         \
+    case MS_UNARY_##NAME:                                                                     \
+        _Pragma("omp simd") for (int64_t j = 0; j < t.cols; j++) o[j] = FN(ms_##name)(in[j]); \
+        break;
+            MS_UNARY_MAP(X)
+#undef X
         }
     }
 }
+
+/* out <- f'(x) y */
+static void FN(unary_grad)(tile t, ms_unary f, ms_mat x, ms_mat y, ms_mat out)
+{
+    for (int64_t i = 0; i < t.rows; i++) {
+        const REAL *in = FN(row)(t, x, i), *dy = FN(row)(t, y, i);
+        REAL       *o = FN(row)(t, out, i);
+        switch (f) {
+#define X(NAME, name)                                                   \
+    case MS_UNARY_##NAME:                                               \
+        _Pragma("omp simd") for (int64_t j = 0; j < t.cols; j++) o[j] = \
+            FN(ms_##name##_grad)(in[j], dy[j]);                         \
+        break;
+            MS_UNARY_MAP(X)
+#undef X
+        }
+    }
+}
+
+static void FN(relu2_grad_from_out)(tile t, ms_mat x, ms_mat y, ms_mat out)
+{
+    for (int64_t i = 0; i < t.rows; i++) {
+        const REAL *in = FN(row)(t, x, i), *dy = FN(row)(t, y, i);
+        REAL       *o = FN(row)(t, out, i);
+#pragma omp simd
+        for (int64_t j = 0; j < t.cols; j++)
+            o[j] = in[j] <= (REAL)0 ? (REAL)0 : (REAL)2 * SQRT(in[j]) * dy[j];
+    }
+}
+
+/* ---- optimizers ------------------------------------------------------------------------------ */
 
 /* (1 - beta2) g g is formed from the left, where large g overflow last. */
 static void FN(moments)(tile t, ms_moments r, ms_mat g, ms_mat m, ms_mat v, ms_mat slow, ms_mat u)

@@ -328,68 +328,6 @@ static musec_status cpu_rope_grad(ms_device *d, ms_rope r, ms_mat x, ms_mat dout
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-static void relu2_rows(const call *c, int64_t first, int64_t last)
-{
-    const ms_mat x = c->x, out = c->out;
-    for (int64_t i = first; i < last; i++)
-        for (int64_t b = 0; b < x.count; b++) {
-            const float *in = row_of(x, b, i);
-            float       *o  = row_of(out, b, i);
-#pragma omp simd
-            for (int64_t j = 0; j < x.cols; j++)
-                o[j] = in[j] <= 0.0f ? 0.0f : in[j] * in[j]; /* so written, NaN stays */
-        }
-}
-
-static musec_status cpu_relu2(ms_device *d, ms_mat x, ms_mat out)
-{
-    if (!is_plain(x) || !is_plain(out)) return ref_ops().relu2(d, x, out);
-    each_rows(d, x, relu2_rows, &(call){ .x = x, .out = out });
-    return MUSEC_OK;
-}
-
-static void relu2_grad_rows(const call *c, int64_t first, int64_t last)
-{
-    const ms_mat x = c->x, dout = c->dout, dx = c->out;
-    for (int64_t i = first; i < last; i++)
-        for (int64_t b = 0; b < x.count; b++) {
-            const float *in = row_of(x, b, i), *dy = row_of(dout, b, i);
-            float       *o = row_of(dx, b, i);
-#pragma omp simd
-            for (int64_t j = 0; j < x.cols; j++)
-                o[j] = in[j] <= 0.0f ? 0.0f : 2.0f * in[j] * dy[j];
-        }
-}
-
-static musec_status cpu_relu2_grad(ms_device *d, ms_mat x, ms_mat dout, ms_mat dx)
-{
-    if (!is_plain(x) || !is_plain(dout) || !is_plain(dx))
-        return ref_ops().relu2_grad(d, x, dout, dx);
-    each_rows(d, x, relu2_grad_rows, &(call){ .x = x, .dout = dout, .out = dx });
-    return MUSEC_OK;
-}
-
-static void relu2_out_grad_rows(const call *c, int64_t first, int64_t last)
-{
-    const ms_mat out = c->x, dout = c->dout, dx = c->out;
-    for (int64_t i = first; i < last; i++)
-        for (int64_t b = 0; b < out.count; b++) {
-            const float *in = row_of(out, b, i), *dy = row_of(dout, b, i);
-            float       *o = row_of(dx, b, i);
-#pragma omp simd
-            for (int64_t j = 0; j < out.cols; j++)
-                o[j] = in[j] <= 0.0f ? 0.0f : 2.0f * sqrtf(in[j]) * dy[j];
-        }
-}
-
-static musec_status cpu_relu2_out_grad(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
-{
-    if (!is_plain(out) || !is_plain(dout) || !is_plain(dx))
-        return ref_ops().relu2_out_grad(d, out, dout, dx);
-    each_rows(d, out, relu2_out_grad_rows, &(call){ .x = out, .dout = dout, .out = dx });
-    return MUSEC_OK;
-}
-
 /* The gates of heads h .. h + n - 1 in row i. */
 static void gates_of(ms_mat s, int64_t i, int64_t h, int64_t n, float *gate, float *rest)
 {
@@ -525,17 +463,14 @@ done:
 
 void MS_CPU_FN(ms_cpu_nn_ops)(ms_device_ops *table)
 {
-    table->embed          = cpu_embed;
-    table->embed_grad     = cpu_embed_grad;
-    table->rmsnorm        = cpu_rmsnorm;
-    table->rmsnorm_grad   = cpu_rmsnorm_grad;
-    table->rope           = cpu_rope;
-    table->rope_grad      = cpu_rope_grad;
-    table->relu2          = cpu_relu2;
-    table->relu2_grad     = cpu_relu2_grad;
-    table->relu2_out_grad = cpu_relu2_out_grad;
-    table->gate           = cpu_gate;
-    table->gate_grad      = cpu_gate_grad;
-    table->mix            = cpu_mix;
-    table->mix_grad       = cpu_mix_grad;
+    table->embed        = cpu_embed;
+    table->embed_grad   = cpu_embed_grad;
+    table->rmsnorm      = cpu_rmsnorm;
+    table->rmsnorm_grad = cpu_rmsnorm_grad;
+    table->rope         = cpu_rope;
+    table->rope_grad    = cpu_rope_grad;
+    table->gate         = cpu_gate;
+    table->gate_grad    = cpu_gate_grad;
+    table->mix          = cpu_mix;
+    table->mix_grad     = cpu_mix_grad;
 }

@@ -225,17 +225,6 @@ static musec_status ref_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat b
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
-static musec_status ref_sign(ms_device *d, ms_mat x, ms_mat out)
-{
-    (void)d;
-    assert(x.rows == out.rows && x.cols == out.cols);
-    foreach (out) {
-        const double value = ms_at(x, b, i, j);
-        ms_put(out, b, i, j, isnan(value) ? value : (double)((value > 0.0) - (value < 0.0)));
-    }
-    return MUSEC_OK;
-}
-
 /* x <- beta x + (1 - beta) value; gives what was stored, so that u is that of the state kept */
 static double average(ms_mat x, int64_t b, int64_t i, int64_t j, double beta, double value)
 {
@@ -405,7 +394,6 @@ void ms_device_ref_ops(ms_device_ops *table)
         .average          = ref_average,
         .scale_rows       = ref_scale_rows,
         .prescale         = ref_prescale,
-        .sign             = ref_sign,
         .moments          = ref_moments,
         .decay_add        = ref_decay_add,
         .sum              = ref_sum,

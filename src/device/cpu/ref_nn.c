@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "device/cpu/ref.h"
+#include "device/unary.h"
 
 /* Where 1 minus it is needed, that is logistic(-x): nothing is lost where it is close to 1. */
 static double logistic(double x) { return 1.0 / (1.0 + exp(-x)); }
@@ -146,7 +147,9 @@ static musec_status ref_rope_grad(ms_device *d, ms_rope r, ms_mat x, ms_mat dout
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-static musec_status ref_relu2(ms_device *d, ms_mat x, ms_mat out)
+MS_UNARY_FNS(double, ref, ms_logistic_f64)
+
+static musec_status ref_unary(ms_device *d, ms_unary f, ms_mat x, ms_mat out)
 {
     (void)d;
     assert(is_like(x, out));
@@ -154,20 +157,30 @@ static musec_status ref_relu2(ms_device *d, ms_mat x, ms_mat out)
         for (int64_t i = 0; i < x.rows; i++)
             for (int64_t j = 0; j < x.cols; j++) {
                 const double v = ms_at(x, b, i, j);
-                ms_put(out, b, i, j, v > 0.0 || isnan(v) ? v * v : 0.0);
+                switch (f) {
+#define X(NAME, name) \
+    case MS_UNARY_##NAME: ms_put(out, b, i, j, ms_##name##_ref(v)); break;
+                    MS_UNARY_MAP(X)
+#undef X
+                }
             }
     return MUSEC_OK;
 }
 
-static musec_status ref_relu2_grad(ms_device *d, ms_mat x, ms_mat dout, ms_mat dx)
+static musec_status ref_unary_grad(ms_device *d, ms_unary f, ms_mat x, ms_mat dout, ms_mat dx)
 {
     (void)d;
     assert(is_like(x, dout) && is_like(x, dx));
     for (int64_t b = 0; b < x.count; b++)
         for (int64_t i = 0; i < x.rows; i++)
             for (int64_t j = 0; j < x.cols; j++) {
-                const double v = ms_at(x, b, i, j);
-                ms_put(dx, b, i, j, v > 0.0 || isnan(v) ? 2.0 * v * ms_at(dout, b, i, j) : 0.0);
+                const double v = ms_at(x, b, i, j), dy = ms_at(dout, b, i, j);
+                switch (f) {
+#define X(NAME, name) \
+    case MS_UNARY_##NAME: ms_put(dx, b, i, j, ms_##name##_grad_ref(v, dy)); break;
+                    MS_UNARY_MAP(X)
+#undef X
+                }
             }
     return MUSEC_OK;
 }
@@ -183,7 +196,7 @@ static double as_stored(musec_dtype dtype, double value)
     }
 }
 
-static musec_status ref_relu2_out_grad(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
+static musec_status ref_relu2_grad_from_out(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
 {
     (void)d;
     assert(is_like(out, dout) && is_like(out, dx));
@@ -444,20 +457,20 @@ static musec_status ref_xent(ms_device *d, ms_xent x, ms_mat logits, ms_vec loss
 
 void ms_ref_nn_ops(ms_device_ops *table)
 {
-    table->embed          = ref_embed;
-    table->embed_grad     = ref_embed_grad;
-    table->rmsnorm        = ref_rmsnorm;
-    table->rmsnorm_grad   = ref_rmsnorm_grad;
-    table->rope           = ref_rope;
-    table->rope_grad      = ref_rope_grad;
-    table->relu2          = ref_relu2;
-    table->relu2_grad     = ref_relu2_grad;
-    table->relu2_out_grad = ref_relu2_out_grad;
-    table->attention      = ref_attention;
-    table->attention_grad = ref_attention_grad;
-    table->gate           = ref_gate;
-    table->gate_grad      = ref_gate_grad;
-    table->mix            = ref_mix;
-    table->mix_grad       = ref_mix_grad;
-    table->xent           = ref_xent;
+    table->embed               = ref_embed;
+    table->embed_grad          = ref_embed_grad;
+    table->rmsnorm             = ref_rmsnorm;
+    table->rmsnorm_grad        = ref_rmsnorm_grad;
+    table->rope                = ref_rope;
+    table->rope_grad           = ref_rope_grad;
+    table->unary               = ref_unary;
+    table->unary_grad          = ref_unary_grad;
+    table->relu2_grad_from_out = ref_relu2_grad_from_out;
+    table->attention           = ref_attention;
+    table->attention_grad      = ref_attention_grad;
+    table->gate                = ref_gate;
+    table->gate_grad           = ref_gate_grad;
+    table->mix                 = ref_mix;
+    table->mix_grad            = ref_mix_grad;
+    table->xent                = ref_xent;
 }

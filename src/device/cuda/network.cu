@@ -1,4 +1,4 @@
-/* network.cu - elements of networks: relu2, mix and their gradients.
+/* network.cu - elements of networks: functions of one number, mix, and their gradients.
  *
  * Dense operands are one long row.  A thread has several pieces on their way at once; it reads what
  * it writes and nothing else, so all may be in place.
@@ -7,6 +7,7 @@
  * float64, and one block adds the parts in order.  The number of blocks depends on the shape alone,
  * and so do the bits. */
 #include "device/cuda/row.cuh"
+#include "device/unary.h"
 
 enum {
     THREADS = 256,
@@ -70,24 +71,44 @@ template <typename T> static __device__ inline T *at_spot(const lines<T> &x, con
 
 /* ---- one or two inputs, one output ----------------------------------------------------------- */
 
-struct relu2_of {
-    enum { INPUTS = 1 };
-    __device__ void begin() {}
-    /* so written, NaN stays */
-    template <typename Real> __device__ Real operator()(Real x, Real) const
-    {
-        return !(x <= 0) ? x * x : (Real)0;
-    }
-};
+static __device__ inline float logistic_f32(float x, float *rest)
+{
+    const float e = expf(-fabsf(x)), large = 1.0f / (1.0f + e), small = e * large;
+    *rest = x < 0.0f ? large : small;
+    return x < 0.0f ? small : large;
+}
 
-struct relu2_grad_of {
-    enum { INPUTS = 2 };
-    __device__ void                          begin() {}
-    template <typename Real> __device__ Real operator()(Real x, Real dout) const
-    {
-        return !(x <= 0) ? 2 * x * dout : (Real)0;
-    }
-};
+static __device__ inline double logistic_f64(double x, double *rest)
+{
+    return ms_logistic_f64(x, rest);
+}
+
+#undef MS_FN
+#define MS_FN static __device__ inline
+MS_UNARY_FNS(float, f32, logistic_f32)
+MS_UNARY_FNS(double, f64, logistic_f64)
+
+#define X(NAME, name)                                                                       \
+    struct name##_of {                                                                      \
+        enum { INPUTS = 1 };                                                                \
+        __device__ void   begin() {}                                                        \
+        __device__ float  operator()(float x, float) const { return ms_##name##_f32(x); }   \
+        __device__ double operator()(double x, double) const { return ms_##name##_f64(x); } \
+    };                                                                                      \
+    struct name##_grad_of {                                                                 \
+        enum { INPUTS = 2 };                                                                \
+        __device__ void  begin() {}                                                         \
+        __device__ float operator()(float x, float dy) const                                \
+        {                                                                                   \
+            return ms_##name##_grad_f32(x, dy);                                             \
+        }                                                                                   \
+        __device__ double operator()(double x, double dy) const                             \
+        {                                                                                   \
+            return ms_##name##_grad_f64(x, dy);                                             \
+        }                                                                                   \
+    };
+MS_UNARY_MAP(X)
+#undef X
 
 /* Of a number > 0 and finite, to nearest as sqrtf, but without its branch: half of the activations
  * are 0, and each of them would send its warp on the slow way. */
@@ -102,7 +123,7 @@ static __device__ inline float root_of(float x)
 
 static __device__ inline double root_of(double x) { return sqrt(x); }
 
-template <typename T> struct relu2_out_grad_of {
+template <typename T> struct relu2_grad_from_out_of {
     enum { INPUTS = 2 };
     __device__ void begin() {}
     __device__ wide<T> operator()(wide<T> out, wide<T> dout) const
@@ -182,23 +203,38 @@ static musec_status run_map(ms_device *d, const char *what, MapOf map_of, ms_mat
     });
 }
 
-static musec_status cuda_relu2(ms_device *d, ms_mat x, ms_mat out)
+static musec_status cuda_unary(ms_device *d, ms_unary f, ms_mat x, ms_mat out)
 {
-    return run_map(
-        d, "relu2", [](auto) { return relu2_of(); }, x, x, out);
+    switch (f) {
+#define X(NAME, name)     \
+    case MS_UNARY_##NAME: \
+        return run_map(   \
+            d, #name, [](auto) { return name##_of(); }, x, x, out);
+        MS_UNARY_MAP(X)
+#undef X
+    }
+    return MUSEC_EINVAL;
 }
 
-static musec_status cuda_relu2_grad(ms_device *d, ms_mat x, ms_mat dout, ms_mat dx)
+static musec_status cuda_unary_grad(ms_device *d, ms_unary f, ms_mat x, ms_mat dout, ms_mat dx)
 {
-    return run_map(
-        d, "relu2_grad", [](auto) { return relu2_grad_of(); }, x, dout, dx);
+    switch (f) {
+#define X(NAME, name)     \
+    case MS_UNARY_##NAME: \
+        return run_map(   \
+            d, #name "_grad", [](auto) { return name##_grad_of(); }, x, dout, dx);
+        MS_UNARY_MAP(X)
+#undef X
+    }
+    return MUSEC_EINVAL;
 }
 
-static musec_status cuda_relu2_out_grad(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
+static musec_status cuda_relu2_grad_from_out(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
 {
     return run_map(
-        d, "relu2_out_grad",
-        [](auto tag) { return relu2_out_grad_of<typename decltype(tag)::type>(); }, out, dout, dx);
+        d, "relu2_grad_from_out",
+        [](auto tag) { return relu2_grad_from_out_of<typename decltype(tag)::type>(); }, out, dout,
+        dx);
 }
 
 static musec_status cuda_mix(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat out)
@@ -318,9 +354,9 @@ static musec_status cuda_mix_grad(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms
 
 void ms_cuda_network_ops(ms_device_ops *table)
 {
-    table->relu2          = cuda_relu2;
-    table->relu2_grad     = cuda_relu2_grad;
-    table->relu2_out_grad = cuda_relu2_out_grad;
-    table->mix            = cuda_mix;
-    table->mix_grad       = cuda_mix_grad;
+    table->unary               = cuda_unary;
+    table->unary_grad          = cuda_unary_grad;
+    table->relu2_grad_from_out = cuda_relu2_grad_from_out;
+    table->mix                 = cuda_mix;
+    table->mix_grad            = cuda_mix_grad;
 }

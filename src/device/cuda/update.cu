@@ -1,29 +1,7 @@
-/* update.cu - the element ops of optimizers: signs, moments, steps. */
+/* update.cu - the element ops of optimizers: moments and steps. */
 #include <math.h>
 
 #include "device/cuda/element.cuh"
-
-/* ---- sign ------------------------------------------------------------------------------------ */
-
-template <typename R> struct sign_op : element_op {
-    typedef R Real;
-    enum { N = 2, READS = 1, WRITES = 2 };
-    template <bool Lists> using Hot = in_f32<R, choice<kinds<MUSEC_F32, MUSEC_F32>>>;
-
-    __device__ void apply(const numbers &, Real (&v)[N], const place &) const
-    {
-        const Real x = v[0];
-        v[1]         = x != x ? x : (Real)((x > (Real)0) - (x < (Real)0));
-    }
-};
-
-static musec_status cuda_sign(ms_device *d, ms_mat x, ms_mat out)
-{
-    const element_call<2> call = { { x, out }, 3u, false, false };
-    assert(x.rows == out.rows && x.cols == out.cols);
-    return has_f64(call) ? run_stacks(d, "sign", sign_op<double>(), call)
-                         : run_stacks(d, "sign", sign_op<float>(), call);
-}
 
 /* ---- moments --------------------------------------------------------------------------------- */
 
@@ -165,7 +143,6 @@ static musec_status cuda_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num d
 
 void ms_cuda_update_ops(ms_device_ops *table)
 {
-    table->sign      = cuda_sign;
     table->moments   = cuda_moments;
     table->decay_add = cuda_decay_add;
 }
