@@ -132,6 +132,9 @@ TEST(gradients_are_slopes)
     check_slopes("plain", &gpt_plain, &gpt_plain_pass);
     other.tied = 0, other.cap = MS_CAP_NONE, other.rope_adjacent = 0, other.rope_share = 0.0;
     check_slopes("untied, no cap, no positions", &other, &gpt_full_pass);
+    other            = gpt_plain;
+    other.activation = MS_ACTIVATION_GELU;
+    check_slopes("gelu", &other, &gpt_plain_pass);
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */

@@ -238,10 +238,17 @@ static ms_attn attn_of(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
                       .longest = g->longest };
 }
 
-/* The activation of a layer's MLP: kept in place of h, but for f16. */
+static ms_unary activation_of(const ms_gpt *g)
+{
+    return g->cfg.activation == MS_ACTIVATION_GELU ? MS_UNARY_GELU : MS_UNARY_RELU2;
+}
+
+/* The output of a layer's activation.  relu2 overwrites h, unless that is in f16, where its
+ * gradient from the output would lose digits; other activations keep h. */
 static ms_mat act_of(const ms_gpt *g, int64_t layer)
 {
-    return g->dtype != MUSEC_F16 ? g->now.layer[layer].h : g->now.dh;
+    const bool overwrites = activation_of(g) == MS_UNARY_RELU2 && g->dtype != MUSEC_F16;
+    return overwrites ? g->now.layer[layer].h : g->now.dh;
 }
 
 /* out <- z + x w^T */
@@ -305,7 +312,7 @@ static musec_status layer_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_t la
     if (is_stopped(pass)) goto done;
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, g->now.norm));
     TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->up), 0.0, a->h));
-    TRY(op->unary(g->d, MS_UNARY_RELU2, a->h, act_of(g, layer)));
+    TRY(op->unary(g->d, activation_of(g), a->h, act_of(g, layer)));
     TRY(add_product(g, a->mid, act_of(g, layer), ms_t(w->down), next));
 done:
     return st;
@@ -370,11 +377,11 @@ static musec_status mlp_backward(ms_gpt *g, int64_t layer)
     const bool              kept = act.data == a->h.data;
     musec_status            st;
 
-    if (!kept) TRY(op->unary(g->d, MS_UNARY_RELU2, a->h, act));
+    if (!kept) TRY(op->unary(g->d, activation_of(g), a->h, act));
     TRY(op->gemm(g->d, 1.0, ms_t(act), n->dx, 1.0, dw->down));
     TRY(op->gemm(g->d, 1.0, n->dx, ms_t(w->down), 0.0, n->dh));
     TRY(kept ? op->relu2_grad_from_out(g->d, a->h, n->dh, n->dh)
-             : op->unary_grad(g->d, MS_UNARY_RELU2, a->h, n->dh, n->dh));
+             : op->unary_grad(g->d, activation_of(g), a->h, n->dh, n->dh));
     TRY(op->rmsnorm(g->d, g->cfg.norm_eps, a->mid, n->norm));
     TRY(op->gemm(g->d, 1.0, ms_t(n->dh), n->norm, 1.0, dw->up));
     TRY(op->gemm(g->d, 1.0, n->dh, w->up, 0.0, n->dnorm));

@@ -25,11 +25,15 @@
 
 enum { MS_GPT_LAYERS = 64 };
 
+/* The activation of the MLP, a row of MS_UNARY_MAP. */
+typedef enum ms_activation { MS_ACTIVATION_RELU2, MS_ACTIVATION_GELU } ms_activation;
+
 typedef struct ms_gpt_config {
     int64_t  layers, width, heads, head, mlp;   /* heads * head need not be width */
     int64_t  vocab;                             /* padded; ids are below it */
     int64_t  qk_norm, tied, head_gates, x0_mix; /* 0 or 1 */
     int64_t  gate_width;                        /* columns of n that the gates read */
+    int64_t  activation;                        /* ms_activation */
     int64_t  cap;                               /* ms_cap */
     double   cap_scale, cap_shift, cap_width;
     double   attn_scale;    /* 0: 1 / sqrt(head) */

@@ -55,6 +55,7 @@ musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg)
         { "head_gates", cfg->head_gates, 0, 1 },
         { "x0_mix", cfg->x0_mix, 0, 1 },
         { "gate_width", cfg->gate_width, 1, cfg->head_gates ? cfg->width : SIDE_MOST },
+        { "activation", cfg->activation, MS_ACTIVATION_RELU2, MS_ACTIVATION_GELU },
         { "cap", cfg->cap, MS_CAP_NONE, MS_CAP_SIGMOID },
         { "rope_adjacent", cfg->rope_adjacent, 0, 1 },
     };

@@ -30,19 +30,19 @@ typedef struct ms_layer_acts {
     ms_mat x, mixed;  /* (T, width): what came in, and after x0_mix (else the same memory) */
     ms_mat qkv, qk;   /* (T, 3a) as projected, (T, 2a) normalised and turned */
     ms_mat y, lse, s; /* (T, a) before the gates, (heads, 1, T) wide, (T, heads) gate logits */
-    ms_mat mid, h;    /* (T, width) after attention, (T, mlp) after relu2; of f16, before it */
+    ms_mat mid, h;    /* (T, width) after attention, (T, mlp); see act_of */
 } ms_layer_acts;
 
 typedef struct ms_gpt_acts {
     ms_layer_acts layer[MS_GPT_LAYERS];
-    ms_mat        x;              /* (T, width) after the last layer */
-    ms_mat        norm, gated;    /* (T, width), (T, a): made anew on the way back */
-    ms_mat        dx, dx0, dnorm; /* (T, width) */
-    ms_mat        dh;             /* (T, mlp); where a layer keeps h before relu2, after it too */
-    ms_mat        dy, dqkv, ds;   /* (T, a), (T, 3a), (T, heads) */
-    ms_mat        dqk;            /* (T, 2a) as turned: it lies as q and k do */
-    ms_mat        logits;         /* (chunk, vocab) */
-    ms_mat        cos, sin;       /* (T, pairs), wide */
+    ms_mat        x;                    /* (T, width) after the last layer */
+    ms_mat        norm, gated;          /* (T, width), (T, a): made anew on the way back */
+    ms_mat        dx, dx0, dnorm;       /* (T, width) */
+    ms_mat        dh;                   /* (T, mlp); the activation too where a layer keeps h */
+    ms_mat        dy, dqkv, ds;         /* (T, a), (T, 3a), (T, heads) */
+    ms_mat        dqk;                  /* (T, 2a) as turned: it lies as q and k do */
+    ms_mat        logits;               /* (chunk, vocab) */
+    ms_mat        cos, sin;             /* (T, pairs), wide */
     ms_ids        inputs, targets, doc; /* (T) */
     ms_vec        loss;                 /* (2) */
     ms_vec        max_logit, unused;    /* (layers * heads), (heads) */

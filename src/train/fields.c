@@ -139,6 +139,8 @@ const ms_field ms_fields[] = {
       "head-gates: number of input columns that a gate reads" },
     { "x0-mix", CHOICE(model.x0_mix, "no|yes"), "no", MODEL, 0,
       "mix the embedding into the input of every layer, with learned weights" },
+    { "activation", CHOICE(model.activation, "relu2|gelu"), "relu2", MODEL, FUNCTION | KEYED_IF_SET,
+      "activation of the MLP: max(x, 0)^2, or GELU in its tanh form" },
     { "cap", CHOICE(model.cap, "none|tanh|sigmoid"), "sigmoid", MODEL, FUNCTION,
       "bound the output logits y: not at all, by c tanh(y/c), or by c/(1 + exp(-(y+s)/w))" },
     { "cap-scale", REAL(model.cap_scale, 0, 1e9), "23", MODEL, FUNCTION,

@@ -75,6 +75,7 @@ static json_t *settings_of(const ms_train_config *cfg)
 json_t *ms_hf_config(const ms_hf_model *m)
 {
     static const char *const caps[] = { "none", "tanh", "sigmoid" };
+    static const char *const acts[] = { "relu2", "gelu" }; /* by ms_activation */
     const ms_gpt_config     *g      = &m->config->model;
     const json_int_t         start  = m->ids - 1;
     const double scale = g->attn_scale > 0.0 ? g->attn_scale : 1.0 / sqrt((double)g->head);
@@ -91,13 +92,14 @@ json_t *ms_hf_config(const ms_hf_model *m)
         (json_int_t)m->context, "bos_token_id", start, "eos_token_id", start, "pad_token_id", start,
         "tie_word_embeddings", (int)g->tied);
     json_t *rules = json_pack(
-        "{s:o, s:f, s:f, s:b, s:f, s:I, s:b, s:b, s:I, s:b, s:s, s:f, s:f, s:f, s:f, s:b}",
+        "{s:o, s:f, s:f, s:b, s:f, s:I, s:b, s:b, s:I, s:b, s:s, s:s, s:f, s:f, s:f, s:f, s:b}",
         "attention_windows", windows_of(m), "attention_scale", scale, "attention_softcap",
         g->attn_softcap, "qk_norm", (int)g->qk_norm, "rope_base", g->rope_base, "rope_pairs",
         (json_int_t)ms_gpt_rope_pairs(g), "rope_adjacent", (int)g->rope_adjacent, "head_gates",
         (int)g->head_gates, "gate_width", (json_int_t)g->gate_width, "x0_mix", (int)g->x0_mix,
-        "logit_cap", caps[g->cap], "logit_cap_scale", g->cap_scale, "logit_cap_shift", g->cap_shift,
-        "logit_cap_width", g->cap_width, "norm_eps", g->norm_eps, "use_cache", 1);
+        "activation", acts[g->activation], "logit_cap", caps[g->cap], "logit_cap_scale",
+        g->cap_scale, "logit_cap_shift", g->cap_shift, "logit_cap_width", g->cap_width, "norm_eps",
+        g->norm_eps, "use_cache", 1);
     json_t *origin = json_pack("{s:{s:s, s:I, s:o}}", "musec", "version", musec_version(), "step",
                                (json_int_t)m->step, "config", settings_of(m->config));
 

@@ -27,6 +27,7 @@ class MusecConfig(PretrainedConfig):
         head_gates=False,  # each head's output is gated by gate_width columns of the input
         gate_width=12,
         x0_mix=False,  # each layer mixes the normalised embedding in again
+        activation="relu2",  # of the MLP: "relu2" or "gelu" (tanh form)
         logit_cap="sigmoid",  # "none", "tanh" or "sigmoid"
         logit_cap_scale=23.0,
         logit_cap_shift=5.0,
@@ -56,6 +57,7 @@ class MusecConfig(PretrainedConfig):
         self.head_gates = head_gates
         self.gate_width = gate_width
         self.x0_mix = x0_mix
+        self.activation = activation
         self.logit_cap = logit_cap
         self.logit_cap_scale = logit_cap_scale
         self.logit_cap_shift = logit_cap_shift

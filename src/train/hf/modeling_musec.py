@@ -13,7 +13,7 @@ With norm(x) = x / sqrt(mean(x^2) + eps), which has no weights, and no biases an
                 y  = softmax(scale q k^T) v                      (window; softcap)
                 y_h <- y_h sigmoid(gate_h(n[0:gate_width]))      (head_gates)
                 x <- x + o_proj(y)
-                x <- x + down_proj(relu(up_proj(norm(x)))^2)
+                x <- x + down_proj(relu(up_proj(norm(x)))^2)      (or gelu)
     logits = cap(lm_head(norm(x)))
 
 A sequence is one document, which begins with the token bos_token_id.  Padding goes to the left and
@@ -99,11 +99,13 @@ class MusecAttention(nn.Module):
 class MusecMLP(nn.Module):
     def __init__(self, config):
         super().__init__()
+        self.gelu = config.activation == "gelu"
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
 
     def forward(self, n):
-        return self.down_proj(F.relu(self.up_proj(n)).square())
+        h = self.up_proj(n)
+        return self.down_proj(F.gelu(h, approximate="tanh") if self.gelu else F.relu(h).square())
 
 
 class MusecLayer(nn.Module):
