@@ -7,6 +7,7 @@
 #include "device/cpu/cpu.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/thread.h"
@@ -17,17 +18,17 @@ char *openblas_get_config(void); /* neither is in every cblas.h */
 char *openblas_get_corename(void);
 #endif
 
-int ms_cpu_threads(const ms_device *d) { return ms_workers_threads(d->impl); }
+int ms_cpu_threads(const ms_device *d) { return ms_workers_threads(ms_cpu_of(d)->workers); }
 
 void ms_cpu_run(ms_device *d, int64_t tasks, ms_worker_task *run, void *arg)
 {
-    ms_workers_run(d->impl, tasks, run, arg);
+    ms_workers_run(ms_cpu_of(d)->workers, tasks, run, arg);
 }
 
 void ms_cpu_run_blas(ms_device *d, int64_t tasks, ms_worker_task *run, void *arg)
 {
     const int before = ms_blas_one_thread_here();
-    ms_workers_run(d->impl, tasks, run, arg);
+    ms_workers_run(ms_cpu_of(d)->workers, tasks, run, arg);
     ms_blas_threads_here(before);
 }
 
@@ -78,24 +79,39 @@ void ms_device_cpu_ops(ms_device_ops *table)
 
 musec_status ms_device_cpu_open(ms_device *d, int index)
 {
+    ms_cpu      *cpu = NULL;
+    musec_status st  = MUSEC_OK;
     if (index != 0)
         return ms_fail(&d->error, MUSEC_EINVAL,
                        "there is one device \"cpu\", not \"%s\"; leave the number out", d->name);
+    cpu = d->impl = calloc(1, sizeof *cpu);
+    if (cpu == NULL) return ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory");
+    ms_device_ref_ops(&cpu->ref);
+    cpu->stacks = cpu->ref;
+    ms_cpu_level_ops(ms_cpu_level(), &cpu->stacks);
     ms_blas_one_thread();
-    return ms_device_cpu_set_threads(d, ms_thread_count());
+    st = ms_device_cpu_set_threads(d, ms_thread_count());
+    if (st != MUSEC_OK) ms_device_cpu_close(d);
+    return st;
 }
 
 musec_status ms_device_cpu_set_threads(ms_device *d, int threads)
 {
+    ms_cpu     *cpu  = d->impl;
     ms_workers *pool = ms_workers_create(threads);
     if (pool == NULL)
         return ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory for %d threads", threads);
-    ms_workers_destroy(d->impl);
-    d->impl = pool;
+    ms_workers_destroy(cpu->workers);
+    cpu->workers = pool;
     return MUSEC_OK;
 }
 
-void ms_device_cpu_close(ms_device *d) { ms_workers_destroy(d->impl); }
+void ms_device_cpu_close(ms_device *d)
+{
+    ms_cpu *cpu = d->impl;
+    ms_workers_destroy(cpu->workers);
+    free(cpu);
+}
 
 void ms_device_cpu_describe(ms_device *d, char *text, size_t bytes)
 {

@@ -6,6 +6,15 @@
 #include "device/cpu/workers.h"
 #include "device/device.h"
 
+/* What a CPU device has besides its table: its threads, and two tables that its rows call. */
+typedef struct ms_cpu {
+    ms_workers   *workers;
+    ms_device_ops ref;    /* for layouts that have no fast loop */
+    ms_device_ops stacks; /* for grouped ops, which run matrix by matrix */
+} ms_cpu;
+
+static inline const ms_cpu *ms_cpu_of(const ms_device *d) { return (const ms_cpu *)d->impl; }
+
 /* Threads of the device's pool, the caller's among them. */
 int ms_cpu_threads(const ms_device *d);
 /* ms_workers_run() on that pool. */
@@ -37,7 +46,7 @@ MS_CPU_LEVELS(ms_cpu_nn_ops);        /* nn.c: rows and elements of networks */
 MS_CPU_LEVELS(ms_cpu_xent_ops);      /* xent.c: the loss */
 MS_CPU_LEVELS(ms_cpu_attention_ops); /* attention.c */
 
-ms_cpu_ops ms_cpu_list_ops; /* lists.c: lists, by the rows that take stacks */
+ms_cpu_ops ms_cpu_list_ops; /* lists.c: grouped ops, by the rows that take stacks */
 
 /* The best level of this processor: 0 (any), 3 or 4 (of x86-64). */
 int ms_cpu_level(void);

@@ -97,13 +97,6 @@ MS_UNARY_FNS(double, f64, ms_logistic_f64)
 
 static ms_mat upright(ms_mat x) { return x.trans ? ms_t(x) : x; }
 
-static ms_device_ops ref_ops(void)
-{
-    ms_device_ops table;
-    ms_device_ref_ops(&table);
-    return table;
-}
-
 /* ---- a call of an op, tile by tile ----------------------------------------------------------- */
 
 typedef struct call call;
@@ -186,7 +179,7 @@ static void copy_tile(const call *c, tile t) { BY_DTYPE(c->x.dtype, copy, t, c->
 static musec_status cpu_copy(ms_device *d, ms_mat x, ms_mat out)
 {
     const bool transposed = x.trans != out.trans, convert = x.dtype != out.dtype;
-    if (transposed && convert) return ref_ops().copy(d, x, out);
+    if (transposed && convert) return ms_cpu_of(d)->ref.copy(d, x, out);
     if (x.data == out.data && !transposed) return MUSEC_OK; /* in place: it is there already */
     if (out.trans) x = ms_t(x), out = ms_t(out);
     each_tile(d, out, transposed ? SQUARE : TILE_COLS,
@@ -239,7 +232,7 @@ static void axpby_tile(const call *c, tile t)
 
 static musec_status cpu_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y)
 {
-    if (x.trans != y.trans) return ref_ops().axpby(d, alpha, x, beta, y);
+    if (x.trans != y.trans) return ms_cpu_of(d)->ref.axpby(d, alpha, x, beta, y);
     each_tile(d, upright(y), TILE_COLS, axpby_tile,
               &(call){ .alpha = alpha, .x = upright(x), .beta = beta, .y = upright(y) });
     return MUSEC_OK;
@@ -263,7 +256,7 @@ static musec_status cpu_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term 
         up[k]           = terms[k];
         up[k].out       = upright(terms[k].out);
     }
-    if (mixed) return ref_ops().combine(d, x, y, terms, n_terms);
+    if (mixed) return ms_cpu_of(d)->ref.combine(d, x, y, terms, n_terms);
     each_tile(
         d, up[0].out, TILE_COLS, combine_tile,
         &(call){ .x = upright(x), .y = upright(y), .terms = up, .n_terms = n_terms, .flag = keep });
@@ -283,7 +276,7 @@ static void scale_cols_tile(const call *c, tile t)
 static musec_status cpu_scale_rows(ms_device *d, ms_mat v, ms_mat x)
 {
     const int64_t step = v.trans ? v.ld : 1; /* from one factor to the next */
-    if (x.trans && step != 1) return ref_ops().scale_rows(d, v, x);
+    if (x.trans && step != 1) return ms_cpu_of(d)->ref.scale_rows(d, v, x);
     each_tile(d, upright(x), TILE_COLS, x.trans ? scale_cols_tile : scale_rows_tile,
               &(call){ .v = v, .step = step, .x = upright(x) });
     return MUSEC_OK;
@@ -317,7 +310,7 @@ static musec_status cpu_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat b
         *scaled = x;
         return MUSEC_OK;
     }
-    if (x.trans != buffer.trans) return ref_ops().prescale(d, x, factor, buffer, scaled);
+    if (x.trans != buffer.trans) return ms_cpu_of(d)->ref.prescale(d, x, factor, buffer, scaled);
     *scaled = buffer;
     each_tile(d, upright(x), TILE_COLS, prescale_tile,
               &(call){ .alpha = { .each = factor }, .x = upright(x), .out = upright(buffer) });
@@ -333,7 +326,7 @@ static void unary_tile(const call *c, tile t)
 
 static musec_status cpu_unary(ms_device *d, ms_unary f, ms_mat x, ms_mat out)
 {
-    if (x.trans != out.trans) return ref_ops().unary(d, f, x, out);
+    if (x.trans != out.trans) return ms_cpu_of(d)->ref.unary(d, f, x, out);
     each_tile(d, upright(out), TILE_COLS, unary_tile,
               &(call){ .unary = f, .x = upright(x), .out = upright(out) });
     return MUSEC_OK;
@@ -347,7 +340,7 @@ static void unary_grad_tile(const call *c, tile t)
 static musec_status cpu_unary_grad(ms_device *d, ms_unary f, ms_mat x, ms_mat dout, ms_mat dx)
 {
     if (x.trans != dx.trans || dout.trans != dx.trans)
-        return ref_ops().unary_grad(d, f, x, dout, dx);
+        return ms_cpu_of(d)->ref.unary_grad(d, f, x, dout, dx);
     each_tile(d, upright(dx), TILE_COLS, unary_grad_tile,
               &(call){ .unary = f, .x = upright(x), .y = upright(dout), .out = upright(dx) });
     return MUSEC_OK;
@@ -361,7 +354,7 @@ static void relu2_grad_from_out_tile(const call *c, tile t)
 static musec_status cpu_relu2_grad_from_out(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
 {
     if (out.trans != dx.trans || dout.trans != dx.trans)
-        return ref_ops().relu2_grad_from_out(d, out, dout, dx);
+        return ms_cpu_of(d)->ref.relu2_grad_from_out(d, out, dout, dx);
     each_tile(d, upright(dx), TILE_COLS, relu2_grad_from_out_tile,
               &(call){ .x = upright(out), .y = upright(dout), .out = upright(dx) });
     return MUSEC_OK;
@@ -377,7 +370,7 @@ static musec_status cpu_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat
 {
     const bool trans = u.trans, mixed = g.trans != trans || m.trans != trans || v.trans != trans ||
                                         (slow.data != NULL && slow.trans != trans);
-    if (mixed) return ref_ops().moments(d, rates, g, m, v, slow, u);
+    if (mixed) return ms_cpu_of(d)->ref.moments(d, rates, g, m, v, slow, u);
     each_tile(d, upright(u), TILE_COLS, moments_tile,
               &(call){ .rates = rates,
                        .x     = upright(g),
@@ -401,7 +394,7 @@ static musec_status cpu_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num de
                                   ms_mat w, ms_mat copy)
 {
     if (u.trans != w.trans || u.dtype != w.dtype || copy.data != NULL) /* copies are lists.c's */
-        return ref_ops().decay_add(d, step, u, decay, cautious, w, copy);
+        return ms_cpu_of(d)->ref.decay_add(d, step, u, decay, cautious, w, copy);
     each_tile(
         d, upright(w), TILE_COLS, decay_add_tile,
         &(call){

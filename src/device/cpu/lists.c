@@ -1,34 +1,27 @@
-/* lists.c - lists on the CPU: one call per matrix, each spread over all threads as ever. */
+/* lists.c - grouped ops on the CPU: one call per matrix, each spread over all threads. */
 #include "device/cpu/cpu.h"
-
-static ms_device_ops of_stacks(void)
-{
-    ms_device_ops table;
-    ms_device_ref_ops(&table);
-    ms_cpu_level_ops(ms_cpu_level(), &table);
-    return table;
-}
 
 static ms_mat one(ms_mat x, int64_t b) { return x.data == NULL ? x : ms_mat_slice(x, b, 1); }
 
 static musec_status list_copy(ms_device *d, ms_mat x, ms_mat out)
 {
-    const ms_device_ops op = of_stacks();
-    musec_status        st = MUSEC_OK;
-    if (x.ptrs == NULL && out.ptrs == NULL) return op.copy(d, x, out);
+    const ms_device_ops *op = &ms_cpu_of(d)->stacks;
+    musec_status         st = MUSEC_OK;
+    if (x.ptrs == NULL && out.ptrs == NULL) return op->copy(d, x, out);
     for (int64_t b = 0; b < out.count; b++)
-        TRY(op.copy(d, one(x, b), one(out, b)));
+        TRY(op->copy(d, one(x, b), one(out, b)));
 done:
     return st;
 }
 
 static musec_status list_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y)
 {
-    const ms_device_ops op = of_stacks();
-    musec_status        st = MUSEC_OK;
-    if (x.ptrs == NULL && y.ptrs == NULL) return op.axpby(d, alpha, x, beta, y);
+    const ms_device_ops *op = &ms_cpu_of(d)->stacks;
+    musec_status         st = MUSEC_OK;
+    if (x.ptrs == NULL && y.ptrs == NULL) return op->axpby(d, alpha, x, beta, y);
     for (int64_t b = 0; b < y.count; b++)
-        TRY(op.axpby(d, ms_num_slice(alpha, b, 1), one(x, b), ms_num_slice(beta, b, 1), one(y, b)));
+        TRY(op->axpby(d, ms_num_slice(alpha, b, 1), one(x, b), ms_num_slice(beta, b, 1),
+                      one(y, b)));
 done:
     return st;
 }
@@ -36,13 +29,13 @@ done:
 static musec_status list_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms,
                                  int n_terms)
 {
-    const ms_device_ops op    = of_stacks();
-    bool                lists = x.ptrs != NULL || y.ptrs != NULL;
-    ms_term             of[4] = { 0 };
-    musec_status        st    = MUSEC_OK;
+    const ms_device_ops *op    = &ms_cpu_of(d)->stacks;
+    bool                 lists = x.ptrs != NULL || y.ptrs != NULL;
+    ms_term              of[4] = { 0 };
+    musec_status         st    = MUSEC_OK;
     for (int t = 0; t < n_terms; t++)
         lists = lists || terms[t].out.ptrs != NULL;
-    if (!lists) return op.combine(d, x, y, terms, n_terms);
+    if (!lists) return op->combine(d, x, y, terms, n_terms);
     for (int64_t b = 0; b < terms[0].out.count; b++) {
         for (int t = 0; t < n_terms; t++)
             of[t] = (ms_term){ .x_coef = ms_num_slice(terms[t].x_coef, b, 1),
@@ -50,7 +43,7 @@ static musec_status list_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term
                                .diag   = ms_num_slice(terms[t].diag, b, 1),
                                .out    = one(terms[t].out, b),
                                .mask   = ms_vec_slice(terms[t].mask, b, 1) };
-        TRY(op.combine(d, one(x, b), one(y, b), of, n_terms));
+        TRY(op->combine(d, one(x, b), one(y, b), of, n_terms));
     }
 done:
     return st;
@@ -59,11 +52,11 @@ done:
 static musec_status list_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
                                  ms_mat slow, ms_mat u)
 {
-    const ms_device_ops op = of_stacks();
-    musec_status        st = MUSEC_OK;
-    if (g.ptrs == NULL && u.ptrs == NULL) return op.moments(d, rates, g, m, v, slow, u);
+    const ms_device_ops *op = &ms_cpu_of(d)->stacks;
+    musec_status         st = MUSEC_OK;
+    if (g.ptrs == NULL && u.ptrs == NULL) return op->moments(d, rates, g, m, v, slow, u);
     for (int64_t b = 0; b < g.count; b++)
-        TRY(op.moments(d, rates, one(g, b), one(m, b), one(v, b), one(slow, b), one(u, b)));
+        TRY(op->moments(d, rates, one(g, b), one(m, b), one(v, b), one(slow, b), one(u, b)));
 done:
     return st;
 }
@@ -71,18 +64,18 @@ done:
 static musec_status list_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
                                    ms_mat w, ms_mat copy)
 {
-    const ms_device_ops op   = of_stacks();
-    const ms_mat        none = { 0 };
-    musec_status        st   = MUSEC_OK;
+    const ms_device_ops *op   = &ms_cpu_of(d)->stacks;
+    const ms_mat         none = { 0 };
+    musec_status         st   = MUSEC_OK;
     if (u.ptrs == NULL && w.ptrs == NULL && copy.ptrs == NULL) {
-        TRY(op.decay_add(d, step, u, decay, cautious, w, none));
-        if (copy.data != NULL) TRY(op.copy(d, w, copy));
+        TRY(op->decay_add(d, step, u, decay, cautious, w, none));
+        if (copy.data != NULL) TRY(op->copy(d, w, copy));
         return st;
     }
     for (int64_t b = 0; b < w.count; b++) {
-        TRY(op.decay_add(d, ms_num_slice(step, b, 1), one(u, b), ms_num_slice(decay, b, 1),
-                         cautious, one(w, b), none));
-        if (copy.data != NULL) TRY(op.copy(d, one(w, b), one(copy, b)));
+        TRY(op->decay_add(d, ms_num_slice(step, b, 1), one(u, b), ms_num_slice(decay, b, 1),
+                          cautious, one(w, b), none));
+        if (copy.data != NULL) TRY(op->copy(d, one(w, b), one(copy, b)));
     }
 done:
     return st;
@@ -91,11 +84,11 @@ done:
 #define REDUCTION(name)                                                 \
     static musec_status list_##name(ms_device *d, ms_mat x, ms_vec out) \
     {                                                                   \
-        const ms_device_ops op = of_stacks();                           \
-        musec_status        st = MUSEC_OK;                              \
-        if (x.ptrs == NULL) return op.name(d, x, out);                  \
+        const ms_device_ops *op = &ms_cpu_of(d)->stacks;                \
+        musec_status         st = MUSEC_OK;                             \
+        if (x.ptrs == NULL) return op->name(d, x, out);                 \
         for (int64_t b = 0; b < x.count && st == MUSEC_OK; b++)         \
-            st = op.name(d, one(x, b), ms_vec_slice(out, b, 1));        \
+            st = op->name(d, one(x, b), ms_vec_slice(out, b, 1));       \
         return st;                                                      \
     }
 

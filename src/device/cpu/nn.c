@@ -21,13 +21,6 @@ enum {
     GATES = 64,    /* heads whose gates are computed together */
 };
 
-static ms_device_ops ref_ops(void)
-{
-    ms_device_ops table;
-    ms_device_ref_ops(&table);
-    return table;
-}
-
 static bool is_plain(ms_mat x) { return x.dtype == MUSEC_F32 && !x.trans; }
 
 static float *row_of(ms_mat x, int64_t b, int64_t i)
@@ -145,7 +138,7 @@ static void embed_rows(const call *c, int64_t first, int64_t last)
 
 static musec_status cpu_embed(ms_device *d, ms_ids ids, ms_mat table, ms_mat out)
 {
-    if (!is_plain(table) || !is_plain(out)) return ref_ops().embed(d, ids, table, out);
+    if (!is_plain(table) || !is_plain(out)) return ms_cpu_of(d)->ref.embed(d, ids, table, out);
     assert(ids.count == out.rows && table.cols == out.cols && table.count == 1);
     each_rows(d, out, embed_rows, &(call){ .ids = ids, .w = table, .out = out });
     return MUSEC_OK;
@@ -168,7 +161,8 @@ static void embed_grad_band(void *arg, int64_t index, int thread)
 
 static musec_status cpu_embed_grad(ms_device *d, ms_ids ids, ms_mat dout, ms_mat dtable)
 {
-    if (!is_plain(dout) || !is_plain(dtable)) return ref_ops().embed_grad(d, ids, dout, dtable);
+    if (!is_plain(dout) || !is_plain(dtable))
+        return ms_cpu_of(d)->ref.embed_grad(d, ids, dout, dtable);
     const int64_t bands = (dout.cols + BAND - 1) / BAND;
     call          c     = { .ids = ids, .dout = dout, .w = dtable };
     if (dout.rows * dout.cols > TASK)
@@ -197,7 +191,7 @@ static void rmsnorm_rows(const call *c, int64_t first, int64_t last)
 
 static musec_status cpu_rmsnorm(ms_device *d, double eps, ms_mat x, ms_mat out)
 {
-    if (!is_plain(x) || !is_plain(out)) return ref_ops().rmsnorm(d, eps, x, out);
+    if (!is_plain(x) || !is_plain(out)) return ms_cpu_of(d)->ref.rmsnorm(d, eps, x, out);
     each_rows(d, x, rmsnorm_rows, &(call){ .x = x, .out = out, .eps = eps });
     return MUSEC_OK;
 }
@@ -234,7 +228,7 @@ static musec_status cpu_rmsnorm_grad(ms_device *d, double eps, ms_mat x, ms_mat 
                                      ms_mat dx)
 {
     if (!is_plain(x) || !is_plain(dout) || !is_plain(dx))
-        return ref_ops().rmsnorm_grad(d, eps, x, dout, beta, dx);
+        return ms_cpu_of(d)->ref.rmsnorm_grad(d, eps, x, dout, beta, dx);
     each_rows(d, x, rmsnorm_grad_rows,
               &(call){ .x = x, .dout = dout, .out = dx, .eps = eps, .beta = beta });
     return MUSEC_OK;
@@ -293,7 +287,7 @@ static void rope_rows(const call *c, int64_t first, int64_t last)
 static musec_status cpu_rope(ms_device *d, ms_rope r, ms_mat x, ms_mat out)
 {
     if (!is_plain(x) || !is_plain(out) || !is_plain(r.cos) || !is_plain(r.sin))
-        return ref_ops().rope(d, r, x, out);
+        return ms_cpu_of(d)->ref.rope(d, r, x, out);
     assert(x.cols % 2 == 0 && r.cos.cols <= x.cols / 2 && r.cos.rows >= x.rows);
     each_rows(d, x, rope_rows, &(call){ .x = x, .out = out, .rope = &r });
     return MUSEC_OK;
@@ -321,7 +315,7 @@ static musec_status cpu_rope_grad(ms_device *d, ms_rope r, ms_mat x, ms_mat dout
     const bool normed = r.norm_eps >= 0.0; /* else x is not read */
     if ((normed && !is_plain(x)) || !is_plain(dout) || !is_plain(dx) || !is_plain(r.cos) ||
         !is_plain(r.sin))
-        return ref_ops().rope_grad(d, r, x, dout, dx);
+        return ms_cpu_of(d)->ref.rope_grad(d, r, x, dout, dx);
     each_rows(d, dx, rope_grad_rows, &(call){ .x = x, .dout = dout, .out = dx, .rope = &r });
     return MUSEC_OK;
 }
@@ -355,7 +349,7 @@ static void gate_rows(const call *c, int64_t first, int64_t last)
 
 static musec_status cpu_gate(ms_device *d, ms_mat s, ms_mat y, ms_mat out)
 {
-    if (!is_plain(s) || !is_plain(y) || !is_plain(out)) return ref_ops().gate(d, s, y, out);
+    if (!is_plain(s) || !is_plain(y) || !is_plain(out)) return ms_cpu_of(d)->ref.gate(d, s, y, out);
     assert(s.rows == y.rows && s.cols == y.count);
     each_rows(d, y, gate_rows, &(call){ .s = s, .y = y, .out = out });
     return MUSEC_OK;
@@ -383,7 +377,7 @@ static musec_status cpu_gate_grad(ms_device *d, ms_mat s, ms_mat y, ms_mat dout,
                                   ms_mat ds)
 {
     if (!is_plain(s) || !is_plain(y) || !is_plain(dout) || !is_plain(dy) || !is_plain(ds))
-        return ref_ops().gate_grad(d, s, y, dout, dy, ds);
+        return ms_cpu_of(d)->ref.gate_grad(d, s, y, dout, dy, ds);
     each_rows(d, y, gate_grad_rows, &(call){ .s = s, .y = y, .dout = dout, .out = dy, .ds = ds });
     return MUSEC_OK;
 }
@@ -404,7 +398,7 @@ static void mix_rows(const call *c, int64_t first, int64_t last)
 static musec_status cpu_mix(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat out)
 {
     if (!is_plain(w) || !is_plain(x) || !is_plain(y) || !is_plain(out))
-        return ref_ops().mix(d, w, x, y, out);
+        return ms_cpu_of(d)->ref.mix(d, w, x, y, out);
     x.count = 1;
     each_rows(d, x, mix_rows, &(call){ .w = w, .x = x, .y = y, .out = out });
     return MUSEC_OK;
@@ -443,7 +437,7 @@ static musec_status cpu_mix_grad(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_
 
     if (!is_plain(w) || !is_plain(x) || !is_plain(y) || !is_plain(dout) || !is_plain(dx) ||
         !is_plain(dy) || !is_plain(dw))
-        return ref_ops().mix_grad(d, w, x, y, dout, dx, dy, dw);
+        return ms_cpu_of(d)->ref.mix_grad(d, w, x, y, dout, dx, dy, dw);
     x.count             = 1;
     const int64_t tasks = (x.rows + task_rows(x) - 1) / task_rows(x);
     TRY(ms_scratch_vec(d, 2 * tasks, &part));
