@@ -246,8 +246,11 @@ static void check_case(ms_device *dev, ms_device *ref, const op_case *c)
 TEST_EACH_DEVICE(values_match_ref, dev)
 {
     ms_device *ref = open_ref();
-    for (size_t i = 0; i < n_cases; i++)
-        if (!is_left_out(dev, &cases[i])) check_case(dev, ref, &cases[i]);
+    for (size_t i = 0; i < n_cases; i++) {
+        /* `ref` in float64 would be compared with itself */
+        const bool itself = dev->kind == ref->kind && cases[i].dtype == MUSEC_F64;
+        if (!itself && !is_left_out(dev, &cases[i])) check_case(dev, ref, &cases[i]);
+    }
     musec_ctx_destroy(ref);
 }
 
