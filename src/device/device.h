@@ -16,12 +16,11 @@
  * output overlaps no input.
  *
  * Numbers of 16 bits (bf16, f16) are for storage: arithmetic on them is float32 or wider, rounded
- * when stored.  Where an op says "wide", the operand has the others' dtype, or float32 where that
+ * when stored.  An operand "in the accumulator dtype" has the others' dtype, or float32 where that
  * has 16 bits.  A device has the dtypes that its kind says.
  *
- * A list is a stack whose matrices lie anywhere: `places` in host memory says where.  The ops
- * marked (lists) take at most two of them, each where a stack could be: one call updates all
- * parameters.
+ * The matrices of a stack may lie anywhere: then `ptrs`, a pointer array in host memory, says
+ * where.  The ops marked (grouped) take at most two such operands: one call updates all parameters.
  *
  * `ref` implements each row in plain loops and thereby defines it.  `cpu` starts as a copy of `ref`
  * and overrides rows; no row is NULL. */
@@ -40,14 +39,13 @@ extern "C" {
 
 typedef struct musec_ctx ms_device; /* what the public header calls a context */
 
-typedef struct ms_mat_ptr { /* of one matrix of a list */
+typedef struct ms_mat_ptr { /* where one matrix of a grouped op lies */
     void   *data;
     int64_t ld;
 } ms_mat_ptr;
 
 /* A stack of matrices.  Element (i, j) of matrix b: data[b*stride + i*ld + j], or, transposed,
- * data[b*stride + j*ld + i].  rows and cols are those of the matrix as
- * seen, after transposition. */
+ * data[b*stride + j*ld + i].  rows and cols are counted after transposition. */
 typedef struct ms_mat {
     void       *data;
     int64_t     rows, cols, ld;
@@ -84,14 +82,14 @@ typedef struct ms_term {
     ms_vec mask; /* data NULL: all; else only matrices where it is not 0, the others' out stays */
 } ms_term;
 
-/* A product and what rides on it:  c <- alpha a b + beta z + diag I. */
+/* A product and its epilogue:  c <- alpha a b + beta source + diag I. */
 typedef struct ms_product {
     ms_mat a, b;              /* one dtype */
-    ms_num alpha, beta, diag; /* no lists */
+    ms_num alpha, beta, diag; /* not in host memory */
     ms_mat source;            /* data NULL: none, and beta does not count; of a dtype that `combine`
                                  would mix with c's; may be c */
-    ms_mat c;                 /* of a's dtype or wide */
-    /* a b and z are KNOWN to be symmetric (b is a^T, or both are polynomials in one symmetric
+    ms_mat c;                 /* of a's dtype or the accumulator dtype */
+    /* a b and source are KNOWN to be symmetric (b is a^T, or both are polynomials in one symmetric
      * matrix): one triangle is computed and mirrored.  Mirroring is not always stable: numerics
      * decide where it is allowed (docs/operators.md). */
     bool   symmetric;
@@ -138,19 +136,19 @@ typedef struct ms_moments {
  * The other columns are position-free.  norm_eps >= 0: rows are first normalised as by `rmsnorm`
  * with that eps (QK-norm); below 0 they are not. */
 typedef struct ms_rope {
-    ms_mat cos, sin; /* one matrix each, wide: (positions >= rows, pairs), shared by the stack */
+    ms_mat cos, sin; /* one matrix each in the accumulator dtype: (positions >= rows, pairs) */
     bool   adjacent;
     double norm_eps;
 } ms_rope;
 
-/* Who sees whom: query i sees the keys j with max(doc[i], i - window) <= j <= i. */
+/* The mask of attention: query i sees the keys j with max(doc[i], i - window) <= j <= i. */
 typedef struct ms_attn {
     double  scale;   /* logit = scale q.k */
     double  softcap; /* c > 0: the softmax is of c tanh(logit / c); 0: of the logit */
     int64_t window;  /* >= 0: keys before its own that a query sees */
     ms_ids  doc;     /* (rows) first row of the document that row i is in: <= i, never falling */
-    /* documents, and rows of the longest: no less than there are, for a device that would choose by
-     * them; 0: not known */
+    /* upper bounds of the number of documents and of the rows of the longest, for a device that
+     * chooses a kernel by them; 0: not known */
     int64_t docs, longest;
 } ms_attn;
 
@@ -161,8 +159,8 @@ enum { MS_XENT_TARGETS = 8 };
 /* The loss of a chunk of rows of a stream.  Logits z of the raw ones y: z = y (none),
  * scale tanh(y / scale) (tanh), scale / (1 + exp(-(y + shift) / width)) (sigmoid).  Row t of the
  * stream is scored against its next n_weights tokens:
- *     l_t = sum_{k < n_weights, t + k < targets.count} weights[k] (logsumexp(z_t) - z_t[targets[t +
- * k]]). */
+ *     l_t = sum_k weights[k] (logsumexp(z_t) - z_t[targets[t + k]]),
+ * where k < n_weights and t + k < targets.count. */
 typedef struct ms_xent {
     ms_cap  cap;
     double  cap_scale, cap_shift, cap_width;
@@ -185,8 +183,8 @@ typedef struct ms_device_ops {
     musec_status (*sync)(ms_device *d);
     musec_status (*now_ms)(ms_device *d, double *ms);
 
-    /* matrices: products.  a and b share their dtype, c is of it or wide.  Reading c is skipped if
-     * beta is 0, so it may hold anything then. */
+    /* matrices: products.  a and b share their dtype; c has it or the accumulator dtype.  Reading c
+     * is skipped if beta is 0, so it may hold anything then. */
     musec_status (*gemm)(ms_device *d, double alpha, ms_mat a, ms_mat b, double beta, ms_mat c);
     musec_status (*product)(ms_device *d, const ms_product *p);
 
@@ -199,20 +197,20 @@ typedef struct ms_device_ops {
     musec_status (*eigh)(ms_device *d, ms_mat a, ms_mat w, ms_mat v);
 
     /* elements; in place (out is x) is allowed throughout */
-    /* out <- x; converts the dtype, keeps the bits otherwise (lists) */
+    /* out <- x; converts the dtype, keeps the bits otherwise (grouped) */
     musec_status (*copy)(ms_device *d, ms_mat x, ms_mat out);
     musec_status (*fill)(ms_device *d, double value, ms_mat out);
     musec_status (*add_diag)(ms_device *d, ms_num value, ms_mat x); /* x <- x + value I */
     /* x <- factor x, the product formed in float64: any power of two is safe; 1 costs nothing */
     musec_status (*scale)(ms_device *d, ms_num factor, ms_mat x);
-    /* y <- alpha x + beta y; where beta is the constant 0, y is not read (lists) */
+    /* y <- alpha x + beta y; where beta is the constant 0, y is not read (grouped) */
     musec_status (*axpby)(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y);
     /* n_terms <= 4 linear combinations of x, y (data NULL: absent) and I, in one pass; an out may
      * be x or y; a coefficient of 0 still reads its operand.  Dtypes may differ where none is
-     * float64; an out of another dtype lies on no input (lists) */
+     * float64; an out of another dtype lies on no input (grouped) */
     musec_status (*combine)(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n_terms);
     /* out <- x_coef x + y_coef y, the same bits as by combine, and absmax <- that of y on the way;
-     * out lies on no input (lists) */
+     * out lies on no input (grouped) */
     musec_status (*average)(ms_device *d, ms_num x_coef, ms_mat x, ms_num y_coef, ms_mat y,
                             ms_mat out, ms_vec absmax);
     musec_status (*scale_rows)(ms_device *d, ms_mat v, ms_mat x); /* row i of x times v(0, i) */
@@ -224,12 +222,12 @@ typedef struct ms_device_ops {
     /* optimizers */
     /* m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g g,
      * slow <- beta3 slow + (1 - beta3) g (data NULL: absent, as if alpha were 0),
-     * u <- (m / correct1 + alpha slow) / (sqrt(v / correct2) + eps); u may be g (lists) */
+     * u <- (m / correct1 + alpha slow) / (sqrt(v / correct2) + eps); u may be g (grouped) */
     musec_status (*moments)(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
                             ms_mat slow, ms_mat u);
     /* w <- (1 - decay) w - step u; cautious: where u w < 0 the weight is not decayed.  u has w's
      * dtype, or 16 bits where w is float32.  copy <- w as stored, rounded to the copy's own dtype;
-     * data NULL: none (lists) */
+     * data NULL: none (grouped) */
     musec_status (*decay_add)(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
                               ms_mat w, ms_mat copy);
 
@@ -238,7 +236,7 @@ typedef struct ms_device_ops {
      * output. */
     musec_status (*embed)(ms_device *d, ms_ids ids, ms_mat table,
                           ms_mat out); /* out_i = table[ids_i] */
-    /* dtable[ids_i] += dout_i, each row in the order of i; dtable is wide */
+    /* dtable[ids_i] += dout_i, each row in the order of i; dtable has the accumulator dtype */
     musec_status (*embed_grad)(ms_device *d, ms_ids ids, ms_mat dout, ms_mat dtable);
     /* each row x -> x / sqrt(mean(x^2) + eps); in place is allowed */
     musec_status (*rmsnorm)(ms_device *d, double eps, ms_mat x, ms_mat out);
@@ -256,9 +254,9 @@ typedef struct ms_device_ops {
      * where r is the root of out, rounded to its dtype.  r is max(x, 0), to the bit, wherever the
      * square of that is a normal number.  dx may be dout or out. */
     musec_status (*relu2_grad_from_out)(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx);
-    /* out <- softmax(logits) v, per head; lse (heads, 1, rows), wide: logsumexp of each row's
-     * logits; max_logit[h] <- max(max_logit[h], the largest scale q.k that a query of head h
-     * saw) */
+    /* out <- softmax(logits) v, per head; lse (heads, 1, rows), in the accumulator dtype: logsumexp
+     * of each row's logits; max_logit[h] <- max(max_logit[h], the largest scale q.k that a query of
+     * head h saw) */
     musec_status (*attention)(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v, ms_mat out,
                               ms_mat lse, ms_vec max_logit);
     musec_status (*attention_grad)(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v,
@@ -268,7 +266,7 @@ typedef struct ms_device_ops {
      * matrix; in place is allowed, and dy may be dout */
     musec_status (*gate)(ms_device *d, ms_mat s, ms_mat y, ms_mat out);
     musec_status (*gate_grad)(ms_device *d, ms_mat s, ms_mat y, ms_mat dout, ms_mat dy, ms_mat ds);
-    /* out <- w(0, 0) x + w(0, 1) y; out may be x; w and dw are wide */
+    /* out <- w(0, 0) x + w(0, 1) y; out may be x; w and dw have the accumulator dtype */
     musec_status (*mix)(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat out);
     /* dx <- w(0, 0) dout, dy += w(0, 1) dout, dw += (<dout, x>, <dout, y>); dx may be dout */
     musec_status (*mix_grad)(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat dout, ms_mat dx,
@@ -278,7 +276,7 @@ typedef struct ms_device_ops {
     musec_status (*xent)(ms_device *d, ms_xent x, ms_mat logits, ms_vec loss);
 
     /* reductions: one float64 per matrix, accumulated in float64, in an order that depends on the
-     * shape alone (lists, but for trace) */
+     * shape alone (grouped, but for trace) */
     musec_status (*sum)(ms_device *d, ms_mat x, ms_vec out);
     musec_status (*sumsq)(ms_device *d, ms_mat x, ms_vec out);
     musec_status (*trace)(ms_device *d, ms_mat x, ms_vec out);
@@ -309,11 +307,11 @@ struct musec_ctx {
     uint64_t workspace; /* bytes that a step of an optimizer may use, unless told otherwise */
     char     name[32];
     bool     deterministic;
-    /* products take the first way that is proposed: their shapes hardly come again */
+    /* products take the first algorithm without timing: their shapes hardly come again */
     bool no_autotune;
 };
 
-/* A call of attention_grad, as far as a plan knows it. */
+/* What is known of a call of attention_grad before it is made. */
 typedef struct ms_attn_shape {
     musec_dtype dtype;
     int64_t     heads, head, rows;
@@ -328,12 +326,11 @@ typedef struct ms_device_kind {
     unsigned    dtypes;           /* bit 1 << dtype: it has it */
     musec_dtype compute_dtype;    /* of the products of operators on float32 where speed counts */
     musec_dtype activation_dtype; /* that networks are trained in, unless asked otherwise */
-    int64_t
-        logits_chunk; /* elements of a temporary that suit it: logits are made so many at a time */
-    uint64_t workspace;     /* of a context, at least */
-    bool     batch_variant; /* the bits of a matrix depend on the stack that it is in */
+    int64_t     logits_chunk;     /* logits that are computed at a time, in elements */
+    uint64_t    workspace;        /* of a context, at least */
+    bool        batch_variant;    /* the bits of a matrix depend on the batch that it is in */
     /* scratch of attention_grad, in bytes, at most; NULL: little beside the activations */
-    uint64_t (*attn_workspace)(ms_device *d, ms_attn_shape plan);
+    uint64_t (*attn_workspace)(ms_device *d, ms_attn_shape shape);
     void (*ops)(ms_device_ops *table);
     musec_status (*open)(ms_device *d, int index);
     /* is there any sign of one here, so that one that does not open is worth a word?  NULL: yes */
@@ -391,7 +388,7 @@ static inline ms_mat ms_t(ms_mat x)
     return x;
 }
 
-/* Matrices first .. first + count - 1 of the stack; one of a list is a plain matrix. */
+/* Matrices first .. first + count - 1 of the stack; a single one has no pointer array. */
 ms_mat ms_mat_slice(ms_mat x, int64_t first, int64_t count);
 ms_vec ms_vec_slice(ms_vec v, int64_t first, int64_t count);
 /* Rows row .. row + rows - 1 and columns col .. col + cols - 1 of every matrix, as seen. */
