@@ -2,8 +2,8 @@
  *     cc two_layers.c $(pkg-config --cflags --libs musec) -lm && ./a.out
  *
  * The network is y = gain * (W2 tanh(W1 x + b1)) + b2.  It learns a target that it can nearly
- * represent: another network of the same kind, plus noise.  main() shows how parameters of different
- * kinds are given to one optimizer.
+ * represent: another network of the same kind, plus noise.  main() shows how parameters of
+ * different kinds are given to one optimizer.
  *
  *   W1, W2        role MATRIX: the optimizer that the config names clips their singular values
  *   b1, b2, gain  role VECTOR: AdamW with the aux_ settings.  A vector is a matrix of one row.
