@@ -157,7 +157,7 @@ musec_status ms_soft_accurate(ms_device *d, ms_stacks x, ms_num threshold, doubl
 
 /* ---- exact, by eigenvalues or SVD: these wait ------------------------------------------------ */
 
-musec_status ms_exact(ms_device *d, ms_exact_fn map, ms_mat in, ms_num threshold, ms_mat out,
+musec_status ms_exact(ms_device *d, ms_exact_fn fn, ms_mat in, ms_num threshold, ms_mat out,
                       ms_report *report);
 
 /* ---- Muon ------------------------------------------------------------------------------------ */

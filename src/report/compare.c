@@ -350,8 +350,8 @@ static size_t measured(const ms_run *run)
 /* A seed counts once: of two runs that differ in what is ignored, the one that measured more. */
 static musec_status add_to_setting(ms_error *e, ms_runset *set, ms_setting *s, const ms_run *run)
 {
-    const ms_run **last = s->n > 0 ? &s->runs[s->n - 1] : NULL, *out = run;
-    if (last == NULL || strcmp(ms_run_text(*last, "seed"), ms_run_text(run, "seed")) != 0) {
+    const ms_run **last = &s->runs[s->n - 1], *out = run;
+    if (strcmp(ms_run_text(*last, "seed"), ms_run_text(run, "seed")) != 0) {
         s->runs[s->n++] = run;
         return MUSEC_OK;
     }
@@ -404,7 +404,9 @@ static musec_status find_settings(ms_error *e, ms_runset *set, counted_run *entr
         s->runs = calloc(last - i, sizeof(void *));
         if (s->runs == NULL) return ms_compare_no_memory(e);
         c->n_settings++;
-        for (size_t k = i; k < last; k++)
+        s->runs[0] = run;
+        s->n       = 1;
+        for (size_t k = i + 1; k < last; k++)
             TRY(add_to_setting(e, set, s, entries[k].run));
         finish_setting(s);
     }

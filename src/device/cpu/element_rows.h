@@ -144,6 +144,7 @@ static void FN(combine)(tile t, ms_mat x, ms_mat y, const ms_term *terms, int n_
 
 /* ---- functions of one number ----------------------------------------------------------------- */
 
+/* NOLINTBEGIN(bugprone-branch-clone): loops of different functions look alike to it */
 /* out <- f(x) */
 static void FN(unary)(tile t, ms_unary f, ms_mat x, ms_mat out)
 {
@@ -178,6 +179,7 @@ static void FN(unary_grad)(tile t, ms_unary f, ms_mat x, ms_mat y, ms_mat out)
         }
     }
 }
+/* NOLINTEND(bugprone-branch-clone) */
 
 static void FN(relu2_grad_from_out)(tile t, ms_mat x, ms_mat y, ms_mat out)
 {
