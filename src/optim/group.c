@@ -94,6 +94,11 @@ bool ms_member_has_grad(const ms_step *s, const ms_group *g, int64_t m)
     return s->grads[g->members[m].param].data != NULL;
 }
 
+bool ms_is_measured(const ms_step *s, const ms_group *g)
+{
+    return s->report && ms_spectral_clips(g->spectral_fn);
+}
+
 bool ms_group_has_grads(const ms_step *s, const ms_group *g)
 {
     for (int64_t m = 0; m < g->count; m++)

@@ -44,22 +44,23 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
                               ms_direction_mode mode, ms_mat out, ms_scaled_mat scaled,
                               ms_vec observed)
 {
-    musec_optim    *opt   = s->opt;
-    const ms_group *g     = span->g;
-    const int64_t   first = span->first + from;
-    const bool      clips = ms_spectral_clips(g->spectral_fn);
-    const ms_mark   mark  = ms_arena_mark(&opt->d->scratch);
-    ms_direction    p     = { .cfg            = ms_group_config(opt, g),
-                              .mode           = mode,
-                              .t              = ms_member_param(opt, g, first)->t + 1,
-                              .coupled_decay  = coupled_decay(opt, g, first),
-                              .out            = ms_mat_slice(out, from, n),
-                              .scaled         = ms_scaled_slice(scaled, from, n),
-                              .momentum_bound = g->momentum_bound + first,
-                              .grad_absmax    = s->host->grad_absmax,
-                              .zero_scale     = clips ? opt->cfg.threshold : 1.0,
-                              .observed       = ms_vec_slice(observed, from, n) };
-    musec_status    st    = MUSEC_OK;
+    musec_optim    *opt    = s->opt;
+    const ms_group *g      = span->g;
+    const int64_t   first  = span->first + from;
+    const bool      clips  = ms_spectral_clips(g->spectral_fn);
+    const double   *bounds = mode == MS_LOOK_AHEAD ? g->momentum_bound : span->gs->momentum_bound;
+    const ms_mark   mark   = ms_arena_mark(&opt->d->scratch);
+    ms_direction    p      = { .cfg            = ms_group_config(opt, g),
+                               .mode           = mode,
+                               .t              = ms_member_param(opt, g, first)->t + 1,
+                               .coupled_decay  = coupled_decay(opt, g, first),
+                               .out            = ms_mat_slice(out, from, n),
+                               .scaled         = ms_scaled_slice(scaled, from, n),
+                               .momentum_bound = bounds + first,
+                               .grad_absmax    = span->gs->grad_absmax + first,
+                               .zero_scale     = clips ? opt->cfg.threshold : 1.0,
+                               .observed       = ms_vec_slice(observed, from, n) };
+    musec_status    st     = MUSEC_OK;
 
     if (ms_member_in_groups(opt, g, first)) {
         TRY(gather(opt->d, ms_member_part(s, g, first, MS_GRADS), &p.grad));
@@ -72,9 +73,6 @@ static musec_status call_base(ms_step *s, const ms_span *span, int64_t from, int
     p.state[0] = ms_mat_slice(span->momentum, from, n);
     for (int k = 1; g->base->states[k] != NULL; k++)
         p.state[k] = ms_mat_slice(g->state[k], first, n);
-    for (int64_t i = 0; scaled.mat.data != NULL && i < n; i++)
-        s->host->grad_absmax[i] = mode == MS_PREDICTED ? ms_predicted_absmax(g, first + i)
-                                                       : ms_scale_absmax(s, g, first + i);
     TRY(g->base->direction(opt->d, &p));
 done:
     ms_arena_reset(&opt->d->scratch, mark);
@@ -117,68 +115,35 @@ done:
     return st;
 }
 
-/* Measures the bounds of momentum that came from a file without them. */
-static musec_status measure_bounds(musec_optim *opt, const ms_span *span)
-{
-    const ms_mark mark    = ms_arena_mark(&opt->d->scratch);
-    double       *bounds  = span->g->momentum_bound + span->first;
-    bool          unknown = false;
-    ms_vec        absmax;
-    musec_status  st = MUSEC_OK;
-    for (int64_t i = 0; i < span->n; i++)
-        unknown = unknown || bounds[i] < 0.0;
-    if (!unknown) return MUSEC_OK;
-    TRY(ms_scratch_vec(opt->d, span->n, &absmax));
-    TRY(opt->d->ops->absmax(opt->d, span->momentum, absmax));
-    TRY(ms_vec_download(opt->d, absmax, bounds));
-done:
-    ms_arena_reset(&opt->d->scratch, mark);
-    return st;
-}
-
-/* The bounds of the momentum as this step leaves it. */
-static void advance_bounds(const ms_step *s, const ms_span *span)
-{
-    const musec_optim *opt = s->opt;
-    for (int64_t m = span->first; m < span->first + span->n; m++) {
-        const int64_t           t     = ms_member_param(opt, span->g, m)->t + 1;
-        const ms_momentum_coefs c     = ms_momentum_coefs_at(&opt->cfg, t);
-        double                 *bound = &span->g->momentum_bound[m];
-        *bound =
-            (c.keep != 0.0 ? c.keep * *bound : 0.0) + c.add * ms_observed_absmax(s, span->g, m);
-        if (ms_group_stores_clipped(opt, span->g)) *bound = fmin(*bound, opt->cfg.threshold);
-    }
-}
-
 musec_status ms_update_momentum(ms_step *s, ms_span *span)
 {
-    musec_optim    *opt       = s->opt;
-    const ms_group *g         = span->g;
-    const bool      stores    = ms_group_stores_clipped(opt, g);
-    const bool      rounds    = ms_group_fuses_rounding(opt, g);
-    const bool      measured  = s->report && ms_spectral_clips(g->spectral_fn);
-    const bool      predicted = span->gs->predicted;
-    musec_status    st        = MUSEC_OK;
+    musec_optim    *opt    = s->opt;
+    const ms_group *g      = span->g;
+    const bool      stores = ms_group_stores_clipped(opt, g);
+    const bool      rounds = ms_group_fuses_rounding(opt, g);
+    musec_status    st     = MUSEC_OK;
 
-    span->direction = (ms_mat){ .count = span->n };
-    span->scaled    = ms_unscaled(span->direction);
-    if (rounds) {
-        TRY(measure_bounds(opt, span));
-        if (span->gs->scaled.mat.data != NULL)
-            span->scaled = ms_scaled_slice(span->gs->scaled, span->first, span->n);
-        else
-            TRY(ms_take_scaled(opt, g, span->n, &span->scaled));
+    if (rounds && span->scaled.mat.data == NULL) {
+        TRY(ms_take_scaled(opt, g, span->n, &span->scaled));
+        span->scaled.scale_exponent = span->gs->scale_exp;
     }
     if (g->base->direction_is_momentum && !stores && !opt->cfg.nesterov)
         span->direction = span->momentum; /* nobody has to copy it */
-    else if (!rounds || measured)
+    else if (!rounds || ms_is_measured(s, g))
         TRY(ms_scratch_mat(opt->d, g->dtype, span->n, g->rows, g->cols, &span->direction));
-    if (!predicted || span->direction.data != NULL)
-        TRY(compute(s, span, stores ? MS_KEEP_STATE : MS_UPDATE_STATE, span->direction,
-                    predicted ? ms_unscaled((ms_mat){ .count = span->n }) : span->scaled,
-                    (ms_vec){ 0 }));
-    span->scaled.scale_exponent = span->gs->scale_exp;
-    if (rounds) advance_bounds(s, span);
+    TRY(compute(s, span, stores ? MS_KEEP_STATE : MS_UPDATE_STATE, span->direction, span->scaled,
+                (ms_vec){ 0 }));
+done:
+    return st;
+}
+
+musec_status ms_compute_direction(ms_step *s, ms_span *span)
+{
+    const ms_group *g  = span->g;
+    musec_status    st = MUSEC_OK;
+    TRY(ms_scratch_mat(s->opt->d, g->dtype, span->n, g->rows, g->cols, &span->direction));
+    TRY(compute(s, span, MS_KEEP_STATE, span->direction, ms_unscaled((ms_mat){ .count = span->n }),
+                (ms_vec){ 0 }));
 done:
     return st;
 }

@@ -224,14 +224,17 @@ typedef struct ms_group_step {
     ms_scaled_mat scaled;    /* the 16-bit directions of all members; or without data */
     bool          predicted; /* `scaled` was averaged on predictions, which hold */
     const double *observed;  /* (count) max|G| as that pass observed it; NULL: it was not run */
-    bool          done;      /* it was fused with an earlier group */
+    double       *momentum_bound; /* (count) bounds of the momentum before this step */
+    double       *grad_absmax;    /* (count) max|G| that the scales are taken from */
+    bool          done;           /* it was fused with an earlier group */
 } ms_group_step;
 
 /* Host memory of a step, allocated once.  Nothing in it lives from step to step. */
 typedef struct ms_step_host {
     int64_t        capacity;              /* matrices: of all blocks, or of all weights */
     ms_mat_ptr    *pointers[MS_OPERANDS]; /* (capacity) each: where the operands of a call lie */
-    double        *grad_absmax;           /* (capacity) for the scales of a call */
+    double        *momentum_bound;        /* (capacity) of all groups, see ms_group_step */
+    double        *grad_absmax;           /* (capacity) of all groups, see ms_group_step */
     double        *step_size, *decay;     /* (capacity) each, of a call */
     double        *absmax;                /* (3 capacity) as downloaded, see check_gradients.c */
     int64_t       *grad_at, *weight_at;   /* (n_params) each: where in absmax; -1: was not asked */
@@ -265,6 +268,7 @@ ms_part ms_member_part(const ms_step *s, const ms_group *g, int64_t m, ms_operan
 ms_mat ms_member_list(const ms_step *s, const ms_group *g, int64_t first, int64_t n,
                       ms_operand what);
 bool   ms_member_has_grad(const ms_step *s, const ms_group *g, int64_t m);
+bool   ms_is_measured(const ms_step *s, const ms_group *g); /* the clip of a group, at this step */
 bool   ms_group_has_grads(const ms_step *s, const ms_group *g); /* of all members */
 /* Says whether the rows of a member lie in several groups. */
 bool   ms_member_in_groups(const musec_optim *opt, const ms_group *g, int64_t m);
@@ -272,24 +276,23 @@ ms_mat ms_grad_mat(const ms_param *p, musec_view view);
 
 /* ---- the phases of a step, in their order ---------------------------------------------------- */
 
-/* scale_prediction.c: predicts max|G| of groups, and takes memory for their directions. */
+/* scale_prediction.c: predicts max|G| of groups, takes memory for their directions, and averages
+ * their momentum by these scales. */
 musec_status ms_predict_scales(ms_step *s);
-/* Compares predictions with what was observed; groups whose predictions fail are averaged again. */
+/* Compares predictions with what was observed, fixes the scales of groups that are still to be
+ * averaged, and records what the next step predicts from. */
 void ms_validate_scales(ms_step *s);
-/* Records what the next step predicts from. */
-void ms_record_absmax(const ms_step *s, const ms_span *span);
-/* max|G| of a member: as predicted, as observed, and, of the two, what its scale is taken from. */
-double ms_predicted_absmax(const ms_group *g, int64_t m);
+/* max|G| of a member, as observed by the averaging pass or as checked. */
 double ms_observed_absmax(const ms_step *s, const ms_group *g, int64_t m);
-double ms_scale_absmax(const ms_step *s, const ms_group *g, int64_t m);
 /* Takes scratch for the 16-bit directions of n matrices of a group, and for their scales. */
 musec_status ms_take_scaled(musec_optim *opt, const ms_group *g, int64_t n, ms_scaled_mat *scaled);
 
 /* momentum.c: averages the momentum of all groups whose scales are predicted. */
 musec_status ms_average_predicted(ms_step *s);
-/* Updates the state of a span and computes its direction, unless that was averaged on predictions
- * that hold. */
+/* Updates the state of a span and computes its direction. */
 musec_status ms_update_momentum(ms_step *s, ms_span *span);
+/* Computes the direction of a predicted span in full precision as well, to be measured. */
+musec_status ms_compute_direction(ms_step *s, ms_span *span);
 /* Nesterov behind a clip that is stored: computes the direction from the clipped momentum. */
 musec_status ms_look_ahead(ms_step *s, ms_span *span);
 

@@ -421,7 +421,7 @@ static musec_status take_host(musec_optim *opt)
     if (h != NULL) {
         h->capacity    = (int64_t)n;
         h->pointers[0] = calloc(MS_OPERANDS * n + 1, sizeof *h->pointers[0]);
-        h->grad_absmax = calloc(6 * n + 1, sizeof *h->grad_absmax);
+        h->grad_absmax = calloc(7 * n + 1, sizeof *h->grad_absmax);
         h->grad_at     = calloc(3 * opt->n_params + 1, sizeof *h->grad_at);
         h->groups      = calloc(opt->n_groups + 1, sizeof *h->groups);
     }
@@ -430,11 +430,12 @@ static musec_status take_host(musec_optim *opt)
         return ms_fail(&opt->d->error, MUSEC_ENOMEM, "no memory for the steps");
     for (int k = 1; k < MS_OPERANDS; k++)
         h->pointers[k] = h->pointers[k - 1] + n;
-    h->step_size = h->grad_absmax + n;
-    h->decay     = h->step_size + n;
-    h->absmax    = h->decay + n;
-    h->weight_at = h->grad_at + opt->n_params;
-    h->observed  = h->weight_at + opt->n_params;
+    h->step_size      = h->grad_absmax + n;
+    h->decay          = h->step_size + n;
+    h->momentum_bound = h->decay + n;
+    h->absmax         = h->momentum_bound + n;
+    h->weight_at      = h->grad_at + opt->n_params;
+    h->observed       = h->weight_at + opt->n_params;
     return MUSEC_OK;
 }
 

@@ -32,7 +32,10 @@ enum {
     MAX_SCALE_EXP = 96, /* results that are far larger or smaller are numbers in float32 still */
 };
 
-double ms_predicted_absmax(const ms_group *g, int64_t m) { return PREDICTION * g->last_absmax[m]; }
+static double predicted_absmax(const ms_group *g, int64_t m)
+{
+    return PREDICTION * g->last_absmax[m];
+}
 
 double ms_observed_absmax(const ms_step *s, const ms_group *g, int64_t m)
 {
@@ -42,16 +45,27 @@ double ms_observed_absmax(const ms_step *s, const ms_group *g, int64_t m)
 
 static bool prediction_holds(const ms_group *g, int64_t m, double observed)
 {
-    const double predicted = ms_predicted_absmax(g, m);
+    const double predicted = predicted_absmax(g, m);
     return predicted > 0.0 && predicted < INFINITY && observed <= predicted &&
            observed >= predicted / SLACK;
 }
 
-double ms_scale_absmax(const ms_step *s, const ms_group *g, int64_t m)
+/* Measures the bounds of momentum that came from a file without them. */
+static musec_status measure_bounds(musec_optim *opt, ms_group *g)
 {
-    const double observed = ms_observed_absmax(s, g, m);
-    const bool   holds    = ms_group_predicts(s->opt, g) && prediction_holds(g, m, observed);
-    return holds ? ms_predicted_absmax(g, m) : observed;
+    const ms_mark mark    = ms_arena_mark(&opt->d->scratch);
+    bool          unknown = false;
+    ms_vec        absmax;
+    musec_status  st = MUSEC_OK;
+    for (int64_t m = 0; ms_group_fuses_rounding(opt, g) && m < g->count; m++)
+        unknown = unknown || g->momentum_bound[m] < 0.0;
+    if (!unknown) return MUSEC_OK;
+    TRY(ms_scratch_vec(opt->d, g->count, &absmax));
+    TRY(opt->d->ops->absmax(opt->d, g->state[0], absmax));
+    TRY(ms_vec_download(opt->d, absmax, g->momentum_bound));
+done:
+    ms_arena_reset(&opt->d->scratch, mark);
+    return st;
 }
 
 /* log2 of the scales that the bounds of a group and those fusible with it give, on average over all
@@ -81,7 +95,7 @@ static bool is_predictable(const ms_step *s, const ms_group *g)
     bool can = s->opt->cfg.beta < 1.0 && ms_group_has_grads(s, g);
     for (int64_t m = 0; can && m < g->count; m++)
         can = ms_member_param(s->opt, g, m)->t > 0 && g->momentum_bound[m] >= 0.0 &&
-              prediction_holds(g, m, ms_predicted_absmax(g, m));
+              prediction_holds(g, m, predicted_absmax(g, m));
     return can;
 }
 
@@ -94,35 +108,62 @@ done:
     return st;
 }
 
+/* The bounds of the momentum before this step, and max|G| as predicted, of all members. */
+static void start_bounds(const ms_step *s, const ms_group *g, int64_t at, ms_group_step *gs)
+{
+    gs->momentum_bound = s->host->momentum_bound + at;
+    gs->grad_absmax    = s->host->grad_absmax + at;
+    for (int64_t m = 0; m < g->count; m++) {
+        gs->momentum_bound[m] = g->momentum_bound[m];
+        gs->grad_absmax[m]    = predicted_absmax(g, m);
+    }
+}
+
 musec_status ms_predict_scales(ms_step *s)
 {
     musec_optim *opt = s->opt;
+    int64_t      at  = 0;
     musec_status st  = MUSEC_OK;
-    for (size_t i = 0; i < opt->n_groups; i++) {
+    for (size_t i = 0; i < opt->n_groups; i++)
+        TRY(measure_bounds(opt, &opt->groups[i]));
+    for (size_t i = 0; i < opt->n_groups; at += opt->groups[i++].count) {
         const ms_group *g  = &opt->groups[i];
         ms_group_step  *gs = &s->host->groups[i];
         *gs                = (ms_group_step){ .scale_exp = typical_scale(opt, g) };
+        start_bounds(s, g, at, gs);
         if (!opt->predictions_fit || !ms_group_predicts(opt, g) || g->chunk < g->count) continue;
         TRY(ms_take_scaled(opt, g, g->count, &gs->scaled)); /* at every step: memory never grows */
-        gs->predicted = is_predictable(s, g);
+        gs->scaled.scale_exponent = gs->scale_exp;
+        gs->predicted             = is_predictable(s, g);
     }
+    TRY(ms_average_predicted(s));
 done:
     return st;
 }
 
-void ms_validate_scales(ms_step *s)
+/* The bound of a member's momentum as this step will leave it. */
+static double next_bound(const musec_optim *opt, const ms_group *g, int64_t m, double observed)
 {
-    for (size_t i = 0; i < s->opt->n_groups; i++) {
-        const ms_group *g  = &s->opt->groups[i];
-        ms_group_step  *gs = &s->host->groups[i];
-        for (int64_t m = 0; gs->predicted && m < g->count; m++)
-            gs->predicted = prediction_holds(g, m, gs->observed[m]);
-    }
+    const ms_momentum_coefs c = ms_momentum_coefs_at(&opt->cfg, ms_member_param(opt, g, m)->t + 1);
+    const double bound = (c.keep != 0.0 ? c.keep * g->momentum_bound[m] : 0.0) + c.add * observed;
+    return ms_group_stores_clipped(opt, g) ? fmin(bound, opt->cfg.threshold) : bound;
 }
 
-void ms_record_absmax(const ms_step *s, const ms_span *span)
+void ms_validate_scales(ms_step *s)
 {
-    ms_group *g = span->g;
-    for (int64_t i = 0; ms_group_predicts(s->opt, g) && i < span->n; i++)
-        g->last_absmax[span->first + i] = ms_observed_absmax(s, g, span->first + i);
+    const musec_optim *opt = s->opt;
+    for (size_t i = 0; i < opt->n_groups; i++) {
+        ms_group      *g        = &opt->groups[i];
+        ms_group_step *gs       = &s->host->groups[i];
+        const bool     predicts = ms_group_predicts(opt, g);
+        for (int64_t m = 0; ms_group_fuses_rounding(opt, g) && m < g->count; m++) {
+            if (!ms_member_has_grad(s, g, m)) continue;
+            const double observed = ms_observed_absmax(s, g, m);
+            const bool   holds    = predicts && prediction_holds(g, m, observed);
+            gs->predicted         = gs->predicted && holds;
+            if (!holds) gs->grad_absmax[m] = observed;
+            g->momentum_bound[m] = next_bound(opt, g, m, observed);
+            if (predicts) g->last_absmax[m] = observed;
+        }
+    }
 }

@@ -4,8 +4,8 @@
  *
  * Members of a group that have a gradient are worked through in spans of at most `chunk` matrices,
  * or a whole group together with those that are fusible with it.  Where the scales of directions
- * are predicted (scale_prediction.c), momentum is averaged before the gradients are checked, which
- * changes no state, and again where a prediction failed.
+ * are predicted (scale_prediction.c), their momentum is averaged before the gradients are checked,
+ * into memory of the step: no state changes, and a prediction that fails costs a second pass.
  *
  * Momentum that is stored in bf16 is widened to float32 for the step and rounded stochastically
  * when it is put back.  The draws depend on the seed, the step, the group and the place in it, so a
@@ -37,13 +37,19 @@ static musec_status check_shapes(musec_optim *opt, const musec_view *grads, size
     return MUSEC_OK;
 }
 
+/* A span, with the direction of its members if that was averaged on predictions that hold. */
 static ms_span span_of(const ms_step *s, ms_group *g, int64_t first, int64_t n)
 {
-    return (ms_span){ .g        = g,
-                      .gs       = &s->host->groups[g - s->opt->groups],
-                      .first    = first,
-                      .n        = n,
-                      .momentum = ms_mat_slice(g->state[0], first, n) };
+    ms_group_step *gs   = &s->host->groups[g - s->opt->groups];
+    const ms_mat   none = { .count = n };
+    return (ms_span){ .g         = g,
+                      .gs        = gs,
+                      .first     = first,
+                      .n         = n,
+                      .momentum  = ms_mat_slice(g->state[0], first, n),
+                      .direction = none,
+                      .scaled = gs->scaled.mat.data != NULL ? ms_scaled_slice(gs->scaled, first, n)
+                                                            : ms_unscaled(none) };
 }
 
 /* With Nesterov, an optimizer that stores the clipped momentum M looks ahead from it: the update is
@@ -75,7 +81,10 @@ static musec_status step_spans(ms_step *s, ms_span *spans, int n_spans)
     musec_status    st = MUSEC_OK;
 
     for (int i = 0; i < n_spans; i++) {
-        TRY(ms_update_momentum(s, &spans[i]));
+        if (!spans[i].gs->predicted)
+            TRY(ms_update_momentum(s, &spans[i]));
+        else if (ms_is_measured(s, group))
+            TRY(ms_compute_direction(s, &spans[i]));
         n += spans[i].n;
     }
     if (s->report && group->spectral_fn != MS_SPECTRAL_NONE) TRY(ms_report_paths(opt, n, &paths));
@@ -86,7 +95,6 @@ static musec_status step_spans(ms_step *s, ms_span *spans, int n_spans)
         TRY(ms_update_weights(s, &spans[i], threshold));
         if (s->report && !group->aux)
             ms_report_span(s, &spans[i], threshold, paths == NULL ? NULL : paths + at);
-        ms_record_absmax(s, &spans[i]);
     }
 done:
     ms_report_paths_free(paths);
@@ -203,7 +211,6 @@ musec_status musec_optim_step(musec_optim *opt, const musec_view *grads, size_t 
     s.host = opt->host;
     TRY(ms_scratch_vec(opt->d, 3 * s.host->capacity, &s.absmax));
     TRY(ms_predict_scales(&s));
-    TRY(ms_average_predicted(&s));
     TRY(ms_check_gradients(&s, &take));
     if (take) TRY(take_step(&s));
 done:
