@@ -180,9 +180,66 @@ bool run_same_bits(const double *a, const double *b, int64_t n)
     return memcmp(a, b, (size_t)n * sizeof *a) == 0;
 }
 
+/* ---- random spectra and the gain on each value ----------------------------------------------- */
+
+const char *const run_spectrum_names[] = { "flat", "decaying", "spike", "gaussian", "log-uniform" };
+
+static int descending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+void run_draw_spectrum(run_spectrum kind, int64_t r, uint64_t *state, double *s)
+{
+    const double power = 0.3 + 2.0 * oracle_uniform(state);
+    const double bulk  = pow(10.0, -3.0 * oracle_uniform(state));
+    for (int64_t i = 0; i < r; i++) {
+        switch (kind) {
+        case RUN_FLAT: s[i] = 1.0; break;
+        case RUN_DECAYING: s[i] = pow((double)i + 1.0, -power); break;
+        case RUN_SPIKE: s[i] = i == 0 ? 1.0 : bulk * (0.9 + 0.1 * oracle_uniform(state)); break;
+        case RUN_GAUSSIAN: s[i] = 1.0; break; /* set below */
+        default: s[i] = i == 0 ? 1.0 : pow(10.0, -8.0 * oracle_uniform(state)); break;
+        }
+    }
+    if (kind == RUN_GAUSSIAN) {
+        double *x = oracle_gaussian(r, r + r / 2, (uint64_t)(1e6 * oracle_uniform(state)));
+        oracle_singular_values(x, MUSEC_F64, r, r + r / 2, s);
+        for (int64_t i = r - 1; i >= 0; i--)
+            s[i] /= s[0];
+        free(x);
+    }
+    qsort(s, (size_t)r, sizeof *s, descending);
+}
+
+double run_along(const oracle *o, const double *out, int64_t l)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < o->rows; i++) {
+        double row = 0.0;
+        for (int64_t j = 0; j < o->cols; j++)
+            row += out[i * o->cols + j] * o->v[l * o->cols + j];
+        sum += o->u[l * o->rows + i] * row;
+    }
+    return sum;
+}
+
+double run_gain_noise(const oracle *o, double D, double s)
+{
+    return 2e-14 * law_soft(o->s[0], D) / law_soft(s, D);
+}
+
 /* ---- scalar laws ----------------------------------------------------------------------------- */
 
 double law_soft(double s, double threshold) { return threshold * (s / hypot(s, threshold)); }
+
+double law_sharp(double s, double threshold, double p)
+{
+    const double larger = fmax(s, threshold), smaller = fmin(s, threshold);
+    if (p == INFINITY) return smaller;
+    return smaller / pow(1.0 + pow(smaller / larger, p), 1.0 / p);
+}
 
 double law_steps(double u, int iters)
 {

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "check.h"
+#include "oracle.h"
 
 /* ---- stacks in device memory ----------------------------------------------------------------- */
 
@@ -57,10 +58,31 @@ double run_fro_diff(const double *a, const double *b, int64_t n); /* |a - b|_F *
 double run_norm2_diff(const double *a, const double *b, int64_t rows, int64_t cols, double enough);
 bool   run_same_bits(const double *a, const double *b, int64_t n);
 
+/* ---- random spectra and the gain on each value ----------------------------------------------- */
+
+typedef enum run_spectrum {
+    RUN_FLAT,
+    RUN_DECAYING,
+    RUN_SPIKE,
+    RUN_GAUSSIAN,
+    RUN_LOG_UNIFORM,
+    RUN_SPECTRA
+} run_spectrum;
+extern const char *const run_spectrum_names[];
+
+/* r singular values, descending, the first 1. */
+void run_draw_spectrum(run_spectrum kind, int64_t r, uint64_t *state, double *s);
+/* u_l^T out v_l: what became of singular value l. */
+double run_along(const oracle *o, const double *out, int64_t l);
+/* The oracle's vectors are orthonormal to some 1e-15, and so is the arithmetic: that much of |out|
+ * leaks into the measured image of a small singular value, relative to it. */
+double run_gain_noise(const oracle *o, double D, double s);
+
 /* ---- scalar laws ----------------------------------------------------------------------------- */
 
-double law_soft(double s, double threshold); /* h(s) = D s / sqrt(s^2 + D^2) */
-double law_steps(double u, int iters);       /* phi_K(u): K times u (3 - u^2) / 2 */
+double law_soft(double s, double threshold);            /* h(s) = D s / sqrt(s^2 + D^2) */
+double law_sharp(double s, double threshold, double p); /* s / (1 + (s / D)^p)^(1/p) */
+double law_steps(double u, int iters);                  /* phi_K(u): K times u (3 - u^2) / 2 */
 double law_alpha_fro(const double *s, int64_t r, double threshold); /* |X X^T + D^2 I|_F */
 double law_alpha_c4(const double *s, int64_t r, double threshold);  /* the fourth-moment bound */
 

@@ -67,8 +67,10 @@ static const char *next_op(const char *op)
 
 TEST(the_operators_are_these)
 {
-    static const char *const names[] = { "hard", "soft",     "ssc",   "paper7",
-                                         "fast", "accurate", "polar", "ns5" };
+    static const char *const names[] = { "hard",  "hard-fast",  "hard-accurate",  "soft",
+                                         "ssc",   "paper7",     "fast",           "accurate",
+                                         "sharp", "sharp-fast", "sharp-accurate", "polar",
+                                         "ns5" };
     for (size_t i = 0; i < COUNT(names); i++) {
         const char *help = NULL;
         CHECK(musec_clip_op(i, &help) != NULL && strcmp(musec_clip_op(i, NULL), names[i]) == 0,
@@ -355,7 +357,7 @@ TEST(config_init_says_what_is_wrong)
               strcmp(why, "clip: there is no operator \"sotf\"; did you mean \"soft\"?") == 0,
           "%s", why);
     CHECK(musec_clip_config_init_why(&cfg, sizeof cfg, "x", why, sizeof why) == MUSEC_EINVAL &&
-              strstr(why, "it must be one of hard, soft, ssc, ") != NULL,
+              strstr(why, "it must be one of hard, hard-fast, hard-accurate, soft, ") != NULL,
           "%s", why);
     CHECK(musec_clip_config_init_why(&cfg, sizeof cfg, NULL, why, sizeof why) == MUSEC_EINVAL &&
               strcmp(why, "clip: the name of the operator is NULL") == 0,

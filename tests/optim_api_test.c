@@ -205,7 +205,7 @@ TEST(bad_options_are_refused_and_change_nothing)
     CHECK(musec_optim_config_set(NULL, "lr", "1") == MUSEC_EINVAL, "NULL");
     CHECK(musec_optim_config_set(&cfg, NULL, "1") == MUSEC_EINVAL, "NULL");
     CHECK(musec_optim_config_set(&cfg, "lr", NULL) == MUSEC_EINVAL, "NULL");
-    cfg.size--;
+    cfg.size = MUSEC_OPTIM_CONFIG_SIZE_1 - 1;
     CHECK(musec_optim_config_set(&cfg, "lr", "1") == MUSEC_EINVAL, "an older config");
 }
 
@@ -277,18 +277,23 @@ static void change_config(musec_optim_config *cfg, int which)
     case 8: cfg->base = "lion"; break;
     case 9: cfg->base = NULL; break;
     case 10: cfg->base = "adamw"; break; /* only spectra has a choice */
-    case 11: cfg->size--; break;
+    case 11: cfg->size = MUSEC_OPTIM_CONFIG_SIZE_1 - 1; break;
     case 12: cfg->name = "lion"; break;
     case 13: cfg->ns_iters = 0; break;
     case 14: cfg->avg_steps = -1; break;
-    default: *cfg = rig_config("muon", "ns-mode=fast"); break; /* quintic steps or exact */
+    case 15: *cfg = rig_config("muon", "ns-mode=fast"); break;    /* quintic steps or exact */
+    case 16: *cfg = rig_config("musec", "ns-mode=paper7"); break; /* which leads to soft */
+    case 17: *cfg = rig_config("spectra", "clip=hard ns-mode=paper7"); break;
+    case 18: *cfg = rig_config("soft-musec", "sharpness=3"); break; /* has no polynomial */
+    case 19: cfg->sharpness = 1.5; break;
+    default: cfg->sharpness = NAN; break;
     }
 }
 
 TEST_EACH_DEVICE(create_checks_what_was_set_by_hand, dev)
 {
     musec_optim *opt = NULL;
-    for (int which = 0; which <= 15; which++) {
+    for (int which = 0; which <= 20; which++) {
         musec_optim_config cfg = rig_config("soft-musec", "");
         change_config(&cfg, which);
         dev->error.text[0]    = '\0';

@@ -227,6 +227,8 @@ static const struct {
     { "soft-musec", "ns-mode=exact", false },
     { "musec", "threshold=1e-4", false },
     { "musec", "threshold=1e-9", false }, /* by singular values */
+    { "musec", "ns-mode=fast", true },
+    { "soft-musec", "ns-mode=fast sharpness=4", true },
     { "muon", "ns-mode=paper", true },
     { "muon", "ns-mode=exact", false },
 };
@@ -251,7 +253,7 @@ static void check_map_bytes(ms_device *dev, size_t at, musec_dtype dtype, musec_
     const ms_group *g  = &r.opt->groups[0];
     const ms_mat    in = stack_of(dev, dtype, g), out = stack_of(dev, dtype, g);
     const uint64_t  vectors = (uint64_t)(128 + 3 * cfg.ns_iters) * MS_ARENA_ALIGN,
-                   said     = ms_spectral_bytes(&cfg, g, false);
+                   said     = ms_spectral_bytes(&r.opt->cfg, g, false);
     CHECK_OK(dev, dev->ops->normal(dev, 7, 0.0, 1.0, in));
     dev->scratch.peak = 0;
     CHECK_OK(dev, ms_run_spectral(r.opt, g, ms_stack(ms_unscaled(in), out), ms_const(cfg.threshold),

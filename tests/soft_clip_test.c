@@ -157,67 +157,6 @@ TEST_EACH_DEVICE(paper7_follows_five_steps, dev)
 
 /* ---- gains on random spectra ----------------------------------------------------------------- */
 
-typedef enum spectrum_kind {
-    FLAT,
-    DECAYING,
-    SPIKE,
-    GAUSSIAN,
-    LOG_UNIFORM,
-    SPECTRUM_KINDS
-} spectrum_kind;
-static const char *const spectrum_names[] = { "flat", "decaying", "spike", "gaussian",
-                                              "log-uniform" };
-
-static int descending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x < y) - (x > y);
-}
-
-/* r singular values, the first 1. */
-static void draw_spectrum(spectrum_kind kind, int64_t r, uint64_t *state, double *s)
-{
-    const double power = 0.3 + 2.0 * oracle_uniform(state);
-    const double bulk  = pow(10.0, -3.0 * oracle_uniform(state));
-    for (int64_t i = 0; i < r; i++) {
-        switch (kind) {
-        case FLAT: s[i] = 1.0; break;
-        case DECAYING: s[i] = pow((double)i + 1.0, -power); break;
-        case SPIKE: s[i] = i == 0 ? 1.0 : bulk * (0.9 + 0.1 * oracle_uniform(state)); break;
-        case GAUSSIAN: s[i] = 1.0; break; /* set below */
-        default: s[i] = i == 0 ? 1.0 : pow(10.0, -8.0 * oracle_uniform(state)); break;
-        }
-    }
-    if (kind == GAUSSIAN) {
-        double *x = oracle_gaussian(r, r + r / 2, (uint64_t)(1e6 * oracle_uniform(state)));
-        oracle_singular_values(x, MUSEC_F64, r, r + r / 2, s);
-        for (int64_t i = r - 1; i >= 0; i--)
-            s[i] /= s[0];
-        free(x);
-    }
-    qsort(s, (size_t)r, sizeof *s, descending);
-}
-
-/* u_l^T out v_l */
-static double along(const oracle *o, const double *out, int64_t l)
-{
-    double sum = 0.0;
-    for (int64_t i = 0; i < o->rows; i++) {
-        double row = 0.0;
-        for (int64_t j = 0; j < o->cols; j++)
-            row += out[i * o->cols + j] * o->v[l * o->cols + j];
-        sum += o->u[l * o->rows + i] * row;
-    }
-    return sum;
-}
-
-/* The oracle's vectors are orthonormal to some 1e-15, and so is the arithmetic: that much of |out|
- * leaks into the measured image of a small singular value. */
-static double gain_noise(const oracle *o, double D, double s)
-{
-    return 2e-14 * law_soft(o->s[0], D) / law_soft(s, D);
-}
-
 static double fast_tol(const char *plan)
 {
     if (strcmp(plan, "p9x9") == 0) return 2.29e-3;
@@ -233,24 +172,24 @@ TEST_EACH_DEVICE(fast_is_never_worse_than_five_steps, dev)
     uint64_t state = 2024;
     int      plans = 0; /* one bit for each plan that occurred */
     for (int t = 0; t < TRIALS; t++) {
-        const int64_t       rows = t % 3 == 1 ? R + 8 : R, cols = t % 3 == 2 ? R + 8 : R;
-        const spectrum_kind kind = (spectrum_kind)(t % SPECTRUM_KINDS);
-        const double        D    = pow(10.0, -3.0 + 6.0 * oracle_uniform(&state));
-        double              s[R];
-        musec_clip_report   report;
-        draw_spectrum(kind, R, &state, s);
+        const int64_t      rows = t % 3 == 1 ? R + 8 : R, cols = t % 3 == 2 ? R + 8 : R;
+        const run_spectrum kind = (run_spectrum)(t % RUN_SPECTRA);
+        const double       D    = pow(10.0, -3.0 + 6.0 * oracle_uniform(&state));
+        double             s[R];
+        musec_clip_report  report;
+        run_draw_spectrum(kind, R, &state, s);
         oracle                  o     = oracle_make_from(rows, cols, s, (uint64_t)t);
         const musec_clip_config cfg   = run_config("fast", D);
         double                 *got   = run_clip(dev, &cfg, MUSEC_F64, o.x, rows, cols, &report);
         const double            alpha = law_alpha_fro(s, R, D);
         plans |= report.u_low >= 0.40 ? 4 : report.u_low >= 0.16 ? 2 : 1;
         for (int64_t l = 0; l < R; l++) {
-            const double gain  = along(&o, got, l) / law_soft(s[l], D);
+            const double gain  = run_along(&o, got, l) / law_soft(s[l], D);
             const double paper = 1.0 - law_steps(hypot(s[l], D) / sqrt(alpha), 5);
-            const double bound = fmax(paper, fast_tol(report.path)) + gain_noise(&o, D, s[l]);
-            CHECK(fabs(1.0 - gain) <= bound && gain <= 1.0 + gain_noise(&o, D, s[l]),
+            const double bound = fmax(paper, fast_tol(report.path)) + run_gain_noise(&o, D, s[l]);
+            CHECK(fabs(1.0 - gain) <= bound && gain <= 1.0 + run_gain_noise(&o, D, s[l]),
                   "trial %d (%s, D = %g, %s), s = %g: 1 - gain %g, five steps %g", t,
-                  spectrum_names[kind], D, report.path, s[l], 1.0 - gain, paper);
+                  run_spectrum_names[kind], D, report.path, s[l], 1.0 - gain, paper);
         }
         free(got);
         oracle_free(&o);
@@ -283,10 +222,10 @@ TEST_EACH_DEVICE(accurate_keeps_its_promise, dev)
     int      exact = 0; /* how often no polynomial would do */
     int      taken = 0;
     for (int t = 0; t < TRIALS; t++) {
-        const spectrum_kind kind = (spectrum_kind)(t % SPECTRUM_KINDS);
-        double              s[R];
-        musec_clip_report   report;
-        draw_spectrum(kind, R, &state, s);
+        const run_spectrum kind = (run_spectrum)(t % RUN_SPECTRA);
+        double             s[R];
+        musec_clip_report  report;
+        run_draw_spectrum(kind, R, &state, s);
         const double D = pow(10.0, -3.5 + 5.0 * oracle_uniform(&state));
         if (!check_takes_case()) continue;
         taken++;
@@ -298,12 +237,12 @@ TEST_EACH_DEVICE(accurate_keeps_its_promise, dev)
         check_choice(&cfg, s, R, &report);
         exact += !by_plan;
         for (int64_t l = 0; l < R; l++) {
-            const double gain = along(&o, got, l) / law_soft(s[l], cfg.threshold);
+            const double gain = run_along(&o, got, l) / law_soft(s[l], cfg.threshold);
             /* by the Gram matrix the noise may be 2e-16 (s_1 / D)^2 D, s_1 / D being up to 30 */
-            const double noise = gain_noise(&o, cfg.threshold, s[l]) * (by_plan ? 1.0 : 100.0);
+            const double noise = run_gain_noise(&o, cfg.threshold, s[l]) * (by_plan ? 1.0 : 100.0);
             CHECK(gain >= 1.0 - cfg.tol - noise && gain <= 1.0 + noise,
-                  "trial %d (%s, D = %g, tol %g, %s), s = %g: 1 - gain %g", t, spectrum_names[kind],
-                  cfg.threshold, cfg.tol, report.path, s[l], 1.0 - gain);
+                  "trial %d (%s, D = %g, tol %g, %s), s = %g: 1 - gain %g", t,
+                  run_spectrum_names[kind], cfg.threshold, cfg.tol, report.path, s[l], 1.0 - gain);
         }
         free(got);
         oracle_free(&o);
@@ -320,10 +259,10 @@ TEST_EACH_DEVICE(accurate_keeps_its_promise_in_float32, dev)
     enum { TRIALS = 60, R = 16 };
     uint64_t state = 78;
     for (int t = 0; t < TRIALS; t++) {
-        const spectrum_kind kind = (spectrum_kind)(t % SPECTRUM_KINDS);
-        double              s[R];
-        musec_clip_report   report;
-        draw_spectrum(kind, R, &state, s);
+        const run_spectrum kind = (run_spectrum)(t % RUN_SPECTRA);
+        double             s[R];
+        musec_clip_report  report;
+        run_draw_spectrum(kind, R, &state, s);
         const double D = pow(10.0, -3.5 + 5.0 * oracle_uniform(&state));
         if (!check_takes_case()) continue;
         oracle            o   = oracle_make_from(R, R + 4, s, (uint64_t)t);
@@ -331,11 +270,11 @@ TEST_EACH_DEVICE(accurate_keeps_its_promise_in_float32, dev)
         cfg.tol               = tols[t % (int)COUNT(tols)];
         double *got           = run_clip(dev, &cfg, MUSEC_F32, o.x, R, R + 4, &report);
         for (int64_t l = 0; l < R; l++) {
-            const double gain   = along(&o, got, l) / law_soft(s[l], cfg.threshold);
+            const double gain   = run_along(&o, got, l) / law_soft(s[l], cfg.threshold);
             const double stored = 0x1p-24 * run_fro(s, R) / fmin(s[l], cfg.threshold) + 1e-5;
             CHECK(fabs(1.0 - gain) <= 2.0 * cfg.tol + stored,
-                  "trial %d (%s, D = %g, tol %g, %s), s = %g: 1 - gain %g", t, spectrum_names[kind],
-                  cfg.threshold, cfg.tol, report.path, s[l], 1.0 - gain);
+                  "trial %d (%s, D = %g, tol %g, %s), s = %g: 1 - gain %g", t,
+                  run_spectrum_names[kind], cfg.threshold, cfg.tol, report.path, s[l], 1.0 - gain);
         }
         free(got);
         oracle_free(&o);
@@ -357,7 +296,7 @@ static const struct rounding_case {
 };
 
 static void check_rounding(ms_device *dev, const struct rounding_case *c, int64_t r,
-                           spectrum_kind kind, const oracle *o)
+                           run_spectrum kind, const oracle *o)
 {
     const int64_t     n   = o->rows * o->cols;
     musec_clip_config cfg = run_config(c->op, 1.0 / c->ratio);
@@ -369,15 +308,15 @@ static void check_rounding(ms_device *dev, const struct rounding_case *c, int64_
     const double bound    = 2.0 * c->bound * cfg.threshold;
     const double err      = run_norm2_diff(got, exact, o->rows, o->cols, bound);
     CHECK(err <= bound, "%s%s, r = %d, %s, s_1 / D = %g: %g", c->op, c->literal ? " literal" : "",
-          (int)r, spectrum_names[kind], c->ratio, err / cfg.threshold);
+          (int)r, run_spectrum_names[kind], c->ratio, err / cfg.threshold);
     free(stored), free(x), free(exact), free(got);
 }
 
-static void check_rounding_at(ms_device *dev, int64_t r, spectrum_kind kind)
+static void check_rounding_at(ms_device *dev, int64_t r, run_spectrum kind)
 {
     uint64_t state = 9;
     double  *s     = malloc((size_t)r * sizeof *s);
-    draw_spectrum(kind, r, &state, s);
+    run_draw_spectrum(kind, r, &state, s);
     oracle o = oracle_make_from(r, r + 8, s, 3);
     for (size_t i = 0; i < COUNT(rounding_cases); i++)
         check_rounding(dev, &rounding_cases[i], r, kind, &o);
@@ -387,9 +326,9 @@ static void check_rounding_at(ms_device *dev, int64_t r, spectrum_kind kind)
 
 TEST_EACH_DEVICE(float32_rounds_as_tabled, dev)
 {
-    for (int kind = 0; kind < SPECTRUM_KINDS; kind++)
+    for (int kind = 0; kind < RUN_SPECTRA; kind++)
         if (check_takes_case())
-            check_rounding_at(dev, run_is_slow(dev) ? 24 : 64, (spectrum_kind)kind);
-    if (!run_is_slow(dev) && check_takes_case()) check_rounding_at(dev, 256, DECAYING);
-    if (!run_is_slow(dev) && check_takes_case()) check_rounding_at(dev, 256, LOG_UNIFORM);
+            check_rounding_at(dev, run_is_slow(dev) ? 24 : 64, (run_spectrum)kind);
+    if (!run_is_slow(dev) && check_takes_case()) check_rounding_at(dev, 256, RUN_DECAYING);
+    if (!run_is_slow(dev) && check_takes_case()) check_rounding_at(dev, 256, RUN_LOG_UNIFORM);
 }

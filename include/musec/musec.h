@@ -167,6 +167,7 @@ MUSEC_API const char *musec_ctx_device(const musec_ctx *ctx);
  *
  *   hard      min(s, D), exactly.  M itself, bit for bit, if no s exceeds D (by more than the
  *             rounding of an SVD in float64, max(rows, cols) units of 2^-52)
+ *   hard-fast, hard-accurate, sharp, sharp-fast, sharp-accurate: below
  *   soft      h(s), exactly, by eigenvalues or SVD
  *   ssc       the paper's K coupled Newton-Schulz steps towards h
  *   paper7    ssc with K = 5 by seven products, to 2e-6 of it
@@ -175,18 +176,28 @@ MUSEC_API const char *musec_ctx_device(const musec_ctx *ctx);
  *   polar     1 for every s > 0 (a partial isometry if M is rank deficient)
  *   ns5       Muon's `iters` quintic Newton-Schulz steps towards polar
  *
+ * Between soft and hard lie the clips of sharpness p, s / (1 + (s/D)^p)^(1/p): p = 2 is soft, an
+ * infinite p is hard.
+ *
+ *   sharp           that clip, exactly, for any p >= 2
+ *   sharp-fast      the same by the products of fast and a few more
+ *   sharp-accurate  within the relative error `tol`
+ *   hard-fast, hard-accurate   the same two for the hard clip; no result exceeds D
+ *
  * Cost, accuracy and when to use which: docs/operators.md. */
 typedef struct musec_clip_config { /* fill with musec_clip_config_init(), then change */
     uint32_t    size;              /* sizeof in the caller */
     int32_t     iters;             /* ssc, ns5: steps, 1..100 [5] */
     const char *op;                /* one of the names above, set by init; static storage */
     double      threshold;         /* D > 0 [1]; not used by polar and ns5 */
-    double      tol;               /* accurate: relative error of the gain, 1e-12..0.5 [1e-3]; with
+    double      tol;       /* ...accurate: relative error of the gain, 1e-12..0.5 [1e-3]; with
                                       operands of 16 bits rounding comes on top */
-    const char *coeffs;            /* ns5: "keller" or "polar-express" ["keller"] */
-    int32_t     literal;           /* ssc: not 0 = the paper's own order of 3K products [0] */
-    int32_t     operands;          /* the musec_dtype that operands of products are rounded to, bf16
+    const char *coeffs;    /* ns5: "keller" or "polar-express" ["keller"] */
+    int32_t     literal;   /* ssc: not 0 = the paper's own order of 3K products [0] */
+    int32_t     operands;  /* the musec_dtype that operands of products are rounded to, bf16
                                       or f16, for float32 input; 0: they are not [0] */
+    double      sharpness; /* sharp...: p, 2 or more, INFINITY for hard; by products 2, 4, 8,
+                                      16, 32 or INFINITY; 0: 4 [0] */
 } musec_clip_config;
 
 /* sizeof in version 0.1: the least that is taken. */
@@ -368,6 +379,8 @@ typedef struct musec_optim_config {
     int32_t     operands; /* the musec_dtype that operands of the operators' products are rounded
                              to, f32, bf16 or f16, for float32 weights; 0: f16 on a GPU, else f32 */
     int32_t     momentum_dtype; /* own: the weight's; bf16: of float32 weights, rounded at random */
+    double sharpness; /* of the clip: 2 soft, 4, 8, 16, 32, INFINITY hard; with ns_mode exact any
+                              from 2 on; 0: as the optimizer's name and `clip` say */
 } musec_optim_config;
 
 /* sizeof in version 0.1: the least that is taken. */

@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "cli/stack.h"
+#include "core/real.h"
 #include "core/table.h"
 #include "linalg/linalg.h"
 
@@ -16,7 +17,7 @@ struct args {
     double      threshold; /* NaN: not given */
     int64_t     iters;
     double      tol;
-    const char *coeffs;
+    const char *coeffs, *sharpness;
     int         literal;
     const char *operands; /* NULL: not given */
     const char *device, *dtype;
@@ -33,7 +34,11 @@ static const ms_option options[] = {
     { "iters", MS_OPT_I64, AT(iters), "K",
       "ssc, ns5: number of Newton-Schulz steps, 1 to 100 [5]" },
     { "tol", MS_OPT_F64, AT(tol), "X",
-      "accurate: largest relative error of the gain, 1e-12 to 0.5 [1e-3]" },
+      "accurate, hard-accurate, sharp-accurate: largest relative error of the gain, 1e-12 to 0.5 "
+      "[1e-3]" },
+    { "sharpness", MS_OPT_STR, AT(sharpness), "X|hard",
+      "sharp, sharp-fast, sharp-accurate: how sharply the clip bends at D: 2 is soft; 4, 8, 16, "
+      "32, hard, and of sharp any number from 2 on [4]" },
     { "coeffs", MS_OPT_CHOICE, AT(coeffs), "keller|polar-express",
       "ns5: coefficients of the Newton-Schulz steps [keller]" },
     { "literal", MS_OPT_FLAG, AT(literal), NULL,
@@ -72,7 +77,7 @@ const ms_command *clip_command(void)
             names += (size_t)snprintf(op_names + names, sizeof op_names - names, "%s%s",
                                       i == 0 ? "" : "|", name);
         if (used < sizeof help_text)
-            used += (size_t)snprintf(help_text + used, sizeof help_text - used, "  %-10s%s\n", name,
+            used += (size_t)snprintf(help_text + used, sizeof help_text - used, "  %-16s%s\n", name,
                                      help);
     }
     if (used < sizeof help_text)
@@ -111,6 +116,14 @@ static musec_status configure(ms_error *error, struct job *j)
                        (long long)a->iters);
     if (!(a->tol >= 1e-12 && a->tol <= 0.5))
         return ms_fail(error, MUSEC_EINVAL, "--tol must be 1e-12 to 0.5, not %g", a->tol);
+    if (a->sharpness != NULL) {
+        char *end = NULL;
+        j->config.sharpness =
+            strcmp(a->sharpness, "hard") == 0 ? INFINITY : ms_real_read(a->sharpness, &end);
+        if (!(j->config.sharpness >= 2.0) || (end != NULL && *end != '\0'))
+            return ms_fail(error, MUSEC_EINVAL, "--sharpness must be hard or from 2 on, not %s",
+                           a->sharpness);
+    }
     j->config.iters   = (int32_t)a->iters;
     j->config.tol     = a->tol;
     j->config.coeffs  = a->coeffs;

@@ -82,7 +82,7 @@ musec_status ms_prepare_scaled(ms_device *d, ms_scaled_mat in, ms_num threshold,
 /* out <- out_scale z x for symmetric z, or out_scale x^T z where x was transposed. */
 musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out);
 /* An exact operator on matrices with one row or column, where it is a factor. */
-musec_status ms_vector_clip(ms_device *d, ms_exact_fn fn, const ms_prepared *p, ms_num threshold,
+musec_status ms_vector_clip(ms_device *d, double sharpness, const ms_prepared *p, ms_num threshold,
                             ms_mat in, ms_mat out);
 
 /* Takes scratch for all vectors of a struct of ms_vec. */
@@ -124,6 +124,7 @@ typedef struct ms_stacks {
     int           n;
     ms_scaled_mat in[MS_STACKS];
     ms_mat        out[MS_STACKS];
+    double        sharpness; /* of the clip: MS_SOFT, or one that has a chain (sharp_chain.h) */
     /* For all stacks or none: the norms of G at the last call, 0 if unknown; they become those of
      * this call.  With them `fast` and `accurate` take one pass less over matrices that change
      * little from call to call. */
@@ -134,6 +135,7 @@ static inline ms_stacks ms_stack(ms_scaled_mat in, ms_mat out)
 {
     ms_stacks x = { 0 };
     x.n         = 1;
+    x.sharpness = MS_SOFT;
     x.in[0]     = in;
     x.out[0]    = out;
     return x;
@@ -157,7 +159,7 @@ musec_status ms_soft_accurate(ms_device *d, ms_stacks x, ms_num threshold, doubl
 
 /* ---- exact, by eigenvalues or SVD: these wait ------------------------------------------------ */
 
-musec_status ms_exact(ms_device *d, ms_exact_fn fn, ms_mat in, ms_num threshold, ms_mat out,
+musec_status ms_exact(ms_device *d, double sharpness, ms_mat in, ms_num threshold, ms_mat out,
                       ms_report *report);
 
 /* ---- Muon ------------------------------------------------------------------------------------ */

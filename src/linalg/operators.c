@@ -7,6 +7,7 @@
 #include "core/names.h"
 #include "core/sized.h"
 #include "linalg/linalg.h"
+#include "linalg/sharp_chain.h"
 
 #define MAX_ITERS 100
 
@@ -20,55 +21,50 @@ typedef struct call { /* a checked call */
     ms_report               *report;
 } call;
 
-static musec_status run_hard(ms_device *d, const call *c)
+static ms_stacks stack_of(const call *c, double sharpness)
 {
-    return ms_exact(d, MS_EXACT_HARD, c->in, c->threshold, c->out, c->report);
+    ms_stacks x = ms_stack(ms_unscaled(c->in), c->out);
+    x.sharpness = sharpness;
+    return x;
 }
 
-static musec_status run_soft(ms_device *d, const call *c)
+static musec_status run_exact(ms_device *d, const call *c, double sharpness)
 {
-    return ms_exact(d, MS_EXACT_SOFT, c->in, c->threshold, c->out, c->report);
+    return ms_exact(d, sharpness, c->in, c->threshold, c->out, c->report);
 }
 
-static musec_status run_polar(ms_device *d, const call *c)
-{
-    return ms_exact(d, MS_EXACT_POLAR, c->in, c->threshold, c->out, c->report);
-}
-
-static musec_status run_ssc(ms_device *d, const call *c)
+static musec_status run_ssc(ms_device *d, const call *c, double sharpness)
 {
     ms_poly_plan plan;
     if (c->cfg->literal)
-        return ms_ssc_literal(d, ms_stack(ms_unscaled(c->in), c->out), c->threshold, c->cfg->iters,
+        return ms_ssc_literal(d, stack_of(c, sharpness), c->threshold, c->cfg->iters,
                               c->compute_dtype, c->report);
     ms_plan_newton_schulz(c->cfg->iters, &plan);
-    return ms_ssc_plan(d, ms_stack(ms_unscaled(c->in), c->out), c->threshold, &plan,
-                       c->compute_dtype, c->report);
+    return ms_ssc_plan(d, stack_of(c, sharpness), c->threshold, &plan, c->compute_dtype, c->report);
 }
 
-static musec_status run_paper7(ms_device *d, const call *c)
+static musec_status run_paper7(ms_device *d, const call *c, double sharpness)
 {
     ms_poly_plan plan;
     ms_poly_plan_paper7(&plan);
-    return ms_ssc_plan(d, ms_stack(ms_unscaled(c->in), c->out), c->threshold, &plan,
-                       c->compute_dtype, c->report);
+    return ms_ssc_plan(d, stack_of(c, sharpness), c->threshold, &plan, c->compute_dtype, c->report);
 }
 
-static musec_status run_fast(ms_device *d, const call *c)
+static musec_status run_fast(ms_device *d, const call *c, double sharpness)
 {
-    return ms_soft_fast(d, ms_stack(ms_unscaled(c->in), c->out), c->threshold, c->compute_dtype,
-                        c->report);
+    return ms_soft_fast(d, stack_of(c, sharpness), c->threshold, c->compute_dtype, c->report);
 }
 
-static musec_status run_accurate(ms_device *d, const call *c)
+static musec_status run_accurate(ms_device *d, const call *c, double sharpness)
 {
-    return ms_soft_accurate(d, ms_stack(ms_unscaled(c->in), c->out), c->threshold, c->cfg->tol,
-                            c->compute_dtype, c->report);
+    return ms_soft_accurate(d, stack_of(c, sharpness), c->threshold, c->cfg->tol, c->compute_dtype,
+                            c->report);
 }
 
-static musec_status run_ns5(ms_device *d, const call *c)
+static musec_status run_ns5(ms_device *d, const call *c, double sharpness)
 {
     musec_status st = MUSEC_OK;
+    (void)sharpness;
     TRY(ms_newton_schulz(d, ms_unscaled(c->in), ms_quintic_list_find(c->cfg->coeffs), c->cfg->iters,
                          c->compute_dtype, c->out));
     ms_report_path(c->report, c->in.count, c->cfg->coeffs, c->cfg->iters);
@@ -77,19 +73,26 @@ done:
     return st;
 }
 
+#define BY_OPTION (-1.0) /* the sharpness is that of the config */
+
 static const struct {
     const char *name, *help;
-    bool        clips; /* uses the threshold */
-    musec_status (*run)(ms_device *d, const call *c);
+    double      sharpness; /* of a clip; MS_POLAR: it is none, and has no threshold */
+    musec_status (*run)(ms_device *d, const call *c, double sharpness);
 } operators[] = {
-    { "hard", "min(s, D), exactly", true, run_hard },
-    { "soft", "D s / sqrt(s^2 + D^2), exactly", true, run_soft },
-    { "ssc", "the paper's Newton-Schulz steps towards soft", true, run_ssc },
-    { "paper7", "ssc with 5 steps by 7 products", true, run_paper7 },
-    { "fast", "soft by 7 products, to 2.3e-3 or nearer than ssc with 5 steps", true, run_fast },
-    { "accurate", "soft within --tol by the fewest products", true, run_accurate },
-    { "polar", "1 for every s > 0, exactly", false, run_polar },
-    { "ns5", "Muon's quintic steps towards polar", false, run_ns5 },
+    { "hard", "min(s, D), exactly", MS_HARD, run_exact },
+    { "hard-fast", "hard by 13 products", MS_HARD, run_fast },
+    { "hard-accurate", "hard within --tol by the fewest products", MS_HARD, run_accurate },
+    { "soft", "D s / sqrt(s^2 + D^2), exactly", MS_SOFT, run_exact },
+    { "ssc", "the paper's Newton-Schulz steps towards soft", MS_SOFT, run_ssc },
+    { "paper7", "ssc with 5 steps by 7 products", MS_SOFT, run_paper7 },
+    { "fast", "soft by 7 products, to 2.3e-3 or nearer than ssc with 5 steps", MS_SOFT, run_fast },
+    { "accurate", "soft within --tol by the fewest products", MS_SOFT, run_accurate },
+    { "sharp", "s / (1 + (s/D)^p)^(1/p), p = --sharpness, exactly", BY_OPTION, run_exact },
+    { "sharp-fast", "sharp by 11 to 13 products", BY_OPTION, run_fast },
+    { "sharp-accurate", "sharp within --tol by the fewest products", BY_OPTION, run_accurate },
+    { "polar", "1 for every s > 0, exactly", MS_POLAR, run_exact },
+    { "ns5", "Muon's quintic steps towards polar", MS_POLAR, run_ns5 },
 };
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -111,7 +114,7 @@ static int find_operator(const char *name)
 bool ms_operator_clips(const char *op)
 {
     const int row = find_operator(op);
-    return row >= 0 && operators[row].clips;
+    return row >= 0 && operators[row].sharpness != MS_POLAR;
 }
 
 /* Says that there is no such operator, and which one may have been meant. */
@@ -174,11 +177,21 @@ static musec_status take_config(ms_device *d, const musec_clip_config *from, mus
     return MUSEC_OK;
 }
 
+/* The sharpness that an operator of this row takes, or 0 if the config's will not do. */
+static double sharpness_of(const musec_clip_config *cfg, int row)
+{
+    const double given = cfg->sharpness == 0.0 ? 4.0 : cfg->sharpness;
+    if (operators[row].sharpness != BY_OPTION) return operators[row].sharpness;
+    if (operators[row].run == run_exact) return given >= MS_SOFT ? given : 0.0;
+    return given == MS_SOFT || ms_sharp_chain_find(given, 1.0, 1.0) != NULL ? given : 0.0;
+}
+
 static musec_status check_config(ms_device *d, const musec_clip_config *cfg, int *row)
 {
     *row = find_operator(cfg->op);
     if (*row < 0) return unknown_operator(&d->error, cfg->op);
-    if (operators[*row].clips && !(cfg->threshold > 0.0 && cfg->threshold < INFINITY))
+    if (operators[*row].sharpness != MS_POLAR &&
+        !(cfg->threshold > 0.0 && cfg->threshold < INFINITY))
         return ms_fail(&d->error, MUSEC_EINVAL,
                        "clip: the threshold is %g; it must be a finite number above 0",
                        cfg->threshold);
@@ -188,6 +201,10 @@ static musec_status check_config(ms_device *d, const musec_clip_config *cfg, int
     if (!(cfg->tol >= 1e-12 && cfg->tol <= 0.5))
         return ms_fail(&d->error, MUSEC_EINVAL, "clip: tol is %g; it must be 1e-12 to 0.5",
                        cfg->tol);
+    if (operators[*row].sharpness == BY_OPTION && sharpness_of(cfg, *row) == 0.0)
+        return ms_fail(
+            &d->error, MUSEC_EINVAL, "clip: the sharpness is %g; it must be %s", cfg->sharpness,
+            operators[*row].run == run_exact ? "2 or more" : "2, 4, 8, 16, 32 or infinite (hard)");
     if (ms_quintic_list_find(cfg->coeffs) == NULL)
         return ms_fail(&d->error, MUSEC_EINVAL,
                        "clip: there are no coefficients \"%s\"; it must be keller or polar-express",
@@ -254,7 +271,7 @@ musec_status musec_clip(musec_ctx *ctx, const musec_clip_config *cfg, musec_view
     TRY(check_finite(ctx, "clip", c.in));
     c.threshold     = ms_const(taken.threshold);
     c.compute_dtype = (musec_dtype)taken.operands;
-    TRY(operators[row].run(ctx, &c));
+    TRY(operators[row].run(ctx, &c, sharpness_of(&taken, row)));
 done:
     return st;
 }

@@ -39,5 +39,6 @@ X(last_stage, (v1, v0, q0, t1, t0, q, gain), (e1, e0, q0, z1, z0))
 X(handoff, (stage, n_stages, e1, e0), (e1, e0))
 X(stage_masks, (q, n_stages),
   (square, no_square, single, several, several_square, second, third, even, odd))
-X(vector_gain, (fn, sumsq, s, sd, threshold), (first, second))
+X(vector_gain, (sharpness, sumsq, s, sd, threshold), (first, second))
+X(sharp_coef, (scale, residual, out_scale), (square))
 #undef XT

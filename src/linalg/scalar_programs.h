@@ -30,9 +30,12 @@
 extern "C" {
 #endif
 
-/* The function of a singular value that ms_exact applies: min(s, D); D s / sqrt(s^2 + D^2); 1 for
- * s > 0. */
-typedef enum ms_exact_fn { MS_EXACT_HARD, MS_EXACT_SOFT, MS_EXACT_POLAR } ms_exact_fn;
+/* A clip is known by its sharpness p: it makes s / (1 + (s / D)^p)^(1/p) of a singular value s, the
+ * soft clip D s / sqrt(s^2 + D^2) for p = 2 and the hard clip min(s, D) for p = infinity.  Where an
+ * operator may also be the polar factor, which makes 1 of every s > 0, MS_POLAR stands for it. */
+#define MS_POLAR 0.0
+#define MS_SOFT  2.0
+#define MS_HARD  ((double)INFINITY)
 
 enum {
 #define X(name, in, out) MS_SCALAR_##name,
@@ -427,19 +430,40 @@ MS_FN ms_stage_masks_out ms_eval_stage_masks(ms_stage_masks_in in)
     return out;
 }
 
+/* Gives (1 + q^p)^(-1/p) for q in [0, 1]: what a clip of sharpness p falls short of the hard clip
+ * by, where q is s / D or its inverse. */
+MS_FN double ms_clip_bend(double sharpness, double q)
+{
+    if (!(sharpness < 1e300)) return 1.0;
+    return pow(1.0 + pow(q, sharpness), -1.0 / sharpness);
+}
+
 /* A matrix with one row has one singular value, |s x|: the operators are a factor on it, here in
- * two, since their product may be too small for float64 where the result is not.  fn is an
- * ms_exact_fn. */
+ * two, since their product may be too small for float64 where the result is not. */
 MS_FN ms_vector_gain_out ms_eval_vector_gain(ms_vector_gain_in in)
 {
-    const int          fn   = (int)in.fn;
     const double       norm = sqrt(in.sumsq);
     ms_vector_gain_out out;
     out.first  = in.s;
     out.second = norm > 0.0 ? 1.0 / norm : 0.0;
-    if (fn == MS_EXACT_SOFT) out.second = in.threshold / hypot(norm, in.sd);
-    if (fn == MS_EXACT_HARD) out.second = in.threshold / norm;
-    if (fn == MS_EXACT_HARD && !(norm > in.sd)) out.first = out.second = 1.0; /* bit for bit */
+    if (in.sharpness == MS_POLAR) return out;
+    if (in.sharpness == MS_SOFT) {
+        out.second = in.threshold / hypot(norm, in.sd);
+    } else if (norm > in.sd) {
+        out.second = in.threshold / norm * ms_clip_bend(in.sharpness, in.sd / norm);
+    } else {
+        out.first  = 1.0; /* a hard clip leaves every bit as it is */
+        out.second = ms_clip_bend(in.sharpness, norm / in.sd);
+    }
+    return out;
+}
+
+/* D^2 (M M^T + D^2 I)^-1 is (c Z)^2 where Z M c is the soft clip; gives the coefficient of Z Z^T in
+ * I - 2 (c Z)^2, c being all that is multiplied on after Z X (ms_split_gain). */
+MS_FN ms_sharp_coef_out ms_eval_sharp_coef(ms_sharp_coef_in in)
+{
+    const double            c   = in.scale * in.residual * in.out_scale;
+    const ms_sharp_coef_out out = { -2.0 * c * c };
     return out;
 }
 

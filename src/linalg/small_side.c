@@ -147,7 +147,7 @@ musec_status ms_apply(ms_device *d, const ms_prepared *p, ms_mat z, ms_mat out)
     return d->ops->gemm(d, p->out_scale, z, p->x, 0.0, out);
 }
 
-musec_status ms_vector_clip(ms_device *d, ms_exact_fn fn, const ms_prepared *p, ms_num threshold,
+musec_status ms_vector_clip(ms_device *d, double sharpness, const ms_prepared *p, ms_num threshold,
                             ms_mat in, ms_mat out)
 {
     const ms_device_ops *op = d->ops;
@@ -158,7 +158,7 @@ musec_status ms_vector_clip(ms_device *d, ms_exact_fn fn, const ms_prepared *p, 
     TRY(MS_SCRATCH_VECS(d, in.count, &factor));
     TRY(op->sumsq(d, p->x, sumsq));
     TRY(ms_scalar_vector_gain(d,
-                              (ms_vector_gain_nums){ .fn        = ms_const(fn),
+                              (ms_vector_gain_nums){ .sharpness = ms_const(sharpness),
                                                      .sumsq     = ms_each(sumsq),
                                                      .s         = ms_each(p->s),
                                                      .sd        = ms_each(p->sd),

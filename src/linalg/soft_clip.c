@@ -2,7 +2,8 @@
  *
  * `paper`, in the paper's own order or as a plan of fewer products, `fast` and `accurate` differ in
  * the polynomials and in the bound alpha; what they are made of, and why it works, is in
- * soft_engine.c.  Nothing here waits for the device but reports, and `accurate` in full
+ * soft_engine.c.  Each may be followed by a chain that makes the clip sharper (sharp_clip.c).
+ * Nothing here waits for the device but reports, and `accurate` in full
  * precision. */
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +11,10 @@
 #include <string.h>
 
 #include "linalg/soft_engine.h"
+
+/* What the modes without a tolerance ask of a chain: of the hard clip, two digits below D where
+ * feedback would multiply the error, and less at its corner, where a product more halves it. */
+static const double FAST_TOL = 5e-2, FAST_TOL_BELOW = 5e-3;
 
 /* ---- reports --------------------------------------------------------------------------------- */
 
@@ -31,12 +36,13 @@ void ms_report_compute_dtype(ms_report *report, int64_t count, musec_dtype compu
     }
 }
 
-/* Reports alpha and the lower bound on u in the caller's units. */
+/* Begins a report with alpha and the lower bound on u, in the caller's units. */
 static musec_status report_bound(ms_device *d, const ms_soft *e, ms_report *report)
 {
     musec_status st = MUSEC_OK;
     for (int64_t i = 0; report != NULL && i < e->alpha.count; i++) {
-        double s = 1.0;
+        double s  = 1.0;
+        report[i] = (ms_report){ .path = "" };
         TRY(ms_vec_download(d, ms_vec_slice(e->s, i, 1), &s));
         TRY(ms_vec_download(d, ms_vec_slice(e->alpha, i, 1), &report[i].alpha));
         TRY(ms_vec_download(d, ms_vec_slice(e->u_min, i, 1), &report[i].u_low));
@@ -44,6 +50,30 @@ static musec_status report_bound(ms_device *d, const ms_soft *e, ms_report *repo
     }
 done:
     return st;
+}
+
+/* Reports how matrices were clipped by products: the plan of the soft clip, the chain behind it, and
+ * the dtype of the products. */
+static void report_plan(ms_report *report, int64_t count, const ms_soft *e, const char *plan,
+                        int products)
+{
+    char sharp[16] = "";
+    if (e->sharp != NULL) {
+        products += ms_sharp_products(e->sharp);
+        snprintf(sharp, sizeof sharp, e->sharp->sharpness == MS_HARD ? " hard" : " sharp%g",
+                 e->sharp->sharpness);
+    }
+    for (int64_t i = 0; report != NULL && i < count; i++) {
+        snprintf(report[i].path, sizeof report[i].path, "%.19s%s", plan, sharp);
+        report[i].products = products;
+    }
+    ms_report_compute_dtype(report, count, e->compute_dtype);
+}
+
+static const ms_sharp_chain *fast_chain(ms_stacks x)
+{
+    return x.sharpness == MS_SOFT ? NULL
+                                  : ms_sharp_chain_find(x.sharpness, FAST_TOL, FAST_TOL_BELOW);
 }
 
 /* Where r is 1, every mode is the same factor. */
@@ -54,7 +84,7 @@ static musec_status soft_vector(ms_device *d, ms_stacks x, ms_num threshold, ms_
     ms_prepared   p;
     musec_status  st = MUSEC_OK;
     TRY(ms_prepare(d, in, threshold, in.dtype, &p));
-    TRY(ms_vector_clip(d, MS_EXACT_SOFT, &p, threshold, in, out));
+    TRY(ms_vector_clip(d, x.sharpness, &p, threshold, in, out));
     ms_report_path(report, in.count, "vector", 0);
 done:
     ms_arena_reset(&d->scratch, mark);
@@ -78,8 +108,10 @@ musec_status ms_ssc_literal(ms_device *d, ms_stacks x, ms_num threshold, int ite
     musec_status         st = MUSEC_OK;
 
     if (is_vector(x)) return soft_vector(d, x, threshold, report);
-    TRY(ms_soft_begin(d, x, threshold, ms_compute_dtype(x.in[0].mat, compute_dtype),
-                      (ms_soft_start){ .literal = true, .many = iters > MS_FEW_STEPS }, &e));
+    TRY(ms_soft_begin(
+        d, x, threshold, ms_compute_dtype(x.in[0].mat, compute_dtype),
+        (ms_soft_start){ .literal = true, .many = iters > MS_FEW_STEPS, .sharp = fast_chain(x) },
+        &e));
     const ms_term identity = { .diag = ms_const(1.0), .out = e.y };
     TRY(op->combine(d, none, none, &identity, 1));
     for (int k = 0; k < iters; k++) { /* b and y are the paper's Y and Z */
@@ -97,9 +129,8 @@ musec_status ms_ssc_literal(ms_device *d, ms_stacks x, ms_num threshold, int ite
     }
     e.z = e.y;
     TRY(ms_soft_finish(d, &e, x.out));
-    ms_report_path(report, e.b.count, "literal", 3 * iters);
-    ms_report_compute_dtype(report, e.b.count, e.compute_dtype);
     TRY(report_bound(d, &e, report));
+    report_plan(report, e.b.count, &e, "literal", 3 * iters);
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
@@ -177,14 +208,14 @@ musec_status ms_ssc_plan(ms_device *d, ms_stacks x, ms_num threshold, const ms_p
     TRY(ms_soft_begin(d, x, threshold, ms_compute_dtype(x.in[0].mat, compute_dtype),
                       (ms_soft_start){ .many   = plan->n_stages > MS_FEW_STEPS / 2,
                                        .square = plan->stage[0].q > 1,
+                                       .sharp  = fast_chain(x),
                                        .stages = plan->n_stages },
                       &e));
     TRY(common_schedule(d, plan, 1, e.u_min, &schedule));
     TRY(ms_run_stages(d, &schedule, ms_const(1.0), &e));
     TRY(ms_soft_finish(d, &e, x.out));
-    ms_report_path(report, e.b.count, plan->name, ms_poly_plan_products(plan));
-    ms_report_compute_dtype(report, e.b.count, e.compute_dtype);
     TRY(report_bound(d, &e, report));
+    report_plan(report, e.b.count, &e, plan->name, ms_poly_plan_products(plan));
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
@@ -212,16 +243,15 @@ musec_status ms_soft_fast(ms_device *d, ms_stacks x, ms_num threshold, musec_dty
     for (int i = 0; i < MS_FAST_PLANS; i++)
         ms_poly_plan_fast(i, &plans[i]);
     TRY(ms_soft_begin(d, x, threshold, ms_compute_dtype(x.in[0].mat, compute_dtype),
-                      (ms_soft_start){ .moments = true, .stages = 2 }, &e));
+                      (ms_soft_start){ .moments = true, .stages = 2, .sharp = fast_chain(x) }, &e));
     TRY(common_schedule(d, plans, MS_FAST_PLANS, e.u_min, &schedule));
     TRY(ms_run_stages(d, &schedule, ms_each(e.inv_alpha), &e));
     TRY(ms_soft_finish(d, &e, x.out));
-    ms_report_path(report, e.b.count, "", ms_poly_plan_products(&plans[0]));
     TRY(report_bound(d, &e, report));
-    for (int64_t b = 0; report != NULL && b < e.b.count; b++)
-        memcpy(report[b].path, picked(plans, MS_FAST_PLANS, report[b].u_low)->name,
-               sizeof plans[0].name);
-    ms_report_compute_dtype(report, e.b.count, e.compute_dtype);
+    for (int64_t b = 0; report != NULL && b < e.b.count; b++) {
+        const ms_poly_plan *p = picked(plans, MS_FAST_PLANS, report[b].u_low);
+        report_plan(&report[b], 1, &e, p->name, ms_poly_plan_products(p));
+    }
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
@@ -295,8 +325,8 @@ static ms_soft soft_slice(const ms_soft *e, int64_t first, int64_t count)
 {
     ms_soft       one    = *e;
     ms_mat *const mats[] = { &one.p[0].x, &one.b, &one.q, &one.t, &one.y, &one.v, &one.gram };
-    ms_vec *const vecs[] = { &one.s,     &one.inv_alpha, &one.mean,    &one.alpha,
-                             &one.u_min, &one.gain,      &one.residual };
+    ms_vec *const vecs[] = { &one.scale, &one.s,     &one.inv_alpha, &one.mean,
+                             &one.alpha, &one.u_min, &one.gain,      &one.residual };
     for (size_t i = 0; i < COUNT(mats); i++)
         *mats[i] = ms_mat_slice(*mats[i], first, count);
     for (size_t i = 0; i < COUNT(vecs); i++)
@@ -315,16 +345,15 @@ static musec_status by_candidates(ms_device *d, const ms_poly_candidates *candid
     TRY(candidate_schedule(d, candidates, e.u_min, &schedule));
     TRY(ms_run_stages(d, &schedule, ms_each(e.inv_alpha), &e));
     TRY(ms_soft_finish(d, &e, out));
-    ms_report_path(report, count, "", 0);
     TRY(report_bound(d, &e, report));
     for (int64_t b = 0; report != NULL && b < count; b++) {
         const ms_poly_plan *p = picked(candidates->plan, candidates->n, report[b].u_low);
-        snprintf(report[b].path, sizeof report[b].path, "%.23s%s", p->name,
-                 report[b].u_low >= p->u_d ? "" : " short");
+        char                name[sizeof report->path];
+        snprintf(name, sizeof name, "%.23s%s", p->name, report[b].u_low >= p->u_d ? "" : " short");
         /* a first stage of q = 1 has no use for the square of A that the bound took */
-        report[b].products = ms_poly_plan_products(p) + (p->stage[0].q == 1 ? 1 : 0);
+        report_plan(&report[b], 1, &e, name,
+                    ms_poly_plan_products(p) + (p->stage[0].q == 1 ? 1 : 0));
     }
-    ms_report_compute_dtype(report, count, e.compute_dtype);
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;
@@ -342,8 +371,8 @@ static bool needs_exact(const ms_poly_candidates *candidates, musec_dtype comput
 /* In the precision of the input, tol is a promise: this waits for a number of each matrix, and
  * takes eigenvalues where no candidate will do. */
 static musec_status by_candidates_or_exact(ms_device *d, const ms_poly_candidates *candidates,
-                                           const ms_soft *e, ms_mat in, ms_num threshold,
-                                           ms_mat out, ms_report *report)
+                                           const ms_soft *e, double sharpness, ms_mat in,
+                                           ms_num threshold, ms_mat out, ms_report *report)
 {
     double      *u_min = malloc((size_t)in.count * sizeof *u_min);
     musec_status st    = MUSEC_OK;
@@ -358,7 +387,7 @@ static musec_status by_candidates_or_exact(ms_device *d, const ms_poly_candidate
         const int64_t n    = next - first;
         const ms_mat  part = ms_mat_slice(out, first, n);
         if (exact)
-            TRY(ms_exact(d, MS_EXACT_SOFT, ms_mat_slice(in, first, n),
+            TRY(ms_exact(d, sharpness, ms_mat_slice(in, first, n),
                          ms_num_slice(threshold, first, n), part, about));
         else
             TRY(by_candidates(d, candidates, soft_slice(e, first, n), &part, about));
@@ -421,17 +450,30 @@ musec_status ms_soft_accurate(ms_device *d, ms_stacks x, ms_num threshold, doubl
 {
     const ms_mark             mark       = ms_arena_mark(&d->scratch);
     const ms_poly_candidates *candidates = NULL;
+    const ms_sharp_chain     *sharp      = NULL;
     ms_soft                   e;
     musec_status              st = MUSEC_OK;
 
     if (is_vector(x)) return soft_vector(d, x, threshold, report);
     compute_dtype = ms_compute_dtype(x.in[0].mat, compute_dtype);
+    if (x.sharpness != MS_SOFT) {
+        /* half of tol is the chain's; an error of the soft clip counts twice at the corner */
+        const bool   rounds = ms_is_16bit(compute_dtype); /* about as much as a short chain errs */
+        const double half = 0.5 * tol, at_corner = rounds ? fmax(half, FAST_TOL) : half;
+        sharp =
+            ms_sharp_chain_find(x.sharpness, at_corner, rounds ? fmax(half, FAST_TOL_BELOW) : half);
+        if (sharp->error > half && !rounds)
+            return ms_exact(d, x.sharpness, x.in[0].mat, threshold, x.out[0], report);
+        tol = fmax(half, tol - sharp->error) / 2.0;
+    }
     TRY(find_candidates(d, tol, compute_dtype, &candidates));
-    TRY(ms_soft_begin(d, x, threshold, compute_dtype,
-                      (ms_soft_start){ .moments = true, .stages = candidates->longest }, &e));
+    TRY(ms_soft_begin(
+        d, x, threshold, compute_dtype,
+        (ms_soft_start){ .moments = true, .stages = candidates->longest, .sharp = sharp }, &e));
     TRY(ms_is_16bit(compute_dtype)
             ? by_candidates(d, candidates, e, x.out, report)
-            : by_candidates_or_exact(d, candidates, &e, x.in[0].mat, threshold, x.out[0], report));
+            : by_candidates_or_exact(d, candidates, &e, x.sharpness, x.in[0].mat, threshold,
+                                     x.out[0], report));
 done:
     ms_arena_reset(&d->scratch, mark);
     return st;

@@ -484,7 +484,7 @@ musec_status ms_soft_begin(ms_device *d, ms_stacks x, ms_num threshold, musec_dt
     int64_t      count     = 0;
     b_coefs      coefs     = { { 0 }, { 0 } };
     musec_status st        = MUSEC_OK;
-    *e                     = (ms_soft){ .compute_dtype = compute_dtype, .square_scale = 1.0 };
+    *e = (ms_soft){ .compute_dtype = compute_dtype, .sharp = how.sharp, .square_scale = 1.0 };
     for (int i = 0; i < x.n; i++) {
         count += x.in[i].mat.count;
         if (cached) e->gram_norms[i] = x.gram_norms[i];
@@ -524,9 +524,10 @@ done:
     return st;
 }
 
-musec_status ms_soft_finish(ms_device *d, const ms_soft *e, const ms_mat *out)
+musec_status ms_soft_finish(ms_device *d, ms_soft *e, const ms_mat *out)
 {
     musec_status st = MUSEC_OK;
+    TRY(ms_sharpen(d, e));
     for (int64_t i = 0, first = 0; i < e->n; first += out[i++].count) {
         /* ms_apply chooses the order of the stages in 16 bits; elsewhere it matters less, and the
          * order is this one */

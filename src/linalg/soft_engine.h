@@ -4,6 +4,7 @@
 #define MS_LINALG_SOFT_ENGINE_H
 
 #include "linalg/linalg.h"
+#include "linalg/sharp_chain.h"
 
 static inline void ms_mat_swap(ms_mat *a, ms_mat *b)
 {
@@ -27,23 +28,24 @@ typedef struct ms_compute_limits {
 
 ms_compute_limits ms_compute_limits_of(musec_dtype compute_dtype);
 
-typedef struct ms_soft {             /* lives in the scratch of the caller's mark */
-    int           n;                 /* stacks */
-    ms_prepared   p[MS_STACKS];      /* of each stack, with its part of the vectors below */
-    ms_vec        scale, s, sd, sd2; /* those of ms_prepared, of all matrices */
-    ms_gram_norms gram_norms[MS_STACKS];
-    int64_t       r;
-    double        out_scale;
-    musec_dtype   compute_dtype;
-    ms_mat        b, q, t, y, v; /* (count, r, r) in the compute dtype: see ms_soft_mats */
-    ms_mat        gram;          /* likewise in the accumulator dtype; none with cached norms */
-    ms_mat        z;             /* one of those: what X is multiplied by */
-    double        square_scale;  /* e->y begins as square_scale B B */
-    ms_vec        norm2;         /* N^2: N is |A|_F, or a power of two near it;  w = A / N */
-    ms_vec        trace, fro, square_sumsq;     /* tr w, |w|_F, |square_scale B B|_F^2 */
-    ms_vec        inv_alpha;                    /* W = inv_alpha w */
-    ms_vec        mean;                         /* m = tr w / r;  B = w - m I */
-    ms_vec        alpha, u_min, gain, residual; /* the result is gain * residual * Z X */
+typedef struct ms_soft {                     /* lives in the scratch of the caller's mark */
+    int                   n;                 /* stacks */
+    ms_prepared           p[MS_STACKS];      /* of each stack, with its part of the vectors below */
+    ms_vec                scale, s, sd, sd2; /* those of ms_prepared, of all matrices */
+    ms_gram_norms         gram_norms[MS_STACKS];
+    int64_t               r;
+    double                out_scale;
+    musec_dtype           compute_dtype;
+    ms_mat                b, q, t, y, v; /* (count, r, r) in the compute dtype: see ms_soft_mats */
+    ms_mat                gram;  /* likewise in the accumulator dtype; none with cached norms */
+    ms_mat                z;     /* b, q, t or y: what X is multiplied by */
+    const ms_sharp_chain *sharp; /* what follows the soft clip; NULL: nothing */
+    double                square_scale; /* e->y begins as square_scale B B */
+    ms_vec                norm2;        /* N^2: N is |A|_F, or a power of two near it;  w = A / N */
+    ms_vec                trace, fro, square_sumsq;     /* tr w, |w|_F, |square_scale B B|_F^2 */
+    ms_vec                inv_alpha;                    /* W = inv_alpha w */
+    ms_vec                mean;                         /* m = tr w / r;  B = w - m I */
+    ms_vec                alpha, u_min, gain, residual; /* the result is gain * residual * Z X */
 } ms_soft;
 
 /* How many of b, q, t, y and v are taken: the last where the longest plan has three stages. */
@@ -57,8 +59,9 @@ typedef struct ms_soft_start {
     bool literal; /* full products only, as the paper is written: leaves w in e->b instead of B */
     bool many;    /* more than MS_FEW_STEPS */
     bool moments; /* alpha is C4 instead of |A|_F */
-    bool square;  /* leaves square_scale B B in e->y; moments do anyway */
-    int  stages;  /* of the longest plan that may follow */
+    const ms_sharp_chain *sharp;  /* what will follow the soft clip; NULL: nothing */
+    bool                  square; /* leaves square_scale B B in e->y; moments do anyway */
+    int                   stages; /* of the longest plan that may follow */
 } ms_soft_start;
 
 /* Prepares x, brings the normalised A to e->b, and finds alpha.  r is at least 2. */
@@ -87,6 +90,9 @@ typedef struct ms_stage_schedule {
 
 /* Runs all stages, from W = w_coef (B + m I) to e->z. */
 musec_status ms_run_stages(ms_device *d, const ms_stage_schedule *c, ms_num w_coef, ms_soft *e);
-musec_status ms_soft_finish(ms_device *d, const ms_soft *e, const ms_mat *out);
+/* Makes e->z that of a sharper clip, by e->sharp (sharp_clip.c). */
+musec_status ms_sharpen(ms_device *d, ms_soft *e);
+/* Sharpens e->z, applies it, and leaves the result in out, one for each stack. */
+musec_status ms_soft_finish(ms_device *d, ms_soft *e, const ms_mat *out);
 
 #endif

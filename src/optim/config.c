@@ -10,6 +10,7 @@
 #include "core/real.h"
 #include "core/sized.h"
 #include "core/whole.h"
+#include "linalg/sharp_chain.h"
 #include "optim/optim.h"
 
 typedef enum { FIELD_REAL, FIELD_INT, FIELD_UINT, FIELD_CHOICE, FIELD_PARSED } field_type;
@@ -28,6 +29,7 @@ static musec_status set_threshold(ms_error *e, musec_optim_config *cfg, const ch
 static musec_status set_decay(ms_error *e, musec_optim_config *cfg, const char *value);
 static musec_status set_base(ms_error *e, musec_optim_config *cfg, const char *value);
 static musec_status set_operands(ms_error *e, musec_optim_config *cfg, const char *value);
+static musec_status set_sharpness(ms_error *e, musec_optim_config *cfg, const char *value);
 
 #define AT(member) offsetof(musec_optim_config, member), sizeof((musec_optim_config *)0)->member
 
@@ -38,6 +40,7 @@ static musec_status set_operands(ms_error *e, musec_optim_config *cfg, const cha
 #define PARSED(set, value)             FIELD_PARSED, 0, 0, 0, 0, value, set
 #define ABOVE_0                        1e-300
 #define OPERANDS                       "auto|f32|bf16|f16"
+#define SHARPNESS                      "X|hard"
 #define AUX                            "AdamW for embedding, head and vectors: "
 #define MOMENTS                        "adam, adamw, ademamix: "
 
@@ -53,9 +56,12 @@ static const field fields[] = {
     { "base", PARSED(set_base, ms_base_choices),
       "spectra: the optimizer whose update is clipped [sgdm]" },
     { "clip", ONE_OF(clip, "hard|soft"), "spectra: clip exactly or smoothly [soft]" },
+    { "sharpness", PARSED(set_sharpness, SHARPNESS),
+      "how sharply the clip bends at D: 2 is soft; 4, 8, 16, 32, hard, and in ns-mode exact any "
+      "number from 2 on; auto: soft or hard, as the optimizer is [auto]" },
     { "ns-mode", ONE_OF(ns_mode, "paper|paper7|fast|accurate|exact"),
-      "how soft clipping is computed; muon has only paper (quintic Newton-Schulz steps) and exact "
-      "[paper]" },
+      "how clipping is computed; musec has paper, which is exact, fast, accurate and exact; muon "
+      "has paper (quintic Newton-Schulz steps) and exact [paper]" },
     { "ns-iters", WHOLE(ns_iters, 1, 100, "K"),
       "number of Newton-Schulz steps in ns-mode paper [5]" },
     { "ns-tol", REAL(ns_tol, 0, 0.5),
@@ -219,6 +225,18 @@ static musec_status set_operands(ms_error *e, musec_optim_config *cfg, const cha
     return MUSEC_OK;
 }
 
+static musec_status set_sharpness(ms_error *e, musec_optim_config *cfg, const char *value)
+{
+    double x = 0.0;
+    if (strcmp(value, "hard") == 0)
+        x = INFINITY;
+    else if (strcmp(value, "auto") != 0 && !parse_number(value, 2.0, 1e6, &x))
+        return wrong(e, "sharpness", value,
+                     "auto, 2, 4, 8, 16, 32 or hard, or with ns-mode exact any number from 2 on");
+    cfg->sharpness = x;
+    return MUSEC_OK;
+}
+
 /* The value of a whole number, of whatever size it is. */
 static int64_t get_integer(const field *f, const musec_optim_config *cfg)
 {
@@ -308,6 +326,12 @@ static void parsed_text(const field *f, const musec_optim_config *cfg, char *tex
         snprintf(text, bytes, "%s", cfg->base);
     } else if (f->set == set_operands) {
         ms_choice_text(OPERANDS, operands_index(cfg->operands), text, bytes);
+    } else if (f->set == set_sharpness) {
+        ms_real_text(cfg->sharpness, number[0]);
+        snprintf(text, bytes, "%s",
+                 cfg->sharpness == 0.0       ? "auto"
+                 : cfg->sharpness < INFINITY ? number[0]
+                                             : "hard");
     } else if (f->set == set_threshold) {
         ms_real_text(cfg->threshold, number[0]);
         snprintf(text, bytes, "%s%s", threshold_rules[cfg->threshold_rule], number[0]);
@@ -499,6 +523,42 @@ static musec_status check_field(ms_error *e, const field *f, const musec_optim_c
     return MUSEC_OK;
 }
 
+bool ms_optim_clips_hard(const musec_optim_config *cfg)
+{
+    const ms_optimizer *row = ms_optimizer_find(cfg->name);
+    return row->base == NULL ? cfg->clip == MUSEC_CLIP_HARD
+                             : row->spectral_fn == MS_SPECTRAL_HARD_CLIP;
+}
+
+double ms_optim_sharpness(const musec_optim_config *cfg)
+{
+    if (cfg->sharpness != 0.0) return cfg->sharpness;
+    return ms_optim_clips_hard(cfg) ? MS_HARD : MS_SOFT;
+}
+
+int ms_optim_ns_mode(const musec_optim_config *cfg)
+{
+    return ms_optim_clips_hard(cfg) && cfg->ns_mode == MUSEC_NS_PAPER ? MUSEC_NS_EXACT
+                                                                      : cfg->ns_mode;
+}
+
+static musec_status check_clip(ms_error *e, const musec_optim_config *cfg)
+{
+    const double p = ms_optim_sharpness(cfg);
+    if (!(p >= MS_SOFT))
+        return ms_fail(e, MUSEC_EINVAL, "sharpness is %g; it must be 0 or from 2 on", p);
+    if (p != MS_SOFT && ms_optim_ns_mode(cfg) != MUSEC_NS_EXACT &&
+        ms_sharp_chain_find(p, 1.0, 1.0) == NULL)
+        return ms_fail(
+            e, MUSEC_EINVAL,
+            "sharpness is %g; it must be 2, 4, 8, 16, 32 or hard, unless ns-mode is exact", p);
+    if (ms_optim_clips_hard(cfg) && cfg->ns_mode == MUSEC_NS_PAPER7)
+        return ms_fail(e, MUSEC_EINVAL,
+                       "%s clips hard and has ns-mode paper, fast, accurate and exact only",
+                       cfg->name);
+    return MUSEC_OK;
+}
+
 musec_status ms_optim_config_check(ms_error *e, const musec_optim_config *cfg)
 {
     musec_status        st = MUSEC_OK;
@@ -530,6 +590,7 @@ musec_status ms_optim_config_check(ms_error *e, const musec_optim_config *cfg)
     if (row->spectral_fn == MS_SPECTRAL_POLAR && cfg->ns_mode != MUSEC_NS_PAPER &&
         cfg->ns_mode != MUSEC_NS_EXACT)
         return ms_fail(e, MUSEC_EINVAL, "%s has ns-mode paper and exact only", cfg->name);
+    TRY(check_clip(e, cfg));
 done:
     return st;
 }

@@ -32,8 +32,8 @@ bool ms_group_fuses_rounding(const musec_optim *opt, const ms_group *g)
         cfg->decay_form == MUSEC_DECAY_COUPLED || cfg->ns_mode == MUSEC_NS_EXACT || g->rows == 1 ||
         g->cols == 1 || g->rows > ((int64_t)1 << 30) / g->cols)
         return false;
-    return g->spectral_fn == MS_SPECTRAL_POLAR || (g->spectral_fn == MS_SPECTRAL_SOFT_CLIP &&
-                                                   cfg->threshold_rule == MUSEC_THRESHOLD_FIXED);
+    return g->spectral_fn == MS_SPECTRAL_POLAR ||
+           (ms_spectral_clips(g->spectral_fn) && cfg->threshold_rule == MUSEC_THRESHOLD_FIXED);
 }
 
 bool ms_group_predicts(const musec_optim *opt, const ms_group *g)

@@ -153,6 +153,7 @@ struct musec_optim {
     musec_optim_config   cfg, aux_cfg; /* aux_cfg: what the element roles see */
     const ms_optimizer  *row;          /* of the registry */
     ms_spectral_fn       spectral_fn;  /* of the matrix roles */
+    double               sharpness;    /* of that, if it clips, see linalg.h */
     ms_param            *params;
     size_t               n_params;
     ms_group            *groups; /* made at the first step */
@@ -313,6 +314,11 @@ musec_status ms_run_spectral(musec_optim *opt, const ms_group *g, ms_stacks x, m
 double       ms_optim_tol(const musec_optim_config *cfg); /* of ns_mode accurate */
 /* The dtype of updates that are not stored; Muon's with operands of f16 have 16 bits. */
 musec_dtype ms_update_dtype(const musec_optim *opt, const ms_group *g);
+/* config.c: does this optimizer clip hard, unless its sharpness says otherwise? */
+bool   ms_optim_clips_hard(const musec_optim_config *cfg);
+double ms_optim_sharpness(const musec_optim_config *cfg); /* p of its clip, see linalg.h */
+/* The ns_mode that takes effect: of the hard clip, the paper's way is the exact one. */
+int ms_optim_ns_mode(const musec_optim_config *cfg);
 /* The quintic polynomials of Muon's Newton-Schulz steps. */
 const ms_quintic_list *ms_optim_quintics(const musec_optim_config *cfg);
 /* threshold.c: D of every matrix of the stack, a constant or a vector in scratch. */

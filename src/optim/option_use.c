@@ -5,17 +5,16 @@
 
 bool ms_optim_reads(const musec_optim_config *cfg, const char *key)
 {
-    const ms_optimizer *row     = ms_optimizer_find(cfg->name);
-    const bool          chooses = row->base == NULL;
-    const bool          hard =
-        chooses ? cfg->clip == MUSEC_CLIP_HARD : row->spectral_fn == MS_SPECTRAL_HARD_CLIP;
-    const bool     soft     = row->spectral_fn == MS_SPECTRAL_SOFT_CLIP && !hard;
-    const bool     polar    = row->spectral_fn == MS_SPECTRAL_POLAR;
-    const bool     paper    = cfg->ns_mode == MUSEC_NS_PAPER;
-    const bool     accurate = cfg->ns_mode == MUSEC_NS_ACCURATE;
-    const ms_base *base     = ms_base_find(cfg->base);
-    const bool     mix      = base->slow_average;
-    const bool     moments  = base->moments;
+    const ms_optimizer *row      = ms_optimizer_find(cfg->name);
+    const bool          chooses  = row->base == NULL;
+    const bool          hard     = ms_optim_clips_hard(cfg);
+    const bool          soft     = row->spectral_fn == MS_SPECTRAL_SOFT_CLIP && !hard;
+    const bool          polar    = row->spectral_fn == MS_SPECTRAL_POLAR;
+    const bool          paper    = cfg->ns_mode == MUSEC_NS_PAPER;
+    const bool          accurate = cfg->ns_mode == MUSEC_NS_ACCURATE;
+    const ms_base      *base     = ms_base_find(cfg->base);
+    const bool          mix      = base->slow_average;
+    const bool          moments  = base->moments;
     const struct {
         const char *key;
         bool        reads;
@@ -23,14 +22,15 @@ bool ms_optim_reads(const musec_optim_config *cfg, const char *key)
         { "threshold", hard || soft },
         { "update-scale", hard || soft },
         { "clip", chooses },
-        { "ns-mode", soft || polar },
+        { "sharpness", hard || soft },
+        { "ns-mode", soft || polar || (hard && !paper) }, /* paper and exact are the same then */
         { "ns-iters", (soft || polar) && paper },
-        { "ns-tol", soft && accurate },
+        { "ns-tol", (hard || soft) && accurate },
         { "ns-coeffs", polar && paper },
         { "literal", soft && paper },
         { "qk-tau", row->qk_clip },
         { "qk-alpha", row->qk_clip },
-        { "beta", !moments || (soft && accurate) }, /* which ns-tol may follow from */
+        { "beta", !moments || ((hard || soft) && accurate) }, /* which ns-tol may follow from */
         { "momentum-form", !moments },
         { "momentum-init", !moments },
         { "nesterov", !moments },

@@ -507,14 +507,15 @@ musec_status musec_optim_create(musec_optim **out, musec_ctx *ctx, const musec_o
                        ctx->name);
     opt = calloc(1, sizeof *opt);
     if (opt == NULL) return ms_fail(&ctx->error, MUSEC_ENOMEM, "no memory for the optimizer");
-    opt->d                    = ctx;
-    opt->cfg                  = checked;
-    opt->row                  = ms_optimizer_find(checked.name);
-    opt->cfg.name             = opt->row->name; /* the caller's strings may go */
-    opt->cfg.base             = ms_base_find(checked.base)->name;
-    opt->spectral_fn          = opt->row->base == NULL && checked.clip == MUSEC_CLIP_HARD
-                                    ? MS_SPECTRAL_HARD_CLIP
-                                    : opt->row->spectral_fn;
+    opt->d           = ctx;
+    opt->cfg         = checked;
+    opt->row         = ms_optimizer_find(checked.name);
+    opt->cfg.name    = opt->row->name; /* the caller's strings may go */
+    opt->cfg.base    = ms_base_find(checked.base)->name;
+    opt->cfg.ns_mode = ms_optim_ns_mode(&checked);
+    opt->sharpness   = ms_optim_sharpness(&checked);
+    opt->spectral_fn =
+        ms_optim_clips_hard(&checked) ? MS_SPECTRAL_HARD_CLIP : opt->row->spectral_fn;
     opt->aux_cfg              = opt->cfg;
     opt->aux_cfg.beta1        = checked.aux_beta1;
     opt->aux_cfg.beta2        = checked.aux_beta2;

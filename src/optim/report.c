@@ -73,15 +73,14 @@ done:
     return st;
 }
 
-/* The Frobenius norm of what the exact operator makes of these singular values; NaN with them. */
-static double exact_norm(ms_spectral_fn fn, const double *values, int64_t r, double threshold)
+/* The Frobenius norm of what the exact clip makes of these singular values; NaN with them. */
+static double clipped_norm(double sharpness, const double *values, int64_t r, double threshold)
 {
     double sum = 0.0;
-    if (fn == MS_SPECTRAL_POLAR) return sqrt((double)r);
     for (int64_t i = 0; i < r; i++) {
-        const double s    = values[i];
-        const double hard = s > threshold ? threshold : s; /* NaN stays */
-        const double y    = fn == MS_SPECTRAL_HARD_CLIP ? hard : s / hypot(1.0, s / threshold);
+        const double s = values[i], smaller = s > threshold ? threshold : s; /* NaN stays */
+        const double y =
+            smaller * ms_clip_bend(sharpness, s > threshold ? threshold / s : s / threshold);
         sum += y * y;
     }
     return sqrt(sum);
@@ -94,7 +93,7 @@ static musec_status measure(musec_optim *opt, ms_group *g, int64_t m, ms_mat bef
     musec_optim_report  *out   = &g->reports[m];
     musec_spectrum_stats stats;
     const int64_t        r     = g->rows < g->cols ? g->rows : g->cols;
-    double               exact = exact_norm(MS_SPECTRAL_POLAR, NULL, r, 0.0);
+    double               exact = sqrt((double)r); /* of the polar factor */
     musec_status         st    = MUSEC_OK;
 
     if (clips) {
@@ -102,7 +101,7 @@ static musec_status measure(musec_optim *opt, ms_group *g, int64_t m, ms_mat bef
         out->threshold     = threshold;
         out->sigma1_over_d = stats.norm2 / threshold;
         out->share_above   = stats.share_above;
-        exact              = exact_norm(g->spectral_fn, values, r, threshold);
+        exact              = clipped_norm(opt->sharpness, values, r, threshold);
     }
     TRY(spectrum_of(opt->d, after, 0.0, r, values, &stats));
     out->update_gain = g->spectral_fn == MS_SPECTRAL_NONE ? 0.0
@@ -212,6 +211,16 @@ static value value_of(const musec_optim *opt, const char *key)
     return v;
 }
 
+static value clip_name(double sharpness)
+{
+    value v = { "soft" };
+    if (sharpness == MS_HARD)
+        snprintf(v.text, sizeof v.text, "hard");
+    else if (sharpness != MS_SOFT)
+        snprintf(v.text, sizeof v.text, "sharp %g", sharpness);
+    return v;
+}
+
 static void describe_base(const musec_optim *opt, text *t)
 {
     const musec_optim_config *c    = &opt->cfg;
@@ -264,12 +273,10 @@ static void describe_spectral(const musec_optim *opt, text *t)
     const musec_optim_config *c       = &opt->cfg;
     if (ms_spectral_clips(opt->spectral_fn))
         add(t, "  threshold %s%g, %s clip, update-scale %s, %s\n", rules[c->threshold_rule],
-            c->threshold, opt->spectral_fn == MS_SPECTRAL_HARD_CLIP ? "hard" : "soft",
-            value_of(opt, "update-scale").text,
+            c->threshold, clip_name(opt->sharpness).text, value_of(opt, "update-scale").text,
             opt->row->stores_clipped_momentum ? "the clipped momentum is stored"
                                               : "the state is stored unclipped");
-    if (opt->spectral_fn == MS_SPECTRAL_SOFT_CLIP || opt->spectral_fn == MS_SPECTRAL_POLAR)
-        describe_mode(opt, t);
+    if (opt->spectral_fn != MS_SPECTRAL_NONE) describe_mode(opt, t);
     if (opt->row->qk_clip)
         add(t, "  QK-Clip above %g, %zu attentions, alpha %g\n", c->qk_tau, opt->n_attentions,
             c->qk_alpha);

@@ -28,8 +28,8 @@ musec_dtype ms_update_dtype(const musec_optim *opt, const ms_group *g)
     return steps && g->operands == MUSEC_F16 ? MUSEC_F16 : g->dtype;
 }
 
-static musec_status soft_clip(ms_device *d, const musec_optim_config *cfg, musec_dtype operands,
-                              ms_stacks x, ms_num threshold, ms_report *report)
+static musec_status clip(ms_device *d, const musec_optim_config *cfg, musec_dtype operands,
+                         ms_stacks x, ms_num threshold, ms_report *report)
 {
     ms_poly_plan plan;
     switch (cfg->ns_mode) {
@@ -39,8 +39,7 @@ static musec_status soft_clip(ms_device *d, const musec_optim_config *cfg, musec
     case MUSEC_NS_FAST: return ms_soft_fast(d, x, threshold, operands, report);
     case MUSEC_NS_ACCURATE:
         return ms_soft_accurate(d, x, threshold, ms_optim_tol(cfg), operands, report);
-    case MUSEC_NS_EXACT:
-        return ms_exact(d, MS_EXACT_SOFT, x.in[0].mat, threshold, x.out[0], report);
+    case MUSEC_NS_EXACT: return ms_exact(d, x.sharpness, x.in[0].mat, threshold, x.out[0], report);
     default: break;
     }
     if (cfg->literal) return ms_ssc_literal(d, x, threshold, cfg->ns_iters, operands, report);
@@ -54,13 +53,12 @@ musec_status ms_run_spectral(musec_optim *opt, const ms_group *g, ms_stacks x, m
     const musec_optim_config *cfg  = &opt->cfg;
     const ms_quintic_list    *list = ms_optim_quintics(cfg);
     const ms_mat              in = x.in[0].mat, out = x.out[0];
-    if (g->spectral_fn == MS_SPECTRAL_SOFT_CLIP)
-        return soft_clip(opt->d, cfg, g->operands, x, threshold, report);
+    x.sharpness = opt->sharpness;
+    if (ms_spectral_clips(g->spectral_fn))
+        return clip(opt->d, cfg, g->operands, x, threshold, report);
     assert(x.n == 1);
-    if (g->spectral_fn == MS_SPECTRAL_HARD_CLIP)
-        return ms_exact(opt->d, MS_EXACT_HARD, in, threshold, out, report);
     if (cfg->ns_mode == MUSEC_NS_EXACT)
-        return ms_exact(opt->d, MS_EXACT_POLAR, in, threshold, out, report);
+        return ms_exact(opt->d, MS_POLAR, in, threshold, out, report);
     ms_report_path(report, in.count, list->name, cfg->ns_iters);
     ms_report_compute_dtype(report, in.count, g->operands);
     return ms_newton_schulz(opt->d, x.in[0], list, cfg->ns_iters, g->operands, out);

@@ -7,7 +7,7 @@
 #include "linalg/soft_engine.h"
 #include "optim/optim.h"
 
-/* Soft clipping by polynomials: the matrix in its operands, what the stages work on, and the Gram
+/* Clipping by polynomials: the matrix in its operands, what the stages work on, and the Gram
  * matrix unless B is written by cached norms (soft_engine.c). */
 static uint64_t soft_bytes(const musec_optim_config *cfg, uint64_t n, uint64_t r, uint64_t accum,
                            uint64_t each, bool cached)
@@ -30,7 +30,7 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
     const uint64_t accum = ms_dtype_bytes(g->dtype), each = ms_dtype_bytes(g->operands),
                    vectors    = (uint64_t)(128 + 3 * cfg->ns_iters) * MS_ARENA_ALIGN;
     const bool short_operands = ms_is_16bit(g->operands), exact = cfg->ns_mode == MUSEC_NS_EXACT;
-    const bool soft = g->spectral_fn == MS_SPECTRAL_SOFT_CLIP && !exact;
+    const bool by_products = ms_spectral_clips(g->spectral_fn) && !exact;
     /* the matrix, float64 copies, the decompositions and their workspace (gesdd: about 5 r^2 + the
      * copy) */
     const uint64_t spectrum = accum * n * r + 8 * (4 * n * r + 14 * r * r + 64 * n);
@@ -40,7 +40,7 @@ uint64_t ms_spectral_bytes(const musec_optim_config *cfg, const ms_group *g, boo
             ms_newton_schulz_fused(ms_optim_quintics(cfg), g->operands, (int64_t)r, (int64_t)n);
         return vectors + each * (2 * n * r + (uint64_t)(run + 1) * r * r);
     }
-    if (!soft) return vectors + spectrum;
+    if (!by_products) return vectors + spectrum;
     return vectors + soft_bytes(cfg, n, r, accum, each, cached) +
            (cfg->ns_mode == MUSEC_NS_ACCURATE && !short_operands ? spectrum : 0);
 }

@@ -192,6 +192,7 @@ static const ms_optim_field optim_fields[] = {
     { "threshold", "0.5", COMMON, 0 },
     { "weight-decay", NULL, COMMON, 0 },
     { "beta", "0.05", OPTIM, 0 },
+    { "sharpness", "auto", CLIPPING, KEYED_IF_SET },
     { "ns-mode", NULL, CLIPPING, 0 },
     { "ns-iters", NULL, CLIPPING, 0 },
     { "ns-tol", NULL, CLIPPING, 0 },
