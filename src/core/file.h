@@ -14,6 +14,10 @@
 
 #define MS_PATH_MAX 4096
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "numbers in files are read as they are in memory: this needs a little-endian host"
+#endif
+
 /* Joins "dir/name"; a path that does not fit is an error. */
 musec_status ms_path_join(ms_error *e, const char *dir, const char *name, char out[MS_PATH_MAX]);
 

@@ -75,7 +75,7 @@ static void put_real(dump *d, double x)
     if (strpbrk(text, ".en") == NULL) fputs(".0", d->to); /* so that it is read as a real again */
 }
 
-/* Texts, which jansson escapes, and true, false and null. */
+/* Prints strings, which jansson escapes, true, false and null. */
 static void put_scalar(dump *d, const json_t *value)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY);
@@ -226,7 +226,7 @@ json_t *ms_json_string(const char *text) { return ms_json_bytes(text, strlen(tex
 
 json_t *ms_json_bytes(const char *text, size_t bytes)
 {
-    static const char mark[] = "\xef\xbf\xbd"; /* U+FFFD, the mark of what is no character */
+    static const char mark[] = "\xef\xbf\xbd"; /* U+FFFD, the replacement character */
     json_t           *value  = json_stringn(text, bytes);
     char             *copy   = value != NULL ? NULL : malloc(3 * bytes + 1);
     size_t            n      = 0;

@@ -35,7 +35,7 @@ void ms_loss_track_add(ms_loss_track *t, double loss)
 
 static bool knows(double unigram) { return unigram >= ONE_TOKEN; }
 
-/* What the losses are held against. */
+/* The loss that means "nothing learned". */
 static double level_of(const ms_loss_track *t, double unigram)
 {
     return knows(unigram) ? unigram : t->first;
@@ -46,7 +46,7 @@ bool ms_outcome_learned(const ms_loss_track *t, double unigram)
     return t->steps >= MS_TRACK_MEAN && t->best <= LEARNED * level_of(t, unigram);
 }
 
-/* By its losses alone. */
+/* Judges a run by its losses alone. */
 static ms_outcome judge_losses(const ms_loss_track *t, double unigram,
                                char reason[MS_OUTCOME_REASON])
 {
