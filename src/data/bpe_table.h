@@ -45,10 +45,10 @@ musec_status ms_bpe_table_set(ms_error *e, const char *where, ms_bpe *bpe, int64
  * token that none can make. */
 musec_status ms_bpe_table_finish(ms_error *e, const char *path, ms_bpe *bpe);
 
-/* The same as ms_bpe_load for a vocabulary of another size, as the tests have. */
+/* ms_bpe_load for a vocabulary of another size, as the tests have. */
 musec_status ms_bpe_load_sized(ms_error *e, const char *path, int32_t n_ids, ms_bpe **out);
 
-/* What merging two ids makes, or MS_BPE_NONE. */
+/* Returns what merging two ids makes, or MS_BPE_NONE. */
 static inline uint32_t ms_bpe_pair(const ms_bpe *bpe, uint32_t left, uint32_t right)
 {
     const uint32_t key  = left << 16 | right;
@@ -61,11 +61,11 @@ static inline uint32_t ms_bpe_pair(const ms_bpe *bpe, uint32_t left, uint32_t ri
     }
 }
 
-/* One byte further from a node of the tree, whose root is 0.  Returns the entry:
+/* Goes one byte down from a node of the tree, whose root is 0.  Returns the entry:
  *     bits 36-63  the node it leaves, 20 bits, and the byte
  *     bits 16-35  the node it leads to
  *     bits 0-15   the token that ends there, or MS_BPE_NONE
- * or UINT64_MAX where no token goes on so. */
+ * or UINT64_MAX if no token continues like that. */
 static inline uint64_t ms_bpe_tree_step(const ms_bpe *bpe, uint32_t node, unsigned char byte)
 {
     const uint32_t key  = node << 8 | byte;

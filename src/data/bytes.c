@@ -16,7 +16,7 @@
 static const char separator[] = "\n<|endoftext|>\n";
 enum { SEPARATOR_BYTES = sizeof separator - 1 };
 
-/* Where the document that begins at `from` ends: at a separator, or at the end of the text. */
+/* Returns the end of the document that begins at `from`: a separator, or the end of the text. */
 static size_t document_end(const char *text, size_t bytes, size_t from)
 {
     size_t at = from;
@@ -49,7 +49,7 @@ static size_t encode(const char *text, size_t bytes, uint16_t *out)
 musec_status ms_bytes_encode(ms_error *e, const char *text, size_t bytes, uint16_t **tokens,
                              int64_t *n)
 {
-    const size_t count = encode(text, bytes, NULL); /* at most bytes + 1: no document is free */
+    const size_t count = encode(text, bytes, NULL); /* at most bytes + 1 */
     size_t       size  = 0;
     uint16_t    *out   = NULL;
 

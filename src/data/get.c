@@ -1,4 +1,4 @@
-/* get.c - files of a set one after the other, with their checksums kept. */
+/* get.c - the files of a set, one after the other, and their checksums. */
 #include "data/get.h"
 
 #include <errno.h>
@@ -25,13 +25,10 @@ musec_status ms_get_load(ms_error *e, const char *dir, const char *name, json_t 
     f = fopen(path, "rb");
     if (f == NULL && errno == ENOENT) {
         *out = json_object();
-        if (*out == NULL) st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
-        goto done;
+        return *out != NULL ? st : ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
     }
-    if (f == NULL) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s)", path, strerror(errno));
-        goto done;
-    }
+    if (f == NULL)
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s)", path, strerror(errno)));
     *out = json_loadf(f, 0, &problem);
     if (!json_is_object(*out))
         st = ms_fail(e, MUSEC_EFORMAT,
@@ -64,7 +61,7 @@ musec_status ms_get_keep(ms_error *e, const ms_get_state *g)
     const ms_fetched *f = &g->fetched;
     json_t           *row;
 
-    if (f->sha256[0] == '\0') return MUSEC_OK; /* its row is there */
+    if (f->sha256[0] == '\0') return MUSEC_OK; /* it has its row already */
     row = json_pack("{s:I, s:s, s:s*}", "bytes", (json_int_t)f->bytes, "sha256", f->sha256, "url",
                     f->url);
     if (row == NULL || json_object_set_new(g->checksums, g->file.name, row) != 0)
@@ -82,7 +79,7 @@ void ms_get_refuse(ms_error *e, const ms_get_state *g, const char *path, bool us
                   : " is kept: remove it to fetch it again");
 }
 
-/* For callbacks, which are told the name of the file as well. */
+/* These add the name of the file to the arguments of the callbacks. */
 static void on_progress(void *arg, const ms_fetch_progress *p)
 {
     const ms_get_state *g = arg;
@@ -123,7 +120,7 @@ musec_status ms_get_file(ms_error *e, ms_get_state *g, const char *dir, size_t r
                      .learnt        = sums,
                      .learnt_bytes  = g->file.bytes < 0,
                      .learnt_sha256 = g->file.sha256 == NULL && learnt != NULL,
-                     .verify        = cfg->verify || learnt == NULL, /* not checked by us before */
+                     .verify        = cfg->verify || learnt == NULL, /* not checked before */
                      .retries       = cfg->retries,
                      .delay_ms      = cfg->delay_ms,
                      .stall_s       = cfg->stall_s,

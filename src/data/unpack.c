@@ -5,8 +5,8 @@
  *     input    in[at .. n), refilled when empty, until the file has `ended`
  *     between  true where the file may end: after a whole stream
  *
- * The loop calls it until there is output.  A call that neither takes nor gives, with nothing left
- * to come, is the end: a right one if we are between streams, else the file is truncated. */
+ * The loop calls it until there is output.  A call that neither consumes nor produces, when no
+ * input is left, is the end: a proper one between streams, otherwise the file is truncated. */
 #define _POSIX_C_SOURCE 200809L
 #include "data/unpack.h"
 
@@ -33,7 +33,7 @@ enum { IN_BYTES = 1 << 17, MAGIC_BYTES = 6, POLL_MS = 100 };
 
 typedef struct packing {
     const char *name, *suffix, *library, *package;
-    const char *by_hand; /* unpacks what takes more memory than is taken here */
+    const char *by_hand; /* command that unpacks what takes more memory than is allowed here */
     bool (*begins)(const unsigned char *magic, size_t n);
     musec_status (*open)(ms_error *e, ms_unpack *u); /* NULL: not in this build */
     musec_status (*decode)(ms_error *e, ms_unpack *u, unsigned char *out, size_t capacity,
@@ -48,7 +48,7 @@ struct ms_unpack {
     bool               own_fd, may_wait, ended, between;
     const atomic_bool *stop;
     uint64_t           memory; /* bytes that unpacking may take */
-    const packing     *how;    /* NULL: as it is */
+    const packing     *how;    /* NULL: not packed */
     void              *state;
     size_t             at, n;
     int64_t            read;
@@ -64,7 +64,7 @@ static musec_status damaged(ms_error *e, const ms_unpack *u, const char *why)
                    u->path, why, (long long)ms_unpack_consumed(u), u->how->name);
 }
 
-/* The file is right; it was packed with a window, or a dictionary, that has to be kept whole. */
+/* The file is valid, but needs a window or a dictionary that is too large. */
 static musec_status too_wide(ms_error *e, const ms_unpack *u)
 {
     return ms_fail(e, MUSEC_ENOTSUP,
@@ -79,7 +79,7 @@ static musec_status no_memory(ms_error *e, const ms_unpack *u)
                    u->path, u->how->by_hand);
 }
 
-/* Windows of gigabytes are rare and right; but a few bytes must not take what the machine needs. */
+/* Windows of gigabytes are rare but valid; a small file must not exhaust the machine with one. */
 static uint64_t usual_memory(void)
 {
     uint64_t half = 0;
@@ -90,7 +90,7 @@ static uint64_t usual_memory(void)
     return half > MEMORY_MIN ? half : MEMORY_MIN;
 }
 
-/* A pipe may be silent for long: it is asked for bytes only once it has some. */
+/* Waits until a pipe has bytes, or until `stop`. */
 static musec_status await(ms_error *e, const ms_unpack *u)
 {
     struct pollfd p = { .fd = u->fd, .events = POLLIN };
@@ -99,7 +99,7 @@ static musec_status await(ms_error *e, const ms_unpack *u)
     return MUSEC_OK;
 }
 
-/* Adds what the file has next behind in[n]. */
+/* Reads the next bytes of the file to in[n]. */
 static musec_status refill(ms_error *e, ms_unpack *u)
 {
     ssize_t      got = -1;
@@ -109,11 +109,9 @@ static musec_status refill(ms_error *e, ms_unpack *u)
     do {
         got = read(u->fd, u->in + u->n, sizeof u->in - u->n);
     } while (got < 0 && errno == EINTR);
-    if (got < 0) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot read at byte %lld (%s)", u->path, (long long)u->read,
-                     strerror(errno));
-        goto done;
-    }
+    if (got < 0)
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot read at byte %lld (%s)", u->path, (long long)u->read,
+                    strerror(errno)));
     u->ended = got == 0;
     u->n += (size_t)got;
     u->read += got;
@@ -142,10 +140,10 @@ static musec_status decode_gzip(ms_error *e, ms_unpack *u, unsigned char *out, s
                                 size_t *got)
 {
     z_stream    *z   = u->state;
-    const size_t max = capacity < INT32_MAX ? capacity : INT32_MAX; /* it counts in 32 bits */
+    const size_t max = capacity < INT32_MAX ? capacity : INT32_MAX; /* zlib counts in 32 bits */
     int          rc;
 
-    if (u->between) { /* zeros behind the last member are padding, of tapes and of tar */
+    if (u->between) { /* zeros after the last member are padding, as of tar */
         while (u->at < u->n && u->in[u->at] == 0)
             u->at++;
         if (u->at == u->n) return MUSEC_OK;
@@ -175,7 +173,7 @@ static const char *version_gzip(void) { return zlibVersion(); }
 
 /* ---- zstd ------------------------------------------------------------------------------------ */
 
-static bool begins_zstd(const unsigned char *m, size_t n) /* a frame, or one to be skipped */
+static bool begins_zstd(const unsigned char *m, size_t n) /* a frame or a skippable frame */
 {
     return n >= 4 && ((m[0] == 0x28 && m[1] == 0xB5 && m[2] == 0x2F && m[3] == 0xFD) ||
                       (m[0] >> 4 == 5 && m[1] == 0x2A && m[2] == 0x4D && m[3] == 0x18));
@@ -185,7 +183,7 @@ static bool begins_zstd(const unsigned char *m, size_t n) /* a frame, or one to 
 static musec_status open_zstd(ms_error *e, ms_unpack *u)
 {
     const ZSTD_bounds bounds = ZSTD_dParam_getBounds(ZSTD_d_windowLogMax);
-    int               log = bounds.lowerBound; /* the widest window: the largest 2^log there is */
+    int               log    = bounds.lowerBound; /* log2 of the largest window allowed */
 
     while (log < bounds.upperBound && (uint64_t)2 << log <= u->memory)
         log++;
@@ -212,7 +210,7 @@ static musec_status decode_zstd(ms_error *e, ms_unpack *u, unsigned char *out, s
     ZSTD_outBuffer to   = { out, capacity, 0 };
     size_t         rc;
 
-    if (u->between && u->at == u->n) return MUSEC_OK; /* else it would begin another frame */
+    if (u->between && u->at == u->n) return MUSEC_OK; /* a call would begin another frame */
     rc         = ZSTD_decompressStream(u->state, &to, &from);
     u->at      = from.pos;
     *got       = to.pos;
@@ -262,7 +260,7 @@ static musec_status decode_xz(ms_error *e, ms_unpack *u, unsigned char *out, siz
     lzma_stream *z = u->state;
     lzma_ret     rc;
 
-    if (u->between) return MUSEC_OK; /* it has seen the end of all streams */
+    if (u->between) return MUSEC_OK; /* the decoder is at the end of all streams */
     z->next_in   = u->in + u->at;
     z->avail_in  = u->n - u->at;
     z->next_out  = out;
@@ -380,10 +378,7 @@ musec_status ms_unpack_open(ms_error *e, const char *path, uint64_t memory, cons
         u->memory = memory > 0 ? memory : usual_memory();
         u->path   = strdup(path);
     }
-    if (u == NULL || u->path == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
-        goto done;
-    }
+    if (u == NULL || u->path == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path));
     TRY(open_file(e, u));
     while (u->n < MAGIC_BYTES && !u->ended)
         TRY(refill(e, u));
@@ -428,7 +423,7 @@ musec_status ms_unpack_read(ms_error *e, ms_unpack *u, void *buf, size_t capacit
         const size_t before = u->at;
         TRY(decode(e, u, buf, capacity, got));
         if (*got > 0 || u->at != before) continue;
-        if (u->at < u->n) { /* no decoder does that, and a loop without end would be worse */
+        if (u->at < u->n) { /* no decoder does that, but it would loop forever */
             st = damaged(e, u, "nothing can be made of what follows");
             break;
         }
