@@ -163,16 +163,6 @@ static musec_status add_run(ms_error *e, ms_train_config *cfg, uint64_t seed, ms
     return st;
 }
 
-static musec_status set_all(ms_error *e, ms_train_config *cfg, const char *const (*settings)[2],
-                            size_t n)
-{
-    musec_status st = MUSEC_OK;
-    for (size_t i = 0; i < n; i++)
-        TRY(ms_train_config_set(e, cfg, settings[i][0], settings[i][1]));
-done:
-    return st;
-}
-
 static musec_status add_model_runs(ms_error *e, const ms_train_config *like, int width,
                                    ms_grid *grid)
 {
@@ -192,12 +182,12 @@ done:
 
 static musec_status add_optim_run(ms_error *e, const ms_train_config *like, ms_grid *grid)
 {
-    static const char *const settings[][2] = { { "stages", "" }, { "mtp", "1" } };
-    ms_train_config          cfg           = *like;
-    char                     every[16];
-    musec_status             st;
+    ms_train_config cfg = *like;
+    char            every[16];
+    musec_status    st;
 
-    TRY(set_all(e, &cfg, settings, COUNT(settings)));
+    TRY(ms_train_config_set(e, &cfg, "stages", ""));
+    TRY(ms_train_config_set(e, &cfg, "mtp", "1"));
     cfg.steps         = OPTIM_STEPS;
     cfg.extension     = 0;
     cfg.batch         = OPTIM_BATCH;
@@ -424,10 +414,8 @@ musec_status ms_estimate_calibrate(ms_error *e, const ms_estimate_setup *setup, 
     TRY(ms_path_join(e, base != NULL && base[0] != '\0' ? base : "/tmp", "musec-calibration-XXXXXX",
                      dir));
     TRY(choose_runs(e, setup, &c));
-    if (mkdtemp(dir) == NULL) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot make a directory there; set TMPDIR", dir);
-        goto done;
-    }
+    if (mkdtemp(dir) == NULL)
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot make a directory there; set TMPDIR", dir));
     ms_log_say(log, MS_LOG_NORMAL, "calibrating at %s: %zu short runs, %d at once",
                calibrated_scale(setup->ask->scale), c.grid.n, ms_sweep_width(setup->sweep));
     st = make_runs(e, setup, dir, log, &c);

@@ -80,10 +80,7 @@ musec_status ms_experiments_load(ms_error *e, ms_experiments *out)
     for (; ms_embedded_experiments[n].name != NULL; n++)
         TRY(read_file(e, &ms_embedded_experiments[n], out->files));
     out->at = calloc(n + 1, sizeof *out->at);
-    if (out->at == NULL) {
-        st = ms_no_memory(e, "the grids");
-        goto done;
-    }
+    if (out->at == NULL) TRY(ms_no_memory(e, "the grids"));
     json_object_foreach(out->files, name, file)
     {
         if (is_item(name)) TRY(read_item(e, name, file, &out->at[out->n++]));
@@ -285,10 +282,7 @@ static musec_status add_selected(ms_error *e, const context *c, const json_t *gr
     json_t      *mine = json_copy((json_t *)grid), *rates = NULL, *rows = json_array();
     musec_status st = MUSEC_OK;
 
-    if (table == NULL) {
-        st = broken(e, c->item, "the paper selected nothing for", optimizer);
-        goto done;
-    }
+    if (table == NULL) TRY(broken(e, c->item, "the paper selected nothing for", optimizer));
     json_object_del(mine, "rows");
     if (json_object_get(mine, "lr") != NULL)
         TRY(read_list(e, c, json_object_get(mine, "lr"), &rates));
@@ -343,11 +337,9 @@ static musec_status add_own(ms_error *e, const context *c, const json_t *from, j
         if (json_array_append(grids, grid) != 0) st = ms_no_memory(e, "the grids");
         goto done;
     }
-    if (strcmp(rows, "selected") != 0 && strcmp(rows, "selected*threshold") != 0) {
-        st = broken(e, c->item,
-                    "rows must be an array, \"selected\" or \"selected*threshold\", not", rows);
-        goto done;
-    }
+    if (strcmp(rows, "selected") != 0 && strcmp(rows, "selected*threshold") != 0)
+        TRY(broken(e, c->item, "rows must be an array, \"selected\" or \"selected*threshold\", not",
+                   rows));
     optimizers = as_list(json_object_get(grid, "optimizer"));
     for (size_t i = 0; i < json_array_size(optimizers); i++)
         TRY(add_selected(e, c, grid, json_string_value(json_array_get(optimizers, i)),

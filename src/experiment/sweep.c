@@ -478,10 +478,8 @@ musec_status ms_sweep_run_all(ms_error *e, const ms_sweep *s, ms_sweep_run *runs
                   .jobs       = calloc(n, sizeof *w->jobs),
                   .run_of_job = calloc(n, sizeof *w->run_of_job),
                   .announced  = calloc(n, sizeof *w->announced) };
-    if (n > 0 && (w->jobs == NULL || w->run_of_job == NULL || w->announced == NULL)) {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", n);
-        goto done;
-    }
+    if (n > 0 && (w->jobs == NULL || w->run_of_job == NULL || w->announced == NULL))
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", n));
     TRY(ms_sweep_scan(e, s, runs));
     TRY(ms_directory_make(e, s->out));
     TRY(run_jobs(e, w));

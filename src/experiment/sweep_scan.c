@@ -178,7 +178,7 @@ done:
     return st;
 }
 
-/* ---- its data --------------------------------------------------------------------------- */
+/* ---- its data -------------------------------------------------------------------------------- */
 
 /* The fingerprint of the data that the config names, borrowed from the cache `known`.  NULL if they
  * cannot be read, which does not matter to a finished run. */
