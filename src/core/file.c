@@ -254,8 +254,8 @@ static bool name_part(ms_out_file *out, int i, bool brief)
     return bytes >= 0 && (size_t)bytes < sizeof out->part;
 }
 
-/* Creates the part.  Its name may be taken by another thread of ours, by a process of equal number
- * on another machine, or by one that died: none of them is disturbed, the next name is tried. */
+/* Creates the part.  If its name is taken, by another thread, by a process with the same id on
+ * another machine, or by one that was killed, the next name is tried. */
 static int open_part(ms_out_file *out)
 {
     bool brief = false;

@@ -39,8 +39,8 @@ musec_status ms_file_open_read(ms_error *e, const char *path, FILE **out);
 /* Returns the size of a file open for reading, or -1 if it has none (a pipe). */
 int64_t      ms_file_bytes(FILE *f);
 musec_status ms_file_read(ms_error *e, FILE *f, const char *path, void *buf, size_t bytes);
-/* Reads the whole file and puts a NUL behind it; the caller frees it.  A pipe, or a file of more
- * than `max_bytes` bytes, is an error. */
+/* Reads the whole file and adds a NUL; the caller frees it.  A pipe, or a file of more than
+ * `max_bytes` bytes, is an error. */
 musec_status ms_file_text(ms_error *e, const char *path, int64_t max_bytes, char **text,
                           size_t *bytes);
 

@@ -222,6 +222,12 @@ musec_status ms_json_finish(ms_error *e, json_t *value, FILE *to)
 
 json_t *ms_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
+double ms_json_number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
 json_t *ms_json_string(const char *text) { return ms_json_bytes(text, strlen(text)); }
 
 json_t *ms_json_bytes(const char *text, size_t bytes)

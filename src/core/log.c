@@ -66,10 +66,10 @@ void ms_log_say(ms_log *log, ms_log_level level, const char *fmt, ...)
     erase_block(log);
     ms_log_end(log);
     va_start(args, fmt);
-    if (vsnprintf(line, sizeof line - 1, fmt, args) < 0) line[0] = '\0'; /* room for the newline */
+    if (vsnprintf(line, sizeof line - 1, fmt, args) < 0) line[0] = '\0'; /* - 1 for the newline */
     va_end(args);
     memcpy(line + strlen(line), "\n", 2);
-    fputs(line, log->to); /* nobody is left to tell that stderr failed */
+    fputs(line, log->to); /* a failure of stderr cannot be reported */
     fflush(log->to);
 }
 

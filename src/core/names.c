@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/status.h"
+#include "core/text.h"
 
 enum { LONGEST = 64, MAX_CHOICES = 64 }; /* longer names get no suggestion */
 
@@ -155,13 +155,11 @@ ms_name_hint ms_name_hint_of(const char *name, const char *const *names, size_t 
 ms_name_hint ms_name_hint_or_all(const char *name, const char *const *names, size_t n)
 {
     ms_name_hint hint = ms_name_hint_of(name, names, n);
-    size_t       used;
 
     if (hint.text[0] != '\0') return hint;
-    used = (size_t)snprintf(hint.text, sizeof hint.text, "; it must be one of ");
-    for (size_t i = 0; i < n && used < sizeof hint.text; i++)
-        used += (size_t)snprintf(hint.text + used, sizeof hint.text - used, "%s%s",
-                                 i == 0 ? "" : ", ", names[i]);
+    ms_text_append(hint.text, sizeof hint.text, "; it must be one of ");
+    for (size_t i = 0; i < n; i++)
+        ms_text_append(hint.text, sizeof hint.text, "%s%s", i == 0 ? "" : ", ", names[i]);
     return hint;
 }
 

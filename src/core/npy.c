@@ -24,12 +24,13 @@
 
 #include "core/file.h"
 #include "core/size.h"
+#include "core/text.h"
 
 #define MAGIC         "\x93NUMPY"
 #define MAGIC_BYTES   6
 #define HEADER_MAX    ((size_t)1 << 20) /* bytes; the longest one we understand has some 300 */
 #define ALIGN         64                /* of the elements in the file, as NumPy does */
-#define GROWTH_DIGITS 21                /* of a first axis: NumPy leaves room for that many */
+#define GROWTH_DIGITS 21                /* that NumPy reserves for a growing first axis */
 #define PIPE_CHUNK    ((size_t)1 << 20)
 #define TILE          32
 
@@ -182,12 +183,12 @@ done:
 /* "(2, 3)", "(3,)", "()": as Python writes it. */
 static void shape_text(int ndim, const int64_t *shape, char *out, size_t size)
 {
-    size_t n = (size_t)snprintf(out, size, "(");
+    snprintf(out, size, "(");
     for (int i = 0; i < ndim; i++) {
         const char *sep = i + 1 < ndim ? ", " : ndim == 1 ? "," : "";
-        n += (size_t)snprintf(out + n, size - n, "%lld%s", (long long)shape[i], sep);
+        ms_text_append(out, size, "%lld%s", (long long)shape[i], sep);
     }
-    snprintf(out + n, size - n, ")");
+    ms_text_append(out, size, ")");
 }
 
 #define SHAPE_TEXT_MAX (MS_NPY_DIMS * 22 + 4) /* 20 characters and a separator for each */

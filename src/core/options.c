@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/names.h"
@@ -40,7 +39,7 @@ static musec_status out_of_range(ms_error *e, const ms_option *o, const char *te
     return ms_fail(e, MUSEC_EINVAL, "--%s is %s; it must be %s", o->name, text, range);
 }
 
-/* The status of a whole number that was read, or not. */
+/* Turns the result of reading a whole number into a status. */
 static musec_status whole_status(ms_error *e, const ms_option *o, const char *text, ms_whole found,
                                  const char *range)
 {
@@ -247,8 +246,7 @@ static size_t columns(const char *text, size_t bytes) /* a UTF-8 character is on
     return n;
 }
 
-/* Prints words from column `at`, broken so that no line but one of a single word is over WIDTH;
- * further lines begin at `indent`. */
+/* Prints words from column `at`, wrapped at WIDTH columns; further lines are indented. */
 static void print_wrapped(FILE *to, const char *text, size_t at, size_t indent)
 {
     bool first = true;

@@ -66,7 +66,7 @@ void ms_stop_answer(const char *text)
         atomic_store(&answer, (const char *)NULL);
         return;
     }
-    /* a terminal's cursor stands behind a progress line and ^C */
+    /* on a terminal, after a progress line and ^C */
     snprintf(lines[next], sizeof lines[next], "%s%s\n", isatty(STDERR_FILENO) ? "\n" : "", text);
     atomic_store(&answer, (const char *)lines[next]);
     next = 1 - next;

@@ -36,7 +36,7 @@ static ms_whole read_size(const char *text, uint64_t *out)
     const char *end = text + strspn(text, "0123456789."), *point = strchr(text, '.');
     long        exponent = 0;
     uint64_t    value    = 0;
-    const char *last; /* behind the last digit that is not 0 */
+    const char *last; /* after the last digit that is not 0 */
 
     if (!is_digit(text[0]) || (point != NULL && strchr(point + 1, '.') != NULL))
         return MS_WHOLE_NONE;

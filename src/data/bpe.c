@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "data/bpe_table.h"
 
 enum {
@@ -274,15 +275,9 @@ static size_t encode_text(const ms_bpe *bpe, ms_bpe_cache *cache, const char *te
 /* Returns where the next <|endoftext|> begins, or `bytes`. */
 static size_t find_start(const ms_bpe *bpe, const char *text, size_t bytes, size_t at)
 {
-    const ms_bpe_token *t = &bpe->tokens[bpe->start];
-
-    while (bytes - at >= t->bytes) {
-        const char *found = memchr(text + at, bpe->bytes[t->at], bytes - at - t->bytes + 1);
-        if (found == NULL) break;
-        if (memcmp(found, bpe->bytes + t->at, t->bytes) == 0) return (size_t)(found - text);
-        at = (size_t)(found - text) + 1;
-    }
-    return bytes;
+    const ms_bpe_token *t     = &bpe->tokens[bpe->start];
+    const char         *found = ms_text_find(text + at, bytes - at, bpe->bytes + t->at, t->bytes);
+    return found != NULL ? (size_t)(found - text) : bytes;
 }
 
 size_t ms_bpe_encode(const ms_bpe *bpe, ms_bpe_cache *cache, const char *text, size_t bytes,

@@ -29,7 +29,7 @@ struct ms_bpe {
     size_t          n_bytes;
     uint16_t        byte_id[256];
     uint16_t        byte_pair[256][256]; /* what two bytes make, by their values */
-    uint32_t        byte_node[256][256]; /* node of the tree behind two bytes, 0: none */
+    uint32_t        byte_node[256][256]; /* node of the tree after two bytes; 0: none */
     uint64_t       *pairs; /* (1 << pair_bits) left << 32 | right << 16 | id; ~0 is free */
     uint64_t       *tree;  /* (1 << tree_bits) the tokens as a tree of bytes, see tree_step() */
     int             pair_bits, tree_bits;
@@ -41,8 +41,8 @@ musec_status ms_bpe_table_make(ms_error *e, int32_t n_ids, ms_bpe **out);
 /* where: file and line or so, for messages. */
 musec_status ms_bpe_table_set(ms_error *e, const char *where, ms_bpe *bpe, int64_t id,
                               const void *bytes, size_t n);
-/* All tokens are set but <|endoftext|>, which may be: finds the merges, and fails if there is a
- * token that none can make. */
+/* Finds the merges after all tokens were set, <|endoftext|> being optional.  Fails if there is a
+ * token that no merge can make. */
 musec_status ms_bpe_table_finish(ms_error *e, const char *path, ms_bpe *bpe);
 
 /* ms_bpe_load for a vocabulary of another size, as the tests have. */

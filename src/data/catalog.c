@@ -10,6 +10,7 @@
 
 #include "core/embedded.h"
 #include "core/names.h"
+#include "core/text.h"
 
 #define OWN_NAME "data/sources.json"
 
@@ -241,7 +242,7 @@ musec_status ms_catalog_find(ms_error *e, const ms_catalog *c, const char *name,
 {
     char        names[512] = "";
     const char *known[64];
-    size_t      used = 0, n = 0;
+    size_t      n = 0;
 
     for (size_t i = 0; i < c->n; i++) {
         if (n < COUNT(known)) known[n++] = c->sets[i].name;
@@ -249,9 +250,7 @@ musec_status ms_catalog_find(ms_error *e, const ms_catalog *c, const char *name,
             *out = &c->sets[i];
             return MUSEC_OK;
         }
-        if (used < sizeof names)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
-                                     c->sets[i].name);
+        ms_text_append(names, sizeof names, "%s%s", i == 0 ? "" : ", ", c->sets[i].name);
     }
     return ms_fail(e, MUSEC_EINVAL, "there is no data set '%s'; there are %s%s", name, names,
                    ms_name_hint_of(name, known, n).text);

@@ -219,10 +219,7 @@ static bool on_begin(void *arg, const ms_http_response *r)
     }
     if (all && drop_part(t) != MUSEC_OK) return unwanted(t, fatal(t, MUSEC_EIO));
     if (t->have > 0) t->mixed = true;
-    if (lseek(t->fd, t->have, SEEK_SET) < 0) {
-        cannot_write(t);
-        return unwanted(t, fatal(t, MUSEC_EIO));
-    }
+    if (lseek(t->fd, t->have, SEEK_SET) < 0) return unwanted(t, fatal(t, cannot_write(t)));
     if (r->bytes >= 0) t->from.bytes = r->bytes;
     if (t->from.bytes < 0) t->from.bytes = cfg->bytes;
     snprintf(t->from.url, sizeof t->from.url, "%s", t->url);
@@ -240,10 +237,7 @@ static bool on_data(void *arg, const char *data, size_t bytes)
     for (size_t at = 0; at < bytes;) {
         const ssize_t n = write(t->fd, data + at, bytes - at);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) {
-            cannot_write(t);
-            return unwanted(t, fatal(t, MUSEC_EIO));
-        }
+        if (n < 0) return unwanted(t, fatal(t, cannot_write(t)));
         at += (size_t)n;
         t->have += n;
         t->out->received += n;

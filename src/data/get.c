@@ -7,6 +7,7 @@
 
 #include "core/json_file.h"
 #include "core/lock.h"
+#include "core/text.h"
 #include "data/get_internal.h"
 #include "data/parquet.h"
 #include "data/shard.h"
@@ -71,12 +72,11 @@ musec_status ms_get_keep(ms_error *e, const ms_get_state *g)
 
 void ms_get_refuse(ms_error *e, const ms_get_state *g, const char *path, bool useless)
 {
-    const size_t n    = strlen(e->text);
-    const bool   drop = g->first && useless && remove(path) == 0;
+    const bool drop = g->first && useless && remove(path) == 0;
 
-    snprintf(e->text + n, sizeof e->text - n, "; %s%s", drop ? "what came was dropped" : path,
-             drop ? ": the address may give another file (--mirror, --sources)"
-                  : " is kept: remove it to fetch it again");
+    ms_text_append(e->text, sizeof e->text, "; %s%s", drop ? "what came was dropped" : path,
+                   drop ? ": the address may give another file (--mirror, --sources)"
+                        : " is kept: remove it to fetch it again");
 }
 
 /* These add the name of the file to the arguments of the callbacks. */
@@ -136,7 +136,7 @@ musec_status ms_get_file(ms_error *e, ms_get_state *g, const char *dir, size_t r
     g->first = !got->found && learnt == NULL && g->file.sha256 == NULL;
     if (got->found && learnt != NULL) got->sha256[0] = '\0';
     if (got->found && learnt == NULL && got->sha256[0] == '\0')
-        TRY(ms_sha256_file(e, path, got->sha256)); /* somebody else put it there */
+        TRY(ms_sha256_file(e, path, got->sha256)); /* it was not put there by a call of ours */
 done:
     return st;
 }

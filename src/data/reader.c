@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "data/unpack.h"
 
 enum { BUF_MIN = 1 << 18, READ_MIN = 1 << 16, KEYS_SHOWN = 8, MARK_BYTES = 3 };
@@ -95,9 +96,8 @@ void ms_reader_close(ms_reader *r)
 /* Adds the line or the document to the message of a failure. */
 static void add_line(ms_error *e, const ms_reader *r)
 {
-    const size_t n = strlen(e->text);
-    snprintf(e->text + n, sizeof e->text - n, " (in %s %lld)", r->json ? "line" : "document",
-             (long long)r->number + 1);
+    ms_text_append(e->text, sizeof e->text, " (in %s %lld)", r->json ? "line" : "document",
+                   (long long)r->number + 1);
 }
 
 static bool is_blank(const char *line, size_t bytes)
@@ -196,19 +196,15 @@ static bool find_end(ms_reader *r, const separator *s, size_t *bytes)
 {
     const char  *record = r->buf + r->begin;
     const size_t n      = r->end - r->begin;
+    const char  *found;
 
     if (s->text == NULL) return false;
-    while (n - r->scanned >= s->bytes) {
-        const char *at = memchr(record + r->scanned, s->text[0], n - r->scanned - s->bytes + 1);
-        if (at == NULL) {
-            r->scanned = n - s->bytes + 1;
-            break;
-        }
-        *bytes = (size_t)(at - record);
-        if (memcmp(at, s->text, s->bytes) == 0) return true;
-        r->scanned = *bytes + 1;
-    }
-    return false;
+    found = ms_text_find(record + r->scanned, n - r->scanned, s->text, s->bytes);
+    if (found != NULL)
+        *bytes = (size_t)(found - record);
+    else if (n >= s->bytes)
+        r->scanned = n - s->bytes + 1;
+    return found != NULL;
 }
 
 static musec_status too_long(ms_error *e, const ms_reader *r)

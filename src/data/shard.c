@@ -9,7 +9,6 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/file.h"
 #include "core/size.h"

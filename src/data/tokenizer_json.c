@@ -7,7 +7,6 @@
 #include "data/tokenizer_json.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "data/bpe_table.h"
 #include "data/bytes.h"

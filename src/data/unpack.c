@@ -167,8 +167,6 @@ static void close_gzip(ms_unpack *u)
     if (u->state != NULL) inflateEnd(u->state);
     free(u->state);
 }
-
-static const char *version_gzip(void) { return zlibVersion(); }
 #endif
 
 /* ---- zstd ------------------------------------------------------------------------------------ */
@@ -219,8 +217,6 @@ static musec_status decode_zstd(ms_error *e, ms_unpack *u, unsigned char *out, s
 }
 
 static void close_zstd(ms_unpack *u) { ZSTD_freeDStream(u->state); }
-
-static const char *version_zstd(void) { return ZSTD_versionString(); }
 #endif
 
 /* ---- xz -------------------------------------------------------------------------------------- */
@@ -278,24 +274,22 @@ static void close_xz(ms_unpack *u)
     if (u->state != NULL) lzma_end(u->state);
     free(u->state);
 }
-
-static const char *version_xz(void) { return lzma_version_string(); }
 #endif
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
 #ifdef MS_HAVE_ZLIB
-#define GZIP_CALLS open_gzip, decode_gzip, close_gzip, version_gzip
+#define GZIP_CALLS open_gzip, decode_gzip, close_gzip, zlibVersion
 #else
 #define GZIP_CALLS NULL, NULL, NULL, NULL
 #endif
 #ifdef MS_HAVE_ZSTD
-#define ZSTD_CALLS open_zstd, decode_zstd, close_zstd, version_zstd
+#define ZSTD_CALLS open_zstd, decode_zstd, close_zstd, ZSTD_versionString
 #else
 #define ZSTD_CALLS NULL, NULL, NULL, NULL
 #endif
 #ifdef MS_HAVE_LZMA
-#define XZ_CALLS open_xz, decode_xz, close_xz, version_xz
+#define XZ_CALLS open_xz, decode_xz, close_xz, lzma_version_string
 #else
 #define XZ_CALLS NULL, NULL, NULL, NULL
 #endif

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/directory.h"
@@ -18,6 +17,7 @@
 #include "core/machine.h"
 #include "core/process.h"
 #include "core/signals.h"
+#include "core/text.h"
 #include "report/runset.h"
 #include "train/schedule.h"
 
@@ -26,7 +26,7 @@ enum {
     MODEL_STEPS = 12,
     VAL_EVERY   = 4,
     OPTIM_STEPS = 10,
-    REPORTS     = 3, /* every so many steps */
+    REPORTS     = 3, /* steps from one measurement to the next */
     OPTIM_BATCH = 256,
     KEY_TEXT    = 2048,
     MS_PER_S    = 1000,
@@ -82,12 +82,12 @@ static json_t *machine_here(void)
 static void key_of(const ms_estimate_setup *setup, const char *scale, char key[KEY_TEXT])
 {
     const ms_sweep *s = setup->sweep;
-    size_t          n = (size_t)snprintf(key, KEY_TEXT, "%s, %d at once of %d threads", scale,
-                                         ms_sweep_width(s), s->threads > 0 ? s->threads : 1);
-    for (size_t i = 0; i < s->n_devices && n < KEY_TEXT; i++)
-        n += (size_t)snprintf(key + n, KEY_TEXT - n, " on %s", s->devices[i]);
-    for (size_t i = 0; i < setup->ask->n_set && n < KEY_TEXT; i++)
-        n += (size_t)snprintf(key + n, KEY_TEXT - n, ", %s", setup->ask->set[i]);
+    snprintf(key, KEY_TEXT, "%s, %d at once of %d threads", scale, ms_sweep_width(s),
+             s->threads > 0 ? s->threads : 1);
+    for (size_t i = 0; i < s->n_devices; i++)
+        ms_text_append(key, KEY_TEXT, " on %s", s->devices[i]);
+    for (size_t i = 0; i < setup->ask->n_set; i++)
+        ms_text_append(key, KEY_TEXT, ", %s", setup->ask->set[i]);
 }
 
 /* The scale whose calibration is used for `scale`. */
@@ -146,7 +146,7 @@ void ms_estimate_free(ms_estimate *est)
 
 typedef struct calibration {
     ms_grid grid;
-    size_t  n_model; /* the first so many have the real stages; each of the others is a class */
+    size_t  n_model; /* runs with the real stages; each of the others is a kind of optimizer */
     double  wall_ms;
 } calibration;
 
@@ -260,7 +260,7 @@ static musec_status make_runs(ms_error *e, const ms_estimate_setup *setup, const
     return st;
 }
 
-/* ---- what they say --------------------------------------------------------------------------- */
+/* ---- their results --------------------------------------------------------------------------- */
 
 typedef struct mean {
     double sum;
@@ -296,10 +296,10 @@ static double line_ms(const ms_run_line *l)
 
 typedef struct figures {
     mean stage[MS_STAGES], val, rest; /* ms of a step, of a validation, of a step's rest */
-    mean logged;                      /* ms of all lines, a run each */
+    mean logged;                      /* ms of all lines of a run */
 } figures;
 
-/* The first step is left out where single steps count: it is slower than all others. */
+/* Means over steps leave out the first one, which is slower. */
 static musec_status read_model(ms_error *e, const char *dir, const ms_grid_run *run, figures *f)
 {
     ms_runset    set = { 0 };
@@ -433,12 +433,6 @@ done:
 
 /* ---- estimates ------------------------------------------------------------------------------- */
 
-static double number_of(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /* ms of all tokens of a run, by the figures of the stage with the same number. */
 static double model_ms(const json_t *entry, const ms_train_config *cfg, const ms_schedule *s)
 {
@@ -449,8 +443,8 @@ static double model_ms(const json_t *entry, const ms_train_config *cfg, const ms
     for (int i = 0; i < s->n_stages && n > 0; i++) {
         const ms_train_stage *g    = &s->stage[i];
         const json_t         *like = json_array_get(stages, (size_t)i < n ? (size_t)i : n - 1);
-        const double          ms   = number_of(like, "ms_token") * ms_estimate_token_flops(cfg, g) /
-                          number_of(like, "flops_token");
+        const double ms = ms_json_number(like, "ms_token") * ms_estimate_token_flops(cfg, g) /
+                          ms_json_number(like, "flops_token");
         sum += ms * (double)g->batch * (double)(g->end - g->first);
     }
     return sum;
@@ -472,21 +466,22 @@ double ms_estimate_run(const ms_estimate *est, const ms_train_config *cfg)
     const double steps   = (double)s.steps;
     const double reports = every > 0.0 ? floor(steps / every) : 0.0;
     const double val     = cfg->val_every > 0 ? ceil(steps / (double)cfg->val_every) : 1.0;
-    const double larger  = ms_estimate_optim_work(cfg) / number_of(entry, "optim_work");
+    const double larger  = ms_estimate_optim_work(cfg) / ms_json_number(entry, "optim_work");
     const double slower =
         ms_estimate_token_flops(cfg, &s.stage[s.n_stages - 1]) /
-        number_of(json_array_get(stages, json_array_size(stages) - 1), "flops_token");
+        ms_json_number(json_array_get(stages, json_array_size(stages) - 1), "flops_token");
     const double ms =
-        model_ms(entry, cfg, &s) + steps * number_of(entry, "rest_ms") +
-        larger * (steps * number_of(kind, "ms") + reports * number_of(kind, "report_ms")) +
-        slower * val * (double)cfg->val_tokens * number_of(entry, "val_ms_token");
-    return number_of(entry, "start_s") + ms / MS_PER_S;
+        model_ms(entry, cfg, &s) + steps * ms_json_number(entry, "rest_ms") +
+        larger *
+            (steps * ms_json_number(kind, "ms") + reports * ms_json_number(kind, "report_ms")) +
+        slower * val * (double)cfg->val_tokens * ms_json_number(entry, "val_ms_token");
+    return ms_json_number(entry, "start_s") + ms / MS_PER_S;
 }
 
 double ms_estimate_all(const ms_estimate *est, const ms_grid *grid, const ms_sweep_run *runs)
 {
     const int width = est->width > 0 ? est->width : 1;
-    double   *busy  = calloc((size_t)width, sizeof *busy); /* until when each slot is */
+    double   *busy  = calloc((size_t)width, sizeof *busy); /* when each slot is free */
     double    last  = 0.0;
 
     for (size_t i = 0; i < grid->n && busy != NULL; i++) {

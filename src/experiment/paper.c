@@ -1,4 +1,4 @@
-/* paper.c - the runs of an item of the paper: which they are, how they stand, making them. */
+/* paper.c - the runs of an item of the paper: which they are, their state, making them. */
 #include "experiment/paper.h"
 
 #include <math.h>

@@ -28,9 +28,7 @@ typedef struct build {
 
 static double value_of(const ms_theory_point *p, size_t seed, const char *field)
 {
-    const json_t *run   = json_array_get(json_object_get(p->result, "runs"), seed);
-    const json_t *value = json_object_get(run, field);
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    return ms_json_number(json_array_get(json_object_get(p->result, "runs"), seed), field);
 }
 
 static double mean_of(const ms_theory_point *p, size_t seeds, const char *field, double *low,
@@ -162,7 +160,7 @@ static void note_slope(const build *b, const char *suite, const ms_theory_point 
     json_array_append_new(b->slopes, one);
 }
 
-/* Slope, and where the curve ends; seeds whose mean |Hbar| is within the bound. */
+/* Adds the slope, the values at the end of the curve, and how many runs are within the bound. */
 static void add_row(const build *b, ms_table *t, const char *suite, const series *c, bool by_rank)
 {
     const ms_theory_point *last  = c->last;

@@ -94,7 +94,7 @@ static void add_value(ms_table *t, const ms_train_config *cfg, const char *field
     char text[MS_PATH_MAX];
     if (ms_train_config_get(cfg, field, text, sizeof text) != MUSEC_OK) text[0] = '\0';
     if (strcmp(field, "weight-decay") == 0) shorten(text);
-    if (strlen(text) > VALUE_BYTES) /* the end of a path tells most */
+    if (strlen(text) > VALUE_BYTES) /* the end of a path */
         ms_table_add(t, "...%s", text + strlen(text) - VALUE_BYTES);
     else
         ms_table_add(t, "%s", text);
