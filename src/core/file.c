@@ -36,16 +36,15 @@ musec_status ms_path_join(ms_error *e, const char *dir, const char *name, char o
     return ms_fail(e, MUSEC_EIO, "%.200s.../%s: the path is too long", dir, name);
 }
 
-static const char *base_name(const char *path)
+const char *ms_path_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? path : slash + 1;
 }
 
-/* The directory of a path: "." where none is named. */
-static void directory_of(const char *path, char dir[MS_PATH_MAX])
+void ms_path_directory(const char *path, char dir[MS_PATH_MAX])
 {
-    const int n = (int)(base_name(path) - path);
+    const int n = (int)(ms_path_name(path) - path);
     snprintf(dir, MS_PATH_MAX, "%.*s", n > 1 ? n - 1 : 1, n == 0 ? "." : path);
 }
 
@@ -54,10 +53,10 @@ static bool real_path(const char *path, char out[MS_PATH_MAX])
 {
     char dir[MS_PATH_MAX], *real;
 
-    directory_of(path, dir);
+    ms_path_directory(path, dir);
     real = realpath(dir, NULL);
     if (real == NULL) return false;
-    const musec_status st = ms_path_join(NULL, real, base_name(path), out);
+    const musec_status st = ms_path_join(NULL, real, ms_path_name(path), out);
     free(real);
     return st == MUSEC_OK;
 }
@@ -238,7 +237,7 @@ static int open_direct(const char *path, const struct stat *sb)
  * so the part gets the beginning of it, cut between characters. */
 static bool name_part(ms_out_file *out, int i, bool brief)
 {
-    const char *base       = base_name(out->path);
+    const char *base       = ms_path_name(out->path);
     size_t      keep       = strlen(base);
     char        suffix[32] = "";
     int         bytes;
@@ -326,7 +325,7 @@ static int sync_directory(const char *path)
     char dir[MS_PATH_MAX];
     int  fd, failed;
 
-    directory_of(path, dir);
+    ms_path_directory(path, dir);
     fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return 0;
     failed = fsync(fd) != 0 && errno == EIO;

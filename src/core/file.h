@@ -21,6 +21,11 @@
 /* Joins "dir/name"; a path that does not fit is an error. */
 musec_status ms_path_join(ms_error *e, const char *dir, const char *name, char out[MS_PATH_MAX]);
 
+/* Returns the part of a path that follows its last slash; the directory is what is before it, or
+ * ".". */
+const char *ms_path_name(const char *path);
+void        ms_path_directory(const char *path, char dir[MS_PATH_MAX]);
+
 /* Returns true if writing one would replace the other.  Compares device and inode where both exist,
  * else directory and name.  Devices and pipes are never the same: writing one twice loses
  * nothing. */

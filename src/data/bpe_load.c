@@ -26,17 +26,6 @@
 static const char encoder_name[] = "encoder.json", merges_name[] = "vocab.bpe",
                   tiktoken_name[] = "r50k_base.tiktoken", bin_name[] = "gpt2_tokenizer.bin";
 
-typedef struct where { /* "path, line 7" for messages */
-    char text[MS_PATH_MAX + 32];
-} where;
-
-static where at_line(const char *path, size_t line)
-{
-    where w;
-    snprintf(w.text, sizeof w.text, "%s, line %zu", path, line);
-    return w;
-}
-
 /* Takes the next line, without its end; false after the last. */
 static bool next_line(char **rest, const char *end, char **line, size_t *n)
 {
@@ -182,11 +171,13 @@ done:
     return st;
 }
 
-static musec_status load_pair(ms_error *e, const char *dir, ms_bpe *bpe)
+/* Loads encoder.json and vocab.bpe, of which `path` names one. */
+static musec_status load_pair(ms_error *e, const char *path, ms_bpe *bpe)
 {
-    char         encoder[MS_PATH_MAX], merges[MS_PATH_MAX];
+    char         dir[MS_PATH_MAX], encoder[MS_PATH_MAX], merges[MS_PATH_MAX];
     musec_status st;
 
+    ms_path_directory(path, dir);
     TRY(ms_path_join(e, dir, encoder_name, encoder));
     TRY(ms_path_join(e, dir, merges_name, merges));
     TRY(read_encoder(e, encoder, bpe));
@@ -232,7 +223,7 @@ static bool read_base64(const char *text, size_t n, unsigned char *out, size_t *
 
 static musec_status load_tiktoken(ms_error *e, const char *path, ms_bpe *bpe)
 {
-    char         *text = NULL, *rest, *line, *stop;
+    char         *text = NULL, *rest, *line, *stop, where[MS_PATH_MAX + 32];
     size_t        bytes, n, n_token, number = 0;
     unsigned char token[MS_BPE_TOKEN_BYTES];
     musec_status  st;
@@ -240,20 +231,20 @@ static musec_status load_tiktoken(ms_error *e, const char *path, ms_bpe *bpe)
     TRY(ms_file_text(e, path, MAX_FILE_BYTES, &text, &bytes));
     rest = text;
     while (next_line(&rest, text + bytes, &line, &n)) {
-        const where w     = at_line(path, ++number);
-        char       *blank = memchr(line, ' ', n);
-        long long   id;
+        char     *blank = memchr(line, ' ', n);
+        long long id;
 
+        snprintf(where, sizeof where, "%s, line %zu", path, ++number);
         if (n == 0) continue;
         if (blank == NULL || !read_base64(line, (size_t)(blank - line), token, &n_token))
             TRY(ms_fail(e, MUSEC_EFORMAT,
-                        "%s: '%.*s' is not base64 of at most %d bytes, a blank and an id", w.text,
+                        "%s: '%.*s' is not base64 of at most %d bytes, a blank and an id", where,
                         (int)(n < 80 ? n : 80), line, MS_BPE_TOKEN_BYTES));
         errno = 0;
         id    = strtoll(blank + 1, &stop, 10);
         if (blank[1] < '0' || blank[1] > '9' || stop != line + n || errno != 0)
-            TRY(ms_fail(e, MUSEC_EFORMAT, "%s: no whole number behind the blank", w.text));
-        TRY(ms_bpe_table_set(e, w.text, bpe, id, token, n_token));
+            TRY(ms_fail(e, MUSEC_EFORMAT, "%s: no whole number behind the blank", where));
+        TRY(ms_bpe_table_set(e, where, bpe, id, token, n_token));
     }
     TRY(ms_bpe_table_finish(e, path, bpe));
 done:
@@ -321,49 +312,45 @@ static bool exists(const char *dir, const char *name)
     return ms_path_join(NULL, dir, name, path) == MUSEC_OK && stat(path, &sb) == 0;
 }
 
+static musec_status load_file(ms_error *e, const char *path, ms_bpe *bpe)
+{
+    const char *base = ms_path_name(path);
+
+    if (strcmp(base, encoder_name) == 0 || strcmp(base, merges_name) == 0)
+        return load_pair(e, path, bpe);
+    if (ms_text_ends_with(path, ".tiktoken")) return load_tiktoken(e, path, bpe);
+    if (ms_text_ends_with(path, ".bin")) return load_bin(e, path, bpe);
+    return ms_fail(e, MUSEC_EFORMAT,
+                   "%s: is no vocabulary by its name; give %s (with %s beside it), %s, %s or their "
+                   "directory",
+                   path, encoder_name, merges_name, tiktoken_name, bin_name);
+}
+
 static musec_status load_directory(ms_error *e, const char *dir, ms_bpe *bpe)
 {
     const bool   encoder = exists(dir, encoder_name), merges = exists(dir, merges_name);
+    const char  *name = encoder && merges            ? encoder_name
+                        : exists(dir, tiktoken_name) ? tiktoken_name
+                        : exists(dir, bin_name)      ? bin_name
+                                                     : NULL;
     char         path[MS_PATH_MAX];
-    musec_status st = MUSEC_OK;
+    musec_status st;
 
-    if (encoder && merges) {
-        TRY(load_pair(e, dir, bpe));
-    } else if (exists(dir, tiktoken_name)) {
-        TRY(ms_path_join(e, dir, tiktoken_name, path));
-        TRY(load_tiktoken(e, path, bpe));
-    } else if (exists(dir, bin_name)) {
-        TRY(ms_path_join(e, dir, bin_name, path));
-        TRY(load_bin(e, path, bpe));
-    } else if (encoder || merges) {
-        st = ms_fail(e, MUSEC_EIO, "%s: has %s but not %s, which belongs to it; " HOW_TO_GET, dir,
-                     encoder ? encoder_name : merges_name, encoder ? merges_name : encoder_name);
-    } else {
-        st = ms_fail(e, MUSEC_EIO,
-                     "%s: no vocabulary is there: neither %s and %s, nor %s, nor %s; " HOW_TO_GET,
-                     dir, encoder_name, merges_name, tiktoken_name, bin_name);
-    }
+    if (name == NULL && (encoder || merges))
+        return ms_fail(e, MUSEC_EIO, "%s: has %s but not %s, which belongs to it; " HOW_TO_GET, dir,
+                       encoder ? encoder_name : merges_name, encoder ? merges_name : encoder_name);
+    if (name == NULL)
+        return ms_fail(e, MUSEC_EIO,
+                       "%s: no vocabulary is there: neither %s and %s, nor %s, nor %s; " HOW_TO_GET,
+                       dir, encoder_name, merges_name, tiktoken_name, bin_name);
+    TRY(ms_path_join(e, dir, name, path));
+    TRY(load_file(e, path, bpe));
 done:
     return st;
 }
 
-/* Loads encoder.json and vocab.bpe from the directory of either of them. */
-static musec_status load_beside(ms_error *e, const char *path, ms_bpe *bpe)
-{
-    const char *slash = strrchr(path, '/');
-    char        dir[MS_PATH_MAX];
-
-    if (slash == NULL) return load_pair(e, ".", bpe);
-    if ((size_t)(slash - path) >= sizeof dir)
-        return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", path);
-    memcpy(dir, path, (size_t)(slash - path));
-    dir[slash - path] = '\0';
-    return load_pair(e, dir[0] == '\0' ? "/" : dir, bpe);
-}
-
 musec_status ms_bpe_load_sized(ms_error *e, const char *path, int32_t n_ids, ms_bpe **out)
 {
-    const char  *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
     ms_bpe      *bpe = NULL;
     struct stat  sb;
     musec_status st;
@@ -371,23 +358,9 @@ musec_status ms_bpe_load_sized(ms_error *e, const char *path, int32_t n_ids, ms_
     *out = NULL;
     TRY(ms_bpe_table_make(e, n_ids, &bpe));
     if (stat(path, &sb) != 0)
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s); " HOW_TO_GET, path,
-                     strerror(errno));
-    else if (S_ISDIR(sb.st_mode))
-        st = load_directory(e, path, bpe);
-    else if (strcmp(base, encoder_name) == 0 || strcmp(base, merges_name) == 0)
-        st = load_beside(e, path, bpe);
-    else if (ms_text_ends_with(path, ".tiktoken"))
-        st = load_tiktoken(e, path, bpe);
-    else if (ms_text_ends_with(path, ".bin"))
-        st = load_bin(e, path, bpe);
-    else
-        st = ms_fail(
-            e, MUSEC_EFORMAT,
-            "%s: is no vocabulary by its name; give %s (with %s beside it), %s, %s or their "
-            "directory",
-            path, encoder_name, merges_name, tiktoken_name, bin_name);
-    if (st != MUSEC_OK) goto done;
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s); " HOW_TO_GET, path,
+                    strerror(errno)));
+    TRY(S_ISDIR(sb.st_mode) ? load_directory(e, path, bpe) : load_file(e, path, bpe));
     *out = bpe;
     bpe  = NULL;
 done:

@@ -225,9 +225,6 @@ static musec_status same_inputs(ms_error *e, const char *path, json_t *was, json
 musec_status ms_manifest_same(ms_error *e, const char *path, const ms_manifest *was,
                               const ms_manifest *now)
 {
-    musec_status st;
-    TRY(same_settings(e, path, was->settings, now->settings));
-    TRY(same_inputs(e, path, was->inputs, now->inputs));
-done:
-    return st;
+    const musec_status st = same_settings(e, path, was->settings, now->settings);
+    return st == MUSEC_OK ? same_inputs(e, path, was->inputs, now->inputs) : st;
 }

@@ -342,45 +342,37 @@ static const char *type_name(const json_t *value)
     }
 }
 
-static musec_status bad_line(ms_error *e, const ms_reader *r, const ms_record *rec, const char *why)
-{
-    return ms_fail(e, MUSEC_EFORMAT, "%s:%lld: %s (--skip-bad passes over such lines)",
-                   ms_reader_file(r, (size_t)rec->file), (long long)rec->number + 1, why);
-}
+/* Fails because of a line that cannot be used; `why` is a format. */
+#define BAD_LINE(e, r, record, why, ...)                                                \
+    ms_fail(e, MUSEC_EFORMAT, "%s:%lld: " why " (--skip-bad passes over such lines)",   \
+            ms_reader_file(r, (size_t)(record)->file), (long long)(record)->number + 1, \
+            __VA_ARGS__)
 
 static musec_status json_text(ms_error *e, const ms_reader *r, const ms_record *rec,
                               const char **text, size_t *bytes, json_t **root)
 {
-    char         why[512], keys[256];
+    char         keys[256];
     json_error_t error;
     json_t      *value;
 
     /* Integers of other fields may be too large for int64, but not for a double. */
     *root = json_loadb(rec->data, rec->bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
-    if (*root == NULL) {
-        if (json_error_code(&error) == json_error_numeric_overflow)
-            snprintf(why, sizeof why, "a number is too large at byte %d; doubles end at 1.8e308",
-                     error.position);
-        else
-            snprintf(why, sizeof why, "is not JSON: %.300s at byte %d", error.text, error.position);
-        return bad_line(e, r, rec, why);
-    }
-    if (!json_is_object(*root)) {
-        snprintf(why, sizeof why, "is %s; each line must be an object", type_name(*root));
-        return bad_line(e, r, rec, why);
-    }
+    if (*root == NULL && json_error_code(&error) == json_error_numeric_overflow)
+        return BAD_LINE(e, r, rec, "a number is too large at byte %d; doubles end at 1.8e308",
+                        error.position);
+    if (*root == NULL)
+        return BAD_LINE(e, r, rec, "is not JSON: %.300s at byte %d", error.text, error.position);
+    if (!json_is_object(*root))
+        return BAD_LINE(e, r, rec, "is %s; each line must be an object", type_name(*root));
     value = json_object_get(*root, r->field);
     if (value == NULL) {
         list_keys(*root, keys, sizeof keys);
-        snprintf(why, sizeof why, "has no field \"%.100s\"%s; choose one with --field", r->field,
-                 keys);
-        return bad_line(e, r, rec, why);
+        return BAD_LINE(e, r, rec, "has no field \"%.100s\"%s; choose one with --field", r->field,
+                        keys);
     }
-    if (!json_is_string(value)) {
-        snprintf(why, sizeof why, "the field \"%.100s\" is %s, not a string", r->field,
-                 type_name(value));
-        return bad_line(e, r, rec, why);
-    }
+    if (!json_is_string(value))
+        return BAD_LINE(e, r, rec, "the field \"%.100s\" is %s, not a string", r->field,
+                        type_name(value));
     *text  = json_string_value(value);
     *bytes = json_string_length(value);
     return MUSEC_OK;
@@ -389,17 +381,14 @@ static musec_status json_text(ms_error *e, const ms_reader *r, const ms_record *
 musec_status ms_record_text(ms_error *e, const ms_reader *r, const ms_record *record,
                             const char **text, size_t *bytes, json_t **root)
 {
-    char         why[128];
     musec_status st;
 
     *text  = record->data;
     *bytes = record->bytes;
     *root  = NULL;
-    if (record->too_long) {
-        snprintf(why, sizeof why, "is longer than %zu bytes; allow more with --max-document",
-                 r->cfg.max_document);
-        return bad_line(e, r, record, why);
-    }
+    if (record->too_long)
+        return BAD_LINE(e, r, record, "is longer than %zu bytes; allow more with --max-document",
+                        r->cfg.max_document);
     if (!record->json) return MUSEC_OK;
     st = json_text(e, r, record, text, bytes, root);
     if (st != MUSEC_OK) {

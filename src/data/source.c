@@ -82,12 +82,6 @@ static const char *how_to_unpack(const char *name) /* NULL if it is not packed *
     return NULL;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
-
 /* ---- the files of a directory ---------------------------------------------------------------- */
 
 static bool for_validation(const char *name) { return strstr(name, "val") != NULL; }
@@ -518,8 +512,8 @@ done:
 /* The names of the files as a pattern: their common prefix, a star, the suffix. */
 static void describe_names(const ms_source *s, char *text, size_t bytes)
 {
-    const char *first = base_name(s->parts[0].path);
-    const char *last  = base_name(s->parts[s->n_parts - 1].path);
+    const char *first = ms_path_name(s->parts[0].path);
+    const char *last  = ms_path_name(s->parts[s->n_parts - 1].path);
     int         alike = 0;
 
     if (s->n_parts == 1) {
