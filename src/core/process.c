@@ -22,7 +22,7 @@ extern char **environ;
 
 enum { SHELLS_NOT_FOUND = 127 }; /* on some systems the exit code of a failed start */
 
-static int send_to(posix_spawn_file_actions_t *actions, int fd, const char *path)
+static int redirect(posix_spawn_file_actions_t *actions, int fd, const char *path)
 {
     if (path == NULL) return 0;
     return posix_spawn_file_actions_addopen(actions, fd, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -36,7 +36,7 @@ int ms_process_run(const char *const *argv, const char *out, const char *err)
 
     if (posix_spawn_file_actions_init(&actions) != 0) return MS_NOT_RUN;
     failed = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0) ||
-             send_to(&actions, STDOUT_FILENO, out) || send_to(&actions, STDERR_FILENO, err) ||
+             redirect(&actions, STDOUT_FILENO, out) || redirect(&actions, STDERR_FILENO, err) ||
              posix_spawnp(&child, argv[0], &actions, NULL, (char *const *)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (failed) return MS_NOT_RUN;

@@ -32,7 +32,7 @@ typedef struct texts {
     int64_t       shards[2], tokens[2]; /* so far, of training and of validation */
 } texts;
 
-typedef struct one { /* the current text */
+typedef struct text_job { /* the current text */
     size_t  row;
     int64_t index;
     bool    val;
@@ -40,13 +40,13 @@ typedef struct one { /* the current text */
     bool    last;  /* the limit of the call ends in it if it is long enough */
     int64_t tokens, shards, documents;
     bool    whole;
-} one;
+} text_job;
 
-typedef struct account { /* the row of a text in shards.json */
+typedef struct text_row { /* the row of a text in shards.json */
     const char *part;
     json_int_t  first, shards, tokens;
     int         whole;
-} account;
+} text_row;
 
 /* ---- what is there --------------------------------------------------------------------------- */
 
@@ -60,7 +60,7 @@ static musec_status shard_path(ms_error *e, const texts *t, bool val, int64_t nu
     return ms_path_join(e, t->g->cfg->out, name, path);
 }
 
-static bool read_account(json_t *row, account *a)
+static bool read_row(json_t *row, text_row *a)
 {
     return json_unpack(row, "{s:s, s:I, s:I, s:I, s:b}", "part", &a->part, "first", &a->first,
                        "shards", &a->shards, "tokens", &a->tokens, "whole", &a->whole) == 0 &&
@@ -68,13 +68,13 @@ static bool read_account(json_t *row, account *a)
 }
 
 /* Was the text made before, at least as far as it is wanted, and are its shards still there? */
-static bool is_made(const texts *t, one *o, const char *name)
+static bool is_made(const texts *t, text_job *o, const char *name)
 {
-    account  was   = { 0 };
+    text_row was   = { 0 };
     int64_t  found = 0;
     ms_error ignored;
 
-    if (!read_account(json_object_get(json_object_get(t->made, "texts"), name), &was)) return false;
+    if (!read_row(json_object_get(json_object_get(t->made, "texts"), name), &was)) return false;
     if (!was.whole && (o->limit == 0 || was.tokens < o->limit)) return false;
     for (int64_t i = 0; i < was.shards; i++) {
         char    path[MS_PATH_MAX];
@@ -121,7 +121,7 @@ static musec_status unless_stopped(ms_error *e, const texts *t, const char *text
     return ms_fail(e, MUSEC_EIO, "%s: interrupted; the same command goes on with this text", text);
 }
 
-static musec_status tokenize(ms_error *e, texts *t, one *o, const char *text, const char *dir)
+static musec_status tokenize(ms_error *e, texts *t, text_job *o, const char *text, const char *dir)
 {
     const ms_get_config     *cfg = t->g->cfg;
     const ms_tokenize_config how = { .reader       = { .paths        = &text,
@@ -177,7 +177,7 @@ done:
 }
 
 /* Moves the shards in `dir` to their places among the others. */
-static musec_status move_shards(ms_error *e, const texts *t, const one *o, const char *dir)
+static musec_status move_shards(ms_error *e, const texts *t, const text_job *o, const char *dir)
 {
     char         from[MS_PATH_MAX], to[MS_PATH_MAX], name[32];
     musec_status st = MUSEC_OK;
@@ -194,28 +194,28 @@ done:
 }
 
 /* Is it the row of a text to remove, because the limit cuts the current one before it? */
-static bool is_cut_off(const texts *t, const one *o, const account *a)
+static bool is_cut_off(const texts *t, const text_job *o, const text_row *a)
 {
     return o->last && !o->whole && (strcmp(a->part, "val") == 0) == o->val &&
            a->first > t->shards[o->val] + (o->val ? 0 : 1);
 }
 
-static int64_t end_of(const account *a, bool val) { return a->first + a->shards - (val ? 0 : 1); }
+static int64_t end_of(const text_row *a, bool val) { return a->first + a->shards - (val ? 0 : 1); }
 
 /* Removes the listed shards after the end of the current text: those that it had before, which end
  * at `end`, and those of texts that are cut off. */
-static musec_status remove_old(ms_error *e, const texts *t, const one *o, int64_t end)
+static musec_status remove_old(ms_error *e, const texts *t, const text_job *o, int64_t end)
 {
     json_t      *list = json_object_get(t->made, "texts"), *row;
     const char  *key;
     void        *next;
     char         path[MS_PATH_MAX];
-    account      a;
+    text_row     a;
     musec_status st = MUSEC_OK;
 
     json_object_foreach_safe(list, next, key, row)
     {
-        if (!read_account(row, &a) || !is_cut_off(t, o, &a)) continue;
+        if (!read_row(row, &a) || !is_cut_off(t, o, &a)) continue;
         if (end < end_of(&a, o->val)) end = end_of(&a, o->val);
         json_object_del(list, key);
     }
@@ -229,8 +229,8 @@ done:
 }
 
 /* Writes the row of a text; 0 tokens and not whole means that it is being made. */
-static musec_status keep_account(ms_error *e, const texts *t, const one *o, const char *name,
-                                 int64_t shards, int64_t tokens, bool whole)
+static musec_status write_row(ms_error *e, const texts *t, const text_job *o, const char *name,
+                              int64_t shards, int64_t tokens, bool whole)
 {
     const json_int_t first = o->val ? t->shards[1] : t->shards[0] + 1;
     json_t          *row =
@@ -243,26 +243,26 @@ static musec_status keep_account(ms_error *e, const texts *t, const one *o, cons
 }
 
 /* Moves the shards in `dir` to their places and removes those that they replace. */
-static musec_status put_in_place(ms_error *e, const texts *t, const one *o, const char *dir)
+static musec_status put_in_place(ms_error *e, const texts *t, const text_job *o, const char *dir)
 {
     const char   *name  = t->g->file.name;
     const int64_t begin = t->shards[o->val];
     int64_t       end   = begin + o->shards;
-    account       was;
+    text_row      was;
     musec_status  st;
 
-    if (read_account(json_object_get(json_object_get(t->made, "texts"), name), &was) &&
+    if (read_row(json_object_get(json_object_get(t->made, "texts"), name), &was) &&
         end < end_of(&was, o->val))
         end = end_of(&was, o->val);
-    TRY(keep_account(e, t, o, name, end - begin, 0, false));
+    TRY(write_row(e, t, o, name, end - begin, 0, false));
     TRY(move_shards(e, t, o, dir));
     TRY(remove_old(e, t, o, end));
-    TRY(keep_account(e, t, o, name, o->shards, o->tokens, o->whole));
+    TRY(write_row(e, t, o, name, o->shards, o->tokens, o->whole));
 done:
     return st;
 }
 
-static musec_status make(ms_error *e, texts *t, one *o)
+static musec_status make(ms_error *e, texts *t, text_job *o)
 {
     const ms_get_config *cfg   = t->g->cfg;
     const bool           lines = cfg->set->kind == MS_KIND_JSONL;
@@ -293,7 +293,7 @@ done:
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static musec_status get_one(ms_error *e, texts *t, one *o)
+static musec_status get_one(ms_error *e, texts *t, text_job *o)
 {
     const ms_get_config  *cfg = t->g->cfg;
     const ms_catalog_row *r   = &cfg->set->rows[o->row];
@@ -334,7 +334,7 @@ musec_status ms_get_text(ms_error *e, ms_get_state *g)
     TRY(check_settings(e, &t));
     for (size_t row = 0; row < cfg->set->n_rows; row++)
         for (int64_t i = 0; i < cfg->set->rows[row].n; i++) {
-            one o = { .row = row, .index = i };
+            text_job o = { .row = row, .index = i };
             if (!cfg->set->rows[row].val && cfg->limit_tokens > 0 &&
                 t.tokens[0] >= cfg->limit_tokens)
                 break;

@@ -70,7 +70,7 @@ static bool header_is(const char *line, size_t n, const char *name, char *value,
 }
 
 /* The ETag of a large file in object storage is its sha256: 64 digits in quotes. */
-static void take_sha256(const char *value, char sha256[MS_SHA256_HEX])
+static void parse_sha256(const char *value, char sha256[MS_SHA256_HEX])
 {
     const size_t digits = strspn(value + (*value == '"'), "0123456789abcdef");
 
@@ -80,7 +80,7 @@ static void take_sha256(const char *value, char sha256[MS_SHA256_HEX])
 }
 
 /* "bytes 1000-1999/2000"; the last may be "*". */
-static void take_range(const char *value, ms_http_response *r)
+static void parse_range(const char *value, ms_http_response *r)
 {
     char *end = NULL;
 
@@ -109,9 +109,9 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
     } else if (header_is(line, n, "Last-Modified", value, sizeof value)) {
         if (r->tag[0] == '\0') memcpy(r->tag, value, sizeof value);
     } else if (header_is(line, n, "Content-Range", value, sizeof value)) {
-        take_range(value, r);
+        parse_range(value, r);
     } else if (header_is(line, n, "X-Linked-ETag", value, sizeof value)) {
-        take_sha256(value, r->sha256);
+        parse_sha256(value, r->sha256);
     }
     return n;
 }
@@ -227,7 +227,7 @@ static void set_up(CURL *curl, exchange *x, receiver *to, char *reason)
 }
 
 /* Sets Range and If-Range; false without memory. */
-static bool ask_for_the_rest(CURL *curl, const ms_http_request *q, struct curl_slist **headers)
+static bool set_range(CURL *curl, const ms_http_request *q, struct curl_slist **headers)
 {
     char range[32], line[MS_HTTP_TAG + 16];
 
@@ -255,7 +255,7 @@ ms_http_end ms_http_get(const ms_http_request *request, ms_http_response *respon
     x.window_ms = ms_clock_ms();
     if (curl != NULL) {
         set_up(curl, &x, &to, reason);
-        if (ask_for_the_rest(curl, request, &headers)) code = curl_easy_perform(curl);
+        if (set_range(curl, request, &headers)) code = curl_easy_perform(curl);
         finish_response(curl, response);
         if (code == CURLE_OK && !x.begun && (response->status == 200 || response->status == 206))
             x.unwanted = !request->on_begin(request->arg, response); /* an empty body */

@@ -46,7 +46,7 @@ typedef struct ms_pipeline_config {
 musec_status ms_pipeline_make(ms_error *e, const ms_pipeline_config *cfg, ms_pipeline **out);
 /* Returns the next block, or NULL if it is not ready within about 100 ms. */
 ms_token_block *ms_pipeline_next(ms_pipeline *p);
-void            ms_pipeline_done(ms_pipeline *p, ms_token_block *block); /* gives it back */
+void            ms_pipeline_done(ms_pipeline *p, ms_token_block *block); /* releases the block */
 void            ms_pipeline_free(ms_pipeline *p); /* at any time; sets *quit */
 
 #endif

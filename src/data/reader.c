@@ -218,7 +218,8 @@ static musec_status too_long(ms_error *e, const ms_reader *r)
 /* Finds the length of the current record, without its separator, and the step to the next one; at
  * the end of the file *step is 0.  A line that is too long is reported at once, and the rest of it
  * is dropped by the next call. */
-static musec_status cut(ms_error *e, ms_reader *r, size_t *bytes, size_t *step, bool *long_line)
+static musec_status find_record(ms_error *e, ms_reader *r, size_t *bytes, size_t *step,
+                                bool *long_line)
 {
     const separator *s  = separator_of(r);
     musec_status     st = MUSEC_OK;
@@ -259,7 +260,7 @@ musec_status ms_reader_record(ms_error *e, ms_reader *r, ms_record *out)
     *out = (ms_record){ 0 };
     while (r->file < r->inputs.n) {
         if (r->in == NULL) TRY(open_next(e, r));
-        TRY(cut(e, r, &bytes, &step, &long_line));
+        TRY(find_record(e, r, &bytes, &step, &long_line));
         if (step == 0) {
             close_file(r);
             continue;
@@ -298,7 +299,7 @@ musec_status ms_reader_seek(ms_error *e, ms_reader *r, int64_t file, int64_t num
     if (number == 0 || r->file == r->inputs.n) return st;
     TRY(open_next(e, r));
     while (r->number < number) {
-        TRY(cut(e, r, &bytes, &step, &long_line));
+        TRY(find_record(e, r, &bytes, &step, &long_line));
         if (step == 0)
             TRY(ms_fail(e, MUSEC_EFORMAT,
                         "%s: has %lld records and had %lld or more before: it was changed",

@@ -151,7 +151,7 @@ static musec_status check_apart(ms_error *e, const ms_tokenize_config *cfg)
 }
 
 /* The text after `word`, or after it and digits; NULL if the text does not begin like that. */
-static const char *past(const char *text, const char *word, bool digits)
+static const char *after_prefix(const char *text, const char *word, bool digits)
 {
     const size_t n = strlen(word);
     size_t       d;
@@ -163,14 +163,14 @@ static const char *past(const char *text, const char *word, bool digits)
 
 /* Is it the name of a file that a killed run leaves, "train_000001.bin.part.7[.1]"?  Other names
  * with ".part" belong to fetched files ("...part.json") or to the user. */
-static bool is_left(const char *name)
+static bool is_leftover(const char *name)
 {
-    const char *at = past(name, MS_MANIFEST_NAME, false), *again;
+    const char *at = after_prefix(name, MS_MANIFEST_NAME, false), *again;
 
-    if (at == NULL) at = past(past(name, "train_", true), ".bin", false);
-    if (at == NULL) at = past(past(name, "val_", true), ".bin", false);
-    at    = past(at, ".part.", true);
-    again = past(at, ".", true);
+    if (at == NULL) at = after_prefix(after_prefix(name, "train_", true), ".bin", false);
+    if (at == NULL) at = after_prefix(after_prefix(name, "val_", true), ".bin", false);
+    at    = after_prefix(at, ".part.", true);
+    again = after_prefix(at, ".", true);
     return at != NULL && *(again != NULL ? again : at) == '\0';
 }
 
@@ -188,7 +188,7 @@ static musec_status find_shard(ms_error *e, const char *out, char *name, size_t 
 }
 
 /* Removes what a killed run left. */
-static musec_status clean(ms_error *e, const char *out)
+static musec_status remove_leftovers(ms_error *e, const char *out)
 {
     ms_names     list = { 0 };
     char         path[MS_PATH_MAX];
@@ -196,7 +196,7 @@ static musec_status clean(ms_error *e, const char *out)
 
     TRY(ms_directory_names(e, out, &list));
     for (size_t i = 0; i < list.n; i++) {
-        if (!is_left(list.at[i])) continue;
+        if (!is_leftover(list.at[i])) continue;
         TRY(ms_path_join(e, out, list.at[i], path));
         if (unlink(path) != 0 && errno != ENOENT)
             TRY(ms_fail(e, MUSEC_EIO, "%s: cannot remove what a killed run left (%s)", path,
@@ -208,7 +208,7 @@ done:
 }
 
 /* Is the shard on disk as the manifest describes it? */
-static bool is_whole(const ms_tokenize_config *cfg, const ms_shard_info *s)
+static bool is_intact(const ms_tokenize_config *cfg, const ms_shard_info *s)
 {
     char     path[MS_PATH_MAX], hex[MS_SHA256_HEX];
     ms_error why = { "" };
@@ -235,7 +235,7 @@ static musec_status take_over(ms_error *e, shard_writer *w)
                     was.complete ? "complete" : "not complete",
                     was.complete ? "" : ", or go on with --resume"));
     TRY(ms_manifest_same(e, w->path, &was, &w->manifest));
-    for (size_t i = 0; i < was.n && is_whole(w->cfg, &was.shards[i]); i++)
+    for (size_t i = 0; i < was.n && is_intact(w->cfg, &was.shards[i]); i++)
         TRY(ms_manifest_add(e, &w->manifest, &was.shards[i]));
     w->listed            = (int64_t)was.n;
     w->kept              = (int64_t)w->manifest.n;
@@ -251,8 +251,8 @@ done:
 
 static musec_status open_directory(ms_error *e, shard_writer *w)
 {
-    const char  *out           = w->cfg->out;
-    char         stranger[256] = "";
+    const char  *out          = w->cfg->out;
+    char         foreign[256] = "";
     struct stat  sb;
     musec_status st;
 
@@ -265,14 +265,14 @@ static musec_status open_directory(ms_error *e, shard_writer *w)
         TRY(take_over(e, w));
         if (w->manifest.complete) goto done;
     } else {
-        TRY(find_shard(e, out, stranger, sizeof stranger));
+        TRY(find_shard(e, out, foreign, sizeof foreign));
     }
-    if (stranger[0] != '\0')
+    if (foreign[0] != '\0')
         TRY(ms_fail(e, MUSEC_EINVAL,
                     "%s: has %s and no %s: shards of somebody else are not written over; write "
                     "elsewhere",
-                    out, stranger, MS_MANIFEST_NAME));
-    TRY(clean(e, out));
+                    out, foreign, MS_MANIFEST_NAME));
+    TRY(remove_leftovers(e, out));
     TRY(ms_manifest_write(e, w->path, &w->manifest));
     w->on_disk = w->manifest.n;
 done:

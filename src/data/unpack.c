@@ -65,7 +65,7 @@ static musec_status damaged(ms_error *e, const ms_unpack *u, const char *why)
 }
 
 /* The file is valid, but needs a window or a dictionary that is too large. */
-static musec_status too_wide(ms_error *e, const ms_unpack *u)
+static musec_status window_too_large(ms_error *e, const ms_unpack *u)
 {
     return ms_fail(e, MUSEC_ENOTSUP,
                    "%s: unpacking it takes more than %llu MiB of memory, which is the most that is "
@@ -91,7 +91,7 @@ static uint64_t usual_memory(void)
 }
 
 /* Waits until a pipe has bytes, or until `stop`. */
-static musec_status await(ms_error *e, const ms_unpack *u)
+static musec_status await_input(ms_error *e, const ms_unpack *u)
 {
     struct pollfd p = { .fd = u->fd, .events = POLLIN };
     while (u->may_wait && u->stop != NULL && poll(&p, 1, POLL_MS) == 0)
@@ -105,7 +105,7 @@ static musec_status refill(ms_error *e, ms_unpack *u)
     ssize_t      got = -1;
     musec_status st;
 
-    TRY(await(e, u));
+    TRY(await_input(e, u));
     do {
         got = read(u->fd, u->in + u->n, sizeof u->in - u->n);
     } while (got < 0 && errno == EINTR);
@@ -195,7 +195,7 @@ static musec_status open_zstd(ms_error *e, ms_unpack *u)
 static musec_status failed_zstd(ms_error *e, const ms_unpack *u, size_t rc)
 {
     switch (ZSTD_getErrorCode(rc)) {
-    case ZSTD_error_frameParameter_windowTooLarge: return too_wide(e, u);
+    case ZSTD_error_frameParameter_windowTooLarge: return window_too_large(e, u);
     case ZSTD_error_memory_allocation: return no_memory(e, u);
     default: return damaged(e, u, ZSTD_getErrorName(rc));
     }
@@ -242,7 +242,7 @@ static musec_status open_xz(ms_error *e, ms_unpack *u)
 static musec_status failed_xz(ms_error *e, const ms_unpack *u, lzma_ret rc)
 {
     switch (rc) {
-    case LZMA_MEMLIMIT_ERROR: return too_wide(e, u);
+    case LZMA_MEMLIMIT_ERROR: return window_too_large(e, u);
     case LZMA_MEM_ERROR: return no_memory(e, u);
     case LZMA_FORMAT_ERROR: return damaged(e, u, "what follows is no xz stream");
     case LZMA_OPTIONS_ERROR: return damaged(e, u, "it uses a filter that is not known here");

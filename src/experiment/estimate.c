@@ -60,7 +60,7 @@ double ms_estimate_optim_work(const ms_train_config *cfg)
 }
 
 /* The settings that an optimizer's time depends on, apart from the size of the model. */
-static void class_of(const ms_train_config *cfg, char *text, size_t bytes)
+static void optimizer_class(const ms_train_config *cfg, char *text, size_t bytes)
 {
     char mode[32] = "", iters[32] = "";
     (void)ms_train_config_get(cfg, "ns_mode", mode, sizeof mode);
@@ -207,7 +207,7 @@ static bool has_class(const ms_grid *grid, size_t from, const char *name)
 {
     char text[96];
     for (size_t i = from; i < grid->n; i++) {
-        class_of(&grid->at[i].config, text, sizeof text);
+        optimizer_class(&grid->at[i].config, text, sizeof text);
         if (strcmp(text, name) == 0) return true;
     }
     return false;
@@ -230,7 +230,7 @@ static musec_status choose_runs(ms_error *e, const ms_estimate_setup *setup, cal
     TRY(add_model_runs(e, &every.at[0].config, ms_sweep_width(setup->sweep), &c->grid));
     c->n_model = c->grid.n;
     for (size_t i = 0; i < every.n; i++) {
-        class_of(&every.at[i].config, name, sizeof name);
+        optimizer_class(&every.at[i].config, name, sizeof name);
         if (!has_class(&c->grid, c->n_model, name))
             TRY(add_optim_run(e, &every.at[i].config, &c->grid));
     }
@@ -339,7 +339,7 @@ static musec_status read_optim(ms_error *e, const char *dir, const ms_grid_run *
         if (i > 0) add_to(l->has_groups ? &measured : &plain, l->ms_optim);
     }
     add_to(&f->logged, logged);
-    class_of(&run->config, name, sizeof name);
+    optimizer_class(&run->config, name, sizeof name);
     json_object_set_new(classes, name,
                         json_pack("{s:f, s:f}", "ms", mean_of(&plain), "report_ms",
                                   fmax(0.0, mean_of(&measured) - mean_of(&plain))));
@@ -388,7 +388,7 @@ done:
 }
 
 /* Keeps the entry; if the file cannot be written, it is still used this time. */
-static void keep(const ms_estimate_setup *setup, ms_log *log, json_t *entry, ms_estimate *est)
+static void save_entry(const ms_estimate_setup *setup, ms_log *log, json_t *entry, ms_estimate *est)
 {
     char     path[MS_PATH_MAX], key[KEY_TEXT];
     ms_error why = { "" };
@@ -423,7 +423,7 @@ musec_status ms_estimate_calibrate(ms_error *e, const ms_estimate_setup *setup, 
     if (st == MUSEC_OK || *ms_stop_flag() != 0) /* otherwise the output of the failed run is kept */
         (void)ms_directory_remove(&ignored, dir);
     if (st != MUSEC_OK) goto done;
-    keep(setup, log, entry, est);
+    save_entry(setup, log, entry, est);
     ms_log_say(log, MS_LOG_NORMAL, "calibrated in %.0f s", c.wall_ms / MS_PER_S);
 done:
     json_decref(entry);
@@ -458,7 +458,7 @@ double ms_estimate_run(const ms_estimate *est, const ms_train_config *cfg)
     ms_schedule   s;
 
     if (entry == NULL || ms_schedule_make(&ignored, cfg, &s) != MUSEC_OK) return NAN;
-    class_of(cfg, name, sizeof name);
+    optimizer_class(cfg, name, sizeof name);
     kind = json_object_get(json_object_get(entry, "optim"), name);
     if (kind == NULL) return NAN;
     (void)ms_train_config_get(cfg, "report_every", text, sizeof text);
