@@ -1,4 +1,4 @@
-/* arena.c - memory in order.
+/* arena.c - allocation in order and release in reverse.
  *
  * Invariants:
  *   - chunk[i].bytes and .used count from the first aligned address at or after .base; used is a
@@ -77,8 +77,8 @@ static musec_status add_chunk(ms_arena *arena, size_t wish, size_t need)
     }
 }
 
-/* Makes `current` a chunk with room for `need` more bytes. */
-static musec_status find_room(ms_arena *arena, size_t need)
+/* Makes `current` a chunk that has `need` bytes left. */
+static musec_status find_chunk(ms_arena *arena, size_t need)
 {
     const size_t total = total_bytes(arena);
     size_t       wish  = need;
@@ -108,7 +108,7 @@ musec_status ms_arena_take(ms_arena *arena, size_t bytes, void **out)
     if (bytes == 0) bytes = 1; /* so that every pointer is its own */
     if (!ms_size_add(bytes, MS_ARENA_ALIGN - 1, &need)) return MUSEC_ENOMEM;
     need -= need % MS_ARENA_ALIGN;
-    TRY(find_room(arena, need));
+    TRY(find_chunk(arena, need));
     *out = aligned_start(arena->chunk[arena->current].base) + arena->chunk[arena->current].used;
     arena->chunk[arena->current].used += need;
     arena->in_use += need;

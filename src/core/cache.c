@@ -1,9 +1,9 @@
-/* cache.c - what was found out once on this machine, kept in files.
+/* cache.c - cached results as files:
  *
  *     64 bytes  SHA-256 of the rest, in hexadecimal digits
- *     the rest  what was kept
+ *     the rest  the result
  *
- * so that a file that was cut or damaged is none. */
+ * A truncated or damaged file counts as missing. */
 #define _POSIX_C_SOURCE 200809L /* access */
 #include "core/cache.h"
 
@@ -29,22 +29,22 @@ void ms_cache_name(char name[MS_CACHE_NAME], const char *fmt, ...)
         if (!isalnum((unsigned char)*c) && *c != '.') *c = '-';
 }
 
-/* The directory, which need not be there; false: nothing is kept. */
+/* Finds the cache directory, which may not exist yet.  Returns false if nothing is to be cached. */
 static bool find_directory(char dir[MS_PATH_MAX])
 {
-    const char *own = getenv("MUSEC_CACHE"), *all = getenv("XDG_CACHE_HOME");
+    const char *own = getenv("MUSEC_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
     const char *home = getenv("HOME");
     int         n    = 0;
     if (own != NULL && strcmp(own, "off") != 0)
         n = snprintf(dir, MS_PATH_MAX, "%s", own);
-    else if (own == NULL && all != NULL && all[0] == '/') /* others are to be ignored */
-        n = snprintf(dir, MS_PATH_MAX, "%s/musec", all);
+    else if (own == NULL && xdg != NULL && xdg[0] == '/') /* XDG: ignore relative paths */
+        n = snprintf(dir, MS_PATH_MAX, "%s/musec", xdg);
     else if (own == NULL && home != NULL && home[0] != '\0')
         n = snprintf(dir, MS_PATH_MAX, "%s/.cache/musec", home);
     return n > 0 && n < MS_PATH_MAX;
 }
 
-static void sum_of(const void *data, size_t bytes, char hex[MS_SHA256_HEX])
+static void checksum(const void *data, size_t bytes, char hex[MS_SHA256_HEX])
 {
     ms_sha256 sha;
     ms_sha256_init(&sha);
@@ -64,7 +64,7 @@ bool ms_cache_load(const char *name, void **data, size_t *bytes)
     if (!find_directory(dir) || ms_path_join(&ignored, dir, name, path) != MUSEC_OK ||
         access(path, R_OK) != 0 || ms_file_text(&ignored, path, MAX_BYTES, &text, &n) != MUSEC_OK)
         return false;
-    if (n >= DIGITS) sum_of(text + DIGITS, n - DIGITS, hex);
+    if (n >= DIGITS) checksum(text + DIGITS, n - DIGITS, hex);
     if (n < DIGITS || memcmp(hex, text, DIGITS) != 0) {
         free(text);
         return false;
@@ -83,7 +83,7 @@ void ms_cache_save(const char *name, const void *data, size_t bytes)
     musec_status st;
 
     if (!find_directory(dir) || bytes > MAX_BYTES - DIGITS) return;
-    sum_of(data, bytes, hex);
+    checksum(data, bytes, hex);
     TRY(ms_directory_make(&ignored, dir));
     TRY(ms_path_join(&ignored, dir, name, path));
     TRY(ms_out_open(&ignored, path, &out));
@@ -91,6 +91,6 @@ void ms_cache_save(const char *name, const void *data, size_t bytes)
     TRY(ms_out_write(&ignored, &out, data, bytes));
     TRY(ms_out_commit(&ignored, &out));
 done:
-    (void)st; /* then there is nothing kept */
+    (void)st; /* after a failure nothing is cached */
     ms_out_abandon(&out);
 }

@@ -18,7 +18,7 @@ void         ms_names_free(ms_names *list);
 
 typedef struct ms_walk_entry {
     const char        *path;
-    const struct stat *info;  /* of what a link leads to; NULL: it cannot be read, errno says why */
+    const struct stat *info;  /* of the target of a link; NULL: it cannot be read, errno says why */
     int                depth; /* 0: the directory where the walk begins */
     bool               loop;  /* a link that leads back to a directory above it */
 } ms_walk_entry;

@@ -36,18 +36,27 @@ musec_status ms_path_join(ms_error *e, const char *dir, const char *name, char o
     return ms_fail(e, MUSEC_EIO, "%.200s.../%s: the path is too long", dir, name);
 }
 
-/* "dir/name" with the directory's one true name; false: there is no such directory. */
-static bool true_path(const char *path, char out[MS_PATH_MAX])
+const char *ms_path_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    const char *name  = slash == NULL ? path : slash + 1;
-    char        dir[MS_PATH_MAX], *real;
-    const int   n = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
+    return slash == NULL ? path : slash + 1;
+}
 
-    snprintf(dir, sizeof dir, "%.*s", n, slash == NULL ? "." : path);
+void ms_path_directory(const char *path, char dir[MS_PATH_MAX])
+{
+    const int n = (int)(ms_path_name(path) - path);
+    snprintf(dir, MS_PATH_MAX, "%.*s", n > 1 ? n - 1 : 1, n == 0 ? "." : path);
+}
+
+/* "dir/name" with the real path of the directory; false if there is no such directory. */
+static bool real_path(const char *path, char out[MS_PATH_MAX])
+{
+    char dir[MS_PATH_MAX], *real;
+
+    ms_path_directory(path, dir);
     real = realpath(dir, NULL);
     if (real == NULL) return false;
-    const musec_status st = ms_path_join(NULL, real, name, out);
+    const musec_status st = ms_path_join(NULL, real, ms_path_name(path), out);
     free(real);
     return st == MUSEC_OK;
 }
@@ -61,7 +70,7 @@ bool ms_path_same(const char *a, const char *b)
     if (has_a && has_b)
         return S_ISREG(sa.st_mode) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
     if (has_a || has_b) return false;
-    if (true_path(a, x) && true_path(b, y)) return strcmp(x, y) == 0;
+    if (real_path(a, x) && real_path(b, y)) return strcmp(x, y) == 0;
     return strcmp(a, b) == 0;
 }
 
@@ -75,15 +84,11 @@ musec_status ms_file_open_read(ms_error *e, const char *path, FILE **out)
 
     *out = NULL;
     f    = fopen(path, "rb");
-    if (f == NULL || fstat(fileno(f), &sb) != 0) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s)", path, strerror(errno));
-        goto done;
-    }
-    if (S_ISDIR(sb.st_mode)) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s); give a file in it", path,
-                     strerror(EISDIR));
-        goto done;
-    }
+    if (f == NULL || fstat(fileno(f), &sb) != 0)
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s)", path, strerror(errno)));
+    if (S_ISDIR(sb.st_mode))
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot read (%s); give a file in it", path,
+                    strerror(EISDIR)));
     *out = f;
     f    = NULL;
 done:
@@ -119,16 +124,11 @@ musec_status ms_file_text(ms_error *e, const char *path, int64_t max_bytes, char
     *bytes = 0;
     TRY(ms_file_open_read(e, path, &f));
     n = ms_file_bytes(f);
-    if (n < 0 || n > max_bytes) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: it must be a file of at most %lld bytes", path,
-                     (long long)max_bytes);
-        goto done;
-    }
+    if (n < 0 || n > max_bytes)
+        TRY(ms_fail(e, MUSEC_EFORMAT, "%s: it must be a file of at most %lld bytes", path,
+                    (long long)max_bytes));
     *text = malloc((size_t)n + 1);
-    if (*text == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to read it", path);
-        goto done;
-    }
+    if (*text == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to read it", path));
     TRY(ms_file_read(e, f, path, *text, (size_t)n));
     (*text)[n] = '\0';
     *bytes     = (size_t)n;
@@ -169,7 +169,7 @@ static musec_status set_path(ms_error *e, const char *path, ms_out_file *out)
     return MUSEC_OK;
 }
 
-/* There is a regular file at `path`: which name is to be renamed over? */
+/* Sets out->path for a `path` at which a regular file exists: the name to be renamed over. */
 static musec_status find_file(ms_error *e, const char *path, const struct stat *sb,
                               ms_out_file *out, target_kind *kind)
 {
@@ -188,7 +188,7 @@ static musec_status find_file(ms_error *e, const char *path, const struct stat *
         if (real == NULL) return cannot_create(e, path, errno);
         TRY(set_path(e, real, out));
     }
-    /* A rename would get round a write protection that is there for a reason. */
+    /* A rename would bypass the write protection of the old file. */
     if (faccessat(AT_FDCWD, out->path, W_OK, AT_EACCESS) != 0) st = cannot_create(e, path, errno);
 done:
     free(real);
@@ -229,15 +229,15 @@ done:
 
 static int open_direct(const char *path, const struct stat *sb)
 {
-    const int own = own_descriptor(sb); /* also opens what open() cannot: a socket */
+    const int own = own_descriptor(sb); /* open() cannot open a socket */
     return own >= 0 ? dup(own) : open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
 }
 
-/* The name of the part, at the i-th try.  `brief`: that of the file is so long that no directory
- * takes it with an ending; the part has its beginning then, cut between characters. */
+/* The name of the part, at the i-th try.  `brief`: the name of the file is too long for a suffix,
+ * so the part gets the beginning of it, cut between characters. */
 static bool name_part(ms_out_file *out, int i, bool brief)
 {
-    const char *slash = strrchr(out->path, '/'), *base = slash == NULL ? out->path : slash + 1;
+    const char *base       = ms_path_name(out->path);
     size_t      keep       = strlen(base);
     char        suffix[32] = "";
     int         bytes;
@@ -253,8 +253,8 @@ static bool name_part(ms_out_file *out, int i, bool brief)
     return bytes >= 0 && (size_t)bytes < sizeof out->part;
 }
 
-/* Creates the part.  Its name may be taken by another thread of ours, by a process of equal number
- * on another machine, or by one that died: none of them is disturbed, the next name is tried. */
+/* Creates the part.  If its name is taken, by another thread, by a process with the same id on
+ * another machine, or by one that was killed, the next name is tried. */
 static int open_part(ms_out_file *out)
 {
     bool brief = false;
@@ -271,14 +271,14 @@ static int open_part(ms_out_file *out)
         if (fd < 0 && errno != EEXIST) break;
         i++;
     }
-    if (fd < 0) out->part[0] = '\0'; /* whatever has that name is not ours to remove */
+    if (fd < 0) out->part[0] = '\0'; /* a file of that name belongs to somebody else */
     return fd;
 }
 
-/* As much of the old file's owner and mode as this process may set. */
+/* Takes over as much of the old file's owner and mode as this process may set. */
 static void keep_owner_and_mode(int fd, const struct stat *old)
 {
-    if (fchown(fd, old->st_uid, old->st_gid) != 0) errno = 0; /* then it is the writer's */
+    if (fchown(fd, old->st_uid, old->st_gid) != 0) errno = 0; /* the writer owns it then */
     (void)fchmod(fd, old->st_mode & 0777); /* no set-id bits: the owner may be another now */
 }
 
@@ -293,16 +293,10 @@ musec_status ms_out_open(ms_error *e, const char *path, ms_out_file *out)
     out->path[0] = out->part[0] = '\0';
     TRY(find_target(e, path, out, &sb, &kind));
     fd = kind == TARGET_DIRECT ? open_direct(out->path, &sb) : open_part(out);
-    if (fd < 0) {
-        st = cannot_create(e, path, errno);
-        goto done;
-    }
+    if (fd < 0) TRY(cannot_create(e, path, errno));
     if (kind == TARGET_FILE) keep_owner_and_mode(fd, &sb);
     out->f = fdopen(fd, "wb");
-    if (out->f == NULL) {
-        st = cannot_create(e, path, errno);
-        goto done;
-    }
+    if (out->f == NULL) TRY(cannot_create(e, path, errno));
     fd = -1;
 done:
     if (fd >= 0) close(fd);
@@ -312,7 +306,7 @@ done:
 
 static musec_status cannot_write(ms_error *e, const ms_out_file *out)
 {
-    const int   why  = errno == 0 ? EIO : errno; /* 0: the failure was an earlier one */
+    const int   why  = errno == 0 ? EIO : errno; /* 0: an earlier call failed */
     const char *hint = why == ENOSPC || why == EDQUOT ? "; free some space or write elsewhere" : "";
     return ms_fail(e, MUSEC_EIO, "%s: cannot write (%s)%s", out->path, strerror(why), hint);
 }
@@ -324,16 +318,14 @@ musec_status ms_out_write(ms_error *e, ms_out_file *out, const void *buf, size_t
     return cannot_write(e, out);
 }
 
-/* Makes the renaming last.  Some file systems cannot sync a directory, and some directories cannot
- * be opened: only a failure of the disk counts. */
+/* Makes the renaming durable.  Some file systems cannot sync a directory, and some directories
+ * cannot be opened: only a failure of the disk counts. */
 static int sync_directory(const char *path)
 {
-    char        dir[MS_PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    const int   n     = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
-    int         fd, failed;
+    char dir[MS_PATH_MAX];
+    int  fd, failed;
 
-    snprintf(dir, sizeof dir, "%.*s", n, slash == NULL ? "." : path);
+    ms_path_directory(path, dir);
     fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return 0;
     failed = fsync(fd) != 0 && errno == EIO;
@@ -349,16 +341,10 @@ musec_status ms_out_commit(ms_error *e, ms_out_file *out)
     musec_status st     = MUSEC_OK;
 
     errno = 0;
-    if (fflush(f) != 0 || ferror(f) || (beside && fsync(fileno(f)) != 0)) {
-        st = cannot_write(e, out);
-        goto done;
-    }
+    if (fflush(f) != 0 || ferror(f) || (beside && fsync(fileno(f)) != 0)) TRY(cannot_write(e, out));
     out->f = NULL;
-    if (fclose(f) != 0 || (beside && rename(out->part, out->path) != 0)) {
-        st = cannot_write(e, out);
-        goto done;
-    }
-    out->part[0] = '\0'; /* from here on the name belongs to nobody */
+    if (fclose(f) != 0 || (beside && rename(out->part, out->path) != 0)) TRY(cannot_write(e, out));
+    out->part[0] = '\0'; /* the part no longer exists */
     if (beside && sync_directory(out->path) != 0) st = cannot_write(e, out);
 done:
     ms_out_abandon(out);

@@ -14,8 +14,17 @@
 
 #define MS_PATH_MAX 4096
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "numbers in files are read as they are in memory: this needs a little-endian host"
+#endif
+
 /* Joins "dir/name"; a path that does not fit is an error. */
 musec_status ms_path_join(ms_error *e, const char *dir, const char *name, char out[MS_PATH_MAX]);
+
+/* Returns the part of a path that follows its last slash; the directory is what is before it, or
+ * ".". */
+const char *ms_path_name(const char *path);
+void        ms_path_directory(const char *path, char dir[MS_PATH_MAX]);
 
 /* Returns true if writing one would replace the other.  Compares device and inode where both exist,
  * else directory and name.  Devices and pipes are never the same: writing one twice loses
@@ -35,8 +44,8 @@ musec_status ms_file_open_read(ms_error *e, const char *path, FILE **out);
 /* Returns the size of a file open for reading, or -1 if it has none (a pipe). */
 int64_t      ms_file_bytes(FILE *f);
 musec_status ms_file_read(ms_error *e, FILE *f, const char *path, void *buf, size_t bytes);
-/* Reads the whole file and puts a NUL behind it; the caller frees it.  A pipe, or a file of more
- * than `max_bytes` bytes, is an error. */
+/* Reads the whole file and adds a NUL; the caller frees it.  A pipe, or a file of more than
+ * `max_bytes` bytes, is an error. */
 musec_status ms_file_text(ms_error *e, const char *path, int64_t max_bytes, char **text,
                           size_t *bytes);
 

@@ -1,7 +1,7 @@
 /* half.h - numbers of 16 bits: bf16, the upper half of a float32, and f16 of IEEE 754.
  *
- * From float64 they are rounded once, to nearest, ties to even: through a float32 that is cut, not
- * rounded, and whose last bit says whether anything was lost. */
+ * From float64 they are rounded once, to nearest, ties to even: by way of a float32 that is
+ * truncated and whose last bit is sticky, which means set if the value was not exact. */
 #ifndef MS_CORE_HALF_H
 #define MS_CORE_HALF_H
 
@@ -35,14 +35,14 @@ static inline float ms_float_of_f16(uint16_t h)
     return ms_float_of_bits(sign | ms_bits_of_float((float)mantissa * 0x1p-24f));
 }
 
-/* The bits of the float32 towards 0, the last one set where something was lost.  NaN stays one. */
+/* The bits of the value truncated to float32, the last one set if inexact.  NaN stays NaN. */
 static inline uint32_t ms_float_bits_cut(double value)
 {
     const float  near = (float)value;
     uint32_t     bits = ms_bits_of_float(near);
     const double size = value < 0.0 ? -value : value, got = near < 0.0f ? -(double)near : near;
     if (value != value) return bits | 1u << 22;
-    if (got > size) bits--; /* rounded away from 0, to infinity even */
+    if (got > size) bits--; /* it was rounded away from 0, possibly to infinity */
     return got == size ? bits : bits | 1u;
 }
 
@@ -69,7 +69,7 @@ static inline uint16_t ms_f16_of_double(double value)
     if (value != value) return (uint16_t)(sign | 0x7E00u | (bits >> 13 & 0x3FFu));
     if (exponent > 15) return (uint16_t)(sign | 0x7C00u);
     if (exponent < -25) return (uint16_t)sign;
-    if (exponent < -14) /* subnormal: so many 2^-24 */
+    if (exponent < -14) /* subnormal: a multiple of 2^-24 */
         return (uint16_t)(sign |
                           ms_shift_even((size & 0x7FFFFFu) | 0x800000u, (unsigned)(-1 - exponent)));
     return (uint16_t)(sign | ms_shift_even(size - ((127u - 15u) << 23), 13));

@@ -75,7 +75,7 @@ static void put_real(dump *d, double x)
     if (strpbrk(text, ".en") == NULL) fputs(".0", d->to); /* so that it is read as a real again */
 }
 
-/* Texts, which jansson escapes, and true, false and null. */
+/* Prints strings, which jansson escapes, true, false and null. */
 static void put_scalar(dump *d, const json_t *value)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY);
@@ -222,11 +222,17 @@ musec_status ms_json_finish(ms_error *e, json_t *value, FILE *to)
 
 json_t *ms_json_real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
+double ms_json_number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
 json_t *ms_json_string(const char *text) { return ms_json_bytes(text, strlen(text)); }
 
 json_t *ms_json_bytes(const char *text, size_t bytes)
 {
-    static const char mark[] = "\xef\xbf\xbd"; /* U+FFFD, the mark of what is no character */
+    static const char mark[] = "\xef\xbf\xbd"; /* U+FFFD, the replacement character */
     json_t           *value  = json_stringn(text, bytes);
     char             *copy   = value != NULL ? NULL : malloc(3 * bytes + 1);
     size_t            n      = 0;

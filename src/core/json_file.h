@@ -9,7 +9,7 @@
 
 #include "core/status.h"
 
-/* Reads the file's one object, in which no name may stand twice; on failure *out is NULL. */
+/* Reads the file's one object, in which no name may occur twice; on failure *out is NULL. */
 musec_status ms_json_read(ms_error *e, const char *path, json_t **out);
 /* Writes it indented, with a newline at the end.  A NULL value is ENOMEM. */
 musec_status ms_json_write(ms_error *e, const char *path, const json_t *value);
@@ -24,11 +24,13 @@ char *ms_json_dump(const json_t *value, int indent);
  * an option spells it.  Returns false if it is none of these, or too long. */
 bool ms_json_option(const json_t *value, char *text, size_t bytes);
 
-/* Make a JSON value: null of a number that is not finite, and text with U+FFFD in place of bytes
- * that are not UTF-8.  A text of `bytes` may hold zeros, and has one behind it. */
+/* Make a JSON value: null for a number that is not finite, and text with U+FFFD in place of bytes
+ * that are not UTF-8.  A text of `bytes` may contain zeros, and one must follow it. */
 json_t *ms_json_real(double value);
 json_t *ms_json_string(const char *text);
 json_t *ms_json_bytes(const char *text, size_t bytes);
+/* Returns a member of an object, or NaN if it is no number. */
+double ms_json_number(const json_t *object, const char *key);
 /* Adds members to an object: ms_json_add(o, "step=%lld loss=%g name=%s stalled?=%d", ...).  A
  * number that is not finite becomes null, a name with '?' is a boolean, and %p takes a JSON value
  * over. */

@@ -1,5 +1,5 @@
-/* lock.c - flock on the directory itself: it needs no file of its own, and the kernel gives it up
- * with the process, so that nobody has to judge whether a lock that stands there is still held. */
+/* lock.c - flock on the directory itself: it needs no lock file, and the kernel releases it when
+ * the process ends, so there are no stale locks. */
 #define _DEFAULT_SOURCE /* flock */
 #include "core/lock.h"
 

@@ -6,9 +6,8 @@
 
 enum { MS_NO_LOCK = -1 };
 
-/* The directory becomes ours until ms_lock_free, or until the process ends in whatever way; nothing
- * is written for that.  Fails where another one holds it.  *lock is MS_NO_LOCK then, and where the
- * file system knows no locks. */
+/* Locks the directory until ms_lock_free or the end of the process; no file is written.  Fails if
+ * another process holds the lock.  *lock is MS_NO_LOCK then, and on a file system without locks. */
 musec_status ms_lock_take(ms_error *e, const char *dir, int *lock);
 void         ms_lock_free(int lock);
 

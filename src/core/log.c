@@ -51,7 +51,7 @@ static void cut_to(char *text, size_t columns)
     }
 }
 
-static void take_block_away(ms_log *log)
+static void erase_block(ms_log *log)
 {
     if (log->lines > 0) fprintf(log->to, "\033[%dA\r\033[J", log->lines); /* up, erase below */
     log->lines = 0;
@@ -63,13 +63,13 @@ void ms_log_say(ms_log *log, ms_log_level level, const char *fmt, ...)
     va_list args;
 
     if (level > log->level) return;
-    take_block_away(log);
+    erase_block(log);
     ms_log_end(log);
     va_start(args, fmt);
-    if (vsnprintf(line, sizeof line - 1, fmt, args) < 0) line[0] = '\0'; /* room for the newline */
+    if (vsnprintf(line, sizeof line - 1, fmt, args) < 0) line[0] = '\0'; /* - 1 for the newline */
     va_end(args);
     memcpy(line + strlen(line), "\n", 2);
-    fputs(line, log->to); /* nobody is left to tell that stderr failed */
+    fputs(line, log->to); /* a failure of stderr cannot be reported */
     fflush(log->to);
 }
 
@@ -83,8 +83,8 @@ void ms_log_progress(ms_log *log, const char *fmt, ...)
     if (vsnprintf(line, sizeof line, fmt, args) < 0) line[0] = '\0';
     va_end(args);
     cut_to(line,
-           terminal_extent(log->to).width - 1); /* a full last column makes some terminals wrap */
-    fprintf(log->to, "\r%s\033[K", line);       /* ESC [ K erases what a longer line left behind */
+           terminal_extent(log->to).width - 1); /* some terminals wrap after the last column */
+    fprintf(log->to, "\r%s\033[K", line);       /* ESC [ K erases the rest of a longer line */
     fflush(log->to);
     log->dangling = 1;
 }
@@ -106,7 +106,7 @@ void ms_log_block(ms_log *log, const char *text)
         text += bytes + (text[bytes] == '\n');
         n++;
     }
-    fputs("\033[J", log->to); /* of a block that was longer */
+    fputs("\033[J", log->to); /* erases the rest of a longer block */
     fflush(log->to);
     log->lines = n;
 }

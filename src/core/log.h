@@ -15,8 +15,8 @@ typedef struct ms_log {
     FILE        *to;       /* usually stderr */
     ms_log_level level;    /* lines above it are dropped */
     int          live;     /* to is a terminal: a progress line may be redrawn in place */
-    int          dangling; /* a progress line stands there without its newline */
-    int          lines;    /* of the block that stands there */
+    int          dangling; /* a progress line was printed without its newline */
+    int          lines;    /* of the block on the screen */
 } ms_log;
 
 ms_log ms_log_open(FILE *to, ms_log_level level);
@@ -24,8 +24,8 @@ ms_log ms_log_open(FILE *to, ms_log_level level);
 void ms_log_say(ms_log *log, ms_log_level level, const char *fmt, ...) MS_PRINTF(3, 4);
 /* Redraws one line on a terminal; elsewhere it does nothing.  ms_log_say goes below it. */
 void ms_log_progress(ms_log *log, const char *fmt, ...) MS_PRINTF(2, 3);
-/* Redraws several lines on a terminal, each with its newline; elsewhere it does nothing.  What
- * ms_log_say says goes above the next one; "" takes it away. */
+/* Redraws several lines on a terminal, each with its newline; elsewhere it does nothing.  "" erases
+ * them.  ms_log_say prints above the block. */
 void ms_log_block(ms_log *log, const char *text);
 void ms_log_end(ms_log *log); /* ends a dangling progress line */
 

@@ -28,7 +28,7 @@ bool ms_memory_line(const char *meminfo, const char *name, uint64_t *bytes)
     return false;
 }
 
-/* The whole of a small file, "" if it cannot be read. */
+/* Reads the whole of a small file; "" if it cannot be read. */
 static void read_file(const char *path, char *text, size_t bytes)
 {
     FILE        *f = fopen(path, "r");
@@ -46,19 +46,20 @@ static uint64_t read_number(const char *dir, const char *name, uint64_t otherwis
     return end != text ? value : otherwise;
 }
 
-static uint64_t less(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
+/* Lowers *m to the limit of the control group in `dir`, if it has one. */
 static void lower(ms_memory *m, const char *dir, const char *limit_name, const char *use_name)
 {
     const uint64_t limit = read_number(dir, limit_name, UINT64_MAX);
     const uint64_t use   = read_number(dir, use_name, 0);
     if (limit >= no_limit) return;
-    m->total     = less(m->total, limit);
-    m->available = less(m->available, limit > use ? limit - use : 0);
+    m->total     = smaller(m->total, limit);
+    m->available = smaller(m->available, limit > use ? limit - use : 0);
 }
 
 /* A line of /proc/self/cgroup is "4:memory:/path" in version 1, "0::/path" in version 2.  In a
- * container that path may be the host's, and the limit is in the root that one sees. */
+ * container that path may be the host's, and then the limit is in the root. */
 static void lower_by_groups(ms_memory *m)
 {
     static const struct {
@@ -92,6 +93,6 @@ ms_memory ms_memory_here(void)
         return (ms_memory){ 0 };
     (void)ms_memory_line(text, "SwapTotal", &swap);
     lower_by_groups(&m);
-    m.total += swap; /* what a group may have of it is another limit; all of it at most */
+    m.total += swap; /* an upper bound: a group may limit its swap as well */
     return m;
 }

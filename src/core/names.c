@@ -6,125 +6,86 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/status.h"
+#include "core/text.h"
 
-enum { LONGEST = 64, MAX_CHOICES = 64 }; /* longer names are nobody's typing mistake */
+enum { LONGEST = 64, MAX_CHOICES = 64 }; /* longer names get no suggestion */
 
 /* ---- names of other programs ----------------------------------------------------------------- */
 
-/* What the same thing is called elsewhere.  `same`: it means exactly that, so that an option of
- * this name is taken; the others differ in some way (nanoGPT's batch_size counts sequences, --batch
- * counts tokens), and are only suggested. */
+/* Names that other programs use for the same thing: `same` means exactly that, so that an option of
+ * this name is accepted; `similar` differs in some way (nanoGPT's batch_size counts sequences,
+ * --batch counts tokens) and is only suggested.  Of several rows that fit, the first counts. */
 static const struct {
-    const char *foreign, *name;
-    bool        same;
+    const char *name, *same, *similar;
 } synonyms[] = {
-    { "learning-rate", "lr", true },
-    { "wd", "weight-decay", true },
-    { "max-steps", "steps", true },
-    { "output", "out", true },
-    { "out-dir", "out", true },
-    { "output-dir", "out", true },
+    { "lr", "learning-rate", "" },
+    { "weight-decay", "wd", "decay" },
+    { "steps", "max-steps", "epochs|iterations|max-iters|n-steps|num-steps" },
+    { "out", "output|out-dir|output-dir", "" },
+    { "batch", "", "batch-size|tokens-per-step" },
+    { "optimizer", "", "optim" },
+    { "preset", "", "model" },
+    { "data", "", "dataset|input|download" },
+    { "beta", "", "momentum" },
+    { "threshold", "", "clip-threshold" },
+    { "seed", "", "random-seed" },
+    { "layers", "", "n-layer|n-layers|num-layers" },
+    { "heads", "", "n-head|n-heads|num-heads" },
+    { "width", "", "n-embd|hidden-size|d-model|dim" },
+    { "head", "", "head-dim" },
+    { "vocab", "", "vocab-size" },
+    { "max-doc", "", "block-size|context|context-length|seq-len|sequence-length" },
+    { "micro-batches", "", "grad-accum|gradient-accumulation-steps" },
+    { "val-every", "", "eval-every|eval-interval" },
+    { "checkpoint-every", "", "save-every|save-interval" },
+    { "report-every", "", "log-every" },
+    { "precision", "", "dtype" },
+    { "device", "", "gpu" },
+    { "temperature", "", "temp" },
+    { "tokens", "", "max-new-tokens|length" },
+    { "jobs", "", "workers|num-workers" },
+    { "--version", "", "-v|-version" },
 
-    { "batch-size", "batch", false },
-    { "tokens-per-step", "batch", false },
-    { "epochs", "steps", false },
-    { "iterations", "steps", false },
-    { "max-iters", "steps", false },
-    { "n-steps", "steps", false },
-    { "num-steps", "steps", false },
-    { "optim", "optimizer", false },
-    { "model", "preset", false },
-    { "dataset", "data", false },
-    { "input", "data", false },
-    { "momentum", "beta", false },
-    { "clip-threshold", "threshold", false },
-    { "decay", "weight-decay", false },
-    { "random-seed", "seed", false },
-    { "n-layer", "layers", false },
-    { "n-layers", "layers", false },
-    { "num-layers", "layers", false },
-    { "n-head", "heads", false },
-    { "n-heads", "heads", false },
-    { "num-heads", "heads", false },
-    { "n-embd", "width", false },
-    { "hidden-size", "width", false },
-    { "d-model", "width", false },
-    { "dim", "width", false },
-    { "head-dim", "head", false },
-    { "vocab-size", "vocab", false },
-    { "block-size", "max-doc", false },
-    { "context", "max-doc", false },
-    { "context-length", "max-doc", false },
-    { "seq-len", "max-doc", false },
-    { "sequence-length", "max-doc", false },
-    { "grad-accum", "micro-batches", false },
-    { "gradient-accumulation-steps", "micro-batches", false },
-    { "eval-every", "val-every", false },
-    { "eval-interval", "val-every", false },
-    { "save-every", "checkpoint-every", false },
-    { "save-interval", "checkpoint-every", false },
-    { "log-every", "report-every", false },
-    { "dtype", "precision", false },
-    { "gpu", "device", false },
-    { "temp", "temperature", false },
-    { "max-new-tokens", "tokens", false },
-    { "length", "tokens", false },
-    { "workers", "jobs", false },
-    { "num-workers", "jobs", false },
-    { "-v", "--version", false },
-    { "-version", "--version", false },
-
-    { "gpu", "cuda", false },
-    { "cuda0", "cuda", false },
-    { "mps", "cpu", false },
-    { "float32", "f32", false },
-    { "fp32", "f32", false },
-    { "float16", "f16", false },
-    { "fp16", "f16", false },
-    { "half", "f16", false },
-    { "bfloat16", "bf16", false },
-    { "float64", "f64", false },
-    { "fp64", "f64", false },
-    { "double", "f64", false },
-    { "true", "yes", false },
-    { "on", "yes", false },
-    { "1", "yes", false },
-    { "false", "no", false },
-    { "off", "no", false },
-    { "0", "no", false },
-    { "sgd", "sgdm", false },
-    { "nag", "sgdm", false },
-    { "tiktoken", "gpt2", false },
-    { "bpe", "gpt2", false },
-    { "char", "byte", false },
-    { "owt", "openwebtext", false },
-    { "generate", "sample", false },
-    { "plot", "report", false },
-    { "download", "data", false },
-    { "svd", "spectrum", false },
+    { "cuda", "", "gpu|cuda0" },
+    { "cpu", "", "mps" },
+    { "f32", "", "float32|fp32" },
+    { "f16", "", "float16|fp16|half" },
+    { "bf16", "", "bfloat16" },
+    { "f64", "", "float64|fp64|double" },
+    { "yes", "", "true|on|1" },
+    { "no", "", "false|off|0" },
+    { "sgdm", "", "sgd|nag" },
+    { "gpt2", "", "tiktoken|bpe" },
+    { "byte", "", "char" },
+    { "openwebtext", "", "owt" },
+    { "sample", "", "generate" },
+    { "report", "", "plot" },
+    { "spectrum", "", "svd" },
 };
 
-/* A letter as it is compared. */
+/* The character that two names are compared by. */
 static int plain(char c) { return c == '_' ? '-' : tolower((unsigned char)c); }
 
-static bool same_name(const char *a, const char *b)
+/* Is it one of the names "a|b|c", but for case and '_'? */
+static bool is_one_of(const char *names, const char *name)
 {
-    while (*a != '\0' && plain(*a) == plain(*b))
-        a++, b++;
-    return *a == *b;
+    char text[LONGEST + 1];
+    snprintf(text, sizeof text, "%s", name);
+    for (char *c = text; *c != '\0'; c++)
+        *c = (char)plain(*c);
+    return ms_choice_index(names, text) >= 0;
 }
 
 const char *ms_name_synonym(const char *name)
 {
     for (size_t i = 0; i < COUNT(synonyms); i++)
-        if (synonyms[i].same && strcmp(synonyms[i].foreign, name) == 0) return synonyms[i].name;
+        if (ms_choice_index(synonyms[i].same, name) >= 0) return synonyms[i].name;
     return NULL;
 }
 
 /* ---- misspellings ---------------------------------------------------------------------------- */
 
-/* Letters to insert, delete, replace or swap with their neighbour to make b of a. */
+/* Counts the letters to insert, delete, replace or swap with their neighbour to turn a into b. */
 static size_t distance(const char *a, const char *b)
 {
     const size_t na = strlen(a), nb = strlen(b);
@@ -151,15 +112,15 @@ static size_t distance(const char *a, const char *b)
     return row[na % 3][nb];
 }
 
-/* May `known` be meant, and rather than what has distance *best?  A third of its letters may be
- * wrong, or its end be missing. */
+/* Is `known` a better guess for `name` than one of distance *best?  A third of its letters may be
+ * wrong, or its end may be missing. */
 static bool nearer(const char *name, const char *known, size_t *best)
 {
     size_t d = distance(name, known);
     if (name[0] == '\0') return false;
     if (d > (strlen(known) + 2) / 3) {
         if (strncmp(name, known, strlen(name)) != 0) return false;
-        d = LONGEST - 1; /* a beginning: better than nothing, worse than a misspelling */
+        d = LONGEST - 1; /* a prefix is worse than a misspelling, better than nothing */
     }
     if (d >= *best) return false;
     *best = d;
@@ -171,9 +132,11 @@ const char *ms_name_nearest(const char *name, const char *const *names, size_t n
     const char *meant = NULL;
     size_t      best  = LONGEST;
 
-    for (size_t s = 0; s < COUNT(synonyms); s++)
-        for (size_t i = 0; same_name(synonyms[s].foreign, name) && i < n; i++)
+    for (size_t s = 0; s < COUNT(synonyms); s++) {
+        if (!is_one_of(synonyms[s].same, name) && !is_one_of(synonyms[s].similar, name)) continue;
+        for (size_t i = 0; i < n; i++)
             if (strcmp(synonyms[s].name, names[i]) == 0) return names[i];
+    }
     for (size_t i = 0; strlen(name) <= LONGEST && i < n; i++)
         if (nearer(name, names[i], &best)) meant = names[i];
     return meant;
@@ -192,13 +155,11 @@ ms_name_hint ms_name_hint_of(const char *name, const char *const *names, size_t 
 ms_name_hint ms_name_hint_or_all(const char *name, const char *const *names, size_t n)
 {
     ms_name_hint hint = ms_name_hint_of(name, names, n);
-    size_t       used;
 
     if (hint.text[0] != '\0') return hint;
-    used = (size_t)snprintf(hint.text, sizeof hint.text, "; it must be one of ");
-    for (size_t i = 0; i < n && used < sizeof hint.text; i++)
-        used += (size_t)snprintf(hint.text + used, sizeof hint.text - used, "%s%s",
-                                 i == 0 ? "" : ", ", names[i]);
+    ms_text_append(hint.text, sizeof hint.text, "; it must be one of ");
+    for (size_t i = 0; i < n; i++)
+        ms_text_append(hint.text, sizeof hint.text, "%s%s", i == 0 ? "" : ", ", names[i]);
     return hint;
 }
 

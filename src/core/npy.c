@@ -9,9 +9,9 @@
  * before the elements get memory; from a pipe they get it as they arrive, so that a false shape
  * cannot ask for more than twice what was sent.
  *
- * Fortran order is the same array with its axes reversed.  Turning it round moves the first axis,
- * which runs fastest in the file, against the last one, which runs fastest in memory; the axes
- * between only select such planes.  A plane is turned in square tiles, which stay in the cache.
+ * Fortran order is the same array with its axes reversed.  The first axis, which runs fastest in
+ * the file, and the last one, which runs fastest in memory, span planes that are transposed; the
+ * axes between only select a plane.  It is transposed in square tiles, which stay in the cache.
  *
  * Elements are copied as they are, so the host must be little-endian, as the files are. */
 #include "core/npy.h"
@@ -24,16 +24,13 @@
 
 #include "core/file.h"
 #include "core/size.h"
-
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "musec keeps numbers in files as they are in memory: it needs a little-endian host"
-#endif
+#include "core/text.h"
 
 #define MAGIC         "\x93NUMPY"
 #define MAGIC_BYTES   6
 #define HEADER_MAX    ((size_t)1 << 20) /* bytes; the longest one we understand has some 300 */
 #define ALIGN         64                /* of the elements in the file, as NumPy does */
-#define GROWTH_DIGITS 21                /* of a first axis: NumPy leaves room for that many */
+#define GROWTH_DIGITS 21                /* that NumPy reserves for a growing first axis */
 #define PIPE_CHUNK    ((size_t)1 << 20)
 #define TILE          32
 
@@ -186,12 +183,12 @@ done:
 /* "(2, 3)", "(3,)", "()": as Python writes it. */
 static void shape_text(int ndim, const int64_t *shape, char *out, size_t size)
 {
-    size_t n = (size_t)snprintf(out, size, "(");
+    snprintf(out, size, "(");
     for (int i = 0; i < ndim; i++) {
         const char *sep = i + 1 < ndim ? ", " : ndim == 1 ? "," : "";
-        n += (size_t)snprintf(out + n, size - n, "%lld%s", (long long)shape[i], sep);
+        ms_text_append(out, size, "%lld%s", (long long)shape[i], sep);
     }
-    snprintf(out + n, size - n, ")");
+    ms_text_append(out, size, ")");
 }
 
 #define SHAPE_TEXT_MAX (MS_NPY_DIMS * 22 + 4) /* 20 characters and a separator for each */
@@ -240,14 +237,9 @@ static musec_status read_header(ms_error *e, FILE *f, const char *path, npy_head
 
     TRY(read_preamble(e, f, path, &bytes));
     text = malloc(bytes + 1);
-    if (text == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its header", path);
-        goto done;
-    }
-    if (fread(text, 1, bytes, f) != bytes) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: is a .npy file truncated inside its header", path);
-        goto done;
-    }
+    if (text == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its header", path));
+    if (fread(text, 1, bytes, f) != bytes)
+        TRY(ms_fail(e, MUSEC_EFORMAT, "%s: is a .npy file truncated inside its header", path));
     TRY(parse_header(e, path, text, bytes, h));
 done:
     free(text);
@@ -268,8 +260,8 @@ static musec_status find_element(ms_error *e, const char *path, const npy_header
                    path, h->descr);
 }
 
-/* Bytes of all elements, checked with empty axes counted as 1, so that no partial product of the
- * shape overflows for whoever forms one. */
+/* The bytes of all elements, checked with empty axes counted as 1, so that no partial product of
+ * the shape can overflow later. */
 static bool data_bytes(int ndim, const int64_t *shape, size_t each, size_t *out)
 {
     size_t bytes = each;
@@ -310,10 +302,8 @@ static musec_status read_data(ms_error *e, FILE *f, const char *path, const npy_
                               : bytes - capacity > capacity ? 2 * capacity
                                                             : bytes;
         unsigned char *more = realloc(data, want == 0 ? 1 : want); /* never NULL for no elements */
-        if (more == NULL) {
-            st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its %zu bytes", path, bytes);
-            goto done;
-        }
+        if (more == NULL)
+            TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its %zu bytes", path, bytes));
         data     = more;
         capacity = want;
         got += fread(data + got, 1, capacity - got, f);
@@ -334,8 +324,8 @@ done:
 }
 
 /* out[i * out_step + j] = in[i + j * in_step] for i < rows, j < cols, counted in elements. */
-static void turn_plane(const unsigned char *in, size_t in_step, unsigned char *out, size_t out_step,
-                       size_t rows, size_t cols, size_t each)
+static void transpose_plane(const unsigned char *in, size_t in_step, unsigned char *out,
+                            size_t out_step, size_t rows, size_t cols, size_t each)
 {
     for (size_t i0 = 0; i0 < rows; i0 += TILE) {
         const size_t i1 = rows - i0 < TILE ? rows : i0 + TILE;
@@ -356,7 +346,7 @@ static void turn_plane(const unsigned char *in, size_t in_step, unsigned char *o
 }
 
 /* Fortran order to C order.  The counter `at` runs over the axes between the first and the last. */
-static void turn_round(const unsigned char *in, unsigned char *out, const npy_header *h,
+static void to_c_order(const unsigned char *in, unsigned char *out, const npy_header *h,
                        size_t each)
 {
     const int last = h->ndim - 1;
@@ -374,8 +364,8 @@ static void turn_round(const unsigned char *in, unsigned char *out, const npy_he
             from += at[k] * in_step[k];
             to += at[k] * out_step[k];
         }
-        turn_plane(in + each * from, in_step[last], out + each * to, out_step[0],
-                   (size_t)h->shape[0], (size_t)h->shape[last], each);
+        transpose_plane(in + each * from, in_step[last], out + each * to, out_step[0],
+                        (size_t)h->shape[0], (size_t)h->shape[last], each);
         for (axis = 1; axis < last && ++at[axis] == (size_t)h->shape[axis]; axis++)
             at[axis] = 0;
     } while (axis < last);
@@ -384,7 +374,7 @@ static void turn_round(const unsigned char *in, unsigned char *out, const npy_he
 musec_status ms_npy_read(ms_error *e, const char *path, ms_npy *out)
 {
     FILE        *f    = NULL;
-    void        *data = NULL, *turned = NULL;
+    void        *data = NULL, *transposed = NULL;
     npy_header   h     = { 0 };
     npy_type     each  = { 0 };
     size_t       bytes = 0, first;
@@ -405,25 +395,20 @@ musec_status ms_npy_read(ms_error *e, const char *path, ms_npy *out)
     file_bytes = ms_file_bytes(f);
     if (file_bytes >= 0) {
         const long long left = (long long)file_bytes - (long long)ftell(f);
-        if (left != (long long)bytes) {
-            st = wrong_size(e, path, &h, bytes, left < 0 ? 0 : left,
-                            left < (long long)bytes ? "truncated" : "too long");
-            goto done;
-        }
+        if (left != (long long)bytes)
+            TRY(wrong_size(e, path, &h, bytes, left < 0 ? 0 : left,
+                           left < (long long)bytes ? "truncated" : "too long"));
         first = bytes;
     }
     TRY(read_data(e, f, path, &h, bytes, first, &data));
     if (h.fortran && h.ndim > 1 && bytes > 0) {
-        turned = malloc(bytes);
-        if (turned == NULL) {
-            st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to turn its %zu bytes round", path,
-                         bytes);
-            goto done;
-        }
-        turn_round(data, turned, &h, each.bytes);
+        transposed = malloc(bytes);
+        if (transposed == NULL)
+            TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory to transpose its %zu bytes", path,
+                        bytes));
+        to_c_order(data, transposed, &h, each.bytes);
         free(data);
-        data   = turned;
-        turned = NULL;
+        data = transposed;
     }
     *out = (ms_npy){ .data = data, .dtype = each.dtype, .ndim = h.ndim };
     memcpy(out->shape, h.shape, sizeof out->shape);

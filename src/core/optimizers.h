@@ -63,7 +63,7 @@ typedef struct ms_optimizer {
     } style;
 } ms_optimizer;
 
-/* The row at an index 0, 1, ...; NULL behind the last. */
+/* The row at an index 0, 1, ...; NULL after the last. */
 const ms_optimizer *ms_optimizer_at(size_t index);
 /* The row of a name; NULL where there is none. */
 const ms_optimizer *ms_optimizer_find(const char *name);

@@ -2,29 +2,27 @@
  *
  * A value is the next argument whatever it begins with, so that "--lr -1" works, but for one that
  * begins with "--": there a value was forgotten.  (One that must begin so is written --name=--x.)
- * What is wrong is told once, in one line; the first mistake from the left wins.  A status of
- * EFORMAT: it cannot be read; EINVAL: it can, but is out of range.
- *
- * Numbers follow the C locale. */
+ * Only the first mistake from the left is reported, in one line.  The status of a value that cannot
+ * be read is EFORMAT; that of one that is out of range is EINVAL.  Numbers follow the C locale. */
 #include "core/options.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/names.h"
 #include "core/real.h"
+#include "core/text.h"
 #include "core/whole.h"
 
 #define HELP_NAME   "help"
 #define HELP_LABEL  "-h, --help"
 #define HELP_TEXT   "print this text and stop"
 #define WIDTH       80 /* columns of --help */
-#define LABEL_WIDTH 26 /* labels longer than that get a line of their own */
-#define NAME_MAX_CH 64 /* longer names are nobody's typing mistake */
+#define LABEL_WIDTH 26 /* columns; longer labels get a line of their own */
+#define NAME_MAX_CH 64 /* longer names get no suggestion */
 #define MAX_NAMES   256
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -35,29 +33,19 @@ static musec_status wrong_number(ms_error *e, const ms_option *o, const char *te
     return ms_fail(e, MUSEC_EFORMAT, "--%s wants %s, not '%s'", o->name, want, text);
 }
 
-static musec_status too_far(ms_error *e, const ms_option *o, const char *text, const char *range)
+static musec_status out_of_range(ms_error *e, const ms_option *o, const char *text,
+                                 const char *range)
 {
     return ms_fail(e, MUSEC_EINVAL, "--%s is %s; it must be %s", o->name, text, range);
 }
 
-static musec_status parse_i64(ms_error *e, const ms_option *o, const char *text, int64_t *out)
+/* Turns the result of reading a whole number into a status. */
+static musec_status whole_status(ms_error *e, const ms_option *o, const char *text, ms_whole found,
+                                 const char *range)
 {
-    switch (ms_whole_i64(text, out)) {
-    case MS_WHOLE_READ: return MUSEC_OK;
-    case MS_WHOLE_NONE: return wrong_number(e, o, text, "a whole number");
-    case MS_WHOLE_RANGE: break;
-    }
-    return too_far(e, o, text, "from -9223372036854775808 to 9223372036854775807");
-}
-
-static musec_status parse_u64(ms_error *e, const ms_option *o, const char *text, uint64_t *out)
-{
-    switch (ms_whole_u64(text, out)) {
-    case MS_WHOLE_READ: return MUSEC_OK;
-    case MS_WHOLE_NONE: return wrong_number(e, o, text, "a whole number");
-    case MS_WHOLE_RANGE: break;
-    }
-    return too_far(e, o, text, "from 0 to 18446744073709551615");
+    if (found == MS_WHOLE_READ) return MUSEC_OK;
+    return found == MS_WHOLE_NONE ? wrong_number(e, o, text, "a whole number")
+                                  : out_of_range(e, o, text, range);
 }
 
 static musec_status parse_f64(ms_error *e, const ms_option *o, const char *text, double *out)
@@ -71,7 +59,7 @@ static musec_status parse_f64(ms_error *e, const ms_option *o, const char *text,
         return wrong_number(
             e, o, text, strchr(text, ',') != NULL ? "one number (0.5, with a point)" : "a number");
     if (errno == ERANGE && (v == 0.0 || isinf(v))) /* subnormals pass */
-        return too_far(e, o, text, "0, or from 4.9e-324 to 1.8e308 in size");
+        return out_of_range(e, o, text, "0, or from 4.9e-324 to 1.8e308 in size");
     if (!isfinite(v)) return wrong_number(e, o, text, "a finite number");
     *out = v;
     return MUSEC_OK;
@@ -80,14 +68,9 @@ static musec_status parse_f64(ms_error *e, const ms_option *o, const char *text,
 static musec_status parse_choice(ms_error *e, const ms_option *o, const char *text,
                                  const char **out)
 {
-    const size_t n = strlen(text);
-    for (const char *c = o->meta; *c != '\0'; c += *c == '|') {
-        const size_t bytes = strcspn(c, "|");
-        if (bytes == n && memcmp(c, text, n) == 0) {
-            *out = text;
-            return MUSEC_OK;
-        }
-        c += bytes;
+    if (ms_choice_index(o->meta, text) >= 0) {
+        *out = text;
+        return MUSEC_OK;
     }
     return ms_fail(e, MUSEC_EFORMAT, "--%s '%s' is none of %s%s", o->name, text, o->meta,
                    ms_name_hint_choices(text, o->meta).text);
@@ -108,8 +91,12 @@ static musec_status store(ms_error *e, const ms_option *o, const char *text, voi
 
     switch (o->type) {
     case MS_OPT_FLAG: *(int *)field = 1; return MUSEC_OK;
-    case MS_OPT_I64: return parse_i64(e, o, text, field);
-    case MS_OPT_U64: return parse_u64(e, o, text, field);
+    case MS_OPT_I64:
+        return whole_status(e, o, text, ms_whole_i64(text, field),
+                            "from -9223372036854775808 to 9223372036854775807");
+    case MS_OPT_U64:
+        return whole_status(e, o, text, ms_whole_u64(text, field),
+                            "from 0 to 18446744073709551615");
     case MS_OPT_F64: return parse_f64(e, o, text, field);
     case MS_OPT_STR: *(const char **)field = text; return MUSEC_OK;
     case MS_OPT_CHOICE: return parse_choice(e, o, text, field);
@@ -129,7 +116,7 @@ const char *ms_option_pair(const char *item, char name[MS_OPTION_NAME])
     return item + bytes + 1;
 }
 
-/* The option that is meant by a name that is none, or NULL. */
+/* The name of the option that an unknown name is probably meant to be, or NULL. */
 static const char *nearest_option(const ms_command *cmd, const char *name)
 {
     const char *names[MAX_NAMES] = { HELP_NAME };
@@ -163,7 +150,7 @@ static const ms_option *find_option(const ms_command *cmd, const char *name, siz
     return NULL;
 }
 
-/* The same, also by a name that it has elsewhere. */
+/* Finds an option by its name or by a synonym. */
 static const ms_option *find_by_any_name(const ms_command *cmd, const char *name, size_t n)
 {
     const ms_option *o = find_option(cmd, name, n);
@@ -259,8 +246,7 @@ static size_t columns(const char *text, size_t bytes) /* a UTF-8 character is on
     return n;
 }
 
-/* Prints words from column `at`, broken so that no line but one of a single word is over WIDTH;
- * further lines begin at `indent`. */
+/* Prints words from column `at`, wrapped at WIDTH columns; further lines are indented. */
 static void print_wrapped(FILE *to, const char *text, size_t at, size_t indent)
 {
     bool first = true;
@@ -286,7 +272,7 @@ static size_t label_columns(const ms_option *o) /* "  --name META" */
     return 4 + strlen(o->name) + meta;
 }
 
-/* The rest of a row whose label of `label` columns stands there already. */
+/* Completes a row after its label of `label` columns. */
 static void print_row(FILE *to, size_t label, size_t indent, const char *help)
 {
     if (label + 2 > indent) {
@@ -348,42 +334,21 @@ void ms_options_help(const ms_command *cmd, FILE *to)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* Bytes of the UTF-8 character at `s`, or 0 if it is none (a stray or cut sequence, an overlong
- * form, a surrogate, a code beyond U+10FFFF). */
-static size_t utf8_bytes(const unsigned char *s)
-{
-    const size_t n = s[0] < 0x80   ? 1
-                     : s[0] < 0xC2 ? 0
-                     : s[0] < 0xE0 ? 2
-                     : s[0] < 0xF0 ? 3
-                     : s[0] < 0xF5 ? 4
-                                   : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0; /* so is the end of the string */
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
-        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
-        return 0;
-    return n;
-}
-
 static void json_text(FILE *to, const char *text)
 {
-    const unsigned char *s = (const unsigned char *)text;
-
     if (text == NULL) {
         fputs("null", to);
         return;
     }
     fputc('"', to);
-    while (*s != '\0') {
-        const size_t n = utf8_bytes(s);
+    for (size_t n; *text != '\0'; text += n == 0 ? 1 : n) {
+        n = ms_text_char(text);
         if (n == 0)
             fputs("\\ufffd", to); /* a file name may be any bytes, JSON may not */
-        else if (*s < 0x20)
-            fprintf(to, "\\u%04x", *s);
+        else if ((unsigned char)*text < 0x20)
+            fprintf(to, "\\u%04x", (unsigned)*text);
         else
-            fprintf(to, "%s%.*s", *s == '"' || *s == '\\' ? "\\" : "", (int)n, (const char *)s);
-        s += n == 0 ? 1 : n;
+            fprintf(to, "%s%.*s", *text == '"' || *text == '\\' ? "\\" : "", (int)n, text);
     }
     fputc('"', to);
 }

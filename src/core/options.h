@@ -51,7 +51,7 @@ typedef struct ms_command {    /* what --help prints around the table */
     const ms_option *options;
     size_t           n_options;
     int              min_operands, max_operands; /* max -1: any number */
-    /* where there are no operands, what one was meant to follow: "--data ", or NULL */
+    /* what a superfluous operand was probably meant to follow, "--data ", or NULL */
     const char *instead;
     /* in the order of the options; none: all are "Options" */
     const ms_option_group *groups;

@@ -33,12 +33,12 @@ void ms_loss_track_add(ms_loss_track *t, double loss)
     }
 }
 
-static bool knows(double unigram) { return unigram >= ONE_TOKEN; }
+static bool is_known(double unigram) { return unigram >= ONE_TOKEN; }
 
-/* What the losses are held against. */
+/* The loss that means "nothing learned". */
 static double level_of(const ms_loss_track *t, double unigram)
 {
-    return knows(unigram) ? unigram : t->first;
+    return is_known(unigram) ? unigram : t->first;
 }
 
 bool ms_outcome_learned(const ms_loss_track *t, double unigram)
@@ -46,12 +46,12 @@ bool ms_outcome_learned(const ms_loss_track *t, double unigram)
     return t->steps >= MS_TRACK_MEAN && t->best <= LEARNED * level_of(t, unigram);
 }
 
-/* By its losses alone. */
+/* Judges a run by its losses alone. */
 static ms_outcome judge_losses(const ms_loss_track *t, double unigram,
                                char reason[MS_OUTCOME_REASON])
 {
     const double      last = ms_loss_track_mean(t), level = level_of(t, unigram);
-    const char *const name = knows(unigram) ? "the unigram loss" : "its first loss";
+    const char *const name = is_known(unigram) ? "the unigram loss" : "its first loss";
 
     if (t->steps < MS_TRACK_MEAN) return MS_OUTCOME_DONE;
     if (ms_outcome_learned(t, unigram)) {

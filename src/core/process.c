@@ -1,4 +1,4 @@
-/* process.c - another program, run to its end, when this one began, and the cores there are. */
+/* process.c - see process.h. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "core/process.h"
 
@@ -20,9 +20,9 @@
 extern char **environ;
 #endif
 
-enum { SHELLS_NOT_FOUND = 127 }; /* what some systems let a failed start end with */
+enum { SHELLS_NOT_FOUND = 127 }; /* on some systems the exit code of a failed start */
 
-static int send_to(posix_spawn_file_actions_t *actions, int fd, const char *path)
+static int redirect(posix_spawn_file_actions_t *actions, int fd, const char *path)
 {
     if (path == NULL) return 0;
     return posix_spawn_file_actions_addopen(actions, fd, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -36,7 +36,7 @@ int ms_process_run(const char *const *argv, const char *out, const char *err)
 
     if (posix_spawn_file_actions_init(&actions) != 0) return MS_NOT_RUN;
     failed = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0) ||
-             send_to(&actions, STDOUT_FILENO, out) || send_to(&actions, STDERR_FILENO, err) ||
+             redirect(&actions, STDOUT_FILENO, out) || redirect(&actions, STDERR_FILENO, err) ||
              posix_spawnp(&child, argv[0], &actions, NULL, (char *const *)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (failed) return MS_NOT_RUN;
@@ -46,9 +46,9 @@ int ms_process_run(const char *const *argv, const char *out, const char *err)
     return WEXITSTATUS(status) == SHELLS_NOT_FOUND ? MS_NOT_RUN : WEXITSTATUS(status);
 }
 
-/* Linux says it in ticks since the machine was started, as the 22nd field of a line whose second is
- * a name in brackets that may hold anything; the monotonic clock does not count what a machine
- * sleeps, so it goes by the age. */
+/* Linux has the start in ticks since boot, as field 22 of a line whose field 2 is a name in
+ * brackets that may contain anything.  Ticks count suspended time and the monotonic clock does not,
+ * so the age of the process is taken from the boot clock and subtracted. */
 double ms_process_start_ms(void)
 {
     const double now = ms_clock_ms();

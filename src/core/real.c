@@ -1,7 +1,7 @@
 /* real.c - the shortest text of a double, and a double of a text.
  *
- * 15 significant digits are enough for a number that was typed in, 17 always.  The locale is that
- * of the calling thread alone, and for the time of a call: nobody else sees it change. */
+ * 15 significant digits are enough for a number that was typed in, 17 always.  Only the calling
+ * thread's locale is changed, for the duration of a call. */
 #define _POSIX_C_SOURCE 200809L /* newlocale */
 #include "core/real.h"
 

@@ -86,7 +86,7 @@ MS_FN double ms_rand_normal(uint64_t key, uint64_t index) /* mean 0, deviation 1
     return sqrt(-2.0 * log(u)) /* at most 8.58 */ * (index % 2 == 0 ? cos(angle) : sin(angle));
 }
 
-/* A key for a purpose: streams of different (seed, purpose) pairs do not meet. */
+/* A key for a purpose: streams of different (seed, purpose) pairs do not overlap. */
 uint64_t ms_rand_key(uint64_t seed, const char *purpose);
 
 #ifdef __cplusplus

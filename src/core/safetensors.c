@@ -6,8 +6,8 @@
  *     the rest  the tensors, which must fill it without gap or overlap
  *
  * Every number of the header is checked when the file is opened, so that a tensor can be read later
- * without a doubt about its place.  A dtype that is not in our table may have any length and is
- * refused when read: new ones appear, and the other tensors of such a file are good all the same.
+ * without further checks.  A dtype that is not in our table may have any length and is refused when
+ * read: new ones appear, and the other tensors of such a file are good all the same.
  *
  * F16 and BF16 are read into the upper half of the float32 array that they become and widened from
  * its start: element i is written at or below where element i+1 is read.
@@ -26,46 +26,24 @@
 #include "core/half.h"
 #include "core/size.h"
 
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "musec keeps numbers in files as they are in memory: it needs a little-endian host"
-#endif
-
 #define LENGTH_BYTES 8
 #define HEADER_MAX   ((uint64_t)100 * 1000 * 1000) /* bytes, the format's own limit */
 #define METADATA     "__metadata__"
 
 /* ---- element types --------------------------------------------------------------------------- */
 
-static void widen_f16(const void *in, void *out)
-{
-    uint16_t h;
-    float    value;
-    memcpy(&h, in, sizeof h);
-    value = ms_float_of_f16(h);
-    memcpy(out, &value, sizeof value);
-}
-
-static void widen_bf16(const void *in, void *out)
-{
-    uint16_t h;
-    float    value;
-    memcpy(&h, in, sizeof h);
-    value = ms_float_of_bf16(h);
-    memcpy(out, &value, sizeof value);
-}
-
 typedef struct tensor_type {
     const char *name;
     unsigned    bits;
-    musec_dtype dtype;                        /* what it is read as; 0: it is not */
-    void (*widen)(const void *in, void *out); /* NULL: as it is */
+    musec_dtype dtype;          /* of the array it is read into; 0: it cannot be read */
+    float (*widen)(uint16_t h); /* NULL: the elements are copied */
 } tensor_type;
 
 static const tensor_type elements[] = {
     { "F32", 32, MUSEC_F32, NULL },
     { "F64", 64, MUSEC_F64, NULL },
-    { "F16", 16, MUSEC_F32, widen_f16 },
-    { "BF16", 16, MUSEC_F32, widen_bf16 },
+    { "F16", 16, MUSEC_F32, ms_float_of_f16 },
+    { "BF16", 16, MUSEC_F32, ms_float_of_bf16 },
     { "BOOL", 8, 0, NULL },
     { "U8", 8, 0, NULL },
     { "I8", 8, 0, NULL },
@@ -104,7 +82,7 @@ static musec_status bad_tensor(ms_error *e, const char *path, const char *name, 
     return ms_fail(e, MUSEC_EFORMAT, "%s: tensor '%.100s': %s", path, name, what);
 }
 
-/* A JSON array of whole numbers that are not negative. */
+/* Is it a JSON array of non-negative whole numbers? */
 static bool is_count_array(const json_t *array)
 {
     if (!json_is_array(array)) return false;
@@ -121,7 +99,7 @@ static uint64_t count_at(const json_t *array, size_t i)
 }
 
 /* Bits of the whole tensor.  Empty axes count as 1 in the check, so that no partial product of the
- * shape overflows for whoever forms one. */
+ * shape can overflow later. */
 static bool tensor_bits(const json_t *shape, unsigned each, size_t *out)
 {
     size_t bits  = each;
@@ -197,7 +175,7 @@ static musec_status check_cover(ms_error *e, const ms_safetensors *s, uint64_t b
                    (unsigned long long)bytes);
 }
 
-/* Texts by key, or nothing: what else it may be, other readers of the format refuse as well. */
+/* The metadata are strings by key, or null; other readers refuse anything else as well. */
 static musec_status read_metadata(ms_error *e, json_t *map, ms_safetensors *s)
 {
     const char *key;
@@ -257,25 +235,19 @@ static musec_status read_header(ms_error *e, uint64_t file_bytes, ms_safetensors
     TRY(ms_file_read(e, s->f, s->path, length, sizeof length));
     for (size_t i = 0; i < sizeof length; i++)
         bytes |= (uint64_t)length[i] << (8 * i);
-    if (bytes > HEADER_MAX || bytes > file_bytes - LENGTH_BYTES) {
-        st = ms_fail(e, MUSEC_EFORMAT,
-                     "%s: is not a .safetensors file, or is truncated (a header of %llu bytes in a "
-                     "file of %llu)",
-                     s->path, (unsigned long long)bytes, (unsigned long long)file_bytes);
-        goto done;
-    }
+    if (bytes > HEADER_MAX || bytes > file_bytes - LENGTH_BYTES)
+        TRY(ms_fail(e, MUSEC_EFORMAT,
+                    "%s: is not a .safetensors file, or is truncated (a header of %llu bytes in a "
+                    "file of %llu)",
+                    s->path, (unsigned long long)bytes, (unsigned long long)file_bytes));
     text = malloc((size_t)bytes + 1);
-    if (text == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its header", s->path);
-        goto done;
-    }
+    if (text == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its header", s->path));
     TRY(ms_file_read(e, s->f, s->path, text, (size_t)bytes));
     root = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &why);
-    if (!json_is_object(root)) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: damaged .safetensors header: %s", s->path,
-                     root == NULL ? why.text : "it is no JSON object");
-        goto done;
-    }
+    if (!json_is_object(root))
+        TRY(ms_fail(e, MUSEC_EFORMAT, "%s: damaged .safetensors header: %s", s->path,
+                    root == NULL ? why.text : "it is no JSON object"));
     TRY(read_entries(e, root, s));
     s->data_at = LENGTH_BYTES + bytes;
     TRY(check_cover(e, s, file_bytes - s->data_at));
@@ -294,20 +266,13 @@ musec_status ms_safetensors_open(ms_error *e, const char *path, ms_safetensors *
     TRY(ms_file_open_read(e, path, &out->f));
     bytes     = ms_file_bytes(out->f);
     out->path = strdup(path);
-    if (out->path == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
-        goto done;
-    }
-    if (bytes < 0) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot read tensors from a pipe or device; give a file",
-                     path);
-        goto done;
-    }
-    if (bytes < LENGTH_BYTES) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: is not a .safetensors file: it has only %lld bytes",
-                     path, (long long)bytes);
-        goto done;
-    }
+    if (out->path == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path));
+    if (bytes < 0)
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot read tensors from a pipe or device; give a file",
+                    path));
+    if (bytes < LENGTH_BYTES)
+        TRY(ms_fail(e, MUSEC_EFORMAT, "%s: is not a .safetensors file: it has only %lld bytes",
+                    path, (long long)bytes));
     TRY(read_header(e, (uint64_t)bytes, out));
 done:
     if (st != MUSEC_OK) ms_safetensors_close(out);
@@ -370,20 +335,18 @@ musec_status ms_safetensors_read(ms_error *e, ms_safetensors *s, size_t index, m
                        t->name, t->ndim, MS_NPY_DIMS);
     if (ms_size_mul(raw, el->widen == NULL ? 1 : 2, &bytes) && bytes <= PTRDIFF_MAX)
         data = malloc(bytes == 0 ? 1 : bytes); /* never NULL for no elements */
-    if (data == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: tensor '%.100s': not enough memory for its %zu bytes",
-                     s->path, t->name, raw);
-        goto done;
-    }
-    if (fseeko(s->f, (off_t)(s->data_at + t->begin), SEEK_SET) != 0) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", s->path, strerror(errno));
-        goto done;
-    }
+    if (data == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "%s: tensor '%.100s': not enough memory for its %zu bytes",
+                    s->path, t->name, raw));
+    if (fseeko(s->f, (off_t)(s->data_at + t->begin), SEEK_SET) != 0)
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", s->path, strerror(errno)));
     skip = bytes - raw;
     TRY(ms_file_read(e, s->f, s->path, data + skip, raw));
-    if (el->widen != NULL)
-        for (size_t i = 0; i < raw / 2; i++)
-            el->widen(data + skip + 2 * i, data + 4 * i);
+    for (size_t i = 0; el->widen != NULL && i < raw / 2; i++) {
+        uint16_t h;
+        memcpy(&h, data + skip + 2 * i, sizeof h);
+        memcpy(data + 4 * i, &(float){ el->widen(h) }, sizeof(float));
+    }
     *out = (ms_npy){ .data = data, .dtype = el->dtype, .ndim = t->ndim };
     memcpy(out->shape, t->shape, sizeof out->shape);
     data = NULL;
@@ -483,12 +446,10 @@ static musec_status write_header(ms_error *e, ms_out_file *out, const json_t *ro
     const size_t      pad  = (LENGTH_BYTES - n % LENGTH_BYTES) % LENGTH_BYTES;
     musec_status      st;
 
-    if (text == NULL || n + pad > HEADER_MAX) {
-        st = ms_fail(e, text == NULL ? MUSEC_ENOMEM : MUSEC_EINVAL,
-                     "%s: its header of %zu bytes is more than %s", out->path, n,
-                     text == NULL ? "there is memory for" : "the format allows");
-        goto done;
-    }
+    if (text == NULL || n + pad > HEADER_MAX)
+        TRY(ms_fail(e, text == NULL ? MUSEC_ENOMEM : MUSEC_EINVAL,
+                    "%s: its header of %zu bytes is more than %s", out->path, n,
+                    text == NULL ? "there is memory for" : "the format allows"));
     for (size_t i = 0; i < sizeof length; i++)
         length[i] = (unsigned char)((uint64_t)(n + pad) >> (8 * i));
     TRY(ms_out_write(e, out, length, sizeof length));

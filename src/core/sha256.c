@@ -4,8 +4,8 @@
  * bytes.  Each block is stretched to 64 words W and mixed into the eight words of the state:
  *     T1 = h + S1(e) + Ch(e, f, g) + K[t] + W[t],   T2 = S0(a) + Maj(a, b, c)
  *     (a, b, c, d, e, f, g, h) <- (T1 + T2, a, b, c, d + T1, e, f, g)
- * The state does not move: eight rounds are written out with the names turned by one each, after
- * which every name is back in its place. */
+ * Eight rounds are written out with the names rotated by one each instead of the state, after which
+ * every name is back in its place. */
 #include "core/sha256.h"
 
 #include <errno.h>
@@ -28,19 +28,19 @@ static const uint32_t k[ROUNDS] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static inline uint32_t turn(uint32_t x, int n) { return x >> n | x << (32 - n); }
+static inline uint32_t rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
-static inline uint32_t sum0(uint32_t x) { return turn(x, 2) ^ turn(x, 13) ^ turn(x, 22); }
-static inline uint32_t sum1(uint32_t x) { return turn(x, 6) ^ turn(x, 11) ^ turn(x, 25); }
-static inline uint32_t mix0(uint32_t x) { return turn(x, 7) ^ turn(x, 18) ^ x >> 3; }
-static inline uint32_t mix1(uint32_t x) { return turn(x, 17) ^ turn(x, 19) ^ x >> 10; }
+static inline uint32_t sum0(uint32_t x) { return rotate(x, 2) ^ rotate(x, 13) ^ rotate(x, 22); }
+static inline uint32_t sum1(uint32_t x) { return rotate(x, 6) ^ rotate(x, 11) ^ rotate(x, 25); }
+static inline uint32_t mix0(uint32_t x) { return rotate(x, 7) ^ rotate(x, 18) ^ x >> 3; }
+static inline uint32_t mix1(uint32_t x) { return rotate(x, 17) ^ rotate(x, 19) ^ x >> 10; }
 
 static inline uint32_t load32(const unsigned char *p) /* big-endian */
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* One round; what it makes of d and h becomes the next round's e and a. */
+/* One round; the new d and h are e and a of the next round. */
 static inline void mix(uint32_t a, uint32_t b, uint32_t c, uint32_t *d, uint32_t e, uint32_t f,
                        uint32_t g, uint32_t *h, uint32_t kw)
 {
@@ -74,7 +74,8 @@ static void add_block(uint32_t s[8], const unsigned char *p)
 void ms_sha256_init(ms_sha256 *s)
 {
     *s = (ms_sha256){ .h = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c,
-                             0x1f83d9ab, 0x5be0cd19 } }; /* of the square roots of 2 ... 19 */
+                             0x1f83d9ab,
+                             0x5be0cd19 } }; /* fractional parts of the square roots of 2 ... 19 */
 }
 
 void ms_sha256_add(ms_sha256 *s, const void *data, size_t bytes)
@@ -104,7 +105,7 @@ void ms_sha256_end(ms_sha256 *s, char hex[MS_SHA256_HEX])
     size_t            held     = (size_t)(s->bytes % BLOCK);
 
     s->block[held++] = 0x80;
-    if (held > BLOCK - 8) { /* no room for the length: one block more */
+    if (held > BLOCK - 8) { /* the length needs another block */
         memset(s->block + held, 0, BLOCK - held);
         add_block(s->h, s->block);
         held = 0;
@@ -130,10 +131,7 @@ musec_status ms_sha256_file(ms_error *e, const char *path, char hex[MS_SHA256_HE
     TRY(ms_file_open_read(e, path, &f));
     while ((got = fread(chunk, 1, sizeof chunk, f)) > 0)
         ms_sha256_add(&s, chunk, got);
-    if (ferror(f)) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno));
-        goto done;
-    }
+    if (ferror(f)) TRY(ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno)));
     ms_sha256_end(&s, hex);
 done:
     if (f != NULL) fclose(f);

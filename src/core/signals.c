@@ -1,4 +1,4 @@
-/* signals.c - being asked to stop. */
+/* signals.c - requests to stop. */
 #define _XOPEN_SOURCE 700
 #include "core/signals.h"
 
@@ -10,11 +10,11 @@
 
 #include "core/clock.h"
 
-/* A supervisor may send its signal to a process and to the group that it is in: within this time
- * they are one request. */
+/* A supervisor may signal a process and also its process group: signals within this time count as
+ * one request. */
 enum { ONE_REQUEST_MS = 250, ANSWER_BYTES = 128 };
 
-/* All that a handler may touch: lock-free. */
+/* Lock-free, since the handler uses them. */
 static volatile sig_atomic_t stop_asked;
 static atomic_llong          asked_ms;
 static const char *_Atomic   answer; /* NULL: none */
@@ -27,7 +27,7 @@ static void give_answer(void)
     (void)ignored;
 }
 
-/* Of the functions that a signal handler may call, and of nothing else. */
+/* The handler, which calls only async-signal-safe functions. */
 static void ask_to_stop(int number)
 {
     const int       kept = errno;
@@ -59,14 +59,14 @@ void ms_stop_catch(const char *text)
 
 void ms_stop_answer(const char *text)
 {
-    static char lines[2][ANSWER_BYTES]; /* a handler may be reading the other one */
+    static char lines[2][ANSWER_BYTES]; /* two, since a handler may be reading one of them */
     static int  next;
 
     if (text == NULL) {
         atomic_store(&answer, (const char *)NULL);
         return;
     }
-    /* a terminal's cursor stands behind a progress line and ^C */
+    /* on a terminal, after a progress line and ^C */
     snprintf(lines[next], sizeof lines[next], "%s%s\n", isatty(STDERR_FILENO) ? "\n" : "", text);
     atomic_store(&answer, (const char *)lines[next]);
     next = 1 - next;

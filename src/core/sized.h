@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { MS_SIZED_MAX = 65536 }; /* bytes: more is a config that nobody filled */
+enum { MS_SIZED_MAX = 65536 }; /* bytes; a larger struct was not initialized */
 
 static inline bool ms_sized_fits(size_t size, size_t min_size)
 {

@@ -4,7 +4,7 @@
 
 #include <musec/musec.h>
 
-/* Where the lowest frame that knows the path or the shape writes what went wrong. */
+/* The message of a failure, written by the lowest frame that knows the path or the shape. */
 typedef struct ms_error {
     char text[1024];
 } ms_error;
@@ -29,9 +29,9 @@ void ms_error_copy(const ms_error *error, char *why, size_t bytes);
 
 static inline musec_status ms_status_itself(musec_status status) { return status; }
 
-/* Writes the message and is `status`, so that a failure is one line: return ms_fail(...).  A macro,
- * so that whoever reads the caller alone, a checker of null pointers for one, sees which status it
- * is. */
+/* Writes the message and evaluates to `status`, so that a failure is one statement: return
+ * ms_fail(...) or TRY(ms_fail(...)).  It is a macro so that static analysis of the caller sees the
+ * status. */
 #define ms_fail(error, status, ...) (ms_error_set(error, __VA_ARGS__), ms_status_itself(status))
 
 /* The failure of an allocation; `what` is a string literal that names what the memory was for. */

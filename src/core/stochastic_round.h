@@ -1,4 +1,4 @@
-/* stochastic_round.h - a float32 rounded to bf16 at random, right on average.
+/* stochastic_round.h - unbiased stochastic rounding of a float32 to bf16.
  *
  * bf16 is the upper half of a float32.  The lower half, as a fraction f of the distance to the next
  * bf16 number away from zero, is the probability of going there: a draw of 16 bits is added, and
@@ -15,7 +15,7 @@ MS_FN uint16_t ms_bf16_stochastic_round(uint32_t bits, uint32_t draw)
 {
     const uint32_t exponent = 0x7f800000u, fraction = 0x007fffffu;
     const uint32_t sum = bits + draw;
-    if ((bits & exponent) == exponent) /* a NaN of the lower half alone must not become infinite */
+    if ((bits & exponent) == exponent) /* a NaN in the lower half alone must not become infinity */
         return (uint16_t)((bits >> 16) | ((bits & fraction) != 0 ? 0x40u : 0u));
     if ((sum & exponent) == exponent) return (uint16_t)(bits >> 16);
     return (uint16_t)(sum >> 16);

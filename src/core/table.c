@@ -141,7 +141,7 @@ void ms_csv_text(const char *text, FILE *to)
         bytes = ms_text_char(text);
         if (*text == '"') putc('"', to);
         if (bytes == 0)
-            fputs("\xef\xbf\xbd", to); /* U+FFFD, the mark of what is no character */
+            fputs("\xef\xbf\xbd", to); /* U+FFFD, the replacement character */
         else
             fwrite(text, 1, bytes, to);
     }
@@ -171,7 +171,7 @@ musec_status ms_table_markdown(ms_error *error, const ms_table *table, FILE *to)
         fputs("| ", to);
         for (const char *c = table->cells[i]; *c != '\0'; c++) {
             if (*c == '|') putc('\\', to);
-            putc(*c == '\n' ? ' ' : *c, to); /* a row is a line */
+            putc(*c == '\n' ? ' ' : *c, to); /* a row must stay on one line */
         }
         if ((i + 1) % n_cols != 0) {
             putc(' ', to);

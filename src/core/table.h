@@ -6,7 +6,7 @@
 
 #include "core/status.h"
 
-typedef struct ms_table_exact { /* what CSV has in place of a cell: fields, as they are */
+typedef struct ms_table_exact { /* CSV fields that replace a cell, unquoted */
     size_t cell;
     char  *fields;
 } ms_table_exact;
@@ -17,7 +17,7 @@ typedef struct ms_table {
     const char *align;
     char      **cells; /* row after row; the first row has the columns' names */
     size_t      n_cells, capacity;
-    int         out_of_memory; /* said when it is printed */
+    int         out_of_memory; /* reported when it is printed */
     /* in the order of their cells */
     ms_table_exact *exact;
     size_t          n_exact, exact_capacity;

@@ -20,15 +20,35 @@ char *ms_text_format(const char *fmt, va_list args)
     return text;
 }
 
+void ms_text_append(char *text, size_t bytes, const char *fmt, ...)
+{
+    const size_t used = strlen(text);
+    va_list      args;
+    va_start(args, fmt);
+    (void)vsnprintf(text + used, bytes - used, fmt, args);
+    va_end(args);
+}
+
 bool ms_text_ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+const char *ms_text_find(const char *text, size_t bytes, const char *part, size_t n)
+{
+    const char *const end = text + bytes;
+    for (const char *at = text; (size_t)(end - at) >= n; at++) {
+        at = memchr(at, part[0], (size_t)(end - at) - n + 1);
+        if (at == NULL || memcmp(at, part, n) == 0) return at;
+    }
+    return NULL;
+}
+
 size_t ms_text_char(const char *text)
 {
-    static const uint32_t min_code[] = { 0, 0, 0x80, 0x800, 0x10000 }; /* shorter forms are wrong */
+    static const uint32_t min_code[] = { 0, 0, 0x80, 0x800,
+                                         0x10000 }; /* longer forms are invalid */
     const unsigned char  *s          = (const unsigned char *)text;
     size_t                n          = 0;
     uint32_t              code;
@@ -40,7 +60,7 @@ size_t ms_text_char(const char *text)
     if (n == 0) return 0;
     code = s[0] & (0x7fu >> n);
     for (size_t i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80) return 0; /* the end of the text as well */
+        if ((s[i] & 0xc0) != 0x80) return 0; /* at the end of the text as well */
         code = code << 6 | (s[i] & 0x3fu);
     }
     return code < min_code[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;

@@ -4,9 +4,10 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 
-/* What the text of a setting stands for, where that is written as JSON. */
+#include "core/status.h"
+
+/* The JSON type of a setting that is given as text. */
 typedef enum ms_value_kind {
     MS_VALUE_TEXT,
     MS_VALUE_WHOLE,
@@ -16,8 +17,12 @@ typedef enum ms_value_kind {
 
 /* Returns what vprintf would print, which the caller frees; NULL without memory. */
 char *ms_text_format(const char *fmt, va_list args);
+/* Appends to the text in an array of `bytes` what printf would print, as far as it fits. */
+void ms_text_append(char *text, size_t bytes, const char *fmt, ...) MS_PRINTF(3, 4);
 
 bool ms_text_ends_with(const char *text, const char *end);
+/* Returns the first occurrence of the n bytes of `part`, at least one, in the text, or NULL. */
+const char *ms_text_find(const char *text, size_t bytes, const char *part, size_t n);
 
 /* Counts the bytes of the UTF-8 character that begins here; 0 at the end and where none begins. */
 size_t ms_text_char(const char *text);

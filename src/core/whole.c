@@ -4,11 +4,11 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { FAR = 1000000 }; /* an exponent as far as that counts no further: nothing holds it */
+enum { FAR = 1000000 }; /* exponents are cut off here: no type holds such a number */
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* The exponent behind 'e', of size FAR at most; false: there is none. */
+/* Reads the exponent after 'e', at most about FAR in size; false if there is none. */
 static bool read_exponent(const char *text, long *out)
 {
     const bool minus = text[0] == '-';
@@ -22,7 +22,7 @@ static bool read_exponent(const char *text, long *out)
     return *text == '\0';
 }
 
-/* value <- 10 value + digit; false: too large. */
+/* value <- 10 value + digit; false if that is too large. */
 static bool append(uint64_t *value, unsigned digit)
 {
     if (*value > (UINT64_MAX - digit) / 10) return false;
@@ -30,13 +30,13 @@ static bool append(uint64_t *value, unsigned digit)
     return true;
 }
 
-/* The size of the number, without its sign. */
+/* Reads the magnitude of the number. */
 static ms_whole read_size(const char *text, uint64_t *out)
 {
     const char *end = text + strspn(text, "0123456789."), *point = strchr(text, '.');
     long        exponent = 0;
     uint64_t    value    = 0;
-    const char *last; /* behind the last digit that is not 0 */
+    const char *last; /* after the last digit that is not 0 */
 
     if (!is_digit(text[0]) || (point != NULL && strchr(point + 1, '.') != NULL))
         return MS_WHOLE_NONE;

@@ -1,45 +1,42 @@
 /* bpe.c - words to ids.
  *
- * Joining pairs by rank, as the definition has it, needs a queue of pairs and memory for all bytes
- * of the word.  Encoding here rests on what the definition implies instead.  Write E(x) for the ids
- * of the bytes x, and call two tokens a, b neighbours if E(ab) = a b.  Then
+ * Merging pairs by rank, as the definition says, needs a priority queue and memory for all bytes of
+ * the word.  Encoding uses a consequence of the definition instead.  Write E(x) for the ids of the
+ * bytes x, and call two tokens a, b neighbours if E(ab) = a b.  Then
  *
- *     E(x) is the one way to write x in tokens of which each two in a row are neighbours.
+ *     E(x) is the only sequence of tokens with the bytes x in which adjacent tokens are neighbours.
  *
- * For consider the first merge that crosses a border of such a writing, between a and b.  Before
- * it, merges on both sides stayed within tokens, so a and b became what they become in E(ab), in
- * the same order; the same merge would cross there.  And what E(x) keeps apart, E(ab) keeps apart.
+ * Proof: consider the first merge that crosses a boundary of such a sequence, between a and b.  All
+ * merges before it stayed within tokens, so a and b were built as in E(ab), in the same order, and
+ * the same merge would cross there.  Conversely, what E(x) keeps apart, E(ab) keeps apart.
  *
  * So: take the longest token that the rest of the word begins with and that is a neighbour of the
- * one before; where there is none, take the one before back and try a shorter one for it.  What was
- * taken up to a place is E of the bytes before it, whatever way led there, so a place that was left
- * once need not be tried again: the time is linear in the bytes, and memory is the ids alone.
+ * previous one; if there is none, remove the previous one and try a shorter one instead.  The
+ * tokens up to a position are E of the bytes before it however they were found, so a position that
+ * was abandoned is not tried again: the time is linear in the bytes, and no memory is needed.
  *
- * Words of ordinary text are short, and they return.  Those of 15 bytes or less are merged by the
- * definition, which is quicker for so few, and remembered if they become 7 ids or less: 128 Ki of
- * them, in 4 MiB. */
+ * Words of ordinary text are short and recur.  Those of 15 bytes or less are merged by the
+ * definition, which is faster for so few, and cached if they become 7 ids or less: 128 Ki of them,
+ * in 4 MiB. */
 #include "data/bpe.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "data/bpe_table.h"
-
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "a word's first byte must be the lowest of its key: this needs a little-endian host"
-#endif
 
 enum {
     CACHE_BITS  = 16, /* sets of two words */
     CACHE_BYTES = 15, /* of a word */
     CACHE_IDS   = 7,
     DEAD_SLOTS  = 4096,
-    PAIR_BITS   = 12,  /* pairs of tokens of which it is known whether they are neighbours */
-    WORDS       = 256, /* cut at once */
+    PAIR_BITS   = 12,  /* cached answers to whether two tokens are neighbours */
+    WORDS       = 256, /* pre-tokenized at once */
 };
 
-typedef struct word_key { /* the bytes, zeros behind them, and in the last byte their number */
+typedef struct word_key { /* the bytes, padded with zeros, and their number in the last byte */
     uint64_t low, high;
 } word_key;
 
@@ -51,11 +48,11 @@ typedef struct cached {
 
 struct ms_bpe_cache {
     cached sets[(size_t)1 << CACHE_BITS][2]; /* one line of the processor's cache each */
-    /* Places left for good, by their lowest bits; numbers go on from word to word, so that nothing
-     * need be cleared.  One that is overwritten may be tried again: that costs time, no more. */
+    /* Abandoned positions, by their lowest bits.  Positions are numbered on from word to word, so
+     * that nothing is cleared.  One that is overwritten may be tried again: that costs time. */
     uint64_t dead[DEAD_SLOTS];
     uint64_t pairs[(size_t)1 << PAIR_BITS]; /* left << 32 | right << 16 | yes << 1 | 1 */
-    uint64_t word;                          /* number of the first place of this word */
+    uint64_t word;                          /* number of the first position of this word */
     size_t   ends[WORDS];
 };
 
@@ -77,10 +74,10 @@ void ms_bpe_cache_free(ms_bpe_cache *cache) { free(cache); }
 
 /* ---- one word -------------------------------------------------------------------------------- */
 
-/* Is E(ab) = a b?  Goes back in time: x and y are the last part of a and the first of b before the
- * merges that are undone so far, and `before` is the rank at which one of them goes on to grow.  If
- * x and y have a merge of lower rank, that one comes first and crosses the border.  Of equal ranks
- * the leftmost comes first: one in a before the crossing, the crossing before one in b. */
+/* Is E(ab) = a b?  Undoes merges, the last one first: x and y are the last part of a and the first
+ * part of b at that time, and `before` is the rank of the merge that follows in a or b.  If x and y
+ * have a merge of lower rank, it comes first and crosses the boundary.  Of equal ranks the leftmost
+ * comes first: a merge within a before the crossing one, and that before a merge within b. */
 static bool neighbours(const ms_bpe *bpe, uint32_t x, uint32_t y)
 {
     uint32_t before = MS_BPE_NONE;
@@ -109,7 +106,7 @@ static bool are_neighbours(const ms_bpe *bpe, ms_bpe_cache *cache, uint32_t a, u
     return (*slot & 2) != 0;
 }
 
-/* The longest token that the bytes begin with. */
+/* Returns the longest token that the bytes begin with. */
 static uint32_t longest(const ms_bpe *bpe, const unsigned char *p, size_t bytes)
 {
     uint32_t found, node;
@@ -135,7 +132,7 @@ static size_t encode_word(const ms_bpe *bpe, ms_bpe_cache *cache, const unsigned
     uint32_t id = longest(bpe, p, bytes);
 
     while (at < bytes) {
-        if (id == MS_BPE_NONE) { /* nothing goes on from here */
+        if (id == MS_BPE_NONE) { /* abandon this position */
             assert(n > 0);
             cache->dead[(cache->word + at) % DEAD_SLOTS] = cache->word + at;
             if (at > last_dead) last_dead = at;
@@ -144,9 +141,9 @@ static size_t encode_word(const ms_bpe *bpe, ms_bpe_cache *cache, const unsigned
             id = bpe->tokens[id].shorter;
             continue;
         }
-        const size_t   end   = at + bpe->tokens[id].bytes;
-        const uint64_t place = cache->word + end;
-        if ((end <= last_dead && cache->dead[place % DEAD_SLOTS] == place) ||
+        const size_t   end  = at + bpe->tokens[id].bytes;
+        const uint64_t next = cache->word + end;
+        if ((end <= last_dead && cache->dead[next % DEAD_SLOTS] == next) ||
             (n > 0 && !are_neighbours(bpe, cache, ids[n - 1], id))) {
             id = bpe->tokens[id].shorter;
             continue;
@@ -159,7 +156,7 @@ static size_t encode_word(const ms_bpe *bpe, ms_bpe_cache *cache, const unsigned
     return n;
 }
 
-/* The definition itself, for a few bytes: pairs are joined one by one, the lowest rank first. */
+/* Merges by the definition: pairs one by one, the lowest rank first. */
 static size_t merge_word(const ms_bpe *bpe, const unsigned char *p, size_t bytes, uint16_t *ids)
 {
     uint16_t id[CACHE_BYTES + 1], rank[CACHE_BYTES + 1]; /* rank[i]: of the pair id[i], id[i + 1] */
@@ -193,46 +190,32 @@ static size_t merge_word(const ms_bpe *bpe, const unsigned char *p, size_t bytes
 
 /* ---- words of a text ------------------------------------------------------------------------- */
 
-/* The bytes that a word of so many has in the two numbers of its key. */
-static const word_key masks[CACHE_BYTES + 1] = {
-    { 0x0, 0x0 },
-    { 0xFF, 0x0 },
-    { 0xFFFF, 0x0 },
-    { 0xFFFFFF, 0x0 },
-    { 0xFFFFFFFF, 0x0 },
-    { 0xFFFFFFFFFF, 0x0 },
-    { 0xFFFFFFFFFFFF, 0x0 },
-    { 0xFFFFFFFFFFFFFF, 0x0 },
-    { 0xFFFFFFFFFFFFFFFF, 0x0 },
-    { 0xFFFFFFFFFFFFFFFF, 0xFF },
-    { 0xFFFFFFFFFFFFFFFF, 0xFFFF },
-    { 0xFFFFFFFFFFFFFFFF, 0xFFFFFF },
-    { 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF },
-    { 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFFFF },
-    { 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFFFFFF },
-    { 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF },
+/* As many 0xFF as a word may have bytes, then zeros: the 16 bytes that begin n before the zeros are
+ * a mask of n bytes. */
+static const unsigned char ones[CACHE_BYTES + 16] = {
+    0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
 };
 
-/* The word's bytes as two numbers; `left` bytes of text begin with it. */
+/* Makes the key of a word; `left` bytes of text begin with it. */
 static word_key key_of(const unsigned char *p, size_t bytes, size_t left)
 {
     unsigned char copy[16] = { 0 };
-    word_key      key;
+    word_key      key, mask;
 
-    if (left < 16) { /* not beyond the text */
+    if (left < sizeof copy) { /* do not read beyond the text */
         memcpy(copy, p, bytes);
         p = copy;
     }
-    memcpy(&key.low, p, 8);
-    memcpy(&key.high, p + 8, 8);
-    key.low &= masks[bytes].low;
-    key.high = (key.high & masks[bytes].high) | (uint64_t)bytes << 56;
+    memcpy(&key, p, sizeof key);
+    memcpy(&mask, ones + CACHE_BYTES - bytes, sizeof mask);
+    key.low &= mask.low;
+    key.high = (key.high & mask.high) | (uint64_t)bytes << 56;
     return key;
 }
 
 static size_t put_ids(const cached *word, size_t left, uint16_t *ids)
 {
-    if (left >= CACHE_IDS) /* there is room for as many: all at once, the rest is overwritten */
+    if (left >= CACHE_IDS) /* the buffer holds as many, and a copy of fixed size is faster */
         memcpy(ids, word->ids, sizeof word->ids);
     else
         memcpy(ids, word->ids, word->n * sizeof *ids);
@@ -255,7 +238,7 @@ static size_t encode_short(const ms_bpe *bpe, ms_bpe_cache *cache, const unsigne
 
     if (is_word(&set[0], key)) return put_ids(&set[0], left, ids);
     if (is_word(&set[1], key)) {
-        const cached found = set[1]; /* the one used last stays longest */
+        const cached found = set[1]; /* the one used last is replaced last */
         set[1]             = set[0];
         set[0]             = found;
         return put_ids(&found, left, ids);
@@ -289,18 +272,12 @@ static size_t encode_text(const ms_bpe *bpe, ms_bpe_cache *cache, const char *te
     return n;
 }
 
-/* Where the next <|endoftext|> begins, or `bytes`. */
+/* Returns where the next <|endoftext|> begins, or `bytes`. */
 static size_t find_start(const ms_bpe *bpe, const char *text, size_t bytes, size_t at)
 {
-    const ms_bpe_token *t = &bpe->tokens[bpe->start];
-
-    while (bytes - at >= t->bytes) {
-        const char *found = memchr(text + at, bpe->bytes[t->at], bytes - at - t->bytes + 1);
-        if (found == NULL) break;
-        if (memcmp(found, bpe->bytes + t->at, t->bytes) == 0) return (size_t)(found - text);
-        at = (size_t)(found - text) + 1;
-    }
-    return bytes;
+    const ms_bpe_token *t     = &bpe->tokens[bpe->start];
+    const char         *found = ms_text_find(text + at, bytes - at, bpe->bytes + t->at, t->bytes);
+    return found != NULL ? (size_t)(found - text) : bytes;
 }
 
 size_t ms_bpe_encode(const ms_bpe *bpe, ms_bpe_cache *cache, const char *text, size_t bytes,

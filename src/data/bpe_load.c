@@ -1,9 +1,9 @@
-/* bpe_load.c - vocabularies from files, in the three forms that are around.
+/* bpe_load.c - vocabularies from files, in three formats.
  *
  *     encoder.json        {"!": 0, ..., "\u0120the": 262, ...}: each byte of a token is written as
  *                         one character.  Bytes that print are themselves, the other 68 are
  *                         U+0100, U+0101, ... in their order
- *     vocab.bpe           a line "#version: 0.2", then a merge a line, "\u0120 t", written likewise
+ *     vocab.bpe           a line "#version: 0.2", then a merge a line, "\u0120 t", in the same form
  *     r50k_base.tiktoken  "IQ== 0": base64 of the bytes, and the id
  *     gpt2_tokenizer.bin  256 int32: 20240328, version 1 or 2, number of ids, and in version 2 the
  *                         id of <|endoftext|>; then for each id a byte that counts, and its bytes
@@ -26,18 +26,7 @@
 static const char encoder_name[] = "encoder.json", merges_name[] = "vocab.bpe",
                   tiktoken_name[] = "r50k_base.tiktoken", bin_name[] = "gpt2_tokenizer.bin";
 
-typedef struct where { /* "path, line 7" for messages */
-    char text[MS_PATH_MAX + 32];
-} where;
-
-static where at_line(const char *path, size_t line)
-{
-    where w;
-    snprintf(w.text, sizeof w.text, "%s, line %zu", path, line);
-    return w;
-}
-
-/* Cuts the next line off, without its end; false behind the last. */
+/* Takes the next line, without its end; false after the last. */
 static bool next_line(char **rest, const char *end, char **line, size_t *n)
 {
     char *stop;
@@ -68,7 +57,7 @@ uint16_t ms_bpe_byte_id(unsigned char byte)
     return (uint16_t)(prints(byte) ? before : printing + before);
 }
 
-typedef struct alphabet { /* character -> byte, -1: stands for none */
+typedef struct alphabet { /* character -> byte, or -1 */
     int16_t byte[256 + 68];
 } alphabet;
 
@@ -83,9 +72,9 @@ static alphabet make_alphabet(void)
     return a;
 }
 
-/* The bytes that `text` writes as characters; false if some of it stands for no byte. */
-static bool read_bytes(const alphabet *a, const char *text, size_t n, unsigned char *out,
-                       size_t *n_out)
+/* Decodes the characters of `text` to bytes; false if one of them stands for no byte. */
+static bool decode_bytes(const alphabet *a, const char *text, size_t n, unsigned char *out,
+                         size_t *n_out)
 {
     *n_out = 0;
     for (size_t i = 0; i < n; i++) {
@@ -114,25 +103,19 @@ static musec_status read_encoder(ms_error *e, const char *path, ms_bpe *bpe)
 
     TRY(ms_file_text(e, path, MAX_FILE_BYTES, &text, &n));
     root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
-    if (!json_is_object(root)) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s, line %d: is no JSON object of tokens (%s)", path,
-                     root == NULL ? why.line : 1, root == NULL ? why.text : "another value");
-        goto done;
-    }
+    if (!json_is_object(root))
+        TRY(ms_fail(e, MUSEC_EFORMAT, "%s, line %d: is no JSON object of tokens (%s)", path,
+                    root == NULL ? why.line : 1, root == NULL ? why.text : "another value"));
     json_object_foreach(root, key, value)
     {
-        if (!json_is_integer(value)) {
-            st = ms_fail(e, MUSEC_EFORMAT, "%s: token '%s' has no whole number as its id", path,
-                         key);
-            goto done;
-        }
-        if (!read_bytes(&a, key, strlen(key), bytes, &n)) {
-            st = ms_fail(e, MUSEC_EFORMAT,
-                         "%s: token '%s' (id %lld) is longer than %d bytes or has a character that "
-                         "stands for no byte",
-                         path, key, (long long)json_integer_value(value), MS_BPE_TOKEN_BYTES);
-            goto done;
-        }
+        if (!json_is_integer(value))
+            TRY(ms_fail(e, MUSEC_EFORMAT, "%s: token '%s' has no whole number as its id", path,
+                        key));
+        if (!decode_bytes(&a, key, strlen(key), bytes, &n))
+            TRY(ms_fail(e, MUSEC_EFORMAT,
+                        "%s: token '%s' (id %lld) is longer than %d bytes or has a character that "
+                        "stands for no byte",
+                        path, key, (long long)json_integer_value(value), MS_BPE_TOKEN_BYTES));
         TRY(ms_bpe_table_set(e, path, bpe, json_integer_value(value), bytes, n));
     }
     if (bpe->tokens[bpe->start].bytes == 0)
@@ -144,13 +127,13 @@ done:
     return st;
 }
 
-/* Does the text write the bytes of this id? */
-static bool writes(const alphabet *a, const ms_bpe *bpe, const char *text, size_t n, uint16_t id)
+/* Does the text decode to the bytes of this id? */
+static bool is_token(const alphabet *a, const ms_bpe *bpe, const char *text, size_t n, uint16_t id)
 {
     unsigned char       bytes[MS_BPE_TOKEN_BYTES];
     const ms_bpe_token *t = &bpe->tokens[id];
     size_t              n_bytes;
-    return read_bytes(a, text, n, bytes, &n_bytes) && n_bytes == t->bytes &&
+    return decode_bytes(a, text, n, bytes, &n_bytes) && n_bytes == t->bytes &&
            memcmp(bytes, bpe->bytes + t->at, n_bytes) == 0;
 }
 
@@ -169,18 +152,15 @@ static musec_status check_merges(ms_error *e, const char *path, const ms_bpe *bp
         const char *end   = line + n;
         number++;
         if (n == 0 || (number == 1 && n >= 8 && memcmp(line, "#version", 8) == 0)) continue;
-        if (id == bpe->start) {
-            st = ms_fail(e, MUSEC_EFORMAT, "%s, line %zu: a merge too many: GPT-2 has %ld", path,
-                         number, (long)bpe->start - 256);
-            goto done;
-        }
-        if (blank == NULL || !writes(&a, bpe, line, (size_t)(blank - line), bpe->tokens[id].left) ||
-            !writes(&a, bpe, blank + 1, (size_t)(end - blank - 1), bpe->tokens[id].right)) {
-            st = ms_fail(e, MUSEC_EFORMAT,
-                         "%s, line %zu: '%.*s' is not the merge that makes id %ld of %s", path,
-                         number, (int)(n < 80 ? n : 80), line, (long)id, encoder_name);
-            goto done;
-        }
+        if (id == bpe->start)
+            TRY(ms_fail(e, MUSEC_EFORMAT, "%s, line %zu: a merge too many: GPT-2 has %ld", path,
+                        number, (long)bpe->start - 256));
+        if (blank == NULL ||
+            !is_token(&a, bpe, line, (size_t)(blank - line), bpe->tokens[id].left) ||
+            !is_token(&a, bpe, blank + 1, (size_t)(end - blank - 1), bpe->tokens[id].right))
+            TRY(ms_fail(e, MUSEC_EFORMAT,
+                        "%s, line %zu: '%.*s' is not the merge that makes id %ld of %s", path,
+                        number, (int)(n < 80 ? n : 80), line, (long)id, encoder_name));
         id++;
     }
     if (id < bpe->start)
@@ -191,11 +171,13 @@ done:
     return st;
 }
 
-static musec_status load_pair(ms_error *e, const char *dir, ms_bpe *bpe)
+/* Loads encoder.json and vocab.bpe, of which `path` names one. */
+static musec_status load_pair(ms_error *e, const char *path, ms_bpe *bpe)
 {
-    char         encoder[MS_PATH_MAX], merges[MS_PATH_MAX];
+    char         dir[MS_PATH_MAX], encoder[MS_PATH_MAX], merges[MS_PATH_MAX];
     musec_status st;
 
+    ms_path_directory(path, dir);
     TRY(ms_path_join(e, dir, encoder_name, encoder));
     TRY(ms_path_join(e, dir, merges_name, merges));
     TRY(read_encoder(e, encoder, bpe));
@@ -215,7 +197,7 @@ static int base64_digit(char c)
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* RFC 4648, with its padding and nothing left over; false if it is anything else. */
+/* Decodes base64 (RFC 4648) with its padding; false if it is anything else. */
 static bool read_base64(const char *text, size_t n, unsigned char *out, size_t *n_out)
 {
     size_t pad = 0;
@@ -241,7 +223,7 @@ static bool read_base64(const char *text, size_t n, unsigned char *out, size_t *
 
 static musec_status load_tiktoken(ms_error *e, const char *path, ms_bpe *bpe)
 {
-    char         *text = NULL, *rest, *line, *stop;
+    char         *text = NULL, *rest, *line, *stop, where[MS_PATH_MAX + 32];
     size_t        bytes, n, n_token, number = 0;
     unsigned char token[MS_BPE_TOKEN_BYTES];
     musec_status  st;
@@ -249,24 +231,20 @@ static musec_status load_tiktoken(ms_error *e, const char *path, ms_bpe *bpe)
     TRY(ms_file_text(e, path, MAX_FILE_BYTES, &text, &bytes));
     rest = text;
     while (next_line(&rest, text + bytes, &line, &n)) {
-        const where w     = at_line(path, ++number);
-        char       *blank = memchr(line, ' ', n);
-        long long   id;
+        char     *blank = memchr(line, ' ', n);
+        long long id;
 
+        snprintf(where, sizeof where, "%s, line %zu", path, ++number);
         if (n == 0) continue;
-        if (blank == NULL || !read_base64(line, (size_t)(blank - line), token, &n_token)) {
-            st = ms_fail(e, MUSEC_EFORMAT,
-                         "%s: '%.*s' is not base64 of at most %d bytes, a blank and an id", w.text,
-                         (int)(n < 80 ? n : 80), line, MS_BPE_TOKEN_BYTES);
-            goto done;
-        }
+        if (blank == NULL || !read_base64(line, (size_t)(blank - line), token, &n_token))
+            TRY(ms_fail(e, MUSEC_EFORMAT,
+                        "%s: '%.*s' is not base64 of at most %d bytes, a blank and an id", where,
+                        (int)(n < 80 ? n : 80), line, MS_BPE_TOKEN_BYTES));
         errno = 0;
         id    = strtoll(blank + 1, &stop, 10);
-        if (blank[1] < '0' || blank[1] > '9' || stop != line + n || errno != 0) {
-            st = ms_fail(e, MUSEC_EFORMAT, "%s: no whole number behind the blank", w.text);
-            goto done;
-        }
-        TRY(ms_bpe_table_set(e, w.text, bpe, id, token, n_token));
+        if (blank[1] < '0' || blank[1] > '9' || stop != line + n || errno != 0)
+            TRY(ms_fail(e, MUSEC_EFORMAT, "%s: no whole number behind the blank", where));
+        TRY(ms_bpe_table_set(e, where, bpe, id, token, n_token));
     }
     TRY(ms_bpe_table_finish(e, path, bpe));
 done:
@@ -302,87 +280,77 @@ static musec_status load_bin(ms_error *e, const char *path, ms_bpe *bpe)
     musec_status st;
 
     TRY(ms_file_text(e, path, MAX_FILE_BYTES, &text, &bytes));
-    if (bytes < sizeof header) {
-        st = ms_fail(e, MUSEC_EFORMAT,
-                     "%s: is no table of tokens: it has %zu bytes, the header alone takes %zu",
-                     path, bytes, sizeof header);
-        goto done;
-    }
+    if (bytes < sizeof header)
+        TRY(ms_fail(e, MUSEC_EFORMAT,
+                    "%s: is no table of tokens: it has %zu bytes, the header alone takes %zu", path,
+                    bytes, sizeof header));
     memcpy(header, text, sizeof header);
     TRY(check_header(e, path, header, bpe));
     for (int32_t id = 0; id < bpe->n_ids; id++) {
         const size_t n = at < bytes ? (unsigned char)text[at] : 0;
-        if (at >= bytes || n > bytes - at - 1) {
-            st = ms_fail(e, MUSEC_EFORMAT, "%s: truncated: it ends within id %ld of %ld", path,
-                         (long)id, (long)bpe->n_ids);
-            goto done;
-        }
+        if (at >= bytes || n > bytes - at - 1)
+            TRY(ms_fail(e, MUSEC_EFORMAT, "%s: truncated: it ends within id %ld of %ld", path,
+                        (long)id, (long)bpe->n_ids));
         TRY(ms_bpe_table_set(e, path, bpe, id, text + at + 1, n));
         at += 1 + n;
     }
-    if (at != bytes) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: too long: %zu bytes behind the last id", path,
-                     bytes - at);
-        goto done;
-    }
+    if (at != bytes)
+        TRY(ms_fail(e, MUSEC_EFORMAT, "%s: too long: %zu bytes behind the last id", path,
+                    bytes - at));
     TRY(ms_bpe_table_finish(e, path, bpe));
 done:
     free(text);
     return st;
 }
 
-/* ---- which ----------------------------------------------------------------------------------- */
+/* ---- any of them ----------------------------------------------------------------------------- */
 
-static bool is_there(const char *dir, const char *name)
+static bool exists(const char *dir, const char *name)
 {
     char        path[MS_PATH_MAX];
     struct stat sb;
     return ms_path_join(NULL, dir, name, path) == MUSEC_OK && stat(path, &sb) == 0;
 }
 
+static musec_status load_file(ms_error *e, const char *path, ms_bpe *bpe)
+{
+    const char *base = ms_path_name(path);
+
+    if (strcmp(base, encoder_name) == 0 || strcmp(base, merges_name) == 0)
+        return load_pair(e, path, bpe);
+    if (ms_text_ends_with(path, ".tiktoken")) return load_tiktoken(e, path, bpe);
+    if (ms_text_ends_with(path, ".bin")) return load_bin(e, path, bpe);
+    return ms_fail(e, MUSEC_EFORMAT,
+                   "%s: is no vocabulary by its name; give %s (with %s beside it), %s, %s or their "
+                   "directory",
+                   path, encoder_name, merges_name, tiktoken_name, bin_name);
+}
+
 static musec_status load_directory(ms_error *e, const char *dir, ms_bpe *bpe)
 {
-    const bool   encoder = is_there(dir, encoder_name), merges = is_there(dir, merges_name);
+    const bool   encoder = exists(dir, encoder_name), merges = exists(dir, merges_name);
+    const char  *name = encoder && merges            ? encoder_name
+                        : exists(dir, tiktoken_name) ? tiktoken_name
+                        : exists(dir, bin_name)      ? bin_name
+                                                     : NULL;
     char         path[MS_PATH_MAX];
-    musec_status st = MUSEC_OK;
+    musec_status st;
 
-    if (encoder && merges) {
-        TRY(load_pair(e, dir, bpe));
-    } else if (is_there(dir, tiktoken_name)) {
-        TRY(ms_path_join(e, dir, tiktoken_name, path));
-        TRY(load_tiktoken(e, path, bpe));
-    } else if (is_there(dir, bin_name)) {
-        TRY(ms_path_join(e, dir, bin_name, path));
-        TRY(load_bin(e, path, bpe));
-    } else if (encoder || merges) {
-        st = ms_fail(e, MUSEC_EIO, "%s: has %s but not %s, which belongs to it; " HOW_TO_GET, dir,
-                     encoder ? encoder_name : merges_name, encoder ? merges_name : encoder_name);
-    } else {
-        st = ms_fail(e, MUSEC_EIO,
-                     "%s: no vocabulary is there: neither %s and %s, nor %s, nor %s; " HOW_TO_GET,
-                     dir, encoder_name, merges_name, tiktoken_name, bin_name);
-    }
+    if (name == NULL && (encoder || merges))
+        return ms_fail(e, MUSEC_EIO, "%s: has %s but not %s, which belongs to it; " HOW_TO_GET, dir,
+                       encoder ? encoder_name : merges_name, encoder ? merges_name : encoder_name);
+    if (name == NULL)
+        return ms_fail(e, MUSEC_EIO,
+                       "%s: no vocabulary is there: neither %s and %s, nor %s, nor %s; " HOW_TO_GET,
+                       dir, encoder_name, merges_name, tiktoken_name, bin_name);
+    TRY(ms_path_join(e, dir, name, path));
+    TRY(load_file(e, path, bpe));
 done:
     return st;
 }
 
-/* A file of the pair stands for the directory that has both. */
-static musec_status load_beside(ms_error *e, const char *path, ms_bpe *bpe)
-{
-    const char *slash = strrchr(path, '/');
-    char        dir[MS_PATH_MAX];
-
-    if (slash == NULL) return load_pair(e, ".", bpe);
-    if ((size_t)(slash - path) >= sizeof dir)
-        return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", path);
-    memcpy(dir, path, (size_t)(slash - path));
-    dir[slash - path] = '\0';
-    return load_pair(e, dir[0] == '\0' ? "/" : dir, bpe);
-}
-
 musec_status ms_bpe_load_sized(ms_error *e, const char *path, int32_t n_ids, ms_bpe **out)
 {
-    const char  *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
     ms_bpe      *bpe = NULL;
     struct stat  sb;
     musec_status st;
@@ -390,23 +358,9 @@ musec_status ms_bpe_load_sized(ms_error *e, const char *path, int32_t n_ids, ms_
     *out = NULL;
     TRY(ms_bpe_table_make(e, n_ids, &bpe));
     if (stat(path, &sb) != 0)
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s); " HOW_TO_GET, path,
-                     strerror(errno));
-    else if (S_ISDIR(sb.st_mode))
-        st = load_directory(e, path, bpe);
-    else if (strcmp(base, encoder_name) == 0 || strcmp(base, merges_name) == 0)
-        st = load_beside(e, path, bpe);
-    else if (ms_text_ends_with(path, ".tiktoken"))
-        st = load_tiktoken(e, path, bpe);
-    else if (ms_text_ends_with(path, ".bin"))
-        st = load_bin(e, path, bpe);
-    else
-        st = ms_fail(
-            e, MUSEC_EFORMAT,
-            "%s: is no vocabulary by its name; give %s (with %s beside it), %s, %s or their "
-            "directory",
-            path, encoder_name, merges_name, tiktoken_name, bin_name);
-    if (st != MUSEC_OK) goto done;
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s); " HOW_TO_GET, path,
+                    strerror(errno)));
+    TRY(S_ISDIR(sb.st_mode) ? load_directory(e, path, bpe) : load_file(e, path, bpe));
     *out = bpe;
     bpe  = NULL;
 done:

@@ -1,9 +1,9 @@
 /* bpe_table.c - a tokenizer from the bytes of its tokens.
  *
- * The merges need not be given.  What merges of lower rank make of a token's own bytes is two
- * parts, and those two are its merge: with three or more no merge would ever make the token, with
- * one there are two tokens of the same bytes.  So every vocabulary that passes has the property on
- * which encoding rests (bpe.c): the bytes of a token, encoded, are that token. */
+ * The merges need not be given.  Merges of lower rank turn the bytes of a token into two parts, and
+ * these are what its own merge joins: of three or more parts no merge would ever make the token,
+ * and a single part means two tokens with the same bytes.  So every vocabulary that is accepted has
+ * the property that encoding relies on (bpe.c): the bytes of a token encode to that token. */
 #include "data/bpe_table.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static uint64_t *free_slots(int bits)
     return slots;
 }
 
-/* Bits of a table that `n` entries fill by half at most. */
+/* Bits of the index of a hash table that `n` entries fill at most by half. */
 static int bits_for(size_t n)
 {
     int bits = 4;
@@ -47,10 +47,8 @@ musec_status ms_bpe_table_make(ms_error *e, int32_t n_ids, ms_bpe **out)
     bpe->tokens    = calloc((size_t)n_ids, sizeof *bpe->tokens);
     bpe->bytes     = malloc(MS_BPE_ALL_BYTES);
     bpe->pairs     = free_slots(bpe->pair_bits);
-    if (bpe->tokens == NULL || bpe->bytes == NULL || bpe->pairs == NULL) {
-        st = ms_no_memory(e, "the vocabulary");
-        goto done;
-    }
+    if (bpe->tokens == NULL || bpe->bytes == NULL || bpe->pairs == NULL)
+        TRY(ms_no_memory(e, "the vocabulary"));
     TRY(ms_char_classes_make(e, &bpe->classes));
     *out = bpe;
     bpe  = NULL;
@@ -137,7 +135,7 @@ static musec_status take_single_bytes(ms_error *e, const char *path, ms_bpe *bpe
 
 /* ---- merges ---------------------------------------------------------------------------------- */
 
-/* The definition itself, for few bytes: the pair of lowest rank first, the leftmost of equals. */
+/* Merges by the definition: the pair of lowest rank first, the leftmost of equals. */
 static int merge_all(const ms_bpe *bpe, uint16_t *ids, int n)
 {
     for (;;) {
@@ -225,7 +223,7 @@ static uint32_t fill_tree(ms_bpe *bpe)
     return n_nodes;
 }
 
-/* As small as may be, since all of it is in use: once to count the nodes, once to keep. */
+/* Builds the tree twice: first to count its nodes, then in a table no larger than needed. */
 static musec_status grow_tree(ms_error *e, ms_bpe *bpe)
 {
     size_t capacity = bpe->n_bytes;
@@ -254,7 +252,7 @@ static void link_shorter(ms_bpe *bpe)
     }
 }
 
-/* The first two steps of everything, without a search. */
+/* Tabulates the first two steps in the tree, so that they need no search. */
 static void make_byte_tables(ms_bpe *bpe)
 {
     for (int a = 0; a < 256; a++) {

@@ -29,7 +29,7 @@ struct ms_bpe {
     size_t          n_bytes;
     uint16_t        byte_id[256];
     uint16_t        byte_pair[256][256]; /* what two bytes make, by their values */
-    uint32_t        byte_node[256][256]; /* node of the tree behind two bytes, 0: none */
+    uint32_t        byte_node[256][256]; /* node of the tree after two bytes; 0: none */
     uint64_t       *pairs; /* (1 << pair_bits) left << 32 | right << 16 | id; ~0 is free */
     uint64_t       *tree;  /* (1 << tree_bits) the tokens as a tree of bytes, see tree_step() */
     int             pair_bits, tree_bits;
@@ -41,14 +41,14 @@ musec_status ms_bpe_table_make(ms_error *e, int32_t n_ids, ms_bpe **out);
 /* where: file and line or so, for messages. */
 musec_status ms_bpe_table_set(ms_error *e, const char *where, ms_bpe *bpe, int64_t id,
                               const void *bytes, size_t n);
-/* All tokens are set but <|endoftext|>, which may be: finds the merges, and fails if there is a
- * token that none can make. */
+/* Finds the merges after all tokens were set, <|endoftext|> being optional.  Fails if there is a
+ * token that no merge can make. */
 musec_status ms_bpe_table_finish(ms_error *e, const char *path, ms_bpe *bpe);
 
-/* The same as ms_bpe_load for a vocabulary of another size, as the tests have. */
+/* ms_bpe_load for a vocabulary of another size, as the tests have. */
 musec_status ms_bpe_load_sized(ms_error *e, const char *path, int32_t n_ids, ms_bpe **out);
 
-/* What merging two ids makes, or MS_BPE_NONE. */
+/* Returns what merging two ids makes, or MS_BPE_NONE. */
 static inline uint32_t ms_bpe_pair(const ms_bpe *bpe, uint32_t left, uint32_t right)
 {
     const uint32_t key  = left << 16 | right;
@@ -61,11 +61,11 @@ static inline uint32_t ms_bpe_pair(const ms_bpe *bpe, uint32_t left, uint32_t ri
     }
 }
 
-/* One byte further from a node of the tree, whose root is 0.  Returns the entry:
+/* Goes one byte down from a node of the tree, whose root is 0.  Returns the entry:
  *     bits 36-63  the node it leaves, 20 bits, and the byte
  *     bits 16-35  the node it leads to
  *     bits 0-15   the token that ends there, or MS_BPE_NONE
- * or UINT64_MAX where no token goes on so. */
+ * or UINT64_MAX if no token continues like that. */
 static inline uint64_t ms_bpe_tree_step(const ms_bpe *bpe, uint32_t node, unsigned char byte)
 {
     const uint32_t key  = node << 8 | byte;

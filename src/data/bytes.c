@@ -3,30 +3,24 @@
  * The text is cut at each separator, from left to right, like this (| is the separator):
  *
  *     "ab|c|"   two documents, ab and c: every document is followed by a separator
- *     "ab|c"    the same: the separator behind the last may be missing
+ *     "ab|c"    the same: the separator after the last may be missing
  *     "ab||c"   three, of which the middle one is empty: a start id and nothing else
  *     ""        none */
 #include "data/bytes.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/size.h"
+#include "core/text.h"
 
 static const char separator[] = "\n<|endoftext|>\n";
 enum { SEPARATOR_BYTES = sizeof separator - 1 };
 
-/* Where the document that begins at `from` ends: at a separator, or at the end of the text. */
+/* Returns the end of the document that begins at `from`: a separator, or the end of the text. */
 static size_t document_end(const char *text, size_t bytes, size_t from)
 {
-    size_t at = from;
-    while (bytes - at >= SEPARATOR_BYTES) {
-        const char *line = memchr(text + at, '\n', bytes - at - SEPARATOR_BYTES + 1);
-        if (line == NULL) break;
-        if (memcmp(line, separator, SEPARATOR_BYTES) == 0) return (size_t)(line - text);
-        at = (size_t)(line - text) + 1;
-    }
-    return bytes;
+    const char *end = ms_text_find(text + from, bytes - from, separator, SEPARATOR_BYTES);
+    return end != NULL ? (size_t)(end - text) : bytes;
 }
 
 /* Writes the tokens if `out` is not NULL; returns their number. */
@@ -49,7 +43,7 @@ static size_t encode(const char *text, size_t bytes, uint16_t *out)
 musec_status ms_bytes_encode(ms_error *e, const char *text, size_t bytes, uint16_t **tokens,
                              int64_t *n)
 {
-    const size_t count = encode(text, bytes, NULL); /* at most bytes + 1: no document is free */
+    const size_t count = encode(text, bytes, NULL); /* at most bytes + 1 */
     size_t       size  = 0;
     uint16_t    *out   = NULL;
 

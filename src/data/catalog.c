@@ -1,7 +1,7 @@
-/* catalog.c - sources.json read, checked and written out file by file.
+/* catalog.c - sources.json read, checked and expanded to single files.
  *
- * Everything is checked when it is loaded: a mistake in the list is told before the first byte is
- * fetched. */
+ * Everything is checked on loading, so that a mistake in the list is reported before the first byte
+ * is fetched. */
 #include "data/catalog.h"
 
 #include <ctype.h>
@@ -10,6 +10,7 @@
 
 #include "core/embedded.h"
 #include "core/names.h"
+#include "core/text.h"
 
 #define OWN_NAME "data/sources.json"
 
@@ -27,7 +28,7 @@ typedef struct name_range { /* "{000001..000103}" in a text */
     int64_t     first, n;
 } name_range;
 
-/* false: there is something in braces that is no range.  Without braces n is 1. */
+/* Finds the range in braces, or n = 1 without braces; false if the braces hold no range. */
 static bool find_range(const char *text, name_range *out)
 {
     int64_t     last = 0;
@@ -49,8 +50,8 @@ static bool find_range(const char *text, name_range *out)
     return *at == '}' && out->n >= 1 && out->n <= MAX_FILES && strpbrk(out->end, "{}") == NULL;
 }
 
-/* The text of the range's member `index`; false: it does not fit. */
-static bool write_out(const char *text, int64_t index, char *to, size_t capacity)
+/* Writes the text of the range's member `index`; false if it does not fit. */
+static bool expand(const char *text, int64_t index, char *to, size_t capacity)
 {
     name_range r;
     int        n;
@@ -64,7 +65,7 @@ static bool write_out(const char *text, int64_t index, char *to, size_t capacity
 
 /* ---- reading the list ------------------------------------------------------------------------ */
 
-typedef struct catalog_location { /* for the words of a failure */
+typedef struct catalog_location { /* for messages */
     ms_error   *e;
     const char *path, *set;
 } catalog_location;
@@ -81,7 +82,7 @@ static bool is_plain_name(const char *name)
            strlen(name) < MS_CATALOG_NAME - 16;
 }
 
-static bool is_address(const char *url) /* with a server in it */
+static bool is_address(const char *url)
 {
     size_t n = 0;
     if (strncmp(url, "https://", 8) == 0) n = 8;
@@ -192,10 +193,8 @@ static musec_status parse(ms_error *e, const char *path, json_t **out)
         path = OWN_NAME;
     } else {
         TRY(ms_file_open_read(e, path, &f));
-        if (ms_file_bytes(f) > MAX_LIST) {
-            st = ms_fail(e, MUSEC_EFORMAT, "%s: is no list of data sets: it is too long", path);
-            goto done;
-        }
+        if (ms_file_bytes(f) > MAX_LIST)
+            TRY(ms_fail(e, MUSEC_EFORMAT, "%s: is no list of data sets: it is too long", path));
         *out = json_loadf(f, 0, &problem);
     }
     if (*out == NULL)
@@ -214,15 +213,10 @@ musec_status ms_catalog_load(ms_error *e, const char *path, ms_catalog *out)
     *out = (ms_catalog){ 0 };
     TRY(parse(e, path, &out->root));
     sets = json_object_get(out->root, "sets");
-    if (json_array_size(sets) == 0) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: has no list \"sets\"", c.path);
-        goto done;
-    }
+    if (json_array_size(sets) == 0)
+        TRY(ms_fail(e, MUSEC_EFORMAT, "%s: has no list \"sets\"", c.path));
     out->sets = calloc(json_array_size(sets), sizeof *out->sets);
-    if (out->sets == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", c.path);
-        goto done;
-    }
+    if (out->sets == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", c.path));
     for (size_t i = 0; i < json_array_size(sets); i++) {
         out->n = i + 1;
         TRY(read_set(&c, json_array_get(sets, i), &out->sets[i]));
@@ -241,14 +235,14 @@ void ms_catalog_free(ms_catalog *c)
     *c = (ms_catalog){ 0 };
 }
 
-/* ---- asking it ------------------------------------------------------------------------------- */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
 musec_status ms_catalog_find(ms_error *e, const ms_catalog *c, const char *name,
                              const ms_catalog_set **out)
 {
     char        names[512] = "";
     const char *known[64];
-    size_t      used = 0, n = 0;
+    size_t      n = 0;
 
     for (size_t i = 0; i < c->n; i++) {
         if (n < COUNT(known)) known[n++] = c->sets[i].name;
@@ -256,16 +250,14 @@ musec_status ms_catalog_find(ms_error *e, const ms_catalog *c, const char *name,
             *out = &c->sets[i];
             return MUSEC_OK;
         }
-        if (used < sizeof names)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
-                                     c->sets[i].name);
+        ms_text_append(names, sizeof names, "%s%s", i == 0 ? "" : ", ", c->sets[i].name);
     }
     return ms_fail(e, MUSEC_EINVAL, "there is no data set '%s'; there are %s%s", name, names,
                    ms_name_hint_of(name, known, n).text);
 }
 
-/* "https://server/path" at a mirror: "MIRROR/path".  (Of http:// this skips a letter of the server,
- * which has one.) */
+/* Replaces the server: "https://server/path" becomes "MIRROR/path".  (For http:// the search begins
+ * at the second letter of the server, which does no harm.) */
 static bool at_mirror(const char *mirror, const char *url, char *to)
 {
     const char *path = strchr(url + strlen("https://"), '/');
@@ -294,12 +286,12 @@ musec_status ms_catalog_expand(ms_error *e, const ms_catalog_set *set, size_t ro
 
     out->n_urls = 0;
     out->sha256 = NULL;
-    if (!write_out(r->name, index, out->name, sizeof out->name))
+    if (!expand(r->name, index, out->name, sizeof out->name))
         return ms_fail(e, MUSEC_EFORMAT, "%s: the name of a file is too long", r->name);
     for (size_t m = 0; m <= n_mirrors; m++) {
         for (size_t i = 0; i < json_array_size(r->urls); i++) {
             char *to;
-            if (!write_out(json_string_value(json_array_get(r->urls, i)), index, url, sizeof url))
+            if (!expand(json_string_value(json_array_get(r->urls, i)), index, url, sizeof url))
                 return ms_fail(e, MUSEC_EFORMAT, "%s: an address of it is too long", out->name);
             if (out->n_urls == MS_CATALOG_URLS)
                 return ms_fail(e, MUSEC_EINVAL,

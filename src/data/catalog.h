@@ -31,7 +31,7 @@ typedef struct ms_catalog_row {
 typedef struct ms_catalog_set {
     const char     *name, *about, *licence, *field;
     ms_catalog_kind kind;
-    bool            tried; /* has anybody fetched from there with this program? */
+    bool            tried; /* its first files were fetched with this program */
     ms_catalog_row *rows;
     size_t          n_rows;
     const json_t   *known; /* NULL, or by name: bytes, sha256 */

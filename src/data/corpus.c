@@ -28,6 +28,7 @@
  * Only integers are drawn and only ASCII is written, so the bytes are the same everywhere. */
 #include "data/corpus.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +42,9 @@ enum {
     QUOTES      = 4,  /* that can be said again */
     PAIRS       = 16, /* that can be asked for */
     QUOTE_BYTES = 48,
+    LINE_BYTES  = 128,
     DEPTH       = 3,
-    SHORTEST    = 220 /* bytes that a document aims at; the longest is 17.7 times that */
+    SHORTEST    = 220 /* target bytes of the shortest document; the longest has 17.7 times that */
 };
 
 typedef enum number { ONE, SEVERAL } number;
@@ -65,8 +67,9 @@ typedef struct generator {
 
     char  *text;
     size_t n, capacity;
-    bool   failed;  /* no memory: what is written is lost */
-    bool   capital; /* for the next word */
+    size_t target;  /* bytes after which no block begins */
+    bool   failed;  /* out of memory */
+    bool   capital; /* the next word gets a capital */
 
     uint32_t nouns[TOPIC_NOUNS], names[TOPIC_NAMES], verbs[TOPIC_VERBS];
     tense    when;
@@ -95,7 +98,7 @@ static void put(generator *w, const char *text, size_t n)
     w->n += n;
 }
 
-static void mark(generator *w, const char *text) /* as it is, without a blank before it */
+static void mark(generator *w, const char *text) /* without a blank before it */
 {
     put(w, text, strlen(text));
 }
@@ -115,11 +118,16 @@ static void inflected(generator *w, const char *stem, const char *ending)
 
 static void word(generator *w, const char *text) { inflected(w, text, ""); }
 
-static void number_word(generator *w, unsigned value)
+/* Several words at once. */
+static void say(generator *w, const char *fmt, ...) MS_PRINTF(2, 3);
+static void say(generator *w, const char *fmt, ...)
 {
-    char digits[16];
-    snprintf(digits, sizeof digits, "%u", value);
-    word(w, digits);
+    char    text[LINE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    word(w, text);
 }
 
 static uint32_t below(generator *w, uint32_t n) { return ms_rand_below(&w->random, n); }
@@ -251,7 +259,7 @@ static void relative(generator *w, number head, int depth)
     verb_word(w, pick_verb(w), number_of(inner));
 }
 
-/* Writes it and returns of whom it speaks.  depth: relatives that may still open. */
+/* Writes a phrase and returns whom it is about.  depth: relatives that may still open. */
 static person phrase(generator *w, int depth)
 {
     const uint32_t kind = below(w, 16);
@@ -313,18 +321,18 @@ static void sentence(generator *w)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static void story(generator *w, size_t target)
+static void story(generator *w)
 {
     static const tense whens[]   = { PAST, PAST, PRESENT, PRESENT, PRESENT, PRESENT, FUTURE };
     const uint32_t     sentences = 2 + below(w, 5);
 
     w->when = whens[below(w, COUNT(whens))];
     w->last = NOBODY;
-    for (uint32_t i = 0; i < sentences && (i == 0 || w->n < target); i++)
+    for (uint32_t i = 0; i < sentences && (i == 0 || w->n < w->target); i++)
         sentence(w);
 }
 
-/* Two to four words that no rule foretells. */
+/* Two to four random words. */
 static void make_quote(generator *w, quote *q)
 {
     const uint32_t words = 2 + below(w, 3);
@@ -339,30 +347,19 @@ static void make_quote(generator *w, quote *q)
     q->text[n] = '\0';
 }
 
-static void say_quote(generator *w, const char *who, const char *says, const quote *q)
-{
-    word(w, who);
-    word(w, says);
-    mark(w, " \"");
-    mark(w, q->text);
-    mark(w, "\".");
-}
-
-static void quotation(generator *w, size_t target)
+static void quotation(generator *w)
 {
     quote *q;
-    (void)target;
 
     if (w->n_quotes > 0 && (w->n_quotes == QUOTES || one_in(w, 2))) {
         q = &w->quotes[below(w, (uint32_t)w->n_quotes)];
-        word(w, "Again");
-        say_quote(w, q->who, "says:", q);
+        say(w, "Again %s says: \"%s\".", q->who, q->text);
         return;
     }
     q = &w->quotes[w->n_quotes++];
     make_quote(w, q);
-    say_quote(w, q->who, "says:", q);
-    if (one_in(w, 2)) say_quote(w, pick_name(w), "repeats:", q);
+    say(w, "%s says: \"%s\".", q->who, q->text);
+    if (one_in(w, 2)) say(w, "%s repeats: \"%s\".", pick_name(w), q->text);
 }
 
 /* A key that the document does not have yet. */
@@ -382,19 +379,11 @@ static void make_pair(generator *w, pair *p)
     p->value = below(w, 100);
 }
 
-static void ask(generator *w, const pair *p)
-{
-    word(w, "Ask");
-    word(w, p->key);
-    mark(w, ":");
-    number_word(w, p->value);
-    mark(w, ".");
-}
+static void ask(generator *w, const pair *p) { say(w, "Ask %s: %u.", p->key, p->value); }
 
-static void list(generator *w, size_t target)
+static void list(generator *w)
 {
     const int first = w->n_pairs, more = 3 + (int)below(w, 3);
-    (void)target;
 
     if (first > 0 && (first + more > PAIRS || one_in(w, 2))) {
         ask(w, &w->pairs[below(w, (uint32_t)first)]);
@@ -403,65 +392,44 @@ static void list(generator *w, size_t target)
     word(w, "List:");
     for (int i = 0; i < more; i++) {
         pair *p = &w->pairs[w->n_pairs];
-        char  digits[16];
         make_pair(w, p);
         w->n_pairs++;
-        snprintf(digits, sizeof digits, "%u", p->value);
-        word(w, p->key);
-        mark(w, "=");
-        mark(w, digits);
-        mark(w, i + 1 < more ? "," : ".");
+        say(w, "%s=%u%s", p->key, p->value, i + 1 < more ? "," : ".");
     }
     ask(w, &w->pairs[first + (int)below(w, (uint32_t)more)]);
     if (one_in(w, 2)) ask(w, &w->pairs[first + (int)below(w, (uint32_t)more)]);
 }
 
-static void numbers(generator *w, size_t target)
+static void numbers(generator *w)
 {
     const unsigned a = below(w, 100), step = 1 + below(w, 9), terms = 4 + below(w, 4);
-    (void)target;
 
     if (one_in(w, 2)) {
-        word(w, "Sum:");
-        number_word(w, a);
-        word(w, "+");
-        number_word(w, step);
-        word(w, "=");
-        number_word(w, a + step);
-        mark(w, ".");
+        say(w, "Sum: %u + %u = %u.", a, step, a + step);
         return;
     }
-    word(w, "Count by");
-    number_word(w, step);
-    word(w, "from");
-    number_word(w, a);
-    mark(w, ":");
+    say(w, "Count by %u from %u:", step, a);
     for (unsigned i = 0; i < terms; i++)
-        number_word(w, a + i * step);
+        say(w, "%u", a + i * step);
     mark(w, ".");
 }
 
-static void letters(generator *w, size_t target)
+static void letters(generator *w)
 {
     const bool     back  = one_in(w, 3);
     const uint32_t n     = 3 + below(w, 5);
     char           in[8] = "", out[8] = "";
-    (void)target;
 
     for (uint32_t i = 0; i < n; i++)
         in[i] = (char)('a' + below(w, 26)); /* ASCII has them in a row */
     for (uint32_t i = 0; i < n; i++)
         out[i] = back ? in[n - 1 - i] : in[i];
-    word(w, back ? "Reverse" : "Copy");
-    word(w, in);
-    mark(w, ":");
-    word(w, out);
-    mark(w, ".");
+    say(w, "%s %s: %s.", back ? "Reverse" : "Copy", in, out);
 }
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
-/* Words of the document, by rank; no two alike. */
+/* Draws words of the document, by their ranks, no two alike. */
 static void pick_topics(generator *w, uint32_t of, uint32_t *out, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -480,22 +448,16 @@ static void title(generator *w)
     pick_topics(w, MS_NOUNS, w->nouns, TOPIC_NOUNS);
     pick_topics(w, MS_NAMES, w->names, TOPIC_NAMES);
     pick_topics(w, MS_VERBS, w->verbs, TOPIC_VERBS);
-    word(w, "About the");
-    inflected(w, w->lex.noun[w->nouns[0]], "s,");
-    word(w, "the");
-    inflected(w, w->lex.noun[w->nouns[1]], "s");
-    word(w, "and");
-    inflected(w, w->lex.name[w->names[0]], ".\n");
+    say(w, "About the %ss, the %ss and %s.\n", w->lex.noun[w->nouns[0]], w->lex.noun[w->nouns[1]],
+        w->lex.name[w->names[0]]);
 }
 
 musec_status ms_corpus_document(ms_error *e, uint64_t seed, int64_t index, char **text, size_t *n)
 {
-    static void (*const blocks[])(generator *, size_t) = { story, story,     story,     story,
-                                                           story, story,     story,     story,
-                                                           story, quotation, quotation, quotation,
-                                                           list,  list,      numbers,   letters };
-    generator w                                        = { .capacity = 1024 };
-    size_t    target;
+    static void (*const blocks[])(
+        generator *) = { story, story,     story,     story,     story, story, story,   story,
+                         story, quotation, quotation, quotation, list,  list,  numbers, letters };
+    generator w      = { .capacity = 1024 };
 
     *text  = NULL;
     *n     = 0;
@@ -504,11 +466,11 @@ musec_status ms_corpus_document(ms_error *e, uint64_t seed, int64_t index, char 
     ms_lexicon_make(seed, &w.lex);
     w.random = ms_rand_stream_make(ms_rand_u64(ms_rand_key(seed, "document"), (uint64_t)index));
     /* One in x documents is longer than x times the shortest. */
-    target = SHORTEST * 65536u / (3700u + below(&w, 65536u - 3700u));
+    w.target = SHORTEST * 65536u / (3700u + below(&w, 65536u - 3700u));
     title(&w);
-    while (w.n < target && !w.failed) {
+    while (w.n < w.target && !w.failed) {
         mark(&w, "\n");
-        blocks[below(&w, COUNT(blocks))](&w, target);
+        blocks[below(&w, COUNT(blocks))](&w);
         mark(&w, "\n");
     }
     if (w.failed) {

@@ -1,15 +1,15 @@
-/* fetch.c - tries, waits, goes on, checks, renames.
+/* fetch.c - tries, waits, resumes, checks, renames.
  *
  * What a try may find when n bytes are here already, and what is done:
  *
  *     206 from byte n of the same file      the part grows
- *     206 from elsewhere, or another file   the part is dropped; again
+ *     206 from elsewhere, or another file   the part is dropped; try again
  *     200                                   the part is overwritten from its beginning
  *     416 and n is the file's length        it is complete
- *     416 otherwise                         the part is dropped; again
+ *     416 otherwise                         the part is dropped; try again
  *
  * "The same file" means: the tag and the length that the part was begun with, or, at another
- * address, a file whose sha256 is known beforehand, for then a wrong mixture cannot pass. */
+ * address, a file whose sha256 is known beforehand, which would reveal a mixture. */
 #define _XOPEN_SOURCE 700
 #include "data/fetch.h"
 
@@ -43,15 +43,15 @@ typedef struct transfer {
     ms_error              *e;
     char                   part[MS_PATH_MAX], state[MS_PATH_MAX];
     int                    fd;
-    int64_t                have; /* bytes in the part; -1: it is not ours yet */
+    int64_t                have; /* bytes in the part; -1: not locked yet */
     int64_t                resumed;
     origin                 from;
     bool                   mixed;   /* the part is of more than one response */
     const char            *url;     /* of this try */
     int64_t                asked;   /* the byte this try began at */
     double                 wait_s;  /* that the server asked for */
-    outcome                verdict; /* of a callback that wants no more */
-    musec_status           st;      /* of a FATAL one */
+    outcome                verdict; /* of a callback that ended the request */
+    musec_status           st;      /* of a FATAL outcome */
     double                 started, reported;
 } transfer;
 
@@ -94,7 +94,7 @@ static musec_status write_state(transfer *t)
                                   (json_int_t)t->from.bytes, "sha256", t->from.sha256);
     musec_status st;
 
-    if (root == NULL) { /* an address or a tag that is no UTF-8: then there is no going on */
+    if (root == NULL) { /* an address or a tag that is no UTF-8: it cannot be resumed */
         remove(t->state);
         return MUSEC_OK;
     }
@@ -112,8 +112,8 @@ static musec_status drop_part(transfer *t)
     return MUSEC_OK;
 }
 
-/* The part, open and ours.  Between opening and locking, the process that had it may have renamed
- * or removed it: then the lock is on a file that is no longer the part, and we open anew. */
+/* Opens and locks the part.  Between the two, the process that held the lock may have renamed or
+ * removed the file: the lock is on a file that is no longer the part then, and we open it anew. */
 static musec_status lock_part(transfer *t)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -153,9 +153,9 @@ done:
     return st;
 }
 
-/* ---- while it comes -------------------------------------------------------------------------- */
+/* ---- callbacks of a request ------------------------------------------------------------------ */
 
-static void tell(transfer *t)
+static void report_progress(transfer *t)
 {
     const double            now = ms_clock_ms();
     const ms_fetch_progress p   = { t->have, t->from.bytes, t->resumed < t->have ? t->resumed : 0,
@@ -166,14 +166,15 @@ static void tell(transfer *t)
     t->cfg->on_progress(t->cfg->arg, &p);
 }
 
+/* What a callback returns to end the request. */
 static bool unwanted(transfer *t, outcome verdict)
 {
     t->verdict = verdict;
     return false;
 }
 
-/* Does a 206 go on with what is here? */
-static bool goes_on(const transfer *t, const ms_http_response *r)
+/* Does a 206 continue the part? */
+static bool continues(const transfer *t, const ms_http_response *r)
 {
     const bool here = strcmp(t->from.url, t->url) == 0;
 
@@ -185,7 +186,7 @@ static bool goes_on(const transfer *t, const ms_http_response *r)
            strcmp(r->sha256, t->from.sha256) == 0;
 }
 
-/* The end of a message about another file than expected: `advice`, or who expected it. */
+/* The end of a message about an unexpected file: `advice`, or where the expectation comes from. */
 static const char *expected_by(const ms_fetch_config *cfg, bool learnt, const char *advice,
                                char text[MS_PATH_MAX])
 {
@@ -211,21 +212,18 @@ static bool on_begin(void *arg, const ms_http_response *r)
                                  text));
         return unwanted(t, NEXT);
     }
-    if (!all && !goes_on(t, r)) {
+    if (!all && !continues(t, r)) {
         ms_error_set(t->e, "%s: the file has changed while it was fetched", t->url);
         if (drop_part(t) != MUSEC_OK) return unwanted(t, fatal(t, MUSEC_EIO));
         return unwanted(t, AGAIN);
     }
     if (all && drop_part(t) != MUSEC_OK) return unwanted(t, fatal(t, MUSEC_EIO));
     if (t->have > 0) t->mixed = true;
-    if (lseek(t->fd, t->have, SEEK_SET) < 0) {
-        cannot_write(t);
-        return unwanted(t, fatal(t, MUSEC_EIO));
-    }
+    if (lseek(t->fd, t->have, SEEK_SET) < 0) return unwanted(t, fatal(t, cannot_write(t)));
     if (r->bytes >= 0) t->from.bytes = r->bytes;
     if (t->from.bytes < 0) t->from.bytes = cfg->bytes;
     snprintf(t->from.url, sizeof t->from.url, "%s", t->url);
-    /* A 206 may leave out what the 200 said: of the same file that still holds. */
+    /* A 206 of the same file may leave out what the 200 said. */
     if (r->tag[0] != '\0' || elsewhere) memcpy(t->from.tag, r->tag, sizeof t->from.tag);
     if (r->sha256[0] != '\0') memcpy(t->from.sha256, r->sha256, sizeof t->from.sha256);
     if (write_state(t) != MUSEC_OK) return unwanted(t, fatal(t, MUSEC_EIO));
@@ -239,15 +237,12 @@ static bool on_data(void *arg, const char *data, size_t bytes)
     for (size_t at = 0; at < bytes;) {
         const ssize_t n = write(t->fd, data + at, bytes - at);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) {
-            cannot_write(t);
-            return unwanted(t, fatal(t, MUSEC_EIO));
-        }
+        if (n < 0) return unwanted(t, fatal(t, cannot_write(t)));
         at += (size_t)n;
         t->have += n;
         t->out->received += n;
     }
-    tell(t);
+    report_progress(t);
     return true;
 }
 
@@ -261,7 +256,7 @@ static outcome interrupted(transfer *t)
                             t->url, (long long)t->have, t->part));
 }
 
-/* Through our own descriptor: closing another one would give up the lock. */
+/* Reads through our own descriptor: closing another one would release the lock. */
 static musec_status hash_part(const transfer *t, char hex[MS_SHA256_HEX])
 {
     ms_sha256 sha;
@@ -282,7 +277,7 @@ static musec_status hash_part(const transfer *t, char hex[MS_SHA256_HEX])
     return MUSEC_OK;
 }
 
-/* All that was announced is here: is it the right file? */
+/* Checks a part of the announced length, and puts it in place. */
 static outcome check_part(transfer *t)
 {
     const char *want      = t->cfg->sha256 != NULL ? t->cfg->sha256 : t->from.sha256;
@@ -312,7 +307,7 @@ static outcome check_part(transfer *t)
     return DONE;
 }
 
-/* A response that was not cut: what is it? */
+/* Judges a complete response. */
 static outcome judge(transfer *t, const ms_http_response *r)
 {
     const int64_t want   = t->from.bytes;
@@ -373,7 +368,7 @@ static outcome try_once(transfer *t)
 
 /* ---- many tries ------------------------------------------------------------------------------ */
 
-/* Sleeps, but not past an interruption. */
+/* Sleeps; returns false at once if interrupted. */
 static bool sleep_ms(const transfer *t, double ms)
 {
     const double end = ms_clock_ms() + ms;
@@ -400,7 +395,7 @@ static void notice(const transfer *t, const char *fmt, ...)
     t->cfg->on_notice(t->cfg->arg, line.text);
 }
 
-/* One address, until it is done or has failed too often. */
+/* Tries one address until it succeeds or has failed too often. */
 static outcome try_address(transfer *t)
 {
     const int64_t retries = t->cfg->retries;
@@ -411,7 +406,7 @@ static outcome try_address(transfer *t)
         const outcome o = try_once(t);
         double        wait;
         if (o != AGAIN) return o;
-        if (t->have > best) { /* it came further than ever: the line is bad, not dead */
+        if (t->have > best) { /* progress: the connection is bad, not dead */
             best     = t->have;
             failures = 0;
             delay    = (double)t->cfg->delay_ms;
@@ -426,14 +421,15 @@ static outcome try_address(transfer *t)
     }
 }
 
-/* What stands at the final name already: is it what was asked for? */
+/* Checks a file that is already there under the final name. */
 static musec_status check_present(ms_error *e, const ms_fetch_config *cfg, ms_fetched *out)
 {
     struct stat  sb;
     char         hex[MS_SHA256_HEX] = "", text[MS_PATH_MAX];
     musec_status st                 = MUSEC_OK;
 
-    if (stat(cfg->path, &sb) != 0) return MUSEC_OK; /* not there, or a failure that will come */
+    if (stat(cfg->path, &sb) != 0)
+        return MUSEC_OK; /* missing, or a failure that opening it will report */
     if (!S_ISREG(sb.st_mode))
         return ms_fail(e, MUSEC_EIO, "%s: is no file; choose another directory", cfg->path);
     if (cfg->bytes >= 0 && (int64_t)sb.st_size != cfg->bytes)
@@ -443,13 +439,11 @@ static musec_status check_present(ms_error *e, const ms_fetch_config *cfg, ms_fe
                        expected_by(cfg, cfg->learnt_bytes, "", text));
     if (cfg->verify && cfg->sha256 != NULL) {
         TRY(ms_sha256_file(e, cfg->path, hex));
-        if (strcmp(hex, cfg->sha256) != 0) {
-            st = ms_fail(e, MUSEC_EFORMAT,
-                         "%s: its sha256 is %s, %s was expected; remove it to fetch it again%s",
-                         cfg->path, hex, cfg->sha256,
-                         expected_by(cfg, cfg->learnt_sha256, "", text));
-            goto done;
-        }
+        if (strcmp(hex, cfg->sha256) != 0)
+            TRY(ms_fail(e, MUSEC_EFORMAT,
+                        "%s: its sha256 is %s, %s was expected; remove it to fetch it again%s",
+                        cfg->path, hex, cfg->sha256,
+                        expected_by(cfg, cfg->learnt_sha256, "", text)));
     }
     out->found = true;
     out->bytes = (int64_t)sb.st_size;
@@ -461,7 +455,7 @@ done:
 static void clean_up(transfer *t)
 {
     if (t->fd < 0) return;
-    if (t->have == 0 && t->out->url == NULL) { /* nothing to go on from */
+    if (t->have == 0 && t->out->url == NULL) { /* nothing to resume */
         remove(t->part);
         remove(t->state);
     }
@@ -478,10 +472,8 @@ musec_status ms_fetch(ms_error *e, const ms_fetch_config *cfg, ms_fetched *out)
     t.started = ms_clock_ms();
     TRY(check_present(e, cfg, out));
     if (out->found) goto done;
-    if (cfg->n_urls == 0) {
-        st = ms_fail(e, MUSEC_EINVAL, "%s: has no address to be fetched from", cfg->path);
-        goto done;
-    }
+    if (cfg->n_urls == 0)
+        TRY(ms_fail(e, MUSEC_EINVAL, "%s: has no address to be fetched from", cfg->path));
     TRY(open_part(&t));
     for (size_t i = 0; i < cfg->n_urls && o == NEXT; i++) {
         if (i > 0) notice(&t, "%s; now from %s", e->text, cfg->urls[i]);
@@ -489,7 +481,7 @@ musec_status ms_fetch(ms_error *e, const ms_fetch_config *cfg, ms_fetched *out)
         o     = try_address(&t);
     }
     if (o == FATAL) st = t.st;
-    if (o == NEXT) st = MUSEC_EIO; /* the words are of the last try */
+    if (o == NEXT) st = MUSEC_EIO; /* the message is that of the last try */
 done:
     clean_up(&t);
     return st;

@@ -8,15 +8,15 @@
 
 #include "core/file.h"
 
-/* `bytes` of the file from `at` on. */
+/* Adds `bytes` of the file from `at` on. */
 static musec_status add_block(ms_error *e, FILE *f, const char *path, int64_t at, size_t bytes,
-                              char *capacity, ms_sha256 *sum)
+                              char *buffer, ms_sha256 *sum)
 {
     musec_status st;
     if (fseeko(f, (off_t)at, SEEK_SET) != 0)
         return ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno));
-    TRY(ms_file_read(e, f, path, capacity, bytes));
-    ms_sha256_add(sum, capacity, bytes);
+    TRY(ms_file_read(e, f, path, buffer, bytes));
+    ms_sha256_add(sum, buffer, bytes);
 done:
     return st;
 }
@@ -25,12 +25,12 @@ musec_status ms_fingerprint_add(ms_error *e, const char *path, ms_sha256 *sum)
 {
     const int64_t block = MS_FINGERPRINT_BLOCK, last = MS_FINGERPRINT_BLOCKS - 1;
     unsigned char length[8];
-    FILE         *f        = NULL;
-    char         *capacity = malloc(MS_FINGERPRINT_BLOCK);
+    FILE         *f      = NULL;
+    char         *buffer = malloc(MS_FINGERPRINT_BLOCK);
     int64_t       bytes;
     musec_status  st;
 
-    if (capacity == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
+    if (buffer == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
     TRY(ms_file_open_read(e, path, &f));
     bytes = ms_file_bytes(f);
     for (int i = 0; i < 8; i++)
@@ -38,14 +38,14 @@ musec_status ms_fingerprint_add(ms_error *e, const char *path, ms_sha256 *sum)
     ms_sha256_add(sum, length, sizeof length);
     if (bytes <= MS_FINGERPRINT_WHOLE) {
         for (int64_t at = 0; at < bytes; at += block)
-            TRY(add_block(e, f, path, at, (size_t)(bytes - at < block ? bytes - at : block),
-                          capacity, sum));
+            TRY(add_block(e, f, path, at, (size_t)(bytes - at < block ? bytes - at : block), buffer,
+                          sum));
     } else {
         for (int64_t i = 0; i <= last; i++)
-            TRY(add_block(e, f, path, (bytes - block) * i / last, (size_t)block, capacity, sum));
+            TRY(add_block(e, f, path, (bytes - block) * i / last, (size_t)block, buffer, sum));
     }
 done:
     if (f != NULL) fclose(f);
-    free(capacity);
+    free(buffer);
     return st;
 }

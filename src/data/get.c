@@ -1,4 +1,4 @@
-/* get.c - files of a set one after the other, with their checksums kept. */
+/* get.c - the files of a set, one after the other, and their checksums. */
 #include "data/get.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 
 #include "core/json_file.h"
 #include "core/lock.h"
+#include "core/text.h"
 #include "data/get_internal.h"
 #include "data/parquet.h"
 #include "data/shard.h"
@@ -25,13 +26,10 @@ musec_status ms_get_load(ms_error *e, const char *dir, const char *name, json_t 
     f = fopen(path, "rb");
     if (f == NULL && errno == ENOENT) {
         *out = json_object();
-        if (*out == NULL) st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
-        goto done;
+        return *out != NULL ? st : ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
     }
-    if (f == NULL) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s)", path, strerror(errno));
-        goto done;
-    }
+    if (f == NULL)
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot open for reading (%s)", path, strerror(errno)));
     *out = json_loadf(f, 0, &problem);
     if (!json_is_object(*out))
         st = ms_fail(e, MUSEC_EFORMAT,
@@ -64,7 +62,7 @@ musec_status ms_get_keep(ms_error *e, const ms_get_state *g)
     const ms_fetched *f = &g->fetched;
     json_t           *row;
 
-    if (f->sha256[0] == '\0') return MUSEC_OK; /* its row is there */
+    if (f->sha256[0] == '\0') return MUSEC_OK; /* it has its row already */
     row = json_pack("{s:I, s:s, s:s*}", "bytes", (json_int_t)f->bytes, "sha256", f->sha256, "url",
                     f->url);
     if (row == NULL || json_object_set_new(g->checksums, g->file.name, row) != 0)
@@ -74,15 +72,14 @@ musec_status ms_get_keep(ms_error *e, const ms_get_state *g)
 
 void ms_get_refuse(ms_error *e, const ms_get_state *g, const char *path, bool useless)
 {
-    const size_t n    = strlen(e->text);
-    const bool   drop = g->first && useless && remove(path) == 0;
+    const bool drop = g->first && useless && remove(path) == 0;
 
-    snprintf(e->text + n, sizeof e->text - n, "; %s%s", drop ? "what came was dropped" : path,
-             drop ? ": the address may give another file (--mirror, --sources)"
-                  : " is kept: remove it to fetch it again");
+    ms_text_append(e->text, sizeof e->text, "; %s%s", drop ? "what came was dropped" : path,
+                   drop ? ": the address may give another file (--mirror, --sources)"
+                        : " is kept: remove it to fetch it again");
 }
 
-/* For callbacks, which are told the name of the file as well. */
+/* These add the name of the file to the arguments of the callbacks. */
 static void on_progress(void *arg, const ms_fetch_progress *p)
 {
     const ms_get_state *g = arg;
@@ -123,7 +120,7 @@ musec_status ms_get_file(ms_error *e, ms_get_state *g, const char *dir, size_t r
                      .learnt        = sums,
                      .learnt_bytes  = g->file.bytes < 0,
                      .learnt_sha256 = g->file.sha256 == NULL && learnt != NULL,
-                     .verify        = cfg->verify || learnt == NULL, /* not checked by us before */
+                     .verify        = cfg->verify || learnt == NULL, /* not checked before */
                      .retries       = cfg->retries,
                      .delay_ms      = cfg->delay_ms,
                      .stall_s       = cfg->stall_s,
@@ -139,7 +136,7 @@ musec_status ms_get_file(ms_error *e, ms_get_state *g, const char *dir, size_t r
     g->first = !got->found && learnt == NULL && g->file.sha256 == NULL;
     if (got->found && learnt != NULL) got->sha256[0] = '\0';
     if (got->found && learnt == NULL && got->sha256[0] == '\0')
-        TRY(ms_sha256_file(e, path, got->sha256)); /* somebody else put it there */
+        TRY(ms_sha256_file(e, path, got->sha256)); /* it was not put there by a call of ours */
 done:
     return st;
 }

@@ -8,9 +8,9 @@ typedef struct ms_get_state {
     const ms_get_config *cfg;
     ms_get_result       *out;
     json_t              *checksums; /* by name: bytes, sha256, url */
-    ms_catalog_file      file;      /* the one at hand */
-    ms_fetched           fetched;   /* and what came of it */
-    bool                 first;     /* it came just now, and nothing was known of it before */
+    ms_catalog_file      file;      /* the current one */
+    ms_fetched           fetched;   /* and its download */
+    bool                 first;     /* it is a first download: its checksum was not known before */
     int                  lock;      /* on DIR */
 } ms_get_state;
 

@@ -1,16 +1,16 @@
 /* get_text.c - texts fetched one at a time and made shards, so that the disk never holds more than
  * one of them beside the tokens.
  *
- * A text is tokenized in DIR/raw/NAME.shards; its shards are then moved behind those of the texts
- * before it, between two writings of shards.json: the first says which names the text takes, the
- * second that it is made.  Whoever is killed in between does the text at hand again: the shards get
- * the same names and the same bytes.  The last shard of a text is shorter than the others, for a
- * text ends where it ends.
+ * A text is tokenized in DIR/raw/NAME.shards.  Its shards are then moved after those of the texts
+ * before it, between two updates of shards.json: the first reserves their names, the second marks
+ * the text as made.  A process that is killed in between leaves a text that the next call makes
+ * again, with the same names and the same bytes.  The last shard of a text is shorter than the
+ * others, because no shard has tokens of two texts.
  *
- * A text that was cut by the limit is not "whole"; a later call that wants more makes it again.
- * One that is made again and ends earlier than before leaves shards behind its new end; where the
- * limit cut it, those of the texts behind it are in the way too.  They go, or training would read
- * them: those that shards.json knows of, and no others. */
+ * A text that was cut by the limit is not "whole"; a later call that wants more makes it again.  If
+ * a text ends earlier than before, shards remain after its new end; if the limit cut it, so do
+ * those of the texts after it.  They are removed, or training would read them: those that
+ * shards.json lists, and no others. */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <string.h>
@@ -32,25 +32,25 @@ typedef struct texts {
     int64_t       shards[2], tokens[2]; /* so far, of training and of validation */
 } texts;
 
-typedef struct one { /* the text at hand */
+typedef struct text_job { /* the current text */
     size_t  row;
     int64_t index;
     bool    val;
     int64_t limit; /* tokens of it; 0: all */
-    bool    last;  /* the limit of the call ends in it, if it is long enough */
+    bool    last;  /* the limit of the call ends in it if it is long enough */
     int64_t tokens, shards, documents;
     bool    whole;
-} one;
+} text_job;
 
-typedef struct account { /* of a text, in shards.json */
+typedef struct text_row { /* the row of a text in shards.json */
     const char *part;
     json_int_t  first, shards, tokens;
     int         whole;
-} account;
+} text_row;
 
 /* ---- what is there --------------------------------------------------------------------------- */
 
-/* Where shard `number` of a side lies; validation counts from 0, training from 1. */
+/* The path of shard `number` of a side; names count from 0 for validation, from 1 for training. */
 static musec_status shard_path(ms_error *e, const texts *t, bool val, int64_t number,
                                char path[MS_PATH_MAX])
 {
@@ -60,21 +60,21 @@ static musec_status shard_path(ms_error *e, const texts *t, bool val, int64_t nu
     return ms_path_join(e, t->g->cfg->out, name, path);
 }
 
-static bool read_account(json_t *row, account *a)
+static bool read_row(json_t *row, text_row *a)
 {
     return json_unpack(row, "{s:s, s:I, s:I, s:I, s:b}", "part", &a->part, "first", &a->first,
                        "shards", &a->shards, "tokens", &a->tokens, "whole", &a->whole) == 0 &&
            a->first >= 0 && a->first <= MAX_SHARDS && a->shards >= 0 && a->shards <= MAX_SHARDS;
 }
 
-/* Was the text made before, at least as far as it is wanted, and is that still there? */
-static bool is_made(const texts *t, one *o, const char *name)
+/* Was the text made before, at least as far as it is wanted, and are its shards still there? */
+static bool is_made(const texts *t, text_job *o, const char *name)
 {
-    account  was   = { 0 };
+    text_row was   = { 0 };
     int64_t  found = 0;
     ms_error ignored;
 
-    if (!read_account(json_object_get(json_object_get(t->made, "texts"), name), &was)) return false;
+    if (!read_row(json_object_get(json_object_get(t->made, "texts"), name), &was)) return false;
     if (!was.whole && (o->limit == 0 || was.tokens < o->limit)) return false;
     for (int64_t i = 0; i < was.shards; i++) {
         char    path[MS_PATH_MAX];
@@ -114,14 +114,14 @@ static void on_progress(void *arg, const ms_tokenize_progress *p)
     if (g->cfg->on_tokenize != NULL) g->cfg->on_tokenize(g->cfg->arg, g->file.name, p);
 }
 
-/* What fails once we are asked to stop fails of that: the file is as good as it was. */
+/* After a request to stop, every failure is an interruption: the file itself is good. */
 static musec_status unless_stopped(ms_error *e, const texts *t, const char *text, musec_status st)
 {
     if (st == MUSEC_OK || t->g->cfg->stop == NULL || *t->g->cfg->stop == 0) return st;
     return ms_fail(e, MUSEC_EIO, "%s: interrupted; the same command goes on with this text", text);
 }
 
-static musec_status tokenize(ms_error *e, texts *t, one *o, const char *text, const char *dir)
+static musec_status tokenize(ms_error *e, texts *t, text_job *o, const char *text, const char *dir)
 {
     const ms_get_config     *cfg = t->g->cfg;
     const ms_tokenize_config how = { .reader       = { .paths        = &text,
@@ -151,7 +151,7 @@ done:
     return st;
 }
 
-/* Shards of two vocabularies must not lie beside each other. */
+/* One directory has the shards of one vocabulary. */
 static musec_status check_vocabulary(ms_error *e, const texts *t, const char *dir)
 {
     static const char key[] = "vocabulary_sha256";
@@ -176,8 +176,8 @@ done:
     return st;
 }
 
-/* The shards in `dir` get their places among the others. */
-static musec_status move_shards(ms_error *e, const texts *t, const one *o, const char *dir)
+/* Moves the shards in `dir` to their places among the others. */
+static musec_status move_shards(ms_error *e, const texts *t, const text_job *o, const char *dir)
 {
     char         from[MS_PATH_MAX], to[MS_PATH_MAX], name[32];
     musec_status st = MUSEC_OK;
@@ -186,55 +186,51 @@ static musec_status move_shards(ms_error *e, const texts *t, const one *o, const
         snprintf(name, sizeof name, "train_%06lld.bin", i + 1);
         TRY(ms_path_join(e, dir, name, from));
         TRY(shard_path(e, t, o->val, t->shards[o->val] + i, to));
-        if (rename(from, to) != 0) {
-            st = ms_fail(e, MUSEC_EIO, "%s: cannot become %s (%s)", from, to, strerror(errno));
-            goto done;
-        }
+        if (rename(from, to) != 0)
+            TRY(ms_fail(e, MUSEC_EIO, "%s: cannot become %s (%s)", from, to, strerror(errno)));
     }
 done:
     return st;
 }
 
-/* Is it the row of a text that has to go, because the limit cuts the one at hand before it? */
-static bool is_cut_off(const texts *t, const one *o, const account *a)
+/* Is it the row of a text to remove, because the limit cuts the current one before it? */
+static bool is_cut_off(const texts *t, const text_job *o, const text_row *a)
 {
     return o->last && !o->whole && (strcmp(a->part, "val") == 0) == o->val &&
            a->first > t->shards[o->val] + (o->val ? 0 : 1);
 }
 
-static int64_t end_of(const account *a, bool val) { return a->first + a->shards - (val ? 0 : 1); }
+static int64_t end_of(const text_row *a, bool val) { return a->first + a->shards - (val ? 0 : 1); }
 
-/* Removes what shards.json knows of behind the end of the text at hand: its own shards of before,
- * which end at `end`, and texts that are cut off. */
-static musec_status remove_old(ms_error *e, const texts *t, const one *o, int64_t end)
+/* Removes the listed shards after the end of the current text: those that it had before, which end
+ * at `end`, and those of texts that are cut off. */
+static musec_status remove_old(ms_error *e, const texts *t, const text_job *o, int64_t end)
 {
     json_t      *list = json_object_get(t->made, "texts"), *row;
     const char  *key;
     void        *next;
     char         path[MS_PATH_MAX];
-    account      a;
+    text_row     a;
     musec_status st = MUSEC_OK;
 
     json_object_foreach_safe(list, next, key, row)
     {
-        if (!read_account(row, &a) || !is_cut_off(t, o, &a)) continue;
+        if (!read_row(row, &a) || !is_cut_off(t, o, &a)) continue;
         if (end < end_of(&a, o->val)) end = end_of(&a, o->val);
         json_object_del(list, key);
     }
     for (int64_t i = t->shards[o->val] + o->shards; i < end; i++) {
         TRY(shard_path(e, t, o->val, i, path));
-        if (unlink(path) != 0 && errno != ENOENT) {
-            st = ms_fail(e, MUSEC_EIO, "%s: cannot remove (%s)", path, strerror(errno));
-            goto done;
-        }
+        if (unlink(path) != 0 && errno != ENOENT)
+            TRY(ms_fail(e, MUSEC_EIO, "%s: cannot remove (%s)", path, strerror(errno)));
     }
 done:
     return st;
 }
 
-/* tokens 0, not whole: it is being made. */
-static musec_status keep_account(ms_error *e, const texts *t, const one *o, const char *name,
-                                 int64_t shards, int64_t tokens, bool whole)
+/* Writes the row of a text; 0 tokens and not whole means that it is being made. */
+static musec_status write_row(ms_error *e, const texts *t, const text_job *o, const char *name,
+                              int64_t shards, int64_t tokens, bool whole)
 {
     const json_int_t first = o->val ? t->shards[1] : t->shards[0] + 1;
     json_t          *row =
@@ -246,27 +242,27 @@ static musec_status keep_account(ms_error *e, const texts *t, const one *o, cons
     return ms_get_save(e, t->g->cfg->out, MS_GET_SHARDS, t->made);
 }
 
-/* The shards in `dir` get their places, and those of before that are no longer wanted go. */
-static musec_status put_in_place(ms_error *e, const texts *t, const one *o, const char *dir)
+/* Moves the shards in `dir` to their places and removes those that they replace. */
+static musec_status put_in_place(ms_error *e, const texts *t, const text_job *o, const char *dir)
 {
     const char   *name  = t->g->file.name;
     const int64_t begin = t->shards[o->val];
     int64_t       end   = begin + o->shards;
-    account       was;
+    text_row      was;
     musec_status  st;
 
-    if (read_account(json_object_get(json_object_get(t->made, "texts"), name), &was) &&
+    if (read_row(json_object_get(json_object_get(t->made, "texts"), name), &was) &&
         end < end_of(&was, o->val))
         end = end_of(&was, o->val);
-    TRY(keep_account(e, t, o, name, end - begin, 0, false));
+    TRY(write_row(e, t, o, name, end - begin, 0, false));
     TRY(move_shards(e, t, o, dir));
     TRY(remove_old(e, t, o, end));
-    TRY(keep_account(e, t, o, name, o->shards, o->tokens, o->whole));
+    TRY(write_row(e, t, o, name, o->shards, o->tokens, o->whole));
 done:
     return st;
 }
 
-static musec_status make(ms_error *e, texts *t, one *o)
+static musec_status make(ms_error *e, texts *t, text_job *o)
 {
     const ms_get_config *cfg   = t->g->cfg;
     const bool           lines = cfg->set->kind == MS_KIND_JSONL;
@@ -276,10 +272,8 @@ static musec_status make(ms_error *e, texts *t, one *o)
     TRY(ms_directory_make(e, t->raw));
     TRY(ms_get_file(e, t->g, t->raw, o->row, o->index, raw));
     if (snprintf(text, sizeof text, "%s%s", raw, lines ? "" : ".jsonl") >= (int)sizeof text ||
-        snprintf(dir, sizeof dir, "%s.shards", raw) >= (int)sizeof dir) {
-        st = ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", raw);
-        goto done;
-    }
+        snprintf(dir, sizeof dir, "%s.shards", raw) >= (int)sizeof dir)
+        TRY(ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", raw));
     TRY(ms_directory_remove(e, dir));
     st = lines ? MUSEC_OK : ms_parquet_to_jsonl(e, raw, cfg->set->field, text);
     if (st == MUSEC_OK) st = tokenize(e, t, o, text, dir);
@@ -299,7 +293,7 @@ done:
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static musec_status get_one(ms_error *e, texts *t, one *o)
+static musec_status get_one(ms_error *e, texts *t, text_job *o)
 {
     const ms_get_config  *cfg = t->g->cfg;
     const ms_catalog_row *r   = &cfg->set->rows[o->row];
@@ -340,7 +334,7 @@ musec_status ms_get_text(ms_error *e, ms_get_state *g)
     TRY(check_settings(e, &t));
     for (size_t row = 0; row < cfg->set->n_rows; row++)
         for (int64_t i = 0; i < cfg->set->rows[row].n; i++) {
-            one o = { .row = row, .index = i };
+            text_job o = { .row = row, .index = i };
             if (!cfg->set->rows[row].val && cfg->limit_tokens > 0 &&
                 t.tokens[0] >= cfg->limit_tokens)
                 break;

@@ -1,4 +1,4 @@
-/* http.c - a request and what came of it. */
+/* http.c - a request and its response. */
 #define _POSIX_C_SOURCE 200809L
 #include "data/http.h"
 
@@ -44,14 +44,14 @@ typedef struct exchange {
     const ms_http_request *request;
     ms_http_response      *response;
     bool                   begun, unwanted, stalled;
-    double                 window_ms; /* when the window began in which enough must come */
+    double                 window_ms; /* start of the window in which enough must come */
     curl_off_t             window_bytes;
     size_t                 ignored; /* bytes of the page that came with an error */
 } exchange;
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
-/* The value of the line if it is of this header: without blanks around it, cut to fit. */
+/* Is it a line of this header?  Then `value` gets its value, trimmed and cut to fit. */
 static bool header_is(const char *line, size_t n, const char *name, char *value, size_t capacity)
 {
     const size_t length = strlen(name);
@@ -69,8 +69,8 @@ static bool header_is(const char *line, size_t n, const char *name, char *value,
     return true;
 }
 
-/* 64 digits in quotes, which is what the object is called where large files are kept. */
-static void take_sha256(const char *value, char sha256[MS_SHA256_HEX])
+/* The ETag of a large file in object storage is its sha256: 64 digits in quotes. */
+static void parse_sha256(const char *value, char sha256[MS_SHA256_HEX])
 {
     const size_t digits = strspn(value + (*value == '"'), "0123456789abcdef");
 
@@ -80,7 +80,7 @@ static void take_sha256(const char *value, char sha256[MS_SHA256_HEX])
 }
 
 /* "bytes 1000-1999/2000"; the last may be "*". */
-static void take_range(const char *value, ms_http_response *r)
+static void parse_range(const char *value, ms_http_response *r)
 {
     char *end = NULL;
 
@@ -98,9 +98,10 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
     char              value[MS_HTTP_TAG];
 
     n *= size;
-    if (n >= 5 && strncasecmp(line, "HTTP/", 5) == 0) { /* the next response: forget the last one */
+    if (n >= 5 && strncasecmp(line, "HTTP/", 5) == 0) { /* a new response replaces the last one */
         char announced[MS_SHA256_HEX];
-        memcpy(announced, r->sha256, sizeof announced); /* but this stands before a redirect */
+        memcpy(announced, r->sha256,
+               sizeof announced); /* except for this, which comes before a redirect */
         *r = (ms_http_response){ .bytes = -1, .from = -1 };
         memcpy(r->sha256, announced, sizeof announced);
     } else if (header_is(line, n, "ETag", value, sizeof value)) {
@@ -108,16 +109,16 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
     } else if (header_is(line, n, "Last-Modified", value, sizeof value)) {
         if (r->tag[0] == '\0') memcpy(r->tag, value, sizeof value);
     } else if (header_is(line, n, "Content-Range", value, sizeof value)) {
-        take_range(value, r);
+        parse_range(value, r);
     } else if (header_is(line, n, "X-Linked-ETag", value, sizeof value)) {
-        take_sha256(value, r->sha256);
+        parse_sha256(value, r->sha256);
     }
     return n;
 }
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
-/* What the handle knows once the headers are there. */
+/* Completes the response after its headers. */
 static void finish_response(CURL *curl, ms_http_response *r)
 {
     long       status = 0;
@@ -156,8 +157,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
     return x->unwanted ? 0 : n;
 }
 
-/* Called with the bytes so far, once a second even if none come.  libcurl's own limit of speed
- * takes some seconds more to notice. */
+/* Called with the bytes so far, once a second even if none come.  libcurl's own speed limit reacts
+ * some seconds later. */
 static int on_tick(void *arg, curl_off_t total, curl_off_t now, curl_off_t up_total, curl_off_t up)
 {
     exchange    *x  = arg;
@@ -166,7 +167,7 @@ static int on_tick(void *arg, curl_off_t total, curl_off_t now, curl_off_t up_to
     (void)total, (void)up_total, (void)up;
     if (x->request->stop != NULL && *x->request->stop != 0) return 1;
     if (now < x->window_bytes || now - x->window_bytes >= STALL_BYTES_S * x->request->stall_s) {
-        x->window_ms    = ms; /* enough came, or a redirect begins to count anew */
+        x->window_ms    = ms; /* enough came, or a redirect began to count anew */
         x->window_bytes = now;
     }
     x->stalled = ms - x->window_ms > 1000.0 * (double)x->request->stall_s;
@@ -188,7 +189,7 @@ static bool is_hopeless(CURLcode code)
     }
 }
 
-/* https must stay https; a name without either is not for us (file:, ftp:, ...). */
+/* https must stay https; other schemes (file:, ftp:, ...) are refused. */
 static void set_protocols(CURL *curl, const char *url)
 {
     const bool secure = strncasecmp(url, "https:", 6) == 0;
@@ -225,8 +226,8 @@ static void set_up(CURL *curl, exchange *x, receiver *to, char *reason)
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
 }
 
-/* Range and If-Range; false if there is no memory. */
-static bool ask_for_the_rest(CURL *curl, const ms_http_request *q, struct curl_slist **headers)
+/* Sets Range and If-Range; false without memory. */
+static bool set_range(CURL *curl, const ms_http_request *q, struct curl_slist **headers)
 {
     char range[32], line[MS_HTTP_TAG + 16];
 
@@ -254,7 +255,7 @@ ms_http_end ms_http_get(const ms_http_request *request, ms_http_response *respon
     x.window_ms = ms_clock_ms();
     if (curl != NULL) {
         set_up(curl, &x, &to, reason);
-        if (ask_for_the_rest(curl, request, &headers)) code = curl_easy_perform(curl);
+        if (set_range(curl, request, &headers)) code = curl_easy_perform(curl);
         finish_response(curl, response);
         if (code == CURLE_OK && !x.begun && (response->status == 200 || response->status == 206))
             x.unwanted = !request->on_begin(request->arg, response); /* an empty body */

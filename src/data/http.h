@@ -13,9 +13,9 @@ enum { MS_HTTP_TAG = 256 };
 
 typedef struct ms_http_response {  /* of the last one, where redirects were followed */
     int     status;                /* 200, 206, 404, ...; 0: nothing came */
-    int64_t bytes;                 /* of the whole file; -1: not said */
-    int64_t from;                  /* where a 206 begins; -1: not said */
-    double  retry_after_s;         /* 0: not said */
+    int64_t bytes;                 /* of the whole file; -1: unknown */
+    int64_t from;                  /* where a 206 begins; -1: unknown */
+    double  retry_after_s;         /* 0: unknown */
     char    tag[MS_HTTP_TAG];      /* ETag if it is a strong one, else Last-Modified; may be "" */
     char    sha256[MS_SHA256_HEX]; /* as Hugging Face announces it for large files; may be "" */
 } ms_http_response;
@@ -23,7 +23,7 @@ typedef struct ms_http_response {  /* of the last one, where redirects were foll
 typedef struct ms_http_request {
     const char         *url;
     int64_t             from;    /* bytes that are here already; 0: none */
-    const char         *if_tag;  /* they are of the file with this tag; NULL: whatever it is */
+    const char         *if_tag;  /* the tag of the file that they are of; NULL: not checked */
     int64_t             stall_s; /* fail if next to nothing comes for so long */
     const volatile int *stop;    /* NULL, or: once it is not 0, fail */
     /* Called once, before the first byte, for 200 and 206 alone; then with the bytes as they come.

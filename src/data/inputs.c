@@ -19,7 +19,7 @@ static const struct {
     bool        json;
 } suffixes[] = { { ".jsonl", true }, { ".ndjson", true }, { ".json", true }, { ".txt", false } };
 
-/* Does the name end like one of documents?  Then *json says of which. */
+/* Is it the name of documents?  *json tells whether of JSON lines. */
 static bool is_known(const char *path, bool *json)
 {
     const char  *packed = ms_unpack_suffix(path);
@@ -61,9 +61,9 @@ static musec_status visit(ms_error *e, void *arg, const ms_walk_entry *entry, bo
     bool               json;
     const bool         known = is_known(entry->path, &json);
 
-    if (info == NULL && known) /* a broken link of another name is of no interest */
+    if (info == NULL && known) /* broken links of other names are ignored */
         return ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", entry->path, strerror(errno));
-    if (entry->loop) /* it would give every file below once more, level after level */
+    if (entry->loop) /* the walk would never end */
         return ms_fail(e, MUSEC_EIO,
                        "%s: leads back to a directory above it; remove the link, or name what is "
                        "to be read",
@@ -80,22 +80,21 @@ static musec_status visit(ms_error *e, void *arg, const ms_walk_entry *entry, bo
 static musec_status add_directory(ms_error *e, ms_inputs *in, const char *path)
 {
     const size_t before = in->n;
-    musec_status st;
     char         plain[MS_PATH_MAX];
     size_t       n = strlen(path);
+    musec_status st;
 
-    while (n > 1 && path[n - 1] == '/') /* names of files in it read better so */
+    while (n > 1 && path[n - 1] == '/') /* for the paths of the files in it */
         n--;
     if (n >= sizeof plain) return ms_fail(e, MUSEC_EIO, "%.200s...: the path is too long", path);
     memcpy(plain, path, n);
     plain[n] = '\0';
     TRY(ms_directory_walk(e, plain, visit, in));
     if (in->n == before)
-        st =
-            ms_fail(e, MUSEC_EFORMAT,
+        TRY(ms_fail(e, MUSEC_EFORMAT,
                     "%s: has no file called *.txt, *.jsonl, *.ndjson or *.json, packed (.gz, .zst, "
                     ".xz) or not; name the files themselves",
-                    path);
+                    path));
 done:
     return st;
 }
@@ -110,23 +109,14 @@ musec_status ms_inputs_find(ms_error *e, const char *const *paths, size_t n, ms_
     for (size_t i = 0; i < n; i++) {
         struct stat sb;
         if (strcmp(paths[i], "-") == 0) {
-            if (has_stdin) {
-                st = ms_fail(e, MUSEC_EINVAL, "-: stdin can be read only once");
-                goto done;
-            }
+            if (has_stdin) TRY(ms_fail(e, MUSEC_EINVAL, "-: stdin can be read only once"));
             has_stdin = true;
             TRY(add(e, out, paths[i], NULL));
             continue;
         }
-        if (stat(paths[i], &sb) != 0) {
-            st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", paths[i], strerror(errno));
-            goto done;
-        }
-        if (S_ISDIR(sb.st_mode)) {
-            TRY(add_directory(e, out, paths[i]));
-        } else {
-            TRY(add(e, out, paths[i], &sb));
-        }
+        if (stat(paths[i], &sb) != 0)
+            TRY(ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", paths[i], strerror(errno)));
+        TRY(S_ISDIR(sb.st_mode) ? add_directory(e, out, paths[i]) : add(e, out, paths[i], &sb));
     }
 done:
     if (st != MUSEC_OK) ms_inputs_free(out);

@@ -1,9 +1,9 @@
 /* lexicon.c - words from syllables.
  *
  * A stem is one or two open syllables (onset and vowel) and an ending that belongs to its kind of
- * word, so words of two kinds are never the same; within a kind, one that was there already is
- * drawn again.  Every document needs its lexicon and none keeps it, so this has to be quick: about
- * 300 words, four draws each. */
+ * word, so words of two kinds are never the same; within a kind, a repeated one is drawn again.
+ * Every document makes its lexicon anew, so this has to be fast: about 300 words of four draws
+ * each. */
 #include "data/lexicon.h"
 
 #include <string.h>
@@ -14,20 +14,20 @@
 static const char *const onsets[] = {
     "b", "d", "f", "g", "h", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "z",
     "bl", "br", "ch", "dr", "fl", "gr", "kl", "pl", "sh", "sk", "st", "th", "tr",
-    "", /* the last: of words that begin with a vowel */
+    "", /* the last one, for words that begin with a vowel */
 };
 /* clang-format on */
 static const char vowels[] = "aeiou";
 static const char codas[]  = "bgklmnprt";
 
-/* What the words of a kind end in.  Each string is one ending. */
+/* The endings of each kind of word. */
 static const char *const noun_ends[]      = { "b", "g", "k", "l", "m", "n", "p", "r", "t" };
 static const char *const verb_ends[]      = { "ke", "le", "me", "ne", "pe", "re", "te", "ve" };
 static const char *const adjective_ends[] = { "ny", "dy", "ky", "rish", "lish", "nish" };
 static const char *const adverb_ends[]    = { "kly", "mly", "nly", "rly" };
 static const char *const name_ends[]      = { "ra", "na", "la", "ro", "no", "mo" };
 
-/* English words of the grammar that the rules below would make as well. */
+/* English function words that the rules below would make as well. */
 static const char *const taken[] = { "an",   "are", "at",  "but",  "have", "in",  "it",
                                      "many", "on",  "one", "over", "some", "were" };
 
@@ -62,7 +62,7 @@ static bool is_taken(const char *word)
     return false;
 }
 
-/* Words of one kind, no two alike.  The frequent ones, first, are short. */
+/* Makes the words of one kind, no two alike.  The first, frequent ones are short. */
 static void make_words(ms_rand_stream *random, const char *const *ends, uint32_t n_ends,
                        uint32_t n_words, char (*out)[MS_WORD_BYTES])
 {
@@ -107,13 +107,12 @@ uint32_t ms_lexicon_rank(const ms_lexicon *lex, ms_rand_stream *random, uint32_t
 {
     const uint32_t at  = ms_rand_below(random, lex->zipf[n - 1]);
     uint32_t       low = 0, high = n - 1;
-    while (low < high) { /* the first rank whose sum is above */
+    while (low < high) { /* find the first rank whose sum is above */
         const uint32_t mid = (low + high) / 2;
-        if (lex->zipf[mid] > at) {
+        if (lex->zipf[mid] > at)
             high = mid;
-        } else {
+        else
             low = mid + 1;
-        }
     }
     return low;
 }

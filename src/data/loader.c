@@ -1,21 +1,20 @@
 /* loader.c - micro-batches from the pieces of a source, one of them packed ahead.
  *
- * A micro-batch of T tokens is a row x of T+1 of them: inputs x[0..T-1], targets x[1..T].  From the
- * piece p and the place t in it,
+ * A micro-batch of T tokens is a row x of T+1 of them: inputs x[0..T-1], targets x[1..T].  From
+ * position t of the piece p,
  *
  *     keep   x = p[t..t+T], and the next begins at t+T
- *     skip   x is filled with documents: from each start token at or after t, what follows up to
- *            the next one, but at most max_doc of it.  The next begins at the start token behind
- *            the last document used, however little of that was used
+ *     skip   x is filled with documents: from each start token at or after t, the tokens up to the
+ *            next one, but at most max_doc.  The next begins at the start token after the last
+ *            document used, however little of that was used
  *
- * In both, a row of `doc` is a first one if it is row 0, holds a start token, or stands max_doc
- * rows behind the last first one.
+ * In both, a document begins at row 0, at a start token, and max_doc rows after it began.
  *
- * pack() is a function of the position and the numbers asked for alone.  Whoever calls it owns the
- * source and the slot that it fills: the thread while a request is `waiting`, the caller otherwise.
- * Two slots take turns, so that the batch handed out stays as it is while the next one is packed.
- * The result of a request is taken only if it is the one that would be asked for now; a failure
- * too, since the same call would fail the same way. */
+ * pack() is a function of the position and the numbers asked for alone.  It owns the source and the
+ * slot that it fills: the thread calls it while a request is `waiting`, the caller otherwise.  Two
+ * slots alternate, so that the batch handed out stays unchanged while the next one is packed.  The
+ * result of a request is used only if the same request would be made now; so is a failure, since
+ * the same call would fail the same way. */
 #define _POSIX_C_SOURCE 200809L
 #include "data/loader.h"
 
@@ -46,16 +45,16 @@ typedef struct pack_result {
 } pack_result;
 
 struct ms_loader {
-    ms_loader_config cfg; /* its source's path is not kept: name is */
+    ms_loader_config cfg; /* its path is `name` */
     ms_source       *source;
     char            *name;
     ms_position      at; /* of the next micro-batch */
     slot             slots[2];
-    int              back; /* the one that is filled next */
+    int              back; /* the slot that is filled next */
 
     pthread_t       thread;
     bool            running;
-    pthread_mutex_t lock; /* of what is below */
+    pthread_mutex_t lock; /* guards what is below */
     pthread_cond_t  changed;
     bool waiting; /* for the result of the request: source and slots[back] are the thread's */
     bool ready;   /* there is a result */
@@ -82,7 +81,7 @@ static int64_t fill_keep(const uint16_t *p, int64_t n, const pack_request *j, in
 
     for (int64_t i = 0; i < got; i++)
         row[i] = p[*t + i];
-    *t += got > 0 ? got - 1 : 0; /* the last target is an input yet to be */
+    *t += got > 0 ? got - 1 : 0; /* the last target is the next input */
     return got;
 }
 
@@ -135,7 +134,7 @@ static musec_status too_few(ms_error *e, const ms_loader *l, const pack_request 
         l->name, (long long)j->tokens, (long long)largest, (long long)j->max_doc);
 }
 
-/* Fills `out` from the first piece at or after j->at that has enough. */
+/* Fills `out` from the first piece at or after j->at that has enough tokens. */
 static musec_status pack(ms_error *e, const ms_loader *l, const pack_request *j, bool once,
                          const slot *out, pack_result *r)
 {
@@ -143,8 +142,9 @@ static musec_status pack(ms_error *e, const ms_loader *l, const pack_request *j,
     const int64_t tries  = pieces == INT64_MAX ? ENDLESS_TRIES : pieces;
     const int32_t start  = l->cfg.source.start_id;
     ms_position   at     = j->at;
-    int64_t       tried = 0, largest = 0; /* pieces from their beginning on; what they had */
-    musec_status  st = MUSEC_OK;
+    int64_t       tried  = 0,
+            largest      = 0; /* pieces tried from their beginning, and the most that one had */
+    musec_status st      = MUSEC_OK;
 
     r->tokens = 0;
     for (;;) {
@@ -155,10 +155,7 @@ static musec_status pack(ms_error *e, const ms_loader *l, const pack_request *j,
             at = (ms_position){ .epoch = at.epoch + 1 };
             continue;
         }
-        if (!once && tried == tries) {
-            st = too_few(e, l, j, largest);
-            goto done;
-        }
+        if (!once && tried == tries) TRY(too_few(e, l, j, largest));
         TRY(ms_source_piece(e, l->source, at.piece, &p, &n));
         got = l->cfg.keep_rest ? fill_keep(p, n, j, &t, out->row)
                                : fill_skip(p, n, j, start, &t, out->row);
@@ -190,7 +187,7 @@ static void *work(void *loader)
         pack_request j;
         const slot  *s;
         pack_result  r = { 0 };
-        if (!l->waiting) { /* then the rest is the caller's: not even to be read */
+        if (!l->waiting) { /* the rest belongs to the caller and must not even be read */
             pthread_cond_wait(&l->changed, &l->lock);
             continue;
         }
@@ -208,7 +205,7 @@ static void *work(void *loader)
     return NULL;
 }
 
-/* From here on the source and the back slot are the caller's, until ask(). */
+/* Takes over the source and the back slot, until ask(). */
 static void wait_for_thread(ms_loader *l)
 {
     pthread_mutex_lock(&l->lock);
@@ -241,7 +238,7 @@ static musec_status allocate(ms_error *e, ms_loader *l)
 {
     size_t bytes = 0;
 
-    if (l->cfg.max_tokens < 1 || l->cfg.max_tokens >= INT32_MAX) /* rows are counted in int32 */
+    if (l->cfg.max_tokens < 1 || l->cfg.max_tokens >= INT32_MAX) /* rows are numbered in int32 */
         return ms_fail(e, MUSEC_EINVAL, "%s: micro-batches of up to %lld tokens: from 1 to %ld",
                        l->name, (long long)l->cfg.max_tokens, (long)INT32_MAX - 1);
     if (!ms_size_stack(1, 1, l->cfg.max_tokens + 1, sizeof(int32_t), &bytes)) bytes = SIZE_MAX;
@@ -270,10 +267,7 @@ musec_status ms_loader_open(ms_error *e, const ms_loader_config *cfg, ms_loader 
     l->cfg = *cfg;
     TRY(ms_source_open(e, &cfg->source, &l->source));
     l->name = strdup(cfg->source.path);
-    if (l->name == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", cfg->source.path);
-        goto done;
-    }
+    if (l->name == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", cfg->source.path));
     l->cfg.source.path = l->name;
     TRY(allocate(e, l));
     TRY(pack(e, l, &one, false, &l->slots[0], &r));
@@ -329,7 +323,7 @@ musec_status ms_loader_next(ms_error *e, ms_loader *l, int64_t tokens, int64_t m
     wait_for_thread(l);
     if (!l->ready || !same_request(&l->request, &j))
         r->st = pack(&r->error, l, &j, l->cfg.once, s, r);
-    l->ready = false; /* taken, or overwritten */
+    l->ready = false; /* used or overwritten */
     if (r->st != MUSEC_OK) {
         if (e != NULL) *e = r->error;
         return r->st;
@@ -360,13 +354,11 @@ musec_status ms_loader_seek(ms_error *e, ms_loader *l, ms_position at)
             (long long)pieces);
     wait_for_thread(l);
     if (at.piece < pieces) TRY(ms_source_piece(e, l->source, at.piece, &p, &n));
-    if (at.token > n) {
-        st = ms_fail(e, MUSEC_EINVAL,
-                     "%s: has no place at token %lld of piece %lld, which has %lld; it is not the "
-                     "data that the place was saved for",
-                     l->name, (long long)at.token, (long long)at.piece, (long long)n);
-        goto done;
-    }
+    if (at.token > n)
+        TRY(ms_fail(e, MUSEC_EINVAL,
+                    "%s: has no place at token %lld of piece %lld, which has %lld; it is not the "
+                    "data that the place was saved for",
+                    l->name, (long long)at.token, (long long)at.piece, (long long)n));
     l->at = at;
 done:
     return st;

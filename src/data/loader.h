@@ -1,19 +1,17 @@
 /* loader.h - micro-batches of packed documents, prefetched in order from any saved position.
  *
  * A micro-batch has `tokens` inputs and, one place later, as many targets.  Documents begin at the
- * start token.  What becomes of a document longer than max_doc, and of the rest of the last one:
+ * start token.  What happens to a document longer than max_doc and to the rest of the last one:
  *     skip   left out: each document is cut to max_doc, and the next micro-batch begins at the next
  *            start token (the rule of the paper's code base)
  *     keep   it goes on as a document of its own: nothing of the text is lost.  The next
  *            micro-batch begins with the last target of this one
- * A piece of the source that has no more for a whole micro-batch is left for the next one; after
- * the last the first comes again and the epoch counts one more.  For validation (`once`) nothing
- * is left so: the last micro-batch of each piece is as short as it must be, and after that of the
- * last piece there are none.
+ * The rest of a piece of the source that cannot fill a micro-batch is skipped; after the last piece
+ * the first one comes again, in the next epoch.  For validation (`once`) nothing is skipped: the
+ * last micro-batch of each piece is shorter, and after that of the last piece there are none.
  *
- * A thread packs the micro-batch after the one handed out, supposing that it will be asked for with
- * the same numbers; if not it is packed again.  What is delivered depends on the position and the
- * numbers asked for alone. */
+ * A thread packs the next micro-batch ahead, expecting it to be asked for with the same numbers; if
+ * not, it is packed again.  The result depends on the position and the numbers asked for alone. */
 #ifndef MS_DATA_LOADER_H
 #define MS_DATA_LOADER_H
 

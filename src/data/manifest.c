@@ -16,7 +16,7 @@ json_t *ms_manifest_text(const char *text)
     char   *copy;
 
     if (value != NULL) return value;
-    copy = strdup(text); /* a path may hold any bytes, JSON only UTF-8 */
+    copy = strdup(text); /* a path may have any bytes, JSON only UTF-8 */
     for (char *c = copy; c != NULL && *c != '\0'; c++)
         if ((unsigned char)*c >= 0x80) *c = '?';
     value = copy == NULL ? NULL : json_string(copy);
@@ -66,12 +66,11 @@ static json_t *manifest_json(const ms_manifest *m) /* NULL: no memory */
 {
     json_t *shards = json_array();
 
-    for (size_t i = 0; shards != NULL && i < m->n; i++)
+    for (size_t i = 0; i < m->n; i++)
         if (json_array_append_new(shards, shard_json(&m->shards[i])) != 0) {
             json_decref(shards);
             return NULL;
         }
-    if (shards == NULL) return NULL;
     return json_pack("{ss, si, sb, sO, sO, so, s{sI, sI, sI, sI, sI}}", "format", FORMAT, "version",
                      VERSION, "complete", (int)m->complete, "settings", m->settings, "inputs",
                      m->inputs, "shards", shards, "totals", "shards", (json_int_t)m->n, "tokens",
@@ -90,7 +89,7 @@ musec_status ms_manifest_write(ms_error *e, const char *path, const ms_manifest 
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Names of ours: they are joined to the directory, so nothing else may stand there. */
+/* Is it a plain file name?  It is joined to the directory. */
 static bool is_name(const char *name)
 {
     return strlen(name) < sizeof((ms_shard_info *)0)->name && strchr(name, '/') == NULL &&
@@ -134,11 +133,9 @@ musec_status ms_manifest_read(ms_error *e, const char *path, ms_manifest *out)
     *out = (ms_manifest){ 0 };
     TRY(ms_file_open_read(e, path, &f));
     root = json_loadf(f, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s:%d: is not JSON: %s; remove it to start over", path,
-                     error.line, error.text);
-        goto done;
-    }
+    if (root == NULL)
+        TRY(ms_fail(e, MUSEC_EFORMAT, "%s:%d: is not JSON: %s; remove it to start over", path,
+                    error.line, error.text));
     if (json_unpack(root, "{ss, si, sb, so, so, so, s{sI, sI, sI}}", "format", &format, "version",
                     &version, "complete", &complete, "settings", &out->settings, "inputs",
                     &out->inputs, "shards", &shards, "totals", "documents", &documents,
@@ -154,10 +151,8 @@ musec_status ms_manifest_read(ms_error *e, const char *path, ms_manifest *out)
     out->complete = complete;
     out->totals   = (ms_counts){ documents, text_bytes, bad };
     for (size_t i = 0; i < json_array_size(shards); i++) {
-        if (!read_shard(json_array_get(shards, i), &shard)) {
-            st = ms_fail(e, MUSEC_EFORMAT, "%s: damaged: shard %zu of its list", path, i);
-            goto done;
-        }
+        if (!read_shard(json_array_get(shards, i), &shard))
+            TRY(ms_fail(e, MUSEC_EFORMAT, "%s: damaged: shard %zu of its list", path, i));
         TRY(ms_manifest_add(e, out, &shard));
     }
 done:
@@ -176,7 +171,7 @@ static void value_text(json_t *value, char *out, size_t bytes)
     free(text);
 }
 
-/* The first key of `a` that `b` has otherwise; NULL: none. */
+/* The first key of `a` whose value differs in `b`; NULL if there is none. */
 static const char *first_difference(json_t *a, json_t *b)
 {
     const char *key;
@@ -230,9 +225,6 @@ static musec_status same_inputs(ms_error *e, const char *path, json_t *was, json
 musec_status ms_manifest_same(ms_error *e, const char *path, const ms_manifest *was,
                               const ms_manifest *now)
 {
-    musec_status st;
-    TRY(same_settings(e, path, was->settings, now->settings));
-    TRY(same_inputs(e, path, was->inputs, now->inputs));
-done:
-    return st;
+    const musec_status st = same_settings(e, path, was->settings, now->settings);
+    return st == MUSEC_OK ? same_inputs(e, path, was->inputs, now->inputs) : st;
 }

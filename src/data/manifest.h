@@ -1,7 +1,7 @@
 /* manifest.h - manifest.json of a directory of shards: what they were made of, how, and how far.
  *
- * It is written whole after a shard.  Whoever goes on finds in it where the next shard begins:
- * which token of which record of which file. */
+ * It is written whole after a shard.  A resumed run finds in it where the next shard begins: which
+ * token of which record of which file. */
 #ifndef MS_DATA_MANIFEST_H
 #define MS_DATA_MANIFEST_H
 

@@ -23,17 +23,17 @@ struct ms_mixture {
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static bool is_there(const char *path) { return access(path, F_OK) == 0; }
+static bool exists(const char *path) { return access(path, F_OK) == 0; }
 
-/* Is there a file of that relative path in `base`? */
+/* Does the relative path exist in `base`? */
 static bool is_in(const char *base, const char *path)
 {
     char joined[MS_PATH_MAX];
     return base != NULL && path[0] != '/' && ms_path_join(NULL, base, path, joined) == MUSEC_OK &&
-           is_there(joined);
+           exists(joined);
 }
 
-/* Cuts "=WEIGHT" off; a path may hold an '=' that no number follows. */
+/* Cuts "=WEIGHT" off; a path may have an '=' that no number follows. */
 static musec_status take_weight(ms_error *e, const char *base, char *text, double *weight)
 {
     char  *equal = strrchr(text, '='), *end = NULL;
@@ -42,7 +42,7 @@ static musec_status take_weight(ms_error *e, const char *base, char *text, doubl
     *weight = 1.0;
     if (equal == NULL || equal[1] == '\0') return MUSEC_OK;
     x = ms_real_read(equal + 1, &end);
-    if (*end != '\0' || is_there(text) || is_in(base, text)) return MUSEC_OK; /* a file's name */
+    if (*end != '\0' || exists(text) || is_in(base, text)) return MUSEC_OK; /* part of the name */
     if (!(x > 0.0 && x < 1e9))
         return ms_fail(e, MUSEC_EINVAL, "%s: a weight must be above 0 and below 1e9", text);
     *equal  = '\0';
@@ -58,8 +58,8 @@ static size_t count_name(const ms_mixture *m, const char *name)
     return n;
 }
 
-/* The last part of the path, of letters that any reader of a log takes, with a number behind it if
- * another set has that name. */
+/* Names a set by the last part of its path, with other characters than those of plain names
+ * replaced and with a number if another set has that name. */
 static void name_set(ms_mixture *m, const char *path)
 {
     char        base[MS_SET_NAME - 16];
@@ -76,13 +76,13 @@ static void name_set(ms_mixture *m, const char *path)
         snprintf(m->name[m->n], MS_SET_NAME, "%s-%d", base, k);
 }
 
-/* As it is named; or in the base, which `joined` is room for. */
+/* Finds the path as it is named, or in the base, for which it is written to `joined`. */
 static musec_status locate(ms_error *e, ms_mixture *m, const char *base, const char *path,
                            char joined[MS_PATH_MAX], const char **out)
 {
     *out = path;
     if (ms_source_is_builtin(path) || path[0] == '/') return MUSEC_OK;
-    if (is_there(path) || !is_in(base, path)) {
+    if (exists(path) || !is_in(base, path)) {
         if (m->found == MS_FOUND_ANYWHERE) m->found = MS_FOUND_HERE;
         return MUSEC_OK;
     }
@@ -115,16 +115,10 @@ musec_status ms_mixture_open(ms_error *e, const ms_loader_config *cfg, ms_mixtur
     musec_status st  = MUSEC_OK;
 
     *out = NULL;
-    if (m == NULL || list == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory");
-        goto done;
-    }
+    if (m == NULL || list == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory"));
     for (char *path = strtok_r(list, ";", &rest); path != NULL; path = strtok_r(NULL, ";", &rest))
         TRY(open_set(e, m, cfg, path));
-    if (m->n == 0) {
-        st = ms_fail(e, MUSEC_EINVAL, "no data are named");
-        goto done;
-    }
+    if (m->n == 0) TRY(ms_fail(e, MUSEC_EINVAL, "no data are named"));
     for (size_t i = 0; i < m->n; i++)
         sum += m->weight[i];
     for (size_t i = 0; i < m->n; i++)
@@ -197,10 +191,8 @@ musec_status ms_mixture_unigram(ms_error *e, ms_mixture *m, double *loss)
     double      *frequency = calloc(IDS, sizeof *frequency);
     musec_status st        = MUSEC_OK;
 
-    if (counts == NULL || frequency == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory to count tokens");
-        goto done;
-    }
+    if (counts == NULL || frequency == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory to count tokens"));
     for (size_t i = 0; i < m->n; i++) {
         int64_t n = 0;
         memset(counts, 0, IDS * sizeof *counts);

@@ -36,8 +36,8 @@ uint64_t    ms_mixture_bytes(const ms_mixture *m);
  * tokens of each, or all that it has.  That is some milliseconds of work, and the same wherever a
  * run is on its way. */
 musec_status ms_mixture_unigram(ms_error *e, ms_mixture *m, double *loss);
-/* Does it depend on a directory where its sets were found: the one that the program is in, or the
- * base? */
+/* Where the sets were found: independently of any directory, relative to the working directory, or
+ * in the base. */
 typedef enum ms_found { MS_FOUND_ANYWHERE, MS_FOUND_HERE, MS_FOUND_IN_BASE } ms_found;
 ms_found ms_mixture_found(const ms_mixture *m);
 

@@ -1,5 +1,5 @@
-/* parquet.c - another program does the reading: the format has more packings and encodings than a
- * reader of one column would be worth. */
+/* parquet.c - another program does the reading: the format has too many compressions and encodings
+ * for a reader of our own. */
 #include "data/parquet.h"
 
 #include <errno.h>
@@ -11,17 +11,14 @@
 #include "core/file.h"
 #include "core/process.h"
 
-static bool has_duckdb(void)
+static bool runs(const char *program, const char *option, const char *value)
 {
-    static const char *const argv[] = { "duckdb", "--version", NULL };
+    const char *const argv[] = { program, option, value, NULL };
     return ms_process_run(argv, "/dev/null", "/dev/null") == 0;
 }
 
-static bool has_pyarrow(void)
-{
-    static const char *const argv[] = { "python3", "-c", "import pyarrow.parquet", NULL };
-    return ms_process_run(argv, "/dev/null", "/dev/null") == 0;
-}
+static bool has_duckdb(void) { return runs("duckdb", "--version", NULL); }
+static bool has_pyarrow(void) { return runs("python3", "-c", "import pyarrow.parquet"); }
 
 musec_status ms_parquet_check(ms_error *e)
 {
@@ -31,8 +28,8 @@ musec_status ms_parquet_check(ms_error *e)
                    "install duckdb (duckdb.org), or pyarrow for python3 (pip install pyarrow)");
 }
 
-/* The statement for duckdb, which writes to a file: its stdout may carry words.  Names are in
- * their quotes, doubled where they hold one. */
+/* The statement for duckdb, which writes to a file since its stdout may have messages.  Names are
+ * in quotes, and quotes within them are doubled. */
 static musec_status write_statement(ms_error *e, const char *in, const char *field, const char *out,
                                     char *sql, size_t capacity)
 {
@@ -85,7 +82,7 @@ musec_status ms_parquet_to_jsonl(ms_error *e, const char *in, const char *field,
     TRY(write_statement(e, in, field, part, sql, sizeof sql));
     if (!duck) TRY(ms_parquet_check(e));
     code = ms_process_run(duck ? by_duck : by_arrow, duck ? "/dev/null" : part, NULL);
-    if (code == MS_KILLED) /* which says nothing of the file */
+    if (code == MS_KILLED) /* which says nothing about the file */
         st =
             ms_fail(e, MUSEC_EIO, "%s: %s was ended by a signal before it had read it", in, reader);
     else if (code != 0)

@@ -3,8 +3,8 @@
  *     EMPTY -> (reader fills) -> FULL -> (an encoder takes) -> BUSY -> DONE -> (caller) -> EMPTY
  *
  * Block number s lies in slot s mod n.  The reader fills 0, 1, 2, ...; encoders take the lowest
- * that is FULL; the caller takes 0, 1, 2, ...  So the order is that of the input whoever is faster,
- * and a failure is seen where it stands in the input: everything before it has been handed out. */
+ * that is FULL; the caller takes 0, 1, 2, ...  So the order is that of the input whichever thread
+ * is faster, and a failure is reported after everything before it has been handed out. */
 #define _POSIX_C_SOURCE 200809L
 #include "data/pipeline.h"
 
@@ -35,7 +35,7 @@ struct ms_pipeline {
     int                n_encoders;
     bool               reading, begun;
 
-    pthread_mutex_t lock; /* of what is below, and of the blocks' states */
+    pthread_mutex_t lock; /* guards what is below and the states of the blocks */
     pthread_cond_t  changed;
     uint64_t        next_full, next_out; /* blocks that encoders and the caller take next */
     size_t          in_flight;           /* bytes of the blocks that are not EMPTY */
@@ -43,7 +43,8 @@ struct ms_pipeline {
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static void *grown(void *old, size_t *capacity, size_t want, size_t each) /* NULL: no memory */
+/* Returns memory for `want` elements with the old contents; NULL without memory. */
+static void *grown(void *old, size_t *capacity, size_t want, size_t each)
 {
     void *more;
     if (old != NULL && *capacity >= want) return old;
@@ -75,10 +76,8 @@ static bool add_record(ms_token_block *b, const ms_record *record)
 {
     void *raw = b->raw, *pieces;
 
-    if (record->bytes > 0) {
-        raw = grown(b->raw, &b->raw_capacity, b->bytes + record->bytes, 1);
-        if (raw == NULL) return false;
-    }
+    if (record->bytes > 0) raw = grown(raw, &b->raw_capacity, b->bytes + record->bytes, 1);
+    if (record->bytes > 0 && raw == NULL) return false;
     b->raw = raw;
     pieces = grown(b->pieces, &b->piece_capacity, b->n_records + 1, sizeof *b->pieces);
     if (pieces == NULL) return false;
@@ -91,8 +90,8 @@ static bool add_record(ms_token_block *b, const ms_record *record)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Of long records there is one at a time: the next waits until what is ahead of it has gone. */
-static void await_room(ms_pipeline *p, size_t bytes)
+/* Waits, before a long record, until the blocks in flight leave memory for it. */
+static void await_budget(ms_pipeline *p, size_t bytes)
 {
     const size_t budget = 2 * p->n_blocks * BLOCK_BYTES;
 
@@ -103,8 +102,8 @@ static void await_room(ms_pipeline *p, size_t bytes)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Records until the block is full.  One that does not fit is the next block's: the reader keeps its
- * data until it is asked again. */
+/* Fills a block with records.  One that does not fit is carried to the next block: the reader keeps
+ * its data until the next call. */
 static void fill_block(ms_pipeline *p, ms_token_block *b)
 {
     if (!p->begun) {
@@ -119,17 +118,17 @@ static void fill_block(ms_pipeline *p, ms_token_block *b)
             if (b->last) break;
         }
         if (b->bytes > 0 && b->bytes + p->carried.bytes > BLOCK_BYTES) break;
-        await_room(p, p->carried.bytes);
+        await_budget(p, p->carried.bytes);
         if (!add_record(b, &p->carried)) {
+            b->last = true;
             b->st =
                 ms_fail(&b->error, MUSEC_ENOMEM, "%s: not enough memory for %zu bytes of it",
                         ms_reader_file(p->cfg.reader, (size_t)p->carried.file), p->carried.bytes);
-            b->last = true;
             break;
         }
         p->carried.data = NULL;
     }
-    for (size_t i = 0; i < b->n_records; i++) /* now that the buffer stays where it is */
+    for (size_t i = 0; i < b->n_records; i++) /* the buffer no longer moves */
         b->pieces[i].record.data = b->raw != NULL ? b->raw + b->pieces[i].offset : "";
     b->consumed = ms_reader_consumed(p->cfg.reader);
 }
@@ -169,9 +168,9 @@ static size_t encode_text(const ms_bpe *bpe, ms_bpe_cache *cache, const char *te
     return 1 + bytes;
 }
 
-/* Room for every piece at its longest: a document has no more bytes than its record, since JSON
- * writes no character shorter than UTF-8 does. */
-static musec_status make_room(ms_token_block *b)
+/* Allocates tokens for every piece at its longest: a document has no more bytes than its record,
+ * since JSON writes no character shorter than UTF-8 does. */
+static musec_status allocate_tokens(ms_token_block *b)
 {
     void *tokens = grown(b->tokens, &b->token_capacity, ms_bpe_max_ids(b->bytes) + 2 * b->n_records,
                          sizeof *b->tokens);
@@ -186,7 +185,7 @@ static void encode_block(const ms_pipeline *p, ms_token_block *b, ms_bpe_cache *
 {
     size_t       used  = 0;
     ms_error     error = { "" };
-    musec_status st    = make_room(b);
+    musec_status st    = allocate_tokens(b);
 
     for (b->n = 0; st == MUSEC_OK && b->n < b->n_records; b->n++) {
         ms_piece   *piece = &b->pieces[b->n];
@@ -208,7 +207,7 @@ static void encode_block(const ms_pipeline *p, ms_token_block *b, ms_bpe_cache *
         json_decref(root);
     }
     if (st == MUSEC_OK) return;
-    b->st   = st; /* it stands before what the reader may have met at the block's end */
+    b->st   = st; /* it precedes a failure of the reader at the end of the block */
     b->last = true;
 }
 
@@ -266,7 +265,7 @@ ms_token_block *ms_pipeline_next(ms_pipeline *p)
     struct timespec until;
     bool            there;
 
-    clock_gettime(CLOCK_REALTIME, &until); /* the clock that pthread_cond_timedwait goes by */
+    clock_gettime(CLOCK_REALTIME, &until); /* the clock of pthread_cond_timedwait */
     until.tv_nsec += WAIT_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
@@ -282,7 +281,7 @@ void ms_pipeline_done(ms_pipeline *p, ms_token_block *block)
 {
     const size_t bytes = block->bytes;
 
-    empty_block(block); /* what a long record took goes back before the next one comes */
+    empty_block(block); /* frees what a long record took before the next one comes */
     pthread_mutex_lock(&p->lock);
     block->state = EMPTY;
     p->in_flight -= bytes;
@@ -313,7 +312,7 @@ musec_status ms_pipeline_make(ms_error *e, const ms_pipeline_config *cfg, ms_pip
     if (cfg->threads < 1 || cfg->threads > MAX_THREADS)
         return ms_fail(e, MUSEC_EINVAL, "there can be from 1 to %d threads, not %d", MAX_THREADS,
                        cfg->threads);
-    json_object_seed(0); /* before threads might do so at once */
+    json_object_seed(0); /* before several threads would */
     p = calloc(1, sizeof *p);
     if (p == NULL) return ms_fail(e, MUSEC_ENOMEM, "not enough memory to tokenize");
     p->cfg = *cfg;
@@ -322,10 +321,8 @@ musec_status ms_pipeline_make(ms_error *e, const ms_pipeline_config *cfg, ms_pip
     p->n_blocks = 2 * (size_t)cfg->threads + 2; /* one for each thread, one waiting for it */
     p->blocks   = calloc(p->n_blocks, sizeof *p->blocks);
     p->encoders = calloc((size_t)cfg->threads, sizeof *p->encoders);
-    if (p->blocks == NULL || p->encoders == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory to tokenize");
-        goto done;
-    }
+    if (p->blocks == NULL || p->encoders == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory to tokenize"));
     TRY(start_threads(e, p));
     *out = p;
     p    = NULL;

@@ -1,16 +1,16 @@
 /* pipeline.h - records in, tokens out: one thread reads, several encode, the caller gets blocks of
  * documents in the order of the input.
  *
- * There are so many blocks and no more: who is ahead waits.  So memory does not depend on the
- * input, but for a document that is longer than a block. */
+ * The number of blocks is fixed, and a faster stage waits for a slower one.  So memory does not
+ * depend on the input, except for a document that is longer than a block. */
 #ifndef MS_DATA_PIPELINE_H
 #define MS_DATA_PIPELINE_H
 
 #include "data/bpe.h"
 #include "data/reader.h"
 
-typedef struct ms_piece { /* a record and what became of it */
-    ms_record record;     /* its data is ours */
+typedef struct ms_piece { /* a record and its tokens */
+    ms_record record;     /* its data is in the block */
     size_t    offset;     /* of its data in the block */
     bool      bad;        /* passed over: no tokens */
     size_t    text_bytes, tokens;
@@ -19,10 +19,10 @@ typedef struct ms_piece { /* a record and what became of it */
 typedef struct ms_token_block {
     ms_piece    *pieces;
     size_t       n;        /* pieces that can be used; if there was a failure, those before it */
-    uint16_t    *tokens;   /* of all pieces, one behind the other */
+    uint16_t    *tokens;   /* of all pieces, one after the other */
     int64_t      consumed; /* bytes of input up to its end */
     bool         last;     /* nothing follows */
-    musec_status st;       /* what came behind the pieces; a failure is always in the last block */
+    musec_status st;       /* what came after the pieces; a failure is always in the last block */
     ms_error     error;
     /* the pipeline's own */
     char  *raw;
@@ -46,7 +46,7 @@ typedef struct ms_pipeline_config {
 musec_status ms_pipeline_make(ms_error *e, const ms_pipeline_config *cfg, ms_pipeline **out);
 /* Returns the next block, or NULL if it is not ready within about 100 ms. */
 ms_token_block *ms_pipeline_next(ms_pipeline *p);
-void            ms_pipeline_done(ms_pipeline *p, ms_token_block *block); /* gives it back */
+void            ms_pipeline_done(ms_pipeline *p, ms_token_block *block); /* releases the block */
 void            ms_pipeline_free(ms_pipeline *p); /* at any time; sets *quit */
 
 #endif

@@ -1,12 +1,11 @@
 /* pretokenize.c - a scanner written by hand for the one rule of pretokenize.h.
  *
  * Most words of most texts are ASCII letters behind a blank.  Those are found eight bytes at a
- * time; everything else goes character by character through word_end(), which knows all the rule.
+ * time; everything else goes character by character through word_end(), which has the whole rule.
  *
- * In the rule, a run of blanks is followed by
- *     the end of the text        it is one word
- *     something else             all but its last character is a word; that last one begins the
- *                                next word if it is a space, and is a word by itself if not */
+ * By the rule, a run of blanks at the end of the text is one word.  Of any other run, all but the
+ * last character is a word; the last one begins the next word if it is a space, and is a word by
+ * itself if not. */
 #include "data/pretokenize.h"
 
 #include <stdbool.h>
@@ -14,10 +13,6 @@
 
 #ifdef MS_HAVE_UTF8PROC
 #include <utf8proc.h>
-#endif
-
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the first letter must be the lowest byte of eight: this needs a little-endian host"
 #endif
 
 /* ---- classes --------------------------------------------------------------------------------- */
@@ -86,26 +81,26 @@ typedef struct scan {
     size_t               bytes;
 } scan;
 
-static bool follows(unsigned char c) { return (c & 0xC0) == 0x80; }
+static bool is_continuation(unsigned char c) { return (c & 0xC0) == 0x80; }
 
-/* The character of two bytes or more that begins at p, of which `left` bytes are there: sets *n to
- * its bytes, or returns UINT32_MAX.  Every character has one valid form, the shortest; surrogates
- * have none. */
+/* Decodes the character of two bytes or more that begins at p, where `left` bytes remain, and sets
+ * *n to its length.  Returns UINT32_MAX if it is not valid: too long a form, or a surrogate. */
 static uint32_t wide_char(const unsigned char *p, size_t left, size_t *n)
 {
     uint32_t c;
 
-    if (p[0] >= 0xC2 && p[0] <= 0xDF && left >= 2 && follows(p[1])) {
+    if (p[0] >= 0xC2 && p[0] <= 0xDF && left >= 2 && is_continuation(p[1])) {
         *n = 2;
         return (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu);
     }
-    if (p[0] >= 0xE0 && p[0] <= 0xEF && left >= 3 && follows(p[1]) && follows(p[2])) {
+    if (p[0] >= 0xE0 && p[0] <= 0xEF && left >= 3 && is_continuation(p[1]) &&
+        is_continuation(p[2])) {
         *n = 3;
         c  = (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
         return c >= 0x800 && (c < 0xD800 || c > 0xDFFF) ? c : UINT32_MAX;
     }
-    if (p[0] >= 0xF0 && p[0] <= 0xF4 && left >= 4 && follows(p[1]) && follows(p[2]) &&
-        follows(p[3])) {
+    if (p[0] >= 0xF0 && p[0] <= 0xF4 && left >= 4 && is_continuation(p[1]) &&
+        is_continuation(p[2]) && is_continuation(p[3])) {
         *n = 4;
         c  = (p[0] & 0x07u) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
         return c >= 0x10000 && c <= 0x10FFFF ? c : UINT32_MAX;
@@ -113,7 +108,7 @@ static uint32_t wide_char(const unsigned char *p, size_t left, size_t *n)
     return UINT32_MAX;
 }
 
-/* Class of the character at `at`, which must lie in the text; *n are its bytes. */
+/* Returns the class of the character at `at` and sets *n to its length. */
 static inline ms_char_class class_at(const scan *s, size_t at, size_t *n)
 {
     const unsigned char *p = s->text + at;
@@ -130,7 +125,7 @@ static inline ms_char_class class_at(const scan *s, size_t at, size_t *n)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* Where the characters of one class end that begin at `at`. */
+/* Returns the end of the characters of one class that begin at `at`. */
 static size_t run_end(const scan *s, size_t at, ms_char_class class)
 {
     size_t n;
@@ -142,7 +137,7 @@ static size_t run_end(const scan *s, size_t at, ms_char_class class)
 static size_t blanks_end(const scan *s, const size_t from)
 {
     size_t at = from, last = from, n = 0;
-    ms_char_class class = MS_CHAR_BAD; /* the end of the text cuts as a bad byte does */
+    ms_char_class class = MS_CHAR_BAD; /* at the end of the text as at a bad byte */
 
     while (at < s->bytes && (class = class_at(s, at, &n)) == MS_CHAR_BLANK) {
         last = at;
@@ -152,7 +147,7 @@ static size_t blanks_end(const scan *s, const size_t from)
     return last;
 }
 
-/* Bytes of 's, 't, 're, 've, 'm, 'll, 'd at p, or 0. */
+/* Returns the length of 's, 't, 're, 've, 'm, 'll or 'd at p, or 0. */
 static size_t contraction(const unsigned char *p, size_t left)
 {
     if (left >= 2 && (p[1] == 's' || p[1] == 't' || p[1] == 'm' || p[1] == 'd')) return 2;
@@ -182,7 +177,7 @@ static size_t word_end(const scan *s, size_t at)
     return run_end(s, at + n, class);
 }
 
-/* The highest bit of each byte of eight that is no ASCII letter. */
+/* Returns the highest bit of each of eight bytes that is no ASCII letter. */
 static uint64_t not_letters(uint64_t w)
 {
     const uint64_t ones = 0x0101010101010101, high = 0x80 * ones;
@@ -192,15 +187,15 @@ static uint64_t not_letters(uint64_t w)
     return (~from_a | above_z | w) & high;
 }
 
-/* The number of the lowest byte that has its highest bit set; w has one, and highest bits alone. */
+/* Returns the index of the lowest nonzero byte of w, which is not 0 and has only highest bits. */
 static size_t first_byte(uint64_t w)
 {
     const uint64_t ones = 0x0101010101010101;
     return (size_t)(((((w & -w) >> 7) - 1) & ones) * ones >> 56); /* a one in each byte below it */
 }
 
-/* The end of a word of ASCII letters, with or without a space before them; 0 if that is not what
- * begins at `at`, or if it cannot be told so quickly. */
+/* Returns the end of the word of ASCII letters, with or without a space before them, that begins at
+ * `at`; 0 if there is none or if word_end() has to decide. */
 static inline size_t plain_word_end(const scan *s, size_t at)
 {
     size_t   end = at + (s->text[at] == ' ');
@@ -214,7 +209,7 @@ static inline size_t plain_word_end(const scan *s, size_t at)
     }
     if (other == 0) return 0;
     end += first_byte(other);
-    /* no letter at all is another rule; a byte above ASCII may be one more letter */
+    /* without letters another rule applies; a byte above ASCII may be part of a letter */
     return end - at > (size_t)(s->text[at] == ' ') && s->text[end] < 0x80 ? end : 0;
 }
 

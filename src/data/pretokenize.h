@@ -29,7 +29,7 @@ typedef struct ms_char_classes {
 musec_status ms_char_classes_make(ms_error *e, ms_char_classes *out);
 
 /* Splits the text from `from`, where a word begins, until `max` words are found or the text ends.
- * ends[i] is the offset behind the last byte of word i.  Returns the number of words. */
+ * ends[i] is the offset after the last byte of word i.  Returns the number of words. */
 size_t ms_pretokenize(const ms_char_classes *classes, const char *text, size_t bytes, size_t from,
                       size_t *ends, size_t max);
 

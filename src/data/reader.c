@@ -1,6 +1,6 @@
-/* reader.c - cutting files into records, and records into documents.
+/* reader.c - splitting files into records, and getting documents from records.
  *
- * The buffer holds buf[begin .. end) of the file at hand.  A record ends where the separator of its
+ * The buffer holds buf[begin .. end) of the current file.  A record ends where the separator of its
  * kind begins, or with the file:
  *
  *     JSON lines   "\n"
@@ -8,15 +8,16 @@
  *     blank        "\n\n", which stays part of the record
  *     file         none
  *
- * No separator begins in the first `scanned` bytes of the record, so that every byte is looked at
- * once however long the record is.  The buffer grows up to the longest record allowed.  Nothing
- * follows the last separator of a file: "a|b|" and "a|b" are both two records. */
+ * No separator begins in the first `scanned` bytes of the record, so every byte is searched once
+ * however long the record is.  The buffer grows up to the longest record allowed.  The separator
+ * after the last record may be missing: "a|b|" and "a|b" are both two records. */
 #define _POSIX_C_SOURCE 200809L
 #include "data/reader.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "data/unpack.h"
 
 enum { BUF_MIN = 1 << 18, READ_MIN = 1 << 16, KEYS_SHOWN = 8, MARK_BYTES = 3 };
@@ -34,10 +35,10 @@ static const separator splits[] = {
 };
 
 struct ms_reader {
-    ms_reader_config cfg; /* its paths are not kept, its field is ours */
+    ms_reader_config cfg; /* without its paths */
     char            *field;
     ms_inputs        inputs;
-    size_t           file; /* the one at hand */
+    size_t           file; /* the current one */
     ms_unpack       *in;   /* NULL: not open */
     bool             json, ended, dropping;
     char            *buf;
@@ -63,15 +64,11 @@ musec_status ms_reader_open(ms_error *e, const ms_reader_config *cfg, ms_reader 
         r->buf      = malloc(r->capacity);
         r->field    = strdup(cfg->field);
     }
-    if (r == NULL || r->buf == NULL || r->field == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory to read documents");
-        goto done;
-    }
-    if (cfg->max_document == 0 || cfg->max_document > PTRDIFF_MAX / 4) {
-        st = ms_fail(e, MUSEC_EINVAL, "documents of up to %zu bytes cannot be read",
-                     cfg->max_document);
-        goto done;
-    }
+    if (r == NULL || r->buf == NULL || r->field == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory to read documents"));
+    if (cfg->max_document == 0 || cfg->max_document > PTRDIFF_MAX / 4)
+        TRY(ms_fail(e, MUSEC_EINVAL, "documents of up to %zu bytes cannot be read",
+                    cfg->max_document));
     TRY(ms_inputs_find(e, cfg->paths, cfg->n_paths, &r->inputs));
     r->cfg.paths   = NULL;
     r->cfg.n_paths = 0;
@@ -96,14 +93,11 @@ void ms_reader_close(ms_reader *r)
 
 /* ---- the buffer ------------------------------------------------------------------------------ */
 
-/* A failure within a file of lines says in which of them. */
+/* Adds the line or the document to the message of a failure. */
 static void add_line(ms_error *e, const ms_reader *r)
 {
-    const size_t n = strlen(e->text);
-    if (r->json)
-        snprintf(e->text + n, sizeof e->text - n, " (in line %lld)", (long long)r->number + 1);
-    else
-        snprintf(e->text + n, sizeof e->text - n, " (in document %lld)", (long long)r->number + 1);
+    ms_text_append(e->text, sizeof e->text, " (in %s %lld)", r->json ? "line" : "document",
+                   (long long)r->number + 1);
 }
 
 static bool is_blank(const char *line, size_t bytes)
@@ -118,7 +112,7 @@ static bool has_mark(const char *text, size_t bytes) /* a byte order mark */
     return bytes >= MARK_BYTES && memcmp(text, "\xEF\xBB\xBF", MARK_BYTES) == 0;
 }
 
-/* Reads on behind what is there. */
+/* Reads more of the file into the buffer. */
 static musec_status fill(ms_error *e, ms_reader *r)
 {
     size_t       got = 0;
@@ -144,11 +138,11 @@ static musec_status fill(ms_error *e, ms_reader *r)
     return st;
 }
 
-/* Is what begins here an object?  A pipe gives what it has, one byte even: read on until there is
- * one that tells. */
+/* Does the file begin with a JSON object?  A pipe may deliver single bytes, so this reads until the
+ * first one that is not blank. */
 static musec_status begins_with_object(ms_error *e, ms_reader *r, bool *object)
 {
-    size_t       at = 0; /* what is before it is blank; nothing was taken from the buffer yet */
+    size_t       at = 0; /* the bytes before it are blank; none was consumed yet */
     musec_status st = MUSEC_OK;
 
     while (!r->ended && r->end < MARK_BYTES)
@@ -197,24 +191,20 @@ static const separator *separator_of(const ms_reader *r)
     return r->json ? &at_lines : &splits[r->cfg.split];
 }
 
-/* Looks for the separator in what is there; *bytes is where it begins in the record. */
+/* Finds the separator in the buffer; *bytes is its offset in the record. */
 static bool find_end(ms_reader *r, const separator *s, size_t *bytes)
 {
     const char  *record = r->buf + r->begin;
     const size_t n      = r->end - r->begin;
+    const char  *found;
 
     if (s->text == NULL) return false;
-    while (n - r->scanned >= s->bytes) {
-        const char *at = memchr(record + r->scanned, s->text[0], n - r->scanned - s->bytes + 1);
-        if (at == NULL) {
-            r->scanned = n - s->bytes + 1;
-            break;
-        }
-        *bytes = (size_t)(at - record);
-        if (memcmp(at, s->text, s->bytes) == 0) return true;
-        r->scanned = *bytes + 1;
-    }
-    return false;
+    found = ms_text_find(record + r->scanned, n - r->scanned, s->text, s->bytes);
+    if (found != NULL)
+        *bytes = (size_t)(found - record);
+    else if (n >= s->bytes)
+        r->scanned = n - s->bytes + 1;
+    return found != NULL;
 }
 
 static musec_status too_long(ms_error *e, const ms_reader *r)
@@ -225,10 +215,11 @@ static musec_status too_long(ms_error *e, const ms_reader *r)
                    r->cfg.split == MS_SPLIT_FILE ? "" : ", or choose another --split");
 }
 
-/* The record at hand, without its separator, and how far the next one is; at the end of the file
- * *step is 0.  A line that is too long is said to be so at once; the rest of it is dropped by the
- * next call. */
-static musec_status cut(ms_error *e, ms_reader *r, size_t *bytes, size_t *step, bool *long_line)
+/* Finds the length of the current record, without its separator, and the step to the next one; at
+ * the end of the file *step is 0.  A line that is too long is reported at once, and the rest of it
+ * is dropped by the next call. */
+static musec_status find_record(ms_error *e, ms_reader *r, size_t *bytes, size_t *step,
+                                bool *long_line)
 {
     const separator *s  = separator_of(r);
     musec_status     st = MUSEC_OK;
@@ -269,7 +260,7 @@ musec_status ms_reader_record(ms_error *e, ms_reader *r, ms_record *out)
     *out = (ms_record){ 0 };
     while (r->file < r->inputs.n) {
         if (r->in == NULL) TRY(open_next(e, r));
-        TRY(cut(e, r, &bytes, &step, &long_line));
+        TRY(find_record(e, r, &bytes, &step, &long_line));
         if (step == 0) {
             close_file(r);
             continue;
@@ -283,7 +274,7 @@ musec_status ms_reader_record(ms_error *e, ms_reader *r, ms_record *out)
         r->begin += step;
         r->scanned = 0;
         if (!r->json || long_line) goto done;
-        if (out->number == 0 && has_mark(out->data, bytes)) { /* of the file, not of the line */
+        if (out->number == 0 && has_mark(out->data, bytes)) { /* the byte order mark */
             out->data += MARK_BYTES;
             out->bytes -= MARK_BYTES;
         }
@@ -308,13 +299,11 @@ musec_status ms_reader_seek(ms_error *e, ms_reader *r, int64_t file, int64_t num
     if (number == 0 || r->file == r->inputs.n) return st;
     TRY(open_next(e, r));
     while (r->number < number) {
-        TRY(cut(e, r, &bytes, &step, &long_line));
-        if (step == 0) {
-            st = ms_fail(e, MUSEC_EFORMAT,
-                         "%s: has %lld records and had %lld or more before: it was changed",
-                         ms_reader_file(r, r->file), (long long)r->number, (long long)number);
-            goto done;
-        }
+        TRY(find_record(e, r, &bytes, &step, &long_line));
+        if (step == 0)
+            TRY(ms_fail(e, MUSEC_EFORMAT,
+                        "%s: has %lld records and had %lld or more before: it was changed",
+                        ms_reader_file(r, r->file), (long long)r->number, (long long)number));
         r->begin += step;
         r->scanned = 0;
         r->number++;
@@ -325,7 +314,7 @@ done:
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
-/* ": it has a, b, c" of an object, for those who look for the right name. */
+/* Lists the keys of an object: "; it has a, b, c". */
 static void list_keys(json_t *root, char *text, size_t bytes)
 {
     size_t      used = 0, n = 0;
@@ -354,45 +343,37 @@ static const char *type_name(const json_t *value)
     }
 }
 
-static musec_status bad_line(ms_error *e, const ms_reader *r, const ms_record *rec, const char *why)
-{
-    return ms_fail(e, MUSEC_EFORMAT, "%s:%lld: %s (--skip-bad passes over such lines)",
-                   ms_reader_file(r, (size_t)rec->file), (long long)rec->number + 1, why);
-}
+/* Fails because of a line that cannot be used; `why` is a format. */
+#define BAD_LINE(e, r, record, why, ...)                                                \
+    ms_fail(e, MUSEC_EFORMAT, "%s:%lld: " why " (--skip-bad passes over such lines)",   \
+            ms_reader_file(r, (size_t)(record)->file), (long long)(record)->number + 1, \
+            __VA_ARGS__)
 
 static musec_status json_text(ms_error *e, const ms_reader *r, const ms_record *rec,
                               const char **text, size_t *bytes, json_t **root)
 {
-    char         why[512], keys[256];
+    char         keys[256];
     json_error_t error;
     json_t      *value;
 
-    /* Numbers of other fields may be large: as reals all fit that a double holds. */
+    /* Integers of other fields may be too large for int64, but not for a double. */
     *root = json_loadb(rec->data, rec->bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
-    if (*root == NULL) {
-        if (json_error_code(&error) == json_error_numeric_overflow)
-            snprintf(why, sizeof why, "a number is too large at byte %d; doubles end at 1.8e308",
-                     error.position);
-        else
-            snprintf(why, sizeof why, "is not JSON: %.300s at byte %d", error.text, error.position);
-        return bad_line(e, r, rec, why);
-    }
-    if (!json_is_object(*root)) {
-        snprintf(why, sizeof why, "is %s; each line must be an object", type_name(*root));
-        return bad_line(e, r, rec, why);
-    }
+    if (*root == NULL && json_error_code(&error) == json_error_numeric_overflow)
+        return BAD_LINE(e, r, rec, "a number is too large at byte %d; doubles end at 1.8e308",
+                        error.position);
+    if (*root == NULL)
+        return BAD_LINE(e, r, rec, "is not JSON: %.300s at byte %d", error.text, error.position);
+    if (!json_is_object(*root))
+        return BAD_LINE(e, r, rec, "is %s; each line must be an object", type_name(*root));
     value = json_object_get(*root, r->field);
     if (value == NULL) {
         list_keys(*root, keys, sizeof keys);
-        snprintf(why, sizeof why, "has no field \"%.100s\"%s; choose one with --field", r->field,
-                 keys);
-        return bad_line(e, r, rec, why);
+        return BAD_LINE(e, r, rec, "has no field \"%.100s\"%s; choose one with --field", r->field,
+                        keys);
     }
-    if (!json_is_string(value)) {
-        snprintf(why, sizeof why, "the field \"%.100s\" is %s, not a string", r->field,
-                 type_name(value));
-        return bad_line(e, r, rec, why);
-    }
+    if (!json_is_string(value))
+        return BAD_LINE(e, r, rec, "the field \"%.100s\" is %s, not a string", r->field,
+                        type_name(value));
     *text  = json_string_value(value);
     *bytes = json_string_length(value);
     return MUSEC_OK;
@@ -401,17 +382,14 @@ static musec_status json_text(ms_error *e, const ms_reader *r, const ms_record *
 musec_status ms_record_text(ms_error *e, const ms_reader *r, const ms_record *record,
                             const char **text, size_t *bytes, json_t **root)
 {
-    char         why[128];
     musec_status st;
 
     *text  = record->data;
     *bytes = record->bytes;
     *root  = NULL;
-    if (record->too_long) {
-        snprintf(why, sizeof why, "is longer than %zu bytes; allow more with --max-document",
-                 r->cfg.max_document);
-        return bad_line(e, r, record, why);
-    }
+    if (record->too_long)
+        return BAD_LINE(e, r, record, "is longer than %zu bytes; allow more with --max-document",
+                        r->cfg.max_document);
     if (!record->json) return MUSEC_OK;
     st = json_text(e, r, record, text, bytes, root);
     if (st != MUSEC_OK) {
@@ -448,7 +426,7 @@ done:
     return st;
 }
 
-/* ---- figures --------------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 size_t      ms_reader_files(const ms_reader *r) { return r->inputs.n; }
 const char *ms_reader_file(const ms_reader *r, size_t index) { return r->inputs.at[index].path; }

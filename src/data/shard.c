@@ -3,23 +3,17 @@
  *     1024 bytes  256 int32: 20240520, 1, number of tokens n, zeros
  *     2 n bytes   the tokens, uint16
  *
- * all little-endian.  A file must be exactly as long as its header says: a shard that was cut by a
- * full disk or a broken download is found before anything is trained on it.  A bare file has the
- * tokens alone. */
+ * all little-endian.  A file must be exactly as long as its header says: a shard that was truncated
+ * by a full disk or a broken download is detected before training.  A bare file has only tokens. */
 #include "data/shard.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/file.h"
 #include "core/size.h"
 #include "data/bpe.h"
 #include "data/bytes.h"
-
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "musec keeps numbers in files as they are in memory: it needs a little-endian host"
-#endif
 
 #define VERSION 1
 #define IDS     65536 /* a token has 16 bits */
@@ -29,28 +23,14 @@ static musec_status check_length(ms_error *e, const char *path, int64_t n, int64
     const int64_t want = MS_SHARD_HEADER_BYTES + n * (int64_t)sizeof(uint16_t); /* n < 2^31 */
 
     if (bytes == want) return MUSEC_OK;
-    if (bytes < want)
-        return ms_fail(
-            e, MUSEC_EFORMAT,
-            "%s: truncated: its header counts %lld tokens, which take %lld bytes, but it "
-            "has %lld; copy or write it again",
-            path, (long long)n, (long long)want, (long long)bytes);
     return ms_fail(e, MUSEC_EFORMAT,
-                   "%s: too long: its header counts %lld tokens, which take %lld bytes, but it has "
-                   "%lld; copy or write it again",
-                   path, (long long)n, (long long)want, (long long)bytes);
+                   "%s: %s: its header counts %lld tokens, which take %lld bytes, but it has %lld; "
+                   "copy or write it again",
+                   path, bytes < want ? "truncated" : "too long", (long long)n, (long long)want,
+                   (long long)bytes);
 }
 
-static musec_status no_header(ms_error *e, const char *path, int32_t begins)
-{
-    return ms_fail(
-        e, MUSEC_EFORMAT,
-        "%s: is no shard of tokens: it begins with the number %ld, not with %d; if it is "
-        "nanoGPT's, bare 16-bit tokens, add --data-format nanogpt",
-        path, (long)begins, MS_SHARD_MAGIC);
-}
-
-/* Leaves the file at its first token. */
+/* Reads and checks the header, and leaves the file at its first token. */
 static musec_status read_header(ms_error *e, FILE *f, const char *path, int64_t bytes, int64_t *n)
 {
     int32_t      header[MS_SHARD_HEADER_BYTES / sizeof(int32_t)];
@@ -61,24 +41,25 @@ static musec_status read_header(ms_error *e, FILE *f, const char *path, int64_t 
                        "%s: is no shard of tokens: it has %lld bytes, the header alone takes %d",
                        path, (long long)bytes, MS_SHARD_HEADER_BYTES);
     TRY(ms_file_read(e, f, path, header, sizeof header));
-    if (header[0] != MS_SHARD_MAGIC) {
-        st = no_header(e, path, header[0]);
-    } else if (header[1] != VERSION) {
-        st = ms_fail(e, MUSEC_EFORMAT,
-                     "%s: is a shard of version %ld; musec reads version %d (16-bit tokens)", path,
-                     (long)header[1], VERSION);
-    } else if (header[2] < 0) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: damaged: its header counts %ld tokens", path,
-                     (long)header[2]);
-    } else {
-        *n = header[2];
-        st = check_length(e, path, *n, bytes);
-    }
+    if (header[0] != MS_SHARD_MAGIC)
+        return ms_fail(e, MUSEC_EFORMAT,
+                       "%s: is no shard of tokens: it begins with the number %ld, not with %d; if "
+                       "it is nanoGPT's, bare 16-bit tokens, add --data-format nanogpt",
+                       path, (long)header[0], MS_SHARD_MAGIC);
+    if (header[1] != VERSION)
+        return ms_fail(e, MUSEC_EFORMAT,
+                       "%s: is a shard of version %ld; musec reads version %d (16-bit tokens)",
+                       path, (long)header[1], VERSION);
+    if (header[2] < 0)
+        return ms_fail(e, MUSEC_EFORMAT, "%s: damaged: its header counts %ld tokens", path,
+                       (long)header[2]);
+    *n = header[2];
+    st = check_length(e, path, *n, bytes);
 done:
     return st;
 }
 
-/* Of a file without a header: half its bytes.  Leaves the file at its first token. */
+/* Counts the tokens of a file without a header, and leaves it at the first. */
 static musec_status count_bare(ms_error *e, FILE *f, const char *path, int64_t bytes, int64_t *n)
 {
     int32_t      begins = 0;
@@ -101,7 +82,7 @@ done:
     return st;
 }
 
-/* The number of tokens; leaves the file at the first. */
+/* Counts the tokens, and leaves the file at the first. */
 static musec_status count_tokens(ms_error *e, FILE *f, const char *path, ms_shard_form form,
                                  int64_t *n)
 {
@@ -127,7 +108,7 @@ done:
     return st;
 }
 
-/* What to do about an id that the model does not have. */
+/* What to do about an id beyond the vocabulary. */
 static const char *remedy(int64_t vocab, uint16_t largest)
 {
     if (vocab < MS_BPE_IDS && largest < MS_BPE_IDS)
@@ -142,7 +123,7 @@ static musec_status check_ids(ms_error *e, const char *path, const uint16_t *tok
     uint16_t largest = 0;
 
     if (vocab >= IDS) return MUSEC_OK;
-    for (int64_t i = 0; i < n; i++) /* without a way out in between: this loop is vector code */
+    for (int64_t i = 0; i < n; i++) /* without an early exit, so that it is vectorized */
         largest = tokens[i] > largest ? tokens[i] : largest;
     if (largest < vocab) return MUSEC_OK;
     for (int64_t i = 0; i < n; i++)
@@ -162,7 +143,7 @@ musec_status ms_shard_check_start(ms_error *e, const char *path, int32_t start,
 
     if (start != MS_BPE_START) return MUSEC_OK;
     for (int64_t i = 0; i < n; i++) {
-        if (tokens[i] > MS_BYTES_START) return MUSEC_OK; /* soon, where they are GPT-2's */
+        if (tokens[i] > MS_BYTES_START) return MUSEC_OK; /* GPT-2's ids: found soon */
         starts = starts || tokens[i] == MS_BYTES_START;
     }
     if (!starts) return MUSEC_OK;
@@ -186,11 +167,9 @@ musec_status ms_shard_read(ms_error *e, const char *path, ms_shard_form form, in
     TRY(ms_file_open_read(e, path, &f));
     TRY(count_tokens(e, f, path, form, n));
     if (ms_size_stack(1, 1, *n, sizeof *data, &bytes)) data = malloc(bytes == 0 ? 1 : bytes);
-    if (data == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its %lld tokens", path,
-                     (long long)*n);
-        goto done;
-    }
+    if (data == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its %lld tokens", path,
+                    (long long)*n));
     TRY(ms_file_read(e, f, path, data, bytes));
     TRY(check_ids(e, path, data, *n, vocab));
     *tokens = data;

@@ -1,8 +1,7 @@
 /* shard_out.c - see shard_out.h and the format in shard.c.
  *
- * The header comes first and counts the tokens, of which we hope for `capacity`.  Where fewer came,
- * it is written anew at the end, and the file is read again for its checksum: of the shards of a
- * data set that is the last one alone. */
+ * The header comes first and says `capacity` tokens.  If fewer came, it is rewritten at the end,
+ * and the file is read again for its checksum: that is only the last shard of a data set. */
 #include "data/shard_out.h"
 
 #include <errno.h>
@@ -19,7 +18,7 @@ static shard_header header_of(int64_t n)
     return (shard_header){ { MS_SHARD_MAGIC, 1, (int32_t)n } };
 }
 
-/* Writes, and keeps the checksum up. */
+/* Writes, and updates the checksum. */
 static musec_status put(ms_error *e, ms_shard_out *s, const void *data, size_t bytes)
 {
     ms_sha256_add(&s->sha, data, bytes);
@@ -36,10 +35,8 @@ musec_status ms_shard_out_open(ms_error *e, const char *path, int64_t capacity, 
         return ms_fail(e, MUSEC_EINVAL, "%s: a shard has from 1 to %ld tokens, not %lld", path,
                        (long)INT32_MAX, (long long)capacity);
     TRY(ms_out_open(e, path, &s->out));
-    if (s->out.part[0] == '\0') {
-        st = ms_fail(e, MUSEC_EIO, "%s: is no regular file; remove it first", path);
-        goto done;
-    }
+    if (s->out.part[0] == '\0')
+        TRY(ms_fail(e, MUSEC_EIO, "%s: is no regular file; remove it first", path));
     ms_sha256_init(&s->sha);
     TRY(put(e, s, &head, sizeof head));
 done:
@@ -59,11 +56,9 @@ static musec_status correct_header(ms_error *e, ms_shard_out *s)
     musec_status       st;
 
     errno = 0;
-    if (fseek(s->out.f, 0, SEEK_SET) != 0) {
-        st =
-            ms_fail(e, MUSEC_EIO, "%s: cannot write its header (%s)", s->out.path, strerror(errno));
-        goto done;
-    }
+    if (fseek(s->out.f, 0, SEEK_SET) != 0)
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot write its header (%s)", s->out.path,
+                    strerror(errno)));
     TRY(ms_out_write(e, &s->out, &head, sizeof head));
     if (fflush(s->out.f) != 0)
         st = ms_fail(e, MUSEC_EIO, "%s: cannot write (%s)", s->out.path, strerror(errno));

@@ -1,4 +1,4 @@
-/* sniff.c - signatures of files that are no text, first match first. */
+/* sniff.c - signatures of files that are not text; the first match counts. */
 #include "data/sniff.h"
 
 #include <stdbool.h>
@@ -10,10 +10,10 @@
 #define SHARDS "make shards of it with musec tokenize, or unpack it first: "
 
 typedef struct signature {
-    size_t      at; /* bytes before it */
+    size_t      at; /* offset in the file */
     const char *bytes;
     size_t      n;
-    bool        printable; /* a text may begin so: only with a zero byte in the block */
+    bool        printable; /* text may begin like that: counts only if the block has a zero byte */
     const char *sentence;
 } signature;
 
@@ -51,14 +51,14 @@ static const signature signatures[] = {
          "is text in UTF-16; turn it into UTF-8 first: iconv -f UTF-16 -t UTF-8"),
 };
 
-/* Eight bytes that count those of a header in JSON, little-endian, then the header. */
+/* Does it begin with a length of eight bytes, little-endian, and a JSON header? */
 static bool is_safetensors(const unsigned char *p, size_t n)
 {
     uint64_t bytes = 0;
     if (n < 10 || p[8] != '{' || (p[9] != '"' && p[9] != '}')) return false;
     for (int i = 7; i >= 0; i--)
         bytes = bytes << 8 | p[i];
-    return bytes < (uint64_t)1 << 32; /* so it has four zero bytes at least */
+    return bytes < (uint64_t)1 << 32; /* so the length has at least four zero bytes */
 }
 
 const char *ms_sniff(const void *head, size_t n)
@@ -85,7 +85,7 @@ musec_status ms_sniff_text(ms_error *e, FILE *f, const char *path)
     if (head == NULL) return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
     sentence = ms_sniff(head, fread(head, 1, MS_SNIFF_BYTES, f));
     if (sentence != NULL) st = ms_fail(e, MUSEC_EFORMAT, "%s: %s", path, sentence);
-    rewind(f); /* a failure to read is met again by whoever reads it all */
+    rewind(f); /* a read error is reported when the file is read */
     free(head);
     return st;
 }

@@ -1,9 +1,9 @@
 /* source.c - pieces of tokens from the built-in corpus, from shards and from texts.
  *
  * A piece is a file, or what one side has of it, or BUILTIN_DOCUMENTS documents of the built-in
- * corpus.  One piece is in memory at a time.  Everything but that is settled when the source is
+ * corpus.  One piece is in memory at a time.  Everything else is determined when the source is
  * opened: which files there are, which part of each belongs to this side, how many tokens that is.
- * Shards are only looked at for that; texts are read, because only then their tokens are known.
+ * For that only the headers of shards are read, but texts as a whole.
  *
  * The documents of the built-in corpus are numbered from 0; those of the validation side begin at
  * 2^62, so that no document is on both. */
@@ -75,17 +75,11 @@ static const struct {
     { ".bz2", "bzip2 -dk" }, { ".lz4", "lz4 -dk" }, { ".zip", "unzip" },
 };
 
-static const char *how_to_unpack(const char *name) /* NULL: it is not packed */
+static const char *how_to_unpack(const char *name) /* NULL if it is not packed */
 {
     for (size_t i = 0; i < COUNT(packed); i++)
         if (ms_text_ends_with(name, packed[i].suffix)) return packed[i].unpack;
     return NULL;
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
 }
 
 /* ---- the files of a directory ---------------------------------------------------------------- */
@@ -120,7 +114,7 @@ static musec_status add_part(ms_error *e, ms_source *s, const char *dir, const c
     return MUSEC_OK;
 }
 
-/* The files of this side; whether the last has to be cut. */
+/* Chooses the files of this side, and whether the last is cut. */
 static musec_status choose_files(ms_error *e, ms_source *s, const ms_names *list)
 {
     const char  *suffix = ".txt";
@@ -163,25 +157,19 @@ static musec_status read_text(ms_error *e, const char *path, uint16_t **tokens, 
 
     TRY(ms_file_open_read(e, path, &f));
     bytes = ms_file_bytes(f);
-    if (bytes < 0) {
-        st = ms_fail(e, MUSEC_EIO,
-                     "%s: cannot train on a pipe or device, which is read once; give a file", path);
-        goto done;
-    }
+    if (bytes < 0)
+        TRY(ms_fail(e, MUSEC_EIO,
+                    "%s: cannot train on a pipe or device, which is read once; give a file", path));
     TRY(ms_sniff_text(e, f, path));
-    if (bytes > TEXT_MAX) {
-        st = ms_fail(e, MUSEC_EFORMAT,
-                     "%s: a text of %lld bytes is too long, up to %lld fit; split it into several "
-                     "files in a directory",
-                     path, (long long)bytes, (long long)TEXT_MAX);
-        goto done;
-    }
+    if (bytes > TEXT_MAX)
+        TRY(ms_fail(e, MUSEC_EFORMAT,
+                    "%s: a text of %lld bytes is too long, up to %lld fit; split it into several "
+                    "files in a directory",
+                    path, (long long)bytes, (long long)TEXT_MAX));
     text = malloc((size_t)bytes + 1);
-    if (text == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its %lld bytes", path,
-                     (long long)bytes);
-        goto done;
-    }
+    if (text == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for its %lld bytes", path,
+                    (long long)bytes));
     TRY(ms_file_read(e, f, path, text, (size_t)bytes));
     TRY(ms_bytes_encode(e, text, (size_t)bytes, tokens, n));
 done:
@@ -229,7 +217,7 @@ static musec_status check_byte_ids(ms_error *e, const ms_source *s)
         s->path, MS_BYTES_START, (long long)s->vocab, (long)s->start_id, s->path);
 }
 
-/* How many tokens each file has.  Files without any are left out. */
+/* Counts the tokens of each file.  Files without any are left out. */
 static musec_status measure(ms_error *e, ms_source *s)
 {
     int64_t      n  = 0;
@@ -245,13 +233,12 @@ static musec_status measure(ms_error *e, ms_source *s)
         }
         p->end = p->all;
     }
-    if (s->n_parts > 1) unload(s); /* numbers change below */
+    if (s->n_parts > 1) unload(s); /* the indices change below */
     for (int64_t i = 0; i < s->n_parts; i++) {
-        if (s->parts[i].all > 0) {
+        if (s->parts[i].all > 0)
             s->parts[n++] = s->parts[i];
-        } else {
+        else
             free(s->parts[i].path);
-        }
     }
     s->n_parts = n;
     if (n == 0)
@@ -266,29 +253,22 @@ static musec_status cut_last(ms_error *e, ms_source *s)
 {
     const int64_t last = s->n_parts - 1;
     part          p    = s->parts[last];
-    int64_t       cut  = p.all - p.all / VAL_SHARE;
+    int64_t       cut = p.all - p.all / VAL_SHARE, start = cut;
     musec_status  st;
 
     TRY(load_file(e, s, last));
-    if (s->n_data != p.all) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: changes while it is read", p.path);
-        goto done;
-    }
-    for (int64_t i = cut; i < p.all; i++)
-        if (s->data[i] == s->start_id) {
-            cut = i;
-            break;
-        }
+    if (s->n_data != p.all) TRY(ms_fail(e, MUSEC_EFORMAT, "%s: changes while it is read", p.path));
+    while (start < p.all && s->data[start] != s->start_id)
+        start++;
+    if (start < p.all) cut = start;
     if (s->split == MS_SPLIT_TRAIN) {
         s->parts[last].end = cut;
         goto done;
     }
-    if (cut == p.all) {
-        st = ms_fail(e, MUSEC_EFORMAT,
-                     "%s: %lld tokens are too few: the last tenth would be for validation", p.path,
-                     (long long)p.all);
-        goto done;
-    }
+    if (cut == p.all)
+        TRY(ms_fail(e, MUSEC_EFORMAT,
+                    "%s: %lld tokens are too few: the last tenth would be for validation", p.path,
+                    (long long)p.all));
     for (int64_t i = 0; i < last; i++)
         free(s->parts[i].path);
     s->parts[0]       = p;
@@ -305,28 +285,22 @@ static musec_status open_files(ms_error *e, ms_source *s)
     struct stat  sb;
     musec_status st;
 
-    if (stat(s->path, &sb) != 0) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s); give a file, a directory or " BUILTIN,
-                     s->path, strerror(errno));
-        goto done;
-    }
+    if (stat(s->path, &sb) != 0)
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot read (%s); give a file, a directory or " BUILTIN,
+                    s->path, strerror(errno)));
     if (S_ISDIR(sb.st_mode)) {
         s->directory = true;
         TRY(ms_directory_names(e, s->path, &list));
         TRY(choose_files(e, s, &list));
     } else if (how_to_unpack(s->path) != NULL) {
-        st = ms_fail(e, MUSEC_EFORMAT,
-                     "%s: is packed; musec tokenize reads it, or decompress it first: %s %s",
-                     s->path, how_to_unpack(s->path), s->path);
-        goto done;
+        TRY(ms_fail(e, MUSEC_EFORMAT,
+                    "%s: is packed; musec tokenize reads it, or decompress it first: %s %s",
+                    s->path, how_to_unpack(s->path), s->path));
     } else {
         s->text  = !ms_text_ends_with(s->path, ".bin");
         s->cut   = s->split != MS_SPLIT_VAL_ONLY;
         s->parts = calloc(1, sizeof *s->parts);
-        if (s->parts == NULL) {
-            st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->path);
-            goto done;
-        }
+        if (s->parts == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->path));
         TRY(add_part(e, s, "", s->path));
     }
     if (s->text) TRY(check_byte_ids(e, s));
@@ -382,20 +356,14 @@ musec_status ms_source_open(ms_error *e, const ms_source_config *cfg, ms_source 
                        (long long)cfg->vocab - 1);
     s = calloc(1, sizeof *s);
     if (s != NULL) s->path = strdup(cfg->path);
-    if (s == NULL || s->path == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", cfg->path);
-        goto done;
-    }
+    if (s == NULL || s->path == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", cfg->path));
     s->split    = cfg->split;
     s->vocab    = cfg->vocab;
     s->start_id = cfg->start_id;
     s->form     = cfg->form;
     s->loaded   = -1;
-    if (ms_source_is_builtin(s->path)) {
-        TRY(open_builtin(e, s));
-    } else {
-        TRY(open_files(e, s));
-    }
+    TRY(ms_source_is_builtin(s->path) ? open_builtin(e, s) : open_files(e, s));
     *out = s;
     s    = NULL;
 done:
@@ -420,7 +388,7 @@ int64_t     ms_source_pieces(const ms_source *s) { return s->endless ? INT64_MAX
 int64_t     ms_source_tokens(const ms_source *s) { return s->tokens; }
 const char *ms_source_path(const ms_source *s) { return s->path; }
 
-/* Room for `more` tokens behind the n_data that are there. */
+/* Makes the capacity suffice for `more` tokens after the n_data that are there. */
 static bool grow(ms_source *s, int64_t *capacity, int64_t more)
 {
     uint16_t *wider;
@@ -477,7 +445,7 @@ musec_status ms_source_piece(ms_error *e, ms_source *s, int64_t index, const uin
         if (s->loaded != index) TRY(make_documents(e, s, index));
         *tokens = s->data;
         *n      = s->n_data;
-        goto done;
+        return MUSEC_OK;
     }
     TRY(load_file(e, s, index));
     if (s->n_data != s->parts[index].all) {
@@ -520,7 +488,7 @@ done:
     return st;
 }
 
-/* Nothing here changes while a loader's thread reads pieces. */
+/* Reads nothing that changes while a loader's thread reads pieces. */
 musec_status ms_source_identify(ms_error *e, const ms_source *s, ms_identity *out)
 {
     ms_sha256    sum;
@@ -541,18 +509,19 @@ done:
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
-/* The names of the files as one: what they begin with alike, a star, the suffix. */
+/* The names of the files as a pattern: their common prefix, a star, the suffix. */
 static void describe_names(const ms_source *s, char *text, size_t bytes)
 {
-    const char *first = base_name(s->parts[0].path);
-    const char *last  = base_name(s->parts[s->n_parts - 1].path);
+    const char *first = ms_path_name(s->parts[0].path);
+    const char *last  = ms_path_name(s->parts[s->n_parts - 1].path);
     int         alike = 0;
 
     if (s->n_parts == 1) {
         snprintf(text, bytes, "%s", first);
         return;
     }
-    while (first[alike] != '\0' && first[alike] == last[alike]) /* sorted: so do those between */
+    while (first[alike] != '\0' &&
+           first[alike] == last[alike]) /* sorted: the names between have the same prefix */
         alike++;
     snprintf(text, bytes, "%.*s*%s", alike, first, s->text ? ".txt" : ".bin");
 }

@@ -26,17 +26,17 @@
 typedef enum ms_split {
     MS_SPLIT_TRAIN,
     MS_SPLIT_VAL,
-    MS_SPLIT_VAL_ONLY, /* nothing of it is for training: a file as a whole, a directory without
-                          validation files as well */
+    MS_SPLIT_VAL_ONLY, /* all of it is for validation: also a whole file, or a directory without
+                          validation files */
 } ms_split;
 
 typedef struct ms_source_config {
     const char *path;
     ms_split    split;
-    int64_t     vocab; /* ids must be below it: file, place and id are named otherwise */
-    /* stands before each document: 50256 in GPT-2's ids, 256 in bytes; the built-in corpus has
-     * bytes with any start, so that every model can be tried on it: in GPT-2's ids those of single
-     * bytes, else the bytes themselves */
+    int64_t     vocab; /* ids must be below it, else a failure names file, place and id */
+    /* comes before each document: 50256 in GPT-2's ids, 256 in bytes.  The built-in corpus works
+     * with any start, so that every model can be tried on it: it has GPT-2's ids of single bytes if
+     * the start is GPT-2's, else the bytes themselves */
     int32_t       start_id;
     ms_shard_form form; /* of all .bin files */
 } ms_source_config;
@@ -59,9 +59,9 @@ void ms_source_describe(const ms_source *s, char *text, size_t bytes);
 int64_t     ms_source_tokens(const ms_source *s);
 const char *ms_source_path(const ms_source *s);
 
-/* What tells these tokens from others, wherever the files lie and whatever they are called: the sum
- * of their sizes, of where the side is cut, and of what fingerprint.h takes of each file.  Of the
- * built-in corpus, of its seed and of the side's first document in the model's ids. */
+/* What identifies these tokens, wherever the files are and whatever they are called: a checksum of
+ * their sizes, of where the side is cut, and of the fingerprint of each file (fingerprint.h).  For
+ * the built-in corpus: of its seed and of the side's first document in the model's ids. */
 typedef struct ms_identity {
     int64_t tokens; /* of this side; -1 without end */
     char    sha256[MS_SHA256_HEX];

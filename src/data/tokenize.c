@@ -4,9 +4,9 @@
  *
  *     S d0 d0 d0 S d1 d1 | d1 d1 S d2 | S d3 d3 ...       S the start id, | the end of a shard
  *
- * Behind each shard its end is known as a place in the input: (file, record, token of the record).
- * A run that goes on seeks there, encodes that record, and drops the tokens before the place.  The
- * manifest is there before the first shard, so that a directory of ours is always known as one. */
+ * The end of each shard is known as a place in the input: (file, record, token of the record).  A
+ * resumed run seeks there, encodes that record, and drops the tokens before the place.  The
+ * manifest is written before the first shard, so that our directories can be recognized. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "data/tokenize.h"
 
@@ -36,19 +36,19 @@ typedef struct shard_writer {
     char                      path[MS_PATH_MAX]; /* of the manifest */
     ms_shard_info             made;              /* the shard that is open */
     ms_shard_out              shard;
-    bool                      open, full; /* full: limit_tokens are there */
+    bool                      open, full; /* full: limit_tokens are written */
     int64_t                   tokens;     /* of all shards */
     int64_t                   skip;       /* tokens of the next record that were written before */
     ms_counts                 counts;
     int64_t                   kept, listed;
     int                       lock;    /* on the directory */
-    double                    written; /* when the manifest was, by the clock */
-    size_t                    on_disk; /* shards that the manifest on disk has */
+    double                    written; /* clock: when the manifest was */
+    size_t                    on_disk; /* shards in the manifest on disk */
 } shard_writer;
 
 /* ---- what the manifest says of this run ------------------------------------------------------ */
 
-/* All vocabularies of equal ids and bytes are one, whatever file they came from. */
+/* Vocabularies with the same ids and bytes have the same checksum, whatever file they came from. */
 static void vocabulary_sha(const ms_bpe *bpe, char hex[MS_SHA256_HEX])
 {
     ms_sha256 sha;
@@ -108,7 +108,7 @@ static musec_status describe(ms_error *e, const ms_tokenize_config *cfg, const m
 
 /* ---- the directory --------------------------------------------------------------------------- */
 
-/* The real path of a directory, or of the nearest one above it that is there; to be freed. */
+/* The real path of a directory, or of the nearest one above it that exists; to be freed. */
 static char *real_directory(const char *path)
 {
     char above[MS_PATH_MAX], *real = realpath(path, NULL), *slash;
@@ -128,7 +128,7 @@ static char *real_directory(const char *path)
     return real;
 }
 
-/* Shards within an input would be an input of the next run, its manifest to begin with. */
+/* Fails if the output lies within an input, since the next run would read the output too. */
 static musec_status check_apart(ms_error *e, const ms_tokenize_config *cfg)
 {
     char        *out = real_directory(cfg->out), *in = NULL;
@@ -150,8 +150,8 @@ static musec_status check_apart(ms_error *e, const ms_tokenize_config *cfg)
     return st;
 }
 
-/* Behind "word" or "word" and digits; NULL: the text does not begin so. */
-static const char *past(const char *text, const char *word, bool digits)
+/* The text after `word`, or after it and digits; NULL if the text does not begin like that. */
+static const char *after_prefix(const char *text, const char *word, bool digits)
 {
     const size_t n = strlen(word);
     size_t       d;
@@ -161,16 +161,16 @@ static const char *past(const char *text, const char *word, bool digits)
     return digits && d == 0 ? NULL : text + n + d;
 }
 
-/* Is it what writing one of our files leaves where it is killed: "train_000001.bin.part.7[.1]"?  A
- * fetched file leaves "...part.json" and whoever looks after a file may name a copy of it so. */
-static bool is_left(const char *name)
+/* Is it the name of a file that a killed run leaves, "train_000001.bin.part.7[.1]"?  Other names
+ * with ".part" belong to fetched files ("...part.json") or to the user. */
+static bool is_leftover(const char *name)
 {
-    const char *at = past(name, MS_MANIFEST_NAME, false), *again;
+    const char *at = after_prefix(name, MS_MANIFEST_NAME, false), *again;
 
-    if (at == NULL) at = past(past(name, "train_", true), ".bin", false);
-    if (at == NULL) at = past(past(name, "val_", true), ".bin", false);
-    at    = past(at, ".part.", true);
-    again = past(at, ".", true);
+    if (at == NULL) at = after_prefix(after_prefix(name, "train_", true), ".bin", false);
+    if (at == NULL) at = after_prefix(after_prefix(name, "val_", true), ".bin", false);
+    at    = after_prefix(at, ".part.", true);
+    again = after_prefix(at, ".", true);
     return at != NULL && *(again != NULL ? again : at) == '\0';
 }
 
@@ -187,8 +187,8 @@ static musec_status find_shard(ms_error *e, const char *out, char *name, size_t 
     return st;
 }
 
-/* Removes what a killed run left half done. */
-static musec_status clean(ms_error *e, const char *out)
+/* Removes what a killed run left. */
+static musec_status remove_leftovers(ms_error *e, const char *out)
 {
     ms_names     list = { 0 };
     char         path[MS_PATH_MAX];
@@ -196,21 +196,19 @@ static musec_status clean(ms_error *e, const char *out)
 
     TRY(ms_directory_names(e, out, &list));
     for (size_t i = 0; i < list.n; i++) {
-        if (!is_left(list.at[i])) continue;
+        if (!is_leftover(list.at[i])) continue;
         TRY(ms_path_join(e, out, list.at[i], path));
-        if (unlink(path) != 0 && errno != ENOENT) {
-            st = ms_fail(e, MUSEC_EIO, "%s: cannot remove what a killed run left (%s)", path,
-                         strerror(errno));
-            goto done;
-        }
+        if (unlink(path) != 0 && errno != ENOENT)
+            TRY(ms_fail(e, MUSEC_EIO, "%s: cannot remove what a killed run left (%s)", path,
+                        strerror(errno)));
     }
 done:
     ms_names_free(&list);
     return st;
 }
 
-/* Is the shard on disk as the manifest has it? */
-static bool is_whole(const ms_tokenize_config *cfg, const ms_shard_info *s)
+/* Is the shard on disk as the manifest describes it? */
+static bool is_intact(const ms_tokenize_config *cfg, const ms_shard_info *s)
 {
     char     path[MS_PATH_MAX], hex[MS_SHA256_HEX];
     ms_error why = { "" };
@@ -223,23 +221,21 @@ static bool is_whole(const ms_tokenize_config *cfg, const ms_shard_info *s)
            (ms_sha256_file(&why, path, hex) == MUSEC_OK && strcmp(hex, s->sha256) == 0);
 }
 
-/* Takes over what an earlier run did: its shards up to the first that is not whole. */
+/* Takes over the shards of an earlier run, up to the first that is not whole. */
 static musec_status take_over(ms_error *e, shard_writer *w)
 {
     ms_manifest  was = { 0 };
     musec_status st;
 
     TRY(ms_manifest_read(e, w->path, &was));
-    if (!w->cfg->resume && was.n == 0) goto done; /* nothing came of that run: begin anew */
-    if (!w->cfg->resume) {
-        st = ms_fail(e, MUSEC_EINVAL, "%s: has %zu shard%s already and is %s; write elsewhere%s",
-                     w->cfg->out, was.n, was.n == 1 ? "" : "s",
-                     was.complete ? "complete" : "not complete",
-                     was.complete ? "" : ", or go on with --resume");
-        goto done;
-    }
+    if (!w->cfg->resume && was.n == 0) goto done; /* that run wrote nothing: begin anew */
+    if (!w->cfg->resume)
+        TRY(ms_fail(e, MUSEC_EINVAL, "%s: has %zu shard%s already and is %s; write elsewhere%s",
+                    w->cfg->out, was.n, was.n == 1 ? "" : "s",
+                    was.complete ? "complete" : "not complete",
+                    was.complete ? "" : ", or go on with --resume"));
     TRY(ms_manifest_same(e, w->path, &was, &w->manifest));
-    for (size_t i = 0; i < was.n && is_whole(w->cfg, &was.shards[i]); i++)
+    for (size_t i = 0; i < was.n && is_intact(w->cfg, &was.shards[i]); i++)
         TRY(ms_manifest_add(e, &w->manifest, &was.shards[i]));
     w->listed            = (int64_t)was.n;
     w->kept              = (int64_t)w->manifest.n;
@@ -255,30 +251,28 @@ done:
 
 static musec_status open_directory(ms_error *e, shard_writer *w)
 {
-    const char  *out           = w->cfg->out;
-    char         stranger[256] = "";
+    const char  *out          = w->cfg->out;
+    char         foreign[256] = "";
     struct stat  sb;
     musec_status st;
 
     TRY(check_apart(e, w->cfg)); /* before anything is made */
     TRY(ms_directory_make(e, out));
-    TRY(check_apart(e, w->cfg)); /* "new/.." leads elsewhere once it is there */
+    TRY(check_apart(e, w->cfg)); /* "new/.." is another directory once it exists */
     TRY(ms_lock_take(e, out, &w->lock));
     TRY(ms_path_join(e, out, MS_MANIFEST_NAME, w->path));
     if (stat(w->path, &sb) == 0) {
         TRY(take_over(e, w));
         if (w->manifest.complete) goto done;
     } else {
-        TRY(find_shard(e, out, stranger, sizeof stranger));
+        TRY(find_shard(e, out, foreign, sizeof foreign));
     }
-    if (stranger[0] != '\0') {
-        st = ms_fail(e, MUSEC_EINVAL,
-                     "%s: has %s and no %s: shards of somebody else are not written over; write "
-                     "elsewhere",
-                     out, stranger, MS_MANIFEST_NAME);
-        goto done;
-    }
-    TRY(clean(e, out));
+    if (foreign[0] != '\0')
+        TRY(ms_fail(e, MUSEC_EINVAL,
+                    "%s: has %s and no %s: shards of somebody else are not written over; write "
+                    "elsewhere",
+                    out, foreign, MS_MANIFEST_NAME));
+    TRY(remove_leftovers(e, out));
     TRY(ms_manifest_write(e, w->path, &w->manifest));
     w->on_disk = w->manifest.n;
 done:
@@ -297,9 +291,9 @@ done:
     return st;
 }
 
-/* Behind each shard, but not more than once a second: it grows with every shard, and all of it is
- * written.  What it does not have yet a run that goes on makes again.  The first shard is listed at
- * once: a manifest without shards means that there is nothing to go on with. */
+/* Writes the manifest after a shard, but at most once a second, since it is written as a whole and
+ * grows with every shard.  A resumed run makes shards again that are not listed yet.  The first one
+ * is listed at once: a manifest without shards means that there is nothing to resume. */
 static musec_status update_manifest(ms_error *e, shard_writer *w)
 {
     if (w->on_disk > 0 && ms_clock_ms() - w->written < MANIFEST_MS) return MUSEC_OK;
@@ -352,7 +346,7 @@ static musec_status check_stop(ms_error *e, const shard_writer *w)
                    w->manifest.n, w->manifest.n == 1 ? "" : "s", w->cfg->out);
 }
 
-/* Bytes of text behind tokens that are not the start of a document. */
+/* The bytes of text that tokens stand for, of which none starts a document. */
 static int64_t text_of(const ms_bpe *bpe, const uint16_t *tokens, int64_t n)
 {
     int64_t sum = 0;
@@ -364,7 +358,7 @@ static int64_t text_of(const ms_bpe *bpe, const uint16_t *tokens, int64_t n)
     return sum;
 }
 
-/* The tokens of a record, into as many shards as they take. */
+/* Writes the tokens of a record, into as many shards as they take. */
 static musec_status write_piece(ms_error *e, shard_writer *w, const ms_piece *p,
                                 const uint16_t *tokens)
 {
@@ -375,7 +369,7 @@ static musec_status write_piece(ms_error *e, shard_writer *w, const ms_piece *p,
     w->skip = 0;
     while (from < n && !w->full) {
         if (!w->open) {
-            TRY(check_stop(e, w)); /* a block may be thousands of small shards */
+            TRY(check_stop(e, w)); /* a block may fill thousands of small shards */
             TRY(open_shard(e, w));
         }
         const int64_t capacity = w->shard.capacity - w->shard.n,
@@ -417,8 +411,8 @@ done:
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static void tell(const shard_writer *w, const ms_reader *r, int64_t consumed,
-                 ms_tokenize_progress *out)
+static void count_progress(const shard_writer *w, const ms_reader *r, int64_t consumed,
+                           ms_tokenize_progress *out)
 {
     *out = (ms_tokenize_progress){ .bytes_in    = consumed,
                                    .bytes_total = ms_reader_total(r),
@@ -447,7 +441,7 @@ static musec_status check(ms_error *e, const ms_tokenize_config *cfg)
     return MUSEC_OK;
 }
 
-/* Blocks as they come, until the end of the input or of what is wanted. */
+/* Writes blocks as they come, until the end of the input or the limit. */
 static musec_status write_all(ms_error *e, shard_writer *w, const ms_reader *r,
                               ms_pipeline *pipeline, ms_tokenize_progress *out)
 {
@@ -471,7 +465,7 @@ static musec_status write_all(ms_error *e, shard_writer *w, const ms_reader *r,
             ms_pipeline_done(pipeline, b);
         }
         if (cfg->on_progress != NULL && ms_clock_ms() - last >= PROGRESS_MS) {
-            tell(w, r, out->bytes_in, out);
+            count_progress(w, r, out->bytes_in, out);
             cfg->on_progress(cfg->arg, out);
             last = ms_clock_ms();
         }
@@ -486,13 +480,11 @@ static musec_status finish(ms_error *e, shard_writer *w, const ms_reader *r)
     musec_status   st  = MUSEC_OK;
 
     if (w->open) TRY(close_shard(e, w, end));
-    if (w->tokens == 0) {
-        st = ms_fail(
+    if (w->tokens == 0)
+        TRY(ms_fail(
             e, MUSEC_EFORMAT,
             "%s: there is no document in the input (%zu file%s); give texts that are not empty",
-            ms_reader_file(r, 0), ms_reader_files(r), ms_reader_files(r) == 1 ? "" : "s");
-        goto done;
-    }
+            ms_reader_file(r, 0), ms_reader_files(r), ms_reader_files(r) == 1 ? "" : "s"));
     w->manifest.complete = true;
     w->manifest.totals   = w->counts;
     TRY(write_manifest(e, w));
@@ -538,7 +530,7 @@ done:
         ms_error ignored = { "" }; /* the first failure is the one to report */
         (void)write_manifest(&ignored, &w);
     }
-    if (r != NULL) tell(&w, r, out->bytes_in, out);
+    if (r != NULL) count_progress(&w, r, out->bytes_in, out);
     ms_manifest_free(&w.manifest);
     ms_reader_close(r);
     ms_lock_free(w.lock);

@@ -7,7 +7,6 @@
 #include "data/tokenizer_json.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "data/bpe_table.h"
 #include "data/bytes.h"
@@ -20,8 +19,8 @@ typedef struct byte_characters { /* the character of each byte, in UTF-8 */
     char text[256][CHARACTER + 1];
 } byte_characters;
 
-/* The 188 bytes that print, which have the lowest ids, are themselves, the others U+0100 and up in
- * their order. */
+/* The 188 printing bytes, which have the lowest ids, stand for themselves; the others become U+0100
+ * and up in their order. */
 static void make_alphabet(byte_characters *a)
 {
     for (int byte = 0; byte < 256; byte++) {
@@ -69,8 +68,8 @@ static bool fill_bpe(const byte_characters *a, const ms_bpe *bpe, json_t *vocab,
     return json_object_set_new(vocab, start_text, json_integer(bpe->start)) == 0;
 }
 
-/* Byte level, as pre-tokenizer and as decoder; the fields that say nothing to one are there all the
- * same, as the library writes them. */
+/* The byte level as pre-tokenizer and as decoder.  Fields that only one of them uses are in both,
+ * as the library writes them. */
 static json_t *byte_level(bool cuts_words)
 {
     return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
@@ -83,7 +82,7 @@ static json_t *special_token(int32_t id)
                      "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1);
 }
 
-/* The start of a document, then the text; of a pair, each is a document. */
+/* The template that puts the start of a document before a text, and before each text of a pair. */
 static json_t *put_start(int32_t id)
 {
     return json_pack("{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}],"
@@ -97,7 +96,7 @@ static json_t *put_start(int32_t id)
                      "tokens", start_text);
 }
 
-/* Takes both. */
+/* Takes both references. */
 static json_t *bpe_model(json_t *vocab, json_t *merges)
 {
     return json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout",

@@ -5,8 +5,8 @@
  *     input    in[at .. n), refilled when empty, until the file has `ended`
  *     between  true where the file may end: after a whole stream
  *
- * The loop calls it until there is output.  A call that neither takes nor gives, with nothing left
- * to come, is the end: a right one if we are between streams, else the file is truncated. */
+ * The loop calls it until there is output.  A call that neither consumes nor produces, when no
+ * input is left, is the end: a proper one between streams, otherwise the file is truncated. */
 #define _POSIX_C_SOURCE 200809L
 #include "data/unpack.h"
 
@@ -33,7 +33,7 @@ enum { IN_BYTES = 1 << 17, MAGIC_BYTES = 6, POLL_MS = 100 };
 
 typedef struct packing {
     const char *name, *suffix, *library, *package;
-    const char *by_hand; /* unpacks what takes more memory than is taken here */
+    const char *by_hand; /* command that unpacks what takes more memory than is allowed here */
     bool (*begins)(const unsigned char *magic, size_t n);
     musec_status (*open)(ms_error *e, ms_unpack *u); /* NULL: not in this build */
     musec_status (*decode)(ms_error *e, ms_unpack *u, unsigned char *out, size_t capacity,
@@ -48,7 +48,7 @@ struct ms_unpack {
     bool               own_fd, may_wait, ended, between;
     const atomic_bool *stop;
     uint64_t           memory; /* bytes that unpacking may take */
-    const packing     *how;    /* NULL: as it is */
+    const packing     *how;    /* NULL: not packed */
     void              *state;
     size_t             at, n;
     int64_t            read;
@@ -64,8 +64,8 @@ static musec_status damaged(ms_error *e, const ms_unpack *u, const char *why)
                    u->path, why, (long long)ms_unpack_consumed(u), u->how->name);
 }
 
-/* The file is right; it was packed with a window, or a dictionary, that has to be kept whole. */
-static musec_status too_wide(ms_error *e, const ms_unpack *u)
+/* The file is valid, but needs a window or a dictionary that is too large. */
+static musec_status window_too_large(ms_error *e, const ms_unpack *u)
 {
     return ms_fail(e, MUSEC_ENOTSUP,
                    "%s: unpacking it takes more than %llu MiB of memory, which is the most that is "
@@ -79,7 +79,7 @@ static musec_status no_memory(ms_error *e, const ms_unpack *u)
                    u->path, u->how->by_hand);
 }
 
-/* Windows of gigabytes are rare and right; but a few bytes must not take what the machine needs. */
+/* Windows of gigabytes are rare but valid; a small file must not exhaust the machine with one. */
 static uint64_t usual_memory(void)
 {
     uint64_t half = 0;
@@ -90,8 +90,8 @@ static uint64_t usual_memory(void)
     return half > MEMORY_MIN ? half : MEMORY_MIN;
 }
 
-/* A pipe may be silent for long: it is asked for bytes only once it has some. */
-static musec_status await(ms_error *e, const ms_unpack *u)
+/* Waits until a pipe has bytes, or until `stop`. */
+static musec_status await_input(ms_error *e, const ms_unpack *u)
 {
     struct pollfd p = { .fd = u->fd, .events = POLLIN };
     while (u->may_wait && u->stop != NULL && poll(&p, 1, POLL_MS) == 0)
@@ -99,21 +99,19 @@ static musec_status await(ms_error *e, const ms_unpack *u)
     return MUSEC_OK;
 }
 
-/* Adds what the file has next behind in[n]. */
+/* Reads the next bytes of the file to in[n]. */
 static musec_status refill(ms_error *e, ms_unpack *u)
 {
     ssize_t      got = -1;
     musec_status st;
 
-    TRY(await(e, u));
+    TRY(await_input(e, u));
     do {
         got = read(u->fd, u->in + u->n, sizeof u->in - u->n);
     } while (got < 0 && errno == EINTR);
-    if (got < 0) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot read at byte %lld (%s)", u->path, (long long)u->read,
-                     strerror(errno));
-        goto done;
-    }
+    if (got < 0)
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot read at byte %lld (%s)", u->path, (long long)u->read,
+                    strerror(errno)));
     u->ended = got == 0;
     u->n += (size_t)got;
     u->read += got;
@@ -142,10 +140,10 @@ static musec_status decode_gzip(ms_error *e, ms_unpack *u, unsigned char *out, s
                                 size_t *got)
 {
     z_stream    *z   = u->state;
-    const size_t max = capacity < INT32_MAX ? capacity : INT32_MAX; /* it counts in 32 bits */
+    const size_t max = capacity < INT32_MAX ? capacity : INT32_MAX; /* zlib counts in 32 bits */
     int          rc;
 
-    if (u->between) { /* zeros behind the last member are padding, of tapes and of tar */
+    if (u->between) { /* zeros after the last member are padding, as of tar */
         while (u->at < u->n && u->in[u->at] == 0)
             u->at++;
         if (u->at == u->n) return MUSEC_OK;
@@ -169,13 +167,11 @@ static void close_gzip(ms_unpack *u)
     if (u->state != NULL) inflateEnd(u->state);
     free(u->state);
 }
-
-static const char *version_gzip(void) { return zlibVersion(); }
 #endif
 
 /* ---- zstd ------------------------------------------------------------------------------------ */
 
-static bool begins_zstd(const unsigned char *m, size_t n) /* a frame, or one to be skipped */
+static bool begins_zstd(const unsigned char *m, size_t n) /* a frame or a skippable frame */
 {
     return n >= 4 && ((m[0] == 0x28 && m[1] == 0xB5 && m[2] == 0x2F && m[3] == 0xFD) ||
                       (m[0] >> 4 == 5 && m[1] == 0x2A && m[2] == 0x4D && m[3] == 0x18));
@@ -185,7 +181,7 @@ static bool begins_zstd(const unsigned char *m, size_t n) /* a frame, or one to 
 static musec_status open_zstd(ms_error *e, ms_unpack *u)
 {
     const ZSTD_bounds bounds = ZSTD_dParam_getBounds(ZSTD_d_windowLogMax);
-    int               log = bounds.lowerBound; /* the widest window: the largest 2^log there is */
+    int               log    = bounds.lowerBound; /* log2 of the largest window allowed */
 
     while (log < bounds.upperBound && (uint64_t)2 << log <= u->memory)
         log++;
@@ -199,7 +195,7 @@ static musec_status open_zstd(ms_error *e, ms_unpack *u)
 static musec_status failed_zstd(ms_error *e, const ms_unpack *u, size_t rc)
 {
     switch (ZSTD_getErrorCode(rc)) {
-    case ZSTD_error_frameParameter_windowTooLarge: return too_wide(e, u);
+    case ZSTD_error_frameParameter_windowTooLarge: return window_too_large(e, u);
     case ZSTD_error_memory_allocation: return no_memory(e, u);
     default: return damaged(e, u, ZSTD_getErrorName(rc));
     }
@@ -212,7 +208,7 @@ static musec_status decode_zstd(ms_error *e, ms_unpack *u, unsigned char *out, s
     ZSTD_outBuffer to   = { out, capacity, 0 };
     size_t         rc;
 
-    if (u->between && u->at == u->n) return MUSEC_OK; /* else it would begin another frame */
+    if (u->between && u->at == u->n) return MUSEC_OK; /* a call would begin another frame */
     rc         = ZSTD_decompressStream(u->state, &to, &from);
     u->at      = from.pos;
     *got       = to.pos;
@@ -221,8 +217,6 @@ static musec_status decode_zstd(ms_error *e, ms_unpack *u, unsigned char *out, s
 }
 
 static void close_zstd(ms_unpack *u) { ZSTD_freeDStream(u->state); }
-
-static const char *version_zstd(void) { return ZSTD_versionString(); }
 #endif
 
 /* ---- xz -------------------------------------------------------------------------------------- */
@@ -248,7 +242,7 @@ static musec_status open_xz(ms_error *e, ms_unpack *u)
 static musec_status failed_xz(ms_error *e, const ms_unpack *u, lzma_ret rc)
 {
     switch (rc) {
-    case LZMA_MEMLIMIT_ERROR: return too_wide(e, u);
+    case LZMA_MEMLIMIT_ERROR: return window_too_large(e, u);
     case LZMA_MEM_ERROR: return no_memory(e, u);
     case LZMA_FORMAT_ERROR: return damaged(e, u, "what follows is no xz stream");
     case LZMA_OPTIONS_ERROR: return damaged(e, u, "it uses a filter that is not known here");
@@ -262,7 +256,7 @@ static musec_status decode_xz(ms_error *e, ms_unpack *u, unsigned char *out, siz
     lzma_stream *z = u->state;
     lzma_ret     rc;
 
-    if (u->between) return MUSEC_OK; /* it has seen the end of all streams */
+    if (u->between) return MUSEC_OK; /* the decoder is at the end of all streams */
     z->next_in   = u->in + u->at;
     z->avail_in  = u->n - u->at;
     z->next_out  = out;
@@ -280,24 +274,22 @@ static void close_xz(ms_unpack *u)
     if (u->state != NULL) lzma_end(u->state);
     free(u->state);
 }
-
-static const char *version_xz(void) { return lzma_version_string(); }
 #endif
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
 #ifdef MS_HAVE_ZLIB
-#define GZIP_CALLS open_gzip, decode_gzip, close_gzip, version_gzip
+#define GZIP_CALLS open_gzip, decode_gzip, close_gzip, zlibVersion
 #else
 #define GZIP_CALLS NULL, NULL, NULL, NULL
 #endif
 #ifdef MS_HAVE_ZSTD
-#define ZSTD_CALLS open_zstd, decode_zstd, close_zstd, version_zstd
+#define ZSTD_CALLS open_zstd, decode_zstd, close_zstd, ZSTD_versionString
 #else
 #define ZSTD_CALLS NULL, NULL, NULL, NULL
 #endif
 #ifdef MS_HAVE_LZMA
-#define XZ_CALLS open_xz, decode_xz, close_xz, version_xz
+#define XZ_CALLS open_xz, decode_xz, close_xz, lzma_version_string
 #else
 #define XZ_CALLS NULL, NULL, NULL, NULL
 #endif
@@ -380,10 +372,7 @@ musec_status ms_unpack_open(ms_error *e, const char *path, uint64_t memory, cons
         u->memory = memory > 0 ? memory : usual_memory();
         u->path   = strdup(path);
     }
-    if (u == NULL || u->path == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
-        goto done;
-    }
+    if (u == NULL || u->path == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path));
     TRY(open_file(e, u));
     while (u->n < MAGIC_BYTES && !u->ended)
         TRY(refill(e, u));
@@ -428,7 +417,7 @@ musec_status ms_unpack_read(ms_error *e, ms_unpack *u, void *buf, size_t capacit
         const size_t before = u->at;
         TRY(decode(e, u, buf, capacity, got));
         if (*got > 0 || u->at != before) continue;
-        if (u->at < u->n) { /* no decoder does that, and a loop without end would be worse */
+        if (u->at < u->n) { /* no decoder does that, but it would loop forever */
             st = damaged(e, u, "nothing can be made of what follows");
             break;
         }

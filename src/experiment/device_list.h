@@ -12,7 +12,8 @@ typedef struct ms_device_list { /* { 0 } is empty */
     size_t      n;
 } ms_device_list;
 
-/* Each can be opened: better known now than from every run.  list NULL: none. */
+/* Reads the list and opens each device once, so that a wrong one is reported before the runs.  A
+ * NULL list is empty. */
 musec_status ms_device_list_read(ms_error *e, const char *list, ms_device_list *out);
 void         ms_device_list_free(ms_device_list *list);
 

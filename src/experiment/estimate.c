@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/directory.h"
@@ -18,6 +17,7 @@
 #include "core/machine.h"
 #include "core/process.h"
 #include "core/signals.h"
+#include "core/text.h"
 #include "report/runset.h"
 #include "train/schedule.h"
 
@@ -26,7 +26,7 @@ enum {
     MODEL_STEPS = 12,
     VAL_EVERY   = 4,
     OPTIM_STEPS = 10,
-    REPORTS     = 3, /* every so many steps */
+    REPORTS     = 3, /* steps from one measurement to the next */
     OPTIM_BATCH = 256,
     KEY_TEXT    = 2048,
     MS_PER_S    = 1000,
@@ -60,7 +60,7 @@ double ms_estimate_optim_work(const ms_train_config *cfg)
 }
 
 /* The settings that an optimizer's time depends on, apart from the size of the model. */
-static void class_of(const ms_train_config *cfg, char *text, size_t bytes)
+static void optimizer_class(const ms_train_config *cfg, char *text, size_t bytes)
 {
     char mode[32] = "", iters[32] = "";
     (void)ms_train_config_get(cfg, "ns_mode", mode, sizeof mode);
@@ -82,12 +82,12 @@ static json_t *machine_here(void)
 static void key_of(const ms_estimate_setup *setup, const char *scale, char key[KEY_TEXT])
 {
     const ms_sweep *s = setup->sweep;
-    size_t          n = (size_t)snprintf(key, KEY_TEXT, "%s, %d at once of %d threads", scale,
-                                         ms_sweep_width(s), s->threads > 0 ? s->threads : 1);
-    for (size_t i = 0; i < s->n_devices && n < KEY_TEXT; i++)
-        n += (size_t)snprintf(key + n, KEY_TEXT - n, " on %s", s->devices[i]);
-    for (size_t i = 0; i < setup->ask->n_set && n < KEY_TEXT; i++)
-        n += (size_t)snprintf(key + n, KEY_TEXT - n, ", %s", setup->ask->set[i]);
+    snprintf(key, KEY_TEXT, "%s, %d at once of %d threads", scale, ms_sweep_width(s),
+             s->threads > 0 ? s->threads : 1);
+    for (size_t i = 0; i < s->n_devices; i++)
+        ms_text_append(key, KEY_TEXT, " on %s", s->devices[i]);
+    for (size_t i = 0; i < setup->ask->n_set; i++)
+        ms_text_append(key, KEY_TEXT, ", %s", setup->ask->set[i]);
 }
 
 /* The scale whose calibration is used for `scale`. */
@@ -146,7 +146,7 @@ void ms_estimate_free(ms_estimate *est)
 
 typedef struct calibration {
     ms_grid grid;
-    size_t  n_model; /* the first so many have the real stages; each of the others is a class */
+    size_t  n_model; /* runs with the real stages; each of the others is a kind of optimizer */
     double  wall_ms;
 } calibration;
 
@@ -160,16 +160,6 @@ static musec_status add_run(ms_error *e, ms_train_config *cfg, uint64_t seed, ms
     st          = description == NULL ? ms_fail(e, MUSEC_ENOMEM, "not enough memory")
                                       : ms_grid_add(e, "the calibration", description, grid);
     json_decref(description);
-    return st;
-}
-
-static musec_status set_all(ms_error *e, ms_train_config *cfg, const char *const (*settings)[2],
-                            size_t n)
-{
-    musec_status st = MUSEC_OK;
-    for (size_t i = 0; i < n; i++)
-        TRY(ms_train_config_set(e, cfg, settings[i][0], settings[i][1]));
-done:
     return st;
 }
 
@@ -192,12 +182,12 @@ done:
 
 static musec_status add_optim_run(ms_error *e, const ms_train_config *like, ms_grid *grid)
 {
-    static const char *const settings[][2] = { { "stages", "" }, { "mtp", "1" } };
-    ms_train_config          cfg           = *like;
-    char                     every[16];
-    musec_status             st;
+    ms_train_config cfg = *like;
+    char            every[16];
+    musec_status    st;
 
-    TRY(set_all(e, &cfg, settings, COUNT(settings)));
+    TRY(ms_train_config_set(e, &cfg, "stages", ""));
+    TRY(ms_train_config_set(e, &cfg, "mtp", "1"));
     cfg.steps         = OPTIM_STEPS;
     cfg.extension     = 0;
     cfg.batch         = OPTIM_BATCH;
@@ -217,7 +207,7 @@ static bool has_class(const ms_grid *grid, size_t from, const char *name)
 {
     char text[96];
     for (size_t i = from; i < grid->n; i++) {
-        class_of(&grid->at[i].config, text, sizeof text);
+        optimizer_class(&grid->at[i].config, text, sizeof text);
         if (strcmp(text, name) == 0) return true;
     }
     return false;
@@ -240,7 +230,7 @@ static musec_status choose_runs(ms_error *e, const ms_estimate_setup *setup, cal
     TRY(add_model_runs(e, &every.at[0].config, ms_sweep_width(setup->sweep), &c->grid));
     c->n_model = c->grid.n;
     for (size_t i = 0; i < every.n; i++) {
-        class_of(&every.at[i].config, name, sizeof name);
+        optimizer_class(&every.at[i].config, name, sizeof name);
         if (!has_class(&c->grid, c->n_model, name))
             TRY(add_optim_run(e, &every.at[i].config, &c->grid));
     }
@@ -270,7 +260,7 @@ static musec_status make_runs(ms_error *e, const ms_estimate_setup *setup, const
     return st;
 }
 
-/* ---- what they say --------------------------------------------------------------------------- */
+/* ---- their results --------------------------------------------------------------------------- */
 
 typedef struct mean {
     double sum;
@@ -306,10 +296,10 @@ static double line_ms(const ms_run_line *l)
 
 typedef struct figures {
     mean stage[MS_STAGES], val, rest; /* ms of a step, of a validation, of a step's rest */
-    mean logged;                      /* ms of all lines, a run each */
+    mean logged;                      /* ms of all lines of a run */
 } figures;
 
-/* The first step is left out where single steps count: it is slower than all others. */
+/* Means over steps leave out the first one, which is slower. */
 static musec_status read_model(ms_error *e, const char *dir, const ms_grid_run *run, figures *f)
 {
     ms_runset    set = { 0 };
@@ -349,7 +339,7 @@ static musec_status read_optim(ms_error *e, const char *dir, const ms_grid_run *
         if (i > 0) add_to(l->has_groups ? &measured : &plain, l->ms_optim);
     }
     add_to(&f->logged, logged);
-    class_of(&run->config, name, sizeof name);
+    optimizer_class(&run->config, name, sizeof name);
     json_object_set_new(classes, name,
                         json_pack("{s:f, s:f}", "ms", mean_of(&plain), "report_ms",
                                   fmax(0.0, mean_of(&measured) - mean_of(&plain))));
@@ -398,7 +388,7 @@ done:
 }
 
 /* Keeps the entry; if the file cannot be written, it is still used this time. */
-static void keep(const ms_estimate_setup *setup, ms_log *log, json_t *entry, ms_estimate *est)
+static void save_entry(const ms_estimate_setup *setup, ms_log *log, json_t *entry, ms_estimate *est)
 {
     char     path[MS_PATH_MAX], key[KEY_TEXT];
     ms_error why = { "" };
@@ -424,10 +414,8 @@ musec_status ms_estimate_calibrate(ms_error *e, const ms_estimate_setup *setup, 
     TRY(ms_path_join(e, base != NULL && base[0] != '\0' ? base : "/tmp", "musec-calibration-XXXXXX",
                      dir));
     TRY(choose_runs(e, setup, &c));
-    if (mkdtemp(dir) == NULL) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot make a directory there; set TMPDIR", dir);
-        goto done;
-    }
+    if (mkdtemp(dir) == NULL)
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot make a directory there; set TMPDIR", dir));
     ms_log_say(log, MS_LOG_NORMAL, "calibrating at %s: %zu short runs, %d at once",
                calibrated_scale(setup->ask->scale), c.grid.n, ms_sweep_width(setup->sweep));
     st = make_runs(e, setup, dir, log, &c);
@@ -435,7 +423,7 @@ musec_status ms_estimate_calibrate(ms_error *e, const ms_estimate_setup *setup, 
     if (st == MUSEC_OK || *ms_stop_flag() != 0) /* otherwise the output of the failed run is kept */
         (void)ms_directory_remove(&ignored, dir);
     if (st != MUSEC_OK) goto done;
-    keep(setup, log, entry, est);
+    save_entry(setup, log, entry, est);
     ms_log_say(log, MS_LOG_NORMAL, "calibrated in %.0f s", c.wall_ms / MS_PER_S);
 done:
     json_decref(entry);
@@ -444,12 +432,6 @@ done:
 }
 
 /* ---- estimates ------------------------------------------------------------------------------- */
-
-static double number_of(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
 
 /* ms of all tokens of a run, by the figures of the stage with the same number. */
 static double model_ms(const json_t *entry, const ms_train_config *cfg, const ms_schedule *s)
@@ -461,8 +443,8 @@ static double model_ms(const json_t *entry, const ms_train_config *cfg, const ms
     for (int i = 0; i < s->n_stages && n > 0; i++) {
         const ms_train_stage *g    = &s->stage[i];
         const json_t         *like = json_array_get(stages, (size_t)i < n ? (size_t)i : n - 1);
-        const double          ms   = number_of(like, "ms_token") * ms_estimate_token_flops(cfg, g) /
-                          number_of(like, "flops_token");
+        const double ms = ms_json_number(like, "ms_token") * ms_estimate_token_flops(cfg, g) /
+                          ms_json_number(like, "flops_token");
         sum += ms * (double)g->batch * (double)(g->end - g->first);
     }
     return sum;
@@ -476,7 +458,7 @@ double ms_estimate_run(const ms_estimate *est, const ms_train_config *cfg)
     ms_schedule   s;
 
     if (entry == NULL || ms_schedule_make(&ignored, cfg, &s) != MUSEC_OK) return NAN;
-    class_of(cfg, name, sizeof name);
+    optimizer_class(cfg, name, sizeof name);
     kind = json_object_get(json_object_get(entry, "optim"), name);
     if (kind == NULL) return NAN;
     (void)ms_train_config_get(cfg, "report_every", text, sizeof text);
@@ -484,21 +466,22 @@ double ms_estimate_run(const ms_estimate *est, const ms_train_config *cfg)
     const double steps   = (double)s.steps;
     const double reports = every > 0.0 ? floor(steps / every) : 0.0;
     const double val     = cfg->val_every > 0 ? ceil(steps / (double)cfg->val_every) : 1.0;
-    const double larger  = ms_estimate_optim_work(cfg) / number_of(entry, "optim_work");
+    const double larger  = ms_estimate_optim_work(cfg) / ms_json_number(entry, "optim_work");
     const double slower =
         ms_estimate_token_flops(cfg, &s.stage[s.n_stages - 1]) /
-        number_of(json_array_get(stages, json_array_size(stages) - 1), "flops_token");
+        ms_json_number(json_array_get(stages, json_array_size(stages) - 1), "flops_token");
     const double ms =
-        model_ms(entry, cfg, &s) + steps * number_of(entry, "rest_ms") +
-        larger * (steps * number_of(kind, "ms") + reports * number_of(kind, "report_ms")) +
-        slower * val * (double)cfg->val_tokens * number_of(entry, "val_ms_token");
-    return number_of(entry, "start_s") + ms / MS_PER_S;
+        model_ms(entry, cfg, &s) + steps * ms_json_number(entry, "rest_ms") +
+        larger *
+            (steps * ms_json_number(kind, "ms") + reports * ms_json_number(kind, "report_ms")) +
+        slower * val * (double)cfg->val_tokens * ms_json_number(entry, "val_ms_token");
+    return ms_json_number(entry, "start_s") + ms / MS_PER_S;
 }
 
 double ms_estimate_all(const ms_estimate *est, const ms_grid *grid, const ms_sweep_run *runs)
 {
     const int width = est->width > 0 ? est->width : 1;
-    double   *busy  = calloc((size_t)width, sizeof *busy); /* until when each slot is */
+    double   *busy  = calloc((size_t)width, sizeof *busy); /* when each slot is free */
     double    last  = 0.0;
 
     for (size_t i = 0; i < grid->n && busy != NULL; i++) {

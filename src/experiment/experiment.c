@@ -14,6 +14,7 @@
 #include "core/embedded.h"
 #include "core/names.h"
 #include "core/options.h"
+#include "core/text.h"
 
 enum { MAX_DEPTH = 4 /* of items that name items */, NAMES_MAX = 128, NUMBER_TEXT = 32 };
 
@@ -80,10 +81,7 @@ musec_status ms_experiments_load(ms_error *e, ms_experiments *out)
     for (; ms_embedded_experiments[n].name != NULL; n++)
         TRY(read_file(e, &ms_embedded_experiments[n], out->files));
     out->at = calloc(n + 1, sizeof *out->at);
-    if (out->at == NULL) {
-        st = ms_no_memory(e, "the grids");
-        goto done;
-    }
+    if (out->at == NULL) TRY(ms_no_memory(e, "the grids"));
     json_object_foreach(out->files, name, file)
     {
         if (is_item(name)) TRY(read_item(e, name, file, &out->at[out->n++]));
@@ -139,12 +137,11 @@ void ms_experiment_names(const ms_experiment *item, char *text, size_t bytes)
 {
     const json_t *aliases = json_object_get(item->file, "aliases");
     const size_t  n       = json_array_size(aliases);
-    size_t        used    = (size_t)snprintf(text, bytes, "%s", item->name);
 
-    for (size_t i = 0; i < n && used < bytes; i++)
-        used +=
-            (size_t)snprintf(text + used, bytes - used, "%s%s%s", i == 0 ? " (" : ", ",
-                             json_string_value(json_array_get(aliases, i)), i + 1 == n ? ")" : "");
+    snprintf(text, bytes, "%s", item->name);
+    for (size_t i = 0; i < n; i++)
+        ms_text_append(text, bytes, "%s%s%s", i == 0 ? " (" : ", ",
+                       json_string_value(json_array_get(aliases, i)), i + 1 == n ? ")" : "");
 }
 
 musec_status ms_experiment_scale(ms_error *e, const ms_experiments *all, const char *name,
@@ -152,15 +149,13 @@ musec_status ms_experiment_scale(ms_error *e, const ms_experiments *all, const c
 {
     char        names[256] = "";
     const char *preset, *presets[NAMES_MAX];
-    size_t      used = 0, n = 0;
+    size_t      n = 0;
 
     *out = NULL;
     for (size_t i = 0; (preset = ms_preset_name(i, NULL)) != NULL; i++) {
         if (strcmp(preset, name) == 0)
             *out = json_object_get(json_object_get(all->files, "scales"), name);
-        if (used < sizeof names)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
-                                     preset);
+        ms_text_append(names, sizeof names, "%s%s", i == 0 ? "" : ", ", preset);
         if (n < NAMES_MAX) presets[n++] = preset;
     }
     if (*out == NULL)
@@ -285,10 +280,7 @@ static musec_status add_selected(ms_error *e, const context *c, const json_t *gr
     json_t      *mine = json_copy((json_t *)grid), *rates = NULL, *rows = json_array();
     musec_status st = MUSEC_OK;
 
-    if (table == NULL) {
-        st = broken(e, c->item, "the paper selected nothing for", optimizer);
-        goto done;
-    }
+    if (table == NULL) TRY(broken(e, c->item, "the paper selected nothing for", optimizer));
     json_object_del(mine, "rows");
     if (json_object_get(mine, "lr") != NULL)
         TRY(read_list(e, c, json_object_get(mine, "lr"), &rates));
@@ -343,11 +335,9 @@ static musec_status add_own(ms_error *e, const context *c, const json_t *from, j
         if (json_array_append(grids, grid) != 0) st = ms_no_memory(e, "the grids");
         goto done;
     }
-    if (strcmp(rows, "selected") != 0 && strcmp(rows, "selected*threshold") != 0) {
-        st = broken(e, c->item,
-                    "rows must be an array, \"selected\" or \"selected*threshold\", not", rows);
-        goto done;
-    }
+    if (strcmp(rows, "selected") != 0 && strcmp(rows, "selected*threshold") != 0)
+        TRY(broken(e, c->item, "rows must be an array, \"selected\" or \"selected*threshold\", not",
+                   rows));
     optimizers = as_list(json_object_get(grid, "optimizer"));
     for (size_t i = 0; i < json_array_size(optimizers); i++)
         TRY(add_selected(e, c, grid, json_string_value(json_array_get(optimizers, i)),
@@ -467,7 +457,7 @@ static bool is_set(const ms_experiment_ask *ask, const char *field)
     return false;
 }
 
-/* The flag of its own that was given for a field, or NULL. */
+/* The flag that was given for a field in place of --set, or NULL. */
 static const char *flag_of(const ms_experiment_ask *ask, const char *field)
 {
     if (ask->n_data > 0 && ms_train_field_same(field, "data")) return "data";
@@ -554,7 +544,7 @@ done:
     return st;
 }
 
-/* Plain descriptions for ms_grid_add, an array with one for each set of data; the caller's. */
+/* Makes an array of descriptions for ms_grid_add, one for each data set; the caller releases it. */
 static musec_status describe(ms_error *e, const ms_experiments *all, const ms_experiment *item,
                              const ms_experiment_ask *ask, json_t **out)
 {

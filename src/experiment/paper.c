@@ -1,4 +1,4 @@
-/* paper.c - the runs of an item of the paper: which they are, how they stand, making them. */
+/* paper.c - the runs of an item of the paper: which they are, their state, making them. */
 #include "experiment/paper.h"
 
 #include <math.h>
@@ -13,10 +13,8 @@ musec_status ms_paper_scan(ms_error *e, const ms_paper *p, const ms_experiment *
     TRY(ms_experiment_runs(e, &p->all, item, &p->ask, &out->grid));
     out->sweep.grid = &out->grid;
     out->runs       = calloc(out->grid.n + 1, sizeof *out->runs);
-    if (out->runs == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", out->grid.n);
-        goto done;
-    }
+    if (out->runs == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", out->grid.n));
     TRY(ms_sweep_scan(e, &out->sweep, out->runs));
 done:
     if (st != MUSEC_OK) ms_paper_item_free(out);

@@ -21,7 +21,7 @@ typedef struct ms_paper_args {
     int            full, quick, omit_times, no_run, dry_run, recalibrate, json;
 } ms_paper_args;
 
-typedef struct ms_paper { /* what was asked for, read */
+typedef struct ms_paper { /* the arguments, parsed */
     const ms_paper_args *args;
     ms_experiments       all;
     const json_t        *scale; /* its part of scales.json */
@@ -41,14 +41,14 @@ typedef struct ms_paper_item { /* { 0 } is empty */
     ms_sweep             sweep;
 } ms_paper_item;
 
-/* The runs of an item, and how they stand in the store. */
+/* Finds the runs of an item, and their state in the store. */
 musec_status ms_paper_scan(ms_error *e, const ms_paper *p, const ms_experiment *item,
                            ms_paper_item *out);
 void         ms_paper_item_free(ms_paper_item *item);
 size_t       ms_paper_finished(const ms_paper_item *item);
 /* Makes the runs that are not finished. */
 musec_status ms_paper_make_runs(ms_error *e, ms_paper *p, ms_paper_item *item);
-/* Prints the runs and how they stand. */
+/* Prints the runs and their state. */
 musec_status ms_paper_print_runs(ms_error *e, const ms_paper *p, const ms_paper_item *item);
 
 /* paper_list.c: every item with its runs and their time. */
@@ -63,8 +63,8 @@ void ms_paper_architecture(const ms_paper *p, const ms_experiment *item, ms_page
 void ms_paper_training(const ms_paper *p, const ms_experiment *item, ms_page *page);
 void ms_paper_selected(const ms_paper *p, const ms_experiment *item, ms_page *page);
 
-/* paper_theory.c: the item whose runs are not trainings.  Makes them, or with --dry-run says how
- * they stand; then its sections. */
+/* paper_theory.c: the item whose runs are not trainings.  Makes them, or prints their state with
+ * --dry-run; then its sections. */
 musec_status ms_paper_theory_runs(ms_error *e, ms_paper *p, const ms_experiment *item);
 musec_status ms_paper_theory(ms_error *e, ms_paper *p, const ms_experiment *item, ms_page *page,
                              json_t *result);

@@ -13,7 +13,7 @@ typedef struct row {
     bool        no_data;        /* the item needs no data */
 } row;
 
-/* The item theory, whose runs are not trainings: its file has the times as text. */
+/* Reads the item theory, whose runs are not trainings and whose file has the times as text. */
 static musec_status read_theory(ms_error *e, const ms_paper *p, const ms_experiment *item, row *out)
 {
     ms_paper         full = *p;

@@ -43,7 +43,7 @@ static void put_option(const char *name, const char *value, FILE *to)
     put_argument(value, to);
 }
 
-/* The command that makes the same runs: what decides about them and nothing else. */
+/* Writes the command that makes the same runs, with only the options that decide about them. */
 static void put_command(const ms_paper *p, const ms_experiment *item, FILE *to)
 {
     const ms_paper_args *a = p->args;
@@ -88,7 +88,7 @@ static musec_status begin(ms_error *e, const ms_paper *p, const ms_paper_item *i
 
 /* ---- sections -------------------------------------------------------------------------------- */
 
-/* The item's, and what a reader of any of them wants to know of the runs. */
+/* Chooses the sections of the item, and those that every page has. */
 static size_t choose_sections(const ms_experiment *item, const char *ids[SECTIONS])
 {
     static const char *const always[] = { "architecture", "training", "runs" };
@@ -160,7 +160,7 @@ static void print_claims(FILE *to, const ms_finding *findings, size_t n, const m
     fputc('\n', to);
 }
 
-/* The claims and what became of them: on the page, as markdown, on stdout or in `result`. */
+/* Adds the claims and their verdicts to the page, a markdown file, and stdout or `result`. */
 static musec_status add_verdict(ms_error *e, const ms_paper *p, const ms_compare *c,
                                 const char *markdown, ms_page *page, json_t *result)
 {

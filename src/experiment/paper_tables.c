@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "experiment/paper.h"
 #include "train/schedule.h"
 
@@ -21,7 +22,7 @@ typedef struct column {
 typedef struct line {
     const char *title;
     void (*cell)(const column *c, char *text); /* NULL: the field of the config */
-    const char *field; /* name in the config, and in what the file has of the paper */
+    const char *field; /* name in the config and among the paper's figures */
 } line;
 
 static void count_text(double n, char *text)
@@ -52,11 +53,11 @@ static void batch_cell(const column *c, char *text)
 
 static void stages_cell(const column *c, char *text)
 {
-    const ms_schedule *s    = &c->schedule;
-    size_t             used = 0;
-    for (int i = 0; i < s->n_stages && used < CELL; i++)
-        used += (size_t)snprintf(text + used, CELL - used, "%s%lld: %g", i == 0 ? "" : ", ",
-                                 (long long)s->stage[i].first, s->stage[i].lr);
+    const ms_schedule *s = &c->schedule;
+    text[0]              = '\0';
+    for (int i = 0; i < s->n_stages; i++)
+        ms_text_append(text, CELL, "%s%lld: %g", i == 0 ? "" : ", ", (long long)s->stage[i].first,
+                       s->stage[i].lr);
 }
 
 static void windows_cell(const column *c, char *text)

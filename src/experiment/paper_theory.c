@@ -28,9 +28,7 @@ typedef struct build {
 
 static double value_of(const ms_theory_point *p, size_t seed, const char *field)
 {
-    const json_t *run   = json_array_get(json_object_get(p->result, "runs"), seed);
-    const json_t *value = json_object_get(run, field);
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    return ms_json_number(json_array_get(json_object_get(p->result, "runs"), seed), field);
 }
 
 static double mean_of(const ms_theory_point *p, size_t seeds, const char *field, double *low,
@@ -98,6 +96,12 @@ static void add_curve(const build *b, ms_figure *f, ms_panel *panel, const char 
     }
 }
 
+static void add_plain_point(ms_figure *f, ms_curve *curve, double x, double y)
+{
+    const ms_point point = { .x = x, .y = y, .low = NAN, .high = NAN };
+    ms_curve_point(f, curve, point, (const char *)NULL);
+}
+
 /* A line through the curve's first point with a slope of the theory. */
 static void add_guide(const build *b, ms_figure *f, ms_panel *panel, const json_t *guide, int dash,
                       const series *c)
@@ -110,40 +114,26 @@ static void add_guide(const build *b, ms_figure *f, ms_panel *panel, const json_
 
     first = mean_of(c->first, (size_t)b->s->seeds, "hbar_mean", &low, &high);
     for (size_t i = 0; i < c->n; i++)
-        ms_curve_point(f, curve,
-                       (ms_point){ .x    = c->x[i],
-                                   .y    = first * pow(c->x[i] / c->x[0], exponent),
-                                   .low  = NAN,
-                                   .high = NAN },
-                       (const char *)NULL);
+        add_plain_point(f, curve, c->x[i], first * pow(c->x[i] / c->x[0], exponent));
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* "-0.36 to -0.31", two columns of CSV */
-static void range_fields(ms_table *t, double low, double high)
-{
-    char of[2][MS_REAL_TEXT];
-    ms_real_text(low, of[0]);
-    ms_real_text(high, of[1]);
-    if (isnan(low))
-        ms_table_is_fields(t, ",");
-    else
-        ms_table_is_fields(t, "%s,%s", of[0], of[1]);
-}
-
+/* The slope, and its range, "-0.36 to -0.31", of two columns in CSV. */
 static void add_slope(ms_table *t, const ms_theory_slope *s)
 {
-    if (isnan(s->mean))
+    char low[MS_REAL_TEXT], high[MS_REAL_TEXT];
+
+    ms_table_number(t, "%.3f", s->mean);
+    if (isnan(s->low)) {
         ms_table_add(t, "-");
-    else
-        ms_table_add(t, "%.3f", s->mean);
-    ms_table_is(t, s->mean);
-    if (isnan(s->low))
-        ms_table_add(t, "-");
-    else
-        ms_table_add(t, "%.3f to %.3f", s->low, s->high);
-    range_fields(t, s->low, s->high);
+        ms_table_is_fields(t, ",");
+        return;
+    }
+    ms_real_text(s->low, low);
+    ms_real_text(s->high, high);
+    ms_table_add(t, "%.3f to %.3f", s->low, s->high);
+    ms_table_is_fields(t, "%s,%s", low, high);
 }
 
 static const char *beside_third(const ms_theory_slope *s)
@@ -162,7 +152,7 @@ static void note_slope(const build *b, const char *suite, const ms_theory_point 
     json_array_append_new(b->slopes, one);
 }
 
-/* Slope, and where the curve ends; seeds whose mean |Hbar| is within the bound. */
+/* Adds the slope, the values at the end of the curve, and how many runs are within the bound. */
 static void add_row(const build *b, ms_table *t, const char *suite, const series *c, bool by_rank)
 {
     const ms_theory_point *last  = c->last;
@@ -267,12 +257,7 @@ static void add_epochs(ms_figure *f, ms_panel *panel, ms_style style, const seri
     style.marker = MS_MARKER_NONE;
     curve        = ms_panel_curve(f, panel, c->first->label, style);
     for (size_t i = 0; i < json_array_size(hbar); i++)
-        ms_curve_point(f, curve,
-                       (ms_point){ .x    = (double)i + 1.0,
-                                   .y    = json_number_value(json_array_get(hbar, i)),
-                                   .low  = NAN,
-                                   .high = NAN },
-                       (const char *)NULL);
+        add_plain_point(f, curve, (double)i + 1.0, json_number_value(json_array_get(hbar, i)));
 }
 
 /* Methods of one optimizer are compared here, so that styles go by their place in the suite. */

@@ -152,7 +152,7 @@ static void draw(const sweep *w)
     char                        time[32], *text = NULL;
     FILE                       *to = open_memstream(&text, &bytes);
 
-    if (to == NULL) return; /* the next turn draws it */
+    if (to == NULL) return; /* the next turn tries again */
     ms_sweep_count(w->s, w->runs, n);
     fprintf(to, "%zu run%s:", w->s->grid->n, plural(w->s->grid->n));
     for (size_t i = 0; i < COUNT(shown); i++)
@@ -219,9 +219,9 @@ static bool is_gpu(const char *device)
     return device[0] == '\0' || strncmp(device, "cuda", strlen("cuda")) == 0;
 }
 
-/* GPUs that the runs share, each with one at a time, where no one said how many; 0: it was said, or
- * there is none, or not all runs go to one.  Runs that name a GPU of their own go there, one at a
- * time too. */
+/* The number of GPUs that the runs share, one run on each at a time, if neither the number of jobs
+ * nor devices were given; 0 otherwise, without GPUs, and if a run is for another device.  Runs that
+ * name a GPU of their own go there, one at a time. */
 static int gpus_shared(const ms_sweep *s)
 {
     bool named = false;
@@ -315,8 +315,7 @@ static void log_end(const sweep *w, size_t i)
                w->s->grid->at[i].name, ms_sweep_state_name(r->state), val, rest);
 }
 
-/* A run that was asked to stop says so by its exit code, whether it had begun to catch signals or
- * not. */
+/* Does the exit code mean that the run was asked to stop, whether it caught the signal or not? */
 static bool was_stopped(int code)
 {
     return code == MS_POOL_SIGNAL + SIGINT || code == MS_POOL_SIGNAL + SIGTERM ||
@@ -455,7 +454,7 @@ static musec_status run_jobs(ms_error *e, sweep *w)
     ms_log_say(w->s->log, MS_LOG_NORMAL, "%zu run%s, %zu of them finished; %d at once, into %s",
                w->s->grid->n, plural(w->s->grid->n), w->s->grid->n - w->n_jobs, pool.width,
                w->s->out);
-    /* on a terminal the table has the message, and a line of its own would move it */
+    /* on a terminal the table shows the message */
     ms_stop_catch(w->s->log->live ? NULL
                                   : "stopping: runs write their checkpoints; again to stop now");
     w->started = ms_clock_ms();
@@ -478,10 +477,8 @@ musec_status ms_sweep_run_all(ms_error *e, const ms_sweep *s, ms_sweep_run *runs
                   .jobs       = calloc(n, sizeof *w->jobs),
                   .run_of_job = calloc(n, sizeof *w->run_of_job),
                   .announced  = calloc(n, sizeof *w->announced) };
-    if (n > 0 && (w->jobs == NULL || w->run_of_job == NULL || w->announced == NULL)) {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", n);
-        goto done;
-    }
+    if (n > 0 && (w->jobs == NULL || w->run_of_job == NULL || w->announced == NULL))
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", n));
     TRY(ms_sweep_scan(e, s, runs));
     TRY(ms_directory_make(e, s->out));
     TRY(run_jobs(e, w));

@@ -1,11 +1,10 @@
 /* sweep.h - the runs of a grid, several at once, each in its directory below one.
  *
- * A run whose summary says done, stalled or diverged is not made again; an interrupted one goes on.
- * If the process of a run fails, the message names the file with its output and the other
- * runs continue.
- * A directory gets its config.json first and is then resumed, so there is one way for new and old
- * runs.  Two sweeps into the same directory share the work: a run that another process is making is
- * waited for, not made twice. */
+ * A run whose summary says done, stalled or diverged is not made again; an interrupted one is
+ * resumed.  If the process of a run fails, the message names the file with its output and the other
+ * runs continue.  A directory gets its config.json first and is then resumed, so there is one way
+ * for new and old runs.  Two sweeps into the same directory share the work: a run that another
+ * process is making is waited for, not made twice. */
 #ifndef MS_EXPERIMENT_SWEEP_H
 #define MS_EXPERIMENT_SWEEP_H
 

@@ -3,12 +3,11 @@
  * summary.json tells how a run ended, log.jsonl how far an unfinished one is, and config.json
  * whether it is the run that was asked for. */
 #define _POSIX_C_SOURCE 200809L
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/json_file.h"
 #include "experiment/sweep.h"
 #include "report/runset.h"
 #include "train/train.h"
@@ -35,7 +34,7 @@ done:
 
 /* ---- whose directory is it ------------------------------------------------------------------- */
 
-/* A directory with results but no config is nobody's; an empty one may become the run's. */
+/* Fails if there are results without a config; an empty directory becomes the run's. */
 static musec_status check_no_config(ms_error *e, const ms_sweep *s, size_t i)
 {
     static const char *const results[] = { "checkpoint", "log.jsonl", "summary.json" };
@@ -83,13 +82,7 @@ done:
     return st;
 }
 
-/* ---- how it stands --------------------------------------------------------------------------- */
-
-static double number_of(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
+/* ---- its state ------------------------------------------------------------------------------- */
 
 static void read_summary(const json_t *summary, ms_sweep_run *run)
 {
@@ -105,9 +98,9 @@ static void read_summary(const json_t *summary, ms_sweep_run *run)
     for (size_t i = 0; status != NULL && i < COUNT(ends); i++)
         if (strcmp(ends[i].word, status) == 0) run->state = ends[i].state;
     run->steps    = json_integer_value(json_object_get(summary, "steps"));
-    run->loss     = number_of(summary, "last_loss");
-    run->val_loss = number_of(summary, "last_val_loss");
-    run->time_s   = number_of(summary, "time_s");
+    run->loss     = ms_json_number(summary, "last_loss");
+    run->val_loss = ms_json_number(summary, "last_val_loss");
+    run->time_s   = ms_json_number(summary, "time_s");
 }
 
 /* Summaries of older versions do not tell whether a run stalled or diverged: its log does. */
@@ -126,7 +119,7 @@ static void infer_old_outcome(const ms_sweep *s, size_t i, const json_t *summary
     ms_runset_free(&set);
 }
 
-/* The device is up to the machine, and so is the precision unless the config names one. */
+/* A run may go on with another device, and another precision unless the config names one. */
 static bool is_asked_for(const ms_train_config *cfg, const char *key)
 {
     char value[64];
@@ -178,7 +171,7 @@ done:
     return st;
 }
 
-/* ---- its data --------------------------------------------------------------------------- */
+/* ---- its data -------------------------------------------------------------------------------- */
 
 /* The fingerprint of the data that the config names, borrowed from the cache `known`.  NULL if they
  * cannot be read, which does not matter to a finished run. */
@@ -273,11 +266,11 @@ void ms_sweep_follow(const ms_sweep *s, size_t i, ms_sweep_run *run)
     }
     if (last != NULL) {
         run->steps  = json_integer_value(json_object_get(last, "step"));
-        run->loss   = number_of(last, "loss");
-        run->tok_s  = number_of(last, "tok_s");
-        run->time_s = number_of(last, "time_s");
+        run->loss   = ms_json_number(last, "loss");
+        run->tok_s  = ms_json_number(last, "tok_s");
+        run->time_s = ms_json_number(last, "time_s");
     }
-    if (val != NULL) run->val_loss = number_of(val, "val_loss");
+    if (val != NULL) run->val_loss = ms_json_number(val, "val_loss");
     json_decref(val);
     json_decref(last);
 }

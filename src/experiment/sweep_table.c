@@ -2,7 +2,6 @@
  *
  * A field has a column if it varies among the runs of one preset and optimizer; a field that only
  * follows from the optimizer has none. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,8 +51,8 @@ static bool varies(const ms_grid *grid, const size_t *group, const char *field)
 
 static musec_status find_columns(ms_error *e, const ms_grid *grid, columns *c)
 {
-    size_t *group = calloc(
-        grid->n + 1, sizeof *group); /* index of the first run with the same preset and optimizer */
+    /* index of the first run with the same preset and optimizer */
+    size_t        *group = calloc(grid->n + 1, sizeof *group);
     ms_train_field f;
 
     *c = (columns){ 0 };
@@ -95,18 +94,10 @@ static void add_value(ms_table *t, const ms_train_config *cfg, const char *field
     char text[MS_PATH_MAX];
     if (ms_train_config_get(cfg, field, text, sizeof text) != MUSEC_OK) text[0] = '\0';
     if (strcmp(field, "weight-decay") == 0) shorten(text);
-    if (strlen(text) > VALUE_BYTES) /* the end of a path tells most */
+    if (strlen(text) > VALUE_BYTES) /* the end of a path */
         ms_table_add(t, "...%s", text + strlen(text) - VALUE_BYTES);
     else
         ms_table_add(t, "%s", text);
-}
-
-static void add_number(ms_table *t, double x, int digits, const char *unit)
-{
-    if (isfinite(x))
-        ms_table_add(t, "%.*f%s", digits, x, unit);
-    else
-        ms_table_add(t, "-");
 }
 
 static void add_row(ms_table *t, const columns *c, const ms_grid_run *run, const ms_sweep_run *r)
@@ -121,8 +112,8 @@ static void add_row(ms_table *t, const columns *c, const ms_grid_run *run, const
     add_value(t, cfg, "seed");
     ms_table_add(t, "%s", ms_sweep_state_name(r->state));
     ms_table_add(t, "%lld", (long long)r->steps);
-    add_number(t, r->val_loss, 4, "");
-    add_number(t, r->time_s, 1, " s");
+    ms_table_number(t, "%.4f", r->val_loss);
+    ms_table_number(t, "%.1f s", r->time_s);
     ms_table_add(t, "%s", run->name);
 }
 
@@ -191,9 +182,5 @@ json_t *ms_sweep_json(const ms_sweep *s, const ms_sweep_run *runs)
 musec_status ms_sweep_print(ms_error *e, const ms_sweep *s, const ms_sweep_run *runs, bool json,
                             FILE *to)
 {
-    json_t *all;
-
-    if (!json) return print_table(e, s, runs, to);
-    all = ms_sweep_json(s, runs);
-    return ms_json_finish(e, all, to);
+    return json ? ms_json_finish(e, ms_sweep_json(s, runs), to) : print_table(e, s, runs, to);
 }

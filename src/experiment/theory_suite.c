@@ -1,7 +1,7 @@
 /* theory_suite.c - from experiments/theory.json to files of results.
  *
  * Each file is written by a process of its own, whole or not at all, so that an interrupted command
- * goes on where it was.  The name of a file has all settings that decide about its content. */
+ * can be resumed.  The name of a file has all settings that decide about its content. */
 #define _POSIX_C_SOURCE 200809L
 #include "experiment/theory_suite.h"
 
@@ -16,6 +16,7 @@
 #include "core/json_file.h"
 #include "core/process.h"
 #include "core/signals.h"
+#include "core/text.h"
 #include "experiment/pool.h"
 
 enum { MAX_ARGS = 48, NUMBER = 32 };
@@ -32,28 +33,19 @@ static musec_status broken(ms_error *e, const char *suite, const char *what)
     return ms_fail(e, MUSEC_EFORMAT, "experiments/theory.json: suite %s: no %s", suite, what);
 }
 
-static void put_text(char name[MS_THEORY_NAME], const char *fmt, const char *text)
-{
-    const size_t used = strlen(name);
-    snprintf(name + used, MS_THEORY_NAME - used, fmt, text);
-}
-
 static void name_point(const ms_theory_suites *s, ms_theory_point *p)
 {
     const json_t *set  = json_object_get(p->method, "set"),
                  *beta = json_object_get(p->method, "beta");
-    char number[NUMBER];
 
     snprintf(p->name, sizeof p->name, "%s-%s-n%lld-s%g-x%lld", p->problem,
              json_string_value(json_object_get(p->method, "optimizer")), (long long)p->steps,
              p->sigma, (long long)s->seeds);
-    snprintf(number, sizeof number, "%lld", (long long)p->rank);
-    if (p->rank > 0) put_text(p->name, "-r%s", number);
-    snprintf(number, sizeof number, "%g", json_number_value(beta));
-    if (beta != NULL) put_text(p->name, "-beta%s", number);
+    if (p->rank > 0) ms_text_append(p->name, sizeof p->name, "-r%lld", (long long)p->rank);
+    if (beta != NULL) ms_text_append(p->name, sizeof p->name, "-beta%g", json_number_value(beta));
     for (size_t i = 0; i < json_array_size(set); i++)
-        put_text(p->name, "-%s", json_string_value(json_array_get(set, i)));
-    put_text(p->name, "%s", ".json");
+        ms_text_append(p->name, sizeof p->name, "-%s", json_string_value(json_array_get(set, i)));
+    ms_text_append(p->name, sizeof p->name, ".json");
 }
 
 static musec_status add_point(ms_error *e, ms_theory_suites *s, ms_theory_point p)
@@ -355,7 +347,8 @@ musec_status ms_theory_suites_make(ms_error *e, ms_paper *p, ms_theory_suites *s
     TRY(ms_pool_run(e, &pool, c.jobs, c.n));
     TRY(check_all_made(e, &c));
     for (size_t i = 0; i < s->n; i++)
-        if (s->at[i].result == NULL) TRY(load_point(e, s, &s->at[i])); /* another suite's */
+        if (s->at[i].result == NULL)
+            TRY(load_point(e, s, &s->at[i])); /* it shares the file of another suite */
 done:
     ms_log_progress(c.log, "%s", "");
     if (c.output >= 0) close(c.output);
