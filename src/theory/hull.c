@@ -109,11 +109,9 @@ musec_status ms_hull_distance(ms_error *e, const ms_objective *p, const double *
         nearest   = calloc(1, bytes);
         direction = calloc(1, bytes);
     }
-    if (s.point == NULL || s.g == NULL || nearest == NULL || direction == NULL) {
-        st =
-            ms_fail(e, MUSEC_ENOMEM, "not enough memory for %lld subgradients", (long long)samples);
-        goto done;
-    }
+    if (s.point == NULL || s.g == NULL || nearest == NULL || direction == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for %lld subgradients",
+                    (long long)samples));
     take(&s, nearest, 0.0); /* the centre's own */
     for (;;) {
         int64_t more = s.n < 4 * FIRST ? FIRST : s.n / 4;

@@ -348,7 +348,7 @@ musec_status ms_min_norm(ms_error *error, const double *g, int64_t n, int64_t m,
 {
     solver       s     = { .g = g, .n = n, .m = m };
     size_t       bytes = 0;
-    musec_status st    = MUSEC_ENOMEM;
+    musec_status st;
 
     *out = (ms_min_norm_result){ 0 };
     if (n < 1 || m < 1 || !(tol >= 0.0 && tol < 1.0) || !ms_size_stack(1, n, m, sizeof *g, &bytes))
@@ -367,11 +367,10 @@ musec_status ms_min_norm(ms_error *error, const double *g, int64_t n, int64_t m,
     out->x       = numbers(m, 1);
     out->weights = numbers(n, 1);
     if (s.corral == NULL || s.weight == NULL || s.next == NULL || s.q == NULL || s.r == NULL ||
-        s.turns == NULL || s.x == NULL || out->x == NULL || out->weights == NULL) {
-        ms_error_set(error, "min_norm: not enough memory for %lld vectors of %lld numbers",
-                     (long long)n, (long long)m);
-        goto done;
-    }
+        s.turns == NULL || s.x == NULL || out->x == NULL || out->weights == NULL)
+        TRY(ms_fail(error, MUSEC_ENOMEM,
+                    "min_norm: not enough memory for %lld vectors of %lld numbers", (long long)n,
+                    (long long)m));
     TRY(prepare(error, &s));
     iterate(&s, tol, 100 * (s.capacity + 10), out);
     finish(&s, tol, out);

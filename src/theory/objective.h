@@ -30,6 +30,10 @@ typedef struct ms_objective { /* { 0 } is empty */
 /* The problems by name: index 0, 1, ... until NULL. */
 const char *ms_objective_name(size_t index, const char **help);
 
+/* Fails with "there is no problem "x"; there are sensing, phase", and the nearest of the names. */
+musec_status ms_theory_unknown(ms_error *e, const char *what, const char *name,
+                               const char *(*name_at)(size_t index, const char **help));
+
 /* The smallest and the largest R for which the problem exists with a matrix of 2R x R. */
 musec_status ms_objective_ranks(ms_error *e, const char *name, int64_t *min_rank,
                                 int64_t *max_rank);

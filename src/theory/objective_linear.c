@@ -25,18 +25,6 @@
 #define KINK_RATIO  0.1 /* k of kinks */
 #define START_APART 1.0 /* |start - target|_F, where nothing else says so */
 
-/* start = target + something of this length */
-static void place_start(uint64_t seed, double apart, ms_objective *p)
-{
-    const int64_t size = ms_objective_size(p);
-    double        length;
-
-    ms_objective_draw(seed, "start", 1.0, size, p->start);
-    length = ms_objective_norm(p->start, size);
-    for (int64_t i = 0; i < size; i++)
-        p->start[i] = p->target[i] + apart * p->start[i] / length;
-}
-
 /* ---- sensing --------------------------------------------------------------------------------- */
 
 static bool is_wrong(int64_t i) { return i % 20 == 0; }
@@ -116,7 +104,7 @@ musec_status ms_objective_make_sensing(ms_error *e, uint64_t seed, ms_objective 
         for (int64_t k = 0; is_wrong(i) && k < size; k++)
             push[k] += ms_objective_sign(by) * p->a[k * p->n + i];
     }
-    place_start(seed, START_APART, p);
+    ms_objective_place_start(seed, START_APART, p);
     TRY(ms_objective_norm2(e, p->a, size, p->n, &norm2));
     p->lipschitz = norm2 / sqrt((double)p->n);
     TRY(find_signs(e, push, p, &found));
@@ -163,7 +151,7 @@ musec_status ms_objective_make_max(ms_error *e, uint64_t seed, ms_objective *p)
         ms_objective_axpy(-1.0, p->b, size, p->a + j * size);
         p->lipschitz = fmax(p->lipschitz, ms_objective_norm(p->a + j * size, size));
     }
-    place_start(seed, START_APART, p);
+    ms_objective_place_start(seed, START_APART, p);
     p->minimum = 0.0;
 done:
     return st;
@@ -258,7 +246,7 @@ musec_status ms_objective_make_quadratic(ms_error *e, uint64_t seed, ms_objectiv
     for (int64_t i = 0; i < p->rows; i++)
         p->a[i] = pow(20.0, p->rows > 1 ? -(double)i / (double)(p->rows - 1) : 0.0);
     ms_objective_draw(seed, "target", 1.0 / sqrt((double)size), size, p->target);
-    place_start(seed, START_APART, p);
+    ms_objective_place_start(seed, START_APART, p);
     p->radius    = 2.0 * START_APART;
     p->lipschitz = p->radius + START_APART; /* |W - W*| at most, times the largest c */
     p->minimum   = 0.0;

@@ -22,18 +22,12 @@
 #define START_APART 0.6 /* |start - target|_F */
 #define BALL        2.0 /* radius around the start where the constants hold */
 
-/* start = target + something of length START_APART; the largest |W|_F in the ball is returned. */
+/* Returns the largest |W|_F in the ball. */
 static double place_start(uint64_t seed, ms_objective *p)
 {
-    const int64_t size = ms_objective_size(p);
-    double        length;
-
-    ms_objective_draw(seed, "start", 1.0, size, p->start);
-    length = ms_objective_norm(p->start, size);
-    for (int64_t i = 0; i < size; i++)
-        p->start[i] = p->target[i] + START_APART * p->start[i] / length;
+    ms_objective_place_start(seed, START_APART, p);
     p->radius = BALL;
-    return ms_objective_norm(p->start, size) + BALL;
+    return ms_objective_norm(p->start, ms_objective_size(p)) + BALL;
 }
 
 /* ---- phase ----------------------------------------------------------------------------------- */

@@ -198,21 +198,17 @@ musec_status ms_theory_params_set(ms_error *error, ms_theory_params *p)
     musec_status st;
 
     TRY(check_given(error, p));
-    if (!set_at(p, p->steps)) {
-        st = ms_fail(error, MUSEC_EINVAL,
-                     "--delta %g with --steps %lld: T = (delta N)^(2/3) = %g and what follows from "
-                     "it overflow; a delta of 1/N to sqrt(N) is expected",
-                     p->delta, (long long)p->steps, p->T_real);
-        goto done;
-    }
+    if (!set_at(p, p->steps))
+        TRY(ms_fail(error, MUSEC_EINVAL,
+                    "--delta %g with --steps %lld: T = (delta N)^(2/3) = %g and what follows from "
+                    "it overflow; a delta of 1/N to sqrt(N) is expected",
+                    p->delta, (long long)p->steps, p->T_real));
     TRY(check_bound(error, p));
     least = least_steps(p);
-    if (!(least <= MAX_STEPS)) {
-        st = ms_fail(error, MUSEC_EINVAL,
-                     "--delta %g, --rank %g and --rho %g ask for %g steps: more than 2^53",
-                     p->delta, p->rank, p->rho, least);
-        goto done;
-    }
+    if (!(least <= MAX_STEPS))
+        TRY(ms_fail(error, MUSEC_EINVAL,
+                    "--delta %g, --rank %g and --rho %g ask for %g steps: more than 2^53", p->delta,
+                    p->rank, p->rho, least));
     p->least_steps = (int64_t)least;
 done:
     return st;
