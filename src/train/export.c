@@ -51,10 +51,7 @@ static musec_status list_params(ms_error *e, export *x)
 
     x->n_params = ms_gpt_count_params(&x->config.model);
     x->params   = calloc(x->n_params, sizeof *x->params);
-    if (shapes == NULL || x->params == NULL) {
-        st = ms_no_memory(e, "the export");
-        goto done;
-    }
+    if (shapes == NULL || x->params == NULL) TRY(ms_no_memory(e, "the export"));
     ms_gpt_carve_weights(&counter, &x->config.model, MUSEC_F32, shapes);
     ms_gpt_list_params(&x->config.model, shapes, shapes, shapes, x->params);
 done:
@@ -160,10 +157,7 @@ static musec_status write_weights(ms_error *e, const char *dir, export *x)
     bool         transposed;
     musec_status st = MUSEC_OK;
 
-    if (tensors == NULL || names == NULL) {
-        st = ms_no_memory(e, "the export");
-        goto done;
-    }
+    if (tensors == NULL || names == NULL) TRY(ms_no_memory(e, "the export"));
     for (size_t i = 0; i < x->n_params; i++) {
         const ms_mat w = x->params[i].weight;
         ms_hf_name(&x->config.model, x->params[i].name, names[i], &transposed);
@@ -303,10 +297,8 @@ musec_status ms_export_hf(ms_error *e, const ms_export_setup *setup, ms_export_r
     TRY(make_part(e, setup->out, part));
     TRY(write_files(e, part, setup, &x, out));
     TRY(check_free(e, setup->out)); /* it may exist by now */
-    if (rename(part, setup->out) != 0) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot be put in place (%s)", setup->out, strerror(errno));
-        goto done;
-    }
+    if (rename(part, setup->out) != 0)
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot be put in place (%s)", setup->out, strerror(errno)));
     out->step    = x.model.step;
     out->tensors = (int64_t)x.n_params;
     for (size_t i = 0; i < x.n_params; i++)

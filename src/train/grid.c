@@ -22,15 +22,22 @@ static const char rows_key[] = "rows";
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static void delete_field(json_t *object, const char *field)
+/* The key by which an object of a description has a field, or NULL. */
+static const char *find_field(const json_t *object, const char *field)
 {
     const char *key;
     json_t     *value;
-    void       *next;
-    json_object_foreach_safe(object, next, key, value)
+    json_object_foreach((json_t *)object, key, value)
     {
-        if (ms_train_field_same(key, field)) (void)json_object_del(object, key);
+        if (ms_train_field_same(key, field)) return key;
     }
+    return NULL;
+}
+
+static void delete_field(json_t *object, const char *field)
+{
+    for (const char *key; (key = find_field(object, field)) != NULL;)
+        (void)json_object_del(object, key);
 }
 
 /* Fields whose default was a number before 0 came to mean "automatic" keep the keys of then. */
@@ -43,13 +50,8 @@ static void name_zero(json_t *json, const char *field, const char *was)
 
 static const char *text_in(const json_t *json, const char *field) /* "": it has no such field */
 {
-    const char *key;
-    json_t     *value;
-    json_object_foreach((json_t *)json, key, value)
-    {
-        if (ms_train_field_same(key, field)) return json_string_value(value);
-    }
-    return "";
+    const char *key = find_field(json, field);
+    return key == NULL ? "" : json_string_value(json_object_get(json, key));
 }
 
 /* The fields of a config that make up its key, as text. */
@@ -79,13 +81,11 @@ static musec_status key_of(ms_error *e, const ms_train_config *cfg, bool effecti
     for (size_t i = 0; effective && ms_train_field_at(i, &f); i++)
         if (!ms_optim_reads(&cfg->optim, f.name)) delete_field(json, f.name);
     text = json_dumps(json, JSON_SORT_KEYS | JSON_COMPACT);
-    if (text != NULL) {
-        ms_sha256_init(&sha);
-        ms_sha256_add(&sha, text, strlen(text));
-        ms_sha256_end(&sha, key);
-    } else {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the key of a run");
-    }
+    if (text == NULL) TRY(ms_no_memory(e, "the key of a run"));
+    ms_sha256_init(&sha);
+    ms_sha256_add(&sha, text, strlen(text));
+    ms_sha256_end(&sha, key);
+done:
     free(text);
     json_decref(json);
     return st;
@@ -263,13 +263,7 @@ static musec_status merge_settings(ms_error *e, grid_cursor *c)
 
 static bool is_given(const void *settings, const char *key)
 {
-    const char *given;
-    json_t     *value;
-    json_object_foreach((json_t *)settings, given, value)
-    {
-        if (ms_train_field_same(given, key)) return true;
-    }
-    return false;
+    return find_field(settings, key) != NULL;
 }
 
 /* Replaces *name by the text that the settings have for it, if they have one. */
@@ -320,6 +314,13 @@ static musec_status check_key(ms_error *e, const char *key)
     return ms_fail(e, MUSEC_EINVAL, "there is no field \"%s\"; did you mean \"%s\"?", key, near);
 }
 
+static bool is_axis(const grid_cursor *c, const char *key)
+{
+    for (size_t i = 0; i < c->n_axes; i++)
+        if (ms_train_field_same(c->axes[i].key, key)) return true;
+    return false;
+}
+
 /* Checks an object of fields with one value each, none of which is an axis already. */
 static musec_status check_fields(ms_error *e, const grid_cursor *c, const json_t *object,
                                  const char *name)
@@ -333,9 +334,8 @@ static musec_status check_fields(ms_error *e, const grid_cursor *c, const json_t
     json_object_foreach((json_t *)object, key, value)
     {
         TRY(check_key(e, key));
-        for (size_t i = 0; i < c->n_axes; i++)
-            if (ms_train_field_same(c->axes[i].key, key))
-                return ms_fail(e, MUSEC_EINVAL, "%s is both in a row and a list of its own", key);
+        if (is_axis(c, key))
+            return ms_fail(e, MUSEC_EINVAL, "%s is both in a row and a list of its own", key);
     }
 done:
     return st;
@@ -350,22 +350,17 @@ static musec_status add_axis(ms_error *e, grid_cursor *c, const char *key, const
     if (n == 0) return ms_fail(e, MUSEC_EINVAL, "%s is an empty list", key);
     if (c->n_axes == MAX_AXES)
         return ms_fail(e, MUSEC_EINVAL, "more than %d fields that vary", MAX_AXES);
-    for (size_t i = 0; i < c->n_axes; i++)
-        if (ms_train_field_same(c->axes[i].key, key))
-            return ms_fail(e, MUSEC_EINVAL, "%s is given twice", key);
+    if (is_axis(c, key)) return ms_fail(e, MUSEC_EINVAL, "%s is given twice", key);
     c->axes[c->n_axes++] = (grid_axis){ .key = key, .values = values, .n = n };
 done:
     return st;
 }
 
-static musec_status check_rows(ms_error *e, const grid_cursor *c)
+static musec_status check_rows(ms_error *e, const grid_cursor *c, const json_t *rows)
 {
-    const json_t *rows = NULL;
-    char          name[32];
-    musec_status  st = MUSEC_OK;
+    char         name[32];
+    musec_status st = MUSEC_OK;
 
-    for (size_t i = 0; i < c->n_axes; i++)
-        if (strcmp(c->axes[i].key, rows_key) == 0) rows = c->axes[i].values;
     if (rows == NULL) return MUSEC_OK;
     if (!json_is_array(rows)) return ms_fail(e, MUSEC_EFORMAT, "rows must be a list of objects");
     for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -408,7 +403,7 @@ static musec_status add_grid(ms_error *e, grid_cursor *c, const json_t *object, 
     if (!json_is_object(object))
         return ms_fail(e, MUSEC_EFORMAT, "it must be an object of fields and lists");
     json_object_foreach((json_t *)object, key, values) { TRY(add_axis(e, c, key, values)); }
-    TRY(check_rows(e, c));
+    TRY(check_rows(e, c, json_object_get(object, rows_key)));
     TRY(check_count(e, c, grid->n));
     do {
         TRY(merge_settings(e, c));
@@ -458,15 +453,12 @@ static musec_status check_description(ms_error *e, const json_t *description)
         return ms_fail(e, MUSEC_EFORMAT, "it must be an object with \"grids\"");
     json_object_foreach((json_t *)description, key, value)
     {
-        const char *near  = ms_name_nearest(key, known, COUNT(known));
-        bool        there = false;
+        bool there = false;
         for (size_t i = 0; i < COUNT(known); i++)
             if (strcmp(known[i], key) == 0) there = true;
         if (!there)
-            return ms_fail(e, MUSEC_EINVAL,
-                           "\"%s\" is none of \"preset\", \"set\", \"grids\"%s%s%s", key,
-                           near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
-                           near != NULL ? "\"?" : "");
+            return ms_fail(e, MUSEC_EINVAL, "\"%s\" is none of \"preset\", \"set\", \"grids\"%s",
+                           key, ms_name_hint_of(key, known, COUNT(known)).text);
     }
     value = json_object_get(description, "grids");
     if (!json_is_array(value) || json_array_size(value) == 0)

@@ -279,10 +279,7 @@ static musec_status read_param(ms_error *e, init_source *s, ms_device *d, ms_gpt
         goto done;
     }
     if (transposed) made = transpose(read.data, w.rows, w.cols);
-    if (transposed && made == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->file);
-        goto done;
-    }
+    if (transposed && made == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->file));
     st = d->ops->upload(d, transposed ? made : read.data, (size_t)n * sizeof *made, w.data);
     if (st != MUSEC_OK) ms_error_set(e, "%s: %s", s->file, d->error.text);
 done:
@@ -346,10 +343,7 @@ musec_status ms_init_from(ms_error *e, const ms_train_config *cfg, ms_device *d,
         for (size_t i = 0; i < ms_gpt_n_params(gpt); i++)
             TRY(read_param(e, s, d, gpt, i, pass == 0));
     st = ms_gpt_refresh(gpt);
-    if (st != MUSEC_OK) {
-        ms_error_set(e, "%s: %s", s->file, d->error.text);
-        goto done;
-    }
+    if (st != MUSEC_OK) TRY(ms_fail(e, st, "%s: %s", s->file, d->error.text));
     compare(cfg->init_from, s, cfg, out->warning);
     TRY(describe(e, cfg->init_from, s, &out->origin));
 done:
