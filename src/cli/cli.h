@@ -1,4 +1,5 @@
-/* cli.h - what the subcommands share: the table of them, exit codes, failures, JSON.
+/* cli.h - what the files of the program share: the table of subcommands, exit codes, failures,
+ * JSON.
  *
  * A subcommand parses its table of options, calls the library and prints.  Results go to stdout,
  * everything else to stderr; a failure is one line there. */
@@ -116,5 +117,8 @@ const char *ms_cli_dtype_name(musec_dtype dtype);
 
 /* Makes an object with the value of every option of `cmd`. */
 musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *args, json_t **out);
+
+/* Writes the manual page: the template at `path`, docs/musec.1.in, with its lists filled in. */
+musec_status ms_manual_write(ms_error *e, const char *path, FILE *to);
 
 #endif

@@ -199,23 +199,19 @@ static json_t *matrix_json(const struct job *j, int64_t i)
 
 static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
 {
-    json_t      *root = json_object(), *matrices = json_array(), *chosen = NULL;
-    musec_status st;
+    json_t            *root, *matrices, *chosen = NULL;
+    const musec_status st = ms_cli_options(error, clip_command(), j->args, &chosen);
 
-    TRY(ms_cli_options(error, clip_command(), j->args, &chosen));
+    if (st != MUSEC_OK) return st;
+    root     = json_object();
+    matrices = json_array();
     for (int64_t i = 0; i < j->shape.count; i++)
         json_array_append_new(matrices, matrix_json(j, i));
-    ms_json_add(root, "in=%s out=%s op=%s threshold=%g dtype=%s device=%s", j->in_path, j->out_path,
-                j->args->op, j->args->threshold, ms_cli_dtype_name(j->out.dtype),
-                musec_ctx_device(j->ctx));
-    json_object_set(root, "options", chosen);
-    json_object_set(root, "matrices", matrices);
-    TRY(ms_json_print(error, root, to));
-done:
-    json_decref(root);
-    json_decref(matrices);
-    json_decref(chosen);
-    return st;
+    ms_json_add(root, "in=%s out=%s op=%s threshold=%g dtype=%s device=%s options=%p matrices=%p",
+                j->in_path, j->out_path, j->args->op, j->args->threshold,
+                ms_cli_dtype_name(j->out.dtype), musec_ctx_device(j->ctx), (void *)chosen,
+                (void *)matrices);
+    return ms_json_finish(error, root, to);
 }
 
 static musec_status run(ms_error *error, struct job *j)

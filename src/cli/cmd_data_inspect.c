@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "core/table.h"
+#include "core/text.h"
 #include "data/bpe.h"
 #include "data/bytes.h"
 #include "data/shard.h"
@@ -118,36 +119,24 @@ static double mean_length(const shard *s)
 
 /* ---- the sample ------------------------------------------------------------------------------ */
 
-/* Bytes of a UTF-8 character, 0 for what is none. */
-static size_t character(const unsigned char *s, size_t n)
+static bool is_control(const unsigned char *s) /* DEL and U+0080 to U+009F as well */
 {
-    const size_t want = s[0] < 0x80                   ? 1
-                        : s[0] >= 0xC2 && s[0] < 0xE0 ? 2
-                        : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
-                        : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
-                                                      : 0;
-    if (want == 0 || want > n) return 0;
-    for (size_t i = 1; i < want; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
-        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F) || s[0] == 0x7F ||
-        (s[0] == 0xC2 && s[1] < 0xA0)) /* DEL, and the control characters from U+0080 on */
-        return 0;
-    return want;
+    return (s[0] < 0x20 && s[0] != '\n' && s[0] != '\t') || s[0] == 0x7F ||
+           (s[0] == 0xC2 && s[1] < 0xA0);
 }
 
-/* Text as a terminal may see it: control characters and stray bytes as \xNN. */
+/* Writes text, which has a NUL behind it, as a terminal may see it: control characters and stray
+ * bytes as \xNN. */
 static void put_safely(const char *text, size_t bytes, FILE *to)
 {
-    const unsigned char *s = (const unsigned char *)text;
-    while (bytes > 0) {
-        const size_t n = character(s, bytes);
-        if (n == 0 || (s[0] < 0x20 && s[0] != '\n' && s[0] != '\t'))
+    const unsigned char *s = (const unsigned char *)text, *end = s + bytes;
+    while (s < end) {
+        const size_t n = is_control(s) ? 0 : ms_text_char((const char *)s);
+        if (n == 0)
             fprintf(to, "\\x%02x", s[0]);
         else
             fwrite(s, 1, n, to);
         s += n == 0 ? 1 : n;
-        bytes -= n == 0 ? 1 : n;
     }
 }
 

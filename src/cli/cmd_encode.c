@@ -1,11 +1,13 @@
 /* cmd_encode.c - musec encode and musec decode: text to ids, ids to text. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/stdin_text.h"
 #include "data/bpe.h"
 #include "data/bytes.h"
+
+#define STDIN_MAX ((size_t)1 << 30)
 
 static const char start_text[] = "<|endoftext|>";
 
@@ -87,6 +89,35 @@ done:
     return st;
 }
 
+/* Reads all of stdin; the caller frees *text. */
+static musec_status read_stdin(ms_error *e, char **text, size_t *bytes)
+{
+    size_t       capacity = (size_t)1 << 16, n = 0;
+    char        *all = malloc(capacity);
+    musec_status st  = MUSEC_OK;
+
+    while (all != NULL) {
+        n += fread(all + n, 1, capacity - n, stdin);
+        if (n < capacity || n > STDIN_MAX) break;
+        capacity *= 2;
+        char *more = realloc(all, capacity);
+        if (more == NULL) free(all);
+        all = more;
+    }
+    *text  = all;
+    *bytes = n;
+    if (all == NULL)
+        st = ms_no_memory(e, "what stdin has");
+    else if (ferror(stdin))
+        st = ms_fail(e, MUSEC_EIO, "stdin cannot be read (%s)", strerror(errno));
+    else if (n > STDIN_MAX)
+        st = ms_fail(e, MUSEC_EINVAL,
+                     "stdin has more than 1 GiB; give it in pieces, or use musec tokenize");
+    else
+        all[n] = '\0'; /* n < capacity */
+    return st;
+}
+
 /* ---- encode ---------------------------------------------------------------------------------- */
 
 static size_t encode_bytes(const char *text, size_t bytes, bool special, uint16_t *ids)
@@ -131,12 +162,10 @@ static musec_status encode(ms_error *e, const struct args *a)
 
     TRY(open_tokenizer(e, a, &bpe));
     if (bpe != NULL) TRY(ms_bpe_cache_make(e, bpe, &cache));
-    TRY(ms_stdin_read(e, &text, &bytes));
+    TRY(read_stdin(e, &text, &bytes));
     ids = malloc(ms_bpe_max_ids(bytes) * sizeof *ids); /* a few GiB at most */
-    if (ids == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the ids of %zu bytes", bytes);
-        goto done;
-    }
+    if (ids == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for the ids of %zu bytes", bytes));
     if (bpe != NULL)
         n = ms_bpe_encode(bpe, cache, text, bytes, a->special != 0, ids);
     else
@@ -210,7 +239,7 @@ static musec_status decode(ms_error *e, const struct args *a)
     musec_status st;
 
     TRY(open_tokenizer(e, a, &bpe));
-    TRY(ms_stdin_read(e, &text, &bytes));
+    TRY(read_stdin(e, &text, &bytes));
     TRY(each_id(e, bpe, text, bytes, false)); /* all or nothing */
     TRY(each_id(e, bpe, text, bytes, true));
 done:

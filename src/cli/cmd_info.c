@@ -150,6 +150,8 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     ms_error          why;
 
 #define ROW(label, ...) (ms_table_add(&table, "%s", label), ms_table_add(&table, __VA_ARGS__))
+/* The version of a library, or what to install. */
+#define VERSION(label, v, absent) ROW(label, "%s", (v) != NULL ? (v) : (absent))
     ROW("musec", "%s", musec_version());
     ROW("built by", "%s", build_text);
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
@@ -164,10 +166,8 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     ROW("blas", "%s", facts->blas);
     ROW("threads", "%d", facts->threads);
     ROW("jansson", "%s", jansson_version_str());
-    if (ms_utf8proc_version() != NULL)
-        ROW("utf8proc", "%s", ms_utf8proc_version());
-    else
-        ROW("utf8proc", "absent; for GPT-2's tokenizer install libutf8proc-dev and build again");
+    VERSION("utf8proc", ms_utf8proc_version(),
+            "absent; for GPT-2's tokenizer install libutf8proc-dev and build again");
     for (size_t i = 0; ms_unpack_library_at(i, &library); i++) {
         if (library.version != NULL)
             ROW(library.name, "%s", library.version);
@@ -175,15 +175,10 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
             ROW(library.name, "absent; to read %s install the package %s and build again",
                 library.packing, library.package);
     }
-    if (ms_watch_server_version() != NULL)
-        ROW("libmicrohttpd", "%s", ms_watch_server_version());
-    else
-        ROW("libmicrohttpd",
+    VERSION("libmicrohttpd", ms_watch_server_version(),
             "absent; for the page of musec watch install libmicrohttpd-dev and build again");
-    if (ms_http_version() != NULL)
-        ROW("libcurl", "%s", ms_http_version());
-    else
-        ROW("libcurl", "absent; for data get install libcurl4-openssl-dev and build again");
+    VERSION("libcurl", ms_http_version(),
+            "absent; for data get install libcurl4-openssl-dev and build again");
     for (size_t i = 0; i < COUNT(programs); i++) {
         if (find_program(programs[i].program, path, sizeof path))
             ROW("program", "%s: %s", programs[i].program, path);
@@ -196,10 +191,11 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
         ROW("copy", "%.1f GB/s", facts->peak->copy_gb_s);
         for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
             if (facts->peak->gemm_gflop_s[t] <= 0.0) continue;
-            ms_table_add(&table, "gemm %s", ms_dtype_name(t));
-            ms_table_add(&table, "%.1f GFLOP/s", facts->peak->gemm_gflop_s[t]);
+            ms_table_row(&table, "gemm %s\t%.1f GFLOP/s", ms_dtype_name(t),
+                         facts->peak->gemm_gflop_s[t]);
         }
     }
+#undef VERSION
 #undef ROW
     return ms_table_finish(error, &table, stdout);
 }

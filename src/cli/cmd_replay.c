@@ -285,20 +285,17 @@ static musec_status explain(ms_error *error, const struct job *j)
 {
     const size_t bytes = musec_optim_describe(j->optim, NULL, 0) + 1;
     char        *text  = malloc(bytes);
-    json_t      *root  = NULL;
     musec_status st    = MUSEC_OK;
 
-    if (text == NULL) return ms_fail(error, MUSEC_ENOMEM, "not enough memory for the description");
+    if (text == NULL) return ms_no_memory(error, "the description");
     musec_optim_describe(j->optim, text, bytes);
     if (j->args->json) {
-        root = json_object();
+        json_t *root = json_object();
         ms_json_add(root, "optimizer=%s description=%s", j->args->optimizer, text);
-        TRY(ms_json_print(error, root, stdout));
+        st = ms_json_finish(error, root, stdout);
     } else {
         fputs(text, stdout);
     }
-done:
-    json_decref(root);
     free(text);
     return st;
 }
@@ -418,27 +415,22 @@ static json_t *report_json(const struct job *j, const musec_optim_report *r)
 
 static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
 {
-    json_t      *root = json_object(), *reports = json_array(), *chosen = NULL;
-    musec_status st;
+    json_t            *root, *reports, *chosen = NULL;
+    const musec_status st = ms_cli_options(error, replay_command(), j->args, &chosen);
 
-    TRY(ms_cli_options(error, replay_command(), j->args, &chosen));
+    if (st != MUSEC_OK) return st;
+    root    = json_object();
+    reports = json_array();
     for (int64_t i = 0; i < j->n_reports; i++)
         json_array_append_new(reports, report_json(j, &j->reports[i]));
     ms_json_add(root,
                 "optimizer=%s rows=%lld cols=%lld dtype=%s device=%s steps=%lld skipped=%lld "
-                "norm2=%g fro=%g",
+                "norm2=%g fro=%g reports=%p options=%p",
                 j->args->optimizer, (long long)j->shape.rows, (long long)j->shape.cols,
                 ms_cli_dtype_name(j->weights.dtype), musec_ctx_device(j->ctx),
                 (long long)musec_optim_steps(j->optim), (long long)musec_optim_skipped(j->optim),
-                j->last.norm2, j->last.fro);
-    json_object_set(root, "reports", reports);
-    json_object_set(root, "options", chosen);
-    TRY(ms_json_print(error, root, to));
-done:
-    json_decref(root);
-    json_decref(reports);
-    json_decref(chosen);
-    return st;
+                j->last.norm2, j->last.fro, (void *)reports, (void *)chosen);
+    return ms_json_finish(error, root, to);
 }
 
 static musec_status run(ms_error *error, struct job *j)

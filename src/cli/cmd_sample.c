@@ -116,10 +116,8 @@ static musec_status say_prompt(ms_error *e, ms_sampler *s, const tokenizer *t, c
     uint16_t    *words = malloc(ms_bpe_max_ids(bytes) * sizeof *words);
     musec_status st;
 
-    if (ids == NULL || words == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the prompt");
-        goto done;
-    }
+    if (ids == NULL || words == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for the prompt"));
     if (t->bpe != NULL) n = ms_bpe_encode(t->bpe, t->cache, prompt, bytes, false, words);
     for (size_t i = 0; i < n; i++)
         ids[i] = t->bpe != NULL ? words[i] : (unsigned char)prompt[i];

@@ -14,6 +14,7 @@
 #include "core/log.h"
 #include "core/safetensors.h"
 #include "core/table.h"
+#include "core/text.h"
 
 enum {
     DEFAULT_TOP = 5,
@@ -149,10 +150,8 @@ static musec_status measure_view(ms_error *error, struct job *j, musec_view view
     for (int64_t i = 0; i < view.count; i++) {
         entries[i].stats  = stats[i];
         entries[i].values = malloc(r * sizeof *values);
-        if (entries[i].values == NULL) {
-            st = ms_fail(error, MUSEC_ENOMEM, "not enough memory for the singular values");
-            goto done;
-        }
+        if (entries[i].values == NULL)
+            TRY(ms_fail(error, MUSEC_ENOMEM, "not enough memory for the singular values"));
         memcpy(entries[i].values, values + (size_t)i * r, r * sizeof *values);
     }
 done:
@@ -289,23 +288,18 @@ static musec_status print_text(ms_error *error, const struct job *j, FILE *to)
 
     snprintf(align, sizeof align, "llr%s%s%s", exact ? "rrr" : "", share ? "r" : "",
              top ? "l" : "");
-    ms_table_add(&table, "matrix");
-    ms_table_add(&table, "shape");
-    ms_table_add(&table, exact ? "sigma1" : "sigma1 >=");
-    if (exact) {
-        ms_table_row(&table, "frobenius\tnuclear\teff.rank");
-    }
+    ms_table_row(&table, "matrix\tshape\t%s", exact ? "sigma1" : "sigma1 >=");
+    if (exact) ms_table_row(&table, "frobenius\tnuclear\teff.rank");
     if (share) ms_table_add(&table, "above D");
     if (top) ms_table_add(&table, "largest");
     for (size_t i = 0; i < j->n_entries; i++) {
         const struct entry *entry = &j->entries[i];
-        ms_table_add(&table, "%s", entry->name);
-        ms_table_add(&table, "%lldx%lld", (long long)entry->rows, (long long)entry->cols);
-        ms_table_add(&table, "%.6g", entry->stats.norm2);
-        if (exact) {
+        ms_table_add(&table, "%s", entry->name); /* may have tabs */
+        ms_table_row(&table, "%lldx%lld\t%.6g", (long long)entry->rows, (long long)entry->cols,
+                     entry->stats.norm2);
+        if (exact)
             ms_table_row(&table, "%.6g\t%.6g\t%.5g", entry->stats.fro, entry->stats.nuclear,
                          entry->stats.effective_rank);
-        }
         if (share) ms_table_add(&table, "%.1f%%", 100.0 * entry->stats.share_above);
         if (top) add_top(&table, j, entry);
     }
@@ -367,20 +361,14 @@ static musec_status check_values(ms_error *error, const struct args *a)
     return MUSEC_OK;
 }
 
-static int is_safetensors(const char *path)
-{
-    static const char ending[] = ".safetensors";
-    const size_t      n        = strlen(path);
-    return n >= sizeof ending - 1 && strcmp(path + n - (sizeof ending - 1), ending) == 0;
-}
-
 static musec_status run(ms_error *error, struct job *j)
 {
     musec_status st;
 
     TRY(check_values(error, j->args));
     TRY(ms_cli_open(error, j->args->device, &j->ctx));
-    TRY(is_safetensors(j->path) ? take_safetensors(error, j) : take_npy(error, j));
+    TRY(ms_text_ends_with(j->path, ".safetensors") ? take_safetensors(error, j)
+                                                   : take_npy(error, j));
     TRY(j->args->json ? print_json(error, j, stdout) : print_text(error, j, stdout));
     if (json_array_size(j->skipped) > 0)
         ms_log_say(&j->log, MS_LOG_NORMAL,

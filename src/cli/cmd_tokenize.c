@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/names.h"
 #include "core/process.h"
 #include "core/signals.h"
 #include "data/tokenize.h"
@@ -19,16 +20,19 @@ struct args {
     int         skip_bad, resume, verify, quiet, json;
 };
 
+/* The choices are in the order of ms_reader_split and ms_reader_format. */
+static const char splits[] = "eot|blank|file", formats[] = "auto|text|jsonl";
+
 static const ms_option options[] = {
     { "out", MS_OPT_STR, AT(out), "DIR", "directory for the shards, to be created" },
     { "tokenizer", MS_OPT_CHOICE, AT(tokenizer), "gpt2|byte",
       "GPT-2's tokens, or one for each byte [gpt2]" },
     { "vocab", MS_OPT_STR, AT(vocab), "PATH",
       "GPT-2's vocabulary, a file or its directory [data/gpt2 or ~/.local/share/musec/gpt2]" },
-    { "split", MS_OPT_CHOICE, AT(split), "eot|blank|file",
+    { "split", MS_OPT_CHOICE, AT(split), splits,
       "where a document of a text ends: at a line <|endoftext|>, at an empty line, or with the "
       "file [eot]" },
-    { "format", MS_OPT_CHOICE, AT(format), "auto|text|jsonl",
+    { "format", MS_OPT_CHOICE, AT(format), formats,
       "format of the input; auto goes by file names, and by the first byte of a pipe [auto]" },
     { "field", MS_OPT_STR, AT(field), "NAME", "JSON field that holds the document [text]" },
     { "shard-tokens", MS_OPT_I64, AT(shard_tokens), "N",
@@ -174,20 +178,6 @@ static musec_status print_result(ms_error *e, const struct args *a, const ms_tok
     return ms_json_finish(e, root, stdout);
 }
 
-/* The place of a word in "a|b|c": what the enums of reader.h count. */
-static int choice(const char *word, const char *choices)
-{
-    int          index = 0;
-    const size_t n     = strlen(word);
-
-    for (const char *c = choices; *c != '\0'; c += *c == '|', index++) {
-        const size_t bytes = strcspn(c, "|");
-        if (bytes == n && memcmp(c, word, n) == 0) break;
-        c += bytes;
-    }
-    return index;
-}
-
 static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
 {
     ms_log               log      = ms_log_open(stderr, a->quiet ? MS_LOG_QUIET : MS_LOG_NORMAL);
@@ -213,8 +203,8 @@ static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
     char                 vocab[MS_PATH_MAX];
     musec_status         st;
 
-    cfg.reader.split  = (ms_reader_split)choice(a->split, "eot|blank|file");
-    cfg.reader.format = (ms_reader_format)choice(a->format, "auto|text|jsonl");
+    cfg.reader.split  = (ms_reader_split)ms_choice_index(splits, a->split);
+    cfg.reader.format = (ms_reader_format)ms_choice_index(formats, a->format);
     if (a->threads == 0) cfg.threads = ms_process_cores();
     if (strcmp(a->tokenizer, "gpt2") == 0) {
         TRY(ms_bpe_find(e, a->vocab, vocab));

@@ -374,8 +374,7 @@ static void on_step(void *arg, const ms_log_line *line)
 static musec_status print_summary(ms_error *e, const struct args *a, const char *out,
                                   const ms_summary *s)
 {
-    musec_status st   = MUSEC_OK;
-    json_t      *root = NULL;
+    json_t *root;
 
     if (!a->json) {
         printf("%s%s%s after %lld steps, %lld tokens, %.1f s: loss %.4f", s->status,
@@ -400,10 +399,7 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
                 "time_s=%g start_s=%g",
                 s->last_loss, s->best_loss, s->last_val_loss, s->best_val_loss, s->unigram_loss,
                 s->time_s, s->start_s);
-    TRY(ms_json_print(e, root, stdout));
-done:
-    json_decref(root);
-    return st;
+    return ms_json_finish(e, root, stdout);
 }
 
 /* A step that is over soon is finished. */
@@ -464,11 +460,8 @@ static musec_status explain(ms_error *e, const struct args *a, const ms_train_co
     musec_status st;
 
     if (!a->json) return ms_train_explain(e, cfg, stdout);
-    TRY(ms_train_explain_json(e, cfg, &root));
-    TRY(ms_json_print(e, root, stdout));
-done:
-    json_decref(root);
-    return st;
+    st = ms_train_explain_json(e, cfg, &root);
+    return st == MUSEC_OK ? ms_json_finish(e, root, stdout) : st;
 }
 
 int cmd_train(int argc, char **argv)

@@ -192,16 +192,10 @@ done:
 
 static musec_status look_once(ms_error *e, const struct args *a, ms_live *live)
 {
-    json_t      *all = NULL;
-    musec_status st;
+    const musec_status st = ms_live_update(e, live);
 
-    TRY(ms_live_update(e, live));
-    if (!a->json) return print_table(e, live, stdout);
-    all = ms_live_json(live);
-    TRY(ms_json_print(e, all, stdout));
-done:
-    json_decref(all);
-    return st;
+    if (st != MUSEC_OK) return st;
+    return a->json ? ms_json_finish(e, ms_live_json(live), stdout) : print_table(e, live, stdout);
 }
 
 int cmd_watch(int argc, char **argv)

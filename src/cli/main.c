@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/manual.h"
 #include "core/names.h"
 #include "device/cpu/prepare.h"
 

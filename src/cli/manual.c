@@ -7,12 +7,11 @@
  *     .\" end              writes the others
  *     .\" items            the items of musec paper, with the paper's own numbers
  *     .\" sections         the sections of musec report */
-#include "cli/manual.h"
-
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
 #include "experiment/experiment.h"
 #include "report/sections.h"
 

@@ -264,20 +264,16 @@ static json_t *run_json(const one_run *r)
 
 static musec_status make_json(ms_error *e, const job *j, json_t **out)
 {
-    json_t      *given = NULL, *runs = json_array();
-    musec_status st;
+    json_t            *given = NULL, *runs;
+    const musec_status st    = ms_cli_options(e, theory_run_command(), j->args, &given);
 
-    *out = json_object();
-    TRY(ms_cli_options(e, theory_run_command(), j->args, &given));
+    if (st != MUSEC_OK) return st;
+    runs = json_array();
     for (size_t i = 0; i < j->n; i++)
         json_array_append_new(runs, run_json(&j->runs[i]));
-    json_object_set_new(*out, "problem", ms_json_string(j->problem));
-    json_object_set(*out, "given", given);
-    json_object_set(*out, "runs", runs);
-done:
-    json_decref(given);
-    json_decref(runs);
-    return st;
+    *out = json_object();
+    ms_json_add(*out, "problem=%s given=%p runs=%p", j->problem, (void *)given, (void *)runs);
+    return MUSEC_OK;
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
