@@ -38,23 +38,22 @@ struct ms_gpt {
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-static ms_mat vec_as_row(ms_vec v)
+static ms_mat row_of(void *data, musec_dtype dtype, int64_t n)
 {
-    return (ms_mat){ .data   = v.data,
-                     .rows   = 1,
-                     .cols   = v.count,
-                     .ld     = v.count,
-                     .count  = 1,
-                     .stride = v.count,
-                     .dtype  = MUSEC_F64 };
+    return ms_mat_of(musec_view_dense(data, dtype, 1, 1, n));
+}
+
+static musec_status fill_vec(ms_gpt *g, double value, ms_vec v)
+{
+    return g->d->ops->fill(g->d, value, row_of(v.data, MUSEC_F64, v.count));
 }
 
 static musec_status reset_results(ms_gpt *g)
 {
     musec_status st;
     g->tokens = 0;
-    TRY(g->d->ops->fill(g->d, 0.0, vec_as_row(g->acts.loss)));
-    TRY(g->d->ops->fill(g->d, -INFINITY, vec_as_row(g->acts.max_logit)));
+    TRY(fill_vec(g, 0.0, g->acts.loss));
+    TRY(fill_vec(g, -INFINITY, g->acts.max_logit));
 done:
     return st;
 }
@@ -100,12 +99,7 @@ static musec_status take_memory(ms_gpt *g)
         copies.base = g->copy_memory;
         ms_gpt_carve_weights(&copies, cfg, g->dtype, &copied);
     }
-    g->all_grads = (ms_mat){ .data  = g->grad_memory,
-                             .rows  = 1,
-                             .cols  = (int64_t)(sizes.grads / ms_dtype_bytes(wide)),
-                             .ld    = (int64_t)(sizes.grads / ms_dtype_bytes(wide)),
-                             .count = 1,
-                             .dtype = wide };
+    g->all_grads = row_of(g->grad_memory, wide, (int64_t)(sizes.grads / ms_dtype_bytes(wide)));
     TRY(list_params(g, &copied));
     TRY(ms_gpt_upload_angles(g->d, cfg, g->max_tokens, &g->acts));
     TRY(reset_results(g));

@@ -12,7 +12,7 @@
  *                 x <- x + relu(norm(x) A^T)^2 B                (A, B both (mlp, width))
  *     raw = norm(x) head^T;  z = cap(raw);  loss of z against the next n tokens
  *
- * Q, K, V of a layer lie one behind the other, so that one product makes all three.  Memory is
+ * Q, K, V of a layer are contiguous, so that one product computes all three.  Memory is
  * allocated at creation, for max_tokens; nothing is allocated after the first pass.
  *
  * The dtype is that of activations.  With 16 bits, weights and gradients are float32 nevertheless:

@@ -30,14 +30,6 @@ static musec_status check_range(ms_error *e, const char *name, int64_t value, in
     return MUSEC_OK;
 }
 
-static musec_status check_number(ms_error *e, const char *name, double value, double min)
-{
-    if (!(value >= min && value < 1e9))
-        return ms_fail(e, MUSEC_EINVAL, "%s is %g; it must be at least %g and below 1e9", name,
-                       value, min);
-    return MUSEC_OK;
-}
-
 musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg)
 {
     const struct {
@@ -84,7 +76,9 @@ musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg)
     for (size_t i = 0; i < COUNT(whole); i++)
         TRY(check_range(e, whole[i].name, whole[i].value, whole[i].min, whole[i].max));
     for (size_t i = 0; i < COUNT(real); i++)
-        TRY(check_number(e, real[i].name, real[i].value, real[i].min));
+        if (!(real[i].value >= real[i].min && real[i].value < 1e9))
+            return ms_fail(e, MUSEC_EINVAL, "%s is %g; it must be at least %g and below 1e9",
+                           real[i].name, real[i].value, real[i].min);
     if (cfg->head % 2 != 0)
         return ms_fail(e, MUSEC_EINVAL, "head is %lld; RoPE turns pairs, so it must be even",
                        (long long)cfg->head);
@@ -111,12 +105,7 @@ static void *take(ms_carver *c, size_t bytes)
 
 static ms_mat take_mat(ms_carver *c, musec_dtype dtype, int64_t count, int64_t rows, int64_t cols)
 {
-    ms_mat m = { .rows   = rows,
-                 .cols   = cols,
-                 .ld     = cols,
-                 .count  = count,
-                 .stride = rows * cols,
-                 .dtype  = dtype };
+    ms_mat m = ms_mat_of(musec_view_dense(NULL, dtype, count, rows, cols));
     size_t bytes;
     if (!ms_size_stack(count, rows, cols, ms_dtype_bytes(dtype), &bytes))
         c->overflow = true;
