@@ -1,5 +1,5 @@
-/* objective.h - functions of one matrix with kinks, whose constants are known: what the convergence
- * theorem is tried on.
+/* objective.h - nonsmooth functions of one matrix with known constants, on which the convergence
+ * theorem is tested.
  *
  * Everything is drawn from the seed, in float64.  A subgradient is one of Clarke's, chosen at kinks
  * by sign(0) = 0 and by the first of equal pieces.  `lipschitz` holds in the Frobenius norm on the

@@ -23,13 +23,13 @@
 #include "theory/objective_parts.h"
 
 #define KINK_RATIO  0.1 /* k of kinks */
-#define START_APART 1.0 /* |start - target|_F, where nothing else says so */
+#define START_APART 1.0 /* |start - target|_F; about that in kinks */
 
 /* ---- sensing --------------------------------------------------------------------------------- */
 
 static bool is_wrong(int64_t i) { return i % 20 == 0; }
 
-/* For the measurements that are right: s = A v goes to the scratch, A^T s to out. */
+/* Computes s = A v, of the right measurements alone, in the scratch, and A^T s in out. */
 static void apply_gram(const ms_objective *p, const double *v, double *out)
 {
     const int64_t size = ms_objective_size(p), n = p->n;
@@ -43,9 +43,9 @@ static void apply_gram(const ms_objective *p, const double *v, double *out)
         out[k] = ms_objective_dot(p->a + k * n, p->scratch, n);
 }
 
-/* Are there signs of the right ones, all inside of [-1, 1], with A^T s = push, what the wrong ones
- * contribute?  Those of least squares are tried, by conjugate gradients: they prove it where they
- * do, and where they do not, nothing is known. */
+/* Looks for signs of the right measurements, all in [-1, 1], with A^T s = push, the contribution of
+ * the wrong ones.  It tries those of least squares, by conjugate gradients: where they fail, others
+ * may still exist. */
 static musec_status find_signs(ms_error *e, const double *push, const ms_objective *p, bool *found)
 {
     const int64_t size   = ms_objective_size(p);
@@ -178,7 +178,7 @@ double ms_objective_max(const ms_objective *p, const double *w, double *h)
 
 /* ---- kinks ----------------------------------------------------------------------------------- */
 
-/* n normal vectors, made orthonormal one after the other; twice each, for rounding's sake. */
+/* n random vectors, made orthonormal by Gram-Schmidt, each twice because of rounding. */
 static void orthonormal(uint64_t seed, const char *purpose, int64_t n, int64_t length, double *q)
 {
     ms_objective_draw(seed, purpose, 1.0, n * length, q);

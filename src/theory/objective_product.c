@@ -85,7 +85,7 @@ double ms_objective_phase(const ms_objective *p, const double *w, double *h)
 
 /* ---- completion ------------------------------------------------------------------------------ */
 
-/* The last half of the rows belongs to the columns of the matrix that is completed. */
+/* The first of the rows that are the v_j. */
 static int64_t first_v(const ms_objective *p) { return p->rows / 2; }
 
 musec_status ms_objective_make_completion(ms_error *e, uint64_t seed, ms_objective *p)
@@ -103,7 +103,7 @@ musec_status ms_objective_make_completion(ms_error *e, uint64_t seed, ms_objecti
     for (int64_t i = 0; i < n_u; i++)
         for (int64_t j = 0; j < n_v; j++) {
             const uint64_t at = (uint64_t)(i * n_v + j);
-            if (ms_rand_uniform(key, at) > 0.75 && i + j > 0) continue; /* never none at all */
+            if (ms_rand_uniform(key, at) > 0.75 && i + j > 0) continue; /* keeps one at least */
             known[at]           = 1.0;
             p->at[2 * p->n]     = i;
             p->at[2 * p->n + 1] = n_u + j;

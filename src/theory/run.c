@@ -76,8 +76,8 @@ typedef struct run {
     musec_optim           *opt;
     int64_t                size, T, K;
     double                *w, *g, *h; /* (size) */
-    double                *sum;       /* (size) of H_1 ... H_t in this epoch */
-    double                *path;      /* (T + 1, size) of the epoch picked */
+    double                *sum;       /* (size) of H_1 / T ... H_t / T in this epoch */
+    double                *path;      /* (T + 1, size) iterates of the epoch picked */
     ms_theory_result      *out;
 } run;
 
@@ -129,7 +129,7 @@ done:
     return st;
 }
 
-/* Records H_n at W_n, n = k T + t: in the epoch's sum, at the end of an epoch, on the path. */
+/* Adds H_n to the mean of its epoch and W_n to the path of the epoch picked, n = k T + t. */
 static void record(run *r, int64_t n)
 {
     ms_theory_result *out  = r->out;
@@ -178,7 +178,7 @@ static musec_status take_steps(ms_error *e, run *r, void (*on_step)(void *, int6
     }
 }
 
-/* The picked epoch's mean of W_0 ... W_{T-1}, and how far its iterates are from it. */
+/* Computes the results of the picked epoch: the mean of W_0 ... W_{T-1}, the spread around it. */
 static musec_status finish(ms_error *e, run *r)
 {
     ms_theory_result *out   = r->out;
