@@ -263,28 +263,28 @@ done:
     return st;
 }
 
-/* Gives `part` its final name.  A checkpoint of that name steps aside first: at every moment one of
+/* Gives `part` its final name.  A checkpoint of that name is renamed first: at every moment one of
  * the two is there and complete. */
 static musec_status put_in_place(ms_error *e, const char *root, const char *part, int64_t step)
 {
     char         whole[MS_PATH_MAX], old[MS_PATH_MAX];
-    bool         aside = false, in_place;
+    bool         replaced = false, in_place;
     musec_status st;
 
     TRY(entry_path(e, root, ENTRY_WHOLE, step, whole));
     TRY(entry_path(e, root, ENTRY_OLD, step, old));
     in_place = rename(part, whole) == 0;
     if (!in_place && (errno == ENOTEMPTY || errno == EEXIST)) {
-        aside    = rename(whole, old) == 0;
-        in_place = aside && rename(part, whole) == 0;
+        replaced = rename(whole, old) == 0;
+        in_place = replaced && rename(part, whole) == 0;
     }
     if (!in_place) {
         st = io_failed(e, whole, "put the checkpoint in place");
-        if (aside) (void)rename(old, whole);
+        if (replaced) (void)rename(old, whole);
         goto done;
     }
     TRY(sync_path(e, root));
-    if (aside) TRY(ms_directory_remove(e, old));
+    if (replaced) TRY(ms_directory_remove(e, old));
 done:
     return st;
 }

@@ -20,11 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    HEAD_BYTES = 12,
-    CRC_BYTES  = 4,
-    EVENT_MAX  = 64
-}; /* EVENT_MAX: bytes of an Event without its data */
+enum { HEAD_BYTES = 12, CRC_BYTES = 4, EVENT_MAX = 64 /* of an Event without its data */ };
 enum { KIND_VARINT = 0, KIND_8 = 1, KIND_BYTES = 2, KIND_4 = 5 };
 
 #define KEY(number, kind) ((unsigned char)(8 * (number) + (kind)))

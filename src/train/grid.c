@@ -40,8 +40,8 @@ static void delete_field(json_t *object, const char *field)
         (void)json_object_del(object, key);
 }
 
-/* Fields whose default was a number before 0 came to mean "automatic" keep the keys of then. */
-static void name_zero(json_t *json, const char *field, const char *was)
+/* Some defaults were numbers before 0 came to mean "automatic": the key has the number still. */
+static void replace_zero(json_t *json, const char *field, const char *was)
 {
     const char *text = json_string_value(json_object_get(json, field));
     if (text != NULL && strcmp(text, "0") == 0)
@@ -63,8 +63,8 @@ static json_t *keyed(const ms_train_config *cfg)
         if ((f.flags & MS_FIELD_NOT_KEYED) != 0 || ((f.flags & MS_FIELD_KEYED_IF_SET) != 0 &&
                                                     strcmp(text_in(json, f.name), f.initial) == 0))
             delete_field(json, f.name);
-    name_zero(json, "workspace", "1073741824");
-    if (cfg->optim.ns_mode != MUSEC_NS_ACCURATE) name_zero(json, "ns_tol", "0.001");
+    replace_zero(json, "workspace", "1073741824");
+    if (cfg->optim.ns_mode != MUSEC_NS_ACCURATE) replace_zero(json, "ns_tol", "0.001");
     return json;
 }
 
@@ -129,13 +129,6 @@ static musec_status name_run(ms_error *e, ms_grid_run *run)
 
 /* ---- the runs, found by key ------------------------------------------------------------------ */
 
-/* The run with this key, or NULL. */
-static ms_grid_run *find_run(const ms_grid *grid, const char *effective_key)
-{
-    const json_t *index = json_object_get(grid->index, effective_key);
-    return index == NULL ? NULL : &grid->at[json_integer_value(index)];
-}
-
 static musec_status append_run(ms_error *e, ms_grid *grid, const ms_grid_run *run)
 {
     ms_grid_run *at = ms_grow(grid->at, grid->n, &grid->capacity, sizeof *at);
@@ -189,14 +182,15 @@ static void count_duplicate(ms_grid *grid, ms_grid_run *run, const ms_train_conf
 
 static musec_status add_run(ms_error *e, ms_grid *grid, const ms_train_config *cfg)
 {
-    ms_grid_run  run = { .config = *cfg };
-    ms_grid_run *same;
-    musec_status st;
+    ms_grid_run   run = { .config = *cfg };
+    const json_t *index;
+    musec_status  st;
 
     TRY(key_of(e, cfg, false, run.key));
     TRY(key_of(e, cfg, true, run.effective_key));
-    same = find_run(grid, run.effective_key);
-    if (same != NULL) {
+    index = json_object_get(grid->index, run.effective_key);
+    if (index != NULL) {
+        ms_grid_run *same = &grid->at[json_integer_value(index)];
         if (strcmp(same->key, run.key) != 0) count_duplicate(grid, same, cfg);
         goto done;
     }
@@ -235,11 +229,6 @@ typedef struct grid_cursor { /* a place among the combinations of one grid */
     json_t       *settings; /* of the current combination */
 } grid_cursor;
 
-static const json_t *value_of(const grid_axis *a)
-{
-    return json_is_array(a->values) ? json_array_get(a->values, a->at) : a->values;
-}
-
 /* Merges the settings of the current combination; later ones replace earlier ones. */
 static musec_status merge_settings(ms_error *e, grid_cursor *c)
 {
@@ -252,7 +241,8 @@ static musec_status merge_settings(ms_error *e, grid_cursor *c)
     if (c->set != NULL) ok = ok && json_object_update(all, (json_t *)c->set) == 0;
     for (size_t i = 0; i < c->n_axes && ok; i++) {
         const char *key   = c->axes[i].key;
-        json_t     *value = (json_t *)value_of(&c->axes[i]);
+        json_t     *value = (json_t *)c->axes[i].values;
+        if (json_is_array(value)) value = json_array_get(value, c->axes[i].at);
         if (strcmp(key, rows_key) == 0)
             ok = json_object_update(all, value) == 0;
         else

@@ -60,7 +60,7 @@ static json_t *windows_of(const ms_hf_model *m)
     return all;
 }
 
-/* The run's settings: all that made the weights, without paths and devices of this machine. */
+/* The run's settings, without the paths and devices of this machine. */
 static json_t *settings_of(const ms_train_config *cfg)
 {
     json_t        *all = ms_train_config_json(cfg);

@@ -268,7 +268,7 @@ musec_status ms_runlog_close(ms_error *e, ms_runlog *r)
 
 /* ---- the summary ----------------------------------------------------------------------------- */
 
-/* The version, machine and day, for those who look at the run later. */
+/* The version, machine and day, for later readers. */
 static json_t *made_json(void)
 {
     const time_t now = time(NULL);

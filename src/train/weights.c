@@ -19,7 +19,7 @@ static size_t bytes_of(ms_mat x)
     return (size_t)x.rows * (size_t)x.cols * ms_dtype_bytes(x.dtype); /* Parameters are dense. */
 }
 
-static size_t largest(const ms_gpt *gpt)
+size_t ms_weights_buffer(const ms_gpt *gpt)
 {
     size_t max = 1;
     for (size_t i = 0; i < ms_gpt_n_params(gpt); i++) {
@@ -43,7 +43,7 @@ musec_status ms_weights_write(ms_error *e, const char *path, ms_device *d, const
 {
     static const char *const metadata[][2] = { { "format", "pt" } }; /* required by loaders */
     const size_t             n             = ms_gpt_n_params(gpt);
-    struct weights_source    source        = { d, gpt, malloc(largest(gpt)) };
+    struct weights_source    source        = { d, gpt, malloc(ms_weights_buffer(gpt)) };
     ms_tensor_out           *tensors       = calloc(n, sizeof *tensors);
     musec_status             st;
 
