@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/settings.h"
 #include "cli/stack.h"
 #include "core/table.h"
 #include "linalg/linalg.h"
@@ -49,6 +50,8 @@ static const char details[] =
     "IN.npy holds a matrix or a 3-D stack of float32 or float64; OUT.npy gets the\n"
     "result in the dtype of the arithmetic, whole or not at all.\n\n"
     "Operators on the singular values s:\n";
+static const char example[] =
+    "\nExample: musec clip --op fast --threshold 0.5 grad.npy clipped.npy\n";
 
 const ms_command *clip_command(void)
 {
@@ -62,22 +65,8 @@ const ms_command *clip_command(void)
         .min_operands = 2,
         .max_operands = 2,
     };
-    const char *help  = NULL;
-    const char *name  = NULL;
-    size_t      names = 0, used = 0;
-
-    used += (size_t)snprintf(help_text, sizeof help_text, "%s", details);
-    for (size_t i = 0; (name = musec_clip_op(i, &help)) != NULL; i++) {
-        if (names < sizeof op_names)
-            names += (size_t)snprintf(op_names + names, sizeof op_names - names, "%s%s",
-                                      i == 0 ? "" : "|", name);
-        if (used < sizeof help_text)
-            used += (size_t)snprintf(help_text + used, sizeof help_text - used, "  %-10s%s\n", name,
-                                     help);
-    }
-    if (used < sizeof help_text)
-        snprintf(help_text + used, sizeof help_text - used,
-                 "\nExample: musec clip --op fast --threshold 0.5 grad.npy clipped.npy\n");
+    ms_settings_list(musec_clip_op, 10, op_names, sizeof op_names, details, example, help_text,
+                     sizeof help_text);
     return &command;
 }
 
@@ -115,10 +104,7 @@ static musec_status configure(ms_error *error, struct job *j)
     j->config.tol     = a->tol;
     j->config.coeffs  = a->coeffs;
     j->config.literal = a->literal;
-    if (a->operands != NULL)
-        j->config.operands = strcmp(a->operands, "f16") == 0    ? MUSEC_F16
-                             : strcmp(a->operands, "bf16") == 0 ? MUSEC_BF16
-                                                                : MUSEC_F32;
+    if (a->operands != NULL) j->config.operands = ms_cli_dtype(a->operands, MUSEC_F32);
     return MUSEC_OK;
 }
 
@@ -209,7 +195,7 @@ static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
         json_array_append_new(matrices, matrix_json(j, i));
     ms_json_add(root, "in=%s out=%s op=%s threshold=%g dtype=%s device=%s options=%p matrices=%p",
                 j->in_path, j->out_path, j->args->op, j->args->threshold,
-                ms_cli_dtype_name(j->out.dtype), musec_ctx_device(j->ctx), (void *)chosen,
+                ms_dtype_name(j->out.dtype), musec_ctx_device(j->ctx), (void *)chosen,
                 (void *)matrices);
     return ms_json_finish(error, root, to);
 }

@@ -17,29 +17,19 @@ struct args {
     int         special;
 };
 
-#define TOKENIZER                                               \
-    {                                                           \
-        "tokenizer", MS_OPT_CHOICE, AT(tokenizer), "gpt2|byte", \
-            "GPT-2's ids, or one for each byte [gpt2]"          \
-    }
-#define VOCAB                                                         \
-    {                                                                 \
-        "vocab", MS_OPT_STR, AT(vocab), "PATH",                       \
-            "GPT-2's vocabulary, a file or its directory [see below]" \
-    }
 #define WHERE_VOCAB                                                               \
     "The vocabulary is encoder.json with vocab.bpe, or r50k_base.tiktoken, or\n"  \
     "gpt2_tokenizer.bin.  Without --vocab it is looked for in data/gpt2 and in\n" \
     "~/.local/share/musec/gpt2, where musec data get gpt2-vocab puts it.\n\n"
 
-static const ms_option encode_options[] = {
-    TOKENIZER,
-    VOCAB,
-    { "special", MS_OPT_FLAG, AT(special), NULL,
+static const ms_option options[] = {
+    { "tokenizer", MS_OPT_CHOICE, AT(tokenizer), "gpt2|byte",
+      "GPT-2's ids, or one for each byte [gpt2]" },
+    { "vocab", MS_OPT_STR, AT(vocab), "PATH",
+      "GPT-2's vocabulary, a file or its directory [see below]" },
+    { "special", MS_OPT_FLAG, AT(special), NULL, /* of encode alone */
       "take <|endoftext|> as the id that starts a document, not as text" },
 };
-
-static const ms_option decode_options[] = { TOKENIZER, VOCAB };
 
 const ms_command *encode_command(void)
 {
@@ -53,8 +43,8 @@ const ms_command *encode_command(void)
             "UTF-8 become an id each.  At most 1 GiB, three times which is needed as memory;\n"
             "musec tokenize takes any amount, and files.\n\n" WHERE_VOCAB
             "Example: echo 'Hello world' | musec encode\n",
-        .options   = encode_options,
-        .n_options = COUNT(encode_options),
+        .options   = options,
+        .n_options = COUNT(options),
     };
     return &command;
 }
@@ -69,13 +59,13 @@ const ms_command *decode_command(void)
         .details  = "Ids are whole numbers with blanks or line ends between them.  Their bytes go\n"
                     "to stdout, and nothing else.  At most 1 GiB of ids.\n\n" WHERE_VOCAB
                    "Example: echo 15496 995 | musec decode\n",
-        .options   = decode_options,
-        .n_options = COUNT(decode_options),
+        .options   = options,
+        .n_options = COUNT(options) - 1,
     };
     return &command;
 }
 
-/* NULL for the byte tokenizer. */
+/* Loads the vocabulary; NULL for the byte tokenizer. */
 static musec_status open_tokenizer(ms_error *e, const struct args *a, ms_bpe **out)
 {
     char         path[MS_PATH_MAX];
@@ -183,7 +173,7 @@ done:
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* The bytes of an id; NULL if there is none such. */
+/* The bytes of an id; NULL if there is no such id. */
 static const char *bytes_of(const ms_bpe *bpe, int32_t id, char *one, size_t *n)
 {
     if (bpe != NULL) return ms_bpe_bytes(bpe, id, n);

@@ -18,7 +18,7 @@
 
 enum {
     DEFAULT_TOP = 5,
-    LINE_TOP    = 16, /* so many values still fit a line of the table */
+    LINE_TOP    = 16, /* values that fit a line of the table */
     NOT_GIVEN   = INT_MIN
 };
 
@@ -70,6 +70,10 @@ struct entry { /* one matrix */
     double              *values; /* (min(rows, cols)) or NULL */
 };
 
+/* Why a tensor is not read. */
+enum skip { SKIP_NOT, SKIP_TYPE, SKIP_VECTOR, SKIP_EMPTY };
+static const char *const skip_reasons[] = { NULL, "not floating", "not a matrix", "empty" };
+
 struct job {
     const struct args *args;
     const char        *path;
@@ -77,19 +81,13 @@ struct job {
     ms_log             log;
     struct entry      *entries;
     size_t             n_entries, capacity;
-    json_t            *skipped;                     /* [{"name", "dtype", "why"}] */
-    size_t             n_vectors, n_empty, n_other; /* of the skipped: what they were */
+    json_t            *skipped;                        /* [{"name", "dtype", "why"}] */
+    size_t             n_skipped[COUNT(skip_reasons)]; /* tensors, by the reason */
 };
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
 
 /* ---- computing ------------------------------------------------------------------------------- */
 
-/* Room for `count` more entries, named and shaped; their numbers are still to come. */
+/* Appends an entry for each matrix of the view, with its name and shape. */
 static musec_status add_entries(ms_error *error, struct job *j, const char *name, musec_view view,
                                 int stacked)
 {
@@ -181,35 +179,26 @@ done:
     return st;
 }
 
-/* NULL if the tensor is to be read; otherwise why not, in words for JSON, and counted. */
-static const char *why_skip(struct job *j, const ms_tensor_info *t)
+static enum skip why_skip(const ms_tensor_info *t)
 {
-    if (!ms_safetensors_readable(t)) {
-        j->n_other++;
-        return "not floating";
-    }
-    if (t->ndim < 2) {
-        j->n_vectors++;
-        return "not a matrix";
-    }
+    if (!ms_safetensors_readable(t)) return SKIP_TYPE;
+    if (t->ndim < 2) return SKIP_VECTOR;
     for (int i = 0; i < t->ndim && i < MS_NPY_DIMS; i++)
-        if (t->shape[i] == 0) {
-            j->n_empty++;
-            return "empty";
-        }
-    return NULL;
+        if (t->shape[i] == 0) return SKIP_EMPTY;
+    return SKIP_NOT;
 }
 
 static musec_status take_tensor(ms_error *error, struct job *j, ms_safetensors *file, size_t index)
 {
     const ms_tensor_info *t     = &file->tensors[index];
-    const char           *why   = why_skip(j, t);
+    const enum skip       why   = why_skip(t);
     ms_npy                array = { 0 };
     musec_status          st    = MUSEC_OK;
 
-    if (why != NULL) {
+    j->n_skipped[why]++;
+    if (why != SKIP_NOT) {
         json_t *row = json_object();
-        ms_json_add(row, "name=%s dtype=%s why=%s", t->name, t->dtype, why);
+        ms_json_add(row, "name=%s dtype=%s why=%s", t->name, t->dtype, skip_reasons[why]);
         json_array_append_new(j->skipped, row);
         return st;
     }
@@ -233,7 +222,8 @@ static musec_status take_safetensors(ms_error *error, struct job *j)
         st = ms_fail(error, MUSEC_EINVAL,
                      "%s: no matrix among its %zu tensors (%zu vectors or scalars, %zu not "
                      "floating, %zu empty)",
-                     j->path, file.n_tensors, j->n_vectors, j->n_other, j->n_empty);
+                     j->path, file.n_tensors, j->n_skipped[SKIP_VECTOR], j->n_skipped[SKIP_TYPE],
+                     j->n_skipped[SKIP_EMPTY]);
 done:
     ms_log_end(&j->log);
     ms_safetensors_close(&file);
@@ -242,11 +232,12 @@ done:
 
 static musec_status take_npy(ms_error *error, struct job *j)
 {
+    const char  *slash = strrchr(j->path, '/');
     ms_npy       array = { 0 };
     musec_status st;
 
     TRY(ms_npy_read(error, j->path, &array));
-    TRY(take_array(error, j, base_name(j->path), &array));
+    TRY(take_array(error, j, slash != NULL ? slash + 1 : j->path, &array));
 done:
     ms_npy_free(&array);
     return st;
@@ -320,7 +311,7 @@ static json_t *entry_json(const struct job *j, const struct entry *entry)
     json_t      *object = json_object(), *values = json_array();
 
     ms_json_add(object, "name=%s rows=%lld cols=%lld dtype=%s norm2=%g", entry->name,
-                (long long)entry->rows, (long long)entry->cols, ms_cli_dtype_name(entry->dtype),
+                (long long)entry->rows, (long long)entry->cols, ms_dtype_name(entry->dtype),
                 entry->stats.norm2);
     if (j->args->estimate == NOT_GIVEN) {
         ms_json_add(object, "fro=%g nuclear=%g effective_rank=%g share_above=%g", entry->stats.fro,
@@ -374,7 +365,8 @@ static musec_status run(ms_error *error, struct job *j)
         ms_log_say(&j->log, MS_LOG_NORMAL,
                    "musec spectrum: skipped %zu of the tensors: %zu vectors or scalars, %zu not "
                    "floating, %zu empty",
-                   json_array_size(j->skipped), j->n_vectors, j->n_other, j->n_empty);
+                   json_array_size(j->skipped), j->n_skipped[SKIP_VECTOR], j->n_skipped[SKIP_TYPE],
+                   j->n_skipped[SKIP_EMPTY]);
 done:
     return st;
 }

@@ -107,7 +107,7 @@ static json_t *list_of(const char *text)
     }
 }
 
-/* Gives a field the values, which it takes over, in every grid; false for NULL. */
+/* Sets the values of a field in every grid, and releases them; false for NULL. */
 static bool put_list(json_t *description, const char *field, json_t *values)
 {
     json_t *grid;

@@ -94,7 +94,7 @@ struct progress {
     int64_t limit_tokens;
 };
 
-/* Seconds to the end of the input or to the limit, whichever comes first; -1: nobody knows. */
+/* Seconds to the end of the input or to the limit, whichever comes first; -1: not known. */
 static double seconds_left(const struct progress *p, const ms_tokenize_progress *now,
                            double seconds)
 {
@@ -141,15 +141,15 @@ static void on_progress(void *arg, const ms_tokenize_progress *now)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static const char *s_of(int64_t n) { return n == 1 ? "" : "s"; }
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
 
-static void tell_of_before(ms_log *log, const struct args *a, const ms_tokenize_progress *p)
+static void report_resumed(ms_log *log, const struct args *a, const ms_tokenize_progress *p)
 {
     if (!a->resume || p->listed == 0) return;
     if (p->kept < p->listed)
         ms_log_say(log, MS_LOG_NORMAL,
                    "%lld of the %lld shard%s in %s %s whole; what is behind was made again",
-                   (long long)p->kept, (long long)p->listed, s_of(p->listed), a->out,
+                   (long long)p->kept, (long long)p->listed, plural(p->listed), a->out,
                    p->kept == 1 ? "was" : "were");
     else if (p->complete && p->kept == p->shards)
         ms_log_say(log, MS_LOG_NORMAL, "%s was complete already; nothing was done", a->out);
@@ -162,10 +162,10 @@ static musec_status print_result(ms_error *e, const struct args *a, const ms_tok
 
     if (!a->json) {
         printf("%s: %lld shard%s, %lld token%s, %lld document%s of %.1f MB (%.2f bytes a token)",
-               a->out, (long long)p->shards, s_of(p->shards), (long long)p->tokens, s_of(p->tokens),
-               (long long)p->documents, s_of(p->documents), (double)p->text_bytes / 1e6,
-               (double)p->text_bytes / (double)p->tokens);
-        if (p->bad > 0) printf(", %lld line%s passed over", (long long)p->bad, s_of(p->bad));
+               a->out, (long long)p->shards, plural(p->shards), (long long)p->tokens,
+               plural(p->tokens), (long long)p->documents, plural(p->documents),
+               (double)p->text_bytes / 1e6, (double)p->text_bytes / (double)p->tokens);
+        if (p->bad > 0) printf(", %lld line%s passed over", (long long)p->bad, plural(p->bad));
         printf(", %.1f s\n", seconds);
         return MUSEC_OK;
     }
@@ -214,7 +214,7 @@ static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
     ms_stop_catch(NULL);
     TRY(ms_tokenize(e, &cfg, &p));
     ms_log_end(&log);
-    tell_of_before(&log, a, &p);
+    report_resumed(&log, a, &p);
     if (a->val_tokens > 0 && p.tokens <= a->val_tokens)
         ms_log_say(&log, MS_LOG_QUIET,
                    "%s: there are no training shards: --val-tokens %lld took all %lld tokens",

@@ -110,7 +110,7 @@ static void add_problems(ms_completion *out)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* What a value may be: by its name in --help and, where that says too little, by the option. */
+/* What a value may be, by its placeholder in --help and, where that is not enough, the option. */
 static const struct {
     const char        *meta, *name; /* name NULL: any */
     ms_completion_kind kind;
@@ -196,12 +196,6 @@ static void complete_operand(const ms_cli_command *command, ms_completion *out)
         out->kind = MS_COMPLETE_FILES;
 }
 
-static void complete_after(const ms_cli_command *command, const char *part, ms_completion *out)
-{
-    *out = (ms_completion){ .kind = MS_COMPLETE_NOTHING };
-    (void)look_up(command->name, part, out);
-}
-
 static bool next_word(const char *words, size_t index, char *word, size_t bytes)
 {
     words += strspn(words, " ");
@@ -215,7 +209,7 @@ static bool next_word(const char *words, size_t index, char *word, size_t bytes)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-/* The words of the first operand behind which others may follow. */
+/* Finds the words of the first operand after which others may follow. */
 static size_t find_parts(const ms_cli_command *c, const ms_completion *first,
                          ms_completion_part parts[MS_COMPLETION_PARTS])
 {
@@ -225,7 +219,8 @@ static size_t find_parts(const ms_cli_command *c, const ms_completion *first,
     for (size_t i = 0; next_word(first->words, i, word, sizeof word); i++) {
         if (n == MS_COMPLETION_PARTS) break;
         memcpy(parts[n].word, word, sizeof word);
-        complete_after(c, word, &parts[n].next);
+        parts[n].next = (ms_completion){ .kind = MS_COMPLETE_NOTHING };
+        (void)look_up(c->name, word, &parts[n].next);
         n += parts[n].next.kind != MS_COMPLETE_NOTHING;
     }
     return n;

@@ -1,4 +1,4 @@
-/* main.c - the musec program: one table of subcommands, and the way to them. */
+/* main.c - the musec program: the table of subcommands, and the choice of one. */
 #include <errno.h>
 #include <string.h>
 

@@ -127,7 +127,7 @@ static void put_sections(FILE *to)
 
 /* ---- the page -------------------------------------------------------------------------------- */
 
-/* The word behind a command of the template such as "options", "" if there is none; or NULL. */
+/* The word after the template command `name`, or ""; NULL if the line is no such command. */
 static const char *command_at(const char *line, const char *name)
 {
     static const char comment[] = ".\\\" ";

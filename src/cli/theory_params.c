@@ -43,7 +43,7 @@ const ms_command *theory_params_command(void)
     return &command;
 }
 
-/* ---- for people ------------------------------------------------------------------------------ */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static musec_status print_values(ms_error *e, const ms_theory_params *p, FILE *to)
 {
