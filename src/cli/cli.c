@@ -1,4 +1,4 @@
-/* cli.c - failures in one line, contexts by name, JSON that cannot be half there. */
+/* cli.c - see cli.h. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "cli/cli.h"
@@ -41,45 +41,14 @@ int ms_cli_usage(const ms_command *cmd, const char *fmt, ...)
     return EXIT_USAGE;
 }
 
-int ms_cli_distinct(const ms_command *cmd, const ms_cli_file *files, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = i + 1; k < n; k++) {
-            const ms_cli_file *a = &files[i], *b = &files[k];
-            if (a->path == NULL || b->path == NULL || (!a->is_output && !b->is_output)) continue;
-            if (ms_path_same(a->path, b->path))
-                return ms_cli_usage(cmd, "--%s %s and --%s %s are the same file", a->flag, a->path,
-                                    b->flag, b->path);
-        }
-    return EXIT_OK;
-}
-
-/* ---- names ----------------------------------------------------------------------------------- */
-
-static const struct {
-    musec_dtype dtype;
-    const char *name;
-} dtypes[] = {
-#define X(name, code, text, bytes) { MUSEC_##name, text },
-    MUSEC_DTYPE_MAP(X)
-#undef X
-};
-
 musec_dtype ms_cli_dtype(const char *name, musec_dtype otherwise)
 {
-    for (size_t i = 0; name != NULL && i < COUNT(dtypes); i++)
-        if (strcmp(dtypes[i].name, name) == 0) return dtypes[i].dtype;
+#define X(id, code, text, bytes) \
+    if (name != NULL && strcmp(name, text) == 0) return MUSEC_##id;
+    MUSEC_DTYPE_MAP(X)
+#undef X
     return otherwise;
 }
-
-const char *ms_cli_dtype_name(musec_dtype dtype)
-{
-    for (size_t i = 0; i < COUNT(dtypes); i++)
-        if (dtypes[i].dtype == dtype) return dtypes[i].name;
-    return "?";
-}
-
-/* ---- contexts -------------------------------------------------------------------------------- */
 
 musec_status ms_cli_open(ms_error *error, const char *device, musec_ctx **out)
 {
@@ -99,8 +68,6 @@ FILE *ms_cli_summary(const char *out_path)
         return stdout;
     return file.st_dev == standard.st_dev && file.st_ino == standard.st_ino ? stderr : stdout;
 }
-
-/* ---- JSON ------------------------------------------------------------------------------------ */
 
 musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *args, json_t **out)
 {

@@ -1,4 +1,5 @@
-/* cli.h - what the subcommands share: the table of them, exit codes, failures, JSON.
+/* cli.h - what the files of the program share: the table of subcommands, exit codes, failures,
+ * JSON.
  *
  * A subcommand parses its table of options, calls the library and prints.  Results go to stdout,
  * everything else to stderr; a failure is one line there. */
@@ -92,16 +93,6 @@ int ms_cli_fail(const ms_command *cmd, const ms_error *error);
 /* Prints a message about wrong usage, which refers to --help, and returns EXIT_USAGE. */
 int ms_cli_usage(const ms_command *cmd, const char *fmt, ...) MS_PRINTF(2, 3);
 
-/* A file that a command is given, with the name of its flag; path is NULL if it was not given. */
-typedef struct ms_cli_file {
-    const char *flag, *path;
-    int         is_output;
-} ms_cli_file;
-
-/* Checks, before anything is written, that no output is another file of the list under any name:
- * returns EXIT_OK, or EXIT_USAGE after a message. */
-int ms_cli_distinct(const ms_command *cmd, const ms_cli_file *files, size_t n);
-
 /* Opens a context on `device` (NULL: the best one); an error names where devices are listed. */
 musec_status ms_cli_open(ms_error *error, const char *device, musec_ctx **out);
 /* Returns a status of the library; of a failure, `error` gets the message of the context. */
@@ -112,9 +103,11 @@ musec_status ms_cli_check(ms_error *error, const musec_ctx *ctx, musec_status st
 FILE *ms_cli_summary(const char *out_path);
 
 musec_dtype ms_cli_dtype(const char *name, musec_dtype otherwise); /* `otherwise` if name is NULL */
-const char *ms_cli_dtype_name(musec_dtype dtype);
 
 /* Makes an object with the value of every option of `cmd`. */
 musec_status ms_cli_options(ms_error *error, const ms_command *cmd, const void *args, json_t **out);
+
+/* Writes the manual page: the template at `path`, docs/musec.1.in, with its lists filled in. */
+musec_status ms_manual_write(ms_error *e, const char *path, FILE *to);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/settings.h"
 #include "cli/stack.h"
 #include "core/real.h"
 #include "core/table.h"
@@ -54,6 +55,8 @@ static const char details[] =
     "IN.npy holds a matrix or a 3-D stack of float32 or float64; OUT.npy gets the\n"
     "result in the dtype of the arithmetic, whole or not at all.\n\n"
     "Operators on the singular values s:\n";
+static const char example[] =
+    "\nExample: musec clip --op fast --threshold 0.5 grad.npy clipped.npy\n";
 
 const ms_command *clip_command(void)
 {
@@ -67,22 +70,8 @@ const ms_command *clip_command(void)
         .min_operands = 2,
         .max_operands = 2,
     };
-    const char *help  = NULL;
-    const char *name  = NULL;
-    size_t      names = 0, used = 0;
-
-    used += (size_t)snprintf(help_text, sizeof help_text, "%s", details);
-    for (size_t i = 0; (name = musec_clip_op(i, &help)) != NULL; i++) {
-        if (names < sizeof op_names)
-            names += (size_t)snprintf(op_names + names, sizeof op_names - names, "%s%s",
-                                      i == 0 ? "" : "|", name);
-        if (used < sizeof help_text)
-            used += (size_t)snprintf(help_text + used, sizeof help_text - used, "  %-16s%s\n", name,
-                                     help);
-    }
-    if (used < sizeof help_text)
-        snprintf(help_text + used, sizeof help_text - used,
-                 "\nExample: musec clip --op fast --threshold 0.5 grad.npy clipped.npy\n");
+    ms_settings_list(musec_clip_op, 16, op_names, sizeof op_names, details, example, help_text,
+                     sizeof help_text);
     return &command;
 }
 
@@ -128,10 +117,7 @@ static musec_status configure(ms_error *error, struct job *j)
     j->config.tol     = a->tol;
     j->config.coeffs  = a->coeffs;
     j->config.literal = a->literal;
-    if (a->operands != NULL)
-        j->config.operands = strcmp(a->operands, "f16") == 0    ? MUSEC_F16
-                             : strcmp(a->operands, "bf16") == 0 ? MUSEC_BF16
-                                                                : MUSEC_F32;
+    if (a->operands != NULL) j->config.operands = ms_cli_dtype(a->operands, MUSEC_F32);
     return MUSEC_OK;
 }
 
@@ -212,23 +198,19 @@ static json_t *matrix_json(const struct job *j, int64_t i)
 
 static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
 {
-    json_t      *root = json_object(), *matrices = json_array(), *chosen = NULL;
-    musec_status st;
+    json_t            *root, *matrices, *chosen = NULL;
+    const musec_status st = ms_cli_options(error, clip_command(), j->args, &chosen);
 
-    TRY(ms_cli_options(error, clip_command(), j->args, &chosen));
+    if (st != MUSEC_OK) return st;
+    root     = json_object();
+    matrices = json_array();
     for (int64_t i = 0; i < j->shape.count; i++)
         json_array_append_new(matrices, matrix_json(j, i));
-    ms_json_add(root, "in=%s out=%s op=%s threshold=%g dtype=%s device=%s", j->in_path, j->out_path,
-                j->args->op, j->args->threshold, ms_cli_dtype_name(j->out.dtype),
-                musec_ctx_device(j->ctx));
-    json_object_set(root, "options", chosen);
-    json_object_set(root, "matrices", matrices);
-    TRY(ms_json_print(error, root, to));
-done:
-    json_decref(root);
-    json_decref(matrices);
-    json_decref(chosen);
-    return st;
+    ms_json_add(root, "in=%s out=%s op=%s threshold=%g dtype=%s device=%s options=%p matrices=%p",
+                j->in_path, j->out_path, j->args->op, j->args->threshold,
+                ms_dtype_name(j->out.dtype), musec_ctx_device(j->ctx), (void *)chosen,
+                (void *)matrices);
+    return ms_json_finish(error, root, to);
 }
 
 static musec_status run(ms_error *error, struct job *j)

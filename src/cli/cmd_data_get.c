@@ -1,7 +1,7 @@
 /* cmd_data_get.c - musec data get: data sets from the network, checked, as token shards.
  *
- * SIGINT and SIGTERM keep what has come; the same command goes on from there.  A second one ends
- * the program at once. */
+ * SIGINT and SIGTERM keep what was downloaded; the same command goes on from there.  A second one
+ * ends the program at once. */
 #include <string.h>
 
 #include "cli/cli.h"

@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "core/table.h"
+#include "core/text.h"
 #include "data/bpe.h"
 #include "data/bytes.h"
 #include "data/shard.h"
@@ -87,7 +88,7 @@ static void count_document(shard *s, int64_t length)
 
 static void count(shard *s, const char *tokenizer)
 {
-    int64_t from = -1; /* of the document at hand */
+    int64_t from = -1; /* start of the current document */
 
     for (int64_t i = 0; i < s->n; i++)
         if (s->tokens[i] > s->largest) s->largest = s->tokens[i];
@@ -118,40 +119,28 @@ static double mean_length(const shard *s)
 
 /* ---- the sample ------------------------------------------------------------------------------ */
 
-/* Bytes of a UTF-8 character, 0 for what is none. */
-static size_t character(const unsigned char *s, size_t n)
+static bool is_control(const unsigned char *s) /* DEL and U+0080 to U+009F as well */
 {
-    const size_t want = s[0] < 0x80                   ? 1
-                        : s[0] >= 0xC2 && s[0] < 0xE0 ? 2
-                        : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
-                        : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
-                                                      : 0;
-    if (want == 0 || want > n) return 0;
-    for (size_t i = 1; i < want; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
-        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F) || s[0] == 0x7F ||
-        (s[0] == 0xC2 && s[1] < 0xA0)) /* DEL, and the control characters from U+0080 on */
-        return 0;
-    return want;
+    return (s[0] < 0x20 && s[0] != '\n' && s[0] != '\t') || s[0] == 0x7F ||
+           (s[0] == 0xC2 && s[1] < 0xA0);
 }
 
-/* Text as a terminal may see it: control characters and stray bytes as \xNN. */
+/* Writes text, which must have a NUL after it, safely for a terminal: control characters and stray
+ * bytes as \xNN. */
 static void put_safely(const char *text, size_t bytes, FILE *to)
 {
-    const unsigned char *s = (const unsigned char *)text;
-    while (bytes > 0) {
-        const size_t n = character(s, bytes);
-        if (n == 0 || (s[0] < 0x20 && s[0] != '\n' && s[0] != '\t'))
+    const unsigned char *s = (const unsigned char *)text, *end = s + bytes;
+    while (s < end) {
+        const size_t n = is_control(s) ? 0 : ms_text_char((const char *)s);
+        if (n == 0)
             fprintf(to, "\\x%02x", s[0]);
         else
             fwrite(s, 1, n, to);
         s += n == 0 ? 1 : n;
-        bytes -= n == 0 ? 1 : n;
     }
 }
 
-/* The text of some tokens, malloc'ed; NULL: no memory, or no vocabulary. */
+/* The text of some tokens, which the caller frees; NULL: no memory, or no vocabulary. */
 static char *decode(const shard *s, const ms_bpe *bpe, const uint16_t *ids, int64_t n)
 {
     char  *raw = NULL, *safe = NULL;
@@ -186,7 +175,7 @@ typedef struct sampled { /* one document of the sample */
     int64_t at, length, shown;
 } sampled;
 
-/* The document that begins at or behind `from`; false: none. */
+/* Finds the first document that begins at `from` or later; false: there is none. */
 static bool next_document(const shard *s, int64_t from, int64_t budget, sampled *out)
 {
     int64_t end;
@@ -240,11 +229,11 @@ static json_t *sample_json(const shard *s, const ms_bpe *bpe, int64_t budget)
 static musec_status print_histogram(ms_error *e, const shard *s)
 {
     ms_table table = { .align = "rrl" };
-    int64_t  most = s->empty, first = BINS, last = -1;
+    int64_t  max = s->empty, first = BINS, last = -1;
     char     bar[BAR + 1];
 
     for (int k = BINS - 1; k >= 0; k--) {
-        if (s->bin[k] > most) most = s->bin[k];
+        if (s->bin[k] > max) max = s->bin[k];
         if (s->bin[k] > 0) first = k;
         if (s->bin[k] > 0 && last < 0) last = k;
     }
@@ -252,7 +241,7 @@ static musec_status print_histogram(ms_error *e, const shard *s)
     printf("\n");
     for (int64_t k = s->empty > 0 ? -1 : first; k <= last; k++) {
         const int64_t n     = k < 0 ? s->empty : s->bin[k];
-        const int     marks = (int)((n * BAR + most - 1) / most); /* something is never nothing */
+        const int     marks = (int)((n * BAR + max - 1) / max); /* at least one for n > 0 */
         if (k >= 0 && k < first) continue;
         memset(bar, '#', (size_t)marks);
         bar[marks] = '\0';

@@ -108,14 +108,9 @@ static void read_figures(const ms_runset *set, demo_run *r)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static bool has_failed(const demo_run *r)
-{
-    return r->run->state == MS_SWEEP_DIVERGED || r->run->state == MS_SWEEP_STALLED;
-}
-
 static void add_loss(ms_table *t, const demo_run *r)
 {
-    if (has_failed(r))
+    if (r->run->state == MS_SWEEP_DIVERGED || r->run->state == MS_SWEEP_STALLED)
         ms_table_add(t, "%s", ms_sweep_state_name(r->run->state));
     else if (isfinite(r->run->val_loss))
         ms_table_add(t, "%.3f", r->run->val_loss);
@@ -123,7 +118,7 @@ static void add_loss(ms_table *t, const demo_run *r)
         ms_table_add(t, "-");
 }
 
-/* Three digits, and none behind an exponent: 0.464, 17.2, 11900. */
+/* Adds three significant digits without an exponent: 0.464, 17.2, 11900. */
 static void add_figure(ms_table *t, double x)
 {
     const double unit = fabs(x) >= 1000.0 ? pow(10.0, floor(log10(fabs(x))) - 2.0) : 1.0;
@@ -171,7 +166,7 @@ static void make_table(const demo_run *runs, ms_table *t)
 }
 
 /* "At lr 0.5, Soft Musec ends 0.130 above its own best validation loss (1.142, at lr 0.1), MuonClip
- * 0.714 above its own, SPECTRA 1.009, Muon 1.223."  Whoever loses least comes first. */
+ * 0.714 above its own, SPECTRA 1.009, Muon 1.223."  The one that loses least comes first. */
 static void headline(const demo_run *runs, char out[HEADLINE])
 {
     size_t order[COUNT(rows)], used;

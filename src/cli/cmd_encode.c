@@ -1,11 +1,13 @@
 /* cmd_encode.c - musec encode and musec decode: text to ids, ids to text. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/stdin_text.h"
 #include "data/bpe.h"
 #include "data/bytes.h"
+
+#define STDIN_MAX ((size_t)1 << 30)
 
 static const char start_text[] = "<|endoftext|>";
 
@@ -15,29 +17,19 @@ struct args {
     int         special;
 };
 
-#define TOKENIZER                                               \
-    {                                                           \
-        "tokenizer", MS_OPT_CHOICE, AT(tokenizer), "gpt2|byte", \
-            "GPT-2's ids, or one for each byte [gpt2]"          \
-    }
-#define VOCAB                                                         \
-    {                                                                 \
-        "vocab", MS_OPT_STR, AT(vocab), "PATH",                       \
-            "GPT-2's vocabulary, a file or its directory [see below]" \
-    }
 #define WHERE_VOCAB                                                               \
     "The vocabulary is encoder.json with vocab.bpe, or r50k_base.tiktoken, or\n"  \
     "gpt2_tokenizer.bin.  Without --vocab it is looked for in data/gpt2 and in\n" \
     "~/.local/share/musec/gpt2, where musec data get gpt2-vocab puts it.\n\n"
 
-static const ms_option encode_options[] = {
-    TOKENIZER,
-    VOCAB,
-    { "special", MS_OPT_FLAG, AT(special), NULL,
+static const ms_option options[] = {
+    { "tokenizer", MS_OPT_CHOICE, AT(tokenizer), "gpt2|byte",
+      "GPT-2's ids, or one for each byte [gpt2]" },
+    { "vocab", MS_OPT_STR, AT(vocab), "PATH",
+      "GPT-2's vocabulary, a file or its directory [see below]" },
+    { "special", MS_OPT_FLAG, AT(special), NULL, /* of encode alone */
       "take <|endoftext|> as the id that starts a document, not as text" },
 };
-
-static const ms_option decode_options[] = { TOKENIZER, VOCAB };
 
 const ms_command *encode_command(void)
 {
@@ -51,8 +43,8 @@ const ms_command *encode_command(void)
             "UTF-8 become an id each.  At most 1 GiB, three times which is needed as memory;\n"
             "musec tokenize takes any amount, and files.\n\n" WHERE_VOCAB
             "Example: echo 'Hello world' | musec encode\n",
-        .options   = encode_options,
-        .n_options = COUNT(encode_options),
+        .options   = options,
+        .n_options = COUNT(options),
     };
     return &command;
 }
@@ -67,13 +59,13 @@ const ms_command *decode_command(void)
         .details  = "Ids are whole numbers with blanks or line ends between them.  Their bytes go\n"
                     "to stdout, and nothing else.  At most 1 GiB of ids.\n\n" WHERE_VOCAB
                    "Example: echo 15496 995 | musec decode\n",
-        .options   = decode_options,
-        .n_options = COUNT(decode_options),
+        .options   = options,
+        .n_options = COUNT(options) - 1,
     };
     return &command;
 }
 
-/* NULL for the byte tokenizer. */
+/* Loads the vocabulary; NULL for the byte tokenizer. */
 static musec_status open_tokenizer(ms_error *e, const struct args *a, ms_bpe **out)
 {
     char         path[MS_PATH_MAX];
@@ -84,6 +76,35 @@ static musec_status open_tokenizer(ms_error *e, const struct args *a, ms_bpe **o
     TRY(ms_bpe_find(e, a->vocab, path));
     TRY(ms_bpe_load(e, path, out));
 done:
+    return st;
+}
+
+/* Reads all of stdin; the caller frees *text. */
+static musec_status read_stdin(ms_error *e, char **text, size_t *bytes)
+{
+    size_t       capacity = (size_t)1 << 16, n = 0;
+    char        *all = malloc(capacity);
+    musec_status st  = MUSEC_OK;
+
+    while (all != NULL) {
+        n += fread(all + n, 1, capacity - n, stdin);
+        if (n < capacity || n > STDIN_MAX) break;
+        capacity *= 2;
+        char *more = realloc(all, capacity);
+        if (more == NULL) free(all);
+        all = more;
+    }
+    *text  = all;
+    *bytes = n;
+    if (all == NULL)
+        st = ms_no_memory(e, "what stdin has");
+    else if (ferror(stdin))
+        st = ms_fail(e, MUSEC_EIO, "stdin cannot be read (%s)", strerror(errno));
+    else if (n > STDIN_MAX)
+        st = ms_fail(e, MUSEC_EINVAL,
+                     "stdin has more than 1 GiB; give it in pieces, or use musec tokenize");
+    else
+        all[n] = '\0'; /* n < capacity */
     return st;
 }
 
@@ -131,12 +152,10 @@ static musec_status encode(ms_error *e, const struct args *a)
 
     TRY(open_tokenizer(e, a, &bpe));
     if (bpe != NULL) TRY(ms_bpe_cache_make(e, bpe, &cache));
-    TRY(ms_stdin_read(e, &text, &bytes));
+    TRY(read_stdin(e, &text, &bytes));
     ids = malloc(ms_bpe_max_ids(bytes) * sizeof *ids); /* a few GiB at most */
-    if (ids == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the ids of %zu bytes", bytes);
-        goto done;
-    }
+    if (ids == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for the ids of %zu bytes", bytes));
     if (bpe != NULL)
         n = ms_bpe_encode(bpe, cache, text, bytes, a->special != 0, ids);
     else
@@ -154,7 +173,7 @@ done:
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* The bytes of an id; NULL if there is none such. */
+/* The bytes of an id; NULL if there is no such id. */
 static const char *bytes_of(const ms_bpe *bpe, int32_t id, char *one, size_t *n)
 {
     if (bpe != NULL) return ms_bpe_bytes(bpe, id, n);
@@ -210,7 +229,7 @@ static musec_status decode(ms_error *e, const struct args *a)
     musec_status st;
 
     TRY(open_tokenizer(e, a, &bpe));
-    TRY(ms_stdin_read(e, &text, &bytes));
+    TRY(read_stdin(e, &text, &bytes));
     TRY(each_id(e, bpe, text, bytes, false)); /* all or nothing */
     TRY(each_id(e, bpe, text, bytes, true));
 done:

@@ -61,8 +61,7 @@ static musec_status default_out(ms_error *e, const char *run, char out[MS_PATH_M
 static musec_status print_result(ms_error *e, const struct args *a, const char *out,
                                  const ms_export_result *r)
 {
-    json_t      *root = NULL;
-    musec_status st   = MUSEC_OK;
+    json_t *root;
 
     if (!a->json) {
         printf("%s: step %lld, %lld parameters in %lld tensors of %s%s\n", out, (long long)r->step,
@@ -74,10 +73,7 @@ static musec_status print_result(ms_error *e, const struct args *a, const char *
     ms_json_add(root, "out=%s step=%lld parameters=%lld tensors=%lld dtype=%s tokenizer?=%d", out,
                 (long long)r->step, (long long)r->parameters, (long long)r->tensors, a->dtype,
                 r->has_tokenizer);
-    TRY(ms_json_print(e, root, stdout));
-done:
-    json_decref(root);
-    return st;
+    return ms_json_finish(e, root, stdout);
 }
 
 int cmd_export(int argc, char **argv)
@@ -92,10 +88,8 @@ int cmd_export(int argc, char **argv)
     musec_status      st = MUSEC_OK;
 
     if (n < 0) return ms_cli_parsed(n);
-    if (a.step < 0 && a.step != NEWEST) {
-        st = ms_fail(&error, MUSEC_EINVAL, "--step must be 0 or more");
-        goto done;
-    }
+    if (a.step < 0 && a.step != NEWEST)
+        TRY(ms_fail(&error, MUSEC_EINVAL, "--step must be 0 or more"));
     if (a.out == NULL) {
         TRY(default_out(&error, argv[1], out));
         a.out = out;

@@ -1,4 +1,4 @@
-/* cmd_info.c - musec info: what this build is, what it stands on and what this machine gives it. */
+/* cmd_info.c - musec info: version, devices and libraries of this build, speed of this machine. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/peak.h"
+#include "cli/stack.h"
 #include "cli/watch_server.h"
 #include "core/table.h"
 #include "core/thread.h"
@@ -14,6 +14,7 @@
 #include "data/pretokenize.h"
 #include "data/unpack.h"
 #include "device/device.h"
+#include "timing.h"
 
 struct args {
     int         no_peak;
@@ -96,7 +97,7 @@ static const struct {
     { "duckdb", "duckdb", "Parquet files (data get openwebtext)" },
 };
 
-/* Writes where `program` lies on PATH; 0 if it is nowhere. */
+/* Finds `program` on PATH and writes its path; 0: it is not there. */
 static int find_program(const char *program, char *path, size_t bytes)
 {
     const char *dir = getenv("PATH");
@@ -111,15 +112,15 @@ static int find_program(const char *program, char *path, size_t bytes)
     return 0;
 }
 
-enum { WORDS = 1024 };
+enum { DESCRIPTION = 1024 };
 
-/* Can the device be opened here?  If so, `what` may describe it, else `why` has the reason. */
-static int opens(const ms_device_kind *kind, char what[WORDS], ms_error *why)
+/* Whether the device can be opened: if so, `what` may describe it, else `why` has the reason. */
+static int opens(const ms_device_kind *kind, char what[DESCRIPTION], ms_error *why)
 {
     musec_ctx *ctx = NULL;
     const int  yes = ms_cli_open(why, kind->name, &ctx) == MUSEC_OK;
     what[0]        = '\0';
-    if (yes && kind->describe != NULL) kind->describe(ctx, what, WORDS);
+    if (yes && kind->describe != NULL) kind->describe(ctx, what, DESCRIPTION);
     musec_ctx_destroy(ctx);
     return yes;
 }
@@ -133,23 +134,139 @@ static const char *why_not(const ms_device_kind *kind, const ms_error *why)
                : why->text;
 }
 
+/* ---- peak figures ---------------------------------------------------------------------------- */
+
+/* The best of a few tries: other load on the machine only makes them slower.  Copies are of 64 MiB,
+ * beyond most caches, and on a GPU of 1 GiB.  Products double in size until the next one would
+ * exceed its share of time, so that a slow device answers as soon as a fast one.  A GPU gets random
+ * numbers, as it is faster on equal ones. */
+enum { TRIES = 3, GEMM_FIRST = 128 };
+
+static const double gemm_budget_ms = 200.0; /* for each dtype */
+
+struct peak {
+    double copy_gb_s;                   /* bytes read and written */
+    double gemm_gflop_s[MUSEC_F16 + 1]; /* by dtype; 0: the device does not have it */
+};
+
+static musec_status fill(ms_error *error, ms_device *d, double value, musec_view out)
+{
+    const ms_device_ops *op = d->ops;
+    return ms_cli_check(error, d,
+                        ms_is_on_host(d) ? op->fill(d, value, ms_mat_of(out))
+                                         : op->uniform(d, 1, -value, value, ms_mat_of(out)));
+}
+
+static musec_status measure_copy(ms_error *error, ms_device *d, double *gb_s)
+{
+    const int64_t        side  = ms_is_on_host(d) ? 4096 : 16384;
+    const ms_stack_shape shape = { 1, side, side };
+    const double         bytes = 2.0 * sizeof(float) * (double)(side * side);
+    musec_view           from = { 0 }, to = { 0 };
+    musec_status         st;
+
+    TRY(ms_stack_alloc(error, d, MUSEC_F32, shape, &from));
+    TRY(ms_stack_alloc(error, d, MUSEC_F32, shape, &to));
+    TRY(fill(error, d, 1.0, from)); /* the first touch maps the pages */
+    TRY(fill(error, d, 0.0, to));
+    *gb_s = 0.0;
+    for (int i = 0; i < TRIES; i++) {
+        double begin = 0.0, end = 0.0;
+        TRY(ms_cli_check(error, d, d->ops->now_ms(d, &begin)));
+        TRY(ms_cli_check(error, d, d->ops->copy(d, ms_mat_of(from), ms_mat_of(to))));
+        TRY(ms_cli_check(error, d, d->ops->now_ms(d, &end)));
+        if (end > begin && bytes / (end - begin) / 1e6 > *gb_s) *gb_s = bytes / (end - begin) / 1e6;
+    }
+done:
+    ms_stack_free(d, &to);
+    ms_stack_free(d, &from);
+    return st;
+}
+
+/* Finds the best time of an n x n x n product, and subtracts the time used from `budget_ms`.
+ * Repeats until a larger product would fit into the rest: one slow try never ends the search. */
+static musec_status time_gemm(ms_error *error, ms_device *d, musec_dtype dtype, int64_t n,
+                              double *budget_ms, double *best_ms)
+{
+    const ms_stack_shape shape = { 1, n, n };
+    musec_view           a = { 0 }, b = { 0 }, c = { 0 };
+    musec_status         st;
+
+    TRY(ms_stack_alloc(error, d, dtype, shape, &a));
+    TRY(ms_stack_alloc(error, d, dtype, shape, &b));
+    TRY(ms_stack_alloc(error, d, dtype, shape, &c));
+    TRY(fill(error, d, 0.5, a));
+    TRY(fill(error, d, 0.25, b));
+    /* the first product of its kind opens libraries and chooses a kernel */
+    if (!ms_is_on_host(d))
+        TRY(ms_cli_check(error, d,
+                         d->ops->gemm(d, 1.0, ms_mat_of(a), ms_mat_of(b), 0.0, ms_mat_of(c))));
+    *best_ms = 0.0;
+    for (int i = 0; i < TRIES || (*budget_ms > 0.0 && 8.0 * TRIES * *best_ms > *budget_ms); i++) {
+        double begin = 0.0, end = 0.0;
+        TRY(ms_cli_check(error, d, d->ops->now_ms(d, &begin)));
+        TRY(ms_cli_check(error, d,
+                         d->ops->gemm(d, 1.0, ms_mat_of(a), ms_mat_of(b), 0.0, ms_mat_of(c))));
+        TRY(ms_cli_check(error, d, d->ops->now_ms(d, &end)));
+        if (i == 0 || end - begin < *best_ms) *best_ms = end - begin;
+        *budget_ms -= end - begin;
+    }
+done:
+    ms_stack_free(d, &c);
+    ms_stack_free(d, &b);
+    ms_stack_free(d, &a);
+    return st;
+}
+
+static musec_status measure_gemm(ms_error *error, ms_device *d, musec_dtype dtype, double *gflop_s)
+{
+    const int64_t last      = ms_is_on_host(d) ? 2048 : 8192;
+    double        budget_ms = gemm_budget_ms;
+    musec_status  st        = MUSEC_OK;
+
+    *gflop_s = 0.0;
+    for (int64_t n = GEMM_FIRST; n <= last && budget_ms > 0.0; n *= 2) {
+        const double flop = 2.0 * (double)n * (double)n * (double)n;
+        double       ms   = 0.0;
+        TRY(time_gemm(error, d, dtype, n, &budget_ms, &ms));
+        if (ms > 0.0 && flop / ms / 1e6 > *gflop_s) *gflop_s = flop / ms / 1e6;
+    }
+done:
+    return st;
+}
+
+static musec_status measure_peak(ms_error *error, ms_device *d, struct peak *out)
+{
+    musec_status st;
+
+    TRY(measure_copy(error, d, &out->copy_gb_s));
+    for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
+        out->gemm_gflop_s[t] = 0.0;
+        if (ms_device_has(d, t)) TRY(measure_gemm(error, d, t, &out->gemm_gflop_s[t]));
+    }
+done:
+    return st;
+}
+
 /* ---- printing -------------------------------------------------------------------------------- */
 
 struct facts {
-    char           blas[256];
-    int            threads;
-    const char    *measured_on; /* NULL: not measured */
-    const ms_peak *peak;
+    char               blas[256];
+    int                threads;
+    const char        *measured_on; /* NULL: not measured */
+    const struct peak *peak;
 };
 
 static musec_status print_text(ms_error *error, const struct facts *facts)
 {
     ms_table          table = { .align = "ll" };
     ms_unpack_library library;
-    char              path[1024], what[WORDS];
+    char              path[1024], what[DESCRIPTION];
     ms_error          why;
 
 #define ROW(label, ...) (ms_table_add(&table, "%s", label), ms_table_add(&table, __VA_ARGS__))
+/* The version of a library, or what to install. */
+#define VERSION(label, v, absent) ROW(label, "%s", (v) != NULL ? (v) : (absent))
     ROW("musec", "%s", musec_version());
     ROW("built by", "%s", build_text);
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
@@ -164,10 +281,8 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
     ROW("blas", "%s", facts->blas);
     ROW("threads", "%d", facts->threads);
     ROW("jansson", "%s", jansson_version_str());
-    if (ms_utf8proc_version() != NULL)
-        ROW("utf8proc", "%s", ms_utf8proc_version());
-    else
-        ROW("utf8proc", "absent; for GPT-2's tokenizer install libutf8proc-dev and build again");
+    VERSION("utf8proc", ms_utf8proc_version(),
+            "absent; for GPT-2's tokenizer install libutf8proc-dev and build again");
     for (size_t i = 0; ms_unpack_library_at(i, &library); i++) {
         if (library.version != NULL)
             ROW(library.name, "%s", library.version);
@@ -175,15 +290,10 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
             ROW(library.name, "absent; to read %s install the package %s and build again",
                 library.packing, library.package);
     }
-    if (ms_watch_server_version() != NULL)
-        ROW("libmicrohttpd", "%s", ms_watch_server_version());
-    else
-        ROW("libmicrohttpd",
+    VERSION("libmicrohttpd", ms_watch_server_version(),
             "absent; for the page of musec watch install libmicrohttpd-dev and build again");
-    if (ms_http_version() != NULL)
-        ROW("libcurl", "%s", ms_http_version());
-    else
-        ROW("libcurl", "absent; for data get install libcurl4-openssl-dev and build again");
+    VERSION("libcurl", ms_http_version(),
+            "absent; for data get install libcurl4-openssl-dev and build again");
     for (size_t i = 0; i < COUNT(programs); i++) {
         if (find_program(programs[i].program, path, sizeof path))
             ROW("program", "%s: %s", programs[i].program, path);
@@ -196,10 +306,11 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
         ROW("copy", "%.1f GB/s", facts->peak->copy_gb_s);
         for (musec_dtype t = MUSEC_F32; t <= MUSEC_F16; t = (musec_dtype)(t + 1)) {
             if (facts->peak->gemm_gflop_s[t] <= 0.0) continue;
-            ms_table_add(&table, "gemm %s", ms_dtype_name(t));
-            ms_table_add(&table, "%.1f GFLOP/s", facts->peak->gemm_gflop_s[t]);
+            ms_table_row(&table, "gemm %s\t%.1f GFLOP/s", ms_dtype_name(t),
+                         facts->peak->gemm_gflop_s[t]);
         }
     }
+#undef VERSION
 #undef ROW
     return ms_table_finish(error, &table, stdout);
 }
@@ -207,7 +318,7 @@ static musec_status print_text(ms_error *error, const struct facts *facts)
 static json_t *devices_json(void)
 {
     json_t *list = json_array();
-    char    what[WORDS];
+    char    what[DESCRIPTION];
 
     for (size_t i = 0; ms_device_kind_at(i) != NULL; i++) {
         const ms_device_kind *kind = ms_device_kind_at(i);
@@ -277,18 +388,18 @@ static musec_status print_json(ms_error *error, const struct facts *facts)
 static musec_status run(ms_error *error, const struct args *a)
 {
     struct facts facts = { .threads = ms_thread_count() };
-    ms_peak      peak  = { 0 };
+    struct peak  best  = { 0 };
     musec_ctx   *ctx   = NULL;
     musec_status st;
 
     ms_device_cpu_describe(NULL, facts.blas, sizeof facts.blas);
     if (a->device != NULL)
         TRY(ms_cli_open(error, a->device, &ctx));
-    else /* the rows say what is absent */
+    else /* the rows of the devices have the reasons */
         TRY(ms_cli_check(error, ctx, musec_ctx_create(&ctx, NULL)));
     if (!a->no_peak) {
-        TRY(ms_peak_measure(error, ctx, &peak));
-        facts.peak        = &peak;
+        TRY(measure_peak(error, ctx, &best));
+        facts.peak        = &best;
         facts.measured_on = musec_ctx_device(ctx);
     }
     TRY(a->json ? print_json(error, &facts) : print_text(error, &facts));

@@ -106,7 +106,7 @@ const ms_command *paper_command(void)
 
 /* ---- what was asked for ---------------------------------------------------------------------- */
 
-/* NULL, or whole numbers with commas between: whether they are in range is another matter. */
+/* Whether the text is NULL, or whole numbers with commas between; read_seeds checks their range. */
 static bool are_numbers(const char *text)
 {
     while (text != NULL) {
@@ -164,13 +164,6 @@ static musec_status read_args(ms_error *e, const ms_paper_args *a, ms_paper *p)
     TRY(ms_sweep_budget(e, a->jobs, a->threads, &p->sweep));
 done:
     return st;
-}
-
-static void free_args(ms_paper *p)
-{
-    json_decref(p->sweep.known);
-    ms_device_list_free(&p->devices);
-    ms_experiments_free(&p->all);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -258,6 +251,8 @@ int cmd_paper(int argc, char **argv)
     if (st == MUSEC_OK && is_list) st = check_args(&error, &p, "list");
     if (st == MUSEC_OK) st = is_list ? ms_paper_list(&error, &p) : make_item(&error, &p, argv[1]);
     ms_log_end(&p.log);
-    free_args(&p);
+    json_decref(p.sweep.known);
+    ms_device_list_free(&p.devices);
+    ms_experiments_free(&p.all);
     return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
 }

@@ -1,7 +1,7 @@
 /* cmd_replay.c - musec replay: an optimizer on recorded gradients, from .npy to .npy.
  *
- * Optimizers and their options, with choices and words, come from the library's tables; what was
- * given is handed on as text, so that the library's own parser judges it. */
+ * Optimizers and their options, with choices and help, come from the library's tables; the values
+ * are passed on as text, which the library parses. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -70,20 +70,15 @@ static const char details[] =
     "--optimizer and --w0 alone.  With --report-every N, a row for every N-th step\n"
     "tells of its spectrum; without, one for the last.  docs/optimizers.md has the rules.\n\n"
     "Optimizers:\n";
-
-static const char *option_at(size_t index, const char **values, const char **help)
-{
-    const char *name = musec_optim_option(index, values, help);
-    if (name != NULL && strcmp(name, "report-every") == 0)
-        *help = "steps between measurements of norms and ranks, 0 never [the last step alone]";
-    return name;
-}
+static const char example[] =
+    "\nExample: musec replay --optimizer soft-musec --threshold rms:0.5 --lr 0.1 \\\n"
+    "             --w0 w.npy --grads g.npy --out w_all.npy\n";
 
 static size_t fill_options(void)
 {
     size_t n = COUNT(before);
     memcpy(options, before, sizeof before);
-    n += ms_settings_options(option_at, AT(settings), options + n, MAX_SETTINGS);
+    n += ms_settings_options(musec_optim_option, AT(settings), options + n, MAX_SETTINGS);
     for (size_t i = COUNT(before); i < n; i++) /* here it has a default of its own */
         if (strcmp(options[i].name, "report-every") == 0)
             options[i].help = "print a row for every N-th step; 0: none [the last step alone]";
@@ -113,44 +108,48 @@ const ms_command *replay_command(void)
         .n_groups = COUNT(groups),
         .options  = options,
     };
-    size_t n = (size_t)snprintf(help_text, sizeof help_text, "%s", details);
-
-    ms_settings_optimizers(optimizer_names, sizeof optimizer_names, help_text + n,
-                           sizeof help_text - n);
-    n = strlen(help_text);
-    snprintf(help_text + n, sizeof help_text - n,
-             "\nExample: musec replay --optimizer soft-musec --threshold rms:0.5 --lr 0.1 \\\n"
-             "             --w0 w.npy --grads g.npy --out w_all.npy\n");
+    ms_settings_list(musec_optim_name, 12, optimizer_names, sizeof optimizer_names, details,
+                     example, help_text, sizeof help_text);
     command.n_options = fill_options();
     return &command;
 }
 
 /* ---- what was given -------------------------------------------------------------------------- */
 
+/* Checks, before anything is written, that no output is another file under any name. */
+static int check_files(const ms_command *cmd, const struct args *a)
+{
+    const struct file {
+        const char *flag, *path; /* NULL: not given */
+        bool        is_output;
+    } files[] = { { "w0", a->w0, false },
+                  { "grads", a->grads, false },
+                  { "state-in", a->state_in, false },
+                  { "out", a->out, true },
+                  { "momentum-out", a->momentum_out, true },
+                  { "state-out", a->state_out, true } };
+
+    for (size_t i = 0; i < COUNT(files); i++)
+        for (size_t k = i + 1; k < COUNT(files); k++) {
+            const struct file *x = &files[i], *y = &files[k];
+            if (x->path == NULL || y->path == NULL || (!x->is_output && !y->is_output)) continue;
+            if (x->path == a->state_in && y->path == a->state_out)
+                continue; /* it may be replaced */
+            if (ms_path_same(x->path, y->path))
+                return ms_cli_usage(cmd, "--%s %s and --%s %s are the same file", x->flag, x->path,
+                                    y->flag, y->path);
+        }
+    return EXIT_OK;
+}
+
 static int check_usage(const ms_command *cmd, const struct args *a)
 {
-    const ms_cli_file files[] = {
-        { "w0", a->w0, 0 },
-        { "grads", a->grads, 0 },
-        { "out", a->out, 1 },
-        { "momentum-out", a->momentum_out, 1 },
-        { "state-out", a->state_out, 1 },
-    };
-    const ms_cli_file state_in[] = {
-        /* a state may be replaced by its successor */
-        { "state-in", a->state_in, 0 },
-        { "out", a->out, 1 },
-        { "momentum-out", a->momentum_out, 1 },
-    };
-
     if (a->optimizer == NULL) return ms_cli_usage(cmd, "--optimizer must say which");
     if (a->w0 == NULL) return ms_cli_usage(cmd, "--w0 must name the weight to start from");
     if (!a->explain && a->grads == NULL)
         return ms_cli_usage(cmd, "--grads must name the gradients");
     if (!a->explain && a->out == NULL) return ms_cli_usage(cmd, "--out must name the output");
-    if (!a->explain && (ms_cli_distinct(cmd, files, COUNT(files)) != EXIT_OK ||
-                        ms_cli_distinct(cmd, state_in, COUNT(state_in)) != EXIT_OK))
-        return EXIT_USAGE;
+    if (!a->explain && check_files(cmd, a) != EXIT_OK) return EXIT_USAGE;
     return ms_settings_usage(cmd, options + COUNT(before), a->settings,
                              cmd->n_options - COUNT(before) - COUNT(after));
 }
@@ -285,20 +284,17 @@ static musec_status explain(ms_error *error, const struct job *j)
 {
     const size_t bytes = musec_optim_describe(j->optim, NULL, 0) + 1;
     char        *text  = malloc(bytes);
-    json_t      *root  = NULL;
     musec_status st    = MUSEC_OK;
 
-    if (text == NULL) return ms_fail(error, MUSEC_ENOMEM, "not enough memory for the description");
+    if (text == NULL) return ms_no_memory(error, "the description");
     musec_optim_describe(j->optim, text, bytes);
     if (j->args->json) {
-        root = json_object();
+        json_t *root = json_object();
         ms_json_add(root, "optimizer=%s description=%s", j->args->optimizer, text);
-        TRY(ms_json_print(error, root, stdout));
+        st = ms_json_finish(error, root, stdout);
     } else {
         fputs(text, stdout);
     }
-done:
-    json_decref(root);
     free(text);
     return st;
 }
@@ -344,7 +340,7 @@ done:
     return st;
 }
 
-/* Both are complete before either takes its name. */
+/* Renames the files only when both are complete. */
 static musec_status write_results(ms_error *error, const struct job *j)
 {
     ms_out_file  weights = { 0 }, momenta = { 0 };
@@ -364,7 +360,7 @@ done:
     return st;
 }
 
-/* ---- what it says ---------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static int clips(const struct job *j)
 {
@@ -393,7 +389,7 @@ static musec_status print_text(ms_error *error, const struct job *j, FILE *to)
     if (j->n_reports > 0) TRY(ms_table_print(error, &table, to));
     fprintf(to, "%s, %lld steps on %lldx%lld %s", j->args->optimizer,
             (long long)musec_optim_steps(j->optim), (long long)j->shape.rows,
-            (long long)j->shape.cols, ms_cli_dtype_name(j->weights.dtype));
+            (long long)j->shape.cols, ms_dtype_name(j->weights.dtype));
     if (musec_optim_skipped(j->optim) > 0)
         fprintf(to, ", %lld skipped", (long long)musec_optim_skipped(j->optim));
     fprintf(to, ": |W|2 %.6g, |W|F %.6g\n", j->last.norm2, j->last.fro);
@@ -418,27 +414,22 @@ static json_t *report_json(const struct job *j, const musec_optim_report *r)
 
 static musec_status print_json(ms_error *error, const struct job *j, FILE *to)
 {
-    json_t      *root = json_object(), *reports = json_array(), *chosen = NULL;
-    musec_status st;
+    json_t            *root, *reports, *chosen = NULL;
+    const musec_status st = ms_cli_options(error, replay_command(), j->args, &chosen);
 
-    TRY(ms_cli_options(error, replay_command(), j->args, &chosen));
+    if (st != MUSEC_OK) return st;
+    root    = json_object();
+    reports = json_array();
     for (int64_t i = 0; i < j->n_reports; i++)
         json_array_append_new(reports, report_json(j, &j->reports[i]));
     ms_json_add(root,
                 "optimizer=%s rows=%lld cols=%lld dtype=%s device=%s steps=%lld skipped=%lld "
-                "norm2=%g fro=%g",
+                "norm2=%g fro=%g reports=%p options=%p",
                 j->args->optimizer, (long long)j->shape.rows, (long long)j->shape.cols,
-                ms_cli_dtype_name(j->weights.dtype), musec_ctx_device(j->ctx),
+                ms_dtype_name(j->weights.dtype), musec_ctx_device(j->ctx),
                 (long long)musec_optim_steps(j->optim), (long long)musec_optim_skipped(j->optim),
-                j->last.norm2, j->last.fro);
-    json_object_set(root, "reports", reports);
-    json_object_set(root, "options", chosen);
-    TRY(ms_json_print(error, root, to));
-done:
-    json_decref(root);
-    json_decref(reports);
-    json_decref(chosen);
-    return st;
+                j->last.norm2, j->last.fro, (void *)reports, (void *)chosen);
+    return ms_json_finish(error, root, to);
 }
 
 static musec_status run(ms_error *error, struct job *j)

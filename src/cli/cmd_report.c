@@ -163,7 +163,7 @@ static musec_status print_json(ms_error *e, const struct args *a, const ms_compa
     return ms_json_finish(e, all, to);
 }
 
-/* The page may lie beside a run's files, not in their place. */
+/* Rejects a page that would replace a file of a run. */
 static musec_status check_out(ms_error *e, const char *out, const ms_runset *set)
 {
     static const char *const files[] = { "config.json", "log.jsonl", "summary.json" };

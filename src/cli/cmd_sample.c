@@ -1,4 +1,4 @@
-/* cmd_sample.c - musec sample: draws text from a checkpoint. */
+/* cmd_sample.c - musec sample: samples text from a checkpoint. */
 #define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <stdlib.h>
 #include <string.h>
@@ -94,21 +94,15 @@ done:
     return st;
 }
 
-static void close_tokenizer(tokenizer *t)
-{
-    ms_bpe_cache_free(t->cache);
-    ms_bpe_free(t->bpe);
-}
+/* ---- sampling -------------------------------------------------------------------------------- */
 
-/* ---- drawing --------------------------------------------------------------------------------- */
-
-typedef struct sampling { /* what is collected for --json; otherwise it is printed at once */
+typedef struct sampling { /* where the output goes: for --json all is collected first */
     FILE   *to;
     json_t *prompt_ids, *ids, *logprobs; /* NULL: not wanted */
 } sampling;
 
-static musec_status say_prompt(ms_error *e, ms_sampler *s, const tokenizer *t, const char *prompt,
-                               const sampling *out)
+static musec_status append_prompt(ms_error *e, ms_sampler *s, const tokenizer *t,
+                                  const char *prompt, const sampling *out)
 {
     const size_t bytes = strlen(prompt);
     size_t       n     = bytes;
@@ -116,10 +110,8 @@ static musec_status say_prompt(ms_error *e, ms_sampler *s, const tokenizer *t, c
     uint16_t    *words = malloc(ms_bpe_max_ids(bytes) * sizeof *words);
     musec_status st;
 
-    if (ids == NULL || words == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the prompt");
-        goto done;
-    }
+    if (ids == NULL || words == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for the prompt"));
     if (t->bpe != NULL) n = ms_bpe_encode(t->bpe, t->cache, prompt, bytes, false, words);
     for (size_t i = 0; i < n; i++)
         ids[i] = t->bpe != NULL ? words[i] : (unsigned char)prompt[i];
@@ -152,20 +144,20 @@ static void print_id(const tokenizer *t, int32_t id, FILE *to)
 static musec_status sample(ms_error *e, const struct args *a, ms_sampler *s, const tokenizer *t,
                            const sampling *out)
 {
-    const ms_sampling draw = { a->temperature, a->top_k, a->seed };
-    ms_sampled        drawn;
+    const ms_sampling how = { a->temperature, a->top_k, a->seed };
+    ms_sampled        next;
     musec_status      st = MUSEC_OK;
 
-    if (a->prompt != NULL) TRY(say_prompt(e, s, t, a->prompt, out));
+    if (a->prompt != NULL) TRY(append_prompt(e, s, t, a->prompt, out));
     for (int64_t i = 0; i < a->tokens; i++) {
-        TRY(ms_sampler_next(e, s, &draw, &drawn));
-        print_id(t, drawn.id, out->to);
+        TRY(ms_sampler_next(e, s, &how, &next));
+        print_id(t, next.id, out->to);
         if (out->ids == NULL) {
             fflush(out->to);
             continue;
         }
-        json_array_append_new(out->ids, json_integer(drawn.id));
-        json_array_append_new(out->logprobs, ms_json_real(drawn.logprob));
+        json_array_append_new(out->ids, json_integer(next.id));
+        json_array_append_new(out->logprobs, ms_json_real(next.logprob));
     }
     if (out->ids == NULL) fputc('\n', out->to);
 done:
@@ -174,15 +166,7 @@ done:
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static json_t *settings_of(const struct args *a, const ms_sampler *s)
-{
-    json_t *all = json_object();
-    ms_json_add(all, "tokens=%lld temperature=%g top_k=%lld device=%s", (long long)a->tokens,
-                a->temperature, (long long)a->top_k, ms_sampler_device(s));
-    return all;
-}
-
-/* A seed from 2^63 on has no room in JSON's whole numbers: it is a text. */
+/* A seed from 2^63 on does not fit a JSON integer: it becomes a text. */
 static json_t *seed_of(uint64_t seed)
 {
     char text[32];
@@ -196,21 +180,23 @@ static musec_status sample_json(ms_error *e, const struct args *a, ms_sampler *s
 {
     char        *text  = NULL;
     size_t       bytes = 0;
-    json_t      *root  = json_object();
-    sampling     out   = { .to         = open_memstream(&text, &bytes),
-                           .prompt_ids = json_array(),
-                           .ids        = json_array(),
-                           .logprobs   = json_array() };
-    int64_t      step  = 0;
-    const char  *dir   = ms_sampler_checkpoint(s, &step);
+    json_t      *root = json_object(), *settings = json_object();
+    sampling     out  = { .to         = open_memstream(&text, &bytes),
+                          .prompt_ids = json_array(),
+                          .ids        = json_array(),
+                          .logprobs   = json_array() };
+    int64_t      step = 0;
+    const char  *dir  = ms_sampler_checkpoint(s, &step);
     musec_status st;
 
+    ms_json_add(settings, "tokens=%lld temperature=%g top_k=%lld device=%s", (long long)a->tokens,
+                a->temperature, (long long)a->top_k, ms_sampler_device(s));
     ms_json_add(root,
                 "checkpoint=%s step=%lld tokenizer=%s seed=%p settings=%p prompt=%s prompt_ids=%p "
                 "text=%p ids=%p logprobs=%p",
                 dir, (long long)step, t->bytes ? "byte" : "gpt2", (void *)seed_of(a->seed),
-                (void *)settings_of(a, s), a->prompt != NULL ? a->prompt : "",
-                (void *)out.prompt_ids, (void *)json_null(), (void *)out.ids, (void *)out.logprobs);
+                (void *)settings, a->prompt != NULL ? a->prompt : "", (void *)out.prompt_ids,
+                (void *)json_null(), (void *)out.ids, (void *)out.logprobs);
     st = out.to == NULL ? ms_fail(e, MUSEC_ENOMEM, "not enough memory for the text")
                         : sample(e, a, s, t, &out);
     if (out.to != NULL && fclose(out.to) != 0 && st == MUSEC_OK)
@@ -245,7 +231,8 @@ int cmd_sample(int argc, char **argv)
     else
         TRY(sample(&error, &a, s, &t, &(sampling){ .to = stdout }));
 done:
-    close_tokenizer(&t);
+    ms_bpe_cache_free(t.cache);
+    ms_bpe_free(t.bpe);
     ms_sampler_close(s);
     return st == MUSEC_OK ? EXIT_OK : ms_cli_fail(cmd, &error);
 }

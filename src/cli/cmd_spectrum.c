@@ -14,10 +14,11 @@
 #include "core/log.h"
 #include "core/safetensors.h"
 #include "core/table.h"
+#include "core/text.h"
 
 enum {
     DEFAULT_TOP = 5,
-    LINE_TOP    = 16, /* so many values still fit a line of the table */
+    LINE_TOP    = 16, /* values that fit a line of the table */
     NOT_GIVEN   = INT_MIN
 };
 
@@ -69,6 +70,10 @@ struct entry { /* one matrix */
     double              *values; /* (min(rows, cols)) or NULL */
 };
 
+/* Why a tensor is not read. */
+enum skip { SKIP_NOT, SKIP_TYPE, SKIP_VECTOR, SKIP_EMPTY };
+static const char *const skip_reasons[] = { NULL, "not floating", "not a matrix", "empty" };
+
 struct job {
     const struct args *args;
     const char        *path;
@@ -76,19 +81,13 @@ struct job {
     ms_log             log;
     struct entry      *entries;
     size_t             n_entries, capacity;
-    json_t            *skipped;                     /* [{"name", "dtype", "why"}] */
-    size_t             n_vectors, n_empty, n_other; /* of the skipped: what they were */
+    json_t            *skipped;                        /* [{"name", "dtype", "why"}] */
+    size_t             n_skipped[COUNT(skip_reasons)]; /* tensors, by the reason */
 };
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
 
 /* ---- computing ------------------------------------------------------------------------------- */
 
-/* Room for `count` more entries, named and shaped; their numbers are still to come. */
+/* Appends an entry for each matrix of the view, with its name and shape. */
 static musec_status add_entries(ms_error *error, struct job *j, const char *name, musec_view view,
                                 int stacked)
 {
@@ -149,10 +148,8 @@ static musec_status measure_view(ms_error *error, struct job *j, musec_view view
     for (int64_t i = 0; i < view.count; i++) {
         entries[i].stats  = stats[i];
         entries[i].values = malloc(r * sizeof *values);
-        if (entries[i].values == NULL) {
-            st = ms_fail(error, MUSEC_ENOMEM, "not enough memory for the singular values");
-            goto done;
-        }
+        if (entries[i].values == NULL)
+            TRY(ms_fail(error, MUSEC_ENOMEM, "not enough memory for the singular values"));
         memcpy(entries[i].values, values + (size_t)i * r, r * sizeof *values);
     }
 done:
@@ -182,35 +179,26 @@ done:
     return st;
 }
 
-/* NULL if the tensor is to be read; otherwise why not, in words for JSON, and counted. */
-static const char *why_skip(struct job *j, const ms_tensor_info *t)
+static enum skip why_skip(const ms_tensor_info *t)
 {
-    if (!ms_safetensors_readable(t)) {
-        j->n_other++;
-        return "not floating";
-    }
-    if (t->ndim < 2) {
-        j->n_vectors++;
-        return "not a matrix";
-    }
+    if (!ms_safetensors_readable(t)) return SKIP_TYPE;
+    if (t->ndim < 2) return SKIP_VECTOR;
     for (int i = 0; i < t->ndim && i < MS_NPY_DIMS; i++)
-        if (t->shape[i] == 0) {
-            j->n_empty++;
-            return "empty";
-        }
-    return NULL;
+        if (t->shape[i] == 0) return SKIP_EMPTY;
+    return SKIP_NOT;
 }
 
 static musec_status take_tensor(ms_error *error, struct job *j, ms_safetensors *file, size_t index)
 {
     const ms_tensor_info *t     = &file->tensors[index];
-    const char           *why   = why_skip(j, t);
+    const enum skip       why   = why_skip(t);
     ms_npy                array = { 0 };
     musec_status          st    = MUSEC_OK;
 
-    if (why != NULL) {
+    j->n_skipped[why]++;
+    if (why != SKIP_NOT) {
         json_t *row = json_object();
-        ms_json_add(row, "name=%s dtype=%s why=%s", t->name, t->dtype, why);
+        ms_json_add(row, "name=%s dtype=%s why=%s", t->name, t->dtype, skip_reasons[why]);
         json_array_append_new(j->skipped, row);
         return st;
     }
@@ -234,7 +222,8 @@ static musec_status take_safetensors(ms_error *error, struct job *j)
         st = ms_fail(error, MUSEC_EINVAL,
                      "%s: no matrix among its %zu tensors (%zu vectors or scalars, %zu not "
                      "floating, %zu empty)",
-                     j->path, file.n_tensors, j->n_vectors, j->n_other, j->n_empty);
+                     j->path, file.n_tensors, j->n_skipped[SKIP_VECTOR], j->n_skipped[SKIP_TYPE],
+                     j->n_skipped[SKIP_EMPTY]);
 done:
     ms_log_end(&j->log);
     ms_safetensors_close(&file);
@@ -243,11 +232,12 @@ done:
 
 static musec_status take_npy(ms_error *error, struct job *j)
 {
+    const char  *slash = strrchr(j->path, '/');
     ms_npy       array = { 0 };
     musec_status st;
 
     TRY(ms_npy_read(error, j->path, &array));
-    TRY(take_array(error, j, base_name(j->path), &array));
+    TRY(take_array(error, j, slash != NULL ? slash + 1 : j->path, &array));
 done:
     ms_npy_free(&array);
     return st;
@@ -289,23 +279,18 @@ static musec_status print_text(ms_error *error, const struct job *j, FILE *to)
 
     snprintf(align, sizeof align, "llr%s%s%s", exact ? "rrr" : "", share ? "r" : "",
              top ? "l" : "");
-    ms_table_add(&table, "matrix");
-    ms_table_add(&table, "shape");
-    ms_table_add(&table, exact ? "sigma1" : "sigma1 >=");
-    if (exact) {
-        ms_table_row(&table, "frobenius\tnuclear\teff.rank");
-    }
+    ms_table_row(&table, "matrix\tshape\t%s", exact ? "sigma1" : "sigma1 >=");
+    if (exact) ms_table_row(&table, "frobenius\tnuclear\teff.rank");
     if (share) ms_table_add(&table, "above D");
     if (top) ms_table_add(&table, "largest");
     for (size_t i = 0; i < j->n_entries; i++) {
         const struct entry *entry = &j->entries[i];
-        ms_table_add(&table, "%s", entry->name);
-        ms_table_add(&table, "%lldx%lld", (long long)entry->rows, (long long)entry->cols);
-        ms_table_add(&table, "%.6g", entry->stats.norm2);
-        if (exact) {
+        ms_table_add(&table, "%s", entry->name); /* may have tabs */
+        ms_table_row(&table, "%lldx%lld\t%.6g", (long long)entry->rows, (long long)entry->cols,
+                     entry->stats.norm2);
+        if (exact)
             ms_table_row(&table, "%.6g\t%.6g\t%.5g", entry->stats.fro, entry->stats.nuclear,
                          entry->stats.effective_rank);
-        }
         if (share) ms_table_add(&table, "%.1f%%", 100.0 * entry->stats.share_above);
         if (top) add_top(&table, j, entry);
     }
@@ -326,7 +311,7 @@ static json_t *entry_json(const struct job *j, const struct entry *entry)
     json_t      *object = json_object(), *values = json_array();
 
     ms_json_add(object, "name=%s rows=%lld cols=%lld dtype=%s norm2=%g", entry->name,
-                (long long)entry->rows, (long long)entry->cols, ms_cli_dtype_name(entry->dtype),
+                (long long)entry->rows, (long long)entry->cols, ms_dtype_name(entry->dtype),
                 entry->stats.norm2);
     if (j->args->estimate == NOT_GIVEN) {
         ms_json_add(object, "fro=%g nuclear=%g effective_rank=%g share_above=%g", entry->stats.fro,
@@ -367,26 +352,21 @@ static musec_status check_values(ms_error *error, const struct args *a)
     return MUSEC_OK;
 }
 
-static int is_safetensors(const char *path)
-{
-    static const char ending[] = ".safetensors";
-    const size_t      n        = strlen(path);
-    return n >= sizeof ending - 1 && strcmp(path + n - (sizeof ending - 1), ending) == 0;
-}
-
 static musec_status run(ms_error *error, struct job *j)
 {
     musec_status st;
 
     TRY(check_values(error, j->args));
     TRY(ms_cli_open(error, j->args->device, &j->ctx));
-    TRY(is_safetensors(j->path) ? take_safetensors(error, j) : take_npy(error, j));
+    TRY(ms_text_ends_with(j->path, ".safetensors") ? take_safetensors(error, j)
+                                                   : take_npy(error, j));
     TRY(j->args->json ? print_json(error, j, stdout) : print_text(error, j, stdout));
     if (json_array_size(j->skipped) > 0)
         ms_log_say(&j->log, MS_LOG_NORMAL,
                    "musec spectrum: skipped %zu of the tensors: %zu vectors or scalars, %zu not "
                    "floating, %zu empty",
-                   json_array_size(j->skipped), j->n_vectors, j->n_other, j->n_empty);
+                   json_array_size(j->skipped), j->n_skipped[SKIP_VECTOR], j->n_skipped[SKIP_TYPE],
+                   j->n_skipped[SKIP_EMPTY]);
 done:
     return st;
 }

@@ -107,7 +107,7 @@ static json_t *list_of(const char *text)
     }
 }
 
-/* Takes `values`; NULL was said already. */
+/* Sets the values of a field in every grid, and releases them; false for NULL. */
 static bool put_list(json_t *description, const char *field, json_t *values)
 {
     json_t *grid;
@@ -134,42 +134,37 @@ static json_t *list_of_items(const ms_option_list *items)
     return list;
 }
 
-/* Flags that are lists of a field's values; `text` NULL: not given. */
-typedef struct list_flag {
-    const char *name, *field, *text;
-} list_flag;
+/* The flags that are lists of a field's values. */
+static const struct list_flag {
+    const char *name, *field;
+    size_t      offset; /* of a const char * in struct args; NULL: not given */
+} list_flags[] = {
+    { "preset", "preset", AT(preset) },
+    { "optimizer", "optimizer", AT(optimizer) },
+    { "lr", "lr", AT(lr) },
+    { "threshold", "threshold", AT(threshold) },
+    { "weight-decay", "weight_decay", AT(weight_decay) },
+    { "ns-iters", "ns_iters", AT(ns_iters) },
+    { "seed", "seed", AT(seed) },
+};
 
-enum { LIST_FLAGS = 7 };
-
-static void list_flags(const struct args *a, list_flag lists[LIST_FLAGS])
+static const char *list_text(const struct args *a, const struct list_flag *flag)
 {
-    const list_flag all[LIST_FLAGS] = {
-        { "preset", "preset", a->preset },
-        { "optimizer", "optimizer", a->optimizer },
-        { "lr", "lr", a->lr },
-        { "threshold", "threshold", a->threshold },
-        { "weight-decay", "weight_decay", a->weight_decay },
-        { "ns-iters", "ns_iters", a->ns_iters },
-        { "seed", "seed", a->seed },
-    };
-    memcpy(lists, all, sizeof all);
+    return *(const char *const *)(const void *)((const char *)a + flag->offset);
 }
 
 /* The flag of its own by which `field` is given too, or NULL. */
 static const char *own_flag(const struct args *a, const char *field)
 {
-    list_flag lists[LIST_FLAGS];
-
-    list_flags(a, lists);
-    for (size_t i = 0; i < LIST_FLAGS; i++)
-        if (lists[i].text != NULL && ms_train_field_same(lists[i].field, field))
-            return lists[i].name;
+    for (size_t i = 0; i < COUNT(list_flags); i++)
+        if (list_text(a, &list_flags[i]) != NULL && ms_train_field_same(list_flags[i].field, field))
+            return list_flags[i].name;
     if (a->data.n > 0 && ms_train_field_same("data", field)) return "data";
     return a->device != NULL && ms_train_field_same("device", field) ? "device" : NULL;
 }
 
-/* A field that two kinds of flags give has no one value: neither may win.  EXIT_OK or EXIT_USAGE;
- * an item that is no pair is reported later. */
+/* Rejects a field that two kinds of flags give, as neither may win.  An item that is no pair is
+ * reported later. */
 static int check_once(const ms_command *cmd, const struct args *a)
 {
     char        field[MS_OPTION_NAME], other[MS_OPTION_NAME];
@@ -193,7 +188,7 @@ static int check_once(const ms_command *cmd, const struct args *a)
 }
 
 /* Checks that each value of the list can be read; the config checks its range. */
-static int check_values(const ms_command *cmd, const list_flag *flag, const json_t *values)
+static int check_values(const ms_command *cmd, const struct list_flag *flag, const json_t *values)
 {
     const bool      preset = strcmp(flag->field, "preset") == 0;
     const bool      name   = preset || strcmp(flag->field, "optimizer") == 0;
@@ -215,13 +210,14 @@ static int check_values(const ms_command *cmd, const list_flag *flag, const json
     return EXIT_OK;
 }
 
-static int add_list(const ms_command *cmd, const list_flag *flag, json_t *description)
+static int add_list(const ms_command *cmd, const struct list_flag *flag, const char *text,
+                    json_t *description)
 {
-    json_t *values = list_of(flag->text);
+    json_t *values = list_of(text);
 
     if (values == NULL)
         return ms_cli_usage(cmd, "--%s wants values with ',' or ';' between, not '%s'", flag->name,
-                            flag->text);
+                            text);
     if (check_values(cmd, flag, values) != EXIT_OK) {
         json_decref(values);
         return EXIT_USAGE;
@@ -230,18 +226,18 @@ static int add_list(const ms_command *cmd, const list_flag *flag, json_t *descri
     return EXIT_OK;
 }
 
-/* EXIT_OK, or EXIT_USAGE and it said why. */
+/* EXIT_OK, or EXIT_USAGE after a message. */
 static int add_flags(const ms_command *cmd, const struct args *a, json_t *description)
 {
-    list_flag   lists[LIST_FLAGS];
     char        field[MS_OPTION_NAME];
     const char *text;
 
     if (check_once(cmd, a) != EXIT_OK) return EXIT_USAGE;
-    list_flags(a, lists);
-    for (size_t i = 0; i < LIST_FLAGS; i++)
-        if (lists[i].text != NULL && add_list(cmd, &lists[i], description) != EXIT_OK)
+    for (size_t i = 0; i < COUNT(list_flags); i++) {
+        text = list_text(a, &list_flags[i]);
+        if (text != NULL && add_list(cmd, &list_flags[i], text, description) != EXIT_OK)
             return EXIT_USAGE;
+    }
     for (size_t i = 0; i < a->grid.n; i++) {
         text = ms_option_pair(a->grid.item[i], field);
         if (text == NULL || !put_list(description, field, list_of(text)))
@@ -260,9 +256,9 @@ static int add_flags(const ms_command *cmd, const struct args *a, json_t *descri
 
 static bool has_flags(const struct args *a)
 {
-    return a->preset != NULL || a->optimizer != NULL || a->lr != NULL || a->threshold != NULL ||
-           a->weight_decay != NULL || a->ns_iters != NULL || a->seed != NULL || a->grid.n > 0 ||
-           a->set.n > 0 || a->data.n > 0;
+    for (size_t i = 0; i < COUNT(list_flags); i++)
+        if (list_text(a, &list_flags[i]) != NULL) return true;
+    return a->grid.n > 0 || a->set.n > 0 || a->data.n > 0;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -316,10 +312,7 @@ static musec_status sweep(ms_error *e, const struct args *a, const char *what,
     TRY(ms_device_list_read(e, a->device, &devices));
     s.n_devices = devices.n;
     runs        = calloc(grid.n, sizeof *runs);
-    if (runs == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", grid.n);
-        goto done;
-    }
+    if (runs == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for %zu runs", grid.n));
     TRY(run(e, a, description, &s, runs));
 done:
     free(runs);

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/names.h"
 #include "core/process.h"
 #include "core/signals.h"
 #include "data/tokenize.h"
@@ -19,16 +20,19 @@ struct args {
     int         skip_bad, resume, verify, quiet, json;
 };
 
+/* The choices are in the order of ms_reader_split and ms_reader_format. */
+static const char splits[] = "eot|blank|file", formats[] = "auto|text|jsonl";
+
 static const ms_option options[] = {
     { "out", MS_OPT_STR, AT(out), "DIR", "directory for the shards, to be created" },
     { "tokenizer", MS_OPT_CHOICE, AT(tokenizer), "gpt2|byte",
       "GPT-2's tokens, or one for each byte [gpt2]" },
     { "vocab", MS_OPT_STR, AT(vocab), "PATH",
       "GPT-2's vocabulary, a file or its directory [data/gpt2 or ~/.local/share/musec/gpt2]" },
-    { "split", MS_OPT_CHOICE, AT(split), "eot|blank|file",
+    { "split", MS_OPT_CHOICE, AT(split), splits,
       "where a document of a text ends: at a line <|endoftext|>, at an empty line, or with the "
       "file [eot]" },
-    { "format", MS_OPT_CHOICE, AT(format), "auto|text|jsonl",
+    { "format", MS_OPT_CHOICE, AT(format), formats,
       "format of the input; auto goes by file names, and by the first byte of a pipe [auto]" },
     { "field", MS_OPT_STR, AT(field), "NAME", "JSON field that holds the document [text]" },
     { "shard-tokens", MS_OPT_I64, AT(shard_tokens), "N",
@@ -90,7 +94,7 @@ struct progress {
     int64_t limit_tokens;
 };
 
-/* Seconds to the end of the input or to the limit, whichever comes first; -1: nobody knows. */
+/* Seconds to the end of the input or to the limit, whichever comes first; -1: not known. */
 static double seconds_left(const struct progress *p, const ms_tokenize_progress *now,
                            double seconds)
 {
@@ -137,15 +141,15 @@ static void on_progress(void *arg, const ms_tokenize_progress *now)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static const char *s_of(int64_t n) { return n == 1 ? "" : "s"; }
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
 
-static void tell_of_before(ms_log *log, const struct args *a, const ms_tokenize_progress *p)
+static void report_resumed(ms_log *log, const struct args *a, const ms_tokenize_progress *p)
 {
     if (!a->resume || p->listed == 0) return;
     if (p->kept < p->listed)
         ms_log_say(log, MS_LOG_NORMAL,
                    "%lld of the %lld shard%s in %s %s whole; what is behind was made again",
-                   (long long)p->kept, (long long)p->listed, s_of(p->listed), a->out,
+                   (long long)p->kept, (long long)p->listed, plural(p->listed), a->out,
                    p->kept == 1 ? "was" : "were");
     else if (p->complete && p->kept == p->shards)
         ms_log_say(log, MS_LOG_NORMAL, "%s was complete already; nothing was done", a->out);
@@ -158,10 +162,10 @@ static musec_status print_result(ms_error *e, const struct args *a, const ms_tok
 
     if (!a->json) {
         printf("%s: %lld shard%s, %lld token%s, %lld document%s of %.1f MB (%.2f bytes a token)",
-               a->out, (long long)p->shards, s_of(p->shards), (long long)p->tokens, s_of(p->tokens),
-               (long long)p->documents, s_of(p->documents), (double)p->text_bytes / 1e6,
-               (double)p->text_bytes / (double)p->tokens);
-        if (p->bad > 0) printf(", %lld line%s passed over", (long long)p->bad, s_of(p->bad));
+               a->out, (long long)p->shards, plural(p->shards), (long long)p->tokens,
+               plural(p->tokens), (long long)p->documents, plural(p->documents),
+               (double)p->text_bytes / 1e6, (double)p->text_bytes / (double)p->tokens);
+        if (p->bad > 0) printf(", %lld line%s passed over", (long long)p->bad, plural(p->bad));
         printf(", %.1f s\n", seconds);
         return MUSEC_OK;
     }
@@ -172,20 +176,6 @@ static musec_status print_result(ms_error *e, const struct args *a, const ms_tok
                 a->out, p->complete, (long long)p->shards, (long long)p->kept, (long long)p->tokens,
                 (long long)p->documents, (long long)p->text_bytes, (long long)p->bad, seconds);
     return ms_json_finish(e, root, stdout);
-}
-
-/* The place of a word in "a|b|c": what the enums of reader.h count. */
-static int choice(const char *word, const char *choices)
-{
-    int          index = 0;
-    const size_t n     = strlen(word);
-
-    for (const char *c = choices; *c != '\0'; c += *c == '|', index++) {
-        const size_t bytes = strcspn(c, "|");
-        if (bytes == n && memcmp(c, word, n) == 0) break;
-        c += bytes;
-    }
-    return index;
 }
 
 static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
@@ -213,8 +203,8 @@ static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
     char                 vocab[MS_PATH_MAX];
     musec_status         st;
 
-    cfg.reader.split  = (ms_reader_split)choice(a->split, "eot|blank|file");
-    cfg.reader.format = (ms_reader_format)choice(a->format, "auto|text|jsonl");
+    cfg.reader.split  = (ms_reader_split)ms_choice_index(splits, a->split);
+    cfg.reader.format = (ms_reader_format)ms_choice_index(formats, a->format);
     if (a->threads == 0) cfg.threads = ms_process_cores();
     if (strcmp(a->tokenizer, "gpt2") == 0) {
         TRY(ms_bpe_find(e, a->vocab, vocab));
@@ -224,7 +214,7 @@ static musec_status run(ms_error *e, const struct args *a, char **paths, int n)
     ms_stop_catch(NULL);
     TRY(ms_tokenize(e, &cfg, &p));
     ms_log_end(&log);
-    tell_of_before(&log, a, &p);
+    report_resumed(&log, a, &p);
     if (a->val_tokens > 0 && p.tokens <= a->val_tokens)
         ms_log_say(&log, MS_LOG_QUIET,
                    "%s: there are no training shards: --val-tokens %lld took all %lld tokens",

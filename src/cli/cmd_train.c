@@ -32,7 +32,7 @@ struct args {
     const char    *settings[MAX_SETTINGS]; /* by ms_train_field_at(); NULL: not given */
 };
 
-static const char usual_preset[] = "pico", usual_optimizer[] = "soft-musec";
+static const char default_preset[] = "pico", default_optimizer[] = "soft-musec";
 
 static char optimizer_names[256], help_text[4096]; /* filled by train_command() */
 
@@ -74,7 +74,7 @@ static const char example[] =
     "\nExamples: musec train --preset nano --data book.txt --optimizer soft-musec --out runs/a\n"
     "          musec train --resume runs/a --steps 1200\n";
 
-/* Is `value` the default that the brackets name, such as "0: no" or "1e-8]"? */
+/* Whether `value` is the default that the text in brackets begins with: "0: no" or "1e-8]". */
 static bool is_default(const ms_train_config *cfg, const char *name, const char *brackets,
                        const char *value)
 {
@@ -88,7 +88,7 @@ static bool is_default(const ms_train_config *cfg, const char *name, const char 
            strcmp(same, value) == 0;
 }
 
-/* The help of a field with what a run without options has, in brackets. */
+/* The help of a field with its default in brackets. */
 static const char *with_default(const ms_train_config *cfg, const ms_train_field *f, char *text,
                                 size_t bytes)
 {
@@ -106,17 +106,18 @@ static const char *with_default(const ms_train_config *cfg, const ms_train_field
 static const char *setting_at(size_t index, const char **values, const char **help)
 {
     static char            texts[MAX_SETTINGS][2 * VALUE_MAX];
-    static ms_train_config usual;
+    static ms_train_config defaults;
     ms_train_field         f;
     ms_error               ignored;
     if (index >= MAX_SETTINGS || !ms_train_field_at(index, &f)) return NULL;
-    if (index == 0) (void)ms_train_config_init(&ignored, &usual, usual_preset, usual_optimizer);
+    if (index == 0)
+        (void)ms_train_config_init(&ignored, &defaults, default_preset, default_optimizer);
     *values = f.values;
-    *help   = with_default(&usual, &f, texts[index], sizeof texts[index]);
+    *help   = with_default(&defaults, &f, texts[index], sizeof texts[index]);
     return f.name;
 }
 
-/* These may be repeated: the table of fields cannot say that. */
+/* Makes lists of the options that may be repeated, which the table of fields cannot express. */
 static void allow_lists(ms_option *first, size_t n)
 {
     const struct {
@@ -138,7 +139,7 @@ static const char *group_of(size_t row)
     return ms_train_field_at(row - COUNT(before), &f) ? f.group : NULL;
 }
 
-/* Puts the n rows behind one another as --help shows them; returns the number of groups. */
+/* Sorts the n rows by their groups, as --help shows them; returns the number of groups. */
 static size_t arrange(size_t n)
 {
     const char *title;
@@ -163,12 +164,8 @@ const ms_command *train_command(void)
         .groups   = groups,
         .instead  = "--data ",
     };
-    size_t n = (size_t)snprintf(help_text, sizeof help_text, "%s", details);
-
-    ms_settings_optimizers(optimizer_names, sizeof optimizer_names, help_text + n,
-                           sizeof help_text - n);
-    n = strlen(help_text);
-    snprintf(help_text + n, sizeof help_text - n, "%s", example);
+    ms_settings_list(musec_optim_name, 12, optimizer_names, sizeof optimizer_names, details,
+                     example, help_text, sizeof help_text);
     memcpy(rows, before, sizeof before);
     command.n_options = COUNT(before) + ms_settings_options(setting_at, AT(settings),
                                                             rows + COUNT(before), MAX_SETTINGS);
@@ -316,7 +313,7 @@ struct progress {
     int                    has_val;
 };
 
-/* Prints what will be done before it takes long. */
+/* Prints what the run will do, before anything that takes long. */
 static musec_status on_open(ms_error *e, void *arg, ms_train_start *start)
 {
     struct progress *p = arg;
@@ -374,8 +371,7 @@ static void on_step(void *arg, const ms_log_line *line)
 static musec_status print_summary(ms_error *e, const struct args *a, const char *out,
                                   const ms_summary *s)
 {
-    musec_status st   = MUSEC_OK;
-    json_t      *root = NULL;
+    json_t *root;
 
     if (!a->json) {
         printf("%s%s%s after %lld steps, %lld tokens, %.1f s: loss %.4f", s->status,
@@ -400,14 +396,11 @@ static musec_status print_summary(ms_error *e, const struct args *a, const char 
                 "time_s=%g start_s=%g",
                 s->last_loss, s->best_loss, s->last_val_loss, s->best_val_loss, s->unigram_loss,
                 s->time_s, s->start_s);
-    TRY(ms_json_print(e, root, stdout));
-done:
-    json_decref(root);
-    return st;
+    return ms_json_finish(e, root, stdout);
 }
 
-/* A step that is over soon is finished. */
-static ms_stop is_to_stop(void *unused)
+/* Lets a step finish that ends within the time of grace. */
+static ms_stop stop_request(void *unused)
 {
     const double age = ms_stop_age_ms();
     (void)unused;
@@ -424,7 +417,7 @@ static musec_status run(ms_error *e, const struct args *a, const ms_train_config
                                  .resume  = a->resume != NULL,
                                  .began   = ms_process_start_ms(),
                                  .log     = &log,
-                                 .stop    = is_to_stop,
+                                 .stop    = stop_request,
                                  .on_open = on_open,
                                  .on_step = on_step,
                                  .arg     = &progress };
@@ -464,11 +457,8 @@ static musec_status explain(ms_error *e, const struct args *a, const ms_train_co
     musec_status st;
 
     if (!a->json) return ms_train_explain(e, cfg, stdout);
-    TRY(ms_train_explain_json(e, cfg, &root));
-    TRY(ms_json_print(e, root, stdout));
-done:
-    json_decref(root);
-    return st;
+    st = ms_train_explain_json(e, cfg, &root);
+    return st == MUSEC_OK ? ms_json_finish(e, root, stdout) : st;
 }
 
 int cmd_train(int argc, char **argv)
@@ -484,8 +474,8 @@ int cmd_train(int argc, char **argv)
     if (n < 0) return ms_cli_parsed(n);
     code = check_usage(cmd, &a);
     if (code != EXIT_OK) return code;
-    if (a.preset == NULL) a.preset = usual_preset;
-    if (a.optimizer == NULL) a.optimizer = usual_optimizer;
+    if (a.preset == NULL) a.preset = default_preset;
+    if (a.optimizer == NULL) a.optimizer = default_optimizer;
     st = configure(&error, &a, &cfg);
     if (st == MUSEC_OK) st = a.explain ? explain(&error, &a, &cfg) : run(&error, &a, &cfg, &code);
     return st == MUSEC_OK ? code : ms_cli_fail(cmd, &error);

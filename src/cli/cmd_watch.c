@@ -111,7 +111,7 @@ static musec_status print_table(ms_error *e, const ms_live *live, FILE *to)
     return st;
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- watching -------------------------------------------------------------------------------- */
 
 static musec_status show(ms_error *e, const ms_live *live, ms_log *log)
 {
@@ -129,7 +129,7 @@ static musec_status show(ms_error *e, const ms_live *live, ms_log *log)
 }
 
 /* Elsewhere than on a terminal: one line for each run that has ended since the last look. */
-static void tell_ends(const ms_live *live, const ms_log *log, size_t *n_ended)
+static void report_ended(const ms_live *live, const ms_log *log, size_t *n_ended)
 {
     size_t n = 0;
     for (size_t i = 0; i < live->n; i++)
@@ -181,7 +181,7 @@ static musec_status watch(ms_error *e, const struct args *a, ms_live *live)
         TRY(ms_live_update(e, live));
         if (server != NULL) TRY(serve(e, live, server));
         TRY(show(e, live, &log));
-        tell_ends(live, &log, &n_ended);
+        report_ended(live, &log, &n_ended);
         wait_for(a->every, stop);
     }
 done:
@@ -192,16 +192,10 @@ done:
 
 static musec_status look_once(ms_error *e, const struct args *a, ms_live *live)
 {
-    json_t      *all = NULL;
-    musec_status st;
+    const musec_status st = ms_live_update(e, live);
 
-    TRY(ms_live_update(e, live));
-    if (!a->json) return print_table(e, live, stdout);
-    all = ms_live_json(live);
-    TRY(ms_json_print(e, all, stdout));
-done:
-    json_decref(all);
-    return st;
+    if (st != MUSEC_OK) return st;
+    return a->json ? ms_json_finish(e, ms_live_json(live), stdout) : print_table(e, live, stdout);
 }
 
 int cmd_watch(int argc, char **argv)

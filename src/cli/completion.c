@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "data/catalog.h"
 #include "experiment/experiment.h"
 #include "report/sections.h"
@@ -37,17 +38,14 @@ static void add_choices(ms_completion *out, const char *text)
     }
 }
 
-static void add_optimizers(ms_completion *out)
+static void add_names(ms_completion *out, const char *(*name_at)(size_t index, const char **help))
 {
-    for (size_t i = 0; musec_optim_name(i, NULL) != NULL; i++)
-        add(out, "%s", musec_optim_name(i, NULL));
+    for (size_t i = 0; name_at(i, NULL) != NULL; i++)
+        add(out, "%s", name_at(i, NULL));
 }
 
-static void add_presets(ms_completion *out)
-{
-    for (size_t i = 0; ms_preset_name(i, NULL) != NULL; i++)
-        add(out, "%s", ms_preset_name(i, NULL));
-}
+static void add_optimizers(ms_completion *out) { add_names(out, musec_optim_name); }
+static void add_presets(ms_completion *out) { add_names(out, ms_preset_name); }
 
 static void add_sections(ms_completion *out)
 {
@@ -59,11 +57,8 @@ static void add_sections(ms_completion *out)
 /* Names as config.json has them, with underscores. */
 static void add_prefix(ms_completion *out, const char *name)
 {
-    char text[MS_OPTION_NAME];
-    snprintf(text, sizeof text, "%s", name);
-    for (char *c = text; *c != '\0'; c++)
-        if (*c == '-') *c = '_';
-    add(out, "%s=", text);
+    char key[MS_CONFIG_KEY];
+    add(out, "%s=", ms_train_field_key(name, key));
     out->kind = MS_COMPLETE_PREFIXES;
 }
 
@@ -85,7 +80,7 @@ static void add_items(ms_completion *out)
     ms_experiments all = { 0 };
     ms_error       ignored;
 
-    add_choices(out, "list");
+    add(out, "list");
     if (ms_experiments_load(&ignored, &all) == MUSEC_OK)
         for (size_t i = 0; i < all.n; i++) {
             const json_t *aliases = json_object_get(all.at[i].file, "aliases");
@@ -109,14 +104,13 @@ static void add_data_sets(ms_completion *out)
 
 static void add_problems(ms_completion *out)
 {
-    add_choices(out, "list");
-    for (size_t i = 0; ms_objective_name(i, NULL) != NULL; i++)
-        add(out, "%s", ms_objective_name(i, NULL));
+    add(out, "list");
+    add_names(out, ms_objective_name);
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* What a value may be: by its name in --help and, where that says too little, by the option. */
+/* What a value may be, by its placeholder in --help and, where that is not enough, the option. */
 static const struct {
     const char        *meta, *name; /* name NULL: any */
     ms_completion_kind kind;
@@ -140,12 +134,6 @@ static const struct {
     { "LIST", "device", MS_COMPLETE_DEVICES, NULL },
 };
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
 static void complete_value(const ms_option *option, ms_completion *out)
 {
     *out = (ms_completion){ .kind = MS_COMPLETE_NOTHING };
@@ -154,7 +142,7 @@ static void complete_value(const ms_option *option, ms_completion *out)
         add_choices(out, option->meta);
         return;
     }
-    if (ends_with(option->meta, ".npy") || ends_with(option->meta, ".safetensors"))
+    if (ms_text_ends_with(option->meta, ".npy") || ms_text_ends_with(option->meta, ".safetensors"))
         out->kind = MS_COMPLETE_FILES;
     for (size_t i = 0; i < COUNT(values); i++) {
         if (strcmp(values[i].meta, option->meta) != 0) continue;
@@ -208,12 +196,6 @@ static void complete_operand(const ms_cli_command *command, ms_completion *out)
         out->kind = MS_COMPLETE_FILES;
 }
 
-static void complete_after(const ms_cli_command *command, const char *part, ms_completion *out)
-{
-    *out = (ms_completion){ .kind = MS_COMPLETE_NOTHING };
-    (void)look_up(command->name, part, out);
-}
-
 static bool next_word(const char *words, size_t index, char *word, size_t bytes)
 {
     words += strspn(words, " ");
@@ -227,7 +209,7 @@ static bool next_word(const char *words, size_t index, char *word, size_t bytes)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-/* The words of the first operand behind which others may follow. */
+/* Finds the words of the first operand after which others may follow. */
 static size_t find_parts(const ms_cli_command *c, const ms_completion *first,
                          ms_completion_part parts[MS_COMPLETION_PARTS])
 {
@@ -237,7 +219,8 @@ static size_t find_parts(const ms_cli_command *c, const ms_completion *first,
     for (size_t i = 0; next_word(first->words, i, word, sizeof word); i++) {
         if (n == MS_COMPLETION_PARTS) break;
         memcpy(parts[n].word, word, sizeof word);
-        complete_after(c, word, &parts[n].next);
+        parts[n].next = (ms_completion){ .kind = MS_COMPLETE_NOTHING };
+        (void)look_up(c->name, word, &parts[n].next);
         n += parts[n].next.kind != MS_COMPLETE_NOTHING;
     }
     return n;

@@ -3,7 +3,7 @@
  *
  * What may follow an option is read from its row: a CHOICE lists its values, DIR is a directory,
  * X.npy a file, RUN a run directory.  Operands are files unless they are words in lower case, which
- * stand for themselves ("ops", "bash|zsh"); behind such a word others may follow ("get NAME"). */
+ * stand for themselves ("ops", "bash|zsh"); after such a word others may follow ("get NAME"). */
 #ifndef MS_CLI_COMPLETION_H
 #define MS_CLI_COMPLETION_H
 
@@ -16,7 +16,7 @@ enum { MS_COMPLETION_PARTS = 8 };
 typedef enum ms_completion_kind {
     MS_COMPLETE_NOTHING,  /* a number or a text of the user's own */
     MS_COMPLETE_WORDS,    /* one of `words` */
-    MS_COMPLETE_PREFIXES, /* one of `words`, which end with '=', and more right behind it */
+    MS_COMPLETE_PREFIXES, /* one of `words`, which end with '=', and a value after it */
     MS_COMPLETE_FILES,
     MS_COMPLETE_DIRECTORIES,
     MS_COMPLETE_RUNS,    /* run directories */
@@ -28,8 +28,8 @@ typedef struct ms_completion {
     char               words[4096]; /* with blanks between */
 } ms_completion;
 
-typedef struct
-    ms_completion_part { /* what follows an operand that is a given word, such as "get" */
+/* What follows an operand that is a given word, such as "get". */
+typedef struct ms_completion_part {
     char          word[MS_OPTION_NAME];
     ms_completion next;
 } ms_completion_part;

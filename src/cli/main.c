@@ -1,9 +1,8 @@
-/* main.c - the musec program: one table of subcommands, and the way to them. */
+/* main.c - the musec program: the table of subcommands, and the choice of one. */
 #include <errno.h>
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/manual.h"
 #include "core/names.h"
 #include "device/cpu/prepare.h"
 

@@ -7,12 +7,11 @@
  *     .\" end              writes the others
  *     .\" items            the items of musec paper, with the paper's own numbers
  *     .\" sections         the sections of musec report */
-#include "cli/manual.h"
-
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
 #include "experiment/experiment.h"
 #include "report/sections.h"
 
@@ -128,7 +127,7 @@ static void put_sections(FILE *to)
 
 /* ---- the page -------------------------------------------------------------------------------- */
 
-/* The word behind a command of the template such as "options", "" if there is none; or NULL. */
+/* The word after the template command `name`, or ""; NULL if the line is no such command. */
 static const char *command_at(const char *line, const char *name)
 {
     static const char comment[] = ".\\\" ";

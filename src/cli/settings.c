@@ -9,7 +9,7 @@
 #include "core/real.h"
 #include "core/whole.h"
 
-/* "a|b-c" and no names of values in capitals: a list of words. */
+/* Whether the values are a list of words, "a|b-c"; names in capitals stand for others. */
 static int is_choice(const char *values)
 {
     for (const char *c = values; *c != '\0'; c++)
@@ -33,7 +33,7 @@ size_t ms_settings_options(ms_setting_at at, size_t offset, ms_option *out, size
     return n;
 }
 
-/* ---- can it be read? ------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static int is_number(const char *text, size_t bytes)
 {
@@ -50,7 +50,7 @@ static int is_whole(const char *text) /* the library checks the range */
     return ms_whole_u64(text, &unused) != MS_WHOLE_NONE;
 }
 
-/* "0.5", "rms:0.5", "qk=1,mlp=2": numbers behind names or not, with commas between. */
+/* Whether the text is a list such as "0.5", "rms:0.5" or "qk=1,mlp=2". */
 static int is_list(const char *text)
 {
     for (;; text++) {
@@ -86,16 +86,17 @@ int ms_settings_usage(const ms_command *cmd, const ms_option *options, const cha
     return EXIT_OK;
 }
 
-/* ---- optimizers ------------------------------------------------------------------------------ */
-
-void ms_settings_optimizers(char *names, size_t names_bytes, char *lines, size_t lines_bytes)
+void ms_settings_list(const char *(*name_at)(size_t index, const char **help), int width,
+                      char *names, size_t names_bytes, const char *before, const char *after,
+                      char *text, size_t bytes)
 {
     const char *name = NULL, *help = NULL;
-    size_t      n = 0, w = 0;
-    for (size_t i = 0; (name = musec_optim_name(i, &help)) != NULL; i++) {
+    size_t      n = 0, w = (size_t)snprintf(text, bytes, "%s", before);
+
+    for (size_t i = 0; (name = name_at(i, &help)) != NULL; i++) {
         if (n < names_bytes)
             n += (size_t)snprintf(names + n, names_bytes - n, "%s%s", i == 0 ? "" : "|", name);
-        if (w < lines_bytes)
-            w += (size_t)snprintf(lines + w, lines_bytes - w, "  %-12s%s\n", name, help);
+        if (w < bytes) w += (size_t)snprintf(text + w, bytes - w, "  %-*s%s\n", width, name, help);
     }
+    if (w < bytes) snprintf(text + w, bytes - w, "%s", after);
 }

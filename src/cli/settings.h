@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 
-/* Row `index` of a table: its name (NULL behind the last), its values and its help. */
+/* Row `index` of a table: its name (NULL after the last), its values and its help. */
 typedef const char *(*ms_setting_at)(size_t index, const char **values, const char **help);
 
 /* Options for every row, parsed into an array of const char * at `offset`; returns their number,
@@ -16,7 +16,10 @@ int ms_settings_usage(const ms_command *cmd, const ms_option *options, const cha
                       size_t n);
 /* Describes what `value` should have been if it cannot be read as `meta`, else NULL. */
 const char *ms_settings_unreadable(const char *meta, const char *value);
-/* Writes the names of the optimizers as "a|b|c", and a line of help for each. */
-void ms_settings_optimizers(char *names, size_t names_bytes, char *lines, size_t lines_bytes);
+/* Reads a registry: writes its names as "a|b|c", and to `text` a line for each name, of which the
+ * first `width` characters are the name's, between the texts before and after. */
+void ms_settings_list(const char *(*name_at)(size_t index, const char **help), int width,
+                      char *names, size_t names_bytes, const char *before, const char *after,
+                      char *text, size_t bytes);
 
 #endif

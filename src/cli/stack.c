@@ -1,5 +1,5 @@
-/* stack.c - see stack.h.  The checks come before any arithmetic, so that their messages can speak
- * of the file's own elements. */
+/* stack.c - see stack.h.  The checks come before any arithmetic, so that their messages can
+ * name elements of the file. */
 #include "cli/stack.h"
 
 #include <float.h>
@@ -44,8 +44,8 @@ static double element(const ms_npy *array, size_t i)
                                      : ((const double *)array->data)[i];
 }
 
-/* "[1, 0, 3]", the place of element `at` in the array. */
-static void place_text(const ms_npy *array, size_t at, char *text, size_t bytes)
+/* Writes the indices of element `at` of the array, "[1, 0, 3]". */
+static void index_text(const ms_npy *array, size_t at, char *text, size_t bytes)
 {
     size_t index[MS_NPY_DIMS] = { 0 };
     size_t used               = 0;
@@ -67,7 +67,7 @@ musec_status ms_stack_check_finite(ms_error *error, const char *name, const ms_n
     for (size_t i = 0; i < n; i++) {
         const double value = element(array, i);
         if (isfinite(value)) continue;
-        place_text(array, i, place, sizeof place);
+        index_text(array, i, place, sizeof place);
         return ms_fail(error, MUSEC_ENONFINITE,
                        "%s: element %s is %s; every element must be finite", name, place,
                        isnan(value) ? "nan"
@@ -95,10 +95,10 @@ musec_status ms_stack_convert(ms_error *error, const char *name, musec_dtype dty
             ((float *)data)[i] = (float)value;
         else {
             free(data);
-            place_text(array, i, place, sizeof place);
+            index_text(array, i, place, sizeof place);
             return ms_fail(error, MUSEC_EINVAL,
                            "%s: element %s is %g, too large for f32; use --dtype %s", name, place,
-                           value, ms_cli_dtype_name(array->dtype));
+                           value, ms_dtype_name(array->dtype));
         }
     }
     free(array->data);

@@ -43,7 +43,7 @@ const ms_command *theory_params_command(void)
     return &command;
 }
 
-/* ---- for people ------------------------------------------------------------------------------ */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static musec_status print_values(ms_error *e, const ms_theory_params *p, FILE *to)
 {
@@ -146,23 +146,20 @@ static json_t *complexity_json(double epsilon, const ms_theory_complexity *c)
 static musec_status print_json(ms_error *e, const struct args *a, const ms_theory_params *p,
                                const ms_theory_complexity *c, FILE *to)
 {
-    json_t      *root = json_object(), *given = NULL;
-    musec_status st;
+    json_t            *root, *given = NULL;
+    const musec_status st = ms_cli_options(e, theory_params_command(), a, &given);
 
-    TRY(ms_cli_options(e, theory_params_command(), a, &given));
-    json_object_set(root, "given", given);
+    if (st != MUSEC_OK) return st;
+    root = json_object();
     ms_json_add(root,
-                "T=%lld K=%lld D=%g beta=%g eta=%g gamma=%g T_real=%g K_real=%g constraints=%p "
-                "all_hold?=%d least_steps=%lld bound=%p bound_real=%p complexity=%p",
-                (long long)p->T, (long long)p->K, p->D, p->beta, p->eta, p->gamma, p->T_real,
-                p->K_real, (void *)constraints_json(p), p->all_hold, (long long)p->least_steps,
-                (void *)bound_json(&p->bound), (void *)bound_json(&p->bound_real),
+                "given=%p T=%lld K=%lld D=%g beta=%g eta=%g gamma=%g T_real=%g K_real=%g "
+                "constraints=%p all_hold?=%d least_steps=%lld bound=%p bound_real=%p complexity=%p",
+                (void *)given, (long long)p->T, (long long)p->K, p->D, p->beta, p->eta, p->gamma,
+                p->T_real, p->K_real, (void *)constraints_json(p), p->all_hold,
+                (long long)p->least_steps, (void *)bound_json(&p->bound),
+                (void *)bound_json(&p->bound_real),
                 (void *)(c == NULL ? json_null() : complexity_json(a->epsilon, c)));
-    st = ms_json_print(e, root, to);
-done:
-    json_decref(given);
-    json_decref(root);
-    return st;
+    return ms_json_finish(e, root, to);
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -182,10 +179,7 @@ static musec_status run(ms_error *e, const struct args *a)
 
     TRY(ms_theory_params_set(e, &p));
     if (wants) TRY(ms_theory_complexity_of(e, &p, a->epsilon, &c));
-    if (a->json) {
-        TRY(print_json(e, a, &p, wants ? &c : NULL, stdout));
-        goto done;
-    }
+    if (a->json) return print_json(e, a, &p, wants ? &c : NULL, stdout);
     TRY(print_values(e, &p, stdout));
     TRY(print_constraints(e, &p, stdout));
     TRY(print_bound(e, &p, stdout));

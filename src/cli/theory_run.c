@@ -1,5 +1,5 @@
-/* theory_run.c - musec theory run: an optimizer on a problem of known constants, measured the way
- * the theorem speaks. */
+/* theory_run.c - musec theory run: an optimizer on a problem of known constants, beside the bound
+ * of the theorem. */
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <math.h>
@@ -109,7 +109,7 @@ static void report_progress(void *arg, int64_t steps)
                     (long long)j->args->steps);
 }
 
-static musec_status choose(ms_error *e, const struct args *a, ms_theory_setup *s)
+static musec_status apply_settings(ms_error *e, const struct args *a, ms_theory_setup *s)
 {
     char         key[MS_OPTION_NAME];
     musec_status st = MUSEC_OK;
@@ -137,7 +137,7 @@ static musec_status run_one(ms_error *e, job *j, uint64_t seed)
     TRY(ms_theory_setup_init(e, &r->problem, a->optimizer, a->steps, a->delta, a->sigma, seed,
                              &r->setup));
     chosen = r->setup.optim;
-    TRY(choose(e, a, &r->setup));
+    TRY(apply_settings(e, a, &r->setup));
     /* every field of it: the structure has no gaps */
     r->is_corollary = memcmp(&chosen, &r->setup.optim, sizeof chosen) == 0;
     TRY(ms_theory_run(e, &r->setup, report_progress, j, &r->result));
@@ -157,9 +157,9 @@ static void free_runs(job *j)
     free(j->runs);
 }
 
-/* ---- for people ------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------------------ */
 
-/* Does the theorem speak of this run at all? */
+/* Whether the theorem applies to this run. */
 static bool is_covered(const one_run *r)
 {
     return strcmp(r->setup.optim.name, "musec") == 0 && r->is_corollary && r->setup.weakly_convex &&
@@ -264,20 +264,16 @@ static json_t *run_json(const one_run *r)
 
 static musec_status make_json(ms_error *e, const job *j, json_t **out)
 {
-    json_t      *given = NULL, *runs = json_array();
-    musec_status st;
+    json_t            *given = NULL, *runs;
+    const musec_status st    = ms_cli_options(e, theory_run_command(), j->args, &given);
 
-    *out = json_object();
-    TRY(ms_cli_options(e, theory_run_command(), j->args, &given));
+    if (st != MUSEC_OK) return st;
+    runs = json_array();
     for (size_t i = 0; i < j->n; i++)
         json_array_append_new(runs, run_json(&j->runs[i]));
-    json_object_set_new(*out, "problem", ms_json_string(j->problem));
-    json_object_set(*out, "given", given);
-    json_object_set(*out, "runs", runs);
-done:
-    json_decref(given);
-    json_decref(runs);
-    return st;
+    *out = json_object();
+    ms_json_add(*out, "problem=%s given=%p runs=%p", j->problem, (void *)given, (void *)runs);
+    return MUSEC_OK;
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -322,15 +318,15 @@ static const char *range_error(const struct args *a)
 
 static musec_status check_rank(ms_error *e, const job *j)
 {
-    int64_t      least = 0, most = 0;
+    int64_t      min = 0, max = 0;
     musec_status st;
 
-    TRY(ms_objective_ranks(e, j->problem, &least, &most));
-    if (j->args->rank != 0 && (j->args->rank < least || j->args->rank > most))
+    TRY(ms_objective_ranks(e, j->problem, &min, &max));
+    if (j->args->rank != 0 && (j->args->rank < min || j->args->rank > max))
         st = ms_fail(e, MUSEC_EINVAL,
                      "--rank is %" PRId64 "; %s takes %" PRId64 " to %" PRId64
                      ", or 0 for its own shape",
-                     j->args->rank, j->problem, least, most);
+                     j->args->rank, j->problem, min, max);
 done:
     return st;
 }

@@ -3,7 +3,7 @@
  * The time is that of the run's floating-point operations at the rate of one product, which is
  * measured in some milliseconds.  A run is slower than that by a factor: there are also loops over
  * elements, small products and attention.  It is good to a factor of two, which is enough to tell
- * minutes from days; once steps are made, the progress line goes by them. */
+ * minutes from days; the progress line goes by the steps made. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/train_start.h"
 
@@ -22,7 +22,7 @@
 
 enum { MAX_DIRECTORIES = 100000, LINE = 512, TRIES = 10, ENOUGH_MS = 50 };
 
-/* Beyond these a run is warned of.  Repeating data up to four times costs little, and after some
+/* A run beyond these gets a warning.  Repeating data up to four times costs little, and after some
  * sixteen times most of their worth is gone (Muennighoff et al., 2023). */
 static const double absurd_s = 2.0 * 24.0 * 3600.0, many_epochs = 16.0;
 
@@ -51,18 +51,15 @@ done:
 
 /* ---- work and time --------------------------------------------------------------------------- */
 
-/* Products of an optimizer's step in units of rows x cols x the smaller side: about three for each
- * of five iterations.  What has no such products takes no time beside the model. */
-static double optim_products(const ms_train_config *cfg)
-{
-    return ms_optimizer_find(cfg->optim.name)->spectral_fn == MS_SPECTRAL_NONE ? 0.0 : 15.0;
-}
-
 double ms_train_work(const ms_train_config *cfg, const ms_schedule *s, int64_t first, int64_t end)
 {
-    const double optim   = 2.0 * optim_products(cfg) * ms_estimate_optim_work(cfg);
-    double       flops   = 0.0;
-    int64_t      checked = 0; /* validations */
+    /* An optimizer's products, in units of rows x cols x the smaller side: about three for each of
+     * five iterations.  One without them takes no time compared to the model. */
+    const bool   plain    = ms_optimizer_find(cfg->optim.name)->spectral_fn == MS_SPECTRAL_NONE;
+    const double products = plain ? 0.0 : 15.0;
+    const double optim    = 2.0 * products * ms_estimate_optim_work(cfg);
+    double       flops    = 0.0;
+    int64_t      checked  = 0; /* validations */
 
     if (end <= first) return 0.0;
     for (int i = 0; i < s->n_stages; i++) {
@@ -75,7 +72,7 @@ double ms_train_work(const ms_train_config *cfg, const ms_schedule *s, int64_t f
     }
     if (cfg->val_every > 0) checked = end / cfg->val_every - first / cfg->val_every;
     if (end == s->steps && (cfg->val_every <= 0 || end % cfg->val_every != 0)) checked++;
-    /* a way forward is a third of both */
+    /* a forward pass is a third of forward and backward */
     return flops + (double)checked * (double)cfg->val_tokens / 3.0 *
                        ms_estimate_token_flops(cfg, &s->stage[s->n_stages - 1]);
 }
@@ -240,7 +237,7 @@ static void say_device(ms_log *log, const ms_train_start *s)
     if (d->kind->memory != NULL)
         description[strcspn(description, ",")] = '\0'; /* the name of a GPU is enough */
     ms_log_say(log, MS_LOG_NORMAL, "device: %s%s%s, %s", musec_ctx_device(d),
-               description[0] != '\0' ? ", " : "", description, ms_cli_dtype_name(s->dtype));
+               description[0] != '\0' ? ", " : "", description, ms_dtype_name(s->dtype));
     ms_bytes_text(s->needed, need, sizeof need);
     if (s->memory.total > 0) {
         char bytes[32];

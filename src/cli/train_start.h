@@ -1,5 +1,5 @@
-/* train_start.h - what musec train says before its first step: what the run is, what it takes, and
- * what of that will not do. */
+/* train_start.h - what musec train prints before its first step: the run, its time and memory, and
+ * warnings about them. */
 #ifndef MS_CLI_TRAIN_START_H
 #define MS_CLI_TRAIN_START_H
 
@@ -7,16 +7,16 @@
 #include "train/train.h"
 
 /* Makes the directory of a run that was given none: runs/PRESET-OPTIMIZER-lrLR-sSEED, or the first
- * of NAME-2, NAME-3, ... that is not there.  Making it decides, so two processes never get the same
- * one. */
+ * of NAME-2, NAME-3, ... that does not exist.  As mkdir decides that, two processes never get the
+ * same one. */
 musec_status ms_run_directory(ms_error *e, const ms_train_config *cfg, char out[MS_PATH_MAX]);
 
-/* Floating-point operations of the steps from `first` to before `end`, about: of the model, of the
- * optimizer's products and of validations. */
+/* Estimates the floating-point operations of the steps from `first` to before `end`: of the model,
+ * of the optimizer's products and of validations. */
 double ms_train_work(const ms_train_config *cfg, const ms_schedule *s, int64_t first, int64_t end);
 
-/* Prints some lines about the run, and warnings.  Returns the seconds that it will take,
- * about; NaN: not known, or of no interest to a quiet log. */
+/* Prints some lines about the run, and warnings.  Returns about how many seconds it will take; NaN:
+ * not known, or not measured for a quiet log. */
 double ms_train_start_say(ms_log *log, const ms_train_start *s, const char *out);
 
 /* Writes a number such as "1,234,567". */
@@ -24,7 +24,7 @@ void ms_count_text(int64_t n, char *text, size_t bytes);
 /* Writes a size such as "92 MiB" or "21.3 GiB". */
 void ms_bytes_text(uint64_t n, char *text, size_t bytes);
 
-/* Each writes a warning if there is reason for one, else "". */
+/* Each writes a warning where it applies, else "". */
 void ms_warn_memory(const ms_train_start *s, char *text, size_t bytes);
 void ms_warn_time(const ms_train_start *s, double seconds, char *text, size_t bytes);
 void ms_warn_epochs(const ms_train_start *s, size_t set, char *text, size_t bytes);

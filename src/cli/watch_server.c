@@ -2,7 +2,7 @@
  *
  * Three addresses: / is the page, /page.css its style, /data.json the runs as the main thread last
  * read them.  The server binds to the loopback address, and answers only requests whose Host is
- * this machine: a page from elsewhere that made its own name point here gets nothing. */
+ * this machine: a foreign page whose name resolves to it (DNS rebinding) gets nothing. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/watch_server.h"
 
@@ -109,7 +109,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
-/* Its thread takes no signals: they are for the thread that waits for them. */
+/* Starts the server's thread with signals blocked: the main thread waits for them. */
 static struct MHD_Daemon *listen_on(ms_watch_server *s, int port)
 {
     struct sockaddr_in where = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };

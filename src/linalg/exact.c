@@ -1,7 +1,8 @@
 /* exact.c - the operators by eigenvalues or singular values, in float64 whatever the input is.
  *
  * These are the clips of any sharpness, with the hard clip min(s, D) and the soft clip
- * D s / sqrt(s^2 + D^2) at the two ends, and the polar factor 1.  The clips are a gain g(s) on s that is 1 for small s, so the smaller Gram matrix alone will do:
+ * D s / sqrt(s^2 + D^2) at the two ends, and the polar factor 1.  The clips are a gain g(s) on s
+ * that is 1 for small s, so the smaller Gram matrix alone will do:
  *     X X^T = V diag(s^2) V^T,   result = V diag(g(s)) V^T X
  * Forming the Gram matrix squares the condition: the error is about 2e-16 (s_1 / D)^2 of D.  Where
  * s_1 / D exceeds a limit, the SVD with its error of 1e-15 s_1 / D takes over: for float32 data

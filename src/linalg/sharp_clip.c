@@ -5,9 +5,9 @@
  *     zeta = D^2 / (sigma^2 + D^2) = 1 - t.
  * A clip of sharpness p, sigma / (1 + (sigma / D)^p)^(1/p), is s times
  *     g_p = (zeta^(p/2) + (1 - zeta)^(p/2))^(-1/p),   hard: max(zeta, 1 - zeta)^(-1/2),
- * which lies in [1, sqrt(2)] whatever sigma_1 / D is, and is an even function of x = 1 - 2 zeta.  So
- * it takes a polynomial on [-1, 1] and no large power of A.  zeta is formed as a square: 1 - t would
- * lose all digits where sigma is far above D.
+ * which lies in [1, sqrt(2)] whatever sigma_1 / D is, and is an even function of x = 1 - 2 zeta.
+ * So it takes a polynomial on [-1, 1] and no large power of A.  zeta is formed as a square: 1 - t
+ * would lose all digits where sigma is far above D.
  *
  * The polynomial is a chain of symmetric products,
  *     Y_0 = I - 2 zeta,   Y_k = a_k Y_{k-1}^2 + b_k Y_{k-2} + d_k I,   result = Y_n Z X

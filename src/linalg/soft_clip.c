@@ -52,8 +52,8 @@ done:
     return st;
 }
 
-/* Reports how matrices were clipped by products: the plan of the soft clip, the chain behind it, and
- * the dtype of the products. */
+/* Reports how matrices were clipped by products: the plan of the soft clip, the chain behind it,
+ * and the dtype of the products. */
 static void report_plan(ms_report *report, int64_t count, const ms_soft *e, const char *plan,
                         int products)
 {

@@ -1,4 +1,4 @@
-/* angles.c - the angles of rotary positions: base^(-j / (pairs - 1)) for pair j, times the row.
+/* angles.c - the angles of rotary embeddings: base^(-j / (pairs - 1)) for pair j, times the row.
  *
  * They are computed in float64 and rounded once. */
 #include <math.h>
@@ -6,7 +6,7 @@
 
 #include "model/layout.h"
 
-/* Row by row: the cosines, or the sines. */
+/* Fills a matrix (rows, pairs) with the cosines or the sines. */
 static void fill_angles(const double *frequency, int64_t pairs, int64_t rows, bool sines,
                         musec_dtype dtype, void *host)
 {
@@ -31,10 +31,8 @@ musec_status ms_gpt_upload_angles(ms_device *d, const ms_gpt_config *cfg, int64_
     double           *frequency = calloc((size_t)(pairs > 0 ? pairs : 1), sizeof *frequency);
     musec_status      st        = MUSEC_OK;
 
-    if (host == NULL || frequency == NULL) {
-        st = ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory for angles");
-        goto done;
-    }
+    if (host == NULL || frequency == NULL)
+        TRY(ms_fail(&d->error, MUSEC_ENOMEM, "not enough memory for angles"));
     for (int64_t j = 0; j < pairs; j++) {
         const double power = pairs > 1 ? (double)j / (double)(pairs - 1) : 0.0;
         frequency[j]       = pow(cfg->rope_base, -power);

@@ -1,14 +1,15 @@
-/* gpt.c - the GPT of gpt.h: creation, the way forward, the way back.
+/* gpt.c - the GPT of gpt.h: creation, forward and backward passes.
  *
- * A layer keeps the stream before and after attention, q, k, v as projected and as turned, the
- * output of attention and the MLP's activation.  Norms and gated outputs are made anew.
+ * A layer keeps the residual stream before and after attention, q, k, v as projected and as
+ * rotated, the output of attention and the MLP's activation.  The backward pass recomputes norms
+ * and gated outputs.
  *
- * The activation max(h, 0)^2 lies where h lay.  Its gradient needs max(h, 0), which is the rounded
- * root of the rounded square: binary arithmetic gives back the number to the last bit if the square
- * is a normal number, as from 1e-19 on.  In f16 that would be 0.008, so there h is kept.
+ * The activation max(h, 0)^2 overwrites h.  Its gradient needs max(h, 0), which is the rounded root
+ * of the rounded square: in binary arithmetic that is the number to the last bit if the square is a
+ * normal number, as from 1e-19 on.  In f16 that would be 0.008, so there h is kept.
  *
- * The logits are made, scored and turned into their gradient chunk by chunk, so that they are never
- * there whole: with 50304 ids and 2048 tokens they would take more than the rest of the model. */
+ * The logits are computed, scored and replaced by their gradient chunk by chunk, and never all in
+ * memory: with 50304 ids and 2048 tokens they would take more than the rest of the model. */
 #include "model/gpt.h"
 
 #include <math.h>
@@ -24,41 +25,40 @@ struct ms_gpt {
     musec_dtype    dtype; /* of activations */
     int64_t        max_tokens;
     void          *weight_memory, *copy_memory, *grad_memory, *act_memory; /* device */
-    ms_mat         all_grads; /* (1, n), with what lies between them */
-    ms_gpt_weights master, g; /* wide */
-    ms_gpt_weights w;         /* what the pass reads: the copies, or the masters themselves */
-    ms_gpt_acts    acts;      /* of max_tokens */
-    ms_gpt_acts    now;       /* the same memory, of the pass that runs */
+    ms_mat         all_grads; /* (1, n), with the padding between them */
+    ms_gpt_weights master, g; /* weights and gradients, in the accumulator dtype */
+    ms_gpt_weights w;         /* what a pass reads: the compute copies, or the masters */
+    ms_gpt_acts    acts;      /* for max_tokens */
+    ms_gpt_acts    now;       /* the same memory, for the tokens of the current pass */
     ms_gpt_tensor *params;
     size_t         n_params;
     int64_t        tokens;        /* since the last ms_gpt_take */
-    int64_t        docs, longest; /* documents of the pass that runs, tokens of the longest */
+    int64_t        docs, longest; /* documents of the current pass, tokens of the longest */
 };
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-static ms_mat vec_as_row(ms_vec v)
+static ms_mat row_of(void *data, musec_dtype dtype, int64_t n)
 {
-    return (ms_mat){ .data   = v.data,
-                     .rows   = 1,
-                     .cols   = v.count,
-                     .ld     = v.count,
-                     .count  = 1,
-                     .stride = v.count,
-                     .dtype  = MUSEC_F64 };
+    return ms_mat_of(musec_view_dense(data, dtype, 1, 1, n));
 }
 
-static musec_status start_gathering(ms_gpt *g)
+static musec_status fill_vec(ms_gpt *g, double value, ms_vec v)
+{
+    return g->d->ops->fill(g->d, value, row_of(v.data, MUSEC_F64, v.count));
+}
+
+static musec_status reset_results(ms_gpt *g)
 {
     musec_status st;
     g->tokens = 0;
-    TRY(g->d->ops->fill(g->d, 0.0, vec_as_row(g->acts.loss)));
-    TRY(g->d->ops->fill(g->d, -INFINITY, vec_as_row(g->acts.max_logit)));
+    TRY(fill_vec(g, 0.0, g->acts.loss));
+    TRY(fill_vec(g, -INFINITY, g->acts.max_logit));
 done:
     return st;
 }
 
-/* The parameters as a list, and which of weights and copies the pass reads. */
+/* Lists the parameters, and chooses which weights a pass reads. */
 static musec_status list_params(ms_gpt *g, const ms_gpt_weights *copies)
 {
     g->n_params = ms_gpt_count_params(&g->cfg);
@@ -99,15 +99,10 @@ static musec_status take_memory(ms_gpt *g)
         copies.base = g->copy_memory;
         ms_gpt_carve_weights(&copies, cfg, g->dtype, &copied);
     }
-    g->all_grads = (ms_mat){ .data  = g->grad_memory,
-                             .rows  = 1,
-                             .cols  = (int64_t)(sizes.grads / ms_dtype_bytes(wide)),
-                             .ld    = (int64_t)(sizes.grads / ms_dtype_bytes(wide)),
-                             .count = 1,
-                             .dtype = wide };
+    g->all_grads = row_of(g->grad_memory, wide, (int64_t)(sizes.grads / ms_dtype_bytes(wide)));
     TRY(list_params(g, &copied));
     TRY(ms_gpt_upload_angles(g->d, cfg, g->max_tokens, &g->acts));
-    TRY(start_gathering(g));
+    TRY(reset_results(g));
 done:
     return st;
 }
@@ -174,7 +169,7 @@ static void shorten(ms_mat *x, int64_t rows)
     if (x->data != NULL) x->rows = rows;
 }
 
-/* The buffers as those of a pass over `tokens`. */
+/* Sets the views of a pass over `tokens`. */
 static void set_tokens(ms_gpt *g, int64_t tokens)
 {
     ms_gpt_acts *n = &g->now;
@@ -198,14 +193,14 @@ static ms_mat rows_of(ms_mat x, int64_t first, int64_t rows)
     return ms_mat_part(x, first, rows, 0, x.cols);
 }
 
-/* Third `which` of a fused (T, 3a) or (T, 2a), as heads. */
+/* The heads of q (0), k (1) or v (2) in a fused (T, 3a) or (T, 2a) matrix. */
 static ms_mat heads_of(const ms_gpt *g, ms_mat fused, int64_t which)
 {
     const int64_t a = g->cfg.heads * g->cfg.head;
     return ms_mat_heads(ms_mat_part(fused, 0, fused.rows, which * a, a), g->cfg.heads);
 }
 
-/* The heads of queries and keys of a fused one: what is the same for either takes one call. */
+/* The heads of q and k together, for operations that treat both alike. */
 static ms_mat queries_and_keys(const ms_gpt *g, ms_mat fused)
 {
     const int64_t a = g->cfg.heads * g->cfg.head;
@@ -267,8 +262,8 @@ static bool is_stopped(const ms_gpt_pass *pass)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Where a layer's largest logits gather: those of a validation pass nowhere. */
-static ms_vec logits_seen(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
+/* Where a layer stores its largest logits; those of a validation pass are not used. */
+static ms_vec max_logit_of(const ms_gpt *g, const ms_gpt_pass *pass, int64_t layer)
 {
     const int64_t heads = g->cfg.heads;
     return pass->grad_scale == 0.0 ? g->now.unused
@@ -288,7 +283,7 @@ static musec_status attention_forward(ms_gpt *g, const ms_gpt_pass *pass, int64_
     TRY(op->gemm(g->d, 1.0, g->now.norm, ms_t(w->qkv), 0.0, a->qkv));
     TRY(op->rope(g->d, rope_of(g), queries_and_keys(g, a->qkv), queries_and_keys(g, a->qk)));
     TRY(op->attention(g->d, attn_of(g, pass, layer), heads_of(g, a->qk, 0), heads_of(g, a->qk, 1),
-                      heads_of(g, a->qkv, 2), heads_y, a->lse, logits_seen(g, pass, layer)));
+                      heads_of(g, a->qkv, 2), heads_y, a->lse, max_logit_of(g, pass, layer)));
     if (g->cfg.head_gates) {
         y = g->now.gated;
         TRY(op->gemm(g->d, 1.0, gate_input(g), ms_t(w->gate), 0.0, a->s));
@@ -335,7 +330,7 @@ done:
 
 /* ---- head and loss, both ways ---------------------------------------------------------------- */
 
-/* Leaves the gradient of the normalised state in dnorm, if there is to be one. */
+/* Leaves the gradient of the normalised state in dnorm, unless only the loss is computed. */
 static musec_status head_and_loss(ms_gpt *g, const ms_gpt_pass *pass)
 {
     const ms_device_ops *op     = g->d->ops;
@@ -365,7 +360,7 @@ done:
     return st;
 }
 
-/* ---- backward: dx holds the gradient of the stream ------------------------------------------- */
+/* ---- backward: dx holds the gradient of the residual stream ---------------------------------- */
 
 static musec_status mlp_backward(ms_gpt *g, int64_t layer)
 {
@@ -476,7 +471,7 @@ static musec_status upload_ids(ms_gpt *g, const int32_t *host, ms_ids to)
     return g->d->ops->upload(g->d, host, (size_t)to.count * sizeof *host, to.data);
 }
 
-/* What attention could use: known here alone, where the rows' documents are in host memory. */
+/* Counts the documents for attention's choice of a kernel, while they are in host memory. */
 static void count_documents(ms_gpt *g, const int32_t *doc, int64_t tokens)
 {
     g->docs = g->longest = 0;
@@ -521,7 +516,7 @@ musec_status ms_gpt_take(ms_gpt *g, ms_gpt_result *out, double *max_logit)
     TRY(ms_vec_download(g->d, g->acts.loss, loss));
     if (max_logit != NULL) TRY(ms_vec_download(g->d, g->acts.max_logit, max_logit));
     *out = (ms_gpt_result){ .objective = loss[0], .loss = loss[1], .tokens = g->tokens };
-    TRY(start_gathering(g));
+    TRY(reset_results(g));
 done:
     return st;
 }
@@ -534,7 +529,6 @@ static double capped(const ms_gpt_config *cfg, double raw)
     return raw;
 }
 
-/* Element i of host memory. */
 static double element(const void *p, musec_dtype dtype, int64_t i)
 {
     switch (dtype) {
@@ -558,10 +552,8 @@ musec_status ms_gpt_next(ms_gpt *g, const int32_t *ids, int64_t n, const ms_gpt_
     TRY(check_tokens(g, n));
     doc = calloc((size_t)n, sizeof *doc);
     raw = malloc(bytes);
-    if (doc == NULL || raw == NULL) {
-        st = ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory for %lld ids", (long long)n);
-        goto done;
-    }
+    if (doc == NULL || raw == NULL)
+        TRY(ms_fail(&g->d->error, MUSEC_ENOMEM, "not enough memory for %lld ids", (long long)n));
     only.grad_scale = 0.0;
     set_tokens(g, n);
     count_documents(g, doc, n);

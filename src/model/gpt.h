@@ -12,12 +12,12 @@
  *                 x <- x + relu(norm(x) A^T)^2 B                (A, B both (mlp, width))
  *     raw = norm(x) head^T;  z = cap(raw);  loss of z against the next n tokens
  *
- * Q, K, V of a layer lie one behind the other, so that one product makes all three.  Memory is
- * taken at creation, for max_tokens; nothing is allocated after the first pass.
+ * Q, K, V of a layer are contiguous, so that one product computes all three.  Memory is
+ * allocated at creation, for max_tokens; nothing is allocated after the first pass.
  *
  * The dtype is that of activations.  With 16 bits, weights and gradients are float32 nevertheless:
- * the pass reads a copy of every weight that goes into a product, rounded to 16 bits, and adds its
- * gradient to a float32 sum.  Whoever changes weights brings their copies up to date. */
+ * the pass reads a compute copy of every weight that goes into a product, rounded to 16 bits, and
+ * adds its gradient to a float32 sum.  Who changes a weight must update its copy. */
 #ifndef MS_MODEL_GPT_H
 #define MS_MODEL_GPT_H
 
@@ -39,26 +39,26 @@ typedef struct ms_gpt_config {
     double   attn_scale;    /* 0: 1 / sqrt(head) */
     double   attn_softcap;  /* 0: none */
     double   rope_base;     /* frequencies base^(-j / (pairs - 1)), j < pairs */
-    double   rope_share;    /* of a head's columns that turn: 0.5 is half */
+    double   rope_share;    /* share of a head's columns that are rotated: 0.5 is half */
     int64_t  rope_adjacent; /* pairs (2j, 2j+1); else (j, j + head/2) */
     uint64_t long_layers;   /* bit i: layer i has the long window */
     double   norm_eps;
-    /* starting values: standard deviations; 0 starts at zero */
+    /* standard deviations of the initial values */
     double init_qkv, init_up;     /* uniform, in units of width^(-1/2) */
-    double init_out, init_down;   /* the same; 0 as in the paper's code base */
+    double init_out, init_down;   /* in the same units; 0 as in the paper's code base */
     double init_embed, init_head; /* normal; tied: embed is the head */
     double init_residual;         /* r of x0_mix */
 } ms_gpt_config;
 
-/* A parameter as the optimizer is to see it. */
+/* A parameter, for the optimizer. */
 typedef struct ms_gpt_tensor {
     char       name[48]; /* "layer.3.attn.q" */
     musec_role role;
-    ms_mat     weight, grad; /* wide */
+    ms_mat     weight, grad; /* in the accumulator dtype */
     ms_mat     copy;         /* of the weight, in the dtype of activations; data NULL: none */
 } ms_gpt_tensor;
 
-typedef struct ms_gpt_sizes {                    /* what creation takes, for --explain; bytes */
+typedef struct ms_gpt_sizes {                    /* what a model allocates, in bytes */
     int64_t n_matrix, n_embed, n_head, n_vector; /* parameters by kind */
     size_t  weights, copies, grads, activations;
 } ms_gpt_sizes;
@@ -69,7 +69,7 @@ typedef struct ms_gpt_batch { /* host memory, as a loader gives it */
 } ms_gpt_batch;
 
 typedef struct ms_gpt_pass {           /* what may differ from step to step */
-    int64_t window_short, window_long; /* keys before its own that a query sees */
+    int64_t window_short, window_long; /* keys before its own that a query attends to */
     int     n_weights;                 /* of the multi-token loss */
     double  weights[MS_XENT_TARGETS];
     double  grad_scale; /* on the gradient of the summed loss; 0: the loss alone */
@@ -87,16 +87,17 @@ typedef struct ms_gpt_result { /* sums since the last ms_gpt_take */
 
 typedef struct ms_gpt ms_gpt;
 
-musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg); /* says which field and why */
-/* logits_chunk: elements of a chunk of logits, about; a device's kind says what suits it. */
+musec_status ms_gpt_check(ms_error            *e,
+                          const ms_gpt_config *cfg); /* names the field that is wrong */
+/* logits_chunk: about how many logits are computed at a time, from ms_device_kind. */
 musec_status ms_gpt_measure(ms_error *e, const ms_gpt_config *cfg, musec_dtype dtype,
                             int64_t max_tokens, int64_t logits_chunk, ms_gpt_sizes *out);
 musec_status ms_gpt_create(ms_gpt **out, ms_device *d, const ms_gpt_config *cfg, musec_dtype dtype,
                            int64_t max_tokens);
 void         ms_gpt_destroy(ms_gpt *g);
-/* Starting values: tensor and element decide each draw, not the order. */
+/* Draws the initial values, each a function of the seed, the tensor's name and the element. */
 musec_status ms_gpt_init(ms_gpt *g, uint64_t seed);
-/* The copies, if there are any, from weights that came from elsewhere. */
+/* Updates the compute copies, if there are any, after others have written the weights. */
 musec_status ms_gpt_refresh(ms_gpt *g);
 
 size_t               ms_gpt_n_params(const ms_gpt *g);
@@ -105,16 +106,18 @@ const ms_gpt_config *ms_gpt_config_of(const ms_gpt *g);
 musec_dtype          ms_gpt_dtype(const ms_gpt *g); /* of activations */
 
 musec_status ms_gpt_zero_grad(ms_gpt *g);
-/* Queues a pass; losses and largest logits gather on the device, gradients in the parameters. */
+/* Queues a pass, which adds to the losses, the largest logits and the gradients on the device. */
 musec_status ms_gpt_run(ms_gpt *g, const ms_gpt_batch *batch, const ms_gpt_pass *pass);
-/* Waits; gives what has gathered and starts again.  max_logit: NULL or layers * heads doubles. */
+/* Waits, returns the results since the last call, and resets them.  max_logit: NULL or layers *
+ * heads doubles. */
 musec_status ms_gpt_take(ms_gpt *g, ms_gpt_result *out, double *max_logit);
-/* Capped logits (vocab, host memory) of what follows the ids; waits. */
+/* Computes the capped logits (vocab, host memory) of the token after the ids; waits. */
 musec_status ms_gpt_next(ms_gpt *g, const int32_t *ids, int64_t n, const ms_gpt_pass *pass,
                          double *logits);
-/* Floating-point operations of one pass forward and backward over `tokens`, each query seeing
- * `keys` keys in the mean: 6 (matrix + head parameters) tokens, and attention apart. */
+/* Floating-point operations of a forward and backward pass over `tokens`, without attention: 6
+ * (matrix + head parameters) tokens. */
 double ms_gpt_flops(const ms_gpt_config *cfg, double tokens);
+/* Those of attention in one layer, where so many pairs of query and key are visible. */
 double ms_gpt_attention_flops(const ms_gpt_config *cfg, double visible_pairs);
 
 #endif

@@ -1,4 +1,4 @@
-/* layout.c - the sizes of a GPT: checks them, counts them, cuts memory to them. */
+/* layout.c - checks the sizes of a GPT, and lays out its memory. */
 #include "model/layout.h"
 
 #include <math.h>
@@ -7,10 +7,10 @@
 #include "core/size.h"
 
 enum {
-    ALIGN       = 256,
-    CHUNK_LEAST = 64,
-    SIDE_MOST   = 1 << 20, /* of any width: products of three of them still fit an int64 */
-    TOKENS_MOST = 1 << 28,
+    ALIGN      = 256,
+    CHUNK_MIN  = 64,
+    SIDE_MAX   = 1 << 20, /* of any width: products of three of them still fit an int64 */
+    TOKENS_MAX = 1 << 28,
 };
 
 int64_t ms_gpt_rope_pairs(const ms_gpt_config *cfg)
@@ -21,20 +21,12 @@ int64_t ms_gpt_rope_pairs(const ms_gpt_config *cfg)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static musec_status check_range(ms_error *e, const char *name, int64_t value, int64_t least,
-                                int64_t most)
+static musec_status check_range(ms_error *e, const char *name, int64_t value, int64_t min,
+                                int64_t max)
 {
-    if (value < least || value > most)
+    if (value < min || value > max)
         return ms_fail(e, MUSEC_EINVAL, "%s is %lld; it must be %lld to %lld", name,
-                       (long long)value, (long long)least, (long long)most);
-    return MUSEC_OK;
-}
-
-static musec_status check_number(ms_error *e, const char *name, double value, double least)
-{
-    if (!(value >= least && value < 1e9))
-        return ms_fail(e, MUSEC_EINVAL, "%s is %g; it must be at least %g and below 1e9", name,
-                       value, least);
+                       (long long)value, (long long)min, (long long)max);
     return MUSEC_OK;
 }
 
@@ -42,26 +34,26 @@ musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg)
 {
     const struct {
         const char *name;
-        int64_t     value, least, most;
+        int64_t     value, min, max;
     } whole[] = {
         { "layers", cfg->layers, 1, MS_GPT_LAYERS },
-        { "width", cfg->width, 1, SIDE_MOST },
+        { "width", cfg->width, 1, SIDE_MAX },
         { "heads", cfg->heads, 1, 1 << 14 },
         { "head", cfg->head, 2, 1 << 14 },
-        { "mlp", cfg->mlp, 1, SIDE_MOST },
+        { "mlp", cfg->mlp, 1, SIDE_MAX },
         { "vocab", cfg->vocab, 2, 1 << 16 },
         { "qk_norm", cfg->qk_norm, 0, 1 },
         { "tied", cfg->tied, 0, 1 },
         { "head_gates", cfg->head_gates, 0, 1 },
         { "x0_mix", cfg->x0_mix, 0, 1 },
-        { "gate_width", cfg->gate_width, 1, cfg->head_gates ? cfg->width : SIDE_MOST },
+        { "gate_width", cfg->gate_width, 1, cfg->head_gates ? cfg->width : SIDE_MAX },
         { "activation", cfg->activation, MS_ACTIVATION_RELU2, MS_ACTIVATION_GELU },
         { "cap", cfg->cap, MS_CAP_NONE, MS_CAP_SIGMOID },
         { "rope_adjacent", cfg->rope_adjacent, 0, 1 },
     };
     const struct {
         const char *name;
-        double      value, least;
+        double      value, min;
     } real[] = {
         { "cap_scale", cfg->cap_scale, cfg->cap == MS_CAP_NONE ? 0.0 : 1e-6 },
         { "cap_width", cfg->cap_width, cfg->cap == MS_CAP_SIGMOID ? 1e-6 : 0.0 },
@@ -82,13 +74,15 @@ musec_status ms_gpt_check(ms_error *e, const ms_gpt_config *cfg)
     musec_status st = MUSEC_OK;
 
     for (size_t i = 0; i < COUNT(whole); i++)
-        TRY(check_range(e, whole[i].name, whole[i].value, whole[i].least, whole[i].most));
+        TRY(check_range(e, whole[i].name, whole[i].value, whole[i].min, whole[i].max));
     for (size_t i = 0; i < COUNT(real); i++)
-        TRY(check_number(e, real[i].name, real[i].value, real[i].least));
+        if (!(real[i].value >= real[i].min && real[i].value < 1e9))
+            return ms_fail(e, MUSEC_EINVAL, "%s is %g; it must be at least %g and below 1e9",
+                           real[i].name, real[i].value, real[i].min);
     if (cfg->head % 2 != 0)
         return ms_fail(e, MUSEC_EINVAL, "head is %lld; RoPE turns pairs, so it must be even",
                        (long long)cfg->head);
-    TRY(check_range(e, "heads * head", cfg->heads * cfg->head, 1, SIDE_MOST));
+    TRY(check_range(e, "heads * head", cfg->heads * cfg->head, 1, SIDE_MAX));
     if (cfg->rope_share > 1.0)
         return ms_fail(e, MUSEC_EINVAL, "rope_share is %g; it must be at most 1", cfg->rope_share);
 done:
@@ -111,12 +105,7 @@ static void *take(ms_carver *c, size_t bytes)
 
 static ms_mat take_mat(ms_carver *c, musec_dtype dtype, int64_t count, int64_t rows, int64_t cols)
 {
-    ms_mat m = { .rows   = rows,
-                 .cols   = cols,
-                 .ld     = cols,
-                 .count  = count,
-                 .stride = rows * cols,
-                 .dtype  = dtype };
+    ms_mat m = ms_mat_of(musec_view_dense(NULL, dtype, count, rows, cols));
     size_t bytes;
     if (!ms_size_stack(count, rows, cols, ms_dtype_bytes(dtype), &bytes))
         c->overflow = true;
@@ -160,7 +149,7 @@ void ms_gpt_carve_weights(ms_carver *c, const ms_gpt_config *cfg, musec_dtype dt
 int64_t ms_gpt_chunk(const ms_gpt_config *cfg, int64_t max_tokens, int64_t logits_chunk)
 {
     int64_t rows = logits_chunk / cfg->vocab;
-    if (rows < CHUNK_LEAST) rows = CHUNK_LEAST;
+    if (rows < CHUNK_MIN) rows = CHUNK_MIN;
     return rows < max_tokens ? rows : max_tokens;
 }
 
@@ -224,7 +213,7 @@ musec_status ms_gpt_measure(ms_error *e, const ms_gpt_config *cfg, musec_dtype d
     musec_status      st;
 
     TRY(ms_gpt_check(e, cfg)); /* before anything is multiplied */
-    TRY(check_range(e, "tokens of a micro-batch", max_tokens, 1, TOKENS_MOST));
+    TRY(check_range(e, "tokens of a micro-batch", max_tokens, 1, TOKENS_MAX));
     ms_gpt_carve_weights(&weights, cfg, wide, &all);
     if (wide != dtype) ms_gpt_carve_weights(&copies, cfg, dtype, &all);
     ms_gpt_carve_acts(&acts, cfg, dtype, max_tokens, logits_chunk, &made);

@@ -1,4 +1,4 @@
-/* params.c - the parameters of a GPT: names, roles, starting values.
+/* params.c - the parameters of a GPT: names, roles, initial values.
  *
  * A draw is a function of the seed, the tensor's name and the element's place, so that it depends
  * neither on the device nor on what else the model has. */
@@ -49,14 +49,7 @@ void ms_gpt_list_params(const ms_gpt_config *cfg, const ms_gpt_weights *weights,
     add(&out, -1, "head", MUSEC_ROLE_HEAD, weights->head, grads->head, copies->head);
 }
 
-/* ---- starting values ------------------------------------------------------------------------- */
-
-/* Uniform numbers of deviation sd. */
-static musec_status draw_uniform(ms_device *d, uint64_t key, double sd, ms_mat out)
-{
-    const double half = sqrt(3.0) * sd;
-    return d->ops->uniform(d, key, -half, half, out);
-}
+/* ---- initial values ------------------------------------------------------------------------- */
 
 musec_status ms_gpt_draw(ms_device *d, const ms_gpt_config *cfg, const ms_gpt_tensor *p,
                          uint64_t seed)
@@ -72,10 +65,12 @@ musec_status ms_gpt_draw(ms_device *d, const ms_gpt_config *cfg, const ms_gpt_te
     };
     musec_status st = MUSEC_OK;
 
-    for (size_t i = 0; i < COUNT(uniform); i++)
+    for (size_t i = 0; i < COUNT(uniform); i++) {
+        const double half = sqrt(3.0) * (uniform[i].sd * unit); /* of the interval */
         if (ms_text_ends_with(p->name, uniform[i].end))
-            return uniform[i].sd > 0.0 ? draw_uniform(d, key, uniform[i].sd * unit, p->weight)
-                                       : d->ops->fill(d, 0.0, p->weight);
+            return half > 0.0 ? d->ops->uniform(d, key, -half, half, p->weight)
+                              : d->ops->fill(d, 0.0, p->weight);
+    }
     if (p->role == MUSEC_ROLE_EMBED) return d->ops->normal(d, key, 0.0, cfg->init_embed, p->weight);
     if (p->role == MUSEC_ROLE_HEAD) return d->ops->normal(d, key, 0.0, cfg->init_head, p->weight);
     TRY(d->ops->fill(d, 0.0, p->weight)); /* gates, and the share of x0 */

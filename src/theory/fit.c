@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* NaN: nothing to fit. */
+/* The least-squares slope of (log x, log y), or NaN. */
 static double slope_of(const double *x, const double *y, size_t n)
 {
     double mean_x = 0.0, mean_y = 0.0, xx = 0.0, xy = 0.0;
@@ -24,7 +24,7 @@ static double slope_of(const double *x, const double *y, size_t n)
     return xx > 0.0 ? xy / xx : NAN;
 }
 
-/* Exact up to nine; from there on by its series in 1 / freedom, within 1e-3. */
+/* Tabulated up to nine degrees of freedom; beyond, by a series in 1 / freedom, within 1e-3. */
 double ms_theory_student(size_t freedom)
 {
     static const double few[] = { 12.7062, 4.3027, 3.1824, 2.7764, 2.5706,

@@ -1,11 +1,11 @@
 /* hull.c - subgradients sampled in a ball, and the point of their hull that is nearest to zero.
  *
- * In many dimensions points drawn blindly see few sides of a kink.  So only half of them are drawn
- * from the ball; the others lie along -x from its centre, x being the nearest point so far: if f
- * falls less than |x| says over that distance, a subgradient on the way has a smaller product with
+ * In many dimensions random points meet few sides of a kink.  So only half of them are drawn from
+ * the ball; the others lie along -x from its centre, x being the nearest point so far: if f falls
+ * over that distance by less than |x| per unit, a subgradient on the way has a smaller product with
  * x, and the hull with it comes nearer to zero (the step by which Goldstein's descent method finds
- * its direction).  The solver starts anew each time, so points are added by quarters of what is
- * there. */
+ * its direction).  The solver starts from scratch each time, so the number of points grows by a
+ * quarter. */
 #include "theory/hull.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ typedef struct sampler {
     uint64_t            key;
     uint64_t            drawn; /* random numbers taken */
     double             *point; /* (size) */
-    double             *g;     /* (room, size) */
+    double             *g;     /* (capacity, size) */
     int64_t             n;
     double              longest;
 } sampler;
@@ -40,8 +40,8 @@ static double norm(const double *x, int64_t n)
     return sqrt(sum);
 }
 
-/* The subgradient at the centre plus `length` times direction / |direction|. */
-static void take(sampler *s, const double *direction, double length)
+/* Samples the subgradient at the centre plus `length` times direction / |direction|. */
+static void sample_at(sampler *s, const double *direction, double length)
 {
     const int64_t size  = ms_objective_size(s->p);
     const double  whole = norm(direction, size);
@@ -54,13 +54,14 @@ static void take(sampler *s, const double *direction, double length)
     s->n++;
 }
 
-/* Uniform in the ball. */
-static void take_random(sampler *s, double *direction)
+/* Samples at a point that is uniform in the ball. */
+static void sample_random(sampler *s, double *direction)
 {
     const int64_t size = ms_objective_size(s->p);
     for (int64_t i = 0; i < size; i++)
         direction[i] = ms_rand_normal(s->key, s->drawn++);
-    take(s, direction, s->delta * pow(ms_rand_uniform(s->key, s->drawn++), 1.0 / (double)size));
+    sample_at(s, direction,
+              s->delta * pow(ms_rand_uniform(s->key, s->drawn++), 1.0 / (double)size));
 }
 
 static musec_status solve(ms_error *e, const sampler *s, double *nearest, ms_hull *out)
@@ -77,14 +78,13 @@ done:
     return st;
 }
 
-static void take_some(sampler *s, int64_t more, const double *nearest, double *direction)
+static void sample_more(sampler *s, int64_t more, const double *nearest, double *direction)
 {
     for (int64_t i = 0; i < more; i++) {
-        if (i % 2 == 0) {
-            take_random(s, direction);
-            continue;
-        }
-        take(s, nearest, -s->delta * ms_rand_uniform(s->key, s->drawn++));
+        if (i % 2 == 0)
+            sample_random(s, direction);
+        else
+            sample_at(s, nearest, -s->delta * ms_rand_uniform(s->key, s->drawn++));
     }
 }
 
@@ -109,18 +109,16 @@ musec_status ms_hull_distance(ms_error *e, const ms_objective *p, const double *
         nearest   = calloc(1, bytes);
         direction = calloc(1, bytes);
     }
-    if (s.point == NULL || s.g == NULL || nearest == NULL || direction == NULL) {
-        st =
-            ms_fail(e, MUSEC_ENOMEM, "not enough memory for %lld subgradients", (long long)samples);
-        goto done;
-    }
-    take(&s, nearest, 0.0); /* the centre's own */
+    if (s.point == NULL || s.g == NULL || nearest == NULL || direction == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory for %lld subgradients",
+                    (long long)samples));
+    sample_at(&s, nearest, 0.0); /* at the centre */
     for (;;) {
         int64_t more = s.n < 4 * FIRST ? FIRST : s.n / 4;
         TRY(solve(e, &s, nearest, out));
         if (more > samples - s.n) more = samples - s.n;
         if (more == 0 || out->upper <= 1e-9 * s.longest) break;
-        take_some(&s, more, nearest, direction);
+        sample_more(&s, more, nearest, direction);
     }
 done:
     free(direction);

@@ -5,15 +5,17 @@
  * inside their convex hull.  From the corral's point x:
  *     if <x, g_i> >= <x, x> for all i, x is the answer;
  *     else the g_i with the least <x, g_i> enters.  While the affine hull's point y has a weight
- *     that is not positive, go from x towards y up to the hull's boundary and drop who is at zero.
+ *     that is not positive, go from x towards y up to the hull's boundary and drop the points of
+ *     weight zero.
  * Every corral's |x| is below the one before, so none returns and the method ends.  A point that
- * enters is affinely independent of those there: these all have <x, .> = <x, x>.  So duplicates
- * never meet in a corral, and n >> m costs products with x alone.
+ * enters is affinely independent of those in the corral: these all have <x, .> = <x, x>.  So a
+ * corral has no duplicates, and n >> m costs products with x alone.
  *
  * The affine hull is p0 + span(p_i - p0).  We keep Q R = [p_1 - p0, ..., p_k - p0], orthogonalised
  * twice (which leaves Q orthogonal to rounding), not the Gram matrix, whose condition is squared:
  *     y = p0 - Q Q^T p0,  weights c of p_1, ...: R c = -Q^T p0,  that of p0: 1 - sum c.
- * A point that enters adds a column; one that leaves costs rotations; p0's leaving, all anew.
+ * A point that enters adds a column; one that leaves costs Givens rotations; if it is p0, the
+ * factorisation is computed from scratch.
  *
  * All is computed on g times a power of two that brings the largest entry to [1/2, 1), so that no
  * square overflows; what is returned is scaled back.  The point and the bounds are computed from
@@ -41,8 +43,8 @@ typedef struct solver {
     double       *next;           /* (capacity) those of the affine hull's point */
     double       *q;              /* (capacity, m): row j is column j of Q; k - 1 are in use */
     double       *r; /* (capacity, capacity): row j is column j of R, above and on the diagonal */
-    double       *turns; /* (capacity, 2) cosines and sines of rotations */
-    double       *x;     /* (m) the corral's point */
+    double       *givens; /* (capacity, 2) cosines and sines of rotations */
+    double       *x;      /* (m) the corral's point */
 } solver;
 
 /* ---- vectors --------------------------------------------------------------------------------- */
@@ -111,9 +113,9 @@ static bool orthogonalise(solver *s, int64_t at)
     return true;
 }
 
-/* The point of least norm of the affine hull, to s->x, and its weights, to s->next.  Made
- * orthogonal twice: where it is short, a direction that is off by the rounding of p0 would cost the
- * lower bound digits. */
+/* Computes the point of least norm of the affine hull, s->x, and its weights, s->next.  It is
+ * orthogonalised twice: where it is short, the rounding errors of p0 in its direction would cost
+ * digits of the lower bound. */
 static void affine_point(solver *s)
 {
     double sum = 0.0;
@@ -139,9 +141,9 @@ static void affine_point(solver *s)
     s->next[0] = 1.0 - sum;
 }
 
-/* Point `at` >= 1 leaves.  Without its column, R has one entry below the diagonal in each column
- * that follows; rotations of neighbouring rows, and of the columns of Q with them, turn it into the
- * diagonal.  False: what is left depends on each other. */
+/* Removes point `at` >= 1.  Without its column, R has one entry below the diagonal in each column
+ * that follows; rotations of neighbouring rows, and of the columns of Q with them, eliminate it.
+ * False: the remaining points are dependent. */
 static bool remove_point(solver *s, int64_t at)
 {
     const int64_t left = s->k - 2; /* columns */
@@ -155,13 +157,13 @@ static bool remove_point(solver *s, int64_t at)
 
         memcpy(r, r + s->capacity, (size_t)s->capacity * sizeof *r);
         for (int64_t i = at - 1; i < c; i++) /* the rotations before this one */
-            rotate(s->turns[2 * i], s->turns[2 * i + 1], &r[i], &r[i + 1]);
+            rotate(s->givens[2 * i], s->givens[2 * i + 1], &r[i], &r[i + 1]);
         length = hypot(r[c], r[c + 1]);
         if (!(length > DEPENDENT * s->longest)) return false;
-        s->turns[2 * c] = cosine = r[c] / length;
-        s->turns[2 * c + 1] = sine = r[c + 1] / length;
-        r[c]                       = length;
-        r[c + 1]                   = 0.0;
+        s->givens[2 * c] = cosine = r[c] / length;
+        s->givens[2 * c + 1] = sine = r[c + 1] / length;
+        r[c]                        = length;
+        r[c + 1]                    = 0.0;
         for (int64_t j = 0; j < s->m; j++)
             rotate(cosine, sine, &q[j], &below[j]);
     }
@@ -182,8 +184,8 @@ static bool drop_weightless(solver *s)
     return true;
 }
 
-/* From the weights there to those of a corral.  False: rounding prevents it; the weights are still
- * those of a point of the hull. */
+/* Goes from the present weights to those of a corral.  False: rounding prevents it; the weights are
+ * still those of a point of the hull. */
 static bool settle(solver *s)
 {
     for (;;) {
@@ -273,20 +275,20 @@ static void iterate(solver *s, double tol, int64_t limit, ms_min_norm_result *ou
 
 /* ---- for the caller -------------------------------------------------------------------------- */
 
-/* The scale, and the shortest vector to begin with. */
+/* Computes the scale, and begins with the shortest vector. */
 static musec_status prepare(ms_error *e, solver *s)
 {
-    double  most = 0.0, shortest = INFINITY;
+    double  max = 0.0, shortest = INFINITY;
     int64_t first = 0;
 
     for (int64_t i = 0; i < s->n * s->m; i++) {
         if (!isfinite(s->g[i]))
             return ms_fail(e, MUSEC_EINVAL, "min_norm: entry %lld of vector %lld is %g",
                            (long long)(i % s->m), (long long)(i / s->m), s->g[i]);
-        most = fmax(most, fabs(s->g[i]));
+        max = fmax(max, fabs(s->g[i]));
     }
-    if (most > 0.0) {
-        frexp(most, &s->shift);
+    if (max > 0.0) {
+        frexp(max, &s->shift);
         s->shift = -s->shift;
     }
     s->half = ldexp(1.0, s->shift / 2);
@@ -315,8 +317,8 @@ static void *numbers(int64_t a, int64_t b) /* a * b of them, at least one */
     return calloc(1, bytes > 0 ? bytes : 1);
 }
 
-/* The point returned is made of the weights, and the lower bound of it or of the solver's own x,
- * which has not the rounding of the weights in it. */
+/* The point returned is computed from the weights.  The lower bound is the better one of that point
+ * and of the solver's own x, which lacks the rounding of the weights. */
 static void finish(solver *s, double tol, ms_min_norm_result *out)
 {
     double sum = 0.0, least;
@@ -348,7 +350,7 @@ musec_status ms_min_norm(ms_error *error, const double *g, int64_t n, int64_t m,
 {
     solver       s     = { .g = g, .n = n, .m = m };
     size_t       bytes = 0;
-    musec_status st    = MUSEC_ENOMEM;
+    musec_status st;
 
     *out = (ms_min_norm_result){ 0 };
     if (n < 1 || m < 1 || !(tol >= 0.0 && tol < 1.0) || !ms_size_stack(1, n, m, sizeof *g, &bytes))
@@ -362,22 +364,21 @@ musec_status ms_min_norm(ms_error *error, const double *g, int64_t n, int64_t m,
     s.next       = numbers(s.capacity, 1);
     s.q          = numbers(s.capacity, m);
     s.r          = numbers(s.capacity, s.capacity);
-    s.turns      = numbers(s.capacity, 2);
+    s.givens     = numbers(s.capacity, 2);
     s.x          = numbers(m, 1);
     out->x       = numbers(m, 1);
     out->weights = numbers(n, 1);
     if (s.corral == NULL || s.weight == NULL || s.next == NULL || s.q == NULL || s.r == NULL ||
-        s.turns == NULL || s.x == NULL || out->x == NULL || out->weights == NULL) {
-        ms_error_set(error, "min_norm: not enough memory for %lld vectors of %lld numbers",
-                     (long long)n, (long long)m);
-        goto done;
-    }
+        s.givens == NULL || s.x == NULL || out->x == NULL || out->weights == NULL)
+        TRY(ms_fail(error, MUSEC_ENOMEM,
+                    "min_norm: not enough memory for %lld vectors of %lld numbers", (long long)n,
+                    (long long)m));
     TRY(prepare(error, &s));
     iterate(&s, tol, 100 * (s.capacity + 10), out);
     finish(&s, tol, out);
 done:
     free(s.x);
-    free(s.turns);
+    free(s.givens);
     free(s.r);
     free(s.q);
     free(s.next);

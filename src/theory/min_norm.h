@@ -18,7 +18,7 @@ typedef struct ms_min_norm_result { /* { 0 } is empty */
     int64_t support;                /* weights that are not zero */
     int64_t iterations;             /* points that entered */
     bool certified; /* upper - lower <= tol max_i |g_i|; false: rounding or the limit stopped it */
-    bool limited;   /* it was the limit on iterations */
+    bool limited;   /* the limit on iterations stopped it */
 } ms_min_norm_result;
 
 /* g: n vectors, one after the other, of m numbers each; n, m >= 1, all finite.  tol in [0, 1): the

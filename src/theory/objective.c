@@ -37,23 +37,28 @@ const char *ms_objective_name(size_t index, const char **help)
     return kinds[index].name;
 }
 
+musec_status ms_theory_unknown(ms_error *e, const char *what, const char *name,
+                               const char *(*name_at)(size_t index, const char **help))
+{
+    char        all[256] = "";
+    const char *known[32];
+    size_t      used = 0, n = 0;
+
+    for (; n < COUNT(known) && (known[n] = name_at(n, NULL)) != NULL && used < sizeof all; n++)
+        used +=
+            (size_t)snprintf(all + used, sizeof all - used, "%s%s", n == 0 ? "" : ", ", known[n]);
+    return ms_fail(e, MUSEC_EINVAL, "there is no %s \"%s\"; there are %s%s", what, name, all,
+                   ms_name_hint_of(name, known, n).text);
+}
+
 static musec_status find(ms_error *e, const char *name, const ms_objective_kind **out)
 {
-    char        names[256] = "";
-    const char *known[COUNT(kinds)];
-    size_t      used = 0;
-
-    for (size_t i = 0; i < COUNT(kinds); i++) {
-        known[i] = kinds[i].name;
+    for (size_t i = 0; i < COUNT(kinds); i++)
         if (strcmp(kinds[i].name, name) == 0) {
             *out = &kinds[i];
             return MUSEC_OK;
         }
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
-                                 kinds[i].name);
-    }
-    return ms_fail(e, MUSEC_EINVAL, "there is no problem \"%s\"; there are %s%s", name, names,
-                   ms_name_hint_of(name, known, COUNT(kinds)).text);
+    return ms_theory_unknown(e, "problem", name, ms_objective_name);
 }
 
 static musec_status check_side(ms_error *e, const ms_objective_kind *kind, const char *side,
@@ -149,6 +154,17 @@ void ms_objective_draw(uint64_t seed, const char *purpose, double deviation, int
     const uint64_t key = ms_rand_key(seed, purpose);
     for (int64_t i = 0; i < n; i++)
         out[i] = deviation * ms_rand_normal(key, (uint64_t)i);
+}
+
+void ms_objective_place_start(uint64_t seed, double apart, ms_objective *p)
+{
+    const int64_t size = ms_objective_size(p);
+    double        length;
+
+    ms_objective_draw(seed, "start", 1.0, size, p->start);
+    length = ms_objective_norm(p->start, size);
+    for (int64_t i = 0; i < size; i++)
+        p->start[i] = p->target[i] + apart * p->start[i] / length;
 }
 
 musec_status ms_objective_norm2(ms_error *e, const double *a, int64_t rows, int64_t cols,

@@ -1,5 +1,5 @@
-/* objective.h - functions of one matrix with kinks, whose constants are known: what the convergence
- * theorem is tried on.
+/* objective.h - nonsmooth functions of one matrix with known constants, on which the convergence
+ * theorem is tested.
  *
  * Everything is drawn from the seed, in float64.  A subgradient is one of Clarke's, chosen at kinks
  * by sign(0) = 0 and by the first of equal pieces.  `lipschitz` holds in the Frobenius norm on the
@@ -29,6 +29,10 @@ typedef struct ms_objective { /* { 0 } is empty */
 
 /* The problems by name: index 0, 1, ... until NULL. */
 const char *ms_objective_name(size_t index, const char **help);
+
+/* Fails with "there is no problem "x"; there are sensing, phase", and the nearest of the names. */
+musec_status ms_theory_unknown(ms_error *e, const char *what, const char *name,
+                               const char *(*name_at)(size_t index, const char **help));
 
 /* The smallest and the largest R for which the problem exists with a matrix of 2R x R. */
 musec_status ms_objective_ranks(ms_error *e, const char *name, int64_t *min_rank,

@@ -23,25 +23,13 @@
 #include "theory/objective_parts.h"
 
 #define KINK_RATIO  0.1 /* k of kinks */
-#define START_APART 1.0 /* |start - target|_F, where nothing else says so */
-
-/* start = target + something of this length */
-static void place_start(uint64_t seed, double apart, ms_objective *p)
-{
-    const int64_t size = ms_objective_size(p);
-    double        length;
-
-    ms_objective_draw(seed, "start", 1.0, size, p->start);
-    length = ms_objective_norm(p->start, size);
-    for (int64_t i = 0; i < size; i++)
-        p->start[i] = p->target[i] + apart * p->start[i] / length;
-}
+#define START_APART 1.0 /* |start - target|_F; about that in kinks */
 
 /* ---- sensing --------------------------------------------------------------------------------- */
 
 static bool is_wrong(int64_t i) { return i % 20 == 0; }
 
-/* For the measurements that are right: s = A v goes to the scratch, A^T s to out. */
+/* Computes s = A v, of the right measurements alone, in the scratch, and A^T s in out. */
 static void apply_gram(const ms_objective *p, const double *v, double *out)
 {
     const int64_t size = ms_objective_size(p), n = p->n;
@@ -55,9 +43,9 @@ static void apply_gram(const ms_objective *p, const double *v, double *out)
         out[k] = ms_objective_dot(p->a + k * n, p->scratch, n);
 }
 
-/* Are there signs of the right ones, all inside of [-1, 1], with A^T s = push, what the wrong ones
- * contribute?  Those of least squares are tried, by conjugate gradients: they prove it where they
- * do, and where they do not, nothing is known. */
+/* Looks for signs of the right measurements, all in [-1, 1], with A^T s = push, the contribution of
+ * the wrong ones.  It tries those of least squares, by conjugate gradients: where they fail, others
+ * may still exist. */
 static musec_status find_signs(ms_error *e, const double *push, const ms_objective *p, bool *found)
 {
     const int64_t size   = ms_objective_size(p);
@@ -116,7 +104,7 @@ musec_status ms_objective_make_sensing(ms_error *e, uint64_t seed, ms_objective 
         for (int64_t k = 0; is_wrong(i) && k < size; k++)
             push[k] += ms_objective_sign(by) * p->a[k * p->n + i];
     }
-    place_start(seed, START_APART, p);
+    ms_objective_place_start(seed, START_APART, p);
     TRY(ms_objective_norm2(e, p->a, size, p->n, &norm2));
     p->lipschitz = norm2 / sqrt((double)p->n);
     TRY(find_signs(e, push, p, &found));
@@ -163,7 +151,7 @@ musec_status ms_objective_make_max(ms_error *e, uint64_t seed, ms_objective *p)
         ms_objective_axpy(-1.0, p->b, size, p->a + j * size);
         p->lipschitz = fmax(p->lipschitz, ms_objective_norm(p->a + j * size, size));
     }
-    place_start(seed, START_APART, p);
+    ms_objective_place_start(seed, START_APART, p);
     p->minimum = 0.0;
 done:
     return st;
@@ -190,7 +178,7 @@ double ms_objective_max(const ms_objective *p, const double *w, double *h)
 
 /* ---- kinks ----------------------------------------------------------------------------------- */
 
-/* n normal vectors, made orthonormal one after the other; twice each, for rounding's sake. */
+/* n random vectors, made orthonormal by Gram-Schmidt, each twice because of rounding. */
 static void orthonormal(uint64_t seed, const char *purpose, int64_t n, int64_t length, double *q)
 {
     ms_objective_draw(seed, purpose, 1.0, n * length, q);
@@ -258,7 +246,7 @@ musec_status ms_objective_make_quadratic(ms_error *e, uint64_t seed, ms_objectiv
     for (int64_t i = 0; i < p->rows; i++)
         p->a[i] = pow(20.0, p->rows > 1 ? -(double)i / (double)(p->rows - 1) : 0.0);
     ms_objective_draw(seed, "target", 1.0 / sqrt((double)size), size, p->target);
-    place_start(seed, START_APART, p);
+    ms_objective_place_start(seed, START_APART, p);
     p->radius    = 2.0 * START_APART;
     p->lipschitz = p->radius + START_APART; /* |W - W*| at most, times the largest c */
     p->minimum   = 0.0;

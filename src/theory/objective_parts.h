@@ -13,23 +13,18 @@ struct ms_objective_kind {
     double (*value)(const ms_objective *p, const double *w, double *h);
 };
 
-/* objective_linear.c */
-musec_status ms_objective_make_sensing(ms_error *e, uint64_t seed, ms_objective *p);
-double       ms_objective_sensing(const ms_objective *p, const double *w, double *h);
-musec_status ms_objective_make_max(ms_error *e, uint64_t seed, ms_objective *p);
-double       ms_objective_max(const ms_objective *p, const double *w, double *h);
-musec_status ms_objective_make_kinks(ms_error *e, uint64_t seed, ms_objective *p);
-double       ms_objective_kinks(const ms_objective *p, const double *w, double *h);
-musec_status ms_objective_make_quadratic(ms_error *e, uint64_t seed, ms_objective *p);
-double       ms_objective_quadratic(const ms_objective *p, const double *w, double *h);
-
-/* objective_product.c */
-musec_status ms_objective_make_phase(ms_error *e, uint64_t seed, ms_objective *p);
-double       ms_objective_phase(const ms_objective *p, const double *w, double *h);
-musec_status ms_objective_make_completion(ms_error *e, uint64_t seed, ms_objective *p);
-double       ms_objective_completion(const ms_objective *p, const double *w, double *h);
-musec_status ms_objective_make_relu(ms_error *e, uint64_t seed, ms_objective *p);
-double       ms_objective_relu(const ms_objective *p, const double *w, double *h);
+/* The make and the value of each kind. */
+#define MS_OBJECTIVE_DECLARE(name)                                                      \
+    musec_status ms_objective_make_##name(ms_error *e, uint64_t seed, ms_objective *p); \
+    double       ms_objective_##name(const ms_objective *p, const double *w, double *h);
+MS_OBJECTIVE_DECLARE(sensing) /* these four are in objective_linear.c */
+MS_OBJECTIVE_DECLARE(max)
+MS_OBJECTIVE_DECLARE(kinks)
+MS_OBJECTIVE_DECLARE(quadratic)
+MS_OBJECTIVE_DECLARE(phase) /* these three are in objective_product.c */
+MS_OBJECTIVE_DECLARE(completion)
+MS_OBJECTIVE_DECLARE(relu)
+#undef MS_OBJECTIVE_DECLARE
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
@@ -38,6 +33,8 @@ musec_status ms_objective_alloc(ms_error *e, int64_t n, double **out);
 /* Independent normals of this deviation, from the stream that (seed, purpose) names. */
 void ms_objective_draw(uint64_t seed, const char *purpose, double deviation, int64_t n,
                        double *out);
+/* start = target + a random matrix of Frobenius norm `apart`. */
+void ms_objective_place_start(uint64_t seed, double apart, ms_objective *p);
 /* The largest singular value of a dense matrix, exactly but for rounding. */
 musec_status ms_objective_norm2(ms_error *e, const double *a, int64_t rows, int64_t cols,
                                 double *out);

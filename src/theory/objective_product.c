@@ -22,18 +22,12 @@
 #define START_APART 0.6 /* |start - target|_F */
 #define BALL        2.0 /* radius around the start where the constants hold */
 
-/* start = target + something of length START_APART; the largest |W|_F in the ball is returned. */
+/* Returns the largest |W|_F in the ball. */
 static double place_start(uint64_t seed, ms_objective *p)
 {
-    const int64_t size = ms_objective_size(p);
-    double        length;
-
-    ms_objective_draw(seed, "start", 1.0, size, p->start);
-    length = ms_objective_norm(p->start, size);
-    for (int64_t i = 0; i < size; i++)
-        p->start[i] = p->target[i] + START_APART * p->start[i] / length;
+    ms_objective_place_start(seed, START_APART, p);
     p->radius = BALL;
-    return ms_objective_norm(p->start, size) + BALL;
+    return ms_objective_norm(p->start, ms_objective_size(p)) + BALL;
 }
 
 /* ---- phase ----------------------------------------------------------------------------------- */
@@ -91,7 +85,7 @@ double ms_objective_phase(const ms_objective *p, const double *w, double *h)
 
 /* ---- completion ------------------------------------------------------------------------------ */
 
-/* The last half of the rows belongs to the columns of the matrix that is completed. */
+/* The first of the rows that are the v_j. */
 static int64_t first_v(const ms_objective *p) { return p->rows / 2; }
 
 musec_status ms_objective_make_completion(ms_error *e, uint64_t seed, ms_objective *p)
@@ -109,7 +103,7 @@ musec_status ms_objective_make_completion(ms_error *e, uint64_t seed, ms_objecti
     for (int64_t i = 0; i < n_u; i++)
         for (int64_t j = 0; j < n_v; j++) {
             const uint64_t at = (uint64_t)(i * n_v + j);
-            if (ms_rand_uniform(key, at) > 0.75 && i + j > 0) continue; /* never none at all */
+            if (ms_rand_uniform(key, at) > 0.75 && i + j > 0) continue; /* keeps one at least */
             known[at]           = 1.0;
             p->at[2 * p->n]     = i;
             p->at[2 * p->n + 1] = n_u + j;

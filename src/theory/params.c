@@ -8,8 +8,8 @@
  *     T <= N                     N >= delta^2
  *
  * gamma = beta / eta holds at every N.  The fifth is not among the paper's four: K = N / T falls
- * below one epoch without it.  The least N is looked for around the largest threshold by asking
- * the constraints themselves, so that what is printed holds to the last bit.
+ * below one epoch without it.  The least N is searched for around the largest threshold with the
+ * constraints themselves, so that what is printed holds to the last bit.
  *
  * The products are formed by cube roots, which are exact where the answer is: (8)^(2/3) is 4, while
  * pow gives 3.9999999999999996 and an epoch of 3 steps. */
@@ -28,8 +28,8 @@
 static const struct field {
     const char *option;
     size_t      offset;
-    double      least;
-    bool        above; /* and not equal to it */
+    double      min;
+    bool        above; /* it must be above min */
 } fields[] = {
     { "--delta", offsetof(ms_theory_params, delta), 0.0, true },
     { "--rank", offsetof(ms_theory_params, rank), 1.0, false },
@@ -43,10 +43,10 @@ static musec_status check_given(ms_error *e, const ms_theory_params *p)
 {
     for (size_t i = 0; i < COUNT(fields); i++) {
         const double x = *(const double *)(const void *)((const char *)p + fields[i].offset);
-        if (!isfinite(x) || !(fields[i].above ? x > fields[i].least : x >= fields[i].least))
+        if (!isfinite(x) || !(fields[i].above ? x > fields[i].min : x >= fields[i].min))
             return ms_fail(e, MUSEC_EINVAL, "%s is %g; it must be a finite number %s %g",
                            fields[i].option, x, fields[i].above ? "above" : "of at least",
-                           fields[i].least);
+                           fields[i].min);
     }
     if (p->steps < 1 || (double)p->steps > MAX_STEPS)
         return ms_fail(e, MUSEC_EINVAL, "--steps is %lld; it must be from 1 to 2^53",
@@ -113,7 +113,7 @@ static ms_theory_bound bound_of(const ms_theory_params *p, double T, double K)
         .steps = p->beta * square(p->lipschitz) / p->D,
         .gap   = p->gamma * p->gap / (p->beta * p->D * T * K),
     };
-    if (p->gap == 0.0) b.gap = 0.0; /* though there be no epoch */
+    if (p->gap == 0.0) b.gap = 0.0; /* also where K is 0 */
     b.total = b.noise + b.clip + b.start + b.steps + b.gap;
     return b;
 }
@@ -158,7 +158,8 @@ static double largest_threshold(const ms_theory_params *p)
     return steps;
 }
 
-/* Near the threshold, rounding decides: a few thousand numbers at the most, where N is 2^53. */
+/* Near the threshold rounding decides, so neighbouring N are tried: a few thousand at most, where
+ * N is about 2^53. */
 static double least_steps(const ms_theory_params *p)
 {
     double steps = ceil(largest_threshold(p));
@@ -198,21 +199,17 @@ musec_status ms_theory_params_set(ms_error *error, ms_theory_params *p)
     musec_status st;
 
     TRY(check_given(error, p));
-    if (!set_at(p, p->steps)) {
-        st = ms_fail(error, MUSEC_EINVAL,
-                     "--delta %g with --steps %lld: T = (delta N)^(2/3) = %g and what follows from "
-                     "it overflow; a delta of 1/N to sqrt(N) is expected",
-                     p->delta, (long long)p->steps, p->T_real);
-        goto done;
-    }
+    if (!set_at(p, p->steps))
+        TRY(ms_fail(error, MUSEC_EINVAL,
+                    "--delta %g with --steps %lld: T = (delta N)^(2/3) = %g and what follows from "
+                    "it overflow; a delta of 1/N to sqrt(N) is expected",
+                    p->delta, (long long)p->steps, p->T_real));
     TRY(check_bound(error, p));
     least = least_steps(p);
-    if (!(least <= MAX_STEPS)) {
-        st = ms_fail(error, MUSEC_EINVAL,
-                     "--delta %g, --rank %g and --rho %g ask for %g steps: more than 2^53",
-                     p->delta, p->rank, p->rho, least);
-        goto done;
-    }
+    if (!(least <= MAX_STEPS))
+        TRY(ms_fail(error, MUSEC_EINVAL,
+                    "--delta %g, --rank %g and --rho %g ask for %g steps: more than 2^53", p->delta,
+                    p->rank, p->rho, least));
     p->least_steps = (int64_t)least;
 done:
     return st;

@@ -1,4 +1,5 @@
-/* params.h - the paper's Corollary as numbers: what N steps at radius delta ask for, and promise.
+/* params.h - the paper's Corollary as numbers: its parameters for N steps at radius delta, and its
+ * bound.
  *
  *     T = (delta N)^(2/3)   K = N / T   D = (delta N)^(-1/3)
  *     beta = sqrt(r) (delta N)^(-2/3)   eta = delta^(2/3) r^(-1/2) N^(-1/3)   gamma = beta / eta
@@ -55,7 +56,7 @@ typedef struct ms_theory_params {
     double  lipschitz; /* L >= 0, in the Frobenius norm; bounds the stochastic gradients too */
     double  sigma;     /* deviation of the stochastic gradients, >= 0, in the Frobenius norm */
     double  gap;       /* f(W_0) - inf f >= 0 */
-    /* made of them by ms_theory_params_set() */
+    /* computed by ms_theory_params_set() */
     int64_t              T, K;                /* steps in an epoch, epochs; T K <= N are taken */
     double               D, beta, gamma, eta; /* as above */
     double               T_real, K_real;      /* before rounding */
@@ -75,7 +76,7 @@ musec_status ms_theory_params_set(ms_error *error, ms_theory_params *p);
 typedef struct ms_theory_complexity {
     double  constant;    /* C = sigma + 1 + 2 sqrt(r) + sqrt(r) L^2 + sqrt(r) gap */
     double  steps_bound; /* C^3 / (delta epsilon^3) */
-    double  steps;       /* that, or what the constraints ask, rounded up: the largest */
+    double  steps;       /* the larger of that and what the constraints require, rounded up */
     int64_t whole;       /* an N that does with whole T and K as well; 0: more than 2^53 */
 } ms_theory_complexity;
 

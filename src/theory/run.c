@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/names.h"
 #include "core/size.h"
 #include "optim/optim.h"
 
@@ -29,22 +28,6 @@ static double rate_of(const char *optimizer, const ms_objective *p, const ms_the
     case MS_FAMILY_SIGN_LIKE: return params->eta * params->D * sqrt(params->rank) / size;
     default: return params->eta;
     }
-}
-
-static musec_status find_optimizer(ms_error *e, const char *name)
-{
-    char        names[256] = "";
-    const char *known[32];
-    size_t      used = 0, n = 0;
-
-    for (size_t i = 0; musec_optim_name(i, NULL) != NULL && used < sizeof names; i++) {
-        if (n < COUNT(known)) known[n++] = musec_optim_name(i, NULL);
-        if (strcmp(musec_optim_name(i, NULL), name) == 0) return MUSEC_OK;
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ",
-                                 musec_optim_name(i, NULL));
-    }
-    return ms_fail(e, MUSEC_EINVAL, "there is no optimizer \"%s\"; there are %s%s", name, names,
-                   ms_name_hint_of(name, known, n).text);
 }
 
 musec_status ms_theory_setup_init(ms_error *e, const ms_objective *problem, const char *optimizer,
@@ -72,7 +55,8 @@ musec_status ms_theory_setup_init(ms_error *e, const ms_objective *problem, cons
                        "--steps is %lld: an epoch has T = %lld; take more steps or a smaller "
                        "--delta",
                        (long long)steps, (long long)out->params.T);
-    TRY(find_optimizer(e, optimizer));
+    if (ms_optimizer_find(optimizer) == NULL)
+        return ms_theory_unknown(e, "optimizer", optimizer, musec_optim_name);
     TRY(musec_optim_config_init(&out->optim, sizeof out->optim, optimizer));
     out->optim.lr         = rate_of(optimizer, problem, &out->params);
     out->optim.beta       = fmin(out->params.beta, 1.0);
@@ -92,8 +76,8 @@ typedef struct run {
     musec_optim           *opt;
     int64_t                size, T, K;
     double                *w, *g, *h; /* (size) */
-    double                *sum;       /* (size) of H_1 ... H_t in this epoch */
-    double                *path;      /* (T + 1, size) of the epoch picked */
+    double                *sum;       /* (size) of H_1 / T ... H_t / T in this epoch */
+    double                *path;      /* (T + 1, size) iterates of the epoch picked */
     ms_theory_result      *out;
 } run;
 
@@ -145,7 +129,7 @@ done:
     return st;
 }
 
-/* Records H_n at W_n, n = k T + t: in the epoch's sum, at the end of an epoch, on the path. */
+/* Adds H_n to the mean of its epoch and W_n to the path of the epoch picked, n = k T + t. */
 static void record(run *r, int64_t n)
 {
     ms_theory_result *out  = r->out;
@@ -194,7 +178,7 @@ static musec_status take_steps(ms_error *e, run *r, void (*on_step)(void *, int6
     }
 }
 
-/* The picked epoch's mean of W_0 ... W_{T-1}, and how far its iterates are from it. */
+/* Computes the results of the picked epoch: the mean of W_0 ... W_{T-1}, the spread around it. */
 static musec_status finish(ms_error *e, run *r)
 {
     ms_theory_result *out   = r->out;

@@ -2,11 +2,11 @@
  * the library in its place.
  *
  * The optimizers are those of the public interface, on the CPU in float64.  With the parameters of
- * the Corollary those that bound their step move by at most about delta in an epoch of T steps:
- * Musec, Soft Musec and SPECTRA by lr = eta; Muon, whose singular values are about one instead of
- * at most D, by eta D; those that move by the element, each of it by about one, by eta D sqrt(r) /
- * sqrt(rows cols).  SGDM takes eta as well, but nothing bounds its step: where its momentum is
- * longer than D sqrt(r), an epoch leaves the ball. */
+ * the Corollary, those that bound their step move by at most about delta in an epoch of T steps
+ * with these learning rates: eta for Musec, Soft Musec and SPECTRA; eta D for Muon, whose updates
+ * have singular values of about one instead of at most D; eta D sqrt(r) / sqrt(rows cols) for
+ * updates whose elements are about one.  SGDM takes eta as well, but nothing bounds its step: where
+ * its momentum is longer than D sqrt(r), an epoch leaves the ball. */
 #ifndef MS_THEORY_RUN_H
 #define MS_THEORY_RUN_H
 

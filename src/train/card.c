@@ -1,11 +1,10 @@
-/* card.c - see card.h.  A model card is a README.md with a YAML header, as Hugging Face uses it. */
-#include "train/card.h"
-
+/* card.c - the model card of an export: a README.md with a YAML header, as Hugging Face uses it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "optim/optim.h"
+#include "train/hf.h"
 
 static const char head[] = "---\n"
                            "library_name: transformers\n"
@@ -14,16 +13,10 @@ static const char head[] = "---\n"
                            "- musec\n"
                            "---\n\n";
 
-/* A loss of state.json, where it is hexadecimal text. */
-static double loss_in(const json_t *state, const char *key)
-{
-    const char *text = json_string_value(json_object_get(state, key));
-    return text == NULL ? NAN : strtod(text, NULL);
-}
-
 static void put_loss(const json_t *state, const char *key, const char *what, FILE *to)
 {
-    const double loss = loss_in(state, key);
+    const char  *text = json_string_value(json_object_get(state, key)); /* hexadecimal */
+    const double loss = text == NULL ? NAN : strtod(text, NULL);
     if (!isnan(loss)) fprintf(to, "| %s | %.4f nats per token |\n", what, loss);
 }
 
@@ -124,7 +117,7 @@ static const char notes[] =
     "before a text. The model has seen no longer documents than those of the table. `config.json`\n"
     "has the settings of the training run under `musec`.\n";
 
-void ms_card_write(const ms_hf_model *m, const json_t *state, bool has_tokenizer, FILE *to)
+void ms_hf_card(const ms_hf_model *m, const json_t *state, bool has_tokenizer, FILE *to)
 {
     fputs(head, to);
     fprintf(to,

@@ -52,6 +52,14 @@ static musec_status no_memory(ms_error *e, const char *path)
     return ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path);
 }
 
+static void checksum(const char *text, size_t bytes, char sum[MS_SHA256_HEX])
+{
+    ms_sha256 s;
+    ms_sha256_init(&s);
+    ms_sha256_add(&s, text, bytes);
+    ms_sha256_end(&s, sum);
+}
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 typedef enum entry_kind { ENTRY_WHOLE, ENTRY_OLD, ENTRY_PART } entry_kind;
@@ -72,6 +80,15 @@ static void make_name(checkpoint_entry *x, entry_kind kind, int64_t step, long p
         snprintf(x->name, sizeof x->name, "step_%08" PRId64, step);
     else
         snprintf(x->name, sizeof x->name, ".step_%08" PRId64 "%s%ld", step, kind_marks[kind], pid);
+}
+
+/* Writes the path of the entry of `root` that make_name would name. */
+static musec_status entry_path(ms_error *e, const char *root, entry_kind kind, int64_t step,
+                               char out[MS_PATH_MAX])
+{
+    checkpoint_entry x;
+    make_name(&x, kind, step, (long)getpid());
+    return ms_path_join(e, root, x.name, out);
 }
 
 /* The inverse of make_name; false for any other name. */
@@ -121,17 +138,11 @@ static musec_status list_entries(ms_error *e, const char *root, checkpoint_entry
         checkpoint_entry x;
         if (!parse_name(item->d_name, &x)) continue;
         checkpoint_entry *more = ms_grow(list, *n, &capacity, sizeof *list);
-        if (more == NULL) {
-            st = no_memory(e, root);
-            goto done;
-        }
+        if (more == NULL) TRY(no_memory(e, root));
         list         = more;
         list[(*n)++] = x;
     }
-    if (errno != 0) {
-        st = io_failed(e, root, "read the directory");
-        goto done;
-    }
+    if (errno != 0) TRY(io_failed(e, root, "read the directory"));
     if (*n > 0) qsort(list, *n, sizeof *list, newest_first);
     *out = list;
     list = NULL;
@@ -170,12 +181,10 @@ static musec_status clean_up(ms_error *e, const char *root)
 
     TRY(list_entries(e, root, &list, &n));
     for (size_t i = 0; i < n; i++) {
-        char             path[MS_PATH_MAX], whole[MS_PATH_MAX];
-        checkpoint_entry x;
+        char path[MS_PATH_MAX], whole[MS_PATH_MAX];
         if (list[i].kind == ENTRY_WHOLE || !has_ended(list[i].pid)) continue;
-        make_name(&x, ENTRY_WHOLE, list[i].step, 0);
         TRY(ms_path_join(e, root, list[i].name, path));
-        TRY(ms_path_join(e, root, x.name, whole));
+        TRY(entry_path(e, root, ENTRY_WHOLE, list[i].step, whole));
         if (list[i].kind == ENTRY_OLD && rename(path, whole) == 0) continue;
         (void)ms_directory_remove(NULL, path);
     }
@@ -195,7 +204,6 @@ static musec_status write_state(ms_error *e, const char *part, const json_t *sta
     char        *text = NULL;
     size_t       head;
     ms_out_file  out = { 0 };
-    ms_sha256    s;
     musec_status st;
 
     TRY(ms_path_join(e, part, "state.json", path));
@@ -204,14 +212,9 @@ static musec_status write_state(ms_error *e, const char *part, const json_t *sta
     root          = json_pack("{s:o,s:o,s:s}", "state", json_deep_copy(state), "files",
                               json_deep_copy(files), "sha256", blank);
     text          = root == NULL ? NULL : ms_json_dump(root, 1);
-    if (text == NULL) {
-        st = no_memory(e, path);
-        goto done;
-    }
+    if (text == NULL) TRY(no_memory(e, path));
     head = strlen(text) - DIGITS - (TAIL_BYTES - 1); /* the dump has no newline at its end */
-    ms_sha256_init(&s);
-    ms_sha256_add(&s, text, head);
-    ms_sha256_end(&s, sum);
+    checksum(text, head, sum);
     TRY(ms_out_open(e, path, &out));
     TRY(ms_out_write(e, &out, text, head));
     TRY(ms_out_write(e, &out, sum, DIGITS));
@@ -260,31 +263,28 @@ done:
     return st;
 }
 
-/* Gives `part` its final name.  A checkpoint of that name steps aside first: at every moment one of
+/* Gives `part` its final name.  A checkpoint of that name is renamed first: at every moment one of
  * the two is there and complete. */
 static musec_status put_in_place(ms_error *e, const char *root, const char *part, int64_t step)
 {
-    char             whole[MS_PATH_MAX], old[MS_PATH_MAX];
-    checkpoint_entry x;
-    bool             aside = false, in_place;
-    musec_status     st;
+    char         whole[MS_PATH_MAX], old[MS_PATH_MAX];
+    bool         replaced = false, in_place;
+    musec_status st;
 
-    make_name(&x, ENTRY_WHOLE, step, 0);
-    TRY(ms_path_join(e, root, x.name, whole));
-    make_name(&x, ENTRY_OLD, step, (long)getpid());
-    TRY(ms_path_join(e, root, x.name, old));
+    TRY(entry_path(e, root, ENTRY_WHOLE, step, whole));
+    TRY(entry_path(e, root, ENTRY_OLD, step, old));
     in_place = rename(part, whole) == 0;
     if (!in_place && (errno == ENOTEMPTY || errno == EEXIST)) {
-        aside    = rename(whole, old) == 0;
-        in_place = aside && rename(part, whole) == 0;
+        replaced = rename(whole, old) == 0;
+        in_place = replaced && rename(part, whole) == 0;
     }
     if (!in_place) {
         st = io_failed(e, whole, "put the checkpoint in place");
-        if (aside) (void)rename(old, whole);
+        if (replaced) (void)rename(old, whole);
         goto done;
     }
     TRY(sync_path(e, root));
-    if (aside) TRY(ms_directory_remove(e, old));
+    if (replaced) TRY(ms_directory_remove(e, old));
 done:
     return st;
 }
@@ -300,16 +300,11 @@ static musec_status prune(ms_error *e, const char *root, int64_t step, int64_t k
     if (keep <= 0) return MUSEC_OK;
     TRY(list_entries(e, root, &list, &n));
     for (size_t i = 0; i < n; i++) {
-        char             path[MS_PATH_MAX], part[MS_PATH_MAX];
-        checkpoint_entry x;
+        char path[MS_PATH_MAX], part[MS_PATH_MAX];
         if (list[i].kind != ENTRY_WHOLE || list[i].step > step || ++seen <= keep) continue;
-        make_name(&x, ENTRY_PART, list[i].step, (long)getpid());
         TRY(ms_path_join(e, root, list[i].name, path));
-        TRY(ms_path_join(e, root, x.name, part));
-        if (rename(path, part) != 0) {
-            st = io_failed(e, path, "remove the checkpoint");
-            goto done;
-        }
+        TRY(entry_path(e, root, ENTRY_PART, list[i].step, part));
+        if (rename(path, part) != 0) TRY(io_failed(e, path, "remove the checkpoint"));
         TRY(ms_directory_remove(e, part));
     }
 done:
@@ -332,27 +327,19 @@ musec_status ms_checkpoint_write(ms_error *e, const char *dir, int64_t step,
                                  const ms_checkpoint_writer *writer, const json_t *state,
                                  int64_t keep)
 {
-    char             root[MS_PATH_MAX] = "", part[MS_PATH_MAX] = "";
-    bool             made_root = false, made_part = false;
-    checkpoint_entry x;
-    musec_status     st;
+    char         root[MS_PATH_MAX] = "", part[MS_PATH_MAX] = "";
+    bool         made_root = false, made_part = false;
+    musec_status st;
 
     TRY(check_arguments(e, step, state, keep));
-    make_name(&x, ENTRY_PART, step, (long)getpid());
     TRY(ms_path_join(e, dir, "checkpoint", root));
-    TRY(ms_path_join(e, root, x.name, part));
+    TRY(entry_path(e, root, ENTRY_PART, step, part));
     made_root = mkdir(root, 0777) == 0;
-    if (!made_root && errno != EEXIST) {
-        st = io_failed(e, root, "create the directory");
-        goto done;
-    }
+    if (!made_root && errno != EEXIST) TRY(io_failed(e, root, "create the directory"));
     if (made_root) TRY(sync_path(e, dir));
     TRY(clean_up(e, root));
     made_part = mkdir(part, 0777) == 0;
-    if (!made_part) {
-        st = io_failed(e, part, "create the directory");
-        goto done;
-    }
+    if (!made_part) TRY(io_failed(e, part, "create the directory"));
     TRY(write_files(e, part, writer, state));
     TRY(put_in_place(e, root, part, step));
     made_part = made_root = false;
@@ -378,31 +365,21 @@ static musec_status read_state(ms_error *e, const char *path, json_t **out)
     char        *text = NULL;
     int64_t      bytes;
     size_t       head;
-    ms_sha256    s;
     musec_status st;
 
     *out = NULL;
     TRY(ms_file_open_read(e, path, &f));
     bytes = ms_file_bytes(f);
-    if (bytes < DIGITS + TAIL_BYTES || bytes > STATE_MAX) {
-        st = damaged(e, path, "it is too short or too long for the state of a run");
-        goto done;
-    }
+    if (bytes < DIGITS + TAIL_BYTES || bytes > STATE_MAX)
+        TRY(damaged(e, path, "it is too short or too long for the state of a run"));
     text = malloc((size_t)bytes);
-    if (text == NULL) {
-        st = no_memory(e, path);
-        goto done;
-    }
+    if (text == NULL) TRY(no_memory(e, path));
     TRY(ms_file_read(e, f, path, text, (size_t)bytes));
     head = (size_t)bytes - DIGITS - TAIL_BYTES;
-    ms_sha256_init(&s);
-    ms_sha256_add(&s, text, head);
-    ms_sha256_end(&s, sum);
+    checksum(text, head, sum);
     if (memcmp(text + head, sum, DIGITS) != 0 ||
-        memcmp(text + head + DIGITS, TAIL, TAIL_BYTES) != 0) {
-        st = damaged(e, path, "its bytes do not have the sha256 at its end");
-        goto done;
-    }
+        memcmp(text + head + DIGITS, TAIL, TAIL_BYTES) != 0)
+        TRY(damaged(e, path, "its bytes do not have the sha256 at its end"));
     *out = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, NULL);
     if (*out == NULL) st = damaged(e, path, "it is no JSON object");
 done:
@@ -468,17 +445,13 @@ musec_status ms_checkpoint_open(ms_error *e, const char *dir, ms_checkpoint *out
     TRY(read_state(e, path, &root));
     state = json_object_get(root, "state");
     step  = json_object_get(state, "step");
-    if (!json_is_integer(step) || json_integer_value(step) < 0) {
-        st = damaged(e, path, "its \"state\" has no \"step\" of 0 or more");
-        goto done;
-    }
-    if (parse_path(dir, &x) && x.step != (int64_t)json_integer_value(step)) {
-        st = ms_fail(e, MUSEC_EFORMAT,
-                     "%s: is of step %" JSON_INTEGER_FORMAT ", but its directory is called %s; "
-                     "rename it",
-                     path, json_integer_value(step), x.name);
-        goto done;
-    }
+    if (!json_is_integer(step) || json_integer_value(step) < 0)
+        TRY(damaged(e, path, "its \"state\" has no \"step\" of 0 or more"));
+    if (parse_path(dir, &x) && x.step != (int64_t)json_integer_value(step))
+        TRY(ms_fail(e, MUSEC_EFORMAT,
+                    "%s: is of step %" JSON_INTEGER_FORMAT ", but its directory is called %s; "
+                    "rename it",
+                    path, json_integer_value(step), x.name));
     for (size_t i = 0; i < COUNT(tensor_files); i++)
         TRY(check_file(e, dir, path, root, tensor_files[i]));
     memcpy(out->dir, dir, strlen(dir) + 1);
@@ -568,10 +541,7 @@ musec_status ms_checkpoint_quarantine(ms_error *e, const char *run_dir, int64_t 
         snprintf(aside, sizeof aside, "%s.damaged", path);
         if (rename(path, aside) == 0) continue;
         TRY(ms_directory_remove(e, aside)); /* a damaged one of before */
-        if (rename(path, aside) != 0) {
-            st = io_failed(e, path, "rename the damaged checkpoint");
-            goto done;
-        }
+        if (rename(path, aside) != 0) TRY(io_failed(e, path, "rename the damaged checkpoint"));
     }
 done:
     free(list);

@@ -14,7 +14,6 @@
 #include "data/bytes.h"
 #include "optim/optim.h"
 #include "train/fields.h"
-#include "train/presets.h"
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -58,31 +57,25 @@ bool ms_train_field_at(size_t index, ms_train_field *out)
 
 enum { MAX_NAMES = 160 };
 
-static musec_status unknown(ms_error *e, const char *kind, const char *name,
-                            const char *const *names, size_t n)
+static const char *field_name(size_t index, const char **unused)
 {
-    const ms_name_hint hint = ms_name_hint_of(name, names, n);
+    ms_train_field f;
+    (void)unused;
+    return ms_train_field_at(index, &f) ? f.name : NULL;
+}
+
+static musec_status unknown(ms_error *e, const char *kind, const char *name,
+                            const char *(*name_at)(size_t index, const char **help))
+{
+    const char  *names[MAX_NAMES];
+    size_t       n = 0;
+    ms_name_hint hint;
+
+    while (n < MAX_NAMES && (names[n] = name_at(n, NULL)) != NULL)
+        n++;
+    hint = ms_name_hint_of(name, names, n);
     return ms_fail(e, MUSEC_EINVAL, "there is no %s \"%s\"%s", kind, name,
                    hint.text[0] != '\0' ? hint.text : "; musec train --help lists them");
-}
-
-static musec_status unknown_field(ms_error *e, const char *key)
-{
-    const char    *names[MAX_NAMES];
-    size_t         n = 0;
-    ms_train_field f;
-    for (; n < MAX_NAMES && ms_train_field_at(n, &f); n++)
-        names[n] = f.name;
-    return unknown(e, "field", key, names, n);
-}
-
-static musec_status unknown_optimizer(ms_error *e, const char *name)
-{
-    const char *names[MAX_NAMES];
-    size_t      n = 0;
-    while (n < MAX_NAMES && (names[n] = musec_optim_name(n, NULL)) != NULL)
-        n++;
-    return unknown(e, "optimizer", name, names, n);
 }
 
 /* ---- text to value --------------------------------------------------------------------------- */
@@ -164,7 +157,7 @@ musec_status ms_train_config_set(ms_error *e, ms_train_config *cfg, const char *
     if (f != NULL) return set_field(e, f, cfg, value);
     for (size_t i = 0; (name = optim_option(i, NULL, NULL)) != NULL; i++)
         if (ms_train_field_same(name, key)) return ms_optim_config_set(e, &cfg->optim, name, value);
-    return unknown_field(e, key);
+    return unknown(e, "field", key, field_name);
 }
 
 musec_status ms_train_config_get(const ms_train_config *cfg, const char *key, char *text,
@@ -249,7 +242,7 @@ musec_status ms_train_config_init(ms_error *e, ms_train_config *cfg, const char 
         return ms_fail(e, MUSEC_EINVAL, "there is no preset \"%s\"; there are %s%s", preset,
                        MS_PRESETS, ms_name_hint_choices(preset, MS_PRESETS).text);
     if (musec_optim_config_init(&cfg->optim, sizeof cfg->optim, optimizer) != MUSEC_OK)
-        return unknown_optimizer(e, optimizer);
+        return unknown(e, "optimizer", optimizer, musec_optim_name);
     for (size_t i = 0; ms_train_field_at(i, &f); i++)
         if (f.initial != NULL) TRY(ms_train_config_set(e, cfg, f.name, f.initial));
     TRY(ms_train_config_apply(e, cfg, ms_presets[index].settings));

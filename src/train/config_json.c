@@ -9,8 +9,7 @@
 #include "core/json_file.h"
 #include "core/options.h"
 #include "core/real.h"
-#include "train/config.h"
-#include "train/presets.h"
+#include "train/fields.h"
 
 /* ---- to JSON --------------------------------------------------------------------------------- */
 

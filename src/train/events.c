@@ -20,11 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    HEAD_BYTES = 12,
-    CRC_BYTES  = 4,
-    EVENT_MAX  = 64
-}; /* EVENT_MAX: bytes of an Event without its data */
+enum { HEAD_BYTES = 12, CRC_BYTES = 4, EVENT_MAX = 64 /* of an Event without its data */ };
 enum { KIND_VARINT = 0, KIND_8 = 1, KIND_BYTES = 2, KIND_4 = 5 };
 
 #define KEY(number, kind) ((unsigned char)(8 * (number) + (kind)))
@@ -211,11 +207,9 @@ static musec_status read_record(ms_error *e, FILE *f, const char *path, int64_t 
     r->bytes = HEAD_BYTES + (size_t)length + CRC_BYTES;
     if (r->bytes > r->capacity) {
         unsigned char *more = realloc(r->data, r->bytes);
-        if (more == NULL) {
-            st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for a record of %zu bytes", path,
-                         r->bytes);
-            goto done;
-        }
+        if (more == NULL)
+            TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory for a record of %zu bytes", path,
+                        r->bytes));
         r->data     = more;
         r->capacity = r->bytes;
     }
@@ -245,13 +239,11 @@ static musec_status truncate_events(ms_error *e, const char *path, int64_t from_
     TRY(ms_out_open(e, path, &out));
     while (at < bytes) {
         TRY(read_record(e, f, path, bytes - at, &r, &state));
-        if (state == RECORD_DAMAGED && last < from_step) {
-            st = ms_fail(e, MUSEC_EFORMAT,
-                         "%s: damaged at byte %lld, after step %lld, before step %lld; move it away"
-                         " to resume without it",
-                         path, (long long)at, (long long)last, (long long)from_step);
-            goto done;
-        }
+        if (state == RECORD_DAMAGED && last < from_step)
+            TRY(ms_fail(e, MUSEC_EFORMAT,
+                        "%s: damaged at byte %lld, after step %lld, before step %lld; move it away"
+                        " to resume without it",
+                        path, (long long)at, (long long)last, (long long)from_step));
         if (state != RECORD_WHOLE) break;
         if (r.step > last) last = r.step;
         if (r.step <= from_step) TRY(ms_out_write(e, &out, r.data, r.bytes));

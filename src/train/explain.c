@@ -107,7 +107,7 @@ static void explain_init(const ms_train *t, const ms_init_result *init, FILE *to
 static musec_status explain_settings(ms_error *e, const ms_train *t, FILE *to)
 {
     const char     *preset = ms_preset_name((size_t)t->cfg.preset, NULL), *separator = "";
-    char            value[MS_PATH_MAX], usual[MS_PATH_MAX];
+    char            value[MS_PATH_MAX], initial[MS_PATH_MAX];
     ms_train_config defaults;
     ms_train_field  f;
     musec_status    st;
@@ -117,10 +117,10 @@ static musec_status explain_settings(ms_error *e, const ms_train *t, FILE *to)
     fprintf(to, "settings: preset %s", preset);
     for (size_t i = 0; ms_train_field_at(i, &f); i++) {
         ms_train_config_get(&t->cfg, f.name, value, sizeof value);
-        ms_train_config_get(&defaults, f.name, usual, sizeof usual);
-        if (strcmp(value, usual) == 0) continue;
+        ms_train_config_get(&defaults, f.name, initial, sizeof initial);
+        if (strcmp(value, initial) == 0) continue;
         fprintf(to, "%s %s %s (not %s)", separator[0] == '\0' ? " with" : separator, f.name,
-                value[0] != '\0' ? value : "none", usual[0] != '\0' ? usual : "none");
+                value[0] != '\0' ? value : "none", initial[0] != '\0' ? initial : "none");
         separator = ",";
     }
     fputc('\n', to);

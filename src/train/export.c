@@ -22,13 +22,11 @@
 #include "data/bytes.h"
 #include "data/tokenizer_json.h"
 #include "model/layout.h"
-#include "train/card.h"
 #include "train/checkpoint.h"
 #include "train/hf.h"
 #include "train/trainer.h"
 
-typedef struct export
-{
+typedef struct exporter {
     ms_checkpoint   checkpoint;
     ms_train_config config;
     ms_hf_model     model;
@@ -37,13 +35,11 @@ typedef struct export
     ms_safetensors  weights;
     ms_npy          tensor; /* the current tensor */
     void           *made;   /* its converted values */
-    musec_dtype     dtype;
-}
-export;
+} exporter;
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static musec_status list_params(ms_error *e, export *x)
+static musec_status list_params(ms_error *e, exporter *x)
 {
     ms_carver       counter = { 0 };
     ms_gpt_weights *shapes  = malloc(sizeof *shapes);
@@ -51,10 +47,7 @@ static musec_status list_params(ms_error *e, export *x)
 
     x->n_params = ms_gpt_count_params(&x->config.model);
     x->params   = calloc(x->n_params, sizeof *x->params);
-    if (shapes == NULL || x->params == NULL) {
-        st = ms_no_memory(e, "the export");
-        goto done;
-    }
+    if (shapes == NULL || x->params == NULL) TRY(ms_no_memory(e, "the export"));
     ms_gpt_carve_weights(&counter, &x->config.model, MUSEC_F32, shapes);
     ms_gpt_list_params(&x->config.model, shapes, shapes, shapes, x->params);
 done:
@@ -62,7 +55,7 @@ done:
     return st;
 }
 
-static musec_status open_run(ms_error *e, const ms_export_setup *setup, export *x,
+static musec_status open_run(ms_error *e, const ms_export_setup *setup, exporter *x,
                              ms_export_result *out)
 {
     char         path[MS_PATH_MAX];
@@ -83,7 +76,6 @@ static musec_status open_run(ms_error *e, const ms_export_setup *setup, export *
         .ids          = x->config.tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START + 1 : MS_BPE_IDS,
         .dtype        = setup->dtype,
     };
-    x->dtype = setup->dtype;
     TRY(list_params(e, x));
     TRY(ms_path_join(e, x->checkpoint.dir, "model.safetensors", path));
     TRY(ms_safetensors_open(e, path, &x->weights));
@@ -91,18 +83,9 @@ done:
     return st;
 }
 
-static void close_run(export *x)
-{
-    ms_npy_free(&x->tensor);
-    free(x->made);
-    ms_safetensors_close(&x->weights);
-    free(x->params);
-    ms_checkpoint_close(&x->checkpoint);
-}
-
 /* ---- weights --------------------------------------------------------------------------------- */
 
-static musec_status read_param(ms_error *e, export *x, const ms_gpt_tensor *p)
+static musec_status read_param(ms_error *e, exporter *x, const ms_gpt_tensor *p)
 {
     const int64_t rows = p->weight.rows, cols = p->weight.cols;
     const size_t  i = ms_safetensors_find(&x->weights, p->name);
@@ -123,7 +106,7 @@ done:
 /* Converts tensor number `index`: transposed where Hugging Face stores it so, and rounded. */
 static musec_status next_tensor(ms_error *e, void *arg, size_t index, const void **data)
 {
-    export              *x    = arg;
+    exporter            *x    = arg;
     const ms_gpt_tensor *p    = &x->params[index];
     const int64_t        rows = p->weight.rows, cols = p->weight.cols;
     const float         *from;
@@ -141,7 +124,7 @@ static musec_status next_tensor(ms_error *e, void *arg, size_t index, const void
         for (int64_t j = 0; j < cols; j++) {
             const int64_t at    = transposed ? j * rows + i : i * cols + j;
             const float   value = from[i * cols + j];
-            if (x->dtype == MUSEC_BF16)
+            if (x->model.dtype == MUSEC_BF16)
                 ((uint16_t *)x->made)[at] = ms_bf16_of_double((double)value);
             else
                 ((float *)x->made)[at] = value;
@@ -151,7 +134,7 @@ done:
     return st;
 }
 
-static musec_status write_weights(ms_error *e, const char *dir, export *x)
+static musec_status write_weights(ms_error *e, const char *dir, exporter *x)
 {
     static const char *const metadata[][2] = { { "format", "pt" } }; /* required by the library */
     ms_tensor_out           *tensors       = calloc(x->n_params, sizeof *tensors);
@@ -160,15 +143,12 @@ static musec_status write_weights(ms_error *e, const char *dir, export *x)
     bool         transposed;
     musec_status st = MUSEC_OK;
 
-    if (tensors == NULL || names == NULL) {
-        st = ms_no_memory(e, "the export");
-        goto done;
-    }
+    if (tensors == NULL || names == NULL) TRY(ms_no_memory(e, "the export"));
     for (size_t i = 0; i < x->n_params; i++) {
         const ms_mat w = x->params[i].weight;
         ms_hf_name(&x->config.model, x->params[i].name, names[i], &transposed);
         tensors[i] = (ms_tensor_out){ .name  = names[i],
-                                      .dtype = x->dtype,
+                                      .dtype = x->model.dtype,
                                       .ndim  = 2,
                                       .shape = { transposed ? w.cols : w.rows,
                                                  transposed ? w.rows : w.cols } };
@@ -215,7 +195,7 @@ done:
 
 /* GPT-2's vocabulary may be missing unless it was given: the weights are useful without it. */
 static musec_status write_tokenizer(ms_error *e, const char *dir, const ms_export_setup *setup,
-                                    const export *x, ms_export_result *out)
+                                    const exporter *x, ms_export_result *out)
 {
     const bool   is_bytes = x->config.tokenizer == MS_TOKENIZER_BYTE;
     char         path[MS_PATH_MAX];
@@ -239,7 +219,7 @@ done:
     return st;
 }
 
-static musec_status write_card(ms_error *e, const char *dir, const export *x, bool has_tokenizer)
+static musec_status write_card(ms_error *e, const char *dir, const exporter *x, bool has_tokenizer)
 {
     char        *text  = NULL;
     size_t       bytes = 0;
@@ -247,7 +227,7 @@ static musec_status write_card(ms_error *e, const char *dir, const export *x, bo
     musec_status st;
 
     if (to == NULL) return ms_no_memory(e, "the export");
-    ms_card_write(&x->model, x->checkpoint.state, has_tokenizer, to);
+    ms_hf_card(&x->model, x->checkpoint.state, has_tokenizer, to);
     if (fclose(to) != 0)
         st = ms_no_memory(e, "the export");
     else
@@ -257,7 +237,7 @@ static musec_status write_card(ms_error *e, const char *dir, const export *x, bo
 }
 
 static musec_status write_files(ms_error *e, const char *dir, const ms_export_setup *setup,
-                                export *x, ms_export_result *out)
+                                exporter *x, ms_export_result *out)
 {
     musec_status st;
 
@@ -293,8 +273,8 @@ static musec_status make_part(ms_error *e, const char *out, char part[MS_PATH_MA
 
 musec_status ms_export_hf(ms_error *e, const ms_export_setup *setup, ms_export_result *out)
 {
-    char part[MS_PATH_MAX] = "";
-    export x               = { .checkpoint = { .step = -1 } };
+    char         part[MS_PATH_MAX] = "";
+    exporter     x                 = { .checkpoint = { .step = -1 } };
     musec_status st;
 
     *out = (ms_export_result){ 0 };
@@ -303,16 +283,18 @@ musec_status ms_export_hf(ms_error *e, const ms_export_setup *setup, ms_export_r
     TRY(make_part(e, setup->out, part));
     TRY(write_files(e, part, setup, &x, out));
     TRY(check_free(e, setup->out)); /* it may exist by now */
-    if (rename(part, setup->out) != 0) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot be put in place (%s)", setup->out, strerror(errno));
-        goto done;
-    }
+    if (rename(part, setup->out) != 0)
+        TRY(ms_fail(e, MUSEC_EIO, "%s: cannot be put in place (%s)", setup->out, strerror(errno)));
     out->step    = x.model.step;
     out->tensors = (int64_t)x.n_params;
     for (size_t i = 0; i < x.n_params; i++)
         out->parameters += x.params[i].weight.rows * x.params[i].weight.cols;
 done:
     if (st != MUSEC_OK && part[0] != '\0') (void)ms_directory_remove(NULL, part);
-    close_run(&x);
+    ms_npy_free(&x.tensor);
+    free(x.made);
+    ms_safetensors_close(&x.weights);
+    free(x.params);
+    ms_checkpoint_close(&x.checkpoint);
     return st;
 }

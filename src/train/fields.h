@@ -1,5 +1,5 @@
-/* fields.h - the table of a config's fields, for the files of src/train.  config.h shows other
- * folders what they may know of it. */
+/* fields.h - the tables of a config's fields and of the presets, for the files of src/train.
+ * config.h shows other folders what they may know of them. */
 #ifndef MS_TRAIN_FIELDS_H
 #define MS_TRAIN_FIELDS_H
 
@@ -38,5 +38,12 @@ typedef struct ms_optim_field {
 } ms_optim_field;
 
 const ms_optim_field *ms_optim_field_find(const char *name);
+
+typedef struct ms_preset { /* what it sets beyond the defaults of the fields */
+    const char        *name, *help;
+    const char *const *settings; /* "field=value" or "optimizer:field=value"; NULL ends */
+} ms_preset;
+
+extern const ms_preset ms_presets[]; /* A row without a name ends the list. */
 
 #endif

@@ -22,19 +22,26 @@ static const char rows_key[] = "rows";
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static void delete_field(json_t *object, const char *field)
+/* The key by which an object of a description has a field, or NULL. */
+static const char *find_field(const json_t *object, const char *field)
 {
     const char *key;
     json_t     *value;
-    void       *next;
-    json_object_foreach_safe(object, next, key, value)
+    json_object_foreach((json_t *)object, key, value)
     {
-        if (ms_train_field_same(key, field)) (void)json_object_del(object, key);
+        if (ms_train_field_same(key, field)) return key;
     }
+    return NULL;
 }
 
-/* Fields whose default was a number before 0 came to mean "automatic" keep the keys of then. */
-static void name_zero(json_t *json, const char *field, const char *was)
+static void delete_field(json_t *object, const char *field)
+{
+    for (const char *key; (key = find_field(object, field)) != NULL;)
+        (void)json_object_del(object, key);
+}
+
+/* Some defaults were numbers before 0 came to mean "automatic": the key has the number still. */
+static void replace_zero(json_t *json, const char *field, const char *was)
 {
     const char *text = json_string_value(json_object_get(json, field));
     if (text != NULL && strcmp(text, "0") == 0)
@@ -43,13 +50,8 @@ static void name_zero(json_t *json, const char *field, const char *was)
 
 static const char *text_in(const json_t *json, const char *field) /* "": it has no such field */
 {
-    const char *key;
-    json_t     *value;
-    json_object_foreach((json_t *)json, key, value)
-    {
-        if (ms_train_field_same(key, field)) return json_string_value(value);
-    }
-    return "";
+    const char *key = find_field(json, field);
+    return key == NULL ? "" : json_string_value(json_object_get(json, key));
 }
 
 /* The fields of a config that make up its key, as text. */
@@ -61,8 +63,8 @@ static json_t *keyed(const ms_train_config *cfg)
         if ((f.flags & MS_FIELD_NOT_KEYED) != 0 || ((f.flags & MS_FIELD_KEYED_IF_SET) != 0 &&
                                                     strcmp(text_in(json, f.name), f.initial) == 0))
             delete_field(json, f.name);
-    name_zero(json, "workspace", "1073741824");
-    if (cfg->optim.ns_mode != MUSEC_NS_ACCURATE) name_zero(json, "ns_tol", "0.001");
+    replace_zero(json, "workspace", "1073741824");
+    if (cfg->optim.ns_mode != MUSEC_NS_ACCURATE) replace_zero(json, "ns_tol", "0.001");
     return json;
 }
 
@@ -79,13 +81,11 @@ static musec_status key_of(ms_error *e, const ms_train_config *cfg, bool effecti
     for (size_t i = 0; effective && ms_train_field_at(i, &f); i++)
         if (!ms_optim_reads(&cfg->optim, f.name)) delete_field(json, f.name);
     text = json_dumps(json, JSON_SORT_KEYS | JSON_COMPACT);
-    if (text != NULL) {
-        ms_sha256_init(&sha);
-        ms_sha256_add(&sha, text, strlen(text));
-        ms_sha256_end(&sha, key);
-    } else {
-        st = ms_fail(e, MUSEC_ENOMEM, "not enough memory for the key of a run");
-    }
+    if (text == NULL) TRY(ms_no_memory(e, "the key of a run"));
+    ms_sha256_init(&sha);
+    ms_sha256_add(&sha, text, strlen(text));
+    ms_sha256_end(&sha, key);
+done:
     free(text);
     json_decref(json);
     return st;
@@ -128,13 +128,6 @@ static musec_status name_run(ms_error *e, ms_grid_run *run)
 }
 
 /* ---- the runs, found by key ------------------------------------------------------------------ */
-
-/* The run with this key, or NULL. */
-static ms_grid_run *find_run(const ms_grid *grid, const char *effective_key)
-{
-    const json_t *index = json_object_get(grid->index, effective_key);
-    return index == NULL ? NULL : &grid->at[json_integer_value(index)];
-}
 
 static musec_status append_run(ms_error *e, ms_grid *grid, const ms_grid_run *run)
 {
@@ -189,14 +182,15 @@ static void count_duplicate(ms_grid *grid, ms_grid_run *run, const ms_train_conf
 
 static musec_status add_run(ms_error *e, ms_grid *grid, const ms_train_config *cfg)
 {
-    ms_grid_run  run = { .config = *cfg };
-    ms_grid_run *same;
-    musec_status st;
+    ms_grid_run   run = { .config = *cfg };
+    const json_t *index;
+    musec_status  st;
 
     TRY(key_of(e, cfg, false, run.key));
     TRY(key_of(e, cfg, true, run.effective_key));
-    same = find_run(grid, run.effective_key);
-    if (same != NULL) {
+    index = json_object_get(grid->index, run.effective_key);
+    if (index != NULL) {
+        ms_grid_run *same = &grid->at[json_integer_value(index)];
         if (strcmp(same->key, run.key) != 0) count_duplicate(grid, same, cfg);
         goto done;
     }
@@ -235,11 +229,6 @@ typedef struct grid_cursor { /* a place among the combinations of one grid */
     json_t       *settings; /* of the current combination */
 } grid_cursor;
 
-static const json_t *value_of(const grid_axis *a)
-{
-    return json_is_array(a->values) ? json_array_get(a->values, a->at) : a->values;
-}
-
 /* Merges the settings of the current combination; later ones replace earlier ones. */
 static musec_status merge_settings(ms_error *e, grid_cursor *c)
 {
@@ -252,7 +241,8 @@ static musec_status merge_settings(ms_error *e, grid_cursor *c)
     if (c->set != NULL) ok = ok && json_object_update(all, (json_t *)c->set) == 0;
     for (size_t i = 0; i < c->n_axes && ok; i++) {
         const char *key   = c->axes[i].key;
-        json_t     *value = (json_t *)value_of(&c->axes[i]);
+        json_t     *value = (json_t *)c->axes[i].values;
+        if (json_is_array(value)) value = json_array_get(value, c->axes[i].at);
         if (strcmp(key, rows_key) == 0)
             ok = json_object_update(all, value) == 0;
         else
@@ -263,13 +253,7 @@ static musec_status merge_settings(ms_error *e, grid_cursor *c)
 
 static bool is_given(const void *settings, const char *key)
 {
-    const char *given;
-    json_t     *value;
-    json_object_foreach((json_t *)settings, given, value)
-    {
-        if (ms_train_field_same(given, key)) return true;
-    }
-    return false;
+    return find_field(settings, key) != NULL;
 }
 
 /* Replaces *name by the text that the settings have for it, if they have one. */
@@ -320,6 +304,13 @@ static musec_status check_key(ms_error *e, const char *key)
     return ms_fail(e, MUSEC_EINVAL, "there is no field \"%s\"; did you mean \"%s\"?", key, near);
 }
 
+static bool is_axis(const grid_cursor *c, const char *key)
+{
+    for (size_t i = 0; i < c->n_axes; i++)
+        if (ms_train_field_same(c->axes[i].key, key)) return true;
+    return false;
+}
+
 /* Checks an object of fields with one value each, none of which is an axis already. */
 static musec_status check_fields(ms_error *e, const grid_cursor *c, const json_t *object,
                                  const char *name)
@@ -333,9 +324,8 @@ static musec_status check_fields(ms_error *e, const grid_cursor *c, const json_t
     json_object_foreach((json_t *)object, key, value)
     {
         TRY(check_key(e, key));
-        for (size_t i = 0; i < c->n_axes; i++)
-            if (ms_train_field_same(c->axes[i].key, key))
-                return ms_fail(e, MUSEC_EINVAL, "%s is both in a row and a list of its own", key);
+        if (is_axis(c, key))
+            return ms_fail(e, MUSEC_EINVAL, "%s is both in a row and a list of its own", key);
     }
 done:
     return st;
@@ -350,22 +340,17 @@ static musec_status add_axis(ms_error *e, grid_cursor *c, const char *key, const
     if (n == 0) return ms_fail(e, MUSEC_EINVAL, "%s is an empty list", key);
     if (c->n_axes == MAX_AXES)
         return ms_fail(e, MUSEC_EINVAL, "more than %d fields that vary", MAX_AXES);
-    for (size_t i = 0; i < c->n_axes; i++)
-        if (ms_train_field_same(c->axes[i].key, key))
-            return ms_fail(e, MUSEC_EINVAL, "%s is given twice", key);
+    if (is_axis(c, key)) return ms_fail(e, MUSEC_EINVAL, "%s is given twice", key);
     c->axes[c->n_axes++] = (grid_axis){ .key = key, .values = values, .n = n };
 done:
     return st;
 }
 
-static musec_status check_rows(ms_error *e, const grid_cursor *c)
+static musec_status check_rows(ms_error *e, const grid_cursor *c, const json_t *rows)
 {
-    const json_t *rows = NULL;
-    char          name[32];
-    musec_status  st = MUSEC_OK;
+    char         name[32];
+    musec_status st = MUSEC_OK;
 
-    for (size_t i = 0; i < c->n_axes; i++)
-        if (strcmp(c->axes[i].key, rows_key) == 0) rows = c->axes[i].values;
     if (rows == NULL) return MUSEC_OK;
     if (!json_is_array(rows)) return ms_fail(e, MUSEC_EFORMAT, "rows must be a list of objects");
     for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -408,7 +393,7 @@ static musec_status add_grid(ms_error *e, grid_cursor *c, const json_t *object, 
     if (!json_is_object(object))
         return ms_fail(e, MUSEC_EFORMAT, "it must be an object of fields and lists");
     json_object_foreach((json_t *)object, key, values) { TRY(add_axis(e, c, key, values)); }
-    TRY(check_rows(e, c));
+    TRY(check_rows(e, c, json_object_get(object, rows_key)));
     TRY(check_count(e, c, grid->n));
     do {
         TRY(merge_settings(e, c));
@@ -458,15 +443,12 @@ static musec_status check_description(ms_error *e, const json_t *description)
         return ms_fail(e, MUSEC_EFORMAT, "it must be an object with \"grids\"");
     json_object_foreach((json_t *)description, key, value)
     {
-        const char *near  = ms_name_nearest(key, known, COUNT(known));
-        bool        there = false;
+        bool there = false;
         for (size_t i = 0; i < COUNT(known); i++)
             if (strcmp(known[i], key) == 0) there = true;
         if (!there)
-            return ms_fail(e, MUSEC_EINVAL,
-                           "\"%s\" is none of \"preset\", \"set\", \"grids\"%s%s%s", key,
-                           near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
-                           near != NULL ? "\"?" : "");
+            return ms_fail(e, MUSEC_EINVAL, "\"%s\" is none of \"preset\", \"set\", \"grids\"%s",
+                           key, ms_name_hint_of(key, known, COUNT(known)).text);
     }
     value = json_object_get(description, "grids");
     if (!json_is_array(value) || json_array_size(value) == 0)

@@ -60,7 +60,7 @@ static json_t *windows_of(const ms_hf_model *m)
     return all;
 }
 
-/* The run's settings: all that made the weights, without paths and devices of this machine. */
+/* The run's settings, without the paths and devices of this machine. */
 static json_t *settings_of(const ms_train_config *cfg)
 {
     json_t        *all = ms_train_config_json(cfg);
@@ -114,19 +114,14 @@ json_t *ms_hf_config(const ms_hf_model *m)
     return all;
 }
 
-/* What pads the vocabulary is never drawn. */
+/* The ids that only pad the vocabulary are never sampled. */
 json_t *ms_hf_generation_config(const ms_hf_model *m)
 {
     const json_int_t start   = m->ids - 1;
-    json_t          *padding = json_array();
+    json_t          *padding = m->ids < m->config->model.vocab ? json_array() : NULL;
     for (int64_t id = m->ids; id < m->config->model.vocab; id++)
         json_array_append_new(padding, json_integer(id));
-    if (json_array_size(padding) == 0) {
-        json_decref(padding);
-        return json_pack("{s:I, s:I, s:I}", "bos_token_id", start, "eos_token_id", start,
-                         "pad_token_id", start);
-    }
-    return json_pack("{s:I, s:I, s:I, s:o}", "bos_token_id", start, "eos_token_id", start,
+    return json_pack("{s:I, s:I, s:I, s:o*}", "bos_token_id", start, "eos_token_id", start,
                      "pad_token_id", start, "suppress_tokens", padding);
 }
 

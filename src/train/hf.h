@@ -1,8 +1,10 @@
-/* hf.h - the format of Hugging Face's transformers: names of tensors, config.json.
+/* hf.h - the format of Hugging Face's transformers: names of tensors, config.json, model card.
  *
  * The code of the model is hf/modeling_musec.py, which an export contains. */
 #ifndef MS_TRAIN_HF_H
 #define MS_TRAIN_HF_H
+
+#include <stdio.h>
 
 #include "train/config.h"
 
@@ -25,5 +27,9 @@ typedef struct ms_hf_model { /* what is exported */
 json_t *ms_hf_config(const ms_hf_model *m);
 json_t *ms_hf_generation_config(const ms_hf_model *m);
 json_t *ms_hf_tokenizer_config(const ms_hf_model *m);
+
+/* Writes the model card: model, training, data, and how to load it.  `state` is that of the
+ * checkpoint. */
+void ms_hf_card(const ms_hf_model *m, const json_t *state, bool has_tokenizer, FILE *to);
 
 #endif

@@ -16,6 +16,7 @@
 #include "core/sha256.h"
 #include "train/checkpoint.h"
 #include "train/hf.h"
+#include "train/rundir.h"
 
 enum { MAX_NAMED = 3 }; /* tensors that a message names */
 
@@ -31,13 +32,6 @@ typedef struct init_source {
 } init_source;
 
 /* ---- where the weights are ------------------------------------------------------------------- */
-
-static bool is_there(const char *dir, const char *name)
-{
-    char        path[MS_PATH_MAX];
-    struct stat info;
-    return ms_path_join(NULL, dir, name, path) == MUSEC_OK && stat(path, &info) == 0;
-}
 
 static musec_status from_checkpoint(ms_error *e, const char *dir, ms_init_result *out,
                                     init_source *s)
@@ -64,7 +58,7 @@ static musec_status from_export(ms_error *e, const char *dir, init_source *s)
     musec_status  st;
 
     TRY(ms_path_join(e, dir, weights_name, s->file));
-    if (!is_there(dir, "config.json")) goto done;
+    if (!ms_rundir_has(dir, "config.json")) goto done;
     TRY(ms_path_join(e, dir, "config.json", path));
     TRY(ms_json_read(e, path, &json));
     ours = json_object_get(json, "musec");
@@ -94,9 +88,9 @@ static musec_status find_weights(ms_error *e, const char *path, ms_init_result *
 
     snprintf(dir, sizeof dir, "%s", path);
     strip_file_name(dir);
-    if (is_there(dir, "state.json") || is_there(dir, "checkpoint")) {
+    if (ms_rundir_has(dir, "state.json") || ms_rundir_has(dir, "checkpoint")) {
         TRY(from_checkpoint(e, dir, out, s));
-    } else if (is_there(dir, weights_name)) {
+    } else if (ms_rundir_has(dir, weights_name)) {
         TRY(from_export(e, dir, s));
     } else if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
         st = ms_fail(e, MUSEC_EINVAL,
@@ -279,10 +273,7 @@ static musec_status read_param(ms_error *e, init_source *s, ms_device *d, ms_gpt
         goto done;
     }
     if (transposed) made = transpose(read.data, w.rows, w.cols);
-    if (transposed && made == NULL) {
-        st = ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->file);
-        goto done;
-    }
+    if (transposed && made == NULL) TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", s->file));
     st = d->ops->upload(d, transposed ? made : read.data, (size_t)n * sizeof *made, w.data);
     if (st != MUSEC_OK) ms_error_set(e, "%s: %s", s->file, d->error.text);
 done:
@@ -346,10 +337,7 @@ musec_status ms_init_from(ms_error *e, const ms_train_config *cfg, ms_device *d,
         for (size_t i = 0; i < ms_gpt_n_params(gpt); i++)
             TRY(read_param(e, s, d, gpt, i, pass == 0));
     st = ms_gpt_refresh(gpt);
-    if (st != MUSEC_OK) {
-        ms_error_set(e, "%s: %s", s->file, d->error.text);
-        goto done;
-    }
+    if (st != MUSEC_OK) TRY(ms_fail(e, st, "%s: %s", s->file, d->error.text));
     compare(cfg->init_from, s, cfg, out->warning);
     TRY(describe(e, cfg->init_from, s, &out->origin));
 done:

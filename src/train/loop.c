@@ -37,10 +37,8 @@ static ms_stop asked_to_stop(const ms_train *t)
     return asked == MS_STOP_NO && is_out_of_time(t) ? MS_STOP_AFTER_STEP : asked;
 }
 
-static bool must_stop_now(const ms_train *t) { return asked_to_stop(t) == MS_STOP_NOW; }
-
-/* The same question, asked by a pass of the model. */
-static bool must_stop_pass(void *t) { return must_stop_now(t); }
+/* Takes an ms_train; also called by the passes of the model. */
+static bool must_stop_now(void *t) { return asked_to_stop(t) == MS_STOP_NOW; }
 
 /* Discards what the passes have accumulated since the last ms_gpt_take. */
 static musec_status discard_passes(ms_error *e, ms_train *t)
@@ -50,7 +48,7 @@ static musec_status discard_passes(ms_error *e, ms_train *t)
     return ms_train_check(e, t->ctx, ms_gpt_take(t->gpt, &ignored, NULL));
 }
 
-/* Takes the run back to where the current step began. */
+/* Restores the state in which the current step began. */
 static musec_status abandon_step(ms_error *e, ms_train *t, const ms_progress *began)
 {
     musec_status st;
@@ -61,7 +59,7 @@ done:
     return st;
 }
 
-/* Leaves the validation of the current step, which is done but for that, to the resumed run. */
+/* Leaves the validation of the current step, whose update is done, to the resumed run. */
 static musec_status abandon_validation(ms_error *e, ms_train *t, const ms_log_line *line)
 {
     t->has_pending = true;
@@ -101,7 +99,7 @@ static musec_status compute_gradients(ms_error *e, ms_train *t, const ms_step_pl
     ms_batch      batch = { 0 };
     musec_status  st;
 
-    pass.stop     = must_stop_pass;
+    pass.stop     = must_stop_now;
     pass.stop_arg = t;
     TRY(ms_train_check(e, t->ctx, ms_gpt_zero_grad(t->gpt)));
     for (int64_t i = 0; i < plan->stage->micro_batches && !must_stop_now(t); i++) {
@@ -225,7 +223,7 @@ static musec_status validate_set(ms_error *e, ms_train *t, const ms_step_plan *p
                                 .window_long  = plan->stage->window_long,
                                 .n_weights    = 1,
                                 .weights      = { 1.0 },
-                                .stop         = must_stop_pass,
+                                .stop         = must_stop_now,
                                 .stop_arg     = t };
     const int64_t     chunk = t->schedule.max_tokens;
     ms_gpt_result     result;

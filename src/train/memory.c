@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "train/trainer.h"
+#include "train/weights.h"
 
 enum { MIB = 1 << 20 };
 
@@ -14,18 +15,6 @@ static const double gib = 0x1p30;
 
 /* The program, its libraries, and what BLAS and threads allocate: measured, not derived. */
 static const uint64_t program_bytes = 16 * (uint64_t)MIB;
-
-/* A checkpoint is written tensor by tensor, through a buffer for the largest one. */
-static uint64_t checkpoint_bytes(const ms_gpt *gpt)
-{
-    uint64_t max = 0;
-    for (size_t i = 0; i < ms_gpt_n_params(gpt); i++) {
-        const ms_mat   w     = ms_gpt_param(gpt, i)->weight;
-        const uint64_t bytes = (uint64_t)w.rows * (uint64_t)w.cols * ms_dtype_bytes(w.dtype);
-        if (bytes > max) max = bytes;
-    }
-    return max;
-}
 
 /* The optimizer's step and attention use the scratch of the device one after the other. */
 static uint64_t shared_bytes(const ms_train_sizes *s)
@@ -64,7 +53,7 @@ musec_status ms_train_measure(ms_error *e, const ms_train *t, ms_train_sizes *ou
                        musec_optim_workspace(t->optim, &out->workspace, &out->optim_state)));
     out->attention  = attention_bytes(t);
     out->data       = ms_mixture_bytes(t->train) + ms_mixture_bytes(t->val);
-    out->checkpoint = checkpoint_bytes(t->gpt);
+    out->checkpoint = ms_weights_buffer(t->gpt);
     out->total      = out->checkpoint + out->model.weights + out->model.copies + out->model.grads +
                  out->model.activations + out->optim_state + shared_bytes(out) + out->data +
                  program_bytes;
@@ -146,8 +135,8 @@ void ms_train_memory_advice(const ms_train *t, const ms_train_sizes *sizes, char
                  (double)(weights + sizes->optim_state) / gib);
 }
 
-/* A GPU reports that its memory is exhausted.  A host promises memory to everybody and kills the
- * process that uses it, so the model is checked beforehand. */
+/* A GPU reports that its memory is exhausted.  A host overcommits its memory and kills a process
+ * that uses it up, so there the model is checked beforehand. */
 musec_status ms_train_check_memory(ms_error *e, ms_train *t)
 {
     const bool     on_host = t->ctx->kind->memory == NULL;

@@ -26,14 +26,6 @@ static void remove_directory(ms_train *t)
     (void)rmdir(t->setup.out);
 }
 
-/* Removes the summary of a run that continues. */
-static void remove_summary(const ms_train *t)
-{
-    char path[MS_PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/summary.json", t->setup.out);
-    (void)remove(path);
-}
-
 /* Checks that a run may start there; `config` becomes the path of its config.json. */
 static musec_status check_directory(ms_error *e, const ms_train *t, char config[MS_PATH_MAX])
 {
@@ -65,7 +57,9 @@ static musec_status open_directory(ms_error *e, ms_train *t)
     /* A step that still has to be validated has no line yet. */
     TRY(ms_runlog_open(e, t->setup.out, t->progress.step - (t->has_pending ? 1 : 0), &t->runlog));
     TRY(ms_train_config_write(e, path, &t->cfg)); /* last: it makes the directory a run directory */
-    if (t->progress.step < t->schedule.steps || t->has_pending) remove_summary(t);
+    if ((t->progress.step < t->schedule.steps || t->has_pending) &&
+        ms_path_join(NULL, t->setup.out, "summary.json", path) == MUSEC_OK)
+        (void)remove(path); /* the run goes on */
     t->resumed_s = t->progress.time_s = ms_runlog_time(t->runlog);
 done:
     if (st != MUSEC_OK && made) remove_directory(t);

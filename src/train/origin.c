@@ -194,7 +194,7 @@ done:
     return st;
 }
 
-/* Data with another name may be the same ones, moved; data with the same name must be the same. */
+/* Data with another name may be the same, moved; data with the same name must be the same. */
 static musec_status record_data(ms_error *e, ms_train *t, const ms_checkpoint *c,
                                 const ms_train_config *was)
 {

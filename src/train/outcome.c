@@ -9,11 +9,6 @@
 #include "linalg/linalg.h"
 #include "train/trainer.h"
 
-static bool is_matrix(const ms_gpt_tensor *p)
-{
-    return p->role == MUSEC_ROLE_QK || p->role == MUSEC_ROLE_VO || p->role == MUSEC_ROLE_MLP;
-}
-
 /* Raises *norm to the largest spectral norm of this parameter's matrices, estimated from below; to
  * infinity if a weight is not finite. */
 static musec_status raise_norm(ms_train *t, ms_mat w, double *norm)
@@ -39,7 +34,8 @@ static musec_status weight_norm(ms_error *e, ms_train *t, double *norm)
     *norm           = 0.0;
     for (size_t i = 0; i < ms_gpt_n_params(t->gpt); i++) {
         const ms_gpt_tensor *p = ms_gpt_param(t->gpt, i);
-        if (is_matrix(p)) TRY(ms_train_check(e, t->ctx, raise_norm(t, p->weight, norm)));
+        if (p->role < MUSEC_MATRIX_ROLES)
+            TRY(ms_train_check(e, t->ctx, raise_norm(t, p->weight, norm)));
     }
 done:
     return st;

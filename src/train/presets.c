@@ -4,9 +4,9 @@
  * are the only tables.  Stages, windows, learning rates, multi-token weights, initial values and
  * the decay rule are those of the code base of the paper (docs/training.md lists what is left out).
  * Windows are in tokens, in multiples of its blocks of 128. */
-#include "train/presets.h"
-
 #include <stddef.h>
+
+#include "train/fields.h"
 
 static const char *const pico[] = { NULL }; /* The defaults of the table are pico's. */
 

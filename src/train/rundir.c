@@ -19,14 +19,14 @@ enum { SHOWN = 3, MAX_RUNS = 256, LIST_TEXT = 512 };
 
 static const char default_dir[] = "runs"; /* where musec train creates runs */
 
-static bool is_there(const char *dir, const char *name)
+bool ms_rundir_has(const char *dir, const char *name)
 {
     char        path[MS_PATH_MAX];
     struct stat sb;
     return ms_path_join(NULL, dir, name, path) == MUSEC_OK && stat(path, &sb) == 0;
 }
 
-static bool is_run(const char *dir) { return is_there(dir, "config.json"); }
+static bool is_run(const char *dir) { return ms_rundir_has(dir, "config.json"); }
 
 /* The parent directory of `path`, "." for a bare name; false for the root. */
 static bool parent_of(const char *path, char out[MS_PATH_MAX])
@@ -78,7 +78,8 @@ static void list_runs(const char *dir, const char *name, nearby_runs *out)
     for (size_t i = 0; i < names.n && out->n < MAX_RUNS; i++) {
         char path[MS_PATH_MAX];
         if (!path_in(dir, names.at[i], path) || !is_run(path)) continue;
-        if (!is_there(path, "log.jsonl")) continue; /* other programs write a config.json too */
+        if (!ms_rundir_has(path, "log.jsonl"))
+            continue; /* other programs write a config.json too */
         if (out->n < SHOWN && used < sizeof out->list)
             used += (size_t)snprintf(out->list + used, sizeof out->list - used, "%s%s",
                                      out->n == 0 ? "" : ", ", path);
@@ -136,7 +137,7 @@ musec_status ms_rundir_check(ms_error *e, const char *path)
         return ms_fail(e, MUSEC_EFORMAT, "%s: is not a run, but inside one; did you mean %s?", path,
                        run);
     list_runs(path, NULL, &inside);
-    if (is_there(path, "sweep.json"))
+    if (ms_rundir_has(path, "sweep.json"))
         return ms_fail(e, MUSEC_EFORMAT,
                        "%s: is a sweep, not a run: the musec sweep command that made it goes on "
                        "with it%s%s",

@@ -193,10 +193,7 @@ static musec_status truncate_log(ms_error *e, const char *path, int64_t from_ste
         TRY(ms_out_write(e, &out, line, n));
         if (line[n - 1] != '\n') TRY(ms_out_write(e, &out, "\n", 1));
     }
-    if (!feof(f)) {
-        st = ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno));
-        goto done;
-    }
+    if (!feof(f)) TRY(ms_fail(e, MUSEC_EIO, "%s: cannot read (%s)", path, strerror(errno)));
     TRY(ms_out_commit(e, &out));
 done:
     ms_out_abandon(&out);
@@ -271,7 +268,7 @@ musec_status ms_runlog_close(ms_error *e, ms_runlog *r)
 
 /* ---- the summary ----------------------------------------------------------------------------- */
 
-/* The version, machine and day, for those who look at the run later. */
+/* The version, machine and day, for later readers. */
 static json_t *made_json(void)
 {
     const time_t now = time(NULL);

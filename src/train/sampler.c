@@ -39,16 +39,6 @@ struct ms_sampler {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static musec_status allocate(ms_error *e, ms_sampler *s)
-{
-    s->tokens = calloc((size_t)s->context, sizeof *s->tokens);
-    s->logits = calloc((size_t)s->cfg.model.vocab, sizeof *s->logits);
-    s->sorted = calloc((size_t)s->ids, sizeof *s->sorted);
-    if (s->tokens == NULL || s->logits == NULL || s->sorted == NULL)
-        return ms_fail(e, MUSEC_ENOMEM, "not enough memory");
-    return MUSEC_OK;
-}
-
 static musec_status open_model(ms_error *e, ms_sampler *s, const char *device)
 {
     char         path[MS_PATH_MAX + 32];
@@ -62,7 +52,11 @@ static musec_status open_model(ms_error *e, ms_sampler *s, const char *device)
     s->pass = (ms_gpt_pass){ .window_short = last->window_short, .window_long = last->window_long };
     s->context = last->max_doc < plan.tokens ? last->max_doc : plan.tokens;
     s->ids     = s->cfg.tokenizer == MS_TOKENIZER_BYTE ? MS_BYTES_START + 1 : MS_BPE_IDS;
-    TRY(allocate(e, s));
+    s->tokens  = calloc((size_t)s->context, sizeof *s->tokens);
+    s->logits  = calloc((size_t)s->cfg.model.vocab, sizeof *s->logits);
+    s->sorted  = calloc((size_t)s->ids, sizeof *s->sorted);
+    if (s->tokens == NULL || s->logits == NULL || s->sorted == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "not enough memory"));
     TRY(ms_train_open_device(e, device, s->note, &s->ctx));
     s->ctx->no_autotune = true; /* every token has products of its own sizes */
     TRY(ms_train_check(
@@ -116,10 +110,8 @@ const char *ms_sampler_checkpoint(const ms_sampler *s, int64_t *step)
 
 /* ---- sampling -------------------------------------------------------------------------------- */
 
-static int32_t start_id(const ms_sampler *s)
-{
-    return (int32_t)(s->ids - 1);
-} /* the last id of both tokenizers */
+/* In both tokenizers it is the last id. */
+static int32_t start_id(const ms_sampler *s) { return (int32_t)(s->ids - 1); }
 
 static void append_one(ms_sampler *s, int32_t id)
 {
@@ -154,13 +146,7 @@ static int by_logit(const void *a, const void *b) /* the most likely first, then
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static void sort_logits(ms_sampler *s)
-{
-    for (int32_t id = 0; id < s->ids; id++)
-        s->sorted[id] = (token_logit){ s->logits[id], id };
-    qsort(s->sorted, (size_t)s->ids, sizeof *s->sorted, by_logit);
-}
-
+/* Sorts the logits too. */
 static int32_t sample_id(ms_sampler *s, const ms_sampling *how)
 {
     const int64_t  k   = how->top_k > 0 && how->top_k < s->ids ? how->top_k : s->ids;
@@ -168,7 +154,9 @@ static int32_t sample_id(ms_sampler *s, const ms_sampling *how)
     const uint64_t key = ms_rand_key(how->seed, "sample");
     double         sum = 0.0, at;
 
-    sort_logits(s);
+    for (int32_t id = 0; id < s->ids; id++)
+        s->sorted[id] = (token_logit){ s->logits[id], id };
+    qsort(s->sorted, (size_t)s->ids, sizeof *s->sorted, by_logit);
     const double top = s->sorted[0].logit;
     if (n == 1) return s->sorted[0].id;
     for (int64_t i = 0; i < n; i++)

@@ -17,7 +17,7 @@
 #include "train/runlog.h"
 #include "train/schedule.h"
 
-/* Whether the run must stop.  A later answer never takes an earlier request back. */
+/* Whether the run must stop.  A later answer never withdraws an earlier request. */
 typedef enum ms_stop {
     MS_STOP_NO,
     MS_STOP_AFTER_STEP, /* Finish the current step. */

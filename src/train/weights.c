@@ -19,7 +19,7 @@ static size_t bytes_of(ms_mat x)
     return (size_t)x.rows * (size_t)x.cols * ms_dtype_bytes(x.dtype); /* Parameters are dense. */
 }
 
-static size_t largest(const ms_gpt *gpt)
+size_t ms_weights_buffer(const ms_gpt *gpt)
 {
     size_t max = 1;
     for (size_t i = 0; i < ms_gpt_n_params(gpt); i++) {
@@ -34,23 +34,21 @@ static musec_status next_tensor(ms_error *e, void *arg, size_t index, const void
     struct weights_source *s  = arg;
     const ms_mat           w  = ms_gpt_param(s->gpt, index)->weight;
     const musec_status     st = s->d->ops->download(s->d, w.data, bytes_of(w), s->host);
-    if (st != MUSEC_OK) return ms_fail(e, st, "%s", s->d->error.text);
+    if (st != MUSEC_OK) ms_error_set(e, "%s", s->d->error.text);
     *data = s->host;
-    return MUSEC_OK;
+    return st;
 }
 
 musec_status ms_weights_write(ms_error *e, const char *path, ms_device *d, const ms_gpt *gpt)
 {
     static const char *const metadata[][2] = { { "format", "pt" } }; /* required by loaders */
     const size_t             n             = ms_gpt_n_params(gpt);
-    struct weights_source    source        = { d, gpt, malloc(largest(gpt)) };
+    struct weights_source    source        = { d, gpt, malloc(ms_weights_buffer(gpt)) };
     ms_tensor_out           *tensors       = calloc(n, sizeof *tensors);
-    musec_status             st            = MUSEC_ENOMEM;
+    musec_status             st;
 
-    if (tensors == NULL || source.host == NULL) {
-        ms_error_set(e, "%s: not enough memory", path);
-        goto done;
-    }
+    if (tensors == NULL || source.host == NULL)
+        TRY(ms_fail(e, MUSEC_ENOMEM, "%s: not enough memory", path));
     for (size_t i = 0; i < n; i++) {
         const ms_gpt_tensor *p = ms_gpt_param(gpt, i);
         tensors[i]             = (ms_tensor_out){ .name  = p->name,
@@ -94,11 +92,9 @@ musec_status ms_weights_read(ms_error *e, const char *path, ms_device *d, ms_gpt
     musec_status   st;
 
     TRY(ms_safetensors_open(e, path, &file));
-    if (file.n_tensors != n) {
-        st = ms_fail(e, MUSEC_EFORMAT, "%s: %zu tensors, but the model has %zu parameters", path,
-                     file.n_tensors, n);
-        goto done;
-    }
+    if (file.n_tensors != n)
+        TRY(ms_fail(e, MUSEC_EFORMAT, "%s: %zu tensors, but the model has %zu parameters", path,
+                    file.n_tensors, n));
     for (size_t i = 0; i < n; i++) /* check all before changing any */
         TRY(find(e, &file, ms_gpt_param(gpt, i), &at));
     for (size_t i = 0; i < n; i++) {
@@ -106,10 +102,7 @@ musec_status ms_weights_read(ms_error *e, const char *path, ms_device *d, ms_gpt
         TRY(find(e, &file, ms_gpt_param(gpt, i), &at));
         TRY(ms_safetensors_read(e, &file, at, &data));
         st = d->ops->upload(d, data.data, bytes_of(w), w.data);
-        if (st != MUSEC_OK) {
-            ms_error_set(e, "%s: %s", path, d->error.text);
-            goto done;
-        }
+        if (st != MUSEC_OK) TRY(ms_fail(e, st, "%s: %s", path, d->error.text));
         ms_npy_free(&data);
     }
     st = ms_gpt_refresh(gpt);

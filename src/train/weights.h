@@ -4,6 +4,8 @@
 
 #include "model/gpt.h"
 
+/* Writes tensor by tensor, through a host buffer for the largest one of this many bytes. */
+size_t       ms_weights_buffer(const ms_gpt *gpt);
 musec_status ms_weights_write(ms_error *e, const char *path, ms_device *d, const ms_gpt *gpt);
 /* The file must hold every parameter with its shape and nothing else; a failure changes nothing. */
 musec_status ms_weights_read(ms_error *e, const char *path, ms_device *d, ms_gpt *gpt);
