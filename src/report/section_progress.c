@@ -1,5 +1,5 @@
-/* section_progress.c - what a run did besides its loss: learning rate, speed, attention logits.  On
- * pages of a few runs, each of which has a curve of its own. */
+/* section_progress.c - learning rate, speed and attention logits over the steps, with a curve for
+ * each run, on pages of a few runs. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ enum { MAX_RUNS = 6 };
 
 typedef struct run_quantity {
     const char *title, *axis;
-    ms_reading *read;
+    ms_reading  read;
     bool        y_log;
 } run_quantity;
 
@@ -42,9 +42,9 @@ static bool has_steps(const ms_runset *set)
 void ms_build_progress(ms_section_builder *b)
 {
     static const run_quantity quantities[] = {
-        { "learning rate", "learning rate", ms_read_lr, false },
-        { "largest attention logit", "largest logit", ms_read_max_logit, true },
-        { "speed", "tokens per second", ms_read_tok_s, false }, /* the last: a time */
+        { "learning rate", "learning rate", MS_READ_LR, false },
+        { "largest attention logit", "largest logit", MS_READ_MAX_LOGIT, true },
+        { "speed", "tokens per second", MS_READ_TOK_S, false }, /* last: it is a time */
     };
     const size_t n = COUNT(quantities) - (b->options->omit_times ? 1 : 0);
     ms_figure    f = { 0 };

@@ -17,17 +17,18 @@ static void add_share(ms_table *t, size_t some, size_t all)
 
 typedef struct range { /* of rates around the best at which the loss is good */
     double low, high;
-    bool   at_low, at_high; /* it ends where the grid ends */
+    bool   at_low, at_high; /* it ends at the end of the grid */
 } range;
 
-/* Within reach of the best loss, and with no run that stalled or diverged. */
+/* Is the loss within the limit, without a run that stalled or diverged? */
 static bool is_good(const ms_setting *s, double limit)
 {
     return s->stalled == 0 && s->diverged == 0 && s->loss <= limit;
 }
 
-/* The rate between a good setting and the next, a bad one, at which the loss reaches the limit on a
- * straight line over the logarithm of the rate.  To one that stalled or diverged there is none. */
+/* The rate between a good setting and the next, a bad one, at which the loss reaches the limit, by
+ * linear interpolation over the logarithm of the rate.  If the bad one stalled or diverged, it is
+ * the rate of the good one. */
 static double rate_at(const ms_setting *good, const ms_setting *bad, double limit)
 {
     const double share = (limit - good->loss) / (bad->loss - good->loss);
@@ -39,7 +40,7 @@ static double rate_at(const ms_setting *good, const ms_setting *bad, double limi
     return good->lr + share * (bad->lr - good->lr);
 }
 
-/* From the best upwards (or downwards) to the first rate that is bad; *edge: there is none. */
+/* Searches upwards (or downwards) from the best rate for the first bad one; *edge: none. */
 static double find_end(const ms_compare *c, size_t problem, size_t method, const ms_setting *best,
                        double limit, bool upwards, bool *edge)
 {
@@ -70,7 +71,7 @@ static range find_range(const ms_compare *c, size_t problem, size_t method, cons
     return r;
 }
 
-/* The largest ratio of neighbours among the method's rates; NaN of one from 0. */
+/* The largest ratio of neighbouring rates of the method; NaN if there is none above 0. */
 static double grid_gap(const ms_compare *c, size_t problem, size_t method)
 {
     double last = NAN, gap = NAN;
@@ -243,7 +244,7 @@ void ms_build_hyperparameters(ms_section_builder *b)
 
 /* ---- all runs -------------------------------------------------------------------------------- */
 
-/* Returns the setting of a run; NULL: the run is unfinished, or another one of its seed counts. */
+/* Returns the setting of a run; NULL: it is unfinished, or another run with its seed counts. */
 static const ms_setting *setting_of(const ms_compare *c, const ms_run *run)
 {
     for (size_t i = 0; i < c->n_settings; i++)
@@ -272,7 +273,7 @@ static void add_run(ms_table *t, const ms_compare *c, const ms_run *run)
 {
     const long long   made  = run->n > 0 ? (long long)run->lines[run->n - 1].step : 0;
     const ms_setting *s     = setting_of(c, run);
-    const bool        clips = ms_clips(run->optimizer); /* also of one that has no s */
+    const bool        clips = ms_clips(run->optimizer); /* s may be NULL */
     char              decay[MS_PLOT_TEXT];
 
     ms_plot_decay_text(ms_run_text(run, "weight_decay"), decay);

@@ -34,7 +34,7 @@ static void time_panel(ms_section_builder *b, size_t problem, ms_figure *f, ms_t
             p->bars = true;
         }
         curve = ms_panel_curve(f, p, c->methods[m].label, c->methods[m].style);
-        ms_curve_point(f, curve, (ms_point){ .x = 0.0, .y = ms.step, .low = NAN, .high = NAN },
+        ms_curve_point(f, curve, ms_point_at(0.0, ms.step),
                        "%s: %.3g ms per step, of which the optimizer %.3g ms (%.0f %%)",
                        c->methods[m].label, ms.step, ms.optim, 100.0 * ms.optim / ms.step);
     }
@@ -48,8 +48,7 @@ void ms_build_step_time(ms_section_builder *b)
     ms_table                 t       = { .align = "llrrrrr" };
 
     if (b->options->omit_times) return;
-    for (size_t i = 0; i < COUNT(names); i++)
-        ms_table_add(&t, "%s", names[i]);
+    ms_table_names(&t, names);
     ms_figure_begin(&f, "step-time", "Time of a step",
                     "Median wall time of a training step, of each method's quickest run.");
     for (size_t p = 0; p < b->c->n_problems; p++)
