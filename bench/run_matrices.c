@@ -1,5 +1,5 @@
-/* run_matrices.c - see run_matrices.h.  All large buffers belong to the model, to the run's
- * optimizer, which makes no step, and to scratch above the caller's mark. */
+/* run_matrices.c - reads the matrices of a run.  All large buffers belong to the model, to the
+ * run's optimizer, which makes no step, and to scratch above the caller's mark. */
 #include "run_matrices.h"
 
 #include <assert.h>
