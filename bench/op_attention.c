@@ -242,7 +242,7 @@ static double dot(ms_mat x, int64_t i, ms_mat y, int64_t j, int64_t h, double *a
 static void look(const op_args *a, int64_t h, int64_t i, query *q)
 {
     const ms_attn attn = attn_of(a);
-    double        top  = (double)-INFINITY, size;
+    double        max  = (double)-INFINITY, size;
     q->first           = first_key(&a->c, i);
     q->last            = i;
     q->largest         = 0.0;
@@ -250,13 +250,13 @@ static void look(const op_args *a, int64_t h, int64_t i, query *q)
         const double raw = attn.scale * dot(a->mat[Q].mat, i, a->mat[K].mat, j, h, &size);
         q->p[j]          = attn.softcap > 0.0 ? attn.softcap * tanh(raw / attn.softcap) : raw;
         q->largest       = fmax(q->largest, fabs(attn.scale) * size);
-        top              = fmax(top, q->p[j]);
+        max              = fmax(max, q->p[j]);
     }
     assert(q->first <= i); /* a query sees itself */
-    double sum = exp(q->p[i] - top);
+    double sum = exp(q->p[i] - max);
     for (int64_t j = q->first; j < i; j++)
-        sum += exp(q->p[j] - top);
-    q->lse = top + log(sum);
+        sum += exp(q->p[j] - max);
+    q->lse = max + log(sum);
     for (int64_t j = q->first; j <= i; j++)
         q->p[j] = exp(q->p[j] - q->lse);
 }

@@ -139,17 +139,17 @@ static capped cap(const ms_xent *x, double raw)
 /* Row i: the logsumexp, and in *error the largest error of a capped logit. */
 static double row_lse(const ms_xent *x, ms_mat logits, int64_t i, double *error)
 {
-    double top = (double)-INFINITY;
+    double max = (double)-INFINITY;
     *error     = 0.0;
     for (int64_t j = 0; j < logits.cols; j++) {
         const capped c = cap(x, ms_at(logits, 0, i, j));
-        top            = fmax(top, c.z);
+        max            = fmax(max, c.z);
         *error         = fmax(*error, c.error);
     }
-    double sum = exp(cap(x, ms_at(logits, 0, i, 0)).z - top);
+    double sum = exp(cap(x, ms_at(logits, 0, i, 0)).z - max);
     for (int64_t j = 1; j < logits.cols; j++)
-        sum += exp(cap(x, ms_at(logits, 0, i, j)).z - top);
-    return top + log(sum);
+        sum += exp(cap(x, ms_at(logits, 0, i, j)).z - max);
+    return max + log(sum);
 }
 
 static void size_row(const op_args *a, const ms_xent *x, int64_t i, double *losses)

@@ -47,21 +47,21 @@ const ms_claim ms_claims[] = {
     { "small-lr", "6.2, Figs. 1, 4", "At small learning rates all methods reach a similar loss.",
       "Losses at the smallest common learning rate. Holds if the largest is at most {1%} above the "
       "least.",
-      .bound = { COMPARABLE }, .quantity = ms_measure_smallest,
+      .bound = { COMPARABLE }, .quantity = ms_measure_losses,
       .holds = { { ALL, MS_WITHIN, 1, MS_LEAST } } },
     { "degrade", "6.2, Figs. 1, 4",
       "As the learning rate grows Muon and MuonClip get worse, and Soft Musec does not.",
       "Loss at the largest common learning rate above the method's own best at the common ones. "
       "Holds if Muon's and MuonClip's is more than {1%} (or they diverged) and Soft Musec's is "
       "not.",
-      .bound = { DEGRADED }, .quantity = ms_measure_above_own,
+      .bound = { DEGRADED }, .own_best = true, .quantity = ms_measure_above,
       .holds = { { SOFT, MS_AT_MOST, 1, MS_ABSOLUTE }, { MUONS, MS_MORE, 1, MS_ABSOLUTE } } },
     { "largest-lr", "6.2, Fig. 1",
       "At the largest learning rate Muon does not converge, and MuonClip does not or ends much "
       "worse.",
       "Loss at the largest common learning rate above the best of all methods and rates. Holds if "
       "Muon's is more than {1%} and MuonClip's more than {2%}, or they diverged.",
-      .bound = { FAILED, DEGRADED }, .quantity = ms_measure_above_best,
+      .bound = { FAILED, DEGRADED }, .quantity = ms_measure_above,
       .holds = { { MUON, MS_MORE, 1, MS_ABSOLUTE }, { MUONCLIP, MS_MORE, 2, MS_ABSOLUTE } } },
     { "stable", "6.2, Fig. 1", "Soft Musec and SPECTRA converge at every learning rate.",
       "Losses at all common learning rates, above the best of all methods and rates. Holds if none "
@@ -123,7 +123,7 @@ const ms_claim ms_claims[] = {
     { "near-best", "F.1", "Soft Musec is the best, or nearly, at the largest learning rates.",
       "Losses at the largest common learning rate. Holds if Soft Musec's is at most {1%} above the "
       "least.",
-      .bound = { COMPARABLE }, .quantity = ms_measure_largest,
+      .bound = { COMPARABLE }, .at_largest = true, .quantity = ms_measure_losses,
       .holds = { { SOFT, MS_WITHIN, 1, MS_LEAST } } },
     { "adam", "F.2", "Well tuned, the matrix methods reach a lower loss than Adam and AdamW.",
       "Least loss over all learning rates. Holds if that of each of Soft Musec, SPECTRA, Muon and "

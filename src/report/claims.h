@@ -57,6 +57,8 @@ struct ms_claim {
     const char  *id, *where, *claim;
     const char  *measure; /* {1} is the first bound, {1%} the same in percent, {lr} the rate */
     double       bound[MS_BOUNDS], lr;
+    bool         at_largest; /* ms_measure_losses: at the largest rate, not the smallest */
+    bool         own_best;   /* ms_measure_above: above the method's own best */
     ms_quantity *quantity;
     ms_condition holds[MS_CONDITIONS]; /* all must hold; one without methods ends the list */
     /* In place of quantity and conditions, a judge of one problem, or of all problems at once. */
@@ -101,8 +103,8 @@ double ms_above(double a, double b);
 /* ---- quantities and judges ------------------------------------------------------------------- */
 
 /* claims_rates.c */
-ms_quantity ms_measure_range, ms_measure_tuned, ms_measure_smallest, ms_measure_largest,
-    ms_measure_above_own, ms_measure_above_best, ms_measure_worst;
+ms_quantity ms_measure_range, ms_measure_tuned, ms_measure_losses, ms_measure_above,
+    ms_measure_worst;
 ms_judge ms_judge_spectra, ms_judge_large, ms_judge_adam, ms_judge_spectra_better, ms_judge_sets,
     ms_judge_sizes;
 /* claims_training.c */

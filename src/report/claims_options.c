@@ -83,10 +83,9 @@ ms_verdict ms_judge_threshold_large(ms_evidence *ev)
     const size_t      n = thresholds_at(ev, ev->claim->lr, at);
     double            loss[2], rise[2];
 
-    if (n < 2) {
+    if (n < 2)
         return ms_not_tested(ev, "there are not two thresholds of Soft Musec at lr %g",
                              ev->claim->lr);
-    }
     ends[0] = at[0];
     ends[1] = at[n - 1];
     for (int i = 0; i < 2; i++) {

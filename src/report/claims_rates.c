@@ -107,13 +107,13 @@ bool ms_measure_range(ms_evidence *ev, ms_measured *out)
     return true;
 }
 
-/* Measures the losses at the smallest or the largest common rate. */
-static bool measure_losses(ms_evidence *ev, bool largest, ms_measured *out)
+/* The losses at the smallest or the largest common rate. */
+bool ms_measure_losses(ms_evidence *ev, ms_measured *out)
 {
     rate_sweep s;
 
     if (!sweep_make(ev, &s)) return false;
-    const size_t rate = largest ? s.n - 1 : 0;
+    const size_t rate = ev->claim->at_largest ? s.n - 1 : 0;
     for (int m = 0; m < MS_COMPARED; m++) {
         if (!s.has[m]) continue;
         ms_measured_set(out, m, ms_loss_of(ev, s.at[m][rate]));
@@ -124,16 +124,9 @@ static bool measure_losses(ms_evidence *ev, bool largest, ms_measured *out)
     return true;
 }
 
-bool ms_measure_smallest(ms_evidence *ev, ms_measured *out)
-{
-    return measure_losses(ev, false, out);
-}
-
-bool ms_measure_largest(ms_evidence *ev, ms_measured *out) { return measure_losses(ev, true, out); }
-
-/* Shares by which the losses at the largest rate are above the best of all methods (own: above the
- * method's own best at the common rates). */
-static bool measure_above(ms_evidence *ev, bool own, ms_measured *out)
+/* Shares by which the losses at the largest rate are above the best of all methods, or the method's
+ * own best at the common rates. */
+bool ms_measure_above(ms_evidence *ev, ms_measured *out)
 {
     rate_sweep s;
 
@@ -141,7 +134,8 @@ static bool measure_above(ms_evidence *ev, bool own, ms_measured *out)
     for (int m = 0; m < MS_COMPARED; m++) {
         if (!s.has[m]) continue;
         const double last = ms_loss_of(ev, s.at[m][s.n - 1]);
-        const double best = ms_loss_of(ev, own ? s.at[m][s.best[m]] : s.best_of_all);
+        const double best =
+            ms_loss_of(ev, ev->claim->own_best ? s.at[m][s.best[m]] : s.best_of_all);
         ms_measured_set(out, m, ms_above(last, best));
         ms_note_item(ev, "%s ", ms_compared_title(m));
         ms_note_share(ev, ms_above(last, best));
@@ -149,16 +143,6 @@ static bool measure_above(ms_evidence *ev, bool own, ms_measured *out)
     ms_note(ev, " at lr %g", s.rates[s.n - 1]);
     note_absent(ev, s.has);
     return true;
-}
-
-bool ms_measure_above_own(ms_evidence *ev, ms_measured *out)
-{
-    return measure_above(ev, true, out);
-}
-
-bool ms_measure_above_best(ms_evidence *ev, ms_measured *out)
-{
-    return measure_above(ev, false, out);
 }
 
 /* Shares by which the clipping methods' losses at their worst rate are above the best of all. */
@@ -297,9 +281,7 @@ ms_verdict ms_judge_spectra(ms_evidence *ev)
             ms_note_share(ev, ms_above(a, b));
         held = held && apart <= ev->claim->bound[0];
     }
-    if (n == 0) {
-        return ms_not_tested(ev, "Soft Musec and SPECTRA have no learning rate in common");
-    }
+    if (n == 0) return ms_not_tested(ev, "Soft Musec and SPECTRA have no learning rate in common");
     ms_note(ev, " (Soft Musec above SPECTRA)");
     return ms_held(held);
 }
@@ -318,9 +300,7 @@ ms_verdict ms_judge_spectra_better(ms_evidence *ev)
             worse += ms_above(a, b) > slightly && a - b > spread;
         }
     }
-    if (n == 0) {
-        return ms_not_tested(ev, "Soft Musec and SPECTRA have no learning rate in common");
-    }
+    if (n == 0) return ms_not_tested(ev, "Soft Musec and SPECTRA have no learning rate in common");
     ms_note(ev, "of %zu settings Soft Musec is better in %zu, SPECTRA in %zu", n, better, worse);
     return ms_held((double)better >= ev->claim->bound[1]);
 }

@@ -72,17 +72,11 @@ static void read_config(const char *path, ms_live_run *run)
     json_decref(config);
 }
 
-static bool is_known(const ms_live *live, const char *dir)
-{
-    for (size_t i = 0; i < live->n; i++)
-        if (strcmp(live->at[i].dir, dir) == 0) return true;
-    return false;
-}
-
 static musec_status add_run(ms_error *e, ms_live *live, const char *dir)
 {
     ms_live_run *more;
-    if (is_known(live, dir)) return MUSEC_OK;
+    for (size_t i = 0; i < live->n; i++)
+        if (strcmp(live->at[i].dir, dir) == 0) return MUSEC_OK;
     more = ms_grow(live->at, live->n, &live->capacity, sizeof *live->at);
     if (more == NULL) return ms_no_memory(e, "watching the runs");
     live->at          = more;

@@ -16,9 +16,6 @@
 #define LANE_MAX    0.45
 #define NEAR        0.025 /* crosses closer than this stand below one another */
 
-static double smaller(double a, double b) { return b < a || isnan(a) ? b : a; }
-static double larger(double a, double b) { return b > a || isnan(a) ? b : a; }
-
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
 static double below_top(const ms_panel *p, double y) { return y > p->y_max ? p->y_max : y; }
@@ -101,8 +98,8 @@ static void column_add(pixel_column *c, ms_placed_point s)
         c->any                 = true;
         return;
     }
-    s.low  = smaller(c->lowest.low, s.low);
-    s.high = larger(c->highest.high, s.high);
+    s.low  = fmin(c->lowest.low, s.low);
+    s.high = fmax(c->highest.high, s.high);
     if (s.v_line < c->lowest.v_line)
         c->lowest = s;
     else

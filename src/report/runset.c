@@ -64,16 +64,12 @@ const char *ms_run_text(const ms_run *run, const char *field)
     return text != NULL && strcmp(text, "auto") != 0 ? text : "";
 }
 
-static double number_of_text(const char *text)
-{
-    char        *end = NULL;
-    const double x   = ms_real_read(text, &end);
-    return end == text || *end != '\0' || !isfinite(x) ? NAN : x;
-}
-
 double ms_run_number(const ms_run *run, const char *field)
 {
-    return number_of_text(ms_run_text(run, field));
+    const char  *text = ms_run_text(run, field);
+    char        *end  = NULL;
+    const double x    = ms_real_read(text, &end);
+    return end == text || *end != '\0' || !isfinite(x) ? NAN : x;
 }
 
 double ms_run_parameters(const ms_run *run)

@@ -191,18 +191,10 @@ static void add_row(ms_table *t, const ablation *a, const ablation_value *v, con
     ms_table_add(t, "%s", ms_optimizer_title(a->c->methods[a->method].optimizer));
     ms_table_number(t, "%g", s->lr);
     ms_table_number(t, "%g", v->x);
-    if (a->iterations) {
-        ms_table_number(t, "%g", a->threshold);
-    }
+    if (a->iterations) ms_table_number(t, "%g", a->threshold);
     ms_table_add(t, "%s", decay);
     ms_plot_decay_fields(t, s->decay);
-    if (isfinite(s->loss))
-        ms_table_add(t, "%.4f%s", s->loss, s->stalled > 0 ? ", stalled" : "");
-    else
-        ms_table_add(t, "diverged");
-    ms_table_is(t, s->loss);
-    ms_table_add(t, "%zu of %zu", s->diverged, s->n);
-    ms_table_is_fields(t, "%zu,%zu", s->diverged, s->n);
+    ms_plot_loss_cells(t, s);
 }
 
 static void loss_rows(ms_table *t, const ablation *a)

@@ -264,6 +264,17 @@ void ms_plot_decay_fields(ms_table *t, const char *text)
     ms_table_is_fields(t, "%s,%s,%s", of[0], of[1], of[2]);
 }
 
+void ms_plot_loss_cells(ms_table *t, const ms_setting *s)
+{
+    if (isfinite(s->loss))
+        ms_table_add(t, "%.4f%s", s->loss, s->stalled > 0 ? ", stalled" : "");
+    else
+        ms_table_add(t, "diverged");
+    ms_table_is(t, s->loss);
+    ms_table_add(t, "%zu of %zu", s->diverged, s->n);
+    ms_table_is_fields(t, "%zu,%zu", s->diverged, s->n);
+}
+
 const char *ms_plot_group_name(int group)
 {
     static const char *const names[MS_RUN_GROUPS] = { "QK", "VO", "MLP" };

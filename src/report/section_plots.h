@@ -75,7 +75,10 @@ bool ms_plot_decay(const char *text, double out[MS_RUN_GROUPS]);
 void ms_plot_decay_text(const char *text, char out[MS_PLOT_TEXT]);
 /* Gives the last cell of a table, a weight decay, its columns QK, VO and MLP in CSV. */
 #define MS_PLOT_DECAY_NAMES "decay|decay QK,decay VO,decay MLP"
-void        ms_plot_decay_fields(ms_table *t, const char *text);
+void ms_plot_decay_fields(ms_table *t, const char *text);
+/* Adds the cells "3.1234" (or "diverged") and "1 of 3", the runs that diverged: three columns of
+ * CSV. */
+void        ms_plot_loss_cells(ms_table *t, const ms_setting *s);
 const char *ms_plot_group_name(int group);       /* "QK" */
 const char *ms_plot_run_name(const ms_run *run); /* its directory's name */
 

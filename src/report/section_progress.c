@@ -32,13 +32,6 @@ static void add_panel(ms_section_builder *b, const run_quantity *s, ms_figure *f
     }
 }
 
-static bool has_steps(const ms_runset *set)
-{
-    for (size_t i = 0; i < set->n; i++)
-        if (set->at[i].n >= 2) return true;
-    return false;
-}
-
 void ms_build_progress(ms_section_builder *b)
 {
     static const run_quantity quantities[] = {
@@ -46,10 +39,13 @@ void ms_build_progress(ms_section_builder *b)
         { "largest attention logit", "largest logit", MS_READ_MAX_LOGIT, true },
         { "speed", "tokens per second", MS_READ_TOK_S, false }, /* last: it is a time */
     };
-    const size_t n = COUNT(quantities) - (b->options->omit_times ? 1 : 0);
-    ms_figure    f = { 0 };
+    const size_t n         = COUNT(quantities) - (b->options->omit_times ? 1 : 0);
+    bool         has_steps = false;
+    ms_figure    f         = { 0 };
 
-    if (b->c->set->n > MAX_RUNS || !has_steps(b->c->set)) return;
+    for (size_t i = 0; i < b->c->set->n; i++)
+        has_steps = has_steps || b->c->set->at[i].n >= 2;
+    if (b->c->set->n > MAX_RUNS || !has_steps) return;
     ms_figure_begin(&f, "progress", "Learning rate, logits and speed over the steps", "");
     for (size_t i = 0; i < n; i++)
         add_panel(b, &quantities[i], &f);

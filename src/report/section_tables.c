@@ -6,19 +6,7 @@
 
 #include "report/section_plots.h"
 
-/* Adds a cell "2 of 3", which is two columns of CSV. */
-static void add_share(ms_table *t, size_t some, size_t all)
-{
-    ms_table_add(t, "%zu of %zu", some, all);
-    ms_table_is_fields(t, "%zu,%zu", some, all);
-}
-
 /* ---- stability ------------------------------------------------------------------------------- */
-
-typedef struct range { /* of rates around the best at which the loss is good */
-    double low, high;
-    bool   at_low, at_high; /* it ends at the end of the grid */
-} range;
 
 /* Is the loss within the limit, without a run that stalled or diverged? */
 static bool is_good(const ms_setting *s, double limit)
@@ -60,17 +48,6 @@ static double find_end(const ms_compare *c, size_t problem, size_t method, const
     return good->lr;
 }
 
-static range find_range(const ms_compare *c, size_t problem, size_t method, const ms_setting *best,
-                        double within)
-{
-    const double limit = best->loss + within * fabs(best->loss);
-    range        r;
-
-    r.low  = find_end(c, problem, method, best, limit, false, &r.at_low);
-    r.high = find_end(c, problem, method, best, limit, true, &r.at_high);
-    return r;
-}
-
 /* The largest ratio of neighbouring rates of the method; NaN if there is none above 0. */
 static double grid_gap(const ms_compare *c, size_t problem, size_t method)
 {
@@ -94,17 +71,17 @@ static const ms_setting *at_largest_rate(const ms_compare *c, size_t problem, si
 static void add_range(ms_table *t, const ms_compare *c, size_t problem, size_t method,
                       const ms_setting *best, double within)
 {
-    const range r = find_range(c, problem, method, best, within);
+    const double limit = best->loss + within * fabs(best->loss);
+    bool         at_low, at_high; /* the range ends at the end of the grid */
+    const double low  = find_end(c, problem, method, best, limit, false, &at_low);
+    const double high = find_end(c, problem, method, best, limit, true, &at_high);
+
     ms_table_number(t, "%.4f", best->loss);
     ms_table_number(t, "%g", best->lr);
-    ms_table_number(t, "%.4g", r.low);
-    ms_table_number(t, "%.4g", r.high);
-    ms_table_number(t, "%.3g", r.high / r.low);
-    ms_table_add(t, "%s",
-                 r.at_low && r.at_high ? "both"
-                 : r.at_low            ? "low"
-                 : r.at_high           ? "high"
-                                       : "-");
+    ms_table_number(t, "%.4g", low);
+    ms_table_number(t, "%.4g", high);
+    ms_table_number(t, "%.3g", high / low);
+    ms_table_add(t, "%s", at_low && at_high ? "both" : at_low ? "low" : at_high ? "high" : "-");
 }
 
 static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size_t method,
@@ -143,7 +120,8 @@ static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size
     else
         ms_table_add(t, "diverged");
     ms_table_is(t, last->loss);
-    add_share(t, diverged, runs);
+    ms_table_add(t, "%zu of %zu", diverged, runs);
+    ms_table_is_fields(t, "%zu,%zu", diverged, runs);
     ms_table_add(t, "%zu of %zu", stalled, runs);
     ms_table_is_fields(t, "%zu", stalled);
     ms_table_add(t, "%zu", best->n);
@@ -200,19 +178,13 @@ static void add_selected(ms_table *t, const ms_compare *c, const ms_setting *s)
     ms_table_add(t, "%s", c->methods[s->method].label);
     ms_table_number(t, "%g", s->lr);
     if (ms_plot_decay(s->decay, decay))
-        for (int g = 0; g < MS_RUN_GROUPS; g++) {
+        for (int g = 0; g < MS_RUN_GROUPS; g++)
             ms_table_number(t, "%g", decay[g]);
-        }
     else
         for (int g = 0; g < MS_RUN_GROUPS; g++)
             ms_table_add(t, "%s", s->decay);
     ms_table_add(t, "%s", s->threshold_text[0] != '\0' ? s->threshold_text : "-");
-    if (isfinite(s->loss))
-        ms_table_add(t, "%.4f%s", s->loss, s->stalled > 0 ? ", stalled" : "");
-    else
-        ms_table_add(t, "diverged");
-    ms_table_is(t, s->loss);
-    add_share(t, s->diverged, s->n);
+    ms_plot_loss_cells(t, s);
 }
 
 void ms_build_hyperparameters(ms_section_builder *b)

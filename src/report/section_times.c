@@ -3,18 +3,6 @@
 
 #include "report/section_plots.h"
 
-static void add_row(ms_table *t, const ms_compare *c, size_t problem, size_t method,
-                    ms_step_time ms, ms_step_time muon)
-{
-    ms_table_add(t, "%s", c->problems[problem].label);
-    ms_table_add(t, "%s", c->methods[method].label);
-    ms_table_number(t, "%.3f", ms.step);
-    ms_table_number(t, "%.3f", ms.optim);
-    ms_table_number(t, "%.1f", 100.0 * ms.optim / ms.step);
-    ms_table_number(t, "%.3f", ms.step / muon.step);
-    ms_table_add(t, "%zu", ms.runs);
-}
-
 static void time_panel(ms_section_builder *b, size_t problem, ms_figure *f, ms_table *t)
 {
     const ms_compare  *c     = b->c;
@@ -26,7 +14,13 @@ static void time_panel(ms_section_builder *b, size_t problem, ms_figure *f, ms_t
         const ms_step_time ms = ms_compare_time(c, problem, m);
         ms_curve          *curve;
         if (!isfinite(ms.step)) continue;
-        add_row(t, c, problem, m, ms, muon);
+        ms_table_add(t, "%s", c->problems[problem].label);
+        ms_table_add(t, "%s", c->methods[m].label);
+        ms_table_number(t, "%.3f", ms.step);
+        ms_table_number(t, "%.3f", ms.optim);
+        ms_table_number(t, "%.1f", 100.0 * ms.optim / ms.step);
+        ms_table_number(t, "%.3f", ms.step / muon.step);
+        ms_table_add(t, "%zu", ms.runs);
         if (!ms_plot_drawn(c, problem, m)) continue;
         if (p == NULL) {
             p = ms_figure_panel(f, c->problems[problem].label, "", "ms per step");

@@ -67,10 +67,9 @@ musec_status ms_sections_check(ms_error *e, const char *const *only, size_t n)
         for (size_t k = 0; k < COUNT(names) && !known; k++)
             known = strcmp(names[k], only[i]) == 0;
         if (known) continue;
-        const char *near = ms_name_nearest(only[i], names, COUNT(names));
-        return ms_fail(e, MUSEC_EINVAL, "there is no section \"%s\"%s%s%s", only[i],
-                       near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
-                       near != NULL ? "\"?" : "; musec report --help lists them");
+        const ms_name_hint hint = ms_name_hint_of(only[i], names, COUNT(names));
+        return ms_fail(e, MUSEC_EINVAL, "there is no section \"%s\"%s", only[i],
+                       hint.text[0] != '\0' ? hint.text : "; musec report --help lists them");
     }
     return MUSEC_OK;
 }
