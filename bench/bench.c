@@ -1,4 +1,4 @@
-/* bench.c - see bench.h.
+/* bench.c - runs the benches: peaks, rows and output.
  *
  * The peak of a dtype is the fastest of several products: on the host one of n = 2048 or four of
  * 1024 (a quarter of that if quick), in float32 also by the BLAS itself, and on a GPU one of 8192.
@@ -16,8 +16,8 @@ enum { PEAK_ROUNDS = 6 };
 
 /* ---- the BLAS itself ------------------------------------------------------------------------- */
 
-/* The CPU device runs an OpenBLAS that has its own threads with one of them; a direct call gets all
- * of them. */
+/* The CPU device sets an OpenBLAS with its own threads to one thread; direct calls use all of
+ * them. */
 static void blas_threads(int n)
 {
 #ifdef MS_HAVE_OPENBLAS
@@ -142,7 +142,7 @@ bool ms_bench_wanted(const ms_bench *b, const char *section, const char *name, c
     return true;
 }
 
-/* The shares of the two roofs, and the nearer one. */
+/* The shares of the two peaks, and the larger one. */
 typedef struct roofs {
     double      gflop_s, gb_s, of_gemm, of_copy;
     const char *bound; /* NULL: neither FLOPs nor bytes are counted */

@@ -1,24 +1,23 @@
-/* op_attention.c - attention and its gradient as cases: see op_network.c.
+/* op_attention.c - cases of attention and its gradient (see op_network.c).
  *
- * The count is the number of heads.  The bounds follow an error through the softmax.  With
- * A = max |scale| |q|.|k| over the keys that a query sees (absolute values throughout):
- *   - a logit is off by at most (head + 2) u A, and the difference to the largest logit, or to the
- *     logsumexp, by another 2 u A;  tanh and exp have slopes of at most 1 in what they are given,
- *     and errors of 4 u of their own: 8 more, since A may be small;
- *   - so each exp is off by a factor of at most e^d, d = (head + 6) u A + 8 u, and its share p of
- *     the sum, whose N terms cost N u, by e^(2 d + N u) at most;
- *   - an average of v with these weights is off by that much of sum p |v|, and by another N u.
- * With eps = 2 u, this makes e^(c eps) - 1 with c = (head + 6) A + N + 8 or more.  A logit of 1e4
- * in float32 leaves hardly anything of it, but still no NaN.  What is below the smallest normal
- * number may be 0 instead: `tiny`.
+ * The count is the number of heads.  The bounds propagate rounding errors through the softmax.
+ * With A = max |scale| |q|.|k| over the keys that a query sees (absolute values throughout): - a
+ * logit has an error of at most (head + 2) u A, and its difference to the largest logit or
+ *     the logsumexp another 2 u A; tanh and exp have slopes of at most 1 and add errors of 4 u: 8
+ *     more, since A may be small;
+ * - so each exp has a relative error of at most e^d - 1, d = (head + 6) u A + 8 u, and its share p
+ *     of the sum, whose N terms cost N u, one of at most e^(2 d + N u) - 1;
+ * - an average of v with these weights has this error relative to sum p |v|, and another N u. With
+ * eps = 2 u, this makes e^(c eps) - 1 with c = (head + 6) A + N + 8 or more.  With logits of 1e4 in
+ * float32 the bound excludes little but NaN.  Results below the smallest normal number may be 0
+ * instead: `tiny`.
  *
- * Operands of 16 bits: logits and softmax are float32, so u above is that of float32; but the
- * weights P are rounded to 16 bits before they meet V, and P and dS before they meet dO, K and Q,
- * since that is what units for numbers of 16 bits multiply.  Let u16 be the error of that.  Then
- * P, the sum that it is divided by (of rounded weights or not) and the result cost u16 each, of
- * sum p |v|: 3 u16 in all; likewise P or dS, what dS is made of, and the result.  Below the
- * smallest normal number f16 has an absolute error instead, `absolute`, relative to the largest
- * weight. */
+ * Operands of 16 bits: logits and softmax are float32, so u above is that of float32; but P is
+ * rounded to 16 bits before it is multiplied by V, and P and dS before dO, K and Q, as tensor cores
+ * multiply 16-bit numbers.  Let u16 be the error of that.  Then P, the sum that divides it (of
+ * rounded weights or not) and the result cost u16 each, relative to sum p |v|: 3 u16 in all; so do
+ * P or dS, the terms of dS, and the result.  Below the smallest normal number, f16 has an absolute
+ * error instead, `absolute`, relative to the largest weight. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +29,7 @@
 
 typedef enum docs { DOCS_ONE, DOCS_MIXED, DOCS_SINGLE_ROWS, DOCS_EQUAL } docs;
 
-enum { WIDE = 1 << 20 }; /* a window that cuts nothing */
+enum { WIDE = 1 << 20 }; /* a window that masks nothing */
 
 static const struct {
     int64_t window;
@@ -39,16 +38,16 @@ static const struct {
     double  sharpness; /* scale, times the root of head */
     int64_t length;    /* of equal documents */
 } variants[] = {
-    { WIDE, DOCS_ONE, 0.0, 1.0, 0 },         /* the usual thing */
-    { WIDE, DOCS_MIXED, 1.5, 4.0, 0 },       /* the cap bends */
-    { 3, DOCS_MIXED, 0.0, 1.0, 0 },          /* both edges */
-    { 64, DOCS_ONE, 1.5, 2.0, 0 },           /* a window under a cap */
-    { 64, DOCS_MIXED, 0.0, -3.0, 0 },        /* what is alike repels */
-    { 0, DOCS_ONE, 0.0, 1.0, 0 },            /* everyone sees itself alone: so here, */
-    { WIDE, DOCS_SINGLE_ROWS, 0.0, 1.0, 0 }, /* and here */
-    { WIDE, DOCS_MIXED, 0.0, 1e4, 0 },       /* logits beyond what exp takes */
-    { WIDE, DOCS_ONE, 30.0, 1e4, 0 },        /* the same, all of them capped */
-    { WIDE, DOCS_EQUAL, 0.0, 1.0, 256 },     /* timed, and so are the others */
+    { WIDE, DOCS_ONE, 0.0, 1.0, 0 },         /* the usual case */
+    { WIDE, DOCS_MIXED, 1.5, 4.0, 0 },       /* logits in the curved part of the cap */
+    { 3, DOCS_MIXED, 0.0, 1.0, 0 },          /* masks by window and document */
+    { 64, DOCS_ONE, 1.5, 2.0, 0 },           /* a window with a cap */
+    { 64, DOCS_MIXED, 0.0, -3.0, 0 },        /* a negative scale */
+    { 0, DOCS_ONE, 0.0, 1.0, 0 },            /* queries see only their own key, by the window, */
+    { WIDE, DOCS_SINGLE_ROWS, 0.0, 1.0, 0 }, /* and by documents */
+    { WIDE, DOCS_MIXED, 0.0, 1e4, 0 },       /* logits that overflow exp */
+    { WIDE, DOCS_ONE, 30.0, 1e4, 0 },        /* the same logits, capped */
+    { WIDE, DOCS_EQUAL, 0.0, 1.0, 256 },     /* this and the next are only timed */
     { 512, DOCS_ONE, 0.0, 1.0, 0 },
     { 1024, DOCS_EQUAL, 0.0, 1.0, 2048 },
     { 1024, DOCS_EQUAL, 0.0, 1.0, 4096 },
@@ -80,7 +79,7 @@ static int64_t first_key(const op_case *c, int64_t i)
 
 static int32_t doc_at(const op_args *a, int64_t i) { return (int32_t)doc_start(&a->c, i); }
 
-/* How many documents there are, and the rows of the longest. */
+/* Counts the documents and the rows of the longest. */
 static void measure_docs(const op_case *c, int64_t *n, int64_t *longest)
 {
     const int64_t length = variants[c->variant].length;
@@ -99,7 +98,7 @@ static void measure_docs(const op_case *c, int64_t *n, int64_t *longest)
     }
 }
 
-/* Heads that lie as in a model come with what a model knows of its documents. */
+/* Heads in the layout of a model have the bounds on documents that a model gives. */
 static ms_attn attn_of(const op_args *a)
 {
     ms_attn attn = { .scale   = variants[a->c.variant].sharpness / sqrt((double)a->c.n),
@@ -118,8 +117,8 @@ static double visible_pairs(const op_case *c)
     return (double)n;
 }
 
-/* Two products of a query with its keys and of its weights with the values; five backward, the
- * first of them again. */
+/* Two products, of queries with keys and of weights with values; five in the backward pass, which
+ * repeats the first. */
 double op_attention_flops(const op_case *c) { return 4.0 * (double)c->n * visible_pairs(c); }
 double op_attention_grad_flops(const op_case *c) { return 10.0 * (double)c->n * visible_pairs(c); }
 
@@ -178,7 +177,7 @@ void op_attention_grad_operands(op_args *a)
     op_add_ids(a, a->c.m, doc_at);
 }
 
-/* To the operand's dtype, so that all devices are given the same numbers. */
+/* Rounds to the operand's dtype, so that all devices get the same numbers. */
 static void round_values(ms_mat x, musec_dtype dtype)
 {
     for (int64_t b = 0; b < x.count; b++)
@@ -187,7 +186,7 @@ static void round_values(ms_mat x, musec_dtype dtype)
                 ms_put(x, b, i, j, op_rounded(ms_at(x, b, i, j), dtype));
 }
 
-/* out and lse are those of q, k and v, by `ref`.  A case that is timed does without. */
+/* Computes out and lse from q, k and v by `ref`.  Timed cases do not need them. */
 musec_status op_attention_grad_prepare(op_args *a)
 {
     ms_device   *ref       = NULL;
@@ -220,7 +219,7 @@ musec_status op_attention_grad_run(op_args *a)
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-/* What one query sees: the softmax of its logits, and how much those can be off. */
+/* The softmax of the logits of one query, and the size of their errors. */
 typedef struct query {
     int64_t first, last; /* keys */
     double *p;           /* p[j] of key j, if it is seen */
@@ -243,7 +242,7 @@ static double dot(ms_mat x, int64_t i, ms_mat y, int64_t j, int64_t h, double *a
 static void look(const op_args *a, int64_t h, int64_t i, query *q)
 {
     const ms_attn attn = attn_of(a);
-    double        top  = (double)-INFINITY, size;
+    double        max  = (double)-INFINITY, size;
     q->first           = first_key(&a->c, i);
     q->last            = i;
     q->largest         = 0.0;
@@ -251,13 +250,13 @@ static void look(const op_args *a, int64_t h, int64_t i, query *q)
         const double raw = attn.scale * dot(a->mat[Q].mat, i, a->mat[K].mat, j, h, &size);
         q->p[j]          = attn.softcap > 0.0 ? attn.softcap * tanh(raw / attn.softcap) : raw;
         q->largest       = fmax(q->largest, fabs(attn.scale) * size);
-        top              = fmax(top, q->p[j]);
+        max              = fmax(max, q->p[j]);
     }
     assert(q->first <= i); /* a query sees itself */
-    double sum = exp(q->p[i] - top);
+    double sum = exp(q->p[i] - max);
     for (int64_t j = q->first; j < i; j++)
-        sum += exp(q->p[j] - top);
-    q->lse = top + log(sum);
+        sum += exp(q->p[j] - max);
+    q->lse = max + log(sum);
     for (int64_t j = q->first; j <= i; j++)
         q->p[j] = exp(q->p[j] - q->lse);
 }
@@ -265,11 +264,11 @@ static void look(const op_args *a, int64_t h, int64_t i, query *q)
 static query query_room(const op_args *a)
 {
     query q = { .p = malloc((size_t)a->c.m * sizeof *q.p) };
-    if (q.p == NULL) abort(); /* of a test: there is nobody to tell */
+    if (q.p == NULL) abort(); /* only tests call this */
     return q;
 }
 
-/* What the bounds are made of: see the top. */
+/* Terms of the bounds, as described at the top. */
 typedef struct errors {
     double eps, tiny;        /* of the arithmetic */
     double stored, absolute; /* of operands of 16 bits, or 0 */
@@ -286,7 +285,7 @@ static errors errors_of(const op_args *a)
     return e;
 }
 
-/* Of a weight p that an error of c eps in its exponent moves. */
+/* The error of a weight p whose exponent has an error of c eps. */
 static double weight_error(const errors *e, double p, double c)
 {
     return p * (expm1(c * e->eps) + e->stored) + e->tiny + e->absolute;
@@ -323,9 +322,9 @@ static void add_size(double factor, ms_mat x, int64_t i, ms_mat out, int64_t j, 
         ms_put(out, h, j, l, ms_at(out, h, j, l) + factor * fabs(ms_at(x, h, i, l)));
 }
 
-/* dlogit = scale slope p (<dout, v> - <dout, out>): p as above, with lse as it was given, so with
- * |lse| u more; head u for the dots; the slope 1 - tanh^2 is at most 1 and moves less than the
- * logit; then sums over as many as all rows.  dS may be stored with the scale or without. */
+/* dlogit = scale slope p (<dout, v> - <dout, out>).  p is computed from the given lse, which adds
+ * |lse| u; the dots cost head u; the slope 1 - tanh^2 is at most 1 and changes less than the logit;
+ * then come sums over up to all rows.  dS may be stored with the scale or without. */
 void op_attention_grad_size(op_args *a)
 {
     const double head = (double)a->c.n, scale = fabs(attn_of(a).scale);

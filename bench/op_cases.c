@@ -1,8 +1,8 @@
 /* op_cases.c - the list of cases, and the operands of one: see op_cases.h.
  *
- * The list is the product of what is written down here (sizes, types, layouts) with what the row of
- * an op says (variants, operands).  Small sizes are odd on purpose; the larger ones cross the
- * borders of the tiles that devices cut matrices into. */
+ * The list combines the sizes, types and layouts of this file with the variants and operands in the
+ * row of an op.  Small sizes are odd on purpose; the larger ones cross the boundaries of the tiles
+ * into which devices divide matrices. */
 #include "op_cases.h"
 
 #include <math.h>
@@ -85,14 +85,14 @@ static const struct {
     [OP_STACKS_ONE]     = { one_matrix, COUNT(one_matrix) },
 };
 
-/* One of a kind: a symmetric product of several tiles. */
+/* A symmetric product of several tiles. */
 static const struct {
     musec_dtype dtype;
     int         variant;
 } large_sym[] = { { MUSEC_F32, 6 }, { MUSEC_F32, 4 },  { MUSEC_F64, 5 },
                   { MUSEC_F16, 4 }, { MUSEC_BF16, 6 }, { MUSEC_F32, 3 } };
 
-/* What costs `ref` much, each a few times: attention and its gradient, all dtypes. */
+/* Cases that are slow with `ref`, a few of each: attention and its gradient, all dtypes. */
 static const struct {
     int64_t rows, head, count, pad;
     bool    fused;
@@ -114,7 +114,7 @@ typedef struct list {
     size_t   n, room;
 } list;
 
-static void append(list *l, op_case c) /* counts on when there is no memory: op_cases sees it */
+static void append(list *l, op_case c) /* without memory it only counts, which op_cases sees */
 {
     if (l->n < l->room) l->at[l->n] = c;
     l->n++;
@@ -203,7 +203,7 @@ void op_case_name(const op_case *c, char *text, size_t bytes)
         snprintf(text + used, bytes - used, ", pad %lld", (long long)c->pad);
 }
 
-/* ---- operands of a kind ---------------------------------------------------------------------- */
+/* ---- declaring operands ---------------------------------------------------------------------- */
 
 op_mat *op_add_mat(op_args *a, op_role role, int64_t rows, int64_t cols)
 {
@@ -251,7 +251,7 @@ bool op_fits(const ms_device *d, const op_case *c)
 
 double op_rounded(double value, musec_dtype dtype)
 {
-    double       store; /* room for any */
+    double       store; /* large enough for any dtype */
     const ms_mat one = {
         .data = &store, .rows = 1, .cols = 1, .ld = 1, .count = 1, .dtype = dtype
     };
@@ -270,7 +270,7 @@ static double value_of(uint64_t seed, uint64_t operand, uint64_t element)
     return ((double)((z ^ (z >> 31)) >> 11) + 0.5) * 0x1p-52 - 1.0;
 }
 
-/* Quiet NaNs of special bits, for all that no op may touch or read. */
+/* Quiet NaNs of special bits, for memory that no op may read or write. */
 static void set_sentinels(void *image, musec_dtype dtype, int64_t n)
 {
     const uint32_t s32  = 0x7fc5a5a5u;
@@ -305,7 +305,7 @@ static double input_at(const op_args *a, int i, int64_t b, int64_t row, int64_t 
     }
 }
 
-/* dtype: what the values are rounded to, which need not be what they are stored as */
+/* The values are rounded to `dtype`, which need not be the dtype in which they are stored. */
 static void fill_image(op_args *a, int i, musec_dtype dtype)
 {
     op_mat      *o = &a->mat[i];
@@ -322,7 +322,7 @@ static void fill_image(op_args *a, int i, musec_dtype dtype)
     }
 }
 
-/* What is timed is large: the device draws it itself. */
+/* Timed operands are large: the device draws their values. */
 static musec_status draw(const op_args *a, int i)
 {
     const op_mat *o    = &a->mat[i];
@@ -402,7 +402,7 @@ static musec_status setup_vec(op_args *a, int i)
     musec_status st;
     o->image = malloc(bytes);
     if (o->image == NULL) return no_memory(a);
-    for (int64_t b = 0; b < o->vec.count; b++) { /* and a 1: what scale may skip */
+    for (int64_t b = 0; b < o->vec.count; b++) { /* one of them is 1, which scale may skip */
         o->image[b] =
             b == 1 ? 1.0 : 0.25 + fabs(value_of(a->c.seed, 100 + (uint64_t)i, (uint64_t)b));
         if (o->negative) o->image[b] = -o->image[b];

@@ -1,8 +1,8 @@
 /* op_cases.h - one list of cases for every op of the device table.
  *
- * device_ops_test.c checks their values and gradients on every device, op_bench.c times them, and
- * neither knows an op by name: a row of the table (op_kinds.c) says which operands an op has, how
- * it is called, how exact it must be and what its gradient is.  To run a case:
+ * device_ops_test.c checks their values and gradients on every device, and op_bench.c times them.
+ * Neither knows an op by name: a row of the table (op_kinds.c) has the operands of an op, its call,
+ * its error bound and its gradient.  To run a case:
  *
  *     op_args a;
  *     op_setup(&a, d, &cases[i], 0);   // device memory, random inputs
@@ -10,10 +10,10 @@
  *     op_bytes(&a), op_flops(&a);      // what that call moves and computes
  *     op_teardown(&a);
  *
- * Every matrix operand has a buffer of its own, in which the matrices of the stack lie as the case
- * says.  What is not part of a matrix, and all that an op is to write without reading it, holds a
- * NaN of special bits: a stray read shows as NaN, a stray write as a changed bit.  Around ids lie
- * numbers that point far outside of everything. */
+ * Every matrix operand has its own buffer, with the matrices of the stack in the layout of the
+ * case. Memory outside the matrices, and outputs that an op must not read, hold a NaN of special
+ * bits: a stray read shows as NaN, a stray write as a changed bit.  Ids are surrounded by numbers
+ * that are far out of range. */
 #ifndef MS_BENCH_OP_CASES_H
 #define MS_BENCH_OP_CASES_H
 
@@ -25,7 +25,7 @@ enum { OP_MATS = 10, OP_VECS = 32, OP_IDS = 2 };
 
 typedef struct op_case {
     const char *op;      /* the row's name in ms_device_ops */
-    int64_t     m, n, k; /* sizes; what they are of: op_kinds.c */
+    int64_t     m, n, k; /* sizes, described in op_kinds.c */
     int64_t     count;
     musec_dtype dtype;
     int64_t     pad; /* unused elements after each row and matrix and before the first; 0: dense */
@@ -40,18 +40,18 @@ typedef struct op_case {
 
 /* All cases, small ones first; malloc'ed, NULL if there is no memory. */
 op_case *op_cases(size_t *n);
-/* What is worth timing on a device, in the same way. */
+/* The cases to be timed on a device, allocated in the same way. */
 op_case *op_timings(const ms_device *d, size_t *n);
 /* "gemm 17x33x9 f32, 5 matrices, variant 1, trans 3, pad 3" */
 void op_case_name(const op_case *c, char *text, size_t bytes);
-/* Is its output, operand 1, to be symmetric to the last bit? */
+/* Must its output, operand 1, be exactly symmetric? */
 bool op_is_symmetric(const op_case *c);
-/* Has the device all dtypes that the case's operands are of? */
+/* Does the device have all dtypes of the case's operands? */
 bool op_fits(const ms_device *d, const op_case *c);
 
 typedef enum op_role { OP_IN, OP_OUT, OP_INOUT } op_role;
 
-typedef enum op_make {                /* what an input holds */
+typedef enum op_make {                /* the values of an input */
                        OP_RANDOM,     /* uniform in (-1, 1) */
                        OP_POSITIVE,   /* uniform in (0.01, 1): normal numbers even in 16 bits */
                        OP_SYMMETRIC,  /* the same, mirrored */
@@ -62,16 +62,16 @@ typedef enum op_make {                /* what an input holds */
 
 typedef struct op_mat {
     op_role role;
-    ms_mat  mat; /* as the op is given it */
+    ms_mat  mat; /* the operand of the call */
     op_make make;
-    bool    host;   /* in host memory: the far side of upload and download */
-    bool    absent; /* the op gets data NULL */
+    bool    host;   /* in host memory, for upload and download */
+    bool    absent; /* data is NULL in the call */
     bool    row;    /* a row of values: never stored transposed */
-    bool    basis;  /* singular or eigenvectors: known up to a sign, so not compared */
-    bool    head;   /* one of the operands that a fused case is about */
+    bool    basis;  /* singular or eigenvectors: unique up to a sign, so not compared */
+    bool    head;   /* an operand that lies in a fused buffer if the case is fused */
     bool    column; /* one matrix for the stack: column b belongs to matrix b */
     bool    aside;  /* an output that gradients do not start from */
-    int     like;   /* the operand that it is, memory and all, or -1 */
+    int     like;   /* the operand with which it shares its memory, or -1 */
     int64_t used;   /* rows that a run reads or writes; 0: all */
     int64_t elems;  /* of the buffer */
     int64_t first;  /* where the first matrix begins in it */
@@ -86,12 +86,12 @@ struct op_args;
 typedef struct op_vec {
     op_role role;
     ms_vec  vec;
-    bool    negative; /* its numbers are, instead of positive */
+    bool    negative; /* its numbers are negative, not positive */
     bool    aside;    /* an output that gradients do not start from */
     double *image;    /* host memory, (count) */
 } op_vec;
 
-typedef struct op_ids { /* always an input; what lies around is no id and no row */
+typedef struct op_ids { /* an input, surrounded by numbers that are no valid ids or rows */
     ms_ids ids;
     int32_t (*at)(const struct op_args *a, int64_t i);
     int64_t  elems, first; /* of the buffer, and where the ids begin in it */
@@ -115,7 +115,7 @@ typedef struct op_args {
 enum {
     OP_AS_F64 = 1, /* store the same values as float64, whatever the operands' dtypes */
     OP_ABSOLUTE =
-        2, /* absolute values of inputs and coefficients: what rounding errors scale with */
+        2, /* absolute values of inputs and coefficients, to which rounding errors are relative */
 };
 
 musec_status op_setup(op_args *a, ms_device *d, const op_case *c, unsigned how);
@@ -130,7 +130,7 @@ ms_mat       op_host_view(const op_args *a, int i, void *image);
 musec_status op_download(const op_args *a, int i, void *image); /* the whole buffer: elems */
 ms_ids       op_host_ids(const op_args *a, int i);              /* of the image */
 double       op_rounded(double value, musec_dtype dtype);
-/* The operands of matrix b alone: same memory, count 1.  Never to be torn down. */
+/* The operands of matrix b: same memory, count 1.  They must not be torn down. */
 op_args op_slice(const op_args *a, int64_t b);
 
 /* The gradient of  sum <g, output>  over the outputs that have one (data not NULL). */
@@ -143,38 +143,37 @@ typedef struct op_kind {
     const char *name;
     size_t      row; /* its offset in ms_device_ops */
     void (*operands)(op_args *a);
-    /* NULL, or what makes inputs from others: changes images, in host memory */
+    /* NULL, or computes inputs from others, in the images in host memory */
     musec_status (*prepare)(op_args *a);
     musec_status (*run)(op_args *a);
-    double (*flops)(const op_case *c); /* of one matrix; NULL: none worth counting */
-    bool (*has)(const op_case *c);     /* is there such a case?  NULL: in every dtype */
-    /* |got - want| <= rounding(c) eps |op|, |op| being the op on absolute values and eps that of
-     * the arithmetic: of the output, or of float32 where that has 16 bits; 0: exactly what `ref`
-     * gives, rounded.  NULL: nothing to compare.  An output of 16 bits is rounded once more, and so
-     * may be what lies between: by `stored` of its own eps of |op|, 0 meaning half of it. */
+    double (*flops)(const op_case *c); /* of one matrix; NULL: not counted */
+    bool (*has)(const op_case *c);     /* does the case exist?  NULL: in every dtype */
+    /* |got - want| <= rounding(c) eps |op|, where |op| is the op on absolute values and eps that of
+     * the arithmetic: of the output's dtype, or of float32 if that has 16 bits; 0: equal to the
+     * rounded result of `ref`.  NULL: nothing to compare.  Rounding 16-bit outputs and intermediate
+     * results adds `stored` times their eps of |op|; 0 means half of it. */
     double (*rounding)(const op_case *c);
     double stored;
-    /* NULL, or what stands in for |op| where absolute values do not give it: writes it to the
-     * outputs of operands that are float64 and in host memory.  `bounded`: what it writes is the
-     * bound itself. */
+    /* NULL, or computes |op| if absolute values do not give it: writes it to the outputs, which are
+     * float64 and in host memory.  `bounded`: it writes the bound itself. */
     void (*size)(op_args *a);
     bool bounded;
-    /* d of `sum <g, output>` by operand `by`, into out; uses the ops and what a run left in a */
+    /* the gradient of `sum <g, output>` by operand `by`, to out, from the operands after a run */
     musec_status (*grad)(op_args *a, const op_cotangent *g, int by, ms_mat out);
     unsigned grad_by;      /* bit i: by operand i */
-    int      grad_variant; /* the variant that has these gradients, */
-    int      more_grads;   /* and so many after it */
-    int      shapes;       /* which list of sizes in op_cases.c */
+    int      grad_variant; /* the first variant that has these gradients */
+    int      more_grads;   /* the number of variants after it that have them */
+    int      shapes;       /* a list of sizes in op_cases.c */
     int      variants;     /* 0 .. variants - 1 */
-    int      stacks;       /* which layouts in op_cases.c */
-    bool     by_stack;     /* what happens to a matrix depends on the stack it is in */
+    int      stacks;       /* a list of layouts in op_cases.c */
+    bool     by_stack;     /* the result of a matrix depends on the stack that it is in */
 } op_kind;
 
 enum {
     OP_STACKS_ANY,
-    OP_STACKS_UPRIGHT, /* nothing transposed */
-    OP_STACKS_HEADS,   /* nor here; matrices may interleave: see fused */
-    OP_STACKS_ONE,     /* nor here; a single matrix */
+    OP_STACKS_UPRIGHT, /* not transposed */
+    OP_STACKS_HEADS,   /* not transposed; matrices may interleave (fused) */
+    OP_STACKS_ONE,     /* not transposed; a single matrix */
 };
 
 enum {
@@ -215,7 +214,7 @@ double op_exact(const op_case *c);   /* 0 */
 double op_few(const op_case *c);     /* coefficient rounded, products, sums: at most 8 u */
 double op_library(const op_case *c); /* log, cos, sqrt, pow of different libraries */
 
-static inline op_mat *op_wide(op_mat *o) /* a wide operand: see device.h */
+static inline op_mat *op_wide(op_mat *o) /* an operand in the accumulator dtype */
 {
     o->mat.dtype = ms_dtype_accum(o->mat.dtype);
     return o;

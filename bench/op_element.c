@@ -1,4 +1,4 @@
-/* op_element.c - element ops and random numbers as cases, and the rows of these and of the ops of
+/* op_element.c - cases of element ops and random numbers, and the rows of these and of the ops of
  * optimizers (op_updates.c).  op_kinds.c says what sizes, variants and gradients are. */
 #include "op_cases.h"
 #include "op_updates.h"
@@ -41,7 +41,7 @@ static void inout_operands(op_args *a)
     if (a->c.variant == 1) op_add_vec(a, OP_IN);
 }
 
-static ms_num factor_of(const op_args *a) /* -1: timing runs it again and again, in place */
+static ms_num factor_of(const op_args *a) /* -1, as timing repeats it in place */
 {
     return a->c.variant == 1 ? ms_each(a->vec[0].vec) : ms_const(op_coef(a, -1.0));
 }
@@ -107,7 +107,7 @@ static const struct {
     bool        x, y, each;
     int         on[4];
     musec_dtype out[4];
-    bool        some; /* each term but the first is for every other matrix alone */
+    bool        some; /* all terms but the first are only for every other matrix */
 } combine_variants[] = {
     { 1, true, true, false, { 2 }, { 0 }, false },
     { 4, true, true, true, { 2, 3, 4, 5 }, { 0 }, false },
@@ -252,7 +252,7 @@ static void prescale_operands(op_args *a)
     op_add_mat(a, OP_IN, a->c.m, a->c.n);
     op_mat *buffer = op_add_mat(a, OP_OUT, a->c.m, a->c.n);
     if (a->c.variant > 0) buffer->mat.dtype = a->c.variant == 1 ? MUSEC_F16 : MUSEC_BF16;
-    op_add_vec(a, OP_IN); /* no powers of two: every device has to scale */
+    op_add_vec(a, OP_IN); /* no powers of two, so that every device scales */
 }
 
 static musec_status prescale_run(op_args *a)
@@ -267,7 +267,7 @@ static musec_status prescale_run(op_args *a)
 
 /* ---- random numbers -------------------------------------------------------------------------- */
 
-/* With absolute values: 0.5 + 0.75 u, as much as there is to round. */
+/* With absolute values: 0.5 + 0.75 u, to which the rounding is relative. */
 static musec_status uniform_run(op_args *a)
 {
     const double low = op_coef(a, -0.5);

@@ -1,12 +1,12 @@
-/* op_kinds.c - what the cases need to know of each op: one row per row of ms_device_ops.  Here are
+/* op_kinds.c - a row for each op of ms_device_ops, which describes its cases.  This file has
  * memory, reductions and scalars; op_matrix.c, op_element.c and op_network.c have the others.
  *
  * Sizes: m x n is the result, or the matrix of an op that has one; k is the inner size of a
- * product.  Variants of an op differ in coefficients (constants or one per matrix), in absent
- * operands, in what lies in place and in dtypes; each is described where its operands are declared.
+ * product.  Variants of an op differ in coefficients (constants or one per matrix), absent
+ * operands, operands in place and dtypes; each is described where its operands are declared.
  *
- * A gradient is that of f = sum <G, output> and is computed with the ops themselves, from what the
- * run left behind: of gemm, f = <G, alpha A B + beta C>, so by A it is alpha G B^T, and so on. */
+ * A gradient is that of f = sum <G, output> and is computed with the ops themselves, from the
+ * operands after a run: for gemm, f = <G, alpha A B + beta C>, so by A it is alpha G B^T. */
 #include <math.h>
 #include <string.h>
 
@@ -99,7 +99,7 @@ static void reduce_operands(op_args *a)
     op_add_vec(a, OP_OUT);
 }
 
-static musec_status reduce_run(op_args *a) /* all of them have one signature */
+static musec_status reduce_run(op_args *a) /* all reductions have one signature */
 {
     musec_status (*op)(ms_device * d, ms_mat x, ms_vec out);
     memcpy(&op, (const char *)a->d->ops + a->kind->row, sizeof op);
@@ -159,12 +159,12 @@ static musec_status scalars_run(op_args *a)
 {
     const int  program = a->c.variant, n_in = programs[program].n_in;
     const bool picks = program == MS_SCALAR_pick_stage || program == MS_SCALAR_pick_ends;
-    double     table[MS_SCALAR_MAX_TABLE]; /* keys of plans, falling, then their rows */
+    double     table[MS_SCALAR_MAX_TABLE]; /* descending keys of plans, then their rows */
     ms_num     in[MS_SCALAR_MAX_IO];
     ms_vec     out[MS_SCALAR_MAX_IO];
     for (int i = 0; i < MS_SCALAR_MAX_TABLE; i++)
         table[i] = i < MS_POLY_CANDIDATES ? 1.0 - 0.3 * i : i;
-    for (int i = 0; i < n_in; i++) /* one of them a constant, of a table the number of plans */
+    for (int i = 0; i < n_in; i++) /* one is a constant: with a table, the number of plans */
         in[i] = picks && i == 0    ? ms_const(3.0)
                 : i == 1 && !picks ? ms_const(0.75)
                                    : ms_each(a->vec[i].vec);

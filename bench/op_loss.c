@@ -1,4 +1,4 @@
-/* op_loss.c - the loss as cases: see op_network.c.
+/* op_loss.c - cases of the loss (see op_network.c).
  *
  * m rows of n logits.  Bounds: with x the argument of the cap's function, |y| / scale or
  * (|y| + |shift|) / width, a capped logit is off by (|z| + slope x) 4 u or less; Z is the largest
@@ -30,7 +30,7 @@ static const struct {
     { MS_CAP_SIGMOID, 3, 2, 5, true, false, -2.0 }, /* the same target thrice */
     { MS_CAP_NONE, 3, 1, 1, true, false, 1.0 },     /* the same, the last row lacks one */
     { MS_CAP_TANH, 3, 1, 0, false, false, 0.0 },    /* the losses alone */
-    { MS_CAP_NONE, 2, 0, 0, false, true, 1.0 },     /* logits beyond what exp takes */
+    { MS_CAP_NONE, 2, 0, 0, false, true, 1.0 },     /* logits that overflow exp */
     { MS_CAP_TANH, 1, 0, 0, false, true, 1.0 },     /* the same, capped */
     { MS_CAP_SIGMOID, 2, 0, 1, false, true, 1.0 },
 };
@@ -66,7 +66,7 @@ static ms_xent xent_of(const op_args *a)
                     .n_weights  = variants[v].n_weights,
                     .weights    = { 1.0, 0.5, 0.125 },
                     .grad_scale = variants[v].grad_scale };
-    if (x.n_weights == 2) x.weights[0] = 0.75; /* then loss[0] is not loss[1] and more */
+    if (x.n_weights == 2) x.weights[0] = 0.75; /* loss[0] weights the first term, loss[1] not */
     return x;
 }
 
@@ -113,7 +113,7 @@ done:
 typedef struct capped {
     double z, error;           /* error in units of eps */
     double slope, slope_error; /* the same */
-    double steep;              /* factor on what of the slope may be too small a number */
+    double steep;              /* factor on the part of the slope that may underflow */
 } capped;
 
 static capped cap(const ms_xent *x, double raw)
@@ -139,17 +139,17 @@ static capped cap(const ms_xent *x, double raw)
 /* Row i: the logsumexp, and in *error the largest error of a capped logit. */
 static double row_lse(const ms_xent *x, ms_mat logits, int64_t i, double *error)
 {
-    double top = (double)-INFINITY;
+    double max = (double)-INFINITY;
     *error     = 0.0;
     for (int64_t j = 0; j < logits.cols; j++) {
         const capped c = cap(x, ms_at(logits, 0, i, j));
-        top            = fmax(top, c.z);
+        max            = fmax(max, c.z);
         *error         = fmax(*error, c.error);
     }
-    double sum = exp(cap(x, ms_at(logits, 0, i, 0)).z - top);
+    double sum = exp(cap(x, ms_at(logits, 0, i, 0)).z - max);
     for (int64_t j = 1; j < logits.cols; j++)
-        sum += exp(cap(x, ms_at(logits, 0, i, j)).z - top);
-    return top + log(sum);
+        sum += exp(cap(x, ms_at(logits, 0, i, j)).z - max);
+    return max + log(sum);
 }
 
 static void size_row(const op_args *a, const ms_xent *x, int64_t i, double *losses)
@@ -173,7 +173,7 @@ static void size_row(const op_args *a, const ms_xent *x, int64_t i, double *loss
         const capped c    = cap(x, ms_at(logits, 0, i, j));
         const double p    = exp(c.z - lse);
         double       size = total * (p * expm1(known * eps) + tiny) * c.slope;
-        double       hit  = 0.0; /* weights of targets that are j */
+        double       hit  = 0.0; /* sum of the weights of targets equal to j */
         for (int k = 0; k < x->n_weights && t + k < x->targets.count; k++)
             if (x->targets.data[t + k] == j) hit += fabs(x->weights[k]);
         size += (total * p + hit) *
@@ -182,7 +182,7 @@ static void size_row(const op_args *a, const ms_xent *x, int64_t i, double *loss
     }
 }
 
-/* Sums of losses are float64: m terms and what was there. */
+/* Sums of losses are float64: m terms and the initial value. */
 void op_xent_size(op_args *a)
 {
     const ms_xent x         = xent_of(a);

@@ -1,4 +1,4 @@
-/* op_matrix.c - products and decompositions as cases: operands, calls, bounds, gradients, and their
+/* op_matrix.c - cases of products and decompositions: operands, calls, bounds, gradients, and their
  * rows.  op_kinds.c says what sizes, variants and gradients are. */
 #include <math.h>
 #include <string.h>
@@ -51,10 +51,10 @@ static musec_status gemm_grad(op_args *a, const op_cotangent *g, int by, ms_mat 
     return op->axpby(a->d, ms_const(gemm_beta(a)), g->mat[2], ms_const(0.0), out);
 }
 
-/* ---- products and what rides on them --------------------------------------------------------- */
+/* ---- products with epilogues ----------------------------------------------------------------- */
 
 typedef enum factors { PLAIN, GRAM, SQUARE, POLYNOMIALS } factors; /* a b, a a^T, a a, a p(a) */
-typedef enum added { NOTHING, OTHER, ALONE, ITSELF } added; /* z: none, one, one without diag, c */
+typedef enum added { NOTHING, OTHER, ALONE, ITSELF } added; /* source: none, z, z without diag, c */
 
 static const struct product_variant {
     factors factors;
@@ -87,7 +87,7 @@ bool op_is_symmetric(const op_case *c)
     return strcmp(c->op, "product") == 0 && variant_of(c)->factors != PLAIN;
 }
 
-static bool product_has(const op_case *c) /* large ones are listed one by one */
+static bool product_has(const op_case *c) /* large cases are listed one by one */
 {
     return variant_of(c)->factors < SQUARE || c->m <= 130 || c->n == c->m;
 }
@@ -116,7 +116,7 @@ static void product_operands(op_args *a)
     a->vec[1].negative = true;
 }
 
-/* Which matrices are to be done: not the first of several. */
+/* The mask: all matrices but the first of several. */
 static musec_status product_prepare(op_args *a)
 {
     for (int64_t b = 0; b < a->c.count; b++)
@@ -194,7 +194,7 @@ static void product_size(op_args *a)
     for (int64_t b = 0; b < p.c.count; b++) {
         double sumsq = 0.0, trace = 0.0, value;
         if (!ms_is_active(p.mask, b)) {
-            for (int64_t i = 0; i < p.c.rows * p.c.cols; i++) /* what stays, stays exactly */
+            for (int64_t i = 0; i < p.c.rows * p.c.cols; i++) /* masked matrices must not change */
                 ms_put(p.c, b, i / p.c.cols, i % p.c.cols, 0.0);
             a->vec[4].vec.data[b] = a->vec[5].vec.data[b] = 0.0;
             continue;
@@ -214,7 +214,7 @@ static void product_size(op_args *a)
     }
 }
 
-/* By a: alpha G b^T, or for a symmetric result, b being a^T, alpha (G + G^T) a.  By z: beta G. */
+/* By a: alpha G b^T, or for a symmetric result with b = a^T, alpha (G + G^T) a.  By z: beta G. */
 static musec_status product_grad(op_args *a, const op_cotangent *g, int by, ms_mat out)
 {
     const ms_product p    = product_of(a);

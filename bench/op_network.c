@@ -1,15 +1,15 @@
-/* op_network.c - the ops of networks as cases, and their rows.
+/* op_network.c - cases of the ops of networks, and their rows.
  *
- * Sizes: m tokens of n numbers, n being the head where there are heads, whose number is the count;
- * k is the vocabulary of an embedding.  Nothing is transposed.  Variants are described where their
- * operands are declared.
+ * Sizes: m tokens of n numbers, where n is the head size if there are heads, whose number is the
+ * count; k is the vocabulary of an embedding.  Nothing is transposed.  Variants are described where
+ * their operands are declared.
  *
- * Bounds: u = eps/2 is the error of one operation.  Where signs could cancel, `size` writes the
- * formula with a plus in place of each minus and absolute values throughout; where different
- * outputs deserve different factors, they are in there as well.  A sum of n terms in any order
- * costs (n - 1) u of the sum of their absolute values (Higham 2002, section 4.2).
+ * Bounds: u = eps/2 is the error of one operation.  Where signs could cancel, `size` evaluates the
+ * formula with absolute values and plus in place of minus, and includes factors in which outputs
+ * differ.  A sum of n terms in any order has an error of (n - 1) u of the sum of their absolute
+ * values (Higham 2002, section 4.2).
  *
- * Gradients: those of an op are what its _grad op says, so both are held to finite differences. */
+ * The gradients of an op are computed by its _grad op, so finite differences check both. */
 #include "op_network.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ static int32_t last_id(const op_args *a, int64_t i)
     return (int32_t)a->c.k - 1;
 }
 
-/* variant 0: ids all over the table; 1: the same one again and again */
+/* variant 0: ids from all of the table; 1: one id, repeated */
 static void add_tokens(op_args *a)
 {
     op_add_ids(a, a->c.m, a->c.variant == 0 ? random_id : last_id);
@@ -84,13 +84,13 @@ static double embed_grad_rounding(const op_case *c) { return (double)c->m + 1.0;
 
 /* ---- rmsnorm --------------------------------------------------------------------------------- */
 
-/* r = 1 / sqrt(mean(x^2) + eps): n u for the sum of squares, 2 u for the mean and eps; half of that
- * comes through the root; root and division add 2 u, the product with x one more.  All relative, so
- * (n/2 + 4) u; half of this would do. */
+/* r = 1 / sqrt(mean(x^2) + eps): n u for the sum of squares, 2 u for the mean and eps; the root
+ * halves that; root and division add 2 u, the product with x one more.  All are relative, so the
+ * error is (n/2 + 4) u; half of this would suffice. */
 static double norm_rounding(const op_case *c) { return 0.5 * (double)c->n + 4.0; }
 
-/* dx = r dy - r^3 x sum(dy x) / n: r thrice, another sum of n terms, a few operations; u is half of
- * what is counted. */
+/* dx = r dy - r^3 x sum(dy x) / n: r three times, another sum of n terms, a few operations; the
+ * count is in eps, twice u. */
 static double norm_grad_rounding(const op_case *c)
 {
     return 3.0 * norm_rounding(c) + (double)c->n + 8.0;
@@ -104,7 +104,7 @@ static double rms_factor(ms_mat x, int64_t b, int64_t i, double eps)
     return 1.0 / sqrt(sum / (double)x.cols + eps);
 }
 
-/* variant 0: an eps that matters; 1: in place, a small one */
+/* variant 0: a large eps; 1: in place, a small one */
 static double norm_eps(const op_args *a) { return a->c.variant == 1 ? 1e-6 : 0.1; }
 
 static void norm_operands(op_args *a)
@@ -170,7 +170,7 @@ static void norm_grad_size(op_args *a)
 
 /* ---- rope ------------------------------------------------------------------------------------ */
 
-/* The last two lie in place: out is x, or dx is dout. */
+/* The last two are in place: out is x, or dx is dout. */
 static const struct {
     bool   adjacent, partly, in_place;
     double norm_eps;
@@ -181,7 +181,7 @@ static const struct {
 };
 enum { ROPE_GRADS = 4 };
 
-/* Three more positions than rows.  cos and sin are any numbers: the op does not care. */
+/* Three more positions than rows.  cos and sin need not be a cosine and sine for the op. */
 static void add_angles(op_args *a)
 {
     const int64_t pairs = rope_variants[a->c.variant].partly ? a->c.n / 4 : a->c.n / 2;
@@ -211,7 +211,7 @@ static musec_status rope_run(op_args *a)
     return a->d->ops->rope(a->d, rope_of(a, 2), a->mat[0].mat, a->mat[1].mat);
 }
 
-/* out <- |cos| |x| + |sin| |its partner|, all times r where there is a norm; out may be x */
+/* out <- |cos| |x| + |sin| |the other of the pair|, times r if there is a norm; out may be x */
 static void size_turn(const ms_rope *r, ms_mat x, bool norm, ms_mat out)
 {
     for (int64_t b = 0; b < x.count; b++)
@@ -271,7 +271,8 @@ static void rope_grad_size(op_args *a)
         size_norm_grad(r.norm_eps, a->mat[0].mat, a->mat[2].mat, 0.0, a->mat[2].mat);
 }
 
-/* Between turning back and the norm's gradient dx may be stored, in 16 bits if it has so many. */
+/* dx may be stored between the inverse rotation and the norm's gradient, in 16 bits if it has so
+ * many. */
 static double rope_grad_rounding(const op_case *c)
 {
     return 3.0 + (rope_variants[c->variant].norm_eps >= 0.0 ? norm_grad_rounding(c) : 0.0);
@@ -345,7 +346,7 @@ static op_mat *add_gates(op_args *a, op_role role) /* (rows x heads) */
     return s;
 }
 
-/* variant 0: out of place; 1: in place; 2: gates wide open or shut */
+/* variant 0: out of place; 1: in place; 2: gates close to 1 or 0 */
 static void gate_operands(op_args *a)
 {
     add_gates(a, OP_IN)->make = a->c.variant == 2 ? OP_HUGE : OP_RANDOM;
@@ -359,7 +360,7 @@ static musec_status gate_run(op_args *a)
     return a->d->ops->gate(a->d, a->mat[0].mat, a->mat[1].mat, a->mat[2].mat);
 }
 
-/* A gate that is all but shut may be 0 instead: tiny. */
+/* A gate close to 0 may underflow: tiny. */
 static double open_by(const op_args *a, int64_t i, int64_t h)
 {
     const musec_dtype wide = ms_dtype_accum(a->c.dtype);
@@ -389,7 +390,7 @@ done:
     return st;
 }
 
-/* variant 0: gates half open; 1: wide open or shut */
+/* variant 0: gates about 1/2; 1: close to 1 or 0 */
 static void gate_grad_operands(op_args *a)
 {
     add_gates(a, OP_IN)->make                   = a->c.variant == 1 ? OP_HUGE : OP_RANDOM;
@@ -479,8 +480,8 @@ static musec_status mix_grad_run(op_args *a)
                                a->mat[4].mat, a->mat[5].mat, a->mat[6].mat);
 }
 
-/* dw is a sum over everything: a device may add up to 1024 terms in the wide dtype, and must join
- * the parts in float64. */
+/* dw is a sum over all elements: a device may add up to 1024 terms in the accumulator dtype, and
+ * must add the partial sums in float64. */
 static void mix_grad_size(op_args *a)
 {
     const ms_mat w = a->mat[0].mat, x = a->mat[1].mat, y = a->mat[2].mat, dout = a->mat[3].mat;

@@ -1,4 +1,4 @@
-/* op_network.h - what the rows of op_network.c need from op_attention.c and op_loss.c. */
+/* op_network.h - functions of op_attention.c and op_loss.c for the rows of op_network.c. */
 #ifndef MS_BENCH_OP_NETWORK_H
 #define MS_BENCH_OP_NETWORK_H
 

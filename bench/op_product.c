@@ -1,6 +1,6 @@
-/* op_product.c - the op `product` in 16 bits, as the operators use it: squares of symmetric
- * matrices and Gram matrices with fused epilogues, each beside the device's plain product of the
- * same size. FLOPs are those that are needed: half of them where the result is symmetric. */
+/* op_product.c - times the op `product` in 16 bits, as the operators use it: squares of symmetric
+ * matrices and Gram matrices with fused epilogues, each compared with the device's plain product of
+ * the same size.  FLOPs are those needed: half if the result is symmetric. */
 #include "bench.h"
 #include "timing.h"
 

@@ -1,8 +1,8 @@
-/* op_timed.c - what op_bench times: sizes as they occur, on a CPU and on a GPU.
+/* op_timed.c - the cases that op_bench times: realistic sizes for a CPU and for a GPU.
  *
- * A GPU has more of everything: products that fill it, all matrices of a model at once, a
- * micro-batch of 32768 tokens.  small, medium and wide are the presets of width 768, 1024 and 2048,
- * with 11, 16 and 16 layers. */
+ * On a GPU they are larger: products that fill it, all matrices of a model at once, a micro-batch
+ * of 32768 tokens.  small, medium and wide are the presets of width 768, 1024 and 2048, with 11, 16
+ * and 16 layers. */
 #include <stdlib.h>
 
 #include "op_cases.h"
@@ -21,7 +21,7 @@ typedef struct timed {
     bool        fused, slow;
 } timed;
 
-/* Of unary_grad: relu2, with dx on dout. */
+/* The variant of unary_grad that is relu2 with dx on dout. */
 enum { RELU2_GRAD = MS_UNARY_GELU + 1 + MS_UNARY_RELU2 };
 
 static const timed on_cpu[] = {
@@ -57,7 +57,7 @@ static const timed on_cpu[] = {
     { "embed", 4096, 768, 50304, 1, .in = F32 },
     { "embed_grad", 4096, 768, 50304, 1, .in = F32 },
     { "rmsnorm", 4096, 768, 0, 1, .in = F32 },
-    { "rmsnorm_grad", 4096, 768, 0, 1, .in = F32, .variant = 3 }, /* added to what is there */
+    { "rmsnorm_grad", 4096, 768, 0, 1, .in = F32, .variant = 3 }, /* added to dx */
     { "rope", 4096, 128, 0, 6, .in = F32, .variant = 2 },         /* with its norm */
     { "rope_grad", 4096, 128, 0, 6, .in = F32, .variant = 2 },
     { "unary", 4096, 3072, 0, 1, .in = F32, .variant = MS_UNARY_RELU2 },
@@ -93,8 +93,8 @@ static const timed on_cpu[] = {
         "gemm", VOCAB, width, TOKENS, 1, .in = BF16, .trans = 0x1, .variant = 3    \
     }
 
-/* The ops of the operators over all matrices of a model, of which n_mlp are those of the MLP; the
- * gemm of mlp x width applies them. */
+/* The ops of the operators on all matrices of a model, n_mlp of which belong to the MLP; the gemm
+ * of mlp x width applies the result. */
 #define OPERATOR_OPS(width, mlp, n_mlp)                                                 \
     { "gemm", width, width, width, 3 * (n_mlp), .in = F16 },                            \
         { "gemm", width, width, width, 3 * (n_mlp), .in = F16, .variant = 2 },          \
@@ -112,7 +112,7 @@ static const timed on_cpu[] = {
         "sumsq", width, width, 0, 3 * (n_mlp), .in = F32 | F16                          \
     }
 
-/* The ops of the network; rope includes its norm and turns half of the columns. */
+/* The ops of the network; rope includes its norm and rotates half of the columns. */
 #define NETWORK_OPS(width, mlp, heads)                                                   \
     { "embed", TOKENS, width, VOCAB, 1, .in = BF16 },                                    \
         { "embed_grad", TOKENS, width, VOCAB, 1, .in = BF16 },                           \

@@ -1,11 +1,11 @@
-/* op_updates.c - the ops of optimizers as cases: operands, calls, gradients.  Their rows are in
- * op_element.c; op_kinds.c says what sizes, variants and gradients are. */
+/* op_updates.c - cases of the ops of optimizers: operands, calls, gradients.  Their rows are in
+ * op_element.c; op_kinds.c describes sizes, variants and gradients. */
 #include "op_updates.h"
 
 static bool is_absolute(const op_args *a) { return (a->how & OP_ABSOLUTE) != 0; }
 
 /* variant 0: no slow average; 1: the same, u is g; 2: a slow average; 3: the same, u is g.  alpha
- * is given throughout: without a slow average it counts for nothing. */
+ * is always given, and ignored without a slow average. */
 void op_moments_operands(op_args *a)
 {
     const bool in_place = a->c.variant % 2 == 1;
@@ -30,18 +30,19 @@ musec_status op_moments_run(op_args *a)
                               a->mat[3].mat, a->mat[4].mat);
 }
 
-/* In units of eps/2, one operation: m and slow 3 (coefficient, product, sum), v 4 of itself, being
- * a sum of positive numbers.  Above the line 3 + 2 + 1; below it 4/2 for v, 1 for the root, 2 for
- * its correction, 1 for the sum with eps; and the division: 13, that is 6.5 eps. */
+/* In units of eps/2, the error of one operation: m and slow have 3 (coefficient, product, sum), v 4
+ * relative to itself, as a sum of positive numbers.  The numerator has 3 + 2 + 1; the denominator
+ * 4/2 for v, 1 for the root, 2 for its correction, 1 for the sum with eps; and the division 1: 13
+ * in all, that is 6.5 eps. */
 double op_moments_rounding(const op_case *c)
 {
     (void)c;
     return 8.0;
 }
 
-/* each: one step and decay per matrix.  A copy of a weight of 16 bits has the weight's dtype: what
- * it says is then rounded once.  Where magnitudes are computed both numbers are negative, and
- * everything is added. */
+/* each: one step and decay per matrix.  The copy of a 16-bit weight has the weight's dtype, so it
+ * is rounded once.  When magnitudes are computed, both numbers are negative, so that all terms are
+ * added. */
 static const struct {
     bool        each, cautious, copy;
     musec_dtype dtype; /* of the copy; 0: the weight's */

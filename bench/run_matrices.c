@@ -1,5 +1,5 @@
-/* run_matrices.c - see run_matrices.h.  All large buffers belong to the model, to the run's
- * optimizer, which makes no step, and to scratch above the caller's mark. */
+/* run_matrices.c - reads the matrices of a run.  All large buffers belong to the model, to the
+ * run's optimizer, which makes no step, and to scratch above the caller's mark. */
 #include "run_matrices.h"
 
 #include <assert.h>
@@ -40,7 +40,7 @@ static musec_status copy_momentum(ms_error *e, const ms_train *t, size_t param, 
 {
     const musec_optim *opt   = t->optim;
     const bool         heavy = opt->cfg.momentum_form == MUSEC_MOMENTUM_HEAVY;
-    ms_vec             top;
+    ms_vec             absmax;
     musec_status       st = MUSEC_OK;
     for (size_t i = 0; i < opt->n_groups; i++)
         for (int64_t m = 0; m < opt->groups[i].count; m++)
@@ -53,13 +53,13 @@ static musec_status copy_momentum(ms_error *e, const ms_train *t, size_t param, 
                     "does",
                     t->setup.out, opt->row->name));
     const ms_mat kept = out->momentum; /* in its stored dtype */
-    TRY(ms_scratch_vec(t->ctx, 1, &top));
+    TRY(ms_scratch_vec(t->ctx, 1, &absmax));
     TRY(ms_scratch_mat(t->ctx, ms_dtype_accum(kept.dtype), 1, kept.rows, kept.cols,
                        &out->momentum));
     TRY(t->ctx->ops->copy(t->ctx, kept, out->momentum));
     if (heavy) TRY(t->ctx->ops->scale(t->ctx, ms_const(beta), out->momentum));
-    TRY(t->ctx->ops->absmax(t->ctx, out->momentum, top));
-    TRY(ms_vec_download(t->ctx, top, &out->top));
+    TRY(t->ctx->ops->absmax(t->ctx, out->momentum, absmax));
+    TRY(ms_vec_download(t->ctx, absmax, &out->absmax));
 done:
     return st;
 }

@@ -16,7 +16,7 @@ typedef struct ms_run_matrix {
     musec_view weight,
         copy;        /* the model's own; copy is the compute copy, without data if there is none */
     ms_mat momentum; /* as a moving average, whatever form the run stores; data NULL: none */
-    double top;      /* its absmax */
+    double absmax;   /* of momentum */
 } ms_run_matrix;
 
 typedef struct ms_run_matrices { /* { 0 } is closed */

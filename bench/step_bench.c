@@ -252,7 +252,7 @@ static musec_status set_momentum(ms_device *d, void *state)
             const ms_run_matrix *one   = &j->m->list[param];
             TRY(d->ops->axpby(d, ms_const(scale), one->momentum, ms_const(0.0),
                               ms_mat_slice(g->state[0], k, 1)));
-            g->momentum_bound[k] = scale * one->top;
+            g->momentum_bound[k] = scale * one->absmax;
             opt->params[param].t = j->m->step;
         }
     }

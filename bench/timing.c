@@ -1,4 +1,4 @@
-/* timing.c - see timing.h. */
+/* timing.c - times candidates in turn. */
 #include "timing.h"
 
 #include <stdlib.h>

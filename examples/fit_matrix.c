@@ -9,7 +9,7 @@
 enum { N = 200, IN = 24, OUT = 16, STEPS = 300 };
 static double A[N][IN], B[N][OUT], W[IN][OUT], G[IN][OUT];
 
-static double noise(void) /* uniform, variance 1, the same in every run */
+static double noise(void) /* uniform with variance 1, the same numbers in every run */
 {
     static uint32_t state = 1;
     state                 = state * 1664525u + 1013904223u;

@@ -1,15 +1,14 @@
 /* two_layers.c - trains a small network with biases: matrices by Soft Musec, the rest by AdamW.
  *     cc two_layers.c $(pkg-config --cflags --libs musec) -lm && ./a.out
  *
- * The network is y = gain * (W2 tanh(W1 x + b1)) + b2.  It learns a target that it can nearly
- * represent: another network of the same kind, plus noise.  main() shows how parameters of
- * different kinds are given to one optimizer.
+ * The network is y = gain * (W2 tanh(W1 x + b1)) + b2.  Its target is another network of the same
+ * kind, plus noise.  add_all() shows how parameters of different kinds are added to one optimizer.
  *
  *   W1, W2        role MATRIX: the optimizer that the config names clips their singular values
  *   b1, b2, gain  role VECTOR: AdamW with the aux_ settings.  A vector is a matrix of one row.
  *
- * Biases and gains must not decay, and the output bias learns faster: that is what
- * musec_optim_set_param() is for.  Parameter groups in PyTorch do the same:
+ * Biases and gains must not decay, and the output bias learns faster: musec_optim_set_param() sets
+ * this.  Parameter groups in PyTorch do the same:
  *     {"params": [b1, gain], "weight_decay": 0}, {"params": [b2], "weight_decay": 0, "lr": 0.03}
  *
  * On a GPU the arrays would be memory of the device: see "on a GPU" in musec.h. */
@@ -25,7 +24,7 @@ typedef struct network { /* or its gradient */
 
 static float inputs[N][IN], targets[N][OUT];
 
-static float noise(void) /* uniform, variance 1, the same in every run */
+static float noise(void) /* uniform with variance 1, the same numbers in every run */
 {
     static uint32_t state = 1;
     state                 = state * 1664525u + 1013904223u;

@@ -1,12 +1,12 @@
 /* bpe_fuzz.c - any bytes as a text, encoded by any small vocabulary.
  *
  *     byte 0       number of merges, 64 at most
- *     2 for each   what to merge: below 128 that byte, else a token made before
- *     1 byte       where to cut the text in two, in 256ths of it
+ *     2 for each   the tokens to merge: below 128 that byte, else an earlier token
+ *     1 byte       where to split the text, in 256ths of it
  *     the rest     the text
  *
- * Decoded ids are the text, whole or cut, with <|endoftext|> as an id or as text.  And ids are what
- * the definition gives.  There, a merge of rank r makes pairs of higher rank alone, since a token
+ * Decoded ids are the text, whole or split, with <|endoftext|> as an id or as text.  And ids equal
+ * those of the definition.  In it, a merge of rank r only makes pairs of higher rank, since a token
  * is made of lower ones; so one pass over the word for each rank, in order, does all merges. */
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static uint16_t choose(const vocabulary *v, unsigned byte)
     return (uint16_t)(256 + (byte - 128) % (v->n - 256));
 }
 
-/* A token that its own bytes, merged, do not give is left out: no vocabulary has one. */
+/* Leaves out a token that merging its bytes does not give: no vocabulary has one. */
 static void add_merge(vocabulary *v, uint16_t left, uint16_t right)
 {
     const piece *a = &v->at[left], *b = &v->at[right];
@@ -101,7 +101,7 @@ static ms_bpe *make_bpe(const vocabulary *v)
     return bpe;
 }
 
-/* ---- what must hold -------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static void check_decoded(const ms_bpe *bpe, const uint16_t *ids, size_t n, const char *text,
                           size_t size)
@@ -139,7 +139,7 @@ static void check(const vocabulary *v, const ms_bpe *bpe, const char *text, size
     size_t        n;
 
     REQUIRE(ids != NULL && fuzz_ok(ms_bpe_cache_make(&e, bpe, &cache), &e));
-    for (int again = 0; again < 2; again++) { /* the second time out of the cache */
+    for (int again = 0; again < 2; again++) { /* the second time from the cache */
         n = ms_bpe_encode(bpe, cache, text, size, false, ids);
         REQUIRE(n <= size);
         check_decoded(bpe, ids, n, text, size);
@@ -166,7 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     take_vocabulary(&v, &data, &size);
     cut  = fuzz_take(&data, &size);
     cut  = size * cut / 255;
-    text = malloc(size == 0 ? 1 : size); /* of its own, so that a byte too many is seen */
+    text = malloc(size == 0 ? 1 : size); /* of the exact size, so that overruns are seen */
     REQUIRE(text != NULL);
     if (size > 0) memcpy(text, data, size);
     bpe = make_bpe(&v);

@@ -1,6 +1,6 @@
-/* fuzz.c - see fuzz.h.
+/* fuzz.c - scratch files and checks of the fuzz targets.
  *
- * Files are written below $TMPDIR, else in /dev/shm, where writing costs no disk. */
+ * Files are written below $TMPDIR, else in /dev/shm, which uses no disk. */
 #define _XOPEN_SOURCE 700 /* mkdtemp */
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
 /* npy_fuzz.c - any bytes as a .npy file.
  *
- * Read from a file and from a pipe they give the same; what can be read, written and read again is
- * the same array. */
+ * Reading from a file and from a pipe gives the same result; an array that is read, written and
+ * read again is unchanged. */
 #define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>
 #include <stdio.h>

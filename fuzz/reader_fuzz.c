@@ -1,14 +1,14 @@
-/* reader_fuzz.c - any bytes as a file of documents, packed or not.
+/* reader_fuzz.c - any bytes as a file of documents, compressed or not.
  *
  *     byte 0     how to read: format + 3 split + 9 skip_bad
- *     byte 1     what the file is called
+ *     byte 1     selects the file's name
  *     byte 2     the longest document is 2^this bytes, 2^15 at most
- *     byte 3     the record to go on from
+ *     byte 3     the record to resume from
  *     the rest   the file
  *
- * Documents one by one, and records of which documents are made, are the same, and those of a text
- * are what the separators say; going on from a record gives what came from there on.  Files that
- * unpack to 512 KiB and more are left alone: they take time, and nothing else happens there. */
+ * Reading documents and reading records gives the same documents, and those of a text are split at
+ * the separators; resuming from a record gives the same records as before.  Files of 512 KiB and
+ * more when unpacked are skipped: they only take time. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,15 +16,15 @@
 #include "data/unpack.h"
 #include "fuzz.h"
 
-enum { MOST_BYTES = 1 << 19, MEMORY = 256 << 20 }; /* of memory less than scripts/fuzz allows */
+enum { MOST_BYTES = 1 << 19, MEMORY = 256 << 20 }; /* memory: less than scripts/fuzz allows */
 
-typedef struct trace {                      /* of what a pass saw */
-    uint64_t     documents, records, later; /* hashes; later: of the records to go on from */
+typedef struct trace {                      /* the result of a pass */
+    uint64_t     documents, records, later; /* hashes; later: from the record to resume from */
     int64_t      n_documents, bad;
     musec_status st;
 } trace;
 
-/* The whole file as it is unpacked. */
+/* The whole unpacked file. */
 typedef struct unpacked {
     char   text[MOST_BYTES];
     size_t bytes;
@@ -49,7 +49,7 @@ static void unpack(const char *path, unpacked *out)
     ms_unpack_close(u);
 }
 
-/* Documents of a text by the definition: what stands before, or with, each separator. */
+/* Hashes the documents of a text by definition: the text before, or with, each separator. */
 static uint64_t cut_whole(const unpacked *u, ms_reader_split split)
 {
     const char  *mark = split == MS_SPLIT_EOT ? "\n<|endoftext|>\n" : "\n\n";
@@ -89,7 +89,7 @@ static trace by_document(const ms_reader_config *cfg)
     return t;
 }
 
-/* from < 0: from the beginning, without a seek. */
+/* from < 0: reads from the beginning, without a seek. */
 static trace by_record(const ms_reader_config *cfg, int64_t from, int64_t later)
 {
     trace      t = { 0 };

@@ -1,7 +1,6 @@
 /* replay.c - runs a fuzz target on files, without libFuzzer: X_replay FILE or DIRECTORY...
  *
- * Every seed is read into memory of exactly its size, so that AddressSanitizer sees a byte too
- * many. */
+ * Every seed is read into memory of exactly its size, so that AddressSanitizer sees overruns. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -46,5 +45,5 @@ int main(int argc, char **argv)
             return 1;
         }
     printf("%d files, no findings\n", total);
-    return total > 0 ? 0 : 1; /* nothing run is nothing shown */
+    return total > 0 ? 0 : 1; /* no file is a failure */
 }

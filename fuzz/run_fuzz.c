@@ -1,14 +1,14 @@
-/* run_fuzz.c - any bytes as a file that a run left behind and is to go on from.
+/* run_fuzz.c - any bytes as a file from which a run is resumed.
  *
  *     byte 0   c  config.json
- *              s  state.json of a checkpoint, up to the sum that closes it, which is added
- *              S  the same as it is
- *              l  log.jsonl; byte 1 is the step to go on from
- *              e  the events; byte 1 likewise
- *              E  the same as events alone, each with a byte that counts: the records with their
- *                 sums are made of them
+ *              s  state.json of a checkpoint without the final checksum, which is added
+ *              S  state.json with its checksum
+ *              l  log.jsonl; byte 1 is the step to resume from
+ *              e  the events file; byte 1 is the step to resume from
+ *              E  events, each after a byte with its length, from which records with checksums are
+ *                 made; byte 1 is the step to resume from
  *
- * What was read is the same when it is written and read again; a log that was cut once is cut. */
+ * What is read, written and read again is unchanged; truncating a log again changes nothing. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void run_config(const uint8_t *data, size_t size)
 
 /* ---- a checkpoint ---------------------------------------------------------------------------- */
 
-/* The seeds have the sums of these two. */
+/* The seeds contain the checksums of these two files. */
 static void make_checkpoint(void)
 {
     static bool made = false;
@@ -108,7 +108,7 @@ static void run_log(int64_t from, const uint8_t *data, size_t size)
     REQUIRE(fuzz_ok(ms_runlog_write(&e, log, &line), &e));
     REQUIRE(fuzz_ok(ms_runlog_close(&e, log), &e));
     REQUIRE(bytes_of(path) > cut);
-    if (from == 0) return; /* it begins anew */
+    if (from == 0) return; /* the log begins anew */
     REQUIRE(fuzz_ok(ms_runlog_open(&e, fuzz_path("."), from, &log), &e));
     REQUIRE(bytes_of(path) == cut && ms_runlog_time(log) == time);
     REQUIRE(fuzz_ok(ms_runlog_close(&e, log), &e));

@@ -5,8 +5,8 @@
  *              l  log.jsonl
  *              a  all three, each but the last closed by a zero byte
  *
- * The run lies beside three others that are right: all are sorted, compared and judged.  What was
- * read obeys runset.h and compare.h. */
+ * The run lies beside three valid ones: all are sorted, compared and judged.  The result obeys
+ * runset.h and compare.h. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static void make_others(void)
     }
 }
 
-/* One of the parts that zero bytes close; the last has none. */
+/* Writes the next part of the input, which a zero byte ends, except the last. */
 static void put_part(const char *name, const uint8_t **data, size_t *size)
 {
     const uint8_t *zero = *size > 0 ? memchr(*data, '\0', *size) : NULL;
@@ -119,7 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     make_others();
     put_files(what, data, size);
     if (fuzz_ok(ms_runset_add(&e, &set, fuzz_path(".")), &e)) {
-        REQUIRE(set.n == 4 || (set.n == 3 && set.n_notes > 0)); /* the bad one left out, and said */
+        REQUIRE(set.n == 4 || (set.n == 3 && set.n_notes > 0)); /* an invalid one has a note */
         for (size_t i = 0; i < set.n; i++)
             check_run(&set.at[i]);
         REQUIRE(fuzz_ok(ms_compare_build(&e, &set, &c), &e));

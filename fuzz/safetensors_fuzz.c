@@ -1,6 +1,6 @@
 /* safetensors_fuzz.c - any bytes as a .safetensors file: the header, then every tensor.
  *
- * Tensors that can be read, written and read again are the same, and so is the metadata. */
+ * Tensors and metadata that are read, written and read again are unchanged. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static void check_again(ms_safetensors *s, const ms_tensor_out *tensors, size_t 
         const char *text = ms_safetensors_metadata(&again, texts[i][0]);
         REQUIRE(text != NULL && strcmp(text, texts[i][1]) == 0);
     }
-    for (size_t i = 0; i < n; i++) { /* the order may be another: wide ones come first */
+    for (size_t i = 0; i < n; i++) { /* in another order: larger dtypes come first */
         ms_npy a;
         size_t k = 0;
         REQUIRE(fuzz_ok(ms_safetensors_read(&e, &again, i, &a), &e));

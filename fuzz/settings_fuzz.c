@@ -3,8 +3,8 @@
  *     line 1       a preset and an optimizer
  *     other lines  a field, = and its value, as after --set
  *
- * A setting that is refused changes nothing.  Settings go to JSON and come back the same.  Of a run
- * that passes the check, every step has a plan that makes sense. */
+ * A setting that is refused changes nothing.  Settings are unchanged after a round trip through
+ * JSON. If a config passes the check, the plan of every step is valid. */
 #define _POSIX_C_SOURCE 200809L /* strndup */
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static void set_all(ms_train_config *cfg, char *line)
         equal = strchr(line, '=');
         if (equal == NULL) continue;
         *equal = '\0';
-        memcpy(&before, cfg, sizeof before); /* its padding too */
+        memcpy(&before, cfg, sizeof before); /* with its padding */
         if (!fuzz_ok(ms_train_config_set(&e, cfg, line, equal + 1), &e))
             REQUIRE(memcmp(&before, cfg, sizeof before) == 0);
     }

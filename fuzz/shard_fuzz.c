@@ -1,9 +1,9 @@
 /* shard_fuzz.c - any bytes as a shard of tokens.
  *
- *     byte 0     ids must be below 256 times this and 255 more; 255: any will do
+ *     byte 0     ids must be below 256 (this + 1); 255: all ids are allowed
  *     the rest   the file
  *
- * What can be read, written and read again is the same. */
+ * Tokens that are read, written and read again are unchanged. */
 #include <stdlib.h>
 #include <string.h>
 

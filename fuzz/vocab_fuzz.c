@@ -1,11 +1,11 @@
 /* vocab_fuzz.c - any bytes as the files of a vocabulary.
  *
  *     byte 0     p, t, b: encoder.json and vocab.bpe with a NUL between, tiktoken, .bin; P, T, B:
- *                the same, with the 256 single bytes (and the header) already there
- *     byte 1     ids beyond the 257 that every vocabulary has
- *     the rest   the file, or what follows in it
+ *                the same, after the 256 single bytes (and the header)
+ *     byte 1     number of ids beyond the 257 that every vocabulary has
+ *     the rest   the file or its remainder
  *
- * With a vocabulary that loads, the bytes of every token can be encoded and come back. */
+ * With a vocabulary that loads, encoding and decoding the bytes of a token gives the same bytes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +100,7 @@ static const char *write_files(unsigned form, int32_t n_ids, const uint8_t *data
     return write_file("encoder.json", &before, data, first);
 }
 
-/* ---- what must hold -------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static void check_tokens(const ms_bpe *bpe)
 {

@@ -2,14 +2,14 @@
  *
  *     CUDA_INJECTION64_PATH=$PWD/libkernel_times.so KERNEL_TIMES=FILE musec bench step
  *
- * When the program ends, FILE, or standard error, has a row for each kernel: how often it ran, the
- * sum and the median of its times, its share of the time of all.  Names are as the linker has them:
+ * When the program ends, a row for each kernel is written to FILE or standard error: the number of
+ * calls, the sum and the median of its times, its share of the total time.  Names are mangled:
  * c++filt makes them readable.  Two more settings:
  *
- *     KERNEL_TIMES_SKIP=X  what began in the first X of the time, 0 to 1, is left out: warming up
- *     KERNEL_TIMES_LAST=N  the last N kernels follow one by one, each with the gap before it
+ *     KERNEL_TIMES_SKIP=X  leaves out kernels that began in the first share X (0 to 1) of the time
+ *     KERNEL_TIMES_LAST=N  lists the last N kernels, each with the gap before it
  *
- * CUPTI hands over records by the buffer, in threads of its own, while the program runs. */
+ * CUPTI delivers buffers of records from its own threads while the program runs. */
 #define _XOPEN_SOURCE 700 /* strdup, tsearch */
 #include <cupti.h>
 #include <pthread.h>
@@ -40,11 +40,11 @@ static struct {
 
 static double us_of(const kernel *k) { return (double)(k->end - k->start) / 1e3; }
 
-/* ---- records come ---------------------------------------------------------------------------- */
+/* ---- receiving records ----------------------------------------------------------------------- */
 
 static int by_text(const void *a, const void *b) { return strcmp(a, b); }
 
-/* The name itself is the driver's, and may go with the code that it belongs to. */
+/* Copies the name, which the driver may free with its code. */
 static const char *kept_name(const char *name)
 {
     char *const *found = tfind(name, &seen.names, by_text);
@@ -55,7 +55,7 @@ static const char *kept_name(const char *name)
     return copy;
 }
 
-static void take(const CUpti_ActivityKernel9 *k) /* later forms begin with this one */
+static void take(const CUpti_ActivityKernel9 *k) /* later versions begin with these members */
 {
     if (k->end == 0) { /* no time stamp */
         seen.lost++;
@@ -120,7 +120,7 @@ static int by_total(const void *a, const void *b)
     return compare(((const row *)b)->total_ms, ((const row *)a)->total_ms);
 }
 
-/* The first of n kernels of one name, ordered by their times, as a row. */
+/* Makes a row of the first of n kernels that have one name, ordered by their times. */
 static row row_of(const kernel *k, size_t n)
 {
     row r = { .name = k->name };
@@ -154,7 +154,7 @@ static void print_rows(FILE *f, kernel *k, size_t n)
     free(rows);
 }
 
-/* Kernels of several streams may overlap: then a gap is below zero. */
+/* Kernels of several streams may overlap: then a gap is negative. */
 static void print_last(FILE *f, const kernel *k, size_t n, size_t last)
 {
     if (last > n) last = n;
@@ -183,7 +183,7 @@ static void print_all(FILE *f, kernel *k, size_t n)
     while (skipped + 1 < n && (double)(k[skipped].start - k[0].start) < until)
         skipped++;
     print_rows(f, k + skipped, n - skipped);
-    qsort(k, n, sizeof *k, by_start); /* the rows have another order */
+    qsort(k, n, sizeof *k, by_start); /* print_rows changes the order */
     if (last > 0) print_last(f, k, n, last);
 }
 
@@ -194,7 +194,7 @@ static void report(void)
 
     cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     pthread_mutex_lock(&seen.lock);
-    if (seen.n > 0) { /* a process that ran no kernel leaves the file of another alone */
+    if (seen.n > 0) { /* a process without kernels must not overwrite the file of another */
         if (path != NULL && (f = fopen(path, "w")) == NULL)
             fprintf(stderr, "kernel_times: %s cannot be written\n", path);
         print_all(f != NULL ? f : stderr, seen.all, seen.n);
@@ -204,7 +204,7 @@ static void report(void)
     pthread_mutex_unlock(&seen.lock);
 }
 
-/* CUDA calls it by this name before it does anything else. */
+/* CUDA calls this function first. */
 int InitializeInjection(void);
 int InitializeInjection(void)
 {
@@ -214,7 +214,7 @@ int InitializeInjection(void)
     if (rc != CUPTI_SUCCESS) {
         cuptiGetResultString(rc, &why);
         fprintf(stderr, "kernel_times: CUPTI: %s\n", why != NULL ? why : "unknown");
-        return 1; /* the program runs, untimed */
+        return 1; /* the program runs without timing */
     }
     atexit(report);
     return 1;

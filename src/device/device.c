@@ -15,11 +15,11 @@ enum {
     SINGLE_DOUBLE = 1u << MUSEC_F32 | 1u << MUSEC_F64,
     ALL_DTYPES    = SINGLE_DOUBLE | 1u << MUSEC_BF16 | 1u << MUSEC_F16,
     IN_CACHE      = 1 << 21, /* elements: 8 MiB of float32 */
-    ON_GPU        = 1 << 28, /* products that are large enough, and memory is plenty */
+    ON_GPU        = 1 << 28, /* elements: the products are large, and there is memory enough */
 };
 
 static const ms_device_kind kinds[] = {
-/* best first: the default is the first that opens */
+/* in order of preference: the default is the first that opens */
 #ifdef MS_HAVE_CUDA
     { .name             = "cuda",
       .description      = "NVIDIA GPUs: cuBLASLt, cuSOLVER, cuDNN and kernels of our own",
@@ -73,7 +73,7 @@ int ms_device_gpus(void)
 #endif
 }
 
-/* "cuda:1" is kind "cuda", index 1.  NULL: no such kind, or the index is no number. */
+/* "cuda:1" is kind "cuda", index 1.  NULL: there is no such kind, or the index is not a number. */
 static const ms_device_kind *find_kind(const char *name, int *index)
 {
     const size_t length = strcspn(name, ":");
@@ -139,7 +139,7 @@ static musec_status open_kind(const ms_device_kind *kind, int index, musec_ctx *
     ms_arena_init(&d->scratch, d, scratch_alloc, scratch_free);
     if (kind->open != NULL)
         st = kind->open(d, index);
-    else if (index > 0) /* a kind that opens nothing has no second one */
+    else if (index > 0) /* a kind without an open function has one device */
         st = ms_fail(&d->error, MUSEC_EINVAL,
                      "there is one device \"%s\", not \"%s\"; leave the number out", kind->name,
                      d->name);
@@ -152,7 +152,7 @@ static musec_status open_kind(const ms_device_kind *kind, int index, musec_ctx *
     return st;
 }
 
-/* Like the public function; why->text is "" where there is nothing to say. */
+/* Like the public function; on success why->text may name a device that did not open, or is "". */
 static musec_status create(musec_ctx **out, const char *device, ms_error *why)
 {
     musec_status st     = MUSEC_EDEVICE;

@@ -1,26 +1,27 @@
 /* device.h - the op table: everything a device can do, and the only way to reach it.
  *
- * Three nouns.  A matrix (ms_mat) is a stack of equal matrices in device memory, with a leading
- * dimension, a distance between matrices and a transposition that costs nothing.  A vector (ms_vec)
- * holds one float64 per matrix of a stack: norms, scales, coefficients.  It stays on the device, so
- * that a number needed later never makes the host wait.  A number (ms_num) is an operand of an
- * element op: a constant, or one value per matrix read from a vector.
+ * Ops have three types of operands.  A matrix (ms_mat) is a stack of equal matrices in device
+ * memory, with a leading dimension, a distance between matrices and a flag that it is transposed. A
+ * vector (ms_vec) holds one float64 per matrix of a stack: norms, scales, coefficients.  It stays
+ * on the device, so that a number needed later never makes the host wait.  A number (ms_num) is a
+ * scalar operand: a constant, or one value per matrix read from a vector.
  *
- * Device first, output last.  Ops queue work: as a rule they neither wait nor allocate (workspace
- * comes from the device's scratch arena, which grows until it has seen the largest call); `sync`,
- * `download` and `now_ms` wait, `alloc` allocates.  A GPU waits besides in `svd` and `eigh`, whose
- * library does, and where a plan is made: at the first product of a kind, unless it is small, whose
- * proposals are timed, and at the first attention of a kind by cuDNN.
- * Operands are checked by the callers' contracts, not by the ops; what an op checks it asserts.
- * Unless an op says otherwise, all matrix operands of one call share dtype and count, and the
- * output overlaps no input.
+ * The device is the first argument, the output the last.  Ops queue work: as a rule they neither
+ * wait nor allocate (workspace comes from the device's scratch arena, which grows to the size of
+ * the largest call); `sync`, `download` and `now_ms` wait, `alloc` allocates.  A GPU also waits in
+ * `svd` and `eigh`, because their library does, and when a plan is made: at the first product of a
+ * kind, unless it is small, to time its candidate algorithms, and at the first attention of a kind
+ * by cuDNN. Callers pass valid operands; ops only assert what they need.  Unless an op says
+ * otherwise, all matrix operands of one call share dtype and count, and the output overlaps no
+ * input.
  *
  * Numbers of 16 bits (bf16, f16) are for storage: arithmetic on them is float32 or wider, rounded
- * when stored.  An operand "in the accumulator dtype" has the others' dtype, or float32 where that
- * has 16 bits.  A device has the dtypes that its kind says.
+ * when stored.  An operand "in the accumulator dtype" has the others' dtype, or float32 if that has
+ * 16 bits.  The kind of a device lists its dtypes.
  *
- * The matrices of a stack may lie anywhere: then `ptrs`, a pointer array in host memory, says
- * where.  The ops marked (grouped) take at most two such operands: one call updates all parameters.
+ * The matrices of a stack may lie anywhere: then `ptrs` is an array of their pointers in host
+ * memory.  The ops marked (grouped) take at most two such operands, so that one call updates all
+ * parameters.
  *
  * `ref` implements each row in plain loops and thereby defines it.  `cpu` starts as a copy of `ref`
  * and overrides rows; no row is NULL. */
@@ -71,22 +72,22 @@ typedef struct ms_ids { /* token ids or row numbers, on the device */
 typedef struct ms_num { /* `each` if it has data, else `list` if there is one, else `value` */
     double        value;
     ms_vec        each;
-    const double *host; /* one per matrix in host memory, read before the op returns; decay_add and
-                           scalars alone take it */
+    const double *host; /* one per matrix in host memory, read before the op returns; only for
+                           decay_add and scalars */
 } ms_num;
 
 /* One output of `combine`: out = x_coef X + y_coef Y + diag I. */
 typedef struct ms_term {
     ms_num x_coef, y_coef, diag;
     ms_mat out;
-    ms_vec mask; /* data NULL: all; else only matrices where it is not 0, the others' out stays */
+    ms_vec mask; /* data NULL: all; else out is written only for matrices where it is not 0 */
 } ms_term;
 
 /* A product and its epilogue:  c <- alpha a b + beta source + diag I. */
 typedef struct ms_product {
     ms_mat a, b;              /* one dtype */
     ms_num alpha, beta, diag; /* not in host memory */
-    ms_mat source;            /* data NULL: none, and beta does not count; of a dtype that `combine`
+    ms_mat source;            /* data NULL: none, and beta is ignored; of a dtype that `combine`
                                  would mix with c's; may be c */
     ms_mat c;                 /* of a's dtype or the accumulator dtype */
     /* a b and source are KNOWN to be symmetric (b is a^T, or both are polynomials in one symmetric
@@ -94,12 +95,12 @@ typedef struct ms_product {
      * decide where it is allowed (docs/operators.md). */
     bool   symmetric;
     ms_vec sumsq, trace; /* of c before it is rounded to its dtype; data NULL: not wanted */
-    ms_vec mask; /* data NULL: all; else only matrices where it is not 0, the others' c, sumsq and
-                    trace stay as they are */
+    ms_vec mask; /* data NULL: all; else c, sumsq and trace are written only for matrices where it
+                    is not 0 */
 } ms_product;
 
-/* A small program over the scalars of a stack: for each matrix, some numbers in, some out.  That is
- * what lets a plan be chosen on the device.  The layer above defines the programs in a header that
+/* A small program over the scalars of a stack: for each matrix it maps some numbers to others, so
+ * that a plan can be chosen on the device.  The layer above defines the programs in a header that
  * the build gives to the devices (MS_SCALAR_PROGRAMS), once for all of them:
  *     void ms_scalar_run(int program, const double *table, const double *in, double *out) */
 enum { MS_SCALAR_MAX_IO = 16, MS_SCALAR_MAX_TABLE = 128 };
@@ -131,10 +132,10 @@ typedef struct ms_moments {
 } ms_moments;
 
 /* Rotary positions of the rows of a head.  Pair j of the columns is (2j, 2j+1) if `adjacent`, else
- * (j, j + cols/2); row i turns pair j < cos.cols by the angle of cos(i, j) and sin(i, j):
+ * (j, j + cols/2); row i rotates pair j < cos.cols by the angle of cos(i, j) and sin(i, j):
  *     (p, r) -> (p cos + r sin, r cos - p sin).
- * The other columns are position-free.  norm_eps >= 0: rows are first normalised as by `rmsnorm`
- * with that eps (QK-norm); below 0 they are not. */
+ * The other columns are not rotated.  norm_eps >= 0: rows are first normalized as by `rmsnorm` with
+ * that eps (QK-norm); below 0 they are not. */
 typedef struct ms_rope {
     ms_mat cos, sin; /* one matrix each in the accumulator dtype: (positions >= rows, pairs) */
     bool   adjacent;
@@ -145,10 +146,10 @@ typedef struct ms_rope {
 typedef struct ms_attn {
     double  scale;   /* logit = scale q.k */
     double  softcap; /* c > 0: the softmax is of c tanh(logit / c); 0: of the logit */
-    int64_t window;  /* >= 0: keys before its own that a query sees */
+    int64_t window;  /* >= 0: number of keys before its own that a query sees */
     ms_ids  doc;     /* (rows) first row of the document that row i is in: <= i, never falling */
-    /* upper bounds of the number of documents and of the rows of the longest, for a device that
-     * chooses a kernel by them; 0: not known */
+    /* upper bounds of the number of documents and of the rows of the longest, by which a device may
+     * choose a kernel; 0: not known */
     int64_t docs, longest;
 } ms_attn;
 
@@ -201,7 +202,7 @@ typedef struct ms_device_ops {
     musec_status (*copy)(ms_device *d, ms_mat x, ms_mat out);
     musec_status (*fill)(ms_device *d, double value, ms_mat out);
     musec_status (*add_diag)(ms_device *d, ms_num value, ms_mat x); /* x <- x + value I */
-    /* x <- factor x, the product formed in float64: any power of two is safe; 1 costs nothing */
+    /* x <- factor x, computed in float64, so that any power of two is safe; 1 costs nothing */
     musec_status (*scale)(ms_device *d, ms_num factor, ms_mat x);
     /* y <- alpha x + beta y; where beta is the constant 0, y is not read (grouped) */
     musec_status (*axpby)(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y);
@@ -209,14 +210,14 @@ typedef struct ms_device_ops {
      * be x or y; a coefficient of 0 still reads its operand.  Dtypes may differ where none is
      * float64; an out of another dtype lies on no input (grouped) */
     musec_status (*combine)(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n_terms);
-    /* out <- x_coef x + y_coef y, the same bits as by combine, and absmax <- that of y on the way;
-     * out lies on no input (grouped) */
+    /* out <- x_coef x + y_coef y, with the same bits as combine, and absmax <- that of y; out lies
+     * on no input (grouped) */
     musec_status (*average)(ms_device *d, ms_num x_coef, ms_mat x, ms_num y_coef, ms_mat y,
                             ms_mat out, ms_vec absmax);
     musec_status (*scale_rows)(ms_device *d, ms_mat v, ms_mat x); /* row i of x times v(0, i) */
-    /* Brings a stack to a safe range: *scaled is factor * x, in `buffer` (of the same shape).  With
-     * equal dtypes, a device may set a factor that it does not need to 1, each by itself; with all
-     * of them 1, *scaled may be x. */
+    /* Scales a stack to a safe range: *scaled is factor * x, in `buffer` (of the same shape).  With
+     * equal dtypes, a device may set each factor that it does not need to 1; if all of them are 1,
+     * *scaled may be x. */
     musec_status (*prescale)(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer, ms_mat *scaled);
 
     /* optimizers */
@@ -231,8 +232,8 @@ typedef struct ms_device_ops {
     musec_status (*decay_add)(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
                               ms_mat w, ms_mat copy);
 
-    /* networks.  Rows are tokens; heads are a stack of (tokens x head) matrices, wherever they lie.
-     * Nothing is transposed.  A _grad op is given what its op was given and the gradient of its
+    /* networks.  Rows are tokens; heads are a stack of (tokens x head) matrices with any strides.
+     * No operand is transposed.  A _grad op takes the operands of its op and the gradient of its
      * output. */
     musec_status (*embed)(ms_device *d, ms_ids ids, ms_mat table,
                           ms_mat out); /* out_i = table[ids_i] */
@@ -250,13 +251,13 @@ typedef struct ms_device_ops {
     musec_status (*unary)(ms_device *d, ms_unary f, ms_mat x, ms_mat out);
     /* dx <- f'(x) dout; dx may be dout or x */
     musec_status (*unary_grad)(ms_device *d, ms_unary f, ms_mat x, ms_mat dout, ms_mat dx);
-    /* The gradient of relu2 from out, for callers that kept that instead of x: dx <- 2 r dout,
-     * where r is the root of out, rounded to its dtype.  r is max(x, 0), to the bit, wherever the
-     * square of that is a normal number.  dx may be dout or out. */
+    /* The gradient of relu2 from out, for callers that stored out instead of x: dx <- 2 r dout,
+     * where r is the root of out, rounded to its dtype.  r is exactly max(x, 0) if the square of
+     * that is a normal number.  dx may be dout or out. */
     musec_status (*relu2_grad_from_out)(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx);
     /* out <- softmax(logits) v, per head; lse (heads, 1, rows), in the accumulator dtype: logsumexp
-     * of each row's logits; max_logit[h] <- max(max_logit[h], the largest scale q.k that a query of
-     * head h saw) */
+     * of each row's logits; max_logit[h] <- max(max_logit[h], the largest scale q.k of a pair of
+     * head h that is not masked) */
     musec_status (*attention)(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v, ms_mat out,
                               ms_mat lse, ms_vec max_logit);
     musec_status (*attention_grad)(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v,
@@ -295,51 +296,51 @@ typedef struct ms_device_ops {
 } ms_device_ops;
 
 struct musec_ctx {
-    const ms_device_ops *ops; /* = &table: each context assembles its own, nothing is shared */
-    ms_device_ops        table;
+    const ms_device_ops         *ops; /* = &table: each context has its own */
+    ms_device_ops                table;
     const struct ms_device_kind *kind;
     ms_error                     error;
     ms_arena                     scratch; /* in device memory */
-    void                        *impl;    /* the device's own: queue, handles, plan caches */
-    /* what a layer above keeps with the context, and how it is freed; both may be NULL */
+    void                        *impl;    /* private to the device: queue, handles, plan caches */
+    /* data of a layer above, and the function that frees it; both may be NULL */
     void *attached;
     void (*free_attached)(void *attached);
     uint64_t workspace; /* bytes that a step of an optimizer may use, unless told otherwise */
     char     name[32];
     bool     deterministic;
-    /* products take the first algorithm without timing: their shapes hardly come again */
+    /* products take the first algorithm without timing: their shapes are hardly ever repeated */
     bool no_autotune;
 };
 
-/* What is known of a call of attention_grad before it is made. */
+/* What is known of a call of attention_grad in advance. */
 typedef struct ms_attn_shape {
     musec_dtype dtype;
     int64_t     heads, head, rows;
-    int64_t     reach; /* keys before its own that a query sees, at most */
+    int64_t     reach; /* maximum number of keys before its own that a query sees */
     double      softcap;
 } ms_attn_shape;
 
-/* A device that is compiled in.  open, close and describe may be NULL: nothing to do, to say. */
+/* A device that is compiled in.  open, close and describe may be NULL. */
 typedef struct ms_device_kind {
     const char *name;
     const char *description;      /* for `musec info` and --help */
-    unsigned    dtypes;           /* bit 1 << dtype: it has it */
+    unsigned    dtypes;           /* a bit, 1 << dtype, for each */
     musec_dtype compute_dtype;    /* of the products of operators on float32 where speed counts */
     musec_dtype activation_dtype; /* that networks are trained in, unless asked otherwise */
     int64_t     logits_chunk;     /* logits that are computed at a time, in elements */
     uint64_t    workspace;        /* of a context, at least */
     bool        batch_variant;    /* the bits of a matrix depend on the batch that it is in */
-    /* scratch of attention_grad, in bytes, at most; NULL: little beside the activations */
+    /* maximum scratch of attention_grad in bytes; NULL: little compared with the activations */
     uint64_t (*attn_workspace)(ms_device *d, ms_attn_shape shape);
     void (*ops)(ms_device_ops *table);
     musec_status (*open)(ms_device *d, int index);
-    /* is there any sign of one here, so that one that does not open is worth a word?  NULL: yes */
+    /* is there a sign of such a device, so that failing to open it is reported?  NULL: yes */
     bool (*is_likely)(void);
     void (*close)(ms_device *d);
     musec_status (*set_threads)(ms_device *d, int threads); /* NULL: it has none to set */
-    /* bytes of its memory, free and in all; NULL: it works in the host's */
+    /* its free and total memory; NULL: it uses the host's */
     ms_memory (*memory)(ms_device *d);
-    /* what it runs on, in words: the chip, its memory, the libraries */
+    /* describes the chip, its memory and the libraries */
     void (*describe)(ms_device *d, char *text, size_t bytes);
 } ms_device_kind;
 
@@ -347,7 +348,7 @@ typedef struct ms_device_kind {
 const ms_device_kind *ms_device_kind_at(size_t index);
 
 void ms_device_ref_ops(ms_device_ops *table);  /* every row, in plain loops */
-void ms_device_cpu_ops(ms_device_ops *table);  /* ref, and what is faster */
+void ms_device_cpu_ops(ms_device_ops *table);  /* ref, with faster rows where there are any */
 void ms_device_cuda_ops(ms_device_ops *table); /* every row, in CUDA; only in builds that have it */
 
 musec_status ms_device_cpu_open(ms_device *d, int index);
@@ -358,10 +359,10 @@ bool         ms_device_cuda_is_likely(void);
 void         ms_device_cuda_close(ms_device *d);
 void         ms_device_cuda_describe(ms_device *d, char *text, size_t bytes);
 ms_memory    ms_device_cuda_memory(ms_device *d);
-uint64_t     ms_device_cuda_attn_workspace(ms_device *d, ms_attn_shape plan);
+uint64_t     ms_device_cuda_attn_workspace(ms_device *d, ms_attn_shape shape);
 
-/* What the CPU device runs on: "OpenBLAS 0.3.21, SkylakeX kernels, 2 threads".  d may be NULL: as a
- * new context would be. */
+/* Describes the CPU device: "OpenBLAS 0.3.21, SkylakeX kernels, 2 threads".  With d NULL it
+ * describes what a new context would be. */
 void ms_device_cpu_describe(ms_device *d, char *text, size_t bytes);
 
 /* ---- views ----------------------------------------------------------------------------------- */
@@ -376,7 +377,7 @@ double      ms_dtype_max(musec_dtype dtype);  /* largest number */
 
 ms_mat ms_mat_of(musec_view view); /* unchecked */
 
-/* Is this a view that may be used?  Fills the error: which (`what`), what is wrong with it. */
+/* Checks a view and converts it.  The error names the view (`what`) and says what is wrong. */
 musec_status ms_mat_from_view(ms_device *d, const char *what, musec_view view, ms_mat *out);
 
 static inline ms_mat ms_t(ms_mat x)
@@ -425,7 +426,7 @@ ms_num ms_num_slice(ms_num n, int64_t first, int64_t count);
 musec_status ms_mat_layout(ms_device *d, musec_dtype dtype, int64_t count, int64_t rows,
                            int64_t cols, ms_mat *out, size_t *bytes);
 
-/* ---- scratch: device memory that a function takes and gives back on every path --------------- */
+/* ---- scratch: device memory that a function takes and releases on every path ----------------- */
 
 /* The pattern:  const ms_mark mark = ms_arena_mark(&d->scratch); ...
  * done: ms_arena_reset(.., mark) */
@@ -434,7 +435,7 @@ musec_status ms_scratch_mat(ms_device *d, musec_dtype dtype, int64_t count, int6
 musec_status ms_scratch_vec(ms_device *d, int64_t count, ms_vec *out);
 musec_status ms_scratch_bytes(ms_device *d, size_t bytes, void **out);
 
-/* vec[i] of every matrix to host memory; waits. */
+/* Copies the vector to host memory; waits. */
 musec_status ms_vec_download(ms_device *d, ms_vec vec, double *host);
 
 #ifdef __cplusplus

@@ -36,38 +36,22 @@ bool ms_device_has(const ms_device *d, musec_dtype dtype)
     return (d->kind->dtypes >> dtype & 1u) != 0;
 }
 
-double ms_dtype_eps(musec_dtype dtype)
-{
-    switch (dtype) {
-    case MUSEC_F32: return FLT_EPSILON;
-    case MUSEC_BF16: return 0x1p-7;
-    case MUSEC_F16: return 0x1p-10;
-    default: return DBL_EPSILON;
-    }
-}
+static const struct {
+    double eps, tiny, max;
+} limits[] = {
+    [MUSEC_F32]  = { FLT_EPSILON, FLT_MIN, FLT_MAX },
+    [MUSEC_F64]  = { DBL_EPSILON, DBL_MIN, DBL_MAX },
+    [MUSEC_BF16] = { 0x1p-7, FLT_MIN, 0x1.fep127 },
+    [MUSEC_F16]  = { 0x1p-10, 0x1p-14, 65504.0 },
+};
 
-double ms_dtype_tiny(musec_dtype dtype)
-{
-    switch (dtype) {
-    case MUSEC_F32:
-    case MUSEC_BF16: return FLT_MIN;
-    case MUSEC_F16: return 0x1p-14;
-    default: return DBL_MIN;
-    }
-}
+double ms_dtype_eps(musec_dtype dtype) { return limits[dtype].eps; }
 
-double ms_dtype_max(musec_dtype dtype)
-{
-    switch (dtype) {
-    case MUSEC_F32: return FLT_MAX;
-    case MUSEC_BF16: return 0x1.fep127;
-    case MUSEC_F16: return 65504.0;
-    default: return DBL_MAX;
-    }
-}
+double ms_dtype_tiny(musec_dtype dtype) { return limits[dtype].tiny; }
 
-/* Sizes that are none, and a product that does not fit, must not overflow here: whoever checks the
- * view refuses them. */
+double ms_dtype_max(musec_dtype dtype) { return limits[dtype].max; }
+
+/* Saturates, and counts none for sizes below 1: ms_mat_from_view refuses such views. */
 static int64_t elements(int64_t rows, int64_t cols)
 {
     if (rows < 1 || cols < 1) return 0;
@@ -176,7 +160,7 @@ musec_status ms_mat_layout(ms_device *d, musec_dtype dtype, int64_t count, int64
 {
     const size_t each = ms_dtype_bytes(dtype), align = 64; /* bytes */
     size_t       one = 0;
-    assert(each > 0); /* a dtype there is */
+    assert(each > 0); /* the dtype is a known one */
     if (!ms_size_stack(1, rows, cols, each, &one) || !ms_size_add(one, align - 1, &one) ||
         !ms_size_stack(count, 1, (int64_t)(one / align * align), 1, bytes))
         return ms_fail(&d->error, MUSEC_EINVAL, "%s: a stack of %lld x %lld x %lld is too large",

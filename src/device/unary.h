@@ -4,8 +4,8 @@
  * its gradient times dy.  MS_UNARY_FNS defines both in a number type, by a logistic function of
  * that type, which also gives 1 minus its value without loss.
  *
- * gelu is x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which is x logistic(z) with twice the
- * argument of tanh: so nothing cancels where x is negative. */
+ * gelu is x / 2 (1 + tanh(z)), z = sqrt(2 / pi) (x + 0.044715 x^3), computed as x logistic(2 z):
+ * nothing cancels where x is negative. */
 #ifndef MS_DEVICE_UNARY_H
 #define MS_DEVICE_UNARY_H
 

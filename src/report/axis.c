@@ -1,9 +1,8 @@
-/* axis.c - ranges, ticks, places.
+/* axis.c - ranges, ticks and positions.
  *
- * Ticks of a linear axis are 1, 2 or 5 times a power of ten apart.  A logarithmic axis has them at
- * 1, 2, 5 of each decade while it is short, at decades (with small ones between) when it is
- * longer, at every so many decades when it is very long, and like a linear one below a third of a
- * decade. */
+ * Ticks of a linear axis are 1, 2 or 5 times a power of ten apart.  A short logarithmic axis has
+ * them at 1, 2, 5 of each decade, a longer one at decades with minor ticks between, a very long one
+ * at every few decades, and one below a third of a decade has those of a linear axis. */
 #include "report/axis.h"
 
 #include <float.h>
@@ -13,15 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WANTED = 6 }; /* ticks, about */
+enum { WANTED = 6 }; /* approximate number of ticks */
 
-#define LARGEST  1e300 /* differences of what lies below it are finite */
+#define LARGEST  1e300 /* differences of smaller values are finite */
 #define SMALLEST 1e-300
-#define SAME     1e-9 /* values nearer than this to each other, relatively, are one value */
+#define SAME     1e-9 /* values with a smaller relative difference are one value */
 
 /* ---- numbers as text ------------------------------------------------------------------------- */
 
-/* Writes m times ten to the e; a factor of 1 is left out: "10⁻³". */
+/* Writes m times ten to the power of e; a factor of 1 is left out: "10⁻³". */
 static void write_power(double m, int e, char text[MS_NUMBER_TEXT])
 {
     static const char *const raised[] = { "⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹" };
@@ -70,23 +69,26 @@ void ms_axis_range_add(ms_axis_range *span, bool log, double value)
     span->any = true;
 }
 
-/* Converts a value to the linear scale of the axis, and back. */
-static double even(const ms_axis *a, double value) { return a->log ? log10(value) : value; }
-static double back(const ms_axis *a, double value) { return a->log ? pow(10.0, value) : value; }
+/* Convert a value to the linear scale of the axis, and back. */
+static double to_scale(const ms_axis *a, double value) { return a->log ? log10(value) : value; }
+static double from_scale(const ms_axis *a, double value)
+{
+    return a->log ? pow(10.0, value) : value;
+}
 
 static void set_range(ms_axis *a, ms_axis_range span, double pad_lo, double pad_hi)
 {
-    double lo = even(a, span.lo), hi = even(a, span.hi), wide = hi - lo;
+    double lo = to_scale(a, span.lo), hi = to_scale(a, span.hi), wide = hi - lo;
 
-    if (!(wide > SAME * fmax(fabs(lo), fabs(hi)))) { /* one value: in the middle */
+    if (!(wide > SAME * fmax(fabs(lo), fabs(hi)))) { /* a single value is placed in the middle */
         const double margin = a->log ? 0.2 : fmax(0.1 * fabs(lo), lo == 0.0 ? 1.0 : DBL_MIN);
         lo -= margin;
         hi += margin;
         wide   = 0.0;
         pad_lo = pad_hi = 0.0;
     }
-    a->lo = back(a, lo - pad_lo * wide);
-    a->hi = fmin(back(a, hi + pad_hi * wide), DBL_MAX);
+    a->lo = from_scale(a, lo - pad_lo * wide);
+    a->hi = fmin(from_scale(a, hi + pad_hi * wide), DBL_MAX);
     if (a->log) a->lo = fmax(a->lo, DBL_MIN);
     if (!a->log && span.lo >= 0.0 && a->lo < 0.0) a->lo = 0.0;
 }
@@ -114,7 +116,7 @@ static void ticks_linear(ms_axis *a)
                                      : 0; /* after the point */
     const double first  = ceil(a->lo / step - 1e-6);
 
-    if (!(unit > 0.0) || !isfinite(first)) return; /* nearer to 0 than a double can divide */
+    if (!(unit > 0.0) || !isfinite(first)) return; /* the step underflows */
     for (int i = 0; i < 2 * WANTED; i++) {
         const double value = (first + i) * step;
         char         label[MS_NUMBER_TEXT];
@@ -170,11 +172,11 @@ void ms_axis_make(ms_axis *axis, bool log, ms_axis_range span, double pad_lo, do
 
 double ms_axis_reach(const ms_axis *axis, double value)
 {
-    const double lo = even(axis, axis->lo) / 2.0, hi = even(axis, axis->hi) / 2.0;
+    const double lo = to_scale(axis, axis->lo) / 2.0, hi = to_scale(axis, axis->hi) / 2.0;
 
     if (isnan(value)) return NAN;
-    if (!(value > axis->lo)) return 0.0; /* also what has no logarithm */
-    return (even(axis, value) / 2.0 - lo) / (hi - lo) * axis->share;
+    if (!(value > axis->lo)) return 0.0; /* also values without a logarithm */
+    return (to_scale(axis, value) / 2.0 - lo) / (hi - lo) * axis->share;
 }
 
 double ms_axis_place(const ms_axis *axis, double value)

@@ -23,7 +23,7 @@ typedef struct ms_axis_range { /* { 0 } is empty */
 typedef struct ms_axis {
     bool    log;
     double  lo, hi;
-    double  share; /* of the axis that values use; above it lie the crosses of diverged runs */
+    double  share; /* of the axis that values use; the rest is for crosses of diverged runs */
     ms_tick ticks[MS_TICKS];
     size_t  n;
 } ms_axis;
@@ -37,7 +37,7 @@ void ms_axis_make(ms_axis *axis, bool log, ms_axis_range span, double pad_lo, do
                   double share);
 /* The position of a value; values outside the axis are at its edge, NaN stays NaN. */
 double ms_axis_place(const ms_axis *axis, double value);
-/* The position of a value that may lie above the axis, so that a line leaves the panel in its own
+/* The position of a value that may lie above the axis, so that a line leaves the panel in the right
  * direction; infinite for an infinite value. */
 double ms_axis_reach(const ms_axis *axis, double value);
 

@@ -22,10 +22,10 @@ typedef struct ms_evidence {
     const ms_claim   *claim;
     char             *text; /* owned; NULL: nothing was noted, or there was no memory */
     size_t            used, capacity;
-    double spread; /* the largest between seeds of the settings in it; NaN: one seed each */
+    double spread; /* largest spread between the seeds of a setting; NaN: one seed each */
 } ms_evidence;
 
-/* A number of each method; of a claim on groups of matrices one for each group. */
+/* A number for each method, or for each group of matrices of each method. */
 typedef struct ms_measured {
     bool   has[MS_COMPARED];
     double of[MS_COMPARED][MS_RUN_GROUPS];
@@ -34,32 +34,34 @@ typedef struct ms_measured {
 /* Sets the number of a method that is not measured by group. */
 void ms_measured_set(ms_measured *out, int method, double value);
 
-/* Measures, and notes the numbers; false, with a note why, where the runs do not allow it. */
+/* Measures and notes the numbers; false, with a note why, if the runs do not allow it. */
 typedef bool       ms_quantity(ms_evidence *ev, ms_measured *out);
 typedef ms_verdict ms_judge(ms_evidence *ev);
 
 typedef enum ms_relation { MS_LESS, MS_AT_MOST, MS_AT_LEAST, MS_MORE, MS_WITHIN } ms_relation;
 enum { MS_ABSOLUTE = -1, MS_LEAST = -2, MS_LEAST_OTHER = -3 };
-enum { MS_ALL_GROUPS = 7, MS_BOUNDS = 3, MS_CONDITIONS = 4 };
+enum { MS_BOUNDS = 3, MS_CONDITIONS = 4 };
 
-/* The number of each of the methods compared with a bound, or with a bound times that of a
+/* Compares the number of each of the methods with a bound, or with a bound times the number of a
  * reference: a method, the least of all, the least of the others.  MS_WITHIN compares the share by
- * which it is above the reference.  Methods that were not run fulfil it. */
+ * which it is above the reference.  Methods that were not run fulfil the condition. */
 typedef struct ms_condition {
     unsigned    methods; /* a bit for each */
     ms_relation relation;
-    int         bound; /* number of the claim's, from 1 */
+    int         bound; /* of the claim, counted from 1 */
     int         reference;
-    unsigned    groups; /* a bit for each */
+    unsigned    groups; /* a bit for each; 0: all */
 } ms_condition;
 
 struct ms_claim {
     const char  *id, *where, *claim;
     const char  *measure; /* {1} is the first bound, {1%} the same in percent, {lr} the rate */
     double       bound[MS_BOUNDS], lr;
+    bool         at_largest; /* ms_measure_losses: at the largest rate, not the smallest */
+    bool         own_best;   /* ms_measure_above: above the method's own best */
     ms_quantity *quantity;
-    ms_condition holds[MS_CONDITIONS]; /* all of them; one without methods ends the list */
-    /* In place of quantity and conditions: a judge of one problem, or of all at once. */
+    ms_condition holds[MS_CONDITIONS]; /* all must hold; one without methods ends the list */
+    /* In place of quantity and conditions, a judge of one problem, or of all problems at once. */
     ms_judge *judge, *judge_all;
 };
 
@@ -77,32 +79,32 @@ void ms_note(ms_evidence *ev, const char *fmt, ...) MS_PRINTF(2, 3);
 void ms_note_item(ms_evidence *ev, const char *fmt, ...) MS_PRINTF(2, 3); /* after a comma */
 void ms_note_loss(ms_evidence *ev, const char *label, double loss);       /* "Muon 3.412" */
 void ms_note_share(ms_evidence *ev, double share);                        /* "+1.2%" */
-/* Notes alone why the claim is not tested, in place of what was noted before. */
+/* Replaces the notes by the reason why the claim is not tested. */
 ms_verdict ms_not_tested(ms_evidence *ev, const char *fmt, ...) MS_PRINTF(2, 3);
-/* Notes "there is no run of Muon at lr 0.2"; with lr NaN the rate is left out. */
+/* Notes "there is no run of Muon at lr 0.2", without the rate if lr is NaN. */
 ms_verdict  ms_no_run(ms_evidence *ev, const char *optimizer, double lr);
 const char *ms_evidence_text(const ms_evidence *ev);
-/* What a problem is called: its data set, or its label where sets are not enough. */
+/* The name of a problem: its data set, or its label where several problems have that set. */
 const char *ms_problem_name(const ms_compare *c, size_t problem);
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* The best setting at a rate (NaN: over all).  NULL: there is none, or no run of the method on that
+/* The best setting at a rate (NaN: at any).  NULL: there is none, or no run of the method on that
  * problem has learned anything. */
 const ms_setting *ms_at_rate(const ms_compare *c, size_t problem, const char *optimizer, double lr);
 const ms_setting *ms_method_at(const ms_evidence *ev, int method, double lr);
 /* A setting's mean loss; infinite if a seed diverged, NaN without a setting. */
 double ms_mean_loss(const ms_setting *s);
-double ms_loss_of(ms_evidence *ev, const ms_setting *s); /* the same; keeps the seeds' spread */
-double ms_spread_of(const ms_setting *s); /* largest less least loss of its seeds; 0 with one */
+double ms_loss_of(ms_evidence *ev, const ms_setting *s); /* the same; notes the seeds' spread */
+double ms_spread_of(const ms_setting *s); /* largest minus smallest loss of its seeds; 0 with one */
 /* Returns the share by which a is above b; it is infinite where a is. */
 double ms_above(double a, double b);
 
 /* ---- quantities and judges ------------------------------------------------------------------- */
 
 /* claims_rates.c */
-ms_quantity ms_measure_range, ms_measure_tuned, ms_measure_smallest, ms_measure_largest,
-    ms_measure_above_own, ms_measure_above_best, ms_measure_worst;
+ms_quantity ms_measure_range, ms_measure_tuned, ms_measure_losses, ms_measure_above,
+    ms_measure_worst;
 ms_judge ms_judge_spectra, ms_judge_large, ms_judge_adam, ms_judge_spectra_better, ms_judge_sets,
     ms_judge_sizes;
 /* claims_training.c */

@@ -1,4 +1,4 @@
-/* claims_options.c - thresholds and iterations, and our own controls. */
+/* claims_options.c - claims on thresholds and iterations, and our own controls. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@ enum { MAX_THRESHOLDS = 64 };
 
 /* ---- the threshold --------------------------------------------------------------------------- */
 
-/* Soft Musec's best settings at one rate for each threshold, ascending: settings are sorted so. */
+/* Soft Musec's best setting at one rate for each threshold, ascending, as settings are sorted. */
 static size_t thresholds_at(const ms_evidence *ev, double lr, const ms_setting *out[MAX_THRESHOLDS])
 {
     const ms_compare *c      = ev->c;
@@ -83,10 +83,9 @@ ms_verdict ms_judge_threshold_large(ms_evidence *ev)
     const size_t      n = thresholds_at(ev, ev->claim->lr, at);
     double            loss[2], rise[2];
 
-    if (n < 2) {
+    if (n < 2)
         return ms_not_tested(ev, "there are not two thresholds of Soft Musec at lr %g",
                              ev->claim->lr);
-    }
     ends[0] = at[0];
     ends[1] = at[n - 1];
     for (int i = 0; i < 2; i++) {
@@ -133,7 +132,7 @@ bool ms_measure_threshold_one(ms_evidence *ev, ms_measured *out)
 
 /* ---- iterations ------------------------------------------------------------------------------ */
 
-/* Is the method Soft Musec with `word` alone said of it ("exact", "K=3"), or nothing (NULL)? */
+/* Is the method Soft Musec with only `word` in its label ("exact", "K=3"), or nothing (NULL)? */
 static bool is_soft_with(const ms_method *m, const char *word)
 {
     char label[128];
@@ -143,7 +142,7 @@ static bool is_soft_with(const ms_method *m, const char *word)
     return strcmp(m->label, label) == 0;
 }
 
-/* The K of a setting of Soft Musec that differs in nothing but K from the usual one; 0: other. */
+/* The K of a setting of Soft Musec whose other options are the usual ones; 0: any other setting. */
 static long iterations_of(const ms_compare *c, const ms_setting *s)
 {
     const char *mode = ms_run_text(s->runs[0], "ns_mode"), *k = ms_run_text(s->runs[0], "ns_iters");
@@ -161,18 +160,20 @@ static bool same_but_method(const ms_setting *a, const ms_setting *b)
            strcmp(a->threshold_text, b->threshold_text) == 0 && strcmp(a->decay, b->decay) == 0;
 }
 
-typedef struct ladder { /* the settings that differ in K alone, K from 3 on */
+typedef struct k_series { /* settings that differ in K alone, K from 3 on */
     const ms_setting *least_k, *most_k;
     long              from, to;
     double            low, high; /* losses */
-} ladder;
+} k_series;
 
-/* The ladder that setting `first` is the first of; false: it is not, or has one step alone. */
-static bool climb(ms_evidence *ev, size_t first, ladder *out)
+/* Collects the settings that differ from setting `first` in K alone; false: it is not the first of
+ * them on the problem, or there is only one K. */
+static bool find_series(ms_evidence *ev, size_t first, k_series *out)
 {
     const ms_compare *c    = ev->c;
     const ms_setting *base = &c->settings[first];
-    *out                   = (ladder){ .low = INFINITY, .high = -INFINITY };
+    *out                   = (k_series){ .low = INFINITY, .high = -INFINITY };
+    if (base->problem != ev->problem || iterations_of(c, base) < 3) return false;
     for (size_t i = 0; i < c->n_settings; i++) {
         const ms_setting *s = &c->settings[i];
         const long        k = iterations_of(c, s);
@@ -193,7 +194,7 @@ static bool climb(ms_evidence *ev, size_t first, ladder *out)
     return out->to > out->from;
 }
 
-static void note_ladder(ms_evidence *ev, const ladder *l)
+static void note_series(ms_evidence *ev, const k_series *l)
 {
     ms_note_item(ev, "lr %g D %s: ", l->least_k->lr, l->least_k->threshold_text);
 }
@@ -205,11 +206,9 @@ ms_verdict ms_judge_iterations(ms_evidence *ev)
     bool              held   = true;
 
     for (size_t i = 0; i < c->n_settings; i++) {
-        ladder l;
-        if (c->settings[i].problem != ev->problem || iterations_of(c, &c->settings[i]) < 3 ||
-            !climb(ev, i, &l) || l.from != 3)
-            continue;
-        note_ladder(ev, &l);
+        k_series l;
+        if (!find_series(ev, i, &l) || l.from != 3) continue;
+        note_series(ev, &l);
         if (isinf(l.high))
             ms_note(ev, "some K diverged");
         else
@@ -229,12 +228,10 @@ ms_verdict ms_judge_more_iterations(ms_evidence *ev)
     bool              held   = true;
 
     for (size_t i = 0; i < c->n_settings; i++) {
-        ladder l;
-        if (c->settings[i].problem != ev->problem || iterations_of(c, &c->settings[i]) < 3 ||
-            !climb(ev, i, &l))
-            continue;
+        k_series l;
+        if (!find_series(ev, i, &l)) continue;
         const double few = ms_loss_of(ev, l.least_k), many = ms_loss_of(ev, l.most_k);
-        note_ladder(ev, &l);
+        note_series(ev, &l);
         ms_note(ev, "K=%ld against K=%ld ", l.to, l.from);
         ms_note_share(ev, ms_above(many, few));
         held = held && ms_above(few, many) > ev->claim->bound[0];
@@ -265,7 +262,7 @@ static const ms_setting *with_counterpart(const ms_evidence *ev, size_t method, 
     return best;
 }
 
-/* The figures at the largest rate, and at how many the method is better than Muon. */
+/* The settings at the largest rate, and the number of rates at which the method is better. */
 typedef struct against_muon {
     const ms_setting *mine, *muon;
     size_t            better, n;
@@ -279,7 +276,7 @@ static bool is_clearly_lower(ms_evidence *ev, const ms_setting *a, const ms_sett
            other - mine > fmax(ms_spread_of(a), ms_spread_of(b));
 }
 
-static against_muon hold_against_muon(ms_evidence *ev, size_t method)
+static against_muon compare_with_muon(ms_evidence *ev, size_t method)
 {
     const ms_compare *c   = ev->c;
     against_muon      out = { 0 };
@@ -301,7 +298,7 @@ ms_verdict ms_judge_effective_step(ms_evidence *ev)
 
     for (int m = MS_SOFT; m <= MS_SPECTRA; m++) {
         const size_t       method = ms_compare_plain(ev->c, ms_compared[m]);
-        const against_muon it     = hold_against_muon(ev, method);
+        const against_muon it     = compare_with_muon(ev, method);
         if (it.n == 0) continue;
         ms_note_loss(ev, ms_compared_title(m), ms_loss_of(ev, it.mine));
         ms_note(ev, " at lr %g with D %s", it.mine->lr, it.mine->threshold_text);
@@ -314,7 +311,7 @@ ms_verdict ms_judge_effective_step(ms_evidence *ev)
     return ms_not_tested(ev, "there is no run of Muon at lr times D of a clipping method");
 }
 
-/* Median over groups and measurements of sigma_1 / D, and the mean share above; false: none. */
+/* The median of sigma_1 / D over groups and measurements, and the mean share above D, if any. */
 static bool clip_of(const ms_setting *s, double *median, double *share)
 {
     size_t  n = 0, capacity = 0;
@@ -358,7 +355,7 @@ ms_verdict ms_judge_clip_active(ms_evidence *ev)
     return ms_not_tested(ev, "no run of a clipping method measures its momentum");
 }
 
-/* The setting that differs from this one in its operator alone; NULL: none. */
+/* The setting that differs from this one only in its operator, or NULL. */
 static const ms_setting *counterpart(const ms_compare *c, const ms_setting *s, const char *operator)
 {
     for (size_t i = 0; i < c->n_settings; i++)

@@ -1,4 +1,4 @@
-/* claims_rates.c - what a method's loss does as the learning rate grows. */
+/* claims_rates.c - claims on the loss as a function of the learning rate. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 
 /* ---- sweeps over learning rates -------------------------------------------------------------- */
 
-/* A problem's sweep: those of the compared methods that were run at two learning rates or more, and
- * the rates at which all of them were.  A rate of 0, which trains nothing, is none of them, nor is
- * one at which all of them stalled. */
+/* The sweep of a problem: the compared methods that were run at two learning rates or more, and the
+ * rates at which all of them were run.  A rate of 0, which trains nothing, is left out, and so are
+ * rates at which all of them stalled. */
 enum { MAX_RATES = 64 };
 typedef struct rate_sweep {
     bool              has[MS_COMPARED];
@@ -17,8 +17,8 @@ typedef struct rate_sweep {
     size_t            n;
     const ms_setting *at[MS_COMPARED][MAX_RATES];
     double            loss[MS_COMPARED][MAX_RATES]; /* as of ms_mean_loss() */
-    size_t            best[MS_COMPARED]; /* the rate of its least loss; 0: all diverged */
-    const ms_setting *best_of_all;       /* of all compared methods, at all their rates; or NULL */
+    size_t            best[MS_COMPARED]; /* index of the rate of its least loss; 0: all diverged */
+    const ms_setting *best_of_all;       /* of all compared methods at all their rates, or NULL */
 } rate_sweep;
 
 static double best_loss(const rate_sweep *s, int m) { return s->loss[m][s->best[m]]; }
@@ -31,7 +31,7 @@ static size_t count_rates(const ms_compare *c, size_t problem, const char *optim
     return n;
 }
 
-/* False, with a note why, where Soft Musec and Muon have not two rates in common. */
+/* False, with a note why, unless Soft Musec and Muon have two rates in common. */
 static bool sweep_make(ms_evidence *ev, rate_sweep *out)
 {
     const ms_compare *c    = ev->c;
@@ -69,7 +69,7 @@ static bool sweep_make(ms_evidence *ev, rate_sweep *out)
     return out->n >= 2;
 }
 
-/* Notes the methods without which the claim is judged. */
+/* Notes the methods that were not run. */
 static void note_absent(ms_evidence *ev, const bool has[MS_COMPARED])
 {
     for (int m = 0; m < MS_COMPARED; m++)
@@ -78,8 +78,8 @@ static void note_absent(ms_evidence *ev, const bool has[MS_COMPARED])
 
 /* ---- one panel of the sweep ------------------------------------------------------------------ */
 
-/* Largest over smallest rate around the best one, as long as the loss stays within the claim's
- * first bound of it; 0 where all runs diverged. */
+/* The ratio of the largest to the smallest rate around the best one at which the loss stays within
+ * the claim's first bound of the best; 0 if all runs diverged. */
 bool ms_measure_range(ms_evidence *ev, ms_measured *out)
 {
     const double bound = ev->claim->bound[0];
@@ -107,13 +107,13 @@ bool ms_measure_range(ms_evidence *ev, ms_measured *out)
     return true;
 }
 
-/* Measures the losses at the smallest or the largest common rate. */
-static bool measure_losses(ms_evidence *ev, bool largest, ms_measured *out)
+/* The losses at the smallest or the largest common rate. */
+bool ms_measure_losses(ms_evidence *ev, ms_measured *out)
 {
     rate_sweep s;
 
     if (!sweep_make(ev, &s)) return false;
-    const size_t rate = largest ? s.n - 1 : 0;
+    const size_t rate = ev->claim->at_largest ? s.n - 1 : 0;
     for (int m = 0; m < MS_COMPARED; m++) {
         if (!s.has[m]) continue;
         ms_measured_set(out, m, ms_loss_of(ev, s.at[m][rate]));
@@ -124,16 +124,9 @@ static bool measure_losses(ms_evidence *ev, bool largest, ms_measured *out)
     return true;
 }
 
-bool ms_measure_smallest(ms_evidence *ev, ms_measured *out)
-{
-    return measure_losses(ev, false, out);
-}
-
-bool ms_measure_largest(ms_evidence *ev, ms_measured *out) { return measure_losses(ev, true, out); }
-
-/* Shares by which the methods are above the best of all at the largest rate (own: above their own
- * best at the common rates). */
-static bool measure_above(ms_evidence *ev, bool own, ms_measured *out)
+/* Shares by which the losses at the largest rate are above the best of all methods, or the method's
+ * own best at the common rates. */
+bool ms_measure_above(ms_evidence *ev, ms_measured *out)
 {
     rate_sweep s;
 
@@ -141,7 +134,8 @@ static bool measure_above(ms_evidence *ev, bool own, ms_measured *out)
     for (int m = 0; m < MS_COMPARED; m++) {
         if (!s.has[m]) continue;
         const double last = ms_loss_of(ev, s.at[m][s.n - 1]);
-        const double best = ms_loss_of(ev, own ? s.at[m][s.best[m]] : s.best_of_all);
+        const double best =
+            ms_loss_of(ev, ev->claim->own_best ? s.at[m][s.best[m]] : s.best_of_all);
         ms_measured_set(out, m, ms_above(last, best));
         ms_note_item(ev, "%s ", ms_compared_title(m));
         ms_note_share(ev, ms_above(last, best));
@@ -151,17 +145,7 @@ static bool measure_above(ms_evidence *ev, bool own, ms_measured *out)
     return true;
 }
 
-bool ms_measure_above_own(ms_evidence *ev, ms_measured *out)
-{
-    return measure_above(ev, true, out);
-}
-
-bool ms_measure_above_best(ms_evidence *ev, ms_measured *out)
-{
-    return measure_above(ev, false, out);
-}
-
-/* Shares by which the clipping methods are above the best of all at their worst rate. */
+/* Shares by which the clipping methods' losses at their worst rate are above the best of all. */
 bool ms_measure_worst(ms_evidence *ev, ms_measured *out)
 {
     rate_sweep s;
@@ -297,9 +281,7 @@ ms_verdict ms_judge_spectra(ms_evidence *ev)
             ms_note_share(ev, ms_above(a, b));
         held = held && apart <= ev->claim->bound[0];
     }
-    if (n == 0) {
-        return ms_not_tested(ev, "Soft Musec and SPECTRA have no learning rate in common");
-    }
+    if (n == 0) return ms_not_tested(ev, "Soft Musec and SPECTRA have no learning rate in common");
     ms_note(ev, " (Soft Musec above SPECTRA)");
     return ms_held(held);
 }
@@ -318,9 +300,7 @@ ms_verdict ms_judge_spectra_better(ms_evidence *ev)
             worse += ms_above(a, b) > slightly && a - b > spread;
         }
     }
-    if (n == 0) {
-        return ms_not_tested(ev, "Soft Musec and SPECTRA have no learning rate in common");
-    }
+    if (n == 0) return ms_not_tested(ev, "Soft Musec and SPECTRA have no learning rate in common");
     ms_note(ev, "of %zu settings Soft Musec is better in %zu, SPECTRA in %zu", n, better, worse);
     return ms_held((double)better >= ev->claim->bound[1]);
 }
@@ -335,11 +315,11 @@ static const char *const sweep_claims[SWEEP_CLAIMS] = { "small-lr", "degrade", "
 static void judge_sweep(const ms_compare *c, size_t problem, ms_verdict out[SWEEP_CLAIMS])
 {
     for (size_t k = 0; k < SWEEP_CLAIMS; k++) {
-        ms_evidence unread = {
+        ms_evidence scratch = {
             .c = c, .problem = problem, .claim = ms_claim_find(sweep_claims[k]), .spread = NAN
         };
-        out[k] = ms_claim_judge(&unread);
-        free(unread.text);
+        out[k] = ms_claim_judge(&scratch);
+        free(scratch.text);
     }
 }
 
@@ -372,7 +352,8 @@ ms_verdict ms_judge_sets(ms_evidence *ev)
 
 static double size_of(const ms_problem *p) { return ms_run_parameters(p->first); }
 
-/* Muon above Soft Musec at this rate; NaN: not both were run, or both diverged. */
+/* The share by which Muon is above Soft Musec at this rate; NaN: one was not run, or both
+ * diverged. */
 static double gap_at(ms_evidence *ev, size_t problem, double rate)
 {
     const ms_compare *c    = ev->c;
@@ -389,8 +370,8 @@ static void note_gap(ms_evidence *ev, const char *label, double gap)
         ms_note(ev, "%s: %+.1f%%", label, 100.0 * gap);
 }
 
-/* The largest rate at which the smaller model has a finite gap, which can be seen to grow, and the
- * larger one has any; NaN: none. */
+/* The largest rate at which the smaller model has a finite gap, so that growth can be seen, and the
+ * larger model has any; NaN: there is none. */
 static double shared_rate(ms_evidence *ev, size_t small, size_t large)
 {
     const ms_compare *c = ev->c;

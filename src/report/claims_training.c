@@ -1,5 +1,5 @@
-/* claims_training.c - what happens during training: the change of stage, weights, updates, time.
- * Numbers of a setting are means over its seeds. */
+/* claims_training.c - claims on the course of training: the change of stage, weights, updates,
+ * time. The numbers of a setting are means over its seeds. */
 #include <math.h>
 #include <string.h>
 
@@ -10,9 +10,9 @@ static const char *const group_names[MS_RUN_GROUPS] = { "QK", "VO", "MLP" };
 /* ---- the change of stage --------------------------------------------------------------------- */
 
 typedef struct stage_jump {
-    double before; /* the last validation loss before it */
-    double rise;   /* highest in the tenth of the run after it, above that, as a share */
-    double steps;  /* until it is below that again; infinite: never */
+    double before; /* the last validation loss before the change */
+    double rise;   /* of the highest loss in the tenth of the run after the change, as a share */
+    double steps;  /* until the loss is below `before` again; infinite: never */
 } stage_jump;
 
 static bool is_validated(const ms_run_line *line)
@@ -20,7 +20,7 @@ static bool is_validated(const ms_run_line *line)
     return line->has_val && !isnan(line->val_loss);
 }
 
-/* False: there is no change, or no validation on either side of it. */
+/* False: there is no change, or no validation before or after it. */
 static bool change_of_run(const ms_run *run, stage_jump *out)
 {
     const int64_t at = ms_run_stage_change(run), until = at + run->steps / 10;
@@ -51,8 +51,8 @@ static bool change_of_run(const ms_run *run, stage_jump *out)
     return true;
 }
 
-/* The mean over seeds.  False, with a note why, where a run that did not diverge shows no change;
- * one that diverged before it never recovers. */
+/* The mean over seeds.  False, with a note why, if a run that did not diverge shows no change; a
+ * run that diverged before the change counts as never recovered. */
 static bool change_of(ms_evidence *ev, int m, stage_jump *out)
 {
     const ms_setting *s = ms_method_at(ev, m, ev->claim->lr);
@@ -72,8 +72,8 @@ static bool change_of(ms_evidence *ev, int m, stage_jump *out)
     return true;
 }
 
-/* Those of the compared methods that were run at the claim's rate; Soft Musec and `needed` must
- * be. */
+/* Finds the compared methods that were run at the claim's rate.  False, with a note why, if Soft
+ * Musec or `needed` was not. */
 static bool has_runs(ms_evidence *ev, int needed, bool has[MS_COMPARED])
 {
     for (int m = 0; m < MS_COMPARED; m++) {
@@ -152,8 +152,8 @@ ms_verdict ms_judge_muonclip_better(ms_evidence *ev)
     return ms_held(isfinite(b) && a - b > fmax(ms_spread_of(muon), ms_spread_of(clip)));
 }
 
-/* The root mean square of second differences where three validations stand at equal distances; the
- * first two after the change, which are the jump's, do not count.  NaN: fewer than three such. */
+/* The root mean square of the second differences of three validations at equal distances, without
+ * the first two after the change, which belong to the jump.  NaN: there are fewer than three. */
 static double oscillation_of_run(const ms_run *run)
 {
     const int64_t      at      = ms_run_stage_change(run);
@@ -193,7 +193,7 @@ static double oscillation_of(const ms_setting *s)
     return n > 0 ? sum / (double)n : NAN;
 }
 
-/* Second differences grow with the distance between validations. */
+/* Second differences are comparable only at the same distance between validations. */
 static bool same_spacing(const ms_evidence *ev)
 {
     const ms_setting *soft = ms_method_at(ev, MS_SOFT, ev->claim->lr);
@@ -267,8 +267,8 @@ static double rank_all(const ms_run *run, int group) { return mean_rank(run, gro
 
 static double rank_late(const ms_run *run, int group) { return mean_rank(run, group, 0.75); }
 
-/* Is the method in one of the claim's conditions, and may it be missing?  A claim on several
- * methods is judged without those but the first that were not run. */
+/* Is the method in one of the claim's conditions?  *optional: it may be missing, as a claim on
+ * several methods needs only the first and the references. */
 static bool is_needed(const ms_claim *claim, int method, bool *optional)
 {
     bool found = false;
@@ -280,8 +280,8 @@ static bool is_needed(const ms_claim *claim, int method, bool *optional)
     return found;
 }
 
-/* Means over the seeds of the best setting at the claim's rate of each method that the claim is
- * about, noted as "Muon QK 31 VO 28 MLP 44". */
+/* For each method of the claim, means over the seeds of its best setting at the claim's rate, noted
+ * as "Muon QK 31 VO 28 MLP 44". */
 static bool measure_groups(ms_evidence *ev, measure *of, ms_measured *out)
 {
     for (int m = 0; m < MS_COMPARED; m++) {
@@ -298,7 +298,7 @@ static bool measure_groups(ms_evidence *ev, measure *of, ms_measured *out)
             size_t n   = 0;
             for (size_t i = 0; i < s->n; i++) {
                 const double x = of(s->runs[i], g);
-                if (isnan(x)) continue; /* one that diverged before it was measured */
+                if (isnan(x)) continue; /* it diverged before it was measured */
                 sum += x;
                 n++;
             }

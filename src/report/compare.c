@@ -1,9 +1,9 @@
-/* compare.c - runs sorted into problems, methods and settings.
+/* compare.c - groups runs into problems, methods and settings.
  *
- * A run is described by three texts made from its config: the problem's (all fields but the
- * optimizer, its options and the seed), the method's (the optimizer and those of its options that
- * differ between runs of one optimizer on one problem, but for the tuned ones) and the setting's.
- * Runs with equal texts belong together, so sorting finds the groups. */
+ * A run has three keys made from its config: of the problem (all fields but the optimizer, its
+ * options and the seed), of the method (the optimizer and its options that differ between runs of
+ * one optimizer on one problem, except tuned ones) and of the setting.  Runs with equal keys belong
+ * together, so sorting finds the groups. */
 #define _POSIX_C_SOURCE 200809L /* open_memstream, strdup */
 #include "report/compare.h"
 
@@ -13,11 +13,11 @@
 
 #include "report/compare_labels.h"
 
-/* Fields that change nothing that a comparison sees. */
+/* Fields that do not affect what is compared. */
 static const char *const ignored[] = { "seed",          "checkpoint_every", "keep",
                                        "device",        "report_every",     "val_every",
                                        "deterministic", "workspace",        "data_format" };
-/* Options that are tuned: a method is its best over the last two. */
+/* Tuned options: a method's loss is the best over the last two. */
 static const char *const tuned[] = { "lr", "threshold", "weight_decay" };
 
 typedef struct counted_run { /* a run while it is sorted */
@@ -33,7 +33,7 @@ static bool is_among(const char *name, const char *const *names, size_t n)
     return false;
 }
 
-/* Option `index` of the optimizers with underscores, as configs have it; NULL behind the last. */
+/* Option `index` of the optimizers, with underscores as in configs; NULL after the last. */
 static const char *option_at(size_t index, char name[64])
 {
     const char *values, *help, *option = musec_optim_option(index, &values, &help);
@@ -78,15 +78,14 @@ bool ms_same_number(double a, double b)
     return fabs(a - b) <= 1e-9 * larger;
 }
 
-/* ---- texts that tell runs apart -------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 musec_status ms_compare_no_memory(ms_error *e)
 {
     return ms_fail(e, MUSEC_ENOMEM, "not enough memory to compare the runs");
 }
 
-/* Every field of the problem with its value, sorted by name: JSON objects keep no order.  An empty
- * one says as much as none. */
+/* All fields of the problem with values, sorted by name.  An empty field counts as missing. */
 static char *problem_key(const ms_run *run)
 {
     json_t     *fields = json_object(), *value;
@@ -103,7 +102,7 @@ static char *problem_key(const ms_run *run)
 }
 
 /* Does this option differ between runs of the optimizer on one problem?  They are sorted by
- * problem; each is held against the first of its own. */
+ * problem, and each is compared with the first of its problem. */
 static bool varies(const counted_run *entries, size_t n, const char *optimizer, const char *option)
 {
     const counted_run *first = NULL;
@@ -118,8 +117,8 @@ static bool varies(const counted_run *entries, size_t n, const char *optimizer, 
     return false;
 }
 
-/* Most methods run at the paper's five iterations in its own mode: that goes without saying. */
-static bool goes_without_saying(const char *option, const char *value)
+/* Most methods run with the paper's five iterations in its mode: labels leave these out. */
+static bool is_usual(const char *option, const char *value)
 {
     static const struct {
         const char *option, *value;
@@ -129,13 +128,13 @@ static bool goes_without_saying(const char *option, const char *value)
     return value[0] == '\0';
 }
 
-typedef struct options { /* names of some */
+typedef struct option_names {
     char   at[96][64];
     size_t n;
-} options;
+} option_names;
 
 /* "Soft Musec, exact", "Soft Musec, K=3", "Muon, nesterov yes". */
-static char *method_label(const ms_run *run, const options *differing)
+static char *method_label(const ms_run *run, const option_names *differing)
 {
     char  *text  = NULL;
     size_t bytes = 0;
@@ -144,7 +143,7 @@ static char *method_label(const ms_run *run, const options *differing)
     fputs(ms_optimizer_title(run->optimizer), to);
     for (size_t i = 0; i < differing->n; i++) {
         const char *option = differing->at[i], *value = ms_run_text(run, option);
-        if (goes_without_saying(option, value)) continue;
+        if (is_usual(option, value)) continue;
         if (strcmp(option, "ns_mode") == 0)
             fprintf(to, ", %s", value);
         else if (strcmp(option, "ns_iters") == 0)
@@ -169,9 +168,9 @@ static int by_problem(const void *a, const void *b)
     return preset != 0 ? preset : data != 0 ? data : key != 0 ? key : dir;
 }
 
-/* Runs of one problem by their names whose data were not the same are told apart by the sums of
- * the data; those that know none stay by themselves.  Sorted by problem. */
-static musec_status tell_data_apart(ms_error *e, counted_run *entries, size_t n)
+/* Splits problems whose runs had different data under the same name, by the sums of the data; runs
+ * without sums stay together.  The runs are sorted by problem. */
+static musec_status split_by_data(ms_error *e, counted_run *entries, size_t n)
 {
     for (size_t i = 0, end; i < n; i = end) {
         const char *sums   = NULL;
@@ -207,7 +206,7 @@ static musec_status find_problems(ms_error *e, ms_runset *set, counted_run *entr
         if (entries[i].problem_key == NULL) return ms_compare_no_memory(e);
     }
     qsort(entries, n, sizeof *entries, by_problem);
-    st = tell_data_apart(e, entries, n);
+    st = split_by_data(e, entries, n);
     if (st != MUSEC_OK) return st;
     qsort(entries, n, sizeof *entries, by_problem);
     for (size_t i = 0; i < n; i++) {
@@ -242,7 +241,7 @@ static size_t find_method(const ms_compare *c, const char *label)
     return i;
 }
 
-/* Variants of one optimizer have its colour, and dashes of their own. */
+/* Variants of one optimizer have its colour and different dashes. */
 static void dash_variants(ms_compare *c)
 {
     for (size_t i = 1, number = 0; i < c->n_methods; i++) {
@@ -252,7 +251,7 @@ static void dash_variants(ms_compare *c)
 }
 
 static void find_differing(const counted_run *entries, size_t n, const char *optimizer,
-                           options *out)
+                           option_names *out)
 {
     char name[64];
     out->n = 0;
@@ -275,7 +274,7 @@ static void add_method(ms_compare *c, char *label, const char *optimizer)
 
 static musec_status find_methods(ms_error *e, counted_run *entries, size_t n, ms_compare *c)
 {
-    options differing;
+    option_names differing;
 
     c->n_methods = 0;
     c->methods   = calloc(n > 0 ? n : 1, sizeof *c->methods);
@@ -338,7 +337,7 @@ static int by_setting(const void *a, const void *b)
     return order != 0 ? order : seed != 0 ? seed : strcmp(x->run->dir, y->run->dir);
 }
 
-/* How much of a run was measured. */
+/* Counts the validations and measurements of a run. */
 static size_t measured(const ms_run *run)
 {
     size_t n = 0;
@@ -347,7 +346,7 @@ static size_t measured(const ms_run *run)
     return n;
 }
 
-/* A seed counts once: of two runs that differ in what is ignored, the one that measured more. */
+/* A seed counts once: of runs that differ only in ignored fields, the one that measured more. */
 static musec_status add_to_setting(ms_error *e, ms_runset *set, ms_setting *s, const ms_run *run)
 {
     const ms_run **last = &s->runs[s->n - 1], *out = run;
@@ -471,7 +470,7 @@ void ms_compare_free(ms_compare *c)
     *c = (ms_compare){ 0 };
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 bool ms_setting_better(const ms_setting *a, const ms_setting *b)
 {
@@ -527,7 +526,7 @@ static size_t count_on(const ms_compare *c, size_t problem, const char *device)
     return n;
 }
 
-/* Returns the kind of device that most runs used; of several, the first. */
+/* Finds the kind of device that most runs used; of several, the first. */
 static void usual_device(const ms_compare *c, size_t problem, char device[MS_RUN_KIND])
 {
     size_t most = 0;

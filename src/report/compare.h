@@ -1,11 +1,11 @@
-/* compare.h - which runs may be compared, and as what.
+/* compare.h - groups runs that may be compared into problems, methods and settings.
  *
- * A problem is all that runs must share to stand in one panel: model, data, schedule, everything
- * but the optimizer, its options and the seed.  A method is an optimizer with those of its options
- * that are not tuned and that differ between the runs at hand ("Soft Musec, exact", "Muon,
- * nesterov yes").  A setting is one method on one problem at one learning rate, threshold and
- * weight decay: its runs differ in the seed alone.  As in the paper, a method's loss at a learning
- * rate is that of its best threshold and weight decay there. */
+ * A problem is everything that the runs of one panel share: model, data, schedule, all but the
+ * optimizer, its options and the seed.  A method is an optimizer with those of its options that are
+ * not tuned and differ between the runs ("Soft Musec, exact", "Muon, nesterov yes").  A setting is
+ * one method on one problem at one learning rate, threshold and weight decay: its runs differ only
+ * in the seed.  As in the paper, a method's loss at a learning rate is that of its best threshold
+ * and weight decay at that rate. */
 #ifndef MS_REPORT_COMPARE_H
 #define MS_REPORT_COMPARE_H
 
@@ -13,28 +13,28 @@
 #include "report/runset.h"
 
 typedef struct ms_problem {
-    char         *label; /* "pico, fineweb": preset, data, and what else tells it from the others */
-    char         *set;   /* of the data: the last part of its path, "builtin" */
+    char         *label; /* "pico, fineweb": preset, data, and fields that differ from others */
+    char         *set;   /* the data set: the last part of its path, "builtin" */
     const char   *preset;
-    const ms_run *first; /* one of its runs, for what they share */
+    const ms_run *first; /* one of its runs, for the fields that they share */
 } ms_problem;
 
 typedef struct ms_method {
     char       *label;
     const char *optimizer;
-    bool        variant; /* the label says more than the optimizer */
+    bool        variant; /* the label is longer than the optimizer's name */
     bool        clips;   /* at a threshold: musec, soft-musec, spectra */
-    ms_style    style;   /* the optimizer's; variants are dashed */
+    ms_style    style;   /* of the optimizer; variants are dashed */
 } ms_method;
 
 typedef struct ms_setting {
     size_t         problem, method;
-    double         lr, threshold;          /* NaN: the method does not clip, or by a rule */
-    const char    *threshold_text, *decay; /* as in the config; "" where the method does not clip */
+    double         lr, threshold;          /* NaN: the method does not clip, or uses a rule */
+    const char    *threshold_text, *decay; /* as in the config; "" if the method does not clip */
     const ms_run **runs;                   /* finished ones, by seed */
     size_t         n, diverged, stalled;
-    double loss, low, high; /* mean, least, largest of the last validation losses of those that
-                                       did not diverge, stalled ones too; NaN if all did */
+    double loss, low, high; /* mean, minimum, maximum of the last validation losses of the runs that
+                               did not diverge, with stalled ones; NaN if all diverged */
 } ms_setting;
 
 typedef struct ms_compare { /* { 0 } is empty */
@@ -49,26 +49,26 @@ typedef struct ms_compare { /* { 0 } is empty */
     size_t           n_rates;
 } ms_compare;
 
-/* Problems of one preset and data that differ in another field are told in a note of the set, with
- * the field and both values: they are drawn apart.  Runs of one problem that differ in their
- * precision, as `auto` may have it, are told too. */
+/* Adds notes to the set: on problems of one preset and data that differ in another field, with the
+ * field and both values, as they are drawn apart; and on runs of one problem that differ in their
+ * precision, as with `auto`. */
 musec_status ms_compare_build(ms_error *e, ms_runset *set, ms_compare *out);
 void         ms_compare_free(ms_compare *c);
 
-/* The best setting there: fewest stalled or diverged, then least mean loss.  NULL: no run. */
+/* The best setting at a rate: fewest stalled or diverged runs, then lowest mean loss.  NULL: no
+ * run. */
 const ms_setting *ms_compare_best(const ms_compare *c, size_t problem, size_t method, double lr);
 /* Returns the best setting over all learning rates. */
 const ms_setting *ms_compare_tuned(const ms_compare *c, size_t problem, size_t method);
-/* The one with just these; lr or threshold NaN, decay NULL: whichever, the best of them. */
+/* The best setting with these values; lr or threshold NaN, decay NULL: any. */
 const ms_setting *ms_compare_find(const ms_compare *c, size_t problem, size_t method, double lr,
                                   double threshold, const char *decay);
-/* The method that is this optimizer with nothing else said; where something is said of each, the
- * one with the most runs; n_methods if there is none. */
+/* The method of this optimizer that is not a variant; if all are variants, the one with the most
+ * runs; n_methods if there is none. */
 size_t ms_compare_plain(const ms_compare *c, const char *optimizer);
-/* A smaller share of a's runs stalled or diverged than of b's, or the same and its loss is lower; b
- * may be NULL. */
+/* Did a smaller share of a's runs fail than of b's (NULL: all), or the same with a lower loss? */
 bool ms_setting_better(const ms_setting *a, const ms_setting *b);
-/* Has every run of it stalled or diverged?  Such a one is nobody's best. */
+/* Has every run of it stalled or diverged?  Then it cannot be a method's best. */
 bool ms_setting_failed(const ms_setting *s);
 bool ms_clips(const char *optimizer); /* at a threshold */
 /* The learning rate at which Muon's largest step is that of this setting of a clipping method: lr
@@ -76,11 +76,11 @@ bool ms_clips(const char *optimizer); /* at a threshold */
 double ms_setting_muon_rate(const ms_setting *s);
 
 typedef struct ms_step_time { /* in ms; NaN: no run has times */
-    double step, optim;       /* medians of a run: of its steps, and of the optimizer's part */
-    size_t runs;              /* that have times */
+    double step, optim;       /* medians over a run: a step, and the optimizer's part of it */
+    size_t runs;              /* number of runs with times */
 } ms_step_time;
-/* Of the method's quickest run: what else goes on in a machine only adds to a time.  Runs on
- * another kind of device than most of the problem's do not count. */
+/* The times of the method's fastest run, as other load on a machine only adds to a time.  Only runs
+ * on the kind of device that most runs of the problem used count. */
 ms_step_time ms_compare_time(const ms_compare *c, size_t problem, size_t method);
 bool         ms_same_number(double a, double b); /* to 1e-9 of the larger */
 

@@ -1,4 +1,4 @@
-/* compare_labels.c - what sets of data and problems are called. */
+/* compare_labels.c - labels of data sets and problems. */
 #define _POSIX_C_SOURCE 200809L /* open_memstream */
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "core/real.h"
 #include "report/compare_labels.h"
 
-/* Bytes of a set's path: "=WEIGHT" is not of it; a path may hold an '=' that no number follows. */
+/* Counts the bytes of a set's path without "=WEIGHT"; other '=' are a part of the path. */
 static size_t path_bytes(const char *set, size_t n)
 {
     for (size_t i = n; i > 0; i--) {
@@ -43,33 +43,33 @@ char *ms_set_label(const char *data)
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-/* Do problems look alike by their preset and set? */
-static bool look_alike(const ms_problem *a, const ms_problem *b)
+/* Do the problems have the same preset and set? */
+static bool same_name(const ms_problem *a, const ms_problem *b)
 {
     return strcmp(a->preset, b->preset) == 0 && strcmp(a->set, b->set) == 0;
 }
 
-/* Is it a field of problems in which these two differ? */
+/* Do these two differ in the field, and is it one that distinguishes problems? */
 static bool differ_in(const ms_problem *a, const ms_problem *b, const char *field)
 {
     return ms_is_problem_field(field) &&
            strcmp(ms_run_text(a->first, field), ms_run_text(b->first, field)) != 0;
 }
 
-/* Collects all fields of the problems that look like this one. */
-static json_t *fields_of_likes(const ms_compare *c, const ms_problem *p)
+/* Collects all fields of the problems with the name of this one. */
+static json_t *fields_of_same_name(const ms_compare *c, const ms_problem *p)
 {
     json_t *fields = json_object();
     for (size_t k = 0; k < c->n_problems; k++)
-        if (look_alike(p, &c->problems[k]))
+        if (same_name(p, &c->problems[k]))
             json_object_update_missing(fields, c->problems[k].first->config);
     return fields;
 }
 
 static const char *or_none(const char *text) { return text[0] != '\0' ? text : "none"; }
 
-/* "pico, fineweb, steps 200": as many fields as tell it from all that look alike.  told: of those,
- * a mark each, all false. */
+/* "pico, fineweb, steps 200": the name, with the fields that distinguish it from all problems of
+ * that name.  told: a flag for each problem, false. */
 static void write_label(const ms_compare *c, const ms_problem *p, const json_t *fields, bool *told,
                         FILE *to)
 {
@@ -81,14 +81,14 @@ static void write_label(const ms_compare *c, const ms_problem *p, const json_t *
         bool tells = false;
         for (size_t k = 0; k < c->n_problems; k++) {
             const ms_problem *other = &c->problems[k];
-            if (told[k] || !look_alike(p, other) || !differ_in(p, other, key)) continue;
+            if (told[k] || !same_name(p, other) || !differ_in(p, other, key)) continue;
             told[k] = tells = true;
         }
         if (tells) fprintf(to, ", %s %s", key, or_none(ms_run_text(p->first, key)));
     }
 }
 
-/* Adds one note for each problem and the next that looks alike. */
+/* Adds a note on the first difference from the next problem of the same name. */
 static musec_status note_difference(ms_error *e, ms_runset *set, const ms_compare *c, size_t i,
                                     const json_t *fields)
 {
@@ -96,7 +96,7 @@ static musec_status note_difference(ms_error *e, ms_runset *set, const ms_compar
     const char       *key;
     json_t           *value;
     for (size_t k = i + 1; k < c->n_problems && next == NULL; k++)
-        if (look_alike(p, &c->problems[k])) next = &c->problems[k];
+        if (same_name(p, &c->problems[k])) next = &c->problems[k];
     json_object_foreach((json_t *)fields, key, value)
     {
         if (next != NULL && differ_in(p, next, key))
@@ -115,7 +115,7 @@ musec_status ms_label_problems(ms_error *e, ms_runset *set, ms_compare *c)
     musec_status st = MUSEC_OK;
     for (size_t i = 0; i < c->n_problems && st == MUSEC_OK; i++) {
         size_t  bytes  = 0;
-        json_t *fields = fields_of_likes(c, &c->problems[i]);
+        json_t *fields = fields_of_same_name(c, &c->problems[i]);
         bool   *told   = calloc(c->n_problems, sizeof *told);
         FILE   *to     = open_memstream(&c->problems[i].label, &bytes);
 
@@ -131,7 +131,7 @@ musec_status ms_label_problems(ms_error *e, ms_runset *set, ms_compare *c)
     return st;
 }
 
-/* A run that does not tell its precision may have that of the others. */
+/* A run without a known precision is taken to have that of the others. */
 musec_status ms_note_precisions(ms_error *e, ms_runset *set, const ms_compare *c)
 {
     for (size_t p = 0; p < c->n_problems; p++) {

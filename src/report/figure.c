@@ -1,4 +1,4 @@
-/* figure.c - figures are built piece by piece. */
+/* figure.c - builds figures: panels, curves, points and symbols. */
 #define _POSIX_C_SOURCE 200809L /* strdup */
 #include "report/figure.h"
 
@@ -17,7 +17,7 @@ static char *copy(ms_figure *f, const char *text)
     return own;
 }
 
-/* Makes room for one more element; NULL without memory, which the figure records. */
+/* Grows a list by one element; NULL without memory, which the figure records. */
 static void *one_more(ms_figure *f, void *at, size_t n, size_t *capacity, size_t each)
 {
     void *more = ms_grow(at, n, capacity, each);
@@ -91,12 +91,13 @@ void ms_curve_point(ms_figure *f, ms_curve *c, ms_point point, const char *tip, 
     c->at[c->n++] = point;
 }
 
-/* Every square is a curve of its own, so that no line joins them. */
-static void put_square(ms_figure *f, ms_panel *p, const ms_point *at)
+/* Adds a square or cross with the tip of a point. */
+static void put_symbol(ms_figure *f, ms_curve *curve, const ms_point *at, bool cross)
 {
-    ms_curve_point(f, ms_panel_curve(f, p, "stalled", ms_style_stalled()),
-                   (ms_point){ .x = at->x, .y = at->y, .low = NAN, .high = NAN, .extra = true },
-                   at->tip != NULL ? "%s" : NULL, at->tip);
+    ms_point symbol = ms_point_at(at->x, cross ? NAN : at->y);
+    symbol.extra    = true;
+    symbol.diverged = cross;
+    ms_curve_point(f, curve, symbol, at->tip != NULL ? "%s" : NULL, at->tip);
 }
 
 void ms_panel_symbols(ms_figure *f, ms_panel *p)
@@ -104,21 +105,17 @@ void ms_panel_symbols(ms_figure *f, ms_panel *p)
     const size_t n = p != NULL ? p->n : 0;
 
     for (size_t i = 0; i < n; i++) {
-        ms_curve *crosses = NULL;
+        size_t crosses = 0; /* index of their curve, since adding one may move all; 0: none yet */
         for (size_t k = 0; k < p->curves[i].n; k++) {
             const ms_point *at = &p->curves[i].at[k];
-            if (at->stalled > 0 && isfinite(at->y)) put_square(f, p, at);
+            if (at->stalled > 0 && isfinite(at->y)) /* each is a curve: no line joins them */
+                put_symbol(f, ms_panel_curve(f, p, "stalled", ms_style_stalled()), at, false);
             if (at->n_diverged == 0 || at->diverged) continue;
-            if (crosses == NULL)
-                crosses = ms_panel_curve(f, p, p->curves[i].label, p->curves[i].style);
-            ms_curve_point(f, crosses,
-                           (ms_point){ .x        = at->x,
-                                       .y        = NAN,
-                                       .low      = NAN,
-                                       .high     = NAN,
-                                       .diverged = true,
-                                       .extra    = true },
-                           at->tip != NULL ? "%s" : NULL, at->tip);
+            if (crosses == 0) {
+                if (ms_panel_curve(f, p, p->curves[i].label, p->curves[i].style) == NULL) return;
+                crosses = p->n - 1;
+            }
+            put_symbol(f, &p->curves[crosses], at, true);
         }
     }
 }

@@ -1,14 +1,15 @@
-/* figure.h - what a plot shows, before it is drawn.
+/* figure.h - the contents of a plot, before it is drawn.
  *
  * A figure is a row of panels (small multiples) with one legend; a panel has axes and curves; a
  * curve has points in ascending x.  A point may have a band over seeds.  A run that diverged is a
  * point without y, drawn as a cross at the panel's upper edge, so that no run disappears; a value
- * that an axis cannot show (0 on a logarithmic one) is drawn at its edge.  Every point has the text
- * that the page shows under the pointer.  Functions that build a figure return no status:
- * without memory they set `out_of_memory`, and drawing the figure fails. */
+ * that an axis cannot show (0 on a logarithmic one) is drawn at its edge.  Every point has a
+ * tooltip.  Functions that build a figure return no status: without memory they set
+ * `out_of_memory`, and drawing the figure fails. */
 #ifndef MS_REPORT_FIGURE_H
 #define MS_REPORT_FIGURE_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -19,17 +20,23 @@ typedef struct ms_point {
     double x, y;       /* y is NaN for a gap, and for a run that diverged */
     double low, high;  /* the range of the seeds; NaN: no band */
     bool   diverged;   /* every run of the point did */
-    char  *tip;        /* owned; NULL: "Muon: step 20, 3.1" is made of label, axis and numbers */
-    size_t n_diverged; /* runs that diverged, for the CSV; 0 where they were not counted */
-    bool   extra;      /* a symbol for runs that another point counts: the CSV leaves it out */
+    char  *tip;        /* owned; NULL: "Muon: step 20, 3.1", made of label, axis and numbers */
+    size_t n_diverged; /* runs that diverged, for the CSV; 0 if they were not counted */
+    bool   extra;      /* a symbol for runs that another point counts; not in the CSV */
     size_t stalled;    /* runs that stalled; y includes them */
 } ms_point;
+
+/* A point without a band. */
+static inline ms_point ms_point_at(double x, double y)
+{
+    return (ms_point){ .x = x, .y = y, .low = NAN, .high = NAN };
+}
 
 enum { MS_DASHES = 7 };
 
 typedef struct ms_style {
     const char *colour; /* "#0072b2" */
-    int         dash;   /* 0 solid, 1 dashed, 2 dotted, 3 dash-dot, and more: below MS_DASHES */
+    int         dash;   /* 0 solid, 1 dashed, 2 dotted, 3 dash-dot, ...; below MS_DASHES */
     int         marker; /* MS_MARKER_... */
 } ms_style;
 
@@ -45,7 +52,7 @@ typedef struct ms_panel {
     bool   x_log, y_log;
     bool   bars;  /* a bar for each curve (the y of its first point) instead of lines */
     double y_max; /* upper limit of the axis; lines to values above it leave the panel; NaN: none */
-    double x_rule; /* a vertical line, labelled rule_label, such as a change of stage; NaN: none */
+    double x_rule; /* x of a vertical line with rule_label, such as a change of stage; NaN: none */
     char  *rule_label;
     ms_curve *curves;
     size_t    n, capacity;
@@ -62,8 +69,8 @@ typedef struct ms_figure { /* { 0 } is empty */
 void ms_figure_begin(ms_figure *f, const char *id, const char *title, const char *caption);
 /* Replaces the caption. */
 void ms_figure_caption(ms_figure *f, const char *fmt, ...) MS_PRINTF(2, 3);
-/* The returned pointer is valid until the next panel (curve) is added.  It is NULL without memory;
- * all functions below accept that. */
+/* The returned pointer is valid until the next panel (curve) is added.  It is NULL without memory,
+ * which all functions below accept. */
 ms_panel *ms_figure_panel(ms_figure *f, const char *title, const char *x_label,
                           const char *y_label);
 ms_curve *ms_panel_curve(ms_figure *f, ms_panel *p, const char *label, ms_style style);
@@ -74,16 +81,16 @@ void ms_curve_point(ms_figure *f, ms_curve *c, ms_point point, const char *tip, 
  * square, called "stalled" in the legend, on each point with runs that stalled. */
 void ms_panel_symbols(ms_figure *f, ms_panel *p);
 void ms_panel_rule(ms_figure *f, ms_panel *p, double x, const char *label);
-/* Is this curve the first of the figure with its label?  The legend has one entry for each label;
- * its style has a marker if one of the curves has. */
+/* Is this curve the first of the figure with its label?  The legend has one entry for each label,
+ * with a marker if one of the curves has one. */
 bool ms_figure_legend_entry(const ms_figure *f, size_t panel, size_t curve, ms_style *style);
 void ms_figure_free(ms_figure *f);
 
 /* The style of an optimizer by its name in the registry; that of an unknown one is grey.  The
  * palette is safe for the color-blind and readable on white and on black. */
 ms_style ms_style_of(const char *optimizer);
-ms_style ms_style_stalled(void); /* of the squares on points of runs that stalled */
-/* The style of variant (or control) 1, 2, ...: colour and marker stay, the dashes differ. */
+ms_style ms_style_stalled(void); /* the style of the squares for runs that stalled */
+/* The style of variant (or control) 1, 2, ...: it differs in the dashes. */
 ms_style ms_style_variant(ms_style style, size_t number);
 /* The style number `index` of `n` ordered values, such as thresholds or iterations. */
 ms_style ms_style_step(size_t index, size_t n);

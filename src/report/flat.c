@@ -9,20 +9,7 @@
 #include "core/table.h"
 #include "report/section_plots.h"
 
-static const struct {
-    const char *name;
-    size_t      offset; /* of a double in ms_run_line */
-    bool        time;
-} columns[] = {
-    { "tokens", offsetof(ms_run_line, tokens), false },
-    { "loss", offsetof(ms_run_line, loss), false },
-    { "val_loss", offsetof(ms_run_line, val_loss), false },
-    { "lr", offsetof(ms_run_line, lr), false },
-    { "tok_s", offsetof(ms_run_line, tok_s), true },
-    { "max_logit", offsetof(ms_run_line, max_logit), false },
-};
-
-/* The name of its directory; where two runs have the same, the whole path. */
+/* The name of its directory, or the whole path if two runs have that name. */
 static const char *name_of(const ms_runset *set, const ms_run *run)
 {
     const char *name = ms_plot_run_name(run);
@@ -38,52 +25,39 @@ static double number_at(const void *base, size_t offset)
     return x;
 }
 
-static void put_number(double x, FILE *to) /* nothing for what is not there */
+static void put_number(double x, FILE *to) /* an empty field if it is not finite */
 {
     char text[MS_REAL_TEXT];
     ms_real_text(x, text);
     fprintf(to, ",%s", isfinite(x) ? text : "");
 }
 
-static void put_begin(const char *run, const ms_run_line *line, FILE *to)
+static bool is_shown(const ms_run_field *f, bool times)
 {
-    ms_csv_text(run, to);
-    fprintf(to, ",%lld", (long long)line->step);
+    return times || strcmp(f->name, "tok_s") != 0;
 }
 
-static void put_steps(const ms_runset *set, bool times, FILE *to)
+/* Writes a row for each step, or for each group of matrices at each step that was measured. */
+static void put_table(const ms_runset *set, bool groups, bool times, FILE *to)
 {
-    fputs("run,step", to);
-    for (size_t k = 0; k < COUNT(columns); k++)
-        if (times || !columns[k].time) fprintf(to, ",%s", columns[k].name);
+    const ms_run_field *fields = groups ? ms_run_group_fields : ms_run_line_fields;
+
+    fputs(groups ? "run,step,group" : "run,step", to);
+    for (const ms_run_field *f = fields; f->name != NULL; f++)
+        if (is_shown(f, times)) fprintf(to, ",%s", f->name);
     fputs("\r\n", to);
     for (size_t i = 0; i < set->n; i++) {
         const char *name = name_of(set, &set->at[i]);
         for (size_t j = 0; j < set->at[i].n; j++) {
             const ms_run_line *line = &set->at[i].lines[j];
-            put_begin(name, line, to);
-            for (size_t k = 0; k < COUNT(columns); k++)
-                if (times || !columns[k].time) put_number(number_at(line, columns[k].offset), to);
-            fputs("\r\n", to);
-        }
-    }
-}
-
-static void put_groups(const ms_runset *set, FILE *to)
-{
-    fputs("run,step,group", to);
-    for (const ms_run_field *f = ms_run_group_fields; f->name != NULL; f++)
-        fprintf(to, ",%s", f->name);
-    fputs("\r\n", to);
-    for (size_t i = 0; i < set->n; i++) {
-        const char *name = name_of(set, &set->at[i]);
-        for (size_t j = 0; j < set->at[i].n; j++) {
-            const ms_run_line *line = &set->at[i].lines[j];
-            for (size_t g = 0; line->has_groups && g < MS_RUN_GROUPS; g++) {
-                put_begin(name, line, to);
-                fprintf(to, ",%s", ms_run_group_names[g]);
-                for (const ms_run_field *f = ms_run_group_fields; f->name != NULL; f++)
-                    put_number(number_at(&line->groups[g], f->offset), to);
+            const int          rows = !groups ? 1 : line->has_groups ? MS_RUN_GROUPS : 0;
+            for (int g = 0; g < rows; g++) {
+                const void *from = groups ? (const void *)&line->groups[g] : line;
+                ms_csv_text(name, to);
+                fprintf(to, ",%lld", (long long)line->step);
+                if (groups) fprintf(to, ",%s", ms_run_group_names[g]);
+                for (const ms_run_field *f = fields; f->name != NULL; f++)
+                    if (is_shown(f, times)) put_number(number_at(from, f->offset), to);
                 fputs("\r\n", to);
             }
         }
@@ -99,10 +73,7 @@ static musec_status write_one(ms_error *e, const ms_runset *set, const char *dir
 
     TRY(ms_path_join(e, dir, groups ? "groups.csv" : "steps.csv", path));
     TRY(ms_out_open(e, path, &out));
-    if (groups)
-        put_groups(set, out.f);
-    else
-        put_steps(set, times, out.f);
+    put_table(set, groups, times, out.f);
     TRY(ms_out_commit(e, &out));
 done:
     ms_out_abandon(&out);

@@ -5,8 +5,8 @@
 #include "report/runset.h"
 
 /* DIR/steps.csv has a row for each step of each run, DIR/groups.csv one for each group of matrices
- * at each step that was measured (docs/formats.md).  times: with those columns that differ when the
- * same runs are made again.  The directory is made if it is not there. */
+ * at each step that was measured (docs/formats.md).  times: with the columns that differ when the
+ * same runs are made again.  The directory is made if it does not exist. */
 musec_status ms_flat_write(ms_error *e, const ms_runset *set, const char *dir, bool times);
 
 #endif

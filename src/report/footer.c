@@ -1,19 +1,19 @@
-/* footer.c - where and when the runs of a page were made.  From the summaries of the runs, so that
- * the page of the same runs is the same page whenever it is drawn. */
+/* footer.c - where and when the runs of a page were made.  It is read from the summaries of the
+ * runs, so that the page of the same runs is the same whenever it is drawn. */
 #include <string.h>
 
 #include "report/section_plots.h"
 
-enum { MOST_MACHINES = 4 };
+enum { MAX_NAMES = 4 };
 
-typedef struct run_origin { /* what is known of all runs */
-    const char *machines[MOST_MACHINES], *versions[MOST_MACHINES];
+typedef struct run_origin { /* where and when all runs were made */
+    const char *machines[MAX_NAMES], *versions[MAX_NAMES];
     size_t      n_machines, n_versions;
     const char *first, *last; /* dates; NULL: none is known */
-    size_t      unknown;      /* runs that do not say */
+    size_t      unknown;      /* runs without this information */
 } run_origin;
 
-static const char *said(const ms_run *run, const char *key)
+static const char *origin_text(const ms_run *run, const char *key)
 {
     return json_string_value(json_object_get(run->made, key));
 }
@@ -22,7 +22,7 @@ static void add_name(const char **names, size_t *n, const char *name)
 {
     for (size_t i = 0; i < *n; i++)
         if (strcmp(names[i], name) == 0) return;
-    if (*n < MOST_MACHINES) names[(*n)++] = name;
+    if (*n < MAX_NAMES) names[(*n)++] = name;
 }
 
 static run_origin find_origin(const ms_runset *set)
@@ -30,8 +30,9 @@ static run_origin find_origin(const ms_runset *set)
     run_origin o = { 0 };
 
     for (size_t i = 0; i < set->n; i++) {
-        const char *machine = said(&set->at[i], "machine"), *date = said(&set->at[i], "date");
-        const char *version = said(&set->at[i], "version");
+        const char *machine = origin_text(&set->at[i], "machine"),
+                   *date    = origin_text(&set->at[i], "date");
+        const char *version = origin_text(&set->at[i], "version");
         if (machine == NULL || date == NULL || version == NULL) {
             o.unknown++;
             continue;
@@ -59,7 +60,7 @@ void ms_build_footer(const ms_compare *c, const ms_report_options *options, ms_p
     const size_t     n = c->set->n;
     char             machines[MS_PLOT_TEXT], versions[MS_PLOT_TEXT], date[96] = "";
 
-    if (options->omit_times || n == 0) return; /* where and when differ, if they are made again */
+    if (options->omit_times || n == 0) return; /* they differ if the runs are made again */
     list_names(o.machines, o.n_machines, machines);
     list_names(o.versions, o.n_versions, versions);
     if (o.first != NULL && strcmp(o.first, o.last) == 0)

@@ -1,4 +1,4 @@
-/* html.c - one page that needs nothing but itself: style and script stand in it, plots are SVG. */
+/* html.c - a self-contained page: it includes style and script, and plots are SVG. */
 #define _POSIX_C_SOURCE 200809L /* strndup */
 #include "report/html.h"
 
@@ -10,7 +10,7 @@
 #include "report/svg.h"
 
 enum { MAX_OPEN_ROWS = 40 }; /* a longer table is folded */
-enum { SENTENCE = 120 };     /* characters of a cell that is a sentence */
+enum { SENTENCE = 120 };     /* a cell with more characters is a sentence */
 
 /* ---- text and tables ------------------------------------------------------------------------- */
 
@@ -29,7 +29,7 @@ void ms_html_text(const char *text, FILE *to)
         case '\n': putc('\n', to); break;
         default:
             if (bytes == 0)
-                fputs("\xef\xbf\xbd", to); /* U+FFFD, the mark of what is no character */
+                fputs("\xef\xbf\xbd", to); /* U+FFFD, the replacement character */
             else if (c < ' ' || c == 0x7f || (c == 0xc2 && (unsigned char)text[1] < 0xa0))
                 putc(' ', to); /* control characters are not allowed in a page */
             else
@@ -64,7 +64,7 @@ static void put_badge(const char *text, FILE *to)
     ms_html_text(text + n, to);
 }
 
-/* Sentences in columns are of no use on a phone: there each row of such a table is a block. */
+/* Columns of sentences are too narrow on a phone: there each row of such a table is a block. */
 static bool has_sentences(const ms_table *table)
 {
     for (size_t i = 0; i < table->n_cells; i++)
@@ -199,7 +199,7 @@ static void put_lines(const char *text, FILE *to)
     }
 }
 
-/* The caption says what is drawn; how it was made is there to be unfolded. */
+/* The caption says what is drawn; notes on how it was made are folded. */
 static void put_caption(const char *caption, const char *notes, FILE *to)
 {
     if (caption[0] == '\0' && notes == NULL) return;
@@ -213,7 +213,7 @@ static void put_caption(const char *caption, const char *notes, FILE *to)
     fputs("</figcaption>\n", to);
 }
 
-/* Four panels stand two by two; one alone is drawn for a phone and for a large screen. */
+/* Four panels stand two by two; a single one is drawn twice, for a phone and for a large screen. */
 static musec_status put_figure(ms_error *e, const ms_block *b, FILE *to)
 {
     const size_t     n      = b->figure.n;
@@ -239,7 +239,7 @@ done:
     return st;
 }
 
-/* A long table is folded: what follows it would be out of reach. */
+/* A long table is folded, so that one need not scroll past it. */
 static musec_status put_table(ms_error *e, const ms_block *b, FILE *to)
 {
     const size_t cells = b->table.n_cells, columns = strlen(b->table.align);

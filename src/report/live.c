@@ -1,9 +1,9 @@
-/* live.c - runs that may still be going on, read again and again.
+/* live.c - follows runs that may still be in progress.
  *
- * A run is a directory with config.json.  How it ended stands in summary.json, which a run that is
- * resumed removes first.  Without a summary, a run is taken for running while its log grows; one
- * that has been silent for longer than SILENT_S, and than SILENT_STEPS of its steps, is "silent":
- * it was killed, or it waits. */
+ * A run is a directory with config.json.  summary.json, which a run removes when it is resumed,
+ * says how it ended.  Without a summary, a run counts as running while its log grows; if the log
+ * has not grown for longer than SILENT_S and SILENT_STEPS of its steps, it is "silent": it was
+ * killed, or it waits. */
 #define _POSIX_C_SOURCE 200809L
 #include "report/live.h"
 
@@ -72,17 +72,11 @@ static void read_config(const char *path, ms_live_run *run)
     json_decref(config);
 }
 
-static bool is_known(const ms_live *live, const char *dir)
-{
-    for (size_t i = 0; i < live->n; i++)
-        if (strcmp(live->at[i].dir, dir) == 0) return true;
-    return false;
-}
-
 static musec_status add_run(ms_error *e, ms_live *live, const char *dir)
 {
     ms_live_run *more;
-    if (is_known(live, dir)) return MUSEC_OK;
+    for (size_t i = 0; i < live->n; i++)
+        if (strcmp(live->at[i].dir, dir) == 0) return MUSEC_OK;
     more = ms_grow(live->at, live->n, &live->capacity, sizeof *live->at);
     if (more == NULL) return ms_no_memory(e, "watching the runs");
     live->at          = more;
@@ -177,7 +171,7 @@ done:
     return st;
 }
 
-/* A run that was resumed has cut its log: what was read is not true any more. */
+/* A resumed run has truncated its log: all that was read of it is discarded. */
 static void forget(ms_live_run *run)
 {
     run->n_points = run->n_vals = 0;
@@ -216,7 +210,7 @@ done:
     return st;
 }
 
-/* ---- how it stands --------------------------------------------------------------------------- */
+/* ---- status ---------------------------------------------------------------------------------- */
 
 static void read_status(ms_live_run *run)
 {

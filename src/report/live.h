@@ -1,12 +1,12 @@
-/* live.h - runs that may still be going on, read again and again.
+/* live.h - follows runs that may still be in progress.
  *
  * A watch has one or more paths, each a run directory or a directory with runs below it, which may
- * appear later.  ms_live_update() looks for new runs and reads what was added to the logs since the
- * last time; nothing is locked, and nothing is written.  A line that is still being written waits
- * for the next update; one that cannot be read is counted.
+ * appear later.  ms_live_update() finds new runs and reads the lines added to the logs since the
+ * last call; nothing is locked or written.  A line that is still being written is read by the next
+ * update; one that cannot be read is counted.
  *
- * Curves are thinned so that a watch of a long run stays small: when there are MS_LIVE_POINTS of
- * them, every second one goes, and from then on half as many are kept. */
+ * Curves of long runs are thinned: when there are MS_LIVE_POINTS points, every second one is
+ * dropped, and from then on half as many are stored. */
 #ifndef MS_REPORT_LIVE_H
 #define MS_REPORT_LIVE_H
 
@@ -38,10 +38,10 @@ typedef struct ms_live_run {
     ms_live_point  last;
     ms_live_point *points;
     size_t         n_points, room_points;
-    int64_t        every; /* a point is kept of every so many steps */
+    int64_t        every; /* steps from one stored point to the next */
     ms_live_val   *vals;
     size_t         n_vals, room_vals;
-    int64_t        offset; /* of the log: what comes before it is read */
+    int64_t        offset; /* bytes of the log that were read */
     int64_t        bad_lines;
 } ms_live_run;
 
@@ -52,13 +52,13 @@ typedef struct ms_live { /* { 0 } is empty */
     size_t             n, capacity;
 } ms_live;
 
-/* A path that does not exist is an error; one without runs is not: they may come. */
+/* A path that does not exist is an error; one without runs is not, as they may appear later. */
 musec_status ms_live_update(ms_error *e, ms_live *live);
 void         ms_live_free(ms_live *live);
 
-/* Has it neither ended nor gone silent? */
+/* Is it neither ended nor silent? */
 bool ms_live_is_running(const ms_live_run *run);
-/* Seconds to its end at the speed so far; NaN: unknown, or it has ended. */
+/* Estimates the seconds to its end from its speed; NaN: unknown, or it has ended. */
 double ms_live_left_s(const ms_live_run *run);
 /* {"runs": [{"dir": ..., "status": ..., "loss": [[step, loss], ...]}]}; NULL without memory. */
 json_t *ms_live_json(const ms_live *live);

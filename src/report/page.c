@@ -1,4 +1,4 @@
-/* page.c - a report's pieces collected, and its files written. */
+/* page.c - collects the contents of a report, and writes its files. */
 #define _POSIX_C_SOURCE 200809L /* strdup */
 #include "report/page.h"
 
@@ -14,7 +14,7 @@
 #include "report/html.h"
 #include "report/png.h"
 
-/* ---- pieces ---------------------------------------------------------------------------------- */
+/* ---- contents -------------------------------------------------------------------------------- */
 
 static char *copy(ms_page *p, const char *text)
 {
@@ -91,7 +91,7 @@ void ms_page_counts(ms_page *p, ms_table *pairs)
     *pairs    = (ms_table){ .align = pairs->align };
 }
 
-/* Appends a line, which is freed. */
+/* Appends a line and frees it. */
 static void append_line(ms_page *p, char **text, char *line)
 {
     const size_t n    = *text == NULL ? 0 : strlen(*text) + 1;
@@ -181,15 +181,15 @@ void ms_page_free(ms_page *p)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static bool fit_for_a_file(const char *id)
+static bool is_file_name(const char *id)
 {
     return id[0] != '\0' && id[0] != '.' && strlen(id) <= 100 &&
            strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") ==
                strlen(id);
 }
 
-/* Is one of the blocks before block k of section i called so as well? */
-static bool taken(const ms_page *p, size_t i, size_t k, const char *id)
+/* Does a block before block k of section i have this id? */
+static bool is_taken(const ms_page *p, size_t i, size_t k, const char *id)
 {
     for (size_t s = 0; s <= i; s++)
         for (size_t b = 0; b < (s < i ? p->sections[s].n : k); b++)
@@ -203,7 +203,7 @@ static bool has_numbers(const ms_block *b)
     return b->kind == MS_BLOCK_FIGURE || b->kind == MS_BLOCK_TABLE;
 }
 
-/* Ids name files and places in the page: they must be fit for both, and each there once. */
+/* Ids name files and anchors in the page: they must be valid as both, and unique. */
 static musec_status check_ids(ms_error *e, const ms_page *p)
 {
     for (size_t i = 0; i < p->n; i++) {
@@ -211,15 +211,15 @@ static musec_status check_ids(ms_error *e, const ms_page *p)
         for (size_t k = 0; k < i; k++)
             if (strcmp(p->sections[k].id, s->id) == 0)
                 return ms_fail(e, MUSEC_EINVAL, "the report has two sections called %s", s->id);
-        if (!fit_for_a_file(s->id))
+        if (!is_file_name(s->id))
             return ms_fail(e, MUSEC_EINVAL, "a section cannot be called '%s'", s->id);
         for (size_t k = 0; k < s->n; k++) {
             const char *id = s->blocks[k].id;
             if (!has_numbers(&s->blocks[k])) continue;
-            if (id == NULL || !fit_for_a_file(id))
+            if (id == NULL || !is_file_name(id))
                 return ms_fail(e, MUSEC_EINVAL, "a figure or table cannot be called '%s'",
                                id == NULL ? "" : id);
-            if (taken(p, i, k, id))
+            if (is_taken(p, i, k, id))
                 return ms_fail(e, MUSEC_EINVAL, "the report has two figures or tables called %s",
                                id);
         }
@@ -229,7 +229,7 @@ static musec_status check_ids(ms_error *e, const ms_page *p)
 
 /* ---- CSV ------------------------------------------------------------------------------------- */
 
-static void put_real(double x, FILE *to) /* nothing for what is not there */
+static void put_real(double x, FILE *to) /* an empty field if it is NaN */
 {
     char text[MS_REAL_TEXT];
     ms_real_text(x, text);
@@ -292,7 +292,7 @@ done:
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* PNG files come first: without a program that writes them there is no file at all. */
+/* PNG files are written first: without the program that converts them, no file is written. */
 static musec_status write_all_png(ms_error *e, const ms_page *p, const char *dir)
 {
     musec_status st;

@@ -1,7 +1,7 @@
 /* panel_layout.c - axis ranges, thinning, and the lane of crosses at the upper edge.
  *
- * Runs that diverged at the same x would hide each other: their crosses stand below one another in
- * a lane above the values. */
+ * Crosses of runs that diverged at the same x would cover each other: they stand below one another
+ * in a lane above the values. */
 #include "report/panel_layout.h"
 
 #include <math.h>
@@ -14,10 +14,7 @@
 #define CROSS       0.055 /* from one cross to the one below it */
 #define LANE_MARGIN 0.035 /* above the first cross, and below the last */
 #define LANE_MAX    0.45
-#define NEAR        0.025 /* crosses nearer than this stand below one another */
-
-static double smaller(double a, double b) { return b < a || isnan(a) ? b : a; }
-static double larger(double a, double b) { return b > a || isnan(a) ? b : a; }
+#define NEAR        0.025 /* crosses closer than this stand below one another */
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
@@ -44,7 +41,7 @@ static void make_axes(ms_panel_layout *layout, double lane)
         if (!p->y_log && y.any) ms_axis_range_add(&y, false, 0.0);
         x = (ms_axis_range){ .lo = 0.0, .hi = (double)p->n, .any = true };
         ms_axis_make(&layout->x, false, x, 0.0, 0.0, 1.0);
-        layout->x.n = 0; /* names stand there, not numbers */
+        layout->x.n = 0; /* bars have names, not numbers */
         ms_axis_make(&layout->y, p->y_log, y, p->y_log ? 0.1 : 0.0, 0.14, 1.0 - lane);
         return;
     }
@@ -101,8 +98,8 @@ static void column_add(pixel_column *c, ms_placed_point s)
         c->any                 = true;
         return;
     }
-    s.low  = smaller(c->lowest.low, s.low);
-    s.high = larger(c->highest.high, s.high);
+    s.low  = fmin(c->lowest.low, s.low);
+    s.high = fmax(c->highest.high, s.high);
     if (s.v_line < c->lowest.v_line)
         c->lowest = s;
     else
@@ -113,7 +110,7 @@ static void column_add(pixel_column *c, ms_placed_point s)
         c->highest.high = s.high;
 }
 
-/* Keeps two points of each column, its gaps, and one cross a column. */
+/* Keeps two points and one cross of each column, and the gaps. */
 static void thin(const ms_panel_layout *layout, size_t curve, ms_placed_curve *out)
 {
     const ms_curve *c       = &layout->panel->curves[curve];
@@ -208,7 +205,7 @@ static void make_lane(ms_panel_layout *layout, double lane)
         }
 }
 
-/* ---- the whole panel ------------------------------------------------------------------------- */
+/* ---- panels and figures ---------------------------------------------------------------------- */
 
 musec_status ms_panel_layout_make(ms_error *e, const ms_panel *panel, ms_panel_layout *out)
 {

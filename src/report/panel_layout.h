@@ -1,21 +1,21 @@
-/* panel_layout.h - where the points of a panel lie, before it is drawn.
+/* panel_layout.h - the positions of the points of a panel.
  *
  * Coordinates are normalized to the panel's plot area: (0, 0) is its lower left corner, (1, 1) its
- * upper right one.  Long curves are thinned to what the pixels can show: of all points in a column
- * the lowest and the highest stay, so that a spike of one step remains visible. */
+ * upper right one.  Long curves are thinned to the resolution of the picture: of all points in a
+ * column of pixels the lowest and the highest stay, so that a spike of one step remains visible. */
 #ifndef MS_REPORT_PANEL_LAYOUT_H
 #define MS_REPORT_PANEL_LAYOUT_H
 
 #include "report/axis.h"
 #include "report/figure.h"
 
-enum { MS_COLUMNS = 300 }; /* a curve of more than twice as many points is thinned */
+enum { MS_COLUMNS = 300 }; /* curves of more than twice as many points are thinned */
 
 typedef struct ms_placed_point {
     double u, v;      /* v is NaN for a gap, and at the upper edge for a value above the panel */
-    double v_line;    /* v without the limit of the upper edge, for lines that leave the panel */
-    double low, high; /* the seeds' band, without that limit; NaN: none */
-    size_t point;     /* index of the curve's point */
+    double v_line;    /* v not limited to the panel, for lines that leave it */
+    double low, high; /* the band of the seeds, not limited either; NaN: none */
+    size_t point;     /* index in the curve */
     bool   diverged;
     bool   above; /* the value is above the panel's upper limit */
 } ms_placed_point;

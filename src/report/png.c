@@ -1,7 +1,7 @@
 /* png.c - figures to PNG files.
  *
- * The SVG of a figure and the unfinished picture stand beside the final file under names of their
- * own, and are gone afterwards, also after a failure. */
+ * The SVG of a figure and the unfinished picture are temporary files beside the final one, which
+ * are removed afterwards, also after a failure. */
 #include "report/png.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* run_outcome.c - what the log of a run says of how it ended (core/outcome.h). */
+/* run_outcome.c - judges from its log how a run ended (core/outcome.h). */
 #define _POSIX_C_SOURCE 200809L /* strdup */
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static double last_weight_norm(const ms_run *run)
     const ms_run_line *last = ms_run_last_groups(run);
     double             norm = NAN;
     for (int g = 0; last != NULL && g < MS_RUN_GROUPS; g++)
-        norm = fmax(norm, last->groups[g].w_norm); /* passes NaN over */
+        norm = fmax(norm, last->groups[g].w_norm); /* ignores NaN */
     return norm;
 }
 
@@ -31,8 +31,7 @@ musec_status ms_run_judge(ms_error *e, ms_run *run, bool judged)
     run->status = outcome == MS_OUTCOME_STALLED ? MS_RUN_STALLED : MS_RUN_DIVERGED;
     free(run->reason);
     run->reason = strdup(reason);
-    return run->reason != NULL ? MUSEC_OK
-                               : ms_fail(e, MUSEC_ENOMEM, "not enough memory for the runs");
+    return run->reason != NULL ? MUSEC_OK : ms_no_memory(e, "the runs");
 }
 
 const char *ms_run_status_word(ms_run_status status)

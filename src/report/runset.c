@@ -31,6 +31,16 @@ const ms_run_field ms_run_group_fields[] = {
     { NULL, 0 },
 };
 
+const ms_run_field ms_run_line_fields[] = {
+    { "tokens", offsetof(ms_run_line, tokens) },
+    { "loss", offsetof(ms_run_line, loss) },
+    { "val_loss", offsetof(ms_run_line, val_loss) },
+    { "lr", offsetof(ms_run_line, lr) },
+    { "tok_s", offsetof(ms_run_line, tok_s) },
+    { "max_logit", offsetof(ms_run_line, max_logit) },
+    { NULL, 0 },
+};
+
 musec_status ms_runset_note(ms_error *e, ms_runset *set, const char *fmt, ...)
 {
     char  **notes = ms_grow(set->notes, set->n_notes, &set->notes_room, sizeof *notes);
@@ -54,16 +64,12 @@ const char *ms_run_text(const ms_run *run, const char *field)
     return text != NULL && strcmp(text, "auto") != 0 ? text : "";
 }
 
-static double number_of_text(const char *text)
-{
-    char        *end = NULL;
-    const double x   = ms_real_read(text, &end);
-    return end == text || *end != '\0' || !isfinite(x) ? NAN : x;
-}
-
 double ms_run_number(const ms_run *run, const char *field)
 {
-    return number_of_text(ms_run_text(run, field));
+    const char  *text = ms_run_text(run, field);
+    char        *end  = NULL;
+    const double x    = ms_real_read(text, &end);
+    return end == text || *end != '\0' || !isfinite(x) ? NAN : x;
 }
 
 double ms_run_parameters(const ms_run *run)
@@ -81,8 +87,7 @@ static double number_at(const json_t *object, const char *key)
 
 /* ---- a run's files --------------------------------------------------------------------------- */
 
-/* Fields are compared as texts, and old configs have nothing else: numbers become the texts that
- * they were. */
+/* Fields are compared as texts, and old configs contain only texts: numbers become their texts. */
 static json_t *as_text(const json_t *value)
 {
     char    option[1024], *text;
@@ -128,8 +133,8 @@ static musec_status read_config(ms_error *e, const char *dir, ms_run *run)
     return MUSEC_OK;
 }
 
-/* "steps 20 to 40 at step 20": a run that went on so is not the one that its config describes.
- * Where it was computed says no more than the config's device, which no comparison sees. */
+/* "steps 20 to 40 at step 20": a run resumed with such a change is not the one that its config
+ * describes.  A change of the device is ignored, as comparisons ignore the config's device. */
 static musec_status read_changes(ms_error *e, const json_t *changes, ms_run *run)
 {
     char   *text  = NULL;
@@ -158,7 +163,7 @@ static musec_status read_changes(ms_error *e, const json_t *changes, ms_run *run
     return MUSEC_OK;
 }
 
-/* "0123456789+89abcdef01": the beginnings of the sums of all sets, training first. */
+/* "0123456789+89abcdef01": the beginnings of the sums of all sets, training sets first. */
 static musec_status read_data_sums(ms_error *e, const json_t *data, ms_run *run)
 {
     static const char *const sides[] = { "train", "val" };
@@ -196,12 +201,8 @@ static musec_status read_summary(ms_error *e, const char *dir, ms_run *run, bool
         st = ms_fail(e, MUSEC_EINVAL, "%s: line %d: %s", path, why.line, why.text);
     else if (status == NULL)
         st = ms_fail(e, MUSEC_EINVAL, "%s: there is no \"status\"", path);
-    else if (strcmp(status, "done") == 0)
-        run->status = MS_RUN_DONE;
-    else if (strcmp(status, "stalled") == 0)
-        run->status = MS_RUN_STALLED;
-    else if (strcmp(status, "diverged") == 0)
-        run->status = MS_RUN_DIVERGED;
+    for (ms_run_status s = MS_RUN_DONE; status != NULL && s <= MS_RUN_DIVERGED; s++)
+        if (strcmp(status, ms_run_status_word(s)) == 0) run->status = s;
     run->unigram_loss = number_at(summary, "unigram_loss");
     *judged           = json_object_get(summary, "unigram_loss") != NULL;
     if (run->status == MS_RUN_DONE || run->status == MS_RUN_STALLED)
@@ -218,18 +219,20 @@ static musec_status read_summary(ms_error *e, const char *dir, ms_run *run, bool
     return st;
 }
 
+static void read_fields(const json_t *object, const ms_run_field *fields, void *out)
+{
+    for (; fields->name != NULL; fields++) {
+        const double value = number_at(object, fields->name);
+        memcpy((char *)out + fields->offset, &value, sizeof value);
+    }
+}
+
 static ms_run_line line_of(const json_t *root)
 {
     const json_t *ms     = json_object_get(root, "ms");
     const json_t *groups = json_object_get(root, "groups");
     ms_run_line   line   = {
             .step       = (int64_t)json_integer_value(json_object_get(root, "step")),
-            .tokens     = number_at(root, "tokens"),
-            .loss       = number_at(root, "loss"),
-            .val_loss   = number_at(root, "val_loss"),
-            .lr         = number_at(root, "lr"),
-            .tok_s      = number_at(root, "tok_s"),
-            .max_logit  = number_at(root, "max_logit"),
             .ms_data    = number_at(ms, "data"),
             .ms_model   = number_at(ms, "model"),
             .ms_optim   = number_at(ms, "optim"),
@@ -237,17 +240,14 @@ static ms_run_line line_of(const json_t *root)
             .has_val    = json_object_get(root, "val_loss") != NULL,
             .has_groups = json_is_object(groups),
     };
-    for (int g = 0; g < MS_RUN_GROUPS; g++) {
-        const json_t *group = json_object_get(groups, ms_run_group_names[g]);
-        for (const ms_run_field *f = ms_run_group_fields; f->name != NULL; f++) {
-            const double value = number_at(group, f->name);
-            memcpy((char *)&line.groups[g] + f->offset, &value, sizeof value);
-        }
-    }
+    read_fields(root, ms_run_line_fields, &line);
+    for (int g = 0; g < MS_RUN_GROUPS; g++)
+        read_fields(json_object_get(groups, ms_run_group_names[g]), ms_run_group_fields,
+                    &line.groups[g]);
     return line;
 }
 
-/* Steps rise by one; a run that went on after a kill has cut its log to its checkpoint. */
+/* Each step is one more than the last: a resumed run truncates its log to its checkpoint. */
 static musec_status add_line(ms_error *e, ms_run *run, const json_t *root, const char *path,
                              size_t number)
 {
@@ -305,7 +305,7 @@ static void free_run(ms_run *run)
     json_decref(run->config);
 }
 
-/* The last validation is in the summary of a run that is done even where its line was cut off. */
+/* The last validation loss is in the summary of a run that is done, even if the log lacks it. */
 static bool find_val_loss(ms_run *run)
 {
     bool found = !isnan(run->val_loss);
@@ -389,7 +389,7 @@ typedef struct run_search {
     ms_error   why;         /* why the first of those found could not be read */
 } run_search;
 
-/* Adds a run that was found below a directory.  One that cannot be read becomes a note, so that the
+/* Adds a run that was found below a directory.  If it cannot be read, a note is added, so that the
  * others are still shown. */
 static musec_status add_found(ms_error *e, run_search *s, const ms_walk_entry *entry)
 {
@@ -409,7 +409,7 @@ static musec_status visit(ms_error *e, void *arg, const ms_walk_entry *entry, bo
 {
     run_search *s = arg;
 
-    if (!*enter) return MUSEC_OK; /* it is a file, or leads back to a directory above it */
+    if (!*enter) return MUSEC_OK; /* it is a file, or a link to a directory above */
     if (!has_file(entry->path, "config.json") || !has_file(entry->path, "log.jsonl")) {
         *enter = entry->depth < MAX_DEPTH;
         return MUSEC_OK;
@@ -418,7 +418,7 @@ static musec_status visit(ms_error *e, void *arg, const ms_walk_entry *entry, bo
     s->found++;
     if (entry->depth > 0) return add_found(e, s, entry);
     s->read++;
-    return add_run(e, s->set, entry->path, entry->info); /* asked for by its name */
+    return add_run(e, s->set, entry->path, entry->info); /* requested by its path */
 }
 
 musec_status ms_runset_add(ms_error *e, ms_runset *set, const char *path)
@@ -457,7 +457,7 @@ void ms_runset_free(ms_runset *set)
     *set = (ms_runset){ 0 };
 }
 
-/* ---- figures of a run ------------------------------------------------------------------------ */
+/* ---- numbers of a run ------------------------------------------------------------------------ */
 
 const ms_run_line *ms_run_last_groups(const ms_run *run)
 {
@@ -487,7 +487,7 @@ const char *ms_run_precision(const ms_run *run)
 
 int64_t ms_run_stage_change(const ms_run *run)
 {
-    const double enough = 1.01; /* a last step may have a few tokens less, rounding is far below */
+    const double enough = 1.01; /* a last step may have a few tokens less; far above rounding */
     if (ms_run_text(run, "stages")[0] == '\0') return 0;
     for (size_t i = 1; i < run->n; i++) {
         const ms_run_line *line = &run->lines[i], *last = line - 1;
@@ -498,8 +498,8 @@ int64_t ms_run_stage_change(const ms_run *run)
     return 0;
 }
 
-/* The factor of a group's matrices on the learning rate; where they have two, the larger, which the
- * largest norm belongs to. */
+/* The factor of a group's matrices on the learning rate; of two factors the larger, whose matrices
+ * have the largest norm. */
 static double rate_factor(const ms_run *run, int group)
 {
     static const char *const fields[MS_RUN_GROUPS][2] = { { "lr_qk", "lr_qk" },

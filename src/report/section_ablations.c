@@ -1,5 +1,5 @@
 /* section_ablations.c - one option of a clipping method varied, all others fixed: its threshold, or
- * its number of iterations.  What is fixed is what was run with most of the values. */
+ * its number of iterations.  The values that most runs have are fixed. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ typedef struct ablation_value { /* one curve */
 
 typedef struct ablation {
     const ms_compare *c;
-    size_t            problem, method; /* the optimizer's first, the plain one if there is one */
+    size_t            problem, method; /* the first of the optimizer, the plain one if it exists */
     bool              iterations;      /* K is varied, otherwise D */
     ablation_value    values[MAX_VALUES];
     size_t            n;
@@ -56,7 +56,8 @@ static void add_value(ablation *a, double x, size_t method)
     size_t at = a->n;
     if (!isfinite(x) || a->n == MAX_VALUES) return;
     for (size_t i = 0; i < a->n; i++)
-        if (ms_same_number(a->values[i].x, x)) return; /* the plainer method came first */
+        if (ms_same_number(a->values[i].x, x))
+            return; /* settings of the plainer method come first */
     for (; at > 0 && a->values[at - 1].x > x; at--)
         a->values[at] = a->values[at - 1];
     a->values[at] = (ablation_value){ x, method };
@@ -64,7 +65,7 @@ static void add_value(ablation *a, double x, size_t method)
 }
 
 /* Copies the label without its number of iterations. */
-static void but_iterations(const char *label, char out[MS_PLOT_TEXT])
+static void without_iterations(const char *label, char out[MS_PLOT_TEXT])
 {
     static const char key[] = ", K=";
     const char       *k     = strstr(label, key);
@@ -75,15 +76,15 @@ static void but_iterations(const char *label, char out[MS_PLOT_TEXT])
              k != NULL ? k + strspn(k, "0123456789") : "");
 }
 
-static bool same_but_iterations(const ms_method *a, const ms_method *b)
+static bool differs_in_iterations(const ms_method *a, const ms_method *b)
 {
     char mine[MS_PLOT_TEXT], other[MS_PLOT_TEXT];
-    but_iterations(a->label, mine);
-    but_iterations(b->label, other);
+    without_iterations(a->label, mine);
+    without_iterations(b->label, other);
     return strcmp(mine, other) == 0;
 }
 
-/* Other methods count where they are this one with another number of iterations. */
+/* Methods that differ from this one only in the number of iterations count as well. */
 static void find_values(ablation *a)
 {
     const ms_compare *c = a->c;
@@ -95,12 +96,12 @@ static void find_values(ablation *a)
         if (!a->iterations && s->method == a->method)
             add_value(a, s->threshold, s->method);
         else if (a->iterations && strcmp(ms_run_text(s->runs[0], "ns_mode"), "paper") == 0 &&
-                 same_but_iterations(&c->methods[s->method], &c->methods[a->method]))
+                 differs_in_iterations(&c->methods[s->method], &c->methods[a->method]))
             add_value(a, ms_run_number(s->runs[0], "ns_iters"), s->method);
     }
 }
 
-/* Fixes the threshold and decay with the most pairs; where K is varied, the paper's D first. */
+/* Fixes the threshold and decay with the most pairs; if K is varied, prefers the paper's D. */
 static size_t fix_others(ablation *a)
 {
     const ms_compare *c    = a->c;
@@ -141,7 +142,7 @@ static void step_panel(ms_section_builder *b, const ablation *a, double lr, ms_f
     p = ms_figure_panel(f, text, "step", "validation loss");
     for (size_t i = 0; i < a->n; i++) {
         ms_trace trace = { .setting = find(a, &a->values[i], lr),
-                           .read    = ms_read_val_loss,
+                           .read    = MS_READ_VAL_LOSS,
                            .label   = text,
                            .style   = ms_style_step(i, a->n) };
         value_label(a, &a->values[i], text);
@@ -190,18 +191,10 @@ static void add_row(ms_table *t, const ablation *a, const ablation_value *v, con
     ms_table_add(t, "%s", ms_optimizer_title(a->c->methods[a->method].optimizer));
     ms_table_number(t, "%g", s->lr);
     ms_table_number(t, "%g", v->x);
-    if (a->iterations) {
-        ms_table_number(t, "%g", a->threshold);
-    }
+    if (a->iterations) ms_table_number(t, "%g", a->threshold);
     ms_table_add(t, "%s", decay);
     ms_plot_decay_fields(t, s->decay);
-    if (isfinite(s->loss))
-        ms_table_add(t, "%.4f%s", s->loss, s->stalled > 0 ? ", stalled" : "");
-    else
-        ms_table_add(t, "diverged");
-    ms_table_is(t, s->loss);
-    ms_table_add(t, "%zu of %zu", s->diverged, s->n);
-    ms_table_is_fields(t, "%zu,%zu", s->diverged, s->n);
+    ms_plot_loss_cells(t, s);
 }
 
 static void loss_rows(ms_table *t, const ablation *a)
@@ -238,7 +231,7 @@ static bool is_first(const ms_compare *c, size_t method)
            strcmp(c->methods[method].optimizer, c->methods[method - 1].optimizer) != 0;
 }
 
-/* Builds the section for every clipping optimizer; Soft Musec's figures have its name alone. */
+/* Builds the section for every clipping optimizer; ids of Soft Musec's figures do not name it. */
 static void build(ms_section_builder *b, bool iterations, const char *base, const char *table)
 {
     const ms_compare *c = b->c;

@@ -1,40 +1,35 @@
-/* section_configs.c - what was trained and how, from the configs of the runs: a column for each
- * kind of problem.  Problems that differ in their data alone share one. */
+/* section_configs.c - tables of models and training options, from the configs of the runs.
+ * Problems that differ only in their data share a column. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "report/section_plots.h"
 
-enum { MOST_COLUMNS = 6 }; /* further ones go to the next table */
+enum { MAX_COLUMNS = 6 }; /* more columns go to the next table */
 
 typedef void cell_text(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT]);
 
 typedef struct config_row {
     const char *name;
-    const char *field; /* of the config, or NULL: */
-    cell_text  *describe;
+    const char *field;                        /* of the config, */
+    cell_text  *describe;                     /* or a function of the problem, */
+    const char *(*of_run)(const ms_run *run); /* or of its runs: every value once */
 } config_row;
 
-static void cell(const ms_compare *c, size_t problem, const config_row *r, char out[MS_PLOT_TEXT])
-{
-    if (r->describe != NULL) {
-        r->describe(c, problem, out);
-        return;
-    }
-    const char *text = ms_run_text(c->problems[problem].first, r->field);
-    snprintf(out, MS_PLOT_TEXT, "%s", text[0] != '\0' ? text : "-");
-}
+/* ---- computed cells -------------------------------------------------------------------------- */
 
-/* ---- cells that are more than a field -------------------------------------------------------- */
-
-static void matrix_parameters(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
+static void count_text(double n, char out[MS_PLOT_TEXT])
 {
-    const double n = ms_run_parameters(c->problems[problem].first);
     if (isfinite(n))
         snprintf(out, MS_PLOT_TEXT, "%.0f", n);
     else
         snprintf(out, MS_PLOT_TEXT, "-");
+}
+
+static void matrix_parameters(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
+{
+    count_text(ms_run_parameters(c->problems[problem].first), out);
 }
 
 /* Finds the batch in the text of a stage, or takes that of the config. */
@@ -66,7 +61,7 @@ static void last_batch(const ms_compare *c, size_t problem, char out[MS_PLOT_TEX
     stage_batch(run, last, strcspn(last, ";"), out);
 }
 
-/* Returns the run of the problem that got furthest. */
+/* The tokens of the run of the problem that got furthest. */
 static void tokens(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     double most = NAN;
@@ -75,10 +70,7 @@ static void tokens(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
             const ms_run *run = c->settings[i].runs[k];
             if (run->n > 0) most = fmax(most, run->lines[run->n - 1].tokens);
         }
-    if (isfinite(most))
-        snprintf(out, MS_PLOT_TEXT, "%.0f", most);
-    else
-        snprintf(out, MS_PLOT_TEXT, "-");
+    count_text(most, out);
 }
 
 static const char *device_text(const ms_run *run)
@@ -88,7 +80,7 @@ static const char *device_text(const ms_run *run)
     return name != NULL ? name : "the default one";
 }
 
-/* A config without a precision and a device does not say what it was. */
+/* A config without precision and device leaves it open. */
 static const char *precision_text(const ms_run *run)
 {
     const char *name = ms_run_precision(run);
@@ -98,7 +90,7 @@ static const char *precision_text(const ms_run *run)
                                       : "float32";
 }
 
-/* What all runs of the problem say, each once: "cuda:0 and cpu". */
+/* Lists the values of all runs of the problem, each once: "cuda:0 and cpu". */
 static void list_text(const ms_compare *c, size_t problem, const char *(*describe)(const ms_run *),
                       char out[MS_PLOT_TEXT])
 {
@@ -119,17 +111,7 @@ static void list_text(const ms_compare *c, size_t problem, const char *(*describ
     if (n == 0) snprintf(out, MS_PLOT_TEXT, "-");
 }
 
-static void device(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
-{
-    list_text(c, problem, device_text, out);
-}
-
-static void precision(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
-{
-    list_text(c, problem, precision_text, out);
-}
-
-/* "cautious-lr2; AdamW: decoupled": of the first method, then those of optimizers that differ. */
+/* "cautious-lr2; AdamW: decoupled": that of the first method, then of optimizers that differ. */
 static void decay_forms(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     const char *usual = NULL, *last = "";
@@ -163,33 +145,45 @@ static void stages(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
+static void cell(const ms_compare *c, size_t problem, const config_row *r, char out[MS_PLOT_TEXT])
+{
+    if (r->describe != NULL) {
+        r->describe(c, problem, out);
+    } else if (r->of_run != NULL) {
+        list_text(c, problem, r->of_run, out);
+    } else {
+        const char *text = ms_run_text(c->problems[problem].first, r->field);
+        snprintf(out, MS_PLOT_TEXT, "%s", text[0] != '\0' ? text : "-");
+    }
+}
+
 static const config_row architecture[] = {
-    { "layers", "layers", NULL },
-    { "attention heads", "heads", NULL },
-    { "head dimension", "head", NULL },
-    { "width", "width", NULL },
-    { "MLP width", "mlp", NULL },
-    { "longest document", "max_doc", NULL },
-    { "vocabulary", "vocab", NULL },
-    { "tied embedding and head", "tied", NULL },
-    { "matrix parameters", NULL, matrix_parameters },
+    { "layers", .field = "layers" },
+    { "attention heads", .field = "heads" },
+    { "head dimension", .field = "head" },
+    { "width", .field = "width" },
+    { "MLP width", .field = "mlp" },
+    { "longest document", .field = "max_doc" },
+    { "vocabulary", .field = "vocab" },
+    { "tied embedding and head", .field = "tied" },
+    { "matrix parameters", .describe = matrix_parameters },
 };
 
 static const config_row training[] = {
-    { "steps", "steps", NULL },
-    { "batch of the first stage, tokens", NULL, first_batch },
-    { "batch of the last stage, tokens", NULL, last_batch },
-    { "tokens seen", NULL, tokens },
-    { "reduction of the gradients", "grad_reduction", NULL },
-    { "precision", NULL, precision },
-    { "device", NULL, device },
-    { "QK-norm", "qk_norm", NULL },
-    { "tau of MuonClip", NULL, tau },
-    { "form of the weight decay", NULL, decay_forms },
-    { "cooldown, share of the steps", "cooldown", NULL },
-    { "stages", NULL, stages },
-    { "tokenizer", "tokenizer", NULL },
-    { "validation tokens", "val_tokens", NULL },
+    { "steps", .field = "steps" },
+    { "batch of the first stage, tokens", .describe = first_batch },
+    { "batch of the last stage, tokens", .describe = last_batch },
+    { "tokens seen", .describe = tokens },
+    { "reduction of the gradients", .field = "grad_reduction" },
+    { "precision", .of_run = precision_text },
+    { "device", .of_run = device_text },
+    { "QK-norm", .field = "qk_norm" },
+    { "tau of MuonClip", .describe = tau },
+    { "form of the weight decay", .describe = decay_forms },
+    { "cooldown, share of the steps", .field = "cooldown" },
+    { "stages", .describe = stages },
+    { "tokenizer", .field = "tokenizer" },
+    { "validation tokens", .field = "val_tokens" },
 };
 
 /* The first problem with the same column; itself if there is none before it. */
@@ -208,7 +202,7 @@ static size_t first_like(const ms_compare *c, size_t problem, const config_row *
     return problem;
 }
 
-/* The preset where it has one column, otherwise the problem's name. */
+/* The preset if it has one column, otherwise the problem's label. */
 static const char *heading(const ms_compare *c, size_t problem, const config_row *rows, size_t n)
 {
     for (size_t p = 0; p < c->n_problems; p++)
@@ -237,9 +231,9 @@ static void data_row(ms_table *t, const ms_compare *c, const size_t *columns, si
 static void add_table(ms_section_builder *b, const size_t *columns, size_t n_columns,
                       const config_row *rows, size_t n, const char *id, const char *caption)
 {
-    static const char *const aligns[MOST_COLUMNS + 1] = { "l",     "lr",     "lrr",    "lrrr",
-                                                          "lrrrr", "lrrrrr", "lrrrrrr" };
-    ms_table                 t                        = { .align = aligns[n_columns] };
+    static const char *const aligns[MAX_COLUMNS + 1] = { "l",     "lr",     "lrr",    "lrrr",
+                                                         "lrrrr", "lrrrrr", "lrrrrrr" };
+    ms_table                 t                       = { .align = aligns[n_columns] };
     char                     text[MS_PLOT_TEXT];
 
     ms_table_add(&t, "%s", "");
@@ -259,12 +253,12 @@ static void add_table(ms_section_builder *b, const size_t *columns, size_t n_col
 static void build(ms_section_builder *b, const config_row *rows, size_t n, const char *base,
                   const char *notes)
 {
-    size_t columns[MOST_COLUMNS], n_columns = 0, n_tables = 0;
+    size_t columns[MAX_COLUMNS], n_columns = 0, n_tables = 0;
     char   id[MS_PLOT_ID];
 
     for (size_t p = 0; p < b->c->n_problems; p++) {
         if (first_like(b->c, p, rows, n) == p) columns[n_columns++] = p;
-        if (n_columns == 0 || (n_columns < MOST_COLUMNS && p + 1 < b->c->n_problems)) continue;
+        if (n_columns == 0 || (n_columns < MAX_COLUMNS && p + 1 < b->c->n_problems)) continue;
         n_tables++;
         snprintf(id, sizeof id, "%s", base);
         if (n_tables > 1) snprintf(id, sizeof id, "%s-%zu", base, n_tables);

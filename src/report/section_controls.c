@@ -15,7 +15,7 @@ enum { EXACT, FAST, N_FORMS };
 
 static const char *const form_names[N_FORMS] = { "exact", "fast" };
 
-typedef struct panel_of { /* one clipping method on one problem */
+typedef struct panel_of { /* a panel: one clipping method on one problem */
     size_t problem, method, muon;
     size_t form[N_FORMS]; /* methods; n_methods: not run */
 } panel_of;
@@ -24,7 +24,7 @@ typedef struct at_rate { /* what is compared at one learning rate; NULL: not run
     const ms_setting *clip, *form[N_FORMS], *muon, *scaled;
 } at_rate;
 
-/* The optimizer's method with this ns_mode and otherwise as the plain one: the shortest label. */
+/* The optimizer's method with this ns_mode and the fewest other options: the shortest label. */
 static size_t find_form(const ms_compare *c, size_t problem, size_t plain, const char *mode)
 {
     size_t best = c->n_methods;
@@ -46,7 +46,7 @@ static const ms_setting *find(const ms_compare *c, size_t problem, size_t method
     return ms_compare_find(c, problem, method, lr, threshold, decay);
 }
 
-/* How many forms were run with just this threshold and decay? */
+/* Counts the forms that were run with this threshold and decay. */
 static size_t count_forms(const ms_compare *c, const panel_of *of, const ms_setting *s)
 {
     size_t n = 0;
@@ -88,7 +88,7 @@ static at_rate compare_at(const ms_compare *c, const panel_of *of, double lr)
     return r;
 }
 
-/* "0.01 (lr 0.2 x D 0.05)": where Muon takes steps of the setting's size. */
+/* "0.01 (lr 0.2 x D 0.05)": the rate at which Muon's steps have the setting's size. */
 static void scaled_text(const ms_setting *s, char out[80])
 {
     const double rate = ms_setting_muon_rate(s);
@@ -145,7 +145,7 @@ static void control_panel(const ms_compare *c, const panel_of *of, ms_figure *f)
     ms_plot_limit(p);
 }
 
-/* Is there anything to hold the method against?  Rates at which Muon is missing are listed. */
+/* Does the method have a control?  Lists the rates at which Muon is missing. */
 static bool has_control(const ms_compare *c, const panel_of *of, char missing[MS_PLOT_TEXT])
 {
     size_t used = 0;

@@ -24,7 +24,7 @@ static bool most_share(const void *of, double lr)
     return 2 * ms_plot_methods_at(s->c, s->problem, lr) > s->methods;
 }
 
-/* Chooses the rates to show; none where the problem has only one, which the best is at. */
+/* Chooses the rates to show: none if the problem has only one, at which the best settings are. */
 static size_t choose_rates(const ms_compare *c, size_t problem, double out[MS_PLOT_RATES])
 {
     const sharing s     = { c, problem, count_methods(c, problem) };
@@ -36,7 +36,7 @@ static size_t choose_rates(const ms_compare *c, size_t problem, double out[MS_PL
 }
 
 /* Draws the losses at one learning rate; lr NaN draws each method at its best. */
-static void loss_panel(ms_section_builder *b, size_t problem, double lr, ms_reading *read,
+static void loss_panel(ms_section_builder *b, size_t problem, double lr, ms_reading read,
                        ms_figure *f)
 {
     const ms_compare *c         = b->c;
@@ -46,9 +46,9 @@ static void loss_panel(ms_section_builder *b, size_t problem, double lr, ms_read
     if (!isnan(lr))
         snprintf(title, sizeof title, "lr %g", lr);
     else if (c->n_settings == 1)
-        title[0] = '\0'; /* there is nothing to choose from */
+        title[0] = '\0'; /* there is no other setting */
     p = ms_figure_panel(f, title, "step",
-                        read == ms_read_loss ? "training loss" : "validation loss");
+                        read == MS_READ_LOSS ? "training loss" : "validation loss");
     for (size_t m = 0; m < c->n_methods; m++) {
         ms_trace trace = { .read  = read,
                            .label = c->methods[m].label,
@@ -75,10 +75,10 @@ static void best_text(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT
     }
 }
 
-static void loss_figure(ms_section_builder *b, size_t problem, ms_reading *read)
+static void loss_figure(ms_section_builder *b, size_t problem, ms_reading read)
 {
     const ms_compare *c      = b->c;
-    const bool        train  = read == ms_read_loss;
+    const bool        train  = read == MS_READ_LOSS;
     const int64_t     change = ms_plot_stage_change(c, problem);
     double            rates[MS_PLOT_RATES];
     const size_t      n = choose_rates(c, problem, rates);
@@ -114,7 +114,7 @@ static void loss_figure(ms_section_builder *b, size_t problem, ms_reading *read)
 }
 
 /* Does a run have the two points that a curve needs? */
-static bool has_steps(const ms_compare *c, size_t problem, ms_reading *read)
+static bool has_steps(const ms_compare *c, size_t problem, ms_reading read)
 {
     for (size_t i = 0; i < c->n_settings; i++)
         for (size_t k = 0; c->settings[i].problem == problem && k < c->settings[i].n; k++) {
@@ -122,7 +122,7 @@ static bool has_steps(const ms_compare *c, size_t problem, ms_reading *read)
             size_t        n   = 0;
             double        y;
             for (size_t l = 0; l < run->n; l++)
-                n += read(&run->lines[l], 0, &y);
+                n += ms_read(read, &run->lines[l], 0, &y);
             if (n >= 2) return true;
         }
     return false;
@@ -131,7 +131,7 @@ static bool has_steps(const ms_compare *c, size_t problem, ms_reading *read)
 void ms_build_dynamics(ms_section_builder *b)
 {
     for (size_t p = 0; p < b->c->n_problems; p++) {
-        if (has_steps(b->c, p, ms_read_val_loss)) loss_figure(b, p, ms_read_val_loss);
-        if (has_steps(b->c, p, ms_read_loss)) loss_figure(b, p, ms_read_loss);
+        if (has_steps(b->c, p, MS_READ_VAL_LOSS)) loss_figure(b, p, MS_READ_VAL_LOSS);
+        if (has_steps(b->c, p, MS_READ_LOSS)) loss_figure(b, p, MS_READ_LOSS);
     }
 }

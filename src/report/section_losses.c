@@ -1,6 +1,5 @@
 /* section_losses.c - last validation losses against the learning rate, and against the effective
- * step: how far the applied updates moved the weights, which learning rates of different methods do
- * not tell. */
+ * step: the size of the applied updates, by which different methods can be compared. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +58,7 @@ void ms_build_loss_lr(ms_section_builder *b)
 
 /* ---- against the effective step -------------------------------------------------------------- */
 
-typedef struct applied { /* a setting, and the mean over its runs of how far an update moved */
+typedef struct applied { /* a setting, and the mean size of its applied updates */
     const ms_setting *setting;
     double            step;
 } applied;

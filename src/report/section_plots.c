@@ -1,4 +1,4 @@
-/* section_plots.c - which runs a section takes, and its words for them. */
+/* section_plots.c - the selection of runs for a section, and their labels and points. */
 #include "report/section_plots.h"
 
 #include <ctype.h>
@@ -9,7 +9,7 @@
 
 #include "core/real.h"
 
-/* ---- which ----------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 const ms_run *ms_plot_run(const ms_compare *c, size_t problem, size_t method)
 {
@@ -72,15 +72,15 @@ size_t ms_plot_count_rates(const ms_compare *c, size_t problem, size_t method)
 double ms_plot_rate(const ms_compare *c, size_t problem, double wanted, bool or_largest)
 {
     double best = 0.0;
-    for (size_t least = 2; least > 0 && best == 0.0; least--) {
-        double best_far = INFINITY;
+    for (size_t methods = 2; methods > 0 && best == 0.0; methods--) {
+        double best_distance = INFINITY;
         for (size_t i = 0; i < c->n_rates; i++) {
-            const double lr  = c->rates[i];
-            double       far = or_largest ? 1.0 / lr : fabs(log(lr / wanted));
-            if (ms_same_number(lr, wanted)) far = 0.0;
-            if (ms_plot_methods_at(c, problem, lr) < least || far >= best_far) continue;
-            best     = lr;
-            best_far = far;
+            const double lr       = c->rates[i];
+            double       distance = or_largest ? 1.0 / lr : fabs(log(lr / wanted));
+            if (ms_same_number(lr, wanted)) distance = 0.0;
+            if (ms_plot_methods_at(c, problem, lr) < methods || distance >= best_distance) continue;
+            best          = lr;
+            best_distance = distance;
         }
     }
     return best;
@@ -115,7 +115,7 @@ size_t ms_plot_rates(const ms_compare *c, ms_rate_test *passes, const void *of,
     return n;
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- labels ---------------------------------------------------------------------------------- */
 
 enum { SLUG = 41 };
 
@@ -133,8 +133,7 @@ static void slug(const char *text, char out[SLUG])
     out[n] = '\0';
 }
 
-/* Where names are the same once cut, or empty, the problem's number tells them apart: before a '_',
- * which no name has. */
+/* If slugs are equal or empty, ids have the problem's number and a '_', which no slug has. */
 void ms_plot_id(const ms_compare *c, const char *base, size_t problem, char out[MS_PLOT_ID])
 {
     char mine[SLUG], other[SLUG];
@@ -160,7 +159,7 @@ void ms_plot_title(const ms_compare *c, size_t problem, const char *what, char o
              alone ? "" : ": ", what);
 }
 
-/* The threshold of MuonClip belongs to it: without QK-norm it is what bounds the logits. */
+/* The threshold of MuonClip is one of the conditions: without QK-norm, it bounds the logits. */
 static void problem_conditions(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     const ms_run *run  = c->problems[problem].first;
@@ -177,22 +176,22 @@ static void problem_conditions(const ms_compare *c, size_t problem, char out[MS_
 
 static void seed_text(const ms_compare *c, size_t problem, char *out, size_t bytes)
 {
-    size_t least = SIZE_MAX, most = 0;
+    size_t min = SIZE_MAX, max = 0;
     for (size_t i = 0; i < c->n_settings; i++) {
         const size_t n = c->settings[i].n;
         if (problem < c->n_problems && c->settings[i].problem != problem) continue;
-        if (n < least) least = n;
-        if (n > most) most = n;
+        if (n < min) min = n;
+        if (n > max) max = n;
     }
-    if (most <= 1)
+    if (max <= 1)
         snprintf(out, bytes, " one seed.");
-    else if (least == most)
-        snprintf(out, bytes, " %zu seeds.", most);
+    else if (min == max)
+        snprintf(out, bytes, " %zu seeds.", max);
     else
-        snprintf(out, bytes, " %zu to %zu seeds.", least, most);
+        snprintf(out, bytes, " %zu to %zu seeds.", min, max);
 }
 
-/* "Gradients sum8, QK-norm on, 2 seeds."; problem n_problems: of all. */
+/* Writes "Gradients sum8, QK-norm on, 2 seeds."; with n_problems as the problem, of all. */
 static void conditions(const ms_compare *c, size_t problem, char out[MS_PLOT_TEXT])
 {
     const bool all = problem >= c->n_problems;
@@ -265,6 +264,17 @@ void ms_plot_decay_fields(ms_table *t, const char *text)
     ms_table_is_fields(t, "%s,%s,%s", of[0], of[1], of[2]);
 }
 
+void ms_plot_loss_cells(ms_table *t, const ms_setting *s)
+{
+    if (isfinite(s->loss))
+        ms_table_add(t, "%.4f%s", s->loss, s->stalled > 0 ? ", stalled" : "");
+    else
+        ms_table_add(t, "diverged");
+    ms_table_is(t, s->loss);
+    ms_table_add(t, "%zu of %zu", s->diverged, s->n);
+    ms_table_is_fields(t, "%zu,%zu", s->diverged, s->n);
+}
+
 const char *ms_plot_group_name(int group)
 {
     static const char *const names[MS_RUN_GROUPS] = { "QK", "VO", "MLP" };
@@ -277,7 +287,7 @@ const char *ms_plot_run_name(const ms_run *run)
     return slash != NULL && slash[1] != '\0' ? slash + 1 : run->dir;
 }
 
-static const char *reason_of(const ms_setting *s)
+static const char *divergence_reason(const ms_setting *s)
 {
     for (size_t i = 0; i < s->n; i++)
         if (s->runs[i]->status == MS_RUN_DIVERGED && s->runs[i]->reason != NULL)
@@ -293,7 +303,7 @@ void ms_plot_tip(const char *label, const ms_setting *s, char out[MS_PLOT_TEXT])
 
     ms_plot_decay_text(s->decay, decay);
     if (left == 0)
-        snprintf(loss, sizeof loss, "diverged: %.200s", reason_of(s));
+        snprintf(loss, sizeof loss, "diverged: %.200s", divergence_reason(s));
     else if (left > 1)
         snprintf(loss, sizeof loss, "loss %.4f (%.4f to %.4f)", s->loss, s->low, s->high);
     else
@@ -311,13 +321,11 @@ void ms_plot_tip(const char *label, const ms_setting *s, char out[MS_PLOT_TEXT])
 ms_point ms_plot_point(double x, const ms_setting *s)
 {
     const size_t left  = s->n - s->diverged;
-    ms_point     point = { .x          = x,
-                           .y          = s->loss,
-                           .low        = NAN,
-                           .high       = NAN,
-                           .diverged   = left == 0,
-                           .n_diverged = s->diverged,
-                           .stalled    = s->stalled };
+    ms_point     point = ms_point_at(x, s->loss);
+
+    point.diverged   = left == 0;
+    point.n_diverged = s->diverged;
+    point.stalled    = s->stalled;
     if (left > 1) {
         point.low  = s->low;
         point.high = s->high;
@@ -326,7 +334,7 @@ ms_point ms_plot_point(double x, const ms_setting *s)
 }
 
 /* Explains the bands, crosses and values above a panel that the figure has; "" for none. */
-static void symbols(const ms_figure *f, char out[MS_PLOT_TEXT])
+static void symbol_text(const ms_figure *f, char out[MS_PLOT_TEXT])
 {
     bool band = false, cross = false, above = false;
 
@@ -348,16 +356,15 @@ static void symbols(const ms_figure *f, char out[MS_PLOT_TEXT])
 
 void ms_plot_caption(const ms_compare *c, size_t problem, ms_figure *f, const char *fmt, ...)
 {
-    char    text[2 * MS_PLOT_TEXT], symbol_text[MS_PLOT_TEXT], condition_text[MS_PLOT_TEXT];
+    char    text[2 * MS_PLOT_TEXT], symbols[MS_PLOT_TEXT], condition_text[MS_PLOT_TEXT] = "";
     va_list args;
 
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    symbols(f, symbol_text);
-    condition_text[0] = '\0';
+    symbol_text(f, symbols);
     if (c != NULL) conditions(c, problem, condition_text);
-    ms_figure_caption(f, "%s%s%s%s", text, symbol_text, c != NULL ? " " : "", condition_text);
+    ms_figure_caption(f, "%s%s%s%s", text, symbols, c != NULL ? " " : "", condition_text);
 }
 
 void ms_plot_add(ms_figure *f, ms_curve *curve, const char *label, const ms_setting *s)
@@ -377,7 +384,7 @@ void ms_plot_limit(ms_panel *p)
     for (size_t i = 0; i < p->n; i++)
         capacity += p->curves[i].n;
     y = malloc((capacity > 0 ? capacity : 1) * sizeof *y);
-    if (y == NULL) return; /* only the axis range suffers */
+    if (y == NULL) return; /* the axis range is then not limited */
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->curves[i].n; k++)
             if (isfinite(p->curves[i].at[k].y)) y[n++] = p->curves[i].at[k].y;

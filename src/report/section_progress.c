@@ -1,5 +1,5 @@
-/* section_progress.c - what a run did besides its loss: learning rate, speed, attention logits.  On
- * pages of a few runs, each of which has a curve of its own. */
+/* section_progress.c - learning rate, speed and attention logits over the steps, with a curve for
+ * each run, on pages of a few runs. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ enum { MAX_RUNS = 6 };
 
 typedef struct run_quantity {
     const char *title, *axis;
-    ms_reading *read;
+    ms_reading  read;
     bool        y_log;
 } run_quantity;
 
@@ -32,24 +32,20 @@ static void add_panel(ms_section_builder *b, const run_quantity *s, ms_figure *f
     }
 }
 
-static bool has_steps(const ms_runset *set)
-{
-    for (size_t i = 0; i < set->n; i++)
-        if (set->at[i].n >= 2) return true;
-    return false;
-}
-
 void ms_build_progress(ms_section_builder *b)
 {
     static const run_quantity quantities[] = {
-        { "learning rate", "learning rate", ms_read_lr, false },
-        { "largest attention logit", "largest logit", ms_read_max_logit, true },
-        { "speed", "tokens per second", ms_read_tok_s, false }, /* the last: a time */
+        { "learning rate", "learning rate", MS_READ_LR, false },
+        { "largest attention logit", "largest logit", MS_READ_MAX_LOGIT, true },
+        { "speed", "tokens per second", MS_READ_TOK_S, false }, /* last: it is a time */
     };
-    const size_t n = COUNT(quantities) - (b->options->omit_times ? 1 : 0);
-    ms_figure    f = { 0 };
+    const size_t n         = COUNT(quantities) - (b->options->omit_times ? 1 : 0);
+    bool         has_steps = false;
+    ms_figure    f         = { 0 };
 
-    if (b->c->set->n > MAX_RUNS || !has_steps(b->c->set)) return;
+    for (size_t i = 0; i < b->c->set->n; i++)
+        has_steps = has_steps || b->c->set->at[i].n >= 2;
+    if (b->c->set->n > MAX_RUNS || !has_steps) return;
     ms_figure_begin(&f, "progress", "Learning rate, logits and speed over the steps", "");
     for (size_t i = 0; i < n; i++)
         add_panel(b, &quantities[i], &f);

@@ -6,28 +6,17 @@
 
 #include "report/section_plots.h"
 
-/* Adds a cell "2 of 3", which is two columns of CSV. */
-static void add_share(ms_table *t, size_t some, size_t all)
-{
-    ms_table_add(t, "%zu of %zu", some, all);
-    ms_table_is_fields(t, "%zu,%zu", some, all);
-}
-
 /* ---- stability ------------------------------------------------------------------------------- */
 
-typedef struct range { /* of rates around the best at which the loss is good */
-    double low, high;
-    bool   at_low, at_high; /* it ends where the grid ends */
-} range;
-
-/* Within reach of the best loss, and with no run that stalled or diverged. */
+/* Is the loss within the limit, without a run that stalled or diverged? */
 static bool is_good(const ms_setting *s, double limit)
 {
     return s->stalled == 0 && s->diverged == 0 && s->loss <= limit;
 }
 
-/* The rate between a good setting and the next, a bad one, at which the loss reaches the limit on a
- * straight line over the logarithm of the rate.  To one that stalled or diverged there is none. */
+/* The rate between a good setting and the next, a bad one, at which the loss reaches the limit, by
+ * linear interpolation over the logarithm of the rate.  If the bad one stalled or diverged, it is
+ * the rate of the good one. */
 static double rate_at(const ms_setting *good, const ms_setting *bad, double limit)
 {
     const double share = (limit - good->loss) / (bad->loss - good->loss);
@@ -39,7 +28,7 @@ static double rate_at(const ms_setting *good, const ms_setting *bad, double limi
     return good->lr + share * (bad->lr - good->lr);
 }
 
-/* From the best upwards (or downwards) to the first rate that is bad; *edge: there is none. */
+/* Searches upwards (or downwards) from the best rate for the first bad one; *edge: none. */
 static double find_end(const ms_compare *c, size_t problem, size_t method, const ms_setting *best,
                        double limit, bool upwards, bool *edge)
 {
@@ -59,18 +48,7 @@ static double find_end(const ms_compare *c, size_t problem, size_t method, const
     return good->lr;
 }
 
-static range find_range(const ms_compare *c, size_t problem, size_t method, const ms_setting *best,
-                        double within)
-{
-    const double limit = best->loss + within * fabs(best->loss);
-    range        r;
-
-    r.low  = find_end(c, problem, method, best, limit, false, &r.at_low);
-    r.high = find_end(c, problem, method, best, limit, true, &r.at_high);
-    return r;
-}
-
-/* The largest ratio of neighbours among the method's rates; NaN of one from 0. */
+/* The largest ratio of neighbouring rates of the method; NaN if there is none above 0. */
 static double grid_gap(const ms_compare *c, size_t problem, size_t method)
 {
     double last = NAN, gap = NAN;
@@ -93,17 +71,17 @@ static const ms_setting *at_largest_rate(const ms_compare *c, size_t problem, si
 static void add_range(ms_table *t, const ms_compare *c, size_t problem, size_t method,
                       const ms_setting *best, double within)
 {
-    const range r = find_range(c, problem, method, best, within);
+    const double limit = best->loss + within * fabs(best->loss);
+    bool         at_low, at_high; /* the range ends at the end of the grid */
+    const double low  = find_end(c, problem, method, best, limit, false, &at_low);
+    const double high = find_end(c, problem, method, best, limit, true, &at_high);
+
     ms_table_number(t, "%.4f", best->loss);
     ms_table_number(t, "%g", best->lr);
-    ms_table_number(t, "%.4g", r.low);
-    ms_table_number(t, "%.4g", r.high);
-    ms_table_number(t, "%.3g", r.high / r.low);
-    ms_table_add(t, "%s",
-                 r.at_low && r.at_high ? "both"
-                 : r.at_low            ? "low"
-                 : r.at_high           ? "high"
-                                       : "-");
+    ms_table_number(t, "%.4g", low);
+    ms_table_number(t, "%.4g", high);
+    ms_table_number(t, "%.3g", high / low);
+    ms_table_add(t, "%s", at_low && at_high ? "both" : at_low ? "low" : at_high ? "high" : "-");
 }
 
 static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size_t method,
@@ -142,7 +120,8 @@ static void add_stability(ms_table *t, const ms_compare *c, size_t problem, size
     else
         ms_table_add(t, "diverged");
     ms_table_is(t, last->loss);
-    add_share(t, diverged, runs);
+    ms_table_add(t, "%zu of %zu", diverged, runs);
+    ms_table_is_fields(t, "%zu,%zu", diverged, runs);
     ms_table_add(t, "%zu of %zu", stalled, runs);
     ms_table_is_fields(t, "%zu", stalled);
     ms_table_add(t, "%zu", best->n);
@@ -199,19 +178,13 @@ static void add_selected(ms_table *t, const ms_compare *c, const ms_setting *s)
     ms_table_add(t, "%s", c->methods[s->method].label);
     ms_table_number(t, "%g", s->lr);
     if (ms_plot_decay(s->decay, decay))
-        for (int g = 0; g < MS_RUN_GROUPS; g++) {
+        for (int g = 0; g < MS_RUN_GROUPS; g++)
             ms_table_number(t, "%g", decay[g]);
-        }
     else
         for (int g = 0; g < MS_RUN_GROUPS; g++)
             ms_table_add(t, "%s", s->decay);
     ms_table_add(t, "%s", s->threshold_text[0] != '\0' ? s->threshold_text : "-");
-    if (isfinite(s->loss))
-        ms_table_add(t, "%.4f%s", s->loss, s->stalled > 0 ? ", stalled" : "");
-    else
-        ms_table_add(t, "diverged");
-    ms_table_is(t, s->loss);
-    add_share(t, s->diverged, s->n);
+    ms_plot_loss_cells(t, s);
 }
 
 void ms_build_hyperparameters(ms_section_builder *b)
@@ -243,7 +216,7 @@ void ms_build_hyperparameters(ms_section_builder *b)
 
 /* ---- all runs -------------------------------------------------------------------------------- */
 
-/* Returns the setting of a run; NULL: the run is unfinished, or another one of its seed counts. */
+/* Returns the setting of a run; NULL: it is unfinished, or another run with its seed counts. */
 static const ms_setting *setting_of(const ms_compare *c, const ms_run *run)
 {
     for (size_t i = 0; i < c->n_settings; i++)
@@ -272,7 +245,7 @@ static void add_run(ms_table *t, const ms_compare *c, const ms_run *run)
 {
     const long long   made  = run->n > 0 ? (long long)run->lines[run->n - 1].step : 0;
     const ms_setting *s     = setting_of(c, run);
-    const bool        clips = ms_clips(run->optimizer); /* also of one that has no s */
+    const bool        clips = ms_clips(run->optimizer); /* s may be NULL */
     char              decay[MS_PLOT_TEXT];
 
     ms_plot_decay_text(ms_run_text(run, "weight_decay"), decay);

@@ -3,18 +3,6 @@
 
 #include "report/section_plots.h"
 
-static void add_row(ms_table *t, const ms_compare *c, size_t problem, size_t method,
-                    ms_step_time ms, ms_step_time muon)
-{
-    ms_table_add(t, "%s", c->problems[problem].label);
-    ms_table_add(t, "%s", c->methods[method].label);
-    ms_table_number(t, "%.3f", ms.step);
-    ms_table_number(t, "%.3f", ms.optim);
-    ms_table_number(t, "%.1f", 100.0 * ms.optim / ms.step);
-    ms_table_number(t, "%.3f", ms.step / muon.step);
-    ms_table_add(t, "%zu", ms.runs);
-}
-
 static void time_panel(ms_section_builder *b, size_t problem, ms_figure *f, ms_table *t)
 {
     const ms_compare  *c     = b->c;
@@ -26,7 +14,13 @@ static void time_panel(ms_section_builder *b, size_t problem, ms_figure *f, ms_t
         const ms_step_time ms = ms_compare_time(c, problem, m);
         ms_curve          *curve;
         if (!isfinite(ms.step)) continue;
-        add_row(t, c, problem, m, ms, muon);
+        ms_table_add(t, "%s", c->problems[problem].label);
+        ms_table_add(t, "%s", c->methods[m].label);
+        ms_table_number(t, "%.3f", ms.step);
+        ms_table_number(t, "%.3f", ms.optim);
+        ms_table_number(t, "%.1f", 100.0 * ms.optim / ms.step);
+        ms_table_number(t, "%.3f", ms.step / muon.step);
+        ms_table_add(t, "%zu", ms.runs);
         if (!ms_plot_drawn(c, problem, m)) continue;
         if (p == NULL) {
             p = ms_figure_panel(f, c->problems[problem].label, "", "ms per step");
@@ -34,7 +28,7 @@ static void time_panel(ms_section_builder *b, size_t problem, ms_figure *f, ms_t
             p->bars = true;
         }
         curve = ms_panel_curve(f, p, c->methods[m].label, c->methods[m].style);
-        ms_curve_point(f, curve, (ms_point){ .x = 0.0, .y = ms.step, .low = NAN, .high = NAN },
+        ms_curve_point(f, curve, ms_point_at(0.0, ms.step),
                        "%s: %.3g ms per step, of which the optimizer %.3g ms (%.0f %%)",
                        c->methods[m].label, ms.step, ms.optim, 100.0 * ms.optim / ms.step);
     }
@@ -48,8 +42,7 @@ void ms_build_step_time(ms_section_builder *b)
     ms_table                 t       = { .align = "llrrrrr" };
 
     if (b->options->omit_times) return;
-    for (size_t i = 0; i < COUNT(names); i++)
-        ms_table_add(&t, "%s", names[i]);
+    ms_table_names(&t, names);
     ms_figure_begin(&f, "step-time", "Time of a step",
                     "Median wall time of a training step, of each method's quickest run.");
     for (size_t p = 0; p < b->c->n_problems; p++)

@@ -1,7 +1,6 @@
-/* sections.c - the table of sections, and how a page is built from it. */
+/* sections.c - the table of sections, and the page that is built from it. */
 #include "report/sections.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 #include "core/names.h"
@@ -68,10 +67,9 @@ musec_status ms_sections_check(ms_error *e, const char *const *only, size_t n)
         for (size_t k = 0; k < COUNT(names) && !known; k++)
             known = strcmp(names[k], only[i]) == 0;
         if (known) continue;
-        const char *near = ms_name_nearest(only[i], names, COUNT(names));
-        return ms_fail(e, MUSEC_EINVAL, "there is no section \"%s\"%s%s%s", only[i],
-                       near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
-                       near != NULL ? "\"?" : "; musec report --help lists them");
+        const ms_name_hint hint = ms_name_hint_of(only[i], names, COUNT(names));
+        return ms_fail(e, MUSEC_EINVAL, "there is no section \"%s\"%s", only[i],
+                       hint.text[0] != '\0' ? hint.text : "; musec report --help lists them");
     }
     return MUSEC_OK;
 }
@@ -125,30 +123,18 @@ musec_status ms_sections_build(ms_error *e, const ms_compare *c, const ms_report
     return MUSEC_OK;
 }
 
-/* ---- what a section hands over --------------------------------------------------------------- */
+/* ---- contents of a section ------------------------------------------------------------------- */
 
-/* Opens the section in the page once; false: no memory, which the page records. */
-static bool open_section(ms_section_builder *b)
+ms_section *ms_build_section(ms_section_builder *b)
 {
     if (b->section == NULL)
         b->section = ms_page_section(b->page, b->kind->id, b->kind->title, b->kind->shows);
-    return b->section != NULL;
-}
-
-void ms_build_text(ms_section_builder *b, const char *fmt, ...)
-{
-    char    text[4 * MS_PLOT_TEXT];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    if (open_section(b)) ms_section_text(b->page, b->section, "%s", text);
+    return b->section;
 }
 
 bool ms_build_figure(ms_section_builder *b, ms_figure *figure)
 {
-    const bool any         = figure->n > 0 && open_section(b);
+    const bool any         = figure->n > 0 && ms_build_section(b) != NULL;
     b->page->out_of_memory = b->page->out_of_memory || figure->out_of_memory;
     if (any) ms_section_figure(b->page, b->section, figure);
     ms_figure_free(figure);
@@ -157,20 +143,9 @@ bool ms_build_figure(ms_section_builder *b, ms_figure *figure)
 
 bool ms_build_table(ms_section_builder *b, const char *id, const char *caption, ms_table *table)
 {
-    const bool any         = table->n_cells > strlen(table->align) && open_section(b);
+    const bool any         = table->n_cells > strlen(table->align) && ms_build_section(b) != NULL;
     b->page->out_of_memory = b->page->out_of_memory || table->out_of_memory;
     if (any) ms_section_table(b->page, b->section, id, caption, table);
     ms_table_free(table);
     return any;
-}
-
-void ms_build_notes(ms_section_builder *b, const char *fmt, ...)
-{
-    char    text[4 * MS_PLOT_TEXT];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    if (b->section != NULL) ms_section_notes(b->page, b->section, "%s", text);
 }

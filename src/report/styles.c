@@ -1,5 +1,5 @@
-/* styles.c - the styles of curves, and how they are drawn.  The style of an optimizer, the same
- * everywhere, is in its row of the registry (core/optimizers.c). */
+/* styles.c - the styles of curves, and their SVG.  The style of an optimizer is in its row of the
+ * registry (core/optimizers.c). */
 #include "report/svg.h"
 
 ms_style ms_style_of(const char *optimizer)
@@ -17,8 +17,8 @@ ms_style ms_style_variant(ms_style style, size_t number)
     return style;
 }
 
-/* From violet over blue and green to ochre: lightness grows all the way, and the ends that white
- * and black paper would swallow are left out. */
+/* The colours go from violet over blue and green to ochre with growing lightness, without ends that
+ * would be invisible on white or black. */
 ms_style ms_style_step(size_t index, size_t n)
 {
     static const char *const ramp[]  = { "#6a4ca8", "#5566b5", "#3f80b8", "#2f96ad", "#2aa893",

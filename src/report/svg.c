@@ -1,8 +1,8 @@
-/* svg.c - figures written as SVG.
+/* svg.c - writes figures as SVG.
  *
- * Every length is in units of a canvas on which text is 14 units high; a picture scales the whole
- * canvas.  Lines and bands may leave a panel at the top, where a <clipPath> ends them; its id is
- * made of the figure's, which is unique in the page. */
+ * Lengths are in units of a canvas on which text is 14 units high; a picture scales the whole
+ * canvas. Lines and bands may leave a panel at the top, where a <clipPath> cuts them; its id
+ * contains the figure's, which is unique in the page. */
 #include "report/svg.h"
 
 #include <math.h>
@@ -16,9 +16,9 @@
 #define TICK_FONT  (0.9 * FONT)
 #define LINE_WIDTH 2.0
 #define MARKER     3.25 /* half of a marker's width */
-#define FAR        1e3  /* heights of a panel: lines to larger values end there, out of sight */
+#define FAR        1e3  /* panel heights: lines to larger values end there, outside the panel */
 
-enum { FEW = 24, MAX_HOVER = 80 }; /* a curve's points: all with markers; that can be pointed at */
+enum { FEW = 24, MAX_HOVER = 80 }; /* points of a curve: all have markers; with tooltips */
 
 typedef struct canvas { /* a panel on its canvas, from the upper left corner */
     double                 width, height;
@@ -146,7 +146,7 @@ static void put_rule(const canvas *v, const char *dash, double x1, double y1, do
             dash, x1, y1, x2, y2);
 }
 
-/* Names the ticks and the lane of diverged runs; labels that would touch another are left out. */
+/* Labels the ticks and the lane of diverged runs; labels that would overlap are left out. */
 static void put_tick_labels(const canvas *v)
 {
     const ms_axis *x = &v->layout->x, *y = &v->layout->y;
@@ -177,7 +177,7 @@ static void put_tick_labels(const canvas *v)
     }
 }
 
-/* Names the bars below, if there is room, and writes their values above them. */
+/* Writes the labels of the bars below them if they fit, and their values above. */
 static void put_bar_labels(const canvas *v)
 {
     const ms_panel *panel  = v->layout->panel;
@@ -245,11 +245,11 @@ static void put_frame(const canvas *v)
 typedef enum layer {
     BAND, /* over the seeds */
     SOLID,
-    DASHED,   /* above solid lines, which show through the gaps */
-    DOTS,     /* markers; of a curve without them, points without a neighbour */
-    ABOVE,    /* in their place: values above the panel */
+    DASHED,   /* on solid lines, which show through the gaps */
+    DOTS,     /* markers; without markers, points without a neighbour */
+    ABOVE,    /* triangles in place of dots for values above the panel */
     BAR,      /* of a bar chart */
-    RANGE,    /* over the seeds, of a bar or a point whose neighbours have no band */
+    RANGE,    /* over the seeds, for a bar or a point whose neighbours have no band */
     DIVERGED, /* crosses */
     N_LAYERS
 } layer;
@@ -267,8 +267,8 @@ static bool has_band(const ms_placed_curve *c, size_t i)
     return is_shown(c, i) && !isnan(c->points[i].low);
 }
 
-/* Does point i of the curve have a marker?  All points of a short curve have; of a long one about
- * ten, at other places than those of its neighbours. */
+/* Does point i of the curve have a marker?  All points of a short curve have one, and about ten of
+ * a long one, whose positions differ from curve to curve. */
 static bool has_marker(const ms_panel_layout *p, size_t curve, size_t i)
 {
     const size_t n     = p->curves[curve].n;
@@ -301,12 +301,12 @@ static bool is_in_layer(const ms_panel_layout *p, layer kind, size_t curve, size
     return false;
 }
 
-/* Opens the layer's group of a curve; its attributes hold for all that it draws. */
+/* Opens the group of a curve in a layer, with the attributes of its elements. */
 static void open_group(const canvas *v, layer kind, size_t curve)
 {
     const ms_panel *panel  = v->layout->panel;
     const ms_style  style  = panel->curves[curve].style;
-    const bool      filled = v->layout->curves[curve].n > MS_COLUMNS; /* every column has a point */
+    const bool      filled = v->layout->curves[curve].n > MS_COLUMNS; /* a point in every column */
 
     fprintf(v->to, "<g class=\"curve %s\" data-label=\"", layer_names[kind]);
     ms_html_text(panel->curves[curve].label, v->to);
@@ -415,7 +415,7 @@ static void put_layers(const canvas *v)
     }
 }
 
-/* ---- points for the pointer ------------------------------------------------------------------ */
+/* ---- tooltips -------------------------------------------------------------------------------- */
 
 static void put_tip(const canvas *v, const ms_curve *c, const ms_point *at)
 {
@@ -449,14 +449,14 @@ static void put_point(const canvas *v, const ms_curve *c, const ms_placed_point 
 
     ms_number_text(at->x, x);
     ms_number_text(at->y, y);
-    if (v->layout->panel->bars) x[0] = '\0'; /* bars stand beside each other */
+    if (v->layout->panel->bars) x[0] = '\0'; /* bars have no x */
     fprintf(v->to, "\n<circle cx=\"%.2f\" cy=\"%.2f\" r=\"5\" data-x=\"%s\" data-y=\"%s\"><title>",
             at_x(v, p->u), at_y(v, p->v), x, at->diverged ? "diverged" : y);
     put_tip(v, c, at);
     fputs("</title></circle>", v->to);
 }
 
-/* Returns that of the points from..to which is farthest from their mean. */
+/* Returns the point of from..to - 1 that is farthest from their mean. */
 static const ms_placed_point *farthest(const ms_placed_curve *c, size_t from, size_t to)
 {
     const ms_placed_point *found = NULL;
@@ -533,7 +533,7 @@ void ms_svg_panel(const ms_figure_layout *layout, size_t panel, bool wide, FILE 
     fputs("</svg>", to);
 }
 
-/* Writes the legend in as many rows as it takes and returns its height; without a file it is only
+/* Writes the legend in as many rows as needed and returns its height; without a file it is only
  * measured. */
 static double put_legend(const ms_figure *f, double width, double top, FILE *to)
 {

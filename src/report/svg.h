@@ -1,12 +1,12 @@
-/* svg.h - figures written as SVG.
+/* svg.h - writes figures as SVG.
  *
- * A panel for a page has the page's own text colour (currentColor) and font, a size that follows
- * the page, and its values for the script of the page:
+ * A panel for a page uses the page's text colour (currentColor) and font, scales with the page, and
+ * has its values for the script of the page:
  *
- *     <g class="curve line" data-label="Muon">      what is drawn: band, line, dots, ...
- *     <g class="points" data-label="Muon">          on top and invisible: where the points lie
- *       <circle cx= cy= r= data-x= data-y=>         their values
- *         <title>text</title></circle>              and the text to show there */
+ *     <g class="curve line" data-label="Muon">      a layer: band, line, dots, ...
+ *     <g class="points" data-label="Muon">          the points, invisible, on top
+ *       <circle cx= cy= r= data-x= data-y=>         position and values
+ *         <title>text</title></circle>              tooltip */
 #ifndef MS_REPORT_SVG_H
 #define MS_REPORT_SVG_H
 
@@ -15,19 +15,19 @@
 #include "report/figure.h"
 #include "report/panel_layout.h"
 
-/* Writes one panel for a page; wide: as wide as a large screen. */
+/* Writes one panel for a page; wide: for a large screen. */
 void ms_svg_panel(const ms_figure_layout *layout, size_t panel, bool wide, FILE *to);
 /* Writes a document with the title, all panels and the legend, for a picture 1800 pixels wide or
  * more. */
 void ms_svg_figure(const ms_figure_layout *layout, FILE *to);
 
-/* styles.c.  The attributes of an element that is a stroke: dash 0 is solid. */
+/* styles.c.  Writes the attributes of a stroke; dash 0 is solid. */
 void ms_svg_stroke(const char *colour, double width, int dash, FILE *to);
-/* The attributes of a group of markers, and one of them; strokes are in units of its radius. */
+/* Write attributes of a group of markers, and one marker; strokes are in units of its radius. */
 void ms_svg_marker_paint(int marker, const char *colour, FILE *to);
 void ms_svg_marker(int marker, double x, double y, double radius, FILE *to);
 enum { MS_SAMPLE = 32 };
-/* A sample of a curve for the legend, MS_SAMPLE long, from (x, y) to the right. */
+/* Writes a sample of a curve for the legend, MS_SAMPLE long, from (x, y) to the right. */
 void ms_svg_sample(ms_style style, bool bar, double x, double y, FILE *to);
 
 #endif

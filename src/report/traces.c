@@ -1,84 +1,42 @@
 /* traces.c - curves over the steps of a run.
  *
- * The curve is one run, its band reaches over the runs of all seeds at the same step; a mean of
- * the seeds would smooth away what one run does.  A log may have thousands of lines and a page
- * dozens of curves: those of more than MOST points are drawn as means of `window` neighbours,
- * standing at the last step of each window. */
+ * A curve is one run; its band reaches over the runs of all seeds at the same step.  A mean of the
+ * seeds would smooth away the behaviour of a single run.  A log may have thousands of lines and a
+ * page dozens of curves: a curve of more than MAX_POINTS points is drawn as means of `window`
+ * neighbours, placed at the last step of each window. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "report/section_plots.h"
 
-enum { MOST = 400 };
+enum { MAX_POINTS = 400 };
 
 /* ---- readings -------------------------------------------------------------------------------- */
 
-bool ms_read_loss(const ms_run_line *line, int group, double *value)
+static bool put(double x, bool measured, double *value)
 {
-    (void)group;
-    *value = line->loss;
-    return true;
+    *value = x;
+    return measured;
 }
 
-bool ms_read_val_loss(const ms_run_line *line, int group, double *value)
+bool ms_read(ms_reading what, const ms_run_line *line, int group, double *value)
 {
-    (void)group;
-    *value = line->val_loss;
-    return line->has_val;
-}
-
-static bool measured(double from, double *value)
-{
-    *value = from;
-    return !isnan(from);
-}
-
-bool ms_read_lr(const ms_run_line *line, int group, double *value)
-{
-    (void)group;
-    return measured(line->lr, value);
-}
-
-bool ms_read_max_logit(const ms_run_line *line, int group, double *value)
-{
-    (void)group;
-    return measured(line->max_logit, value);
-}
-
-bool ms_read_tok_s(const ms_run_line *line, int group, double *value)
-{
-    (void)group;
-    return measured(line->tok_s, value);
-}
-
-bool ms_read_w_norm(const ms_run_line *line, int group, double *value)
-{
-    *value = line->groups[group].w_norm;
-    return line->has_groups;
-}
-
-bool ms_read_u_erank(const ms_run_line *line, int group, double *value)
-{
-    *value = line->groups[group].u_erank;
-    return line->has_groups;
-}
-
-bool ms_read_u_gain(const ms_run_line *line, int group, double *value)
-{
-    return measured(line->groups[group].u_gain, value) && line->has_groups;
-}
-
-bool ms_read_sigma1(const ms_run_line *line, int group, double *value)
-{
-    *value = line->groups[group].sigma1_over_d;
-    return line->has_groups;
-}
-
-bool ms_read_share(const ms_run_line *line, int group, double *value)
-{
-    *value = line->groups[group].share_above;
-    return line->has_groups;
+    const ms_run_group *of  = &line->groups[group];
+    const bool          has = line->has_groups;
+    switch (what) {
+    case MS_READ_LOSS: return put(line->loss, true, value);
+    case MS_READ_VAL_LOSS: return put(line->val_loss, line->has_val, value);
+    case MS_READ_LR: return put(line->lr, !isnan(line->lr), value);
+    case MS_READ_TOK_S: return put(line->tok_s, !isnan(line->tok_s), value);
+    case MS_READ_MAX_LOGIT: return put(line->max_logit, !isnan(line->max_logit), value);
+    case MS_READ_W_NORM: return put(of->w_norm, has, value);
+    case MS_READ_U_ERANK: return put(of->u_erank, has, value);
+    case MS_READ_U_GAIN: return put(of->u_gain, has && !isnan(of->u_gain), value);
+    case MS_READ_SIGMA1: return put(of->sigma1_over_d, has, value);
+    case MS_READ_SHARE: return put(of->share_above, has, value);
+    }
+    return false;
 }
 
 /* ---- series ---------------------------------------------------------------------------------- */
@@ -100,7 +58,7 @@ static size_t count(const ms_run *run, const ms_trace *trace)
     size_t n = 0;
     double y;
     for (size_t i = 0; i < run->n; i++)
-        n += trace->read(&run->lines[i], trace->group, &y);
+        n += ms_read(trace->read, &run->lines[i], trace->group, &y);
     return n;
 }
 
@@ -116,7 +74,7 @@ static bool make_series(const ms_run *run, const ms_trace *trace, size_t window,
                            .y      = calloc(all / window + 1, sizeof *out->y) };
     if (out->step == NULL || out->y == NULL) return false;
     for (size_t i = 0, seen = 0; i < run->n; i++) {
-        if (!trace->read(&run->lines[i], trace->group, &y)) continue;
+        if (!ms_read(trace->read, &run->lines[i], trace->group, &y)) continue;
         sum += y;
         in++;
         seen++;
@@ -129,7 +87,7 @@ static bool make_series(const ms_run *run, const ms_trace *trace, size_t window,
     return true;
 }
 
-/* The value at a step, NaN if there is none; `at` goes on from where it was. */
+/* The value at a step, NaN if there is none.  The search continues from index *at. */
 static double value_at(const trace_series *s, int64_t step, size_t *at)
 {
     while (*at < s->n && s->step[*at] < step)
@@ -155,7 +113,7 @@ static void add_points(ms_figure *f, ms_panel *p, ms_curve *curve, const trace_s
                        const trace_series *all, size_t *at, size_t n_all)
 {
     for (size_t i = 0; i < mine->n; i++) {
-        ms_point point = { .x = (double)mine->step[i], .y = mine->y[i], .low = NAN, .high = NAN };
+        ms_point point = ms_point_at((double)mine->step[i], mine->y[i]);
         for (size_t k = 0; k < n_all; k++)
             widen(&point, value_at(&all[k], mine->step[i], &at[k]));
         if (p->y_log && !(point.y > 0.0)) point.y = NAN;
@@ -165,7 +123,7 @@ static void add_points(ms_figure *f, ms_panel *p, ms_curve *curve, const trace_s
     }
 }
 
-/* A curve each: they may lie before the end of the line, and beside each other. */
+/* Each cross is a curve: it may lie before the end of the line, or beside another cross. */
 static void add_crosses(ms_figure *f, ms_panel *p, const ms_trace *trace)
 {
     const ms_setting *s = trace->setting;
@@ -173,12 +131,13 @@ static void add_crosses(ms_figure *f, ms_panel *p, const ms_trace *trace)
     for (size_t i = 0; i < s->n; i++) {
         const ms_run *run = s->runs[i];
         if (run->status != MS_RUN_DIVERGED || run->n == 0) continue;
-        const long long step = (long long)run->lines[run->n - 1].step;
-        ms_curve_point(
-            f, ms_panel_curve(f, p, trace->label, trace->style),
-            (ms_point){ .x = (double)step, .y = NAN, .low = NAN, .high = NAN, .diverged = true },
-            "%s: diverged at step %lld, seed %s: %s", trace->label, step, ms_run_text(run, "seed"),
-            run->reason != NULL ? run->reason : "no reason is known");
+        const long long step  = (long long)run->lines[run->n - 1].step;
+        ms_point        cross = ms_point_at((double)step, NAN);
+        cross.diverged        = true;
+        ms_curve_point(f, ms_panel_curve(f, p, trace->label, trace->style), cross,
+                       "%s: diverged at step %lld, seed %s: %s", trace->label, step,
+                       ms_run_text(run, "seed"),
+                       run->reason != NULL ? run->reason : "no reason is known");
     }
 }
 
@@ -187,12 +146,9 @@ static void add_square(ms_figure *f, ms_panel *p, const ms_trace *trace, const m
                        const trace_series *mine)
 {
     if (run->status != MS_RUN_STALLED || mine->n == 0 || !isfinite(mine->y[mine->n - 1])) return;
-    ms_curve_point(f, ms_panel_curve(f, p, "stalled", ms_style_stalled()),
-                   (ms_point){ .x     = (double)mine->step[mine->n - 1],
-                               .y     = mine->y[mine->n - 1],
-                               .low   = NAN,
-                               .high  = NAN,
-                               .extra = true },
+    ms_point square = ms_point_at((double)mine->step[mine->n - 1], mine->y[mine->n - 1]);
+    square.extra    = true;
+    ms_curve_point(f, ms_panel_curve(f, p, "stalled", ms_style_stalled()), square,
                    "%s: stalled, seed %s: %s", trace->label, ms_run_text(run, "seed"),
                    run->reason != NULL ? run->reason : "no reason is known");
 }
@@ -202,7 +158,7 @@ bool ms_plot_trace(ms_section_builder *b, ms_figure *f, ms_panel *p, const ms_tr
     const ms_setting *s    = trace->setting;
     const ms_run     *run  = s != NULL ? main_run(s) : NULL;
     const size_t      n    = run != NULL ? count(run, trace) : 0;
-    const size_t      wide = (n + MOST - 1) / MOST;
+    const size_t      wide = (n + MAX_POINTS - 1) / MAX_POINTS;
     trace_series      mine = { 0 }, *all = NULL;
     size_t           *at   = NULL;
     bool              made = true;
@@ -244,20 +200,20 @@ void ms_plot_trace_notes(ms_section_builder *b, size_t problem)
         if (s->problem != problem) continue;
         seeds = seeds || s->n > 1;
         for (size_t k = 0; k < s->n; k++)
-            means = means || s->runs[k]->n > MOST;
+            means = means || s->runs[k]->n > MAX_POINTS;
     }
     if (seeds)
         ms_build_notes(b,
                        "A line is one run, that of the first seed that did not diverge; its band "
                        "reaches over all seeds.");
     if (means)
-        ms_build_notes(b, "Curves of more than %d points are drawn as %d means or fewer.", MOST,
-                       MOST);
+        ms_build_notes(b, "Curves of more than %d points are drawn as %d means or fewer.",
+                       MAX_POINTS, MAX_POINTS);
 }
 
 /* ---- panels of losses ------------------------------------------------------------------------ */
 
-/* A run that diverged early does not show it. */
+/* Runs that diverged before the change are skipped. */
 int64_t ms_plot_stage_change(const ms_compare *c, size_t problem)
 {
     for (size_t i = 0; i < c->n_settings; i++)
@@ -278,7 +234,7 @@ void ms_plot_loss_panel(const ms_compare *c, size_t problem, ms_figure *f, ms_pa
     for (size_t i = 0; i < c->n_settings; i++)
         for (size_t k = 0; c->settings[i].problem == problem && k < c->settings[i].n; k++) {
             const ms_run *run = c->settings[i].runs[k];
-            if (run->n > 0) start = fmax(start, run->lines[0].loss); /* fmax passes NaN over */
+            if (run->n > 0) start = fmax(start, run->lines[0].loss); /* fmax ignores NaN */
         }
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->curves[i].n; k++)

@@ -1,13 +1,13 @@
-/* verdict.c - the claims judged, problem by problem, and what measurements share.
+/* verdict.c - judges the claims problem by problem; notes and losses for their measurements.
  *
- * A claim is judged on every problem that has the runs it needs, and holds where it holds on each
- * of them.  A setting of which any seed diverged counts as diverged; otherwise its loss is the mean
- * over its seeds, of the last validation.
+ * A claim is judged on every problem that has the runs it needs, and holds if it holds on each of
+ * them.  A setting with a diverged seed counts as diverged; otherwise its loss is the mean over its
+ * seeds of the last validation loss.
  *
- * Nothing is judged by runs that have learned nothing (core/outcome.h).  Where one of the compared
- * methods has no other runs, no claim is tested on that problem; a learning rate at which none of
- * them learned anything counts as little as a rate of 0.  A method that stalled at some rate where
- * another learned stands there with its loss. */
+ * Runs that have learned nothing (core/outcome.h) judge no claim.  If one of the compared methods
+ * has only such runs on a problem, no claim is tested on it; a learning rate at which no method
+ * learned anything is ignored, like a rate of 0.  A method that stalled at a rate where another
+ * learned counts with its loss. */
 #include "report/verdict.h"
 
 #include <math.h>
@@ -103,8 +103,7 @@ const char *const ms_compared[MS_COMPARED] = { "soft-musec", "spectra", "muon", 
 
 const char *ms_compared_title(int method) { return ms_optimizer_title(ms_compared[method]); }
 
-/* A run of the method on the problem, if none of those has learned anything; otherwise NULL.  That
- * all diverged is something else. */
+/* A run of the method that did not diverge, if no run on the problem learned anything; or NULL. */
 static const ms_run *unlearned(const ms_compare *c, size_t problem, size_t method)
 {
     const ms_run *found = NULL;
@@ -131,7 +130,7 @@ const ms_setting *ms_method_at(const ms_evidence *ev, int method, double lr)
     return ms_at_rate(ev->c, ev->problem, ms_compared[method], lr);
 }
 
-/* Is there a compared method whose runs have all learned nothing?  Then one of them is named. */
+/* Is there a compared method whose runs have all learned nothing?  Notes one of the runs. */
 static bool note_unlearned(ms_evidence *ev)
 {
     for (int m = 0; m < MS_COMPARED; m++) {
@@ -178,14 +177,14 @@ const char *ms_problem_name(const ms_compare *c, size_t problem)
     return p->set;
 }
 
-/* Notes why a problem was not tested; the same reason is given once. */
+/* Notes why a problem was not tested, each reason once. */
 static void note_reason(ms_evidence *all, size_t problem, const char *reason)
 {
     if (all->text != NULL && strstr(all->text, reason) != NULL) return;
     ms_note(all, "%s%s: %s", all->used > 0 ? "; " : "", ms_problem_name(all->c, problem), reason);
 }
 
-/* Judges the claim on each problem and notes their numbers, one after the other. */
+/* Judges the claim on each problem and notes the numbers of each. */
 static ms_verdict judge_each(ms_evidence *ev)
 {
     const ms_compare *c      = ev->c;
@@ -213,7 +212,7 @@ static ms_verdict judge_each(ms_evidence *ev)
     return tested > 0 ? ms_held(held == tested) : MS_NOT_TESTED;
 }
 
-/* The sentence that explains a claim's measurement, with its bounds; to be freed. */
+/* The sentence that explains a claim's measurement, with its bounds; the caller frees it. */
 static char *measure_text(const ms_claim *claim)
 {
     ms_evidence out = { .claim = claim };
@@ -293,8 +292,7 @@ void ms_verdict_table(const ms_finding *findings, size_t n, ms_table *table)
 {
     static const char *const columns[] = { "section", "claim", "measurement", "result", "verdict" };
     table->align                       = "llllb";
-    for (size_t i = 0; i < COUNT(columns); i++)
-        ms_table_add(table, "%s", columns[i]);
+    ms_table_names(table, columns);
     for (size_t i = 0; i < n; i++) {
         ms_table_add(table, "%s", findings[i].where);
         ms_table_add(table, "%s", findings[i].claim);

@@ -1,23 +1,24 @@
 /* attention.c - causal attention on the CPU in float32, and its gradients, tile by tile.
  *
- * A tile is up to KEYS keys by QUERIES queries of one head.  It is kept with the keys as its rows:
- * logits are k Q^T, where Q^T, a block of queries turned round, is made once for all its keys, and
- * what belongs to a query (its maximum, its sum, D) is a lane of a vector.  So no sum runs along a
- * vector.  Of a row of a tile only the vectors in which somebody sees the key are computed; there,
- * pairs that do not see each other hold -infinity, whose exponential is 0, and elsewhere 0.
+ * A tile is up to KEYS keys by QUERIES queries of one head, with a row for each key: logits are K
+ * Q^T, where Q^T, a transposed block of queries, is formed once for all its keys.  Maximum, sum and
+ * D of a query are a lane of a vector, so no sum runs along a vector.  In a row of a tile, only the
+ * vectors with a query that sees the key are computed.  In these, masked pairs are -infinity, whose
+ * exponential is 0; the other elements are 0.
  *
- * Forward: one pass over the tiles of a block of queries; what was summed relative to a smaller
- * maximum is scaled when that changes.  Backward, of a tile, from the kept logsumexp:
+ * The forward pass is an online softmax over the tiles of a block of queries: sums are rescaled
+ * when the maximum grows.  The backward pass of a tile, from the stored logsumexp, is
  *     P = exp(logits - lse),  dV += P^T dO,  dS = scale P (dO V^T - D),  dK += dS^T Q,  dQ += dS K.
  *
- * Tasks: the rows are cut into chunks, at the borders of documents where these are short.  Forward,
- * a task is a head and a chunk of queries.  Backward, it is a head, a chunk of keys and a chunk of
- * queries, and tasks run in rounds: in round r, queries are r chunks behind their keys, so no two
- * tasks of a round add to the same rows, and each row is added to in the same order whatever the
- * number of threads.  Pairs outside the window or the document make no task and no tile.
+ * The rows are divided into chunks, at document boundaries where documents are short.  A task of
+ * the forward pass is a head and a chunk of queries.  A task of the backward pass is a head, a
+ * chunk of keys and a chunk of queries, and tasks run in rounds: in round r, the queries are r
+ * chunks after their keys.  So no two tasks of a round add to the same rows, and the order of
+ * additions to a row does not depend on the number of threads.  Tiles outside the window or the
+ * document are skipped.
  *
- * NaN and infinity spread to what sees them, and may spread to the other rows of their tile.
- * Transposed operands and float64 are left to `ref`. */
+ * NaN and infinity spread to the queries that see them, and may spread to the other rows of their
+ * tile.  Transposed operands and float64 are computed by `ref`. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -29,7 +30,7 @@
 enum {
     QUERIES = 64,
     KEYS    = 96,
-    CHUNK   = 256, /* rows, at most */
+    CHUNK   = 256, /* rows at most */
 };
 
 typedef struct plan {
@@ -39,30 +40,30 @@ typedef struct plan {
     int64_t *start; /* chunk c is rows start[c] .. start[c + 1] - 1 */
     int64_t  n_chunks;
     float   *delta; /* (heads x rows) <dout, out> */
-    float   *work;  /* work_each for each thread */
+    float   *work;  /* scratch memory: work_each for each thread */
     int64_t  work_each;
 } plan;
 
-/* What one thread works on, in its part of plan.work.  Rows of `cols` floats are padded. */
-typedef struct bench {
-    float *q, *dout;                              /* (QUERIES x cols) a block */
-    float *q_t, *dout_t;                          /* (cols x QUERIES) and turned round */
-    float *kv;                                    /* (KEYS x cols) keys, or values, of a tile */
-    float *s, *ds;                                /* (KEYS x QUERIES) a tile */
-    float *o;                                     /* (QUERIES x cols) sums of P V */
-    float *top, *sum, *most, *lse, *delta, *zero; /* (QUERIES) */
-} bench;
+/* The scratch memory of one thread, in plan.work.  Rows of `cols` floats are padded. */
+typedef struct scratch {
+    float *q, *dout;     /* (QUERIES x cols) a block */
+    float *q_t, *dout_t; /* (cols x QUERIES) its transpose */
+    float *kv;           /* (KEYS x cols) keys, or values, of a tile */
+    float *s, *ds;       /* (KEYS x QUERIES) a tile */
+    float *o;            /* (QUERIES x cols) sums of P V */
+    float *max, *sum, *max_logit, *lse, *delta, *zero; /* (QUERIES) */
+} scratch;
 
 typedef struct block { /* of queries */
     int64_t head, first, n;
 } block;
 
-typedef struct tile { /* keys first .. first + n - 1, and a block */
+typedef struct tile { /* keys first .. first + n - 1 and a block of queries */
     block   b;
     int64_t first, n;
-    span    seen[KEYS];    /* queries that see a key */
+    span    queries[KEYS]; /* queries that see a key */
     span    lanes[KEYS];   /* the same in whole vectors */
-    span    sees[QUERIES]; /* keys that a query sees */
+    span    keys[QUERIES]; /* keys that a query sees */
 } tile;
 
 static int64_t padded(int64_t n) { return (n + PAD - 1) / PAD * PAD; }
@@ -91,13 +92,13 @@ static float *take(float **at, int64_t n)
     return p;
 }
 
-static bench bench_of(const plan *p, int thread)
+static scratch scratch_of(const plan *p, int thread)
 {
     float        *at       = p->work + thread * p->work_each;
     const int64_t cols     = work_cols(p);
-    bench         w        = { 0 };
+    scratch       w        = { 0 };
     float **const blocks[] = { &w.q, &w.dout, &w.q_t, &w.dout_t, &w.o };
-    float **const lanes[]  = { &w.top, &w.sum, &w.most, &w.lse, &w.delta, &w.zero };
+    float **const lanes[]  = { &w.max, &w.sum, &w.max_logit, &w.lse, &w.delta, &w.zero };
     for (size_t i = 0; i < COUNT(blocks); i++)
         *blocks[i] = take(&at, cols * QUERIES);
     for (size_t i = 0; i < COUNT(lanes); i++)
@@ -110,7 +111,7 @@ static bench bench_of(const plan *p, int thread)
 
 /* ---- pieces of a tile ------------------------------------------------------------------------ */
 
-/* Rows of a head, dense and padded with zeros. */
+/* Copies rows of a head, dense and padded with zeros. */
 static void gather(ms_mat x, int64_t head, int64_t first, int64_t n, float *out)
 {
     const int64_t width = padded(x.cols);
@@ -121,9 +122,9 @@ static void gather(ms_mat x, int64_t head, int64_t first, int64_t n, float *out)
     }
 }
 
-/* A block, dense in `rows`, those that it has not got being 0, and turned round.  By squares of
- * fixed size, which the compiler unrolls. */
-static void gather_block(ms_mat x, block b, float *rows, float *turned)
+/* Copies a block to `rows`, dense, with zeros in place of rows that it does not have, and its
+ * transpose to `transposed`, by squares of fixed size, which the compiler unrolls. */
+static void gather_block(ms_mat x, block b, float *rows, float *transposed)
 {
     const int64_t width = padded(x.cols);
     gather(x, b.head, b.first, b.n, rows);
@@ -132,37 +133,38 @@ static void gather_block(ms_mat x, block b, float *rows, float *turned)
         for (int64_t l = 0; l < width; l += PAD)
             for (int k = 0; k < PAD; k++)
                 for (int m = 0; m < PAD; m++)
-                    turned[(l + k) * QUERIES + i + m] = rows[(i + m) * width + l + k];
+                    transposed[(l + k) * QUERIES + i + m] = rows[(i + m) * width + l + k];
 }
 
-/* Who sees whom: as keys and queries grow, neither end of what they see falls. */
-static void look(const ms_attn *a, tile *t)
+/* Finds the pairs that are not masked.  Both ends of each span never fall from a row to the
+ * next. */
+static void find_spans(const ms_attn *a, tile *t)
 {
-    int64_t end = 0; /* queries before it see back to the key, or further */
+    int64_t end = 0; /* the queries before it see back to the key or further */
     for (int64_t j = 0; j < t->n; j++) {
         const int64_t key = t->first + j, begin = ms_max_i64(key - t->b.first, 0);
         while (end < t->b.n && first_key(a, t->b.first + end) <= key)
             end++;
-        t->seen[j]  = (span){ (int32_t)begin, (int32_t)end };
-        t->lanes[j] = (span){ (int32_t)(begin / PAD * PAD), (int32_t)padded(end) };
+        t->queries[j] = (span){ (int32_t)begin, (int32_t)end };
+        t->lanes[j]   = (span){ (int32_t)(begin / PAD * PAD), (int32_t)padded(end) };
     }
     for (int64_t i = 0; i < t->b.n; i++) {
         const int64_t query = t->b.first + i;
-        t->sees[i].begin = (int32_t)ms_min_i64(ms_max_i64(first_key(a, query) - t->first, 0), t->n);
-        t->sees[i].end   = (int32_t)ms_min_i64(ms_max_i64(query + 1 - t->first, 0), t->n);
+        t->keys[i].begin = (int32_t)ms_min_i64(ms_max_i64(first_key(a, query) - t->first, 0), t->n);
+        t->keys[i].end   = (int32_t)ms_min_i64(ms_max_i64(query + 1 - t->first, 0), t->n);
     }
 }
 
-/* Pairs that do not see each other, and what is not computed of ds (NULL: there is none). */
-static void hide(const tile *t, float *s, float *ds)
+/* Masks pairs of s, and clears the elements that are not computed, also of ds unless it is NULL. */
+static void apply_mask(const tile *t, float *s, float *ds)
 {
     for (int64_t j = 0; j < t->n; j++, s += QUERIES) {
-        const span seen = t->seen[j], lanes = t->lanes[j];
+        const span queries = t->queries[j], lanes = t->lanes[j];
         for (int32_t i = 0; i < lanes.begin; i++)
             s[i] = 0.0f;
-        for (int32_t i = lanes.begin; i < seen.begin; i++)
+        for (int32_t i = lanes.begin; i < queries.begin; i++)
             s[i] = -INFINITY;
-        for (int32_t i = seen.end; i < lanes.end; i++)
+        for (int32_t i = queries.end; i < lanes.end; i++)
             s[i] = -INFINITY;
         for (int32_t i = lanes.end; i < QUERIES; i++)
             s[i] = 0.0f;
@@ -174,26 +176,27 @@ static void hide(const tile *t, float *s, float *ds)
     }
 }
 
-/* out <- alpha x y^T, x being keys or values of the tile and y_t its block turned round. */
-static void pair_up(const tile *t, float alpha, ms_mat x, const float *y_t, float *out)
+/* out <- alpha x y^T, where x are keys or values of the tile and y_t is its transposed block. */
+static void tile_times_block(const tile *t, float alpha, ms_mat x, const float *y_t, float *out)
 {
     const tile_product by = { x.ld, 1, y_t, QUERIES, alpha, false, QUERIES };
     tile_multiply(&by, t->n, QUERIES, x.cols, row_of(x, t->b.head, t->first), t->lanes, NULL, out);
 }
 
-/* Keys' rows of out += s y, y being the block, gathered. */
+/* Adds s y to the keys' rows of out, where y is the gathered block. */
 static void add_to_keys(const tile *t, const float *s, const float *y, ms_mat out)
 {
     const tile_product by = { QUERIES, 1, y, padded(out.cols), 1.0f, true, out.ld };
-    tile_multiply(&by, t->n, out.cols, t->b.n, s, NULL, t->seen, row_of(out, t->b.head, t->first));
+    tile_multiply(&by, t->n, out.cols, t->b.n, s, NULL, t->queries,
+                  row_of(out, t->b.head, t->first));
 }
 
-/* The block's rows, from out on, += s^T y, y being the keys or values, gathered. */
+/* Adds s^T y to the block's rows, which begin at out, where y are the gathered keys or values. */
 static void add_to_queries(const tile *t, const float *s, const float *y, int64_t cols, bool add,
                            int64_t ld, float *out)
 {
     const tile_product by = { 1, QUERIES, y, padded(cols), 1.0f, add, ld };
-    tile_multiply(&by, t->b.n, cols, t->n, s, NULL, t->sees, out);
+    tile_multiply(&by, t->b.n, cols, t->n, s, NULL, t->keys, out);
 }
 
 static void soft_cap(const tile *t, float cap, float *s)
@@ -207,52 +210,52 @@ static void soft_cap(const tile *t, float cap, float *s)
         }
 }
 
-/* top <- the larger one, lane by lane, of it and the rows of s; NaN stays. */
-static void raise(const tile *t, const float *s, float *top)
+/* Takes the maximum of max and the rows of s, lane by lane; NaN stays. */
+static void update_max(const tile *t, const float *s, float *max)
 {
     for (int64_t j = 0; j < t->n; j++, s += QUERIES)
 #pragma omp simd
         for (int32_t i = t->lanes[j].begin; i < t->lanes[j].end; i++)
-            top[i] = ((s[i] <= top[i]) | (top[i] != top[i])) ? top[i] : s[i];
+            max[i] = ((s[i] <= max[i]) | (max[i] != max[i])) ? max[i] : s[i];
 }
 
-/* s <- exp(s - top), added up in sum. */
-static void exp_tile(const tile *t, const float *top, float *s, float *sum)
+/* s <- exp(s - max), whose sums over the keys are added to sum. */
+static void exp_tile(const tile *t, const float *max, float *s, float *sum)
 {
     for (int64_t j = 0; j < t->n; j++, s += QUERIES)
 #pragma omp simd
         for (int32_t i = t->lanes[j].begin; i < t->lanes[j].end; i++) {
-            s[i] = ms_exp(s[i] - top[i]);
+            s[i] = ms_exp(s[i] - max[i]);
             sum[i] += s[i];
         }
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* The next tile of a block; `first`: there was none before. */
-static void forward_tile(const plan *p, const bench *w, tile *t, bool first)
+/* Adds a tile to a block of queries; `first`: it is the block's first. */
+static void forward_tile(const plan *p, const scratch *w, tile *t, bool first)
 {
     const int64_t cols = p->v.cols;
-    float         above[QUERIES], shrink[QUERIES];
-    look(&p->a, t);
-    pair_up(t, (float)p->a.scale, p->k, w->q_t, w->s);
-    hide(t, w->s, NULL);
+    float         new_max[QUERIES], shrink[QUERIES];
+    find_spans(&p->a, t);
+    tile_times_block(t, (float)p->a.scale, p->k, w->q_t, w->s);
+    apply_mask(t, w->s, NULL);
     if (p->a.softcap > 0.0) {
-        raise(t, w->s, w->most);
+        update_max(t, w->s, w->max_logit);
         soft_cap(t, (float)p->a.softcap, w->s);
-        hide(t, w->s, NULL);
+        apply_mask(t, w->s, NULL);
     }
-    memcpy(above, w->top, sizeof above);
-    raise(t, w->s, above);
+    memcpy(new_max, w->max, sizeof new_max);
+    update_max(t, w->s, new_max);
 #pragma omp simd
     for (int64_t i = 0; i < QUERIES; i++) {
-        const float base = above[i] == -INFINITY ? 0.0f : above[i]; /* nothing seen yet */
-        shrink[i]        = ms_exp(w->top[i] - base);
-        w->top[i]        = above[i];
-        above[i]         = base;
+        const float base = new_max[i] == -INFINITY ? 0.0f : new_max[i]; /* all masked so far */
+        shrink[i]        = ms_exp(w->max[i] - base);
+        w->max[i]        = new_max[i];
+        new_max[i]       = base;
         w->sum[i] *= shrink[i];
     }
-    exp_tile(t, above, w->s, w->sum);
+    exp_tile(t, new_max, w->s, w->sum);
     for (int64_t i = 0; i < t->b.n && !first; i++) {
         float *o = w->o + i * padded(cols);
 #pragma omp simd
@@ -264,15 +267,15 @@ static void forward_tile(const plan *p, const bench *w, tile *t, bool first)
 }
 
 /* Returns the largest logit of the block. */
-static float forward_block(const plan *p, const bench *w, block b)
+static float forward_block(const plan *p, const scratch *w, block b)
 {
     const int64_t begin = first_key(&p->a, b.first), end = b.first + b.n, cols = p->v.cols;
-    const float  *tops = p->a.softcap > 0.0 ? w->most : w->top;
-    float         most = -INFINITY;
-    tile          t    = { .b = b };
+    const float  *maxima = p->a.softcap > 0.0 ? w->max_logit : w->max;
+    float         most   = -INFINITY;
+    tile          t      = { .b = b };
     for (int64_t i = 0; i < QUERIES; i++) {
-        w->top[i] = w->most[i] = -INFINITY;
-        w->sum[i]              = 0.0f;
+        w->max[i] = w->max_logit[i] = -INFINITY;
+        w->sum[i]                   = 0.0f;
     }
     gather_block(p->q, b, w->q, w->q_t);
     for (t.first = begin; t.first < end; t.first += KEYS) {
@@ -286,8 +289,8 @@ static float forward_block(const plan *p, const bench *w, block b)
 #pragma omp simd
         for (int64_t l = 0; l < cols; l++)
             out[l] = factor * o[l];
-        row_of(p->lse, b.head, 0)[b.first + i] = w->top[i] + logf(w->sum[i]);
-        most                                   = (tops[i] <= most || most != most) ? most : tops[i];
+        row_of(p->lse, b.head, 0)[b.first + i] = w->max[i] + logf(w->sum[i]);
+        most = (maxima[i] <= most || most != most) ? most : maxima[i];
     }
     return most;
 }
@@ -320,14 +323,14 @@ static void soft_max_grad(const tile *t, float scale, const float *lse, const fl
         }
 }
 
-static void backward_tile(const plan *p, const bench *w, tile *t)
+static void backward_tile(const plan *p, const scratch *w, tile *t)
 {
     const float scale = (float)p->a.scale, cap = (float)p->a.softcap;
-    look(&p->a, t);
-    pair_up(t, scale, p->k, w->q_t, w->s);
-    pair_up(t, 1.0f, p->v, w->dout_t, w->ds);
+    find_spans(&p->a, t);
+    tile_times_block(t, scale, p->k, w->q_t, w->s);
+    tile_times_block(t, 1.0f, p->v, w->dout_t, w->ds);
     if (p->a.softcap > 0.0) soft_cap_grad(t, cap, w->delta, w->s, w->ds);
-    hide(t, w->s, w->ds);
+    apply_mask(t, w->s, w->ds);
     soft_max_grad(t, scale, w->lse, p->a.softcap > 0.0 ? w->zero : w->delta, w->s, w->ds);
     add_to_keys(t, w->s, w->dout, p->dv);
     add_to_keys(t, w->ds, w->q, p->dk);
@@ -336,8 +339,8 @@ static void backward_tile(const plan *p, const bench *w, tile *t)
                    row_of(p->dq, t->b.head, t->b.first));
 }
 
-/* A block and those of the keys begin .. end - 1 that it sees. */
-static void backward_block(const plan *p, const bench *w, block b, int64_t begin, int64_t end)
+/* Computes the gradients of a block of queries and the keys begin .. end - 1 that it sees. */
+static void backward_block(const plan *p, const scratch *w, block b, int64_t begin, int64_t end)
 {
     const float *lse = row_of(p->lse, b.head, 0), *delta = p->delta + b.head * p->q.rows;
     tile         t = { .b = b };
@@ -357,7 +360,7 @@ static void backward_block(const plan *p, const bench *w, block b, int64_t begin
     }
 }
 
-/* What the first round does beside its tiles: D, and results from 0. */
+/* Computes D and clears the gradients of a chunk's rows: a part of the first round. */
 static void begin_chunk(const plan *p, int64_t head, int64_t begin, int64_t end)
 {
     for (int64_t i = begin; i < end; i++) {
@@ -374,10 +377,11 @@ static void begin_chunk(const plan *p, int64_t head, int64_t begin, int64_t end)
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* Cuts the rows into chunks: whole documents as long as they fit, a longer one into equal parts. */
-static int64_t cut(const ms_attn *a, int64_t rows, int64_t *start)
+/* Divides the rows into chunks of whole documents, and a document that is too long into equal
+ * parts. Returns the number of chunks. */
+static int64_t make_chunks(const ms_attn *a, int64_t rows, int64_t *start)
 {
-    int64_t n = 0, open = 0; /* the chunk that is not closed begins there */
+    int64_t n = 0, open = 0; /* first row of the chunk that is being filled */
     for (int64_t i = 0; i < rows;) {
         int64_t next = i + 1; /* the document is rows i .. next - 1 */
         while (next < rows && a->doc.data[next] <= i)
@@ -400,7 +404,7 @@ static int64_t cut(const ms_attn *a, int64_t rows, int64_t *start)
 
 static bool usable(ms_mat x) { return x.dtype == MUSEC_F32 && !x.trans; }
 
-/* Chunks and workspace. */
+/* Makes the chunks and takes the workspace. */
 static musec_status prepare(ms_device *d, plan *p)
 {
     const int64_t rows = p->q.rows, threads = ms_cpu_threads(d);
@@ -413,31 +417,31 @@ static musec_status prepare(ms_device *d, plan *p)
     TRY(ms_scratch_bytes(d, (size_t)(threads * p->work_each) * sizeof(float), &work));
     p->start    = start;
     p->work     = work;
-    p->n_chunks = cut(&p->a, rows, p->start);
+    p->n_chunks = make_chunks(&p->a, rows, p->start);
 done:
     return st;
 }
 
 typedef struct forward_call {
     const plan *p;
-    double     *most; /* of each task */
+    double     *max_logit; /* of each task */
     int64_t     tasks;
 } forward_call;
 
-/* Later chunks, which may see more keys, come first. */
+/* Tasks are taken in reverse order: later chunks, which may see more keys, come first. */
 static void forward_task(void *arg, int64_t index, int thread)
 {
     const forward_call *c = arg;
     const plan         *p = c->p;
     const int64_t task = c->tasks - 1 - index, chunk = task / p->q.count, head = task % p->q.count;
-    const bench   w   = bench_of(p, thread);
-    float         top = -INFINITY;
+    const scratch w   = scratch_of(p, thread);
+    float         max = -INFINITY;
     for (int64_t i = p->start[chunk]; i < p->start[chunk + 1]; i += QUERIES) {
         const block b  = { head, i, ms_min_i64(QUERIES, p->start[chunk + 1] - i) };
         const float in = forward_block(p, &w, b);
-        top            = in <= top || top != top ? top : in;
+        max            = in <= max || max != max ? max : in;
     }
-    c->most[task] = (double)top;
+    c->max_logit[task] = (double)max;
 }
 
 static musec_status cpu_attention(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v, ms_mat out,
@@ -448,11 +452,8 @@ static musec_status cpu_attention(ms_device *d, ms_attn a, ms_mat q, ms_mat k, m
     ms_vec        most; /* of each task */
     musec_status  st;
 
-    if (!usable(q) || !usable(k) || !usable(v) || !usable(out) || !usable(lse)) {
-        ms_device_ops ref;
-        ms_device_ref_ops(&ref);
-        return ref.attention(d, a, q, k, v, out, lse, max_logit);
-    }
+    if (!usable(q) || !usable(k) || !usable(v) || !usable(out) || !usable(lse))
+        return ms_cpu_of(d)->ref.attention(d, a, q, k, v, out, lse, max_logit);
     TRY(prepare(d, &p));
     const int64_t n = p.n_chunks, tasks = q.count * n;
     TRY(ms_scratch_vec(d, tasks, &most));
@@ -471,14 +472,14 @@ typedef struct backward_call {
     int64_t     round;
 } backward_call;
 
-/* Keys of a chunk, and the queries that are `round` chunks behind it. */
+/* Computes the pairs of a chunk of keys and of the queries that are `round` chunks after it. */
 static void backward_task(void *arg, int64_t task, int thread)
 {
     const backward_call *c    = arg;
     const plan          *p    = c->p;
     const int64_t        head = task % p->q.count, chunk = task / p->q.count;
     const int64_t begin = p->start[chunk], end = p->start[chunk + 1], queries = chunk + c->round;
-    const bench   w = bench_of(p, thread);
+    const scratch w = scratch_of(p, thread);
     if (c->round == 0) begin_chunk(p, head, begin, end);
     for (int64_t i = p->start[queries]; i < p->start[queries + 1]; i += QUERIES)
         backward_block(p, &w, (block){ head, i, ms_min_i64(QUERIES, p->start[queries + 1] - i) },
@@ -495,11 +496,8 @@ static musec_status cpu_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_mat
     musec_status  st;
 
     if (!usable(q) || !usable(k) || !usable(v) || !usable(out) || !usable(lse) || !usable(dout) ||
-        !usable(dq) || !usable(dk) || !usable(dv)) {
-        ms_device_ops ref;
-        ms_device_ref_ops(&ref);
-        return ref.attention_grad(d, a, q, k, v, out, lse, dout, dq, dk, dv);
-    }
+        !usable(dq) || !usable(dk) || !usable(dv))
+        return ms_cpu_of(d)->ref.attention_grad(d, a, q, k, v, out, lse, dout, dq, dk, dv);
     TRY(prepare(d, &p));
     TRY(ms_scratch_bytes(d, (size_t)(q.count * q.rows) * sizeof(float), &delta));
     p.delta        = delta;

@@ -1,14 +1,14 @@
 /* blas.c - products on the CPU: CBLAS on tiles.
  *
- * A product is cut into tiles of about AREA elements of the result, whatever the number of threads:
- * across its longer side, so that little is packed twice, and in two at least where it is not
- * small.  A symmetric one is cut into square tiles of its lower triangle, each mirrored while it is
- * in cache.  Tiles on the diagonal are computed by syrk where the product is a square (exactly half
- * the work), else as a staircase of SUB rows (9/16 of it).
+ * The result is divided into tiles of about AREA elements, whatever the number of threads: across
+ * its longer side, so that BLAS packs little twice, and into two or more unless it is small.  A
+ * symmetric result is divided into square tiles of its lower triangle, each mirrored while it is in
+ * cache.  Tiles on the diagonal are computed by syrk where b is a^T (exactly half the work), else
+ * as a staircase of SUB rows (9/16 of the work).
  *
- * What rides on a product is done tile by tile, in cache as well: the added matrix is copied to
- * where BLAS adds to it, then come the diagonal and sums in float64, one for each tile, added up in
- * the order of the tiles. */
+ * The epilogue is computed tile by tile, in cache as well: the source operand is copied to the
+ * result, where BLAS adds to it; then come the diagonal, and sums in float64, one for each tile,
+ * added in the order of the tiles. */
 #include "device/cpu/cpu.h"
 
 #include <assert.h>
@@ -18,12 +18,12 @@
 #include "device/cpu/ref.h"
 
 enum {
-    AREA       = 1 << 20, /* elements of a tile of a product, at most about */
-    SMALL      = 1 << 18, /* elements of a result that one thread does, */
-    SMALL_WORK = 1 << 27, /* unless each takes so many products that there are as many of them */
-    SLICE      = 1024,    /* what is longer than that is cut so, where the other side is not */
-    NARROW     = 512,     /* a tile's longer side is not cut below that */
-    TILE       = 512,     /* the side of a square tile, at most */
+    AREA       = 1 << 20, /* approximate maximum of a tile's elements */
+    SMALL      = 1 << 18, /* a result with fewer elements than this is one tile, */
+    SMALL_WORK = 1 << 27, /* unless it takes so many multiplications or more */
+    SLICE      = 1024,    /* the longer side is cut to this if the shorter one is not longer */
+    NARROW     = 512,     /* minimum of a tile's longer side */
+    TILE       = 512,     /* maximum side of a square tile */
     SUB        = 96,
     MIRROR     = 32,
     ROUND      = 16,
@@ -37,7 +37,7 @@ typedef struct tile { /* a matrix of the stack, or a part of one */
     bool  trans;
 } tile;
 
-/* Matrix b of the stack from row i and column j on. */
+/* Matrix b of the stack, from row i and column j on. */
 static tile tile_at(ms_mat x, int64_t b, int64_t i, int64_t j)
 {
     const int64_t at = b * x.stride + (x.trans ? j * x.ld + i : i * x.ld + j);
@@ -73,7 +73,7 @@ static void tile_gemv(musec_dtype dtype, int64_t n, int64_t k, double alpha, til
                       int inc_x, double beta, void *y, int inc_y)
 {
     const int rows = (int)(a.trans ? k : n), cols = (int)(a.trans ? n : k);
-    for (int64_t i = 0; beta == 0.0 && i < n; i++) /* gemv may multiply what y held by 0 */
+    for (int64_t i = 0; beta == 0.0 && i < n; i++) /* gemv may multiply old values by 0 */
         if (dtype == MUSEC_F32)
             ((float *)y)[i * inc_y] = 0.0f;
         else
@@ -102,7 +102,7 @@ static int64_t even_step(int64_t n, int64_t parts)
     return (step + ROUND - 1) / ROUND * ROUND;
 }
 
-/* ---- what rides on a tile -------------------------------------------------------------------- */
+/* ---- the epilogue of a tile ------------------------------------------------------------------ */
 
 /* Copies rows x cols elements from `from` to their mirror image at `to`, by blocks that fit L1. */
 static void mirror(musec_dtype dtype, int64_t rows, int64_t cols, tile from, tile to)
@@ -151,7 +151,7 @@ static void copy_tile(musec_dtype dtype, int64_t rows, int64_t cols, tile from, 
                (const char *)from.data + (size_t)(i * from.ld) * each, (size_t)cols * each);
 }
 
-/* Of n numbers, in LANES sums: the compiler may not add in another order by itself. */
+/* Sums n squares in LANES partial sums, as the compiler may not reorder additions. */
 static double row_sumsq(musec_dtype dtype, const void *data, int64_t n)
 {
     enum { LANES = 8 };
@@ -172,16 +172,15 @@ static double row_sumsq(musec_dtype dtype, const void *data, int64_t n)
     return all;
 }
 
-typedef struct sums { /* of a tile, or of all */
+typedef struct sums { /* of a tile or of a matrix */
     double sumsq, trace;
 } sums;
 
-/* A call as the loops below take it: upright, and where the sums of its tiles go. */
 typedef struct call {
-    ms_product p;
+    ms_product p;        /* its result is not transposed */
     bool       square;   /* b is a^T */
-    bool       in_place; /* what is added lies where the result will */
-    sums      *parts;    /* NULL: not wanted; else `tiles` for each matrix */
+    bool       in_place; /* the source is the result */
+    sums      *parts;    /* (count, tiles) sums of the tiles; NULL: not wanted */
     int64_t    tiles;
     int64_t    height, width;    /* of a tile */
     int64_t    n_down, n_across; /* tiles of a matrix of a plain product */
@@ -196,7 +195,7 @@ static call call_of(const ms_product *p)
         x.p.c      = ms_t(p->c);
         x.p.source = ms_t(p->source);
     }
-    if (p->symmetric) /* these are their own transposes */
+    if (p->symmetric) /* they equal their transposes */
         x.p.c.trans = x.p.source.trans = false;
     x.square =
         p->symmetric && p->a.data == p->b.data && p->a.ld == p->b.ld && p->a.stride == p->b.stride;
@@ -207,18 +206,18 @@ static call call_of(const ms_product *p)
 
 static musec_status take_parts(ms_device *d, int64_t tiles, call *x)
 {
-    void        *room = NULL;
-    musec_status st   = MUSEC_OK;
-    x->tiles          = tiles;
+    void        *parts = NULL;
+    musec_status st    = MUSEC_OK;
+    x->tiles           = tiles;
     if (x->p.sumsq.data == NULL && x->p.trace.data == NULL) return MUSEC_OK;
-    TRY(ms_scratch_bytes(d, (size_t)(x->p.c.count * tiles) * sizeof *x->parts, &room));
-    x->parts = room;
+    TRY(ms_scratch_bytes(d, (size_t)(x->p.c.count * tiles) * sizeof *x->parts, &parts));
+    x->parts = parts;
 done:
     return st;
 }
 
-/* Before a tile is computed: what BLAS is to add, and times what.  Of a tile on the diagonal of a
- * symmetric result only what lies below the staircase. */
+/* Copies the source to a tile of the result, to which BLAS adds, and returns beta.  In a tile on
+ * the diagonal of a symmetric result, only the staircase is copied. */
 static double begin_tile(const call *x, int64_t m, int64_t i, int64_t j, int64_t rows, int64_t cols)
 {
     const double beta  = x->p.source.data == NULL ? 0.0 : ms_num_at(x->p.beta, m);
@@ -240,8 +239,8 @@ static void add_diagonal(const call *x, int64_t m, int64_t first, int64_t end, d
     }
 }
 
-/* After it: the diagonal, and the sums of its elements, or of a square tile on the diagonal of a
- * symmetric result, of its lower triangle, twice but for the diagonal. */
+/* Adds the diagonal to a computed tile, and stores the sums of its elements.  In a symmetric
+ * result, elements below the diagonal count twice, and those above it are not read. */
 static void end_tile(const call *x, int64_t m, int64_t part, int64_t i, int64_t j, int64_t rows,
                      int64_t cols)
 {
@@ -276,10 +275,10 @@ static void add_parts(const call *x)
     }
 }
 
-/* ---- products of any kind -------------------------------------------------------------------- */
+/* ---- general products ------------------------------------------------------------------------ */
 
-/* The number of tiles of a product of inner size k.  What is tall or wide is cut finely: that packs
- * little twice, and the last tile keeps no one waiting. */
+/* The number of tiles of a product of inner size k.  A tall or wide result is divided more finely:
+ * BLAS then packs little twice, and threads wait less for the last tile. */
 static int64_t tile_count(int64_t rows, int64_t cols, int64_t k)
 {
     const int64_t area = rows * cols, longer = rows > cols ? rows : cols;
@@ -300,7 +299,7 @@ static void tile_shape(int64_t rows, int64_t cols, int64_t k, int64_t *height, i
     *width               = rows > cols ? even_step(cols, across) : step;
 }
 
-/* Rows i .. i+rows-1 and columns j .. j+cols-1 of matrix m. */
+/* Computes rows i .. i+rows-1 and columns j .. j+cols-1 of matrix m. */
 static void plain_tile(const call *x, int64_t m, int64_t i, int64_t j, int64_t rows, int64_t cols)
 {
     const ms_mat  c  = x->p.c;
@@ -345,7 +344,7 @@ done:
 
 /* ---- symmetric results ----------------------------------------------------------------------- */
 
-/* The square tile (i, i), n wide, but for its upper triangle. */
+/* Computes the n x n tile (i, i), except for its upper triangle. */
 static void diagonal_tile(const call *x, int64_t m, int64_t i, int64_t n)
 {
     const ms_mat a = x->p.a, b = x->p.b, c = x->p.c;
@@ -357,13 +356,6 @@ static void diagonal_tile(const call *x, int64_t m, int64_t i, int64_t n)
         tile_gemm(c.dtype, rows, s + rows, a.cols, alpha, tile_at(a, m, i + s, 0),
                   tile_at(b, m, 0, i), beta, tile_at(c, m, i + s, i));
     }
-}
-
-static void lower_tile(const call *x, int64_t m, int64_t i, int64_t j, int64_t rows, int64_t cols)
-{
-    const double alpha = ms_num_at(x->p.alpha, m), beta = begin_tile(x, m, i, j, rows, cols);
-    tile_gemm(x->p.c.dtype, rows, cols, x->p.a.cols, alpha, tile_at(x->p.a, m, i, 0),
-              tile_at(x->p.b, m, 0, j), beta, tile_at(x->p.c, m, i, j));
 }
 
 static void symmetric_task(void *arg, int64_t task, int thread)
@@ -382,7 +374,7 @@ static void symmetric_task(void *arg, int64_t task, int thread)
     if (row == col)
         diagonal_tile(x, m, i, rows);
     else
-        lower_tile(x, m, i, j, rows, cols);
+        plain_tile(x, m, i, j, rows, cols);
     end_tile(x, m, task % x->tiles, i, j, rows, cols);
     if (row == col)
         mirror_triangle(c.dtype, rows, tile_at(c, m, i, i));

@@ -1,7 +1,7 @@
 /* blas_threads.c - one thread for every call of BLAS and LAPACK.
  *
- * The switches are weak symbols: NULL where no library of the process has them.  Other systems than
- * those with ELF know the library that the build found. */
+ * The functions that set the number of threads are weak symbols, which are NULL if no library of
+ * the process has them.  Systems without ELF use those of the library that the build found. */
 #include "device/cpu/blas_threads.h"
 
 #include <stddef.h>

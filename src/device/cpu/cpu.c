@@ -1,9 +1,10 @@
 /* cpu.c - the CPU device: its table, its threads, and what it runs on.
  *
- * Threads are ours, not the BLAS's.  Every op cuts its work into tasks whose borders depend on the
- * shape of one matrix alone, and runs the tasks of the whole stack in one loop of the pool, each
- * with a sequential BLAS call.  So the bits of a result depend neither on the number of threads nor
- * on how matrices are stacked, and a stack of small matrices keeps all cores busy. */
+ * The threads are the device's, not the BLAS's.  Every op divides its work into tasks whose
+ * boundaries depend on the shape of one matrix alone, and runs the tasks of the whole stack in one
+ * loop of the pool, each with a sequential BLAS call.  So the bits of a result depend neither on
+ * the number of threads nor on how matrices are stacked, and a stack of small matrices keeps all
+ * cores busy. */
 #include "device/cpu/cpu.h"
 
 #include <stdio.h>
@@ -23,6 +24,16 @@ int ms_cpu_threads(const ms_device *d) { return ms_workers_threads(ms_cpu_of(d)-
 void ms_cpu_run(ms_device *d, int64_t tasks, ms_worker_task *run, void *arg)
 {
     ms_workers_run(ms_cpu_of(d)->workers, tasks, run, arg);
+}
+
+void ms_cpu_run_if(ms_device *d, bool parallel, int64_t tasks, ms_worker_task *run, void *arg)
+{
+    if (parallel) {
+        ms_cpu_run(d, tasks, run, arg);
+        return;
+    }
+    for (int64_t task = 0; task < tasks; task++)
+        run(arg, task, 0);
 }
 
 void ms_cpu_run_blas(ms_device *d, int64_t tasks, ms_worker_task *run, void *arg)

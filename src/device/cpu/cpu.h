@@ -6,19 +6,21 @@
 #include "device/cpu/workers.h"
 #include "device/device.h"
 
-/* What a CPU device has besides its table: its threads, and two tables that its rows call. */
+/* What a CPU device has besides its table: its threads, and two tables whose rows it calls. */
 typedef struct ms_cpu {
     ms_workers   *workers;
-    ms_device_ops ref;    /* for layouts that have no fast loop */
+    ms_device_ops ref;    /* for layouts and dtypes that have no fast loop */
     ms_device_ops stacks; /* for grouped ops, which run matrix by matrix */
 } ms_cpu;
 
 static inline const ms_cpu *ms_cpu_of(const ms_device *d) { return (const ms_cpu *)d->impl; }
 
-/* Threads of the device's pool, the caller's among them. */
+/* Counts the threads of the device's pool, with the caller's. */
 int ms_cpu_threads(const ms_device *d);
-/* ms_workers_run() on that pool. */
+/* Calls ms_workers_run() on that pool. */
 void ms_cpu_run(ms_device *d, int64_t tasks, ms_worker_task *run, void *arg);
+/* Does the same where `parallel`, otherwise runs all tasks on the calling thread, as thread 0. */
+void ms_cpu_run_if(ms_device *d, bool parallel, int64_t tasks, ms_worker_task *run, void *arg);
 /* The same for tasks that call BLAS or LAPACK, which then starts no threads of its own. */
 void ms_cpu_run_blas(ms_device *d, int64_t tasks, ms_worker_task *run, void *arg);
 
@@ -26,9 +28,9 @@ void ms_cpu_blas_ops(ms_device_ops *table);   /* blas.c: products */
 void ms_cpu_lapack_ops(ms_device_ops *table); /* lapack.c: decompositions */
 
 /* Some files are compiled several times, each time for another level of instructions, which CMake
- * names in MS_CPU_LEVEL; without it they are for every processor.  What such a file exports is
- * called MS_CPU_FN(name): name, name_v3, name_v4.  The rows that a file sets are the only way into
- * it, so the table is where a level is chosen, once (cpu.c). */
+ * names in MS_CPU_LEVEL; without it they are for every processor.  The function that such a file
+ * exports is called MS_CPU_FN(name): name, name_v3, name_v4.  It sets the file's rows of the table,
+ * so the level is chosen once, when the table is made (cpu.c). */
 #ifdef MS_CPU_LEVEL
 #define MS_CPU_PASTE(name, level)  name##_##level
 #define MS_CPU_EXPAND(name, level) MS_CPU_PASTE(name, level)
@@ -48,9 +50,9 @@ MS_CPU_LEVELS(ms_cpu_attention_ops); /* attention.c */
 
 ms_cpu_ops ms_cpu_list_ops; /* lists.c: grouped ops, by the rows that take stacks */
 
-/* The best level of this processor: 0 (any), 3 or 4 (of x86-64). */
+/* Returns the best x86-64 level of this processor, 3 or 4; 0 is code for any processor. */
 int ms_cpu_level(void);
-/* The rows of the files above, of a level that this processor has. */
+/* Sets the rows of the files above, compiled for a level that this processor has. */
 void ms_cpu_level_ops(int level, ms_device_ops *table);
 
 #endif

@@ -1,12 +1,12 @@
-/* element_rows.h - the inner loops of element.c over one tile, for one type.
+/* element_rows.h - the tasks of element.c: loops over one tile, for one type.
  *
- * Included once for float and once for double: REAL is the type, ABS and SQRT its functions,
- * FN(name) the name for it.  Rows are contiguous: transposition was dealt with before.  The loops
- * are written so that GCC turns them into vector code without fast-math: `omp simd` says that
- * elements do not depend on each other (in place included), and reductions keep LANES sums of
- * their own, which also fixes their order. */
+ * It is included once for float and once for double: REAL is the type, ABS and SQRT are its
+ * functions, FN(name) names a function for it.  No operand is transposed, so rows are contiguous.
+ * The loops are written so that GCC vectorizes them without fast-math: `omp simd` says that
+ * elements do not depend on each other (also in place), and reductions keep LANES partial sums,
+ * which also fixes the order of summation. */
 
-/* A cache line: enough to hide the latency of an addition. */
+/* One cache line of partial sums hides the latency of an addition. */
 enum { FN(LANES) = 64 / sizeof(REAL) };
 
 static REAL *FN(row)(tile t, ms_mat x, int64_t i) /* row i of the tile */
@@ -14,27 +14,29 @@ static REAL *FN(row)(tile t, ms_mat x, int64_t i) /* row i of the tile */
     return (REAL *)x.data + t.b * x.stride + (t.i + i) * x.ld + t.j;
 }
 
-static void FN(fill)(tile t, double value, ms_mat out)
+static void FN(fill)(const call *c, tile t)
 {
+    const REAL value = (REAL)c->low;
     for (int64_t i = 0; i < t.rows; i++) {
-        REAL *o = FN(row)(t, out, i);
+        REAL *o = FN(row)(t, c->out, i);
 #pragma omp simd
         for (int64_t j = 0; j < t.cols; j++)
-            o[j] = (REAL)value;
+            o[j] = value;
     }
 }
 
-static void FN(copy)(tile t, ms_mat x, ms_mat out)
+static void FN(copy)(const call *c, tile t)
 {
     for (int64_t i = 0; i < t.rows; i++)
-        memcpy(FN(row)(t, out, i), FN(row)(t, x, i), (size_t)t.cols * sizeof(REAL));
+        memcpy(FN(row)(t, c->out, i), FN(row)(t, c->x, i), (size_t)t.cols * sizeof(REAL));
 }
 
-/* The tile of out, whose elements lie transposed in x: by squares of one cache line's width, so
- * that a line once read or written stays in L1 until all of it was. */
-static void FN(transpose)(tile t, ms_mat x, ms_mat out)
+/* Transposes x into the tile of out, by squares of one cache line's width: a line stays in L1 until
+ * all of it has been read or written. */
+static void FN(transpose)(const call *c, tile t)
 {
     enum { N = FN(LANES) };
+    const ms_mat x = c->x, out = c->out;
     for (int64_t j = 0; j < t.cols; j += N) {
         for (int64_t i = 0; i < t.rows; i += N) {
             const REAL *in = (const REAL *)x.data + t.b * x.stride + (t.j + j) * x.ld + t.i + i;
@@ -52,43 +54,45 @@ static void FN(transpose)(tile t, ms_mat x, ms_mat out)
     }
 }
 
-static void FN(scale)(tile t, double factor, ms_mat x, ms_mat out)
+static void FN(scale)(const call *c, tile t)
 {
+    const double factor = ms_num_at(c->alpha, t.b);
+    if (factor == 1.0 && c->x.data == c->out.data) return;
     for (int64_t i = 0; i < t.rows; i++) {
-        const REAL *in = FN(row)(t, x, i);
-        REAL       *o  = FN(row)(t, out, i);
+        const REAL *in = FN(row)(t, c->x, i);
+        REAL       *o  = FN(row)(t, c->out, i);
 #pragma omp simd
         for (int64_t j = 0; j < t.cols; j++)
             o[j] = (REAL)(factor * (double)in[j]);
     }
 }
 
-/* row i times v[i] */
-static void FN(scale_rows)(tile t, ms_mat v, int64_t v_step, ms_mat x)
+/* Multiplies row i by v[i]. */
+static void FN(scale_rows)(const call *c, tile t)
 {
-    const REAL *factor = (const REAL *)v.data + t.b * v.stride;
+    const REAL *factor = (const REAL *)c->v.data + t.b * c->v.stride;
     for (int64_t i = 0; i < t.rows; i++) {
-        REAL      *o = FN(row)(t, x, i);
-        const REAL f = factor[(t.i + i) * v_step];
+        REAL      *o = FN(row)(t, c->x, i);
+        const REAL f = factor[(t.i + i) * c->step];
 #pragma omp simd
         for (int64_t j = 0; j < t.cols; j++)
             o[j] *= f;
     }
 }
 
-/* column j times v[j] */
-static void FN(scale_cols)(tile t, ms_mat v, ms_mat x)
+/* Multiplies column j by v[j]. */
+static void FN(scale_cols)(const call *c, tile t)
 {
-    const REAL *factor = (const REAL *)v.data + t.b * v.stride + t.j;
+    const REAL *factor = (const REAL *)c->v.data + t.b * c->v.stride + t.j;
     for (int64_t i = 0; i < t.rows; i++) {
-        REAL *o = FN(row)(t, x, i);
+        REAL *o = FN(row)(t, c->x, i);
 #pragma omp simd
         for (int64_t j = 0; j < t.cols; j++)
             o[j] *= factor[j];
     }
 }
 
-/* out <- a x + b y; x or y NULL: absent */
+/* out <- a x + b y, where a NULL x or y is absent */
 static void FN(add)(int64_t n, REAL a, const REAL *x, REAL b, const REAL *y, REAL *out)
 {
     if (x != NULL && y != NULL) {
@@ -106,26 +110,30 @@ static void FN(add)(int64_t n, REAL a, const REAL *x, REAL b, const REAL *y, REA
     }
 }
 
-static void FN(axpby)(tile t, double alpha, ms_mat x, double beta, ms_mat y)
+static void FN(axpby)(const call *c, tile t)
 {
+    const double alpha = ms_num_at(c->alpha, t.b), beta = ms_num_at(c->beta, t.b);
     for (int64_t i = 0; i < t.rows; i++) {
-        REAL *o = FN(row)(t, y, i);
-        FN(add)(t.cols, (REAL)alpha, FN(row)(t, x, i), (REAL)beta, beta == 0.0 ? NULL : o, o);
+        REAL *o = FN(row)(t, c->y, i);
+        FN(add)(t.cols, (REAL)alpha, FN(row)(t, c->x, i), (REAL)beta, beta == 0.0 ? NULL : o, o);
     }
 }
 
-/* In pieces that stay in L1 from one term to the next.  `keep`: an out lies on x or y, so these are
- * set aside before the first term is written. */
-static void FN(combine)(tile t, ms_mat x, ms_mat y, const ms_term *terms, int n_terms, bool keep)
+/* A row is processed in pieces that stay in L1 from one term to the next.  If an out
+ * lies on x or y, pieces of these are copied before the first term is written. */
+static void FN(combine)(const call *c, tile t)
 {
-    REAL x_kept[PIECE], y_kept[PIECE];
+    const ms_mat   x = c->x, y = c->y;
+    const ms_term *terms   = c->terms;
+    const int      n_terms = c->n_terms;
+    REAL           x_kept[PIECE], y_kept[PIECE];
     for (int64_t i = 0; i < t.rows; i++) {
         for (int64_t j = 0; j < t.cols; j += PIECE) {
             const int64_t n  = t.cols - j < PIECE ? t.cols - j : PIECE;
             const REAL   *xs = x.data != NULL ? FN(row)(t, x, i) + j : NULL;
             const REAL   *ys = y.data != NULL ? FN(row)(t, y, i) + j : NULL;
-            if (keep && xs != NULL) xs = memcpy(x_kept, xs, (size_t)n * sizeof(REAL));
-            if (keep && ys != NULL) ys = memcpy(y_kept, ys, (size_t)n * sizeof(REAL));
+            if (c->keep && xs != NULL) xs = memcpy(x_kept, xs, (size_t)n * sizeof(REAL));
+            if (c->keep && ys != NULL) ys = memcpy(y_kept, ys, (size_t)n * sizeof(REAL));
             for (int k = 0; k < n_terms; k++) {
                 if (!ms_is_active(terms[k].mask, t.b)) continue;
                 const REAL a = (REAL)ms_num_at(terms[k].x_coef, t.b);
@@ -133,7 +141,8 @@ static void FN(combine)(tile t, ms_mat x, ms_mat y, const ms_term *terms, int n_
                 FN(add)(n, a, xs, b, ys, FN(row)(t, terms[k].out, i) + j);
             }
         }
-        const int64_t on_diag = t.i + i - t.j; /* its column in this tile, if it is there */
+        const int64_t on_diag =
+            t.i + i - t.j; /* the column of the diagonal element, if it is in this tile */
         for (int k = 0; k < n_terms && on_diag >= 0 && on_diag < t.cols; k++) {
             if (!ms_is_active(terms[k].mask, t.b)) continue;
             REAL *o = FN(row)(t, terms[k].out, i) + on_diag;
@@ -144,14 +153,14 @@ static void FN(combine)(tile t, ms_mat x, ms_mat y, const ms_term *terms, int n_
 
 /* ---- functions of one number ----------------------------------------------------------------- */
 
-/* NOLINTBEGIN(bugprone-branch-clone): loops of different functions look alike to it */
+/* NOLINTBEGIN(bugprone-branch-clone): the check takes the loops of different functions as equal */
 /* out <- f(x) */
-static void FN(unary)(tile t, ms_unary f, ms_mat x, ms_mat out)
+static void FN(unary)(const call *c, tile t)
 {
     for (int64_t i = 0; i < t.rows; i++) {
-        const REAL *in = FN(row)(t, x, i);
-        REAL       *o  = FN(row)(t, out, i);
-        switch (f) {
+        const REAL *in = FN(row)(t, c->x, i);
+        REAL       *o  = FN(row)(t, c->out, i);
+        switch (c->unary) {
 #define X(NAME, name)                                                                         \
     case MS_UNARY_##NAME:                                                                     \
         _Pragma("omp simd") for (int64_t j = 0; j < t.cols; j++) o[j] = FN(ms_##name)(in[j]); \
@@ -163,12 +172,12 @@ static void FN(unary)(tile t, ms_unary f, ms_mat x, ms_mat out)
 }
 
 /* out <- f'(x) y */
-static void FN(unary_grad)(tile t, ms_unary f, ms_mat x, ms_mat y, ms_mat out)
+static void FN(unary_grad)(const call *c, tile t)
 {
     for (int64_t i = 0; i < t.rows; i++) {
-        const REAL *in = FN(row)(t, x, i), *dy = FN(row)(t, y, i);
-        REAL       *o = FN(row)(t, out, i);
-        switch (f) {
+        const REAL *in = FN(row)(t, c->x, i), *dy = FN(row)(t, c->y, i);
+        REAL       *o = FN(row)(t, c->out, i);
+        switch (c->unary) {
 #define X(NAME, name)                                                   \
     case MS_UNARY_##NAME:                                               \
         _Pragma("omp simd") for (int64_t j = 0; j < t.cols; j++) o[j] = \
@@ -181,11 +190,11 @@ static void FN(unary_grad)(tile t, ms_unary f, ms_mat x, ms_mat y, ms_mat out)
 }
 /* NOLINTEND(bugprone-branch-clone) */
 
-static void FN(relu2_grad_from_out)(tile t, ms_mat x, ms_mat y, ms_mat out)
+static void FN(relu2_grad_from_out)(const call *c, tile t)
 {
     for (int64_t i = 0; i < t.rows; i++) {
-        const REAL *in = FN(row)(t, x, i), *dy = FN(row)(t, y, i);
-        REAL       *o = FN(row)(t, out, i);
+        const REAL *in = FN(row)(t, c->x, i), *dy = FN(row)(t, c->y, i);
+        REAL       *o = FN(row)(t, c->out, i);
 #pragma omp simd
         for (int64_t j = 0; j < t.cols; j++)
             o[j] = in[j] <= (REAL)0 ? (REAL)0 : (REAL)2 * SQRT(in[j]) * dy[j];
@@ -194,18 +203,19 @@ static void FN(relu2_grad_from_out)(tile t, ms_mat x, ms_mat y, ms_mat out)
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
-/* (1 - beta2) g g is formed from the left, where large g overflow last. */
-static void FN(moments)(tile t, ms_moments r, ms_mat g, ms_mat m, ms_mat v, ms_mat slow, ms_mat u)
+/* (1 - beta2) g g is evaluated from the left: the small factor first delays overflow. */
+static void FN(moments)(const call *c, tile t)
 {
-    const REAL keep1 = (REAL)r.beta1, new1 = (REAL)(1.0 - r.beta1);
-    const REAL keep2 = (REAL)r.beta2, new2 = (REAL)(1.0 - r.beta2);
-    const REAL keep3 = (REAL)r.beta3, new3 = (REAL)(1.0 - r.beta3);
-    const REAL scale1 = (REAL)(1.0 / r.correct1), scale2 = (REAL)(1.0 / sqrt(r.correct2));
-    const REAL alpha = (REAL)r.alpha, eps = (REAL)r.eps;
+    const ms_moments r     = c->rates;
+    const REAL       keep1 = (REAL)r.beta1, new1 = (REAL)(1.0 - r.beta1);
+    const REAL       keep2 = (REAL)r.beta2, new2 = (REAL)(1.0 - r.beta2);
+    const REAL       keep3 = (REAL)r.beta3, new3 = (REAL)(1.0 - r.beta3);
+    const REAL       scale1 = (REAL)(1.0 / r.correct1), scale2 = (REAL)(1.0 / sqrt(r.correct2));
+    const REAL       alpha = (REAL)r.alpha, eps = (REAL)r.eps;
     for (int64_t i = 0; i < t.rows; i++) {
-        const REAL *gs = FN(row)(t, g, i);
-        REAL       *ms = FN(row)(t, m, i), *vs = FN(row)(t, v, i), *o = FN(row)(t, u, i);
-        if (slow.data == NULL) {
+        const REAL *gs = FN(row)(t, c->x, i);
+        REAL       *ms = FN(row)(t, c->m, i), *vs = FN(row)(t, c->v, i), *o = FN(row)(t, c->out, i);
+        if (c->slow.data == NULL) {
 #pragma omp simd
             for (int64_t j = 0; j < t.cols; j++) {
                 ms[j] = keep1 * ms[j] + new1 * gs[j];
@@ -213,7 +223,7 @@ static void FN(moments)(tile t, ms_moments r, ms_mat g, ms_mat m, ms_mat v, ms_m
                 o[j]  = scale1 * ms[j] / (scale2 * SQRT(vs[j]) + eps);
             }
         } else {
-            REAL *ss = FN(row)(t, slow, i);
+            REAL *ss = FN(row)(t, c->slow, i);
 #pragma omp simd
             for (int64_t j = 0; j < t.cols; j++) {
                 ms[j] = keep1 * ms[j] + new1 * gs[j];
@@ -225,33 +235,34 @@ static void FN(moments)(tile t, ms_moments r, ms_mat g, ms_mat m, ms_mat v, ms_m
     }
 }
 
-static void FN(decay_add)(tile t, double step, ms_mat u, double decay, ms_mat w)
+static void FN(decay_add)(const call *c, tile t)
 {
-    const REAL by = (REAL)step, rate = (REAL)decay;
+    const REAL by = (REAL)ms_num_at(c->alpha, t.b), rate = (REAL)ms_num_at(c->beta, t.b);
     for (int64_t i = 0; i < t.rows; i++) {
-        const REAL *us = FN(row)(t, u, i);
-        REAL       *o  = FN(row)(t, w, i);
+        const REAL *us = FN(row)(t, c->x, i);
+        REAL       *o  = FN(row)(t, c->out, i);
 #pragma omp simd
         for (int64_t j = 0; j < t.cols; j++)
             o[j] -= rate * o[j] + by * us[j];
     }
 }
 
-static void FN(decay_add_cautious)(tile t, double step, ms_mat u, double decay, ms_mat w)
+static void FN(decay_add_cautious)(const call *c, tile t)
 {
-    const REAL by = (REAL)step, rate = (REAL)decay;
+    const REAL by = (REAL)ms_num_at(c->alpha, t.b), rate = (REAL)ms_num_at(c->beta, t.b);
     for (int64_t i = 0; i < t.rows; i++) {
-        const REAL *us = FN(row)(t, u, i);
-        REAL       *o  = FN(row)(t, w, i);
+        const REAL *us = FN(row)(t, c->x, i);
+        REAL       *o  = FN(row)(t, c->out, i);
 #pragma omp simd
-        for (int64_t j = 0; j < t.cols; j++) { /* no && and ||: a branch is no vector code */
+        for (int64_t j = 0; j < t.cols;
+             j++) { /* & and |: && and || would branch, which prevents vector code */
             const bool against = ((us[j] < 0) & (o[j] > 0)) | ((us[j] > 0) & (o[j] < 0));
             o[j] -= (against ? 0 : rate) * o[j] + by * us[j];
         }
     }
 }
 
-/* ---- reductions: the lanes, pairwise, then what is left at the ends of the rows -------------- */
+/* ---- reductions: partial sums by lane, added pairwise, and the ends of rows ------------------ */
 
 static double FN(join)(double *lane)
 {
@@ -293,13 +304,13 @@ static double FN(sumsq)(tile t, ms_mat x)
     return FN(join)(lane) + rest;
 }
 
-/* A maximum forgets a NaN, whichever way it is written.  x - x is 0 for numbers and NaN for what is
- * none: where the sum of these is not 0, the tile is looked at again, element by element. */
+/* A vectorized maximum drops NaN, however the comparison is written.  x - x is 0 if x is finite and
+ * NaN otherwise: if the sum of these is not 0, the tile is read again, element by element. */
 static double FN(absmax)(tile t, ms_mat x)
 {
-    REAL   top[FN(LANES)] = { 0 }, doubt[FN(LANES)] = { 0 };
-    double all  = 0.0;
-    bool   sure = true;
+    REAL   max[FN(LANES)] = { 0 }, nonfinite[FN(LANES)] = { 0 };
+    double all    = 0.0;
+    bool   finite = true;
     for (int64_t i = 0; i < t.rows; i++) {
         const REAL *in = FN(row)(t, x, i);
         int64_t     j  = 0;
@@ -307,18 +318,18 @@ static double FN(absmax)(tile t, ms_mat x)
 #pragma omp simd
             for (int l = 0; l < FN(LANES); l++) {
                 const REAL size = ABS(in[j + l]);
-                top[l]          = size > top[l] ? size : top[l];
-                doubt[l] += size - size;
+                max[l]          = size > max[l] ? size : max[l];
+                nonfinite[l] += size - size;
             }
         }
         for (; j < t.cols; j++)
             all = larger(all, (double)ABS(in[j]));
     }
     for (int l = 0; l < FN(LANES); l++) {
-        all  = larger(all, (double)top[l]);
-        sure = sure && doubt[l] == 0;
+        all    = larger(all, (double)max[l]);
+        finite = finite && nonfinite[l] == 0;
     }
-    for (int64_t i = 0; i < t.rows && !sure; i++)
+    for (int64_t i = 0; i < t.rows && !finite; i++)
         for (int64_t j = 0; j < t.cols; j++)
             all = larger(all, (double)ABS(FN(row)(t, x, i)[j]));
     return all;
@@ -326,11 +337,11 @@ static double FN(absmax)(tile t, ms_mat x)
 
 static double FN(count_nonfinite)(tile t, ms_mat x)
 {
-    REAL lane[FN(LANES)] = { 0 }; /* exact: a tile has far fewer than 2^24 elements */
+    REAL lane[FN(LANES)] = { 0 }; /* exact: a tile has fewer than 2^24 elements */
     for (int64_t i = 0; i < t.rows; i++) {
         const REAL *in = FN(row)(t, x, i);
         int64_t     j  = 0;
-        for (; j + FN(LANES) <= t.cols; j += FN(LANES)) /* x - x is 0 for numbers, NaN for others */
+        for (; j + FN(LANES) <= t.cols; j += FN(LANES)) /* x - x is NaN unless finite */
 #pragma omp simd
             for (int l = 0; l < FN(LANES); l++)
                 lane[l] += in[j + l] - in[j + l] == 0 ? 0 : 1;
@@ -342,3 +353,8 @@ static double FN(count_nonfinite)(tile t, ms_mat x)
         all += (double)lane[l];
     return all;
 }
+
+#undef REAL
+#undef ABS
+#undef SQRT
+#undef FN

@@ -1,33 +1,33 @@
-/* lists.c - grouped ops on the CPU: one call per matrix, each spread over all threads. */
+/* lists.c - grouped ops on the CPU: one call per matrix, each of which uses all threads. */
 #include "device/cpu/cpu.h"
 
-static ms_mat one(ms_mat x, int64_t b) { return x.data == NULL ? x : ms_mat_slice(x, b, 1); }
+static ms_mat matrix_at(ms_mat x, int64_t b) { return x.data == NULL ? x : ms_mat_slice(x, b, 1); }
 
-static musec_status list_copy(ms_device *d, ms_mat x, ms_mat out)
+static musec_status grouped_copy(ms_device *d, ms_mat x, ms_mat out)
 {
     const ms_device_ops *op = &ms_cpu_of(d)->stacks;
     musec_status         st = MUSEC_OK;
     if (x.ptrs == NULL && out.ptrs == NULL) return op->copy(d, x, out);
     for (int64_t b = 0; b < out.count; b++)
-        TRY(op->copy(d, one(x, b), one(out, b)));
+        TRY(op->copy(d, matrix_at(x, b), matrix_at(out, b)));
 done:
     return st;
 }
 
-static musec_status list_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y)
+static musec_status grouped_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y)
 {
     const ms_device_ops *op = &ms_cpu_of(d)->stacks;
     musec_status         st = MUSEC_OK;
     if (x.ptrs == NULL && y.ptrs == NULL) return op->axpby(d, alpha, x, beta, y);
     for (int64_t b = 0; b < y.count; b++)
-        TRY(op->axpby(d, ms_num_slice(alpha, b, 1), one(x, b), ms_num_slice(beta, b, 1),
-                      one(y, b)));
+        TRY(op->axpby(d, ms_num_slice(alpha, b, 1), matrix_at(x, b), ms_num_slice(beta, b, 1),
+                      matrix_at(y, b)));
 done:
     return st;
 }
 
-static musec_status list_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms,
-                                 int n_terms)
+static musec_status grouped_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms,
+                                    int n_terms)
 {
     const ms_device_ops *op    = &ms_cpu_of(d)->stacks;
     bool                 lists = x.ptrs != NULL || y.ptrs != NULL;
@@ -41,28 +41,29 @@ static musec_status list_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term
             of[t] = (ms_term){ .x_coef = ms_num_slice(terms[t].x_coef, b, 1),
                                .y_coef = ms_num_slice(terms[t].y_coef, b, 1),
                                .diag   = ms_num_slice(terms[t].diag, b, 1),
-                               .out    = one(terms[t].out, b),
+                               .out    = matrix_at(terms[t].out, b),
                                .mask   = ms_vec_slice(terms[t].mask, b, 1) };
-        TRY(op->combine(d, one(x, b), one(y, b), of, n_terms));
+        TRY(op->combine(d, matrix_at(x, b), matrix_at(y, b), of, n_terms));
     }
 done:
     return st;
 }
 
-static musec_status list_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
-                                 ms_mat slow, ms_mat u)
+static musec_status grouped_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
+                                    ms_mat slow, ms_mat u)
 {
     const ms_device_ops *op = &ms_cpu_of(d)->stacks;
     musec_status         st = MUSEC_OK;
     if (g.ptrs == NULL && u.ptrs == NULL) return op->moments(d, rates, g, m, v, slow, u);
     for (int64_t b = 0; b < g.count; b++)
-        TRY(op->moments(d, rates, one(g, b), one(m, b), one(v, b), one(slow, b), one(u, b)));
+        TRY(op->moments(d, rates, matrix_at(g, b), matrix_at(m, b), matrix_at(v, b),
+                        matrix_at(slow, b), matrix_at(u, b)));
 done:
     return st;
 }
 
-static musec_status list_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
-                                   ms_mat w, ms_mat copy)
+static musec_status grouped_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num decay,
+                                      bool cautious, ms_mat w, ms_mat copy)
 {
     const ms_device_ops *op   = &ms_cpu_of(d)->stacks;
     const ms_mat         none = { 0 };
@@ -73,23 +74,23 @@ static musec_status list_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num d
         return st;
     }
     for (int64_t b = 0; b < w.count; b++) {
-        TRY(op->decay_add(d, ms_num_slice(step, b, 1), one(u, b), ms_num_slice(decay, b, 1),
-                          cautious, one(w, b), none));
-        if (copy.data != NULL) TRY(op->copy(d, one(w, b), one(copy, b)));
+        TRY(op->decay_add(d, ms_num_slice(step, b, 1), matrix_at(u, b), ms_num_slice(decay, b, 1),
+                          cautious, matrix_at(w, b), none));
+        if (copy.data != NULL) TRY(op->copy(d, matrix_at(w, b), matrix_at(copy, b)));
     }
 done:
     return st;
 }
 
-#define REDUCTION(name)                                                 \
-    static musec_status list_##name(ms_device *d, ms_mat x, ms_vec out) \
-    {                                                                   \
-        const ms_device_ops *op = &ms_cpu_of(d)->stacks;                \
-        musec_status         st = MUSEC_OK;                             \
-        if (x.ptrs == NULL) return op->name(d, x, out);                 \
-        for (int64_t b = 0; b < x.count && st == MUSEC_OK; b++)         \
-            st = op->name(d, one(x, b), ms_vec_slice(out, b, 1));       \
-        return st;                                                      \
+#define REDUCTION(name)                                                    \
+    static musec_status grouped_##name(ms_device *d, ms_mat x, ms_vec out) \
+    {                                                                      \
+        const ms_device_ops *op = &ms_cpu_of(d)->stacks;                   \
+        musec_status         st = MUSEC_OK;                                \
+        if (x.ptrs == NULL) return op->name(d, x, out);                    \
+        for (int64_t b = 0; b < x.count && st == MUSEC_OK; b++)            \
+            st = op->name(d, matrix_at(x, b), ms_vec_slice(out, b, 1));    \
+        return st;                                                         \
     }
 
 REDUCTION(sum)
@@ -99,13 +100,13 @@ REDUCTION(count_nonfinite)
 
 void ms_cpu_list_ops(ms_device_ops *table)
 {
-    table->copy            = list_copy;
-    table->axpby           = list_axpby;
-    table->combine         = list_combine;
-    table->moments         = list_moments;
-    table->decay_add       = list_decay_add;
-    table->sum             = list_sum;
-    table->sumsq           = list_sumsq;
-    table->absmax          = list_absmax;
-    table->count_nonfinite = list_count_nonfinite;
+    table->copy            = grouped_copy;
+    table->axpby           = grouped_axpby;
+    table->combine         = grouped_combine;
+    table->moments         = grouped_moments;
+    table->decay_add       = grouped_decay_add;
+    table->sum             = grouped_sum;
+    table->sumsq           = grouped_sumsq;
+    table->absmax          = grouped_absmax;
+    table->count_nonfinite = grouped_count_nonfinite;
 }

@@ -1,11 +1,11 @@
 /* nn.c - rows and elements of networks on the CPU, in float32: embeddings, norms, rotations, gates.
  *
- * A task is a few rows of every matrix of the stack: heads that lie side by side are read as they
- * lie.  Its borders depend on the shape alone.  Sums along a row are float64, in LANES parts that
- * are added in a fixed order; elements are float32.  An op reads its operands from memory once;
- * what it needs twice is a row, which is still in L1.
+ * A task is a few rows of every matrix of the stack, so that heads that lie side by side are read
+ * in the order of memory.  Its boundaries depend on the shape alone.  Sums along a row are float64,
+ * in LANES partial sums that are added in a fixed order; elements are float32.  An op reads its
+ * operands from memory once: rows that it reads twice are still in L1.
  *
- * Transposed operands and float64 are left to `ref`. */
+ * Transposed operands and float64 are computed by `ref`. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 #include "device/cpu/vector.h"
 
 enum {
-    TASK  = 16384, /* elements: one thread does as many faster than two would */
-    LANES = 16,    /* a cache line of them */
-    AHEAD = 4,     /* rows */
+    TASK  = 16384, /* elements: one thread is faster on so many than two */
+    LANES = 16,    /* floats in a cache line */
+    AHEAD = 4,     /* rows that are prefetched */
     BAND  = 64,    /* columns of a table that one thread adds to */
     GATES = 64,    /* heads whose gates are computed together */
 };
@@ -28,7 +28,7 @@ static float *row_of(ms_mat x, int64_t b, int64_t i)
     return (float *)x.data + b * x.stride + i * x.ld;
 }
 
-/* Rows of a task, at least one. */
+/* Counts the rows of a task, at least one. */
 static int64_t task_rows(ms_mat x)
 {
     const int64_t width = x.cols * x.count;
@@ -41,7 +41,7 @@ typedef void        rows_task(const call *c, int64_t first, int64_t last);
 
 struct call {
     rows_task     *task;
-    int64_t        rows, step; /* of the matrices, of a task */
+    int64_t        rows, step; /* rows of the matrices and of a task */
     ms_mat         x, y, out, dout, s, ds, w;
     ms_ids         ids;
     const ms_rope *rope;
@@ -57,18 +57,19 @@ static void run_rows(void *arg, int64_t task, int thread)
     c->task(c, first, ms_min_i64(first + c->step, c->rows));
 }
 
-/* Runs a task for rows first .. last - 1 of a stack that is shaped like `like`, part by part. */
-static void each_rows(ms_device *d, ms_mat like, rows_task *task, call *c)
+/* Runs a task for all rows of a stack that is shaped like `like`, step by step. */
+static musec_status each_rows(ms_device *d, ms_mat like, rows_task *task, call *c)
 {
     c->task = task;
     c->rows = like.rows;
     c->step = task_rows(like);
     ms_cpu_run(d, (like.rows + c->step - 1) / c->step, run_rows, c);
+    return MUSEC_OK;
 }
 
-/* Row i + AHEAD of all matrices on its way into cache: rows of heads are short, and too far apart
- * for the processor to guess the next. */
-static void fetch_ahead(ms_mat x, int64_t i)
+/* Prefetches row i + AHEAD of all matrices: rows of heads are short, and too far apart for the
+ * processor to predict the next. */
+static void prefetch_row(ms_mat x, int64_t i)
 {
     if (i + AHEAD >= x.rows) return;
     for (int64_t b = 0; b < x.count; b++) {
@@ -80,8 +81,8 @@ static void fetch_ahead(ms_mat x, int64_t i)
 
 /* ---- sums along a row ------------------------------------------------------------------------ */
 
-/* Pairwise; written out, since a loop that halves its own bound is not unrolled. */
-static double join(double *lane)
+/* Adds the lanes pairwise; written out, since a loop that halves its bound is not unrolled. */
+static double sum_lanes(double *lane)
 {
     for (int l = 0; l < 8; l++)
         lane[l] += lane[l + 8];
@@ -105,8 +106,8 @@ static void dots(int64_t n, const float *x, const float *y, double *sum)
         own_rest += (double)x[j] * (double)x[j];
         cross_rest += (double)x[j] * (double)y[j];
     }
-    sum[0] = join(own) + own_rest;
-    sum[1] = join(cross) + cross_rest;
+    sum[0] = sum_lanes(own) + own_rest;
+    sum[1] = sum_lanes(cross) + cross_rest;
 }
 
 static double dot(int64_t n, const float *x, const float *y)
@@ -119,7 +120,7 @@ static double dot(int64_t n, const float *x, const float *y)
             lane[l] += (double)x[j + l] * (double)y[j + l];
     for (; j < n; j++)
         rest += (double)x[j] * (double)y[j];
-    return join(lane) + rest;
+    return sum_lanes(lane) + rest;
 }
 
 static double inverse_rms(int64_t n, const float *x, double eps)
@@ -140,11 +141,10 @@ static musec_status cpu_embed(ms_device *d, ms_ids ids, ms_mat table, ms_mat out
 {
     if (!is_plain(table) || !is_plain(out)) return ms_cpu_of(d)->ref.embed(d, ids, table, out);
     assert(ids.count == out.rows && table.cols == out.cols && table.count == 1);
-    each_rows(d, out, embed_rows, &(call){ .ids = ids, .w = table, .out = out });
-    return MUSEC_OK;
+    return each_rows(d, out, embed_rows, &(call){ .ids = ids, .w = table, .out = out });
 }
 
-/* A band of columns: each row of the table is added to in order, whoever does it. */
+/* Adds a band of columns.  The order of additions to a row does not depend on the threads. */
 static void embed_grad_band(void *arg, int64_t index, int thread)
 {
     const call   *c    = arg;
@@ -163,13 +163,8 @@ static musec_status cpu_embed_grad(ms_device *d, ms_ids ids, ms_mat dout, ms_mat
 {
     if (!is_plain(dout) || !is_plain(dtable))
         return ms_cpu_of(d)->ref.embed_grad(d, ids, dout, dtable);
-    const int64_t bands = (dout.cols + BAND - 1) / BAND;
-    call          c     = { .ids = ids, .dout = dout, .w = dtable };
-    if (dout.rows * dout.cols > TASK)
-        ms_cpu_run(d, bands, embed_grad_band, &c);
-    else
-        for (int64_t band = 0; band < bands; band++)
-            embed_grad_band(&c, band, 0);
+    ms_cpu_run_if(d, dout.rows * dout.cols > TASK, (dout.cols + BAND - 1) / BAND, embed_grad_band,
+                  &(call){ .ids = ids, .dout = dout, .w = dtable });
     return MUSEC_OK;
 }
 
@@ -192,8 +187,7 @@ static void rmsnorm_rows(const call *c, int64_t first, int64_t last)
 static musec_status cpu_rmsnorm(ms_device *d, double eps, ms_mat x, ms_mat out)
 {
     if (!is_plain(x) || !is_plain(out)) return ms_cpu_of(d)->ref.rmsnorm(d, eps, x, out);
-    each_rows(d, x, rmsnorm_rows, &(call){ .x = x, .out = out, .eps = eps });
-    return MUSEC_OK;
+    return each_rows(d, x, rmsnorm_rows, &(call){ .x = x, .out = out, .eps = eps });
 }
 
 /* dx <- beta dx + r (dy - y mean(dy y)), y = r x; dx may be dy where beta is 0. */
@@ -229,17 +223,16 @@ static musec_status cpu_rmsnorm_grad(ms_device *d, double eps, ms_mat x, ms_mat 
 {
     if (!is_plain(x) || !is_plain(dout) || !is_plain(dx))
         return ms_cpu_of(d)->ref.rmsnorm_grad(d, eps, x, dout, beta, dx);
-    each_rows(d, x, rmsnorm_grad_rows,
-              &(call){ .x = x, .dout = dout, .out = dx, .eps = eps, .beta = beta });
-    return MUSEC_OK;
+    return each_rows(d, x, rmsnorm_grad_rows,
+                     &(call){ .x = x, .dout = dout, .out = dx, .eps = eps, .beta = beta });
 }
 
 /* ---- rotations ------------------------------------------------------------------------------- */
 
-/* The first `pairs` pairs of a row of n, times `factor`, turned; sign -1 turns back.  Columns that
- * are turned by nothing are only scaled.  In place is allowed. */
-static void turn_row(bool adjacent, int64_t n, int64_t pairs, const float *cosine,
-                     const float *sine, float sign, float factor, const float *x, float *out)
+/* Rotates the first `pairs` pairs of a row of n, times `factor`; sign -1 applies the inverse
+ * rotation. The other columns are only scaled.  In place is allowed. */
+static void rotate_row(bool adjacent, int64_t n, int64_t pairs, const float *cosine,
+                       const float *sine, float sign, float factor, const float *x, float *out)
 {
     const int64_t half = n / 2;
     if (adjacent) {
@@ -274,12 +267,12 @@ static void rope_rows(const call *c, int64_t first, int64_t last)
     const ms_mat  x = c->x, out = c->out;
     const ms_rope r = *c->rope;
     for (int64_t i = first; i < last; i++) {
-        fetch_ahead(x, i);
+        prefetch_row(x, i);
         for (int64_t b = 0; b < x.count; b++) {
             const float *in     = row_of(x, b, i);
             const double factor = r.norm_eps >= 0.0 ? inverse_rms(x.cols, in, r.norm_eps) : 1.0;
-            turn_row(r.adjacent, x.cols, r.cos.cols, row_of(r.cos, 0, i), row_of(r.sin, 0, i), 1.0f,
-                     (float)factor, in, row_of(out, b, i));
+            rotate_row(r.adjacent, x.cols, r.cos.cols, row_of(r.cos, 0, i), row_of(r.sin, 0, i),
+                       1.0f, (float)factor, in, row_of(out, b, i));
         }
     }
 }
@@ -289,8 +282,7 @@ static musec_status cpu_rope(ms_device *d, ms_rope r, ms_mat x, ms_mat out)
     if (!is_plain(x) || !is_plain(out) || !is_plain(r.cos) || !is_plain(r.sin))
         return ms_cpu_of(d)->ref.rope(d, r, x, out);
     assert(x.cols % 2 == 0 && r.cos.cols <= x.cols / 2 && r.cos.rows >= x.rows);
-    each_rows(d, x, rope_rows, &(call){ .x = x, .out = out, .rope = &r });
-    return MUSEC_OK;
+    return each_rows(d, x, rope_rows, &(call){ .x = x, .out = out, .rope = &r });
 }
 
 static void rope_grad_rows(const call *c, int64_t first, int64_t last)
@@ -299,12 +291,12 @@ static void rope_grad_rows(const call *c, int64_t first, int64_t last)
     const ms_rope r      = *c->rope;
     const bool    normed = r.norm_eps >= 0.0; /* else x is not read */
     for (int64_t i = first; i < last; i++) {
-        fetch_ahead(dout, i);
-        if (normed) fetch_ahead(x, i);
+        prefetch_row(dout, i);
+        if (normed) prefetch_row(x, i);
         for (int64_t b = 0; b < dx.count; b++) {
             float *o = row_of(dx, b, i);
-            turn_row(r.adjacent, dx.cols, r.cos.cols, row_of(r.cos, 0, i), row_of(r.sin, 0, i),
-                     -1.0f, 1.0f, row_of(dout, b, i), o);
+            rotate_row(r.adjacent, dx.cols, r.cos.cols, row_of(r.cos, 0, i), row_of(r.sin, 0, i),
+                       -1.0f, 1.0f, row_of(dout, b, i), o);
             if (normed) norm_grad_row(dx.cols, r.norm_eps, row_of(x, b, i), o, 0.0f, o);
         }
     }
@@ -316,13 +308,12 @@ static musec_status cpu_rope_grad(ms_device *d, ms_rope r, ms_mat x, ms_mat dout
     if ((normed && !is_plain(x)) || !is_plain(dout) || !is_plain(dx) || !is_plain(r.cos) ||
         !is_plain(r.sin))
         return ms_cpu_of(d)->ref.rope_grad(d, r, x, dout, dx);
-    each_rows(d, dx, rope_grad_rows, &(call){ .x = x, .dout = dout, .out = dx, .rope = &r });
-    return MUSEC_OK;
+    return each_rows(d, dx, rope_grad_rows, &(call){ .x = x, .dout = dout, .out = dx, .rope = &r });
 }
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* The gates of heads h .. h + n - 1 in row i. */
+/* Computes the gates of heads h .. h + n - 1 in row i. */
 static void gates_of(ms_mat s, int64_t i, int64_t h, int64_t n, float *gate, float *rest)
 {
     const float *in = row_of(s, 0, i) + h;
@@ -351,8 +342,7 @@ static musec_status cpu_gate(ms_device *d, ms_mat s, ms_mat y, ms_mat out)
 {
     if (!is_plain(s) || !is_plain(y) || !is_plain(out)) return ms_cpu_of(d)->ref.gate(d, s, y, out);
     assert(s.rows == y.rows && s.cols == y.count);
-    each_rows(d, y, gate_rows, &(call){ .s = s, .y = y, .out = out });
-    return MUSEC_OK;
+    return each_rows(d, y, gate_rows, &(call){ .s = s, .y = y, .out = out });
 }
 
 static void gate_grad_rows(const call *c, int64_t first, int64_t last)
@@ -378,8 +368,8 @@ static musec_status cpu_gate_grad(ms_device *d, ms_mat s, ms_mat y, ms_mat dout,
 {
     if (!is_plain(s) || !is_plain(y) || !is_plain(dout) || !is_plain(dy) || !is_plain(ds))
         return ms_cpu_of(d)->ref.gate_grad(d, s, y, dout, dy, ds);
-    each_rows(d, y, gate_grad_rows, &(call){ .s = s, .y = y, .dout = dout, .out = dy, .ds = ds });
-    return MUSEC_OK;
+    return each_rows(d, y, gate_grad_rows,
+                     &(call){ .s = s, .y = y, .dout = dout, .out = dy, .ds = ds });
 }
 
 static void mix_rows(const call *c, int64_t first, int64_t last)
@@ -400,16 +390,15 @@ static musec_status cpu_mix(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat o
     if (!is_plain(w) || !is_plain(x) || !is_plain(y) || !is_plain(out))
         return ms_cpu_of(d)->ref.mix(d, w, x, y, out);
     x.count = 1;
-    each_rows(d, x, mix_rows, &(call){ .w = w, .x = x, .y = y, .out = out });
-    return MUSEC_OK;
+    return each_rows(d, x, mix_rows, &(call){ .w = w, .x = x, .y = y, .out = out });
 }
 
-/* One row of mix_grad; what it adds to dw goes to part. */
+/* One row of mix_grad, whose contribution to dw is added to part. */
 static void mix_grad_row(int64_t n, const float *w, const float *x, const float *y, const float *in,
                          float *dx, float *dy, double *part)
 {
     const float of_x = w[0], of_y = w[1];
-    part[0] += dot(n, in, x); /* in is read anyway: the second time it is in L1 */
+    part[0] += dot(n, in, x); /* the second time, in is in L1 */
     part[1] += dot(n, in, y);
 #pragma omp simd
     for (int64_t j = 0; j < n; j++) {
@@ -441,8 +430,9 @@ static musec_status cpu_mix_grad(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_
     x.count             = 1;
     const int64_t tasks = (x.rows + task_rows(x) - 1) / task_rows(x);
     TRY(ms_scratch_vec(d, 2 * tasks, &part));
-    each_rows(d, x, mix_grad_rows,
-              &(call){ .w = w, .x = x, .y = y, .dout = dout, .out = dx, .s = dy, .part = part });
+    TRY(each_rows(
+        d, x, mix_grad_rows,
+        &(call){ .w = w, .x = x, .y = y, .dout = dout, .out = dx, .s = dy, .part = part }));
     for (int k = 0; k < 2; k++) {
         double sum = 0.0;
         for (int64_t t = 0; t < tasks; t++)

@@ -1,4 +1,4 @@
-/* prepare.c - see prepare.h. */
+/* prepare.c - runs the program again with better OpenBLAS kernels, see prepare.h. */
 #define _POSIX_C_SOURCE 200809L
 #include "device/cpu/prepare.h"
 
@@ -35,7 +35,7 @@ void ms_device_cpu_prepare(char **argv)
         old = old || strcmp(core, old_cores[i]) == 0;
     if (!old || want == NULL || getenv("OPENBLAS_CORETYPE") != NULL) return;
     if (setenv("OPENBLAS_CORETYPE", want, 1) == 0) execv("/proc/self/exe", argv);
-    /* Only a failed exec comes here: slower, but as right as before. */
+    /* If exec fails, the program is slower, but correct. */
 }
 
 #else

@@ -1,9 +1,9 @@
-/* ref.c - every op in plain loops: this file, ref_svd.c and ref_nn.c are what the ops MEAN.
+/* ref.c - every op in plain loops: this file, ref_svd.c and ref_nn.c define the ops.
  *
- * Elements are read as float64, all arithmetic is float64, and the one rounding is that of the
- * store. Nothing is blocked, unrolled or run in parallel; any layout is read through ms_at and
- * written through ms_put.  A faster device is right if it agrees with these loops within the
- * bounds stated in device_ops_test.c. */
+ * Elements are read as float64, all arithmetic is float64, and only the store rounds.  Nothing is
+ * blocked, unrolled or run in parallel; any layout is read through ms_at and written through
+ * ms_put. A faster device is right if it agrees with these loops within the bounds of
+ * device_ops_test.c. */
 #include "device/cpu/ref.h"
 
 #include <assert.h>
@@ -16,11 +16,8 @@
 #include "core/stochastic_round.h"
 #include MS_SCALAR_PROGRAMS
 
-/* b, i, j over the stack x */
-#define foreach(x)                             \
-    for (int64_t b = 0; b < (x).count; b++)    \
-        for (int64_t i = 0; i < (x).rows; i++) \
-            for (int64_t j = 0; j < (x).cols; j++)
+/* Every op is given a device, of which plain loops need nothing. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
 static int64_t diagonal(ms_mat x) { return x.rows < x.cols ? x.rows : x.cols; }
 
@@ -37,35 +34,24 @@ static musec_status ref_alloc(ms_device *d, size_t bytes, void **out)
     return MUSEC_OK;
 }
 
-static void ref_free(ms_device *d, void *p)
-{
-    (void)d;
-    free(p);
-}
+static void ref_free(ms_device *d, void *p) { free(p); }
 
 static musec_status ref_upload(ms_device *d, const void *host, size_t bytes, void *device)
 {
-    (void)d;
     memcpy(device, host, bytes);
     return MUSEC_OK;
 }
 
 static musec_status ref_download(ms_device *d, const void *device, size_t bytes, void *host)
 {
-    (void)d;
     memcpy(host, device, bytes);
     return MUSEC_OK;
 }
 
-static musec_status ref_sync(ms_device *d)
-{
-    (void)d;
-    return MUSEC_OK;
-}
+static musec_status ref_sync(ms_device *d) { return MUSEC_OK; }
 
 static musec_status ref_now_ms(ms_device *d, double *ms)
 {
-    (void)d;
     *ms = ms_clock_ms();
     return MUSEC_OK;
 }
@@ -82,7 +68,6 @@ static double product_at(ms_mat a, ms_mat x, int64_t b, int64_t i, int64_t j)
 
 static musec_status ref_gemm(ms_device *d, double alpha, ms_mat a, ms_mat x, double beta, ms_mat c)
 {
-    (void)d;
     assert(a.cols == x.rows && c.rows == a.rows && c.cols == x.cols);
     foreach (c) {
         const double kept = beta == 0.0 ? 0.0 : beta * ms_at(c, b, i, j);
@@ -94,7 +79,6 @@ static musec_status ref_gemm(ms_device *d, double alpha, ms_mat a, ms_mat x, dou
 static musec_status ref_product(ms_device *d, const ms_product *p)
 {
     const ms_mat c = p->c;
-    (void)d;
     assert(p->a.cols == p->b.rows && c.rows == p->a.rows && c.cols == p->b.cols);
     assert(!p->symmetric || c.rows == c.cols);
     for (int64_t b = 0; b < c.count; b++) {
@@ -123,13 +107,12 @@ static musec_status ref_product(ms_device *d, const ms_product *p)
 
 static musec_status ref_copy(ms_device *d, ms_mat x, ms_mat out)
 {
-    (void)d;
     assert(x.rows == out.rows && x.cols == out.cols && x.count == out.count);
     const size_t bytes = ms_dtype_bytes(x.dtype);
     foreach (out) {
         if (x.dtype != out.dtype)
             ms_put(out, b, i, j, ms_at(x, b, i, j));
-        else /* as bytes, so that even a signalling NaN keeps its bits */
+        else /* bytes, so that even a signalling NaN keeps its bits */
             memmove(ms_mat_address(out, b, i, j), ms_mat_address(x, b, i, j), bytes);
     }
     return MUSEC_OK;
@@ -137,7 +120,6 @@ static musec_status ref_copy(ms_device *d, ms_mat x, ms_mat out)
 
 static musec_status ref_fill(ms_device *d, double value, ms_mat out)
 {
-    (void)d;
     foreach (out)
         ms_put(out, b, i, j, value);
     return MUSEC_OK;
@@ -145,7 +127,6 @@ static musec_status ref_fill(ms_device *d, double value, ms_mat out)
 
 static musec_status ref_add_diag(ms_device *d, ms_num value, ms_mat x)
 {
-    (void)d;
     for (int64_t b = 0; b < x.count; b++)
         for (int64_t i = 0; i < diagonal(x); i++)
             ms_put(x, b, i, i, ms_at(x, b, i, i) + ms_num_at(value, b));
@@ -154,7 +135,6 @@ static musec_status ref_add_diag(ms_device *d, ms_num value, ms_mat x)
 
 static musec_status ref_scale(ms_device *d, ms_num factor, ms_mat x)
 {
-    (void)d;
     foreach (x) {
         const double f = ms_num_at(factor, b);
         if (f != 1.0) ms_put(x, b, i, j, f * ms_at(x, b, i, j));
@@ -164,7 +144,6 @@ static musec_status ref_scale(ms_device *d, ms_num factor, ms_mat x)
 
 static musec_status ref_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta, ms_mat y)
 {
-    (void)d;
     assert(x.rows == y.rows && x.cols == y.cols);
     foreach (y) {
         const double keep = ms_num_at(beta, b);
@@ -176,12 +155,11 @@ static musec_status ref_axpby(ms_device *d, ms_num alpha, ms_mat x, ms_num beta,
 
 static musec_status ref_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term *terms, int n_terms)
 {
-    (void)d;
     assert(n_terms >= 1 && n_terms <= 4);
     foreach (terms[0].out) {
         const double xv = x.data != NULL ? ms_at(x, b, i, j) : 0.0;
         const double yv = y.data != NULL ? ms_at(y, b, i, j) : 0.0;
-        for (int t = 0; t < n_terms; t++) { /* x and y were read: an out may lie on them */
+        for (int t = 0; t < n_terms; t++) { /* after x and y were read: an out may lie on them */
             if (!ms_is_active(terms[t].mask, b)) continue;
             double value = i == j ? ms_num_at(terms[t].diag, b) : 0.0;
             if (x.data != NULL) value += ms_num_at(terms[t].x_coef, b) * xv;
@@ -192,13 +170,13 @@ static musec_status ref_combine(ms_device *d, ms_mat x, ms_mat y, const ms_term 
     return MUSEC_OK;
 }
 
-/* For every device that has nothing better: rows of the table, which may be its own. */
+/* Calls the rows of the device's table, so that any device without a faster one can use it. */
 static musec_status ref_average(ms_device *d, ms_num x_coef, ms_mat x, ms_num y_coef, ms_mat y,
-                                ms_mat out, ms_vec top)
+                                ms_mat out, ms_vec absmax)
 {
     const ms_term term = { .x_coef = x_coef, .y_coef = y_coef, .out = out };
     musec_status  st   = MUSEC_OK;
-    TRY(d->ops->absmax(d, y, top));
+    TRY(d->ops->absmax(d, y, absmax));
     TRY(d->ops->combine(d, x, y, &term, 1));
 done:
     return st;
@@ -206,7 +184,6 @@ done:
 
 static musec_status ref_scale_rows(ms_device *d, ms_mat v, ms_mat x)
 {
-    (void)d;
     assert(v.rows == 1 && v.cols == x.rows);
     foreach (x)
         ms_put(x, b, i, j, ms_at(v, b, 0, i) * ms_at(x, b, i, j));
@@ -216,7 +193,6 @@ static musec_status ref_scale_rows(ms_device *d, ms_mat v, ms_mat x)
 static musec_status ref_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat buffer,
                                  ms_mat *scaled)
 {
-    (void)d;
     foreach (x)
         ms_put(buffer, b, i, j, factor.data[b] * ms_at(x, b, i, j));
     *scaled = buffer;
@@ -225,8 +201,8 @@ static musec_status ref_prescale(ms_device *d, ms_mat x, ms_vec factor, ms_mat b
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
-/* x <- beta x + (1 - beta) value; gives what was stored, so that u is that of the state kept */
-static double average(ms_mat x, int64_t b, int64_t i, int64_t j, double beta, double value)
+/* x <- beta x + (1 - beta) value.  Returns x as stored: u is computed from the stored state. */
+static double update_average(ms_mat x, int64_t b, int64_t i, int64_t j, double beta, double value)
 {
     ms_put(x, b, i, j, beta * ms_at(x, b, i, j) + (1.0 - beta) * value);
     return ms_at(x, b, i, j);
@@ -235,24 +211,22 @@ static double average(ms_mat x, int64_t b, int64_t i, int64_t j, double beta, do
 static musec_status ref_moments(ms_device *d, ms_moments rates, ms_mat g, ms_mat m, ms_mat v,
                                 ms_mat slow, ms_mat u)
 {
-    (void)d;
     foreach (u) {
         const double gv   = ms_at(g, b, i, j); /* read once: u may lie on it */
-        const double size = sqrt(average(v, b, i, j, rates.beta2, gv * gv) / rates.correct2);
-        double       top  = average(m, b, i, j, rates.beta1, gv) / rates.correct1;
-        if (slow.data != NULL) top += rates.alpha * average(slow, b, i, j, rates.beta3, gv);
-        ms_put(u, b, i, j, top / (size + rates.eps));
+        const double root = sqrt(update_average(v, b, i, j, rates.beta2, gv * gv) / rates.correct2);
+        double       mean = update_average(m, b, i, j, rates.beta1, gv) / rates.correct1;
+        if (slow.data != NULL) mean += rates.alpha * update_average(slow, b, i, j, rates.beta3, gv);
+        ms_put(u, b, i, j, mean / (root + rates.eps));
     }
     return MUSEC_OK;
 }
 
-/* Signs are compared, not u w with 0: the product of small numbers is 0.  And w - decay w, not
- * (1 - decay) w: a device that does this in float32 would round 1 - decay, and with it a decay of
- * 1e-6 by up to 3 %, at every step the same way. */
+/* Signs are compared, not u w with 0, because the product of small numbers is 0.  The decay is
+ * w - decay w, not (1 - decay) w: a device that uses float32 would round 1 - decay, and so a decay
+ * of 1e-6 by up to 3 %, in the same direction at every step. */
 static musec_status ref_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num decay, bool cautious,
                                   ms_mat w, ms_mat copy)
 {
-    (void)d;
     assert(u.rows == w.rows && u.cols == w.cols);
     foreach (w) {
         const double uv = ms_at(u, b, i, j), wv = ms_at(w, b, i, j);
@@ -266,11 +240,15 @@ static musec_status ref_decay_add(ms_device *d, ms_num step, ms_mat u, ms_num de
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
+static void set_zero(ms_vec v, int64_t n)
+{
+    for (int64_t b = 0; b < n; b++)
+        v.data[b] = 0.0;
+}
+
 static musec_status ref_sum(ms_device *d, ms_mat x, ms_vec out)
 {
-    (void)d;
-    for (int64_t b = 0; b < x.count; b++)
-        out.data[b] = 0.0;
+    set_zero(out, x.count);
     foreach (x)
         out.data[b] += ms_at(x, b, i, j);
     return MUSEC_OK;
@@ -278,9 +256,7 @@ static musec_status ref_sum(ms_device *d, ms_mat x, ms_vec out)
 
 static musec_status ref_sumsq(ms_device *d, ms_mat x, ms_vec out)
 {
-    (void)d;
-    for (int64_t b = 0; b < x.count; b++)
-        out.data[b] = 0.0;
+    set_zero(out, x.count);
     foreach (x)
         out.data[b] += ms_at(x, b, i, j) * ms_at(x, b, i, j);
     return MUSEC_OK;
@@ -288,7 +264,6 @@ static musec_status ref_sumsq(ms_device *d, ms_mat x, ms_vec out)
 
 static musec_status ref_trace(ms_device *d, ms_mat x, ms_vec out)
 {
-    (void)d;
     for (int64_t b = 0; b < x.count; b++) {
         out.data[b] = 0.0;
         for (int64_t i = 0; i < diagonal(x); i++)
@@ -299,21 +274,17 @@ static musec_status ref_trace(ms_device *d, ms_mat x, ms_vec out)
 
 static musec_status ref_absmax(ms_device *d, ms_mat x, ms_vec out)
 {
-    (void)d;
-    for (int64_t b = 0; b < x.count; b++)
-        out.data[b] = 0.0;
+    set_zero(out, x.count);
     foreach (x) {
         const double size = fabs(ms_at(x, b, i, j));
-        if (size > out.data[b] || isnan(size)) out.data[b] = size; /* no size exceeds a NaN */
+        if (size > out.data[b] || isnan(size)) out.data[b] = size; /* no number exceeds NaN */
     }
     return MUSEC_OK;
 }
 
 static musec_status ref_count_nonfinite(ms_device *d, ms_mat x, ms_vec out)
 {
-    (void)d;
-    for (int64_t b = 0; b < x.count; b++)
-        out.data[b] = 0.0;
+    set_zero(out, x.count);
     foreach (x)
         out.data[b] += isfinite(ms_at(x, b, i, j)) ? 0.0 : 1.0;
     return MUSEC_OK;
@@ -323,7 +294,6 @@ static musec_status ref_count_nonfinite(ms_device *d, ms_mat x, ms_vec out)
 
 static musec_status ref_normal(ms_device *d, uint64_t key, double mean, double sd, ms_mat out)
 {
-    (void)d;
     foreach (out) {
         const uint64_t index = (uint64_t)((b * out.rows + i) * out.cols + j);
         ms_put(out, b, i, j, mean + sd * ms_rand_normal(key, index));
@@ -333,8 +303,7 @@ static musec_status ref_normal(ms_device *d, uint64_t key, double mean, double s
 
 static musec_status ref_uniform(ms_device *d, uint64_t key, double low, double high, ms_mat out)
 {
-    (void)d;
-    /* around the middle: where that is 0, there is one rounding */
+    /* relative to the middle: where that is 0, only the store rounds */
     const double mid = 0.5 * (low + high), half = 0.5 * (high - low);
     foreach (out) {
         const uint64_t index = (uint64_t)((b * out.rows + i) * out.cols + j);
@@ -346,7 +315,6 @@ static musec_status ref_uniform(ms_device *d, uint64_t key, double low, double h
 static musec_status ref_stochastic_round(ms_device *d, uint64_t key, uint64_t first, ms_mat x,
                                          ms_mat out)
 {
-    (void)d;
     foreach (x) {
         const uint64_t index = first + (uint64_t)((b * x.rows + i) * x.cols + j);
         const uint32_t bits  = ms_bits_of_float((float)ms_at(x, b, i, j));
@@ -359,13 +327,12 @@ static musec_status ref_stochastic_round(ms_device *d, uint64_t key, uint64_t fi
 static musec_status ref_scalars(ms_device *d, const ms_scalar_call *c)
 {
     double in[MS_SCALAR_MAX_IO] = { 0 }, out[MS_SCALAR_MAX_IO] = { 0 };
-    (void)d;
     assert(c->n_in <= MS_SCALAR_MAX_IO && c->n_out <= MS_SCALAR_MAX_IO);
     for (int64_t b = 0; b < c->out[0].count; b++) {
         for (int k = 0; k < c->n_in; k++)
             in[k] = ms_num_at(c->in[k], b);
         ms_scalar_run(c->program, c->table, in, out);
-        for (int k = 0; k < c->n_out; k++) /* all were read: an out may be an in */
+        for (int k = 0; k < c->n_out; k++) /* after all were read: an out may be an in */
             c->out[k].data[b] = out[k];
     }
     return MUSEC_OK;

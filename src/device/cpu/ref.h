@@ -1,5 +1,4 @@
-/* ref.h - how the host reads and writes one element of any stack, and the rows of `ref` that have a
- * file of their own. */
+/* ref.h - reads and writes elements of any stack in host memory; rows of `ref` in other files. */
 #ifndef MS_DEVICE_CPU_REF_H
 #define MS_DEVICE_CPU_REF_H
 
@@ -9,12 +8,18 @@
 #include "core/size.h"
 #include "device/device.h"
 
+/* b, i, j over the stack x */
+#define foreach(x)                             \
+    for (int64_t b = 0; b < (x).count; b++)    \
+        for (int64_t i = 0; i < (x).rows; i++) \
+            for (int64_t j = 0; j < (x).cols; j++)
+
 static inline int64_t ms_mat_offset(ms_mat x, int64_t b, int64_t i, int64_t j)
 {
     return b * x.stride + (x.trans ? j * x.ld + i : i * x.ld + j);
 }
 
-/* Where element (i, j) of matrix b lies. */
+/* The address of element (i, j) of matrix b. */
 static inline void *ms_mat_address(ms_mat x, int64_t b, int64_t i, int64_t j)
 {
     if (x.ptrs != NULL) {

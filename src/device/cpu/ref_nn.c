@@ -1,4 +1,4 @@
-/* ref_nn.c - the network ops in plain loops: this file is what they MEAN (see ref.c).
+/* ref_nn.c - the network ops in plain loops: this file defines them (see ref.c).
  *
  * Gradients are those of the formulas in device.h.  With y = x r, r = (mean(x^2) + eps)^(-1/2):
  *     dx = r (dy - y mean(dy y)).
@@ -11,7 +11,10 @@
 #include "device/cpu/ref.h"
 #include "device/unary.h"
 
-/* Where 1 minus it is needed, that is logistic(-x): nothing is lost where it is close to 1. */
+/* Every op is given a device, of which plain loops need nothing. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+/* 1 - logistic(x) is written logistic(-x), which does not cancel. */
 static double logistic(double x) { return 1.0 / (1.0 + exp(-x)); }
 
 static bool is_like(ms_mat x, ms_mat y)
@@ -29,7 +32,6 @@ static bool is_one(ms_mat x, int64_t rows, int64_t cols, musec_dtype dtype)
 
 static musec_status ref_embed(ms_device *d, ms_ids ids, ms_mat table, ms_mat out)
 {
-    (void)d;
     assert(is_one(table, table.rows, out.cols, out.dtype));
     assert(is_one(out, ids.count, out.cols, out.dtype));
     for (int64_t i = 0; i < out.rows; i++) {
@@ -42,7 +44,6 @@ static musec_status ref_embed(ms_device *d, ms_ids ids, ms_mat table, ms_mat out
 
 static musec_status ref_embed_grad(ms_device *d, ms_ids ids, ms_mat dout, ms_mat dtable)
 {
-    (void)d;
     assert(is_one(dout, ids.count, dout.cols, dout.dtype));
     assert(is_one(dtable, dtable.rows, dout.cols, ms_dtype_accum(dout.dtype)));
     for (int64_t i = 0; i < dout.rows; i++) {
@@ -64,7 +65,6 @@ static double inverse_rms(ms_mat x, int64_t b, int64_t i, double eps)
 
 static musec_status ref_rmsnorm(ms_device *d, double eps, ms_mat x, ms_mat out)
 {
-    (void)d;
     assert(eps >= 0.0 && is_like(x, out));
     for (int64_t b = 0; b < x.count; b++)
         for (int64_t i = 0; i < x.rows; i++) {
@@ -78,7 +78,6 @@ static musec_status ref_rmsnorm(ms_device *d, double eps, ms_mat x, ms_mat out)
 static musec_status ref_rmsnorm_grad(ms_device *d, double eps, ms_mat x, ms_mat dout, double beta,
                                      ms_mat dx)
 {
-    (void)d;
     assert(eps >= 0.0 && is_like(x, dout) && is_like(x, dx));
     for (int64_t b = 0; b < x.count; b++)
         for (int64_t i = 0; i < x.rows; i++) {
@@ -95,30 +94,30 @@ static musec_status ref_rmsnorm_grad(ms_device *d, double eps, ms_mat x, ms_mat 
     return MUSEC_OK;
 }
 
-/* Columns of pair j. */
+/* Finds the columns of pair j. */
 static void pair_of(const ms_rope *r, int64_t cols, int64_t j, int64_t *first, int64_t *second)
 {
     *first  = r->adjacent ? 2 * j : j;
     *second = r->adjacent ? 2 * j + 1 : j + cols / 2;
 }
 
-/* Turns row i of x, times `factor`, into out; sign -1 turns back. */
-static void turn_row(const ms_rope *r, double sign, double factor, ms_mat x, int64_t b, int64_t i,
-                     ms_mat out)
+/* Rotates row i of x, times `factor`, into out; sign -1 applies the inverse rotation. */
+static void rotate_row(const ms_rope *r, double sign, double factor, ms_mat x, int64_t b, int64_t i,
+                       ms_mat out)
 {
     int64_t first, second;
     for (int64_t j = 0; j < x.cols / 2; j++) {
         pair_of(r, x.cols, j, &first, &second);
-        const bool   turns = j < r->cos.cols;
-        const double c     = turns ? ms_at(r->cos, 0, i, j) : 1.0;
-        const double s     = turns ? sign * ms_at(r->sin, 0, i, j) : 0.0;
+        const bool   rotates = j < r->cos.cols;
+        const double c       = rotates ? ms_at(r->cos, 0, i, j) : 1.0;
+        const double s       = rotates ? sign * ms_at(r->sin, 0, i, j) : 0.0;
         const double p = factor * ms_at(x, b, i, first), q = factor * ms_at(x, b, i, second);
         ms_put(out, b, i, first, p * c + q * s);
         ms_put(out, b, i, second, q * c - p * s);
     }
 }
 
-static bool fits(const ms_rope *r, ms_mat x)
+static bool is_rope(const ms_rope *r, ms_mat x)
 {
     return x.cols % 2 == 0 && r->cos.cols <= x.cols / 2 && r->cos.rows >= x.rows &&
            is_like(r->cos, r->sin) && r->cos.count == 1 && r->cos.dtype == ms_dtype_accum(x.dtype);
@@ -126,22 +125,21 @@ static bool fits(const ms_rope *r, ms_mat x)
 
 static musec_status ref_rope(ms_device *d, ms_rope r, ms_mat x, ms_mat out)
 {
-    (void)d;
-    assert(fits(&r, x) && is_like(x, out));
+    assert(is_rope(&r, x) && is_like(x, out));
     for (int64_t b = 0; b < x.count; b++)
         for (int64_t i = 0; i < x.rows; i++) {
             const double factor = r.norm_eps >= 0.0 ? inverse_rms(x, b, i, r.norm_eps) : 1.0;
-            turn_row(&r, 1.0, factor, x, b, i, out);
+            rotate_row(&r, 1.0, factor, x, b, i, out);
         }
     return MUSEC_OK;
 }
 
 static musec_status ref_rope_grad(ms_device *d, ms_rope r, ms_mat x, ms_mat dout, ms_mat dx)
 {
-    assert(fits(&r, x) && is_like(x, dout) && is_like(x, dx));
+    assert(is_rope(&r, x) && is_like(x, dout) && is_like(x, dx));
     for (int64_t b = 0; b < x.count; b++)
         for (int64_t i = 0; i < x.rows; i++)
-            turn_row(&r, -1.0, 1.0, dout, b, i, dx);
+            rotate_row(&r, -1.0, 1.0, dout, b, i, dx);
     return r.norm_eps >= 0.0 ? ref_rmsnorm_grad(d, r.norm_eps, x, dx, 0.0, dx) : MUSEC_OK;
 }
 
@@ -151,41 +149,35 @@ MS_UNARY_FNS(double, ref, ms_logistic_f64)
 
 static musec_status ref_unary(ms_device *d, ms_unary f, ms_mat x, ms_mat out)
 {
-    (void)d;
     assert(is_like(x, out));
-    for (int64_t b = 0; b < x.count; b++)
-        for (int64_t i = 0; i < x.rows; i++)
-            for (int64_t j = 0; j < x.cols; j++) {
-                const double v = ms_at(x, b, i, j);
-                switch (f) {
+    foreach (x) {
+        const double v = ms_at(x, b, i, j);
+        switch (f) {
 #define X(NAME, name) \
     case MS_UNARY_##NAME: ms_put(out, b, i, j, ms_##name##_ref(v)); break;
-                    MS_UNARY_MAP(X)
+            MS_UNARY_MAP(X)
 #undef X
-                }
-            }
+        }
+    }
     return MUSEC_OK;
 }
 
 static musec_status ref_unary_grad(ms_device *d, ms_unary f, ms_mat x, ms_mat dout, ms_mat dx)
 {
-    (void)d;
     assert(is_like(x, dout) && is_like(x, dx));
-    for (int64_t b = 0; b < x.count; b++)
-        for (int64_t i = 0; i < x.rows; i++)
-            for (int64_t j = 0; j < x.cols; j++) {
-                const double v = ms_at(x, b, i, j), dy = ms_at(dout, b, i, j);
-                switch (f) {
+    foreach (x) {
+        const double v = ms_at(x, b, i, j), dy = ms_at(dout, b, i, j);
+        switch (f) {
 #define X(NAME, name) \
     case MS_UNARY_##NAME: ms_put(dx, b, i, j, ms_##name##_grad_ref(v, dy)); break;
-                    MS_UNARY_MAP(X)
+            MS_UNARY_MAP(X)
 #undef X
-                }
-            }
+        }
+    }
     return MUSEC_OK;
 }
 
-/* The nearest number of the dtype. */
+/* Rounds to the nearest number of the dtype. */
 static double as_stored(musec_dtype dtype, double value)
 {
     switch (dtype) {
@@ -198,20 +190,16 @@ static double as_stored(musec_dtype dtype, double value)
 
 static musec_status ref_relu2_grad_from_out(ms_device *d, ms_mat out, ms_mat dout, ms_mat dx)
 {
-    (void)d;
     assert(is_like(out, dout) && is_like(out, dx));
-    for (int64_t b = 0; b < out.count; b++)
-        for (int64_t i = 0; i < out.rows; i++)
-            for (int64_t j = 0; j < out.cols; j++) {
-                const double v = ms_at(out, b, i, j), r = as_stored(out.dtype, sqrt(v));
-                ms_put(dx, b, i, j, v > 0.0 || isnan(v) ? 2.0 * r * ms_at(dout, b, i, j) : 0.0);
-            }
+    foreach (out) {
+        const double v = ms_at(out, b, i, j), r = as_stored(out.dtype, sqrt(v));
+        ms_put(dx, b, i, j, v > 0.0 || isnan(v) ? 2.0 * r * ms_at(dout, b, i, j) : 0.0);
+    }
     return MUSEC_OK;
 }
 
 static musec_status ref_gate(ms_device *d, ms_mat s, ms_mat y, ms_mat out)
 {
-    (void)d;
     assert(is_one(s, y.rows, y.count, y.dtype) && is_like(y, out));
     for (int64_t h = 0; h < y.count; h++)
         for (int64_t i = 0; i < y.rows; i++) {
@@ -225,7 +213,6 @@ static musec_status ref_gate(ms_device *d, ms_mat s, ms_mat y, ms_mat out)
 static musec_status ref_gate_grad(ms_device *d, ms_mat s, ms_mat y, ms_mat dout, ms_mat dy,
                                   ms_mat ds)
 {
-    (void)d;
     assert(is_one(s, y.rows, y.count, y.dtype) && is_like(s, ds));
     assert(is_like(y, dout) && is_like(y, dy));
     for (int64_t h = 0; h < y.count; h++)
@@ -243,7 +230,6 @@ static musec_status ref_gate_grad(ms_device *d, ms_mat s, ms_mat y, ms_mat dout,
 
 static musec_status ref_mix(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat out)
 {
-    (void)d;
     assert(is_one(w, 1, 2, ms_dtype_accum(x.dtype)) && x.count == 1 && is_like(x, y) &&
            is_like(x, out));
     for (int64_t i = 0; i < x.rows; i++)
@@ -256,7 +242,6 @@ static musec_status ref_mix(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat o
 static musec_status ref_mix_grad(ms_device *d, ms_mat w, ms_mat x, ms_mat y, ms_mat dout, ms_mat dx,
                                  ms_mat dy, ms_mat dw)
 {
-    (void)d;
     double with_x = 0.0, with_y = 0.0;
     assert(is_one(w, 1, 2, ms_dtype_accum(x.dtype)) && is_like(w, dw) && x.count == 1 &&
            is_like(x, y));
@@ -303,8 +288,8 @@ static bool is_attention(const ms_attn *a, ms_mat q, ms_mat k, ms_mat v, ms_mat 
            lse.count == q.count && lse.dtype == ms_dtype_accum(q.dtype) && !lse.trans;
 }
 
-/* One pass over the keys: m is the largest logit so far, and what was summed relative to another
- * is scaled when it changes.  row: (head), work space */
+/* One pass over the keys (online softmax): m is the largest logit so far, and the sums relative to
+ * it are rescaled when it changes.  row: (head), workspace */
 static void attend(const ms_attn *a, ms_mat q, ms_mat k, ms_mat v, int64_t h, int64_t i,
                    double *row, double *max_logit, ms_mat out, ms_mat lse)
 {
@@ -342,21 +327,21 @@ done:
     return st;
 }
 
-/* row j of out += factor times row i of head h of x */
+/* Adds factor times row i of head h of x to row j of out. */
 static void add_row(double factor, ms_mat x, int64_t h, int64_t i, ms_mat out, int64_t j)
 {
     for (int64_t l = 0; l < x.cols; l++)
         ms_put(out, 0, j, l, ms_at(out, 0, j, l) + factor * ms_at(x, h, i, l));
 }
 
-static void each_value(ms_mat out, int64_t h, const ms_mat *from) /* from NULL: zeros */
+static void copy_head(ms_mat out, int64_t h, const ms_mat *from) /* from NULL: zeros */
 {
     for (int64_t i = 0; i < out.rows; i++)
         for (int64_t j = 0; j < out.cols; j++)
             ms_put(out, h, i, j, from == NULL ? 0.0 : ms_at(*from, 0, i, j));
 }
 
-/* Sums are kept in float64, one head at a time. */
+/* Accumulates in float64, one head at a time. */
 static musec_status ref_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_mat k, ms_mat v,
                                        ms_mat out, ms_mat lse, ms_mat dout, ms_mat dq, ms_mat dk,
                                        ms_mat dv)
@@ -371,7 +356,7 @@ static musec_status ref_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_mat
         TRY(ms_scratch_mat(d, MUSEC_F64, 1, q.rows, q.cols, &sum[s]));
     for (int64_t h = 0; h < q.count; h++) {
         for (int s = 0; s < 3; s++)
-            each_value(sum[s], 0, NULL);
+            copy_head(sum[s], 0, NULL);
         for (int64_t i = 0; i < q.rows; i++) {
             const double delta = dot(dout, i, out, i, h);
             for (int64_t j = first_key(&a, i); j <= i; j++) {
@@ -385,7 +370,7 @@ static musec_status ref_attention_grad(ms_device *d, ms_attn a, ms_mat q, ms_mat
             }
         }
         for (int s = 0; s < 3; s++)
-            each_value(to[s], h, &sum[s]);
+            copy_head(to[s], h, &sum[s]);
     }
 done:
     ms_arena_reset(&d->scratch, mark);
@@ -394,7 +379,7 @@ done:
 
 /* ---- loss ------------------------------------------------------------------------------------ */
 
-/* z of a raw logit, and dz / draw. */
+/* Returns z of a raw logit, and dz / draw in *slope. */
 static double cap(const ms_xent *x, double raw, double *slope)
 {
     if (x->cap == MS_CAP_TANH) {
@@ -411,20 +396,20 @@ static double cap(const ms_xent *x, double raw, double *slope)
     return raw;
 }
 
-/* Row i of the chunk, to logits and loss. */
-static void score(const ms_xent *x, ms_mat logits, int64_t i, double *loss)
+/* Adds the loss of row i of the chunk, and replaces its logits with the gradient. */
+static void row_loss(const ms_xent *x, ms_mat logits, int64_t i, double *loss)
 {
     const int64_t t   = x->first + i;
-    double        top = -INFINITY, total = 0.0, slope;
-    int           n = 0; /* targets that there are */
+    double        max = -INFINITY, total = 0.0, slope;
+    int           n = 0; /* targets of the row */
     for (int64_t j = 0; j < logits.cols; j++) {
         const double z = cap(x, ms_at(logits, 0, i, j), &slope);
-        if (z > top || isnan(z)) top = z;
+        if (z > max || isnan(z)) max = z;
     }
-    double sum = exp(cap(x, ms_at(logits, 0, i, 0), &slope) - top);
+    double sum = exp(cap(x, ms_at(logits, 0, i, 0), &slope) - max);
     for (int64_t j = 1; j < logits.cols; j++)
-        sum += exp(cap(x, ms_at(logits, 0, i, j), &slope) - top);
-    const double lse = top + log(sum);
+        sum += exp(cap(x, ms_at(logits, 0, i, j), &slope) - max);
+    const double lse = max + log(sum);
     for (; n < x->n_weights && t + n < x->targets.count; n++) {
         const int64_t target = x->targets.data[t + n];
         assert(target >= 0 && target < logits.cols);
@@ -444,14 +429,13 @@ static void score(const ms_xent *x, ms_mat logits, int64_t i, double *loss)
 
 static musec_status ref_xent(ms_device *d, ms_xent x, ms_mat logits, ms_vec loss)
 {
-    (void)d;
     assert(is_one(logits, logits.rows, logits.cols, logits.dtype) && loss.count == 2);
     assert(x.n_weights >= 1 && x.n_weights <= MS_XENT_TARGETS);
     assert(x.first >= 0 && x.first + logits.rows <= x.targets.count);
     assert(logits.cols >= 1 && (x.cap == MS_CAP_NONE || x.cap_scale > 0.0));
     assert(x.cap != MS_CAP_SIGMOID || x.cap_width > 0.0);
     for (int64_t i = 0; i < logits.rows; i++)
-        score(&x, logits, i, loss.data);
+        row_loss(&x, logits, i, loss.data);
     return MUSEC_OK;
 }
 

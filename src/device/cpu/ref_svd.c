@@ -1,13 +1,14 @@
-/* ref_svd.c - the decompositions of `ref`, by Jacobi's rotations, in float64.
+/* ref_svd.c - the decompositions of `ref`, by Jacobi rotations, in float64.
  *
- * svd, one-sided (Hestenes): with rows <= cols (else the transpose is taken), rotate pairs of rows
- * of W = X until all are orthogonal.  The rotations gather in an orthogonal R with W = R X, so the
- * lengths of the rows of W are the singular values, the rows of R the left and those of W, divided
- * by their lengths, the right singular vectors.  A row shorter than eps |X|_F is a rounding error
- * of the others: it takes no part, and its right vector is any one that completes the basis.
+ * svd is one-sided (Hestenes): with rows <= cols (else the transpose is taken), it rotates pairs of
+ * rows of W = X until all are orthogonal.  The rotations are accumulated in an orthogonal R with
+ * W = R X, so the norms of the rows of W are the singular values, the rows of R the left singular
+ * vectors, and the normalized rows of W the right ones.  A row with a norm up to eps |X|_F is a
+ * rounding error of the others: it is not rotated, and its right vector is any that completes the
+ * basis.
  *
- * eigh, two-sided and cyclic: A <- J A J^T with the angle that clears A(p, q), until all off the
- * diagonal is below eps/8 max|A|; V gathers the J.
+ * eigh is two-sided and cyclic: A <- J A J^T with the angle that clears A(p, q), until all elements
+ * off the diagonal are at most eps/8 max|A|; V accumulates the J.
  *
  * Both converge quadratically once off-diagonal parts are small: 6 to 10 sweeps in all.  A sweep of
  * svd costs about 4 r^2 n multiplications, one of eigh about 6 r^3.  A NaN satisfies no comparison,
@@ -19,7 +20,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_SWEEPS = 60 }; /* never reached by finite input: a guard */
+enum { MAX_SWEEPS = 60 }; /* finite input never needs so many */
 
 static double dot(const double *a, const double *b, int64_t n)
 {
@@ -48,8 +49,8 @@ static void angle(double pp, double qq, double pq, double *c, double *s)
     *s                = *c * t;
 }
 
-/* x <- 2^-e x with elements of size about 1, so that squares and differences stay in range. */
-static int normalise(double *x, int64_t n)
+/* x <- 2^-e x, with elements of about 1 at most, so that squares and differences stay in range. */
+static int normalize(double *x, int64_t n)
 {
     double big = 0.0;
     for (int64_t i = 0; i < n; i++)
@@ -61,7 +62,7 @@ static int normalise(double *x, int64_t n)
     return e;
 }
 
-/* order: indices of s, sorted so that s descends */
+/* order <- the indices of s, by descending s */
 static void sort_descending(const double *s, int64_t n, int64_t *order)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -81,16 +82,16 @@ static void set_identity(double *a, int64_t n)
 
 /* ---- svd ------------------------------------------------------------------------------------- */
 
-typedef struct work { /* of one matrix; k <= n */
+typedef struct work { /* for one matrix; k <= n */
     int64_t  k, n;
     double  *w;     /* (k, n) */
     double  *r;     /* (k, k) */
-    double  *s;     /* (k) lengths of the rows of w */
-    int64_t *order; /* (k) rows of w by descending length */
-    double   floor; /* lengths up to here are rounding errors */
+    double  *s;     /* (k) norms of the rows of w */
+    int64_t *order; /* (k) rows of w by descending norm */
+    double   floor; /* norms up to here are rounding errors */
 } work;
 
-static bool svd_sweep(const work *k) /* true: nothing was left to rotate */
+static bool svd_sweep(const work *k) /* true: no pair needed a rotation */
 {
     const int64_t n    = k->n;
     bool          done = true;
@@ -111,7 +112,7 @@ static bool svd_sweep(const work *k) /* true: nothing was left to rotate */
 }
 
 /* Row order[at] of w becomes a unit vector orthogonal to the rows order[0 .. at-1]: the coordinate
- * vector that lies farthest from their span, less its part in the span.  Twice, for rounding. */
+ * vector that is farthest from their span, orthogonalized twice because of rounding. */
 static void complete_row(const work *k, int64_t at)
 {
     double *row  = k->w + k->order[at] * k->n;
@@ -138,7 +139,7 @@ static void complete_row(const work *k, int64_t at)
         row[j] /= length;
 }
 
-static void normalise_rows(const work *k) /* in descending order of length */
+static void normalize_rows(const work *k) /* in descending order of their norms */
 {
     for (int64_t at = 0; at < k->k; at++) {
         const int64_t l = k->order[at];
@@ -156,7 +157,7 @@ static void svd_one(work *k, ms_mat x, ms_mat u, ms_mat s, ms_mat vt, int64_t b)
     for (int64_t i = 0; i < k->k; i++)
         for (int64_t j = 0; j < k->n; j++)
             k->w[i * k->n + j] = ms_at(x, b, i, j);
-    const int e = normalise(k->w, k->k * k->n);
+    const int e = normalize(k->w, k->k * k->n);
     set_identity(k->r, k->k);
     k->floor = DBL_EPSILON * sqrt(dot(k->w, k->w, k->k * k->n));
     for (int sweep = 0; sweep < MAX_SWEEPS && !svd_sweep(k); sweep++)
@@ -167,7 +168,7 @@ static void svd_one(work *k, ms_mat x, ms_mat u, ms_mat s, ms_mat vt, int64_t b)
     for (int64_t l = 0; l < k->k; l++)
         ms_put(s, b, 0, l, ldexp(k->s[k->order[l]], e));
     if (u.data == NULL) return;
-    normalise_rows(k);
+    normalize_rows(k);
     for (int64_t l = 0; l < k->k; l++) {
         for (int64_t i = 0; i < k->k; i++)
             ms_put(u, b, i, l, k->r[k->order[l] * k->k + i]);
@@ -208,7 +209,7 @@ done:
 
 /* ---- eigh ------------------------------------------------------------------------------------ */
 
-/* a (n, n) symmetric; v (n, n) gathers the rotations, its rows end as eigenvectors */
+/* a: (n, n) symmetric.  v: (n, n) accumulates the rotations; its rows become eigenvectors. */
 static bool eigh_sweep(double *a, double *v, int64_t n, double floor)
 {
     bool done = true;
@@ -220,7 +221,7 @@ static bool eigh_sweep(double *a, double *v, int64_t n, double floor)
             rotate(a + p * n, a + q * n, n, 1, c, s); /* rows */
             rotate(a + p, a + q, n, n, c, s);         /* columns */
             rotate(v + p * n, v + q * n, n, 1, c, s);
-            a[p * n + q] = a[q * n + p] = 0.0; /* what the angle was made for, to the last bit */
+            a[p * n + q] = a[q * n + p] = 0.0; /* rounding leaves a residue, which is dropped */
             done                        = false;
         }
     }
@@ -234,7 +235,7 @@ static void eigh_one(double *a, double *v, double *values, int64_t *order, ms_ma
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j <= i; j++)
             a[i * n + j] = a[j * n + i] = ms_at(x, b, i, j);
-    const int e = normalise(a, n * n); /* the largest is now in [1, 2) */
+    const int e = normalize(a, n * n); /* the largest is now in [1, 2) */
     set_identity(v, n);
     for (int sweep = 0; sweep < MAX_SWEEPS && !eigh_sweep(a, v, n, 0.125 * DBL_EPSILON); sweep++)
         continue;

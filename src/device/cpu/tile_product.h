@@ -1,14 +1,14 @@
-/* tile_product.h - products of tiles that lie in cache, where a BLAS would spend its time packing.
+/* tile_product.h - products of tiles in cache, for which a BLAS would spend its time packing.
  *
  *     c (m x n) <- alpha A b,  or c + alpha A b,   A(i, l) = a[i down + l across]
  *
- * b is dense, its rows padded to whole vectors with anything that is finite.  GROUP rows of c by
- * WIDE vectors stay in registers while l runs, one vector row of b times GROUP numbers of A a
- * step.  So each element of c is one sum in the order of l.
+ * b is dense, its rows padded to whole vectors with finite numbers.  GROUP rows of c by WIDE
+ * vectors stay in registers while l runs; a step multiplies one vector row of b by GROUP numbers of
+ * A.  So each element of c is one sum in the order of l.
  *
- * Triangles are not multiplied out: `cols` says which columns of each row of c are wanted, `inner`
- * which elements of each row of A are not zero.  Both must never fall from one row to the next,
- * begin and end; a group does what its first row begins and its last row ends. */
+ * Triangles are skipped: `cols` says which columns of each row of c are wanted, `inner` which
+ * elements of each row of A are not zero.  Begin and end of both must never fall from one row to
+ * the next; a group of rows uses the begin of its first row and the end of its last. */
 #ifndef MS_DEVICE_CPU_TILE_PRODUCT_H
 #define MS_DEVICE_CPU_TILE_PRODUCT_H
 
@@ -35,7 +35,7 @@ typedef __m256 vec;
 #define VEC_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define VEC_MUL(a, b)    _mm256_mul_ps(a, b)
 enum { GROUP = 6, WIDE = 2 };
-#else /* what every compiler of this family makes of four floats */
+#else /* vectors of four floats by a compiler extension */
 typedef float     vec __attribute__((vector_size(16)));
 static inline vec vec_load(const float *p)
 {
@@ -101,7 +101,7 @@ __attribute__((always_inline)) static inline void tile_panel(const int wide, con
                 vec    y = VEC_MUL(alpha, sum[r][v]);
                 if (t->add) y = VEC_FMA(alpha, sum[r][v], VEC_LOAD(o));
                 VEC_STORE(o, y);
-            } else { /* the end of a row that is no whole number of vectors */
+            } else { /* the last columns do not fill a vector */
                 float part[LANES];
                 VEC_STORE(part, sum[r][v]);
                 for (int64_t j = 0; j < width; j++)

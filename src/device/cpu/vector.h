@@ -1,14 +1,14 @@
 /* vector.h - exponentials for loops that the compiler turns into vector code.
  *
- * No branch, no call, no table: a loop over one of these is as wide as the registers are.
+ * They have no branch, call or table, so a loop over one of them uses whole registers.
  *     exp(x) = 2^n e^r,  n = the integer next to x / ln 2,  |r| <= ln 2 / 2,
  *     e^r = 1 + r + r^2 p(r),
- * p being the polynomial of degree 4 with the smallest relative error of the whole (3e-9; the rest
- * of an error below 2 units in the last place is rounding).  NaN stays NaN.  What would not be a
- * normal number is 0 below and infinity above.
+ * where p is the polynomial of degree 4 with the smallest relative error of e^r (3e-9; the rest of
+ * an error below 2 units in the last place is rounding).  NaN stays NaN.  Results that would not be
+ * normal numbers are 0 or infinity.
  *
- * A fused multiply-add is written where it is meant, and only used where the processor has one:
- * results differ in the last bit between processors with and without, never on one of them. */
+ * Fused multiply-adds are explicit, and used only where the processor has them: results differ in
+ * the last bit between processors with and without, never on one processor. */
 #ifndef MS_DEVICE_CPU_VECTOR_H
 #define MS_DEVICE_CPU_VECTOR_H
 

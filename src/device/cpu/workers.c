@@ -9,8 +9,8 @@
  * waits until no worker is inside.  A worker that wakes up late finds the loop closed and does not
  * enter, so the caller may reuse the description of the loop at once.
  *
- * Sleeping is the usual pair of a counter and a condition: the sleeper counts itself, then looks at
- * the state once more; the waker changes the state, then looks at the counter.  All of these are
+ * Sleeping is the usual pair of a counter and a condition: the sleeper counts itself, then polls at
+ * the state once more; the waker changes the state, then polls at the counter.  All of these are
  * sequentially consistent, so that one of the two sees the other. */
 #define _POSIX_C_SOURCE 200809L
 #include "device/cpu/workers.h"
@@ -27,16 +27,16 @@
 
 enum {
     LINE = 64, /* bytes: what two threads write must not share a cache line */
-    /* looks at a word in cache before a thread sleeps: 10 to 30 us, and 0.4 to 1 ms */
-    FEW_LOOKS  = 500,
-    MANY_LOOKS = 20000,
+    /* polls of a word in cache before a thread sleeps: 10 to 30 us, and 0.4 to 1 ms */
+    MIN_POLLS = 500,
+    MAX_POLLS = 20000,
 };
 
 #define OPEN       ((uint64_t)1 << 16)
 #define INSIDE     (OPEN - 1)
 #define GENERATION ((uint64_t)1 << 17)
 
-typedef struct share { /* tasks next .. end - 1 are still to be taken */
+typedef struct share { /* tasks next .. end - 1 are not taken yet */
     alignas(LINE) atomic_int_fast64_t next;
     int64_t end;
 } share;
@@ -47,12 +47,11 @@ typedef struct worker {
     int         index; /* from 1 on; the caller is 0 */
 } worker;
 
-/* Polling pays where cores are idle and costs where others want them, which shows in how it ends:
- * a thread that found what it waited for will poll twice as long the next time, one that had to
- * sleep half as long. */
-typedef struct patience {
-    int limit, looks;
-} patience;
+/* Polling is fast on idle cores and wasteful on busy ones.  A thread whose polling succeeded polls
+ * up to twice as long the next time, one that had to sleep half as long. */
+typedef struct poll_limit {
+    int limit, polls;
+} poll_limit;
 
 struct ms_workers {
     alignas(LINE) atomic_uint_fast64_t state;
@@ -63,7 +62,7 @@ struct ms_workers {
     /* the loop at hand */
     ms_worker_task *run;
     void           *arg;
-    patience        polling; /* the caller's */
+    poll_limit      polling; /* the caller's */
     share          *shares;  /* one for each thread */
     worker         *workers;
     int             threads, started; /* with the caller; workers that run */
@@ -72,7 +71,7 @@ struct ms_workers {
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-static void relax(void) /* tells the core that this is a loop that waits */
+static void relax(void) /* tells the core that this loop waits */
 {
 #if defined(__x86_64__) && defined(__GNUC__)
     __builtin_ia32_pause();
@@ -81,24 +80,24 @@ static void relax(void) /* tells the core that this is a loop that waits */
 #endif
 }
 
-static void begin_polling(patience *p)
+static void begin_polling(poll_limit *p)
 {
-    if (p->limit == 0) p->limit = MANY_LOOKS;
-    p->looks = 0;
+    if (p->limit == 0) p->limit = MAX_POLLS;
+    p->polls = 0;
 }
 
-/* Called between two looks at what is waited for; false: it is time to sleep. */
-static bool keep_polling(patience *p)
+/* Called between two polls; false: it is time to sleep. */
+static bool keep_polling(poll_limit *p)
 {
     relax();
-    if (++p->looks < p->limit) return true;
-    p->limit = p->limit / 2 > FEW_LOOKS ? p->limit / 2 : FEW_LOOKS;
+    if (++p->polls < p->limit) return true;
+    p->limit = p->limit / 2 > MIN_POLLS ? p->limit / 2 : MIN_POLLS;
     return false;
 }
 
-static void end_polling(patience *p) /* it was found */
+static void end_polling(poll_limit *p) /* it succeeded */
 {
-    p->limit = 2 * p->limit < MANY_LOOKS ? 2 * p->limit : MANY_LOOKS;
+    p->limit = 2 * p->limit < MAX_POLLS ? 2 * p->limit : MAX_POLLS;
 }
 
 static bool has_loop(uint64_t state, uint64_t seen)
@@ -106,8 +105,8 @@ static bool has_loop(uint64_t state, uint64_t seen)
     return (state & OPEN) != 0 && state / GENERATION != seen;
 }
 
-/* Waits for a loop other than the one `seen`, or for the end.  Returns the state. */
-static uint64_t await_loop(ms_workers *p, uint64_t seen, patience *polling)
+/* Waits for a loop other than generation `seen`, or for the end.  Returns the state. */
+static uint64_t await_loop(ms_workers *p, uint64_t seen, poll_limit *polling)
 {
     uint64_t state = 0;
 
@@ -146,7 +145,7 @@ static void await_workers(ms_workers *p)
 
 /* ---- work ------------------------------------------------------------------------------------ */
 
-/* First the thread's own share, then what is left of the others'. */
+/* Takes the tasks of the thread's own share, then those left of the others'. */
 static void take_tasks(ms_workers *p, int thread)
 {
     for (int k = 0; k < p->threads; k++) {
@@ -178,7 +177,7 @@ static void *work(void *arg)
     const worker *w       = arg;
     ms_workers   *p       = w->pool;
     uint64_t      seen    = 0;
-    patience      polling = { 0 };
+    poll_limit    polling = { 0 };
 
     ms_blas_one_thread_here();
     for (;;) {
@@ -203,13 +202,13 @@ static void start_workers(ms_workers *p)
     }
 }
 
-/* One worker for each task that the caller will not begin with. */
+/* Wakes up to one worker for each task but one, which the caller begins with. */
 static void wake_workers(ms_workers *p, int64_t tasks)
 {
     int n = atomic_load(&p->sleepers);
     if (n == 0) return;
     if (n > tasks - 1) n = (int)(tasks - 1);
-    pthread_mutex_lock(&p->lock); /* from here on, those that were counted do sleep */
+    pthread_mutex_lock(&p->lock); /* after this, all that were counted do sleep */
     pthread_mutex_unlock(&p->lock);
     for (; n > 0; n--)
         pthread_cond_signal(&p->wake);

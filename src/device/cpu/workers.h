@@ -2,16 +2,16 @@
  *
  * A loop is a number of tasks and a function that is called once for each of them, on the calling
  * thread and on the pool's.  Each thread begins with an equal share of consecutive tasks, so that
- * it meets the data of the last loop in its cache, and then helps the others.  The caller waits
- * for tasks that have begun, never for a thread that has not: where other programs keep the cores
- * busy, it does the work itself.
+ * it finds the data of the last loop in its cache, and then helps the others.  The caller waits for
+ * tasks that have begun, never for a thread that has not: if other programs keep the cores busy, it
+ * does the work itself.
  *
- * Idle threads poll for some tens of microseconds, or longer where that has been paying off, then
+ * Idle threads poll for some tens of microseconds, or longer if polling has been successful, then
  * sleep.  OpenMP's run time is not used because it spins for milliseconds unless the environment
  * said otherwise before the process started: that slows two programs on the same cores down
  * tenfold, and a library cannot change it.
  *
- * A pool serves one thread at a time, as a context does.  Tasks must not start loops. */
+ * A pool is used by one thread at a time, as a context is.  Tasks must not start loops. */
 #ifndef MS_DEVICE_CPU_WORKERS_H
 #define MS_DEVICE_CPU_WORKERS_H
 

@@ -1,13 +1,12 @@
 /* xent.c - the loss of a chunk of rows, and its gradient in place, on the CPU in float32.
  *
- * A row is read twice.  First by pieces that stay in L1: a piece is capped, its largest logit m
- * found and e = exp(z - m) summed; what is left in the row is e times the slope of the cap.  The
- * pieces together give the row's logsumexp, and the second time the row is only scaled:
+ * A row is read twice.  The first pass goes by pieces that stay in L1: it caps the logits, finds
+ * the largest one, m, sums e = exp(z - m), and stores e times the slope of the cap in the row.  The
+ * sums of the pieces give the row's logsumexp.  The second pass only scales the row:
  *     grad_scale slope (total exp(z - lse) - weights of the targets)
  *     = (grad_scale total exp(m - lse)) (slope e) - grad_scale slope [weights of the targets].
- * Sums are float32 within a piece and float64 beyond.  The losses of the rows are added in order.
- *
- * Transposed logits and float64 are left to `ref`. */
+ * Sums are float32 within a piece and float64 across pieces.  The losses of the rows are added in
+ * order.  Transposed logits and float64 are computed by `ref`. */
 #include <assert.h>
 #include <math.h>
 
@@ -15,17 +14,17 @@
 #include "device/cpu/vector.h"
 
 enum {
-    PIECE  = 1024,  /* logits: a quarter of L1 with what is made of them */
+    PIECE  = 1024,  /* logits: with their exponentials and slopes, a quarter of L1 */
     LANES  = 16,    /* a cache line */
-    CHAINS = 64,    /* maxima side by side: each waits for the one before it */
-    ALONE  = 16384, /* logits that one thread does */
+    CHAINS = 64,    /* independent maxima, which hide the latency of one comparison */
+    ALONE  = 16384, /* at most so many logits are computed by one thread */
 };
 
-typedef struct piece_sum { /* sum exp(z) = sum exp(top) */
-    double top, sum;
+typedef struct piece_sum { /* the exp(z) of a piece add up to sum exp(max) */
+    double max, sum;
 } piece_sum;
 
-/* z of raw logits, and dz / draw. */
+/* Computes z of raw logits, and dz / draw. */
 static void cap(const ms_xent *x, int64_t n, const float *raw, float *z, float *slope)
 {
     const float scale = (float)x->cap_scale, shift = (float)x->cap_shift;
@@ -56,23 +55,23 @@ static float larger(float a, float b) { return ((b <= a) | (a != a)) ? a : b; } 
 
 static float largest(int64_t n, const float *z)
 {
-    float   top[CHAINS], all = -INFINITY;
+    float   max[CHAINS], all = -INFINITY;
     int64_t j = 0;
     for (int l = 0; l < CHAINS; l++)
-        top[l] = -INFINITY;
+        max[l] = -INFINITY;
     for (; j + CHAINS <= n; j += CHAINS)
 #pragma omp simd
         for (int l = 0; l < CHAINS; l++)
-            top[l] = larger(top[l], z[j + l]);
+            max[l] = larger(max[l], z[j + l]);
     for (; j < n; j++)
         all = larger(all, z[j]);
     for (int l = 0; l < CHAINS; l++)
-        all = larger(all, top[l]);
+        all = larger(all, max[l]);
     return all;
 }
 
-/* z <- exp(z - top); returns their sum. */
-static double exp_all(int64_t n, float top, float *z)
+/* z <- exp(z - max); returns their sum. */
+static double exp_all(int64_t n, float max, float *z)
 {
     float   lane[LANES] = { 0.0f };
     double  sum         = 0.0;
@@ -80,11 +79,11 @@ static double exp_all(int64_t n, float top, float *z)
     for (; j + LANES <= n; j += LANES)
 #pragma omp simd
         for (int l = 0; l < LANES; l++) {
-            z[j + l] = ms_exp(z[j + l] - top);
+            z[j + l] = ms_exp(z[j + l] - max);
             lane[l] += z[j + l];
         }
     for (; j < n; j++) {
-        z[j] = ms_exp(z[j] - top);
+        z[j] = ms_exp(z[j] - max);
         sum += (double)z[j];
     }
     for (int l = 0; l < LANES; l++)
@@ -92,29 +91,29 @@ static double exp_all(int64_t n, float top, float *z)
     return sum;
 }
 
-/* The first time: logsumexp of a row.  keep: leave slope e in it. */
-static double read_row(const ms_xent *x, int64_t n, float *row, bool keep, piece_sum *pieces)
+/* The first pass: returns the logsumexp of a row.  keep: stores slope e in the row. */
+static double row_logsumexp(const ms_xent *x, int64_t n, float *row, bool keep, piece_sum *pieces)
 {
     float  z[PIECE], slope[PIECE];
-    double top = -INFINITY, sum = 0.0;
+    double max = -INFINITY, sum = 0.0;
     for (int64_t j = 0, p = 0; j < n; j += PIECE, p++) {
         const int64_t width = ms_min_i64(PIECE, n - j);
         cap(x, width, row + j, z, slope);
         const float m = largest(width, z);
-        pieces[p].top = (double)(m == -INFINITY ? 0.0f : m);
+        pieces[p].max = (double)(m == -INFINITY ? 0.0f : m);
         pieces[p].sum = exp_all(width, m == -INFINITY ? 0.0f : m, z);
-        if (m > top || m != m) top = (double)m;
+        if (m > max || m != m) max = (double)m;
 #pragma omp simd
         for (int64_t l = 0; l < (keep ? width : 0); l++)
             row[j + l] = slope[l] * z[l];
     }
     for (int64_t j = 0, p = 0; j < n; j += PIECE, p++)
-        sum += pieces[p].sum * exp(pieces[p].top - top);
-    return top + log(sum);
+        sum += pieces[p].sum * exp(pieces[p].max - max);
+    return max + log(sum);
 }
 
-/* One row: its loss to loss[0], that of its next token alone to loss[1]. */
-static void do_row(const ms_xent *x, int64_t i, ms_mat logits, piece_sum *pieces, double *loss)
+/* Computes the loss of one row (loss[0]), the part of its next token (loss[1]) and the gradient. */
+static void row_loss(const ms_xent *x, int64_t i, ms_mat logits, piece_sum *pieces, double *loss)
 {
     float        *row = (float *)logits.data + i * logits.ld;
     const int64_t t   = x->first + i;
@@ -124,7 +123,7 @@ static void do_row(const ms_xent *x, int64_t i, ms_mat logits, piece_sum *pieces
     for (int k = 0; k < n; k++)
         raw[k] = row[x->targets.data[t + k]];
     cap(x, n, raw, z, slope);
-    const double lse = read_row(x, logits.cols, row, x->grad_scale != 0.0, pieces);
+    const double lse = row_logsumexp(x, logits.cols, row, x->grad_scale != 0.0, pieces);
     loss[0]          = 0.0;
     loss[1]          = lse - (double)z[0];
     for (int k = 0; k < n; k++) {
@@ -133,7 +132,7 @@ static void do_row(const ms_xent *x, int64_t i, ms_mat logits, piece_sum *pieces
     }
     if (x->grad_scale == 0.0) return;
     for (int64_t j = 0, p = 0; j < logits.cols; j += PIECE, p++) {
-        const float   f     = (float)(x->grad_scale * total * exp(pieces[p].top - lse));
+        const float   f     = (float)(x->grad_scale * total * exp(pieces[p].max - lse));
         const int64_t width = ms_min_i64(PIECE, logits.cols - j);
 #pragma omp simd
         for (int64_t l = 0; l < width; l++)
@@ -154,7 +153,7 @@ typedef struct row_call {
 static void row_task(void *arg, int64_t i, int thread)
 {
     const row_call *c = arg;
-    do_row(c->x, i, c->logits, c->pieces + thread * c->n_pieces, c->each + 2 * i);
+    row_loss(c->x, i, c->logits, c->pieces + thread * c->n_pieces, c->each + 2 * i);
 }
 
 static musec_status cpu_xent(ms_device *d, ms_xent x, ms_mat logits, ms_vec loss)
@@ -165,11 +164,8 @@ static musec_status cpu_xent(ms_device *d, ms_xent x, ms_mat logits, ms_vec loss
     void         *pieces; /* n_pieces for each thread */
     musec_status  st;
 
-    if (logits.dtype != MUSEC_F32 || logits.trans) {
-        ms_device_ops ref;
-        ms_device_ref_ops(&ref);
-        return ref.xent(d, x, logits, loss);
-    }
+    if (logits.dtype != MUSEC_F32 || logits.trans)
+        return ms_cpu_of(d)->ref.xent(d, x, logits, loss);
     assert(x.n_weights >= 1 && x.n_weights <= MS_XENT_TARGETS && loss.count == 2);
     assert(x.first + logits.rows <= x.targets.count);
     TRY(ms_scratch_vec(d, 2 * logits.rows, &each));
@@ -177,11 +173,7 @@ static musec_status cpu_xent(ms_device *d, ms_xent x, ms_mat logits, ms_vec loss
     row_call c = {
         .x = &x, .logits = logits, .pieces = pieces, .n_pieces = n_pieces, .each = each.data
     };
-    if (logits.rows * logits.cols > ALONE)
-        ms_cpu_run(d, logits.rows, row_task, &c);
-    else
-        for (int64_t i = 0; i < logits.rows; i++)
-            row_task(&c, i, 0);
+    ms_cpu_run_if(d, logits.rows * logits.cols > ALONE, logits.rows, row_task, &c);
     for (int64_t i = 0; i < logits.rows; i++)
         for (int k = 0; k < 2; k++)
             loss.data[k] += each.data[2 * i + k];
