@@ -1,4 +1,4 @@
-/* device_test.c - names of devices, and views whose sizes are no sizes. */
+/* device_test.c - names of devices, views whose sizes overflow, numbers of threads. */
 #include "check.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-TEST(there_is_one_of_some_kinds)
+TEST(cpu_and_ref_have_one_device_each)
 {
     static const char *const good[] = { "cpu", "cpu:0", "ref", "ref:0" };
     static const char *const bad[]  = { "cpu:1", "ref:1", "ref:7", "ref:1023" };
@@ -64,13 +64,13 @@ TEST(huge_views_are_refused)
         out.data       = y;
         CHECK(in.stride == sizes[i].stride, "case %zu: stride %lld", i, (long long)in.stride);
         CHECK(musec_clip(ctx, &cfg, in, out, NULL) == MUSEC_EINVAL, "case %zu passes", i);
-        CHECK(y[0] == 7.0F, "case %zu: written", i);
+        CHECK(y[0] == 7.0F, "case %zu: the output was written", i);
     }
     CHECK(musec_view_dense(x, MUSEC_F32, 1, 3, 5).stride == 15, "3 x 5");
     musec_ctx_destroy(ctx);
 }
 
-TEST(a_context_has_as_many_threads_as_it_is_told)
+TEST(a_context_uses_the_number_of_threads_that_was_set)
 {
     static const int wrong[] = { -1, 1025 };
     musec_ctx       *cpu = NULL, *ref = NULL;
