@@ -1,9 +1,8 @@
-/* export_test.c - names of an export's tensors and its tokenizer; and, as a program of its own,
+/* export_test.c - names of an export's tensors and its tokenizer; and a program for
+ * tests/cli/export.sh, which compares its logits with those that others compute from the export:
  *
- *     export_test RUN IDS OUT.npy    the logits of RUN's newest checkpoint behind every beginning
- *                                    of the ids in the text IDS, by the model library in float32
- *
- * which tests/cli/export.sh holds to what others compute from the export. */
+ *     export_test RUN IDS OUT.npy    the logits of RUN's newest checkpoint after every prefix of
+ *                                    the ids in the text IDS, by the model library in float32 */
 #include "check.h"
 
 #include <stdio.h>
@@ -80,7 +79,7 @@ static int write_logits(const char *run, const char *ids_path, const char *out_p
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-TEST(names)
+TEST(parameters_get_their_names_in_transformers)
 {
     static const struct {
         const char *ours, *theirs;
@@ -106,8 +105,8 @@ TEST(names)
     }
 }
 
-/* Two of our parameters never get the same name, and none keeps its own. */
-TEST_EACH_DEVICE(all_names_differ, dev)
+/* No parameter keeps its own name. */
+TEST_EACH_DEVICE(no_two_parameters_get_the_same_name, dev)
 {
     gpt_rig r = gpt_rig_make(dev, &gpt_full, MUSEC_F32, 4);
     char    a[MS_HF_NAME], b[MS_HF_NAME];
@@ -125,9 +124,8 @@ TEST_EACH_DEVICE(all_names_differ, dev)
 
 /* ---- the byte tokenizer ---------------------------------------------------------------------- */
 
-/* 256 tokens of one character each, a letter being itself; characters of bytes that do not print
- * are GPT-2's. */
-TEST(byte_tokenizer)
+/* Letters stand for themselves; the characters of bytes that do not print are those of GPT-2. */
+TEST(the_byte_tokenizer_has_256_tokens_of_one_character)
 {
     static const struct {
         const char *character;

@@ -228,6 +228,5 @@ run "${tiny[@]}" --data nanogpt.bin --data-format nanogpt --out runs/third
 check "nanoGPT's tokens are read: $(cat stderr)" test "$code" -eq 0
 check "as GPT-2's" grep -q '"tokenizer": "gpt2"' runs/third/config.json
 succeeds data inspect nanogpt.bin --data-format nanogpt
-prints "^header +none: nanoGPT's, 1500 tokens of 16 bits"
-prints '^documents +500$'
+prints "^header +none: nanoGPT's, 1500 tokens of 16 bits" '^documents +500$'
 finish

@@ -9,8 +9,7 @@ sums a
 
 succeeds bench step --quick --repeats 1 --run a
 prints 'a run of soft-musec had at step 4; threshold 0.03, beta 0.05'
-prints '^  muon +6 matrices, step 4 .* x muon'
-prints '^  soft-musec accurate +6 matrices, step 4 '
+prints '^  muon +6 matrices, step 4 .* x muon' '^  soft-musec accurate +6 matrices, step 4 '
 prints '^plans of soft-musec accurate'
 check "every matrix has a plan" test \
     "$(sed -n '/^plans/,$p' stdout | awk 'NR > 1 {n += $NF} END {print n}')" -eq 6
@@ -24,8 +23,7 @@ done
 prints 'threshold 0.03: 6 of 6 matrices'
 succeeds "${tiny[@]}" --layers 5 --optimizer muon --momentum-form heavy-ball --out heavy
 succeeds bench accuracy --run heavy --device ref --filter f16
-prints '18 of 30 matrices'
-prints '^  fast +f16 .* p9x9'
+prints '18 of 30 matrices' '^  fast +f16 .* p9x9'
 succeeds bench accuracy --run heavy --device ref --filter 'muon bf16' --all
 prints '30 of 30 matrices'
 succeeds bench accuracy --run a --device ref --json

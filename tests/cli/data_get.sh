@@ -7,8 +7,7 @@
 
 succeeds data get --list
 for name in gpt2-vocab fineweb openwebtext c4; do prints "^$name +[0-9]+ files, "; done
-prints 'licence: ODC-By'
-prints 'have not been tried'
+prints 'licence: ODC-By' 'have not been tried'
 succeeds data get --list --json
 json_is 1.name=fineweb 1.files=104 1.tried=false
 fails 2 'give the NAME' data get

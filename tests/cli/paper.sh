@@ -124,8 +124,7 @@ assert 0 < items["ns-iters"]["to_go_s"] < items["lr-sweep"]["to_go_s"] < items["
 assert items["architecture"]["runs"] == 0 and "fig11" in items["threshold"]["aliases"]
 P
 succeeds paper list "${tiny[@]}"
-prints '^threshold +Figure 11 +9 +9 +0 s +18'
-prints '^Data: the built-in corpus'
+prints '^threshold +Figure 11 +9 +9 +0 s +18' '^Data: the built-in corpus'
 succeeds paper list --scale medium --no-run
 prints '^threshold +Figure 11 +9 +0 +- +18 +- +GPT-2 tokens$'
 echo '{"format": 1' >runs/paper/calibration.json

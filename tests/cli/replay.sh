@@ -60,11 +60,9 @@ fi
 # --explain prints and stops
 rm -f out.npy
 succeeds replay --optimizer soft-musec --threshold rms:0.5 --w0 w.npy --explain
-prints 'soft-musec'
-prints 'rms:0\.5'
+prints 'soft-musec' 'rms:0\.5'
 # of a mode, the settings that it reads
-prints '^soft-musec: clip the momentum smoothly at D'
-prints '^  ns-mode paper, ns-iters 5$'
+prints '^soft-musec: clip the momentum smoothly at D' '^  ns-mode paper, ns-iters 5$'
 succeeds replay --optimizer soft-musec --ns-mode accurate --beta 0.1 --w0 w.npy --explain
 prints '^  ns-mode accurate, ns-tol 0.001$'
 succeeds replay --optimizer muon --w0 w.npy --explain

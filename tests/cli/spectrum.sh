@@ -19,13 +19,11 @@ succeeds spectrum x.npy
 prints '^matrix +shape +sigma1 +frobenius +nuclear +eff.rank +largest$'
 prints '^x.npy +2x3 +4 +4\.12311 +5 +1\.6494 +4 1$'
 succeeds spectrum x.npy --threshold 2 --top 1
-prints '^matrix .* above D +largest$'
-prints '^x.npy .* 50\.0% +4$'
+prints '^matrix .* above D +largest$' '^x.npy .* 50\.0% +4$'
 succeeds spectrum x.npy --top 0
 prints '^x.npy +2x3 +4 +4\.12311 +5 +1\.6494$'
 succeeds spectrum x.npy --values
-prints '^x.npy 0 4$'
-prints '^x.npy 1 1$'
+prints '^x.npy 0 4$' '^x.npy 1 1$'
 succeeds spectrum x.npy --estimate 3
 prints '^x.npy +2x3 +4$'
 succeeds spectrum x.npy --dtype f32 --device ref
@@ -33,8 +31,7 @@ prints '^x.npy +2x3 +4 '
 
 npy stack.npy '<f4' '(2, 2, 2)' False "$f4_3$f4_0$f4_0$f4_1$f4_0$f4_0$f4_0$f4_0"
 succeeds spectrum stack.npy
-prints '^stack.npy\[0\] +2x2 +3 '
-prints '^stack.npy\[1\] +2x2 +0 +0 +0 +0 +0 0$'
+prints '^stack.npy\[0\] +2x2 +3 ' '^stack.npy\[1\] +2x2 +0 +0 +0 +0 +0 0$'
 npy conv.npy '<f4' '(2, 1, 1, 2)' False "$f4_3$f4_0$f4_0$f4_1"
 succeeds spectrum conv.npy
 prints '^conv.npy +2x2 +3 '
@@ -51,9 +48,7 @@ safetensors model.safetensors '{"__metadata__":{"format":"pt"},
     "$f4_3$f4_0$f4_0$f4_1$f4_1$f4_2"'\x80\x40\0\0\0\0\x80\x3f'"$f4_1"
 run spectrum model.safetensors
 check "exit 0" test "$code" -eq 0
-prints '^w +2x2 +3 '
-prints '^conv\[0\] +1x2 +4 +4 +4 +1 +4$'
-prints '^conv\[1\] +1x2 +1 '
+prints '^w +2x2 +3 ' '^conv\[0\] +1x2 +4 +4 +4 +1 +4$' '^conv\[1\] +1x2 +1 '
 check "three matrices and a heading" test "$(wc -l <stdout)" -eq 4
 check "what was skipped, in one line" test "$(wc -l <stderr)" -eq 1
 check "and why" grep -q \

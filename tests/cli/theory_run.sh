@@ -25,8 +25,7 @@ prints ' no$'
 succeeds theory run max --steps 2000 --beta 0.5
 prints ' no$'
 succeeds theory run relu --steps 2000
-prints ' no$'
-prints 'not weakly convex: the theorem says nothing'
+prints ' no$' 'not weakly convex: the theorem says nothing'
 succeeds theory run max --steps 2000 --optimizer soft-musec
 prints ' no$'
 for other in weight-decay=1 momentum-init=zero update-scale=unit shape-rule=keller \

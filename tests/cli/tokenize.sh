@@ -175,13 +175,9 @@ fi
 # ---- looking into shards ----
 
 succeeds data inspect txt/train_000001.bin
-prints '^header +20240520, version 1, 5 tokens'
-prints '^tokenizer +byte, documents start with 256'
-prints '^documents +2$'
-prints '^lengths +shortest 1, mean 1.5, longest 2 tokens'
-prints '^ *2-3 +1 +#+$'
-prints '^document 0, 2 tokens$'
-prints '^ab$'
+prints '^header +20240520, version 1, 5 tokens' '^tokenizer +byte, documents start with 256'
+prints '^documents +2$' '^lengths +shortest 1, mean 1.5, longest 2 tokens' '^ *2-3 +1 +#+$'
+prints '^document 0, 2 tokens$' '^ab$'
 succeeds data inspect t1/train_000001.bin --sample 0
 prints '^before +[0-9]+ tokens of a document that began elsewhere'
 HOME=$PWD succeeds data inspect txt/train_000001.bin --tokenizer gpt2

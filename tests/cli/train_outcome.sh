@@ -85,14 +85,12 @@ set=()
 for ((i = 0; i < ${#tiny[@]}; i += 2)); do set+=(--set "${tiny[i]#--}=${tiny[i + 1]}"); done
 run sweep --optimizer sgdm,muon --lr 0.01,1000000 "${set[@]}" --set steps=30 --out runs
 check "exit 0, not $code: $(tail -n 2 stderr)" test "$code" -eq 0
-prints '^sgdm +0.01 +0 +done +30 '
-prints '^sgdm +1000000 +0 +diverged +30 '
+prints '^sgdm +0.01 +0 +done +30 ' '^sgdm +1000000 +0 +diverged +30 '
 prints '^4 runs in runs: 2 done, 2 diverged$'
 idle_sweep=(sweep --optimizer sgdm --lr 1e-12 "${set[@]}" --set aux-lr=1e-12 --set steps=100 --out stalls)
 run "${idle_sweep[@]}"
 check "exit 0, not $code: $(tail -n 2 stderr)" test "$code" -eq 0
-prints '^sgdm +1e-12 +0 +stalled +100 '
-prints '^1 run in stalls: 1 stalled$'
+prints '^sgdm +1e-12 +0 +stalled +100 ' '^1 run in stalls: 1 stalled$'
 stamp=$(stat -c '%y %i' stalls/*/summary.json)
 run "${idle_sweep[@]}" --json
 check "exit 0, not $code" test "$code" -eq 0

@@ -12,8 +12,7 @@ check "subcommands are listed" test "$(subcommands | wc -l)" -ge 5
 
 for s in $(subcommands); do
     succeeds "$s" --help
-    prints "^Usage: musec $s"
-    prints '--help'
+    prints "^Usage: musec $s" '--help'
     check "musec $s --help fits 100 columns" awk 'length > 100 {exit 1}' stdout
     cp stdout help.text
     succeeds help "$s"
@@ -25,8 +24,7 @@ succeeds bench ops --help
 succeeds bench step --help
 for s in clip spectrum replay bench info; do # what every command that computes must offer
     run "$s" --help
-    prints '^  --json'
-    prints '^  --device'
+    prints '^  --json' '^  --device'
 done
 
 succeeds --help

@@ -7,8 +7,7 @@ export OMP_NUM_THREADS=1
 succeeds train --preset pico --steps 2 --out runs/a --quiet
 succeeds watch runs --once
 prints '^run +optimizer +lr +step +loss +val +tok/s +left +status'
-prints '^a +Soft Musec +[0-9.]+ +2/2 +[0-9.]+ +[0-9.]+ +[0-9]+ +- +done'
-prints '^0 of 1 running$'
+prints '^a +Soft Musec +[0-9.]+ +2/2 +[0-9.]+ +[0-9.]+ +[0-9]+ +- +done' '^0 of 1 running$'
 succeeds watch runs/a --json
 python3 - <<'P' && pass || fail "JSON: $(cat stdout)"
 import json
