@@ -12,6 +12,7 @@
 
 #include "core/rng.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/ref.h"
 #include "device/cpu/tile_product.h"
 
 static const struct {
@@ -37,15 +38,12 @@ typedef struct problem {
     int32_t   *doc;
 } problem;
 
+/* The heads of case c, side by side from column `at` of rows of `ld` columns. */
 static ms_mat heads_in(void *data, musec_dtype dtype, int64_t at, size_t c, int64_t ld)
 {
-    return (ms_mat){ .data   = (char *)data + (size_t)at * ms_dtype_bytes(dtype),
-                     .rows   = cases[c].rows,
-                     .cols   = cases[c].head,
-                     .ld     = ld,
-                     .count  = cases[c].heads,
-                     .stride = cases[c].head,
-                     .dtype  = dtype };
+    const int64_t rows = cases[c].rows, width = cases[c].heads * cases[c].head;
+    const ms_mat  all = ms_mat_of(musec_view_dense(data, dtype, 1, rows, ld));
+    return ms_mat_heads(ms_mat_part(all, 0, rows, at, width), cases[c].heads);
 }
 
 /* All operands of case c; the same numbers for both dtypes. */
@@ -53,18 +51,14 @@ static problem problem_make(size_t c, musec_dtype dtype)
 {
     const int64_t rows = cases[c].rows, heads = cases[c].heads, width = heads * cases[c].head;
     const int64_t cols[] = { 3 * width, width, heads, width, 3 * width };
-    problem       p      = { .doc = check_alloc((size_t)rows * sizeof(int32_t)) };
-    CHECK(musec_ctx_create(&p.d, dtype == MUSEC_F32 ? "cpu" : "ref") == MUSEC_OK, "no device");
+    problem       p      = { .d   = check_open(dtype == MUSEC_F32 ? "cpu" : "ref"),
+                             .doc = check_alloc((size_t)rows * sizeof(int32_t)) };
     for (int i = 0; i < 5; i++) {
-        p.elems[i] = (size_t)(rows * cols[i]);
-        p.f32[i]   = check_alloc(p.elems[i] * ms_dtype_bytes(dtype));
-        for (size_t j = 0; j < p.elems[i]; j++) {
-            const float x = (float)ms_rand_normal(c + 100 * (uint64_t)i, j);
-            if (dtype == MUSEC_F32)
-                p.f32[i][j] = x;
-            else
-                ((double *)(void *)p.f32[i])[j] = (double)x;
-        }
+        p.elems[i]       = (size_t)(rows * cols[i]);
+        p.f32[i]         = check_alloc(p.elems[i] * ms_dtype_bytes(dtype));
+        const ms_mat all = ms_mat_of(musec_view_dense(p.f32[i], dtype, 1, 1, rows * cols[i]));
+        for (size_t j = 0; j < p.elems[i]; j++)
+            ms_put(all, 0, 0, (int64_t)j, (double)(float)ms_rand_normal(c + 100 * (uint64_t)i, j));
     }
     for (int64_t i = 0; i < rows; i++) {
         const int64_t len = cases[c].doc;

@@ -31,9 +31,7 @@ static bool is_empty(const char *name)
 TEST(saved_entries_are_read_back)
 {
     static const char bytes[] = "any\0bytes\xff at all";
-    char              dir[MS_PATH_MAX];
-    snprintf(dir, sizeof dir, "%s/a/b", fresh_dir());
-    setenv("MUSEC_CACHE", dir, 1);
+    setenv("MUSEC_CACHE", path_in(fresh_dir(), "a/b"), 1);
     CHECK(is_empty("one"), "there is an entry before anything was saved");
     ms_cache_save("one", bytes, sizeof bytes);
     ms_cache_save("none", "", 0);
@@ -44,10 +42,8 @@ TEST(saved_entries_are_read_back)
 
 TEST(damaged_entries_are_not_found)
 {
-    const char *dir = fresh_dir();
-    char        path[MS_PATH_MAX];
+    const char *dir = fresh_dir(), *path = path_in(dir, "one");
     setenv("MUSEC_CACHE", dir, 1);
-    snprintf(path, sizeof path, "%s/one", dir);
     for (long at = 0; at < 64 + 8; at++) {
         ms_cache_save("one", "12345678", 8);
         FILE     *f = fopen(path, "r+b");
@@ -61,18 +57,16 @@ TEST(damaged_entries_are_not_found)
 
 TEST(environment_says_where_the_cache_is)
 {
-    char dir[MS_PATH_MAX], path[MS_PATH_MAX + 64];
-    snprintf(dir, sizeof dir, "%s", fresh_dir());
+    const char *dir = fresh_dir(), *path = path_in(dir, "musec/one");
     unsetenv("MUSEC_CACHE");
     setenv("XDG_CACHE_HOME", dir, 1);
     ms_cache_save("one", "x", 1);
-    snprintf(path, sizeof path, "%s/musec/one", dir);
     CHECK(access(path, R_OK) == 0, "%s is not there", path);
     unsetenv("XDG_CACHE_HOME");
     setenv("HOME", dir, 1);
     CHECK(is_empty("one"), "found elsewhere");
     ms_cache_save("one", "y", 1);
-    snprintf(path, sizeof path, "%s/.cache/musec/one", dir);
+    path = path_in(dir, ".cache/musec/one");
     CHECK(access(path, R_OK) == 0 && holds("one", "y", 1), "%s is not there", path);
     for (int i = 0; i < 2; i++) {
         setenv("MUSEC_CACHE", i == 0 ? "off" : "", 1);

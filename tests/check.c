@@ -59,6 +59,14 @@ void check_skip_device(void) { device_skipped = true; }
 
 void check_only(const char *kind) { only_kind = kind; }
 
+ms_device *check_open(const char *device)
+{
+    ms_device *d = NULL;
+    char       why[256];
+    CHECK(musec_ctx_create_why(&d, device, why, sizeof why) == MUSEC_OK, "%s", why);
+    return d;
+}
+
 ms_device *check_open_cuda(void)
 {
     ms_device *d = NULL;

@@ -114,6 +114,9 @@ int check_main(void);
 /* Restricts TEST_EACH_DEVICE to one kind of device. */
 void check_only(const char *kind);
 
+/* Opens a context on a device, or fails the running test. */
+ms_device *check_open(const char *device);
+
 /* Opens a context on a GPU; where there is none, skips the running test with the reason. */
 ms_device *check_open_cuda(void);
 

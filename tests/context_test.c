@@ -91,10 +91,9 @@ TEST(every_context_uses_its_own_gpu)
  * damaged file and times again; the product is the same. */
 TEST(timed_plans_are_cached)
 {
-    ms_names files = { 0 };
-    ms_error e     = { "" };
-    char     dir[MS_PATH_MAX];
-    snprintf(dir, sizeof dir, "%s", fresh_dir());
+    ms_names    files = { 0 };
+    ms_error    e     = { "" };
+    const char *dir   = fresh_dir();
     setenv("MUSEC_CACHE", dir, 1);
     for (int turn = 0; turn < 3; turn++) {
         ms_device *d = check_open_cuda();

@@ -221,7 +221,7 @@ static void check_dnn(ms_device *gpu, ms_device *cpu, size_t at)
 /* Checks all cases and returns how many plans are in the cache then. */
 static size_t check_all_dnn(void)
 {
-    ms_device *gpu = check_open_cuda(), *cpu = NULL;
+    ms_device *gpu   = check_open_cuda(), *cpu;
     ms_names   files = { 0 };
     ms_error   e     = { "" };
     char       version[256];
@@ -231,7 +231,7 @@ static size_t check_all_dnn(void)
         musec_ctx_destroy(gpu);
         SKIP("%s", version);
     }
-    CHECK(musec_ctx_create(&cpu, "cpu") == MUSEC_OK, "no cpu");
+    cpu = check_open("cpu");
     print_message("%s\n", version);
     for (size_t i = 0; i < COUNT(dnn_kinds); i++)
         check_dnn(gpu, cpu, i);
@@ -316,8 +316,7 @@ static ms_device *open_gpu(void)
 
 TEST(wgmma_grad_agrees_with_float32)
 {
-    ms_device *gpu = open_gpu(), *cpu = NULL;
-    CHECK(musec_ctx_create(&cpu, "cpu") == MUSEC_OK, "no cpu");
+    ms_device *gpu = open_gpu(), *cpu = check_open("cpu");
     for (size_t i = 0; i < COUNT(wgmma_kinds); i++)
         check_wgmma(gpu, cpu, i);
     musec_ctx_destroy(gpu);

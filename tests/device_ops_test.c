@@ -57,13 +57,6 @@ static bool is_left_out(const ms_device *dev, const op_case *c)
     return flops > 1e7 || (op_is_half(c->dtype) && c->m * c->n > 2000);
 }
 
-static ms_device *open_ref(void)
-{
-    ms_device *ref = NULL;
-    CHECK(musec_ctx_create(&ref, "ref") == MUSEC_OK, "no ref");
-    return ref;
-}
-
 static bool has_buffer(const op_mat *o) { return !o->absent && o->like < 0; }
 
 static size_t bytes_of(const op_mat *o) { return (size_t)o->elems * ms_dtype_bytes(o->mat.dtype); }
@@ -243,7 +236,7 @@ static void check_case(ms_device *dev, ms_device *ref, const op_case *c)
 
 TEST_EACH_DEVICE(values_match_ref, dev)
 {
-    ms_device *ref = open_ref();
+    ms_device *ref = check_open("ref");
     for (size_t i = 0; i < n_cases; i++) {
         /* `ref` in float64 would be compared with itself */
         const bool itself = dev->kind == ref->kind && cases[i].dtype == MUSEC_F64;

@@ -50,7 +50,7 @@ static int write_logits(const char *run, const char *ids_path, const char *out_p
     char            warning[sizeof(ms_error)], path[MS_PATH_MAX];
     ms_checkpoint   c;
     ms_train_config cfg;
-    musec_ctx      *ctx = NULL;
+    musec_ctx      *ctx = check_open("cpu");
     ms_gpt         *gpt = NULL;
     ms_error        e;
 
@@ -58,7 +58,6 @@ static int write_logits(const char *run, const char *ids_path, const char *out_p
     CHECK_OK_ERR(&e, ms_train_config_from_json(&e, run, json_object_get(c.state, "config"), &cfg));
     CHECK_OK_ERR(&e, ms_train_config_check(&e, &cfg));
     const ms_gpt_pass pass = pass_of(&cfg, c.step);
-    CHECK(musec_ctx_create(&ctx, "cpu") == MUSEC_OK, "cpu");
     CHECK_OK(ctx, ms_gpt_create(&gpt, ctx, &cfg.model, MUSEC_F32, n));
     CHECK_OK_ERR(&e, ms_path_join(&e, c.dir, "model.safetensors", path));
     CHECK_OK_ERR(&e, ms_weights_read(&e, path, ctx, gpt));

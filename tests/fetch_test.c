@@ -24,10 +24,10 @@ enum { FILE_BYTES = 50000 };
 /* ---- the server ------------------------------------------------------------------------------ */
 
 static struct {
-    pid_t pid;
-    int   input; /* the server ends when this is closed */
-    int   port;
-    char  root[1024], log[1024];
+    pid_t       pid;
+    int         input; /* the server ends when this is closed */
+    int         port;
+    const char *root, *log;
 } server;
 
 static unsigned char content[FILE_BYTES];
@@ -39,14 +39,15 @@ static int start_server(void **state)
     posix_spawn_file_actions_t actions;
     int                        to[2], from[2];
     char                       line[32] = "";
-    char     *argv[] = { (char *)"python3", (char *)script, server.root, server.log, NULL };
-    ms_sha256 sha;
-    FILE     *answer;
+    ms_sha256                  sha;
+    FILE                      *answer;
 
     (void)state;
     if (ms_http_version() == NULL) return 0;
-    snprintf(server.root, sizeof server.root, "%s", fresh_dir());
-    snprintf(server.log, sizeof server.log, "%s", path_in(fresh_dir(), "log"));
+    server.root  = fresh_dir();
+    server.log   = path_in(fresh_dir(), "log");
+    char *argv[] = { (char *)"python3", (char *)script, (char *)server.root, (char *)server.log,
+                     NULL };
     for (size_t i = 0; i < FILE_BYTES; i++)
         content[i] = (unsigned char)ms_rand_u64(7, i);
     put_file(path_in(server.root, "file"), content, FILE_BYTES);
@@ -108,7 +109,7 @@ static int requests(const char *faults, const char *text)
 
 typedef struct call {
     const char     *urls[3];
-    char            path[1024];
+    const char     *path;
     ms_fetch_config cfg;
     ms_fetched      got;
     ms_error        error;
@@ -129,17 +130,17 @@ static void prepare(call *c, const char *faults)
 {
     if (ms_http_version() == NULL) SKIP("no libcurl");
     if (server.port == 0) SKIP("no python3");
-    *c = (call){ .urls = { address(faults) } };
-    snprintf(c->path, sizeof c->path, "%s/got", fresh_dir());
-    c->cfg = (ms_fetch_config){ .urls      = c->urls,
-                                .n_urls    = 1,
-                                .path      = c->path,
-                                .bytes     = -1,
-                                .retries   = 2,
-                                .delay_ms  = 1,
-                                .stall_s   = 100, /* a busy machine must not look stalled */
-                                .on_notice = count_notice,
-                                .arg       = c };
+    *c      = (call){ .urls = { address(faults) } };
+    c->path = path_in(fresh_dir(), "got");
+    c->cfg  = (ms_fetch_config){ .urls      = c->urls,
+                                 .n_urls    = 1,
+                                 .path      = c->path,
+                                 .bytes     = -1,
+                                 .retries   = 2,
+                                 .delay_ms  = 1,
+                                 .stall_s   = 100, /* a busy machine must not look stalled */
+                                 .on_notice = count_notice,
+                                 .arg       = c };
 }
 
 static bool exists(const char *path, const char *suffix)

@@ -112,11 +112,12 @@ TEST(symbolic_links_are_followed_and_kept)
 TEST(existing_part_files_are_not_overwritten)
 {
     const char *path = tmp_path("busy.txt");
-    char        stale[600];
+    char        name[64];
     ms_out_file a, b;
     ms_error    e;
 
-    snprintf(stale, sizeof stale, "%s.part.%ld", path, (long)getpid());
+    snprintf(name, sizeof name, "busy.txt.part.%ld", (long)getpid());
+    const char *stale = tmp_path(name);
     put_text(stale, "somebody's");
     CHECK_OK_ERR(&e, ms_out_open(&e, path, &a));
     CHECK_OK_ERR(&e, ms_out_open(&e, path, &b)); /* two writers at once: the last commit wins */
@@ -134,7 +135,7 @@ TEST(existing_part_files_are_not_overwritten)
 TEST(files_with_the_longest_names_are_written)
 {
     const long  most = pathconf(check_tmp_dir(), _PC_NAME_MAX);
-    char        name[400], other[600], path[600];
+    char        name[400];
     ms_out_file a, b;
     ms_error    e;
 
@@ -143,11 +144,10 @@ TEST(files_with_the_longest_names_are_written)
         memset(name, 'n', (size_t)n); /* two bytes a character, so that some cuts are within one */
         for (long i = n % 2; i + 1 < n; i += 2)
             memcpy(name + i, "\xC3\xA9", 2);
-        name[n] = '\0';
-        snprintf(path, sizeof path, "%s", tmp_path(name));
-        name[n - 1] = 'x';
-        name[n - 2] = 'x';
-        snprintf(other, sizeof other, "%s", tmp_path(name));
+        name[n]          = '\0';
+        const char *path = tmp_path(name);
+        name[n - 1] = name[n - 2] = 'x';
+        const char *other         = tmp_path(name);
         CHECK_OK_ERR(&e, ms_out_open(&e, path, &a));
         CHECK_OK_ERR(&e, ms_out_open(&e, other, &b)); /* both begin alike */
         CHECK_OK_ERR(&e, ms_out_write(&e, &a, "a", 1));
@@ -357,11 +357,11 @@ TEST(texts_are_read_up_to_a_limit)
 
 TEST(paths_of_the_same_file_are_recognized)
 {
-    char dotted[600], up[600];
+    const char *dotted = tmp_path("./one");
+    char        up[600];
 
     put_text(tmp_path("one"), "1");
     put_text(tmp_path("two"), "2");
-    snprintf(dotted, sizeof dotted, "%s/./one", check_tmp_dir());
     snprintf(up, sizeof up, "%s/../%s/new", check_tmp_dir(), strrchr(check_tmp_dir(), '/') + 1);
     CHECK(ms_path_same(tmp_path("one"), dotted), "%s", dotted);
     CHECK(!ms_path_same(tmp_path("one"), tmp_path("two")), "two files");

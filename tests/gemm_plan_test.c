@@ -49,9 +49,7 @@ static void keep(int64_t rows, bool nondeterministic, uint64_t algo)
 
 TEST(plans_are_cached_by_shape_and_determinism)
 {
-    char dir[MS_PATH_MAX];
-    snprintf(dir, sizeof dir, "%s", fresh_dir());
-    setenv("MUSEC_CACHE", dir, 1);
+    setenv("MUSEC_CACHE", fresh_dir(), 1);
     CHECK(cached_algo(64, true) == 0, "from nowhere");
     keep(64, true, 5);
     CHECK(cached_algo(64, true) == 5, "not cached");
@@ -258,8 +256,7 @@ TEST(bits_do_not_depend_on_measured_times)
 {
     static const char *const turns[] = { "nothing cached", "all cached" };
     ms_device               *plain   = check_open_cuda(), *nondeterministic;
-    char                     dir[MS_PATH_MAX];
-    snprintf(dir, sizeof dir, "%s", fresh_dir());
+    const char              *dir     = fresh_dir();
     setenv("MUSEC_CACHE", dir, 1);
     plain->no_autotune = true;
     nondeterministic   = check_open_cuda();
@@ -289,11 +286,10 @@ TEST(choices_of_deterministic_contexts_are_cached)
         size_t  files;
     } cases[]              = { { 1024, false, 1 }, { 1024, true, 0 }, { 64, false, 0 } };
     const struct kind bf16 = { MUSEC_BF16, MUSEC_BF16 };
-    char              dir[MS_PATH_MAX];
     for (size_t i = 0; i < COUNT(cases); i++) {
-        const int64_t      n = cases[i].size;
-        const struct shape x = { 1, n, n, n, false, false, 0.0 };
-        snprintf(dir, sizeof dir, "%s", fresh_dir());
+        const int64_t      n   = cases[i].size;
+        const struct shape x   = { 1, n, n, n, false, false, 0.0 };
+        const char        *dir = fresh_dir();
         setenv("MUSEC_CACHE", dir, 1);
         ms_device *d   = check_open_cuda();
         d->no_autotune = cases[i].no_autotune;

@@ -22,13 +22,6 @@
 #include "model/layout.h"
 #include "oracle.h"
 
-static ms_device *open_ref(void)
-{
-    ms_device *ref = NULL;
-    CHECK(musec_ctx_create(&ref, "ref") == MUSEC_OK, "ref is always there");
-    return ref;
-}
-
 /* ---- finite differences ---------------------------------------------------------------------- */
 
 typedef struct slope_case {
@@ -107,7 +100,7 @@ static double tensor_error(slope_case *c, const char *config, uint64_t seed)
 static void check_slopes(const char *config, const ms_gpt_config *cfg, const ms_gpt_pass *pass)
 {
     enum { TOKENS = 29, ROOM = 4 };
-    ms_device *ref   = open_ref();
+    ms_device *ref   = check_open("ref");
     gpt_rig    r     = gpt_rig_make(ref, cfg, MUSEC_F64, TOKENS + ROOM);
     gpt_stream s     = gpt_stream_make(cfg, TOKENS, 4, 11);
     double     worst = 0.0;
@@ -162,7 +155,7 @@ TEST_EACH_DEVICE(float32_agrees_with_ref, dev)
 {
     const ms_gpt_config cfg = chunked_config();
     if (strcmp(dev->name, "ref") == 0) return;
-    ms_device *ref  = open_ref();
+    ms_device *ref  = check_open("ref");
     gpt_rig    a    = gpt_rig_make(dev, &cfg, MUSEC_F32, LONG + 2),
             b       = gpt_rig_make(ref, &cfg, MUSEC_F32, LONG);
     gpt_stream    s = gpt_stream_make(&cfg, LONG, 5, 3);

@@ -132,26 +132,29 @@ TEST_EACH_DEVICE(muon_normalises_entries_far_below_their_bound, dev)
     }
 }
 
+static const ms_quintic_coefs_in some_coefs = { .gram_scale   = 4.0,
+                                                .out_scale    = 0x1p-5,
+                                                .ap_scale     = 0.125,
+                                                .max_exponent = 6.0,
+                                                .n_steps      = 2.0,
+                                                .first_b      = -4.0,
+                                                .first_c      = 2.0,
+                                                .last_a       = 3.0,
+                                                .last_b       = -2.0,
+                                                .last_c       = 0.5,
+                                                .norm_factor  = 1.02,
+                                                .scale        = 1.0 };
+
 /* 1 / |X| is the product of three factors: out_scale, the coefficients, and a residual power of two
  * that is 1 where possible. */
 TEST(quintic_coefficients_normalise)
 {
     for (int e = -60; e <= 60; e++)
         for (int steps = 1; steps <= 3; steps++) {
-            const double               fro      = ldexp(1.3, e);
-            const ms_quintic_coefs_in  in       = { .gram_scale   = 4.0,
-                                                    .out_scale    = 0x1p-5,
-                                                    .ap_scale     = 0.125,
-                                                    .max_exponent = 6.0,
-                                                    .n_steps      = steps,
-                                                    .first_b      = -4.0,
-                                                    .first_c      = 2.0,
-                                                    .last_a       = 3.0,
-                                                    .last_b       = -2.0,
-                                                    .last_c       = 0.5,
-                                                    .trace        = 4.0 * fro * fro,
-                                                    .norm_factor  = 1.02,
-                                                    .scale        = 1.0 };
+            const double        fro             = ldexp(1.3, e);
+            ms_quintic_coefs_in in              = some_coefs;
+            in.n_steps                          = steps;
+            in.trace                            = 4.0 * fro * fro;
             const ms_quintic_coefs_out out      = ms_eval_quintic_coefs(in);
             int                        exponent = 0;
             const double y = 1.0 / (1.02 * fro), square = y * y / 4.0, rho = out.last_a / in.last_a;
@@ -175,21 +178,11 @@ TEST(quintic_coefficients_normalise)
 TEST(small_matrices_are_scaled_up)
 {
     for (int e = -90; e <= 20; e++) {
-        ms_quintic_coefs_in  in       = { .eps          = 1e-7,
-                                          .gram_scale   = 4.0,
-                                          .out_scale    = 0x1p-5,
-                                          .ap_scale     = 0.125,
-                                          .max_exponent = 6.0,
-                                          .n_steps      = 2.0,
-                                          .first_b      = -4.0,
-                                          .first_c      = 2.0,
-                                          .last_a       = 3.0,
-                                          .last_b       = -2.0,
-                                          .last_c       = 0.5,
-                                          .min_trace    = 32.0,
-                                          .trace        = ldexp(1.3, e),
-                                          .norm_factor  = 1.02,
-                                          .scale        = 0x1p-3 };
+        ms_quintic_coefs_in in        = some_coefs;
+        in.eps                        = 1e-7;
+        in.min_trace                  = 32.0;
+        in.trace                      = ldexp(1.3, e);
+        in.scale                      = 0x1p-3;
         const bool           small    = in.trace < 32.0;
         ms_quintic_coefs_out out      = ms_eval_quintic_coefs(in);
         const double         boost    = out.boost;

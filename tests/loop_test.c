@@ -147,13 +147,11 @@ TEST(an_unreadable_checkpoint_does_not_count_as_damaged)
     const ms_train_setup setup = { .config = cfg, .out = dir, .resume = true };
     ms_error             e     = { "" };
     ms_train            *t     = NULL;
-    char                 model[512], kept[512];
+    const char          *model = path_in(path_in(dir, newest), "model.safetensors");
     struct stat          info;
 
     (void)run_until(&cfg, &w, dir, false, 6);
-    snprintf(model, sizeof model, "%s/%s/model.safetensors", dir, newest);
-    snprintf(kept, sizeof kept, "%s/kept", dir);
-    CHECK(rename(model, kept) == 0, "rename");
+    CHECK(rename(model, path_in(dir, "kept")) == 0, "rename");
     CHECK(symlink(model, model) == 0, "symlink"); /* not even root can read it */
     CHECK(ms_train_open(&e, &setup, &t) == MUSEC_EIO && t == NULL, "%s", e.text);
     CHECK(strstr(e.text, "model.safetensors") != NULL && strstr(e.text, "may be whole") != NULL,
@@ -189,7 +187,7 @@ TEST(a_run_that_is_out_of_time_stops_and_resumes)
 /* ---- stopped inside a step ------------------------------------------------------------------- */
 
 /* Two data sets that are so short that the run reaches their ends. */
-static char texts[2][256];
+static const char *texts[2];
 
 static int write_texts(void **state)
 {
@@ -200,7 +198,7 @@ static int write_texts(void **state)
         size_t n = 0;
         for (int i = 0; n + 40 < sizeof text - 200 * (size_t)k; i++)
             n += (size_t)snprintf(text + n, sizeof text - n, "%d of %d times %d;\n", i, k, i * i);
-        snprintf(texts[k], sizeof texts[k], "%s", path_in(dir, k == 0 ? "a.txt" : "b.txt"));
+        texts[k] = path_in(dir, k == 0 ? "a.txt" : "b.txt");
         put_file(texts[k], text, n);
     }
     return 0;

@@ -1,5 +1,5 @@
-# device_scripts.sh - the scripts that a pack of scripts/device_pack is run by, on programs that are
-# made up here, and the settings of test programs that they use.
+# device_scripts.sh - the scripts in a pack of scripts/device_pack, run on fake programs, and the
+# environment variables of test programs that they use.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
@@ -39,8 +39,8 @@ prints '^run_tests: -j needs a number'
 
 script 1 env PATH=/usr/bin:/bin ./run_sanitizers good
 prints '^run_sanitizers: compute-sanitizer is not here'
-# In the file `sick` stands a tool and a function in which it finds something, in `slow` a function
-# that takes long; where `deaf` is, nothing runs on a GPU.
+# The file `sick` names a tool and a function in which it finds an error, `slow` a function that takes
+# long; where there is a file `deaf`, nothing runs on a GPU.
 cat >bin/compute-sanitizer <<'EOF'
 #!/usr/bin/env bash
 [ "$1" = --tool ] && [ "$3" = --max-connections ] || exit 9
@@ -83,7 +83,7 @@ script 1 ./run_sanitizers --tool memcheck good
 prints '^memcheck good one: skipped: nothing of it runs on the GPU, '
 rm deaf
 
-# Benches: of a program that says what it was called with, and logs what a run would.
+# Benches, of a program that prints its arguments and writes the files of a run.
 cat >musec <<'EOF'
 #!/usr/bin/env bash
 echo "musec $*, libraries ${LD_LIBRARY_PATH-}"
@@ -116,7 +116,7 @@ script 0 ./run_benches run start
 prints '^musec train --preset small --data data --steps 60 ' '^tokens/s, median of the steps: 20'
 prints '^memory: no nvidia-smi' '^musec bench accuracy --run runs/benches'
 prints '^musec train --preset wide --data data --batch 131072 .* --grad-reduction mean --threshold 0.02'
-# Libraries that PyTorch alone brings are for the program, not for PyTorch.
+# The libraries of PyTorch's packages are for the program, not for PyTorch.
 mkdir -p nvidia/cudnn/lib
 touch nvidia/cudnn/lib/libcudnn.so.9
 sed -i 's|/usr/local/cuda/|nowhere/|' common.sh
@@ -144,7 +144,7 @@ script 0 ./run_benches profile
 prints '^7 kernels by libkernel_times.so'
 check "a table for each" test -f logs/kernels-train-wide.txt -a -f logs/kernels-step-small.txt
 
-# The settings themselves, on a real test program.
+# The variables, on a real test program.
 real=$(dirname "$MUSEC")/tests/status_test
 if [ -x "$real" ]; then
     MUSEC_TEST_LIST=1 "$real" >names
