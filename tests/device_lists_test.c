@@ -452,8 +452,7 @@ static void reductions_case(ms_device *dev, musec_dtype dtype, int64_t rows, int
             EACH_MATRIX(b)
             CHECK_OK(dev, ops[i](dev, ms_mat_slice(x.mat, b, 1), ms_vec_slice(want, b, 1)));
             check_vecs(dev, got, want, names[i]);
-            CHECK_OK(dev,
-                     ops[i](dev, s.mat, got)); /* the order of sums depends on the shape alone */
+            CHECK_OK(dev, ops[i](dev, s.mat, got)); /* sums have an order by the shape alone */
             check_vecs(dev, got, want, names[i]);
         }
         dev->ops->free(dev, got.data), dev->ops->free(dev, want.data);

@@ -20,16 +20,14 @@ run epoch_make(int64_t rows, int64_t cols, int64_t T)
                         .h     = zeros(T + 1, n),
                         .m_hat = zeros(T, n),
                         .m     = zeros(T, n) };
-    r.e             = (ms_theory_epoch){
-                    .rows  = rows,
-                    .cols  = cols,
-                    .T     = T,
-                    .w     = r.w,
-                    .g     = r.g,
-                    .m_hat = r.m_hat,
-                    .m     = r.m,
-    };
-    r.e.rank = (double)(rows < cols ? rows : cols);
+    r.e             = (ms_theory_epoch){ .rows  = rows,
+                                         .cols  = cols,
+                                         .T     = T,
+                                         .w     = r.w,
+                                         .g     = r.g,
+                                         .m_hat = r.m_hat,
+                                         .m     = r.m,
+                                         .rank  = (double)(rows < cols ? rows : cols) };
     return r;
 }
 

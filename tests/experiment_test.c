@@ -193,16 +193,15 @@ TEST(search_lists_are_the_papers)
 {
     static const double decay[]     = { 0.096, 0.3, 0.6, 1.2 };
     static const double threshold[] = { 0.05, 0.125, 0.25, 0.5, 0.75, 1.0 };
-    static const double small[]     = { 0.01, 0.023, 0.05, 0.1, 0.2, 0.5 };
-    static const double medium[]    = { 0.01, 0.015, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8 };
-    static const double wide[]      = { 0.01, 0.05, 0.1, 0.2, 0.3, 0.5 };
     const json_t       *scales      = json_object_get(all.files, "scales");
     const json_t       *full        = json_object_get(scales, "full");
-    const struct {
-        const char   *scale;
-        const double *rates;
-        size_t        n;
-    } sizes[] = { { "small", small, 6 }, { "medium", medium, 8 }, { "wide", wide, 6 } };
+    static const struct {
+        const char *scale;
+        size_t      n;
+        double      rates[8];
+    } sizes[] = { { "small", 6, { 0.01, 0.023, 0.05, 0.1, 0.2, 0.5 } },
+                  { "medium", 8, { 0.01, 0.015, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8 } },
+                  { "wide", 6, { 0.01, 0.05, 0.1, 0.2, 0.3, 0.5 } } };
     CHECK(is_list(json_object_get(full, "weight_decay"), decay, COUNT(decay)), "weight_decay");
     CHECK(is_list(json_object_get(full, "threshold"), threshold, COUNT(threshold)), "threshold");
     for (size_t i = 0; i < COUNT(sizes); i++) {

@@ -258,7 +258,6 @@ TEST(a_complete_part_is_not_fetched_again)
 {
     call c;
     char part[2048], text[512];
-
     prepare(&c, "plain/file"); /* as if killed before the renaming */
     fetch_succeeds(&c);
     snprintf(part, sizeof part, "%s.part", c.path);
@@ -301,7 +300,6 @@ TEST(damaged_parts_are_fetched_from_the_start)
 {
     call c;
     char part[2048];
-
     prepare(&c, "cut:20000:1/file");
     c.urls[0]     = address("cut:20000:1,slow:30000/file");
     c.cfg.sha256  = content_sha256;

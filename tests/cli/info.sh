@@ -1,4 +1,4 @@
-# info.sh - musec info and musec bench ops: they answer, quickly, and in JSON where asked.
+# info.sh - musec info and musec bench ops, as text and as JSON.
 # shellcheck source=tests/cli/helpers
 . "$MUSEC_SOURCE/tests/cli/helpers"
 
@@ -44,7 +44,7 @@ json_is version="$("$MUSEC" --version | cut -d' ' -f2)"
 cpu=$(python3 -c 'import json
 print([d["name"] for d in json.load(open("stdout"))["devices"]].index("cpu"))')
 check "the cpu opens" test "$(json devices "$cpu" opens)" = true
-check "the cpu has words" grep -q thread <<<"$(json devices "$cpu" here)"
+check "the cpu has a description" grep -q thread <<<"$(json devices "$cpu" here)"
 check "ref has none" test "$(json devices $((cpu + 1)) here)" = null
 check "peak" awk -v x="$(json peak gemm_f32_gflop_s)" 'BEGIN {exit !(x > 0)}'
 succeeds info --json --no-peak

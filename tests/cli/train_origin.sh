@@ -154,8 +154,7 @@ succeeds train --quiet --resume files --steps 8
 
 # a finished run of a sweep
 cp first.txt t.txt
-run "${sweep[@]}" --data t.txt --out grown
-run "${sweep[@]}" --data t.txt --out grown
+for _ in 1 2; do run "${sweep[@]}" --data t.txt --out grown; done
 prints '^1 run in grown: 1 done$'
 sums grown
 text "another one!" >t.txt
