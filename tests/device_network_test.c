@@ -105,8 +105,7 @@ TEST_EACH_DEVICE(rmsnorm_gives_rms_one, dev)
     }
 }
 
-/* With rows of threes and eps 7, r is 1/4.  dout is orthogonal to them: dx <- beta dx + dout /
- * 4. */
+/* Rows of threes with eps 7 have r = 1/4.  dout is orthogonal to them: dx <- beta dx + dout / 4. */
 TEST_EACH_DEVICE(rmsnorm_adds_eps_and_beta, dev)
 {
     enum { COLS = 8 };

@@ -34,8 +34,8 @@ typedef void gradient(run *r, int64_t t, const double *before, void *arg);
 
 void epoch_go(ms_device *dev, run *r, clip_kind kind, gradient *of, void *arg);
 
-void   epoch_judge(ms_device *dev, const run *r, ms_theory_check out[MS_THEORY_N_INEQUALITIES]);
-double epoch_slack(ms_device *dev, const run *r,
-                   int which); /* of one inequality, relative to its size */
+void epoch_judge(ms_device *dev, const run *r, ms_theory_check out[MS_THEORY_N_INEQUALITIES]);
+/* The slack of one inequality, relative to its size. */
+double epoch_slack(ms_device *dev, const run *r, int which);
 
 #endif

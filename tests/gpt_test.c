@@ -268,8 +268,7 @@ TEST_EACH_DEVICE(next_agrees_with_losses_for_every_cap, dev)
 
 enum { FIRST = 9, SECOND = 14, BOTH = FIRST + SECOND };
 
-/* The two documents of `s` in the other order: row t of the second document becomes row t -
- * FIRST. */
+/* The two documents of `s` in the other order: row t of the second becomes row t - FIRST. */
 static gpt_stream swapped(const ms_gpt_config *cfg, const gpt_stream *s)
 {
     gpt_stream out = gpt_stream_make(cfg, BOTH, 1, 1);
